@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One table of options per program defines its environment variables, its
+ * flags, its INI keys, its --help and its man page.  Values land in a struct of
+ * the program's, at the option's offset.  Later sources win, in the order in
+ * which the program applies them: defaults, INI file, environment, flags.
+ */
+#ifndef SODA_COMMON_CONF_H
+#define SODA_COMMON_CONF_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum soda_option_type {
+	SODA_OPT_STRING,   /* char *, owned by the struct (soda_conf_free) */
+	SODA_OPT_SIZE,     /* uint64_t bytes: "4G", "64K", "512MiB", "100" */
+	SODA_OPT_TIME_MS,  /* uint32_t milliseconds: "5s", "250ms", "2m"; bare number: seconds */
+	SODA_OPT_UINT,     /* uint32_t */
+	SODA_OPT_CHOICE,   /* uint32_t: index into choices */
+	SODA_OPT_BOOL,     /* bool: yes/no/on/off/true/false/1/0; as a flag: no argument needed */
+};
+
+struct soda_option {
+	const char *name;          /* "buffer": flag --buffer, INI key buffer */
+	char letter;               /* short flag, or 0 */
+	const char *env;           /* "SODA_BUFFER", or NULL */
+	enum soda_option_type type;
+	size_t offset;             /* of the value in the program's struct */
+	const char *arg;           /* "SIZE", for --help */
+	const char *def;           /* default, as text; NULL: none (NULL, 0) */
+	uint64_t min, max;         /* for numbers; max 0: none.  "off" is taken where allow_off */
+	const char *const *choices;/* NULL-terminated, for SODA_OPT_CHOICE */
+	int allow_off;             /* "off" is accepted and stored as UINT32_MAX (uint types) */
+	const char *help;          /* one or two sentences */
+};
+
+struct soda_conf {
+	const char *program;       /* "soda-mem-server" */
+	const char *summary;       /* one line */
+	const char *args;          /* synopsis of positional arguments, or "" */
+	const char *description;   /* a paragraph or more, separated by "\n\n" */
+	const char *epilogue;      /* man page only: roff sections appended, or NULL */
+	const struct soda_option *options;
+	size_t options_n;
+};
+
+/* A message for people: which option, what was given, what is expected. */
+struct soda_conf_error {
+	char text[256];
+};
+
+/* Each fills values in `values`; 0, or -EINVAL (text says which and what), -ENOENT/-EACCES/-EIO (file). */
+int soda_conf_defaults(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
+int soda_conf_environment(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
+/* INI file by libinih: keys without a section or in [program]; an unknown key is an error with its line. */
+int soda_conf_file(const struct soda_conf *conf, const char *path, void *values, struct soda_conf_error *err);
+/*
+ * Flags by getopt_long: --help and --version print and exit 0; --man prints the
+ * man page (build time).  *first_p: index of the first positional argument in
+ * argv.  Stops at the first positional argument.
+ */
+int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *values, int *first_p,
+		    struct soda_conf_error *err);
+/* One option by name, from text. */
+int soda_conf_set(const struct soda_conf *conf, const char *name, const char *text, void *values,
+		  const char *source, struct soda_conf_error *err);
+void soda_conf_free(const struct soda_conf *conf, void *values);
+void soda_conf_help(const struct soda_conf *conf, FILE *out);
+void soda_conf_man(const struct soda_conf *conf, FILE *out);
+
+/* "4G" -> bytes; powers of 1024; K M G T, optional B or iB. 0, -EINVAL, -ERANGE. */
+int soda_parse_size(const char *text, uint64_t *bytes_p);
+/* "5s" -> ms. 0, -EINVAL, -ERANGE. */
+int soda_parse_time_ms(const char *text, uint32_t *ms_p);
+/* 1536 -> "1.5 KiB" into out; returns out. */
+char *soda_format_size(uint64_t bytes, char out[16]);
+
+#endif

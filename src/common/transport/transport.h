@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What an agent may ask of a transport, on the side that connects.  The side
+ * that listens is in service.h.  An agent never learns which transport it uses.
+ *
+ *   address  tcp://HOST:PORT        TCP
+ *            shm:///PATH, shm://@NAME   one machine: UNIX socket (file, abstract)
+ *                                   and the region's memory mapped
+ *            fault+ADDRESS?k=v&k=v  the decorator of tp_fault.c over any of them
+ *
+ * A control connection carries calls (RPC), one at a time.  A data connection
+ * ("queue pair") carries READs and WRITEs: post, flush, poll.
+ *
+ *   post_read/post_write   queue a request; nothing travels before flush
+ *   flush                  one doorbell for all that was posted
+ *   poll                   completions, in the order of the posts
+ *
+ * A connection that fails stays failed: every later call returns its error, and
+ * what was posted and not completed is the caller's to replay on another one.
+ *
+ * Threads: one caller at a time a connection (the agent's lock).  The data
+ * functions marked AS are async-signal-safe: no allocation, no stdio, raw system
+ * calls, errno kept.  Errors are 0 or negative errno.
+ */
+#ifndef SODA_TRANSPORT_H
+#define SODA_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "common/wire.h"
+
+struct soda_conn;
+
+/* Why something failed: a sentence for people. */
+struct soda_why {
+	char text[256];
+};
+
+/*
+ * A region as a transport sees it ("memory registration"): made by
+ * soda_conn_open_region, passed to post_read and post_write of any data
+ * connection of the same client.
+ */
+struct soda_mr {
+	uint64_t bytes;       /* mapped and readable, whole pages */
+	uint8_t *map;         /* shm: the peer's memory in this process; else NULL */
+	uint8_t *dirty_map;   /* shm, WRITABLE: a byte a 64 KiB, set by a WRITE; else NULL */
+	uint64_t rkey;        /* verbs */
+	uint16_t region_id;
+	uint16_t writable;
+};
+
+/* One finished READ or WRITE. */
+struct soda_done {
+	uint64_t cookie;      /* as posted */
+	uint32_t bytes;
+	int status;           /* 0 or negative errno */
+};
+
+struct soda_conn_options {
+	enum soda_conn_kind kind;
+	uint32_t depth;       /* data: requests that may be outstanding, 1..1024; 0: 64 */
+	bool deep;            /* data: a long-queue user off the fault path (write-back); its
+				 functions need not be async-signal-safe */
+	int timeout_ms;       /* for connecting and the HELLO, in all */
+};
+
+/*
+ * Connect and say HELLO.  hello->kind is set from opt.  On success *conn_p is the
+ * caller's, to be closed with soda_conn_close, and *welcome_p the server's answer.
+ * -EINVAL: not an address (why says what is expected); -ENOTSUP: transport not
+ * built; -ETIMEDOUT, -ECONNREFUSED, -ENOENT, -EHOSTUNREACH...: no answer;
+ * -EPROTONOSUPPORT, -ESTALE, -EPERM...: refused, the reason in why; -EPROTO:
+ * the peer does not speak SODA.  May block up to the time-out.
+ */
+int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/* Close; outstanding requests are forgotten. NULL is a no-op. Not AS. */
+void soda_conn_close(struct soda_conn *conn);
+
+/*
+ * Make every blocked or later call on the connection fail with -ECONNABORTED.
+ * The only function that any thread may call at any time before close. AS.
+ */
+void soda_conn_abort(struct soda_conn *conn);
+
+/* The descriptor to poll(2) for completions or for the peer's end; -1: none. AS. */
+int soda_conn_fd(const struct soda_conn *conn);
+
+/* "tcp://10.0.0.1:7000", for messages; valid as long as the connection. AS. */
+const char *soda_conn_peer(const struct soda_conn *conn);
+
+/* Control connections. */
+
+/*
+ * One call: send type and body, await the reply, within timeout_ms.
+ * reply (may be NULL with capacity 0) receives up to capacity bytes, *reply_bytes_p
+ * (may be NULL) how many the peer sent; -EMSGSIZE if more than capacity.
+ * A refusal returns its status as -errno with the peer's reason in why.
+ * -ETIMEDOUT and other transport errors leave the connection failed.
+ */
+int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
+		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
+		   struct soda_why *why);
+
+/*
+ * SODA_MSG_OPEN, and make the region reachable.  *mr_p is filled; undo with
+ * soda_conn_unmap_region (after SODA_MSG_CLOSE or the loss of the connection).
+ * Errors of soda_conn_call, -ENOMEM.
+ */
+int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *open, const char *name,
+			  struct soda_wire_opened *opened_p, struct soda_mr *mr_p, int timeout_ms,
+			  struct soda_why *why);
+void soda_conn_unmap_region(struct soda_mr *mr);
+
+/* Data connections. */
+
+/*
+ * Where `bytes` bytes at `offset` of the region can be read in this process
+ * without a request (a one-sided READ with no round trip), or NULL. AS.
+ * Valid until soda_conn_unmap_region.
+ */
+static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
+{
+	if (!mr->map || offset > mr->bytes || bytes > mr->bytes - offset)
+		return NULL;
+	return mr->map + offset;
+}
+
+/*
+ * Queue a READ of `bytes` at `offset` (both whole pages) into dest, or a WRITE of
+ * src.  dest and src belong to the transport until the completion.
+ * 0; -EAGAIN: depth outstanding; -EINVAL: range; or the connection's error. AS.
+ */
+int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, void *dest, uint64_t cookie);
+int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const void *src, uint64_t cookie);
+
+/*
+ * Send what was posted.  polling: the answers will be awaited by polling, so that
+ * the peer may poll for the next request.  0, or the connection's error. AS.
+ */
+int soda_conn_flush(struct soda_conn *conn, bool polling);
+
+/*
+ * Collect up to max completions: those that are there, and if there is none, the
+ * first that comes within timeout_ns (0: do not wait; < 0: no limit), busy-waiting
+ * for at most spin_ns of it.  Returns how many; 0 when the time is over; or the
+ * connection's error, after which no completion follows. AS.
+ */
+int soda_conn_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
+		   int64_t spin_ns);
+
+/* Requests posted and not yet completed. AS. */
+unsigned soda_conn_outstanding(const struct soda_conn *conn);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What travels between agents: layouts, limits, and the functions that encode,
+ * decode and validate them.  Little-endian, packed, no padding.
+ *
+ * Data plane, on byte streams:
+ *
+ *   request   frame(8)  imm | length      READ  body = Table I read  (24 bytes)
+ *                                         WRITE body = Table I write (12 bytes) + data
+ *   reply     frame(8)  imm | length      body = tag (8 bytes) + data
+ *
+ * `imm` is what travels as immediate data on RDMA: type in bits 0-7, flags in
+ * 8-15, status (enum soda_status) in 16-31.  `length` counts the bytes after the
+ * frame.  A reply's tag is the read's dest_addr, or the write's first eight bytes
+ * (region and page offset: at most one write a chunk is outstanding).  Replies
+ * leave in the order of the requests of one connection.
+ *
+ * Control plane: the same frame, types from SODA_MSG_HELLO on, bodies below; one
+ * request outstanding a connection.  Table I: Wahlgren et al., SBAC-PAD 2024.
+ */
+#ifndef SODA_COMMON_WIRE_H
+#define SODA_COMMON_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SODA_WIRE_MAGIC 0x41444f53u /* "SODA" */
+#define SODA_WIRE_VERSION 1u
+#define SODA_WIRE_PAGE 4096u
+#define SODA_WIRE_MAX_DATA (4u << 20)    /* largest READ or WRITE */
+#define SODA_WIRE_MAX_CONTROL (64u << 10)/* largest control body */
+#define SODA_WIRE_MAX_NAME 255u
+#define SODA_WIRE_FRAME_BYTES 8u
+#define SODA_WIRE_TAG_BYTES 8u
+#define SODA_WIRE_READ_BYTES 24u
+#define SODA_WIRE_WRITE_BYTES 12u
+
+enum soda_msg {
+	SODA_MSG_READ = 1,
+	SODA_MSG_WRITE = 2,
+	SODA_MSG_READ_REPLY = 3,
+	SODA_MSG_WRITE_REPLY = 4,
+	SODA_MSG_HELLO = 16,   /* soda_wire_hello -> soda_wire_welcome */
+	SODA_MSG_OPEN = 17,    /* soda_wire_open -> soda_wire_opened */
+	SODA_MSG_CLOSE = 18,   /* soda_wire_region -> empty */
+	SODA_MSG_SYNC = 19,    /* soda_wire_region -> empty, file on stable storage */
+	SODA_MSG_STATS = 20,   /* empty -> JSON text */
+	SODA_MSG_BYE = 21,     /* empty -> empty; the client leaves, free at once */
+	SODA_MSG_PING = 22,    /* empty -> empty */
+	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty */
+	SODA_MSG_OK = 32,      /* reply of any control request */
+	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
+};
+
+/* imm flags */
+#define SODA_WIRE_POLLING 0x01u /* the sender awaits the answer by polling: the server may poll too */
+
+/* Status on the wire; fixed numbers, because errno values differ between systems. */
+enum soda_status {
+	SODA_ST_OK = 0,
+	SODA_ST_INVALID = 1,       /* EINVAL */
+	SODA_ST_NOSPC = 2,         /* ENOSPC */
+	SODA_ST_NOENT = 3,         /* ENOENT */
+	SODA_ST_ACCES = 4,         /* EACCES */
+	SODA_ST_BUSY = 5,          /* EBUSY */
+	SODA_ST_FBIG = 6,          /* EFBIG */
+	SODA_ST_IO = 7,            /* EIO */
+	SODA_ST_PROTO = 8,         /* EPROTO */
+	SODA_ST_VERSION = 9,       /* EPROTONOSUPPORT */
+	SODA_ST_STALE = 10,        /* ESTALE: unknown client, wrong secret or old epoch */
+	SODA_ST_SHUTDOWN = 11,     /* ESHUTDOWN: draining */
+	SODA_ST_DQUOT = 12,        /* EDQUOT */
+	SODA_ST_NOMEM = 13,        /* ENOMEM */
+	SODA_ST_NOTSUP = 14,       /* ENOTSUP */
+	SODA_ST_PERM = 15,         /* EPERM */
+	SODA_ST_MAX = 15,
+};
+
+/* Both directions; an unknown value maps to EPROTO or SODA_ST_IO. err is positive. */
+int soda_status_to_errno(unsigned status);
+unsigned soda_status_from_errno(int err);
+
+struct soda_wire_frame {
+	uint8_t type;
+	uint8_t flags;
+	uint16_t status;
+	uint32_t length;
+};
+
+/* Table I, read: region_id 16, page_offset 48, dest_addr 64, size 32, dest_rkey 32 bits. */
+struct soda_wire_read {
+	uint16_t region_id;
+	uint64_t page_offset; /* 4 KiB pages; 48 bits travel */
+	uint64_t dest_addr;   /* request tag on byte streams */
+	uint32_t size;        /* bytes */
+	uint32_t dest_rkey;
+};
+
+/* Table I, write: region_id 16, page_offset 48, size 32 bits, then the data. */
+struct soda_wire_write {
+	uint16_t region_id;
+	uint64_t page_offset;
+	uint32_t size;
+};
+
+enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
+
+struct soda_wire_hello {
+	uint32_t magic, version;
+	uint32_t kind;         /* enum soda_conn_kind */
+	uint32_t features;     /* none defined: 0 */
+	uint32_t chunk_bytes;  /* the client's; 0 for tools that only ask for statistics */
+	uint32_t uid, gid, pid;/* as claimed; on UNIX sockets the kernel's word counts */
+	uint64_t client_id;    /* 0: a new client (control connections only) */
+	uint64_t secret;       /* proves a client id; from the welcome */
+	uint64_t epoch;        /* counts a client's reconnections from 1; a control HELLO with a
+				  higher epoch closes and drains all of the older ones; a data
+				  HELLO must carry the current one */
+};
+#define SODA_WIRE_HELLO_BYTES 56u
+
+struct soda_wire_welcome {
+	uint32_t version;
+	uint32_t max_data;     /* largest READ or WRITE the server takes */
+	uint64_t instance_id;  /* random at the server's start */
+	uint64_t client_id;
+	uint64_t secret;
+	uint64_t capacity, free_bytes;
+	uint32_t known;        /* 1: client_id was known and its regions are intact */
+	uint32_t pad;
+};
+#define SODA_WIRE_WELCOME_BYTES 56u
+
+/* SODA_MSG_OPEN; flags as in soda.h, 0 = anonymous; followed by the file name. */
+struct soda_wire_open {
+	uint16_t region_id;   /* the client chooses; EBUSY if it is in use */
+	uint16_t name_bytes;
+	uint32_t flags;
+	uint64_t bytes;
+};
+#define SODA_WIRE_OPEN_BYTES 16u
+
+struct soda_wire_opened {
+	uint64_t bytes;       /* the object's size; backing is rounded up to whole 2 MiB */
+	uint64_t file_id;     /* 0 for anonymous; changes when size or mtime do */
+	uint64_t generation;  /* of the file's contents as loaded */
+};
+#define SODA_WIRE_OPENED_BYTES 24u
+
+struct soda_wire_region {
+	uint16_t region_id;
+};
+#define SODA_WIRE_REGION_BYTES 2u
+
+/* SODA_MSG_NAME: region_id 16, then the name. */
+
+/*
+ * Encoders write exactly the named number of bytes.  Decoders check nothing but
+ * the layout, and return -EPROTO when `bytes` is not what the layout needs.
+ */
+void soda_wire_put_frame(uint8_t out[SODA_WIRE_FRAME_BYTES], const struct soda_wire_frame *f);
+void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wire_frame *f);
+void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r);
+void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r);
+void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w);
+void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w);
+void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h);
+int soda_wire_get_hello(const void *in, size_t bytes, struct soda_wire_hello *h);
+void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w);
+int soda_wire_get_welcome(const void *in, size_t bytes, struct soda_wire_welcome *w);
+void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wire_open *o);
+/* *name_p points into `in`, name_bytes long, not terminated. */
+int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
+void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);
+int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
+
+/*
+ * Validate a data-plane request against a region of region_bytes bytes: size
+ * not 0, at most SODA_WIRE_MAX_DATA, a multiple of the page, and wholly inside
+ * the region rounded up to whole pages.  0, -EINVAL or -EPROTO (size).
+ */
+int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes);
+
+#endif
