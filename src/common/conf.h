@@ -14,6 +14,7 @@
 
 enum soda_option_type {
 	SODA_OPT_STRING,   /* char *, owned by the struct (soda_conf_free) */
+	SODA_OPT_LIST,     /* the same, separated by commas: given again in one source, it appends */
 	SODA_OPT_SIZE,     /* uint64_t bytes: "4G", "64K", "512MiB", "100" */
 	SODA_OPT_TIME_MS,  /* uint32_t milliseconds: "5s", "250ms", "2m"; bare number: seconds */
 	SODA_OPT_UINT,     /* uint32_t */
@@ -50,7 +51,10 @@ struct soda_conf_error {
 	char text[256];
 };
 
-/* Each fills values in `values`; 0, or -EINVAL (text says which and what), -ENOENT/-EACCES/-EIO (file). */
+/*
+ * Each fills values in `values`; 0, or -EINVAL (text says which and what), -ENOMEM, for the file
+ * the error of opening it.  An environment variable that is set to nothing counts as unset.
+ */
 int soda_conf_defaults(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
 int soda_conf_environment(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
 /* INI file by libinih: keys without a section or in [program]; an unknown key is an error with its line. */
@@ -65,6 +69,12 @@ int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *v
 /* One option by name, from text. */
 int soda_conf_set(const struct soda_conf *conf, const char *name, const char *text, void *values,
 		  const char *source, struct soda_conf_error *err);
+/* The same, but a SODA_OPT_LIST is appended to. */
+int soda_conf_add(const struct soda_conf *conf, const char *name, const char *text, void *values,
+		  const char *source, struct soda_conf_error *err);
+/* Fill err->text and return r, for those who read options. */
+int soda_conf_fail(struct soda_conf_error *err, int r, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 void soda_conf_free(const struct soda_conf *conf, void *values);
 void soda_conf_help(const struct soda_conf *conf, FILE *out);
 void soda_conf_man(const struct soda_conf *conf, FILE *out);

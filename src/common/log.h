@@ -27,7 +27,7 @@ void soda_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 
 #define soda_log_info(...) soda_log(SODA_LOG_LVL_INFO, __VA_ARGS__)
 #define soda_log_debug(...) soda_log(SODA_LOG_LVL_DEBUG, __VA_ARGS__)
 
-/* "connection refused" for ECONNREFUSED or -ECONNREFUSED; a constant string, async-signal-safe. */
+/* "Connection refused" for ECONNREFUSED or -ECONNREFUSED; a constant string, async-signal-safe. */
 const char *soda_strerror(int err);
 
 #endif
