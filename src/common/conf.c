@@ -67,9 +67,9 @@ static int check_range(const struct soda_option *opt, const char *text, uint64_t
 		snprintf(low, sizeof(low), "%llu", (unsigned long long)opt->min);
 		snprintf(high, sizeof(high), "%llu", (unsigned long long)opt->max);
 	}
-	return soda_conf_fail(err, -EINVAL, "%s: %s: %s is out of range: at least %s%s%s%s", source, opt->name,
-		    text, low, opt->max ? ", at most " : "", opt->max ? high : "",
-		    opt->type == SODA_OPT_TIME_MS ? " ms" : "");
+	return soda_conf_fail(err, -EINVAL, "%s: %s: %s is out of range: at least %s%s%s%s", source,
+			      opt->name, text, low, opt->max ? ", at most " : "",
+			      opt->max ? high : "", opt->type == SODA_OPT_TIME_MS ? " ms" : "");
 }
 
 static int set_string(const struct soda_option *opt, const char *text, char **value, bool append,
@@ -105,7 +105,8 @@ static int set_choice(const struct soda_option *opt, const char *text, uint32_t 
 			strcat(list, opt->choices[i]);
 		}
 	}
-	return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is none of %s", source, opt->name, text, list);
+	return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is none of %s", source, opt->name,
+			      text, list);
 }
 
 static int parse_bool(const char *text, bool *value_p)
@@ -137,8 +138,8 @@ static int parse_uint(const char *text, uint32_t *value_p)
 	return 0;
 }
 
-static int set_number(const struct soda_option *opt, const char *text, void *slot, const char *source,
-		      struct soda_conf_error *err)
+static int set_number(const struct soda_option *opt, const char *text, void *slot,
+		      const char *source, struct soda_conf_error *err)
 {
 	uint64_t bytes = 0;
 	uint32_t number = 0;
@@ -155,10 +156,11 @@ static int set_number(const struct soda_option *opt, const char *text, void *slo
 	else
 		r = parse_uint(text, &number);
 	if (r == -ERANGE)
-		return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is too large", source, opt->name, text);
+		return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is too large", source,
+				      opt->name, text);
 	if (r)
-		return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is not %s", source, opt->name, text,
-			    expected(opt));
+		return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is not %s", source, opt->name,
+				      text, expected(opt));
 	r = check_range(opt, text, opt->type == SODA_OPT_SIZE ? bytes : number, source, err);
 	if (r)
 		return r;
@@ -183,8 +185,8 @@ static int set(const struct soda_option *opt, const char *text, void *values, bo
 		return set_choice(opt, text, slot, source, err);
 	case SODA_OPT_BOOL:
 		if (parse_bool(text, slot))
-			return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is not %s", source, opt->name,
-				    text, expected(opt));
+			return soda_conf_fail(err, -EINVAL, "%s: %s: '%.60s' is not %s", source,
+					      opt->name, text, expected(opt));
 		return 0;
 	default:
 		return set_number(opt, text, slot, source, err);

@@ -19,12 +19,13 @@ struct ini_reader {
 	struct soda_conf_error *err;
 	FILE *file;
 	const char *path;
-	bool *seen;           /* one an option: set by this file */
+	bool *seen; /* one an option: set by this file */
 	unsigned line;
-	int status;           /* the first error; nothing is applied after it */
+	int status; /* the first error; nothing is applied after it */
 };
 
-/* One line for libinih, which counts no lines for its handler; leading blanks would mean "continued". */
+/* One line for libinih, which counts no lines for its handler; leading blanks would mean
+ * "continued". */
 static char *read_ini_line(char *text, int bytes, void *stream)
 {
 	struct ini_reader *reader = stream;
@@ -34,8 +35,9 @@ static char *read_ini_line(char *text, int bytes, void *stream)
 		return NULL;
 	reader->line++;
 	if (!strchr(text, '\n') && !feof(reader->file)) {
-		reader->status = soda_conf_fail(reader->err, -EINVAL, "%s:%u: line is longer than %d bytes",
-				      reader->path, reader->line, bytes - 2);
+		reader->status =
+			soda_conf_fail(reader->err, -EINVAL, "%s:%u: line is longer than %d bytes",
+				       reader->path, reader->line, bytes - 2);
 		return NULL;
 	}
 	blanks = strspn(text, " \t");
@@ -64,12 +66,14 @@ static int take_ini_key(void *user, const char *section, const char *name, const
 	snprintf(source, sizeof(source), "%.140s:%u", reader->path, reader->line);
 	if (*section && strcmp(section, conf->program))
 		reader->status = soda_conf_fail(reader->err, -EINVAL,
-						"%s: unknown section [%.60s], expected [%s]", source,
-						section, conf->program);
+						"%s: unknown section [%.60s], expected [%s]",
+						source, section, conf->program);
 	else if (at < conf->options_n && reader->seen[at])
-		reader->status = soda_conf_add(conf, name, value, reader->values, source, reader->err);
+		reader->status =
+			soda_conf_add(conf, name, value, reader->values, source, reader->err);
 	else
-		reader->status = soda_conf_set(conf, name, value, reader->values, source, reader->err);
+		reader->status =
+			soda_conf_set(conf, name, value, reader->values, source, reader->err);
 	if (!reader->status)
 		reader->seen[at] = true;
 	return 1;
@@ -86,8 +90,9 @@ static int parse_ini(struct ini_reader *reader)
 	if (line < 0)
 		return soda_conf_fail(reader->err, -ENOMEM, "%s: out of memory", reader->path);
 	if (line > 0)
-		return soda_conf_fail(reader->err, -EINVAL, "%s:%d: expected 'key = value' or '[%s]'",
-			    reader->path, line, reader->conf->program);
+		return soda_conf_fail(reader->err, -EINVAL,
+				      "%s:%d: expected 'key = value' or '[%s]'", reader->path, line,
+				      reader->conf->program);
 	return 0;
 }
 
@@ -103,7 +108,8 @@ int soda_conf_file(const struct soda_conf *conf, const char *path, void *values,
 		return soda_conf_fail(err, r, "%s: %s", path, soda_strerror(r));
 	}
 	reader.seen = calloc(conf->options_n, sizeof(*reader.seen));
-	r = reader.seen ? parse_ini(&reader) : soda_conf_fail(err, -ENOMEM, "%s: out of memory", path);
+	r = reader.seen ? parse_ini(&reader)
+			: soda_conf_fail(err, -ENOMEM, "%s: out of memory", path);
 	free(reader.seen);
 	fclose(reader.file);
 	return r;

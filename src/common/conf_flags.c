@@ -9,17 +9,17 @@
 #include <string.h>
 
 enum { /* beside the options' own values, which are their index + FIRST_OPTION */
-	VAL_HELP = 256,
-	VAL_VERSION,
-	VAL_MAN,
-	FIRST_OPTION,
+       VAL_HELP = 256,
+       VAL_VERSION,
+       VAL_MAN,
+       FIRST_OPTION,
 };
 
 struct flags {
 	const struct soda_conf *conf;
 	struct option *longs;
 	char *shorts;
-	bool *seen;           /* one an option: given before on this command line */
+	bool *seen; /* one an option: given before on this command line */
 };
 
 static void destroy(struct flags *flags)
@@ -42,14 +42,15 @@ static int create(const struct soda_conf *conf, struct flags *flags)
 		destroy(flags);
 		return -ENOMEM;
 	}
-	letter = stpcpy(flags->shorts, "+:h"); /* stop at a positional argument; ':' for a missing one */
+	letter = stpcpy(flags->shorts,
+			"+:h"); /* stop at a positional argument; ':' for a missing one */
 	for (; at < n; at++) {
 		const struct soda_option *opt = &conf->options[at];
 		bool flag = opt->type == SODA_OPT_BOOL;
 
-		flags->longs[at] = (struct option){ opt->name,
-						    flag ? optional_argument : required_argument, NULL,
-						    FIRST_OPTION + (int)at };
+		flags->longs[at] =
+			(struct option){ opt->name, flag ? optional_argument : required_argument,
+					 NULL, FIRST_OPTION + (int)at };
 		if (!opt->letter)
 			continue;
 		*letter++ = opt->letter;
@@ -88,15 +89,16 @@ static int complain(int val, char **argv, struct soda_conf_error *err)
 	const char *given = argv[optind - 1];
 
 	if (val == ':')
-		snprintf(err->text, sizeof(err->text), "option '%.80s' needs a value; see --help", given);
+		snprintf(err->text, sizeof(err->text), "option '%.80s' needs a value; see --help",
+			 given);
 	else if (optopt && optopt < VAL_HELP)
 		snprintf(err->text, sizeof(err->text), "unknown option '-%c'; see --help", optopt);
 	else if (optopt)
 		snprintf(err->text, sizeof(err->text), "option '%.80s' takes no value; see --help",
 			 given);
 	else
-		snprintf(err->text, sizeof(err->text), "unknown or ambiguous option '%.80s'; see --help",
-			 given);
+		snprintf(err->text, sizeof(err->text),
+			 "unknown or ambiguous option '%.80s'; see --help", given);
 	return -EINVAL;
 }
 

@@ -29,8 +29,8 @@ static const char *const level_names[] = {
 	[SODA_LOG_LVL_DEBUG] = "debug",
 };
 
-void soda_log_setup(const char *name, int level, void (*sink)(int level, const char *line, void *arg),
-		    void *arg)
+void soda_log_setup(const char *name, int level,
+		    void (*sink)(int level, const char *line, void *arg), void *arg)
 {
 	log_to.name = name;
 	log_to.level = level;

@@ -26,20 +26,49 @@ struct values {
 static const char *const colors[] = { "red", "green", NULL };
 
 static const struct soda_option options[] = {
-	{ .name = "name", .letter = 'n', .type = SODA_OPT_STRING, .help = "A name.",
+	{ .name = "name",
+	  .letter = 'n',
+	  .type = SODA_OPT_STRING,
+	  .help = "A name.",
 	  .offset = offsetof(struct values, name) },
-	{ .name = "listen", .type = SODA_OPT_LIST, .arg = "ADDRESS", .def = "nowhere",
-	  .offset = offsetof(struct values, listen), .help = "Addresses." },
-	{ .name = "size", .letter = 's', .env = "SODA_TEST_SIZE", .type = SODA_OPT_SIZE, .arg = "SIZE",
-	  .offset = offsetof(struct values, size), .def = "1M", .min = 4096, .max = 1ull << 40,
+	{ .name = "listen",
+	  .type = SODA_OPT_LIST,
+	  .arg = "ADDRESS",
+	  .def = "nowhere",
+	  .offset = offsetof(struct values, listen),
+	  .help = "Addresses." },
+	{ .name = "size",
+	  .letter = 's',
+	  .env = "SODA_TEST_SIZE",
+	  .type = SODA_OPT_SIZE,
+	  .arg = "SIZE",
+	  .offset = offsetof(struct values, size),
+	  .def = "1M",
+	  .min = 4096,
+	  .max = 1ull << 40,
 	  .help = ".A size - with a leading dot and a \\ in it." },
-	{ .name = "time", .type = SODA_OPT_TIME_MS, .offset = offsetof(struct values, time_ms),
-	  .def = "5s", .allow_off = 1, .help = "A time." },
-	{ .name = "count", .type = SODA_OPT_UINT, .offset = offsetof(struct values, count), .def = "3",
-	  .max = 10, .allow_off = 1, .help = "A count." },
-	{ .name = "color", .type = SODA_OPT_CHOICE, .offset = offsetof(struct values, color),
-	  .def = "green", .choices = colors, .help = "A color." },
-	{ .name = "loud", .type = SODA_OPT_BOOL, .offset = offsetof(struct values, loud),
+	{ .name = "time",
+	  .type = SODA_OPT_TIME_MS,
+	  .offset = offsetof(struct values, time_ms),
+	  .def = "5s",
+	  .allow_off = 1,
+	  .help = "A time." },
+	{ .name = "count",
+	  .type = SODA_OPT_UINT,
+	  .offset = offsetof(struct values, count),
+	  .def = "3",
+	  .max = 10,
+	  .allow_off = 1,
+	  .help = "A count." },
+	{ .name = "color",
+	  .type = SODA_OPT_CHOICE,
+	  .offset = offsetof(struct values, color),
+	  .def = "green",
+	  .choices = colors,
+	  .help = "A color." },
+	{ .name = "loud",
+	  .type = SODA_OPT_BOOL,
+	  .offset = offsetof(struct values, loud),
 	  .help = "A switch." },
 };
 
@@ -111,13 +140,20 @@ static void check_times(void **state)
 		int r;
 		uint32_t ms;
 	} cases[] = {
-		{ "5", 0, 5000 },         { "5s", 0, 5000 },
-		{ "250ms", 0, 250 },      { "2m", 0, 120000 },
-		{ "1h", 0, 3600000 },     { "0", 0, 0 },
-		{ "4294967294ms", 0, 4294967294u }, { "4294967295ms", -ERANGE, 0 },
-		{ "99999999999999999999s", -ERANGE, 0 }, { "", -EINVAL, 0 },
-		{ "s", -EINVAL, 0 },      { "-1s", -EINVAL, 0 },
-		{ "5 s", -EINVAL, 0 },    { "5us", -EINVAL, 0 },
+		{ "5", 0, 5000 },
+		{ "5s", 0, 5000 },
+		{ "250ms", 0, 250 },
+		{ "2m", 0, 120000 },
+		{ "1h", 0, 3600000 },
+		{ "0", 0, 0 },
+		{ "4294967294ms", 0, 4294967294u },
+		{ "4294967295ms", -ERANGE, 0 },
+		{ "99999999999999999999s", -ERANGE, 0 },
+		{ "", -EINVAL, 0 },
+		{ "s", -EINVAL, 0 },
+		{ "-1s", -EINVAL, 0 },
+		{ "5 s", -EINVAL, 0 },
+		{ "5us", -EINVAL, 0 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -177,7 +213,8 @@ static void check_bad_values(void **state)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		assert_int_equal(
-			soda_conf_set(&conf, cases[i].name, cases[i].text, v, "test", &err), -EINVAL);
+			soda_conf_set(&conf, cases[i].name, cases[i].text, v, "test", &err),
+			-EINVAL);
 		if (!strstr(err.text, cases[i].says))
 			fail_msg("'%s' does not say '%s'", err.text, cases[i].says);
 	}
@@ -220,7 +257,7 @@ static int flags(struct values *v, struct soda_conf_error *err, int *first_p, co
 		argc++;
 	return soda_conf_flags(&conf, argc, (char **)argv, v, first_p, err);
 }
-#define FLAGS(v, err, first_p, ...) \
+#define FLAGS(v, err, first_p, ...)                                                                \
 	flags(v, err, first_p, (const char *[]){ "prog", __VA_ARGS__, NULL })
 
 static void check_flags(void **state)
@@ -230,7 +267,8 @@ static void check_flags(void **state)
 	int first = 0;
 
 	assert_int_equal(FLAGS(v, &err, &first, "-n", "x", "--size=64K", "--loud", "--listen", "a",
-			       "--listen=b,c", "file", "--count=9"), 0);
+			       "--listen=b,c", "file", "--count=9"),
+			 0);
 	assert_int_equal(first, 8);
 	assert_string_equal(v->name, "x");
 	assert_string_equal(v->listen, "a,b,c");
@@ -280,7 +318,9 @@ static void check_file(void **state)
 	struct soda_conf_error err;
 
 	assert_int_equal(load("# comment\n; another\nsize = 64K\n[prog]\n  count=7 ; inline\n"
-			      "loud: yes\nlisten = a\nlisten = b\nname =\n", v, &err), 0);
+			      "loud: yes\nlisten = a\nlisten = b\nname =\n",
+			      v, &err),
+			 0);
 	assert_int_equal(v->size, 65536);
 	assert_int_equal(v->count, 7);
 	assert_true(v->loud);
@@ -339,12 +379,12 @@ static void check_print(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(check_sizes),      cmocka_unit_test(check_times),
-		cmocka_unit_test(check_format),     cmocka_unit_test(check_defaults),
-		cmocka_unit_test(check_bad_values), cmocka_unit_test(check_off),
+		cmocka_unit_test(check_sizes),	     cmocka_unit_test(check_times),
+		cmocka_unit_test(check_format),	     cmocka_unit_test(check_defaults),
+		cmocka_unit_test(check_bad_values),  cmocka_unit_test(check_off),
 		cmocka_unit_test(check_environment), cmocka_unit_test(check_flags),
-		cmocka_unit_test(check_bad_flags),  cmocka_unit_test(check_file),
-		cmocka_unit_test(check_bad_files),  cmocka_unit_test(check_print),
+		cmocka_unit_test(check_bad_flags),   cmocka_unit_test(check_file),
+		cmocka_unit_test(check_bad_files),   cmocka_unit_test(check_print),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
