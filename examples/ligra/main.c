@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* soda-ligra: graph applications in the manner of Ligra, on fabric memory. */
+#include "check.h"
+#include "clock.h"
+#include "csr_file.h"
+#include "report.h"
+#include "verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_BAD_INPUT = 2 };
+
+static int fail(int status, const struct error *err)
+{
+	fflush(stdout);
+	fprintf(stderr, "soda-ligra: %s\n", err->text);
+	return status;
+}
+
+/* Loading fails on what was given, unless it is memory that is missing. */
+static int load_status(int ret)
+{
+	return ret == -ENOMEM || ret == -ENOSPC ? STATUS_FAILED : STATUS_BAD_INPUT;
+}
+
+static int load(const struct options *o, unsigned parts, struct mem *mem, struct graph *g_p,
+		double *seconds_p, struct error *err)
+{
+	double begin = clock_seconds();
+	int ret = graph_input_load(&o->input, parts, mem, g_p, err);
+
+	if (ret)
+		return ret;
+	*seconds_p = clock_seconds() - begin;
+	printf("graph: %" PRIu64 " vertices, %" PRIu64 " edges%s, in %.1f s\n", g_p->vertices,
+	       g_p->edges, g_p->symmetric ? " (symmetric)" : "", *seconds_p);
+	fflush(stdout);
+	return 0;
+}
+
+static int convert(const struct options *o)
+{
+	struct error err;
+	struct graph g;
+	struct mem mem;
+	double seconds;
+	int ret = mem_open(&mem, MEM_DRAM, 0, &err);
+
+	if (!ret)
+		ret = load(o, PARTS_ALL, &mem, &g, &seconds, &err);
+	if (ret)
+		return fail(load_status(ret), &err);
+	ret = csr_file_write(o->files[0], &g, &err);
+	graph_destroy(&g);
+	return ret ? fail(STATUS_FAILED, &err) : STATUS_OK;
+}
+
+static int verify(const struct options *o)
+{
+	int status = STATUS_OK;
+	struct error err;
+	struct graph g;
+	struct mem mem;
+	double seconds;
+	int ret = mem_open(&mem, MEM_DRAM, 0, &err);
+
+	if (!ret)
+		ret = load(o, VERIFY_PARTS, &mem, &g, &seconds, &err);
+	if (ret)
+		return fail(load_status(ret), &err);
+	for (int i = 0; i < o->file_count && status == STATUS_OK; i++) {
+		struct result r;
+
+		if (result_read(o->files[i], &g, &r, &err)) {
+			status = fail(STATUS_BAD_INPUT, &err);
+			break;
+		}
+		if (check_result(&g, &r, &err))
+			status = fail(STATUS_FAILED, &err);
+		free(r.array);
+	}
+	graph_destroy(&g);
+	return status;
+}
+
+/* Labels are loaded for this alone. */
+static int choose_source(struct graph *g, const struct options *o, struct result *r,
+			 struct error *err)
+{
+	int ret = 0;
+
+	if (r->app != APP_BFS)
+		return 0;
+	if (o->has_source)
+		ret = graph_find(g, o->source, &r->source, err);
+	else
+		r->source = graph_hub(g);
+	graph_part_free(g, PART_LABELS);
+	return ret;
+}
+
+/* After the runs: the arrays still are what was loaded, and the result is right. */
+static int finish(const struct options *o, struct report *report, struct error *err)
+{
+	int ret = graph_check_sums(report->g, err);
+
+	if (!ret && o->verify) {
+		ret = check_result(report->g, report->result, err);
+		report->verified = !ret;
+	}
+	if (!ret && o->result)
+		ret = result_write(o->result, report->g, report->result, err);
+	if (!ret && o->json)
+		ret = report_write(o->json, report, err);
+	return ret ? fail(STATUS_FAILED, err) : STATUS_OK;
+}
+
+static int measure(struct graph *g, const struct options *o, struct result *r, double load_seconds,
+		   struct error *err)
+{
+	struct report report = { .g = g, .options = o, .result = r, .load_seconds = load_seconds };
+	int status;
+	int ret;
+
+	g->mem->peak = g->mem->bytes;
+	ret = run_app(g, o, r, &report.measured, err);
+	if (ret)
+		return fail(STATUS_FAILED, err);
+	report.object_bytes = g->mem->peak;
+	status = finish(o, &report, err);
+	mem_free(g->mem, r->array, result_bytes(r->app, g->vertices));
+	return status;
+}
+
+static int run(const struct options *o)
+{
+	struct result r = { .app = o->command == COMMAND_BFS ? APP_BFS : APP_PAGERANK };
+	unsigned parts = run_parts(r.app);
+	double load_seconds;
+	struct error err;
+	struct graph g;
+	struct mem mem;
+	int ret, status;
+
+	if (o->has_source)
+		parts |= PART_BIT(PART_LABELS);
+	if (o->verify)
+		parts |= VERIFY_PARTS;
+	if (mem_open(&mem, o->memory, (unsigned)omp_get_max_threads(), &err))
+		return fail(STATUS_FAILED, &err);
+	ret = load(o, parts, &mem, &g, &load_seconds, &err);
+	if (ret)
+		return fail(load_status(ret), &err);
+	ret = choose_source(&g, o, &r, &err);
+	status = ret ? fail(STATUS_BAD_INPUT, &err) : measure(&g, o, &r, load_seconds, &err);
+	graph_destroy(&g);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o;
+
+	options_parse(argc, argv, &o);
+	if (o.threads)
+		omp_set_num_threads((int)o.threads);
+	switch (o.command) {
+	case COMMAND_CONVERT:
+		return convert(&o);
+	case COMMAND_VERIFY:
+		return verify(&o);
+	default:
+		return run(&o);
+	}
+}

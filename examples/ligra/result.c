@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "result.h"
+
+#include "file_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char magic[8] = { 'S', 'O', 'D', 'A', 'R', 'E', 'S', '1' };
+
+struct header {
+	char magic[8];
+	uint32_t app;
+	uint32_t source;
+	uint32_t iterations;
+	uint32_t graph_sum; /* of the graph's out-targets: the same graph */
+	uint64_t vertices;
+};
+
+const char *app_name(enum app app)
+{
+	return app == APP_BFS ? "bfs" : "pagerank";
+}
+
+size_t result_bytes(enum app app, uint64_t vertices)
+{
+	return vertices * (app == APP_BFS ? sizeof(uint32_t) : sizeof(double));
+}
+
+int result_write(const char *path, const struct graph *g, const struct result *r, struct error *err)
+{
+	struct header h = { .app = r->app,
+			    .source = r->source,
+			    .iterations = r->iterations,
+			    .graph_sum = g->sum[PART_OUT_TARGETS],
+			    .vertices = g->vertices };
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	int ret;
+
+	if (fd < 0)
+		return error_set(err, errno, "%s: cannot create: %s", path, strerror(errno));
+	memcpy(h.magic, magic, sizeof(magic));
+	ret = file_write_array(fd, path, &h, sizeof(h), 0, err);
+	if (!ret)
+		ret = file_write_array(fd, path, r->array, result_bytes(r->app, g->vertices),
+				       sizeof(h), err);
+	if (close(fd) && !ret)
+		ret = error_set(err, errno, "%s: cannot write: %s", path, strerror(errno));
+	return ret;
+}
+
+static int check_header(const struct header *h, const char *path, const struct graph *g,
+			struct error *err)
+{
+	if (memcmp(h->magic, magic, sizeof(magic)) || h->app >= APPS)
+		return error_set(err, EINVAL, "%s: expected a result of this program", path);
+	if (h->vertices != g->vertices || h->graph_sum != g->sum[PART_OUT_TARGETS] ||
+	    h->source >= g->vertices)
+		return error_set(err, EINVAL, "%s: the result of another graph", path);
+	return 0;
+}
+
+static int read_body(int fd, const char *path, const struct graph *g, struct result *r,
+		     struct error *err)
+{
+	struct header h;
+	uint32_t unused;
+	size_t bytes;
+	int ret = file_read_array(fd, path, &h, sizeof(h), 0, &unused, err);
+
+	if (!ret)
+		ret = check_header(&h, path, g, err);
+	if (ret)
+		return ret;
+	bytes = result_bytes(h.app, g->vertices);
+	*r = (struct result){ .app = h.app, .source = h.source, .iterations = h.iterations };
+	r->array = malloc(bytes);
+	if (!r->array)
+		return error_set(err, ENOMEM, "%s: out of memory", path);
+	ret = file_read_array(fd, path, r->array, bytes, sizeof(h), &unused, err);
+	if (ret)
+		free(r->array);
+	return ret;
+}
+
+int result_read(const char *path, const struct graph *g, struct result *r_p, struct error *err)
+{
+	struct result r;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return error_set(err, errno, "%s: cannot open: %s", path, strerror(errno));
+	ret = read_body(fd, path, g, &r, err);
+	close(fd);
+	if (!ret)
+		*r_p = r;
+	return ret;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The result of a run as a file, for a check by another process that has the memory for it. */
+#ifndef LIGRA_RESULT_H
+#define LIGRA_RESULT_H
+
+#include "graph.h"
+
+enum app { APP_BFS, APP_PAGERANK, APPS };
+
+/* What the array of a result has for each vertex: parents (uint32_t) or ranks (double). */
+struct result {
+	enum app app;
+	uint32_t source;     /* bfs */
+	uint32_t iterations; /* pagerank: those made */
+	void *array;
+};
+
+const char *app_name(enum app app);
+
+size_t result_bytes(enum app app, uint64_t vertices);
+
+/* 0; -EIO, -ENOSPC and the like. */
+int result_write(const char *path, const struct graph *g, const struct result *r,
+		 struct error *err);
+
+/*
+ * Into local memory; the caller frees r_p->array with free().  0; -EINVAL: not
+ * a result, damaged, or of another graph; -EIO, -ENOMEM.
+ */
+int result_read(const char *path, const struct graph *g, struct result *r_p, struct error *err);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Checks of results that share nothing with the algorithms: serial, along the
+ * out-edges only, with the reference in local memory.
+ */
+#ifndef LIGRA_VERIFY_H
+#define LIGRA_VERIFY_H
+
+#include "graph.h"
+
+/* The parts of the graph that a check reads. */
+#define VERIFY_PARTS PARTS_OUT
+
+/* The level of a vertex that cannot be reached. */
+#define LEVEL_NONE UINT32_MAX
+
+/* Levels by a plain serial search with a queue.  levels: `vertices` entries.  0 or -ENOMEM. */
+int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, struct error *err);
+
+/*
+ * A tree of shortest paths: exactly the vertices with a level have parents,
+ * each along an edge that exists and from the level before.  Two results that
+ * pass have therefore the same levels.  0; -EBADMSG with the vertex.
+ */
+int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
+	       const uint32_t *parents, struct error *err);
+
+/* Ranks after so many iterations, pushed serially.  ranks: `vertices` entries.  0 or -ENOMEM. */
+int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ranks,
+			  struct error *err);
+
+/* The most by which two ranks of one vertex may differ, relative to the larger one. */
+#define PAGERANK_TOLERANCE 1e-9
+
+/*
+ * Ranks sum to 1 and none differs by more than the tolerance, which is well
+ * above what the order of summation changes.
+ * *worst_p becomes the largest difference.  0; -EBADMSG with the vertex.
+ */
+int verify_pagerank(uint64_t vertices, const double *expected, const double *ranks, double *worst_p,
+		    struct error *err);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "graph_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+static char *new_path(int *fd_p)
+{
+	const char *dir = getenv("TMPDIR");
+	char *path;
+
+	assert_true(asprintf(&path, "%s/soda-graph-XXXXXX", dir ? dir : "/tmp") > 0);
+	*fd_p = mkstemp(path);
+	assert_true(*fd_p >= 0);
+	return path;
+}
+
+char *fixture_file(const void *bytes, size_t count)
+{
+	int fd;
+	char *path = new_path(&fd);
+
+	assert_int_equal(write(fd, bytes, count), count);
+	close(fd);
+	return path;
+}
+
+char *fixture_gz(const void *bytes, size_t count)
+{
+	int fd;
+	char *path = new_path(&fd);
+	gzFile file = gzdopen(fd, "w");
+
+	assert_non_null(file);
+	assert_int_equal(gzwrite(file, bytes, (unsigned)count), count);
+	assert_int_equal(gzclose(file), Z_OK);
+	return path;
+}
+
+void fixture_remove(char *path)
+{
+	unlink(path);
+	free(path);
+}
+
+int fixture_load(const void *bytes, size_t count, bool symmetric, struct mem *mem,
+		 struct graph *g_p, struct error *err)
+{
+	struct graph_input input = { .symmetric = symmetric };
+	char *path = fixture_file(bytes, count);
+	int ret;
+
+	assert_int_equal(mem_open(mem, MEM_DRAM, 0, err), 0);
+	input.path = path;
+	ret = graph_input_load(&input, PARTS_ALL, mem, g_p, err);
+	fixture_remove(path);
+	return ret;
+}
+
+struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem)
+{
+	struct error err;
+	struct graph g;
+
+	if (fixture_load(text, strlen(text), symmetric, mem, &g, &err))
+		fail_msg("%s", err.text);
+	return g;
+}
