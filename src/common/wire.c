@@ -9,22 +9,14 @@
 #include <string.h>
 
 static const int errno_of_status[SODA_ST_MAX + 1] = {
-	[SODA_ST_OK] = 0,
-	[SODA_ST_INVALID] = EINVAL,
-	[SODA_ST_NOSPC] = ENOSPC,
-	[SODA_ST_NOENT] = ENOENT,
-	[SODA_ST_ACCES] = EACCES,
-	[SODA_ST_BUSY] = EBUSY,
-	[SODA_ST_FBIG] = EFBIG,
-	[SODA_ST_IO] = EIO,
-	[SODA_ST_PROTO] = EPROTO,
-	[SODA_ST_VERSION] = EPROTONOSUPPORT,
-	[SODA_ST_STALE] = ESTALE,
-	[SODA_ST_SHUTDOWN] = ESHUTDOWN,
-	[SODA_ST_DQUOT] = EDQUOT,
-	[SODA_ST_NOMEM] = ENOMEM,
-	[SODA_ST_NOTSUP] = ENOTSUP,
-	[SODA_ST_PERM] = EPERM,
+	[SODA_ST_OK] = 0,	    [SODA_ST_INVALID] = EINVAL,
+	[SODA_ST_NOSPC] = ENOSPC,   [SODA_ST_NOENT] = ENOENT,
+	[SODA_ST_ACCES] = EACCES,   [SODA_ST_BUSY] = EBUSY,
+	[SODA_ST_FBIG] = EFBIG,	    [SODA_ST_IO] = EIO,
+	[SODA_ST_PROTO] = EPROTO,   [SODA_ST_VERSION] = EPROTONOSUPPORT,
+	[SODA_ST_STALE] = ESTALE,   [SODA_ST_SHUTDOWN] = ESHUTDOWN,
+	[SODA_ST_DQUOT] = EDQUOT,   [SODA_ST_NOMEM] = ENOMEM,
+	[SODA_ST_NOTSUP] = ENOTSUP, [SODA_ST_PERM] = EPERM,
 };
 
 int soda_status_to_errno(unsigned status)
@@ -217,7 +209,8 @@ int soda_wire_get_opened(const void *bytes_in, size_t bytes, struct soda_wire_op
 
 int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes)
 {
-	uint64_t region_pages = region_bytes / SODA_WIRE_PAGE + (region_bytes % SODA_WIRE_PAGE != 0);
+	uint64_t region_pages =
+		region_bytes / SODA_WIRE_PAGE + (region_bytes % SODA_WIRE_PAGE != 0);
 
 	if (size == 0 || size > SODA_WIRE_MAX_DATA || size % SODA_WIRE_PAGE)
 		return -EPROTO;

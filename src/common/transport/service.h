@@ -28,8 +28,8 @@ struct soda_listener;
 
 /* Who is at the other end. */
 struct soda_peer_info {
-	char address[96];     /* for messages */
-	bool local;           /* a UNIX socket: uid, gid and pid are the kernel's word */
+	char address[96]; /* for messages */
+	bool local;	  /* a UNIX socket: uid, gid and pid are the kernel's word */
 	uid_t uid;
 	gid_t gid;
 	pid_t pid;
@@ -38,25 +38,25 @@ struct soda_peer_info {
 /* A piece of a region's memory, held between translate and release. */
 struct soda_span {
 	uint8_t *memory;
-	void *hold;           /* the daemon's */
-	uint64_t offset;      /* of memory in the region */
+	void *hold;	 /* the daemon's */
+	uint64_t offset; /* of memory in the region */
 	uint32_t bytes;
 };
 
 /* What an opened region hands to a transport that can share memory. */
 struct soda_share {
-	int fd;               /* memfd, borrowed; -1: nothing to share */
-	uint64_t bytes;       /* of the region's memory in it, from offset 0 */
+	int fd;		      /* memfd, borrowed; -1: nothing to share */
+	uint64_t bytes;	      /* of the region's memory in it, from offset 0 */
 	uint64_t dirty_bytes; /* of the dirty map behind it; 0: none */
 	bool writable;
 };
 
 /* Reply of a control call: at most SODA_WIRE_MAX_CONTROL bytes in body. */
 struct soda_reply {
-	uint8_t *body;        /* the transport's buffer */
+	uint8_t *body; /* the transport's buffer */
 	size_t bytes;
-	struct soda_share share;  /* OPEN on a sharing transport */
-	struct soda_why why;  /* the reason, when call returns an error */
+	struct soda_share share; /* OPEN on a sharing transport */
+	struct soda_why why;	 /* the reason, when call returns an error */
 };
 
 struct soda_service {
@@ -89,10 +89,13 @@ struct soda_service {
 	void (*rejected)(void *svc, const char *address, const char *why);
 };
 
+enum soda_engine { SODA_ENGINE_AUTO = 0, SODA_ENGINE_EPOLL = 1 };
+
 struct soda_listener_options {
-	unsigned workers;          /* data threads; 0: one a processor, at most 4 */
-	unsigned max_connections;  /* 0: 4096 */
-	int hello_timeout_ms;      /* 0: 5000 */
+	unsigned workers;	  /* data threads; 0: one a processor, at most 4 */
+	unsigned max_connections; /* 0: 4096 */
+	int hello_timeout_ms;	  /* 0: 5000 */
+	enum soda_engine engine;  /* of the data threads; auto: io_uring where the kernel lets us */
 };
 
 /*

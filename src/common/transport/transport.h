@@ -45,27 +45,27 @@ struct soda_why {
  * connection of the same client.
  */
 struct soda_mr {
-	uint64_t bytes;       /* mapped and readable, whole pages */
-	uint8_t *map;         /* shm: the peer's memory in this process; else NULL */
-	uint8_t *dirty_map;   /* shm, WRITABLE: a byte a 64 KiB, set by a WRITE; else NULL */
-	uint64_t rkey;        /* verbs */
+	uint64_t bytes;	    /* mapped and readable, whole pages */
+	uint8_t *map;	    /* shm: the peer's memory in this process; else NULL */
+	uint8_t *dirty_map; /* shm, WRITABLE: a byte a 64 KiB, set by a WRITE; else NULL */
+	uint64_t rkey;	    /* verbs */
 	uint16_t region_id;
 	uint16_t writable;
 };
 
 /* One finished READ or WRITE. */
 struct soda_done {
-	uint64_t cookie;      /* as posted */
+	uint64_t cookie; /* as posted */
 	uint32_t bytes;
-	int status;           /* 0 or negative errno */
+	int status; /* 0 or negative errno */
 };
 
 struct soda_conn_options {
 	enum soda_conn_kind kind;
-	uint32_t depth;       /* data: requests that may be outstanding, 1..1024; 0: 64 */
-	bool deep;            /* data: a long-queue user off the fault path (write-back); its
-				 functions need not be async-signal-safe */
-	int timeout_ms;       /* for connecting and the HELLO, in all */
+	uint32_t depth; /* data: requests that may be outstanding, 1..1024; 0: 64 */
+	bool deep;	/* data: a long-queue user off the fault path (write-back); its
+			   functions need not be async-signal-safe */
+	int timeout_ms; /* for connecting and the HELLO, in all */
 };
 
 /*
@@ -113,9 +113,9 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
  * soda_conn_unmap_region (after SODA_MSG_CLOSE or the loss of the connection).
  * Errors of soda_conn_call, -ENOMEM.
  */
-int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *open, const char *name,
-			  struct soda_wire_opened *opened_p, struct soda_mr *mr_p, int timeout_ms,
-			  struct soda_why *why);
+int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
+			  const char *name, struct soda_wire_opened *opened_p, struct soda_mr *mr_p,
+			  int timeout_ms, struct soda_why *why);
 void soda_conn_unmap_region(struct soda_mr *mr);
 
 /* Data connections. */
@@ -135,7 +135,8 @@ static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offs
 /*
  * Queue a READ of `bytes` at `offset` (both whole pages) into dest, or a WRITE of
  * src.  dest and src belong to the transport until the completion.
- * 0; -EAGAIN: depth outstanding; -EINVAL: range; or the connection's error. AS.
+ * 0; -EAGAIN: depth outstanding; -EINVAL: range; -EACCES: a WRITE to a region that
+ * is not writable; or the connection's error. AS.
  */
 int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			uint32_t bytes, void *dest, uint64_t cookie);
@@ -151,8 +152,10 @@ int soda_conn_flush(struct soda_conn *conn, bool polling);
 /*
  * Collect up to max completions: those that are there, and if there is none, the
  * first that comes within timeout_ns (0: do not wait; < 0: no limit), busy-waiting
- * for at most spin_ns of it.  Returns how many; 0 when the time is over; or the
- * connection's error, after which no completion follows. AS.
+ * for at most spin_ns of it.  Returns how many; 0 when the time is over or nothing
+ * that was flushed is outstanding; or the connection's error, after which no
+ * completion follows.  With nothing outstanding it tells whether the peer is still
+ * there. AS.
  */
 int soda_conn_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
 		   int64_t spin_ns);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A data worker's loop on epoll: for kernels without io_uring, or where it is forbidden. */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "server_worker.h"
+
+enum { EVENTS = 64, ROUNDS = 4 /* receives and sends of one connection before others' turn */ };
+
+/* Send what there is. False: the socket is full. */
+static bool send_some(struct soda_dconn *c)
+{
+	while (soda_dconn_aim_send(c)) {
+		ssize_t n = sendmsg(c->peer.fd, &c->tx_msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EAGAIN)
+			return false;
+		soda_dconn_sent(c, n < 0 ? -errno : (int)n);
+	}
+	return true;
+}
+
+/* True: bytes came in. */
+static bool recv_some(struct soda_worker *w, struct soda_dconn *c)
+{
+	ssize_t n;
+
+	if (!soda_dconn_aim_recv(c, w->scratch, sizeof(w->scratch)))
+		return false;
+	n = recvmsg(c->peer.fd, &c->rx_msg, MSG_DONTWAIT);
+	soda_dconn_received(c, n < 0 ? -errno : (int)n);
+	return n > 0;
+}
+
+/* Await what the connection can go on with. */
+static void await(int epoll, struct soda_dconn *c, bool room)
+{
+	struct epoll_event ev = { .data.ptr = c };
+
+	if (!room)
+		ev.events |= EPOLLOUT;
+	if (c->writing || c->tx_tail - c->tx_head < SODA_TX_REPLIES)
+		ev.events |= EPOLLIN;
+	if (ev.events == c->events)
+		return;
+	epoll_ctl(epoll, c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->peer.fd, &ev);
+	c->events = ev.events;
+}
+
+static void serve(struct soda_worker *w, int epoll, struct soda_dconn *c)
+{
+	bool room = send_some(c);
+
+	for (int i = 0; i < ROUNDS && room && recv_some(w, c); i++)
+		room = send_some(c);
+	if (c->closing)
+		soda_worker_drop(w, c);
+	else
+		await(epoll, c, room);
+}
+
+static void take_mail(struct soda_worker *w, int epoll)
+{
+	struct soda_dconn *c;
+	uint64_t count;
+
+	if (read(w->wake_fd, &count, sizeof(count)) < 0)
+		return;
+	while ((c = soda_worker_take(w)))
+		await(epoll, c, true);
+}
+
+/* True: something came in. */
+static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p)
+{
+	struct epoll_event events[EVENTS];
+	int n = epoll_wait(epoll, events, EVENTS, timeout_ms);
+
+	for (int i = 0; i < n; i++) {
+		struct soda_dconn *c = events[i].data.ptr;
+
+		if (c) {
+			*polls_p = c->wants_polling;
+			serve(w, epoll, c);
+		}
+	}
+	for (int i = 0; i < n; i++)
+		if (!events[i].data.ptr)
+			take_mail(w, epoll);
+	return n > 0;
+}
+
+int soda_engine_epoll(struct soda_worker *w)
+{
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event ev = { .events = EPOLLIN };
+	bool polls = false;
+
+	if (epoll < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, w->wake_fd, &ev) < 0) {
+		soda_log_error("a data worker cannot start: %s", soda_strerror(errno));
+		return -errno;
+	}
+	while (!atomic_load(&w->stop) || w->conns) {
+		bool found = false;
+
+		if (polls && soda_spin_begin(&w->spin)) {
+			do {
+				found = turn(w, epoll, 0, &polls);
+			} while (!found && soda_spin_again(&w->spin));
+			soda_spin_end(&w->spin, found);
+		}
+		if (!found)
+			turn(w, epoll, -1, &polls);
+	}
+	close(epoll);
+	return 0;
+}

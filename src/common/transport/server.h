@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The side that listens, for byte streams (TCP, UNIX sockets).  Threads:
+ *
+ *   acceptor (server_accept.c)    accepts, awaits each HELLO, hands over
+ *   control  (server_control.c)   one for each control connection; may block
+ *   worker   (server_worker.c)    N, each an event loop over its data connections:
+ *                                 engine_uring.c, or engine_epoll.c where the kernel
+ *                                 has or allows no io_uring; the protocol is in
+ *                                 server_data.c, the same for both
+ *
+ * Lock order: listener->lock and worker->lock are leaves; the daemon is never
+ * called with one held.
+ */
+#ifndef SODA_SERVER_H
+#define SODA_SERVER_H
+
+#include <pthread.h>
+
+#include "transport_impl.h"
+
+struct soda_worker;
+
+/* One accepted connection that has said HELLO. */
+struct soda_peer {
+	struct soda_listener *listener;
+	struct soda_peer *next, *prev; /* guarded by listener->lock */
+	void *client;		       /* the daemon's, from hello */
+	int fd;			       /* open until gone has returned */
+	struct soda_peer_info info;
+};
+
+struct soda_listener {
+	const struct soda_service *ops;
+	void *svc;
+	struct soda_listener_options opt; /* complete: no zeros */
+	int fd;				  /* listening socket */
+	int wake_fd;			  /* eventfd: the acceptor looks at `stop` */
+	bool local;			  /* UNIX socket: credentials are the kernel's */
+	bool shares;			  /* descriptors can be passed */
+	char address[128];
+	char path[108]; /* UNIX socket file to remove at the end, or "" */
+	pthread_t acceptor;
+	bool started;
+	_Atomic int stop; /* enum soda_stop */
+	struct soda_worker **workers;
+	unsigned workers_n;
+	_Atomic unsigned polling; /* workers that busy-wait at this moment */
+	pthread_mutex_t lock;
+	pthread_cond_t left;	 /* a peer has gone */
+	struct soda_peer *peers; /* guarded by lock */
+	unsigned peers_n;	 /* guarded by lock */
+};
+
+enum soda_stop { SODA_STOP_NOT = 0, SODA_STOP_ACCEPTING = 1, SODA_STOP_ALL = 2 };
+
+/* server.c */
+
+/* A listener on a bound and listening socket, which it owns from now on, also on failure. */
+int soda_listener_create(int fd, const char *address, bool local, const struct soda_service *ops,
+			 void *svc, const struct soda_listener_options *opt,
+			 struct soda_listener **listener_p, struct soda_why *why);
+/* 0, or -EBUSY and why: max_connections are there already. */
+int soda_peer_add(struct soda_peer *peer, struct soda_why *why);
+/* After gone: forget the peer and close its socket. The caller frees the memory. */
+void soda_peer_remove(struct soda_peer *peer);
+
+/* server_accept.c */
+
+/* The acceptor's thread; arg is the listener. */
+void *soda_acceptor_main(void *arg);
+/* Best effort, never blocks. */
+void soda_refuse(int fd, int err, const char *reason);
+/* Never blocks: the welcome is the first thing in an empty socket buffer. 0, negative errno. */
+int soda_welcome(int fd, const struct soda_wire_welcome *welcome);
+
+/* server_control.c */
+
+/*
+ * Take over a connection that has sent a control HELLO; the answer comes from its
+ * thread.  On failure the caller keeps fd, and refuses with why.
+ */
+int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
+		       const struct soda_wire_hello *hello, struct soda_why *why);
+
+/* server_worker.c */
+
+int soda_worker_start(struct soda_listener *l, struct soda_worker **worker_p);
+/* Ask it to close its connections and end, and await that; frees it. */
+void soda_worker_stop(struct soda_worker *worker);
+/* The same for a data HELLO, which is answered at once. */
+int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
+		    const struct soda_wire_hello *hello, struct soda_why *why);
+
+/* soda_transport.listen of TCP. */
+int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
+		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
+		    struct soda_why *why);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One data connection of the listening side as a state machine without any
+ * system call: an engine asks where to receive and what to send, does it in
+ * whatever way, and reports how many bytes it was.
+ *
+ * At most one receive and one send are under way.  Requests are answered in
+ * their order.  READs are sent from the region's memory.  WRITEs are received
+ * into it, apart from what came together with their header (at most RX_BYTES).
+ * While TX_REPLIES answers wait, nothing is received.
+ */
+#ifndef SODA_SERVER_DATA_H
+#define SODA_SERVER_DATA_H
+
+#include <sys/socket.h>
+
+#include "server.h"
+
+enum {
+	SODA_RX_BYTES = 1024,		 /* requests not yet looked at; a READ has 32 bytes */
+	SODA_TX_REPLIES = 64,		 /* answers that wait for the socket; a power of two */
+	SODA_TX_BATCH = 16,		 /* answers in one send */
+	SODA_TX_BATCH_BYTES = 512 << 10, /* and bytes, beyond the first: others wait meanwhile */
+	SODA_REPLY_HEAD = SODA_WIRE_FRAME_BYTES + SODA_WIRE_TAG_BYTES,
+};
+
+struct soda_answer {
+	struct soda_span span; /* bytes 0: no data follows, nothing to release */
+	uint8_t head[SODA_REPLY_HEAD];
+};
+
+struct soda_dconn {
+	struct soda_peer peer;
+	struct soda_worker *worker;
+	struct soda_dconn *next, *prev; /* of the worker's list */
+	bool closing;			/* no further receive or send is to start */
+	bool wants_polling;		/* the last request came from a client that polls */
+	/* the engine's */
+	bool rx_busy, tx_busy;
+	unsigned events; /* epoll: what is awaited */
+	bool rx_drained; /* io_uring: the socket had no more at the last receive */
+	/* a WRITE whose data is under way */
+	bool writing;
+	bool discard; /* its translation failed: the data goes nowhere */
+	int write_status;
+	uint32_t write_left;
+	struct soda_wire_write write;
+	struct soda_span write_span;
+	/* bytes received and not yet looked at: rx[rx_begin..rx_end) */
+	uint32_t rx_begin, rx_end;
+	/* answers: tx_head is the oldest not wholly sent, tx_offset how much of it has gone */
+	uint32_t tx_head, tx_tail;
+	size_t tx_offset;
+	struct msghdr rx_msg, tx_msg;
+	struct iovec rx_iov[2], tx_iov[2 * SODA_TX_BATCH];
+	uint8_t rx[SODA_RX_BYTES];
+	struct soda_answer tx[SODA_TX_REPLIES];
+};
+
+/*
+ * Where to receive: rx_msg is filled. False: not now (answers wait, or closing).
+ * scratch takes the data of refused WRITEs.
+ */
+bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes);
+/* The receive's result: bytes, 0 at the end of the stream, or negative errno. */
+void soda_dconn_received(struct soda_dconn *c, int result);
+/* What to send: tx_msg is filled. False: nothing. */
+bool soda_dconn_aim_send(struct soda_dconn *c);
+/* The send's result: bytes or negative errno. */
+void soda_dconn_sent(struct soda_dconn *c, int result);
+/* No receive or send is under way: give spans back, tell the daemon, close, free. */
+void soda_dconn_destroy(struct soda_dconn *c);
+
+#endif

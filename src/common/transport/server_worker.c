@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Data workers: threads, mailboxes, and which worker gets a connection. */
+#include "server_worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+static void *worker_main(void *arg)
+{
+	struct soda_worker *w = arg;
+
+	pthread_setname_np(pthread_self(), "soda-data");
+	soda_spin_init(&w->spin, &w->listener->polling);
+	if (w->listener->opt.engine == SODA_ENGINE_EPOLL || soda_engine_uring(w) == -ENOTSUP)
+		soda_engine_epoll(w);
+	return NULL;
+}
+
+static void wake(struct soda_worker *w)
+{
+	uint64_t one = 1;
+
+	if (write(w->wake_fd, &one, sizeof(one)) < 0)
+		soda_log_error("a data worker cannot be woken: %s", soda_strerror(errno));
+}
+
+int soda_worker_start(struct soda_listener *l, struct soda_worker **worker_p)
+{
+	struct soda_worker *w = calloc(1, sizeof(*w));
+	int ret;
+
+	if (!w)
+		return -ENOMEM;
+	w->listener = l;
+	pthread_mutex_init(&w->lock, NULL);
+	w->wake_fd = eventfd(0, EFD_CLOEXEC);
+	ret = w->wake_fd < 0 ? errno : pthread_create(&w->thread, NULL, worker_main, w);
+	if (ret) {
+		if (w->wake_fd >= 0)
+			close(w->wake_fd);
+		pthread_mutex_destroy(&w->lock);
+		free(w);
+		return -ret;
+	}
+	*worker_p = w;
+	return 0;
+}
+
+void soda_worker_stop(struct soda_worker *w)
+{
+	atomic_store(&w->stop, true);
+	wake(w);
+	pthread_join(w->thread, NULL);
+	close(w->wake_fd);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+struct soda_dconn *soda_worker_take(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+
+	pthread_mutex_lock(&w->lock);
+	c = w->mailbox;
+	if (c)
+		w->mailbox = c->next;
+	pthread_mutex_unlock(&w->lock);
+	if (!c)
+		return NULL;
+	c->prev = NULL;
+	c->next = w->conns;
+	if (w->conns)
+		w->conns->prev = c;
+	w->conns = c;
+	return c;
+}
+
+void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c)
+{
+	*(c->prev ? &c->prev->next : &w->conns) = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	atomic_fetch_sub(&w->load, 1);
+	soda_dconn_destroy(c);
+}
+
+static void hand_over(struct soda_dconn *c)
+{
+	struct soda_listener *l = c->peer.listener;
+	struct soda_worker *w = l->workers[0];
+
+	for (unsigned i = 1; i < l->workers_n; i++)
+		if (atomic_load(&l->workers[i]->load) < atomic_load(&w->load))
+			w = l->workers[i];
+	atomic_fetch_add(&w->load, 1);
+	c->worker = w;
+	pthread_mutex_lock(&w->lock);
+	c->next = w->mailbox;
+	w->mailbox = c;
+	pthread_mutex_unlock(&w->lock);
+	wake(w);
+}
+
+static int greet(struct soda_dconn *c, const struct soda_wire_hello *hello, struct soda_why *why)
+{
+	struct soda_listener *l = c->peer.listener;
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
+					     .max_data = SODA_WIRE_MAX_DATA };
+	int ret = l->ops->hello(l->svc, &c->peer, hello, &c->peer.info, &welcome, &c->peer.client,
+				why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_welcome(c->peer.fd, &welcome);
+	if (ret < 0)
+		l->ops->gone(c->peer.client, &c->peer);
+	return ret;
+}
+
+int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
+		    const struct soda_wire_hello *hello, struct soda_why *why)
+{
+	struct soda_dconn *c = calloc(1, sizeof(*c));
+	int ret;
+
+	if (!c) {
+		soda_why_set(why, "the server has no memory for a connection more");
+		return -ENOMEM;
+	}
+	c->peer = (struct soda_peer){ .listener = l, .fd = fd, .info = *info };
+	ret = soda_peer_add(&c->peer, why);
+	if (ret < 0) {
+		free(c);
+		return ret;
+	}
+	ret = greet(c, hello, why);
+	if (ret < 0) {
+		c->peer.fd = -1; /* the caller keeps it */
+		soda_peer_remove(&c->peer);
+		free(c);
+		return ret;
+	}
+	hand_over(c);
+	return 0;
+}

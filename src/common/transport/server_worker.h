@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A data worker, and what its engine must do. */
+#ifndef SODA_SERVER_WORKER_H
+#define SODA_SERVER_WORKER_H
+
+#include "server_data.h"
+#include "server_spin.h"
+
+struct soda_worker {
+	struct soda_listener *listener;
+	pthread_t thread;
+	int wake_fd; /* eventfd, blocking: something is in the mailbox, or stop */
+	_Atomic bool stop;
+	_Atomic unsigned load; /* connections, also those in the mailbox */
+	pthread_mutex_t lock;
+	struct soda_dconn *mailbox; /* guarded by lock */
+	struct soda_dconn *conns;   /* the worker's own */
+	struct soda_spin spin;
+	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
+};
+
+/* The next connection from the mailbox, now on worker->conns; NULL: none. */
+struct soda_dconn *soda_worker_take(struct soda_worker *w);
+/* Take it off the list and destroy it. */
+void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c);
+
+/*
+ * Engines: serve worker->conns and what soda_worker_take gives until `stop` is
+ * set and no connection is left.  0; -ENOTSUP: not on this kernel, nothing done.
+ */
+int soda_engine_epoll(struct soda_worker *w);
+int soda_engine_uring(struct soda_worker *w);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocking use of a byte stream: deadlines, HELLO, calls.  Sockets are used with
+ * MSG_DONTWAIT and poll(2), so that a deadline holds whatever the peer does. */
+#include "stream.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+
+enum { MAX_BODY_IOV = 4 };
+
+uint64_t soda_deadline(int timeout_ms)
+{
+	return timeout_ms < 0 ? SODA_NO_DEADLINE : soda_now_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+int soda_deadline_ms(uint64_t deadline_ns)
+{
+	uint64_t now;
+
+	if (deadline_ns == SODA_NO_DEADLINE)
+		return -1;
+	now = soda_now_ns();
+	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999) / 1000000);
+}
+
+static int await(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int n;
+
+	do {
+		n = poll(&p, 1, soda_deadline_ms(deadline_ns));
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static void advance(struct iovec **iov, int *n, size_t bytes)
+{
+	while (*n && bytes >= (*iov)->iov_len) {
+		bytes -= (*iov)->iov_len;
+		(*iov)++;
+		(*n)--;
+	}
+	if (*n) {
+		(*iov)->iov_base = (char *)(*iov)->iov_base + bytes;
+		(*iov)->iov_len -= bytes;
+	}
+}
+
+int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
+{
+	int ret;
+
+	advance(&iov, &n, 0);
+	while (n) {
+		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+		ssize_t sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (sent >= 0) {
+			advance(&iov, &n, (size_t)sent);
+		} else if (errno == EAGAIN) {
+			ret = await(fd, POLLOUT, deadline_ns);
+			if (ret < 0)
+				return ret;
+		} else if (errno != EINTR) {
+			return errno == EPIPE ? -ECONNRESET : -errno;
+		}
+	}
+	return 0;
+}
+
+/* Take the first descriptor that came along, close all others. */
+static void take_fds(struct msghdr *msg, int *passed_fd_p)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fds[8];
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = n < 8 ? n : 8;
+		memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+		for (size_t i = 0; i < n; i++) {
+			if (*passed_fd_p < 0)
+				*passed_fd_p = fds[i];
+			else
+				close(fds[i]);
+		}
+	}
+}
+
+static ssize_t recv_some(int fd, void *buf, size_t bytes, int *passed_fd_p)
+{
+	union {
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { .iov_base = buf, .iov_len = bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (passed_fd_p) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+	}
+	n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n >= 0 && passed_fd_p)
+		take_fds(&msg, passed_fd_p);
+	return n;
+}
+
+int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p)
+{
+	char *at = buf;
+	int ret;
+
+	while (bytes) {
+		ssize_t n = recv_some(fd, at, bytes, passed_fd_p);
+
+		if (n > 0) {
+			at += n;
+			bytes -= (size_t)n;
+		} else if (n == 0) {
+			return -ECONNRESET;
+		} else if (errno == EAGAIN) {
+			ret = await(fd, POLLIN, deadline_ns);
+			if (ret < 0)
+				return ret;
+		} else if (errno != EINTR) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns)
+{
+	int err = 0, ret;
+	socklen_t err_bytes = sizeof(err);
+
+	/* EAGAIN: the backlog of a UNIX socket is full */
+	while (connect(fd, addr, addr_bytes) < 0) {
+		if (errno == EISCONN)
+			break;
+		if (errno == EAGAIN) {
+			if (soda_deadline_ms(deadline_ns) == 0)
+				return -ETIMEDOUT;
+			poll(NULL, 0, 10);
+			continue;
+		}
+		if (errno != EINPROGRESS && errno != EINTR)
+			return -errno;
+		ret = await(fd, POLLOUT, deadline_ns);
+		if (ret < 0)
+			return ret;
+		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_bytes) < 0)
+			return -errno;
+		if (err)
+			return -err;
+		break;
+	}
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int send_request(int fd, enum soda_msg type, const struct iovec *body, int body_n,
+			uint64_t deadline_ns)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame = { .type = (uint8_t)type };
+	struct iovec iov[1 + MAX_BODY_IOV];
+
+	assert(body_n <= MAX_BODY_IOV);
+	for (int i = 0; i < body_n; i++) {
+		iov[1 + i] = body[i];
+		frame.length += (uint32_t)body[i].iov_len;
+	}
+	soda_wire_put_frame(head, &frame);
+	iov[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
+	return soda_stream_send(fd, iov, 1 + body_n, deadline_ns);
+}
+
+/* Receive and forget. */
+static int skip(int fd, size_t bytes, uint64_t deadline_ns)
+{
+	char scratch[512];
+	int ret = 0;
+
+	while (bytes && !ret) {
+		size_t n = bytes < sizeof(scratch) ? bytes : sizeof(scratch);
+
+		ret = soda_stream_recv(fd, scratch, n, deadline_ns, NULL);
+		bytes -= n;
+	}
+	return ret;
+}
+
+/* The reason of a refusal comes from the peer and ends in our log: printable characters only. */
+static int recv_reason(int fd, const char *peer, size_t bytes, uint64_t deadline_ns,
+		       struct soda_why *why)
+{
+	char text[128];
+	size_t n = bytes < sizeof(text) - 1 ? bytes : sizeof(text) - 1;
+	int ret = soda_stream_recv(fd, text, n, deadline_ns, NULL);
+
+	if (ret < 0)
+		return ret;
+	text[n] = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!isprint((unsigned char)text[i]))
+			text[i] = '?';
+	soda_why_set(why, "%s refused: %s", peer, text);
+	return skip(fd, bytes - n, deadline_ns);
+}
+
+/*
+ * One request and its reply.  The result is the stream's: 0 or why it cannot go
+ * on.  *answer_p: 0, -EMSGSIZE, or the refusal's status as -errno.
+ */
+static int exchange(int fd, const char *peer, enum soda_msg type, const struct iovec *body,
+		    int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		    int *passed_fd_p, uint64_t deadline_ns, int *answer_p, struct soda_why *why)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame;
+	int ret = send_request(fd, type, body, body_n, deadline_ns);
+
+	/* A refused stranger is closed at once; the reason may still be there to read. */
+	if (ret < 0 && ret != -ECONNRESET)
+		return ret;
+	ret = soda_stream_recv(fd, head, sizeof(head), deadline_ns, passed_fd_p);
+	if (ret < 0)
+		return ret;
+	soda_wire_get_frame(head, &frame);
+	if (frame.length > SODA_WIRE_MAX_CONTROL ||
+	    (frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED))
+		return -EPROTO;
+	if (frame.type == SODA_MSG_REFUSED) {
+		if (frame.status == SODA_ST_OK)
+			return -EPROTO;
+		*answer_p = -soda_status_to_errno(frame.status);
+		return recv_reason(fd, peer, frame.length, deadline_ns, why);
+	}
+	*answer_p = frame.length > capacity ? -EMSGSIZE : 0;
+	if (reply_bytes_p)
+		*reply_bytes_p = frame.length;
+	if (*answer_p == 0)
+		return soda_stream_recv(fd, reply, frame.length, deadline_ns, NULL);
+	soda_why_set(why, "the answer of %s is longer than expected", peer);
+	return skip(fd, frame.length, deadline_ns);
+}
+
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+		      struct soda_why *why)
+{
+	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
+	struct iovec iov = { .iov_base = body, .iov_len = sizeof(body) };
+	size_t bytes = 0;
+	int answer = 0, ret;
+
+	soda_wire_put_hello(body, hello);
+	ret = exchange(fd, peer, SODA_MSG_HELLO, &iov, 1, reply, sizeof(reply), &bytes, NULL,
+		       deadline_ns, &answer, why);
+	if (ret == 0 && answer == 0)
+		ret = soda_wire_get_welcome(reply, bytes, welcome_p);
+	if (ret == -EPROTO || (ret == 0 && answer == -EMSGSIZE)) {
+		soda_why_set(why, "%s answers, but does not speak SODA", peer);
+		return -EPROTO;
+	}
+	if (ret < 0) {
+		soda_why_set(why, "%s does not answer the HELLO: %s", peer, soda_strerror(ret));
+		return ret;
+	}
+	if (answer < 0)
+		return answer;
+	if (welcome_p->version != SODA_WIRE_VERSION) {
+		soda_why_set(why, "%s speaks protocol version %u, this is version %u", peer,
+			     welcome_p->version, SODA_WIRE_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	return 0;
+}
+
+int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
+		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		     int *passed_fd_p, int timeout_ms, struct soda_why *why)
+{
+	int answer = 0, ret;
+
+	if (passed_fd_p)
+		*passed_fd_p = -1;
+	ret = exchange(fd, conn->peer, type, body, body_n, reply, capacity, reply_bytes_p,
+		       passed_fd_p, soda_deadline(timeout_ms), &answer, why);
+	if (ret < 0) {
+		soda_why_set(why, "the call to %s failed: %s", conn->peer, soda_strerror(ret));
+		conn->error = ret;
+		return ret;
+	}
+	return answer;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the byte-stream transports (TCP, UNIX sockets) share on the side that
+ * connects: exact sends and receives with a deadline, HELLO, and calls.  May
+ * block; not for the fault path.
+ */
+#ifndef SODA_STREAM_H
+#define SODA_STREAM_H
+
+#include "transport_impl.h"
+
+#define SODA_NO_DEADLINE UINT64_MAX
+
+/* CLOCK_MONOTONIC nanoseconds at which timeout_ms from now ends; < 0: never. */
+uint64_t soda_deadline(int timeout_ms);
+/* For poll(2): milliseconds left, rounded up; 0: over; -1: no deadline. */
+int soda_deadline_ms(uint64_t deadline_ns);
+
+/*
+ * Send or receive all of it; iov is used up.  0; -ETIMEDOUT; -ECONNRESET: the
+ * peer has closed; or the socket's error.  passed_fd_p (may be NULL): a
+ * descriptor that came along, for the caller to close; else untouched.
+ */
+int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns);
+int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p);
+
+/* Connect a non-blocking socket and make it blocking. 0, -ETIMEDOUT, -ECONNREFUSED... */
+int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns);
+
+/* Introduce oneself. Errors as soda_conn_connect; peer is for why. */
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+		      struct soda_why *why);
+
+/* soda_conn_call over a stream; passed_fd_p as above, -1 when none came. */
+int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
+		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		     int *passed_fd_p, int timeout_ms, struct soda_why *why);
+
+#endif
