@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/advise.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/lock.h"
+#include "host_agent/evict.h"
+#include "host_agent/fault.h"
+#include "host_agent/fetch.h"
+#include "host_agent/helper.h"
+#include "host_agent/writeback.h"
+
+void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct soda_thread *t = soda_thread_self();
+	sigset_t saved;
+
+	if (!t)
+		return;
+	soda_signals_block(&saved);
+	while (first <= last) {
+		uint32_t left = last - first + 1;
+		struct soda_plan plan = { .first = first, .stride = 1, .n = left < 16 ? left : 16 };
+		uint32_t done = soda_fetch_ahead(t, r, &plan);
+
+		first += done;
+		if (done < plan.n)
+			break;
+	}
+	soda_signals_restore(&saved);
+}
+
+static uint64_t patience(void)
+{
+	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+}
+
+static int cold(uint32_t first, uint32_t last)
+{
+	struct soda_thread *t = soda_thread_self();
+	int ret = soda_writeback_range(first, last - first + 1, SODA_WB_SYNC);
+	sigset_t saved;
+
+	if (ret || !t)
+		return ret;
+	soda_signals_block(&saved);
+	for (uint32_t id = first; id <= last; id++)
+		soda_evict_cold(t, id);
+	soda_signals_restore(&saved);
+	return 0;
+}
+
+/* Whole chunks inside the range; the edges keep their content. */
+static int discard(struct soda_region *r, char *addr, size_t bytes)
+{
+	uint64_t chunk = soda_chunk_bytes();
+	char *end = addr + bytes, *object_end = soda_chunk_address(r->first) + r->span;
+	sigset_t saved;
+	int ret = 0;
+
+	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
+	if (r->flags & SODA_READ_ONLY)
+		return -EACCES;
+	soda_signals_block(&saved);
+	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {
+		/* A file must come to hold the zeros: they are data like any other. */
+		if (r->flags & SODA_WRITABLE) {
+			soda_signals_restore(&saved);
+			memset(addr, 0, soda_region_chunk_bytes(r, soda_chunk_of(addr)));
+			soda_signals_block(&saved);
+		} else {
+			ret = soda_evict_discard(soda_chunk_of(addr), patience());
+		}
+		addr += chunk;
+	}
+	soda_signals_restore(&saved);
+	return ret;
+}
+
+static int pin_one(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	int64_t keep = soda_agent_minimum(soda_agent.settings.threads);
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	if (soda_chunk_load(c) & SODA_CW_PINNED)
+		return 0;
+	if (!soda_buffer_pin(&soda_agent.buffer, keep))
+		return -ENOMEM;
+	soda_chunk_flags(c, SODA_CW_PINNED, 0);
+	return soda_fault_touch(t, r, id);
+}
+
+static void unpin(uint32_t first, uint32_t last)
+{
+	for (uint32_t id = first; id <= last; id++)
+		if (soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_PINNED) & SODA_CW_PINNED)
+			soda_buffer_unpin(&soda_agent.buffer);
+}
+
+static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+{
+	struct soda_thread *t = soda_thread_self();
+	sigset_t saved;
+	int ret = t ? 0 : -ENOMEM;
+	uint32_t id;
+
+	soda_signals_block(&saved);
+	for (id = first; !ret && id <= last; id++)
+		ret = pin_one(t, r, id);
+	if (ret)
+		unpin(first, id - 1);
+	soda_signals_restore(&saved);
+	if (ret == -ENOMEM)
+		snprintf(why->text, sizeof(why->text),
+			 "PIN of %u chunks: over the page buffer of %lld chunks less its minimum; "
+			 "make "
+			 "SODA_BUFFER larger",
+			 last - first + 1, (long long)soda_agent.buffer.limit);
+	return ret;
+}
+
+int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
+		      struct soda_why *why)
+{
+	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
+
+	switch (advice) {
+	case SODA_NORMAL:
+	case SODA_SEQUENTIAL:
+	case SODA_RANDOM:
+		atomic_store(&r->advice, (uint32_t)advice);
+		return 0;
+	case SODA_WILLNEED:
+		soda_advise_willneed(r, first, last);
+		return 0;
+	case SODA_COLD:
+		return cold(first, last);
+	case SODA_DISCARD:
+		return discard(r, addr, bytes);
+	case SODA_PIN:
+		return pin(r, first, last, why);
+	case SODA_UNPIN:
+		unpin(first, last);
+		return 0;
+	case SODA_STATIC_CACHE:
+	case SODA_DYNAMIC_CACHE:
+	case SODA_NO_CACHE:
+		snprintf(why->text, sizeof(why->text),
+			 "caching advice needs a DPU agent, and none is in use");
+		return -ENOTSUP;
+	default:
+		snprintf(why->text, sizeof(why->text), "unknown advice %d", advice);
+		return -EINVAL;
+	}
+}

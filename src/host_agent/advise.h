@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What soda_advise() and soda_prefetch() do, on a checked range of one object. */
+#ifndef SODA_HOST_ADVISE_H
+#define SODA_HOST_ADVISE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "host_agent/region.h"
+
+/* Errors of soda_advise(). */
+int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
+		      struct soda_why *why);
+/* Ask for what is remote in [first, last], as far as the budget goes. Never waits. */
+void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last);
+
+#endif

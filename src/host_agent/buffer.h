@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The page buffer's budget: one credit a chunk, for resident chunks, chunks
+ * under way and staging slots.  A hard limit.  Lock-free, async-signal-safe.
+ */
+#ifndef SODA_HOST_BUFFER_H
+#define SODA_HOST_BUFFER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct soda_buffer {
+	_Atomic int64_t free;	/* chunks; negative after the limit went down */
+	_Atomic int64_t limit;	/* chunks */
+	_Atomic uint32_t freed; /* futex: goes up when credits come back and somebody waits */
+	_Atomic uint32_t waiters;
+	_Atomic int64_t peak; /* most in use at once */
+	_Atomic int64_t pinned;
+	_Atomic int64_t sending;    /* queued for write-back, to be dropped then */
+	uint32_t high_pct, low_pct; /* set before start, then constant */
+};
+
+void soda_buffer_init(struct soda_buffer *b, uint32_t high_pct, uint32_t low_pct);
+/* Change the limit; credits in use are not taken back here. */
+void soda_buffer_resize(struct soda_buffer *b, int64_t limit);
+/* Take a credit if there is one. */
+bool soda_buffer_take(struct soda_buffer *b);
+void soda_buffer_give(struct soda_buffer *b, int64_t n);
+/* Wait until credits came back, at most timeout_ns. */
+void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns);
+
+/* Count a pinned chunk unless that leaves fewer than `keep` chunks for the rest. */
+bool soda_buffer_pin(struct soda_buffer *b, int64_t keep);
+void soda_buffer_unpin(struct soda_buffer *b);
+
+static inline int64_t soda_buffer_used(const struct soda_buffer *b)
+{
+	return atomic_load_explicit(&b->limit, memory_order_relaxed) -
+	       atomic_load_explicit(&b->free, memory_order_relaxed);
+}
+
+/*
+ * How many chunks should go now: 0 below the high mark, else down to the low one.
+ * What is on its way out counts as gone.
+ */
+int64_t soda_buffer_excess(const struct soda_buffer *b);
+
+#endif

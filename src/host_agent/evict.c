@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/evict.h"
+
+#include <errno.h>
+
+#include "common/lock.h"
+#include "host_agent/agent.h"
+#include "host_agent/fetch.h"
+#include "host_agent/region.h"
+#include "host_agent/writeback.h"
+
+/* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */
+struct gathering {
+	uint32_t dirty[SODA_EVICT_BATCH];
+	int dirty_n;
+	int64_t dirty_max;
+};
+
+static enum soda_take consider(void *arg, uint32_t id)
+{
+	const uint32_t unable = SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_HOLD | SODA_CW_QUEUED;
+	struct soda_chunk *c = &soda_agent.table[id];
+	struct gathering *g = arg;
+	uint32_t w = soda_chunk_load(c);
+
+	for (;;) {
+		if (soda_chunk_droppable(w)) {
+			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
+				return SODA_TAKE_DROP;
+		} else if (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & unable) &&
+			   g->dirty_n < g->dirty_max) {
+			if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED)) {
+				g->dirty[g->dirty_n++] = id;
+				return SODA_TAKE_KEEP;
+			}
+		} else {
+			return SODA_TAKE_NO;
+		}
+	}
+}
+
+/* One batch; returns how many chunks were dropped or queued. */
+static int evict_batch(struct soda_thread *t, int64_t want)
+{
+	uint32_t ids[SODA_EVICT_BATCH];
+	struct gathering g;
+	int n;
+
+	if (want > SODA_EVICT_BATCH)
+		want = SODA_EVICT_BATCH;
+	g.dirty_n = 0;
+	g.dirty_max = want;
+	n = soda_replace_take(&soda_agent.replacer, ids, (int)want, consider, &g);
+	if (g.dirty_n)
+		soda_writeback_queue(g.dirty, g.dirty_n, SODA_WB_EVICT);
+	if (n)
+		n = soda_evict_drop(t, ids, n);
+	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)n);
+	return n + g.dirty_n;
+}
+
+void soda_evict_ahead(struct soda_thread *t)
+{
+	int64_t excess = soda_buffer_excess(&soda_agent.buffer);
+
+	if (excess > 0)
+		evict_batch(t, excess);
+}
+
+int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
+{
+	enum { STEP_NS = 2000000 };
+	struct soda_buffer *b = &soda_agent.buffer;
+
+	soda_evict_ahead(t);
+	if (soda_buffer_take(b))
+		return 0;
+	for (uint32_t tries = 0;; tries++) {
+		int made = evict_batch(t, SODA_EVICT_BATCH / 4);
+
+		if (soda_buffer_take(b))
+			return 0;
+		if (!deadline_ns)
+			return -EAGAIN;
+		if (soda_now_ns() >= deadline_ns)
+			return -ETIMEDOUT;
+		if (tries == 0)
+			soda_count(t, SODA_CNT_EVICT_WAITS, 1);
+		/* All held: by threads that are gone, or by more threads than the buffer is for. */
+		if (!made && tries && !soda_threads_reap() && tries % 4 == 0)
+			soda_threads_steal();
+		/* A prefetch that nobody collects may hold what is missing. */
+		if (!made)
+			soda_fetch_collect_idle(t);
+		soda_buffer_wait(b, STEP_NS);
+	}
+}
+
+static void sort(uint32_t *ids, int n)
+{
+	for (int i = 1; i < n; i++) {
+		uint32_t v = ids[i];
+		int k = i;
+
+		for (; k > 0 && ids[k - 1] > v; k--)
+			ids[k] = ids[k - 1];
+		ids[k] = v;
+	}
+}
+
+/* After the pages have gone: where the content is now. */
+static void gone(struct soda_thread *t, uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	if (w & SODA_CW_AHEAD)
+		soda_count(t, SODA_CNT_PREFETCH_USELESS, 1);
+	soda_chunk_settle(c, w & SODA_CW_BACKED ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0,
+			  SODA_CW_AHEAD | SODA_CW_QUEUED);
+}
+
+static void refused(uint32_t id)
+{
+	soda_replace_insert(&soda_agent.replacer, id);
+	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_CLEAN, 0, 0, 0);
+}
+
+/* The chunks as address ranges, neighbours joined; returns how many ranges. */
+static int ranges_of(const uint32_t *ids, int n, struct iovec runs[SODA_EVICT_BATCH])
+{
+	char *end = NULL;
+	int k = 0;
+
+	for (int i = 0; i < n; i++) {
+		char *at = soda_chunk_address(ids[i]);
+		uint32_t bytes = soda_region_chunk_bytes(soda_region_of(ids[i]), ids[i]);
+
+		if (at == end)
+			runs[k - 1].iov_len += bytes;
+		else
+			runs[k++] = (struct iovec){ at, bytes };
+		end = at + bytes;
+	}
+	return k;
+}
+
+int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n)
+{
+	struct iovec runs[SODA_EVICT_BATCH] = { { NULL, 0 } };
+	int dropped = 0;
+
+	sort(ids, n);
+	if (soda_agent.pager->drop(runs, ranges_of(ids, n, runs)) == 0)
+		dropped = n;
+	for (int i = 0; i < n; i++) {
+		if (dropped)
+			gone(t, ids[i]);
+		else
+			refused(ids[i]);
+	}
+	if (dropped)
+		soda_buffer_give(&soda_agent.buffer, dropped);
+	return dropped;
+}
+
+/* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
+static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *resident_p)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	for (;;) {
+		uint32_t w = soda_chunk_load(c);
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (soda_now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+		if (s == SODA_CHUNK_FETCHING) {
+			soda_fetch_join(t, id, deadline_ns);
+		} else if (s == SODA_CHUNK_BUSY) {
+			soda_chunk_wait(c, 1000000);
+		} else if (w & (SODA_CW_SENDING | SODA_CW_QUEUED)) {
+			soda_writeback_settle(id, deadline_ns);
+		} else if (s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) {
+			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
+				*resident_p = true;
+				return 0;
+			}
+		} else {
+			*resident_p = false;
+			return 0;
+		}
+	}
+}
+
+static void forget_chunk(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	soda_replace_remove(&soda_agent.replacer, id);
+	c->prev = 0;
+	c->credit = 0;
+	if (soda_chunk_load(c) & SODA_CW_PINNED)
+		soda_buffer_unpin(&soda_agent.buffer);
+	soda_chunk_settle(c, SODA_CHUNK_NONE, 0, 0, ~0u);
+}
+
+void soda_evict_range(uint32_t first, uint32_t n)
+{
+	struct soda_thread *t = soda_thread_self();
+	struct soda_region *r = soda_region_of(first);
+	struct iovec all = { soda_chunk_address(first), r->span };
+	int64_t resident = 0;
+
+	for (uint32_t id = first; id < first + n; id++) {
+		bool had = false;
+
+		while (take_over(t, id, soda_now_ns() + 1000000000ull, &had) == -ETIMEDOUT)
+			;
+		resident += had;
+	}
+	soda_agent.pager->drop(&all, 1);
+	for (uint32_t id = first; id < first + n; id++)
+		forget_chunk(id);
+	soda_buffer_give(&soda_agent.buffer, resident);
+}
+
+int soda_evict_discard(uint32_t id, uint64_t deadline_ns)
+{
+	struct soda_thread *t = soda_thread_self();
+	struct soda_chunk *c = &soda_agent.table[id];
+	bool had;
+	int ret = take_over(t, id, deadline_ns, &had);
+
+	if (ret)
+		return ret;
+	if (had) {
+		struct iovec one = { soda_chunk_address(id),
+				     soda_region_chunk_bytes(soda_region_of(id), id) };
+
+		soda_replace_remove(&soda_agent.replacer, id);
+		soda_agent.pager->drop(&one, 1);
+		soda_chunk_settle(c, SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED | SODA_CW_AHEAD);
+		soda_buffer_give(&soda_agent.buffer, 1);
+	} else {
+		uint32_t w = soda_chunk_load(c);
+
+		while (soda_chunk_state(w) == SODA_CHUNK_REMOTE ||
+		       soda_chunk_state(w) == SODA_CHUNK_LOST)
+			if (soda_chunk_swap(c, &w,
+					    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) |
+						    SODA_CHUNK_ZERO))
+				break;
+	}
+	return 0;
+}
+
+bool soda_evict_cold(struct soda_thread *t, uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	/* The caller wants it gone, whoever touched it last. */
+	while (soda_chunk_state(w) == SODA_CHUNK_CLEAN &&
+	       !(w & (SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_QUEUED))) {
+		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
+			continue;
+		soda_replace_remove(&soda_agent.replacer, id);
+		soda_evict_drop(t, &id, 1);
+		return false;
+	}
+	return soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_PINNED);
+}

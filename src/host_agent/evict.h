@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making room.  Clean chunks are dropped in batches by the thread that faults;
+ * dirty ones go to the write-back thread and are dropped when the server has
+ * acknowledged them.  A fault waits only when nothing clean is left.
+ *
+ *   clean   CLEAN -> BUSY -> (batch of DONTNEED) -> REMOTE or ZERO
+ *   dirty   QUEUED -> write-back: BUSY, write-protect, CLEAN + SENDING, sent,
+ *           acknowledged -> as clean.  A store in between cancels the eviction.
+ */
+#ifndef SODA_HOST_EVICT_H
+#define SODA_HOST_EVICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/thread.h"
+
+enum { SODA_EVICT_BATCH = 32 };
+
+/* One batch, if the buffer is over its high mark. AS. */
+void soda_evict_ahead(struct soda_thread *t);
+
+/*
+ * A credit for one chunk: taken if there is one, else room is made, else waited
+ * for until deadline_ns.  0; -EAGAIN: none, and deadline_ns is 0; -ETIMEDOUT. AS.
+ */
+int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns);
+
+/*
+ * Drop chunks that the caller has made BUSY and taken out of the policy's lists:
+ * their pages go, waiters are woken, credits come back.  ids is sorted in place.
+ * Returns how many were dropped; those that the kernel refuses become CLEAN again. AS.
+ */
+int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n);
+
+/*
+ * An object is about to go: wait for what is under way in its chunks, drop the
+ * resident ones, and make all of them NONE.  Nothing is written back.
+ */
+void soda_evict_range(uint32_t first, uint32_t n);
+
+/* DISCARD: the chunk's content becomes zeros. Errors: -ETIMEDOUT, pager. */
+int soda_evict_discard(uint32_t id, uint64_t deadline_ns);
+
+/* COLD: drop it if it is clean; true: it is dirty, write it back first. */
+bool soda_evict_cold(struct soda_thread *t, uint32_t id);
+
+#endif

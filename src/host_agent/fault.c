@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "host_agent/evict.h"
+#include "host_agent/fetch.h"
+#include "host_agent/install.h"
+#include "host_agent/protect.h"
+#include "host_agent/session.h"
+
+static struct soda_chunk *chunk(const struct soda_fault *f)
+{
+	return &soda_agent.table[f->id];
+}
+
+bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store)
+{
+	uint32_t id = soda_chunk_of(addr);
+	struct soda_region *r = soda_region_of(id);
+
+	if (!r || id < r->first || id >= r->first + r->chunks)
+		return false;
+	*f = (struct soda_fault){
+		.region = r, .id = id, .block = soda_block_of(addr), .store = store
+	};
+	return true;
+}
+
+/*
+ * So many that four always fit: an unaligned instruction may touch four chunks.
+ * With room a gather's sixteen do.
+ */
+uint32_t soda_fault_keep(void)
+{
+	int64_t limit = atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
+	uint32_t threads = soda_agent.settings.threads;
+	int64_t share = limit / 4 / threads;
+
+	if (share > SODA_LAST_CHUNKS_MAX)
+		return SODA_LAST_CHUNKS_MAX;
+	return share < SODA_LAST_CHUNKS_MIN ? SODA_LAST_CHUNKS_MIN : (uint32_t)share;
+}
+
+static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_counter what)
+{
+	if (!f->counted)
+		soda_count(t, what, 1);
+	f->counted = true;
+}
+
+/* ZERO or REMOTE becomes FETCHING, ours, with a credit. */
+static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	bool zero = soda_chunk_state(w) == SODA_CHUNK_ZERO;
+
+	if (!zero && atomic_load_explicit(&f->region->lost, memory_order_relaxed))
+		return SODA_STEP_LOST;
+	if (!zero && !soda_session_up())
+		return SODA_STEP_DOWN;
+	if (soda_evict_credit(t, 0))
+		return SODA_STEP_ROOM;
+	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_FETCHING)) {
+		soda_buffer_give(&soda_agent.buffer, 1);
+		return SODA_STEP_JOIN;
+	}
+	count_fault(t, f, SODA_CNT_FAULTS);
+	if (!zero) {
+		atomic_store_explicit(&chunk(f)->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+		return SODA_STEP_FETCH;
+	}
+	soda_count(t, SODA_CNT_ZERO_FILLS, 1);
+	return soda_install_zeros(f->region, f->id, f->store ? (int)f->block : -1) ? SODA_STEP_ROOM
+										   : SODA_STEP_DONE;
+}
+
+/* A store to a write-protected page of a resident chunk. */
+static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	uint32_t dirty = soda_chunk_state(w) == SODA_CHUNK_DIRTY ? soda_chunk_dirty(w) : 0;
+	uint32_t blocks;
+
+	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
+		return SODA_STEP_JOIN;
+	count_fault(t, f, SODA_CNT_WP_FAULTS);
+	/* A dirty block that is protected all the same was put back by a failed write-back. */
+	blocks = dirty >> f->block & 1 ? dirty : soda_protect_choose(f->region, dirty, f->block);
+	if (soda_protect_open(f->region, f->id, blocks)) {
+		soda_chunk_settle(chunk(f), dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN, dirty, 0,
+				  0);
+		return SODA_STEP_JOIN;
+	}
+	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, SODA_CW_AHEAD);
+	return SODA_STEP_DONE;
+}
+
+enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f)
+{
+	uint32_t w = soda_chunk_load(chunk(f));
+
+	switch (soda_chunk_state(w)) {
+	case SODA_CHUNK_ZERO:
+	case SODA_CHUNK_REMOTE:
+		return take(t, f, w);
+	case SODA_CHUNK_CLEAN:
+	case SODA_CHUNK_DIRTY:
+		/* A load finds it resident: another thread was faster. */
+		return f->store ? open_for_store(t, f, w) : SODA_STEP_DONE;
+	case SODA_CHUNK_FETCHING:
+		if (!f->counted)
+			soda_count(t, SODA_CNT_JOINED, 1);
+		count_fault(t, f, SODA_CNT_FAULTS);
+		return SODA_STEP_JOIN;
+	case SODA_CHUNK_BUSY:
+		return SODA_STEP_JOIN;
+	case SODA_CHUNK_LOST:
+		return SODA_STEP_LOST;
+	case SODA_CHUNK_NONE:
+		break;
+	}
+	return SODA_STEP_FOREIGN;
+}
+
+void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
+{
+	struct soda_region *r = f->region;
+	uint32_t advice = atomic_load_explicit(&r->advice, memory_order_relaxed);
+	uint32_t window = advice == SODA_RANDOM ? 0 : soda_agent.settings.prefetch_chunks;
+	struct soda_plan plan;
+	uint32_t done;
+
+	plan = soda_streams_note(&t->streams, f->id, r->first, (int64_t)r->first + r->chunks,
+				 window, advice == SODA_SEQUENTIAL);
+	if (plan.useless)
+		soda_count(t, SODA_CNT_PREFETCH_USELESS, plan.useless);
+	if (!plan.n)
+		return;
+	done = soda_fetch_ahead(t, r, &plan);
+	if (done < plan.n)
+		soda_streams_cut(&t->streams, &plan, done);
+}
+
+static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
+{
+	if (soda_chunk_state(soda_chunk_load(chunk(f))) != SODA_CHUNK_FETCHING) {
+		soda_chunk_wait(chunk(f), 1000000);
+		return 0;
+	}
+	soda_fault_run_ahead(t, f);
+	return soda_fetch_join(t, f->id, deadline_ns);
+}
+
+static bool transient(int err)
+{
+	return err == -ENOTCONN || err == -ECONNRESET || err == -EPIPE || err == -ECONNABORTED ||
+	       err == -EPROTO || err == -ETIMEDOUT;
+}
+
+static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
+{
+	uint64_t start = 0;
+	int ret = 0;
+
+	while (ret == 0 || transient(ret)) {
+		/* ROOM and DOWN wait by themselves; nothing else loops without progress. */
+		if (ret && soda_now_ns() >= deadline_ns)
+			return ret;
+		ret = 0;
+		switch (soda_fault_step(t, f)) {
+		case SODA_STEP_DONE:
+			soda_thread_remember(t, f->id, soda_fault_keep());
+			if (start)
+				soda_thread_time(t, soda_now_ns() - start);
+			return 0;
+		case SODA_STEP_FETCH:
+			start = soda_now_ns();
+			soda_fault_run_ahead(t, f);
+			ret = soda_fetch_demand(t, f->region, f->id, f->store ? (int)f->block : -1,
+						deadline_ns);
+			if (!ret) {
+				soda_thread_remember(t, f->id, soda_fault_keep());
+				soda_thread_time(t, soda_now_ns() - start);
+				return 0;
+			}
+			break;
+		case SODA_STEP_JOIN:
+			start = start ? start : soda_now_ns();
+			ret = join(t, f, deadline_ns);
+			break;
+		case SODA_STEP_ROOM:
+			ret = soda_evict_credit(t, deadline_ns);
+			if (!ret)
+				soda_buffer_give(&soda_agent.buffer, 1);
+			break;
+		case SODA_STEP_DOWN:
+			ret = soda_session_wait(deadline_ns);
+			break;
+		case SODA_STEP_LOST:
+			return -EIO;
+		case SODA_STEP_FOREIGN:
+			return -EFAULT;
+		}
+	}
+	return ret;
+}
+
+int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
+{
+	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
+	int ret;
+
+	do {
+		ret = serve_until(t, f, soda_now_ns() + patience);
+	} while (transient(ret) && soda_agent.settings.on_error == SODA_ON_ERROR_WAIT);
+	if (ret && ret != -EFAULT)
+		soda_fault_fail(t, f, ret);
+	return ret;
+}
+
+void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
+{
+	const struct soda_region *r = f->region;
+	unsigned long long at =
+		soda_region_offset(r, f->id) + ((uint64_t)f->block << soda_agent.block_shift);
+	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
+
+	soda_count(t, SODA_CNT_ERRORS, 1);
+	if (err == -EIO)
+		soda_log_error("page at offset %llu of %s cannot be had: the memory server %s lost "
+			       "it when it "
+			       "started anew",
+			       at, what, soda_session_peer());
+	else if (soda_session_up())
+		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,
+			       soda_session_peer(), soda_strerror(err));
+	else
+		soda_log_error("page at offset %llu of %s cannot be had within %u ms: %s", at, what,
+			       soda_agent.settings.fault_timeout_ms, soda_session_trouble());
+	if (soda_agent.settings.on_error == SODA_ON_ERROR_ABORT)
+		abort();
+}
+
+int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	struct soda_fault f = { .region = r, .id = id, .counted = true };
+
+	return soda_fault_serve(t, &f);
+}

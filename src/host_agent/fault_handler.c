@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault_handler.h"
+
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "host_agent/fault.h"
+#include "host_agent/fetch.h"
+#include "host_agent/helper.h"
+#include "host_agent/session.h"
+
+enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, IDLE_MS = 1000 };
+
+/* A thread that sleeps in the kernel until its fault is served. */
+struct pending {
+	struct soda_fault f;
+	struct soda_thread *t;
+	char *page;
+	uint64_t since_ns;
+};
+
+static struct {
+	pthread_t thread;
+	int stop_fd;
+	_Atomic bool stop;
+	/* the thread's own */
+	struct pending *pending;
+	uint32_t pending_n;
+} handler = { .stop_fd = -1 };
+
+static void wake(char *page)
+{
+	soda_agent.pager->wake(page, SODA_WIRE_PAGE);
+}
+
+/* Before Linux 6.6: a mapping whose every touch is SIGBUS. */
+static void map_nothing(char *page)
+{
+	int fd = (int)syscall(SYS_memfd_create, "soda-lost", 1u /* MFD_CLOEXEC */);
+
+	if (fd < 0 ||
+	    mmap(page, SODA_WIRE_PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		soda_log_error(
+			"a page that is lost cannot be made to fail: %s; aborting rather than hang",
+			soda_strerror(errno));
+		abort();
+	}
+	close(fd);
+}
+
+/* The thread gets SIGBUS instead of a page. */
+static void give_up(struct pending *p, int err)
+{
+	struct soda_chunk *c = &soda_agent.table[p->f.id];
+	uint32_t w = soda_chunk_load(c);
+
+	soda_fault_fail(p->t, &p->f, err);
+	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE &&
+	       !soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_LOST))
+		;
+	if (soda_agent.pager->poison(p->page, SODA_WIRE_PAGE))
+		map_nothing(p->page);
+	wake(p->page);
+}
+
+/* true: it is dealt with. */
+static bool attempt(struct pending *p)
+{
+	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
+	int ret;
+
+	switch (soda_fault_step(p->t, &p->f)) {
+	case SODA_STEP_DONE:
+		soda_thread_remember(p->t, p->f.id, soda_fault_keep());
+		soda_thread_time(p->t, soda_now_ns() - p->since_ns);
+		wake(p->page);
+		return true;
+	case SODA_STEP_FETCH:
+		soda_fault_run_ahead(p->t, &p->f);
+		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
+				      p->f.store ? (int)p->f.block : -1);
+		if (ret && ret != -EAGAIN && ret != -ENOTCONN)
+			soda_log_debug("fetch not posted: %s", soda_strerror(ret));
+		break;
+	case SODA_STEP_JOIN:
+	case SODA_STEP_ROOM:
+	case SODA_STEP_DOWN:
+		break;
+	case SODA_STEP_LOST:
+		give_up(p, -EIO);
+		return true;
+	case SODA_STEP_FOREIGN:
+		give_up(p, -EFAULT);
+		return true;
+	}
+	if (soda_now_ns() - p->since_ns > patience &&
+	    soda_agent.settings.on_error != SODA_ON_ERROR_WAIT &&
+	    soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) != SODA_CHUNK_FETCHING) {
+		give_up(p, -ETIMEDOUT);
+		return true;
+	}
+	return false;
+}
+
+static void retry_pending(void)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < handler.pending_n; i++)
+		if (!attempt(&handler.pending[i]))
+			handler.pending[kept++] = handler.pending[i];
+	handler.pending_n = kept;
+}
+
+static void accept_fault(const struct uffd_msg *m)
+{
+	char *addr = (char *)(uintptr_t)m->arg.pagefault.address;
+	struct pending p = {
+		.page = (char *)((uintptr_t)addr & ~(uintptr_t)(SODA_WIRE_PAGE - 1)),
+		.since_ns = soda_now_ns(),
+	};
+	bool store = m->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+
+	p.t = soda_agent.uffd.thread_id ? soda_thread_of((pid_t)m->arg.pagefault.feat.ptid)
+					: soda_thread_self();
+	if (!p.t)
+		p.t = soda_thread_self();
+	if (!soda_fault_describe(&p.f, addr, store)) {
+		wake(p.page); /* the object went while the thread slept: SIGSEGV when it tries again
+			       */
+		return;
+	}
+	if (!attempt(&p))
+		handler.pending[handler.pending_n++] = p;
+}
+
+/* false: nothing was there. */
+static bool read_faults(void)
+{
+	struct uffd_msg m[MESSAGES];
+	ssize_t n = handler.pending_n + MESSAGES <= PENDING_MAX
+			    ? read(soda_agent.uffd.fd, m, sizeof(m))
+			    : -1;
+
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(m[0]); i++)
+		if (m[i].event == UFFD_EVENT_PAGEFAULT)
+			accept_fault(&m[i]);
+	return n > 0;
+}
+
+/* Answers that faults wait for: demands on channel 0, and what was fetched ahead. */
+static void collect(struct soda_thread *t)
+{
+	if (soda_fetch_outstanding(0))
+		soda_fetch_collect(t, 0, 0, 0);
+	if (handler.pending_n)
+		soda_fetch_collect_idle(t);
+}
+
+static void *run(void *arg)
+{
+	struct soda_thread *t = soda_thread_internal();
+
+	while (!atomic_load(&handler.stop)) {
+		struct pollfd fds[3] = {
+			{ .fd = soda_agent.uffd.fd, .events = POLLIN },
+			{ .fd = handler.stop_fd, .events = POLLIN },
+			{ .fd = soda_fetch_outstanding(0) ? soda_fetch_fd(0) : -1,
+			  .events = POLLIN },
+		};
+		/* Faults that wait for other things than channel 0 are looked at again soon. */
+		bool others = handler.pending_n > soda_fetch_outstanding(0);
+
+		poll(fds, 3, others ? 1 : handler.pending_n ? 50 : IDLE_MS);
+		collect(t);
+		retry_pending();
+		while (read_faults())
+			collect(t);
+	}
+	return NULL;
+}
+
+int soda_handler_start(void)
+{
+	int ret;
+
+	handler.stop = false;
+	handler.pending_n = 0;
+	handler.pending = calloc(PENDING_MAX, sizeof(*handler.pending));
+	handler.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!handler.pending || handler.stop_fd < 0)
+		return -ENOMEM;
+	ret = soda_helper_start(&handler.thread, "soda-handler", run);
+	if (ret) {
+		close(handler.stop_fd);
+		handler.stop_fd = -1;
+	}
+	return ret;
+}
+
+void soda_handler_stop(void)
+{
+	uint64_t one = 1;
+
+	if (handler.stop_fd < 0)
+		return;
+	atomic_store(&handler.stop, true);
+	if (write(handler.stop_fd, &one, sizeof(one)) == sizeof(one))
+		pthread_join(handler.thread, NULL);
+	close(handler.stop_fd);
+	handler.stop_fd = -1;
+	free(handler.pending);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault_inline.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "host_agent/agent.h"
+#include "host_agent/fault.h"
+#include "host_agent/signals.h"
+
+/* Whether the faulting instruction was a store; false where the machine does not say. */
+static bool was_store(const void *context)
+{
+#if defined(__x86_64__)
+	const ucontext_t *uc = context;
+
+	return uc->uc_mcontext.gregs[REG_ERR] & 2;
+#elif defined(__aarch64__)
+	/* The exception syndrome is in a record behind the registers; bit 6: write not read. */
+	const ucontext_t *uc = context;
+	const struct _aarch64_ctx *rec = (const void *)uc->uc_mcontext.__reserved;
+
+	while (rec->magic && rec->size) {
+		if (rec->magic == 0x45535201)
+			return ((const struct esr_context *)rec)->esr >> 6 & 1;
+		rec = (const void *)((const char *)rec + rec->size);
+	}
+	return false;
+#else
+	return false;
+#endif
+}
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	struct soda_thread *t;
+	struct soda_fault f;
+	bool served = false;
+
+	/* si_code > 0: from the kernel, not from kill(2) */
+	if (info->si_code > 0 && soda_agent_owns(info->si_addr) &&
+	    atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
+	    soda_fault_describe(&f, info->si_addr, was_store(context))) {
+		t = soda_thread_self();
+		served = t && soda_fault_serve(t, &f) == 0;
+	}
+	errno = saved;
+	if (!served)
+		soda_inline_chain(sig, info, context);
+}
+
+int soda_inline_start(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+	sigfillset(&sa.sa_mask);
+	return soda_signals_take(SIGBUS, &sa);
+}
+
+void soda_inline_stop(void)
+{
+	soda_signals_give_back(SIGBUS);
+}
+
+void soda_inline_chain(int sig, siginfo_t *info, void *context)
+{
+	struct sigaction theirs;
+
+	soda_signals_theirs(&theirs);
+	if (theirs.sa_flags & SA_SIGINFO) {
+		theirs.sa_sigaction(sig, info, context);
+		return;
+	}
+	if (theirs.sa_handler != SIG_DFL && theirs.sa_handler != SIG_IGN) {
+		theirs.sa_handler(sig);
+		return;
+	}
+	/* The default action, on return to the instruction: it faults again, and the process
+	   ends by this signal with this address.  A fault cannot be ignored. */
+	soda_signals_give_back(SIGBUS);
+}

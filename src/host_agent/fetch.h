@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Chunks on their way in.  A channel is one data connection with staging slots;
+ * its lock is held by whoever posts or collects.  Threads use the channel of
+ * their number, so that they meet only where there are more threads than
+ * channels; what is fetched ahead travels on channels of its own, so that a
+ * demand never queues behind it.
+ *
+ * Nobody is handed anything: the thread that needs an answer collects it, and
+ * with it those before it on the same channel.  The keeper collects what nobody
+ * came for.
+ *
+ * A chunk that is FETCHING has a credit of the buffer.  Whoever collects the
+ * answer installs it and settles the chunk; on an error the chunk goes back to
+ * REMOTE and the credit is returned.
+ *
+ * Where the server's memory is mapped (shm), pages are installed straight from
+ * there.  Mappings change under the channels' locks only.
+ */
+#ifndef SODA_HOST_FETCH_H
+#define SODA_HOST_FETCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/transport/transport.h"
+#include "host_agent/region.h"
+#include "host_agent/thread.h"
+
+enum { SODA_CHANNEL_PAIRS_MAX = 64, SODA_SLOTS_MAX = 64 };
+
+/* Make `pairs` pairs of channels (demand, ahead), without connections yet. */
+int soda_fetch_start(uint32_t pairs);
+void soda_fetch_stop(void);
+uint32_t soda_fetch_pairs(void);
+/* One more pair for a new thread; the keeper connects it. false: no more. */
+bool soda_fetch_add_pair(void);
+
+/* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
+void soda_fetch_connect(uint32_t i, struct soda_conn *conn);
+/* Break all channels: what is under way fails, connections are closed. */
+void soda_fetch_disconnect(void);
+/* Make blocked collectors return; any thread. */
+void soda_fetch_abort(void);
+/* Run fn while no fetch can use a mapping. */
+void soda_fetch_exclusive(void (*fn)(void *arg), void *arg);
+
+/* In a fork's child: fn for each connection, without locks. */
+void soda_fetch_forget(void (*fn)(struct soda_conn *conn));
+
+/*
+ * The buffer has `limit` chunks: fit the slots for fetching ahead to it.  Credits
+ * of slots are taken from the buffer here.
+ */
+void soda_fetch_resize(int64_t limit);
+
+/*
+ * Fetch a chunk that the caller has made FETCHING, with a credit.  Returns when it
+ * is resident.  block: the store that faulted, -1 for a load.  0; -ENOTCONN and
+ * other errors of the connection (reported); -ETIMEDOUT; the server's refusal. AS.
+ */
+int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		      uint64_t deadline_ns);
+
+/*
+ * Post the same without waiting (handler mode); -EAGAIN: no slot free.  The chunk
+ * settles when soda_fetch_collect finds the answer. AS.
+ */
+int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
+/* Collect what has arrived on the channel, waiting at most timeout_ns. */
+int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_ns,
+		       int64_t spin_ns);
+/* The descriptor of a channel, -1 while it is down. */
+int soda_fetch_fd(uint32_t channel);
+unsigned soda_fetch_outstanding(uint32_t channel);
+
+/* Post a plan of chunks ahead of their faults; returns how many of it were dealt with. Never waits.
+ * AS. */
+uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
+			  const struct soda_plan *plan);
+
+/*
+ * Wait until a FETCHING chunk has settled, collecting it if nobody else does.
+ * 0 or -ETIMEDOUT. AS.
+ */
+int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns);
+
+/* Collect, without waiting, what was fetched ahead and nobody came for. AS. */
+void soda_fetch_collect_idle(struct soda_thread *t);
+
+#endif

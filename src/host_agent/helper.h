@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's own threads: all signals blocked (they touch no FAM, and the
+ * program's handlers are the program's), a name, the NUMA node of the network.
+ */
+#ifndef SODA_HOST_HELPER_H
+#define SODA_HOST_HELPER_H
+
+#include <pthread.h>
+#include <signal.h>
+
+/* Negative errno. */
+int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *));
+
+/*
+ * Around code of an API call that holds a lock of the fault path, so that no
+ * signal handler of the program can fault while it does.
+ */
+void soda_signals_block(sigset_t *saved);
+void soda_signals_restore(const sigset_t *saved);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/install.h"
+
+#include "host_agent/protect.h"
+
+/* Never written, so that it stays the kernel's zero page; not const, so that it is not in the file.
+ */
+static char zeros[2u << 20] __attribute__((aligned(4096)));
+
+void soda_install_cancel(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	bool backed = soda_chunk_load(c) & SODA_CW_BACKED;
+
+	soda_chunk_settle(c, backed ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0, SODA_CW_AHEAD);
+	soda_buffer_give(&soda_agent.buffer, 1);
+}
+
+/* Pages that made it in before the error must not stay: they would be seen without a fault. */
+static int fail(const struct soda_region *r, const struct soda_install *in, uint32_t n, int err)
+{
+	struct iovec v = { soda_chunk_address(in->id), 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		v.iov_len += soda_region_chunk_bytes(r, in[i].id);
+	soda_agent.pager->drop(&v, 1);
+	for (uint32_t i = 0; i < n; i++)
+		soda_install_cancel(in[i].id);
+	return err;
+}
+
+static void settle(const struct soda_install *in, uint32_t dirty)
+{
+	soda_replace_insert(&soda_agent.replacer, in->id);
+	soda_chunk_settle(&soda_agent.table[in->id], dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN,
+			  dirty, in->ahead ? SODA_CW_AHEAD : 0, in->ahead ? 0 : SODA_CW_AHEAD);
+}
+
+int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
+		     const void *src)
+{
+	uint32_t opened = in->block >= 0 ? soda_protect_choose((struct soda_region *)r, 0,
+							       (uint32_t)in->block)
+					 : 0;
+	bool whole = opened && opened == soda_blocks_all();
+	bool protect = !whole && !(r->flags & SODA_READ_ONLY);
+	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
+	int ret = soda_agent.pager->copy(soda_chunk_address(in->id), src, bytes, protect);
+
+	if (!ret && opened && !whole)
+		ret = soda_protect_open(r, in->id, opened);
+	if (ret)
+		return fail(r, in, n, ret);
+	for (uint32_t i = 0; i < n; i++)
+		settle(&in[i], opened);
+	return 0;
+}
+
+int soda_install_zeros(struct soda_region *r, uint32_t id, int block)
+{
+	struct soda_install in = { .id = id, .block = (int16_t)block };
+
+	return soda_install_run(r, &in, 1, zeros);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Making chunks resident: pages in, policy told, chunk settled.  The caller owns
+ * the chunks (FETCHING) and their credits. AS.
+ */
+#ifndef SODA_HOST_INSTALL_H
+#define SODA_HOST_INSTALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/region.h"
+
+struct soda_install {
+	uint32_t id;
+	int16_t block; /* of the store that faulted; -1: a load */
+	bool ahead;    /* fetched ahead of its fault */
+};
+
+/*
+ * Install n chunks with consecutive ids from consecutive memory at src, one
+ * object, only the last one short.  n > 1: all of them loads.
+ * On failure the chunks go back to REMOTE (or ZERO), credits are returned, and the
+ * error is that of the pager.
+ */
+int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
+		     const void *src);
+
+/* The first touch of a chunk that was never written: zeros. */
+int soda_install_zeros(struct soda_region *r, uint32_t id, int block);
+
+/* A fetch failed: the chunk goes back to where it was, the credit too. */
+void soda_install_cancel(uint32_t id);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/metadata.h"
+
+#include "host_agent/region.h"
+#include "host_agent/thread.h"
+
+/* The chunk table is touched in whole pages, an object's entries at a time. */
+static int add(struct soda_region *r, void *arg)
+{
+	uint64_t page = SODA_WIRE_PAGE, *sum = arg;
+	uint64_t entries = (uint64_t)r->chunks * sizeof(struct soda_chunk);
+
+	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r);
+	return 0;
+}
+
+uint64_t soda_metadata_bytes(void)
+{
+	uint64_t sum = soda_threads_bytes() + sizeof(soda_agent);
+
+	soda_regions_lock();
+	soda_regions_each(add, &sum);
+	soda_regions_unlock();
+	return sum;
+}

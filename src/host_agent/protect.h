@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dirty tracking by write-protection.  A store to a clean chunk is a fault; it
+ * opens either the whole chunk, which makes all of it travel back, or one block
+ * of it.  Which is cheaper depends on the program: one in SODA_PROBE_STORES chunks
+ * of an object is opened block by block to see how many get stored to.
+ */
+#ifndef SODA_HOST_PROTECT_H
+#define SODA_HOST_PROTECT_H
+
+#include <stdint.h>
+
+#include "host_agent/region.h"
+
+/* The blocks to open for a first store to `block` of a chunk whose dirty mask is `dirty`. AS. */
+uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block);
+
+/* A chunk with this mask was written back: was it worth looking closely? AS. */
+void soda_protect_learn(struct soda_region *r, uint32_t dirty);
+
+/*
+ * Make the blocks of a resident chunk writable; the caller owns it (BUSY, or
+ * FETCHING).  Errors of the pager. AS.
+ */
+int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks);
+
+#endif

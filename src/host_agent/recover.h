@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Regions across a reconnection: what of their content is still there, and where.
+ * The keeper runs it while the session is DOWN and every connection is broken.
+ */
+#ifndef SODA_HOST_RECOVER_H
+#define SODA_HOST_RECOVER_H
+
+#include <stdbool.h>
+
+#include "common/transport/transport.h"
+#include "host_agent/region.h"
+
+/* Open the object's region on the server and fill r->mr, bytes, file_id, generation. */
+int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
+		      struct soda_why *why);
+
+/*
+ * known: the server still has our regions.  Otherwise chunk by chunk as session.h
+ * says, and each region is opened anew; one that cannot be is lost as a whole,
+ * which is logged and does not fail the others.  Errors of the connection.
+ */
+int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why);
+
+#endif

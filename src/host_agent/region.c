@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/region.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/log.h"
+#include "host_agent/evict.h"
+#include "host_agent/fetch.h"
+#include "host_agent/session.h"
+
+static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
+
+static struct soda_region *_Atomic objects[SODA_REGIONS_MAX + 1];
+static _Atomic uint16_t *granules; /* object of each granule; changed under api_lock */
+static uint32_t granules_n;
+static uint32_t next_granule; /* where the next search starts; api_lock */
+static uint16_t next_id;      /* likewise; ids are reused as late as possible */
+static struct soda_lock table_lock =
+	SODA_LOCK_INIT(SODA_RANK_REGIONS); /* of `objects`, for writers */
+
+static void *reserve(uint64_t bytes, int prot)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* The largest range that the address space limit allows, aligned to granules. */
+static int reserve_addresses(struct soda_why *why)
+{
+	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
+	uint64_t most = (uint64_t)UINT32_MAX << soda_agent.chunk_shift;
+	uint64_t bytes = most < reserve_most ? most & ~(granule - 1) : reserve_most;
+	char *p = NULL;
+
+	while (bytes >= reserve_least && !(p = reserve(bytes + granule, PROT_NONE)))
+		bytes /= 2;
+	if (!p) {
+		snprintf(why->text, sizeof(why->text),
+			 "no address range of 1 GiB to be had: raise the address space limit "
+			 "(ulimit -v)");
+		return -ENOMEM;
+	}
+	soda_agent.base = (char *)(((uintptr_t)p + granule - 1) & ~(uintptr_t)(granule - 1));
+	soda_agent.bytes = bytes;
+	granules_n = (uint32_t)(bytes >> SODA_GRANULE_SHIFT);
+	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
+				   PROT_READ | PROT_WRITE);
+	granules = reserve(granules_n * sizeof(*granules), PROT_READ | PROT_WRITE);
+	if (!soda_agent.table || !granules) {
+		snprintf(why->text, sizeof(why->text),
+			 "no address space for the chunk table: raise the address space limit "
+			 "(ulimit -v)");
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int soda_regions_start(struct soda_why *why)
+{
+	int ret = reserve_addresses(why);
+
+	if (ret)
+		return ret;
+	/* A child must never read zeros here, and a huge page never stand in for 4 KiB. */
+	if (madvise(soda_agent.base, soda_agent.bytes, MADV_DONTFORK) ||
+	    madvise(soda_agent.base, soda_agent.bytes, MADV_DONTDUMP))
+		return -errno;
+	madvise(soda_agent.base, soda_agent.bytes,
+		MADV_NOHUGEPAGE); /* EINVAL: no THP in this kernel */
+	madvise(soda_agent.table,
+		(soda_agent.bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
+		MADV_NOHUGEPAGE);
+	ret = soda_uffd_register(soda_agent.base, soda_agent.bytes);
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "userfaultfd refuses the address range: %s",
+			 soda_strerror(ret));
+	next_id = 1;
+	return ret;
+}
+
+void soda_regions_end(void)
+{
+	/* Unmapped, not just dropped: the descriptor's end would turn it into zeros. */
+	mmap(soda_agent.base, soda_agent.bytes, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	soda_regions_forget();
+}
+
+void soda_regions_forget(void)
+{
+	for (uint32_t i = 1; i <= SODA_REGIONS_MAX; i++) {
+		struct soda_region *r = atomic_exchange(&objects[i], NULL);
+
+		if (r)
+			free(r->file);
+		free(r);
+	}
+}
+
+struct soda_region *soda_region_of(uint32_t chunk)
+{
+	uint32_t g = chunk >> (SODA_GRANULE_SHIFT - soda_agent.chunk_shift);
+	uint16_t id = g < granules_n ? atomic_load_explicit(&granules[g], memory_order_acquire) : 0;
+
+	return id ? atomic_load_explicit(&objects[id], memory_order_acquire) : NULL;
+}
+
+struct soda_region *soda_region_at(const void *p)
+{
+	struct soda_region *r = soda_agent_owns(p) ? soda_region_of(soda_chunk_of(p)) : NULL;
+
+	return r && soda_chunk_address(r->first) == p ? r : NULL;
+}
+
+struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
+				      uint32_t *last_p)
+{
+	struct soda_region *r = soda_agent_owns(addr) ? soda_region_of(soda_chunk_of(addr)) : NULL;
+	uint64_t at;
+
+	if (!r)
+		return NULL;
+	at = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	if (at >= r->span || bytes > r->span - at)
+		return NULL;
+	*first_p = soda_chunk_of(addr);
+	*last_p = bytes ? soda_chunk_of((const char *)addr + bytes - 1) : *first_p;
+	return r;
+}
+
+void soda_regions_lock(void)
+{
+	soda_lock_acquire(&table_lock);
+}
+
+void soda_regions_unlock(void)
+{
+	soda_lock_release(&table_lock);
+}
+
+int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg)
+{
+	for (uint32_t i = 1; i <= SODA_REGIONS_MAX; i++) {
+		struct soda_region *r = atomic_load(&objects[i]);
+		int ret = r ? fn(r, arg) : 0;
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* First fit from where the last search ended. */
+static int64_t find_granules(uint32_t n)
+{
+	for (int round = 0; round < 2; round++) {
+		uint32_t run = 0;
+
+		for (uint32_t g = round ? 0 : next_granule; g < granules_n; g++) {
+			run = atomic_load_explicit(&granules[g], memory_order_relaxed) ? 0
+										       : run + 1;
+			if (run == n) {
+				next_granule = g + 1;
+				return (int64_t)g + 1 - n;
+			}
+		}
+	}
+	return -1;
+}
+
+static int find_id(void)
+{
+	for (uint32_t i = 0; i < SODA_REGIONS_MAX; i++) {
+		uint16_t id = next_id++;
+
+		if (!next_id)
+			next_id = 1;
+		if (id && !atomic_load(&objects[id]))
+			return id;
+	}
+	return -ENOSPC;
+}
+
+static void mark_granules(const struct soda_region *r, uint16_t id)
+{
+	uint32_t shift = SODA_GRANULE_SHIFT - soda_agent.chunk_shift;
+	uint32_t g = r->first >> shift, n = (r->chunks + (1u << shift) - 1) >> shift;
+
+	for (uint32_t i = 0; i < n; i++)
+		atomic_store_explicit(&granules[g + i], id, memory_order_release);
+}
+
+/* The server's answer is known: sizes, addresses, states. */
+static int place(struct soda_region *r, struct soda_why *why)
+{
+	uint64_t granule = 1ull << SODA_GRANULE_SHIFT, page = SODA_WIRE_PAGE;
+	enum soda_chunk_state state = r->flags ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO;
+	uint32_t set = r->flags ? SODA_CW_BACKED : 0;
+	int prot = r->flags & SODA_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
+	int64_t g;
+
+	r->span = (r->bytes + page - 1) & ~(page - 1);
+	g = r->span < r->bytes || r->span > soda_agent.bytes
+		    ? -1
+		    : find_granules((uint32_t)((r->span + granule - 1) >> SODA_GRANULE_SHIFT));
+	if (g < 0) {
+		snprintf(why->text, sizeof(why->text),
+			 "no room for %llu bytes in the reserved address range of %llu GiB",
+			 (unsigned long long)r->bytes,
+			 (unsigned long long)(soda_agent.bytes >> 30));
+		return -ENOMEM;
+	}
+	r->first = (uint32_t)g << (SODA_GRANULE_SHIFT - soda_agent.chunk_shift);
+	r->chunks = (uint32_t)((r->span + soda_chunk_bytes() - 1) >> soda_agent.chunk_shift);
+	if (mprotect(soda_chunk_address(r->first), r->span, prot)) {
+		snprintf(why->text, sizeof(why->text),
+			 "the kernel gives no memory map: %s (vm.max_map_count)",
+			 soda_strerror(errno));
+		return -ENOMEM;
+	}
+	mark_granules(r, r->id);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		soda_chunk_settle(&soda_agent.table[r->first + i], state, 0, set, 0);
+	return 0;
+}
+
+int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
+		       struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_region *r = calloc(1, sizeof(*r));
+	int ret = find_id();
+
+	if (!r || ret < 0) {
+		snprintf(why->text, sizeof(why->text),
+			 r ? "65535 objects are allocated: free some" : "out of memory");
+		free(r);
+		return r ? ret : -ENOMEM;
+	}
+	r->id = (uint16_t)ret;
+	r->flags = flags;
+	r->bytes = bytes;
+	r->file = file ? strdup(file) : NULL;
+	ret = soda_session_open_region(r, why);
+	if (!ret) {
+		ret = place(r, why);
+		if (ret)
+			soda_session_close_region(r);
+	}
+	if (ret) {
+		free(r->file);
+		free(r);
+		return ret;
+	}
+	soda_regions_lock();
+	atomic_store_explicit(&objects[r->id], r, memory_order_release);
+	soda_regions_unlock();
+	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
+	*region_p = r;
+	return 0;
+}
+
+void soda_region_destroy(struct soda_region *r)
+{
+	char *base = soda_chunk_address(r->first);
+	uint64_t page = SODA_WIRE_PAGE;
+	uintptr_t entries = ((uintptr_t)&soda_agent.table[r->first] + page - 1) & ~(page - 1);
+	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
+
+	soda_evict_range(r->first, r->chunks);
+	mprotect(base, r->span, PROT_NONE);
+	soda_session_close_region(r);
+	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);
+	mark_granules(r, 0);
+	soda_regions_lock();
+	atomic_store(&objects[r->id], NULL);
+	soda_regions_unlock();
+	if (entries < end) /* whole pages of the table that nobody else uses */
+		madvise((void *)entries, end - entries, MADV_DONTNEED);
+	free(r->file);
+	free(r);
+}

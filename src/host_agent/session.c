@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "host_agent/fetch.h"
+#include "host_agent/helper.h"
+#include "host_agent/placement.h"
+#include "host_agent/recover.h"
+#include "host_agent/stat_socket.h"
+#include "host_agent/writeback.h"
+
+enum { TICK_MS = 250, RETRY_MIN_MS = 20, RETRY_MAX_MS = 500, WRITEBACK_DEPTH = 512 };
+
+static struct session {
+	char address[256];
+	struct soda_wire_hello hello; /* the keeper's after start */
+	uint64_t instance;
+	pthread_t keeper;
+	bool running;
+	int event_fd;
+	_Atomic bool stop;
+	_Atomic uint32_t up; /* futex: 1 UP, 0 DOWN */
+	_Atomic uint32_t want_channels;
+	_Atomic int last_error; /* of the last report or attempt to connect */
+	char trouble[320];	/* text of it; torn reads cost a message's beauty */
+
+	struct soda_lock lock;
+	struct soda_conn *control; /* guarded by lock; NULL while DOWN */
+} se;
+
+static void note_trouble(int err, const char *text)
+{
+	atomic_store(&se.last_error, err);
+	snprintf(se.trouble, sizeof(se.trouble), "%s: %s", se.address,
+		 text && *text ? text : soda_strerror(err));
+}
+
+const char *soda_session_trouble(void)
+{
+	return se.trouble[0] ? se.trouble : se.address;
+}
+
+const char *soda_session_peer(void)
+{
+	return se.address;
+}
+
+static void wake_keeper(void)
+{
+	uint64_t one = 1;
+	int saved = errno;
+	long ignored = syscall(SYS_write, se.event_fd, &one, sizeof(one));
+
+	(void)ignored;
+	errno = saved;
+}
+
+void soda_session_report(int err)
+{
+	if (atomic_exchange(&se.up, 0))
+		note_trouble(err, NULL);
+	wake_keeper();
+}
+
+bool soda_session_up(void)
+{
+	return atomic_load_explicit(&se.up, memory_order_acquire);
+}
+
+int soda_session_wait(uint64_t deadline_ns)
+{
+	while (!soda_session_up()) {
+		uint64_t now = soda_now_ns();
+
+		if (now >= deadline_ns || atomic_load(&se.stop))
+			return -ETIMEDOUT;
+		soda_futex_wait(&se.up, 0, (int64_t)(deadline_ns - now));
+	}
+	return 0;
+}
+
+void soda_session_want_channels(void)
+{
+	if (!atomic_exchange(&se.want_channels, 1))
+		wake_keeper();
+}
+
+static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
+		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
+{
+	struct soda_conn_options opt = {
+		.kind = kind,
+		.depth = deep ? WRITEBACK_DEPTH : SODA_SLOTS_MAX,
+		.deep = deep,
+		.timeout_ms = timeout_ms,
+	};
+
+	return soda_conn_connect(se.address, &se.hello, &opt, conn_p, w, why);
+}
+
+static int connect_data(int timeout_ms, struct soda_why *why)
+{
+	struct soda_wire_welcome w;
+	struct soda_conn *conn;
+	int ret;
+
+	for (uint32_t i = 0; i < 2 * soda_fetch_pairs(); i++) {
+		ret = connect_one(SODA_CONN_DATA, false, timeout_ms, &conn, &w, why);
+		if (ret)
+			return ret;
+		soda_fetch_connect(i, conn);
+	}
+	ret = connect_one(SODA_CONN_DATA, true, timeout_ms, &conn, &w, why);
+	if (!ret)
+		soda_writeback_connect(conn);
+	return ret;
+}
+
+static int connect_all(int timeout_ms, bool *known_p, struct soda_why *why)
+{
+	struct soda_wire_welcome w;
+	struct soda_conn *control;
+	int ret;
+
+	ret = connect_one(SODA_CONN_CONTROL, false, timeout_ms, &control, &w, why);
+	if (ret == -ESTALE) { /* the server forgot us, or is another: be a new client */
+		se.hello.client_id = se.hello.secret = 0;
+		se.hello.epoch = 1;
+		ret = connect_one(SODA_CONN_CONTROL, false, timeout_ms, &control, &w, why);
+	}
+	if (ret)
+		return ret;
+	*known_p = w.known && w.instance_id == se.instance;
+	se.instance = w.instance_id;
+	se.hello.client_id = w.client_id;
+	se.hello.secret = w.secret;
+	soda_lock_acquire(&se.lock);
+	se.control = control;
+	soda_lock_release(&se.lock);
+	return 0;
+}
+
+static void disconnect_all(void)
+{
+	struct soda_conn *control;
+
+	soda_fetch_abort();
+	soda_fetch_disconnect();
+	soda_writeback_disconnect();
+	soda_lock_acquire(&se.lock);
+	control = se.control;
+	se.control = NULL;
+	soda_lock_release(&se.lock);
+	soda_conn_close(control);
+}
+
+/* One attempt to come UP again. */
+static int reconnect(struct soda_why *why)
+{
+	int timeout = (int)soda_agent.settings.connect_timeout_ms;
+	bool known = false;
+	int ret;
+
+	disconnect_all();
+	se.hello.epoch++;
+	ret = connect_all(timeout, &known, why);
+	if (ret)
+		return ret;
+	if (!known)
+		soda_log_warning("%s has started anew: what only it held is lost", se.address);
+	ret = soda_recover_regions(se.control, known, why);
+	if (!ret)
+		ret = connect_data(timeout, why);
+	if (ret)
+		return ret;
+	atomic_fetch_add(&soda_agent.reconnects, 1);
+	atomic_store(&se.want_channels, 0);
+	atomic_store_explicit(&se.up, 1, memory_order_release);
+	soda_futex_wake(&se.up, INT32_MAX);
+	soda_log_info("%s: connected again, epoch %llu", se.address,
+		      (unsigned long long)se.hello.epoch);
+	return 0;
+}
+
+static void keep_up(void)
+{
+	int pause_ms = RETRY_MIN_MS;
+	bool said = false;
+
+	while (!soda_session_up() && !atomic_load(&se.stop)) {
+		struct soda_why why = { "" };
+		int ret = reconnect(&why);
+
+		if (!ret)
+			return;
+		note_trouble(ret, why.text);
+		if (!said)
+			soda_log_warning("lost the memory server %s; trying again", se.trouble);
+		said = true;
+		poll(NULL, 0, pause_ms);
+		pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
+	}
+}
+
+/* Connections for threads that have come since. */
+static void add_channels(void)
+{
+	uint32_t want = soda_threads_count();
+
+	atomic_store(&se.want_channels, 0);
+	while (soda_fetch_pairs() < want && soda_session_up()) {
+		struct soda_conn *conn[2] = { NULL, NULL };
+		struct soda_wire_welcome w;
+		struct soda_why why;
+		uint32_t p = soda_fetch_pairs();
+
+		for (int i = 0; i < 2; i++)
+			if (connect_one(SODA_CONN_DATA, false,
+					(int)soda_agent.settings.connect_timeout_ms, &conn[i], &w,
+					&why))
+				goto give_up;
+		if (!soda_fetch_add_pair())
+			goto give_up;
+		soda_fetch_connect(p, conn[0]);
+		soda_fetch_connect(2 * p + 1, conn[1]);
+		continue;
+	give_up:
+		soda_conn_close(conn[0]);
+		soda_conn_close(conn[1]);
+		return;
+	}
+}
+
+static void *keep(void *arg)
+{
+	struct soda_thread *t = soda_thread_internal();
+	uint64_t ignored;
+
+	while (!atomic_load(&se.stop)) {
+		struct pollfd fds[3] = {
+			{ .fd = se.event_fd, .events = POLLIN },
+			{ .fd = soda_stat_socket_fd(), .events = POLLIN },
+			{ .fd = se.control ? soda_conn_fd(se.control) : -1, .events = POLLRDHUP },
+		};
+
+		poll(fds, 3, TICK_MS);
+		if (fds[0].revents && read(se.event_fd, &ignored, sizeof(ignored)) < 0)
+			continue;
+		if (fds[1].revents)
+			soda_stat_socket_serve();
+		if (fds[2].revents & (POLLRDHUP | POLLHUP | POLLERR))
+			soda_session_report(-ECONNRESET);
+		if (!soda_session_up())
+			keep_up();
+		if (atomic_load(&se.want_channels))
+			add_channels();
+		soda_fetch_collect_idle(t);
+	}
+	return NULL;
+}
+
+int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why)
+{
+	int timeout = (int)soda_agent.settings.connect_timeout_ms;
+	bool known;
+	int ret;
+
+	memset(&se, 0, sizeof(se));
+	snprintf(se.address, sizeof(se.address), "%s", address);
+	soda_lock_init(&se.lock, SODA_RANK_SESSION);
+	se.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (se.event_fd < 0)
+		return -errno;
+	se.hello = (struct soda_wire_hello){
+		.magic = SODA_WIRE_MAGIC,
+		.version = SODA_WIRE_VERSION,
+		.chunk_bytes = (uint32_t)soda_chunk_bytes(),
+		.uid = getuid(),
+		.gid = getgid(),
+		.pid = (uint32_t)getpid(),
+		.epoch = 1,
+	};
+	ret = soda_fetch_start(pairs);
+	if (!ret)
+		ret = soda_writeback_start();
+	if (!ret)
+		ret = connect_all(timeout, &known, why);
+	if (!ret) {
+		soda_numa_detect(soda_conn_fd(se.control));
+		ret = connect_data(timeout, why);
+	}
+	if (ret)
+		return ret;
+	atomic_store(&se.up, 1);
+	ret = soda_helper_start(&se.keeper, "soda-keeper", keep);
+	se.running = !ret;
+	return ret;
+}
+
+void soda_session_stop(void)
+{
+	atomic_store(&se.stop, true);
+	if (se.running) {
+		wake_keeper();
+		pthread_join(se.keeper, NULL);
+	}
+	soda_writeback_stop();
+	if (se.control) {
+		struct soda_why why;
+
+		soda_conn_call(se.control, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, 1000, &why);
+		soda_conn_close(se.control);
+		se.control = NULL;
+	}
+	atomic_store(&se.up, 0);
+	soda_futex_wake(&se.up, INT32_MAX);
+	soda_fetch_stop();
+	close(se.event_fd);
+	se.event_fd = -1;
+}
+
+static void forget_channel(struct soda_conn *conn)
+{
+	int fd = conn ? soda_conn_fd(conn) : -1;
+
+	if (fd >= 0)
+		close(fd);
+}
+
+void soda_session_forget(void)
+{
+	atomic_store(&se.stop, true);
+	forget_channel(se.control);
+	if (se.event_fd >= 0)
+		close(se.event_fd);
+	soda_fetch_forget(forget_channel);
+	soda_writeback_forget(forget_channel);
+}
+
+/* Run a control call, again after a reconnection if the connection failed under it. */
+static int with_control(int (*fn)(struct soda_conn *c, struct soda_region *r, int timeout_ms,
+				  struct soda_why *why),
+			struct soda_region *r, struct soda_why *why)
+{
+	int timeout = (int)soda_agent.settings.fault_timeout_ms;
+	uint64_t deadline = soda_now_ns() + (uint64_t)timeout * 1000000u;
+	int ret;
+
+	for (;;) {
+		bool failed;
+
+		if (soda_session_wait(deadline)) {
+			snprintf(why->text, sizeof(why->text), "%.250s", soda_session_trouble());
+			return -ETIMEDOUT;
+		}
+		soda_lock_acquire(&se.lock);
+		ret = se.control ? fn(se.control, r, timeout, why) : -ENOTCONN;
+		failed = ret == -ECONNRESET || ret == -EPIPE || ret == -ENOTCONN ||
+			 ret == -ECONNABORTED;
+		soda_lock_release(&se.lock);
+		if (!failed)
+			return ret;
+		soda_session_report(ret);
+		poll(NULL, 0, 1);
+	}
+}
+
+static int open_call(struct soda_conn *c, struct soda_region *r, int timeout_ms,
+		     struct soda_why *why)
+{
+	return soda_recover_open(c, r, timeout_ms, why);
+}
+
+static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
+		       const char *text, int timeout_ms, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
+	struct iovec body[2] = { { id, sizeof(id) }, { (void *)text, text ? strlen(text) : 0 } };
+
+	return soda_conn_call(c, type, body, text ? 2 : 1, NULL, 0, NULL, timeout_ms, why);
+}
+
+static int close_call(struct soda_conn *c, struct soda_region *r, int timeout_ms,
+		      struct soda_why *why)
+{
+	return region_call(c, SODA_MSG_CLOSE, r, NULL, timeout_ms, why);
+}
+
+static int sync_call(struct soda_conn *c, struct soda_region *r, int timeout_ms,
+		     struct soda_why *why)
+{
+	return region_call(c, SODA_MSG_SYNC, r, NULL, timeout_ms, why);
+}
+
+static int name_call(struct soda_conn *c, struct soda_region *r, int timeout_ms,
+		     struct soda_why *why)
+{
+	return region_call(c, SODA_MSG_NAME, r, r->name, timeout_ms, why);
+}
+
+int soda_session_open_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(open_call, r, why);
+}
+
+static void unmap(void *arg)
+{
+	struct soda_region *r = arg;
+
+	soda_conn_unmap_region(&r->mr);
+}
+
+void soda_session_close_region(struct soda_region *r)
+{
+	struct soda_why why;
+	sigset_t saved;
+
+	/* A server that does not answer frees it with the client. */
+	if (soda_session_up())
+		with_control(close_call, r, &why);
+	soda_signals_block(&saved);
+	soda_fetch_exclusive(unmap, r);
+	soda_signals_restore(&saved);
+}
+
+int soda_session_sync_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(sync_call, r, why);
+}
+
+int soda_session_name_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(name_call, r, why);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The relation to the memory server: control connection, client id and epoch,
+ * reconnection.  The keeper thread owns it after start.
+ *
+ *   UP ----- a connection fails, or the server hangs up ----> DOWN
+ *   DOWN --- all connections broken, control HELLO with the next epoch, regions
+ *            checked or opened anew, data connections made --> UP
+ *
+ * The server may come back as another instance, without our anonymous data.
+ * Then, chunk by chunk: ZERO and resident ones live on, resident ones as dirty,
+ * because theirs is the only copy; REMOTE ones are LOST, except those of
+ * READ_ONLY files that are still the same.
+ */
+#ifndef SODA_HOST_SESSION_H
+#define SODA_HOST_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/transport/transport.h"
+#include "host_agent/region.h"
+
+/*
+ * Connect, start the keeper.  pairs: of data channels.  Errors of
+ * soda_conn_connect, and of starting a private server.
+ */
+int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why);
+/* Say goodbye, end the keeper, close everything. */
+void soda_session_stop(void);
+/* In a fork's child: close the descriptors, nothing else. */
+void soda_session_forget(void);
+
+/* A data connection failed with err; the keeper sees to it. AS. */
+void soda_session_report(int err);
+/* Whether it is UP. AS. */
+bool soda_session_up(void);
+/* Wait until it is; -ETIMEDOUT. AS. */
+int soda_session_wait(uint64_t deadline_ns);
+/* "tcp://10.0.0.1:7001: connection refused", for messages. AS. */
+const char *soda_session_trouble(void);
+const char *soda_session_peer(void);
+/* More threads fault than there are channels: the keeper makes some. AS. */
+void soda_session_want_channels(void);
+
+/* Control calls for an object; they outlast a reconnection, within the fault time-out. */
+int soda_session_open_region(struct soda_region *r, struct soda_why *why);
+void soda_session_close_region(struct soda_region *r);
+int soda_session_sync_region(struct soda_region *r, struct soda_why *why);
+int soda_session_name_region(struct soda_region *r, struct soda_why *why);
+
+#endif

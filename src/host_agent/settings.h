@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's options: one table, filled from the defaults, the environment
+ * and struct soda_config, in this order.
+ */
+#ifndef SODA_HOST_SETTINGS_H
+#define SODA_HOST_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/conf.h"
+#include "common/transport/transport.h"
+#include "soda.h"
+
+struct soda_settings {
+	char *server; /* NULL: a private one */
+	char *buffer;
+	char *evict;
+	char *server_program; /* of the private server */
+	uint64_t chunk_bytes;
+	uint32_t mode;	     /* enum soda_mode */
+	uint32_t mechanisms; /* 0 auto, 1 copy */
+	uint32_t on_error;   /* enum soda_on_error */
+	uint32_t threads;
+	uint32_t evict_high_pct, evict_low_pct;
+	uint32_t prefetch_chunks; /* 0: off */
+	uint32_t poll_us;	  /* 0: off */
+	uint32_t connect_timeout_ms, fault_timeout_ms;
+	uint32_t log_level;
+	void (*log)(int level, const char *message, void *log_arg);
+	void *log_arg;
+
+	/* derived from `buffer` */
+	uint64_t buffer_bytes; /* 0: the fraction */
+	uint32_t buffer_num, buffer_den;
+};
+
+extern const struct soda_conf soda_settings_conf;
+
+/* cfg may be NULL. 0, -EINVAL with the option and what is expected in why. */
+int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s,
+		       struct soda_why *why);
+void soda_settings_free(struct soda_settings *s);
+
+#endif

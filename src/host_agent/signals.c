@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/signals.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "soda.h"
+
+typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
+
+static _Atomic bool taken;
+static struct sigaction theirs; /* valid while taken; a race of two setters is the program's own */
+static _Atomic(sigaction_fn) libc_sigaction;
+
+static int real_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	sigaction_fn fn = atomic_load_explicit(&libc_sigaction, memory_order_relaxed);
+
+	if (!fn) {
+		*(void **)&fn = dlsym(RTLD_NEXT, "sigaction");
+		atomic_store_explicit(&libc_sigaction, fn, memory_order_relaxed);
+	}
+	return fn(sig, act, old);
+}
+
+/* Before any fault, so that no signal handler ever has to look a symbol up. */
+__attribute__((constructor)) static void resolve(void)
+{
+	struct sigaction now;
+
+	real_sigaction(SIGBUS, NULL, &now);
+}
+
+int soda_signals_take(int sig, const struct sigaction *ours)
+{
+	if (real_sigaction(sig, ours, &theirs))
+		return -errno;
+	atomic_store(&taken, true);
+	return 0;
+}
+
+void soda_signals_give_back(int sig)
+{
+	if (atomic_exchange(&taken, false))
+		real_sigaction(sig, &theirs, NULL);
+}
+
+void soda_signals_theirs(struct sigaction *out)
+{
+	*out = theirs;
+}
+
+SODA_API
+int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
+{
+	struct sigaction copy;
+
+	if (sig == SIGBUS && atomic_load(&taken)) {
+		copy = theirs;
+		if (act)
+			theirs = *act;
+		if (old)
+			*old = copy;
+		return 0;
+	}
+	if (act) { /* a handler that runs with SIGBUS blocked could not touch FAM */
+		copy = *act;
+		sigdelset(&copy.sa_mask, SIGBUS);
+		act = &copy;
+	}
+	return real_sigaction(sig, act, old);
+}
+
+SODA_API
+sighandler_t signal(int sig, sighandler_t handler)
+{
+	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_RESTART }, old;
+
+	sigemptyset(&act.sa_mask);
+	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+}
+
+/* 0 or an error number. */
+static int set_mask(int how, const sigset_t *set, sigset_t *old)
+{
+	int saved = errno, err;
+	sigset_t copy;
+
+	if (set && how != SIG_UNBLOCK) {
+		copy = *set;
+		sigdelset(&copy, SIGBUS);
+		/* nor the two that the C library keeps for itself (nptl: 32 and 33) */
+		*(unsigned long *)&copy &= ~(3ul << 31);
+		set = &copy;
+	}
+	err = syscall(SYS_rt_sigprocmask, how, set, old, (size_t)8) ? errno : 0;
+	errno = saved;
+	return err;
+}
+
+SODA_API
+int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	int err = set_mask(how, set, old);
+
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
+}
+
+SODA_API
+int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	return set_mask(how, set, old);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the agent knows of each application thread: its last chunks, its access
+ * streams, how it best waits for answers, its counters.  Contexts come from a
+ * fixed table at a thread's first fault; those of dead threads are reused.
+ *
+ * A context is touched by its own thread (inline mode: inside the SIGBUS handler,
+ * or with signals blocked), or by the one handler thread (handler mode).  Others
+ * read the counters only.
+ */
+#ifndef SODA_HOST_THREAD_H
+#define SODA_HOST_THREAD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "host_agent/stream.h"
+#include "host_agent/waiting.h"
+
+enum { SODA_THREADS_MAX = 4096, SODA_LAST_CHUNKS_MAX = 16, SODA_LAST_CHUNKS_MIN = 4 };
+
+/* Counters of one thread; one writer, read by anybody: relaxed. */
+enum soda_counter {
+	SODA_CNT_FAULTS,
+	SODA_CNT_JOINED,
+	SODA_CNT_ZERO_FILLS,
+	SODA_CNT_LOCAL_REFAULTS,
+	SODA_CNT_WP_FAULTS,
+	SODA_CNT_FETCHES,
+	SODA_CNT_PREFETCHED,
+	SODA_CNT_PREFETCH_USELESS,
+	SODA_CNT_BYTES_FETCHED,
+	SODA_CNT_BYTES_WRITTEN,
+	SODA_CNT_EVICTED_CLEAN,
+	SODA_CNT_EVICTED_DIRTY,
+	SODA_CNT_EVICT_WAITS,
+	SODA_CNT_ERRORS,
+	SODA_CNT_POLLED,
+	SODA_CNT_SLEPT,
+	SODA_CNT_MAX,
+};
+
+/* Fetch times: four buckets an octave from 1 us on. */
+enum { SODA_HIST_BUCKETS = 96 };
+
+struct soda_thread {
+	_Atomic int32_t tid; /* 0: the context is free */
+	uint32_t index;
+	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
+	uint32_t last_n, last_at;
+	struct soda_streams streams;
+	struct soda_waiting waiting;
+	_Atomic uint64_t counters[SODA_CNT_MAX];
+	_Atomic uint32_t fetch_ns[SODA_HIST_BUCKETS];
+} __attribute__((aligned(64)));
+
+/* The calling thread's context, or NULL when 4096 threads have one. AS. */
+struct soda_thread *soda_thread_self(void);
+/* The context of another thread, by its id (handler mode). One caller. AS. */
+struct soda_thread *soda_thread_of(pid_t tid);
+/* A context for one of the library's own threads. */
+struct soda_thread *soda_thread_internal(void);
+
+/*
+ * The thread has just got this chunk: it is one of its last `keep` ones, which
+ * are the last to be evicted.  An instruction may need four at once. AS.
+ */
+void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep);
+/* Let go of all of them. */
+void soda_thread_forget(struct soda_thread *t);
+
+/* Free the contexts of threads that are gone; returns how many. AS. */
+int soda_threads_reap(void);
+/* Every evictable chunk is held: make the context with the oldest claim let go. AS. */
+void soda_threads_steal(void);
+/* Contexts in use, an upper bound of those that fault. */
+uint32_t soda_threads_count(void);
+/* Start anew in a fork's child, or at the end. */
+void soda_threads_clear(void);
+/* Memory touched by the table. */
+uint64_t soda_threads_bytes(void);
+
+static inline void soda_count(struct soda_thread *t, enum soda_counter c, uint64_t n)
+{
+	uint64_t v = atomic_load_explicit(&t->counters[c], memory_order_relaxed);
+
+	atomic_store_explicit(&t->counters[c], v + n, memory_order_relaxed);
+}
+
+void soda_thread_time(struct soda_thread *t, uint64_t ns);
+/* Sum of one counter over all contexts, dead threads included. */
+uint64_t soda_threads_sum(enum soda_counter c);
+/* p in percent, of all fetch times; 0 if there are none. */
+uint64_t soda_threads_percentile_ns(double p);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/uffd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/log.h"
+
+/* Newer than the headers of the oldest system that this builds on. */
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+#ifndef UFFD_FEATURE_POISON
+#define UFFD_FEATURE_POISON (1 << 14)
+struct uffdio_poison {
+	struct uffdio_range range;
+	__u64 mode;
+	__s64 updated;
+};
+#define UFFDIO_POISON _IOWR(UFFDIO, 0x08, struct uffdio_poison)
+#endif
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+enum { MAX_RANGES = 64 };
+
+/* set by soda_uffd_open, then constant */
+static struct soda_uffd_info uffd = { .fd = -1 };
+static int self_pidfd = -1;
+
+/* ioctl without touching errno: 0 or negative errno */
+static int uffd_ioctl(unsigned long request, void *arg)
+{
+	int saved = errno;
+	int ret = syscall(SYS_ioctl, uffd.fd, request, arg) < 0 ? -errno : 0;
+
+	errno = saved;
+	return ret;
+}
+
+/* One piece. *done_p: how much of it is there now. */
+static int copy_piece(char *dst, const char *src, size_t bytes, bool protect, size_t *done_p)
+{
+	struct uffdio_copy c = {
+		.dst = (uintptr_t)dst,
+		.src = (uintptr_t)src,
+		.len = bytes,
+		.mode = protect ? UFFDIO_COPY_MODE_WP : 0,
+	};
+	int ret = uffd_ioctl(UFFDIO_COPY, &c);
+
+	*done_p = 0;
+	if (ret == 0)
+		*done_p = bytes;
+	else if (c.copy > 0)
+		*done_p = (size_t)c.copy; /* a signed count: cut short, go on from there */
+	else if (ret == -EEXIST || c.copy == -EEXIST)
+		*done_p = SODA_WIRE_PAGE; /* the first page is there: skip it */
+	return *done_p || ret == -EAGAIN ? 0 : ret;
+}
+
+static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
+{
+	for (size_t at = 0, done; at < bytes; at += done) {
+		int ret = copy_piece((char *)dst + at, (const char *)src + at, bytes - at, protect,
+				     &done);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int pager_protect(void *addr, size_t bytes, bool on)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { .start = (uintptr_t)addr, .len = bytes },
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+	int ret;
+
+	do {
+		ret = uffd_ioctl(UFFDIO_WRITEPROTECT, &wp);
+	} while (ret == -EAGAIN);
+	return ret;
+}
+
+static int drop_one(const struct iovec *range)
+{
+	int saved = errno;
+	int ret = syscall(SYS_madvise, range->iov_base, range->iov_len, MADV_DONTNEED) ? -errno : 0;
+
+	errno = saved;
+	return ret;
+}
+
+static int pager_drop(const struct iovec *ranges, int n)
+{
+	int first = 0;
+
+	if (uffd.batch_drop && n > 1) {
+		int saved = errno;
+		size_t total = 0, done = 0;
+		long got = syscall(SYS_process_madvise, self_pidfd, ranges, n, MADV_DONTNEED, 0);
+
+		errno = saved;
+		for (int i = 0; i < n; i++)
+			total += ranges[i].iov_len;
+		if (got == (long)total)
+			return 0;
+		/* Cut short: the rest one by one, which is idempotent for a half-done range. */
+		while (first < n && got > 0 && done + ranges[first].iov_len <= (size_t)got)
+			done += ranges[first++].iov_len;
+	}
+	for (int i = first; i < n; i++) {
+		int ret = drop_one(&ranges[i]);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int pager_wake(void *addr, size_t bytes)
+{
+	struct uffdio_range r = { .start = (uintptr_t)addr, .len = bytes };
+
+	return uffd_ioctl(UFFDIO_WAKE, &r);
+}
+
+static int pager_poison(void *addr, size_t bytes)
+{
+	struct uffdio_poison p = { .range = { .start = (uintptr_t)addr, .len = bytes } };
+
+	return uffd.poison ? uffd_ioctl(UFFDIO_POISON, &p) : -ENOTSUP;
+}
+
+const struct soda_pager soda_uffd_pager = {
+	.copy = pager_copy,
+	.protect = pager_protect,
+	.drop = pager_drop,
+	.wake = pager_wake,
+	.poison = pager_poison,
+};
+
+static int open_syscall(int flags)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | flags);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int open_device(void)
+{
+	int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	int fd;
+
+	if (dev < 0)
+		return -errno;
+	fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		fd = -errno;
+	close(dev);
+	return fd;
+}
+
+/*
+ * In inline mode faults of system calls are never served, so the least privilege
+ * will do.  Otherwise the most capable way comes first.
+ */
+static int open_any(bool kernel_faults, struct soda_uffd_info *info)
+{
+	int fd = -EPERM;
+
+	info->how = "userfaultfd(2)";
+	info->user_only = !kernel_faults;
+	if (kernel_faults)
+		fd = open_syscall(0);
+	if (fd == -EPERM || fd == -EACCES) {
+		info->user_only = true;
+		if (kernel_faults) {
+			int dev = open_device();
+			if (dev >= 0) {
+				info->how = "/dev/userfaultfd";
+				info->user_only = false;
+				return dev;
+			}
+		}
+		fd = open_syscall(UFFD_USER_MODE_ONLY);
+	}
+	if (fd == -EINVAL) /* before Linux 5.11 */
+		fd = open_syscall(0);
+	return fd;
+}
+
+static int explain(int err, struct soda_why *why)
+{
+	const char *text = "userfaultfd failed: %s";
+
+	if (err == -ENOSYS)
+		text = "the kernel has no userfaultfd (CONFIG_USERFAULTFD), or a seccomp filter "
+		       "hides it: %s";
+	else if (err == -EPERM || err == -EACCES)
+		text = "userfaultfd is refused (%s): a container's seccomp profile must allow the "
+		       "system call; before Linux 5.11 set vm.unprivileged_userfaultfd=1; or give "
+		       "access to /dev/userfaultfd (setfacl -m u:USER:rw /dev/userfaultfd)";
+	snprintf(why->text, sizeof(why->text), text, soda_strerror(err));
+	return err;
+}
+
+static int handshake(int fd, uint64_t features)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+
+	return ioctl(fd, UFFDIO_API, &api) ? -errno : 0;
+}
+
+/* The features that this kernel offers; a descriptor can shake hands only once. */
+static uint64_t offered(int flags)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = open_syscall(flags);
+
+	if (fd < 0)
+		fd = open_syscall(UFFD_USER_MODE_ONLY);
+	if (fd < 0)
+		fd = open_device();
+	if (fd < 0)
+		return 0;
+	if (ioctl(fd, UFFDIO_API, &api))
+		api.features = 0;
+	close(fd);
+	return api.features;
+}
+
+/* A batch of DONTNEED on oneself works since Linux 6.13; ask for one on pages of our own. */
+static bool probe_batch_drop(void)
+{
+	size_t page = SODA_WIRE_PAGE;
+	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec v[2];
+	bool works;
+
+	if (p == MAP_FAILED)
+		return false;
+	self_pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	p[0] = p[page] = 1;
+	v[0] = (struct iovec){ p, page };
+	v[1] = (struct iovec){ p + page, page };
+	works = self_pidfd >= 0 &&
+		syscall(SYS_process_madvise, self_pidfd, v, 2, MADV_DONTNEED, 0) ==
+			(long)(2 * page) &&
+		p[0] == 0 && p[page] == 0;
+	munmap(p, 2 * page);
+	return works;
+}
+
+int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd_info *info,
+		   struct soda_why *why)
+{
+	struct soda_uffd_info in = { .fd = -1 };
+	uint64_t have, want = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+	int fd, ret;
+
+	have = offered(kernel_faults ? 0 : UFFD_USER_MODE_ONLY);
+	if (sigbus)
+		want |= UFFD_FEATURE_SIGBUS;
+	else
+		want |= have & UFFD_FEATURE_THREAD_ID;
+	if (!plain)
+		want |= have & UFFD_FEATURE_POISON;
+	in.thread_id = want & UFFD_FEATURE_THREAD_ID;
+	in.poison = want & UFFD_FEATURE_POISON;
+	fd = open_any(kernel_faults, &in);
+	if (fd < 0)
+		return explain(fd, why);
+	ret = handshake(fd, want);
+	if (ret) {
+		close(fd);
+		snprintf(why->text, sizeof(why->text),
+			 "this kernel's userfaultfd has no write-protect faults%s (needs Linux "
+			 "5.7): %s",
+			 sigbus ? " or no SIGBUS mode" : "", soda_strerror(ret));
+		return -ENOTSUP;
+	}
+	in.fd = fd;
+	in.batch_drop = !plain && probe_batch_drop();
+	uffd = in;
+	*info = in;
+	return 0;
+}
+
+int soda_uffd_register(void *addr, size_t bytes)
+{
+	struct uffdio_register r = {
+		.range = { .start = (uintptr_t)addr, .len = bytes },
+		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP,
+	};
+
+	return uffd_ioctl(UFFDIO_REGISTER, &r);
+}
+
+void soda_uffd_close(void)
+{
+	if (uffd.fd >= 0)
+		close(uffd.fd);
+	if (self_pidfd >= 0)
+		close(self_pidfd);
+	uffd.fd = self_pidfd = -1;
+}

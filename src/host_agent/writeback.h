@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dirty chunks on their way to the server.  One thread, one deep connection.
+ *
+ *   queue -> DIRTY -> BUSY, write-protect -> CLEAN + SENDING, WRITEs posted
+ *         -> all acknowledged: BACKED; to be evicted: BUSY, dropped
+ *         -> failed: the mask is put back, DIRTY, queued again
+ *
+ * The WRITEs are sent straight from the chunk's pages.  A store meanwhile makes
+ * the chunk DIRTY again, which cancels its eviction; what the server then holds is
+ * a mixture, and is overwritten before the chunk can go.
+ */
+#ifndef SODA_HOST_WRITEBACK_H
+#define SODA_HOST_WRITEBACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/transport/transport.h"
+
+enum { SODA_WB_EVICT = 1, SODA_WB_SYNC = 2 };
+
+/* Start and end the thread. stop: what is queued is not sent. */
+int soda_writeback_start(void);
+void soda_writeback_stop(void);
+
+/* A new connection, owned from now on; the thread goes on with what failed. */
+void soda_writeback_connect(struct soda_conn *conn);
+/* The connection is gone: returns when nothing is in flight any more. */
+void soda_writeback_disconnect(void);
+
+/* In a fork's child: fn for its connection. */
+void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
+
+/*
+ * Queue chunks whose QUEUED flag the caller has set.  Never waits: where the queue
+ * is full the flag is taken back. AS.
+ */
+void soda_writeback_queue(const uint32_t *ids, int n, int why);
+
+/*
+ * Bring the dirty chunks of [first, first + n) to the server; waits.  0; -ETIMEDOUT:
+ * no progress for the fault time-out; the error of a refused WRITE.
+ */
+int soda_writeback_range(uint32_t first, uint32_t n, int why);
+
+/* Wait until the chunk is neither queued nor in flight. */
+void soda_writeback_settle(uint32_t id, uint64_t deadline_ns);
+
+#endif
