@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sharded counters; the sum is taken by whoever asks. */
+#include "mem_server/counters.h"
+
+#include <stdatomic.h>
+
+#define SHARDS 16
+
+static struct {
+	_Alignas(64) _Atomic uint64_t values[SODA_COUNTERS_N];
+} shards[SHARDS];
+
+const char *const soda_counter_names[SODA_COUNTERS_N] = {
+#define X(name) #name,
+	SODA_COUNTERS(X)
+#undef X
+};
+
+static unsigned own_shard(void)
+{
+	static _Atomic unsigned next;
+	static _Thread_local unsigned own; /* 0: none yet */
+
+	if (!own)
+		own = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % SHARDS;
+	return own - 1;
+}
+
+void soda_count_add(enum soda_counter counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(&shards[own_shard()].values[counter], n, memory_order_relaxed);
+}
+
+uint64_t soda_count_get(enum soda_counter counter)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < SHARDS; i++)
+		sum += atomic_load_explicit(&shards[i].values[counter], memory_order_relaxed);
+	return sum;
+}

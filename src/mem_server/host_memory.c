@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* /proc/meminfo, memory cgroups and the huge page pool. */
+#include "mem_server/host_memory.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HUGE_POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+#define HUGE_BYTES (2ull << 20)
+
+/* The number behind `key` at the start of a line of a file; without key the first one. */
+static bool read_number(const char *path, const char *key, uint64_t *value_p)
+{
+	char line[256];
+	bool found = false;
+	FILE *file = fopen(path, "re");
+	size_t n = key ? strlen(key) : 0;
+
+	if (!file)
+		return false;
+	while (!found && fgets(line, sizeof(line), file)) {
+		char *end;
+
+		if (n && strncmp(line, key, n))
+			continue;
+		*value_p = strtoull(line + n, &end, 10);
+		found = end != line + n; /* "max" is no number */
+	}
+	fclose(file);
+	return found;
+}
+
+struct cgroup_files {
+	const char *root, *limit, *usage;
+};
+
+static const struct cgroup_files cgroup_v1 = { "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+					       "memory.usage_in_bytes" };
+static const struct cgroup_files cgroup_v2 = { "/sys/fs/cgroup", "memory.max", "memory.current" };
+
+static uint64_t read_in_group(const struct cgroup_files *files, const char *group, const char *name,
+			      const char *key, uint64_t otherwise)
+{
+	char path[512];
+	uint64_t value;
+
+	snprintf(path, sizeof(path), "%s%s/%s", files->root, group, name);
+	return read_number(path, key, &value) ? value : otherwise;
+}
+
+/* What one group leaves: its limit less what it uses and cannot drop. */
+static uint64_t left_in_group(const struct cgroup_files *files, const char *group)
+{
+	uint64_t limit = read_in_group(files, group, files->limit, NULL, UINT64_MAX);
+	uint64_t used = read_in_group(files, group, files->usage, NULL, 0);
+	uint64_t cache = read_in_group(files, group, "memory.stat", "active_file ", 0) +
+			 read_in_group(files, group, "memory.stat", "inactive_file ", 0);
+
+	used = used > cache ? used - cache : 0;
+	return limit > used ? limit - used : 0;
+}
+
+/* The least that a group or one above it leaves. group is cut. */
+static uint64_t left_in_groups(const struct cgroup_files *files, char *group)
+{
+	uint64_t least = UINT64_MAX;
+
+	while (*group) {
+		uint64_t left = left_in_group(files, group);
+		char *slash = strrchr(group, '/');
+
+		least = left < least ? left : least;
+		*(slash ? slash : group) = 0;
+	}
+	return least;
+}
+
+/* Lines of /proc/self/cgroup: "4:memory:/path" (v1), "0::/path" (v2). */
+static uint64_t cgroup_available(void)
+{
+	char line[400];
+	uint64_t least = UINT64_MAX;
+	FILE *file = fopen("/proc/self/cgroup", "re");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		char *controllers = strchr(line, ':');
+		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
+		uint64_t left;
+
+		if (!group)
+			continue;
+		*group++ = 0;
+		group[strcspn(group, "\n")] = 0;
+		if (controllers[1] && strcmp(controllers + 1, "memory"))
+			continue;
+		left = left_in_groups(controllers[1] ? &cgroup_v1 : &cgroup_v2, group);
+		least = left < least ? left : least;
+	}
+	if (file)
+		fclose(file);
+	return least;
+}
+
+uint64_t soda_host_memory_available(void)
+{
+	uint64_t kib = 0, in_group = cgroup_available();
+
+	if (!read_number("/proc/meminfo", "MemAvailable:", &kib))
+		return 0;
+	return kib * 1024 < in_group ? kib * 1024 : in_group;
+}
+
+uint64_t soda_host_memory_huge(void)
+{
+	uint64_t free_pages = 0, more = 0, surplus = 0;
+
+	if (!read_number(HUGE_POOL "free_hugepages", NULL, &free_pages))
+		return 0;
+	read_number(HUGE_POOL "nr_overcommit_hugepages", NULL, &more);
+	read_number(HUGE_POOL "surplus_hugepages", NULL, &surplus);
+	return (free_pages + (more > surplus ? more - surplus : 0)) * HUGE_BYTES;
+}

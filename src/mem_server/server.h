@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory server: the parts put together, and the service that transports call.
+ *
+ * Threads: main (signals, drain), the reaper (client.c), and the transports'.
+ * Lock order: a region set's control, the sessions', a region set's lock, a
+ * file's sync lock, the files', the store's.
+ */
+#ifndef SODA_MEM_SERVER_SERVER_H
+#define SODA_MEM_SERVER_SERVER_H
+
+#include "common/transport/service.h"
+#include "mem_server/files.h"
+#include "mem_server/region.h"
+#include "mem_server/session.h"
+#include "mem_server/store.h"
+
+struct soda_server {
+	struct soda_store store;
+	struct soda_files files;
+	struct soda_region_pool pool;
+	struct soda_sessions sessions;
+	uint64_t started_ms; /* CLOCK_MONOTONIC */
+};
+
+extern const struct soda_service soda_server_service;
+
+/* All statistics as JSON text, at most `bytes` of it, not terminated. The length, or -ENOMEM. */
+long soda_server_stats(struct soda_server *server, char *out, size_t bytes);
+
+#endif
