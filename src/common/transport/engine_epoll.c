@@ -106,7 +106,7 @@ int soda_engine_epoll(struct soda_worker *w)
 	while (!atomic_load(&w->stop) || w->conns) {
 		bool found = false;
 
-		if (polls && soda_spin_begin(&w->spin)) {
+		if (polls && soda_spin_begin(&w->spin, SODA_WORKER_SPIN_NS)) {
 			do {
 				found = turn(w, epoll, 0, &polls);
 			} while (!found && soda_spin_again(&w->spin));

@@ -4,7 +4,10 @@
 #define SODA_SERVER_WORKER_H
 
 #include "server_data.h"
-#include "server_spin.h"
+#include "spin.h"
+
+/* How long a worker looks for the next request of a client that polls. */
+#define SODA_WORKER_SPIN_NS 60000
 
 struct soda_worker {
 	struct soda_listener *listener;

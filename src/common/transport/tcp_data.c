@@ -21,6 +21,7 @@
 
 #include "common/lock.h"
 #include "rawsys.h"
+#include "spin.h"
 #include "tcp.h"
 
 enum {
@@ -58,6 +59,7 @@ struct tcp_data {
 	uint8_t (*requests)[REQUEST_STRIDE];
 	uint8_t *stash;
 	size_t stash_begin, stash_end;
+	struct soda_spin spin;
 	struct iovec rx[2 * RX_WINDOW];
 	struct iovec tx[TX_IOV];
 };
@@ -391,36 +393,57 @@ static int check_idle(struct tcp_data *c)
 	return n == 0 ? -ECONNRESET : -EPROTO;
 }
 
+/* Look without sleeping until a reply is complete. 0: or spin_ns are over. */
+static int spin(struct tcp_data *c, int64_t spin_ns)
+{
+	int ret;
+
+	if (!soda_spin_begin(&c->spin, (uint64_t)spin_ns))
+		return 0;
+	do {
+		ret = receive(c, MSG_DONTWAIT);
+		if (ret < 0 || c->received != c->done) {
+			soda_spin_end(&c->spin, ret >= 0);
+			return ret < 0 ? ret : 0;
+		}
+		if (ret > 0)
+			soda_spin_progress(&c->spin);
+	} while (soda_spin_again(&c->spin));
+	return 0;
+}
+
+/* Sleep for at most `left`, and receive. As receive. */
+static int sleep_receive(struct tcp_data *c, int64_t left)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
+
+	if (c->stash_begin != c->stash_end) /* what the stash holds would not wake us */
+		return receive(c, 0);
+	if (left >= RECV_TIMEOUT_S * 1000000000ll)
+		return receive(c, 0);
+	raw_poll(&p, 1, left);
+	return receive(c, MSG_DONTWAIT);
+}
+
 /* Receive until a reply is complete or the time is over. 0 or negative errno. */
 static int await_reply(struct tcp_data *c, int64_t timeout_ns, int64_t spin_ns)
 {
-	uint64_t start = timeout_ns == 0 ? 0 : soda_now_ns();
-	bool spin = spin_ns > 0;
+	uint64_t deadline_ns = timeout_ns > 0 ? soda_now_ns() + (uint64_t)timeout_ns : 0;
+	int64_t left = timeout_ns < 0 ? INT64_MAX : timeout_ns;
+	int ret;
 
-	while (c->received == c->done) {
-		int64_t passed = timeout_ns == 0 ? 0 : (int64_t)(soda_now_ns() - start);
-		int64_t left = timeout_ns < 0 ? INT64_MAX : timeout_ns - passed;
-		int flags = MSG_DONTWAIT, ret;
+	ret = spin_ns > 0 && left > 0 ? spin(c, spin_ns < left ? spin_ns : left) : 0;
+	while (ret >= 0 && c->received == c->done) {
+		if (timeout_ns > 0) {
+			uint64_t now = soda_now_ns();
 
-		spin = spin && passed < spin_ns && left > 0;
-		if (!spin && left >= RECV_TIMEOUT_S * 1000000000ll) {
-			flags = 0;
-		} else if (!spin && left > 0) {
-			struct pollfd p = { .fd = c->fd, .events = POLLIN };
-
-			/* what the stash holds would not wake us */
-			if (c->stash_begin == c->stash_end)
-				raw_poll(&p, 1, left);
+			left = now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
 		}
-		ret = receive(c, flags);
-		if (ret < 0)
-			return ret;
-		if (ret == 0 && left <= 0)
+		ret = left > 0 ? sleep_receive(c, left) : receive(c, MSG_DONTWAIT);
+		if (ret == 0 && left == 0)
 			return 0;
-		if (ret == 0 && spin)
-			soda_cpu_relax();
 	}
-	return 0;
+	return ret < 0 ? ret : 0;
 }
 
 static int data_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
@@ -496,6 +519,7 @@ int soda_tcp_data_create(int fd, const char *rest, const struct soda_conn_option
 	while (slots < opt->depth)
 		slots *= 2;
 	soda_conn_init(&c->conn, &data_ops, opt, SODA_TCP_PREFIX, rest);
+	soda_spin_init(&c->spin, NULL);
 	c->fd = fd;
 	c->mask = slots - 1;
 	c->slots = calloc(slots, sizeof(*c->slots));

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The decision of server_spin.h. */
-#include "server_spin.h"
+/* The decision of spin.h. */
+#include "spin.h"
 
 #include <sched.h>
 
 #include "common/lock.h"
 
 enum {
-	SPIN_NS = 60000,      /* longest wait since the last answer */
 	PREEMPTED_NS = 20000, /* a gap between two looks: somebody else needed the processor */
 	CREDIT_MAX = 8,
 	CREDIT_PREEMPTED = 4, /* a pre-emption costs as much as so many fruitless polls */
@@ -32,7 +31,7 @@ void soda_spin_init(struct soda_spin *s, _Atomic unsigned *pollers)
 				 .penalty = PENALTY_MIN };
 }
 
-bool soda_spin_begin(struct soda_spin *s)
+bool soda_spin_begin(struct soda_spin *s, uint64_t limit_ns)
 {
 	if (s->until_recount-- == 0) {
 		s->processors = count_processors();
@@ -44,12 +43,14 @@ bool soda_spin_begin(struct soda_spin *s)
 		s->skip--;
 		return false;
 	}
-	/* at most every other processor: each poller needs one for its client */
-	if (atomic_fetch_add_explicit(s->pollers, 1, memory_order_relaxed) >= s->processors / 2) {
+	/* each one that looks needs another processor for whom it waits for */
+	if (s->pollers &&
+	    atomic_fetch_add_explicit(s->pollers, 1, memory_order_relaxed) >= s->processors / 2) {
 		atomic_fetch_sub_explicit(s->pollers, 1, memory_order_relaxed);
 		return false;
 	}
-	s->polling = true;
+	s->limit_ns = limit_ns;
+	s->active = true;
 	s->begin_ns = s->last_ns = soda_now_ns();
 	return true;
 }
@@ -67,10 +68,11 @@ static void lose(struct soda_spin *s, int credits)
 
 void soda_spin_end(struct soda_spin *s, bool found)
 {
-	if (!s->polling)
+	if (!s->active)
 		return;
-	s->polling = false;
-	atomic_fetch_sub_explicit(s->pollers, 1, memory_order_relaxed);
+	s->active = false;
+	if (s->pollers)
+		atomic_fetch_sub_explicit(s->pollers, 1, memory_order_relaxed);
 	if (!found) {
 		lose(s, 1);
 		return;
@@ -81,13 +83,18 @@ void soda_spin_end(struct soda_spin *s, bool found)
 		s->penalty = PENALTY_MIN;
 }
 
+void soda_spin_progress(struct soda_spin *s)
+{
+	s->begin_ns = s->last_ns = soda_now_ns();
+}
+
 bool soda_spin_again(struct soda_spin *s)
 {
 	uint64_t now = soda_now_ns();
 	bool preempted = now - s->last_ns > PREEMPTED_NS;
 
 	s->last_ns = now;
-	if (!preempted && now - s->begin_ns < SPIN_NS)
+	if (!preempted && now - s->begin_ns < s->limit_ns)
 		return true;
 	if (preempted)
 		lose(s, CREDIT_PREEMPTED - 1);
