@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda bench`: which benchmark. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "tool.h"
+
+static const char usage[] =
+	"Usage: soda bench BENCHMARK [OPTION]...\n"
+	"\n"
+	"Benchmarks:\n"
+	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
+	"  start    time to the first fault\n"
+	"\n"
+	"soda bench BENCHMARK --help tells its options.\n";
+
+int soda_command_bench(int argc, char **argv)
+{
+	const char *which = argc > 1 ? argv[1] : "";
+
+	if (strcmp(which, "fault") == 0)
+		return soda_command_bench_fault(argc - 1, argv + 1);
+	if (strcmp(which, "start") == 0)
+		return soda_command_bench_start(argc - 1, argv + 1);
+	/* Hidden: what the benchmarks execute. */
+	if (strcmp(which, ".worker") == 0 && argc == 3)
+		return soda_bench_worker_run(atoi(argv[2]));
+	if (strcmp(which, ".start") == 0 && argc == 4)
+		return soda_bench_start_program(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+	if (strcmp(which, "--help") == 0 || strcmp(which, "-h") == 0) {
+		fputs(usage, stdout);
+		return SODA_EXIT_OK;
+	}
+	if (*which)
+		fprintf(stderr, "soda bench: no benchmark '%s'\n", which);
+	fputs(usage, stderr);
+	return SODA_EXIT_USAGE;
+}

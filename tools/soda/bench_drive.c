@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The parent's side of a worker process. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+/* Never returns. The worker is this program again, started afresh. */
+static void exec_worker(int fd)
+{
+	char number[16];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(number, sizeof(number), "%d", fd);
+	execl("/proc/self/exe", "soda", "bench", ".worker", number, (char *)NULL);
+	_exit(127);
+}
+
+/* The worker has gone without an answer: say how it ended. */
+static int report_death(struct soda_bench_driver *driver)
+{
+	int status = 0;
+
+	close(driver->fd);
+	waitpid(driver->pid, &status, 0);
+	driver->pid = 0;
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "soda bench: the %s process was ended by signal %d (%s)\n",
+			driver->name, WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		fprintf(stderr, "soda bench: the %s process ended with status %d\n", driver->name,
+			WEXITSTATUS(status));
+	return -ECHILD;
+}
+
+static int ask(struct soda_bench_driver *driver, const void *question, size_t question_bytes,
+	       void *answer_p, size_t answer_bytes)
+{
+	if (send(driver->fd, question, question_bytes, MSG_NOSIGNAL) != (ssize_t)question_bytes ||
+	    recv(driver->fd, answer_p, answer_bytes, 0) != (ssize_t)answer_bytes)
+		return report_death(driver);
+	return 0;
+}
+
+int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_bench_plan *plan,
+			    struct soda_bench_ready *ready_p)
+{
+	int pair[2], err;
+
+	driver->name = plan->floor ? "floor" : "SODA";
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
+		err = -errno;
+		fprintf(stderr, "soda bench: socketpair: %s\n", strerror(-err));
+		return err;
+	}
+	driver->pid = fork();
+	if (driver->pid == 0)
+		exec_worker(dup(pair[1])); /* dup: this one stays open over exec */
+	err = driver->pid < 0 ? -errno : 0;
+	close(pair[1]);
+	driver->fd = pair[0];
+	if (err) {
+		close(pair[0]);
+		driver->pid = 0;
+		fprintf(stderr, "soda bench: fork: %s\n", strerror(-err));
+		return err;
+	}
+	err = ask(driver, plan, sizeof(*plan), ready_p, sizeof(*ready_p));
+	if (!err && ready_p->err) {
+		fprintf(stderr, "soda bench: %s: %s\n", driver->name, ready_p->why);
+		err = ready_p->err;
+	}
+	return err;
+}
+
+int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t round,
+			    struct soda_bench_sample *sample_p)
+{
+	int err = ask(driver, &round, sizeof(round), sample_p, sizeof(*sample_p));
+
+	if (!err && sample_p->err) {
+		fprintf(stderr, "soda bench: %s: %s\n", driver->name, sample_p->why);
+		err = sample_p->err;
+	}
+	return err;
+}
+
+void soda_bench_driver_stop(struct soda_bench_driver *driver)
+{
+	if (driver->pid <= 0)
+		return;
+	close(driver->fd);
+	waitpid(driver->pid, NULL, 0);
+	driver->pid = 0;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory under test: an anonymous object in FAM. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+#include "soda.h"
+
+static void *object; /* set by open */
+
+static void give_up(struct soda_bench_ready *ready, const char *what, int err)
+{
+	const char *why = soda_last_error();
+
+	snprintf(ready->why, sizeof(ready->why), "%s: %s", what, *why ? why : strerror(err));
+}
+
+static void configure(const struct soda_bench_plan *plan, char buffer[32], struct soda_config *cfg)
+{
+	snprintf(buffer, 32, "%llu", (unsigned long long)plan->buffer_bytes);
+	cfg->server = plan->server;
+	cfg->buffer = buffer;
+	cfg->evict = *plan->evict ? plan->evict : NULL;
+	cfg->mechanisms = *plan->mechanisms ? plan->mechanisms : NULL;
+	cfg->chunk_bytes = plan->chunk_bytes;
+	cfg->mode = plan->mode;
+	cfg->threads = plan->threads;
+	cfg->prefetch_chunks = plan->prefetch_chunks;
+	cfg->poll_us = plan->poll_us;
+}
+
+static int soda_open(const struct soda_bench_plan *plan, uint64_t **words_p,
+		     struct soda_bench_ready *ready)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	struct soda_stats stats;
+	char buffer[32];
+
+	configure(plan, buffer, &cfg);
+	int err = soda_init(&cfg);
+	if (err) {
+		give_up(ready, "soda_init", -err);
+		return err;
+	}
+	object = soda_alloc(plan->bytes, 0);
+	if (!object) {
+		err = -errno;
+		give_up(ready, "soda_alloc", -err);
+		return err;
+	}
+	soda_set_name(object, "soda bench fault");
+	soda_get_stats(&stats, sizeof(stats));
+	ready->buffer_bytes = stats.buffer_bytes;
+	ready->mode = stats.mode;
+	*words_p = object;
+	return 0;
+}
+
+static void soda_attach(unsigned thread)
+{
+}
+
+static int soda_sync_all(unsigned thread)
+{
+	return thread == 0 ? soda_sync(NULL, 0) : 0;
+}
+
+static void soda_counters(struct soda_bench_counters *out)
+{
+	struct soda_stats s;
+
+	soda_get_stats(&s, sizeof(s));
+	*out = (struct soda_bench_counters){
+		.faults = s.faults,
+		.faults_joined = s.faults_joined,
+		.zero_fills = s.zero_fills,
+		.local_refaults = s.local_refaults,
+		.wp_faults = s.wp_faults,
+		.fetches = s.fetches,
+		.prefetched = s.prefetched,
+		.prefetch_useless = s.prefetch_useless,
+		.bytes_fetched = s.bytes_fetched,
+		.bytes_written_back = s.bytes_written_back,
+		.evict_waits = s.evict_waits,
+		.polled = s.polled,
+		.slept = s.slept,
+		.resident_peak_bytes = s.resident_peak_bytes,
+		.metadata_bytes = s.metadata_bytes,
+	};
+}
+
+static pid_t soda_server(const struct soda_bench_plan *plan)
+{
+	return plan->server_pid;
+}
+
+static void soda_close(void)
+{
+	soda_free(object);
+	soda_shutdown();
+}
+
+const struct soda_bench_memory soda_bench_soda = {
+	.open = soda_open,
+	.attach = soda_attach,
+	.sync = soda_sync_all,
+	.counters = soda_counters,
+	.server = soda_server,
+	.close = soda_close,
+};

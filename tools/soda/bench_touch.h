@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One access: loads, or read-modify-writes, of a chunk's words, each checked against
+ * what must stand there.
+ *
+ *   read   word: one word, a different one at each access; page: one a 4 KiB page;
+ *          all: every one
+ *   rmw    word, page: the same one word of each page, plus one; all: every word
+ */
+#ifndef SODA_BENCH_TOUCH_H
+#define SODA_BENCH_TOUCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "bench.h"
+
+struct soda_bench_area {
+	volatile uint64_t *words;
+	uint64_t words_n; /* of the region; the last chunk may be short */
+	uint64_t chunk_words;
+	uint64_t seed;
+	enum soda_bench_touch touch;
+	uint32_t *stores; /* rmw: accesses so far to each chunk; written by its own thread */
+};
+
+/*
+ * salt varies the word.  True, or false with the index of a word that holds something
+ * else in *bad_p.
+ */
+bool soda_bench_touch(const struct soda_bench_area *area, uint32_t chunk, uint64_t salt,
+		      uint64_t *bad_p);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The program `soda`: which command. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+
+static const struct command {
+	const char *name;
+	int (*run)(int argc, char **argv);
+	const char *help;
+} commands[] = {
+	{ "bench", soda_command_bench, "measure page faults and start-up" },
+	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
+};
+
+#define COMMANDS_N (sizeof(commands) / sizeof(commands[0]))
+
+static const char description[] =
+	"The tools of SODA, memory that lives across the network.\n\n"
+	"soda bench fault measures page faults, soda bench start the time to the first one, soda "
+	"stat shows the counters of a running program or of a memory server. Each command has a "
+	"manual page of its own and answers --help.";
+
+static void print_usage(FILE *out)
+{
+	fputs("Usage: soda COMMAND [ARGUMENT]...\n\nCommands:\n", out);
+	for (size_t i = 0; i < COMMANDS_N; i++)
+		fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].help);
+	fputs("\nsoda COMMAND --help tells a command's options.\n"
+	      "soda --version prints the version.\n",
+	      out);
+}
+
+static int print_man(void)
+{
+	const struct soda_conf conf = {
+		.program = "soda",
+		.summary = "tools for fabric-attached memory",
+		.args = "COMMAND [ARGUMENT]...",
+		.description = description,
+		.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
+			    ".SH SEE ALSO\n"
+			    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-start (1),\n"
+			    ".BR soda\\-stat (1),\n.BR soda\\-mem\\-server (1)\n",
+	};
+
+	soda_conf_man(&conf, stdout);
+	return fflush(stdout) ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+
+	for (size_t i = 0; i < COMMANDS_N; i++)
+		if (strcmp(name, commands[i].name) == 0)
+			return commands[i].run(argc - 1, argv + 1);
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+		print_usage(stdout);
+		return SODA_EXIT_OK;
+	}
+	if (strcmp(name, "--version") == 0) {
+		puts("soda " SODA_VERSION);
+		return SODA_EXIT_OK;
+	}
+	if (strcmp(name, "--man") == 0)
+		return print_man();
+	if (*name)
+		fprintf(stderr, "soda: no command '%s'\n", name);
+	print_usage(stderr);
+	return SODA_EXIT_USAGE;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda stat`: the counters of a running program or of a server, for people or as JSON. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stat_source.h"
+#include "tool.h"
+
+struct options {
+	uint32_t interval_ms, timeout_ms;
+	bool json;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct soda_option option_table[] = {
+	{ .name = "interval",
+	  .letter = 'i',
+	  .type = SODA_OPT_TIME_MS,
+	  .offset = AT(interval_ms),
+	  .arg = "TIME",
+	  .min = 10,
+	  .max = 86400000,
+	  .help = "Repeat after this time until the target ends." },
+	{ .name = "timeout",
+	  .type = SODA_OPT_TIME_MS,
+	  .offset = AT(timeout_ms),
+	  .arg = "TIME",
+	  .def = "5s",
+	  .min = 1,
+	  .max = 3600000,
+	  .help = "Longest wait for an answer." },
+	{ .name = "json",
+	  .letter = 'j',
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(json),
+	  .help = "Print each answer as one line of JSON." },
+};
+
+static const struct soda_conf conf = {
+	.program = "soda stat",
+	.summary = "show the counters of a running program or of a server",
+	.args = "PID|ADDRESS",
+	.description = "PID is a running program that uses SODA, ADDRESS a memory server "
+		       "(tcp://HOST:PORT, shm://PATH). Counters are totals since the start.",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), k = strlen(end);
+
+	return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* The value as people read it: sizes and times by the unit in the key. */
+static void format_value(const char *key, const json_t *value, char *out, size_t bytes)
+{
+	json_int_t n = json_integer_value(value);
+	char size[16];
+
+	if (json_is_string(value))
+		snprintf(out, bytes, "%s", json_string_value(value));
+	else if (json_is_boolean(value))
+		snprintf(out, bytes, "%s", json_is_true(value) ? "yes" : "no");
+	else if (json_is_real(value))
+		snprintf(out, bytes, "%.3f", json_real_value(value));
+	else if (!json_is_integer(value))
+		snprintf(out, bytes, "-");
+	else if (ends_with(key, "bytes") || strncmp(key, "bytes_", 6) == 0)
+		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT " (%s)", n,
+			 soda_format_size((uint64_t)n, size));
+	else if (ends_with(key, "_ns"))
+		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT " (%.1f us)", n, (double)n / 1e3);
+	else
+		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT, n);
+}
+
+static void print_value(const char *key, json_t *value, int depth);
+
+static void print_object(json_t *object, int depth)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(object, key, value) print_value(key, value, depth);
+}
+
+static void print_value(const char *key, json_t *value, int depth)
+{
+	char text[160];
+	size_t i;
+	json_t *item;
+
+	if (json_is_object(value)) {
+		printf("%*s%s\n", depth * 2, "", key);
+		print_object(value, depth + 1);
+	} else if (json_is_array(value)) {
+		json_array_foreach(value, i, item) print_value(key, item, depth);
+	} else {
+		format_value(key, value, text, sizeof(text));
+		printf("%*s%-*s %s\n", depth * 2, "", 26 - depth * 2, key, text);
+	}
+}
+
+static int print(json_t *answer, bool json)
+{
+	if (!json)
+		print_object(answer, 0);
+	else if (json_dumpf(answer, stdout, JSON_COMPACT) == 0)
+		putchar('\n');
+	return fflush(stdout);
+}
+
+int soda_command_stat(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	const char *target;
+	int n = soda_tool_options(&conf, argc, argv, &opt, &target, 1);
+	bool first = true;
+
+	if (n == 0)
+		fprintf(stderr,
+			"soda stat: whose counters? a process id or an address; see --help\n");
+	if (n < 1)
+		return SODA_EXIT_USAGE;
+	do {
+		json_t *answer = soda_stat_read(target, (int)opt.timeout_ms);
+
+		if (!answer)
+			return SODA_EXIT_FAILED;
+		if (!first && !opt.json)
+			putchar('\n');
+		int err = print(answer, opt.json);
+		json_decref(answer);
+		if (err)
+			return SODA_EXIT_FAILED;
+		first = false;
+		usleep(opt.interval_ms * 1000u);
+	} while (opt.interval_ms > 0);
+	return SODA_EXIT_OK;
+}
