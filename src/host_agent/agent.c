@@ -254,6 +254,7 @@ int soda_agent_stop(void)
 	soda_uffd_close();
 	soda_embedded_stop();
 	soda_inline_stop();
+	soda_regions_forget();
 	soda_lock_release(&soda_agent.api_lock);
 	return ret;
 }

@@ -88,7 +88,6 @@ void soda_regions_end(void)
 	/* Unmapped, not just dropped: the descriptor's end would turn it into zeros. */
 	mmap(soda_agent.base, soda_agent.bytes, PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	soda_regions_forget();
 }
 
 void soda_regions_forget(void)

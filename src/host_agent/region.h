@@ -58,9 +58,9 @@ static inline uint64_t soda_region_offset(const struct soda_region *r, uint32_t 
 
 /* Reserve the address range, its chunk table, register it. -ENOMEM, userfaultfd errors. */
 int soda_regions_start(struct soda_why *why);
-/* Take the addresses away: a touch is SIGSEGV from now on. */
+/* Take the addresses away: a touch is SIGSEGV from now on.  The objects stay known. */
 void soda_regions_end(void);
-/* In a fork's child: forget. */
+/* Forget the objects: nobody uses them any more. */
 void soda_regions_forget(void);
 
 /*
