@@ -7,25 +7,25 @@
 
 #define HELP_INDENT 28
 #define HELP_WIDTH 80
+#define ROFF_WIDTH 68
 
 /* Words of text from column `at`, wrapped at HELP_WIDTH and indented by HELP_INDENT. */
 static void print_wrapped(FILE *out, const char *text, size_t at)
 {
-	while (*text) {
+	const char *gap = "";
+
+	for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
 		size_t n = strcspn(text, " ");
 
-		if (at + n > HELP_WIDTH) {
+		if (at + 1 + n > HELP_WIDTH) {
 			fprintf(out, "\n%*s", HELP_INDENT, "");
 			at = HELP_INDENT;
+			gap = "";
 		}
-		fprintf(out, "%.*s", (int)n, text);
-		at += n;
+		fprintf(out, "%s%.*s", gap, (int)n, text);
+		at += strlen(gap) + n;
 		text += n;
-		if (*text) {
-			putc(' ', out);
-			at++;
-			text++;
-		}
+		gap = " ";
 	}
 }
 
@@ -80,27 +80,40 @@ void soda_conf_help(const struct soda_conf *conf, FILE *out)
 			putc(' ', out);
 		print_wrapped(out, opt->help, HELP_INDENT);
 		if (*values)
-			fprintf(out, "\n%*s", HELP_INDENT - 1, "");
-		print_wrapped(out, values, HELP_INDENT - 1);
+			fprintf(out, "\n%*s", HELP_INDENT, "");
+		print_wrapped(out, values, HELP_INDENT);
 		putc('\n', out);
 	}
 	fprintf(out, "  %-*s print this and exit\n", HELP_INDENT - 3, "-h, --help");
 	fprintf(out, "  %-*s print the version and exit\n", HELP_INDENT - 3, "--version");
 }
 
-/* Plain text to roff: hyphens are minus signs, a line never starts with a request. */
-static void print_roff(FILE *out, const char *text)
+/* A word at the beginning of a line is never a request. */
+static void guard(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')
 		fputs("\\&", out);
-	for (; *text; text++) {
+}
+
+/* Plain text to roff: hyphens are minus signs, lines are short. */
+static void print_roff(FILE *out, const char *text)
+{
+	size_t column = 0;
+
+	guard(out, text);
+	for (; *text; text++, column++) {
 		if (*text == '\n' && text[1] == '\n') {
 			fputs("\n.PP\n", out);
 			text++;
-		} else if (*text == '\\') {
-			fputs("\\e", out);
-		} else if (*text == '-') {
-			fputs("\\-", out);
+			column = 0;
+			guard(out, text + 1);
+		} else if (*text == ' ' && column + strcspn(text + 1, " \n") > ROFF_WIDTH) {
+			putc('\n', out);
+			column = 0;
+			guard(out, text + 1);
+		} else if (*text == '\\' || *text == '-') {
+			fputs(*text == '-' ? "\\-" : "\\e", out);
+			column++;
 		} else {
 			putc(*text, out);
 		}
@@ -127,7 +140,10 @@ static void print_man_option(FILE *out, const struct soda_option *opt)
 	fputs("\\fR\n", out);
 	print_roff(out, opt->help);
 	format_values(opt, values, sizeof(values));
-	print_roff(out, values);
+	if (*values) {
+		putc('\n', out);
+		print_roff(out, values + 1);
+	}
 	if (opt->env)
 		fprintf(out, "\nEnvironment: \\fB%s\\fR.", opt->env);
 	putc('\n', out);

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A real memory server: what it promises, holds and gives back. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "peer.h"
+#include "proc.h"
+
+#define MIB (1ull << 20)
+
+static struct server server;
+static struct peer peer;
+
+static int start(void **state)
+{
+	return SERVER_START(&server, "--capacity", "64M", "--quota", "32M") ||
+	       peer_join(&peer, server.address);
+}
+
+/* Everything must have been given back by then, and nothing complained of. */
+static int stop(void **state)
+{
+	int status, complaints;
+
+	peer_leave(&peer);
+	status = server_stop(&server);
+	complaints = server_complaints(&server);
+	server_forget(&server);
+	return status || complaints;
+}
+
+static void expect_refusal(int got, int want, const char *says)
+{
+	if (got != want || !strstr(peer.why.text, says))
+		fail_msg("%d '%s', expected %d '%s'", got, peer.why.text, want, says);
+}
+
+static void check_welcome(void **state)
+{
+	assert_int_equal(peer.welcome.version, SODA_WIRE_VERSION);
+	assert_int_equal(peer.welcome.capacity, 64 * MIB);
+	assert_int_equal(peer.welcome.free_bytes, 64 * MIB);
+	assert_int_not_equal(peer.welcome.instance_id, 0);
+	assert_int_not_equal(peer.welcome.client_id, 0);
+	assert_int_equal(peer.welcome.known, 0);
+}
+
+static void check_zero_filled_and_kept(void **state)
+{
+	static uint8_t in[65536], out[65536], zeros[65536];
+	struct soda_wire_opened opened;
+	struct soda_mr mr;
+
+	assert_int_equal(peer_open(&peer, 7, NULL, 3 * MIB + 1, 0, &mr, &opened), 0);
+	assert_int_equal(opened.bytes, 3 * MIB + 1);
+	assert_int_equal(opened.file_id, 0);
+	assert_int_equal(peer_stat(&peer, "used_bytes"), 4 * MIB);
+	assert_int_equal(peer_read(&peer, &mr, 65536, in, sizeof(in)), 0);
+	assert_memory_equal(in, zeros, sizeof(in));
+	for (size_t i = 0; i < sizeof(out); i++)
+		out[i] = (uint8_t)(i * 7);
+	assert_int_equal(peer_write(&peer, &mr, 65536, out, sizeof(out)), 0);
+	assert_int_equal(peer_read(&peer, &mr, 65536, in, sizeof(in)), 0);
+	assert_memory_equal(in, out, sizeof(in));
+	assert_int_equal(peer_call(&peer, SODA_MSG_SYNC, 7), 0);
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 7), 0);
+	assert_int_equal(peer_stat(&peer, "used_bytes"), 0);
+	assert_int_equal(peer_stat(&peer, "regions"), 0);
+}
+
+static void check_capacity_and_quota(void **state)
+{
+	struct soda_mr mr;
+	struct peer other, third;
+
+	assert_int_equal(peer_open(&peer, 1, NULL, 32 * MIB, 0, &mr, NULL), 0);
+	expect_refusal(peer_open(&peer, 2, NULL, 1, 0, &mr, NULL), -EDQUOT, "--quota");
+	assert_int_equal(peer_join(&other, server.address), 0);
+	assert_int_equal(peer_open(&other, 1, NULL, 31 * MIB, 0, &mr, NULL), 0);
+	assert_int_equal(peer_join(&third, server.address), 0);
+	assert_int_equal(third.welcome.free_bytes, 0);
+	assert_int_equal(peer_open(&third, 1, NULL, 1, 0, &mr, NULL), -ENOSPC);
+	assert_non_null(strstr(third.why.text, "only 0 B of 64 MiB are free"));
+	peer_leave(&other);
+	assert_int_equal(peer_open(&third, 1, NULL, 1, 0, &mr, NULL), 0);
+	peer_leave(&third);
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
+}
+
+static void check_bad_requests(void **state)
+{
+	uint64_t before = peer_stat(&peer, "opens_refused");
+	struct soda_mr mr;
+
+	expect_refusal(peer_open(&peer, 1, NULL, UINT64_MAX, 0, &mr, NULL), -ENOSPC, "");
+	expect_refusal(peer_open(&peer, 1, NULL, UINT64_MAX - (2 * MIB), 0, &mr, NULL), -ENOSPC,
+		       "");
+	expect_refusal(peer_open(&peer, 1, NULL, INT64_MAX, 0, &mr, NULL), -ENOSPC, "");
+	expect_refusal(peer_open(&peer, 1, NULL, 65 * MIB, 0, &mr, NULL), -EDQUOT, "");
+	expect_refusal(peer_open(&peer, 1, NULL, 0, 0, &mr, NULL), -EINVAL, "size");
+	expect_refusal(peer_open(&peer, 1, "x", 4096, 0, &mr, NULL), -EINVAL, "no name");
+	expect_refusal(peer_open(&peer, 1, "x", 4096, 0x80, &mr, NULL), -EINVAL, "exactly one");
+	expect_refusal(peer_open(&peer, 1, "x", 4096, 0x3, &mr, NULL), -EINVAL, "exactly one");
+	expect_refusal(peer_open(&peer, 1, "x", 4096, 0x9, &mr, NULL), -EINVAL, "CREATE");
+	expect_refusal(peer_open(&peer, 1, "x", 4096, 0x1, &mr, NULL), -EACCES, "--export");
+	expect_refusal(peer_call(&peer, SODA_MSG_CLOSE, 9), -EINVAL, "no region 9");
+	expect_refusal(peer_call(&peer, SODA_MSG_SYNC, 9), -EINVAL, "no region 9");
+	assert_int_equal(peer_stat(&peer, "opens_refused"), before + 10);
+	assert_int_equal(peer_stat(&peer, "used_bytes"), 0);
+	assert_int_equal(peer_open(&peer, 1, NULL, 1, 0, &mr, NULL), 0);
+	expect_refusal(peer_open(&peer, 1, NULL, 1, 0, &mr, NULL), -EBUSY, "in use");
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
+}
+
+/* A region that is gone is an error, never zeros. */
+static void check_requests_outside(void **state)
+{
+	static uint8_t page[4096];
+	struct soda_mr mr, longer;
+
+	assert_int_equal(peer_open(&peer, 3, NULL, 2 * MIB, 0, &mr, NULL), 0);
+	longer = mr;
+	longer.bytes = 1ull << 40;
+	assert_int_equal(peer_read(&peer, &longer, 2 * MIB - 4096, page, 4096), 0);
+	assert_int_not_equal(peer_read(&peer, &longer, 2 * MIB, page, 4096), 0);
+	soda_conn_close(peer.data);
+	peer.data = NULL;
+	assert_int_not_equal(peer_write(&peer, &longer, 1ull << 39, page, 4096), 0);
+	soda_conn_close(peer.data);
+	peer.data = NULL;
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 3), 0);
+	assert_int_not_equal(peer_read(&peer, &mr, 0, page, 4096), 0);
+	soda_conn_close(peer.data);
+	peer.data = NULL;
+	assert_int_equal(peer_stat(&peer, "requests_bad"), 3);
+}
+
+/* kB of the server's resident shared memory, which is where regions are. */
+static unsigned long resident_kib(void)
+{
+	char path[64], line[128];
+	unsigned long kib = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)server.pid);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "RssShmem: %lu", &kib) == 1)
+			break;
+	fclose(file);
+	return kib;
+}
+
+static void check_memory_goes_back(void **state)
+{
+	static uint8_t data[1 << 20];
+	unsigned long before = resident_kib();
+	struct soda_mr mr;
+
+	assert_int_equal(peer_open(&peer, 1, NULL, 16 * MIB, 0, &mr, NULL), 0);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(peer_write(&peer, &mr, i * MIB, data, sizeof(data)), 0);
+	assert_true(resident_kib() >= before + 16 * 1024);
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
+	assert_true(resident_kib() < before + 1024);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(check_welcome),
+		cmocka_unit_test(check_zero_filled_and_kept),
+		cmocka_unit_test(check_capacity_and_quota),
+		cmocka_unit_test(check_bad_requests),
+		cmocka_unit_test(check_requests_outside),
+		cmocka_unit_test(check_memory_goes_back),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}

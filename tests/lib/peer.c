@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A small client of a memory server. */
+#include "peer.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p)
+{
+	const struct soda_wire_hello hello = {
+		.magic = SODA_WIRE_MAGIC,
+		.version = SODA_WIRE_VERSION,
+		.chunk_bytes = 65536,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.pid = (uint32_t)getpid(),
+		.client_id = peer->welcome.client_id,
+		.secret = peer->welcome.secret,
+		.epoch = peer->epoch,
+	};
+	const struct soda_conn_options opt = { .kind = kind, .timeout_ms = PEER_TIMEOUT_MS };
+
+	return soda_conn_connect(peer->address, &hello, &opt, conn_p, welcome_p, &peer->why);
+}
+
+int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
+		uint64_t epoch)
+{
+	struct soda_wire_welcome welcome;
+	int r;
+
+	*peer = (struct peer){ .epoch = epoch };
+	if (was)
+		peer->welcome = *was;
+	snprintf(peer->address, sizeof(peer->address), "%s", address);
+	r = connect_as(peer, SODA_CONN_CONTROL, &peer->control, &welcome);
+	if (!r)
+		peer->welcome = welcome;
+	return r;
+}
+
+int peer_join(struct peer *peer, const char *address)
+{
+	return peer_return(peer, address, NULL, 1);
+}
+
+int peer_connect_data(struct peer *peer, struct soda_conn **conn_p)
+{
+	struct soda_wire_welcome welcome;
+
+	return connect_as(peer, SODA_CONN_DATA, conn_p, &welcome);
+}
+
+void peer_vanish(struct peer *peer)
+{
+	soda_conn_close(peer->data);
+	soda_conn_close(peer->control);
+	peer->data = peer->control = NULL;
+}
+
+void peer_leave(struct peer *peer)
+{
+	if (peer->control)
+		soda_conn_call(peer->control, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, PEER_TIMEOUT_MS,
+			       &peer->why);
+	peer_vanish(peer);
+}
+
+int peer_open(struct peer *peer, uint16_t id, const char *name, uint64_t bytes, uint32_t flags,
+	      struct soda_mr *mr_p, struct soda_wire_opened *opened_p)
+{
+	const struct soda_wire_open open = { .region_id = id,
+					     .name_bytes = (uint16_t)(name ? strlen(name) : 0),
+					     .flags = flags,
+					     .bytes = bytes };
+	struct soda_wire_opened opened;
+	int r = soda_conn_open_region(peer->control, &open, name, &opened, mr_p, PEER_TIMEOUT_MS,
+				      &peer->why);
+
+	if (!r && opened_p)
+		*opened_p = opened;
+	return r;
+}
+
+int peer_call(struct peer *peer, enum soda_msg type, uint16_t id)
+{
+	uint8_t body[SODA_WIRE_REGION_BYTES] = { (uint8_t)id, (uint8_t)(id >> 8) };
+	const struct iovec iov = { body, sizeof(body) };
+
+	return soda_conn_call(peer->control, type, &iov, 1, NULL, 0, NULL, PEER_TIMEOUT_MS,
+			      &peer->why);
+}
+
+/* Flush what was posted and await it. */
+static int finish(struct soda_conn *conn)
+{
+	struct soda_done done;
+	int r = soda_conn_flush(conn, false);
+
+	if (!r)
+		r = soda_conn_poll(conn, &done, 1, PEER_TIMEOUT_MS * 1000000ll, 0);
+	if (r < 0)
+		return r;
+	return r ? done.status : -ETIMEDOUT;
+}
+
+static int need_data(struct peer *peer)
+{
+	return peer->data ? 0 : peer_connect_data(peer, &peer->data);
+}
+
+int peer_read(struct peer *peer, const struct soda_mr *mr, uint64_t offset, void *dest,
+	      uint32_t bytes)
+{
+	int r = need_data(peer);
+
+	if (!r)
+		r = soda_conn_post_read(peer->data, mr, offset, bytes, dest, 1);
+	return r ? r : finish(peer->data);
+}
+
+int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, const void *src,
+	       uint32_t bytes)
+{
+	int r = need_data(peer);
+
+	if (!r)
+		r = soda_conn_post_write(peer->data, mr, offset, bytes, src, 1);
+	return r ? r : finish(peer->data);
+}
+
+uint64_t peer_stat(struct peer *peer, const char *name)
+{
+	static char text[SODA_WIRE_MAX_CONTROL];
+	uint64_t value = UINT64_MAX;
+	json_t *object, *member;
+	size_t n;
+
+	if (soda_conn_call(peer->control, SODA_MSG_STATS, NULL, 0, text, sizeof(text), &n,
+			   PEER_TIMEOUT_MS, &peer->why))
+		return value;
+	object = json_loadb(text, n, 0, NULL);
+	member = json_object_get(object, name);
+	if (json_is_integer(member))
+		value = (uint64_t)json_integer_value(member);
+	json_decref(object);
+	return value;
+}

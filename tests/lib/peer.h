@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A client of a memory server for tests, made of the transport's own functions: one
+ * control connection, and one data connection when it is first needed.
+ */
+#ifndef SODA_TEST_PEER_H
+#define SODA_TEST_PEER_H
+
+#include "common/transport/transport.h"
+
+struct peer {
+	struct soda_conn *control, *data;
+	struct soda_wire_welcome welcome;
+	struct soda_why why; /* of the last refusal */
+	uint64_t epoch;
+	char address[128];
+};
+
+enum { PEER_TIMEOUT_MS = 20000 };
+
+/* A new client. 0 or negative errno. */
+int peer_join(struct peer *peer, const char *address);
+/* The client that this welcome was for, with another epoch. */
+int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
+		uint64_t epoch);
+/* One more data connection of the client, with its epoch. */
+int peer_connect_data(struct peer *peer, struct soda_conn **conn_p);
+/* BYE, and close. */
+void peer_leave(struct peer *peer);
+/* Close the connections without a word, as a crash does. */
+void peer_vanish(struct peer *peer);
+
+/* name NULL: anonymous. opened_p may be NULL. */
+int peer_open(struct peer *peer, uint16_t id, const char *name, uint64_t bytes, uint32_t flags,
+	      struct soda_mr *mr_p, struct soda_wire_opened *opened_p);
+/* SODA_MSG_CLOSE, _SYNC, ... of one region. */
+int peer_call(struct peer *peer, enum soda_msg type, uint16_t id);
+int peer_read(struct peer *peer, const struct soda_mr *mr, uint64_t offset, void *dest,
+	      uint32_t bytes);
+int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, const void *src,
+	       uint32_t bytes);
+
+/* A number of the server's statistics by name; UINT64_MAX: there is none. */
+uint64_t peer_stat(struct peer *peer, const char *name);
+
+#endif

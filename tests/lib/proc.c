@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Starting and ending processes of this build. */
+#include "proc.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#define LIFE_FD 3 /* in the server */
+#define READY_MS 20000
+#define END_MS 20000
+#define MAX_ARGS 64
+
+extern char **environ;
+
+const char *build_path(const char *path)
+{
+	static char full[512];
+	const char *dir = getenv("SODA_BUILD_DIR");
+
+	snprintf(full, sizeof(full), "%s/%s", dir ? dir : "build", path);
+	return full;
+}
+
+/* fds 0..2 of the child are these (-1: /dev/null); life goes to LIFE_FD (-1: none). */
+static int spawn(const char *const *argv, int out, int err, int life, pid_t *pid_p)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	int r;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR, 0);
+	posix_spawn_file_actions_adddup2(&actions, out, 1);
+	posix_spawn_file_actions_adddup2(&actions, err, 2);
+	if (life >= 0)
+		posix_spawn_file_actions_adddup2(&actions, life, LIFE_FD);
+	posix_spawnattr_init(&attr);
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	r = posix_spawn(pid_p, argv[0], &actions, &attr, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attr);
+	if (r)
+		fprintf(stderr, "cannot start %s: %s\n", argv[0], strerror(r));
+	return r ? -1 : 0;
+}
+
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* One line from a pipe, without its end. 0, or -1: the end of the pipe or of the time. */
+static int read_line(int fd, char *line, size_t bytes)
+{
+	long end = now_ms() + READY_MS;
+	size_t used = 0;
+
+	while (used + 1 < bytes) {
+		struct pollfd in = { .fd = fd, .events = POLLIN };
+		long left = end - now_ms();
+
+		if (left <= 0 || poll(&in, 1, (int)left) <= 0 || read(fd, line + used, 1) != 1)
+			return -1;
+		if (line[used] == '\n') {
+			line[used] = 0;
+			return 0;
+		}
+		used++;
+	}
+	return -1;
+}
+
+static int await_ready(struct server *server, int out)
+{
+	char line[256];
+
+	if (!read_line(out, line, sizeof(line)) && !strncmp(line, "READY ", 6)) {
+		snprintf(server->address, sizeof(server->address), "%.127s", line + 6);
+		return 0;
+	}
+	fprintf(stderr, "the server is not ready:\n%s", server_log(server));
+	return -1;
+}
+
+static size_t add_args(const char **argv, size_t n, const char *const *args)
+{
+	bool listens = false;
+
+	for (; args && *args && n < MAX_ARGS - 6; args++) {
+		listens |= !strcmp(*args, "--listen") || !strncmp(*args, "--listen=", 9);
+		argv[n++] = *args;
+	}
+	if (!listens) {
+		argv[n++] = "--listen";
+		argv[n++] = "tcp://127.0.0.1:0";
+	}
+	return n;
+}
+
+int server_start(struct server *server, const char *const *args)
+{
+	const char *argv[MAX_ARGS] = { build_path("src/mem_server/soda-mem-server"), "--parent-fd",
+				       "3" };
+	int life[2], out[2], r;
+
+	*server = (struct server){ .log_fd = -1, .life_fd = -1 };
+	add_args(argv, 3, args);
+	server->log_fd = memfd_create("log", MFD_CLOEXEC);
+	if (server->log_fd < 0 || pipe2(life, O_CLOEXEC))
+		return -1;
+	if (pipe2(out, O_CLOEXEC))
+		return -1;
+	server->life_fd = life[1];
+	r = spawn(argv, out[1], server->log_fd, life[0], &server->pid);
+	close(life[0]);
+	close(out[1]);
+	if (!r)
+		r = await_ready(server, out[0]);
+	close(out[0]);
+	if (r) {
+		server_kill(server);
+		server_forget(server);
+	}
+	return r;
+}
+
+static int decode(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Poll for the end: there is no waitpid with a time-out. */
+static int wait_pid(pid_t pid, int timeout_ms)
+{
+	long end = now_ms() + timeout_ms;
+	int status;
+
+	for (;;) {
+		pid_t r = waitpid(pid, &status, WNOHANG);
+
+		if (r == pid)
+			return decode(status);
+		if ((r < 0 && errno != EINTR) || now_ms() > end)
+			return -1;
+		usleep(2000);
+	}
+}
+
+int server_wait(struct server *server, int timeout_ms)
+{
+	int status = server->pid ? wait_pid(server->pid, timeout_ms) : -1;
+
+	if (status >= 0)
+		server->pid = 0;
+	return status;
+}
+
+int server_stop(struct server *server)
+{
+	int status;
+
+	if (!server->pid)
+		return -1;
+	kill(server->pid, SIGTERM);
+	status = server_wait(server, END_MS);
+	if (status < 0)
+		server_kill(server);
+	return status;
+}
+
+void server_kill(struct server *server)
+{
+	if (!server->pid)
+		return;
+	kill(server->pid, SIGKILL);
+	waitpid(server->pid, NULL, 0);
+	server->pid = 0;
+}
+
+static void read_all(int fd, char *text, size_t bytes)
+{
+	ssize_t n = pread(fd, text, bytes - 1, 0);
+
+	text[n > 0 ? n : 0] = 0;
+}
+
+const char *server_log(const struct server *server)
+{
+	static char text[65536];
+
+	read_all(server->log_fd, text, sizeof(text));
+	return text;
+}
+
+int server_complaints(const struct server *server)
+{
+	char *text = strdup(server_log(server)), *rest = text, *line;
+	int n = 0;
+
+	while (text && (line = strsep(&rest, "\n"))) {
+		/* A sanitizer's report has neither word in that form. */
+		if (!strstr(line, ": warning: ") && !strstr(line, ": error: ") &&
+		    !strstr(line, "ERROR: ") && !strstr(line, "runtime error"))
+			continue;
+		fprintf(stderr, "%s\n", line);
+		n++;
+	}
+	free(text);
+	return n;
+}
+
+void server_forget(struct server *server)
+{
+	if (server->log_fd >= 0)
+		close(server->log_fd);
+	if (server->life_fd >= 0)
+		close(server->life_fd);
+	server->log_fd = server->life_fd = -1;
+}
+
+int program_run(const char *path, const char *const *args, struct program *program)
+{
+	const char *argv[MAX_ARGS] = { build_path(path) };
+	int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
+	pid_t pid;
+	int r = -1;
+
+	for (size_t i = 0; i < MAX_ARGS - 2 && args[i]; i++)
+		argv[i + 1] = args[i];
+	if (out >= 0 && err >= 0 && !spawn(argv, out, err, -1, &pid)) {
+		program->status = wait_pid(pid, END_MS);
+		if (program->status < 0) {
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+		}
+		read_all(out, program->out, sizeof(program->out));
+		read_all(err, program->err, sizeof(program->err));
+		r = program->status < 0 ? -1 : 0;
+	}
+	close(out);
+	close(err);
+	return r;
+}

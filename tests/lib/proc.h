@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Processes of this build for tests: a memory server on a port of its own, and
+ * programs that run to their end.  Needs no test framework; programs are found
+ * below SODA_BUILD_DIR.  A server ends with the test program, however that ends.
+ */
+#ifndef SODA_TEST_PROC_H
+#define SODA_TEST_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct server {
+	pid_t pid;	   /* 0: not running */
+	char address[128]; /* of its first READY line */
+	int log_fd;	   /* what it wrote to standard error */
+	int life_fd;	   /* its end ends the server */
+};
+
+/*
+ * Start soda-mem-server with these arguments (NULL-terminated) and await its READY
+ * line.  Without a --listen among them: tcp://127.0.0.1:0.  0; -1 with the server's
+ * words on standard error.  The caller ends it with server_stop or server_kill, and
+ * then server_forget.
+ */
+int server_start(struct server *server, const char *const *args);
+#define SERVER_START(server, ...) server_start(server, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* SIGTERM and wait. Its exit status, 128 + signal, or -1: it had to be killed after 20 s. */
+int server_stop(struct server *server);
+/* Wait for its end at most timeout_ms. As server_stop, but -1 leaves it running. */
+int server_wait(struct server *server, int timeout_ms);
+/* kill -9 and wait: no drain, no writing. */
+void server_kill(struct server *server);
+
+/* All that it has logged so far; a static buffer. */
+const char *server_log(const struct server *server);
+/* Warnings and errors that it has logged, each shown on standard error. */
+int server_complaints(const struct server *server);
+/* Give the log and the descriptors back. */
+void server_forget(struct server *server);
+
+/* Outcome of a program that has ended. */
+struct program {
+	int status; /* exit status, or 128 + signal */
+	char out[16384];
+	char err[4096];
+};
+
+/* Run a program of this build, "src/mem_server/soda-mem-server", for at most 20 s. 0 or -1. */
+int program_run(const char *path, const char *const *args, struct program *program);
+
+/* "SODA_BUILD_DIR/path"; a static buffer. */
+const char *build_path(const char *path);
+
+#endif
