@@ -59,14 +59,18 @@ static int check_buffer(struct soda_why *why)
 	return -EINVAL;
 }
 
-void soda_agent_resize(void)
+void soda_agent_resize(bool first)
 {
 	int64_t limit = wanted_limit();
 	sigset_t saved;
 
 	soda_signals_block(&saved);
 	soda_buffer_resize(&soda_agent.buffer, limit);
-	soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
+	if (first) /* the size is known only now: as many shards as suit it */
+		soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy, soda_agent.table,
+				  (uint64_t)limit);
+	else
+		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
 	soda_fetch_resize(limit);
 	soda_signals_restore(&saved);
 }
@@ -109,8 +113,7 @@ static int start_memory(struct soda_why *why)
 		return ret;
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
 	soda_buffer_resize(&soda_agent.buffer, wanted_limit());
-	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table,
-			  s->buffer_bytes ? s->buffer_bytes >> soda_agent.chunk_shift : 1u << 20);
+	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table, (uint64_t)wanted_limit());
 	return 0;
 }
 
@@ -208,7 +211,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	pthread_atfork(NULL, NULL, in_child);
 	atexit(at_exit);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
-	soda_agent_resize();
+	soda_agent_resize(true);
 	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
 		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
 		      (unsigned long long)soda_chunk_bytes() >> 10,

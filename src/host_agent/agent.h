@@ -99,7 +99,10 @@ int soda_agent_stop(void);
 
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_agent_minimum(uint32_t threads);
-/* Recompute the buffer's limit from fam_bytes; api_lock held. */
-void soda_agent_resize(void);
+/*
+ * Recompute the buffer's limit from fam_bytes; api_lock held.  first: there was no
+ * object before, so that nothing is resident yet.
+ */
+void soda_agent_resize(bool first);
 
 #endif

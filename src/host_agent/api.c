@@ -71,13 +71,15 @@ static void *allocate(const char *file, size_t bytes, unsigned flags, size_t *by
 	struct soda_region *r = NULL;
 	struct soda_why why = { "" };
 	int saved = errno, ret;
+	bool first;
 
 	soda_lock_acquire(&soda_agent.api_lock);
+	first = atomic_load(&soda_agent.fam_bytes) == 0;
 	ret = soda_agent_start(NULL, &why);
 	if (!ret)
 		ret = soda_region_create(file, bytes, flags, &r, &why);
 	if (!ret)
-		soda_agent_resize();
+		soda_agent_resize(first);
 	soda_lock_release(&soda_agent.api_lock);
 	if (ret) {
 		failed(ret, "%s", why.text[0] ? why.text : soda_strerror(ret));
@@ -158,7 +160,7 @@ int soda_try_free(void *p)
 		ret = write_back(r, r->first, r->chunks);
 	if (!ret) {
 		soda_region_destroy(r);
-		soda_agent_resize();
+		soda_agent_resize(false);
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	errno = saved;

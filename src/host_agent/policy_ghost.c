@@ -66,12 +66,14 @@ static uint32_t ghost_victim(struct soda_shard *s)
 	return s->head[SETTLED];
 }
 
+/*
+ * Held or pinned is in use: it has passed the trial.  Were it to stay, a trial list
+ * of such chunks alone would hide the settled ones from the evictor.
+ */
 static void ghost_spare(struct soda_shard *s, uint32_t id)
 {
-	int list = soda_shard_chunk(s, id)->list;
-
 	soda_list_remove(s, id);
-	soda_list_push(s, list, id);
+	soda_list_push(s, SETTLED, id);
 }
 
 static void ghost_evicted(struct soda_shard *s, uint32_t id)

@@ -139,33 +139,44 @@ static struct soda_shard *fullest(struct soda_replacer *r)
 	return best;
 }
 
-int soda_replace_take(struct soda_replacer *r, uint32_t *ids, int max,
-		      enum soda_take (*want)(void *arg, uint32_t id), void *arg)
+static int take_from(struct soda_shard *s, uint32_t *ids, int max,
+		     enum soda_take (*want)(void *arg, uint32_t id), void *arg, int *dealt_p)
 {
 	enum { PATIENCE = 32 };
-	struct soda_shard *s = fullest(r);
+	const struct soda_policy *policy = s->replacer->policy;
 	int n = 0;
 
 	soda_lock_acquire(&s->lock);
 	for (int looked = 0; n < max && looked < max + PATIENCE; looked++) {
-		uint32_t id = r->policy->victim(s);
+		uint32_t id = policy->victim(s);
+		enum soda_take answer;
 
 		if (id == SODA_NO_CHUNK)
 			break;
-		switch (want(arg, id)) {
-		case SODA_TAKE_DROP:
-			soda_list_remove(s, id);
-			atomic_fetch_sub_explicit(&s->resident, 1, memory_order_relaxed);
-			r->policy->evicted(s, id);
-			ids[n++] = id;
-			break;
-		case SODA_TAKE_KEEP:
-		case SODA_TAKE_NO:
-			r->policy->spare(s, id);
-			break;
+		answer = want(arg, id);
+		*dealt_p += answer != SODA_TAKE_NO;
+		if (answer != SODA_TAKE_DROP) {
+			policy->spare(s, id);
+			continue;
 		}
+		soda_list_remove(s, id);
+		atomic_fetch_sub_explicit(&s->resident, 1, memory_order_relaxed);
+		policy->evicted(s, id);
+		ids[n++] = id;
 	}
 	soda_lock_release(&s->lock);
+	return n;
+}
+
+int soda_replace_take(struct soda_replacer *r, uint32_t *ids, int max,
+		      enum soda_take (*want)(void *arg, uint32_t id), void *arg)
+{
+	uint32_t first = (uint32_t)(fullest(r) - r->shard);
+	int n = 0, dealt = 0;
+
+	/* The other shards only where all of the fullest one is in use. */
+	for (uint32_t i = 0; i < r->shards && !dealt; i++)
+		n = take_from(&r->shard[(first + i) & (r->shards - 1)], ids, max, want, arg, &dealt);
 	return n;
 }
 
