@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* soda_advise, soda_prefetch and soda_sync: what each promises, by counters and content. */
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, CHUNKS = 64 };
+
+static struct world world;
+
+/* A started runtime and an object of CHUNKS chunks with known content. */
+static uint64_t *filled(const char *buffer)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *fam;
+
+	cfg.server = world.address;
+	cfg.buffer = buffer;
+	cfg.threads = 2;
+	cfg.prefetch_chunks = SODA_OFF;
+	start(&cfg);
+	fam = alloc_checked(CHUNKS * CHUNK);
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i++)
+		fam[i] = mix(i, 0);
+	return fam;
+}
+
+static void check_words(const uint64_t *fam, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		CHECK(fam[i] == mix(i, 0), "word %zu: %llx", i, (unsigned long long)fam[i]);
+}
+
+static void child_cold(const void *arg)
+{
+	uint64_t *fam = filled("32M");
+	struct soda_stats before = stats_now(), after;
+
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	after = stats_now();
+	CHECK(before.resident_bytes >= CHUNKS * CHUNK, "%llu",
+	      (unsigned long long)before.resident_bytes);
+	CHECK(after.resident_bytes + CHUNKS * CHUNK <= before.resident_bytes, "%llu still resident",
+	      (unsigned long long)after.resident_bytes);
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+	CHECK_EQ(stats_now().fetches - after.fetches, CHUNKS);
+}
+
+static void test_cold_evicts_and_keeps(void **state)
+{
+	expect_passes(child_cold, NULL);
+}
+
+/* DISCARD: whole chunks inside the range and no others, wherever the data was. */
+static void child_discard(const void *arg)
+{
+	uint64_t *fam = filled("32M");
+	size_t first = 10 * CHUNK_WORDS - 5, last = 20 * CHUNK_WORDS + 7;
+
+	CHECK_EQ(soda_advise(fam, 12 * CHUNK, SODA_COLD), 0); /* some of it is remote */
+	CHECK_EQ(soda_advise(fam + first, (last - first) * 8, SODA_DISCARD), 0);
+	check_words(fam, 0, 10 * CHUNK_WORDS);
+	for (size_t i = 10 * CHUNK_WORDS; i < 20 * CHUNK_WORDS; i++)
+		CHECK(fam[i] == 0, "word %zu: %llx", i, (unsigned long long)fam[i]);
+	check_words(fam, 20 * CHUNK_WORDS, CHUNKS * CHUNK_WORDS);
+	fam[15 * CHUNK_WORDS] = 1;
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(fam[15 * CHUNK_WORDS], 1);
+	CHECK_EQ(fam[15 * CHUNK_WORDS + 1], 0);
+	CHECK_EQ(fam[16 * CHUNK_WORDS], 0);
+}
+
+static void test_discard_zeroes_whole_chunks(void **state)
+{
+	expect_passes(child_discard, NULL);
+}
+
+/* Use other chunks, often enough for any policy to let the rest go. */
+static void sweep(const volatile uint64_t *fam, size_t from_chunk, size_t to_chunk)
+{
+	for (int round = 0; round < 3; round++)
+		for (size_t c = from_chunk; c < to_chunk; c++)
+			(void)fam[c * CHUNK_WORDS];
+}
+
+static void child_pin(const void *arg)
+{
+	enum { PINNED = 8 };
+	uint64_t *fam = filled("2M");
+	struct soda_stats before;
+
+	CHECK_EQ(soda_advise(fam, PINNED * CHUNK, SODA_PIN), 0);
+	CHECK_EQ(soda_advise(fam, PINNED * CHUNK, SODA_PIN), 0); /* pins do not count */
+	CHECK_EQ(stats_now().pinned_bytes, PINNED * CHUNK);
+	sweep(fam, PINNED, CHUNKS);
+	before = stats_now();
+	check_words(fam, 0, PINNED * CHUNK_WORDS);
+	CHECK_EQ(stats_now().faults, before.faults);
+	CHECK_EQ(soda_advise(fam, PINNED * CHUNK, SODA_UNPIN), 0);
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+	sweep(fam, PINNED, CHUNKS);
+	before = stats_now();
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+	CHECK(stats_now().fetches > before.fetches, "nothing was evicted after UNPIN");
+}
+
+static void test_pin_holds_until_unpin(void **state)
+{
+	expect_passes(child_pin, NULL);
+}
+
+static void child_pin_too_much(const void *arg)
+{
+	uint64_t *fam = filled("2M");
+
+	/* 32 chunks of buffer, 10 of them the smallest one's */
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_PIN), -ENOMEM);
+	CHECK(soda_last_error()[0], "no sentence");
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+	CHECK(stats_now().resident_peak_bytes <= 2 << 20, "over the buffer");
+}
+
+static void test_pin_beyond_the_buffer(void **state)
+{
+	expect_passes(child_pin_too_much, NULL);
+}
+
+static void await_prefetched(uint64_t n)
+{
+	double end = now_seconds() + 5;
+
+	while (stats_now().prefetched < n && now_seconds() < end)
+		sleep_ms(5);
+	CHECK(stats_now().prefetched >= n, "%llu prefetched, expected %llu",
+	      (unsigned long long)stats_now().prefetched, (unsigned long long)n);
+}
+
+static void child_prefetch(const void *arg)
+{
+	bool advise = *(const bool *)arg;
+	uint64_t *fam = filled("32M");
+	struct soda_stats before;
+	size_t n = 16;
+
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(advise ? soda_advise(fam, n * CHUNK, SODA_WILLNEED)
+			: soda_prefetch(fam, n * CHUNK),
+		 0);
+	await_prefetched(n / 2); /* what is over the budget is left out */
+	before = stats_now();
+	check_words(fam, 0, n * CHUNK_WORDS);
+	CHECK(stats_now().fetches - before.fetches <= n / 2, "%llu fetched on demand",
+	      (unsigned long long)(stats_now().fetches - before.fetches));
+	CHECK_EQ(stats_now().prefetch_useless, 0);
+}
+
+static void test_prefetch(void **state)
+{
+	expect_passes(child_prefetch, &(bool){ false });
+}
+
+static void test_willneed(void **state)
+{
+	expect_passes(child_prefetch, &(bool){ true });
+}
+
+/* A sequential reader is run ahead of, and one with RANDOM is not. */
+static void child_streams(const void *arg)
+{
+	const int *advice = arg;
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *fam, prefetched;
+
+	cfg.server = world.address;
+	cfg.buffer = "2M";
+	start(&cfg);
+	fam = alloc_checked(CHUNKS * CHUNK);
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i++)
+		fam[i] = mix(i, 0);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, *advice), 0);
+	prefetched = stats_now().prefetched;
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+	prefetched = stats_now().prefetched - prefetched;
+	if (*advice == SODA_RANDOM)
+		CHECK_EQ(prefetched, 0);
+	else
+		CHECK(prefetched > CHUNKS / 4, "%llu prefetched", (unsigned long long)prefetched);
+}
+
+static void test_streams(void **state)
+{
+	static const int advice[] = { SODA_NORMAL, SODA_SEQUENTIAL, SODA_RANDOM };
+
+	for (size_t i = 0; i < sizeof(advice) / sizeof(advice[0]); i++)
+		expect_passes(child_streams, &advice[i]);
+}
+
+/* What is clean after a sync is dropped without being sent again. */
+static void child_sync(const void *arg)
+{
+	uint64_t *fam = filled("32M");
+	uint64_t sent;
+
+	CHECK_EQ(soda_sync(fam, CHUNKS * CHUNK), 0);
+	sent = stats_now().bytes_written_back;
+	CHECK(sent >= CHUNKS * CHUNK, "%llu", (unsigned long long)sent);
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(stats_now().bytes_written_back, sent);
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+	fam[0] = 1;
+	CHECK_EQ(soda_sync(fam, 8), 0);
+	CHECK(stats_now().bytes_written_back - sent <= CHUNK, "%llu for one word",
+	      (unsigned long long)(stats_now().bytes_written_back - sent));
+	CHECK(stats_now().bytes_written_back > sent, "the store was not sent");
+}
+
+static void test_sync_cleans(void **state)
+{
+	expect_passes(child_sync, NULL);
+}
+
+static void child_bad_ranges(const void *arg)
+{
+	uint64_t *fam = filled("32M"), local;
+
+	CHECK_EQ(soda_advise(&local, 8, SODA_COLD), -EINVAL);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK + 1, SODA_COLD), -EINVAL);
+	CHECK_EQ(soda_advise(fam, SIZE_MAX, SODA_COLD), -EINVAL);
+	CHECK_EQ(soda_advise(fam, CHUNK, 99), -EINVAL);
+	CHECK_EQ(soda_advise(fam, CHUNK, -1), -EINVAL);
+	CHECK_EQ(soda_sync(&local, 8), -EINVAL);
+	CHECK_EQ(soda_sync(fam, CHUNKS * CHUNK + 1), -EINVAL);
+	CHECK_EQ(soda_prefetch(&local, 8), -EINVAL);
+	CHECK_EQ(soda_prefetch(fam + 1, CHUNKS * CHUNK), -EINVAL);
+	CHECK_EQ(soda_advise(fam, CHUNK, SODA_STATIC_CACHE), -ENOTSUP);
+	CHECK_EQ(soda_advise(fam, CHUNK, SODA_DYNAMIC_CACHE), -ENOTSUP);
+	CHECK_EQ(soda_advise(fam, CHUNK, SODA_NO_CACHE), -ENOTSUP);
+	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
+}
+
+static void test_bad_ranges(void **state)
+{
+	expect_passes(child_bad_ranges, NULL);
+}
+
+static int setup(void **state)
+{
+	world_open(&world, WORLD_DEFAULT, NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_close(&world);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cold_evicts_and_keeps),
+		cmocka_unit_test(test_discard_zeroes_whole_chunks),
+		cmocka_unit_test(test_pin_holds_until_unpin),
+		cmocka_unit_test(test_pin_beyond_the_buffer),
+		cmocka_unit_test(test_prefetch),
+		cmocka_unit_test(test_willneed),
+		cmocka_unit_test(test_streams),
+		cmocka_unit_test(test_sync_cleans),
+		cmocka_unit_test(test_bad_ranges),
+	};
+
+	return cmocka_run_group_tests_name("advice", tests, setup, teardown);
+}

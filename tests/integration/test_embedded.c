@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Nothing configured: a private server, which is there when needed and gone with the process. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/proc.h"
+
+/* The server writes its process id here before it becomes itself. */
+static char dir[64], wrapper[96], pid_file[96];
+
+static void child_ten_lines(const void *arg)
+{
+	size_t n = 16 << 20;
+	uint64_t *a = soda_alloc(n * 8, 0);
+
+	CHECK(a, "%s", strerror(errno));
+	for (size_t i = 0; i < n; i += 512)
+		a[i] = i;
+	for (size_t i = 0; i < n; i += 512)
+		CHECK_EQ(a[i], i);
+	CHECK(stats_now().bytes_fetched > 0, "all of it stayed here");
+	soda_free(a);
+}
+
+static void test_no_configuration(void **state)
+{
+	expect_passes(child_ten_lines, NULL);
+}
+
+/* Alive: neither gone nor waiting to be reaped. */
+static bool alive(pid_t pid)
+{
+	char path[64], text[256] = "";
+	int fd, n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = (int)read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return n > 0 && !strstr(text, ") Z ") && !strstr(text, ") X ");
+}
+
+static pid_t server_pid(void)
+{
+	FILE *f = fopen(pid_file, "re");
+	int pid = 0;
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%d", &pid), 1);
+	fclose(f);
+	return pid;
+}
+
+enum ending { END_EXIT, END_KILL, END_SHUTDOWN };
+
+static void child_ends(const void *arg)
+{
+	char *p;
+
+	setenv("SODA_MEM_SERVER", wrapper, 1);
+	p = alloc_checked(1 << 20);
+	p[0] = 1;
+	turn_pass();
+	turn_await();
+	switch (*(const enum ending *)arg) {
+	case END_EXIT:
+		exit(0);
+	case END_KILL:
+		kill(getpid(), SIGKILL);
+		break;
+	case END_SHUTDOWN:
+		CHECK_EQ(soda_shutdown(), 0);
+		turn_pass();
+		turn_await();
+		break;
+	}
+}
+
+static void await_end(pid_t pid)
+{
+	double end = now_seconds() + 10;
+
+	while (alive(pid) && now_seconds() < end)
+		sleep_ms(5);
+	assert_false(alive(pid));
+}
+
+static void watch_server(const void *arg)
+{
+	pid_t pid;
+
+	assert_true(turn_await());
+	pid = server_pid();
+	assert_true(alive(pid));
+	turn_pass();
+	if (*(const enum ending *)arg == END_SHUTDOWN && turn_await())
+		turn_pass();
+	await_end(pid);
+}
+
+static void test_server_ends_with_the_process(void **state)
+{
+	for (enum ending e = END_EXIT; e <= END_SHUTDOWN; e++) {
+		struct trial t = { .child = child_ends, .during = watch_server, .arg = &e };
+		struct outcome out;
+
+		trial_run(&t, &out);
+		if (e == END_KILL)
+			expect_signal(&out, SIGKILL);
+		else
+			expect_quiet_success(&out);
+	}
+}
+
+/* A server that cannot be started is an error, not a hang. */
+static void child_no_program(const void *arg)
+{
+	const char *program = arg;
+
+	setenv("SODA_MEM_SERVER", program, 1);
+	setenv("SODA_CONNECT_TIMEOUT", "2s", 1);
+	CHECK(!soda_alloc(4096, 0), "an object without a server");
+	CHECK(strstr(soda_last_error(), program), "which program?");
+}
+
+static void test_program_missing_or_broken(void **state)
+{
+	struct trial t = { .child = child_no_program, .seconds = 20 };
+	struct outcome out;
+
+	t.arg = "/nonexistent/soda-mem-server";
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	t.arg = "/bin/false";
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+}
+
+static int setup(void **state)
+{
+	FILE *f;
+
+	snprintf(dir, sizeof(dir), "/tmp/soda-test-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(wrapper, sizeof(wrapper), "%s/server", dir);
+	snprintf(pid_file, sizeof(pid_file), "%s/pid", dir);
+	f = fopen(wrapper, "we");
+	assert_non_null(f);
+	fprintf(f, "#!/bin/sh\necho $$ >%s\nexec %s \"$@\"\n", pid_file,
+		build_path("src/mem_server/soda-mem-server"));
+	fclose(f);
+	assert_return_code(chmod(wrapper, 0755), errno);
+	/* for the case without a configuration: the program of this build */
+	setenv("PATH", build_path("src/mem_server"), 1);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	unlink(wrapper);
+	unlink(pid_file);
+	rmdir(dir);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_configuration),
+		cmocka_unit_test(test_server_ends_with_the_process),
+		cmocka_unit_test(test_program_missing_or_broken),
+	};
+
+	return cmocka_run_group_tests_name("embedded", tests, setup, teardown);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program that has use for SIGBUS itself, and one that forks.  The program's own
+ * bus error is a touch behind the end of a mapped file.
+ */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, CHUNKS = 128 };
+
+static struct world world;
+
+static uint64_t *filled(void)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *fam;
+
+	cfg.server = world.address;
+	cfg.buffer = "2M";
+	cfg.threads = 2;
+	start(&cfg);
+	fam = alloc_checked(CHUNKS * CHUNK);
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 64)
+		fam[i] = mix(i, 0);
+	return fam;
+}
+
+static void check_all(const uint64_t *fam)
+{
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 64)
+		CHECK_EQ(fam[i], mix(i, 0));
+}
+
+/* Two pages of a file that has none. */
+static volatile char *bus_error_page(void)
+{
+	int fd = memfd_create("short", MFD_CLOEXEC);
+	void *p = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+
+	CHECK(p != MAP_FAILED);
+	close(fd);
+	return p;
+}
+
+static volatile char *bus_page;
+static volatile int caught;
+static void *volatile caught_at;
+static sigjmp_buf back;
+
+static void own_handler(int sig)
+{
+	caught++;
+	siglongjmp(back, 1);
+}
+
+static void own_action(int sig, siginfo_t *info, void *context)
+{
+	caught_at = info->si_addr;
+	own_handler(sig);
+}
+
+static void raise_own(void)
+{
+	if (!sigsetjmp(back, 1))
+		(void)*bus_page;
+}
+
+static void install(bool by_signal)
+{
+	struct sigaction act = { .sa_sigaction = own_action, .sa_flags = SA_SIGINFO };
+
+	if (by_signal)
+		CHECK(signal(SIGBUS, own_handler) != SIG_ERR);
+	else
+		CHECK_EQ(sigaction(SIGBUS, &act, NULL), 0);
+}
+
+struct handler_case {
+	bool before, by_signal;
+};
+
+static void child_own_handler(const void *arg)
+{
+	const struct handler_case *c = arg;
+	struct sigaction seen;
+	uint64_t *fam;
+
+	bus_page = bus_error_page();
+	if (c->before)
+		install(c->by_signal);
+	fam = filled();
+	if (!c->before)
+		install(c->by_signal);
+	for (int i = 0; i < 3; i++) {
+		raise_own();
+		check_all(fam);
+	}
+	CHECK_EQ(caught, 3);
+	CHECK_EQ(sigaction(SIGBUS, NULL, &seen), 0);
+	if (c->by_signal) {
+		CHECK(seen.sa_handler == own_handler, "not the program's own handler");
+	} else {
+		CHECK(seen.sa_sigaction == own_action, "not the program's own action");
+		CHECK(caught_at == (void *)bus_page, "%p", caught_at);
+	}
+	CHECK(stats_now().fetches > 0, "nothing was fetched");
+}
+
+static void test_own_handler(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct handler_case c = { .before = i & 1, .by_signal = i & 2 };
+
+		expect_passes(child_own_handler, &c);
+	}
+}
+
+static void child_default(const void *arg)
+{
+	const uint64_t *fam = filled();
+
+	check_all(fam);
+	(void)*bus_error_page();
+}
+
+static void test_own_bus_error_without_handler(void **state)
+{
+	struct trial t = { .child = child_default };
+	struct outcome out;
+
+	trial_run(&t, &out);
+	expect_signal(&out, SIGBUS);
+}
+
+/* A thread that has every signal blocked, as servers have them, faults all the same. */
+static void *blocked_thread(void *arg)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	CHECK_EQ(pthread_sigmask(SIG_BLOCK, &all, NULL), 0);
+	check_all(arg);
+	CHECK_EQ(sigprocmask(SIG_SETMASK, &all, NULL), 0);
+	check_all(arg);
+	return NULL;
+}
+
+static void child_blocked(const void *arg)
+{
+	bool before = *(const bool *)arg;
+	pthread_t thread;
+	sigset_t bus;
+	uint64_t *fam;
+
+	sigemptyset(&bus);
+	sigaddset(&bus, SIGBUS);
+	if (before)
+		CHECK_EQ(sigprocmask(SIG_BLOCK, &bus, NULL), 0);
+	fam = filled();
+	CHECK_EQ(pthread_create(&thread, NULL, blocked_thread, fam), 0);
+	pthread_join(thread, NULL);
+	check_all(fam);
+}
+
+static void test_blocked_sigbus(void **state)
+{
+	expect_passes(child_blocked, &(bool){ false });
+	expect_passes(child_blocked, &(bool){ true });
+}
+
+static void child_ignored(const void *arg)
+{
+	CHECK(signal(SIGBUS, SIG_IGN) != SIG_ERR);
+	check_all(filled());
+	CHECK(signal(SIGBUS, SIG_DFL) == SIG_IGN, "what the program had set");
+}
+
+static void test_ignored_sigbus(void **state)
+{
+	expect_passes(child_ignored, NULL);
+}
+
+/* Handlers for other signals touch FAM while a thread is in the middle of faults. */
+static uint64_t *volatile tick_fam;
+static volatile int ticks;
+
+static void tick(int sig)
+{
+	int saved = errno;
+	size_t i = (size_t)(ticks++ * 7919) % CHUNKS * CHUNK_WORDS;
+
+	if (tick_fam[i] != mix(i, 0))
+		_exit(98);
+	errno = saved;
+}
+
+static void child_ticks(const void *arg)
+{
+	struct sigaction act = { .sa_handler = tick, .sa_flags = SA_RESTART };
+	uint64_t *fam = filled();
+
+	tick_fam = fam;
+	CHECK_EQ(sigaction(SIGALRM, &act, NULL), 0);
+	ualarm(1000, 1000);
+	for (double end = now_seconds() + 1; now_seconds() < end;) {
+		errno = 77;
+		check_all(fam);
+		CHECK_EQ(errno, 77);
+	}
+	ualarm(0, 0);
+	CHECK(ticks > 100, "%d ticks", ticks);
+}
+
+static void test_fam_in_other_handlers(void **state)
+{
+	expect_passes(child_ticks, NULL);
+}
+
+/* The child of a fork: no FAM, the library off, the parent unharmed. */
+static void forked(uint64_t *fam)
+{
+	alarm(20);
+	CHECK_EQ(touch_signal(fam, false), SIGSEGV);
+	CHECK_EQ(touch_signal(fam + 40 * CHUNK_WORDS, true), SIGSEGV);
+	errno = 0;
+	CHECK(!soda_alloc(4096, 0) && errno == ENOTSUP, "%s", strerror(errno));
+	CHECK_EQ(soda_sync(NULL, 0), -ENOTSUP);
+	CHECK_EQ(soda_init(NULL), -ENOTSUP);
+	CHECK_EQ(soda_try_free(fam), -ENOTSUP);
+	exit(5); /* with the exit handlers that it got from its parent */
+}
+
+static void child_forks(const void *arg)
+{
+	uint64_t *fam = filled();
+
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (!pid)
+			forked(fam);
+		check_all(fam); /* while the child lives */
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5, "status %x", status);
+		check_all(fam);
+	}
+	CHECK_EQ(system("exit 3") >> 8, 3);
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 64)
+		fam[i] = mix(i, 0);
+	check_all(fam);
+	soda_free(fam);
+}
+
+static void test_fork(void **state)
+{
+	expect_passes(child_forks, NULL);
+}
+
+static int setup(void **state)
+{
+	world_open(&world, WORLD_DEFAULT, NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	world_close(&world);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_own_handler),
+		cmocka_unit_test(test_own_bus_error_without_handler),
+		cmocka_unit_test(test_blocked_sigbus),
+		cmocka_unit_test(test_ignored_sigbus),
+		cmocka_unit_test(test_fam_in_other_handlers),
+		cmocka_unit_test(test_fork),
+	};
+
+	return cmocka_run_group_tests_name("signals", tests, setup, teardown);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the children of cases share. */
+#include "lib/harness.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { EXIT_CHECK_FAILED = 99, THREADS_MAX = 64 };
+
+_Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
+{
+	char text[512];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	dprintf(STDERR_FILENO, "%s:%d: %s: %s [last error: %s]\n", file, line, cond, text,
+		soda_last_error());
+	_exit(EXIT_CHECK_FAILED);
+}
+
+void start(const struct soda_config *cfg)
+{
+	int ret = soda_init(cfg);
+
+	CHECK(ret == 0, "soda_init: %s", strerror(-ret));
+}
+
+void *alloc_checked(size_t bytes)
+{
+	void *p = soda_alloc(bytes, 0);
+
+	CHECK(p, "soda_alloc of %zu: %s", bytes, strerror(errno));
+	return p;
+}
+
+struct soda_stats stats_now(void)
+{
+	struct soda_stats s;
+
+	CHECK_EQ(soda_get_stats(&s, sizeof(s)), 0);
+	return s;
+}
+
+/* The largest number in a text. */
+static size_t largest_number(const char *text)
+{
+	size_t most = 0;
+
+	while (*text) {
+		char *end;
+		size_t n;
+
+		if (!isdigit((unsigned char)*text)) {
+			text++;
+			continue;
+		}
+		n = strtoull(text, &end, 10);
+		if (n > most)
+			most = n;
+		text = end;
+	}
+	return most;
+}
+
+void set_buffer(struct soda_config *cfg, size_t bytes, char text[32])
+{
+	snprintf(text, 32, "%zu", bytes);
+	cfg->buffer = text;
+}
+
+size_t smallest_buffer(struct soda_config cfg)
+{
+	size_t bytes;
+
+	cfg.buffer = "4096";
+	CHECK_EQ(soda_init(&cfg), -EINVAL);
+	bytes = largest_number(soda_last_error());
+	CHECK(bytes > 4096, "no number of bytes in: %s", soda_last_error());
+	return bytes;
+}
+
+static sigjmp_buf touch_jump;
+
+static void touch_handler(int sig)
+{
+	siglongjmp(touch_jump, sig);
+}
+
+int touch_signal(volatile uint64_t *word, bool store)
+{
+	struct sigaction act = { .sa_handler = touch_handler }, old_bus, old_segv;
+	int sig;
+
+	sigaction(SIGBUS, &act, &old_bus);
+	sigaction(SIGSEGV, &act, &old_segv);
+	sig = sigsetjmp(touch_jump, 1);
+	if (!sig) {
+		if (store)
+			*word = 1;
+		else
+			(void)*word;
+	}
+	sigaction(SIGBUS, &old_bus, NULL);
+	sigaction(SIGSEGV, &old_segv, NULL);
+	return sig;
+}
+
+struct worker {
+	pthread_t thread;
+	void (*fn)(void *arg, unsigned index);
+	void *arg;
+	unsigned index;
+};
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	w->fn(w->arg, w->index);
+	return NULL;
+}
+
+void run_threads(unsigned n, void (*fn)(void *arg, unsigned index), void *arg)
+{
+	struct worker workers[THREADS_MAX];
+
+	CHECK(n <= THREADS_MAX);
+	for (unsigned i = 0; i < n; i++) {
+		workers[i] = (struct worker){ .fn = fn, .arg = arg, .index = i };
+		CHECK_EQ(pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]), 0);
+	}
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(workers[i].thread, NULL);
+}
+
+void pin_to_processor(unsigned index)
+{
+	cpu_set_t all, one;
+	int cpu = -1;
+
+	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+	index %= (unsigned)CPU_COUNT(&all);
+	for (unsigned seen = 0; seen <= index; seen += CPU_ISSET(cpu, &all) ? 1 : 0)
+		cpu++;
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+uint64_t dice_roll(struct dice *d)
+{
+	d->state ^= d->state >> 12;
+	d->state ^= d->state << 25;
+	d->state ^= d->state >> 27;
+	return d->state * 0x2545f4914f6cdd1dull;
+}
+
+uint64_t mix(uint64_t position, uint64_t round)
+{
+	struct dice d = { .state = position * 0x9e3779b97f4a7c15ull + round + 1 };
+
+	return dice_roll(&d);
+}
+
+double now_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void sleep_ms(unsigned ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Cases of the whole runtime.  libsoda starts once a process, so that each case
+ * is a child forked before it starts.  The child ends by returning or by exit();
+ * a check that fails ends it with one line.  The parent judges: how it ended,
+ * and what it wrote to stderr, where libsoda logs.
+ *
+ * A child that has not ended after its time is killed: a hang is a failure.
+ */
+#ifndef SODA_TEST_HARNESS_H
+#define SODA_TEST_HARNESS_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include <cmocka.h>
+
+#include "soda.h"
+
+enum { CASE_SECONDS = 60, CASE_ERR_MAX = 16384 };
+
+struct outcome {
+	int status; /* as from waitpid(2) */
+	bool hung;
+	double seconds;
+	char err[CASE_ERR_MAX]; /* its stderr */
+};
+
+/* A case's child; `during` (may be NULL) runs in the parent meanwhile. */
+struct trial {
+	void (*child)(const void *arg);
+	void (*during)(const void *arg);
+	const void *arg;
+	unsigned seconds; /* 0: CASE_SECONDS */
+};
+
+/* Run it to its end. SODA_* variables but MECHANISMS, MODE and EVICT are unset in the child. */
+void trial_run(const struct trial *t, struct outcome *out);
+
+/* Fail the running cmocka test, and show the child's stderr, unless... */
+/* ... it exited with 0 and logged nothing; */
+void expect_quiet_success(const struct outcome *out);
+/* ... it exited with `code`; */
+void expect_exit(const struct outcome *out, int code);
+/* ... it was ended by the signal; */
+void expect_signal(const struct outcome *out, int signal);
+/* ... its stderr is exactly one line, which contains each of the words (NULL-terminated). */
+void expect_one_line(const struct outcome *out, ...) __attribute__((sentinel));
+/* ... its stderr contains the text. */
+void expect_says(const struct outcome *out, const char *text);
+
+/* All of it: child(arg) must exit with 0 and log nothing. */
+void expect_passes(void (*child)(const void *arg), const void *arg);
+
+/*
+ * Child and parent take turns: pass hands over, await waits for the other's
+ * pass.  In the parent await returns false when the child has ended instead.
+ */
+void turn_pass(void);
+bool turn_await(void);
+/* For `during`: stop the child with all its threads, and let it go on. Its process id, or 0. */
+pid_t child_stop(void);
+void child_continue(void);
+/* Zeroed memory that the children forked from now on share with the parent. */
+void *shared_memory(size_t bytes);
+
+/* For children. A failed check writes file, line and the message, and ends the process with 99. */
+#define CHECK(cond, ...)                                                                           \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			check_failed(__FILE__, __LINE__, #cond, " " __VA_ARGS__);                  \
+	} while (0)
+#define CHECK_EQ(got, want)                                                                        \
+	do {                                                                                       \
+		long long got_ = (long long)(got), want_ = (long long)(want);                      \
+		CHECK(got_ == want_, "%lld, expected %lld", got_, want_);                          \
+	} while (0)
+
+_Noreturn void check_failed(const char *file, int line, const char *cond, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* soda_init with a check; soda_alloc likewise. */
+void start(const struct soda_config *cfg);
+void *alloc_checked(size_t bytes);
+struct soda_stats stats_now(void);
+
+/*
+ * The smallest buffer that this configuration takes, in bytes: what the error
+ * message of a smaller one says.  Before soda_init.
+ */
+size_t smallest_buffer(struct soda_config cfg);
+/* cfg->buffer = bytes, in a buffer of the caller's. */
+void set_buffer(struct soda_config *cfg, size_t bytes, char text[32]);
+
+/* Touch the word with a handler for the expected signal in place: the signal, or 0. */
+int touch_signal(volatile uint64_t *word, bool store);
+
+/* Threads 0..n-1 run fn(arg, index); returns when all have ended. */
+void run_threads(unsigned n, void (*fn)(void *arg, unsigned index), void *arg);
+/* Bind the calling thread to the index-th processor that it may use (modulo their number). */
+void pin_to_processor(unsigned index);
+
+/* xorshift64*: the same sequence for the same seed. */
+struct dice {
+	uint64_t state;
+};
+uint64_t dice_roll(struct dice *d);
+/* A number that names its position and a round. */
+uint64_t mix(uint64_t position, uint64_t round);
+
+double now_seconds(void);
+void sleep_ms(unsigned ms);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "lib/world.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+
+enum { ARGS_MAX = 32 };
+
+static void start_server(struct world *w, const char *listen)
+{
+	const char *args[ARGS_MAX] = { "--listen", listen,	  "--capacity", "1G",
+				       "--export", w->export_dir, "--drain",	"2s" };
+	size_t n = 8;
+
+	for (const char *const *m = w->more; m && *m && n + 1 < ARGS_MAX; m++)
+		args[n++] = *m;
+	if (server_start(&w->server, args))
+		fail_msg("the server does not start");
+}
+
+static enum world_transport chosen(void)
+{
+	const char *name = getenv("SODA_TEST_TRANSPORT");
+
+	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
+}
+
+void world_open(struct world *w, enum world_transport transport, const char *const *more)
+{
+	char listen[128] = "tcp://127.0.0.1:0";
+
+	if (transport == WORLD_DEFAULT)
+		transport = chosen();
+	*w = (struct world){ .more = more };
+	snprintf(w->dir, sizeof(w->dir), "%.40s/soda-test-XXXXXX",
+		 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	assert_non_null(mkdtemp(w->dir));
+	snprintf(w->export_dir, sizeof(w->export_dir), "%s/export", w->dir);
+	assert_return_code(mkdir(w->export_dir, 0755), errno);
+	if (transport == WORLD_SHM)
+		snprintf(listen, sizeof(listen), "shm://%s/sock", w->dir);
+	start_server(w, listen);
+	memcpy(w->address, w->server.address, sizeof(w->address));
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
+static void close_world(struct world *w, bool noisy)
+{
+	int status = w->server.pid ? server_stop(&w->server) : 0;
+	int complaints = noisy ? 0 : server_complaints(&w->server);
+
+	server_forget(&w->server);
+	nftw(w->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(status, 0);
+	assert_int_equal(complaints, 0);
+}
+
+void world_close(struct world *w)
+{
+	close_world(w, false);
+}
+
+void world_close_noisy(struct world *w)
+{
+	close_world(w, true);
+}
+
+void world_kill(struct world *w)
+{
+	server_kill(&w->server);
+	server_forget(&w->server);
+}
+
+void world_restart(struct world *w)
+{
+	start_server(w, w->address);
+}
+
+void world_write_file(struct world *w, const char *name, const void *data, size_t bytes)
+{
+	char path[256], *slash;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", w->export_dir, name);
+	for (slash = strchr(path + strlen(w->export_dir) + 1, '/'); slash;
+	     slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		mkdir(path, 0755);
+		*slash = '/';
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_return_code(fd, errno);
+	assert_int_equal(write(fd, data, bytes), bytes);
+	close(fd);
+}
+
+char *world_read_file(struct world *w, const char *name, size_t bytes)
+{
+	char path[256], *data = malloc(bytes + 1);
+	int fd;
+
+	assert_non_null(data);
+	snprintf(path, sizeof(path), "%s/%s", w->export_dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_return_code(fd, errno);
+	assert_int_equal(read(fd, data, bytes + 1), bytes);
+	close(fd);
+	return data;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a case of the runtime needs around it: a memory server of this build with
+ * an export directory, in a temporary directory of its own.
+ */
+#ifndef SODA_TEST_WORLD_H
+#define SODA_TEST_WORLD_H
+
+#include <stddef.h>
+
+#include "lib/proc.h"
+
+/* Of every server, unless the arguments say otherwise; reserved, not used. */
+#define WORLD_CAPACITY ((size_t)1 << 30)
+
+enum world_transport {
+	WORLD_DEFAULT, /* SODA_TEST_TRANSPORT, or TCP */
+	WORLD_TCP,
+	WORLD_SHM,
+};
+
+struct world {
+	struct server server;
+	char dir[64]; /* removed at the end, with all that is in it */
+	char export_dir[80];
+	char address[128]; /* stays the same over a restart */
+	const char *const *more;
+};
+
+/* Each fails the running cmocka test where something goes wrong. */
+
+/* Start; more: further arguments of the server, NULL-terminated, or NULL. */
+void world_open(struct world *w, enum world_transport transport, const char *const *more);
+/* End the server by SIGTERM: it must exit with 0 and have logged no warning. */
+void world_close(struct world *w);
+/* The same, where warnings are part of the case. */
+void world_close_noisy(struct world *w);
+/* kill -9. */
+void world_kill(struct world *w);
+/* A new instance at the same address. */
+void world_restart(struct world *w);
+
+/* A file of the export directory, with the directories on its way. */
+void world_write_file(struct world *w, const char *name, const void *data, size_t bytes);
+/* Its content; exactly that many bytes. The caller frees it. */
+char *world_read_file(struct world *w, const char *name, size_t bytes);
+
+#endif
