@@ -117,19 +117,27 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 	return 0;
 }
 
-int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
-			struct soda_why *why)
+/* Start the program with the ends of both pipes; ours are left in ready[0] and life[1]. */
+static int spawn_with(const char *path, const char *listen, int ready[2], int life[2])
 {
-	char path[512], listen[64];
+	/* The server's ends must not be the numbers that it gets them as. */
+	int ready_fd = fcntl(ready[1], F_DUPFD_CLOEXEC, 10);
+	int life_end = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
+	int ret = ready_fd < 0 || life_end < 0 ? -errno : spawn(path, listen, ready_fd, life_end);
+
+	close(ready_fd);
+	close(life_end);
+	close(ready[1]);
+	close(life[0]);
+	return ret;
+}
+
+static int start(const char *path, int timeout_ms, char *address, size_t address_bytes)
+{
 	int ready[2], life[2], ret;
 	uint64_t token;
+	char listen[64];
 
-	if (!find_program(program, path)) {
-		snprintf(why->text, sizeof(why->text),
-			 "soda-mem-server was not found beside the library or in the PATH: set "
-			 "SODA_MEM_SERVER to it, or SODA_SERVER to a running server");
-		return -ENOENT;
-	}
 	if (getrandom(&token, sizeof(token), 0) != sizeof(token))
 		token = soda_now_ns();
 	snprintf(listen, sizeof(listen), "shm://@soda-%d-%016llx", getpid(),
@@ -142,23 +150,35 @@ int soda_embedded_start(const char *program, int timeout_ms, char *address, size
 		close(ready[1]);
 		return ret;
 	}
-	/* The server's ends must not be the numbers that it gets them as. */
-	ret = spawn(path, listen, fcntl(ready[1], F_DUPFD_CLOEXEC, 10),
-		    fcntl(life[0], F_DUPFD_CLOEXEC, 10));
-	close(ready[1]);
-	close(life[0]);
+	ret = spawn_with(path, listen, ready, life);
 	if (!ret)
 		ret = await_ready(ready[0], timeout_ms, address, address_bytes);
 	close(ready[0]);
-	if (ret) {
+	if (ret)
+		close(life[1]);
+	else
+		life_fd = life[1];
+	return ret;
+}
+
+int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
+			struct soda_why *why)
+{
+	char path[512];
+	int ret;
+
+	if (!find_program(program, path)) {
+		snprintf(why->text, sizeof(why->text),
+			 "soda-mem-server was not found beside the library or in the PATH: set "
+			 "SODA_MEM_SERVER to it, or SODA_SERVER to a running server");
+		return -ENOENT;
+	}
+	ret = start(path, timeout_ms, address, address_bytes);
+	if (ret)
 		snprintf(why->text, sizeof(why->text),
 			 "the private memory server %.180s did not start: %s", path,
 			 soda_strerror(ret));
-		close(life[1]);
-		return ret;
-	}
-	life_fd = life[1];
-	return 0;
+	return ret;
 }
 
 void soda_embedded_stop(void)
