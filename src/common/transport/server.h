@@ -96,5 +96,9 @@ int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info
 int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
 		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		    struct soda_why *why);
+/* soda_transport.listen of shm. */
+int soda_shm_listen(const char *rest, const struct soda_service *ops, void *svc,
+		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
+		    struct soda_why *why);
 
 #endif

@@ -37,4 +37,29 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 		     int *passed_fd_p, int timeout_ms, struct soda_why *why);
 
+/* A control connection on a stream that has said HELLO (stream_control.c). */
+struct soda_stream_control {
+	struct soda_conn conn;
+	int fd;
+};
+
+static inline struct soda_stream_control *soda_stream_control(const struct soda_conn *conn)
+{
+	return (struct soda_stream_control *)(uintptr_t)conn;
+}
+
+/* Of any stream; nothing is mapped. */
+extern const struct soda_conn_ops soda_stream_control_ops;
+
+/* Owns fd, also on failure. -ENOMEM. */
+int soda_stream_control_create(int fd, const struct soda_conn_ops *ops, const char *prefix,
+			       const char *rest, const struct soda_conn_options *opt,
+			       struct soda_conn **conn_p);
+void soda_stream_control_close(struct soda_conn *conn);
+void soda_stream_control_abort(struct soda_conn *conn);
+int soda_stream_control_fd(const struct soda_conn *conn);
+int soda_stream_control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+			     int timeout_ms, struct soda_why *why);
+
 #endif

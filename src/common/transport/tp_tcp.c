@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TCP, the side that connects: connecting, HELLO, and control connections.  Data
- * connections are in tcp_data.c. */
+/* TCP, the side that connects: connecting and HELLO.  Control
+ * connections are in stream_control.c, data connections in tcp_data.c. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,62 +11,6 @@
 #include "server.h"
 #include "stream.h"
 #include "tcp.h"
-
-struct tcp_control {
-	struct soda_conn conn;
-	int fd;
-};
-
-static struct tcp_control *control(const struct soda_conn *conn)
-{
-	return (struct tcp_control *)(uintptr_t)conn;
-}
-
-static void control_close(struct soda_conn *conn)
-{
-	close(control(conn)->fd);
-	free(control(conn));
-}
-
-static void control_abort(struct soda_conn *conn)
-{
-	shutdown(control(conn)->fd, SHUT_RDWR);
-}
-
-static int control_fd(const struct soda_conn *conn)
-{
-	return control(conn)->fd;
-}
-
-static int control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
-			int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
-			int timeout_ms, struct soda_why *why)
-{
-	return soda_stream_call(conn, control(conn)->fd, type, body, body_n, reply, capacity,
-				reply_bytes_p, NULL, timeout_ms, why);
-}
-
-static const struct soda_conn_ops control_ops = {
-	.close = control_close,
-	.abort = control_abort,
-	.fd = control_fd,
-	.call = control_call,
-};
-
-static int control_create(int fd, const char *rest, const struct soda_conn_options *opt,
-			  struct soda_conn **conn_p)
-{
-	struct tcp_control *c = calloc(1, sizeof(*c));
-
-	if (!c) {
-		close(fd);
-		return -ENOMEM;
-	}
-	soda_conn_init(&c->conn, &control_ops, opt, SODA_TCP_PREFIX, rest);
-	c->fd = fd;
-	*conn_p = &c->conn;
-	return 0;
-}
 
 /* Try one address after the other; the last error counts. A socket or negative errno. */
 static int connect_any(const struct addrinfo *list, uint64_t deadline_ns)
@@ -133,7 +75,8 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 		return ret;
 	}
 	if (opt->kind == SODA_CONN_CONTROL)
-		ret = control_create(fd, rest, opt, conn_p);
+		ret = soda_stream_control_create(fd, &soda_stream_control_ops, SODA_TCP_PREFIX,
+						 rest, opt, conn_p);
 	else
 		ret = soda_tcp_data_create(fd, rest, opt, conn_p);
 	if (ret < 0)

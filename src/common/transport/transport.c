@@ -19,6 +19,7 @@ enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, CONNECT_MS = 5000 };
 
 static const struct soda_transport *const transports[] = {
 	&soda_tp_tcp,
+	&soda_tp_shm,
 };
 
 static const struct soda_transport *find(const char *address, const char **rest_p,
@@ -225,12 +226,20 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
 }
 
+/* Lengths are of whole huge pages where the memory is. */
+static void unmap(void *map, uint64_t bytes)
+{
+	if (munmap(map, bytes) < 0)
+		munmap(map,
+		       (bytes + SODA_BACKING_UNIT - 1) / SODA_BACKING_UNIT * SODA_BACKING_UNIT);
+}
+
 void soda_conn_unmap_region(struct soda_mr *mr)
 {
 	if (mr->map)
-		munmap(mr->map, mr->bytes);
+		unmap(mr->map, mr->bytes);
 	if (mr->dirty_map)
-		munmap(mr->dirty_map, soda_dirty_bytes(mr->bytes));
+		unmap(mr->dirty_map, soda_dirty_bytes(mr->bytes));
 	mr->map = mr->dirty_map = NULL;
 }
 

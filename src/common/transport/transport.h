@@ -89,7 +89,10 @@ void soda_conn_close(struct soda_conn *conn);
  */
 void soda_conn_abort(struct soda_conn *conn);
 
-/* The descriptor to poll(2) for completions or for the peer's end; -1: none. AS. */
+/*
+ * The descriptor to poll(2) for the peer's end, and for completions where they
+ * arrive (shm: they do not, poll makes them); -1: none. AS.
+ */
 int soda_conn_fd(const struct soda_conn *conn);
 
 /* "tcp://10.0.0.1:7000", for messages; valid as long as the connection. AS. */

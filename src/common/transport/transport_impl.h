@@ -13,7 +13,8 @@
 #include "common/transport/transport.h"
 
 #define SODA_DIRTY_UNIT (64u << 10)
-#define SODA_MAX_OBJECT (1ull << 59) /* page offsets have 48 bits; half, so that sums are safe */
+#define SODA_BACKING_UNIT (2ull << 20) /* the dirty map begins behind whole ones of these */
+#define SODA_MAX_OBJECT (1ull << 59)   /* page offsets have 48 bits; half, so that sums are safe */
 
 /* A READ or WRITE, already checked against its region. */
 struct soda_post {
