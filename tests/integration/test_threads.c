@@ -217,7 +217,7 @@ static void child_come_and_go(const void *arg)
 	CHECK_EQ(stats_now().fam_bytes, 64 * CHUNK);
 	soda_free(kept);
 	CHECK_EQ(stats_now().fam_bytes, 0);
-	CHECK_EQ(stats_now().resident_bytes, 0);
+	CHECK(stats_now().resident_bytes <= 4 * CHUNK, "more than the staging of four threads");
 }
 
 static void test_free_under_load(void **state)

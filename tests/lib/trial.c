@@ -74,11 +74,21 @@ again:
 	}
 }
 
+/* cmocka catches crashes to go on with the next test; a child is to die of them. */
+static void default_signals(void)
+{
+	static const int caught[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS };
+
+	for (size_t i = 0; i < sizeof(caught) / sizeof(caught[0]); i++)
+		signal(caught[i], SIG_DFL);
+}
+
 static _Noreturn void child_main(const struct trial *t, int err_fd)
 {
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(err_fd, STDERR_FILENO);
+	default_signals();
 	clean_environment();
 	t->child(t->arg);
 	exit(0);
