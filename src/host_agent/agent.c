@@ -67,8 +67,8 @@ void soda_agent_resize(bool first)
 	soda_signals_block(&saved);
 	soda_buffer_resize(&soda_agent.buffer, limit);
 	if (first) /* the size is known only now: as many shards as suit it */
-		soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy, soda_agent.table,
-				  (uint64_t)limit);
+		soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy,
+				  soda_agent.table, (uint64_t)limit);
 	else
 		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
 	soda_fetch_resize(limit);

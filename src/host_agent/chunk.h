@@ -47,10 +47,9 @@ enum soda_chunk_state {
 #define SODA_CW_PINNED 0x00000020u
 #define SODA_CW_BACKED 0x00000040u   /* the server holds a copy */
 #define SODA_CW_SENDING 0x00000080u  /* a write-back of it is not answered yet */
-#define SODA_CW_AHEAD 0x00000100u    /* came by prefetch and is not yet known to be used */
-#define SODA_CW_QUEUED 0x00000200u   /* in the write-back queue */
-#define SODA_CW_HOLD_ONE 0x00000400u /* threads that count it among their last chunks */
-#define SODA_CW_HOLD 0x0000fc00u
+#define SODA_CW_QUEUED 0x00000100u   /* in the write-back queue */
+#define SODA_CW_HOLD_ONE 0x00000200u /* threads that count it among their last chunks */
+#define SODA_CW_HOLD 0x00007e00u
 #define SODA_CW_DIRTY 0xffff0000u /* one bit a block: a sixteenth of a chunk, at least a page */
 #define SODA_CW_DIRTY_SHIFT 16
 

@@ -109,15 +109,13 @@ static void sort(uint32_t *ids, int n)
 }
 
 /* After the pages have gone: where the content is now. */
-static void gone(struct soda_thread *t, uint32_t id)
+static void gone(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
 
-	if (w & SODA_CW_AHEAD)
-		soda_count(t, SODA_CNT_PREFETCH_USELESS, 1);
 	soda_chunk_settle(c, w & SODA_CW_BACKED ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0,
-			  SODA_CW_AHEAD | SODA_CW_QUEUED);
+			  SODA_CW_QUEUED);
 }
 
 static void refused(uint32_t id)
@@ -155,7 +153,7 @@ int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n)
 		dropped = n;
 	for (int i = 0; i < n; i++) {
 		if (dropped)
-			gone(t, ids[i]);
+			gone(ids[i]);
 		else
 			refused(ids[i]);
 	}
@@ -240,7 +238,7 @@ int soda_evict_discard(uint32_t id, uint64_t deadline_ns)
 
 		soda_replace_remove(&soda_agent.replacer, id);
 		soda_agent.pager->drop(&one, 1);
-		soda_chunk_settle(c, SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED | SODA_CW_AHEAD);
+		soda_chunk_settle(c, SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
 		soda_buffer_give(&soda_agent.buffer, 1);
 	} else {
 		uint32_t w = soda_chunk_load(c);

@@ -93,7 +93,7 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 				  0);
 		return SODA_STEP_JOIN;
 	}
-	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, SODA_CW_AHEAD);
+	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, 0);
 	return SODA_STEP_DONE;
 }
 

@@ -310,6 +310,17 @@ static int install_arrived(struct soda_thread *t, struct channel *ch, const stru
 	return err;
 }
 
+/*
+ * What is fetched ahead is collected by halves: the fault on the other half is what
+ * makes the stream run on while it is still under way.
+ */
+static int most_at_once(const struct channel *ch)
+{
+	uint32_t n = outstanding(ch);
+
+	return (int)(ch < &channels[SODA_CHANNEL_PAIRS_MAX] ? n : (n + 1) / 2);
+}
+
 /* Collect what is there, waiting at most timeout_ns for the first. Count, 0, or an error. */
 static int collect(struct soda_thread *t, struct channel *ch, int64_t timeout_ns, int64_t spin_ns,
 		   int *install_err)
@@ -319,7 +330,7 @@ static int collect(struct soda_thread *t, struct channel *ch, int64_t timeout_ns
 
 	if (!ch->conn || ch->broken)
 		return -ENOTCONN;
-	n = soda_conn_poll(ch->conn, done, (int)outstanding(ch), timeout_ns, spin_ns);
+	n = soda_conn_poll(ch->conn, done, most_at_once(ch), timeout_ns, spin_ns);
 	if (n < 0)
 		break_channel(ch, n);
 	else if (n)

@@ -12,7 +12,7 @@ void soda_install_cancel(uint32_t id)
 	struct soda_chunk *c = &soda_agent.table[id];
 	bool backed = soda_chunk_load(c) & SODA_CW_BACKED;
 
-	soda_chunk_settle(c, backed ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0, SODA_CW_AHEAD);
+	soda_chunk_settle(c, backed ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0, 0);
 	soda_buffer_give(&soda_agent.buffer, 1);
 }
 
@@ -33,7 +33,7 @@ static void settle(const struct soda_install *in, uint32_t dirty)
 {
 	soda_replace_insert(&soda_agent.replacer, in->id);
 	soda_chunk_settle(&soda_agent.table[in->id], dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN,
-			  dirty, in->ahead ? SODA_CW_AHEAD : 0, in->ahead ? 0 : SODA_CW_AHEAD);
+			  dirty, 0, 0);
 }
 
 int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,

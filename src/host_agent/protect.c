@@ -2,8 +2,9 @@
 #include "host_agent/protect.h"
 
 enum {
-	PROBE_STORES = 32, /* one chunk in so many is opened block by block */
-	FEW_BLOCKS = 4,	   /* so many faults cost less than the other blocks' travel */
+	PROBE_SHIFT_MIN = 5, /* one chunk in 32 is opened block by block... */
+	PROBE_SHIFT_MAX = 9, /* ...down to one in 512, while that shows nothing */
+	FEW_BLOCKS = 4,	     /* so many faults cost less than the other blocks' travel */
 	SCORE_MAX = 16,
 	SCORE_START = 8,
 	SCORE_SPARSE = 12,
@@ -17,30 +18,49 @@ static uint32_t score(const struct soda_region *r)
 	return s ? s : SCORE_START;
 }
 
+static bool probes(struct soda_region *r)
+{
+	uint32_t turn = atomic_fetch_add_explicit(&r->store_turn, 1, memory_order_relaxed);
+	uint32_t shift = atomic_load_explicit(&r->probe_shift, memory_order_relaxed);
+
+	return (turn & ((1u << (PROBE_SHIFT_MIN + shift)) - 1)) == 0;
+}
+
+/* A chunk that was opened block by block turned out dense: look less often. */
+static void found_dense(struct soda_region *r)
+{
+	uint32_t shift = atomic_load_explicit(&r->probe_shift, memory_order_relaxed);
+
+	if (PROBE_SHIFT_MIN + shift < PROBE_SHIFT_MAX)
+		atomic_store_explicit(&r->probe_shift, shift + 1, memory_order_relaxed);
+}
+
 uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block)
 {
 	uint32_t one = 1u << block;
 
-	if (dirty) /* opened block by block before: go on while it is few */
-		return __builtin_popcount(dirty) < FEW_BLOCKS ? one : soda_blocks_all() & ~dirty;
-	if (score(r) > SCORE_SPARSE)
-		return one;
-	if (atomic_fetch_add_explicit(&r->store_turn, 1, memory_order_relaxed) % PROBE_STORES == 0)
-		return one;
-	return soda_blocks_all();
+	if (dirty) { /* opened block by block before: go on while it is few */
+		if (__builtin_popcount(dirty) < FEW_BLOCKS)
+			return one;
+		found_dense(r);
+		return soda_blocks_all() & ~dirty;
+	}
+	return score(r) > SCORE_SPARSE || probes(r) ? one : soda_blocks_all();
 }
 
 void soda_protect_learn(struct soda_region *r, uint32_t dirty)
 {
 	uint32_t s = score(r);
-	int few = __builtin_popcount(dirty) <= FEW_BLOCKS;
+	bool few = __builtin_popcount(dirty) <= FEW_BLOCKS;
 
 	if (dirty == soda_blocks_all() && s <= SCORE_SPARSE)
 		return; /* most likely opened as a whole: says nothing */
-	if (few && s < SCORE_MAX)
-		s++;
-	else if (!few && s > 1)
-		s--;
+	if (few) {
+		atomic_store_explicit(&r->probe_shift, 0, memory_order_relaxed);
+		s += s < SCORE_MAX;
+	} else {
+		s -= s > 1;
+	}
 	atomic_store_explicit(&r->sparse_score, s, memory_order_relaxed);
 }
 

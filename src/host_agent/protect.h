@@ -2,8 +2,8 @@
 /*
  * Dirty tracking by write-protection.  A store to a clean chunk is a fault; it
  * opens either the whole chunk, which makes all of it travel back, or one block
- * of it.  Which is cheaper depends on the program: one in SODA_PROBE_STORES chunks
- * of an object is opened block by block to see how many get stored to.
+ * of it.  Which is cheaper depends on the program: now and then a chunk of an
+ * object is opened block by block, to see how many get stored to.
  */
 #ifndef SODA_HOST_PROTECT_H
 #define SODA_HOST_PROTECT_H

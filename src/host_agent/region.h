@@ -32,6 +32,7 @@ struct soda_region {
 	/* Do stores to a chunk go to few of its pages?  See protect.c. */
 	_Atomic uint32_t sparse_score;
 	_Atomic uint32_t store_turn;
+	_Atomic uint32_t probe_shift;
 };
 
 /* The object of a chunk, or NULL. Valid while the object is in use. AS. */

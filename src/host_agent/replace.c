@@ -176,7 +176,8 @@ int soda_replace_take(struct soda_replacer *r, uint32_t *ids, int max,
 
 	/* The other shards only where all of the fullest one is in use. */
 	for (uint32_t i = 0; i < r->shards && !dealt; i++)
-		n = take_from(&r->shard[(first + i) & (r->shards - 1)], ids, max, want, arg, &dealt);
+		n = take_from(&r->shard[(first + i) & (r->shards - 1)], ids, max, want, arg,
+			      &dealt);
 	return n;
 }
 
