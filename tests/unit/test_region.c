@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions of a client: holds against close, from several threads. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mem_server/region.h"
+
+#define MIB (1ull << 20)
+
+static struct soda_store store;
+static struct soda_files files;
+static struct soda_region_pool pool;
+static struct soda_region_set set;
+static struct soda_why why;
+
+static int start(void **state)
+{
+	soda_store_init(&store, 64 * MIB);
+	pool = (struct soda_region_pool){
+		.store = &store, .files = &files, .max_regions = 8, .close_ms = 50
+	};
+	return soda_files_init(&files, &store, NULL) || soda_region_set_init(&set, &pool);
+}
+
+static int stop(void **state)
+{
+	soda_region_set_destroy(&set);
+	return 0;
+}
+
+static int open_region(uint16_t id)
+{
+	const struct soda_wire_open open = { .region_id = id, .bytes = 3 * MIB };
+	struct soda_wire_opened opened;
+	struct soda_share share;
+
+	return soda_region_open(&set, &open, NULL, false, &opened, &share, &why);
+}
+
+static int acquire(uint16_t id, uint64_t page, uint32_t bytes, struct soda_span *span)
+{
+	return soda_region_acquire(&set, true, id, page, bytes, span);
+}
+
+static void check_bounds(void **state)
+{
+	struct soda_span span;
+
+	assert_int_equal(open_region(5), 0);
+	assert_int_equal(acquire(5, 0, 4096, &span), 0);
+	assert_int_equal(span.offset, 0);
+	soda_region_release(&set, &span, true);
+	/* To the end of the backing, which is 4 MiB. */
+	assert_int_equal(acquire(5, 1008, 65536, &span), 0);
+	assert_int_equal(span.offset, 4 * MIB - 65536);
+	soda_region_release(&set, &span, true);
+	assert_int_equal(acquire(5, 1009, 65536, &span), -EINVAL);
+	assert_int_equal(acquire(5, 1024, 4096, &span), -EINVAL);
+	assert_int_equal(acquire(5, (1ull << 48) - 1, 4096, &span), -EINVAL);
+	assert_true(acquire(5, 0, 0, &span) < 0);
+	assert_true(acquire(5, 0, 100, &span) < 0);
+	assert_true(acquire(5, 0, 8u << 20, &span) < 0);
+	assert_int_equal(acquire(6, 0, 4096, &span), -EINVAL);
+	assert_int_equal(soda_region_close(&set, 5, &why), 0);
+	assert_int_equal(acquire(5, 0, 4096, &span), -EINVAL);
+	assert_int_equal(soda_region_close(&set, 5, &why), -EINVAL);
+}
+
+/* A request that does not end: close gives up and the region is as before. */
+static void check_close_gives_up(void **state)
+{
+	struct soda_span span, second;
+
+	assert_int_equal(open_region(1), 0);
+	assert_int_equal(acquire(1, 0, 4096, &span), 0);
+	assert_int_equal(soda_region_close(&set, 1, &why), -EBUSY);
+	assert_int_equal(acquire(1, 0, 4096, &second), 0);
+	soda_region_release(&set, &second, true);
+	soda_region_release(&set, &span, false);
+	assert_int_equal(soda_region_close(&set, 1, &why), 0);
+}
+
+static void check_limits(void **state)
+{
+	for (uint16_t i = 0; i < 8; i++)
+		assert_int_equal(open_region((uint16_t)(65528 + i)), 0);
+	assert_int_equal(open_region(1), -ENOMEM);
+	assert_int_equal(open_region(65535), -EBUSY);
+	assert_int_equal(soda_region_close_all(&set, "test"), 0);
+	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
+	assert_int_equal(set.account.used, 0);
+	assert_int_equal(pool.regions, 0);
+}
+
+static _Atomic bool ended;
+
+static void *request(void *arg)
+{
+	uint64_t *served = arg;
+	struct soda_span span;
+
+	while (!ended) {
+		if (acquire(1, 3, 8192, &span))
+			continue;
+		/* The memory must be there until it is released. */
+		for (uint32_t i = 0; i < span.bytes; i += 64)
+			__atomic_fetch_add(span.memory + i, 1, __ATOMIC_RELAXED);
+		soda_region_release(&set, &span, true);
+		++*served;
+	}
+	return NULL;
+}
+
+static void check_close_races_requests(void **state)
+{
+	enum { THREADS = 3 };
+	uint64_t served[THREADS] = { 0 };
+	pthread_t threads[THREADS];
+
+	pool.close_ms = 10000;
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, request, &served[i]), 0);
+	for (int i = 0; i < 300; i++) {
+		assert_int_equal(open_region(1), 0);
+		usleep(100);
+		assert_int_equal(soda_region_close(&set, 1, &why), 0);
+	}
+	ended = true;
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(served[0] + served[1] + served[2] > 0);
+	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(check_bounds, start, stop),
+		cmocka_unit_test_setup_teardown(check_close_gives_up, start, stop),
+		cmocka_unit_test_setup_teardown(check_limits, start, stop),
+		cmocka_unit_test_setup_teardown(check_close_races_requests, start, stop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

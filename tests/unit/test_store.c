@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The server's memory: accounting, seals, and what happens when the system has none left. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "mem_server/store.h"
+
+#define MIB (1ull << 20)
+
+static struct soda_store store;
+static struct soda_why why;
+
+static int set_up(void **state)
+{
+	soda_store_init(&store, 16 * MIB);
+	return 0;
+}
+
+static int create(uint64_t bytes, struct soda_memory *memory_p)
+{
+	const struct soda_memory_options opt = { .bytes = bytes };
+
+	return soda_memory_create(&store, &opt, memory_p, &why);
+}
+
+static void check_costs(void **state)
+{
+	assert_int_equal(soda_store_cost(&store, 1, false), 2 * MIB);
+	assert_int_equal(soda_store_cost(&store, 2 * MIB, false), 2 * MIB);
+	assert_int_equal(soda_store_cost(&store, 2 * MIB + 1, false), 4 * MIB);
+	assert_int_equal(soda_store_cost(&store, 1, true), 2 * MIB + 4096);
+	assert_int_equal(soda_store_cost(&store, 1ull << 30, true), (1ull << 30) + 16384);
+	assert_int_equal(soda_store_cost(&store, UINT64_MAX, true), 0);
+	assert_int_equal(soda_store_cost(&store, INT64_MAX, false), 0);
+	store.hugepages = true;
+	assert_int_equal(soda_store_cost(&store, 1, true), 4 * MIB);
+}
+
+static void check_capacity(void **state)
+{
+	struct soda_memory a, b, c;
+
+	assert_int_equal(create(10 * MIB, &a), 0);
+	assert_int_equal(create(8 * MIB, &b), -ENOSPC);
+	assert_string_equal(why.text, "8 MiB wanted, but only 6 MiB of 16 MiB are free: free"
+				      " something, use another server, or start this one with a"
+				      " larger --capacity");
+	assert_int_equal(create(6 * MIB, &b), 0);
+	assert_int_equal(create(1, &c), -ENOSPC);
+	assert_int_equal(create(UINT64_MAX, &c), -ENOSPC);
+	soda_memory_destroy(&store, &a);
+	assert_int_equal(soda_store_free_bytes(&store), 10 * MIB);
+	soda_memory_destroy(&store, &b);
+	assert_int_equal(soda_store_free_bytes(&store), 16 * MIB);
+}
+
+static void check_quota(void **state)
+{
+	struct soda_account account = { .quota = 4 * MIB }, free_account = { .quota = 0 };
+
+	assert_int_equal(soda_account_charge(&store, &account, 2 * MIB, &why), 0);
+	assert_int_equal(soda_account_charge(&store, &account, 3 * MIB, &why), -EDQUOT);
+	assert_non_null(strstr(why.text, "2 MiB of this client's quota of 4 MiB"));
+	assert_int_equal(soda_account_charge(&store, &account, 2 * MIB, &why), 0);
+	assert_int_equal(soda_account_charge(&store, &account, 1, &why), -EDQUOT);
+	soda_account_refund(&store, &account, 4 * MIB);
+	assert_int_equal(soda_account_used(&store, &account), 0);
+	assert_int_equal(soda_account_charge(&store, &free_account, 1ull << 50, &why), 0);
+}
+
+static int no_pages(int fd, uint64_t bytes)
+{
+	return -ENOMEM;
+}
+
+/* Population that fails leaves nothing behind. */
+static void check_no_memory_left(void **state)
+{
+	const struct soda_memory_options opt = { .bytes = 4 * MIB, .populate = true };
+	int probe = dup(0), after;
+	struct soda_memory memory;
+
+	store.populate = no_pages;
+	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), -ENOSPC);
+	assert_non_null(strstr(why.text, "no memory left"));
+	assert_int_equal(soda_store_free_bytes(&store), 16 * MIB);
+	after = dup(0);
+	assert_int_equal(after, probe + 1);
+	close(probe);
+	close(after);
+}
+
+static void check_populated(void **state)
+{
+	const struct soda_memory_options opt = { .bytes = 3 * MIB,
+						 .populate = true,
+						 .dirty_map = true };
+	struct soda_memory memory;
+	struct stat st;
+
+	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), 0);
+	assert_int_equal(fstat(memory.fd, &st), 0);
+	assert_int_equal(st.st_size, 4 * MIB + 4096);
+	assert_int_equal(st.st_blocks * 512, 4 * MIB + 4096);
+	assert_int_equal(memory.backing_bytes, 4 * MIB);
+	assert_int_equal(memory.dirty_bytes, 4096);
+	assert_ptr_equal(memory.dirty, memory.map + 4 * MIB);
+	soda_memory_destroy(&store, &memory);
+}
+
+/* Whoever gets the descriptor can neither shrink nor grow nor seal it. */
+static void check_seals(void **state)
+{
+	struct soda_memory memory;
+
+	assert_int_equal(create(1, &memory), 0);
+	assert_int_equal(ftruncate(memory.fd, 0), -1);
+	assert_int_equal(ftruncate(memory.fd, 8 * MIB), -1);
+	assert_int_equal(fcntl(memory.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(pwrite(memory.fd, "x", 1, 0), 1);
+	assert_int_equal(memory.map[0], 'x');
+	soda_memory_destroy(&store, &memory);
+}
+
+static void check_frozen(void **state)
+{
+	const struct soda_memory_options opt = { .bytes = 1, .freezes = true };
+	struct soda_memory memory;
+	char path[32];
+	int fd;
+
+	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), 0);
+	memory.map[0] = 'x';
+	assert_int_equal(soda_memory_freeze(&memory, &why), 0);
+	assert_int_equal(memory.map[0], 'x');
+	/* Not through a descriptor opened anew either. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory.fd);
+	fd = open(path, O_RDWR);
+	assert_int_equal(pwrite(memory.fd, "y", 1, 0), -1);
+	if (fd >= 0) {
+		assert_int_equal(pwrite(fd, "y", 1, 0), -1);
+		assert_ptr_equal(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+		close(fd);
+	}
+	assert_int_equal(fcntl(memory.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+	assert_int_equal(soda_memory_populate(&store, &memory, &why), 0);
+	soda_memory_destroy(&store, &memory);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(check_costs, set_up),
+		cmocka_unit_test_setup(check_capacity, set_up),
+		cmocka_unit_test_setup(check_quota, set_up),
+		cmocka_unit_test_setup(check_no_memory_left, set_up),
+		cmocka_unit_test_setup(check_populated, set_up),
+		cmocka_unit_test_setup(check_seals, set_up),
+		cmocka_unit_test_setup(check_frozen, set_up),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
