@@ -54,7 +54,8 @@ static void exec_server(const char *path, int out, bool shm, uint64_t capacity)
 	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)capacity);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	dup2(out, STDOUT_FILENO);
-	execlp(path, NAME, "--listen", listen, "--capacity", bytes, (char *)NULL);
+	execlp(path, NAME, "--listen", listen, "--capacity", bytes, "--log-level", "warning",
+	       (char *)NULL);
 	fprintf(stderr, "soda bench: cannot start %s: %s; name it in SODA_MEM_SERVER\n", path,
 		strerror(errno));
 	_exit(127);

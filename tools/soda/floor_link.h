@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The floor's private header: the pager (floor_pager.c) over a link (floor_tcp.c,
- * floor_shm.c) to the server process (floor_server.c).
+ * The floor's private header: the pager (floor_pager.c) between the kernel
+ * (floor_kernel.c) and a link (floor_tcp.c, floor_shm.c) to the server process
+ * (floor_server.c).
  */
 #ifndef SODA_FLOOR_LINK_H
 #define SODA_FLOOR_LINK_H
@@ -53,6 +54,16 @@ extern const struct soda_floor_link soda_floor_tcp, soda_floor_shm;
 /* All of it, blocking; 0 or negative errno (-EPIPE: end of file). */
 int soda_floor_send(int fd, struct iovec *iov, int n);
 int soda_floor_recv(int fd, void *data, size_t bytes);
+
+/* A userfaultfd over the region, which nobody has touched. 0 or negative errno. */
+int soda_floor_kernel_open(const struct soda_floor_options *opt, uint8_t *base, uint64_t bytes);
+void soda_floor_kernel_close(void);
+
+/* In the signal handler; what fails ends the process. */
+void soda_floor_copy(uint32_t chunk, const uint8_t *from);
+void soda_floor_protect(uint32_t chunk, bool on);
+void soda_floor_drop(const uint32_t *chunks, uint32_t n); /* at most SODA_FLOOR_BATCH */
+void soda_floor_die(const char *what) __attribute__((noreturn));
 
 /* No delay, and not the congestion control that halves loopback throughput. */
 void soda_floor_tune(int fd);

@@ -5,29 +5,27 @@
  * thread that evicts it):
  *
  *	ABSENT -> FETCHING -> PRESENT -> LEAVING -> ABSENT
+ *	                      |     ^       ^
+ *	                 sync v     | store |
+ *	                       CLEAN -------+
  *
  * A thread that faults on a chunk in motion yields until it is still.  A store
  * during LEAVING hits the write-protection and waits likewise, so none is lost.
+ * PRESENT counts as dirty where the accesses write; CLEAN is write-protected.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "floor_link.h"
 
 #define THREADS_MAX 1024u
 
-enum { ABSENT, FETCHING, PRESENT, LEAVING };
+enum { ABSENT, FETCHING, PRESENT, CLEAN, LEAVING };
 
 /* A faulting thread's own counters, on a cache line of its own. */
 struct tally {
@@ -43,8 +41,6 @@ static struct {
 	uint8_t *base;
 	uint64_t bytes; /* whole chunks */
 	uint32_t chunks;
-	int uffd, pidfd;
-	bool drop_vector; /* process_madvise works on oneself */
 	_Atomic uint8_t *state;
 	struct tally *tally; /* one a thread */
 	atomic_flag lock;
@@ -55,16 +51,6 @@ static struct {
 } pager;
 
 static __thread unsigned self; /* this thread's number */
-
-static void die(const char *what)
-{
-	static const char prefix[] = "soda bench: floor: ", suffix[] = " failed\n";
-	ssize_t n = write(2, prefix, sizeof(prefix) - 1);
-
-	n += write(2, what, strlen(what));
-	n += write(2, suffix, sizeof(suffix) - 1);
-	_exit(n > 0 ? 1 : 2);
-}
 
 static void lock(void)
 {
@@ -77,72 +63,27 @@ static void unlock(void)
 	atomic_flag_clear_explicit(&pager.lock, memory_order_release);
 }
 
-static uint8_t *address_of(uint32_t chunk)
-{
-	return pager.base + (uint64_t)chunk * pager.opt.chunk_bytes;
-}
-
-static void copy_in(uint32_t chunk, const uint8_t *from)
-{
-	uint64_t done = 0, bytes = pager.opt.chunk_bytes;
-
-	while (done < bytes) {
-		struct uffdio_copy copy = { .dst = (uintptr_t)address_of(chunk) + done,
-					    .src = (uintptr_t)from + done,
-					    .len = bytes - done };
-
-		if (ioctl(pager.uffd, UFFDIO_COPY, &copy) == 0)
-			return;
-		if (errno != EAGAIN)
-			die("UFFDIO_COPY");
-		if (copy.copy > 0)
-			done += (uint64_t)copy.copy;
-	}
-}
-
-static void protect(uint32_t chunk)
-{
-	struct uffdio_writeprotect wp = { .range = { (uintptr_t)address_of(chunk),
-						     pager.opt.chunk_bytes },
-					  .mode = UFFDIO_WRITEPROTECT_MODE_WP };
-
-	while (ioctl(pager.uffd, UFFDIO_WRITEPROTECT, &wp))
-		if (errno != EAGAIN)
-			die("UFFDIO_WRITEPROTECT");
-}
-
-static void drop(const uint32_t *victims, uint32_t n)
-{
-	struct iovec iov[SODA_FLOOR_BATCH];
-	ssize_t bytes = (ssize_t)n * pager.opt.chunk_bytes;
-
-	for (uint32_t i = 0; i < n; i++)
-		iov[i] = (struct iovec){ address_of(victims[i]), pager.opt.chunk_bytes };
-	if (pager.drop_vector &&
-	    syscall(SYS_process_madvise, pager.pidfd, iov, n, MADV_DONTNEED, 0) == bytes)
-		return;
-	for (uint32_t i = 0; i < n; i++)
-		if (madvise(iov[i].iov_base, iov[i].iov_len, MADV_DONTNEED))
-			die("madvise");
-}
-
 static void write_back(const uint32_t *victims, uint32_t n)
 {
+	if (n == 0)
+		return;
 	for (uint32_t i = 0; i < n; i++)
-		protect(victims[i]);
+		soda_floor_protect(victims[i], true);
 	if (pager.link->post(self, pager.base, victims, n) || pager.link->wait(self))
-		die("write-back");
+		soda_floor_die("write-back");
 	pager.tally[self].written += n;
 }
 
 /* Called and returns with the lock held; lets go of it in between. */
 static void evict_locked(void)
 {
-	uint32_t victims[SODA_FLOOR_BATCH], n = 0;
+	uint32_t victims[SODA_FLOOR_BATCH], dirty[SODA_FLOOR_BATCH], n = 0, dirty_n = 0;
 
 	for (; n < SODA_FLOOR_BATCH && pager.present > 0; n++, pager.present--) {
 		victims[n] = pager.ring[pager.oldest];
 		pager.oldest = (pager.oldest + 1) % pager.opt.limit;
+		if (pager.opt.writes && pager.state[victims[n]] == PRESENT)
+			dirty[dirty_n++] = victims[n];
 		atomic_store_explicit(&pager.state[victims[n]], LEAVING, memory_order_relaxed);
 	}
 	unlock();
@@ -151,9 +92,8 @@ static void evict_locked(void)
 		lock();
 		return;
 	}
-	if (pager.opt.writes)
-		write_back(victims, n);
-	drop(victims, n);
+	write_back(dirty, dirty_n);
+	soda_floor_drop(victims, n);
 	for (uint32_t i = 0; i < n; i++) /* pairs with acquire in fetch_in */
 		atomic_store_explicit(&pager.state[victims[i]], ABSENT, memory_order_release);
 	lock();
@@ -181,6 +121,17 @@ static void publish(uint32_t chunk)
 	unlock();
 }
 
+/* A store to a chunk that a sync has cleaned, or that another thread has dirtied since. */
+static void dirty_again(uint32_t chunk)
+{
+	lock(); /* it stays in the ring meanwhile */
+	if (pager.state[chunk] == CLEAN) {
+		soda_floor_protect(chunk, false);
+		pager.state[chunk] = PRESENT;
+	}
+	unlock();
+}
+
 static void fetch_in(uint32_t chunk)
 {
 	struct tally *tally = &pager.tally[self];
@@ -194,6 +145,10 @@ static void fetch_in(uint32_t chunk)
 			tally->joined += waited;
 			return;
 		}
+		if (state == CLEAN) {
+			dirty_again(chunk);
+			return;
+		}
 		if (state == ABSENT &&
 		    atomic_compare_exchange_strong(&pager.state[chunk], &state, FETCHING))
 			break;
@@ -203,8 +158,8 @@ static void fetch_in(uint32_t chunk)
 	reserve();
 	const void *from = pager.link->fetch(self, chunk);
 	if (!from)
-		die("fetch");
-	copy_in(chunk, from);
+		soda_floor_die("fetch");
+	soda_floor_copy(chunk, from);
 	publish(chunk);
 	tally->faults++;
 	tally->fetched++;
@@ -216,38 +171,9 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
 	int saved = errno;
 
 	if (offset >= pager.bytes)
-		die("a SIGBUS outside the region: it");
+		soda_floor_die("a SIGBUS outside the region: it");
 	fetch_in((uint32_t)(offset / pager.opt.chunk_bytes));
 	errno = saved;
-}
-
-static int open_uffd(void)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
-	struct uffdio_register reg = { .range = { (uintptr_t)pager.base, pager.bytes },
-				       .mode = UFFDIO_REGISTER_MODE_MISSING };
-
-	if (pager.opt.writes) {
-		api.features |= UFFD_FEATURE_PAGEFAULT_FLAG_WP;
-		reg.mode |= UFFDIO_REGISTER_MODE_WP;
-	}
-	pager.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
-	if (pager.uffd < 0 && errno == EINVAL) /* before Linux 5.11 */
-		pager.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
-	if (pager.uffd < 0 || ioctl(pager.uffd, UFFDIO_API, &api) ||
-	    ioctl(pager.uffd, UFFDIO_REGISTER, &reg))
-		return -errno;
-	return 0;
-}
-
-/* One page of the region, not yet used: does the kernel take the vector form? */
-static void probe_drop(void)
-{
-	struct iovec iov = { pager.base, pager.opt.chunk_bytes };
-
-	pager.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-	pager.drop_vector = pager.pidfd >= 0 && syscall(SYS_process_madvise, pager.pidfd, &iov, 1,
-							MADV_DONTNEED, 0) > 0;
 }
 
 static int catch_sigbus(void)
@@ -283,7 +209,6 @@ int soda_floor_open(const struct soda_floor_options *opt, uint8_t **base_p)
 	if (opt->threads == 0 || opt->threads > THREADS_MAX || opt->limit == 0)
 		return -EINVAL;
 	pager.opt = *opt;
-	pager.uffd = pager.pidfd = -1;
 	pager.link = opt->shm ? &soda_floor_shm : &soda_floor_tcp;
 	pager.chunks = (uint32_t)((opt->bytes + opt->chunk_bytes - 1) / opt->chunk_bytes);
 	pager.bytes = (uint64_t)pager.chunks * opt->chunk_bytes;
@@ -293,14 +218,13 @@ int soda_floor_open(const struct soda_floor_options *opt, uint8_t **base_p)
 	if (!err)
 		err = make_tables();
 	if (!err)
-		err = open_uffd();
+		err = soda_floor_kernel_open(opt, pager.base, pager.bytes);
 	if (!err)
 		err = catch_sigbus();
 	if (err) {
 		soda_floor_close();
 		return err;
 	}
-	probe_drop();
 	*base_p = pager.base;
 	return 0;
 }
@@ -321,8 +245,17 @@ int soda_floor_sync(unsigned thread)
 	for (uint32_t at = thread * SODA_FLOOR_BATCH; at < pager.present && !err; at += stride) {
 		uint32_t batch[SODA_FLOOR_BATCH], n = 0;
 
-		for (; n < SODA_FLOOR_BATCH && at + n < pager.present; n++)
-			batch[n] = pager.ring[(pager.oldest + at + n) % pager.opt.limit];
+		for (uint32_t i = at; i < at + SODA_FLOOR_BATCH && i < pager.present; i++) {
+			uint32_t chunk = pager.ring[(pager.oldest + i) % pager.opt.limit];
+
+			if (pager.state[chunk] == CLEAN)
+				continue;
+			soda_floor_protect(chunk, true);
+			pager.state[chunk] = CLEAN;
+			batch[n++] = chunk;
+		}
+		if (n == 0)
+			continue;
 		err = pager.link->post(thread, pager.base, batch, n);
 		pager.tally[thread].written += n;
 		if (!err && posted++ > 0) /* one batch travels while the next is sent */
@@ -355,15 +288,11 @@ void soda_floor_close(void)
 {
 	if (pager.base)
 		munmap(pager.base, pager.bytes);
-	if (pager.uffd >= 0)
-		close(pager.uffd);
-	if (pager.pidfd >= 0)
-		close(pager.pidfd);
+	soda_floor_kernel_close();
 	pager.link->close();
 	soda_floor_server_stop(&pager.server);
 	free((void *)pager.state);
 	free(pager.ring);
 	free(pager.tally);
 	memset(&pager, 0, sizeof(pager));
-	pager.uffd = pager.pidfd = -1;
 }

@@ -76,6 +76,8 @@ static void format_value(const char *key, const json_t *value, char *out, size_t
 	else if (ends_with(key, "bytes") || strncmp(key, "bytes_", 6) == 0)
 		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT " (%s)", n,
 			 soda_format_size((uint64_t)n, size));
+	else if (ends_with(key, "_ns") && n >= 1000000)
+		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT " (%.3f s)", n, (double)n / 1e9);
 	else if (ends_with(key, "_ns"))
 		snprintf(out, bytes, "%" JSON_INTEGER_FORMAT " (%.1f us)", n, (double)n / 1e3);
 	else
@@ -94,7 +96,7 @@ static void print_object(json_t *object, int depth)
 
 static void print_value(const char *key, json_t *value, int depth)
 {
-	char text[160];
+	char text[160], numbered[64];
 	size_t i;
 	json_t *item;
 
@@ -102,7 +104,11 @@ static void print_value(const char *key, json_t *value, int depth)
 		printf("%*s%s\n", depth * 2, "", key);
 		print_object(value, depth + 1);
 	} else if (json_is_array(value)) {
-		json_array_foreach(value, i, item) print_value(key, item, depth);
+		json_array_foreach(value, i, item)
+		{
+			snprintf(numbered, sizeof(numbered), "%s[%zu]", key, i);
+			print_value(numbered, item, depth);
+		}
 	} else {
 		format_value(key, value, text, sizeof(text));
 		printf("%*s%-*s %s\n", depth * 2, "", 26 - depth * 2, key, text);

@@ -6,6 +6,7 @@
 #include "stat_source.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static int dial(long pid, int timeout_ms)
 
 static void explain_dial(long pid, int err)
 {
-	if (kill((pid_t)pid, 0) && errno == ESRCH)
+	if (pid > INT_MAX || (kill((pid_t)pid, 0) && errno == ESRCH))
 		fprintf(stderr, "soda stat: no process %ld\n", pid);
 	else if (err == -ECONNREFUSED)
 		fprintf(stderr,
