@@ -13,35 +13,35 @@
 #include <stdio.h>
 
 enum soda_option_type {
-	SODA_OPT_STRING,   /* char *, owned by the struct (soda_conf_free) */
-	SODA_OPT_LIST,     /* the same, separated by commas: given again in one source, it appends */
-	SODA_OPT_SIZE,     /* uint64_t bytes: "4G", "64K", "512MiB", "100" */
-	SODA_OPT_TIME_MS,  /* uint32_t milliseconds: "5s", "250ms", "2m"; bare number: seconds */
-	SODA_OPT_UINT,     /* uint32_t */
-	SODA_OPT_CHOICE,   /* uint32_t: index into choices */
-	SODA_OPT_BOOL,     /* bool: yes/no/on/off/true/false/1/0; as a flag: no argument needed */
+	SODA_OPT_STRING,  /* char *, owned by the struct (soda_conf_free) */
+	SODA_OPT_LIST,	  /* the same, separated by commas: given again in one source, it appends */
+	SODA_OPT_SIZE,	  /* uint64_t bytes: "4G", "64K", "512MiB", "100" */
+	SODA_OPT_TIME_MS, /* uint32_t milliseconds: "5s", "250ms", "2m"; bare number: seconds */
+	SODA_OPT_UINT,	  /* uint32_t */
+	SODA_OPT_CHOICE,  /* uint32_t: index into choices */
+	SODA_OPT_BOOL,	  /* bool: yes/no/on/off/true/false/1/0; as a flag: no argument needed */
 };
 
 struct soda_option {
-	const char *name;          /* "buffer": flag --buffer, INI key buffer */
-	char letter;               /* short flag, or 0 */
-	const char *env;           /* "SODA_BUFFER", or NULL */
+	const char *name; /* "buffer": flag --buffer, INI key buffer */
+	char letter;	  /* short flag, or 0 */
+	const char *env;  /* "SODA_BUFFER", or NULL */
 	enum soda_option_type type;
-	size_t offset;             /* of the value in the program's struct */
-	const char *arg;           /* "SIZE", for --help */
-	const char *def;           /* default, as text; NULL: none (NULL, 0) */
-	uint64_t min, max;         /* for numbers; max 0: none.  "off" is taken where allow_off */
-	const char *const *choices;/* NULL-terminated, for SODA_OPT_CHOICE */
-	int allow_off;             /* "off" is accepted and stored as UINT32_MAX (uint types) */
-	const char *help;          /* one or two sentences */
+	size_t offset;		    /* of the value in the program's struct */
+	const char *arg;	    /* "SIZE", for --help */
+	const char *def;	    /* default, as text; NULL: none (NULL, 0) */
+	uint64_t min, max;	    /* for numbers; max 0: none.  "off" is taken where allow_off */
+	const char *const *choices; /* NULL-terminated, for SODA_OPT_CHOICE */
+	int allow_off;		    /* "off" is accepted and stored as UINT32_MAX (uint types) */
+	const char *help;	    /* one or two sentences */
 };
 
 struct soda_conf {
-	const char *program;       /* "soda-mem-server" */
-	const char *summary;       /* one line */
-	const char *args;          /* synopsis of positional arguments, or "" */
-	const char *description;   /* a paragraph or more, separated by "\n\n" */
-	const char *epilogue;      /* man page only: roff sections appended, or NULL */
+	const char *program;	 /* "soda-mem-server" */
+	const char *summary;	 /* one line */
+	const char *args;	 /* synopsis of positional arguments, or "" */
+	const char *description; /* a paragraph or more, separated by "\n\n" */
+	const char *epilogue;	 /* man page only: roff sections appended, or NULL */
 	const struct soda_option *options;
 	size_t options_n;
 };
@@ -57,8 +57,10 @@ struct soda_conf_error {
  */
 int soda_conf_defaults(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
 int soda_conf_environment(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
-/* INI file by libinih: keys without a section or in [program]; an unknown key is an error with its line. */
-int soda_conf_file(const struct soda_conf *conf, const char *path, void *values, struct soda_conf_error *err);
+/* INI file by libinih: keys without a section or in [program]; an unknown key is an error with its
+ * line. */
+int soda_conf_file(const struct soda_conf *conf, const char *path, void *values,
+		   struct soda_conf_error *err);
 /*
  * Flags by getopt_long: --help and --version print and exit 0; --man prints the
  * man page (build time).  *first_p: index of the first positional argument in

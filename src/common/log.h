@@ -10,15 +10,15 @@
 #define SODA_COMMON_LOG_H
 
 enum { /* as enum soda_log_level in soda.h */
-	SODA_LOG_LVL_ERROR = 1,
-	SODA_LOG_LVL_WARNING = 2,
-	SODA_LOG_LVL_INFO = 3,
-	SODA_LOG_LVL_DEBUG = 4,
+       SODA_LOG_LVL_ERROR = 1,
+       SODA_LOG_LVL_WARNING = 2,
+       SODA_LOG_LVL_INFO = 3,
+       SODA_LOG_LVL_DEBUG = 4,
 };
 
 /* Set before threads start. name stands in front of each line; not copied. sink NULL: stderr. */
-void soda_log_setup(const char *name, int level, void (*sink)(int level, const char *line, void *arg),
-		    void *arg);
+void soda_log_setup(const char *name, int level,
+		    void (*sink)(int level, const char *line, void *arg), void *arg);
 
 void soda_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
