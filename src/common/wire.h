@@ -46,7 +46,7 @@ enum soda_msg {
 	SODA_MSG_CLOSE = 18,   /* soda_wire_region -> empty */
 	SODA_MSG_SYNC = 19,    /* soda_wire_region -> empty, file on stable storage */
 	SODA_MSG_STATS = 20,   /* empty -> JSON text */
-	SODA_MSG_BYE = 21,     /* empty -> empty; the client leaves, free at once */
+	SODA_MSG_BYE = 21,     /* empty -> empty; the client leaves: free it with its last connection */
 	SODA_MSG_PING = 22,    /* empty -> empty */
 	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty */
 	SODA_MSG_OK = 32,      /* reply of any control request */

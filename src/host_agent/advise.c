@@ -10,7 +10,7 @@
 #include "host_agent/fault.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
-#include "host_agent/writeback.h"
+#include "host_agent/sync.h"
 
 void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
 {
@@ -40,7 +40,7 @@ static uint64_t patience(void)
 static int cold(uint32_t first, uint32_t last)
 {
 	struct soda_thread *t = soda_thread_self();
-	int ret = soda_writeback_range(first, last - first + 1, SODA_WB_SYNC);
+	int ret = soda_sync_chunks(first, last - first + 1);
 	sigset_t saved;
 
 	if (ret || !t)

@@ -10,6 +10,7 @@
 
 #include "common/log.h"
 #include "host_agent/embedded.h"
+#include "host_agent/evict.h"
 #include "host_agent/fault_handler.h"
 #include "host_agent/fault_inline.h"
 #include "host_agent/fetch.h"
@@ -18,9 +19,9 @@
 #include "host_agent/session.h"
 #include "host_agent/stat_socket.h"
 #include "host_agent/thread.h"
-#include "host_agent/writeback.h"
+#include "host_agent/sync.h"
 
-enum { DEFAULT_BUFFER_MIN = 16 << 20 };
+enum { DEFAULT_BUFFER_MIN = 16 << 20, SHRINK_NS = 1000000000 };
 
 struct soda_agent soda_agent = { .api_lock = SODA_LOCK_INIT(SODA_RANK_API) };
 
@@ -72,6 +73,7 @@ void soda_agent_resize(bool first)
 	else
 		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
 	soda_fetch_resize(limit);
+	soda_evict_down(soda_now_ns() + SHRINK_NS);
 	soda_signals_restore(&saved);
 }
 
@@ -152,7 +154,7 @@ static void in_child(void)
 static void at_exit(void)
 {
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
-		soda_agent_stop();
+		soda_agent_leave();
 }
 
 static int start_all(struct soda_why *why)
@@ -226,7 +228,7 @@ static int write_file_back(struct soda_region *r, void *arg)
 
 	if (!(r->flags & SODA_WRITABLE))
 		return 0;
-	ret = soda_writeback_range(r->first, r->chunks, SODA_WB_SYNC);
+	ret = soda_sync_chunks(r->first, r->chunks);
 	if (!ret)
 		ret = soda_session_sync_region(r, &why);
 	if (ret) {
@@ -236,6 +238,22 @@ static int write_file_back(struct soda_region *r, void *arg)
 			*first = ret;
 	}
 	return 0;
+}
+
+/*
+ * At exit other threads still run, and exit handlers that follow may touch FAM: all
+ * of it is served until the process ends, and the kernel closes what is open.
+ */
+void soda_agent_leave(void)
+{
+	int ignored = 0; /* logged */
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
+		soda_regions_each(write_file_back, &ignored);
+		soda_session_leave();
+	}
+	soda_lock_release(&soda_agent.api_lock);
 }
 
 int soda_agent_stop(void)

@@ -97,6 +97,9 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why);
 /* End; the first error of writing WRITABLE files back. Takes api_lock. */
 int soda_agent_stop(void);
 
+/* The process ends: files are written back, the server told; faults are served on. */
+void soda_agent_leave(void);
+
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_agent_minimum(uint32_t threads);
 /*

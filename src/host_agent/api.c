@@ -14,7 +14,7 @@
 #include "host_agent/region.h"
 #include "host_agent/session.h"
 #include "host_agent/stats.h"
-#include "host_agent/writeback.h"
+#include "host_agent/sync.h"
 
 static __thread struct soda_why last_error __attribute__((tls_model("initial-exec")));
 
@@ -127,7 +127,7 @@ void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *by
 static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_why why = { "" };
-	int ret = soda_writeback_range(first, n, SODA_WB_SYNC);
+	int ret = soda_sync_chunks(first, n);
 
 	if (ret)
 		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory",

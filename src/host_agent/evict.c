@@ -6,7 +6,9 @@
 #include "common/lock.h"
 #include "host_agent/agent.h"
 #include "host_agent/fetch.h"
+#include "host_agent/helper.h"
 #include "host_agent/region.h"
+#include "host_agent/sync.h"
 #include "host_agent/writeback.h"
 
 /* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */
@@ -177,8 +179,10 @@ static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 			soda_fetch_join(t, id, deadline_ns);
 		} else if (s == SODA_CHUNK_BUSY) {
 			soda_chunk_wait(c, 1000000);
-		} else if (w & (SODA_CW_SENDING | SODA_CW_QUEUED)) {
-			soda_writeback_settle(id, deadline_ns);
+		} else if (w & SODA_CW_SENDING) {
+			soda_sync_settle(id, deadline_ns);
+		} else if (w & SODA_CW_QUEUED) { /* its place in the queue is skipped then */
+			soda_chunk_flags(c, 0, SODA_CW_QUEUED);
 		} else if (s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) {
 			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
 				*resident_p = true;
@@ -209,7 +213,9 @@ void soda_evict_range(uint32_t first, uint32_t n)
 	struct soda_region *r = soda_region_of(first);
 	struct iovec all = { soda_chunk_address(first), r->span };
 	int64_t resident = 0;
+	sigset_t saved;
 
+	soda_signals_block(&saved);
 	for (uint32_t id = first; id < first + n; id++) {
 		bool had = false;
 
@@ -221,6 +227,19 @@ void soda_evict_range(uint32_t first, uint32_t n)
 	for (uint32_t id = first; id < first + n; id++)
 		forget_chunk(id);
 	soda_buffer_give(&soda_agent.buffer, resident);
+	soda_signals_restore(&saved);
+}
+
+void soda_evict_down(uint64_t deadline_ns)
+{
+	struct soda_thread *t = soda_thread_self();
+
+	while (t && atomic_load(&soda_agent.buffer.free) < 0 && soda_now_ns() < deadline_ns) {
+		if (!evict_batch(t, SODA_EVICT_BATCH))
+			soda_fetch_collect_idle(t);
+		if (atomic_load(&soda_agent.buffer.free) < 0)
+			soda_buffer_wait(&soda_agent.buffer, 1000000);
+	}
 }
 
 int soda_evict_discard(uint32_t id, uint64_t deadline_ns)

@@ -27,6 +27,9 @@ void soda_evict_ahead(struct soda_thread *t);
  */
 int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns);
 
+/* The buffer has become smaller: evict what is over it, until deadline_ns. AS. */
+void soda_evict_down(uint64_t deadline_ns);
+
 /*
  * Drop chunks that the caller has made BUSY and taken out of the policy's lists:
  * their pages go, waiters are woken, credits come back.  ids is sorted in place.

@@ -73,8 +73,8 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		return SODA_STEP_FETCH;
 	}
 	soda_count(t, SODA_CNT_ZERO_FILLS, 1);
-	return soda_install_zeros(f->region, f->id, f->store ? (int)f->block : -1) ? SODA_STEP_ROOM
-										   : SODA_STEP_DONE;
+	f->error = soda_install_zeros(f->region, f->id, f->store ? (int)f->block : -1);
+	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }
 
 /* A store to a write-protected page of a resident chunk. */
@@ -159,47 +159,57 @@ static bool transient(int err)
 	       err == -EPROTO || err == -ETIMEDOUT;
 }
 
+/* The fault is served. start: when its fetch began, 0 for none. */
+static int done(struct soda_thread *t, const struct soda_fault *f, uint64_t start)
+{
+	soda_thread_remember(t, f->id, soda_fault_keep());
+	if (start)
+		soda_thread_time(t, soda_now_ns() - start);
+	return 0;
+}
+
+static int make_room(struct soda_thread *t, uint64_t deadline_ns)
+{
+	int ret = soda_evict_credit(t, deadline_ns);
+
+	if (!ret)
+		soda_buffer_give(&soda_agent.buffer, 1);
+	return ret;
+}
+
 static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
 {
 	uint64_t start = 0;
 	int ret = 0;
 
-	while (ret == 0 || transient(ret)) {
-		/* ROOM and DOWN wait by themselves; nothing else loops without progress. */
-		if (ret && soda_now_ns() >= deadline_ns)
-			return ret;
-		ret = 0;
+	for (bool again = false; ret == 0 || transient(ret); again = true) {
+		if (again && soda_now_ns() >= deadline_ns)
+			return ret ? ret : -ETIMEDOUT;
 		switch (soda_fault_step(t, f)) {
 		case SODA_STEP_DONE:
-			soda_thread_remember(t, f->id, soda_fault_keep());
-			if (start)
-				soda_thread_time(t, soda_now_ns() - start);
-			return 0;
+			return done(t, f, start);
 		case SODA_STEP_FETCH:
 			start = soda_now_ns();
 			soda_fault_run_ahead(t, f);
 			ret = soda_fetch_demand(t, f->region, f->id, f->store ? (int)f->block : -1,
 						deadline_ns);
-			if (!ret) {
-				soda_thread_remember(t, f->id, soda_fault_keep());
-				soda_thread_time(t, soda_now_ns() - start);
-				return 0;
-			}
+			if (!ret)
+				return done(t, f, start);
 			break;
 		case SODA_STEP_JOIN:
 			start = start ? start : soda_now_ns();
 			ret = join(t, f, deadline_ns);
 			break;
 		case SODA_STEP_ROOM:
-			ret = soda_evict_credit(t, deadline_ns);
-			if (!ret)
-				soda_buffer_give(&soda_agent.buffer, 1);
+			ret = make_room(t, deadline_ns);
 			break;
 		case SODA_STEP_DOWN:
 			ret = soda_session_wait(deadline_ns);
 			break;
 		case SODA_STEP_LOST:
 			return -EIO;
+		case SODA_STEP_FAILED:
+			return f->error;
 		case SODA_STEP_FOREIGN:
 			return -EFAULT;
 		}

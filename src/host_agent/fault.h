@@ -18,6 +18,7 @@ struct soda_fault {
 	uint32_t block; /* in the chunk */
 	bool store;	/* false also where the machine does not tell */
 	bool counted;	/* in the statistics */
+	int error;	/* of a FAILED step */
 };
 
 enum soda_fault_step {
@@ -27,6 +28,7 @@ enum soda_fault_step {
 	SODA_STEP_ROOM,	   /* no credit: wait, then step again */
 	SODA_STEP_DOWN,	   /* no server: wait, then step again */
 	SODA_STEP_LOST,	   /* its content is gone */
+	SODA_STEP_FAILED,  /* the kernel refused: `error` */
 	SODA_STEP_FOREIGN, /* not in an object */
 };
 

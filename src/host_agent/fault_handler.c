@@ -99,6 +99,9 @@ static bool attempt(struct pending *p)
 	case SODA_STEP_LOST:
 		give_up(p, -EIO);
 		return true;
+	case SODA_STEP_FAILED:
+		give_up(p, p->f.error);
+		return true;
 	case SODA_STEP_FOREIGN:
 		give_up(p, -EFAULT);
 		return true;

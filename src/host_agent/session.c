@@ -19,7 +19,13 @@
 #include "host_agent/stat_socket.h"
 #include "host_agent/writeback.h"
 
-enum { TICK_MS = 250, RETRY_MIN_MS = 20, RETRY_MAX_MS = 500, WRITEBACK_DEPTH = 512 };
+enum {
+	TICK_MS = 250,
+	RETRY_MIN_MS = 20,
+	RETRY_MAX_MS = 500,
+	WRITEBACK_DEPTH = 512,
+	GOODBYE_MS = 1000
+};
 
 static struct session {
 	char address[256];
@@ -307,6 +313,16 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 	return ret;
 }
 
+void soda_session_leave(void)
+{
+	struct soda_why why;
+
+	soda_lock_acquire(&se.lock);
+	if (se.control)
+		soda_conn_call(se.control, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, GOODBYE_MS, &why);
+	soda_lock_release(&se.lock);
+}
+
 void soda_session_stop(void)
 {
 	atomic_store(&se.stop, true);
@@ -315,13 +331,9 @@ void soda_session_stop(void)
 		pthread_join(se.keeper, NULL);
 	}
 	soda_writeback_stop();
-	if (se.control) {
-		struct soda_why why;
-
-		soda_conn_call(se.control, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, 1000, &why);
-		soda_conn_close(se.control);
-		se.control = NULL;
-	}
+	soda_session_leave();
+	soda_conn_close(se.control);
+	se.control = NULL;
 	atomic_store(&se.up, 0);
 	soda_futex_wake(&se.up, INT32_MAX);
 	soda_fetch_stop();

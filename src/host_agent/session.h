@@ -28,6 +28,8 @@
 int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why);
 /* Say goodbye, end the keeper, close everything. */
 void soda_session_stop(void);
+/* The process is about to end: the server frees everything with the last connection. */
+void soda_session_leave(void);
 /* In a fork's child: close the descriptors, nothing else. */
 void soda_session_forget(void);
 

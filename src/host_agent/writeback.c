@@ -42,8 +42,9 @@ static struct writeback {
 	struct soda_conn *next_conn; /* from the keeper */
 	_Atomic bool drop_conn;	     /* the keeper wants the connection gone */
 
+	struct soda_conn *conn; /* used by the thread alone, set under lock */
+
 	/* the thread's own */
-	struct soda_conn *conn;
 	struct op ops[OPS];
 	uint32_t ops_used;
 	uint32_t gone[SODA_EVICT_BATCH];
@@ -64,7 +65,17 @@ static void tell_progress(void)
 		soda_futex_wake(&wb.progress, INT32_MAX);
 }
 
-static void await_progress(uint32_t seen, int64_t timeout_ns)
+uint32_t soda_writeback_progress(void)
+{
+	return atomic_load(&wb.progress);
+}
+
+int soda_writeback_error(void)
+{
+	return atomic_exchange(&wb.error, 0);
+}
+
+void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 {
 	atomic_fetch_add(&wb.watchers, 1);
 	soda_futex_wait(&wb.progress, seen, timeout_ns);
@@ -165,6 +176,8 @@ static void op_ends(struct soda_thread *t, struct op *op)
 /* The connection is lost: nothing that is in flight will be answered. */
 static void lost(struct soda_thread *t)
 {
+	struct soda_conn *conn;
+
 	for (int i = 0; i < OPS; i++) {
 		if (wb.ops[i].used) {
 			wb.ops[i].failed = true;
@@ -172,8 +185,11 @@ static void lost(struct soda_thread *t)
 		}
 	}
 	drop_gone(t);
-	soda_conn_close(wb.conn);
+	soda_lock_acquire(&wb.lock);
+	conn = wb.conn;
 	wb.conn = NULL;
+	soda_lock_release(&wb.lock);
+	soda_conn_close(conn);
 	tell_progress();
 }
 
@@ -242,9 +258,13 @@ static uint32_t begin(uint32_t id, bool *again_p)
 
 	*again_p = false;
 	for (;;) {
-		if (w & SODA_CW_SENDING || soda_chunk_state(w) == SODA_CHUNK_BUSY) {
+		if (w & SODA_CW_SENDING) {
 			*again_p = true;
 			return 0;
+		}
+		if (soda_chunk_state(w) == SODA_CHUNK_BUSY && !soda_chunk_wait(c, 1000000)) {
+			w = soda_chunk_load(c); /* a store was let in */
+			continue;
 		}
 		if (soda_chunk_state(w) != SODA_CHUNK_DIRTY) {
 			if (soda_chunk_swap(c, &w, w & ~SODA_CW_QUEUED))
@@ -444,6 +464,8 @@ void soda_writeback_disconnect(void)
 	soda_lock_acquire(&wb.lock);
 	unused = wb.next_conn;
 	wb.next_conn = NULL;
+	if (wb.conn) /* the thread may be blocked in it */
+		soda_conn_abort(wb.conn);
 	soda_lock_release(&wb.lock);
 	soda_conn_close(unused);
 	atomic_store(&wb.drop_conn, true);
@@ -452,7 +474,7 @@ void soda_writeback_disconnect(void)
 		uint32_t seen = atomic_load(&wb.progress);
 
 		if (atomic_load(&wb.drop_conn))
-			await_progress(seen, 10000000);
+			soda_writeback_await(seen, 10000000);
 	}
 }
 
@@ -460,69 +482,4 @@ void soda_writeback_forget(void (*fn)(struct soda_conn *conn))
 {
 	fn(wb.conn);
 	fn(wb.next_conn);
-}
-
-/* Queue what is dirty in the range; waits where the queue is full. */
-static void queue_range(uint32_t first, uint32_t n, int why)
-{
-	for (uint32_t id = first; id < first + n; id++) {
-		struct soda_chunk *c = &soda_agent.table[id];
-		uint32_t w = soda_chunk_load(c);
-
-		while (soda_chunk_state(w) == SODA_CHUNK_BUSY) {
-			soda_chunk_wait(c, 1000000);
-			w = soda_chunk_load(c);
-		}
-		while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED)) {
-			uint32_t seen = atomic_load(&wb.progress);
-
-			if (!soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
-				continue;
-			soda_writeback_queue(&id, 1, why);
-			w = soda_chunk_load(c);
-			if (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED))
-				await_progress(seen, 10000000);
-			else
-				break;
-		}
-	}
-}
-
-int soda_writeback_range(uint32_t first, uint32_t n, int why)
-{
-	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
-	uint64_t deadline = soda_now_ns() + patience;
-	uint32_t last = atomic_load(&wb.progress);
-
-	atomic_store(&wb.error, 0);
-	queue_range(first, n, why);
-	for (uint32_t id = first; id < first + n; id++) {
-		struct soda_chunk *c = &soda_agent.table[id];
-
-		while (soda_chunk_load(c) & (SODA_CW_QUEUED | SODA_CW_SENDING)) {
-			uint32_t seen = atomic_load(&wb.progress);
-
-			if (seen != last)
-				deadline = soda_now_ns() + patience;
-			last = seen;
-			if (soda_now_ns() >= deadline)
-				return -ETIMEDOUT;
-			if (soda_chunk_load(c) & (SODA_CW_QUEUED | SODA_CW_SENDING))
-				await_progress(seen, 100000000);
-		}
-	}
-	return atomic_load(&wb.error);
-}
-
-void soda_writeback_settle(uint32_t id, uint64_t deadline_ns)
-{
-	struct soda_chunk *c = &soda_agent.table[id];
-
-	while (soda_chunk_load(c) & (SODA_CW_QUEUED | SODA_CW_SENDING) &&
-	       soda_now_ns() < deadline_ns) {
-		uint32_t seen = atomic_load(&wb.progress);
-
-		if (soda_chunk_load(c) & (SODA_CW_QUEUED | SODA_CW_SENDING))
-			await_progress(seen, 10000000);
-	}
 }

@@ -38,13 +38,10 @@ void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
  */
 void soda_writeback_queue(const uint32_t *ids, int n, int why);
 
-/*
- * Bring the dirty chunks of [first, first + n) to the server; waits.  0; -ETIMEDOUT:
- * no progress for the fault time-out; the error of a refused WRITE.
- */
-int soda_writeback_range(uint32_t first, uint32_t n, int why);
-
-/* Wait until the chunk is neither queued nor in flight. */
-void soda_writeback_settle(uint32_t id, uint64_t deadline_ns);
+/* Goes up with each answered batch; wait until it is not `seen` any more. */
+uint32_t soda_writeback_progress(void);
+void soda_writeback_await(uint32_t seen, int64_t timeout_ns);
+/* The error of the last refused WRITE, once; 0. */
+int soda_writeback_error(void);
 
 #endif

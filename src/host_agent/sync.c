@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/sync.h"
+
+#include <errno.h>
+#include <stdbool.h>
+
+#include "common/lock.h"
+#include "host_agent/agent.h"
+#include "host_agent/helper.h"
+#include "host_agent/writeback.h"
+
+/* Patience that lasts as long as there is progress. */
+struct patience {
+	uint32_t last;
+	uint64_t deadline_ns;
+};
+
+static uint64_t from_now(void)
+{
+	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+}
+
+static void patience_begin(struct patience *p)
+{
+	*p = (struct patience){ soda_writeback_progress(), from_now() };
+}
+
+/* false: none left. */
+static bool patience_wait(struct patience *p, uint32_t seen)
+{
+	uint64_t now = soda_now_ns();
+
+	if (seen != p->last) {
+		p->last = seen;
+		p->deadline_ns = from_now();
+	} else if (now >= p->deadline_ns) {
+		return false;
+	}
+	soda_writeback_await(seen, 100000000);
+	return true;
+}
+
+/* Set QUEUED on a dirty chunk; false: there is nothing to queue. */
+static bool mark(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	while (soda_chunk_state(w) == SODA_CHUNK_BUSY) {
+		soda_chunk_wait(c, 1000000);
+		w = soda_chunk_load(c);
+	}
+	while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED))
+		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
+			return true;
+	return false;
+}
+
+static bool left_out(uint32_t id)
+{
+	uint32_t w = soda_chunk_load(&soda_agent.table[id]);
+
+	return soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED);
+}
+
+/* Signals blocked: the queue has a lock of the fault path. */
+static void push(uint32_t id)
+{
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	soda_writeback_queue(&id, 1, SODA_WB_SYNC);
+	soda_signals_restore(&saved);
+}
+
+static int queue_chunks(uint32_t first, uint32_t n)
+{
+	struct patience p;
+
+	patience_begin(&p);
+	for (uint32_t id = first; id < first + n; id++) {
+		while (mark(id)) {
+			uint32_t seen = soda_writeback_progress();
+
+			push(id);
+			if (!left_out(id)) /* dirty and not queued: the queue was full */
+				break;
+			if (!patience_wait(&p, seen))
+				return -ETIMEDOUT;
+		}
+	}
+	return 0;
+}
+
+static bool under_way(uint32_t id)
+{
+	return soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING);
+}
+
+int soda_sync_chunks(uint32_t first, uint32_t n)
+{
+	struct patience p;
+	int ret;
+
+	soda_writeback_error(); /* an older one is somebody else's */
+	ret = queue_chunks(first, n);
+	if (ret)
+		return ret;
+	patience_begin(&p);
+	for (uint32_t id = first; id < first + n; id++) {
+		while (under_way(id)) {
+			uint32_t seen = soda_writeback_progress();
+
+			if (under_way(id) && !patience_wait(&p, seen))
+				return -ETIMEDOUT;
+		}
+	}
+	return soda_writeback_error();
+}
+
+void soda_sync_settle(uint32_t id, uint64_t deadline_ns)
+{
+	while (under_way(id) && soda_now_ns() < deadline_ns) {
+		uint32_t seen = soda_writeback_progress();
+
+		if (under_way(id))
+			soda_writeback_await(seen, 10000000);
+	}
+}
