@@ -173,6 +173,46 @@ static void check_memory_goes_back(void **state)
 	assert_true(resident_kib() < before + 1024);
 }
 
+static unsigned long free_huge_pages(void)
+{
+	FILE *file = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "r");
+	unsigned long n = 0;
+
+	if (file && fscanf(file, "%lu", &n) != 1)
+		n = 0;
+	if (file)
+		fclose(file);
+	return n;
+}
+
+static void check_huge_pages(void **state)
+{
+	static uint8_t out[65536], in[65536];
+	struct server huge;
+	struct peer user;
+	struct soda_mr mr;
+	unsigned long before = free_huge_pages();
+
+	if (before < 8) {
+		puts("SKIP: fewer than 8 free huge pages (vm.nr_hugepages)");
+		skip();
+	}
+	assert_int_equal(SERVER_START(&huge, "--hugepages", "--capacity", "8M"), 0);
+	assert_int_equal(peer_join(&user, huge.address), 0);
+	assert_int_equal(peer_open(&user, 1, NULL, 5 * MIB, 0, &mr, NULL), 0);
+	memset(out, 0x33, sizeof(out));
+	assert_int_equal(peer_write(&user, &mr, 4 * MIB, out, sizeof(out)), 0);
+	assert_int_equal(peer_read(&user, &mr, 4 * MIB, in, sizeof(in)), 0);
+	assert_memory_equal(in, out, sizeof(in));
+	assert_true(free_huge_pages() < before);
+	assert_int_equal(peer_open(&user, 2, NULL, 4 * MIB, 0, &mr, NULL), -ENOSPC);
+	peer_leave(&user);
+	assert_int_equal(server_stop(&huge), 0);
+	assert_int_equal(server_complaints(&huge), 0);
+	server_forget(&huge);
+	assert_int_equal(free_huge_pages(), before);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -182,6 +222,7 @@ int main(void)
 		cmocka_unit_test(check_bad_requests),
 		cmocka_unit_test(check_requests_outside),
 		cmocka_unit_test(check_memory_goes_back),
+		cmocka_unit_test(check_huge_pages),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

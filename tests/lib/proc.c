@@ -216,7 +216,8 @@ int server_complaints(const struct server *server)
 	while (text && (line = strsep(&rest, "\n"))) {
 		/* A sanitizer's report has neither word in that form. */
 		if (!strstr(line, ": warning: ") && !strstr(line, ": error: ") &&
-		    !strstr(line, "ERROR: ") && !strstr(line, "runtime error"))
+		    !strstr(line, "ERROR: ") && !strstr(line, "ThreadSanitizer") &&
+		    !strstr(line, "runtime error"))
 			continue;
 		fprintf(stderr, "%s\n", line);
 		n++;
