@@ -120,6 +120,15 @@ static void print_roff(FILE *out, const char *text)
 	}
 }
 
+/* The name of the page of "soda stat": soda-stat. */
+static void page_name(const struct soda_conf *conf, char out[64])
+{
+	snprintf(out, 64, "%s", conf->program);
+	for (; *out; out++)
+		if (*out == ' ')
+			*out = '-';
+}
+
 static void print_upper(FILE *out, const char *text)
 {
 	for (; *text; text++)
@@ -151,10 +160,13 @@ static void print_man_option(FILE *out, const struct soda_option *opt)
 
 void soda_conf_man(const struct soda_conf *conf, FILE *out)
 {
+	char name[64];
+
+	page_name(conf, name);
 	fputs(".TH ", out);
-	print_upper(out, conf->program);
+	print_upper(out, name);
 	fprintf(out, " 1 \"\" \"SODA %s\" \"SODA\"\n.SH NAME\n", SODA_VERSION);
-	print_roff(out, conf->program);
+	print_roff(out, name);
 	fputs(" \\- ", out);
 	print_roff(out, conf->summary);
 	fputs("\n.SH SYNOPSIS\n.B ", out);

@@ -2,24 +2,6 @@
 /* What the commands share: their options. */
 #include "tool.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-/* A man page is called soda-bench-fault, the command soda bench fault. */
-static void print_man(const struct soda_conf *conf)
-{
-	struct soda_conf page = *conf;
-	char name[64];
-
-	snprintf(name, sizeof(name), "%s", conf->program);
-	for (char *c = name; *c; c++)
-		if (*c == ' ')
-			*c = '-';
-	page.program = name;
-	soda_conf_man(&page, stdout);
-	exit(fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS);
-}
-
 static int complain(const struct soda_conf *conf, const char *text)
 {
 	fprintf(stderr, "%s: %s\n", conf->program, text);
@@ -32,8 +14,6 @@ int soda_tool_options(const struct soda_conf *conf, int argc, char **argv, void 
 	struct soda_conf_error err;
 	int first, n = 0;
 
-	if (argc == 2 && strcmp(argv[1], "--man") == 0)
-		print_man(conf);
 	if (soda_conf_defaults(conf, values, &err) || soda_conf_environment(conf, values, &err))
 		return complain(conf, err.text);
 	for (;;) { /* flags, one positional argument, flags, ... */

@@ -17,8 +17,7 @@ int soda_command_stat(int argc, char **argv);
 /*
  * Defaults, environment, flags into values; positional arguments may stand between
  * flags.  Up to max of them land in args (owned by argv).  Returns how many, or -1
- * after a message.  --help, --version and --man exit; --man gives "soda bench fault"
- * the page name soda-bench-fault.
+ * after a message.  --help, --version and --man exit.
  */
 int soda_tool_options(const struct soda_conf *conf, int argc, char **argv, void *values,
 		      const char **args, int max);
