@@ -262,7 +262,7 @@ static void test_new_instance(void **state)
 
 	run(child_new_instance, restart_server, &out);
 	expect_exit(&out, 0);
-	expect_says(&out, "instance");
+	expect_says(&out, "started anew");
 }
 
 enum { FILE_BYTES = 5 << 20 };
