@@ -232,6 +232,15 @@ static int serve(struct soda_server *server, const struct soda_server_options *o
 	return r || lost ? SODA_EXIT_FAILURE : SODA_EXIT_OK;
 }
 
+/* A server of one process shares its standard error, and is quiet unless told otherwise. */
+static int log_level(const struct soda_server_options *opt)
+{
+	int level = soda_daemon_log_level(opt->log_level);
+
+	return level == SODA_LOG_LVL_INFO && opt->parent_fd != UINT32_MAX ? SODA_LOG_LVL_WARNING
+									  : level;
+}
+
 int main(int argc, char **argv)
 {
 	static struct soda_server server;
@@ -240,7 +249,7 @@ int main(int argc, char **argv)
 
 	if (soda_daemon_configure(&soda_server_conf, argc, argv, &opt))
 		return SODA_EXIT_USAGE;
-	soda_log_setup(soda_server_conf.program, soda_daemon_log_level(opt.log_level), NULL, NULL);
+	soda_log_setup(soda_server_conf.program, log_level(&opt), NULL, NULL);
 	raise_descriptor_limit();
 	signal_fd = soda_daemon_signals_open();
 	if (signal_fd < 0)

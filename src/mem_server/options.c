@@ -115,7 +115,8 @@ static const struct soda_option options[] = {
 	  .max = 1u << 20,
 	  .allow_off = 1,
 	  .help = "End without a drain at end-of-file on this descriptor: for a server that"
-		  " belongs to one process." },
+		  " belongs to one process. Its standard error is that process's, so that level"
+		  " info of the log is left out." },
 	{ .name = "config",
 	  .type = SODA_OPT_STRING,
 	  AT(config),
