@@ -112,10 +112,14 @@ static void check_ini(void **state)
 
 	write_ini(path,
 		  "[soda-mem-server]\ncapacity = 64M\nquota = 8M\nlisten = tcp://127.0.0.1:0\n");
-	/* The flag outranks the file. */
+	/* The environment outranks the file, a flag both. */
+	setenv("SODA_MEM_SERVER_CAPACITY", "32M", 1);
+	setenv("SODA_MEM_SERVER_QUOTA", "4M", 1);
 	assert_int_equal(SERVER_START(&server, "--config", path, "--quota", "16M"), 0);
 	assert_int_equal(peer_join(&peer, server.address), 0);
-	assert_int_equal(peer_stat(&peer, "capacity_bytes"), 64 << 20);
+	unsetenv("SODA_MEM_SERVER_CAPACITY");
+	unsetenv("SODA_MEM_SERVER_QUOTA");
+	assert_int_equal(peer_stat(&peer, "capacity_bytes"), 32 << 20);
 	assert_int_equal(peer_stat(&peer, "quota_bytes"), 16 << 20);
 	peer_leave(&peer);
 	assert_int_equal(server_stop(&server), 0);
