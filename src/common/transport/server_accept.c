@@ -41,7 +41,7 @@ struct stranger {
 struct acceptor {
 	struct soda_listener *l;
 	int epoll;
-	bool listening;
+	bool listening, stopped;
 	uint64_t resume_ns; /* not listening for want of descriptors until then; 0: no */
 	unsigned strangers_n;
 	struct stranger *oldest, *newest;
@@ -274,6 +274,20 @@ static void accept_some(struct acceptor *a)
 	}
 }
 
+/* Who connects from now on is refused, and who already waits is told. */
+static void stop_listening(struct acceptor *a)
+{
+	int fd;
+
+	listen_again(a, false);
+	a->resume_ns = 0;
+	shutdown(a->l->fd, SHUT_RDWR);
+	while ((fd = accept4(a->l->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		soda_refuse(fd, -ESHUTDOWN, "the server is shutting down");
+		close(fd);
+	}
+}
+
 /* 0, or what to stop. */
 static int look_at_orders(struct acceptor *a)
 {
@@ -282,9 +296,9 @@ static int look_at_orders(struct acceptor *a)
 
 	if (read(a->l->wake_fd, &count, sizeof(count)) < 0)
 		count = 0;
-	if (stop && a->listening) {
-		listen_again(a, false);
-		shutdown(a->l->fd, SHUT_RDWR); /* who connects now is refused, and does not wait */
+	if (stop && !a->stopped) {
+		a->stopped = true;
+		stop_listening(a);
 	}
 	return stop;
 }

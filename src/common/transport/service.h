@@ -78,7 +78,8 @@ struct soda_service {
 	/*
 	 * The memory of a validated-by-layout READ (write = false) or WRITE.  The daemon
 	 * checks region, range and access.  0, -EINVAL, -EACCES.  Then release exactly
-	 * once, also when the connection fails; landed: a WRITE has been stored.
+	 * once, also when the connection fails, and maybe just after the client has the
+	 * answer; landed: a WRITE has been stored.
 	 */
 	int (*translate)(void *client, bool write, uint16_t region_id, uint64_t page_offset,
 			 uint32_t size, struct soda_span *span);

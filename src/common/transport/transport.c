@@ -20,6 +20,7 @@ enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, CONNECT_MS = 5000 };
 static const struct soda_transport *const transports[] = {
 	&soda_tp_tcp,
 	&soda_tp_shm,
+	&soda_tp_fault,
 };
 
 static const struct soda_transport *find(const char *address, const char **rest_p,
