@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the parts of the transport conformance program share. */
+#ifndef CONFORMANCE_H
+#define CONFORMANCE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "service_fake.h"
+
+enum { MS = 1000000, TIMEOUT_MS = 5000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300 };
+
+/* One way to reach a listener. */
+struct variant {
+	const char *name;
+	const char *listen;   /* "%d" is the process id */
+	const char *decorate; /* in front of the address, or "" */
+	enum soda_engine engine;
+	bool memory; /* regions are mapped: no request reaches the server */
+};
+
+/* A listener with the fake daemon, made new for each test. */
+struct env {
+	const struct variant *variant;
+	struct fake fake;
+	struct soda_listener *listener;
+	struct soda_listener_options options;
+	char address[256]; /* to connect to, decorated */
+	struct soda_why why;
+};
+
+/* cmocka fixtures; *state is the variant before, the env after. */
+int env_setup(void **state);
+int env_teardown(void **state);
+void env_start(struct env *e, const struct variant *v, const struct soda_listener_options *options);
+void env_stop(struct env *e);
+
+/* Connect to e->address with `query` behind it. NULL and *err_p on failure (err_p NULL: assert). */
+struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_kind kind,
+			      uint32_t depth, int *err_p);
+/* A control connection, a region of REGION_BYTES, a data connection. */
+struct link {
+	struct soda_conn *control, *data;
+	struct soda_mr mr;
+};
+void link_open(struct env *e, struct link *l, const char *query, uint32_t flags, uint32_t depth);
+void link_close(struct link *l);
+void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t flags,
+		 struct soda_mr *mr_p);
+
+/* Flush and await n completions, all with `status`. */
+void finish(struct soda_conn *data, int n, int status);
+/* How many of the bytes are not what a fresh region has there. */
+size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size_t bytes);
+
+/* Await, for at most two seconds, that the counter reaches the value. */
+void await_count(struct env *e, const unsigned *counter, unsigned value);
+
+int run_contract(void);
+int run_faults(void);
+int run_abuse(void);
+
+#endif

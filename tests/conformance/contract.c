@@ -1,0 +1,682 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The contract of transport.h, for every transport and again through the decorator. */
+#include "conformance.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "soda.h"
+
+static const struct variant variants[] = {
+	{ "tcp", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false },
+	{ "tcp, epoll", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false },
+	{ "tcp, IPv6", "tcp://[::1]:0", "", SODA_ENGINE_AUTO, false },
+	{ "shm, abstract", "shm://@soda-conformance-%d", "", SODA_ENGINE_AUTO, true },
+	{ "shm, file", "shm:///tmp/soda-conformance-%d", "", SODA_ENGINE_AUTO, true },
+	{ "fault+tcp", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false },
+	{ "fault+shm", "shm://@soda-conformance-%d", "fault+", SODA_ENGINE_AUTO, true },
+};
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+static void test_hello(void **state)
+{
+	struct env *e = *state;
+	struct soda_wire_hello hello = { .chunk_bytes = 65536, .epoch = 1 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = TIMEOUT_MS };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &conn, &welcome, &e->why), 0);
+	assert_int_equal(welcome.instance_id, 5);
+	assert_int_equal(welcome.client_id, 9);
+	assert_int_equal(welcome.secret, FAKE_SECRET);
+	assert_int_equal(welcome.max_data, SODA_WIRE_MAX_DATA);
+	assert_string_equal(soda_conn_peer(conn), e->address);
+	assert_true(soda_conn_fd(conn) >= 0);
+	soda_conn_close(conn);
+	soda_conn_close(NULL);
+}
+
+static void test_refused(void **state)
+{
+	struct env *e = *state;
+	struct soda_wire_hello hello = { .chunk_bytes = FAKE_REFUSED_CHUNK };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = TIMEOUT_MS };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn = NULL;
+
+	for (int kind = SODA_CONN_CONTROL; kind <= SODA_CONN_DATA; kind++) {
+		opt.kind = kind;
+		assert_int_equal(
+			soda_conn_connect(e->address, &hello, &opt, &conn, &welcome, &e->why),
+			-EPERM);
+		assert_null(conn);
+		assert_non_null(strstr(e->why.text, "4242 bytes are not liked"));
+		for (const char *c = e->why.text; *c; c++)
+			assert_true(*c >= ' ');
+	}
+	hello.chunk_bytes = 65536;
+	hello.secret = FAKE_SECRET + 1;
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &conn, &welcome, &e->why),
+			 -ESTALE);
+}
+
+static int echo(struct soda_conn *conn, size_t bytes, size_t capacity)
+{
+	uint8_t *body = malloc(bytes + 1), *reply = malloc(capacity + 1);
+	struct iovec iov[2] = { { body, bytes / 3 }, { body + bytes / 3, bytes - bytes / 3 } };
+	size_t got = 0;
+	int ret;
+
+	for (size_t i = 0; i < bytes; i++)
+		body[i] = (uint8_t)(i * 31 + 1);
+	ret = soda_conn_call(conn, SODA_MSG_STATS, iov, 2, reply, capacity, &got, TIMEOUT_MS, NULL);
+	if (ret == 0) {
+		assert_int_equal(got, 2 * bytes);
+		assert_memory_equal(reply, body, bytes);
+		assert_memory_equal(reply + bytes, body, bytes);
+	}
+	free(body);
+	free(reply);
+	return ret;
+}
+
+static void test_calls(void **state)
+{
+	struct env *e = *state;
+	struct soda_conn *conn = env_connect(e, "", SODA_CONN_CONTROL, 0, NULL);
+	const uint8_t no_region[2] = { 99, 0 };
+	struct iovec iov = { (void *)(uintptr_t)no_region, 2 };
+
+	assert_int_equal(echo(conn, 0, 0), 0);
+	assert_int_equal(echo(conn, 1, 2), 0);
+	assert_int_equal(echo(conn, 1000, 5000), 0);
+	assert_int_equal(echo(conn, 32768, 65536), 0);
+	/* errors that leave the connection as it was */
+	assert_int_equal(echo(conn, 5000, 9999), -EMSGSIZE);
+	assert_int_equal(echo(conn, 40000, 65536), -EFBIG);
+	assert_int_equal(
+		soda_conn_call(conn, SODA_MSG_CLOSE, &iov, 1, NULL, 0, NULL, TIMEOUT_MS, &e->why),
+		-ENOENT);
+	assert_non_null(strstr(e->why.text, soda_conn_peer(conn) + strlen(e->variant->decorate)));
+	assert_int_equal(echo(conn, 10, 20), 0);
+	assert_int_equal(soda_conn_call(conn, SODA_MSG_PING, NULL, 0, NULL, 0, NULL, -1, NULL), 0);
+	soda_conn_close(conn);
+}
+
+static void test_call_times_out(void **state)
+{
+	struct env *e = *state;
+	struct soda_conn *conn = env_connect(e, "", SODA_CONN_CONTROL, 0, NULL);
+	int64_t start = now_ns();
+
+	assert_int_equal(soda_conn_call(conn, SODA_MSG_SYNC, NULL, 0, NULL, 0, NULL, 50, &e->why),
+			 -ETIMEDOUT);
+	assert_true(now_ns() - start < 250ll * MS);
+	assert_true(e->why.text[0]);
+	assert_int_equal(echo(conn, 1, 2), -ETIMEDOUT);
+	soda_conn_close(conn);
+}
+
+static void test_read(void **state)
+{
+	static const uint32_t sizes[] = { 4096, 8192, 65536, 2 << 20, 4 << 20 };
+	struct env *e = *state;
+	uint8_t *buf = malloc(4 << 20);
+	struct link l;
+
+	link_open(e, &l, "", SODA_READ_ONLY, 8);
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t offset = REGION_BYTES - sizes[i];
+
+		for (int first = 0; first < 2; first++) {
+			memset(buf, 0, sizes[i]);
+			assert_int_equal(soda_conn_post_read(l.data, &l.mr, first ? 0 : offset,
+							     sizes[i], buf, 1),
+					 0);
+			finish(l.data, 1, 0);
+			assert_int_equal(wrong_bytes(buf, 7, first ? 0 : offset, sizes[i]), 0);
+		}
+	}
+	if (e->variant->memory)
+		assert_ptr_equal(soda_mr_direct(&l.mr, 4096, 4096), l.mr.map + 4096);
+	else
+		assert_null(soda_mr_direct(&l.mr, 4096, 4096));
+	assert_null(soda_mr_direct(&l.mr, REGION_BYTES, 1));
+	link_close(&l);
+	free(buf);
+}
+
+static void test_write(void **state)
+{
+	static const uint32_t sizes[] = { 4096, 65536, 4 << 20 };
+	struct env *e = *state;
+	uint8_t *buf = malloc(4 << 20), *back = malloc(4 << 20);
+	struct fake_region *r;
+	struct link l;
+
+	link_open(e, &l, "", SODA_WRITABLE, 8);
+	r = fake_find(&e->fake, 7);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t offset = 65536 + 4096 * i;
+
+		memset(buf, 0x40 + (int)i, sizes[i]);
+		assert_int_equal(soda_conn_post_write(l.data, &l.mr, offset, sizes[i], buf, 1), 0);
+		/* the later request sees the earlier one */
+		assert_int_equal(soda_conn_post_read(l.data, &l.mr, offset, sizes[i], back, 1), 0);
+		finish(l.data, 2, 0);
+		assert_memory_equal(back, buf, sizes[i]);
+		assert_memory_equal(r->memory + offset, buf, sizes[i]);
+		assert_int_equal(wrong_bytes(r->memory, 7, 0, 65536), 0);
+	}
+	if (e->variant->memory) {
+		assert_int_equal(r->memory[r->bytes], 0);
+		for (int unit = 1; unit <= 65; unit++)
+			assert_int_equal(r->memory[r->bytes + (uint64_t)unit], 1);
+		assert_int_equal(r->memory[r->bytes + 66], 0);
+	} else {
+		assert_int_equal(fake_count(&e->fake, &e->fake.writes), 3);
+	}
+	link_close(&l);
+	free(buf);
+	free(back);
+}
+
+static void test_ranges(void **state)
+{
+	struct env *e = *state;
+	static uint8_t buf[8192];
+	struct link l;
+
+	link_open(e, &l, "", SODA_READ_ONLY, 2);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 0, buf, 0), -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 100, buf, 0), -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 5, 4096, buf, 0), -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, REGION_BYTES, 4096, buf, 0), -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, REGION_BYTES - 4096, 8192, buf, 0),
+			 -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, UINT64_MAX - 4095, 8192, buf, 0),
+			 -EINVAL);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, (4 << 20) + 4096, buf, 0), -EINVAL);
+	assert_int_equal(soda_conn_post_write(l.data, &l.mr, 0, 4096, buf, 0), -EACCES);
+	assert_int_equal(soda_conn_outstanding(l.data), 0);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), 0);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), 0);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), -EAGAIN);
+	assert_int_equal(soda_conn_outstanding(l.data), 2);
+	finish(l.data, 2, 0);
+	assert_int_equal(soda_conn_outstanding(l.data), 0);
+	link_close(&l);
+}
+
+/* More posts than the socket buffers and the server's queue hold; order and errno. */
+static void test_pipeline(void **state)
+{
+	enum { DEPTH = 300, UNIT = 16384, SLOTS = REGION_BYTES / UNIT };
+	struct env *e = *state;
+	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
+	struct soda_done done[7];
+	uint64_t next = 0;
+	struct link l;
+
+	link_open(e, &l, "", 0, DEPTH);
+	for (unsigned i = 0; i < DEPTH; i++) {
+		uint64_t offset = (uint64_t)(i * 7 % SLOTS) * UNIT;
+		uint8_t *at = buf + (size_t)i * UNIT;
+
+		memset(at, (int)i, UNIT);
+		errno = 1234;
+		if (i % 3 == 0)
+			assert_int_equal(soda_conn_post_write(l.data, &l.mr, offset, UNIT, at, i),
+					 0);
+		else
+			assert_int_equal(soda_conn_post_read(l.data, &l.mr, offset, UNIT, at, i),
+					 0);
+	}
+	assert_int_equal(soda_conn_outstanding(l.data), DEPTH);
+	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
+	assert_int_equal(soda_conn_flush(l.data, true), 0);
+	while (next < DEPTH) {
+		int n = soda_conn_poll(l.data, done, 7, (int64_t)TIMEOUT_MS * MS,
+				       next % 2 ? 50000 : 0);
+
+		assert_true(n > 0);
+		for (int i = 0; i < n; i++, next++) {
+			assert_int_equal(done[i].cookie, next);
+			assert_int_equal(done[i].status, 0);
+			assert_int_equal(done[i].bytes, UNIT);
+		}
+		assert_int_equal(soda_conn_outstanding(l.data), DEPTH - next);
+	}
+	assert_int_equal(errno, 1234);
+	for (unsigned i = 0; i < DEPTH; i++)
+		if (i % 3)
+			assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
+						     (uint64_t)(i * 7 % SLOTS) * UNIT, UNIT),
+					 0);
+	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
+	link_close(&l);
+	free(buf);
+}
+
+/* Errors in between: what was received in the wrong place finds its own. */
+static void test_errors_between(void **state)
+{
+	enum { N = 24, UNIT = 65536 };
+	struct env *e = *state;
+	struct soda_done done[N];
+	struct soda_mr strange;
+	struct link l;
+	uint8_t *buf;
+
+	if (e->variant->memory)
+		skip(); /* no request reaches the server */
+	buf = malloc((size_t)N * UNIT);
+	link_open(e, &l, "", 0, N);
+	strange = l.mr;
+	strange.region_id = 1234;
+	for (unsigned round = 0; round < 40; round++) {
+		int got = 0;
+
+		memset(buf, 0xee, (size_t)N * UNIT);
+		for (unsigned i = 0; i < N; i++)
+			assert_int_equal(
+				soda_conn_post_read(
+					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
+					(uint64_t)i * UNIT, UNIT, buf + (size_t)i * UNIT, i),
+				0);
+		assert_int_equal(soda_conn_flush(l.data, false), 0);
+		while (got < N) {
+			int n = soda_conn_poll(l.data, done + got, round % 2 ? 1 : N - got,
+					       (int64_t)TIMEOUT_MS * MS, 0);
+
+			assert_true(n > 0);
+			got += n;
+		}
+		for (unsigned i = 0; i < N; i++) {
+			bool bad = (round * 77 >> i % 8) & 1;
+
+			assert_int_equal(done[i].cookie, i);
+			assert_int_equal(done[i].status, bad ? -EINVAL : 0);
+			if (!bad)
+				assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
+							     (uint64_t)i * UNIT, UNIT),
+						 0);
+		}
+	}
+	link_close(&l);
+	free(buf);
+}
+
+static void test_peer_ends(void **state)
+{
+	struct env *e = *state;
+	static uint8_t buf[4096];
+	struct soda_done done;
+	struct link l;
+	int ret = 0;
+
+	link_open(e, &l, "", 0, 8);
+	fake_close_peers(&e->fake);
+	for (int i = 0; i < 2000 && ret == 0; i++) {
+		ret = soda_conn_poll(l.data, &done, 1, 0, 0);
+		usleep(1000);
+	}
+	assert_int_equal(ret, -ECONNRESET);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), -ECONNRESET);
+	assert_int_equal(soda_conn_flush(l.data, false), -ECONNRESET);
+	assert_int_equal(soda_conn_poll(l.data, &done, 1, -1, 0), -ECONNRESET);
+	assert_int_equal(echo(l.control, 1, 2), -ECONNRESET);
+	assert_int_equal(echo(l.control, 1, 2), -ECONNRESET);
+	link_close(&l);
+}
+
+static void *abort_soon(void *arg)
+{
+	usleep(50000);
+	soda_conn_abort(arg);
+	return NULL;
+}
+
+static void test_abort(void **state)
+{
+	struct env *e = *state;
+	static uint8_t buf[4096];
+	struct soda_done done;
+	pthread_t thread;
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	assert_int_equal(pthread_create(&thread, NULL, abort_soon, l.control), 0);
+	assert_int_equal(
+		soda_conn_call(l.control, SODA_MSG_SYNC, NULL, 0, NULL, 0, NULL, TIMEOUT_MS, NULL),
+		-ECONNABORTED);
+	pthread_join(thread, NULL);
+	assert_int_equal(echo(l.control, 1, 2), -ECONNABORTED);
+	soda_conn_abort(l.data);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), -ECONNABORTED);
+	assert_int_equal(soda_conn_flush(l.data, false), -ECONNABORTED);
+	assert_int_equal(soda_conn_poll(l.data, &done, 1, -1, 0), -ECONNABORTED);
+	link_close(&l);
+}
+
+struct worker {
+	struct env *e;
+	struct soda_mr *mr;
+	unsigned index;
+	int bad;
+};
+
+/* Its own eighth of the region: writes what it reads back later. */
+static void *worker_main(void *arg)
+{
+	enum { UNIT = 32768, UNITS = REGION_BYTES / 8 / UNIT, DEPTH = 8 };
+	struct worker *w = arg;
+	uint8_t *buf = malloc(DEPTH * UNIT);
+	struct soda_done done[DEPTH];
+	int ret;
+	struct soda_conn *c = env_connect(w->e, "", SODA_CONN_DATA, DEPTH, &ret);
+
+	if (!c) {
+		w->bad++;
+		free(buf);
+		return NULL;
+	}
+	for (unsigned round = 0; round < 40; round++) {
+		bool write = round % 2 == 0;
+		int got = 0;
+
+		for (unsigned i = 0; i < DEPTH; i++) {
+			uint64_t offset =
+				((uint64_t)w->index * UNITS + (round / 2 * 3 + i) % UNITS) * UNIT;
+			uint8_t *at = buf + i * UNIT;
+
+			memset(at, write ? (int)(w->index * 16 + i + round) : 0, UNIT);
+			w->bad += write ? soda_conn_post_write(c, w->mr, offset, UNIT, at, i) < 0
+					: soda_conn_post_read(c, w->mr, offset, UNIT, at, i) < 0;
+		}
+		w->bad += soda_conn_flush(c, round % 4 == 0) < 0;
+		while (got < DEPTH && !w->bad) {
+			int n = soda_conn_poll(c, done, DEPTH, (int64_t)TIMEOUT_MS * MS, 20000);
+
+			w->bad += n <= 0;
+			for (int i = 0; i < n; i++)
+				w->bad += done[i].status != 0;
+			got += n;
+		}
+		for (unsigned i = 0; !write && i < DEPTH; i++)
+			w->bad += buf[i * UNIT] != (uint8_t)(w->index * 16 + i + round - 1) ||
+				  memcmp(buf + i * UNIT, buf + i * UNIT + 1, UNIT - 1) != 0;
+	}
+	soda_conn_close(c);
+	free(buf);
+	return NULL;
+}
+
+static void test_many_at_once(void **state)
+{
+	struct env *e = *state;
+	struct worker workers[8];
+	pthread_t threads[8];
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	for (unsigned i = 0; i < 8; i++) {
+		workers[i] = (struct worker){ .e = e, .mr = &l.mr, .index = i };
+		assert_int_equal(pthread_create(&threads[i], NULL, worker_main, &workers[i]), 0);
+	}
+	for (unsigned i = 0; i < 8; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(workers[i].bad, 0);
+	}
+	link_close(&l);
+}
+
+static void test_deep_writes(void **state)
+{
+	enum { DEPTH = 100, UNIT = 65536 };
+	struct env *e = *state;
+	struct soda_wire_hello hello = {
+		.chunk_bytes = 65536, .epoch = 1, .client_id = 9, .secret = FAKE_SECRET
+	};
+	struct soda_conn_options opt = { .kind = SODA_CONN_DATA, .depth = DEPTH, .deep = true };
+	struct soda_wire_welcome welcome;
+	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
+	struct soda_conn *deep;
+	struct fake_region *r;
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	r = fake_find(&e->fake, 7);
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &deep, &welcome, &e->why), 0);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < DEPTH; i++) {
+			memset(buf + (size_t)i * UNIT, (int)(i + round), UNIT);
+			assert_int_equal(soda_conn_post_write(deep, &l.mr, (uint64_t)i * UNIT, UNIT,
+							      buf + (size_t)i * UNIT, i),
+					 0);
+		}
+		finish(deep, DEPTH, 0);
+		assert_memory_equal(r->memory, buf, (size_t)DEPTH * UNIT);
+	}
+	soda_conn_close(deep);
+	link_close(&l);
+	free(buf);
+}
+
+static void test_stop_accepting(void **state)
+{
+	struct env *e = *state;
+	static uint8_t buf[4096];
+	struct link l;
+	int err = 0;
+
+	link_open(e, &l, "", 0, 8);
+	soda_listener_stop_accepting(e->listener);
+	for (int i = 0; i < 100 && err == 0; i++) {
+		soda_conn_close(env_connect(e, "", SODA_CONN_CONTROL, 0, &err));
+		usleep(10000);
+	}
+	assert_true(err < 0);
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 4096, 4096, buf, 0), 0);
+	finish(l.data, 1, 0);
+	assert_int_equal(echo(l.control, 5, 10), 0);
+	link_close(&l);
+}
+
+/* The connection ends with requests outstanding: the listener gives their memory back. */
+static void test_close_within(void **state)
+{
+	enum { DEPTH = 200, UNIT = 32768 };
+	struct env *e = *state;
+	uint8_t *buf = malloc(UNIT);
+	struct link l;
+
+	link_open(e, &l, "", 0, DEPTH);
+	for (unsigned i = 0; i < DEPTH; i++)
+		assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, UNIT, buf, i), 0);
+	assert_int_equal(soda_conn_flush(l.data, true), 0);
+	link_close(&l);
+	await_count(e, &e->fake.gone, 2);
+	free(buf);
+}
+
+/* Without a listener of ours */
+
+static void test_bad_addresses(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"tcp",
+		"tcp://",
+		"tcp://host",
+		"tcp://host:",
+		"tcp://host:70000",
+		"tcp://::1:5",
+		"tcp://h:12x",
+		"shm://",
+		"shm://relative",
+		"shm:///",
+		"udp://h:1",
+		"fault+",
+		"fault+udp://h:1",
+		"fault+tcp://h:1?do=dance",
+		"fault+tcp://h:1?rate=5",
+		"fault+tcp://h:1?do=fail&rate=101",
+	};
+	struct soda_wire_hello hello = { .chunk_bytes = 65536 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 500 };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+	struct soda_why why;
+
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		why.text[0] = 0;
+		assert_int_equal(soda_conn_connect(bad[i], &hello, &opt, &conn, &welcome, &why),
+				 -EINVAL);
+		assert_true(why.text[0]);
+	}
+	assert_int_equal(
+		soda_conn_connect("shm:///nonexistent/soda", &hello, &opt, &conn, &welcome, &why),
+		-ENOENT);
+	assert_int_equal(
+		soda_conn_connect("shm://@soda-nobody-there", &hello, &opt, &conn, &welcome, &why),
+		-ECONNREFUSED);
+}
+
+static int listen_raw(char address[64])
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+	assert_int_equal(listen(fd, 5), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
+	snprintf(address, 64, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+	return fd;
+}
+
+static void *say_hello_world(void *arg)
+{
+	int fd = accept(*(int *)arg, NULL, NULL);
+
+	if (write(fd, "HTTP/1.1 400 Bad Request\r\n", 26) < 0)
+		return NULL;
+	usleep(100000);
+	close(fd);
+	return NULL;
+}
+
+static void test_strange_servers(void **state)
+{
+	struct soda_wire_hello hello = { .chunk_bytes = 65536 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 200 };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+	struct soda_why why;
+	char address[64];
+	pthread_t thread;
+	int64_t start;
+	int fd = listen_raw(address);
+
+	start = now_ns(); /* the kernel accepts, nobody answers */
+	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why),
+			 -ETIMEDOUT);
+	assert_true(now_ns() - start < 1000ll * MS);
+	close(accept(fd, NULL, NULL));
+	assert_int_equal(pthread_create(&thread, NULL, say_hello_world, &fd), 0);
+	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why), -EPROTO);
+	pthread_join(thread, NULL);
+	close(fd);
+	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why),
+			 -ECONNREFUSED);
+	assert_non_null(strstr(why.text, address));
+}
+
+/* A region whose memory is not what the server says is not mapped. */
+static void test_shm_lies(void **state)
+{
+	static const struct variant shm = { "shm", "shm://@soda-conformance-lies-%d", "",
+					    SODA_ENGINE_AUTO, true };
+	struct soda_wire_open open = { .region_id = 1, .bytes = REGION_BYTES };
+	struct soda_wire_opened opened;
+	struct soda_conn *control;
+	struct soda_mr mr = { 0 };
+	struct env e;
+
+	env_start(&e, &shm, NULL);
+	control = env_connect(&e, "", SODA_CONN_CONTROL, 0, NULL);
+	e.fake.unsealed = true;
+	assert_int_equal(
+		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why),
+		-EPROTO);
+	e.fake.unsealed = false;
+	e.fake.lie_about_size = true;
+	open.region_id = 2;
+	assert_int_equal(
+		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why),
+		-EPROTO);
+	assert_null(mr.map);
+	e.fake.lie_about_size = false;
+	open.region_id = 3;
+	assert_int_equal(
+		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why), 0);
+	soda_conn_unmap_region(&mr);
+	soda_conn_close(control);
+	env_stop(&e);
+}
+
+#define CONTRACT(f)                                                                                \
+	{                                                                                          \
+#f, f, env_setup, env_teardown, NULL                                               \
+	}
+
+static int run_variant(const struct variant *v)
+{
+	struct CMUnitTest tests[] = {
+		CONTRACT(test_hello),	       CONTRACT(test_refused),
+		CONTRACT(test_calls),	       CONTRACT(test_call_times_out),
+		CONTRACT(test_read),	       CONTRACT(test_write),
+		CONTRACT(test_ranges),	       CONTRACT(test_pipeline),
+		CONTRACT(test_errors_between), CONTRACT(test_peer_ends),
+		CONTRACT(test_abort),	       CONTRACT(test_many_at_once),
+		CONTRACT(test_deep_writes),    CONTRACT(test_stop_accepting),
+		CONTRACT(test_close_within),
+	};
+
+	for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		tests[i].initial_state = (void *)(uintptr_t)v;
+	return _cmocka_run_group_tests(v->name, tests, sizeof(tests) / sizeof(tests[0]), NULL,
+				       NULL);
+}
+
+int run_contract(void)
+{
+	const struct CMUnitTest alone[] = {
+		cmocka_unit_test(test_bad_addresses),
+		cmocka_unit_test(test_strange_servers),
+		cmocka_unit_test(test_shm_lies),
+	};
+	int failed = cmocka_run_group_tests_name("strangers", alone, NULL, NULL);
+
+	for (unsigned i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
+		failed += run_variant(&variants[i]);
+	return failed;
+}

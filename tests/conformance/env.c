@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "conformance.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "soda.h"
+
+void env_start(struct env *e, const struct variant *v, const struct soda_listener_options *options)
+{
+	char address[128];
+	int ret;
+
+	memset(e, 0, sizeof(*e));
+	e->variant = v;
+	if (options)
+		e->options = *options;
+	e->options.engine = v->engine;
+	if (!e->options.hello_timeout_ms)
+		e->options.hello_timeout_ms = HELLO_TIMEOUT_MS;
+	fake_init(&e->fake);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	snprintf(address, sizeof(address), v->listen, (int)getpid());
+#pragma GCC diagnostic pop
+	ret = soda_listener_open(address, &fake_service, &e->fake, &e->options, &e->listener,
+				 &e->why);
+	if (ret < 0)
+		fail_msg("%s: %s", address, e->why.text);
+	assert_int_equal(soda_listener_start(e->listener), 0);
+	snprintf(e->address, sizeof(e->address), "%s%s", v->decorate,
+		 soda_listener_address(e->listener));
+}
+
+void env_stop(struct env *e)
+{
+	soda_listener_close(e->listener);
+	assert_int_equal(e->fake.holds, 0);
+	assert_int_equal(e->fake.hellos, e->fake.gone);
+	fake_destroy(&e->fake);
+}
+
+int env_setup(void **state)
+{
+	struct env *e = malloc(sizeof(*e));
+
+	env_start(e, *state, NULL);
+	*state = e;
+	return 0;
+}
+
+int env_teardown(void **state)
+{
+	env_stop(*state);
+	free(*state);
+	return 0;
+}
+
+struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_kind kind,
+			      uint32_t depth, int *err_p)
+{
+	struct soda_wire_hello hello = { .chunk_bytes = 65536, .epoch = 1 };
+	struct soda_conn_options opt = { .kind = kind, .depth = depth, .timeout_ms = TIMEOUT_MS };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn = NULL;
+	char address[512];
+	int ret;
+
+	if (kind == SODA_CONN_DATA) {
+		hello.client_id = 9;
+		hello.secret = FAKE_SECRET;
+	}
+	snprintf(address, sizeof(address), "%s%s", e->address, query);
+	ret = soda_conn_connect(address, &hello, &opt, &conn, &welcome, &e->why);
+	if (err_p)
+		*err_p = ret;
+	else if (ret < 0)
+		fail_msg("%s: %s", address, e->why.text);
+	return ret < 0 ? NULL : conn;
+}
+
+void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t flags,
+		 struct soda_mr *mr_p)
+{
+	struct soda_wire_open open = { .region_id = id, .flags = flags, .bytes = REGION_BYTES };
+	struct soda_wire_opened opened;
+
+	assert_int_equal(
+		soda_conn_open_region(control, &open, "", &opened, mr_p, TIMEOUT_MS, &e->why), 0);
+	assert_int_equal(opened.bytes, REGION_BYTES);
+	assert_int_equal(opened.file_id, 3);
+	assert_int_equal(opened.generation, 4);
+	assert_int_equal(mr_p->bytes, REGION_BYTES);
+	assert_int_equal(mr_p->writable, !(flags & SODA_READ_ONLY));
+	assert_int_equal(mr_p->map != NULL, e->variant->memory);
+}
+
+void link_open(struct env *e, struct link *l, const char *query, uint32_t flags, uint32_t depth)
+{
+	l->control = env_connect(e, "", SODA_CONN_CONTROL, 0, NULL);
+	region_open(e, l->control, 7, flags, &l->mr);
+	l->data = env_connect(e, query, SODA_CONN_DATA, depth, NULL);
+}
+
+void link_close(struct link *l)
+{
+	soda_conn_close(l->data);
+	soda_conn_unmap_region(&l->mr);
+	soda_conn_close(l->control);
+}
+
+void finish(struct soda_conn *data, int n, int status)
+{
+	struct soda_done done[16];
+
+	assert_int_equal(soda_conn_flush(data, false), 0);
+	while (n) {
+		int got = soda_conn_poll(data, done, n < 16 ? n : 16, (int64_t)TIMEOUT_MS * MS, 0);
+
+		assert_true(got > 0);
+		for (int i = 0; i < got; i++)
+			assert_int_equal(done[i].status, status);
+		n -= got;
+	}
+}
+
+size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size_t bytes)
+{
+	size_t wrong = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		wrong += buf[i] != fake_byte(region_id, offset + i);
+	return wrong;
+}
+
+void await_count(struct env *e, const unsigned *counter, unsigned value)
+{
+	for (int i = 0; i < 2000 && fake_count(&e->fake, counter) < value; i++)
+		usleep(1000);
+	assert_true(fake_count(&e->fake, counter) >= value);
+}
+
+int main(void)
+{
+	return run_contract() + run_faults() + run_abuse() ? 1 : 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The layouts of wire.h byte by byte, and what the decoders and checks refuse. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/wire.h"
+
+#define PAGES_48 0xa1a2a3a4a5a6u
+
+static void test_sizes(void **state)
+{
+	assert_int_equal(SODA_WIRE_READ_BYTES, 24); /* Table I */
+	assert_int_equal(SODA_WIRE_WRITE_BYTES, 12);
+	assert_int_equal(SODA_WIRE_FRAME_BYTES, 8);
+	assert_int_equal(SODA_WIRE_HELLO_BYTES, sizeof(struct soda_wire_hello));
+	assert_int_equal(SODA_WIRE_WELCOME_BYTES, sizeof(struct soda_wire_welcome));
+	assert_int_equal(SODA_WIRE_OPEN_BYTES, sizeof(struct soda_wire_open));
+	assert_int_equal(SODA_WIRE_OPENED_BYTES, sizeof(struct soda_wire_opened));
+}
+
+static void test_frame(void **state)
+{
+	static const uint8_t bytes[8] = { 1, 2, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12 };
+	struct soda_wire_frame f = {
+		.type = 1, .flags = 2, .status = 0x1234, .length = 0x12345678
+	};
+	uint8_t out[8];
+
+	soda_wire_put_frame(out, &f);
+	assert_memory_equal(out, bytes, 8);
+	memset(&f, 0, sizeof(f));
+	soda_wire_get_frame(bytes, &f);
+	assert_int_equal(f.type, 1);
+	assert_int_equal(f.flags, 2);
+	assert_int_equal(f.status, 0x1234);
+	assert_int_equal(f.length, 0x12345678);
+}
+
+static void test_read(void **state)
+{
+	static const uint8_t bytes[24] = { 0x02, 0x01, 0xa6, 0xa5, 0xa4, 0xa3, 0xa2, 0xa1,
+					   8,	 7,    6,    5,	   4,	 3,    2,    1,
+					   0x0d, 0x0c, 0x0b, 0x0a, 0x4d, 0x4c, 0x4b, 0x4a };
+	struct soda_wire_read r = { .region_id = 0x0102,
+				    .page_offset = PAGES_48,
+				    .dest_addr = 0x0102030405060708,
+				    .size = 0x0a0b0c0d,
+				    .dest_rkey = 0x4a4b4c4d };
+	struct soda_wire_read back;
+	uint8_t out[24];
+
+	soda_wire_put_read(out, &r);
+	assert_memory_equal(out, bytes, 24);
+	soda_wire_get_read(bytes, &back);
+	assert_int_equal(back.region_id, r.region_id);
+	assert_true(back.page_offset == r.page_offset);
+	assert_true(back.dest_addr == r.dest_addr);
+	assert_int_equal(back.size, r.size);
+	assert_int_equal(back.dest_rkey, r.dest_rkey);
+	/* the 48 bits of an offset do not spill over its neighbours */
+	r.page_offset = UINT64_MAX;
+	soda_wire_put_read(out, &r);
+	assert_memory_equal(out + 8, bytes + 8, 16);
+}
+
+static void test_write(void **state)
+{
+	static const uint8_t bytes[12] = { 0x02, 0x01, 0xa6, 0xa5, 0xa4, 0xa3,
+					   0xa2, 0xa1, 0x0d, 0x0c, 0x0b, 0x0a };
+	struct soda_wire_write w = { .region_id = 0x0102,
+				     .page_offset = PAGES_48,
+				     .size = 0x0a0b0c0d };
+	struct soda_wire_write back;
+	uint8_t out[12];
+
+	soda_wire_put_write(out, &w);
+	assert_memory_equal(out, bytes, 12);
+	soda_wire_get_write(bytes, &back);
+	assert_int_equal(back.region_id, w.region_id);
+	assert_true(back.page_offset == w.page_offset);
+	assert_int_equal(back.size, w.size);
+}
+
+static void test_hello(void **state)
+{
+	struct soda_wire_hello h = { .magic = SODA_WIRE_MAGIC,
+				     .version = 2,
+				     .kind = 3,
+				     .features = 4,
+				     .chunk_bytes = 5,
+				     .uid = 6,
+				     .gid = 7,
+				     .pid = 8,
+				     .client_id = 9,
+				     .secret = 10,
+				     .epoch = 11 };
+	struct soda_wire_hello back;
+	uint8_t out[SODA_WIRE_HELLO_BYTES];
+
+	soda_wire_put_hello(out, &h);
+	assert_memory_equal(out, "SODA\2\0\0\0\3", 9);
+	assert_int_equal(soda_wire_get_hello(out, sizeof(out), &back), 0);
+	assert_memory_equal(&back, &h, sizeof(h));
+	assert_int_equal(soda_wire_get_hello(out, sizeof(out) - 1, &back), -EPROTO);
+	assert_int_equal(soda_wire_get_hello(out, sizeof(out) + 1, &back), -EPROTO);
+	assert_int_equal(soda_wire_get_hello(out, 0, &back), -EPROTO);
+}
+
+static void test_welcome(void **state)
+{
+	struct soda_wire_welcome w = { .version = 1,
+				       .max_data = 2,
+				       .instance_id = 3,
+				       .client_id = 4,
+				       .secret = 5,
+				       .capacity = 6,
+				       .free_bytes = 7,
+				       .known = 8 };
+	struct soda_wire_welcome back;
+	uint8_t out[SODA_WIRE_WELCOME_BYTES];
+
+	soda_wire_put_welcome(out, &w);
+	assert_int_equal(soda_wire_get_welcome(out, sizeof(out), &back), 0);
+	assert_memory_equal(&back, &w, sizeof(w));
+	assert_int_equal(soda_wire_get_welcome(out, sizeof(out) - 1, &back), -EPROTO);
+}
+
+static void test_open(void **state)
+{
+	struct soda_wire_open o = {
+		.region_id = 1, .name_bytes = 5, .flags = 3, .bytes = 1ull << 40
+	};
+	uint8_t out[SODA_WIRE_OPEN_BYTES + 300];
+	struct soda_wire_open back;
+	const char *name = NULL;
+
+	soda_wire_put_open(out, &o);
+	memcpy(out + SODA_WIRE_OPEN_BYTES, "graph", 5);
+	assert_int_equal(soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES + 5, &back, &name), 0);
+	assert_memory_equal(&back, &o, sizeof(o));
+	assert_memory_equal(name, "graph", 5);
+	assert_int_equal(soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES + 4, &back, &name), -EPROTO);
+	assert_int_equal(soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES + 6, &back, &name), -EPROTO);
+	assert_int_equal(soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES - 1, &back, &name), -EPROTO);
+	assert_int_equal(soda_wire_get_open(out, 0, &back, &name), -EPROTO);
+	o.name_bytes = SODA_WIRE_MAX_NAME;
+	soda_wire_put_open(out, &o);
+	assert_int_equal(
+		soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES + SODA_WIRE_MAX_NAME, &back, &name),
+		0);
+	o.name_bytes = SODA_WIRE_MAX_NAME + 1;
+	soda_wire_put_open(out, &o);
+	assert_int_equal(soda_wire_get_open(out, SODA_WIRE_OPEN_BYTES + SODA_WIRE_MAX_NAME + 1,
+					    &back, &name),
+			 -EPROTO);
+}
+
+static void test_opened(void **state)
+{
+	struct soda_wire_opened o = { .bytes = 1, .file_id = 2, .generation = UINT64_MAX }, back;
+	uint8_t out[SODA_WIRE_OPENED_BYTES];
+
+	soda_wire_put_opened(out, &o);
+	assert_int_equal(soda_wire_get_opened(out, sizeof(out), &back), 0);
+	assert_memory_equal(&back, &o, sizeof(o));
+	assert_int_equal(soda_wire_get_opened(out, sizeof(out) - 1, &back), -EPROTO);
+}
+
+static void test_status(void **state)
+{
+	for (unsigned s = 0; s <= SODA_ST_MAX; s++)
+		assert_int_equal(soda_status_from_errno(soda_status_to_errno(s)), s);
+	assert_int_equal(soda_status_to_errno(SODA_ST_MAX + 1), EPROTO);
+	assert_int_equal(soda_status_to_errno(UINT32_MAX), EPROTO);
+	assert_int_equal(soda_status_from_errno(EXDEV), SODA_ST_IO);
+	assert_int_equal(soda_status_from_errno(-1), SODA_ST_IO);
+}
+
+static void test_ranges(void **state)
+{
+	const uint64_t huge = 1ull << 59;
+
+	assert_int_equal(soda_wire_check_range(0, 4096, 4096), 0);
+	assert_int_equal(soda_wire_check_range(0, 4096, 1), 0); /* whole pages */
+	assert_int_equal(soda_wire_check_range(1, 4096, 4097), 0);
+	assert_int_equal(soda_wire_check_range(1, 4096, 4096), -EINVAL);
+	assert_int_equal(soda_wire_check_range(0, 8192, 4096), -EINVAL);
+	assert_int_equal(soda_wire_check_range(0, 4096, 0), -EINVAL);
+	assert_int_equal(soda_wire_check_range(0, 0, 4096), -EPROTO);
+	assert_int_equal(soda_wire_check_range(0, 100, 4096), -EPROTO);
+	assert_int_equal(soda_wire_check_range(0, 4097, 65536), -EPROTO);
+	assert_int_equal(soda_wire_check_range(0, SODA_WIRE_MAX_DATA, huge), 0);
+	assert_int_equal(soda_wire_check_range(0, SODA_WIRE_MAX_DATA + 4096, huge), -EPROTO);
+	assert_int_equal(soda_wire_check_range(huge / 4096 - 1, 4096, huge), 0);
+	assert_int_equal(soda_wire_check_range(huge / 4096, 4096, huge), -EINVAL);
+	assert_int_equal(soda_wire_check_range((1ull << 48) - 1, 4096, huge), -EINVAL);
+	assert_int_equal(soda_wire_check_range(UINT64_MAX, 4096, UINT64_MAX), -EINVAL);
+	assert_int_equal(soda_wire_check_range(UINT64_MAX / 4096, 4096, UINT64_MAX), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_read),   cmocka_unit_test(test_write),
+		cmocka_unit_test(test_hello),  cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_open),   cmocka_unit_test(test_opened),
+		cmocka_unit_test(test_status), cmocka_unit_test(test_ranges),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
