@@ -2,6 +2,7 @@
 /* A real memory server: clients that go, come back, or do not; restart and drain. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -188,6 +190,74 @@ static void check_racing_epochs(void **state)
 	stop();
 }
 
+/* Send these bytes and no more; what the server answers until it closes the connection. */
+static size_t send_raw(const void *bytes, size_t n, uint8_t *answer, size_t room)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct timeval patience = { 20, 0 };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	size_t used = 0;
+	ssize_t got;
+
+	to.sin_port = htons((uint16_t)atoi(strrchr(server.address, ':') + 1));
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+	shutdown(fd, SHUT_WR);
+	while ((got = recv(fd, answer + used, room - used, 0)) > 0)
+		used += (size_t)got;
+	assert_true(!got || errno == ECONNRESET);
+	close(fd);
+	return used;
+}
+
+static void expect_version_refused(void)
+{
+	const struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
+					       .version = 99,
+					       .kind = SODA_CONN_CONTROL };
+	struct soda_wire_frame frame = { .type = SODA_MSG_HELLO, .length = SODA_WIRE_HELLO_BYTES };
+	uint8_t bytes[SODA_WIRE_FRAME_BYTES + SODA_WIRE_HELLO_BYTES], answer[512];
+
+	soda_wire_put_frame(bytes, &frame);
+	soda_wire_put_hello(bytes + SODA_WIRE_FRAME_BYTES, &hello);
+	assert_true(send_raw(bytes, sizeof(bytes), answer, sizeof(answer)) > SODA_WIRE_FRAME_BYTES);
+	soda_wire_get_frame(answer, &frame);
+	assert_int_equal(frame.type, SODA_MSG_REFUSED);
+	assert_int_equal(frame.status, SODA_ST_VERSION);
+}
+
+/* A clear refusal or a closed connection, a counter, and nobody else notices. */
+static void check_bad_peers(void **state)
+{
+	static const uint8_t zeros[100], short_body[1];
+	const struct iovec one = { (void *)(uintptr_t)short_body, 1 };
+	const struct soda_wire_hello hello = { .chunk_bytes = 3000 };
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 20000 };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+	struct soda_why why;
+	uint8_t answer[512];
+
+	START("--capacity", "64M");
+	send_raw(zeros, sizeof(zeros), answer, sizeof(answer));
+	send_raw("GET / HTTP/1.1\r\n\r\n", 18, answer, sizeof(answer));
+	send_raw("x", 1, answer, sizeof(answer));
+	expect_version_refused();
+	await_stat("peers_rejected", 4);
+	assert_int_equal(soda_conn_connect(server.address, &hello, &opt, &conn, &welcome, &why),
+			 -EINVAL);
+	assert_non_null(strstr(why.text, "3000"));
+	for (int type = SODA_MSG_OPEN; type <= SODA_MSG_NAME; type++)
+		assert_int_equal(soda_conn_call(watcher.control, (enum soda_msg)type, &one, 1, NULL,
+						0, NULL, 20000, &why),
+				 -EPROTO);
+	assert_int_equal(peer_stat(&watcher, "calls_refused"), SODA_MSG_NAME - SODA_MSG_OPEN + 1);
+	assert_int_equal(peer_stat(&watcher, "regions"), 0);
+	stop();
+}
+
 static void check_limits(void **state)
 {
 	struct peer peer, third;
@@ -305,6 +375,7 @@ int main(void)
 		cmocka_unit_test(check_return_in_time),
 		cmocka_unit_test(check_epochs),
 		cmocka_unit_test(check_racing_epochs),
+		cmocka_unit_test(check_bad_peers),
 		cmocka_unit_test(check_limits),
 		cmocka_unit_test(check_restart),
 		cmocka_unit_test(check_drain),
