@@ -3,6 +3,7 @@
  * A program that has use for SIGBUS itself, and one that forks.  The program's own
  * bus error is a touch behind the end of a mapped file.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -223,6 +224,47 @@ static void test_fam_in_other_handlers(void **state)
 	expect_passes(child_ticks, NULL);
 }
 
+/* docs/limits.md: system calls on pages that are not resident. */
+static bool kernel_faults_served(void)
+{
+	int fd = open("/proc/sys/vm/unprivileged_userfaultfd", O_RDONLY);
+	char allowed = '0';
+
+	if (fd >= 0) {
+		CHECK_EQ(read(fd, &allowed, 1), 1);
+		close(fd);
+	}
+	return stats_now().mode == SODA_MODE_HANDLER &&
+	       (geteuid() == 0 || allowed == '1' || access("/dev/userfaultfd", R_OK | W_OK) == 0);
+}
+
+static void child_system_calls(const void *arg)
+{
+	uint64_t *fam = filled();
+	int fd = memfd_create("file", MFD_CLOEXEC);
+	size_t chunk = 50 * CHUNK_WORDS;
+	ssize_t n;
+
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	n = write(fd, fam + chunk, 4096);
+	if (kernel_faults_served())
+		CHECK_EQ(n, 4096);
+	else
+		CHECK(n == -1 && errno == EFAULT, "%zd, %s", n, strerror(errno));
+	/* pinned, it works everywhere */
+	CHECK_EQ(soda_advise(fam + chunk, CHUNK, SODA_PIN), 0);
+	CHECK_EQ(pwrite(fd, fam + chunk, 4096, 0), 4096);
+	fam[chunk] = 0;
+	CHECK_EQ(pread(fd, fam + chunk, 4096, 0), 4096);
+	CHECK_EQ(soda_advise(fam + chunk, CHUNK, SODA_UNPIN), 0);
+	check_all(fam);
+}
+
+static void test_system_calls(void **state)
+{
+	expect_passes(child_system_calls, NULL);
+}
+
 /* The child of a fork: no FAM, the library off, the parent unharmed. */
 static void forked(uint64_t *fam)
 {
@@ -284,6 +326,7 @@ int main(void)
 		cmocka_unit_test(test_blocked_sigbus),
 		cmocka_unit_test(test_ignored_sigbus),
 		cmocka_unit_test(test_fam_in_other_handlers),
+		cmocka_unit_test(test_system_calls),
 		cmocka_unit_test(test_fork),
 	};
 
