@@ -250,6 +250,14 @@ static void send_chunk(struct soda_thread *t, uint32_t id, uint32_t mask, int wh
 	op_ends(t, op);
 }
 
+/* What of the chunk must travel: all of it where the server may hold what was discarded. */
+static uint32_t blocks_to_send(uint32_t id, uint32_t w)
+{
+	bool stale = atomic_load_explicit(&soda_region_of(id)->stale, memory_order_relaxed);
+
+	return stale && !(w & SODA_CW_BACKED) ? soda_blocks_all() : soda_chunk_dirty(w);
+}
+
 /* Dirty and not in flight: ours. 0: not to be sent now. */
 static uint32_t begin(uint32_t id, bool *again_p)
 {
@@ -270,7 +278,7 @@ static uint32_t begin(uint32_t id, bool *again_p)
 			if (soda_chunk_swap(c, &w, w & ~SODA_CW_QUEUED))
 				return 0;
 		} else if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
-			return soda_chunk_dirty(w);
+			return blocks_to_send(id, w);
 		}
 	}
 }
