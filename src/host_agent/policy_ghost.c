@@ -67,13 +67,15 @@ static uint32_t ghost_victim(struct soda_shard *s)
 }
 
 /*
- * Held or pinned is in use: it has passed the trial.  Were it to stay, a trial list
- * of such chunks alone would hide the settled ones from the evictor.
+ * Held or pinned is in use: it has passed the trial.  Were it to stay, a list of
+ * such chunks alone would hide the other one from the evictor; so it changes lists.
  */
 static void ghost_spare(struct soda_shard *s, uint32_t id)
 {
+	int other = soda_shard_chunk(s, id)->list == TRIAL ? SETTLED : TRIAL;
+
 	soda_list_remove(s, id);
-	soda_list_push(s, SETTLED, id);
+	soda_list_push(s, other, id);
 }
 
 static void ghost_evicted(struct soda_shard *s, uint32_t id)
