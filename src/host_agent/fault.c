@@ -37,8 +37,9 @@ bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store)
 uint32_t soda_fault_keep(void)
 {
 	int64_t limit = atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
+	int64_t pinned = atomic_load_explicit(&soda_agent.buffer.pinned, memory_order_relaxed);
 	uint32_t threads = soda_agent.settings.threads;
-	int64_t share = limit / 4 / threads;
+	int64_t share = (limit - pinned) / 4 / threads;
 
 	if (share > SODA_LAST_CHUNKS_MAX)
 		return SODA_LAST_CHUNKS_MAX;
