@@ -261,9 +261,8 @@ int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
 	if (control && known)
 		soda_count_add(SODA_COUNT_clients_returned, 1);
 	if (control)
-		soda_log_info("client %016llx (%s, pid %d) %s", (unsigned long long)client->id,
-			      client->info.address, (int)client->info.pid,
-			      known ? "is back" : "is new");
+		soda_log_info("client %016llx (%s) %s", (unsigned long long)client->id,
+			      info->address, known ? "is back" : "is new");
 	welcome_client(client, known, welcome);
 	*client_p = client;
 	return 0;
