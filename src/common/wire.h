@@ -46,12 +46,15 @@ enum soda_msg {
 	SODA_MSG_CLOSE = 18,   /* soda_wire_region -> empty */
 	SODA_MSG_SYNC = 19,    /* soda_wire_region -> empty, file on stable storage */
 	SODA_MSG_STATS = 20,   /* empty -> JSON text */
-	SODA_MSG_BYE = 21,     /* empty -> empty; the client leaves: free it with its last connection */
+	SODA_MSG_BYE = 21,     /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
+				  it has now, or when its last connection ends */
 	SODA_MSG_PING = 22,    /* empty -> empty */
 	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
+
+#define SODA_WIRE_BYE_LATER 1u
 
 /* imm flags */
 #define SODA_WIRE_POLLING 0x01u /* the sender awaits the answer by polling: the server may poll too */

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "common/lock.h"
-#include "host_agent/evict.h"
 #include "host_agent/fault.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
+#include "host_agent/retire.h"
+#include "host_agent/session.h"
 #include "host_agent/sync.h"
 
 void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
@@ -29,6 +30,7 @@ void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
 		if (done < plan.n)
 			break;
 	}
+	soda_session_want_collector();
 	soda_signals_restore(&saved);
 }
 
@@ -47,7 +49,7 @@ static int cold(uint32_t first, uint32_t last)
 		return ret;
 	soda_signals_block(&saved);
 	for (uint32_t id = first; id <= last; id++)
-		soda_evict_cold(t, id);
+		soda_retire_cold(t, id);
 	soda_signals_restore(&saved);
 	return 0;
 }
@@ -71,7 +73,7 @@ static int discard(struct soda_region *r, char *addr, size_t bytes)
 			memset(addr, 0, soda_region_chunk_bytes(r, soda_chunk_of(addr)));
 			soda_signals_block(&saved);
 		} else {
-			ret = soda_evict_discard(soda_chunk_of(addr), patience());
+			ret = soda_retire_discard(soda_chunk_of(addr), patience());
 		}
 		addr += chunk;
 	}

@@ -6,9 +6,7 @@
 #include "common/lock.h"
 #include "host_agent/agent.h"
 #include "host_agent/fetch.h"
-#include "host_agent/helper.h"
 #include "host_agent/region.h"
-#include "host_agent/sync.h"
 #include "host_agent/writeback.h"
 
 /* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */
@@ -69,6 +67,13 @@ void soda_evict_ahead(struct soda_thread *t)
 		evict_batch(t, excess);
 }
 
+void soda_evict_unstick(struct soda_thread *t)
+{
+	soda_fetch_collect_idle(t);
+	if (!soda_threads_reap() && !atomic_load(&soda_agent.buffer.sending))
+		soda_threads_steal(t);
+}
+
 int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 {
 	enum { STEP_NS = 2000000 };
@@ -77,7 +82,7 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 	soda_evict_ahead(t);
 	if (soda_buffer_take(b))
 		return 0;
-	for (uint32_t tries = 0;; tries++) {
+	for (bool again = false;; again = true) {
 		int made = evict_batch(t, SODA_EVICT_BATCH / 4);
 
 		if (soda_buffer_take(b))
@@ -86,14 +91,10 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 			return -EAGAIN;
 		if (soda_now_ns() >= deadline_ns)
 			return -ETIMEDOUT;
-		if (tries == 0)
+		if (!again)
 			soda_count(t, SODA_CNT_EVICT_WAITS, 1);
-		/* All held: by threads that are gone, or by more threads than the buffer is for. */
-		if (!made && tries && !soda_threads_reap() && tries % 4 == 0)
-			soda_threads_steal();
-		/* A prefetch that nobody collects may hold what is missing. */
-		if (!made)
-			soda_fetch_collect_idle(t);
+		else if (!made)
+			soda_evict_unstick(t);
 		soda_buffer_wait(b, STEP_NS);
 	}
 }
@@ -164,72 +165,6 @@ int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n)
 	return dropped;
 }
 
-/* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
-static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *resident_p)
-{
-	struct soda_chunk *c = &soda_agent.table[id];
-
-	for (;;) {
-		uint32_t w = soda_chunk_load(c);
-		enum soda_chunk_state s = soda_chunk_state(w);
-
-		if (soda_now_ns() > deadline_ns)
-			return -ETIMEDOUT;
-		if (s == SODA_CHUNK_FETCHING) {
-			soda_fetch_join(t, id, deadline_ns);
-		} else if (s == SODA_CHUNK_BUSY) {
-			soda_chunk_wait(c, 1000000);
-		} else if (w & SODA_CW_SENDING) {
-			soda_sync_settle(id, deadline_ns);
-		} else if (w & SODA_CW_QUEUED) { /* its place in the queue is skipped then */
-			soda_chunk_flags(c, 0, SODA_CW_QUEUED);
-		} else if (s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) {
-			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
-				*resident_p = true;
-				return 0;
-			}
-		} else {
-			*resident_p = false;
-			return 0;
-		}
-	}
-}
-
-static void forget_chunk(uint32_t id)
-{
-	struct soda_chunk *c = &soda_agent.table[id];
-
-	soda_replace_remove(&soda_agent.replacer, id);
-	c->prev = 0;
-	c->credit = 0;
-	if (soda_chunk_load(c) & SODA_CW_PINNED)
-		soda_buffer_unpin(&soda_agent.buffer);
-	soda_chunk_settle(c, SODA_CHUNK_NONE, 0, 0, ~0u);
-}
-
-void soda_evict_range(uint32_t first, uint32_t n)
-{
-	struct soda_thread *t = soda_thread_self();
-	struct soda_region *r = soda_region_of(first);
-	struct iovec all = { soda_chunk_address(first), r->span };
-	int64_t resident = 0;
-	sigset_t saved;
-
-	soda_signals_block(&saved);
-	for (uint32_t id = first; id < first + n; id++) {
-		bool had = false;
-
-		while (take_over(t, id, soda_now_ns() + 1000000000ull, &had) == -ETIMEDOUT)
-			;
-		resident += had;
-	}
-	soda_agent.pager->drop(&all, 1);
-	for (uint32_t id = first; id < first + n; id++)
-		forget_chunk(id);
-	soda_buffer_give(&soda_agent.buffer, resident);
-	soda_signals_restore(&saved);
-}
-
 void soda_evict_down(uint64_t deadline_ns)
 {
 	struct soda_thread *t = soda_thread_self();
@@ -240,51 +175,4 @@ void soda_evict_down(uint64_t deadline_ns)
 		if (atomic_load(&soda_agent.buffer.free) < 0)
 			soda_buffer_wait(&soda_agent.buffer, 1000000);
 	}
-}
-
-int soda_evict_discard(uint32_t id, uint64_t deadline_ns)
-{
-	struct soda_thread *t = soda_thread_self();
-	struct soda_chunk *c = &soda_agent.table[id];
-	bool had;
-	int ret = take_over(t, id, deadline_ns, &had);
-
-	if (ret)
-		return ret;
-	if (had) {
-		struct iovec one = { soda_chunk_address(id),
-				     soda_region_chunk_bytes(soda_region_of(id), id) };
-
-		soda_replace_remove(&soda_agent.replacer, id);
-		soda_agent.pager->drop(&one, 1);
-		soda_chunk_settle(c, SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
-		soda_buffer_give(&soda_agent.buffer, 1);
-	} else {
-		uint32_t w = soda_chunk_load(c);
-
-		while (soda_chunk_state(w) == SODA_CHUNK_REMOTE ||
-		       soda_chunk_state(w) == SODA_CHUNK_LOST)
-			if (soda_chunk_swap(c, &w,
-					    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) |
-						    SODA_CHUNK_ZERO))
-				break;
-	}
-	return 0;
-}
-
-bool soda_evict_cold(struct soda_thread *t, uint32_t id)
-{
-	struct soda_chunk *c = &soda_agent.table[id];
-	uint32_t w = soda_chunk_load(c);
-
-	/* The caller wants it gone, whoever touched it last. */
-	while (soda_chunk_state(w) == SODA_CHUNK_CLEAN &&
-	       !(w & (SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_QUEUED))) {
-		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
-			continue;
-		soda_replace_remove(&soda_agent.replacer, id);
-		soda_evict_drop(t, &id, 1);
-		return false;
-	}
-	return soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_PINNED);
 }

@@ -27,6 +27,12 @@ void soda_evict_ahead(struct soda_thread *t);
  */
 int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns);
 
+/*
+ * No credit, and nothing could be evicted: see what is in the way, which is chunks held
+ * by threads that are gone or too many, and answers that nobody collects. AS.
+ */
+void soda_evict_unstick(struct soda_thread *t);
+
 /* The buffer has become smaller: evict what is over it, until deadline_ns. AS. */
 void soda_evict_down(uint64_t deadline_ns);
 
@@ -36,17 +42,5 @@ void soda_evict_down(uint64_t deadline_ns);
  * Returns how many were dropped; those that the kernel refuses become CLEAN again. AS.
  */
 int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n);
-
-/*
- * An object is about to go: wait for what is under way in its chunks, drop the
- * resident ones, and make all of them NONE.  Nothing is written back.
- */
-void soda_evict_range(uint32_t first, uint32_t n);
-
-/* DISCARD: the chunk's content becomes zeros. Errors: -ETIMEDOUT, pager. */
-int soda_evict_discard(uint32_t id, uint64_t deadline_ns);
-
-/* COLD: drop it if it is clean; true: it is dirty, write it back first. */
-bool soda_evict_cold(struct soda_thread *t, uint32_t id);
 
 #endif

@@ -62,12 +62,15 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		return SODA_STEP_LOST;
 	if (!zero && !soda_session_up())
 		return SODA_STEP_DOWN;
+	soda_thread_trim(t, soda_fault_keep() - 1); /* this one will be the last of `keep` */
 	if (soda_evict_credit(t, 0))
 		return SODA_STEP_ROOM;
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_FETCHING)) {
 		soda_buffer_give(&soda_agent.buffer, 1);
 		return SODA_STEP_JOIN;
 	}
+	/* Held from now on: others may make room before the instruction goes on. */
+	soda_thread_remember(t, f->id, soda_fault_keep());
 	count_fault(t, f, SODA_CNT_FAULTS);
 	if (!zero) {
 		atomic_store_explicit(&chunk(f)->channel, SODA_CHANNEL_NONE, memory_order_relaxed);

@@ -14,12 +14,13 @@
 
 #include "common/lock.h"
 #include "common/log.h"
+#include "host_agent/evict.h"
 #include "host_agent/fault.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
 #include "host_agent/session.h"
 
-enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, IDLE_MS = 1000 };
+enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, IDLE_MS = 1000, STUCK_NS = 2000000 };
 
 /* A thread that sleeps in the kernel until its fault is served. */
 struct pending {
@@ -73,27 +74,47 @@ static void give_up(struct pending *p, int err)
 	wake(p->page);
 }
 
-/* true: it is dealt with. */
+static bool served(struct pending *p)
+{
+	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
+	soda_thread_time(p->t, soda_now_ns() - p->since_ns);
+	return true;
+}
+
+/*
+ * true: it is dealt with.  An answer wakes its thread as it is installed, so that the
+ * object may be gone when we look again.
+ */
 static bool attempt(struct pending *p)
 {
 	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
 	int ret;
 
-	switch (soda_fault_step(p->t, &p->f)) {
-	case SODA_STEP_DONE:
-		soda_thread_remember(p->t, p->f.id, soda_fault_keep());
-		soda_thread_time(p->t, soda_now_ns() - p->since_ns);
+	if (soda_region_of(p->f.id) != p->f.region) {
 		wake(p->page);
 		return true;
+	}
+	switch (soda_fault_step(p->t, &p->f)) {
+	case SODA_STEP_DONE:
+		wake(p->page);
+		return served(p);
 	case SODA_STEP_FETCH:
 		soda_fault_run_ahead(p->t, &p->f);
 		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
 				      p->f.store ? (int)p->f.block : -1);
 		if (ret && ret != -EAGAIN && ret != -ENOTCONN)
 			soda_log_debug("fetch not posted: %s", soda_strerror(ret));
+		/* Mapped memory needs no answer: the thread goes on already. */
+		if (soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) !=
+			    SODA_CHUNK_FETCHING &&
+		    !ret)
+			return served(p);
+		break;
+	case SODA_STEP_ROOM:
+		if (soda_now_ns() - p->since_ns > STUCK_NS)
+			soda_evict_unstick(p->t);
 		break;
 	case SODA_STEP_JOIN:
-	case SODA_STEP_ROOM:
 	case SODA_STEP_DOWN:
 		break;
 	case SODA_STEP_LOST:
@@ -102,8 +123,8 @@ static bool attempt(struct pending *p)
 	case SODA_STEP_FAILED:
 		give_up(p, p->f.error);
 		return true;
-	case SODA_STEP_FOREIGN:
-		give_up(p, -EFAULT);
+	case SODA_STEP_FOREIGN: /* freed meanwhile: SIGSEGV, if the thread still wants it */
+		wake(p->page);
 		return true;
 	}
 	if (soda_now_ns() - p->since_ns > patience &&

@@ -235,6 +235,12 @@ static uint32_t outstanding(const struct channel *ch)
 	return ch->tail - ch->head;
 }
 
+static void break_channel(struct channel *ch, int err)
+{
+	fail_outstanding(ch);
+	soda_session_report(err);
+}
+
 /* Queue a READ into the next slot. */
 static int post(struct channel *ch, struct soda_region *r, struct soda_install in)
 {
@@ -248,6 +254,8 @@ static int post(struct channel *ch, struct soda_region *r, struct soda_install i
 		return -EAGAIN;
 	ret = soda_conn_post_read(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
 				  slot_of(ch, ch->tail), in.id);
+	if (ret && ret != -EAGAIN && ret != -EINVAL)
+		break_channel(ch, ret);
 	if (ret)
 		return ret;
 	*q = (struct request){ .in = in, .bytes = bytes };
@@ -255,12 +263,6 @@ static int post(struct channel *ch, struct soda_region *r, struct soda_install i
 			      memory_order_release);
 	ch->tail++;
 	return 0;
-}
-
-static void break_channel(struct channel *ch, int err)
-{
-	fail_outstanding(ch);
-	soda_session_report(err);
 }
 
 /* Whether request k can share one install with the one before it. */
@@ -271,6 +273,12 @@ static bool adjacent(struct channel *ch, uint32_t k)
 	return b->in.id == a->in.id + 1 && a->in.block < 0 && b->in.block < 0 && k % ch->slots_n &&
 	       a->bytes == soda_chunk_bytes() &&
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
+}
+
+static void count_fetch(struct soda_thread *t, const struct soda_install *in, uint32_t bytes)
+{
+	soda_count(t, SODA_CNT_BYTES_FETCHED, bytes);
+	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
 }
 
 /* The next n answers are in their slots: install them, neighbours together. */
@@ -297,13 +305,12 @@ static int install_arrived(struct soda_thread *t, struct channel *ch, const stru
 			in[run] = ch->req[(k + run) % ch->slots_n].in;
 			run++;
 		} while (i + (int)run < n && !done[i + (int)run].status && adjacent(ch, k + run));
+		/* Counted first: the install wakes the threads that look at the counters. */
+		for (uint32_t j = 0; j < run; j++)
+			count_fetch(t, &in[j], ch->req[(k + j) % ch->slots_n].bytes);
 		ret = soda_install_run(soda_region_of(in[0].id), in, run, slot_of(ch, k));
 		if (ret)
 			err = ret;
-		for (uint32_t j = 0; j < run; j++) {
-			soda_count(t, SODA_CNT_BYTES_FETCHED, ch->req[(k + j) % ch->slots_n].bytes);
-			soda_count(t, in[j].ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
-		}
 		i += (int)run;
 	}
 	ch->head += (uint32_t)n;
@@ -322,20 +329,26 @@ static int most_at_once(const struct channel *ch)
 }
 
 /* Collect what is there, waiting at most timeout_ns for the first. Count, 0, or an error. */
-static int collect(struct soda_thread *t, struct channel *ch, int64_t timeout_ns, int64_t spin_ns,
-		   int *install_err)
+static int collect_some(struct soda_thread *t, struct channel *ch, int max, int64_t timeout_ns,
+			int64_t spin_ns, int *install_err)
 {
 	struct soda_done done[SODA_SLOTS_MAX];
 	int n;
 
 	if (!ch->conn || ch->broken)
 		return -ENOTCONN;
-	n = soda_conn_poll(ch->conn, done, most_at_once(ch), timeout_ns, spin_ns);
+	n = soda_conn_poll(ch->conn, done, max, timeout_ns, spin_ns);
 	if (n < 0)
 		break_channel(ch, n);
 	else if (n)
 		*install_err = install_arrived(t, ch, done, n);
 	return n;
+}
+
+static int collect(struct soda_thread *t, struct channel *ch, int64_t timeout_ns, int64_t spin_ns,
+		   int *install_err)
+{
+	return collect_some(t, ch, most_at_once(ch), timeout_ns, spin_ns, install_err);
 }
 
 static bool fetching(uint32_t id)
@@ -376,7 +389,6 @@ static int install_direct(struct soda_thread *t, struct channel *ch, struct soda
 {
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
 	const void *src = soda_mr_direct(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
-	int ret;
 
 	if (!src)
 		return 1;
@@ -385,12 +397,9 @@ static int install_direct(struct soda_thread *t, struct channel *ch, struct soda
 			soda_install_cancel(in[i].id);
 		return -ENOTCONN;
 	}
-	ret = soda_install_run(r, in, n, src);
-	if (!ret) {
-		soda_count(t, SODA_CNT_BYTES_FETCHED, bytes);
-		soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, n);
-	}
-	return ret;
+	for (uint32_t i = 0; i < n; i++)
+		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
+	return soda_install_run(r, in, n, src);
 }
 
 static int demand_locked(struct soda_thread *t, struct channel *ch, struct soda_region *r,
@@ -615,7 +624,21 @@ void soda_fetch_collect_idle(struct soda_thread *t)
 		if (!outstanding(ch) || !soda_lock_try(&ch->lock))
 			continue;
 		if (outstanding(ch))
-			collect(t, ch, 0, 0, &err);
+			collect_some(t, ch, (int)outstanding(ch), 0, 0, &err);
 		soda_lock_release(&ch->lock);
 	}
+}
+
+int soda_fetch_ahead_fds(int *fds, int max)
+{
+	uint32_t n = soda_fetch_pairs();
+	int k = 0;
+
+	for (uint32_t i = SODA_CHANNEL_PAIRS_MAX; i < SODA_CHANNEL_PAIRS_MAX + n && k < max; i++) {
+		int fd = outstanding(&channels[i]) ? soda_fetch_fd(i) : -1;
+
+		if (fd >= 0)
+			fds[k++] = fd;
+	}
+	return k;
 }

@@ -88,4 +88,7 @@ int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns);
 /* Collect, without waiting, what was fetched ahead and nobody came for. AS. */
 void soda_fetch_collect_idle(struct soda_thread *t);
 
+/* Descriptors of the channels on which answers to that are to come; how many. */
+int soda_fetch_ahead_fds(int *fds, int max);
+
 #endif

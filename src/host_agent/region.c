@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
-#include "host_agent/evict.h"
+#include "host_agent/retire.h"
 #include "host_agent/fetch.h"
 #include "host_agent/session.h"
 
@@ -270,7 +270,7 @@ void soda_region_destroy(struct soda_region *r)
 	uintptr_t entries = ((uintptr_t)&soda_agent.table[r->first] + page - 1) & ~(page - 1);
 	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
 
-	soda_evict_range(r->first, r->chunks);
+	soda_retire_range(r->first, r->chunks);
 	mprotect(base, r->span, PROT_NONE);
 	soda_session_close_region(r);
 	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);

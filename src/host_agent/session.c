@@ -37,12 +37,13 @@ static struct session {
 	_Atomic bool stop;
 	_Atomic uint32_t up; /* futex: 1 UP, 0 DOWN */
 	_Atomic uint32_t want_channels;
+	_Atomic uint32_t want_collector;
 	_Atomic int last_error; /* of the last report or attempt to connect */
 	char trouble[320];	/* text of it; torn reads cost a message's beauty */
 
 	struct soda_lock lock;
 	struct soda_conn *control; /* guarded by lock; NULL while DOWN */
-} se;
+} se = { .event_fd = -1 };
 
 static void note_trouble(int err, const char *text)
 {
@@ -98,6 +99,12 @@ int soda_session_wait(uint64_t deadline_ns)
 void soda_session_want_channels(void)
 {
 	if (!atomic_exchange(&se.want_channels, 1))
+		wake_keeper();
+}
+
+void soda_session_want_collector(void)
+{
+	if (!atomic_exchange(&se.want_collector, 1))
 		wake_keeper();
 }
 
@@ -247,25 +254,39 @@ static void add_channels(void)
 	}
 }
 
+/* Sleep until there is something to do. */
+static void keeper_waits(void)
+{
+	enum { OWN = 3 };
+	struct pollfd fds[OWN + SODA_CHANNEL_PAIRS_MAX] = {
+		{ .fd = se.event_fd, .events = POLLIN },
+		{ .fd = soda_stat_socket_fd(), .events = POLLIN },
+		{ .fd = se.control ? soda_conn_fd(se.control) : -1, .events = POLLRDHUP },
+	};
+	int ahead[SODA_CHANNEL_PAIRS_MAX], n = 0;
+	uint64_t ignored;
+
+	if (atomic_load(&se.want_collector)) {
+		n = soda_fetch_ahead_fds(ahead, SODA_CHANNEL_PAIRS_MAX);
+		atomic_store(&se.want_collector, n > 0);
+	}
+	for (int i = 0; i < n; i++)
+		fds[OWN + i] = (struct pollfd){ .fd = ahead[i], .events = POLLIN };
+	poll(fds, (nfds_t)(OWN + n), TICK_MS);
+	if (fds[0].revents && read(se.event_fd, &ignored, sizeof(ignored)) < 0)
+		return;
+	if (fds[1].revents)
+		soda_stat_socket_serve();
+	if (fds[2].revents & (POLLRDHUP | POLLHUP | POLLERR))
+		soda_session_report(-ECONNRESET);
+}
+
 static void *keep(void *arg)
 {
 	struct soda_thread *t = soda_thread_internal();
-	uint64_t ignored;
 
 	while (!atomic_load(&se.stop)) {
-		struct pollfd fds[3] = {
-			{ .fd = se.event_fd, .events = POLLIN },
-			{ .fd = soda_stat_socket_fd(), .events = POLLIN },
-			{ .fd = se.control ? soda_conn_fd(se.control) : -1, .events = POLLRDHUP },
-		};
-
-		poll(fds, 3, TICK_MS);
-		if (fds[0].revents && read(se.event_fd, &ignored, sizeof(ignored)) < 0)
-			continue;
-		if (fds[1].revents)
-			soda_stat_socket_serve();
-		if (fds[2].revents & (POLLRDHUP | POLLHUP | POLLERR))
-			soda_session_report(-ECONNRESET);
+		keeper_waits();
 		if (!soda_session_up())
 			keep_up();
 		if (atomic_load(&se.want_channels))
@@ -313,14 +334,22 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 	return ret;
 }
 
-void soda_session_leave(void)
+static void goodbye(const struct iovec *body, int n)
 {
 	struct soda_why why;
 
 	soda_lock_acquire(&se.lock);
 	if (se.control)
-		soda_conn_call(se.control, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, GOODBYE_MS, &why);
+		soda_conn_call(se.control, SODA_MSG_BYE, body, n, NULL, 0, NULL, GOODBYE_MS, &why);
 	soda_lock_release(&se.lock);
+}
+
+void soda_session_leave(void)
+{
+	uint8_t later = SODA_WIRE_BYE_LATER;
+	struct iovec body = { &later, sizeof(later) };
+
+	goodbye(&body, 1);
 }
 
 void soda_session_stop(void)
@@ -331,13 +360,14 @@ void soda_session_stop(void)
 		pthread_join(se.keeper, NULL);
 	}
 	soda_writeback_stop();
-	soda_session_leave();
+	goodbye(NULL, 0);
 	soda_conn_close(se.control);
 	se.control = NULL;
 	atomic_store(&se.up, 0);
 	soda_futex_wake(&se.up, INT32_MAX);
 	soda_fetch_stop();
-	close(se.event_fd);
+	if (se.event_fd >= 0)
+		close(se.event_fd);
 	se.event_fd = -1;
 }
 

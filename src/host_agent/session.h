@@ -45,6 +45,9 @@ const char *soda_session_peer(void);
 /* More threads fault than there are channels: the keeper makes some. AS. */
 void soda_session_want_channels(void);
 
+/* Chunks were asked for ahead of any fault: the keeper collects the answers as they come. AS. */
+void soda_session_want_collector(void);
+
 /* Control calls for an object; they outlast a reconnection, within the fault time-out. */
 int soda_session_open_region(struct soda_region *r, struct soda_why *why);
 void soda_session_close_region(struct soda_region *r);

@@ -6,6 +6,7 @@
 
 #include "common/lock.h"
 #include "host_agent/agent.h"
+#include "host_agent/fetch.h"
 #include "host_agent/helper.h"
 #include "host_agent/writeback.h"
 
@@ -40,16 +41,38 @@ static bool patience_wait(struct patience *p, uint32_t seen)
 	return true;
 }
 
+/*
+ * A chunk that is being brought may be stored to before its state says so: its pages
+ * are there a moment earlier.
+ */
+static uint32_t settled_word(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint64_t deadline_ns = from_now();
+
+	for (;;) {
+		uint32_t w = soda_chunk_load(c);
+		enum soda_chunk_state s = soda_chunk_state(w);
+		sigset_t saved;
+
+		if ((s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING) ||
+		    soda_now_ns() > deadline_ns)
+			return w;
+		soda_signals_block(&saved);
+		if (s == SODA_CHUNK_BUSY)
+			soda_chunk_wait(c, 1000000);
+		else
+			soda_fetch_join(soda_thread_self(), id, soda_now_ns() + 1000000000u);
+		soda_signals_restore(&saved);
+	}
+}
+
 /* Set QUEUED on a dirty chunk; false: there is nothing to queue. */
 static bool mark(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
-	uint32_t w = soda_chunk_load(c);
+	uint32_t w = settled_word(id);
 
-	while (soda_chunk_state(w) == SODA_CHUNK_BUSY) {
-		soda_chunk_wait(c, 1000000);
-		w = soda_chunk_load(c);
-	}
 	while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED))
 		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
 			return true;

@@ -27,6 +27,7 @@ static struct soda_thread *claim(int32_t tid)
 			continue;
 		t->index = i;
 		t->last_n = t->last_at = 0;
+		atomic_store(&t->ring_taken, false);
 		soda_streams_init(&t->streams);
 		soda_waiting_init(&t->waiting);
 		while (used <= i && !atomic_compare_exchange_weak(&contexts_used, &used, i + 1))
@@ -69,34 +70,64 @@ struct soda_thread *soda_thread_internal(void)
 	return soda_thread_self();
 }
 
-void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep)
+/*
+ * A thread never waits for its ring: while a stealer empties it the thread goes
+ * without a hold, which costs protection, not correctness.
+ */
+static bool ring_take(struct soda_thread *t)
 {
-	for (uint32_t i = 0; i < t->last_n; i++)
-		if (t->last[(t->last_at + SODA_LAST_CHUNKS_MAX - 1 - i) % SODA_LAST_CHUNKS_MAX] ==
-		    id)
-			return;
-	while (t->last_n >= keep) {
+	return !atomic_exchange_explicit(&t->ring_taken, true, memory_order_acquire);
+}
+
+static void ring_give(struct soda_thread *t)
+{
+	atomic_store_explicit(&t->ring_taken, false, memory_order_release);
+}
+
+static void trim(struct soda_thread *t, uint32_t keep)
+{
+	while (t->last_n > keep) {
 		uint32_t oldest =
 			(t->last_at + SODA_LAST_CHUNKS_MAX - t->last_n) % SODA_LAST_CHUNKS_MAX;
 
 		soda_chunk_unhold(&soda_agent.table[t->last[oldest]]);
 		t->last_n--;
 	}
-	soda_chunk_hold(&soda_agent.table[id]);
-	t->last[t->last_at] = id;
-	t->last_at = (t->last_at + 1) % SODA_LAST_CHUNKS_MAX;
-	t->last_n++;
+}
+
+static bool remembered(const struct soda_thread *t, uint32_t id)
+{
+	for (uint32_t i = 1; i <= t->last_n; i++)
+		if (t->last[(t->last_at + SODA_LAST_CHUNKS_MAX - i) % SODA_LAST_CHUNKS_MAX] == id)
+			return true;
+	return false;
+}
+
+void soda_thread_trim(struct soda_thread *t, uint32_t keep)
+{
+	if (t->last_n > keep && ring_take(t)) {
+		trim(t, keep);
+		ring_give(t);
+	}
+}
+
+void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep)
+{
+	if (!ring_take(t))
+		return;
+	if (!remembered(t, id)) {
+		trim(t, keep - 1);
+		soda_chunk_hold(&soda_agent.table[id]);
+		t->last[t->last_at] = id;
+		t->last_at = (t->last_at + 1) % SODA_LAST_CHUNKS_MAX;
+		t->last_n++;
+	}
+	ring_give(t);
 }
 
 void soda_thread_forget(struct soda_thread *t)
 {
-	while (t->last_n) {
-		uint32_t oldest =
-			(t->last_at + SODA_LAST_CHUNKS_MAX - t->last_n) % SODA_LAST_CHUNKS_MAX;
-
-		soda_chunk_unhold(&soda_agent.table[t->last[oldest]]);
-		t->last_n--;
-	}
+	soda_thread_trim(t, 0);
 }
 
 static bool alive(int32_t tid)
@@ -129,18 +160,19 @@ int soda_threads_reap(void)
 	return n;
 }
 
-void soda_threads_steal(void)
+void soda_threads_steal(const struct soda_thread *asker)
 {
 	static _Atomic uint32_t turn;
 	uint32_t used = atomic_load(&contexts_used);
-	struct soda_thread *t;
 
-	if (!used)
-		return;
-	t = &contexts[atomic_fetch_add(&turn, 1) % used];
-	/* A race with the owner costs no more than a hold: the count never goes below zero. */
-	for (uint32_t k = 0; k < SODA_LAST_CHUNKS_MAX && k < t->last_n; k++)
-		soda_chunk_unhold(&soda_agent.table[t->last[k]]);
+	for (uint32_t i = 0; i < used; i++) {
+		struct soda_thread *t = &contexts[atomic_fetch_add(&turn, 1) % used];
+
+		if (t != asker && t->last_n) {
+			soda_thread_forget(t);
+			return;
+		}
+	}
 }
 
 uint32_t soda_threads_count(void)

@@ -12,6 +12,7 @@
 #define SODA_HOST_THREAD_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -49,6 +50,7 @@ struct soda_thread {
 	uint32_t index;
 	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
 	uint32_t last_n, last_at;
+	_Atomic bool ring_taken; /* whoever changes the ring: the owner, or a stealer */
 	struct soda_streams streams;
 	struct soda_waiting waiting;
 	_Atomic uint64_t counters[SODA_CNT_MAX];
@@ -67,13 +69,18 @@ struct soda_thread *soda_thread_internal(void);
  * are the last to be evicted.  An instruction may need four at once. AS.
  */
 void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep);
+/* Let go of the oldest ones beyond `keep`: room must be made without touching the rest. AS. */
+void soda_thread_trim(struct soda_thread *t, uint32_t keep);
 /* Let go of all of them. */
 void soda_thread_forget(struct soda_thread *t);
 
 /* Free the contexts of threads that are gone; returns how many. AS. */
 int soda_threads_reap(void);
-/* Every evictable chunk is held: make the context with the oldest claim let go. AS. */
-void soda_threads_steal(void);
+/*
+ * Every chunk is held, by more threads than the buffer is for: another thread than
+ * `asker`, each in turn, lets go of its own. AS.
+ */
+void soda_threads_steal(const struct soda_thread *asker);
 /* Contexts in use, an upper bound of those that fault. */
 uint32_t soda_threads_count(void);
 /* Start anew in a fork's child, or at the end. */

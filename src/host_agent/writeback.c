@@ -22,7 +22,8 @@ struct op {
 	uint32_t bytes;
 	uint16_t parts; /* WRITEs not answered yet */
 	uint8_t why;
-	bool used, failed;
+	bool used, failed; /* failed: refused, or */
+	bool lost;	   /* not answered, as the connection failed */
 };
 
 static struct writeback {
@@ -161,11 +162,27 @@ static void finish(struct soda_thread *t, struct op *op)
 	}
 }
 
+/* The connection failed it, not the server: it goes with the next one. */
+static void queue_again(uint32_t id, int why)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED)) {
+		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED)) {
+			soda_writeback_queue(&id, 1, why);
+			return;
+		}
+	}
+}
+
 static void op_ends(struct soda_thread *t, struct op *op)
 {
 	if (op->failed) {
 		restore(op->id, op->mask);
 		leaves(op->why);
+		if (op->lost)
+			queue_again(op->id, op->why);
 	} else {
 		finish(t, op);
 	}
@@ -180,7 +197,7 @@ static void lost(struct soda_thread *t)
 
 	for (int i = 0; i < OPS; i++) {
 		if (wb.ops[i].used) {
-			wb.ops[i].failed = true;
+			wb.ops[i].failed = wb.ops[i].lost = true;
 			op_ends(t, &wb.ops[i]);
 		}
 	}
@@ -231,8 +248,8 @@ static int free_slot(void)
 	return -1;
 }
 
-/* A chunk that we made BUSY and write-protected goes out. */
-static void send_chunk(struct soda_thread *t, uint32_t id, uint32_t mask, int why)
+/* A chunk that we made BUSY and write-protected goes out. 0, or the connection's error. */
+static int send_chunk(struct soda_thread *t, uint32_t id, uint32_t mask, int why)
 {
 	int slot = free_slot(), n;
 	struct op *op = &wb.ops[slot];
@@ -244,10 +261,11 @@ static void send_chunk(struct soda_thread *t, uint32_t id, uint32_t mask, int wh
 	n = post_runs(op, slot);
 	if (n > 0) {
 		op->parts = (uint16_t)n;
-		return;
+		return 0;
 	}
-	op->failed = true;
+	op->failed = op->lost = true;
 	op_ends(t, op);
+	return n;
 }
 
 /* What of the chunk must travel: all of it where the server may hold what was discarded. */
@@ -338,17 +356,21 @@ static int pop_batch(struct outgoing *out, int max)
 	return k;
 }
 
-static void send_batch(struct soda_thread *t)
+static int send_batch(struct soda_thread *t)
 {
 	struct outgoing out[OPS];
-	int n = pop_batch(out, (int)(OPS - wb.ops_used));
+	int n = pop_batch(out, (int)(OPS - wb.ops_used)), err = 0;
 
 	if (!n)
-		return;
+		return 0;
 	qsort(out, (size_t)n, sizeof(out[0]), by_id);
 	protect_batch(out, n);
-	for (int i = 0; i < n; i++)
-		send_chunk(t, out[i].id, out[i].mask, out[i].why);
+	for (int i = 0; i < n; i++) {
+		int ret = send_chunk(t, out[i].id, out[i].mask, out[i].why);
+
+		err = err ? err : ret;
+	}
+	return err;
 }
 
 static void answered(struct soda_thread *t, const struct soda_done *done, int n)
@@ -402,13 +424,14 @@ static void turn(struct soda_thread *t)
 		idle(seen);
 		return;
 	}
-	send_batch(t);
-	if (!wb.ops_used) {
+	n = send_batch(t);
+	if (!n && !wb.ops_used) {
 		drop_gone(t);
 		idle(seen);
 		return;
 	}
-	n = soda_conn_flush(wb.conn, false);
+	if (!n)
+		n = soda_conn_flush(wb.conn, false);
 	if (!n)
 		n = soda_conn_poll(wb.conn, done, OPS * PARTS_MAX, 100000000, 0);
 	if (n < 0) {

@@ -104,6 +104,7 @@ static struct soda_client *unlink_due_locked(struct soda_sessions *sessions, uin
 
 static void bury(struct soda_sessions *sessions, struct soda_client *client, bool expired)
 {
+	bool leaving = client->leaving;
 	unsigned lost;
 
 	if (expired) {
@@ -115,10 +116,13 @@ static void bury(struct soda_sessions *sessions, struct soda_client *client, boo
 	soda_client_destroy(client);
 	pthread_mutex_lock(&sessions->lock);
 	sessions->lost += lost;
+	sessions->leaving -= leaving;
+	if (leaving)
+		pthread_cond_broadcast(&sessions->changed);
 	pthread_mutex_unlock(&sessions->lock);
 }
 
-static void sleep_locked(struct soda_sessions *sessions, uint64_t until_ms)
+void soda_client_sleep_locked(struct soda_sessions *sessions, uint64_t until_ms)
 {
 	struct timespec until = { (time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000 };
 
@@ -146,7 +150,7 @@ static void *reap(void *arg)
 		} else if (sessions->stopping) {
 			break;
 		} else {
-			sleep_locked(sessions, next);
+			soda_client_sleep_locked(sessions, next);
 		}
 	}
 	pthread_mutex_unlock(&sessions->lock);

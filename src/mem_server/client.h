@@ -15,5 +15,7 @@ unsigned soda_client_close_regions(struct soda_client *client);
 void soda_client_destroy(struct soda_client *client);
 
 uint64_t soda_client_now_ms(void);
+/* Wait for `changed`, at most until then; the lock is held. */
+void soda_client_sleep_locked(struct soda_sessions *sessions, uint64_t until_ms);
 
 #endif

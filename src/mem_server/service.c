@@ -14,6 +14,7 @@
 #include "mem_server/server.h"
 
 #define NOTES_A_SECOND 10
+#define LEAVING_MS 2000
 
 /* A peer may provoke as many of these as it likes: most of them go unlogged. */
 static bool may_note(void)
@@ -74,6 +75,12 @@ static int open_region(struct soda_client *client, const void *body, size_t byte
 	if (!r)
 		r = soda_region_open(&client->regions, &open, name, shares, &opened, &reply->share,
 				     &reply->why);
+	if ((r == -EBUSY || r == -ENOSPC) &&
+	    soda_sessions_await_leaving(client->sessions, LEAVING_MS)) {
+		reply->why = (struct soda_why){ "" };
+		r = soda_region_open(&client->regions, &open, name, shares, &opened, &reply->share,
+				     &reply->why);
+	}
 	if (r) {
 		soda_count_add(SODA_COUNT_opens_refused, 1);
 		return r;
@@ -95,11 +102,14 @@ static int write_stats(struct soda_client *client, size_t bytes, struct soda_rep
 	return 0;
 }
 
-static int leave(struct soda_client *client, size_t bytes)
+static int leave(struct soda_client *client, const uint8_t *body, size_t bytes)
 {
-	if (bytes)
+	if (bytes == 0)
+		soda_session_bye(client);
+	else if (bytes == 1 && body[0] == SODA_WIRE_BYE_LATER)
+		soda_session_bye_later(client);
+	else
 		return -EPROTO;
-	soda_session_bye(client);
 	return 0;
 }
 
@@ -134,7 +144,7 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 	case SODA_MSG_STATS:
 		return write_stats(client, bytes, reply);
 	case SODA_MSG_BYE:
-		return leave(client, bytes);
+		return leave(client, body, bytes);
 	case SODA_MSG_PING:
 		return bytes ? -EPROTO : 0;
 	default:

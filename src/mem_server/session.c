@@ -284,6 +284,31 @@ void soda_session_bye(struct soda_client *client)
 	soda_log_info("client %016llx has left", (unsigned long long)client->id);
 }
 
+void soda_session_bye_later(struct soda_client *client)
+{
+	struct soda_sessions *sessions = client->sessions;
+
+	pthread_mutex_lock(&sessions->lock);
+	if (!client->left) {
+		client->left = client->leaving = true;
+		sessions->leaving++;
+	}
+	pthread_mutex_unlock(&sessions->lock);
+}
+
+bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms)
+{
+	uint64_t until = soda_client_now_ms() + timeout_ms;
+	bool any;
+
+	pthread_mutex_lock(&sessions->lock);
+	any = sessions->leaving;
+	while (sessions->leaving && soda_client_now_ms() < until)
+		soda_client_sleep_locked(sessions, until);
+	pthread_mutex_unlock(&sessions->lock);
+	return any;
+}
+
 void soda_session_gone(struct soda_client *client, struct soda_peer *peer)
 {
 	struct soda_sessions *sessions = client->sessions;

@@ -41,6 +41,7 @@ struct soda_client {
 	uint64_t away_since_ms;
 	unsigned busy;			/* HELLOs in progress */
 	bool left;			/* BYE: nobody joins it, freed with its last connection */
+	bool leaving;			/* BYE_LATER: and its regions, too; counted in `leaving` */
 	struct soda_sessions *sessions; /* this and below: constant */
 	uint64_t id, secret;
 	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
@@ -58,6 +59,7 @@ struct soda_sessions {
 	pthread_cond_t changed;
 	struct soda_client *clients; /* guarded by lock, and so below */
 	unsigned count;
+	unsigned leaving; /* clients that are about to go, with their regions */
 	bool draining;
 	bool stopping;
 	unsigned lost; /* files whose changes could not be written */
@@ -83,6 +85,14 @@ int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
 		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
 /* The client leaves: its data connections end, its regions are freed. */
 void soda_session_bye(struct soda_client *client);
+/* It will, when its connections end: its process is about to. */
+void soda_session_bye_later(struct soda_client *client);
+/*
+ * Wait until no client is about to go, at most timeout_ms.  What one process held must
+ * not be in the way of the next, which may be quicker than the news of the first's end.
+ * Returns whether there was one, so that it pays to try again.
+ */
+bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms);
 void soda_session_gone(struct soda_client *client, struct soda_peer *peer);
 
 #endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Chunks that go for another reason than room: the end of an object, DISCARD, COLD. */
+#ifndef SODA_HOST_RETIRE_H
+#define SODA_HOST_RETIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/thread.h"
+
+/*
+ * An object is about to go: wait for what is under way in its chunks, drop the
+ * resident ones, and make all of them NONE.  Nothing is written back.
+ */
+void soda_retire_range(uint32_t first, uint32_t n);
+
+/* DISCARD: the chunk's content becomes zeros. Signals blocked. -ETIMEDOUT. */
+int soda_retire_discard(uint32_t id, uint64_t deadline_ns);
+
+/* COLD: drop it if it is clean; true: it is dirty, write it back first. Signals blocked. */
+bool soda_retire_cold(struct soda_thread *t, uint32_t id);
+
+#endif
