@@ -223,41 +223,61 @@ static int recv_reason(int fd, const char *peer, size_t bytes, uint64_t deadline
 	return skip(fd, bytes - n, deadline_ns);
 }
 
-/*
- * One request and its reply.  The result is the stream's: 0 or why it cannot go
- * on.  *answer_p: 0, -EMSGSIZE, or the refusal's status as -errno.
- */
-static int exchange(int fd, const char *peer, enum soda_msg type, const struct iovec *body,
-		    int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
-		    int *passed_fd_p, uint64_t deadline_ns, int *answer_p, struct soda_why *why)
+/* One request and its reply. */
+struct exchange {
+	int fd;
+	const char *peer;
+	enum soda_msg type;
+	const struct iovec *body;
+	int body_n;
+	void *reply;
+	size_t capacity;
+	uint64_t deadline_ns;
+	struct soda_why *why;
+	/* results */
+	size_t *reply_bytes_p; /* may be NULL */
+	int *passed_fd_p;      /* may be NULL */
+	int answer;	       /* 0, -EMSGSIZE, or the refusal's status as -errno */
+};
+
+static int take_refusal(struct exchange *x, const struct soda_wire_frame *frame)
+{
+	if (frame->status == SODA_ST_OK)
+		return -EPROTO;
+	x->answer = -soda_status_to_errno(frame->status);
+	return recv_reason(x->fd, x->peer, frame->length, x->deadline_ns, x->why);
+}
+
+static int take_reply(struct exchange *x, const struct soda_wire_frame *frame)
+{
+	if (x->reply_bytes_p)
+		*x->reply_bytes_p = frame->length;
+	if (frame->length <= x->capacity)
+		return soda_stream_recv(x->fd, x->reply, frame->length, x->deadline_ns, NULL);
+	x->answer = -EMSGSIZE;
+	soda_why_set(x->why, "the answer of %s is longer than expected", x->peer);
+	return skip(x->fd, frame->length, x->deadline_ns);
+}
+
+/* The result is the stream's: 0, or why it cannot go on. */
+static int exchange(struct exchange *x)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
-	int ret = send_request(fd, type, body, body_n, deadline_ns);
+	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->deadline_ns);
 
 	/* A refused stranger is closed at once; the reason may still be there to read. */
 	if (ret < 0 && ret != -ECONNRESET)
 		return ret;
-	ret = soda_stream_recv(fd, head, sizeof(head), deadline_ns, passed_fd_p);
+	ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
 	if (ret < 0)
 		return ret;
 	soda_wire_get_frame(head, &frame);
-	if (frame.length > SODA_WIRE_MAX_CONTROL ||
-	    (frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED))
+	if (frame.length > SODA_WIRE_MAX_CONTROL)
 		return -EPROTO;
-	if (frame.type == SODA_MSG_REFUSED) {
-		if (frame.status == SODA_ST_OK)
-			return -EPROTO;
-		*answer_p = -soda_status_to_errno(frame.status);
-		return recv_reason(fd, peer, frame.length, deadline_ns, why);
-	}
-	*answer_p = frame.length > capacity ? -EMSGSIZE : 0;
-	if (reply_bytes_p)
-		*reply_bytes_p = frame.length;
-	if (*answer_p == 0)
-		return soda_stream_recv(fd, reply, frame.length, deadline_ns, NULL);
-	soda_why_set(why, "the answer of %s is longer than expected", peer);
-	return skip(fd, frame.length, deadline_ns);
+	if (frame.type == SODA_MSG_REFUSED)
+		return take_refusal(x, &frame);
+	return frame.type == SODA_MSG_OK ? take_reply(x, &frame) : -EPROTO;
 }
 
 int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
@@ -267,14 +287,23 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
 	struct iovec iov = { .iov_base = body, .iov_len = sizeof(body) };
 	size_t bytes = 0;
-	int answer = 0, ret;
+	struct exchange x = { .fd = fd,
+			      .peer = peer,
+			      .type = SODA_MSG_HELLO,
+			      .body = &iov,
+			      .body_n = 1,
+			      .reply = reply,
+			      .capacity = sizeof(reply),
+			      .reply_bytes_p = &bytes,
+			      .deadline_ns = deadline_ns,
+			      .why = why };
+	int ret;
 
 	soda_wire_put_hello(body, hello);
-	ret = exchange(fd, peer, SODA_MSG_HELLO, &iov, 1, reply, sizeof(reply), &bytes, NULL,
-		       deadline_ns, &answer, why);
-	if (ret == 0 && answer == 0)
+	ret = exchange(&x);
+	if (ret == 0 && x.answer == 0)
 		ret = soda_wire_get_welcome(reply, bytes, welcome_p);
-	if (ret == -EPROTO || (ret == 0 && answer == -EMSGSIZE)) {
+	if (ret == -EPROTO || (ret == 0 && x.answer == -EMSGSIZE)) {
 		soda_why_set(why, "%s answers, but does not speak SODA", peer);
 		return -EPROTO;
 	}
@@ -282,8 +311,8 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 		soda_why_set(why, "%s does not answer the HELLO: %s", peer, soda_strerror(ret));
 		return ret;
 	}
-	if (answer < 0)
-		return answer;
+	if (x.answer < 0)
+		return x.answer;
 	if (welcome_p->version != SODA_WIRE_VERSION) {
 		soda_why_set(why, "%s speaks protocol version %u, this is version %u", peer,
 			     welcome_p->version, SODA_WIRE_VERSION);
@@ -296,16 +325,26 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 		     int *passed_fd_p, int timeout_ms, struct soda_why *why)
 {
-	int answer = 0, ret;
+	struct exchange x = { .fd = fd,
+			      .peer = conn->peer,
+			      .type = type,
+			      .body = body,
+			      .body_n = body_n,
+			      .reply = reply,
+			      .capacity = capacity,
+			      .reply_bytes_p = reply_bytes_p,
+			      .passed_fd_p = passed_fd_p,
+			      .deadline_ns = soda_deadline(timeout_ms),
+			      .why = why };
+	int ret;
 
 	if (passed_fd_p)
 		*passed_fd_p = -1;
-	ret = exchange(fd, conn->peer, type, body, body_n, reply, capacity, reply_bytes_p,
-		       passed_fd_p, soda_deadline(timeout_ms), &answer, why);
+	ret = exchange(&x);
 	if (ret < 0) {
 		soda_why_set(why, "the call to %s failed: %s", conn->peer, soda_strerror(ret));
 		conn->error = ret;
 		return ret;
 	}
-	return answer;
+	return x.answer;
 }

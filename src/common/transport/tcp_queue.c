@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See tcp_queue.h. */
+#include "tcp_queue.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+	WRITE_HEAD = SODA_WIRE_FRAME_BYTES + SODA_WIRE_WRITE_BYTES,
+	STASH_BYTES = SODA_WIRE_MAX_DATA + SODA_TCP_RX_WINDOW * SODA_TCP_REPLY_HEAD,
+};
+
+int soda_tcp_queue_create(struct soda_tcp_queue *q, uint32_t depth)
+{
+	uint32_t slots = 1;
+
+	while (slots < depth)
+		slots *= 2;
+	q->mask = slots - 1;
+	q->slots = calloc(slots, sizeof(*q->slots));
+	q->requests = calloc(slots, sizeof(*q->requests));
+	/* address space only: memory comes with the first error reply that needs it */
+	q->stash = mmap(NULL, STASH_BYTES, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (q->stash == MAP_FAILED)
+		q->stash = NULL;
+	return q->slots && q->requests && q->stash ? 0 : -ENOMEM;
+}
+
+void soda_tcp_queue_destroy(struct soda_tcp_queue *q)
+{
+	if (q->stash)
+		munmap(q->stash, STASH_BYTES);
+	free(q->requests);
+	free(q->slots);
+}
+
+static struct soda_tcp_slot *slot_at(struct soda_tcp_queue *q, uint32_t i)
+{
+	return &q->slots[i & q->mask];
+}
+
+/* Sending */
+
+void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
+{
+	struct soda_tcp_slot *s = slot_at(q, q->posted);
+	uint8_t *out = q->requests[q->posted & q->mask];
+	struct soda_wire_frame frame = {
+		.type = p->write ? SODA_MSG_WRITE : SODA_MSG_READ,
+		.length = p->write ? SODA_WIRE_WRITE_BYTES + p->bytes : SODA_WIRE_READ_BYTES,
+	};
+	uint64_t page = p->offset / SODA_WIRE_PAGE;
+
+	*s = (struct soda_tcp_slot){
+		.cookie = p->cookie, .data = p->data, .bytes = p->bytes, .write = p->write
+	};
+	soda_wire_put_frame(out, &frame);
+	out += SODA_WIRE_FRAME_BYTES;
+	if (p->write) {
+		s->tag = p->mr->region_id | page << 16;
+		soda_wire_put_write(out, &(struct soda_wire_write){ .region_id = p->mr->region_id,
+								    .page_offset = page,
+								    .size = p->bytes });
+	} else {
+		s->tag = q->next_tag++;
+		soda_wire_put_read(out, &(struct soda_wire_read){ .region_id = p->mr->region_id,
+								  .page_offset = page,
+								  .dest_addr = s->tag,
+								  .size = p->bytes });
+	}
+	q->posted++;
+}
+
+void soda_tcp_queue_mark_polling(struct soda_tcp_queue *q)
+{
+	q->requests[(q->posted - 1) & q->mask][1] |= SODA_WIRE_POLLING;
+}
+
+static size_t request_bytes(const struct soda_tcp_slot *s)
+{
+	return s->write ? WRITE_HEAD + (size_t)s->bytes : SODA_TCP_REQUEST_STRIDE;
+}
+
+static int push(struct iovec *iov, int n, void *base, size_t bytes, size_t *skip)
+{
+	if (*skip >= bytes) {
+		*skip -= bytes;
+		return n;
+	}
+	base = (uint8_t *)base + *skip;
+	bytes -= *skip;
+	*skip = 0;
+	/* neighbours in the ring of READ requests become one piece */
+	if (n && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == (uint8_t *)base) {
+		iov[n - 1].iov_len += bytes;
+		return n;
+	}
+	iov[n] = (struct iovec){ .iov_base = base, .iov_len = bytes };
+	return n + 1;
+}
+
+int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
+{
+	size_t skip = q->tx_offset;
+	int n = 0;
+
+	for (uint32_t i = q->sent; i != q->posted && n <= SODA_TCP_TX_IOV - 2; i++) {
+		struct soda_tcp_slot *s = slot_at(q, i);
+
+		n = push(q->tx, n, q->requests[i & q->mask],
+			 s->write ? WRITE_HEAD : SODA_TCP_REQUEST_STRIDE, &skip);
+		if (s->write)
+			n = push(q->tx, n, s->data, s->bytes, &skip);
+	}
+	return n;
+}
+
+void soda_tcp_queue_sent(struct soda_tcp_queue *q, size_t bytes)
+{
+	q->tx_offset += bytes;
+	while (q->sent != q->posted && q->tx_offset >= request_bytes(slot_at(q, q->sent))) {
+		q->tx_offset -= request_bytes(slot_at(q, q->sent));
+		q->sent++;
+	}
+}
+
+/* Receiving */
+
+/* 0: a good reply with its data follows; 1: an error reply, nothing follows; -EPROTO. */
+static int check_reply(struct soda_tcp_slot *s)
+{
+	struct soda_wire_frame f;
+	uint64_t tag = 0;
+
+	soda_wire_get_frame(s->reply, &f);
+	for (unsigned i = 0; i < SODA_WIRE_TAG_BYTES; i++)
+		tag |= (uint64_t)s->reply[SODA_WIRE_FRAME_BYTES + i] << (8 * i);
+	if (f.type != (s->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY) || tag != s->tag)
+		return -EPROTO;
+	s->status = -soda_status_to_errno(f.status);
+	if (s->status)
+		return f.length == SODA_WIRE_TAG_BYTES ? 1 : -EPROTO;
+	return f.length == SODA_WIRE_TAG_BYTES + (s->write ? 0 : s->bytes) ? 0 : -EPROTO;
+}
+
+static size_t reply_bytes(const struct soda_tcp_slot *s)
+{
+	return SODA_TCP_REPLY_HEAD + (s->write ? 0 : (size_t)s->bytes);
+}
+
+int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
+{
+	size_t skip = q->rx_offset, total = 0;
+	int n = 0;
+
+	for (uint32_t i = q->received; i != q->sent && n <= 2 * SODA_TCP_RX_WINDOW - 2; i++) {
+		struct soda_tcp_slot *s = slot_at(q, i);
+
+		if (n && total + reply_bytes(s) > STASH_BYTES)
+			break;
+		total += reply_bytes(s) - skip;
+		n = push(q->rx, n, s->reply, SODA_TCP_REPLY_HEAD, &skip);
+		if (!s->write)
+			n = push(q->rx, n, s->data, s->bytes, &skip);
+	}
+	*total_p = total;
+	return n;
+}
+
+static void stash_add(struct soda_tcp_queue *q, const void *from, size_t bytes)
+{
+	assert(bytes <= STASH_BYTES - q->stash_end);
+	memcpy(q->stash + q->stash_end, from, bytes);
+	q->stash_end += bytes;
+}
+
+/*
+ * Reply i has no data after all: `here` bytes lie in its destination that belong
+ * to later replies, and `beyond` more in the places of the slots after it.
+ */
+static void stash_surplus(struct soda_tcp_queue *q, uint32_t i, size_t here, size_t beyond)
+{
+	q->stash_begin = q->stash_end = 0;
+	stash_add(q, slot_at(q, i)->data, here);
+	for (i++; beyond; i++) {
+		struct soda_tcp_slot *s = slot_at(q, i);
+		size_t n = beyond < SODA_TCP_REPLY_HEAD ? beyond : SODA_TCP_REPLY_HEAD;
+
+		stash_add(q, s->reply, n);
+		beyond -= n;
+		if (s->write)
+			continue;
+		n = beyond < s->bytes ? beyond : s->bytes;
+		stash_add(q, s->data, n);
+		beyond -= n;
+	}
+}
+
+static void reply_complete(struct soda_tcp_queue *q)
+{
+	q->rx_offset = 0;
+	q->received++;
+}
+
+int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
+{
+	while (bytes) {
+		struct soda_tcp_slot *s = slot_at(q, q->received);
+		size_t before = q->rx_offset;
+		size_t take = reply_bytes(s) - before < bytes ? reply_bytes(s) - before : bytes;
+		int ret;
+
+		q->rx_offset += take;
+		bytes -= take;
+		if (before < SODA_TCP_REPLY_HEAD && q->rx_offset >= SODA_TCP_REPLY_HEAD) {
+			ret = check_reply(s);
+			if (ret < 0)
+				return ret;
+			if (ret) {
+				stash_surplus(q, q->received, q->rx_offset - SODA_TCP_REPLY_HEAD,
+					      bytes);
+				reply_complete(q);
+				return 0;
+			}
+		}
+		if (q->rx_offset == reply_bytes(s))
+			reply_complete(q);
+	}
+	return 0;
+}
+
+int soda_tcp_queue_use_stash(struct soda_tcp_queue *q)
+{
+	struct soda_tcp_slot *s = slot_at(q, q->received);
+	bool head = q->rx_offset < SODA_TCP_REPLY_HEAD;
+	size_t want = (head ? SODA_TCP_REPLY_HEAD : reply_bytes(s)) - q->rx_offset;
+	size_t have = q->stash_end - q->stash_begin;
+	size_t n = want < have ? want : have;
+	int ret;
+
+	if (q->received == q->sent)
+		return -EPROTO; /* bytes beyond all the replies that are due */
+	memcpy(head ? s->reply + q->rx_offset : s->data + (q->rx_offset - SODA_TCP_REPLY_HEAD),
+	       q->stash + q->stash_begin, n);
+	q->stash_begin += n;
+	q->rx_offset += n;
+	if (head && q->rx_offset == SODA_TCP_REPLY_HEAD) {
+		ret = check_reply(s);
+		if (ret < 0)
+			return ret;
+		if (ret) {
+			reply_complete(q);
+			return 0;
+		}
+	}
+	if (q->rx_offset == reply_bytes(s))
+		reply_complete(q);
+	return 0;
+}
+
+int soda_tcp_queue_report(struct soda_tcp_queue *q, struct soda_done *done, int max)
+{
+	int n = 0;
+
+	for (; n < max && q->done != q->received; n++) {
+		struct soda_tcp_slot *s = slot_at(q, q->done++);
+
+		done[n] = (struct soda_done){ .cookie = s->cookie,
+					      .bytes = s->bytes,
+					      .status = s->status };
+	}
+	return n;
+}
