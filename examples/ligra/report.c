@@ -33,6 +33,7 @@ static json_t *describe(const struct report *r)
 	json_object_set_new(o, "buffer_bytes", count(stats.buffer_bytes));
 	json_object_set_new(o, "resident_peak_bytes",
 			    count(fam ? stats.resident_peak_bytes : r->object_bytes));
+	json_object_set_new(o, "pss_bytes", count(r->measured.pss_bytes));
 	json_object_set_new(o, "metadata_bytes", count(stats.metadata_bytes));
 	return o;
 }

@@ -3,6 +3,7 @@
 
 #include "bfs.h"
 #include "clock.h"
+#include "pss.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static int run_once(const struct graph *g, const struct options *o, struct resul
 	m_p->faults = after.faults - before.faults;
 	m_p->bytes_fetched = after.bytes_fetched - before.bytes_fetched;
 	m_p->bytes_written_back = after.bytes_written_back - before.bytes_written_back;
+	m_p->pss_bytes = pss_bytes();
 	r->iterations = (uint32_t)ret;
 	return 0;
 }
@@ -63,6 +65,9 @@ int run_app(const struct graph *g, const struct options *o, struct result *r_p,
 	if (!ret) {
 		qsort(all, o->repeat, sizeof(*all), by_seconds);
 		*median_p = all[o->repeat / 2];
+		for (unsigned i = 0; i < o->repeat; i++)
+			if (all[i].pss_bytes > median_p->pss_bytes)
+				median_p->pss_bytes = all[i].pss_bytes;
 		*r_p = r;
 	}
 	free(all);

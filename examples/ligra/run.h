@@ -10,6 +10,7 @@
 struct measured {
 	double seconds;
 	uint64_t faults, bytes_fetched, bytes_written_back;
+	uint64_t pss_bytes; /* after it, the most of all runs */
 };
 
 /* The parts that an application reads. */
