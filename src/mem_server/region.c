@@ -101,7 +101,11 @@ static int open_anonymous(struct soda_region_set *set, struct soda_region *regio
 			  struct soda_why *why)
 {
 	struct soda_store *store = set->pool->store;
-	const struct soda_memory_options opt = { .bytes = region->bytes, .populate = shares };
+	const struct soda_memory_options opt = {
+		.bytes = region->bytes,
+		.populate = shares,
+		.unshared = !shares,
+	};
 	uint64_t cost = soda_store_cost(store, region->bytes, false);
 	int r = soda_account_charge(store, &set->account, cost, why);
 

@@ -166,13 +166,16 @@ static int open_memfd(const struct soda_store *store, uint64_t bytes, bool freez
 static int map_memory(const struct soda_store *store, struct soda_memory *memory)
 {
 	size_t bytes = memory->backing_bytes + memory->dirty_bytes;
+	int flags = memory->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
 
-	memory->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd, 0);
+	memory->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, memory->fd, 0);
 	if (memory->map == MAP_FAILED)
 		return store->hugepages ? -errno : -ENFILE; /* without: mappings, not memory */
 	if (memory->dirty_bytes)
 		memory->dirty = memory->map + memory->backing_bytes;
 	madvise(memory->map, bytes, MADV_DONTDUMP);
+	if (memory->fd < 0)
+		madvise(memory->map, bytes, MADV_HUGEPAGE);
 	if (store->numa_node >= 0)
 		numa_tonode_memory(memory->map, bytes, store->numa_node);
 	return 0;
@@ -213,10 +216,13 @@ int soda_memory_create(struct soda_store *store, const struct soda_memory_option
 		return r;
 	memory.backing_bytes = soda_store_cost(store, opt->bytes, false);
 	memory.dirty_bytes = cost - memory.backing_bytes;
-	memory.fd = open_memfd(store, cost, opt->freezes);
-	if (memory.fd < 0) {
-		r = explain(store, memory.fd, why);
-		goto fail_reserved;
+	memory.fd = -1;
+	if (!opt->unshared || store->hugepages) {
+		memory.fd = open_memfd(store, cost, opt->freezes);
+		if (memory.fd < 0) {
+			r = explain(store, memory.fd, why);
+			goto fail_reserved;
+		}
 	}
 	r = map_memory(store, &memory);
 	if (r) {
@@ -231,7 +237,8 @@ int soda_memory_create(struct soda_store *store, const struct soda_memory_option
 fail_map:
 	munmap(memory.map, cost);
 fail_fd:
-	close(memory.fd);
+	if (memory.fd >= 0)
+		close(memory.fd);
 fail_reserved:
 	unreserve(store, cost);
 	return r;
@@ -254,7 +261,8 @@ void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory)
 	uint64_t cost = memory->backing_bytes + memory->dirty_bytes;
 
 	munmap(memory->map, cost);
-	close(memory->fd);
+	if (memory->fd >= 0)
+		close(memory->fd);
 	unreserve(store, cost);
 	*memory = (struct soda_memory){ .fd = -1 };
 }

@@ -56,6 +56,11 @@ struct soda_memory_options {
 	bool dirty_map;
 	bool freezes;  /* soda_memory_freeze follows when the contents are there */
 	bool populate; /* all pages now: the descriptor will be handed out */
+	/*
+	 * No descriptor is needed: anonymous memory, which the kernel backs with huge pages
+	 * as it is touched where transparent ones are on.  fd is -1 then.
+	 */
+	bool unshared;
 };
 
 void soda_store_init(struct soda_store *store, uint64_t capacity);
