@@ -79,21 +79,16 @@ static bool mark(uint32_t id)
 	return false;
 }
 
-static bool left_out(uint32_t id)
-{
-	uint32_t w = soda_chunk_load(&soda_agent.table[id]);
-
-	return soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED);
-}
-
-/* Signals blocked: the queue has a lock of the fault path. */
-static void push(uint32_t id)
+/* false: the queue is full.  Signals blocked: it has a lock of the fault path. */
+static bool push(uint32_t id)
 {
 	sigset_t saved;
+	int n;
 
 	soda_signals_block(&saved);
-	soda_writeback_queue(&id, 1, SODA_WB_SYNC);
+	n = soda_writeback_queue(&id, 1, SODA_WB_SYNC);
 	soda_signals_restore(&saved);
+	return n == 1;
 }
 
 static int queue_chunks(uint32_t first, uint32_t n)
@@ -105,8 +100,7 @@ static int queue_chunks(uint32_t first, uint32_t n)
 		while (mark(id)) {
 			uint32_t seen = soda_writeback_progress();
 
-			push(id);
-			if (!left_out(id)) /* dirty and not queued: the queue was full */
+			if (push(id))
 				break;
 			if (!patience_wait(&p, seen))
 				return -ETIMEDOUT;

@@ -83,7 +83,7 @@ void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 	atomic_fetch_sub(&wb.watchers, 1);
 }
 
-void soda_writeback_queue(const uint32_t *ids, int n, int why)
+int soda_writeback_queue(const uint32_t *ids, int n, int why)
 {
 	int queued = 0;
 
@@ -96,6 +96,7 @@ void soda_writeback_queue(const uint32_t *ids, int n, int why)
 	if (why == SODA_WB_EVICT)
 		atomic_fetch_add(&soda_agent.buffer.sending, queued);
 	ring();
+	return queued;
 }
 
 static void leaves(int why)

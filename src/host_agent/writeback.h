@@ -33,10 +33,10 @@ void soda_writeback_disconnect(void);
 void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
 
 /*
- * Queue chunks whose QUEUED flag the caller has set.  Never waits: where the queue
- * is full the flag is taken back. AS.
+ * Queue chunks whose QUEUED flag the caller has set; returns how many.  Never waits:
+ * where the queue is full the flag of the rest is taken back. AS.
  */
-void soda_writeback_queue(const uint32_t *ids, int n, int why);
+int soda_writeback_queue(const uint32_t *ids, int n, int why);
 
 /* Goes up with each answered batch; wait until it is not `seen` any more. */
 uint32_t soda_writeback_progress(void);
