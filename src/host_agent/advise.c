@@ -81,9 +81,19 @@ static int discard(struct soda_region *r, char *addr, size_t bytes)
 	return ret;
 }
 
+/* What pins must leave: the minimum, and the staging slots that grow with the buffer. */
+static int64_t reserved(void)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	int64_t eighth = atomic_load(&soda_agent.buffer.limit) / 8;
+
+	return soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
+	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
+}
+
 static int pin_one(struct soda_thread *t, struct soda_region *r, uint32_t id)
 {
-	int64_t keep = soda_agent_minimum(soda_agent.settings.threads);
+	int64_t keep = reserved();
 	struct soda_chunk *c = &soda_agent.table[id];
 
 	if (soda_chunk_load(c) & SODA_CW_PINNED)
