@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_soda.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fake_soda fake_soda = { .allocs_left = -1 };
+
+int soda_init(const struct soda_config *cfg)
+{
+	fake_soda.threads = cfg->threads;
+	return fake_soda.init_result;
+}
+
+void *soda_alloc(size_t bytes, unsigned flags)
+{
+	if (!bytes || flags || !fake_soda.allocs_left) {
+		errno = fake_soda.allocs_left ? EINVAL : ENOSPC;
+		return NULL;
+	}
+	if (fake_soda.allocs_left > 0)
+		fake_soda.allocs_left--;
+	fake_soda.live++;
+	return calloc(bytes, 1);
+}
+
+void soda_free(void *p)
+{
+	if (!p)
+		return;
+	fake_soda.live--;
+	free(p);
+}
+
+int soda_set_name(void *obj, const char *name)
+{
+	return obj && strlen(name) < 256 ? 0 : -EINVAL;
+}
+
+int soda_advise(void *addr, size_t bytes, int advice)
+{
+	fake_soda.sequential += advice == SODA_SEQUENTIAL;
+	return 0;
+}
+
+int soda_get_stats(struct soda_stats *out, size_t out_bytes)
+{
+	memset(out, 0, out_bytes);
+	return 0;
+}
+
+const char *soda_last_error(void)
+{
+	return "the fake says so";
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The allocation seam: what is allocated is freed, wherever an allocation fails. */
+#include "graph_fixture.h"
+
+#include "bfs.h"
+#include "csr_file.h"
+#include "fake_soda.h"
+#include "pagerank.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int reset(void **state)
+{
+	fake_soda = (struct fake_soda){ .allocs_left = -1 };
+	return 0;
+}
+
+static struct mem fabric(void)
+{
+	struct error err;
+	struct mem mem;
+
+	assert_int_equal(mem_open(&mem, MEM_FAM, 3, &err), 0);
+	return mem;
+}
+
+static void threads_and_errors_pass_through(void **state)
+{
+	struct mem mem = fabric();
+	struct error err;
+
+	assert_int_equal(fake_soda.threads, 3);
+	fake_soda.init_result = -ETIMEDOUT;
+	assert_int_equal(mem_open(&mem, MEM_FAM, 1, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.text, "the fake says so"));
+}
+
+static void bytes_and_peak_are_counted(void **state)
+{
+	struct mem mem = fabric();
+	struct error err;
+	void *a, *b, *none;
+
+	assert_int_equal(mem_alloc(&mem, 1000, "a", &a, &err), 0);
+	assert_int_equal(mem_alloc(&mem, 500, "b", &b, &err), 0);
+	mem_free(&mem, a, 1000);
+	assert_int_equal(mem_alloc(&mem, 0, "none", &none, &err), 0);
+	assert_non_null(none);
+	assert_int_equal(mem.bytes, 500);
+	assert_int_equal(mem.peak, 1500);
+	mem_free(&mem, b, 500);
+	mem_free(&mem, none, 0);
+	mem_free(&mem, NULL, 77);
+	assert_int_equal(mem.bytes, 0);
+	assert_int_equal(fake_soda.live, 0);
+}
+
+/* Load and run an application; what fails must leave nothing behind. */
+static int load_and_run(const struct graph_input *input, bool bfs)
+{
+	struct pagerank_params params = { .iterations = 2 };
+	union {
+		uint32_t parents[1024];
+		double ranks[1024];
+	} result;
+	struct mem mem = fabric();
+	struct error err;
+	struct graph g;
+	int ret = graph_input_load(input, PARTS_ALL, &mem, &g, &err);
+
+	if (ret) {
+		assert_non_null(strstr(err.text, "the fake says so"));
+		assert_int_equal(mem.bytes, 0);
+		return ret;
+	}
+	ret = bfs ? bfs_run(&g, 0, result.parents, &err)
+		  : pagerank_run(&g, &params, result.ranks, &err);
+	graph_destroy(&g);
+	assert_int_equal(mem.bytes, 0);
+	return ret < 0 ? ret : 0;
+}
+
+/* Returns how many allocations it takes to succeed. */
+static int fail_at_each(const struct graph_input *input, bool bfs)
+{
+	int ret = -ENOSPC, allowed = 0;
+
+	for (; ret; allowed++) {
+		fake_soda.allocs_left = allowed;
+		ret = load_and_run(input, bfs);
+		assert_true(ret == 0 || ret == -ENOSPC);
+		assert_int_equal(fake_soda.live, 0);
+	}
+	return allowed - 1;
+}
+
+static void failures_leave_nothing_behind(void **state)
+{
+	struct graph_input input = { .rmat = RMAT_DEFAULTS };
+
+	input.rmat.scale = 8;
+	input.rmat.edges = 1000;
+	for (int symmetric = 0; symmetric < 2; symmetric++) {
+		input.symmetric = symmetric;
+		assert_true(fail_at_each(&input, true) >= 7);
+		assert_true(fail_at_each(&input, false) >= 5);
+	}
+}
+
+static void failures_from_files_leave_nothing_behind(void **state)
+{
+	static const char list[] = "10 20\n20 30\n30 10\n";
+	char *text = fixture_file(list, sizeof(list) - 1), *binary = fixture_file("", 0);
+	struct graph_input input = { .path = text };
+	struct mem mem;
+	struct graph g = fixture_graph(list, false, &mem);
+	struct error err;
+
+	assert_true(fail_at_each(&input, true) >= 8);
+	assert_int_equal(csr_file_write(binary, &g, &err), 0);
+	graph_destroy(&g);
+	input.path = binary;
+	assert_int_equal(fail_at_each(&input, true), 5 + 3);
+	fixture_remove(text);
+	fixture_remove(binary);
+}
+
+static void ranks_advise_on_edges(void **state)
+{
+	struct graph_input input = { .rmat = RMAT_DEFAULTS };
+
+	input.rmat.scale = 8;
+	input.rmat.edges = 1000;
+	assert_int_equal(load_and_run(&input, false), 0);
+	assert_int_equal(fake_soda.sequential, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(threads_and_errors_pass_through, reset),
+		cmocka_unit_test_setup(bytes_and_peak_are_counted, reset),
+		cmocka_unit_test_setup(failures_leave_nothing_behind, reset),
+		cmocka_unit_test_setup(failures_from_files_leave_nothing_behind, reset),
+		cmocka_unit_test_setup(ranks_advise_on_edges, reset),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
