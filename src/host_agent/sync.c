@@ -67,12 +67,16 @@ static uint32_t settled_word(uint32_t id)
 	}
 }
 
-/* Set QUEUED on a dirty chunk; false: there is nothing to queue. */
-static bool mark(uint32_t id)
+/*
+ * Set QUEUED on a dirty chunk; false: there is nothing to queue.  *before_p: it was on its
+ * way already.
+ */
+static bool mark(uint32_t id, bool *before_p)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = settled_word(id);
 
+	*before_p |= !!(w & SODA_CW_SENDING);
 	while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED))
 		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
 			return true;
@@ -91,13 +95,13 @@ static bool push(uint32_t id)
 	return n == 1;
 }
 
-static int queue_chunks(uint32_t first, uint32_t n)
+static int queue_chunks(uint32_t first, uint32_t n, bool *before_p)
 {
 	struct patience p;
 
 	patience_begin(&p);
 	for (uint32_t id = first; id < first + n; id++) {
-		while (mark(id)) {
+		while (mark(id, before_p)) {
 			uint32_t seen = soda_writeback_progress();
 
 			if (push(id))
@@ -114,13 +118,12 @@ static bool under_way(uint32_t id)
 	return soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING);
 }
 
-int soda_sync_chunks(uint32_t first, uint32_t n)
+/* Queue what is dirty and wait until none of it is under way. */
+static int bring(uint32_t first, uint32_t n, bool *before_p)
 {
 	struct patience p;
-	int ret;
+	int ret = queue_chunks(first, n, before_p);
 
-	soda_writeback_error(); /* an older one is somebody else's */
-	ret = queue_chunks(first, n);
 	if (ret)
 		return ret;
 	patience_begin(&p);
@@ -132,7 +135,22 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 				return -ETIMEDOUT;
 		}
 	}
-	return soda_writeback_error();
+	return 0;
+}
+
+int soda_sync_chunks(uint32_t first, uint32_t n)
+{
+	int error, ret;
+	uint32_t refusals = soda_writeback_refusals(&error);
+	bool before = false;
+
+	ret = bring(first, n, &before);
+	/* The refusal of what was on its way before may have been counted before, too. */
+	if (!ret && before)
+		ret = bring(first, n, &before);
+	if (!ret && soda_writeback_refusals(&error) != refusals)
+		ret = error;
+	return ret;
 }
 
 void soda_sync_settle(uint32_t id, uint64_t deadline_ns)

@@ -35,6 +35,7 @@ static struct writeback {
 	_Atomic uint32_t progress; /* futex: goes up with each answered batch */
 	_Atomic uint32_t watchers; /* that wait for progress */
 	_Atomic int error;	   /* of the last refused WRITE */
+	_Atomic uint32_t refusals; /* goes up after `error` is set */
 
 	struct soda_lock lock;
 	/* guarded by lock */
@@ -71,9 +72,12 @@ uint32_t soda_writeback_progress(void)
 	return atomic_load(&wb.progress);
 }
 
-int soda_writeback_error(void)
+uint32_t soda_writeback_refusals(int *error_p)
 {
-	return atomic_exchange(&wb.error, 0);
+	uint32_t n = atomic_load(&wb.refusals);
+
+	*error_p = atomic_load(&wb.error);
+	return n;
 }
 
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
@@ -382,6 +386,7 @@ static void answered(struct soda_thread *t, const struct soda_done *done, int n)
 		if (done[i].status && !op->failed) {
 			op->failed = true;
 			atomic_store(&wb.error, done[i].status);
+			atomic_fetch_add(&wb.refusals, 1);
 			soda_log_error(
 				"write-back of %u bytes to %s failed: %s; the data stays in memory",
 				op->bytes, soda_conn_peer(wb.conn), soda_strerror(done[i].status));

@@ -41,7 +41,7 @@ int soda_writeback_queue(const uint32_t *ids, int n, int why);
 /* Goes up with each answered batch; wait until it is not `seen` any more. */
 uint32_t soda_writeback_progress(void);
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns);
-/* The error of the last refused WRITE, once; 0. */
-int soda_writeback_error(void);
+/* How many WRITEs were refused so far; *error_p: the error of the last of them. */
+uint32_t soda_writeback_refusals(int *error_p);
 
 #endif
