@@ -23,9 +23,10 @@ struct channel {
 	struct soda_conn *conn; /* NULL while down */
 	bool broken;		/* failed, not yet replaced */
 	char *slots;		/* SODA_SLOTS_MAX of them, in a reserved range */
-	uint32_t slots_n;	/* of them in use: each has a credit of the buffer */
-	uint32_t head, tail;	/* requests outstanding: slot = number % slots_n */
 	struct request req[SODA_SLOTS_MAX];
+	/* the same, but anybody may look: whether there is something to collect */
+	_Atomic uint32_t slots_n;    /* slots in use: each has a credit of the buffer */
+	_Atomic uint32_t head, tail; /* requests outstanding: slot = number % slots_n */
 } __attribute__((aligned(64)));
 
 /* Demand channels are 0 .. pairs - 1, the channel for fetching ahead of pair p is MAX + p. */

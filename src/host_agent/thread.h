@@ -49,7 +49,8 @@ struct soda_thread {
 	_Atomic int32_t tid; /* 0: the context is free */
 	uint32_t index;
 	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
-	uint32_t last_n, last_at;
+	_Atomic uint32_t last_n;	     /* a stealer looks at it without the ring */
+	uint32_t last_at;
 	_Atomic bool ring_taken; /* whoever changes the ring: the owner, or a stealer */
 	struct soda_streams streams;
 	struct soda_waiting waiting;
