@@ -43,7 +43,7 @@ static struct session {
 
 	struct soda_lock lock;
 	struct soda_conn *control; /* guarded by lock; NULL while DOWN */
-} se = { .event_fd = -1 };
+} se = { .event_fd = -1, .lock = SODA_LOCK_INIT(SODA_RANK_SESSION) };
 
 static void note_trouble(int err, const char *text)
 {
