@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "host_agent/evict.h"
 #include "host_agent/fetch.h"
+#include "host_agent/helper.h"
 #include "host_agent/install.h"
 #include "host_agent/protect.h"
 #include "host_agent/session.h"
@@ -181,6 +182,20 @@ static int make_room(struct soda_thread *t, uint64_t deadline_ns)
 	return ret;
 }
 
+/* It may take long: the program's signals are let in, for no lock or chunk is held here. */
+static int await_server(const struct soda_fault *f, uint64_t deadline_ns)
+{
+	sigset_t blocked;
+	int ret;
+
+	if (!f->mask)
+		return soda_session_wait(deadline_ns);
+	soda_signals_swap(f->mask, &blocked);
+	ret = soda_session_wait(deadline_ns);
+	soda_signals_restore(&blocked);
+	return ret;
+}
+
 static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
 {
 	uint64_t start = 0;
@@ -208,7 +223,7 @@ static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t dea
 			ret = make_room(t, deadline_ns);
 			break;
 		case SODA_STEP_DOWN:
-			ret = soda_session_wait(deadline_ns);
+			ret = await_server(f, deadline_ns);
 			break;
 		case SODA_STEP_LOST:
 			return -EIO;

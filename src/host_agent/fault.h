@@ -6,6 +6,7 @@
 #ifndef SODA_HOST_FAULT_H
 #define SODA_HOST_FAULT_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +20,8 @@ struct soda_fault {
 	bool store;	/* false also where the machine does not tell */
 	bool counted;	/* in the statistics */
 	int error;	/* of a FAILED step */
+	/* Signals that may come in while it waits for the server, holding nothing; NULL: as is. */
+	const sigset_t *mask;
 };
 
 enum soda_fault_step {

@@ -45,6 +45,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	if (info->si_code > 0 && soda_agent_owns(info->si_addr) &&
 	    atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
 	    soda_fault_describe(&f, info->si_addr, was_store(context))) {
+		f.mask = &((const ucontext_t *)context)->uc_sigmask;
 		t = soda_thread_self();
 		served = t && soda_fault_serve(t, &f) == 0;
 	}

@@ -24,6 +24,11 @@ void soda_signals_block(sigset_t *saved)
 	set_mask(SIG_SETMASK, &all, saved);
 }
 
+void soda_signals_swap(const sigset_t *mask, sigset_t *saved)
+{
+	set_mask(SIG_SETMASK, mask, saved);
+}
+
 void soda_signals_restore(const sigset_t *saved)
 {
 	set_mask(SIG_SETMASK, saved, NULL);

@@ -18,5 +18,7 @@ int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *))
  */
 void soda_signals_block(sigset_t *saved);
 void soda_signals_restore(const sigset_t *saved);
+/* Any mask, past the interposed functions. AS. */
+void soda_signals_swap(const sigset_t *mask, sigset_t *saved);
 
 #endif

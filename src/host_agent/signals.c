@@ -11,13 +11,19 @@
 
 #include "soda.h"
 
+/* ThreadSanitizer calls these while it starts, before it can watch anybody. */
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+#define SODA_WRAPPER                                                                               \
+	SODA_API                                                                                   \
+	UNWATCHED
+
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 
 static _Atomic bool taken;
 static struct sigaction theirs; /* valid while taken; a race of two setters is the program's own */
 static _Atomic(sigaction_fn) libc_sigaction;
 
-static int real_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+UNWATCHED static int real_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	sigaction_fn fn = atomic_load_explicit(&libc_sigaction, memory_order_relaxed);
 
@@ -86,7 +92,7 @@ sighandler_t signal(int sig, sighandler_t handler)
 }
 
 /* 0 or an error number. */
-static int set_mask(int how, const sigset_t *set, sigset_t *old)
+UNWATCHED static int set_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	int saved = errno, err;
 	sigset_t copy;
