@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fake_conn.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/lock.h"
+#include "common/transport/transport.h"
+#include "fake_pager.h"
+
+enum { PAGE = 4096, DEPTH = 1024, REGIONS = 64, CONNS = 256 };
+
+struct request {
+	bool write;
+	struct soda_mr mr;
+	uint64_t offset, cookie;
+	uint32_t bytes;
+	char *local;
+	bool taken[SODA_WIRE_MAX_DATA / PAGE / 8]; /* WRITE: pages that went at the flush */
+};
+
+struct soda_conn {
+	enum soda_conn_kind kind;
+	uint32_t depth;
+	int error; /* sticky */
+	struct request *req;
+	uint32_t head, flushed, tail;
+};
+
+struct fake_net fake_net;
+static struct {
+	uint8_t *bytes;
+	uint64_t size;
+} regions[REGIONS];
+static struct soda_conn *conns[CONNS];
+static uint32_t flushes;
+static uint64_t rng;
+
+static bool coin(void)
+{
+	rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+	return rng >> 63;
+}
+
+static void forget_regions(void)
+{
+	for (int i = 0; i < REGIONS; i++) {
+		free(regions[i].bytes);
+		regions[i].bytes = NULL;
+		regions[i].size = 0;
+	}
+}
+
+void fake_net_reset(uint64_t seed)
+{
+	forget_regions();
+	memset(&fake_net, 0, sizeof(fake_net));
+	fake_net.instance = 1;
+	rng = seed;
+}
+
+void fake_net_hold(bool reads, bool writes)
+{
+	fake_lock();
+	fake_net.hold_reads = reads;
+	fake_net.hold_writes = writes;
+	fake_unlock();
+}
+
+void fake_net_refuse(bool writes, int status, uint32_t n)
+{
+	fake_lock();
+	fake_net.status[writes] = status;
+	fake_net.status_n[writes] = n;
+	fake_unlock();
+}
+
+static void break_all(void)
+{
+	for (int i = 0; i < CONNS; i++)
+		if (conns[i] && !conns[i]->error)
+			conns[i]->error = -ECONNRESET;
+}
+
+void fake_net_break(int err)
+{
+	fake_lock();
+	fake_net.refuse_connect = err;
+	break_all();
+	fake_unlock();
+}
+
+void fake_net_mend(void)
+{
+	fake_lock();
+	fake_net.refuse_connect = 0;
+	fake_unlock();
+}
+
+void fake_net_restart(void)
+{
+	fake_lock();
+	break_all();
+	forget_regions();
+	fake_net.instance++;
+	fake_unlock();
+}
+
+uint32_t fake_net_under_way(bool writes)
+{
+	uint32_t n = 0;
+
+	fake_lock();
+	for (int i = 0; i < CONNS; i++)
+		for (uint32_t k = conns[i] ? conns[i]->head : 0; conns[i] && k < conns[i]->flushed;
+		     k++)
+			n += conns[i]->req[k % DEPTH].write == writes;
+	fake_unlock();
+	return n;
+}
+
+static uint8_t *server_at(uint16_t region_id, uint64_t offset, uint32_t bytes)
+{
+	if (region_id >= REGIONS || !regions[region_id].bytes ||
+	    offset + bytes > regions[region_id].size)
+		fake_fail("%u bytes at %llu of region %u: the server has no such", bytes,
+			  (unsigned long long)offset, region_id);
+	return regions[region_id].bytes + offset;
+}
+
+const void *fake_server_page(uint16_t region_id, uint64_t offset)
+{
+	return server_at(region_id, offset, PAGE);
+}
+
+uint64_t fake_server_word(uint16_t region_id, uint64_t offset)
+{
+	uint64_t v;
+
+	fake_lock();
+	memcpy(&v, server_at(region_id, offset, sizeof(v)), sizeof(v));
+	fake_unlock();
+	return v;
+}
+
+int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	struct soda_conn *c = calloc(1, sizeof(*c));
+	int i = 0, ret;
+
+	fake_lock();
+	ret = fake_net.refuse_connect;
+	if (!ret && opt->kind == SODA_CONN_CONTROL && hello->client_id &&
+	    hello->client_id != fake_net.instance)
+		ret = -ESTALE;
+	while (i < CONNS && conns[i])
+		i++;
+	if (!ret && i == CONNS)
+		ret = -EMFILE;
+	if (ret) {
+		fake_unlock();
+		free(c);
+		snprintf(why->text, sizeof(why->text), "the fake refuses");
+		return ret;
+	}
+	*welcome_p = (struct soda_wire_welcome){ .version = SODA_WIRE_VERSION,
+						 .instance_id = fake_net.instance,
+						 .client_id = fake_net.instance,
+						 .secret = 1,
+						 .known = hello->client_id == fake_net.instance };
+	c->kind = opt->kind;
+	c->depth = opt->depth ? opt->depth : 64;
+	c->req = calloc(DEPTH, sizeof(c->req[0]));
+	conns[i] = c;
+	fake_net.connects++;
+	fake_unlock();
+	*conn_p = c;
+	return 0;
+}
+
+void soda_conn_close(struct soda_conn *conn)
+{
+	if (!conn)
+		return;
+	fake_lock();
+	for (int i = 0; i < CONNS; i++)
+		if (conns[i] == conn)
+			conns[i] = NULL;
+	fake_unlock();
+	free(conn->req);
+	free(conn);
+}
+
+void soda_conn_abort(struct soda_conn *conn)
+{
+	fake_lock();
+	conn->error = -ECONNABORTED;
+	fake_unlock();
+}
+
+int soda_conn_fd(const struct soda_conn *conn)
+{
+	return -1;
+}
+
+const char *soda_conn_peer(const struct soda_conn *conn)
+{
+	return "fake://server";
+}
+
+int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
+		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
+		   struct soda_why *why)
+{
+	int ret;
+
+	fake_lock();
+	ret = conn->error;
+	if (!ret && type == SODA_MSG_CLOSE) {
+		const uint8_t *id = body[0].iov_base;
+
+		free(regions[id[0]].bytes);
+		regions[id[0]].bytes = NULL;
+	}
+	fake_net.syncs += type == SODA_MSG_SYNC;
+	fake_unlock();
+	return ret;
+}
+
+int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
+			  const char *name, struct soda_wire_opened *opened_p, struct soda_mr *mr_p,
+			  int timeout_ms, struct soda_why *why)
+{
+	uint64_t size = (open->bytes + PAGE - 1) / PAGE * PAGE;
+	int ret;
+
+	fake_lock();
+	ret = conn->error ? conn->error : fake_net.refuse_open;
+	if (!ret && (open->region_id >= REGIONS || regions[open->region_id].bytes))
+		ret = -EBUSY;
+	if (!ret) {
+		regions[open->region_id].bytes = calloc(1, size);
+		regions[open->region_id].size = size;
+		*mr_p = (struct soda_mr){ .bytes = size,
+					  .region_id = open->region_id,
+					  .writable = 1 };
+		if (fake_net.direct)
+			mr_p->map = regions[open->region_id].bytes;
+		*opened_p = (struct soda_wire_opened){ .bytes = open->bytes };
+	}
+	fake_unlock();
+	return ret;
+}
+
+void soda_conn_unmap_region(struct soda_mr *mr)
+{
+	mr->map = NULL;
+}
+
+static int post(struct soda_conn *c, bool write, const struct soda_mr *mr, uint64_t offset,
+		uint32_t bytes, char *local, uint64_t cookie)
+{
+	struct request *q;
+	int ret;
+
+	if (offset % PAGE || bytes % PAGE || !bytes || bytes > SODA_WIRE_MAX_DATA / 8)
+		fake_fail("a request for %u bytes at %llu", bytes, (unsigned long long)offset);
+	if (offset > mr->bytes || bytes > mr->bytes - offset)
+		return -EINVAL;
+	fake_lock();
+	ret = c->error ? c->error : c->tail - c->head >= c->depth ? -EAGAIN : 0;
+	if (ret) {
+		fake_unlock();
+		return ret;
+	}
+	q = &c->req[c->tail++ % DEPTH];
+	*q = (struct request){ .write = write,
+			       .mr = *mr,
+			       .offset = offset,
+			       .cookie = cookie,
+			       .bytes = bytes,
+			       .local = local };
+	if (write && fake_net.log_n < FAKE_LOG)
+		fake_net.log[fake_net.log_n++] =
+			(struct fake_write){ mr->region_id, offset, bytes, flushes };
+	fake_net.writes += write;
+	fake_net.reads += !write;
+	*(write ? &fake_net.bytes_written : &fake_net.bytes_read) += bytes;
+	fake_unlock();
+	return 0;
+}
+
+int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			uint32_t bytes, void *dest, uint64_t cookie)
+{
+	return post(conn, false, mr, offset, bytes, dest, cookie);
+}
+
+int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			 uint32_t bytes, const void *src, uint64_t cookie)
+{
+	return post(conn, true, mr, offset, bytes, (char *)src, cookie);
+}
+
+/* The pages of a WRITE that have not gone yet go, all of them or by chance. */
+static void take_pages(struct request *q, bool all)
+{
+	uint8_t *to = server_at(q->mr.region_id, q->offset, q->bytes);
+
+	for (uint32_t p = 0; p < q->bytes / PAGE; p++) {
+		if (q->taken[p] || !(all || coin()))
+			continue;
+		if (!fake_present(q->local + p * PAGE))
+			fake_fail("a WRITE is sent from a page that is gone");
+		memcpy(to + p * PAGE, q->local + p * PAGE, PAGE);
+		q->taken[p] = true;
+	}
+}
+
+int soda_conn_flush(struct soda_conn *conn, bool polling)
+{
+	int ret;
+
+	fake_lock();
+	ret = conn->error;
+	for (; !ret && conn->flushed != conn->tail; conn->flushed++)
+		if (conn->req[conn->flushed % DEPTH].write)
+			take_pages(&conn->req[conn->flushed % DEPTH], false);
+	flushes++;
+	fake_unlock();
+	return ret;
+}
+
+/* Lock held. false: it waits. */
+static bool complete(struct request *q, struct soda_done *done)
+{
+	if (q->write ? fake_net.hold_writes : fake_net.hold_reads)
+		return false;
+	*done = (struct soda_done){ .cookie = q->cookie, .bytes = q->bytes };
+	if (fake_net.status_n[q->write]) {
+		fake_net.status_n[q->write]--;
+		done->status = fake_net.status[q->write];
+	}
+	if (done->status)
+		return true;
+	if (q->write)
+		take_pages(q, true);
+	else
+		memcpy(q->local, server_at(q->mr.region_id, q->offset, q->bytes), q->bytes);
+	return true;
+}
+
+int soda_conn_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
+		   int64_t spin_ns)
+{
+	uint64_t end = soda_now_ns() + (uint64_t)(timeout_ns < 0 ? INT64_MAX / 2 : timeout_ns);
+	int n = 0, ret;
+
+	for (;;) {
+		bool idle;
+
+		fake_lock();
+		ret = conn->error;
+		while (!ret && n < max && conn->head != conn->flushed &&
+		       complete(&conn->req[conn->head % DEPTH], &done[n])) {
+			conn->head++;
+			n++;
+		}
+		idle = conn->head == conn->flushed;
+		fake_unlock();
+		if (n || ret || idle || soda_now_ns() >= end)
+			return ret ? ret : n;
+		usleep(50);
+	}
+}
+
+unsigned soda_conn_outstanding(const struct soda_conn *conn)
+{
+	return conn->tail - conn->head;
+}

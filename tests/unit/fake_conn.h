@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A memory server and the connections to it, as a fake: link it instead of the
+ * transports.  Requests complete in the order of their posts, when somebody polls,
+ * unless they are held.  A WRITE takes its bytes partly at the flush and partly at the
+ * completion, page by page at random, as a real one may; a refused or lost one has
+ * taken some of them.
+ */
+#ifndef SODA_TESTS_FAKE_CONN_H
+#define SODA_TESTS_FAKE_CONN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { FAKE_LOG = 8192 };
+
+/* A WRITE as it was posted. */
+struct fake_write {
+	uint16_t region_id;
+	uint64_t offset;
+	uint32_t bytes;
+	uint32_t flush; /* number of the flush that it went with */
+};
+
+/* Guarded by fake_lock; change it through the functions, or before there are threads. */
+extern struct fake_net {
+	bool hold_reads, hold_writes; /* completions wait */
+	int status[2];		      /* of the next completions of READs, of WRITEs... */
+	uint32_t status_n[2];	      /* ...so many */
+	int refuse_connect;	      /* error of connecting, 0: none */
+	int refuse_open;
+	bool direct; /* regions opened from now on are mapped, as on shm */
+	uint64_t instance;
+	/* what happened */
+	uint32_t reads, writes, connects, syncs, log_n;
+	uint64_t bytes_read, bytes_written;
+	struct fake_write log[FAKE_LOG];
+} fake_net;
+
+void fake_net_reset(uint64_t seed);
+void fake_net_hold(bool reads, bool writes);
+/* Status of the next n completions of WRITEs, or of READs. */
+void fake_net_refuse(bool writes, int status, uint32_t n);
+/* All connections fail; new ones are refused with err (0: not). */
+void fake_net_break(int err);
+void fake_net_mend(void);
+/* The server starts anew: other instance, no regions; connections fail. */
+void fake_net_restart(void);
+/* WRITEs, or READs, flushed and not completed. */
+uint32_t fake_net_under_way(bool writes);
+
+/* Lock held: a page of the server's copy. */
+const void *fake_server_page(uint16_t region_id, uint64_t offset);
+/* Without the lock: a word of it. */
+uint64_t fake_server_word(uint16_t region_id, uint64_t offset);
+
+#endif
