@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Chunks on their way in: refusals, late answers, fetching ahead, equal faults. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/lock.h"
+#include "host_agent/advise.h"
+#include "host_agent/fault.h"
+#include "host_agent/session.h"
+#include "host_fixture.h"
+
+static const struct host_options plain = { .buffer_chunks = 16 };
+
+static void evict_all(struct soda_region *r)
+{
+	assert_int_equal(host_cold(r, 0, r->chunks), 0);
+	host_settle(r, true);
+}
+
+/* Chunk i holds i + 1 in its first word, on the server only. */
+static struct soda_region *numbered(uint32_t chunks)
+{
+	struct soda_region *r = host_alloc((uint64_t)chunks * soda_chunk_bytes());
+
+	for (uint32_t i = 0; i < chunks; i++)
+		host_store(r, i, 0, i + 1);
+	evict_all(r);
+	fake_net.reads = 0;
+	return r;
+}
+
+static void copy_refused_by_the_kernel(void **state)
+{
+	struct soda_region *r;
+
+	host_start(&plain);
+	r = host_alloc(40 << 16);
+	host_store(r, 1, 0, 5);
+	evict_all(r);
+	for (int64_t pages = 0; pages < 16; pages += 5) {
+		fake_lock();
+		fake_pager.copy_fails_in = pages;
+		fake_unlock();
+		assert_int_equal(soda_fault_touch(soda_thread_self(), r, r->first + 1), -ENOMEM);
+		assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);
+		assert_int_equal(fake_resident(host_at(r, 1, 0), 65536), 0);
+	}
+	assert_true(host_errors() > 0);
+	assert_int_equal(host_load(r, 1, 0), 5);
+	host_check(r);
+	host_stop();
+}
+
+static void read_refused_by_the_server(void **state)
+{
+	struct soda_region *r;
+	uint64_t v;
+
+	host_start(&plain);
+	r = host_alloc(40 << 16);
+	host_store(r, 1, 0, 5);
+	evict_all(r);
+	fake_net_refuse(false, -EACCES, 1);
+	assert_int_equal(fake_load(host_at(r, 1, 0), &v), -EACCES); /* never zeros */
+	assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);
+	assert_true(host_errors() > 0);
+	assert_int_equal(host_load(r, 1, 0), 5);
+	host_check(r);
+	host_stop();
+}
+
+/* An answer that does not come in time fails the fault, and cannot land in a page later. */
+static void read_that_is_late(void **state)
+{
+	const struct host_options o = { .fault_timeout_ms = 100 };
+	struct soda_region *r;
+	uint64_t v;
+
+	host_start(&o);
+	r = host_alloc(40 << 16);
+	host_store(r, 1, 0, 5);
+	evict_all(r);
+	fake_net_hold(true, false);
+	assert_int_equal(fake_load(host_at(r, 1, 0), &v), -ETIMEDOUT);
+	assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);
+	fake_net_hold(false, false);
+	assert_int_equal(soda_session_wait(soda_now_ns() + 10000000000u), 0);
+	host_store(r, 1, 0, 6);
+	host_settle(r, true);
+	assert_int_equal(host_load(r, 1, 0), 6);
+	host_check(r);
+	host_stop();
+}
+
+static void direct_reads(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 16, .direct = true };
+	struct soda_region *r;
+
+	host_start(&o);
+	r = host_alloc(50 << 16);
+	for (int pass = 0; pass < 3; pass++)
+		for (uint32_t i = 0; i < r->chunks; i++) {
+			assert_int_equal(host_load(r, i, i % 16), pass ? i + pass : 0);
+			host_store(r, i, i % 16, i + (uint32_t)pass + 1);
+		}
+	assert_int_equal(fake_net.reads, 0);
+	assert_true(host_count(SODA_CNT_FETCHES) > 50);
+	host_check(r);
+	host_stop();
+}
+
+static void streams_run_ahead(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 100, .prefetch = 8 };
+	struct soda_region *r;
+	uint64_t faults;
+
+	host_start(&o);
+	r = numbered(300);
+	faults = host_count(SODA_CNT_FAULTS);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		assert_int_equal(host_load(r, i, 0), i + 1);
+	/* Nothing twice, nothing beyond the end, few demands. */
+	assert_int_equal(fake_net.reads, 300);
+	assert_true(host_count(SODA_CNT_PREFETCHED) > 250);
+	assert_true(host_count(SODA_CNT_FAULTS) - faults < 150);
+	assert_int_equal(host_count(SODA_CNT_PREFETCH_USELESS), 0);
+	host_check(r);
+	host_stop();
+}
+
+static void willneed(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 100, .prefetch = 16 };
+	struct soda_region *r;
+
+	host_start(&o);
+	r = numbered(50);
+	fake_net_hold(true, false);
+	soda_advise_willneed(r, r->first + 10, r->first + 13);
+	assert_int_equal(fake_net.reads, 4);
+	for (uint32_t i = 10; i < 14; i++)
+		assert_int_equal(host_state(r, i), SODA_CHUNK_FETCHING);
+	soda_advise_willneed(r, r->first + 10, r->first + 13); /* already under way */
+	assert_int_equal(fake_net.reads, 4);
+	fake_net_hold(false, false);
+	for (uint32_t i = 10; i < 14; i++)
+		assert_int_equal(host_load(r, i, 0), i + 1);
+	assert_int_equal(fake_net.reads, 4);
+	/* More than there are slots or chunks: as far as it goes, without waiting. */
+	fake_net_hold(true, false);
+	soda_advise_willneed(r, r->first, r->first + 49);
+	fake_net_hold(false, false);
+	host_settle(r, true);
+	for (uint32_t i = 0; i < 50; i++)
+		assert_int_equal(host_load(r, i, 0), i + 1);
+	host_check(r);
+	host_stop();
+}
+
+static struct soda_region *shared;
+
+static void *loader(void *arg)
+{
+	uint64_t v = 0;
+	int ret = fake_load(host_at(shared, 7, 0), &v);
+
+	soda_thread_forget(soda_thread_self());
+	return (void *)(uintptr_t)(ret ? 0 : v);
+}
+
+/* Many threads, one chunk: one READ. */
+static void equal_faults_join(void **state)
+{
+	enum { THREADS = 4 };
+	const struct host_options o = { .buffer_chunks = 40, .threads = THREADS };
+	pthread_t thread[THREADS];
+
+	host_start(&o);
+	shared = numbered(16);
+	fake_net_hold(true, false);
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, loader, NULL), 0);
+	while (host_count(SODA_CNT_JOINED) < THREADS - 1)
+		usleep(100);
+	fake_net_hold(false, false);
+	for (int i = 0; i < THREADS; i++) {
+		void *v;
+
+		assert_int_equal(pthread_join(thread[i], &v), 0);
+		assert_int_equal((uintptr_t)v, 8);
+	}
+	assert_int_equal(fake_net.reads, 1);
+	assert_int_equal(host_count(SODA_CNT_FETCHES), 1);
+	host_check(shared);
+	host_stop();
+}
+
+/* The connection goes while a fault waits: it is asked again on the next one. */
+static void lost_under_a_fault(void **state)
+{
+	struct soda_region *r;
+	pthread_t thread;
+	void *v;
+
+	host_start(&plain);
+	shared = r = numbered(16);
+	fake_net_hold(true, false);
+	assert_int_equal(pthread_create(&thread, NULL, loader, NULL), 0);
+	while (!fake_net_under_way(false))
+		usleep(100);
+	fake_net_break(0);
+	fake_net_hold(false, false);
+	assert_int_equal(pthread_join(thread, &v), 0);
+	assert_int_equal((uintptr_t)v, 8);
+	assert_int_equal(fake_net.reads, 2);
+	assert_int_equal(soda_session_wait(soda_now_ns() + 10000000000u), 0);
+	host_check(r);
+	host_stop();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(copy_refused_by_the_kernel),
+		cmocka_unit_test(read_refused_by_the_server),
+		cmocka_unit_test(read_that_is_late),
+		cmocka_unit_test(direct_reads),
+		cmocka_unit_test(streams_run_ahead),
+		cmocka_unit_test(willneed),
+		cmocka_unit_test(equal_faults_join),
+		cmocka_unit_test(lost_under_a_fault),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
