@@ -77,7 +77,7 @@ static void modify(void *arg, unsigned thread)
 	struct field *f = arg;
 	struct dice d = { .state = thread + 1 };
 
-	for (int i = 0; i < 8000; i++) {
+	for (int i = 0; i < 3000; i++) {
 		size_t word = dice_roll(&d) % (CHUNKS * CHUNK_WORDS / THREADS) * THREADS + thread;
 
 		CHECK(f->words[word] == (f->counts[word] ? mix(word, f->counts[word]) : 0),

@@ -71,10 +71,18 @@ static void kill_server(const void *arg)
 	turn_pass();
 }
 
+/* What the parent does is noticed when a connection breaks, which takes a moment. */
 static void let_parent_act(void)
 {
 	turn_pass();
 	turn_await();
+	sleep_ms(200);
+}
+
+/* Memory of a server that stands still can be read all the same, without asking it. */
+static bool direct(void)
+{
+	return !strncmp(world.address, "shm:", 4);
 }
 
 static void run(void (*child)(const void *arg), void (*during)(const void *arg),
@@ -186,7 +194,7 @@ static void child_waits(const void *arg)
 	size_t word = o.remote * CHUNK_WORDS;
 
 	let_parent_act();
-	check_touch(&o.words[word], 0, 1.5, 20);
+	check_touch(&o.words[word], 0, direct() ? 0 : 1.5, 20);
 	CHECK_EQ(o.words[word], mix(word, 0));
 	for (size_t i = RESIDENT * CHUNK_WORDS; i < CHUNKS * CHUNK_WORDS; i++)
 		CHECK_EQ(o.words[i], mix(i, 0));
@@ -207,7 +215,7 @@ static void child_hung_server(const void *arg)
 	size_t word = o.remote * CHUNK_WORDS;
 
 	let_parent_act();
-	check_touch(&o.words[word], SIGBUS, 0.4, 2.4);
+	check_touch(&o.words[word], direct() ? 0 : SIGBUS, direct() ? 0 : 0.4, 2.4);
 	turn_await(); /* it goes on */
 	for (size_t i = (o.remote + 1) * CHUNK_WORDS; i < CHUNKS * CHUNK_WORDS; i++)
 		CHECK_EQ(o.words[i], mix(i, 0));
