@@ -5,13 +5,17 @@
  *
  * Data plane, on byte streams:
  *
- *   request   frame(8)  imm | length      READ  body = Table I read  (24 bytes)
- *                                         WRITE body = Table I write (12 bytes) + data
- *   reply     frame(8)  imm | length      body = tag (8 bytes) + data
+ *   request   frame(8)  imm | length | 0   READ  body = Table I read  (24 bytes)
+ *                                          WRITE body = Table I write (12 bytes) + data
+ *   reply     frame(8)  imm | length | 0   body = tag (8 bytes) + data
+ *
+ * Zeros behind the frame bring each message's part before the data to 64 bytes, so
+ * that data keeps its alignment on its way through socket buffers: the same copy, 16
+ * bytes off, took twice as long (rep movsb, own measurement, Zen 4).
  *
  * `imm` is what travels as immediate data on RDMA: type in bits 0-7, flags in
- * 8-15, status (enum soda_status) in 16-31.  `length` counts the bytes after the
- * frame.  A reply's tag is the read's dest_addr, or the write's first eight bytes
+ * 8-15, status (enum soda_status) in 16-31.  `length` counts the bytes of the
+ * body.  A reply's tag is the read's dest_addr, or the write's first eight bytes
  * (region and page offset: at most one write a chunk is outstanding).  Replies
  * leave in the order of the requests of one connection.
  *
@@ -28,11 +32,12 @@
 #define SODA_WIRE_MAGIC 0x41444f53u /* "SODA" */
 #define SODA_WIRE_VERSION 1u
 #define SODA_WIRE_PAGE 4096u
-#define SODA_WIRE_MAX_DATA (4u << 20)    /* largest READ or WRITE */
-#define SODA_WIRE_MAX_CONTROL (64u << 10)/* largest control body */
+#define SODA_WIRE_MAX_DATA (4u << 20)	  /* largest READ or WRITE */
+#define SODA_WIRE_MAX_CONTROL (64u << 10) /* largest control body */
 #define SODA_WIRE_MAX_NAME 255u
 #define SODA_WIRE_FRAME_BYTES 8u
 #define SODA_WIRE_TAG_BYTES 8u
+#define SODA_WIRE_HEAD_BYTES 64u /* frame, zeros, and body without data */
 #define SODA_WIRE_READ_BYTES 24u
 #define SODA_WIRE_WRITE_BYTES 12u
 
@@ -57,26 +62,27 @@ enum soda_msg {
 #define SODA_WIRE_BYE_LATER 1u
 
 /* imm flags */
-#define SODA_WIRE_POLLING 0x01u /* the sender awaits the answer by polling: the server may poll too */
+#define SODA_WIRE_POLLING                                                                          \
+	0x01u /* the sender awaits the answer by polling: the server may poll too */
 
 /* Status on the wire; fixed numbers, because errno values differ between systems. */
 enum soda_status {
 	SODA_ST_OK = 0,
-	SODA_ST_INVALID = 1,       /* EINVAL */
-	SODA_ST_NOSPC = 2,         /* ENOSPC */
-	SODA_ST_NOENT = 3,         /* ENOENT */
-	SODA_ST_ACCES = 4,         /* EACCES */
-	SODA_ST_BUSY = 5,          /* EBUSY */
-	SODA_ST_FBIG = 6,          /* EFBIG */
-	SODA_ST_IO = 7,            /* EIO */
-	SODA_ST_PROTO = 8,         /* EPROTO */
-	SODA_ST_VERSION = 9,       /* EPROTONOSUPPORT */
-	SODA_ST_STALE = 10,        /* ESTALE: unknown client, wrong secret or old epoch */
-	SODA_ST_SHUTDOWN = 11,     /* ESHUTDOWN: draining */
-	SODA_ST_DQUOT = 12,        /* EDQUOT */
-	SODA_ST_NOMEM = 13,        /* ENOMEM */
-	SODA_ST_NOTSUP = 14,       /* ENOTSUP */
-	SODA_ST_PERM = 15,         /* EPERM */
+	SODA_ST_INVALID = 1,   /* EINVAL */
+	SODA_ST_NOSPC = 2,     /* ENOSPC */
+	SODA_ST_NOENT = 3,     /* ENOENT */
+	SODA_ST_ACCES = 4,     /* EACCES */
+	SODA_ST_BUSY = 5,      /* EBUSY */
+	SODA_ST_FBIG = 6,      /* EFBIG */
+	SODA_ST_IO = 7,	       /* EIO */
+	SODA_ST_PROTO = 8,     /* EPROTO */
+	SODA_ST_VERSION = 9,   /* EPROTONOSUPPORT */
+	SODA_ST_STALE = 10,    /* ESTALE: unknown client, wrong secret or old epoch */
+	SODA_ST_SHUTDOWN = 11, /* ESHUTDOWN: draining */
+	SODA_ST_DQUOT = 12,    /* EDQUOT */
+	SODA_ST_NOMEM = 13,    /* ENOMEM */
+	SODA_ST_NOTSUP = 14,   /* ENOTSUP */
+	SODA_ST_PERM = 15,     /* EPERM */
 	SODA_ST_MAX = 15,
 };
 
@@ -96,7 +102,7 @@ struct soda_wire_read {
 	uint16_t region_id;
 	uint64_t page_offset; /* 4 KiB pages; 48 bits travel */
 	uint64_t dest_addr;   /* request tag on byte streams */
-	uint32_t size;        /* bytes */
+	uint32_t size;	      /* bytes */
 	uint32_t dest_rkey;
 };
 
@@ -111,33 +117,33 @@ enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
 
 struct soda_wire_hello {
 	uint32_t magic, version;
-	uint32_t kind;         /* enum soda_conn_kind */
-	uint32_t features;     /* none defined: 0 */
-	uint32_t chunk_bytes;  /* the client's; 0 for tools that only ask for statistics */
-	uint32_t uid, gid, pid;/* as claimed; on UNIX sockets the kernel's word counts */
-	uint64_t client_id;    /* 0: a new client (control connections only) */
-	uint64_t secret;       /* proves a client id; from the welcome */
-	uint64_t epoch;        /* counts a client's reconnections from 1; a control HELLO with a
-				  higher epoch closes and drains all of the older ones; a data
-				  HELLO must carry the current one */
+	uint32_t kind;		/* enum soda_conn_kind */
+	uint32_t features;	/* none defined: 0 */
+	uint32_t chunk_bytes;	/* the client's; 0 for tools that only ask for statistics */
+	uint32_t uid, gid, pid; /* as claimed; on UNIX sockets the kernel's word counts */
+	uint64_t client_id;	/* 0: a new client (control connections only) */
+	uint64_t secret;	/* proves a client id; from the welcome */
+	uint64_t epoch;		/* counts a client's reconnections from 1; a control HELLO with a
+				   higher epoch closes and drains all of the older ones; a data
+				   HELLO must carry the current one */
 };
 #define SODA_WIRE_HELLO_BYTES 56u
 
 struct soda_wire_welcome {
 	uint32_t version;
-	uint32_t max_data;     /* largest READ or WRITE the server takes */
-	uint64_t instance_id;  /* random at the server's start */
+	uint32_t max_data;    /* largest READ or WRITE the server takes */
+	uint64_t instance_id; /* random at the server's start */
 	uint64_t client_id;
 	uint64_t secret;
 	uint64_t capacity, free_bytes;
-	uint32_t known;        /* 1: client_id was known and its regions are intact */
+	uint32_t known; /* 1: client_id was known and its regions are intact */
 	uint32_t pad;
 };
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* SODA_MSG_OPEN; flags as in soda.h, 0 = anonymous; followed by the file name. */
 struct soda_wire_open {
-	uint16_t region_id;   /* the client chooses; EBUSY if it is in use */
+	uint16_t region_id; /* the client chooses; EBUSY if it is in use */
 	uint16_t name_bytes;
 	uint32_t flags;
 	uint64_t bytes;
@@ -145,9 +151,9 @@ struct soda_wire_open {
 #define SODA_WIRE_OPEN_BYTES 16u
 
 struct soda_wire_opened {
-	uint64_t bytes;       /* the object's size; backing is rounded up to whole 2 MiB */
-	uint64_t file_id;     /* 0 for anonymous; changes when size or mtime do */
-	uint64_t generation;  /* of the file's contents as loaded */
+	uint64_t bytes;	     /* the object's size; backing is rounded up to whole 2 MiB */
+	uint64_t file_id;    /* 0 for anonymous; changes when size or mtime do */
+	uint64_t generation; /* of the file's contents as loaded */
 };
 #define SODA_WIRE_OPENED_BYTES 24u
 

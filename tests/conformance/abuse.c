@@ -110,16 +110,20 @@ static size_t read_request(uint8_t *out, uint16_t region, uint64_t page, uint32_
 		.region_id = region, .page_offset = page, .dest_addr = tag, .size = size
 	};
 
-	soda_wire_put_read(out + frame(out, SODA_MSG_READ, SODA_WIRE_READ_BYTES), &r);
-	return SODA_WIRE_FRAME_BYTES + SODA_WIRE_READ_BYTES;
+	memset(out, 0, SODA_WIRE_HEAD_BYTES);
+	frame(out, SODA_MSG_READ, SODA_WIRE_READ_BYTES);
+	soda_wire_put_read(out + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES, &r);
+	return SODA_WIRE_HEAD_BYTES;
 }
 
 static size_t write_request(uint8_t *out, uint16_t region, uint64_t page, uint32_t size)
 {
 	struct soda_wire_write w = { .region_id = region, .page_offset = page, .size = size };
 
-	soda_wire_put_write(out + frame(out, SODA_MSG_WRITE, SODA_WIRE_WRITE_BYTES + size), &w);
-	return SODA_WIRE_FRAME_BYTES + SODA_WIRE_WRITE_BYTES;
+	memset(out, 0, SODA_WIRE_HEAD_BYTES);
+	frame(out, SODA_MSG_WRITE, SODA_WIRE_WRITE_BYTES + size);
+	soda_wire_put_write(out + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, &w);
+	return SODA_WIRE_HEAD_BYTES;
 }
 
 /* Said HELLO, and was welcome. */
@@ -137,7 +141,7 @@ static int raw_data(const struct env *e)
 static void assert_reply(int fd, unsigned type, unsigned status, uint64_t tag, uint32_t data)
 {
 	struct soda_wire_frame f;
-	uint8_t in[16];
+	uint8_t in[SODA_WIRE_HEAD_BYTES];
 	uint64_t got = 0;
 
 	raw_recv(fd, in, sizeof(in));
@@ -146,7 +150,7 @@ static void assert_reply(int fd, unsigned type, unsigned status, uint64_t tag, u
 	assert_int_equal(f.status, status);
 	assert_int_equal(f.length, 8 + data);
 	for (unsigned i = 0; i < 8; i++)
-		got |= (uint64_t)in[8 + i] << 8 * i;
+		got |= (uint64_t)in[sizeof(in) - 8 + i] << 8 * i;
 	assert_true(got == tag);
 }
 

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-	READ_REQUEST = SODA_WIRE_FRAME_BYTES + SODA_WIRE_READ_BYTES,
-	WRITE_REQUEST = SODA_WIRE_FRAME_BYTES + SODA_WIRE_WRITE_BYTES,
-};
-
 static const struct soda_service *ops(const struct soda_dconn *c)
 {
 	return c->peer.listener->ops;
@@ -43,7 +38,7 @@ static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, cons
 
 	assert(!tx_full(c));
 	soda_wire_put_frame(a->head, &frame);
-	memcpy(a->head + SODA_WIRE_FRAME_BYTES, tag, SODA_WIRE_TAG_BYTES);
+	memcpy(a->head + SODA_WIRE_HEAD_BYTES - SODA_WIRE_TAG_BYTES, tag, SODA_WIRE_TAG_BYTES);
 	if (span)
 		a->span = *span;
 	else
@@ -53,7 +48,7 @@ static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, cons
 
 static size_t answer_bytes(const struct soda_answer *a)
 {
-	return SODA_REPLY_HEAD + (size_t)a->span.bytes;
+	return SODA_WIRE_HEAD_BYTES + (size_t)a->span.bytes;
 }
 
 static int push(struct iovec *iov, int n, uint8_t *base, size_t bytes, size_t *skip)
@@ -166,15 +161,15 @@ static bool take_request(struct soda_dconn *c)
 	soda_wire_get_frame(in, &frame);
 	c->wants_polling = frame.flags & SODA_WIRE_POLLING;
 	if (frame.type == SODA_MSG_READ && frame.length == SODA_WIRE_READ_BYTES) {
-		if (have < READ_REQUEST)
+		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;
-		c->rx_begin += READ_REQUEST;
-		start_read(c, in + SODA_WIRE_FRAME_BYTES);
+		c->rx_begin += SODA_WIRE_HEAD_BYTES;
+		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES);
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
-		if (have < WRITE_REQUEST)
+		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;
-		c->rx_begin += WRITE_REQUEST;
-		start_write(c, in + SODA_WIRE_FRAME_BYTES, frame.length);
+		c->rx_begin += SODA_WIRE_HEAD_BYTES;
+		start_write(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, frame.length);
 	} else {
 		reject(c, "unknown request, or of the wrong length");
 	}

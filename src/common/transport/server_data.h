@@ -17,16 +17,15 @@
 #include "server.h"
 
 enum {
-	SODA_RX_BYTES = 1024,		 /* requests not yet looked at; a READ has 32 bytes */
+	SODA_RX_BYTES = 1024,		 /* requests not yet looked at; a READ has 64 bytes */
 	SODA_TX_REPLIES = 64,		 /* answers that wait for the socket; a power of two */
 	SODA_TX_BATCH = 16,		 /* answers in one send */
 	SODA_TX_BATCH_BYTES = 512 << 10, /* and bytes, beyond the first: others wait meanwhile */
-	SODA_REPLY_HEAD = SODA_WIRE_FRAME_BYTES + SODA_WIRE_TAG_BYTES,
 };
 
 struct soda_answer {
 	struct soda_span span; /* bytes 0: no data follows, nothing to release */
-	uint8_t head[SODA_REPLY_HEAD];
+	uint8_t head[SODA_WIRE_HEAD_BYTES];
 };
 
 struct soda_dconn {

@@ -9,8 +9,7 @@
 #include <sys/mman.h>
 
 enum {
-	WRITE_HEAD = SODA_WIRE_FRAME_BYTES + SODA_WIRE_WRITE_BYTES,
-	STASH_BYTES = SODA_WIRE_MAX_DATA + SODA_TCP_RX_WINDOW * SODA_TCP_REPLY_HEAD,
+	STASH_BYTES = SODA_WIRE_MAX_DATA + SODA_TCP_RX_WINDOW * SODA_WIRE_HEAD_BYTES,
 };
 
 int soda_tcp_queue_create(struct soda_tcp_queue *q, uint32_t depth)
@@ -58,8 +57,9 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	*s = (struct soda_tcp_slot){
 		.cookie = p->cookie, .data = p->data, .bytes = p->bytes, .write = p->write
 	};
+	memset(out, 0, SODA_WIRE_HEAD_BYTES);
 	soda_wire_put_frame(out, &frame);
-	out += SODA_WIRE_FRAME_BYTES;
+	out += SODA_WIRE_HEAD_BYTES - (p->write ? SODA_WIRE_WRITE_BYTES : SODA_WIRE_READ_BYTES);
 	if (p->write) {
 		s->tag = p->mr->region_id | page << 16;
 		soda_wire_put_write(out, &(struct soda_wire_write){ .region_id = p->mr->region_id,
@@ -82,7 +82,7 @@ void soda_tcp_queue_mark_polling(struct soda_tcp_queue *q)
 
 static size_t request_bytes(const struct soda_tcp_slot *s)
 {
-	return s->write ? WRITE_HEAD + (size_t)s->bytes : SODA_TCP_REQUEST_STRIDE;
+	return SODA_WIRE_HEAD_BYTES + (s->write ? (size_t)s->bytes : 0);
 }
 
 static int push(struct iovec *iov, int n, void *base, size_t bytes, size_t *skip)
@@ -111,8 +111,7 @@ int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
 	for (uint32_t i = q->sent; i != q->posted && n <= SODA_TCP_TX_IOV - 2; i++) {
 		struct soda_tcp_slot *s = slot_at(q, i);
 
-		n = push(q->tx, n, q->requests[i & q->mask],
-			 s->write ? WRITE_HEAD : SODA_TCP_REQUEST_STRIDE, &skip);
+		n = push(q->tx, n, q->requests[i & q->mask], SODA_WIRE_HEAD_BYTES, &skip);
 		if (s->write)
 			n = push(q->tx, n, s->data, s->bytes, &skip);
 	}
@@ -138,7 +137,8 @@ static int check_reply(struct soda_tcp_slot *s)
 
 	soda_wire_get_frame(s->reply, &f);
 	for (unsigned i = 0; i < SODA_WIRE_TAG_BYTES; i++)
-		tag |= (uint64_t)s->reply[SODA_WIRE_FRAME_BYTES + i] << (8 * i);
+		tag |= (uint64_t)s->reply[SODA_WIRE_HEAD_BYTES - SODA_WIRE_TAG_BYTES + i]
+		       << (8 * i);
 	if (f.type != (s->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY) || tag != s->tag)
 		return -EPROTO;
 	s->status = -soda_status_to_errno(f.status);
@@ -149,7 +149,7 @@ static int check_reply(struct soda_tcp_slot *s)
 
 static size_t reply_bytes(const struct soda_tcp_slot *s)
 {
-	return SODA_TCP_REPLY_HEAD + (s->write ? 0 : (size_t)s->bytes);
+	return SODA_WIRE_HEAD_BYTES + (s->write ? 0 : (size_t)s->bytes);
 }
 
 int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
@@ -163,7 +163,7 @@ int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
 		if (n && total + reply_bytes(s) > STASH_BYTES)
 			break;
 		total += reply_bytes(s) - skip;
-		n = push(q->rx, n, s->reply, SODA_TCP_REPLY_HEAD, &skip);
+		n = push(q->rx, n, s->reply, SODA_WIRE_HEAD_BYTES, &skip);
 		if (!s->write)
 			n = push(q->rx, n, s->data, s->bytes, &skip);
 	}
@@ -188,7 +188,7 @@ static void stash_surplus(struct soda_tcp_queue *q, uint32_t i, size_t here, siz
 	stash_add(q, slot_at(q, i)->data, here);
 	for (i++; beyond; i++) {
 		struct soda_tcp_slot *s = slot_at(q, i);
-		size_t n = beyond < SODA_TCP_REPLY_HEAD ? beyond : SODA_TCP_REPLY_HEAD;
+		size_t n = beyond < SODA_WIRE_HEAD_BYTES ? beyond : SODA_WIRE_HEAD_BYTES;
 
 		stash_add(q, s->reply, n);
 		beyond -= n;
@@ -216,12 +216,12 @@ int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
 
 		q->rx_offset += take;
 		bytes -= take;
-		if (before < SODA_TCP_REPLY_HEAD && q->rx_offset >= SODA_TCP_REPLY_HEAD) {
+		if (before < SODA_WIRE_HEAD_BYTES && q->rx_offset >= SODA_WIRE_HEAD_BYTES) {
 			ret = check_reply(s);
 			if (ret < 0)
 				return ret;
 			if (ret) {
-				stash_surplus(q, q->received, q->rx_offset - SODA_TCP_REPLY_HEAD,
+				stash_surplus(q, q->received, q->rx_offset - SODA_WIRE_HEAD_BYTES,
 					      bytes);
 				reply_complete(q);
 				return 0;
@@ -236,19 +236,19 @@ int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
 int soda_tcp_queue_use_stash(struct soda_tcp_queue *q)
 {
 	struct soda_tcp_slot *s = slot_at(q, q->received);
-	bool head = q->rx_offset < SODA_TCP_REPLY_HEAD;
-	size_t want = (head ? SODA_TCP_REPLY_HEAD : reply_bytes(s)) - q->rx_offset;
+	bool head = q->rx_offset < SODA_WIRE_HEAD_BYTES;
+	size_t want = (head ? SODA_WIRE_HEAD_BYTES : reply_bytes(s)) - q->rx_offset;
 	size_t have = q->stash_end - q->stash_begin;
 	size_t n = want < have ? want : have;
 	int ret;
 
 	if (q->received == q->sent)
 		return -EPROTO; /* bytes beyond all the replies that are due */
-	memcpy(head ? s->reply + q->rx_offset : s->data + (q->rx_offset - SODA_TCP_REPLY_HEAD),
+	memcpy(head ? s->reply + q->rx_offset : s->data + (q->rx_offset - SODA_WIRE_HEAD_BYTES),
 	       q->stash + q->stash_begin, n);
 	q->stash_begin += n;
 	q->rx_offset += n;
-	if (head && q->rx_offset == SODA_TCP_REPLY_HEAD) {
+	if (head && q->rx_offset == SODA_WIRE_HEAD_BYTES) {
 		ret = check_reply(s);
 		if (ret < 0)
 			return ret;

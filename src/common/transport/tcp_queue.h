@@ -23,8 +23,6 @@
 #include "transport_impl.h"
 
 enum {
-	SODA_TCP_REQUEST_STRIDE = SODA_WIRE_FRAME_BYTES + SODA_WIRE_READ_BYTES,
-	SODA_TCP_REPLY_HEAD = SODA_WIRE_FRAME_BYTES + SODA_WIRE_TAG_BYTES,
 	SODA_TCP_RX_WINDOW = 16, /* replies that one receive aims at */
 	SODA_TCP_TX_IOV = 64,
 };
@@ -36,7 +34,7 @@ struct soda_tcp_slot {
 	uint32_t bytes;
 	bool write;
 	int status;
-	uint8_t reply[SODA_TCP_REPLY_HEAD];
+	uint8_t reply[SODA_WIRE_HEAD_BYTES];
 };
 
 struct soda_tcp_queue {
@@ -46,7 +44,7 @@ struct soda_tcp_queue {
 	size_t rx_offset; /* bytes of reply `received` that have come */
 	uint64_t next_tag;
 	struct soda_tcp_slot *slots;
-	uint8_t (*requests)[SODA_TCP_REQUEST_STRIDE];
+	uint8_t (*requests)[SODA_WIRE_HEAD_BYTES];
 	uint8_t *stash;
 	size_t stash_begin, stash_end;
 	struct iovec rx[2 * SODA_TCP_RX_WINDOW];
