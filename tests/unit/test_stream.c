@@ -74,6 +74,7 @@ static void growth(void **state)
 	expect(fault(103), 107, 1, 5);	/* confirmed: eight from 104 on */
 	expect(fault(107), 112, 1, 12); /* sixteen from 108 on; the chunks between were hits */
 	expect(fault(108), 0, 0, 0);	/* more than half a window is under way */
+	expect(fault(114), 0, 0, 0);	/* nine are */
 	expect(fault(116), 124, 1, 9);	/* seven of 117..123 are left: filled up to sixteen */
 	expect(fault(133), 134, 1, 16); /* the end of the window: all of it was used */
 }
