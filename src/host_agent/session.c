@@ -24,7 +24,8 @@ enum {
 	RETRY_MIN_MS = 20,
 	RETRY_MAX_MS = 500,
 	WRITEBACK_DEPTH = 512,
-	GOODBYE_MS = 1000
+	GOODBYE_MS = 1000,
+	TROUBLES = 8
 };
 
 static struct session {
@@ -36,25 +37,35 @@ static struct session {
 	int event_fd;
 	_Atomic bool stop;
 	_Atomic uint32_t up; /* futex: 1 UP, 0 DOWN */
+	_Atomic bool failed; /* a connection was reported since the last reconnection began */
 	_Atomic uint32_t want_channels;
 	_Atomic uint32_t want_collector;
-	_Atomic int last_error; /* of the last report or attempt to connect */
-	char trouble[320];	/* text of it; torn reads cost a message's beauty */
+	_Atomic int last_error;		 /* of the last report or attempt to connect */
+	_Atomic uint32_t troubles;	 /* begun */
+	_Atomic(const char *) last_text; /* NULL: none yet */
 
 	struct soda_lock lock;
 	struct soda_conn *control; /* guarded by lock; NULL while DOWN */
 } se = { .event_fd = -1, .lock = SODA_LOCK_INIT(SODA_RANK_SESSION) };
 
+/* The texts of the last errors, in turn: a reader has time until its own is written over. */
+static char troubles[TROUBLES][320];
+
 static void note_trouble(int err, const char *text)
 {
+	char *to = troubles[atomic_fetch_add(&se.troubles, 1) % TROUBLES];
+
 	atomic_store(&se.last_error, err);
-	snprintf(se.trouble, sizeof(se.trouble), "%s: %s", se.address,
+	snprintf(to, sizeof(troubles[0]), "%s: %s", se.address,
 		 text && *text ? text : soda_strerror(err));
+	atomic_store(&se.last_text, to);
 }
 
 const char *soda_session_trouble(void)
 {
-	return se.trouble[0] ? se.trouble : se.address;
+	const char *text = atomic_load(&se.last_text);
+
+	return text ? text : se.address;
 }
 
 const char *soda_session_peer(void)
@@ -74,6 +85,8 @@ static void wake_keeper(void)
 
 void soda_session_report(int err)
 {
+	/* seq_cst, and before `up`: a reconnection looks at it after it has set that */
+	atomic_store(&se.failed, true);
 	if (atomic_exchange(&se.up, 0))
 		note_trouble(err, NULL);
 	wake_keeper();
@@ -185,6 +198,7 @@ static int reconnect(struct soda_why *why)
 	int ret;
 
 	disconnect_all();
+	atomic_store(&se.failed, false);
 	se.hello.epoch++;
 	ret = connect_all(timeout, &known, why);
 	if (ret)
@@ -192,13 +206,20 @@ static int reconnect(struct soda_why *why)
 	if (!known)
 		soda_log_warning("%s has started anew: what only it held is lost", se.address);
 	ret = soda_recover_regions(se.control, known, why);
-	if (!ret)
-		ret = connect_data(timeout, why);
+	if (ret) { /* half of the regions are open: the next attempt is another client's */
+		se.hello.client_id = se.hello.secret = se.hello.epoch = 0;
+		return ret;
+	}
+	ret = connect_data(timeout, why);
 	if (ret)
 		return ret;
 	atomic_fetch_add(&soda_agent.reconnects, 1);
 	atomic_store(&se.want_channels, 0);
-	atomic_store_explicit(&se.up, 1, memory_order_release);
+	atomic_store(&se.up, 1);
+	if (atomic_load(&se.failed)) { /* one of the new connections, already */
+		atomic_store(&se.up, 0);
+		return -ECONNRESET;
+	}
 	soda_futex_wake(&se.up, INT32_MAX);
 	soda_log_info("%s: connected again, epoch %llu", se.address,
 		      (unsigned long long)se.hello.epoch);
@@ -218,7 +239,8 @@ static void keep_up(void)
 			return;
 		note_trouble(ret, why.text);
 		if (!said)
-			soda_log_warning("lost the memory server %s; trying again", se.trouble);
+			soda_log_warning("lost the memory server %s; trying again",
+					 soda_session_trouble());
 		said = true;
 		poll(NULL, 0, pause_ms);
 		pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
