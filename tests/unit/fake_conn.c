@@ -59,7 +59,7 @@ void fake_net_reset(uint64_t seed)
 {
 	forget_regions();
 	memset(&fake_net, 0, sizeof(fake_net));
-	fake_net.instance = 1;
+	fake_net.instance = fake_net.client = 1;
 	rng = seed;
 }
 
@@ -107,6 +107,7 @@ void fake_net_restart(void)
 	break_all();
 	forget_regions();
 	fake_net.instance++;
+	fake_net.client++;
 	fake_unlock();
 }
 
@@ -152,13 +153,17 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
 	struct soda_conn *c = calloc(1, sizeof(*c));
+	void (*on_connect)(void);
 	int i = 0, ret;
 
 	fake_lock();
 	ret = fake_net.refuse_connect;
-	if (!ret && opt->kind == SODA_CONN_CONTROL && hello->client_id &&
-	    hello->client_id != fake_net.instance)
+	if (!ret && hello->client_id && hello->client_id != fake_net.client)
 		ret = -ESTALE;
+	if (!ret && !hello->client_id) { /* a new client has no regions */
+		fake_net.client++;
+		forget_regions();
+	}
 	while (i < CONNS && conns[i])
 		i++;
 	if (!ret && i == CONNS)
@@ -171,15 +176,18 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	}
 	*welcome_p = (struct soda_wire_welcome){ .version = SODA_WIRE_VERSION,
 						 .instance_id = fake_net.instance,
-						 .client_id = fake_net.instance,
+						 .client_id = fake_net.client,
 						 .secret = 1,
-						 .known = hello->client_id == fake_net.instance };
+						 .known = hello->client_id != 0 };
 	c->kind = opt->kind;
 	c->depth = opt->depth ? opt->depth : 64;
 	c->req = calloc(DEPTH, sizeof(c->req[0]));
 	conns[i] = c;
 	fake_net.connects++;
+	on_connect = fake_net.on_connect;
 	fake_unlock();
+	if (on_connect)
+		on_connect();
 	*conn_p = c;
 	return 0;
 }
@@ -241,7 +249,9 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 	int ret;
 
 	fake_lock();
-	ret = conn->error ? conn->error : fake_net.refuse_open;
+	ret = conn->error;
+	if (!ret && fake_net.lose_at_open && --fake_net.lose_at_open == 0)
+		ret = conn->error = -ECONNRESET;
 	if (!ret && (open->region_id >= REGIONS || regions[open->region_id].bytes))
 		ret = -EBUSY;
 	if (!ret) {

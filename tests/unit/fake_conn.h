@@ -28,9 +28,10 @@ extern struct fake_net {
 	int status[2];		      /* of the next completions of READs, of WRITEs... */
 	uint32_t status_n[2];	      /* ...so many */
 	int refuse_connect;	      /* error of connecting, 0: none */
-	int refuse_open;
-	bool direct; /* regions opened from now on are mapped, as on shm */
-	uint64_t instance;
+	uint32_t lose_at_open;	      /* the connection fails at the so many-th OPEN */
+	void (*on_connect)(void);     /* called for each connection made, without the lock */
+	bool direct;		      /* regions opened from now on are mapped, as on shm */
+	uint64_t instance, client;
 	/* what happened */
 	uint32_t reads, writes, connects, syncs, log_n;
 	uint64_t bytes_read, bytes_written;
