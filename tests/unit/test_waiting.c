@@ -48,9 +48,9 @@ static void converges_to_polling(void **state)
 
 	soda_waiting_init(&w);
 	run(&w, SETTLING, 110000, 40000, 0);
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 	assert_true(run(&w, FETCHES, 110000, 40000, 0) > FETCHES * 97 / 100);
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 }
 
 static void stays_asleep(void **state)
@@ -59,9 +59,9 @@ static void stays_asleep(void **state)
 
 	soda_waiting_init(&w);
 	assert_true(run(&w, SETTLING, 34000, 90000, 0) <= 16);
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 	assert_true(run(&w, FETCHES, 34000, 90000, 0) < FETCHES * 3 / 100);
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 }
 
 static void equal_means_no_trouble(void **state)
@@ -70,7 +70,7 @@ static void equal_means_no_trouble(void **state)
 
 	soda_waiting_init(&w); /* no gain: not worth a busy processor */
 	assert_true(run(&w, FETCHES, 50000, 50000, 0) < FETCHES * 3 / 100);
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 }
 
 static void trials_are_cheap(void **state)
@@ -101,13 +101,13 @@ static void follows_a_change(void **state)
 	seed = 1;
 	soda_waiting_init(&w);
 	run(&w, FETCHES, 34000, 90000, 10);
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 	run(&w, 4096 + 8 + 1, 110000, 40000, 10);
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 	run(&w, FETCHES, 110000, 40000, 10);
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 	run(&w, 4096 + 8 + 1, 34000, 90000, 10);
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 }
 
 /* One very slow answer in a trial must not decide for thousands of fetches. */
@@ -117,23 +117,23 @@ static void outliers_do_not_decide(void **state)
 	uint32_t trial = 0;
 
 	soda_waiting_init(&w);
-	for (int i = 0; i < SETTLING && !soda_waiting_polls(&w); i++) {
+	for (int i = 0; i < SETTLING && !w.polls; i++) {
 		bool poll = soda_waiting_choose(&w, true);
 
 		trial += poll;
 		soda_waiting_learn(&w, poll, !poll ? 110000 : trial == 5 ? 5000000 : 40000);
 	}
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 	/* Nor the first of a trial: it finds the peer asleep. */
 	soda_waiting_init(&w);
 	trial = 0;
-	for (int i = 0; i < SETTLING && !soda_waiting_polls(&w); i++) {
+	for (int i = 0; i < SETTLING && !w.polls; i++) {
 		bool poll = soda_waiting_choose(&w, true);
 
 		trial += poll;
 		soda_waiting_learn(&w, poll, !poll ? 110000 : trial == 1 ? 900000000 : 40000);
 	}
-	assert_true(soda_waiting_polls(&w));
+	assert_true(w.polls);
 }
 
 static void never_where_it_may_not(void **state)
@@ -145,7 +145,7 @@ static void never_where_it_may_not(void **state)
 		assert_false(soda_waiting_choose(&w, false));
 		soda_waiting_learn(&w, false, 110000);
 	}
-	assert_false(soda_waiting_polls(&w));
+	assert_false(w.polls);
 }
 
 int main(void)
