@@ -72,7 +72,7 @@ struct soda_config {
 				       default: the processors it may run on */
 	uint32_t evict_high_pct;    /* [SODA_EVICT_HIGH] eviction starts; default 95 */
 	uint32_t evict_low_pct;     /* [SODA_EVICT_LOW] and goes down to; default 90 */
-	uint32_t prefetch_chunks;   /* [SODA_PREFETCH] furthest a stream runs ahead; default 16 */
+	uint32_t prefetch_chunks;   /* [SODA_PREFETCH] furthest a stream runs ahead; default 32 */
 	uint32_t poll_us;           /* [SODA_POLL] longest busy wait for an answer; default 50 */
 	uint32_t connect_timeout_ms;/* [SODA_CONNECT_TIMEOUT] default 5 s */
 	uint32_t fault_timeout_ms;  /* [SODA_FAULT_TIMEOUT] default 30 s */

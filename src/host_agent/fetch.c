@@ -564,7 +564,8 @@ static uint32_t ahead_posted(struct soda_thread *t, struct channel *ch, struct s
 		}
 	}
 	if (outstanding(ch) && ch->conn && !ch->broken) {
-		err = soda_conn_flush(ch->conn, soda_waiting_polls(&t->waiting));
+		/* A deep queue keeps the server busy by itself: nobody polls for it. */
+		err = soda_conn_flush(ch->conn, false);
 		if (err)
 			break_channel(ch, err);
 	}
@@ -590,8 +591,6 @@ int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
 {
 	enum { STEP_NS = 1000000 };
 	struct soda_chunk *c = &soda_agent.table[id];
-	int64_t spin_ns =
-		soda_waiting_polls(&t->waiting) ? soda_agent.settings.poll_us * 1000ll : 0;
 
 	while (fetching(id)) {
 		uint16_t i = atomic_load_explicit(&c->channel, memory_order_acquire);
@@ -606,7 +605,7 @@ int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
 			int err = 0;
 
 			if (fetching(id) && outstanding(ch))
-				collect(t, ch, STEP_NS, spin_ns, &err);
+				collect(t, ch, STEP_NS, 0, &err);
 			soda_lock_release(&ch->lock);
 		}
 		soda_chunk_wait(c, STEP_NS / 20);

@@ -39,7 +39,7 @@ static const struct soda_option options[] = {
 	  100, NULL, 0, "Eviction starts at this share of the buffer." },
 	{ "evict-low", 0, "SODA_EVICT_LOW", SODA_OPT_UINT, AT(evict_low_pct), "PCT", "90", 0, 100,
 	  NULL, 0, "Eviction goes down to this share of the buffer." },
-	{ "prefetch", 0, "SODA_PREFETCH", SODA_OPT_UINT, AT(prefetch_chunks), "CHUNKS", "16", 1,
+	{ "prefetch", 0, "SODA_PREFETCH", SODA_OPT_UINT, AT(prefetch_chunks), "CHUNKS", "32", 1,
 	  256, NULL, 1, "The furthest that a detected stream runs ahead, or off." },
 	{ "poll", 0, "SODA_POLL", SODA_OPT_UINT, AT(poll_us), "US", "50", 1, 10000, NULL, 1,
 	  "Longest busy wait for an answer in microseconds, or off. Used only while it is measured "

@@ -24,11 +24,6 @@ struct soda_waiting {
 void soda_waiting_init(struct soda_waiting *w);
 /* Whether to poll for the next answer. may_poll: false where only one processor is ours. */
 bool soda_waiting_choose(struct soda_waiting *w, bool may_poll);
-/* The way in force, outside of trials. */
-static inline bool soda_waiting_polls(const struct soda_waiting *w)
-{
-	return w->polls;
-}
 /* The answer came after ns, awaited as chosen. */
 void soda_waiting_learn(struct soda_waiting *w, bool polled, uint64_t ns);
 
