@@ -40,7 +40,7 @@ enum soda_on_error {
 	SODA_ON_ERROR_DEFAULT = 0, /* sigbus */
 	SODA_ON_ERROR_SIGBUS = 1,  /* SIGBUS on the faulting thread */
 	SODA_ON_ERROR_ABORT = 2,   /* one line on stderr, then abort() */
-	SODA_ON_ERROR_WAIT = 3,    /* wait for the server for ever */
+	SODA_ON_ERROR_WAIT = 3,	   /* wait for the server for ever */
 };
 
 /* Severity of a log message. */
@@ -57,39 +57,42 @@ enum soda_log_level {
  * if that is unset too, its default.  Strings are copied.
  */
 struct soda_config {
-	size_t struct_bytes;        /* set by SODA_CONFIG_INIT */
-	const char *server;         /* [SODA_SERVER] tcp://host:port, shm:///path/of.sock;
-				       default: a private server for this process */
-	const char *buffer;         /* [SODA_BUFFER] page buffer: "512M", or a fraction of what is
-				       allocated, "1/3"; default 1/3, at least 16 MiB */
-	const char *evict;          /* [SODA_EVICT] replacement policy: ghost (default), fifo */
-	const char *mechanisms;     /* [SODA_MECHANISMS] auto (default), or copy: only what
-				       Linux 5.7 has */
-	size_t chunk_bytes;         /* [SODA_CHUNK] a power of two, 4 KiB to 2 MiB; default 64 KiB */
-	uint32_t mode;              /* [SODA_MODE] enum soda_mode */
-	uint32_t on_error;          /* [SODA_ON_ERROR] enum soda_on_error */
-	uint32_t threads;           /* [SODA_THREADS] application threads that touch FAM at once;
-				       default: the processors it may run on */
-	uint32_t evict_high_pct;    /* [SODA_EVICT_HIGH] eviction starts; default 95 */
-	uint32_t evict_low_pct;     /* [SODA_EVICT_LOW] and goes down to; default 90 */
-	uint32_t prefetch_chunks;   /* [SODA_PREFETCH] furthest a stream runs ahead; default 32 */
-	uint32_t poll_us;           /* [SODA_POLL] longest busy wait for an answer; default 50 */
-	uint32_t connect_timeout_ms;/* [SODA_CONNECT_TIMEOUT] default 5 s */
-	uint32_t fault_timeout_ms;  /* [SODA_FAULT_TIMEOUT] default 30 s */
+	size_t struct_bytes;	  /* set by SODA_CONFIG_INIT */
+	const char *server;	  /* [SODA_SERVER] tcp://host:port, shm:///path/of.sock;
+				     default: a private server for this process */
+	const char *buffer;	  /* [SODA_BUFFER] page buffer: "512M", or a fraction of what is
+				     allocated, "1/3"; default 1/3, at least 16 MiB */
+	const char *evict;	  /* [SODA_EVICT] replacement policy: ghost (default), fifo */
+	const char *mechanisms;	  /* [SODA_MECHANISMS] auto (default), or copy: only what
+				     Linux 5.7 has */
+	size_t chunk_bytes;	  /* [SODA_CHUNK] a power of two, 4 KiB to 2 MiB; default 64 KiB */
+	uint32_t mode;		  /* [SODA_MODE] enum soda_mode */
+	uint32_t on_error;	  /* [SODA_ON_ERROR] enum soda_on_error */
+	uint32_t threads;	  /* [SODA_THREADS] application threads that touch FAM at once;
+				     default: the processors it may run on */
+	uint32_t evict_high_pct;  /* [SODA_EVICT_HIGH] eviction starts; default 95 */
+	uint32_t evict_low_pct;	  /* [SODA_EVICT_LOW] and goes down to; default 90 */
+	uint32_t prefetch_chunks; /* [SODA_PREFETCH] furthest a stream runs ahead; default 32 */
+	uint32_t poll_us;	  /* [SODA_POLL] longest busy wait for an answer; default 50 */
+	uint32_t connect_timeout_ms; /* [SODA_CONNECT_TIMEOUT] default 5 s */
+	uint32_t fault_timeout_ms;   /* [SODA_FAULT_TIMEOUT] default 30 s */
 	/* Receives log messages; called from any thread, in inline mode from a signal handler
 	   too: it must be async-signal-safe.  NULL: stderr. */
 	void (*log)(int level, const char *message, void *log_arg);
 	void *log_arg;
-	uint32_t log_level;         /* [SODA_LOG] enum soda_log_level; default warning */
-	uint32_t reserved;          /* zero */
+	uint32_t log_level; /* [SODA_LOG] enum soda_log_level; default warning */
+	uint32_t reserved;  /* zero */
 };
-#define SODA_CONFIG_INIT { .struct_bytes = sizeof(struct soda_config) }
+#define SODA_CONFIG_INIT                                                                           \
+	{                                                                                          \
+		.struct_bytes = sizeof(struct soda_config)                                         \
+	}
 
 /* Flags of soda_alloc_file(): exactly one of the first three. */
 #define SODA_READ_ONLY 0x1u /* many clients; a store is SIGSEGV */
-#define SODA_WRITABLE  0x2u /* one client; the file changes on soda_sync() */
-#define SODA_PRIVATE   0x4u /* preloaded and writable, the file unchanged */
-#define SODA_CREATE    0x8u /* with WRITABLE: make the file if there is none */
+#define SODA_WRITABLE 0x2u  /* one client; the file changes on soda_sync() */
+#define SODA_PRIVATE 0x4u   /* preloaded and writable, the file unchanged */
+#define SODA_CREATE 0x8u    /* with WRITABLE: make the file if there is none */
 
 /* Advice for soda_advise(). */
 enum soda_advice {
@@ -97,13 +100,13 @@ enum soda_advice {
 	SODA_SEQUENTIAL = 1, /* read ahead eagerly */
 	SODA_RANDOM = 2,     /* do not read ahead */
 	SODA_WILLNEED = 3,   /* as soda_prefetch() */
-	SODA_COLD = 4,       /* evict now, keep the data */
+	SODA_COLD = 4,	     /* evict now, keep the data */
 	SODA_DISCARD = 5,    /* the whole chunks in the range become zeros */
-	SODA_PIN = 6,        /* fetch and keep resident; -ENOMEM beyond the buffer less its minimum */
-	SODA_UNPIN = 7,      /* undo PIN; pins do not count */
-	SODA_STATIC_CACHE = 8,  /* needs a DPU agent: -ENOTSUP without one */
+	SODA_PIN = 6,	/* fetch and keep resident; -ENOMEM beyond the buffer less its minimum */
+	SODA_UNPIN = 7, /* undo PIN; pins do not count */
+	SODA_STATIC_CACHE = 8,	/* needs a DPU agent: -ENOTSUP without one */
 	SODA_DYNAMIC_CACHE = 9, /* likewise */
-	SODA_NO_CACHE = 10,     /* likewise */
+	SODA_NO_CACHE = 10,	/* likewise */
 };
 
 /*
@@ -111,32 +114,32 @@ enum soda_advice {
  * versions append fields; soda_get_stats() fills as many as the caller has.
  */
 struct soda_stats {
-	uint64_t faults;              /* faults on missing pages that this process took */
-	uint64_t faults_joined;       /* of these, found another thread fetching the chunk */
-	uint64_t zero_fills;          /* of these, first touches: no network traffic */
-	uint64_t local_refaults;      /* of these, served from memory of this node */
-	uint64_t wp_faults;           /* first stores to a clean chunk or page */
-	uint64_t fetches;             /* chunks fetched because of a fault */
-	uint64_t prefetched;          /* chunks fetched ahead */
-	uint64_t prefetch_useless;    /* of these, dropped before they are known to be used */
+	uint64_t faults;	   /* faults on missing pages that this process took */
+	uint64_t faults_joined;	   /* of these, found another thread fetching the chunk */
+	uint64_t zero_fills;	   /* of these, first touches: no network traffic */
+	uint64_t local_refaults;   /* of these, served from memory of this node */
+	uint64_t wp_faults;	   /* first stores to a clean chunk or page */
+	uint64_t fetches;	   /* chunks fetched because of a fault */
+	uint64_t prefetched;	   /* chunks fetched ahead */
+	uint64_t prefetch_useless; /* of these, dropped before they are known to be used */
 	uint64_t bytes_fetched;
 	uint64_t bytes_written_back;
-	uint64_t evicted_clean;       /* chunks */
-	uint64_t evicted_dirty;       /* chunks */
-	uint64_t evict_waits;         /* faults that waited for a write-back */
+	uint64_t evicted_clean; /* chunks */
+	uint64_t evicted_dirty; /* chunks */
+	uint64_t evict_waits;	/* faults that waited for a write-back */
 	uint64_t reconnects;
-	uint64_t errors;              /* faults that ended in an error */
-	uint64_t fam_bytes;           /* allocated now */
-	uint64_t buffer_bytes;        /* the page buffer's limit now */
-	uint64_t resident_bytes;      /* in the page buffer now, staging included */
+	uint64_t errors;	 /* faults that ended in an error */
+	uint64_t fam_bytes;	 /* allocated now */
+	uint64_t buffer_bytes;	 /* the page buffer's limit now */
+	uint64_t resident_bytes; /* in the page buffer now, staging included */
 	uint64_t resident_peak_bytes;
 	uint64_t pinned_bytes;
-	uint64_t metadata_bytes;      /* the runtime's own tables */
-	uint64_t fault_p50_ns;        /* of fetching faults */
+	uint64_t metadata_bytes; /* the runtime's own tables */
+	uint64_t fault_p50_ns;	 /* of fetching faults */
 	uint64_t fault_p99_ns;
-	uint64_t polled;              /* answers awaited by polling */
-	uint64_t slept;               /* answers awaited asleep */
-	uint32_t mode;                /* enum soda_mode in force */
+	uint64_t polled; /* answers awaited by polling */
+	uint64_t slept;	 /* answers awaited asleep */
+	uint32_t mode;	 /* enum soda_mode in force */
 	uint32_t chunk_bytes;
 };
 
@@ -149,7 +152,8 @@ struct soda_stats {
  * -EHOSTUNREACH and the like when the server does not answer; -EPERM, -ENOSYS
  * when the kernel refuses userfaultfd; -ENOTSUP for a transport that is not built.
  */
-SODA_API int soda_init(const struct soda_config *cfg);
+SODA_API
+int soda_init(const struct soda_config *cfg);
 
 /*
  * An anonymous object in fabric memory, zero-filled and chunk-aligned.
@@ -158,7 +162,8 @@ SODA_API int soda_init(const struct soda_config *cfg);
  * ENOSPC (over the server's capacity or quota), ENOMEM (no address space) or
  * an error of soda_init().  The caller owns it until soda_free().
  */
-SODA_API void *soda_alloc(size_t bytes, unsigned flags);
+SODA_API
+void *soda_alloc(size_t bytes, unsigned flags);
 
 /*
  * A file of the server's export directory as an object.
@@ -170,23 +175,27 @@ SODA_API void *soda_alloc(size_t bytes, unsigned flags);
  * elsewhere and wanted for writing), EFBIG (bytes over the file's size
  * without SODA_WRITABLE), EINVAL (empty file, or flags not as above).
  */
-SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
+SODA_API
+void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
 
 /*
  * Free an object; a WRITABLE file is written back first.  NULL is a no-op.
  * A pointer that is not the start of a live object: one line, then abort().
  * No other thread may be using the object.
  */
-SODA_API void soda_free(void *p);
+SODA_API
+void soda_free(void *p);
 
 /*
  * The same with -EINVAL instead of abort(), and the error of a failed
  * write-back of a WRITABLE file, which leaves the object in place.
  */
-SODA_API int soda_try_free(void *p);
+SODA_API
+int soda_try_free(void *p);
 
 /* Name an object for rules, statistics and reports; at most 255 bytes, copied. -EINVAL. */
-SODA_API int soda_set_name(void *obj, const char *name);
+SODA_API
+int soda_set_name(void *obj, const char *name);
 
 /*
  * Wait until the dirty data of the range is on the server, and for WRITABLE
@@ -195,7 +204,8 @@ SODA_API int soda_set_name(void *obj, const char *name);
  * written; the data stays dirty and resident.
  * Stores made during the call may or may not be included.
  */
-SODA_API int soda_sync(void *addr, size_t bytes);
+SODA_API
+int soda_sync(void *addr, size_t bytes);
 
 /*
  * Advise on a range of one object; enum soda_advice.  Works on whole chunks:
@@ -204,22 +214,27 @@ SODA_API int soda_sync(void *addr, size_t bytes);
  * buffer; -ENOTSUP: needs a DPU agent; -EACCES: DISCARD of a read-only object;
  * COLD: the errors of soda_sync() where dirty data could not be written back.
  */
-SODA_API int soda_advise(void *addr, size_t bytes, int advice);
+SODA_API
+int soda_advise(void *addr, size_t bytes, int advice);
 
 /*
  * Start fetching the chunks of the range.  Asynchronous: never waits for the
  * network; what is over the budget is left out.  0, -EINVAL outside every object.
  */
-SODA_API int soda_prefetch(const void *addr, size_t bytes);
+SODA_API
+int soda_prefetch(const void *addr, size_t bytes);
 
 /* Fill the first out_bytes bytes of *out. -EINVAL: out is NULL. Not an atomic snapshot. */
-SODA_API int soda_get_stats(struct soda_stats *out, size_t out_bytes);
+SODA_API
+int soda_get_stats(struct soda_stats *out, size_t out_bytes);
 
 /* The calling thread's last failure as a sentence, or "". Valid until its next call of SODA. */
-SODA_API const char *soda_last_error(void);
+SODA_API
+const char *soda_last_error(void);
 
 /* "MAJOR.MINOR.PATCH" */
-SODA_API const char *soda_version(void);
+SODA_API
+const char *soda_version(void);
 
 /*
  * Write WRITABLE files back, drop the anonymous objects, end the runtime.
@@ -227,7 +242,8 @@ SODA_API const char *soda_version(void);
  * error of a failed write-back; the runtime is ended all the same.  It does
  * not start again in this process.
  */
-SODA_API int soda_shutdown(void);
+SODA_API
+int soda_shutdown(void);
 
 #ifdef __cplusplus
 }

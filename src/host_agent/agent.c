@@ -72,7 +72,7 @@ void soda_agent_resize(bool first)
 				  soda_agent.table, (uint64_t)limit);
 	else
 		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
-	soda_fetch_resize(limit);
+	soda_channels_resize(limit);
 	soda_evict_down(soda_now_ns() + SHRINK_NS);
 	soda_signals_restore(&saved);
 }

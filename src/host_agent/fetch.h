@@ -30,29 +30,29 @@
 enum { SODA_CHANNEL_PAIRS_MAX = 64, SODA_SLOTS_MAX = 64 };
 
 /* Make `pairs` pairs of channels (demand, ahead), without connections yet. */
-int soda_fetch_start(uint32_t pairs);
-void soda_fetch_stop(void);
-uint32_t soda_fetch_pairs(void);
+int soda_channels_start(uint32_t pairs);
+void soda_channels_stop(void);
+uint32_t soda_channels_pairs(void);
 /* One more pair for a new thread; the keeper connects it. false: no more. */
-bool soda_fetch_add_pair(void);
+bool soda_channels_add_pair(void);
 
 /* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
-void soda_fetch_connect(uint32_t i, struct soda_conn *conn);
+void soda_channels_connect(uint32_t i, struct soda_conn *conn);
 /* Break all channels: what is under way fails, connections are closed. */
-void soda_fetch_disconnect(void);
+void soda_channels_disconnect(void);
 /* Make blocked collectors return; any thread. */
-void soda_fetch_abort(void);
+void soda_channels_abort(void);
 /* Run fn while no fetch can use a mapping. */
-void soda_fetch_exclusive(void (*fn)(void *arg), void *arg);
+void soda_channels_exclusive(void (*fn)(void *arg), void *arg);
 
 /* In a fork's child: fn for each connection, without locks. */
-void soda_fetch_forget(void (*fn)(struct soda_conn *conn));
+void soda_channels_forget(void (*fn)(struct soda_conn *conn));
 
 /*
  * The buffer has `limit` chunks: fit the slots for fetching ahead to it.  Credits
  * of slots are taken from the buffer here.
  */
-void soda_fetch_resize(int64_t limit);
+void soda_channels_resize(int64_t limit);
 
 /*
  * Fetch a chunk that the caller has made FETCHING, with a credit.  Returns when it

@@ -103,7 +103,7 @@ static int reopen(struct soda_region *r, void *arg)
 	   Files that nobody writes keep theirs, if they are still the same. */
 	if (!(r->flags & SODA_READ_ONLY))
 		lose_chunks(r);
-	soda_fetch_exclusive(unmap_old, r);
+	soda_channels_exclusive(unmap_old, r);
 	ret = soda_recover_open(o->control, r, (int)soda_agent.settings.fault_timeout_ms, o->why);
 	if (connection_error(ret))
 		return ret;

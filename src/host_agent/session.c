@@ -140,11 +140,11 @@ static int connect_data(int timeout_ms, struct soda_why *why)
 	struct soda_conn *conn;
 	int ret;
 
-	for (uint32_t i = 0; i < 2 * soda_fetch_pairs(); i++) {
+	for (uint32_t i = 0; i < 2 * soda_channels_pairs(); i++) {
 		ret = connect_one(SODA_CONN_DATA, false, timeout_ms, &conn, &w, why);
 		if (ret)
 			return ret;
-		soda_fetch_connect(i, conn);
+		soda_channels_connect(i, conn);
 	}
 	ret = connect_one(SODA_CONN_DATA, true, timeout_ms, &conn, &w, why);
 	if (!ret)
@@ -180,8 +180,8 @@ static void disconnect_all(void)
 {
 	struct soda_conn *control;
 
-	soda_fetch_abort();
-	soda_fetch_disconnect();
+	soda_channels_abort();
+	soda_channels_disconnect();
 	soda_writeback_disconnect();
 	soda_lock_acquire(&se.lock);
 	control = se.control;
@@ -253,21 +253,21 @@ static void add_channels(void)
 	uint32_t want = soda_threads_count();
 
 	atomic_store(&se.want_channels, 0);
-	while (soda_fetch_pairs() < want && soda_session_up()) {
+	while (soda_channels_pairs() < want && soda_session_up()) {
 		struct soda_conn *conn[2] = { NULL, NULL };
 		struct soda_wire_welcome w;
 		struct soda_why why;
-		uint32_t p = soda_fetch_pairs();
+		uint32_t p = soda_channels_pairs();
 
 		for (int i = 0; i < 2; i++)
 			if (connect_one(SODA_CONN_DATA, false,
 					(int)soda_agent.settings.connect_timeout_ms, &conn[i], &w,
 					&why))
 				goto give_up;
-		if (!soda_fetch_add_pair())
+		if (!soda_channels_add_pair())
 			goto give_up;
-		soda_fetch_connect(p, conn[0]);
-		soda_fetch_connect(2 * p + 1, conn[1]);
+		soda_channels_connect(p, conn[0]);
+		soda_channels_connect(2 * p + 1, conn[1]);
 		continue;
 	give_up:
 		soda_conn_close(conn[0]);
@@ -339,7 +339,7 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 		.pid = (uint32_t)getpid(),
 		.epoch = 1,
 	};
-	ret = soda_fetch_start(pairs);
+	ret = soda_channels_start(pairs);
 	if (!ret)
 		ret = soda_writeback_start();
 	if (!ret)
@@ -387,7 +387,7 @@ void soda_session_stop(void)
 	se.control = NULL;
 	atomic_store(&se.up, 0);
 	soda_futex_wake(&se.up, INT32_MAX);
-	soda_fetch_stop();
+	soda_channels_stop();
 	if (se.event_fd >= 0)
 		close(se.event_fd);
 	se.event_fd = -1;
@@ -407,7 +407,7 @@ void soda_session_forget(void)
 	forget_channel(se.control);
 	if (se.event_fd >= 0)
 		close(se.event_fd);
-	soda_fetch_forget(forget_channel);
+	soda_channels_forget(forget_channel);
 	soda_writeback_forget(forget_channel);
 }
 
@@ -493,7 +493,7 @@ void soda_session_close_region(struct soda_region *r)
 	if (soda_session_up())
 		with_control(close_call, r, &why);
 	soda_signals_block(&saved);
-	soda_fetch_exclusive(unmap, r);
+	soda_channels_exclusive(unmap, r);
 	soda_signals_restore(&saved);
 }
 

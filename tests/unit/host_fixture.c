@@ -223,7 +223,7 @@ static struct account count_up(const struct soda_region *r)
 static bool balanced(const struct account *a)
 {
 	const struct soda_buffer *b = &soda_agent.buffer;
-	int64_t others = soda_buffer_used(b) - a->resident - soda_fetch_pairs();
+	int64_t others = soda_buffer_used(b) - a->resident - soda_channels_pairs();
 
 	return a->listed == a->resident && !a->pages_missing && !a->pages_left &&
 	       a->pinned == b->pinned && b->sending == 0 &&

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Fetching ahead of faults, and collecting what nobody came for. */
+#include "host_agent/channel.h"
+
+#include "host_agent/evict.h"
+
+/* Make a REMOTE chunk ours with a credit. */
+static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	if (soda_evict_credit(t, 0))
+		return false;
+	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE)
+		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING))
+			return true;
+	soda_buffer_give(&soda_agent.buffer, 1);
+	return false;
+}
+
+static bool remote(uint32_t id)
+{
+	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_REMOTE;
+}
+
+/* Runs of neighbours straight from the mapped memory. */
+static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+			     const struct soda_plan *plan)
+{
+	struct soda_install in[SODA_SLOTS_MAX];
+	uint32_t run = 0, i;
+
+	for (i = 0; i < plan->n; i++) {
+		uint32_t id = (uint32_t)(plan->first + (int64_t)i * plan->stride);
+		bool mine = remote(id) && claim_ahead(t, r, id);
+
+		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_SLOTS_MAX)) {
+			soda_channel_install_direct(t, ch, r, in, run);
+			run = 0;
+		}
+		if (mine)
+			in[run++] = (struct soda_install){ .id = id, .block = -1, .ahead = true };
+	}
+	if (run)
+		soda_channel_install_direct(t, ch, r, in, run);
+	return i;
+}
+
+static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+			     const struct soda_plan *plan)
+{
+	uint32_t i;
+	int err;
+
+	/* Room for the whole plan, as far as answers are there. */
+	while (soda_channel_outstanding(ch) + plan->n > ch->slots_n && soda_channel_outstanding(ch))
+		if (soda_channel_collect(t, ch, (int)(soda_channel_outstanding(ch) + 1) / 2, 0, 0,
+					 &err) <= 0)
+			break;
+	for (i = 0; i < plan->n && soda_channel_outstanding(ch) < ch->slots_n; i++) {
+		uint32_t id = (uint32_t)(plan->first + (int64_t)i * plan->stride);
+		struct soda_install in = { .id = id, .block = -1, .ahead = true };
+
+		if (!remote(id))
+			continue;
+		if (!claim_ahead(t, r, id))
+			break;
+		if (soda_channel_post(ch, r, in)) {
+			soda_install_cancel(id);
+			break;
+		}
+	}
+	if (soda_channel_outstanding(ch) && soda_channel_usable(ch)) {
+		/* A deep queue keeps the server busy by itself: nobody polls for it. */
+		err = soda_conn_flush(ch->conn, false);
+		if (err)
+			soda_channel_break(ch, err);
+	}
+	return i;
+}
+
+uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
+			  const struct soda_plan *plan)
+{
+	bool direct = soda_mr_direct(&r->mr, 0, 0) != NULL;
+	struct soda_channel *ch =
+		&soda_channels[direct ? soda_channel_demand(t) : soda_channel_ahead(t)];
+	uint32_t n = 0;
+
+	if (!soda_lock_try(&ch->lock))
+		return 0;
+	if (soda_channel_usable(ch))
+		n = direct ? ahead_direct(t, ch, r, plan) : ahead_posted(t, ch, r, plan);
+	soda_lock_release(&ch->lock);
+	return n;
+}
+
+void soda_fetch_collect_idle(struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs();
+	int err;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
+
+		if (!soda_channel_outstanding(ch) || !soda_lock_try(&ch->lock))
+			continue;
+		if (soda_channel_outstanding(ch))
+			soda_channel_collect(t, ch, (int)soda_channel_outstanding(ch), 0, 0, &err);
+		soda_lock_release(&ch->lock);
+	}
+}
+
+int soda_fetch_ahead_fds(int *fds, int max)
+{
+	uint32_t n = soda_channels_pairs();
+	int k = 0;
+
+	for (uint32_t i = SODA_CHANNEL_PAIRS_MAX; i < SODA_CHANNEL_PAIRS_MAX + n && k < max; i++) {
+		int fd = soda_channel_outstanding(&soda_channels[i]) ? soda_fetch_fd(i) : -1;
+
+		if (fd >= 0)
+			fds[k++] = fd;
+	}
+	return k;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of channels: made, connected, broken, fitted to the buffer. */
+#include "host_agent/channel.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "host_agent/placement.h"
+#include "host_agent/session.h"
+
+struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
+static _Atomic uint32_t pairs;
+
+uint32_t soda_channels_pairs(void)
+{
+	return atomic_load(&pairs);
+}
+
+static int init_channel(struct soda_channel *ch)
+{
+	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
+
+	soda_lock_init(&ch->lock, SODA_RANK_CHANNEL);
+	ch->slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (ch->slots == MAP_FAILED)
+		return -ENOMEM;
+	madvise(ch->slots, bytes, MADV_DONTFORK);
+	madvise(ch->slots, bytes, MADV_NOHUGEPAGE);
+	soda_numa_place(ch->slots, bytes);
+	return 0;
+}
+
+bool soda_channels_add_pair(void)
+{
+	uint32_t p = atomic_load(&pairs);
+
+	/* A demand channel needs its slot at once; one for fetching ahead gets some when there is
+	 * room. */
+	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&soda_channels[p]) ||
+	    init_channel(&soda_channels[SODA_CHANNEL_PAIRS_MAX + p]))
+		return false;
+	if (!soda_buffer_take(&soda_agent.buffer))
+		return false;
+	soda_channels[p].slots_n = 1;
+	atomic_store(&pairs, p + 1);
+	return true;
+}
+
+int soda_channels_start(uint32_t n)
+{
+	memset(soda_channels, 0, sizeof(soda_channels));
+	atomic_store(&pairs, 0);
+	while (soda_channels_pairs() < n && n <= SODA_CHANNEL_PAIRS_MAX)
+		if (!soda_channels_add_pair())
+			return -ENOMEM;
+	return 0;
+}
+
+/* fn for each channel in use, with its lock held. */
+static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *arg)
+{
+	uint32_t n = soda_channels_pairs();
+
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_channel *ch =
+			&soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+
+		soda_lock_acquire(&ch->lock);
+		fn(ch, arg);
+		soda_lock_release(&ch->lock);
+	}
+}
+
+void soda_channel_fail(struct soda_channel *ch)
+{
+	while (ch->head != ch->tail)
+		soda_install_cancel(ch->req[ch->head++ % ch->slots_n].in.id);
+	ch->broken = true;
+}
+
+static void disconnect(struct soda_channel *ch, void *arg)
+{
+	soda_channel_fail(ch);
+	soda_conn_close(ch->conn);
+	ch->conn = NULL;
+	ch->head = ch->tail = 0;
+}
+
+void soda_channels_disconnect(void)
+{
+	each_channel(disconnect, NULL);
+}
+
+static void unmap(struct soda_channel *ch, void *arg)
+{
+	munmap(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
+	ch->slots = NULL;
+}
+
+void soda_channels_stop(void)
+{
+	each_channel(disconnect, NULL);
+	each_channel(unmap, NULL);
+}
+
+void soda_channels_abort(void)
+{
+	uint32_t n = soda_channels_pairs();
+
+	/* Without the lock: its holder may be the one that is blocked.  Only the keeper, which
+	   calls this, ever closes a connection. */
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_channel *ch =
+			&soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+
+		if (ch->conn)
+			soda_conn_abort(ch->conn);
+	}
+}
+
+void soda_channels_forget(void (*fn)(struct soda_conn *conn))
+{
+	for (uint32_t i = 0; i < 2 * SODA_CHANNEL_PAIRS_MAX; i++)
+		fn(soda_channels[i].conn);
+}
+
+void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
+{
+	uint32_t n = soda_channels_pairs();
+
+	/* Demand channels only: mappings are used under their locks.  Locks of one rank: the
+	   keeper is the only one that ever holds two of them. */
+	for (uint32_t i = 0; i < n; i++)
+		while (!soda_lock_try(&soda_channels[i].lock))
+			soda_futex_wait(&soda_channels[i].lock.word, 1, 1000000);
+	fn(arg);
+	for (uint32_t i = 0; i < n; i++)
+		soda_lock_release(&soda_channels[i].lock);
+}
+
+void soda_channels_connect(uint32_t i, struct soda_conn *conn)
+{
+	uint32_t n = soda_channels_pairs();
+	struct soda_channel *ch = &soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+
+	soda_lock_acquire(&ch->lock);
+	ch->conn = conn;
+	ch->broken = false;
+	ch->head = ch->tail = 0;
+	soda_lock_release(&ch->lock);
+}
+
+/* Change how many slots a channel has; what shrinks gives its memory back. */
+static void fit_slots(struct soda_channel *ch, uint32_t n)
+{
+	uint64_t bytes = soda_chunk_bytes();
+
+	if (ch->head != ch->tail)
+		return; /* numbering depends on it; the next resize comes */
+	ch->head = ch->tail = 0;
+	while (ch->slots_n < n && soda_buffer_take(&soda_agent.buffer))
+		ch->slots_n++;
+	if (ch->slots_n > n) {
+		madvise(ch->slots + n * bytes, (ch->slots_n - n) * bytes, MADV_DONTNEED);
+		soda_buffer_give(&soda_agent.buffer, ch->slots_n - n);
+		ch->slots_n = n;
+	}
+}
+
+static void fit_ahead(struct soda_channel *ch, void *arg)
+{
+	if (soda_channel_for_ahead(ch))
+		fit_slots(ch, *(uint32_t *)arg);
+}
+
+void soda_channels_resize(int64_t limit)
+{
+	int64_t share = limit / 8 / soda_channels_pairs();
+	uint32_t n = soda_agent.settings.prefetch_chunks;
+
+	/* Fetching ahead may use an eighth of the buffer in all, and no less than two chunks make
+	 * sense. */
+	n = n < SODA_SLOTS_MAX ? n : SODA_SLOTS_MAX;
+	n = n < share ? n : (uint32_t)share;
+	n = n < 2 ? 0 : n;
+	each_channel(fit_ahead, &n);
+	if (soda_agent.settings.mode == SODA_MODE_HANDLER) {
+		/* The handler's demands share one channel. */
+		uint32_t deep = share < 2 ? 1 : share < 16 ? (uint32_t)share : 16;
+
+		soda_lock_acquire(&soda_channels[0].lock);
+		fit_slots(&soda_channels[0], deep);
+		soda_lock_release(&soda_channels[0].lock);
+	}
+}
+
+void soda_channel_break(struct soda_channel *ch, int err)
+{
+	soda_channel_fail(ch);
+	soda_session_report(err);
+}
