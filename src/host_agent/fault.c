@@ -87,19 +87,17 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 {
 	uint32_t dirty = soda_chunk_state(w) == SODA_CHUNK_DIRTY ? soda_chunk_dirty(w) : 0;
 	uint32_t blocks;
+	int failed;
 
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
 	count_fault(t, f, SODA_CNT_WP_FAULTS);
 	/* A dirty block that is protected all the same was put back by a failed write-back. */
 	blocks = dirty >> f->block & 1 ? dirty : soda_protect_choose(f->region, dirty, f->block);
-	if (soda_protect_open(f->region, f->id, blocks)) {
-		soda_chunk_settle(chunk(f), dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN, dirty, 0,
-				  0);
-		return SODA_STEP_JOIN;
-	}
+	/* Dirty also where opening failed half-way: what was opened may have been stored to. */
+	failed = soda_protect_open(f->region, f->id, blocks);
 	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, 0);
-	return SODA_STEP_DONE;
+	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
 }
 
 enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f)

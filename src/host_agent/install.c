@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/install.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "common/lock.h"
+#include "common/log.h"
 #include "host_agent/protect.h"
 
 /* Never written, so that it stays the kernel's zero page; not const, so that it is not in the file.
@@ -36,6 +41,27 @@ static void settle(const struct soda_install *in, uint32_t dirty)
 			  dirty, 0, 0);
 }
 
+/*
+ * The kernel had no memory for the rest of a chunk that others may be storing to.  It
+ * gets ten seconds; going on with half a chunk would lose data.
+ */
+static int insist(void *to, const void *src, uint64_t bytes)
+{
+	enum { TRIES = 1000, PAUSE_NS = 10000000 };
+	_Atomic uint32_t nobody = 0;
+
+	for (int i = 0; i < TRIES; i++) {
+		soda_futex_wait(&nobody, 0, PAUSE_NS);
+		int ret = soda_agent.pager->copy(to, src, bytes, false);
+
+		if (ret != -ENOMEM)
+			return ret;
+	}
+	soda_log_error("no memory for a page of fabric memory that is half there; ending the "
+		       "process rather than lose a store");
+	abort();
+}
+
 int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
 		     const void *src)
 {
@@ -47,10 +73,14 @@ int soda_install_run(const struct soda_region *r, const struct soda_install *in,
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
 	int ret = soda_agent.pager->copy(soda_chunk_address(in->id), src, bytes, protect);
 
-	if (!ret && opened && !whole)
-		ret = soda_protect_open(r, in->id, opened);
+	if (ret == -ENOMEM &&
+	    whole) /* pages that are there may have been stored to: they cannot be dropped */
+		ret = insist(soda_chunk_address(in->id), src, bytes);
 	if (ret)
 		return fail(r, in, n, ret);
+	/* Where opening fails the store faults again; what was opened counts as dirty. */
+	if (opened && !whole)
+		soda_protect_open(r, in->id, opened);
 	for (uint32_t i = 0; i < n; i++)
 		settle(&in[i], opened);
 	return 0;

@@ -10,7 +10,7 @@
 #include "host_agent/helper.h"
 #include "host_agent/writeback.h"
 
-/* Patience that lasts as long as there is progress. */
+/* Patience that lasts as long as the server answers. */
 struct patience {
 	uint32_t last;
 	uint64_t deadline_ns;
@@ -23,20 +23,18 @@ static uint64_t from_now(void)
 
 static void patience_begin(struct patience *p)
 {
-	*p = (struct patience){ soda_writeback_progress(), from_now() };
+	*p = (struct patience){ soda_writeback_answers(), from_now() };
 }
 
-/* false: none left. */
+/* Wait for progress; false: no patience left. */
 static bool patience_wait(struct patience *p, uint32_t seen)
 {
-	uint64_t now = soda_now_ns();
+	uint32_t answers = soda_writeback_answers();
 
-	if (seen != p->last) {
-		p->last = seen;
-		p->deadline_ns = from_now();
-	} else if (now >= p->deadline_ns) {
+	if (answers != p->last)
+		*p = (struct patience){ answers, from_now() };
+	else if (soda_now_ns() >= p->deadline_ns)
 		return false;
-	}
 	soda_writeback_await(seen, 100000000);
 	return true;
 }

@@ -34,6 +34,7 @@ static struct writeback {
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t progress; /* futex: goes up with each answered batch */
 	_Atomic uint32_t watchers; /* that wait for progress */
+	_Atomic uint32_t answers;
 	_Atomic int error;	   /* of the last refused WRITE */
 	_Atomic uint32_t refusals; /* goes up after `error` is set */
 
@@ -70,6 +71,11 @@ static void tell_progress(void)
 uint32_t soda_writeback_progress(void)
 {
 	return atomic_load(&wb.progress);
+}
+
+uint32_t soda_writeback_answers(void)
+{
+	return atomic_load(&wb.answers);
 }
 
 uint32_t soda_writeback_refusals(int *error_p)
@@ -450,8 +456,10 @@ static void turn(struct soda_thread *t)
 	if (wb.gone_n >= SODA_EVICT_BATCH / 2 || wb.ops_used < OPS / 4 ||
 	    atomic_load(&soda_agent.buffer.waiters))
 		drop_gone(t);
-	if (n)
+	if (n) {
+		atomic_fetch_add(&wb.answers, 1);
 		tell_progress();
+	}
 }
 
 static void *run(void *arg)

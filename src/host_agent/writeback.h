@@ -38,8 +38,13 @@ void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
  */
 int soda_writeback_queue(const uint32_t *ids, int n, int why);
 
-/* Goes up with each answered batch; wait until it is not `seen` any more. */
+/*
+ * Goes up with each answered batch, and when a connection is lost; wait until it is not
+ * `seen` any more.
+ */
 uint32_t soda_writeback_progress(void);
+/* Goes up with each answered batch only: the server is there and takes data. */
+uint32_t soda_writeback_answers(void);
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns);
 /* How many WRITEs were refused so far; *error_p: the error of the last of them. */
 uint32_t soda_writeback_refusals(int *error_p);

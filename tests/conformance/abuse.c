@@ -270,8 +270,10 @@ static void test_thousands_of_silent(void **state)
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
-	if (limit.rlim_cur < 2 * N + 100)
+	if (limit.rlim_cur < 2 * N + 100) {
+		print_message("SKIP: the limit of open files is %d\n", (int)limit.rlim_cur);
 		skip();
+	}
 	link_open(e, &l, "", 0, 8);
 	for (unsigned i = 0; i < N; i++) {
 		fd[i] = raw_connect(e);
@@ -295,8 +297,10 @@ static void test_max_connections(void **state)
 	struct env e;
 	int err;
 
-	if (v->memory)
-		skip(); /* one address, and the fixture listens on it */
+	if (v->memory) {
+		print_message("SKIP: shm has one address, and the fixture listens on it\n");
+		skip();
+	}
 	env_start(&e, v, &options);
 	for (unsigned i = 0; i < 3; i++)
 		c[i] = env_connect(&e, "", i % 2 ? SODA_CONN_DATA : SODA_CONN_CONTROL, 0, NULL);
@@ -482,8 +486,10 @@ static void test_greedy(void **state)
 	struct env e;
 	int fd[4];
 
-	if (v->memory)
+	if (v->memory) {
+		print_message("SKIP: no request reaches the server on shm\n");
 		skip();
+	}
 	env_start(&e, v, &options);
 	link_open(&e, &l, "", 0, 8);
 	for (unsigned i = 0; i < 4; i++) {
