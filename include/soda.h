@@ -152,8 +152,7 @@ struct soda_stats {
  * -EHOSTUNREACH and the like when the server does not answer; -EPERM, -ENOSYS
  * when the kernel refuses userfaultfd; -ENOTSUP for a transport that is not built.
  */
-SODA_API
-int soda_init(const struct soda_config *cfg);
+SODA_API int soda_init(const struct soda_config *cfg);
 
 /*
  * An anonymous object in fabric memory, zero-filled and chunk-aligned.
@@ -162,8 +161,7 @@ int soda_init(const struct soda_config *cfg);
  * ENOSPC (over the server's capacity or quota), ENOMEM (no address space) or
  * an error of soda_init().  The caller owns it until soda_free().
  */
-SODA_API
-void *soda_alloc(size_t bytes, unsigned flags);
+SODA_API void *soda_alloc(size_t bytes, unsigned flags);
 
 /*
  * A file of the server's export directory as an object.
@@ -175,27 +173,23 @@ void *soda_alloc(size_t bytes, unsigned flags);
  * elsewhere and wanted for writing), EFBIG (bytes over the file's size
  * without SODA_WRITABLE), EINVAL (empty file, or flags not as above).
  */
-SODA_API
-void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
+SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
 
 /*
  * Free an object; a WRITABLE file is written back first.  NULL is a no-op.
  * A pointer that is not the start of a live object: one line, then abort().
  * No other thread may be using the object.
  */
-SODA_API
-void soda_free(void *p);
+SODA_API void soda_free(void *p);
 
 /*
  * The same with -EINVAL instead of abort(), and the error of a failed
  * write-back of a WRITABLE file, which leaves the object in place.
  */
-SODA_API
-int soda_try_free(void *p);
+SODA_API int soda_try_free(void *p);
 
 /* Name an object for rules, statistics and reports; at most 255 bytes, copied. -EINVAL. */
-SODA_API
-int soda_set_name(void *obj, const char *name);
+SODA_API int soda_set_name(void *obj, const char *name);
 
 /*
  * Wait until the dirty data of the range is on the server, and for WRITABLE
@@ -204,8 +198,7 @@ int soda_set_name(void *obj, const char *name);
  * written; the data stays dirty and resident.
  * Stores made during the call may or may not be included.
  */
-SODA_API
-int soda_sync(void *addr, size_t bytes);
+SODA_API int soda_sync(void *addr, size_t bytes);
 
 /*
  * Advise on a range of one object; enum soda_advice.  Works on whole chunks:
@@ -214,27 +207,22 @@ int soda_sync(void *addr, size_t bytes);
  * buffer; -ENOTSUP: needs a DPU agent; -EACCES: DISCARD of a read-only object;
  * COLD: the errors of soda_sync() where dirty data could not be written back.
  */
-SODA_API
-int soda_advise(void *addr, size_t bytes, int advice);
+SODA_API int soda_advise(void *addr, size_t bytes, int advice);
 
 /*
  * Start fetching the chunks of the range.  Asynchronous: never waits for the
  * network; what is over the budget is left out.  0, -EINVAL outside every object.
  */
-SODA_API
-int soda_prefetch(const void *addr, size_t bytes);
+SODA_API int soda_prefetch(const void *addr, size_t bytes);
 
 /* Fill the first out_bytes bytes of *out. -EINVAL: out is NULL. Not an atomic snapshot. */
-SODA_API
-int soda_get_stats(struct soda_stats *out, size_t out_bytes);
+SODA_API int soda_get_stats(struct soda_stats *out, size_t out_bytes);
 
 /* The calling thread's last failure as a sentence, or "". Valid until its next call of SODA. */
-SODA_API
-const char *soda_last_error(void);
+SODA_API const char *soda_last_error(void);
 
 /* "MAJOR.MINOR.PATCH" */
-SODA_API
-const char *soda_version(void);
+SODA_API const char *soda_version(void);
 
 /*
  * Write WRITABLE files back, drop the anonymous objects, end the runtime.
@@ -242,8 +230,7 @@ const char *soda_version(void);
  * error of a failed write-back; the runtime is ended all the same.  It does
  * not start again in this process.
  */
-SODA_API
-int soda_shutdown(void);
+SODA_API int soda_shutdown(void);
 
 #ifdef __cplusplus
 }

@@ -11,19 +11,13 @@
 
 #include "soda.h"
 
-/* ThreadSanitizer calls these while it starts, before it can watch anybody. */
-#define UNWATCHED __attribute__((no_sanitize("thread")))
-#define SODA_WRAPPER                                                                               \
-	SODA_API                                                                                   \
-	UNWATCHED
-
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 
 static _Atomic bool taken;
 static struct sigaction theirs; /* valid while taken; a race of two setters is the program's own */
 static _Atomic(sigaction_fn) libc_sigaction;
 
-UNWATCHED static int real_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+static int real_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	sigaction_fn fn = atomic_load_explicit(&libc_sigaction, memory_order_relaxed);
 
@@ -61,8 +55,8 @@ void soda_signals_theirs(struct sigaction *out)
 	*out = theirs;
 }
 
-SODA_API
-int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *restrict old)
+SODA_API int sigaction(int sig, const struct sigaction *restrict act,
+		       struct sigaction *restrict old)
 {
 	struct sigaction copy;
 
@@ -82,8 +76,7 @@ int sigaction(int sig, const struct sigaction *restrict act, struct sigaction *r
 	return real_sigaction(sig, act, old);
 }
 
-SODA_API
-sighandler_t signal(int sig, sighandler_t handler)
+SODA_API sighandler_t signal(int sig, sighandler_t handler)
 {
 	struct sigaction act = { .sa_handler = handler, .sa_flags = SA_RESTART }, old;
 
@@ -92,7 +85,7 @@ sighandler_t signal(int sig, sighandler_t handler)
 }
 
 /* 0 or an error number. */
-UNWATCHED static int set_mask(int how, const sigset_t *set, sigset_t *old)
+static int set_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	int saved = errno, err;
 	sigset_t copy;
@@ -109,8 +102,7 @@ UNWATCHED static int set_mask(int how, const sigset_t *set, sigset_t *old)
 	return err;
 }
 
-SODA_API
-int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+SODA_API int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	int err = set_mask(how, set, old);
 
@@ -120,8 +112,7 @@ int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 	return -1;
 }
 
-SODA_API
-int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+SODA_API int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
 {
 	return set_mask(how, set, old);
 }
