@@ -151,6 +151,24 @@ static void test_abort(void **state)
 	expect_says(&out, world.address);
 }
 
+/* A program that waits for its server can be ended: its signals are not held up. */
+static void child_is_ended(const void *arg)
+{
+	struct object o = prepared(20000, 0);
+
+	let_parent_act();
+	alarm(1);
+	(void)*(volatile uint64_t *)&o.words[o.remote * CHUNK_WORDS];
+}
+
+static void test_signal_while_waiting(void **state)
+{
+	struct outcome out;
+
+	run(child_is_ended, kill_server, &out);
+	expect_signal(&out, SIGALRM);
+}
+
 /* Dirty data that cannot be sent stays, and soda_sync says so. */
 static void child_sync_fails(const void *arg)
 {
@@ -379,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_fault_ends_as_sigbus),
 		cmocka_unit_test(test_without_handler_it_kills),
 		cmocka_unit_test(test_abort),
+		cmocka_unit_test(test_signal_while_waiting),
 		cmocka_unit_test(test_sync_reports),
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_hung_server),
