@@ -113,6 +113,11 @@ static void test_fault_seq(void **state)
 	RUN("bench", "fault", "seq", "--size", "16M", "--passes", "1", "--rounds", "1", "--floor",
 	    "--json");
 	check_fault_json("seq", false);
+	json_t *out = answer();
+
+	/* FIFO keeps nothing of a sequential pass */
+	assert_int_equal(count(json_object_get(out, "floor"), "fetches"), 256);
+	json_decref(out);
 }
 
 static void test_fault_rand(void **state)
@@ -144,8 +149,9 @@ static void test_fault_threads_and_touch(void **state)
 	json_t *out = answer();
 
 	assert_int_equal(count(out, "size"), 10000000);
-	/* FIFO keeps nothing of a sequential pass */
-	assert_int_equal(count(json_object_get(out, "floor"), "fetches"), 611);
+	/* Threads do not pass in step, so a pass may find what the one before it left: half at
+	 * most. */
+	assert_in_range(count(json_object_get(out, "floor"), "fetches"), 611 - 611 / 2, 611);
 	json_decref(out);
 }
 
