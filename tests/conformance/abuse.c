@@ -19,9 +19,11 @@
 #include "soda.h"
 
 static const struct variant variants[] = {
-	{ "abuse, tcp", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false },
-	{ "abuse, tcp, epoll", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false },
-	{ "abuse, shm", "shm://@soda-conformance-abuse-%d", "", SODA_ENGINE_AUTO, true },
+	{ "abuse, tcp", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false, false },
+	{ "abuse, tcp, epoll", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false, false },
+	{ "abuse, tcp, two-sided", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false, true },
+	{ "abuse, tcp, epoll, two-sided", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false, true },
+	{ "abuse, shm", "shm://@soda-conformance-abuse-%d", "", SODA_ENGINE_AUTO, true, false },
 };
 
 /* Raw sockets */

@@ -20,7 +20,8 @@ struct variant {
 	const char *listen;   /* "%d" is the process id */
 	const char *decorate; /* in front of the address, or "" */
 	enum soda_engine engine;
-	bool memory; /* regions are mapped: no request reaches the server */
+	bool memory;	/* regions are mapped: no request reaches the server */
+	bool two_sided; /* the daemon answers later */
 };
 
 /* A listener with the fake daemon, made new for each test. */

@@ -16,13 +16,15 @@
 #include "soda.h"
 
 static const struct variant variants[] = {
-	{ "tcp", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false },
-	{ "tcp, epoll", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false },
-	{ "tcp, IPv6", "tcp://[::1]:0", "", SODA_ENGINE_AUTO, false },
-	{ "shm, abstract", "shm://@soda-conformance-%d", "", SODA_ENGINE_AUTO, true },
-	{ "shm, file", "shm:///tmp/soda-conformance-%d", "", SODA_ENGINE_AUTO, true },
-	{ "fault+tcp", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false },
-	{ "fault+shm", "shm://@soda-conformance-%d", "fault+", SODA_ENGINE_AUTO, true },
+	{ "tcp", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false, false },
+	{ "tcp, epoll", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false, false },
+	{ "tcp, IPv6", "tcp://[::1]:0", "", SODA_ENGINE_AUTO, false, false },
+	{ "tcp, two-sided", "tcp://127.0.0.1:0", "", SODA_ENGINE_AUTO, false, true },
+	{ "tcp, epoll, two-sided", "tcp://127.0.0.1:0", "", SODA_ENGINE_EPOLL, false, true },
+	{ "shm, abstract", "shm://@soda-conformance-%d", "", SODA_ENGINE_AUTO, true, false },
+	{ "shm, file", "shm:///tmp/soda-conformance-%d", "", SODA_ENGINE_AUTO, true, false },
+	{ "fault+tcp", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false, false },
+	{ "fault+shm", "shm://@soda-conformance-%d", "fault+", SODA_ENGINE_AUTO, true, false },
 };
 
 static int64_t now_ns(void)
@@ -615,8 +617,9 @@ static void test_strange_servers(void **state)
 /* A region whose memory is not what the server says is not mapped. */
 static void test_shm_lies(void **state)
 {
-	static const struct variant shm = { "shm", "shm://@soda-conformance-lies-%d", "",
-					    SODA_ENGINE_AUTO, true };
+	static const struct variant shm = { "shm", "shm://@soda-conformance-lies-%d",
+					    "",	   SODA_ENGINE_AUTO,
+					    true,  false };
 	struct soda_wire_open open = { .region_id = 1, .bytes = REGION_BYTES };
 	struct soda_wire_opened opened;
 	struct soda_conn *control;

@@ -25,8 +25,10 @@ void env_start(struct env *e, const struct variant *v, const struct soda_listene
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	snprintf(address, sizeof(address), v->listen, (int)getpid());
 #pragma GCC diagnostic pop
-	ret = soda_listener_open(address, &fake_service, &e->fake, &e->options, &e->listener,
-				 &e->why);
+	if (v->two_sided)
+		fake_start_answering(&e->fake);
+	ret = soda_listener_open(address, v->two_sided ? &fake_two_sided_service : &fake_service,
+				 &e->fake, &e->options, &e->listener, &e->why);
 	if (ret < 0)
 		fail_msg("%s: %s", address, e->why.text);
 	assert_int_equal(soda_listener_start(e->listener), 0);
@@ -37,6 +39,9 @@ void env_start(struct env *e, const struct variant *v, const struct soda_listene
 void env_stop(struct env *e)
 {
 	soda_listener_close(e->listener);
+	if (e->variant->two_sided)
+		fake_stop_answering(&e->fake);
+	assert_int_equal(e->fake.bad, 0);
 	assert_int_equal(e->fake.holds, 0);
 	assert_int_equal(e->fake.hellos, e->fake.gone);
 	fake_destroy(&e->fake);

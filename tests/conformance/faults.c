@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 static const struct variant variants[] = {
-	{ "faults over tcp", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false },
-	{ "faults over shm", "shm://@soda-conformance-faults-%d", "fault+", SODA_ENGINE_AUTO,
+	{ "faults over tcp", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false, false },
+	{ "faults over shm", "shm://@soda-conformance-faults-%d", "fault+", SODA_ENGINE_AUTO, true,
+	  false },
+	{ "faults over tcp, two-sided", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false,
 	  true },
 };
 

@@ -158,6 +158,8 @@ static int call_open(struct fake *f, const void *body, size_t bytes, struct soda
 	opened.bytes = f->lie_about_size ? r->bytes * 2 : o.bytes;
 	soda_wire_put_opened(reply->body, &opened);
 	reply->bytes = SODA_WIRE_OPENED_BYTES;
+	if (f->later)
+		return 0; /* its regions are nobody's to map */
 	reply->share = (struct soda_share){ .fd = r->fd,
 					    .bytes = r->bytes,
 					    .dirty_bytes = r->dirty_bytes,
@@ -218,10 +220,9 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	return ret;
 }
 
-static int translate(void *client, bool write, uint16_t region_id, uint64_t page_offset,
-		     uint32_t size, struct soda_span *span)
+int fake_translate(struct fake *f, bool write, uint16_t region_id, uint64_t page_offset,
+		   uint32_t size, struct soda_span *span)
 {
-	struct fake *f = client;
 	struct fake_region *r;
 	int ret = 0;
 
@@ -243,6 +244,12 @@ static int translate(void *client, bool write, uint16_t region_id, uint64_t page
 	}
 	pthread_mutex_unlock(&f->lock);
 	return ret;
+}
+
+static int translate(void *client, bool write, uint16_t region_id, uint64_t page_offset,
+		     uint32_t size, struct soda_span *span)
+{
+	return fake_translate(client, write, region_id, page_offset, size, span);
 }
 
 static void release(void *client, bool write, const struct soda_span *span, bool landed)
@@ -267,6 +274,8 @@ static void gone(void *client, struct soda_peer *peer)
 {
 	struct fake *f = client;
 
+	if (f->later)
+		fake_later_gone(f, peer);
 	pthread_mutex_lock(&f->lock);
 	f->gone++;
 	for (int i = 0; i < FAKE_PEERS; i++)
@@ -292,4 +301,15 @@ const struct soda_service fake_service = {
 	.release = release,
 	.gone = gone,
 	.rejected = rejected,
+};
+
+const struct soda_service fake_two_sided_service = {
+	.hello = hello,
+	.call = call,
+	.reserve = fake_later_reserve,
+	.release = fake_later_release,
+	.gone = gone,
+	.rejected = rejected,
+	.request = fake_later_request,
+	.doorbell = fake_later_doorbell,
 };

@@ -12,6 +12,9 @@ enum {
 	FAKE_REFUSED_CHUNK = 4242, /* a HELLO with this chunk size is refused with -EPERM */
 	FAKE_SECRET = 77,	   /* data HELLOs with another one: -ESTALE */
 	FAKE_PEERS = 64,
+	FAKE_ANSWERERS = 3,
+	FAKE_WRITES = 40, /* two-sided: WRITEs whose memory it has at a time */
+	FAKE_KEPT = 8,	  /* of them: answered, and not yet freed */
 };
 
 struct fake_region {
@@ -29,13 +32,21 @@ struct fake {
 	struct soda_peer *peers[FAKE_PEERS];
 	unsigned hellos, gone, rejected, holds, reads, writes, torn;
 	char last_rejected[128];
-	bool lie_about_size; /* OPEN passes a memfd smaller than it says */
-	bool unsealed;	     /* ... or one that is not sealed */
+	bool lie_about_size;	  /* OPEN passes a memfd smaller than it says */
+	bool unsealed;		  /* ... or one that is not sealed */
+	struct fake_later *later; /* two-sided: who answers, else NULL */
+	unsigned bad;		  /* two-sided: what the transport did wrong */
+	unsigned pauses;	  /* two-sided: WRITEs that had to wait for memory */
 };
 
 extern const struct soda_service fake_service;
+/* Answers from threads of its own, late, and in any order; frees WRITEs later still. */
+extern const struct soda_service fake_two_sided_service;
 
 void fake_init(struct fake *f);
+/* The answering threads of a two-sided fake; stopped after the listener is closed. */
+void fake_start_answering(struct fake *f);
+void fake_stop_answering(struct fake *f);
 /* Regions unmapped; asserts that nothing is held any more. */
 void fake_destroy(struct fake *f);
 
@@ -44,6 +55,17 @@ static inline uint8_t fake_byte(uint16_t region_id, uint64_t offset)
 {
 	return (uint8_t)(offset * 7 + offset / 4096 * 13 + region_id);
 }
+
+/* service_fake.c, for service_later.c: the region's memory, held. As soda_service.translate. */
+int fake_translate(struct fake *f, bool write, uint16_t region_id, uint64_t page_offset,
+		   uint32_t size, struct soda_span *span);
+/* service_later.c */
+int fake_later_reserve(void *client, struct soda_peer *peer, uint16_t region_id,
+		       uint64_t page_offset, uint32_t size, struct soda_span *span);
+void fake_later_release(void *client, bool write, const struct soda_span *span, bool landed);
+void fake_later_request(void *client, struct soda_request *rq);
+void fake_later_doorbell(void *client, struct soda_peer *peer);
+void fake_later_gone(struct fake *f, struct soda_peer *peer);
 
 /* Snapshots under the lock. */
 unsigned fake_count(struct fake *f, const unsigned *counter);

@@ -42,24 +42,47 @@ static void await(int epoll, struct soda_dconn *c, bool room)
 
 	if (!room)
 		ev.events |= EPOLLOUT;
-	if (c->writing || c->tx_tail - c->tx_head < SODA_TX_REPLIES)
+	if (soda_dconn_may_recv(c))
 		ev.events |= EPOLLIN;
-	if (ev.events == c->events)
+	if (c->watched && ev.events == c->events)
 		return;
-	epoll_ctl(epoll, c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->peer.fd, &ev);
+	epoll_ctl(epoll, c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->peer.fd, &ev);
 	c->events = ev.events;
+	c->watched = true;
 }
 
-static void serve(struct soda_worker *w, int epoll, struct soda_dconn *c)
+/* It ends once the daemon has answered: its socket has nothing more to say. */
+static void ignore(int epoll, struct soda_dconn *c)
+{
+	if (c->watched)
+		epoll_ctl(epoll, EPOLL_CTL_DEL, c->peer.fd, NULL);
+	c->watched = false;
+}
+
+static void serve(struct soda_worker *w, int epoll, struct soda_dconn *c, unsigned events)
 {
 	bool room = send_some(c);
 
 	for (int i = 0; i < ROUNDS && room && recv_some(w, c); i++)
 		room = send_some(c);
-	if (c->closing)
-		soda_worker_drop(w, c);
-	else
+	/* hung up, and nothing would notice: neither a receive nor a send is due */
+	if (events & (EPOLLHUP | EPOLLERR) && room && !soda_dconn_may_recv(c))
+		c->closing = true;
+	if (!c->closing)
 		await(epoll, c, room);
+	else if (c->pending)
+		ignore(epoll, c);
+	else
+		soda_worker_drop(w, c);
+}
+
+/* Answers of a two-sided daemon. */
+static void serve_ready(struct soda_worker *w, int epoll)
+{
+	struct soda_dconn *c;
+
+	while ((c = soda_worker_ready(w)))
+		serve(w, epoll, c, 0);
 }
 
 static void take_mail(struct soda_worker *w, int epoll)
@@ -77,19 +100,24 @@ static void take_mail(struct soda_worker *w, int epoll)
 static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p)
 {
 	struct epoll_event events[EVENTS];
-	int n = epoll_wait(epoll, events, EVENTS, timeout_ms);
+	int n;
 
+	if (timeout_ms && !soda_worker_may_sleep(w))
+		timeout_ms = 0;
+	n = epoll_wait(epoll, events, EVENTS, timeout_ms);
+	soda_worker_awake(w);
 	for (int i = 0; i < n; i++) {
 		struct soda_dconn *c = events[i].data.ptr;
 
 		if (c) {
 			*polls_p = c->wants_polling;
-			serve(w, epoll, c);
+			serve(w, epoll, c, events[i].events);
 		}
 	}
 	for (int i = 0; i < n; i++)
 		if (!events[i].data.ptr)
 			take_mail(w, epoll);
+	serve_ready(w, epoll);
 	return n > 0;
 }
 

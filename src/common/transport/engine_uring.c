@@ -118,7 +118,7 @@ static void go_on(struct engine *e, struct soda_dconn *c)
 		return;
 	if (c->rx_busy || c->tx_busy)
 		soda_peer_close(&c->peer); /* wakes what is under way */
-	else
+	else if (!c->pending)
 		soda_worker_drop(e->w, c);
 }
 
@@ -169,10 +169,20 @@ static bool reap(struct engine *e)
 	return n > 0;
 }
 
+/* Answers of a two-sided daemon. */
+static void reap_ready(struct engine *e)
+{
+	struct soda_dconn *c;
+
+	while ((c = soda_worker_ready(e->w)))
+		go_on(e, c);
+}
+
 /* The kernel has work for us that an io_uring_enter would turn into completions. */
 static bool work_pending(const struct engine *e)
 {
 	return io_uring_cq_ready(&e->ring) ||
+	       atomic_load_explicit(&e->w->has_ready, memory_order_relaxed) ||
 	       (__atomic_load_n(e->ring.sq.kflags, __ATOMIC_ACQUIRE) &
 		(IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
 }
@@ -206,12 +216,15 @@ int soda_engine_uring(struct soda_worker *w)
 	while (!atomic_load(&w->stop) || w->conns) {
 		if (e.polls && e.task_flag)
 			spin(&e);
-		ret = io_uring_submit_and_wait(&e.ring, 1);
+		ret = soda_worker_may_sleep(w) ? io_uring_submit_and_wait(&e.ring, 1)
+					       : io_uring_submit_and_get_events(&e.ring);
+		soda_worker_awake(w);
 		if (ret < 0 && ret != -EINTR && ret != -EAGAIN && ret != -EBUSY) {
 			soda_log_error("a data worker's ring has failed: %s", soda_strerror(ret));
 			abort(); /* buffers are the kernel's, nothing can be ended in order */
 		}
 		reap(&e);
+		reap_ready(&e);
 	}
 	io_uring_queue_exit(&e.ring);
 	return 0;

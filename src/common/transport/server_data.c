@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The data-plane protocol of the listening side. See server_data.h. */
-#include "server_data.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "server_worker.h"
 
 static const struct soda_service *ops(const struct soda_dconn *c)
 {
@@ -29,21 +29,7 @@ static void reject(struct soda_dconn *c, const char *why)
 static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, const uint8_t *tag,
 			 const struct soda_span *span)
 {
-	struct soda_answer *a = &c->tx[c->tx_tail % SODA_TX_REPLIES];
-	struct soda_wire_frame frame = {
-		.type = (uint8_t)type,
-		.status = (uint16_t)soda_status_from_errno(-err),
-		.length = SODA_WIRE_TAG_BYTES + (span ? span->bytes : 0),
-	};
-
-	assert(!tx_full(c));
-	soda_wire_put_frame(a->head, &frame);
-	memcpy(a->head + SODA_WIRE_HEAD_BYTES - SODA_WIRE_TAG_BYTES, tag, SODA_WIRE_TAG_BYTES);
-	if (span)
-		a->span = *span;
-	else
-		a->span.bytes = 0;
-	c->tx_tail++;
+	soda_answer_set(soda_answer_take(c, tag), type, err, span);
 }
 
 static size_t answer_bytes(const struct soda_answer *a)
@@ -72,6 +58,8 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 	for (uint32_t i = c->tx_head; i != c->tx_tail && n <= 2 * SODA_TX_BATCH - 2; i++) {
 		struct soda_answer *a = &c->tx[i % SODA_TX_REPLIES];
 
+		if (!atomic_load_explicit(&a->ready, memory_order_acquire))
+			break;
 		if (n && total + answer_bytes(a) > SODA_TX_BATCH_BYTES)
 			break;
 		total += answer_bytes(a);
@@ -83,6 +71,21 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 }
 
 /* Requests */
+
+static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read,
+			 const uint8_t *tag)
+{
+	struct soda_request *rq = soda_request_new(c);
+
+	if (!rq) {
+		queue_answer(c, SODA_MSG_READ_REPLY, -ENOMEM, tag, NULL);
+		return;
+	}
+	rq->region_id = read->region_id;
+	rq->offset = read->page_offset * SODA_WIRE_PAGE;
+	rq->bytes = read->size;
+	soda_request_deliver(c, rq, tag);
+}
 
 static void start_read(struct soda_dconn *c, const uint8_t *in)
 {
@@ -97,9 +100,49 @@ static void start_read(struct soda_dconn *c, const uint8_t *in)
 		reject(c, "a READ of a size that is not allowed");
 		return;
 	}
+	if (ops(c)->request) {
+		deliver_read(c, &read, tag);
+		return;
+	}
 	ret = ops(c)->translate(c->peer.client, false, read.region_id, read.page_offset, read.size,
 				&span);
 	queue_answer(c, SODA_MSG_READ_REPLY, ret, tag, ret < 0 ? NULL : &span);
+}
+
+/* What tells the daemon of the WRITE is there before the data are. */
+static void prepare_write(struct soda_dconn *c)
+{
+	c->write_rq = soda_request_new(c);
+	if (c->write_rq)
+		return;
+	ops(c)->release(c->peer.client, true, &c->write_span, false);
+	c->write_status = -ENOMEM;
+	c->discard = true;
+}
+
+static void deliver_write(struct soda_dconn *c, const uint8_t *tag)
+{
+	struct soda_request *rq = c->write_rq;
+
+	c->write_rq = NULL;
+	rq->write = true;
+	rq->region_id = c->write.region_id;
+	rq->offset = c->write.page_offset * SODA_WIRE_PAGE;
+	rq->bytes = c->write.size;
+	rq->data = c->write_span.memory;
+	rq->hold = c->write_span.hold;
+	soda_request_deliver(c, rq, tag);
+}
+
+static int find_memory(struct soda_dconn *c)
+{
+	const struct soda_wire_write *w = &c->write;
+
+	if (ops(c)->reserve)
+		return ops(c)->reserve(c->peer.client, &c->peer, w->region_id, w->page_offset,
+				       w->size, &c->write_span);
+	return ops(c)->translate(c->peer.client, true, w->region_id, w->page_offset, w->size,
+				 &c->write_span);
 }
 
 static void start_write(struct soda_dconn *c, const uint8_t *in, uint32_t length)
@@ -110,9 +153,15 @@ static void start_write(struct soda_dconn *c, const uint8_t *in, uint32_t length
 		reject(c, "a WRITE of a size that is not allowed");
 		return;
 	}
-	c->write_status = ops(c)->translate(c->peer.client, true, c->write.region_id,
-					    c->write.page_offset, c->write.size, &c->write_span);
+	c->write_status = find_memory(c);
+	if (c->write_status == -EAGAIN) {
+		c->paused = true; /* the request stays where it is */
+		return;
+	}
 	c->discard = c->write_status < 0;
+	if (!c->discard && ops(c)->request)
+		prepare_write(c);
+	c->rx_begin += SODA_WIRE_HEAD_BYTES;
 	c->write_left = c->write.size;
 	c->writing = true;
 }
@@ -126,9 +175,13 @@ static void write_landed(struct soda_dconn *c, uint32_t bytes)
 	if (c->write_left)
 		return;
 	c->writing = false;
+	soda_wire_put_write(tag, &c->write); /* its first eight bytes are the tag */
+	if (c->write_rq) {
+		deliver_write(c, tag);
+		return;
+	}
 	if (!c->discard)
 		ops(c)->release(c->peer.client, true, &c->write_span, true);
-	soda_wire_put_write(tag, &c->write); /* its first eight bytes are the tag */
 	queue_answer(c, SODA_MSG_WRITE_REPLY, c->write_status, tag, NULL);
 }
 
@@ -168,17 +221,16 @@ static bool take_request(struct soda_dconn *c)
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
 		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;
-		c->rx_begin += SODA_WIRE_HEAD_BYTES;
 		start_write(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, frame.length);
 	} else {
 		reject(c, "unknown request, or of the wrong length");
 	}
-	return !c->closing;
+	return !c->closing && !c->paused;
 }
 
 static void take_all(struct soda_dconn *c)
 {
-	bool go_on = !c->closing;
+	bool go_on = !c->closing && !c->paused;
 
 	while (go_on) {
 		if (c->writing && c->rx_begin != c->rx_end)
@@ -188,13 +240,22 @@ static void take_all(struct soda_dconn *c)
 	}
 	if (c->rx_begin == c->rx_end)
 		c->rx_begin = c->rx_end = 0;
+	if (c->rung) {
+		c->rung = false;
+		ops(c)->doorbell(c->peer.client, &c->peer);
+	}
+}
+
+bool soda_dconn_may_recv(const struct soda_dconn *c)
+{
+	return !c->closing && !c->paused && (c->writing || !tx_full(c));
 }
 
 bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes)
 {
 	int n = 0;
 
-	if (c->closing || (!c->writing && tx_full(c)))
+	if (!soda_dconn_may_recv(c))
 		return false;
 	if (c->rx_begin) {
 		memmove(c->rx, c->rx + c->rx_begin, c->rx_end - c->rx_begin);
@@ -248,7 +309,7 @@ void soda_dconn_sent(struct soda_dconn *c, int result)
 		return;
 	}
 	c->tx_offset += (size_t)result;
-	while (c->tx_head != c->tx_tail) {
+	while (c->tx_offset) { /* what has gone is of answers that were ready */
 		struct soda_answer *a = &c->tx[c->tx_head % SODA_TX_REPLIES];
 
 		if (c->tx_offset < answer_bytes(a))
@@ -261,11 +322,29 @@ void soda_dconn_sent(struct soda_dconn *c, int result)
 	take_all(c);
 }
 
+void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed)
+{
+	assert(answered <= c->pending);
+	c->pending -= answered;
+	if (resumed && c->paused) {
+		c->paused = false;
+		take_all(c);
+	}
+}
+
+static void drop_write(struct soda_dconn *c)
+{
+	if (!c->writing || c->discard)
+		return;
+	ops(c)->release(c->peer.client, true, &c->write_span, false);
+	if (c->write_rq)
+		soda_request_drop(c->write_rq);
+}
+
 void soda_dconn_destroy(struct soda_dconn *c)
 {
-	assert(!c->rx_busy && !c->tx_busy);
-	if (c->writing && !c->discard)
-		ops(c)->release(c->peer.client, true, &c->write_span, false);
+	assert(!c->rx_busy && !c->tx_busy && !c->pending);
+	drop_write(c);
 	for (; c->tx_head != c->tx_tail; c->tx_head++) {
 		struct soda_answer *a = &c->tx[c->tx_head % SODA_TX_REPLIES];
 
@@ -273,6 +352,7 @@ void soda_dconn_destroy(struct soda_dconn *c)
 			ops(c)->release(c->peer.client, false, &a->span, false);
 	}
 	ops(c)->gone(c->peer.client, &c->peer);
+	soda_worker_forget(c->worker, c);
 	soda_peer_remove(&c->peer);
 	free(c);
 }

@@ -56,6 +56,9 @@ void soda_worker_stop(struct soda_worker *w)
 	atomic_store(&w->stop, true);
 	wake(w);
 	pthread_join(w->thread, NULL);
+	/* whoever answered last may be about to leave the lock */
+	pthread_mutex_lock(&w->lock);
+	pthread_mutex_unlock(&w->lock);
 	close(w->wake_fd);
 	pthread_mutex_destroy(&w->lock);
 	free(w);
@@ -78,6 +81,80 @@ struct soda_dconn *soda_worker_take(struct soda_worker *w)
 		w->conns->prev = c;
 	w->conns = c;
 	return c;
+}
+
+struct soda_dconn *soda_worker_ready(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+	uint32_t answered;
+	bool resumed;
+
+	if (!atomic_load_explicit(&w->has_ready, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	c = w->ready;
+	if (c) {
+		w->ready = c->ready_next;
+		answered = c->answered;
+		resumed = c->resumed;
+		c->on_ready = c->resumed = false;
+		c->answered = 0;
+	}
+	atomic_store_explicit(&w->has_ready, w->ready != NULL, memory_order_relaxed);
+	pthread_mutex_unlock(&w->lock);
+	if (c)
+		soda_dconn_continue(c, answered, resumed);
+	return c;
+}
+
+void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c)
+{
+	if (!c->on_ready) {
+		c->on_ready = true;
+		c->ready_next = w->ready;
+		w->ready = c;
+		atomic_store_explicit(&w->has_ready, true, memory_order_relaxed);
+	}
+	if (atomic_exchange_explicit(&w->asleep, false, memory_order_relaxed))
+		wake(w);
+}
+
+bool soda_worker_may_sleep(struct soda_worker *w)
+{
+	bool may;
+
+	if (!w->listener->ops->request)
+		return true;
+	/* The lock orders this with soda_worker_push_locked: either it sees the flag, or we the
+	 * list. */
+	pthread_mutex_lock(&w->lock);
+	may = !w->ready;
+	atomic_store_explicit(&w->asleep, may, memory_order_relaxed);
+	pthread_mutex_unlock(&w->lock);
+	return may;
+}
+
+void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct soda_dconn **at = &w->ready; *at; at = &(*at)->ready_next) {
+		if (*at == c) {
+			*at = c->ready_next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+void soda_peer_resume(struct soda_peer *peer)
+{
+	struct soda_dconn *c = (struct soda_dconn *)peer;
+	struct soda_worker *w = c->worker;
+
+	pthread_mutex_lock(&w->lock);
+	c->resumed = true;
+	soda_worker_push_locked(w, c);
+	pthread_mutex_unlock(&w->lock);
 }
 
 void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c)

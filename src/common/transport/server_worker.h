@@ -17,6 +17,9 @@ struct soda_worker {
 	_Atomic unsigned load; /* connections, also those in the mailbox */
 	pthread_mutex_t lock;
 	struct soda_dconn *mailbox; /* guarded by lock */
+	struct soda_dconn *ready;   /* guarded by lock: answers of the daemon, two-sided */
+	_Atomic bool has_ready;	    /* changed with the lock held: a look is free */
+	_Atomic bool asleep;	    /* or about to be: who adds to `ready` wakes it */
 	struct soda_dconn *conns;   /* the worker's own */
 	struct soda_spin spin;
 	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
@@ -24,6 +27,21 @@ struct soda_worker {
 
 /* The next connection from the mailbox, now on worker->conns; NULL: none. */
 struct soda_dconn *soda_worker_take(struct soda_worker *w);
+/*
+ * The next connection with answers from the daemon, which has been told
+ * (soda_dconn_continue); NULL: none.
+ */
+struct soda_dconn *soda_worker_ready(struct soda_worker *w);
+/* Put it on the ready list and wake the worker if it sleeps. The lock is held. */
+void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c);
+/* Take it off the ready list: soda_peer_resume may have come when nothing was to be resumed. */
+void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c);
+/* About to sleep: false if there are answers. Undone by soda_worker_awake. */
+bool soda_worker_may_sleep(struct soda_worker *w);
+static inline void soda_worker_awake(struct soda_worker *w)
+{
+	atomic_store_explicit(&w->asleep, false, memory_order_relaxed);
+}
 /* Take it off the list and destroy it. */
 void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c);
 

@@ -9,8 +9,21 @@
  *
  * Threads: callbacks come from several threads.  call (control plane) runs in a
  * thread of that control connection's own and may block; hello may block for a
- * control connection, not for a data one; translate and release run in the data
- * workers and must not block.
+ * control connection, not for a data one; translate, reserve and release run in the
+ * data workers and must not block, nor may request and doorbell, apart from a
+ * daemon that means to serve one request after the other.
+ *
+ * A daemon is one-sided or two-sided.  One-sided (ops->request is NULL): its data
+ * are in memory when they are asked for; translate says where, and the transport
+ * does the rest.  Two-sided: it answers when it can, from any thread:
+ *
+ *   READ    request -> ... -> soda_request_done -> (sent) -> release
+ *   WRITE   reserve -> (received) -> request -> ... -> soda_request_done
+ *                                                      -> ... -> soda_request_free
+ *
+ * Answers leave in the order of the requests of one connection; one that is
+ * pending holds back those behind it.  A transport bounds the requests that are
+ * outstanding on a connection.
  */
 #ifndef SODA_SERVICE_H
 #define SODA_SERVICE_H
@@ -42,6 +55,47 @@ struct soda_span {
 	uint64_t offset; /* of memory in the region */
 	uint32_t bytes;
 };
+
+/*
+ * A READ or WRITE of a two-sided daemon: the daemon's from ops->request until
+ * soda_request_done (READ) or soda_request_free (WRITE), the transport's memory.
+ * Checked is no more than the layout: whole pages, 1..SODA_WIRE_MAX_DATA bytes.
+ */
+struct soda_request {
+	const struct soda_request_ops *ops; /* the transport's */
+	void *client;
+	struct soda_peer *peer;	   /* whose; until done */
+	struct soda_request *next; /* the daemon's, for its queues, and so below */
+	uint64_t arrived_ns;
+	uint64_t offset; /* bytes into the region, not checked against it */
+	uint32_t bytes;
+	uint16_t region_id; /* not checked */
+	bool write;
+	bool polling; /* the client awaits the answer by polling */
+	/*
+	 * WRITE: the data, not written to by anybody else until soda_request_free, and
+	 * apart from shared memory not by the client either.  READ: memory of `bytes`
+	 * bytes which the client reads from, so that an answer that is put there needs
+	 * no further copy; NULL: the daemon uses memory of its own.
+	 */
+	uint8_t *data;
+	void *hold; /* WRITE: soda_span.hold of the reserve that gave data, or NULL */
+};
+
+/*
+ * The answer, exactly once for each request.  status: 0 or negative errno.  span
+ * (READ with status 0): where the data are, rq->data or the daemon's own; the
+ * transport calls ops->release(client, false, span, false) when it has no more use
+ * for them.  A READ's rq is gone afterwards.  Any thread, also within ops->request;
+ * wakes the connection's thread only if that sleeps, once for many.
+ */
+void soda_request_done(struct soda_request *rq, int status, const struct soda_span *span);
+/*
+ * WRITE, after its soda_request_done, exactly once: the daemon has no more use for
+ * rq and rq->data.  May come long after gone, not after soda_listener_close.  Any
+ * thread.
+ */
+void soda_request_free(struct soda_request *rq);
 
 /* What an opened region hands to a transport that can share memory. */
 struct soda_share {
@@ -80,14 +134,35 @@ struct soda_service {
 	 * checks region, range and access.  0, -EINVAL, -EACCES.  Then release exactly
 	 * once, also when the connection fails, and maybe just after the client has the
 	 * answer; landed: a WRITE has been stored.
+	 *
+	 * Of a two-sided daemon release alone is called, for READs, as
+	 * soda_request_done says, and with landed = false for what reserve gave.
 	 */
 	int (*translate)(void *client, bool write, uint16_t region_id, uint64_t page_offset,
 			 uint32_t size, struct soda_span *span);
 	void (*release)(void *client, bool write, const struct soda_span *span, bool landed);
-	/* The connection has ended; no callback for this peer follows. */
+	/* The connection has ended, all of its requests are done; no callback for it follows. */
 	void (*gone)(void *client, struct soda_peer *peer);
 	/* Something bad came in: bad HELLO, bad frame, bad request. Counted by the daemon. */
 	void (*rejected)(void *svc, const char *address, const char *why);
+	/* Two-sided, all three; NULL: a one-sided daemon, which has translate. */
+
+	/*
+	 * Memory for the data of a WRITE, where the transport has none of its own
+	 * (streams).  What it gave is the daemon's again with request; release(write =
+	 * true, landed = false) comes instead where the data never arrive.  0; -EAGAIN:
+	 * there is none now, the connection is not received from until soda_peer_resume;
+	 * -EINVAL, -EACCES... refuse the WRITE, whose data go nowhere.
+	 */
+	int (*reserve)(void *client, struct soda_peer *peer, uint16_t region_id,
+		       uint64_t page_offset, uint32_t size, struct soda_span *span);
+	/* A READ or WRITE has come in. */
+	void (*request)(void *client, struct soda_request *rq);
+	/*
+	 * After one or more calls of request: no further one of this connection is at
+	 * hand, so that what waits for company need not wait longer.
+	 */
+	void (*doorbell)(void *client, struct soda_peer *peer);
 };
 
 enum soda_engine { SODA_ENGINE_AUTO = 0, SODA_ENGINE_EPOLL = 1 };
@@ -117,5 +192,7 @@ void soda_listener_close(struct soda_listener *listener);
 
 /* End a connection from outside; gone follows from the transport's thread. Any thread. */
 void soda_peer_close(struct soda_peer *peer);
+/* There may be memory for a WRITE again, after -EAGAIN of reserve. Any thread, before gone. */
+void soda_peer_resume(struct soda_peer *peer);
 
 #endif

@@ -57,7 +57,10 @@ struct soda_mr {
 struct soda_done {
 	uint64_t cookie; /* as posted */
 	uint32_t bytes;
-	int status; /* 0 or negative errno */
+	int status;	  /* 0 or negative errno */
+	bool installed;	  /* READ: the peer has put the page into place itself */
+	const void *data; /* READ: NULL: the data are at dest; else they lie here, until the
+			     next post or poll on the connection, and dest is as it was */
 };
 
 struct soda_conn_options {

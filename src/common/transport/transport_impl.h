@@ -26,6 +26,12 @@ struct soda_post {
 	bool write;
 };
 
+/* A two-sided listener's part of soda_request_done and soda_request_free. */
+struct soda_request_ops {
+	void (*done)(struct soda_request *rq, int status, const struct soda_span *span);
+	void (*free)(struct soda_request *rq);
+};
+
 /*
  * One connection's functions, with the contract of the public function of the
  * same name.  A control connection has call and open_region, a data connection
