@@ -8,10 +8,11 @@
 
 static struct {
 	_Alignas(64) _Atomic uint64_t values[SODA_COUNTERS_N];
+	struct soda_histogram service_ns[2]; /* READs, WRITEs */
 } shards[SHARDS];
 
-const char *const soda_counter_names[SODA_COUNTERS_N] = {
-#define X(name) #name,
+const struct soda_metric soda_counter_metrics[SODA_COUNTERS_N] = {
+#define X(name, of, what) { .key = #name, .help = what, .unit = SODA_UNIT_##of },
 	SODA_COUNTERS(X)
 #undef X
 };
@@ -38,4 +39,15 @@ uint64_t soda_count_get(enum soda_counter counter)
 	for (unsigned i = 0; i < SHARDS; i++)
 		sum += atomic_load_explicit(&shards[i].values[counter], memory_order_relaxed);
 	return sum;
+}
+
+void soda_count_service_time(bool write, uint64_t ns)
+{
+	soda_histogram_record(&shards[own_shard()].service_ns[write], ns);
+}
+
+void soda_count_service_times(bool write, struct soda_histogram *into)
+{
+	for (unsigned i = 0; i < SHARDS; i++)
+		soda_histogram_merge(into, &shards[i].service_ns[write]);
 }

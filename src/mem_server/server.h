@@ -9,6 +9,7 @@
 #ifndef SODA_MEM_SERVER_SERVER_H
 #define SODA_MEM_SERVER_SERVER_H
 
+#include "common/metrics.h"
 #include "common/transport/service.h"
 #include "mem_server/files.h"
 #include "mem_server/region.h"
@@ -25,7 +26,7 @@ struct soda_server {
 
 extern const struct soda_service soda_server_service;
 
-/* All statistics as JSON text, at most `bytes` of it, not terminated. The length, or -ENOMEM. */
-long soda_server_stats(struct soda_server *server, char *out, size_t bytes);
+/* Say all statistics to m; arg: the struct soda_server. Any thread; takes the sessions' lock. */
+void soda_server_walk(void *arg, struct soda_metrics *m);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "common/lock.h"
 #include "common/log.h"
 #include "mem_server/client.h"
 #include "mem_server/counters.h"
@@ -93,7 +94,7 @@ static int open_region(struct soda_client *client, const void *body, size_t byte
 static int write_stats(struct soda_client *client, size_t bytes, struct soda_reply *reply)
 {
 	long n = bytes ? -EPROTO
-		       : soda_server_stats(server_of(client), (char *)reply->body,
+		       : soda_metrics_json(soda_server_walk, server_of(client), (char *)reply->body,
 					   SODA_WIRE_MAX_CONTROL);
 
 	if (n < 0)
@@ -180,6 +181,8 @@ static int translate(void *arg, bool write, uint16_t region_id, uint64_t page_of
 
 	if (r)
 		soda_count_add(SODA_COUNT_requests_bad, 1);
+	else
+		span->since_ns = soda_now_ns();
 	return r;
 }
 
@@ -187,6 +190,8 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 {
 	struct soda_client *client = arg;
 
+	if (!write || landed)
+		soda_count_service_time(write, soda_now_ns() - span->since_ns);
 	if (write && landed) {
 		soda_count_add(SODA_COUNT_writes, 1);
 		soda_count_add(SODA_COUNT_bytes_written, span->bytes);

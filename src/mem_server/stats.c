@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Statistics as JSON: gauges, every counter of the table, and the clients with their regions. */
-#include <errno.h>
-#include <jansson.h>
+/* One walk over the statistics: gauges, every counter of the table, clients with their regions. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -11,118 +9,149 @@
 #include "mem_server/counters.h"
 #include "mem_server/server.h"
 
-/* How much there is room for. */
-enum detail { TOTALS, CLIENTS, REGIONS };
+/* What a Prometheus server is asked to remember at most. */
+enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
 
-static void put(json_t *object, const char *key, uint64_t value)
+static void count(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	json_object_set_new(object, key, json_integer((json_int_t)value));
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
+
+	soda_metrics_number(m, &metric, value);
 }
 
-/* Names come from peers and need not be UTF-8, which JSON wants. */
-static json_t *text(const char *bytes)
+static void size(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	json_t *string = json_string(bytes);
+	const struct soda_metric metric = {
+		.key = key, .help = help, .kind = SODA_METRIC_GAUGE, .unit = SODA_UNIT_BYTES
+	};
 
-	return string ? string : json_string("(not UTF-8)");
+	soda_metrics_number(m, &metric, value);
 }
 
-static json_t *describe_region(const struct soda_region *region)
+static void flag(struct soda_metrics *m, const char *key, const char *help, bool value)
 {
-	json_t *object = json_object();
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
 
-	put(object, "id", region->id);
-	put(object, "bytes", region->bytes);
-	json_object_set_new(object, "kind", text(soda_region_kind(region)));
-	json_object_set_new(object, "name", text(region->name));
-	return object;
+	soda_metrics_flag(m, &metric, value);
 }
 
-static json_t *describe_client(struct soda_client *client, enum detail detail)
+static void walk_region(struct soda_metrics *m, const struct soda_region *region)
 {
+	soda_metrics_item(m);
+	soda_metrics_id(m, "id", region->id);
+	size(m, "bytes", "size of a region", region->bytes);
+	soda_metrics_text(m, "kind", soda_region_kind(region));
+	soda_metrics_text(m, "name", region->name);
+	soda_metrics_item_end(m);
+}
+
+static void walk_client(struct soda_metrics *m, struct soda_client *client)
+{
+	static const struct soda_metric regions_n = { .key = "regions_n",
+						      .name = "regions",
+						      .help = "regions of a client",
+						      .kind = SODA_METRIC_GAUGE };
+	static const struct soda_metric_list regions = { "regions", "region", REGIONS_SHOWN };
 	struct soda_region_set *set = &client->regions;
-	json_t *object = json_object(), *regions = json_array();
 	char id[20];
 
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)client->id);
-	json_object_set_new(object, "id", text(id));
-	json_object_set_new(object, "address", text(client->info.address));
-	json_object_set_new(object, "connected", json_boolean(client->peers != NULL));
-	put(object, "pid", (uint64_t)client->info.pid);
-	put(object, "uid", client->info.uid);
-	put(object, "epoch", client->epoch);
-	put(object, "chunk_bytes", client->chunk_bytes);
-	put(object, "used_bytes", soda_account_used(set->pool->store, &set->account));
+	soda_metrics_item(m);
+	soda_metrics_text(m, "id", id);
+	soda_metrics_text(m, "address", client->info.address);
+	flag(m, "connected", "whether a client has a connection", client->peers != NULL);
+	soda_metrics_id(m, "pid", (uint64_t)client->info.pid);
+	soda_metrics_id(m, "uid", client->info.uid);
+	soda_metrics_id(m, "epoch", client->epoch);
+	soda_metrics_id(m, "chunk_bytes", client->chunk_bytes);
+	size(m, "used_bytes", "memory promised to a client",
+	     soda_account_used(set->pool->store, &set->account));
 	pthread_mutex_lock(&set->lock);
-	put(object, "regions_n", set->count);
-	for (struct soda_region *at = set->list; at && detail == REGIONS; at = at->next)
-		json_array_append_new(regions, describe_region(at));
+	soda_metrics_number(m, &regions_n, set->count);
+	soda_metrics_list(m, &regions);
+	for (struct soda_region *at = set->list; at; at = at->next)
+		walk_region(m, at);
+	soda_metrics_list_end(m);
 	pthread_mutex_unlock(&set->lock);
-	if (detail == REGIONS)
-		json_object_set_new(object, "regions", regions);
-	else
-		json_decref(regions);
-	return object;
+	soda_metrics_item_end(m);
 }
 
-static uint64_t cpu_ns(void)
+static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
 {
+	static const struct soda_metric_list clients = { "client_list", "client", CLIENTS_SHOWN };
+
+	pthread_mutex_lock(&sessions->lock);
+	count(m, "clients", "clients known, away ones included", sessions->count);
+	soda_metrics_list(m, &clients);
+	for (struct soda_client *at = sessions->clients; at; at = at->next)
+		walk_client(m, at);
+	soda_metrics_list_end(m);
+	pthread_mutex_unlock(&sessions->lock);
+}
+
+static void walk_process(struct soda_metrics *m, struct soda_server *server)
+{
+	static const struct soda_metric uptime = { .key = "uptime_ms",
+						   .help = "time since the start",
+						   .kind = SODA_METRIC_GAUGE,
+						   .unit = SODA_UNIT_MS };
+	static const struct soda_metric cpu = { .key = "cpu_ns",
+						.help = "processor time of all threads",
+						.unit = SODA_UNIT_NS };
 	struct timespec used;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-}
-
-static void put_gauges(json_t *object, struct soda_server *server)
-{
-	struct soda_sessions *sessions = &server->sessions;
-	uint64_t free_bytes = soda_store_free_bytes(&server->store);
 	char id[20];
 
-	snprintf(id, sizeof(id), "%016llx", (unsigned long long)sessions->instance_id);
-	json_object_set_new(object, "program", text("soda-mem-server"));
-	json_object_set_new(object, "version", text(SODA_VERSION));
-	json_object_set_new(object, "instance_id", text(id));
-	json_object_set_new(object, "draining", json_boolean(soda_sessions_draining(sessions)));
-	put(object, "pid", (uint64_t)getpid());
-	put(object, "uptime_ms", soda_client_now_ms() - server->started_ms);
-	put(object, "cpu_ns", cpu_ns());
-	put(object, "capacity_bytes", server->store.capacity);
-	put(object, "used_bytes", server->store.capacity - free_bytes);
-	put(object, "free_bytes", free_bytes);
-	put(object, "quota_bytes", server->pool.quota);
-	put(object, "regions", atomic_load(&server->pool.regions));
+	snprintf(id, sizeof(id), "%016llx", (unsigned long long)server->sessions.instance_id);
+	soda_metrics_text(m, "program", "soda-mem-server");
+	soda_metrics_text(m, "version", SODA_VERSION);
+	soda_metrics_text(m, "instance_id", id);
+	flag(m, "draining", "whether the server has been told to end",
+	     soda_sessions_draining(&server->sessions));
+	soda_metrics_id(m, "pid", (uint64_t)getpid());
+	soda_metrics_number(m, &uptime, soda_client_now_ms() - server->started_ms);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	soda_metrics_number(m, &cpu, (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
-static json_t *collect(struct soda_server *server, enum detail detail)
+static void walk_memory(struct soda_metrics *m, struct soda_server *server)
 {
-	struct soda_sessions *sessions = &server->sessions;
-	json_t *object = json_object(), *list = json_array();
+	uint64_t free_bytes = soda_store_free_bytes(&server->store);
 
-	put_gauges(object, server);
-	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
-		put(object, soda_counter_names[i], soda_count_get((enum soda_counter)i));
-	pthread_mutex_lock(&sessions->lock);
-	put(object, "clients", sessions->count);
-	for (struct soda_client *at = sessions->clients; at && detail > TOTALS; at = at->next)
-		json_array_append_new(list, describe_client(at, detail));
-	pthread_mutex_unlock(&sessions->lock);
-	if (detail > TOTALS)
-		json_object_set_new(object, "client_list", list);
-	else
-		json_decref(list);
-	return object;
+	size(m, "capacity_bytes", "memory that may be promised to clients", server->store.capacity);
+	size(m, "used_bytes", "memory promised to clients", server->store.capacity - free_bytes);
+	size(m, "free_bytes", "memory that can still be promised", free_bytes);
+	size(m, "quota_bytes", "most that one client may have; 0: no limit", server->pool.quota);
+	count(m, "regions", "regions open", atomic_load(&server->pool.regions));
 }
 
-long soda_server_stats(struct soda_server *server, char *out, size_t bytes)
+static void walk_times(struct soda_metrics *m)
 {
-	size_t n = bytes + 1;
+	static const struct soda_metric metrics[] = {
+		{ .key = "read_time_ns",
+		  .help = "service time of READs, from the header to the last byte sent",
+		  .unit = SODA_UNIT_NS },
+		{ .key = "write_time_ns",
+		  .help = "service time of WRITEs, from the header to the last byte stored",
+		  .unit = SODA_UNIT_NS },
+	};
 
-	for (int detail = REGIONS; detail >= TOTALS && n > bytes; detail--) {
-		json_t *object = collect(server, (enum detail)detail);
+	for (unsigned write = 0; write < 2; write++) {
+		struct soda_histogram all = { 0 };
 
-		n = json_dumpb(object, out, bytes, JSON_COMPACT);
-		json_decref(object);
+		soda_count_service_times(write, &all);
+		soda_metrics_histogram(m, &metrics[write], &all);
 	}
-	return n && n <= bytes ? (long)n : -ENOMEM;
+}
+
+void soda_server_walk(void *arg, struct soda_metrics *m)
+{
+	struct soda_server *server = arg;
+
+	walk_process(m, server);
+	walk_memory(m, server);
+	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
+		soda_metrics_number(m, &soda_counter_metrics[i],
+				    soda_count_get((enum soda_counter)i));
+	walk_times(m);
+	walk_clients(m, &server->sessions);
 }
