@@ -20,6 +20,11 @@ enum soda_lock_rank {
 	SODA_RANK_CHANNEL = 4,	 /* one data connection and its staging slots */
 	SODA_RANK_SHARD = 5,	 /* one shard of the replacement policy */
 	SODA_RANK_WRITEBACK = 6, /* write-back queue */
+
+	/* The DPU agent's caches. */
+	SODA_RANK_DPU_POLICY = 17, /* owners, the policy, what is to be fetched */
+	SODA_RANK_DPU_RECENT = 18, /* recent list */
+	SODA_RANK_DPU_CACHE = 19,  /* one shard of the dynamic cache's table */
 };
 
 struct soda_lock {

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The table of cached entries: which piece of which owner lies where in the arena.
+ * It decides nothing (prefetch.h, policy.h) and moves no data.
+ *
+ *   EMPTY --fill_begin--> FILLING --fill_end--> READY --evict--> EMPTY
+ *                            |                    |
+ *                            +---- forget, every sector written to ----> LEAVING --> EMPTY
+ *
+ * An entry is linked in the hash while FILLING or READY.  LEAVING is one that was
+ * unlinked while somebody used it; it is empty with the last reference.  An entry
+ * with a reference is never evicted, and its bytes do not change while it has one,
+ * but for the fill itself.  (A WRITE to a range whose READ has not been answered
+ * races at the client; the reader gets the older bytes.)
+ *
+ * Coherence.  The writer of a range calls soda_cache_written twice: when the agent
+ * accepts the WRITE, and when the server has acknowledged it, before the agent stops
+ * answering reads of that range from the accepted data.  The first call hides the
+ * old bytes, the second hides what a fill has read from the server in between.
+ * Validity is kept by sector, a 64th of an entry, so that the rest of an entry survives.
+ * Updating in place instead would be a copy of the payload, under readers.
+ *
+ * Threads: every function may be called from any thread.  A hit takes one lock
+ * of 64, for a few instructions; release takes none.
+ */
+#ifndef SODA_DPU_DYNAMIC_CACHE_H
+#define SODA_DPU_DYNAMIC_CACHE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soda_cache_policy.h"
+
+#define SODA_CACHE_ENTRY_MIN (64u << 10)
+#define SODA_CACHE_ENTRY_MAX (4u << 20) /* one READ */
+
+struct soda_cache;
+
+enum soda_cache_answer {
+	SODA_CACHE_MISS,
+	SODA_CACHE_HIT,
+	SODA_CACHE_LATE, /* it is being fetched: the waiter is called */
+};
+
+/* Where the bytes lie. A reference on the slot is the receiver's, for soda_cache_release. */
+struct soda_cache_ref {
+	const uint8_t *memory;
+	uint32_t slot; /* also set by LATE, there without a reference */
+	bool first;    /* the first request that meets this entry */
+};
+
+/*
+ * Somebody who waits for an entry that is being filled; the caller's memory, part
+ * of its request.  done is called once, from the thread that ends the fill, with
+ * status 0 and a reference, or a negative errno: fetch it yourself (-ESTALE: it was
+ * written to meanwhile).  It may call any function of the cache.
+ */
+struct soda_cache_waiter {
+	void (*done)(struct soda_cache_waiter *waiter, int status,
+		     const struct soda_cache_ref *ref);
+	struct soda_cache_waiter *next; /* the cache's, as the two below */
+	uint64_t sectors;
+	uint32_t offset;
+};
+
+struct soda_cache_counts {
+	uint64_t hits, late_hits, misses; /* requests */
+	uint64_t bytes_hit, bytes_late, bytes_missed;
+	uint64_t bypassed;			    /* requests that span entries: never cached */
+	uint64_t fills, fills_failed, bytes_filled; /* ended; bytes of the successful ones */
+	uint64_t evictions;
+	uint64_t useless;	/* entries that went without having met a request */
+	uint64_t bytes_useless; /* sectors that went without */
+	uint64_t writes;	/* that met an entry */
+	uint64_t entries;	/* linked now */
+};
+
+/*
+ * bytes: the arena, rounded down to whole entries, at least 2 of them; its memory is
+ * taken from the system as it is used.  entry_bytes: a power of two, SODA_CACHE_ENTRY_MIN
+ * to MAX.  0, -EINVAL, -ENOMEM.
+ */
+int soda_cache_create(uint64_t bytes, uint32_t entry_bytes, struct soda_cache **cache_p);
+/* No reference, fill or waiter is left. NULL is a no-op. */
+void soda_cache_destroy(struct soda_cache *cache);
+
+uint32_t soda_cache_slots(const struct soda_cache *cache);
+uint32_t soda_cache_entry_bytes(const struct soda_cache *cache);
+/* The whole of it, for transports that register memory. */
+uint8_t *soda_cache_arena(const struct soda_cache *cache, uint64_t *bytes_p);
+
+/*
+ * A READ of [offset, offset + bytes) of an owner, whole pages.
+ * HIT: *ref_p.  LATE: waiter->done comes, maybe before this returns; ref_p->slot is set.
+ * MISS: nothing to undo.  waiter NULL: MISS instead of LATE.
+ */
+enum soda_cache_answer soda_cache_acquire(struct soda_cache *cache, uint32_t owner, uint64_t offset,
+					  uint32_t bytes, struct soda_cache_waiter *waiter,
+					  struct soda_cache_ref *ref_p);
+/* Lock-free. */
+void soda_cache_release(struct soda_cache *cache, uint32_t slot);
+
+/* The slot of an entry that is FILLING or READY, or SODA_CACHE_NONE. A hint. */
+uint32_t soda_cache_find(struct soda_cache *cache, const struct soda_cache_key *key);
+
+/*
+ * Link an entry to an EMPTY slot of the caller's, FILLING; `bytes` of it will be read
+ * (less than entry_bytes at an owner's end) to *memory_p.  0, or -EEXIST: it is
+ * linked already, the slot stays the caller's.
+ */
+int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
+			  uint32_t bytes, uint8_t **memory_p);
+/* The bytes have arrived (status 0) or will not come: calls the waiters. */
+void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status);
+
+/* Take the entry out; the slot is EMPTY and the caller's. -EBUSY: not evictable. */
+int soda_cache_evict(struct soda_cache *cache, uint32_t slot);
+/* READY and without a reference, at this moment. `cache` as in struct soda_cache_setup. */
+bool soda_cache_evictable(const void *cache, uint32_t slot);
+
+/* See "Coherence" above. */
+void soda_cache_written(struct soda_cache *cache, uint32_t owner, uint64_t offset, uint64_t bytes);
+/* Nothing of this owner is found any more: its region was closed, its client is dead. */
+void soda_cache_forget(struct soda_cache *cache, uint32_t owner);
+
+/*
+ * A slot that became EMPTY by itself (forgotten, written to, failed), or
+ * SODA_CACHE_NONE.  It is the caller's.  At the start all slots come this way.
+ * One caller at a time.
+ */
+uint32_t soda_cache_reclaim(struct soda_cache *cache);
+
+/* Not an atomic snapshot. */
+void soda_cache_count(struct soda_cache *cache, struct soda_cache_counts *counts_p);
+/* Debug: recompute what is kept in two places; asserts. The cache is idle. */
+void soda_cache_check(struct soda_cache *cache);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The recent list of the paper: a ring of the last 128 requests.  Requests go in
+ * on the path of a READ, the prefetch workers take them out; when they come too
+ * fast the oldest are overwritten, which costs predictions, nothing else.
+ */
+#ifndef SODA_DPU_RECENT_LIST_H
+#define SODA_DPU_RECENT_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/lock.h"
+#include "dpu_agent/dynamic_cache.h"
+
+enum { SODA_RECENT_MAX = 128 };
+
+struct soda_recent {
+	uint64_t offset; /* in the owner */
+	uint32_t bytes, owner;
+	uint32_t slot; /* SODA_CACHE_NONE: a miss */
+	enum soda_cache_answer answer;
+};
+
+struct soda_recent_list {
+	struct soda_lock lock;
+	uint64_t head, tail; /* guarded by lock, as all below; head - tail <= SODA_RECENT_MAX */
+	uint64_t lost;	     /* overwritten before they were taken */
+	struct soda_recent ring[SODA_RECENT_MAX];
+};
+
+void soda_recent_init(struct soda_recent_list *list);
+/* How many are in the list now. */
+uint32_t soda_recent_push(struct soda_recent_list *list, const struct soda_recent *item);
+/* Take the oldest, up to max; how many. */
+uint32_t soda_recent_take(struct soda_recent_list *list, struct soda_recent *items, uint32_t max);
+
+#endif

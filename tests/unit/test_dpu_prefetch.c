@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The prefetcher: owners, the switch at work, failed fetches, and its threads. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/policies.h"
+#include "dpu_sim.h"
+
+enum { CHUNKS = 16, ENTRY = CHUNKS * SIM_PAGE, SLOTS = 64, REGION = 16384 };
+
+static struct sim_config config(const struct soda_cache_policy *policy, bool always)
+{
+	return (struct sim_config){ .policy = policy,
+				    .cache_bytes = SLOTS * (uint64_t)ENTRY,
+				    .entry_bytes = ENTRY,
+				    .fill_takes = 8,
+				    .workers = 2,
+				    .always = always,
+				    .ratio = 0.1 };
+}
+
+static void one(struct sim *sim, uint32_t page, bool write)
+{
+	sim_do(sim, &(struct sim_access){ 0, page, 1, write });
+}
+
+static struct soda_owner_stats first_owner;
+
+static void keep_first(void *arg, const struct soda_owner_stats *o)
+{
+	int *n = arg;
+
+	if (!(*n)++)
+		first_owner = *o;
+}
+
+static struct soda_owner_stats look(struct sim *sim)
+{
+	int n = 0;
+
+	soda_prefetch_each(sim_prefetch(sim), keep_first, &n);
+	assert_int_equal(n, 1);
+	return first_owner;
+}
+
+static void alternate(const struct soda_cache_policy *policy)
+{
+	struct sim_config cfg = config(policy, false);
+	uint32_t pages[SIM_REGIONS] = { REGION };
+	struct sim *sim = sim_open(&cfg, pages);
+	uint64_t dice = seed_of();
+	struct sim_result r;
+
+	for (uint32_t turn = 0; turn < 4; turn++) {
+		struct soda_owner_stats o;
+
+		for (uint32_t i = 0; i < REGION / 4; i++)
+			one(sim, turn * (REGION / 4) + i, false);
+		o = look(sim);
+		assert_true(o.model.on);
+		assert_true(o.model.hit_rate > 0.9);
+		assert_true(o.model.gain > o.model.ratio);
+		assert_int_equal(o.ghosts, 0);
+		assert_int_equal(o.model.switched_on, turn + 1);
+		for (uint32_t i = 0; i < REGION / 4; i++)
+			one(sim, (uint32_t)(roll(&dice) % REGION), false);
+		o = look(sim);
+		assert_false(o.model.on);
+		assert_true(o.model.gain < o.model.ratio);
+		assert_int_equal(o.model.switched_off, turn + 1);
+	}
+	sim_get(sim, &r);
+	assert_int_equal(r.stats.switched_on, 4);
+	assert_int_equal(r.stats.owners_on, 0);
+	sim_close(sim);
+}
+
+static void it_switches_both_ways(void **state)
+{
+	alternate(&soda_cache_policy_stream);
+	alternate(&soda_cache_policy_random);
+}
+
+static void advice_outranks_the_switch(void **state)
+{
+	struct sim_config cfg = config(NULL, false);
+	uint32_t pages[SIM_REGIONS] = { REGION };
+	struct sim *sim = sim_open(&cfg, pages);
+	struct sim_result before, after;
+
+	for (uint32_t i = 0; i < 1024; i++)
+		one(sim, i, false);
+	sim_get(sim, &before);
+	assert_true(before.hits > 900);
+	soda_prefetch_advise(sim_prefetch(sim), sim_owner(sim, 0), SODA_OWNER_UNCACHED);
+	for (uint32_t i = 900; i < 1200; i++)
+		one(sim, i, false);
+	sim_get(sim, &after);
+	assert_int_equal(after.misses - before.misses, 300);
+	assert_int_equal(after.fetched, before.fetched);
+	assert_int_equal(after.stats.cache.entries, 0);
+	sim_close(sim);
+
+	/* CACHED does not wait for the model. */
+	sim = sim_open(&cfg, pages);
+	soda_prefetch_advise(sim_prefetch(sim), sim_owner(sim, 0), SODA_OWNER_CACHED);
+	for (uint32_t i = 0; i < 8; i++)
+		one(sim, i, false);
+	sim_get(sim, &after);
+	assert_true(after.fetched > 0);
+	assert_int_equal(after.stats.owners_on, 1);
+	sim_close(sim);
+}
+
+static void writes_are_never_hidden_by_the_cache(void **state)
+{
+	struct sim_config cfg = config(NULL, true);
+	uint32_t pages[SIM_REGIONS] = { 4 * SLOTS * CHUNKS };
+	struct sim *sim = sim_open(&cfg, pages);
+	uint64_t dice = seed_of();
+	struct sim_result r;
+	uint32_t at = 0;
+
+	/* Streams and spots, a third of it writes; sim checks each hit. */
+	for (int i = 0; i < 100000; i++) {
+		if (roll(&dice) % 64 == 0)
+			at = (uint32_t)(roll(&dice) % pages[0]);
+		one(sim, at, roll(&dice) % 3 == 0);
+		at = (at + (roll(&dice) % 4 != 0)) % pages[0];
+	}
+	sim_get(sim, &r);
+	assert_true(r.hits > 10000 && r.late > 100);
+	assert_true(r.stats.cache.writes > 10000);
+	sim_close(sim);
+}
+
+/* Owners. */
+
+static struct soda_prefetch *p;
+
+static void make(uint32_t max_owners, bool always)
+{
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY,
+					     .max_owners = max_owners,
+					     .always = always };
+
+	assert_int_equal(soda_prefetch_create(&opt, NULL, NULL, &p), 0);
+}
+
+static struct soda_owner_name file(uint64_t id, uint64_t generation)
+{
+	return (struct soda_owner_name){ .file = true, .id = { id, generation }, .bytes = 1 << 20 };
+}
+
+static uint32_t opened(const struct soda_owner_name *name)
+{
+	uint32_t owner;
+
+	assert_int_equal(soda_prefetch_open(p, name, &owner), 0);
+	return owner;
+}
+
+/* Put an entry into the cache the way the workers do. */
+static void fetch(uint32_t owner)
+{
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	int fetched = 0;
+
+	for (uint32_t i = 0; i < 3; i++)
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+	soda_prefetch_step(p);
+	while ((f = soda_prefetch_take(p))) {
+		assert_int_equal(f->owner, owner);
+		soda_prefetch_filled(p, f, 0);
+		fetched++;
+	}
+	assert_true(fetched > 0);
+}
+
+static bool has(uint32_t owner)
+{
+	struct soda_cache_ref ref;
+
+	if (soda_prefetch_read(p, owner, 0, SIM_PAGE, NULL, &ref) != SODA_CACHE_HIT)
+		return false;
+	soda_cache_release(soda_prefetch_cache(p), ref.slot);
+	return true;
+}
+
+static void files_are_shared_and_linger(void **state)
+{
+	struct soda_owner_name a = file(5, 1), newer = file(5, 2);
+	uint32_t one_owner, other;
+
+	make(0, true);
+	one_owner = opened(&a);
+	assert_int_equal(opened(&a), one_owner);
+	other = opened(&newer);
+	assert_int_not_equal(other, one_owner);
+	fetch(one_owner);
+	soda_prefetch_close(p, one_owner, false);
+	assert_true(has(one_owner));
+	soda_prefetch_close(p, one_owner, false);
+	/* The next process finds it; another generation does not. */
+	assert_int_equal(opened(&a), one_owner);
+	assert_true(has(one_owner));
+	assert_false(has(other));
+	soda_prefetch_close(p, one_owner, true);
+	soda_prefetch_close(p, other, true);
+	assert_false(has(opened(&a)));
+	soda_prefetch_destroy(p);
+}
+
+static void regions_go_with_their_client(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 1 << 20 }, b = a;
+	uint32_t mine, yours;
+
+	make(0, true);
+	b.id[0] = 8;
+	mine = opened(&a);
+	yours = opened(&b);
+	assert_int_not_equal(mine, yours);
+	fetch(mine);
+	fetch(yours);
+	soda_prefetch_close(p, mine, false);
+	/* The id is used again, what it stood for is gone. */
+	b.id[0] = 9;
+	assert_int_equal(opened(&b), mine);
+	assert_false(has(mine));
+	assert_true(has(yours));
+	soda_prefetch_destroy(p);
+}
+
+static void the_table_of_owners_is_bounded(void **state)
+{
+	struct soda_owner_name a = file(1, 1), b = file(2, 1), c = file(3, 1);
+	uint32_t first, none;
+
+	make(2, true);
+	first = opened(&a);
+	opened(&b);
+	assert_int_equal(soda_prefetch_open(p, &c, &none), -ENOSPC);
+	fetch(first);
+	soda_prefetch_close(p, first, false);
+	assert_int_equal(opened(&c), first); /* in the place of what nobody has open */
+	assert_false(has(first));
+	c.bytes = 0;
+	assert_int_equal(soda_prefetch_open(p, &c, &none), -EINVAL);
+	soda_prefetch_destroy(p);
+}
+
+static void a_fetch_of_a_closed_owner_ends_well(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 1 << 20 };
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	for (uint32_t i = 0; i < 3; i++)
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+	soda_prefetch_step(p);
+	f = soda_prefetch_take(p);
+	assert_non_null(f);
+	soda_prefetch_close(p, owner, false);
+	assert_null(soda_prefetch_take(p)); /* nothing more of it */
+	assert_int_equal(opened(&a), owner);
+	soda_prefetch_filled(p, f, 0);
+	assert_false(has(owner));
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
+static void a_failed_fetch_makes_a_pause(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 64 << 20 };
+	struct soda_prefetch_stats s;
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	for (uint32_t i = 0; i < 200; i++) {
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+		soda_prefetch_step(p);
+		while ((f = soda_prefetch_take(p)))
+			soda_prefetch_filled(p, f, -EIO);
+	}
+	soda_prefetch_stats(p, &s);
+	assert_in_range(s.cache.fills_failed, 1, 4);
+	soda_prefetch_destroy(p);
+}
+
+/* Threads: workers fetch, clients read, one comes and goes. */
+
+enum { CLIENTS = 2, READS = 20000, FILE_ENTRIES = 256 };
+
+static _Atomic uint32_t hits, wrong;
+
+static void fill_now(void *arg, struct soda_fill *fill)
+{
+	for (uint32_t at = 0; at < fill->bytes; at += SIM_PAGE) {
+		uint64_t word = fill->offset + at;
+
+		memcpy(fill->memory + at, &word, sizeof(word));
+	}
+	soda_prefetch_filled(p, fill, fill->offset % (37 * ENTRY) ? 0 : -EIO);
+}
+
+struct late {
+	struct soda_cache_waiter w;
+	uint64_t offset;
+	_Atomic int done;
+};
+
+static void check(const struct soda_cache_ref *ref, uint64_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, ref->memory, sizeof(word));
+	atomic_fetch_add(word == offset ? &hits : &wrong, 1);
+	soda_cache_release(soda_prefetch_cache(p), ref->slot);
+}
+
+static void late_done(struct soda_cache_waiter *w, int status, const struct soda_cache_ref *ref)
+{
+	struct late *late = (struct late *)w;
+
+	if (!status)
+		check(ref, late->offset);
+	atomic_store(&late->done, 1);
+}
+
+static void read_one(uint32_t owner, uint64_t offset)
+{
+	struct late late = { .w.done = late_done, .offset = offset };
+	struct soda_cache_ref ref;
+
+	switch (soda_prefetch_read(p, owner, offset, SIM_PAGE, &late.w, &ref)) {
+	case SODA_CACHE_HIT:
+		check(&ref, offset);
+		break;
+	case SODA_CACHE_LATE:
+		while (!atomic_load(&late.done))
+			sched_yield();
+		break;
+	case SODA_CACHE_MISS:
+		break;
+	}
+}
+
+static void *client(void *arg)
+{
+	struct soda_owner_name shared = { .file = true,
+					  .id = { 1, 1 },
+					  .bytes = FILE_ENTRIES * (uint64_t)ENTRY };
+	uint64_t dice = *(uint64_t *)arg;
+	uint32_t owner = opened(&shared);
+	uint64_t at = 0;
+
+	for (int i = 0; i < READS; i++) {
+		if (roll(&dice) % 256 == 0)
+			at = roll(&dice) % (FILE_ENTRIES * CHUNKS);
+		read_one(owner, at % (FILE_ENTRIES * CHUNKS) * SIM_PAGE);
+		at++;
+		if (i % 64 == 0) /* the workers want a processor, too */
+			sched_yield();
+	}
+	soda_prefetch_close(p, owner, false);
+	return NULL;
+}
+
+static void *passers_by(void *arg)
+{
+	uint64_t dice = *(uint64_t *)arg;
+
+	for (uint32_t i = 0; i < 300; i++) {
+		struct soda_owner_name mine = { .id = { 2, i }, .bytes = 8 * ENTRY };
+		uint32_t owner = opened(&mine);
+
+		for (uint64_t at = 0; at < 40; at++)
+			read_one(owner, at * SIM_PAGE);
+		soda_cache_written(soda_prefetch_cache(p), owner, roll(&dice) % 8 * ENTRY,
+				   SIM_PAGE);
+		soda_prefetch_close(p, owner, i % 2);
+	}
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	static const struct soda_prefetch_ops ops = { .fill = fill_now };
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY,
+					     .always = true };
+	uint64_t dice = seed_of(), seeds[CLIENTS + 1];
+	struct soda_prefetch_stats s;
+	pthread_t t[CLIENTS + 1];
+
+	assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
+	assert_int_equal(soda_prefetch_start(p, 2), 0);
+	for (int i = 0; i <= CLIENTS; i++) {
+		seeds[i] = roll(&dice) | 1;
+		assert_int_equal(
+			pthread_create(&t[i], NULL, i < CLIENTS ? client : passers_by, &seeds[i]),
+			0);
+	}
+	for (int i = 0; i <= CLIENTS; i++)
+		pthread_join(t[i], NULL);
+	soda_prefetch_stop(p);
+	soda_prefetch_stop(p);
+	soda_prefetch_stats(p, &s);
+	assert_int_equal(atomic_load(&wrong), 0);
+	assert_true(atomic_load(&hits) > 0);
+	assert_int_equal(s.nonsense, 0);
+	assert_int_equal(s.wanted, s.cache.fills);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(it_switches_both_ways),
+		cmocka_unit_test(advice_outranks_the_switch),
+		cmocka_unit_test(writes_are_never_hidden_by_the_cache),
+		cmocka_unit_test(files_are_shared_and_linger),
+		cmocka_unit_test(regions_go_with_their_client),
+		cmocka_unit_test(the_table_of_owners_is_bounded),
+		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
+		cmocka_unit_test(a_failed_fetch_makes_a_pause),
+		cmocka_unit_test(threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The static cache: all or nothing, shared, sealed, gone with the last region. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/static_cache.h"
+#include "dpu_sim.h"
+
+#define MIB (1ull << 20)
+
+static struct soda_static *cache;
+static struct soda_static_set set, other;
+static struct soda_static_range *range;
+static struct soda_why why;
+static _Atomic int loads, fail_with, gate;
+
+static const struct soda_owner_name graph = { .file = true, .id = { 3, 1 }, .bytes = 64 * MIB };
+static const struct soda_owner_name mine = { .id = { 3, 1 }, .bytes = 64 * MIB };
+
+static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
+{
+	assert_ptr_equal(source, &graph);
+	atomic_fetch_add(&loads, 1);
+	while (atomic_load(&gate))
+		sched_yield();
+	for (uint64_t at = 0; at < bytes; at += SIM_PAGE) {
+		uint64_t word = offset + at;
+
+		memcpy(memory + at, &word, sizeof(word));
+	}
+	return atomic_load(&fail_with);
+}
+
+static int add(struct soda_static_set *to, const struct soda_owner_name *owner, uint64_t offset,
+	       uint64_t bytes)
+{
+	return soda_static_add(cache, to, owner, offset, bytes, load, (void *)&graph, &range, &why);
+}
+
+static struct soda_static_stats stats(void)
+{
+	struct soda_static_stats s;
+
+	soda_static_stats(cache, &s);
+	return s;
+}
+
+static bool has(struct soda_static_set *s, uint64_t offset, uint32_t bytes)
+{
+	struct soda_static_range *r;
+	const uint8_t *memory = soda_static_acquire(cache, s, offset, bytes, &r);
+	uint64_t word;
+
+	if (!memory)
+		return false;
+	memcpy(&word, memory, sizeof(word));
+	assert_int_equal(word, offset);
+	memcpy(&word, memory + bytes - SIM_PAGE, sizeof(word));
+	assert_int_equal(word, offset + bytes - SIM_PAGE);
+	soda_static_release(cache, r);
+	return true;
+}
+
+static int set_up(void **state)
+{
+	loads = fail_with = gate = 0;
+	return soda_static_create(10 * MIB, &cache);
+}
+
+static int tear_down(void **state)
+{
+	soda_static_clear(cache, &set);
+	soda_static_clear(cache, &other);
+	assert_int_equal(stats().used, 0);
+	assert_int_equal(stats().ranges, 0);
+	soda_static_destroy(cache);
+	return 0;
+}
+
+static void a_range_is_loaded_once_and_read(void **state)
+{
+	assert_false(has(&set, 0, SIM_PAGE));
+	assert_int_equal(add(&set, &graph, MIB, 2 * MIB), 0);
+	assert_true(has(&set, MIB, 65536));
+	assert_true(has(&set, 3 * MIB - 65536, 65536));
+	assert_false(has(&set, MIB - SIM_PAGE, 65536));
+	assert_false(has(&set, 3 * MIB - SIM_PAGE, 65536));
+	assert_int_equal(loads, 1);
+	assert_int_equal(stats().hits, 2);
+	assert_int_equal(stats().bytes_loaded, 2 * MIB);
+}
+
+static void all_or_nothing(void **state)
+{
+	assert_int_equal(add(&set, &graph, 0, 7 * MIB), 0);
+	assert_int_equal(add(&set, &graph, 20 * MIB, 4 * MIB), -ENOSPC);
+	assert_string_equal(why.text,
+			    "static cache: 4 MiB wanted, but only 3 MiB of 10 MiB are free:"
+			    " choose less, or start the agent with a larger"
+			    " --static-bytes");
+	assert_false(has(&set, 20 * MIB, SIM_PAGE));
+	assert_int_equal(stats().used, 7 * MIB);
+	assert_int_equal(stats().refused, 1);
+	assert_int_equal(add(&set, &graph, 20 * MIB, 3 * MIB), 0);
+}
+
+static void a_range_that_cannot_be_loaded_leaves_nothing(void **state)
+{
+	fail_with = -EIO;
+	assert_int_equal(add(&set, &graph, 0, MIB), -EIO);
+	assert_int_equal(stats().used, 0);
+	assert_int_equal(stats().loads_failed, 1);
+	assert_false(has(&set, 0, SIM_PAGE));
+	fail_with = 0;
+	assert_int_equal(add(&set, &graph, 0, MIB), 0);
+	assert_true(has(&set, 0, SIM_PAGE));
+}
+
+static void bad_ranges(void **state)
+{
+	assert_int_equal(add(&set, &graph, 0, 0), -EINVAL);
+	assert_int_equal(add(&set, &graph, 100, SIM_PAGE), -EINVAL);
+	assert_int_equal(add(&set, &graph, 0, 100), -EINVAL);
+	assert_int_equal(add(&set, &graph, 64 * MIB, SIM_PAGE), -EINVAL);
+	assert_int_equal(add(&set, &graph, MIB, UINT64_MAX & ~4095ull), -EINVAL);
+	assert_int_equal(loads, 0);
+}
+
+static void files_are_shared_regions_are_not(void **state)
+{
+	struct soda_owner_name newer = graph;
+
+	newer.id[1] = 2;
+	assert_int_equal(add(&set, &graph, 0, 2 * MIB), 0);
+	assert_int_equal(add(&other, &graph, 0, 2 * MIB), 0);
+	assert_int_equal(add(&other, &graph, MIB, MIB), 0); /* part of it */
+	assert_int_equal(loads, 1);
+	assert_int_equal(stats().shared, 2);
+	assert_int_equal(stats().used, 2 * MIB);
+	assert_int_equal(add(&other, &newer, 0, MIB), 0);
+	assert_int_equal(add(&other, &mine, 0, MIB), 0);
+	assert_int_equal(loads, 3);
+	/* It stays as long as one of them has it. */
+	soda_static_clear(cache, &set);
+	assert_true(has(&other, 0, SIM_PAGE));
+	assert_false(has(&set, 0, SIM_PAGE));
+	soda_static_clear(cache, &other);
+	assert_int_equal(stats().used, 0);
+}
+
+static void who_reads_keeps_it(void **state)
+{
+	struct soda_static_range *r;
+	const uint8_t *memory;
+	uint64_t word;
+
+	assert_int_equal(add(&set, &graph, 0, MIB), 0);
+	memory = soda_static_acquire(cache, &set, MIB / 2, SIM_PAGE, &r);
+	soda_static_clear(cache, &set);
+	memcpy(&word, memory, sizeof(word));
+	assert_int_equal(word, MIB / 2);
+	assert_int_equal(stats().used, MIB);
+	soda_static_release(cache, r);
+	assert_int_equal(stats().used, 0);
+}
+
+static void nobody_can_change_it(void **state)
+{
+	uint64_t offset, bytes, word;
+	int fd;
+	void *map;
+
+	assert_int_equal(add(&set, &graph, 4 * MIB, MIB), 0);
+	fd = soda_static_fd(range, &offset, &bytes);
+	assert_int_equal(offset, 4 * MIB);
+	assert_int_equal(bytes, MIB);
+	assert_int_equal(fcntl(fd, F_GET_SEALS),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+	assert_ptr_equal(mmap(NULL, bytes, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	assert_int_equal(pwrite(fd, &word, sizeof(word), 0), -1);
+	assert_int_equal(ftruncate(fd, 0), -1);
+	map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(map, MAP_FAILED);
+	memcpy(&word, (char *)map + SIM_PAGE, sizeof(word));
+	assert_int_equal(word, 4 * MIB + SIM_PAGE);
+	munmap(map, bytes);
+}
+
+static void a_range_is_frozen(void **state)
+{
+	assert_false(soda_static_frozen(cache, &set, MIB, SIM_PAGE));
+	assert_int_equal(add(&set, &mine, MIB, MIB), 0);
+	assert_true(soda_static_frozen(cache, &set, MIB, SIM_PAGE));
+	assert_true(soda_static_frozen(cache, &set, 0, MIB + SIM_PAGE));
+	assert_true(soda_static_frozen(cache, &set, 2 * MIB - SIM_PAGE, 65536));
+	assert_false(soda_static_frozen(cache, &set, 0, MIB));
+	assert_false(soda_static_frozen(cache, &set, 2 * MIB, MIB));
+	assert_int_equal(soda_static_remove(cache, &set, MIB, MIB / 2), -EBUSY);
+	assert_true(soda_static_frozen(cache, &set, MIB, SIM_PAGE));
+	assert_int_equal(soda_static_remove(cache, &set, 0, 4 * MIB), 1);
+	assert_false(soda_static_frozen(cache, &set, MIB, SIM_PAGE));
+	assert_int_equal(soda_static_remove(cache, &set, 0, 4 * MIB), 0);
+}
+
+static void patterns(void **state)
+{
+	assert_false(soda_static_rule(NULL, "edges"));
+	assert_false(soda_static_rule("", "edges"));
+	assert_true(soda_static_rule("edges", "edges"));
+	assert_true(soda_static_rule("x,*.vertices,", "rmat.vertices"));
+	assert_true(soda_static_rule("rank-[0-9],edges*", "edges of g"));
+	assert_false(soda_static_rule("rank-[0-9],edges", "edges2"));
+	assert_false(soda_static_rule("*.v", "v"));
+}
+
+/* Threads that want the same range: one loads, the others wait; all share its outcome. */
+
+enum { THREADS = 4 };
+
+struct wish {
+	pthread_t thread;
+	struct soda_static_set set;
+	int status;
+};
+
+static void *wish_for(void *arg)
+{
+	struct wish *wish = arg;
+	struct soda_static_range *r;
+	struct soda_why mine_why;
+
+	wish->status = soda_static_add(cache, &wish->set, &graph, MIB, MIB, load, (void *)&graph,
+				       &r, &mine_why);
+	if (!wish->status) {
+		const uint8_t *memory = soda_static_acquire(cache, &wish->set, MIB, SIM_PAGE, &r);
+		uint64_t word = 0;
+
+		if (memory) {
+			memcpy(&word, memory, sizeof(word));
+			soda_static_release(cache, r);
+		}
+		wish->status = word == MIB ? 0 : -EBADMSG;
+	}
+	soda_static_clear(cache, &wish->set);
+	return NULL;
+}
+
+static void many_want_the_same(void **state)
+{
+	for (int failing = 0; failing < 2; failing++) {
+		struct wish wishes[THREADS] = { 0 };
+		struct soda_static_stats s;
+
+		loads = 0;
+		gate = 1;
+		fail_with = failing ? -EIO : 0;
+		for (int i = 0; i < THREADS; i++)
+			assert_int_equal(
+				pthread_create(&wishes[i].thread, NULL, wish_for, &wishes[i]), 0);
+		do
+			s = stats();
+		while (s.shared != (uint64_t)(failing + 1) * (THREADS - 1));
+		gate = 0;
+		for (int i = 0; i < THREADS; i++) {
+			pthread_join(wishes[i].thread, NULL);
+			assert_int_equal(wishes[i].status, fail_with);
+		}
+		assert_int_equal(loads, 1);
+		assert_int_equal(stats().used, 0);
+	}
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		CASE(a_range_is_loaded_once_and_read),
+		CASE(all_or_nothing),
+		CASE(a_range_that_cannot_be_loaded_leaves_nothing),
+		CASE(bad_ranges),
+		CASE(files_are_shared_regions_are_not),
+		CASE(who_reads_keeps_it),
+		CASE(nobody_can_change_it),
+		CASE(a_range_is_frozen),
+		cmocka_unit_test(patterns),
+		CASE(many_want_the_same),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
