@@ -394,3 +394,13 @@ unsigned soda_conn_outstanding(const struct soda_conn *conn)
 {
 	return conn->tail - conn->head;
 }
+
+int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advise,
+		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why)
+{
+	return -ENOTSUP;
+}
+
+void soda_conn_unmap_static(struct soda_static_map *map)
+{
+}

@@ -318,11 +318,11 @@ static void useless_ones_are_counted(void **state)
  * again, acknowledge.  Before the acknowledgement reads are answered from the accepted data;
  * after it whoever reads must not see an older version.
  */
-enum { FAR = 12, READERS = 2, ROUNDS = 20000 };
+enum { FAR = 12, READERS = 2, ROUNDS = 20000, ENOUGH = 1000 };
 
 static _Atomic uint32_t stored[FAR * (ENTRY / PAGE)], acknowledged[FAR * (ENTRY / PAGE)];
 static _Atomic bool over;
-static _Atomic uint32_t seen, waited, wrong;
+static _Atomic uint32_t asked, seen, waited, wrong;
 
 struct reader {
 	pthread_t thread;
@@ -361,13 +361,14 @@ static void *read_pages(void *arg)
 {
 	struct reader *me = arg;
 
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS || atomic_load(&seen) < ENOUGH; i++) {
 		uint32_t page = (uint32_t)(roll(&me->dice) % (FAR * (ENTRY / PAGE)));
 		struct waiting wait = { .w.done = late_page,
 					.page = page,
 					.least = atomic_load(&acknowledged[page]) };
 		struct soda_cache_ref ref;
 
+		atomic_fetch_add(&asked, 1);
 		switch (soda_cache_acquire(cache, 1, (uint64_t)page * PAGE, PAGE, &wait.w, &ref)) {
 		case SODA_CACHE_HIT:
 			check_page(ref.memory, page, wait.least);
@@ -378,6 +379,7 @@ static void *read_pages(void *arg)
 				sched_yield();
 			break;
 		case SODA_CACHE_MISS:
+			sched_yield(); /* the one that fills wants a processor, too */
 			break;
 		}
 	}
@@ -448,10 +450,9 @@ static void threads(void **state)
 	atomic_store(&over, true);
 	pthread_join(writer, NULL);
 	assert_int_equal(atomic_load(&wrong), 0);
-	assert_true(atomic_load(&seen) > 0);
 	print_message("%u reads checked, %u of them late\n", atomic_load(&seen),
 		      atomic_load(&waited));
-	assert_int_equal(counts().hits + counts().late_hits + counts().misses, READERS * ROUNDS);
+	assert_int_equal(counts().hits + counts().late_hits + counts().misses, atomic_load(&asked));
 }
 
 int main(void)

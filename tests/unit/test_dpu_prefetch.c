@@ -306,7 +306,7 @@ static void a_failed_fetch_makes_a_pause(void **state)
 
 /* Threads: workers fetch, clients read, one comes and goes. */
 
-enum { CLIENTS = 2, READS = 20000, FILE_ENTRIES = 256 };
+enum { CLIENTS = 2, READS = 20000, ENOUGH = 1000, FILE_ENTRIES = 256 };
 
 static _Atomic uint32_t hits, wrong;
 
@@ -371,7 +371,7 @@ static void *client(void *arg)
 	uint32_t owner = opened(&shared);
 	uint64_t at = 0;
 
-	for (int i = 0; i < READS; i++) {
+	for (int i = 0; i < READS || atomic_load(&hits) < ENOUGH; i++) {
 		if (roll(&dice) % 256 == 0)
 			at = roll(&dice) % (FILE_ENTRIES * CHUNKS);
 		read_one(owner, at % (FILE_ENTRIES * CHUNKS) * SIM_PAGE);
@@ -424,7 +424,6 @@ static void threads(void **state)
 	soda_prefetch_stop(p);
 	soda_prefetch_stats(p, &s);
 	assert_int_equal(atomic_load(&wrong), 0);
-	assert_true(atomic_load(&hits) > 0);
 	assert_int_equal(s.nonsense, 0);
 	assert_int_equal(s.wanted, s.cache.fills);
 	soda_cache_check(soda_prefetch_cache(p));
