@@ -207,6 +207,45 @@ int soda_wire_get_opened(const void *bytes_in, size_t bytes, struct soda_wire_op
 	return 0;
 }
 
+void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda_wire_advise *a)
+{
+	put(out, a->region_id, 2);
+	put(out + 2, a->advice, 2);
+	put(out + 4, 0, 4);
+	put(out + 8, a->offset, 8);
+	put(out + 16, a->bytes, 8);
+}
+
+int soda_wire_get_advise(const void *bytes_in, size_t bytes, struct soda_wire_advise *a)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_ADVISE_BYTES)
+		return -EPROTO;
+	a->region_id = (uint16_t)get(in, 2);
+	a->advice = (uint16_t)get(in + 2, 2);
+	a->offset = get(in + 8, 8);
+	a->bytes = get(in + 16, 8);
+	return 0;
+}
+
+void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a)
+{
+	put(out, a->offset, 8);
+	put(out + 8, a->bytes, 8);
+}
+
+int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_advised *a)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_ADVISED_BYTES)
+		return -EPROTO;
+	a->offset = get(in, 8);
+	a->bytes = get(in + 8, 8);
+	return 0;
+}
+
 int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes)
 {
 	uint64_t region_pages =

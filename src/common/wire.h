@@ -54,7 +54,10 @@ enum soda_msg {
 	SODA_MSG_BYE = 21,     /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
 				  it has now, or when its last connection ends */
 	SODA_MSG_PING = 22,    /* empty -> empty */
-	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty */
+	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty, or one byte: advice on the whole object
+				  that the operator's rules give it */
+	SODA_MSG_ADVISE = 25,  /* soda_wire_advise -> empty, or soda_wire_advised and a memfd;
+				  by agents only */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
@@ -164,6 +167,20 @@ struct soda_wire_region {
 
 /* SODA_MSG_NAME: region_id 16, then the name. */
 
+/* SODA_MSG_ADVISE: SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE or SODA_NO_CACHE of soda.h. */
+struct soda_wire_advise {
+	uint16_t region_id;
+	uint16_t advice;
+	uint64_t offset, bytes; /* whole pages of the region */
+};
+#define SODA_WIRE_ADVISE_BYTES 24u
+
+/* STATIC_CACHE: what of the region the memfd that comes with it holds, from its beginning on. */
+struct soda_wire_advised {
+	uint64_t offset, bytes;
+};
+#define SODA_WIRE_ADVISED_BYTES 16u
+
 /*
  * Encoders write exactly the named number of bytes.  Decoders check nothing but
  * the layout, and return -EPROTO when `bytes` is not what the layout needs.
@@ -183,6 +200,11 @@ void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wir
 int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
 void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);
 int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
+
+void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda_wire_advise *a);
+int soda_wire_get_advise(const void *in, size_t bytes, struct soda_wire_advise *a);
+void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a);
+int soda_wire_get_advised(const void *in, size_t bytes, struct soda_wire_advised *a);
 
 /*
  * Validate a data-plane request against a region of region_bytes bytes: size

@@ -8,6 +8,7 @@
 #include "common/lock.h"
 #include "host_agent/fault.h"
 #include "host_agent/fetch.h"
+#include "host_agent/freeze.h"
 #include "host_agent/helper.h"
 #include "host_agent/retire.h"
 #include "host_agent/session.h"
@@ -54,6 +55,16 @@ static int cold(uint32_t first, uint32_t last)
 	return 0;
 }
 
+static bool is_frozen(struct soda_region *r, char *addr, char *end)
+{
+	bool frozen;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	frozen = addr < end && soda_freeze_covers(r, soda_chunk_of(addr), soda_chunk_of(end - 1));
+	soda_lock_release(&soda_agent.api_lock);
+	return frozen;
+}
+
 /* Whole chunks inside the range; the edges keep their content. */
 static int discard(struct soda_region *r, char *addr, size_t bytes)
 {
@@ -63,7 +74,7 @@ static int discard(struct soda_region *r, char *addr, size_t bytes)
 	int ret = 0;
 
 	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
-	if (r->flags & SODA_READ_ONLY)
+	if (r->flags & SODA_READ_ONLY || is_frozen(r, addr, end))
 		return -EACCES;
 	soda_signals_block(&saved);
 	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {
@@ -137,6 +148,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		      struct soda_why *why)
 {
 	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
+	int ret;
 
 	switch (advice) {
 	case SODA_NORMAL:
@@ -159,9 +171,10 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_STATIC_CACHE:
 	case SODA_DYNAMIC_CACHE:
 	case SODA_NO_CACHE:
-		snprintf(why->text, sizeof(why->text),
-			 "caching advice needs a DPU agent, and none is in use");
-		return -ENOTSUP;
+		soda_lock_acquire(&soda_agent.api_lock);
+		ret = soda_freeze_advise(r, first, last, advice, why);
+		soda_lock_release(&soda_agent.api_lock);
+		return ret;
 	default:
 		snprintf(why->text, sizeof(why->text), "unknown advice %d", advice);
 		return -EINVAL;

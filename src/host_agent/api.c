@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "host_agent/advise.h"
 #include "host_agent/agent.h"
+#include "host_agent/freeze.h"
 #include "host_agent/region.h"
 #include "host_agent/session.h"
 #include "host_agent/stats.h"
@@ -179,11 +180,23 @@ void soda_free(void *p)
 		soda_log_error("soda_free: %s; the object is kept", soda_last_error());
 }
 
+/* The operator wants objects of this name in the agent's static cache. */
+static void obey_rule(struct soda_region *r)
+{
+	struct soda_why why = { "" };
+	int ret =
+		soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why);
+
+	if (ret)
+		soda_log_warning("%s is to be in the static cache, by a rule of the agent's: %s",
+				 r->name, why.text[0] ? why.text : soda_strerror(ret));
+}
+
 int soda_set_name(void *obj, const char *name)
 {
 	struct soda_why why = { "" };
 	struct soda_region *r;
-	int saved = errno, ret = running();
+	int saved = errno, ret = running(), advice;
 
 	if (ret)
 		return ret;
@@ -194,9 +207,11 @@ int soda_set_name(void *obj, const char *name)
 					: "soda_set_name: not the start of a live object");
 	} else {
 		snprintf(r->name, sizeof(r->name), "%s", name);
-		ret = soda_session_name_region(r, &why);
+		ret = soda_session_name_region(r, &advice, &why);
 		if (ret)
 			failed(ret, "soda_set_name: %s", why.text);
+		else if (advice == SODA_STATIC_CACHE)
+			obey_rule(r);
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	errno = saved;

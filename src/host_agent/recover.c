@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "host_agent/fetch.h"
+#include "host_agent/freeze.h"
 
 int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
 		      struct soda_why *why)
@@ -101,8 +102,10 @@ static int reopen(struct soda_region *r, void *arg)
 
 	/* Nothing may be read from the new region that was not put there: first the states.
 	   Files that nobody writes keep theirs, if they are still the same. */
-	if (!(r->flags & SODA_READ_ONLY))
+	if (!(r->flags & SODA_READ_ONLY)) {
 		lose_chunks(r);
+		soda_freeze_end(r);
+	}
 	soda_channels_exclusive(unmap_old, r);
 	ret = soda_recover_open(o->control, r, (int)soda_agent.settings.fault_timeout_ms, o->why);
 	if (connection_error(ret))
@@ -120,16 +123,25 @@ static int reopen(struct soda_region *r, void *arg)
 	return 0;
 }
 
+static int renew(struct soda_region *r, void *arg)
+{
+	struct reopening *o = arg;
+
+	if (!atomic_load(&r->lost))
+		soda_freeze_renew(o->control, r);
+	return 0;
+}
+
 int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why)
 {
 	struct reopening o = { .control = control, .why = why };
+	int ret = 0;
 
-	int ret;
-
-	if (known)
-		return 0;
 	soda_regions_lock();
-	ret = soda_regions_each(reopen, &o);
+	if (!known)
+		ret = soda_regions_each(reopen, &o);
+	if (!ret)
+		soda_regions_each(renew, &o);
 	soda_regions_unlock();
 	return ret;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/freeze.h"
 #include "host_agent/region.h"
 
 #include <errno.h>
@@ -270,6 +271,7 @@ void soda_region_destroy(struct soda_region *r)
 	uintptr_t entries = ((uintptr_t)&soda_agent.table[r->first] + page - 1) & ~(page - 1);
 	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
 
+	soda_freeze_end(r);
 	soda_retire_range(r->first, r->chunks);
 	mprotect(base, r->span, PROT_NONE);
 	soda_session_close_region(r);

@@ -28,7 +28,9 @@ struct soda_region {
 	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 	_Atomic bool lost;	 /* the server has forgotten it and it could not be opened again */
-	_Atomic bool stale;	 /* DISCARD has left old content of ZERO chunks on the server */
+	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
+				       lock of soda_regions_lock */
+	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
 
 	/* Do stores to a chunk go to few of its pages?  See protect.c. */
 	_Atomic uint32_t sparse_score;

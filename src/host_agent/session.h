@@ -52,6 +52,10 @@ void soda_session_want_collector(void);
 int soda_session_open_region(struct soda_region *r, struct soda_why *why);
 void soda_session_close_region(struct soda_region *r);
 int soda_session_sync_region(struct soda_region *r, struct soda_why *why);
-int soda_session_name_region(struct soda_region *r, struct soda_why *why);
+/* *advice_p: what the operator's rules say of the object, or SODA_NORMAL. */
+int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why);
+/* As soda_conn_advise. */
+int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
+			       struct soda_static_map **map_p, struct soda_why *why);
 
 #endif

@@ -205,6 +205,32 @@ static void test_ranges(void **state)
 	assert_int_equal(soda_wire_check_range(UINT64_MAX / 4096, 4096, UINT64_MAX), 0);
 }
 
+static void test_advise(void **state)
+{
+	static const uint8_t bytes[24] = { 2, 1, 8, 0, 0, 0,  0, 0, 0, 16, 0, 0,
+					   1, 0, 0, 0, 0, 32, 0, 0, 0, 0,  0, 0 };
+	static const uint8_t answer[16] = { 0, 16, 0, 0, 1, 0, 0, 0, 0, 48 };
+	struct soda_wire_advise a = { 0x0102, 8, 0x100001000, 0x2000 }, back;
+	struct soda_wire_advised got = { 0x100001000, 0x3000 }, got_back;
+	uint8_t out[24];
+
+	assert_int_equal(SODA_WIRE_ADVISE_BYTES, sizeof(a));
+	assert_int_equal(SODA_WIRE_ADVISED_BYTES, sizeof(got));
+	soda_wire_put_advise(out, &a);
+	assert_memory_equal(out, bytes, 24);
+	assert_int_equal(soda_wire_get_advise(bytes, 24, &back), 0);
+	assert_int_equal(back.region_id, a.region_id);
+	assert_int_equal(back.advice, a.advice);
+	assert_int_equal(back.offset, a.offset);
+	assert_int_equal(back.bytes, a.bytes);
+	assert_int_equal(soda_wire_get_advise(bytes, 23, &back), -EPROTO);
+	soda_wire_put_advised(out, &got);
+	assert_memory_equal(out, answer, 16);
+	assert_int_equal(soda_wire_get_advised(answer, 16, &got_back), 0);
+	assert_memory_equal(&got_back, &got, sizeof(got));
+	assert_int_equal(soda_wire_get_advised(answer, 0, &got_back), -EPROTO);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

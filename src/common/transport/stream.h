@@ -61,5 +61,10 @@ int soda_stream_control_fd(const struct soda_conn *conn);
 int soda_stream_control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 			     int timeout_ms, struct soda_why *why);
+/* On a UNIX socket: *fd_p is a descriptor that came with the reply, or -1. */
+int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
+				const struct iovec *body, int body_n, void *reply, size_t capacity,
+				size_t *reply_bytes_p, int *fd_p, int timeout_ms,
+				struct soda_why *why);
 
 #endif

@@ -31,6 +31,15 @@ int soda_stream_control_call(struct soda_conn *conn, enum soda_msg type, const s
 				capacity, reply_bytes_p, NULL, timeout_ms, why);
 }
 
+int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
+				const struct iovec *body, int body_n, void *reply, size_t capacity,
+				size_t *reply_bytes_p, int *fd_p, int timeout_ms,
+				struct soda_why *why)
+{
+	return soda_stream_call(conn, soda_stream_control(conn)->fd, type, body, body_n, reply,
+				capacity, reply_bytes_p, fd_p, timeout_ms, why);
+}
+
 const struct soda_conn_ops soda_stream_control_ops = {
 	.close = soda_stream_control_close,
 	.abort = soda_stream_control_abort,

@@ -100,6 +100,20 @@ static int fault_call(struct soda_conn *conn, enum soda_msg type, const struct i
 	return ret;
 }
 
+static int fault_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			 int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+			 int timeout_ms, struct soda_why *why)
+{
+	int ret = disturb_call(conn, timeout_ms, why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_call_fd(fault(conn)->below, type, body, body_n, reply, capacity,
+				reply_bytes_p, fd_p, timeout_ms, why);
+	conn->error = fault(conn)->below->error;
+	return ret;
+}
+
 static int fault_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
 			     const char *name, struct soda_wire_opened *opened_p,
 			     struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
@@ -253,6 +267,7 @@ static const struct soda_conn_ops fault_ops = {
 	.abort = fault_abort,
 	.fd = fault_fd,
 	.call = fault_call,
+	.call_fd = fault_call_fd,
 	.open_region = fault_open_region,
 	.post = fault_post,
 	.flush = fault_flush,

@@ -118,6 +118,7 @@ static const struct soda_conn_ops control_ops = {
 	.abort = soda_stream_control_abort,
 	.fd = soda_stream_control_fd,
 	.call = soda_stream_control_call,
+	.call_fd = soda_stream_control_call_fd,
 	.open_region = shm_open_region,
 };
 

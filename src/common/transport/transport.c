@@ -144,20 +144,33 @@ static int failed(struct soda_conn *conn, int err)
 	return aborted(conn) ? -ECONNABORTED : err;
 }
 
-int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
-		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
-		   struct soda_why *why)
+int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+		      int timeout_ms, struct soda_why *why)
 {
 	int ret = check(conn);
 
 	assert(conn->kind == SODA_CONN_CONTROL);
-	if (!ret)
+	if (fd_p)
+		*fd_p = -1;
+	if (!ret && fd_p && conn->ops->call_fd)
+		ret = conn->ops->call_fd(conn, type, body, body_n, reply, capacity, reply_bytes_p,
+					 fd_p, timeout_ms, why);
+	else if (!ret)
 		ret = conn->ops->call(conn, type, body, body_n, reply, capacity, reply_bytes_p,
 				      timeout_ms, why);
 	else
 		soda_why_set(why, "the connection to %s had failed: %s", conn->peer,
 			     soda_strerror(ret));
 	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
+}
+
+int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
+		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
+		   struct soda_why *why)
+{
+	return soda_conn_call_fd(conn, type, body, body_n, reply, capacity, reply_bytes_p, NULL,
+				 timeout_ms, why);
 }
 
 void soda_open_body(const struct soda_wire_open *open, const char *name, uint8_t *head,
@@ -242,6 +255,12 @@ void soda_conn_unmap_region(struct soda_mr *mr)
 	if (mr->dirty_map)
 		unmap(mr->dirty_map, soda_dirty_bytes(mr->bytes));
 	mr->map = mr->dirty_map = NULL;
+	while (mr->statics) {
+		struct soda_static_map *map = mr->statics;
+
+		mr->statics = map->next;
+		soda_conn_unmap_static(map);
+	}
 }
 
 static int post(struct soda_conn *conn, const struct soda_post *p)

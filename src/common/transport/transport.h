@@ -39,6 +39,13 @@ struct soda_why {
 	char text[256];
 };
 
+/* A range of a region whose bytes do not change, mapped here: an agent's static cache. */
+struct soda_static_map {
+	struct soda_static_map *next;
+	uint64_t offset, bytes; /* of the region; whole pages */
+	const uint8_t *memory;
+};
+
 /*
  * A region as a transport sees it ("memory registration"): made by
  * soda_conn_open_region, passed to post_read and post_write of any data
@@ -48,7 +55,8 @@ struct soda_mr {
 	uint64_t bytes;	    /* mapped and readable, whole pages */
 	uint8_t *map;	    /* shm: the peer's memory in this process; else NULL */
 	uint8_t *dirty_map; /* shm, WRITABLE: a byte a 64 KiB, set by a WRITE; else NULL */
-	uint64_t rkey;	    /* verbs */
+	struct soda_static_map *statics; /* of soda_conn_advise, added by the agent */
+	uint64_t rkey;			 /* verbs */
 	uint16_t region_id;
 	uint16_t writable;
 };
@@ -124,6 +132,16 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 			  int timeout_ms, struct soda_why *why);
 void soda_conn_unmap_region(struct soda_mr *mr);
 
+/*
+ * SODA_MSG_ADVISE.  *map_p is NULL, or where the static cache's memory is mapped:
+ * the caller's, to be put into mr->statics, which soda_conn_unmap_region unmaps, or for
+ * soda_conn_unmap_static.  Errors of soda_conn_call (a memory server refuses with
+ * -ENOTSUP), -EPROTO, -ENOMEM.
+ */
+int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advise,
+		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why);
+void soda_conn_unmap_static(struct soda_static_map *map);
+
 /* Data connections. */
 
 /*
@@ -133,9 +151,15 @@ void soda_conn_unmap_region(struct soda_mr *mr);
  */
 static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
 {
-	if (!mr->map || offset > mr->bytes || bytes > mr->bytes - offset)
-		return NULL;
-	return mr->map + offset;
+	const struct soda_static_map *s = mr->statics;
+
+	if (mr->map && offset <= mr->bytes && bytes <= mr->bytes - offset)
+		return mr->map + offset;
+	for (; s; s = s->next)
+		if (offset >= s->offset && bytes <= s->bytes &&
+		    offset - s->offset <= s->bytes - bytes)
+			return s->memory + (offset - s->offset);
+	return NULL;
 }
 
 /*

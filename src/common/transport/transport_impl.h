@@ -48,6 +48,10 @@ struct soda_conn_ops {
 	int (*call)(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		    int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
 		    struct soda_why *why);
+	/* The same, and a descriptor that came with the reply, else -1. NULL: none can come. */
+	int (*call_fd)(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+		       int timeout_ms, struct soda_why *why);
 	/* NULL: the plain call of SODA_MSG_OPEN, nothing mapped. */
 	int (*open_region)(struct soda_conn *conn, const struct soda_wire_open *open,
 			   const char *name, struct soda_wire_opened *opened_p,
@@ -110,6 +114,11 @@ static inline uint64_t soda_dirty_bytes(uint64_t region_bytes)
 
 	return (units + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
 }
+
+/* As soda_conn_call; *fd_p is the caller's, or -1. */
+int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+		      int timeout_ms, struct soda_why *why);
 
 /* Write the sentence; why may be NULL. */
 void soda_why_set(struct soda_why *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
