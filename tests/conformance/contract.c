@@ -614,6 +614,41 @@ static void test_strange_servers(void **state)
 	assert_non_null(strstr(why.text, address));
 }
 
+/* Memory of a static cache comes where descriptors can travel, and is read without a request. */
+static void test_advise(void **state)
+{
+	enum { AT = 3 << 16, BYTES = 1 << 16 };
+	struct env *e = *state;
+	struct soda_wire_advise a = { 7, SODA_STATIC_CACHE, AT, BYTES };
+	bool local = strncmp(e->variant->listen, "shm", 3) == 0;
+	struct soda_static_map *map = NULL;
+	struct soda_mr mr = { .bytes = REGION_BYTES, .region_id = 7 };
+	struct soda_conn *control = env_connect(e, "", SODA_CONN_CONTROL, 0, NULL);
+
+	assert_int_equal(soda_conn_advise(control, &a, &map, TIMEOUT_MS, &e->why), 0);
+	assert_int_equal(map != NULL, local);
+	assert_null(soda_mr_direct(&mr, AT, BYTES));
+	mr.statics = map;
+	if (map) {
+		assert_int_equal(wrong_bytes(soda_mr_direct(&mr, AT, BYTES), 7, AT, BYTES), 0);
+		assert_non_null(soda_mr_direct(&mr, AT - 4096, 4096));
+		assert_null(soda_mr_direct(&mr, AT - 8192, 8192));
+		assert_null(soda_mr_direct(&mr, AT + 4096, BYTES));
+		e->fake.unsealed = true;
+		assert_int_equal(soda_conn_advise(control, &a, &map, TIMEOUT_MS, &e->why), -EPROTO);
+		e->fake.unsealed = false;
+		e->fake.lie_about_size = true;
+		assert_int_equal(soda_conn_advise(control, &a, &map, TIMEOUT_MS, &e->why), -EPROTO);
+		e->fake.lie_about_size = false;
+	}
+	a.advice = SODA_NO_CACHE;
+	assert_int_equal(soda_conn_advise(control, &a, &map, TIMEOUT_MS, &e->why), 0);
+	assert_null(map);
+	soda_conn_unmap_region(&mr);
+	assert_null(soda_mr_direct(&mr, AT, BYTES));
+	soda_conn_close(control);
+}
+
 /* A region whose memory is not what the server says is not mapped. */
 static void test_shm_lies(void **state)
 {
@@ -663,7 +698,7 @@ static int run_variant(const struct variant *v)
 		CONTRACT(test_errors_between), CONTRACT(test_peer_ends),
 		CONTRACT(test_abort),	       CONTRACT(test_many_at_once),
 		CONTRACT(test_deep_writes),    CONTRACT(test_stop_accepting),
-		CONTRACT(test_close_within),
+		CONTRACT(test_close_within),   CONTRACT(test_advise),
 	};
 
 	for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)

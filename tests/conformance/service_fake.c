@@ -38,6 +38,8 @@ void fake_destroy(struct fake *f)
 	for (int i = 0; i < FAKE_REGIONS; i++)
 		if (f->regions[i].open)
 			region_close(&f->regions[i]);
+	if (f->advised_fd)
+		close(f->advised_fd);
 	pthread_mutex_destroy(&f->lock);
 }
 
@@ -184,6 +186,35 @@ static int call_close(struct fake *f, const void *body, size_t bytes)
 	return 0;
 }
 
+/* A static cache: what was asked for and the page before it, in sealed memory. */
+static int call_advise(struct fake *f, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_advise a;
+	struct soda_wire_advised got;
+	uint64_t size;
+	uint8_t byte;
+
+	if (soda_wire_get_advise(body, bytes, &a))
+		return -EPROTO;
+	if (a.advice != SODA_STATIC_CACHE)
+		return 0;
+	got = (struct soda_wire_advised){ a.offset - 4096, a.bytes + 4096 };
+	if (f->advised_fd)
+		close(f->advised_fd);
+	f->advised_fd = memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	size = f->lie_about_size ? 4096 : got.bytes;
+	for (uint64_t i = 0; i < size; i++) {
+		byte = fake_byte(a.region_id, got.offset + i);
+		if (pwrite(f->advised_fd, &byte, 1, (off_t)i) != 1)
+			return -ENOMEM;
+	}
+	fcntl(f->advised_fd, F_ADD_SEALS, F_SEAL_SHRINK | (f->unsealed ? 0 : F_SEAL_WRITE));
+	soda_wire_put_advised(reply->body, &got);
+	reply->bytes = SODA_WIRE_ADVISED_BYTES;
+	reply->share.fd = f->advised_fd;
+	return 0;
+}
+
 static int call(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
 		struct soda_reply *reply)
 {
@@ -197,6 +228,9 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 		break;
 	case SODA_MSG_CLOSE:
 		ret = call_close(f, body, bytes);
+		break;
+	case SODA_MSG_ADVISE:
+		ret = call_advise(f, body, bytes, reply);
 		break;
 	case SODA_MSG_STATS: /* echoes, twice: for tests of long bodies */
 		if (bytes * 2 > SODA_WIRE_MAX_CONTROL) {

@@ -34,6 +34,7 @@ struct fake {
 	char last_rejected[128];
 	bool lie_about_size;	  /* OPEN passes a memfd smaller than it says */
 	bool unsealed;		  /* ... or one that is not sealed */
+	int advised_fd;		  /* memory that the last ADVISE passed; 0: none */
 	struct fake_later *later; /* two-sided: who answers, else NULL */
 	unsigned bad;		  /* two-sided: what the transport did wrong */
 	unsigned pauses;	  /* two-sided: WRITEs that had to wait for memory */
