@@ -16,6 +16,7 @@
 
 #include "common/daemon.h"
 #include "common/log.h"
+#include "common/metrics_http.h"
 #include "mem_server/client.h"
 #include "mem_server/host_memory.h"
 #include "mem_server/options.h"
@@ -174,19 +175,25 @@ static void close_listeners(struct listeners *listeners)
 	listeners->n = 0;
 }
 
-static void announce(const struct soda_server *server, const struct listeners *listeners)
+static void announce(const struct soda_server *server, const struct listeners *listeners,
+		     const struct soda_metrics_http *http)
 {
-	const char *addresses[MAX_LISTENERS];
+	const char *addresses[MAX_LISTENERS + 1];
+	size_t n = listeners->n;
 	char capacity[16];
 
-	for (size_t i = 0; i < listeners->n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		addresses[i] = soda_listener_address(listeners->at[i]);
 		soda_log_info("listening on %s", addresses[i]);
 	}
 	soda_log_info("capacity %s, instance %016llx",
 		      soda_format_size(server->store.capacity, capacity),
 		      (unsigned long long)server->sessions.instance_id);
-	soda_daemon_ready(addresses, listeners->n);
+	if (http) {
+		addresses[n] = soda_metrics_http_url(http);
+		soda_log_info("metrics at %s", addresses[n++]);
+	}
+	soda_daemon_ready(addresses, n);
 }
 
 /* Refuse what is new; true when every client has left in time. */
@@ -211,21 +218,48 @@ static bool drain(struct soda_server *server, struct listeners *listeners, uint3
 	return true;
 }
 
+static bool is_healthy(void *server)
+{
+	return !soda_sessions_draining(&((struct soda_server *)server)->sessions);
+}
+
+/* *http_p stays NULL where it is not wanted. */
+static int open_metrics(struct soda_server *server, const char *address,
+			struct soda_metrics_http **http_p)
+{
+	const struct soda_metrics_source source = {
+		.prefix = "soda_mem_server",
+		.walk = soda_server_walk,
+		.healthy = is_healthy,
+		.arg = server,
+	};
+	struct soda_conf_error err;
+	int r = address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
+
+	if (r)
+		soda_log_error("%s", err.text);
+	return r;
+}
+
 static int serve(struct soda_server *server, const struct soda_server_options *opt, int signal_fd)
 {
 	int parent_fd = opt->parent_fd == UINT32_MAX ? -1 : (int)opt->parent_fd;
 	struct listeners listeners = { .n = 0 };
+	struct soda_metrics_http *http = NULL;
 	unsigned lost;
 	int r = open_listeners(server, opt, &listeners);
 
+	if (!r)
+		r = open_metrics(server, opt->metrics, &http);
 	if (!r) {
-		announce(server, &listeners);
+		announce(server, &listeners, http);
 		if (soda_daemon_wait(signal_fd, parent_fd, -1) == SODA_DAEMON_TERMINATE &&
 		    !drain(server, &listeners, opt->drain_ms, parent_fd))
 			soda_log_info("%u clients did not finish: their connections are closed",
 				      soda_sessions_connected(&server->sessions));
 	}
 	close_listeners(&listeners);
+	soda_metrics_http_stop(http);
 	lost = soda_sessions_stop(&server->sessions);
 	if (!r)
 		soda_log_info("ended");

@@ -121,6 +121,14 @@ static const struct soda_option options[] = {
 	  .min = 1,
 	  .max = 1u << 20,
 	  .help = "Most connections at a time, of each address." },
+	{ .name = "metrics",
+	  .env = "SODA_MEM_SERVER_METRICS",
+	  .type = SODA_OPT_STRING,
+	  AT(metrics),
+	  .arg = "ADDRESS",
+	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
+		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
+		  " can connect can read them. Default: off." },
 	{ .name = "parent-fd",
 	  .type = SODA_OPT_UINT,
 	  AT(parent_fd),
@@ -153,7 +161,8 @@ static const char description[] =
 	"the"
 	" DRAM of the node that runs this server, and files of its export directory can be opened"
 	" as objects with soda_alloc_file(3). Once it accepts connections it prints one line"
-	" 'READY ADDRESS' for each address on standard output, and tells the service manager"
+	" 'READY ADDRESS' for each address, the one of --metrics last, on standard output, and "
+	"tells the service manager"
 	" (NOTIFY_SOCKET).\n\n"
 	"Reservation is accounting: an object is charged, rounded up to 2 MiB, when it is "
 	"allocated,"

@@ -12,6 +12,7 @@ struct soda_server_options {
 	char *listen;	  /* addresses, separated by commas */
 	char *export_dir; /* NULL: none */
 	char *config;
+	char *metrics;	   /* address of the HTTP endpoint; NULL: none */
 	uint64_t capacity; /* 0: 80 % of the memory available */
 	uint64_t quota;	   /* 0: none */
 	uint32_t grace_ms, drain_ms, close_ms;

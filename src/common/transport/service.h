@@ -51,7 +51,7 @@ struct soda_peer_info {
 /* A piece of a region's memory, held between translate and release. */
 struct soda_span {
 	uint8_t *memory;
-	void *hold;	 /* the daemon's, and so the next */
+	void *hold; /* the daemon's, and so the next */
 	uint64_t since_ns;
 	uint64_t offset; /* of memory in the region */
 	uint32_t bytes;
