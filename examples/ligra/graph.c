@@ -65,6 +65,8 @@ static void part_set(struct graph *g, enum graph_part part, void *object)
 		*(out ? &g->out.targets : &g->in.targets) = object;
 	if (g->symmetric && out)
 		g->in = g->out;
+	g->out.vertices = g->in.vertices = g->vertices;
+	g->out.edges = g->in.edges = g->edges;
 }
 
 int graph_part_alloc(struct graph *g, enum graph_part part, struct error *err)
@@ -153,24 +155,6 @@ uint32_t graph_hub(const struct graph *g)
 		if (csr_degree(&g->out, v) > csr_degree(&g->out, best))
 			best = v;
 	return (uint32_t)best;
-}
-
-uint64_t csr_cut(const struct csr *csr, uint64_t vertices, unsigned i, unsigned parts)
-{
-	uint64_t wanted = csr->offsets[vertices] / parts * i;
-	uint64_t low = 0, high = vertices;
-
-	if (i == 0 || i == parts)
-		return i == 0 ? 0 : vertices;
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-
-		if (csr->offsets[middle] < wanted)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
 }
 
 uint64_t csr_sum_up(uint64_t *offsets, uint64_t vertices)

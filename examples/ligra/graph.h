@@ -20,6 +20,7 @@
 struct csr {
 	uint64_t *offsets; /* vertices + 1 */
 	uint32_t *targets; /* edges */
+	uint64_t vertices, edges;
 };
 
 /* The arrays of a graph, each an object; in this order they lie in a binary file. */
@@ -78,15 +79,23 @@ int graph_find(const struct graph *g, uint64_t label, uint32_t *vertex_p, struct
 /* The vertex with the most out-edges, the first of several; `out.offsets` must be loaded. */
 uint32_t graph_hub(const struct graph *g);
 
+/* The targets of v are those from csr_begin() to before csr_end(). */
+static inline uint64_t csr_begin(const struct csr *csr, uint64_t v)
+{
+	return csr->offsets[v];
+}
+
+static inline uint64_t csr_end(const struct csr *csr, uint64_t v)
+{
+	return csr->offsets[v + 1];
+}
+
 static inline uint64_t csr_degree(const struct csr *csr, uint64_t v)
 {
-	return csr->offsets[v + 1] - csr->offsets[v];
+	return csr_end(csr, v) - csr_begin(csr, v);
 }
 
 /* Degrees, in offsets[0 .. vertices-1], to the ends of the runs; returns their sum. */
 uint64_t csr_sum_up(uint64_t *offsets, uint64_t vertices);
-
-/* Where part `i` of `parts` begins when the vertices are cut into runs of about equal edges. */
-uint64_t csr_cut(const struct csr *csr, uint64_t vertices, unsigned i, unsigned parts);
 
 #endif

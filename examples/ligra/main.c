@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* soda-ligra: graph applications in the manner of Ligra, on fabric memory. */
-#include "check.h"
 #include "clock.h"
 #include "csr_file.h"
+#include "options.h"
 #include "report.h"
 #include "verify.h"
 
@@ -79,7 +79,7 @@ static int verify(const struct options *o)
 			status = fail(STATUS_BAD_INPUT, &err);
 			break;
 		}
-		if (check_result(&g, &r, &err))
+		if (r.app->check(&g, &r.params, r.array, &err))
 			status = fail(STATUS_FAILED, &err);
 		free(r.array);
 	}
@@ -93,12 +93,10 @@ static int choose_source(struct graph *g, const struct options *o, struct result
 {
 	int ret = 0;
 
-	if (r->app != APP_BFS)
-		return 0;
-	if (o->has_source)
-		ret = graph_find(g, o->source, &r->source, err);
-	else
-		r->source = graph_hub(g);
+	if (r->app->source && o->has_source)
+		ret = graph_find(g, o->source, &r->params.source, err);
+	else if (r->app->source)
+		r->params.source = graph_hub(g);
 	graph_part_free(g, PART_LABELS);
 	return ret;
 }
@@ -109,7 +107,8 @@ static int finish(const struct options *o, struct report *report, struct error *
 	int ret = graph_check_sums(report->g, err);
 
 	if (!ret && o->verify) {
-		ret = check_result(report->g, report->result, err);
+		ret = report->result->app->check(report->g, &report->result->params,
+						 report->result->array, err);
 		report->verified = !ret;
 	}
 	if (!ret && o->result)
@@ -119,44 +118,76 @@ static int finish(const struct options *o, struct report *report, struct error *
 	return ret ? fail(STATUS_FAILED, err) : STATUS_OK;
 }
 
-static int measure(struct graph *g, const struct options *o, struct result *r, double load_seconds,
-		   struct error *err)
+static int measure(const struct graph *g, struct mem *arrays, const struct options *o,
+		   struct result *r, double load_seconds, struct error *err)
 {
-	struct report report = { .g = g, .options = o, .result = r, .load_seconds = load_seconds };
+	struct report report = {
+		.g = g, .arrays = arrays, .result = r, .load_seconds = load_seconds
+	};
 	int status;
 	int ret;
 
-	g->mem->peak = g->mem->bytes;
-	ret = run_app(g, o, r, &report.measured, err);
+	ret = run_app(g, arrays, o->repeat, r, &report.measured, err);
 	if (ret)
 		return fail(STATUS_FAILED, err);
-	report.object_bytes = g->mem->peak;
 	status = finish(o, &report, err);
-	mem_free(g->mem, r->array, result_bytes(r->app, g->vertices));
+	mem_free(arrays, r->array, result_bytes(r->app, g->vertices));
 	return status;
+}
+
+/* The runtime is started once. */
+static int open_memory(const struct options *o, struct mem *graph_p, struct mem *arrays_p,
+		       struct error *err)
+{
+	unsigned threads = (unsigned)omp_get_max_threads();
+	int ret = mem_open(graph_p, o->memory, threads, err);
+
+	if (ret)
+		return ret;
+	if (o->arrays != o->memory)
+		return mem_open(arrays_p, o->arrays, threads, err);
+	*arrays_p = *graph_p;
+	return 0;
+}
+
+static int run_on(struct graph *g, struct mem *arrays, const struct options *o, double load_seconds)
+{
+	struct result r = { .app = o->app, .params = o->params };
+	struct error err;
+	int ret = 0;
+
+	if (o->app->symmetric_only && !g->symmetric)
+		ret = error_set(&err, EINVAL, "%s: expected a symmetric graph (--symmetric)",
+				o->app->name);
+	if (!ret)
+		ret = choose_source(g, o, &r, &err);
+	if (ret)
+		return fail(STATUS_BAD_INPUT, &err);
+	return measure(g, arrays, o, &r, load_seconds, &err);
 }
 
 static int run(const struct options *o)
 {
-	struct result r = { .app = o->command == COMMAND_BFS ? APP_BFS : APP_PAGERANK };
-	unsigned parts = run_parts(r.app);
+	unsigned parts = o->app->parts;
+	struct mem mem, arrays;
 	double load_seconds;
 	struct error err;
 	struct graph g;
-	struct mem mem;
 	int ret, status;
 
 	if (o->has_source)
 		parts |= PART_BIT(PART_LABELS);
 	if (o->verify)
 		parts |= VERIFY_PARTS;
-	if (mem_open(&mem, o->memory, (unsigned)omp_get_max_threads(), &err))
+	/* To find one. */
+	if (o->app->source && !o->has_source)
+		parts |= PART_BIT(PART_OUT_OFFSETS);
+	if (open_memory(o, &mem, &arrays, &err))
 		return fail(STATUS_FAILED, &err);
 	ret = load(o, parts, &mem, &g, &load_seconds, &err);
 	if (ret)
 		return fail(load_status(ret), &err);
-	ret = choose_source(&g, o, &r, &err);
-	status = ret ? fail(STATUS_BAD_INPUT, &err) : measure(&g, o, &r, load_seconds, &err);
+	status = run_on(&g, &arrays, o, load_seconds);
 	graph_destroy(&g);
 	return status;
 }

@@ -19,6 +19,7 @@ enum {
 	OPT_SEED,
 	OPT_SYMMETRIC,
 	OPT_MEMORY,
+	OPT_ARRAYS,
 	OPT_THREADS,
 	OPT_REPEAT,
 	OPT_SOURCE,
@@ -39,6 +40,7 @@ static const struct option long_options[] = {
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "symmetric", no_argument, NULL, OPT_SYMMETRIC },
 	{ "memory", required_argument, NULL, OPT_MEMORY },
+	{ "arrays", required_argument, NULL, OPT_ARRAYS },
 	{ "threads", required_argument, NULL, OPT_THREADS },
 	{ "repeat", required_argument, NULL, OPT_REPEAT },
 	{ "source", required_argument, NULL, OPT_SOURCE },
@@ -94,26 +96,26 @@ static void parse_abc(const char *text, struct rmat_params *rmat)
 		bad_usage("--rmat-abc %s: expected three numbers A,B,C", text);
 }
 
-static enum mem_kind parse_memory(const char *text)
+static enum mem_kind parse_memory(const char *option, const char *text)
 {
 	if (!strcmp(text, "dram"))
 		return MEM_DRAM;
 	if (!strcmp(text, "fam"))
 		return MEM_FAM;
-	bad_usage("--memory %s: expected dram or fam", text);
+	bad_usage("--%s %s: expected dram or fam", option, text);
 }
 
-static enum command parse_command(const char *text)
+static void parse_command(const char *text, struct options *o)
 {
-	static const char *const names[] = { [COMMAND_BFS] = "bfs",
-					     [COMMAND_PAGERANK] = "pagerank",
-					     [COMMAND_CONVERT] = "convert",
-					     [COMMAND_VERIFY] = "verify" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(text, names[i]))
-			return i;
-	bad_usage("%s: expected bfs, pagerank, convert or verify", text);
+	o->app = app_find(text);
+	if (o->app)
+		o->command = COMMAND_RUN;
+	else if (!strcmp(text, "convert"))
+		o->command = COMMAND_CONVERT;
+	else if (!strcmp(text, "verify"))
+		o->command = COMMAND_VERIFY;
+	else
+		bad_usage("%s: expected an application, convert or verify", text);
 }
 
 static void parse_graph_option(int option, const char *name, struct options *o,
@@ -150,7 +152,10 @@ static void parse_run_option(int option, const char *name, struct options *o)
 {
 	switch (option) {
 	case OPT_MEMORY:
-		o->memory = parse_memory(optarg);
+		o->memory = o->arrays = parse_memory(name, optarg);
+		break;
+	case OPT_ARRAYS:
+		o->arrays = parse_memory(name, optarg);
 		break;
 	case OPT_THREADS:
 		o->threads = (unsigned)number(name, optarg, 1, 4096);
@@ -163,10 +168,10 @@ static void parse_run_option(int option, const char *name, struct options *o)
 		o->source = number(name, optarg, 0, UINT32_MAX);
 		break;
 	case OPT_ITERATIONS:
-		o->pagerank.iterations = (unsigned)number(name, optarg, 1, INT_MAX);
+		o->params.iterations = (unsigned)number(name, optarg, 1, INT_MAX);
 		break;
 	case OPT_EPSILON:
-		o->pagerank.epsilon = real(name, optarg);
+		o->params.epsilon = real(name, optarg);
 		break;
 	case OPT_VERIFY:
 		o->verify = true;
@@ -188,14 +193,14 @@ static void check(const struct options *o)
 		bad_usage("convert: expected one file to write");
 	if (o->command == COMMAND_VERIFY && o->file_count < 1)
 		bad_usage("verify: expected results to check");
-	if (o->command <= COMMAND_PAGERANK && o->file_count)
+	if (o->command == COMMAND_RUN && o->file_count)
 		bad_usage("%s: expected nothing after the application", o->files[0]);
 }
 
 void options_parse(int argc, char **argv, struct options *o_p)
 {
 	struct options o = { .input.rmat = RMAT_DEFAULTS,
-			     .pagerank = { .iterations = 10 },
+			     .params = APP_PARAMS_DEFAULTS,
 			     .repeat = 1 };
 	uint64_t edge_factor = 16;
 	int option, index;
@@ -215,8 +220,8 @@ void options_parse(int argc, char **argv, struct options *o_p)
 			parse_run_option(option, long_options[index].name, &o);
 	}
 	if (optind == argc)
-		bad_usage("expected bfs, pagerank, convert or verify");
-	o.command = parse_command(argv[optind]);
+		bad_usage("expected an application, convert or verify");
+	parse_command(argv[optind], &o);
 	o.files = argv + optind + 1;
 	o.file_count = argc - optind - 1;
 	if (!o.input.rmat.edges && o.input.rmat.scale)

@@ -2,20 +2,21 @@
 #ifndef LIGRA_OPTIONS_H
 #define LIGRA_OPTIONS_H
 
+#include "app.h"
 #include "graph_input.h"
-#include "pagerank.h"
 
-enum command { COMMAND_BFS, COMMAND_PAGERANK, COMMAND_CONVERT, COMMAND_VERIFY };
+enum command { COMMAND_RUN, COMMAND_CONVERT, COMMAND_VERIFY };
 
 struct options {
 	enum command command;
-	char **files; /* what follows the command; NULL at the end */
+	const struct app *app; /* to run */
+	char **files;	       /* what follows the command; NULL at the end */
 	int file_count;
 	struct graph_input input;
-	enum mem_kind memory;
+	enum mem_kind memory, arrays; /* of the graph; of what the application computes */
 	bool has_source;
 	uint64_t source; /* an id of the input */
-	struct pagerank_params pagerank;
+	struct app_params params;
 	unsigned threads; /* 0: OpenMP's choice */
 	unsigned repeat;
 	bool verify;

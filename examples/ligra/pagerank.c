@@ -1,89 +1,102 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pagerank.h"
+/*
+ * PageRank by power iteration, as Ligra computes it: what vertices without
+ * out-edges hold is lost, and a repeated edge counts as often as it is there.
+ */
+#include "app.h"
+#include "verify.h"
 
 #include <math.h>
-#include <omp.h>
 
-/* The vertices are cut into this many runs of equal edges for each thread. */
-#define CUTS_PER_THREAD 8
+#define DAMPING 0.85
 
 struct pagerank {
-	const struct graph *g;
+	const struct csr *out;
 	double *ranks;
+	double *next;
 	double *shares; /* rank / out-degree: what each out-edge carries */
-	unsigned cuts;
+	double base;
 };
 
-/* Prepare the shares; returns the sum of the ranks that no edge carries on. */
-static double share_out(struct pagerank *p)
+static inline bool pagerank_update(struct pagerank *p, uint32_t s, uint32_t d)
 {
-	const struct csr *out = &p->g->out;
-	double stuck = 0;
-
-#pragma omp parallel for reduction(+ : stuck) schedule(static)
-	for (uint64_t v = 0; v < p->g->vertices; v++) {
-		uint64_t degree = csr_degree(out, v);
-
-		if (degree)
-			p->shares[v] = p->ranks[v] / (double)degree;
-		else
-			stuck += p->ranks[v];
-	}
-	return stuck;
+	p->next[d] += p->shares[s];
+	return true;
 }
 
-static inline double pull(const struct pagerank *p, uint64_t v)
+static inline bool pagerank_update_atomic(struct pagerank *p, uint32_t s, uint32_t d)
 {
-	const struct csr *in = &p->g->in;
-	double sum = 0;
-
-	for (uint64_t e = in->offsets[v]; e < in->offsets[v + 1]; e++)
-		sum += p->shares[in->targets[e]];
-	return sum;
+	add_double(&p->next[d], p->shares[s]);
+	return true;
 }
 
-/* Returns by how much the ranks moved, in sum. */
-static double iterate(struct pagerank *p)
+static inline bool pagerank_cond(const struct pagerank *p, uint32_t d)
 {
-	double n = (double)p->g->vertices;
-	double base = (1 - PAGERANK_DAMPING + PAGERANK_DAMPING * share_out(p)) / n;
+	return true;
+}
+
+#define EDGE_MAP pagerank
+#define EDGE_STATE struct pagerank
+#include "edge_map.h"
+
+static inline void share(struct pagerank *p, uint32_t v)
+{
+	uint64_t degree = csr_degree(p->out, v);
+
+	p->shares[v] = degree ? p->ranks[v] / (double)degree : 0;
+	p->next[v] = 0;
+}
+
+#define VERTEX_MAP share
+#define VERTEX_STATE struct pagerank
+#include "vertex_map.h"
+
+/* Returns by how much the ranks moved. */
+static double finish(struct pagerank *p)
+{
+	uint64_t vertices = p->out->vertices;
 	double moved = 0;
 
-#pragma omp parallel for reduction(+ : moved) schedule(dynamic, 1)
-	for (unsigned i = 0; i < p->cuts; i++) {
-		uint64_t end = csr_cut(&p->g->in, p->g->vertices, i + 1, p->cuts);
+#pragma omp parallel for reduction(+ : moved) schedule(static)
+	for (uint64_t v = 0; v < vertices; v++) {
+		double rank = p->base + DAMPING * p->next[v];
 
-		for (uint64_t v = csr_cut(&p->g->in, p->g->vertices, i, p->cuts); v < end; v++) {
-			double rank = base + PAGERANK_DAMPING * pull(p, v);
-
-			moved += fabs(rank - p->ranks[v]);
-			p->ranks[v] = rank;
-		}
+		moved += fabs(rank - p->ranks[v]);
+		p->ranks[v] = rank;
 	}
 	return moved;
 }
 
-int pagerank_run(const struct graph *g, const struct pagerank_params *params, double *ranks,
-		 struct error *err)
+static unsigned run(struct ligra *l, const struct app_params *params, void *result)
 {
-	struct pagerank p = { .g = g, .ranks = ranks };
-	size_t bytes = g->vertices * sizeof(double);
-	void *shares;
+	uint64_t n = l->g->vertices;
+	struct pagerank p = { .out = &l->g->out,
+			      .ranks = result,
+			      .base = (1 - DAMPING) / (double)n };
+	struct vertex_subset frontier = subset_all(l);
 	unsigned done = 0;
-	int ret = mem_alloc(g->mem, bytes, "pagerank-shares", &shares, err);
 
-	if (ret)
-		return ret;
-	p.shares = shares;
-	p.cuts = CUTS_PER_THREAD * (unsigned)omp_get_max_threads();
-	mem_advise(g->mem, g->in.targets, graph_part_bytes(g, PART_IN_TARGETS), SODA_SEQUENTIAL);
-	for (uint64_t v = 0; v < g->vertices; v++)
-		ranks[v] = 1.0 / (double)g->vertices;
+	p.next = ligra_array(l, n, sizeof(double), "next-ranks");
+	p.shares = ligra_array(l, n, sizeof(double), "shares");
+	if (l->failed)
+		return 0;
+	for (uint64_t v = 0; v < n; v++)
+		p.ranks[v] = 1.0 / (double)n;
 	while (done < params->iterations) {
 		done++;
-		if (iterate(&p) < params->epsilon)
+		share_vertex_map(&frontier, &p);
+		pagerank_edge_map(l, &frontier, &p, EDGE_NO_OUTPUT);
+		if (finish(&p) < params->epsilon)
 			break;
 	}
-	mem_free(g->mem, shares, bytes);
-	return (int)done;
+	return done;
 }
+
+const struct app app_pagerank = {
+	.name = "pagerank",
+	.summary = "PageRank",
+	.run = run,
+	.check = verify_pagerank_result,
+	.entry_bytes = sizeof(double),
+	.parts = PARTS_IN | PART_BIT(PART_OUT_OFFSETS),
+};

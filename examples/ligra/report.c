@@ -14,11 +14,13 @@ static json_t *count(uint64_t value)
 static json_t *describe(const struct report *r)
 {
 	struct soda_stats stats = mem_stats(r->g->mem);
+	uint64_t objects = r->g->mem->bytes + r->arrays->peak;
 	bool fam = r->g->mem->kind == MEM_FAM;
 	json_t *o = json_object();
 
-	json_object_set_new(o, "app", json_string(app_name(r->result->app)));
+	json_object_set_new(o, "app", json_string(r->result->app->name));
 	json_object_set_new(o, "memory", json_string(mem_kind_name(r->g->mem->kind)));
+	json_object_set_new(o, "arrays", json_string(mem_kind_name(r->arrays->kind)));
 	json_object_set_new(o, "vertices", count(r->g->vertices));
 	json_object_set_new(o, "edges", count(r->g->edges));
 	json_object_set_new(o, "symmetric", json_boolean(r->g->symmetric));
@@ -26,13 +28,17 @@ static json_t *describe(const struct report *r)
 	json_object_set_new(o, "load_seconds", json_real(r->load_seconds));
 	json_object_set_new(o, "seconds", json_real(r->measured.seconds));
 	json_object_set_new(o, "verified", json_boolean(r->verified));
-	json_object_set_new(o, "object_bytes", count(r->object_bytes));
+	json_object_set_new(o, "rounds", count(r->measured.rounds));
+	json_object_set_new(o, "object_bytes", count(objects));
+	json_object_set_new(o, "array_bytes", count(r->arrays->peak));
 	json_object_set_new(o, "faults", count(r->measured.faults));
 	json_object_set_new(o, "bytes_fetched", count(r->measured.bytes_fetched));
 	json_object_set_new(o, "bytes_written_back", count(r->measured.bytes_written_back));
+	json_object_set_new(o, "prefetched", count(r->measured.prefetched));
+	json_object_set_new(o, "prefetch_useless", count(r->measured.prefetch_useless));
 	json_object_set_new(o, "buffer_bytes", count(stats.buffer_bytes));
 	json_object_set_new(o, "resident_peak_bytes",
-			    count(fam ? stats.resident_peak_bytes : r->object_bytes));
+			    count(fam ? stats.resident_peak_bytes : objects));
 	json_object_set_new(o, "pss_bytes", count(r->measured.pss_bytes));
 	json_object_set_new(o, "metadata_bytes", count(stats.metadata_bytes));
 	return o;

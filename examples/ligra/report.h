@@ -6,11 +6,10 @@
 
 struct report {
 	const struct graph *g;
-	const struct options *options;
 	const struct result *result;
 	struct measured measured;
 	double load_seconds;
-	uint64_t object_bytes; /* the most that was allocated at a time while it ran */
+	const struct mem *arrays; /* `peak` is what the application had at a time */
 	bool verified;
 };
 

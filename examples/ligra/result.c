@@ -5,36 +5,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const char magic[8] = { 'S', 'O', 'D', 'A', 'R', 'E', 'S', '1' };
+static const char magic[8] = { 'S', 'O', 'D', 'A', 'R', 'E', 'S', '2' };
 
 struct header {
 	char magic[8];
-	uint32_t app;
+	char app[24]; /* its name */
 	uint32_t source;
 	uint32_t iterations;
 	uint32_t graph_sum; /* of the graph's out-targets: the same graph */
+	uint32_t reserved;  /* zero */
 	uint64_t vertices;
 };
 
-const char *app_name(enum app app)
+size_t result_bytes(const struct app *app, uint64_t vertices)
 {
-	return app == APP_BFS ? "bfs" : "pagerank";
-}
-
-size_t result_bytes(enum app app, uint64_t vertices)
-{
-	return vertices * (app == APP_BFS ? sizeof(uint32_t) : sizeof(double));
+	return vertices * app->entry_bytes;
 }
 
 int result_write(const char *path, const struct graph *g, const struct result *r, struct error *err)
 {
-	struct header h = { .app = r->app,
-			    .source = r->source,
-			    .iterations = r->iterations,
+	struct header h = { .source = r->params.source,
+			    .iterations = r->params.iterations,
 			    .graph_sum = g->sum[PART_OUT_TARGETS],
 			    .vertices = g->vertices };
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -43,6 +39,7 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 	if (fd < 0)
 		return error_set(err, errno, "%s: cannot create: %s", path, strerror(errno));
 	memcpy(h.magic, magic, sizeof(magic));
+	snprintf(h.app, sizeof(h.app), "%s", r->app->name);
 	ret = file_write_array(fd, path, &h, sizeof(h), 0, err);
 	if (!ret)
 		ret = file_write_array(fd, path, r->array, result_bytes(r->app, g->vertices),
@@ -55,7 +52,8 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 static int check_header(const struct header *h, const char *path, const struct graph *g,
 			struct error *err)
 {
-	if (memcmp(h->magic, magic, sizeof(magic)) || h->app >= APPS)
+	if (memcmp(h->magic, magic, sizeof(magic)) || h->app[sizeof(h->app) - 1] ||
+	    !app_find(h->app))
 		return error_set(err, EINVAL, "%s: expected a result of this program", path);
 	if (h->vertices != g->vertices || h->graph_sum != g->sum[PART_OUT_TARGETS] ||
 	    h->source >= g->vertices)
@@ -75,8 +73,9 @@ static int read_body(int fd, const char *path, const struct graph *g, struct res
 		ret = check_header(&h, path, g, err);
 	if (ret)
 		return ret;
-	bytes = result_bytes(h.app, g->vertices);
-	*r = (struct result){ .app = h.app, .source = h.source, .iterations = h.iterations };
+	*r = (struct result){ .app = app_find(h.app),
+			      .params = { .source = h.source, .iterations = h.iterations } };
+	bytes = result_bytes(r->app, g->vertices);
 	r->array = malloc(bytes);
 	if (!r->array)
 		return error_set(err, ENOMEM, "%s: out of memory", path);

@@ -3,21 +3,16 @@
 #ifndef LIGRA_RESULT_H
 #define LIGRA_RESULT_H
 
-#include "graph.h"
+#include "app.h"
 
-enum app { APP_BFS, APP_PAGERANK, APPS };
-
-/* What the array of a result has for each vertex: parents (uint32_t) or ranks (double). */
+/* What an application computed: array has an entry for each vertex (struct app). */
 struct result {
-	enum app app;
-	uint32_t source;     /* bfs */
-	uint32_t iterations; /* pagerank: those made */
+	const struct app *app;
+	struct app_params params; /* iterations: those made */
 	void *array;
 };
 
-const char *app_name(enum app app);
-
-size_t result_bytes(enum app app, uint64_t vertices);
+size_t result_bytes(const struct app *app, uint64_t vertices);
 
 /* 0; -EIO, -ENOSPC and the like. */
 int result_write(const char *path, const struct graph *g, const struct result *r,

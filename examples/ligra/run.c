@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "run.h"
 
-#include "bfs.h"
 #include "clock.h"
 #include "pss.h"
 
@@ -9,31 +8,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-unsigned run_parts(enum app app)
-{
-	return app == APP_BFS ? BFS_PARTS : PAGERANK_PARTS;
-}
-
-static int run_once(const struct graph *g, const struct options *o, struct result *r,
+static int run_once(const struct graph *g, struct mem *arrays, struct result *r,
 		    struct measured *m_p, struct error *err)
 {
+	struct ligra l = { .g = g, .mem = arrays, .err = err };
 	struct soda_stats before = mem_stats(g->mem), after;
 	double begin = clock_seconds();
-	int ret;
+	unsigned rounds = r->app->run(&l, &r->params, r->array);
+	int ret = ligra_end(&l);
 
-	if (r->app == APP_BFS)
-		ret = bfs_run(g, r->source, r->array, err);
-	else
-		ret = pagerank_run(g, &o->pagerank, r->array, err);
-	if (ret < 0)
+	if (ret)
 		return ret;
 	m_p->seconds = clock_seconds() - begin;
 	after = mem_stats(g->mem);
 	m_p->faults = after.faults - before.faults;
 	m_p->bytes_fetched = after.bytes_fetched - before.bytes_fetched;
 	m_p->bytes_written_back = after.bytes_written_back - before.bytes_written_back;
+	m_p->prefetched = after.prefetched - before.prefetched;
+	m_p->prefetch_useless = after.prefetch_useless - before.prefetch_useless;
 	m_p->pss_bytes = pss_bytes();
-	r->iterations = (uint32_t)ret;
+	m_p->rounds = rounds;
 	return 0;
 }
 
@@ -45,30 +39,44 @@ static int by_seconds(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int run_app(const struct graph *g, const struct options *o, struct result *r_p,
+/* Sorts; the one in the middle, with the largest memory of all. */
+static struct measured median(struct measured *all, unsigned count)
+{
+	struct measured m;
+
+	qsort(all, count, sizeof(*all), by_seconds);
+	m = all[count / 2];
+	for (unsigned i = 0; i < count; i++)
+		if (all[i].pss_bytes > m.pss_bytes)
+			m.pss_bytes = all[i].pss_bytes;
+	return m;
+}
+
+int run_app(const struct graph *g, struct mem *arrays, unsigned repeat, struct result *r_p,
 	    struct measured *median_p, struct error *err)
 {
-	struct measured *all = calloc(o->repeat, sizeof(*all));
-	struct result r = *r_p;
+	struct measured *all = calloc(repeat, sizeof(*all));
+	struct result r = { .app = r_p->app, .params = r_p->params };
+	unsigned rounds = 0;
 	int ret;
 
 	if (!all)
 		return error_set(err, ENOMEM, "out of memory for the measurements");
-	ret = mem_alloc(g->mem, result_bytes(r.app, g->vertices), "result", &r.array, err);
-	for (unsigned i = 0; i < o->repeat && !ret; i++) {
-		ret = run_once(g, o, &r, &all[i], err);
+	ret = mem_alloc(arrays, result_bytes(r.app, g->vertices), "result", &r.array, err);
+	for (unsigned i = 0; i < repeat && !ret; i++) {
+		ret = run_once(g, arrays, &r, &all[i], err);
 		if (!ret)
-			printf("%s: run %u of %u: %.3f s\n", app_name(r.app), i + 1, o->repeat,
-			       all[i].seconds);
+			printf("%s: run %u of %u: %.3f s, %u rounds\n", r.app->name, i + 1, repeat,
+			       all[i].seconds, all[i].rounds);
+		rounds = all[i].rounds;
 		fflush(stdout);
 	}
 	if (!ret) {
-		qsort(all, o->repeat, sizeof(*all), by_seconds);
-		*median_p = all[o->repeat / 2];
-		for (unsigned i = 0; i < o->repeat; i++)
-			if (all[i].pss_bytes > median_p->pss_bytes)
-				median_p->pss_bytes = all[i].pss_bytes;
+		*median_p = median(all, repeat);
+		r.params.iterations = rounds;
 		*r_p = r;
+	} else {
+		mem_free(arrays, r.array, result_bytes(r.app, g->vertices));
 	}
 	free(all);
 	return ret;

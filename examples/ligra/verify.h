@@ -6,7 +6,9 @@
 #ifndef LIGRA_VERIFY_H
 #define LIGRA_VERIFY_H
 
-#include "graph.h"
+#include "app.h"
+
+#include <errno.h>
 
 /* The parts of the graph that a check reads. */
 #define VERIFY_PARTS PARTS_OUT
@@ -29,15 +31,40 @@ int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
 int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ranks,
 			  struct error *err);
 
-/* The most by which two ranks of one vertex may differ, relative to the larger one. */
-#define PAGERANK_TOLERANCE 1e-9
-
 /*
- * Ranks sum to 1 and none differs by more than the tolerance, which is well
- * above what the order of summation changes.
- * *worst_p becomes the largest difference.  0; -EBADMSG with the vertex.
+ * The most by which two values of one vertex may differ, relative to the larger
+ * one and at least to `floor`: well above what the order of summation changes.
  */
-int verify_pagerank(uint64_t vertices, const double *expected, const double *ranks, double *worst_p,
-		    struct error *err);
+#define VERIFY_TOLERANCE 1e-9
+
+/* *worst_p becomes the largest difference.  0; -EBADMSG with the vertex, `app` and `what`. */
+int verify_close(uint64_t vertices, const double *expected, const double *found, double floor,
+		 const char *app, double *worst_p, struct error *err);
+
+/* The check of each application (struct app). */
+int verify_bfs_result(const struct graph *g, const struct app_params *params, const void *result,
+		      struct error *err);
+int verify_pagerank_result(const struct graph *g, const struct app_params *params,
+			   const void *result, struct error *err);
+int verify_radii_result(const struct graph *g, const struct app_params *params, const void *result,
+			struct error *err);
+int verify_bc_result(const struct graph *g, const struct app_params *params, const void *result,
+		     struct error *err);
+int verify_components_result(const struct graph *g, const struct app_params *params,
+			     const void *result, struct error *err);
+int verify_kcore_result(const struct graph *g, const struct app_params *params, const void *result,
+			struct error *err);
+int verify_mis_result(const struct graph *g, const struct app_params *params, const void *result,
+		      struct error *err);
+int verify_triangle_result(const struct graph *g, const struct app_params *params,
+			   const void *result, struct error *err);
+int verify_bellman_ford_result(const struct graph *g, const struct app_params *params,
+			       const void *result, struct error *err);
+
+/* For the checks: -ENOMEM and its sentence. */
+static inline int verify_out_of_memory(struct error *err)
+{
+	return error_set(err, ENOMEM, "out of memory for the reference result");
+}
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "verify.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, struct error *err)
@@ -19,7 +19,7 @@ int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, 
 	while (head < tail) {
 		uint32_t u = queue[head++];
 
-		for (uint64_t e = g->out.offsets[u]; e < g->out.offsets[u + 1]; e++) {
+		for (uint64_t e = csr_begin(&g->out, u); e < csr_end(&g->out, u); e++) {
 			uint32_t v = g->out.targets[e];
 
 			if (levels[v] != LEVEL_NONE)
@@ -35,7 +35,7 @@ int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, 
 /* Targets are ascending. */
 static bool has_edge(const struct graph *g, uint32_t from, uint32_t to)
 {
-	uint64_t low = g->out.offsets[from], high = g->out.offsets[from + 1];
+	uint64_t low = csr_begin(&g->out, from), high = csr_end(&g->out, from);
 
 	while (low < high) {
 		uint64_t middle = low + (high - low) / 2;
@@ -87,4 +87,25 @@ int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
 					 parents[v], fault);
 	}
 	return 0;
+}
+
+int verify_bfs_result(const struct graph *g, const struct app_params *params, const void *result,
+		      struct error *err)
+{
+	uint32_t *levels = malloc(g->vertices * sizeof(*levels));
+	uint64_t reached = 0;
+	int ret;
+
+	if (!levels)
+		return verify_out_of_memory(err);
+	ret = verify_bfs_levels(g, params->source, levels, err);
+	if (!ret)
+		ret = verify_bfs(g, params->source, levels, result, err);
+	for (uint64_t v = 0; v < g->vertices && !ret; v++)
+		reached += levels[v] != LEVEL_NONE;
+	free(levels);
+	if (!ret)
+		printf("bfs: verified: %" PRIu64 " vertices reached, all on shortest paths\n",
+		       reached);
+	return ret;
 }

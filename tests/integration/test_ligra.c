@@ -100,6 +100,26 @@ static void ranks_are_right(void **state)
 	right_from_fabric_memory("pagerank");
 }
 
+static void radii_are_right(void **state)
+{
+	right_from_fabric_memory("radii");
+}
+
+static void dependencies_are_right(void **state)
+{
+	right_from_fabric_memory("bc");
+}
+
+static void components_are_right(void **state)
+{
+	right_from_fabric_memory("components");
+}
+
+static void shortest_paths_are_right(void **state)
+{
+	right_from_fabric_memory("bellman-ford");
+}
+
 static void list_loads_into_fabric_memory(void **state)
 {
 	char list[96];
@@ -162,7 +182,7 @@ static void bad_usage_ends_with_two(void **state)
 	LIGRA(&p, "bfs");
 	expect(&p, 2, "expected --graph or --rmat");
 	LIGRA(&p, "--rmat", "4", "dfs");
-	expect(&p, 2, "dfs: expected bfs, pagerank, convert or verify");
+	expect(&p, 2, "dfs: expected an application, convert or verify");
 	LIGRA(&p, "--rmat", "4", "--repeat", "-1", "bfs");
 	expect(&p, 2, "--repeat -1: expected a number from 1");
 	LIGRA(&p, "--rmat", "4", "--memory", "tape", "bfs");
@@ -204,6 +224,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(search_is_right),
 		cmocka_unit_test(ranks_are_right),
+		cmocka_unit_test(radii_are_right),
+		cmocka_unit_test(dependencies_are_right),
+		cmocka_unit_test(components_are_right),
+		cmocka_unit_test(shortest_paths_are_right),
 		cmocka_unit_test(list_loads_into_fabric_memory),
 		cmocka_unit_test(damaged_result_is_noticed),
 		cmocka_unit_test(bad_input_ends_with_two),

@@ -44,6 +44,12 @@ int soda_advise(void *addr, size_t bytes, int advice)
 	return 0;
 }
 
+int soda_prefetch(const void *addr, size_t bytes)
+{
+	__atomic_fetch_add(&fake_soda.prefetches, 1, __ATOMIC_RELAXED);
+	return addr && bytes ? 0 : -EINVAL;
+}
+
 int soda_get_stats(struct soda_stats *out, size_t out_bytes)
 {
 	memset(out, 0, out_bytes);

@@ -11,6 +11,7 @@ struct fake_soda {
 	unsigned live;	     /* objects that are not freed */
 	int init_result;     /* of soda_init() */
 	unsigned sequential; /* calls of soda_advise() with SODA_SEQUENTIAL */
+	unsigned prefetches; /* calls of soda_prefetch() */
 };
 extern struct fake_soda fake_soda;
 

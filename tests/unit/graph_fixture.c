@@ -69,3 +69,41 @@ struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem)
 		fail_msg("%s", err.text);
 	return g;
 }
+
+struct graph fixture_rmat(bool symmetric, struct mem *mem)
+{
+	struct graph_input input = { .rmat = RMAT_DEFAULTS, .symmetric = symmetric };
+	struct error err;
+	struct graph g;
+
+	input.rmat.scale = 14;
+	input.rmat.edges = 60000;
+	assert_int_equal(mem_open(mem, MEM_DRAM, 0, &err), 0);
+	assert_int_equal(graph_input_load(&input, PARTS_ALL, mem, &g, &err), 0);
+	return g;
+}
+
+void *fixture_run(const struct app *app, const struct graph *g, struct app_params *params_p)
+{
+	struct mem arrays = { .kind = MEM_DRAM };
+	struct error err;
+	struct ligra l = { .g = g, .mem = &arrays, .err = &err };
+	void *result = malloc(g->vertices * app->entry_bytes);
+
+	assert_non_null(result);
+	params_p->iterations = app->run(&l, params_p, result);
+	if (ligra_end(&l))
+		fail_msg("%s: %s", app->name, err.text);
+	assert_int_equal(arrays.bytes, 0);
+	return result;
+}
+
+void fixture_run_and_check(const struct app *app, const struct graph *g, struct app_params params)
+{
+	void *result = fixture_run(app, g, &params);
+	struct error err;
+
+	if (app->check(g, &params, result, &err))
+		fail_msg("%s: %s", app->name, err.text);
+	free(result);
+}

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "app.h"
 #include "graph_input.h"
 
 /* A new file with these bytes; the caller calls fixture_remove(). */
@@ -21,6 +22,18 @@ void fixture_remove(char *path);
 /* Load an edge list from a temporary file; what graph_input_load() returns. */
 int fixture_load(const void *bytes, size_t count, bool symmetric, struct mem *mem,
 		 struct graph *g_p, struct error *err);
+
+/*
+ * Run an application on local memory that must suffice; params_p->iterations
+ * becomes those made.  The caller frees the result with free().
+ */
+void *fixture_run(const struct app *app, const struct graph *g, struct app_params *params_p);
+
+/* Run it and check what came of it. */
+void fixture_run_and_check(const struct app *app, const struct graph *g, struct app_params params);
+
+/* A generated graph of 2^14 vertices with no part left out. */
+struct graph fixture_rmat(bool symmetric, struct mem *mem);
 
 /* The same for a list that must be right. */
 struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem);

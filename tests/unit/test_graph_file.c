@@ -153,15 +153,15 @@ static void result_comes_back_for_its_graph_only(void **state)
 	struct mem mem, other_mem;
 	struct graph g = fixture_graph(list, false, &mem);
 	struct graph other = fixture_graph("0 1\n2 3\n", false, &other_mem);
-	struct result r = { .app = APP_BFS, .source = 2, .iterations = 9, .array = parents }, back;
+	struct result r = { .app = &app_bfs, .params = { 2, 9, 0 }, .array = parents }, back;
 	char *path = fixture_file("", 0);
 	struct error err;
 
 	assert_int_equal(result_write(path, &g, &r, &err), 0);
 	assert_int_equal(result_read(path, &g, &back, &err), 0);
-	assert_int_equal(back.app, APP_BFS);
-	assert_int_equal(back.source, 2);
-	assert_int_equal(back.iterations, 9);
+	assert_ptr_equal(back.app, &app_bfs);
+	assert_int_equal(back.params.source, 2);
+	assert_int_equal(back.params.iterations, 9);
 	assert_memory_equal(back.array, parents, sizeof(parents));
 	free(back.array);
 	assert_int_equal(result_read(path, &other, &back, &err), -EINVAL);

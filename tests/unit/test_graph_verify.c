@@ -2,8 +2,6 @@
 /* The checks accept what the applications compute and refuse every kind of wrong result. */
 #include "graph_fixture.h"
 
-#include "bfs.h"
-#include "pagerank.h"
 #include "verify.h"
 
 #include <errno.h>
@@ -94,101 +92,158 @@ static void ring_without_the_source_is_refused(void **state)
 	graph_destroy(&g);
 }
 
-static struct graph generated(bool symmetric, struct mem *mem)
-{
-	struct graph_input input = { .rmat = RMAT_DEFAULTS, .symmetric = symmetric };
-	struct error err;
-	struct graph g;
-
-	input.rmat.scale = 14;
-	input.rmat.edges = 60000;
-	assert_int_equal(mem_open(mem, MEM_DRAM, 0, &err), 0);
-	assert_int_equal(graph_input_load(&input, PARTS_ALL, mem, &g, &err), 0);
-	return g;
-}
-
 /* From the hub steps go in both directions; from a leaf mostly along out-edges. */
-static void search_is_right(void **state)
+static void applications_are_right(void **state)
 {
 	for (int symmetric = 0; symmetric < 2; symmetric++) {
 		struct mem mem;
-		struct graph g = generated(symmetric, &mem);
-		uint32_t *parents = malloc(g.vertices * sizeof(*parents));
-		uint32_t *levels = malloc(g.vertices * sizeof(*levels));
+		struct graph g = fixture_rmat(symmetric, &mem);
 		const uint32_t sources[] = { graph_hub(&g), 1, 16383 };
-		struct error err;
 
-		for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++) {
-			assert_int_equal(bfs_run(&g, sources[i], parents, &err), 0);
-			assert_int_equal(verify_bfs_levels(&g, sources[i], levels, &err), 0);
-			if (verify_bfs(&g, sources[i], levels, parents, &err))
-				fail_msg("%s", err.text);
+		for (size_t i = 0; apps[i]; i++) {
+			struct app_params params = APP_PARAMS_DEFAULTS;
+
+			if (apps[i]->symmetric_only && !symmetric)
+				continue;
+			for (size_t k = 0; k < (apps[i]->source ? 3 : 1); k++) {
+				params.source = sources[k];
+				fixture_run_and_check(apps[i], &g, params);
+			}
 		}
-		free(levels);
-		free(parents);
 		graph_destroy(&g);
 		assert_int_equal(mem.bytes, 0);
+	}
+}
+
+/* One vertex; one edge; several components; a path, which takes as many rounds as vertices. */
+static void small_graphs_are_right(void **state)
+{
+	static const char *const lists[] = {
+		"0 0\n",
+		"0 1\n",
+		"0 1\n1 2\n2 0\n3 4\n5 6\n6 7\n",
+		list,
+		"0 1\n1 2\n2 3\n3 4\n4 5\n5 6\n6 7\n7 8\n8 9\n9 10\n10 11\n11 12\n",
+	};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+		struct app_params params = APP_PARAMS_DEFAULTS;
+		struct mem mem;
+		struct graph g = fixture_graph(lists[i], i > 0, &mem);
+
+		for (size_t k = 0; apps[k]; k++)
+			if (g.symmetric || !apps[k]->symmetric_only)
+				fixture_run_and_check(apps[k], &g, params);
+		graph_destroy(&g);
 	}
 }
 
 /* Two vertices that point at a third, which has no out-edge; by hand. */
 static void one_iteration_by_hand(void **state)
 {
+	struct app_params params = { .iterations = 1 };
 	struct mem mem;
 	struct graph g = fixture_graph("0 2\n1 2\n", false, &mem);
-	double base = (0.15 + 0.85 / 3) / 3, ranks[3];
-	struct pagerank_params params = { .iterations = 1 };
+	double base = 0.15 / 3, expected[3], *ranks;
 	struct error err;
 
-	assert_int_equal(verify_pagerank_ranks(&g, 1, ranks, &err), 0);
-	assert_true(fabs(ranks[0] - base) < 1e-15);
-	assert_true(fabs(ranks[2] - (base + 0.85 * 2 / 3)) < 1e-15);
-	assert_int_equal(pagerank_run(&g, &params, ranks, &err), 1);
+	assert_int_equal(verify_pagerank_ranks(&g, 1, expected, &err), 0);
+	assert_true(fabs(expected[0] - base) < 1e-15);
+	assert_true(fabs(expected[2] - (base + 0.85 * 2 / 3)) < 1e-15);
+	ranks = fixture_run(&app_pagerank, &g, &params);
 	assert_true(fabs(ranks[1] - base) < 1e-15);
 	assert_true(fabs(ranks[2] - (base + 0.85 * 2 / 3)) < 1e-15);
+	free(ranks);
+	graph_destroy(&g);
+}
+
+/* 0 - 1 - 2 - 3 with a second way from 0 to 2: by hand. */
+static void dependencies_by_hand(void **state)
+{
+	const double expected[] = { 4, 1, 1, 1, 0 };
+	struct app_params params = { .source = 0 };
+	struct mem mem;
+	struct graph g = fixture_graph("0 1\n1 2\n0 3\n3 2\n2 4\n", false, &mem);
+	double *found = fixture_run(&app_bc, &g, &params);
+
+	for (int v = 1; v < 5; v++)
+		assert_true(fabs(found[v] - expected[v]) < 1e-12);
+	assert_true(fabs(found[0] - expected[0]) < 1e-12);
+	free(found);
+	graph_destroy(&g);
+}
+
+static void triangles_and_cores_by_hand(void **state)
+{
+	const uint64_t triangles[] = { 0, 0, 1, 3, 0 };
+	const uint32_t cores[] = { 3, 3, 3, 3, 1 };
+	struct app_params params = { 0 };
+	struct mem mem;
+	struct graph g = fixture_graph("0 1\n0 2\n0 3\n1 2\n1 3\n2 3\n3 4\n", true, &mem);
+	void *found = fixture_run(&app_triangle, &g, &params);
+
+	assert_memory_equal(found, triangles, sizeof(triangles));
+	free(found);
+	found = fixture_run(&app_kcore, &g, &params);
+	assert_memory_equal(found, cores, sizeof(cores));
+	free(found);
+	graph_destroy(&g);
+}
+
+/* Whatever entry is changed, in whatever bit that matters, is noticed. */
+static void changed_results_are_refused(void **state)
+{
+	struct mem mem;
+	struct graph g = fixture_rmat(true, &mem);
+	struct error err;
+
+	for (size_t i = 0; apps[i]; i++) {
+		struct app_params params = APP_PARAMS_DEFAULTS;
+		uint8_t *result = fixture_run(apps[i], &g, &params);
+		size_t high = 77 * apps[i]->entry_bytes + apps[i]->entry_bytes - 1;
+
+		/* The byte with the exponent; of MIS the only one. */
+		result[high] ^= apps[i]->entry_bytes == 1 ? 1 : 0x40;
+		assert_int_equal(apps[i]->check(&g, &params, result, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, apps[i]->name));
+		free(result);
+	}
 	graph_destroy(&g);
 }
 
 static void wrong_ranks_are_refused(void **state)
 {
-	struct pagerank_params params = { .iterations = 10 };
+	struct app_params params = { .iterations = 10 };
 	struct mem mem;
-	struct graph g = generated(false, &mem);
-	size_t bytes = g.vertices * sizeof(double);
-	double *expected = malloc(bytes), *ranks = malloc(bytes), worst, right;
+	struct graph g = fixture_rmat(false, &mem);
+	double *ranks = fixture_run(&app_pagerank, &g, &params), right = ranks[77];
 	struct error err;
 
-	assert_int_equal(verify_pagerank_ranks(&g, 10, expected, &err), 0);
-	assert_int_equal(pagerank_run(&g, &params, ranks, &err), 10);
-	assert_int_equal(verify_pagerank(g.vertices, expected, ranks, &worst, &err), 0);
-	assert_true(worst < PAGERANK_TOLERANCE);
-	right = ranks[77];
+	assert_int_equal(params.iterations, 10);
+	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), 0);
 	ranks[77] = right * (1 + 1e-8);
-	assert_int_equal(verify_pagerank(g.vertices, expected, ranks, &worst, &err), -EBADMSG);
+	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), -EBADMSG);
 	ranks[77] = 0;
-	assert_int_equal(verify_pagerank(g.vertices, expected, ranks, &worst, &err), -EBADMSG);
+	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), -EBADMSG);
 	ranks[77] = NAN;
-	assert_int_equal(verify_pagerank(g.vertices, expected, ranks, &worst, &err), -EBADMSG);
+	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), -EBADMSG);
+	ranks[77] = right;
 	/* An iteration less is another result. */
 	params.iterations = 9;
-	assert_int_equal(pagerank_run(&g, &params, ranks, &err), 9);
-	assert_int_equal(verify_pagerank(g.vertices, expected, ranks, &worst, &err), -EBADMSG);
+	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), -EBADMSG);
 	free(ranks);
-	free(expected);
 	graph_destroy(&g);
 	assert_int_equal(mem.bytes, 0);
 }
 
 static void epsilon_ends_the_iterations(void **state)
 {
-	struct pagerank_params params = { .iterations = 1000, .epsilon = 1e-6 };
+	struct app_params params = { .iterations = 1000, .epsilon = 1e-6 };
 	struct mem mem;
-	struct graph g = generated(false, &mem);
-	double *ranks = malloc(g.vertices * sizeof(double));
-	struct error err;
+	struct graph g = fixture_rmat(false, &mem);
 
-	assert_in_range(pagerank_run(&g, &params, ranks, &err), 2, 200);
-	free(ranks);
+	free(fixture_run(&app_pagerank, &g, &params));
+	assert_in_range(params.iterations, 2, 200);
 	graph_destroy(&g);
 }
 
@@ -200,8 +255,12 @@ int main(void)
 		cmocka_unit_test(wrong_parents_are_refused),
 		cmocka_unit_test(detour_is_refused),
 		cmocka_unit_test(ring_without_the_source_is_refused),
-		cmocka_unit_test(search_is_right),
+		cmocka_unit_test(applications_are_right),
+		cmocka_unit_test(small_graphs_are_right),
 		cmocka_unit_test(one_iteration_by_hand),
+		cmocka_unit_test(dependencies_by_hand),
+		cmocka_unit_test(triangles_and_cores_by_hand),
+		cmocka_unit_test(changed_results_are_refused),
 		cmocka_unit_test(wrong_ranks_are_refused),
 		cmocka_unit_test(epsilon_ends_the_iterations),
 	};
