@@ -20,6 +20,7 @@
 #include "host_agent/stat_socket.h"
 #include "host_agent/thread.h"
 #include "host_agent/sync.h"
+#include "host_agent/trace.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20, SHRINK_NS = 1000000000 };
 
@@ -144,6 +145,7 @@ static void in_child(void)
 		return;
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
 	soda_uffd_close();
+	soda_trace_forget();
 	soda_session_forget();
 	soda_embedded_stop();
 	soda_stat_socket_stop();
@@ -159,7 +161,8 @@ static void at_exit(void)
 
 static int start_all(struct soda_why *why)
 {
-	uint32_t pairs = soda_agent.settings.threads;
+	const struct soda_settings *s = &soda_agent.settings;
+	uint32_t pairs = s->threads;
 	char address[256];
 	int ret;
 
@@ -170,6 +173,8 @@ static int start_all(struct soda_why *why)
 		ret = soda_session_start(
 			address, pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX,
 			why);
+	if (!ret && s->trace)
+		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
 	if (!ret)
 		ret = start_faults();
 	return ret;
@@ -205,6 +210,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 				 soda_strerror(ret));
 		soda_session_stop();
 		soda_embedded_stop();
+		soda_trace_stop();
 		soda_uffd_close();
 		soda_settings_free(&soda_agent.settings);
 		return ret;
@@ -252,6 +258,7 @@ void soda_agent_leave(void)
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
 		soda_regions_each(write_file_back, &ignored);
 		soda_session_leave();
+		soda_trace_stop();
 	}
 	soda_lock_release(&soda_agent.api_lock);
 }
@@ -270,6 +277,7 @@ int soda_agent_stop(void)
 	/* First the pages, so that no thread sees one without us; then who served them. */
 	soda_regions_end();
 	soda_handler_stop();
+	soda_trace_stop();
 	soda_session_stop();
 	soda_stat_socket_stop();
 	soda_uffd_close();

@@ -50,6 +50,10 @@ static const struct soda_option options[] = {
 	  "30s", 1, 86400000, NULL, 0, "For one page fault, reconnection included." },
 	{ "log", 0, "SODA_LOG", SODA_OPT_CHOICE, AT(log_level), "LEVEL", "warning", 0, 0, levels, 0,
 	  "Least severe message to be logged." },
+	{ "trace", 0, "SODA_TRACE", SODA_OPT_STRING, AT(trace), "FILE", NULL, 0, 0, NULL, 0,
+	  "Write down there which chunks came in which order; the file must not exist." },
+	{ "trace-limit", 0, "SODA_TRACE_LIMIT", SODA_OPT_SIZE, AT(trace_limit), "SIZE", "64M", 4096,
+	  1ull << 40, NULL, 0, "Most that the trace takes, reserved at the start." },
 	{ "server-program", 0, "SODA_MEM_SERVER", SODA_OPT_STRING, AT(server_program), "PATH", NULL,
 	  0, 0, NULL, 0,
 	  "The program of the private server. Default: soda-mem-server beside the "

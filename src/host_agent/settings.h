@@ -18,6 +18,8 @@ struct soda_settings {
 	char *buffer;
 	char *evict;
 	char *server_program; /* of the private server */
+	char *trace;	      /* NULL: none */
+	uint64_t trace_limit; /* bytes */
 	uint64_t chunk_bytes;
 	uint32_t mode;	     /* enum soda_mode */
 	uint32_t mechanisms; /* 0 auto, 1 copy */
