@@ -165,6 +165,46 @@ static void test_fault_shm(void **state)
 	json_decref(out);
 }
 
+static void test_fault_hot_and_alternate(void **state)
+{
+	RUN("bench", "fault", "hot", "--size", "16M", "--rounds", "1", "--floor", "--json");
+	check_fault_json("hot", false);
+	RUN("bench", "fault", "alternate", "--size", "16M", "--rounds", "1", "--floor", "--json");
+	check_fault_json("alternate", false);
+}
+
+/* What one run recorded, another one replays: a scan's misses are a scan. */
+static void test_fault_record_and_replay(void **state)
+{
+	char dir[] = "/tmp/soda-test-bench-XXXXXX", path[64], pattern[80];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/trace", dir);
+	snprintf(pattern, sizeof(pattern), "trace:%s", path);
+	RUN("bench", "fault", "seq", "--size", "8M", "--evict", "fifo", "--prefetch", "off",
+	    "--rounds", "1", "--record", path, "--json");
+	json_decref(answer());
+	RUN("bench", "fault", pattern, "--evict", "fifo", "--prefetch", "off", "--rounds", "1",
+	    "--json");
+	json_t *out = answer();
+
+	assert_string_equal(json_string_value(json_object_get(out, "pattern")), pattern);
+	assert_int_equal(count(out, "size"), 8u << 20);
+	/* The filling, its stores, a warm pass and a measured one: three scans, but for what a
+	 * write-back on the way keeps resident. */
+	assert_in_range(count(out, "fetches"), 2 * 128, 3 * 128);
+	assert_true(count(out, "bytes_written_back") > 0);
+	json_decref(out);
+	RUN("bench", "fault", pattern, "--floor");
+	refused(2, "--floor");
+	RUN("bench", "fault", "--record", path);
+	refused(1, "File exists");
+	unlink(path);
+	RUN("bench", "fault", pattern);
+	refused(2, "No such file");
+	rmdir(dir);
+}
+
 static void test_fault_table(void **state)
 {
 	RUN("bench", "fault", "--size", "8M", "--rounds", "1");
@@ -332,6 +372,8 @@ int main(void)
 		cmocka_unit_test(test_fault_zipf),
 		cmocka_unit_test(test_fault_threads_and_touch),
 		cmocka_unit_test(test_fault_shm),
+		cmocka_unit_test(test_fault_hot_and_alternate),
+		cmocka_unit_test(test_fault_record_and_replay),
 		cmocka_unit_test(test_fault_table),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_bad_commands),

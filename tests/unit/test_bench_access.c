@@ -10,6 +10,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/page_trace.h"
 
 #include "../../tools/soda/bench_access.h"
 #include "../../tools/soda/bench_summary.h"
@@ -17,6 +20,10 @@
 
 #define CHUNKS 1024u
 #define PASSES 100u
+
+/* A record of a trace, as a constant. */
+#define RECORD(kind, thread, object, chunk)                                                        \
+	((uint64_t)(kind) << 60 | (uint64_t)(thread) << 48 | (uint64_t)(object) << 32 | (chunk))
 
 static struct soda_bench_access make(enum soda_bench_pattern pattern, uint32_t threads,
 				     uint64_t seed)
@@ -27,7 +34,7 @@ static struct soda_bench_access make(enum soda_bench_pattern pattern, uint32_t t
 	return access;
 }
 
-/* Accesses to each chunk over PASSES passes of all threads. */
+/* Accesses to each chunk over PASSES passes of all threads; shares as large as accesses. */
 static void count(const struct soda_bench_access *access, uint32_t hits[CHUNKS])
 {
 	uint32_t out[CHUNKS];
@@ -116,6 +123,130 @@ static void test_zipf_is_zipf(void **state)
 		assert_true(fabs(hits[access.order[rank - 1]] / expected - 1) < 0.1);
 	}
 	soda_bench_access_destroy(&access);
+}
+
+/*
+ * 61,440 of 102,400 accesses to the first 102 chunks expected, standard deviation 157;
+ * within either part evenly: 602 and 44 a chunk, standard deviations 25 and 7.
+ */
+static void test_hot_is_hot(void **state)
+{
+	struct soda_bench_access access = make(SODA_BENCH_HOT, 2, 1);
+	uint32_t hits[CHUNKS], hot = 0;
+
+	assert_int_equal(soda_bench_access_hot(CHUNKS), 102);
+	assert_int_equal(soda_bench_access_hot(9), 1);
+	count(&access, hits);
+	for (uint32_t i = 0; i < CHUNKS; i++) {
+		assert_in_range(hits[i], i < 102 ? 602 - 125 : 44 - 35, i < 102 ? 602 + 125 : 80);
+		hot += i < 102 ? hits[i] : 0;
+	}
+	assert_int_equal(hot, 61506);
+	assert_false(soda_bench_access_stores(&access));
+}
+
+static void test_alternate_takes_turns(void **state)
+{
+	struct soda_bench_access access = make(SODA_BENCH_ALTERNATE, 2, 1);
+	struct soda_bench_access rand = make(SODA_BENCH_RAND, 2, 1);
+	uint32_t out[CHUNKS], other[CHUNKS], n = soda_bench_access_count(&access, 1);
+
+	for (uint64_t pass = 0; pass < 4; pass += 2) {
+		soda_bench_access_pass(&access, pass, 1, out);
+		for (uint32_t i = 0; i < n; i++)
+			assert_int_equal(out[i], CHUNKS / 2 + i);
+		soda_bench_access_pass(&access, pass + 1, 1, out);
+		soda_bench_access_pass(&rand, pass + 1, 1, other);
+		assert_memory_equal(out, other, n * sizeof(out[0]));
+	}
+}
+
+/* Two objects and four threads on two: one object behind the other, order kept. */
+static const uint64_t records[] = {
+	RECORD(SODA_PAGE_TRACE_ZERO, 0, 7, 1),	RECORD(SODA_PAGE_TRACE_FETCH, 1, 3, 4),
+	RECORD(SODA_PAGE_TRACE_STORE, 0, 7, 1), 0 /* the writer did not come to it */,
+	RECORD(SODA_PAGE_TRACE_FETCH, 2, 3, 0), RECORD(SODA_PAGE_TRACE_FETCH, 3, 7, 0),
+};
+
+static struct soda_page_trace_head trace_head(void)
+{
+	return (struct soda_page_trace_head){ .magic = SODA_PAGE_TRACE_MAGIC,
+					      .version = SODA_PAGE_TRACE_VERSION,
+					      .head_bytes = sizeof(struct soda_page_trace_head),
+					      .chunk_bytes = 16384,
+					      .limit = 100,
+					      .asked = sizeof(records) / sizeof(records[0]) };
+}
+
+/* Write a trace with `n` records to a file, load it; the file goes at once. */
+static int load(const struct soda_page_trace_head *head, size_t head_bytes, size_t n,
+		struct soda_bench_trace *trace)
+{
+	char path[] = "/tmp/soda-test-trace-XXXXXX", why[256] = "";
+	int fd = mkstemp(path), err;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, head, head_bytes), head_bytes);
+	assert_int_equal(write(fd, records, n * sizeof(records[0])), n * sizeof(records[0]));
+	close(fd);
+	err = soda_bench_trace_load(path, trace, why, sizeof(why));
+	unlink(path);
+	assert_true((err == 0) == (why[0] == 0));
+	return err;
+}
+
+static void test_trace_is_replayed(void **state)
+{
+	const struct soda_page_trace_head head = trace_head();
+	struct soda_bench_access access;
+	struct soda_bench_trace trace;
+	uint32_t out[8];
+
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), 0);
+	assert_int_equal(trace.chunk_bytes, 16384);
+	assert_int_equal(trace.chunks, 7); /* five of object 3, then two of object 7 */
+	assert_int_equal(trace.n, 5);
+	assert_int_equal(trace.stores, 1);
+	assert_int_equal(soda_bench_access_replay(&access, &trace, 2), 0);
+	assert_true(soda_bench_access_stores(&access));
+	assert_int_equal(soda_bench_access_count(&access, 0), 3);
+	assert_int_equal(soda_bench_access_count(&access, 1), 2);
+	assert_int_equal(soda_bench_access_share(&access, 0), 3);
+	soda_bench_access_pass(&access, 0, 0, out);
+	assert_int_equal(out[0], 6);
+	assert_int_equal(out[1], 6 | SODA_BENCH_STORE);
+	assert_int_equal(out[2], 0);
+	soda_bench_access_pass(&access, 9, 1, out);
+	assert_int_equal(out[0], 4);
+	assert_int_equal(out[1], 5);
+	soda_bench_access_destroy(&access);
+	/* a killed program's: fewer records than the head says */
+	assert_int_equal(load(&head, sizeof(head), 2, &trace), 0);
+	assert_int_equal(trace.n, 2);
+	soda_bench_trace_free(&trace);
+}
+
+static void test_bad_traces_are_refused(void **state)
+{
+	struct soda_page_trace_head head = trace_head();
+	struct soda_bench_trace trace;
+	char why[256];
+
+	assert_int_equal(load(&head, 40, 0, &trace), -EPROTO);
+	assert_int_equal(load(&head, sizeof(head), 0, &trace), -EPROTO);
+	head.version++;
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), -EPROTO);
+	head = trace_head();
+	head.magic[0] = 'X';
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), -EPROTO);
+	head = trace_head();
+	head.chunk_bytes = 16385;
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), -EPROTO);
+	head = trace_head();
+	head.asked = 0;
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), -EPROTO);
+	assert_int_equal(soda_bench_trace_load("/nowhere/trace", &trace, why, sizeof(why)),
+			 -ENOENT);
 }
 
 static void test_sequences_repeat(void **state)
@@ -218,6 +349,26 @@ static void test_rmw_stores_in_every_page(void **state)
 	assert_false(soda_bench_touch(&area, 1, 0, &bad));
 }
 
+/* A store of a trace leaves what must stand there, and makes it so. */
+static void test_trace_stores(void **state)
+{
+	static uint64_t before[AREA_WORDS];
+	struct soda_bench_area area = make_area(SODA_BENCH_WORD, NULL);
+	uint64_t bad = 1;
+
+	memcpy(before, words, sizeof(words));
+	memset(words, 0, sizeof(words));
+	assert_true(soda_bench_touch(&area, 2 | SODA_BENCH_STORE, 5, &bad));
+	for (uint32_t i = 0; i < AREA_WORDS; i++)
+		if (words[i]) {
+			assert_in_range(i, 2 * CHUNK_WORDS, 3 * CHUNK_WORDS - 1);
+			assert_int_equal(words[i], before[i]);
+			words[i] = 0;
+			bad = 0;
+		}
+	assert_int_equal(bad, 0);
+}
+
 static void test_median(void **state)
 {
 	const double odd[] = { 3, 1, 2 }, even[] = { 4, 1, NAN, 2, 3 }, none[] = { NAN, NAN };
@@ -268,6 +419,11 @@ int main(void)
 		cmocka_unit_test(test_rand_is_uniform),
 		cmocka_unit_test(test_rmw_stays_in_its_share),
 		cmocka_unit_test(test_zipf_is_zipf),
+		cmocka_unit_test(test_hot_is_hot),
+		cmocka_unit_test(test_alternate_takes_turns),
+		cmocka_unit_test(test_trace_is_replayed),
+		cmocka_unit_test(test_bad_traces_are_refused),
+		cmocka_unit_test(test_trace_stores),
 		cmocka_unit_test(test_sequences_repeat),
 		cmocka_unit_test(test_fewer_chunks_than_threads),
 		cmocka_unit_test(test_reads_are_verified),

@@ -7,6 +7,8 @@
  *   bench_drive.c    the parent's side of a worker
  *   bench_worker.c   a worker process: one memory under test, told when to run a pass
  *   bench_pass.c     threads, accesses, clocks: the same code for every memory
+ *   bench_access.c   which chunks, in which order; bench_trace.c: from a file;
+ *                    bench_pattern.c: their names
  *   bench_soda.c     memory under test: FAM
  *   bench_floor.c    memory under test: the bare mechanism (floor.h)
  *   bench_summary.c  medians and ratios
@@ -32,6 +34,10 @@ enum soda_bench_pattern {
 	SODA_BENCH_RAND,
 	SODA_BENCH_RMW,
 	SODA_BENCH_ZIPF,
+	SODA_BENCH_HOT,
+	SODA_BENCH_ALTERNATE,
+	SODA_BENCH_SHARED,
+	SODA_BENCH_TRACE,
 };
 
 enum soda_bench_touch { SODA_BENCH_WORD, SODA_BENCH_PAGE, SODA_BENCH_ALL };
@@ -41,12 +47,21 @@ struct soda_bench_plan {
 	uint32_t floor; /* 1: the bare mechanism, 0: SODA */
 	uint32_t pattern, touch;
 	uint32_t threads, chunk_bytes;
-	uint32_t passes; /* measured ones a round, after a warm one */
+	uint32_t passes; /* measured ones a round */
 	uint32_t shm;	 /* floor: over shared memory */
 	uint32_t mode, prefetch_chunks, poll_us;
 	uint64_t bytes, buffer_bytes, seed;
 	int32_t server_pid; /* SODA: for its CPU time; 0: not ours */
 	char server[128], evict[32], mechanisms[32];
+	uint32_t stores;  /* 1: a pass stores */
+	char trace[512];  /* SODA_BENCH_TRACE: the file */
+	char record[512]; /* SODA: write a page trace there; "": none */
+};
+
+/* What a worker is asked for: a round. */
+enum soda_bench_round {
+	SODA_BENCH_ROUND_WARM = 1,     /* a pass that is not measured, first */
+	SODA_BENCH_ROUND_MEASURED = 2, /* plan.passes of them */
 };
 
 /* A worker's first answer. */
@@ -63,6 +78,7 @@ struct soda_bench_sample {
 	int32_t err;
 	uint32_t pad;
 	char why[256];
+	uint64_t began_ns, ended_ns; /* of the measured passes, CLOCK_MONOTONIC */
 	uint64_t wall_ns, client_cpu_ns, server_cpu_ns /* or SODA_BENCH_UNKNOWN */;
 	uint64_t accesses;
 	uint64_t p50_ns, p99_ns; /* of accesses that fetched */
@@ -99,7 +115,8 @@ struct soda_bench_driver {
 
 int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_bench_plan *plan,
 			    struct soda_bench_ready *ready_p);
-int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t round,
+/* flags: enum soda_bench_round. */
+int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
 			    struct soda_bench_sample *sample_p);
 void soda_bench_driver_stop(struct soda_bench_driver *driver);
 
@@ -126,7 +143,6 @@ struct soda_bench_run {
 /* Prints to standard output; 0, or -EIO. */
 int soda_bench_report(const struct soda_bench_run *run, bool json);
 
-extern const char *const soda_bench_pattern_names[];
 extern const char *const soda_bench_touch_names[];
 extern const char *const soda_bench_mode_names[]; /* enum soda_mode */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Access sequences: sequential, uniform, Zipf. */
+/* Access sequences: sequential, uniform, Zipf, with a hot part, from a trace. */
 #include "bench_access.h"
 
 #include <errno.h>
@@ -84,10 +84,23 @@ int soda_bench_access_create(struct soda_bench_access *access, enum soda_bench_p
 	return pattern == SODA_BENCH_ZIPF ? create_zipf(access) : 0;
 }
 
+int soda_bench_access_replay(struct soda_bench_access *access, struct soda_bench_trace *trace,
+			     uint32_t threads)
+{
+	int err = soda_bench_access_create(access, SODA_BENCH_TRACE, trace->chunks, threads, 0);
+
+	if (err)
+		return err;
+	access->trace = *trace;
+	memset(trace, 0, sizeof(*trace));
+	return 0;
+}
+
 void soda_bench_access_destroy(struct soda_bench_access *access)
 {
 	free(access->sum);
 	free(access->order);
+	soda_bench_trace_free(&access->trace);
 	access->sum = NULL;
 	access->order = NULL;
 }
@@ -97,10 +110,51 @@ uint32_t soda_bench_access_first(const struct soda_bench_access *access, uint32_
 	return (uint32_t)((uint64_t)access->chunks * thread / access->threads);
 }
 
-uint32_t soda_bench_access_count(const struct soda_bench_access *access, uint32_t thread)
+uint32_t soda_bench_access_share(const struct soda_bench_access *access, uint32_t thread)
 {
 	return soda_bench_access_first(access, thread + 1) -
 	       soda_bench_access_first(access, thread);
+}
+
+/* The accesses of one thread of ours, into out unless that is NULL; how many. */
+static uint32_t replay(const struct soda_bench_access *access, uint32_t thread, uint32_t *out)
+{
+	const struct soda_bench_trace *trace = &access->trace;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < trace->n; i++) {
+		if (trace->thread[i] % access->threads != thread)
+			continue;
+		if (out)
+			out[n] = trace->access[i];
+		n++;
+	}
+	return n;
+}
+
+uint32_t soda_bench_access_count(const struct soda_bench_access *access, uint32_t thread)
+{
+	return access->pattern == SODA_BENCH_TRACE ? replay(access, thread, NULL)
+						   : soda_bench_access_share(access, thread);
+}
+
+uint32_t soda_bench_access_hot(uint32_t chunks)
+{
+	return chunks < 10 ? 1 : chunks / 10;
+}
+
+bool soda_bench_access_stores(const struct soda_bench_access *access)
+{
+	return access->pattern == SODA_BENCH_RMW || access->trace.stores;
+}
+
+static uint32_t draw_hot(const struct soda_bench_access *access, struct stream *stream)
+{
+	uint32_t hot = soda_bench_access_hot(access->chunks);
+
+	if (access->chunks == hot || stream_fraction(stream) < SODA_BENCH_HOT_SHARE)
+		return stream_below(stream, hot);
+	return hot + stream_below(stream, access->chunks - hot);
 }
 
 /* The smallest rank whose sum exceeds the fraction. */
@@ -119,19 +173,28 @@ static uint32_t zipf_rank(const struct soda_bench_access *access, double fractio
 	return low;
 }
 
+static enum soda_bench_pattern pattern_of(const struct soda_bench_access *access, uint64_t pass)
+{
+	if (access->pattern == SODA_BENCH_ALTERNATE)
+		return pass % 2 ? SODA_BENCH_RAND : SODA_BENCH_SEQ;
+	return access->pattern;
+}
+
 void soda_bench_access_pass(const struct soda_bench_access *access, uint64_t pass, uint32_t thread,
 			    uint32_t *out)
 {
+	enum soda_bench_pattern pattern = pattern_of(access, pass);
 	uint32_t first = soda_bench_access_first(access, thread);
-	uint32_t n = soda_bench_access_count(access, thread);
+	uint32_t n = soda_bench_access_share(access, thread);
 	struct stream stream = { soda_bench_mix(access->seed ^
 						soda_bench_mix(pass << 16 | thread)) };
 
+	if (pattern == SODA_BENCH_TRACE) {
+		replay(access, thread, out);
+		return;
+	}
 	for (uint32_t i = 0; i < n; i++) {
-		switch (access->pattern) {
-		case SODA_BENCH_SEQ:
-			out[i] = first + i;
-			break;
+		switch (pattern) {
 		case SODA_BENCH_RAND:
 			out[i] = stream_below(&stream, access->chunks);
 			break;
@@ -140,6 +203,12 @@ void soda_bench_access_pass(const struct soda_bench_access *access, uint64_t pas
 			break;
 		case SODA_BENCH_ZIPF:
 			out[i] = access->order[zipf_rank(access, stream_fraction(&stream))];
+			break;
+		case SODA_BENCH_HOT:
+			out[i] = draw_hot(access, &stream);
+			break;
+		default: /* seq, shared */
+			out[i] = first + i;
 			break;
 		}
 	}

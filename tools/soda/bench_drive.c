@@ -79,10 +79,10 @@ int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_
 	return err;
 }
 
-int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t round,
+int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
 			    struct soda_bench_sample *sample_p)
 {
-	int err = ask(driver, &round, sizeof(round), sample_p, sizeof(*sample_p));
+	int err = ask(driver, &flags, sizeof(flags), sample_p, sizeof(*sample_p));
 
 	if (!err && sample_p->err) {
 		fprintf(stderr, "soda bench: %s: %s\n", driver->name, sample_p->why);

@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "bench.h"
+#include "bench_pattern.h"
 #include "soda.h"
 #include "tool.h"
 
-const char *const soda_bench_pattern_names[] = { "seq", "rand", "rmw", "zipf", NULL };
 const char *const soda_bench_touch_names[] = { "word", "page", "all", NULL };
 const char *const soda_bench_mode_names[] = { "auto", "inline", "handler", NULL };
 static const char *const transport_names[] = { "tcp", "shm", NULL };
@@ -18,10 +18,10 @@ static const char *const transport_names[] = { "tcp", "shm", NULL };
 enum { TCP, SHM };
 
 struct options {
-	uint32_t pattern, touch, transport, mode;
+	uint32_t touch, transport, mode;
 	uint32_t threads, passes, rounds, seed, prefetch, poll_us;
 	uint64_t size, chunk;
-	char *buffer, *server, *evict, *mechanisms;
+	char *pattern, *buffer, *server, *evict, *mechanisms, *record;
 	bool floor, json;
 };
 
@@ -30,12 +30,12 @@ struct options {
 static const struct soda_option option_table[] = {
 	{ .name = "pattern",
 	  .letter = 'p',
-	  .type = SODA_OPT_CHOICE,
+	  .type = SODA_OPT_STRING,
 	  .offset = AT(pattern),
 	  .arg = "PATTERN",
 	  .def = "rand",
-	  .choices = soda_bench_pattern_names,
-	  .help = "Order of the accesses; also the first argument." },
+	  .help = "Order of the accesses: seq, rand, rmw, zipf, hot, alternate or trace:FILE; "
+		  "also the first argument." },
 	{ .name = "touch",
 	  .type = SODA_OPT_CHOICE,
 	  .offset = AT(touch),
@@ -61,7 +61,7 @@ static const struct soda_option option_table[] = {
 	  .def = "1G",
 	  .min = 65536,
 	  .max = 1ull << 40,
-	  .help = "Size of the region." },
+	  .help = "Size of the region; a trace brings its own." },
 	{ .name = "chunk",
 	  .letter = 'c',
 	  .type = SODA_OPT_SIZE,
@@ -70,7 +70,7 @@ static const struct soda_option option_table[] = {
 	  .def = "64K",
 	  .min = 4096,
 	  .max = 2u << 20,
-	  .help = "Chunk size, a power of two." },
+	  .help = "Chunk size, a power of two; a trace brings its own." },
 	{ .name = "buffer",
 	  .letter = 'b',
 	  .type = SODA_OPT_STRING,
@@ -150,6 +150,12 @@ static const struct soda_option option_table[] = {
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(floor),
 	  .help = "Round by round, measure the bare mechanism too and compare." },
+	{ .name = "record",
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(record),
+	  .arg = "FILE",
+	  .help = "Write a page trace of SODA's side there, filling and warm passes included, as "
+		  "SODA_TRACE." },
 	{ .name = "json",
 	  .letter = 'j',
 	  .type = SODA_OPT_BOOL,
@@ -160,7 +166,7 @@ static const struct soda_option option_table[] = {
 static const struct soda_conf conf = {
 	.program = "soda bench fault",
 	.summary = "measure page faults on fabric memory",
-	.args = "[seq|rand|rmw|zipf]",
+	.args = "[PATTERN]",
 	.description =
 		"Fills a region of fabric memory with values that can be checked, then touches its "
 		"chunks through a smaller page buffer, verifies every value, and reports rates, "
@@ -172,7 +178,12 @@ static const struct soda_conf conf = {
 		"a "
 		"pass ending with soda_sync() inside the measured time; zipf, exponent 0.99 over "
 		"the "
-		"chunks in shuffled order.\n\n"
+		"chunks in shuffled order; hot, as rand, but the first tenth of the chunks takes "
+		"60 % "
+		"of the accesses; alternate, passes of seq and of rand in turn; trace:FILE, a page "
+		"trace that a program wrote (SODA_TRACE, see soda(7)) or --record: thread n of the "
+		"trace is thread n modulo --threads, chunks that came are loads, first stores are "
+		"stores, and a pass with stores ends with soda_sync().\n\n"
 		"With --floor the same accesses are replayed on the bare mechanism, in turns: "
 		"blocking calls in the faulting thread over the same transport between two bare "
 		"processes, UFFDIO_COPY, first-in-first-out eviction of 16 chunks at a time under "
@@ -222,7 +233,6 @@ static int copy_text(char *out, size_t bytes, const char *text, const char *too_
 static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 {
 	*plan = (struct soda_bench_plan){
-		.pattern = opt->pattern,
 		.touch = opt->touch,
 		.threads = opt->threads,
 		.chunk_bytes = (uint32_t)opt->chunk,
@@ -234,12 +244,17 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 		.seed = opt->seed,
 		.shm = opt->server ? strncmp(opt->server, "shm:", 4) == 0 : opt->transport == SHM,
 	};
+	if (soda_bench_pattern_parse("soda bench fault", opt->pattern, false, plan))
+		return -EINVAL;
+	if (plan->pattern == SODA_BENCH_TRACE && plan->stores && opt->floor)
+		return complain("--floor replays no trace with stores: it would write every chunk "
+				"back");
 	if (opt->chunk & (opt->chunk - 1))
 		return complain("--chunk must be a power of two from 4K to 2M");
-	if (plan->bytes / opt->chunk < opt->threads)
+	if (plan->bytes / plan->chunk_bytes < opt->threads)
 		return complain("--size must be at least one chunk a thread");
 	if (parse_buffer(opt->buffer, plan->bytes, &plan->buffer_bytes) ||
-	    plan->buffer_bytes < opt->chunk)
+	    plan->buffer_bytes < plan->chunk_bytes)
 		return complain(
 			"--buffer must be a size (64M) or a fraction (1/3), at least a chunk");
 	int err = copy_text(plan->server, sizeof(plan->server), opt->server, "--server: too long");
@@ -248,6 +263,9 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 	if (!err)
 		err = copy_text(plan->mechanisms, sizeof(plan->mechanisms), opt->mechanisms,
 				"--mechanisms: too long");
+	if (!err)
+		err = copy_text(plan->record, sizeof(plan->record), opt->record,
+				"--record: too long");
 	return err;
 }
 
@@ -305,13 +323,15 @@ static int set_stage(struct stage *stage, bool own_server, bool floor)
 
 static int run_rounds(struct stage *stage, bool floor)
 {
+	const uint32_t flags = SODA_BENCH_ROUND_WARM | SODA_BENCH_ROUND_MEASURED;
 	int err = 0;
 
 	for (uint32_t i = 0; i < stage->rounds && !err; i++) {
 		if (floor)
-			err = soda_bench_driver_round(&stage->floor, i, &stage->floor_samples[i]);
+			err = soda_bench_driver_round(&stage->floor, flags,
+						      &stage->floor_samples[i]);
 		if (!err)
-			err = soda_bench_driver_round(&stage->ours, i, &stage->samples[i]);
+			err = soda_bench_driver_round(&stage->ours, flags, &stage->samples[i]);
 	}
 	return err;
 }

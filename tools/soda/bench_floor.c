@@ -19,7 +19,7 @@ static int floor_open(const struct soda_bench_plan *plan, uint64_t **words_p,
 		.limit = (uint32_t)(plan->buffer_bytes / plan->chunk_bytes),
 		.threads = plan->threads,
 		.shm = plan->shm,
-		.writes = plan->pattern == SODA_BENCH_RMW,
+		.writes = plan->stores,
 		.fill = soda_bench_fill,
 		.seed = plan->seed,
 	};

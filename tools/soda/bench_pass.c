@@ -40,8 +40,9 @@ struct soda_bench_team {
 	pthread_barrier_t members_only;
 	/* set by main before `start`, constant until `done` */
 	enum work work;
-	uint64_t pass;
+	uint64_t pass;	   /* counts all */
 	uint32_t measured; /* index of the measured pass; passes: a warm one */
+	uint64_t accesses; /* of all members in a pass */
 	/* first failure wins */
 	atomic_flag failed;
 	int err; /* guarded by failed, read by main after `done` */
@@ -89,7 +90,8 @@ static void fill_share(struct member *member)
 	struct soda_bench_team *team = member->team;
 	const struct soda_bench_area *area = &team->area;
 	uint64_t at = soda_bench_access_first(&team->access, member->number) * area->chunk_words;
-	uint64_t end = at + member->count * area->chunk_words;
+	uint64_t share = soda_bench_access_share(&team->access, member->number);
+	uint64_t end = at + share * area->chunk_words;
 
 	if (end > area->words_n)
 		end = area->words_n;
@@ -148,7 +150,7 @@ static void *run_member(void *arg)
 			fill_share(member);
 		else
 			touch_all(member);
-		if (team->work == FILL || team->area.stores)
+		if (team->work == FILL || soda_bench_access_stores(&team->access))
 			sync_share(member);
 		pthread_barrier_wait(&team->all); /* done */
 	}
@@ -157,6 +159,9 @@ static void *run_member(void *arg)
 static void add_clocks(struct soda_bench_sample *sample, const struct clocks *from,
 		       const struct clocks *to)
 {
+	if (!sample->began_ns)
+		sample->began_ns = from->wall;
+	sample->ended_ns = to->wall;
 	sample->wall_ns += to->wall - from->wall;
 	sample->client_cpu_ns += to->client - from->client;
 	if (from->server == SODA_BENCH_UNKNOWN || to->server == SODA_BENCH_UNKNOWN)
@@ -222,20 +227,27 @@ static int time_faults(struct soda_bench_team *team, struct soda_bench_sample *s
 	return 0;
 }
 
-void soda_bench_team_round(struct soda_bench_team *team, uint32_t round,
+static void run_pass(struct soda_bench_team *team, uint32_t measured,
+		     struct soda_bench_sample *sample)
+{
+	if (atomic_load(&team->stop))
+		return;
+	team->measured = measured;
+	run_work(team, PASS, sample);
+	team->pass++;
+}
+
+void soda_bench_team_round(struct soda_bench_team *team, uint32_t flags,
 			   struct soda_bench_sample *sample)
 {
 	memset(sample, 0, sizeof(*sample));
-	team->pass = (uint64_t)round * (team->plan.passes + 1);
-	team->measured = team->plan.passes;
-	run_work(team, PASS, NULL);
-	for (uint32_t i = 0; i < team->plan.passes && !atomic_load(&team->stop); i++) {
-		team->pass++;
-		team->measured = i;
-		run_work(team, PASS, sample);
-	}
-	sample->accesses = (uint64_t)team->access.chunks * team->plan.passes;
-	if (!team->err)
+	if (flags & SODA_BENCH_ROUND_WARM)
+		run_pass(team, team->plan.passes, NULL);
+	for (uint32_t i = 0; i < team->plan.passes && flags & SODA_BENCH_ROUND_MEASURED; i++)
+		run_pass(team, i, sample);
+	sample->accesses =
+		flags & SODA_BENCH_ROUND_MEASURED ? team->accesses * team->plan.passes : 0;
+	if (!team->err && sample->accesses)
 		team->err = time_faults(team, sample);
 	sample->err = team->err;
 	memcpy(sample->why, team->why, sizeof(sample->why));
@@ -250,8 +262,10 @@ static int start_members(struct soda_bench_team *team)
 		member->team = team;
 		member->number = i;
 		member->count = n;
-		member->chunks = malloc(n * sizeof(*member->chunks));
-		member->ns = calloc((uint64_t)n * team->plan.passes, sizeof(*member->ns));
+		team->accesses += n;
+		/* a thread of a trace may have none */
+		member->chunks = malloc((n + 1) * sizeof(*member->chunks));
+		member->ns = calloc((uint64_t)n * team->plan.passes + 1, sizeof(*member->ns));
 		if (!member->chunks || !member->ns)
 			return -ENOMEM;
 	}
@@ -263,6 +277,25 @@ static int start_members(struct soda_bench_team *team)
 			return -err;
 	}
 	return 0;
+}
+
+static int make_access(struct soda_bench_team *team)
+{
+	const struct soda_bench_plan *plan = &team->plan;
+	uint32_t chunks = (uint32_t)((plan->bytes + plan->chunk_bytes - 1) / plan->chunk_bytes);
+	struct soda_bench_trace trace;
+	char why[256]; /* the parent has read it before */
+	int err;
+
+	if (plan->pattern != SODA_BENCH_TRACE)
+		return soda_bench_access_create(&team->access, plan->pattern, chunks, plan->threads,
+						plan->seed);
+	err = soda_bench_trace_load(plan->trace, &trace, why, sizeof(why));
+	if (!err && (trace.chunk_bytes != plan->chunk_bytes || trace.chunks > chunks))
+		err = -ESTALE;
+	if (!err)
+		err = soda_bench_access_replay(&team->access, &trace, plan->threads);
+	return err;
 }
 
 static int make_area(struct soda_bench_team *team, uint64_t *words)
@@ -287,7 +320,6 @@ int soda_bench_team_create(const struct soda_bench_plan *plan,
 			   struct soda_bench_team **team_p)
 {
 	struct soda_bench_team *team = calloc(1, sizeof(*team));
-	uint32_t chunks = (uint32_t)((plan->bytes + plan->chunk_bytes - 1) / plan->chunk_bytes);
 	int err;
 
 	if (!team)
@@ -297,9 +329,7 @@ int soda_bench_team_create(const struct soda_bench_plan *plan,
 	team->members = calloc(plan->threads, sizeof(*team->members));
 	pthread_barrier_init(&team->all, NULL, plan->threads + 1);
 	pthread_barrier_init(&team->members_only, NULL, plan->threads);
-	err = team->members ? soda_bench_access_create(&team->access, plan->pattern, chunks,
-						       plan->threads, plan->seed)
-			    : -ENOMEM;
+	err = team->members ? make_access(team) : -ENOMEM;
 	if (!err)
 		err = make_area(team, words);
 	if (!err)

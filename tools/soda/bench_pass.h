@@ -14,15 +14,16 @@ struct soda_bench_team;
 
 /*
  * The memory must be open; fills it first if it is not filled.  0, -EINVAL, -ENOMEM,
- * -EAGAIN (threads), and errors of sync.
+ * -EAGAIN (threads), -ESTALE (the trace has changed), errors of reading a trace, and
+ * errors of sync.
  */
 int soda_bench_team_create(const struct soda_bench_plan *plan,
 			   const struct soda_bench_memory *memory, uint64_t *words,
 			   struct soda_bench_team **team_p);
 void soda_bench_team_destroy(struct soda_bench_team *team);
 
-/* One warm pass, then plan->passes measured ones. */
-void soda_bench_team_round(struct soda_bench_team *team, uint32_t round,
+/* flags: enum soda_bench_round. */
+void soda_bench_team_round(struct soda_bench_team *team, uint32_t flags,
 			   struct soda_bench_sample *sample);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bench.h"
+#include "bench_pattern.h"
 #include "bench_summary.h"
 #include "common/conf.h"
 
@@ -67,9 +68,10 @@ static json_t *describe(const struct soda_bench_run *run)
 {
 	const struct soda_bench_plan *plan = run->plan;
 	json_t *out = json_object();
+	char pattern[600];
 
 	set_text(out, "bench", "fault");
-	set_text(out, "pattern", soda_bench_pattern_names[plan->pattern]);
+	set_text(out, "pattern", soda_bench_pattern_name(plan, pattern, sizeof(pattern)));
 	set_text(out, "touch", soda_bench_touch_names[plan->touch]);
 	set_count(out, "threads", plan->threads);
 	set_count(out, "chunk", plan->chunk_bytes);
@@ -165,12 +167,12 @@ static void print_counters(const struct soda_bench_summary *ours,
 static void print_head(const struct soda_bench_run *run, const struct soda_bench_summary *ours)
 {
 	const struct soda_bench_plan *plan = run->plan;
-	char size[16], chunk[16], buffer[16];
+	char size[16], chunk[16], buffer[16], pattern[600];
 
 	printf("%s, touch %s, %u thread%s, %s in chunks of %s, buffer %s, %s, mode %s, evict %s\n",
-	       soda_bench_pattern_names[plan->pattern], soda_bench_touch_names[plan->touch],
-	       plan->threads, plan->threads == 1 ? "" : "s", soda_format_size(plan->bytes, size),
-	       soda_format_size(plan->chunk_bytes, chunk),
+	       soda_bench_pattern_name(plan, pattern, sizeof(pattern)),
+	       soda_bench_touch_names[plan->touch], plan->threads, plan->threads == 1 ? "" : "s",
+	       soda_format_size(plan->bytes, size), soda_format_size(plan->chunk_bytes, chunk),
 	       soda_format_size(plan->buffer_bytes, buffer), run->transport,
 	       soda_bench_mode_names[plan->mode], name_or(plan->evict, "default"));
 	printf("medians of %u round%s of %u measured pass%s, %.1f s; every value verified\n\n",

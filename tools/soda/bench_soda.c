@@ -2,6 +2,7 @@
 /* Memory under test: an anonymous object in FAM. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
@@ -38,6 +39,8 @@ static int soda_open(const struct soda_bench_plan *plan, uint64_t **words_p,
 	char buffer[32];
 
 	configure(plan, buffer, &cfg);
+	if (*plan->record)
+		setenv("SODA_TRACE", plan->record, 1);
 	int err = soda_init(&cfg);
 	if (err) {
 		give_up(ready, "soda_init", -err);

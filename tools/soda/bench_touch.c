@@ -52,15 +52,25 @@ static bool modify_pages(const struct soda_bench_area *area, uint64_t first, uin
 	return true;
 }
 
-bool soda_bench_touch(const struct soda_bench_area *area, uint32_t chunk, uint64_t salt,
+static bool store_word(const struct soda_bench_area *area, uint64_t word, uint64_t *bad_p)
+{
+	area->words[word] = soda_bench_value(word, area->seed);
+	return read_word(area, word, bad_p);
+}
+
+bool soda_bench_touch(const struct soda_bench_area *area, uint32_t access, uint64_t salt,
 		      uint64_t *bad_p)
 {
+	uint32_t chunk = access & ~SODA_BENCH_STORE;
 	uint64_t first = chunk * area->chunk_words, end = first + area->chunk_words;
 	uint64_t stored = area->stores ? area->stores[chunk]++ : 0;
 	bool good = true;
 
 	if (end > area->words_n)
 		end = area->words_n;
+	if (access & SODA_BENCH_STORE)
+		return store_word(area, first + soda_bench_mix(salt ^ chunk) % (end - first),
+				  bad_p);
 	if (area->touch == SODA_BENCH_ALL) {
 		for (uint64_t at = first; at < end && good; at++)
 			good = area->stores ? modify_word(area, at, stored, bad_p)

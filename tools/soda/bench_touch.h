@@ -6,6 +6,8 @@
  *   read   word: one word, a different one at each access; page: one a 4 KiB page;
  *          all: every one
  *   rmw    word, page: the same one word of each page, plus one; all: every word
+ *   store  of a trace: a word is stored to that holds this value already, because
+ *          threads of a trace share chunks
  */
 #ifndef SODA_BENCH_TOUCH_H
 #define SODA_BENCH_TOUCH_H
@@ -25,10 +27,10 @@ struct soda_bench_area {
 };
 
 /*
- * salt varies the word.  True, or false with the index of a word that holds something
- * else in *bad_p.
+ * access: a chunk; with SODA_BENCH_STORE it is a store.  salt varies the word.  True, or false with
+ * the index of a word that holds something else in *bad_p.
  */
-bool soda_bench_touch(const struct soda_bench_area *area, uint32_t chunk, uint64_t salt,
+bool soda_bench_touch(const struct soda_bench_area *area, uint32_t access, uint64_t salt,
 		      uint64_t *bad_p);
 
 #endif

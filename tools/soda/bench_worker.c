@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A worker process.  Its parent sends a plan and reads soda_bench_ready; then each
- * round number that it sends is answered by a soda_bench_sample, until end of file.
+ * round (flags) that it asks for is answered by a soda_bench_sample, until end of file.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ static int answer(int fd, const void *data, size_t bytes)
 static int serve_rounds(int fd, struct soda_bench_team *team)
 {
 	struct soda_bench_sample sample;
-	uint32_t round;
+	uint32_t flags;
 	int err;
 
-	while (read(fd, &round, sizeof(round)) == (ssize_t)sizeof(round)) {
-		soda_bench_team_round(team, round, &sample);
+	while (read(fd, &flags, sizeof(flags)) == (ssize_t)sizeof(flags)) {
+		soda_bench_team_round(team, flags, &sample);
 		err = answer(fd, &sample, sizeof(sample));
 		if (err || sample.err)
 			return err ? err : sample.err;

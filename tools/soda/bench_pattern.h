@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The patterns by name: seq ... alternate, trace:FILE, and where files are shared, shared. */
+#ifndef SODA_BENCH_PATTERN_H
+#define SODA_BENCH_PATTERN_H
+
+#include "bench.h"
+
+/*
+ * Sets the plan's pattern, whether it stores, and for a trace its file, chunk and size.
+ * 0, or -EINVAL after a message that begins with `who`.
+ */
+int soda_bench_pattern_parse(const char *who, const char *text, bool may_share,
+			     struct soda_bench_plan *plan);
+/* "rand", "trace:FILE"; into out, which it returns. */
+const char *soda_bench_pattern_name(const struct soda_bench_plan *plan, char *out, size_t bytes);
+
+#endif
