@@ -121,7 +121,7 @@ enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
 struct soda_wire_hello {
 	uint32_t magic, version;
 	uint32_t kind;		/* enum soda_conn_kind */
-	uint32_t features;	/* none defined: 0 */
+	uint32_t features;	/* SODA_FEATURE_... */
 	uint32_t chunk_bytes;	/* the client's; 0 for tools that only ask for statistics */
 	uint32_t uid, gid, pid; /* as claimed; on UNIX sockets the kernel's word counts */
 	uint64_t client_id;	/* 0: a new client (control connections only) */
@@ -131,6 +131,13 @@ struct soda_wire_hello {
 				   HELLO must carry the current one */
 };
 #define SODA_WIRE_HELLO_BYTES 56u
+
+/*
+ * On UNIX sockets: READ and WRITE may travel through a queue in shared memory, which
+ * comes with the answer (transport/shm_queue.h).  A descriptor that comes with the
+ * HELLO is the client's userfaultfd.
+ */
+#define SODA_FEATURE_QUEUE 1u
 
 struct soda_wire_welcome {
 	uint32_t version;

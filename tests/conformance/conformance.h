@@ -12,6 +12,7 @@
 
 #include "service_fake.h"
 
+enum { CHUNK_BYTES = 65536 };
 enum { MS = 1000000, TIMEOUT_MS = 5000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300 };
 
 /* One way to reach a listener. */
@@ -55,6 +56,8 @@ void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t
 
 /* Flush and await n completions, all with `status`. */
 void finish(struct soda_conn *data, int n, int status);
+/* The largest request that the variant takes. */
+uint32_t env_max_data(const struct env *e);
 /* How many of the bytes are not what a fresh region has there. */
 size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size_t bytes);
 

@@ -66,7 +66,7 @@ int env_teardown(void **state)
 struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_kind kind,
 			      uint32_t depth, int *err_p)
 {
-	struct soda_wire_hello hello = { .chunk_bytes = 65536, .epoch = 1 };
+	struct soda_wire_hello hello = { .chunk_bytes = CHUNK_BYTES, .epoch = 1 };
 	struct soda_conn_options opt = { .kind = kind, .depth = depth, .timeout_ms = TIMEOUT_MS };
 	struct soda_wire_welcome welcome;
 	struct soda_conn *conn = NULL;
@@ -84,6 +84,13 @@ struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_k
 	else if (ret < 0)
 		fail_msg("%s: %s", address, e->why.text);
 	return ret < 0 ? NULL : conn;
+}
+
+uint32_t env_max_data(const struct env *e)
+{
+	bool queue = e->variant->two_sided && strncmp(e->variant->listen, "shm", 3) == 0;
+
+	return queue ? CHUNK_BYTES : SODA_WIRE_MAX_DATA;
 }
 
 void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t flags,

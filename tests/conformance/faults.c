@@ -16,6 +16,8 @@ static const struct variant variants[] = {
 	  false },
 	{ "faults over tcp, two-sided", "tcp://127.0.0.1:0", "fault+", SODA_ENGINE_AUTO, false,
 	  true },
+	{ "faults over shm, two-sided", "shm://@soda-conformance-faults-%d", "fault+",
+	  SODA_ENGINE_AUTO, false, true },
 };
 
 static uint8_t buf[16][4096];
@@ -267,7 +269,7 @@ int run_faults(void)
 {
 	int failed = 0;
 
-	for (unsigned v = 0; v < 2; v++) {
+	for (unsigned v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
 		struct CMUnitTest tests[] = {
 			FAULT(test_fail),	   FAULT(test_delay), FAULT(test_drop),
 			FAULT(test_abort_wakes),   FAULT(test_cut),   FAULT(test_rate),

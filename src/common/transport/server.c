@@ -43,6 +43,7 @@ int soda_listener_create(int fd, const char *address, bool local, const struct s
 	l->fd = fd;
 	l->local = l->shares = local;
 	l->ops = ops;
+	l->plane = local && ops->request ? &soda_queue_plane : &soda_stream_plane;
 	l->svc = svc;
 	if (opt)
 		l->opt = *opt;
@@ -67,7 +68,7 @@ int soda_listener_start(struct soda_listener *l)
 	if (!l->workers)
 		return -ENOMEM;
 	for (unsigned i = 0; i < l->opt.workers; i++) {
-		ret = soda_worker_start(l, &l->workers[i]);
+		ret = l->plane->start(l, &l->workers[i]);
 		if (ret < 0)
 			return ret; /* soda_listener_close ends those that run */
 		l->workers_n++;
@@ -120,7 +121,7 @@ void soda_listener_close(struct soda_listener *l)
 		pthread_join(l->acceptor, NULL);
 	end_peers(l);
 	for (unsigned i = 0; i < l->workers_n; i++)
-		soda_worker_stop(l->workers[i]);
+		l->plane->stop(l->workers[i]);
 	close(l->fd);
 	if (l->path[0])
 		unlink(l->path);
@@ -175,5 +176,14 @@ void soda_peer_remove(struct soda_peer *peer)
 
 void soda_peer_close(struct soda_peer *peer)
 {
-	shutdown(peer->fd, SHUT_RDWR);
+	if (peer->ops && peer->ops->close)
+		peer->ops->close(peer);
+	else
+		shutdown(peer->fd, SHUT_RDWR);
+}
+
+void soda_peer_resume(struct soda_peer *peer)
+{
+	if (peer->ops && peer->ops->resume)
+		peer->ops->resume(peer);
 }

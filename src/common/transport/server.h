@@ -7,7 +7,8 @@
  *   worker   (server_worker.c)    N, each an event loop over its data connections:
  *                                 engine_uring.c, or engine_epoll.c where the kernel
  *                                 has or allows no io_uring; the protocol is in
- *                                 server_data.c, the same for both
+ *                                 server_data.c, the same for both.  Two-sided daemons
+ *                                 on shm have those of shm_server.c instead
  *
  * Lock order: listener->lock and worker->lock are leaves; the daemon is never
  * called with one held.
@@ -19,20 +20,45 @@
 
 #include "transport_impl.h"
 
-struct soda_worker;
+struct soda_peer;
+
+/* What differs between the kinds of data connections; NULL: the plain way. */
+struct soda_peer_ops {
+	void (*close)(struct soda_peer *peer);	/* soda_peer_close; NULL: shutdown(2) */
+	void (*resume)(struct soda_peer *peer); /* soda_peer_resume; NULL: nothing to do */
+};
 
 /* One accepted connection that has said HELLO. */
 struct soda_peer {
 	struct soda_listener *listener;
-	struct soda_peer *next, *prev; /* guarded by listener->lock */
-	void *client;		       /* the daemon's, from hello */
-	int fd;			       /* open until gone has returned */
+	struct soda_peer *next, *prev;	 /* guarded by listener->lock */
+	const struct soda_peer_ops *ops; /* NULL: none */
+	void *client;			 /* the daemon's, from hello */
+	int fd;				 /* open until gone has returned */
 	struct soda_peer_info info;
+};
+
+/* How a listener serves data connections: byte streams, or queues in shared memory. */
+struct soda_data_plane {
+	/* A worker, with its thread. 0, negative errno. */
+	int (*start)(struct soda_listener *l, void **worker_p);
+	/* Its connections have ended: end it, await that, free it. */
+	void (*stop)(void *worker);
+	/*
+	 * Take over a connection that has sent a data HELLO, and answer it at once.
+	 * passed_fd: a descriptor that came along, or -1.  On failure the caller keeps
+	 * both, and refuses with why.
+	 */
+	int (*take)(struct soda_listener *l, int fd, int passed_fd,
+		    const struct soda_peer_info *info, const struct soda_wire_hello *hello,
+		    struct soda_why *why);
+	bool takes_fd; /* a descriptor may come with the HELLO */
 };
 
 struct soda_listener {
 	const struct soda_service *ops;
 	void *svc;
+	const struct soda_data_plane *plane;
 	struct soda_listener_options opt; /* complete: no zeros */
 	int fd;				  /* listening socket */
 	int wake_fd;			  /* eventfd: the acceptor looks at `stop` */
@@ -43,7 +69,7 @@ struct soda_listener {
 	pthread_t acceptor;
 	bool started;
 	_Atomic int stop; /* enum soda_stop */
-	struct soda_worker **workers;
+	void **workers;	  /* the plane's */
 	unsigned workers_n;
 	_Atomic unsigned polling; /* workers that busy-wait at this moment */
 	pthread_mutex_t lock;
@@ -71,8 +97,11 @@ void soda_peer_remove(struct soda_peer *peer);
 void *soda_acceptor_main(void *arg);
 /* Best effort, never blocks. */
 void soda_refuse(int fd, int err, const char *reason);
-/* Never blocks: the welcome is the first thing in an empty socket buffer. 0, negative errno. */
-int soda_welcome(int fd, const struct soda_wire_welcome *welcome);
+/*
+ * Never blocks: the welcome is the first thing in an empty socket buffer.  pass_fd: a
+ * descriptor to go with it, or -1. 0, negative errno.
+ */
+int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd);
 
 /* server_control.c */
 
@@ -84,13 +113,9 @@ int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_i
 		       const struct soda_wire_hello *hello, struct soda_why *why);
 
 /* server_worker.c */
-
-int soda_worker_start(struct soda_listener *l, struct soda_worker **worker_p);
-/* Ask it to close its connections and end, and await that; frees it. */
-void soda_worker_stop(struct soda_worker *worker);
-/* The same for a data HELLO, which is answered at once. */
-int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
-		    const struct soda_wire_hello *hello, struct soda_why *why);
+extern const struct soda_data_plane soda_stream_plane;
+/* shm_server.c: of two-sided daemons, on UNIX sockets */
+extern const struct soda_data_plane soda_queue_plane;
 
 /* soda_transport.listen of TCP. */
 int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,

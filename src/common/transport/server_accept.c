@@ -31,6 +31,7 @@ enum {
 /* A connection that has not said HELLO yet. */
 struct stranger {
 	int fd;
+	int passed_fd; /* came along, or -1 */
 	uint32_t got;
 	uint64_t deadline_ns;
 	struct stranger *next, *prev; /* oldest first */
@@ -64,16 +65,17 @@ void soda_refuse(int fd, int err, const char *reason)
 		;
 }
 
-int soda_welcome(int fd, const struct soda_wire_welcome *welcome)
+int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd)
 {
 	uint8_t out[SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES];
 	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = SODA_WIRE_WELCOME_BYTES };
+	struct iovec iov = { out, sizeof(out) };
 	ssize_t n;
 
 	soda_wire_put_frame(out, &frame);
 	soda_wire_put_welcome(out + SODA_WIRE_FRAME_BYTES, welcome);
-	n = send(fd, out, sizeof(out), MSG_DONTWAIT | MSG_NOSIGNAL);
-	return n == sizeof(out) ? 0 : n < 0 ? -errno : -EIO;
+	n = soda_stream_send_once(fd, &iov, 1, pass_fd);
+	return n == sizeof(out) ? 0 : n < 0 ? (int)n : -EIO;
 }
 
 /* Strangers */
@@ -89,6 +91,8 @@ static void stranger_drop(struct acceptor *a, struct stranger *s)
 {
 	stranger_unlink(a, s);
 	close(s->fd);
+	if (s->passed_fd >= 0)
+		close(s->passed_fd);
 	free(s);
 }
 
@@ -143,6 +147,7 @@ static void stranger_add(struct acceptor *a, int fd, const struct sockaddr_stora
 	if (a->strangers_n >= MAX_STRANGERS)
 		reject(a, a->oldest, -EBUSY, "too many connections without a HELLO");
 	s->fd = fd;
+	s->passed_fd = -1;
 	s->deadline_ns = soda_deadline(a->l->opt.hello_timeout_ms);
 	s->prev = a->newest;
 	*(a->newest ? &a->newest->next : &a->oldest) = s;
@@ -163,13 +168,15 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 	if (hello->kind == SODA_CONN_CONTROL)
 		ret = soda_control_start(a->l, s->fd, &s->info, hello, &why);
 	else
-		ret = soda_data_start(a->l, s->fd, &s->info, hello, &why);
+		ret = a->l->plane->take(a->l, s->fd, s->passed_fd, &s->info, hello, &why);
 	if (ret < 0) {
 		/* not `rejected`: that was the daemon's or our own decision, not a bad HELLO */
 		soda_refuse(s->fd, ret, why.text);
 		stranger_drop(a, s);
 		return;
 	}
+	if (hello->kind == SODA_CONN_CONTROL && s->passed_fd >= 0)
+		close(s->passed_fd);
 	stranger_unlink(a, s);
 	free(s);
 }
@@ -197,9 +204,10 @@ static void check_hello(struct acceptor *a, struct stranger *s)
 static void stranger_speaks(struct acceptor *a, struct stranger *s)
 {
 	struct soda_wire_frame frame;
-	ssize_t n = recv(s->fd, s->in + s->got, sizeof(s->in) - s->got, MSG_DONTWAIT);
+	ssize_t n = soda_stream_recv_once(s->fd, s->in + s->got, sizeof(s->in) - s->got,
+					  a->l->plane->takes_fd ? &s->passed_fd : NULL);
 
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n <= 0) {
 		/* a connection that says nothing at all is a port check, no offence */

@@ -24,25 +24,14 @@ struct control {
 /* Head and body in one message, and a descriptor with them if fd >= 0. */
 static int send_reply(int sock, const struct soda_wire_frame *frame, const void *body, int fd)
 {
-	union {
-		char bytes[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} cmsg = { 0 };
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct iovec iov[2] = { { head, sizeof(head) },
 				{ (void *)(uintptr_t)body, frame->length } };
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 1 };
 
 	soda_wire_put_frame(head, frame);
 	if (fd >= 0) {
-		msg.msg_control = cmsg.bytes;
-		msg.msg_controllen = sizeof(cmsg.bytes);
-		cmsg.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
-					       .cmsg_type = SCM_RIGHTS,
-					       .cmsg_len = CMSG_LEN(sizeof(int)) };
-		memcpy(CMSG_DATA(&cmsg.align), &fd, sizeof(fd));
 		/* eight bytes always fit: replies do not pile up, there is one at a time */
-		if (sendmsg(sock, &msg, MSG_NOSIGNAL) != sizeof(head))
+		if (soda_stream_send_once(sock, iov, 1, fd) != sizeof(head))
 			return -ECONNRESET;
 		iov[0].iov_len = 0;
 	}
@@ -117,7 +106,7 @@ static void *control_main(void *arg)
 	if (ret < 0) {
 		soda_refuse(c->peer.fd, ret, why.text);
 	} else {
-		if (soda_welcome(c->peer.fd, &welcome) == 0)
+		if (soda_welcome(c->peer.fd, &welcome, -1) == 0)
 			serve(c);
 		l->ops->gone(c->peer.client, &c->peer);
 	}

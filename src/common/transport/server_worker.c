@@ -29,7 +29,7 @@ static void wake(struct soda_worker *w)
 		soda_log_error("a data worker cannot be woken: %s", soda_strerror(errno));
 }
 
-int soda_worker_start(struct soda_listener *l, struct soda_worker **worker_p)
+static int stream_start(struct soda_listener *l, void **worker_p)
 {
 	struct soda_worker *w = calloc(1, sizeof(*w));
 	int ret;
@@ -51,8 +51,10 @@ int soda_worker_start(struct soda_listener *l, struct soda_worker **worker_p)
 	return 0;
 }
 
-void soda_worker_stop(struct soda_worker *w)
+static void stream_stop(void *worker)
 {
+	struct soda_worker *w = worker;
+
 	atomic_store(&w->stop, true);
 	wake(w);
 	pthread_join(w->thread, NULL);
@@ -146,7 +148,7 @@ void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void soda_peer_resume(struct soda_peer *peer)
+static void peer_resume(struct soda_peer *peer)
 {
 	struct soda_dconn *c = (struct soda_dconn *)peer;
 	struct soda_worker *w = c->worker;
@@ -171,9 +173,12 @@ static void hand_over(struct soda_dconn *c)
 	struct soda_listener *l = c->peer.listener;
 	struct soda_worker *w = l->workers[0];
 
-	for (unsigned i = 1; i < l->workers_n; i++)
-		if (atomic_load(&l->workers[i]->load) < atomic_load(&w->load))
-			w = l->workers[i];
+	for (unsigned i = 1; i < l->workers_n; i++) {
+		struct soda_worker *other = l->workers[i];
+
+		if (atomic_load(&other->load) < atomic_load(&w->load))
+			w = other;
+	}
 	atomic_fetch_add(&w->load, 1);
 	c->worker = w;
 	pthread_mutex_lock(&w->lock);
@@ -193,15 +198,17 @@ static int greet(struct soda_dconn *c, const struct soda_wire_hello *hello, stru
 
 	if (ret < 0)
 		return ret;
-	ret = soda_welcome(c->peer.fd, &welcome);
+	ret = soda_welcome(c->peer.fd, &welcome, -1);
 	if (ret < 0)
 		l->ops->gone(c->peer.client, &c->peer);
 	return ret;
 }
 
-int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
-		    const struct soda_wire_hello *hello, struct soda_why *why)
+static int stream_take(struct soda_listener *l, int fd, int passed_fd,
+		       const struct soda_peer_info *info, const struct soda_wire_hello *hello,
+		       struct soda_why *why)
 {
+	static const struct soda_peer_ops peer_ops = { .resume = peer_resume };
 	struct soda_dconn *c = calloc(1, sizeof(*c));
 	int ret;
 
@@ -209,7 +216,7 @@ int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info
 		soda_why_set(why, "the server has no memory for a connection more");
 		return -ENOMEM;
 	}
-	c->peer = (struct soda_peer){ .listener = l, .fd = fd, .info = *info };
+	c->peer = (struct soda_peer){ .listener = l, .ops = &peer_ops, .fd = fd, .info = *info };
 	ret = soda_peer_add(&c->peer, why);
 	if (ret < 0) {
 		free(c);
@@ -225,3 +232,9 @@ int soda_data_start(struct soda_listener *l, int fd, const struct soda_peer_info
 	hand_over(c);
 	return 0;
 }
+
+const struct soda_data_plane soda_stream_plane = {
+	.start = stream_start,
+	.stop = stream_stop,
+	.take = stream_take,
+};

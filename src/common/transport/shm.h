@@ -18,4 +18,12 @@ int soda_shm_address(const char *rest, struct sockaddr_un *addr_p, socklen_t *by
 int soda_shm_data_create(int fd, const char *rest, const struct soda_conn_options *opt,
 			 struct soda_conn **conn_p);
 
+/*
+ * The same to a two-sided daemon, with the queue that came with its answer; owns both
+ * descriptors. -ENOMEM; -EPROTO and why: that is no queue.
+ */
+int soda_shm_client_create(int fd, int queue_fd, const char *rest,
+			   const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			   struct soda_why *why);
+
 #endif

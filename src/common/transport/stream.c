@@ -58,26 +58,52 @@ static void advance(struct iovec **iov, int *n, size_t bytes)
 	}
 }
 
-int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
+ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+	ssize_t sent;
+
+	if (pass_fd >= 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		control.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS,
+						  .cmsg_len = CMSG_LEN(sizeof(int)) };
+		memcpy(CMSG_DATA(&control.align), &pass_fd, sizeof(pass_fd));
+	}
+	sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? -errno : sent;
+}
+
+static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns)
 {
 	int ret;
 
 	advance(&iov, &n, 0);
 	while (n) {
-		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
-		ssize_t sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t sent = soda_stream_send_once(fd, iov, n, pass_fd);
 
 		if (sent >= 0) {
 			advance(&iov, &n, (size_t)sent);
-		} else if (errno == EAGAIN) {
+			pass_fd = -1;
+		} else if (sent == -EAGAIN) {
 			ret = await(fd, POLLOUT, deadline_ns);
 			if (ret < 0)
 				return ret;
-		} else if (errno != EINTR) {
-			return errno == EPIPE ? -ECONNRESET : -errno;
+		} else if (sent != -EINTR) {
+			return sent == -EPIPE ? -ECONNRESET : (int)sent;
 		}
 	}
 	return 0;
+}
+
+int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
+{
+	return send_with(fd, iov, n, -1, deadline_ns);
 }
 
 /* Take the first descriptor that came along, close all others. */
@@ -100,7 +126,7 @@ static void take_fds(struct msghdr *msg, int *passed_fd_p)
 	}
 }
 
-static ssize_t recv_some(int fd, void *buf, size_t bytes, int *passed_fd_p)
+ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p)
 {
 	union {
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -115,7 +141,9 @@ static ssize_t recv_some(int fd, void *buf, size_t bytes, int *passed_fd_p)
 		msg.msg_controllen = sizeof(control.bytes);
 	}
 	n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n >= 0 && passed_fd_p)
+	if (n < 0)
+		return -errno;
+	if (passed_fd_p)
 		take_fds(&msg, passed_fd_p);
 	return n;
 }
@@ -126,19 +154,19 @@ int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int 
 	int ret;
 
 	while (bytes) {
-		ssize_t n = recv_some(fd, at, bytes, passed_fd_p);
+		ssize_t n = soda_stream_recv_once(fd, at, bytes, passed_fd_p);
 
 		if (n > 0) {
 			at += n;
 			bytes -= (size_t)n;
 		} else if (n == 0) {
 			return -ECONNRESET;
-		} else if (errno == EAGAIN) {
+		} else if (n == -EAGAIN) {
 			ret = await(fd, POLLIN, deadline_ns);
 			if (ret < 0)
 				return ret;
-		} else if (errno != EINTR) {
-			return -errno;
+		} else if (n != -EINTR) {
+			return (int)n;
 		}
 	}
 	return 0;
@@ -174,7 +202,7 @@ int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t 
 }
 
 static int send_request(int fd, enum soda_msg type, const struct iovec *body, int body_n,
-			uint64_t deadline_ns)
+			int pass_fd, uint64_t deadline_ns)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame = { .type = (uint8_t)type };
@@ -187,7 +215,7 @@ static int send_request(int fd, enum soda_msg type, const struct iovec *body, in
 	}
 	soda_wire_put_frame(head, &frame);
 	iov[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
-	return soda_stream_send(fd, iov, 1 + body_n, deadline_ns);
+	return send_with(fd, iov, 1 + body_n, pass_fd, deadline_ns);
 }
 
 /* Receive and forget. */
@@ -232,6 +260,7 @@ struct exchange {
 	int body_n;
 	void *reply;
 	size_t capacity;
+	int pass_fd; /* with the request, or -1 */
 	uint64_t deadline_ns;
 	struct soda_why *why;
 	/* results */
@@ -264,7 +293,7 @@ static int exchange(struct exchange *x)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
-	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->deadline_ns);
+	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
 
 	/* A refused stranger is closed at once; the reason may still be there to read. */
 	if (ret < 0 && ret != -ECONNRESET)
@@ -280,8 +309,8 @@ static int exchange(struct exchange *x)
 	return frame.type == SODA_MSG_OK ? take_reply(x, &frame) : -EPROTO;
 }
 
-int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
-		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
 		      struct soda_why *why)
 {
 	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
@@ -295,10 +324,14 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 			      .reply = reply,
 			      .capacity = sizeof(reply),
 			      .reply_bytes_p = &bytes,
+			      .pass_fd = pass_fd,
+			      .passed_fd_p = passed_fd_p,
 			      .deadline_ns = deadline_ns,
 			      .why = why };
 	int ret;
 
+	if (passed_fd_p)
+		*passed_fd_p = -1;
 	soda_wire_put_hello(body, hello);
 	ret = exchange(&x);
 	if (ret == 0 && x.answer == 0)
@@ -333,6 +366,7 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 			      .reply = reply,
 			      .capacity = capacity,
 			      .reply_bytes_p = reply_bytes_p,
+			      .pass_fd = -1,
 			      .passed_fd_p = passed_fd_p,
 			      .deadline_ns = soda_deadline(timeout_ms),
 			      .why = why };

@@ -24,12 +24,23 @@ int soda_deadline_ms(uint64_t deadline_ns);
 int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns);
 int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p);
 
+/*
+ * One system call that does not wait: how many bytes, 0 at the end of the stream, or
+ * negative errno.  pass_fd (-1: none) goes along with the first byte; *passed_fd_p as
+ * above.
+ */
+ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd);
+ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p);
+
 /* Connect a non-blocking socket and make it blocking. 0, -ETIMEDOUT, -ECONNREFUSED... */
 int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns);
 
-/* Introduce oneself. Errors as soda_conn_connect; peer is for why. */
-int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
-		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+/*
+ * Introduce oneself. Errors as soda_conn_connect; peer is for why.  pass_fd (-1: none)
+ * goes along; passed_fd_p as in soda_stream_call.
+ */
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
 		      struct soda_why *why);
 
 /* soda_conn_call over a stream; passed_fd_p as above, -1 when none came. */

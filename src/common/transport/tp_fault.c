@@ -35,6 +35,7 @@ struct fault_conn {
 	uint32_t mask;	       /* slots - 1 */
 	uint32_t done, posted; /* done <= posted */
 	bool cut;	       /* at the next flush */
+	bool in_place;
 	struct slot slots[];
 };
 
@@ -134,7 +135,8 @@ static int post_below(struct fault_conn *c, const struct soda_post *p)
 {
 	if (p->write)
 		return soda_conn_post_write(c->below, p->mr, p->offset, p->bytes, p->data, 0);
-	return soda_conn_post_read(c->below, p->mr, p->offset, p->bytes, p->data, 0);
+	return soda_conn_post_install(c->below, p->mr, p->offset, p->bytes, p->data, p->place,
+				      p->protect, 0);
 }
 
 static int fault_post(struct soda_conn *conn, const struct soda_post *p)
@@ -175,9 +177,9 @@ static int fault_flush(struct soda_conn *conn, bool polling)
 /* Sleep for at most wait_ns (< 0: no limit). 0, or -ECONNRESET: the peer has gone. */
 static int idle(struct fault_conn *c, int64_t wait_ns)
 {
-	struct pollfd p = { .fd = soda_conn_fd(c->below) };
+	struct pollfd p = { .fd = soda_conn_fd(c->below), .events = POLLRDHUP };
 
-	return raw_poll(&p, 1, wait_ns) > 0 && (p.revents & (POLLHUP | POLLERR)) ? -ECONNRESET : 0;
+	return raw_poll(&p, 1, wait_ns) > 0 && p.revents ? -ECONNRESET : 0;
 }
 
 /* Posts from the oldest on that wait for nothing but the connection below. */
@@ -250,6 +252,8 @@ static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, i
 			ret = poll_below(c, done + n, max - n, left, spin_ns);
 			if (ret <= 0)
 				return n ? n : ret;
+			if (c->in_place) /* the next poll below would take the data away */
+				return n + ret;
 		} else {
 			ret = poll_faulty(c, done + n, left);
 			if (ret < 0)
@@ -262,6 +266,21 @@ static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, i
 	return n;
 }
 
+static bool fault_installs(const struct soda_conn *conn)
+{
+	return soda_conn_installs(fault(conn)->below);
+}
+
+static int fault_revoke(struct soda_conn *conn)
+{
+	return soda_conn_revoke(fault(conn)->below);
+}
+
+static uint64_t fault_staging(struct soda_conn *conn, uint32_t requests)
+{
+	return soda_conn_staging(fault(conn)->below, requests);
+}
+
 static const struct soda_conn_ops fault_ops = {
 	.close = fault_close,
 	.abort = fault_abort,
@@ -272,6 +291,9 @@ static const struct soda_conn_ops fault_ops = {
 	.post = fault_post,
 	.flush = fault_flush,
 	.poll = fault_poll,
+	.installs = fault_installs,
+	.revoke = fault_revoke,
+	.staging = fault_staging,
 };
 
 /* Connecting */
@@ -322,6 +344,7 @@ static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (!c)
 		return -ENOMEM;
 	c->mask = slots - 1;
+	c->in_place = opt->in_place;
 	ret = soda_fault_parse(query ? query + 1 : "", &c->rules, why);
 	if (ret == 0)
 		ret = disturb_connect(&c->rules, opt->timeout_ms, rest, why);

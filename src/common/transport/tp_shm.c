@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * shm, the side that connects.  The control connection is a UNIX socket; with the
- * answer of an OPEN comes the region's memfd, which is mapped here:
+ * answer of an OPEN may come the region's memfd, which is mapped here:
  *
  *   0              opened.bytes      whole 2 MiB
  *   | object, mr->map  |  zeros       | dirty map (WRITABLE only), mr->dirty_map
  *
  * A descriptor that is too small, or that could shrink under us, is refused: its
  * touch would be a SIGBUS that looks like one of our own faults.
+ *
+ * Data connections copy to and from the mapped memory (shm_data.c); where the answer
+ * of the HELLO brings a queue, the daemon is two-sided, and they use that
+ * (shm_client.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,11 +102,7 @@ static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *
 	if (ret == 0)
 		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply, bytes, &opened,
 				      &mr, why);
-	if (ret == 0 && fd < 0) {
-		soda_why_set(why, "%s has passed no memory with a region", conn->peer);
-		ret = -EPROTO;
-	}
-	if (ret == 0)
+	if (ret == 0 && fd >= 0)
 		ret = map_region(fd, open->flags & SODA_WRITABLE, &mr, why);
 	if (fd >= 0)
 		close(fd);
@@ -143,31 +143,48 @@ static int connect_socket(const char *rest, uint64_t deadline_ns, struct soda_wh
 	return ret;
 }
 
+/* Owns both descriptors. */
+static int create(int fd, int queue_fd, const char *rest, const struct soda_conn_options *opt,
+		  struct soda_conn **conn_p, struct soda_why *why)
+{
+	int ret;
+
+	if (opt->kind == SODA_CONN_CONTROL)
+		ret = soda_stream_control_create(fd, &control_ops, SODA_SHM_PREFIX, rest, opt,
+						 conn_p);
+	else if (queue_fd < 0)
+		ret = soda_shm_data_create(fd, rest, opt, conn_p);
+	else
+		ret = soda_shm_client_create(fd, queue_fd, rest, opt, conn_p, why);
+	if (ret == -ENOMEM)
+		soda_why_set(why, "shm://%s: no memory for a connection", rest);
+	return ret;
+}
+
 static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
 		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
 	uint64_t deadline_ns = soda_deadline(opt->timeout_ms);
-	int fd = connect_socket(rest, deadline_ns, why);
+	struct soda_wire_hello introduction = *hello;
+	int fd = connect_socket(rest, deadline_ns, why), queue_fd = -1;
+	bool data = opt->kind == SODA_CONN_DATA;
 	char peer[128];
 	int ret;
 
 	if (fd < 0)
 		return fd;
+	introduction.features = SODA_FEATURE_QUEUE;
 	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, hello, deadline_ns, welcome_p, why);
+	ret = soda_stream_hello(fd, peer, &introduction, data && opt->hand_over ? opt->uffd : -1,
+				deadline_ns, welcome_p, data ? &queue_fd : NULL, why);
 	if (ret < 0) {
+		if (queue_fd >= 0)
+			close(queue_fd);
 		close(fd);
 		return ret;
 	}
-	if (opt->kind == SODA_CONN_CONTROL)
-		ret = soda_stream_control_create(fd, &control_ops, SODA_SHM_PREFIX, rest, opt,
-						 conn_p);
-	else
-		ret = soda_shm_data_create(fd, rest, opt, conn_p);
-	if (ret < 0)
-		soda_why_set(why, "%s: no memory for a connection", peer);
-	return ret;
+	return create(fd, queue_fd, rest, opt, conn_p, why);
 }
 
 const struct soda_transport soda_tp_shm = {

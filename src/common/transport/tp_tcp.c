@@ -69,7 +69,7 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (fd < 0)
 		return fd;
 	snprintf(peer, sizeof(peer), SODA_TCP_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, hello, deadline_ns, welcome_p, why);
+	ret = soda_stream_hello(fd, peer, hello, -1, deadline_ns, welcome_p, NULL, why);
 	if (ret < 0) {
 		close(fd);
 		return ret;

@@ -89,6 +89,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	introduction.magic = SODA_WIRE_MAGIC;
 	introduction.version = SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
+	introduction.features = 0;
 	ret = transport->connect(rest, &introduction, &full, &conn, &welcome, why);
 	if (ret < 0)
 		return ret;
@@ -304,6 +305,37 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 					       .data = (void *)(uintptr_t)src,
 					       .bytes = bytes,
 					       .write = true });
+}
+
+int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			   uint32_t bytes, void *dest, void *place, bool protect, uint64_t cookie)
+{
+	return post(conn, &(struct soda_post){ .mr = mr,
+					       .offset = offset,
+					       .cookie = cookie,
+					       .data = dest,
+					       .place = soda_conn_installs(conn) ? place : NULL,
+					       .bytes = bytes,
+					       .protect = protect });
+}
+
+bool soda_conn_installs(const struct soda_conn *conn)
+{
+	return conn->ops->installs && conn->ops->installs(conn);
+}
+
+int soda_conn_revoke(struct soda_conn *conn)
+{
+	int saved = errno;
+	int ret = conn->ops->revoke ? conn->ops->revoke(conn) : 0;
+
+	errno = saved;
+	return ret;
+}
+
+uint64_t soda_conn_staging(struct soda_conn *conn, uint32_t requests)
+{
+	return conn->ops->staging ? conn->ops->staging(conn, requests) : 0;
 }
 
 int soda_conn_flush(struct soda_conn *conn, bool polling)

@@ -66,9 +66,11 @@ struct soda_done {
 	uint64_t cookie; /* as posted */
 	uint32_t bytes;
 	int status;	  /* 0 or negative errno */
-	bool installed;	  /* READ: the peer has put the page into place itself */
-	const void *data; /* READ: NULL: the data are at dest; else they lie here, until the
-			     next post or poll on the connection, and dest is as it was */
+	bool installed;	  /* READ: the peer has put the pages into place itself; dest is as it
+			     was */
+	const void *data; /* READ, in_place: NULL: the data are at dest; else they lie here,
+			     until the next post or poll on the connection, and dest is as it
+			     was */
 };
 
 struct soda_conn_options {
@@ -77,6 +79,13 @@ struct soda_conn_options {
 	bool deep;	/* data: a long-queue user off the fault path (write-back); its
 			   functions need not be async-signal-safe */
 	int timeout_ms; /* for connecting and the HELLO, in all */
+	bool in_place;	/* data: an answer may lie where soda_done.data says */
+	/*
+	 * data: let a peer on this machine that takes it have our userfaultfd (it gets a
+	 * duplicate), to install pages for soda_conn_post_install.
+	 */
+	bool hand_over;
+	int uffd;
 };
 
 /*
@@ -102,7 +111,9 @@ void soda_conn_abort(struct soda_conn *conn);
 
 /*
  * The descriptor to poll(2) for the peer's end, and for completions where they
- * arrive (shm: they do not, poll makes them); -1: none. AS.
+ * arrive (shm and a one-sided daemon: they do not, poll makes them); -1: none.
+ * Readable after a flush without polling, and once soda_conn_poll has returned fewer
+ * than max, when there is something new. AS.
  */
 int soda_conn_fd(const struct soda_conn *conn);
 
@@ -172,6 +183,31 @@ int soda_conn_post_read(struct soda_conn *conn, const struct soda_mr *mr, uint64
 			uint32_t bytes, void *dest, uint64_t cookie);
 int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			 uint32_t bytes, const void *src, uint64_t cookie);
+
+/*
+ * The same as post_read; but where the peer has our userfaultfd (soda_conn_installs)
+ * it may put the pages at `place` instead, write-protected or not: then
+ * soda_done.installed is set.  Pages that are there already are left as they are, and
+ * where it fails half-way the data come as with post_read.  place: aligned to the
+ * HELLO's chunk size. AS.
+ */
+int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			   uint32_t bytes, void *dest, void *place, bool protect, uint64_t cookie);
+bool soda_conn_installs(const struct soda_conn *conn);
+
+/*
+ * The connection has failed, or was aborted: see that the peer installs nothing more
+ * of what is outstanding.  Afterwards each place has all, some or none of its pages.
+ * 0; -EAGAIN: it is at one of them, ask again. AS.
+ */
+int soda_conn_revoke(struct soda_conn *conn);
+
+/*
+ * Memory that requests under way take up on this side beside what the caller gave
+ * (queues in shared memory), for at most `requests` at a time from now on: others
+ * wait.  requests 0: leave it as it is.  Returns the bytes; 0: none, and no limit.
+ */
+uint64_t soda_conn_staging(struct soda_conn *conn, uint32_t requests);
 
 /*
  * Send what was posted.  polling: the answers will be awaited by polling, so that

@@ -21,9 +21,11 @@ struct soda_post {
 	const struct soda_mr *mr;
 	uint64_t offset;
 	uint64_t cookie;
-	void *data; /* READ: destination; WRITE: source, not written to */
+	void *data;  /* READ: destination; WRITE: source, not written to */
+	void *place; /* READ: where the peer may install it, or NULL */
 	uint32_t bytes;
 	bool write;
+	bool protect; /* place: write-protected */
 };
 
 /* A two-sided listener's part of soda_request_done and soda_request_free. */
@@ -61,6 +63,11 @@ struct soda_conn_ops {
 	int (*flush)(struct soda_conn *conn, bool polling);
 	int (*poll)(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
 		    int64_t spin_ns);
+
+	/* These may be NULL: false, nothing to do, and 0. AS. */
+	bool (*installs)(const struct soda_conn *conn);
+	int (*revoke)(struct soda_conn *conn);
+	uint64_t (*staging)(struct soda_conn *conn, uint32_t requests);
 };
 
 /* The beginning of every transport's connection. */
