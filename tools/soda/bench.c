@@ -11,6 +11,7 @@ static const char usage[] =
 	"Usage: soda bench BENCHMARK [OPTION]...\n"
 	"\n"
 	"Benchmarks:\n"
+	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
 	"  start    time to the first fault\n"
 	"\n"
@@ -20,6 +21,8 @@ int soda_command_bench(int argc, char **argv)
 {
 	const char *which = argc > 1 ? argv[1] : "";
 
+	if (strcmp(which, "dpu") == 0)
+		return soda_command_bench_dpu(argc - 1, argv + 1);
 	if (strcmp(which, "fault") == 0)
 		return soda_command_bench_fault(argc - 1, argv + 1);
 	if (strcmp(which, "start") == 0)

@@ -3,7 +3,7 @@
  * `soda bench fault`, the parts and how they meet:
  *
  *   bench_fault.c    options; starts the server and the workers, runs the rounds
- *   bench_server.c   the memory server process under test
+ *   bench_daemon.c   the memory server process under test
  *   bench_drive.c    the parent's side of a worker
  *   bench_worker.c   a worker process: one memory under test, told when to run a pass
  *   bench_pass.c     threads, accesses, clocks: the same code for every memory
@@ -53,9 +53,11 @@ struct soda_bench_plan {
 	uint64_t bytes, buffer_bytes, seed;
 	int32_t server_pid; /* SODA: for its CPU time; 0: not ours */
 	char server[128], evict[32], mechanisms[32];
-	uint32_t stores;  /* 1: a pass stores */
-	char trace[512];  /* SODA_BENCH_TRACE: the file */
-	char record[512]; /* SODA: write a page trace there; "": none */
+	uint32_t stores;       /* 1: a pass stores */
+	char trace[512];       /* SODA_BENCH_TRACE: the file */
+	char record[512];      /* SODA: write a page trace there; "": none */
+	char file[64];	       /* SODA: a file of the server's instead of an anonymous object */
+	uint64_t static_bytes; /* SODA: of the region, from its beginning, to the static cache */
 };
 
 /* What a worker is asked for: a round. */
@@ -91,6 +93,8 @@ struct soda_bench_memory {
 	int (*open)(const struct soda_bench_plan *plan, uint64_t **words_p,
 		    struct soda_bench_ready *ready);
 	void (*attach)(unsigned thread);
+	/* Once, when the memory is filled; NULL: nothing to do. */
+	int (*prepare)(const struct soda_bench_plan *plan, struct soda_bench_ready *ready);
 	/* All threads call it, none touches the memory meanwhile: every store is at the server. */
 	int (*sync)(unsigned thread);
 	void (*counters)(struct soda_bench_counters *out);
@@ -98,7 +102,7 @@ struct soda_bench_memory {
 	void (*close)(void);
 };
 
-extern const struct soda_bench_memory soda_bench_soda, soda_bench_floor;
+extern const struct soda_bench_memory soda_bench_soda, soda_bench_soda_file, soda_bench_floor;
 
 /* bench_worker.c: the hidden command.  Talks over descriptor fd until end of file. */
 int soda_bench_worker_run(int fd);
@@ -110,26 +114,17 @@ int soda_bench_start_program(int fd, uint64_t bytes);
 struct soda_bench_driver {
 	pid_t pid;
 	int fd;
-	const char *name; /* for messages */
+	const char *name; /* for messages; NULL: set by start */
 };
 
 int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_bench_plan *plan,
 			    struct soda_bench_ready *ready_p);
-/* flags: enum soda_bench_round. */
+/* A round in two halves, so that several workers run at once. flags: enum soda_bench_round. */
+int soda_bench_driver_ask(struct soda_bench_driver *driver, uint32_t flags);
+int soda_bench_driver_answer(struct soda_bench_driver *driver, struct soda_bench_sample *sample_p);
 int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
 			    struct soda_bench_sample *sample_p);
 void soda_bench_driver_stop(struct soda_bench_driver *driver);
-
-/* bench_server.c: a soda-mem-server of our own. */
-struct soda_bench_server {
-	pid_t pid;
-	int out; /* its standard output: closing ours does not end it */
-	char address[128];
-};
-
-/* capacity in bytes.  Says on stderr what went wrong. */
-int soda_bench_server_start(struct soda_bench_server *server, bool shm, uint64_t capacity);
-void soda_bench_server_stop(struct soda_bench_server *server);
 
 /* bench_report.c */
 struct soda_bench_run {

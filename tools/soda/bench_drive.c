@@ -39,13 +39,16 @@ static int report_death(struct soda_bench_driver *driver)
 	return -ECHILD;
 }
 
-static int ask(struct soda_bench_driver *driver, const void *question, size_t question_bytes,
-	       void *answer_p, size_t answer_bytes)
+static int say(struct soda_bench_driver *driver, const void *question, size_t bytes)
 {
-	if (send(driver->fd, question, question_bytes, MSG_NOSIGNAL) != (ssize_t)question_bytes ||
-	    recv(driver->fd, answer_p, answer_bytes, 0) != (ssize_t)answer_bytes)
-		return report_death(driver);
-	return 0;
+	return send(driver->fd, question, bytes, MSG_NOSIGNAL) == (ssize_t)bytes
+		       ? 0
+		       : report_death(driver);
+}
+
+static int hear(struct soda_bench_driver *driver, void *answer_p, size_t bytes)
+{
+	return recv(driver->fd, answer_p, bytes, 0) == (ssize_t)bytes ? 0 : report_death(driver);
 }
 
 int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_bench_plan *plan,
@@ -53,7 +56,8 @@ int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_
 {
 	int pair[2], err;
 
-	driver->name = plan->floor ? "floor" : "SODA";
+	if (!driver->name)
+		driver->name = plan->floor ? "floor" : "SODA";
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) {
 		err = -errno;
 		fprintf(stderr, "soda bench: socketpair: %s\n", strerror(-err));
@@ -71,7 +75,9 @@ int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_
 		fprintf(stderr, "soda bench: fork: %s\n", strerror(-err));
 		return err;
 	}
-	err = ask(driver, plan, sizeof(*plan), ready_p, sizeof(*ready_p));
+	err = say(driver, plan, sizeof(*plan));
+	if (!err)
+		err = hear(driver, ready_p, sizeof(*ready_p));
 	if (!err && ready_p->err) {
 		fprintf(stderr, "soda bench: %s: %s\n", driver->name, ready_p->why);
 		err = ready_p->err;
@@ -79,16 +85,28 @@ int soda_bench_driver_start(struct soda_bench_driver *driver, const struct soda_
 	return err;
 }
 
-int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
-			    struct soda_bench_sample *sample_p)
+int soda_bench_driver_ask(struct soda_bench_driver *driver, uint32_t flags)
 {
-	int err = ask(driver, &flags, sizeof(flags), sample_p, sizeof(*sample_p));
+	return say(driver, &flags, sizeof(flags));
+}
+
+int soda_bench_driver_answer(struct soda_bench_driver *driver, struct soda_bench_sample *sample_p)
+{
+	int err = hear(driver, sample_p, sizeof(*sample_p));
 
 	if (!err && sample_p->err) {
 		fprintf(stderr, "soda bench: %s: %s\n", driver->name, sample_p->why);
 		err = sample_p->err;
 	}
 	return err;
+}
+
+int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
+			    struct soda_bench_sample *sample_p)
+{
+	int err = soda_bench_driver_ask(driver, flags);
+
+	return err ? err : soda_bench_driver_answer(driver, sample_p);
 }
 
 void soda_bench_driver_stop(struct soda_bench_driver *driver)

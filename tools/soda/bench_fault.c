@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
+#include "bench_daemon.h"
 #include "bench_pattern.h"
 #include "soda.h"
 #include "tool.h"
@@ -208,20 +210,6 @@ static int complain(const char *text)
 	return -EINVAL;
 }
 
-/* "1/3" of bytes, or a size. 0, -EINVAL. */
-static int parse_buffer(const char *text, uint64_t bytes, uint64_t *buffer_p)
-{
-	unsigned a, b;
-	char end;
-
-	if (!strchr(text, '/'))
-		return soda_parse_size(text, buffer_p);
-	if (sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a == 0 || b == 0 || a > b)
-		return -EINVAL;
-	*buffer_p = (uint64_t)((unsigned __int128)bytes * a / b);
-	return 0;
-}
-
 static int copy_text(char *out, size_t bytes, const char *text, const char *too_long)
 {
 	if (text && strlen(text) >= bytes)
@@ -253,7 +241,7 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 		return complain("--chunk must be a power of two from 4K to 2M");
 	if (plan->bytes / plan->chunk_bytes < opt->threads)
 		return complain("--size must be at least one chunk a thread");
-	if (parse_buffer(opt->buffer, plan->bytes, &plan->buffer_bytes) ||
+	if (soda_bench_parse_buffer(opt->buffer, plan->bytes, &plan->buffer_bytes) ||
 	    plan->buffer_bytes < plan->chunk_bytes)
 		return complain(
 			"--buffer must be a size (64M) or a fraction (1/3), at least a chunk");
@@ -272,7 +260,7 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 /* Everything that runs during a benchmark. */
 struct stage {
 	struct soda_bench_plan plan;
-	struct soda_bench_server server;
+	struct soda_bench_daemon server;
 	struct soda_bench_driver ours, floor;
 	struct soda_bench_sample *samples, *floor_samples;
 	uint32_t rounds;
@@ -282,7 +270,7 @@ static void clear_stage(struct stage *stage)
 {
 	soda_bench_driver_stop(&stage->ours);
 	soda_bench_driver_stop(&stage->floor);
-	soda_bench_server_stop(&stage->server);
+	soda_bench_daemon_stop(&stage->server);
 	free(stage->samples);
 	free(stage->floor_samples);
 }
@@ -296,6 +284,19 @@ static int start_floor(struct stage *stage)
 	return soda_bench_driver_start(&stage->floor, &plan, &ready);
 }
 
+static int start_server(struct stage *stage)
+{
+	char listen[64] = "tcp://127.0.0.1:0", bytes[32];
+	const char *const args[] = { "--listen",    listen,    "--capacity", bytes,
+				     "--log-level", "warning", NULL };
+
+	if (stage->plan.shm)
+		snprintf(listen, sizeof(listen), "shm://@soda-bench-%ld", (long)getpid());
+	/* some room: regions are rounded up */
+	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)stage->plan.bytes + (64u << 20));
+	return soda_bench_daemon_start(&stage->server, &soda_bench_mem_server, args, NULL, NULL);
+}
+
 static int set_stage(struct stage *stage, bool own_server, bool floor)
 {
 	struct soda_bench_plan *plan = &stage->plan;
@@ -306,8 +307,8 @@ static int set_stage(struct stage *stage, bool own_server, bool floor)
 	stage->floor_samples = calloc(stage->rounds, sizeof(*stage->floor_samples));
 	if (!stage->samples || !stage->floor_samples)
 		return complain("out of memory");
-	if (own_server) { /* some room: regions are rounded up */
-		err = soda_bench_server_start(&stage->server, plan->shm, plan->bytes + (64u << 20));
+	if (own_server) {
+		err = start_server(stage);
 		if (err)
 			return err;
 		plan->server_pid = stage->server.pid;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of patterns. */
+/* Patterns and buffers as people write them. */
 #include "bench_pattern.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench_trace.h"
+#include "common/conf.h"
 
 #define TRACE "trace:"
 
@@ -63,4 +64,17 @@ const char *soda_bench_pattern_name(const struct soda_bench_plan *plan, char *ou
 	else
 		snprintf(out, bytes, "%s", names[plan->pattern]);
 	return out;
+}
+
+int soda_bench_parse_buffer(const char *text, uint64_t bytes, uint64_t *buffer_p)
+{
+	unsigned a, b;
+	char end;
+
+	if (!strchr(text, '/'))
+		return soda_parse_size(text, buffer_p);
+	if (sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a == 0 || b == 0 || a > b)
+		return -EINVAL;
+	*buffer_p = (uint64_t)((unsigned __int128)bytes * a / b);
+	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory under test: an anonymous object in FAM. */
+/* Memory under test: an anonymous object in FAM, or a file that the server has. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,18 +46,29 @@ static int soda_open(const struct soda_bench_plan *plan, uint64_t **words_p,
 		give_up(ready, "soda_init", -err);
 		return err;
 	}
-	object = soda_alloc(plan->bytes, 0);
+	object = *plan->file ? soda_alloc_file(plan->file, 0, SODA_READ_ONLY, NULL)
+			     : soda_alloc(plan->bytes, 0);
 	if (!object) {
 		err = -errno;
-		give_up(ready, "soda_alloc", -err);
+		give_up(ready, *plan->file ? "soda_alloc_file" : "soda_alloc", -err);
 		return err;
 	}
-	soda_set_name(object, "soda bench fault");
+	soda_set_name(object, "soda bench");
 	soda_get_stats(&stats, sizeof(stats));
 	ready->buffer_bytes = stats.buffer_bytes;
 	ready->mode = stats.mode;
 	*words_p = object;
 	return 0;
+}
+
+static int soda_prepare(const struct soda_bench_plan *plan, struct soda_bench_ready *ready)
+{
+	int err =
+		plan->static_bytes ? soda_advise(object, plan->static_bytes, SODA_STATIC_CACHE) : 0;
+
+	if (err)
+		give_up(ready, "the static cache", -err);
+	return err;
 }
 
 static void soda_attach(unsigned thread)
@@ -106,6 +117,18 @@ static void soda_close(void)
 
 const struct soda_bench_memory soda_bench_soda = {
 	.open = soda_open,
+	.prepare = soda_prepare,
+	.attach = soda_attach,
+	.sync = soda_sync_all,
+	.counters = soda_counters,
+	.server = soda_server,
+	.close = soda_close,
+};
+
+const struct soda_bench_memory soda_bench_soda_file = {
+	.filled = true,
+	.open = soda_open,
+	.prepare = soda_prepare,
 	.attach = soda_attach,
 	.sync = soda_sync_all,
 	.counters = soda_counters,

@@ -42,7 +42,9 @@ int soda_bench_worker_run(int fd)
 
 	if (read(fd, &plan, sizeof(plan)) != (ssize_t)sizeof(plan))
 		return 1;
-	memory = plan.floor ? &soda_bench_floor : &soda_bench_soda;
+	memory = plan.floor	? &soda_bench_floor
+		 : plan.file[0] ? &soda_bench_soda_file
+				: &soda_bench_soda;
 	ready.err = memory->open(&plan, &words, &ready);
 	if (!ready.err) {
 		ready.err = soda_bench_team_create(&plan, memory, words, &team);
@@ -50,6 +52,8 @@ int soda_bench_worker_run(int fd)
 			snprintf(ready.why, sizeof(ready.why), "cannot fill the region: %s",
 				 strerror(-ready.err));
 	}
+	if (!ready.err && memory->prepare)
+		ready.err = memory->prepare(&plan, &ready);
 	err = answer(fd, &ready, sizeof(ready));
 	if (err || ready.err)
 		return 1;

@@ -18,7 +18,9 @@ static const struct command {
 
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
-	"soda bench fault measures page faults, soda bench start the time to the first one, soda "
+	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
+	"bench "
+	"start the time to the first fault, soda "
 	"stat shows the counters of a running program or of a memory server. Each command has a "
 	"manual page of its own and answers --help.";
 
@@ -41,7 +43,8 @@ static int print_man(void)
 		.description = description,
 		.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 			    ".SH SEE ALSO\n"
-			    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-start (1),\n"
+			    ".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
+			    ".BR soda\\-bench\\-start (1),\n"
 			    ".BR soda\\-stat (1),\n.BR soda\\-mem\\-server (1)\n",
 	};
 

@@ -10,6 +10,7 @@ enum { SODA_EXIT_OK = 0, SODA_EXIT_FAILED = 1, SODA_EXIT_USAGE = 2 };
 
 /* argv[0] is the command's own name.  Each returns an exit code. */
 int soda_command_bench(int argc, char **argv);
+int soda_command_bench_dpu(int argc, char **argv);
 int soda_command_bench_fault(int argc, char **argv);
 int soda_command_bench_start(int argc, char **argv);
 int soda_command_stat(int argc, char **argv);

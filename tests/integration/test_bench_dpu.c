@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda bench dpu` from outside, small: the form of its results, that what counters say
+ * agrees with each other and with the interface, and that nothing is left behind
+ * however it ends.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "proc.h"
+
+#define SODA "tools/soda/soda"
+
+static struct program run;
+
+#define RUN(...)                                                                                   \
+	assert_int_equal(program_run(SODA,                                                         \
+				     (const char *const[]){ "bench", "dpu", __VA_ARGS__, NULL },   \
+				     &run),                                                        \
+			 0)
+
+static void refused(int status, const char *message)
+{
+	if (run.status != status || !strstr(run.err, message))
+		print_error("status %d, said: %s\n", run.status, run.err);
+	assert_int_equal(run.status, status);
+	assert_non_null(strstr(run.err, message));
+	assert_string_equal(run.out, "");
+}
+
+static json_t *answer(size_t runs)
+{
+	json_error_t why;
+	json_t *out = json_loads(run.out, 0, &why), *list = json_object_get(out, "runs");
+
+	if (run.status || json_array_size(list) != runs)
+		print_error("status %d, said: %s\n%s\n", run.status, run.err, run.out);
+	assert_int_equal(run.status, 0);
+	assert_int_equal(json_array_size(list), runs);
+	assert_int_equal(json_object_size(out), 1);
+	return out;
+}
+
+static json_t *run_at(const json_t *out, size_t i)
+{
+	return json_array_get(json_object_get(out, "runs"), i);
+}
+
+static uint64_t count(const json_t *in, const char *key)
+{
+	const json_t *value = json_object_get(in, key);
+
+	if (!json_is_integer(value))
+		print_error("%s is missing\n", key);
+	assert_true(json_is_integer(value));
+	assert_true(json_integer_value(value) >= 0);
+	return (uint64_t)json_integer_value(value);
+}
+
+static void positive(const json_t *in, const char *key)
+{
+	const json_t *value = json_object_get(in, key);
+
+	if (!json_is_real(value) || json_real_value(value) <= 0)
+		print_error("%s is missing or not positive\n", key);
+	assert_true(json_is_real(value) && json_real_value(value) > 0);
+}
+
+static void null(const json_t *in, const char *key)
+{
+	if (!json_is_null(json_object_get(in, key)))
+		print_error("%s is not null\n", key);
+	assert_true(json_is_null(json_object_get(in, key)));
+}
+
+static void text(const json_t *in, const char *key, const char *expected)
+{
+	assert_string_equal(json_string_value(json_object_get(in, key)), expected);
+}
+
+/* Traffic by kind, which adds up. */
+static const json_t *traffic(const json_t *in)
+{
+	const json_t *t = json_object_get(in, "traffic");
+
+	assert_int_equal(count(t, "on_demand") + count(t, "prefetch") + count(t, "write_back") +
+				 count(t, "preload"),
+			 count(t, "total"));
+	return t;
+}
+
+static void check_run(const json_t *in, const char *mode, const char *pattern)
+{
+	static const char *const rates[] = {
+		"seconds",	    "gb_per_s",		 "gb_per_s_min",       "gb_per_s_max",
+		"touched_gb_per_s", "cpu_s_per_gb_host", "cpu_s_per_gb_server"
+	};
+	bool agent = strcmp(mode, "memserver") != 0;
+
+	text(in, "bench", "dpu");
+	text(in, "mode", mode);
+	text(in, "pattern", pattern);
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+		positive(in, rates[i]);
+	assert_true(json_is_real(json_object_get(in, "spread")));
+	assert_true(count(in, "bytes_fetched") > 0);
+	count(in, "late_hits");
+	traffic(in);
+	if (agent) {
+		positive(in, "cpu_s_per_gb_agent");
+		assert_true(json_is_real(json_object_get(in, "hit_rate")));
+	} else {
+		null(in, "cpu_s_per_gb_agent");
+		null(in, "hit_rate");
+		assert_int_equal(count(traffic(in), "on_demand"), count(in, "bytes_fetched"));
+	}
+}
+
+static void test_memserver(void **state)
+{
+	RUN("seq", "--modes", "memserver", "--size", "8M", "--threads", "2", "--rounds", "2",
+	    "--laps", "2", "--json");
+	json_t *out = answer(1), *in = run_at(out, 0);
+
+	check_run(in, "memserver", "seq");
+	assert_int_equal(count(in, "threads"), 2);
+	assert_int_equal(count(in, "processes"), 1);
+	assert_int_equal(count(in, "size"), 8u << 20);
+	assert_int_equal(count(in, "rounds"), 2);
+	assert_int_equal(count(in, "laps"), 2);
+	assert_int_equal(count(traffic(in), "write_back"), 0);
+	/* four scans, of which the buffer spares a third at most; what is fetched ahead and
+	 * dropped unused comes again */
+	assert_in_range(count(in, "bytes_fetched"), 4 * (8u << 20) / 2, 4 * (8u << 20) * 3 / 2);
+	null(in, "link");
+	null(in, "interface_bytes");
+	null(in, "dpu_cpu_pct");
+	assert_true(json_is_false(json_object_get(in, "emulated")));
+	json_decref(out);
+}
+
+static void test_processes_and_stores(void **state)
+{
+	RUN("rmw", "--modes", "memserver", "--size", "4M", "--processes", "3", "--rounds", "1",
+	    "--json");
+	json_t *out = answer(1), *in = run_at(out, 0);
+
+	check_run(in, "memserver", "rmw");
+	assert_int_equal(count(in, "processes"), 3);
+	assert_true(count(traffic(in), "write_back") > 0);
+	json_decref(out);
+}
+
+/* Three processes, one file, each reads all of it. */
+static void test_shared(void **state)
+{
+	RUN("shared", "--modes", "memserver", "--size", "5000K", "--processes", "3", "--rounds",
+	    "1", "--touch", "all", "--json");
+	json_t *out = answer(1), *in = run_at(out, 0);
+
+	check_run(in, "memserver", "shared");
+	assert_true(count(in, "bytes_fetched") > 3 * 5000 * 1024 / 2);
+	json_decref(out);
+}
+
+static void test_table(void **state)
+{
+	RUN("--modes", "memserver", "--size", "4M", "--rounds", "1");
+	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "memserver"));
+	assert_null(strstr(run.out, "emulated"));
+}
+
+static void test_refusals(void **state)
+{
+	RUN("nonsense");
+	refused(2, "no pattern 'nonsense'");
+	RUN("--modes", "memserver,turbo");
+	refused(2, "no mode 'turbo'");
+	RUN("--modes", "base,base");
+	refused(2, "twice");
+	RUN("rmw", "--modes", "static");
+	refused(2, "static");
+	RUN("--link", "fast");
+	refused(2, "'fast' is not a rate");
+	RUN("--chunk", "5000");
+	refused(2, "power of two");
+	RUN("--size", "64K", "--threads", "2");
+	refused(2, "one chunk a thread");
+	RUN("--buffer", "2/1");
+	refused(2, "--buffer");
+	RUN("trace:/nowhere/at/all");
+	refused(2, "No such file");
+	RUN("--man");
+	assert_non_null(strstr(run.out, "soda\\-bench\\-dpu"));
+}
+
+/* An agent that is not there: said, and everything that ran is gone. */
+static void test_no_agent(void **state)
+{
+	setenv("SODA_DPU_AGENT", "/nowhere/soda-dpu-agent", 1);
+	RUN("--modes", "base", "--size", "4M");
+	unsetenv("SODA_DPU_AGENT");
+	refused(1, "/nowhere/soda-dpu-agent");
+}
+
+static bool privileged(void)
+{
+	if (geteuid() == 0)
+		return true;
+	RUN("--modes", "memserver", "--size", "4M", "--link", "1gbit");
+	refused(1, "root");
+	print_message("SKIP: --link needs root\n");
+	return false;
+}
+
+static void test_link(void **state)
+{
+	if (!privileged())
+		skip();
+	RUN("rand", "--modes", "memserver", "--size", "16M", "--rounds", "1", "--link", "1gbit",
+	    "--json");
+	json_t *out = answer(1), *in = run_at(out, 0);
+	const json_t *bytes = json_object_get(in, "interface_bytes");
+	uint64_t payload = count(traffic(in), "total"), seen = count(bytes, "from_server");
+
+	check_run(in, "memserver", "rand");
+	text(in, "link", "1gbit");
+	assert_true(json_is_true(json_object_get(in, "emulated")));
+	/* three in a hundred, and what is on the way when the round begins and ends */
+	assert_in_range(seen, payload - (1u << 20), payload * 103 / 100 + (1u << 20));
+	assert_in_range(count(bytes, "to_server"), 1, payload / 10);
+	/* the bucket lets no more through, but for its burst */
+	assert_true((double)(seen - 65536) * 8 / json_real_value(json_object_get(in, "seconds")) <=
+		    1.02e9);
+	json_decref(out);
+}
+
+/* Something that matches; a static buffer, or NULL. */
+static const char *found(const char *pattern)
+{
+	static char path[256];
+	glob_t all;
+	bool any = glob(pattern, 0, NULL, &all) == 0;
+
+	if (any)
+		snprintf(path, sizeof(path), "%s", all.gl_pathv[0]);
+	globfree(&all);
+	return any ? path : NULL;
+}
+
+static void pause_ms(long ms)
+{
+	const struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
+
+/* What a benchmark of process `pid` makes outside of itself. */
+struct traces {
+	char link[64], cgroup[2][64], dir[64], file[80];
+};
+
+static struct traces traces_of(pid_t pid)
+{
+	struct traces t;
+
+	snprintf(t.link, sizeof(t.link), "/sys/class/net/sodab%ldh", (long)pid);
+	snprintf(t.cgroup[0], sizeof(t.cgroup[0]), "/sys/fs/cgroup/soda-bench-%ld", (long)pid);
+	snprintf(t.cgroup[1], sizeof(t.cgroup[1]), "/sys/fs/cgroup/*/soda-bench-%ld", (long)pid);
+	snprintf(t.dir, sizeof(t.dir), "%s/soda-bench-*", tmp);
+	snprintf(t.file, sizeof(t.file), "%s/shared", t.dir);
+	return t;
+}
+
+static bool cgroup_there(const struct traces *t)
+{
+	return found(t->cgroup[0]) || found(t->cgroup[1]);
+}
+
+/* A benchmark that would run for long, in a process group of its own, with its rounds begun. */
+static pid_t start_long_run(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		setpgid(0, 0);
+		setenv("TMPDIR", tmp, 1);
+		freopen("/dev/null", "w", stdout);
+		execl(build_path(SODA), "soda", "bench", "dpu", "shared", "--modes", "memserver",
+		      "--size", "8M", "--rounds", "1000", "--laps", "100", "--link", "100mbit",
+		      "--dpu-cpu", "50", (char *)NULL);
+		_exit(127);
+	}
+	assert_true(pid > 0);
+	setpgid(pid, pid);
+
+	struct traces t = traces_of(pid);
+
+	for (int i = 0; i < 1000 && !found(t.link); i++)
+		pause_ms(10);
+	for (int i = 0; i < 1000 && found(t.file); i++) /* until the workers have it open */
+		pause_ms(10);
+	assert_null(found(t.file));
+	assert_non_null(found(t.link));
+	assert_true(cgroup_there(&t));
+	assert_non_null(found(t.dir));
+	return pid;
+}
+
+static void await_group_end(pid_t group)
+{
+	for (int i = 0; i < 1000 && kill(-group, 0) == 0; i++)
+		pause_ms(10);
+	assert_true(kill(-group, 0) && errno == ESRCH);
+}
+
+static bool caps(void)
+{
+	RUN("--modes", "memserver", "--size", "4M", "--rounds", "1", "--dpu-cpu", "50");
+	if (run.status == 0)
+		return true;
+	print_message("SKIP: no cgroup to cap the agent: %s\n", run.err);
+	return false;
+}
+
+static void test_signals(void **state)
+{
+	static const int signals[] = { SIGTERM, SIGINT };
+
+	if (!privileged() || !caps())
+		skip();
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		pid_t pid = start_long_run();
+		struct traces t = traces_of(pid);
+		int status;
+
+		assert_int_equal(kill(pid, signals[i]), 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 128 + signals[i]);
+		await_group_end(pid);
+		assert_null(found(t.link));
+		assert_false(cgroup_there(&t));
+		assert_null(found(t.dir));
+	}
+}
+
+/* kill -9: all processes end, and the link with them; the cgroup is removed by the next run. */
+static void test_killed(void **state)
+{
+	if (!privileged() || !caps())
+		skip();
+
+	pid_t pid = start_long_run();
+	struct traces t = traces_of(pid);
+
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	await_group_end(pid);
+	for (int i = 0; i < 500 && found(t.link); i++)
+		pause_ms(10);
+	assert_null(found(t.link));
+	RUN("--modes", "memserver", "--size", "4M", "--rounds", "1");
+	assert_int_equal(run.status, 0);
+	assert_false(cgroup_there(&t));
+	const char *dir = found(t.dir);
+
+	assert_non_null(dir);
+	assert_int_equal(rmdir(dir), 0); /* the file in it was gone already */
+}
+
+static int make_tmp(void **state)
+{
+	return mkdtemp(tmp) ? 0 : -1;
+}
+
+static int remove_tmp(void **state)
+{
+	return rmdir(tmp);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_memserver), cmocka_unit_test(test_processes_and_stores),
+		cmocka_unit_test(test_shared),	  cmocka_unit_test(test_table),
+		cmocka_unit_test(test_refusals),  cmocka_unit_test(test_no_agent),
+		cmocka_unit_test(test_link),	  cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_killed),
+	};
+
+	return cmocka_run_group_tests(tests, make_tmp, remove_tmp);
+}

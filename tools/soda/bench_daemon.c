@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Daemons of our own. */
+#include "bench_daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+enum { START_TIMEOUT_MS = 20000, ARGS_MAX = 32 };
+
+const struct soda_bench_program soda_bench_mem_server = { "soda-mem-server", "SODA_MEM_SERVER",
+							  "mem_server" };
+const struct soda_bench_program soda_bench_dpu_agent = { "soda-dpu-agent", "SODA_DPU_AGENT",
+							 "dpu_agent" };
+
+/* A path to execute; one without a slash is looked for in PATH. */
+static void find_program(const struct soda_bench_program *program, char path[PATH_MAX])
+{
+	const char *given = getenv(program->env), *slash;
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int folder;
+
+	snprintf(path, PATH_MAX, "%s", given && *given ? given : program->name);
+	if ((given && *given) || n <= 0)
+		return;
+	self[n] = 0;
+	slash = strrchr(self, '/');
+	folder = (int)(slash - self);
+	snprintf(path, PATH_MAX, "%.*s/%s", folder, self, program->name);
+	if (access(path, X_OK) == 0)
+		return;
+	snprintf(path, PATH_MAX, "%.*s/../../src/%s/%s", folder, self, program->folder,
+		 program->name);
+	if (access(path, X_OK))
+		snprintf(path, PATH_MAX, "%s", program->name);
+}
+
+/* Never returns. */
+static void exec_program(const struct soda_bench_program *program, const char *path, int out,
+			 const char *const *args)
+{
+	char *all[ARGS_MAX] = { (char *)(uintptr_t)program->name };
+
+	for (int i = 0; args[i] && i + 2 < ARGS_MAX; i++)
+		all[i + 1] = (char *)(uintptr_t)args[i];
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing in it outlives the benchmark */
+	dup2(out, STDOUT_FILENO);
+	execvp(path, all);
+	fprintf(stderr, "soda bench: cannot start %s: %s; name it in %s\n", path, strerror(errno),
+		program->env);
+	_exit(127);
+}
+
+/* One line of the daemon's, without its end; false when it ends or says nothing in time. */
+static bool read_line(int fd, char *line, size_t bytes)
+{
+	struct pollfd poll_for = { .fd = fd, .events = POLLIN };
+	size_t n = 0;
+
+	while (n + 1 < bytes) {
+		if (poll(&poll_for, 1, START_TIMEOUT_MS) <= 0 || read(fd, line + n, 1) != 1)
+			return false;
+		if (line[n] == '\n') {
+			line[n] = 0;
+			return true;
+		}
+		n++;
+	}
+	return false;
+}
+
+static int await_ready(struct soda_bench_daemon *daemon, const struct soda_bench_program *program)
+{
+	char line[256];
+
+	while (read_line(daemon->out, line, sizeof(line)))
+		if (sscanf(line, "READY %127s", daemon->address) == 1)
+			return 0;
+	fprintf(stderr, "soda bench: %s did not become ready\n", program->name);
+	soda_bench_daemon_stop(daemon);
+	return -ECHILD;
+}
+
+int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
+			    const struct soda_bench_program *program, const char *const *args,
+			    int (*before)(void *arg), void *arg)
+{
+	char path[PATH_MAX];
+	int out[2], err;
+
+	find_program(program, path);
+	if (pipe2(out, O_CLOEXEC)) {
+		err = -errno;
+		goto complain;
+	}
+	daemon->pid = fork();
+	if (daemon->pid == 0) {
+		if (before && before(arg))
+			_exit(126);
+		exec_program(program, path, out[1], args);
+	}
+	err = daemon->pid < 0 ? -errno : 0;
+	close(out[1]);
+	daemon->out = out[0];
+	if (!err)
+		return await_ready(daemon, program);
+	close(out[0]);
+	daemon->pid = 0;
+complain:
+	fprintf(stderr, "soda bench: cannot start %s: %s\n", path, strerror(-err));
+	return err;
+}
+
+void soda_bench_daemon_stop(struct soda_bench_daemon *daemon)
+{
+	if (daemon->pid <= 0)
+		return;
+	kill(daemon->pid, SIGTERM);
+	waitpid(daemon->pid, NULL, 0);
+	close(daemon->out);
+	daemon->pid = 0;
+}
+
+uint64_t soda_bench_daemon_cpu_ns(const struct soda_bench_daemon *daemon)
+{
+	struct timespec t;
+	clockid_t id;
+
+	if (daemon->pid <= 0 || clock_getcpuclockid(daemon->pid, &id) || clock_gettime(id, &t))
+		return SODA_BENCH_UNKNOWN;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A daemon of our own, so that its CPU time can be measured: a memory server, a DPU
+ * agent.  It is looked for in an environment variable, beside this program, in the
+ * build tree, in PATH; it ends with this process, however that ends.
+ */
+#ifndef SODA_BENCH_DAEMON_H
+#define SODA_BENCH_DAEMON_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct soda_bench_program {
+	const char *name;   /* "soda-mem-server" */
+	const char *env;    /* "SODA_MEM_SERVER" */
+	const char *folder; /* below src/ of the build tree */
+};
+
+extern const struct soda_bench_program soda_bench_mem_server, soda_bench_dpu_agent;
+
+struct soda_bench_daemon {
+	pid_t pid; /* 0: not running */
+	int out;   /* its standard output: closing ours does not end it */
+	char address[128];
+};
+
+/*
+ * args: NULL-terminated, without the name.  before (may be NULL) runs in the child
+ * first; non-zero, after a message, ends it.  0 with its first READY address; negative
+ * errno after a message on stderr.
+ */
+int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
+			    const struct soda_bench_program *program, const char *const *args,
+			    int (*before)(void *arg), void *arg);
+/* SIGTERM, and wait for its end. */
+void soda_bench_daemon_stop(struct soda_bench_daemon *daemon);
+/* CPU time of all its threads so far; SODA_BENCH_UNKNOWN where it is not running. */
+uint64_t soda_bench_daemon_cpu_ns(const struct soda_bench_daemon *daemon);
+
+#endif
