@@ -22,7 +22,7 @@ struct options {
 	uint32_t touch, transport, threads, processes, laps, rounds, seed, dpu_cpu;
 	uint64_t size, chunk, cache;
 	char *pattern, *buffer, *modes, *link, *evict;
-	bool json;
+	bool cold, json;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -41,8 +41,8 @@ static const struct soda_option option_table[] = {
 	  .type = SODA_OPT_LIST,
 	  .offset = AT(modes),
 	  .arg = "LIST",
-	  .help = "Of memserver, base, agg, async, static, dynamic, all; default: every one that "
-		  "the pattern can have." },
+	  .help = "Of memserver, base, agg, async, static, dynamic, all, agg+async; default: every "
+		  "one that the pattern can have, but for the last." },
 	{ .name = "threads",
 	  .letter = 't',
 	  .type = SODA_OPT_UINT,
@@ -143,6 +143,11 @@ static const struct soda_option option_table[] = {
 	  .min = 1,
 	  .max = SODA_BENCH_ROUNDS_MAX,
 	  .help = "Rounds; times and rates are their medians." },
+	{ .name = "cold",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(cold),
+	  .help = "No pass before the first round: it begins with empty caches, and a page buffer "
+		  "as filling the region left it." },
 	{ .name = "seed",
 	  .type = SODA_OPT_UINT,
 	  .offset = AT(seed),
@@ -168,7 +173,8 @@ static const struct soda_conf conf = {
 		"Modes: memserver, no agent; base, the agent as a plain proxy; agg, async, static, "
 		"dynamic, the proxy with that one part: aggregation, asynchronous forwarding, "
 		"static "
-		"cache, dynamic cache; all, with all of them. Other settings of the agents come "
+		"cache, dynamic cache; agg+async, with those two; all, with all of them. Other "
+		"settings of the agents come "
 		"from "
 		"the environment (SODA_DPU_POLICY and the like, see soda-dpu-agent(1)).\n\n"
 		"Patterns are those of soda-bench-fault(1), and shared: all processes read one "
@@ -177,7 +183,8 @@ static const struct soda_conf conf = {
 		"patterns, in mode static alone, as much as fits from the region's beginning. A "
 		"pattern that stores cannot have mode static.\n\n"
 		"A round is --laps passes of one mode; rounds go through all modes, and each mode "
-		"begins with a pass that is not measured. GB are 1e9 bytes, MB 1e6. Times, rates "
+		"begins with a pass that is not measured, unless --cold. GB are 1e9 bytes, MB 1e6. "
+		"Times, rates "
 		"and CPU seconds a GB fetched by the processes are medians over the rounds, "
 		"'spread' is the distance of the fastest and the slowest round over the median. "
 		"Bytes over the network are sums as agents and processes count them, by "
@@ -205,7 +212,7 @@ static int complain(const char *text)
 
 static void default_modes(struct soda_bench_dpu_plan *plan)
 {
-	for (int m = 0; m < SODA_BENCH_DPU_MODES; m++)
+	for (int m = 0; m <= SODA_BENCH_ALL_PARTS; m++)
 		if (m != SODA_BENCH_STATIC || !plan->worker.stores)
 			plan->modes[plan->modes_n++] = (enum soda_bench_dpu_mode)m;
 }
@@ -219,7 +226,7 @@ static int add_mode(struct soda_bench_dpu_plan *plan, const char *name)
 	if (m == SODA_BENCH_DPU_MODES) {
 		fprintf(stderr,
 			WHO ": no mode '%.40s'; expected memserver, base, agg, async, static, "
-			    "dynamic or all\n",
+			    "dynamic, all or agg+async\n",
 			name);
 		return -EINVAL;
 	}
@@ -282,6 +289,7 @@ static int make_plan(const struct options *opt, struct soda_bench_dpu_plan *plan
 		.processes = opt->processes,
 		.rounds = opt->rounds,
 		.shm = opt->transport == SHM,
+		.cold = opt->cold,
 		.cache_bytes = opt->cache,
 		.cpu_pct = opt->dpu_cpu,
 	};

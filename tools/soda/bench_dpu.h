@@ -6,6 +6,7 @@
  *   worker(s) ------------------------------> memory server      memserver
  *   worker(s) --- agent --base ------------->       "            base
  *   worker(s) --- agent, one part on ------->       "            agg async static dynamic
+ *   worker(s) --- agent, two parts on ------>       "            agg+async
  *   worker(s) --- agent, all parts on ------>       "            all
  *
  *   bench_dpu.c         options
@@ -34,6 +35,7 @@ enum soda_bench_dpu_mode {
 	SODA_BENCH_STATIC,
 	SODA_BENCH_DYNAMIC,
 	SODA_BENCH_ALL_PARTS,
+	SODA_BENCH_AGG_ASYNC, /* only where it is asked for */
 	SODA_BENCH_DPU_MODES,
 };
 
@@ -47,6 +49,7 @@ struct soda_bench_dpu_plan {
 	uint32_t modes_n;
 	enum soda_bench_dpu_mode modes[SODA_BENCH_DPU_MODES];
 	bool shm;		     /* between workers and agent */
+	bool cold;		     /* no pass before the first round */
 	uint64_t cache_bytes;	     /* of the static and of the dynamic cache */
 	uint32_t cpu_pct;	     /* of the agents; 0: no cap */
 	struct soda_bench_link link; /* rate "": none */

@@ -22,6 +22,7 @@ const char *const soda_bench_dpu_mode_names[] = {
 	[SODA_BENCH_STATIC] = "static",
 	[SODA_BENCH_DYNAMIC] = "dynamic",
 	[SODA_BENCH_ALL_PARTS] = "all",
+	[SODA_BENCH_AGG_ASYNC] = "agg+async",
 };
 
 /* The file that all processes read. */
@@ -92,18 +93,24 @@ static int start_server(struct soda_bench_dpu_stage *stage)
 /* By environment: the user's own variables decide the rest (policy, channels, ...). */
 static void choose_parts(enum soda_bench_dpu_mode mode, uint64_t cache_bytes)
 {
+	enum {
+		ALL = 1 << SODA_BENCH_ALL_PARTS,
+		AGG = ALL | 1 << SODA_BENCH_AGG | 1 << SODA_BENCH_AGG_ASYNC,
+		ASYNC = ALL | 1 << SODA_BENCH_ASYNC | 1 << SODA_BENCH_AGG_ASYNC,
+		STATIC = ALL | 1 << SODA_BENCH_STATIC,
+		DYNAMIC = ALL | 1 << SODA_BENCH_DYNAMIC,
+	};
 	static const struct {
 		const char *variable;
-		enum soda_bench_dpu_mode alone;
-	} parts[] = { { "SODA_DPU_AGGREGATE", SODA_BENCH_AGG },
-		      { "SODA_DPU_ASYNC", SODA_BENCH_ASYNC },
-		      { "SODA_DPU_STATIC", SODA_BENCH_STATIC },
-		      { "SODA_DPU_DYNAMIC", SODA_BENCH_DYNAMIC } };
+		unsigned modes; /* that have this part */
+	} parts[] = { { "SODA_DPU_AGGREGATE", AGG },
+		      { "SODA_DPU_ASYNC", ASYNC },
+		      { "SODA_DPU_STATIC", STATIC },
+		      { "SODA_DPU_DYNAMIC", DYNAMIC } };
 	char bytes[32];
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		setenv(parts[i].variable,
-		       mode == SODA_BENCH_ALL_PARTS || mode == parts[i].alone ? "yes" : "no", 1);
+		setenv(parts[i].variable, parts[i].modes >> mode & 1 ? "yes" : "no", 1);
 	setenv("SODA_DPU_BASE", mode == SODA_BENCH_BASE ? "yes" : "no", 1);
 	snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)cache_bytes);
 	setenv("SODA_DPU_CACHE_BYTES", bytes, 1);
@@ -197,7 +204,7 @@ static int open_side(struct soda_bench_dpu_stage *stage, struct soda_bench_dpu_s
 static int warm_side(struct soda_bench_dpu_stage *stage, struct soda_bench_dpu_side *side)
 {
 	uint64_t counters[SODA_BENCH_DPU_COUNTERS];
-	int err = soda_bench_dpu_warm(stage, side);
+	int err = stage->plan->cold ? 0 : soda_bench_dpu_warm(stage, side);
 
 	if (!err)
 		err = soda_bench_dpu_counters(side, counters);
