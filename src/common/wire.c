@@ -140,7 +140,7 @@ void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct so
 	put(out + 32, w->capacity, 8);
 	put(out + 40, w->free_bytes, 8);
 	put(out + 48, w->known, 4);
-	put(out + 52, 0, 4);
+	put(out + 52, w->agent, 4);
 }
 
 int soda_wire_get_welcome(const void *bytes_in, size_t bytes, struct soda_wire_welcome *w)
@@ -157,7 +157,7 @@ int soda_wire_get_welcome(const void *bytes_in, size_t bytes, struct soda_wire_w
 	w->capacity = get(in + 32, 8);
 	w->free_bytes = get(in + 40, 8);
 	w->known = (uint32_t)get(in + 48, 4);
-	w->pad = 0;
+	w->agent = (uint32_t)get(in + 52, 4);
 	return 0;
 }
 
@@ -244,6 +244,25 @@ int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_a
 	a->offset = get(in, 8);
 	a->bytes = get(in + 8, 8);
 	return 0;
+}
+
+void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l)
+{
+	put(out, l->region_id, 2);
+	put(out + 2, 0, 2);
+	put(out + 4, l->flags, 4);
+	put(out + 8, l->bytes, 8);
+	put(out + 16, l->file_id, 8);
+	put(out + 24, l->generation, 8);
+}
+
+void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l)
+{
+	l->region_id = (uint16_t)get(in, 2);
+	l->flags = (uint32_t)get(in + 4, 4);
+	l->bytes = get(in + 8, 8);
+	l->file_id = get(in + 16, 8);
+	l->generation = get(in + 24, 8);
 }
 
 int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes)

@@ -46,19 +46,21 @@ enum soda_msg {
 	SODA_MSG_WRITE = 2,
 	SODA_MSG_READ_REPLY = 3,
 	SODA_MSG_WRITE_REPLY = 4,
-	SODA_MSG_HELLO = 16,   /* soda_wire_hello -> soda_wire_welcome */
-	SODA_MSG_OPEN = 17,    /* soda_wire_open -> soda_wire_opened */
-	SODA_MSG_CLOSE = 18,   /* soda_wire_region -> empty */
-	SODA_MSG_SYNC = 19,    /* soda_wire_region -> empty, file on stable storage */
-	SODA_MSG_STATS = 20,   /* empty -> JSON text */
-	SODA_MSG_BYE = 21,     /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
-				  it has now, or when its last connection ends */
-	SODA_MSG_PING = 22,    /* empty -> empty */
-	SODA_MSG_NAME = 23,    /* soda_wire_name -> empty, or one byte: advice on the whole object
-				  that the operator's rules give it */
-	SODA_MSG_ADVISE = 25,  /* soda_wire_advise -> empty, or soda_wire_advised and a memfd;
-				  by agents only */
-	SODA_MSG_OK = 32,      /* reply of any control request */
+	SODA_MSG_HELLO = 16,  /* soda_wire_hello -> soda_wire_welcome */
+	SODA_MSG_OPEN = 17,   /* soda_wire_open -> soda_wire_opened */
+	SODA_MSG_CLOSE = 18,  /* soda_wire_region -> empty */
+	SODA_MSG_SYNC = 19,   /* soda_wire_region -> empty, file on stable storage */
+	SODA_MSG_STATS = 20,  /* empty -> JSON text */
+	SODA_MSG_BYE = 21,    /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
+				 it has now, or when its last connection ends */
+	SODA_MSG_PING = 22,   /* empty -> empty */
+	SODA_MSG_NAME = 23,   /* soda_wire_name -> empty, or one byte: advice on the whole object
+				 that the operator's rules give it */
+	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd;
+				 by agents only */
+	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
+			       from that id on and as many as there is room for */
+	SODA_MSG_OK = 32,   /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
 
@@ -147,7 +149,9 @@ struct soda_wire_welcome {
 	uint64_t secret;
 	uint64_t capacity, free_bytes;
 	uint32_t known; /* 1: client_id was known and its regions are intact */
-	uint32_t pad;
+	uint32_t agent; /* 0: the server itself; else an agent between, random at its start: if it
+			   is another than before, WRITEs that were answered and not followed by a
+			   SYNC may never have come to the server */
 };
 #define SODA_WIRE_WELCOME_BYTES 56u
 
@@ -171,6 +175,16 @@ struct soda_wire_region {
 	uint16_t region_id;
 };
 #define SODA_WIRE_REGION_BYTES 2u
+
+/* One open region of the client, in the answer of SODA_MSG_LIST. */
+struct soda_wire_listed {
+	uint16_t region_id;
+	uint32_t flags; /* as in its OPEN, without CREATE */
+	uint64_t bytes;
+	uint64_t file_id;
+	uint64_t generation;
+};
+#define SODA_WIRE_LISTED_BYTES 32u
 
 /* SODA_MSG_NAME: region_id 16, then the name. */
 
@@ -207,6 +221,8 @@ void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wir
 int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
 void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);
 int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
+void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l);
+void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l);
 
 void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda_wire_advise *a);
 int soda_wire_get_advise(const void *in, size_t bytes, struct soda_wire_advise *a);

@@ -307,6 +307,30 @@ int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *
 	return r;
 }
 
+unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct soda_wire_listed *list,
+			  unsigned max)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&set->control);
+	for (uint32_t id = from; id < SLOTS && n < max; id++) {
+		struct soda_region *region = soda_region_slot_get(&set->slots[id]);
+
+		if (!region)
+			continue;
+		list[n] = (struct soda_wire_listed){ .region_id = region->id,
+						     .bytes = region->bytes };
+		if (region->file) {
+			list[n].flags = region->file->mode;
+			list[n].file_id = soda_file_id(region->file);
+			list[n].generation = region->file->generation;
+		}
+		n++;
+	}
+	pthread_mutex_unlock(&set->control);
+	return n;
+}
+
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why)
 {

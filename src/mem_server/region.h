@@ -82,6 +82,12 @@ int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why);
 /*
+ * Describe the regions from that id on, in the order of their ids, at most max of
+ * them; how many.
+ */
+unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct soda_wire_listed *list,
+			  unsigned max);
+/*
  * Close all; the client has no data connection any more.  What cannot be written back is logged as
  * lost: returns how many files.
  */

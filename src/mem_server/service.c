@@ -103,6 +103,28 @@ static int write_stats(struct soda_client *client, size_t bytes, struct soda_rep
 	return 0;
 }
 
+static int list_regions(struct soda_client *client, const uint8_t *body, size_t bytes,
+			struct soda_reply *reply)
+{
+	enum { ROOM = SODA_WIRE_MAX_CONTROL / SODA_WIRE_LISTED_BYTES };
+	struct soda_wire_listed list[64];
+	uint32_t from, total = 0;
+
+	if (bytes != SODA_WIRE_REGION_BYTES)
+		return -EPROTO;
+	from = (uint32_t)(body[0] | body[1] << 8);
+	while (from <= UINT16_MAX && total + 64 <= ROOM) {
+		unsigned n = soda_region_list(&client->regions, (uint16_t)from, list, 64);
+
+		for (unsigned i = 0; i < n; i++, total++)
+			soda_wire_put_listed(reply->body + (size_t)total * SODA_WIRE_LISTED_BYTES,
+					     &list[i]);
+		from = n == 64 ? list[n - 1].region_id + 1u : UINT16_MAX + 1u;
+	}
+	reply->bytes = (size_t)total * SODA_WIRE_LISTED_BYTES;
+	return 0;
+}
+
 static int leave(struct soda_client *client, const uint8_t *body, size_t bytes)
 {
 	if (bytes == 0)
@@ -144,6 +166,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		return call_region(client, type, body, bytes, &reply->why);
 	case SODA_MSG_STATS:
 		return write_stats(client, bytes, reply);
+	case SODA_MSG_LIST:
+		return list_regions(client, body, bytes, reply);
 	case SODA_MSG_BYE:
 		return leave(client, body, bytes);
 	case SODA_MSG_ADVISE:

@@ -118,6 +118,7 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 		if (!events[i].data.ptr)
 			take_mail(w, epoll);
 	serve_ready(w, epoll);
+	soda_worker_ring(w);
 	return n > 0;
 }
 

@@ -225,6 +225,7 @@ int soda_engine_uring(struct soda_worker *w)
 		}
 		reap(&e);
 		reap_ready(&e);
+		soda_worker_ring(w);
 	}
 	io_uring_queue_exit(&e.ring);
 	return 0;

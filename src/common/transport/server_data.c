@@ -240,10 +240,6 @@ static void take_all(struct soda_dconn *c)
 	}
 	if (c->rx_begin == c->rx_end)
 		c->rx_begin = c->rx_end = 0;
-	if (c->rung) {
-		c->rung = false;
-		ops(c)->doorbell(c->peer.client, &c->peer);
-	}
 }
 
 bool soda_dconn_may_recv(const struct soda_dconn *c)

@@ -46,8 +46,9 @@ struct soda_dconn {
 	bool rx_drained; /* io_uring: the socket had no more at the last receive */
 	/* two-sided */
 	uint32_t pending; /* requests not answered, or answered and not yet collected */
-	bool rung;	  /* requests since the last doorbell */
-	bool paused;	  /* there was no memory for a WRITE: nothing is taken */
+	bool rung;	  /* requests since the last doorbell: it is on worker->rung */
+	struct soda_dconn *rung_next;
+	bool paused;		       /* there was no memory for a WRITE: nothing is taken */
 	struct soda_dconn *ready_next; /* guarded by worker->lock, and so below */
 	bool on_ready;
 	bool resumed;

@@ -100,7 +100,11 @@ void soda_request_deliver(struct soda_dconn *c, struct soda_request *rq, const u
 	rq->arrived_ns = soda_now_ns();
 	rq->polling = c->wants_polling;
 	c->pending++;
-	c->rung = true;
+	if (!c->rung) {
+		c->rung = true;
+		c->rung_next = c->worker->rung;
+		c->worker->rung = c;
+	}
 	c->peer.listener->ops->request(c->peer.client, rq);
 }
 

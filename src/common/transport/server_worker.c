@@ -159,8 +159,20 @@ static void peer_resume(struct soda_peer *peer)
 	pthread_mutex_unlock(&w->lock);
 }
 
+void soda_worker_ring(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+
+	while ((c = w->rung)) {
+		w->rung = c->rung_next;
+		c->rung = false;
+		w->listener->ops->doorbell(c->peer.client, &c->peer);
+	}
+}
+
 void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c)
 {
+	soda_worker_ring(w);
 	*(c->prev ? &c->prev->next : &w->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;

@@ -20,7 +20,8 @@ struct soda_worker {
 	struct soda_dconn *ready;   /* guarded by lock: answers of the daemon, two-sided */
 	_Atomic bool has_ready;	    /* changed with the lock held: a look is free */
 	_Atomic bool asleep;	    /* or about to be: who adds to `ready` wakes it */
-	struct soda_dconn *conns;   /* the worker's own */
+	struct soda_dconn *conns;   /* the worker's own, and so below */
+	struct soda_dconn *rung;    /* delivered requests, and the daemon has no doorbell yet */
 	struct soda_spin spin;
 	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
 };
@@ -32,6 +33,8 @@ struct soda_dconn *soda_worker_take(struct soda_worker *w);
  * (soda_dconn_continue); NULL: none.
  */
 struct soda_dconn *soda_worker_ready(struct soda_worker *w);
+/* Nothing further is at hand: doorbells for all that was delivered. */
+void soda_worker_ring(struct soda_worker *w);
 /* Put it on the ready list and wake the worker if it sleeps. The lock is held. */
 void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c);
 /* Take it off the ready list: soda_peer_resume may have come when nothing was to be resumed. */

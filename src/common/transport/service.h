@@ -160,8 +160,9 @@ struct soda_service {
 	/* A READ or WRITE has come in. */
 	void (*request)(void *client, struct soda_request *rq);
 	/*
-	 * After one or more calls of request: no further one of this connection is at
-	 * hand, so that what waits for company need not wait longer.
+	 * After one or more calls of request, by the same thread: all that was at hand,
+	 * on this connection and others of the thread, has been delivered, so that what
+	 * waits for company need not wait longer.
 	 */
 	void (*doorbell)(void *client, struct soda_peer *peer);
 };

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/agent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dpu_agent/keeper.h"
+
+enum { THREADS_MAX = 4 };
+
+uint64_t soda_dpu_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static unsigned processors(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 1 ? 1 : n > 2 * THREADS_MAX ? 2 * THREADS_MAX : (unsigned)n;
+}
+
+static unsigned choose(uint32_t wanted, unsigned automatic)
+{
+	unsigned n = wanted ? wanted : automatic;
+
+	return n ? n : 1;
+}
+
+int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
+{
+	unsigned half = processors() / 2;
+	unsigned workers = processors() < THREADS_MAX ? processors() : THREADS_MAX;
+	int ret;
+
+	*dpu = (struct soda_dpu){ .opt = opt, .started_ms = soda_dpu_now_ms() };
+	while (!dpu->id)
+		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
+			return -EIO;
+	dpu->async = opt->async && !opt->base;
+	dpu->aggregate = opt->aggregate && !opt->base;
+	dpu->channels = choose(opt->channels, dpu->async ? half : choose(opt->workers, workers));
+	soda_schedule_init(&dpu->schedule, opt->window);
+	ret = soda_completers_start(&dpu->completers,
+				    dpu->async ? choose(opt->completers, half) : 0);
+	return ret < 0 ? ret : soda_keeper_start(dpu);
+}
+
+unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
+{
+	soda_keeper_stop(dpu, patience_ms);
+	soda_completers_stop(&dpu->completers);
+	soda_blocks_free();
+	return dpu->sessions.lost;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The DPU agent: the parts put together, and the service that transports call. */
+#ifndef SODA_DPU_AGENT_AGENT_H
+#define SODA_DPU_AGENT_AGENT_H
+
+#include "common/transport/service.h"
+#include "dpu_agent/complete.h"
+#include "dpu_agent/options.h"
+#include "dpu_agent/schedule.h"
+#include "dpu_agent/session.h"
+
+struct soda_dpu {
+	const struct soda_dpu_options *opt; /* set before start, then constant, and so below */
+	bool async, aggregate;
+	unsigned channels; /* for READs, a session */
+	uint32_t id;	   /* random at the start: soda_wire_welcome.agent */
+	uint64_t started_ms;
+	struct soda_completers completers;
+	struct soda_sessions sessions;
+	struct soda_schedule schedule;
+};
+
+extern const struct soda_service soda_dpu_service;
+
+/* opt stays the caller's, until stop. 0, negative errno. */
+int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt);
+/*
+ * No client is connected any more: bring accepted writes to the server for at most
+ * patience_ms, end the threads, free.  How many sessions lost some.
+ */
+unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms);
+
+/* All statistics as JSON text, at most `bytes` of it, not terminated. The length, or -ENOMEM. */
+long soda_dpu_stats(struct soda_dpu *dpu, char *out, size_t bytes);
+
+/* CLOCK_MONOTONIC. */
+uint64_t soda_dpu_now_ms(void);
+
+#endif

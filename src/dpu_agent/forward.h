@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a client's requests to transfers and back.
+ *
+ *   base                 soda_forward_request forwards, waits and answers
+ *   aggregate only       requests wait in the queue until the doorbell; the thread that
+ *                        rings forwards them together, waits and answers
+ *   async                requests are posted (at the doorbell with aggregate, else at
+ *                        once) and completers answer
+ */
+#ifndef SODA_DPU_AGENT_FORWARD_H
+#define SODA_DPU_AGENT_FORWARD_H
+
+#include "dpu_agent/session.h"
+
+#define SODA_TURN_BYTES (512u << 10)	 /* of READs, before others' turn */
+#define SODA_WRITES_UNDER_WAY (1u << 20) /* of a session; others wait, and may combine */
+
+/* As soda_service.request and doorbell. */
+void soda_forward_request(struct soda_session *s, struct soda_request *rq);
+void soda_forward_doorbell(struct soda_session *s);
+
+/* async: put READs that waited for a WRITE into the queue again. */
+void soda_forward_again(struct soda_session *s, struct soda_task *tasks);
+/* async: post WRITEs, as many as may be under way. */
+void soda_forward_writes(struct soda_session *s);
+/* async: post READs, a turn's worth. False: nothing waits, or it may not go on now. */
+bool soda_forward_reads(struct soda_session *s);
+/* Answer what a finished transfer was for, and free it. */
+void soda_forward_finish(struct soda_transfer *t, int status);
+/* End a READ or WRITE of a client without an answer: its connections are closed. */
+void soda_forward_drop(struct soda_task *task);
+void soda_forward_drop_transfers(struct soda_transfer *list);
+/* An answer has been sent: as soda_service.release. */
+void soda_forward_sent(struct soda_session *s, const struct soda_span *span);
+
+/* batch.c */
+
+/*
+ * Turn tasks into transfers: with merge, neighbours become one.  Tasks for which there
+ * is no memory come back in *failed_p.
+ */
+struct soda_transfer *soda_batch_build(struct soda_task *tasks, bool merge,
+				       struct soda_task **failed_p);
+
+#endif

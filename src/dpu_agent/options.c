@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The option table, and the words of the man page. */
+#include "dpu_agent/options.h"
+
+#include "common/daemon.h"
+
+#define AT(field) .offset = offsetof(struct soda_dpu_options, field)
+
+static const struct soda_option options[] = {
+	{ .name = "listen",
+	  .env = "SODA_DPU_LISTEN",
+	  .letter = 'l',
+	  .type = SODA_OPT_LIST,
+	  AT(listen),
+	  .arg = "ADDRESS",
+	  .def = "tcp://127.0.0.1:7002",
+	  .help = "Where programs connect: tcp://HOST:PORT; several, separated by commas, or the"
+		  " option again. Port 0 picks a free one." },
+	{ .name = "server",
+	  .env = "SODA_DPU_SERVER",
+	  .letter = 's',
+	  .type = SODA_OPT_STRING,
+	  AT(server),
+	  .arg = "ADDRESS",
+	  .def = "tcp://127.0.0.1:7001",
+	  .help = "The memory server." },
+	{ .name = "base",
+	  .env = "SODA_DPU_BASE",
+	  .type = SODA_OPT_BOOL,
+	  AT(base),
+	  .def = "no",
+	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that"
+		  " follows." },
+	{ .name = "aggregate",
+	  .env = "SODA_DPU_AGGREGATE",
+	  .type = SODA_OPT_BOOL,
+	  AT(aggregate),
+	  .def = "yes",
+	  .help = "Forward requests that wait at the same time as one batch, and adjacent ones as"
+		  " one transfer." },
+	{ .name = "async",
+	  .env = "SODA_DPU_ASYNC",
+	  .type = SODA_OPT_BOOL,
+	  AT(async),
+	  .def = "yes",
+	  .help = "Receive and complete in separate threads, and acknowledge writes at once." },
+	{ .name = "write-budget",
+	  .env = "SODA_DPU_WRITE_BUDGET",
+	  .type = SODA_OPT_SIZE,
+	  AT(write_budget),
+	  .arg = "SIZE",
+	  .def = "32M",
+	  .min = 4u << 20,
+	  .help = "Written data of one client that the agent acknowledges before the server has"
+		  " it; beyond it acknowledgements wait." },
+	{ .name = "client-credit",
+	  .env = "SODA_DPU_CLIENT_CREDIT",
+	  .type = SODA_OPT_SIZE,
+	  AT(client_credit),
+	  .arg = "SIZE",
+	  .def = "8M",
+	  .min = 4u << 20,
+	  .help = "Data that one client may have asked for and not yet taken; its further reads"
+		  " wait." },
+	{ .name = "window",
+	  .env = "SODA_DPU_WINDOW",
+	  .type = SODA_OPT_SIZE,
+	  AT(window),
+	  .arg = "SIZE",
+	  .def = "16M",
+	  .min = 4u << 20,
+	  .help = "Data that is asked of the server at a time, for all clients; they take turns"
+		  " in it." },
+	{ .name = "channels",
+	  .env = "SODA_DPU_CHANNELS",
+	  .type = SODA_OPT_UINT,
+	  AT(channels),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 16,
+	  .help = "Connections to the server for each client's reads; one more carries its writes."
+		  " 0: half as many as processors, at most 4 (without async: one a worker)." },
+	{ .name = "completers",
+	  .env = "SODA_DPU_COMPLETERS",
+	  .type = SODA_OPT_UINT,
+	  AT(completers),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 64,
+	  .help = "Threads that take in what the server answers; 0: half as many as processors, at"
+		  " most 4." },
+	{ .name = "workers",
+	  .env = "SODA_DPU_WORKERS",
+	  .letter = 'w',
+	  .type = SODA_OPT_UINT,
+	  AT(workers),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 256,
+	  .help = "Threads that receive from programs, of each address; 0: one a processor, at"
+		  " most 4." },
+	{ .name = "timeout",
+	  .env = "SODA_DPU_TIMEOUT",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(timeout_ms),
+	  .arg = "TIME",
+	  .def = "20s",
+	  .min = 10,
+	  .help = "How long the server may take to answer before its connections count as lost." },
+	{ .name = "grace",
+	  .env = "SODA_DPU_GRACE",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(grace_ms),
+	  .arg = "TIME",
+	  .def = "60s",
+	  .help = "How long written data of a client that has gone is kept while the server cannot"
+		  " be reached." },
+	{ .name = "drain",
+	  .env = "SODA_DPU_DRAIN",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(drain_ms),
+	  .arg = "TIME",
+	  .def = "30s",
+	  .help = "How long clients may finish after SIGTERM." },
+	{ .name = "allow-other",
+	  .env = "SODA_DPU_ALLOW_OTHER",
+	  .type = SODA_OPT_BOOL,
+	  AT(allow_other),
+	  .def = "no",
+	  .help = "Serve local clients (shm) of every user. Without it: the agent's own and"
+		  " root." },
+	{ .name = "max-clients",
+	  .env = "SODA_DPU_MAX_CLIENTS",
+	  .type = SODA_OPT_UINT,
+	  AT(max_clients),
+	  .arg = "N",
+	  .def = "1024",
+	  .min = 1,
+	  .max = 65536,
+	  .help = "Most clients at a time." },
+	{ .name = "max-connections",
+	  .env = "SODA_DPU_MAX_CONNECTIONS",
+	  .type = SODA_OPT_UINT,
+	  AT(max_connections),
+	  .arg = "N",
+	  .def = "4096",
+	  .min = 1,
+	  .max = 1u << 20,
+	  .help = "Most connections at a time, of each address." },
+	{ .name = "parent-fd",
+	  .type = SODA_OPT_UINT,
+	  AT(parent_fd),
+	  .arg = "FD",
+	  .def = "off",
+	  .max = 1u << 20,
+	  .allow_off = 1,
+	  .help = "End without a drain at end-of-file on this descriptor: for an agent that belongs"
+		  " to one process." },
+	{ .name = "config",
+	  .type = SODA_OPT_STRING,
+	  AT(config),
+	  .arg = "FILE",
+	  .env = "SODA_DPU_CONFIG",
+	  .help = "INI file with any of these options as 'key = value', below [soda-dpu-agent] or"
+		  " without a section. Flags and environment outrank it." },
+	{ .name = "log-level",
+	  .type = SODA_OPT_CHOICE,
+	  AT(log_level),
+	  .arg = "LEVEL",
+	  .env = "SODA_LOG",
+	  .def = "info",
+	  .choices = soda_daemon_log_levels,
+	  .help = "Least severe messages that are logged, on standard error." },
+};
+
+static const char description[] =
+	"Stands between the programs of a compute node and their memory server, on the node's DPU "
+	"or"
+	" on spare processors of the node, and takes the work of moving data from the programs."
+	" Programs name it in SODA_DPU instead of a server in SODA_SERVER. Once it accepts"
+	" connections it prints one line 'READY ADDRESS' for each address on standard output, and"
+	" tells the service manager (NOTIFY_SOCKET).\n\n"
+	"Each program is a client of the memory server as it would be without the agent: quotas,"
+	" files, single writers and grace times are the server's. The agent keeps nothing that a"
+	" restart would need: programs reconnect to a restarted agent and go on.\n\n"
+	"Writes are acknowledged as soon as the agent has them, and are brought to the server then,"
+	" also when the program has ended; soda_sync(3) waits until they are there. If the agent is"
+	" killed, what it had acknowledged and not written since the last soda_sync is lost.\n\n"
+	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
+	"for"
+	" the time of --drain, then every connection is closed, what was acknowledged is written, "
+	"and"
+	" the agent ends. A second signal ends it at once, without writing.";
+
+static const char epilogue[] =
+	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"
+	" readiness; see\n.BR sd_notify (3).\n"
+	".SH EXIT STATUS\n.TP\n.B 0\nended by a signal or with its parent, nothing lost\n"
+	".TP\n.B 1\nit could not start, or acknowledged data could not be written (the log says"
+	" whose)\n.TP\n.B 2\nwrong options, environment or INI file\n"
+	".SH EXAMPLES\nServe the programs of this node:\n.PP\n.RS\n.nf\n"
+	"soda\\-dpu\\-agent \\-\\-server tcp://10.0.0.1:7001 \\-\\-listen tcp://127.0.0.1:7002\n"
+	"SODA_DPU=tcp://127.0.0.1:7002 ./program\n.fi\n.RE\n"
+	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_sync (3)\n";
+
+const struct soda_conf soda_dpu_conf = {
+	.program = "soda-dpu-agent",
+	.summary = "move the data between the programs of this node and their memory server",
+	.args = "",
+	.description = description,
+	.epilogue = epilogue,
+	.options = options,
+	.options_n = sizeof(options) / sizeof(options[0]),
+};

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What transports call.  Every body from a peer is decoded and checked here or in the
+ * function that it goes to; what is refused is counted, logged at most ten times a second,
+ * and answered with a reason.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/log.h"
+#include "dpu_agent/agent.h"
+#include "dpu_agent/counters.h"
+#include "dpu_agent/forward.h"
+#include "dpu_agent/upstream.h"
+
+enum { NOTES_A_SECOND = 10, LEAVING_MS = 2000, LEAVING_LOOK_MS = 5 };
+
+/* A peer may provoke as many of these as it likes: most of them go unlogged. */
+static bool may_note(void)
+{
+	static _Atomic uint64_t second;
+	static _Atomic unsigned notes;
+	uint64_t now = soda_dpu_now_ms() / 1000;
+
+	if (atomic_exchange_explicit(&second, now, memory_order_relaxed) != now)
+		atomic_store_explicit(&notes, 0, memory_order_relaxed);
+	return atomic_fetch_add_explicit(&notes, 1, memory_order_relaxed) < NOTES_A_SECOND;
+}
+
+/* A sentence for the peer, whatever failed. */
+static int explained(int ret, struct soda_why *why)
+{
+	if (ret && !*why->text)
+		snprintf(why->text, sizeof(why->text), "%s", soda_strerror(ret));
+	return ret;
+}
+
+static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello *said,
+		 const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
+		 void **client_p, struct soda_why *why)
+{
+	int ret;
+
+	*why = (struct soda_why){ "" };
+	ret = soda_session_hello(svc, peer, said, info, welcome, client_p, why);
+	if (explained(ret, why) == 0)
+		return 0;
+	soda_count_add(SODA_COUNT_hellos_refused, 1);
+	if (may_note())
+		soda_log_info("%s: refused: %s", info->address, why->text);
+	return ret;
+}
+
+/*
+ * Wait until nothing of the region is under way (unwritten: until its WRITEs are on the
+ * server). 0; -ETIMEDOUT; -ECONNRESET: the session has broken; or what was lost.
+ */
+static int await_region(struct soda_session *s, struct soda_region *r, bool unwritten)
+{
+	struct timespec until;
+	int ret = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += s->dpu->opt->timeout_ms / 1000 + 1;
+	pthread_mutex_lock(&s->lock);
+	while (ret == 0 && s->up && (unwritten ? r->unwritten : r->holds))
+		ret = -pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	if (ret == 0 && (unwritten ? r->unwritten : r->holds))
+		ret = -ECONNRESET;
+	if (ret == 0 && unwritten) {
+		ret = r->lost;
+		r->lost = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+/* True: clients were about to go, with what they held, and have gone now or had their time. */
+static bool await_leaving(struct soda_session *self)
+{
+	struct soda_sessions *all = &self->dpu->sessions;
+	uint64_t end_ms = soda_dpu_now_ms() + LEAVING_MS;
+	bool any, ever = false;
+
+	do {
+		any = false;
+		pthread_mutex_lock(&all->lock);
+		for (struct soda_session *s = all->list; s; s = s->next) {
+			pthread_mutex_lock(&s->lock);
+			any = any || (s != self && s->leaving);
+			pthread_mutex_unlock(&s->lock);
+		}
+		pthread_mutex_unlock(&all->lock);
+		ever = ever || any;
+		if (any)
+			poll(NULL, 0, LEAVING_LOOK_MS);
+	} while (any && soda_dpu_now_ms() < end_ms);
+	return ever;
+}
+
+static int open_region(struct soda_session *s, const void *body, size_t bytes,
+		       struct soda_reply *reply)
+{
+	struct soda_wire_opened opened;
+	struct soda_wire_open open;
+	const char *name;
+	bool taken;
+	int ret = soda_wire_get_open(body, bytes, &open, &name);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	taken = soda_session_region_locked(s, open.region_id);
+	pthread_mutex_unlock(&s->lock);
+	if (taken) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "region id %u is in use",
+			 open.region_id);
+		return -EBUSY;
+	}
+	ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+	if ((ret == -EBUSY || ret == -ENOSPC) && await_leaving(s)) {
+		reply->why = (struct soda_why){ "" };
+		ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+	}
+	if (ret < 0)
+		return ret;
+	soda_wire_put_opened(reply->body, &opened);
+	reply->bytes = SODA_WIRE_OPENED_BYTES;
+	return 0;
+}
+
+static int close_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
+			struct soda_why *why)
+{
+	int ret;
+
+	soda_writes_discard(s, r, false);
+	ret = await_region(s, r, true);
+	if (ret == 0)
+		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, NULL, 0, NULL, why);
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	s->regions[r->mr.region_id] = NULL; /* no request finds it from now on */
+	pthread_mutex_unlock(&s->lock);
+	ret = await_region(s, r, false);
+	if (ret < 0) {
+		pthread_mutex_lock(&s->lock);
+		s->regions[r->mr.region_id] = r; /* the session's end frees it */
+		pthread_mutex_unlock(&s->lock);
+		return ret;
+	}
+	soda_conn_unmap_region(&r->mr);
+	free(r);
+	return 0;
+}
+
+static int sync_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
+		       struct soda_why *why)
+{
+	int ret = await_region(s, r, true);
+
+	if (ret < 0) {
+		snprintf(why->text, sizeof(why->text),
+			 "data that was acknowledged could not be written to %s: %s",
+			 s->dpu->opt->server, soda_strerror(ret));
+		return ret;
+	}
+	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
+}
+
+/* CLOSE, SYNC and NAME begin with a region id. */
+static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t *body,
+		       size_t bytes, struct soda_why *why)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_region *r;
+	uint16_t id;
+
+	if (bytes < SODA_WIRE_REGION_BYTES ||
+	    (type != SODA_MSG_NAME && bytes > SODA_WIRE_REGION_BYTES))
+		return -EPROTO;
+	id = (uint16_t)(body[0] | body[1] << 8);
+	pthread_mutex_lock(&s->lock);
+	r = soda_session_region_locked(s, id);
+	pthread_mutex_unlock(&s->lock);
+	if (!r) {
+		snprintf(why->text, sizeof(why->text), "there is no region %u", id);
+		return -EINVAL;
+	}
+	if (type == SODA_MSG_CLOSE)
+		return close_region(s, r, &iov, why);
+	if (type == SODA_MSG_SYNC)
+		return sync_region(s, r, &iov, why);
+	return soda_upstream_call(s, type, &iov, 1, NULL, 0, NULL, why);
+}
+
+/* Wait until all that is to be written is. False: not in time, or the server is not there. */
+static bool await_written(struct soda_session *s)
+{
+	struct timespec until;
+	bool written;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += s->dpu->opt->timeout_ms / 1000 + 1;
+	pthread_mutex_lock(&s->lock);
+	while (s->up && s->writes.first)
+		if (pthread_cond_timedwait(&s->changed, &s->lock, &until))
+			break;
+	written = s->up && !s->writes.first;
+	pthread_mutex_unlock(&s->lock);
+	return written;
+}
+
+/* The client leaves now: so does it from the server, if what it wrote into files can be written. */
+static void leave_now(struct soda_session *s)
+{
+	struct soda_why why;
+
+	if (s->tool)
+		return;
+	soda_session_expel(s, true, true);
+	soda_writes_discard(s, NULL, false);
+	if (!await_written(s) ||
+	    soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why) < 0)
+		return; /* the keeper goes on */
+	pthread_mutex_lock(&s->lock);
+	s->left = true;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The end of the client: what it leaves behind is the keeper's to write. */
+static int leave(struct soda_session *s, const uint8_t *body, size_t bytes)
+{
+	if (bytes > 1 || (bytes && body[0] != SODA_WIRE_BYE_LATER))
+		return -EPROTO;
+	pthread_mutex_lock(&s->lock);
+	s->leaving = true;
+	pthread_mutex_unlock(&s->lock);
+	if (!bytes)
+		leave_now(s);
+	return 0;
+}
+
+static int write_stats(struct soda_session *s, size_t bytes, struct soda_reply *reply)
+{
+	long n = bytes ? -EPROTO
+		       : soda_dpu_stats(s->dpu, (char *)reply->body, SODA_WIRE_MAX_CONTROL);
+
+	if (n < 0)
+		return (int)n;
+	reply->bytes = (size_t)n;
+	return 0;
+}
+
+static int dispatch(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
+		    struct soda_reply *reply)
+{
+	if (type == SODA_MSG_STATS)
+		return write_stats(s, bytes, reply);
+	if (type == SODA_MSG_PING)
+		return bytes ? -EPROTO : 0;
+	if (type == SODA_MSG_BYE)
+		return leave(s, body, bytes);
+	if (s->tool)
+		return -EPROTO;
+	switch (type) {
+	case SODA_MSG_OPEN:
+		return open_region(s, body, bytes, reply);
+	case SODA_MSG_CLOSE:
+	case SODA_MSG_SYNC:
+	case SODA_MSG_NAME:
+		return call_region(s, type, body, bytes, &reply->why);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* The server's connection, not the peer's: the peer is to come back, not to take it for a refusal.
+ */
+static bool upstream_failed(int ret)
+{
+	return ret == -ECONNRESET || ret == -EPIPE || ret == -ENOTCONN || ret == -ECONNABORTED ||
+	       ret == -ETIMEDOUT;
+}
+
+static int call(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
+		struct soda_reply *reply)
+{
+	struct soda_session *s = client;
+	int ret;
+
+	reply->bytes = 0;
+	reply->share = (struct soda_share){ .fd = -1 };
+	reply->why = (struct soda_why){ "" };
+	ret = dispatch(s, type, body, bytes, reply);
+	if (ret == 0)
+		return 0;
+	if (upstream_failed(ret)) {
+		soda_session_break(s, ret);
+		soda_session_expel(s, false, false);
+	}
+	explained(ret, &reply->why);
+	soda_count_add(SODA_COUNT_calls_refused, 1);
+	if (may_note())
+		soda_log_info("client %016llx: request %d refused: %s", (unsigned long long)s->id,
+			      (int)type, reply->why.text);
+	return ret;
+}
+
+static int reserve(void *client, struct soda_peer *peer, uint16_t region_id, uint64_t page_offset,
+		   uint32_t size, struct soda_span *span)
+{
+	return soda_writes_reserve(client, peer, region_id, page_offset, size, span);
+}
+
+static void release(void *client, bool write, const struct soda_span *span, bool landed)
+{
+	if (write)
+		soda_writes_unreserve(client, span->hold, span->bytes);
+	else
+		soda_forward_sent(client, span);
+}
+
+static void request(void *client, struct soda_request *rq)
+{
+	soda_forward_request(client, rq);
+}
+
+static void doorbell(void *client, struct soda_peer *peer)
+{
+	soda_forward_doorbell(client);
+}
+
+static void gone(void *client, struct soda_peer *peer)
+{
+	soda_session_gone(client, peer);
+}
+
+static void rejected(void *svc, const char *address, const char *why)
+{
+	soda_count_add(SODA_COUNT_peers_rejected, 1);
+	if (may_note())
+		soda_log_info("%s: connection closed: %s", address, why);
+}
+
+const struct soda_service soda_dpu_service = {
+	.hello = hello,
+	.call = call,
+	.release = release,
+	.gone = gone,
+	.rejected = rejected,
+	.reserve = reserve,
+	.request = request,
+	.doorbell = doorbell,
+};

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A session is one client, on both sides of the agent: its connections here, and
+ * its connections to the memory server (upstream.h), where it is the same client.
+ *
+ *   (HELLO) -> UP ---- upstream fails ----> BROKEN -> DOWN -- HELLO or keeper --> UP
+ *              |                            connections closed, what was under way taken back
+ *              +-- no connection, nothing unwritten -> closed, gone
+ *
+ * References: the table, each connection, the schedule and whoever works with it.
+ */
+#ifndef SODA_DPU_AGENT_SESSION_H
+#define SODA_DPU_AGENT_SESSION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/transport/service.h"
+#include "dpu_agent/channel.h"
+#include "dpu_agent/write_list.h"
+
+struct soda_dpu;
+
+enum { SODA_SESSION_PEERS = 256 }; /* connections of one client */
+
+/* A region as its client knows it. */
+struct soda_region {
+	struct soda_mr mr;
+	uint32_t flags; /* as in OPEN */
+	uint64_t file_id, generation;
+	unsigned holds;	    /* requests; this and below: guarded by session->lock */
+	unsigned unwritten; /* WRITEs that are not on the server */
+	int lost;	    /* error of accepted WRITEs that were lost, until a SYNC has told it */
+};
+
+/* One connection of the client. */
+struct soda_session_peer {
+	struct soda_session_peer *next;
+	struct soda_peer *peer;
+	bool control;
+	bool closing;
+	bool paused;   /* waits for memory for a WRITE */
+	unsigned pins; /* threads that use `peer`: gone waits for them */
+};
+
+struct soda_session {
+	struct soda_session *next; /* guarded by the table's lock */
+	struct soda_dpu *dpu;
+	_Atomic uint32_t refs;
+	uint64_t id, secret; /* set before it is in the table */
+	bool tool;	     /* asks for statistics only: no upstream */
+	struct soda_peer_info info;
+
+	pthread_mutex_t life;		  /* upstream is connected and disconnected with it held */
+	struct soda_wire_hello hello;	  /* of the upstream; guarded by life, and so below */
+	struct soda_wire_welcome welcome; /* the server's */
+	uint32_t bumps;			  /* reconnections of our own since the client's last */
+	uint64_t orphan_since_ms;	  /* the keeper's: no client and no upstream; 0: not so */
+
+	pthread_mutex_t control_lock; /* after life */
+	struct soda_conn *control;    /* guarded by control_lock */
+	struct soda_channel
+		*channels; /* set before it is in the table: READs, then one for WRITEs */
+	unsigned channels_n;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool up;	/* guarded by lock, and so below */
+	bool broken;	/* the keeper is to see to it */
+	bool leaving;	/* BYE has been said to us, */
+	bool left;	/* and to the server */
+	bool dead;	/* not in the table any more */
+	unsigned busy;	/* HELLOs and the keeper: it stays in the table */
+	uint64_t epoch; /* the client's */
+	struct soda_session_peer *peers;
+	unsigned peers_n;
+	struct soda_region **regions;	      /* 65,536 */
+	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
+	uint64_t read_bytes;		      /* of READs under way and of answers not yet sent */
+	struct soda_write_list writes;
+
+	bool scheduled; /* guarded by the schedule's lock, and so below */
+	struct soda_session *next_turn;
+};
+
+struct soda_sessions {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct soda_session *list; /* guarded by lock, and so below */
+	unsigned count;
+	bool draining, stopping;
+	pthread_t keeper;
+	bool keeper_runs;
+	unsigned lost; /* sessions that lost accepted data at their end */
+};
+
+/* As soda_service.hello. */
+int soda_session_hello(struct soda_dpu *dpu, struct soda_peer *peer,
+		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
+
+/*
+ * Close the client's connections: all; or all but the control ones.  await: until they
+ * have gone.
+ */
+void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
+/* Upstream has failed: the keeper closes the session's connections. Any thread. */
+void soda_session_break(struct soda_session *s, int err);
+
+/* session_table.c */
+
+struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda_peer_info *info);
+/* One reference less. */
+void soda_session_put(struct soda_session *s);
+static inline void soda_session_ref(struct soda_session *s)
+{
+	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+/* With a reference, `busy`; NULL: none. */
+struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id);
+/* Undo `busy` and the reference. */
+void soda_session_unbusy(struct soda_session *s);
+/* 0; -EBUSY: too many, or its id is there; -ESHUTDOWN. Takes a reference. */
+int soda_session_insert(struct soda_session *s, struct soda_why *why);
+/* False: somebody is busy with it or connected to it. Gives the table's reference to the caller. */
+bool soda_session_remove(struct soda_session *s);
+
+/* Regions; the session's lock is held. */
+struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id);
+/* Forget all of them; nothing holds one. */
+void soda_session_forget_regions(struct soda_session *s);
+/* A hold is given back: wakes who awaits that. */
+static inline void soda_region_unhold_locked(struct soda_session *s, struct soda_region *r)
+{
+	if (--r->holds == 0)
+		pthread_cond_broadcast(&s->changed);
+}
+
+#endif

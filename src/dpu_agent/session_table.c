@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions as such: memory, references, the table. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "dpu_agent/agent.h"
+#include "dpu_agent/session.h"
+
+#define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
+
+struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda_peer_info *info)
+{
+	struct soda_session *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->channels = calloc(dpu->channels + 1, sizeof(*s->channels));
+	/* there when it is touched */
+	s->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (!s->channels || s->regions == MAP_FAILED) {
+		if (s->regions != MAP_FAILED)
+			munmap(s->regions, REGIONS_BYTES);
+		free(s->channels);
+		free(s);
+		return NULL;
+	}
+	s->dpu = dpu;
+	s->info = *info;
+	s->refs = 1;
+	s->queue_end = &s->queue;
+	s->channels_n = dpu->channels + 1;
+	pthread_mutex_init(&s->life, NULL);
+	pthread_mutex_init(&s->control_lock, NULL);
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	for (unsigned i = 0; i < s->channels_n; i++)
+		soda_channel_init(&s->channels[i], s);
+	return s;
+}
+
+void soda_session_put(struct soda_session *s)
+{
+	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	soda_session_forget_regions(s);
+	if (s->writes.run)
+		soda_block_put(s->writes.run);
+	for (unsigned i = 0; i < s->channels_n; i++)
+		pthread_mutex_destroy(&s->channels[i].lock);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->control_lock);
+	pthread_mutex_destroy(&s->life);
+	munmap(s->regions, REGIONS_BYTES);
+	free(s->channels);
+	free(s);
+}
+
+struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id)
+{
+	struct soda_sessions *all = &dpu->sessions;
+	struct soda_session *s;
+
+	pthread_mutex_lock(&all->lock);
+	for (s = all->list; s && (s->tool || s->id != id);)
+		s = s->next;
+	if (s) {
+		soda_session_ref(s);
+		pthread_mutex_lock(&s->lock);
+		s->busy++;
+		pthread_mutex_unlock(&s->lock);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return s;
+}
+
+void soda_session_unbusy(struct soda_session *s)
+{
+	struct soda_sessions *all = &s->dpu->sessions;
+
+	pthread_mutex_lock(&s->lock);
+	s->busy--;
+	pthread_mutex_unlock(&s->lock);
+	soda_session_put(s);
+	pthread_mutex_lock(&all->lock);
+	pthread_cond_broadcast(&all->changed); /* the keeper may have left it alone */
+	pthread_mutex_unlock(&all->lock);
+}
+
+static bool is_there_locked(const struct soda_sessions *all, const struct soda_session *s)
+{
+	for (const struct soda_session *at = all->list; at; at = at->next)
+		if (!s->tool && !at->tool && at->id == s->id)
+			return true;
+	return false;
+}
+
+int soda_session_insert(struct soda_session *s, struct soda_why *why)
+{
+	struct soda_sessions *all = &s->dpu->sessions;
+	unsigned max = s->dpu->opt->max_clients;
+	int ret = 0;
+
+	pthread_mutex_lock(&all->lock);
+	if (all->draining) {
+		snprintf(why->text, sizeof(why->text), "the agent is shutting down");
+		ret = -ESHUTDOWN;
+	} else if (all->count >= max) {
+		snprintf(why->text, sizeof(why->text),
+			 "the agent has its %u clients (--max-clients)", max);
+		ret = -EBUSY;
+	} else if (is_there_locked(all, s)) {
+		snprintf(why->text, sizeof(why->text),
+			 "overtaken by another connection of this client");
+		ret = -EBUSY;
+	} else {
+		soda_session_ref(s);
+		s->next = all->list;
+		all->list = s;
+		all->count++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+bool soda_session_remove(struct soda_session *s)
+{
+	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_session **at = &all->list;
+	bool idle;
+
+	pthread_mutex_lock(&all->lock);
+	pthread_mutex_lock(&s->lock);
+	idle = !s->peers && s->busy <= 1 && !s->dead; /* the caller is busy with it */
+	s->dead = s->dead || idle;
+	pthread_mutex_unlock(&s->lock);
+	if (idle) {
+		while (*at != s)
+			at = &(*at)->next;
+		*at = s->next;
+		all->count--;
+		pthread_cond_broadcast(&all->changed);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return idle;
+}
+
+struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id)
+{
+	return s->regions[id];
+}
+
+void soda_session_forget_regions(struct soda_session *s)
+{
+	for (unsigned id = 0; id <= UINT16_MAX; id++) {
+		struct soda_region *r = s->regions[id];
+
+		if (!r)
+			continue;
+		s->regions[id] = NULL;
+		soda_conn_unmap_region(&r->mr);
+		free(r);
+	}
+}
