@@ -53,6 +53,7 @@ static void end(struct soda_session *s)
 	pthread_mutex_lock(&s->life);
 	pthread_mutex_lock(&s->lock);
 	leaving = s->leaving && s->up && !s->left;
+	s->left = true; /* the server will close our connections */
 	pthread_mutex_unlock(&s->lock);
 	if (leaving)
 		say_goodbye(s);

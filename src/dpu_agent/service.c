@@ -217,6 +217,13 @@ static bool await_written(struct soda_session *s)
 	return written;
 }
 
+static void set_left(struct soda_session *s, bool left)
+{
+	pthread_mutex_lock(&s->lock);
+	s->left = left;
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* The client leaves now: so does it from the server, if what it wrote into files can be written. */
 static void leave_now(struct soda_session *s)
 {
@@ -226,12 +233,11 @@ static void leave_now(struct soda_session *s)
 		return;
 	soda_session_expel(s, true, true);
 	soda_writes_discard(s, NULL, false);
-	if (!await_written(s) ||
-	    soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why) < 0)
-		return; /* the keeper goes on */
-	pthread_mutex_lock(&s->lock);
-	s->left = true;
-	pthread_mutex_unlock(&s->lock);
+	if (!await_written(s))
+		return;	   /* the keeper goes on */
+	set_left(s, true); /* before the server closes our connections */
+	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why) < 0)
+		set_left(s, false);
 }
 
 /* The end of the client: what it leaves behind is the keeper's to write. */
@@ -276,6 +282,8 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 	case SODA_MSG_SYNC:
 	case SODA_MSG_NAME:
 		return call_region(s, type, body, bytes, &reply->why);
+	case SODA_MSG_ADVISE:
+		return -ENOTSUP; /* it has no caches */
 	default:
 		return -EPROTO;
 	}

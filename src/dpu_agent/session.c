@@ -103,9 +103,10 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 void soda_session_break(struct soda_session *s, int err)
 {
 	struct soda_sessions *all = &s->dpu->sessions;
-	bool first;
+	bool first, left;
 
 	pthread_mutex_lock(&s->lock);
+	left = s->left;
 	first = s->up && !s->broken;
 	s->broken = s->broken || first;
 	s->up = false;
@@ -113,9 +114,12 @@ void soda_session_break(struct soda_session *s, int err)
 	pthread_mutex_unlock(&s->lock);
 	if (!first)
 		return;
-	soda_count_add(SODA_COUNT_upstream_failures, 1);
-	soda_log_warning("client %016llx: lost its connections to %s: %s",
-			 (unsigned long long)s->id, s->dpu->opt->server, soda_strerror(err));
+	if (!left) {
+		soda_count_add(SODA_COUNT_upstream_failures, 1);
+		soda_log_warning("client %016llx: lost its connections to %s: %s",
+				 (unsigned long long)s->id, s->dpu->opt->server,
+				 soda_strerror(err));
+	}
 	pthread_mutex_lock(&all->lock);
 	pthread_cond_broadcast(&all->changed);
 	pthread_mutex_unlock(&all->lock);

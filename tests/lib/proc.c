@@ -113,10 +113,9 @@ static size_t add_args(const char **argv, size_t n, const char *const *args)
 	return n;
 }
 
-int server_start(struct server *server, const char *const *args)
+static int start_daemon(struct server *server, const char *path, const char *const *args)
 {
-	const char *argv[MAX_ARGS] = { build_path("src/mem_server/soda-mem-server"), "--parent-fd",
-				       "3" };
+	const char *argv[MAX_ARGS] = { build_path(path), "--parent-fd", "3" };
 	int life[2], out[2], r;
 
 	*server = (struct server){ .log_fd = -1, .life_fd = -1 };
@@ -138,6 +137,16 @@ int server_start(struct server *server, const char *const *args)
 		server_forget(server);
 	}
 	return r;
+}
+
+int server_start(struct server *server, const char *const *args)
+{
+	return start_daemon(server, "src/mem_server/soda-mem-server", args);
+}
+
+int agent_start(struct server *agent, const char *const *args)
+{
+	return start_daemon(agent, "src/dpu_agent/soda-dpu-agent", args);
 }
 
 static int decode(int status)

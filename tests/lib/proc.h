@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes of this build for tests: a memory server on a port of its own, and
+ * Processes of this build for tests: a memory server or an agent on a port of its own, and
  * programs that run to their end.  Needs no test framework; programs are found
  * below SODA_BUILD_DIR.  A server ends with the test program, however that ends.
  */
@@ -26,6 +26,9 @@ struct server {
  */
 int server_start(struct server *server, const char *const *args);
 #define SERVER_START(server, ...) server_start(server, (const char *const[]){ __VA_ARGS__, NULL })
+
+/* The same with soda-dpu-agent, for which the functions below serve as well. */
+int agent_start(struct server *agent, const char *const *args);
 
 /* SIGTERM and wait. Its exit status, 128 + signal, or -1: it had to be killed after 20 s. */
 int server_stop(struct server *server);

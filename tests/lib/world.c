@@ -29,6 +29,22 @@ static enum world_transport chosen(void)
 	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
 }
 
+/* The options of SODA_TEST_AGENT, separated by spaces. */
+static void start_agent(struct world *w, const char *listen)
+{
+	const char *args[ARGS_MAX] = { "--listen", listen, "--server",	w->server_address,
+				       "--drain",  "2s",   "--timeout", "4s" };
+	char *options = strdup(getenv("SODA_TEST_AGENT")), *rest = options, *word;
+	size_t n = 8;
+
+	while (options && (word = strsep(&rest, " ")))
+		if (*word && n + 1 < ARGS_MAX)
+			args[n++] = word;
+	if (agent_start(&w->agent, args))
+		fail_msg("the agent does not start");
+	free(options);
+}
+
 void world_open(struct world *w, enum world_transport transport, const char *const *more)
 {
 	char listen[128] = "tcp://127.0.0.1:0";
@@ -44,7 +60,12 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 	if (transport == WORLD_SHM)
 		snprintf(listen, sizeof(listen), "shm://%s/sock", w->dir);
 	start_server(w, listen);
+	memcpy(w->server_address, w->server.address, sizeof(w->address));
 	memcpy(w->address, w->server.address, sizeof(w->address));
+	if (transport == WORLD_SHM || !getenv("SODA_TEST_AGENT"))
+		return;
+	start_agent(w, "tcp://127.0.0.1:0");
+	memcpy(w->address, w->agent.address, sizeof(w->address));
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -54,12 +75,20 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 static void close_world(struct world *w, bool noisy)
 {
+	int agent_status = w->agent.pid ? server_stop(&w->agent) : 0;
 	int status = w->server.pid ? server_stop(&w->server) : 0;
 	int complaints = noisy ? 0 : server_complaints(&w->server);
 
+	if (w->agent.address[0]) {
+		complaints += noisy ? 0 : server_complaints(&w->agent);
+		server_forget(&w->agent);
+	}
+	if (noisy && agent_status == 1) /* data that it had taken over is lost with the server */
+		agent_status = 0;
 	server_forget(&w->server);
 	nftw(w->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	assert_int_equal(status, 0);
+	assert_int_equal(agent_status, 0);
 	assert_int_equal(complaints, 0);
 }
 
@@ -81,7 +110,18 @@ void world_kill(struct world *w)
 
 void world_restart(struct world *w)
 {
-	start_server(w, w->address);
+	start_server(w, w->server_address);
+}
+
+void world_kill_agent(struct world *w)
+{
+	server_kill(&w->agent);
+	server_forget(&w->agent);
+}
+
+void world_restart_agent(struct world *w)
+{
+	start_agent(w, w->address);
 }
 
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes)

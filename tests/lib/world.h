@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a case of the runtime needs around it: a memory server of this build with
- * an export directory, in a temporary directory of its own.
+ * an export directory, in a temporary directory of its own; and where SODA_TEST_AGENT
+ * is set, to options of the agent or to nothing, an agent before it, which programs
+ * connect to.  A server on shm has none: that is the shortest way already.
  */
 #ifndef SODA_TEST_WORLD_H
 #define SODA_TEST_WORLD_H
@@ -23,7 +25,9 @@ struct world {
 	struct server server;
 	char dir[64]; /* removed at the end, with all that is in it */
 	char export_dir[80];
-	char address[128]; /* stays the same over a restart */
+	char address[128];	  /* for programs; stays the same over a restart */
+	struct server agent;	  /* pid 0: none */
+	char server_address[128]; /* the server's own */
 	const char *const *more;
 };
 
@@ -35,10 +39,14 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 void world_close(struct world *w);
 /* The same, where warnings are part of the case. */
 void world_close_noisy(struct world *w);
-/* kill -9. */
+/* kill -9 of the server. */
 void world_kill(struct world *w);
 /* A new instance at the same address. */
 void world_restart(struct world *w);
+
+/* The same of the agent. */
+void world_kill_agent(struct world *w);
+void world_restart_agent(struct world *w);
 
 /* A file of the export directory, with the directories on its way. */
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes);
