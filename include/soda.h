@@ -60,6 +60,8 @@ struct soda_config {
 	size_t struct_bytes;	  /* set by SODA_CONFIG_INIT */
 	const char *server;	  /* [SODA_SERVER] tcp://host:port, shm:///path/of.sock;
 				     default: a private server for this process */
+	const char *dpu;	  /* [SODA_DPU] a DPU agent instead of a server: the same, or
+				     unix:///path/of.sock; not both */
 	const char *buffer;	  /* [SODA_BUFFER] page buffer: "512M", or a fraction of what is
 				     allocated, "1/3"; default 1/3, at least 16 MiB */
 	const char *evict;	  /* [SODA_EVICT] replacement policy: ghost (default), fifo */

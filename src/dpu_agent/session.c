@@ -245,6 +245,7 @@ static int hello_new(struct soda_dpu *dpu, struct soda_peer *peer,
 		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
+	s->busy = 1; /* the keeper is not to take it for one that was left */
 	pthread_mutex_lock(&s->life);
 	if (!s->tool) {
 		introduce(s, hello, info);
@@ -261,7 +262,7 @@ static int hello_new(struct soda_dpu *dpu, struct soda_peer *peer,
 	else
 		soda_upstream_disconnect(s);
 	pthread_mutex_unlock(&s->life);
-	*s_p = s; /* with our reference */
+	*s_p = s; /* busy, with our reference */
 	return ret;
 }
 
@@ -283,11 +284,6 @@ static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
 		ret = hello_again(s, peer, hello, info, welcome, why);
 	} else {
 		ret = hello_new(dpu, peer, hello, info, welcome, &s, why);
-		if (s && ret == 0)
-			*client_p = s;
-		if (s)
-			soda_session_put(s);
-		s = NULL;
 	}
 	if (s) {
 		*client_p = s;

@@ -18,6 +18,9 @@ static const struct soda_option options[] = {
 	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0, 0, NULL, 0,
 	  "The memory server: tcp://HOST:PORT, or shm:///PATH on the same machine. "
 	  "Default: a private server, which ends with the process." },
+	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, 0, NULL, 0,
+	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "
+	  "unix:///PATH on the same machine." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
 	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },
@@ -123,6 +126,7 @@ static int apply_texts(const struct soda_config *cfg, struct soda_settings *s,
 {
 	int ret = set_text(s, "server", cfg->server, err);
 
+	ret = ret ? ret : set_text(s, "dpu", cfg->dpu, err);
 	ret = ret ? ret : set_text(s, "buffer", cfg->buffer, err);
 	ret = ret ? ret : set_text(s, "evict", cfg->evict, err);
 	ret = ret ? ret : set_text(s, "mechanisms", cfg->mechanisms, err);
@@ -188,6 +192,27 @@ bad:
 	return -EINVAL;
 }
 
+/* From here on the agent is the server; the transport's name for a UNIX socket is shm. */
+static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
+{
+	static const char unix_prefix[] = "unix://";
+	char text[256];
+
+	if (!s->dpu)
+		return 0;
+	if (s->server) {
+		snprintf(err->text, sizeof(err->text),
+			 "server (SODA_SERVER) is %.64s and dpu (SODA_DPU) is %.64s: name one, the "
+			 "agent knows its server",
+			 s->server, s->dpu);
+		return -EINVAL;
+	}
+	if (strncmp(s->dpu, unix_prefix, strlen(unix_prefix)))
+		return set_text(s, "server", s->dpu, err);
+	snprintf(text, sizeof(text), "shm://%.240s", s->dpu + strlen(unix_prefix));
+	return set_text(s, "server", text, err);
+}
+
 static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 {
 	if (s->chunk_bytes & (s->chunk_bytes - 1)) {
@@ -237,6 +262,8 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, s
 		ret = soda_conf_environment(&soda_settings_conf, s, &err);
 	if (!ret && cfg)
 		ret = apply_struct(cfg, s, &err);
+	if (!ret)
+		ret = choose_server(s, &err);
 	if (!ret)
 		ret = check_values(s, &err);
 	if (ret) {

@@ -14,7 +14,8 @@
 #include "soda.h"
 
 struct soda_settings {
-	char *server; /* NULL: a private one */
+	char *server; /* or the agent; NULL: a private one */
+	char *dpu;    /* as given; it is in `server`, too, then */
 	char *buffer;
 	char *evict;
 	char *server_program; /* of the private server */

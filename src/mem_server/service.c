@@ -171,7 +171,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 	case SODA_MSG_BYE:
 		return leave(client, body, bytes);
 	case SODA_MSG_ADVISE:
-		soda_server_why(&reply->why, "caching advice needs a DPU agent, and none is in use");
+		soda_server_why(&reply->why,
+				"caching advice needs a DPU agent, and none is in use");
 		return -ENOTSUP;
 	case SODA_MSG_PING:
 		return bytes ? -EPROTO : 0;

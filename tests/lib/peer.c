@@ -15,7 +15,7 @@ static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_c
 	const struct soda_wire_hello hello = {
 		.magic = SODA_WIRE_MAGIC,
 		.version = SODA_WIRE_VERSION,
-		.chunk_bytes = 65536,
+		.chunk_bytes = peer->tool ? 0 : 65536,
 		.uid = geteuid(),
 		.gid = getegid(),
 		.pid = (uint32_t)getpid(),
@@ -47,6 +47,15 @@ int peer_return(struct peer *peer, const char *address, const struct soda_wire_w
 int peer_join(struct peer *peer, const char *address)
 {
 	return peer_return(peer, address, NULL, 1);
+}
+
+int peer_ask(struct peer *peer, const char *address)
+{
+	struct soda_wire_welcome welcome;
+
+	*peer = (struct peer){ .epoch = 1, .tool = true };
+	snprintf(peer->address, sizeof(peer->address), "%s", address);
+	return connect_as(peer, SODA_CONN_CONTROL, &peer->control, &welcome);
 }
 
 int peer_connect_data(struct peer *peer, struct soda_conn **conn_p)

@@ -13,6 +13,7 @@ struct peer {
 	struct soda_wire_welcome welcome;
 	struct soda_why why; /* of the last refusal */
 	uint64_t epoch;
+	bool tool; /* it only asks for statistics */
 	char address[128];
 };
 
@@ -20,6 +21,8 @@ enum { PEER_TIMEOUT_MS = 20000 };
 
 /* A new client. 0 or negative errno. */
 int peer_join(struct peer *peer, const char *address);
+/* No client, but who asks for statistics. 0 or negative errno. */
+int peer_ask(struct peer *peer, const char *address);
 /* The client that this welcome was for, with another epoch. */
 int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
 		uint64_t epoch);

@@ -27,6 +27,7 @@ static int setup(void **state)
 {
 	for (int i = 0; i < VARIABLES; i++)
 		unsetenv(variables[i]);
+	unsetenv("SODA_DPU");
 	return 0;
 }
 
@@ -265,6 +266,26 @@ static void failed_start(void **state)
 	}
 }
 
+/* An agent takes the server's place; its socket's name is a transport's then. */
+static void an_agent(void **state)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	struct soda_settings s;
+
+	setenv("SODA_DPU", "tcp://10.0.0.1:7002", 1);
+	s = load(NULL);
+	assert_string_equal(s.server, "tcp://10.0.0.1:7002");
+	soda_settings_free(&s);
+	cfg.dpu = "unix:///run/soda/dpu.sock";
+	s = load(&cfg);
+	assert_string_equal(s.server, "shm:///run/soda/dpu.sock");
+	assert_string_equal(s.dpu, "unix:///run/soda/dpu.sock");
+	soda_settings_free(&s);
+	cfg.server = "tcp://10.0.0.2:7001";
+	refused(&cfg, "SODA_SERVER", "SODA_DPU");
+	unsetenv("SODA_DPU");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -274,6 +295,7 @@ int main(void)
 		cmocka_unit_test_setup(bad_environment, setup),
 		cmocka_unit_test_setup(bad_struct, setup),
 		cmocka_unit_test_setup(failed_start, setup),
+		cmocka_unit_test_setup(an_agent, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
