@@ -9,13 +9,15 @@
 
 enum { STATS_TIMEOUT_MS = 10000 };
 
-/* As the agent's statistics have them; a dot goes into an inner object. */
+/* As the agent's statistics have them; what they do not have (a cache that is off) is 0. */
 static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 	[SODA_BENCH_NET_DEMAND] = "net_demand_bytes",
 	[SODA_BENCH_NET_PREFETCH] = "net_prefetch_bytes",
 	[SODA_BENCH_NET_WRITEBACK] = "net_writeback_bytes",
 	[SODA_BENCH_NET_PRELOAD] = "net_preload_bytes",
+	[SODA_BENCH_HITS] = "cache_hits",
 	[SODA_BENCH_LATE_HITS] = "cache_late_hits",
+	[SODA_BENCH_USELESS] = "cache_useless_bytes",
 	[SODA_BENCH_SWITCHED_ON] = "cache_switched_on",
 	[SODA_BENCH_SWITCHED_OFF] = "cache_switched_off",
 	[SODA_BENCH_BATCHES] = "batches",
