@@ -101,6 +101,7 @@ static void soda_counters(struct soda_bench_counters *out)
 		.evict_waits = s.evict_waits,
 		.polled = s.polled,
 		.slept = s.slept,
+		.installed = s.installed,
 		.resident_peak_bytes = s.resident_peak_bytes,
 		.metadata_bytes = s.metadata_bytes,
 	};
