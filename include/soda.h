@@ -65,9 +65,8 @@ struct soda_config {
 	const char *buffer;	  /* [SODA_BUFFER] page buffer: "512M", or a fraction of what is
 				     allocated, "1/3"; default 1/3, at least 16 MiB */
 	const char *evict;	  /* [SODA_EVICT] replacement policy: ghost (default), fifo */
-	const char *mechanisms;	  /* [SODA_MECHANISMS] auto (default); own: a DPU agent
-				     installs no pages; copy: nor is anything used that
-				     Linux 5.7 has not */
+	const char *mechanisms;	  /* [SODA_MECHANISMS] auto (default), or copy: only what
+				     Linux 5.7 has */
 	size_t chunk_bytes;	  /* [SODA_CHUNK] a power of two, 4 KiB to 2 MiB; default 64 KiB */
 	uint32_t mode;		  /* [SODA_MODE] enum soda_mode */
 	uint32_t on_error;	  /* [SODA_ON_ERROR] enum soda_on_error */
@@ -107,9 +106,9 @@ enum soda_advice {
 	SODA_DISCARD = 5,    /* the whole chunks in the range become zeros */
 	SODA_PIN = 6,	/* fetch and keep resident; -ENOMEM beyond the buffer less its minimum */
 	SODA_UNPIN = 7, /* undo PIN; pins do not count */
-	SODA_STATIC_CACHE = 8,	/* needs a DPU agent: -ENOTSUP without one */
-	SODA_DYNAMIC_CACHE = 9, /* likewise */
-	SODA_NO_CACHE = 10,	/* likewise */
+	SODA_STATIC_CACHE = 8,	/* keep in the DPU agent; a store is SIGSEGV from then on */
+	SODA_DYNAMIC_CACHE = 9, /* let the agent cache the object, and end STATIC_CACHE */
+	SODA_NO_CACHE = 10,	/* do not, and end it; without an agent all three: -ENOTSUP */
 };
 
 /*
@@ -144,7 +143,6 @@ struct soda_stats {
 	uint64_t slept;	 /* answers awaited asleep */
 	uint32_t mode;	 /* enum soda_mode in force */
 	uint32_t chunk_bytes;
-	uint64_t installed; /* fetched chunks that a DPU agent put into place itself */
 };
 
 /*
@@ -208,8 +206,10 @@ SODA_API int soda_sync(void *addr, size_t bytes);
  * Advise on a range of one object; enum soda_advice.  Works on whole chunks:
  * DISCARD on those inside the range, the others on those that it touches.
  * -EINVAL: outside every object or unknown advice; -ENOMEM: PIN beyond the
- * buffer; -ENOTSUP: needs a DPU agent; -EACCES: DISCARD of a read-only object;
- * COLD: the errors of soda_sync() where dirty data could not be written back.
+ * buffer; -ENOTSUP: needs a DPU agent; -EACCES: DISCARD of a read-only object or
+ * of a range in the static cache; -ENOSPC: STATIC_CACHE over the agent's capacity,
+ * nothing is loaded; -EBUSY: a static range lies across the edge; COLD and
+ * STATIC_CACHE: the errors of soda_sync() where dirty data could not be written back.
  */
 SODA_API int soda_advise(void *addr, size_t bytes, int advice);
 

@@ -47,6 +47,9 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	dpu->aggregate = opt->aggregate && !opt->base;
 	dpu->channels = choose(opt->channels, dpu->async ? half : choose(opt->workers, workers));
 	soda_schedule_init(&dpu->schedule, opt->window);
+	ret = soda_caches_start(dpu);
+	if (ret < 0)
+		return ret;
 	ret = soda_completers_start(&dpu->completers,
 				    dpu->async ? choose(opt->completers, half) : 0);
 	return ret < 0 ? ret : soda_keeper_start(dpu);
@@ -54,8 +57,10 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 
 unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 {
+	soda_caches_stop(dpu);
 	soda_keeper_stop(dpu, patience_ms);
 	soda_completers_stop(&dpu->completers);
+	soda_caches_destroy(dpu);
 	soda_blocks_free();
 	return dpu->sessions.lost;
 }

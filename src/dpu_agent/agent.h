@@ -4,6 +4,7 @@
 #define SODA_DPU_AGENT_AGENT_H
 
 #include "common/transport/service.h"
+#include "dpu_agent/cache.h"
 #include "dpu_agent/complete.h"
 #include "dpu_agent/options.h"
 #include "dpu_agent/schedule.h"
@@ -18,6 +19,7 @@ struct soda_dpu {
 	struct soda_completers completers;
 	struct soda_sessions sessions;
 	struct soda_schedule schedule;
+	struct soda_caches caches;
 };
 
 extern const struct soda_service soda_dpu_service;

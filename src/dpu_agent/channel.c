@@ -23,6 +23,14 @@ void soda_channel_connect(struct soda_channel *c, struct soda_conn *conn)
 	pthread_mutex_unlock(&c->lock);
 }
 
+void soda_channel_forget_locked(struct soda_channel *c)
+{
+	c->first = NULL;
+	c->end = &c->first;
+	c->posted_bytes = 0;
+	atomic_store(&c->under_way, 0);
+}
+
 struct soda_transfer *soda_channel_disconnect(struct soda_channel *c)
 {
 	struct soda_transfer *list;
@@ -31,10 +39,7 @@ struct soda_transfer *soda_channel_disconnect(struct soda_channel *c)
 	soda_conn_close(c->conn);
 	c->conn = NULL;
 	list = c->first;
-	c->first = NULL;
-	c->end = &c->first;
-	c->posted_bytes = 0;
-	atomic_store(&c->under_way, 0);
+	soda_channel_forget_locked(c);
 	pthread_mutex_unlock(&c->lock);
 	return list;
 }
@@ -55,6 +60,7 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t)
 	if (ret < 0)
 		return ret;
 	t->next = NULL;
+	t->posted_ns = soda_now_ns();
 	*c->end = t;
 	c->end = &t->next;
 	c->posted_bytes += t->bytes;

@@ -14,6 +14,7 @@
 #include "common/transport/service.h"
 #include "common/transport/transport.h"
 #include "dpu_agent/buffers.h"
+#include "dpu_agent/dynamic_cache.h"
 
 struct soda_session;
 struct soda_region;
@@ -31,7 +32,8 @@ struct soda_task {
 	struct soda_request *rq;
 	struct soda_session *session;
 	struct soda_region *region;
-	bool credited; /* counted in session->read_bytes */
+	bool credited;			 /* counted in session->read_bytes */
+	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 };
 
 struct soda_transfer {
@@ -44,6 +46,9 @@ struct soda_transfer {
 	uint64_t offset;
 	uint32_t bytes;
 	bool write;
+	uint64_t posted_ns;
+	/* A READ of the caches, which has no tasks: told of its end; the memory is its owner's. */
+	void (*ended)(struct soda_transfer *t, int status);
 	struct soda_block *block; /* READ into memory of ours: one reference; else NULL */
 	uint8_t *memory;
 };
@@ -74,5 +79,8 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t);
  */
 int soda_channel_poll_locked(struct soda_channel *c, int64_t timeout_ns, int64_t spin_ns,
 			     struct soda_transfer **done_p, int *status);
+
+/* The connection has failed: what is under way is forgotten. The lock is held. */
+void soda_channel_forget_locked(struct soda_channel *c);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "common/lock.h"
 #include "common/log.h"
 #include "dpu_agent/agent.h"
 #include "dpu_agent/counters.h"
@@ -87,6 +88,7 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 	struct soda_span span = { .offset = rq->offset, .bytes = rq->bytes };
 
 	if (rq->write) {
+		soda_caches_written(task->region, rq->offset, span.bytes);
 		answer(rq, status, NULL);
 		soda_writes_unreserve(task->session, rq->hold, rq->bytes);
 		soda_request_free(rq);
@@ -110,11 +112,17 @@ void soda_forward_finish(struct soda_transfer *t, int status)
 	struct soda_session *s = t->session;
 	uint64_t credit = 0;
 
+	if (t->ended) {
+		t->ended(t, status);
+		return;
+	}
 	if (t->writes) {
 		soda_writes_landed(s, t->writes, t->tasks_n, status);
 		free(t);
 		return;
 	}
+	if (status == 0 && !t->write)
+		soda_caches_fetched(s->dpu, t->bytes, soda_now_ns() - t->posted_ns);
 	if (s->dpu->async)
 		soda_schedule_count(&s->dpu->schedule, -(int64_t)t->bytes);
 	while (t->tasks) {
@@ -232,6 +240,43 @@ static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool pol
 		}
 	}
 	return n < 0 ? n : 0;
+}
+
+static bool is_up(struct soda_session *s)
+{
+	bool up;
+
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	pthread_mutex_unlock(&s->lock);
+	return up;
+}
+
+int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t)
+{
+	enum { SLICE_NS = 100000000 };
+	struct soda_session *s = t->session;
+	uint64_t end = soda_now_ns() + s->dpu->opt->timeout_ms * 1000000ull;
+	int ret = soda_channel_post_locked(c, t), status;
+	struct soda_transfer *done = NULL;
+
+	if (ret == 0)
+		ret = soda_conn_flush(c->conn, false);
+	while (ret == 0 && !done) {
+		ret = soda_channel_poll_locked(c, SLICE_NS, 0, &done, &status);
+		if (ret > 0)
+			ret = 0;
+		else if (ret == 0 && (!is_up(s) || soda_now_ns() > end))
+			ret = -ETIMEDOUT;
+	}
+	if (done)
+		soda_forward_finish(done, status);
+	else if (c->conn) {
+		/* what still comes must not go into memory that has another use by then */
+		soda_conn_abort(c->conn);
+		soda_channel_forget_locked(c);
+	}
+	return ret;
 }
 
 static void forward_and_wait(struct soda_session *s, struct soda_task *tasks)
@@ -423,21 +468,50 @@ void soda_forward_writes(struct soda_session *s)
 
 static int check(const struct soda_region *r, const struct soda_request *rq)
 {
+	int ret;
+
 	if (!r)
 		return -EINVAL;
 	if (rq->write && !r->mr.writable)
 		return -EACCES;
-	return soda_wire_check_range(rq->offset / SODA_WIRE_PAGE, rq->bytes, r->mr.bytes);
+	ret = soda_wire_check_range(rq->offset / SODA_WIRE_PAGE, rq->bytes, r->mr.bytes);
+	if (ret == 0 && rq->write && soda_caches_frozen(r, rq->offset, rq->bytes))
+		return -EACCES;
+	return ret;
 }
 
-static void append_locked(struct soda_session *s, struct soda_task *task)
+/* Into the queue; of a session that is not up any more it ends here. */
+static void append(struct soda_session *s, struct soda_task *task)
 {
+	bool up;
+
 	task->next = NULL;
-	*s->queue_end = task;
-	s->queue_end = &task->next;
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	if (up) {
+		*s->queue_end = task;
+		s->queue_end = &task->next;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!up)
+		soda_forward_drop(task);
 }
 
-enum found { OWNED, WAITS, QUEUED };
+/* With data of the agent's; the client's credit is charged until they are sent. */
+static void answer_held(struct soda_session *s, struct soda_task *task,
+			const struct soda_span *span)
+{
+	struct soda_request *rq = task->rq;
+
+	pthread_mutex_lock(&s->lock);
+	s->read_bytes += rq->bytes;
+	soda_region_unhold_locked(s, task->region);
+	pthread_mutex_unlock(&s->lock);
+	free(task);
+	answer(rq, 0, span);
+}
+
+enum found { OWNED, WAITS, FREE };
 
 /* async: data of this range that is not on the server yet comes first. */
 static enum found place_locked(struct soda_session *s, struct soda_task *task,
@@ -446,10 +520,8 @@ static enum found place_locked(struct soda_session *s, struct soda_task *task,
 	struct soda_request *rq = task->rq;
 	struct soda_write *w = soda_writes_find_locked(s, rq->region_id, rq->offset, rq->bytes);
 
-	if (!w) {
-		append_locked(s, task);
-		return QUEUED;
-	}
+	if (!w)
+		return FREE;
 	if (w->offset <= rq->offset && w->offset + w->bytes >= rq->offset + rq->bytes) {
 		*span = soda_writes_span_locked(w, rq->offset, rq->bytes);
 		s->read_bytes += rq->bytes;
@@ -461,25 +533,54 @@ static enum found place_locked(struct soda_session *s, struct soda_task *task,
 	return WAITS;
 }
 
+/* From the agent's own memory: true where that is its answer, or will be. */
+static bool from_cache(struct soda_session *s, struct soda_task *task)
+{
+	struct soda_span span;
+	enum soda_cache_answer found = soda_caches_read(task, &span);
+
+	if (found != SODA_CACHE_HIT)
+		return found == SODA_CACHE_LATE;
+	answer_held(s, task, &span);
+	return true;
+}
+
 /* The region is held for the task. */
 static void start_read(struct soda_session *s, struct soda_task *task)
 {
 	struct soda_request *rq = task->rq;
 	struct soda_span span;
-	enum found found = QUEUED;
+	enum found found = FREE;
 
-	pthread_mutex_lock(&s->lock);
-	if (s->dpu->async)
+	if (s->dpu->async) {
+		pthread_mutex_lock(&s->lock);
 		found = place_locked(s, task, &span);
-	else
-		append_locked(s, task);
-	pthread_mutex_unlock(&s->lock);
+		pthread_mutex_unlock(&s->lock);
+	}
 	if (found == OWNED) {
 		free(task);
 		soda_count_add(SODA_COUNT_reads_owned, 1);
 		answer(rq, 0, &span);
 	} else if (found == WAITS) {
 		soda_count_add(SODA_COUNT_reads_waited, 1);
+	} else if (rq->write || !from_cache(s, task)) {
+		append(s, task);
+	}
+}
+
+void soda_forward_late(struct soda_task *task, const struct soda_span *span)
+{
+	struct soda_session *s = task->session;
+
+	if (span) {
+		answer_held(s, task, span);
+	} else if (!s->dpu->async) {
+		task->next = NULL;
+		forward_and_wait(s, task);
+	} else {
+		append(s, task);
+		soda_schedule_add(&s->dpu->schedule, s);
+		soda_schedule_run(&s->dpu->schedule);
 	}
 }
 
@@ -514,10 +615,12 @@ static void start_task(struct soda_session *s, struct soda_request *rq, struct s
 		return;
 	}
 	*task = (struct soda_task){ .rq = rq, .session = s, .region = r };
-	if (!s->dpu->async && !s->dpu->aggregate)
-		forward_and_wait(s, task);
-	else
+	if (rq->write) /* not async */
+		soda_caches_written(r, rq->offset, rq->bytes);
+	if (s->dpu->async || s->dpu->aggregate)
 		start_read(s, task);
+	else if (rq->write || !from_cache(s, task))
+		forward_and_wait(s, task);
 }
 
 void soda_forward_request(struct soda_session *s, struct soda_request *rq)

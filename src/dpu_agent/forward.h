@@ -31,6 +31,16 @@ void soda_forward_finish(struct soda_transfer *t, int status);
 /* End a READ or WRITE of a client without an answer: its connections are closed. */
 void soda_forward_drop(struct soda_task *task);
 void soda_forward_drop_transfers(struct soda_transfer *list);
+/*
+ * A READ that waited for an entry of the dynamic cache: span is its answer, or NULL: it
+ * could not be had there.
+ */
+void soda_forward_late(struct soda_task *task, const struct soda_span *span);
+/*
+ * Post a READ of the caches' own on a channel that only they use, and wait for its end. The
+ * lock is held.  0 (t->ended was called), or the connection's error (or it was not).
+ */
+int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t);
 /* An answer has been sent: as soda_service.release. */
 void soda_forward_sent(struct soda_session *s, const struct soda_span *span);
 

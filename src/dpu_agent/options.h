@@ -12,6 +12,9 @@ struct soda_dpu_options {
 	char *listen; /* addresses, separated by commas */
 	char *server; /* the memory server's */
 	char *config;
+	char *policy, *policy_dir;
+	char *static_rule; /* patterns, separated by commas */
+	uint64_t cache_bytes, entry_bytes, static_bytes;
 	uint64_t write_budget;	/* accepted and not yet written, a client */
 	uint64_t client_credit; /* of READs under way, a client */
 	uint64_t window;	/* of READs under way to the server, of all clients */
@@ -23,6 +26,7 @@ struct soda_dpu_options {
 	uint32_t parent_fd; /* UINT32_MAX: none */
 	uint32_t log_level; /* index into soda_daemon_log_levels */
 	bool base, aggregate, async, allow_other;
+	bool dynamic, adaptive, statics; /* caches */
 };
 
 extern const struct soda_conf soda_dpu_conf;

@@ -129,32 +129,67 @@ static uint64_t bytes_of_entry(const struct soda_prefetch *p, const struct soda_
 	return left < size ? left : size;
 }
 
-static bool is_wanted(const struct soda_prefetch *p, const struct soda_cache_key *key)
+/* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
+static uint32_t find_slot(struct soda_prefetch *p)
 {
-	for (uint32_t i = 0; i < p->wanted_n; i++) {
-		const struct soda_cache_key *k =
-			&p->wanted[(p->wanted_head + i) % SODA_FILLS_WANTED];
+	uint32_t slot;
 
-		if (k->owner == key->owner && k->entry == key->entry)
-			return true;
+	while ((slot = soda_cache_reclaim(p->cache)) != SODA_CACHE_NONE) {
+		soda_guard_drop(&p->guard, slot);
+		p->free_slots[p->free_n++] = slot;
 	}
-	return false;
+	if (p->free_n)
+		return p->free_slots[--p->free_n];
+	slot = soda_guard_victim(&p->guard);
+	if (slot == SODA_CACHE_NONE || soda_cache_evict(p->cache, slot))
+		return SODA_CACHE_NONE;
+	soda_guard_drop(&p->guard, slot);
+	return slot;
+}
+
+/* It is FILLING from here on: requests wait for it rather than being forwarded beside it. */
+static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
+		  uint32_t bytes)
+{
+	uint32_t slot = find_slot(p);
+	struct soda_fill *fill = p->fills;
+
+	if (slot == SODA_CACHE_NONE)
+		return false;
+	while (fill->busy)
+		fill++;
+	if (soda_cache_fill_begin(p->cache, slot, key, bytes, &fill->memory)) {
+		p->free_slots[p->free_n++] = slot;
+		return false;
+	}
+	soda_guard_fill(&p->guard, slot, key);
+	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
+	fill->bytes = bytes;
+	fill->owner = key->owner;
+	fill->slot = slot;
+	fill->busy = true;
+	fill->cancelled = false;
+	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
+	p->begun++;
+	o->s.bytes_fetched += bytes;
+	return true;
 }
 
 /* The bytes that it will cost; 0: it is there, or not to be had. */
-static uint64_t want(struct soda_prefetch *p, const struct soda_owner *o, uint64_t entry)
+static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, uint64_t entry)
 {
 	struct soda_cache_key key = { .owner = o->id, .entry = entry };
+	uint64_t bytes = bytes_of_entry(p, o, entry);
 
-	if (p->pause || is_wanted(p, &key) || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
+	if (p->pause || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
 	    !soda_guard_admit(&p->guard, &key))
 		return 0;
-	if (p->wanted_n == SODA_FILLS_WANTED) {
+	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
+	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, (uint32_t)bytes)) {
 		p->unwanted++;
 		return 0;
 	}
-	p->wanted[(p->wanted_head + p->wanted_n++) % SODA_FILLS_WANTED] = key;
-	return bytes_of_entry(p, o, entry);
+	return bytes;
 }
 
 /* The same with ghosts. */
@@ -260,89 +295,42 @@ void soda_prefetch_step(struct soda_prefetch *p)
 
 /* Fetches. */
 
-/* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
-static uint32_t find_slot(struct soda_prefetch *p)
+static struct soda_fill *take(struct soda_prefetch *p)
 {
-	uint32_t slot;
+	struct soda_fill *fill = NULL;
 
-	while ((slot = soda_cache_reclaim(p->cache)) != SODA_CACHE_NONE) {
-		soda_guard_drop(&p->guard, slot);
-		p->free_slots[p->free_n++] = slot;
+	soda_lock_acquire(&p->lock);
+	if (p->queue_n) {
+		fill = p->queue[p->queue_head];
+		p->queue_head = (p->queue_head + 1) % SODA_FILLS_MAX;
+		p->queue_n--;
+		p->underway++;
 	}
-	if (p->free_n)
-		return p->free_slots[--p->free_n];
-	slot = soda_guard_victim(&p->guard);
-	if (slot == SODA_CACHE_NONE || soda_cache_evict(p->cache, slot))
-		return SODA_CACHE_NONE;
-	soda_guard_drop(&p->guard, slot);
-	return slot;
-}
-
-static struct soda_fill *begin(struct soda_prefetch *p, struct soda_owner *o,
-			       const struct soda_cache_key *key)
-{
-	uint32_t bytes = (uint32_t)bytes_of_entry(p, o, key->entry), slot;
-	struct soda_fill *fill = p->fills;
-
-	if (soda_cache_find(p->cache, key) != SODA_CACHE_NONE)
-		return NULL;
-	slot = find_slot(p);
-	if (slot == SODA_CACHE_NONE) {
-		p->unwanted++;
-		return NULL;
-	}
-	while (fill->busy)
-		fill++;
-	if (soda_cache_fill_begin(p->cache, slot, key, bytes, &fill->memory)) {
-		p->free_slots[p->free_n++] = slot;
-		return NULL;
-	}
-	soda_guard_fill(&p->guard, slot, key);
-	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
-	fill->bytes = bytes;
-	fill->owner = key->owner;
-	fill->slot = slot;
-	fill->busy = true;
-	p->underway++;
-	p->begun++;
-	o->s.bytes_fetched += bytes;
+	soda_lock_release(&p->lock);
 	return fill;
 }
 
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 {
-	struct soda_fill *fill = NULL;
+	struct soda_fill *fill;
 
-	soda_lock_acquire(&p->lock);
-	while (!fill && !p->stopping && p->wanted_n && p->underway < SODA_FILLS_UNDERWAY) {
-		struct soda_cache_key key = p->wanted[p->wanted_head];
-		struct soda_owner *o = soda_owner_get(&p->owners, key.owner);
-
-		p->wanted_head = (p->wanted_head + 1) % SODA_FILLS_WANTED;
-		p->wanted_n--;
-		if (o)
-			fill = begin(p, o, &key);
-	}
-	soda_lock_release(&p->lock);
+	/* Those that were given up meanwhile end here. */
+	while ((fill = take(p)) && fill->cancelled)
+		soda_prefetch_filled(p, fill, -ECANCELED);
 	return fill;
 }
 
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status)
 {
-	bool more;
-
 	soda_cache_fill_end(p->cache, fill->slot, status);
 	soda_lock_acquire(&p->lock);
 	fill->busy = false;
 	p->underway--;
-	if (status)
+	if (status && status != -ECANCELED)
 		p->pause = PAUSE;
-	more = p->wanted_n != 0;
 	atomic_fetch_add_explicit(&p->ended, 1, memory_order_relaxed);
 	soda_lock_release(&p->lock);
 	soda_futex_wake(&p->ended, INT32_MAX);
-	if (more)
-		soda_prefetch_ring(p);
 }
 
 bool soda_prefetch_idle(struct soda_prefetch *p)
@@ -350,7 +338,7 @@ bool soda_prefetch_idle(struct soda_prefetch *p)
 	bool idle;
 
 	soda_lock_acquire(&p->lock);
-	idle = !p->wanted_n || p->underway == SODA_FILLS_UNDERWAY;
+	idle = !p->queue_n;
 	soda_lock_release(&p->lock);
 	return idle;
 }

@@ -28,8 +28,8 @@
 
 struct soda_prefetch;
 
-/* Most fetches that are wanted and not begun, and most under way. */
-enum { SODA_FILLS_WANTED = 32, SODA_FILLS_UNDERWAY = 32 };
+/* Most fetches that wait for a worker, and most in all. */
+enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 32 };
 
 /* One entry to be fetched. */
 struct soda_fill {
@@ -37,7 +37,7 @@ struct soda_fill {
 	uint64_t offset; /* in the owner */
 	uint32_t bytes;
 	uint32_t owner, slot;
-	bool busy; /* prefetch.c's */
+	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
 };
 
 struct soda_prefetch_ops {
@@ -87,7 +87,7 @@ struct soda_prefetch_stats {
 	uint64_t nonsense; /* refused answers of the policy */
 	bool policy_replaced;
 	uint64_t recent_lost;	   /* requests that no policy saw */
-	uint64_t wanted, unwanted; /* fetches begun; given up: too many, or no slot free */
+	uint64_t wanted, unwanted; /* fetches begun; not begun: too many, or no slot free */
 	uint64_t net_bytes_per_s, intra_bytes_per_s;
 	double ratio; /* R, or negative */
 	uint32_t owners, owners_on;

@@ -31,9 +31,9 @@ struct soda_prefetch {
 	struct soda_owners owners;
 	uint64_t ghost_bytes, ghost_bytes_max;
 	uint32_t *free_slots, free_n;
-	struct soda_cache_key wanted[SODA_FILLS_WANTED]; /* a ring */
-	uint32_t wanted_head, wanted_n;
-	struct soda_fill fills[SODA_FILLS_UNDERWAY];
+	struct soda_fill fills[SODA_FILLS_MAX];
+	struct soda_fill *queue[SODA_FILLS_MAX]; /* a ring of those that no worker has taken */
+	uint32_t queue_head, queue_n;
 	uint32_t underway;
 	uint32_t pause; /* requests that cause no fetch, after one that failed */
 	uint64_t begun, unwanted, switched_on, switched_off;
@@ -54,12 +54,12 @@ static inline bool soda_prefetch_fetches(const struct soda_prefetch *p, const st
 /* After a change of what that depends on. */
 void soda_prefetch_show_mode(struct soda_prefetch *p, const struct soda_owner *o);
 void soda_prefetch_drop_ghost(struct soda_prefetch *p, struct soda_owner *o);
-/* Entries of the owner that are wanted and not begun are so no more. */
+/* Entries of the owner that no worker has taken will not be fetched. */
 void soda_prefetch_unwant_locked(struct soda_prefetch *p, uint32_t owner);
 
 /* Wake one worker, if one is asleep. */
 void soda_prefetch_ring(struct soda_prefetch *p);
-/* Is anything to be fetched or decided? Takes the lock. */
+/* Whether no fetch waits for a worker. Takes the lock. */
 bool soda_prefetch_idle(struct soda_prefetch *p);
 
 #endif

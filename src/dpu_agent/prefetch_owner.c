@@ -27,15 +27,15 @@ void soda_prefetch_drop_ghost(struct soda_prefetch *p, struct soda_owner *o)
 
 void soda_prefetch_unwant_locked(struct soda_prefetch *p, uint32_t owner)
 {
-	uint32_t kept = 0;
+	for (uint32_t i = 0; i < p->queue_n; i++) {
+		struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
 
-	for (uint32_t i = 0; i < p->wanted_n; i++) {
-		struct soda_cache_key key = p->wanted[(p->wanted_head + i) % SODA_FILLS_WANTED];
-
-		if (key.owner != owner)
-			p->wanted[(p->wanted_head + kept++) % SODA_FILLS_WANTED] = key;
+		if (fill->owner == owner)
+			fill->cancelled = true;
 	}
-	p->wanted_n = kept;
+	/* Who waits for them is not to wait longer. */
+	if (p->queue_n)
+		soda_prefetch_ring(p);
 }
 
 /* With the lock: what is begun after this is not of this owner. */

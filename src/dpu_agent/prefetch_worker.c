@@ -75,6 +75,15 @@ int soda_prefetch_start(struct soda_prefetch *p, unsigned workers)
 	return err ? -EAGAIN : 0;
 }
 
+/* Nobody takes them any more: who waits for them is told. */
+static void end_queue(struct soda_prefetch *p)
+{
+	struct soda_fill *fill;
+
+	while ((fill = soda_prefetch_take(p)))
+		soda_prefetch_filled(p, fill, -ECANCELED);
+}
+
 void soda_prefetch_stop(struct soda_prefetch *p)
 {
 	soda_lock_acquire(&p->lock);
@@ -85,6 +94,7 @@ void soda_prefetch_stop(struct soda_prefetch *p)
 	for (unsigned i = 0; i < p->workers; i++)
 		pthread_join(p->threads[i], NULL);
 	p->workers = 0;
+	end_queue(p);
 	for (;;) {
 		uint32_t seen = atomic_load_explicit(&p->ended, memory_order_relaxed), underway;
 

@@ -17,6 +17,7 @@
 #include "dpu_agent/counters.h"
 #include "dpu_agent/forward.h"
 #include "dpu_agent/upstream.h"
+#include "soda.h"
 
 enum { NOTES_A_SECOND = 10, LEAVING_MS = 2000, LEAVING_LOOK_MS = 5 };
 
@@ -148,6 +149,7 @@ static int close_region(struct soda_session *s, struct soda_region *r, const str
 	pthread_mutex_lock(&s->lock);
 	s->regions[r->mr.region_id] = NULL; /* no request finds it from now on */
 	pthread_mutex_unlock(&s->lock);
+	soda_caches_close(s, r);
 	ret = await_region(s, r, false);
 	if (ret < 0) {
 		pthread_mutex_lock(&s->lock);
@@ -174,11 +176,55 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
 }
 
+/* What was written into it is on the server first: it would be loaded without. */
+static int advise_region(struct soda_session *s, const void *body, size_t bytes, bool shares,
+			 struct soda_reply *reply)
+{
+	struct soda_wire_advise advise;
+	struct soda_region *r;
+	int ret = soda_wire_get_advise(body, bytes, &advise);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	r = soda_session_region_locked(s, advise.region_id);
+	if (r)
+		r->holds++;
+	pthread_mutex_unlock(&s->lock);
+	if (!r) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "there is no region %u",
+			 advise.region_id);
+		return -EINVAL;
+	}
+	ret = await_region(s, r, true);
+	if (ret == 0)
+		ret = soda_caches_advise(s, r, &advise, shares, reply);
+	pthread_mutex_lock(&s->lock);
+	soda_region_unhold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+/* The answer carries what the operator's rules say of objects of this name. */
+static int name_region(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
+{
+	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
+	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, NULL, 0, NULL, &reply->why);
+	uint8_t advice = soda_caches_rule(s->dpu, name, body->iov_len - SODA_WIRE_REGION_BYTES);
+
+	if (ret == 0 && advice != SODA_NORMAL) {
+		reply->body[0] = advice;
+		reply->bytes = sizeof(advice);
+	}
+	return ret;
+}
+
 /* CLOSE, SYNC and NAME begin with a region id. */
 static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t *body,
-		       size_t bytes, struct soda_why *why)
+		       size_t bytes, struct soda_reply *reply)
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_why *why = &reply->why;
 	struct soda_region *r;
 	uint16_t id;
 
@@ -197,7 +243,7 @@ static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t
 		return close_region(s, r, &iov, why);
 	if (type == SODA_MSG_SYNC)
 		return sync_region(s, r, &iov, why);
-	return soda_upstream_call(s, type, &iov, 1, NULL, 0, NULL, why);
+	return name_region(s, &iov, reply);
 }
 
 /* Wait until all that is to be written is. False: not in time, or the server is not there. */
@@ -265,7 +311,7 @@ static int write_stats(struct soda_session *s, size_t bytes, struct soda_reply *
 }
 
 static int dispatch(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
-		    struct soda_reply *reply)
+		    bool shares, struct soda_reply *reply)
 {
 	if (type == SODA_MSG_STATS)
 		return write_stats(s, bytes, reply);
@@ -281,9 +327,9 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 	case SODA_MSG_CLOSE:
 	case SODA_MSG_SYNC:
 	case SODA_MSG_NAME:
-		return call_region(s, type, body, bytes, &reply->why);
+		return call_region(s, type, body, bytes, reply);
 	case SODA_MSG_ADVISE:
-		return -ENOTSUP; /* it has no caches */
+		return advise_region(s, body, bytes, shares, reply);
 	default:
 		return -EPROTO;
 	}
@@ -306,7 +352,7 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	reply->bytes = 0;
 	reply->share = (struct soda_share){ .fd = -1 };
 	reply->why = (struct soda_why){ "" };
-	ret = dispatch(s, type, body, bytes, reply);
+	ret = dispatch(s, type, body, bytes, shares, reply);
 	if (ret == 0)
 		return 0;
 	if (upstream_failed(ret)) {

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "common/transport/service.h"
+#include "dpu_agent/cache.h"
 #include "dpu_agent/channel.h"
 #include "dpu_agent/write_list.h"
 
@@ -31,7 +32,8 @@ struct soda_region {
 	uint64_t file_id, generation;
 	unsigned holds;	    /* requests; this and below: guarded by session->lock */
 	unsigned unwritten; /* WRITEs that are not on the server */
-	int lost;	    /* error of accepted WRITEs that were lost, until a SYNC has told it */
+	struct soda_region_cache cache;
+	int lost; /* error of accepted WRITEs that were lost, until a SYNC has told it */
 };
 
 /* One connection of the client. */
@@ -61,7 +63,7 @@ struct soda_session {
 	pthread_mutex_t control_lock; /* after life */
 	struct soda_conn *control;    /* guarded by control_lock */
 	struct soda_channel
-		*channels; /* set before it is in the table: READs, then one for WRITEs */
+		*channels; /* set before it is in the table: READs, one for WRITEs, the caches' */
 	unsigned channels_n;
 
 	pthread_mutex_t lock;

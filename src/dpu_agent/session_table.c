@@ -16,7 +16,7 @@ struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda
 
 	if (!s)
 		return NULL;
-	s->channels = calloc(dpu->channels + 1, sizeof(*s->channels));
+	s->channels = calloc(dpu->channels + 1 + SODA_PREFETCH_WORKERS, sizeof(*s->channels));
 	/* there when it is touched */
 	s->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,7 +31,7 @@ struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda
 	s->info = *info;
 	s->refs = 1;
 	s->queue_end = &s->queue;
-	s->channels_n = dpu->channels + 1;
+	s->channels_n = dpu->channels + 1 + (soda_caches_fetch(dpu) ? SODA_PREFETCH_WORKERS : 0);
 	pthread_mutex_init(&s->life, NULL);
 	pthread_mutex_init(&s->control_lock, NULL);
 	pthread_mutex_init(&s->lock, NULL);
@@ -161,6 +161,7 @@ void soda_session_forget_regions(struct soda_session *s)
 		if (!r)
 			continue;
 		s->regions[id] = NULL;
+		soda_caches_close(s, r);
 		soda_conn_unmap_region(&r->mr);
 		free(r);
 	}

@@ -18,6 +18,8 @@ enum { PATTERN_MAX = 256 };
 enum range_state { LOADING, LOADED, FAILED };
 
 struct soda_static_range {
+	struct soda_hold hold;
+	struct soda_static *cache;
 	struct soda_owner_name owner;
 	uint64_t offset, bytes;
 	uint8_t *memory; /* read-only once it is loaded */
@@ -91,6 +93,18 @@ void soda_static_release(struct soda_static *cache, struct soda_static_range *ra
 		unmap(range);
 }
 
+static void put_hold(struct soda_hold *hold)
+{
+	struct soda_static_range *r = (struct soda_static_range *)hold;
+
+	soda_static_release(r->cache, r);
+}
+
+struct soda_hold *soda_static_hold(struct soda_static_range *range)
+{
+	return &range->hold;
+}
+
 static bool covers(const struct soda_static_range *r, uint64_t offset, uint64_t bytes)
 {
 	return offset >= r->offset && bytes <= r->bytes && offset - r->offset <= r->bytes - bytes;
@@ -149,7 +163,9 @@ static int reserve_locked(struct soda_static *cache, const struct soda_owner_nam
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	*r = (struct soda_static_range){ .owner = *owner,
+	*r = (struct soda_static_range){ .hold.put = put_hold,
+					 .cache = cache,
+					 .owner = *owner,
 					 .offset = offset,
 					 .bytes = bytes,
 					 .fd = -1,
@@ -393,8 +409,8 @@ const uint8_t *soda_static_acquire(struct soda_static *cache, struct soda_static
 	return memory;
 }
 
-bool soda_static_frozen(struct soda_static *cache, struct soda_static_set *set, uint64_t offset,
-			uint64_t bytes)
+bool soda_static_frozen(struct soda_static *cache, const struct soda_static_set *set,
+			uint64_t offset, uint64_t bytes)
 {
 	bool frozen = false;
 

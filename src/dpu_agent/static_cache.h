@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "common/transport/transport.h"
+#include "dpu_agent/buffers.h"
 #include "dpu_agent/prefetch.h"
 
 struct soda_static;
@@ -72,10 +73,12 @@ void soda_static_clear(struct soda_static *cache, struct soda_static_set *set);
 const uint8_t *soda_static_acquire(struct soda_static *cache, struct soda_static_set *set,
 				   uint64_t offset, uint32_t bytes,
 				   struct soda_static_range **range_p);
+/* The same reference, as the hold of an answer: its put releases it. */
+struct soda_hold *soda_static_hold(struct soda_static_range *range);
 void soda_static_release(struct soda_static *cache, struct soda_static_range *range);
 /* Whether a WRITE would change a range of the set. */
-bool soda_static_frozen(struct soda_static *cache, struct soda_static_set *set, uint64_t offset,
-			uint64_t bytes);
+bool soda_static_frozen(struct soda_static *cache, const struct soda_static_set *set,
+			uint64_t offset, uint64_t bytes);
 
 /* For the host that maps it: the sealed memfd, borrowed, and what of the owner it holds. */
 int soda_static_fd(const struct soda_static_range *range, uint64_t *offset_p, uint64_t *bytes_p);

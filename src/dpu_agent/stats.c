@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "dpu_agent/agent.h"
+#include "dpu_agent/cache_stats.h"
 #include "dpu_agent/counters.h"
 
 static void put(json_t *object, const char *key, uint64_t value)
@@ -89,6 +90,7 @@ static json_t *collect(struct soda_dpu *dpu, bool clients)
 	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
 		put(object, soda_counter_names[i], soda_count_get((enum soda_counter)i));
 	json_object_set_new(object, "batch_sizes", batch_sizes());
+	soda_caches_describe(dpu, object, clients);
 	pthread_mutex_lock(&all->lock);
 	put(object, "clients", all->count);
 	json_object_set_new(object, "draining", json_boolean(all->draining));

@@ -55,12 +55,12 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 	for (unsigned i = 0; i < s->channels_n; i++) {
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
-		int ret = connect_one(s, SODA_CONN_DATA, i + 1 == s->channels_n, &conn, &w, why);
+		int ret = connect_one(s, SODA_CONN_DATA, i >= s->dpu->channels, &conn, &w, why);
 
 		if (ret < 0)
 			return ret;
 		soda_channel_connect(&s->channels[i], conn);
-		if (s->dpu->async)
+		if (s->dpu->async && i <= s->dpu->channels)
 			ret = soda_completer_watch(&s->dpu->completers, &s->channels[i]);
 		if (ret < 0)
 			return ret;
@@ -142,6 +142,7 @@ static int add_region(struct soda_session *s, const struct soda_mr *mr, uint32_t
 	*r = (struct soda_region){
 		.mr = *mr, .flags = flags, .file_id = file_id, .generation = generation
 	};
+	soda_caches_open(s, r);
 	pthread_mutex_lock(&s->lock);
 	s->regions[mr->region_id] = r;
 	pthread_mutex_unlock(&s->lock);

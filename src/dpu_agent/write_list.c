@@ -234,6 +234,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct sod
 				  .offset = rq->offset,
 				  .bytes = rq->bytes,
 				  .region_id = rq->region_id };
+	soda_caches_written(region, w->offset, w->bytes);
 	pthread_mutex_lock(&s->lock);
 	if (s->dpu->aggregate)
 		old = replace_locked(s, w);
@@ -363,6 +364,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		if (status < 0 && w->answered && !w->region->lost)
 			w->region->lost = status;
 		take_waiting(w, &again);
+		soda_caches_written(w->region, w->offset, w->bytes);
 		unlink_locked(s, w);
 		ending_add(&gone, w);
 		w = next;

@@ -26,7 +26,7 @@ struct sim {
 	struct soda_prefetch *p;
 	uint32_t owner[SIM_REGIONS], pages[SIM_REGIONS];
 	uint32_t *version[SIM_REGIONS]; /* of each page */
-	struct pending pending[SODA_FILLS_UNDERWAY];
+	struct pending pending[SODA_FILLS_MAX];
 	unsigned underway;
 	uint64_t now;
 	struct sim_result result;
