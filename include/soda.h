@@ -65,8 +65,9 @@ struct soda_config {
 	const char *buffer;	  /* [SODA_BUFFER] page buffer: "512M", or a fraction of what is
 				     allocated, "1/3"; default 1/3, at least 16 MiB */
 	const char *evict;	  /* [SODA_EVICT] replacement policy: ghost (default), fifo */
-	const char *mechanisms;	  /* [SODA_MECHANISMS] auto (default), or copy: only what
-				     Linux 5.7 has */
+	const char *mechanisms;	  /* [SODA_MECHANISMS] auto (default); own: a DPU agent
+				     installs no pages; copy: nor is anything used that
+				     Linux 5.7 has not */
 	size_t chunk_bytes;	  /* [SODA_CHUNK] a power of two, 4 KiB to 2 MiB; default 64 KiB */
 	uint32_t mode;		  /* [SODA_MODE] enum soda_mode */
 	uint32_t on_error;	  /* [SODA_ON_ERROR] enum soda_on_error */
@@ -143,6 +144,7 @@ struct soda_stats {
 	uint64_t slept;	 /* answers awaited asleep */
 	uint32_t mode;	 /* enum soda_mode in force */
 	uint32_t chunk_bytes;
+	uint64_t installed; /* fetched chunks that a DPU agent put into place itself */
 };
 
 /*

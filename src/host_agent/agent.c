@@ -104,7 +104,8 @@ static int start_memory(struct soda_why *why)
 	ret = check_buffer(why);
 	if (ret)
 		return ret;
-	ret = soda_uffd_open(inline_mode, s->mechanisms == 1, !inline_mode, &soda_agent.uffd, why);
+	ret = soda_uffd_open(inline_mode, s->mechanisms == SODA_MECHANISMS_COPY, !inline_mode,
+			     &soda_agent.uffd, why);
 	if (ret)
 		return ret;
 	if (!inline_mode && soda_agent.uffd.user_only)

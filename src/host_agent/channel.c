@@ -3,9 +3,11 @@
 #include "host_agent/channel.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "common/log.h"
 #include "host_agent/placement.h"
 #include "host_agent/session.h"
 
@@ -73,16 +75,43 @@ static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *a
 	}
 }
 
-void soda_channel_fail(struct soda_channel *ch)
+int soda_channel_fail(struct soda_channel *ch)
 {
-	while (ch->head != ch->tail)
-		soda_install_cancel(ch->req[ch->head++ % ch->slots_n].in.id);
 	ch->broken = true;
+	if (ch->head != ch->tail && soda_conn_revoke(ch->conn))
+		return -EAGAIN;
+	for (; ch->head != ch->tail; ch->head++) {
+		struct soda_request *q = &ch->req[ch->head % ch->slots_n];
+
+		if (q->placed)
+			soda_install_undo(q->in.id);
+		else
+			soda_install_cancel(q->in.id);
+	}
+	return 0;
+}
+
+/*
+ * An install by a peer that is alive takes some 20 us, and the connection of one that
+ * is not ends.  One that was stopped in the middle may go on at any time, so that its
+ * chunks stay under way: whoever wants them fails in his time.
+ */
+static void await_peer(struct soda_channel *ch)
+{
+	enum { PAUSE_MS = 2, PATIENCE_MS = 2000 };
+	int ms = 0;
+
+	while (soda_channel_fail(ch) && ms < PATIENCE_MS)
+		ms += PAUSE_MS + poll(NULL, 0, PAUSE_MS);
+	if (ch->head != ch->tail)
+		soda_log_error(
+			"%s stands still while it installs pages; %u chunks are out of reach",
+			soda_conn_peer(ch->conn), soda_channel_outstanding(ch));
 }
 
 static void disconnect(struct soda_channel *ch, void *arg)
 {
-	soda_channel_fail(ch);
+	await_peer(ch);
 	soda_conn_close(ch->conn);
 	ch->conn = NULL;
 	ch->head = ch->tail = 0;

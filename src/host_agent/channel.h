@@ -17,6 +17,7 @@
 struct soda_request {
 	struct soda_install in;
 	uint32_t bytes;
+	bool placed; /* the peer may install it */
 };
 
 struct soda_channel {
@@ -60,8 +61,11 @@ static inline bool soda_channel_usable(const struct soda_channel *ch)
 
 /* The functions below want the channel's lock held. AS. */
 
-/* What is under way on the channel will not come. */
-void soda_channel_fail(struct soda_channel *ch);
+/*
+ * What is under way on the channel will not come.  While the peer is just installing a
+ * chunk (-EAGAIN), all of it stays under way; to be tried again.
+ */
+int soda_channel_fail(struct soda_channel *ch);
 /* The connection failed: so does all that is under way, and the keeper is told. */
 void soda_channel_break(struct soda_channel *ch, int err);
 

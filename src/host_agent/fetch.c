@@ -18,33 +18,47 @@ int soda_channel_post(struct soda_channel *ch, struct soda_region *r, struct sod
 {
 	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
+	bool placed, protect;
 	int ret;
 
 	if (!soda_channel_usable(ch))
 		return -ENOTCONN;
 	if (soda_channel_outstanding(ch) >= ch->slots_n)
 		return -EAGAIN;
-	ret = soda_conn_post_read(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
-				  slot_of(ch, ch->tail), in.id);
+	placed = soda_conn_installs(ch->conn) && soda_install_by_peer(r, &in, &protect);
+	if (placed)
+		ret = soda_conn_post_install(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+					     slot_of(ch, ch->tail), soda_chunk_address(in.id),
+					     protect, in.id);
+	else
+		ret = soda_conn_post_read(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+					  slot_of(ch, ch->tail), in.id);
 	if (ret && ret != -EAGAIN && ret != -EINVAL)
 		soda_channel_break(ch, ret);
 	if (ret)
 		return ret;
-	*q = (struct soda_request){ .in = in, .bytes = bytes };
+	*q = (struct soda_request){ .in = in, .bytes = bytes, .placed = placed };
 	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
 			      memory_order_release);
 	ch->tail++;
 	return 0;
 }
 
-/* Whether request k can share one install with the one before it. */
-static bool adjacent(struct soda_channel *ch, uint32_t k)
+/* Where the data of request k are. */
+static const char *data_of(struct soda_channel *ch, uint32_t k, const struct soda_done *done)
+{
+	return done->data ? done->data : slot_of(ch, k);
+}
+
+/* Whether request k, the second answer, can share one install with the one before it. */
+static bool adjacent(struct soda_channel *ch, uint32_t k, const struct soda_done done[2])
 {
 	const struct soda_request *a = &ch->req[(k - 1) % ch->slots_n],
 				  *b = &ch->req[k % ch->slots_n];
 
-	return b->in.id == a->in.id + 1 && a->in.block < 0 && b->in.block < 0 && k % ch->slots_n &&
-	       a->bytes == soda_chunk_bytes() &&
+	return !done[1].status && !done[1].installed && b->in.id == a->in.id + 1 &&
+	       a->in.block < 0 && b->in.block < 0 && a->bytes == soda_chunk_bytes() &&
+	       data_of(ch, k, &done[1]) == data_of(ch, k - 1, &done[0]) + a->bytes &&
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
 }
 
@@ -54,7 +68,15 @@ static void count_fetch(struct soda_thread *t, const struct soda_install *in, ui
 	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
 }
 
-/* The next n answers are in their slots: install them, neighbours together. */
+/* The peer has installed it. */
+static void settle_arrived(struct soda_thread *t, const struct soda_request *q)
+{
+	count_fetch(t, &q->in, q->bytes);
+	soda_count(t, SODA_CNT_INSTALLED, 1);
+	soda_install_settle(&q->in);
+}
+
+/* The next n answers are there: install them, neighbours together. */
 static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
 			   const struct soda_done *done, int n)
 {
@@ -74,14 +96,19 @@ static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
 			i++;
 			continue;
 		}
+		if (done[i].installed) {
+			settle_arrived(t, q);
+			i++;
+			continue;
+		}
 		do {
 			in[run] = ch->req[(k + run) % ch->slots_n].in;
 			run++;
-		} while (i + (int)run < n && !done[i + (int)run].status && adjacent(ch, k + run));
+		} while (i + (int)run < n && adjacent(ch, k + run, &done[i + (int)run - 1]));
 		/* Counted first: the install wakes the threads that look at the counters. */
 		for (uint32_t j = 0; j < run; j++)
 			count_fetch(t, &in[j], ch->req[(k + j) % ch->slots_n].bytes);
-		ret = soda_install_run(soda_region_of(in[0].id), in, run, slot_of(ch, k));
+		ret = soda_install_run(soda_region_of(in[0].id), in, run, data_of(ch, k, &done[i]));
 		if (ret)
 			err = ret;
 		i += (int)run;

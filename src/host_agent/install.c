@@ -34,11 +34,30 @@ static int fail(const struct soda_region *r, const struct soda_install *in, uint
 	return err;
 }
 
+void soda_install_undo(uint32_t id)
+{
+	struct soda_install in = { .id = id };
+
+	fail(soda_region_of(id), &in, 1, 0);
+}
+
 static void settle(const struct soda_install *in, uint32_t dirty)
 {
 	soda_replace_insert(&soda_agent.replacer, in->id);
 	soda_chunk_settle(&soda_agent.table[in->id], dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN,
 			  dirty, 0, 0);
+}
+
+bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
+			  bool *protect_p)
+{
+	*protect_p = !(r->flags & SODA_READ_ONLY); /* nobody can store to those */
+	return in->block < 0;
+}
+
+void soda_install_settle(const struct soda_install *in)
+{
+	settle(in, 0);
 }
 
 /*

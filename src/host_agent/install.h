@@ -26,8 +26,20 @@ struct soda_install {
 int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
 		     const void *src);
 
+/*
+ * Whether a peer that has our userfaultfd may install the chunk, and how.  Only where a
+ * store cannot follow before we know of it: half of such a chunk can be dropped again.
+ */
+bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
+			  bool *protect_p);
+/* It has done so: the chunk is resident. */
+void soda_install_settle(const struct soda_install *in);
+
 /* The first touch of a chunk that was never written: zeros. */
 int soda_install_zeros(struct soda_region *r, uint32_t id, int block);
+
+/* The same as cancel where the peer may have installed some of it. */
+void soda_install_undo(uint32_t id);
 
 /* A fetch failed: the chunk goes back to where it was, the credit too. */
 void soda_install_cancel(uint32_t id);

@@ -129,6 +129,9 @@ static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
 		.depth = deep ? WRITEBACK_DEPTH : SODA_SLOTS_MAX,
 		.deep = deep,
 		.timeout_ms = timeout_ms,
+		.in_place = !deep,
+		.hand_over = !deep && soda_agent.settings.mechanisms == SODA_MECHANISMS_AUTO,
+		.uffd = soda_agent.uffd.fd,
 	};
 
 	return soda_conn_connect(se.address, &se.hello, &opt, conn_p, w, why);

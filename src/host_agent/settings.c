@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
-static const char *const mechanisms[] = { "auto", "copy", NULL };
+static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
 static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
 static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
 
@@ -32,7 +32,10 @@ static const struct soda_option options[] = {
 	{ "evict", 0, "SODA_EVICT", SODA_OPT_STRING, AT(evict), "POLICY", "ghost", 0, 0, NULL, 0,
 	  "Replacement policy: ghost, or fifo." },
 	{ "mechanisms", 0, "SODA_MECHANISMS", SODA_OPT_CHOICE, AT(mechanisms), "SET", "auto", 0, 0,
-	  mechanisms, 0, "auto: what the kernel has; copy: only what Linux 5.7 has." },
+	  mechanisms, 0,
+	  "auto: what the kernel has, and a DPU agent on this machine may install pages; own: it "
+	  "may "
+	  "not; copy: nor is anything used that Linux 5.7 has not." },
 	{ "on-error", 0, "SODA_ON_ERROR", SODA_OPT_CHOICE, AT(on_error), "ACTION", "sigbus", 0, 0,
 	  on_errors, 0, "What a page that cannot be had does: sigbus, abort, or wait." },
 	{ "threads", 0, "SODA_THREADS", SODA_OPT_UINT, AT(threads), "N", NULL, 1, 1024, NULL, 0,

@@ -13,6 +13,8 @@
 #include "common/transport/transport.h"
 #include "soda.h"
 
+enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
+
 struct soda_settings {
 	char *server; /* or the agent; NULL: a private one */
 	char *dpu;    /* as given; it is in `server`, too, then */
@@ -23,7 +25,7 @@ struct soda_settings {
 	uint64_t trace_limit; /* bytes */
 	uint64_t chunk_bytes;
 	uint32_t mode;	     /* enum soda_mode */
-	uint32_t mechanisms; /* 0 auto, 1 copy */
+	uint32_t mechanisms; /* enum soda_mechanisms */
 	uint32_t on_error;   /* enum soda_on_error */
 	uint32_t threads;
 	uint32_t evict_high_pct, evict_low_pct;

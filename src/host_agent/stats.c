@@ -43,6 +43,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.slept = SUM(SLEPT),
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
+		.installed = SUM(INSTALLED),
 	};
 }
 
@@ -82,6 +83,7 @@ static const struct {
 	ROW(slept),
 	ROW(mode),
 	ROW(chunk_bytes),
+	ROW(installed),
 };
 
 size_t soda_stats_json(char *out, size_t bytes)

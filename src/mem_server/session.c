@@ -37,7 +37,7 @@ unsigned soda_sessions_connected(struct soda_sessions *sessions)
 
 	pthread_mutex_lock(&sessions->lock);
 	for (struct soda_client *client = sessions->clients; client; client = client->next)
-		n += client->peers != NULL;
+		n += client->peers && client->chunk_bytes; /* tools wait for no end */
 	pthread_mutex_unlock(&sessions->lock);
 	return n;
 }

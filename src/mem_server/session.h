@@ -73,7 +73,7 @@ unsigned soda_sessions_stop(struct soda_sessions *sessions);
 /* Refuse new clients and new regions from now on. */
 void soda_sessions_drain(struct soda_sessions *sessions);
 bool soda_sessions_draining(struct soda_sessions *sessions);
-/* Clients with a connection. */
+/* Clients with a connection; tools, which only look, do not count. */
 unsigned soda_sessions_connected(struct soda_sessions *sessions);
 
 /*

@@ -56,6 +56,7 @@ void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t
 
 /* Flush and await n completions, all with `status`. */
 void finish(struct soda_conn *data, int n, int status);
+bool env_is_shm(const struct env *e);
 /* The largest request that the variant takes. */
 uint32_t env_max_data(const struct env *e);
 /* How many of the bytes are not what a fresh region has there. */
@@ -67,5 +68,7 @@ void await_count(struct env *e, const unsigned *counter, unsigned value);
 int run_contract(void);
 int run_faults(void);
 int run_abuse(void);
+int run_hostile(void);
+int run_install(void);
 
 #endif

@@ -629,7 +629,7 @@ static void test_advise(void **state)
 	enum { AT = 3 << 16, BYTES = 1 << 16 };
 	struct env *e = *state;
 	struct soda_wire_advise a = { 7, SODA_STATIC_CACHE, AT, BYTES };
-	bool local = strncmp(e->variant->listen, "shm", 3) == 0;
+	bool local = env_is_shm(e);
 	struct soda_static_map *map = NULL;
 	struct soda_mr mr = { .bytes = REGION_BYTES, .region_id = 7 };
 	struct soda_conn *control = env_connect(e, "", SODA_CONN_CONTROL, 0, NULL);

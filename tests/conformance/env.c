@@ -86,11 +86,14 @@ struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_k
 	return ret < 0 ? NULL : conn;
 }
 
+bool env_is_shm(const struct env *e)
+{
+	return strncmp(e->variant->listen, "shm", 3) == 0;
+}
+
 uint32_t env_max_data(const struct env *e)
 {
-	bool queue = e->variant->two_sided && strncmp(e->variant->listen, "shm", 3) == 0;
-
-	return queue ? CHUNK_BYTES : SODA_WIRE_MAX_DATA;
+	return e->variant->two_sided && env_is_shm(e) ? CHUNK_BYTES : SODA_WIRE_MAX_DATA;
 }
 
 void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t flags,
@@ -156,5 +159,5 @@ void await_count(struct env *e, const unsigned *counter, unsigned value)
 
 int main(void)
 {
-	return run_contract() + run_faults() + run_abuse() ? 1 : 0;
+	return run_contract() + run_faults() + run_abuse() + run_hostile() + run_install() ? 1 : 0;
 }

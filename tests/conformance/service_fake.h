@@ -38,6 +38,9 @@ struct fake {
 	struct fake_later *later; /* two-sided: who answers, else NULL */
 	unsigned bad;		  /* two-sided: what the transport did wrong */
 	unsigned pauses;	  /* two-sided: WRITEs that had to wait for memory */
+	unsigned requests;	  /* two-sided: that came in */
+	bool tolerant;		  /* two-sided: data of WRITEs may change */
+	bool stall;		  /* two-sided: nothing is answered; see fake_stall */
 };
 
 extern const struct soda_service fake_service;
@@ -48,6 +51,7 @@ void fake_init(struct fake *f);
 /* The answering threads of a two-sided fake; stopped after the listener is closed. */
 void fake_start_answering(struct fake *f);
 void fake_stop_answering(struct fake *f);
+void fake_stall(struct fake *f, bool stall);
 /* Regions unmapped; asserts that nothing is held any more. */
 void fake_destroy(struct fake *f);
 

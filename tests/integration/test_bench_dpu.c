@@ -251,6 +251,55 @@ static void test_link(void **state)
 	json_decref(out);
 }
 
+static void check_ratios(const json_t *in)
+{
+	positive(in, "seconds_vs_memserver");
+	positive(in, "seconds_vs_base");
+}
+
+/* What an agent without caches asks of the server is what was asked of it, but at a round's edges.
+ */
+static void check_passed_through(const json_t *in)
+{
+	uint64_t fetched = count(in, "bytes_fetched"), asked = count(traffic(in), "on_demand");
+
+	assert_in_range(asked, fetched - (2u << 20), fetched + (2u << 20));
+	assert_int_equal(count(traffic(in), "prefetch"), 0);
+	assert_int_equal(count(traffic(in), "preload"), 0);
+}
+
+static void test_forwarding_modes(void **state)
+{
+	static const char *const modes[] = { "memserver", "base", "agg", "async", "agg+async" };
+	size_t n = sizeof(modes) / sizeof(modes[0]);
+
+	RUN("rand", "--modes", "memserver,base,agg,async,agg+async", "--size", "8M", "--threads",
+	    "2", "--rounds", "2", "--host-transport", "tcp", "--json");
+	json_t *out = answer(n);
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *in = run_at(out, i);
+
+		check_run(in, modes[i], "rand");
+		check_ratios(in);
+		check_passed_through(in);
+		text(in, "host_transport", "tcp");
+	}
+	json_decref(out);
+}
+
+static void test_stores_through_agents(void **state)
+{
+	/* mode static is left out */
+	RUN("rmw", "--size", "8M", "--rounds", "1", "--host-transport", "tcp", "--json");
+	json_t *out = answer(6);
+
+	for (size_t i = 0; i < 6; i++)
+		assert_true(count(traffic(run_at(out, i)), "write_back") > 0);
+	text(run_at(out, 5), "mode", "all");
+	json_decref(out);
+}
+
 /* Something that matches; a static buffer, or NULL. */
 static const char *found(const char *pattern)
 {
@@ -400,10 +449,16 @@ static int remove_tmp(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_memserver), cmocka_unit_test(test_processes_and_stores),
-		cmocka_unit_test(test_shared),	  cmocka_unit_test(test_table),
-		cmocka_unit_test(test_refusals),  cmocka_unit_test(test_no_agent),
-		cmocka_unit_test(test_link),	  cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_memserver),
+		cmocka_unit_test(test_processes_and_stores),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_no_agent),
+		cmocka_unit_test(test_forwarding_modes),
+		cmocka_unit_test(test_stores_through_agents),
+		cmocka_unit_test(test_link),
+		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_killed),
 	};
 

@@ -20,6 +20,8 @@ struct request {
 	uint64_t offset, cookie;
 	uint32_t bytes;
 	char *local;
+	char *place; /* READ: where the peer may install it */
+	bool protect;
 	bool taken[SODA_WIRE_MAX_DATA / PAGE / 8]; /* WRITE: pages that went at the flush */
 };
 
@@ -29,6 +31,8 @@ struct soda_conn {
 	int error; /* sticky */
 	struct request *req;
 	uint32_t head, flushed, tail;
+	bool in_place;
+	char answer[SODA_WIRE_MAX_DATA / 8]; /* in_place: of the last READ */
 };
 
 struct fake_net fake_net;
@@ -181,6 +185,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 						 .known = hello->client_id != 0 };
 	c->kind = opt->kind;
 	c->depth = opt->depth ? opt->depth : 64;
+	c->in_place = opt->in_place;
 	c->req = calloc(DEPTH, sizeof(c->req[0]));
 	conns[i] = c;
 	fake_net.connects++;
@@ -318,6 +323,52 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 	return post(conn, true, mr, offset, bytes, (char *)src, cookie);
 }
 
+int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			   uint32_t bytes, void *dest, void *place, bool protect, uint64_t cookie)
+{
+	int ret = post(conn, false, mr, offset, bytes, dest, cookie);
+
+	if (ret)
+		return ret;
+	fake_lock();
+	conn->req[(conn->tail - 1) % DEPTH].place = place;
+	conn->req[(conn->tail - 1) % DEPTH].protect = protect;
+	fake_unlock();
+	return 0;
+}
+
+bool soda_conn_installs(const struct soda_conn *conn)
+{
+	return fake_net.installs;
+}
+
+/* The peer puts pages of a READ into place, all of them or by chance. */
+static void place_pages(struct request *q, bool all)
+{
+	const uint8_t *from = server_at(q->mr.region_id, q->offset, q->bytes);
+
+	for (uint32_t at = 0; q->place && at < q->bytes; at += PAGE)
+		if (all || coin())
+			fake_peer_copy(q->place + at, from + at, q->protect);
+}
+
+int soda_conn_revoke(struct soda_conn *conn)
+{
+	int ret = 0;
+
+	fake_lock();
+	fake_net.revokes++;
+	if (fake_net.revoke_busy) {
+		fake_net.revoke_busy--;
+		for (uint32_t k = conn->head; k != conn->flushed; k++)
+			if (!conn->req[k % DEPTH].write)
+				place_pages(&conn->req[k % DEPTH], false);
+		ret = -EAGAIN;
+	}
+	fake_unlock();
+	return ret;
+}
+
 /* The pages of a WRITE that have not gone yet go, all of them or by chance. */
 static void take_pages(struct request *q, bool all)
 {
@@ -342,14 +393,18 @@ int soda_conn_flush(struct soda_conn *conn, bool polling)
 	for (; !ret && conn->flushed != conn->tail; conn->flushed++)
 		if (conn->req[conn->flushed % DEPTH].write)
 			take_pages(&conn->req[conn->flushed % DEPTH], false);
+		else
+			place_pages(&conn->req[conn->flushed % DEPTH], false);
 	flushes++;
 	fake_unlock();
 	return ret;
 }
 
 /* Lock held. false: it waits. */
-static bool complete(struct request *q, struct soda_done *done)
+static bool complete(struct soda_conn *c, struct request *q, struct soda_done *done)
 {
+	const uint8_t *from;
+
 	if (q->write ? fake_net.hold_writes : fake_net.hold_reads)
 		return false;
 	*done = (struct soda_done){ .cookie = q->cookie, .bytes = q->bytes };
@@ -359,10 +414,21 @@ static bool complete(struct request *q, struct soda_done *done)
 	}
 	if (done->status)
 		return true;
-	if (q->write)
+	if (q->write) {
 		take_pages(q, true);
-	else
-		memcpy(q->local, server_at(q->mr.region_id, q->offset, q->bytes), q->bytes);
+		return true;
+	}
+	from = server_at(q->mr.region_id, q->offset, q->bytes);
+	if (q->place && coin()) {
+		place_pages(q, true);
+		done->installed = true;
+		fake_net.installed++;
+	} else if (fake_net.installs && c->in_place) {
+		memcpy(c->answer, from, q->bytes);
+		done->data = c->answer;
+	} else {
+		memcpy(q->local, from, q->bytes);
+	}
 	return true;
 }
 
@@ -378,9 +444,11 @@ int soda_conn_poll(struct soda_conn *conn, struct soda_done *done, int max, int6
 		fake_lock();
 		ret = conn->error;
 		while (!ret && n < max && conn->head != conn->flushed &&
-		       complete(&conn->req[conn->head % DEPTH], &done[n])) {
+		       complete(conn, &conn->req[conn->head % DEPTH], &done[n])) {
 			conn->head++;
 			n++;
+			if (done[n - 1].data) /* there is room for one */
+				break;
 		}
 		idle = conn->head == conn->flushed;
 		fake_unlock();

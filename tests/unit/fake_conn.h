@@ -31,9 +31,15 @@ extern struct fake_net {
 	uint32_t lose_at_open;	      /* the connection fails at the so many-th OPEN */
 	void (*on_connect)(void);     /* called for each connection made, without the lock */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
+	/*
+	 * It has our userfaultfd: it installs some pages of a READ at the flush, and at the
+	 * completion the rest, or leaves them to us, with the data in memory of its own.
+	 */
+	bool installs;
+	uint32_t revoke_busy; /* it goes on installing, and so many revocations are refused */
 	uint64_t instance, client;
 	/* what happened */
-	uint32_t reads, writes, connects, syncs, log_n;
+	uint32_t reads, writes, connects, syncs, log_n, installed, revokes;
 	uint64_t bytes_read, bytes_written;
 	struct fake_write log[FAKE_LOG];
 } fake_net;

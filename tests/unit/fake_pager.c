@@ -104,6 +104,17 @@ static bool fails(int64_t *in)
 	return *in >= 0 && (*in)-- == 0;
 }
 
+void fake_peer_copy(void *page, const void *src, bool protect)
+{
+	if (state_at(page) != SODA_CHUNK_FETCHING)
+		fake_fail("the peer installs a page of chunk %u in state %d", soda_chunk_of(page),
+			  state_at(page));
+	if (fake_present(page))
+		return;
+	memcpy(page, src, PAGE);
+	*page_of(page) = PRESENT | (protect ? PROTECTED : 0);
+}
+
 static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 {
 	int ret = 0;
@@ -116,6 +127,8 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 
 		if (state_at(to) != SODA_CHUNK_FETCHING)
 			fake_fail("copy to chunk %u in state %d", soda_chunk_of(to), state_at(to));
+		if (fake_present(to) && fake_pager.peer)
+			continue;
 		if (fake_present(to))
 			fake_fail("copy to a page of chunk %u that is there", soda_chunk_of(to));
 		if (fails(&fake_pager.copy_fails_in)) {

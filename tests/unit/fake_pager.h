@@ -4,7 +4,7 @@
  * table says for each page whether it is present and write-protected; the memory
  * behind it is ordinary memory.  Each call of the pager is checked:
  *
- *   copy     to missing pages of chunks that are FETCHING
+ *   copy     to missing pages of chunks that are FETCHING; with `peer` others are left
  *   protect  present pages of chunks that are BUSY or FETCHING
  *   drop     of BUSY chunks only where the server (fake_conn.h) holds the same bytes, or,
  *            for chunks that it has no copy of, where all is zero; of FETCHING ones any
@@ -38,6 +38,8 @@ int fake_load(const void *addr, uint64_t *value_p);
 /* Lock held: whether the page is there (and protected). */
 bool fake_present(const void *addr);
 bool fake_protected(const void *addr);
+/* Lock held: the peer installs a page of a chunk that is FETCHING, unless it is there. */
+void fake_peer_copy(void *page, const void *src, bool protect);
 /* Without the lock: pages present of an address range. */
 uint32_t fake_resident(const void *addr, size_t bytes);
 
@@ -49,6 +51,7 @@ extern struct fake_pager {
 	int error;
 	/* Of one call: what the program wants gone may differ from the server's copy. */
 	bool discarding;
+	bool peer; /* somebody else installs pages, too */
 } fake_pager;
 
 #endif

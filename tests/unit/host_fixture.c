@@ -76,6 +76,7 @@ void host_start(const struct host_options *o)
 	fake_pager_reset();
 	fake_net_reset(o->seed);
 	fake_net.direct = o->direct;
+	fake_net.installs = fake_pager.peer = o->installs;
 	chunks = (int64_t)(s->buffer_bytes >> soda_agent.chunk_shift);
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
 	soda_buffer_resize(&soda_agent.buffer, chunks);

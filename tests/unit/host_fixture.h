@@ -21,7 +21,8 @@ struct host_options {
 	uint32_t high_pct, low_pct;
 	uint32_t fault_timeout_ms; /* 0: 20 s */
 	const char *evict;
-	bool direct; /* the server's memory is mapped */
+	bool direct;   /* the server's memory is mapped */
+	bool installs; /* the server installs pages */
 	uint64_t seed;
 };
 

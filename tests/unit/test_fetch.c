@@ -117,6 +117,78 @@ static void direct_reads(void **state)
 	host_stop();
 }
 
+/* The peer installs some, we install the others from its memory. */
+static void peer_installs(void **state)
+{
+	const struct host_options o = {
+		.buffer_chunks = 100, .prefetch = 8, .installs = true, .seed = 3
+	};
+	struct soda_region *r;
+	uint32_t installed;
+
+	host_start(&o);
+	r = numbered(300);
+	installed = fake_net.installed;
+	for (uint32_t i = 0; i < r->chunks; i++)
+		assert_int_equal(host_load(r, i, 0), i + 1);
+	assert_int_equal(fake_net.reads, 300);
+	assert_in_range(fake_net.installed - installed, 50, 250);
+	assert_int_equal(host_count(SODA_CNT_INSTALLED), fake_net.installed);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		host_store(r, i, i % 16, i + 2);
+	evict_all(r);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		assert_int_equal(host_load(r, i, i % 16), i + 2);
+	host_check(r);
+	host_stop();
+}
+
+/* What may be stored to before we know is not given out of our hands. */
+static void peer_installs_no_stores(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 16, .installs = true };
+	struct soda_region *r;
+
+	host_start(&o);
+	r = numbered(40);
+	fake_net.installed = 0;
+	for (uint32_t i = 0; i < r->chunks; i++)
+		host_store(r, i, i % 16, i + 2);
+	assert_int_equal(fake_net.reads, 40);
+	assert_int_equal(fake_net.installed, 0);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		assert_int_equal(host_load(r, i, i % 16), i + 2);
+	host_check(r);
+	host_stop();
+}
+
+/* The peer fails while it installs: half a chunk does not stay, nor is it installed later. */
+static void peer_dies_installing(void **state)
+{
+	const struct host_options o = { .fault_timeout_ms = 100, .installs = true, .seed = 5 };
+	struct soda_region *r;
+	uint64_t v;
+
+	host_start(&o);
+	r = numbered(40);
+	for (uint32_t busy = 0; busy < 4; busy++) {
+		fake_net_hold(true, false);
+		fake_lock();
+		fake_net.revokes = 0;
+		fake_net.revoke_busy = busy;
+		fake_unlock();
+		assert_int_equal(fake_load(host_at(r, busy, 0), &v), -ETIMEDOUT);
+		fake_net_hold(false, false);
+		assert_int_equal(soda_session_wait(soda_now_ns() + 10000000000u), 0);
+		assert_int_equal(fake_net.revokes, busy + 1);
+		assert_int_equal(host_state(r, busy), SODA_CHUNK_REMOTE);
+		assert_int_equal(fake_resident(host_at(r, busy, 0), 65536), 0);
+		assert_int_equal(host_load(r, busy, 0), busy + 1);
+	}
+	host_check(r);
+	host_stop();
+}
+
 static void streams_run_ahead(void **state)
 {
 	const struct host_options o = { .buffer_chunks = 100, .prefetch = 8 };
@@ -234,6 +306,9 @@ int main(void)
 		cmocka_unit_test(read_refused_by_the_server),
 		cmocka_unit_test(read_that_is_late),
 		cmocka_unit_test(direct_reads),
+		cmocka_unit_test(peer_installs),
+		cmocka_unit_test(peer_installs_no_stores),
+		cmocka_unit_test(peer_dies_installing),
 		cmocka_unit_test(streams_run_ahead),
 		cmocka_unit_test(willneed),
 		cmocka_unit_test(equal_faults_join),

@@ -161,7 +161,7 @@ static void test_json_small(void **state)
 	assert_non_null(
 		json_object_get(json_array_get(json_object_get(json, "client_list"), 0), "full"));
 	json_decref(json);
-	world.clients = 1000;
+	world.clients = 1000, world.regions = 10;
 	json = as_json(8192);
 	assert_null(json_object_get(json, "client_list"));
 	assert_int_equal(number(json, "pid"), 77);

@@ -52,6 +52,7 @@ struct soda_bench_plan {
 	uint32_t mode, prefetch_chunks, poll_us;
 	uint64_t bytes, buffer_bytes, seed;
 	int32_t server_pid; /* SODA: for its CPU time; 0: not ours */
+	uint32_t agent;	    /* 1: `server` is a DPU agent */
 	char server[128], evict[32], mechanisms[32];
 	uint32_t stores;       /* 1: a pass stores */
 	char trace[512];       /* SODA_BENCH_TRACE: the file */

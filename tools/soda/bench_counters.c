@@ -12,14 +12,23 @@
 	}
 
 const struct soda_bench_counter soda_bench_counter_table[] = {
-	COUNTER(faults),	COUNTER(faults_joined),
-	COUNTER(zero_fills),	COUNTER(local_refaults),
-	COUNTER(wp_faults),	COUNTER(fetches),
-	COUNTER(prefetched),	COUNTER(prefetch_useless),
-	COUNTER(bytes_fetched), COUNTER(bytes_written_back),
-	COUNTER(evict_waits),	COUNTER(polled),
-	COUNTER(slept),		LEVEL(resident_peak_bytes),
-	LEVEL(metadata_bytes),	{ 0 },
+	COUNTER(faults),
+	COUNTER(faults_joined),
+	COUNTER(zero_fills),
+	COUNTER(local_refaults),
+	COUNTER(wp_faults),
+	COUNTER(fetches),
+	COUNTER(prefetched),
+	COUNTER(prefetch_useless),
+	COUNTER(bytes_fetched),
+	COUNTER(bytes_written_back),
+	COUNTER(evict_waits),
+	COUNTER(polled),
+	COUNTER(slept),
+	COUNTER(installed),
+	LEVEL(resident_peak_bytes),
+	LEVEL(metadata_bytes),
+	{ 0 },
 };
 
 void soda_bench_counters_add(struct soda_bench_counters *sum,

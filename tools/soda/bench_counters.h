@@ -12,7 +12,7 @@ struct soda_bench_counters {
 	uint64_t faults, faults_joined, zero_fills, local_refaults, wp_faults, fetches;
 	uint64_t prefetched, prefetch_useless;
 	uint64_t bytes_fetched, bytes_written_back;
-	uint64_t evict_waits, polled, slept;
+	uint64_t evict_waits, polled, slept, installed;
 	/* levels: the last value counts, not the difference */
 	uint64_t resident_peak_bytes, metadata_bytes;
 };

@@ -61,7 +61,9 @@ enum soda_bench_dpu_counter {
 	SODA_BENCH_NET_PREFETCH,
 	SODA_BENCH_NET_WRITEBACK,
 	SODA_BENCH_NET_PRELOAD,
+	SODA_BENCH_HITS, /* requests of the dynamic cache */
 	SODA_BENCH_LATE_HITS,
+	SODA_BENCH_USELESS, /* bytes that it fetched and nobody asked for */
 	SODA_BENCH_SWITCHED_ON,
 	SODA_BENCH_SWITCHED_OFF,
 	SODA_BENCH_BATCHES,

@@ -113,6 +113,8 @@ static json_t *run_of(const struct soda_bench_dpu_stage *stage,
 		set_text(out, "interface_bytes", NULL);
 	json_decref(link);
 	set_real(out, "hit_rate", agent ? s->hit_rate : NAN);
+	set_count(out, "hits", s->counters[SODA_BENCH_HITS]);
+	set_count(out, "useless_bytes", s->counters[SODA_BENCH_USELESS]);
 	set_count(out, "late_hits", s->counters[SODA_BENCH_LATE_HITS]);
 	set_count(out, "switched_on", s->counters[SODA_BENCH_SWITCHED_ON]);
 	set_count(out, "switched_off", s->counters[SODA_BENCH_SWITCHED_OFF]);

@@ -9,13 +9,15 @@
 
 enum { STATS_TIMEOUT_MS = 10000 };
 
-/* As the agent's statistics have them; a dot goes into an inner object. */
+/* As the agent's statistics have them; what they do not have (a cache that is off) is 0. */
 static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 	[SODA_BENCH_NET_DEMAND] = "net_demand_bytes",
 	[SODA_BENCH_NET_PREFETCH] = "net_prefetch_bytes",
 	[SODA_BENCH_NET_WRITEBACK] = "net_writeback_bytes",
 	[SODA_BENCH_NET_PRELOAD] = "net_preload_bytes",
+	[SODA_BENCH_HITS] = "cache_hits",
 	[SODA_BENCH_LATE_HITS] = "cache_late_hits",
+	[SODA_BENCH_USELESS] = "cache_useless_bytes",
 	[SODA_BENCH_SWITCHED_ON] = "cache_switched_on",
 	[SODA_BENCH_SWITCHED_OFF] = "cache_switched_off",
 	[SODA_BENCH_BATCHES] = "batches",
@@ -26,14 +28,21 @@ static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 int soda_bench_dpu_counters(const struct soda_bench_dpu_side *side,
 			    uint64_t out[SODA_BENCH_DPU_COUNTERS])
 {
-	json_t *stats;
+	struct soda_stat_source source;
+	struct soda_why why = { "" };
+	json_t *stats = NULL;
 
 	memset(out, 0, SODA_BENCH_DPU_COUNTERS * sizeof(*out));
 	if (!side->agent.pid)
 		return 0;
-	stats = soda_stat_read(side->agent.address, STATS_TIMEOUT_MS);
-	if (!stats)
+	if (!soda_stat_open(&source, side->agent.address, &why)) {
+		stats = soda_stat_read(&source, STATS_TIMEOUT_MS, &why);
+		soda_stat_close(&source, STATS_TIMEOUT_MS);
+	}
+	if (!stats) {
+		fprintf(stderr, "soda bench dpu: the agent's counters: %s\n", why.text);
 		return -EIO;
+	}
 	for (int i = 0; i < SODA_BENCH_DPU_COUNTERS; i++)
 		out[i] = (uint64_t)json_integer_value(json_object_get(stats, counter_keys[i]));
 	json_decref(stats);

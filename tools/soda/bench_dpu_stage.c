@@ -172,6 +172,7 @@ static int start_worker(struct soda_bench_dpu_stage *stage, struct soda_bench_dp
 
 	snprintf(plan.server, sizeof(plan.server), "%s",
 		 side->agent.pid ? side->agent.address : stage->server.address);
+	plan.agent = side->agent.pid != 0;
 	plan.static_bytes = static_bytes(stage->plan, side->mode);
 	if (plan.pattern == SODA_BENCH_SHARED)
 		snprintf(plan.file, sizeof(plan.file), FILE_NAME);

@@ -20,7 +20,7 @@ static void give_up(struct soda_bench_ready *ready, const char *what, int err)
 static void configure(const struct soda_bench_plan *plan, char buffer[32], struct soda_config *cfg)
 {
 	snprintf(buffer, 32, "%llu", (unsigned long long)plan->buffer_bytes);
-	cfg->server = plan->server;
+	*(plan->agent ? &cfg->dpu : &cfg->server) = plan->server;
 	cfg->buffer = buffer;
 	cfg->evict = *plan->evict ? plan->evict : NULL;
 	cfg->mechanisms = *plan->mechanisms ? plan->mechanisms : NULL;
@@ -39,6 +39,8 @@ static int soda_open(const struct soda_bench_plan *plan, uint64_t **words_p,
 	char buffer[32];
 
 	configure(plan, buffer, &cfg);
+	unsetenv("SODA_SERVER"); /* the plan says */
+	unsetenv("SODA_DPU");
 	if (*plan->record)
 		setenv("SODA_TRACE", plan->record, 1);
 	int err = soda_init(&cfg);
@@ -99,6 +101,7 @@ static void soda_counters(struct soda_bench_counters *out)
 		.evict_waits = s.evict_waits,
 		.polled = s.polled,
 		.slept = s.slept,
+		.installed = s.installed,
 		.resident_peak_bytes = s.resident_peak_bytes,
 		.metadata_bytes = s.metadata_bytes,
 	};

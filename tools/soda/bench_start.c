@@ -123,6 +123,7 @@ static void exec_program(int fd, uint64_t bytes)
 	snprintf(number, sizeof(number), "%d", fd);
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)bytes);
 	unsetenv("SODA_SERVER");
+	unsetenv("SODA_DPU");
 	execl("/proc/self/exe", "soda", "bench", ".start", number, size, (char *)NULL);
 	_exit(127);
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,16 +17,33 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "common/transport/transport.h"
-
-static json_t *parse(const char *target, const char *text, size_t bytes)
+__attribute__((format(printf, 2, 3))) static void say(struct soda_why *why, const char *fmt, ...)
 {
-	json_error_t why;
-	json_t *found = json_loadb(text, bytes, 0, &why);
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(why->text, sizeof(why->text), fmt, args);
+	va_end(args);
+}
+
+static bool is_pid(const char *target)
+{
+	return *target && strspn(target, "0123456789") == strlen(target);
+}
+
+static json_t *parse(const char *text, size_t bytes, struct soda_why *why)
+{
+	json_error_t error;
+	json_t *found = json_loadb(text, bytes, 0, &error);
 
 	if (!found)
-		fprintf(stderr, "soda stat: %s: the answer is not JSON: %s\n", target, why.text);
-	return found;
+		say(why, "the answer is not JSON: %s", error.text);
+	else if (!json_is_object(found))
+		say(why, "the answer is not a JSON object");
+	if (json_is_object(found))
+		return found;
+	json_decref(found);
+	return NULL;
 }
 
 /* Everything up to end of file; -EMSGSIZE when it does not end. */
@@ -68,44 +86,38 @@ static int dial(long pid, int timeout_ms)
 	return fd;
 }
 
-static void explain_dial(long pid, int err)
+static void explain_dial(long pid, int err, struct soda_why *why)
 {
 	if (pid > INT_MAX || (kill((pid_t)pid, 0) && errno == ESRCH))
-		fprintf(stderr, "soda stat: no process %ld\n", pid);
+		say(why, "no process %ld", pid);
 	else if (err == -ECONNREFUSED)
-		fprintf(stderr,
-			"soda stat: process %ld does not use SODA, or has not allocated yet\n",
-			pid);
+		say(why, "process %ld does not use SODA, or has not allocated yet", pid);
 	else
-		fprintf(stderr, "soda stat: process %ld: %s\n", pid, strerror(-err));
+		say(why, "process %ld: %s", pid, strerror(-err));
 }
 
-static json_t *read_program(const char *target, int timeout_ms)
+static json_t *read_program(const char *target, int timeout_ms, struct soda_why *why)
 {
 	char text[64 << 10];
 	long pid = strtol(target, NULL, 10);
 	int fd = dial(pid, timeout_ms);
 
 	if (fd < 0) {
-		explain_dial(pid, fd);
+		explain_dial(pid, fd, why);
 		return NULL;
 	}
 	ssize_t n = read_all(fd, text, sizeof(text));
 	close(fd);
 	if (n == 0 || n == -ECONNRESET)
-		fprintf(stderr,
-			"soda stat: process %ld does not answer this user; ask as its owner or "
-			"root\n",
-			pid);
+		say(why, "process %ld does not answer this user; ask as its owner or root", pid);
 	else if (n == -EAGAIN)
-		fprintf(stderr, "soda stat: process %ld did not answer within %d ms\n", pid,
-			timeout_ms);
+		say(why, "process %ld did not answer within %d ms", pid, timeout_ms);
 	else if (n < 0)
-		fprintf(stderr, "soda stat: process %ld: %s\n", pid, strerror((int)-n));
-	return n > 0 ? parse(target, text, (size_t)n) : NULL;
+		say(why, "process %ld: %s", pid, strerror((int)-n));
+	return n > 0 ? parse(text, (size_t)n, why) : NULL;
 }
 
-static json_t *read_server(const char *target, int timeout_ms)
+static int connect_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
 {
 	const struct soda_wire_hello hello = {
 		.magic = SODA_WIRE_MAGIC,
@@ -117,38 +129,59 @@ static json_t *read_server(const char *target, int timeout_ms)
 	};
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms };
-	static char text[SODA_WIRE_MAX_CONTROL];
 	struct soda_wire_welcome welcome;
-	struct soda_why why = { "" };
-	struct soda_conn *conn;
-	size_t bytes = 0;
-	int err = soda_conn_connect(target, &hello, &opt, &conn, &welcome, &why);
 
-	if (!err) {
-		err = soda_conn_call(conn, SODA_MSG_STATS, NULL, 0, text, sizeof(text), &bytes,
-				     timeout_ms, &why);
-		if (!err) /* leave, so that the server does not wait for this client's return */
-			soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms,
-				       &why);
-		soda_conn_close(conn);
-	}
-	if (err) {
-		fprintf(stderr, "soda stat: %s: %s\n", target,
-			*why.text ? why.text : strerror(-err));
-		return NULL;
-	}
-	return parse(target, text, bytes);
+	return source->conn ? 0
+			    : soda_conn_connect(source->target, &hello, &opt, &source->conn,
+						&welcome, why);
 }
 
-json_t *soda_stat_read(const char *target, int timeout_ms)
+static json_t *read_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
 {
-	if (*target && strspn(target, "0123456789") == strlen(target))
-		return read_program(target, timeout_ms);
-	if (strstr(target, "://"))
-		return read_server(target, timeout_ms);
-	fprintf(stderr,
-		"soda stat: '%s' is neither a process id nor an address (tcp://HOST:PORT, "
-		"shm://...)\n",
-		target);
-	return NULL;
+	char *text = malloc(SODA_WIRE_MAX_CONTROL);
+	json_t *found = NULL;
+	size_t bytes = 0;
+	int err = text ? connect_server(source, timeout_ms, why) : -ENOMEM;
+
+	if (!err)
+		err = soda_conn_call(source->conn, SODA_MSG_STATS, NULL, 0, text,
+				     SODA_WIRE_MAX_CONTROL, &bytes, timeout_ms, why);
+	if (!err) {
+		found = parse(text, bytes, why);
+	} else {
+		soda_conn_close(source->conn);
+		source->conn = NULL;
+		if (!*why->text)
+			say(why, "%s", strerror(-err));
+	}
+	free(text);
+	return found;
+}
+
+int soda_stat_open(struct soda_stat_source *source, const char *target, struct soda_why *why)
+{
+	*source = (struct soda_stat_source){ .target = target };
+	if (is_pid(target) || strstr(target, "://"))
+		return 0;
+	say(why, "'%s' is neither a process id nor an address (tcp://HOST:PORT, shm://...)",
+	    target);
+	return -EINVAL;
+}
+
+json_t *soda_stat_read(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
+{
+	*why = (struct soda_why){ "" };
+	return is_pid(source->target) ? read_program(source->target, timeout_ms, why)
+				      : read_server(source, timeout_ms, why);
+}
+
+void soda_stat_close(struct soda_stat_source *source, int timeout_ms)
+{
+	struct soda_why why = { "" };
+
+	if (source->conn) /* leave, so that the server does not wait for this client's return */
+		soda_conn_call(source->conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms,
+			       &why);
+	soda_conn_close(source->conn);
+	source->conn = NULL;
 }

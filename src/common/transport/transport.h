@@ -196,8 +196,9 @@ int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uin
 bool soda_conn_installs(const struct soda_conn *conn);
 
 /*
- * The connection has failed, or was aborted: see that the peer installs nothing more
- * of what is outstanding.  Afterwards each place has all, some or none of its pages.
+ * The connection is used no more but for this and close: see that the peer installs
+ * nothing more of what is outstanding.  Afterwards each place has all, some or none of
+ * its pages.
  * 0; -EAGAIN: it is at one of them, ask again. AS.
  */
 int soda_conn_revoke(struct soda_conn *conn);
