@@ -7,6 +7,8 @@
 
 #include "server_worker.h"
 
+enum { COMPANY_BYTES = 64 << 10 }; /* of a WRITE still to come: some microseconds */
+
 static const struct soda_service *ops(const struct soda_dconn *c)
 {
 	return c->peer.listener->ops;
@@ -48,6 +50,16 @@ static int push(struct iovec *iov, int n, uint8_t *base, size_t bytes, size_t *s
 	return n + 1;
 }
 
+/*
+ * Bare acknowledgements wait for the next one, whose WRITE is half here: each send of its own
+ * costs both sides a wake-up.
+ */
+static bool company_comes(const struct soda_dconn *c, size_t bytes)
+{
+	return c->writing && c->write_left <= COMPANY_BYTES &&
+	       bytes < SODA_TX_BATCH * SODA_WIRE_HEAD_BYTES;
+}
+
 bool soda_dconn_aim_send(struct soda_dconn *c)
 {
 	size_t skip = c->tx_offset, total = 0;
@@ -67,7 +79,7 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 		n = push(c->tx_iov, n, a->span.memory, a->span.bytes, &skip);
 	}
 	c->tx_msg = (struct msghdr){ .msg_iov = c->tx_iov, .msg_iovlen = (size_t)n };
-	return n > 0;
+	return n > 0 && !company_comes(c, total);
 }
 
 /* Requests */
