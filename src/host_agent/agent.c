@@ -78,11 +78,11 @@ void soda_agent_resize(bool first)
 	soda_signals_restore(&saved);
 }
 
-static bool several_processors(void)
+static uint32_t count_processors(void)
 {
 	cpu_set_t set;
 
-	return sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1;
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
 static int start_memory(struct soda_why *why)
@@ -100,7 +100,8 @@ static int start_memory(struct soda_why *why)
 	soda_agent.pager = &soda_uffd_pager;
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
-	soda_agent.may_poll = s->poll_us && several_processors();
+	soda_agent.processors = count_processors();
+	soda_agent.may_poll = s->poll_us && soda_agent.processors > 1;
 	ret = check_buffer(why);
 	if (ret)
 		return ret;

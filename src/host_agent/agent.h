@@ -43,7 +43,8 @@ struct soda_agent {
 	uint64_t bytes;
 	struct soda_chunk *table;
 	uint32_t chunk_shift, block_shift;
-	bool may_poll; /* more than one processor is ours */
+	uint32_t processors; /* that this process may run on */
+	bool may_poll;	     /* more than one, and it is not off */
 
 	struct soda_buffer buffer;     /* its own synchronisation */
 	struct soda_replacer replacer; /* likewise */

@@ -155,6 +155,25 @@ void soda_channels_forget(void (*fn)(struct soda_conn *conn))
 		fn(soda_channels[i].conn);
 }
 
+int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
+		       void *arg)
+{
+	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	int ret = -EBUSY;
+
+	if (!soda_lock_try(&ch->lock))
+		return ret;
+	if (!soda_channel_usable(ch)) {
+		ret = -ENOTCONN;
+	} else if (!soda_channel_outstanding(ch)) {
+		ret = fn(ch->conn, arg);
+		if (ret < 0)
+			soda_channel_break(ch, ret);
+	}
+	soda_lock_release(&ch->lock);
+	return ret;
+}
+
 void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
 {
 	uint32_t n = soda_channels_pairs();

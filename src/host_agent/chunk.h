@@ -50,6 +50,9 @@ enum soda_chunk_state {
 #define SODA_CW_QUEUED 0x00000100u   /* in the write-back queue */
 #define SODA_CW_HOLD_ONE 0x00000200u /* threads that count it among their last chunks */
 #define SODA_CW_HOLD 0x00007e00u
+#define SODA_CW_AS_FETCHED                                                                         \
+	0x00008000u /* brought by a load, and no store since is known: CLEAN, or DIRTY on a guess  \
+		     */
 #define SODA_CW_DIRTY 0xffff0000u /* one bit a block: a sixteenth of a chunk, at least a page */
 #define SODA_CW_DIRTY_SHIFT 16
 

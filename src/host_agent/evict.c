@@ -6,6 +6,7 @@
 #include "common/lock.h"
 #include "host_agent/agent.h"
 #include "host_agent/fetch.h"
+#include "host_agent/guess.h"
 #include "host_agent/region.h"
 #include "host_agent/writeback.h"
 
@@ -39,6 +40,14 @@ static enum soda_take consider(void *arg, uint32_t id)
 	}
 }
 
+/* They go as they came: nobody stored to them. They are BUSY, so their objects are there. */
+static void left_unstored(const uint32_t *ids, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (soda_chunk_load(&soda_agent.table[ids[i]]) & SODA_CW_AS_FETCHED)
+			soda_guess_learn(soda_region_of(ids[i]), false);
+}
+
 /* One batch; returns how many chunks were dropped or queued. */
 static int evict_batch(struct soda_thread *t, int64_t want)
 {
@@ -52,7 +61,8 @@ static int evict_batch(struct soda_thread *t, int64_t want)
 	g.dirty_max = want;
 	n = soda_replace_take(&soda_agent.replacer, ids, (int)want, consider, &g);
 	if (g.dirty_n)
-		soda_writeback_queue(g.dirty, g.dirty_n, SODA_WB_EVICT);
+		soda_writeback_evict(t, g.dirty, g.dirty_n);
+	left_unstored(ids, n);
 	if (n)
 		n = soda_evict_drop(t, ids, n);
 	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)n);
@@ -95,6 +105,7 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 			soda_count(t, SODA_CNT_EVICT_WAITS, 1);
 		else if (!made)
 			soda_evict_unstick(t);
+		soda_writeback_ring();
 		soda_buffer_wait(b, STEP_NS);
 	}
 }
@@ -172,6 +183,7 @@ void soda_evict_down(uint64_t deadline_ns)
 	while (t && atomic_load(&soda_agent.buffer.free) < 0 && soda_now_ns() < deadline_ns) {
 		if (!evict_batch(t, SODA_EVICT_BATCH))
 			soda_fetch_collect_idle(t);
+		soda_writeback_ring();
 		if (atomic_load(&soda_agent.buffer.free) < 0)
 			soda_buffer_wait(&soda_agent.buffer, 1000000);
 	}

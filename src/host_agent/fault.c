@@ -8,10 +8,12 @@
 #include "common/log.h"
 #include "host_agent/evict.h"
 #include "host_agent/fetch.h"
+#include "host_agent/guess.h"
 #include "host_agent/helper.h"
 #include "host_agent/install.h"
 #include "host_agent/protect.h"
 #include "host_agent/session.h"
+#include "host_agent/writeback.h"
 
 static struct soda_chunk *chunk(const struct soda_fault *f)
 {
@@ -73,6 +75,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 	/* Held from now on: others may make room before the instruction goes on. */
 	soda_thread_remember(t, f->id, soda_fault_keep());
 	count_fault(t, f, SODA_CNT_FAULTS);
+	soda_writeback_help(t);
 	if (!zero) {
 		atomic_store_explicit(&chunk(f)->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
 		return SODA_STEP_FETCH;
@@ -86,6 +89,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
 	uint32_t dirty = soda_chunk_state(w) == SODA_CHUNK_DIRTY ? soda_chunk_dirty(w) : 0;
+	bool fetched = w & SODA_CW_AS_FETCHED;
 	uint32_t blocks;
 	int failed;
 
@@ -93,10 +97,13 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 		return SODA_STEP_JOIN;
 	count_fault(t, f, SODA_CNT_WP_FAULTS);
 	/* A dirty block that is protected all the same was put back by a failed write-back. */
-	blocks = dirty >> f->block & 1 ? dirty : soda_protect_choose(f->region, dirty, f->block);
+	blocks = dirty >> f->block & 1 ? dirty
+				       : soda_protect_choose(f->region, dirty, f->block, fetched);
+	if (fetched)
+		soda_guess_learn(f->region, true);
 	/* Dirty also where opening failed half-way: what was opened may have been stored to. */
 	failed = soda_protect_open(f->region, f->id, blocks);
-	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, 0);
+	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, SODA_CW_AS_FETCHED);
 	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
 }
 

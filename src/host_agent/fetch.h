@@ -42,6 +42,12 @@ void soda_channels_connect(uint32_t i, struct soda_conn *conn);
 void soda_channels_disconnect(void);
 /* Make blocked collectors return; any thread. */
 void soda_channels_abort(void);
+/*
+ * Lend the thread's demand connection to fn, if nobody uses it: -EBUSY, -ENOTCONN, or what fn
+ * returns; a negative result says that the connection has failed. AS.
+ */
+int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
+		       void *arg);
 /* Run fn while no fetch can use a mapping. */
 void soda_channels_exclusive(void (*fn)(void *arg), void *arg);
 

@@ -6,6 +6,7 @@
 
 #include "common/lock.h"
 #include "common/log.h"
+#include "host_agent/guess.h"
 #include "host_agent/protect.h"
 
 /* Never written, so that it stays the kernel's zero page; not const, so that it is not in the file.
@@ -41,11 +42,16 @@ void soda_install_undo(uint32_t id)
 	fail(soda_region_of(id), &in, 1, 0);
 }
 
+static bool as_fetched(const struct soda_install *in)
+{
+	return in->block < 0 && soda_chunk_load(&soda_agent.table[in->id]) & SODA_CW_BACKED;
+}
+
 static void settle(const struct soda_install *in, uint32_t dirty)
 {
 	soda_replace_insert(&soda_agent.replacer, in->id);
 	soda_chunk_settle(&soda_agent.table[in->id], dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN,
-			  dirty, 0, 0);
+			  dirty, as_fetched(in) ? SODA_CW_AS_FETCHED : 0, SODA_CW_AS_FETCHED);
 }
 
 bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
@@ -81,12 +87,25 @@ static int insist(void *to, const void *src, uint64_t bytes)
 	abort();
 }
 
-int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
+/* Loads that stores will follow: make them dirty now, and note what the server has. */
+static bool guess(struct soda_region *r, const struct soda_install *in, uint32_t n, const char *src)
+{
+	if (!as_fetched(in) || r->flags & SODA_READ_ONLY || soda_protect_sparse(r) ||
+	    !soda_guess_wanted(r))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		soda_guess_keep(r, in[i].id, src + i * soda_chunk_bytes(),
+				soda_region_chunk_bytes(r, in[i].id));
+	return true;
+}
+
+int soda_install_run(struct soda_region *r, const struct soda_install *in, uint32_t n,
 		     const void *src)
 {
-	uint32_t opened = in->block >= 0 ? soda_protect_choose((struct soda_region *)r, 0,
-							       (uint32_t)in->block)
-					 : 0;
+	bool guessed = guess(r, in, n, src);
+	uint32_t opened = guessed	   ? soda_blocks_all()
+			  : in->block >= 0 ? soda_protect_choose(r, 0, (uint32_t)in->block, false)
+					   : 0;
 	bool whole = opened && opened == soda_blocks_all();
 	bool protect = !whole && !(r->flags & SODA_READ_ONLY);
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);

@@ -23,7 +23,7 @@ struct soda_install {
  * On failure the chunks go back to REMOTE (or ZERO), credits are returned, and the
  * error is that of the pager.
  */
-int soda_install_run(const struct soda_region *r, const struct soda_install *in, uint32_t n,
+int soda_install_run(struct soda_region *r, const struct soda_install *in, uint32_t n,
 		     const void *src);
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/metadata.h"
 
+#include "host_agent/guess.h"
 #include "host_agent/region.h"
 #include "host_agent/thread.h"
 
@@ -10,7 +11,7 @@ static int add(struct soda_region *r, void *arg)
 	uint64_t page = SODA_WIRE_PAGE, *sum = arg;
 	uint64_t entries = (uint64_t)r->chunks * sizeof(struct soda_chunk);
 
-	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r);
+	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r) + soda_guess_bytes(r);
 	return 0;
 }
 

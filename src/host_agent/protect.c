@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/protect.h"
 
+#include "host_agent/guess.h"
+
 enum {
-	PROBE_SHIFT_MIN = 5, /* one chunk in 32 is opened block by block... */
-	PROBE_SHIFT_MAX = 9, /* ...down to one in 512, while that shows nothing */
-	FEW_BLOCKS = 4,	     /* so many faults cost less than the other blocks' travel */
+	PROBE_SHIFT_MIN = 5,  /* one chunk in 32 is opened block by block... */
+	PROBE_SHIFT_MAX = 9,  /* ...down to one in 512, while that shows nothing */
+	PROBE_SHIFT_RARE = 2, /* one in four, where most need no fault to be stored to */
+	FEW_BLOCKS = 4,	      /* so many faults cost less than the other blocks' travel */
 	SCORE_MAX = 16,
 	SCORE_START = 8,
 	SCORE_SPARSE = 12,
@@ -18,12 +21,20 @@ static uint32_t score(const struct soda_region *r)
 	return s ? s : SCORE_START;
 }
 
-static bool probes(struct soda_region *r)
+bool soda_protect_sparse(const struct soda_region *r)
+{
+	return score(r) > SCORE_SPARSE;
+}
+
+static bool probes(struct soda_region *r, bool loaded)
 {
 	uint32_t turn = atomic_fetch_add_explicit(&r->store_turn, 1, memory_order_relaxed);
-	uint32_t shift = atomic_load_explicit(&r->probe_shift, memory_order_relaxed);
+	uint32_t shift =
+		PROBE_SHIFT_MIN + atomic_load_explicit(&r->probe_shift, memory_order_relaxed);
 
-	return (turn & ((1u << (PROBE_SHIFT_MIN + shift)) - 1)) == 0;
+	if (loaded && soda_guess_active(r))
+		shift = PROBE_SHIFT_RARE;
+	return (turn & ((1u << shift) - 1)) == 0;
 }
 
 /* A chunk that was opened block by block turned out dense: look less often. */
@@ -35,7 +46,7 @@ static void found_dense(struct soda_region *r)
 		atomic_store_explicit(&r->probe_shift, shift + 1, memory_order_relaxed);
 }
 
-uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block)
+uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block, bool loaded)
 {
 	uint32_t one = 1u << block;
 
@@ -45,7 +56,7 @@ uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t blo
 		found_dense(r);
 		return soda_blocks_all() & ~dirty;
 	}
-	return score(r) > SCORE_SPARSE || probes(r) ? one : soda_blocks_all();
+	return soda_protect_sparse(r) || probes(r, loaded) ? one : soda_blocks_all();
 }
 
 void soda_protect_learn(struct soda_region *r, uint32_t dirty)

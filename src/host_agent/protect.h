@@ -8,12 +8,19 @@
 #ifndef SODA_HOST_PROTECT_H
 #define SODA_HOST_PROTECT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "host_agent/region.h"
 
-/* The blocks to open for a first store to `block` of a chunk whose dirty mask is `dirty`. AS. */
-uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block);
+/*
+ * The blocks to open for a first store to `block` of a chunk whose dirty mask is `dirty`.
+ * loaded: a load had brought it in. AS.
+ */
+uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block, bool loaded);
+
+/* Whether stores to the object's chunks go to few blocks of them. AS. */
+bool soda_protect_sparse(const struct soda_region *r);
 
 /* A chunk with this mask was written back: was it worth looking closely? AS. */
 void soda_protect_learn(struct soda_region *r, uint32_t dirty);

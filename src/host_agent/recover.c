@@ -56,10 +56,11 @@ static void lose_chunk(uint32_t id)
 				return;
 			__attribute__((fallthrough)); /* ours is the only copy now */
 		case SODA_CHUNK_DIRTY:
-			if (soda_chunk_swap(c, &w,
-					    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) |
-						    SODA_CHUNK_DIRTY |
-						    soda_blocks_all() << SODA_CW_DIRTY_SHIFT))
+			if (soda_chunk_swap(
+				    c, &w,
+				    (w & ~(SODA_CW_STATE | SODA_CW_BACKED | SODA_CW_AS_FETCHED)) |
+					    SODA_CHUNK_DIRTY |
+					    soda_blocks_all() << SODA_CW_DIRTY_SHIFT))
 				return;
 			break;
 		default:

@@ -9,8 +9,9 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
-#include "host_agent/retire.h"
 #include "host_agent/fetch.h"
+#include "host_agent/guess.h"
+#include "host_agent/retire.h"
 #include "host_agent/session.h"
 
 static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
@@ -52,7 +53,7 @@ static int reserve_addresses(struct soda_why *why)
 	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
 				   PROT_READ | PROT_WRITE);
 	granules = reserve(granules_n * sizeof(*granules), PROT_READ | PROT_WRITE);
-	if (!soda_agent.table || !granules) {
+	if (!soda_agent.table || !granules || soda_guess_start()) {
 		snprintf(why->text, sizeof(why->text),
 			 "no address space for the chunk table: raise the address space limit "
 			 "(ulimit -v)");
@@ -282,6 +283,7 @@ void soda_region_destroy(struct soda_region *r)
 	soda_regions_unlock();
 	if (entries < end) /* whole pages of the table that nobody else uses */
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
+	soda_guess_forget(r->first, r->chunks);
 	free(r->file);
 	free(r);
 }

@@ -36,6 +36,11 @@ struct soda_region {
 	_Atomic uint32_t sparse_score;
 	_Atomic uint32_t store_turn;
 	_Atomic uint32_t probe_shift;
+
+	/* Are chunks that loads brought in stored to?  See guess.c. */
+	_Atomic uint32_t store_odds;
+	_Atomic uint32_t load_turn;
+	_Atomic bool guessed; /* some have fingerprints */
 };
 
 /* The object of a chunk, or NULL. Valid while the object is in use. AS. */

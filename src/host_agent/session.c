@@ -24,6 +24,7 @@ enum {
 	RETRY_MIN_MS = 20,
 	RETRY_MAX_MS = 500,
 	WRITEBACK_DEPTH = 512,
+	DEMAND_DEPTH = 128, /* a demand, or a faulting thread's batch of write-backs */
 	GOODBYE_MS = 1000,
 	TROUBLES = 8
 };
@@ -126,7 +127,7 @@ static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
 {
 	struct soda_conn_options opt = {
 		.kind = kind,
-		.depth = deep ? WRITEBACK_DEPTH : SODA_SLOTS_MAX,
+		.depth = deep ? WRITEBACK_DEPTH : DEMAND_DEPTH,
 		.deep = deep,
 		.timeout_ms = timeout_ms,
 		.in_place = !deep,

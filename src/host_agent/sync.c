@@ -8,6 +8,7 @@
 #include "host_agent/agent.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
+#include "host_agent/progress.h"
 #include "host_agent/writeback.h"
 
 /* Patience that lasts as long as the server answers. */
@@ -23,13 +24,13 @@ static uint64_t from_now(void)
 
 static void patience_begin(struct patience *p)
 {
-	*p = (struct patience){ soda_writeback_answers(), from_now() };
+	*p = (struct patience){ soda_progress_answers(), from_now() };
 }
 
 /* Wait for progress; false: no patience left. */
 static bool patience_wait(struct patience *p, uint32_t seen)
 {
-	uint32_t answers = soda_writeback_answers();
+	uint32_t answers = soda_progress_answers();
 
 	if (answers != p->last)
 		*p = (struct patience){ answers, from_now() };
@@ -100,7 +101,7 @@ static int queue_chunks(uint32_t first, uint32_t n, bool *before_p)
 	patience_begin(&p);
 	for (uint32_t id = first; id < first + n; id++) {
 		while (mark(id, before_p)) {
-			uint32_t seen = soda_writeback_progress();
+			uint32_t seen = soda_progress_seen();
 
 			if (push(id))
 				break;
@@ -127,7 +128,7 @@ static int bring(uint32_t first, uint32_t n, bool *before_p)
 	patience_begin(&p);
 	for (uint32_t id = first; id < first + n; id++) {
 		while (under_way(id)) {
-			uint32_t seen = soda_writeback_progress();
+			uint32_t seen = soda_progress_seen();
 
 			if (under_way(id) && !patience_wait(&p, seen))
 				return -ETIMEDOUT;
@@ -139,14 +140,14 @@ static int bring(uint32_t first, uint32_t n, bool *before_p)
 int soda_sync_chunks(uint32_t first, uint32_t n)
 {
 	int error, ret;
-	uint32_t refusals = soda_writeback_refusals(&error);
+	uint32_t refusals = soda_progress_refusals(&error);
 	bool before = false;
 
 	ret = bring(first, n, &before);
 	/* The refusal of what was on its way before may have been counted before, too. */
 	if (!ret && before)
 		ret = bring(first, n, &before);
-	if (!ret && soda_writeback_refusals(&error) != refusals)
+	if (!ret && soda_progress_refusals(&error) != refusals)
 		ret = error;
 	return ret;
 }
@@ -154,7 +155,7 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 void soda_sync_settle(uint32_t id, uint64_t deadline_ns)
 {
 	while (under_way(id) && soda_now_ns() < deadline_ns) {
-		uint32_t seen = soda_writeback_progress();
+		uint32_t seen = soda_progress_seen();
 
 		if (under_way(id))
 			soda_writeback_await(seen, 10000000);

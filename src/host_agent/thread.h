@@ -55,6 +55,7 @@ struct soda_thread {
 	_Atomic bool ring_taken; /* whoever changes the ring: the owner, or a stealer */
 	struct soda_streams streams;
 	struct soda_waiting waiting;
+	uint64_t active_period; /* writeback.c: when it was counted last */
 	_Atomic uint64_t counters[SODA_CNT_MAX];
 	_Atomic uint32_t fetch_ns[SODA_HIST_BUCKETS];
 } __attribute__((aligned(64)));

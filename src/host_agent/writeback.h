@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dirty chunks on their way to the server.  One thread, one deep connection.
- *
- *   queue -> DIRTY -> BUSY, write-protect -> CLEAN + SENDING, WRITEs posted
- *         -> all acknowledged: BACKED; to be evicted: BUSY, dropped
- *         -> failed: the mask is put back, DIRTY, queued again
- *
- * The WRITEs are sent straight from the chunk's pages.  A store meanwhile makes
- * the chunk DIRTY again, which cancels its eviction; what the server then holds is
- * a mixture, and is overwritten before the chunk can go.
+ * Who sends dirty chunks to the server (how: sender.h).  A thread of its own, on a connection
+ * of its own; and, where as many threads fault as there are processors, these threads
+ * themselves, a batch at a time on their own connections: nothing is gained by handing
+ * work to a thread that no processor is free for.
  */
 #ifndef SODA_HOST_WRITEBACK_H
 #define SODA_HOST_WRITEBACK_H
@@ -17,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/transport/transport.h"
+#include "host_agent/thread.h"
 
 enum { SODA_WB_EVICT = 1, SODA_WB_SYNC = 2 };
 
@@ -26,7 +22,7 @@ void soda_writeback_stop(void);
 
 /* A new connection, owned from now on; the thread goes on with what failed. */
 void soda_writeback_connect(struct soda_conn *conn);
-/* The connection is gone: returns when nothing is in flight any more. */
+/* The connection is gone: returns when nothing is in flight on it any more. */
 void soda_writeback_disconnect(void);
 
 /* In a fork's child: fn for its connection. */
@@ -37,16 +33,19 @@ void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
  * where the queue is full the flag of the rest is taken back. AS.
  */
 int soda_writeback_queue(const uint32_t *ids, int n, int why);
+/* The same for chunks that are to be evicted: does not wake the thread where t will help. AS. */
+int soda_writeback_evict(struct soda_thread *t, const uint32_t *ids, int n);
 
 /*
- * Goes up with each answered batch, and when a connection is lost; wait until it is not
- * `seen` any more.
+ * Send a batch, if one waits and the thread had better do it itself; no channel's lock is
+ * held. AS.
  */
-uint32_t soda_writeback_progress(void);
-/* Goes up with each answered batch only: the server is there and takes data. */
-uint32_t soda_writeback_answers(void);
+void soda_writeback_help(struct soda_thread *t);
+
+/* See that the thread looks at the queue. AS. */
+void soda_writeback_ring(void);
+
+/* As soda_progress_await, for those who need what is in the queue. */
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns);
-/* How many WRITEs were refused so far; *error_p: the error of the last of them. */
-uint32_t soda_writeback_refusals(int *error_p);
 
 #endif

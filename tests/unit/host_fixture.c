@@ -71,6 +71,7 @@ void host_start(const struct host_options *o)
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.may_poll = false;
+	soda_agent.processors = o->help ? 0 : UINT32_MAX;
 	soda_agent.fam_bytes = 0;
 	assert_int_equal(soda_regions_start(&why), 0);
 	fake_pager_reset();

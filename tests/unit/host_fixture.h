@@ -23,6 +23,7 @@ struct host_options {
 	const char *evict;
 	bool direct;   /* the server's memory is mapped */
 	bool installs; /* the server installs pages */
+	bool help;     /* threads that fault write back themselves, as on a busy machine */
 	uint64_t seed;
 };
 

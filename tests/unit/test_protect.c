@@ -34,7 +34,7 @@ static int cycle(struct soda_region *r, uint32_t stored, int *sent_p)
 
 		if (!(stored >> b & 1) || dirty >> b & 1)
 			continue;
-		opened = soda_protect_choose(r, dirty, b);
+		opened = soda_protect_choose(r, dirty, b, false);
 		assert_true(opened >> b & 1);	     /* the store can go on */
 		assert_int_equal(opened & dirty, 0); /* what is open is not opened again */
 		assert_int_equal(opened & ~(uint32_t)ALL, 0);
@@ -117,14 +117,14 @@ static void fewer_blocks_than_sixteen(void **state)
 	soda_agent.chunk_shift = 14;
 	assert_int_equal(soda_blocks_all(), 0xf);
 	for (int i = 0; i < 200; i++) {
-		uint32_t opened = soda_protect_choose(&r, 0, 3);
+		uint32_t opened = soda_protect_choose(&r, 0, 3, false);
 
 		assert_true(opened == 0xf || opened == 8);
 		soda_protect_learn(&r, opened);
 	}
 	soda_agent.chunk_shift = 12;
 	assert_int_equal(soda_blocks_all(), 1);
-	assert_int_equal(soda_protect_choose(&r, 0, 0), 1);
+	assert_int_equal(soda_protect_choose(&r, 0, 0, false), 1);
 	soda_agent.chunk_shift = 21;
 	soda_agent.block_shift = 17;
 	assert_int_equal(soda_blocks_all(), ALL);

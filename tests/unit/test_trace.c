@@ -28,7 +28,7 @@ struct trace {
 	uint64_t rng;
 	struct soda_region *r;
 	uint32_t pages;			    /* of a chunk */
-	bool breaks;			    /* connections are lost on the way */
+	bool breaks, guesses;		    /* connections are lost on the way */
 	uint64_t memory[CHUNKS][PAGES_MAX]; /* the oracle: first word of each page */
 	bool pinned[CHUNKS];
 };
@@ -156,6 +156,8 @@ static void operation(struct trace *t)
 	} else {
 		disturb(t);
 	}
+	if (t->guesses) /* chunks that loads bring in are writable at once, rightly or not */
+		atomic_store(&t->r->store_odds, 1024);
 	check_limits(true);
 }
 
@@ -203,6 +205,7 @@ static void run(const struct host_options *o, bool breaks, uint64_t own_seed)
 	memset(&t, 0, sizeof(t));
 	t.rng = with_seed.seed = own_seed;
 	t.breaks = breaks;
+	t.guesses = own_seed & 1;
 	host_start(&with_seed);
 	/* The last chunk is a short one, where a chunk has several pages. */
 	t.r = host_alloc(CHUNKS * soda_chunk_bytes() - (soda_chunk_bytes() > 4096 ? 5000 : 0));
@@ -227,6 +230,8 @@ static void traces(void **state)
 		{ .buffer_chunks = 20, .chunk_bytes = 16384, .high_pct = 100, .low_pct = 100 },
 		{ .buffer_chunks = 20, .chunk_bytes = 262144 },
 		{ .buffer_chunks = 30, .direct = true, .prefetch = 8 },
+		{ .buffer_chunks = 60, .help = true },
+		{ .buffer_chunks = 40, .help = true, .prefetch = 8 },
 	};
 
 	for (uint64_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {

@@ -237,6 +237,52 @@ static void sorted_and_joined(void **state)
 	host_stop();
 }
 
+/* As many threads fault as there are processors: they send on their own connections. */
+static void the_faulting_thread_helps(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 64, .help = true };
+	struct soda_region *r;
+
+	host_start(&o);
+	r = host_alloc(256 << 16);
+	for (uint32_t round = 1; round <= 4; round++)
+		for (uint32_t i = 0; i < 256; i++)
+			host_store(r, i, i % 16, round * 1000 + i);
+	assert_true(fake_net.writes > 512);
+	for (uint32_t i = 0; i < 256; i++)
+		assert_int_equal(host_load(r, i, i % 16), 4000 + i);
+	let_go();
+	assert_int_equal(host_sync(r), 0);
+	host_check(r);
+	host_stop();
+}
+
+/* What a helper's connection takes with it, or a server refuses it, is not lost. */
+static void a_helper_fails(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 64, .help = true };
+	struct soda_region *r;
+
+	host_start(&o);
+	r = host_alloc(256 << 16);
+	for (uint32_t round = 1; round <= 8; round++) {
+		for (uint32_t i = 0; i < 256; i++) {
+			if (i % 64 == 40)
+				fake_net_refuse(true, -EIO, 3);
+			if (i == 200)
+				fake_net_break(0); /* the next attempt to connect succeeds */
+			host_store(r, i, i % 16, round * 1000 + i);
+		}
+	}
+	fake_net_refuse(true, 0, 0);
+	for (uint32_t i = 0; i < 256; i++)
+		assert_int_equal(host_load(r, i, i % 16), 8000 + i);
+	let_go();
+	assert_int_equal(host_sync(r), 0);
+	host_check(r);
+	host_stop();
+}
+
 /* The kernel refuses a protection change in the middle of a chunk: no store may get lost. */
 static void protection_refused(void **state)
 {
@@ -276,6 +322,8 @@ int main(void)
 		cmocka_unit_test(one_part_refused),
 		cmocka_unit_test(sparse_blocks_only),
 		cmocka_unit_test(sorted_and_joined),
+		cmocka_unit_test(the_faulting_thread_helps),
+		cmocka_unit_test(a_helper_fails),
 		cmocka_unit_test(protection_refused),
 	};
 

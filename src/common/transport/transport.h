@@ -76,8 +76,7 @@ struct soda_done {
 struct soda_conn_options {
 	enum soda_conn_kind kind;
 	uint32_t depth; /* data: requests that may be outstanding, 1..1024; 0: 64 */
-	bool deep;	/* data: a long-queue user off the fault path (write-back); its
-			   functions need not be async-signal-safe */
+	bool deep;	/* data: a user with a long queue, off the fault path (write-back) */
 	int timeout_ms; /* for connecting and the HELLO, in all */
 	bool in_place;	/* data: an answer may lie where soda_done.data says */
 	/*

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/sender.h"
+
+#include "common/log.h"
+#include "host_agent/agent.h"
+#include "host_agent/progress.h"
+#include "host_agent/protect.h"
+#include "host_agent/writeback.h"
+
+enum { ANSWERS = 32 }; /* looked at together: this is on the stack of a signal handler, too */
+
+void soda_sender_drop(struct soda_sender *s)
+{
+	int n = s->gone_n;
+
+	if (!n)
+		return;
+	s->gone_n = 0;
+	n = soda_evict_drop(s->t, s->gone, n);
+	soda_count(s->t, SODA_CNT_EVICTED_DIRTY, (uint64_t)n);
+}
+
+/* The server has it as it is; drop it if that was the point and nobody stored to it meanwhile. */
+static void drop_later(struct soda_sender *s, uint32_t id, int why)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	soda_outgoing_leaves(why);
+	if (why != SODA_WB_EVICT)
+		return;
+	while (soda_chunk_droppable(w)) {
+		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
+			continue;
+		soda_replace_remove(&soda_agent.replacer, id);
+		s->gone[s->gone_n++] = id;
+		if (s->gone_n == SODA_EVICT_BATCH)
+			soda_sender_drop(s);
+		return;
+	}
+}
+
+static void finish(struct soda_sender *s, const struct soda_sending *op)
+{
+	soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
+	soda_protect_learn(soda_region_of(op->id), op->mask);
+	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
+	drop_later(s, op->id, op->why);
+}
+
+/* The blocks could not be brought to the server: they are dirty again. */
+static void restore(uint32_t id, uint32_t mask)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c), to;
+
+	for (;;) {
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (s != SODA_CHUNK_CLEAN && s != SODA_CHUNK_DIRTY) {
+			soda_chunk_wait(c, 1000000); /* a store is being let in */
+			w = soda_chunk_load(c);
+			continue;
+		}
+		/* CLEAN -> DIRTY without the step over BUSY: the pages stay write-protected, which
+		   a store to a dirty chunk copes with */
+		to = ((w | mask << SODA_CW_DIRTY_SHIFT) & ~(SODA_CW_STATE | SODA_CW_SENDING)) |
+		     SODA_CHUNK_DIRTY;
+		if (soda_chunk_swap(c, &w, to))
+			return;
+	}
+}
+
+/* The connection failed it, not the server: it goes with the next one. */
+static void queue_again(uint32_t id, int why)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	while (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_QUEUED)) {
+		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED)) {
+			soda_writeback_queue(&id, 1, why);
+			return;
+		}
+	}
+}
+
+static void op_ends(struct soda_sender *s, struct soda_sending *op)
+{
+	if (op->failed) {
+		restore(op->id, op->mask);
+		soda_outgoing_leaves(op->why);
+		if (op->lost)
+			queue_again(op->id, op->why);
+	} else {
+		finish(s, op);
+	}
+	op->used = false;
+	s->used--;
+}
+
+/* Runs of dirty blocks as WRITEs, each whole pages. Returns how many were posted. */
+static int post_runs(struct soda_sender *s, struct soda_sending *op)
+{
+	struct soda_region *r = soda_region_of(op->id);
+	uint64_t offset = soda_region_offset(r, op->id);
+	uint32_t have = soda_region_chunk_bytes(r, op->id), mask = op->mask;
+	char *base = soda_chunk_address(op->id);
+	int n = 0;
+
+	while (mask) {
+		uint32_t first = (uint32_t)__builtin_ctz(mask);
+		uint32_t len = (uint32_t)__builtin_ctz(~(mask >> first));
+		uint32_t from = first << soda_agent.block_shift;
+		uint32_t to = (first + len) << soda_agent.block_shift;
+		int ret;
+
+		mask &= ~(((1u << len) - 1) << first);
+		if (from >= have)
+			break;
+		to = to < have ? to : have;
+		ret = soda_conn_post_write(s->conn, &r->mr, offset + from, to - from, base + from,
+					   (uint64_t)(op - s->ops));
+		if (ret)
+			return ret;
+		op->bytes += to - from;
+		n++;
+	}
+	return n;
+}
+
+/* There is one: not more are taken from the queue. */
+static struct soda_sending *free_op(struct soda_sender *s)
+{
+	struct soda_sending *op = s->ops;
+
+	while (op->used)
+		op++;
+	return op;
+}
+
+/* A chunk that we made BUSY and write-protected goes out. 0, or the connection's error. */
+static int send_chunk(struct soda_sender *s, const struct soda_outgoing *out)
+{
+	struct soda_sending *op = free_op(s);
+	int n;
+
+	*op = (struct soda_sending){
+		.id = out->id, .mask = out->mask, .why = (uint8_t)out->why, .used = true
+	};
+	s->used++;
+	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, SODA_CW_SENDING,
+			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
+	n = post_runs(s, op);
+	if (n > 0) {
+		op->parts = (uint16_t)n;
+		return 0;
+	}
+	op->failed = op->lost = true;
+	op_ends(s, op);
+	return n;
+}
+
+int soda_sender_send(struct soda_sender *s)
+{
+	struct soda_outgoing out[SODA_OUTGOING_MAX];
+	int n = soda_outgoing_take(out, (int)(s->max - s->used)), err = 0;
+	bool unchanged = false;
+
+	for (int i = 0; i < n; i++) {
+		int ret = 0;
+
+		if (out[i].mask) {
+			ret = send_chunk(s, &out[i]);
+		} else {
+			drop_later(s, out[i].id, out[i].why);
+			unchanged = true;
+		}
+		err = err ? err : ret;
+	}
+	if (unchanged)
+		soda_progress_tell();
+	if (!err && s->used)
+		err = soda_conn_flush(s->conn, false);
+	return err ? err : n;
+}
+
+static void answered(struct soda_sender *s, const struct soda_done *done, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct soda_sending *op = &s->ops[done[i].cookie];
+
+		if (done[i].status && !op->failed) {
+			op->failed = true;
+			soda_progress_refused(done[i].status);
+			soda_log_error(
+				"write-back of %u bytes to %s failed: %s; the data stays in memory",
+				op->bytes, soda_conn_peer(s->conn), soda_strerror(done[i].status));
+		}
+		if (--op->parts == 0)
+			op_ends(s, op);
+	}
+}
+
+int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns)
+{
+	struct soda_done done[ANSWERS];
+	int n = soda_conn_poll(s->conn, done, ANSWERS, timeout_ns, 0);
+
+	if (n <= 0)
+		return n;
+	answered(s, done, n);
+	/* Dropping in batches is cheaper; waiting for a full one would starve a fault. */
+	if (s->gone_n >= SODA_EVICT_BATCH / 2 || s->used < s->max / 4 ||
+	    atomic_load(&soda_agent.buffer.waiters))
+		soda_sender_drop(s);
+	soda_progress_answered();
+	return n;
+}
+
+void soda_sender_lose(struct soda_sender *s)
+{
+	for (uint32_t i = 0; i < s->max; i++) {
+		if (s->ops[i].used) {
+			s->ops[i].failed = s->ops[i].lost = true;
+			op_ends(s, &s->ops[i]);
+		}
+	}
+	soda_sender_drop(s);
+}
