@@ -26,6 +26,28 @@ void soda_metrics_flag(struct soda_metrics *m, const struct soda_metric *metric,
 		m->ops->flag(m, metric, value);
 }
 
+void soda_metrics_say(struct soda_metrics *m, enum soda_metric_kind kind,
+		      enum soda_metric_unit unit, const char *key, const char *help, uint64_t value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = kind, .unit = unit };
+
+	soda_metrics_number(m, &metric, value);
+}
+
+void soda_metrics_say_flag(struct soda_metrics *m, const char *key, const char *help, bool value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
+
+	soda_metrics_flag(m, &metric, value);
+}
+
+void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *help, double value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
+
+	soda_metrics_real(m, &metric, value);
+}
+
 void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *metric,
 			    const struct soda_histogram *h)
 {
@@ -95,7 +117,9 @@ void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes)
 	const char *unit = unit_of(metric), *key = metric->key;
 	size_t n = strlen(key), k = strlen(unit);
 
-	if (k && n > k + 1 && !strncmp(key, unit, k) && key[k] == '_')
+	if (k && !strcmp(key, unit))
+		snprintf(out, bytes, "size"); /* nothing else would be left */
+	else if (k && n > k + 1 && !strncmp(key, unit, k) && key[k] == '_')
 		snprintf(out, bytes, "%s", key + k + 1);
 	else if (k && n > k + 1 && !strcmp(key + n - k, unit) && key[n - k - 1] == '_')
 		snprintf(out, bytes, "%.*s", (int)(n - k - 1), key);

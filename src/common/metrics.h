@@ -62,6 +62,12 @@ void soda_metrics_number(struct soda_metrics *m, const struct soda_metric *metri
 void soda_metrics_real(struct soda_metrics *m, const struct soda_metric *metric, double value);
 /* JSON: true or false; Prometheus: 1 or 0. */
 void soda_metrics_flag(struct soda_metrics *m, const struct soda_metric *metric, bool value);
+/* The same, for what has no struct of its own. */
+void soda_metrics_say(struct soda_metrics *m, enum soda_metric_kind kind,
+		      enum soda_metric_unit unit, const char *key, const char *help,
+		      uint64_t value);
+void soda_metrics_say_flag(struct soda_metrics *m, const char *key, const char *help, bool value);
+void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *help, double value);
 /*
  * h: nobody records to it meanwhile (a merged copy).  JSON: an object {count, sum, p50, p90, p99,
  * p999, max, with their unit, and buckets, [[lowest value, count], ...]} without the empty ones.
@@ -70,7 +76,7 @@ void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *me
 			    const struct soda_histogram *h);
 /*
  * What identifies or describes.  The first of an item must have the key "id" and
- * have at most 31 bytes.
+ * have at most 47 bytes.
  */
 void soda_metrics_text(struct soda_metrics *m, const char *key, const char *text);
 void soda_metrics_id(struct soda_metrics *m, const char *key, uint64_t number);

@@ -251,7 +251,7 @@ static void histogram(struct soda_metrics *m, const struct soda_metric *metric,
 static void name_item(struct text_writer *w, unsigned depth, const char *value)
 {
 	struct buffer labels;
-	char raw[32];
+	char raw[48];
 
 	if (!buffer_open(w, &labels))
 		return;

@@ -3,6 +3,7 @@
 #ifndef SODA_DPU_AGENT_AGENT_H
 #define SODA_DPU_AGENT_AGENT_H
 
+#include "common/metrics.h"
 #include "common/transport/service.h"
 #include "dpu_agent/cache.h"
 #include "dpu_agent/complete.h"
@@ -32,8 +33,8 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt);
  */
 unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms);
 
-/* All statistics as JSON text, at most `bytes` of it, not terminated. The length, or -ENOMEM. */
-long soda_dpu_stats(struct soda_dpu *dpu, char *out, size_t bytes);
+/* Say all statistics to m; arg: the struct soda_dpu. Any thread; takes the sessions' locks. */
+void soda_dpu_walk(void *arg, struct soda_metrics *m);
 
 /* CLOCK_MONOTONIC. */
 uint64_t soda_dpu_now_ms(void);

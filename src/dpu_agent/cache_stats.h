@@ -3,12 +3,11 @@
 #ifndef SODA_DPU_AGENT_CACHE_STATS_H
 #define SODA_DPU_AGENT_CACHE_STATS_H
 
-#include <jansson.h>
-#include <stdbool.h>
+#include "common/metrics.h"
 
 struct soda_dpu;
 
-/* Into the agent's object; owners: with the list of them, which may be long. */
-void soda_caches_describe(struct soda_dpu *dpu, json_t *object, bool owners);
+/* Part of soda_dpu_walk: the caches, and the list of what is cached for whom. */
+void soda_caches_walk(struct soda_dpu *dpu, struct soda_metrics *m);
 
 #endif

@@ -8,11 +8,12 @@
 
 static struct {
 	_Alignas(64) _Atomic uint64_t values[SODA_COUNTERS_N];
-	_Atomic uint64_t batches[SODA_BATCH_BUCKETS];
+	struct soda_histogram batch_sizes;
+	struct soda_histogram service_ns[2]; /* READs, WRITEs */
 } shards[SHARDS];
 
-const char *const soda_counter_names[SODA_COUNTERS_N] = {
-#define X(name) #name,
+const struct soda_metric soda_counter_metrics[SODA_COUNTERS_N] = {
+#define X(name, of, what) { .key = #name, .help = what, .unit = SODA_UNIT_##of },
 	SODA_COUNTERS(X)
 #undef X
 };
@@ -43,20 +44,24 @@ uint64_t soda_count_get(enum soda_counter counter)
 
 void soda_count_batch(unsigned requests)
 {
-	unsigned bucket = 0;
-
-	while (bucket + 1 < SODA_BATCH_BUCKETS && requests >> (bucket + 1))
-		bucket++;
-	atomic_fetch_add_explicit(&shards[own_shard()].batches[bucket], 1, memory_order_relaxed);
+	soda_histogram_record(&shards[own_shard()].batch_sizes, requests);
 	soda_count_add(SODA_COUNT_batches, 1);
 	soda_count_add(SODA_COUNT_batched_requests, requests);
 }
 
-uint64_t soda_count_batches(unsigned bucket)
+void soda_count_service_time(bool write, uint64_t ns)
 {
-	uint64_t sum = 0;
+	soda_histogram_record(&shards[own_shard()].service_ns[write], ns);
+}
 
+void soda_count_batch_sizes(struct soda_histogram *into)
+{
 	for (unsigned i = 0; i < SHARDS; i++)
-		sum += atomic_load_explicit(&shards[i].batches[bucket], memory_order_relaxed);
-	return sum;
+		soda_histogram_merge(into, &shards[i].batch_sizes);
+}
+
+void soda_count_service_times(bool write, struct soda_histogram *into)
+{
+	for (unsigned i = 0; i < SHARDS; i++)
+		soda_histogram_merge(into, &shards[i].service_ns[write]);
 }

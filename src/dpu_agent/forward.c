@@ -16,11 +16,13 @@ enum {
 
 /* Answers */
 
-static void answer(struct soda_request *rq, int status, const struct soda_span *span)
+void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span)
 {
 	bool write = rq->write;
 	uint32_t bytes = rq->bytes;
 
+	if (status == 0)
+		soda_count_service_time(write, soda_now_ns() - rq->arrived_ns);
 	soda_request_done(rq, status, span);
 	if (status == 0 && !write) {
 		soda_count_add(SODA_COUNT_client_reads, 1);
@@ -89,13 +91,17 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 
 	if (rq->write) {
 		soda_caches_written(task->region, rq->offset, span.bytes);
-		answer(rq, status, NULL);
+		if (status == 0) {
+			soda_count_add(SODA_COUNT_client_writes, 1);
+			soda_count_add(SODA_COUNT_client_write_bytes, rq->bytes);
+		}
+		soda_forward_answer(rq, status, NULL);
 		soda_writes_unreserve(task->session, rq->hold, rq->bytes);
 		soda_request_free(rq);
 		return span.bytes;
 	}
 	if (status < 0) {
-		answer(rq, status, NULL);
+		soda_forward_answer(rq, status, NULL);
 		return span.bytes;
 	}
 	if (t->block) {
@@ -103,7 +109,7 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 		span.hold = &t->block->hold;
 	}
 	span.memory = t->memory + (rq->offset - t->offset);
-	answer(rq, 0, &span);
+	soda_forward_answer(rq, 0, &span);
 	return 0;
 }
 
@@ -508,7 +514,7 @@ static void answer_held(struct soda_session *s, struct soda_task *task,
 	soda_region_unhold_locked(s, task->region);
 	pthread_mutex_unlock(&s->lock);
 	free(task);
-	answer(rq, 0, span);
+	soda_forward_answer(rq, 0, span);
 }
 
 enum found { OWNED, WAITS, FREE };
@@ -560,7 +566,7 @@ static void start_read(struct soda_session *s, struct soda_task *task)
 	if (found == OWNED) {
 		free(task);
 		soda_count_add(SODA_COUNT_reads_owned, 1);
-		answer(rq, 0, &span);
+		soda_forward_answer(rq, 0, &span);
 	} else if (found == WAITS) {
 		soda_count_add(SODA_COUNT_reads_waited, 1);
 	} else if (rq->write || !from_cache(s, task)) {

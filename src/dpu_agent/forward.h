@@ -16,6 +16,9 @@
 #define SODA_TURN_BYTES (512u << 10)	 /* of READs, before others' turn */
 #define SODA_WRITES_UNDER_WAY (1u << 20) /* of a session; others wait, and may combine */
 
+/* As soda_request_done, and counted: READs, and how long it took. */
+void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span);
+
 /* As soda_service.request and doorbell. */
 void soda_forward_request(struct soda_session *s, struct soda_request *rq);
 void soda_forward_doorbell(struct soda_session *s);

@@ -14,6 +14,7 @@
 
 #include "common/daemon.h"
 #include "common/log.h"
+#include "common/metrics_http.h"
 #include "dpu_agent/agent.h"
 
 enum { MAX_LISTENERS = 16, DRAIN_LOOK_MS = 50 };
@@ -91,17 +92,23 @@ static void close_listeners(struct listeners *listeners)
 	listeners->n = 0;
 }
 
-static void announce(const struct soda_dpu *dpu, const struct listeners *listeners)
+static void announce(const struct soda_dpu *dpu, const struct listeners *listeners,
+		     const struct soda_metrics_http *http)
 {
-	const char *addresses[MAX_LISTENERS];
+	const char *addresses[MAX_LISTENERS + 1];
+	size_t n = listeners->n;
 
-	for (size_t i = 0; i < listeners->n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		addresses[i] = soda_listener_address(listeners->at[i]);
 		soda_log_info("listening on %s", addresses[i]);
 	}
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", dpu->opt->server,
 		      dpu->id, dpu->aggregate ? "on" : "off", dpu->async ? "on" : "off");
-	soda_daemon_ready(addresses, listeners->n);
+	if (http) {
+		addresses[n] = soda_metrics_http_url(http);
+		soda_log_info("metrics at %s", addresses[n++]);
+	}
+	soda_daemon_ready(addresses, n);
 }
 
 static unsigned connected(struct soda_dpu *dpu)
@@ -112,7 +119,7 @@ static unsigned connected(struct soda_dpu *dpu)
 	pthread_mutex_lock(&all->lock);
 	for (struct soda_session *s = all->list; s; s = s->next) {
 		pthread_mutex_lock(&s->lock);
-		n += s->peers != NULL;
+		n += s->peers && !s->tool; /* tools wait for no end */
 		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -142,22 +149,55 @@ static bool drain(struct soda_dpu *dpu, struct listeners *listeners, int parent_
 	return true;
 }
 
+static bool is_healthy(void *arg)
+{
+	struct soda_dpu *dpu = arg;
+	bool draining;
+
+	pthread_mutex_lock(&dpu->sessions.lock);
+	draining = dpu->sessions.draining;
+	pthread_mutex_unlock(&dpu->sessions.lock);
+	return !draining;
+}
+
+/* *http_p stays NULL where it is not wanted. */
+static int open_metrics(struct soda_dpu *dpu, struct soda_metrics_http **http_p)
+{
+	const struct soda_metrics_source source = {
+		.prefix = "soda_dpu_agent",
+		.walk = soda_dpu_walk,
+		.healthy = is_healthy,
+		.arg = dpu,
+	};
+	const char *address = dpu->opt->metrics;
+	struct soda_conf_error err;
+	int ret = address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
+
+	if (ret < 0)
+		soda_log_error("%s", err.text);
+	return ret;
+}
+
 static int serve(struct soda_dpu *dpu, int signal_fd)
 {
 	const struct soda_dpu_options *opt = dpu->opt;
 	int parent_fd = opt->parent_fd == UINT32_MAX ? -1 : (int)opt->parent_fd;
 	struct listeners listeners = { .n = 0 };
 	int ret = open_listeners(dpu, &listeners);
+	struct soda_metrics_http *http = NULL;
 	unsigned lost;
 
+	if (ret == 0)
+		ret = open_metrics(dpu, &http);
 	if (ret == 0) {
-		announce(dpu, &listeners);
+		announce(dpu, &listeners, http);
 		if (soda_daemon_wait(signal_fd, parent_fd, -1) == SODA_DAEMON_TERMINATE &&
 		    !drain(dpu, &listeners, parent_fd))
 			soda_log_info("%u clients did not finish: their connections are closed",
 				      connected(dpu));
 	}
 	close_listeners(&listeners);
+	soda_metrics_http_stop(http);
 	lost = soda_dpu_stop(dpu, opt->drain_ms);
 	if (ret == 0)
 		soda_log_info("ended");

@@ -224,6 +224,14 @@ static const struct soda_option options[] = {
 	  .allow_off = 1,
 	  .help = "End without a drain at end-of-file on this descriptor: for an agent that belongs"
 		  " to one process." },
+	{ .name = "metrics",
+	  .env = "SODA_DPU_METRICS",
+	  .type = SODA_OPT_STRING,
+	  AT(metrics),
+	  .arg = "ADDRESS",
+	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
+		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
+		  " can connect can read them. Default: off." },
 	{ .name = "config",
 	  .type = SODA_OPT_STRING,
 	  AT(config),

@@ -12,6 +12,7 @@ struct soda_dpu_options {
 	char *listen; /* addresses, separated by commas */
 	char *server; /* the memory server's */
 	char *config;
+	char *metrics; /* address of the HTTP endpoint; NULL: none */
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;

@@ -302,7 +302,8 @@ static int leave(struct soda_session *s, const uint8_t *body, size_t bytes)
 static int write_stats(struct soda_session *s, size_t bytes, struct soda_reply *reply)
 {
 	long n = bytes ? -EPROTO
-		       : soda_dpu_stats(s->dpu, (char *)reply->body, SODA_WIRE_MAX_CONTROL);
+		       : soda_metrics_json(soda_dpu_walk, s->dpu, (char *)reply->body,
+					   SODA_WIRE_MAX_CONTROL);
 
 	if (n < 0)
 		return (int)n;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Statistics as JSON: gauges, every counter of the table, and the clients. */
-#include <errno.h>
-#include <jansson.h>
+/* One walk over the statistics: gauges, every counter of the table, and the clients. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,109 +8,136 @@
 #include "dpu_agent/cache_stats.h"
 #include "dpu_agent/counters.h"
 
-static void put(json_t *object, const char *key, uint64_t value)
+/* What a Prometheus server is asked to remember at most. */
+enum { CLIENTS_SHOWN = 64 };
+
+static void level(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	json_object_set_new(object, key, json_integer((json_int_t)value));
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
 }
 
-static uint64_t cpu_ns(void)
+static void size(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	struct timespec used;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, key, help, value);
 }
 
-static json_t *describe_client(struct soda_session *s)
+static void walk_client(struct soda_metrics *m, struct soda_session *s)
 {
-	json_t *object = json_object();
-	uint64_t queued = 0;
+	static const struct soda_metric under_way = { .key = "read_bytes_under_way",
+						      .name = "read_under_way_bytes",
+						      .help = "data of READs of a client under way",
+						      .kind = SODA_METRIC_GAUGE };
+	uint64_t queued = 0, unwritten = soda_writes_unwritten(s);
 	char id[20];
 
 	snprintf(id, sizeof(id), "%016llx", (unsigned long long)s->id);
-	json_object_set_new(object, "id", json_string(id));
-	json_object_set_new(object, "address", json_string(s->info.address));
-	put(object, "unwritten_bytes", soda_writes_unwritten(s));
+	soda_metrics_item(m);
+	soda_metrics_text(m, "id", id);
+	soda_metrics_text(m, "address", s->info.address);
+	soda_metrics_id(m, "pid", (uint64_t)s->info.pid);
+	size(m, "unwritten_bytes", "data of a client that is not on the server yet", unwritten);
 	pthread_mutex_lock(&s->lock);
 	for (const struct soda_task *at = s->queue; at; at = at->next)
 		queued++;
-	json_object_set_new(object, "connected", json_boolean(s->peers != NULL));
-	json_object_set_new(object, "up", json_boolean(s->up));
-	put(object, "epoch", s->epoch);
-	put(object, "connections", s->peers_n);
-	put(object, "read_bytes_under_way", s->read_bytes);
+	soda_metrics_say_flag(m, "connected", "whether a client has a connection",
+			      s->peers != NULL);
+	soda_metrics_say_flag(m, "up", "whether a client's connections to the server are up",
+			      s->up);
+	soda_metrics_id(m, "epoch", s->epoch);
+	level(m, "connections", "connections of a client", s->peers_n);
+	soda_metrics_number(m, &under_way, s->read_bytes);
 	pthread_mutex_unlock(&s->lock);
-	put(object, "reads_queued", queued);
-	return object;
+	level(m, "reads_queued", "READs of a client that wait for their turn", queued);
+	soda_metrics_item_end(m);
 }
 
-static void put_gauges(json_t *object, struct soda_dpu *dpu)
+static void walk_clients(struct soda_metrics *m, struct soda_sessions *all)
 {
+	static const struct soda_metric_list clients = { "client_list", "client", CLIENTS_SHOWN };
+
+	pthread_mutex_lock(&all->lock);
+	level(m, "clients", "clients known, away ones included", all->count);
+	soda_metrics_say_flag(m, "draining", "whether the agent has been told to end",
+			      all->draining);
+	soda_metrics_list(m, &clients);
+	for (struct soda_session *s = all->list; s; s = s->next)
+		walk_client(m, s);
+	soda_metrics_list_end(m);
+	pthread_mutex_unlock(&all->lock);
+}
+
+static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
+{
+	struct timespec used;
 	char id[20];
 
 	snprintf(id, sizeof(id), "%08x", dpu->id);
-	json_object_set_new(object, "program", json_string("soda-dpu-agent"));
-	json_object_set_new(object, "version", json_string(SODA_VERSION));
-	json_object_set_new(object, "instance_id", json_string(id));
-	json_object_set_new(object, "server", json_string(dpu->opt->server));
-	json_object_set_new(object, "aggregate", json_boolean(dpu->aggregate));
-	json_object_set_new(object, "async", json_boolean(dpu->async));
-	put(object, "pid", (uint64_t)getpid());
-	put(object, "uptime_ms", soda_dpu_now_ms() - dpu->started_ms);
-	put(object, "cpu_ns", cpu_ns());
-	put(object, "buffer_bytes", soda_blocks_bytes());
+	soda_metrics_text(m, "program", "soda-dpu-agent");
+	soda_metrics_text(m, "version", SODA_VERSION);
+	soda_metrics_text(m, "instance_id", id);
+	soda_metrics_text(m, "server", dpu->opt->server);
+	soda_metrics_id(m, "pid", (uint64_t)getpid());
+	soda_metrics_say_flag(m, "aggregate", "whether requests are batched", dpu->aggregate);
+	soda_metrics_say_flag(m, "async", "whether requests are forwarded asynchronously",
+			      dpu->async);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
+			 soda_dpu_now_ms() - dpu->started_ms);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
+			 "processor time of all threads",
+			 (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+}
+
+static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
+{
+	static const struct soda_metric under_way = { .key = "server_bytes_under_way",
+						      .name = "server_under_way_bytes",
+						      .help = "data asked of the server and not"
+							      " answered yet",
+						      .kind = SODA_METRIC_GAUGE };
+	uint64_t n;
+
+	size(m, "buffer_bytes", "memory of requests under way", soda_blocks_bytes());
 	pthread_mutex_lock(&dpu->schedule.lock);
-	put(object, "server_bytes_under_way", dpu->schedule.under_way);
+	n = dpu->schedule.under_way;
 	pthread_mutex_unlock(&dpu->schedule.lock);
+	soda_metrics_number(m, &under_way, n);
 }
 
-static json_t *batch_sizes(void)
+static void walk_histograms(struct soda_metrics *m)
 {
-	json_t *object = json_object();
-	char key[16];
+	static const struct soda_metric batch = { .key = "batch_size",
+						  .help = "requests of programs in a batch" };
+	static const struct soda_metric times[] = {
+		{ .key = "read_time_ns",
+		  .help = "time of READs from arrival to answer",
+		  .unit = SODA_UNIT_NS },
+		{ .key = "write_time_ns",
+		  .help = "time of WRITEs from arrival to acknowledgement",
+		  .unit = SODA_UNIT_NS },
+	};
+	struct soda_histogram sizes = { 0 };
 
-	for (unsigned i = 0; i < SODA_BATCH_BUCKETS; i++) {
-		if (i + 1 < SODA_BATCH_BUCKETS)
-			snprintf(key, sizeof(key), "%u-%u", 1u << i, (2u << i) - 1);
-		else
-			snprintf(key, sizeof(key), "%u+", 1u << i);
-		put(object, key, soda_count_batches(i));
+	soda_count_batch_sizes(&sizes);
+	soda_metrics_histogram(m, &batch, &sizes);
+	for (unsigned write = 0; write < 2; write++) {
+		struct soda_histogram all = { 0 };
+
+		soda_count_service_times(write, &all);
+		soda_metrics_histogram(m, &times[write], &all);
 	}
-	return object;
 }
 
-static json_t *collect(struct soda_dpu *dpu, bool clients)
+void soda_dpu_walk(void *arg, struct soda_metrics *m)
 {
-	struct soda_sessions *all = &dpu->sessions;
-	json_t *object = json_object(), *list = json_array();
+	struct soda_dpu *dpu = arg;
 
-	put_gauges(object, dpu);
+	walk_process(m, dpu);
+	walk_memory(m, dpu);
 	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
-		put(object, soda_counter_names[i], soda_count_get((enum soda_counter)i));
-	json_object_set_new(object, "batch_sizes", batch_sizes());
-	soda_caches_describe(dpu, object, clients);
-	pthread_mutex_lock(&all->lock);
-	put(object, "clients", all->count);
-	json_object_set_new(object, "draining", json_boolean(all->draining));
-	for (struct soda_session *s = all->list; s && clients; s = s->next)
-		json_array_append_new(list, describe_client(s));
-	pthread_mutex_unlock(&all->lock);
-	if (clients)
-		json_object_set_new(object, "client_list", list);
-	else
-		json_decref(list);
-	return object;
-}
-
-long soda_dpu_stats(struct soda_dpu *dpu, char *out, size_t bytes)
-{
-	size_t n = bytes + 1;
-
-	for (int clients = 1; clients >= 0 && n > bytes; clients--) {
-		json_t *object = collect(dpu, clients);
-
-		n = json_dumpb(object, out, bytes, JSON_COMPACT);
-		json_decref(object);
-	}
-	return n && n <= bytes ? (long)n : -ENOMEM;
+		soda_metrics_number(m, &soda_counter_metrics[i],
+				    soda_count_get((enum soda_counter)i));
+	walk_histograms(m);
+	soda_caches_walk(dpu, m);
+	walk_clients(m, &dpu->sessions);
 }

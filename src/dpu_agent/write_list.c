@@ -245,12 +245,12 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct sod
 	pthread_mutex_unlock(&s->lock);
 	if (old) {
 		if (!old->answered)
-			soda_request_done(old->rq, 0, NULL);
+			soda_forward_answer(old->rq, 0, NULL);
 		soda_count_add(SODA_COUNT_writes_replaced, 1);
 		write_put(&old->hold);
 	}
 	if (accepted)
-		soda_request_done(rq, 0, NULL);
+		soda_forward_answer(rq, 0, NULL);
 	else
 		soda_count_add(SODA_COUNT_writes_delayed, 1);
 	soda_count_add(SODA_COUNT_client_writes, 1);
@@ -346,7 +346,7 @@ static void answer_more(struct soda_session *s)
 		answer_more_locked(s, list, &n, MAX);
 		pthread_mutex_unlock(&s->lock);
 		for (unsigned i = 0; i < n; i++) {
-			soda_request_done(list[i]->rq, 0, NULL);
+			soda_forward_answer(list[i]->rq, 0, NULL);
 			write_put(&list[i]->hold);
 		}
 	} while (n == MAX);
@@ -373,7 +373,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	while ((w = gone.first)) {
 		gone.first = w->below;
 		if (!w->answered)
-			soda_request_done(w->rq, status, NULL);
+			soda_forward_answer(w->rq, status, NULL);
 		else if (status < 0)
 			note_loss(s, w, status);
 		write_put(&w->hold);
@@ -437,7 +437,7 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
 		if (files_too)
 			note_loss(s, w, -ESHUTDOWN);
 		if (!w->answered)
-			soda_request_done(w->rq, 0, NULL);
+			soda_forward_answer(w->rq, 0, NULL);
 		write_put(&w->hold);
 	}
 	if (again)

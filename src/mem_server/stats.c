@@ -14,25 +14,12 @@ enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
 
 static void count(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
-
-	soda_metrics_number(m, &metric, value);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
 }
 
 static void size(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
 {
-	const struct soda_metric metric = {
-		.key = key, .help = help, .kind = SODA_METRIC_GAUGE, .unit = SODA_UNIT_BYTES
-	};
-
-	soda_metrics_number(m, &metric, value);
-}
-
-static void flag(struct soda_metrics *m, const char *key, const char *help, bool value)
-{
-	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
-
-	soda_metrics_flag(m, &metric, value);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, key, help, value);
 }
 
 static void walk_region(struct soda_metrics *m, const struct soda_region *region)
@@ -59,7 +46,8 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client)
 	soda_metrics_item(m);
 	soda_metrics_text(m, "id", id);
 	soda_metrics_text(m, "address", client->info.address);
-	flag(m, "connected", "whether a client has a connection", client->peers != NULL);
+	soda_metrics_say_flag(m, "connected", "whether a client has a connection",
+			      client->peers != NULL);
 	soda_metrics_id(m, "pid", (uint64_t)client->info.pid);
 	soda_metrics_id(m, "uid", client->info.uid);
 	soda_metrics_id(m, "epoch", client->epoch);
@@ -91,13 +79,6 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
 
 static void walk_process(struct soda_metrics *m, struct soda_server *server)
 {
-	static const struct soda_metric uptime = { .key = "uptime_ms",
-						   .help = "time since the start",
-						   .kind = SODA_METRIC_GAUGE,
-						   .unit = SODA_UNIT_MS };
-	static const struct soda_metric cpu = { .key = "cpu_ns",
-						.help = "processor time of all threads",
-						.unit = SODA_UNIT_NS };
 	struct timespec used;
 	char id[20];
 
@@ -105,12 +86,15 @@ static void walk_process(struct soda_metrics *m, struct soda_server *server)
 	soda_metrics_text(m, "program", "soda-mem-server");
 	soda_metrics_text(m, "version", SODA_VERSION);
 	soda_metrics_text(m, "instance_id", id);
-	flag(m, "draining", "whether the server has been told to end",
-	     soda_sessions_draining(&server->sessions));
+	soda_metrics_say_flag(m, "draining", "whether the server has been told to end",
+			      soda_sessions_draining(&server->sessions));
 	soda_metrics_id(m, "pid", (uint64_t)getpid());
-	soda_metrics_number(m, &uptime, soda_client_now_ms() - server->started_ms);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
+			 soda_client_now_ms() - server->started_ms);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	soda_metrics_number(m, &cpu, (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
+			 "processor time of all threads",
+			 (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
 static void walk_memory(struct soda_metrics *m, struct soda_server *server)

@@ -34,11 +34,9 @@ static const struct soda_metric unknown = { .key = "unknown",
 static const struct soda_metric full = { .key = "full",
 					 .help = "whether",
 					 .kind = SODA_METRIC_GAUGE };
-static const struct soda_metric size = { .key = "bytes",
-					 .name = "size",
-					 .help = "size",
-					 .kind = SODA_METRIC_GAUGE,
-					 .unit = SODA_UNIT_BYTES };
+static const struct soda_metric size = {
+	.key = "bytes", .help = "size", .kind = SODA_METRIC_GAUGE, .unit = SODA_UNIT_BYTES
+};
 static const struct soda_metric latency = { .key = "read_time_ns",
 					    .help = "how long",
 					    .unit = SODA_UNIT_NS };

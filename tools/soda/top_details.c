@@ -222,6 +222,8 @@ static int put_wrapped(struct soda_top_canvas *c, int row, int column, const cha
 
 int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
 {
+	const char *heading = NULL;
+
 	draw_title(c, row++, t);
 	if (t->state == SODA_TOP_GONE) {
 		soda_top_put(c, row, LABEL, SODA_TOP_BAD, "gone");
@@ -233,10 +235,16 @@ int soda_top_details(struct soda_top_canvas *c, int row, const struct soda_top_t
 	for (int i = 0; i < (int)t->view->rows_n; i++) {
 		const struct soda_top_row *what = &t->view->rows[i];
 
-		if (what->kind == SODA_TOP_HEADING)
-			soda_top_put(c, row++, LABEL - 1, SODA_TOP_FAINT, "%s", what->label);
-		else if (is_shown(what, t))
-			draw_row(c, row++, t, i);
+		if (what->kind == SODA_TOP_HEADING) {
+			heading = what->label;
+			continue;
+		}
+		if (!is_shown(what, t))
+			continue;
+		if (heading) /* of something that is there */
+			soda_top_put(c, row++, LABEL - 1, SODA_TOP_FAINT, "%s", heading);
+		heading = NULL;
+		draw_row(c, row++, t, i);
 	}
 	return draw_clients(c, row, t);
 }
