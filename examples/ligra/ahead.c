@@ -6,7 +6,7 @@
 struct ahead ahead_of(const struct graph *g, const struct csr *csr)
 {
 	return (struct ahead){ .csr = csr,
-			       .on = g->mem->kind == MEM_FAM,
+			       .on = mem_is_fabric(g->mem),
 			       .threads = (unsigned)omp_get_max_threads() };
 }
 

@@ -31,7 +31,7 @@ struct app {
 	 * wrong; -ENOMEM.
 	 */
 	int (*check)(const struct graph *g, const struct app_params *params, const void *result,
-		     struct error *err);
+		     struct soda_graph_error *err);
 	size_t entry_bytes;
 	unsigned parts;	     /* of the graph that it reads */
 	bool source;	     /* begins at one vertex */

@@ -105,10 +105,10 @@ static inline void EDGE_FN(_push_word)(const struct csr *out, uint64_t word, uin
 }
 
 static inline void EDGE_FN(_push)(const struct csr *out, const struct ahead *ahead,
-				  const struct vertex_subset *from, struct collector *c,
-				  EDGE_STATE *state)
+				  const struct vertex_subset *from, bool parallel,
+				  struct collector *c, EDGE_STATE *state)
 {
-#pragma omp parallel
+#pragma omp parallel if (parallel)
 	{
 		struct found f = { .count = 0 };
 
@@ -156,7 +156,7 @@ static inline struct vertex_subset EDGE_FN(_edge_map)(struct ligra *l, struct ve
 	if (l->failed)
 		return c.subset;
 	ahead = ahead_of(l->g, out);
-	EDGE_FN(_push)(out, &ahead, from, &c, state);
+	EDGE_FN(_push)(out, &ahead, from, from->size + edges > SUBSET_PARALLEL, &c, state);
 	return collector_close(&c);
 }
 

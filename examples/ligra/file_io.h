@@ -6,7 +6,7 @@
 #ifndef LIGRA_FILE_IO_H
 #define LIGRA_FILE_IO_H
 
-#include "error.h"
+#include "graph/error.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,13 +14,10 @@
 
 /* Write the whole array at the offset.  0 or -EIO, -ENOSPC and the like. */
 int file_write_array(int fd, const char *path, const void *array, size_t bytes, off_t offset,
-		     struct error *err);
+		     struct soda_graph_error *err);
 
-/*
- * Read the whole array; *sum_p becomes the checksum of what the file holds.
- * 0; -EINVAL: the file ends before; -EIO.
- */
+/* Read the whole array, by all threads.  0; -EINVAL: the file ends before; -EIO; -ENOMEM. */
 int file_read_array(int fd, const char *path, void *array, size_t bytes, off_t offset,
-		    uint32_t *sum_p, struct error *err);
+		    struct soda_graph_error *err);
 
 #endif

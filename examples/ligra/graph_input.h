@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The graph that a command line asks for: a file of either kind, or a generated one. */
+/*
+ * The graph that a command line asks for: a binary triple that SODA wrote is
+ * loaded as it is; every other input becomes one first, in the temporary folder.
+ */
 #ifndef LIGRA_GRAPH_INPUT_H
 #define LIGRA_GRAPH_INPUT_H
 
-#include "edge_source.h"
 #include "graph.h"
 
+#include "graph/source.h"
+
 struct graph_input {
-	const char *path; /* NULL: generate by rmat */
-	struct rmat_params rmat;
+	const char *path; /* NULL: generate an R-MAT graph */
+	struct soda_graph_random rmat;
 	bool symmetric;
 };
 
@@ -17,6 +21,6 @@ struct graph_input {
  * graph.  0, or the error of the loader, with the file and what was expected.
  */
 int graph_input_load(const struct graph_input *input, unsigned parts, struct mem *mem,
-		     struct graph *g_p, struct error *err);
+		     struct graph *g_p, struct soda_graph_error *err);
 
 #endif

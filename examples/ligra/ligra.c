@@ -19,7 +19,7 @@ void *ligra_array(struct ligra *l, uint64_t count, size_t size, const char *name
 		return NULL;
 	a = malloc(sizeof(*a));
 	if (!a) {
-		l->failed = error_set(l->err, ENOMEM, "out of memory for %s", name);
+		l->failed = soda_graph_fail(l->err, ENOMEM, "out of memory for %s", name);
 		return NULL;
 	}
 	a->bytes = count * size;
@@ -45,7 +45,7 @@ bool ligra_grow(struct ligra *l, void **array, uint64_t count, size_t size)
 		return true;
 	larger = realloc(*array, (count ? 2 * count : 1) * size);
 	if (!larger) {
-		l->failed = error_set(l->err, ENOMEM, "out of memory for a list");
+		l->failed = soda_graph_fail(l->err, ENOMEM, "out of memory for a list");
 		return false;
 	}
 	*array = larger;

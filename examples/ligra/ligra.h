@@ -19,10 +19,10 @@ struct ligra_array;
 
 struct ligra {
 	const struct graph *g;
-	struct mem *mem;	    /* where the application's arrays and subsets lie */
-	struct ligra_array *arrays; /* those allocated */
-	int failed;		    /* 0 or the first error of an allocation */
-	struct error *err;	    /* and its sentence */
+	struct mem *mem;	      /* where the application's arrays and subsets lie */
+	struct ligra_array *arrays;   /* those allocated */
+	int failed;		      /* 0 or the first error of an allocation */
+	struct soda_graph_error *err; /* and its sentence */
 };
 
 /* Flags of an edgeMap. */

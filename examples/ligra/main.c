@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* soda-ligra: graph applications in the manner of Ligra, on fabric memory. */
 #include "clock.h"
-#include "csr_file.h"
 #include "options.h"
 #include "report.h"
 #include "verify.h"
@@ -14,7 +13,7 @@
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_BAD_INPUT = 2 };
 
-static int fail(int status, const struct error *err)
+static int fail(int status, const struct soda_graph_error *err)
 {
 	fflush(stdout);
 	fprintf(stderr, "soda-ligra: %s\n", err->text);
@@ -28,7 +27,7 @@ static int load_status(int ret)
 }
 
 static int load(const struct options *o, unsigned parts, struct mem *mem, struct graph *g_p,
-		double *seconds_p, struct error *err)
+		double *seconds_p, struct soda_graph_error *err)
 {
 	double begin = clock_seconds();
 	int ret = graph_input_load(&o->input, parts, mem, g_p, err);
@@ -42,27 +41,10 @@ static int load(const struct options *o, unsigned parts, struct mem *mem, struct
 	return 0;
 }
 
-static int convert(const struct options *o)
-{
-	struct error err;
-	struct graph g;
-	struct mem mem;
-	double seconds;
-	int ret = mem_open(&mem, MEM_DRAM, 0, &err);
-
-	if (!ret)
-		ret = load(o, PARTS_ALL, &mem, &g, &seconds, &err);
-	if (ret)
-		return fail(load_status(ret), &err);
-	ret = csr_file_write(o->files[0], &g, &err);
-	graph_destroy(&g);
-	return ret ? fail(STATUS_FAILED, &err) : STATUS_OK;
-}
-
 static int verify(const struct options *o)
 {
 	int status = STATUS_OK;
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 	struct mem mem;
 	double seconds;
@@ -89,7 +71,7 @@ static int verify(const struct options *o)
 
 /* Labels are loaded for this alone. */
 static int choose_source(struct graph *g, const struct options *o, struct result *r,
-			 struct error *err)
+			 struct soda_graph_error *err)
 {
 	int ret = 0;
 
@@ -102,9 +84,9 @@ static int choose_source(struct graph *g, const struct options *o, struct result
 }
 
 /* After the runs: the arrays still are what was loaded, and the result is right. */
-static int finish(const struct options *o, struct report *report, struct error *err)
+static int finish(const struct options *o, struct report *report, struct soda_graph_error *err)
 {
-	int ret = graph_check_sums(report->g, err);
+	int ret = graph_check(report->g, err);
 
 	if (!ret && o->verify) {
 		ret = report->result->app->check(report->g, &report->result->params,
@@ -119,7 +101,7 @@ static int finish(const struct options *o, struct report *report, struct error *
 }
 
 static int measure(const struct graph *g, struct mem *arrays, const struct options *o,
-		   struct result *r, double load_seconds, struct error *err)
+		   struct result *r, double load_seconds, struct soda_graph_error *err)
 {
 	struct report report = {
 		.g = g, .arrays = arrays, .result = r, .load_seconds = load_seconds
@@ -137,28 +119,28 @@ static int measure(const struct graph *g, struct mem *arrays, const struct optio
 
 /* The runtime is started once. */
 static int open_memory(const struct options *o, struct mem *graph_p, struct mem *arrays_p,
-		       struct error *err)
+		       struct soda_graph_error *err)
 {
 	unsigned threads = (unsigned)omp_get_max_threads();
 	int ret = mem_open(graph_p, o->memory, threads, err);
 
 	if (ret)
 		return ret;
-	if (o->arrays != o->memory)
+	if (o->arrays == MEM_FAM && !mem_is_fabric(graph_p))
 		return mem_open(arrays_p, o->arrays, threads, err);
-	*arrays_p = *graph_p;
+	*arrays_p = (struct mem){ .kind = o->arrays };
 	return 0;
 }
 
 static int run_on(struct graph *g, struct mem *arrays, const struct options *o, double load_seconds)
 {
 	struct result r = { .app = o->app, .params = o->params };
-	struct error err;
+	struct soda_graph_error err;
 	int ret = 0;
 
 	if (o->app->symmetric_only && !g->symmetric)
-		ret = error_set(&err, EINVAL, "%s: expected a symmetric graph (--symmetric)",
-				o->app->name);
+		ret = soda_graph_fail(&err, EINVAL, "%s: expected a symmetric graph (--symmetric)",
+				      o->app->name);
 	if (!ret)
 		ret = choose_source(g, o, &r, &err);
 	if (ret)
@@ -171,7 +153,7 @@ static int run(const struct options *o)
 	unsigned parts = o->app->parts;
 	struct mem mem, arrays;
 	double load_seconds;
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 	int ret, status;
 
@@ -199,12 +181,5 @@ int main(int argc, char **argv)
 	options_parse(argc, argv, &o);
 	if (o.threads)
 		omp_set_num_threads((int)o.threads);
-	switch (o.command) {
-	case COMMAND_CONVERT:
-		return convert(&o);
-	case COMMAND_VERIFY:
-		return verify(&o);
-	default:
-		return run(&o);
-	}
+	return o.command == COMMAND_VERIFY ? verify(&o) : run(&o);
 }

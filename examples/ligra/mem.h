@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The allocation seam: every array whose size grows with the graph is
- * allocated here, from the heap (dram) or as an object of fabric memory (fam).
- * Nothing else in this program knows which of the two it computes on, except
+ * allocated here, from the heap (dram) or as an object of fabric memory (fam),
+ * or is a file, served from a memory server or mapped from this machine's disk.
+ * Nothing else in this program knows which of these it computes on, except
  * that no system call may be handed such an array: in fabric memory a page
  * that is not resident makes it fail with EFAULT (copy through a local buffer).
  */
 #ifndef LIGRA_MEM_H
 #define LIGRA_MEM_H
 
-#include "error.h"
+#include "graph/error.h"
 
 #include <soda.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum mem_kind { MEM_DRAM, MEM_FAM };
+enum mem_kind {
+	MEM_DRAM,
+	MEM_FAM,    /* anonymous objects, filled by this program */
+	MEM_SERVED, /* files that the memory server exports, read-only */
+	MEM_MMAP,   /* files of this machine, mapped: what fabric memory is compared with */
+};
 
 struct mem {
 	enum mem_kind kind;
@@ -28,18 +35,31 @@ struct mem {
  * Ready for allocations; for fam this starts the runtime, configured by the
  * environment, for `threads` threads.  0 or an error of soda_init().
  */
-int mem_open(struct mem *mem, enum mem_kind kind, unsigned threads, struct error *err);
+int mem_open(struct mem *mem, enum mem_kind kind, unsigned threads, struct soda_graph_error *err);
 
-/* A zero-filled object.  0 or -ENOMEM, -ENOSPC and the like; 0 bytes are allowed. */
-int mem_alloc(struct mem *mem, size_t bytes, const char *name, void **object_p, struct error *err);
+/*
+ * A file as an object that must not be stored to; served: name is relative to
+ * the server's export folder.  bytes: what it must have; 0: any, bytes_p
+ * receives it.  0; -EINVAL: of another size; -ENOENT, -EACCES and the like.
+ */
+int mem_map(struct mem *mem, const char *name, size_t bytes, void **object_p, size_t *bytes_p,
+	    struct soda_graph_error *err);
+
+/* A zero-filled object; dram and fam only.  0 or -ENOMEM, -ENOSPC and the like; 0 bytes are
+ * allowed. */
+int mem_alloc(struct mem *mem, size_t bytes, const char *name, void **object_p,
+	      struct soda_graph_error *err);
 
 /* `bytes` as at allocation.  NULL is a no-op. */
 void mem_free(struct mem *mem, void *object, size_t bytes);
 
-/* Advice (enum soda_advice) on fabric memory, a hint: nothing depends on its success. */
-void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice);
+/* Whether pages come over the network, so that fetching them early may pay. */
+static inline bool mem_is_fabric(const struct mem *mem)
+{
+	return mem->kind == MEM_FAM || mem->kind == MEM_SERVED;
+}
 
-/* The runtime's counters; zeros for dram. */
+/* The runtime's counters; zeros for what needs no runtime. */
 struct soda_stats mem_stats(const struct mem *mem);
 
 const char *mem_kind_name(enum mem_kind kind);

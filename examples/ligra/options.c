@@ -88,7 +88,7 @@ static double real(const char *option, const char *text)
 	return value;
 }
 
-static void parse_abc(const char *text, struct rmat_params *rmat)
+static void parse_abc(const char *text, struct soda_graph_random *rmat)
 {
 	char end;
 
@@ -96,13 +96,21 @@ static void parse_abc(const char *text, struct rmat_params *rmat)
 		bad_usage("--rmat-abc %s: expected three numbers A,B,C", text);
 }
 
-static enum mem_kind parse_memory(const char *option, const char *text)
+static enum mem_kind parse_memory(const char *text)
+{
+	for (enum mem_kind kind = MEM_DRAM; kind <= MEM_MMAP; kind++)
+		if (!strcmp(text, mem_kind_name(kind)))
+			return kind;
+	bad_usage("--memory %s: expected dram, fam, served or mmap", text);
+}
+
+static enum mem_kind parse_arrays(const char *text)
 {
 	if (!strcmp(text, "dram"))
 		return MEM_DRAM;
 	if (!strcmp(text, "fam"))
 		return MEM_FAM;
-	bad_usage("--%s %s: expected dram or fam", option, text);
+	bad_usage("--arrays %s: expected dram or fam", text);
 }
 
 static void parse_command(const char *text, struct options *o)
@@ -110,18 +118,16 @@ static void parse_command(const char *text, struct options *o)
 	o->app = app_find(text);
 	if (o->app)
 		o->command = COMMAND_RUN;
-	else if (!strcmp(text, "convert"))
-		o->command = COMMAND_CONVERT;
 	else if (!strcmp(text, "verify"))
 		o->command = COMMAND_VERIFY;
 	else
-		bad_usage("%s: expected an application, convert or verify", text);
+		bad_usage("%s: expected an application or verify", text);
 }
 
 static void parse_graph_option(int option, const char *name, struct options *o,
 			       uint64_t *edge_factor)
 {
-	struct rmat_params *rmat = &o->input.rmat;
+	struct soda_graph_random *rmat = &o->input.rmat;
 
 	switch (option) {
 	case OPT_GRAPH:
@@ -152,10 +158,11 @@ static void parse_run_option(int option, const char *name, struct options *o)
 {
 	switch (option) {
 	case OPT_MEMORY:
-		o->memory = o->arrays = parse_memory(name, optarg);
+		o->memory = parse_memory(optarg);
 		break;
 	case OPT_ARRAYS:
-		o->arrays = parse_memory(name, optarg);
+		o->has_arrays = true;
+		o->arrays = parse_arrays(optarg);
 		break;
 	case OPT_THREADS:
 		o->threads = (unsigned)number(name, optarg, 1, 4096);
@@ -189,8 +196,8 @@ static void check(const struct options *o)
 {
 	if (!o->input.path == !o->input.rmat.scale)
 		bad_usage("expected --graph or --rmat");
-	if (o->command == COMMAND_CONVERT && o->file_count != 1)
-		bad_usage("convert: expected one file to write");
+	if (o->memory == MEM_SERVED && !o->input.path)
+		bad_usage("--memory served: expected --graph, a file of the memory server's");
 	if (o->command == COMMAND_VERIFY && o->file_count < 1)
 		bad_usage("verify: expected results to check");
 	if (o->command == COMMAND_RUN && o->file_count)
@@ -199,7 +206,7 @@ static void check(const struct options *o)
 
 void options_parse(int argc, char **argv, struct options *o_p)
 {
-	struct options o = { .input.rmat = RMAT_DEFAULTS,
+	struct options o = { .input.rmat = SODA_GRAPH_RANDOM_DEFAULTS,
 			     .params = APP_PARAMS_DEFAULTS,
 			     .repeat = 1 };
 	uint64_t edge_factor = 16;
@@ -220,12 +227,14 @@ void options_parse(int argc, char **argv, struct options *o_p)
 			parse_run_option(option, long_options[index].name, &o);
 	}
 	if (optind == argc)
-		bad_usage("expected an application, convert or verify");
+		bad_usage("expected an application or verify");
 	parse_command(argv[optind], &o);
 	o.files = argv + optind + 1;
 	o.file_count = argc - optind - 1;
 	if (!o.input.rmat.edges && o.input.rmat.scale)
 		o.input.rmat.edges = edge_factor << o.input.rmat.scale;
+	if (!o.has_arrays)
+		o.arrays = o.memory == MEM_FAM ? MEM_FAM : MEM_DRAM;
 	check(&o);
 	*o_p = o;
 }

@@ -5,7 +5,7 @@
 #include "app.h"
 #include "graph_input.h"
 
-enum command { COMMAND_RUN, COMMAND_CONVERT, COMMAND_VERIFY };
+enum command { COMMAND_RUN, COMMAND_VERIFY };
 
 struct options {
 	enum command command;
@@ -14,6 +14,7 @@ struct options {
 	int file_count;
 	struct graph_input input;
 	enum mem_kind memory, arrays; /* of the graph; of what the application computes */
+	bool has_arrays;
 	bool has_source;
 	uint64_t source; /* an id of the input */
 	struct app_params params;

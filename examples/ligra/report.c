@@ -13,9 +13,9 @@ static json_t *count(uint64_t value)
 
 static json_t *describe(const struct report *r)
 {
-	struct soda_stats stats = mem_stats(r->g->mem);
+	struct soda_stats stats = mem_stats(mem_is_fabric(r->arrays) ? r->arrays : r->g->mem);
 	uint64_t objects = r->g->mem->bytes + r->arrays->peak;
-	bool fam = r->g->mem->kind == MEM_FAM;
+	bool fam = mem_is_fabric(r->g->mem) || mem_is_fabric(r->arrays);
 	json_t *o = json_object();
 
 	json_object_set_new(o, "app", json_string(r->result->app->name));
@@ -44,14 +44,14 @@ static json_t *describe(const struct report *r)
 	return o;
 }
 
-int report_write(const char *path, const struct report *r, struct error *err)
+int report_write(const char *path, const struct report *r, struct soda_graph_error *err)
 {
 	json_t *o = describe(r);
 	int ret = 0;
 
 	if (json_dump_file(o, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
-		ret = error_set(err, errno ? errno : EIO, "%s: cannot write: %s", path,
-				strerror(errno));
+		ret = soda_graph_fail(err, errno ? errno : EIO, "%s: cannot write: %s", path,
+				      strerror(errno));
 	json_decref(o);
 	return ret;
 }

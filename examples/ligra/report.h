@@ -14,6 +14,6 @@ struct report {
 };
 
 /* One JSON object, one member a line.  0; -EIO, -ENOSPC and the like; -ENOMEM. */
-int report_write(const char *path, const struct report *r, struct error *err);
+int report_write(const char *path, const struct report *r, struct soda_graph_error *err);
 
 #endif

@@ -27,7 +27,8 @@ size_t result_bytes(const struct app *app, uint64_t vertices)
 	return vertices * app->entry_bytes;
 }
 
-int result_write(const char *path, const struct graph *g, const struct result *r, struct error *err)
+int result_write(const char *path, const struct graph *g, const struct result *r,
+		 struct soda_graph_error *err)
 {
 	struct header h = { .source = r->params.source,
 			    .iterations = r->params.iterations,
@@ -37,7 +38,7 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 	int ret;
 
 	if (fd < 0)
-		return error_set(err, errno, "%s: cannot create: %s", path, strerror(errno));
+		return soda_graph_fail(err, errno, "%s: cannot create: %s", path, strerror(errno));
 	memcpy(h.magic, magic, sizeof(magic));
 	snprintf(h.app, sizeof(h.app), "%s", r->app->name);
 	ret = file_write_array(fd, path, &h, sizeof(h), 0, err);
@@ -45,29 +46,28 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 		ret = file_write_array(fd, path, r->array, result_bytes(r->app, g->vertices),
 				       sizeof(h), err);
 	if (close(fd) && !ret)
-		ret = error_set(err, errno, "%s: cannot write: %s", path, strerror(errno));
+		ret = soda_graph_fail(err, errno, "%s: cannot write: %s", path, strerror(errno));
 	return ret;
 }
 
 static int check_header(const struct header *h, const char *path, const struct graph *g,
-			struct error *err)
+			struct soda_graph_error *err)
 {
 	if (memcmp(h->magic, magic, sizeof(magic)) || h->app[sizeof(h->app) - 1] ||
 	    !app_find(h->app))
-		return error_set(err, EINVAL, "%s: expected a result of this program", path);
+		return soda_graph_fail(err, EINVAL, "%s: expected a result of this program", path);
 	if (h->vertices != g->vertices || h->graph_sum != g->sum[PART_OUT_TARGETS] ||
 	    h->source >= g->vertices)
-		return error_set(err, EINVAL, "%s: the result of another graph", path);
+		return soda_graph_fail(err, EINVAL, "%s: the result of another graph", path);
 	return 0;
 }
 
 static int read_body(int fd, const char *path, const struct graph *g, struct result *r,
-		     struct error *err)
+		     struct soda_graph_error *err)
 {
 	struct header h;
-	uint32_t unused;
 	size_t bytes;
-	int ret = file_read_array(fd, path, &h, sizeof(h), 0, &unused, err);
+	int ret = file_read_array(fd, path, &h, sizeof(h), 0, err);
 
 	if (!ret)
 		ret = check_header(&h, path, g, err);
@@ -78,21 +78,22 @@ static int read_body(int fd, const char *path, const struct graph *g, struct res
 	bytes = result_bytes(r->app, g->vertices);
 	r->array = malloc(bytes);
 	if (!r->array)
-		return error_set(err, ENOMEM, "%s: out of memory", path);
-	ret = file_read_array(fd, path, r->array, bytes, sizeof(h), &unused, err);
+		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
+	ret = file_read_array(fd, path, r->array, bytes, sizeof(h), err);
 	if (ret)
 		free(r->array);
 	return ret;
 }
 
-int result_read(const char *path, const struct graph *g, struct result *r_p, struct error *err)
+int result_read(const char *path, const struct graph *g, struct result *r_p,
+		struct soda_graph_error *err)
 {
 	struct result r;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	int ret;
 
 	if (fd < 0)
-		return error_set(err, errno, "%s: cannot open: %s", path, strerror(errno));
+		return soda_graph_fail(err, errno, "%s: cannot open: %s", path, strerror(errno));
 	ret = read_body(fd, path, g, &r, err);
 	close(fd);
 	if (!ret)

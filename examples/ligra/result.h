@@ -16,12 +16,13 @@ size_t result_bytes(const struct app *app, uint64_t vertices);
 
 /* 0; -EIO, -ENOSPC and the like. */
 int result_write(const char *path, const struct graph *g, const struct result *r,
-		 struct error *err);
+		 struct soda_graph_error *err);
 
 /*
  * Into local memory; the caller frees r_p->array with free().  0; -EINVAL: not
  * a result, damaged, or of another graph; -EIO, -ENOMEM.
  */
-int result_read(const char *path, const struct graph *g, struct result *r_p, struct error *err);
+int result_read(const char *path, const struct graph *g, struct result *r_p,
+		struct soda_graph_error *err);
 
 #endif

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 static int run_once(const struct graph *g, struct mem *arrays, struct result *r,
-		    struct measured *m_p, struct error *err)
+		    struct measured *m_p, struct soda_graph_error *err)
 {
 	struct ligra l = { .g = g, .mem = arrays, .err = err };
-	struct soda_stats before = mem_stats(g->mem), after;
+	struct soda_stats before = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem), after;
 	double begin = clock_seconds();
 	unsigned rounds = r->app->run(&l, &r->params, r->array);
 	int ret = ligra_end(&l);
@@ -20,7 +20,7 @@ static int run_once(const struct graph *g, struct mem *arrays, struct result *r,
 	if (ret)
 		return ret;
 	m_p->seconds = clock_seconds() - begin;
-	after = mem_stats(g->mem);
+	after = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem);
 	m_p->faults = after.faults - before.faults;
 	m_p->bytes_fetched = after.bytes_fetched - before.bytes_fetched;
 	m_p->bytes_written_back = after.bytes_written_back - before.bytes_written_back;
@@ -53,7 +53,7 @@ static struct measured median(struct measured *all, unsigned count)
 }
 
 int run_app(const struct graph *g, struct mem *arrays, unsigned repeat, struct result *r_p,
-	    struct measured *median_p, struct error *err)
+	    struct measured *median_p, struct soda_graph_error *err)
 {
 	struct measured *all = calloc(repeat, sizeof(*all));
 	struct result r = { .app = r_p->app, .params = r_p->params };
@@ -61,7 +61,7 @@ int run_app(const struct graph *g, struct mem *arrays, unsigned repeat, struct r
 	int ret;
 
 	if (!all)
-		return error_set(err, ENOMEM, "out of memory for the measurements");
+		return soda_graph_fail(err, ENOMEM, "out of memory for the measurements");
 	ret = mem_alloc(arrays, result_bytes(r.app, g->vertices), "result", &r.array, err);
 	for (unsigned i = 0; i < repeat && !ret; i++) {
 		ret = run_once(g, arrays, &r, &all[i], err);

@@ -20,6 +20,6 @@ struct measured {
  * it with mem_free().  0 or an error of an allocation.
  */
 int run_app(const struct graph *g, struct mem *arrays, unsigned repeat, struct result *r_p,
-	    struct measured *median_p, struct error *err);
+	    struct measured *median_p, struct soda_graph_error *err);
 
 #endif

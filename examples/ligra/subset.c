@@ -3,6 +3,9 @@
 
 #include "ligra.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 struct vertex_subset subset_none(struct ligra *l)
 {
 	return (struct vertex_subset){ .vertices = l->g->vertices, .mem = l->mem };
@@ -16,27 +19,27 @@ struct vertex_subset subset_all(struct ligra *l)
 	return s;
 }
 
-static void *allocate(struct ligra *l, struct vertex_subset *s, size_t bytes)
+/* Room for `most` members; false: out of memory. */
+static bool make_list(struct ligra *l, struct vertex_subset *s, uint64_t most)
 {
-	void *object;
-	int ret;
-
 	if (l->failed)
-		return NULL;
-	ret = mem_alloc(l->mem, bytes, "vertex-subset", &object, l->err);
-	if (ret) {
-		l->failed = ret;
-		return NULL;
-	}
-	s->bytes = bytes;
-	return object;
+		return false;
+	s->list = malloc((most ? most : 1) * sizeof(*s->list));
+	if (!s->list)
+		l->failed = soda_graph_fail(l->err, ENOMEM, "out of memory for a vertex-subset");
+	return s->list;
 }
 
 struct vertex_subset subset_bitmap(struct ligra *l)
 {
 	struct vertex_subset s = subset_none(l);
+	void *bits;
 
-	s.bits = allocate(l, &s, subset_words(&s) * sizeof(*s.bits));
+	if (!l->failed)
+		l->failed =
+			mem_alloc(l->mem, subset_bitmap_bytes(&s), "vertex-subset", &bits, l->err);
+	if (!l->failed)
+		s.bits = bits;
 	return s;
 }
 
@@ -44,8 +47,7 @@ struct vertex_subset subset_single(struct ligra *l, uint32_t v)
 {
 	struct vertex_subset s = subset_none(l);
 
-	s.list = allocate(l, &s, sizeof(*s.list));
-	if (s.list) {
+	if (make_list(l, &s, 1)) {
 		s.list[0] = v;
 		s.size = 1;
 	}
@@ -54,11 +56,11 @@ struct vertex_subset subset_single(struct ligra *l, uint32_t v)
 
 void subset_free(struct vertex_subset *s)
 {
-	mem_free(s->mem, s->list, s->bytes);
-	mem_free(s->mem, s->bits, s->bytes);
+	free(s->list);
+	mem_free(s->mem, s->bits, subset_bitmap_bytes(s));
 	s->list = NULL;
 	s->bits = NULL;
-	s->size = s->bytes = 0;
+	s->size = 0;
 }
 
 void subset_replace(struct vertex_subset *s, struct vertex_subset by)
@@ -151,7 +153,7 @@ void collector_open(struct ligra *l, uint64_t most, bool wanted, struct collecto
 	struct collector c = { .subset = subset_none(l), .wanted = wanted };
 
 	if (wanted && most <= c.subset.vertices / SUBSET_LIST_FRACTION)
-		c.subset.list = allocate(l, &c.subset, most * sizeof(*c.subset.list));
+		make_list(l, &c.subset, most);
 	else if (wanted)
 		c.subset = subset_bitmap(l);
 	c.wanted = c.subset.list || c.subset.bits;

@@ -3,7 +3,8 @@
  * Ligra's vertexSubset.  A small one is a list (sparse), a larger one a bitmap
  * (dense), that of all vertices neither.  A bitmap is walked in ascending
  * order, so that the edge lists of its vertices are read in the order in which
- * they lie, each page once; a list is too small for the order to matter.
+ * they lie, each page once; a list is too small for the order to matter, and
+ * always in local memory.
  */
 #ifndef LIGRA_SUBSET_H
 #define LIGRA_SUBSET_H
@@ -18,14 +19,16 @@ struct csr;
 struct vertex_subset {
 	uint64_t vertices; /* of the graph */
 	uint64_t size;
-	uint32_t *list; /* the members in any order, or NULL */
-	uint64_t *bits; /* bit v % 64 of word v / 64; NULL with a NULL list: all or none */
-	size_t bytes;	/* of list or bits, as allocated */
-	struct mem *mem;
+	uint32_t *list;	 /* the members in any order, or NULL */
+	uint64_t *bits;	 /* bit v % 64 of word v / 64; NULL with a NULL list: all or none */
+	struct mem *mem; /* of the bitmap */
 };
 
 /* Subsets of more than this part of the vertices are bitmaps. */
 #define SUBSET_LIST_FRACTION 1024
+
+/* Steps of less work are not worth waking the other threads. */
+#define SUBSET_PARALLEL 512
 
 struct vertex_subset subset_all(struct ligra *l);
 struct vertex_subset subset_none(struct ligra *l);
@@ -59,6 +62,11 @@ static inline uint64_t subset_word(const struct vertex_subset *s, uint64_t i)
 	if (!s->size)
 		return 0;
 	return s->vertices - i * 64 < 64 ? ((uint64_t)1 << s->vertices % 64) - 1 : UINT64_MAX;
+}
+
+static inline size_t subset_bitmap_bytes(const struct vertex_subset *s)
+{
+	return subset_words(s) * sizeof(*s->bits);
 }
 
 static inline bool subset_bit(const uint64_t *bits, uint32_t v)

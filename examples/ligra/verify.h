@@ -17,7 +17,8 @@
 #define LEVEL_NONE UINT32_MAX
 
 /* Levels by a plain serial search with a queue.  levels: `vertices` entries.  0 or -ENOMEM. */
-int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, struct error *err);
+int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels,
+		      struct soda_graph_error *err);
 
 /*
  * A tree of shortest paths: exactly the vertices with a level have parents,
@@ -25,11 +26,11 @@ int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, 
  * pass have therefore the same levels.  0; -EBADMSG with the vertex.
  */
 int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
-	       const uint32_t *parents, struct error *err);
+	       const uint32_t *parents, struct soda_graph_error *err);
 
 /* Ranks after so many iterations, pushed serially.  ranks: `vertices` entries.  0 or -ENOMEM. */
 int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ranks,
-			  struct error *err);
+			  struct soda_graph_error *err);
 
 /*
  * The most by which two values of one vertex may differ, relative to the larger
@@ -39,32 +40,32 @@ int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ra
 
 /* *worst_p becomes the largest difference.  0; -EBADMSG with the vertex, `app` and `what`. */
 int verify_close(uint64_t vertices, const double *expected, const double *found, double floor,
-		 const char *app, double *worst_p, struct error *err);
+		 const char *app, double *worst_p, struct soda_graph_error *err);
 
 /* The check of each application (struct app). */
 int verify_bfs_result(const struct graph *g, const struct app_params *params, const void *result,
-		      struct error *err);
+		      struct soda_graph_error *err);
 int verify_pagerank_result(const struct graph *g, const struct app_params *params,
-			   const void *result, struct error *err);
+			   const void *result, struct soda_graph_error *err);
 int verify_radii_result(const struct graph *g, const struct app_params *params, const void *result,
-			struct error *err);
+			struct soda_graph_error *err);
 int verify_bc_result(const struct graph *g, const struct app_params *params, const void *result,
-		     struct error *err);
+		     struct soda_graph_error *err);
 int verify_components_result(const struct graph *g, const struct app_params *params,
-			     const void *result, struct error *err);
+			     const void *result, struct soda_graph_error *err);
 int verify_kcore_result(const struct graph *g, const struct app_params *params, const void *result,
-			struct error *err);
+			struct soda_graph_error *err);
 int verify_mis_result(const struct graph *g, const struct app_params *params, const void *result,
-		      struct error *err);
+		      struct soda_graph_error *err);
 int verify_triangle_result(const struct graph *g, const struct app_params *params,
-			   const void *result, struct error *err);
+			   const void *result, struct soda_graph_error *err);
 int verify_bellman_ford_result(const struct graph *g, const struct app_params *params,
-			       const void *result, struct error *err);
+			       const void *result, struct soda_graph_error *err);
 
 /* For the checks: -ENOMEM and its sentence. */
-static inline int verify_out_of_memory(struct error *err)
+static inline int verify_out_of_memory(struct soda_graph_error *err)
 {
-	return error_set(err, ENOMEM, "out of memory for the reference result");
+	return soda_graph_fail(err, ENOMEM, "out of memory for the reference result");
 }
 
 #endif

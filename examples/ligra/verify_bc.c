@@ -12,7 +12,7 @@ struct brandes {
 	uint64_t reached;
 };
 
-static int allocate(struct brandes *b, uint64_t n, struct error *err)
+static int allocate(struct brandes *b, uint64_t n, struct soda_graph_error *err)
 {
 	b->levels = malloc(n * sizeof(*b->levels));
 	b->order = malloc(n * sizeof(*b->order));
@@ -59,7 +59,7 @@ static void backward(const struct graph *g, struct brandes *b)
 }
 
 int verify_bc_result(const struct graph *g, const struct app_params *params, const void *result,
-		     struct error *err)
+		     struct soda_graph_error *err)
 {
 	struct brandes b = { 0 };
 	double worst;

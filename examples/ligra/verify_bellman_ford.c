@@ -73,7 +73,8 @@ static bool relax(const struct graph *g, struct heap *h, struct entry from, uint
 	return true;
 }
 
-static int search(const struct graph *g, uint32_t source, uint64_t *distances, struct error *err)
+static int search(const struct graph *g, uint32_t source, uint64_t *distances,
+		  struct soda_graph_error *err)
 {
 	struct heap h = { 0 };
 	bool enough = push(&h, (struct entry){ 0, source });
@@ -92,7 +93,7 @@ static int search(const struct graph *g, uint32_t source, uint64_t *distances, s
 }
 
 int verify_bellman_ford_result(const struct graph *g, const struct app_params *params,
-			       const void *result, struct error *err)
+			       const void *result, struct soda_graph_error *err)
 {
 	uint64_t *expected = malloc(g->vertices * sizeof(*expected)), farthest = 0;
 	const uint64_t *distances = result;
@@ -100,10 +101,10 @@ int verify_bellman_ford_result(const struct graph *g, const struct app_params *p
 
 	for (uint64_t v = 0; v < g->vertices && !ret; v++) {
 		if (distances[v] != expected[v])
-			ret = error_set(err, EBADMSG,
-					"bellman-ford: vertex %" PRIu64 " is %" PRIu64
-					" away, expected %" PRIu64,
-					v, distances[v], expected[v]);
+			ret = soda_graph_fail(err, EBADMSG,
+					      "bellman-ford: vertex %" PRIu64 " is %" PRIu64
+					      " away, expected %" PRIu64,
+					      v, distances[v], expected[v]);
 		if (expected[v] != UINT64_MAX && expected[v] > farthest)
 			farthest = expected[v];
 	}

@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels, struct error *err)
+int verify_bfs_levels(const struct graph *g, uint32_t source, uint32_t *levels,
+		      struct soda_graph_error *err)
 {
 	uint32_t *queue = malloc(g->vertices * sizeof(*queue));
 	uint64_t head = 0, tail = 0;
 
 	if (!queue)
-		return error_set(err, ENOMEM, "out of memory for the reference search");
+		return soda_graph_fail(err, ENOMEM, "out of memory for the reference search");
 	for (uint64_t v = 0; v < g->vertices; v++)
 		levels[v] = LEVEL_NONE;
 	levels[source] = 0;
@@ -68,13 +69,13 @@ static const char *fault_of(const struct graph *g, const uint32_t *levels, uint3
 }
 
 int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
-	       const uint32_t *parents, struct error *err)
+	       const uint32_t *parents, struct soda_graph_error *err)
 {
 	if (parents[source] != source)
-		return error_set(err, EBADMSG,
-				 "bfs: the source %" PRIu32 " has parent %" PRIu32
-				 ", expected itself",
-				 source, parents[source]);
+		return soda_graph_fail(err, EBADMSG,
+				       "bfs: the source %" PRIu32 " has parent %" PRIu32
+				       ", expected itself",
+				       source, parents[source]);
 	for (uint64_t v = 0; v < g->vertices; v++) {
 		const char *fault;
 
@@ -82,15 +83,15 @@ int verify_bfs(const struct graph *g, uint32_t source, const uint32_t *levels,
 			continue;
 		fault = fault_of(g, levels, (uint32_t)v, parents[v]);
 		if (fault)
-			return error_set(err, EBADMSG,
-					 "bfs: vertex %" PRIu64 ": its parent %" PRIu32 " %s", v,
-					 parents[v], fault);
+			return soda_graph_fail(err, EBADMSG,
+					       "bfs: vertex %" PRIu64 ": its parent %" PRIu32 " %s",
+					       v, parents[v], fault);
 	}
 	return 0;
 }
 
 int verify_bfs_result(const struct graph *g, const struct app_params *params, const void *result,
-		      struct error *err)
+		      struct soda_graph_error *err)
 {
 	uint32_t *levels = malloc(g->vertices * sizeof(*levels));
 	uint64_t reached = 0;

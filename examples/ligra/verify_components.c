@@ -26,7 +26,7 @@ static void unite(uint32_t *parents, uint32_t a, uint32_t b)
 }
 
 int verify_components_result(const struct graph *g, const struct app_params *params,
-			     const void *result, struct error *err)
+			     const void *result, struct soda_graph_error *err)
 {
 	uint32_t *parents = malloc(g->vertices * sizeof(*parents));
 	const uint32_t *ids = result;
@@ -45,10 +45,10 @@ int verify_components_result(const struct graph *g, const struct app_params *par
 
 		roots += root == v;
 		if (ids[v] != root)
-			ret = error_set(err, EBADMSG,
-					"components: vertex %" PRIu64 " is in %" PRIu32
-					", expected %" PRIu32,
-					v, ids[v], root);
+			ret = soda_graph_fail(err, EBADMSG,
+					      "components: vertex %" PRIu64 " is in %" PRIu32
+					      ", expected %" PRIu32,
+					      v, ids[v], root);
 	}
 	free(parents);
 	if (!ret)

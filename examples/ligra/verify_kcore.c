@@ -14,7 +14,7 @@ struct buckets {
 	uint32_t largest;
 };
 
-static int allocate(struct buckets *b, const struct graph *g, struct error *err)
+static int allocate(struct buckets *b, const struct graph *g, struct soda_graph_error *err)
 {
 	for (uint64_t v = 0; v < g->vertices; v++)
 		if (csr_degree(&g->out, v) > b->largest)
@@ -69,7 +69,7 @@ static void peel(struct buckets *b, const struct graph *g)
 }
 
 int verify_kcore_result(const struct graph *g, const struct app_params *params, const void *result,
-			struct error *err)
+			struct soda_graph_error *err)
 {
 	const uint32_t *cores = result;
 	struct buckets b = { 0 };
@@ -82,10 +82,10 @@ int verify_kcore_result(const struct graph *g, const struct app_params *params, 
 	}
 	for (uint64_t v = 0; v < g->vertices && !ret; v++) {
 		if (cores[v] != b.degrees[v])
-			ret = error_set(err, EBADMSG,
-					"kcore: vertex %" PRIu64 " has core %" PRIu32
-					", expected %" PRIu32,
-					v, cores[v], b.degrees[v]);
+			ret = soda_graph_fail(err, EBADMSG,
+					      "kcore: vertex %" PRIu64 " has core %" PRIu32
+					      ", expected %" PRIu32,
+					      v, cores[v], b.degrees[v]);
 		if (cores[v] > largest)
 			largest = cores[v];
 	}

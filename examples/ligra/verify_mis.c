@@ -17,7 +17,7 @@ static uint64_t neighbours_in(const struct graph *g, const uint8_t *chosen, uint
 }
 
 int verify_mis_result(const struct graph *g, const struct app_params *params, const void *result,
-		      struct error *err)
+		      struct soda_graph_error *err)
 {
 	const uint8_t *chosen = result;
 	uint64_t size = 0;
@@ -26,14 +26,16 @@ int verify_mis_result(const struct graph *g, const struct app_params *params, co
 		uint64_t neighbours = neighbours_in(g, chosen, v);
 
 		if (chosen[v] != MIS_IN && chosen[v] != MIS_OUT)
-			return error_set(err, EBADMSG, "mis: vertex %" PRIu64 " is undecided", v);
+			return soda_graph_fail(err, EBADMSG, "mis: vertex %" PRIu64 " is undecided",
+					       v);
 		if (chosen[v] == MIS_IN && neighbours)
-			return error_set(err, EBADMSG,
-					 "mis: vertex %" PRIu64 " is in the set, and a neighbour",
-					 v);
+			return soda_graph_fail(
+				err, EBADMSG,
+				"mis: vertex %" PRIu64 " is in the set, and a neighbour", v);
 		if (chosen[v] == MIS_OUT && !neighbours)
-			return error_set(err, EBADMSG,
-					 "mis: vertex %" PRIu64 " could be added to the set", v);
+			return soda_graph_fail(err, EBADMSG,
+					       "mis: vertex %" PRIu64 " could be added to the set",
+					       v);
 		size += chosen[v] == MIS_IN;
 	}
 	printf("mis: verified: %" PRIu64 " vertices\n", size);

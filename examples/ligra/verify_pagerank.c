@@ -23,7 +23,7 @@ static void push_all(const struct graph *g, const double *ranks, double *receive
 }
 
 int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ranks,
-			  struct error *err)
+			  struct soda_graph_error *err)
 {
 	double *received = malloc(g->vertices * sizeof(*received));
 
@@ -41,7 +41,7 @@ int verify_pagerank_ranks(const struct graph *g, unsigned iterations, double *ra
 }
 
 int verify_close(uint64_t vertices, const double *expected, const double *found, double floor,
-		 const char *app, double *worst_p, struct error *err)
+		 const char *app, double *worst_p, struct soda_graph_error *err)
 {
 	double worst = 0;
 
@@ -51,9 +51,9 @@ int verify_close(uint64_t vertices, const double *expected, const double *found,
 
 		/* Written so that NaN fails. */
 		if (!(difference <= VERIFY_TOLERANCE))
-			return error_set(err, EBADMSG,
-					 "%s: vertex %" PRIu64 " has %.17g, expected %.17g", app, v,
-					 found[v], expected[v]);
+			return soda_graph_fail(err, EBADMSG,
+					       "%s: vertex %" PRIu64 " has %.17g, expected %.17g",
+					       app, v, found[v], expected[v]);
 		worst = fmax(worst, difference);
 	}
 	*worst_p = worst;
@@ -61,7 +61,7 @@ int verify_close(uint64_t vertices, const double *expected, const double *found,
 }
 
 int verify_pagerank_result(const struct graph *g, const struct app_params *params,
-			   const void *result, struct error *err)
+			   const void *result, struct soda_graph_error *err)
 {
 	double *expected = malloc(g->vertices * sizeof(*expected));
 	double worst;

@@ -15,7 +15,7 @@ struct search {
 	uint32_t *radii;
 };
 
-static int allocate(struct search *s, uint64_t n, struct error *err)
+static int allocate(struct search *s, uint64_t n, struct soda_graph_error *err)
 {
 	s->seen = calloc(n, sizeof(*s->seen));
 	s->here = calloc(n, sizeof(*s->here));
@@ -64,16 +64,16 @@ static bool step(const struct graph *g, struct search *s, uint32_t round)
 }
 
 static int compare(uint64_t vertices, const uint32_t *expected, const uint32_t *radii,
-		   struct error *err)
+		   struct soda_graph_error *err)
 {
 	uint32_t largest = 0;
 
 	for (uint64_t v = 0; v < vertices; v++) {
 		if (radii[v] != expected[v])
-			return error_set(err, EBADMSG,
-					 "radii: vertex %" PRIu64 " has %" PRIu32
-					 ", expected %" PRIu32,
-					 v, radii[v], expected[v]);
+			return soda_graph_fail(err, EBADMSG,
+					       "radii: vertex %" PRIu64 " has %" PRIu32
+					       ", expected %" PRIu32,
+					       v, radii[v], expected[v]);
 		if (expected[v] != VERTEX_NONE && expected[v] > largest)
 			largest = expected[v];
 	}
@@ -82,7 +82,7 @@ static int compare(uint64_t vertices, const uint32_t *expected, const uint32_t *
 }
 
 int verify_radii_result(const struct graph *g, const struct app_params *params, const void *result,
-			struct error *err)
+			struct soda_graph_error *err)
 {
 	struct search s = { 0 };
 	int ret = allocate(&s, g->vertices, err);

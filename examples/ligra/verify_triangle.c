@@ -17,14 +17,19 @@ static uint64_t count_at(const struct graph *g, uint32_t v, uint64_t *marks)
 	for (uint64_t e = csr_begin(out, v); e < csr_end(out, v); e++) {
 		uint32_t u = out->targets[e];
 
-		for (uint64_t k = csr_begin(out, u); u < v && k < csr_end(out, u); k++)
-			count += out->targets[k] < u && marks[out->targets[k]] == (uint64_t)v + 1;
+		if (u >= v)
+			break;
+		for (uint64_t k = csr_begin(out, u); k < csr_end(out, u); k++) {
+			if (out->targets[k] >= u)
+				break;
+			count += marks[out->targets[k]] == (uint64_t)v + 1;
+		}
 	}
 	return count;
 }
 
 int verify_triangle_result(const struct graph *g, const struct app_params *params,
-			   const void *result, struct error *err)
+			   const void *result, struct soda_graph_error *err)
 {
 	uint64_t *marks = calloc(g->vertices, sizeof(*marks));
 	const uint64_t *counts = result;
@@ -37,10 +42,10 @@ int verify_triangle_result(const struct graph *g, const struct app_params *param
 		uint64_t expected = count_at(g, (uint32_t)v, marks);
 
 		if (counts[v] != expected)
-			ret = error_set(err, EBADMSG,
-					"triangle: vertex %" PRIu64 " has %" PRIu64
-					", expected %" PRIu64,
-					v, counts[v], expected);
+			ret = soda_graph_fail(err, EBADMSG,
+					      "triangle: vertex %" PRIu64 " has %" PRIu64
+					      ", expected %" PRIu64,
+					      v, counts[v], expected);
 		sum += expected;
 	}
 	free(marks);

@@ -20,7 +20,7 @@ static inline void TEMPLATE_NAME(VERTEX_MAP, _vertex_map)(const struct vertex_su
 							  VERTEX_STATE *state)
 {
 	if (s->list) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (s->size > SUBSET_PARALLEL)
 		for (uint64_t i = 0; i < s->size; i++)
 			VERTEX_MAP(state, s->list[i]);
 		return;
@@ -55,7 +55,7 @@ static inline struct vertex_subset TEMPLATE_NAME(VERTEX_FILTER,
 	struct collector c;
 
 	collector_open(l, s->size, true, &c);
-#pragma omp parallel
+#pragma omp parallel if (s->size > SUBSET_PARALLEL)
 	{
 		struct found f = { .count = 0 };
 

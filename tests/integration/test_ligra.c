@@ -15,7 +15,7 @@
 
 #include "proc.h"
 
-static char dir[64], graph[96], result[96], json[96];
+static char dir[64], graph[96], other_graph[96], result[96], json[96];
 static struct server server;
 
 #define RUN(p, program, ...)                                                                       \
@@ -37,11 +37,25 @@ static int start(void **state)
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(graph, sizeof(graph), "%s/graph", dir);
+	snprintf(other_graph, sizeof(other_graph), "%s/other", dir);
 	snprintf(result, sizeof(result), "%s/result", dir);
 	snprintf(json, sizeof(json), "%s/json", dir);
 	setenv("OMP_NUM_THREADS", "2", 1);
-	LIGRA(&p, "--rmat", "15", "--edge-factor", "16", "convert", graph);
-	return p.status || SERVER_START(&server, "--capacity", "64M");
+	setenv("OMP_WAIT_POLICY", "passive", 1);
+	RUN(&p, "tools/soda/soda", "graph", "gen", "--scale", "15", graph);
+	return p.status || SERVER_START(&server, "--capacity", "512M", "--export", dir);
+}
+
+static void remove_graph(const char *triple)
+{
+	static const char *const suffixes[] = { "config",    "idx",    "adj",
+						"in.config", "in.idx", "in.adj" };
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+		snprintf(path, sizeof(path), "%s.%s", triple, suffixes[i]);
+		unlink(path);
+	}
 }
 
 static int stop(void **state)
@@ -49,7 +63,7 @@ static int stop(void **state)
 	int ret = server_stop(&server);
 
 	server_forget(&server);
-	unlink(graph);
+	remove_graph(graph);
 	unlink(result);
 	unlink(json);
 	return rmdir(dir) || ret;
@@ -120,6 +134,53 @@ static void shortest_paths_are_right(void **state)
 	right_from_fabric_memory("bellman-ford");
 }
 
+/* The server has the graph's files: nothing of the graph is written back. */
+static void served_files_give_the_same(void **state)
+{
+	struct program p;
+
+	use_server(server.address);
+	LIGRA(&p, "--graph", "graph", "--memory", "served", "--json", json, "--result", result,
+	      "bc");
+	expect(&p, 0, "");
+	assert_in_range(member("resident_peak_bytes"), 1, 1280 << 10);
+	assert_true(member("bytes_fetched") > 0);
+	assert_int_equal(member("bytes_written_back"), 0);
+	LIGRA(&p, "--graph", graph, "verify", result);
+	expect(&p, 0, "");
+	LIGRA(&p, "--graph", "nothing", "--memory", "served", "bfs");
+	expect(&p, 2, "nothing.config: cannot open on the memory server");
+	LIGRA(&p, "--graph", graph, "--memory", "mmap", "--verify", "components");
+	expect(&p, 0, "");
+}
+
+/* Published graphs with all of their data in fabric memory and a buffer of 20 chunks. */
+static void published_graphs_are_right(void **state)
+{
+	static const char *const apps[] = { "bfs", "pagerank", "radii", "bc", "components" };
+	const char *name = *state, *graphs = getenv("SODA_TEST_GRAPHS");
+	char path[4096];
+	struct program p;
+
+	snprintf(path, sizeof(path), "%s/%s", graphs ? graphs : "", name);
+	if (!graphs || access(path, R_OK)) {
+		printf("SKIP: %s: %s\n", name,
+		       graphs ? "no such file" : "SODA_TEST_GRAPHS is not set");
+		skip();
+	}
+	RUN(&p, "tools/soda/soda", "graph", "convert", path, other_graph);
+	expect(&p, 0, "");
+	use_server(server.address);
+	for (size_t i = 0; i < sizeof(apps) / sizeof(*apps); i++) {
+		LIGRA(&p, "--graph", "other", "--memory", "served", "--arrays",
+		      i % 2 ? "fam" : "dram", "--iterations", "5", "--result", result, apps[i]);
+		expect(&p, 0, "");
+		LIGRA(&p, "--graph", other_graph, "verify", result);
+		expect(&p, 0, "");
+	}
+	remove_graph(other_graph);
+}
+
 static void list_loads_into_fabric_memory(void **state)
 {
 	char list[96];
@@ -182,11 +243,11 @@ static void bad_usage_ends_with_two(void **state)
 	LIGRA(&p, "bfs");
 	expect(&p, 2, "expected --graph or --rmat");
 	LIGRA(&p, "--rmat", "4", "dfs");
-	expect(&p, 2, "dfs: expected an application, convert or verify");
+	expect(&p, 2, "dfs: expected an application or verify");
 	LIGRA(&p, "--rmat", "4", "--repeat", "-1", "bfs");
 	expect(&p, 2, "--repeat -1: expected a number from 1");
 	LIGRA(&p, "--rmat", "4", "--memory", "tape", "bfs");
-	expect(&p, 2, "--memory tape: expected dram or fam");
+	expect(&p, 2, "--memory tape: expected dram, fam, served or mmap");
 	LIGRA(&p, "--frobnicate");
 	expect(&p, 2, "--frobnicate: unknown option");
 }
@@ -219,6 +280,11 @@ static void minimal_needs_nothing(void **state)
 	assert_string_equal(p.err, "");
 }
 
+#define PUBLISHED(name)                                                                            \
+	{                                                                                          \
+		name, published_graphs_are_right, NULL, NULL, (void *)(name)                       \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +294,11 @@ int main(void)
 		cmocka_unit_test(dependencies_are_right),
 		cmocka_unit_test(components_are_right),
 		cmocka_unit_test(shortest_paths_are_right),
+		cmocka_unit_test(served_files_give_the_same),
+		PUBLISHED("cnr-2000.el.gz"),
+		PUBLISHED("ego-twitter-undirected.el.gz"),
+		PUBLISHED("soc-Slashdot0902.txt.gz"),
+		PUBLISHED("soc-Epinions1.txt.gz"),
 		cmocka_unit_test(list_loads_into_fabric_memory),
 		cmocka_unit_test(damaged_result_is_noticed),
 		cmocka_unit_test(bad_input_ends_with_two),

@@ -2,6 +2,7 @@
 #include "fake_soda.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,25 @@ void *soda_alloc(size_t bytes, unsigned flags)
 	return calloc(bytes, 1);
 }
 
+/* The file of that path on this machine. */
+void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p)
+{
+	FILE *f = fopen(name, "r");
+	char *object = NULL;
+	long size;
+
+	if (f && !fseek(f, 0, SEEK_END) && (size = ftell(f)) > 0 && flags == SODA_READ_ONLY) {
+		rewind(f);
+		object = soda_alloc((size_t)size, 0);
+		*bytes_p = (size_t)size;
+		if (object && fread(object, 1, (size_t)size, f) != (size_t)size)
+			abort();
+	}
+	if (f)
+		fclose(f);
+	return object;
+}
+
 void soda_free(void *p)
 {
 	if (!p)
@@ -36,12 +56,6 @@ void soda_free(void *p)
 int soda_set_name(void *obj, const char *name)
 {
 	return obj && strlen(name) < 256 ? 0 : -EINVAL;
-}
-
-int soda_advise(void *addr, size_t bytes, int advice)
-{
-	fake_soda.sequential += advice == SODA_SEQUENTIAL;
-	return 0;
 }
 
 int soda_prefetch(const void *addr, size_t bytes)

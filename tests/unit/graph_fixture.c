@@ -46,8 +46,57 @@ void fixture_remove(char *path)
 	free(path);
 }
 
+char *fixture_triple_path(void)
+{
+	const char *dir = getenv("TMPDIR");
+	char *folder, *path;
+
+	assert_true(asprintf(&folder, "%s/soda-graph-XXXXXX", dir ? dir : "/tmp") > 0);
+	assert_non_null(mkdtemp(folder));
+	path = soda_graph_path(folder, "/g");
+	free(folder);
+	return path;
+}
+
+void fixture_triple_remove(char *path)
+{
+	soda_graph_triple_remove(path);
+	*strrchr(path, '/') = 0;
+	assert_int_equal(rmdir(path), 0);
+	free(path);
+}
+
+int fixture_build(const char *input, bool symmetric, const char *path, struct soda_graph_error *err)
+{
+	struct soda_graph_build how = { .path = path, .symmetric = symmetric };
+	struct soda_graph_source *source;
+	struct soda_graph_info info;
+	int ret = soda_graph_source_open(input, &source, err);
+
+	if (ret)
+		return ret;
+	ret = soda_graph_build(source, &how, &info, err);
+	source->close(source);
+	return ret;
+}
+
+void fixture_flip(const char *path, const char *suffix, long offset)
+{
+	char *name = soda_graph_path(path, suffix);
+	FILE *f = fopen(name, "r+");
+	int c;
+
+	assert_non_null(f);
+	assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+	c = fgetc(f);
+	assert_int_equal(fseek(f, offset, SEEK_SET), 0);
+	assert_int_not_equal(fputc(c ^ 1, f), EOF);
+	fclose(f);
+	free(name);
+}
+
 int fixture_load(const void *bytes, size_t count, bool symmetric, struct mem *mem,
-		 struct graph *g_p, struct error *err)
+		 struct graph *g_p, struct soda_graph_error *err)
 {
 	struct graph_input input = { .symmetric = symmetric };
 	char *path = fixture_file(bytes, count);
@@ -62,7 +111,7 @@ int fixture_load(const void *bytes, size_t count, bool symmetric, struct mem *me
 
 struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem)
 {
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 
 	if (fixture_load(text, strlen(text), symmetric, mem, &g, &err))
@@ -72,8 +121,8 @@ struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem)
 
 struct graph fixture_rmat(bool symmetric, struct mem *mem)
 {
-	struct graph_input input = { .rmat = RMAT_DEFAULTS, .symmetric = symmetric };
-	struct error err;
+	struct graph_input input = { .rmat = SODA_GRAPH_RANDOM_DEFAULTS, .symmetric = symmetric };
+	struct soda_graph_error err;
 	struct graph g;
 
 	input.rmat.scale = 14;
@@ -86,7 +135,7 @@ struct graph fixture_rmat(bool symmetric, struct mem *mem)
 void *fixture_run(const struct app *app, const struct graph *g, struct app_params *params_p)
 {
 	struct mem arrays = { .kind = MEM_DRAM };
-	struct error err;
+	struct soda_graph_error err;
 	struct ligra l = { .g = g, .mem = &arrays, .err = &err };
 	void *result = malloc(g->vertices * app->entry_bytes);
 
@@ -101,7 +150,7 @@ void *fixture_run(const struct app *app, const struct graph *g, struct app_param
 void fixture_run_and_check(const struct app *app, const struct graph *g, struct app_params params)
 {
 	void *result = fixture_run(app, g, &params);
-	struct error err;
+	struct soda_graph_error err;
 
 	if (app->check(g, &params, result, &err))
 		fail_msg("%s: %s", app->name, err.text);

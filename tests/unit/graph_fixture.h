@@ -14,14 +14,29 @@
 #include "app.h"
 #include "graph_input.h"
 
+#include "graph/build.h"
+
 /* A new file with these bytes; the caller calls fixture_remove(). */
 char *fixture_file(const void *bytes, size_t count);
 char *fixture_gz(const void *bytes, size_t count);
 void fixture_remove(char *path);
 
+/* A path in a new folder, for a triple; the caller calls fixture_triple_remove(). */
+char *fixture_triple_path(void);
+
+/* Removes the triple and its folder. */
+void fixture_triple_remove(char *path);
+
+/* Build a triple of an edge list there; what soda_graph_build() returns. */
+int fixture_build(const char *input, bool symmetric, const char *path,
+		  struct soda_graph_error *err);
+
+/* Flip a bit of a byte of PATH + suffix. */
+void fixture_flip(const char *path, const char *suffix, long offset);
+
 /* Load an edge list from a temporary file; what graph_input_load() returns. */
 int fixture_load(const void *bytes, size_t count, bool symmetric, struct mem *mem,
-		 struct graph *g_p, struct error *err);
+		 struct graph *g_p, struct soda_graph_error *err);
 
 /*
  * Run an application on local memory that must suffice; params_p->iterations

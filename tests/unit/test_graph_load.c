@@ -13,7 +13,7 @@
 static void assert_run(const struct csr *csr, uint64_t v, size_t count, const uint32_t *expected)
 {
 	assert_int_equal(csr_degree(csr, v), count);
-	assert_memory_equal(csr->targets + csr->offsets[v], expected, count * sizeof(*expected));
+	assert_memory_equal(csr->targets + csr_begin(csr, v), expected, count * sizeof(*expected));
 }
 
 #define ASSERT_RUN(csr, v, ...)                                                                    \
@@ -66,7 +66,7 @@ static void ids_with_gaps_are_numbered_in_order(void **state)
 {
 	struct mem mem;
 	struct graph g = fixture_graph("4294967295 1\n1 70000\n", false, &mem);
-	struct error err;
+	struct soda_graph_error err;
 	uint32_t v;
 
 	assert_int_equal(g.vertices, 3);
@@ -141,7 +141,7 @@ static void broken_lists_are_refused_with_line_and_reason(void **state)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct error err = { "" };
+		struct soda_graph_error err = { "" };
 		struct graph g;
 		struct mem mem;
 		int ret = fixture_load(cases[i].bytes, cases[i].count, false, &mem, &g, &err);
@@ -160,7 +160,7 @@ static void missing_file_and_folder(void **state)
 {
 	struct graph_input input = { .path = "/nonexistent/graph.el" };
 	struct mem mem = { .kind = MEM_DRAM };
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 
 	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), -ENOENT);
@@ -190,7 +190,7 @@ static void gzip_reads_like_plain(void **state)
 	struct graph_input input = { .path = path };
 	struct mem mem = { .kind = MEM_DRAM }, plain_mem;
 	struct graph g, plain;
-	struct error err;
+	struct soda_graph_error err;
 
 	assert_int_equal(graph_input_load(&input, PARTS_ALL, &mem, &g, &err), 0);
 	assert_int_equal(fixture_load(text, bytes, false, &plain_mem, &plain, &err), 0);
@@ -210,7 +210,7 @@ static void cut_gzip_is_refused(void **state)
 	char *path = fixture_gz(text, bytes);
 	struct graph_input input = { .path = path };
 	struct mem mem = { .kind = MEM_DRAM };
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 
 	for (size_t i = sizeof(lengths) / sizeof(*lengths); i-- > 0;) {
@@ -230,7 +230,7 @@ static void damaged_gzip_is_refused(void **state)
 	char *path = fixture_gz(text, bytes);
 	struct graph_input input = { .path = path };
 	struct mem mem = { .kind = MEM_DRAM };
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 	FILE *f = fopen(path, "r+");
 	int c;

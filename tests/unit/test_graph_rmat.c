@@ -6,9 +6,9 @@
 #include <omp.h>
 #include <string.h>
 
-static struct rmat_params small(uint64_t seed)
+static struct soda_graph_random small(uint64_t seed)
 {
-	struct rmat_params params = RMAT_DEFAULTS;
+	struct soda_graph_random params = SODA_GRAPH_RANDOM_DEFAULTS;
 
 	params.scale = 12;
 	params.edges = 100000;
@@ -16,10 +16,11 @@ static struct rmat_params small(uint64_t seed)
 	return params;
 }
 
-static struct graph generate(const struct rmat_params *params, bool symmetric, struct mem *mem)
+static struct graph generate(const struct soda_graph_random *params, bool symmetric,
+			     struct mem *mem)
 {
 	struct graph_input input = { .rmat = *params, .symmetric = symmetric };
-	struct error err;
+	struct soda_graph_error err;
 	struct graph g;
 
 	assert_int_equal(mem_open(mem, MEM_DRAM, 0, &err), 0);
@@ -29,7 +30,7 @@ static struct graph generate(const struct rmat_params *params, bool symmetric, s
 
 static void threads_do_not_change_the_graph(void **state)
 {
-	struct rmat_params params = small(7);
+	struct soda_graph_random params = small(7);
 
 	for (int symmetric = 0; symmetric < 2; symmetric++) {
 		struct mem mem, other_mem;
@@ -48,7 +49,7 @@ static void threads_do_not_change_the_graph(void **state)
 
 static void seed_changes_the_graph(void **state)
 {
-	struct rmat_params params = small(1), other_params = small(2);
+	struct soda_graph_random params = small(1), other_params = small(2);
 	struct mem mem, other_mem;
 	struct graph g = generate(&params, false, &mem);
 	struct graph other = generate(&other_params, false, &other_mem);
@@ -64,13 +65,13 @@ static void seed_changes_the_graph(void **state)
 /* The first level's quadrants hold what the probabilities say: +-2 % is over ten deviations. */
 static void quadrants_follow_the_probabilities(void **state)
 {
-	struct rmat_params params = small(3);
+	struct soda_graph_random params = small(3);
 	struct mem mem;
 	struct graph g = generate(&params, false, &mem);
 	uint64_t quadrant[4] = { 0 };
 
 	for (uint64_t v = 0; v < g.vertices; v++)
-		for (uint64_t e = g.out.offsets[v]; e < g.out.offsets[v + 1]; e++)
+		for (uint64_t e = csr_begin(&g.out, v); e < csr_end(&g.out, v); e++)
 			quadrant[(v >= 2048) * 2 + (g.out.targets[e] >= 2048)]++;
 	assert_in_range(quadrant[0], 48000, 52000);
 	assert_in_range(quadrant[1], 8000, 12000);
@@ -81,13 +82,13 @@ static void quadrants_follow_the_probabilities(void **state)
 
 static void symmetric_has_each_edge_back(void **state)
 {
-	struct rmat_params params = small(4);
+	struct soda_graph_random params = small(4);
 	struct mem mem;
 	struct graph g = generate(&params, true, &mem);
 	uint64_t sum = 0, product = 0;
 
 	for (uint64_t v = 0; v < g.vertices; v++)
-		for (uint64_t e = g.out.offsets[v]; e < g.out.offsets[v + 1]; e++) {
+		for (uint64_t e = csr_begin(&g.out, v); e < csr_end(&g.out, v); e++) {
 			uint32_t u = g.out.targets[e];
 
 			assert_int_not_equal(u, v);
@@ -104,16 +105,16 @@ static void symmetric_has_each_edge_back(void **state)
 
 static void bad_parameters_are_refused(void **state)
 {
-	struct rmat_params scale = small(1), edges = small(1), abc = small(1);
-	struct edge_source *source;
-	struct error err;
+	struct soda_graph_random scale = small(1), edges = small(1), abc = small(1);
+	struct soda_graph_source *source;
+	struct soda_graph_error err;
 
 	scale.scale = 32;
 	edges.edges = 0;
 	abc.a = 0.9;
-	assert_int_equal(rmat_open(&scale, &source, &err), -EINVAL);
-	assert_int_equal(rmat_open(&edges, &source, &err), -EINVAL);
-	assert_int_equal(rmat_open(&abc, &source, &err), -EINVAL);
+	assert_int_equal(soda_graph_rmat_open(&scale, &source, &err), -EINVAL);
+	assert_int_equal(soda_graph_rmat_open(&edges, &source, &err), -EINVAL);
+	assert_int_equal(soda_graph_rmat_open(&abc, &source, &err), -EINVAL);
 }
 
 int main(void)

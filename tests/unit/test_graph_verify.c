@@ -19,7 +19,7 @@ static const char list[] = "0 1\n0 2\n1 3\n2 3\n3 4\n5 5\n6 0\n";
 static int judge(const struct graph *g, uint32_t source, const uint32_t *parents)
 {
 	uint32_t levels[7];
-	struct error err;
+	struct soda_graph_error err;
 
 	assert_int_equal(verify_bfs_levels(g, source, levels, &err), 0);
 	return verify_bfs(g, source, levels, parents, &err);
@@ -31,7 +31,7 @@ static void levels_are_distances(void **state)
 	struct mem mem;
 	struct graph g = fixture_graph(list, false, &mem);
 	uint32_t levels[7];
-	struct error err;
+	struct soda_graph_error err;
 
 	assert_int_equal(verify_bfs_levels(&g, 0, levels, &err), 0);
 	assert_memory_equal(levels, expected, sizeof(expected));
@@ -145,7 +145,7 @@ static void one_iteration_by_hand(void **state)
 	struct mem mem;
 	struct graph g = fixture_graph("0 2\n1 2\n", false, &mem);
 	double base = 0.15 / 3, expected[3], *ranks;
-	struct error err;
+	struct soda_graph_error err;
 
 	assert_int_equal(verify_pagerank_ranks(&g, 1, expected, &err), 0);
 	assert_true(fabs(expected[0] - base) < 1e-15);
@@ -195,7 +195,7 @@ static void changed_results_are_refused(void **state)
 {
 	struct mem mem;
 	struct graph g = fixture_rmat(true, &mem);
-	struct error err;
+	struct soda_graph_error err;
 
 	for (size_t i = 0; apps[i]; i++) {
 		struct app_params params = APP_PARAMS_DEFAULTS;
@@ -217,7 +217,7 @@ static void wrong_ranks_are_refused(void **state)
 	struct mem mem;
 	struct graph g = fixture_rmat(false, &mem);
 	double *ranks = fixture_run(&app_pagerank, &g, &params), right = ranks[77];
-	struct error err;
+	struct soda_graph_error err;
 
 	assert_int_equal(params.iterations, 10);
 	assert_int_equal(app_pagerank.check(&g, &params, ranks, &err), 0);

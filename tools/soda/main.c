@@ -11,6 +11,7 @@ static const struct command {
 	const char *help;
 } commands[] = {
 	{ "bench", soda_command_bench, "measure page faults and start-up" },
+	{ "graph", soda_command_graph, "generate, convert and describe graphs" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
 	{ "top", soda_command_top, "watch programs, agents and servers live" },
 };
@@ -20,7 +21,8 @@ static const struct command {
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
-	"bench start the time to the first fault, soda stat shows the counters of a running "
+	"bench start the time to the first fault, soda graph generates, converts and describes "
+	"graphs, soda stat shows the counters of a running "
 	"program or of a memory server, soda top watches several of them live. Each command has a "
 	"manual page of its own and answers --help.";
 
@@ -41,12 +43,13 @@ static int print_man(void)
 		.summary = "tools for fabric-attached memory",
 		.args = "COMMAND [ARGUMENT]...",
 		.description = description,
-		.epilogue =
-			".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
-			".SH SEE ALSO\n"
-			".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
-			".BR soda\\-bench\\-start (1),\n"
-			".BR soda\\-stat (1),\n.BR soda\\-top (1),\n.BR soda\\-mem\\-server (1)\n",
+		.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
+			    ".SH SEE ALSO\n"
+			    ".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
+			    ".BR soda\\-bench\\-start (1),\n"
+			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
+			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-stat (1),\n.BR soda\\-top "
+			    "(1),\n.BR soda\\-mem\\-server (1)\n",
 	};
 
 	soda_conf_man(&conf, stdout);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "error.h"
+#include "graph/error.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-int error_set(struct error *err, int code, const char *fmt, ...)
+int soda_graph_fail(struct soda_graph_error *err, int code, const char *fmt, ...)
 {
 	va_list args;
 

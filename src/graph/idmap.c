@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "idmap.h"
+#include "graph/idmap.h"
 
-#include "graph.h"
+#include "graph/source.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,19 +10,19 @@
 #define PAGE_WORDS (PAGE_IDS / 64)
 #define PAGES 65536u
 
-struct idmap_page {
+struct soda_graph_idmap_page {
 	uint64_t words[PAGE_WORDS]; /* bit i: id i of the page occurs */
 	uint32_t ranks[PAGE_WORDS]; /* ids that occur before the word, in the whole map */
 };
 
-static int out_of_memory(struct error *err)
+static int out_of_memory(struct soda_graph_error *err)
 {
-	return error_set(err, ENOMEM, "out of memory for the vertex ids");
+	return soda_graph_fail(err, ENOMEM, "out of memory for the vertex ids");
 }
 
-int idmap_create(struct idmap *map_p, struct error *err)
+int soda_graph_idmap_create(struct soda_graph_idmap *map_p, struct soda_graph_error *err)
 {
-	struct idmap map = { .pages = calloc(PAGES, sizeof(*map.pages)) };
+	struct soda_graph_idmap map = { .pages = calloc(PAGES, sizeof(*map.pages)) };
 
 	if (!map.pages)
 		return out_of_memory(err);
@@ -30,17 +30,17 @@ int idmap_create(struct idmap *map_p, struct error *err)
 	return 0;
 }
 
-void idmap_destroy(struct idmap *map)
+void soda_graph_idmap_destroy(struct soda_graph_idmap *map)
 {
 	for (uint32_t i = 0; map->pages && i < PAGES; i++)
 		free(map->pages[i]);
 	free(map->pages);
-	*map = (struct idmap){ 0 };
+	*map = (struct soda_graph_idmap){ 0 };
 }
 
-int idmap_add(struct idmap *map, uint32_t id, struct error *err)
+int soda_graph_idmap_add(struct soda_graph_idmap *map, uint32_t id, struct soda_graph_error *err)
 {
-	struct idmap_page **page = &map->pages[id / PAGE_IDS];
+	struct soda_graph_idmap_page **page = &map->pages[id / PAGE_IDS];
 
 	if (!*page)
 		*page = calloc(1, sizeof(**page));
@@ -50,36 +50,37 @@ int idmap_add(struct idmap *map, uint32_t id, struct error *err)
 	return 0;
 }
 
-int idmap_finish(struct idmap *map, struct error *err)
+int soda_graph_idmap_finish(struct soda_graph_idmap *map, struct soda_graph_error *err)
 {
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; i < PAGES; i++) {
-		struct idmap_page *page = map->pages[i];
+		struct soda_graph_idmap_page *page = map->pages[i];
 
 		for (uint32_t word = 0; page && word < PAGE_WORDS; word++) {
 			page->ranks[word] = (uint32_t)count;
 			count += (uint64_t)__builtin_popcountll(page->words[word]);
 		}
 	}
-	if (count > VERTICES_MAX)
-		return error_set(err, ERANGE, "expected at most %u vertices", UINT32_MAX);
+	if (count > SODA_GRAPH_VERTICES_MAX)
+		return soda_graph_fail(err, ERANGE, "expected at most %u vertices", UINT32_MAX);
 	map->count = count;
 	return 0;
 }
 
-uint32_t idmap_vertex(const struct idmap *map, uint32_t id)
+uint32_t soda_graph_idmap_vertex(const struct soda_graph_idmap *map, uint32_t id)
 {
-	const struct idmap_page *page = map->pages[id / PAGE_IDS];
+	const struct soda_graph_idmap_page *page = map->pages[id / PAGE_IDS];
 	uint64_t bit = (uint64_t)1 << id % 64;
 	uint32_t word = id % PAGE_IDS / 64;
 
 	if (!page || !(page->words[word] & bit))
-		return VERTEX_NONE;
+		return SODA_GRAPH_NONE;
 	return page->ranks[word] + (uint32_t)__builtin_popcountll(page->words[word] & (bit - 1));
 }
 
-static uint32_t *page_labels(const struct idmap_page *page, uint32_t first, uint32_t *labels)
+static uint32_t *page_labels(const struct soda_graph_idmap_page *page, uint32_t first,
+			     uint32_t *labels)
 {
 	for (uint32_t i = 0; i < PAGE_WORDS; i++)
 		for (uint64_t word = page->words[i]; word; word &= word - 1)
@@ -87,7 +88,7 @@ static uint32_t *page_labels(const struct idmap_page *page, uint32_t first, uint
 	return labels;
 }
 
-void idmap_labels(const struct idmap *map, uint32_t *labels)
+void soda_graph_idmap_labels(const struct soda_graph_idmap *map, uint32_t *labels)
 {
 	for (uint32_t i = 0; i < PAGES; i++)
 		if (map->pages[i])

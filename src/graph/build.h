@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From edges in any order to a binary triple with ascending neighbours.
+ *
+ * A directed graph keeps self-loops and repeated edges, so its edges are the
+ * input's lines.  A symmetric one gets each edge in both directions, once,
+ * and no self-loops.  (Ligra's converter makes the same choice.)
+ * Ids with gaps become 0, 1, 2 ... in the same order: a vertex is an id that occurs.
+ */
+#ifndef SODA_GRAPH_BUILD_H
+#define SODA_GRAPH_BUILD_H
+
+#include "graph/triple.h"
+
+struct soda_graph_build {
+	const char *path; /* of the triple, without the ending */
+	bool symmetric;	  /* or the source is */
+	size_t memory;	  /* for sorting, and a little more beside it; 0: 512 MiB */
+	/* Told often how far a step is; NULL: nobody. */
+	void (*progress)(void *arg, const char *step, double fraction);
+	void *arg;
+};
+
+/*
+ * Read the source in one pass, two where its ids must be learnt first, and
+ * write the triple; edges that do not fit into the memory lie, without a name,
+ * in the triple's folder.  What is there of PATH's files is replaced, and
+ * removed on failure.
+ * 0, or the error of the source, of writing, or -ENOMEM.
+ */
+int soda_graph_build(struct soda_graph_source *source, const struct soda_graph_build *build,
+		     struct soda_graph_info *info_p, struct soda_graph_error *err);
+
+#endif

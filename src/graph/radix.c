@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "graph/radix.h"
+
+#include "graph/threads.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define DIGITS 256
+#define THREADS_MAX 64
+
+struct pass {
+	const uint64_t *from;
+	uint64_t *to;
+	size_t count;
+	unsigned shift;
+	unsigned threads;
+	size_t (*at)[DIGITS]; /* by thread: how many, then where the next one goes */
+};
+
+static size_t slice_begin(const struct pass *p, unsigned thread)
+{
+	return p->count / p->threads * thread + (thread == p->threads ? p->count % p->threads : 0);
+}
+
+static unsigned digit(const struct pass *p, uint64_t key)
+{
+	return key >> p->shift & (DIGITS - 1);
+}
+
+static void count_slice(const struct pass *p, unsigned thread)
+{
+	size_t counts[DIGITS] = { 0 };
+
+	for (size_t i = slice_begin(p, thread); i < slice_begin(p, thread + 1); i++)
+		counts[digit(p, p->from[i])]++;
+	memcpy(p->at[thread], counts, sizeof(counts));
+}
+
+/* Counts to positions; false: all keys have the same digit, and there is nothing to do. */
+static bool place(const struct pass *p)
+{
+	size_t sum = 0;
+
+	for (unsigned d = 0; d < DIGITS; d++) {
+		size_t before = sum;
+
+		for (unsigned t = 0; t < p->threads; t++) {
+			size_t count = p->at[t][d];
+
+			p->at[t][d] = sum;
+			sum += count;
+		}
+		if (sum - before == p->count)
+			return false;
+	}
+	return true;
+}
+
+static void move_slice(const struct pass *p, unsigned thread)
+{
+	size_t at[DIGITS];
+
+	memcpy(at, p->at[thread], sizeof(at));
+	for (size_t i = slice_begin(p, thread); i < slice_begin(p, thread + 1); i++)
+		p->to[at[digit(p, p->from[i])]++] = p->from[i];
+}
+
+uint64_t *soda_graph_radix_sort(uint64_t *keys, uint64_t *spare, size_t count)
+{
+	size_t at[THREADS_MAX][DIGITS];
+	unsigned most = soda_graph_threads();
+	struct pass p = { .from = keys,
+			  .to = spare,
+			  .count = count,
+			  .threads = most < THREADS_MAX ? most : THREADS_MAX,
+			  .at = at };
+
+	for (; p.shift < 64; p.shift += 8) {
+		uint64_t *last = (uint64_t *)p.from;
+
+#pragma omp parallel for num_threads(p.threads) schedule(static, 1)
+		for (unsigned t = 0; t < p.threads; t++)
+			count_slice(&p, t);
+		if (!place(&p))
+			continue;
+#pragma omp parallel for num_threads(p.threads) schedule(static, 1)
+		for (unsigned t = 0; t < p.threads; t++)
+			move_slice(&p, t);
+		p.from = p.to;
+		p.to = last;
+	}
+	return (uint64_t *)p.from;
+}

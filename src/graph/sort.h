@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * More edges than fit into memory, into ascending order (from, to): full
+ * buffers are sorted by all threads and spilled as runs, which are merged in
+ * the end.  However the edges lie, memory stays what was allowed.
+ *
+ *	filling --finish--> merging
+ */
+#ifndef SODA_GRAPH_SORT_H
+#define SODA_GRAPH_SORT_H
+
+#include "graph/source.h"
+
+struct soda_graph_sorter;
+
+/*
+ * folder: where a temporary file without a name may be made, as large as the
+ * edges (8 bytes each), if they do not fit into `memory` bytes.  unique: equal
+ * edges become one.  0 or -ENOMEM.
+ */
+int soda_graph_sorter_create(const char *folder, size_t memory, bool unique,
+			     struct soda_graph_sorter **sorter_p, struct soda_graph_error *err);
+
+/* No other call at the same time.  0; -ENOMEM; -EIO, -ENOSPC and the like. */
+int soda_graph_sorter_add(struct soda_graph_sorter *s, const struct soda_graph_edge *edges,
+			  size_t count, struct soda_graph_error *err);
+
+/* Nothing is added any more.  0; -ENOMEM; -EIO, -ENOSPC and the like. */
+int soda_graph_sorter_finish(struct soda_graph_sorter *s, struct soda_graph_error *err);
+
+/* How much of the merge is done. */
+double soda_graph_sorter_fraction(const struct soda_graph_sorter *s);
+
+/* The next edges: how many, at most `max`; 0 at the end; -EIO. */
+long soda_graph_sorter_next(struct soda_graph_sorter *s, struct soda_graph_edge *edges, size_t max,
+			    struct soda_graph_error *err);
+
+/* NULL is a no-op. */
+void soda_graph_sorter_destroy(struct soda_graph_sorter *s);
+
+#endif
