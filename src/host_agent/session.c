@@ -125,13 +125,16 @@ void soda_session_want_collector(void)
 static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
 		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
 {
+	const struct soda_settings *settings = &soda_agent.settings;
 	struct soda_conn_options opt = {
 		.kind = kind,
 		.depth = deep ? WRITEBACK_DEPTH : DEMAND_DEPTH,
 		.deep = deep,
 		.timeout_ms = timeout_ms,
 		.in_place = !deep,
-		.hand_over = !deep && soda_agent.settings.mechanisms == SODA_MECHANISMS_AUTO,
+		/* What an agent installs itself is in no trace. */
+		.hand_over =
+			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
 		.uffd = soda_agent.uffd.fd,
 	};
 

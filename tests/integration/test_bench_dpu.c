@@ -27,6 +27,7 @@
 #define SODA "tools/soda/soda"
 
 static struct program run;
+static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
 
 #define RUN(...)                                                                                   \
 	assert_int_equal(program_run(SODA,                                                         \
@@ -81,6 +82,15 @@ static void positive(const json_t *in, const char *key)
 	assert_true(json_is_real(value) && json_real_value(value) > 0);
 }
 
+static void not_negative(const json_t *in, const char *key)
+{
+	const json_t *value = json_object_get(in, key);
+
+	if (!json_is_real(value) || json_real_value(value) < 0)
+		print_error("%s is missing or negative\n", key);
+	assert_true(json_is_real(value) && json_real_value(value) >= 0);
+}
+
 static void null(const json_t *in, const char *key)
 {
 	if (!json_is_null(json_object_get(in, key)))
@@ -107,8 +117,8 @@ static const json_t *traffic(const json_t *in)
 static void check_run(const json_t *in, const char *mode, const char *pattern)
 {
 	static const char *const rates[] = {
-		"seconds",	    "gb_per_s",		 "gb_per_s_min",       "gb_per_s_max",
-		"touched_gb_per_s", "cpu_s_per_gb_host", "cpu_s_per_gb_server"
+		"seconds",	"gb_per_s",	    "gb_per_s_min",
+		"gb_per_s_max", "touched_gb_per_s", "cpu_s_per_gb_host"
 	};
 	bool agent = strcmp(mode, "memserver") != 0;
 
@@ -117,12 +127,14 @@ static void check_run(const json_t *in, const char *mode, const char *pattern)
 	text(in, "pattern", pattern);
 	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
 		positive(in, rates[i]);
-	assert_true(json_is_real(json_object_get(in, "spread")));
+	/* nothing, where all comes from the static cache */
+	not_negative(in, "cpu_s_per_gb_server");
+	not_negative(in, "spread");
 	assert_true(count(in, "bytes_fetched") > 0);
 	count(in, "late_hits");
 	traffic(in);
 	if (agent) {
-		positive(in, "cpu_s_per_gb_agent");
+		not_negative(in, "cpu_s_per_gb_agent");
 		assert_true(json_is_real(json_object_get(in, "hit_rate")));
 	} else {
 		null(in, "cpu_s_per_gb_agent");
@@ -300,6 +312,93 @@ static void test_stores_through_agents(void **state)
 	json_decref(out);
 }
 
+/* The hot tenth is loaded once, and all that is read of it comes from there. */
+static void test_static_mode(void **state)
+{
+	RUN("hot", "--modes", "memserver,base,static,all", "--size", "10M", "--buffer", "1/5",
+	    "--rounds", "1", "--laps", "3", "--host-transport", "tcp", "--json");
+	json_t *out = answer(4);
+
+	for (size_t i = 0; i < 4; i++) {
+		const json_t *in = run_at(out, i);
+		bool loads = i >= 2;
+
+		assert_int_equal(count(traffic(in), "preload"), loads ? 16 * 65536 : 0);
+	}
+	assert_true(count(traffic(run_at(out, 2)), "on_demand") <
+		    count(traffic(run_at(out, 1)), "on_demand"));
+	json_decref(out);
+}
+
+/* A file that fits is fetched once, whoever reads it; one process's page buffer has no part in it.
+ */
+static void test_shared_cache(void **state)
+{
+	const uint64_t size = 8u << 20;
+
+	RUN("shared", "--modes", "base,static,dynamic", "--processes", "3", "--threads", "1",
+	    "--size", "8M", "--rounds", "1", "--cold", "--host-transport", "tcp", "--json");
+	json_t *out = answer(3);
+	uint64_t without = count(traffic(run_at(out, 0)), "total");
+
+	assert_true(without >= 3 * size);
+	assert_int_equal(count(traffic(run_at(out, 1)), "total"), size);
+	assert_int_equal(count(traffic(run_at(out, 1)), "preload"), size);
+	check_run(run_at(out, 2), "dynamic", "shared");
+	json_decref(out);
+}
+
+/* By default processes and agent share memory. */
+static void test_all_modes_over_shm(void **state)
+{
+	static const char *const modes[] = { "memserver", "base",    "agg", "async",
+					     "static",	  "dynamic", "all" };
+
+	RUN("zipf", "--size", "8M", "--threads", "2", "--rounds", "1", "--json");
+	json_t *out = answer(7);
+
+	for (size_t i = 0; i < 7; i++) {
+		check_run(run_at(out, i), modes[i], "zipf");
+		check_ratios(run_at(out, i));
+		text(run_at(out, i), "host_transport", i ? "shm" : "tcp");
+	}
+	assert_int_equal(count(traffic(run_at(out, 4)), "preload"), 8u << 20);
+	json_decref(out);
+}
+
+/* A trace has every chunk that came: an agent that could install chunks itself does not. */
+static void test_trace_through_an_agent(void **state)
+{
+	char path[64];
+	uint64_t record, fetched = 0;
+
+	snprintf(path, sizeof(path), "%s/trace", tmp);
+	setenv("SODA_TRACE", path, 1);
+	RUN("rand", "--modes", "base", "--size", "4M", "--rounds", "1", "--json");
+	unsetenv("SODA_TRACE");
+	json_t *out = answer(1);
+	uint64_t chunks = count(run_at(out, 0), "bytes_fetched") / 65536;
+	FILE *in = fopen(path, "rb");
+
+	assert_non_null(in);
+	assert_int_equal(fseek(in, 64, SEEK_SET), 0);
+	while (fread(&record, sizeof(record), 1, in) == 1)
+		fetched += record >> 60 == 1;
+	fclose(in);
+	unlink(path);
+	assert_true(chunks > 0);
+	assert_in_range(fetched, chunks, 4 * 64); /* a warm pass and one measured, and some ahead */
+	json_decref(out);
+}
+
+/* Over the capacity: said, nothing measured. */
+static void test_static_too_large(void **state)
+{
+	RUN("hot", "--modes", "static", "--size", "32M", "--agent-cache", "2M", "--host-transport",
+	    "tcp");
+	refused(1, "static cache");
+}
+
 /* Something that matches; a static buffer, or NULL. */
 static const char *found(const char *pattern)
 {
@@ -319,8 +418,6 @@ static void pause_ms(long ms)
 
 	nanosleep(&t, NULL);
 }
-
-static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
 
 /* What a benchmark of process `pid` makes outside of itself. */
 struct traces {
@@ -457,6 +554,11 @@ int main(void)
 		cmocka_unit_test(test_no_agent),
 		cmocka_unit_test(test_forwarding_modes),
 		cmocka_unit_test(test_stores_through_agents),
+		cmocka_unit_test(test_static_mode),
+		cmocka_unit_test(test_shared_cache),
+		cmocka_unit_test(test_static_too_large),
+		cmocka_unit_test(test_all_modes_over_shm),
+		cmocka_unit_test(test_trace_through_an_agent),
 		cmocka_unit_test(test_link),
 		cmocka_unit_test(test_signals),
 		cmocka_unit_test(test_killed),
