@@ -30,7 +30,8 @@ struct soda_metrics {
 	unsigned skipped; /* lists and items open that the writer does not want */
 };
 
-/* "soda_metric.key" without its unit into out: "bytes_read" and "read_bytes" -> "read", "bytes" -> "size". */
+/* "soda_metric.key" without its unit into out: "bytes_read" and "read_bytes" -> "read", "bytes" ->
+ * "size". */
 void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes);
 /* Whether all of it is UTF-8: both formats want that. */
 bool soda_metrics_is_utf8(const char *text);
