@@ -120,7 +120,13 @@ void soda_streams_cut(struct soda_streams *st, const struct soda_plan *plan, uin
 {
 	int64_t end = plan->first + (int64_t)plan->n * plan->stride;
 
-	for (int i = 0; i < SODA_STREAMS; i++)
-		if (st->s[i].stride == plan->stride && st->s[i].ahead == end)
-			st->s[i].ahead = plan->first + (int64_t)done * plan->stride;
+	for (int i = 0; i < SODA_STREAMS; i++) {
+		struct soda_stream *s = &st->s[i];
+
+		if (s->stride != plan->stride || s->ahead != end)
+			continue;
+		s->ahead = plan->first + (int64_t)done * plan->stride;
+		if ((s->ahead - s->next) / s->stride < 0) /* another stream that ends there, too */
+			s->ahead = s->next;
+	}
 }

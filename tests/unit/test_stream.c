@@ -274,6 +274,22 @@ static void small_windows(void **state)
 	}
 }
 
+/* Streams that meet, and plans that are cut: what is useless is never less than nothing. */
+static void useless_with_cuts(void **state)
+{
+	unsigned seed = 1;
+
+	begin();
+	for (int i = 0; i < 200000; i++) {
+		struct soda_plan p =
+			soda_streams_note(&w.st, rand_r(&seed) % 64, 0, 64, WINDOW, false);
+
+		assert_in_range(p.useless, 0, 64);
+		if (p.n && rand_r(&seed) % 2)
+			soda_streams_cut(&w.st, &p, (uint32_t)rand_r(&seed) % p.n);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -284,6 +300,7 @@ int main(void)
 		cmocka_unit_test(object_end),
 		cmocka_unit_test(random_gives_nothing),
 		cmocka_unit_test(useless_is_accounted),
+		cmocka_unit_test(useless_with_cuts),
 		cmocka_unit_test(cut),
 		cmocka_unit_test(eager),
 		cmocka_unit_test(small_windows),
