@@ -66,7 +66,7 @@ static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, str
 			continue;
 		if (!claim_ahead(t, r, id))
 			break;
-		if (soda_channel_post(ch, r, in)) {
+		if (soda_channel_post(t, ch, r, in)) {
 			soda_install_cancel(id);
 			break;
 		}

@@ -70,7 +70,8 @@ int soda_channel_fail(struct soda_channel *ch);
 void soda_channel_break(struct soda_channel *ch, int err);
 
 /* Queue a READ into the next slot. 0; -ENOTCONN; -EAGAIN: no slot; the connection's error. */
-int soda_channel_post(struct soda_channel *ch, struct soda_region *r, struct soda_install in);
+int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+		      struct soda_install in);
 
 /*
  * Collect and install up to max answers, waiting at most timeout_ns for the first, of

@@ -14,7 +14,14 @@ static char *slot_of(struct soda_channel *ch, uint32_t number)
 	return ch->slots + (number % ch->slots_n) * soda_chunk_bytes();
 }
 
-int soda_channel_post(struct soda_channel *ch, struct soda_region *r, struct soda_install in)
+static void count_fetch(struct soda_thread *t, const struct soda_install *in, uint32_t bytes)
+{
+	soda_count(t, SODA_CNT_BYTES_FETCHED, bytes);
+	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
+}
+
+int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+		      struct soda_install in)
 {
 	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
@@ -41,6 +48,9 @@ int soda_channel_post(struct soda_channel *ch, struct soda_region *r, struct sod
 	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
 			      memory_order_release);
 	ch->tail++;
+	/* the peer's install wakes the threads that look at the counters: counted before */
+	if (placed)
+		count_fetch(t, &in, bytes);
 	return 0;
 }
 
@@ -62,16 +72,20 @@ static bool adjacent(struct soda_channel *ch, uint32_t k, const struct soda_done
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
 }
 
-static void count_fetch(struct soda_thread *t, const struct soda_install *in, uint32_t bytes)
+/* The next `run` chunks are here. First of all: their install wakes who looks at the counters. */
+static void count_arrived(struct soda_thread *t, struct soda_channel *ch, uint32_t k, uint32_t run)
 {
-	soda_count(t, SODA_CNT_BYTES_FETCHED, bytes);
-	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
+	for (; run; k++, run--) {
+		const struct soda_request *q = &ch->req[k % ch->slots_n];
+
+		if (!q->placed)
+			count_fetch(t, &q->in, q->bytes);
+	}
 }
 
 /* The peer has installed it. */
 static void settle_arrived(struct soda_thread *t, const struct soda_request *q)
 {
-	count_fetch(t, &q->in, q->bytes);
 	soda_count(t, SODA_CNT_INSTALLED, 1);
 	soda_install_settle(&q->in);
 }
@@ -105,9 +119,7 @@ static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
 			in[run] = ch->req[(k + run) % ch->slots_n].in;
 			run++;
 		} while (i + (int)run < n && adjacent(ch, k + run, &done[i + (int)run - 1]));
-		/* Counted first: the install wakes the threads that look at the counters. */
-		for (uint32_t j = 0; j < run; j++)
-			count_fetch(t, &in[j], ch->req[(k + j) % ch->slots_n].bytes);
+		count_arrived(t, ch, k, run);
 		ret = soda_install_run(soda_region_of(in[0].id), in, run, data_of(ch, k, &done[i]));
 		if (ret)
 			err = ret;
@@ -209,7 +221,7 @@ static int demand_locked(struct soda_thread *t, struct soda_channel *ch, struct 
 
 	if (ret <= 0)
 		return ret;
-	ret = soda_channel_post(ch, r, in);
+	ret = soda_channel_post(t, ch, r, in);
 	if (ret) {
 		soda_install_cancel(in.id);
 		return ret;
@@ -253,7 +265,7 @@ int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, i
 	soda_lock_acquire(&ch->lock);
 	ret = soda_channel_install_direct(t, ch, r, &in, 1);
 	if (ret > 0) {
-		ret = soda_channel_post(ch, r, in);
+		ret = soda_channel_post(t, ch, r, in);
 		if (ret)
 			soda_install_cancel(id);
 		else if ((ret = soda_conn_flush(ch->conn, false)))

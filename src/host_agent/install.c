@@ -58,7 +58,7 @@ bool soda_install_by_peer(const struct soda_region *r, const struct soda_install
 			  bool *protect_p)
 {
 	*protect_p = !(r->flags & SODA_READ_ONLY); /* nobody can store to those */
-	return in->block < 0;
+	return in->block < 0 && !soda_guess_active(r);
 }
 
 void soda_install_settle(const struct soda_install *in)

@@ -28,7 +28,8 @@ int soda_install_run(struct soda_region *r, const struct soda_install *in, uint3
 
 /*
  * Whether a peer that has our userfaultfd may install the chunk, and how.  Only where a
- * store cannot follow before we know of it: half of such a chunk can be dropped again.
+ * store cannot follow before we know of it, so that half of the chunk can be dropped
+ * again; and not where we want to see the content first (guess.h).
  */
 bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
 			  bool *protect_p);

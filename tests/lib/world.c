@@ -64,7 +64,10 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 	memcpy(w->address, w->server.address, sizeof(w->address));
 	if (transport == WORLD_SHM || !getenv("SODA_TEST_AGENT"))
 		return;
-	start_agent(w, "tcp://127.0.0.1:0");
+	snprintf(listen, sizeof(listen), "tcp://127.0.0.1:0");
+	if (getenv("SODA_TEST_AGENT_SHM"))
+		snprintf(listen, sizeof(listen), "shm://%s/agent", w->dir);
+	start_agent(w, listen);
 	memcpy(w->address, w->agent.address, sizeof(w->address));
 }
 
