@@ -5,7 +5,7 @@
  * wanted.  The chunk table remembers when each chunk left (a ghost entry that
  * costs nothing), and the sample decides how it comes back:
  *
- *   trial     a short arrival-order list, a tenth of the buffer: chunks that were
+ *   trial     a short arrival-order list, a twentieth of the buffer: chunks that were
  *             never here, or away for long.  A scan passes through it and leaves
  *             the rest alone.
  *   settled   chunks that came back within one buffer's worth of arrivals.  The
@@ -21,7 +21,7 @@
 #include "host_agent/replace.h"
 
 enum { TRIAL = 1, SETTLED = 2 };
-enum { TRIAL_SHARE = 10, LATE_ONE_IN = 8 };
+enum { TRIAL_SHARE = 20, LATE_ONE_IN = 8 };
 
 static uint8_t laps(uint32_t away, uint32_t capacity)
 {
