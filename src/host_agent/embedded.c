@@ -103,8 +103,10 @@ static int await_ready(int fd, int timeout_ms, char *address, size_t address_byt
 
 static int spawn(const char *path, const char *listen, int ready_fd, int parent_fd)
 {
-	char *const argv[] = { (char *)path,	      (char *)"--listen", (char *)listen,
-			       (char *)"--parent-fd", (char *)"3",	  NULL };
+	char *const argv[] = { (char *)path, (char *)"--listen", (char *)listen,
+			       (char *)"--parent-fd", (char *)"3",
+			       /* of this node's server, if the environment says so: not of ours */
+			       (char *)"--metrics", (char *)"", NULL };
 	pid_t pid = fork();
 	int status;
 

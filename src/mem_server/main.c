@@ -234,7 +234,7 @@ static int open_metrics(struct soda_server *server, const char *address,
 		.arg = server,
 	};
 	struct soda_conf_error err;
-	int r = address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
+	int r = address && *address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
 
 	if (r)
 		soda_log_error("%s", err.text);

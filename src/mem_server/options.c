@@ -128,7 +128,7 @@ static const struct soda_option options[] = {
 	  .arg = "ADDRESS",
 	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
 		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
-		  " can connect can read them. Default: off." },
+		  " can connect can read them. Default, and if it is empty: off." },
 	{ .name = "parent-fd",
 	  .type = SODA_OPT_UINT,
 	  AT(parent_fd),

@@ -31,6 +31,14 @@ static void test_no_configuration(void **state)
 	expect_passes(child_ten_lines, NULL);
 }
 
+/* Where this node's server serves its metrics is no place for a second one. */
+static void test_metrics_are_not_ours(void **state)
+{
+	setenv("SODA_MEM_SERVER_METRICS", "nowhere", 1);
+	expect_passes(child_ten_lines, NULL);
+	unsetenv("SODA_MEM_SERVER_METRICS");
+}
+
 /* Alive: neither gone nor waiting to be reaped. */
 static bool alive(pid_t pid)
 {
@@ -174,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_configuration),
+		cmocka_unit_test(test_metrics_are_not_ours),
 		cmocka_unit_test(test_server_ends_with_the_process),
 		cmocka_unit_test(test_program_missing_or_broken),
 	};
