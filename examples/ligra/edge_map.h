@@ -68,7 +68,9 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 	for (uint64_t block = 0; block < words; block += WORDS_AT_A_TIME) {
 		uint64_t end = block + WORDS_AT_A_TIME < words ? block + WORDS_AT_A_TIME : words;
 
-		ahead_block(ahead, block * 64, WORDS_AT_A_TIME * 64);
+		/* Of all vertices every page is read in order, which the runtime sees itself. */
+		if (bits)
+			ahead_block(ahead, block * 64, WORDS_AT_A_TIME * 64);
 		for (uint64_t i = block; i < end; i++) {
 			uint64_t word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
 					     : EDGE_FN(_pull_word)(in, NULL, i * 64, state);

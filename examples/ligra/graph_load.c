@@ -139,6 +139,17 @@ static bool is_file(const struct graph *g, enum graph_part part)
 	return !g->symmetric || part == PART_OUT_OFFSETS || part == PART_OUT_TARGETS;
 }
 
+/* Edges are read in ascending order, in whole or in parts (subset.h). */
+static void advise(const struct graph *g)
+{
+	static const enum graph_part parts[] = { PART_OUT_TARGETS, PART_IN_TARGETS };
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+		if (graph_part(g, parts[i]))
+			mem_advise(g->mem, graph_part(g, parts[i]), graph_part_bytes(g, parts[i]),
+				   SODA_SEQUENTIAL);
+}
+
 int graph_load(const char *path, unsigned parts, struct mem *mem, struct graph *g_p,
 	       struct soda_graph_error *err)
 {
@@ -156,6 +167,7 @@ int graph_load(const char *path, unsigned parts, struct mem *mem, struct graph *
 		graph_destroy(&g);
 		return ret;
 	}
+	advise(&g);
 	*g_p = g;
 	return 0;
 }

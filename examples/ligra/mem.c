@@ -136,6 +136,12 @@ void mem_free(struct mem *mem, void *object, size_t bytes)
 	mem->bytes -= bytes;
 }
 
+void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice)
+{
+	if (mem_is_fabric(mem))
+		soda_advise(object, bytes, advice);
+}
+
 struct soda_stats mem_stats(const struct mem *mem)
 {
 	struct soda_stats stats = { 0 };

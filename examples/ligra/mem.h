@@ -53,6 +53,9 @@ int mem_alloc(struct mem *mem, size_t bytes, const char *name, void **object_p,
 /* `bytes` as at allocation.  NULL is a no-op. */
 void mem_free(struct mem *mem, void *object, size_t bytes);
 
+/* Advice (enum soda_advice) on fabric memory, a hint: nothing depends on its success. */
+void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice);
+
 /* Whether pages come over the network, so that fetching them early may pay. */
 static inline bool mem_is_fabric(const struct mem *mem)
 {

@@ -58,6 +58,12 @@ int soda_set_name(void *obj, const char *name)
 	return obj && strlen(name) < 256 ? 0 : -EINVAL;
 }
 
+int soda_advise(void *addr, size_t bytes, int advice)
+{
+	fake_soda.sequential += advice == SODA_SEQUENTIAL;
+	return addr && bytes ? 0 : -EINVAL;
+}
+
 int soda_prefetch(const void *addr, size_t bytes)
 {
 	__atomic_fetch_add(&fake_soda.prefetches, 1, __ATOMIC_RELAXED);

@@ -10,6 +10,7 @@ struct fake_soda {
 	int allocs_left;     /* this many succeed, the next fails with ENOSPC; -1: all succeed */
 	unsigned live;	     /* objects that are not freed */
 	int init_result;     /* of soda_init() */
+	unsigned sequential; /* calls of soda_advise() with SODA_SEQUENTIAL */
 	unsigned prefetches; /* calls of soda_prefetch() */
 };
 extern struct fake_soda fake_soda;

@@ -158,6 +158,7 @@ static void edges_are_fetched_ahead(void **state)
 	input.rmat.edges = 60000;
 	assert_int_equal(load_and_run(&input, &app_components), 0);
 	assert_true(fake_soda.prefetches > 0);
+	assert_int_equal(fake_soda.sequential, 2);
 }
 
 int main(void)
