@@ -14,8 +14,8 @@
  * with it is replaced.
  *
  * Order of calls, for each request: hit, if the cache holds or awaits its entry;
- * predict; for each entry predicted that is not in the cache, admit; and once it is
- * fetched, fill, after a victim if no slot is free.  Requests may be left out when
+ * predict; for each entry predicted that is not in the cache admit, victim and drop if
+ * no slot is free, and fill: its data come later.  Requests may be left out when
  * they come too fast.  While caching does not pay for an owner nothing of it is fetched:
  * its requests still go to predict and admit.
  */
@@ -62,6 +62,14 @@ struct soda_cache_touch {
 	uint64_t entries;	/* of the owner: 0 .. entries - 1 exist */
 };
 
+/* What predict asks for: an entry of the touch's owner, or the parts of it that are worth it. */
+struct soda_cache_want {
+	uint64_t entry;
+	uint64_t sectors; /* a bit for each 64th of the entry; 0 is nonsense; a hint: the
+			     cache may fetch somewhat more */
+};
+#define SODA_CACHE_WHOLE UINT64_MAX
+
 struct soda_cache_policy {
 	uint32_t abi;	       /* SODA_CACHE_POLICY_ABI */
 	uint32_t struct_bytes; /* sizeof(struct soda_cache_policy) */
@@ -74,19 +82,21 @@ struct soda_cache_policy {
 	bool (*admit)(void *state, const struct soda_cache_key *key);
 	/* A request met touch->slot. */
 	void (*hit)(void *state, const struct soda_cache_touch *touch);
-	/* The slot holds this entry from now on. */
-	void (*fill)(void *state, uint32_t slot, const struct soda_cache_key *key);
+	/* The slot holds these sectors of this entry from now on. */
+	void (*fill)(void *state, uint32_t slot, const struct soda_cache_key *key,
+		     uint64_t sectors);
 	/* A slot to be emptied, one that is evictable; SODA_CACHE_NONE: there is none. */
 	uint32_t (*victim)(void *state);
 	/* The slot is empty: its entry was evicted, written to, closed, or could not be had. */
 	void (*drop)(void *state, uint32_t slot);
 	/*
 	 * After this request: which entries of the same owner should be in the cache?
-	 * Writes at most max numbers, below touch->entries, and returns how many.
-	 * Entries that are cached already may be among them.
+	 * Writes at most max of them, below touch->entries, and returns how many.
+	 * Entries that are cached already, if only in parts, may be among them: nothing
+	 * is fetched for them.
 	 */
-	uint32_t (*predict)(void *state, const struct soda_cache_touch *touch, uint64_t *entries_p,
-			    uint32_t max);
+	uint32_t (*predict)(void *state, const struct soda_cache_touch *touch,
+			    struct soda_cache_want *wants_p, uint32_t max);
 };
 
 #ifdef __cplusplus

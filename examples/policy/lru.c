@@ -64,7 +64,7 @@ static void lru_hit(void *state, const struct soda_cache_touch *touch)
 	make_newest(state, touch->slot);
 }
 
-static void lru_fill(void *state, uint32_t slot, const struct soda_cache_key *key)
+static void lru_fill(void *state, uint32_t slot, const struct soda_cache_key *key, uint64_t sectors)
 {
 	make_newest(state, slot);
 }
@@ -86,16 +86,16 @@ static void lru_drop(void *state, uint32_t slot)
 	take_out(state, slot);
 }
 
-static uint32_t lru_predict(void *state, const struct soda_cache_touch *touch, uint64_t *entries_p,
-			    uint32_t max)
+static uint32_t lru_predict(void *state, const struct soda_cache_touch *touch,
+			    struct soda_cache_want *wants_p, uint32_t max)
 {
 	uint64_t entry = touch->key.entry;
 	uint32_t n = 0;
 
 	if (touch->slot == SODA_CACHE_NONE && n < max)
-		entries_p[n++] = entry;
+		wants_p[n++] = (struct soda_cache_want){ entry, SODA_CACHE_WHOLE };
 	if (entry + 1 < touch->entries && n < max)
-		entries_p[n++] = entry + 1;
+		wants_p[n++] = (struct soda_cache_want){ entry + 1, SODA_CACHE_WHOLE };
 	return n;
 }
 

@@ -7,19 +7,20 @@
 #include "dpu_agent/counters.h"
 #include "dpu_agent/forward.h"
 
-/* The transfer's end is told to the thread that waits for it. */
+/* The ends of the transfers are told to the thread that waits for them. */
 struct awaited {
-	struct soda_transfer transfer;
-	int status;
-	bool ended;
+	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
+	unsigned ended;
+	int status; /* of the first that failed */
 };
 
 static void ended(struct soda_transfer *t, int status)
 {
-	struct awaited *a = (struct awaited *)t;
+	struct awaited *a = t->arg;
 
-	a->status = status;
-	a->ended = true;
+	a->ended++;
+	if (status && !a->status)
+		a->status = status;
 }
 
 /*
@@ -37,23 +38,30 @@ static struct soda_channel *choose(struct soda_session *s)
 	return c;
 }
 
-/* READ; the region is held. */
+/* READ the runs behind `offset`, each to its place behind `memory`; the region is held. */
 static int read_now(struct soda_session *s, struct soda_region *r, uint64_t offset, uint8_t *memory,
-		    uint32_t bytes)
+		    const struct soda_cache_run *runs, uint32_t n)
 {
-	struct awaited a = { .transfer = { .session = s,
-					   .region = r,
-					   .offset = offset,
-					   .bytes = bytes,
-					   .memory = memory,
-					   .ended = ended } };
-	struct soda_channel *c = choose(s);
-	int ret = soda_forward_await_locked(c, &a.transfer);
+	struct awaited a = { .ended = 0 };
+	struct soda_channel *c;
+	int ret;
 
+	for (uint32_t i = 0; i < n; i++)
+		a.transfer[i] = (struct soda_transfer){ .session = s,
+							.region = r,
+							.offset = offset + runs[i].at,
+							.bytes = runs[i].bytes,
+							.memory = memory + runs[i].at,
+							.ended = ended,
+							.arg = &a };
+	c = choose(s);
+	ret = soda_forward_await_locked(c, a.transfer, n);
 	pthread_mutex_unlock(&c->lock);
 	if (ret < 0)
 		soda_session_break(s, ret);
-	return a.ended && !a.status ? 0 : a.status ? a.status : ret ? ret : -ENOTCONN;
+	if (a.status)
+		return a.status;
+	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
 }
 
 /* Some region of the owner whose session is up, held, with a reference on the session. */
@@ -92,9 +100,9 @@ void soda_cache_fetch(void *arg, struct soda_fill *fill)
 		return;
 	}
 	s = r->cache.session;
-	soda_count_add(SODA_COUNT_net_prefetch, 1);
+	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
 	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
-	ret = read_now(s, r, fill->offset, fill->memory, fill->bytes);
+	ret = read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n);
 	pthread_mutex_lock(&s->lock);
 	soda_region_unhold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
@@ -109,10 +117,11 @@ int soda_cache_load(void *source, uint64_t offset, uint8_t *memory, uint64_t byt
 
 	while (bytes && ret == 0) {
 		uint32_t part = bytes < SODA_WIRE_MAX_DATA ? (uint32_t)bytes : SODA_WIRE_MAX_DATA;
+		struct soda_cache_run run = { 0, part };
 
 		soda_count_add(SODA_COUNT_net_preload, 1);
 		soda_count_add(SODA_COUNT_net_preload_bytes, part);
-		ret = read_now(l->session, l->region, offset, memory, part);
+		ret = read_now(l->session, l->region, offset, memory, &run, 1);
 		offset += part;
 		memory += part;
 		bytes -= part;

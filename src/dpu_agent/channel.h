@@ -49,6 +49,7 @@ struct soda_transfer {
 	uint64_t posted_ns;
 	/* A READ of the caches, which has no tasks: told of its end; the memory is its owner's. */
 	void (*ended)(struct soda_transfer *t, int status);
+	void *arg;		  /* ended's */
 	struct soda_block *block; /* READ into memory of ours: one reference; else NULL */
 	uint8_t *memory;
 };

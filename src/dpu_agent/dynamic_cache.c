@@ -182,22 +182,73 @@ uint32_t soda_cache_find(struct soda_cache *cache, const struct soda_cache_key *
 	return slot;
 }
 
+/* The smallest gap goes: what lies in it is read as well. */
+static uint32_t join_two(struct soda_cache_run *runs, uint32_t n)
+{
+	uint32_t best = 1, least = UINT32_MAX;
+
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t gap = runs[i].at - (runs[i - 1].at + runs[i - 1].bytes);
+
+		if (gap < least) {
+			least = gap;
+			best = i;
+		}
+	}
+	runs[best - 1].bytes = runs[best].at + runs[best].bytes - runs[best - 1].at;
+	for (uint32_t i = best; i + 1 < n; i++)
+		runs[i] = runs[i + 1];
+	return n - 1;
+}
+
+uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_t wanted,
+			 struct soda_cache_run runs[SODA_CACHE_RUNS_MAX])
+{
+	struct soda_cache_run all[SECTORS / 2 + 1];
+	uint32_t step = 1u << cache->sector_shift, n = 0;
+	/* Small entries have less than 64 sectors, of a page each. */
+	uint32_t parts = step >> (cache->entry_shift - 6);
+
+	for (uint32_t at = 0, i = 0; at < bytes; at += step, i += parts) {
+		uint64_t part = (UINT64_MAX >> (64 - parts)) << i;
+
+		if (!(wanted & part))
+			continue;
+		if (n && all[n - 1].at + all[n - 1].bytes == at)
+			all[n - 1].bytes += step;
+		else
+			all[n++] = (struct soda_cache_run){ at, step };
+	}
+	if (!n) /* only what lies behind the owner's end: its last part, then */
+		all[n++] = (struct soda_cache_run){ (bytes - 1) & ~(step - 1), step };
+	if (all[n - 1].at + all[n - 1].bytes > bytes)
+		all[n - 1].bytes = bytes - all[n - 1].at;
+	while (n > SODA_CACHE_RUNS_MAX)
+		n = join_two(all, n);
+	memcpy(runs, all, n * sizeof(*runs));
+	return n;
+}
+
 int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
-			  uint32_t bytes, uint8_t **memory_p)
+			  const struct soda_cache_run *runs, uint32_t n, uint8_t **memory_p)
 {
 	struct entry *e = &cache->entries[slot];
 	struct shard *s;
 	uint32_t *bucket = bucket_of(cache, key, &s);
 
-	assert(get_state(e) == EMPTY && bytes && bytes <= 1u << cache->entry_shift);
+	assert(get_state(e) == EMPTY && n);
 	soda_lock_acquire(&s->lock);
 	if (find_locked(cache, bucket, key) != SODA_CACHE_NONE) {
 		soda_lock_release(&s->lock);
 		return -EEXIST;
 	}
 	e->key = *key;
-	e->bytes = bytes;
-	e->valid = sectors_of(cache, 0, bytes);
+	e->bytes = 0;
+	e->valid = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		e->bytes += runs[i].bytes;
+		e->valid |= sectors_of(cache, runs[i].at, runs[i].bytes);
+	}
 	e->used = 0;
 	e->touched = false;
 	e->waiters = NULL;

@@ -63,6 +63,12 @@ struct soda_cache_waiter {
 	uint32_t offset;
 };
 
+/* Bytes to be read for a fill: [at, at + bytes) of the entry. */
+struct soda_cache_run {
+	uint32_t at, bytes;
+};
+enum { SODA_CACHE_RUNS_MAX = 8 };
+
 struct soda_cache_counts {
 	uint64_t hits, late_hits, misses; /* requests */
 	uint64_t bytes_hit, bytes_late, bytes_missed;
@@ -104,12 +110,19 @@ void soda_cache_release(struct soda_cache *cache, uint32_t slot);
 uint32_t soda_cache_find(struct soda_cache *cache, const struct soda_cache_key *key);
 
 /*
- * Link an entry to an EMPTY slot of the caller's, FILLING; `bytes` of it will be read
- * (less than entry_bytes at an owner's end) to *memory_p.  0, or -EEXIST: it is
- * linked already, the slot stays the caller's.
+ * What is to be read for the wanted 64ths of an entry that has `bytes` bytes (less than
+ * entry_bytes at an owner's end): runs, neighbours together, and where they would be too
+ * many, more than is wanted.  How many.
+ */
+uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_t wanted,
+			 struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]);
+/*
+ * Link an entry to an EMPTY slot of the caller's, FILLING; the runs will be read to
+ * *memory_p, each at its place, and only they can be hit.  0, or -EEXIST: it is linked
+ * already, the slot stays the caller's.
  */
 int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
-			  uint32_t bytes, uint8_t **memory_p);
+			  const struct soda_cache_run *runs, uint32_t n, uint8_t **memory_p);
 /* The bytes have arrived (status 0) or will not come: calls the waiters. */
 void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status);
 

@@ -258,26 +258,29 @@ static bool is_up(struct soda_session *s)
 	return up;
 }
 
-int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t)
+int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, unsigned n)
 {
 	enum { SLICE_NS = 100000000 };
 	struct soda_session *s = t->session;
 	uint64_t end = soda_now_ns() + s->dpu->opt->timeout_ms * 1000000ull;
-	int ret = soda_channel_post_locked(c, t), status;
-	struct soda_transfer *done = NULL;
+	int status[SODA_CHANNEL_POLL], ret = 0;
 
+	for (unsigned i = 0; i < n && ret == 0; i++)
+		ret = soda_channel_post_locked(c, &t[i]);
 	if (ret == 0)
 		ret = soda_conn_flush(c->conn, false);
-	while (ret == 0 && !done) {
-		ret = soda_channel_poll_locked(c, SLICE_NS, 0, &done, &status);
-		if (ret > 0)
-			ret = 0;
-		else if (ret == 0 && (!is_up(s) || soda_now_ns() > end))
+	while (ret == 0 && c->first) {
+		struct soda_transfer *done;
+		int got = soda_channel_poll_locked(c, SLICE_NS, 0, &done, status);
+
+		for (int i = 0; done; done = done->next)
+			soda_forward_finish(done, status[i++]);
+		if (got < 0)
+			ret = got;
+		else if (got == 0 && (!is_up(s) || soda_now_ns() > end))
 			ret = -ETIMEDOUT;
 	}
-	if (done)
-		soda_forward_finish(done, status);
-	else if (c->conn) {
+	if (ret < 0 && c->conn) {
 		/* what still comes must not go into memory that has another use by then */
 		soda_conn_abort(c->conn);
 		soda_channel_forget_locked(c);

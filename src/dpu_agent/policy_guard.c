@@ -45,8 +45,9 @@ int soda_guard_init(struct soda_guard *g, const struct soda_cache_policy *policy
 
 	*g = (struct soda_guard){ .policy = policy, .setup = *setup };
 	g->keys = calloc(setup->slots, sizeof(*g->keys));
+	g->sectors = calloc(setup->slots, sizeof(*g->sectors));
 	g->held = calloc(setup->slots, sizeof(*g->held));
-	if (g->keys && g->held)
+	if (g->keys && g->sectors && g->held)
 		g->state = make_state(policy, &g->setup, &err);
 	if (g->state)
 		g->fallback_state = make_state(&soda_cache_policy_random, &g->setup, &err);
@@ -62,6 +63,7 @@ void soda_guard_destroy(struct soda_guard *g)
 	free(g->state);
 	free(g->fallback_state);
 	free(g->keys);
+	free(g->sectors);
 	free(g->held);
 	*g = (struct soda_guard){ 0 };
 }
@@ -78,7 +80,7 @@ static void replace(struct soda_guard *g, const char *what)
 	g->replaced = true;
 	for (uint32_t slot = 0; slot < g->setup.slots; slot++)
 		if (g->held[slot])
-			g->policy->fill(g->state, slot, &g->keys[slot]);
+			g->policy->fill(g->state, slot, &g->keys[slot], g->sectors[slot]);
 }
 
 static void refuse(struct soda_guard *g, const char *what)
@@ -104,11 +106,13 @@ void soda_guard_hit(struct soda_guard *g, struct soda_cache_touch *touch)
 		g->policy->hit(g->state, touch);
 }
 
-void soda_guard_fill(struct soda_guard *g, uint32_t slot, const struct soda_cache_key *key)
+void soda_guard_fill(struct soda_guard *g, uint32_t slot, const struct soda_cache_key *key,
+		     uint64_t sectors)
 {
 	g->keys[slot] = *key;
 	g->held[slot] = true;
-	g->policy->fill(g->state, slot, key);
+	g->sectors[slot] = sectors;
+	g->policy->fill(g->state, slot, key, sectors);
 }
 
 void soda_guard_drop(struct soda_guard *g, uint32_t slot)
@@ -142,17 +146,17 @@ uint32_t soda_guard_victim(struct soda_guard *g)
 }
 
 uint32_t soda_guard_predict(struct soda_guard *g, const struct soda_cache_touch *touch,
-			    uint64_t entries[SODA_CACHE_PREDICT_MAX])
+			    struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX])
 {
-	uint32_t n = g->policy->predict(g->state, touch, entries, SODA_CACHE_PREDICT_MAX);
+	uint32_t n = g->policy->predict(g->state, touch, wants, SODA_CACHE_PREDICT_MAX);
 
 	if (n > SODA_CACHE_PREDICT_MAX) {
 		refuse(g, "too many predictions");
 		return 0;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		if (entries[i] >= touch->entries) {
-			refuse(g, "a prediction outside of the owner");
+		if (wants[i].entry >= touch->entries || !wants[i].sectors) {
+			refuse(g, "a prediction outside of the owner, or of nothing");
 			return 0;
 		}
 	return n;

@@ -18,9 +18,10 @@ struct soda_guard {
 	const struct soda_cache_policy *policy;
 	void *state;
 	struct soda_cache_setup setup;
-	struct soda_cache_key *keys; /* of each slot, where held */
-	bool *held;		     /* the policy was told of a fill, not of a drop */
-	void *fallback_state;	     /* of `random`, made beforehand */
+	struct soda_cache_key *keys; /* of each slot, where held, and its sectors */
+	uint64_t *sectors;
+	bool *held;	      /* the policy was told of a fill, not of a drop */
+	void *fallback_state; /* of `random`, made beforehand */
 	uint64_t nonsense;
 	bool replaced;
 };
@@ -33,13 +34,14 @@ void soda_guard_destroy(struct soda_guard *g);
 bool soda_guard_admit(struct soda_guard *g, const struct soda_cache_key *key);
 /* touch->slot is set to SODA_CACHE_NONE where that slot does not hold this entry any more. */
 void soda_guard_hit(struct soda_guard *g, struct soda_cache_touch *touch);
-void soda_guard_fill(struct soda_guard *g, uint32_t slot, const struct soda_cache_key *key);
+void soda_guard_fill(struct soda_guard *g, uint32_t slot, const struct soda_cache_key *key,
+		     uint64_t sectors);
 /* Of a slot that the policy does not know to be held: no-op. */
 void soda_guard_drop(struct soda_guard *g, uint32_t slot);
 /* A slot that was evictable a moment ago, or SODA_CACHE_NONE. */
 uint32_t soda_guard_victim(struct soda_guard *g);
 /* At most SODA_CACHE_PREDICT_MAX entries of touch->key.owner; all exist. */
 uint32_t soda_guard_predict(struct soda_guard *g, const struct soda_cache_touch *touch,
-			    uint64_t entries[SODA_CACHE_PREDICT_MAX]);
+			    struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX]);
 
 #endif

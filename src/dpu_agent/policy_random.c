@@ -35,7 +35,8 @@ static void random_hit(void *state, const struct soda_cache_touch *touch)
 {
 }
 
-static void random_fill(void *state, uint32_t slot, const struct soda_cache_key *key)
+static void random_fill(void *state, uint32_t slot, const struct soda_cache_key *key,
+			uint64_t sectors)
 {
 }
 
@@ -73,11 +74,11 @@ static uint32_t random_victim(void *arg)
 }
 
 static uint32_t random_predict(void *state, const struct soda_cache_touch *touch,
-			       uint64_t *entries_p, uint32_t max)
+			       struct soda_cache_want *wants_p, uint32_t max)
 {
 	if (touch->slot != SODA_CACHE_NONE)
 		return 0;
-	entries_p[0] = touch->key.entry;
+	wants_p[0] = (struct soda_cache_want){ touch->key.entry, SODA_CACHE_WHOLE };
 	return 1;
 }
 

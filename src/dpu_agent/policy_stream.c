@@ -12,7 +12,9 @@
  *             much more often, is learned: fetches that paid for themselves make it
  *             eager, those that did not make it shy.
  *
- * A history of requests by entry, four times the cache's slots, knows both.
+ * A history of requests by entry, sixty-four times the cache's slots, knows both, and
+ * one thing more: the host has a page buffer of its own, and does not ask for what that
+ * keeps.  A stream that comes again is fetched without the parts that it left out twice.
  *
  * Victims.  What a stream has read through goes first, the newest first: a
  * loop that is larger than the cache then keeps a part of itself, where arrival order
@@ -24,15 +26,25 @@
 
 #include "dpu_agent/policies.h"
 
-enum { WAYS = 4, SOMETIMES = 32, RECENTLY = 1024, EAGER_MAX = 8, WALK = 16, HISTORY_MAX = 32768 };
-enum { PAID = 48 }; /* sectors, of 64 */
+enum {
+	WAYS = 4,
+	SOMETIMES = 32,
+	RECENTLY = 1024,
+	LAP = 256,
+	EAGER_MAX = 8,
+	WALK = 16,
+	HISTORY_MAX = 8192
+};
+enum { HALF = 32, PAID = 48 }; /* sectors, of 64 */
 enum list { NOWHERE, STREAM, DONE, SETTLED, LISTS };
 
 /* What was asked of one entry, cached or not. */
 struct record {
 	uint64_t entry; /* + 1; 0: free */
-	uint64_t mask;	/* sectors, of 64 */
+	uint64_t mask;	/* sectors, of 64, in this lap */
+	uint64_t last;	/* the same in the lap before; 0: there was none */
 	uint32_t owner;
+	uint32_t slot;	 /* that held it when it was last asked for; a hint */
 	uint32_t when;	 /* of the last request */
 	uint16_t wanted; /* requests; halved with age */
 	uint8_t repeats; /* requests that brought nothing new into mask */
@@ -64,7 +76,7 @@ static uint32_t history_sets(const struct soda_cache_setup *setup)
 {
 	uint32_t sets = 64;
 
-	while (sets < setup->slots && sets * WAYS < HISTORY_MAX)
+	while (sets < 16 * setup->slots && sets * WAYS < HISTORY_MAX)
 		sets *= 2;
 	return sets;
 }
@@ -145,7 +157,10 @@ static struct record *history_get(struct stream_state *st, const struct soda_cac
 	for (int i = 1; i < WAYS; i++)
 		if (st->clock - set[i].when > st->clock - r->when)
 			r = &set[i];
-	*r = (struct record){ .entry = key->entry + 1, .owner = key->owner, .when = st->clock };
+	*r = (struct record){ .entry = key->entry + 1,
+			      .owner = key->owner,
+			      .when = st->clock,
+			      .slot = SODA_CACHE_NONE };
 	return r;
 }
 
@@ -170,11 +185,14 @@ static uint64_t sectors_of(const struct stream_state *st, const struct soda_cach
 	return (UINT64_MAX >> (63 - (last - first))) << first;
 }
 
-static struct record *note(struct stream_state *st, const struct soda_cache_touch *touch)
+/* *again_p: it was left for long. */
+static struct record *note(struct stream_state *st, const struct soda_cache_touch *touch,
+			   bool *again_p)
 {
 	struct record *r = history_get(st, &touch->key);
 	uint32_t count = wanted(st, r);
 
+	*again_p = st->clock - r->when > LAP;
 	/* Half of what is remembered goes with each age, also of those in steady use. */
 	st->clock++;
 	if (st->clock % halving(st) == 0)
@@ -190,10 +208,17 @@ static bool lately(const struct stream_state *st, const struct record *r)
 	return r && st->clock - r->when < RECENTLY;
 }
 
-/* Read through, three quarters of it, each part once: scattered requests repeat themselves. */
+/*
+ * Read through, three quarters of it (of what was asked for last time, where that is known),
+ * each part once: scattered requests repeat themselves.
+ */
 static bool read_through(const struct record *r)
 {
-	return __builtin_popcountll(r->mask) >= 48 && r->repeats <= 2;
+	int whole = __builtin_popcountll(r->last), got = __builtin_popcountll(r->mask);
+
+	if (whole < HALF) /* a few spots say nothing of a stream */
+		whole = 64;
+	return r->repeats <= 2 && got >= HALF && got * 4 >= whole * 3;
 }
 
 static bool one_run(uint64_t mask)
@@ -225,54 +250,108 @@ static int direction(struct stream_state *st, struct record *r, const struct sod
 	return sectors > old ? 1 : -1;
 }
 
-static void add(const struct soda_cache_touch *touch, int64_t step, uint64_t *entries, uint32_t *n,
-		uint32_t max)
+/* What a stream will ask for of an entry that it has not come to yet. */
+static uint64_t expected(const struct stream_state *st, uint32_t owner, uint64_t entry)
+{
+	const struct record *r = history_find(st, owner, entry);
+
+	/* What was left out once may come next time; what was left out twice stays out. */
+	if (!r || __builtin_popcountll(r->last) < HALF || __builtin_popcountll(r->mask) < HALF)
+		return SODA_CACHE_WHOLE;
+	return r->last | r->mask;
+}
+
+static void add(const struct stream_state *st, const struct soda_cache_touch *touch, int64_t step,
+		struct soda_cache_want *wants, uint32_t *n, uint32_t max)
 {
 	int64_t entry = (int64_t)touch->key.entry + step;
 
-	if (entry >= 0 && (uint64_t)entry < touch->entries && *n < max)
-		entries[(*n)++] = (uint64_t)entry;
+	if (entry < 0 || (uint64_t)entry >= touch->entries || *n == max)
+		return;
+	wants[*n].entry = (uint64_t)entry;
+	wants[(*n)++].sectors = expected(st, touch->key.owner, (uint64_t)entry);
 }
 
-/* What of this entry the stream has still to come to. */
-static bool worth_the_rest(uint64_t mask, int way)
+/* The rest of this entry: what was not asked for, or if that is not sure, what lies ahead. */
+static void add_rest(const struct stream_state *st, const struct soda_cache_touch *touch,
+		     uint64_t ahead, struct soda_cache_want *wants, uint32_t *n, uint32_t max)
 {
-	int passed = way > 0 ? 64 - __builtin_clzll(mask) : 64 - __builtin_ctzll(mask);
-
-	return passed <= 32;
+	ahead &= expected(st, touch->key.owner, touch->key.entry);
+	if (__builtin_popcountll(ahead) >= 16 && *n < max)
+		wants[(*n)++] = (struct soda_cache_want){ touch->key.entry, ahead };
 }
 
-static void mark(struct record *r, uint64_t sectors)
+static uint64_t beyond(uint64_t sectors, int way)
 {
+	return way > 0 ? ~(sectors | (sectors - 1)) : (sectors & -sectors) - 1;
+}
+
+static void mark(struct record *r, uint64_t sectors, bool again)
+{
+	/* A full one, or one that was left for long, starts a new lap. */
+	if (again || r->mask == UINT64_MAX) {
+		r->last = r->mask;
+		r->mask = r->repeats = 0;
+	}
 	if ((r->mask & sectors) == sectors && r->repeats < UINT8_MAX)
 		r->repeats++;
-	/* A full one starts a new lap. */
-	if (r->mask == UINT64_MAX)
-		r->mask = r->repeats = 0;
 	r->mask |= sectors;
 }
 
-static uint32_t stream_predict(void *arg, const struct soda_cache_touch *touch, uint64_t *entries_p,
-			       uint32_t max)
+/*
+ * The stream has left the entry before the last one, whatever it has left out of it. (Hosts
+ * ask for two at a time.)
+ */
+static void leave(struct stream_state *st, const struct soda_cache_key *key, int way)
 {
-	struct stream_state *st = arg;
-	struct record *r = note(st, touch);
-	uint64_t sectors = sectors_of(st, touch);
-	bool sure;
-	int way = direction(st, r, &touch->key, sectors, &sure);
+	uint64_t entry = key->entry - 2 * (uint64_t)way;
+	const struct record *r = history_find(st, key->owner, entry);
+	const struct slot *s;
+
+	if (!r || r->slot >= st->setup->slots)
+		return;
+	s = &st->slots[r->slot];
+	if (s->list == STREAM && s->key.owner == key->owner && s->key.entry == entry)
+		list_push(st, DONE, r->slot);
+}
+
+static uint32_t predict_stream(struct stream_state *st, const struct soda_cache_touch *touch,
+			       struct record *r, int way, bool sure, uint64_t sectors,
+			       struct soda_cache_want *wants, uint32_t max)
+{
 	uint32_t n = 0, ahead = sure && st->setup->slots >= 16 ? 3 : 1;
 
-	mark(r, sectors);
-	r->dense = false;
-	if (way && touch->slot == SODA_CACHE_NONE && worth_the_rest(r->mask, way))
-		add(touch, 0, entries_p, &n, max);
-	for (uint32_t i = 1; way && i <= ahead; i++)
-		add(touch, way * (int64_t)i, entries_p, &n, max);
-	if (way || touch->slot != SODA_CACHE_NONE || r->wanted < 1 + (EAGER_MAX - st->eager) / 2)
-		return n;
-	r->dense = true;
-	add(touch, 0, entries_p, &n, max);
+	if (__builtin_popcountll(r->mask) >= 16)
+		leave(st, &touch->key, way);
+	if (touch->slot == SODA_CACHE_NONE)
+		add_rest(st, touch, sure ? ~r->mask : beyond(sectors, way), wants, &n, max);
+	for (uint32_t i = 1; i <= ahead; i++)
+		add(st, touch, way * (int64_t)i, wants, &n, max);
 	return n;
+}
+
+static uint32_t stream_predict(void *arg, const struct soda_cache_touch *touch,
+			       struct soda_cache_want *wants, uint32_t max)
+{
+	struct stream_state *st = arg;
+	bool again, sure;
+	struct record *r = note(st, touch, &again);
+	uint64_t sectors = sectors_of(st, touch);
+	int way;
+
+	if (again)
+		mark(r, 0, true);
+	way = direction(st, r, &touch->key, sectors, &sure);
+	mark(r, sectors, false);
+	r->dense = false;
+	r->slot = touch->slot;
+	if (way)
+		return predict_stream(st, touch, r, way, sure, sectors, wants, max);
+	if (touch->slot != SODA_CACHE_NONE || r->wanted < 1 + (EAGER_MAX - st->eager) / 2)
+		return 0;
+	r->dense = true;
+	wants[0] = (struct soda_cache_want){ touch->key.entry, SODA_CACHE_WHOLE };
+	return 1;
 }
 
 /* Victims. */
@@ -370,7 +449,8 @@ static void stream_hit(void *arg, const struct soda_cache_touch *touch)
 	}
 }
 
-static void stream_fill(void *arg, uint32_t slot, const struct soda_cache_key *key)
+static void stream_fill(void *arg, uint32_t slot, const struct soda_cache_key *key,
+			uint64_t sectors)
 {
 	struct stream_state *st = arg;
 	const struct record *r = history_find(st, key->owner, key->entry);
@@ -380,8 +460,8 @@ static void stream_fill(void *arg, uint32_t slot, const struct soda_cache_key *k
 	st->slots[slot].again = false;
 	st->slots[slot].gained = 0;
 	st->slots[slot].dense = r && r->dense;
-	/* What was read before the fetch will not be read out of the cache. */
-	st->slots[slot].used = r && !r->dense && r->mask != UINT64_MAX ? r->mask : 0;
+	/* What is not there will not be read out of the cache. */
+	st->slots[slot].used = ~sectors;
 	list_push(st, r && r->dense ? SETTLED : STREAM, slot);
 }
 

@@ -121,12 +121,31 @@ void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 
 /* Decisions. */
 
-static uint64_t bytes_of_entry(const struct soda_prefetch *p, const struct soda_owner *o,
-			       uint64_t entry)
-{
-	uint64_t size = soda_cache_entry_bytes(p->cache), left = o->s.name.bytes - entry * size;
+/* What a want comes to. */
+struct plan {
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX];
+	uint32_t n, bytes;
+	uint64_t sectors; /* 64ths that are in the runs */
+};
 
-	return left < size ? left : size;
+static void make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
+		      const struct soda_cache_want *want, struct plan *plan)
+{
+	uint64_t size = soda_cache_entry_bytes(p->cache),
+		 left = o->s.name.bytes - want->entry * size;
+	uint32_t part = (uint32_t)(size / 64);
+
+	plan->n = soda_cache_plan(p->cache, (uint32_t)(left < size ? left : size), want->sectors,
+				  plan->runs);
+	plan->bytes = 0;
+	plan->sectors = 0;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		uint32_t first = plan->runs[i].at / part;
+		uint32_t last = (plan->runs[i].at + plan->runs[i].bytes - 1) / part;
+
+		plan->bytes += plan->runs[i].bytes;
+		plan->sectors |= (UINT64_MAX >> (63 - (last - first))) << first;
+	}
 }
 
 /* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
@@ -149,7 +168,7 @@ static uint32_t find_slot(struct soda_prefetch *p)
 
 /* It is FILLING from here on: requests wait for it rather than being forwarded beside it. */
 static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
-		  uint32_t bytes)
+		  const struct plan *plan)
 {
 	uint32_t slot = find_slot(p);
 	struct soda_fill *fill = p->fills;
@@ -158,49 +177,57 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 		return false;
 	while (fill->busy)
 		fill++;
-	if (soda_cache_fill_begin(p->cache, slot, key, bytes, &fill->memory)) {
+	if (soda_cache_fill_begin(p->cache, slot, key, plan->runs, plan->n, &fill->memory)) {
 		p->free_slots[p->free_n++] = slot;
 		return false;
 	}
-	soda_guard_fill(&p->guard, slot, key);
+	soda_guard_fill(&p->guard, slot, key, plan->sectors);
 	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
-	fill->bytes = bytes;
+	fill->bytes = plan->bytes;
+	fill->runs_n = plan->n;
+	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
 	fill->slot = slot;
 	fill->busy = true;
 	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
-	o->s.bytes_fetched += bytes;
+	o->s.bytes_fetched += plan->bytes;
 	return true;
 }
 
 /* The bytes that it will cost; 0: it is there, or not to be had. */
-static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, uint64_t entry)
+static uint64_t want(struct soda_prefetch *p, struct soda_owner *o,
+		     const struct soda_cache_want *want)
 {
-	struct soda_cache_key key = { .owner = o->id, .entry = entry };
-	uint64_t bytes = bytes_of_entry(p, o, entry);
+	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
+	struct plan plan;
 
 	if (p->pause || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
 	    !soda_guard_admit(&p->guard, &key))
 		return 0;
+	make_plan(p, o, want, &plan);
 	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
-	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, (uint32_t)bytes)) {
+	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, &plan)) {
 		p->unwanted++;
 		return 0;
 	}
-	return bytes;
+	return plan.bytes;
 }
 
 /* The same with ghosts. */
-static uint64_t imagine(struct soda_prefetch *p, const struct soda_owner *o, uint64_t entry)
+static uint64_t imagine(struct soda_prefetch *p, const struct soda_owner *o,
+			const struct soda_cache_want *want)
 {
-	struct soda_cache_key key = { .owner = o->id, .entry = entry };
+	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
+	struct plan plan;
 
-	if (!o->ghost || soda_ghost_has(o->ghost, entry) || !soda_guard_admit(&p->guard, &key))
+	if (!o->ghost || soda_ghost_has(o->ghost, want->entry) ||
+	    !soda_guard_admit(&p->guard, &key))
 		return 0;
-	soda_ghost_insert(o->ghost, entry);
-	return bytes_of_entry(p, o, entry);
+	soda_ghost_insert(o->ghost, want->entry);
+	make_plan(p, o, want, &plan);
+	return plan.bytes;
 }
 
 /* Within the bytes that all ghosts may take; without ghosts an owner stays off. */
@@ -234,7 +261,8 @@ static void switched(struct soda_prefetch *p, struct soda_owner *o)
 static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 			 const struct soda_recent *item, struct soda_cache_touch *touch)
 {
-	uint64_t entries[SODA_CACHE_PREDICT_MAX], hit = 0, fetched = 0;
+	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
+	uint64_t hit = 0, fetched = 0;
 	bool real = soda_prefetch_fetches(p, o);
 	uint32_t n;
 
@@ -242,12 +270,12 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 		need_ghost(p, o);
 	if (touch->slot != SODA_CACHE_NONE)
 		soda_guard_hit(&p->guard, touch);
-	n = soda_guard_predict(&p->guard, touch, entries);
+	n = soda_guard_predict(&p->guard, touch, wants);
 	if (real ? item->answer != SODA_CACHE_MISS
 		 : o->ghost && soda_ghost_has(o->ghost, touch->key.entry))
 		hit = item->bytes;
 	for (uint32_t i = 0; i < n; i++)
-		fetched += real ? want(p, o, entries[i]) : imagine(p, o, entries[i]);
+		fetched += real ? want(p, o, &wants[i]) : imagine(p, o, &wants[i]);
 	if (p->pause)
 		p->pause--;
 	o->s.requests++;

@@ -33,16 +33,17 @@ enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 32 };
 
 /* One entry to be fetched. */
 struct soda_fill {
-	uint8_t *memory;
-	uint64_t offset; /* in the owner */
-	uint32_t bytes;
+	uint8_t *memory;				 /* of the entry */
+	uint64_t offset;				 /* of the entry in the owner */
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]; /* what is to be read of it */
+	uint32_t runs_n, bytes;				 /* in all */
 	uint32_t owner, slot;
 	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
 };
 
 struct soda_prefetch_ops {
 	/*
-	 * READ [fill->offset, + bytes) of the owner to fill->memory.  Ends, now or later and
+	 * READ the runs of the owner, each to its place in fill->memory.  Ends, now or later and
 	 * from any thread, with soda_prefetch_filled, also when the owner is closed.
 	 * May block: each worker has one fill under way then.
 	 */

@@ -83,10 +83,12 @@ static void late_done(struct soda_cache_waiter *w, int status, const struct soda
 
 static void end_fill(struct sim *sim, struct pending *done)
 {
-	uint32_t pages = done->fill->bytes / SIM_PAGE;
+	const struct soda_fill *f = done->fill;
 
-	for (uint32_t i = 0; i < pages; i++)
-		memcpy(done->fill->memory + (size_t)i * SIM_PAGE, &done->snapshot[i], 8);
+	for (uint32_t k = 0; k < f->runs_n; k++)
+		for (uint32_t at = f->runs[k].at; at < f->runs[k].at + f->runs[k].bytes;
+		     at += SIM_PAGE)
+			memcpy(f->memory + at, &done->snapshot[at / SIM_PAGE], 8);
 	free(done->snapshot);
 	soda_prefetch_filled(sim->p, done->fill, 0);
 	*done = sim->pending[--sim->underway];
@@ -99,11 +101,17 @@ static void begin_fill(struct sim *sim, struct soda_fill *fill)
 
 	p->fill = fill;
 	p->due = sim->now + sim->cfg.fill_takes;
-	p->snapshot = calloc(fill->bytes / SIM_PAGE, sizeof(uint64_t));
+	p->snapshot = calloc(sim->cfg.entry_bytes / SIM_PAGE, sizeof(uint64_t));
 	assert_non_null(p->snapshot);
-	assert_true(first + fill->bytes / SIM_PAGE <= sim->pages[region]);
-	for (uint32_t i = 0; i < fill->bytes / SIM_PAGE; i++)
-		p->snapshot[i] = content(region, first + i, sim->version[region][first + i]);
+	for (uint32_t k = 0; k < fill->runs_n; k++) {
+		uint32_t from = fill->runs[k].at / SIM_PAGE;
+		uint32_t to = from + fill->runs[k].bytes / SIM_PAGE;
+
+		assert_true(first + to <= sim->pages[region]);
+		for (uint32_t i = from; i < to; i++)
+			p->snapshot[i] =
+				content(region, first + i, sim->version[region][first + i]);
+	}
 	sim->result.fetched += fill->bytes;
 }
 

@@ -17,6 +17,7 @@
 enum { ENTRY = 64 << 10, PAGE = 4096, SLOTS = 4 };
 
 static struct soda_cache *cache;
+static const struct soda_cache_run whole = { 0, ENTRY };
 
 static int set_up(void **state)
 {
@@ -37,7 +38,9 @@ static uint32_t begin(uint32_t owner, uint64_t entry, uint32_t bytes)
 	uint8_t *memory;
 
 	assert_int_not_equal(slot, SODA_CACHE_NONE);
-	assert_int_equal(soda_cache_fill_begin(cache, slot, &key, bytes, &memory), 0);
+	assert_int_equal(soda_cache_fill_begin(cache, slot, &key,
+					       &(struct soda_cache_run){ 0, bytes }, 1, &memory),
+			 0);
 	memset(memory, (int)(owner * 16 + entry), bytes);
 	return slot;
 }
@@ -121,6 +124,60 @@ static void an_end_shorter_than_an_entry(void **state)
 	assert_int_equal(counts().bytes_filled, 3 * PAGE);
 }
 
+/* ENTRY is 16 pages: a page is four of its 64ths. */
+static void parts_of_an_entry(void **state)
+{
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX];
+	struct soda_cache_key key = { 1, 0 };
+	uint32_t slot, n;
+	uint8_t *memory;
+
+	assert_int_equal(soda_cache_plan(cache, ENTRY, SODA_CACHE_WHOLE, runs), 1);
+	assert_int_equal(runs[0].at, 0);
+	assert_int_equal(runs[0].bytes, ENTRY);
+	/* Pages 1, 2 and 15, of the last of which the owner has none. */
+	assert_int_equal(soda_cache_plan(cache, ENTRY, 0x10ull | 0x800 | 1ull << 63, runs), 2);
+	assert_int_equal(runs[0].at, PAGE);
+	assert_int_equal(runs[0].bytes, 2 * PAGE);
+	assert_int_equal(runs[1].at, 15 * PAGE);
+	assert_int_equal(soda_cache_plan(cache, 15 * PAGE, 0x10ull | 1ull << 63, runs), 1);
+	assert_int_equal(runs[0].at, PAGE);
+	assert_int_equal(soda_cache_plan(cache, 3 * PAGE, 1ull << 63, runs), 1);
+	assert_int_equal(runs[0].at, 2 * PAGE);
+	assert_int_equal(runs[0].bytes, PAGE);
+	/* Every other page is eight runs, and no more. */
+	assert_int_equal(soda_cache_plan(cache, ENTRY, 0x0f0f0f0f0f0f0f0full, runs), 8);
+
+	slot = soda_cache_reclaim(cache);
+	n = soda_cache_plan(cache, ENTRY, 0x10ull | 0x800 | 1ull << 63, runs);
+	assert_int_equal(soda_cache_fill_begin(cache, slot, &key, runs, n, &memory), 0);
+	memset(memory, 16, ENTRY);
+	soda_cache_fill_end(cache, slot, 0);
+	assert_int_equal(ask(1, 0, PAGE), SODA_CACHE_MISS);
+	assert_int_equal(ask(1, PAGE, 2 * PAGE), SODA_CACHE_HIT);
+	assert_int_equal(ask(1, 2 * PAGE, 2 * PAGE), SODA_CACHE_MISS);
+	assert_int_equal(ask(1, 15 * PAGE, PAGE), SODA_CACHE_HIT);
+	assert_int_equal(counts().bytes_filled, 3 * PAGE);
+	assert_int_equal(soda_cache_evict(cache, slot), 0);
+	assert_int_equal(counts().bytes_useless, 0);
+}
+
+/* With 64 sectors there may be 32 runs: the smallest gaps are read as well. */
+static void too_many_parts(void **state)
+{
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX];
+	struct soda_cache *big;
+
+	assert_int_equal(soda_cache_create(4 << 20, 1 << 20, &big), 0);
+	assert_int_equal(soda_cache_plan(big, 1 << 20, 0x5555000000000055ull, runs), 8);
+	for (uint32_t i = 1; i < 8; i++)
+		assert_true(runs[i].at > runs[i - 1].at + runs[i - 1].bytes);
+	/* The large gap stays. */
+	for (uint32_t i = 0; i < 8; i++)
+		assert_true(runs[i].at + runs[i].bytes <= 7 << 14 || runs[i].at >= 48 << 14);
+	soda_cache_destroy(big);
+}
+
 static void one_entry_has_one_slot(void **state)
 {
 	struct soda_cache_key key = { 1, 7 };
@@ -128,10 +185,10 @@ static void one_entry_has_one_slot(void **state)
 	uint8_t *memory;
 
 	assert_int_equal(soda_cache_find(cache, &key), slot);
-	assert_int_equal(soda_cache_fill_begin(cache, other, &key, ENTRY, &memory), -EEXIST);
+	assert_int_equal(soda_cache_fill_begin(cache, other, &key, &whole, 1, &memory), -EEXIST);
 	key.owner = 2;
 	assert_int_equal(soda_cache_find(cache, &key), SODA_CACHE_NONE);
-	assert_int_equal(soda_cache_fill_begin(cache, other, &key, ENTRY, &memory), 0);
+	assert_int_equal(soda_cache_fill_begin(cache, other, &key, &whole, 1, &memory), 0);
 	soda_cache_fill_end(cache, other, 0);
 }
 
@@ -415,7 +472,7 @@ static void fill_one(uint64_t *dice)
 	}
 	if (slot == SODA_CACHE_NONE)
 		return;
-	while (soda_cache_fill_begin(cache, slot, &key, ENTRY, &memory))
+	while (soda_cache_fill_begin(cache, slot, &key, &whole, 1, &memory))
 		key.entry = (key.entry + 1) % FAR;
 	for (uint32_t i = 0; i < ENTRY / PAGE; i++) {
 		uint32_t page = (uint32_t)key.entry * (ENTRY / PAGE) + i;
@@ -463,6 +520,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_request_over_two_entries_is_never_cached, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(an_end_shorter_than_an_entry, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(parts_of_an_entry, set_up, tear_down),
+		cmocka_unit_test(too_many_parts),
 		cmocka_unit_test_setup_teardown(one_entry_has_one_slot, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_used_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(late_hits_get_the_bytes_and_a_reference, set_up,

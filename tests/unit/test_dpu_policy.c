@@ -61,7 +61,7 @@ static void fill(uint32_t slot, uint32_t owner, uint64_t entry)
 	struct soda_cache_key key = { owner, entry };
 
 	full[slot] = true;
-	soda_guard_fill(&guard, slot, &key);
+	soda_guard_fill(&guard, slot, &key, SODA_CACHE_WHOLE);
 }
 
 static void fill_all(void)
@@ -71,7 +71,7 @@ static void fill_all(void)
 }
 
 static uint32_t predict(uint64_t entry, uint32_t chunk, uint32_t slot,
-			uint64_t out[SODA_CACHE_PREDICT_MAX])
+			struct soda_cache_want out[SODA_CACHE_PREDICT_MAX])
 {
 	struct soda_cache_touch touch = { .key = { 1, entry },
 					  .offset = chunk * CHUNK,
@@ -84,7 +84,7 @@ static uint32_t predict(uint64_t entry, uint32_t chunk, uint32_t slot,
 
 /* A policy whose answers the test sets. */
 static uint32_t bad_victim, bad_n;
-static uint64_t bad_entry;
+static uint64_t bad_entry, bad_sectors = SODA_CACHE_WHOLE;
 
 static size_t bad_state_bytes(const struct soda_cache_setup *s)
 {
@@ -104,7 +104,7 @@ static void bad_hit(void *state, const struct soda_cache_touch *touch)
 {
 }
 
-static void bad_fill(void *state, uint32_t slot, const struct soda_cache_key *key)
+static void bad_fill(void *state, uint32_t slot, const struct soda_cache_key *key, uint64_t sectors)
 {
 }
 
@@ -117,10 +117,10 @@ static void bad_drop(void *state, uint32_t slot)
 {
 }
 
-static uint32_t give_entry(void *state, const struct soda_cache_touch *touch, uint64_t *entries_p,
-			   uint32_t max)
+static uint32_t give_entry(void *state, const struct soda_cache_touch *touch,
+			   struct soda_cache_want *wants_p, uint32_t max)
 {
-	entries_p[0] = bad_entry;
+	wants_p[0] = (struct soda_cache_want){ bad_entry, bad_sectors };
 	return bad_n;
 }
 
@@ -147,7 +147,7 @@ static void builtin_ones_have_names(void **state)
 
 static void sense_passes(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&bad);
 	fill(3, 1, 3);
@@ -158,7 +158,7 @@ static void sense_passes(void **state)
 	bad_n = 1;
 	bad_entry = 999;
 	assert_int_equal(predict(1, 0, SODA_CACHE_NONE, out), 1);
-	assert_int_equal(out[0], 999);
+	assert_int_equal(out[0].entry, 999);
 	assert_int_equal(guard.nonsense, 0);
 }
 
@@ -188,7 +188,7 @@ static void victims_that_cannot_be_are_refused(void **state)
 
 static void predictions_that_cannot_be_are_refused(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&bad);
 	bad_n = 1;
@@ -196,12 +196,17 @@ static void predictions_that_cannot_be_are_refused(void **state)
 	assert_int_equal(predict(1, 0, SODA_CACHE_NONE, out), 0);
 	bad_n = SODA_CACHE_PREDICT_MAX + 1;
 	assert_int_equal(predict(1, 0, SODA_CACHE_NONE, out), 0);
-	assert_int_equal(guard.nonsense, 2);
+	bad_n = 1;
+	bad_entry = 5;
+	bad_sectors = 0;
+	assert_int_equal(predict(1, 0, SODA_CACHE_NONE, out), 0);
+	bad_sectors = SODA_CACHE_WHOLE;
+	assert_int_equal(guard.nonsense, 3);
 }
 
 static void who_goes_on_with_it_is_replaced(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&bad);
 	fill(3, 1, 3);
@@ -219,7 +224,7 @@ static void who_goes_on_with_it_is_replaced(void **state)
 	/* The other one goes on with what is there. */
 	assert_int_equal(soda_guard_victim(&guard), 3);
 	assert_int_equal(predict(5, 0, SODA_CACHE_NONE, out), 1);
-	assert_int_equal(out[0], 5);
+	assert_int_equal(out[0].entry, 5);
 	assert_int_equal(lines, 1);
 }
 
@@ -303,34 +308,34 @@ static void random_takes_each_in_turn(void **state)
 
 static void random_predicts_the_entry_around(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&soda_cache_policy_random);
 	assert_int_equal(predict(17, 3, SODA_CACHE_NONE, out), 1);
-	assert_int_equal(out[0], 17);
+	assert_int_equal(out[0].entry, 17);
 	assert_int_equal(predict(17, 4, 2, out), 0); /* it is there */
 }
 
 static void stream_runs_ahead_in_both_directions(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&soda_cache_policy_stream);
 	assert_int_equal(predict(17, 0, SODA_CACHE_NONE, out), 0);
 	assert_int_equal(predict(17, 1, SODA_CACHE_NONE, out), 0);
 	assert_int_equal(predict(17, 2, SODA_CACHE_NONE, out), 2);
-	assert_int_equal(out[0], 17);
-	assert_int_equal(out[1], 18);
+	assert_int_equal(out[0].entry, 17);
+	assert_int_equal(out[1].entry, 18);
 	for (uint32_t i = 3; i < 16; i++)
 		predict(17, i, 0, out);
 	assert_int_equal(predict(18, 0, 1, out), 3);
-	assert_int_equal(out[0], 19);
-	assert_int_equal(out[2], 21);
+	assert_int_equal(out[0].entry, 19);
+	assert_int_equal(out[2].entry, 21);
 
 	predict(500, 15, SODA_CACHE_NONE, out);
 	predict(500, 14, SODA_CACHE_NONE, out);
 	assert_int_equal(predict(500, 13, SODA_CACHE_NONE, out), 2);
-	assert_int_equal(out[1], 499);
+	assert_int_equal(out[1].entry, 499);
 	/* Nothing before the first entry, nothing behind the last. */
 	for (uint32_t i = 16; i-- > 0;)
 		predict(1, i, SODA_CACHE_NONE, out);
@@ -342,13 +347,13 @@ static void stream_runs_ahead_in_both_directions(void **state)
 
 static void stream_wants_what_is_asked_for_often(void **state)
 {
-	uint64_t out[SODA_CACHE_PREDICT_MAX];
+	struct soda_cache_want out[SODA_CACHE_PREDICT_MAX];
 
 	start(&soda_cache_policy_stream);
 	assert_int_equal(predict(17, 9, SODA_CACHE_NONE, out), 0);
 	assert_int_equal(predict(17, 3, SODA_CACHE_NONE, out), 0);
 	assert_int_equal(predict(17, 12, SODA_CACHE_NONE, out), 1);
-	assert_int_equal(out[0], 17);
+	assert_int_equal(out[0].entry, 17);
 }
 
 int main(void)

@@ -191,7 +191,8 @@ static bool has(uint32_t owner)
 {
 	struct soda_cache_ref ref;
 
-	if (soda_prefetch_read(p, owner, 0, SIM_PAGE, NULL, &ref) != SODA_CACHE_HIT)
+	/* behind what was read before the fetch */
+	if (soda_prefetch_read(p, owner, 5 * SIM_PAGE, SIM_PAGE, NULL, &ref) != SODA_CACHE_HIT)
 		return false;
 	soda_cache_release(soda_prefetch_cache(p), ref.slot);
 	return true;
@@ -312,11 +313,12 @@ static _Atomic uint32_t hits, wrong;
 
 static void fill_now(void *arg, struct soda_fill *fill)
 {
-	for (uint32_t at = 0; at < fill->bytes; at += SIM_PAGE) {
-		uint64_t word = fill->offset + at;
+	for (uint32_t k = 0; k < fill->runs_n; k++)
+		for (uint32_t at = 0; at < fill->runs[k].bytes; at += SIM_PAGE) {
+			uint64_t word = fill->offset + fill->runs[k].at + at;
 
-		memcpy(fill->memory + at, &word, sizeof(word));
-	}
+			memcpy(fill->memory + fill->runs[k].at + at, &word, sizeof(word));
+		}
 	soda_prefetch_filled(p, fill, fill->offset % (37 * ENTRY) ? 0 : -EIO);
 }
 
