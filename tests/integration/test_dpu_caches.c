@@ -223,7 +223,7 @@ static void child_static(const void *arg)
 	CHECK_EQ(fam[5], mix(5, 9));
 }
 
-static uint64_t demand_before;
+static uint64_t demand_before, reads_before;
 
 static void during_static(const void *arg)
 {
@@ -233,25 +233,36 @@ static void during_static(const void *arg)
 	assert_int_equal(stat_of("static_loaded_bytes"), BYTES / 2);
 	assert_int_equal(stat_of("net_preload_bytes"), BYTES / 2);
 	demand_before = stat_of("net_demand_bytes");
+	reads_before = stat_of("client_reads");
 	turn_pass();
 	if (!turn_await())
 		return;
-	/* None of it came from the server. */
+	/* None of it came from the server; on shared memory the agent was not even asked. */
 	assert_int_equal(stat_of("net_demand_bytes"), demand_before);
+	if (arg)
+		assert_int_equal(stat_of("client_reads"), reads_before);
+	else
+		assert_true(stat_of("client_reads") >= reads_before + CHUNKS / 2);
 	turn_pass();
 }
 
 static void test_static_range(void **state)
 {
-	const struct trial t = { .child = child_static, .during = during_static };
-	struct outcome out;
+	for (int shm = 0; shm < 2; shm++) {
+		const struct trial t = { .child = child_static,
+					 .during = during_static,
+					 .arg = shm ? &world : NULL };
+		struct outcome out;
 
-	up("--dynamic=no");
-	trial_run(&t, &out);
-	expect_quiet_success(&out);
-	assert_true(stat_of("static_hits") >= CHUNKS / 2);
-	await_none("static_used_bytes");
-	world_close(&world);
+		if (shm)
+			setenv("SODA_TEST_AGENT_SHM", "1", 1);
+		up("--dynamic=no");
+		unsetenv("SODA_TEST_AGENT_SHM");
+		trial_run(&t, &out);
+		expect_quiet_success(&out);
+		await_none("static_used_bytes");
+		world_close(&world);
+	}
 }
 
 static void child_too_much(const void *arg)
