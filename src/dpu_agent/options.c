@@ -15,8 +15,10 @@ static const struct soda_option options[] = {
 	  AT(listen),
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7002",
-	  .help = "Where programs connect: tcp://HOST:PORT; several, separated by commas, or the"
-		  " option again. Port 0 picks a free one." },
+	  .help = "Where programs connect: tcp://HOST:PORT (port 0 picks a free one), or on the "
+		  "same"
+		  " machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
+		  " option again." },
 	{ .name = "server",
 	  .env = "SODA_DPU_SERVER",
 	  .letter = 's',
