@@ -16,7 +16,8 @@
 
 enum {
 	OPS = 64,
-	HELP_OPS = 16,	     /* what a faulting thread sends at a time */
+	HELP_OPS = 16, /* what a faulting thread sends at a time */
+	HELP_CHUNK_MAX = 65536,
 	BACKLOG = 128,	     /* more than that waits: the thread helps those who should have */
 	PERIOD_SHIFT = 24,   /* threads that fault are counted for 2^24 ns, about 17 ms */
 	PERIODS = 4,	     /* ... of which so many are remembered */
@@ -68,9 +69,14 @@ static bool processors_busy(struct soda_thread *t)
 	return atomic_load(&wb.active[(now - 1) % PERIODS]) >= soda_agent.processors;
 }
 
+/* A batch must be small beside the buffer, and short beside a fault: 1 MiB at most. */
 static bool helps(struct soda_thread *t)
 {
-	return soda_agent.settings.mode == SODA_MODE_INLINE && processors_busy(t);
+	return soda_agent.settings.mode == SODA_MODE_INLINE &&
+	       soda_chunk_bytes() <= HELP_CHUNK_MAX &&
+	       atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed) >=
+		       4 * HELP_OPS &&
+	       processors_busy(t);
 }
 
 int soda_writeback_queue(const uint32_t *ids, int n, int why)

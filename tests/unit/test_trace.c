@@ -230,8 +230,8 @@ static void traces(void **state)
 		{ .buffer_chunks = 20, .chunk_bytes = 16384, .high_pct = 100, .low_pct = 100 },
 		{ .buffer_chunks = 20, .chunk_bytes = 262144 },
 		{ .buffer_chunks = 30, .direct = true, .prefetch = 8 },
-		{ .buffer_chunks = 60, .help = true },
-		{ .buffer_chunks = 40, .help = true, .prefetch = 8 },
+		{ .buffer_chunks = 70, .help = true },
+		{ .buffer_chunks = 66, .help = true, .prefetch = 8 },
 	};
 
 	for (uint64_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
