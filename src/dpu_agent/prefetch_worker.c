@@ -38,10 +38,13 @@ static void *work(void *arg)
 {
 	struct soda_prefetch *p = arg;
 
-	while (!stopping(p)) {
+	for (;;) {
+		/* before `stopping`: the bell that is rung after it must not have been heard yet */
 		uint32_t heard = atomic_load(&p->bell);
 		struct soda_fill *fill;
 
+		if (stopping(p))
+			return NULL;
 		soda_prefetch_step(p);
 		fill = soda_prefetch_take(p);
 		if (!fill) {
@@ -53,7 +56,6 @@ static void *work(void *arg)
 			soda_prefetch_ring(p);
 		p->ops->fill(p->arg, fill);
 	}
-	return NULL;
 }
 
 int soda_prefetch_start(struct soda_prefetch *p, unsigned workers)

@@ -432,6 +432,24 @@ static void threads(void **state)
 	soda_prefetch_destroy(p);
 }
 
+/* They hear that it is over whatever they are just doing. */
+static void workers_end(void **state)
+{
+	enum { ROUNDS = 2000 };
+	static const struct soda_prefetch_ops ops = { .fill = fill_now };
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY };
+
+	for (int i = 0; i < ROUNDS; i++) {
+		assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
+		assert_int_equal(soda_prefetch_start(p, 2), 0);
+		for (int k = 0; k < i % 8; k++)
+			sched_yield();
+		soda_prefetch_stop(p);
+		soda_prefetch_destroy(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -444,6 +462,7 @@ int main(void)
 		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
 		cmocka_unit_test(a_failed_fetch_makes_a_pause),
 		cmocka_unit_test(threads),
+		cmocka_unit_test(workers_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
