@@ -16,6 +16,7 @@
 #include "host_agent/helper.h"
 #include "host_agent/placement.h"
 #include "host_agent/recover.h"
+#include "host_agent/session_impl.h"
 #include "host_agent/stat_socket.h"
 #include "host_agent/writeback.h"
 
@@ -418,128 +419,13 @@ void soda_session_forget(void)
 	soda_writeback_forget(forget_channel);
 }
 
-/* Run a control call, again after a reconnection if the connection failed under it. */
-static int with_control(int (*fn)(struct soda_conn *c, struct soda_region *r, void *arg,
-				  int timeout_ms, struct soda_why *why),
-			struct soda_region *r, void *arg, struct soda_why *why)
+struct soda_conn *soda_session_control_acquire(void)
 {
-	int timeout = (int)soda_agent.settings.fault_timeout_ms;
-	uint64_t deadline = soda_now_ns() + (uint64_t)timeout * 1000000u;
-	int ret;
-
-	for (;;) {
-		bool failed;
-
-		if (soda_session_wait(deadline)) {
-			snprintf(why->text, sizeof(why->text), "%.250s", soda_session_trouble());
-			return -ETIMEDOUT;
-		}
-		soda_lock_acquire(&se.lock);
-		ret = se.control ? fn(se.control, r, arg, timeout, why) : -ENOTCONN;
-		failed = ret == -ECONNRESET || ret == -EPIPE || ret == -ENOTCONN ||
-			 ret == -ECONNABORTED;
-		soda_lock_release(&se.lock);
-		if (!failed)
-			return ret;
-		soda_session_report(ret);
-		poll(NULL, 0, 1);
-	}
+	soda_lock_acquire(&se.lock);
+	return se.control;
 }
 
-static int open_call(struct soda_conn *c, struct soda_region *r, void *arg, int timeout_ms,
-		     struct soda_why *why)
+void soda_session_control_release(void)
 {
-	return soda_recover_open(c, r, timeout_ms, why);
-}
-
-static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
-		       int timeout_ms, struct soda_why *why)
-{
-	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
-	struct iovec body = { id, sizeof(id) };
-
-	return soda_conn_call(c, type, &body, 1, NULL, 0, NULL, timeout_ms, why);
-}
-
-static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, int timeout_ms,
-		      struct soda_why *why)
-{
-	return region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why);
-}
-
-static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, int timeout_ms,
-		     struct soda_why *why)
-{
-	return region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
-}
-
-static int name_call(struct soda_conn *c, struct soda_region *r, void *arg, int timeout_ms,
-		     struct soda_why *why)
-{
-	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) }, advice = SODA_NORMAL;
-	struct iovec body[2] = { { id, sizeof(id) }, { r->name, strlen(r->name) } };
-	size_t bytes = 0;
-	int ret = soda_conn_call(c, SODA_MSG_NAME, body, 2, &advice, sizeof(advice), &bytes,
-				 timeout_ms, why);
-
-	if (!ret && bytes == sizeof(advice))
-		*(int *)arg = advice;
-	return ret;
-}
-
-struct advising {
-	struct soda_wire_advise *advise;
-	struct soda_static_map **map_p;
-};
-
-static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, int timeout_ms,
-		       struct soda_why *why)
-{
-	struct advising *a = arg;
-
-	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
-}
-
-int soda_session_open_region(struct soda_region *r, struct soda_why *why)
-{
-	return with_control(open_call, r, NULL, why);
-}
-
-static void unmap(void *arg)
-{
-	struct soda_region *r = arg;
-
-	soda_conn_unmap_region(&r->mr);
-}
-
-void soda_session_close_region(struct soda_region *r)
-{
-	struct soda_why why;
-	sigset_t saved;
-
-	/* A server that does not answer frees it with the client. */
-	if (soda_session_up())
-		with_control(close_call, r, NULL, &why);
-	soda_signals_block(&saved);
-	soda_channels_exclusive(unmap, r);
-	soda_signals_restore(&saved);
-}
-
-int soda_session_sync_region(struct soda_region *r, struct soda_why *why)
-{
-	return with_control(sync_call, r, NULL, why);
-}
-
-int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
-{
-	*advice_p = SODA_NORMAL;
-	return with_control(name_call, r, advice_p, why);
-}
-
-int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
-			       struct soda_static_map **map_p, struct soda_why *why)
-{
-	struct advising a = { advise, map_p };
-
-	return with_control(advise_call, r, &a, why);
+	soda_lock_release(&se.lock);
 }

@@ -268,6 +268,9 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 		if (fake_net.direct)
 			mr_p->map = regions[open->region_id].bytes;
 		*opened_p = (struct soda_wire_opened){ .bytes = open->bytes };
+		if (fake_net.lose_answer_of_open)
+			ret = conn->error = -ECONNRESET;
+		fake_net.lose_answer_of_open = false;
 	}
 	fake_unlock();
 	return ret;

@@ -29,6 +29,7 @@ extern struct fake_net {
 	uint32_t status_n[2];	      /* ...so many */
 	int refuse_connect;	      /* error of connecting, 0: none */
 	uint32_t lose_at_open;	      /* the connection fails at the so many-th OPEN */
+	bool lose_answer_of_open;     /* of the next one, which is done, with the connection */
 	void (*on_connect)(void);     /* called for each connection made, without the lock */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
 	/*

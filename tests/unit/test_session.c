@@ -172,6 +172,23 @@ static void lost_in_recovery(void **state)
 	host_stop();
 }
 
+/* The server has opened the region, and nobody heard of it: that does not stand in the way. */
+static void answer_of_open_lost(void **state)
+{
+	struct soda_region *r;
+
+	host_start(&plain);
+	fake_lock();
+	fake_net.lose_answer_of_open = true;
+	fake_unlock();
+	r = host_alloc(4 << 16);
+	assert_false(fake_net.lose_answer_of_open);
+	host_store(r, 1, 0, 11);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(fake_server_word(r->id, 65536), 11);
+	host_stop();
+}
+
 /* A new connection fails before all of them are made: that is not forgotten. */
 static _Atomic uint32_t reports;
 
@@ -201,9 +218,9 @@ static void lost_while_reconnecting(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lost_in_flight),	   cmocka_unit_test(sync_across_a_loss),
-		cmocka_unit_test(server_starts_anew),	   cmocka_unit_test(lost_in_recovery),
-		cmocka_unit_test(lost_while_reconnecting),
+		cmocka_unit_test(lost_in_flight),      cmocka_unit_test(sync_across_a_loss),
+		cmocka_unit_test(server_starts_anew),  cmocka_unit_test(lost_in_recovery),
+		cmocka_unit_test(answer_of_open_lost), cmocka_unit_test(lost_while_reconnecting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control calls for an object: asked again after a reconnection. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/lock.h"
+#include "host_agent/fetch.h"
+#include "host_agent/helper.h"
+#include "host_agent/recover.h"
+#include "host_agent/session_impl.h"
+
+/*
+ * A control call.  again: an earlier attempt reached a connection that then failed, so that the
+ * server may have done it, and only its answer is lost.
+ */
+typedef int call_fn(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		    int timeout_ms, struct soda_why *why);
+
+static bool connection_failed(int ret)
+{
+	return ret == -ECONNRESET || ret == -EPIPE || ret == -ENOTCONN || ret == -ECONNABORTED;
+}
+
+/* Run a call, again after a reconnection if the connection failed under it. */
+static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
+{
+	int timeout = (int)soda_agent.settings.fault_timeout_ms;
+	uint64_t deadline = soda_now_ns() + (uint64_t)timeout * 1000000u;
+	bool again = false;
+
+	for (;;) {
+		struct soda_conn *control;
+		int ret = -ENOTCONN;
+
+		if (soda_session_wait(deadline)) {
+			snprintf(why->text, sizeof(why->text), "%.250s", soda_session_trouble());
+			return -ETIMEDOUT;
+		}
+		control = soda_session_control_acquire();
+		if (control)
+			ret = fn(control, r, arg, again, timeout, why);
+		soda_session_control_release();
+		if (!connection_failed(ret))
+			return ret;
+		again = again || control;
+		soda_session_report(ret);
+		poll(NULL, 0, 1);
+	}
+}
+
+static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
+		       int timeout_ms, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+
+	return soda_conn_call(c, type, &body, 1, NULL, 0, NULL, timeout_ms, why);
+}
+
+/* The region may be open already, with nothing in it that anybody knows of: then it is closed
+ * first. */
+static int open_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	int ret = again ? region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why) : 0;
+
+	if (connection_failed(ret) || ret == -ETIMEDOUT)
+		return ret;
+	return soda_recover_open(c, r, timeout_ms, why);
+}
+
+static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		      int timeout_ms, struct soda_why *why)
+{
+	return region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why);
+}
+
+static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	return region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
+}
+
+static int name_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) }, advice = SODA_NORMAL;
+	struct iovec body[2] = { { id, sizeof(id) }, { r->name, strlen(r->name) } };
+	size_t bytes = 0;
+	int ret = soda_conn_call(c, SODA_MSG_NAME, body, 2, &advice, sizeof(advice), &bytes,
+				 timeout_ms, why);
+
+	if (!ret && bytes == sizeof(advice))
+		*(int *)arg = advice;
+	return ret;
+}
+
+struct advising {
+	struct soda_wire_advise *advise;
+	struct soda_static_map **map_p;
+};
+
+static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		       int timeout_ms, struct soda_why *why)
+{
+	struct advising *a = arg;
+
+	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
+}
+
+int soda_session_open_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(open_call, r, NULL, why);
+}
+
+static void unmap(void *arg)
+{
+	struct soda_region *r = arg;
+
+	soda_conn_unmap_region(&r->mr);
+}
+
+void soda_session_close_region(struct soda_region *r)
+{
+	struct soda_why why;
+	sigset_t saved;
+
+	/* A server that does not answer frees it with the client. */
+	if (soda_session_up())
+		with_control(close_call, r, NULL, &why);
+	soda_signals_block(&saved);
+	soda_channels_exclusive(unmap, r);
+	soda_signals_restore(&saved);
+}
+
+int soda_session_sync_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(sync_call, r, NULL, why);
+}
+
+int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
+{
+	*advice_p = SODA_NORMAL;
+	return with_control(name_call, r, advice_p, why);
+}
+
+int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
+			       struct soda_static_map **map_p, struct soda_why *why)
+{
+	struct advising a = { advise, map_p };
+
+	return with_control(advise_call, r, &a, why);
+}
