@@ -24,18 +24,35 @@ static bool remote(uint32_t id)
 	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_REMOTE;
 }
 
-/* Runs of neighbours straight from the mapped memory. */
+static uint32_t planned(const struct soda_plan *plan, uint32_t i)
+{
+	return (uint32_t)(plan->first + (int64_t)i * plan->stride);
+}
+
+/* Whether chunks first .. last are mapped here, in one piece. A demand channel's lock is held. */
+static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
+{
+	uint64_t bytes = soda_chunk_bytes() * (last - first) + soda_region_chunk_bytes(r, last);
+
+	return soda_mr_direct(&r->mr, soda_region_offset(r, first), (uint32_t)bytes) != NULL;
+}
+
+/*
+ * Runs of neighbours straight from the mapped memory, up to the first chunk that is not in
+ * it: only parts of an object may be, and in several pieces.
+ */
 static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
 			     const struct soda_plan *plan)
 {
 	struct soda_install in[SODA_SLOTS_MAX];
 	uint32_t run = 0, i;
 
-	for (i = 0; i < plan->n; i++) {
-		uint32_t id = (uint32_t)(plan->first + (int64_t)i * plan->stride);
+	for (i = 0; i < plan->n && mapped(r, planned(plan, i), planned(plan, i)); i++) {
+		uint32_t id = planned(plan, i);
 		bool mine = remote(id) && claim_ahead(t, r, id);
 
-		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_SLOTS_MAX)) {
+		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_SLOTS_MAX ||
+			    !mapped(r, in[0].id, id))) {
 			soda_channel_install_direct(t, ch, r, in, run);
 			run = 0;
 		}
@@ -59,7 +76,7 @@ static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, str
 					 &err) <= 0)
 			break;
 	for (i = 0; i < plan->n && soda_channel_outstanding(ch) < ch->slots_n; i++) {
-		uint32_t id = (uint32_t)(plan->first + (int64_t)i * plan->stride);
+		uint32_t id = planned(plan, i);
 		struct soda_install in = { .id = id, .block = -1, .ahead = true };
 
 		if (!remote(id))
@@ -80,18 +97,37 @@ static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, str
 	return i;
 }
 
+/* *done_p: how many, if the plan begins in what is mapped here; else false. */
+static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
+		       uint32_t *done_p)
+{
+	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	bool direct;
+
+	*done_p = 0;
+	if (!r->mr.map && !r->mr.statics)
+		return false;
+	if (!soda_lock_try(&ch->lock))
+		return true;
+	direct = mapped(r, planned(plan, 0), planned(plan, 0));
+	if (direct && soda_channel_usable(ch))
+		*done_p = ahead_direct(t, ch, r, plan);
+	soda_lock_release(&ch->lock);
+	return direct;
+}
+
 uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 			  const struct soda_plan *plan)
 {
-	bool direct = soda_mr_direct(&r->mr, 0, 0) != NULL;
-	struct soda_channel *ch =
-		&soda_channels[direct ? soda_channel_demand(t) : soda_channel_ahead(t)];
-	uint32_t n = 0;
+	struct soda_channel *ch = &soda_channels[soda_channel_ahead(t)];
+	uint32_t n;
 
+	if (try_direct(t, r, plan, &n))
+		return n;
 	if (!soda_lock_try(&ch->lock))
 		return 0;
 	if (soda_channel_usable(ch))
-		n = direct ? ahead_direct(t, ch, r, plan) : ahead_posted(t, ch, r, plan);
+		n = ahead_posted(t, ch, r, plan);
 	soda_lock_release(&ch->lock);
 	return n;
 }

@@ -210,6 +210,11 @@ static void child_static(const void *arg)
 	CHECK_EQ(touch_signal(&fam[5], true), SIGSEGV);
 	CHECK_EQ(touch_signal(&fam[CHUNKS / 2 * WORDS - 1], true), SIGSEGV);
 	CHECK_EQ(touch_signal(&fam[CHUNKS / 2 * WORDS], true), 0);
+	/* A scan runs ahead beyond its end, and into it. */
+	for (size_t i = CHUNKS / 4; i < CHUNKS; i++)
+		CHECK_EQ(fam[i * WORDS + 1], mix(i * WORDS + 1, 0));
+	for (size_t i = CHUNKS; i-- > CHUNKS / 4;)
+		CHECK_EQ(fam[i * WORDS + 1], mix(i * WORDS + 1, 0));
 	CHECK_EQ(soda_advise(fam, CHUNK, SODA_DISCARD), -EACCES);
 	CHECK_EQ(soda_advise(fam, CHUNK, SODA_NO_CACHE), -EBUSY);
 	CHECK_EQ(soda_advise(fam, BYTES / 2, SODA_STATIC_CACHE), 0); /* again: nothing to do */
