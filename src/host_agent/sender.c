@@ -20,7 +20,10 @@ void soda_sender_drop(struct soda_sender *s)
 	soda_count(s->t, SODA_CNT_EVICTED_DIRTY, (uint64_t)n);
 }
 
-/* The server has it as it is; drop it if that was the point and nobody stored to it meanwhile. */
+/*
+ * The server has it as it is; drop it if that was the point.  A store meanwhile was its next use:
+ * it stays, and what a fetch would have cost is saved.
+ */
 static void drop_later(struct soda_sender *s, uint32_t id, int why)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -38,6 +41,7 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 			soda_sender_drop(s);
 		return;
 	}
+	soda_count(s->t, SODA_CNT_LOCAL_REFAULTS, soda_chunk_state(w) == SODA_CHUNK_DIRTY);
 }
 
 static void finish(struct soda_sender *s, const struct soda_sending *op)

@@ -96,6 +96,7 @@ static void store_cancels_the_eviction(void **state)
 		if (page != 5)
 			assert_int_equal(host_load(r, 0, 5), round);
 	}
+	assert_int_equal(host_count(SODA_CNT_LOCAL_REFAULTS), 30);
 	host_check(r);
 	host_stop();
 }

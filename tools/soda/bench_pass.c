@@ -205,7 +205,7 @@ static int compare_ns(const void *a, const void *b)
 static int time_faults(struct soda_bench_team *team, struct soda_bench_sample *sample)
 {
 	const struct soda_bench_counters *c = &sample->counters;
-	uint64_t fetched = c->faults - c->zero_fills - c->local_refaults, n = 0;
+	uint64_t fetched = c->faults - c->zero_fills, n = 0;
 	uint32_t *all = malloc(sample->accesses * sizeof(*all));
 
 	if (!all)

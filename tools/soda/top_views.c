@@ -10,9 +10,9 @@ static const struct soda_top_row program_rows[] = {
 	{ SODA_TOP_HEADING, "Page faults", NULL, NULL, NULL },
 	{ SODA_TOP_COUNT, "faults", "faults", NULL,
 	  "Touches of pages that were not mapped, all threads." },
-	{ SODA_TOP_SHARE, "without network", "zero_fills+local_refaults+faults_joined", "faults",
-	  "Faults that fetched nothing: first touches, memory of this node, or a chunk that"
-	  " another thread was fetching." },
+	{ SODA_TOP_SHARE, "without network", "zero_fills+faults_joined", "faults",
+	  "Faults that fetched nothing: first touches, or a chunk that another thread was"
+	  " fetching." },
 	{ SODA_TOP_COUNT, "first stores", "wp_faults", NULL,
 	  "First stores to a clean chunk or page: they make it dirty." },
 	{ SODA_TOP_TIME, "median fetch", "fault_p50_ns", NULL,
@@ -38,6 +38,8 @@ static const struct soda_top_row program_rows[] = {
 	{ SODA_TOP_COUNT, "evicted clean", "evicted_clean", NULL, "Chunks dropped." },
 	{ SODA_TOP_COUNT, "evicted dirty", "evicted_dirty", NULL,
 	  "Chunks written back, then dropped." },
+	{ SODA_TOP_COUNT, "kept by a store", "local_refaults", NULL,
+	  "Chunks that were being written back to be dropped when a store to them came." },
 	{ SODA_TOP_COUNT, "waits for room", "evict_waits", NULL,
 	  "Faults that waited for a write-back: the network or the server is too slow." },
 	{ SODA_TOP_HEADING, "Trouble", NULL, NULL, NULL },
