@@ -117,6 +117,21 @@ static bool under_way(uint32_t id)
 	return soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING);
 }
 
+/* Rather than only wait, send some of it over the thread's own connection. */
+static bool share(void)
+{
+	struct soda_thread *t = soda_thread_self();
+	sigset_t saved;
+	bool sent;
+
+	if (!t)
+		return false;
+	soda_signals_block(&saved);
+	sent = soda_writeback_share(t);
+	soda_signals_restore(&saved);
+	return sent;
+}
+
 /* Queue what is dirty and wait until none of it is under way. */
 static int bring(uint32_t first, uint32_t n, bool *before_p)
 {
@@ -130,7 +145,7 @@ static int bring(uint32_t first, uint32_t n, bool *before_p)
 		while (under_way(id)) {
 			uint32_t seen = soda_progress_seen();
 
-			if (under_way(id) && !patience_wait(&p, seen))
+			if (under_way(id) && !share() && !patience_wait(&p, seen))
 				return -ETIMEDOUT;
 		}
 	}

@@ -70,13 +70,16 @@ static bool processors_busy(struct soda_thread *t)
 }
 
 /* A batch must be small beside the buffer, and short beside a fault: 1 MiB at most. */
-static bool helps(struct soda_thread *t)
+static bool batches_fit(void)
 {
 	return soda_agent.settings.mode == SODA_MODE_INLINE &&
 	       soda_chunk_bytes() <= HELP_CHUNK_MAX &&
-	       atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed) >=
-		       4 * HELP_OPS &&
-	       processors_busy(t);
+	       atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed) >= 4 * HELP_OPS;
+}
+
+static bool helps(struct soda_thread *t)
+{
+	return batches_fit() && processors_busy(t);
 }
 
 int soda_writeback_queue(const uint32_t *ids, int n, int why)
@@ -102,13 +105,13 @@ void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 	soda_progress_await(seen, timeout_ns);
 }
 
-/* A batch of what waits, over the thread's own idle connection, to the last answer. */
+/* A batch of what waits, over the thread's own idle connection, to the last answer. How many. */
 static int help_over(struct soda_conn *conn, void *arg)
 {
 	struct soda_sending ops[HELP_OPS] = { 0 };
 	struct soda_sender s = { .t = arg, .conn = conn, .ops = ops, .max = HELP_OPS };
 	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
-	int ret = soda_sender_send(&s);
+	int n = soda_sender_send(&s), ret = n;
 
 	while (ret >= 0 && s.used) {
 		ret = soda_sender_collect(&s, ANSWER_NS);
@@ -121,13 +124,18 @@ static int help_over(struct soda_conn *conn, void *arg)
 		return ret;
 	}
 	soda_sender_drop(&s);
-	return 0;
+	return n;
 }
 
 void soda_writeback_help(struct soda_thread *t)
 {
 	if (soda_outgoing_waiting() >= HELP_OPS && helps(t))
 		soda_channels_lend(t, help_over, t);
+}
+
+bool soda_writeback_share(struct soda_thread *t)
+{
+	return batches_fit() && soda_outgoing_waiting() && soda_channels_lend(t, help_over, t) > 0;
 }
 
 /* The connection is lost, or not wanted any more. */

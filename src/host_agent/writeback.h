@@ -42,6 +42,12 @@ int soda_writeback_evict(struct soda_thread *t, const uint32_t *ids, int n);
  */
 void soda_writeback_help(struct soda_thread *t);
 
+/*
+ * The same for a thread that waits for what is in the queue: whatever the processors do.
+ * False: nothing waits, or it cannot.
+ */
+bool soda_writeback_share(struct soda_thread *t);
+
 /* See that the thread looks at the queue. AS. */
 void soda_writeback_ring(void);
 
