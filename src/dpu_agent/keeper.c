@@ -59,6 +59,7 @@ static void end(struct soda_session *s)
 		say_goodbye(s);
 	soda_upstream_disconnect(s);
 	pthread_mutex_unlock(&s->life);
+	soda_session_ended(s);
 	soda_session_put(s); /* the table's */
 }
 

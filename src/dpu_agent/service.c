@@ -5,7 +5,6 @@
  * and answered with a reason.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 #include "dpu_agent/upstream.h"
 #include "soda.h"
 
-enum { NOTES_A_SECOND = 10, LEAVING_MS = 2000, LEAVING_LOOK_MS = 5 };
+enum { NOTES_A_SECOND = 10 };
 
 /* A peer may provoke as many of these as it likes: most of them go unlogged. */
 static bool may_note(void)
@@ -81,34 +80,12 @@ static int await_region(struct soda_session *s, struct soda_region *r, bool unwr
 	return ret;
 }
 
-/* True: clients were about to go, with what they held, and have gone now or had their time. */
-static bool await_leaving(struct soda_session *self)
-{
-	struct soda_sessions *all = &self->dpu->sessions;
-	uint64_t end_ms = soda_dpu_now_ms() + LEAVING_MS;
-	bool any, ever = false;
-
-	do {
-		any = false;
-		pthread_mutex_lock(&all->lock);
-		for (struct soda_session *s = all->list; s; s = s->next) {
-			pthread_mutex_lock(&s->lock);
-			any = any || (s != self && s->leaving);
-			pthread_mutex_unlock(&s->lock);
-		}
-		pthread_mutex_unlock(&all->lock);
-		ever = ever || any;
-		if (any)
-			poll(NULL, 0, LEAVING_LOOK_MS);
-	} while (any && soda_dpu_now_ms() < end_ms);
-	return ever;
-}
-
 static int open_region(struct soda_session *s, const void *body, size_t bytes,
 		       struct soda_reply *reply)
 {
 	struct soda_wire_opened opened;
 	struct soda_wire_open open;
+	uint64_t ended = soda_sessions_ended(&s->dpu->sessions);
 	const char *name;
 	bool taken;
 	int ret = soda_wire_get_open(body, bytes, &open, &name);
@@ -124,7 +101,7 @@ static int open_region(struct soda_session *s, const void *body, size_t bytes,
 		return -EBUSY;
 	}
 	ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
-	if ((ret == -EBUSY || ret == -ENOSPC) && await_leaving(s)) {
+	if ((ret == -EBUSY || ret == -ENOSPC) && soda_sessions_await_leaving(s, ended)) {
 		reply->why = (struct soda_why){ "" };
 		ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
 	}

@@ -94,7 +94,9 @@ struct soda_sessions {
 	bool draining, stopping;
 	pthread_t keeper;
 	bool keeper_runs;
-	unsigned lost; /* sessions that lost accepted data at their end */
+	unsigned lost;	 /* sessions that lost accepted data at their end */
+	unsigned ending; /* not in the list any more, and the server may not know */
+	uint64_t ended;	 /* counts those of which it knows */
 };
 
 /* As soda_service.hello. */
@@ -126,8 +128,19 @@ struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id);
 void soda_session_unbusy(struct soda_session *s);
 /* 0; -EBUSY: too many, or its id is there; -ESHUTDOWN. Takes a reference. */
 int soda_session_insert(struct soda_session *s, struct soda_why *why);
-/* False: somebody is busy with it or connected to it. Gives the table's reference to the caller. */
+/*
+ * False: somebody is busy with it or connected to it.  Gives the table's reference to the
+ * caller, who says when the server knows, too (soda_session_ended).
+ */
 bool soda_session_remove(struct soda_session *s);
+void soda_session_ended(struct soda_session *s);
+/* How many sessions have ended so far. */
+uint64_t soda_sessions_ended(struct soda_sessions *all);
+/*
+ * Clients other than self that are about to go, with what they hold: wait until they have gone,
+ * for a while.  False: there was none, and none has ended since `before` (of soda_sessions_ended).
+ */
+bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before);
 
 /* Regions; the session's lock is held. */
 struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sessions as such: memory, references, the table. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -142,10 +143,59 @@ bool soda_session_remove(struct soda_session *s)
 			at = &(*at)->next;
 		*at = s->next;
 		all->count--;
+		all->ending++;
 		pthread_cond_broadcast(&all->changed);
 	}
 	pthread_mutex_unlock(&all->lock);
 	return idle;
+}
+
+void soda_session_ended(struct soda_session *s)
+{
+	struct soda_sessions *all = &s->dpu->sessions;
+
+	pthread_mutex_lock(&all->lock);
+	all->ending--;
+	all->ended++;
+	pthread_mutex_unlock(&all->lock);
+}
+
+uint64_t soda_sessions_ended(struct soda_sessions *all)
+{
+	uint64_t ended;
+
+	pthread_mutex_lock(&all->lock);
+	ended = all->ended;
+	pthread_mutex_unlock(&all->lock);
+	return ended;
+}
+
+/* Whether somebody is about to go; *ended_p: how many have. */
+static bool any_leaves(struct soda_session *self, uint64_t *ended_p)
+{
+	struct soda_sessions *all = &self->dpu->sessions;
+	bool any;
+
+	pthread_mutex_lock(&all->lock);
+	any = all->ending;
+	*ended_p = all->ended;
+	for (struct soda_session *s = all->list; s && !any; s = s->next) {
+		pthread_mutex_lock(&s->lock);
+		any = s != self && s->leaving;
+		pthread_mutex_unlock(&s->lock);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return any;
+}
+
+bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before)
+{
+	enum { PATIENCE_MS = 2000, LOOK_MS = 5 };
+	uint64_t end_ms = soda_dpu_now_ms() + PATIENCE_MS, ended;
+
+	while (any_leaves(self, &ended) && soda_dpu_now_ms() < end_ms)
+		poll(NULL, 0, LOOK_MS);
+	return ended != before;
 }
 
 struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id)
