@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tasks into transfers: neighbours become one where their memory allows it without a copy. */
+/*
+ * Tasks into transfers: neighbours become one where their memory allows it without a copy; and
+ * transfers onto a channel, with one doorbell.
+ */
 #include <stdlib.h>
 
 #include "dpu_agent/counters.h"
-#include "dpu_agent/forward.h"
+#include "dpu_agent/forward_impl.h"
 
 #define MERGE_BYTES (1u << 20) /* one transfer's most: more would only delay its first part */
 
@@ -80,4 +83,27 @@ struct soda_transfer *soda_batch_build(struct soda_task *tasks, bool merge,
 		end = &t->next;
 	}
 	return list;
+}
+
+/* One doorbell for all. Those that cannot be posted are dropped. 0 or the connection's error. */
+int soda_batch_post_locked(struct soda_channel *c, struct soda_transfer *list, bool polling)
+{
+	unsigned requests = 0;
+	int ret = 0;
+
+	while (list && ret == 0) {
+		struct soda_transfer *next = list->next;
+
+		ret = soda_channel_post_locked(c, list);
+		if (ret < 0)
+			break;
+		soda_count_transfer(list->write, list->bytes);
+		requests += list->tasks_n;
+		list = next;
+	}
+	if (ret == 0)
+		ret = soda_conn_flush(c->conn, polling);
+	soda_count_batch(requests);
+	soda_forward_drop_transfers(list);
+	return ret;
 }

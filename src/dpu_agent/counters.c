@@ -49,9 +49,17 @@ void soda_count_batch(unsigned requests)
 	soda_count_add(SODA_COUNT_batched_requests, requests);
 }
 
-void soda_count_service_time(bool write, uint64_t ns)
+void soda_count_request(bool write, uint32_t bytes, uint64_t ns)
 {
+	soda_count_add(write ? SODA_COUNT_client_writes : SODA_COUNT_client_reads, 1);
+	soda_count_add(write ? SODA_COUNT_client_write_bytes : SODA_COUNT_client_read_bytes, bytes);
 	soda_histogram_record(&shards[own_shard()].service_ns[write], ns);
+}
+
+void soda_count_transfer(bool write, uint32_t bytes)
+{
+	soda_count_add(write ? SODA_COUNT_net_writeback : SODA_COUNT_net_demand, 1);
+	soda_count_add(write ? SODA_COUNT_net_writeback_bytes : SODA_COUNT_net_demand_bytes, bytes);
 }
 
 void soda_count_batch_sizes(struct soda_histogram *into)

@@ -63,8 +63,10 @@ uint64_t soda_count_get(enum soda_counter counter);
 
 /* A batch of so many requests has been sent. */
 void soda_count_batch(unsigned requests);
-/* How long a READ or a WRITE took, from its arrival to its answer. */
-void soda_count_service_time(bool write, uint64_t ns);
+/* A program's READ or WRITE is about to be answered, ns after it arrived. */
+void soda_count_request(bool write, uint32_t bytes, uint64_t ns);
+/* A READ that programs wait for, or a WRITE, goes to the server. */
+void soda_count_transfer(bool write, uint32_t bytes);
 
 /* What these two have counted, added to *into. */
 void soda_count_batch_sizes(struct soda_histogram *into);

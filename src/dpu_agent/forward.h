@@ -47,13 +47,4 @@ int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, u
 /* An answer has been sent: as soda_service.release. */
 void soda_forward_sent(struct soda_session *s, const struct soda_span *span);
 
-/* batch.c */
-
-/*
- * Turn tasks into transfers: with merge, neighbours become one.  Tasks for which there
- * is no memory come back in *failed_p.
- */
-struct soda_transfer *soda_batch_build(struct soda_task *tasks, bool merge,
-				       struct soda_task **failed_p);
-
 #endif

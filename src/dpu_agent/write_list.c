@@ -253,8 +253,6 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct sod
 		soda_forward_answer(rq, 0, NULL);
 	else
 		soda_count_add(SODA_COUNT_writes_delayed, 1);
-	soda_count_add(SODA_COUNT_client_writes, 1);
-	soda_count_add(SODA_COUNT_client_write_bytes, w->bytes);
 	write_put(&w->hold);
 	return true;
 }

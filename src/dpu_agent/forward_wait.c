@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Without async, and for the caches: the thread itself waits for what it has posted. */
+#include <errno.h>
+
+#include "common/lock.h"
+#include "dpu_agent/agent.h"
+#include "dpu_agent/forward_impl.h"
+
+enum { SPIN_NS = 50000 };
+
+static unsigned thread_index(void)
+{
+	static _Atomic unsigned next;
+	static _Thread_local unsigned own; /* 0: none yet */
+
+	if (!own)
+		own = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+	return own - 1;
+}
+
+/* Everything that is under way on the channel is ours. */
+static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool polling)
+{
+	int status[SODA_CHANNEL_POLL], n = 0;
+
+	while (c->first && n >= 0) {
+		struct soda_transfer *list;
+
+		n = soda_channel_poll_locked(c, timeout_ns, polling ? SPIN_NS : 0, &list, status);
+		if (n == 0) {
+			soda_conn_abort(c->conn);
+			return -ETIMEDOUT;
+		}
+		for (int i = 0; list; i++) {
+			struct soda_transfer *next = list->next;
+
+			soda_forward_finish(list, status[i]);
+			list = next;
+		}
+	}
+	return n < 0 ? n : 0;
+}
+
+static bool is_up(struct soda_session *s)
+{
+	bool up;
+
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	pthread_mutex_unlock(&s->lock);
+	return up;
+}
+
+int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, unsigned n)
+{
+	enum { SLICE_NS = 100000000 };
+	struct soda_session *s = t->session;
+	uint64_t end = soda_now_ns() + s->dpu->opt->timeout_ms * 1000000ull;
+	int status[SODA_CHANNEL_POLL], ret = 0;
+
+	for (unsigned i = 0; i < n && ret == 0; i++)
+		ret = soda_channel_post_locked(c, &t[i]);
+	if (ret == 0)
+		ret = soda_conn_flush(c->conn, false);
+	while (ret == 0 && c->first) {
+		struct soda_transfer *done;
+		int got = soda_channel_poll_locked(c, SLICE_NS, 0, &done, status);
+
+		for (int i = 0; done; done = done->next)
+			soda_forward_finish(done, status[i++]);
+		if (got < 0)
+			ret = got;
+		else if (got == 0 && (!is_up(s) || soda_now_ns() > end))
+			ret = -ETIMEDOUT;
+	}
+	if (ret < 0 && c->conn) {
+		/* what still comes must not go into memory that has another use by then */
+		soda_conn_abort(c->conn);
+		soda_channel_forget_locked(c);
+	}
+	return ret;
+}
+
+void soda_forward_wait(struct soda_session *s, struct soda_task *tasks)
+{
+	struct soda_channel *c = &s->channels[thread_index() % s->dpu->channels];
+	bool polling = tasks->rq->polling;
+	struct soda_transfer *list;
+	struct soda_task *failed;
+	int ret;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct soda_task *at = tasks; at; at = at->next) {
+		at->credited = true;
+		s->read_bytes += at->rq->bytes;
+	}
+	pthread_mutex_unlock(&s->lock);
+	list = soda_batch_build(tasks, s->dpu->aggregate, &failed);
+	soda_forward_drop_tasks(failed);
+	if (!list)
+		return;
+	pthread_mutex_lock(&c->lock);
+	ret = soda_batch_post_locked(c, list, polling);
+	if (ret == 0)
+		ret = await_all_locked(c, s->dpu->opt->timeout_ms * 1000000ll, polling);
+	pthread_mutex_unlock(&c->lock);
+	if (ret < 0)
+		soda_session_break(s, ret);
+}
