@@ -6,7 +6,7 @@
 
 /*
  * Load the parts in `parts` (PART_BIT()s) of the triple that SODA wrote to
- * `path`, check them (graph_check()), and drop nothing else; the caller
+ * `path`, check them (graph_check(); not if mem->trusted), and drop nothing else; the caller
  * destroys the graph.  In memory that is files (served, mmap) each part is one,
  * otherwise it is read into an object.
  * 0; -EINVAL: not such a triple, of the wrong size; -EBADMSG: damaged; -EIO,

@@ -29,6 +29,7 @@ struct mem {
 	enum mem_kind kind;
 	uint64_t bytes; /* allocated now */
 	uint64_t peak;	/* the most at a time; whoever asks may set it back to bytes */
+	bool trusted;	/* a graph in it is not read for its checksums */
 };
 
 /*

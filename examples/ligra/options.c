@@ -28,6 +28,8 @@ enum {
 	OPT_VERIFY,
 	OPT_RESULT,
 	OPT_JSON,
+	OPT_TRUSTED,
+	OPT_CACHE_EDGES,
 	OPT_HELP,
 };
 
@@ -49,6 +51,8 @@ static const struct option long_options[] = {
 	{ "verify", no_argument, NULL, OPT_VERIFY },
 	{ "result", required_argument, NULL, OPT_RESULT },
 	{ "json", required_argument, NULL, OPT_JSON },
+	{ "trusted", no_argument, NULL, OPT_TRUSTED },
+	{ "cache-edges", no_argument, NULL, OPT_CACHE_EDGES },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -188,6 +192,12 @@ static void parse_run_option(int option, const char *name, struct options *o)
 		break;
 	case OPT_JSON:
 		o->json = optarg;
+		break;
+	case OPT_TRUSTED:
+		o->trusted = true;
+		break;
+	case OPT_CACHE_EDGES:
+		o->cache_edges = true;
 		break;
 	}
 }

@@ -21,6 +21,8 @@ struct options {
 	unsigned threads; /* 0: OpenMP's choice */
 	unsigned repeat;
 	bool verify;
+	bool trusted;	  /* no checksums: nothing of the graph is touched before the run */
+	bool cache_edges; /* a DPU agent's dynamic cache is for the edges alone */
 	const char *json, *result; /* files to write, or NULL */
 };
 

@@ -39,6 +39,9 @@ const char options_help[] =
 	"                      memory; under a memory limit write --result and check it later\n"
 	"  --result FILE       write the result for `verify'\n"
 	"  --json FILE         write what was measured\n"
+	"  --trusted           do not read the whole graph for its checksums before and after\n"
+	"                      the runs: they begin with nothing of it resident\n"
+	"  --cache-edges       a DPU agent's dynamic cache is for the edges alone\n"
 	"  --help              this text\n"
 	"\n"
 	"Exit status: 0 success; 1 wrong result or failed run; 2 bad usage or bad input.\n";

@@ -34,6 +34,8 @@ static json_t *describe(const struct report *r)
 	json_object_set_new(o, "faults", count(r->measured.faults));
 	json_object_set_new(o, "bytes_fetched", count(r->measured.bytes_fetched));
 	json_object_set_new(o, "bytes_written_back", count(r->measured.bytes_written_back));
+	json_object_set_new(o, "bytes_fetched_in_all", count(stats.bytes_fetched));
+	json_object_set_new(o, "bytes_written_back_in_all", count(stats.bytes_written_back));
 	json_object_set_new(o, "prefetched", count(r->measured.prefetched));
 	json_object_set_new(o, "prefetch_useless", count(r->measured.prefetch_useless));
 	json_object_set_new(o, "buffer_bytes", count(stats.buffer_bytes));

@@ -246,6 +246,12 @@ void server_forget(struct server *server)
 
 int program_run(const char *path, const char *const *args, struct program *program)
 {
+	return program_run_within(path, args, END_MS, program);
+}
+
+int program_run_within(const char *path, const char *const *args, int timeout_ms,
+		       struct program *program)
+{
 	const char *argv[MAX_ARGS] = { build_path(path) };
 	int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
 	pid_t pid;
@@ -254,7 +260,7 @@ int program_run(const char *path, const char *const *args, struct program *progr
 	for (size_t i = 0; i < MAX_ARGS - 2 && args[i]; i++)
 		argv[i + 1] = args[i];
 	if (out >= 0 && err >= 0 && !spawn(argv, out, err, -1, &pid)) {
-		program->status = wait_pid(pid, END_MS);
+		program->status = wait_pid(pid, timeout_ms);
 		if (program->status < 0) {
 			kill(pid, SIGKILL);
 			waitpid(pid, NULL, 0);

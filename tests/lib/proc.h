@@ -54,6 +54,10 @@ struct program {
 /* Run a program of this build, "src/mem_server/soda-mem-server", for at most 20 s. 0 or -1. */
 int program_run(const char *path, const char *const *args, struct program *program);
 
+/* The same for at most timeout_ms. */
+int program_run_within(const char *path, const char *const *args, int timeout_ms,
+		       struct program *program);
+
 /* "SODA_BUILD_DIR/path"; a static buffer. */
 const char *build_path(const char *path);
 

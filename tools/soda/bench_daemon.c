@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -21,12 +20,11 @@
 enum { START_TIMEOUT_MS = 20000, ARGS_MAX = 32 };
 
 const struct soda_bench_program soda_bench_mem_server = { "soda-mem-server", "SODA_MEM_SERVER",
-							  "mem_server" };
+							  "src/mem_server" };
 const struct soda_bench_program soda_bench_dpu_agent = { "soda-dpu-agent", "SODA_DPU_AGENT",
-							 "dpu_agent" };
+							 "src/dpu_agent" };
 
-/* A path to execute; one without a slash is looked for in PATH. */
-static void find_program(const struct soda_bench_program *program, char path[PATH_MAX])
+void soda_bench_program_find(const struct soda_bench_program *program, char path[PATH_MAX])
 {
 	const char *given = getenv(program->env), *slash;
 	char self[PATH_MAX];
@@ -42,8 +40,7 @@ static void find_program(const struct soda_bench_program *program, char path[PAT
 	snprintf(path, PATH_MAX, "%.*s/%s", folder, self, program->name);
 	if (access(path, X_OK) == 0)
 		return;
-	snprintf(path, PATH_MAX, "%.*s/../../src/%s/%s", folder, self, program->folder,
-		 program->name);
+	snprintf(path, PATH_MAX, "%.*s/../../%s/%s", folder, self, program->folder, program->name);
 	if (access(path, X_OK))
 		snprintf(path, PATH_MAX, "%s", program->name);
 }
@@ -101,7 +98,7 @@ int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
 	char path[PATH_MAX];
 	int out[2], err;
 
-	find_program(program, path);
+	soda_bench_program_find(program, path);
 	if (pipe2(out, O_CLOEXEC)) {
 		err = -errno;
 		goto complain;

@@ -7,14 +7,18 @@
 #ifndef SODA_BENCH_DAEMON_H
 #define SODA_BENCH_DAEMON_H
 
+#include <limits.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct soda_bench_program {
 	const char *name;   /* "soda-mem-server" */
 	const char *env;    /* "SODA_MEM_SERVER" */
-	const char *folder; /* below src/ of the build tree */
+	const char *folder; /* of the build tree */
 };
+
+/* A path to execute; one without a slash is looked for in PATH. */
+void soda_bench_program_find(const struct soda_bench_program *program, char path[PATH_MAX]);
 
 extern const struct soda_bench_program soda_bench_mem_server, soda_bench_dpu_agent;
 

@@ -343,7 +343,7 @@ static int run_guarded(const struct options *opt)
 		err = soda_bench_link_plan(opt->link, getpid(), &work.plan.link);
 	if (err)
 		return err == -EPERM ? SODA_EXIT_FAILED : SODA_EXIT_USAGE;
-	return soda_bench_guard_run(run, &work);
+	return soda_bench_guard_run(&(const struct soda_bench_work){ .run = run }, &work);
 }
 
 int soda_command_bench_dpu(int argc, char **argv)

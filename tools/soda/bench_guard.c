@@ -41,9 +41,12 @@ static void reap_orphans(void)
 	fprintf(stderr, "soda bench: a process that it had started does not end\n");
 }
 
-static void clean(const struct soda_bench_guarded *guarded)
+static void clean(const struct soda_bench_work *work, void *arg,
+		  const struct soda_bench_guarded *guarded)
 {
 	reap_orphans();
+	if (work->clean)
+		work->clean(arg, guarded);
 	soda_bench_link_remove(guarded->owner);
 	soda_bench_cgroup_remove(guarded->owner);
 	nftw(guarded->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
@@ -62,7 +65,8 @@ static int await(pid_t pid, const sigset_t *wanted, int *status_p)
 	}
 }
 
-static int guard(pid_t pid, const sigset_t *wanted, const struct soda_bench_guarded *guarded)
+static int guard(pid_t pid, const sigset_t *wanted, const struct soda_bench_work *work, void *arg,
+		 const struct soda_bench_guarded *guarded)
 {
 	int status = 0, sig = await(pid, wanted, &status);
 
@@ -70,7 +74,7 @@ static int guard(pid_t pid, const sigset_t *wanted, const struct soda_bench_guar
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 	}
-	clean(guarded);
+	clean(work, arg, guarded);
 	if (sig)
 		return 128 + sig;
 	if (WIFSIGNALED(status)) {
@@ -81,8 +85,7 @@ static int guard(pid_t pid, const sigset_t *wanted, const struct soda_bench_guar
 	return WEXITSTATUS(status);
 }
 
-int soda_bench_guard_run(int (*work)(void *arg, const struct soda_bench_guarded *guarded),
-			 void *arg)
+int soda_bench_guard_run(const struct soda_bench_work *work, void *arg)
 {
 	struct soda_bench_guarded guarded = { .owner = getpid() };
 	const char *tmp = getenv("TMPDIR");
@@ -110,11 +113,11 @@ int soda_bench_guard_run(int (*work)(void *arg, const struct soda_bench_guarded 
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sigprocmask(SIG_SETMASK, &before, NULL);
-		exit(work(arg, &guarded));
+		exit(work->run(arg, &guarded));
 	}
 	if (pid > 0)
-		return guard(pid, &wanted, &guarded);
+		return guard(pid, &wanted, work, arg, &guarded);
 	fprintf(stderr, "soda bench: fork: %s\n", strerror(errno));
-	clean(&guarded);
+	clean(work, arg, &guarded);
 	return SODA_EXIT_FAILED;
 }

@@ -15,8 +15,14 @@ struct soda_bench_guarded {
 	char dir[64]; /* for files; removed with all that is in it */
 };
 
-/* Run work(arg, guarded) in a child; its return value is the exit code, 128 + signal after one. */
-int soda_bench_guard_run(int (*work)(void *arg, const struct soda_bench_guarded *guarded),
-			 void *arg);
+struct soda_bench_work {
+	/* In a child; its return value is the exit code. */
+	int (*run)(void *arg, const struct soda_bench_guarded *guarded);
+	/* In this process, once all that the child had started has ended; may be NULL. */
+	void (*clean)(void *arg, const struct soda_bench_guarded *guarded);
+};
+
+/* Do the work; the exit code, 128 + signal after one. */
+int soda_bench_guard_run(const struct soda_bench_work *work, void *arg);
 
 #endif

@@ -11,6 +11,7 @@ static const struct command {
 	const char *help;
 } commands[] = {
 	{ "bench", soda_command_bench, "measure page faults and start-up" },
+	{ "eval", soda_command_eval, "run the paper's evaluation on this machine" },
 	{ "graph", soda_command_graph, "generate, convert and describe graphs" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
 	{ "top", soda_command_top, "watch programs, agents and servers live" },
@@ -21,7 +22,8 @@ static const struct command {
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
-	"bench start the time to the first fault, soda graph generates, converts and describes "
+	"bench start the time to the first fault, soda eval graph applications in every mode, soda "
+	"graph generates, converts and describes "
 	"graphs, soda stat shows the counters of a running "
 	"program or of a memory server, soda top watches several of them live. Each command has a "
 	"manual page of its own and answers --help.";
@@ -47,6 +49,7 @@ static int print_man(void)
 			    ".SH SEE ALSO\n"
 			    ".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
 			    ".BR soda\\-bench\\-start (1),\n"
+			    ".BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
 			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-stat (1),\n.BR soda\\-top "
 			    "(1),\n.BR soda\\-mem\\-server (1)\n",

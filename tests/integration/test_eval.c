@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda eval` from outside, on a graph so small that its times say nothing: that every run is
+ * verified, that the files are there, that it goes on where it was interrupted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proc.h"
+
+#define SODA "tools/soda/soda"
+
+enum { LIMIT_MS = 280000 };
+
+static struct program run;
+static char dir[] = "/tmp/soda-test-eval-XXXXXX", out[64];
+
+/* A limit that sanitizers fit into. */
+#define COMMON                                                                                     \
+	"eval", "--quick", "--out", out, "--graph", "rmat:10:16000", "--repeat", "1", "--memory",  \
+		"2G", "--threads", "2"
+
+#define EVAL(...)                                                                                  \
+	assert_int_equal(program_run_within(SODA,                                                  \
+					    (const char *const[]){ COMMON, __VA_ARGS__, NULL },    \
+					    LIMIT_MS, &run),                                       \
+			 0)
+
+static void ended_well(void)
+{
+	if (run.status)
+		print_error("status %d, said: %s\n", run.status, run.err);
+	assert_int_equal(run.status, 0);
+}
+
+static void refused(const char *message)
+{
+	if (run.status != 2 || !strstr(run.err, message))
+		print_error("status %d, said: %s\n", run.status, run.err);
+	assert_int_equal(run.status, 2);
+	assert_non_null(strstr(run.err, message));
+	assert_string_equal(run.out, "");
+}
+
+static const char *file(const char *name)
+{
+	static char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", out, name);
+	return path;
+}
+
+static uint64_t size_of(const char *name)
+{
+	struct stat st;
+
+	return stat(file(name), &st) ? 0 : (uint64_t)st.st_size;
+}
+
+static const json_t *member(const json_t *in, const char *key)
+{
+	const json_t *value = json_object_get(in, key);
+
+	if (!value)
+		print_error("%s is missing\n", key);
+	assert_non_null(value);
+	return value;
+}
+
+static json_t *results(size_t runs)
+{
+	json_t *all = json_load_file(file("results.json"), 0, NULL);
+
+	assert_non_null(all);
+	assert_int_equal(json_array_size(member(all, "runs")), runs);
+	return all;
+}
+
+static void check_run(const json_t *r)
+{
+	const char *why = json_string_value(json_object_get(r, "why_invalid"));
+
+	if (why)
+		print_error("%s in %s: %s\n", json_string_value(member(r, "app")),
+			    json_string_value(member(r, "mode")), why);
+	assert_true(json_is_true(member(r, "verified")));
+	assert_true(json_is_true(member(r, "valid")));
+	assert_true(json_real_value(member(r, "seconds")) > 0);
+	assert_int_equal(json_integer_value(member(r, "oom_kills")), 0);
+	assert_int_equal(json_integer_value(member(r, "vertices")), 1024);
+	assert_true(json_integer_value(member(r, "memory_peak_bytes")) > 0);
+	assert_true(json_is_object(member(r, "traffic")));
+}
+
+static void test_writes_a_verified_report(void **state)
+{
+	const json_t *r;
+	json_t *all;
+	size_t i;
+
+	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	ended_well();
+	all = results(6);
+	json_array_foreach(member(all, "runs"), i, r) check_run(r);
+	assert_int_equal(json_array_size(member(all, "summary")), 6);
+	assert_int_equal(json_array_size(member(all, "graphs")), 1);
+	assert_true(json_is_object(member(all, "machine")));
+	json_decref(all);
+	assert_true(size_of("results.csv") > 0);
+	assert_true(size_of("report.html") > 0);
+	assert_true(size_of("work") == 0);
+	assert_non_null(strstr(run.out, "report.html"));
+}
+
+/* Half a line at the end is what an interruption leaves. */
+static void test_goes_on_after_an_interruption(void **state)
+{
+	uint64_t before = size_of("runs.jsonl");
+
+	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	ended_well();
+	assert_non_null(strstr(run.err, "going on after 6 runs"));
+	assert_int_equal(size_of("runs.jsonl"), before);
+	assert_int_equal(truncate(file("runs.jsonl"), (off_t)before - 20), 0);
+	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	ended_well();
+	assert_non_null(strstr(run.err, "going on after 5 runs"));
+	json_decref(results(6));
+}
+
+static void test_keeps_evaluations_apart(void **state)
+{
+	EVAL("--modes", "memserver", "--apps", "bfs", "--alone");
+	refused("--fresh");
+	json_decref(results(6));
+}
+
+static void test_refuses_what_is_not_there(void **state)
+{
+	EVAL("--apps", "bfs,dfs");
+	refused("no application 'dfs'");
+	EVAL("--modes", "memserver,nothing");
+	refused("no mode 'nothing'");
+	EVAL("--graph", "/nowhere/graph.txt");
+	refused("/nowhere/graph.txt");
+	EVAL("--graph", "rmat:12");
+	refused("neither rmat:SCALE:EDGES");
+	EVAL("--chunk", "96K");
+	refused("power of two");
+}
+
+/* Its graphs are never here. */
+static void test_says_what_the_paper_needs(void **state)
+{
+	const char *const args[] = { "eval", "--paper", "--out", out, NULL };
+
+	assert_int_equal(program_run_within(SODA, args, LIMIT_MS, &run), 0);
+	refused("its graphs are not part of this program");
+}
+
+static int start(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(out, sizeof(out), "%s/out", dir);
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	return remove(path);
+}
+
+static int end(void **state)
+{
+	return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_writes_a_verified_report),
+		cmocka_unit_test(test_goes_on_after_an_interruption),
+		cmocka_unit_test(test_keeps_evaluations_apart),
+		cmocka_unit_test(test_refuses_what_is_not_there),
+		cmocka_unit_test(test_says_what_the_paper_needs),
+	};
+
+	return cmocka_run_group_tests(tests, start, end);
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda eval`: from plan to report, in a process that somebody cleans up after. */
+#include "eval_drive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "eval_report.h"
+#include "eval_results.h"
+#include "tool.h"
+
+/* Needed only to see whether there are cgroups. */
+#define TRIAL_BYTES (64ull << 20)
+
+void soda_eval_drive_prepare(struct soda_eval_drive *drive)
+{
+	if (soda_eval_readahead_find(drive->plan->out, &drive->disk))
+		drive->disk.path[0] = 0;
+}
+
+void soda_eval_drive_clean(void *arg, const struct soda_bench_guarded *guarded)
+{
+	const struct soda_eval_drive *drive = arg;
+	struct soda_eval_readahead now;
+
+	if (!soda_eval_readahead_find(drive->plan->out, &now) &&
+	    now.before_kib != drive->disk.before_kib)
+		soda_eval_readahead_restore(&drive->disk);
+	soda_eval_cap_remove(guarded->owner);
+}
+
+/* Whether there are memory cgroups for us, as a sentence. */
+static bool try_cap(pid_t owner, char *sentence, size_t bytes)
+{
+	struct soda_eval_cap cap;
+	int err = soda_eval_cap_open(TRIAL_BYTES, owner, &cap);
+
+	if (!err) {
+		snprintf(sentence, bytes, "by a memory cgroup of version %d, page cache included",
+			 cap.version);
+		soda_eval_cap_close(&cap);
+		return true;
+	}
+	snprintf(sentence, bytes,
+		 "not at all: %s; page buffers are limited all the same, but ssd has the whole "
+		 "page cache",
+		 err == -ENOENT
+			 ? "no memory cgroup on this machine"
+			 : "making a memory cgroup needs root or a delegated group (systemd-run "
+			   "--user --scope -p Delegate=yes)");
+	fprintf(stderr, "soda eval: memory is capped %s\n", sentence);
+	return false;
+}
+
+/* A graph that is not there is made only once a run needs it. */
+static int have_graph(const struct soda_eval_plan *plan, struct soda_eval_results *results,
+		      struct soda_eval_graph *graph, bool *made)
+{
+	int err = *made ? 0 : soda_eval_graph_prepare(plan, graph);
+
+	if (!err && !*made && !json_object_get(results->graphs, graph->name))
+		err = soda_eval_results_add(results, "graph", soda_eval_graph_describe(graph));
+	*made = !err;
+	return err;
+}
+
+static void say(const struct soda_eval_plan *plan, uint32_t i, const json_t *result, double seconds)
+{
+	const struct soda_eval_run *run = &plan->runs[i];
+	const char *why = json_string_value(json_object_get(result, "why_invalid"));
+
+	fprintf(stderr, "soda eval: %u of %u: %s, %s in %s%s: ", i + 1, plan->runs_n,
+		plan->graphs[run->graph].name, soda_eval_app_names[run->app],
+		soda_eval_mode_names[run->mode], run->processes > 1 ? " beside a BFS" : "");
+	if (why)
+		fprintf(stderr, "INVALID: %s\n", why);
+	else
+		fprintf(stderr, "%.3f s, verified (%.1f s in all)\n",
+			json_number_value(json_object_get(result, "seconds")), seconds);
+}
+
+static double clock_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* The first run in local memory of the same graph and application. */
+static const json_t *first_dram(const struct soda_eval_plan *plan,
+				const struct soda_eval_results *results,
+				const struct soda_eval_run *run)
+{
+	struct soda_eval_run dram = {
+		.graph = run->graph, .app = run->app, .processes = 1, .mode = SODA_EVAL_DRAM
+	};
+	const json_t *found = NULL;
+
+	for (; dram.repetition < plan->repeat && !found; dram.repetition++)
+		found = soda_eval_results_find(results, plan, &dram);
+	return found;
+}
+
+static int do_run(struct soda_eval_stage *stage, struct soda_eval_results *results, uint32_t i)
+{
+	const struct soda_eval_plan *plan = stage->plan;
+	const struct soda_eval_run *run = &plan->runs[i];
+	const json_t *dram = first_dram(plan, results, run);
+	struct soda_eval_needs needs;
+	double begin = clock_seconds();
+	json_t *result;
+	int err;
+
+	if (!dram && run->mode != SODA_EVAL_DRAM) /* which has been told */
+		return 0;
+	if (dram)
+		soda_eval_needs_of(plan, dram, &needs);
+	err = soda_eval_run_do(stage, run, dram ? &needs : NULL, &result);
+	if (err)
+		return err;
+	say(plan, i, result, clock_seconds() - begin);
+	return soda_eval_results_add(results, "run", result);
+}
+
+static int do_runs(struct soda_eval_stage *stage, struct soda_eval_plan *plan,
+		   struct soda_eval_results *results)
+{
+	bool made[SODA_EVAL_GRAPHS_MAX] = { false }, open = false;
+	int err = 0;
+
+	for (uint32_t i = 0; i < plan->runs_n && !err; i++) {
+		uint32_t graph = plan->runs[i].graph;
+
+		if (soda_eval_results_find(results, plan, &plan->runs[i]))
+			continue;
+		err = have_graph(plan, results, &plan->graphs[graph], &made[graph]);
+		if (!err && !open) {
+			open = true;
+			err = soda_eval_stage_open(stage);
+		}
+		if (!err)
+			err = do_run(stage, results, i);
+	}
+	if (open)
+		soda_eval_stage_close(stage);
+	return err;
+}
+
+static uint32_t count_missing(const struct soda_eval_plan *plan,
+			      const struct soda_eval_results *results)
+{
+	uint32_t missing = 0;
+
+	for (uint32_t i = 0; i < plan->runs_n; i++)
+		missing += !soda_eval_results_find(results, plan, &plan->runs[i]);
+	return missing;
+}
+
+static int write_report(const struct soda_eval_drive *drive, const char *cap,
+			struct soda_eval_results *results)
+{
+	json_t *machine = soda_eval_machine_describe();
+	struct soda_eval_report report = { .plan = drive->plan,
+					   .results = results,
+					   .command = drive->command,
+					   .cap = cap,
+					   .machine = machine };
+	int err;
+
+	for (uint32_t i = 0; i < drive->plan->graphs_n; i++) {
+		struct soda_eval_graph *graph = &drive->plan->graphs[i];
+
+		soda_eval_graph_recall(graph, json_object_get(results->graphs, graph->name));
+	}
+	err = soda_eval_write_json(&report);
+	if (!err)
+		err = soda_eval_write_csv(&report);
+	if (!err)
+		err = soda_eval_write_html(&report);
+	json_decref(machine);
+	return err;
+}
+
+int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded)
+{
+	const struct soda_eval_drive *drive = arg;
+	struct soda_eval_plan *plan = drive->plan;
+	struct soda_eval_stage stage = { .plan = plan,
+					 .dir = guarded->dir,
+					 .owner = guarded->owner };
+	struct soda_eval_results results;
+	char cap[256];
+	uint32_t missing;
+	int err = soda_eval_results_open(&results, plan, drive->fresh);
+
+	if (err)
+		return err == -EEXIST ? SODA_EXIT_USAGE : SODA_EXIT_FAILED;
+	if (results.found)
+		fprintf(stderr, "soda eval: going on after %u runs\n", results.found);
+	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));
+	err = do_runs(&stage, plan, &results);
+	missing = count_missing(plan, &results);
+	if (!err)
+		err = write_report(drive, cap, &results);
+	if (!err && missing)
+		fprintf(stderr,
+			"soda eval: %u of %u runs are invalid; the same command tries them again\n",
+			missing, plan->runs_n);
+	if (!err)
+		printf("%s/report.html\n", plan->out);
+	soda_eval_results_close(&results);
+	return err || missing ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+}

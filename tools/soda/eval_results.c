@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* OUT/runs.jsonl. */
+#include "eval_results.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int complain(const char *path, int err)
+{
+	fprintf(stderr, "soda eval: %s: %s\n", path, strerror(-err));
+	return err;
+}
+
+static void take_in(struct soda_eval_results *results, const json_t *line)
+{
+	json_t *run = json_object_get(line, "run"), *graph = json_object_get(line, "graph");
+
+	if (run) {
+		json_array_append(results->runs, run);
+		results->found += json_is_true(json_object_get(run, "valid"));
+	}
+	if (graph)
+		json_object_set(results->graphs, json_string_value(json_object_get(graph, "name")),
+				graph);
+}
+
+/* One line; *good_p: it may be kept. */
+static int read_line(struct soda_eval_results *results, const struct soda_eval_plan *plan,
+		     const char *text, bool first, bool *good_p)
+{
+	json_t *line = json_loads(text, 0, NULL), *theirs, *ours;
+	int err = 0;
+
+	*good_p = line && text[strlen(text) - 1] == '\n';
+	if (*good_p && first) {
+		theirs = json_object_get(line, "plan");
+		ours = soda_eval_plan_describe(plan);
+		err = json_equal(theirs, ours) ? 0 : -EEXIST;
+		json_decref(ours);
+	} else if (*good_p) {
+		take_in(results, line);
+	}
+	json_decref(line);
+	return err;
+}
+
+/* All lines; *end_p: where the last whole one ends. */
+static int read_lines(struct soda_eval_results *results, const struct soda_eval_plan *plan,
+		      FILE *in, long *end_p)
+{
+	bool first = true, good = true;
+	char *text = NULL;
+	size_t bytes = 0;
+	int err = 0;
+
+	*end_p = 0;
+	while (!err && good && getline(&text, &bytes, in) > 0) {
+		err = read_line(results, plan, text, first, &good);
+		if (good)
+			*end_p = ftell(in);
+		first = false;
+	}
+	free(text);
+	return err;
+}
+
+static int read_all(struct soda_eval_results *results, const struct soda_eval_plan *plan)
+{
+	FILE *in = fopen(results->path, "r");
+	long end;
+	int err;
+
+	if (!in)
+		return errno == ENOENT ? 0 : complain(results->path, -errno);
+	err = read_lines(results, plan, in, &end);
+	fclose(in);
+	if (err == -EEXIST)
+		fprintf(stderr,
+			"soda eval: %s has the results of other options: repeat those, name "
+			"another folder with --out, or drop them with --fresh\n",
+			results->path);
+	/* Half a line is what an interruption leaves. */
+	if (!err && truncate(results->path, end))
+		err = complain(results->path, -errno);
+	return err;
+}
+
+static int write_line(struct soda_eval_results *results, const char *kind, const json_t *what)
+{
+	FILE *out = fopen(results->path, "a");
+	json_t *line = json_pack("{sO}", kind, what);
+	int err = out && line ? 0 : -errno;
+
+	if (out && (json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) ||
+		    fputc('\n', out) == EOF || fflush(out) || fdatasync(fileno(out))))
+		err = errno ? -errno : -EIO;
+	if (out && fclose(out) && !err)
+		err = -errno;
+	json_decref(line);
+	return err ? complain(results->path, err) : 0;
+}
+
+int soda_eval_results_open(struct soda_eval_results *results, const struct soda_eval_plan *plan,
+			   bool fresh)
+{
+	json_t *described;
+	struct stat st;
+	int err;
+
+	memset(results, 0, sizeof(*results));
+	snprintf(results->path, sizeof(results->path), "%s/runs.jsonl", plan->out);
+	results->graphs = json_object();
+	results->runs = json_array();
+	if (fresh && unlink(results->path) && errno != ENOENT)
+		return complain(results->path, -errno);
+	err = read_all(results, plan);
+	if (err || (stat(results->path, &st) == 0 && st.st_size > 0))
+		return err;
+	described = soda_eval_plan_describe(plan);
+	err = write_line(results, "plan", described);
+	json_decref(described);
+	return err;
+}
+
+int soda_eval_results_add(struct soda_eval_results *results, const char *kind, json_t *what)
+{
+	json_t *line = json_pack("{sO}", kind, what);
+	int err = write_line(results, kind, what);
+
+	take_in(results, line);
+	json_decref(line);
+	json_decref(what);
+	return err;
+}
+
+static bool is_text(const json_t *run, const char *key, const char *text)
+{
+	const char *found = json_string_value(json_object_get(run, key));
+
+	return found && strcmp(found, text) == 0;
+}
+
+static bool is_of(const json_t *found, const struct soda_eval_plan *plan,
+		  const struct soda_eval_run *run)
+{
+	return is_text(found, "graph", plan->graphs[run->graph].name) &&
+	       is_text(found, "app", soda_eval_app_names[run->app]) &&
+	       is_text(found, "mode", soda_eval_mode_names[run->mode]) &&
+	       json_integer_value(json_object_get(found, "processes")) == run->processes &&
+	       json_integer_value(json_object_get(found, "repetition")) == run->repetition;
+}
+
+json_t *soda_eval_results_find(const struct soda_eval_results *results,
+			       const struct soda_eval_plan *plan, const struct soda_eval_run *run)
+{
+	json_t *found, *last = NULL;
+	size_t i;
+
+	json_array_foreach(results->runs, i, found) if (is_of(found, plan, run)) last = found;
+	return last && json_is_true(json_object_get(last, "valid")) ? last : NULL;
+}
+
+void soda_eval_results_close(struct soda_eval_results *results)
+{
+	json_decref(results->graphs);
+	json_decref(results->runs);
+}
