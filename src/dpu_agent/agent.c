@@ -36,7 +36,9 @@ static unsigned choose(uint32_t wanted, unsigned automatic)
 int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 {
 	unsigned half = processors() / 2;
-	unsigned workers = processors() < THREADS_MAX ? processors() : THREADS_MAX;
+	unsigned automatic = processors() < THREADS_MAX ? processors() : THREADS_MAX;
+	unsigned workers = choose(opt->workers, automatic);
+	unsigned completers = choose(opt->completers, half);
 	int ret;
 
 	*dpu = (struct soda_dpu){ .opt = opt, .started_ms = soda_dpu_now_ms() };
@@ -45,13 +47,14 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 			return -EIO;
 	dpu->async = opt->async && !opt->base;
 	dpu->aggregate = opt->aggregate && !opt->base;
-	dpu->channels = choose(opt->channels, dpu->async ? half : choose(opt->workers, workers));
+	/* a hand-off to a thread that no processor is free for only costs its wake-up */
+	dpu->near = dpu->async && processors() < workers + completers;
+	dpu->channels = choose(opt->channels, dpu->async && !dpu->near ? half : workers);
 	soda_schedule_init(&dpu->schedule, opt->window);
 	ret = soda_caches_start(dpu);
 	if (ret < 0)
 		return ret;
-	ret = soda_completers_start(&dpu->completers,
-				    dpu->async ? choose(opt->completers, half) : 0);
+	ret = soda_completers_start(&dpu->completers, dpu->async ? completers : 0);
 	return ret < 0 ? ret : soda_keeper_start(dpu);
 }
 

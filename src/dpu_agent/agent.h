@@ -15,6 +15,7 @@ struct soda_dpu {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so below */
 	bool async, aggregate;
 	unsigned channels; /* for READs, a session */
+	bool near;	   /* async: workers wait for answers that come soon themselves */
 	uint32_t id;	   /* random at the start: soda_wire_welcome.agent */
 	uint64_t started_ms;
 	struct soda_completers completers;

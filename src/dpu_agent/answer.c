@@ -123,11 +123,11 @@ void soda_forward_sent(struct soda_session *s, const struct soda_span *span)
 		hold->put(hold);
 	pthread_mutex_lock(&s->lock);
 	s->read_bytes -= span->bytes;
-	waiting = s->queue && s->up && s->dpu->async;
+	waiting = s->starved && s->up;
 	pthread_mutex_unlock(&s->lock);
 	if (waiting) { /* for the client's credit, perhaps */
 		soda_schedule_add(&s->dpu->schedule, s);
-		soda_schedule_run(&s->dpu->schedule);
+		soda_schedule_run(&s->dpu->schedule, NULL);
 	}
 }
 

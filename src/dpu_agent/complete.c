@@ -73,8 +73,7 @@ static bool collect(struct soda_channel *c)
 
 	if (!soda_completer_collect(c))
 		return false;
-	soda_forward_doorbell(s);
-	soda_schedule_run(&s->dpu->schedule);
+	soda_forward_more(s);
 	return true;
 }
 
@@ -186,8 +185,30 @@ int soda_completer_watch(struct soda_completers *all, struct soda_channel *c)
 		return -errno;
 	pthread_mutex_lock(&c->lock);
 	c->completer = k;
+	c->watched = true;
 	pthread_mutex_unlock(&c->lock);
 	return 0;
+}
+
+static void watch_locked(struct soda_channel *c, bool watched)
+{
+	struct epoll_event ev = { .events = EPOLLRDHUP | (watched ? EPOLLIN : 0), .data.ptr = c };
+
+	if (!c->completer || c->watched == watched || !c->conn)
+		return;
+	c->watched = watched;
+	if (epoll_ctl(c->completer->epoll, EPOLL_CTL_MOD, soda_conn_fd(c->conn), &ev) < 0)
+		soda_log_error("a channel cannot be watched: %s", soda_strerror(errno));
+}
+
+void soda_completer_pause_locked(struct soda_channel *c)
+{
+	watch_locked(c, false);
+}
+
+void soda_completer_resume_locked(struct soda_channel *c)
+{
+	watch_locked(c, true);
 }
 
 void soda_completer_forget(struct soda_channel *c)

@@ -23,6 +23,12 @@ void soda_completers_stop(struct soda_completers *completers);
 
 /* A connected channel; its completer is chosen here. 0, negative errno. */
 int soda_completer_watch(struct soda_completers *completers, struct soda_channel *c);
+/*
+ * Whether the completer hears of answers: not of a channel on which a worker waits for its own.  It
+ * always hears of the connection's end.  c->lock is held; nothing, if it is so or none watches.
+ */
+void soda_completer_pause_locked(struct soda_channel *c);
+void soda_completer_resume_locked(struct soda_channel *c);
 /* Returns when no completer looks at it any more; before it is disconnected. */
 void soda_completer_forget(struct soda_channel *c);
 /* Answer what has come back. True: something had. No lock is held. */

@@ -135,7 +135,7 @@ void soda_forward_late(struct soda_task *task, const struct soda_span *span)
 	} else {
 		append(s, task);
 		soda_schedule_add(&s->dpu->schedule, s);
-		soda_schedule_run(&s->dpu->schedule);
+		soda_schedule_run(&s->dpu->schedule, NULL);
 	}
 }
 
@@ -148,7 +148,7 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 		tasks = next;
 	}
 	soda_schedule_add(&s->dpu->schedule, s);
-	soda_schedule_run(&s->dpu->schedule);
+	soda_schedule_run(&s->dpu->schedule, NULL);
 }
 
 /* async, WRITE; its region is held. */
@@ -178,6 +178,22 @@ static void start_task(struct soda_session *s, struct soda_request *rq, struct s
 		soda_forward_wait(s, task);
 }
 
+/* async: what waits. */
+static void post(struct soda_session *s, const struct soda_session *own)
+{
+	bool reads, writes;
+
+	pthread_mutex_lock(&s->lock);
+	reads = s->queue;
+	writes = s->writes.unposted;
+	pthread_mutex_unlock(&s->lock);
+	if (reads)
+		soda_schedule_add(&s->dpu->schedule, s);
+	soda_schedule_run(&s->dpu->schedule, own);
+	if (writes)
+		soda_forward_writes(s);
+}
+
 void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 {
 	struct soda_region *r;
@@ -200,7 +216,7 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 	else
 		start_task(s, rq, r);
 	if (s->dpu->async && !s->dpu->aggregate)
-		soda_forward_doorbell(s);
+		post(s, s);
 }
 
 /* Up to max tasks of the queue. */
@@ -220,24 +236,21 @@ static struct soda_task *take_queue(struct soda_session *s, unsigned max)
 	return first;
 }
 
+void soda_forward_more(struct soda_session *s)
+{
+	post(s, NULL);
+}
+
 void soda_forward_doorbell(struct soda_session *s)
 {
 	struct soda_task *tasks;
-	bool reads, writes;
 
-	if (!s->dpu->async) {
-		while (s->dpu->aggregate && (tasks = take_queue(s, SYNC_TASKS)))
-			soda_forward_wait(s, tasks);
+	if (s->dpu->async) {
+		post(s, s);
+		if (s->dpu->near)
+			soda_forward_near(s);
 		return;
 	}
-	pthread_mutex_lock(&s->lock);
-	reads = s->queue;
-	writes = s->writes.unposted;
-	pthread_mutex_unlock(&s->lock);
-	if (reads) {
-		soda_schedule_add(&s->dpu->schedule, s);
-		soda_schedule_run(&s->dpu->schedule);
-	}
-	if (writes)
-		soda_forward_writes(s);
+	while (s->dpu->aggregate && (tasks = take_queue(s, SYNC_TASKS)))
+		soda_forward_wait(s, tasks);
 }

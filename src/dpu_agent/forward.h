@@ -19,16 +19,21 @@
 /* As soda_request_done, and counted: READs, and how long it took. */
 void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span);
 
-/* As soda_service.request and doorbell. */
+/* As soda_service.request and doorbell: a worker of the transport. */
 void soda_forward_request(struct soda_session *s, struct soda_request *rq);
 void soda_forward_doorbell(struct soda_session *s);
+/* async: room has been made: post what waits for it. Any thread. */
+void soda_forward_more(struct soda_session *s);
 
 /* async: put READs that waited for a WRITE into the queue again. */
 void soda_forward_again(struct soda_session *s, struct soda_task *tasks);
 /* async: post WRITEs, as many as may be under way. */
 void soda_forward_writes(struct soda_session *s);
-/* async: post READs, a turn's worth. False: nothing waits, or it may not go on now. */
-bool soda_forward_reads(struct soda_session *s);
+/*
+ * async: post READs, a turn's worth.  own: the caller will wait for their answers
+ * (soda_forward_near).  False: nothing waits, or it may not go on now.
+ */
+bool soda_forward_reads(struct soda_session *s, bool own);
 /* Answer what a finished transfer was for, and free it. */
 void soda_forward_finish(struct soda_transfer *t, int status);
 /* End a READ or WRITE of a client without an answer: its connections are closed. */

@@ -25,11 +25,13 @@ static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *
 
 	*more_p = false;
 	pthread_mutex_lock(&s->lock);
+	s->starved = false;
 	first = s->up ? s->queue : NULL;
 	while (room && *at && bytes < SODA_TURN_BYTES) {
 		uint32_t next = (*at)->rq->bytes;
 
-		if (s->read_bytes && s->read_bytes + next > s->dpu->opt->client_credit)
+		s->starved = s->read_bytes && s->read_bytes + next > s->dpu->opt->client_credit;
+		if (s->starved)
 			break;
 		(*at)->credited = true;
 		s->read_bytes += next;
@@ -61,9 +63,10 @@ static void fail_tasks(struct soda_session *s, struct soda_task *tasks)
 	soda_forward_drop_tasks(tasks);
 }
 
-bool soda_forward_reads(struct soda_session *s)
+bool soda_forward_reads(struct soda_session *s, bool own)
 {
-	struct soda_channel *c = least_busy(s);
+	bool stays = own && s->dpu->near;
+	struct soda_channel *c = stays ? soda_forward_own_channel(s) : least_busy(s);
 	struct soda_task *tasks, *failed;
 	struct soda_transfer *list;
 	bool more, polling, direct = false;
@@ -74,10 +77,14 @@ bool soda_forward_reads(struct soda_session *s)
 	room = SODA_CHANNEL_DEPTH - atomic_load(&c->under_way);
 	tasks = take_turn(s, s->dpu->aggregate || !room ? room : 1, &more);
 	if (tasks) {
-		polling = tasks->rq->polling;
+		polling = c->polling = tasks->rq->polling;
 		list = soda_batch_build(tasks, s->dpu->aggregate, &failed);
 		fail_tasks(s, failed);
-		soda_completer_expect_locked(c, polling);
+		soda_completer_expect_locked(c, polling && !stays);
+		if (stays)
+			soda_completer_pause_locked(c);
+		else
+			soda_completer_resume_locked(c);
 		direct = list && list->region->mr.map;
 		ret = soda_batch_post_locked(c, list, polling);
 		more = more || !s->dpu->aggregate;

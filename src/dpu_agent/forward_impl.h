@@ -27,6 +27,13 @@ int soda_batch_post_locked(struct soda_channel *c, struct soda_transfer *list, b
 
 /* Post these tasks, and wait for their ends: not async. */
 void soda_forward_wait(struct soda_session *s, struct soda_task *tasks);
+/*
+ * async, where there are not more processors than workers: answer what comes back soon on the
+ * calling worker's own channel; what comes later is the completer's.
+ */
+void soda_forward_near(struct soda_session *s);
+/* The calling thread's own of the session's channels for READs. */
+struct soda_channel *soda_forward_own_channel(struct soda_session *s);
 
 /* The session is broken: what is said now must not be taken for the server's word. */
 void soda_forward_drop_request(struct soda_session *s, struct soda_request *rq);

@@ -6,7 +6,10 @@
 #include "dpu_agent/agent.h"
 #include "dpu_agent/forward_impl.h"
 
-enum { SPIN_NS = 50000 };
+enum {
+	SPIN_NS = 50000,
+	NEAR_NS = 500000, /* an answer that comes later has time for a hand-off */
+};
 
 static unsigned thread_index(void)
 {
@@ -16,6 +19,11 @@ static unsigned thread_index(void)
 	if (!own)
 		own = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
 	return own - 1;
+}
+
+struct soda_channel *soda_forward_own_channel(struct soda_session *s)
+{
+	return &s->channels[thread_index() % s->dpu->channels];
 }
 
 /* Everything that is under way on the channel is ours. */
@@ -83,7 +91,7 @@ int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, u
 
 void soda_forward_wait(struct soda_session *s, struct soda_task *tasks)
 {
-	struct soda_channel *c = &s->channels[thread_index() % s->dpu->channels];
+	struct soda_channel *c = soda_forward_own_channel(s);
 	bool polling = tasks->rq->polling;
 	struct soda_transfer *list;
 	struct soda_task *failed;
@@ -106,4 +114,41 @@ void soda_forward_wait(struct soda_session *s, struct soda_task *tasks)
 	pthread_mutex_unlock(&c->lock);
 	if (ret < 0)
 		soda_session_break(s, ret);
+}
+
+/* Answer what has come back on the channel, waiting for it until end_ns. True: there is more. */
+static bool answer_some(struct soda_channel *c, uint64_t end_ns)
+{
+	int status[SODA_CHANNEL_POLL], n = 0;
+	uint64_t now = soda_now_ns();
+	struct soda_transfer *list = NULL;
+	bool more;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->first && now < end_ns)
+		n = soda_channel_poll_locked(c, (int64_t)(end_ns - now), c->polling ? SPIN_NS : 0,
+					     &list, status);
+	more = c->first;
+	if (more && n <= 0)
+		soda_completer_resume_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	for (int i = 0; list; i++) {
+		struct soda_transfer *next = list->next;
+
+		soda_forward_finish(list, status[i]);
+		list = next;
+	}
+	if (n < 0)
+		soda_session_break(c->session, n);
+	return more && n > 0;
+}
+
+void soda_forward_near(struct soda_session *s)
+{
+	struct soda_channel *c = soda_forward_own_channel(s);
+	uint64_t end_ns = soda_now_ns() + NEAR_NS;
+
+	while (answer_some(c, end_ns))
+		;
+	soda_forward_more(s);
 }

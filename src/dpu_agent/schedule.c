@@ -46,12 +46,12 @@ static struct soda_session *next_session(struct soda_schedule *schedule)
 	return s;
 }
 
-void soda_schedule_run(struct soda_schedule *schedule)
+void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own)
 {
 	struct soda_session *s;
 
 	while ((s = next_session(schedule))) {
-		if (soda_forward_reads(s))
+		if (soda_forward_reads(s, s == own))
 			soda_schedule_add(schedule, s);
 		soda_session_put(s);
 	}

@@ -20,8 +20,8 @@ struct soda_schedule {
 void soda_schedule_init(struct soda_schedule *schedule, uint64_t window);
 /* The session's queue is not empty. */
 void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s);
-/* Post what may be posted. */
-void soda_schedule_run(struct soda_schedule *schedule);
+/* Post what may be posted.  own: whose answers the calling worker waits for itself, or NULL. */
+void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own);
 /* So many bytes more are under way, or (negative) less. */
 void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes);
 

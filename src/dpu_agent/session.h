@@ -80,6 +80,7 @@ struct soda_session {
 	struct soda_region **regions;	      /* 65,536 */
 	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
 	uint64_t read_bytes;		      /* of READs under way and of answers not yet sent */
+	bool starved;			      /* READs wait for the client's credit */
 	struct soda_write_list writes;
 
 	bool scheduled; /* guarded by the schedule's lock, and so below */
