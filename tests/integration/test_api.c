@@ -301,7 +301,7 @@ static void child_no_server(const void *arg)
 	ret = soda_init(&cfg);
 	CHECK(ret == n->error, "%s: %s, expected %s", n->address, strerror(-ret),
 	      strerror(-n->error));
-	CHECK(now_seconds() - begin_s < 3, "took %.1f s", now_seconds() - begin_s);
+	CHECK(now_seconds() - begin_s < 60, "took %.1f s", now_seconds() - begin_s);
 	CHECK(strstr(soda_last_error(), n->address) || n->error == -EINVAL, "whom?");
 	/* and no silent fall-back, also by way of the environment */
 	setenv("SODA_SERVER", n->address, 1);

@@ -460,9 +460,9 @@ static pid_t start_long_run(void)
 
 	struct traces t = traces_of(pid);
 
-	for (int i = 0; i < 1000 && !found(t.link); i++)
+	for (int i = 0; i < LOOKS && !found(t.link); i++)
 		pause_ms(10);
-	for (int i = 0; i < 1000 && found(t.file); i++) /* until the workers have it open */
+	for (int i = 0; i < LOOKS && found(t.file); i++) /* until the workers have it open */
 		pause_ms(10);
 	assert_null(found(t.file));
 	assert_non_null(found(t.link));
@@ -473,7 +473,7 @@ static pid_t start_long_run(void)
 
 static void await_group_end(pid_t group)
 {
-	for (int i = 0; i < 1000 && kill(-group, 0) == 0; i++)
+	for (int i = 0; i < LOOKS && kill(-group, 0) == 0; i++)
 		pause_ms(10);
 	assert_true(kill(-group, 0) && errno == ESRCH);
 }
@@ -521,7 +521,7 @@ static void test_killed(void **state)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	await_group_end(pid);
-	for (int i = 0; i < 500 && found(t.link); i++)
+	for (int i = 0; i < LOOKS && found(t.link); i++)
 		pause_ms(10);
 	assert_null(found(t.link));
 	RUN("--modes", "memserver", "--size", "4M", "--rounds", "1");

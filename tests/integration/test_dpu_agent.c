@@ -92,7 +92,7 @@ static uint64_t stat_of(const char *address, const char *name)
 /* Await, for at most five seconds, that a statistic has at least this value. */
 static void await_stat(const char *address, const char *name, uint64_t least)
 {
-	for (int i = 0; i < 500 && stat_of(address, name) < least; i++)
+	for (int i = 0; i < LOOKS && stat_of(address, name) < least; i++)
 		usleep(10000);
 	assert_true(stat_of(address, name) >= least);
 }
@@ -235,7 +235,7 @@ static void test_writes_survive_the_client(void **state)
 		}
 		peer_leave(&p);
 		assert_int_equal(peer_join(&reader, r.server_address), 0);
-		for (int i = 0; i < 500 && ret == -EBUSY; i++) {
+		for (int i = 0; i < LOOKS && ret == -EBUSY; i++) {
 			ret = peer_open(&reader, 1, "file", 0, SODA_READ_ONLY, &mr, NULL);
 			usleep(10000);
 		}

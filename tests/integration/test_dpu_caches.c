@@ -38,7 +38,7 @@ static uint64_t stat_of(const char *name)
 /* A client is gone a moment after its process. */
 static void await_none(const char *name)
 {
-	for (int i = 0; i < 500 && stat_of(name); i++)
+	for (int i = 0; i < LOOKS && stat_of(name); i++)
 		usleep(10000);
 	assert_int_equal(stat_of(name), 0);
 }
@@ -333,7 +333,7 @@ static void during_restart(const void *arg)
 		return;
 	world_kill_agent(&world);
 	world_restart_agent(&world);
-	for (int i = 0; i < 500 && stat_of("static_loaded_bytes") < BYTES / 2; i++)
+	for (int i = 0; i < LOOKS && stat_of("static_loaded_bytes") < BYTES / 2; i++)
 		usleep(10000);
 	assert_int_equal(stat_of("static_loaded_bytes"), BYTES / 2);
 	turn_pass();

@@ -33,7 +33,7 @@ static void start(const char *mode)
 	assert_int_equal(SERVER_START(&server, "--capacity", "64M"), 0);
 	assert_int_equal(agent_start(&agent, args), 0);
 	port = 0;
-	for (int i = 0; i < 1000 && !(port = http_find_port(server_log(&agent))); i++)
+	for (int i = 0; i < LOOKS && !(port = http_find_port(server_log(&agent))); i++)
 		usleep(10000);
 	assert_true(port);
 }
@@ -161,11 +161,11 @@ static void check_health(void **state)
 	assert_int_equal(http_get(port, "/healthz", &body), 200);
 	assert_int_equal(peer_join(&peer, agent.address), 0);
 	kill(agent.pid, SIGTERM); /* and the peer keeps it up */
-	for (int i = 0; i < 500 && status != 503; i++, usleep(10000))
+	for (int i = 0; i < LOOKS && status != 503; i++, usleep(10000))
 		status = http_get(port, "/healthz", &body);
 	assert_int_equal(status, 503);
 	peer_leave(&peer);
-	assert_int_equal(server_wait(&agent, 20000), 0); /* a second signal would kill it */
+	assert_int_equal(server_wait(&agent, 60000), 0); /* a second signal would kill it */
 	server_forget(&agent);
 	assert_int_equal(server_stop(&server), 0);
 	server_forget(&server);

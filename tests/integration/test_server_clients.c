@@ -50,7 +50,7 @@ static void stop(void)
 /* At most ten seconds. */
 static void await_stat(const char *name, uint64_t value)
 {
-	for (int i = 0; i < 1000 && peer_stat(&watcher, name) != value; i++)
+	for (int i = 0; i < LOOKS && peer_stat(&watcher, name) != value; i++)
 		usleep(10000);
 	assert_int_equal(peer_stat(&watcher, name), value);
 }
@@ -234,7 +234,7 @@ static void check_bad_peers(void **state)
 	static const uint8_t zeros[100], short_body[1];
 	const struct iovec one = { (void *)(uintptr_t)short_body, 1 };
 	const struct soda_wire_hello hello = { .chunk_bytes = 3000 };
-	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 20000 };
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 60000 };
 	struct soda_wire_welcome welcome;
 	struct soda_conn *conn;
 	struct soda_why why;
@@ -251,7 +251,7 @@ static void check_bad_peers(void **state)
 	assert_non_null(strstr(why.text, "3000"));
 	for (int type = SODA_MSG_OPEN; type <= SODA_MSG_NAME; type++)
 		assert_int_equal(soda_conn_call(watcher.control, (enum soda_msg)type, &one, 1, NULL,
-						0, NULL, 20000, &why),
+						0, NULL, 60000, &why),
 				 -EPROTO);
 	assert_int_equal(peer_stat(&watcher, "calls_refused"), SODA_MSG_NAME - SODA_MSG_OPEN + 1);
 	assert_int_equal(peer_stat(&watcher, "regions"), 0);
@@ -322,7 +322,7 @@ static void check_drain(void **state)
 	assert_int_equal(peer_write(&peer, &mr, 0, page, sizeof(page)), 0);
 	assert_int_equal(server_wait(&server, 50), -1);
 	peer_vanish(&watcher);
-	expect_end(server_wait(&server, 20000));
+	expect_end(server_wait(&server, 60000));
 	peer_vanish(&peer);
 	snprintf(path, sizeof(path), "%s/f", dir);
 	fd = open(path, O_RDONLY);
@@ -342,7 +342,7 @@ static void check_drain_ends_with_the_last_client(void **state)
 	assert_int_equal(server_wait(&server, 100), -1);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	peer_leave(&watcher);
-	expect_end(server_wait(&server, 20000));
+	expect_end(server_wait(&server, 60000));
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	assert_true(end.tv_sec - begin.tv_sec < 10);
 }

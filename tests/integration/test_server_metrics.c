@@ -32,7 +32,7 @@ static void start(void)
 	assert_int_equal(SERVER_START(&server, "--capacity", "512M", "--metrics", "0",
 				      "--log-level", "debug"),
 			 0);
-	for (int i = 0; i < 1000 && !(port = http_find_port(server_log(&server))); i++)
+	for (int i = 0; i < LOOKS && !(port = http_find_port(server_log(&server))); i++)
 		usleep(10000);
 	assert_true(port);
 }
@@ -341,13 +341,13 @@ static void check_health(void **state)
 	assert_string_equal(body, "ok\n");
 	assert_int_equal(peer_join(&peer, server.address), 0);
 	kill(server.pid, SIGTERM); /* and the peer keeps it up */
-	for (int i = 0; i < 500 && status != 503; i++, usleep(10000))
+	for (int i = 0; i < LOOKS && status != 503; i++, usleep(10000))
 		status = http_get(port, "/healthz", &body);
 	assert_int_equal(status, 503);
 	assert_string_equal(body, "draining\n");
 	assert_int_equal(http_get(port, "/metrics", &body), 200);
 	peer_leave(&peer);
-	assert_int_equal(server_wait(&server, 20000), 0);
+	assert_int_equal(server_wait(&server, 60000), 0);
 	server_forget(&server);
 }
 

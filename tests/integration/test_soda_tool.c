@@ -309,7 +309,7 @@ static void test_stat_program(void **state)
 	}
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", bench, bench);
 	bool found = false;
-	for (int i = 0; i < 1000 && !found; i++, usleep(10000)) {
+	for (int i = 0; i < LOOKS && !found; i++, usleep(10000)) {
 		FILE *f = fopen(path, "r");
 
 		while (f && !found && fscanf(f, "%31s", child) == 1) {

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { HTTP_TIMEOUT_MS = 20000, HTTP_ANSWER_MAX = 1 << 20 };
+enum { HTTP_TIMEOUT_MS = 60000, HTTP_ANSWER_MAX = 1 << 20 };
 
 /* "http://127.0.0.1:PORT/..." in a text: the port of the first; 0: there is none. */
 unsigned http_find_port(const char *text);

@@ -17,7 +17,7 @@ struct peer {
 	char address[128];
 };
 
-enum { PEER_TIMEOUT_MS = 20000 };
+enum { PEER_TIMEOUT_MS = 60000 };
 
 /* A new client. 0 or negative errno. */
 int peer_join(struct peer *peer, const char *address);

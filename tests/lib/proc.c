@@ -16,8 +16,8 @@
 #include <fcntl.h>
 
 #define LIFE_FD 3 /* in the server */
-#define READY_MS 20000
-#define END_MS 20000
+#define READY_MS 60000
+#define END_MS 60000
 #define MAX_ARGS 64
 
 extern char **environ;

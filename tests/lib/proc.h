@@ -11,6 +11,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/*
+ * How often a test looks, every 10 ms, for what must come: only a machine that is overloaded beyond
+ * use takes this long, and a test that fails takes it, too.
+ */
+enum { LOOKS = 6000 };
+
 struct server {
 	pid_t pid;	   /* 0: not running */
 	char address[128]; /* of its first READY line */
@@ -30,7 +36,7 @@ int server_start(struct server *server, const char *const *args);
 /* The same with soda-dpu-agent, for which the functions below serve as well. */
 int agent_start(struct server *agent, const char *const *args);
 
-/* SIGTERM and wait. Its exit status, 128 + signal, or -1: it had to be killed after 20 s. */
+/* SIGTERM and wait. Its exit status, 128 + signal, or -1: it had to be killed after 60 s. */
 int server_stop(struct server *server);
 /* Wait for its end at most timeout_ms. As server_stop, but -1 leaves it running. */
 int server_wait(struct server *server, int timeout_ms);
@@ -51,7 +57,7 @@ struct program {
 	char err[4096];
 };
 
-/* Run a program of this build, "src/mem_server/soda-mem-server", for at most 20 s. 0 or -1. */
+/* Run a program of this build, "src/mem_server/soda-mem-server", for at most 60 s. 0 or -1. */
 int program_run(const char *path, const char *const *args, struct program *program);
 
 /* The same for at most timeout_ms. */

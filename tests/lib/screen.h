@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <termios.h>
 
-enum { SCREEN_ROWS_MAX = 64, SCREEN_COLUMNS_MAX = 200, SCREEN_TIMEOUT_MS = 20000 };
+enum { SCREEN_ROWS_MAX = 64, SCREEN_COLUMNS_MAX = 200, SCREEN_TIMEOUT_MS = 60000 };
 
 struct screen {
 	int fd, tty; /* the user's side; the program's, held open to look at its modes */

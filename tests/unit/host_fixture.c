@@ -170,7 +170,7 @@ static bool settled(uint32_t w, bool answered)
 
 void host_settle(const struct soda_region *r, bool answered)
 {
-	uint64_t end = soda_now_ns() + 10000000000u;
+	uint64_t end = soda_now_ns() + 60000000000u;
 
 	for (uint32_t i = 0; i < r->chunks; i++) {
 		while (!settled(host_word(r, i), answered)) {
@@ -234,7 +234,7 @@ static bool balanced(const struct account *a)
 
 void host_check(const struct soda_region *r)
 {
-	uint64_t end = soda_now_ns() + 10000000000u;
+	uint64_t end = soda_now_ns() + 60000000000u;
 	struct account a;
 
 	/* A drop by the write-back thread is seen in the chunk before it is in the accounts. */
@@ -259,7 +259,7 @@ void host_check(const struct soda_region *r)
 
 void host_expect(const struct soda_region *r, uint32_t chunk, enum soda_chunk_state state)
 {
-	uint64_t end = soda_now_ns() + 10000000000u;
+	uint64_t end = soda_now_ns() + 60000000000u;
 
 	while (host_state(r, chunk) != state) {
 		if (soda_now_ns() > end)
