@@ -149,7 +149,8 @@ static const struct soda_option options[] = {
 	  .def = "0",
 	  .max = 16,
 	  .help = "Connections to the server for each client's reads; one more carries its writes."
-		  " 0: one a worker; with async, and processors to spare for completers, half as many as"
+		  " 0: one a worker; with async, and processors to spare for completers, half as "
+		  "many as"
 		  " processors, at most 4." },
 	{ .name = "completers",
 	  .env = "SODA_DPU_COMPLETERS",
