@@ -41,7 +41,7 @@ static uint64_t *begin(const struct storm *s, unsigned threads)
 
 static void run(void (*child)(const void *arg), struct storm s, unsigned seed, struct outcome *out)
 {
-	struct trial t = { .child = child, .arg = &s, .seconds = 120 };
+	struct trial t = { .child = child, .arg = &s, .seconds = 300 };
 
 	s.seed = seed;
 	if (s.timeout_ms == 0)

@@ -140,7 +140,7 @@ static void child_no_program(const void *arg)
 
 static void test_program_missing_or_broken(void **state)
 {
-	struct trial t = { .child = child_no_program, .seconds = 20 };
+	struct trial t = { .child = child_no_program, .seconds = 120 };
 	struct outcome out;
 
 	t.arg = "/nonexistent/soda-mem-server";

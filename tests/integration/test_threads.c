@@ -11,7 +11,7 @@
 #include "lib/harness.h"
 #include "lib/world.h"
 
-enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, WRITERS = 4, ROUNDS = 40000 };
+enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, WRITERS = 4, ROUNDS = 20000 };
 
 static struct world world;
 
@@ -265,7 +265,7 @@ static void child_ends(const void *arg)
 
 static void test_exit_under_load(void **state)
 {
-	struct trial t = { .child = child_ends, .seconds = 20 };
+	struct trial t = { .child = child_ends, .seconds = 120 };
 	struct outcome out;
 
 	for (unsigned i = 0; i < 20; i++) {
@@ -281,7 +281,7 @@ static void test_exit_under_load(void **state)
 static void test_return_and_quick_exit_under_load(void **state)
 {
 	struct end_case c = { .ending = END_RETURN, .after_ms = 20 };
-	struct trial t = { .child = child_ends, .arg = &c, .seconds = 20 };
+	struct trial t = { .child = child_ends, .arg = &c, .seconds = 120 };
 	struct outcome out;
 
 	trial_run(&t, &out);

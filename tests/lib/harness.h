@@ -25,7 +25,7 @@
 
 #include "soda.h"
 
-enum { CASE_SECONDS = 60, CASE_ERR_MAX = 16384 };
+enum { CASE_SECONDS = 180, CASE_ERR_MAX = 16384 };
 
 struct outcome {
 	int status; /* as from waitpid(2) */
