@@ -83,7 +83,7 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 	return 0;
 }
 
-void soda_forward_finish(struct soda_transfer *t, int status)
+static void finish(struct soda_transfer *t, int status)
 {
 	struct soda_session *s = t->session;
 	uint64_t credit = 0;
@@ -112,6 +112,16 @@ void soda_forward_finish(struct soda_transfer *t, int status)
 	if (t->block)
 		soda_block_put(t->block);
 	free(t);
+}
+
+void soda_forward_finish_all(struct soda_transfer *list, const int *status)
+{
+	for (unsigned i = 0; list; i++) {
+		struct soda_transfer *next = list->next;
+
+		finish(list, status[i]);
+		list = next;
+	}
 }
 
 void soda_forward_sent(struct soda_session *s, const struct soda_span *span)

@@ -37,16 +37,6 @@ static void wake(struct soda_completer *k)
 		soda_log_error("a completer cannot be woken: %s", soda_strerror(errno));
 }
 
-static void finish_all(struct soda_transfer *list, const int *status)
-{
-	for (unsigned i = 0; list; i++) {
-		struct soda_transfer *next = list->next;
-
-		soda_forward_finish(list, status[i]);
-		list = next;
-	}
-}
-
 bool soda_completer_collect(struct soda_channel *c)
 {
 	struct soda_session *s = c->session;
@@ -58,7 +48,7 @@ bool soda_completer_collect(struct soda_channel *c)
 		pthread_mutex_lock(&c->lock);
 		n = soda_channel_poll_locked(c, 0, 0, &list, status);
 		pthread_mutex_unlock(&c->lock);
-		finish_all(list, status);
+		soda_forward_finish_all(list, status);
 		found = found || n > 0;
 	} while (n == SODA_CHANNEL_POLL);
 	if (n < 0)

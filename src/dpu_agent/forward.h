@@ -34,8 +34,8 @@ void soda_forward_writes(struct soda_session *s);
  * (soda_forward_near).  False: nothing waits, or it may not go on now.
  */
 bool soda_forward_reads(struct soda_session *s, bool own);
-/* Answer what a finished transfer was for, and free it. */
-void soda_forward_finish(struct soda_transfer *t, int status);
+/* Answer what finished transfers, a list, were for, and free them. status: of each. */
+void soda_forward_finish_all(struct soda_transfer *list, const int *status);
 /* End a READ or WRITE of a client without an answer: its connections are closed. */
 void soda_forward_drop(struct soda_task *task);
 void soda_forward_drop_transfers(struct soda_transfer *list);

@@ -39,12 +39,7 @@ static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool pol
 			soda_conn_abort(c->conn);
 			return -ETIMEDOUT;
 		}
-		for (int i = 0; list; i++) {
-			struct soda_transfer *next = list->next;
-
-			soda_forward_finish(list, status[i]);
-			list = next;
-		}
+		soda_forward_finish_all(list, status);
 	}
 	return n < 0 ? n : 0;
 }
@@ -74,8 +69,7 @@ int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, u
 		struct soda_transfer *done;
 		int got = soda_channel_poll_locked(c, SLICE_NS, 0, &done, status);
 
-		for (int i = 0; done; done = done->next)
-			soda_forward_finish(done, status[i++]);
+		soda_forward_finish_all(done, status);
 		if (got < 0)
 			ret = got;
 		else if (got == 0 && (!is_up(s) || soda_now_ns() > end))
@@ -132,12 +126,7 @@ static bool answer_some(struct soda_channel *c, uint64_t end_ns)
 	if (more && n <= 0)
 		soda_completer_resume_locked(c);
 	pthread_mutex_unlock(&c->lock);
-	for (int i = 0; list; i++) {
-		struct soda_transfer *next = list->next;
-
-		soda_forward_finish(list, status[i]);
-		list = next;
-	}
+	soda_forward_finish_all(list, status);
 	if (n < 0)
 		soda_session_break(c->session, n);
 	return more && n > 0;
