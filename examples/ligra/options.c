@@ -172,7 +172,7 @@ static void parse_run_option(int option, const char *name, struct options *o)
 		o->threads = (unsigned)number(name, optarg, 1, 4096);
 		break;
 	case OPT_REPEAT:
-		o->repeat = (unsigned)number(name, optarg, 1, 1000);
+		o->repeat = (unsigned)number(name, optarg, 1, 1000000);
 		break;
 	case OPT_SOURCE:
 		o->has_source = true;

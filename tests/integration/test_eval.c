@@ -123,6 +123,41 @@ static void test_writes_a_verified_report(void **state)
 	assert_non_null(strstr(run.out, "report.html"));
 }
 
+static void check_figure(const char *id)
+{
+	char name[64];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "figures/%s.%s", id, i ? "png" : "svg");
+		if (size_of(name) == 0)
+			print_error("%s is missing\n", name);
+		assert_true(size_of(name) > 0);
+	}
+}
+
+/* With two processes, and the disk; without gnuplot there is a sentence instead of figures. */
+static void test_draws_figures(void **state)
+{
+	static const char *const figures[] = { "slow-down", "figure-6", "figure-7",
+					       "figure-8",  "figure-9", "figure-11" };
+	const json_t *r;
+	json_t *all;
+	size_t i;
+
+	snprintf(out, sizeof(out), "%s/figures", dir);
+	EVAL("--modes", "ssd,memserver,base,all", "--apps", "bfs");
+	ended_well();
+	all = results(9);
+	json_array_foreach(member(all, "runs"), i, r) check_run(r);
+	json_decref(all);
+	if (!strstr(run.err, "gnuplot"))
+		for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+			check_figure(figures[i]);
+	else
+		assert_non_null(strstr(run.err, "There are no figures"));
+	snprintf(out, sizeof(out), "%s/out", dir);
+}
+
 /* Half a line at the end is what an interruption leaves. */
 static void test_goes_on_after_an_interruption(void **state)
 {
@@ -191,6 +226,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes_a_verified_report),
+		cmocka_unit_test(test_draws_figures),
 		cmocka_unit_test(test_goes_on_after_an_interruption),
 		cmocka_unit_test(test_keeps_evaluations_apart),
 		cmocka_unit_test(test_refuses_what_is_not_there),

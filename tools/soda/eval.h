@@ -2,7 +2,7 @@
 /*
  * `soda eval`: graph applications on a compute node whose memory is capped, in every mode.
  *
- *   eval.c            options, and the whole from plan to report
+ *   eval.c            options
  *   eval_plan.c       which runs there are, in which order
  *   eval_paper.c      what the paper used and found; whether this machine has it
  *   eval_machine.c    what machine this is
@@ -14,7 +14,9 @@
  *   eval_results.c    the results so far, on disk
  *   eval_cell.c       medians over the repetitions
  *   eval_figure.c     what each figure shows;  eval_plot.c: drawn by gnuplot
- *   eval_csv.c, eval_json.c, eval_report.c    files
+ *   eval_files.c      results.json, results.csv
+ *   eval_report.c     report.html;  eval_html_*.c: its parts
+ *   eval_drive.c      all of these, one after the other
  *
  *   application (capped) -----------------------> memory server      memserver
  *   application (capped) --- DPU agent ----------> memory server      base ... all

@@ -55,7 +55,8 @@ void soda_eval_cell_make(const struct soda_eval_results *results, const struct s
 	}
 	if (cell.n) {
 		qsort(found, cell.n, sizeof(found[0]), by_seconds);
-		describe(found[cell.n / 2], &cell);
+		describe(found[(cell.n - 1) / 2], &cell);
+		cell.seconds = (cell.seconds + number(found[cell.n / 2], "seconds")) / 2;
 		cell.seconds_min = number(found[0], "seconds");
 		cell.seconds_max = number(found[cell.n - 1], "seconds");
 	}

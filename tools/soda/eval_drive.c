@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "eval_report.h"
+#include "eval_figure.h"
 #include "eval_results.h"
 #include "tool.h"
 
@@ -178,6 +178,8 @@ static int write_report(const struct soda_eval_drive *drive, const char *cap,
 	err = soda_eval_write_json(&report);
 	if (!err)
 		err = soda_eval_write_csv(&report);
+	if (!err)
+		err = soda_eval_plot_all(&report);
 	if (!err)
 		err = soda_eval_write_html(&report);
 	json_decref(machine);

@@ -36,7 +36,7 @@ void soda_eval_results_close(struct soda_eval_results *results);
 struct soda_eval_cell {
 	uint32_t n, invalid;
 	double seconds, seconds_min, seconds_max; /* median; NAN without a run */
-	/* of the run of median time */
+	/* of the run of median time, of two the shorter */
 	double traffic_bytes, kinds[4]; /* on demand, prefetch, write-back, preload */
 	double programs_bytes;		/* what programs fetched and wrote back */
 	double hit_rate;		/* of the dynamic cache's requests; NAN: none */

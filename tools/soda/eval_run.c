@@ -12,7 +12,7 @@
 #include "eval_readahead.h"
 #include "stat_source.h"
 
-enum { STATS_TIMEOUT_MS = 10000, BACKGROUND_REPEAT = 1000 };
+enum { STATS_TIMEOUT_MS = 10000, BACKGROUND_REPEAT = 1000000 };
 
 /* What a process needs beside its page buffer: the runtime's tables, code, page tables and file
    pages in use; and each thread's stack and connections. */
@@ -85,6 +85,17 @@ void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 	*needs_p = needs;
 }
 
+static void __attribute__((format(printf, 2, 3))) invalid(struct scene *s, const char *fmt, ...)
+{
+	va_list args;
+
+	if (s->why[0])
+		return;
+	va_start(args, fmt);
+	vsnprintf(s->why, sizeof(s->why), fmt, args);
+	va_end(args);
+}
+
 static bool has_agent(const struct scene *s)
 {
 	return soda_eval_in(s->run->mode, SODA_EVAL_AGENT_MODES);
@@ -124,19 +135,20 @@ static int read_agent(struct scene *s, struct readings *out)
 	return stats ? 0 : -EIO;
 }
 
-static int read_background(struct scene *s, struct readings *out)
+static void read_background(struct scene *s, struct readings *out)
 {
 	char pid[16];
 	json_t *stats;
 
 	if (s->apps[1].pid <= 0 || !is_fabric(s))
-		return 0;
+		return;
 	snprintf(pid, sizeof(pid), "%ld", (long)s->apps[1].pid);
 	stats = ask(pid);
 	out->background_fetched =
 		number(stats, "bytes_fetched") + number(stats, "bytes_written_back");
 	json_decref(stats);
-	return stats ? 0 : -EIO;
+	if (!stats)
+		invalid(s, "the background BFS does not answer");
 }
 
 static int read_all(struct scene *s, struct readings *out)
@@ -145,24 +157,12 @@ static int read_all(struct scene *s, struct readings *out)
 
 	memset(out, 0, sizeof(*out));
 	err = read_agent(s, out);
-	if (!err)
-		err = read_background(s, out);
+	read_background(s, out);
 	if (!err && s->plan->link.rate[0])
 		err = soda_bench_link_read(&s->plan->link, &out->link);
 	out->agent_cpu_ns = has_agent(s) ? soda_bench_daemon_cpu_ns(&s->stage->agent) : 0;
 	out->server_cpu_ns = soda_bench_daemon_cpu_ns(&s->stage->server);
 	return err;
-}
-
-static void __attribute__((format(printf, 2, 3))) invalid(struct scene *s, const char *fmt, ...)
-{
-	va_list args;
-
-	if (s->why[0])
-		return;
-	va_start(args, fmt);
-	vsnprintf(s->why, sizeof(s->why), fmt, args);
-	va_end(args);
 }
 
 static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
@@ -269,7 +269,8 @@ static int prepare(struct scene *s)
 	snprintf(s->result, sizeof(s->result), "%s/app.result", s->stage->dir);
 	snprintf(s->log, sizeof(s->log), "%s/app.log", s->stage->dir);
 	snprintf(s->background_log, sizeof(s->background_log), "%s/background.log", s->stage->dir);
-	unlink(s->json);
+	unlink(s->json); /* what an earlier run left */
+	unlink(s->background_log);
 	prepare_disk(s);
 	if (has_agent(s))
 		err = soda_eval_agent_start(s->stage, s->graph, s->run->mode, s->needs);
