@@ -246,6 +246,25 @@ int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_a
 	return 0;
 }
 
+void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w)
+{
+	put(out, w->next, 8);
+	put(out + 8, w->oldest, 8);
+	put(out + 16, w->lost, 8);
+}
+
+int soda_wire_get_written(const void *bytes_in, size_t bytes, struct soda_wire_written *w)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_WRITTEN_BYTES)
+		return -EPROTO;
+	w->next = get(in, 8);
+	w->oldest = get(in + 8, 8);
+	w->lost = get(in + 16, 8);
+	return 0;
+}
+
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l)
 {
 	put(out, l->region_id, 2);

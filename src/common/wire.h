@@ -60,7 +60,8 @@ enum soda_msg {
 				 by agents only */
 	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
 			       from that id on and as many as there is room for */
-	SODA_MSG_OK = 32,   /* reply of any control request */
+	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
+	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
 
@@ -149,10 +150,13 @@ struct soda_wire_welcome {
 	uint64_t secret;
 	uint64_t capacity, free_bytes;
 	uint32_t known; /* 1: client_id was known and its regions are intact */
-	uint32_t agent; /* 0: the server itself; else an agent between, random at its start: if it
-			   is another than before, WRITEs that were answered and not followed by a
-			   SYNC may never have come to the server */
+	uint32_t agent; /* 0: the server itself; else an agent between, random at its start */
 };
+/*
+ * Bit of the agent's number: it answers WRITEs before the server has them.  If it is
+ * another agent than before, those that no SYNC followed may never have come there.
+ */
+#define SODA_WIRE_AGENT_EARLY 1u
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* SODA_MSG_OPEN; flags as in soda.h, 0 = anonymous; followed by the file name. */
@@ -203,6 +207,16 @@ struct soda_wire_advised {
 #define SODA_WIRE_ADVISED_BYTES 16u
 
 /*
+ * SODA_MSG_WRITTEN: WRITEs of the client are numbered as they come.  All that were answered
+ * before the request have numbers below `next`; all below `oldest` are done with: on the
+ * server, or replaced by a later one of the same range; or lost, of which there were `lost`.
+ */
+struct soda_wire_written {
+	uint64_t next, oldest, lost;
+};
+#define SODA_WIRE_WRITTEN_BYTES 24u
+
+/*
  * Encoders write exactly the named number of bytes.  Decoders check nothing but
  * the layout, and return -EPROTO when `bytes` is not what the layout needs.
  */
@@ -228,6 +242,8 @@ void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda
 int soda_wire_get_advise(const void *in, size_t bytes, struct soda_wire_advise *a);
 void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a);
 int soda_wire_get_advised(const void *in, size_t bytes, struct soda_wire_advised *a);
+void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w);
+int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written *w);
 
 /*
  * Validate a data-plane request against a region of region_bytes bytes: size

@@ -42,10 +42,11 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	int ret;
 
 	*dpu = (struct soda_dpu){ .opt = opt, .started_ms = soda_dpu_now_ms() };
-	while (!dpu->id)
+	dpu->async = opt->async && !opt->base;
+	while (!(dpu->id & ~SODA_WIRE_AGENT_EARLY))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
-	dpu->async = opt->async && !opt->base;
+	dpu->id = (dpu->id & ~SODA_WIRE_AGENT_EARLY) | (dpu->async ? SODA_WIRE_AGENT_EARLY : 0);
 	dpu->aggregate = opt->aggregate && !opt->base;
 	/* a hand-off to a thread that no processor is free for only costs its wake-up */
 	dpu->near = dpu->async && processors() < workers + completers;

@@ -57,22 +57,25 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 }
 
 /*
- * Wait until nothing of the region is under way (unwritten: until its WRITEs are on the
- * server). 0; -ETIMEDOUT; -ECONNRESET: the session has broken; or what was lost.
+ * Wait for what is under way of the region: for everything (written false), or until the WRITEs
+ * of now are on the server; others may follow without an end.  0; -ETIMEDOUT;
+ * -ECONNRESET: the session has broken; or what was lost.
  */
-static int await_region(struct soda_session *s, struct soda_region *r, bool unwritten)
+static int await_region(struct soda_session *s, struct soda_region *r, bool written)
 {
 	struct timespec until;
+	uint64_t mark;
 	int ret = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += s->dpu->opt->timeout_ms / 1000 + 1;
 	pthread_mutex_lock(&s->lock);
-	while (ret == 0 && s->up && (unwritten ? r->unwritten : r->holds))
+	mark = soda_writes_mark_locked(s);
+	while (ret == 0 && s->up && (written ? soda_writes_before_locked(s, r, mark) : r->holds))
 		ret = -pthread_cond_timedwait(&s->changed, &s->lock, &until);
-	if (ret == 0 && (unwritten ? r->unwritten : r->holds))
+	if (ret == 0 && (written ? soda_writes_before_locked(s, r, mark) : r->holds))
 		ret = -ECONNRESET;
-	if (ret == 0 && unwritten) {
+	if (ret == 0 && written) {
 		ret = r->lost;
 		r->lost = 0;
 	}
@@ -150,6 +153,8 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 			 s->dpu->opt->server, soda_strerror(ret));
 		return ret;
 	}
+	if (!(r->flags & SODA_WRITABLE)) /* no file: the server has it, and that is all */
+		return 0;
 	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
 }
 
@@ -288,6 +293,24 @@ static int write_stats(struct soda_session *s, size_t bytes, struct soda_reply *
 	return 0;
 }
 
+/* Without waiting. */
+static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_written w;
+
+	if (bytes)
+		return -EPROTO;
+	pthread_mutex_lock(&s->lock);
+	w = (struct soda_wire_written){ .next = s->writes.seq,
+					.oldest = s->writes.first ? s->writes.first->seq
+								  : s->writes.seq,
+					.lost = s->writes.lost };
+	pthread_mutex_unlock(&s->lock);
+	soda_wire_put_written(reply->body, &w);
+	reply->bytes = SODA_WIRE_WRITTEN_BYTES;
+	return 0;
+}
+
 static int dispatch(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
 		    bool shares, struct soda_reply *reply)
 {
@@ -308,6 +331,8 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 		return call_region(s, type, body, bytes, reply);
 	case SODA_MSG_ADVISE:
 		return advise_region(s, body, bytes, shares, reply);
+	case SODA_MSG_WRITTEN:
+		return say_written(s, bytes, reply);
 	default:
 		return -EPROTO;
 	}

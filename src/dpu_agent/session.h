@@ -30,8 +30,7 @@ struct soda_region {
 	struct soda_mr mr;
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
-	unsigned holds;	    /* requests; this and below: guarded by session->lock */
-	unsigned unwritten; /* WRITEs that are not on the server */
+	unsigned holds; /* requests; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
 	int lost; /* error of accepted WRITEs that were lost, until a SYNC has told it */
 };

@@ -159,7 +159,6 @@ static void link_locked(struct soda_session *s, struct soda_write *w)
 		l->unposted = w;
 	if (w->bytes > l->longest)
 		l->longest = w->bytes;
-	w->region->unwritten++;
 }
 
 /* Off the list: it is the caller's now, with the list's reference. */
@@ -179,7 +178,6 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 	*(w->next ? &w->next->prev : &l->last) = w->prev;
 	if (w->answered)
 		l->answered_bytes -= w->bytes;
-	w->region->unwritten--;
 	soda_region_unhold_locked(s, w->region);
 	pthread_cond_broadcast(&s->changed);
 }
@@ -210,7 +208,8 @@ static struct soda_write *replace_locked(struct soda_session *s, struct soda_wri
 {
 	struct soda_write *old = soda_writes_find_locked(s, w->region_id, w->offset, w->bytes);
 
-	if (!old || old->posted || old->offset != w->offset || old->bytes != w->bytes)
+	if (!old || old->posted || old->seq < s->writes.keep || old->offset != w->offset ||
+	    old->bytes != w->bytes)
 		return NULL;
 	w->waiting = old->waiting;
 	old->waiting = NULL;
@@ -359,8 +358,10 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 	while (n--) {
 		struct soda_write *next = w->next;
 
-		if (status < 0 && w->answered && !w->region->lost)
-			w->region->lost = status;
+		if (status < 0 && w->answered) {
+			w->region->lost = w->region->lost ? w->region->lost : status;
+			s->writes.lost++;
+		}
 		take_waiting(w, &again);
 		soda_caches_written(w->region, w->offset, w->bytes);
 		unlink_locked(s, w);
@@ -440,6 +441,22 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
 	}
 	if (again)
 		soda_forward_again(s, again);
+}
+
+uint64_t soda_writes_mark_locked(struct soda_session *s)
+{
+	s->writes.keep = s->writes.seq;
+	return s->writes.seq;
+}
+
+bool soda_writes_before_locked(const struct soda_session *s, const struct soda_region *region,
+			       uint64_t mark)
+{
+	const struct soda_write *w = s->writes.first;
+
+	while (w && w->seq < mark && region && w->region != region)
+		w = w->next;
+	return w && w->seq < mark;
 }
 
 uint64_t soda_writes_unwritten(struct soda_session *s)

@@ -48,10 +48,12 @@ struct soda_write_list {
 	struct soda_write *first, *last;
 	struct soda_write *unposted;   /* the first that is not posted */
 	struct soda_write *unanswered; /* the first that is not answered: the budget was full */
-	uint64_t seq;
-	uint64_t answered_bytes; /* accepted, not on the server */
-	uint64_t reserved_bytes; /* memory given for WRITEs and not given back */
-	uint32_t longest;	 /* WRITE so far */
+	uint64_t seq;		       /* of the next one */
+	uint64_t keep;		       /* those before it are not replaced: a SYNC waits for them */
+	uint64_t lost;		       /* answered, and not on the server for ever */
+	uint64_t answered_bytes;       /* accepted, not on the server */
+	uint64_t reserved_bytes;       /* memory given for WRITEs and not given back */
+	uint32_t longest;	       /* WRITE so far */
 	struct soda_write *buckets[SODA_WRITE_BUCKETS];
 	/* where the next WRITE's data go if it continues the last one */
 	struct soda_block *run;
@@ -99,6 +101,13 @@ void soda_writes_restart(struct soda_session *s);
  * go with it.  files_too: and the others, which are lost.  Not those under way.
  */
 void soda_writes_discard(struct soda_session *s, const struct soda_region *region, bool files_too);
+/*
+ * Those of now, of the region (NULL: of every one), are not on the server yet, as long as
+ * `_before` with the mark is true.  The lock is held.
+ */
+uint64_t soda_writes_mark_locked(struct soda_session *s);
+bool soda_writes_before_locked(const struct soda_session *s, const struct soda_region *region,
+			       uint64_t mark);
 /* How many bytes are accepted and not written, and of how many WRITEs. */
 uint64_t soda_writes_unwritten(struct soda_session *s);
 

@@ -236,9 +236,7 @@ static int write_file_back(struct soda_region *r, void *arg)
 
 	if (!(r->flags & SODA_WRITABLE))
 		return 0;
-	ret = soda_sync_chunks(r->first, r->chunks);
-	if (!ret)
-		ret = soda_session_sync_region(r, &why);
+	ret = soda_sync_range(r, r->first, r->chunks, &why);
 	if (ret) {
 		soda_log_error("file %s was not written back: %s", r->file,
 			       why.text[0] ? why.text : soda_strerror(ret));

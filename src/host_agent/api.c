@@ -128,18 +128,15 @@ void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *by
 static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_why why = { "" };
-	int ret = soda_sync_chunks(first, n);
+	int ret = soda_sync_range(r, first, n, &why);
+	const char *name = r->name[0] ? r->name : r->file ? r->file : "an object";
 
+	if (ret && why.text[0])
+		return failed(ret, "%s is not written: %s", name, why.text);
 	if (ret)
-		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory",
-			      r->name[0] ? r->name
-			      : r->file	 ? r->file
-					 : "an object",
+		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
 			      soda_session_peer(),
 			      soda_session_up() ? soda_strerror(ret) : soda_session_trouble());
-	if (r->flags & SODA_WRITABLE && (ret = soda_session_sync_region(r, &why)))
-		return failed(ret, "file %s is not written: %s", r->file,
-			      why.text[0] ? why.text : soda_strerror(ret));
 	return 0;
 }
 

@@ -263,9 +263,8 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 
 	soda_count(t, SODA_CNT_ERRORS, 1);
 	if (err == -EIO)
-		soda_log_error("page at offset %llu of %s cannot be had: the memory server %s lost "
-			       "it when it "
-			       "started anew",
+		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
+			       "memory server or a DPU agent before it, started anew",
 			       at, what, soda_session_peer());
 	else if (soda_session_up())
 		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,

@@ -125,8 +125,8 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 			 soda_strerror(ret));
 		return ret;
 	}
-	ret = soda_sync_chunks(first, last - first + 1);
-	if (ret)
+	ret = soda_sync_range(r, first, last - first + 1, why);
+	if (ret && !why->text[0])
 		snprintf(why->text, sizeof(why->text), "dirty data could not be written back: %s",
 			 soda_strerror(ret));
 	if (!ret)

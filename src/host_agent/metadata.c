@@ -2,6 +2,7 @@
 #include "host_agent/metadata.h"
 
 #include "host_agent/guess.h"
+#include "host_agent/owed.h"
 #include "host_agent/region.h"
 #include "host_agent/thread.h"
 
@@ -17,7 +18,7 @@ static int add(struct soda_region *r, void *arg)
 
 uint64_t soda_metadata_bytes(void)
 {
-	uint64_t sum = soda_threads_bytes() + sizeof(soda_agent);
+	uint64_t sum = soda_threads_bytes() + soda_owed_bytes() + sizeof(soda_agent);
 
 	soda_regions_lock();
 	soda_regions_each(add, &sum);

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "host_agent/fetch.h"
 #include "host_agent/freeze.h"
+#include "host_agent/owed.h"
 
 int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
 		      struct soda_why *why)
@@ -31,8 +32,8 @@ int soda_recover_open(struct soda_conn *control, struct soda_region *r, int time
 	return 0;
 }
 
-/* The server's copy of a chunk is gone. */
-static void lose_chunk(uint32_t id)
+/* The server's copy of a chunk is gone, or not the last one. True: it was the only one. */
+static bool lose_chunk(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
@@ -48,12 +49,12 @@ static void lose_chunk(uint32_t id)
 			if (soda_chunk_swap(c, &w,
 					    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) |
 						    SODA_CHUNK_LOST))
-				return;
+				return true;
 			break;
 		case SODA_CHUNK_CLEAN:
 			/* Not BACKED: zeros that nobody wrote; dropping them is right. */
 			if (!(w & SODA_CW_BACKED))
-				return;
+				return false;
 			__attribute__((fallthrough)); /* ours is the only copy now */
 		case SODA_CHUNK_DIRTY:
 			if (soda_chunk_swap(
@@ -61,10 +62,10 @@ static void lose_chunk(uint32_t id)
 				    (w & ~(SODA_CW_STATE | SODA_CW_BACKED | SODA_CW_AS_FETCHED)) |
 					    SODA_CHUNK_DIRTY |
 					    soda_blocks_all() << SODA_CW_DIRTY_SHIFT))
-				return;
+				return false;
 			break;
 		default:
-			return;
+			return false;
 		}
 	}
 }
@@ -131,6 +132,37 @@ static int renew(struct soda_region *r, void *arg)
 	if (!atomic_load(&r->lost))
 		soda_freeze_renew(o->control, r);
 	return 0;
+}
+
+static int lose_owed(struct soda_region *r, void *arg)
+{
+	uint32_t *lost = arg, before = *lost;
+
+	if (r->flags & SODA_READ_ONLY)
+		return 0;
+	for (uint32_t id = r->first; id < r->first + r->chunks; id++)
+		if (soda_owed_is(id) && lose_chunk(id))
+			++*lost;
+	if (*lost != before)
+		atomic_store(&r->unwritten, true);
+	return 0;
+}
+
+void soda_recover_owed(uint32_t agent)
+{
+	uint32_t lost = 0;
+
+	if (!soda_owed_meet(agent))
+		return;
+	soda_regions_lock();
+	soda_regions_each(lose_owed, &lost);
+	soda_regions_unlock();
+	soda_owed_buried();
+	if (lost)
+		soda_log_error("the DPU agent died with %u chunks that it had not brought to the "
+			       "server yet: a touch of one is an error; soda_sync in time "
+			       "prevents it",
+			       lost);
 }
 
 int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why)

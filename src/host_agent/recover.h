@@ -16,6 +16,12 @@ int soda_recover_open(struct soda_conn *control, struct soda_region *r, int time
 		      struct soda_why *why);
 
 /*
+ * The peer is this agent now (soda_wire_welcome.agent).  Where it is another than before:
+ * what that owed is LOST, or dirty where it is resident.
+ */
+void soda_recover_owed(uint32_t agent);
+
+/*
  * known: the server still has our regions.  Otherwise chunk by chunk as session.h
  * says, and each region is opened anew; one that cannot be is lost as a whole,
  * which is logged and does not fail the others.  Errors of the connection.

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "host_agent/fetch.h"
 #include "host_agent/guess.h"
+#include "host_agent/owed.h"
 #include "host_agent/retire.h"
 #include "host_agent/session.h"
 
@@ -53,7 +54,7 @@ static int reserve_addresses(struct soda_why *why)
 	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
 				   PROT_READ | PROT_WRITE);
 	granules = reserve(granules_n * sizeof(*granules), PROT_READ | PROT_WRITE);
-	if (!soda_agent.table || !granules || soda_guess_start()) {
+	if (!soda_agent.table || !granules || soda_guess_start() || soda_owed_start()) {
 		snprintf(why->text, sizeof(why->text),
 			 "no address space for the chunk table: raise the address space limit "
 			 "(ulimit -v)");
@@ -284,6 +285,7 @@ void soda_region_destroy(struct soda_region *r)
 	if (entries < end) /* whole pages of the table that nobody else uses */
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
 	soda_guess_forget(r->first, r->chunks);
+	soda_owed_forget(r->first, r->chunks);
 	free(r->file);
 	free(r);
 }

@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "host_agent/agent.h"
+#include "host_agent/owed.h"
 #include "host_agent/progress.h"
 #include "host_agent/protect.h"
 #include "host_agent/writeback.h"
@@ -48,6 +49,7 @@ static void finish(struct soda_sender *s, const struct soda_sending *op)
 {
 	soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 	soda_protect_learn(soda_region_of(op->id), op->mask);
+	soda_owed_note(op->id); /* before SENDING goes, which soda_sync waits for */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
 	drop_later(s, op->id, op->why);
 }

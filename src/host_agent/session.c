@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
+#include "host_agent/owed.h"
 #include "host_agent/placement.h"
 #include "host_agent/recover.h"
 #include "host_agent/session_impl.h"
@@ -174,6 +175,7 @@ static int connect_all(int timeout_ms, bool *known_p, struct soda_why *why)
 	}
 	if (ret)
 		return ret;
+	soda_recover_owed(w.agent);
 	*known_p = w.known && w.instance_id == se.instance;
 	se.instance = w.instance_id;
 	se.hello.client_id = w.client_id;
@@ -311,6 +313,19 @@ static void keeper_waits(void)
 		soda_session_report(-ECONNRESET);
 }
 
+/* An agent that acknowledges early: how far has it come? */
+static void ask_agent(void)
+{
+	struct soda_conn *control = soda_session_control_acquire();
+	int ret = 0;
+
+	if (control)
+		ret = soda_owed_ask(control, (int)soda_agent.settings.fault_timeout_ms);
+	soda_session_control_release();
+	if (ret)
+		soda_session_report(ret);
+}
+
 static void *keep(void *arg)
 {
 	struct soda_thread *t = soda_thread_internal();
@@ -321,6 +336,7 @@ static void *keep(void *arg)
 			keep_up();
 		if (atomic_load(&se.want_channels))
 			add_channels();
+		ask_agent();
 		soda_fetch_collect_idle(t);
 	}
 	return NULL;
@@ -422,7 +438,7 @@ void soda_session_forget(void)
 struct soda_conn *soda_session_control_acquire(void)
 {
 	soda_lock_acquire(&se.lock);
-	return se.control;
+	return soda_session_up() ? se.control : NULL; /* not while a reconnection is half done */
 }
 
 void soda_session_control_release(void)

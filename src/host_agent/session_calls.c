@@ -8,6 +8,7 @@
 #include "common/lock.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
+#include "host_agent/owed.h"
 #include "host_agent/recover.h"
 #include "host_agent/session_impl.h"
 
@@ -45,7 +46,8 @@ static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct so
 		if (!connection_failed(ret))
 			return ret;
 		again = again || control;
-		soda_session_report(ret);
+		if (control)
+			soda_session_report(ret);
 		poll(NULL, 0, 1);
 	}
 }
@@ -80,7 +82,12 @@ static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, boo
 static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
 		     int timeout_ms, struct soda_why *why)
 {
-	return region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
+	int ret;
+
+	soda_owed_begin(r->first, r->chunks);
+	ret = region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
+	soda_owed_end(r->first, r->chunks, !ret);
+	return ret;
 }
 
 static int name_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,

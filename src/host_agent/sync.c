@@ -2,13 +2,17 @@
 #include "host_agent/sync.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "common/lock.h"
 #include "host_agent/agent.h"
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
+#include "host_agent/owed.h"
 #include "host_agent/progress.h"
+#include "host_agent/session.h"
 #include "host_agent/writeback.h"
 
 /* Patience that lasts as long as the server answers. */
@@ -164,6 +168,34 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 		ret = bring(first, n, &before);
 	if (!ret && soda_progress_refusals(&error) != refusals)
 		ret = error;
+	return ret;
+}
+
+/* What an agent has taken over is on the server, and files are in their file. */
+static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
+{
+	if (!(r->flags & SODA_WRITABLE) && !soda_owed_any(first, n))
+		return 0;
+	return soda_session_sync_region(r, why);
+}
+
+int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
+{
+	uint32_t deaths;
+	int ret;
+
+	do { /* after a death, what the agent had of resident chunks is dirty again */
+		while ((deaths = soda_owed_deaths()) & 1)
+			poll(NULL, 0, 1);
+		ret = soda_sync_chunks(first, n);
+		if (!ret)
+			ret = settle(r, first, n, why);
+	} while (!ret && deaths != soda_owed_deaths());
+	if (!ret && atomic_exchange(&r->unwritten, false)) {
+		snprintf(why->text, sizeof(why->text),
+			 "the DPU agent died before it had brought all of it to the server");
+		ret = -EIO;
+	}
 	return ret;
 }
 
