@@ -42,7 +42,7 @@ static void start_server(struct rig *r, const char *listen)
 static void start_agent(struct rig *r, const char *listen)
 {
 	const char *args[] = { "--listen", listen, "--server",	r->server_address,
-			       "--drain",  "1s",   "--timeout", "3s",
+			       "--drain",  "1s",   "--timeout", "15s",
 			       "--grace",  "2s",   r->mode,	NULL };
 
 	assert_int_equal(agent_start(&r->agent, args), 0);
