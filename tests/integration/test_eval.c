@@ -158,6 +158,36 @@ static void test_draws_figures(void **state)
 	snprintf(out, sizeof(out), "%s/out", dir);
 }
 
+/* What the interface carries is the data, and its headers. */
+static void test_link_carries_what_is_counted(void **state)
+{
+	const json_t *r;
+	json_t *all;
+	size_t i;
+
+	if (geteuid() != 0 || access("/sbin/tc", X_OK) != 0) {
+		print_message("SKIP: --link needs root and tc\n");
+		skip();
+	}
+	snprintf(out, sizeof(out), "%s/link", dir);
+	EVAL("--modes", "memserver,all", "--apps", "bfs", "--alone", "--link", "2gbit");
+	if (run.status && strstr(run.err, "no network namespace")) {
+		print_message("SKIP: no network namespaces here\n");
+		skip();
+	}
+	ended_well();
+	all = results(3);
+	json_array_foreach(member(all, "runs"), i, r)
+	{
+		check_run(r);
+		if (strcmp(json_string_value(member(r, "mode")), "dram") != 0)
+			assert_true(json_integer_value(member(r, "interface_bytes")) >
+				    json_integer_value(member(member(r, "traffic"), "total")));
+	}
+	json_decref(all);
+	snprintf(out, sizeof(out), "%s/out", dir);
+}
+
 /* Half a line at the end is what an interruption leaves. */
 static void test_goes_on_after_an_interruption(void **state)
 {
@@ -227,6 +257,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes_a_verified_report),
 		cmocka_unit_test(test_draws_figures),
+		cmocka_unit_test(test_link_carries_what_is_counted),
 		cmocka_unit_test(test_goes_on_after_an_interruption),
 		cmocka_unit_test(test_keeps_evaluations_apart),
 		cmocka_unit_test(test_refuses_what_is_not_there),

@@ -198,8 +198,10 @@ int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded)
 	uint32_t missing;
 	int err = soda_eval_results_open(&results, plan, drive->fresh);
 
-	if (err)
+	if (err) {
+		soda_eval_results_close(&results);
 		return err == -EEXIST ? SODA_EXIT_USAGE : SODA_EXIT_FAILED;
+	}
 	if (results.found)
 		fprintf(stderr, "soda eval: going on after %u runs\n", results.found);
 	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));

@@ -21,7 +21,7 @@ struct soda_eval_results {
 
 /*
  * Read what is there, make it where nothing is.  fresh: forget what was there.  0;
- * -EEXIST: of another plan; negative errno; after a message.
+ * -EEXIST: of another plan; negative errno; after a message.  Close in either case.
  */
 int soda_eval_results_open(struct soda_eval_results *results, const struct soda_eval_plan *plan,
 			   bool fresh);

@@ -137,6 +137,7 @@ static int read_agent(struct scene *s, struct readings *out)
 
 static void read_background(struct scene *s, struct readings *out)
 {
+	const json_t *counts;
 	char pid[16];
 	json_t *stats;
 
@@ -144,8 +145,9 @@ static void read_background(struct scene *s, struct readings *out)
 		return;
 	snprintf(pid, sizeof(pid), "%ld", (long)s->apps[1].pid);
 	stats = ask(pid);
+	counts = json_object_get(stats, "soda_stats");
 	out->background_fetched =
-		number(stats, "bytes_fetched") + number(stats, "bytes_written_back");
+		number(counts, "bytes_fetched") + number(counts, "bytes_written_back");
 	json_decref(stats);
 	if (!stats)
 		invalid(s, "the background BFS does not answer");
