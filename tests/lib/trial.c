@@ -167,7 +167,8 @@ static void show(const struct outcome *out)
 			    strsignal(WTERMSIG(out->status)));
 	else
 		print_error("exited with %d\n", WEXITSTATUS(out->status));
-	print_error("its stderr: %s\n", out->err[0] ? out->err : "(nothing)");
+	/* not print_error, which cuts long texts off: the last line is the one that tells */
+	fprintf(stderr, "its stderr: %s\n", out->err[0] ? out->err : "(nothing)");
 }
 
 static void expect(const struct outcome *out, bool ok, const char *what)
