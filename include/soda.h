@@ -180,9 +180,27 @@ SODA_API void *soda_alloc(size_t bytes, unsigned flags);
 SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
 
 /*
- * Free an object; a WRITABLE file is written back first.  NULL is a no-op.
- * A pointer that is not the start of a live object: one line, then abort().
- * No other thread may be using the object.
+ * A heap in fabric memory, for what is too small or too numerous to be objects:
+ * the functions do as their namesakes of the C library, and the blocks are freed
+ * by soda_free() (never by free()).  Small blocks share chunks.  A block may be
+ * given to soda_sync(), soda_advise() and soda_prefetch(), which take whole chunks.
+ *
+ * On failure NULL with errno ENOMEM, an error of soda_alloc(), or ENOTSUP in a
+ * library that was built without jemalloc; soda_aligned_alloc() with an
+ * alignment that is no power of two, soda_realloc() of what is not in the heap:
+ * EINVAL.  soda_realloc(p, 0) frees p and returns NULL.  The memory of a heap that
+ * shrinks is discarded a little later; the server's reservation stays.
+ */
+SODA_API void *soda_malloc(size_t bytes);
+SODA_API void *soda_calloc(size_t n, size_t bytes);
+SODA_API void *soda_realloc(void *p, size_t bytes);
+SODA_API void *soda_aligned_alloc(size_t alignment, size_t bytes);
+
+/*
+ * Free an object, or a block of the heap; a WRITABLE file is written back first.
+ * NULL is a no-op.  A pointer that is neither: one line, then abort().  (Inside the
+ * heap a pointer that is no live block is undefined, as with free().)
+ * No other thread may be using it.
  */
 SODA_API void soda_free(void *p);
 

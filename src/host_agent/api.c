@@ -11,8 +11,10 @@
 #include "common/log.h"
 #include "host_agent/advise.h"
 #include "host_agent/agent.h"
+#include "host_agent/api.h"
 #include "host_agent/freeze.h"
-#include "host_agent/region.h"
+#include "host_agent/heap.h"
+#include "host_agent/object.h"
 #include "host_agent/session.h"
 #include "host_agent/stats.h"
 #include "host_agent/sync.h"
@@ -27,6 +29,11 @@ __attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt
 	vsnprintf(last_error.text, sizeof(last_error.text), fmt, ap);
 	va_end(ap);
 	return err;
+}
+
+void soda_api_explain(const struct soda_why *why)
+{
+	last_error = *why;
 }
 
 const char *soda_last_error(void)
@@ -72,15 +79,9 @@ static void *allocate(const char *file, size_t bytes, unsigned flags, size_t *by
 	struct soda_region *r = NULL;
 	struct soda_why why = { "" };
 	int saved = errno, ret;
-	bool first;
 
 	soda_lock_acquire(&soda_agent.api_lock);
-	first = atomic_load(&soda_agent.fam_bytes) == 0;
-	ret = soda_agent_start(NULL, &why);
-	if (!ret)
-		ret = soda_region_create(file, bytes, flags, &r, &why);
-	if (!ret)
-		soda_agent_resize(first);
+	ret = soda_object_create_locked(file, bytes, flags, &r, &why);
 	soda_lock_release(&soda_agent.api_lock);
 	if (ret) {
 		failed(ret, "%s", why.text[0] ? why.text : soda_strerror(ret));
@@ -150,6 +151,10 @@ int soda_try_free(void *p)
 	ret = running();
 	if (ret)
 		return ret;
+	if (soda_heap_owns(p)) {
+		soda_heap_free(p);
+		return 0;
+	}
 	soda_lock_acquire(&soda_agent.api_lock);
 	r = soda_region_at(p);
 	if (!r)
@@ -199,6 +204,8 @@ int soda_set_name(void *obj, const char *name)
 		return ret;
 	soda_lock_acquire(&soda_agent.api_lock);
 	r = soda_region_at(obj);
+	if (r && r->heap)
+		r = NULL;
 	if (!r || !name || strlen(name) >= sizeof(r->name)) {
 		ret = failed(-EINVAL, r ? "soda_set_name: a name of at most 255 bytes is needed"
 					: "soda_set_name: not the start of a live object");
@@ -294,8 +301,10 @@ int soda_get_stats(struct soda_stats *out, size_t out_bytes)
 
 int soda_shutdown(void)
 {
-	int saved = errno, ret = soda_agent_stop();
+	int saved = errno, ret;
 
+	soda_heap_stop();
+	ret = soda_agent_stop();
 	if (ret)
 		failed(ret, "a file was not written back: %s", soda_strerror(ret));
 	errno = saved;

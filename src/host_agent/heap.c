@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/heap.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "common/lock.h"
+#include "common/log.h"
+#include "host_agent/heap_extent.h"
+
+/*
+ * jemalloc under its hidden names.  This instance serves FAM alone: its threads use
+ * the arena with our hooks, and the one that it makes for itself only holds its own data.
+ */
+void *soda_je_malloc(size_t bytes);
+void *soda_je_calloc(size_t n, size_t bytes);
+void *soda_je_realloc(void *p, size_t bytes);
+void *soda_je_aligned_alloc(size_t alignment, size_t bytes);
+void soda_je_free(void *p);
+size_t soda_je_malloc_usable_size(const void *p);
+int soda_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
+
+/* What is freed goes back after a second: it takes up the page buffer, and would be written back.
+ */
+extern const char *soda_je_malloc_conf;
+const char *soda_je_malloc_conf =
+	"narenas:1,retain:true,oversize_threshold:0,max_background_threads:1,"
+	"dirty_decay_ms:1000,muzzy_decay_ms:0";
+
+/* The program's settings for its own jemalloc are not for this one. */
+char *soda_je_secure_getenv(const char *name);
+char *soda_je_secure_getenv(const char *name)
+{
+	return NULL;
+}
+
+ssize_t soda_je_readlink(const char *path, char *buf, size_t bytes);
+ssize_t soda_je_readlink(const char *path, char *buf, size_t bytes)
+{
+	errno = ENOENT;
+	return -1;
+}
+
+/* For its profiles, which are off. */
+int soda_je__Unwind_Backtrace(void *fn, void *arg);
+int soda_je__Unwind_Backtrace(void *fn, void *arg)
+{
+	return 0;
+}
+
+uintptr_t soda_je__Unwind_GetIP(void *context);
+uintptr_t soda_je__Unwind_GetIP(void *context)
+{
+	return 0;
+}
+
+/* jemalloc's, of the 5.3 interface; its public header leaves it out. */
+struct arena_config {
+	extent_hooks_t *hooks;
+	bool metadata_use_hooks;
+};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned arena; /* set once, 0: there is none */
+static __thread bool ready __attribute__((tls_model("initial-exec")));
+
+/* jemalloc's thread that gives freed pages back in time. */
+static void background(bool on)
+{
+	soda_je_mallctl("background_thread", NULL, NULL, &on, sizeof(on));
+}
+
+static void make_arena(void)
+{
+	struct arena_config config = { .hooks = &soda_heap_hooks, .metadata_use_hooks = false };
+	size_t bytes = sizeof(arena);
+
+	if (soda_je_mallctl("experimental.arenas_create_ext", &arena, &bytes, &config,
+			    sizeof(config)))
+		arena = 0;
+	else
+		background(true); /* without it, what an idle program freed would stay */
+}
+
+void soda_heap_stop(void)
+{
+	if (arena)
+		background(false);
+}
+
+static int prepare(struct soda_why *why)
+{
+	int ret;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	ret = soda_agent_start(NULL, why);
+	soda_lock_release(&soda_agent.api_lock);
+	if (ret)
+		return ret;
+	pthread_once(&once, make_arena);
+	if (!arena || soda_je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena))) {
+		snprintf(why->text, sizeof(why->text), "no local memory for the heap's own data");
+		return -ENOMEM;
+	}
+	ready = true;
+	return 0;
+}
+
+/* 0, or the negative error: the thread may call jemalloc. */
+static int enter(struct soda_why *why)
+{
+	if (ready &&
+	    atomic_load_explicit(&soda_agent.life, memory_order_relaxed) == SODA_LIFE_RUNNING)
+		return 0;
+	return prepare(why);
+}
+
+static void *refused(size_t bytes, struct soda_why *why)
+{
+	if (soda_heap_error)
+		*why = soda_heap_trouble;
+	if (!soda_heap_error || !why->text[0])
+		snprintf(why->text, sizeof(why->text), "no %zu bytes of heap: %s", bytes,
+			 soda_strerror(soda_heap_error ? soda_heap_error : -ENOMEM));
+	errno = soda_heap_error ? -soda_heap_error : ENOMEM;
+	return NULL;
+}
+
+void *soda_heap_alloc(size_t alignment, size_t bytes, bool zero, struct soda_why *why)
+{
+	int ret = enter(why);
+	void *p;
+
+	if (ret) {
+		errno = -ret;
+		return NULL;
+	}
+	soda_heap_error = 0;
+	if (alignment)
+		p = soda_je_aligned_alloc(alignment, bytes);
+	else
+		p = zero ? soda_je_calloc(1, bytes) : soda_je_malloc(bytes);
+	return p ? p : refused(bytes, why);
+}
+
+void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
+{
+	int ret = enter(why);
+	void *q;
+
+	if (ret) {
+		errno = -ret;
+		return NULL;
+	}
+	soda_heap_error = 0;
+	q = soda_je_realloc(p, bytes);
+	return q ? q : refused(bytes, why);
+}
+
+bool soda_heap_owns(const void *p)
+{
+	struct soda_region *r = soda_agent_owns(p) ? soda_region_of(soda_chunk_of(p)) : NULL;
+
+	return r && r->heap;
+}
+
+void soda_heap_free(void *p)
+{
+	int saved = errno;
+
+	soda_je_free(p);
+	errno = saved;
+}
+
+size_t soda_heap_usable(const void *p)
+{
+	return soda_je_malloc_usable_size(p);
+}

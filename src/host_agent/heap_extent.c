@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Regions grow as the heap does: each new one is as large as all before it
+ * together, so that a large heap is a few objects and a small one reserves little.
+ * They are cut from the front and never given back: jemalloc keeps the addresses
+ * of what it frees for its next need, and the content is discarded.
+ */
+#include "host_agent/heap_extent.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/lock.h"
+#include "host_agent/advise.h"
+#include "host_agent/object.h"
+
+static const uint64_t region_least = 16ull << 20, region_most = 1ull << 30,
+		      granule = 1ull << SODA_GRANULE_SHIFT;
+
+/* What is left of the newest region, and how large all are: guarded by api_lock. */
+static uintptr_t rest, rest_end;
+static uint64_t total;
+
+__thread struct soda_why soda_heap_trouble __attribute__((tls_model("initial-exec")));
+__thread int soda_heap_error __attribute__((tls_model("initial-exec")));
+
+static int new_region_locked(uint64_t bytes)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	int ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
+
+	if (ret) {
+		soda_heap_trouble = why;
+		soda_heap_error = ret;
+		return ret;
+	}
+	strcpy(r->name, "heap");
+	r->heap = true;
+	total += r->span;
+	rest = (uintptr_t)soda_chunk_address(r->first);
+	rest_end = rest + r->span;
+	return 0;
+}
+
+static int grow_locked(uint64_t least)
+{
+	uint64_t want = total < region_least  ? region_least
+			: total > region_most ? region_most
+					      : total;
+	int ret;
+
+	least = (least + granule - 1) & ~(granule - 1);
+	want = (want + granule - 1) & ~(granule - 1);
+	if (want <= least)
+		return new_region_locked(least);
+	ret = new_region_locked(want);
+	return ret == -ENOSPC || ret == -EDQUOT ? new_region_locked(least) : ret;
+}
+
+static uintptr_t take_locked(size_t bytes, size_t alignment)
+{
+	uintptr_t at = (rest + alignment - 1) & ~(uintptr_t)(alignment - 1);
+
+	if (!rest || at < rest || at > rest_end || rest_end - at < bytes)
+		return 0;
+	rest = at + bytes;
+	return at;
+}
+
+static bool running(void)
+{
+	return atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING;
+}
+
+/* new_addr: nowhere else, to lengthen an extent in place. */
+static void *hook_alloc(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
+			bool *zero, bool *commit, unsigned arena)
+{
+	int saved = errno;
+	uintptr_t at = 0;
+
+	if (!running() || (new_addr && alignment > granule))
+		return NULL;
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (!new_addr || (uintptr_t)new_addr == rest) {
+		at = take_locked(bytes, alignment);
+		if (!at && !new_addr && bytes + alignment >= bytes &&
+		    !grow_locked(alignment > granule ? bytes + alignment : bytes))
+			at = take_locked(bytes, alignment);
+	}
+	soda_lock_release(&soda_agent.api_lock);
+	errno = saved;
+	if (!at)
+		return NULL;
+	*zero = true; /* nothing lay here before */
+	*commit = true;
+	return (void *)at;
+}
+
+/* What is wholly inside is discarded, on both sides. */
+static bool hook_purge(extent_hooks_t *hooks, void *addr, size_t bytes, size_t offset,
+		       size_t length, unsigned arena)
+{
+	char *from = (char *)addr + offset;
+	uint64_t edges = ((uintptr_t)from | length) & (soda_chunk_bytes() - 1);
+	struct soda_why why = { "" };
+	int saved = errno, ret = -ESHUTDOWN;
+
+	if (running())
+		ret = soda_advise_range(soda_region_of(soda_chunk_of(from)), from, length,
+					SODA_DISCARD, &why);
+	errno = saved;
+	return ret || edges; /* true: not all of it is zeros now */
+}
+
+/* The address range stays the heap's. */
+static bool hook_dalloc(extent_hooks_t *hooks, void *addr, size_t bytes, bool committed,
+			unsigned arena)
+{
+	return true;
+}
+
+static bool hook_split(extent_hooks_t *hooks, void *addr, size_t bytes, size_t a, size_t b,
+		       bool committed, unsigned arena)
+{
+	return false;
+}
+
+/* An extent lies in one object. */
+static bool hook_merge(extent_hooks_t *hooks, void *a, size_t a_bytes, void *b, size_t b_bytes,
+		       bool committed, unsigned arena)
+{
+	return soda_region_of(soda_chunk_of(a)) != soda_region_of(soda_chunk_of(b));
+}
+
+extent_hooks_t soda_heap_hooks = {
+	.alloc = hook_alloc,
+	.dalloc = hook_dalloc,
+	.purge_forced = hook_purge,
+	.split = hook_split,
+	.merge = hook_merge,
+};
