@@ -85,6 +85,10 @@ static int parse_value(struct fault_rule *r, const char *key, char *value)
 	} else if (strcmp(key, "seed") == 0) {
 		ret = parse_number(value, UINT64_MAX, &number);
 		r->random = number * 2 + 1; /* never 0 */
+	} else if (strcmp(key, "seeds") == 0) {
+		ret = parse_number(value, UINT64_MAX, &number);
+		r->random = number * 2 + 1;
+		r->varies = true;
 	} else if (strcmp(key, "ms") == 0) {
 		ret = parse_number(value, 3600000, &number);
 		r->ms = (uint32_t)number;
@@ -131,11 +135,12 @@ int soda_fault_parse(const char *text, struct fault_rules *rules_p, struct soda_
 	for (char *p = strtok_r(copy, "&", &rest); p; p = strtok_r(NULL, "&", &rest)) {
 		if (parse_pair(rules_p, p) == 0)
 			continue;
-		soda_why_set(why,
-			     "fault+ADDRESS: \"%.60s\" is not understood; expected "
-			     "do=fail|delay|drop|cut, then on, rate, seed, after, count, while, "
-			     "once, ms, status",
-			     p);
+		soda_why_set(
+			why,
+			"fault+ADDRESS: \"%.60s\" is not understood; expected "
+			"do=fail|delay|drop|cut, then on, rate, seed, seeds, after, count, while, "
+			"once, ms, status",
+			p);
 		return -EINVAL;
 	}
 	return 0;
@@ -148,6 +153,16 @@ static uint64_t next_random(uint64_t *state)
 	*state ^= *state >> 7;
 	*state ^= *state << 17;
 	return *state;
+}
+
+void soda_fault_vary(struct fault_rules *rules, uint64_t connection)
+{
+	for (unsigned i = 0; i < rules->n; i++) {
+		struct fault_rule *r = &rules->rule[i];
+
+		if (r->varies)
+			r->random = (r->random ^ (connection + 1) * 0x9e3779b97f4a7c15u) | 1;
+	}
 }
 
 static bool applies(struct fault_rule *r)

@@ -13,6 +13,9 @@
  *   on=OPS       read, write, call, connect, joined by commas; default read,write
  *   rate=P       of a hundred operations, at random; default 100
  *   seed=N       of the random numbers; default 1; the same for each connection
+ *   seeds=N      the same, but each connection has its own, in the order in which the process
+ *                connects: who comes back after a cut with as much to send as before would
+ *                otherwise be cut at the same place for ever
  *   after=N      the first N operations of a connection are spared
  *   count=N      at most N times a connection
  *   while=FILE   only while the file exists
@@ -38,6 +41,7 @@ struct fault_rule {
 	unsigned ops; /* enum fault_op, joined */
 	uint32_t rate_pct;
 	uint64_t random; /* state */
+	bool varies;	 /* from connection to connection */
 	uint64_t after, count;
 	uint64_t seen, done; /* operations; faults */
 	uint32_t ms;
@@ -52,6 +56,9 @@ struct fault_rules {
 
 /* text may be empty: no rules. 0, -EINVAL. */
 int soda_fault_parse(const char *text, struct fault_rules *rules_p, struct soda_why *why);
+
+/* The random numbers of the process's so many-th connection. */
+void soda_fault_vary(struct fault_rules *rules, uint64_t connection);
 
 /* What to do with this operation: the first rule that applies, or NULL. AS. */
 const struct fault_rule *soda_fault_decide(struct fault_rules *rules, enum fault_op op);

@@ -332,6 +332,7 @@ static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
 	const char *query = strrchr(rest, '?');
 	char address[256];
 	struct fault_conn *c;
+	static _Atomic uint64_t connections;
 	uint32_t slots = 1;
 	int ret;
 
@@ -354,6 +355,7 @@ static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
 		free(c);
 		return ret;
 	}
+	soda_fault_vary(&c->rules, atomic_fetch_add(&connections, 1));
 	soda_conn_init(&c->conn, &fault_ops, opt, PREFIX, address);
 	*conn_p = &c->conn;
 	return 0;
