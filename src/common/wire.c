@@ -265,6 +265,21 @@ int soda_wire_get_written(const void *bytes_in, size_t bytes, struct soda_wire_w
 	return 0;
 }
 
+void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k)
+{
+	put(out, k->rkey, 4);
+	put(out + 4, k->dirty_at, 8);
+}
+
+int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k)
+{
+	if (bytes != SODA_WIRE_KEY_BYTES)
+		return -EPROTO;
+	k->rkey = (uint32_t)get(in, 4);
+	k->dirty_at = get((const uint8_t *)in + 4, 8);
+	return 0;
+}
+
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l)
 {
 	put(out, l->region_id, 2);

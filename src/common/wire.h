@@ -61,6 +61,8 @@ enum soda_msg {
 	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
 			       from that id on and as many as there is room for */
 	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
+	SODA_MSG_KEY = 27,     /* soda_wire_region -> soda_wire_key: of a region that is open;
+				  transports with keys add one to the answer of an OPEN, too */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
@@ -175,6 +177,13 @@ struct soda_wire_opened {
 };
 #define SODA_WIRE_OPENED_BYTES 24u
 
+/* verbs: how a region's memory is reached. */
+struct soda_wire_key {
+	uint32_t rkey;
+	uint64_t dirty_at; /* where its dirty map begins (transport_impl.h); 0: none */
+};
+#define SODA_WIRE_KEY_BYTES 12u
+
 struct soda_wire_region {
 	uint16_t region_id;
 };
@@ -235,6 +244,8 @@ void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wir
 int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
 void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);
 int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
+void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k);
+int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k);
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l);
 void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l);
 

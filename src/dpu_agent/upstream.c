@@ -212,6 +212,20 @@ static bool has_unmapped(struct soda_session *s)
 	return false;
 }
 
+/* Keys to a region's memory end with the connection that they came on. */
+static int renew_regions(struct soda_session *s, struct soda_why *why)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&s->control_lock);
+	for (unsigned id = 0; s->control && id <= UINT16_MAX && ret == 0; id++)
+		if (s->regions[id])
+			ret = soda_conn_renew_region(s->control, &s->regions[id]->mr,
+						     (int)s->dpu->opt->timeout_ms, why);
+	pthread_mutex_unlock(&s->control_lock);
+	return ret;
+}
+
 static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 			 struct soda_why *why)
 {
@@ -221,6 +235,8 @@ static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 	if (before && (!w->known || w->instance_id != instance))
 		lose_all(s);
 	ret = w->known ? learn_regions(s, why) : 0;
+	if (ret == 0 && w->known)
+		ret = renew_regions(s, why);
 	if (ret == 0 && has_unmapped(s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "the agent was restarted, and cannot map again what %s shares: use tcp",

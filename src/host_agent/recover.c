@@ -165,14 +165,24 @@ void soda_recover_owed(uint32_t agent)
 			       lost);
 }
 
+/* The server has it still: only the way there is new. */
+static int reach_again(struct soda_region *r, void *arg)
+{
+	struct reopening *o = arg;
+
+	if (atomic_load(&r->lost))
+		return 0;
+	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
+				      o->why);
+}
+
 int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why)
 {
 	struct reopening o = { .control = control, .why = why };
-	int ret = 0;
+	int ret;
 
 	soda_regions_lock();
-	if (!known)
-		ret = soda_regions_each(reopen, &o);
+	ret = soda_regions_each(known ? reach_again : reopen, &o);
 	if (!ret)
 		soda_regions_each(renew, &o);
 	soda_regions_unlock();

@@ -216,10 +216,10 @@ static int reconnect(struct soda_why *why)
 	if (!known)
 		soda_log_warning("%s has started anew: what only it held is lost", se.address);
 	ret = soda_recover_regions(se.control, known, why);
-	if (ret) { /* half of the regions are open: the next attempt is another client's */
+	if (ret && !known) /* half of the regions are open: the next attempt is another client's */
 		se.hello.client_id = se.hello.secret = se.hello.epoch = 0;
+	if (ret)
 		return ret;
-	}
 	ret = connect_data(timeout, why);
 	if (ret)
 		return ret;
@@ -293,11 +293,13 @@ static void keeper_waits(void)
 	struct pollfd fds[OWN + SODA_CHANNEL_PAIRS_MAX] = {
 		{ .fd = se.event_fd, .events = POLLIN },
 		{ .fd = soda_stat_socket_fd(), .events = POLLIN },
-		{ .fd = se.control ? soda_conn_fd(se.control) : -1, .events = POLLRDHUP },
+		{ .fd = -1 },
 	};
 	int ahead[SODA_CHANNEL_PAIRS_MAX], n = 0;
 	uint64_t ignored;
 
+	if (se.control)
+		soda_conn_end_poll(se.control, &fds[2]);
 	if (atomic_load(&se.want_collector)) {
 		n = soda_fetch_ahead_fds(ahead, SODA_CHANNEL_PAIRS_MAX);
 		atomic_store(&se.want_collector, n > 0);
@@ -309,7 +311,7 @@ static void keeper_waits(void)
 		return;
 	if (fds[1].revents)
 		soda_stat_socket_serve();
-	if (fds[2].revents & (POLLRDHUP | POLLHUP | POLLERR))
+	if (fds[2].revents)
 		soda_session_report(-ECONNRESET);
 }
 

@@ -232,6 +232,7 @@ static void describe(struct soda_region *region, bool shares, struct soda_wire_o
 		*share_p = (struct soda_share){ .fd = memory->fd,
 						.bytes = memory->backing_bytes,
 						.dirty_bytes = memory->dirty_bytes,
+						.memory = memory->map,
 						.writable = region->writable };
 }
 
@@ -305,6 +306,20 @@ int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *
 	r = region ? sync_region(region, why) : -EINVAL;
 	pthread_mutex_unlock(&set->control);
 	return r;
+}
+
+int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
+		      struct soda_why *why)
+{
+	struct soda_wire_opened opened;
+	struct soda_region *region;
+
+	pthread_mutex_lock(&set->control);
+	region = find(set, id, why);
+	if (region)
+		describe(region, true, &opened, share_p);
+	pthread_mutex_unlock(&set->control);
+	return region ? 0 : -EINVAL;
 }
 
 unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct soda_wire_listed *list,

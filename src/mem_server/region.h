@@ -81,6 +81,9 @@ int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why 
 int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *why);
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why);
+/* What soda_region_open has filled in for a transport that shares, once more. 0, -EINVAL. */
+int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
+		      struct soda_why *why);
 /*
  * Describe the regions from that id on, in the order of their ids, at most max of
  * them; how many.

@@ -154,6 +154,20 @@ static int call_region(struct soda_client *client, enum soda_msg type, const uin
 				bytes - SODA_WIRE_REGION_BYTES, why);
 }
 
+/* The transport makes a key of it. */
+static int share_region(struct soda_client *client, const uint8_t *body, size_t bytes, bool shares,
+			struct soda_reply *reply)
+{
+	if (!shares) {
+		soda_server_why(&reply->why, "this transport has no keys");
+		return -ENOTSUP;
+	}
+	if (bytes != SODA_WIRE_REGION_BYTES)
+		return -EPROTO;
+	return soda_region_share(&client->regions, (uint16_t)(body[0] | body[1] << 8),
+				 &reply->share, &reply->why);
+}
+
 static int dispatch(struct soda_client *client, enum soda_msg type, const void *body, size_t bytes,
 		    bool shares, struct soda_reply *reply)
 {
@@ -164,6 +178,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 	case SODA_MSG_SYNC:
 	case SODA_MSG_NAME:
 		return call_region(client, type, body, bytes, &reply->why);
+	case SODA_MSG_KEY:
+		return share_region(client, body, bytes, shares, reply);
 	case SODA_MSG_STATS:
 		return write_stats(client, bytes, reply);
 	case SODA_MSG_LIST:

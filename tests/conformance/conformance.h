@@ -13,12 +13,13 @@
 #include "service_fake.h"
 
 enum { CHUNK_BYTES = 65536 };
-enum { MS = 1000000, TIMEOUT_MS = 5000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300 };
+enum { MS = 1000000, REGION_BYTES = 8 << 20, HELLO_TIMEOUT_MS = 300 };
+#define TIMEOUT_MS (5000 * fake_patience())
 
 /* One way to reach a listener. */
 struct variant {
 	const char *name;
-	const char *listen;   /* "%d" is the process id */
+	const char *listen;   /* "%d" is the process id; VERBS: what SODA_TEST_VERBS says */
 	const char *decorate; /* in front of the address, or "" */
 	enum soda_engine engine;
 	bool memory;	/* regions are mapped: no request reaches the server */
@@ -57,6 +58,13 @@ void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t
 /* Flush and await n completions, all with `status`. */
 void finish(struct soda_conn *data, int n, int status);
 bool env_is_shm(const struct env *e);
+/* No request reaches the daemon: its memory is mapped, or the device reads and writes it. */
+bool env_one_sided(const struct env *e);
+/* verbs needs a device: an address in SODA_TEST_VERBS, such as verbs://10.0.0.1:0. */
+#define VERBS "verbs"
+bool env_has_verbs(void);
+/* A case that says that it has none. */
+void test_no_verbs(void **state);
 /* The largest request that the variant takes. */
 uint32_t env_max_data(const struct env *e);
 /* How many of the bytes are not what a fresh region has there. */
@@ -66,7 +74,9 @@ size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size
 void await_count(struct env *e, const unsigned *counter, unsigned value);
 
 int run_contract(void);
+int run_contract_on_verbs(void);
 int run_faults(void);
+int run_faults_on_verbs(void);
 int run_abuse(void);
 int run_hostile(void);
 int run_install(void);

@@ -10,6 +10,7 @@
 
 void env_start(struct env *e, const struct variant *v, const struct soda_listener_options *options)
 {
+	const char *format = strcmp(v->listen, VERBS) ? v->listen : getenv("SODA_TEST_VERBS");
 	char address[128];
 	int ret;
 
@@ -23,7 +24,7 @@ void env_start(struct env *e, const struct variant *v, const struct soda_listene
 	fake_init(&e->fake);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	snprintf(address, sizeof(address), v->listen, (int)getpid());
+	snprintf(address, sizeof(address), format, (int)getpid());
 #pragma GCC diagnostic pop
 	if (v->two_sided)
 		fake_start_answering(&e->fake);
@@ -91,6 +92,27 @@ bool env_is_shm(const struct env *e)
 	return strncmp(e->variant->listen, "shm", 3) == 0;
 }
 
+static bool is_verbs(const struct env *e)
+{
+	return strcmp(e->variant->listen, VERBS) == 0;
+}
+
+bool env_one_sided(const struct env *e)
+{
+	return e->variant->memory || (is_verbs(e) && !e->variant->two_sided);
+}
+
+bool env_has_verbs(void)
+{
+	return getenv("SODA_TEST_VERBS") != NULL;
+}
+
+void test_no_verbs(void **state)
+{
+	print_message("SKIP: no RDMA device is named (SODA_TEST_VERBS); ./check rdma has one\n");
+	skip();
+}
+
 uint32_t env_max_data(const struct env *e)
 {
 	return e->variant->two_sided && env_is_shm(e) ? CHUNK_BYTES : SODA_WIRE_MAX_DATA;
@@ -152,12 +174,14 @@ size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size
 
 void await_count(struct env *e, const unsigned *counter, unsigned value)
 {
-	for (int i = 0; i < 2000 && fake_count(&e->fake, counter) < value; i++)
+	for (int i = 0; i < 2000 * fake_patience() && fake_count(&e->fake, counter) < value; i++)
 		usleep(1000);
 	assert_true(fake_count(&e->fake, counter) >= value);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], VERBS) == 0)
+		return run_contract_on_verbs() + run_faults_on_verbs() ? 1 : 0;
 	return run_contract() + run_faults() + run_abuse() + run_hostile() + run_install() ? 1 : 0;
 }

@@ -19,6 +19,14 @@
 
 enum { UNIT = 64 << 10 };
 
+int fake_patience(void)
+{
+	const char *text = getenv("SODA_TEST_PATIENCE");
+	int n = text ? atoi(text) : 1;
+
+	return n > 1 ? n : 1;
+}
+
 void fake_init(struct fake *f)
 {
 	memset(f, 0, sizeof(*f));
@@ -137,6 +145,15 @@ static int region_create(struct fake *f, struct fake_region *r, const struct sod
 	return 0;
 }
 
+static void share(const struct fake_region *r, struct soda_reply *reply)
+{
+	reply->share = (struct soda_share){ .fd = r->fd,
+					    .bytes = r->bytes,
+					    .dirty_bytes = r->dirty_bytes,
+					    .memory = r->memory,
+					    .writable = r->writable };
+}
+
 static int call_open(struct fake *f, const void *body, size_t bytes, struct soda_reply *reply)
 {
 	struct soda_wire_opened opened = { .file_id = 3, .generation = 4 };
@@ -162,10 +179,18 @@ static int call_open(struct fake *f, const void *body, size_t bytes, struct soda
 	reply->bytes = SODA_WIRE_OPENED_BYTES;
 	if (f->later)
 		return 0; /* its regions are nobody's to map */
-	reply->share = (struct soda_share){ .fd = r->fd,
-					    .bytes = r->bytes,
-					    .dirty_bytes = r->dirty_bytes,
-					    .writable = r->writable };
+	share(r, reply);
+	return 0;
+}
+
+static int call_key(struct fake *f, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	const uint8_t *in = body;
+	struct fake_region *r = bytes == 2 ? find_locked(f, (uint16_t)(in[0] | in[1] << 8)) : NULL;
+
+	if (!r || f->later)
+		return -EINVAL;
+	share(r, reply);
 	return 0;
 }
 
@@ -229,6 +254,9 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	case SODA_MSG_CLOSE:
 		ret = call_close(f, body, bytes);
 		break;
+	case SODA_MSG_KEY:
+		ret = call_key(f, body, bytes, reply);
+		break;
 	case SODA_MSG_ADVISE:
 		ret = call_advise(f, body, bytes, reply);
 		break;
@@ -243,7 +271,7 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 		break;
 	case SODA_MSG_SYNC: /* takes its time: for tests of the time-out */
 		pthread_mutex_unlock(&f->lock);
-		usleep(300000);
+		usleep(300000 * (useconds_t)fake_patience());
 		return 0;
 	case SODA_MSG_PING:
 		break;

@@ -48,6 +48,8 @@ extern const struct soda_service fake_service;
 extern const struct soda_service fake_two_sided_service;
 
 void fake_init(struct fake *f);
+/* Times are this many times as long on a slow machine: SODA_TEST_PATIENCE, or 1. */
+int fake_patience(void);
 /* The answering threads of a two-sided fake; stopped after the listener is closed. */
 void fake_start_answering(struct fake *f);
 void fake_stop_answering(struct fake *f);

@@ -26,6 +26,8 @@ static enum world_transport chosen(void)
 {
 	const char *name = getenv("SODA_TEST_TRANSPORT");
 
+	if (name && !strcmp(name, "verbs"))
+		return WORLD_VERBS;
 	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
 }
 
@@ -59,6 +61,9 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 	assert_return_code(mkdir(w->export_dir, 0755), errno);
 	if (transport == WORLD_SHM)
 		snprintf(listen, sizeof(listen), "shm://%s/sock", w->dir);
+	/* the address of an RDMA device, and port 0 */
+	if (transport == WORLD_VERBS)
+		snprintf(listen, sizeof(listen), "%s", getenv("SODA_TEST_VERBS"));
 	start_server(w, listen);
 	memcpy(w->server_address, w->server.address, sizeof(w->address));
 	memcpy(w->address, w->server.address, sizeof(w->address));

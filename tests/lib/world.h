@@ -20,6 +20,7 @@ enum world_transport {
 	WORLD_DEFAULT, /* SODA_TEST_TRANSPORT, or TCP */
 	WORLD_TCP,
 	WORLD_SHM,
+	WORLD_VERBS,
 };
 
 struct world {

@@ -37,7 +37,8 @@ int soda_listener_create(int fd, const char *address, bool local, const struct s
 		soda_why_set(why, "cannot listen on %s: %s", address,
 			     err == EMFILE ? "too many open files" : "out of memory");
 		free(l);
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 		return -err;
 	}
 	l->fd = fd;
@@ -60,7 +61,7 @@ int soda_listener_create(int fd, const char *address, bool local, const struct s
 	return 0;
 }
 
-int soda_listener_start(struct soda_listener *l)
+static int start_workers(struct soda_listener *l)
 {
 	int ret;
 
@@ -73,7 +74,16 @@ int soda_listener_start(struct soda_listener *l)
 			return ret; /* soda_listener_close ends those that run */
 		l->workers_n++;
 	}
-	ret = pthread_create(&l->acceptor, NULL, soda_acceptor_main, l);
+	return 0;
+}
+
+int soda_listener_start(struct soda_listener *l)
+{
+	int ret = l->kind ? 0 : start_workers(l);
+
+	if (ret < 0)
+		return ret;
+	ret = pthread_create(&l->acceptor, NULL, l->kind ? l->kind->main : soda_acceptor_main, l);
 	if (ret)
 		return -ret;
 	l->started = true;
@@ -122,7 +132,10 @@ void soda_listener_close(struct soda_listener *l)
 	end_peers(l);
 	for (unsigned i = 0; i < l->workers_n; i++)
 		l->plane->stop(l->workers[i]);
-	close(l->fd);
+	if (l->kind)
+		l->kind->destroy(l);
+	if (l->fd >= 0)
+		close(l->fd);
 	if (l->path[0])
 		unlink(l->path);
 	close(l->wake_fd);

@@ -55,15 +55,25 @@ struct soda_data_plane {
 	bool takes_fd; /* a descriptor may come with the HELLO */
 };
 
+/* What differs where connections are not sockets (verbs). */
+struct soda_listener_kind {
+	/* The acceptor's thread; arg is the listener. It leaves no peer behind. */
+	void *(*main)(void *arg);
+	/* At the end, what it has beside. */
+	void (*destroy)(struct soda_listener *l);
+};
+
 struct soda_listener {
 	const struct soda_service *ops;
 	void *svc;
 	const struct soda_data_plane *plane;
-	struct soda_listener_options opt; /* complete: no zeros */
-	int fd;				  /* listening socket */
-	int wake_fd;			  /* eventfd: the acceptor looks at `stop` */
-	bool local;			  /* UNIX socket: credentials are the kernel's */
-	bool shares;			  /* descriptors can be passed */
+	const struct soda_listener_kind *kind; /* NULL: sockets; else plane is not used */
+	void *transport;		       /* the kind's own */
+	struct soda_listener_options opt;      /* complete: no zeros */
+	int fd;				       /* listening socket, or -1 */
+	int wake_fd;			       /* eventfd: the acceptor looks at `stop` */
+	bool local;			       /* UNIX socket: credentials are the kernel's */
+	bool shares;			       /* descriptors can be passed */
 	char address[128];
 	char path[108]; /* UNIX socket file to remove at the end, or "" */
 	pthread_t acceptor;

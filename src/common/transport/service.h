@@ -103,6 +103,7 @@ struct soda_share {
 	int fd;		      /* memfd, borrowed; -1: nothing to share */
 	uint64_t bytes;	      /* of the region's memory in it, from offset 0 */
 	uint64_t dirty_bytes; /* of the dirty map behind it; 0: none */
+	void *memory;	      /* where the daemon has mapped all of that, or NULL */
 	bool writable;
 };
 

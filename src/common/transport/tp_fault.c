@@ -60,6 +60,11 @@ static int fault_fd(const struct soda_conn *conn)
 	return soda_conn_fd(fault(conn)->below);
 }
 
+static void fault_end_poll(const struct soda_conn *conn, struct pollfd *p)
+{
+	soda_conn_end_poll(fault(conn)->below, p);
+}
+
 /* Calls */
 
 /* Before a call. 0: go on with it; else its result. */
@@ -129,6 +134,18 @@ static int fault_open_region(struct soda_conn *conn, const struct soda_wire_open
 	return ret;
 }
 
+static int fault_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
+			      struct soda_why *why)
+{
+	int ret = disturb_call(conn, timeout_ms, why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_renew_region(fault(conn)->below, mr, timeout_ms, why);
+	conn->error = fault(conn)->below->error;
+	return ret;
+}
+
 /* READs and WRITEs */
 
 static int post_below(struct fault_conn *c, const struct soda_post *p)
@@ -177,8 +194,9 @@ static int fault_flush(struct soda_conn *conn, bool polling)
 /* Sleep for at most wait_ns (< 0: no limit). 0, or -ECONNRESET: the peer has gone. */
 static int idle(struct fault_conn *c, int64_t wait_ns)
 {
-	struct pollfd p = { .fd = soda_conn_fd(c->below), .events = POLLRDHUP };
+	struct pollfd p;
 
+	soda_conn_end_poll(c->below, &p);
 	return raw_poll(&p, 1, wait_ns) > 0 && p.revents ? -ECONNRESET : 0;
 }
 
@@ -288,6 +306,8 @@ static const struct soda_conn_ops fault_ops = {
 	.call = fault_call,
 	.call_fd = fault_call_fd,
 	.open_region = fault_open_region,
+	.renew_region = fault_renew_region,
+	.end_poll = fault_end_poll,
 	.post = fault_post,
 	.flush = fault_flush,
 	.poll = fault_poll,

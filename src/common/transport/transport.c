@@ -20,6 +20,7 @@ enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, CONNECT_MS = 5000 };
 static const struct soda_transport *const transports[] = {
 	&soda_tp_tcp,
 	&soda_tp_shm,
+	&soda_tp_verbs,
 	&soda_tp_fault,
 };
 
@@ -35,8 +36,8 @@ static const struct soda_transport *find(const char *address, const char **rest_
 		}
 	}
 	soda_why_set(why,
-		     "\"%.100s\" is not an address; expected tcp://HOST:PORT, shm:///PATH or "
-		     "shm://@NAME",
+		     "\"%.100s\" is not an address; expected tcp://HOST:PORT, "
+		     "verbs://HOST:PORT, shm:///PATH or shm://@NAME",
 		     address);
 	return NULL;
 }
@@ -119,6 +120,14 @@ void soda_conn_abort(struct soda_conn *conn)
 int soda_conn_fd(const struct soda_conn *conn)
 {
 	return conn->ops->fd(conn);
+}
+
+void soda_conn_end_poll(const struct soda_conn *conn, struct pollfd *p)
+{
+	if (conn->ops->end_poll)
+		conn->ops->end_poll(conn, p);
+	else
+		*p = (struct pollfd){ .fd = conn->ops->fd(conn), .events = POLLRDHUP };
 }
 
 const char *soda_conn_peer(const struct soda_conn *conn)
@@ -238,6 +247,17 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 		ret = conn->ops->open_region(conn, open, name, opened_p, mr_p, timeout_ms, why);
 	else
 		ret = open_unmapped(conn, open, name, opened_p, mr_p, timeout_ms, why);
+	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
+}
+
+int soda_conn_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
+			   struct soda_why *why)
+{
+	int ret = check(conn);
+
+	assert(conn->kind == SODA_CONN_CONTROL);
+	if (ret == 0 && conn->ops->renew_region)
+		ret = conn->ops->renew_region(conn, mr, timeout_ms, why);
 	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
 }
 

@@ -4,6 +4,7 @@
  * that listens is in service.h.  An agent never learns which transport it uses.
  *
  *   address  tcp://HOST:PORT        TCP
+ *            verbs://HOST:PORT      RDMA: the address is that of an RDMA device
  *            shm:///PATH, shm://@NAME   one machine: UNIX socket (file, abstract)
  *                                   and the region's memory mapped
  *            fault+ADDRESS?k=v&k=v  the decorator of tp_fault.c over any of them
@@ -25,6 +26,7 @@
 #ifndef SODA_TRANSPORT_H
 #define SODA_TRANSPORT_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,7 +58,9 @@ struct soda_mr {
 	uint8_t *map;	    /* shm: the peer's memory in this process; else NULL */
 	uint8_t *dirty_map; /* shm, WRITABLE: a byte a 64 KiB, set by a WRITE; else NULL */
 	struct soda_static_map *statics; /* of soda_conn_advise, added by the agent */
-	uint64_t rkey;			 /* verbs */
+	uint64_t dirty_at; /* verbs, WRITABLE: where the peer's dirty map begins; else 0 */
+	uint32_t rkey;	   /* verbs */
+	bool keyed;	   /* verbs: rkey is one */
 	uint16_t region_id;
 	uint16_t writable;
 };
@@ -116,6 +120,12 @@ void soda_conn_abort(struct soda_conn *conn);
  */
 int soda_conn_fd(const struct soda_conn *conn);
 
+/*
+ * What to poll(2) for to learn that the peer has ended the connection, or that it was
+ * aborted, and of nothing else: *p's descriptor and events. AS.
+ */
+void soda_conn_end_poll(const struct soda_conn *conn, struct pollfd *p);
+
 /* "tcp://10.0.0.1:7000", for messages; valid as long as the connection. AS. */
 const char *soda_conn_peer(const struct soda_conn *conn);
 
@@ -141,6 +151,14 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 			  const char *name, struct soda_wire_opened *opened_p, struct soda_mr *mr_p,
 			  int timeout_ms, struct soda_why *why);
 void soda_conn_unmap_region(struct soda_mr *mr);
+
+/*
+ * The control connection is another one than that of soda_conn_open_region, and the
+ * region is open still: make *mr reachable again, where that ends with the connection
+ * (verbs).  While no data connection uses it.  Errors of soda_conn_call.
+ */
+int soda_conn_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
+			   struct soda_why *why);
 
 /*
  * SODA_MSG_ADVISE.  *map_p is NULL, or where the static cache's memory is mapped:

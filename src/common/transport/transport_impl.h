@@ -58,6 +58,11 @@ struct soda_conn_ops {
 	int (*open_region)(struct soda_conn *conn, const struct soda_wire_open *open,
 			   const char *name, struct soda_wire_opened *opened_p,
 			   struct soda_mr *mr_p, int timeout_ms, struct soda_why *why);
+	/* NULL: nothing to do. */
+	int (*renew_region)(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
+			    struct soda_why *why);
+	/* NULL: POLLRDHUP at fd. */
+	void (*end_poll)(const struct soda_conn *conn, struct pollfd *p);
 
 	int (*post)(struct soda_conn *conn, const struct soda_post *post);
 	int (*flush)(struct soda_conn *conn, bool polling);
@@ -99,6 +104,7 @@ struct soda_transport {
 
 extern const struct soda_transport soda_tp_tcp;
 extern const struct soda_transport soda_tp_shm;
+extern const struct soda_transport soda_tp_verbs;
 extern const struct soda_transport soda_tp_fault;
 
 /* Fill the base of a connection; opt as connect got it. */

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A control connection's thread on verbs: HELLO, then one call after the other. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "stream.h"
+#include "verbs_server.h"
+
+enum { STACK_BYTES = 256 << 10, PATIENCE_MS = 30000 };
+
+struct control {
+	struct soda_verbs_peer p; /* first: it is the id's context */
+	struct soda_verbs_link link;
+	struct soda_verbs_messages messages;
+	struct soda_verbs_keys keys;
+};
+
+void soda_verbs_reject(struct rdma_cm_id *id, int err, const char *reason)
+{
+	uint8_t data[SODA_WIRE_FRAME_BYTES + SODA_VERBS_REASON];
+	struct soda_wire_frame frame = { .type = SODA_MSG_REFUSED,
+					 .status = (uint16_t)soda_status_from_errno(-err),
+					 .length = (uint32_t)strnlen(reason, SODA_VERBS_REASON) };
+
+	soda_wire_put_frame(data, &frame);
+	memcpy(data + SODA_WIRE_FRAME_BYTES, reason, frame.length);
+	rdma_reject(id, data, (uint8_t)(SODA_WIRE_FRAME_BYTES + frame.length));
+	rdma_destroy_id(id);
+}
+
+/* Calls */
+
+static struct soda_listener *listener(const struct control *c)
+{
+	return c->p.peer.listener;
+}
+
+static int call(struct control *c, enum soda_msg type, const void *body, size_t bytes,
+		struct soda_reply *reply)
+{
+	struct soda_listener *l = listener(c);
+
+	return l->ops->call(c->p.peer.client, type, body, bytes, l->shares, reply);
+}
+
+static uint16_t region_of(const uint8_t *body)
+{
+	return (uint16_t)(body[0] | body[1] << 8);
+}
+
+/* A region that cannot be reached is of no use: the daemon takes it back. */
+static void take_back(struct control *c, const uint8_t *body, struct soda_reply *failed)
+{
+	uint8_t id[SODA_WIRE_REGION_BYTES] = { body[0], body[1] };
+	struct soda_reply reply = { .body = failed->body, .share = { .fd = -1 } };
+
+	call(c, SODA_MSG_CLOSE, id, sizeof(id), &reply);
+}
+
+/* The key goes behind the daemon's answer. */
+static int add_key(struct control *c, enum soda_msg type, const uint8_t *body,
+		   struct soda_reply *reply)
+{
+	struct soda_wire_key key;
+	int ret = -ENOTSUP;
+
+	if (reply->share.fd < 0)
+		soda_why_set(&reply->why, "the server has no memory that verbs can reach");
+	else
+		ret = soda_verbs_keys_add(&c->keys, c->p.client->pd, region_of(body), &reply->share,
+					  &key, &reply->why);
+	if (ret < 0) {
+		soda_log_warning("%s: a region cannot be served: %s", c->p.peer.info.address,
+				 reply->why.text);
+		if (type == SODA_MSG_OPEN)
+			take_back(c, body, reply);
+		return ret;
+	}
+	soda_wire_put_key(reply->body + reply->bytes, &key);
+	reply->bytes += SODA_WIRE_KEY_BYTES;
+	return 0;
+}
+
+/* Keys end before the daemon lets the memory go. */
+static void drop_keys(struct control *c, enum soda_msg type, const uint8_t *body, size_t bytes)
+{
+	if (type == SODA_MSG_CLOSE && bytes == SODA_WIRE_REGION_BYTES)
+		soda_verbs_keys_drop(&c->keys, region_of(body));
+	else if (type == SODA_MSG_BYE && bytes == 0)
+		soda_verbs_keys_drop_all(&c->keys);
+}
+
+static int answer(struct control *c, const struct soda_wire_frame *request)
+{
+	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
+	struct soda_reply reply = { .body = c->messages.out + SODA_WIRE_FRAME_BYTES,
+				    .share = { .fd = -1 } };
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK };
+	enum soda_msg type = request->type;
+	int ret;
+
+	drop_keys(c, type, body, request->length);
+	ret = call(c, type, body, request->length, &reply);
+	if (ret == 0 && (type == SODA_MSG_OPEN || type == SODA_MSG_KEY) && listener(c)->shares)
+		ret = add_key(c, type, body, &reply);
+	if (ret < 0) {
+		frame.type = SODA_MSG_REFUSED;
+		frame.status = (uint16_t)soda_status_from_errno(-ret);
+		frame.length = (uint32_t)strnlen(reply.why.text, sizeof(reply.why.text));
+		memcpy(reply.body, reply.why.text, frame.length);
+	} else {
+		frame.length = (uint32_t)reply.bytes;
+	}
+	ret = soda_verbs_message_expect(&c->messages);
+	return ret < 0 ? ret : soda_verbs_message_send(&c->messages, &frame);
+}
+
+static bool is_call(const struct soda_wire_frame *frame)
+{
+	return frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK;
+}
+
+static void serve(struct control *c)
+{
+	struct soda_listener *l = listener(c);
+	struct soda_wire_frame frame;
+	int ret = 0;
+
+	while (ret == 0) {
+		ret = soda_verbs_message_await(&c->messages, SODA_NO_DEADLINE, &frame);
+		if (ret == 0 && !is_call(&frame))
+			ret = -EPROTO;
+		if (ret == 0)
+			ret = soda_verbs_message_begin(&c->messages, soda_deadline(PATIENCE_MS));
+		if (ret == 0)
+			ret = answer(c, &frame);
+	}
+	if (ret == -EPROTO && l->ops->rejected)
+		l->ops->rejected(l->svc, c->p.peer.info.address,
+				 "not a call, or of the wrong length");
+}
+
+/* Life */
+
+static int accept_it(struct control *c, const struct soda_wire_welcome *welcome)
+{
+	uint8_t said[SODA_WIRE_WELCOME_BYTES];
+	struct rdma_conn_param param;
+
+	soda_wire_put_welcome(said, welcome);
+	soda_verbs_link_param(&c->link, &c->p.asked, &param);
+	param.private_data = said;
+	param.private_data_len = sizeof(said);
+	return rdma_accept(c->p.id, &param) < 0 ? -errno : 0;
+}
+
+static int greet(struct control *c, const struct soda_wire_welcome *welcome, struct soda_why *why)
+{
+	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
+	int ret = soda_verbs_client_get(vl, welcome->client_id, c->p.id->verbs, &c->p.client);
+
+	if (ret < 0) {
+		soda_why_set(why, "the server has no memory for a connection more");
+		return ret;
+	}
+	c->link.pd = c->p.client->pd;
+	ret = soda_verbs_messages_create(&c->messages, &c->link, c->p.peer.info.address, why);
+	if (ret < 0)
+		return ret;
+	ret = accept_it(c, welcome);
+	if (ret < 0)
+		soda_why_set(why, "the connection cannot be accepted: %s", soda_strerror(ret));
+	return ret;
+}
+
+/* Nothing of the client lands any more; then the daemon may know. */
+static void finish(struct control *c, bool welcome, bool accepted, int err, const char *why)
+{
+	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
+
+	soda_verbs_messages_destroy(&c->messages);
+	soda_verbs_keys_drop_all(&c->keys);
+	if (!accepted) {
+		soda_verbs_reject(c->p.id, err, why);
+		c->link.id = NULL;
+	}
+	soda_verbs_link_close(&c->link);
+	soda_verbs_client_put(vl, c->p.client);
+	if (welcome)
+		listener(c)->ops->gone(c->p.peer.client, &c->p.peer);
+	soda_peer_remove(&c->p.peer);
+	free(c);
+}
+
+static void *control_main(void *arg)
+{
+	struct control *c = arg;
+	struct soda_listener *l = listener(c);
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
+					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_why why = { "" };
+	bool welcome_it;
+	int ret;
+
+	pthread_setname_np(pthread_self(), "soda-control");
+	ret = l->ops->hello(l->svc, &c->p.peer, &c->p.hello, &c->p.peer.info, &welcome,
+			    &c->p.peer.client, &why);
+	welcome_it = ret == 0;
+	if (ret == 0)
+		ret = greet(c, &welcome, &why);
+	if (ret == 0)
+		serve(c);
+	finish(c, welcome_it, ret == 0, ret, why.text);
+	return NULL;
+}
+
+static void control_peer_close(struct soda_peer *peer)
+{
+	uint64_t one = 1;
+
+	/* a full counter wakes as well */
+	if (write(peer->fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static int start_thread(struct control *c)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	ret = pthread_create(&thread, &attr, control_main, c);
+	pthread_attr_destroy(&attr);
+	return -ret;
+}
+
+static int begin(struct control *c, const struct soda_verbs_peer *from, struct soda_why *why)
+{
+	static const struct soda_peer_ops ops = { .close = control_peer_close };
+	int ret;
+
+	c->p = *from;
+	c->p.peer.ops = &ops;
+	c->p.peer.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	soda_verbs_link_none(&c->link);
+	c->link.id = from->id;
+	c->link.end_fd = c->p.peer.fd;
+	c->p.id->context = c;
+	ret = c->p.peer.fd < 0 ? -errno : soda_peer_add(&c->p.peer, why);
+	if (ret < 0) {
+		if (c->p.peer.fd >= 0)
+			close(c->p.peer.fd);
+		return ret;
+	}
+	ret = start_thread(c);
+	if (ret < 0)
+		soda_peer_remove(&c->p.peer);
+	return ret;
+}
+
+void soda_verbs_serve(const struct soda_verbs_peer *from)
+{
+	struct control *c = calloc(1, sizeof(*c));
+	struct soda_why why = { "the server has no means for a connection more" };
+	int ret = c ? begin(c, from, &why) : -ENOMEM;
+
+	if (ret == 0)
+		return;
+	free(c);
+	soda_verbs_reject(from->id, ret, why.text);
+}
