@@ -58,7 +58,8 @@ enum soda_log_level {
  */
 struct soda_config {
 	size_t struct_bytes;	  /* set by SODA_CONFIG_INIT */
-	const char *server;	  /* [SODA_SERVER] tcp://host:port, shm:///path/of.sock;
+	const char *server;	  /* [SODA_SERVER] tcp://host:port, verbs://host:port,
+				     shm:///path/of.sock;
 				     default: a private server for this process */
 	const char *dpu;	  /* [SODA_DPU] a DPU agent instead of a server: the same, or
 				     unix:///path/of.sock; not both */

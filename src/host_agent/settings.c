@@ -16,7 +16,8 @@ static const char *const levels[] = { "off", "error", "warning", "info", "debug"
 
 static const struct soda_option options[] = {
 	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0, 0, NULL, 0,
-	  "The memory server: tcp://HOST:PORT, or shm:///PATH on the same machine. "
+	  "The memory server: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), or shm:///PATH on the "
+	  "same machine. "
 	  "Default: a private server, which ends with the process." },
 	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, 0, NULL, 0,
 	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "

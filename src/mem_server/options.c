@@ -14,8 +14,9 @@ static const struct soda_option options[] = {
 	  AT(listen),
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7001",
-	  .help = "Where clients connect: tcp://HOST:PORT, shm:///PATH or shm://@NAME; several,"
-		  " separated by commas, or the option again. Port 0 picks a free one." },
+	  .help = "Where clients connect: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), shm:///PATH or"
+		  " shm://@NAME; several, separated by commas, or the option again. Port 0 picks a"
+		  " free one." },
 	{ .name = "capacity",
 	  .env = "SODA_MEM_SERVER_CAPACITY",
 	  .letter = 'c',

@@ -77,6 +77,7 @@ int run_contract(void);
 int run_contract_on_verbs(void);
 int run_faults(void);
 int run_faults_on_verbs(void);
+int run_keys_on_verbs(void);
 int run_abuse(void);
 int run_hostile(void);
 int run_install(void);

@@ -75,7 +75,7 @@ struct soda_conn *env_connect(struct env *e, const char *query, enum soda_conn_k
 	int ret;
 
 	if (kind == SODA_CONN_DATA) {
-		hello.client_id = 9;
+		hello.client_id = e->fake.client_id;
 		hello.secret = FAKE_SECRET;
 	}
 	snprintf(address, sizeof(address), "%s%s", e->address, query);
@@ -182,6 +182,7 @@ void await_count(struct env *e, const unsigned *counter, unsigned value)
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], VERBS) == 0)
-		return run_contract_on_verbs() + run_faults_on_verbs() ? 1 : 0;
+		return run_contract_on_verbs() + run_faults_on_verbs() + run_keys_on_verbs() ? 1
+											     : 0;
 	return run_contract() + run_faults() + run_abuse() + run_hostile() + run_install() ? 1 : 0;
 }

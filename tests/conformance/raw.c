@@ -13,7 +13,7 @@
 int raw_connect(const struct env *e)
 {
 	const char *address = soda_listener_address(e->listener);
-	struct timeval patience = { .tv_sec = 3 };
+	struct timeval patience = { .tv_sec = 30 };
 	int fd, ret;
 
 	if (strncmp(address, "tcp://127.0.0.1:", 16) == 0) {

@@ -5,7 +5,7 @@
 
 #include "conformance.h"
 
-/* A socket, connected; receiving gives up after three seconds. */
+/* A socket, connected; receiving gives up after half a minute. */
 int raw_connect(const struct env *e);
 /* All of it, or the test fails. */
 void raw_send(int fd, const void *bytes, size_t n);

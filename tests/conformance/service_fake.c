@@ -30,6 +30,7 @@ int fake_patience(void)
 void fake_init(struct fake *f)
 {
 	memset(f, 0, sizeof(*f));
+	f->client_id = 9;
 	pthread_mutex_init(&f->lock, NULL);
 }
 
@@ -104,7 +105,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 		return -ESTALE;
 	}
 	welcome->instance_id = 5;
-	welcome->client_id = 9;
+	welcome->client_id = f->client_id;
 	welcome->secret = FAKE_SECRET;
 	pthread_mutex_lock(&f->lock);
 	f->hellos++;

@@ -30,6 +30,7 @@ struct fake {
 	pthread_mutex_t lock; /* guards all of it */
 	struct fake_region regions[FAKE_REGIONS];
 	struct soda_peer *peers[FAKE_PEERS];
+	uint64_t client_id; /* of whoever connects; 9 */
 	unsigned hellos, gone, rejected, holds, reads, writes, torn;
 	char last_rejected[128];
 	bool lie_about_size;	  /* OPEN passes a memfd smaller than it says */
