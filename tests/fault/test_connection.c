@@ -46,7 +46,8 @@ static void run(void (*child)(const void *arg), struct storm s, unsigned seed, s
 	s.seed = seed;
 	if (s.timeout_ms == 0)
 		s.timeout_ms = 20000;
-	snprintf(s.address, sizeof(s.address), "fault+%s?%s&seeds=%u", world.address, s.rules, seed);
+	snprintf(s.address, sizeof(s.address), "fault+%s?%s&seeds=%u", world.address, s.rules,
+		 seed);
 	trial_run(&t, out);
 	if (WEXITSTATUS(out->status))
 		print_error("rules %s, seed %u (SODA_TEST_SEED)\n", s.rules, seed);
