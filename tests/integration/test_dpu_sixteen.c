@@ -4,8 +4,8 @@
  * one floods the agent with requests, whose answers it takes late or never, one sends
  * garbage.  The others end with the right data.
  *
- * With an argument it measures instead: `test_dpu_sixteen bench [ROUNDS]` prints how long
- * the others take beside the three, and without them.
+ * With an argument it measures instead: `test_dpu_sixteen bench [ROUNDS [k][f][g]]` prints
+ * how long the others take beside these of the three (killed, flood, garbage), and without.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -201,6 +201,7 @@ static void send_garbage(void)
 	while (!atomic_load(&shared->over)) {
 		garble(&d, dice_roll(&d) % 8 == 0);
 		atomic_fetch_add(&shared->visits[GARBAGE], 1);
+		sleep_ms(1);
 	}
 }
 
@@ -249,36 +250,52 @@ static void end_one(unsigned number, int want)
 		fail_msg("program %u: status %x", number, (unsigned)status);
 }
 
-/* Seconds of the slowest good one. */
-static double run(bool bad)
+static bool is_bad(unsigned number, const char *bad)
 {
-	int n = bad ? ALL : GOOD;
-	double slowest = 0;
+	return number >= GOOD && strchr(bad, "kfg"[number - GOOD]);
+}
+
+static void begin_all(const char *bad)
+{
+	int n = 0;
 
 	memset(shared, 0, sizeof(*shared));
-	for (int i = 0; i < n; i++)
-		begin_one((unsigned)i);
+	for (unsigned i = 0; i < ALL; i++) {
+		if (i < GOOD || is_bad(i, bad)) {
+			begin_one(i);
+			n++;
+		}
+	}
 	for (int i = 0; i < LIMIT_S * 100 && atomic_load(&shared->ready) < n; i++)
 		sleep_ms(10);
 	assert_int_equal(atomic_load(&shared->ready), n);
 	atomic_store(&shared->go, 1);
-	if (bad) {
+}
+
+/* With those of the bad ones that are named. Seconds of the slowest good one. */
+static double run(const char *bad)
+{
+	double slowest = 0;
+
+	begin_all(bad);
+	if (is_bad(KILLED, bad)) {
 		assert_true(await_visits(KILLED, VISITS / 4));
 		kill(pids[KILLED], SIGKILL);
 		end_one(KILLED, SIGKILL);
-		assert_true(await_visits(FLOOD, 1));
-		assert_true(await_visits(GARBAGE, 20));
 	}
-	for (int i = 0; i < GOOD; i++) {
-		end_one((unsigned)i, 0);
+	if (is_bad(FLOOD, bad))
+		assert_true(await_visits(FLOOD, 1));
+	if (is_bad(GARBAGE, bad))
+		assert_true(await_visits(GARBAGE, 20));
+	for (unsigned i = 0; i < GOOD; i++) {
+		end_one(i, 0);
 		if (shared->seconds[i] > slowest)
 			slowest = shared->seconds[i];
 	}
 	atomic_store(&shared->over, 1);
-	if (bad) {
-		end_one(FLOOD, 0);
-		end_one(GARBAGE, 0);
-	}
+	for (unsigned i = FLOOD; i < ALL; i++)
+		if (is_bad(i, bad))
+			end_one(i, 0);
 	return slowest;
 }
 
@@ -294,7 +311,7 @@ static void test_sixteen(void **state)
 	struct peer tool;
 
 	open_world();
-	run(true);
+	run("kfg");
 	assert_int_equal(peer_ask(&tool, world.address), 0);
 	assert_true(peer_stat(&tool, "peers_rejected") >= 10);
 	assert_int_equal(peer_stat(&tool, "writes_lost"), 0);
@@ -302,25 +319,33 @@ static void test_sixteen(void **state)
 	world_close(&world);
 }
 
+struct plan {
+	unsigned rounds;
+	const char *bad;
+};
+
 static void measure(void **state)
 {
-	const unsigned *rounds = *state;
+	const struct plan *plan = *state;
 
 	open_world();
-	for (unsigned i = 0; i < *rounds; i++) {
-		double alone = run(false), beside = run(true);
+	for (unsigned i = 0; i < plan->rounds; i++) {
+		double alone = run(""), beside = run(plan->bad);
 
-		printf("round %u: %.3f s without the three, %.3f s beside them: %.2f times\n", i,
-		       alone, beside, beside / alone);
+		printf("round %u: %.3f s alone, %.3f s beside %s: %.2f times; %llu floods, %llu"
+		       " times garbage\n",
+		       i, alone, beside, plan->bad, beside / alone,
+		       (unsigned long long)atomic_load(&shared->visits[FLOOD]),
+		       (unsigned long long)atomic_load(&shared->visits[GARBAGE]));
 	}
 	world_close(&world);
 }
 
 int main(int argc, char **argv)
 {
-	unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 5;
+	struct plan plan = { argc > 2 ? (unsigned)atoi(argv[2]) : 5, argc > 3 ? argv[3] : "kfg" };
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_sixteen) },
-				bench[] = { cmocka_unit_test_prestate(measure, &rounds) };
+				bench[] = { cmocka_unit_test_prestate(measure, &plan) };
 
 	if (argc > 1 && !strcmp(argv[1], "bench"))
 		return cmocka_run_group_tests_name("measure", bench, NULL, NULL);
