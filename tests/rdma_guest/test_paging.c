@@ -235,7 +235,7 @@ static int close_world(void **state)
 	return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_inline, open_world, close_world),
@@ -245,5 +245,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nobody, open_world, close_world),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("paging over verbs", tests, NULL, NULL);
 }

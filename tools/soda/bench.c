@@ -14,6 +14,7 @@ static const char usage[] =
 	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
 	"  start    time to the first fault\n"
+	"  transport  READ and WRITE on each transport, without page faults\n"
 	"\n"
 	"soda bench BENCHMARK --help tells its options.\n";
 
@@ -27,6 +28,8 @@ int soda_command_bench(int argc, char **argv)
 		return soda_command_bench_fault(argc - 1, argv + 1);
 	if (strcmp(which, "start") == 0)
 		return soda_command_bench_start(argc - 1, argv + 1);
+	if (strcmp(which, "transport") == 0)
+		return soda_command_bench_transport(argc - 1, argv + 1);
 	/* Hidden: what the benchmarks execute. */
 	if (strcmp(which, ".worker") == 0 && argc == 3)
 		return soda_bench_worker_run(atoi(argv[2]));
