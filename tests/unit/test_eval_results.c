@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda eval`: the order of the runs, medians, what figures are made of, results on disk. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../tools/soda/eval_figure.h"
+
+static char dir[] = "/tmp/soda-test-eval-unit-XXXXXX", path[64];
+static struct soda_eval_plan plan;
+static struct soda_eval_results results;
+
+static void plan_of(uint32_t repeat, bool background)
+{
+	free(plan.runs);
+	plan = (struct soda_eval_plan){
+		.out = dir,
+		.graphs_n = 1,
+		.apps_n = 2,
+		.modes_n = 4,
+		.apps = { 0, 1 },
+		.modes = { SODA_EVAL_DRAM, SODA_EVAL_MEMSERVER, SODA_EVAL_BASE, SODA_EVAL_AGG },
+		.repeat = repeat,
+		.background = background,
+	};
+	plan.graphs[0].spec = "rmat:4:10";
+	snprintf(plan.graphs[0].name, sizeof(plan.graphs[0].name), "graph");
+	assert_int_equal(soda_eval_plan_make(&plan), 0);
+}
+
+static void test_order(void **state)
+{
+	plan_of(2, false);
+	assert_int_equal(plan.runs_n, 16);
+	for (uint32_t i = 0; i < 4; i++) { /* what says what the others may have comes first */
+		assert_int_equal(plan.runs[i].mode, plan.modes[i]);
+		assert_int_equal(plan.runs[i].app, 0);
+		assert_int_equal(plan.runs[i].repetition, 0);
+	}
+	assert_int_equal(plan.runs[4].app, 1);
+	assert_int_equal(plan.runs[8].repetition, 1); /* and then they take turns */
+	assert_int_equal(plan.runs[8].mode, SODA_EVAL_MEMSERVER);
+	assert_int_equal(plan.runs[11].mode, SODA_EVAL_DRAM);
+}
+
+/* Beside another process: neither dram nor the parts of the agent. */
+static void test_order_of_two(void **state)
+{
+	plan_of(1, true);
+	assert_int_equal(plan.runs_n, 2 * (4 + 2));
+	assert_int_equal(plan.runs[4].processes, 2);
+	assert_int_equal(plan.runs[4].mode, SODA_EVAL_MEMSERVER);
+	assert_int_equal(plan.runs[5].mode, SODA_EVAL_BASE);
+	assert_int_equal(plan.runs[6].processes, 1);
+}
+
+static void add(enum soda_eval_mode mode, uint32_t repetition, double seconds, uint64_t traffic,
+		bool valid)
+{
+	json_t *run =
+		json_pack("{ss ss ss si si sf sb s{si si} si}", "graph", "graph", "app", "bfs",
+			  "mode", soda_eval_mode_names[mode], "processes", 1, "repetition",
+			  repetition, "seconds", seconds, "valid", valid, "traffic", "total",
+			  (int)traffic, "on_demand", (int)traffic, "programs_bytes", 100);
+
+	assert_non_null(run);
+	assert_int_equal(soda_eval_results_add(&results, "run", run), 0);
+}
+
+static struct soda_eval_cell cell(enum soda_eval_mode mode)
+{
+	const struct soda_eval_run kind = { .mode = mode, .processes = 1 };
+	struct soda_eval_cell out;
+
+	soda_eval_cell_make(&results, &plan, &kind, &out);
+	return out;
+}
+
+static void near(double value, double expected)
+{
+	if (!(fabs(value - expected) < 1e-9))
+		print_error("%g, expected %g\n", value, expected);
+	assert_true(fabs(value - expected) < 1e-9);
+}
+
+static void start_results(uint32_t repeat)
+{
+	soda_eval_results_close(&results);
+	plan_of(repeat, false);
+	assert_int_equal(soda_eval_results_open(&results, &plan, true), 0);
+}
+
+static void test_median(void **state)
+{
+	struct soda_eval_cell c;
+
+	start_results(3);
+	add(SODA_EVAL_DRAM, 0, 3, 30, true);
+	add(SODA_EVAL_DRAM, 1, 1, 10, true);
+	c = cell(SODA_EVAL_DRAM);
+	assert_int_equal(c.n, 2);
+	near(c.seconds, 2);
+	near(c.traffic_bytes, 10);
+	add(SODA_EVAL_DRAM, 2, 9, 90, true);
+	c = cell(SODA_EVAL_DRAM);
+	near(c.seconds, 3);
+	near(c.seconds_min, 1);
+	near(c.seconds_max, 9);
+	near(c.traffic_bytes, 30);
+	assert_true(isnan(cell(SODA_EVAL_BASE).seconds));
+}
+
+/* A run that does not count is tried again; the last of its kind is what counts. */
+static void test_invalid(void **state)
+{
+	start_results(1);
+	add(SODA_EVAL_BASE, 0, 5, 10, false);
+	assert_int_equal(cell(SODA_EVAL_BASE).n, 0);
+	add(SODA_EVAL_BASE, 0, 7, 10, true);
+	near(cell(SODA_EVAL_BASE).seconds, 7);
+}
+
+static void test_bars(void **state)
+{
+	struct soda_eval_report report = { .plan = &plan, .results = &results };
+	struct soda_eval_run kind = { .mode = SODA_EVAL_AGG };
+	const struct soda_eval_figure *times = NULL, *traffic = NULL, *disk = NULL;
+
+	for (int i = 0; i < SODA_EVAL_FIGURES; i++) {
+		const struct soda_eval_figure *f = &soda_eval_figures[i];
+
+		times = strcmp(f->id, "figure-7") ? times : f;
+		traffic = strcmp(f->id, "figure-11") ? traffic : f;
+		disk = strcmp(f->id, "figure-6") ? disk : f;
+	}
+	start_results(1);
+	add(SODA_EVAL_BASE, 0, 4, 50, true);
+	add(SODA_EVAL_AGG, 0, 3, 100, true);
+	near(soda_eval_figure_bar(&report, times, &kind).value, 0.75);
+	near(soda_eval_figure_bar(&report, traffic, &kind).value, 2);
+	assert_true(soda_eval_figure_has_bars(&report, traffic));
+	/* nothing to compare with */
+	assert_true(isnan(soda_eval_figure_bar(&report, disk, &kind).value));
+	assert_false(soda_eval_figure_has_bars(&report, disk));
+}
+
+static void test_resumes(void **state)
+{
+	start_results(2);
+	add(SODA_EVAL_DRAM, 0, 1, 0, true);
+	add(SODA_EVAL_DRAM, 1, 1, 0, true);
+	soda_eval_results_close(&results);
+	assert_int_equal(soda_eval_results_open(&results, &plan, false), 0);
+	assert_int_equal(results.found, 2);
+	soda_eval_results_close(&results);
+	assert_int_equal(truncate(path, 20), 0); /* within the first line */
+	assert_int_equal(soda_eval_results_open(&results, &plan, false), 0);
+	assert_int_equal(results.found, 0);
+	plan.threads = 7;
+	soda_eval_results_close(&results);
+	assert_int_equal(soda_eval_results_open(&results, &plan, false), -EEXIST);
+}
+
+static int start(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/runs.jsonl", dir);
+	return 0;
+}
+
+static int end(void **state)
+{
+	soda_eval_results_close(&results);
+	free(plan.runs);
+	unlink(path);
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_order),  cmocka_unit_test(test_order_of_two),
+		cmocka_unit_test(test_median), cmocka_unit_test(test_invalid),
+		cmocka_unit_test(test_bars),   cmocka_unit_test(test_resumes),
+	};
+
+	return cmocka_run_group_tests(tests, start, end);
+}
