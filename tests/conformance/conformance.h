@@ -73,6 +73,13 @@ size_t wrong_bytes(const uint8_t *buf, uint16_t region_id, uint64_t offset, size
 /* Await, for at most two seconds, that the counter reaches the value. */
 void await_count(struct env *e, const unsigned *counter, unsigned value);
 
+/* Of the contract: depth.c. */
+void test_pipeline(void **state);
+void test_errors_between(void **state);
+void test_many_at_once(void **state);
+void test_deep_writes(void **state);
+
+int run_strangers(void);
 int run_contract(void);
 int run_contract_on_verbs(void);
 int run_faults(void);

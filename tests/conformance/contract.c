@@ -2,14 +2,9 @@
 /* The contract of transport.h, for every transport and again through the decorator. */
 #include "conformance.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -241,107 +236,6 @@ static void test_ranges(void **state)
 	link_close(&l);
 }
 
-/* More posts than the socket buffers and the server's queue hold; order and errno. */
-static void test_pipeline(void **state)
-{
-	enum { DEPTH = 300, UNIT = 16384, SLOTS = REGION_BYTES / UNIT };
-	struct env *e = *state;
-	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
-	struct soda_done done[7];
-	uint64_t next = 0;
-	struct link l;
-
-	link_open(e, &l, "", 0, DEPTH);
-	for (unsigned i = 0; i < DEPTH; i++) {
-		uint64_t offset = (uint64_t)(i * 7 % SLOTS) * UNIT;
-		uint8_t *at = buf + (size_t)i * UNIT;
-
-		memset(at, (int)i, UNIT);
-		errno = 1234;
-		if (i % 3 == 0)
-			assert_int_equal(soda_conn_post_write(l.data, &l.mr, offset, UNIT, at, i),
-					 0);
-		else
-			assert_int_equal(soda_conn_post_read(l.data, &l.mr, offset, UNIT, at, i),
-					 0);
-	}
-	assert_int_equal(soda_conn_outstanding(l.data), DEPTH);
-	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
-	assert_int_equal(soda_conn_flush(l.data, true), 0);
-	while (next < DEPTH) {
-		int n = soda_conn_poll(l.data, done, 7, (int64_t)TIMEOUT_MS * MS,
-				       next % 2 ? 50000 : 0);
-
-		assert_true(n > 0);
-		for (int i = 0; i < n; i++, next++) {
-			assert_int_equal(done[i].cookie, next);
-			assert_int_equal(done[i].status, 0);
-			assert_int_equal(done[i].bytes, UNIT);
-		}
-		assert_int_equal(soda_conn_outstanding(l.data), DEPTH - next);
-	}
-	assert_int_equal(errno, 1234);
-	for (unsigned i = 0; i < DEPTH; i++)
-		if (i % 3)
-			assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
-						     (uint64_t)(i * 7 % SLOTS) * UNIT, UNIT),
-					 0);
-	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
-	link_close(&l);
-	free(buf);
-}
-
-/* Errors in between: what was received in the wrong place finds its own. */
-static void test_errors_between(void **state)
-{
-	enum { N = 24, UNIT = 65536 };
-	struct env *e = *state;
-	struct soda_done done[N];
-	struct soda_mr strange;
-	struct link l;
-	uint8_t *buf;
-
-	if (env_one_sided(e)) {
-		print_message("SKIP: no request reaches a one-sided server here\n");
-		skip();
-	}
-	buf = malloc((size_t)N * UNIT);
-	link_open(e, &l, "", 0, N);
-	strange = l.mr;
-	strange.region_id = 1234;
-	for (unsigned round = 0; round < 40; round++) {
-		int got = 0;
-
-		memset(buf, 0xee, (size_t)N * UNIT);
-		for (unsigned i = 0; i < N; i++)
-			assert_int_equal(
-				soda_conn_post_read(
-					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
-					(uint64_t)i * UNIT, UNIT, buf + (size_t)i * UNIT, i),
-				0);
-		assert_int_equal(soda_conn_flush(l.data, false), 0);
-		while (got < N) {
-			int n = soda_conn_poll(l.data, done + got, round % 2 ? 1 : N - got,
-					       (int64_t)TIMEOUT_MS * MS, 0);
-
-			assert_true(n > 0);
-			got += n;
-		}
-		for (unsigned i = 0; i < N; i++) {
-			bool bad = (round * 77 >> i % 8) & 1;
-
-			assert_int_equal(done[i].cookie, i);
-			assert_int_equal(done[i].status, bad ? -EINVAL : 0);
-			if (!bad)
-				assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
-							     (uint64_t)i * UNIT, UNIT),
-						 0);
-		}
-	}
-	link_close(&l);
-	free(buf);
-}
-
 static void test_peer_ends(void **state)
 {
 	struct env *e = *state;
@@ -394,110 +288,6 @@ static void test_abort(void **state)
 	link_close(&l);
 }
 
-struct worker {
-	struct env *e;
-	struct soda_mr *mr;
-	unsigned index;
-	int bad;
-};
-
-/* Its own eighth of the region: writes what it reads back later. */
-static void *worker_main(void *arg)
-{
-	enum { UNIT = 32768, UNITS = REGION_BYTES / 8 / UNIT, DEPTH = 8 };
-	struct worker *w = arg;
-	uint8_t *buf = malloc(DEPTH * UNIT);
-	struct soda_done done[DEPTH];
-	int ret;
-	struct soda_conn *c = env_connect(w->e, "", SODA_CONN_DATA, DEPTH, &ret);
-
-	if (!c) {
-		w->bad++;
-		free(buf);
-		return NULL;
-	}
-	for (unsigned round = 0; round < 40; round++) {
-		bool write = round % 2 == 0;
-		int got = 0;
-
-		for (unsigned i = 0; i < DEPTH; i++) {
-			uint64_t offset =
-				((uint64_t)w->index * UNITS + (round / 2 * 3 + i) % UNITS) * UNIT;
-			uint8_t *at = buf + i * UNIT;
-
-			memset(at, write ? (int)(w->index * 16 + i + round) : 0, UNIT);
-			w->bad += write ? soda_conn_post_write(c, w->mr, offset, UNIT, at, i) < 0
-					: soda_conn_post_read(c, w->mr, offset, UNIT, at, i) < 0;
-		}
-		w->bad += soda_conn_flush(c, round % 4 == 0) < 0;
-		while (got < DEPTH && !w->bad) {
-			int n = soda_conn_poll(c, done, DEPTH, (int64_t)TIMEOUT_MS * MS, 20000);
-
-			w->bad += n <= 0;
-			for (int i = 0; i < n; i++)
-				w->bad += done[i].status != 0;
-			got += n;
-		}
-		for (unsigned i = 0; !write && i < DEPTH; i++)
-			w->bad += buf[i * UNIT] != (uint8_t)(w->index * 16 + i + round - 1) ||
-				  memcmp(buf + i * UNIT, buf + i * UNIT + 1, UNIT - 1) != 0;
-	}
-	soda_conn_close(c);
-	free(buf);
-	return NULL;
-}
-
-static void test_many_at_once(void **state)
-{
-	struct env *e = *state;
-	struct worker workers[8];
-	pthread_t threads[8];
-	struct link l;
-
-	link_open(e, &l, "", 0, 8);
-	for (unsigned i = 0; i < 8; i++) {
-		workers[i] = (struct worker){ .e = e, .mr = &l.mr, .index = i };
-		assert_int_equal(pthread_create(&threads[i], NULL, worker_main, &workers[i]), 0);
-	}
-	for (unsigned i = 0; i < 8; i++) {
-		pthread_join(threads[i], NULL);
-		assert_int_equal(workers[i].bad, 0);
-	}
-	link_close(&l);
-}
-
-static void test_deep_writes(void **state)
-{
-	enum { DEPTH = 100, UNIT = 65536 };
-	struct env *e = *state;
-	struct soda_wire_hello hello = {
-		.chunk_bytes = 65536, .epoch = 1, .client_id = 9, .secret = FAKE_SECRET
-	};
-	struct soda_conn_options opt = { .kind = SODA_CONN_DATA, .depth = DEPTH, .deep = true };
-	struct soda_wire_welcome welcome;
-	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
-	struct soda_conn *deep;
-	struct fake_region *r;
-	struct link l;
-
-	link_open(e, &l, "", 0, 8);
-	r = fake_find(&e->fake, 7);
-	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &deep, &welcome, &e->why), 0);
-	for (unsigned round = 0; round < 3; round++) {
-		for (unsigned i = 0; i < DEPTH; i++) {
-			memset(buf + (size_t)i * UNIT, (int)(i + round), UNIT);
-			assert_int_equal(soda_conn_post_write(deep, &l.mr, (uint64_t)i * UNIT, UNIT,
-							      buf + (size_t)i * UNIT, i),
-					 0);
-		}
-		finish(deep, DEPTH, 0);
-		assert_memory_equal(r->memory, buf, (size_t)DEPTH * UNIT);
-	}
-	soda_conn_close(deep);
-	link_close(&l);
-	free(buf);
-}
-
 static void test_stop_accepting(void **state)
 {
 	struct env *e = *state;
@@ -535,100 +325,6 @@ static void test_close_within(void **state)
 	free(buf);
 }
 
-/* Without a listener of ours */
-
-static void test_bad_addresses(void **state)
-{
-	static const char *const bad[] = {
-		"",
-		"tcp",
-		"tcp://",
-		"tcp://host",
-		"tcp://host:",
-		"tcp://host:70000",
-		"tcp://::1:5",
-		"tcp://h:12x",
-		"shm://",
-		"shm://relative",
-		"shm:///",
-		"udp://h:1",
-		"fault+",
-		"fault+udp://h:1",
-		"fault+tcp://h:1?do=dance",
-		"fault+tcp://h:1?rate=5",
-		"fault+tcp://h:1?do=fail&rate=101",
-	};
-	struct soda_wire_hello hello = { .chunk_bytes = 65536 };
-	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 500 };
-	struct soda_wire_welcome welcome;
-	struct soda_conn *conn;
-	struct soda_why why;
-
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		why.text[0] = 0;
-		assert_int_equal(soda_conn_connect(bad[i], &hello, &opt, &conn, &welcome, &why),
-				 -EINVAL);
-		assert_true(why.text[0]);
-	}
-	assert_int_equal(
-		soda_conn_connect("shm:///nonexistent/soda", &hello, &opt, &conn, &welcome, &why),
-		-ENOENT);
-	assert_int_equal(
-		soda_conn_connect("shm://@soda-nobody-there", &hello, &opt, &conn, &welcome, &why),
-		-ECONNREFUSED);
-}
-
-static int listen_raw(char address[64])
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
-	assert_int_equal(listen(fd, 5), 0);
-	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-	snprintf(address, 64, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-	return fd;
-}
-
-static void *say_hello_world(void *arg)
-{
-	int fd = accept(*(int *)arg, NULL, NULL);
-
-	if (write(fd, "HTTP/1.1 400 Bad Request\r\n", 26) < 0)
-		return NULL;
-	usleep(100000);
-	close(fd);
-	return NULL;
-}
-
-static void test_strange_servers(void **state)
-{
-	struct soda_wire_hello hello = { .chunk_bytes = 65536 };
-	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = 200 };
-	struct soda_wire_welcome welcome;
-	struct soda_conn *conn;
-	struct soda_why why;
-	char address[64];
-	pthread_t thread;
-	int64_t start;
-	int fd = listen_raw(address);
-
-	start = now_ns(); /* the kernel accepts, nobody answers */
-	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why),
-			 -ETIMEDOUT);
-	assert_true(now_ns() - start < 1000ll * MS);
-	close(accept(fd, NULL, NULL));
-	assert_int_equal(pthread_create(&thread, NULL, say_hello_world, &fd), 0);
-	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why), -EPROTO);
-	pthread_join(thread, NULL);
-	close(fd);
-	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why),
-			 -ECONNREFUSED);
-	assert_non_null(strstr(why.text, address));
-}
-
 /* Memory of a static cache comes where descriptors can travel, and is read without a request. */
 static void test_advise(void **state)
 {
@@ -662,40 +358,6 @@ static void test_advise(void **state)
 	soda_conn_unmap_region(&mr);
 	assert_null(soda_mr_direct(&mr, AT, BYTES));
 	soda_conn_close(control);
-}
-
-/* A region whose memory is not what the server says is not mapped. */
-static void test_shm_lies(void **state)
-{
-	static const struct variant shm = { "shm", "shm://@soda-conformance-lies-%d",
-					    "",	   SODA_ENGINE_AUTO,
-					    true,  false };
-	struct soda_wire_open open = { .region_id = 1, .bytes = REGION_BYTES };
-	struct soda_wire_opened opened;
-	struct soda_conn *control;
-	struct soda_mr mr = { 0 };
-	struct env e;
-
-	env_start(&e, &shm, NULL);
-	control = env_connect(&e, "", SODA_CONN_CONTROL, 0, NULL);
-	e.fake.unsealed = true;
-	assert_int_equal(
-		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why),
-		-EPROTO);
-	e.fake.unsealed = false;
-	e.fake.lie_about_size = true;
-	open.region_id = 2;
-	assert_int_equal(
-		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why),
-		-EPROTO);
-	assert_null(mr.map);
-	e.fake.lie_about_size = false;
-	open.region_id = 3;
-	assert_int_equal(
-		soda_conn_open_region(control, &open, "", &opened, &mr, TIMEOUT_MS, &e.why), 0);
-	soda_conn_unmap_region(&mr);
-	soda_conn_close(control);
-	env_stop(&e);
 }
 
 #define CONTRACT(f)                                                                                \
@@ -736,12 +398,7 @@ int run_contract_on_verbs(void)
 
 int run_contract(void)
 {
-	const struct CMUnitTest alone[] = {
-		cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_strange_servers),
-		cmocka_unit_test(test_shm_lies),
-	};
-	int failed = cmocka_run_group_tests_name("strangers", alone, NULL, NULL);
+	int failed = 0;
 
 	for (unsigned i = 0; i < sizeof(variants) / sizeof(variants[0]); i++)
 		failed += run_variant(&variants[i]);

@@ -184,5 +184,8 @@ int main(int argc, char **argv)
 	if (argc > 1 && strcmp(argv[1], VERBS) == 0)
 		return run_contract_on_verbs() + run_faults_on_verbs() + run_keys_on_verbs() ? 1
 											     : 0;
-	return run_contract() + run_faults() + run_abuse() + run_hostile() + run_install() ? 1 : 0;
+	return run_strangers() + run_contract() + run_faults() + run_abuse() + run_hostile() +
+			       run_install()
+		       ? 1
+		       : 0;
 }

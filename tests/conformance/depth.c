@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The contract of transport.h: many requests at a time, on one connection and on several. */
+#include "conformance.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* More posts than the socket buffers and the server's queue hold; order and errno. */
+void test_pipeline(void **state)
+{
+	enum { DEPTH = 300, UNIT = 16384, SLOTS = REGION_BYTES / UNIT };
+	struct env *e = *state;
+	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
+	struct soda_done done[7];
+	uint64_t next = 0;
+	struct link l;
+
+	link_open(e, &l, "", 0, DEPTH);
+	for (unsigned i = 0; i < DEPTH; i++) {
+		uint64_t offset = (uint64_t)(i * 7 % SLOTS) * UNIT;
+		uint8_t *at = buf + (size_t)i * UNIT;
+
+		memset(at, (int)i, UNIT);
+		errno = 1234;
+		if (i % 3 == 0)
+			assert_int_equal(soda_conn_post_write(l.data, &l.mr, offset, UNIT, at, i),
+					 0);
+		else
+			assert_int_equal(soda_conn_post_read(l.data, &l.mr, offset, UNIT, at, i),
+					 0);
+	}
+	assert_int_equal(soda_conn_outstanding(l.data), DEPTH);
+	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
+	assert_int_equal(soda_conn_flush(l.data, true), 0);
+	while (next < DEPTH) {
+		int n = soda_conn_poll(l.data, done, 7, (int64_t)TIMEOUT_MS * MS,
+				       next % 2 ? 50000 : 0);
+
+		assert_true(n > 0);
+		for (int i = 0; i < n; i++, next++) {
+			assert_int_equal(done[i].cookie, next);
+			assert_int_equal(done[i].status, 0);
+			assert_int_equal(done[i].bytes, UNIT);
+		}
+		assert_int_equal(soda_conn_outstanding(l.data), DEPTH - next);
+	}
+	assert_int_equal(errno, 1234);
+	for (unsigned i = 0; i < DEPTH; i++)
+		if (i % 3)
+			assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
+						     (uint64_t)(i * 7 % SLOTS) * UNIT, UNIT),
+					 0);
+	assert_int_equal(soda_conn_poll(l.data, done, 7, 0, 0), 0);
+	link_close(&l);
+	free(buf);
+}
+
+/* Errors in between: what was received in the wrong place finds its own. */
+void test_errors_between(void **state)
+{
+	enum { N = 24, UNIT = 65536 };
+	struct env *e = *state;
+	struct soda_done done[N];
+	struct soda_mr strange;
+	struct link l;
+	uint8_t *buf;
+
+	if (env_one_sided(e)) {
+		print_message("SKIP: no request reaches a one-sided server here\n");
+		skip();
+	}
+	buf = malloc((size_t)N * UNIT);
+	link_open(e, &l, "", 0, N);
+	strange = l.mr;
+	strange.region_id = 1234;
+	for (unsigned round = 0; round < 40; round++) {
+		int got = 0;
+
+		memset(buf, 0xee, (size_t)N * UNIT);
+		for (unsigned i = 0; i < N; i++)
+			assert_int_equal(
+				soda_conn_post_read(
+					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
+					(uint64_t)i * UNIT, UNIT, buf + (size_t)i * UNIT, i),
+				0);
+		assert_int_equal(soda_conn_flush(l.data, false), 0);
+		while (got < N) {
+			int n = soda_conn_poll(l.data, done + got, round % 2 ? 1 : N - got,
+					       (int64_t)TIMEOUT_MS * MS, 0);
+
+			assert_true(n > 0);
+			got += n;
+		}
+		for (unsigned i = 0; i < N; i++) {
+			bool bad = (round * 77 >> i % 8) & 1;
+
+			assert_int_equal(done[i].cookie, i);
+			assert_int_equal(done[i].status, bad ? -EINVAL : 0);
+			if (!bad)
+				assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
+							     (uint64_t)i * UNIT, UNIT),
+						 0);
+		}
+	}
+	link_close(&l);
+	free(buf);
+}
+
+struct worker {
+	struct env *e;
+	struct soda_mr *mr;
+	unsigned index;
+	int bad;
+};
+
+/* Its own eighth of the region: writes what it reads back later. */
+static void *worker_main(void *arg)
+{
+	enum { UNIT = 32768, UNITS = REGION_BYTES / 8 / UNIT, DEPTH = 8 };
+	struct worker *w = arg;
+	uint8_t *buf = malloc(DEPTH * UNIT);
+	struct soda_done done[DEPTH];
+	int ret;
+	struct soda_conn *c = env_connect(w->e, "", SODA_CONN_DATA, DEPTH, &ret);
+
+	if (!c) {
+		w->bad++;
+		free(buf);
+		return NULL;
+	}
+	for (unsigned round = 0; round < 40; round++) {
+		bool write = round % 2 == 0;
+		int got = 0;
+
+		for (unsigned i = 0; i < DEPTH; i++) {
+			uint64_t offset =
+				((uint64_t)w->index * UNITS + (round / 2 * 3 + i) % UNITS) * UNIT;
+			uint8_t *at = buf + i * UNIT;
+
+			memset(at, write ? (int)(w->index * 16 + i + round) : 0, UNIT);
+			w->bad += write ? soda_conn_post_write(c, w->mr, offset, UNIT, at, i) < 0
+					: soda_conn_post_read(c, w->mr, offset, UNIT, at, i) < 0;
+		}
+		w->bad += soda_conn_flush(c, round % 4 == 0) < 0;
+		while (got < DEPTH && !w->bad) {
+			int n = soda_conn_poll(c, done, DEPTH, (int64_t)TIMEOUT_MS * MS, 20000);
+
+			w->bad += n <= 0;
+			for (int i = 0; i < n; i++)
+				w->bad += done[i].status != 0;
+			got += n;
+		}
+		for (unsigned i = 0; !write && i < DEPTH; i++)
+			w->bad += buf[i * UNIT] != (uint8_t)(w->index * 16 + i + round - 1) ||
+				  memcmp(buf + i * UNIT, buf + i * UNIT + 1, UNIT - 1) != 0;
+	}
+	soda_conn_close(c);
+	free(buf);
+	return NULL;
+}
+
+void test_many_at_once(void **state)
+{
+	struct env *e = *state;
+	struct worker workers[8];
+	pthread_t threads[8];
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	for (unsigned i = 0; i < 8; i++) {
+		workers[i] = (struct worker){ .e = e, .mr = &l.mr, .index = i };
+		assert_int_equal(pthread_create(&threads[i], NULL, worker_main, &workers[i]), 0);
+	}
+	for (unsigned i = 0; i < 8; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(workers[i].bad, 0);
+	}
+	link_close(&l);
+}
+
+void test_deep_writes(void **state)
+{
+	enum { DEPTH = 100, UNIT = 65536 };
+	struct env *e = *state;
+	struct soda_wire_hello hello = {
+		.chunk_bytes = 65536, .epoch = 1, .client_id = 9, .secret = FAKE_SECRET
+	};
+	struct soda_conn_options opt = { .kind = SODA_CONN_DATA, .depth = DEPTH, .deep = true };
+	struct soda_wire_welcome welcome;
+	uint8_t *buf = malloc((size_t)DEPTH * UNIT);
+	struct soda_conn *deep;
+	struct fake_region *r;
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	r = fake_find(&e->fake, 7);
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &deep, &welcome, &e->why), 0);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < DEPTH; i++) {
+			memset(buf + (size_t)i * UNIT, (int)(i + round), UNIT);
+			assert_int_equal(soda_conn_post_write(deep, &l.mr, (uint64_t)i * UNIT, UNIT,
+							      buf + (size_t)i * UNIT, i),
+					 0);
+		}
+		finish(deep, DEPTH, 0);
+		assert_memory_equal(r->memory, buf, (size_t)DEPTH * UNIT);
+	}
+	soda_conn_close(deep);
+	link_close(&l);
+	free(buf);
+}
