@@ -51,8 +51,7 @@ struct client {
 	bool polling;  /* of the last flush */
 	struct soda_queue q;
 	struct soda_spin spin;
-	uint32_t mask;	    /* requests - 1 */
-	uint32_t slots_max; /* we use only so many, the first ones */
+	uint32_t mask; /* requests - 1 */
 	uint32_t done, answered, sent, flushed, posted;
 	uint32_t released; /* slots of READs before this one have been given back; <= done */
 	uint32_t events_head;
@@ -103,7 +102,7 @@ static int client_post(struct soda_conn *conn, const struct soda_post *p)
 /* The lowest that is free: memory that was never used is no memory. -1: none. */
 static int find_slot(const struct client *c)
 {
-	for (uint32_t i = 0; i < c->slots_max; i++)
+	for (uint32_t i = 0; i < c->q.n; i++)
 		if (c->slots[i] == SLOT_FREE)
 			return (int)i;
 	return -1;
@@ -437,15 +436,6 @@ static void client_close(struct soda_conn *conn)
 	free(c);
 }
 
-static uint64_t client_staging(struct soda_conn *conn, uint32_t requests)
-{
-	struct client *c = client(conn);
-
-	if (requests)
-		c->slots_max = requests < c->q.n ? requests : c->q.n;
-	return (uint64_t)c->slots_max * c->q.slot_bytes;
-}
-
 static const struct soda_conn_ops client_ops = {
 	.close = client_close,
 	.abort = client_abort,
@@ -455,7 +445,6 @@ static const struct soda_conn_ops client_ops = {
 	.poll = client_poll,
 	.installs = client_installs,
 	.revoke = client_revoke,
-	.staging = client_staging,
 };
 
 int soda_shm_client_create(int fd, int queue_fd, const char *rest,
@@ -484,7 +473,6 @@ int soda_shm_client_create(int fd, int queue_fd, const char *rest,
 	c->in_place = opt->in_place;
 	c->installs = opt->hand_over;
 	c->mask = requests - 1;
-	c->slots_max = c->q.n;
 	soda_spin_init(&c->spin, NULL);
 	*conn_p = &c->conn;
 	return 0;

@@ -294,11 +294,6 @@ static int fault_revoke(struct soda_conn *conn)
 	return soda_conn_revoke(fault(conn)->below);
 }
 
-static uint64_t fault_staging(struct soda_conn *conn, uint32_t requests)
-{
-	return soda_conn_staging(fault(conn)->below, requests);
-}
-
 static const struct soda_conn_ops fault_ops = {
 	.close = fault_close,
 	.abort = fault_abort,
@@ -313,7 +308,6 @@ static const struct soda_conn_ops fault_ops = {
 	.poll = fault_poll,
 	.installs = fault_installs,
 	.revoke = fault_revoke,
-	.staging = fault_staging,
 };
 
 /* Connecting */

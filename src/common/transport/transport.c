@@ -353,11 +353,6 @@ int soda_conn_revoke(struct soda_conn *conn)
 	return ret;
 }
 
-uint64_t soda_conn_staging(struct soda_conn *conn, uint32_t requests)
-{
-	return conn->ops->staging ? conn->ops->staging(conn, requests) : 0;
-}
-
 int soda_conn_flush(struct soda_conn *conn, bool polling)
 {
 	int saved = errno, ret = check(conn);

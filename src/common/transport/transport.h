@@ -221,13 +221,6 @@ bool soda_conn_installs(const struct soda_conn *conn);
 int soda_conn_revoke(struct soda_conn *conn);
 
 /*
- * Memory that requests under way take up on this side beside what the caller gave
- * (queues in shared memory), for at most `requests` at a time from now on: others
- * wait.  requests 0: leave it as it is.  Returns the bytes; 0: none, and no limit.
- */
-uint64_t soda_conn_staging(struct soda_conn *conn, uint32_t requests);
-
-/*
  * Send what was posted.  polling: the answers will be awaited by polling, so that
  * the peer may poll for the next request.  0, or the connection's error. AS.
  */

@@ -69,10 +69,9 @@ struct soda_conn_ops {
 	int (*poll)(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
 		    int64_t spin_ns);
 
-	/* These may be NULL: false, nothing to do, and 0. AS. */
+	/* These may be NULL: false, and nothing to do. AS. */
 	bool (*installs)(const struct soda_conn *conn);
 	int (*revoke)(struct soda_conn *conn);
-	uint64_t (*staging)(struct soda_conn *conn, uint32_t requests);
 };
 
 /* The beginning of every transport's connection. */

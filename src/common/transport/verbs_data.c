@@ -58,7 +58,7 @@ struct data {
 	struct soda_verbs_link link;
 	struct ibv_mr *mr;
 	uint8_t *arena; /* the slots, and behind them a page of dirty marks */
-	uint32_t slot_bytes, slots, slots_max;
+	uint32_t slot_bytes, slots;
 	uint32_t signal_bytes;
 	bool in_place;
 	bool poked; /* soda_verbs_link_poke */
@@ -198,7 +198,7 @@ static void pump(struct data *c)
 	uint32_t n = 0;
 	int ret;
 
-	while (!c->failed && c->issued != c->flushed && c->sent - c->freed < c->slots_max)
+	while (!c->failed && c->issued != c->flushed && c->sent - c->freed < c->slots)
 		n = add_piece(c, n);
 	if (!n)
 		return;
@@ -405,15 +405,6 @@ static void data_end_poll(const struct soda_conn *conn, struct pollfd *p)
 	*p = (struct pollfd){ .fd = data(conn)->link.end_fd, .events = POLLIN };
 }
 
-static uint64_t data_staging(struct soda_conn *conn, uint32_t requests)
-{
-	struct data *c = data(conn);
-
-	if (requests)
-		c->slots_max = requests < c->slots ? requests : c->slots;
-	return (uint64_t)c->slots_max * c->slot_bytes;
-}
-
 static void data_abort(struct soda_conn *conn)
 {
 	soda_verbs_link_abort(&data(conn)->link);
@@ -446,7 +437,6 @@ static const struct soda_conn_ops data_ops = {
 	.post = data_post,
 	.flush = data_flush,
 	.poll = data_poll,
-	.staging = data_staging,
 };
 
 static int make_arena(struct data *c, struct soda_why *why)
@@ -472,7 +462,6 @@ static void choose_sizes(struct data *c, const struct soda_conn_options *opt, ui
 	while (c->slots < SLOTS_MAX && c->slots < opt->depth &&
 	       2 * c->slots * c->slot_bytes <= ARENA_BYTES)
 		c->slots *= 2;
-	c->slots_max = c->slots;
 	c->signal_bytes = opt->deep ? SIGNAL_BYTES_DEEP : SIGNAL_BYTES;
 	c->in_place = opt->in_place;
 }
