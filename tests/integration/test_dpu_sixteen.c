@@ -154,6 +154,10 @@ static void flood(void)
 			take_all(taken[i], n[i]);
 		atomic_fetch_add(&shared->visits[FLOOD], 1);
 	}
+	for (int i = 0; i < TAKEN; i++)
+		soda_conn_close(taken[i]);
+	soda_conn_close(never);
+	peer_vanish(&p);
 	free(data);
 }
 
