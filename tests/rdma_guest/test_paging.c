@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -223,6 +224,30 @@ static void test_nobody(void **state)
 	expect_exit(&out, 0);
 }
 
+/* Locked memory has a limit: what is needed and what is allowed is said, before anything is tried.
+ */
+static void child_memlock(const void *arg)
+{
+	const struct rlimit limit = { 65536, 65536 };
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	cfg.server = world.address;
+	cfg.connect_timeout_ms = 20000;
+	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	CHECK_EQ(setresuid(65534, 65534, 65534), 0); /* and no capability */
+	CHECK(soda_init(&cfg) < 0, "64 KiB were enough");
+	CHECK(strstr(soda_last_error(), "locked memory") && strstr(soda_last_error(), "64 KiB"),
+	      "%s", soda_last_error());
+}
+
+static void test_memlock(void **state)
+{
+	struct outcome out;
+
+	trial_run(&(struct trial){ .child = child_memlock, .seconds = LIMIT_S }, &out);
+	expect_exit(&out, 0);
+}
+
 static int open_world(void **state)
 {
 	world_open(&world, WORLD_VERBS, NULL);
@@ -243,6 +268,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_cut, open_world, close_world),
 		cmocka_unit_test_setup_teardown(test_files, open_world, close_world),
 		cmocka_unit_test_setup_teardown(test_nobody, open_world, close_world),
+		cmocka_unit_test_setup_teardown(test_memlock, open_world, close_world),
 	};
 
 	if (argc > 1)
