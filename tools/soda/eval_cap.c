@@ -2,9 +2,11 @@
 /* The memory cgroup of a compute node. */
 #include "eval_cap.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <mntent.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,5 +245,33 @@ void soda_eval_cap_remove(pid_t owner)
 			cap.version = access(cap.dir, F_OK) == 0 ? version : 0;
 			soda_eval_cap_close(&cap);
 		}
+	}
+}
+
+static void sweep(const char *place)
+{
+	struct dirent *entry;
+	DIR *dir = opendir(place);
+
+	while (dir && (entry = readdir(dir))) {
+		long owner;
+		char more;
+
+		if (sscanf(entry->d_name, PREFIX "%ld%c", &owner, &more) == 1 && owner > 0 &&
+		    kill((pid_t)owner, 0) && errno == ESRCH)
+			soda_eval_cap_remove((pid_t)owner);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void soda_eval_cap_sweep(void)
+{
+	for (int version = 1; version <= 2; version++) {
+		struct places places;
+
+		find_places(version, &places);
+		for (int i = 0; i < places.n; i++)
+			sweep(places.dir[i]);
 	}
 }

@@ -28,5 +28,7 @@ void soda_eval_cap_close(struct soda_eval_cap *cap);
 
 /* Remove that of this owner, if it is there. */
 void soda_eval_cap_remove(pid_t owner);
+/* Remove those of processes that are gone. */
+void soda_eval_cap_sweep(void);
 
 #endif

@@ -18,6 +18,7 @@ void soda_eval_drive_prepare(struct soda_eval_drive *drive)
 {
 	if (soda_eval_readahead_find(drive->plan->out, &drive->disk))
 		drive->disk.path[0] = 0;
+	soda_eval_cap_sweep();
 }
 
 void soda_eval_drive_clean(void *arg, const struct soda_bench_guarded *guarded)
