@@ -25,7 +25,7 @@ enum {
 	SLOTS = 4,
 	FAR = 12,
 	READERS = 2,
-	ROUNDS = 20000,
+	ROUNDS = 4000,
 	ENOUGH = 1000
 };
 

@@ -435,7 +435,7 @@ static void threads(void **state)
 /* They hear that it is over whatever they are just doing. */
 static void workers_end(void **state)
 {
-	enum { ROUNDS = 2000 };
+	enum { ROUNDS = 300 };
 	static const struct soda_prefetch_ops ops = { .fill = fill_now };
 	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
 					     .entry_bytes = ENTRY };
