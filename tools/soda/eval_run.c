@@ -12,7 +12,7 @@
 #include "eval_readahead.h"
 #include "stat_source.h"
 
-enum { STATS_TIMEOUT_MS = 10000, BACKGROUND_REPEAT = 1000000 };
+enum { STATS_TIMEOUT_MS = 60000, BACKGROUND_REPEAT = 1000000 };
 
 /* What a process needs beside its page buffer: the runtime's tables, code, page tables and file
    pages in use; and each thread's stack and connections. */
