@@ -35,7 +35,8 @@ static const struct soda_option option_table[] = {
 	{ .name = "quick",
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(quick),
-	  .help = "One medium-sized graph: under five minutes on two processors." },
+	  .help = "One medium-sized graph, and the runs beside a background process only once: "
+		  "under five minutes on two processors that do nothing else." },
 	{ .name = "paper",
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(paper),

@@ -57,6 +57,9 @@ int soda_eval_plan_make(struct soda_eval_plan *plan)
 			for (uint32_t a = 0; a < plan->apps_n; a++)
 				for (run.processes = 1; run.processes <= processes;
 				     run.processes++) {
+					/* The longest ones, once. */
+					if (plan->quick && run.processes > 1 && run.repetition > 0)
+						continue;
 					run.app = plan->apps[a];
 					add_turn(plan, run);
 				}
