@@ -223,6 +223,30 @@ static void test_start(void **state)
 	json_decref(out);
 }
 
+static void test_transport(void **state)
+{
+	RUN("bench", "transport", "--sizes", "4096,65536", "--depths", "1,4", "--time", "20ms",
+	    "--json");
+	json_t *out = answer(), *row;
+	size_t i, deep = 0;
+
+	assert_int_equal(json_array_size(out), 16); /* tcp and shm, READ and WRITE */
+	json_array_foreach(out, i, row)
+	{
+		positive(row, "gb_a_second");
+		assert_true(count(row, "requests") >= count(row, "depth"));
+		deep += count(row, "depth") == 4;
+	}
+	assert_int_equal(deep, 8);
+	json_decref(out);
+	RUN("bench", "transport", "--sizes", "100");
+	refused(2, "whole pages");
+	RUN("bench", "transport", "--depths", "0");
+	refused(2, "1 to 256");
+	RUN("bench", "transport", "--listen", "udp://127.0.0.1:0");
+	assert_int_equal(run.status, 1);
+}
+
 static void test_bad_commands(void **state)
 {
 	RUN("nonsense");
@@ -376,6 +400,7 @@ int main(void)
 		cmocka_unit_test(test_fault_record_and_replay),
 		cmocka_unit_test(test_fault_table),
 		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_transport),
 		cmocka_unit_test(test_bad_commands),
 		cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_refusals),
