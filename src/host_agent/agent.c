@@ -147,6 +147,7 @@ static void in_child(void)
 		return;
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
 	soda_uffd_close();
+	soda_regions_end(); /* so that nothing of the child's own comes to lie there */
 	soda_trace_forget();
 	soda_session_forget();
 	soda_embedded_stop();

@@ -25,6 +25,7 @@ static bool find_program(const char *given, char path[512])
 {
 	static const char *const beside[] = { "soda-mem-server", "../bin/soda-mem-server",
 					      "../../bin/soda-mem-server",
+					      "../../../bin/soda-mem-server",
 					      "../mem_server/soda-mem-server" };
 	const char *dirs = getenv("PATH");
 	Dl_info self;

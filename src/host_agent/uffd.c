@@ -69,7 +69,9 @@ static int copy_piece(char *dst, const char *src, size_t bytes, bool protect, si
 	else if (c.copy > 0)
 		*done_p = (size_t)c.copy; /* a signed count: cut short, go on from there */
 	else if (ret == -EEXIST || c.copy == -EEXIST)
-		*done_p = SODA_WIRE_PAGE; /* the first page is there: skip it */
+		*done_p = SODA_WIRE_PAGE;		   /* the first page is there: skip it */
+	else if (ret == -ENOENT && bytes > SODA_WIRE_PAGE) /* more than one mapping: mprotect */
+		return copy_piece(dst, src, SODA_WIRE_PAGE, protect, done_p);
 	return *done_p || ret == -EAGAIN ? 0 : ret;
 }
 

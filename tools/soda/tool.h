@@ -16,6 +16,7 @@ int soda_command_bench_start(int argc, char **argv);
 int soda_command_bench_transport(int argc, char **argv);
 int soda_command_eval(int argc, char **argv);
 int soda_command_graph(int argc, char **argv);
+int soda_command_run(int argc, char **argv);
 int soda_command_stat(int argc, char **argv);
 int soda_command_top(int argc, char **argv);
 

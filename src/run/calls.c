@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * read, write and their family on buffers in fabric memory: in pieces through a bounce.  A
+ * regular file is read and written to the end of the buffer, as the kernel does; anything else
+ * ends with the first short piece, and a pipe or terminal is not waited for twice.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define CALLER __builtin_return_address(0)
+
+static ssize_t (*next_read)(int, void *, size_t);
+static ssize_t (*next_write)(int, const void *, size_t);
+static ssize_t (*next_pread)(int, void *, size_t, off_t);
+static ssize_t (*next_pwrite)(int, const void *, size_t, off_t);
+static ssize_t (*next_readv)(int, const struct iovec *, int);
+static ssize_t (*next_writev)(int, const struct iovec *, int);
+static ssize_t (*next_preadv)(int, const struct iovec *, int, off_t);
+static ssize_t (*next_pwritev)(int, const struct iovec *, int, off_t);
+static ssize_t (*next_getrandom)(void *, size_t, unsigned);
+
+/* One transfer; at < 0: at the file's position. */
+static ssize_t load(int fd, void *p, size_t n, off_t at)
+{
+	return at < 0 ? RUN_NEXT(next_read, "read")(fd, p, n)
+		      : RUN_NEXT(next_pread, "pread64")(fd, p, n, at);
+}
+
+static ssize_t store(int fd, const void *p, size_t n, off_t at)
+{
+	return at < 0 ? RUN_NEXT(next_write, "write")(fd, p, n)
+		      : RUN_NEXT(next_pwrite, "pwrite64")(fd, p, n, at);
+}
+
+static bool is_file(int fd)
+{
+	struct stat st;
+	int saved = errno;
+	bool file = fstat(fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISBLK(st.st_mode));
+
+	errno = saved;
+	return file;
+}
+
+/* What came so far counts; an error only where nothing did. */
+static ssize_t total(size_t done, ssize_t n, int saved)
+{
+	if (done) {
+		errno = saved;
+		return (ssize_t)done;
+	}
+	return n;
+}
+
+static ssize_t load_fam(int fd, char *p, size_t bytes, off_t at)
+{
+	size_t size, done = 0;
+	char *bounce = run_bounce_get(1, &size);
+	int saved = errno;
+	ssize_t n = 0;
+
+	if (!bounce) {
+		errno = ENOMEM;
+		return -1;
+	}
+	do {
+		size_t want = bytes - done < size ? bytes - done : size;
+
+		n = load(fd, bounce, want, at < 0 ? at : at + (off_t)done);
+		if (n > 0) {
+			memcpy(p + done, bounce, (size_t)n);
+			done += (size_t)n;
+		}
+		if (n < (ssize_t)want)
+			break;
+	} while (done < bytes && is_file(fd));
+	run_bounce_put(bounce, size);
+	return total(done, n, saved);
+}
+
+static ssize_t store_fam(int fd, const char *p, size_t bytes, off_t at)
+{
+	size_t size, done = 0;
+	char *bounce = run_bounce_get(1, &size);
+	int saved = errno;
+	ssize_t n = 0;
+
+	if (!bounce) {
+		errno = ENOMEM;
+		return -1;
+	}
+	do {
+		size_t want = bytes - done < size ? bytes - done : size;
+
+		memcpy(bounce, p + done, want);
+		n = store(fd, bounce, want, at < 0 ? at : at + (off_t)done);
+		if (n > 0)
+			done += (size_t)n;
+		if (n < (ssize_t)want)
+			break;
+	} while (done < bytes);
+	run_bounce_put(bounce, size);
+	return total(done, n, saved);
+}
+
+static bool concerns(const void *p, const void *caller)
+{
+	return run_fam(p) && !run_is_ours(caller);
+}
+
+RUN_API ssize_t read(int fd, void *p, size_t n)
+{
+	return concerns(p, CALLER) ? load_fam(fd, p, n, -1) : load(fd, p, n, -1);
+}
+
+RUN_API ssize_t write(int fd, const void *p, size_t n)
+{
+	return concerns(p, CALLER) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
+}
+
+static ssize_t pread_at(int fd, void *p, size_t n, off_t at, const void *caller)
+{
+	if (at < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return concerns(p, caller) ? load_fam(fd, p, n, at) : load(fd, p, n, at);
+}
+
+static ssize_t pwrite_at(int fd, const void *p, size_t n, off_t at, const void *caller)
+{
+	if (at < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return concerns(p, caller) ? store_fam(fd, p, n, at) : store(fd, p, n, at);
+}
+
+RUN_API ssize_t pread(int fd, void *p, size_t n, off_t at)
+{
+	return pread_at(fd, p, n, at, CALLER);
+}
+
+RUN_API ssize_t pread64(int fd, void *p, size_t n, off64_t at)
+{
+	return pread_at(fd, p, n, at, CALLER);
+}
+
+RUN_API ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
+{
+	return pwrite_at(fd, p, n, at, CALLER);
+}
+
+RUN_API ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
+{
+	return pwrite_at(fd, p, n, at, CALLER);
+}
+
+/* What programs call that are compiled with _FORTIFY_SOURCE. */
+_Noreturn void __chk_fail(void);
+ssize_t __read_chk(int fd, void *p, size_t n, size_t room);
+ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room);
+ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room);
+
+RUN_API ssize_t __read_chk(int fd, void *p, size_t n, size_t room)
+{
+	if (n > room)
+		__chk_fail();
+	return read(fd, p, n);
+}
+
+RUN_API ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room)
+{
+	if (n > room)
+		__chk_fail();
+	return pread(fd, p, n, at);
+}
+
+RUN_API ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room)
+{
+	if (n > room)
+		__chk_fail();
+	return pread64(fd, p, n, at);
+}
+
+static bool vector_concerns(const struct iovec *v, int n, const void *caller)
+{
+	if (run_is_ours(caller))
+		return false;
+	if (run_fam(v))
+		return true;
+	for (int i = 0; i < n; i++)
+		if (run_fam(v[i].iov_base))
+			return true;
+	return false;
+}
+
+/* One after the other: each as far as it goes. */
+static ssize_t each(int fd, const struct iovec *v, int n, off_t at, bool out, const void *caller)
+{
+	int saved = errno;
+	size_t done = 0;
+	ssize_t r = 0;
+
+	if (n < 0 || n > 1024) {
+		errno = EINVAL;
+		return -1;
+	}
+	for (int i = 0; i < n; i++) {
+		off_t here = at < 0 ? at : at + (off_t)done;
+		char *p = v[i].iov_base;
+		size_t bytes = v[i].iov_len;
+
+		if (!bytes)
+			continue;
+		if (done && !out && !is_file(fd))
+			break; /* a second wait for a pipe might have no end */
+		if (out)
+			r = run_fam(p) ? store_fam(fd, p, bytes, here) : store(fd, p, bytes, here);
+		else
+			r = run_fam(p) ? load_fam(fd, p, bytes, here) : load(fd, p, bytes, here);
+		if (r > 0)
+			done += (size_t)r;
+		if (r < (ssize_t)bytes)
+			break;
+	}
+	return total(done, r, saved);
+}
+
+RUN_API ssize_t readv(int fd, const struct iovec *v, int n)
+{
+	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, false, CALLER)
+					     : RUN_NEXT(next_readv, "readv")(fd, v, n);
+}
+
+RUN_API ssize_t writev(int fd, const struct iovec *v, int n)
+{
+	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, true, CALLER)
+					     : RUN_NEXT(next_writev, "writev")(fd, v, n);
+}
+
+RUN_API ssize_t preadv(int fd, const struct iovec *v, int n, off_t at)
+{
+	return at >= 0 && vector_concerns(v, n, CALLER)
+		       ? each(fd, v, n, at, false, CALLER)
+		       : RUN_NEXT(next_preadv, "preadv")(fd, v, n, at);
+}
+
+RUN_API ssize_t pwritev(int fd, const struct iovec *v, int n, off_t at)
+{
+	return at >= 0 && vector_concerns(v, n, CALLER)
+		       ? each(fd, v, n, at, true, CALLER)
+		       : RUN_NEXT(next_pwritev, "pwritev")(fd, v, n, at);
+}
+
+RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at)
+{
+	return preadv(fd, v, n, at);
+}
+
+RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at)
+{
+	return pwritev(fd, v, n, at);
+}
+
+RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)
+{
+	size_t done = 0, size;
+	char *bounce;
+	ssize_t r = 0;
+
+	if (!concerns(p, CALLER))
+		return RUN_NEXT(next_getrandom, "getrandom")(p, n, flags);
+	bounce = run_bounce_get(1, &size);
+	while (bounce && done < n) {
+		size_t want = n - done < size ? n - done : size;
+
+		r = RUN_NEXT(next_getrandom, "getrandom")(bounce, want, flags);
+		if (r <= 0)
+			break;
+		memcpy((char *)p + done, bounce, (size_t)r);
+		done += (size_t)r;
+	}
+	if (!bounce)
+		errno = ENOMEM;
+	run_bounce_put(bounce, size);
+	return done ? (ssize_t)done : bounce ? r : -1;
+}
+
+RUN_API int getentropy(void *p, size_t n)
+{
+	char local[256];
+
+	if (n > sizeof(local)) {
+		errno = EIO;
+		return -1;
+	}
+	for (size_t done = 0; done < n;) {
+		ssize_t r = RUN_NEXT(next_getrandom, "getrandom")(local + done, n - done, 0);
+
+		if (r < 0 && errno != EINTR)
+			return -1;
+		done += r > 0 ? (size_t)r : 0;
+	}
+	memcpy(p, local, n);
+	return 0;
+}

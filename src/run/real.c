@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "run.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/conf.h"
+#include "common/log.h"
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+struct run_settings run_settings = { .threshold = SIZE_MAX };
+__thread int run_inside __attribute__((tls_model("initial-exec")));
+
+bool run_is_ours(const void *caller)
+{
+	return (const char *)caller >= __ehdr_start && (const char *)caller < _end;
+}
+
+void *run_next(const char *name)
+{
+	void *p;
+
+	run_inside++;
+	p = dlsym(RTLD_NEXT, name);
+	run_inside--;
+	return p;
+}
+
+/* Programs that this one starts have nothing to do with fabric memory, unless asked for. */
+static void leave_children_alone(void)
+{
+	const char *list = getenv("LD_PRELOAD");
+	const char *ours = getenv("SODA_RUN_LIBRARY");
+	char rest[4096] = "";
+	size_t n;
+
+	for (; list && *list; list += n + (list[n] != 0)) {
+		n = strcspn(list, ": ");
+		if (n && !(ours && strlen(ours) == n && !strncmp(list, ours, n)) &&
+		    strlen(rest) + n + 2 < sizeof(rest))
+			sprintf(rest + strlen(rest), "%s%.*s", rest[0] ? ":" : "", (int)n, list);
+	}
+	if (rest[0])
+		setenv("LD_PRELOAD", rest, 1);
+	else
+		unsetenv("LD_PRELOAD");
+	unsetenv("SODA_RUN_LIBRARY");
+	unsetenv("SODA_RUN_THRESHOLD");
+	unsetenv("SODA_RUN_STATS");
+}
+
+__attribute__((constructor)) static void setup(void)
+{
+	const char *threshold = getenv("SODA_RUN_THRESHOLD");
+	const char *stats = getenv("SODA_RUN_STATS");
+	uint64_t bytes = 1 << 20;
+
+	if (threshold && soda_parse_size(threshold, &bytes))
+		bytes = 1 << 20;
+	run_settings.stats = stats && *stats == '1';
+	/* some programs close theirs before they end */
+	run_settings.stats_fd =
+		run_settings.stats ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100) : -1;
+	if (!getenv("SODA_RUN_CHILDREN"))
+		leave_children_alone();
+	run_settings.threshold = bytes ? bytes : 1;
+}
+
+static void say_once(void)
+{
+	static _Atomic bool said;
+
+	if (!atomic_exchange(&said, true))
+		soda_log_warning(
+			"process %d is a child of a fork: it has no fabric memory, and what it "
+			"allocates is local",
+			getpid());
+}
+
+static void begin(void)
+{
+	struct soda_why why = { "" };
+	int ret;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	ret = soda_agent_start(NULL, &why);
+	soda_lock_release(&soda_agent.api_lock);
+	if (ret && atomic_load(&soda_agent.life) == SODA_LIFE_NEW) {
+		soda_log_error("soda run: no fabric memory: %s",
+			       why.text[0] ? why.text : soda_strerror(ret));
+		_exit(127);
+	}
+}
+
+bool run_ready(void)
+{
+	uint32_t life = atomic_load_explicit(&soda_agent.life, memory_order_relaxed);
+
+	if (life == SODA_LIFE_NEW) {
+		run_inside++;
+		begin();
+		run_inside--;
+		life = atomic_load(&soda_agent.life);
+	}
+	if (life == SODA_LIFE_FORKED)
+		say_once();
+	return life == SODA_LIFE_RUNNING;
+}
+
+__attribute__((destructor)) static void ended(void)
+{
+	if (run_settings.stats)
+		run_report();
+}

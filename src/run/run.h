@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libsoda-run.so, which `soda run` loads into a program: libsoda, and around it
+ * the C library's functions that allocate memory, change mappings, and hand memory
+ * to the kernel.  The program's calls come here; what concerns no fabric memory
+ * is passed on.  Calls from this library itself are passed on in any case.
+ *
+ *   real.c     the functions that stand behind these, settings, start
+ *   heap.c     malloc and its family: large blocks from soda_malloc's heap
+ *   pool.c     pages for mappings, cut from few regions
+ *   maps.c     mmap and what is done to mappings
+ *   bounce.c   a piece of local memory for a system call on fabric memory
+ *   calls.c    read, write and the like
+ *   sockets.c  recv, send and the like
+ *   stdio.c    fread, fwrite and the like: the C library's own calls do not come by calls.c
+ *   report.c   --stats
+ */
+#ifndef SODA_RUN_H
+#define SODA_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "host_agent/agent.h"
+
+#define RUN_API __attribute__((visibility("default")))
+
+/* Settings, from the environment that `soda run` makes; constant after the start. */
+struct run_settings {
+	size_t threshold; /* of blocks and mappings that go to fabric memory */
+	bool stats;
+	int stats_fd;
+};
+
+extern struct run_settings run_settings;
+
+/* The address of a call is in this library: __builtin_return_address(0) of a wrapper. */
+bool run_is_ours(const void *caller);
+/* The calling thread is inside the runtime, or has no business there: the C library's heap. */
+extern __thread int run_inside __attribute__((tls_model("initial-exec")));
+
+/*
+ * The runtime runs, started if need be; false: the child of a fork, or the end of
+ * the process.  Where it cannot start, one line and the end.
+ */
+bool run_ready(void);
+
+static inline bool run_fam(const void *p)
+{
+	return soda_agent_owns(p);
+}
+
+/* The next function of that name after this library's. NULL: none. */
+void *run_next(const char *name);
+static inline void *run_resolved(void **slot, const char *name)
+{
+	if (!*slot)
+		*slot = run_next(name);
+	return *slot;
+}
+#define RUN_NEXT(fn, name) ((__typeof__(fn))run_resolved((void **)&(fn), (name)))
+
+/* Pages for a mapping: whole chunks, zeros; NULL: there is no more. */
+void *run_pool_map(size_t bytes);
+/* Of whatever range of mapped pages; what is not of the pool is left alone. */
+void run_pool_unmap(void *addr, size_t bytes);
+/* Lengthen a mapping in place; false: no room. */
+bool run_pool_extend(void *addr, size_t old, size_t bytes);
+
+/* The bytes of [addr, addr + bytes) that are in one region; 0: none. */
+size_t run_piece(const void *addr, size_t bytes);
+/* Make a range zeros, whatever its protection; it is readable and writable then. */
+void run_zero(char *addr, size_t bytes);
+
+/* A piece of local memory, aligned to pages, of at least RUN_BOUNCE bytes. NULL: none. */
+enum { RUN_BOUNCE = 256 << 10 };
+void *run_bounce_get(size_t bytes, size_t *bytes_p);
+void run_bounce_put(void *p, size_t bytes);
+
+/* --stats: a block or mapping from that call. */
+void run_report_site(const void *caller, size_t bytes);
+void run_report(void);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * recv, send and their family on buffers in fabric memory.  A message goes through a bounce of its
+ * size, because it must be sent or taken at once; of a longer stream, as much as one
+ * bounce holds: less than asked for is what a program must expect of a socket.
+ */
+#include "run.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define CALLER __builtin_return_address(0)
+
+enum { MESSAGE_MAX = 4 << 20 };
+
+static ssize_t (*next_recv)(int, void *, size_t, int);
+static ssize_t (*next_send)(int, const void *, size_t, int);
+static ssize_t (*next_recvfrom)(int, void *, size_t, int, struct sockaddr *, socklen_t *);
+static ssize_t (*next_sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
+static ssize_t (*next_recvmsg)(int, struct msghdr *, int);
+static ssize_t (*next_sendmsg)(int, const struct msghdr *, int);
+
+static bool concerns(const void *p, const void *caller)
+{
+	return run_fam(p) && !run_is_ours(caller);
+}
+
+static bool message_concerns(const struct msghdr *m, const void *caller)
+{
+	if (run_is_ours(caller))
+		return false;
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		if (run_fam(m->msg_iov[i].iov_base))
+			return true;
+	return false;
+}
+
+static size_t length(const struct msghdr *m)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < m->msg_iovlen; i++)
+		if (__builtin_add_overflow(n, m->msg_iov[i].iov_len, &n))
+			return SIZE_MAX;
+	return n;
+}
+
+/* Between the vector and the bounce. */
+static void copy(const struct msghdr *m, char *bounce, size_t bytes, bool out)
+{
+	for (size_t i = 0; i < m->msg_iovlen && bytes; i++) {
+		size_t n = m->msg_iov[i].iov_len < bytes ? m->msg_iov[i].iov_len : bytes;
+
+		if (out)
+			memcpy(bounce, m->msg_iov[i].iov_base, n);
+		else
+			memcpy(m->msg_iov[i].iov_base, bounce, n);
+		bounce += n;
+		bytes -= n;
+	}
+}
+
+static bool is_stream(int fd)
+{
+	int type = 0, saved = errno;
+	socklen_t n = sizeof(type);
+	bool stream = getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &n) == 0 && type == SOCK_STREAM;
+
+	errno = saved;
+	return stream;
+}
+
+static ssize_t recv_piece(int fd, struct msghdr *m, int flags, size_t want)
+{
+	size_t size;
+	char *bounce = run_bounce_get(want, &size);
+	struct iovec v = { bounce, want };
+	struct msghdr local = *m;
+	ssize_t n;
+
+	if (!bounce) {
+		errno = ENOMEM;
+		return -1;
+	}
+	local.msg_iov = &v;
+	local.msg_iovlen = 1;
+	n = RUN_NEXT(next_recvmsg, "recvmsg")(fd, &local, flags);
+	if (n >= 0) {
+		/* MSG_TRUNC: more than there is room for, as the length of the message */
+		copy(m, bounce, (size_t)n < want ? (size_t)n : want, false);
+		m->msg_flags = local.msg_flags;
+		m->msg_namelen = local.msg_namelen;
+		m->msg_controllen = local.msg_controllen;
+	}
+	run_bounce_put(bounce, size);
+	return n;
+}
+
+static ssize_t recv_message(int fd, struct msghdr *m, int flags)
+{
+	size_t want = length(m), most = MESSAGE_MAX;
+
+	/* WAITALL: what it asks for in pieces that are waited for, too */
+	if (is_stream(fd) && !(flags & MSG_WAITALL))
+		most = RUN_BOUNCE;
+	else if (flags & MSG_WAITALL)
+		most = want;
+	return recv_piece(fd, m, flags, want < most ? want : most);
+}
+
+static ssize_t send_message(int fd, const struct msghdr *m, int flags)
+{
+	size_t want = length(m), size, rest = want;
+	struct msghdr local = *m;
+	struct iovec v;
+	char *bounce;
+	ssize_t n;
+
+	bounce = run_bounce_get(want < MESSAGE_MAX || !is_stream(fd) ? want : MESSAGE_MAX, &size);
+	if (!bounce) {
+		errno = ENOMEM;
+		return -1;
+	}
+	v.iov_base = bounce;
+	v.iov_len = rest < size ? rest : size;
+	copy(m, bounce, v.iov_len, true);
+	local.msg_iov = &v;
+	local.msg_iovlen = 1;
+	n = RUN_NEXT(next_sendmsg, "sendmsg")(fd, &local, flags);
+	run_bounce_put(bounce, size);
+	return n;
+}
+
+RUN_API ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	return message_concerns(m, CALLER) ? recv_message(fd, m, flags)
+					   : RUN_NEXT(next_recvmsg, "recvmsg")(fd, m, flags);
+}
+
+RUN_API ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	return message_concerns(m, CALLER) ? send_message(fd, m, flags)
+					   : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
+}
+
+static ssize_t recv_to(int fd, void *p, size_t n, int flags, void *name, socklen_t *name_bytes)
+{
+	struct iovec v = { p, n };
+	struct msghdr m = { .msg_name = name,
+			    .msg_namelen = name_bytes ? *name_bytes : 0,
+			    .msg_iov = &v,
+			    .msg_iovlen = 1 };
+	ssize_t r = recv_message(fd, &m, flags);
+
+	if (r >= 0 && name_bytes)
+		*name_bytes = m.msg_namelen;
+	return r;
+}
+
+/* A blocking send of a stream ends when all is sent. */
+static ssize_t send_from(int fd, const void *p, size_t n, int flags, const void *name,
+			 socklen_t name_bytes)
+{
+	size_t done = 0;
+	ssize_t r = 0;
+
+	do {
+		struct iovec v = { (char *)(uintptr_t)p + done, n - done };
+		struct msghdr m = { .msg_name = (void *)(uintptr_t)name,
+				    .msg_namelen = name_bytes,
+				    .msg_iov = &v,
+				    .msg_iovlen = 1 };
+		size_t want = n - done;
+
+		r = send_message(fd, &m, flags);
+		if (r > 0)
+			done += (size_t)r;
+		if (r <= 0 || (size_t)r >= want || (size_t)r < MESSAGE_MAX)
+			break;
+	} while (done < n);
+	return done ? (ssize_t)done : r;
+}
+
+RUN_API ssize_t recv(int fd, void *p, size_t n, int flags)
+{
+	return concerns(p, CALLER) ? recv_to(fd, p, n, flags, NULL, NULL)
+				   : RUN_NEXT(next_recv, "recv")(fd, p, n, flags);
+}
+
+RUN_API ssize_t send(int fd, const void *p, size_t n, int flags)
+{
+	return concerns(p, CALLER) ? send_from(fd, p, n, flags, NULL, 0)
+				   : RUN_NEXT(next_send, "send")(fd, p, n, flags);
+}
+
+RUN_API ssize_t recvfrom(int fd, void *restrict p, size_t n, int flags,
+			 struct sockaddr *restrict name, socklen_t *restrict name_bytes)
+{
+	return concerns(p, CALLER)
+		       ? recv_to(fd, p, n, flags, name, name_bytes)
+		       : RUN_NEXT(next_recvfrom, "recvfrom")(fd, p, n, flags, name, name_bytes);
+}
+
+RUN_API ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *name,
+		       socklen_t name_bytes)
+{
+	return concerns(p, CALLER)
+		       ? send_from(fd, p, n, flags, name, name_bytes)
+		       : RUN_NEXT(next_sendto, "sendto")(fd, p, n, flags, name, name_bytes);
+}
+
+_Noreturn void __chk_fail(void);
+ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *name,
+		       socklen_t *name_bytes);
+
+RUN_API ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags)
+{
+	if (n > room)
+		__chk_fail();
+	return recv(fd, p, n, flags);
+}
+
+RUN_API ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags,
+			       struct sockaddr *name, socklen_t *name_bytes)
+{
+	if (n > room)
+		__chk_fail();
+	return recvfrom(fd, p, n, flags, name, name_bytes);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda run`: programs that know nothing of SODA, from outside. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "proc.h"
+
+static const char soda[] = "tools/soda/soda";
+static const char victim[] = "tests/integration/run_victim";
+
+static struct program p;
+
+static void run(const char *const *args)
+{
+	assert_int_equal(program_run_within(soda, args, 240000, &p), 0);
+}
+#define RUN(...) run((const char *const[]){ "run", __VA_ARGS__, NULL })
+
+/* A case of the program, in a buffer much smaller than what it uses, in each mode. */
+static void run_case(const char *name, const char *warning)
+{
+	static const char *const modes[] = { "inline", "handler" };
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	for (size_t i = 0; i < 2; i++) {
+		/* handler without privilege: the kernel's faults are nobody's, the wrappers serve
+		 */
+		setenv("SODA_MODE", modes[i], 1);
+		setenv("SODA_LOG", "error", 1);
+		if (warning)
+			setenv("SODA_LOG", "warning", 1);
+		RUN("--mem", "8M", "--", path, name);
+		if (p.status)
+			fail_msg("%s, %s mode: status %d: %s", name, modes[i], p.status, p.err);
+		if (warning ? !strstr(p.err, warning) : p.err[0] != 0)
+			fail_msg("%s, %s mode: it says: %s", name, modes[i], p.err);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+}
+
+static void test_blocks(void **state)
+{
+	run_case("malloc", NULL);
+	run_case("brk", NULL);
+}
+
+static void test_maps(void **state)
+{
+	run_case("maps", NULL);
+}
+
+static void test_calls(void **state)
+{
+	run_case("calls", NULL);
+}
+
+static void test_many(void **state)
+{
+	run_case("threads", NULL);
+}
+
+static void test_fork(void **state)
+{
+	run_case("fork", "is a child of a fork");
+}
+
+/* The mode that it chooses by itself, the statistics, and the program's own exit status. */
+static void test_stats(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "error", 1);
+	RUN("--mem=8M", "--stats", "--", path, "brk");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "resident at most"));
+	assert_non_null(strstr(p.err, "40 MiB in      1"));
+	RUN("--stats", "--", "true");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "no fabric memory was used"));
+	RUN("--", path, "no such case");
+	assert_int_equal(p.status, 2);
+	RUN("--", "sh", "-c", "echo $LD_PRELOAD; exit 7");
+	assert_int_equal(p.status, 7);
+	assert_string_equal(p.out, "\n");
+	RUN("--children", "--", "sh", "-c", "echo $LD_PRELOAD");
+	assert_non_null(strstr(p.out, "libsoda-run.so"));
+	unsetenv("SODA_LOG");
+}
+
+/* What cannot be is said, with the reason. */
+static void test_refusals(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", path[64], text[2000];
+	FILE *in, *out;
+	size_t n;
+
+	RUN("--", "there-is-no-such-program");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "not found"));
+	RUN("--mem", "8M");
+	assert_int_equal(p.status, 2);
+	RUN("--threshold", "lots", "--", "true");
+	assert_int_equal(p.status, 2);
+	snprintf(text, sizeof(text), "%s", build_path(victim));
+	RUN("--server", "nowhere", "--", text, "brk");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "no fabric memory"));
+	/* A static program: an ELF header and no interpreter. */
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/static", dir);
+	in = fopen("/proc/self/exe", "r");
+	out = fopen(path, "w");
+	assert_true(in && out);
+	n = fread(text, 1, 64, in);
+	assert_int_equal(n, 64);
+	memset(text + 56, 0, 2); /* e_phnum */
+	assert_int_equal(fwrite(text, 1, n, out), n);
+	fclose(in);
+	fclose(out);
+	assert_int_equal(chmod(path, 0755), 0);
+	RUN("--", path);
+	assert_int_equal(p.status, 126);
+	assert_non_null(strstr(p.err, "statically linked"));
+	if (geteuid() == 0) { /* of another user */
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_int_equal(chmod(path, 04755), 0);
+		/* its headers first: it is static, too */
+		RUN("--", path);
+		assert_int_equal(p.status, 126);
+	}
+	unlink(path);
+	rmdir(dir);
+}
+
+/* GNU sort with its buffer in fabric memory: the same as without. */
+static void test_sort(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", in[64], plain[64], out[64], command[512];
+	uint64_t x = 88172645463325252u;
+	FILE *f;
+
+	if (access("/usr/bin/sort", X_OK)) {
+		print_message("SKIP: no /usr/bin/sort\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(in, sizeof(in), "%s/in", dir);
+	snprintf(plain, sizeof(plain), "%s/plain", dir);
+	snprintf(out, sizeof(out), "%s/out", dir);
+	f = fopen(in, "w");
+	assert_non_null(f);
+	for (int i = 0; i < 400000; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		fprintf(f, "%llu\n", (unsigned long long)x);
+	}
+	assert_int_equal(fclose(f), 0);
+	snprintf(command, sizeof(command), "LC_ALL=C sort -S 100M -o %s %s", plain, in);
+	assert_int_equal(system(command), 0);
+	setenv("LC_ALL", "C", 1);
+	for (int i = 0; i < 2; i++) {
+		setenv("SODA_MODE", i ? "handler" : "inline", 1);
+		setenv("SODA_LOG", "error", 1);
+		RUN("--mem", "12M", "--stats", "--", "/usr/bin/sort", "-S", "60M", "-o", out, in);
+		if (p.status)
+			fail_msg("sort: status %d: %s", p.status, p.err);
+		assert_non_null(strstr(p.err, "of 12 MiB"));
+		snprintf(command, sizeof(command), "cmp %s %s", plain, out);
+		assert_int_equal(system(command), 0);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_blocks),	 cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),	 cmocka_unit_test(test_many),
+		cmocka_unit_test(test_fork),	 cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_refusals), cmocka_unit_test(test_sort),
+	};
+
+	unsetenv("SODA_SERVER");
+	unsetenv("SODA_DPU");
+	unsetenv("SODA_BUFFER");
+	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda run`: set the environment, and become the program, with libsoda-run.so loaded into it.
+ * What cannot be loaded into is refused here, with the reason.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "run_program.h"
+#include "tool.h"
+
+struct options {
+	char *mem;
+	char *server;
+	char *dpu;
+	uint64_t threshold;
+	bool stats;
+	bool children;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct soda_option option_table[] = {
+	{ .name = "mem",
+	  .letter = 'm',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(mem),
+	  .arg = "SIZE",
+	  .help = "The page buffer: how much fabric memory is resident at once (512M, or 1/3 of "
+		  "what is "
+		  "allocated). Default: SODA_BUFFER, or 1/3, at least 16 MiB." },
+	{ .name = "threshold",
+	  .letter = 't',
+	  .type = SODA_OPT_SIZE,
+	  .offset = AT(threshold),
+	  .arg = "SIZE",
+	  .def = "1M",
+	  .min = 1,
+	  .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
+		  "memory; "
+		  "smaller ones stay with the program's allocator." },
+	{ .name = "server",
+	  .letter = 's',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(server),
+	  .arg = "ADDRESS",
+	  .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, or a "
+		  "private "
+		  "server, which ends with the program." },
+	{ .name = "dpu",
+	  .letter = 'd',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(dpu),
+	  .arg = "ADDRESS",
+	  .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH." },
+	{ .name = "stats",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(stats),
+	  .help = "At the program's end print on standard error what it did with fabric memory." },
+	{ .name = "children",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(children),
+	  .help = "Programs that this one starts have fabric memory of their own. Default: none." },
+};
+
+static const struct soda_conf conf = {
+	.program = "soda run",
+	.summary = "run an unmodified program on fabric memory",
+	.args = "-- PROGRAM [ARGUMENT]...",
+	.description =
+		"Runs PROGRAM with its large blocks and mappings in fabric memory: those of "
+		"malloc(3), its "
+		"family and C++ new, and of mmap(2) where the mapping is private, anonymous, "
+		"readable and "
+		"writable and nothing else is asked of it. A library is loaded into the program by "
+		"LD_PRELOAD; so it must be dynamically linked, and not set-user-id.\n\n"
+		"System calls on such memory work: where the kernel serves faults of its own "
+		"(userfaultfd with privilege) all of them, else those of read, write, recv, send, "
+		"their "
+		"families and stdio. The child of a fork has no fabric memory unless it starts "
+		"another program.",
+	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
+		    "or there "
+		    "is no fabric memory, 2 wrong usage.\n"
+		    ".SH EXAMPLES\n.nf\nsoda run \\-\\-mem 1G \\-\\-stats \\-\\- sort \\-S 4G \\-o "
+		    "sorted "
+		    "words\n.fi\n"
+		    ".SH SEE ALSO\n.BR soda (7)\n",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+/* The library: where this build has it, or where it is installed. */
+static bool find_library(char *path, size_t bytes)
+{
+	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY };
+	char self[512], joined[1024];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return false;
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		char *real;
+
+		snprintf(joined, sizeof(joined), "%s%s%s", places[i][0] == '/' ? "" : self,
+			 places[i][0] == '/' ? "" : "/", places[i]);
+		real = realpath(joined, NULL);
+		if (real && strlen(real) < bytes) {
+			strcpy(path, real);
+			free(real);
+			return true;
+		}
+		free(real);
+	}
+	return false;
+}
+
+static void set_unless_null(const char *name, const char *value)
+{
+	if (value)
+		setenv(name, value, 1);
+}
+
+static void set_environment(const struct options *opt, const char *library)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char list[4096], number[32];
+
+	snprintf(list, sizeof(list), "%s%s%s", library, before && *before ? ":" : "",
+		 before ? before : "");
+	setenv("LD_PRELOAD", list, 1);
+	setenv("SODA_RUN_LIBRARY", library, 1);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)opt->threshold);
+	setenv("SODA_RUN_THRESHOLD", number, 1);
+	setenv("SODA_RUN_STATS", opt->stats ? "1" : "0", 1);
+	if (opt->children)
+		setenv("SODA_RUN_CHILDREN", "1", 1);
+	else
+		unsetenv("SODA_RUN_CHILDREN");
+	set_unless_null("SODA_BUFFER", opt->mem);
+	set_unless_null("SODA_SERVER", opt->server);
+	set_unless_null("SODA_DPU", opt->dpu);
+	if (opt->server && !opt->dpu)
+		unsetenv("SODA_DPU");
+	if (opt->dpu && !opt->server)
+		unsetenv("SODA_SERVER");
+	/* Whatever system call is not wrapped works then, too. */
+	if (!getenv("SODA_MODE") && soda_run_kernel_faults())
+		setenv("SODA_MODE", "handler", 1);
+}
+
+int soda_command_run(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	struct soda_conf_error err;
+	struct soda_run_refusal why;
+	char library[1024], program[1024];
+	int first;
+
+	if (soda_conf_defaults(&conf, &opt, &err) ||
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
+		fprintf(stderr, "soda run: %s\n", err.text);
+		return SODA_EXIT_USAGE;
+	}
+	if (first >= argc) {
+		fputs("soda run: which program? soda run [OPTION]... -- PROGRAM [ARGUMENT]...\n",
+		      stderr);
+		return SODA_EXIT_USAGE;
+	}
+	if (!find_library(library, sizeof(library))) {
+		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
+		      "installation is not complete\n",
+		      stderr);
+		return 127;
+	}
+	if (soda_run_check(argv[first], program, sizeof(program), &why)) {
+		fprintf(stderr, "soda run: %s\n", why.text);
+		return why.status;
+	}
+	set_environment(&opt, library);
+	execv(program, argv + first);
+	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
+	return 126;
+}

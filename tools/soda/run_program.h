@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether a program can have a library loaded into it, before `soda run` tries. */
+#ifndef SODA_TOOL_RUN_PROGRAM_H
+#define SODA_TOOL_RUN_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct soda_run_refusal {
+	int status; /* exit status: 126 cannot be run so, 127 not found */
+	char text[1400];
+};
+
+/*
+ * Find the program as the shell does and look at it, and at its interpreter where it is
+ * a script.  0 with its path, or -1 with the reason.
+ */
+int soda_run_check(const char *name, char *path, size_t path_bytes, struct soda_run_refusal *why);
+
+/* Whether this process may serve faults that the kernel takes in system calls. */
+bool soda_run_kernel_faults(void);
+
+#endif
