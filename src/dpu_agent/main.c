@@ -15,6 +15,7 @@
 #include "common/daemon.h"
 #include "common/log.h"
 #include "common/metrics_http.h"
+#include "common/numa_node.h"
 #include "dpu_agent/agent.h"
 
 enum { MAX_LISTENERS = 16, DRAIN_LOOK_MS = 50 };
@@ -40,6 +41,22 @@ static void raise_descriptor_limit(void)
 		return;
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int choose_nodes(const char *text)
+{
+	struct soda_conf_error err;
+	struct soda_nodes nodes;
+	int ret = soda_nodes_parse(text, &nodes, &err);
+
+	if (ret < 0) {
+		soda_log_error("--numa-node: %s", err.text);
+		return ret;
+	}
+	ret = soda_nodes_run(&nodes);
+	if (ret == 0)
+		ret = soda_nodes_place_all(&nodes);
+	return ret < 0 ? fail("cannot use the NUMA nodes of --numa-node", ret) : 0;
 }
 
 static int open_listener(struct soda_dpu *dpu, const char *address, struct listeners *listeners)
@@ -218,10 +235,13 @@ int main(int argc, char **argv)
 	if (signal_fd < 0) {
 		fail("cannot receive signals", signal_fd);
 	} else {
-		ret = soda_dpu_start(&dpu, &opt);
-		if (ret < 0)
-			fail("cannot start", ret);
-		else
+		ret = choose_nodes(opt.numa_node);
+		if (ret == 0) {
+			ret = soda_dpu_start(&dpu, &opt);
+			if (ret < 0)
+				fail("cannot start", ret);
+		}
+		if (ret == 0)
 			status = serve(&dpu, signal_fd);
 	}
 	soda_conf_free(&soda_dpu_conf, &opt);

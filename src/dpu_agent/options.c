@@ -171,6 +171,15 @@ static const struct soda_option options[] = {
 	  .max = 256,
 	  .help = "Threads that receive from programs, of each address; 0: one a processor, at"
 		  " most 4." },
+	{ .name = "numa-node",
+	  .env = "SODA_DPU_NUMA_NODE",
+	  .type = SODA_OPT_STRING,
+	  AT(numa_node),
+	  .arg = "NODES",
+	  .def = "off",
+	  .help = "Run on this NUMA node (1) and take memory, the caches' too, from it first; or on"
+		  " several (0,2), or all (interleave), and from them in turn. Choose the node of"
+		  " the network device." },
 	{ .name = "timeout",
 	  .env = "SODA_DPU_TIMEOUT",
 	  .type = SODA_OPT_TIME_MS,

@@ -9,8 +9,9 @@
 #include "common/conf.h"
 
 struct soda_dpu_options {
-	char *listen; /* addresses, separated by commas */
-	char *server; /* the memory server's */
+	char *listen;	 /* addresses, separated by commas */
+	char *numa_node; /* as soda_nodes_parse takes it */
+	char *server;	 /* the memory server's */
 	char *config;
 	char *metrics; /* address of the HTTP endpoint; NULL: none */
 	char *policy, *policy_dir;

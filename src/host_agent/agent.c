@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/numa_node.h"
 #include "host_agent/embedded.h"
 #include "host_agent/evict.h"
 #include "host_agent/fault_handler.h"
@@ -201,6 +202,8 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		break;
 	}
 	ret = soda_settings_load(cfg, &soda_agent.settings, why);
+	if (!ret)
+		soda_node_choose(soda_agent.settings.node);
 	if (ret)
 		return ret;
 	soda_agent.pid = getpid();

@@ -19,6 +19,11 @@ uint32_t soda_channels_pairs(void)
 	return atomic_load(&pairs);
 }
 
+static void place(struct soda_channel *ch, void *arg)
+{
+	soda_numa_place(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
+}
+
 static int init_channel(struct soda_channel *ch)
 {
 	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
@@ -30,7 +35,7 @@ static int init_channel(struct soda_channel *ch)
 		return -ENOMEM;
 	madvise(ch->slots, bytes, MADV_DONTFORK);
 	madvise(ch->slots, bytes, MADV_NOHUGEPAGE);
-	soda_numa_place(ch->slots, bytes);
+	place(ch, NULL);
 	return 0;
 }
 
@@ -73,6 +78,11 @@ static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *a
 		fn(ch, arg);
 		soda_lock_release(&ch->lock);
 	}
+}
+
+void soda_channels_place(void)
+{
+	each_channel(place, NULL);
 }
 
 int soda_channel_fail(struct soda_channel *ch)

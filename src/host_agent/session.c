@@ -371,7 +371,8 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 	if (!ret)
 		ret = connect_all(timeout, &known, why);
 	if (!ret) {
-		soda_numa_detect(soda_conn_fd(se.control));
+		soda_numa_detect(se.control);
+		soda_channels_place();
 		ret = connect_data(timeout, why);
 	}
 	if (ret)

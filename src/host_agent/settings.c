@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/numa_node.h"
+
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
 static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
 static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
@@ -51,6 +53,11 @@ static const struct soda_option options[] = {
 	{ "poll", 0, "SODA_POLL", SODA_OPT_UINT, AT(poll_us), "US", "50", 1, 10000, NULL, 1,
 	  "Longest busy wait for an answer in microseconds, or off. Used only while it is measured "
 	  "to be faster than sleeping." },
+	{ "numa-node", 0, "SODA_NUMA_NODE", SODA_OPT_STRING, AT(numa_node), "NODE", "auto", 0, 0,
+	  NULL, 0,
+	  "Where the library's threads run and its buffers lie: the NUMA node of the network "
+	  "device "
+	  "in use (auto), another one by its number, or anywhere (off)." },
 	{ "connect-timeout", 0, "SODA_CONNECT_TIMEOUT", SODA_OPT_TIME_MS, AT(connect_timeout_ms),
 	  "TIME", "5s", 1, 3600000, NULL, 0, "For reaching the server at start-up." },
 	{ "fault-timeout", 0, "SODA_FAULT_TIMEOUT", SODA_OPT_TIME_MS, AT(fault_timeout_ms), "TIME",
@@ -234,6 +241,15 @@ static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 	return parse_buffer(s, err);
 }
 
+static int parse_node(struct soda_settings *s, struct soda_conf_error *err)
+{
+	struct soda_conf_error why;
+
+	if (soda_node_parse(s->numa_node, &s->node, &why) == 0)
+		return 0;
+	return soda_conf_fail(err, -EINVAL, "numa-node (SODA_NUMA_NODE): %.200s", why.text);
+}
+
 static uint32_t processors(void)
 {
 	cpu_set_t set;
@@ -270,6 +286,8 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, s
 		ret = choose_server(s, &err);
 	if (!ret)
 		ret = check_values(s, &err);
+	if (!ret)
+		ret = parse_node(s, &err);
 	if (ret) {
 		snprintf(why->text, sizeof(why->text), "%s", err.text);
 		soda_settings_free(s);

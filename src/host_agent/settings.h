@@ -22,6 +22,8 @@ struct soda_settings {
 	char *evict;
 	char *server_program; /* of the private server */
 	char *trace;	      /* NULL: none */
+	char *numa_node;
+	int node;	      /* numa_node, for soda_node_choose */
 	uint64_t trace_limit; /* bytes */
 	uint64_t chunk_bytes;
 	uint32_t mode;	     /* enum soda_mode */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HUGE_POOL "/sys/kernel/mm/hugepages/hugepages-2048kB/"
+#define NODES "/sys/devices/system/node/node"
 #define HUGE_BYTES (2ull << 20)
 
 /* The number behind `key` at the start of a line of a file; without key the first one. */
@@ -103,19 +104,62 @@ static uint64_t cgroup_available(void)
 	return least;
 }
 
-uint64_t soda_host_memory_available(void)
+/* What is free on one node, or holds what can be read from a file again. */
+static uint64_t left_on_node(unsigned node)
 {
-	uint64_t kib = 0, in_group = cgroup_available();
+	static const char *const kinds[] = { "MemFree:", "Active(file):", "Inactive(file):" };
+	uint64_t sum = 0, kib;
+	char path[64], key[48];
+
+	snprintf(path, sizeof(path), NODES "%u/meminfo", node);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		snprintf(key, sizeof(key), "Node %u %s", node, kinds[i]);
+		if (read_number(path, key, &kib))
+			sum += kib * 1024;
+	}
+	return sum;
+}
+
+static uint64_t huge_on_node(unsigned node)
+{
+	uint64_t pages = 0;
+	char path[112];
+
+	snprintf(path, sizeof(path), NODES "%u/hugepages/hugepages-2048kB/free_hugepages", node);
+	return read_number(path, NULL, &pages) ? pages * HUGE_BYTES : 0;
+}
+
+static uint64_t sum_of(const struct soda_nodes *nodes, uint64_t (*on_node)(unsigned node))
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < SODA_NODES_MAX; i++)
+		if (soda_nodes_has(nodes, i))
+			sum += on_node(i);
+	return sum;
+}
+
+uint64_t soda_host_memory_available(const struct soda_nodes *nodes)
+{
+	uint64_t kib = 0, least = cgroup_available();
 
 	if (!read_number("/proc/meminfo", "MemAvailable:", &kib))
 		return 0;
-	return kib * 1024 < in_group ? kib * 1024 : in_group;
+	least = kib * 1024 < least ? kib * 1024 : least;
+	if (nodes->n) {
+		uint64_t there = sum_of(nodes, left_on_node);
+
+		least = there < least ? there : least;
+	}
+	return least;
 }
 
-uint64_t soda_host_memory_huge(void)
+uint64_t soda_host_memory_huge(const struct soda_nodes *nodes)
 {
 	uint64_t free_pages = 0, more = 0, surplus = 0;
 
+	if (nodes->n)
+		return sum_of(nodes, huge_on_node);
 	if (!read_number(HUGE_POOL "free_hugepages", NULL, &free_pages))
 		return 0;
 	read_number(HUGE_POOL "nr_overcommit_hugepages", NULL, &more);

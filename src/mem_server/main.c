@@ -8,7 +8,6 @@
  *   -> free the clients, which writes dirty WRITABLE files -> exit
  */
 #include <errno.h>
-#include <numa.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,30 +46,27 @@ static void raise_descriptor_limit(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static int choose_node(uint32_t wanted, struct soda_store *store)
+static int choose_nodes(const char *text, struct soda_nodes *nodes_p)
 {
-	if (wanted == UINT32_MAX)
-		return 0;
-	if (numa_available() < 0 || (int)wanted > numa_max_node() ||
-	    !numa_bitmask_isbitset(numa_all_nodes_ptr, wanted)) {
-		soda_log_error("there is no NUMA node %u here: leave --numa-node out, or see"
-			       " numactl --hardware",
-			       wanted);
-		return -EINVAL;
+	struct soda_conf_error err;
+	int r = soda_nodes_parse(text, nodes_p, &err);
+
+	if (r) {
+		soda_log_error("--numa-node: %s", err.text);
+		return r;
 	}
-	if (numa_run_on_node((int)wanted))
-		return fail("cannot run on the NUMA node", -errno);
-	store->numa_node = (int)wanted;
-	return 0;
+	r = soda_nodes_run(nodes_p);
+	return r ? fail("cannot run on the NUMA nodes of --numa-node", r) : 0;
 }
 
-static int choose_capacity(const struct soda_server_options *opt, uint64_t *capacity_p)
+static int choose_capacity(const struct soda_server_options *opt, const struct soda_nodes *nodes,
+			   uint64_t *capacity_p)
 {
-	uint64_t available = soda_host_memory_available();
+	uint64_t available = soda_host_memory_available(nodes);
 	char wanted[16], has[16];
 
 	if (opt->hugepages) {
-		available = soda_host_memory_huge();
+		available = soda_host_memory_huge(nodes);
 		if (available < SODA_STORE_BLOCK) {
 			soda_log_error("there are no free 2 MiB huge pages: set vm.nr_hugepages, or"
 				       " leave --hugepages out");
@@ -95,15 +91,16 @@ static int choose_capacity(const struct soda_server_options *opt, uint64_t *capa
 static int set_up(struct soda_server *server, const struct soda_server_options *opt)
 {
 	uint64_t capacity = 0;
-	int r = choose_capacity(opt, &capacity);
+	struct soda_nodes nodes;
+	int r = choose_nodes(opt->numa_node, &nodes);
 
+	if (!r)
+		r = choose_capacity(opt, &nodes, &capacity);
 	if (r)
 		return r;
 	soda_store_init(&server->store, capacity);
 	server->store.hugepages = opt->hugepages;
-	r = choose_node(opt->numa_node, &server->store);
-	if (r)
-		return r;
+	server->store.nodes = nodes;
 	r = soda_files_init(&server->files, &server->store, opt->export_dir);
 	if (r)
 		return fail(opt->export_dir, r);
@@ -180,12 +177,16 @@ static void announce(const struct soda_server *server, const struct listeners *l
 {
 	const char *addresses[MAX_LISTENERS + 1];
 	size_t n = listeners->n;
-	char capacity[16];
+	char capacity[16], nodes[64];
 
 	for (size_t i = 0; i < n; i++) {
 		addresses[i] = soda_listener_address(listeners->at[i]);
 		soda_log_info("listening on %s", addresses[i]);
 	}
+	if (server->store.nodes.n)
+		soda_log_info("memory from NUMA %s %s",
+			      server->store.nodes.n > 1 ? "nodes" : "node",
+			      soda_nodes_format(&server->store.nodes, nodes));
 	soda_log_info("capacity %s, instance %016llx",
 		      soda_format_size(server->store.capacity, capacity),
 		      (unsigned long long)server->sessions.instance_id);

@@ -74,13 +74,14 @@ static const struct soda_option options[] = {
 		  " most 4." },
 	{ .name = "numa-node",
 	  .env = "SODA_MEM_SERVER_NUMA_NODE",
-	  .type = SODA_OPT_UINT,
+	  .type = SODA_OPT_STRING,
 	  AT(numa_node),
-	  .arg = "N",
+	  .arg = "NODES",
 	  .def = "off",
-	  .max = 1023,
-	  .allow_off = 1,
-	  .help = "Take memory and run on this NUMA node." },
+	  .help = "Take the clients' memory from this NUMA node (1), from several in turn (0,2), or"
+		  " from all (interleave), never from others, and run there, where they have"
+		  " processors. The default --capacity is of their memory then. Choose the node of"
+		  " the network device." },
 	{ .name = "hugepages",
 	  .env = "SODA_MEM_SERVER_HUGEPAGES",
 	  .type = SODA_OPT_BOOL,

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
-#include <numa.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -39,7 +38,7 @@ static int populate(int fd, uint64_t bytes)
 
 void soda_store_init(struct soda_store *store, uint64_t capacity)
 {
-	*store = (struct soda_store){ .capacity = capacity, .numa_node = -1, .populate = populate };
+	*store = (struct soda_store){ .capacity = capacity, .populate = populate };
 	pthread_mutex_init(&store->lock, NULL);
 }
 
@@ -176,8 +175,6 @@ static int map_memory(const struct soda_store *store, struct soda_memory *memory
 	madvise(memory->map, bytes, MADV_DONTDUMP);
 	if (memory->fd < 0)
 		madvise(memory->map, bytes, MADV_HUGEPAGE);
-	if (store->numa_node >= 0)
-		numa_tonode_memory(memory->map, bytes, store->numa_node);
 	return 0;
 }
 
@@ -228,6 +225,12 @@ int soda_memory_create(struct soda_store *store, const struct soda_memory_option
 	if (r) {
 		r = explain(store, r, why);
 		goto fail_fd;
+	}
+	r = soda_nodes_place(&store->nodes, memory.map, cost);
+	if (r) {
+		soda_server_why(why, "the server cannot bind memory to its NUMA nodes: %s",
+				soda_strerror(r));
+		goto fail_map;
 	}
 	r = opt->populate ? soda_memory_populate(store, &memory, why) : 0;
 	if (r)

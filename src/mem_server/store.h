@@ -21,15 +21,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/numa_node.h"
 #include "common/transport/transport.h"
 
 #define SODA_STORE_BLOCK (2ull << 20)
 #define SODA_DIRTY_UNIT (64u << 10)
 
 struct soda_store {
-	uint64_t capacity; /* set before start, then constant */
-	bool hugepages;	   /* likewise */
-	int numa_node;	   /* likewise; -1: anywhere */
+	uint64_t capacity;	 /* set before start, then constant */
+	bool hugepages;		 /* likewise */
+	struct soda_nodes nodes; /* likewise; where memory comes from */
 	/* Likewise.  Allocates the pages of a descriptor; fallocate(2), or a test's own. */
 	int (*populate)(int fd, uint64_t bytes);
 	pthread_mutex_t lock;

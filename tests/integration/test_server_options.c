@@ -78,7 +78,11 @@ static void check_cannot_start(void **state)
 	RUN("--capacity", "64M", "--log-level", "warning", "--listen", "carrier-pigeon://roof");
 	expect_error(1, "carrier-pigeon://roof");
 	RUN("--capacity", "64M", "--log-level", "warning", "--numa-node", "1000");
-	expect_error(1, "no NUMA node 1000");
+	expect_error(1, strstr(program.err, "no NUMA here") ? "no NUMA here" : "no NUMA node 1000");
+	RUN("--capacity", "64M", "--log-level", "warning", "--numa-node", "left");
+	expect_error(1, "'left' is neither off, interleave, nor");
+	RUN("--capacity", "64M", "--log-level", "warning", "--numa-node", ",1");
+	expect_error(1, "',1' is neither off, interleave, nor");
 	RUN("--capacity", "64M", "--log-level", "warning", "--listen", ",");
 	expect_error(1, "names no address");
 }

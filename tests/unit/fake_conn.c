@@ -217,6 +217,12 @@ void soda_conn_abort(struct soda_conn *conn)
 	fake_unlock();
 }
 
+int soda_conn_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	name[0] = 0;
+	return -1;
+}
+
 int soda_conn_fd(const struct soda_conn *conn)
 {
 	return -1;

@@ -60,6 +60,11 @@ static int fault_fd(const struct soda_conn *conn)
 	return soda_conn_fd(fault(conn)->below);
 }
 
+static int fault_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	return soda_conn_device(fault(conn)->below, name);
+}
+
 static void fault_end_poll(const struct soda_conn *conn, struct pollfd *p)
 {
 	soda_conn_end_poll(fault(conn)->below, p);
@@ -302,6 +307,7 @@ static const struct soda_conn_ops fault_ops = {
 	.call_fd = fault_call_fd,
 	.open_region = fault_open_region,
 	.renew_region = fault_renew_region,
+	.device = fault_device,
 	.end_poll = fault_end_poll,
 	.post = fault_post,
 	.flush = fault_flush,

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "common/log.h"
+#include "nic.h"
 #include "soda.h"
 
 enum { DEPTH_DEFAULT = 64, DEPTH_MAX = 1024, CONNECT_MS = 5000 };
@@ -128,6 +129,14 @@ void soda_conn_end_poll(const struct soda_conn *conn, struct pollfd *p)
 		conn->ops->end_poll(conn, p);
 	else
 		*p = (struct pollfd){ .fd = conn->ops->fd(conn), .events = POLLRDHUP };
+}
+
+int soda_conn_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	name[0] = 0;
+	if (conn->ops->device)
+		return conn->ops->device(conn, name);
+	return soda_nic_node_of_socket(conn->ops->fd(conn), name);
 }
 
 const char *soda_conn_peer(const struct soda_conn *conn)

@@ -34,6 +34,8 @@
 
 #include "common/wire.h"
 
+enum { SODA_DEVICE_NAME = 64 };
+
 struct soda_conn;
 
 /* Why something failed: a sentence for people. */
@@ -128,6 +130,12 @@ void soda_conn_end_poll(const struct soda_conn *conn, struct pollfd *p);
 
 /* "tcp://10.0.0.1:7000", for messages; valid as long as the connection. AS. */
 const char *soda_conn_peer(const struct soda_conn *conn);
+
+/*
+ * The NUMA node of the network device that the connection goes through, and the device's name;
+ * SODA_NODE_ANY (numa_node.h): not known, or none.  Not AS.
+ */
+int soda_conn_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME]);
 
 /* Control connections. */
 

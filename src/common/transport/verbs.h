@@ -115,8 +115,15 @@ void soda_verbs_recancel(int before);
 int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int access,
 			struct ibv_mr **mr_p, struct soda_why *why);
 void soda_verbs_unregister(struct ibv_mr *mr);
-/* Memory of a connection's own: zeroed, of whole pages, not in children. NULL: none. */
-void *soda_verbs_map(uint64_t bytes);
+/*
+ * Memory of a connection's own: zeroed, of whole pages, not in children, near the device
+ * (soda_node_near). NULL: none.
+ */
+void *soda_verbs_map(const struct ibv_context *device, uint64_t bytes);
+/* The device's NUMA node, or SODA_NODE_ANY. */
+int soda_verbs_node(const struct ibv_context *device);
+/* soda_conn_device */
+int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME]);
 
 /* verbs_message.c */
 

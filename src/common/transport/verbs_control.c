@@ -149,6 +149,11 @@ static int control_fd(const struct soda_conn *conn)
 	return control(conn)->link.end_fd;
 }
 
+static int control_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	return soda_verbs_link_device(&control(conn)->link, name);
+}
+
 static void control_end_poll(const struct soda_conn *conn, struct pollfd *p)
 {
 	*p = (struct pollfd){ .fd = control(conn)->link.end_fd, .events = POLLIN };
@@ -172,6 +177,7 @@ static const struct soda_conn_ops control_ops = {
 	.close = control_close,
 	.abort = control_abort,
 	.fd = control_fd,
+	.device = control_device,
 	.end_poll = control_end_poll,
 	.call = control_call,
 	.open_region = control_open_region,

@@ -400,6 +400,11 @@ static int data_fd(const struct soda_conn *conn)
 	return data(conn)->link.fd;
 }
 
+static int data_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	return soda_verbs_link_device(&data(conn)->link, name);
+}
+
 static void data_end_poll(const struct soda_conn *conn, struct pollfd *p)
 {
 	*p = (struct pollfd){ .fd = data(conn)->link.end_fd, .events = POLLIN };
@@ -433,6 +438,7 @@ static const struct soda_conn_ops data_ops = {
 	.close = data_close,
 	.abort = data_abort,
 	.fd = data_fd,
+	.device = data_device,
 	.end_poll = data_end_poll,
 	.post = data_post,
 	.flush = data_flush,
@@ -441,7 +447,7 @@ static const struct soda_conn_ops data_ops = {
 
 static int make_arena(struct data *c, struct soda_why *why)
 {
-	c->arena = soda_verbs_map(arena_bytes(c));
+	c->arena = soda_verbs_map(c->link.id->verbs, arena_bytes(c));
 	if (!c->arena) {
 		soda_why_set(why, "%s: no memory for a connection", c->conn.peer);
 		return -ENOMEM;

@@ -2,12 +2,14 @@
 /* Registered memory: pinned by the kernel, and so within the limit of locked memory. */
 #include <errno.h>
 #include <linux/capability.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/log.h"
+#include "nic.h"
 #include "verbs.h"
 
 static _Atomic uint64_t registered; /* bytes, of this process */
@@ -74,7 +76,34 @@ void soda_verbs_unregister(struct ibv_mr *mr)
 	atomic_fetch_sub(&registered, bytes);
 }
 
-void *soda_verbs_map(uint64_t bytes)
+/* A device in software hangs from no bus: its network interface does, perhaps. */
+int soda_verbs_node(const struct ibv_context *device)
+{
+	char path[IBV_SYSFS_PATH_MAX + 40], interface[64] = "";
+	int node;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/device", device->device->ibdev_path);
+	node = soda_nic_node_of_path(path);
+	if (node >= 0)
+		return node;
+	snprintf(path, sizeof(path), "%s/ports/1/gid_attrs/ndevs/0", device->device->ibdev_path);
+	f = fopen(path, "re");
+	if (!f)
+		return SODA_NODE_ANY;
+	if (fscanf(f, "%63s", interface) == 1)
+		node = soda_nic_node_of_interface(interface);
+	fclose(f);
+	return node;
+}
+
+int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME])
+{
+	snprintf(name, SODA_DEVICE_NAME, "%s", l->id->verbs->device->name);
+	return soda_verbs_node(l->id->verbs);
+}
+
+void *soda_verbs_map(const struct ibv_context *device, uint64_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -82,5 +111,6 @@ void *soda_verbs_map(uint64_t bytes)
 		return NULL;
 	/* a child's copy would take the page from under the device on kernels before 5.12 */
 	madvise(p, bytes, MADV_DONTFORK);
+	soda_node_prefer(soda_node_near(soda_verbs_node(device)), p, bytes);
 	return p;
 }

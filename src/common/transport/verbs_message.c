@@ -30,7 +30,7 @@ int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_
 	ret = soda_verbs_link_prepare(l, &room, why);
 	if (ret < 0)
 		return ret;
-	m->in = soda_verbs_map(2 * ROOM);
+	m->in = soda_verbs_map(l->id->verbs, 2 * ROOM);
 	if (!m->in) {
 		soda_why_set(why, "%s: no memory for a connection", peer);
 		return -ENOMEM;
