@@ -15,6 +15,7 @@
 #include "host_agent/fault_handler.h"
 #include "host_agent/fault_inline.h"
 #include "host_agent/fetch.h"
+#include "host_agent/heap.h"
 #include "host_agent/helper.h"
 #include "host_agent/region.h"
 #include "host_agent/session.h"
@@ -147,6 +148,7 @@ static void in_child(void)
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_NEW)
 		return;
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
+	soda_heap_close();
 	soda_uffd_close();
 	soda_regions_end(); /* so that nothing of the child's own comes to lie there */
 	soda_trace_forget();
@@ -278,6 +280,7 @@ int soda_agent_stop(void)
 	}
 	soda_regions_each(write_file_back, &ret);
 	atomic_store(&soda_agent.life, SODA_LIFE_ENDED);
+	soda_heap_close();
 	/* First the pages, so that no thread sees one without us; then who served them. */
 	soda_regions_end();
 	soda_handler_stop();

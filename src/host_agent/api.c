@@ -170,7 +170,7 @@ int soda_try_free(void *p)
 	return ret;
 }
 
-void soda_free(void *p)
+static void free_anyhow(void *p)
 {
 	int ret = soda_try_free(p);
 
@@ -180,6 +180,14 @@ void soda_free(void *p)
 	}
 	if (ret)
 		soda_log_error("soda_free: %s; the object is kept", soda_last_error());
+}
+
+void soda_free(void *p)
+{
+	if (soda_heap_owns(p))
+		soda_heap_free(p);
+	else
+		free_anyhow(p);
 }
 
 /* The operator wants objects of this name in the agent's static cache. */
@@ -204,7 +212,7 @@ int soda_set_name(void *obj, const char *name)
 		return ret;
 	soda_lock_acquire(&soda_agent.api_lock);
 	r = soda_region_at(obj);
-	if (r && r->heap)
+	if (r && soda_heap_owns(obj))
 		r = NULL;
 	if (!r || !name || strlen(name) >= sizeof(r->name)) {
 		ret = failed(-EINVAL, r ? "soda_set_name: a name of at most 255 bytes is needed"

@@ -15,11 +15,9 @@
  * jemalloc under its hidden names.  This instance serves FAM alone: its threads use
  * the arena with our hooks, and the one that it makes for itself only holds its own data.
  */
-void *soda_je_malloc(size_t bytes);
 void *soda_je_calloc(size_t n, size_t bytes);
 void *soda_je_realloc(void *p, size_t bytes);
 void *soda_je_aligned_alloc(size_t alignment, size_t bytes);
-void soda_je_free(void *p);
 size_t soda_je_malloc_usable_size(const void *p);
 int soda_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
 
@@ -63,9 +61,11 @@ struct arena_config {
 	bool metadata_use_hooks;
 };
 
+struct soda_heap soda_heap __attribute__((aligned(64)));
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned arena; /* set once, 0: there is none */
-static __thread bool ready __attribute__((tls_model("initial-exec")));
+__thread bool soda_heap_ready __attribute__((tls_model("initial-exec")));
 
 /* jemalloc's thread that gives freed pages back in time. */
 static void background(bool on)
@@ -78,11 +78,15 @@ static void make_arena(void)
 	struct arena_config config = { .hooks = &soda_heap_hooks, .metadata_use_hooks = false };
 	size_t bytes = sizeof(arena);
 
-	if (soda_je_mallctl("experimental.arenas_create_ext", &arena, &bytes, &config,
-			    sizeof(config)))
+	soda_heap.base = soda_agent.base;
+	soda_heap.granules = soda_heap_granules_map();
+	if (!soda_heap.granules || soda_je_mallctl("experimental.arenas_create_ext", &arena, &bytes,
+						   &config, sizeof(config))) {
 		arena = 0;
-	else
-		background(true); /* without it, what an idle program freed would stay */
+		return;
+	}
+	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
+	background(true); /* without it, what an idle program freed would stay */
 }
 
 void soda_heap_stop(void)
@@ -105,17 +109,14 @@ static int prepare(struct soda_why *why)
 		snprintf(why->text, sizeof(why->text), "no local memory for the heap's own data");
 		return -ENOMEM;
 	}
-	ready = true;
+	soda_heap_ready = true;
 	return 0;
 }
 
 /* 0, or the negative error: the thread may call jemalloc. */
 static int enter(struct soda_why *why)
 {
-	if (ready &&
-	    atomic_load_explicit(&soda_agent.life, memory_order_relaxed) == SODA_LIFE_RUNNING)
-		return 0;
-	return prepare(why);
+	return soda_heap_prepared() ? 0 : prepare(why);
 }
 
 static void *refused(size_t bytes, struct soda_why *why)
@@ -158,21 +159,6 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 	soda_heap_error = 0;
 	q = soda_je_realloc(p, bytes);
 	return q ? q : refused(bytes, why);
-}
-
-bool soda_heap_owns(const void *p)
-{
-	struct soda_region *r = soda_agent_owns(p) ? soda_region_of(soda_chunk_of(p)) : NULL;
-
-	return r && r->heap;
-}
-
-void soda_heap_free(void *p)
-{
-	int saved = errno;
-
-	soda_je_free(p);
-	errno = saved;
 }
 
 size_t soda_heap_usable(const void *p)

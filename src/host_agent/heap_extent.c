@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/lock.h"
 #include "host_agent/advise.h"
+#include "host_agent/heap.h"
 #include "host_agent/object.h"
 
 static const uint64_t region_least = 16ull << 20, region_most = 1ull << 30,
@@ -24,10 +26,24 @@ static uint64_t total;
 __thread struct soda_why soda_heap_trouble __attribute__((tls_model("initial-exec")));
 __thread int soda_heap_error __attribute__((tls_model("initial-exec")));
 
+static uint64_t granule_of(const char *p)
+{
+	return (uint64_t)(p - soda_agent.base) >> SODA_GRANULE_SHIFT;
+}
+
+_Atomic uint8_t *soda_heap_granules_map(void)
+{
+	void *p = mmap(NULL, (soda_agent.bytes >> SODA_GRANULE_SHIFT) + 1, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
 static int new_region_locked(uint64_t bytes)
 {
 	struct soda_why why = { "" };
 	struct soda_region *r;
+	char *base;
 	int ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
 
 	if (ret) {
@@ -36,9 +52,12 @@ static int new_region_locked(uint64_t bytes)
 		return ret;
 	}
 	strcpy(r->name, "heap");
-	r->heap = true;
+	base = soda_chunk_address(r->first);
+	for (uint64_t at = 0; at < r->span; at += granule)
+		atomic_store_explicit(&soda_heap.granules[granule_of(base + at)], 1,
+				      memory_order_relaxed);
 	total += r->span;
-	rest = (uintptr_t)soda_chunk_address(r->first);
+	rest = (uintptr_t)base;
 	rest_end = rest + r->span;
 	return 0;
 }
@@ -131,7 +150,9 @@ static bool hook_split(extent_hooks_t *hooks, void *addr, size_t bytes, size_t a
 static bool hook_merge(extent_hooks_t *hooks, void *a, size_t a_bytes, void *b, size_t b_bytes,
 		       bool committed, unsigned arena)
 {
-	return soda_region_of(soda_chunk_of(a)) != soda_region_of(soda_chunk_of(b));
+	uintptr_t apart = ((uintptr_t)a ^ (uintptr_t)b) & ~(granule - 1);
+
+	return apart && soda_region_of(soda_chunk_of(a)) != soda_region_of(soda_chunk_of(b));
 }
 
 extent_hooks_t soda_heap_hooks = {

@@ -13,6 +13,9 @@
  */
 extern extent_hooks_t soda_heap_hooks;
 
+/* For struct soda_heap. NULL: no address space. */
+_Atomic uint8_t *soda_heap_granules_map(void);
+
 /* Why the calling thread's last allocation of pages failed. */
 extern __thread struct soda_why soda_heap_trouble __attribute__((tls_model("initial-exec")));
 extern __thread int soda_heap_error __attribute__((tls_model("initial-exec")));

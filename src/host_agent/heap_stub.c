@@ -18,12 +18,16 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 	return soda_heap_alloc(0, bytes, false, why);
 }
 
-bool soda_heap_owns(const void *p)
+struct soda_heap soda_heap;
+
+__thread bool soda_heap_ready __attribute__((tls_model("initial-exec")));
+
+void *soda_je_malloc(size_t bytes)
 {
-	return false;
+	return NULL;
 }
 
-void soda_heap_free(void *p)
+void soda_je_free(void *p)
 {
 }
 

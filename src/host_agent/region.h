@@ -27,7 +27,6 @@ struct soda_region {
 	char name[256];		 /* soda_set_name */
 	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
-	bool heap;		 /* of the heap: set before any block is given out, never freed */
 	_Atomic bool lost;	 /* the server has forgotten it and it could not be opened again */
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */

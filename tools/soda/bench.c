@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "bench_heap.h"
 #include "tool.h"
 
 static const char usage[] =
@@ -13,6 +14,7 @@ static const char usage[] =
 	"Benchmarks:\n"
 	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
+	"  heap     allocation and free, and programs under soda run, where all is resident\n"
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
 	"\n"
@@ -26,6 +28,8 @@ int soda_command_bench(int argc, char **argv)
 		return soda_command_bench_dpu(argc - 1, argv + 1);
 	if (strcmp(which, "fault") == 0)
 		return soda_command_bench_fault(argc - 1, argv + 1);
+	if (strcmp(which, "heap") == 0)
+		return soda_command_bench_heap(argc - 1, argv + 1);
 	if (strcmp(which, "start") == 0)
 		return soda_command_bench_start(argc - 1, argv + 1);
 	if (strcmp(which, "transport") == 0)
@@ -35,6 +39,8 @@ int soda_command_bench(int argc, char **argv)
 		return soda_bench_worker_run(atoi(argv[2]));
 	if (strcmp(which, ".start") == 0 && argc == 4)
 		return soda_bench_start_program(atoi(argv[2]), strtoull(argv[3], NULL, 10));
+	if (strcmp(which, ".sort") == 0 && argc == 3)
+		return soda_heap_sort_program(strtoull(argv[2], NULL, 10));
 	if (strcmp(which, "--help") == 0 || strcmp(which, "-h") == 0) {
 		fputs(usage, stdout);
 		return SODA_EXIT_OK;

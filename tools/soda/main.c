@@ -23,7 +23,8 @@ static const struct command {
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
-	"bench start the time to the first fault, soda bench transport the transports by "
+	"bench heap allocation, soda bench start the time to the first fault, soda bench transport "
+	"the transports by "
 	"themselves, soda eval graph applications in every mode, soda "
 	"graph generates, converts and describes "
 	"graphs, soda run runs a program that knows nothing of SODA, soda stat shows the counters "
@@ -51,6 +52,7 @@ static int print_man(void)
 		.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 			    ".SH SEE ALSO\n"
 			    ".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
+			    ".BR soda\\-bench\\-heap (1),\n"
 			    ".BR soda\\-bench\\-start (1),\n.BR soda\\-bench\\-transport (1),\n"
 			    ".BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"

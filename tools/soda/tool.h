@@ -12,6 +12,7 @@ enum { SODA_EXIT_OK = 0, SODA_EXIT_FAILED = 1, SODA_EXIT_USAGE = 2 };
 int soda_command_bench(int argc, char **argv);
 int soda_command_bench_dpu(int argc, char **argv);
 int soda_command_bench_fault(int argc, char **argv);
+int soda_command_bench_heap(int argc, char **argv);
 int soda_command_bench_start(int argc, char **argv);
 int soda_command_bench_transport(int argc, char **argv);
 int soda_command_eval(int argc, char **argv);
