@@ -19,11 +19,6 @@ uint32_t soda_channels_pairs(void)
 	return atomic_load(&pairs);
 }
 
-static void place(struct soda_channel *ch, void *arg)
-{
-	soda_numa_place(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
-}
-
 static int init_channel(struct soda_channel *ch)
 {
 	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
@@ -35,7 +30,7 @@ static int init_channel(struct soda_channel *ch)
 		return -ENOMEM;
 	madvise(ch->slots, bytes, MADV_DONTFORK);
 	madvise(ch->slots, bytes, MADV_NOHUGEPAGE);
-	place(ch, NULL);
+	soda_numa_place(ch->slots, bytes);
 	return 0;
 }
 
@@ -78,11 +73,6 @@ static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *a
 		fn(ch, arg);
 		soda_lock_release(&ch->lock);
 	}
-}
-
-void soda_channels_place(void)
-{
-	each_channel(place, NULL);
 }
 
 int soda_channel_fail(struct soda_channel *ch)

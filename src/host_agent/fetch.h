@@ -35,8 +35,6 @@ void soda_channels_stop(void);
 uint32_t soda_channels_pairs(void);
 /* One more pair for a new thread; the keeper connects it. false: no more. */
 bool soda_channels_add_pair(void);
-/* Their slots lie where soda_numa_detect has said since; nothing is under way. */
-void soda_channels_place(void);
 
 /* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
 void soda_channels_connect(uint32_t i, struct soda_conn *conn);

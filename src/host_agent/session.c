@@ -365,16 +365,15 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 		.pid = (uint32_t)getpid(),
 		.epoch = 1,
 	};
+	ret = connect_all(timeout, &known, why);
+	if (ret)
+		return ret;
+	soda_numa_detect(se.control); /* before there are threads and slots */
 	ret = soda_channels_start(pairs);
 	if (!ret)
 		ret = soda_writeback_start();
 	if (!ret)
-		ret = connect_all(timeout, &known, why);
-	if (!ret) {
-		soda_numa_detect(se.control);
-		soda_channels_place();
 		ret = connect_data(timeout, why);
-	}
 	if (ret)
 		return ret;
 	atomic_store(&se.up, 1);
