@@ -127,6 +127,11 @@ RUN_API ssize_t write(int fd, const void *p, size_t n)
 	return concerns(p, CALLER) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
 }
 
+ssize_t run_write(int fd, const void *p, size_t n)
+{
+	return run_fam(p) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
+}
+
 static ssize_t pread_at(int fd, void *p, size_t n, off_t at, const void *caller)
 {
 	if (at < 0) {
@@ -175,21 +180,21 @@ RUN_API ssize_t __read_chk(int fd, void *p, size_t n, size_t room)
 {
 	if (n > room)
 		__chk_fail();
-	return read(fd, p, n);
+	return run_fam(p) ? load_fam(fd, p, n, -1) : load(fd, p, n, -1);
 }
 
 RUN_API ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room)
 {
 	if (n > room)
 		__chk_fail();
-	return pread(fd, p, n, at);
+	return pread_at(fd, p, n, at, CALLER);
 }
 
 RUN_API ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room)
 {
 	if (n > room)
 		__chk_fail();
-	return pread64(fd, p, n, at);
+	return pread_at(fd, p, n, at, CALLER);
 }
 
 static bool vector_concerns(const struct iovec *v, int n, const void *caller)
@@ -205,7 +210,7 @@ static bool vector_concerns(const struct iovec *v, int n, const void *caller)
 }
 
 /* One after the other: each as far as it goes. */
-static ssize_t each(int fd, const struct iovec *v, int n, off_t at, bool out, const void *caller)
+static ssize_t each(int fd, const struct iovec *v, int n, off_t at, bool out)
 {
 	int saved = errno;
 	size_t done = 0;
@@ -238,38 +243,48 @@ static ssize_t each(int fd, const struct iovec *v, int n, off_t at, bool out, co
 
 RUN_API ssize_t readv(int fd, const struct iovec *v, int n)
 {
-	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, false, CALLER)
+	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, false)
 					     : RUN_NEXT(next_readv, "readv")(fd, v, n);
 }
 
 RUN_API ssize_t writev(int fd, const struct iovec *v, int n)
 {
-	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, true, CALLER)
+	return vector_concerns(v, n, CALLER) ? each(fd, v, n, -1, true)
 					     : RUN_NEXT(next_writev, "writev")(fd, v, n);
+}
+
+static ssize_t preadv_at(int fd, const struct iovec *v, int n, off_t at, const void *caller)
+{
+	return at >= 0 && vector_concerns(v, n, caller)
+		       ? each(fd, v, n, at, false)
+		       : RUN_NEXT(next_preadv, "preadv")(fd, v, n, at);
+}
+
+static ssize_t pwritev_at(int fd, const struct iovec *v, int n, off_t at, const void *caller)
+{
+	return at >= 0 && vector_concerns(v, n, caller)
+		       ? each(fd, v, n, at, true)
+		       : RUN_NEXT(next_pwritev, "pwritev")(fd, v, n, at);
 }
 
 RUN_API ssize_t preadv(int fd, const struct iovec *v, int n, off_t at)
 {
-	return at >= 0 && vector_concerns(v, n, CALLER)
-		       ? each(fd, v, n, at, false, CALLER)
-		       : RUN_NEXT(next_preadv, "preadv")(fd, v, n, at);
+	return preadv_at(fd, v, n, at, CALLER);
 }
 
 RUN_API ssize_t pwritev(int fd, const struct iovec *v, int n, off_t at)
 {
-	return at >= 0 && vector_concerns(v, n, CALLER)
-		       ? each(fd, v, n, at, true, CALLER)
-		       : RUN_NEXT(next_pwritev, "pwritev")(fd, v, n, at);
+	return pwritev_at(fd, v, n, at, CALLER);
 }
 
 RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at)
 {
-	return preadv(fd, v, n, at);
+	return preadv_at(fd, v, n, at, CALLER);
 }
 
 RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at)
 {
-	return pwritev(fd, v, n, at);
+	return pwritev_at(fd, v, n, at, CALLER);
 }
 
 RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)

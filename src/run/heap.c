@@ -93,7 +93,7 @@ RUN_API void *calloc(size_t n, size_t bytes)
 								    : next_calloc(n, bytes);
 }
 
-RUN_API void free(void *p)
+static void release(void *p, bool mine)
 {
 	int saved = errno;
 
@@ -104,9 +104,19 @@ RUN_API void free(void *p)
 			run_inside--;
 		}
 	} else {
-		plain_free(p, internal(CALLER));
+		plain_free(p, mine);
 	}
 	errno = saved;
+}
+
+RUN_API void free(void *p)
+{
+	release(p, internal(CALLER));
+}
+
+void run_free(void *p)
+{
+	release(p, false);
 }
 
 RUN_API size_t malloc_usable_size(void *p)
@@ -171,22 +181,23 @@ static bool power_of_two(size_t n)
 	return n && !(n & (n - 1));
 }
 
-RUN_API void *memalign(size_t alignment, size_t bytes)
+static void *aligned(size_t alignment, size_t bytes, const void *caller)
 {
 	void *p;
 
-	if (power_of_two(alignment) && fam_alloc(alignment, bytes, false, CALLER, &p))
+	if (power_of_two(alignment) && fam_alloc(alignment, bytes, false, caller, &p))
 		return p;
-	return plain_memalign(alignment, bytes, internal(CALLER));
+	return plain_memalign(alignment, bytes, internal(caller));
+}
+
+RUN_API void *memalign(size_t alignment, size_t bytes)
+{
+	return aligned(alignment, bytes, CALLER);
 }
 
 RUN_API void *aligned_alloc(size_t alignment, size_t bytes)
 {
-	void *p;
-
-	if (power_of_two(alignment) && fam_alloc(alignment, bytes, false, CALLER, &p))
-		return p;
-	return plain_memalign(alignment, bytes, internal(CALLER));
+	return aligned(alignment, bytes, CALLER);
 }
 
 RUN_API int posix_memalign(void **p_p, size_t alignment, size_t bytes)
@@ -207,12 +218,12 @@ RUN_API int posix_memalign(void **p_p, size_t alignment, size_t bytes)
 
 RUN_API void *valloc(size_t bytes)
 {
-	return memalign((size_t)sysconf(_SC_PAGESIZE), bytes);
+	return aligned((size_t)sysconf(_SC_PAGESIZE), bytes, CALLER);
 }
 
 RUN_API void *pvalloc(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	return memalign(page, (bytes + page - 1) & ~(page - 1));
+	return aligned(page, (bytes + page - 1) & ~(page - 1), CALLER);
 }

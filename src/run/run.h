@@ -10,8 +10,12 @@
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
  *   bounce.c   a piece of local memory for a system call on fabric memory
+ *   hold.c     chunks that stay for the length of a call
  *   calls.c    read, write and the like
  *   sockets.c  recv, send and the like
+ *   ioctl.c    ioctl
+ *   locks.c    pthread_mutex_lock and what else waits for a futex
+ *   print.c    printf and puts
  *   stdio.c    fread, fwrite and the like: the C library's own calls do not come by calls.c
  *   report.c   --stats
  */
@@ -21,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "host_agent/agent.h"
@@ -78,6 +83,22 @@ void run_zero(char *addr, size_t bytes);
 enum { RUN_BOUNCE = 256 << 10 };
 void *run_bounce_get(size_t bytes, size_t *bytes_p);
 void run_bounce_put(void *p, size_t bytes);
+
+/*
+ * Keep [addr, addr + bytes) resident and open for stores, so that the kernel can use it by itself;
+ * as often unheld as held.  All that is held at once is a tenth of the page buffer: beyond that one
+ * line that names `what`, and abort().  Asynchronous signals' handlers must not call them.
+ */
+void run_hold(void *addr, size_t bytes, const char *what);
+void run_unhold(void *addr, size_t bytes);
+/* It is fabric memory, and the kernel's own faults are nobody's. */
+bool run_hold_needed(const void *p);
+
+/* Free what the C library has allocated for the program. */
+void run_free(void *p);
+/* fwrite and write for the program, whatever memory it is. */
+size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
+ssize_t run_write(int fd, const void *p, size_t n);
 
 /* --stats: a block or mapping from that call. */
 void run_report_site(const void *caller, size_t bytes);

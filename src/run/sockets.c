@@ -219,7 +219,8 @@ RUN_API ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags)
 {
 	if (n > room)
 		__chk_fail();
-	return recv(fd, p, n, flags);
+	return run_fam(p) ? recv_to(fd, p, n, flags, NULL, NULL)
+			  : RUN_NEXT(next_recv, "recv")(fd, p, n, flags);
 }
 
 RUN_API ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags,
@@ -227,5 +228,6 @@ RUN_API ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags
 {
 	if (n > room)
 		__chk_fail();
-	return recvfrom(fd, p, n, flags, name, name_bytes);
+	return run_fam(p) ? recv_to(fd, p, n, flags, name, name_bytes)
+			  : RUN_NEXT(next_recvfrom, "recvfrom")(fd, p, n, flags, name, name_bytes);
 }

@@ -81,12 +81,12 @@ static size_t store(write_fn fn, const char *p, size_t item, size_t n, FILE *f)
 	return done / item;
 }
 
-RUN_API size_t fread(void *p, size_t item, size_t n, FILE *f)
+static size_t read_locked(void *p, size_t item, size_t n, FILE *f)
 {
 	read_fn fn = RUN_NEXT(next_fread, "fread");
 	size_t r;
 
-	if (!concerns(p, CALLER))
+	if (!run_fam(p))
 		return fn(p, item, n, f);
 	flockfile(f); /* so that no other thread's read comes between the pieces */
 	r = load(fn, p, item, n, f);
@@ -94,22 +94,40 @@ RUN_API size_t fread(void *p, size_t item, size_t n, FILE *f)
 	return r;
 }
 
+static size_t read_unlocked(void *p, size_t item, size_t n, FILE *f)
+{
+	read_fn fn = RUN_NEXT(next_fread_unlocked, "fread_unlocked");
+
+	return run_fam(p) ? load(fn, p, item, n, f) : fn(p, item, n, f);
+}
+
+static size_t write_unlocked(const void *p, size_t item, size_t n, FILE *f)
+{
+	write_fn fn = RUN_NEXT(next_fwrite_unlocked, "fwrite_unlocked");
+
+	return run_fam(p) ? store(fn, p, item, n, f) : fn(p, item, n, f);
+}
+
+RUN_API size_t fread(void *p, size_t item, size_t n, FILE *f)
+{
+	return concerns(p, CALLER) ? read_locked(p, item, n, f)
+				   : RUN_NEXT(next_fread, "fread")(p, item, n, f);
+}
+
 size_t fread_unlocked(void *p, size_t item, size_t n, FILE *f);
 size_t fwrite_unlocked(const void *p, size_t item, size_t n, FILE *f);
 
 RUN_API size_t fread_unlocked(void *p, size_t item, size_t n, FILE *f)
 {
-	read_fn fn = RUN_NEXT(next_fread_unlocked, "fread_unlocked");
-
-	return concerns(p, CALLER) ? load(fn, p, item, n, f) : fn(p, item, n, f);
+	return read_unlocked(p, item, n, f);
 }
 
-RUN_API size_t fwrite(const void *p, size_t item, size_t n, FILE *f)
+size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f)
 {
 	write_fn fn = RUN_NEXT(next_fwrite, "fwrite");
 	size_t r;
 
-	if (!concerns(p, CALLER))
+	if (!run_fam(p))
 		return fn(p, item, n, f);
 	flockfile(f);
 	r = store(fn, p, item, n, f);
@@ -117,11 +135,15 @@ RUN_API size_t fwrite(const void *p, size_t item, size_t n, FILE *f)
 	return r;
 }
 
+RUN_API size_t fwrite(const void *p, size_t item, size_t n, FILE *f)
+{
+	return concerns(p, CALLER) ? run_fwrite(p, item, n, f)
+				   : RUN_NEXT(next_fwrite, "fwrite")(p, item, n, f);
+}
+
 RUN_API size_t fwrite_unlocked(const void *p, size_t item, size_t n, FILE *f)
 {
-	write_fn fn = RUN_NEXT(next_fwrite_unlocked, "fwrite_unlocked");
-
-	return concerns(p, CALLER) ? store(fn, p, item, n, f) : fn(p, item, n, f);
+	return write_unlocked(p, item, n, f);
 }
 
 _Noreturn void __chk_fail(void);
@@ -139,13 +161,13 @@ static void check(size_t room, size_t item, size_t n)
 RUN_API size_t __fread_chk(void *p, size_t room, size_t item, size_t n, FILE *f)
 {
 	check(room, item, n);
-	return fread(p, item, n, f);
+	return read_locked(p, item, n, f);
 }
 
 RUN_API size_t __fread_unlocked_chk(void *p, size_t room, size_t item, size_t n, FILE *f)
 {
 	check(room, item, n);
-	return fread_unlocked(p, item, n, f);
+	return read_unlocked(p, item, n, f);
 }
 
 RUN_API int fputs(const char *s, FILE *f)
@@ -155,7 +177,7 @@ RUN_API int fputs(const char *s, FILE *f)
 	if (!concerns(s, CALLER))
 		return RUN_NEXT(next_fputs, "fputs")(s, f);
 	n = strlen(s);
-	return fwrite(s, 1, n, f) == n ? 1 : EOF;
+	return run_fwrite(s, 1, n, f) == n ? 1 : EOF;
 }
 
 int fputs_unlocked(const char *s, FILE *f);
@@ -167,21 +189,31 @@ RUN_API int fputs_unlocked(const char *s, FILE *f)
 	if (!concerns(s, CALLER))
 		return RUN_NEXT(next_fputs_unlocked, "fputs_unlocked")(s, f);
 	n = strlen(s);
-	return fwrite_unlocked(s, 1, n, f) == n ? 1 : EOF;
+	return write_unlocked(s, 1, n, f) == n ? 1 : EOF;
 }
 
 /* The kernel would be handed the buffer: the stream gets one of its own instead. */
+static int set_buffer(FILE *f, char *buf, int mode, size_t n, const void *caller)
+{
+	return RUN_NEXT(next_setvbuf, "setvbuf")(f, concerns(buf, caller) ? NULL : buf, mode, n);
+}
+
 RUN_API int setvbuf(FILE *f, char *buf, int mode, size_t n)
 {
-	return RUN_NEXT(next_setvbuf, "setvbuf")(f, concerns(buf, CALLER) ? NULL : buf, mode, n);
+	return set_buffer(f, buf, mode, n, CALLER);
 }
 
 RUN_API void setbuffer(FILE *f, char *buf, size_t n)
 {
-	setvbuf(f, buf, buf ? _IOFBF : _IONBF, n);
+	set_buffer(f, buf, buf ? _IOFBF : _IONBF, n, CALLER);
 }
 
 RUN_API void setbuf(FILE *f, char *buf)
 {
-	setvbuf(f, buf, buf ? _IOFBF : _IONBF, BUFSIZ);
+	set_buffer(f, buf, buf ? _IOFBF : _IONBF, BUFSIZ, CALLER);
+}
+
+RUN_API void setlinebuf(FILE *f)
+{
+	set_buffer(f, NULL, _IOLBF, 0, CALLER);
 }

@@ -22,20 +22,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MIB = 1 << 20, PAGE = 4096, BIG = 40 * MIB };
-
-#define CHECK(cond)                                                                                \
-	do {                                                                                       \
-		if (!(cond)) {                                                                     \
-			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #cond,       \
-				errno);                                                            \
-			_exit(99);                                                                 \
-		}                                                                                  \
-	} while (0)
+#include "run_victim.h"
 
 /* What is in fabric memory has no place in the page tables until it is touched, and one region of
    4 TiB around it: its mapping is not dumped and not forked, which nothing of ours is. */
-static bool in_fam(const void *p)
+bool in_fam(const void *p)
 {
 	bool here = false, result = false;
 	FILE *f = fopen("/proc/self/smaps", "r");
@@ -54,13 +45,13 @@ static bool in_fam(const void *p)
 	return result;
 }
 
-static void fill(unsigned char *p, size_t n, unsigned seed)
+void fill(unsigned char *p, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i += 64)
 		p[i] = (unsigned char)(seed + i / 64 * 7 + (i >> 16));
 }
 
-static void verify(const unsigned char *p, size_t n, unsigned seed)
+void verify(const unsigned char *p, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i += 64)
 		CHECK(p[i] == (unsigned char)(seed + i / 64 * 7 + (i >> 16)));
@@ -400,8 +391,12 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{ "malloc", case_malloc }, { "brk", case_brk },		{ "maps", case_maps },
-		{ "calls", case_calls },   { "threads", case_threads }, { "fork", case_fork }
+		{ "malloc", case_malloc },     { "brk", case_brk },
+		{ "maps", case_maps },	       { "calls", case_calls },
+		{ "threads", case_threads },   { "fork", case_fork },
+		{ "waits", case_waits },       { "held", case_held },
+		{ "too many", case_too_many }, { "ioctl", case_ioctl },
+		{ "direct", case_direct },     { "forms", case_forms },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda run`: programs that know nothing of SODA, from outside. */
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,36 +23,53 @@
 static const char soda[] = "tools/soda/soda";
 static const char victim[] = "tests/integration/run_victim";
 
+static const char self[] = "tests/integration/test_run";
+
+enum { CANNOT = 77, MAY = 78 }; /* exit status of as_nobody() */
+
 static struct program p;
+static bool ordinary; /* run what follows as an ordinary user */
 
 static void run(const char *const *args)
 {
-	assert_int_equal(program_run_within(soda, args, 240000, &p), 0);
+	const char *all[16] = { "--as-nobody", soda };
+	size_t n = 2;
+
+	while (*args && n < 15)
+		all[n++] = *args++;
+	assert_null(*args);
+	assert_int_equal(
+		program_run_within(ordinary ? self : soda, ordinary ? all : all + 2, 240000, &p),
+		0);
 }
 #define RUN(...) run((const char *const[]){ "run", __VA_ARGS__, NULL })
+
+enum { INLINE, HANDLER };
+static const char *const modes[] = { "inline", "handler" };
+
+/* One case in one mode; `status`: of its end; said: what is in its standard error, NULL: nothing.
+ */
+static void run_mode(const char *name, int mode, const char *log, int status, const char *said)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_MODE", modes[mode], 1);
+	setenv("SODA_LOG", log, 1);
+	RUN("--mem", "8M", "--", path, name);
+	if (p.status != status)
+		fail_msg("%s, %s mode: status %d: %s", name, modes[mode], p.status, p.err);
+	if (said ? !strstr(p.err, said) : p.err[0] != 0)
+		fail_msg("%s, %s mode: it says: %s", name, modes[mode], p.err);
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+}
 
 /* A case of the program, in a buffer much smaller than what it uses, in each mode. */
 static void run_case(const char *name, const char *warning)
 {
-	static const char *const modes[] = { "inline", "handler" };
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s", build_path(victim));
-	for (size_t i = 0; i < 2; i++) {
-		/* handler without privilege: the kernel's faults are nobody's, the wrappers serve
-		 */
-		setenv("SODA_MODE", modes[i], 1);
-		setenv("SODA_LOG", "error", 1);
-		if (warning)
-			setenv("SODA_LOG", "warning", 1);
-		RUN("--mem", "8M", "--", path, name);
-		if (p.status)
-			fail_msg("%s, %s mode: status %d: %s", name, modes[i], p.status, p.err);
-		if (warning ? !strstr(p.err, warning) : p.err[0] != 0)
-			fail_msg("%s, %s mode: it says: %s", name, modes[i], p.err);
-	}
-	unsetenv("SODA_MODE");
-	unsetenv("SODA_LOG");
+	for (int mode = 0; mode < 2; mode++)
+		run_mode(name, mode, warning ? "warning" : "error", 0, warning);
 }
 
 static void test_blocks(void **state)
@@ -66,6 +88,21 @@ static void test_calls(void **state)
 	run_case("calls", NULL);
 }
 
+static void test_kernel(void **state)
+{
+	run_case("ioctl", NULL);
+	run_case("direct", NULL);
+	run_case("forms", NULL);
+}
+
+/* Where the kernel's faults are served, nothing needs to be held. */
+static void test_waits(void **state)
+{
+	run_case("waits", NULL);
+	run_mode("held", INLINE, "error", 0, NULL);
+	run_mode("too many", INLINE, "error", 128 + SIGABRT, "a tenth of the page buffer");
+}
+
 static void test_many(void **state)
 {
 	run_case("threads", NULL);
@@ -74,6 +111,51 @@ static void test_many(void **state)
 static void test_fork(void **state)
 {
 	run_case("fork", "is a child of a fork");
+}
+
+/* Become a user without privilege, for whom the kernel's faults are not served, and the program. */
+static int as_nobody(char **argv)
+{
+	char path[512];
+	int fd;
+
+	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(65534, 65534, 65534) ||
+			       setresuid(65534, 65534, 65534)))
+		return CANNOT;
+	snprintf(path, sizeof(path), "%s", build_path(argv[0]));
+	if (access(path, X_OK))
+		return CANNOT;
+	fd = (int)syscall(SYS_userfaultfd, 0);
+	if (fd < 0)
+		fd = open("/dev/userfaultfd", O_RDWR);
+	if (fd >= 0)
+		return MAY;
+	argv[0] = path;
+	execv(path, argv);
+	return CANNOT;
+}
+
+/* All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0. */
+static void test_unprivileged(void **state)
+{
+	static const char *const cases[] = { "malloc", "brk",  "maps",	"calls",  "threads",
+					     "waits",  "held", "ioctl", "direct", "forms" };
+
+	ordinary = true;
+	RUN("--", "true");
+	if (p.status == CANNOT || p.status == MAY) {
+		ordinary = false;
+		print_message(p.status == MAY
+				      ? "SKIP: ordinary users may serve the kernel's faults here\n"
+				      : "SKIP: an ordinary user cannot get at this build\n");
+		skip();
+	}
+	assert_int_equal(p.status, 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		run_case(cases[i], NULL);
+	run_case("fork", "is a child of a fork");
+	run_mode("too many", HANDLER, "error", 128 + SIGABRT, "a tenth of the page buffer");
+	ordinary = false;
 }
 
 /* The mode that it chooses by itself, the statistics, and the program's own exit status. */
@@ -186,15 +268,22 @@ static void test_sort(void **state)
 	assert_int_equal(system(command), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocks),	 cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_calls),	 cmocka_unit_test(test_many),
-		cmocka_unit_test(test_fork),	 cmocka_unit_test(test_stats),
-		cmocka_unit_test(test_refusals), cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),	     cmocka_unit_test(test_many),
+		cmocka_unit_test(test_kernel),	     cmocka_unit_test(test_waits),
+		cmocka_unit_test(test_fork),	     cmocka_unit_test(test_stats),
+		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sort),
+		cmocka_unit_test(test_unprivileged),
 	};
 
+	if (argc > 2 && !strcmp(argv[1], "--as-nobody"))
+		return as_nobody(argv + 2);
+	/* a machine may be busy, and none of this is about patience */
+	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
+	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
 	unsetenv("SODA_SERVER");
 	unsetenv("SODA_DPU");
 	unsetenv("SODA_BUFFER");

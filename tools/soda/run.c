@@ -81,9 +81,8 @@ static const struct soda_conf conf = {
 		"LD_PRELOAD; so it must be dynamically linked, and not set-user-id.\n\n"
 		"System calls on such memory work: where the kernel serves faults of its own "
 		"(userfaultfd with privilege) all of them, else those of read, write, recv, send, "
-		"their "
-		"families and stdio. The child of a fork has no fabric memory unless it starts "
-		"another program.",
+		"their families, ioctl, stdio, and what waits for mutexes and semaphores. The "
+		"child of a fork has no fabric memory unless it starts another program.",
 	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
 		    "or there "
 		    "is no fabric memory, 2 wrong usage.\n"

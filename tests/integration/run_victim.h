@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the files of run_victim share: a program that knows nothing of SODA. */
+#ifndef SODA_TEST_RUN_VICTIM_H
+#define SODA_TEST_RUN_VICTIM_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20, PAGE = 4096, BIG = 40 * MIB };
+
+#define CHECK(cond)                                                                                \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #cond,       \
+				errno);                                                            \
+			_exit(99);                                                                 \
+		}                                                                                  \
+	} while (0)
+
+bool in_fam(const void *p);
+/* A pattern in every 64th byte, which verify() knows. */
+void fill(unsigned char *p, size_t n, unsigned seed);
+void verify(const unsigned char *p, size_t n, unsigned seed);
+
+/* run_victim_waits.c */
+void case_waits(void);
+void case_held(void);
+void case_too_many(void);
+/* run_victim_kernel.c */
+void case_ioctl(void);
+void case_direct(void);
+void case_forms(void);
+
+#endif
