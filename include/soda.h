@@ -145,7 +145,8 @@ struct soda_stats {
 	uint64_t slept;	 /* answers awaited asleep */
 	uint32_t mode;	 /* enum soda_mode in force */
 	uint32_t chunk_bytes;
-	uint64_t installed; /* fetched chunks that a DPU agent put into place itself */
+	uint64_t installed;  /* fetched chunks that a DPU agent put into place itself */
+	uint64_t stalled_ns; /* how long threads have waited in faults, all together */
 };
 
 /*

@@ -15,6 +15,8 @@
 #include "host_agent/session.h"
 #include "host_agent/writeback.h"
 
+void (*soda_fault_seen)(uint32_t id);
+
 static struct soda_chunk *chunk(const struct soda_fault *f)
 {
 	return &soda_agent.table[f->id];
@@ -51,8 +53,11 @@ uint32_t soda_fault_keep(void)
 
 static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_counter what)
 {
-	if (!f->counted)
+	if (!f->counted) {
 		soda_count(t, what, 1);
+		if (soda_fault_seen && what == SODA_CNT_FAULTS)
+			soda_fault_seen(f->id);
+	}
 	f->counted = true;
 }
 
@@ -244,11 +249,15 @@ static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t dea
 int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 {
 	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
+	uint64_t began = soda_now_ns(), from = began;
 	int ret;
 
-	do {
-		ret = serve_until(t, f, soda_now_ns() + patience);
-	} while (transient(ret) && soda_agent.settings.on_error == SODA_ON_ERROR_WAIT);
+	for (;; from = soda_now_ns()) {
+		ret = serve_until(t, f, from + patience);
+		if (!transient(ret) || soda_agent.settings.on_error != SODA_ON_ERROR_WAIT)
+			break;
+	}
+	soda_count(t, SODA_CNT_STALLED_NS, soda_now_ns() - began);
 	if (ret && ret != -EFAULT)
 		soda_fault_fail(t, f, ret);
 	return ret;

@@ -56,6 +56,9 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 /* PIN, and system calls on FAM: make the chunk resident by the same path. */
 int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
 
+/* Told the chunk of each fault on a missing page; set before the runtime starts, or NULL. AS. */
+extern void (*soda_fault_seen)(uint32_t id);
+
 /* How many last chunks of a thread are kept from eviction. */
 uint32_t soda_fault_keep(void);
 

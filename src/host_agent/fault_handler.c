@@ -76,8 +76,11 @@ static void give_up(struct pending *p, int err)
 
 static bool served(struct pending *p)
 {
+	uint64_t ns = soda_now_ns() - p->since_ns;
+
 	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
-	soda_thread_time(p->t, soda_now_ns() - p->since_ns);
+	soda_thread_time(p->t, ns);
+	soda_count(p->t, SODA_CNT_STALLED_NS, ns);
 	return true;
 }
 

@@ -44,6 +44,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
 		.installed = SUM(INSTALLED),
+		.stalled_ns = SUM(STALLED_NS),
 	};
 }
 
@@ -84,6 +85,7 @@ static const struct {
 	ROW(mode),
 	ROW(chunk_bytes),
 	ROW(installed),
+	ROW(stalled_ns),
 };
 
 size_t soda_stats_json(char *out, size_t bytes)

@@ -46,7 +46,7 @@ static bool fam_alloc(size_t alignment, size_t bytes, bool zero, const void *cal
 	*p_p = soda_heap_alloc(alignment, bytes, zero, &why);
 	run_inside--;
 	if (*p_p)
-		run_report_site(caller, bytes);
+		run_report_site(caller, *p_p, bytes);
 	else
 		errno = ENOMEM;
 	return true;
@@ -139,7 +139,7 @@ static void *move(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
-static void *fam_realloc(void *p, size_t bytes)
+static void *fam_realloc(void *p, size_t bytes, const void *caller)
 {
 	struct soda_why why;
 	void *q;
@@ -151,7 +151,9 @@ static void *fam_realloc(void *p, size_t bytes)
 	run_inside++;
 	q = soda_heap_realloc(p, bytes, &why);
 	run_inside--;
-	if (!q)
+	if (q)
+		run_report_site(caller, q, bytes);
+	else
 		errno = ENOMEM;
 	return q;
 }
@@ -164,7 +166,7 @@ RUN_API void *realloc(void *p, size_t bytes)
 		return q;
 	if (run_fam(p)) {
 		if (bytes)
-			return fam_realloc(p, bytes);
+			return fam_realloc(p, bytes, CALLER);
 		free(p);
 		return NULL;
 	}

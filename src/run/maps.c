@@ -101,7 +101,7 @@ static void *map(void *addr, size_t bytes, int prot, int flags, int fd, off_t of
 		if (wanted(addr, bytes, prot, flags, fd) && run_ready()) {
 			p = run_pool_map(bytes);
 			if (p) {
-				run_report_site(caller, bytes);
+				run_report_site(caller, p, bytes);
 				return p;
 			}
 			errno = ENOMEM;
@@ -152,7 +152,7 @@ static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, 
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}
-	run_report_site(caller, bytes);
+	run_report_site(caller, q, bytes);
 	memcpy(q, addr, old < bytes ? old : bytes);
 	run_pool_unmap(addr, old);
 	return q;

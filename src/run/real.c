@@ -55,6 +55,16 @@ static void leave_children_alone(void)
 	unsetenv("SODA_RUN_STATS");
 }
 
+/* One program's, whatever becomes of its children. */
+static void open_samples(void)
+{
+	const char *fd = getenv("SODA_RUN_SAMPLES");
+
+	if (fd)
+		run_samples_open(atoi(fd));
+	unsetenv("SODA_RUN_SAMPLES");
+}
+
 __attribute__((constructor)) static void setup(void)
 {
 	const char *threshold = getenv("SODA_RUN_THRESHOLD");
@@ -67,6 +77,8 @@ __attribute__((constructor)) static void setup(void)
 	/* some programs close theirs before they end */
 	run_settings.stats_fd =
 		run_settings.stats ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100) : -1;
+	run_report_start();
+	open_samples();
 	if (!getenv("SODA_RUN_CHILDREN"))
 		leave_children_alone();
 	run_settings.threshold = bytes ? bytes : 1;
@@ -98,6 +110,19 @@ static void begin(void)
 	}
 }
 
+/* Once, whoever has started the runtime: the program may know it itself. */
+static void begun(void)
+{
+	static _Atomic bool known;
+
+	if (atomic_load_explicit(&known, memory_order_relaxed) || atomic_exchange(&known, true))
+		return;
+	run_inside++;
+	run_report_begin();
+	run_samples_start();
+	run_inside--;
+}
+
 bool run_ready(void)
 {
 	uint32_t life = atomic_load_explicit(&soda_agent.life, memory_order_relaxed);
@@ -110,11 +135,15 @@ bool run_ready(void)
 	}
 	if (life == SODA_LIFE_FORKED)
 		say_once();
+	if (life == SODA_LIFE_RUNNING)
+		begun();
 	return life == SODA_LIFE_RUNNING;
 }
 
 __attribute__((destructor)) static void ended(void)
 {
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		run_samples_take();
 	if (run_settings.stats)
 		run_report();
 }

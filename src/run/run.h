@@ -18,6 +18,8 @@
  *   print.c    printf and puts
  *   stdio.c    fread, fwrite and the like: the C library's own calls do not come by calls.c
  *   report.c   --stats
+ *   samples.c  --report
+ *   symbols.c  the names of callers
  */
 #ifndef SODA_RUN_H
 #define SODA_RUN_H
@@ -100,8 +102,18 @@ void run_free(void *p);
 size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
 ssize_t run_write(int fd, const void *p, size_t n);
 
-/* --stats: a block or mapping from that call. */
-void run_report_site(const void *caller, size_t bytes);
+/* --stats: before the runtime runs, and once it does. */
+void run_report_start(void);
+void run_report_begin(void);
+/* A block or mapping from that call. */
+void run_report_site(const void *caller, const void *p, size_t bytes);
 void run_report(void);
+/* "function+0x12 (file)", or what there is of it. */
+void run_symbol(const void *address, char *text, size_t bytes);
+
+/* --report: the memory for samples, if that descriptor is one; then from now on; and one now. */
+void run_samples_open(int fd);
+void run_samples_start(void);
+void run_samples_take(void);
 
 #endif

@@ -385,6 +385,19 @@ static void case_fork(void)
 	free(p);
 }
 
+/* Ended by somebody else, once it has used some. */
+static void case_killed(void)
+{
+	unsigned char *p = malloc(BIG);
+
+	CHECK(p);
+	for (unsigned i = 0; i < 8; i++) {
+		fill(p, BIG, i);
+		usleep(10000);
+	}
+	kill(getpid(), SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -397,6 +410,7 @@ int main(int argc, char **argv)
 		{ "waits", case_waits },       { "held", case_held },
 		{ "too many", case_too_many }, { "ioctl", case_ioctl },
 		{ "direct", case_direct },     { "forms", case_forms },
+		{ "killed", case_killed },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -161,14 +161,24 @@ static void test_unprivileged(void **state)
 /* The mode that it chooses by itself, the statistics, and the program's own exit status. */
 static void test_stats(void **state)
 {
+	unsigned long calls = 0, faults = 0;
 	char path[512];
+	const char *line;
 
 	snprintf(path, sizeof(path), "%s", build_path(victim));
 	setenv("SODA_LOG", "error", 1);
 	RUN("--mem=8M", "--stats", "--", path, "brk");
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "resident at most"));
-	assert_non_null(strstr(p.err, "40 MiB in      1"));
+	assert_non_null(strstr(p.err, "stalled"));
+	/* the call, by its name: 40 MiB of 64 KiB chunks */
+	line = strstr(p.err, "case_brk+0x");
+	assert_non_null(line);
+	while (line > p.err && line[-1] != '\n')
+		line--;
+	assert_int_equal(sscanf(line, " 40 MiB %lu %lu", &calls, &faults), 2);
+	assert_int_equal(calls, 1);
+	assert_in_range(faults, 640, 100000);
 	RUN("--stats", "--", "true");
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "no fabric memory was used"));
@@ -180,6 +190,65 @@ static void test_stats(void **state)
 	RUN("--children", "--", "sh", "-c", "echo $LD_PRELOAD");
 	assert_non_null(strstr(p.out, "libsoda-run.so"));
 	unsetenv("SODA_LOG");
+}
+
+static char page[4 << 20];
+
+static void read_page(const char *path)
+{
+	FILE *f = fopen(path, "r");
+
+	assert_non_null(f);
+	page[fread(page, 1, sizeof(page) - 1, f)] = 0;
+	fclose(f);
+}
+
+/* The page about a program; also of one that is killed, and of one that used nothing. */
+static void test_report(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", out[64], path[512], *before = NULL;
+
+	if (access("/usr/bin/gnuplot", X_OK)) {
+		print_message("SKIP: no gnuplot\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(out, sizeof(out), "%s/page.html", dir);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "error", 1);
+	RUN("--mem=8M", "--report", out, "--", path, "threads", "<b>&");
+	assert_int_equal(p.status, 0);
+	read_page(out);
+	assert_non_null(strstr(page, "threads &lt;b&gt;&amp;"));
+	assert_non_null(strstr(page, "<svg"));
+	assert_non_null(strstr(page, "</svg>"));
+	assert_non_null(strstr(page, "resident"));
+	assert_null(strstr(page, "<?xml"));
+	assert_true(strlen(page) < 1 << 20);
+	RUN("--mem=8M", "--report", out, "--", path, "killed");
+	assert_int_equal(p.status, 128 + SIGKILL);
+	read_page(out);
+	assert_non_null(strstr(page, "<td>137"));
+	assert_non_null(strstr(page, "</svg>"));
+	RUN("--report", out, "--", "sh", "-c", "exit 3");
+	assert_int_equal(p.status, 3);
+	read_page(out);
+	assert_non_null(strstr(page, "Exit status 3. The program used no fabric memory"));
+	RUN("--report", "/nowhere/page.html", "--", path, "brk");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "/nowhere/page.html"));
+	/* without gnuplot it is said before the program starts */
+	before = strdup(getenv("PATH"));
+	setenv("PATH", dir, 1);
+	RUN("--report", out, "--", "/bin/echo", "started");
+	setenv("PATH", before, 1);
+	free(before);
+	assert_int_equal(p.status, 127);
+	assert_string_equal(p.out, "");
+	assert_non_null(strstr(p.err, "gnuplot is not installed"));
+	unsetenv("SODA_LOG");
+	unlink(out);
+	rmdir(dir);
 }
 
 /* What cannot be is said, with the reason. */
@@ -276,7 +345,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_kernel),	     cmocka_unit_test(test_waits),
 		cmocka_unit_test(test_fork),	     cmocka_unit_test(test_stats),
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sort),
-		cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_unprivileged), cmocka_unit_test(test_report),
 	};
 
 	if (argc > 2 && !strcmp(argv[1], "--as-nobody"))

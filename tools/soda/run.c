@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "run_program.h"
+#include "run_report.h"
 #include "tool.h"
 
 struct options {
@@ -19,6 +20,7 @@ struct options {
 	char *server;
 	char *dpu;
 	uint64_t threshold;
+	char *report;
 	bool stats;
 	bool children;
 };
@@ -62,6 +64,13 @@ static const struct soda_option option_table[] = {
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(stats),
 	  .help = "At the program's end print on standard error what it did with fabric memory." },
+	{ .name = "report",
+	  .letter = 'r',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(report),
+	  .arg = "FILE.html",
+	  .help = "At the program's end write a page that shows residency, faults and traffic over "
+		  "time. gnuplot draws it. The program is then a child of soda." },
 	{ .name = "children",
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(children),
@@ -85,7 +94,7 @@ static const struct soda_conf conf = {
 		"child of a fork has no fabric memory unless it starts another program.",
 	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
 		    "or there "
-		    "is no fabric memory, 2 wrong usage.\n"
+		    "is no fabric memory, or no gnuplot for \\-\\-report, 2 wrong usage.\n"
 		    ".SH EXAMPLES\n.nf\nsoda run \\-\\-mem 1G \\-\\-stats \\-\\- sort \\-S 4G \\-o "
 		    "sorted "
 		    "words\n.fi\n"
@@ -184,6 +193,10 @@ int soda_command_run(int argc, char **argv)
 		return why.status;
 	}
 	set_environment(&opt, library);
+	if (opt.report)
+		return soda_run_report_open(opt.report)
+			       ? 127
+			       : soda_run_report_run(opt.report, program, argv + first);
 	execv(program, argv + first);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;
