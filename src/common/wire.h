@@ -53,7 +53,7 @@ enum soda_msg {
 	SODA_MSG_STATS = 20,  /* empty -> JSON text */
 	SODA_MSG_BYE = 21,    /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
 				 it has now, or when its last connection ends */
-	SODA_MSG_PING = 22,   /* empty -> empty */
+	SODA_MSG_PING = 22,   /* anything -> the same: is the peer there, and how far away? */
 	SODA_MSG_NAME = 23,   /* soda_wire_name -> empty, or one byte: advice on the whole object
 				 that the operator's rules give it */
 	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd;

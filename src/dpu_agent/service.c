@@ -316,8 +316,11 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 {
 	if (type == SODA_MSG_STATS)
 		return write_stats(s, bytes, reply);
-	if (type == SODA_MSG_PING)
-		return bytes ? -EPROTO : 0;
+	if (type == SODA_MSG_PING) {
+		memmove(reply->body, body, bytes);
+		reply->bytes = bytes;
+		return 0;
+	}
 	if (type == SODA_MSG_BYE)
 		return leave(s, body, bytes);
 	if (s->tool)

@@ -191,7 +191,9 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 				"caching advice needs a DPU agent, and none is in use");
 		return -ENOTSUP;
 	case SODA_MSG_PING:
-		return bytes ? -EPROTO : 0;
+		memmove(reply->body, body, bytes);
+		reply->bytes = bytes;
+		return 0;
 	default:
 		return -EPROTO;
 	}

@@ -225,26 +225,63 @@ static void test_start(void **state)
 
 static void test_transport(void **state)
 {
-	RUN("bench", "transport", "--sizes", "4096,65536", "--depths", "1,4", "--time", "20ms",
-	    "--json");
+	RUN("bench", "transport", "--sizes", "4096,65536,131072", "--depths", "1,4", "--time",
+	    "20ms", "--numa", "off", "--rounds", "2", "--json");
 	json_t *out = answer(), *row;
-	size_t i, deep = 0;
+	size_t i, deep = 0, sends = 0;
 
-	assert_int_equal(json_array_size(out), 16); /* tcp and shm, READ and WRITE */
+	/* tcp and shm: READ and WRITE of three sizes, SEND of two */
+	assert_int_equal(json_array_size(out), 2 * 16);
 	json_array_foreach(out, i, row)
 	{
 		positive(row, "gb_a_second");
 		assert_true(count(row, "requests") >= count(row, "depth"));
+		assert_null(json_object_get(row, "server_node"));
 		deep += count(row, "depth") == 4;
+		if (strcmp(json_string_value(json_object_get(row, "request")), "SEND"))
+			continue;
+		sends++;
+		assert_true(count(row, "bytes") <= 65536);
+		if (count(row, "depth") == 1)
+			positive(row, "median_us");
 	}
-	assert_int_equal(deep, 8);
+	assert_int_equal(deep, 16);
+	assert_int_equal(sends, 8);
 	json_decref(out);
+	RUN("bench", "transport", "--numa", "1023");
+	refused(2, "1023");
 	RUN("bench", "transport", "--sizes", "100");
 	refused(2, "whole pages");
 	RUN("bench", "transport", "--depths", "0");
 	refused(2, "1 to 256");
 	RUN("bench", "transport", "--listen", "udp://127.0.0.1:0");
 	assert_int_equal(run.status, 1);
+}
+
+/* Each pair of nodes: here at least the one with itself. */
+static void test_transport_nodes(void **state)
+{
+	json_t *out, *row;
+	size_t i, placed = 0;
+
+	if (access("/sys/devices/system/node/node0", F_OK)) {
+		print_message("SKIP: there is no NUMA here\n");
+		skip();
+	}
+	RUN("bench", "transport", "--sizes", "4096", "--depths", "1", "--time", "10ms", "--listen",
+	    "tcp://127.0.0.1:0", "--numa", "0", "--json");
+	out = answer();
+	assert_int_equal(json_array_size(out), 6);
+	json_array_foreach(out, i, row)
+	{
+		if (!json_object_get(row, "server_node"))
+			continue;
+		placed++;
+		assert_int_equal(count(row, "client_node"), 0);
+		assert_int_equal(count(row, "server_node"), 0);
+	}
+	assert_int_equal(placed, 3);
+	json_decref(out);
 }
 
 static void test_bad_commands(void **state)
@@ -401,6 +438,7 @@ int main(void)
 		cmocka_unit_test(test_fault_table),
 		cmocka_unit_test(test_start),
 		cmocka_unit_test(test_transport),
+		cmocka_unit_test(test_transport_nodes),
 		cmocka_unit_test(test_bad_commands),
 		cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_refusals),

@@ -14,15 +14,19 @@
 
 #include "bench_transport.h"
 
-enum { ATTEMPTS = 20, PAUSE_US = 250000 };
+enum { SERVERS = 3, ATTEMPTS = 20, PAUSE_US = 250000 };
 
 extern char **environ;
 
 static const char *program(const struct soda_transport_point *p)
 {
-	if (p->depth == 1)
-		return p->write ? "ib_write_lat" : "ib_read_lat";
-	return p->write ? "ib_write_bw" : "ib_read_bw";
+	static const char *const names[SODA_TRANSPORT_REQUESTS][2] = {
+		{ "ib_read_lat", "ib_read_bw" },
+		{ "ib_write_lat", "ib_write_bw" },
+		{ "ib_send_lat", "ib_send_bw" },
+	};
+
+	return names[p->request][p->depth > 1];
 }
 
 /* The row of numbers below the line of '#bytes': column 4 is the average, of latencies 5. */
@@ -56,26 +60,14 @@ static pid_t start_server(const char *const *args)
 	return ret ? -1 : pid;
 }
 
-double soda_perftest(const char *host, const struct soda_transport_point *p, uint32_t requests)
+/* A server, and clients until one comes through. < 0: none has. */
+static double one_run(const char *const *args, const char *command, bool latency)
 {
-	char size[16], depth[16], count[16], command[256];
-	const char *args[] = { program(p), "-R",  "-F", "-s",	 size,
-			       "-n",	   count, "-p", "18599", p->depth > 1 ? "-t" : NULL,
-			       depth,	   NULL };
+	pid_t server = start_server(args);
 	double found = -1;
-	pid_t server;
 
-	for (const char *c = host; *c; c++)
-		if (!strchr("0123456789abcdefABCDEF.:", *c))
-			return -1; /* it goes into a shell's line */
-	snprintf(size, sizeof(size), "%u", p->bytes);
-	snprintf(depth, sizeof(depth), "%u", p->depth);
-	snprintf(count, sizeof(count), "%u", requests);
-	server = start_server(args);
 	if (server < 0)
 		return -1;
-	snprintf(command, sizeof(command), "%s -R -F -s %s -n %s -p 18599 %s %s %s 2>/dev/null",
-		 args[0], size, count, p->depth > 1 ? "-t" : "", p->depth > 1 ? depth : "", host);
 	for (int i = 0; i < ATTEMPTS && found < 0; i++) {
 		FILE *in;
 
@@ -85,10 +77,32 @@ double soda_perftest(const char *host, const struct soda_transport_point *p, uin
 		in = popen(command, "r"); /* NOLINT: numbers only */
 		if (!in)
 			break;
-		found = parse(in, p->depth == 1);
+		found = parse(in, latency);
 		pclose(in);
 	}
 	kill(server, SIGTERM);
 	waitpid(server, NULL, 0);
+	return found;
+}
+
+double soda_perftest(const char *host, const struct soda_transport_point *p, uint32_t requests)
+{
+	char size[16], depth[16], count[16], command[256];
+	const char *args[] = { program(p), "-R",  "-F", "-s",	 size,
+			       "-n",	   count, "-p", "18599", p->depth > 1 ? "-t" : NULL,
+			       depth,	   NULL };
+	double found = -1;
+
+	for (const char *c = host; *c; c++)
+		if (!strchr("0123456789abcdefABCDEF.:", *c))
+			return -1; /* it goes into a shell's line */
+	snprintf(size, sizeof(size), "%u", p->bytes);
+	snprintf(depth, sizeof(depth), "%u", p->depth);
+	snprintf(count, sizeof(count), "%u", requests);
+	snprintf(command, sizeof(command), "%s -R -F -s %s -n %s -p 18599 %s %s %s 2>/dev/null",
+		 args[0], size, count, p->depth > 1 ? "-t" : "", p->depth > 1 ? depth : "", host);
+	/* one whose port is still in use by the last one's connections ends at once */
+	for (int i = 0; i < SERVERS && found < 0; i++)
+		found = one_run(args, command, p->depth == 1);
 	return found;
 }

@@ -9,14 +9,16 @@
 
 #include "bench_daemon.h"
 #include "bench_transport.h"
+#include "common/numa_node.h"
 #include "soda.h"
 #include "tool.h"
 
-enum { LIST_MAX = 16, ADDRESS_MAX = 128 };
+enum { LIST_MAX = 16, ADDRESS_MAX = 128, ROUNDS_MAX = 99 };
 
 struct options {
-	char *listen, *sizes, *depths;
+	char *listen, *sizes, *depths, *numa;
 	uint64_t ms;
+	uint32_t rounds;
 	bool perftest, json;
 };
 
@@ -54,11 +56,27 @@ static const struct soda_option option_table[] = {
 	  .min = 1,
 	  .max = 600000,
 	  .help = "How long each is measured." },
+	{ .name = "rounds",
+	  .letter = 'r',
+	  .type = SODA_OPT_UINT,
+	  .offset = AT(rounds),
+	  .arg = "N",
+	  .def = "1",
+	  .min = 1,
+	  .max = ROUNDS_MAX,
+	  .help = "How often; the medians are shown. perftest runs in between." },
+	{ .name = "numa",
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(numa),
+	  .arg = "NODES",
+	  .def = "all",
+	  .help = "After all else, the same with this process and its buffers on one NUMA node and"
+		  " the server's memory on another, for each pair of these (0,2); all; or off." },
 	{ .name = "perftest",
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(perftest),
 	  .def = "yes",
-	  .help = "On verbs, the same with ib_read_bw, ib_read_lat and their like for writes, just"
+	  .help = "On verbs, the same with ib_read_bw, ib_read_lat and their like, just"
 		  " after, where they are installed (Debian: perftest)." },
 	{ .name = "json",
 	  .letter = 'j',
@@ -70,14 +88,18 @@ static const struct soda_option option_table[] = {
 
 static const struct soda_conf conf = {
 	.program = "soda-bench-transport",
-	.summary = "measure READ and WRITE on each transport",
+	.summary = "measure READ, WRITE and SEND on each transport",
 	.args = "",
-	.description = "Bandwidth and latency of requests from one connection to a memory server of"
-		       " its own, by size and by how many are under way, without page faults. On"
-		       " shm requests are copies out of and into the server's memory.\n\nGB are"
-		       " 10^9 bytes. A row's median and p99 are of one request at a time. CPU is"
-		       " that of this process, polling included. perftest's bandwidth at depth 1"
-		       " is not asked for: its latency is.",
+	.description =
+		"Bandwidth and latency of requests from one connection to a memory server of"
+		" its own, by size and by how many are under way, without page faults. On"
+		" shm requests are copies out of and into the server's memory. A SEND is a message"
+		" of the control plane, at most 64 KiB, that the server sends back; its time"
+		" is half of there and back, its bandwidth one way's, and a depth is a number"
+		" of clients with one under way each, at most 64.\n\nGB are"
+		" 10^9 bytes. A row's median and p99 are of one request at a time. CPU is"
+		" that of this process, polling included. perftest's bandwidth at depth 1"
+		" is not asked for: its latency is.",
 	.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 		    ".SH EXAMPLES\n.nf\nsoda bench transport \\-\\-listen"
 		    " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n.fi\n"
@@ -91,6 +113,16 @@ struct plan {
 	char listen[LIST_MAX][ADDRESS_MAX];
 	uint32_t sizes[LIST_MAX], depths[LIST_MAX];
 	unsigned listen_n, sizes_n, depths_n;
+};
+
+struct bench {
+	const struct options *opt;
+	const struct plan *plan;
+	struct soda_nodes nodes; /* to sweep over; more than one, or none */
+	json_t *rows;		 /* NULL: text */
+	const char *address;	 /* of the server that runs */
+	struct soda_transport_place place;
+	struct soda_transport_link link;
 };
 
 static int complain(const char *why)
@@ -150,6 +182,23 @@ static int make_plan(const struct options *opt, struct plan *plan)
 	return 0;
 }
 
+static int choose_nodes(const struct options *opt, struct soda_nodes *nodes_p)
+{
+	bool all = !opt->numa || !*opt->numa || !strcmp(opt->numa, "all");
+	struct soda_conf_error err;
+	int ret = soda_nodes_parse(all ? "off" : opt->numa, nodes_p, &err);
+
+	if (all)
+		soda_nodes_present(nodes_p);
+	if (ret) {
+		fprintf(stderr, "soda bench transport: --numa: %s\n", err.text);
+		return ret;
+	}
+	if (nodes_p->n == 1 && all) /* one node: nothing to compare */
+		nodes_p->n = 0;
+	return 0;
+}
+
 /* The host of verbs://HOST:PORT. False: another transport. */
 static bool verbs_host(const char *address, char host[ADDRESS_MAX])
 {
@@ -167,92 +216,89 @@ static bool verbs_host(const char *address, char host[ADDRESS_MAX])
 	return true;
 }
 
-static double gb_a_second(const struct soda_transport_point *p,
-			  const struct soda_transport_result *r)
-{
-	return r->seconds > 0 ? (double)r->requests * p->bytes / 1e9 / r->seconds : 0;
-}
-
-static void print_row(const char *transport, const struct soda_transport_point *p,
-		      const struct soda_transport_result *r, double theirs)
-{
-	double gb = (double)r->requests * p->bytes / 1e9, rate = gb_a_second(p, r);
-
-	printf("%-8s %-5s %8u %5u %8.3f", transport, p->write ? "WRITE" : "READ", p->bytes,
-	       p->depth, rate);
-	if (p->depth == 1)
-		printf(" %9.1f %9.1f", r->median_us, r->p99_us);
-	else
-		printf(" %9s %9s", "-", "-");
-	printf(" %9.2f", gb > 0 ? r->cpu_seconds / gb : 0);
-	if (theirs > 0 && p->depth == 1)
-		printf("  perftest %.1f us, %.2f of it", theirs, r->median_us / theirs);
-	else if (theirs > 0)
-		printf("  perftest %.3f GB/s, %.2f of it", theirs, rate / theirs);
-	putchar('\n');
-	fflush(stdout);
-}
-
-static json_t *row(const char *transport, const struct soda_transport_point *p,
-		   const struct soda_transport_result *r, double theirs)
-{
-	json_t *o =
-		json_pack("{s:s, s:s, s:i, s:i, s:I, s:f, s:f, s:f}", "transport", transport,
-			  "request", p->write ? "WRITE" : "READ", "bytes", (int)p->bytes, "depth",
-			  (int)p->depth, "requests", (json_int_t)r->requests, "seconds", r->seconds,
-			  "cpu_seconds", r->cpu_seconds, "gb_a_second", gb_a_second(p, r));
-
-	if (p->depth == 1) {
-		json_object_set_new(o, "median_us", json_real(r->median_us));
-		json_object_set_new(o, "p99_us", json_real(r->p99_us));
-	}
-	if (theirs > 0)
-		json_object_set_new(o, p->depth == 1 ? "perftest_us" : "perftest_gb_a_second",
-				    json_real(theirs));
-	return o;
-}
-
 /* perftest is to take about as long: it wants a number of requests. */
 static uint64_t bounded(uint64_t requests)
 {
 	return requests < 100 ? 100 : requests > 1000000 ? 1000000 : requests;
 }
 
-static int measure_point(struct soda_transport_link *l, const struct options *opt,
-			 const char *address, const struct soda_transport_point *p, json_t *rows)
+/* The middle one by rate. */
+static int compare_results(const void *a, const void *b)
 {
-	double seconds = (double)opt->ms / 1000, theirs = -1;
-	struct soda_transport_result r;
-	char transport[16], host[ADDRESS_MAX];
+	const struct soda_transport_result *x = a, *y = b;
+	double p = (double)x->requests / x->seconds, q = (double)y->requests / y->seconds;
+
+	return p < q ? -1 : p > q;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int measure_once(struct bench *b, const struct soda_transport_point *p,
+			struct soda_transport_result *r)
+{
+	double seconds = (double)b->opt->ms / 1000;
+	struct soda_why why = { "" };
 	int ret;
 
-	snprintf(transport, sizeof(transport), "%.*s", (int)strcspn(address, ":"), address);
-	ret = soda_transport_measure(l, p, seconds, &r);
-	if (ret) {
-		fprintf(stderr, "soda bench transport: %s: %s\n", address, strerror(-ret));
-		return ret;
-	}
-	if (opt->perftest && verbs_host(address, host))
-		theirs = soda_perftest(host, p, (uint32_t)bounded(r.requests));
-	if (rows)
-		json_array_append_new(rows, row(transport, p, &r, theirs));
+	if (p->request == SODA_TRANSPORT_SEND)
+		ret = soda_transport_send(b->address, p, seconds, r, &why);
 	else
-		print_row(transport, p, &r, theirs);
+		ret = soda_transport_measure(&b->link, p, seconds, r);
+	if (ret)
+		fprintf(stderr, "soda bench transport: %s: %s\n", b->address,
+			*why.text ? why.text : strerror(-ret));
+	return ret;
+}
+
+/* In turn with perftest, so that both meet the same machine. */
+static int measure_point(struct bench *b, const struct soda_transport_point *p)
+{
+	struct soda_transport_result r[ROUNDS_MAX];
+	double theirs[ROUNDS_MAX] = { -1 };
+	unsigned rounds = b->opt->rounds, found = 0;
+	char host[ADDRESS_MAX];
+	bool beside = b->opt->perftest && b->place.server_node < 0 && verbs_host(b->address, host);
+
+	for (unsigned i = 0; i < rounds; i++) {
+		int ret = measure_once(b, p, &r[i]);
+
+		if (ret)
+			return ret;
+		if (beside)
+			theirs[found] = soda_perftest(host, p, (uint32_t)bounded(r[i].requests));
+		found += theirs[found] > 0;
+	}
+	qsort(r, rounds, sizeof(r[0]), compare_results);
+	qsort(theirs, found, sizeof(theirs[0]), compare_numbers);
+	soda_transport_row(&b->place, p, &r[rounds / 2], found ? theirs[found / 2] : -1, b->rows);
 	return 0;
 }
 
-static int measure_all(struct soda_transport_link *l, const struct options *opt,
-		       const struct plan *plan, const char *address, json_t *rows)
+/* A message of the control plane is shorter, and each takes a client of its own. */
+static bool possible(const struct soda_transport_point *p)
 {
-	struct soda_transport_point p;
+	return p->request != SODA_TRANSPORT_SEND ||
+	       (p->bytes <= SODA_WIRE_MAX_CONTROL && p->depth <= SODA_TRANSPORT_SENDERS_MAX);
+}
+
+static int measure_all(struct bench *b)
+{
+	const struct plan *plan = b->plan;
 	int ret = 0;
 
-	for (int write = 0; write < 2; write++)
+	for (int q = 0; q < SODA_TRANSPORT_REQUESTS; q++)
 		for (unsigned s = 0; s < plan->sizes_n; s++)
 			for (unsigned d = 0; d < plan->depths_n && !ret; d++) {
-				p = (struct soda_transport_point){ write, plan->sizes[s],
-								   plan->depths[d] };
-				ret = measure_point(l, opt, address, &p, rows);
+				struct soda_transport_point p = { (enum soda_transport_request)q,
+								  plan->sizes[s], plan->depths[d] };
+
+				if (possible(&p))
+					ret = measure_point(b, &p);
 			}
 	return ret;
 }
@@ -266,49 +312,100 @@ static uint32_t largest(const uint32_t *list, unsigned n)
 	return max;
 }
 
-static int run_one(const struct options *opt, const struct plan *plan, const char *listen,
-		   json_t *rows)
+/* This process on a node, and its buffers, from the next connection on. */
+static void move_to(int node)
 {
-	const char *const args[] = { "--listen",    listen,    "--capacity", "256M",
-				     "--log-level", "warning", NULL };
-	struct soda_bench_daemon server = { 0 };
-	struct soda_transport_link l = { 0 };
-	struct soda_why why = { "" };
-	int ret = soda_bench_daemon_start(&server, &soda_bench_mem_server, args, NULL, NULL);
+	struct soda_nodes all;
 
-	if (ret)
-		return ret;
-	ret = soda_transport_link_open(&l, server.address, largest(plan->sizes, plan->sizes_n),
+	if (node < 0)
+		return;
+	soda_nodes_present(&all);
+	soda_nodes_run(&all);
+	soda_node_run(node);
+	soda_node_choose(node);
+}
+
+static int measure_server(struct bench *b)
+{
+	const struct plan *plan = b->plan;
+	struct soda_why why = { "" };
+	int ret;
+
+	move_to(b->place.client_node);
+	ret = soda_transport_link_open(&b->link, b->address, largest(plan->sizes, plan->sizes_n),
 				       largest(plan->depths, plan->depths_n), &why);
 	if (ret)
 		fprintf(stderr, "soda bench transport: %s\n",
 			*why.text ? why.text : strerror(-ret));
 	else
-		ret = measure_all(&l, opt, plan, server.address, rows);
-	soda_transport_link_close(&l);
+		ret = measure_all(b);
+	soda_transport_link_close(&b->link);
+	return ret;
+}
+
+/* A server, whose memory is on this node, or anywhere; the client on each, or anywhere. */
+static int run_one(struct bench *b, const char *listen, int server_node)
+{
+	char node[16] = "off";
+	const char *const args[] = { "--listen", listen,	"--capacity", "256M", "--log-level",
+				     "warning",	 "--numa-node", node,	      NULL };
+	struct soda_bench_daemon server = { 0 };
+	int ret;
+
+	if (server_node >= 0)
+		snprintf(node, sizeof(node), "%d", server_node);
+	ret = soda_bench_daemon_start(&server, &soda_bench_mem_server, args, NULL, NULL);
+	if (ret)
+		return ret;
+	b->address = server.address;
+	snprintf(b->place.transport, sizeof(b->place.transport), "%.*s",
+		 (int)strcspn(server.address, ":"), server.address);
+	b->place.server_node = b->place.client_node = server_node;
+	if (server_node < 0)
+		ret = measure_server(b);
+	for (int i = 0; server_node >= 0 && i < SODA_NODES_MAX && !ret; i++) {
+		b->place.client_node = i;
+		if (soda_nodes_has(&b->nodes, (unsigned)i))
+			ret = measure_server(b);
+	}
 	soda_bench_daemon_stop(&server);
+	return ret;
+}
+
+/* Each pair of nodes, after all else: where this process has been is not undone. */
+static int sweep(struct bench *b)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < b->plan->listen_n; i++)
+		for (int node = 0; node < SODA_NODES_MAX && !ret; node++)
+			if (soda_nodes_has(&b->nodes, (unsigned)node))
+				ret = run_one(b, b->plan->listen[i], node);
 	return ret;
 }
 
 static int run(const struct options *opt)
 {
 	struct plan plan = { 0 };
-	json_t *rows;
+	struct bench b = { .opt = opt, .plan = &plan };
 	int ret = make_plan(opt, &plan);
 
+	if (!ret)
+		ret = choose_nodes(opt, &b.nodes);
 	if (ret)
 		return SODA_EXIT_USAGE;
-	rows = opt->json ? json_array() : NULL;
+	b.rows = opt->json ? json_array() : NULL;
 	if (!opt->json)
-		printf("%-8s %-5s %8s %5s %8s %9s %9s %9s\n", "", "", "bytes", "depth", "GB/s",
-		       "median us", "p99 us", "CPU-s/GB");
+		soda_transport_head();
 	for (unsigned i = 0; i < plan.listen_n && !ret; i++)
-		ret = run_one(opt, &plan, plan.listen[i], rows);
-	if (rows && !ret) {
-		json_dumpf(rows, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+		ret = run_one(&b, plan.listen[i], -1);
+	if (b.nodes.n && !ret)
+		ret = sweep(&b);
+	if (b.rows && !ret) {
+		json_dumpf(b.rows, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
 		putchar('\n');
 	}
-	json_decref(rows);
+	json_decref(b.rows);
 	return ret ? SODA_EXIT_FAILED : SODA_EXIT_OK;
 }
 

@@ -22,9 +22,9 @@ static double now(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int connect_one(struct soda_transport_link *l, const char *address, enum soda_conn_kind kind,
-		       uint32_t depth, struct soda_wire_welcome *w, struct soda_conn **conn_p,
-		       struct soda_why *why)
+static int connect_one(const struct soda_transport_link *l, const char *address,
+		       enum soda_conn_kind kind, uint32_t depth, struct soda_wire_welcome *w,
+		       struct soda_conn **conn_p, struct soda_why *why)
 {
 	const struct soda_wire_hello hello = { .chunk_bytes = 65536,
 					       .uid = getuid(),
@@ -40,6 +40,15 @@ static int connect_one(struct soda_transport_link *l, const char *address, enum 
 	return soda_conn_connect(address, &hello, &opt, conn_p, w, why);
 }
 
+int soda_transport_control(const char *address, struct soda_wire_welcome *w,
+			   struct soda_conn **conn_p, struct soda_why *why)
+{
+	const struct soda_transport_link l = { .in_place = true };
+
+	*w = (struct soda_wire_welcome){ .version = 0 };
+	return connect_one(&l, address, SODA_CONN_CONTROL, 0, w, conn_p, why);
+}
+
 int soda_transport_link_open(struct soda_transport_link *l, const char *address, uint32_t max_bytes,
 			     uint32_t max_depth, struct soda_why *why)
 {
@@ -49,7 +58,7 @@ int soda_transport_link_open(struct soda_transport_link *l, const char *address,
 	int ret;
 
 	*l = (struct soda_transport_link){ .max_bytes = max_bytes, .in_place = true };
-	ret = connect_one(l, address, SODA_CONN_CONTROL, 0, &w, &l->control, why);
+	ret = soda_transport_control(address, &w, &l->control, why);
 	if (ret == 0)
 		ret = soda_conn_open_region(l->control, &open, "", &opened, &l->mr, TIMEOUT_MS,
 					    why);
@@ -80,8 +89,9 @@ static int post(struct soda_transport_link *l, const struct soda_transport_point
 	uint64_t offset = i % (REGION_BYTES / p->bytes) * p->bytes;
 	uint8_t *at = l->buffers + i % p->depth * l->max_bytes;
 
-	return p->write ? soda_conn_post_write(l->data, &l->mr, offset, p->bytes, at, i)
-			: soda_conn_post_read(l->data, &l->mr, offset, p->bytes, at, i);
+	return p->request == SODA_TRANSPORT_WRITE
+		       ? soda_conn_post_write(l->data, &l->mr, offset, p->bytes, at, i)
+		       : soda_conn_post_read(l->data, &l->mr, offset, p->bytes, at, i);
 }
 
 static int compare(const void *a, const void *b)
@@ -91,7 +101,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void percentiles(float *us, uint32_t n, struct soda_transport_result *r)
+void soda_transport_percentiles(float *us, uint32_t n, struct soda_transport_result *r)
 {
 	if (!n)
 		return;
@@ -144,7 +154,7 @@ int soda_transport_measure(struct soda_transport_link *l, const struct soda_tran
 	r.seconds = t - start;
 	r.cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	if (us)
-		percentiles(us, samples, &r);
+		soda_transport_percentiles(us, samples, &r);
 	free(us);
 	*result_p = r;
 	return ret < 0 ? ret : 0;
