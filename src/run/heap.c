@@ -35,12 +35,21 @@ static bool internal(const void *caller)
 	return run_inside || run_is_ours(caller);
 }
 
+/* The C library's own blocks are local up to here, for among them are buffers of streams. */
+enum { LIBC_LOCAL = 1 << 20 };
+
+static bool wanted(size_t bytes, const void *caller)
+{
+	return bytes >= run_settings.threshold && (bytes >= LIBC_LOCAL || !run_is_libc(caller)) &&
+	       !internal(caller);
+}
+
 /* From fabric memory, or NULL: there is none here, so that the program's allocator is next. */
 static bool fam_alloc(size_t alignment, size_t bytes, bool zero, const void *caller, void **p_p)
 {
 	struct soda_why why;
 
-	if (bytes < run_settings.threshold || internal(caller) || !run_ready())
+	if (!wanted(bytes, caller) || !run_ready())
 		return false;
 	run_inside++;
 	*p_p = soda_heap_alloc(alignment, bytes, zero, &why);
@@ -158,11 +167,11 @@ static void *fam_realloc(void *p, size_t bytes, const void *caller)
 	return q;
 }
 
-RUN_API void *realloc(void *p, size_t bytes)
+static void *resize(void *p, size_t bytes, const void *caller)
 {
 	void *q;
 
-	if (!p && fam_alloc(0, bytes, false, CALLER, &q))
+	if (!p && fam_alloc(0, bytes, false, caller, &q))
 		return q;
 	if (run_fam(p)) {
 		if (bytes)
@@ -170,12 +179,27 @@ RUN_API void *realloc(void *p, size_t bytes)
 		free(p);
 		return NULL;
 	}
-	if (internal(CALLER))
+	if (internal(caller))
 		return __libc_realloc(p, bytes);
-	if (p && bytes >= run_settings.threshold && run_ready())
-		return move(p, bytes, CALLER);
+	if (p && wanted(bytes, caller) && run_ready())
+		return move(p, bytes, caller);
 	return RUN_NEXT(next_realloc, "realloc") ? next_realloc(p, bytes)
 						 : __libc_realloc(p, bytes);
+}
+
+RUN_API void *realloc(void *p, size_t bytes)
+{
+	return resize(p, bytes, CALLER);
+}
+
+RUN_API void *reallocarray(void *p, size_t n, size_t bytes)
+{
+	size_t all;
+
+	if (!__builtin_mul_overflow(n, bytes, &all))
+		return resize(p, all, CALLER);
+	errno = ENOMEM;
+	return NULL;
 }
 
 static bool power_of_two(size_t n)

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,34 @@ __thread int run_inside __attribute__((tls_model("initial-exec")));
 bool run_is_ours(const void *caller)
 {
 	return (const char *)caller >= __ehdr_start && (const char *)caller < _end;
+}
+
+static const char *libc_from, *libc_to;
+
+bool run_is_libc(const void *caller)
+{
+	return (const char *)caller >= libc_from && (const char *)caller < libc_to;
+}
+
+void __libc_free(void *p);
+
+static int find_libc(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	const char *from = NULL, *to = NULL, *base = (const char *)info->dlpi_addr;
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		from = from ? from : base + p->p_vaddr;
+		to = base + p->p_vaddr + p->p_memsz;
+	}
+	if ((const char *)&__libc_free < from || (const char *)&__libc_free >= to)
+		return 0;
+	libc_from = from;
+	libc_to = to;
+	return 1;
 }
 
 void *run_next(const char *name)
@@ -81,6 +110,7 @@ __attribute__((constructor)) static void setup(void)
 	open_samples();
 	if (!getenv("SODA_RUN_CHILDREN"))
 		leave_children_alone();
+	dl_iterate_phdr(find_libc, NULL);
 	run_settings.threshold = bytes ? bytes : 1;
 }
 

@@ -16,6 +16,7 @@
  *   ioctl.c    ioctl
  *   locks.c    pthread_mutex_lock and what else waits for a futex
  *   print.c    printf and puts
+ *   polls.c    poll, epoll_wait and the like
  *   stdio.c    fread, fwrite and the like: the C library's own calls do not come by calls.c
  *   report.c   --stats
  *   samples.c  --report
@@ -45,6 +46,8 @@ extern struct run_settings run_settings;
 
 /* The address of a call is in this library: __builtin_return_address(0) of a wrapper. */
 bool run_is_ours(const void *caller);
+/* The address of a call is in the C library, which hands what it allocates to the kernel itself. */
+bool run_is_libc(const void *caller);
 /* The calling thread is inside the runtime, or has no business there: the C library's heap. */
 extern __thread int run_inside __attribute__((tls_model("initial-exec")));
 

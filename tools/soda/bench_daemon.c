@@ -129,6 +129,29 @@ complain:
 	return err;
 }
 
+int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group)
+{
+	int err = soda_cgroup_open_cpu(pct, owner, group);
+
+	if (err == -ENOENT)
+		fprintf(stderr, "soda bench: --dpu-cpu: no cgroup hierarchy here has the cpu "
+				"controller\n");
+	else if (err)
+		fprintf(stderr, "soda bench: --dpu-cpu: cannot make a cgroup: %s%s\n",
+			strerror(-err), err == -EACCES || err == -EPERM ? "; it needs root" : "");
+	return err;
+}
+
+int soda_bench_daemon_enter_cap(const struct soda_cgroup *group)
+{
+	int err = soda_cgroup_enter(group);
+
+	if (err)
+		fprintf(stderr, "soda bench: --dpu-cpu: cannot enter %s: %s\n", group->dir,
+			strerror(-err));
+	return err;
+}
+
 void soda_bench_daemon_stop(struct soda_bench_daemon *daemon)
 {
 	if (daemon->pid <= 0)

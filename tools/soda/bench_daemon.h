@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "cgroup.h"
+
 struct soda_bench_program {
 	const char *name;   /* "soda-mem-server" */
 	const char *env;    /* "SODA_MEM_SERVER" */
@@ -36,6 +38,12 @@ struct soda_bench_daemon {
 int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
 			    const struct soda_bench_program *program, const char *const *args,
 			    int (*before)(void *arg), void *arg);
+/*
+ * --dpu-cpu: a group that gets pct percent of one processor, and its entry, for `before` above.
+ * 0, or negative errno after a message.
+ */
+int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group);
+int soda_bench_daemon_enter_cap(const struct soda_cgroup *group);
 /* SIGTERM, and wait for its end. */
 void soda_bench_daemon_stop(struct soda_bench_daemon *daemon);
 /* CPU time of all its threads so far; SODA_BENCH_UNKNOWN where it is not running. */

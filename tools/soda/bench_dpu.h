@@ -14,7 +14,7 @@
  *   bench_dpu_stage.c   starts and ends everything
  *   bench_dpu_round.c   one round of one mode: what is read before and after
  *   bench_dpu_report.c  JSON and table
- *   bench_link.c        --link;  bench_cgroup.c: --dpu-cpu
+ *   bench_link.c        --link;  cgroup.c: --dpu-cpu
  *
  * Every mode has an agent and workers of its own, which stay for all rounds; the
  * memory server is everybody's.
@@ -23,7 +23,7 @@
 #define SODA_BENCH_DPU_H
 
 #include "bench.h"
-#include "bench_cgroup.h"
+#include "cgroup.h"
 #include "bench_daemon.h"
 #include "bench_link.h"
 
@@ -95,7 +95,7 @@ struct soda_bench_dpu_stage {
 	const struct soda_bench_dpu_plan *plan;
 	const char *dir; /* for files */
 	pid_t owner;	 /* what is named is named after it */
-	struct soda_bench_cgroup cgroup;
+	struct soda_cgroup cgroup;
 	struct soda_bench_daemon server;
 	struct soda_bench_dpu_side sides[SODA_BENCH_DPU_MODES]; /* plan->modes_n */
 };

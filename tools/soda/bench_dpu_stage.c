@@ -128,7 +128,7 @@ static int before_agent(void *arg)
 	struct soda_bench_dpu_stage *stage = start->stage;
 
 	choose_parts(start->mode, stage->plan->cache_bytes);
-	return stage->plan->cpu_pct ? soda_bench_cgroup_enter(&stage->cgroup) : 0;
+	return stage->plan->cpu_pct ? soda_bench_daemon_enter_cap(&stage->cgroup) : 0;
 }
 
 static int start_agent(struct soda_bench_dpu_stage *stage, struct soda_bench_dpu_side *side)
@@ -222,7 +222,7 @@ int soda_bench_dpu_stage_open(struct soda_bench_dpu_stage *stage)
 	if (plan->worker.pattern == SODA_BENCH_SHARED)
 		err = make_file(stage);
 	if (!err && plan->cpu_pct)
-		err = soda_bench_cgroup_create(plan->cpu_pct, stage->owner, &stage->cgroup);
+		err = soda_bench_daemon_cap(plan->cpu_pct, stage->owner, &stage->cgroup);
 	if (!err)
 		err = start_server(stage);
 	for (uint32_t i = 0; i < plan->modes_n && !err; i++) {

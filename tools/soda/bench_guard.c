@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench_cgroup.h"
+#include "cgroup.h"
 #include "bench_link.h"
 #include "tool.h"
 
@@ -48,7 +48,7 @@ static void clean(const struct soda_bench_work *work, void *arg,
 	if (work->clean)
 		work->clean(arg, guarded);
 	soda_bench_link_remove(guarded->owner);
-	soda_bench_cgroup_remove(guarded->owner);
+	soda_cgroup_remove(guarded->owner);
 	nftw(guarded->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -100,7 +100,7 @@ int soda_bench_guard_run(const struct soda_bench_work *work, void *arg)
 		return SODA_EXIT_FAILED;
 	}
 	soda_bench_link_sweep();
-	soda_bench_cgroup_sweep();
+	soda_cgroup_sweep();
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&wanted);
 	sigaddset(&wanted, SIGCHLD);

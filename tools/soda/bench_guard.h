@@ -2,7 +2,7 @@
 /*
  * A benchmark that leaves nothing behind.  The work is done in a child; this process only waits,
  * and cleans up when the child has ended, however it ended, or when a signal wants an end:
- * links and cgroups by name (bench_link.h, bench_cgroup.h), and a directory.  All that the
+ * links and cgroups by name (bench_link.h, cgroup.h), and a directory.  All that the
  * child has started ends with it.
  */
 #ifndef SODA_BENCH_GUARD_H

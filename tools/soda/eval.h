@@ -7,7 +7,7 @@
  *   eval_paper.c      what the paper used and found; whether this machine has it
  *   eval_machine.c    what machine this is
  *   eval_graph.c      the graphs, as files
- *   eval_cap.c        the memory cgroup;  eval_readahead.c: the disk's readahead
+ *   cgroup.c          the memory cgroup;  eval_readahead.c: the disk's readahead
  *   eval_stage.c      memory server, agent
  *   eval_app.c        one process of the application, started and watched
  *   eval_run.c        one run: what is started, read before and after, and verified
@@ -31,10 +31,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "bench_cgroup.h"
+#include "cgroup.h"
 #include "bench_daemon.h"
 #include "bench_link.h"
-#include "eval_cap.h"
 
 enum soda_eval_mode {
 	SODA_EVAL_DRAM,
@@ -102,8 +101,8 @@ struct soda_eval_stage {
 	const char *dir; /* for files of a run */
 	pid_t owner;
 	struct soda_bench_daemon server, agent;
-	struct soda_bench_cgroup cpu_cap;
-	struct soda_eval_cap cap;
+	struct soda_cgroup cpu_cap;
+	struct soda_cgroup cap;
 	bool capped; /* there are memory cgroups */
 };
 

@@ -126,7 +126,7 @@ static void run_child(const struct soda_eval_app_how *how, const char *path,
 	int err;
 
 	settle(how->log);
-	err = how->cap ? soda_eval_cap_enter(how->cap) : 0;
+	err = how->cap ? soda_cgroup_enter(how->cap) : 0;
 	if (err) {
 		fprintf(stderr, "soda eval: cannot enter %s: %s\n", how->cap->dir, strerror(-err));
 		_exit(NO_PROGRAM);

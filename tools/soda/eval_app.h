@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "eval_cap.h"
+#include "cgroup.h"
 
 /* All borrowed; what is NULL or 0 is left out. */
 struct soda_eval_app_how {
@@ -20,7 +20,7 @@ struct soda_eval_app_how {
 	uint32_t threads, repeat, iterations;
 	bool cache_edges;
 	bool from_first; /* begin at the vertex 0 */
-	const struct soda_eval_cap *cap;
+	const struct soda_cgroup *cap;
 };
 
 struct soda_eval_app {

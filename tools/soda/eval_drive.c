@@ -18,7 +18,7 @@ void soda_eval_drive_prepare(struct soda_eval_drive *drive)
 {
 	if (soda_eval_readahead_find(drive->plan->out, &drive->disk))
 		drive->disk.path[0] = 0;
-	soda_eval_cap_sweep();
+	soda_cgroup_sweep();
 }
 
 void soda_eval_drive_clean(void *arg, const struct soda_bench_guarded *guarded)
@@ -29,19 +29,19 @@ void soda_eval_drive_clean(void *arg, const struct soda_bench_guarded *guarded)
 	if (!soda_eval_readahead_find(drive->plan->out, &now) &&
 	    now.before_kib != drive->disk.before_kib)
 		soda_eval_readahead_restore(&drive->disk);
-	soda_eval_cap_remove(guarded->owner);
+	soda_cgroup_remove(guarded->owner);
 }
 
 /* Whether there are memory cgroups for us, as a sentence. */
 static bool try_cap(pid_t owner, char *sentence, size_t bytes)
 {
-	struct soda_eval_cap cap;
-	int err = soda_eval_cap_open(TRIAL_BYTES, owner, &cap);
+	struct soda_cgroup cap;
+	int err = soda_cgroup_open_memory(TRIAL_BYTES, false, owner, &cap);
 
 	if (!err) {
 		snprintf(sentence, bytes, "by a memory cgroup of version %d, page cache included",
 			 cap.version);
-		soda_eval_cap_close(&cap);
+		soda_cgroup_close(&cap);
 		return true;
 	}
 	snprintf(sentence, bytes,

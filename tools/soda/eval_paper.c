@@ -16,7 +16,7 @@ static uint32_t complain_about_machine(void)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	struct soda_eval_cap cap;
+	struct soda_cgroup cap;
 	uint32_t n = 0;
 	int err;
 
@@ -29,9 +29,9 @@ static uint32_t complain_about_machine(void)
 			"soda eval: --paper: %llu GiB of memory are needed, a node of 16 GiB and "
 			"a memory server for three times as much, here are %llu\n",
 			3 * NODE_BYTES >> 30, (unsigned long long)memory >> 30);
-	err = soda_eval_cap_open(NODE_BYTES, getpid(), &cap);
+	err = soda_cgroup_open_memory(NODE_BYTES, false, getpid(), &cap);
 	if (!err)
-		soda_eval_cap_close(&cap);
+		soda_cgroup_close(&cap);
 	else if (++n)
 		fprintf(stderr, "soda eval: --paper: a node of 16 GiB needs a memory cgroup: %s\n",
 			err == -ENOENT ? "this machine has none"

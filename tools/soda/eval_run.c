@@ -277,8 +277,8 @@ static int prepare(struct scene *s)
 	if (has_agent(s))
 		err = soda_eval_agent_start(s->stage, s->graph, s->run->mode, s->needs);
 	if (!err && capped)
-		err = soda_eval_cap_open(s->needs->limit_bytes * s->run->processes, s->stage->owner,
-					 &s->stage->cap);
+		err = soda_cgroup_open_memory(s->needs->limit_bytes * s->run->processes, false,
+					      s->stage->owner, &s->stage->cap);
 	if (!err && s->run->processes == 2)
 		err = start_background(s);
 	return err;
@@ -288,8 +288,8 @@ static void end(struct scene *s)
 {
 	soda_eval_app_end(&s->apps[0]);
 	soda_eval_app_end(&s->apps[1]);
-	s->oom_kills = soda_eval_cap_oom_kills(&s->stage->cap);
-	soda_eval_cap_close(&s->stage->cap);
+	s->oom_kills = soda_cgroup_oom_kills(&s->stage->cap);
+	soda_cgroup_close(&s->stage->cap);
 	soda_bench_daemon_stop(&s->stage->agent);
 	soda_eval_readahead_restore(&s->disk);
 }

@@ -35,7 +35,7 @@ int soda_eval_stage_open(struct soda_eval_stage *stage)
 	int err = 0;
 
 	if (stage->plan->cpu_pct)
-		err = soda_bench_cgroup_create(stage->plan->cpu_pct, stage->owner, &stage->cpu_cap);
+		err = soda_bench_daemon_cap(stage->plan->cpu_pct, stage->owner, &stage->cpu_cap);
 	return err ? err : start_server(stage);
 }
 
@@ -43,7 +43,7 @@ void soda_eval_stage_close(struct soda_eval_stage *stage)
 {
 	soda_bench_daemon_stop(&stage->agent);
 	soda_bench_daemon_stop(&stage->server);
-	soda_eval_cap_close(&stage->cap);
+	soda_cgroup_close(&stage->cap);
 }
 
 void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda_eval_graph *graph,
@@ -68,7 +68,7 @@ static int enter_cpu_cap(void *arg)
 {
 	struct soda_eval_stage *stage = arg;
 
-	return stage->plan->cpu_pct ? soda_bench_cgroup_enter(&stage->cpu_cap) : 0;
+	return stage->plan->cpu_pct ? soda_bench_daemon_enter_cap(&stage->cpu_cap) : 0;
 }
 
 /* On its own or in its company. */
