@@ -114,7 +114,8 @@ static int start_memory(struct soda_why *why)
 	if (!inline_mode && soda_agent.uffd.user_only)
 		soda_log_warning(
 			"faults inside system calls are not served: no privilege for userfaultfd "
-			"(vm.unprivileged_userfaultfd=0 and no access to /dev/userfaultfd)");
+			"(vm.unprivileged_userfaultfd=0 and no access to /dev/userfaultfd, which "
+			"setfacl -m u:USER:rw /dev/userfaultfd gives)");
 	ret = soda_regions_start(why);
 	if (ret)
 		return ret;

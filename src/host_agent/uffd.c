@@ -164,18 +164,23 @@ static int open_syscall(int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-static int open_device(void)
+static int open_device(int flags)
 {
 	int dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
 	int fd;
 
 	if (dev < 0)
 		return -errno;
-	fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK | flags);
 	if (fd < 0)
 		fd = -errno;
 	close(dev);
 	return fd;
+}
+
+static bool refused(int fd)
+{
+	return fd == -EPERM || fd == -EACCES || fd == -ENOSYS;
 }
 
 /*
@@ -190,10 +195,10 @@ static int open_any(bool kernel_faults, struct soda_uffd_info *info)
 	info->user_only = !kernel_faults;
 	if (kernel_faults)
 		fd = open_syscall(0);
-	if (fd == -EPERM || fd == -EACCES) {
+	if (refused(fd)) {
 		info->user_only = true;
 		if (kernel_faults) {
-			int dev = open_device();
+			int dev = open_device(0);
 			if (dev >= 0) {
 				info->how = "/dev/userfaultfd";
 				info->user_only = false;
@@ -204,21 +209,65 @@ static int open_any(bool kernel_faults, struct soda_uffd_info *info)
 	}
 	if (fd == -EINVAL) /* before Linux 5.11 */
 		fd = open_syscall(0);
+	if (refused(fd)) { /* by a filter of system calls */
+		int dev = open_device(UFFD_USER_MODE_ONLY);
+
+		if (dev >= 0) {
+			info->how = "/dev/userfaultfd";
+			return dev;
+		}
+	}
 	return fd;
+}
+
+/* A number that stands behind a word in a small file of /proc; -1: it is not there. */
+static int proc_number(const char *path, const char *word)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), number = -1;
+	char text[4096];
+	const char *at;
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = 0;
+	at = strstr(text, word);
+	if (at && sscanf(at + strlen(word), "%d", &number) != 1)
+		number = -1;
+	return number;
+}
+
+/* Who refuses it. */
+static const char *refuser(void)
+{
+	if (proc_number("/proc/self/status", "\nSeccomp:") > 0)
+		return "a seccomp filter forbids the call: allow userfaultfd in the container's "
+		       "profile";
+	if (proc_number("/proc/sys/vm/unprivileged_userfaultfd", "") == 0)
+		return "vm.unprivileged_userfaultfd is 0, which before Linux 5.11 forbids it: "
+		       "sysctl -w vm.unprivileged_userfaultfd=1";
+	return "a security module, or the kernel, forbids it to this user";
 }
 
 static int explain(int err, struct soda_why *why)
 {
-	const char *text = "userfaultfd failed: %s";
+	bool hidden = err == -ENOSYS && proc_number("/proc/self/status", "\nSeccomp:") > 0;
+	const char *device = access("/dev/userfaultfd", F_OK)
+				     ? "there is no /dev/userfaultfd (Linux 6.1) either"
+				     : "or give access to /dev/userfaultfd: setfacl -m u:USER:rw "
+				       "/dev/userfaultfd";
 
-	if (err == -ENOSYS)
-		text = "the kernel has no userfaultfd (CONFIG_USERFAULTFD), or a seccomp filter "
-		       "hides it: %s";
-	else if (err == -EPERM || err == -EACCES)
-		text = "userfaultfd is refused (%s): a container's seccomp profile must allow the "
-		       "system call; before Linux 5.11 set vm.unprivileged_userfaultfd=1; or give "
-		       "access to /dev/userfaultfd (setfacl -m u:USER:rw /dev/userfaultfd)";
-	snprintf(why->text, sizeof(why->text), text, soda_strerror(err));
+	if (err == -EPERM || err == -EACCES || hidden)
+		snprintf(why->text, sizeof(why->text), "userfaultfd is refused (%s): %s; %s",
+			 soda_strerror(err), refuser(), device);
+	else if (err == -ENOSYS)
+		snprintf(why->text, sizeof(why->text),
+			 "the kernel has no userfaultfd: it must be built with CONFIG_USERFAULTFD");
+	else
+		snprintf(why->text, sizeof(why->text), "userfaultfd failed: %s",
+			 soda_strerror(err));
 	return err;
 }
 
@@ -238,7 +287,9 @@ static uint64_t offered(int flags)
 	if (fd < 0)
 		fd = open_syscall(UFFD_USER_MODE_ONLY);
 	if (fd < 0)
-		fd = open_device();
+		fd = open_device(0);
+	if (fd < 0)
+		fd = open_device(UFFD_USER_MODE_ONLY);
 	if (fd < 0)
 		return 0;
 	if (ioctl(fd, UFFDIO_API, &api))

@@ -66,7 +66,7 @@ static int refuse(int err)
 static bool wanted(const void *addr, size_t bytes, int prot, int flags, int fd)
 {
 	const int never = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_STACK | MAP_GROWSDOWN |
-			  MAP_HUGETLB | MAP_NORESERVE | MAP_SHARED | MAP_32BIT;
+			  MAP_HUGETLB | MAP_NORESERVE | MAP_SHARED | MAP_32BIT | MAP_LOCKED;
 
 	return bytes >= run_settings.threshold && (flags & MAP_ANONYMOUS) &&
 	       (flags & MAP_PRIVATE) && !(flags & never) && prot == (PROT_READ | PROT_WRITE);
@@ -87,7 +87,12 @@ static void *map_over(void *addr, size_t bytes, int prot, int flags)
 	}
 	bytes = whole_pages(bytes);
 	syscall(SYS_mprotect, addr, bytes, PROT_READ | PROT_WRITE);
-	return zeros(addr, bytes) || change_protection(addr, bytes, prot) ? MAP_FAILED : addr;
+	run_pool_claim(addr, bytes);
+	if (zeros(addr, bytes) || change_protection(addr, bytes, prot)) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	return addr;
 }
 
 static void *map(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset,
@@ -160,7 +165,7 @@ static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, 
 
 static void *remap(char *addr, size_t old, size_t bytes, int flags, void *fixed, const void *caller)
 {
-	bool to_fixed = flags & MREMAP_FIXED;
+	bool to_fixed = flags & MREMAP_FIXED, mapped;
 
 	old = whole_pages(old);
 	bytes = whole_pages(bytes);
@@ -168,6 +173,10 @@ static void *remap(char *addr, size_t old, size_t bytes, int flags, void *fixed,
 	    (to_fixed &&
 	     (!(flags & MREMAP_MAYMOVE) || (uintptr_t)fixed % PAGE || run_fam(fixed)))) {
 		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	if (run_pool_span(addr, old, &mapped) < old || !mapped) {
+		errno = EFAULT;
 		return MAP_FAILED;
 	}
 	if (!to_fixed && bytes <= old) {
@@ -199,6 +208,49 @@ RUN_API void *mremap(void *addr, size_t old, size_t bytes, int flags, ...)
 	return remap(addr, old, bytes, flags, fixed, CALLER);
 }
 
+/* Some pages have had less than read and write: who stores to others' pages must look. */
+static _Atomic bool restricted;
+
+/* As /proc says; read and write where it does not. */
+static int protection(const char *p)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	int prot = PROT_READ | PROT_WRITE;
+	unsigned long from, to;
+	char line[512], r, w;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %c%c", &from, &to, &r, &w) == 4 && (uintptr_t)p >= from &&
+		    (uintptr_t)p < to)
+			prot = (r == 'r' ? PROT_READ : 0) | (w == 'w' ? PROT_WRITE : 0);
+	if (f)
+		fclose(f);
+	return prot;
+}
+
+/* A part of a chunk, which may be read-only: DONTNEED is not about that. */
+static void zero_part(char *addr, size_t bytes)
+{
+	size_t n;
+
+	if (!atomic_load(&restricted)) {
+		memset(addr, 0, bytes);
+		return;
+	}
+	run_inside++;
+	for (; bytes; addr += n, bytes -= n) {
+		int prot = protection(addr);
+
+		n = bytes < PAGE ? bytes : PAGE;
+		if (!(prot & PROT_WRITE))
+			syscall(SYS_mprotect, addr, n, PROT_READ | PROT_WRITE);
+		memset(addr, 0, n);
+		if (!(prot & PROT_WRITE))
+			syscall(SYS_mprotect, addr, n, prot);
+	}
+	run_inside--;
+}
+
 /* Whole chunks are discarded, the edges are filled with zeros. */
 static int zeros(char *addr, size_t bytes)
 {
@@ -208,14 +260,15 @@ static int zeros(char *addr, size_t bytes)
 	char *last = (char *)((uintptr_t)end & ~(uintptr_t)(chunk - 1));
 
 	if (first >= last) {
-		memset(addr, 0, bytes);
+		zero_part(addr, bytes);
 		return 0;
 	}
-	memset(addr, 0, (size_t)(first - addr));
-	memset(last, 0, (size_t)(end - last));
+	zero_part(addr, (size_t)(first - addr));
+	zero_part(last, (size_t)(end - last));
 	return advise(first, (size_t)(last - first), SODA_DISCARD);
 }
 
+/* On mapped pages. */
 static int fam_madvise(char *addr, size_t bytes, int advice)
 {
 	switch (advice) {
@@ -223,16 +276,51 @@ static int fam_madvise(char *addr, size_t bytes, int advice)
 	case MADV_FREE:
 		return zeros(addr, bytes);
 	case MADV_WILLNEED:
+	case 22: /* POPULATE_READ and POPULATE_WRITE, as far as there is room */
+	case 23:
 		return advise(addr, bytes, SODA_WILLNEED);
 	case MADV_COLD:
 	case MADV_PAGEOUT:
 		return advise(addr, bytes, SODA_COLD);
-	case MADV_REMOVE:
-	case MADV_HWPOISON:
+	case MADV_NORMAL:
+	case MADV_RANDOM:
+	case MADV_SEQUENTIAL:
+	case MADV_DONTFORK:
+	case MADV_DOFORK:
+	case MADV_MERGEABLE:
+	case MADV_UNMERGEABLE:
+	case MADV_HUGEPAGE:
+	case MADV_NOHUGEPAGE:
+	case MADV_DONTDUMP:
+	case MADV_DODUMP:
+	case MADV_WIPEONFORK:
+	case MADV_KEEPONFORK:
+	case 25:	  /* COLLAPSE */
+		return 0; /* of pages' sizes, of dumps and forks: nothing that it would change */
+	default:
 		return -EINVAL;
-	default: /* of pages' sizes, of dumps and forks: nothing that it would change */
-		return 0;
 	}
+}
+
+/* fn on the mapped parts of a range in whole pages; holes are ENOMEM, at once or at the end. */
+static int on_mapped(char *addr, size_t bytes, int (*fn)(char *, size_t, int), int arg,
+		     bool at_once)
+{
+	bool holes = false, mapped;
+	size_t n;
+
+	for (; bytes; addr += n, bytes -= n) {
+		int ret;
+
+		n = run_pool_span(addr, bytes, &mapped);
+		if (!mapped && at_once)
+			return -ENOMEM;
+		holes |= !mapped;
+		ret = mapped && fn ? fn(addr, n, arg) : 0;
+		if (ret)
+			return ret;
+	}
+	return holes ? -ENOMEM : 0;
 }
 
 RUN_API int madvise(void *addr, size_t bytes, int advice)
@@ -243,7 +331,7 @@ RUN_API int madvise(void *addr, size_t bytes, int advice)
 		return (int)syscall(SYS_madvise, addr, bytes, advice);
 	if ((uintptr_t)addr % PAGE)
 		return refuse(EINVAL);
-	ret = fam_madvise(addr, whole_pages(bytes), advice);
+	ret = on_mapped(addr, whole_pages(bytes), fam_madvise, advice, false);
 	return ret ? refuse(-ret) : 0;
 }
 
@@ -273,34 +361,54 @@ static int no_access(char *addr, size_t bytes)
 
 static int change_protection(char *addr, size_t bytes, int prot)
 {
-	if (!(prot & (PROT_READ | PROT_WRITE)))
-		return no_access(addr, bytes);
-	return (int)syscall(SYS_mprotect, addr, bytes, prot);
+	if ((prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE))
+		atomic_store(&restricted, true);
+	if (prot & (PROT_READ | PROT_WRITE) ? (int)syscall(SYS_mprotect, addr, bytes, prot)
+					    : no_access(addr, bytes))
+		return -errno;
+	return 0;
 }
 
 RUN_API int mprotect(void *addr, size_t bytes, int prot)
 {
+	int ret;
+
 	if (!concerns(addr, CALLER) || prot & (PROT_GROWSDOWN | PROT_GROWSUP))
 		return (int)syscall(SYS_mprotect, addr, bytes, prot);
-	if ((uintptr_t)addr % PAGE)
+	if ((uintptr_t)addr % PAGE || prot & ~(PROT_READ | PROT_WRITE | PROT_EXEC))
 		return refuse(EINVAL);
-	return change_protection(addr, whole_pages(bytes), prot);
+	ret = on_mapped(addr, whole_pages(bytes), change_protection, prot, true);
+	return ret ? refuse(-ret) : 0;
+}
+
+static int pin(char *addr, size_t bytes, int arg)
+{
+	return advise(addr, bytes, SODA_PIN) ? -ENOMEM : 0;
+}
+
+/* Of the pages that the range touches. */
+static int lock_pages(const void *addr, size_t bytes, bool now)
+{
+	uintptr_t from = (uintptr_t)addr / PAGE * PAGE, to = (uintptr_t)addr + bytes;
+	int ret = on_mapped((char *)from, whole_pages(to - from), now ? pin : NULL, 0, true);
+
+	return ret ? refuse(-ret) : 0;
 }
 
 RUN_API int mlock(const void *addr, size_t bytes)
 {
 	if (!concerns(addr, CALLER))
 		return (int)syscall(SYS_mlock, addr, bytes);
-	return advise((char *)(uintptr_t)addr, bytes, SODA_PIN) ? refuse(ENOMEM) : 0;
+	return lock_pages(addr, bytes, true);
 }
 
 RUN_API int mlock2(const void *addr, size_t bytes, unsigned flags)
 {
 	if (!concerns(addr, CALLER))
 		return (int)syscall(SYS_mlock2, addr, bytes, flags);
-	if (flags & MLOCK_ONFAULT)
-		return 0;
-	return advise((char *)(uintptr_t)addr, bytes, SODA_PIN) ? refuse(ENOMEM) : 0;
+	if (flags & ~(unsigned)MLOCK_ONFAULT)
+		return refuse(EINVAL);
+	return lock_pages(addr, bytes, !(flags & MLOCK_ONFAULT));
 }
 
 RUN_API int munlock(const void *addr, size_t bytes)
@@ -308,7 +416,7 @@ RUN_API int munlock(const void *addr, size_t bytes)
 	if (!concerns(addr, CALLER))
 		return (int)syscall(SYS_munlock, addr, bytes);
 	advise((char *)(uintptr_t)addr, bytes, SODA_UNPIN);
-	return 0;
+	return lock_pages(addr, bytes, false);
 }
 
 RUN_API int mincore(void *addr, size_t bytes, unsigned char *vec)
@@ -317,7 +425,7 @@ RUN_API int mincore(void *addr, size_t bytes, unsigned char *vec)
 		return (int)syscall(SYS_mincore, addr, bytes, vec);
 	if ((uintptr_t)addr % PAGE)
 		return refuse(EINVAL);
-	if (run_piece(addr, bytes) < bytes)
+	if (run_piece(addr, bytes) < bytes || on_mapped(addr, whole_pages(bytes), NULL, 0, true))
 		return refuse(ENOMEM);
 	for (size_t i = 0; i < whole_pages(bytes) / PAGE; i++) {
 		uint32_t id = soda_chunk_of((char *)addr + i * PAGE);
@@ -332,7 +440,10 @@ RUN_API int msync(void *addr, size_t bytes, int flags)
 {
 	if (!concerns(addr, CALLER))
 		return (int)syscall(SYS_msync, addr, bytes, flags);
-	if ((uintptr_t)addr % PAGE || (flags & MS_ASYNC && flags & MS_SYNC))
+	if ((uintptr_t)addr % PAGE || (flags & MS_ASYNC && flags & MS_SYNC) ||
+	    flags & ~(MS_ASYNC | MS_SYNC | MS_INVALIDATE))
 		return refuse(EINVAL);
-	return run_piece(addr, bytes) < bytes ? refuse(ENOMEM) : 0;
+	if (run_piece(addr, bytes) < bytes)
+		return refuse(ENOMEM);
+	return on_mapped(addr, whole_pages(bytes), NULL, 0, true) ? refuse(ENOMEM) : 0;
 }

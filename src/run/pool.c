@@ -232,6 +232,47 @@ void run_pool_unmap(void *addr, size_t bytes)
 	run_inside--;
 }
 
+void run_pool_claim(void *addr, size_t bytes)
+{
+	char *p = addr;
+	size_t n;
+
+	pthread_mutex_lock(&lock);
+	for (; bytes; p += n, bytes -= n) {
+		struct pool *pool = pool_of(p);
+
+		n = bytes;
+		if (!pool)
+			break;
+		if (n >
+		    (size_t)(pool->base + ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p))
+			n = (size_t)(pool->base +
+				     ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p);
+		mark(pool, (uint64_t)(p - pool->base) / PAGE, n / PAGE, true);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p)
+{
+	const char *p = addr;
+	struct pool *pool;
+	size_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	pool = pool_of(p);
+	*mapped_p = !pool || is_mapped(pool, (uint64_t)(p - pool->base) / PAGE);
+	while (n < bytes) {
+		struct pool *here = pool_of(p + n);
+
+		if ((!here || is_mapped(here, (uint64_t)(p + n - here->base) / PAGE)) != *mapped_p)
+			break;
+		n += PAGE;
+	}
+	pthread_mutex_unlock(&lock);
+	return n < bytes ? n : bytes;
+}
+
 /* From the mapping's last page on nothing may be mapped, in its own last chunk nor in those after.
  */
 static bool extend_locked(char *addr, size_t old, size_t bytes)

@@ -74,8 +74,15 @@ static inline void *run_resolved(void **slot, const char *name)
 
 /* Pages for a mapping: whole chunks, zeros; NULL: there is no more. */
 void *run_pool_map(size_t bytes);
+/* Pages of the pool are mapped from now on, whether they were or not. */
+void run_pool_claim(void *addr, size_t bytes);
 /* Of whatever range of mapped pages; what is not of the pool is left alone. */
 void run_pool_unmap(void *addr, size_t bytes);
+/*
+ * How many bytes from addr on, of a range in whole pages, are alike: mapped, or not.  What is not
+ * of the pool is mapped.
+ */
+size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p);
 /* Lengthen a mapping in place; false: no room. */
 bool run_pool_extend(void *addr, size_t old, size_t bytes);
 

@@ -126,7 +126,7 @@ static void on_segv(int sig)
 	siglongjmp(back, 1);
 }
 
-static bool faults(volatile unsigned char *p, bool store)
+bool faults(volatile unsigned char *p, bool store)
 {
 	struct sigaction sa = { .sa_handler = on_segv }, old;
 	volatile bool hit = true;
@@ -370,6 +370,7 @@ static void case_fork(void)
 	fill(p, BIG, 7);
 	pid = fork();
 	if (pid == 0) {
+		free(malloc(4 * MIB)); /* which is said once */
 		q = malloc(4 * MIB);
 		CHECK(q && !in_fam(q));
 		fill(q, 4 * MIB, 8);
@@ -410,7 +411,8 @@ int main(int argc, char **argv)
 		{ "waits", case_waits },       { "held", case_held },
 		{ "too many", case_too_many }, { "ioctl", case_ioctl },
 		{ "direct", case_direct },     { "forms", case_forms },
-		{ "killed", case_killed },
+		{ "killed", case_killed },     { "linux", case_linux },
+		{ "split", case_split },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -25,6 +25,12 @@ bool in_fam(const void *p);
 void fill(unsigned char *p, size_t n, unsigned seed);
 void verify(const unsigned char *p, size_t n, unsigned seed);
 
+/* A touch of it is SIGSEGV. */
+bool faults(volatile unsigned char *p, bool store);
+
+/* run_victim_maps.c */
+void case_linux(void);
+void case_split(void);
 /* run_victim_waits.c */
 void case_waits(void);
 void case_held(void);

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,17 +32,20 @@ enum { CANNOT = 77, MAY = 78 }; /* exit status of as_nobody() */
 
 static struct program p;
 static bool ordinary; /* run what follows as an ordinary user */
+static int forbidden; /* with a filter that makes userfaultfd(2) this error, 0: without */
 
 static void run(const char *const *args)
 {
-	const char *all[16] = { "--as-nobody", soda };
-	size_t n = 2;
+	char error[16];
+	const char *all[16] = { "--as-nobody", error, soda };
+	size_t n = 3;
 
+	snprintf(error, sizeof(error), "%d", forbidden);
 	while (*args && n < 15)
 		all[n++] = *args++;
 	assert_null(*args);
 	assert_int_equal(
-		program_run_within(ordinary ? self : soda, ordinary ? all : all + 2, 240000, &p),
+		program_run_within(ordinary ? self : soda, ordinary ? all : all + 3, 240000, &p),
 		0);
 }
 #define RUN(...) run((const char *const[]){ "run", __VA_ARGS__, NULL })
@@ -81,6 +87,8 @@ static void test_blocks(void **state)
 static void test_maps(void **state)
 {
 	run_case("maps", NULL);
+	run_case("linux", NULL);
+	run_case("split", NULL);
 }
 
 static void test_calls(void **state)
@@ -110,7 +118,26 @@ static void test_many(void **state)
 
 static void test_fork(void **state)
 {
+	const char *said;
+
 	run_case("fork", "is a child of a fork");
+	said = strstr(p.err, "is a child of a fork");
+	assert_null(strstr(said + 1, "is a child of a fork")); /* once */
+}
+
+/* Make userfaultfd(2) fail with that error, as containers do. 0 or -1. */
+static int forbid(int error)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
 /* Become a user without privilege, for whom the kernel's faults are not served, and the program. */
@@ -122,6 +149,9 @@ static int as_nobody(char **argv)
 	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(65534, 65534, 65534) ||
 			       setresuid(65534, 65534, 65534)))
 		return CANNOT;
+	if (atoi(argv[0]) && forbid(atoi(argv[0])))
+		return CANNOT;
+	argv++;
 	snprintf(path, sizeof(path), "%s", build_path(argv[0]));
 	if (access(path, X_OK))
 		return CANNOT;
@@ -138,8 +168,10 @@ static int as_nobody(char **argv)
 /* All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0. */
 static void test_unprivileged(void **state)
 {
-	static const char *const cases[] = { "malloc", "brk",  "maps",	"calls",  "threads",
-					     "waits",  "held", "ioctl", "direct", "forms" };
+	static const char *const cases[] = {
+		"malloc",  "brk",   "maps", "linux", "split",  "calls",
+		"threads", "waits", "held", "ioctl", "direct", "forms"
+	};
 
 	ordinary = true;
 	RUN("--", "true");
@@ -155,6 +187,12 @@ static void test_unprivileged(void **state)
 		run_case(cases[i], NULL);
 	run_case("fork", "is a child of a fork");
 	run_mode("too many", HANDLER, "error", 128 + SIGABRT, "a tenth of the page buffer");
+	/* where userfaultfd is refused the reason is named, and what to do */
+	for (forbidden = EPERM; forbidden; forbidden = forbidden == EPERM ? ENOSYS : 0) {
+		run_mode("brk", INLINE, "error", 127, "a seccomp filter forbids the call");
+		assert_non_null(strstr(p.err, "allow userfaultfd in the container's profile"));
+		assert_non_null(strstr(p.err, "/dev/userfaultfd"));
+	}
 	ordinary = false;
 }
 
@@ -162,7 +200,7 @@ static void test_unprivileged(void **state)
 static void test_stats(void **state)
 {
 	unsigned long calls = 0, faults = 0;
-	char path[512];
+	char path[512], command[1200];
 	const char *line;
 
 	snprintf(path, sizeof(path), "%s", build_path(victim));
@@ -189,6 +227,12 @@ static void test_stats(void **state)
 	assert_string_equal(p.out, "\n");
 	RUN("--children", "--", "sh", "-c", "echo $LD_PRELOAD");
 	assert_non_null(strstr(p.out, "libsoda-run.so"));
+	/* programs that it starts have their own fabric memory, or none: the case looks for it */
+	snprintf(command, sizeof(command), "%s brk && %s threads", path, path);
+	RUN("--mem=8M", "--children", "--", "sh", "-c", command);
+	assert_int_equal(p.status, 0);
+	RUN("--mem=8M", "--", "sh", "-c", command);
+	assert_int_equal(p.status, 99);
 	unsetenv("SODA_LOG");
 }
 
@@ -286,11 +330,13 @@ static void test_refusals(void **state)
 	assert_int_equal(p.status, 126);
 	assert_non_null(strstr(p.err, "statically linked"));
 	if (geteuid() == 0) { /* of another user */
+		snprintf(text, sizeof(text), "cp %s %s", build_path(victim), path);
+		assert_int_equal(system(text), 0);
 		assert_int_equal(chown(path, 65534, 65534), 0);
 		assert_int_equal(chmod(path, 04755), 0);
-		/* its headers first: it is static, too */
-		RUN("--", path);
+		RUN("--", path, "brk");
 		assert_int_equal(p.status, 126);
+		assert_non_null(strstr(p.err, "set-user-id"));
 	}
 	unlink(path);
 	rmdir(dir);
@@ -348,7 +394,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_unprivileged), cmocka_unit_test(test_report),
 	};
 
-	if (argc > 2 && !strcmp(argv[1], "--as-nobody"))
+	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
 		return as_nobody(argv + 2);
 	/* a machine may be busy, and none of this is about patience */
 	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
