@@ -22,6 +22,7 @@ void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
 	if (!t)
 		return;
 	soda_signals_block(&saved);
+	soda_fetch_collect_own(t);
 	while (first <= last) {
 		uint32_t left = last - first + 1;
 		struct soda_plan plan = { .first = first, .stride = 1, .n = left < 16 ? left : 16 };

@@ -132,32 +132,43 @@ uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 	return n;
 }
 
+/* Without waiting. */
+static void collect_here(struct soda_thread *t, struct soda_channel *ch)
+{
+	int err;
+
+	if (!soda_channel_outstanding(ch) || !soda_lock_try(&ch->lock))
+		return;
+	if (soda_channel_outstanding(ch))
+		soda_channel_collect(t, ch, (int)soda_channel_outstanding(ch), 0, 0, &err);
+	soda_lock_release(&ch->lock);
+}
+
 void soda_fetch_collect_idle(struct soda_thread *t)
 {
 	uint32_t n = soda_channels_pairs();
-	int err;
+
+	for (uint32_t i = 0; i < n; i++)
+		collect_here(t, &soda_channels[SODA_CHANNEL_PAIRS_MAX + i]);
+}
+
+bool soda_fetch_collect_left(struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs();
+	bool more = false;
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
 
-		if (!soda_channel_outstanding(ch) || !soda_lock_try(&ch->lock))
-			continue;
-		if (soda_channel_outstanding(ch))
-			soda_channel_collect(t, ch, (int)soda_channel_outstanding(ch), 0, 0, &err);
-		soda_lock_release(&ch->lock);
+		if (ch->seen == ch->head)
+			collect_here(t, ch);
+		ch->seen = ch->head;
+		more = more || soda_channel_outstanding(ch);
 	}
+	return more;
 }
 
-int soda_fetch_ahead_fds(int *fds, int max)
+void soda_fetch_collect_own(struct soda_thread *t)
 {
-	uint32_t n = soda_channels_pairs();
-	int k = 0;
-
-	for (uint32_t i = SODA_CHANNEL_PAIRS_MAX; i < SODA_CHANNEL_PAIRS_MAX + n && k < max; i++) {
-		int fd = soda_channel_outstanding(&soda_channels[i]) ? soda_fetch_fd(i) : -1;
-
-		if (fd >= 0)
-			fds[k++] = fd;
-	}
-	return k;
+	collect_here(t, &soda_channels[soda_channel_ahead(t)]);
 }

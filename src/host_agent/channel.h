@@ -30,6 +30,7 @@ struct soda_channel {
 	/* the same, but anybody may look: whether there is something to collect */
 	_Atomic uint32_t slots_n;    /* slots in use: each has a credit of the buffer */
 	_Atomic uint32_t head, tail; /* requests outstanding: slot = number % slots_n */
+	uint32_t seen;		     /* the keeper's alone: head when it last looked */
 } __attribute__((aligned(64)));
 
 extern struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];

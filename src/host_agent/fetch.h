@@ -91,10 +91,16 @@ uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
  */
 int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns);
 
+/* Collect, without waiting, what this thread has fetched ahead. AS. */
+void soda_fetch_collect_own(struct soda_thread *t);
+
 /* Collect, without waiting, what was fetched ahead and nobody came for. AS. */
 void soda_fetch_collect_idle(struct soda_thread *t);
 
-/* Descriptors of the channels on which answers to that are to come; how many. */
-int soda_fetch_ahead_fds(int *fds, int max);
+/*
+ * The keeper's: the same on channels where nobody has collected since its last call. Threads
+ * collect their own when they come by, with the data in their cache. True: more is to come. AS.
+ */
+bool soda_fetch_collect_left(struct soda_thread *t);
 
 #endif

@@ -23,6 +23,7 @@
 
 enum {
 	TICK_MS = 250,
+	COLLECT_MS = 2, /* answers may lie so long before the keeper takes them */
 	RETRY_MIN_MS = 20,
 	RETRY_MAX_MS = 500,
 	WRITEBACK_DEPTH = 512,
@@ -289,24 +290,17 @@ static void add_channels(void)
 /* Sleep until there is something to do. */
 static void keeper_waits(void)
 {
-	enum { OWN = 3 };
-	struct pollfd fds[OWN + SODA_CHANNEL_PAIRS_MAX] = {
+	struct pollfd fds[] = {
 		{ .fd = se.event_fd, .events = POLLIN },
 		{ .fd = soda_stat_socket_fd(), .events = POLLIN },
 		{ .fd = -1 },
 	};
-	int ahead[SODA_CHANNEL_PAIRS_MAX], n = 0;
 	uint64_t ignored;
 
 	if (se.control)
 		soda_conn_end_poll(se.control, &fds[2]);
-	if (atomic_load(&se.want_collector)) {
-		n = soda_fetch_ahead_fds(ahead, SODA_CHANNEL_PAIRS_MAX);
-		atomic_store(&se.want_collector, n > 0);
-	}
-	for (int i = 0; i < n; i++)
-		fds[OWN + i] = (struct pollfd){ .fd = ahead[i], .events = POLLIN };
-	poll(fds, (nfds_t)(OWN + n), TICK_MS);
+	poll(fds, sizeof(fds) / sizeof(*fds),
+	     atomic_load(&se.want_collector) ? COLLECT_MS : TICK_MS);
 	if (fds[0].revents && read(se.event_fd, &ignored, sizeof(ignored)) < 0)
 		return;
 	if (fds[1].revents)
@@ -328,6 +322,14 @@ static void ask_agent(void)
 		soda_session_report(ret);
 }
 
+/* A program that fetches ahead and does not come for it. */
+static void collect_left(struct soda_thread *t)
+{
+	atomic_store(&se.want_collector, 0);
+	if (soda_fetch_collect_left(t))
+		atomic_store(&se.want_collector, 1);
+}
+
 static void *keep(void *arg)
 {
 	struct soda_thread *t = soda_thread_internal();
@@ -339,7 +341,7 @@ static void *keep(void *arg)
 		if (atomic_load(&se.want_channels))
 			add_channels();
 		ask_agent();
-		soda_fetch_collect_idle(t);
+		collect_left(t);
 	}
 	return NULL;
 }
