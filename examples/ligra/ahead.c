@@ -3,10 +3,13 @@
 
 #include <omp.h>
 
-struct ahead ahead_of(const struct graph *g, const struct csr *csr)
+struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep)
 {
+	bool on = mem_is_fabric(g->mem);
+
 	return (struct ahead){ .csr = csr,
-			       .on = mem_is_fabric(g->mem),
+			       .on = on,
+			       .backwards = on && sweep % 2,
 			       .threads = (unsigned)omp_get_max_threads() };
 }
 
@@ -30,4 +33,10 @@ void ahead_fetch_word(const struct ahead *a, uint64_t word, uint64_t first)
 		return;
 	fetch(a->csr, csr_begin(a->csr, first + (uint64_t)__builtin_ctzll(word)),
 	      csr_end(a->csr, first + 63 - (uint64_t)__builtin_clzll(word)));
+}
+
+void ahead_run_end(struct ahead_run *run)
+{
+	fetch(run->csr, run->begin, run->end);
+	run->begin = run->end;
 }

@@ -13,10 +13,15 @@
 struct ahead {
 	const struct csr *csr;
 	bool on;
+	bool backwards;
 	unsigned threads;
 };
 
-struct ahead ahead_of(const struct graph *g, const struct csr *csr);
+/*
+ * sweep: number of the pass over the whole of it.  On fabric memory every other one goes backwards,
+ * and begins with what the last one has left in the page buffer.
+ */
+struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep);
 
 /* Slow parts of the calls below. */
 void ahead_fetch_block(const struct ahead *a, uint64_t first, uint64_t count);
@@ -26,11 +31,39 @@ void ahead_fetch_word(const struct ahead *a, uint64_t word, uint64_t first);
 #define AHEAD_ENTRIES 16
 #define AHEAD_WORDS 16
 
-/* A thread begins with `count` vertices from `first`: fetch what is begun after it. */
-static inline void ahead_block(const struct ahead *a, uint64_t first, uint64_t count)
+/*
+ * A thread begins with `count` vertices from `first`: those from *next_p on are begun after
+ * them.  False: none, or nothing is to be fetched.
+ */
+static inline bool ahead_next(const struct ahead *a, uint64_t first, uint64_t count,
+			      uint64_t *next_p)
 {
-	if (a->on)
-		ahead_fetch_block(a, first + count * a->threads, count);
+	uint64_t distance = count * a->threads;
+
+	*next_p = a->backwards ? first - distance : first + distance;
+	return a->on && (a->backwards ? first >= distance : *next_p < a->csr->vertices);
+}
+
+/* Edges of several vertices, in ascending order, that are fetched together where they are near. */
+struct ahead_run {
+	const struct csr *csr;
+	uint64_t begin, end; /* edges; begin == end: none yet */
+};
+
+void ahead_run_end(struct ahead_run *run);
+
+static inline void ahead_run_add(struct ahead_run *run, uint64_t v)
+{
+	enum { NEAR = 32768 / sizeof(uint32_t) };
+	uint64_t begin = csr_begin(run->csr, v), end = csr_end(run->csr, v);
+
+	if (begin == end)
+		return;
+	if (run->begin == run->end || begin - run->end > NEAR) {
+		ahead_run_end(run);
+		run->begin = begin;
+	}
+	run->end = end;
 }
 
 /* A thread is at entry i of a list, or at word i of a bitmap. */

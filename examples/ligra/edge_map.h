@@ -58,20 +58,34 @@ static inline __attribute__((always_inline)) uint64_t EDGE_FN(_pull_word)(const 
 	return added;
 }
 
+/* Fetch the lists of those of `count` vertices from `first` that will look along theirs. */
+static inline void EDGE_FN(_pull_ahead)(const struct csr *in, uint64_t first, uint64_t count,
+					const EDGE_STATE *state)
+{
+	uint64_t last = first + count < in->vertices ? first + count : in->vertices;
+	struct ahead_run run = { .csr = in };
+
+	for (uint64_t v = first; v < last; v++)
+		if (EDGE_FN(_cond)(state, (uint32_t)v))
+			ahead_run_add(&run, v);
+	ahead_run_end(&run);
+}
+
 /* next: may be NULL.  Returns how many were added. */
 static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *ahead,
 				      const uint64_t *bits, uint64_t *next, EDGE_STATE *state)
 {
 	uint64_t words = (in->vertices + 63) / 64, added = 0;
+	uint64_t blocks = (words + WORDS_AT_A_TIME - 1) / WORDS_AT_A_TIME;
 
 #pragma omp parallel for reduction(+ : added) schedule(dynamic, 1)
-	for (uint64_t block = 0; block < words; block += WORDS_AT_A_TIME) {
-		uint64_t end = block + WORDS_AT_A_TIME < words ? block + WORDS_AT_A_TIME : words;
+	for (uint64_t turn = 0; turn < blocks; turn++) {
+		uint64_t block = ahead->backwards ? blocks - 1 - turn : turn;
+		uint64_t i = block * WORDS_AT_A_TIME, end = i + WORDS_AT_A_TIME, later;
 
-		/* Of all vertices every page is read in order, which the runtime sees itself. */
-		if (bits)
-			ahead_block(ahead, block * 64, WORDS_AT_A_TIME * 64);
-		for (uint64_t i = block; i < end; i++) {
+		if (ahead_next(ahead, i * 64, WORDS_AT_A_TIME * 64, &later))
+			EDGE_FN(_pull_ahead)(in, later, WORDS_AT_A_TIME * 64, state);
+		for (end = end < words ? end : words; i < end; i++) {
 			uint64_t word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
 					     : EDGE_FN(_pull_word)(in, NULL, i * 64, state);
 
@@ -148,7 +162,7 @@ static inline struct vertex_subset EDGE_FN(_edge_map)(struct ligra *l, struct ve
 		next = wanted ? subset_bitmap(l) : subset_none(l);
 		if ((wanted && !next.bits) || !subset_to_bits(l, from))
 			return next;
-		ahead = ahead_of(l->g, in);
+		ahead = ahead_of(l->g, in, l->sweeps++);
 		next.size = EDGE_FN(_pull)(in, &ahead, from->bits, next.bits, state);
 		if (!wanted || !next.size)
 			subset_free(&next);
@@ -157,7 +171,7 @@ static inline struct vertex_subset EDGE_FN(_edge_map)(struct ligra *l, struct ve
 	collector_open(l, edges, wanted, &c);
 	if (l->failed)
 		return c.subset;
-	ahead = ahead_of(l->g, out);
+	ahead = ahead_of(l->g, out, 0);
 	EDGE_FN(_push)(out, &ahead, from, from->size + edges > SUBSET_PARALLEL, &c, state);
 	return collector_close(&c);
 }

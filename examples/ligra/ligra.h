@@ -21,6 +21,7 @@ struct ligra {
 	const struct graph *g;
 	struct mem *mem;	      /* where the application's arrays and subsets lie */
 	struct ligra_array *arrays;   /* those allocated */
+	unsigned sweeps;	      /* passes over all edges so far */
 	int failed;		      /* 0 or the first error of an allocation */
 	struct soda_graph_error *err; /* and its sentence */
 };
