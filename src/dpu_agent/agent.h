@@ -7,6 +7,7 @@
 #include "common/transport/service.h"
 #include "dpu_agent/cache.h"
 #include "dpu_agent/complete.h"
+#include "dpu_agent/gate.h"
 #include "dpu_agent/options.h"
 #include "dpu_agent/schedule.h"
 #include "dpu_agent/session.h"
@@ -21,6 +22,7 @@ struct soda_dpu {
 	struct soda_completers completers;
 	struct soda_sessions sessions;
 	struct soda_schedule schedule;
+	struct soda_gates gates;
 	struct soda_caches caches;
 };
 

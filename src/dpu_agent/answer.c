@@ -32,7 +32,7 @@ void soda_forward_drop_request(struct soda_session *s, struct soda_request *rq)
 void soda_forward_unhold(struct soda_session *s, struct soda_region *r, unsigned n, uint64_t credit)
 {
 	pthread_mutex_lock(&s->lock);
-	s->read_bytes -= credit;
+	soda_gate_leave_locked(s, credit);
 	r->holds -= n - 1;
 	soda_region_unhold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
@@ -68,7 +68,7 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 		soda_forward_answer(rq, status, NULL);
 		soda_writes_unreserve(task->session, rq->hold, rq->bytes);
 		soda_request_free(rq);
-		return span.bytes;
+		return 0;
 	}
 	if (status < 0) {
 		soda_forward_answer(rq, status, NULL);
@@ -109,6 +109,8 @@ static void finish(struct soda_transfer *t, int status)
 		free(task);
 	}
 	soda_forward_unhold(s, t->region, t->tasks_n, credit);
+	if (credit)
+		soda_gate_open(s);
 	if (t->block)
 		soda_block_put(t->block);
 	free(t);
@@ -132,13 +134,11 @@ void soda_forward_sent(struct soda_session *s, const struct soda_span *span)
 	if (hold)
 		hold->put(hold);
 	pthread_mutex_lock(&s->lock);
-	s->read_bytes -= span->bytes;
-	waiting = s->starved && s->up;
+	soda_gate_leave_locked(s, span->bytes);
+	waiting = s->gate;
 	pthread_mutex_unlock(&s->lock);
-	if (waiting) { /* for the client's credit, perhaps */
-		soda_schedule_add(&s->dpu->schedule, s);
-		soda_schedule_run(&s->dpu->schedule, NULL);
-	}
+	if (waiting)
+		soda_gate_open(s);
 }
 
 static void drop_transfer(struct soda_transfer *t)

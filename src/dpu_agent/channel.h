@@ -32,7 +32,7 @@ struct soda_task {
 	struct soda_request *rq;
 	struct soda_session *session;
 	struct soda_region *region;
-	bool credited;			 /* counted in session->read_bytes */
+	bool credited;			 /* in through the gate: counted in session->read_bytes */
 	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 };
 

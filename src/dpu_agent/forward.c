@@ -52,14 +52,13 @@ static void append(struct soda_session *s, struct soda_task *task)
 		soda_forward_drop(task);
 }
 
-/* With data of the agent's; the client's credit is charged until they are sent. */
+/* With data of the agent's. */
 static void answer_held(struct soda_session *s, struct soda_task *task,
 			const struct soda_span *span)
 {
 	struct soda_request *rq = task->rq;
 
 	pthread_mutex_lock(&s->lock);
-	s->read_bytes += rq->bytes;
 	soda_region_unhold_locked(s, task->region);
 	pthread_mutex_unlock(&s->lock);
 	free(task);
@@ -79,7 +78,6 @@ static enum found place_locked(struct soda_session *s, struct soda_task *task,
 		return FREE;
 	if (w->offset <= rq->offset && w->offset + w->bytes >= rq->offset + rq->bytes) {
 		*span = soda_writes_span_locked(w, rq->offset, rq->bytes);
-		s->read_bytes += rq->bytes;
 		soda_region_unhold_locked(s, task->region);
 		return OWNED;
 	}
@@ -100,9 +98,19 @@ static bool from_cache(struct soda_session *s, struct soda_task *task)
 	return true;
 }
 
-/* The region is held for the task. */
-static void start_read(struct soda_session *s, struct soda_task *task)
+/* To the server; a WRITE only without async. */
+static void forward(struct soda_session *s, struct soda_task *task)
 {
+	task->next = NULL;
+	if (s->dpu->async || s->dpu->aggregate)
+		append(s, task);
+	else
+		soda_forward_wait(s, task);
+}
+
+void soda_forward_enter(struct soda_task *task)
+{
+	struct soda_session *s = task->session;
 	struct soda_request *rq = task->rq;
 	struct soda_span span;
 	enum found found = FREE;
@@ -118,8 +126,8 @@ static void start_read(struct soda_session *s, struct soda_task *task)
 		soda_forward_answer(rq, 0, &span);
 	} else if (found == WAITS) {
 		soda_count_add(SODA_COUNT_reads_waited, 1);
-	} else if (rq->write || !from_cache(s, task)) {
-		append(s, task);
+	} else if (!from_cache(s, task)) {
+		forward(s, task);
 	}
 }
 
@@ -131,7 +139,7 @@ void soda_forward_late(struct soda_task *task, const struct soda_span *span)
 		answer_held(s, task, span);
 	} else if (!s->dpu->async) {
 		task->next = NULL;
-		soda_forward_wait(s, task);
+		soda_forward_wait(s, task); /* nobody's doorbell is to come */
 	} else {
 		append(s, task);
 		soda_schedule_add(&s->dpu->schedule, s);
@@ -144,7 +152,7 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 	while (tasks) {
 		struct soda_task *next = tasks->next;
 
-		start_read(s, tasks);
+		soda_forward_enter(tasks);
 		tasks = next;
 	}
 	soda_schedule_add(&s->dpu->schedule, s);
@@ -163,6 +171,7 @@ static void start_write(struct soda_session *s, struct soda_request *rq, struct 
 static void start_task(struct soda_session *s, struct soda_request *rq, struct soda_region *r)
 {
 	struct soda_task *task = malloc(sizeof(*task));
+	bool in;
 
 	if (!task) {
 		soda_forward_drop_request(s, rq);
@@ -170,12 +179,16 @@ static void start_task(struct soda_session *s, struct soda_request *rq, struct s
 		return;
 	}
 	*task = (struct soda_task){ .rq = rq, .session = s, .region = r };
-	if (rq->write) /* not async */
+	if (rq->write) { /* not async */
 		soda_caches_written(r, rq->offset, rq->bytes);
-	if (s->dpu->async || s->dpu->aggregate)
-		start_read(s, task);
-	else if (rq->write || !from_cache(s, task))
-		soda_forward_wait(s, task);
+		forward(s, task);
+		return;
+	}
+	pthread_mutex_lock(&s->lock);
+	in = soda_gate_enter_locked(s, task);
+	pthread_mutex_unlock(&s->lock);
+	if (in)
+		soda_forward_enter(task);
 }
 
 /* async: what waits. */

@@ -25,17 +25,9 @@ static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *
 
 	*more_p = false;
 	pthread_mutex_lock(&s->lock);
-	s->starved = false;
 	first = s->up ? s->queue : NULL;
 	while (room && *at && bytes < SODA_TURN_BYTES) {
-		uint32_t next = (*at)->rq->bytes;
-
-		s->starved = s->read_bytes && s->read_bytes + next > s->dpu->opt->client_credit;
-		if (s->starved)
-			break;
-		(*at)->credited = true;
-		s->read_bytes += next;
-		bytes += next;
+		bytes += (*at)->rq->bytes;
 		room--;
 		at = &(*at)->next;
 	}
@@ -69,7 +61,7 @@ bool soda_forward_reads(struct soda_session *s, bool own)
 	struct soda_channel *c = stays ? soda_forward_own_channel(s) : least_busy(s);
 	struct soda_task *tasks, *failed;
 	struct soda_transfer *list;
-	bool more, polling, direct = false;
+	bool more, polling, direct = false, lacking = false;
 	unsigned room;
 	int ret = 0;
 
@@ -80,6 +72,7 @@ bool soda_forward_reads(struct soda_session *s, bool own)
 		polling = c->polling = tasks->rq->polling;
 		list = soda_batch_build(tasks, s->dpu->aggregate, &failed);
 		fail_tasks(s, failed);
+		lacking = failed;
 		soda_completer_expect_locked(c, polling && !stays);
 		if (stays)
 			soda_completer_pause_locked(c);
@@ -90,6 +83,8 @@ bool soda_forward_reads(struct soda_session *s, bool own)
 		more = more || !s->dpu->aggregate;
 	}
 	pthread_mutex_unlock(&c->lock);
+	if (lacking)
+		soda_gate_open(s);
 	if (ret < 0)
 		soda_session_break(s, ret);
 	else if (direct)
@@ -116,6 +111,16 @@ static struct soda_transfer *take_writes(struct soda_session *s)
 	return NULL;
 }
 
+static uint64_t writes_share(struct soda_session *s)
+{
+	uint64_t share;
+
+	pthread_mutex_lock(&s->lock);
+	share = soda_gate_share_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return share < SODA_WRITES_UNDER_WAY ? share : SODA_WRITES_UNDER_WAY;
+}
+
 void soda_forward_writes(struct soda_session *s)
 {
 	struct soda_channel *c = &s->channels[s->dpu->channels];
@@ -125,7 +130,7 @@ void soda_forward_writes(struct soda_session *s)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	while (ret == 0 && c->posted_bytes < SODA_WRITES_UNDER_WAY &&
+	while (ret == 0 && c->posted_bytes < writes_share(s) &&
 	       atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH && (t = take_writes(s))) {
 		ret = soda_channel_post_locked(c, t);
 		if (ret < 0) {

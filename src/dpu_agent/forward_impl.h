@@ -3,6 +3,7 @@
  * What the files of forward.h share.
  *
  *   forward.c        requests as they come in
+ *   gate.c           READs as long as the client takes their answers
  *   forward_async.c  posting, where completers answer
  *   forward_wait.c   posting and waiting
  *   batch.c          tasks into transfers, and these onto a channel
@@ -12,6 +13,7 @@
 #define SODA_DPU_AGENT_FORWARD_IMPL_H
 
 #include "dpu_agent/forward.h"
+#include "dpu_agent/gate.h"
 
 /*
  * Turn tasks into transfers: with merge, neighbours become one.  Tasks for which there
@@ -25,6 +27,8 @@ struct soda_transfer *soda_batch_build(struct soda_task *tasks, bool merge,
  */
 int soda_batch_post_locked(struct soda_channel *c, struct soda_transfer *list, bool polling);
 
+/* A READ that is in (gate.h), and whose region is held: answer it from here, or forward it. */
+void soda_forward_enter(struct soda_task *task);
 /* Post these tasks, and wait for their ends: not async. */
 void soda_forward_wait(struct soda_session *s, struct soda_task *tasks);
 /*

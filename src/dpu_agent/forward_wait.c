@@ -91,12 +91,6 @@ void soda_forward_wait(struct soda_session *s, struct soda_task *tasks)
 	struct soda_task *failed;
 	int ret;
 
-	pthread_mutex_lock(&s->lock);
-	for (struct soda_task *at = tasks; at; at = at->next) {
-		at->credited = true;
-		s->read_bytes += at->rq->bytes;
-	}
-	pthread_mutex_unlock(&s->lock);
 	list = soda_batch_build(tasks, s->dpu->aggregate, &failed);
 	soda_forward_drop_tasks(failed);
 	if (!list)

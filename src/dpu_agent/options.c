@@ -131,7 +131,7 @@ static const struct soda_option options[] = {
 	  .def = "8M",
 	  .min = 4u << 20,
 	  .help = "Data that one client may have asked for and not yet taken; its further reads"
-		  " wait." },
+		  " wait. Less while others ask for less: twice what they have on average." },
 	{ .name = "window",
 	  .env = "SODA_DPU_WINDOW",
 	  .type = SODA_OPT_SIZE,

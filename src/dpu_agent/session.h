@@ -78,8 +78,9 @@ struct soda_session {
 	unsigned peers_n;
 	struct soda_region **regions;	      /* 65,536 */
 	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
-	uint64_t read_bytes;		      /* of READs under way and of answers not yet sent */
-	bool starved;			      /* READs wait for the client's credit */
+	struct soda_task *gate, **gate_end;   /* READs that wait for room (gate.h) */
+	bool opening;			      /* somebody lets them in */
+	uint64_t read_bytes;		      /* of READs that are in and of answers not yet sent */
 	struct soda_write_list writes;
 
 	bool scheduled; /* guarded by the schedule's lock, and so below */

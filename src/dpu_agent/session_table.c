@@ -32,6 +32,7 @@ struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda
 	s->info = *info;
 	s->refs = 1;
 	s->queue_end = &s->queue;
+	s->gate_end = &s->gate;
 	s->channels_n = dpu->channels + 1 + (soda_caches_fetch(dpu) ? SODA_PREFETCH_WORKERS : 0);
 	pthread_mutex_init(&s->life, NULL);
 	pthread_mutex_init(&s->control_lock, NULL);

@@ -39,6 +39,8 @@ static void walk_client(struct soda_metrics *m, struct soda_session *s)
 	pthread_mutex_lock(&s->lock);
 	for (const struct soda_task *at = s->queue; at; at = at->next)
 		queued++;
+	for (const struct soda_task *at = s->gate; at; at = at->next)
+		queued++;
 	soda_metrics_say_flag(m, "connected", "whether a client has a connection",
 			      s->peers != NULL);
 	soda_metrics_say_flag(m, "up", "whether a client's connections to the server are up",

@@ -16,7 +16,7 @@
 #include "common/log.h"
 #include "dpu_agent/agent.h"
 #include "dpu_agent/counters.h"
-#include "dpu_agent/forward.h"
+#include "dpu_agent/forward_impl.h"
 #include "soda.h"
 
 enum { CONNECT_MS = 5000 };
@@ -85,19 +85,16 @@ static void disconnect_control(struct soda_session *s)
 /* READs and, without async, WRITEs that wait. */
 static void drop_queue(struct soda_session *s)
 {
-	struct soda_task *tasks;
+	struct soda_task *queue, *gate;
 
 	pthread_mutex_lock(&s->lock);
-	tasks = s->queue;
+	queue = s->queue;
 	s->queue = NULL;
 	s->queue_end = &s->queue;
+	gate = soda_gate_take_all_locked(s);
 	pthread_mutex_unlock(&s->lock);
-	while (tasks) {
-		struct soda_task *next = tasks->next;
-
-		soda_forward_drop(tasks);
-		tasks = next;
-	}
+	soda_forward_drop_tasks(queue);
+	soda_forward_drop_tasks(gate);
 }
 
 /* What was under way on a channel for READs. WRITEs of the write list are told apart by it. */

@@ -394,6 +394,78 @@ static void test_no_server(void **state)
 	rig_down(&r, 0);
 }
 
+enum { PIECE = 2 * UNIT, PIECES = BYTES / PIECE };
+
+static void post_reads(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+		       unsigned n)
+{
+	for (unsigned i = 0; i < n; i++, offset += PIECE)
+		assert_int_equal(
+			soda_conn_post_read(conn, mr, offset, PIECE, back + offset % BYTES, i), 0);
+	assert_int_equal(soda_conn_flush(conn, false), 0);
+}
+
+static void take_reads(struct soda_conn *conn, unsigned n)
+{
+	struct soda_done done[16];
+
+	while (n) {
+		int got = soda_conn_poll(conn, done, 16, 60000000000ll, 0);
+
+		assert_true(got > 0);
+		n -= (unsigned)got;
+	}
+}
+
+static uint64_t reads_queued(const struct rig *r)
+{
+	struct peer tool;
+	uint64_t n;
+
+	assert_int_equal(peer_ask(&tool, r->agent_address), 0);
+	n = peer_stat_sum(&tool, "client_list", "reads_queued");
+	peer_leave(&tool);
+	return n;
+}
+
+/*
+ * The credit is used up, then come a READ of the server and, behind it on the same connection,
+ * as many of what the agent has as make up a credit.  They may not take what the first one needs.
+ */
+static void test_room_in_order(void **state)
+{
+	struct soda_conn *first, *second;
+	struct soda_mr mr;
+	struct peer p;
+	struct rig r;
+
+	rig_up(&r, "--client-credit=4M"); /* BYTES */
+	assert_int_equal(peer_join(&p, r.agent_address), 0);
+	assert_int_equal(peer_open(&p, 7, NULL, 3 * BYTES, 0, &mr, NULL), 0);
+	assert_int_equal(peer_connect_data(&p, &first), 0);
+	assert_int_equal(peer_connect_data(&p, &second), 0);
+	assert_int_equal(kill(r.server.pid, SIGSTOP), 0);
+	fill(buf, BYTES, 1);
+	for (uint64_t at = 0; at < BYTES;
+	     at += PIECE) /* the agent's while the server stands still */
+		assert_int_equal(peer_write(&p, &mr, at, buf + at, PIECE), 0);
+	post_reads(second, &mr, BYTES, PIECES);
+	await_stat(r.agent_address, "server_bytes_under_way", BYTES);
+	post_reads(first, &mr, 2 * BYTES, 1);
+	post_reads(first, &mr, 0, PIECES);
+	for (int i = 0; i < LOOKS && !reads_queued(&r); i++)
+		usleep(10000);
+	assert_true(reads_queued(&r));
+	assert_int_equal(kill(r.server.pid, SIGCONT), 0);
+	take_reads(second, PIECES);
+	take_reads(first, 1 + PIECES);
+	assert_memory_equal(back, buf, BYTES);
+	soda_conn_close(first);
+	soda_conn_close(second);
+	peer_leave(&p);
+	rig_down(&r, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -405,6 +477,7 @@ int main(void)
 		cmocka_unit_test(test_server_restarts),
 		cmocka_unit_test(test_loss_is_told),
 		cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_room_in_order),
 		cmocka_unit_test(test_no_server),
 	};
 

@@ -143,20 +143,37 @@ int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, con
 	return r ? r : finish(peer->data);
 }
 
-uint64_t peer_stat(struct peer *peer, const char *name)
+/* All statistics; NULL: none. The caller's. */
+static json_t *ask(struct peer *peer)
 {
 	static char text[SODA_WIRE_MAX_CONTROL];
-	uint64_t value = UINT64_MAX;
-	json_t *object, *member;
 	size_t n;
 
 	if (soda_conn_call(peer->control, SODA_MSG_STATS, NULL, 0, text, sizeof(text), &n,
 			   PEER_TIMEOUT_MS, &peer->why))
-		return value;
-	object = json_loadb(text, n, 0, NULL);
-	member = json_object_get(object, name);
+		return NULL;
+	return json_loadb(text, n, 0, NULL);
+}
+
+uint64_t peer_stat(struct peer *peer, const char *name)
+{
+	json_t *object = ask(peer), *member = json_object_get(object, name);
+	uint64_t value = UINT64_MAX;
+
 	if (json_is_integer(member))
 		value = (uint64_t)json_integer_value(member);
 	json_decref(object);
 	return value;
+}
+
+uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name)
+{
+	json_t *object = ask(peer), *item;
+	uint64_t sum = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(object, list), i, item) sum +=
+		(uint64_t)json_integer_value(json_object_get(item, name));
+	json_decref(object);
+	return sum;
 }

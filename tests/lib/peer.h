@@ -45,5 +45,7 @@ int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, con
 
 /* A number of the server's statistics by name; UINT64_MAX: there is none. */
 uint64_t peer_stat(struct peer *peer, const char *name);
+/* Of a list, the sum of its items' numbers of that name. */
+uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name);
 
 #endif
