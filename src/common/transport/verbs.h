@@ -40,6 +40,8 @@ enum {
 	SODA_VERBS_ACK_TIMEOUT =
 		16,		/* 4.096 us * 2^16: what the end of a burst that got lost costs */
 	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
+	SODA_VERBS_PROBE_MS = 5000,   /* a peer that says nothing is looked for this often */
+	SODA_VERBS_SILENT_MS = 20000, /* ... and has gone, if its adapter says nothing, either */
 };
 
 /* verbs_link.c */
@@ -135,6 +137,9 @@ struct soda_verbs_messages {
 	uint8_t *in, *out;     /* a frame and SODA_WIRE_MAX_CONTROL bytes each */
 	struct ibv_mr *mr;
 	bool sending, received;
+	bool probes; /* while it waits without a deadline it looks whether the peer is there */
+	bool probing, silent; /* ... and the peer's adapter has not answered */
+	uint64_t probed_ns;
 	uint32_t in_bytes;
 };
 

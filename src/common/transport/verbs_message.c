@@ -3,6 +3,9 @@
  * The control plane on verbs: each message is one SEND of a frame and its body.  There
  * is one request outstanding a connection, so that one receive is enough: it is posted
  * before whatever makes the peer send.
+ *
+ * A machine that vanishes says nothing, and a queue pair that sends nothing does not notice:
+ * a daemon that waits for the next call probes.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,6 +21,7 @@ enum {
 	ROOM = (MESSAGE_BYTES + 4095) / 4096 * 4096,
 	ID_SEND = 1,
 	ID_RECEIVE = 2,
+	ID_PROBE = 3,
 };
 
 int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_link *l,
@@ -96,9 +100,13 @@ static int reap(struct soda_verbs_messages *m)
 	int n;
 
 	while ((n = ibv_poll_cq(m->link->cq, 1, &wc)) > 0) {
-		if (wc.status != IBV_WC_SUCCESS)
+		if (wc.status != IBV_WC_SUCCESS) {
+			m->silent |= wc.status == IBV_WC_RETRY_EXC_ERR;
 			return soda_verbs_link_error(wc.status, m->peer);
-		if (wc.wr_id == ID_SEND) {
+		}
+		if (wc.wr_id == ID_PROBE) {
+			m->probing = false;
+		} else if (wc.wr_id == ID_SEND) {
 			m->sending = false;
 		} else {
 			m->received = true;
@@ -118,10 +126,35 @@ static int64_t left_ns(uint64_t deadline_ns)
 	return now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
 }
 
+/*
+ * A WRITE of nothing: it needs no key and takes no receive, but the peer's adapter has to
+ * acknowledge it, and one that is gone ends the connection, after the retries; those of rxe, which
+ * takes 7 for no limit, after SODA_VERBS_SILENT_MS.
+ */
+static int probe(struct soda_verbs_messages *m)
+{
+	struct ibv_send_wr wr = { .wr_id = ID_PROBE,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad;
+	int ret;
+
+	if (m->probing) {
+		m->silent = soda_now_ns() - m->probed_ns > SODA_VERBS_SILENT_MS * 1000000ull;
+		return m->silent ? -ECONNRESET : 0;
+	}
+	m->probed_ns = soda_now_ns();
+	ret = -ibv_post_send(m->link->id->qp, &wr, &bad);
+	m->probing = ret == 0;
+	return ret;
+}
+
 /* One look, and a sleep if there is nothing: 1 it may have changed, or negative errno. */
 static int look(struct soda_verbs_messages *m, const bool *changed, bool from, uint64_t deadline_ns)
 {
-	int64_t left = left_ns(deadline_ns);
+	bool probes = m->probes && deadline_ns == SODA_NO_DEADLINE;
+	uint64_t due_ns = soda_now_ns() + SODA_VERBS_PROBE_MS * 1000000ull;
+	int64_t left = probes ? SODA_VERBS_PROBE_MS * 1000000ll : left_ns(deadline_ns);
 	int ret = reap(m), gone;
 
 	if (ret == 0 && *changed == from)
@@ -136,7 +169,9 @@ static int look(struct soda_verbs_messages *m, const bool *changed, bool from, u
 		return -ETIMEDOUT;
 	gone = soda_verbs_link_sleep(m->link, left);
 	ret = reap(m); /* what came before the end counts */
-	return ret < 0 || *changed != from ? ret : gone;
+	if (ret < 0 || *changed != from || gone)
+		return ret < 0 || *changed != from ? ret : gone;
+	return probes && soda_now_ns() >= due_ns ? probe(m) : 0;
 }
 
 int soda_verbs_message_begin(struct soda_verbs_messages *m, uint64_t deadline_ns)

@@ -172,10 +172,25 @@ static int greet(struct control *c, const struct soda_wire_welcome *welcome, str
 	ret = soda_verbs_messages_create(&c->messages, &c->link, c->p.peer.info.address, why);
 	if (ret < 0)
 		return ret;
+	c->messages.probes = true;
 	ret = accept_it(c, welcome);
 	if (ret < 0)
 		soda_why_set(why, "the connection cannot be accepted: %s", soda_strerror(ret));
 	return ret;
+}
+
+/* Its machine does not answer: its other connections notice nothing, where they only answer. */
+static void end_others(struct control *c)
+{
+	struct soda_listener *l = listener(c);
+
+	soda_log_info("%s does not answer any more: its connections are closed",
+		      c->p.peer.info.address);
+	pthread_mutex_lock(&l->lock);
+	for (struct soda_peer *p = l->peers; p; p = p->next)
+		if (p != &c->p.peer && p->client == c->p.peer.client)
+			soda_peer_close(p);
+	pthread_mutex_unlock(&l->lock);
 }
 
 /* Nothing of the client lands any more; then the daemon may know. */
@@ -215,6 +230,8 @@ static void *control_main(void *arg)
 		ret = greet(c, &welcome, &why);
 	if (ret == 0)
 		serve(c);
+	if (c->messages.silent)
+		end_others(c);
 	finish(c, welcome_it, ret == 0, ret, why.text);
 	return NULL;
 }
