@@ -225,6 +225,23 @@ static void test_refuses_what_is_not_there(void **state)
 	refused("power of two");
 }
 
+/* What soda graph gen has written, by the name that it was given. */
+static void test_takes_a_triple(void **state)
+{
+	char triple[80], other[80];
+	const char *gen[] = { "graph", "gen", "--scale", "8", "--symmetric", triple, NULL };
+	const char *eval[] = { "eval",	    "--out",  other,	   "--graph",  triple, "--modes",
+			       "memserver", "--apps", "bfs",	   "--repeat", "1",    "--alone",
+			       "--memory",  "2G",     "--threads", "2",	       NULL };
+
+	snprintf(triple, sizeof(triple), "%s/triple", dir);
+	snprintf(other, sizeof(other), "%s/other", dir);
+	assert_int_equal(program_run_within(SODA, gen, LIMIT_MS, &run), 0);
+	ended_well();
+	assert_int_equal(program_run_within(SODA, eval, LIMIT_MS, &run), 0);
+	ended_well();
+}
+
 /* Its graphs are never here. */
 static void test_says_what_the_paper_needs(void **state)
 {
@@ -261,6 +278,7 @@ int main(void)
 		cmocka_unit_test(test_goes_on_after_an_interruption),
 		cmocka_unit_test(test_keeps_evaluations_apart),
 		cmocka_unit_test(test_refuses_what_is_not_there),
+		cmocka_unit_test(test_takes_a_triple),
 		cmocka_unit_test(test_says_what_the_paper_needs),
 	};
 

@@ -57,8 +57,9 @@ static const struct soda_option option_table[] = {
 	  .type = SODA_OPT_LIST,
 	  .offset = AT(graph),
 	  .arg = "GRAPH",
-	  .help = "A file of any format that soda graph convert reads, taken as symmetric; or "
-		  "rmat:SCALE:EDGES, uniform:SCALE:EDGES: generated, 2^SCALE vertices, so many "
+	  .help = "A file of any format that soda graph convert reads, or PATH of what soda graph "
+		  "gen PATH wrote, taken as symmetric; or rmat:SCALE:EDGES, uniform:SCALE:EDGES: "
+		  "generated, 2^SCALE vertices, so many "
 		  "edges drawn. Several, separated by commas, or the option again. Default: "
 		  "rmat:24:290000000, with --quick rmat:18:4000000." },
 	{ .name = "apps",

@@ -22,6 +22,16 @@ static bool is_generated(const char *spec, char kind[16], char scale[16], char e
 	       (strcmp(kind, "rmat") == 0 || strcmp(kind, "uniform") == 0);
 }
 
+/* A file, or PATH of PATH.config and the others of a triple. */
+static bool is_readable(const char *spec)
+{
+	char config[PATH_MAX];
+
+	return !access(spec, R_OK) ||
+	       (snprintf(config, sizeof(config), "%s.config", spec) < (int)sizeof(config) &&
+		!access(config, R_OK));
+}
+
 int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const char *work)
 {
 	char kind[16], scale[16], edges[32];
@@ -40,7 +50,7 @@ int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const 
 			spec, sizeof(graph->name) - 1);
 		return -EINVAL;
 	}
-	if (!generated && access(spec, R_OK)) {
+	if (!generated && !is_readable(spec)) {
 		fprintf(stderr,
 			"soda eval: --graph %s: neither rmat:SCALE:EDGES nor uniform:SCALE:EDGES, "
 			"and as a file it cannot be read: %s\n",
