@@ -30,6 +30,8 @@ static bool message_concerns(const struct msghdr *m, const void *caller)
 {
 	if (run_is_ours(caller))
 		return false;
+	if (run_fam(m) || run_fam(m->msg_name) || run_fam(m->msg_control) || run_fam(m->msg_iov))
+		return true;
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		if (run_fam(m->msg_iov[i].iov_base))
 			return true;
@@ -61,6 +63,48 @@ static void copy(const struct msghdr *m, char *bounce, size_t bytes, bool out)
 	}
 }
 
+/* What the kernel uses beside the data: all of it local. */
+struct local {
+	struct msghdr m;
+	struct iovec v;
+	struct sockaddr_storage name;
+	size_t control_bytes; /* of a bounce for it, 0: it is the caller's */
+};
+
+/* false: no memory. */
+static bool localise(struct local *l, const struct msghdr *m, char *bounce, size_t bytes, bool out)
+{
+	*l = (struct local){ .m = *m, .v = { bounce, bytes } };
+	l->m.msg_iov = &l->v;
+	l->m.msg_iovlen = 1;
+	if (run_fam(m->msg_name)) {
+		if (l->m.msg_namelen > sizeof(l->name))
+			l->m.msg_namelen = sizeof(l->name);
+		if (out)
+			memcpy(&l->name, m->msg_name, l->m.msg_namelen);
+		l->m.msg_name = &l->name;
+	}
+	if (run_fam(m->msg_control) && m->msg_controllen) {
+		l->m.msg_control = run_bounce_get(m->msg_controllen, &l->control_bytes);
+		if (!l->m.msg_control)
+			return false;
+		memcpy(l->m.msg_control, m->msg_control, m->msg_controllen);
+	}
+	return true;
+}
+
+static void end_local(struct local *l, struct msghdr *m)
+{
+	if (m && run_fam(m->msg_name))
+		memcpy(m->msg_name, &l->name,
+		       m->msg_namelen < l->m.msg_namelen ? m->msg_namelen : l->m.msg_namelen);
+	if (!l->control_bytes)
+		return;
+	if (m)
+		memcpy(m->msg_control, l->m.msg_control, l->m.msg_controllen);
+	run_bounce_put(l->m.msg_control, l->control_bytes);
+}
+
 static bool is_stream(int fd)
 {
 	int type = 0, saved = errno;
@@ -75,23 +119,22 @@ static ssize_t recv_piece(int fd, struct msghdr *m, int flags, size_t want)
 {
 	size_t size;
 	char *bounce = run_bounce_get(want, &size);
-	struct iovec v = { bounce, want };
-	struct msghdr local = *m;
+	struct local l;
 	ssize_t n;
 
-	if (!bounce) {
+	if (!bounce || !localise(&l, m, bounce, want, false)) {
+		run_bounce_put(bounce, size);
 		errno = ENOMEM;
 		return -1;
 	}
-	local.msg_iov = &v;
-	local.msg_iovlen = 1;
-	n = RUN_NEXT(next_recvmsg, "recvmsg")(fd, &local, flags);
-	if (n >= 0) {
-		/* MSG_TRUNC: more than there is room for, as the length of the message */
+	n = RUN_NEXT(next_recvmsg, "recvmsg")(fd, &l.m, flags);
+	if (n >= 0) /* MSG_TRUNC: more than there is room for, as the length of the message */
 		copy(m, bounce, (size_t)n < want ? (size_t)n : want, false);
-		m->msg_flags = local.msg_flags;
-		m->msg_namelen = local.msg_namelen;
-		m->msg_controllen = local.msg_controllen;
+	end_local(&l, n >= 0 ? m : NULL);
+	if (n >= 0) {
+		m->msg_flags = l.m.msg_flags;
+		m->msg_namelen = l.m.msg_namelen;
+		m->msg_controllen = l.m.msg_controllen;
 	}
 	run_bounce_put(bounce, size);
 	return n;
@@ -111,23 +154,20 @@ static ssize_t recv_message(int fd, struct msghdr *m, int flags)
 
 static ssize_t send_message(int fd, const struct msghdr *m, int flags)
 {
-	size_t want = length(m), size, rest = want;
-	struct msghdr local = *m;
-	struct iovec v;
+	size_t want = length(m), size;
+	struct local l;
 	char *bounce;
 	ssize_t n;
 
 	bounce = run_bounce_get(want < MESSAGE_MAX || !is_stream(fd) ? want : MESSAGE_MAX, &size);
-	if (!bounce) {
+	if (!bounce || !localise(&l, m, bounce, want < size ? want : size, true)) {
+		run_bounce_put(bounce, size);
 		errno = ENOMEM;
 		return -1;
 	}
-	v.iov_base = bounce;
-	v.iov_len = rest < size ? rest : size;
-	copy(m, bounce, v.iov_len, true);
-	local.msg_iov = &v;
-	local.msg_iovlen = 1;
-	n = RUN_NEXT(next_sendmsg, "sendmsg")(fd, &local, flags);
+	copy(m, bounce, l.v.iov_len, true);
+	n = RUN_NEXT(next_sendmsg, "sendmsg")(fd, &l.m, flags);
+	end_local(&l, NULL);
 	run_bounce_put(bounce, size);
 	return n;
 }
@@ -197,7 +237,7 @@ RUN_API ssize_t send(int fd, const void *p, size_t n, int flags)
 RUN_API ssize_t recvfrom(int fd, void *restrict p, size_t n, int flags,
 			 struct sockaddr *restrict name, socklen_t *restrict name_bytes)
 {
-	return concerns(p, CALLER)
+	return concerns(p, CALLER) || concerns(name, CALLER)
 		       ? recv_to(fd, p, n, flags, name, name_bytes)
 		       : RUN_NEXT(next_recvfrom, "recvfrom")(fd, p, n, flags, name, name_bytes);
 }
@@ -205,7 +245,7 @@ RUN_API ssize_t recvfrom(int fd, void *restrict p, size_t n, int flags,
 RUN_API ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *name,
 		       socklen_t name_bytes)
 {
-	return concerns(p, CALLER)
+	return concerns(p, CALLER) || concerns(name, CALLER)
 		       ? send_from(fd, p, n, flags, name, name_bytes)
 		       : RUN_NEXT(next_sendto, "sendto")(fd, p, n, flags, name, name_bytes);
 }

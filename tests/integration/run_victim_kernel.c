@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <termios.h>
 
 /* Written back and dropped: the kernel would find nothing there. */
@@ -183,6 +184,36 @@ size_t __fread_unlocked_chk(void *p, size_t room, size_t item, size_t n, FILE *f
 int __fprintf_chk(FILE *f, int flag, const char *format, ...);
 int __dprintf_chk(int fd, int flag, const char *format, ...);
 
+/* A descriptor travels beside the data; everything that says so lies in fabric memory. */
+static void check_message(const int *s, unsigned char *q)
+{
+	struct msghdr *m = (struct msghdr *)(q + 3 * MIB);
+	struct iovec *v = (struct iovec *)(q + 4 * MIB);
+	struct cmsghdr *c = (struct cmsghdr *)(q + 5 * MIB);
+	struct sockaddr_un *name = (struct sockaddr_un *)(q + 6 * MIB);
+	int got;
+
+	memset(m, 0, sizeof(*m));
+	*v = (struct iovec){ q, 500 };
+	m->msg_iov = v;
+	m->msg_iovlen = 1;
+	m->msg_control = c;
+	m->msg_controllen = CMSG_SPACE(sizeof(int));
+	*c = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
+	memcpy(CMSG_DATA(c), &s[0], sizeof(int));
+	away(q, BIG - PAGE);
+	CHECK(sendmsg(s[0], m, 0) == 500);
+	memset(c, 0, 64);
+	*v = (struct iovec){ q + MIB, 4000 };
+	m->msg_name = name;
+	m->msg_namelen = sizeof(*name);
+	away(q, BIG - PAGE);
+	CHECK(recvmsg(s[1], m, 0) == 500 && !memcmp(q, q + MIB, 500));
+	CHECK(m->msg_controllen >= CMSG_LEN(sizeof(int)) && c->cmsg_type == SCM_RIGHTS);
+	memcpy(&got, CMSG_DATA(c), sizeof(got));
+	CHECK(got > 2 && got != s[0] && !close(got));
+}
+
 static void check_forms(int fd, unsigned char *q)
 {
 	int s[2];
@@ -200,6 +231,7 @@ static void check_forms(int fd, unsigned char *q)
 	away(q, MIB);
 	CHECK(__recvfrom_chk(s[1], q + 2 * MIB, 3000, MIB, 0, NULL, NULL) == 3000);
 	CHECK(!memcmp(q, q + MIB, 3000) && !memcmp(q + 64, q + 2 * MIB, 3000));
+	check_message(s, q);
 	close(s[0]);
 	close(s[1]);
 }
