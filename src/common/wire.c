@@ -280,6 +280,30 @@ int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k)
 	return 0;
 }
 
+void soda_wire_put_asked(uint8_t out[SODA_WIRE_ASKED_BYTES], const struct soda_wire_asked *a)
+{
+	put(out, a->message_bytes, 4);
+	put(out + 4, a->credits, 2);
+	put(out + 6, a->answer, 2);
+}
+
+int soda_wire_get_asked(const void *in, size_t bytes, struct soda_wire_asked *a)
+{
+	const uint8_t *at = in;
+
+	if (bytes != SODA_WIRE_ASKED_BYTES)
+		return -EPROTO;
+	a->message_bytes = (uint32_t)get(at, 4);
+	a->credits = (uint16_t)get(at + 4, 2);
+	a->answer = (uint16_t)get(at + 6, 2);
+	if (!a->message_bytes)
+		return a->credits || a->answer ? -EPROTO : 0;
+	return a->message_bytes % SODA_WIRE_PAGE || a->message_bytes > SODA_WIRE_MAX_DATA ||
+			       !a->credits || a->answer > SODA_ANSWER_SEND
+		       ? -EPROTO
+		       : 0;
+}
+
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l)
 {
 	put(out, l->region_id, 2);

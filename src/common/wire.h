@@ -184,6 +184,21 @@ struct soda_wire_key {
 };
 #define SODA_WIRE_KEY_BYTES 12u
 
+/*
+ * verbs, behind the welcome of a two-sided peer: a request is one SEND with immediate data,
+ * `imm`, and the body of the stream format, of at most message_bytes of data and its head; as
+ * many as credits at a time.  Answers: a SEND of tag and data; or, SODA_ANSWER_WRITE, of a
+ * READ that succeeds a WRITE with immediate data to dest_addr by dest_rkey.
+ */
+struct soda_wire_asked {
+	uint32_t message_bytes; /* 0: the peer is one-sided */
+	uint16_t credits;
+	uint16_t answer; /* enum soda_answer_by */
+};
+#define SODA_WIRE_ASKED_BYTES 8u
+
+enum soda_answer_by { SODA_ANSWER_WRITE = 0, SODA_ANSWER_SEND = 1 };
+
 struct soda_wire_region {
 	uint16_t region_id;
 };
@@ -246,6 +261,9 @@ void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda
 int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
 void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k);
 int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k);
+void soda_wire_put_asked(uint8_t out[SODA_WIRE_ASKED_BYTES], const struct soda_wire_asked *a);
+/* -EPROTO also where a value cannot be; zeros are none. */
+int soda_wire_get_asked(const void *in, size_t bytes, struct soda_wire_asked *a);
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l);
 void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l);
 

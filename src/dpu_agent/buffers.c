@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "common/transport/memory.h"
 #include "common/wire.h"
 
 enum { CLASSES = 11, SMALLEST = 4096 };
@@ -46,6 +47,7 @@ static struct soda_block *block_new(uint32_t bytes)
 		free(b);
 		return NULL;
 	}
+	soda_memory_add(b->memory, bytes); /* best effort: else it is copied */
 	atomic_fetch_add_explicit(&pool.bytes, bytes, memory_order_relaxed);
 	return b;
 }
@@ -53,6 +55,7 @@ static struct soda_block *block_new(uint32_t bytes)
 static void block_free(struct soda_block *b)
 {
 	atomic_fetch_sub_explicit(&pool.bytes, b->bytes, memory_order_relaxed);
+	soda_memory_remove(b->memory, b->bytes);
 	free(b->memory);
 	free(b);
 }

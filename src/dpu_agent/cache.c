@@ -8,6 +8,7 @@
 
 #include "common/lock.h"
 #include "common/log.h"
+#include "common/transport/memory.h"
 #include "dpu_agent/agent.h"
 #include "dpu_agent/cache_fetch.h"
 #include "dpu_agent/forward.h"
@@ -74,6 +75,18 @@ static void estimate_intra(struct soda_caches *c)
 	soda_prefetch_intra(c->dynamic, entry, soda_now_ns() - start);
 }
 
+/* Entries are fetched into it and answers sent from it without a copy. */
+static void tell_of_arena(struct soda_caches *c, bool there)
+{
+	uint64_t bytes;
+	uint8_t *arena = soda_cache_arena(soda_prefetch_cache(c->dynamic), &bytes);
+
+	if (there)
+		soda_memory_add(arena, bytes); /* best effort: else it is copied */
+	else
+		soda_memory_remove(arena, bytes);
+}
+
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
 	static const struct soda_prefetch_ops ops = { .fill = soda_cache_fetch };
@@ -101,6 +114,7 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 			soda_strerror(ret));
 		return ret;
 	}
+	tell_of_arena(c, true);
 	slots = soda_cache_slots(soda_prefetch_cache(c->dynamic));
 	c->holds = calloc(slots, sizeof(*c->holds));
 	c->regions = calloc(OWNERS, sizeof(struct soda_region *));
@@ -142,6 +156,8 @@ void soda_caches_destroy(struct soda_dpu *dpu)
 {
 	struct soda_caches *c = &dpu->caches;
 
+	if (c->dynamic)
+		tell_of_arena(c, false);
 	soda_prefetch_destroy(c->dynamic);
 	soda_static_destroy(c->statics);
 	soda_plugin_close(&c->plugin);

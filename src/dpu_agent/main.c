@@ -62,7 +62,8 @@ static int choose_nodes(const char *text)
 static int open_listener(struct soda_dpu *dpu, const char *address, struct listeners *listeners)
 {
 	const struct soda_listener_options how = { .workers = dpu->opt->workers,
-						   .max_connections = dpu->opt->max_connections };
+						   .max_connections = dpu->opt->max_connections,
+						   .answer = dpu->opt->answer };
 	struct soda_why why = { "" };
 	int ret;
 

@@ -7,6 +7,9 @@
 
 #define AT(field) .offset = offsetof(struct soda_dpu_options, field)
 
+/* as enum soda_answer_by */
+static const char *const answers[] = { "write", "send", NULL };
+
 static const struct soda_option options[] = {
 	{ .name = "listen",
 	  .env = "SODA_DPU_LISTEN",
@@ -15,9 +18,9 @@ static const struct soda_option options[] = {
 	  AT(listen),
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7002",
-	  .help = "Where programs connect: tcp://HOST:PORT (port 0 picks a free one), or on the "
-		  "same"
-		  " machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
+	  .help = "Where programs connect: tcp://HOST:PORT (port 0 picks a free one),"
+		  " verbs://HOST:PORT (RDMA: HOST is the address of an RDMA device), or on the"
+		  " same machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
 		  " option again." },
 	{ .name = "server",
 	  .env = "SODA_DPU_SERVER",
@@ -180,6 +183,15 @@ static const struct soda_option options[] = {
 	  .help = "Run on this NUMA node (1) and take memory, the caches' too, from it first; or on"
 		  " several (0,2), or all (interleave), and from them in turn. Choose the node of"
 		  " the network device." },
+	{ .name = "answer",
+	  .env = "SODA_DPU_ANSWER",
+	  .type = SODA_OPT_CHOICE,
+	  AT(answer),
+	  .arg = "WAY",
+	  .def = "write",
+	  .choices = answers,
+	  .help = "How reads that come by verbs are answered: write, straight into the program's"
+		  " buffer, or send, into the next buffer that the program has posted." },
 	{ .name = "timeout",
 	  .env = "SODA_DPU_TIMEOUT",
 	  .type = SODA_OPT_TIME_MS,

@@ -23,6 +23,7 @@ struct soda_dpu_options {
 	uint32_t channels;	/* for READs, a client; 0: by processors */
 	uint32_t completers;	/* threads; 0: by processors */
 	uint32_t workers;
+	uint32_t answer; /* enum soda_answer_by */
 	uint32_t timeout_ms, drain_ms, grace_ms;
 	uint32_t max_clients, max_connections;
 	uint32_t parent_fd; /* UINT32_MAX: none */

@@ -58,10 +58,13 @@ void region_open(struct env *e, struct soda_conn *control, uint16_t id, uint32_t
 /* Flush and await n completions, all with `status`. */
 void finish(struct soda_conn *data, int n, int status);
 bool env_is_shm(const struct env *e);
+bool env_is_verbs(const struct env *e);
 /* No request reaches the daemon: its memory is mapped, or the device reads and writes it. */
 bool env_one_sided(const struct env *e);
 /* verbs needs a device: an address in SODA_TEST_VERBS, such as verbs://10.0.0.1:0. */
 #define VERBS "verbs"
+/* Two-sided: READs are answered by SEND, and the daemon does not tell of its memory. */
+#define VERBS_SEND "verbs, SEND"
 bool env_has_verbs(void);
 /* A case that says that it has none. */
 void test_no_verbs(void **state);
@@ -85,6 +88,7 @@ int run_contract_on_verbs(void);
 int run_faults(void);
 int run_faults_on_verbs(void);
 int run_keys_on_verbs(void);
+int run_asked_on_verbs(void);
 int run_abuse(void);
 int run_hostile(void);
 int run_install(void);

@@ -173,10 +173,10 @@ void test_many_at_once(void **state)
 		workers[i] = (struct worker){ .e = e, .mr = &l.mr, .index = i };
 		assert_int_equal(pthread_create(&threads[i], NULL, worker_main, &workers[i]), 0);
 	}
-	for (unsigned i = 0; i < 8; i++) {
+	for (unsigned i = 0; i < 8; i++)
 		pthread_join(threads[i], NULL);
+	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(workers[i].bad, 0);
-	}
 	link_close(&l);
 }
 

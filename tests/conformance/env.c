@@ -8,20 +8,30 @@
 
 #include "soda.h"
 
+bool env_is_verbs(const struct env *e)
+{
+	return strncmp(e->variant->listen, VERBS, strlen(VERBS)) == 0;
+}
+
 void env_start(struct env *e, const struct variant *v, const struct soda_listener_options *options)
 {
-	const char *format = strcmp(v->listen, VERBS) ? v->listen : getenv("SODA_TEST_VERBS");
+	const char *format = v->listen;
 	char address[128];
 	int ret;
 
 	memset(e, 0, sizeof(*e));
 	e->variant = v;
+	if (env_is_verbs(e))
+		format = getenv("SODA_TEST_VERBS");
 	if (options)
 		e->options = *options;
 	e->options.engine = v->engine;
+	if (strcmp(v->listen, VERBS_SEND) == 0)
+		e->options.answer = SODA_ANSWER_SEND;
 	if (!e->options.hello_timeout_ms)
 		e->options.hello_timeout_ms = HELLO_TIMEOUT_MS;
 	fake_init(&e->fake);
+	e->fake.tells = strcmp(v->listen, VERBS) == 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	snprintf(address, sizeof(address), format, (int)getpid());
@@ -92,14 +102,9 @@ bool env_is_shm(const struct env *e)
 	return strncmp(e->variant->listen, "shm", 3) == 0;
 }
 
-static bool is_verbs(const struct env *e)
-{
-	return strcmp(e->variant->listen, VERBS) == 0;
-}
-
 bool env_one_sided(const struct env *e)
 {
-	return e->variant->memory || (is_verbs(e) && !e->variant->two_sided);
+	return e->variant->memory || (env_is_verbs(e) && !e->variant->two_sided);
 }
 
 bool env_has_verbs(void)
@@ -181,9 +186,13 @@ void await_count(struct env *e, const unsigned *counter, unsigned value)
 
 int main(int argc, char **argv)
 {
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
 	if (argc > 1 && strcmp(argv[1], VERBS) == 0)
-		return run_contract_on_verbs() + run_faults_on_verbs() + run_keys_on_verbs() ? 1
-											     : 0;
+		return run_contract_on_verbs() + run_faults_on_verbs() + run_keys_on_verbs() +
+				       run_asked_on_verbs()
+			       ? 1
+			       : 0;
 	return run_strangers() + run_contract() + run_faults() + run_abuse() + run_hostile() +
 			       run_install()
 		       ? 1

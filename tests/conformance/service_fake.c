@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/transport/memory.h"
 #include "soda.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -36,6 +37,7 @@ void fake_init(struct fake *f)
 
 static void region_close(struct fake_region *r)
 {
+	soda_memory_remove(r->memory, r->bytes);
 	munmap(r->memory, r->bytes + r->dirty_bytes);
 	close(r->fd);
 	r->open = false;
@@ -143,7 +145,7 @@ static int region_create(struct fake *f, struct fake_region *r, const struct sod
 	if (!f->unsealed)
 		fcntl(r->fd, F_ADD_SEALS, seals);
 	r->open = true;
-	return 0;
+	return f->tells ? soda_memory_add(r->memory, r->bytes) : 0;
 }
 
 static void share(const struct fake_region *r, struct soda_reply *reply)

@@ -34,6 +34,7 @@ struct fake {
 	unsigned hellos, gone, rejected, holds, reads, writes, torn;
 	char last_rejected[128];
 	bool lie_about_size;	  /* OPEN passes a memfd smaller than it says */
+	bool tells;		  /* transports may register the memory of regions */
 	bool unsealed;		  /* ... or one that is not sealed */
 	int advised_fd;		  /* memory that the last ADVISE passed; 0: none */
 	struct fake_later *later; /* two-sided: who answers, else NULL */

@@ -69,7 +69,8 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 	memcpy(w->address, w->server.address, sizeof(w->address));
 	if (transport == WORLD_SHM || !getenv("SODA_TEST_AGENT"))
 		return;
-	snprintf(listen, sizeof(listen), "tcp://127.0.0.1:0");
+	if (transport != WORLD_VERBS)
+		snprintf(listen, sizeof(listen), "tcp://127.0.0.1:0");
 	if (getenv("SODA_TEST_AGENT_SHM"))
 		snprintf(listen, sizeof(listen), "shm://%s/agent", w->dir);
 	start_agent(w, listen);

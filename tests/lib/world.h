@@ -3,8 +3,8 @@
  * What a case of the runtime needs around it: a memory server of this build with
  * an export directory, in a temporary directory of its own; and where SODA_TEST_AGENT
  * is set, to options of the agent or to nothing, an agent before it, which programs
- * connect to, by TCP, or with SODA_TEST_AGENT_SHM by shared memory.  A server on shm has none: that
- * is the shortest way already.
+ * connect to, by TCP, or by verbs if the server is, or with SODA_TEST_AGENT_SHM by shared memory. A
+ * server on shm has none: that is the shortest way already.
  */
 #ifndef SODA_TEST_WORLD_H
 #define SODA_TEST_WORLD_H

@@ -70,6 +70,33 @@ static void test_read(void **state)
 	assert_memory_equal(out + 8, bytes + 8, 16);
 }
 
+/* How a two-sided peer over verbs is asked: what cannot be is refused. */
+static void test_asked(void **state)
+{
+	static const uint8_t bytes[8] = { 0x00, 0x00, 0x01, 0x00, 16, 0, 1, 0 };
+	static const struct soda_wire_asked bad[] = {
+		{ 4095, 16, 0 },   { 65536, 0, 0 }, { 65536, 16, 2 },
+		{ 8 << 20, 1, 0 }, { 0, 1, 0 },	    { 0, 0, 1 },
+	};
+	struct soda_wire_asked a = { 65536, 16, SODA_ANSWER_SEND }, back;
+	uint8_t out[8];
+
+	soda_wire_put_asked(out, &a);
+	assert_memory_equal(out, bytes, 8);
+	assert_int_equal(soda_wire_get_asked(bytes, 8, &back), 0);
+	assert_int_equal(back.message_bytes, 65536);
+	assert_int_equal(back.credits, 16);
+	assert_int_equal(back.answer, SODA_ANSWER_SEND);
+	assert_int_equal(soda_wire_get_asked(bytes, 7, &back), -EPROTO);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		soda_wire_put_asked(out, &bad[i]);
+		assert_int_equal(soda_wire_get_asked(out, 8, &back), -EPROTO);
+	}
+	memset(out, 0, sizeof(out)); /* a one-sided peer */
+	assert_int_equal(soda_wire_get_asked(out, 8, &back), 0);
+	assert_int_equal(back.message_bytes, 0);
+}
+
 static void test_write(void **state)
 {
 	static const uint8_t bytes[12] = { 0x02, 0x01, 0xa6, 0xa5, 0xa4, 0xa3,
@@ -239,7 +266,7 @@ int main(void)
 		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
 		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
 		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
-		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one function by which a transport's listening side copies data of READs and WRITEs. */
+/*
+ * The one function by which a transport's listening side, and in a daemon that of verbs that
+ * connects, copies data of READs and WRITEs.
+ */
 #ifndef SODA_PAYLOAD_H
 #define SODA_PAYLOAD_H
 

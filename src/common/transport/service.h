@@ -93,8 +93,8 @@ struct soda_request {
 void soda_request_done(struct soda_request *rq, int status, const struct soda_span *span);
 /*
  * WRITE, after its soda_request_done, exactly once: the daemon has no more use for
- * rq and rq->data.  May come long after gone, not after soda_listener_close.  Any
- * thread.
+ * rq and rq->data.  May come long after gone, and after
+ * soda_listener_close.  Any thread.
  */
 void soda_request_free(struct soda_request *rq);
 
@@ -175,6 +175,7 @@ struct soda_listener_options {
 	unsigned max_connections; /* 0: 4096 */
 	int hello_timeout_ms;	  /* 0: 5000 */
 	enum soda_engine engine;  /* of the data threads; auto: io_uring where the kernel lets us */
+	enum soda_answer_by answer; /* verbs, two-sided: how READs are answered */
 };
 
 /*

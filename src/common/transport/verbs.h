@@ -3,14 +3,18 @@
  * What the files of the verbs transport share (RDMA: rdma-core's libibverbs and
  * librdmacm).
  *
- *   verbs_link.c     a connection's objects: set up by librdmacm, waited on, torn down
+ *   verbs_link.c     a connection's objects: set up by librdmacm, torn down
+ *   verbs_wait.c     ... waited on
  *   verbs_memory.c   registered memory and its limit
  *   verbs_message.c  control plane: frames as SENDs
  *   verbs_control.c  control connections, the side that connects
- *   verbs_data.c     data connections, the side that connects: one-sided READ and WRITE
- *   verbs_server.c   the side that listens: the thread of connection events
+ *   verbs_data.h     data connections, the side that connects
+ *   verbs_listen.c   the side that listens
+ *   verbs_server.c   ... the thread of connection events
  *   verbs_serve.c    ... its control connections
  *   verbs_keys.c     ... what of its memory a client may reach
+ *   verbs_two_sided.h  ... requests of two-sided daemons
+ *   verbs_reach.h    registrations of a daemon's memory, both sides'
  *   tp_verbs.c       connecting, and the HELLO; tp_verbs_stub.c without rdma-core
  *
  * HELLO and welcome are the private data of the connection request and its answer: 56
@@ -18,7 +22,7 @@
  * RDMA_PS_TCP, so that a stranger costs no queue pair.  A refusal is the private data of
  * a reject: a frame with the status, and the reason.
  *
- * A region is one registration on the server, in the protection domain of its client,
+ * A region of a one-sided daemon is one registration, in the protection domain of its client,
  * addressed by offset from 0.  READ and WRITE are one-sided: the server's processors
  * have no part in them.  A key comes with the answer of an OPEN and is valid as long as
  * the control connection that asked for it.
@@ -26,6 +30,7 @@
 #ifndef SODA_VERBS_H
 #define SODA_VERBS_H
 
+#include <endian.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
 
@@ -42,6 +47,7 @@ enum {
 	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
 	SODA_VERBS_PROBE_MS = 5000,   /* a peer that says nothing is looked for this often */
 	SODA_VERBS_SILENT_MS = 20000, /* ... and has gone, if its adapter says nothing, either */
+	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_ASKED_BYTES,
 };
 
 /* verbs_link.c */
@@ -77,7 +83,8 @@ int soda_verbs_link_prepare(struct soda_verbs_link *l, const struct soda_verbs_r
 /* Introduce oneself. Errors as soda_conn_connect. */
 int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p, struct soda_why *why);
+			    struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
+			    struct soda_why *why);
 /* The parameters of both sides; asked: of the peer's request, or NULL. */
 void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *asked,
 			   struct rdma_conn_param *param_p);
@@ -87,6 +94,8 @@ void soda_verbs_link_stop(struct soda_verbs_link *l);
 void soda_verbs_link_close(struct soda_verbs_link *l);
 /* End it, and wake who sleeps. Any thread. AS. */
 void soda_verbs_link_abort(struct soda_verbs_link *l);
+
+/* verbs_wait.c */
 
 /* The next completion wakes: reap once more behind it. 0 or negative errno. AS. */
 int soda_verbs_link_arm(struct soda_verbs_link *l);
@@ -103,6 +112,12 @@ int soda_verbs_link_sleep(struct soda_verbs_link *l, int64_t timeout_ns);
 bool soda_verbs_link_ended(const struct soda_verbs_link *l);
 /* What a completion's error means for the connection; in words in the log, if nobody expects it. */
 int soda_verbs_link_error(enum ibv_wc_status status, const char *peer);
+
+/* Immediate data: `imm` of wire.h. err is positive. */
+static inline uint32_t soda_verbs_imm(enum soda_msg type, uint32_t flags, int err)
+{
+	return htobe32((uint32_t)type | flags << 8 | soda_status_from_errno(err) << 16);
+}
 
 /* The IBV functions may be cancellation points; a fault handler must not be one. */
 int soda_verbs_uncancel(void);

@@ -15,6 +15,7 @@ struct control {
 	struct soda_conn conn;
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
+	struct soda_wire_asked asked; /* message_bytes 0: regions have keys */
 };
 
 static struct control *control(const struct soda_conn *conn)
@@ -104,6 +105,7 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 			       struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
 {
 	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES + SODA_WIRE_KEY_BYTES];
+	const struct control *c = control(conn);
 	struct soda_wire_opened opened;
 	struct iovec iov[2];
 	struct soda_mr mr;
@@ -118,7 +120,7 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 	if (ret == 0)
 		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply,
 				      SODA_WIRE_OPENED_BYTES, &opened, &mr, why);
-	if (ret == 0)
+	if (ret == 0 && !c->asked.message_bytes)
 		ret = use_key(&mr, reply + SODA_WIRE_OPENED_BYTES, bytes - SODA_WIRE_OPENED_BYTES,
 			      why);
 	if (ret < 0)
@@ -136,9 +138,12 @@ static int control_renew_region(struct soda_conn *conn, struct soda_mr *mr, int 
 	struct iovec iov = { id, sizeof(id) };
 	uint8_t reply[SODA_WIRE_KEY_BYTES];
 	size_t bytes = 0;
-	int ret = control_call(conn, SODA_MSG_KEY, &iov, 1, reply, sizeof(reply), &bytes,
-			       timeout_ms, why);
+	int ret;
 
+	if (control(conn)->asked.message_bytes)
+		return 0;
+	ret = control_call(conn, SODA_MSG_KEY, &iov, 1, reply, sizeof(reply), &bytes, timeout_ms,
+			   why);
 	if (ret == -EMSGSIZE)
 		ret = -EPROTO;
 	return ret < 0 ? ret : use_key(mr, reply, bytes, why);
@@ -203,7 +208,8 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 	ret = soda_verbs_messages_create(&c->messages, &c->link, c->conn.peer, why);
 	c->messages.aborted = &c->conn.aborted;
 	if (ret == 0)
-		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p, why);
+		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
+					      &c->asked, why);
 	if (ret < 0) {
 		control_close(&c->conn);
 		return ret;

@@ -20,19 +20,6 @@
 
 enum { REJECTED_BY_PEER = 28, REJECTED_NO_LISTENER = 8 }; /* IB_CM_REJ_... */
 
-int soda_verbs_uncancel(void)
-{
-	int before = PTHREAD_CANCEL_ENABLE;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	return before;
-}
-
-void soda_verbs_recancel(int before)
-{
-	pthread_setcancelstate(before, NULL);
-}
-
 void soda_verbs_link_none(struct soda_verbs_link *l)
 {
 	*l = (struct soda_verbs_link){ .end_fd = -1, .wake_fd = -1, .poke_fd = -1, .fd = -1 };
@@ -206,8 +193,8 @@ static int open_queues(struct soda_verbs_link *l, const struct soda_verbs_room *
 		.qp_type = IBV_QPT_RC,
 		.cap = { .max_send_wr = room->sends,
 			 .max_recv_wr = room->receives,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1,
+			 .max_send_sge = 2,
+			 .max_recv_sge = 2,
 			 .max_inline_data = SODA_VERBS_INLINE },
 	};
 
@@ -309,13 +296,17 @@ static int rejected(const struct rdma_cm_event *event, const char *rest, struct 
 }
 
 static int established(const struct rdma_cm_event *event, const char *rest,
-		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
+		       struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
+		       struct soda_why *why)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
+	const uint8_t *said = conn->private_data;
 
-	if (conn->private_data_len < SODA_WIRE_WELCOME_BYTES ||
-	    soda_wire_get_welcome(conn->private_data, SODA_WIRE_WELCOME_BYTES, welcome_p) < 0 ||
-	    welcome_p->version != SODA_WIRE_VERSION) {
+	if (conn->private_data_len < SODA_VERBS_WELCOME_BYTES ||
+	    soda_wire_get_welcome(said, SODA_WIRE_WELCOME_BYTES, welcome_p) < 0 ||
+	    welcome_p->version != SODA_WIRE_VERSION ||
+	    soda_wire_get_asked(said + SODA_WIRE_WELCOME_BYTES, SODA_WIRE_ASKED_BYTES, asked_p) <
+		    0) {
 		soda_why_set(why, "verbs://%.100s answers, but does not speak SODA", rest);
 		return -EPROTO;
 	}
@@ -324,7 +315,8 @@ static int established(const struct rdma_cm_event *event, const char *rest,
 
 int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p, struct soda_why *why)
+			    struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
+			    struct soda_why *why)
 {
 	uint8_t said[SODA_WIRE_HELLO_BYTES];
 	struct rdma_conn_param param;
@@ -344,7 +336,7 @@ int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 		return ret;
 	}
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
-		ret = established(event, rest, welcome_p, why);
+		ret = established(event, rest, welcome_p, asked_p, why);
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
 		ret = rejected(event, rest, why);
 	} else {
@@ -404,78 +396,4 @@ void soda_verbs_link_close(struct soda_verbs_link *l)
 		close_fd(l->end_fd); /* else it is not ours */
 	close_fd(l->wake_fd);
 	soda_verbs_link_none(l);
-}
-
-/* Waiting */
-
-void soda_verbs_link_drain(struct soda_verbs_link *l)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	while (l->armed && ibv_get_cq_event(l->comp, &cq, &context) == 0) {
-		l->comp_events++;
-		l->armed = false;
-	}
-}
-
-void soda_verbs_link_poke(struct soda_verbs_link *l, bool on)
-{
-	uint64_t count = 1;
-
-	syscall(on ? SYS_write : SYS_read, l->poke_fd, &count, sizeof(count));
-}
-
-int soda_verbs_link_arm(struct soda_verbs_link *l)
-{
-	int ret;
-
-	if (l->armed)
-		soda_verbs_link_drain(l);
-	if (l->armed)
-		return 0;
-	ret = ibv_req_notify_cq(l->cq, 0);
-	l->armed = ret == 0;
-	return -ret;
-}
-
-bool soda_verbs_link_ended(const struct soda_verbs_link *l)
-{
-	struct pollfd p = { .fd = l->end_fd, .events = POLLIN };
-
-	return raw_poll(&p, 1, 0) > 0;
-}
-
-int soda_verbs_link_sleep(struct soda_verbs_link *l, int64_t timeout_ns)
-{
-	struct pollfd p[] = {
-		{ .fd = l->comp->fd, .events = POLLIN },
-		{ .fd = l->end_fd, .events = POLLIN },
-	};
-
-	if (raw_poll(p, 2, timeout_ns) <= 0)
-		return 0;
-	if (p[0].revents)
-		soda_verbs_link_drain(l);
-	return p[1].revents ? -ECONNRESET : 0;
-}
-
-int soda_verbs_link_error(enum ibv_wc_status status, const char *peer)
-{
-	switch (status) {
-	case IBV_WC_WR_FLUSH_ERR:
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-		return -ECONNRESET; /* the peer has gone, or the connection was ended here */
-	case IBV_WC_REM_ACCESS_ERR:
-	case IBV_WC_REM_INV_REQ_ERR:
-	case IBV_WC_REM_OP_ERR:
-		soda_log_error("%s does not let us reach its memory: %s; the connection has failed",
-			       peer, ibv_wc_status_str(status));
-		return -EACCES;
-	default:
-		soda_log_error("%s: the RDMA connection has failed: %s", peer,
-			       ibv_wc_status_str(status));
-		return -EIO;
-	}
 }

@@ -147,18 +147,6 @@ static void serve(struct control *c)
 
 /* Life */
 
-static int accept_it(struct control *c, const struct soda_wire_welcome *welcome)
-{
-	uint8_t said[SODA_WIRE_WELCOME_BYTES];
-	struct rdma_conn_param param;
-
-	soda_wire_put_welcome(said, welcome);
-	soda_verbs_link_param(&c->link, &c->p.asked, &param);
-	param.private_data = said;
-	param.private_data_len = sizeof(said);
-	return rdma_accept(c->p.id, &param) < 0 ? -errno : 0;
-}
-
 static int greet(struct control *c, const struct soda_wire_welcome *welcome, struct soda_why *why)
 {
 	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
@@ -173,7 +161,7 @@ static int greet(struct control *c, const struct soda_wire_welcome *welcome, str
 	if (ret < 0)
 		return ret;
 	c->messages.probes = true;
-	ret = accept_it(c, welcome);
+	ret = soda_verbs_accept(&c->p, welcome);
 	if (ret < 0)
 		soda_why_set(why, "the connection cannot be accepted: %s", soda_strerror(ret));
 	return ret;

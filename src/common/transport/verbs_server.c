@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The thread of connection events, and data connections. See verbs_server.h. */
-#include "verbs_server.h"
+#include "verbs_two_sided.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +11,8 @@
 #include <unistd.h>
 
 #include "common/log.h"
-#include "tcp.h"
 
-enum { BACKLOG = 128, LAST_ONES_MS = 5 };
+enum { LAST_ONES_MS = 5 };
 
 /* Data connections */
 
@@ -29,27 +26,52 @@ static void data_unlink(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 		*at = p->next;
 }
 
-/* Its queue pair goes first: nothing of it lands once the daemon knows. */
+static bool two_sided(const struct soda_verbs_listener *vl)
+{
+	return vl->base->ops->request;
+}
+
+static struct soda_vconn *asked(struct soda_verbs_peer *p)
+{
+	return (struct soda_vconn *)p;
+}
+
+/* What the device can touch is gone: the daemon may know. */
 static void data_free(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool welcome)
 {
 	struct soda_listener *l = vl->base;
 
-	if (p->id && p->id->qp)
-		rdma_destroy_qp(p->id);
-	if (p->cq)
-		ibv_destroy_cq(p->cq);
-	if (p->id)
-		rdma_destroy_id(p->id);
 	soda_verbs_client_put(vl, p->client);
 	if (welcome)
 		l->ops->gone(p->peer.client, &p->peer);
 	soda_peer_remove(&p->peer);
-	free(p);
+	if (two_sided(vl))
+		soda_vconn_free(asked(p));
+	else
+		free(p);
+}
+
+/* Its queue pair goes first: nothing of it lands once the daemon knows. */
+static void data_stop(struct soda_verbs_peer *p)
+{
+	if (p->id->qp)
+		rdma_destroy_qp(p->id);
+	if (p->cq)
+		ibv_destroy_cq(p->cq);
+	p->cq = NULL;
 }
 
 static void data_end(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
 {
+	if (two_sided(vl)) {
+		atomic_store(&p->unwanted, true);
+		if (!soda_vconn_end(asked(p)))
+			return; /* it wakes us */
+	} else {
+		data_stop(p);
+	}
 	data_unlink(vl, p);
+	rdma_destroy_id(p->id);
 	data_free(vl, p, true);
 }
 
@@ -78,60 +100,96 @@ static int data_queues(struct soda_verbs_peer *p)
 	return rdma_create_qp(p->id, p->client->pd, &attr) < 0 ? -errno : 0;
 }
 
-static int data_accept(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
-		       const struct soda_wire_welcome *welcome)
+int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome)
 {
 	const struct soda_verbs_link link = { .id = p->id };
-	uint8_t said[SODA_WIRE_WELCOME_BYTES];
+	const struct soda_listener *l = p->peer.listener;
+	struct soda_wire_asked how = { .message_bytes = 0 };
+	uint8_t said[SODA_VERBS_WELCOME_BYTES];
 	struct rdma_conn_param param;
-	int ret = soda_verbs_client_get(vl, p->hello.client_id, p->id->verbs, &p->client);
 
-	if (ret == 0)
-		ret = data_queues(p);
-	if (ret < 0)
-		return ret;
+	if (l->ops->request)
+		soda_vconn_say(l, &how);
 	soda_wire_put_welcome(said, welcome);
+	soda_wire_put_asked(said + SODA_WIRE_WELCOME_BYTES, &how);
 	soda_verbs_link_param(&link, &p->asked, &param);
 	param.private_data = said;
 	param.private_data_len = sizeof(said);
+	param.srq = p->id->qp && p->id->qp->srq;
 	return rdma_accept(p->id, &param) < 0 ? -errno : 0;
+}
+
+static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
+			struct soda_why *why)
+{
+	int ret;
+
+	if (two_sided(vl))
+		return soda_vconn_prepare(vl, asked(p), why);
+	ret = soda_verbs_client_get(vl, p->hello.client_id, p->id->verbs, &p->client);
+	return ret < 0 ? ret : data_queues(p);
+}
+
+/* Greeted, and refused after all. */
+static void data_refuse(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool hello,
+			int err, const char *why)
+{
+	if (two_sided(vl))
+		soda_vconn_abandon(asked(p));
+	else
+		data_stop(p);
+	soda_verbs_reject(p->id, err, why);
+	data_free(vl, p, hello);
+}
+
+static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
+					 const struct soda_verbs_peer *from, struct soda_why *why)
+{
+	static const struct soda_peer_ops ops = { .close = data_peer_close };
+	struct soda_verbs_peer *p;
+
+	p = calloc(1, two_sided(vl) ? sizeof(struct soda_vconn) : sizeof(*p));
+	if (!p)
+		return NULL;
+	*p = *from;
+	p->peer.ops = &ops;
+	p->id->context = p;
+	if (soda_peer_add(&p->peer, why) < 0) {
+		free(p);
+		return NULL;
+	}
+	if (two_sided(vl))
+		soda_vconn_init(asked(p));
+	return p;
 }
 
 static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_peer *from)
 {
-	static const struct soda_peer_ops ops = { .close = data_peer_close };
 	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
 					     .max_data = SODA_WIRE_MAX_DATA };
-	struct soda_verbs_peer *p = calloc(1, sizeof(*p));
 	struct soda_why why = { "the server has no means for a connection more" };
+	struct soda_verbs_peer *p = data_make(vl, from, &why);
 	struct soda_listener *l = vl->base;
-	bool hello = false;
-	int ret = -ENOMEM;
+	bool hello;
+	int ret;
 
-	if (p) {
-		*p = *from;
-		p->peer.ops = &ops;
-		p->id->context = p;
-		ret = soda_peer_add(&p->peer, &why);
-	}
-	if (ret < 0) {
-		free(p);
-		soda_verbs_reject(from->id, ret, why.text);
+	if (!p) {
+		soda_verbs_reject(from->id, -EBUSY, why.text);
 		return;
 	}
 	ret = l->ops->hello(l->svc, &p->peer, &p->hello, &p->peer.info, &welcome, &p->peer.client,
 			    &why);
 	hello = ret == 0;
 	if (ret == 0)
-		ret = data_accept(vl, p, &welcome);
+		ret = data_prepare(vl, p, &why);
+	if (ret == 0)
+		ret = soda_verbs_accept(p, &welcome);
 	if (ret < 0) {
-		if (p->id->qp)
-			rdma_destroy_qp(p->id);
-		soda_verbs_reject(p->id, ret, why.text);
-		p->id = NULL;
-		data_free(vl, p, hello);
+		data_refuse(vl, p, hello, ret, why.text);
 		return;
 	}
+	if (two_sided(vl))
+		soda_vconn_accepted(asked(p));
 	p->next = vl->data;
 	vl->data = p;
 }
@@ -242,7 +300,7 @@ static void end_unwanted(struct soda_verbs_listener *vl)
 	}
 }
 
-static void stop_listening(struct soda_verbs_listener *vl)
+void soda_verbs_stop_listening(struct soda_verbs_listener *vl)
 {
 	if (vl->id)
 		rdma_destroy_id(vl->id);
@@ -263,7 +321,7 @@ static bool close_all(struct soda_verbs_listener *vl)
 	return none;
 }
 
-static void *events_main(void *arg)
+void *soda_verbs_events_main(void *arg)
 {
 	struct soda_listener *l = arg;
 	struct soda_verbs_listener *vl = soda_verbs_listener(l);
@@ -283,129 +341,7 @@ static void *events_main(void *arg)
 		end_unwanted(vl);
 		stop = atomic_load(&l->stop);
 		if (stop != SODA_STOP_NOT)
-			stop_listening(vl);
+			soda_verbs_stop_listening(vl);
 	}
 	return NULL;
-}
-
-/* Listening */
-
-static void listener_destroy(struct soda_listener *l)
-{
-	struct soda_verbs_listener *vl = soda_verbs_listener(l);
-
-	stop_listening(vl);
-	if (vl->events)
-		rdma_destroy_event_channel(vl->events);
-	pthread_mutex_destroy(&vl->clients_lock);
-	free(vl);
-}
-
-static int bind_to(struct soda_verbs_listener *vl, const char *host, const char *port)
-{
-	struct addrinfo hints = { .ai_family = AF_UNSPEC,
-				  .ai_socktype = SOCK_STREAM,
-				  .ai_flags = AI_PASSIVE },
-			*list;
-	int flags, ret;
-
-	if (getaddrinfo(host[0] ? host : NULL, port, &hints, &list))
-		return -EINVAL;
-	vl->events = rdma_create_event_channel();
-	ret = vl->events ? 0 : errno ? -errno : -ENODEV;
-	if (ret == 0 && rdma_create_id(vl->events, &vl->id, NULL, RDMA_PS_TCP) < 0)
-		ret = -errno;
-	if (ret == 0 && rdma_bind_addr(vl->id, list->ai_addr) < 0)
-		ret = -errno;
-	if (ret == 0 && rdma_listen(vl->id, BACKLOG) < 0)
-		ret = -errno;
-	freeaddrinfo(list);
-	flags = ret == 0 ? fcntl(vl->events->fd, F_GETFL) : 0;
-	if (ret == 0 && fcntl(vl->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		ret = -errno;
-	return ret;
-}
-
-static void explain(const char *rest, int ret, struct soda_why *why)
-{
-	const char *what = "; the module rdma_ucm and an RDMA device are needed (rdma link)";
-
-	if (ret == -EADDRINUSE)
-		what = "; another server runs there, or use port 0";
-	else if (ret == -EADDRNOTAVAIL || ret == -ENODEV)
-		what = "; no RDMA device of this machine has that address (rdma link)";
-	soda_why_set(why, "cannot listen on verbs://%.100s: %s%s", rest, soda_strerror(ret), what);
-}
-
-static struct soda_verbs_listener *open_listener(const char *rest, char address[128], int *err_p,
-						 struct soda_why *why)
-{
-	struct soda_verbs_listener *vl;
-	char host[256], port[8];
-	unsigned number;
-	bool v6;
-
-	*err_p = soda_tcp_split(rest, host, port, NULL);
-	if (*err_p < 0) {
-		soda_why_set(why,
-			     "\"verbs://%.100s\" is not an address; expected verbs://HOST:PORT or "
-			     "verbs://[IPV6]:PORT",
-			     rest);
-		return NULL;
-	}
-	vl = calloc(1, sizeof(*vl));
-	*err_p = vl ? bind_to(vl, host, port) : -ENOMEM;
-	if (*err_p == 0) {
-		number = ntohs(rdma_get_src_port(vl->id));
-		v6 = rdma_get_local_addr(vl->id)->sa_family == AF_INET6;
-		snprintf(address, 128, v6 ? "verbs://[%.100s]:%u" : "verbs://%.100s:%u",
-			 host[0] ? host
-			 : v6	 ? "::"
-				 : "0.0.0.0",
-			 number);
-		return vl;
-	}
-	explain(rest, *err_p, why);
-	if (vl) {
-		stop_listening(vl);
-		if (vl->events)
-			rdma_destroy_event_channel(vl->events);
-		free(vl);
-	}
-	return NULL;
-}
-
-int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *svc,
-		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		      struct soda_why *why)
-{
-	static const struct soda_listener_kind kind = { .main = events_main,
-							.destroy = listener_destroy };
-	struct soda_verbs_listener *vl;
-	char address[128];
-	int ret;
-
-	if (ops->request) {
-		soda_why_set(why,
-			     "verbs://%.100s: an agent does not listen on verbs yet: use tcp://",
-			     rest);
-		return -ENOTSUP;
-	}
-	ibv_fork_init();
-	vl = open_listener(rest, address, &ret, why);
-	if (!vl)
-		return ret;
-	ret = soda_listener_create(-1, address, false, ops, svc, opt, listener_p, why);
-	if (ret < 0) {
-		stop_listening(vl);
-		rdma_destroy_event_channel(vl->events);
-		free(vl);
-		return ret;
-	}
-	pthread_mutex_init(&vl->clients_lock, NULL);
-	vl->base = *listener_p;
-	vl->base->transport = vl;
-	vl->base->kind = &kind;
-	vl->base->shares = true;
-	return 0;
 }

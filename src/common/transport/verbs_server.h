@@ -5,6 +5,7 @@
  *   events   (verbs_server.c)  one: connection requests, ends; data connections are its
  *                              own, for the server has no part in one-sided requests
  *   control  (verbs_serve.c)   one for each control connection; may block
+ *   workers                    of two-sided daemons: verbs_two_sided.h
  *
  * A peer's end comes from the events thread: it destroys the queue pair of a data
  * connection, after which nothing of it can land any more, and then tells the daemon; a
@@ -31,6 +32,7 @@ struct soda_verbs_listener {
 	struct soda_verbs_peer *data; /* the events thread's */
 	pthread_mutex_t clients_lock; /* a leaf */
 	struct soda_verbs_client *clients;
+	struct soda_vworkers *workers; /* two-sided: of each device; the events thread's */
 };
 
 /* A connection; the events thread finds it by its id's context. */
@@ -50,6 +52,14 @@ static inline struct soda_verbs_listener *soda_verbs_listener(const struct soda_
 {
 	return l->transport;
 }
+
+/* verbs_server.c */
+
+/* The events thread's; arg is the listener. */
+void *soda_verbs_events_main(void *arg);
+void soda_verbs_stop_listening(struct soda_verbs_listener *vl);
+/* Accept the connection: welcome, and how to ask where the daemon is two-sided. 0 or -errno. */
+int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome);
 
 /* verbs_keys.c */
 
