@@ -83,7 +83,8 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 		uint64_t block = ahead->backwards ? blocks - 1 - turn : turn;
 		uint64_t i = block * WORDS_AT_A_TIME, end = i + WORDS_AT_A_TIME, later;
 
-		if (ahead_next(ahead, i * 64, WORDS_AT_A_TIME * 64, &later))
+		/* Of all vertices every page is read in order, which the runtime sees itself. */
+		if (bits && ahead_next(ahead, i * 64, WORDS_AT_A_TIME * 64, &later))
 			EDGE_FN(_pull_ahead)(in, later, WORDS_AT_A_TIME * 64, state);
 		for (end = end < words ? end : words; i < end; i++) {
 			uint64_t word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
