@@ -56,8 +56,8 @@ enum soda_msg {
 	SODA_MSG_PING = 22,   /* anything -> the same: is the peer there, and how far away? */
 	SODA_MSG_NAME = 23,   /* soda_wire_name -> empty, or one byte: advice on the whole object
 				 that the operator's rules give it */
-	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd;
-				 by agents only */
+	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd, or,
+				 on transports with keys, a soda_wire_key; by agents only */
 	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
 			       from that id on and as many as there is room for */
 	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
@@ -143,6 +143,8 @@ struct soda_wire_hello {
  * HELLO is the client's userfaultfd.
  */
 #define SODA_FEATURE_QUEUE 1u
+/* verbs, a data connection to a two-sided peer: it asks nothing, it reads by keys. */
+#define SODA_FEATURE_KEYED 2u
 
 struct soda_wire_welcome {
 	uint32_t version;
@@ -177,7 +179,7 @@ struct soda_wire_opened {
 };
 #define SODA_WIRE_OPENED_BYTES 24u
 
-/* verbs: how a region's memory is reached. */
+/* verbs: how the memory of a region, or of a part of it, is reached. */
 struct soda_wire_key {
 	uint32_t rkey;
 	uint64_t dirty_at; /* where its dirty map begins (transport_impl.h); 0: none */
@@ -224,7 +226,7 @@ struct soda_wire_advise {
 };
 #define SODA_WIRE_ADVISE_BYTES 24u
 
-/* STATIC_CACHE: what of the region the memfd that comes with it holds, from its beginning on. */
+/* STATIC_CACHE: what of the region the memory that comes with it holds, from its beginning on. */
 struct soda_wire_advised {
 	uint64_t offset, bytes;
 };

@@ -87,6 +87,15 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 		soda_memory_remove(arena, bytes);
 }
 
+/* So are ranges of the static cache. */
+static void tell_of_range(void *memory, uint64_t bytes, bool there)
+{
+	if (there)
+		soda_memory_add(memory, bytes);
+	else
+		soda_memory_remove(memory, bytes);
+}
+
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
 	static const struct soda_prefetch_ops ops = { .fill = soda_cache_fetch };
@@ -138,7 +147,7 @@ int soda_caches_start(struct soda_dpu *dpu)
 	if (opt->dynamic && !opt->base)
 		ret = start_dynamic(c, opt);
 	if (!ret && opt->statics && !opt->base)
-		ret = soda_static_create(opt->static_bytes, &c->statics);
+		ret = soda_static_create(opt->static_bytes, tell_of_range, &c->statics);
 	if (ret) {
 		soda_caches_stop(dpu);
 		soda_caches_destroy(dpu);
@@ -293,7 +302,7 @@ static int make_static(struct soda_session *s, struct soda_region *r,
 	struct soda_static_range *range;
 	struct soda_wire_advised got;
 	struct soda_loader loader = { .session = s, .region = r };
-	int fd, ret;
+	int ret;
 
 	if (!c->statics)
 		return refuse(&reply->why, -ENOTSUP, "the agent's static cache is switched off");
@@ -301,10 +310,10 @@ static int make_static(struct soda_session *s, struct soda_region *r,
 			      soda_cache_load, &loader, &range, &reply->why);
 	if (ret || !shares)
 		return ret;
-	fd = soda_static_fd(range, &got.offset, &got.bytes);
+	soda_static_share(range, &reply->share);
+	got = (struct soda_wire_advised){ reply->share.offset, reply->share.bytes };
 	soda_wire_put_advised(reply->body, &got);
 	reply->bytes = SODA_WIRE_ADVISED_BYTES;
-	reply->share.fd = fd;
 	return 0;
 }
 

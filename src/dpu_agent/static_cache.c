@@ -14,6 +14,10 @@
 #include "common/conf.h"
 #include "common/log.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
+
 enum { PATTERN_MAX = 256 };
 enum range_state { LOADING, LOADED, FAILED };
 
@@ -32,19 +36,21 @@ struct soda_static_range {
 };
 
 struct soda_static {
+	soda_static_told told;	/* or NULL */
 	pthread_mutex_t lock;	/* guards all below */
 	pthread_cond_t settled; /* a range is no longer LOADING */
 	struct soda_static_range *ranges;
 	struct soda_static_stats stats;
 };
 
-int soda_static_create(uint64_t capacity, struct soda_static **cache_p)
+int soda_static_create(uint64_t capacity, soda_static_told told, struct soda_static **cache_p)
 {
 	struct soda_static *cache = calloc(1, sizeof(*cache));
 
 	if (!cache)
 		return -ENOMEM;
 	cache->stats.capacity = capacity;
+	cache->told = told;
 	pthread_mutex_init(&cache->lock, NULL);
 	pthread_cond_init(&cache->settled, NULL);
 	*cache_p = cache;
@@ -60,10 +66,18 @@ void soda_static_destroy(struct soda_static *cache)
 	free(cache);
 }
 
+static void tell(const struct soda_static_range *r, bool there)
+{
+	if (r->cache->told)
+		r->cache->told(r->memory, r->bytes, there);
+}
+
 static void unmap(struct soda_static_range *r)
 {
-	if (r->memory)
+	if (r->memory) {
+		tell(r, false);
 		munmap(r->memory, r->bytes);
+	}
 	if (r->fd >= 0)
 		close(r->fd);
 	free(r);
@@ -191,22 +205,20 @@ static int allocate(struct soda_static_range *r)
 	if (map == MAP_FAILED)
 		return -errno;
 	r->memory = map;
+	tell(r, true);
 	return 0;
 }
 
-/* Against every change, by us too; that takes that nobody has it mapped for writing. */
+/*
+ * Against every change: nobody can map it for writing from now on.  Our own mapping stays the
+ * one that was made before, which kernels before 6.2 register with an RDMA device, and no other.
+ */
 static int seal(struct soda_static_range *r)
 {
-	void *map;
+	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
 
-	munmap(r->memory, r->bytes);
-	r->memory = NULL;
-	if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL))
+	if (mprotect(r->memory, r->bytes, PROT_READ) || fcntl(r->fd, F_ADD_SEALS, seals))
 		return -errno;
-	map = mmap(NULL, r->bytes, PROT_READ, MAP_SHARED, r->fd, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	r->memory = map;
 	return 0;
 }
 
@@ -423,11 +435,12 @@ bool soda_static_frozen(struct soda_static *cache, const struct soda_static_set 
 	return frozen;
 }
 
-int soda_static_fd(const struct soda_static_range *range, uint64_t *offset_p, uint64_t *bytes_p)
+void soda_static_share(const struct soda_static_range *range, struct soda_share *share_p)
 {
-	*offset_p = range->offset;
-	*bytes_p = range->bytes;
-	return range->fd;
+	*share_p = (struct soda_share){ .fd = range->fd,
+					.offset = range->offset,
+					.bytes = range->bytes,
+					.memory = range->memory };
 }
 
 void soda_static_stats(struct soda_static *cache, struct soda_static_stats *stats_p)

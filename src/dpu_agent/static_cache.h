@@ -5,10 +5,10 @@
  * a hit.  All of a range or nothing of it.
  *
  * Each range is a memfd, sealed against every change once it is loaded, so that a
- * host on the same machine can map it and read it without a request, and one mapping
- * of the agent's for all other hosts.  Ranges of a READ_ONLY file, by (file id, generation),
- * are shared by all clients; of other regions they are the region's own, and frozen:
- * the agent refuses WRITEs to them.
+ * host on the same machine can map it and read it without a request, as one does over verbs
+ * by a key, and one mapping of the agent's for all other hosts.  Ranges of a READ_ONLY file,
+ * by (file id, generation), are shared by all clients; of other regions they are the
+ * region's own, and frozen: the agent refuses WRITEs to them.
  *
  * Threads: any.  add blocks while the range is loaded, also by somebody else.
  */
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/transport/transport.h"
+#include "common/transport/service.h"
 #include "dpu_agent/buffers.h"
 #include "dpu_agent/prefetch.h"
 
@@ -45,8 +45,11 @@ struct soda_static_stats {
 	uint64_t hits, bytes_hit;
 };
 
-/* 0 or -ENOMEM. */
-int soda_static_create(uint64_t capacity, struct soda_static **cache_p);
+/* There is memory of a range, before it is loaded; or it is about to go. */
+typedef void (*soda_static_told)(void *memory, uint64_t bytes, bool there);
+
+/* told: or NULL. 0 or -ENOMEM. */
+int soda_static_create(uint64_t capacity, soda_static_told told, struct soda_static **cache_p);
 /* Every set is clear. NULL is a no-op. */
 void soda_static_destroy(struct soda_static *cache);
 
@@ -80,8 +83,9 @@ void soda_static_release(struct soda_static *cache, struct soda_static_range *ra
 bool soda_static_frozen(struct soda_static *cache, const struct soda_static_set *set,
 			uint64_t offset, uint64_t bytes);
 
-/* For the host that maps it: the sealed memfd, borrowed, and what of the owner it holds. */
-int soda_static_fd(const struct soda_static_range *range, uint64_t *offset_p, uint64_t *bytes_p);
+/* For the host that maps it, or reads it by a key: the sealed memfd, and what of the owner it
+ * holds. */
+void soda_static_share(const struct soda_static_range *range, struct soda_share *share_p);
 
 void soda_static_stats(struct soda_static *cache, struct soda_static_stats *stats_p);
 

@@ -60,14 +60,19 @@ int soda_channels_start(uint32_t n)
 	return 0;
 }
 
+/* Channel i of 2 * n: those for demands first. */
+static uint32_t index_of(uint32_t i, uint32_t n)
+{
+	return i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n;
+}
+
 /* fn for each channel in use, with its lock held. */
 static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *arg)
 {
 	uint32_t n = soda_channels_pairs();
 
 	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_channel *ch =
-			&soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
 
 		soda_lock_acquire(&ch->lock);
 		fn(ch, arg);
@@ -141,8 +146,7 @@ void soda_channels_abort(void)
 	/* Without the lock: its holder may be the one that is blocked.  Only the keeper, which
 	   calls this, ever closes a connection. */
 	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_channel *ch =
-			&soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
 
 		if (ch->conn)
 			soda_conn_abort(ch->conn);
@@ -178,20 +182,38 @@ void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
 {
 	uint32_t n = soda_channels_pairs();
 
-	/* Demand channels only: mappings are used under their locks.  Locks of one rank: the
-	   keeper is the only one that ever holds two of them. */
-	for (uint32_t i = 0; i < n; i++)
-		while (!soda_lock_try(&soda_channels[i].lock))
-			soda_futex_wait(&soda_channels[i].lock.word, 1, 1000000);
+	/* Locks of one rank: whoever is here is the only one that ever holds two of them, and
+	   takes them in this order. */
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_lock *lock = &soda_channels[index_of(i, n)].lock;
+
+		while (!soda_lock_try(lock))
+			soda_futex_wait(&lock->word, 1, 1000000);
+	}
 	fn(arg);
-	for (uint32_t i = 0; i < n; i++)
-		soda_lock_release(&soda_channels[i].lock);
+	for (uint32_t i = 0; i < 2 * n; i++)
+		soda_lock_release(&soda_channels[index_of(i, n)].lock);
+}
+
+int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
+{
+	uint32_t n = soda_channels_pairs();
+	int ret = 0;
+
+	/* Without the locks: only the keeper, which calls this, ever closes a connection. */
+	for (uint32_t i = 0; i < 2 * n && ret == 0; i++) {
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+
+		if (ch->conn)
+			ret = soda_conn_reach_keyed(ch->conn, timeout_ms, why);
+	}
+	return ret;
 }
 
 void soda_channels_connect(uint32_t i, struct soda_conn *conn)
 {
 	uint32_t n = soda_channels_pairs();
-	struct soda_channel *ch = &soda_channels[i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n];
+	struct soda_channel *ch = &soda_channels[index_of(i, n)];
 
 	soda_lock_acquire(&ch->lock);
 	ch->conn = conn;

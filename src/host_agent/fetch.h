@@ -15,7 +15,8 @@
  * REMOTE and the credit is returned.
  *
  * Where the server's memory is mapped (shm), pages are installed straight from
- * there.  Mappings change under the channels' locks only.
+ * there.  Mappings, and keys to an agent's static cache, change under the channels' locks
+ * only.
  */
 #ifndef SODA_HOST_FETCH_H
 #define SODA_HOST_FETCH_H
@@ -48,8 +49,10 @@ void soda_channels_abort(void);
  */
 int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
 		       void *arg);
-/* Run fn while no fetch can use a mapping. */
+/* Run fn while no fetch can use a mapping or a key. */
 void soda_channels_exclusive(void (*fn)(void *arg), void *arg);
+/* The keeper's: soda_conn_reach_keyed of each. The first error, or 0. */
+int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why);
 
 /* In a fork's child: fn for each connection, without locks. */
 void soda_channels_forget(void (*fn)(struct soda_conn *conn));

@@ -42,6 +42,7 @@ struct change {
 	struct soda_region *r;
 	struct soda_static_map *map;
 	uint64_t offset, bytes;
+	bool keyed; /* of take_maps: those with a key alone */
 };
 
 static void put_map(void *arg)
@@ -60,7 +61,8 @@ static void take_maps(void *arg)
 	while (*link) {
 		struct soda_static_map *map = *link;
 
-		if (map->offset >= c->offset + c->bytes || c->offset >= map->offset + map->bytes) {
+		if (map->offset >= c->offset + c->bytes || c->offset >= map->offset + map->bytes ||
+		    (c->keyed && map->memory)) {
 			link = &map->next;
 			continue;
 		}
@@ -136,6 +138,15 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 	return ret;
 }
 
+static void publish(struct change *c)
+{
+	bool keyed = !c->map->memory;
+
+	exclusively(put_map, c);
+	if (keyed)
+		soda_session_want_keyed();
+}
+
 static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
 {
 	int ret = before_freezing(r, first, last, why);
@@ -153,12 +164,49 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 		return ret;
 	}
 	if (c.map)
-		exclusively(put_map, &c);
+		publish(&c);
 	soda_regions_lock();
 	*f = (struct soda_frozen){ .next = r->frozen, .first = first, .last = last };
 	r->frozen = f;
 	soda_regions_unlock();
+	soda_session_await_keyed();
 	return 0;
+}
+
+static void unmap_all(struct soda_static_map *map)
+{
+	struct soda_static_map *next;
+
+	for (; map; map = next) {
+		next = map->next;
+		soda_conn_unmap_static(map);
+	}
+}
+
+/* Chunks that are on their way by a key have come. */
+static void settle(uint32_t first, uint32_t last)
+{
+	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	for (uint32_t id = first; id <= last; id++)
+		soda_fetch_join(soda_thread_self(), id, deadline);
+	soda_signals_restore(&saved);
+}
+
+/* The agent is about to end the keys: nothing is read by them from now on. */
+static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct change c = { .r = r,
+			    .offset = soda_region_offset(r, first),
+			    .bytes = bytes_of(r, first, last),
+			    .keyed = true };
+
+	exclusively(take_maps, &c);
+	if (c.map)
+		settle(first, last);
+	unmap_all(c.map);
 }
 
 /* What is frozen inside the range: the agent has let it go. */
@@ -170,12 +218,7 @@ static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 	struct soda_frozen **link = &r->frozen;
 
 	exclusively(take_maps, &c);
-	while (c.map) {
-		struct soda_static_map *map = c.map;
-
-		c.map = map->next;
-		soda_conn_unmap_static(map);
-	}
+	unmap_all(c.map);
 	soda_regions_lock();
 	while (*link) {
 		struct soda_frozen *f = *link;
@@ -206,6 +249,7 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 	for (const struct soda_frozen *f = r->frozen; f; f = f->next)
 		if (overlaps(f, first, last) && (f->first < first || f->last > last))
 			return across_edge(why);
+	retire_keys(r, first, last);
 	ret = soda_session_advise_region(r, &m, &map, why);
 	if (map)
 		soda_conn_unmap_static(map);
@@ -231,7 +275,7 @@ void soda_freeze_renew(struct soda_conn *control, struct soda_region *r)
 		else if (c.map && soda_mr_direct(&r->mr, m.offset, SODA_WIRE_PAGE))
 			soda_conn_unmap_static(c.map);
 		else if (c.map)
-			exclusively(put_map, &c);
+			publish(&c);
 	}
 }
 

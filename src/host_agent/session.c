@@ -44,8 +44,10 @@ static struct session {
 	_Atomic bool failed; /* a connection was reported since the last reconnection began */
 	_Atomic uint32_t want_channels;
 	_Atomic uint32_t want_collector;
-	_Atomic int last_error;		 /* of the last report or attempt to connect */
-	_Atomic uint32_t troubles;	 /* begun */
+	_Atomic bool keyed;	     /* there is a static cache that is read by keys */
+	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
+	_Atomic int last_error;	     /* of the last report or attempt to connect */
+	_Atomic uint32_t troubles;   /* begun */
 	_Atomic(const char *) last_text; /* NULL: none yet */
 
 	struct soda_lock lock;
@@ -123,6 +125,24 @@ void soda_session_want_collector(void)
 {
 	if (!atomic_exchange(&se.want_collector, 1))
 		wake_keeper();
+}
+
+void soda_session_want_keyed(void)
+{
+	atomic_store(&se.keyed, true);
+	atomic_store(&se.want_keyed, 1);
+	wake_keeper();
+}
+
+void soda_session_await_keyed(void)
+{
+	uint64_t now = soda_now_ns(),
+		 deadline = now + soda_agent.settings.connect_timeout_ms * 1000000ull;
+
+	while (atomic_load(&se.want_keyed) && now < deadline && !atomic_load(&se.stop)) {
+		soda_futex_wait(&se.want_keyed, 1, (int64_t)(deadline - now));
+		now = soda_now_ns();
+	}
 }
 
 static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
@@ -226,6 +246,7 @@ static int reconnect(struct soda_why *why)
 		return ret;
 	atomic_fetch_add(&soda_agent.reconnects, 1);
 	atomic_store(&se.want_channels, 0);
+	atomic_store(&se.want_keyed, atomic_load(&se.keyed));
 	atomic_store(&se.up, 1);
 	if (atomic_load(&se.failed)) { /* one of the new connections, already */
 		atomic_store(&se.up, 0);
@@ -279,12 +300,26 @@ static void add_channels(void)
 			goto give_up;
 		soda_channels_connect(p, conn[0]);
 		soda_channels_connect(2 * p + 1, conn[1]);
+		atomic_store(&se.want_keyed, atomic_load(&se.keyed));
 		continue;
 	give_up:
 		soda_conn_close(conn[0]);
 		soda_conn_close(conn[1]);
 		return;
 	}
+}
+
+/* Where it fails the static cache is read by requests, as all else. */
+static void reach_keyed(void)
+{
+	struct soda_why why = { "" };
+	int ret = soda_channels_reach_keyed((int)soda_agent.settings.connect_timeout_ms, &why);
+
+	if (ret)
+		soda_log_warning("%s: its static cache is read by requests: %s", se.address,
+				 why.text[0] ? why.text : soda_strerror(ret));
+	atomic_store(&se.want_keyed, 0);
+	soda_futex_wake(&se.want_keyed, INT32_MAX);
 }
 
 /* Sleep until there is something to do. */
@@ -340,6 +375,8 @@ static void *keep(void *arg)
 			keep_up();
 		if (atomic_load(&se.want_channels))
 			add_channels();
+		if (atomic_load(&se.want_keyed) && soda_session_up())
+			reach_keyed();
 		ask_agent();
 		collect_left(t);
 	}

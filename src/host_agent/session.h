@@ -48,6 +48,11 @@ void soda_session_want_channels(void);
 /* Chunks were asked for ahead of any fault: the keeper collects the answers as they come. AS. */
 void soda_session_want_collector(void);
 
+/* There are keys to an agent's static cache: the keeper makes the channels read by them. */
+void soda_session_want_keyed(void);
+/* Wait until it has, or has tried, no longer than connecting may take. */
+void soda_session_await_keyed(void);
+
 /* Control calls for an object; they outlast a reconnection, within the fault time-out. */
 int soda_session_open_region(struct soda_region *r, struct soda_why *why);
 void soda_session_close_region(struct soda_region *r);

@@ -12,6 +12,7 @@
 #include "common/transport/stream.h"
 #include "common/transport/verbs.h"
 #include "raw.h"
+#include "soda.h"
 
 static const struct variant variants[] = {
 	{ "bad requests, answers by WRITE", VERBS, "", SODA_ENGINE_AUTO, false, true },
@@ -28,11 +29,12 @@ struct stranger {
 	uint8_t *buf;
 };
 
-static void meet(struct env *e, struct stranger *s)
+static void meet_as(struct env *e, struct stranger *s, uint32_t features)
 {
 	const struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
 					       .version = SODA_WIRE_VERSION,
 					       .kind = SODA_CONN_DATA,
+					       .features = features,
 					       .chunk_bytes = CHUNK_BYTES,
 					       .client_id = 9,
 					       .secret = FAKE_SECRET,
@@ -48,13 +50,18 @@ static void meet(struct env *e, struct stranger *s)
 	assert_int_equal(soda_verbs_link_connect(&s->link, rest, &hello, deadline, &welcome,
 						 &s->asked, &e->why),
 			 0);
-	assert_int_equal(s->asked.message_bytes, MOST);
-	assert_int_equal(s->asked.credits, CREDITS);
 	s->buf = aligned_alloc(4096, BUFFER);
 	memset(s->buf, 0, BUFFER);
 	assert_int_equal(soda_verbs_register(s->link.pd, s->buf, BUFFER, IBV_ACCESS_LOCAL_WRITE,
 					     &s->mr, &e->why),
 			 0);
+}
+
+static void meet(struct env *e, struct stranger *s)
+{
+	meet_as(e, s, 0);
+	assert_int_equal(s->asked.message_bytes, MOST);
+	assert_int_equal(s->asked.credits, CREDITS);
 }
 
 static void part(struct stranger *s)
@@ -221,6 +228,56 @@ static void test_vanish(void **state)
 	link_close(&l);
 }
 
+/* By a key to a part of the static cache: what the device says of it. */
+static enum ibv_wc_status use_key(struct stranger *s, enum ibv_wr_opcode opcode, uint32_t rkey)
+{
+	struct ibv_sge sge = { (uintptr_t)s->buf, 4096, s->mr->lkey };
+	struct ibv_send_wr wr = { .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = opcode,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .wr.rdma.rkey = rkey },
+			   *bad;
+	struct ibv_wc wc;
+	int n = 0;
+
+	assert_int_equal(ibv_post_send(s->link.id->qp, &wr, &bad), 0);
+	for (int i = 0; i < TIMEOUT_MS && n == 0; i++) {
+		n = ibv_poll_cq(s->link.cq, 1, &wc);
+		usleep(n ? 0 : 1000);
+	}
+	assert_int_equal(n, 1);
+	return wc.status;
+}
+
+/* A key of the static cache reads and does not write; and requests are not taken beside it. */
+static void test_key_writes(void **state)
+{
+	struct soda_wire_advise a = { 7, SODA_STATIC_CACHE, 8192, 8192 };
+	struct soda_static_map *map = NULL;
+	struct env *e = *state;
+	struct stranger s;
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	assert_int_equal(soda_conn_advise(l.control, &a, &map, TIMEOUT_MS, &e->why), 0);
+	meet_as(e, &s, SODA_FEATURE_KEYED);
+	assert_int_equal(s.asked.message_bytes, 0);
+	assert_int_equal(use_key(&s, IBV_WR_RDMA_READ, map->rkey), IBV_WC_SUCCESS);
+	assert_int_equal(wrong_bytes(s.buf, 7, 4096, 4096), 0);
+	memset(s.buf, 0, 4096);
+	assert_int_equal(use_key(&s, IBV_WR_RDMA_WRITE, map->rkey), IBV_WC_REM_ACCESS_ERR);
+	part(&s);
+	assert_int_equal(wrong_bytes(e->fake.advised, 7, 4096, 3 * 4096), 0);
+	/* the memory of requests is in another protection domain */
+	meet(e, &s);
+	assert_int_not_equal(use_key(&s, IBV_WR_RDMA_READ, map->rkey), IBV_WC_SUCCESS);
+	part(&s);
+	assert_works(&l);
+	soda_conn_unmap_static(map);
+	link_close(&l);
+}
+
 #define ASKED(f)                                                                                   \
 	{                                                                                          \
 #f, f, env_setup, env_teardown, NULL                                               \
@@ -232,7 +289,8 @@ int run_asked_on_verbs(void)
 
 	for (unsigned v = 0; env_has_verbs() && v < sizeof(variants) / sizeof(variants[0]); v++) {
 		struct CMUnitTest tests[] = { ASKED(test_garbage), ASKED(test_bad_key),
-					      ASKED(test_flood), ASKED(test_vanish) };
+					      ASKED(test_flood), ASKED(test_vanish),
+					      ASKED(test_key_writes) };
 		size_t n = sizeof(tests) / sizeof(tests[0]);
 
 		for (size_t i = 0; i < n; i++)

@@ -43,14 +43,24 @@ static void region_close(struct fake_region *r)
 	r->open = false;
 }
 
+/* The memory of the last ADVISE goes. */
+static void forget_advised(struct fake *f)
+{
+	if (f->advised)
+		munmap(f->advised, f->advised_bytes);
+	if (f->advised_fd)
+		close(f->advised_fd);
+	f->advised = NULL;
+	f->advised_fd = 0;
+}
+
 void fake_destroy(struct fake *f)
 {
 	assert(f->holds == 0);
 	for (int i = 0; i < FAKE_REGIONS; i++)
 		if (f->regions[i].open)
 			region_close(&f->regions[i]);
-	if (f->advised_fd)
-		close(f->advised_fd);
+	forget_advised(f);
 	pthread_mutex_destroy(&f->lock);
 }
 
@@ -215,31 +225,33 @@ static int call_close(struct fake *f, const void *body, size_t bytes)
 }
 
 /* A static cache: what was asked for and the page before it, in sealed memory. */
-static int call_advise(struct fake *f, const void *body, size_t bytes, struct soda_reply *reply)
+static int call_advise(struct fake *f, const void *body, size_t bytes, bool shares,
+		       struct soda_reply *reply)
 {
 	struct soda_wire_advise a;
 	struct soda_wire_advised got;
-	uint64_t size;
-	uint8_t byte;
 
 	if (soda_wire_get_advise(body, bytes, &a))
 		return -EPROTO;
-	if (a.advice != SODA_STATIC_CACHE)
+	if (a.advice != SODA_STATIC_CACHE || !shares)
 		return 0;
 	got = (struct soda_wire_advised){ a.offset - 4096, a.bytes + 4096 };
-	if (f->advised_fd)
-		close(f->advised_fd);
+	forget_advised(f);
+	f->advised_bytes = f->lie_about_size ? 4096 : got.bytes;
 	f->advised_fd = memfd_create("fake", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size = f->lie_about_size ? 4096 : got.bytes;
-	for (uint64_t i = 0; i < size; i++) {
-		byte = fake_byte(a.region_id, got.offset + i);
-		if (pwrite(f->advised_fd, &byte, 1, (off_t)i) != 1)
-			return -ENOMEM;
-	}
-	fcntl(f->advised_fd, F_ADD_SEALS, F_SEAL_SHRINK | (f->unsealed ? 0 : F_SEAL_WRITE));
+	if (ftruncate(f->advised_fd, (off_t)f->advised_bytes) < 0)
+		return -ENOMEM;
+	f->advised =
+		mmap(NULL, f->advised_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->advised_fd, 0);
+	for (uint64_t i = 0; i < f->advised_bytes; i++)
+		f->advised[i] = fake_byte(a.region_id, got.offset + i);
+	fcntl(f->advised_fd, F_ADD_SEALS, F_SEAL_SHRINK | (f->unsealed ? 0 : F_SEAL_FUTURE_WRITE));
 	soda_wire_put_advised(reply->body, &got);
 	reply->bytes = SODA_WIRE_ADVISED_BYTES;
-	reply->share.fd = f->advised_fd;
+	reply->share = (struct soda_share){ .fd = f->advised_fd,
+					    .offset = got.offset,
+					    .bytes = f->advised_bytes,
+					    .memory = f->advised };
 	return 0;
 }
 
@@ -261,7 +273,7 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 		ret = call_key(f, body, bytes, reply);
 		break;
 	case SODA_MSG_ADVISE:
-		ret = call_advise(f, body, bytes, reply);
+		ret = call_advise(f, body, bytes, shares, reply);
 		break;
 	case SODA_MSG_STATS: /* echoes, twice: for tests of long bodies */
 		if (bytes * 2 > SODA_WIRE_MAX_CONTROL) {

@@ -33,10 +33,12 @@ struct fake {
 	uint64_t client_id; /* of whoever connects; 9 */
 	unsigned hellos, gone, rejected, holds, reads, writes, torn;
 	char last_rejected[128];
-	bool lie_about_size;	  /* OPEN passes a memfd smaller than it says */
-	bool tells;		  /* transports may register the memory of regions */
-	bool unsealed;		  /* ... or one that is not sealed */
-	int advised_fd;		  /* memory that the last ADVISE passed; 0: none */
+	bool lie_about_size; /* OPEN passes a memfd smaller than it says */
+	bool tells;	     /* transports may register the memory of regions */
+	bool unsealed;	     /* ... or one that is not sealed */
+	int advised_fd;	     /* memory that the last ADVISE passed; 0: none */
+	uint8_t *advised;    /* ... mapped */
+	uint64_t advised_bytes;
 	struct fake_later *later; /* two-sided: who answers, else NULL */
 	unsigned bad;		  /* two-sided: what the transport did wrong */
 	unsigned pauses;	  /* two-sided: WRITEs that had to wait for memory */

@@ -17,6 +17,10 @@
 #include "dpu_agent/static_cache.h"
 #include "dpu_sim.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
+#endif
+
 #define MIB (1ull << 20)
 
 static struct soda_static *cache;
@@ -75,7 +79,7 @@ static bool has(struct soda_static_set *s, uint64_t offset, uint32_t bytes)
 static int set_up(void **state)
 {
 	loads = fail_with = gate = 0;
-	return soda_static_create(10 * MIB, &cache);
+	return soda_static_create(10 * MIB, NULL, &cache);
 }
 
 static int tear_down(void **state)
@@ -177,24 +181,25 @@ static void who_reads_keeps_it(void **state)
 
 static void nobody_can_change_it(void **state)
 {
-	uint64_t offset, bytes, word;
-	int fd;
+	struct soda_share share;
+	uint64_t word;
 	void *map;
 
 	assert_int_equal(add(&set, &graph, 4 * MIB, MIB), 0);
-	fd = soda_static_fd(range, &offset, &bytes);
-	assert_int_equal(offset, 4 * MIB);
-	assert_int_equal(bytes, MIB);
-	assert_int_equal(fcntl(fd, F_GET_SEALS),
-			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
-	assert_ptr_equal(mmap(NULL, bytes, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
-	assert_int_equal(pwrite(fd, &word, sizeof(word), 0), -1);
-	assert_int_equal(ftruncate(fd, 0), -1);
-	map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+	soda_static_share(range, &share);
+	assert_int_equal(share.offset, 4 * MIB);
+	assert_int_equal(share.bytes, MIB);
+	assert_false(share.writable);
+	assert_int_equal(fcntl(share.fd, F_GET_SEALS),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+	assert_ptr_equal(mmap(NULL, MIB, PROT_WRITE, MAP_SHARED, share.fd, 0), MAP_FAILED);
+	assert_int_equal(pwrite(share.fd, &word, sizeof(word), 0), -1);
+	assert_int_equal(ftruncate(share.fd, 0), -1);
+	map = mmap(NULL, MIB, PROT_READ, MAP_SHARED, share.fd, 0);
 	assert_ptr_not_equal(map, MAP_FAILED);
 	memcpy(&word, (char *)map + SIM_PAGE, sizeof(word));
 	assert_int_equal(word, 4 * MIB + SIM_PAGE);
-	munmap(map, bytes);
+	munmap(map, MIB);
 }
 
 static void a_range_is_frozen(void **state)

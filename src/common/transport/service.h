@@ -98,10 +98,12 @@ void soda_request_done(struct soda_request *rq, int status, const struct soda_sp
  */
 void soda_request_free(struct soda_request *rq);
 
-/* What an opened region hands to a transport that can share memory. */
+/* What an opened region, or a part in a static cache, hands to a transport that can share memory.
+ */
 struct soda_share {
 	int fd;		      /* memfd, borrowed; -1: nothing to share */
-	uint64_t bytes;	      /* of the region's memory in it, from offset 0 */
+	uint64_t offset;      /* of the region, where it begins; an opened region: 0 */
+	uint64_t bytes;	      /* of the region's memory in it, from its beginning on */
 	uint64_t dirty_bytes; /* of the dirty map behind it; 0: none */
 	void *memory;	      /* where the daemon has mapped all of that, or NULL */
 	bool writable;
@@ -111,7 +113,7 @@ struct soda_share {
 struct soda_reply {
 	uint8_t *body; /* the transport's buffer */
 	size_t bytes;
-	struct soda_share share; /* OPEN on a sharing transport */
+	struct soda_share share; /* OPEN, ADVISE on a sharing transport */
 	struct soda_why why;	 /* the reason, when call returns an error */
 };
 
@@ -127,7 +129,9 @@ struct soda_service {
 		     void **client_p, struct soda_why *why);
 	/*
 	 * A control request other than HELLO.  shares: this transport can pass
-	 * descriptors, fill reply->share in OPEN.  0 or negative errno.
+	 * descriptors, or keys: fill reply->share in OPEN, and in an ADVISE of STATIC_CACHE.
+	 * What an ADVISE has shared stays until another ADVISE of its range, the CLOSE, or
+	 * gone.  0 or negative errno.
 	 */
 	int (*call)(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
 		    struct soda_reply *reply);

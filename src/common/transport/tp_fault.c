@@ -151,6 +151,11 @@ static int fault_renew_region(struct soda_conn *conn, struct soda_mr *mr, int ti
 	return ret;
 }
 
+static int fault_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_why *why)
+{
+	return soda_conn_reach_keyed(fault(conn)->below, timeout_ms, why);
+}
+
 /* READs and WRITEs */
 
 static int post_below(struct fault_conn *c, const struct soda_post *p)
@@ -307,6 +312,7 @@ static const struct soda_conn_ops fault_ops = {
 	.call_fd = fault_call_fd,
 	.open_region = fault_open_region,
 	.renew_region = fault_renew_region,
+	.reach_keyed = fault_reach_keyed,
 	.device = fault_device,
 	.end_poll = fault_end_poll,
 	.post = fault_post,

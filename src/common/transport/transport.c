@@ -270,6 +270,12 @@ int soda_conn_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeo
 	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
 }
 
+int soda_conn_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_why *why)
+{
+	assert(conn->kind == SODA_CONN_DATA);
+	return conn->ops->reach_keyed ? conn->ops->reach_keyed(conn, timeout_ms, why) : 0;
+}
+
 /* Lengths are of whole huge pages where the memory is. */
 static void unmap(void *map, uint64_t bytes)
 {

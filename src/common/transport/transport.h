@@ -43,11 +43,13 @@ struct soda_why {
 	char text[256];
 };
 
-/* A range of a region whose bytes do not change, mapped here: an agent's static cache. */
+/* A range of a region whose bytes do not change, an agent's static cache: mapped here, or by key.
+ */
 struct soda_static_map {
 	struct soda_static_map *next;
 	uint64_t offset, bytes; /* of the region; whole pages */
-	const uint8_t *memory;
+	const uint8_t *memory;	/* NULL: a READ goes there by rkey (verbs) */
+	uint32_t rkey;
 };
 
 /*
@@ -169,16 +171,32 @@ int soda_conn_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeo
 			   struct soda_why *why);
 
 /*
- * SODA_MSG_ADVISE.  *map_p is NULL, or where the static cache's memory is mapped:
- * the caller's, to be put into mr->statics, which soda_conn_unmap_region unmaps, or for
- * soda_conn_unmap_static.  Errors of soda_conn_call (a memory server refuses with
- * -ENOTSUP), -EPROTO, -ENOMEM.
+ * SODA_MSG_ADVISE.  *map_p is NULL, or where the static cache's memory is mapped, or its
+ * key: the caller's, to be put into mr->statics, which soda_conn_unmap_region unmaps, or for
+ * soda_conn_unmap_static.  A key is valid until an ADVISE of other kind or a CLOSE is called
+ * for, and no longer than the connection.  Errors of soda_conn_call (a memory server refuses
+ * with -ENOTSUP), -EPROTO, -ENOMEM.
  */
 int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advise,
 		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why);
 void soda_conn_unmap_static(struct soda_static_map *map);
+/* Forget what of mr->statics is reached by key: the keys have ended with their connection. */
+void soda_mr_drop_keyed(struct soda_mr *mr);
 
 /* Data connections. */
+
+/*
+ * Make READs of statics with a key go by them: without it they are requests.  0, also
+ * where there is nothing to do; errors of soda_conn_connect, and then READs stay
+ * requests.  While others post and poll, but nobody closes; one caller at a time.
+ */
+int soda_conn_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_why *why);
+
+static inline bool soda_static_covers(const struct soda_static_map *s, uint64_t offset,
+				      uint64_t bytes)
+{
+	return offset >= s->offset && bytes <= s->bytes && offset - s->offset <= s->bytes - bytes;
+}
 
 /*
  * Where `bytes` bytes at `offset` of the region can be read in this process
@@ -192,10 +210,20 @@ static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offs
 	if (mr->map && offset <= mr->bytes && bytes <= mr->bytes - offset)
 		return mr->map + offset;
 	for (; s; s = s->next)
-		if (offset >= s->offset && bytes <= s->bytes &&
-		    offset - s->offset <= s->bytes - bytes)
+		if (s->memory && soda_static_covers(s, offset, bytes))
 			return s->memory + (offset - s->offset);
 	return NULL;
+}
+
+/* What has a key to these bytes, or NULL. AS. */
+static inline const struct soda_static_map *soda_mr_keyed(const struct soda_mr *mr, uint64_t offset,
+							  uint32_t bytes)
+{
+	const struct soda_static_map *s = mr->statics;
+
+	while (s && (s->memory || !soda_static_covers(s, offset, bytes)))
+		s = s->next;
+	return s;
 }
 
 /*

@@ -61,6 +61,8 @@ struct soda_conn_ops {
 	/* NULL: nothing to do. */
 	int (*renew_region)(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
 			    struct soda_why *why);
+	/* NULL: nothing to do. */
+	int (*reach_keyed)(struct soda_conn *conn, int timeout_ms, struct soda_why *why);
 	/* NULL: by the socket fd. */
 	int (*device)(const struct soda_conn *conn, char name[SODA_DEVICE_NAME]);
 	/* NULL: POLLRDHUP at fd. */

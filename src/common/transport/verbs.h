@@ -25,7 +25,8 @@
  * A region of a one-sided daemon is one registration, in the protection domain of its client,
  * addressed by offset from 0.  READ and WRITE are one-sided: the server's processors
  * have no part in them.  A key comes with the answer of an OPEN and is valid as long as
- * the control connection that asked for it.
+ * the control connection that asked for it.  So is one that comes with an ADVISE, to a part
+ * of a region that a two-sided daemon has in its static cache.
  */
 #ifndef SODA_VERBS_H
 #define SODA_VERBS_H
@@ -69,9 +70,9 @@ struct soda_verbs_link {
 	uint32_t inline_bytes; /* that the queue pair takes */
 };
 
-/* How much a queue pair holds. */
+/* How much a queue pair holds, and another one that completes into the same queue. */
 struct soda_verbs_room {
-	uint32_t sends, receives;
+	uint32_t sends, receives, others;
 };
 
 /* Reach HOST:PORT: device and route. Undone by soda_verbs_link_close, also on failure. */

@@ -140,6 +140,7 @@ static int control_renew_region(struct soda_conn *conn, struct soda_mr *mr, int 
 	size_t bytes = 0;
 	int ret;
 
+	soda_mr_drop_keyed(mr);
 	if (control(conn)->asked.message_bytes)
 		return 0;
 	ret = control_call(conn, SODA_MSG_KEY, &iov, 1, reply, sizeof(reply), &bytes, timeout_ms,

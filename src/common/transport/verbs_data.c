@@ -46,6 +46,19 @@ static void release_reported(struct soda_vdata *c)
 	free_slots(c);
 }
 
+/* A key to what a READ wants of a two-sided peer: it asks nobody. */
+static void use_key(const struct soda_vdata *c, const struct soda_post *p, struct soda_vrequest *r)
+{
+	const struct soda_static_map *s =
+		soda_vdata_keyed(c) ? soda_mr_keyed(p->mr, p->offset, p->bytes) : NULL;
+
+	r->asks = !s;
+	if (!s)
+		return;
+	r->rkey = s->rkey;
+	r->offset = p->offset - s->offset;
+}
+
 static int data_post(struct soda_conn *conn, const struct soda_post *p)
 {
 	struct soda_vdata *c = data(conn);
@@ -61,7 +74,10 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 				     .bytes = p->bytes,
 				     .rkey = p->mr->rkey,
 				     .region_id = p->mr->region_id,
-				     .write = p->write };
+				     .write = p->write,
+				     .asks = soda_vdata_two_sided(c) };
+	if (r->asks && !p->write)
+		use_key(c, p, r);
 	if (c->reach && !soda_vdata_two_sided(c))
 		r->direct = soda_verbs_reach_key(c->reach, p->data, p->bytes, &r->lkey);
 	if (p->write && p->mr->dirty_at && !soda_vdata_two_sided(c)) {
@@ -290,6 +306,7 @@ const struct soda_conn_ops soda_vdata_ops = {
 	.abort = data_abort,
 	.fd = data_fd,
 	.device = data_device,
+	.reach_keyed = soda_vdata_reach_keyed,
 	.end_poll = data_end_poll,
 	.post = data_post,
 	.flush = data_flush,

@@ -4,6 +4,7 @@
  *
  *   verbs_open.c    making and ending one
  *   verbs_data.c    its rings: posts, completions, waiting
+ *   verbs_keyed.c   ... its second queue pair, to a two-sided peer's static cache
  *   verbs_pieces.c  requests as work requests, one-sided and two-sided
  *
  * Staging slots of ours are registered once, when the connection is made: neither the
@@ -27,6 +28,11 @@
  * comes as a SEND (tag and data) or as a WRITE with immediate data into the slot.  Answers
  * come in the order of the requests, so that the k-th receive is that of piece k; it is
  * posted before the request.
+ *
+ * READs of a two-sided peer's static cache, of which the client has keys, are one-sided: on
+ * a queue pair of their own, because the other one's protection domain on the peer is that
+ * of all its clients.  Pieces of both kinds are never under way together, so that everything
+ * still completes in the order of the posts.
  */
 #ifndef SODA_VERBS_DATA_H
 #define SODA_VERBS_DATA_H
@@ -55,6 +61,7 @@ struct soda_vrequest {
 	uint16_t region_id;
 	uint8_t marks; /* WRITE: how many dirty marks; 0: none */
 	bool write;
+	bool asks;   /* two-sided */
 	bool direct; /* data need no slot: the device knows where they are */
 	int status;
 };
@@ -66,6 +73,8 @@ struct soda_vpiece {
 struct soda_vdata {
 	struct soda_conn conn;
 	struct soda_verbs_link link;
+	_Atomic(struct soda_verbs_link *) keyed; /* the second queue pair, or NULL */
+	struct soda_wire_hello hello;
 	struct soda_verbs_reach *reach; /* whose protection domain it is, or NULL: its own */
 	struct ibv_mr *mr;
 	uint8_t *arena; /* the slots, behind them a page of dirty marks, or of heads */
@@ -82,7 +91,8 @@ struct soda_vdata {
 	uint32_t released, done, answered, issued, flushed, posted;
 	uint32_t issued_bytes; /* of request `issued` */
 	uint32_t freed, completed, sent;
-	uint32_t gone; /* two-sided: pieces whose SENDs have completed */
+	bool asking;	     /* what is under way is two-sided */
+	uint32_t asks, gone; /* SENDs, and those that have completed */
 	uint32_t unsignalled;
 	struct soda_vpiece pieces[SODA_VERBS_SLOTS];
 	struct ibv_send_wr wr[2 * SODA_VERBS_SLOTS];
@@ -122,6 +132,19 @@ extern const struct soda_conn_ops soda_vdata_ops;
 
 /* verbs_open.c */
 void soda_vdata_close(struct soda_conn *conn);
+
+/* verbs_keyed.c */
+
+/* soda_conn_reach_keyed */
+int soda_vdata_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_why *why);
+/* The second queue pair ends; before what it uses of the connection does. */
+void soda_vdata_keyed_close(struct soda_vdata *c);
+
+static inline struct soda_verbs_link *soda_vdata_keyed(const struct soda_vdata *c)
+{
+	/* acquire: pairs with the release in verbs_keyed.c */
+	return atomic_load_explicit(&c->keyed, memory_order_acquire);
+}
 
 /* verbs_pieces.c */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What of the server's memory a client may reach: protection domains, one a client, so
- * that a key is worth nothing to anybody else, and registrations of whole regions.
+ * that a key is worth nothing to anybody else, and registrations of whole regions, and of
+ * parts of them in a static cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 struct soda_verbs_registration {
 	struct soda_verbs_registration *next;
 	uint16_t region_id;
+	bool part; /* of the region, from this offset on */
+	uint64_t offset;
 	void *memory;
 	uint64_t bytes;
 	struct ibv_mr *mr;
@@ -146,9 +149,9 @@ static int make(struct ibv_pd *pd, const struct soda_share *share,
 	return ret;
 }
 
-int soda_verbs_keys_add(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_t region_id,
-			const struct soda_share *share, struct soda_wire_key *key_p,
-			struct soda_why *why)
+/* Registered, and not yet in the list. */
+static int create(struct ibv_pd *pd, uint16_t region_id, const struct soda_share *share, bool part,
+		  struct soda_verbs_registration **r_p, struct soda_why *why)
 {
 	struct soda_verbs_registration *r = calloc(1, sizeof(*r));
 	int ret = r ? make(pd, share, r, why) : -ENOMEM;
@@ -157,26 +160,85 @@ int soda_verbs_keys_add(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_
 		free(r);
 		return ret;
 	}
-	soda_verbs_keys_drop(keys, region_id);
 	r->region_id = region_id;
+	r->part = part;
+	r->offset = share->offset;
+	*r_p = r;
+	return 0;
+}
+
+static void insert(struct soda_verbs_keys *keys, struct soda_verbs_registration *r)
+{
 	r->next = keys->list;
 	keys->list = r;
+}
+
+int soda_verbs_keys_add(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_t region_id,
+			const struct soda_share *share, struct soda_wire_key *key_p,
+			struct soda_why *why)
+{
+	struct soda_verbs_registration *r;
+	int ret = create(pd, region_id, share, false, &r, why);
+
+	if (ret < 0)
+		return ret;
+	soda_verbs_keys_drop(keys, region_id);
+	insert(keys, r);
 	*key_p = (struct soda_wire_key){ .rkey = r->mr->rkey,
 					 .dirty_at = share->dirty_bytes ? share->bytes : 0 };
 	return 0;
 }
 
-void soda_verbs_keys_drop(struct soda_verbs_keys *keys, uint16_t region_id)
+int soda_verbs_keys_add_part(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_t region_id,
+			     const struct soda_share *share, struct soda_wire_key *key_p,
+			     struct soda_why *why)
+{
+	struct soda_verbs_registration *r = keys->list;
+	int ret;
+
+	while (r && !(r->part && r->region_id == region_id && r->offset == share->offset &&
+		      r->bytes == share->bytes))
+		r = r->next;
+	if (!r) {
+		ret = create(pd, region_id, share, true, &r, why);
+		if (ret < 0)
+			return ret;
+		insert(keys, r);
+	}
+	*key_p = (struct soda_wire_key){ .rkey = r->mr->rkey };
+	return 0;
+}
+
+static bool within(const struct soda_verbs_registration *r, uint64_t offset, uint64_t bytes)
+{
+	return r->offset >= offset && r->bytes <= bytes && r->offset - offset <= bytes - r->bytes;
+}
+
+static void drop(struct soda_verbs_keys *keys, uint16_t region_id, bool parts, uint64_t offset,
+		 uint64_t bytes)
 {
 	struct soda_verbs_registration **at = &keys->list, *r;
 
-	while (*at && (*at)->region_id != region_id)
-		at = &(*at)->next;
-	r = *at;
-	if (!r)
-		return;
-	*at = r->next;
-	end(r);
+	while ((r = *at)) {
+		if (r->region_id != region_id ||
+		    (parts && !(r->part && within(r, offset, bytes)))) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		end(r);
+	}
+}
+
+void soda_verbs_keys_drop(struct soda_verbs_keys *keys, uint16_t region_id)
+{
+	drop(keys, region_id, false, 0, 0);
+}
+
+void soda_verbs_keys_drop_parts(struct soda_verbs_keys *keys, uint16_t region_id, uint64_t offset,
+				uint64_t bytes)
+{
+	drop(keys, region_id, true, offset, bytes);
 }
 
 void soda_verbs_keys_drop_all(struct soda_verbs_keys *keys)

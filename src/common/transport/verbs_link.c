@@ -205,7 +205,8 @@ static int open_queues(struct soda_verbs_link *l, const struct soda_verbs_room *
 	l->comp = ibv_create_comp_channel(l->id->verbs);
 	if (!l->pd || !l->comp)
 		return -errno;
-	l->cq = ibv_create_cq(l->id->verbs, (int)(room->sends + room->receives), NULL, l->comp, 0);
+	l->cq = ibv_create_cq(l->id->verbs, (int)(room->sends + room->receives + room->others),
+			      NULL, l->comp, 0);
 	if (!l->cq)
 		return -errno;
 	attr.send_cq = attr.recv_cq = l->cq;

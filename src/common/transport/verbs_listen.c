@@ -124,6 +124,6 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 	vl->base = *listener_p;
 	vl->base->transport = vl;
 	vl->base->kind = &kind;
-	vl->base->shares = !ops->request; /* its memory, by keys */
+	vl->base->shares = true; /* by keys */
 	return 0;
 }

@@ -19,6 +19,7 @@ void soda_vdata_close(struct soda_conn *conn)
 {
 	struct soda_vdata *c = (struct soda_vdata *)conn;
 
+	soda_vdata_keyed_close(c);
 	soda_verbs_link_stop(&c->link);
 	soda_verbs_unregister(c->mr);
 	if (c->arena)
@@ -103,7 +104,8 @@ int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
 {
 	/* a request may be two work requests, or a SEND and its answer's receive */
 	const struct soda_verbs_room room = { .sends = 2 * SODA_VERBS_SLOTS,
-					      .receives = SODA_VERBS_SLOTS };
+					      .receives = SODA_VERBS_SLOTS,
+					      .others = SODA_VERBS_SLOTS };
 	struct soda_vdata *c = make(l, rest, opt);
 	int ret;
 
@@ -112,6 +114,7 @@ int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
 		soda_verbs_link_close(l);
 		return -ENOMEM;
 	}
+	c->hello = *hello;
 	ret = choose_domain(c, why);
 	if (ret == 0)
 		ret = soda_verbs_link_prepare(&c->link, &room, why);

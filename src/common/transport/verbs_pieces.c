@@ -7,7 +7,9 @@
 #include "payload.h"
 #include "verbs_data.h"
 
-#define ID_ANSWER (1ull << 32) /* of a receive; else the piece that a SEND is of, and one */
+/* of a receive: the piece; of a SEND: its number, and one; else the piece, and one */
+#define ID_ANSWER (1ull << 32)
+#define ID_SEND (2ull << 32)
 
 static uint64_t address_of(const struct soda_vdata *c, const uint8_t *at)
 {
@@ -41,12 +43,14 @@ static void sent(struct soda_vdata *c, struct soda_vrequest *r, uint32_t bytes)
 	}
 }
 
-static bool has_more(const struct soda_vdata *c)
+/* There is one to go that is of this kind. */
+static bool has_more(struct soda_vdata *c, bool asks)
 {
-	return !c->failed && c->issued != c->flushed && c->sent - c->freed < c->slots;
+	return !c->failed && c->issued != c->flushed && c->sent - c->freed < c->slots &&
+	       soda_vdata_request(c, c->issued)->asks == asks;
 }
 
-static void post(struct soda_vdata *c, uint32_t n)
+static void post(struct soda_vdata *c, struct ibv_qp *qp, uint32_t n)
 {
 	struct ibv_send_wr *bad;
 	int ret;
@@ -54,7 +58,7 @@ static void post(struct soda_vdata *c, uint32_t n)
 	c->wr[n - 1].next = NULL;
 	c->wr[n - 1].send_flags |= IBV_SEND_SIGNALED;
 	c->unsignalled = 0;
-	ret = ibv_post_send(c->link.id->qp, c->wr, &bad);
+	ret = ibv_post_send(qp, c->wr, &bad);
 	if (ret)
 		c->failed = ret == EINVAL ? -ECONNRESET : -ret; /* EINVAL: it is in error */
 }
@@ -107,12 +111,13 @@ static uint32_t add_piece(struct soda_vdata *c, uint32_t n)
 
 static void pump_one_sided(struct soda_vdata *c)
 {
+	struct soda_verbs_link *l = soda_vdata_two_sided(c) ? soda_vdata_keyed(c) : &c->link;
 	uint32_t n = 0;
 
-	while (has_more(c))
+	while (has_more(c, false))
 		n = add_piece(c, n);
 	if (n)
-		post(c, n);
+		post(c, l->id->qp, n);
 }
 
 /* Two-sided */
@@ -155,7 +160,7 @@ static void ask(struct soda_vdata *c, uint32_t n)
 	if (r->write)
 		stage(c, slot, r->data + c->issued_bytes, bytes);
 	c->wr[n] = (struct ibv_send_wr){
-		.wr_id = c->sent + 1u,
+		.wr_id = ID_SEND | ++c->asks,
 		.next = &c->wr[n + 1],
 		.sg_list = sge,
 		.num_sge = r->write ? 2 : 1,
@@ -178,7 +183,7 @@ static void pump_two_sided(struct soda_vdata *c)
 	struct ibv_recv_wr *bad;
 	uint32_t n = 0;
 
-	while (has_more(c) && c->sent - c->gone < 2 * SODA_VERBS_SLOTS)
+	while (has_more(c, true) && c->asks - c->gone < 2 * SODA_VERBS_SLOTS)
 		ask(c, n++);
 	if (!n)
 		return;
@@ -186,12 +191,14 @@ static void pump_two_sided(struct soda_vdata *c)
 	if (ibv_post_recv(c->link.id->qp, c->receives, &bad))
 		c->failed = -ECONNRESET;
 	else
-		post(c, n);
+		post(c, c->link.id->qp, n);
 }
 
 void soda_vdata_pump(struct soda_vdata *c)
 {
-	if (soda_vdata_two_sided(c))
+	if (c->sent == c->completed && c->issued != c->flushed)
+		c->asking = soda_vdata_request(c, c->issued)->asks;
+	if (c->asking)
 		pump_two_sided(c);
 	else
 		pump_one_sided(c);
@@ -232,7 +239,7 @@ static bool answered(struct soda_vdata *c, const struct ibv_wc *wc, uint32_t *en
 		c->failed = soda_verbs_link_error(wc->status, c->conn.peer);
 		return false;
 	}
-	if (!(wc->wr_id & ID_ANSWER)) {
+	if (wc->wr_id & ID_SEND) {
 		c->gone = (uint32_t)wc->wr_id;
 		return false;
 	}
@@ -248,7 +255,7 @@ static bool answered(struct soda_vdata *c, const struct ibv_wc *wc, uint32_t *en
 bool soda_vdata_completed(struct soda_vdata *c, const struct ibv_wc *wc, uint32_t *end_p,
 			  int *status_p)
 {
-	if (soda_vdata_two_sided(c))
+	if (wc->wr_id & (ID_ANSWER | ID_SEND))
 		return answered(c, wc, end_p, status_p);
 	*status_p = 0;
 	*end_p = (uint32_t)wc->wr_id;

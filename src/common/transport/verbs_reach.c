@@ -107,11 +107,15 @@ static struct key *make_key_locked(struct soda_memory_part *part, struct soda_ve
 {
 	struct key *k = calloc(1, sizeof(*k));
 	struct soda_why why;
+	int ret;
 
 	if (!k)
 		return NULL;
-	if (soda_verbs_register(reach->pd, part->memory, part->bytes, IBV_ACCESS_LOCAL_WRITE,
-				&k->mr, &why) < 0)
+	ret = soda_verbs_register(reach->pd, part->memory, part->bytes, IBV_ACCESS_LOCAL_WRITE,
+				  &k->mr, &why);
+	if (ret == -EFAULT) /* not ours to write to: data only leave from it */
+		ret = soda_verbs_register(reach->pd, part->memory, part->bytes, 0, &k->mr, &why);
+	if (ret < 0)
 		soda_log_warning("data are copied that need not be: %s", why.text);
 	k->reach = reach;
 	k->next = part->keys;

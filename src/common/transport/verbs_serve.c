@@ -63,6 +63,12 @@ static void take_back(struct control *c, const uint8_t *body, struct soda_reply 
 }
 
 /* The key goes behind the daemon's answer. */
+static void say_key(struct soda_reply *reply, const struct soda_wire_key *key)
+{
+	soda_wire_put_key(reply->body + reply->bytes, key);
+	reply->bytes += SODA_WIRE_KEY_BYTES;
+}
+
 static int add_key(struct control *c, enum soda_msg type, const uint8_t *body,
 		   struct soda_reply *reply)
 {
@@ -81,8 +87,39 @@ static int add_key(struct control *c, enum soda_msg type, const uint8_t *body,
 			take_back(c, body, reply);
 		return ret;
 	}
-	soda_wire_put_key(reply->body + reply->bytes, &key);
-	reply->bytes += SODA_WIRE_KEY_BYTES;
+	say_key(reply, &key);
+	return 0;
+}
+
+/* A part that has no key is read by requests. */
+static void add_part(struct control *c, const uint8_t *body, struct soda_reply *reply)
+{
+	struct soda_wire_key key;
+	struct soda_why why;
+
+	if (soda_verbs_keys_add_part(&c->keys, c->p.client->pd, region_of(body), &reply->share,
+				     &key, &why) == 0)
+		say_key(reply, &key);
+	else
+		soda_log_warning("%s: a range of the static cache is read by requests, and not"
+				 " one-sided: %s",
+				 c->p.peer.info.address, why.text);
+}
+
+/* The daemon has done what was asked for. */
+static int settle_keys(struct control *c, enum soda_msg type, const uint8_t *body, size_t bytes,
+		       struct soda_reply *reply)
+{
+	struct soda_wire_advise advise;
+
+	if ((type == SODA_MSG_OPEN || type == SODA_MSG_KEY) && !listener(c)->ops->request)
+		return add_key(c, type, body, reply);
+	if (type != SODA_MSG_ADVISE || soda_wire_get_advise(body, bytes, &advise) < 0)
+		return 0;
+	if (reply->share.fd >= 0)
+		add_part(c, body, reply);
+	else
+		soda_verbs_keys_drop_parts(&c->keys, advise.region_id, advise.offset, advise.bytes);
 	return 0;
 }
 
@@ -106,8 +143,8 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 
 	drop_keys(c, type, body, request->length);
 	ret = call(c, type, body, request->length, &reply);
-	if (ret == 0 && (type == SODA_MSG_OPEN || type == SODA_MSG_KEY) && listener(c)->shares)
-		ret = add_key(c, type, body, &reply);
+	if (ret == 0)
+		ret = settle_keys(c, type, body, request->length, &reply);
 	if (ret < 0) {
 		frame.type = SODA_MSG_REFUSED;
 		frame.status = (uint16_t)soda_status_from_errno(-ret);

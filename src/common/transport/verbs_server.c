@@ -26,9 +26,10 @@ static void data_unlink(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 		*at = p->next;
 }
 
-static bool two_sided(const struct soda_verbs_listener *vl)
+/* Requests come on it; else it only answers, by keys. */
+static bool is_asked(const struct soda_verbs_peer *p)
 {
-	return vl->base->ops->request;
+	return p->peer.listener->ops->request && !(p->hello.features & SODA_FEATURE_KEYED);
 }
 
 static struct soda_vconn *asked(struct soda_verbs_peer *p)
@@ -45,7 +46,7 @@ static void data_free(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
 	if (welcome)
 		l->ops->gone(p->peer.client, &p->peer);
 	soda_peer_remove(&p->peer);
-	if (two_sided(vl))
+	if (is_asked(p))
 		soda_vconn_free(asked(p));
 	else
 		free(p);
@@ -63,7 +64,7 @@ static void data_stop(struct soda_verbs_peer *p)
 
 static void data_end(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
 {
-	if (two_sided(vl)) {
+	if (is_asked(p)) {
 		atomic_store(&p->unwanted, true);
 		if (!soda_vconn_end(asked(p)))
 			return; /* it wakes us */
@@ -108,7 +109,7 @@ int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_we
 	uint8_t said[SODA_VERBS_WELCOME_BYTES];
 	struct rdma_conn_param param;
 
-	if (l->ops->request)
+	if (is_asked(p))
 		soda_vconn_say(l, &how);
 	soda_wire_put_welcome(said, welcome);
 	soda_wire_put_asked(said + SODA_WIRE_WELCOME_BYTES, &how);
@@ -124,7 +125,7 @@ static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 {
 	int ret;
 
-	if (two_sided(vl))
+	if (is_asked(p))
 		return soda_vconn_prepare(vl, asked(p), why);
 	ret = soda_verbs_client_get(vl, p->hello.client_id, p->id->verbs, &p->client);
 	return ret < 0 ? ret : data_queues(p);
@@ -134,7 +135,7 @@ static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 static void data_refuse(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool hello,
 			int err, const char *why)
 {
-	if (two_sided(vl))
+	if (is_asked(p))
 		soda_vconn_abandon(asked(p));
 	else
 		data_stop(p);
@@ -148,7 +149,7 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 	static const struct soda_peer_ops ops = { .close = data_peer_close };
 	struct soda_verbs_peer *p;
 
-	p = calloc(1, two_sided(vl) ? sizeof(struct soda_vconn) : sizeof(*p));
+	p = calloc(1, is_asked(from) ? sizeof(struct soda_vconn) : sizeof(*p));
 	if (!p)
 		return NULL;
 	*p = *from;
@@ -158,7 +159,7 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 		free(p);
 		return NULL;
 	}
-	if (two_sided(vl))
+	if (is_asked(p))
 		soda_vconn_init(asked(p));
 	return p;
 }
@@ -188,7 +189,7 @@ static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_p
 		data_refuse(vl, p, hello, ret, why.text);
 		return;
 	}
-	if (two_sided(vl))
+	if (is_asked(p))
 		soda_vconn_accepted(asked(p));
 	p->next = vl->data;
 	vl->data = p;

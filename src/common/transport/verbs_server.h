@@ -80,8 +80,15 @@ struct soda_verbs_keys {
 int soda_verbs_keys_add(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_t region_id,
 			const struct soda_share *share, struct soda_wire_key *key_p,
 			struct soda_why *why);
-/* The region's key is no longer valid: nothing of it lands or is read from now on. */
+/* The same of a part of it (ADVISE), which keeps the key that it has. */
+int soda_verbs_keys_add_part(struct soda_verbs_keys *keys, struct ibv_pd *pd, uint16_t region_id,
+			     const struct soda_share *share, struct soda_wire_key *key_p,
+			     struct soda_why *why);
+/* The region's keys are no longer valid: nothing of it lands or is read from now on. */
 void soda_verbs_keys_drop(struct soda_verbs_keys *keys, uint16_t region_id);
+/* Nor are those of its parts that lie within the range. */
+void soda_verbs_keys_drop_parts(struct soda_verbs_keys *keys, uint16_t region_id, uint64_t offset,
+				uint64_t bytes);
 void soda_verbs_keys_drop_all(struct soda_verbs_keys *keys);
 
 /* verbs_serve.c */
