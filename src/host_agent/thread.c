@@ -9,23 +9,30 @@
 
 #include "host_agent/agent.h"
 
+enum {
+	/* The library's own threads, which begin when they please, have places of their own:
+	   else the program's threads would come to share channels, or not, by chance. */
+	HELPERS = 4,
+	PLACES = HELPERS + SODA_THREADS_MAX,
+};
+
 /* Zero pages until used; a context of 2 KiB a thread. */
-static struct soda_thread contexts[SODA_THREADS_MAX];
+static struct soda_thread contexts[PLACES];
 static _Atomic uint32_t contexts_used; /* contexts below it may be in use */
 
 static __thread struct soda_thread *self __attribute__((tls_model("initial-exec")));
 
-static struct soda_thread *claim(int32_t tid)
+static struct soda_thread *claim(int32_t tid, uint32_t first, uint32_t end)
 {
 	uint32_t used = atomic_load(&contexts_used);
 
-	for (uint32_t i = 0; i < SODA_THREADS_MAX; i++) {
+	for (uint32_t i = first; i < end; i++) {
 		struct soda_thread *t = &contexts[i];
 		int32_t none = 0;
 
 		if (!atomic_compare_exchange_strong(&t->tid, &none, tid))
 			continue;
-		t->index = i;
+		t->index = i - first;
 		t->last_n = t->last_at = 0;
 		atomic_store(&t->ring_taken, false);
 		soda_streams_init(&t->streams);
@@ -39,9 +46,9 @@ static struct soda_thread *claim(int32_t tid)
 
 static struct soda_thread *claim_or_reap(int32_t tid)
 {
-	struct soda_thread *t = claim(tid);
+	struct soda_thread *t = claim(tid, HELPERS, PLACES);
 
-	return t || !soda_threads_reap() ? t : claim(tid);
+	return t || !soda_threads_reap() ? t : claim(tid, HELPERS, PLACES);
 }
 
 struct soda_thread *soda_thread_self(void)
@@ -67,6 +74,8 @@ struct soda_thread *soda_thread_of(pid_t tid)
 
 struct soda_thread *soda_thread_internal(void)
 {
+	if (!self)
+		self = claim((int32_t)syscall(SYS_gettid), 0, HELPERS);
 	return soda_thread_self();
 }
 
@@ -186,7 +195,7 @@ uint32_t soda_threads_count(void)
 
 void soda_threads_clear(void)
 {
-	for (uint32_t i = 0; i < SODA_THREADS_MAX && i < contexts_used; i++)
+	for (uint32_t i = 0; i < PLACES && i < contexts_used; i++)
 		atomic_store(&contexts[i].tid, 0);
 	self = NULL;
 }

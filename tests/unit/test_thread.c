@@ -197,6 +197,38 @@ static void by_thread_id(void **state)
 	assert_int_equal(soda_threads_reap(), 1); /* no thread of this process */
 }
 
+static void *helper(void *arg)
+{
+	theirs[(uintptr_t)arg] = soda_thread_internal();
+	sem_post(&arrived);
+	sem_wait(&leave);
+	return NULL;
+}
+
+/* Whenever the library's own threads begin, those of the program have channels of their own. */
+static void helpers_take_no_index(void **state)
+{
+	pthread_t thread[THREADS], own;
+
+	sem_init(&arrived, 0, 0);
+	sem_init(&leave, 0, 0);
+	for (uintptr_t i = 0; i < THREADS - 1; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, helper, (void *)i), 0);
+	for (int i = 0; i < THREADS - 1; i++)
+		sem_wait(&arrived);
+	assert_int_equal(soda_thread_self()->index, 0);
+	assert_int_equal(pthread_create(&thread[THREADS - 1], NULL, helper, (void *)(THREADS - 1)),
+			 0);
+	sem_wait(&arrived);
+	assert_int_equal(pthread_create(&own, NULL, thread_holds_and_ends, 0), 0);
+	sem_wait(&arrived);
+	assert_int_equal(theirs[0]->index, 1);
+	assert_int_equal(soda_threads_count(), THREADS + 2);
+	sem_post(&leave);
+	end_threads(thread);
+	assert_int_equal(pthread_join(own, NULL), 0);
+}
+
 static void *counter(void *arg)
 {
 	struct soda_thread *t = soda_thread_self();
@@ -273,6 +305,7 @@ int main(void)
 		cmocka_unit_test_setup(dead_threads_are_reaped, setup),
 		cmocka_unit_test_setup(stealing, setup),
 		cmocka_unit_test_setup(by_thread_id, setup),
+		cmocka_unit_test_setup(helpers_take_no_index, setup),
 		cmocka_unit_test_setup(counters_add_up, setup),
 	};
 
