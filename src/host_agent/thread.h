@@ -49,7 +49,7 @@ enum { SODA_HIST_BUCKETS = 96 };
 
 struct soda_thread {
 	_Atomic int32_t tid; /* 0: the context is free */
-	uint32_t index; /* the program's threads count from 0, the library's own, too */
+	uint32_t index;	     /* the program's threads count from 0, the library's own, too */
 	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
 	_Atomic uint32_t last_n;	     /* a stealer looks at it without the ring */
 	uint32_t last_at;
