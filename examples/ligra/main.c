@@ -4,6 +4,7 @@
 #include "options.h"
 #include "report.h"
 #include "verify.h"
+#include "warm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -109,7 +110,9 @@ static int measure(const struct graph *g, struct mem *arrays, const struct optio
 	int status;
 	int ret;
 
-	ret = run_app(g, arrays, o->repeat, r, &report.measured, err);
+	ret = warm_up(o->warm_bytes, err);
+	if (!ret)
+		ret = run_app(g, arrays, o->repeat, r, &report.measured, err);
 	if (ret)
 		return fail(STATUS_FAILED, err);
 	status = finish(o, &report, err);

@@ -30,6 +30,7 @@ enum {
 	OPT_JSON,
 	OPT_TRUSTED,
 	OPT_CACHE_EDGES,
+	OPT_WARM,
 	OPT_HELP,
 };
 
@@ -53,6 +54,7 @@ static const struct option long_options[] = {
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "trusted", no_argument, NULL, OPT_TRUSTED },
 	{ "cache-edges", no_argument, NULL, OPT_CACHE_EDGES },
+	{ "warm", required_argument, NULL, OPT_WARM },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -198,6 +200,9 @@ static void parse_run_option(int option, const char *name, struct options *o)
 		break;
 	case OPT_CACHE_EDGES:
 		o->cache_edges = true;
+		break;
+	case OPT_WARM:
+		o->warm_bytes = number(name, optarg, 0, UINT64_MAX / 4096);
 		break;
 	}
 }

@@ -23,6 +23,7 @@ struct options {
 	bool verify;
 	bool trusted;	  /* no checksums: nothing of the graph is touched before the run */
 	bool cache_edges; /* a DPU agent's dynamic cache is for the edges alone */
+	uint64_t warm_bytes;
 	const char *json, *result; /* files to write, or NULL */
 };
 

@@ -42,6 +42,9 @@ const char options_help[] =
 	"  --trusted           do not read the whole graph for its checksums before and after\n"
 	"                      the runs: they begin with nothing of it resident\n"
 	"  --cache-edges       a DPU agent's dynamic cache is for the edges alone\n"
+	"  --warm BYTES        before the first run, touch so much memory and give it back: a\n"
+	"                      virtual machine's host then has memory behind what the run is\n"
+	"                      given, and its first touch is not part of the time\n"
 	"  --help              this text\n"
 	"\n"
 	"Exit status: 0 success; 1 wrong result or failed run; 2 bad usage or bad input.\n";

@@ -248,8 +248,21 @@ static void bad_usage_ends_with_two(void **state)
 	expect(&p, 2, "--repeat -1: expected a number from 1");
 	LIGRA(&p, "--rmat", "4", "--memory", "tape", "bfs");
 	expect(&p, 2, "--memory tape: expected dram, fam, served or mmap");
+	LIGRA(&p, "--rmat", "4", "--warm", "much", "bfs");
+	expect(&p, 2, "--warm much: expected a number from 0");
 	LIGRA(&p, "--frobnicate");
 	expect(&p, 2, "--frobnicate: unknown option");
+}
+
+/* Before the first run alone: nothing else changes. */
+static void memory_is_touched_before_the_run(void **state)
+{
+	struct program p;
+
+	LIGRA(&p, "--rmat", "8", "--warm", "4000001", "--verify", "bfs");
+	expect(&p, 0, "");
+	LIGRA(&p, "--rmat", "8", "--warm", "4000000000000000", "bfs");
+	expect(&p, 1, "--warm 4000000000000000: there is not so much memory; name less");
 }
 
 static void full_server_is_an_error(void **state)
@@ -303,6 +316,7 @@ int main(void)
 		cmocka_unit_test(damaged_result_is_noticed),
 		cmocka_unit_test(bad_input_ends_with_two),
 		cmocka_unit_test(bad_usage_ends_with_two),
+		cmocka_unit_test(memory_is_touched_before_the_run),
 		cmocka_unit_test(full_server_is_an_error),
 		cmocka_unit_test(minimal_needs_nothing),
 	};

@@ -80,7 +80,7 @@ static void configure(const struct soda_eval_app_how *how)
 
 struct arguments {
 	const char *list[ARGS_MAX];
-	char numbers[4][16];
+	char numbers[4][24];
 	int n, numbers_n;
 };
 
@@ -92,11 +92,11 @@ static void add(struct arguments *args, const char *name, const char *value)
 	args->list[args->n++] = value;
 }
 
-static void add_number(struct arguments *args, const char *name, uint32_t value)
+static void add_number(struct arguments *args, const char *name, uint64_t value)
 {
 	char *text = args->numbers[args->numbers_n++];
 
-	snprintf(text, sizeof(args->numbers[0]), "%u", value);
+	snprintf(text, sizeof(args->numbers[0]), "%" PRIu64, value);
 	add(args, name, value ? text : NULL);
 }
 
@@ -112,6 +112,7 @@ static void make_arguments(const struct soda_eval_app_how *how, struct arguments
 	add_number(args, "--threads", how->threads);
 	add_number(args, "--repeat", how->repeat);
 	add_number(args, "--iterations", how->iterations);
+	add_number(args, "--warm", how->warm_bytes);
 	if (how->from_first)
 		add(args, "--source", "0");
 	if (how->cache_edges)

@@ -16,7 +16,7 @@ struct soda_eval_app_how {
 	const char *json, *result;	     /* files to write */
 	const char *log;		     /* its output */
 	const char *server, *dpu;	     /* SODA_SERVER, SODA_DPU */
-	uint64_t buffer_bytes, chunk_bytes;
+	uint64_t buffer_bytes, chunk_bytes, warm_bytes;
 	uint32_t threads, repeat, iterations;
 	bool cache_edges;
 	bool from_first; /* begin at the vertex 0 */

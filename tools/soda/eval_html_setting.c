@@ -119,7 +119,9 @@ void soda_eval_html_setting(FILE *out, const struct soda_eval_report *report)
 		"<li>%u runs of each kind, each a process of its own, in turns; bars are "
 		"medians, whiskers the least and the most. Every result is verified by a "
 		"serial reference. A time is the algorithm's, without loading; nothing of the "
-		"graph is resident when it begins.</li>\n<li>",
+		"graph is resident when it begins. Before it, as much memory as the page buffer "
+		"holds is touched and given back, in every mode: what a virtual machine's host "
+		"takes to find memory is in none of the times.</li>\n<li>",
 		plan->repeat);
 	fprintf(out, "Application and agent meet over %s, everything else is tcp. ",
 		plan->shm ? "shared memory" : "tcp");

@@ -83,11 +83,11 @@ json_t *soda_eval_plan_describe(const struct soda_eval_plan *plan)
 
 	for (uint32_t i = 0; i < plan->graphs_n; i++)
 		json_array_append_new(graphs, json_string(plan->graphs[i].spec));
-	return json_pack("{so so so si si si sI sI sI si sb sb ss}", "graphs", graphs, "apps",
+	return json_pack("{so so so si si si sI sI sI si sb sb ss sb}", "graphs", graphs, "apps",
 			 names(plan, true), "modes", names(plan, false), "repeat", plan->repeat,
 			 "threads", plan->threads, "iterations", plan->iterations, "chunk_bytes",
 			 (json_int_t)plan->chunk_bytes, "cache_bytes",
 			 (json_int_t)plan->cache_bytes, "limit_bytes",
 			 (json_int_t)plan->limit_bytes, "dpu_cpu_pct", plan->cpu_pct, "background",
-			 plan->background, "shm", plan->shm, "link", plan->link.rate);
+			 plan->background, "shm", plan->shm, "link", plan->link.rate, "warm", true);
 }

@@ -167,6 +167,14 @@ static int read_all(struct scene *s, struct readings *out)
 	return err;
 }
 
+/* What a run is going to take, within its limit: see soda-ligra --warm. */
+static uint64_t warm_bytes(const struct scene *s)
+{
+	if (s->needs)
+		return s->needs->buffer_bytes;
+	return (s->graph->vertex_bytes + s->graph->edge_bytes) / 3;
+}
+
 static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 {
 	bool fabric = is_fabric(s);
@@ -185,6 +193,7 @@ static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 		.dpu = has_agent(s) ? s->stage->agent.address : NULL,
 		.buffer_bytes = fabric ? s->needs->buffer_bytes : 0,
 		.chunk_bytes = fabric ? s->plan->chunk_bytes : 0,
+		.warm_bytes = warm_bytes(s),
 		.threads = s->plan->threads,
 		.iterations = s->plan->iterations,
 		.cache_edges = s->run->mode == SODA_EVAL_DYNAMIC,
