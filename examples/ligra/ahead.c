@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ahead.h"
+#include "template.h"
 
 #include <omp.h>
 
@@ -17,6 +18,16 @@ static void fetch(const struct csr *csr, uint64_t begin, uint64_t end)
 {
 	if (begin < end)
 		soda_prefetch(csr->targets + begin, (end - begin) * sizeof(*csr->targets));
+}
+
+uint64_t ahead_words_in_order(const struct ahead *a, uint64_t words)
+{
+	enum { MOST = 512, PIECES = 16 };
+	uint64_t share = words / a->threads / PIECES;
+
+	if (!a->on || share < WORDS_AT_A_TIME)
+		return WORDS_AT_A_TIME;
+	return share < MOST ? share : MOST;
 }
 
 void ahead_fetch_block(const struct ahead *a, uint64_t first, uint64_t count)

@@ -32,6 +32,14 @@ void ahead_fetch_word(const struct ahead *a, uint64_t word, uint64_t first);
 #define AHEAD_WORDS 16
 
 /*
+ * How many of `words` words of a bitmap a thread takes at a time, where it reads all lists: the
+ * longer its piece, the longer the stream that the runtime finds in its faults, and the less is
+ * fetched at the piece's end that is the next thread's.  Each thread has several pieces all the
+ * same.
+ */
+uint64_t ahead_words_in_order(const struct ahead *a, uint64_t words);
+
+/*
  * A thread begins with `count` vertices from `first`: those from *next_p on are begun after
  * them.  False: none, or nothing is to be fetched.
  */

@@ -76,16 +76,17 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 				      const uint64_t *bits, uint64_t *next, EDGE_STATE *state)
 {
 	uint64_t words = (in->vertices + 63) / 64, added = 0;
-	uint64_t blocks = (words + WORDS_AT_A_TIME - 1) / WORDS_AT_A_TIME;
+	uint64_t size = bits ? WORDS_AT_A_TIME : ahead_words_in_order(ahead, words);
+	uint64_t blocks = (words + size - 1) / size;
 
 #pragma omp parallel for reduction(+ : added) schedule(dynamic, 1)
 	for (uint64_t turn = 0; turn < blocks; turn++) {
 		uint64_t block = ahead->backwards ? blocks - 1 - turn : turn;
-		uint64_t i = block * WORDS_AT_A_TIME, end = i + WORDS_AT_A_TIME, later;
+		uint64_t i = block * size, end = i + size, later;
 
 		/* Of all vertices every page is read in order, which the runtime sees itself. */
-		if (bits && ahead_next(ahead, i * 64, WORDS_AT_A_TIME * 64, &later))
-			EDGE_FN(_pull_ahead)(in, later, WORDS_AT_A_TIME * 64, state);
+		if (bits && ahead_next(ahead, i * 64, size * 64, &later))
+			EDGE_FN(_pull_ahead)(in, later, size * 64, state);
 		for (end = end < words ? end : words; i < end; i++) {
 			uint64_t word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
 					     : EDGE_FN(_pull_word)(in, NULL, i * 64, state);

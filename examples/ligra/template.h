@@ -6,7 +6,7 @@
 #define TEMPLATE_PASTE(name, suffix) name##suffix
 #define TEMPLATE_NAME(name, suffix) TEMPLATE_PASTE(name, suffix)
 
-/* Words of a bitmap that a thread takes at a time. */
+/* Words of a bitmap that a thread takes at a time; more where ahead.h says so. */
 #define WORDS_AT_A_TIME 64
 
 #endif

@@ -2,7 +2,9 @@
 /* The allocation seam: what is allocated is freed, wherever an allocation fails. */
 #include "graph_fixture.h"
 
+#include "ahead.h"
 #include "fake_soda.h"
+#include "template.h"
 
 #include <errno.h>
 #include <string.h>
@@ -161,6 +163,20 @@ static void edges_are_fetched_ahead(void **state)
 	assert_int_equal(fake_soda.sequential, 2);
 }
 
+/* Longer ones for the streams of fabric memory, as long as every thread gets several. */
+static void pieces_are_longer_in_order(void **state)
+{
+	struct ahead local = { .threads = 2 }, fabric = { .on = true, .threads = 2 };
+
+	assert_int_equal(ahead_words_in_order(&local, 1 << 18), WORDS_AT_A_TIME);
+	assert_int_equal(ahead_words_in_order(&fabric, 1), WORDS_AT_A_TIME);
+	assert_int_equal(ahead_words_in_order(&fabric, 2048), WORDS_AT_A_TIME);
+	assert_int_equal(ahead_words_in_order(&fabric, 3200), 100);
+	assert_int_equal(ahead_words_in_order(&fabric, 1 << 18), 512);
+	fabric.threads = 64;
+	assert_int_equal(ahead_words_in_order(&fabric, 1 << 18), 256);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -170,6 +186,7 @@ int main(void)
 		cmocka_unit_test_setup(failures_from_files_leave_nothing_behind, reset),
 		cmocka_unit_test_setup(served_files_are_opened_and_freed, reset),
 		cmocka_unit_test_setup(edges_are_fetched_ahead, reset),
+		cmocka_unit_test(pieces_are_longer_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
