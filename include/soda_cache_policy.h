@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 /* Grows with every change that breaks older shared objects. */
-#define SODA_CACHE_POLICY_ABI 1u
+#define SODA_CACHE_POLICY_ABI 2u
 /* The symbol that a shared object defines: const struct soda_cache_policy soda_cache_policy. */
 #define SODA_CACHE_POLICY_SYMBOL "soda_cache_policy"
 
@@ -60,6 +60,10 @@ struct soda_cache_touch {
 	uint32_t offset, bytes; /* in the entry; whole pages, at least one */
 	uint32_t slot;		/* that holds or awaits the entry; SODA_CACHE_NONE: not cached */
 	uint64_t entries;	/* of the owner: 0 .. entries - 1 exist */
+	/* The owner has one client, which says what it has; and the 64ths of this entry that
+	   that is, with what it asks for now. */
+	bool told;
+	uint64_t has;
 };
 
 /* What predict asks for: an entry of the touch's owner, or the parts of it that are worth it. */
@@ -67,6 +71,8 @@ struct soda_cache_want {
 	uint64_t entry;
 	uint64_t sectors; /* a bit for each 64th of the entry; 0 is nonsense; a hint: the
 			     cache may fetch somewhat more */
+	bool once;	  /* it will be read once: where the client says what it has, that is left
+			     out */
 };
 #define SODA_CACHE_WHOLE UINT64_MAX
 

@@ -93,9 +93,12 @@ static uint32_t lru_predict(void *state, const struct soda_cache_touch *touch,
 	uint32_t n = 0;
 
 	if (touch->slot == SODA_CACHE_NONE && n < max)
-		wants_p[n++] = (struct soda_cache_want){ entry, SODA_CACHE_WHOLE };
+		wants_p[n++] =
+			(struct soda_cache_want){ .entry = entry, .sectors = SODA_CACHE_WHOLE };
 	if (entry + 1 < touch->entries && n < max)
-		wants_p[n++] = (struct soda_cache_want){ entry + 1, SODA_CACHE_WHOLE };
+		wants_p[n++] = (struct soda_cache_want){ .entry = entry + 1,
+							 .sectors = SODA_CACHE_WHOLE,
+							 .once = true };
 	return n;
 }
 

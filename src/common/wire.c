@@ -81,6 +81,18 @@ void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire
 	r->dest_rkey = (uint32_t)get(in + 20, 4);
 }
 
+void soda_wire_put_has(uint8_t out[SODA_WIRE_HAS_BYTES], const struct soda_wire_has *h)
+{
+	put(out, h->after, 8);
+	put(out + 8, h->before, 8);
+}
+
+void soda_wire_get_has(const uint8_t in[SODA_WIRE_HAS_BYTES], struct soda_wire_has *h)
+{
+	h->after = get(in, 8);
+	h->before = get(in + 8, 8);
+}
+
 void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w)
 {
 	put(out, w->region_id, 2);

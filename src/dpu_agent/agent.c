@@ -9,7 +9,7 @@
 
 #include "dpu_agent/keeper.h"
 
-enum { THREADS_MAX = 4 };
+enum { THREADS_MAX = 4, FLAGS = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS };
 
 uint64_t soda_dpu_now_ms(void)
 {
@@ -43,10 +43,11 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 
 	*dpu = (struct soda_dpu){ .opt = opt, .started_ms = soda_dpu_now_ms() };
 	dpu->async = opt->async && !opt->base;
-	while (!(dpu->id & ~SODA_WIRE_AGENT_EARLY))
+	while (!(dpu->id & ~FLAGS))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
-	dpu->id = (dpu->id & ~SODA_WIRE_AGENT_EARLY) | (dpu->async ? SODA_WIRE_AGENT_EARLY : 0);
+	dpu->id = (dpu->id & ~FLAGS) | (dpu->async ? SODA_WIRE_AGENT_EARLY : 0) |
+		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0);
 	dpu->aggregate = opt->aggregate && !opt->base;
 	/* a hand-off to a thread that no processor is free for only costs its wake-up */
 	dpu->near = dpu->async && processors() < workers + completers;

@@ -242,6 +242,7 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 	struct soda_caches *c = &task->session->dpu->caches;
 	struct soda_region *r = task->region;
 	const struct soda_request *rq = task->rq;
+	struct soda_recent_has has = { rq->has, rq->offset, task->session->hello.chunk_bytes };
 	struct soda_static_range *range;
 	enum soda_cache_answer answer;
 	struct soda_cache_ref ref;
@@ -259,7 +260,7 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 		return SODA_CACHE_MISS;
 	task->waiter.done = answer_late;
 	answer = soda_prefetch_read(c->dynamic, r->cache.owner, rq->offset, rq->bytes,
-				    &task->waiter, &ref);
+				    rq->told ? &has : NULL, &task->waiter, &ref);
 	if (answer == SODA_CACHE_HIT) {
 		span_p->memory = (uint8_t *)ref.memory;
 		span_p->hold = hold_slot(c, ref.slot, rq->bytes);

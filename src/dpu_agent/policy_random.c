@@ -78,7 +78,8 @@ static uint32_t random_predict(void *state, const struct soda_cache_touch *touch
 {
 	if (touch->slot != SODA_CACHE_NONE)
 		return 0;
-	wants_p[0] = (struct soda_cache_want){ touch->key.entry, SODA_CACHE_WHOLE };
+	wants_p[0] =
+		(struct soda_cache_want){ .entry = touch->key.entry, .sectors = SODA_CACHE_WHOLE };
 	return 1;
 }
 

@@ -14,7 +14,8 @@
  *
  * A history of requests by entry, sixty-four times the cache's slots, knows both, and
  * one thing more: the host has a page buffer of its own, and does not ask for what that
- * keeps.  A stream that comes again is fetched without the parts that it left out twice.
+ * keeps.  A stream that comes again is fetched without the parts that it left out twice, unless
+ * its client says itself what it has.
  *
  * Victims.  What a stream has read through goes first, the newest first: a
  * loop that is larger than the cache then keeps a part of itself, where arrival order
@@ -43,6 +44,7 @@ struct record {
 	uint64_t entry; /* + 1; 0: free */
 	uint64_t mask;	/* sectors, of 64, in this lap */
 	uint64_t last;	/* the same in the lap before; 0: there was none */
+	uint64_t has;	/* its client, when it asked last; 0: not told */
 	uint32_t owner;
 	uint32_t slot;	 /* that held it when it was last asked for; a hint */
 	uint32_t when;	 /* of the last request */
@@ -209,16 +211,17 @@ static bool lately(const struct stream_state *st, const struct record *r)
 }
 
 /*
- * Read through, three quarters of it (of what was asked for last time, where that is known),
- * each part once: scattered requests repeat themselves.
+ * Read through, three quarters of it (of what was asked for last time, where that is known;
+ * what the client has it need not ask for), each part once: scattered requests repeat themselves.
  */
 static bool read_through(const struct record *r)
 {
-	int whole = __builtin_popcountll(r->last), got = __builtin_popcountll(r->mask);
+	int asked = __builtin_popcountll(r->mask), whole = __builtin_popcountll(r->last);
+	int got = __builtin_popcountll(r->mask | r->has);
 
-	if (whole < HALF) /* a few spots say nothing of a stream */
+	if (whole < HALF || r->has) /* a few spots say nothing of a stream */
 		whole = 64;
-	return r->repeats <= 2 && got >= HALF && got * 4 >= whole * 3;
+	return r->repeats <= 2 && asked >= (r->has ? HALF / 2 : HALF) && got * 4 >= whole * 3;
 }
 
 static bool one_run(uint64_t mask)
@@ -251,12 +254,14 @@ static int direction(struct stream_state *st, struct record *r, const struct sod
 }
 
 /* What a stream will ask for of an entry that it has not come to yet. */
-static uint64_t expected(const struct stream_state *st, uint32_t owner, uint64_t entry)
+static uint64_t expected(const struct stream_state *st, const struct soda_cache_touch *touch,
+			 uint64_t entry)
 {
-	const struct record *r = history_find(st, owner, entry);
+	const struct record *r = history_find(st, touch->key.owner, entry);
 
 	/* What was left out once may come next time; what was left out twice stays out. */
-	if (!r || __builtin_popcountll(r->last) < HALF || __builtin_popcountll(r->mask) < HALF)
+	if (touch->told || !r || __builtin_popcountll(r->last) < HALF ||
+	    __builtin_popcountll(r->mask) < HALF)
 		return SODA_CACHE_WHOLE;
 	return r->last | r->mask;
 }
@@ -268,17 +273,20 @@ static void add(const struct stream_state *st, const struct soda_cache_touch *to
 
 	if (entry < 0 || (uint64_t)entry >= touch->entries || *n == max)
 		return;
-	wants[*n].entry = (uint64_t)entry;
-	wants[(*n)++].sectors = expected(st, touch->key.owner, (uint64_t)entry);
+	wants[(*n)++] = (struct soda_cache_want){
+		.entry = (uint64_t)entry,
+		.sectors = expected(st, touch, (uint64_t)entry),
+		.once = true,
+	};
 }
 
 /* The rest of this entry: what was not asked for, or if that is not sure, what lies ahead. */
 static void add_rest(const struct stream_state *st, const struct soda_cache_touch *touch,
 		     uint64_t ahead, struct soda_cache_want *wants, uint32_t *n, uint32_t max)
 {
-	ahead &= expected(st, touch->key.owner, touch->key.entry);
+	ahead &= expected(st, touch, touch->key.entry);
 	if (__builtin_popcountll(ahead) >= 16 && *n < max)
-		wants[(*n)++] = (struct soda_cache_want){ touch->key.entry, ahead };
+		wants[(*n)++] = (struct soda_cache_want){ touch->key.entry, ahead, .once = true };
 }
 
 static uint64_t beyond(uint64_t sectors, int way)
@@ -345,12 +353,14 @@ static uint32_t stream_predict(void *arg, const struct soda_cache_touch *touch,
 	mark(r, sectors, false);
 	r->dense = false;
 	r->slot = touch->slot;
+	r->has = touch->has;
 	if (way)
 		return predict_stream(st, touch, r, way, sure, sectors, wants, max);
 	if (touch->slot != SODA_CACHE_NONE || r->wanted < 1 + (EAGER_MAX - st->eager) / 2)
 		return 0;
 	r->dense = true;
-	wants[0] = (struct soda_cache_want){ touch->key.entry, SODA_CACHE_WHOLE };
+	wants[0] =
+		(struct soda_cache_want){ .entry = touch->key.entry, .sectors = SODA_CACHE_WHOLE };
 	return 1;
 }
 

@@ -86,7 +86,8 @@ static bool matters(uint8_t mode, enum soda_cache_answer answer, bool first, uin
 }
 
 enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
-					  uint32_t bytes, struct soda_cache_waiter *waiter,
+					  uint32_t bytes, const struct soda_recent_has *has,
+					  struct soda_cache_waiter *waiter,
 					  struct soda_cache_ref *ref_p)
 {
 	uint8_t mode = atomic_load_explicit(&p->modes[owner], memory_order_relaxed);
@@ -98,6 +99,8 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 
 	if (mode == SODA_MODE_UNCACHED)
 		return SODA_CACHE_MISS;
+	if (has)
+		item.has = *has;
 	item.answer = soda_cache_acquire(p->cache, owner, offset, bytes, waiter, &ref);
 	if (item.answer != SODA_CACHE_MISS) {
 		item.slot = ref.slot;
@@ -128,14 +131,26 @@ struct plan {
 	uint64_t sectors; /* 64ths that are in the runs */
 };
 
-static void make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
-		      const struct soda_cache_want *want, struct plan *plan)
+/* What one client of several has, another may ask for. */
+static bool one_tells(const struct soda_owner *o, const struct soda_recent *item)
+{
+	return item->has.chunk_bytes && o->s.regions == 1;
+}
+
+/* False: nothing is left to be fetched. */
+static bool make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
+		      const struct soda_recent *item, const struct soda_cache_want *want,
+		      struct plan *plan)
 {
 	uint64_t size = soda_cache_entry_bytes(p->cache),
-		 left = o->s.name.bytes - want->entry * size;
+		 left = o->s.name.bytes - want->entry * size, sectors = want->sectors;
 	uint32_t part = (uint32_t)(size / 64);
 
-	plan->n = soda_cache_plan(p->cache, (uint32_t)(left < size ? left : size), want->sectors,
+	if (want->once && one_tells(o, item))
+		sectors &= ~soda_recent_has(item, want->entry * size, part);
+	if (!sectors)
+		return false;
+	plan->n = soda_cache_plan(p->cache, (uint32_t)(left < size ? left : size), sectors,
 				  plan->runs);
 	plan->bytes = 0;
 	plan->sectors = 0;
@@ -146,6 +161,7 @@ static void make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
 		plan->bytes += plan->runs[i].bytes;
 		plan->sectors |= (UINT64_MAX >> (63 - (last - first))) << first;
 	}
+	return true;
 }
 
 /* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
@@ -197,16 +213,15 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 }
 
 /* The bytes that it will cost; 0: it is there, or not to be had. */
-static uint64_t want(struct soda_prefetch *p, struct soda_owner *o,
+static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct soda_recent *item,
 		     const struct soda_cache_want *want)
 {
 	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
 	struct plan plan;
 
 	if (p->pause || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
-	    !soda_guard_admit(&p->guard, &key))
+	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
 		return 0;
-	make_plan(p, o, want, &plan);
 	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
 	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, &plan)) {
 		p->unwanted++;
@@ -217,16 +232,15 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o,
 
 /* The same with ghosts. */
 static uint64_t imagine(struct soda_prefetch *p, const struct soda_owner *o,
-			const struct soda_cache_want *want)
+			const struct soda_recent *item, const struct soda_cache_want *want)
 {
 	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
 	struct plan plan;
 
 	if (!o->ghost || soda_ghost_has(o->ghost, want->entry) ||
-	    !soda_guard_admit(&p->guard, &key))
+	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
 		return 0;
 	soda_ghost_insert(o->ghost, want->entry);
-	make_plan(p, o, want, &plan);
 	return plan.bytes;
 }
 
@@ -275,7 +289,7 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 		 : o->ghost && soda_ghost_has(o->ghost, touch->key.entry))
 		hit = item->bytes;
 	for (uint32_t i = 0; i < n; i++)
-		fetched += real ? want(p, o, &wants[i]) : imagine(p, o, &wants[i]);
+		fetched += real ? want(p, o, item, &wants[i]) : imagine(p, o, item, &wants[i]);
 	if (p->pause)
 		p->pause--;
 	o->s.requests++;
@@ -304,6 +318,9 @@ static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
 	    item->bytes > size - touch.offset)
 		return;
 	touch.entries = o->entries;
+	touch.told = one_tells(o, item);
+	if (touch.told)
+		touch.has = soda_recent_has(item, touch.key.entry * size, size / 64);
 	note_request(p, o, item, &touch);
 }
 
@@ -315,6 +332,7 @@ void soda_prefetch_step(struct soda_prefetch *p)
 	do {
 		soda_lock_acquire(&p->lock);
 		n = soda_recent_take(&p->recent, items, BATCH);
+		soda_recent_refresh(items, n);
 		for (uint32_t i = 0; i < n; i++)
 			take_in(p, &items[i]);
 		soda_lock_release(&p->lock);

@@ -24,6 +24,7 @@
 
 #include "dpu_agent/dynamic_cache.h"
 #include "dpu_agent/model.h"
+#include "dpu_agent/recent_list.h"
 #include "soda_cache_policy.h"
 
 struct soda_prefetch;
@@ -114,9 +115,10 @@ int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *na
 void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone);
 void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_owner_advice advice);
 
-/* soda_cache_acquire, and the request is noted. */
+/* soda_cache_acquire, and the request is noted, with what the client has (NULL: not told). */
 enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
-					  uint32_t bytes, struct soda_cache_waiter *waiter,
+					  uint32_t bytes, const struct soda_recent_has *has,
+					  struct soda_cache_waiter *waiter,
 					  struct soda_cache_ref *ref_p);
 
 /* The two bandwidths of the model: one request's bytes and how long they took. */

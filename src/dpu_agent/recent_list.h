@@ -11,15 +11,24 @@
 #include <stdint.h>
 
 #include "common/lock.h"
+#include "common/wire.h"
 #include "dpu_agent/dynamic_cache.h"
 
 enum { SODA_RECENT_MAX = 128 };
+
+/* What the client of a request has (wire.h) around `at`, in chunks of its own size; 0: not told. */
+struct soda_recent_has {
+	struct soda_wire_has near;
+	uint64_t at;
+	uint32_t chunk_bytes;
+};
 
 struct soda_recent {
 	uint64_t offset; /* in the owner */
 	uint32_t bytes, owner;
 	uint32_t slot; /* SODA_CACHE_NONE: a miss */
 	enum soda_cache_answer answer;
+	struct soda_recent_has has;
 };
 
 struct soda_recent_list {
@@ -28,6 +37,15 @@ struct soda_recent_list {
 	uint64_t lost;	     /* overwritten before they were taken */
 	struct soda_recent ring[SODA_RECENT_MAX];
 };
+
+/*
+ * Which of the 64 parts of part_bytes from `at` on the client of the request has, each as a
+ * whole.  `at`: in the owner, a multiple of part_bytes.
+ */
+uint64_t soda_recent_has(const struct soda_recent *item, uint64_t at, uint32_t part_bytes);
+
+/* Let each of the requests have the latest that its client has said there. */
+void soda_recent_refresh(struct soda_recent *items, uint32_t n);
 
 void soda_recent_init(struct soda_recent_list *list);
 /* How many are in the list now. */

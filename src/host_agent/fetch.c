@@ -7,6 +7,7 @@
 #include "common/lock.h"
 #include "common/log.h"
 #include "host_agent/channel.h"
+#include "host_agent/has.h"
 #include "host_agent/install.h"
 
 static char *slot_of(struct soda_channel *ch, uint32_t number)
@@ -25,6 +26,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 {
 	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
+	struct soda_wire_has has;
 	bool placed, protect;
 	int ret;
 
@@ -32,6 +34,10 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 		return -ENOTCONN;
 	if (soda_channel_outstanding(ch) >= ch->slots_n)
 		return -EAGAIN;
+	if (soda_conn_asks(ch->conn)) {
+		soda_has_around(r, in.id, &has);
+		soda_conn_tell(ch->conn, &has);
+	}
 	placed = soda_conn_installs(ch->conn) && soda_install_by_peer(r, &in, &protect);
 	if (placed)
 		ret = soda_conn_post_install(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,

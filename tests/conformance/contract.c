@@ -381,10 +381,11 @@ static int run_variant(const struct variant *v)
 		CONTRACT(test_calls),	       CONTRACT(test_call_times_out),
 		CONTRACT(test_read),	       CONTRACT(test_write),
 		CONTRACT(test_ranges),	       CONTRACT(test_pipeline),
-		CONTRACT(test_errors_between), CONTRACT(test_peer_ends),
-		CONTRACT(test_abort),	       CONTRACT(test_many_at_once),
-		CONTRACT(test_deep_writes),    CONTRACT(test_stop_accepting),
-		CONTRACT(test_close_within),   CONTRACT(test_advise),
+		CONTRACT(test_errors_between), CONTRACT(test_tells),
+		CONTRACT(test_peer_ends),      CONTRACT(test_abort),
+		CONTRACT(test_many_at_once),   CONTRACT(test_deep_writes),
+		CONTRACT(test_stop_accepting), CONTRACT(test_close_within),
+		CONTRACT(test_advise),
 	};
 
 	for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)

@@ -108,6 +108,34 @@ void test_errors_between(void **state)
 	free(buf);
 }
 
+/* What the client has travels with the next READ, where the daemon asks for it. */
+void test_tells(void **state)
+{
+	static const struct soda_wire_has has = { 0x8000000000000001, 0x123456789abcdef0 };
+	enum { UNIT = 65536 };
+	struct env *e = *state;
+	uint8_t *buf = malloc((size_t)3 * UNIT);
+	struct link l;
+
+	e->fake.asks = e->variant->two_sided;
+	link_open(e, &l, "", 0, 3);
+	assert_int_equal(soda_conn_asks(l.data), e->variant->two_sided);
+	for (unsigned i = 0; i < 3; i++) {
+		if (i == 1)
+			soda_conn_tell(l.data, &has);
+		assert_int_equal(soda_conn_post_read(l.data, &l.mr, (uint64_t)i * UNIT, UNIT,
+						     buf + (size_t)i * UNIT, i),
+				 0);
+	}
+	finish(l.data, 3, 0);
+	assert_int_equal(wrong_bytes(buf, 7, 0, (size_t)3 * UNIT), 0);
+	assert_int_equal(fake_count(&e->fake, &e->fake.told), e->variant->two_sided);
+	if (e->variant->two_sided)
+		assert_memory_equal(&e->fake.has, &has, sizeof(has));
+	link_close(&l);
+	free(buf);
+}
+
 struct worker {
 	struct env *e;
 	struct soda_mr *mr;

@@ -119,6 +119,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	welcome->instance_id = 5;
 	welcome->client_id = f->client_id;
 	welcome->secret = FAKE_SECRET;
+	welcome->agent = f->asks ? SODA_WIRE_AGENT_ASKS : 0;
 	pthread_mutex_lock(&f->lock);
 	f->hellos++;
 	for (int i = 0; i < FAKE_PEERS; i++) {

@@ -44,7 +44,10 @@ struct fake {
 	unsigned pauses;	  /* two-sided: WRITEs that had to wait for memory */
 	unsigned requests;	  /* two-sided: that came in */
 	bool tolerant;		  /* two-sided: data of WRITEs may change */
-	bool stall;		  /* two-sided: nothing is answered; see fake_stall */
+	bool asks;		  /* two-sided: it wants to know what clients have */
+	unsigned told;		  /* two-sided: READs that said so; the last one: */
+	struct soda_wire_has has;
+	bool stall; /* two-sided: nothing is answered; see fake_stall */
 };
 
 extern const struct soda_service fake_service;

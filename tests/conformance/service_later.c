@@ -256,6 +256,9 @@ void fake_later_request(void *client, struct soda_request *rq)
 	pthread_mutex_lock(&f->lock);
 	f->bad += rq->client != f || !rq->arrived_ns;
 	f->requests++;
+	f->told += rq->told;
+	if (rq->told)
+		f->has = rq->has;
 	assert(f->later->jobs_n < QUEUE);
 	f->later->jobs[f->later->jobs_n++] = j;
 	f->later->fresh++;

@@ -143,8 +143,8 @@ static void do_read(struct sim *sim, const struct sim_access *a)
 	late->access = *a;
 	sim->result.requests++;
 	sim->result.asked += bytes;
-	switch (soda_prefetch_read(sim->p, sim->owner[a->region], offset, bytes, &late->waiter,
-				   &ref)) {
+	switch (soda_prefetch_read(sim->p, sim->owner[a->region], offset, bytes, NULL,
+				   &late->waiter, &ref)) {
 	case SODA_CACHE_LATE:
 		sim->result.late++;
 		return;

@@ -12,7 +12,7 @@
 #include "common/transport/transport.h"
 #include "fake_pager.h"
 
-enum { PAGE = 4096, DEPTH = 1024, REGIONS = 64, CONNS = 256 };
+enum { PAGE = 4096, DEPTH = 1024, CONNS = 256 };
 
 struct request {
 	bool write;
@@ -36,10 +36,6 @@ struct soda_conn {
 };
 
 struct fake_net fake_net;
-static struct {
-	uint8_t *bytes;
-	uint64_t size;
-} regions[REGIONS];
 static struct soda_conn *conns[CONNS];
 static uint32_t flushes;
 static uint64_t rng;
@@ -50,18 +46,9 @@ static bool coin(void)
 	return rng >> 63;
 }
 
-static void forget_regions(void)
-{
-	for (int i = 0; i < REGIONS; i++) {
-		free(regions[i].bytes);
-		regions[i].bytes = NULL;
-		regions[i].size = 0;
-	}
-}
-
 void fake_net_reset(uint64_t seed)
 {
-	forget_regions();
+	fake_server_forget();
 	memset(&fake_net, 0, sizeof(fake_net));
 	fake_net.instance = fake_net.client = 1;
 	rng = seed;
@@ -109,7 +96,7 @@ void fake_net_restart(void)
 {
 	fake_lock();
 	break_all();
-	forget_regions();
+	fake_server_forget();
 	fake_net.instance++;
 	fake_net.client++;
 	fake_unlock();
@@ -128,30 +115,6 @@ uint32_t fake_net_under_way(bool writes)
 	return n;
 }
 
-static uint8_t *server_at(uint16_t region_id, uint64_t offset, uint32_t bytes)
-{
-	if (region_id >= REGIONS || !regions[region_id].bytes ||
-	    offset + bytes > regions[region_id].size)
-		fake_fail("%u bytes at %llu of region %u: the server has no such", bytes,
-			  (unsigned long long)offset, region_id);
-	return regions[region_id].bytes + offset;
-}
-
-const void *fake_server_page(uint16_t region_id, uint64_t offset)
-{
-	return server_at(region_id, offset, PAGE);
-}
-
-uint64_t fake_server_word(uint16_t region_id, uint64_t offset)
-{
-	uint64_t v;
-
-	fake_lock();
-	memcpy(&v, server_at(region_id, offset, sizeof(v)), sizeof(v));
-	fake_unlock();
-	return v;
-}
-
 int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
 		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
@@ -166,7 +129,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		ret = -ESTALE;
 	if (!ret && !hello->client_id) { /* a new client has no regions */
 		fake_net.client++;
-		forget_regions();
+		fake_server_forget();
 	}
 	while (i < CONNS && conns[i])
 		i++;
@@ -255,8 +218,7 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 	if (!ret && type == SODA_MSG_CLOSE) {
 		const uint8_t *id = body[0].iov_base;
 
-		free(regions[id[0]].bytes);
-		regions[id[0]].bytes = NULL;
+		fake_server_close(id[0]);
 	}
 	fake_net.syncs += type == SODA_MSG_SYNC;
 	fake_unlock();
@@ -268,22 +230,22 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 			  int timeout_ms, struct soda_why *why)
 {
 	uint64_t size = (open->bytes + PAGE - 1) / PAGE * PAGE;
+	uint8_t *memory;
 	int ret;
 
 	fake_lock();
 	ret = conn->error;
 	if (!ret && fake_net.lose_at_open && --fake_net.lose_at_open == 0)
 		ret = conn->error = -ECONNRESET;
-	if (!ret && (open->region_id >= REGIONS || regions[open->region_id].bytes))
+	memory = ret ? NULL : fake_server_open(open->region_id, size);
+	if (!ret && !memory)
 		ret = -EBUSY;
 	if (!ret) {
-		regions[open->region_id].bytes = calloc(1, size);
-		regions[open->region_id].size = size;
 		*mr_p = (struct soda_mr){ .bytes = size,
 					  .region_id = open->region_id,
 					  .writable = 1 };
 		if (fake_net.direct)
-			mr_p->map = regions[open->region_id].bytes;
+			mr_p->map = memory;
 		*opened_p = (struct soda_wire_opened){ .bytes = open->bytes };
 		if (fake_net.lose_answer_of_open)
 			ret = conn->error = -ECONNRESET;
@@ -357,6 +319,16 @@ int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uin
 	return 0;
 }
 
+bool soda_conn_asks(const struct soda_conn *conn)
+{
+	return fake_net.asks;
+}
+
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has)
+{
+	fake_net.has = *has;
+}
+
 bool soda_conn_installs(const struct soda_conn *conn)
 {
 	return fake_net.installs;
@@ -365,7 +337,7 @@ bool soda_conn_installs(const struct soda_conn *conn)
 /* The peer puts pages of a READ into place, all of them or by chance. */
 static void place_pages(struct request *q, bool all)
 {
-	const uint8_t *from = server_at(q->mr.region_id, q->offset, q->bytes);
+	const uint8_t *from = fake_server_at(q->mr.region_id, q->offset, q->bytes);
 
 	for (uint32_t at = 0; q->place && at < q->bytes; at += PAGE)
 		if (all || coin())
@@ -392,7 +364,7 @@ int soda_conn_revoke(struct soda_conn *conn)
 /* The pages of a WRITE that have not gone yet go, all of them or by chance. */
 static void take_pages(struct request *q, bool all)
 {
-	uint8_t *to = server_at(q->mr.region_id, q->offset, q->bytes);
+	uint8_t *to = fake_server_at(q->mr.region_id, q->offset, q->bytes);
 
 	for (uint32_t p = 0; p < q->bytes / PAGE; p++) {
 		if (q->taken[p] || !(all || coin()))
@@ -438,7 +410,7 @@ static bool complete(struct soda_conn *c, struct request *q, struct soda_done *d
 		take_pages(q, true);
 		return true;
 	}
-	from = server_at(q->mr.region_id, q->offset, q->bytes);
+	from = fake_server_at(q->mr.region_id, q->offset, q->bytes);
 	if (q->place && coin()) {
 		place_pages(q, true);
 		done->installed = true;

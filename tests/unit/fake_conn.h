@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/wire.h"
+
 enum { FAKE_LOG = 8192 };
 
 /* A WRITE as it was posted. */
@@ -37,7 +39,9 @@ extern struct fake_net {
 	 * completion the rest, or leaves them to us, with the data in memory of its own.
 	 */
 	bool installs;
-	uint32_t revoke_busy; /* it goes on installing, and so many revocations are refused */
+	bool asks;		  /* wants to know what is here */
+	struct soda_wire_has has; /* told with the last READ */
+	uint32_t revoke_busy;	  /* it goes on installing, and so many revocations are refused */
 	uint64_t instance, client;
 	/* what happened */
 	uint32_t reads, writes, connects, syncs, log_n, installed, revokes;
@@ -57,7 +61,16 @@ void fake_net_restart(void);
 /* WRITEs, or READs, flushed and not completed. */
 uint32_t fake_net_under_way(bool writes);
 
-/* Lock held: a page of the server's copy. */
+/* fake_server.c; lock held. */
+
+/* All regions are gone. */
+void fake_server_forget(void);
+/* A region of zeros; NULL: the number is taken, or none. */
+uint8_t *fake_server_open(uint16_t region_id, uint64_t bytes);
+void fake_server_close(uint16_t region_id);
+/* Fails the test where there is no such range. */
+uint8_t *fake_server_at(uint16_t region_id, uint64_t offset, uint32_t bytes);
+/* A page of the server's copy. */
 const void *fake_server_page(uint16_t region_id, uint64_t offset);
 /* Without the lock: a word of it. */
 uint64_t fake_server_word(uint16_t region_id, uint64_t offset);

@@ -120,7 +120,7 @@ static void bad_drop(void *state, uint32_t slot)
 static uint32_t give_entry(void *state, const struct soda_cache_touch *touch,
 			   struct soda_cache_want *wants_p, uint32_t max)
 {
-	wants_p[0] = (struct soda_cache_want){ bad_entry, bad_sectors };
+	wants_p[0] = (struct soda_cache_want){ .entry = bad_entry, .sectors = bad_sectors };
 	return bad_n;
 }
 

@@ -177,7 +177,7 @@ static void fetch(uint32_t owner)
 	int fetched = 0;
 
 	for (uint32_t i = 0; i < 3; i++)
-		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
 	soda_prefetch_step(p);
 	while ((f = soda_prefetch_take(p))) {
 		assert_int_equal(f->owner, owner);
@@ -187,12 +187,59 @@ static void fetch(uint32_t owner)
 	assert_true(fetched > 0);
 }
 
+/* Which pages of the second entry are fetched when the first one's are read in order. */
+static uint32_t fetched_of_second(uint32_t owner, const struct soda_wire_has *near)
+{
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t pages = 0;
+
+	for (uint64_t i = 0; i < 4; i++) {
+		struct soda_recent_has has = { .at = i * SIM_PAGE, .chunk_bytes = SIM_PAGE };
+
+		has.near.after = near->after >> i;
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, &has, NULL, &ref);
+	}
+	soda_prefetch_step(p);
+	while ((f = soda_prefetch_take(p))) {
+		for (uint32_t k = 0; k < f->runs_n && f->offset == ENTRY; k++)
+			for (uint32_t at = 0; at < f->runs[k].bytes; at += SIM_PAGE)
+				pages |= 1u << ((f->runs[k].at + at) / SIM_PAGE);
+		soda_prefetch_filled(p, f, 0);
+	}
+	return pages;
+}
+
+static void what_the_client_has_is_left_out(void **state)
+{
+	/* pages 3 and 4 of the second entry, as seen from the first page */
+	struct soda_wire_has near = { .after = 3ull << (ENTRY / SIM_PAGE + 2) };
+	uint32_t whole = (1u << ENTRY / SIM_PAGE) - 1;
+	struct soda_owner_name a = file(5, 1), b = file(6, 1);
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	assert_int_equal(fetched_of_second(owner, &near), whole & ~0x18u);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_destroy(p);
+	/* of two clients one may want what the other one has */
+	make(0, true);
+	owner = opened(&b);
+	assert_int_equal(opened(&b), owner);
+	assert_int_equal(fetched_of_second(owner, &near), whole);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_destroy(p);
+}
+
 static bool has(uint32_t owner)
 {
 	struct soda_cache_ref ref;
 
 	/* behind what was read before the fetch */
-	if (soda_prefetch_read(p, owner, 5 * SIM_PAGE, SIM_PAGE, NULL, &ref) != SODA_CACHE_HIT)
+	if (soda_prefetch_read(p, owner, 5 * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref) !=
+	    SODA_CACHE_HIT)
 		return false;
 	soda_cache_release(soda_prefetch_cache(p), ref.slot);
 	return true;
@@ -271,7 +318,7 @@ static void a_fetch_of_a_closed_owner_ends_well(void **state)
 	make(0, true);
 	owner = opened(&a);
 	for (uint32_t i = 0; i < 3; i++)
-		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
 	soda_prefetch_step(p);
 	f = soda_prefetch_take(p);
 	assert_non_null(f);
@@ -295,7 +342,7 @@ static void a_failed_fetch_makes_a_pause(void **state)
 	make(0, true);
 	owner = opened(&a);
 	for (uint32_t i = 0; i < 200; i++) {
-		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, &ref);
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
 		soda_prefetch_step(p);
 		while ((f = soda_prefetch_take(p)))
 			soda_prefetch_filled(p, f, -EIO);
@@ -351,7 +398,7 @@ static void read_one(uint32_t owner, uint64_t offset)
 	struct late late = { .w.done = late_done, .offset = offset };
 	struct soda_cache_ref ref;
 
-	switch (soda_prefetch_read(p, owner, offset, SIM_PAGE, &late.w, &ref)) {
+	switch (soda_prefetch_read(p, owner, offset, SIM_PAGE, NULL, &late.w, &ref)) {
 	case SODA_CACHE_HIT:
 		check(&ref, offset);
 		break;
@@ -456,6 +503,7 @@ int main(void)
 		cmocka_unit_test(it_switches_both_ways),
 		cmocka_unit_test(advice_outranks_the_switch),
 		cmocka_unit_test(writes_are_never_hidden_by_the_cache),
+		cmocka_unit_test(what_the_client_has_is_left_out),
 		cmocka_unit_test(files_are_shared_and_linger),
 		cmocka_unit_test(regions_go_with_their_client),
 		cmocka_unit_test(the_table_of_owners_is_bounded),

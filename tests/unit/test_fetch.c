@@ -117,6 +117,30 @@ static void direct_reads(void **state)
 	host_stop();
 }
 
+/* An agent that fetches ahead hears what it need not fetch: what is here, and what is zeros. */
+static void tells_what_it_has(void **state)
+{
+	struct soda_region *r;
+
+	host_start(&plain);
+	r = numbered(100);
+	evict_all(r);
+	fake_net.asks = true;
+	for (uint32_t i = 7; i <= 10; i += 3)
+		host_load(r, i, 0);
+	assert_int_equal(fake_net.has.before, 1u << 2);
+	host_load(r, 9, 0);
+	assert_int_equal(fake_net.has.before, 1u << 1);
+	assert_int_equal(fake_net.has.after, 1u);
+	host_load(r, 99, 0);
+	assert_int_equal(fake_net.has.after, 0);
+	host_load(r, 72, 0);
+	assert_int_equal(fake_net.has.before, 1ull << 61 | 1ull << 62);
+	assert_int_equal(fake_net.has.after, 1ull << 26);
+	host_check(r);
+	host_stop();
+}
+
 /* The peer installs some, we install the others from its memory. */
 static void peer_installs(void **state)
 {
@@ -306,6 +330,7 @@ int main(void)
 		cmocka_unit_test(read_refused_by_the_server),
 		cmocka_unit_test(read_that_is_late),
 		cmocka_unit_test(direct_reads),
+		cmocka_unit_test(tells_what_it_has),
 		cmocka_unit_test(peer_installs),
 		cmocka_unit_test(peer_installs_no_stores),
 		cmocka_unit_test(peer_dies_installing),

@@ -70,6 +70,18 @@ static void test_read(void **state)
 	assert_memory_equal(out + 8, bytes + 8, 16);
 }
 
+static void test_has(void **state)
+{
+	static const uint8_t bytes[16] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
+	struct soda_wire_has h;
+	uint8_t out[16];
+
+	soda_wire_get_has(bytes, &h);
+	assert_true(h.after == 0x0807060504030201 && h.before == 0x100f0e0d0c0b0a09);
+	soda_wire_put_has(out, &h);
+	assert_memory_equal(out, bytes, 16);
+}
+
 /* How a two-sided peer over verbs is asked: what cannot be is refused. */
 static void test_asked(void **state)
 {
@@ -267,6 +279,7 @@ int main(void)
 		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
 		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
 		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

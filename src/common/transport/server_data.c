@@ -85,7 +85,7 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 /* Requests */
 
 static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read,
-			 const uint8_t *tag)
+			 const uint8_t *tag, const uint8_t *has)
 {
 	struct soda_request *rq = soda_request_new(c);
 
@@ -96,10 +96,14 @@ static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read
 	rq->region_id = read->region_id;
 	rq->offset = read->page_offset * SODA_WIRE_PAGE;
 	rq->bytes = read->size;
+	rq->told = has;
+	if (has)
+		soda_wire_get_has(has, &rq->has);
 	soda_request_deliver(c, rq, tag);
 }
 
-static void start_read(struct soda_dconn *c, const uint8_t *in)
+/* has: a soda_wire_has, or NULL. */
+static void start_read(struct soda_dconn *c, const uint8_t *in, const uint8_t *has)
 {
 	struct soda_wire_read read;
 	struct soda_span span;
@@ -113,7 +117,7 @@ static void start_read(struct soda_dconn *c, const uint8_t *in)
 		return;
 	}
 	if (ops(c)->request) {
-		deliver_read(c, &read, tag);
+		deliver_read(c, &read, tag, has);
 		return;
 	}
 	ret = ops(c)->translate(c->peer.client, false, read.region_id, read.page_offset, read.size,
@@ -229,7 +233,8 @@ static bool take_request(struct soda_dconn *c)
 		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;
 		c->rx_begin += SODA_WIRE_HEAD_BYTES;
-		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES);
+		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
+			   frame.flags & SODA_WIRE_HAS ? in + SODA_WIRE_FRAME_BYTES : NULL);
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
 		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;

@@ -40,7 +40,8 @@ struct request {
 	int status;
 	uint16_t region_id;
 	bool write, protect;
-	bool installed;
+	bool installed, told;
+	struct soda_wire_has has; /* where told */
 };
 
 struct client {
@@ -92,7 +93,10 @@ static int client_post(struct soda_conn *conn, const struct soda_post *p)
 						      .bytes = p->bytes,
 						      .region_id = p->mr->region_id,
 						      .write = p->write,
-						      .protect = p->protect };
+						      .protect = p->protect,
+						      .told = p->has };
+	if (p->has)
+		request_at(c, c->posted)->has = *p->has;
 	c->posted++;
 	return 0;
 }
@@ -112,7 +116,8 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 {
 	struct soda_queue_request *e = &c->q.requests[c->sent & (c->q.n - 1)];
 	uint64_t page = r->offset / SODA_WIRE_PAGE;
-	uint32_t flags = (polling ? SODA_WIRE_POLLING : 0) | (r->protect ? SODA_QUEUE_PROTECT : 0);
+	uint32_t flags = (polling ? SODA_WIRE_POLLING : 0) | (r->protect ? SODA_QUEUE_PROTECT : 0) |
+			 (r->told ? SODA_WIRE_HAS : 0);
 
 	e->imm = (r->write ? SODA_MSG_WRITE : SODA_MSG_READ) | flags << 8;
 	e->slot = r->slot;
@@ -125,6 +130,8 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 								      .page_offset = page,
 								      .dest_addr = r->place,
 								      .size = r->bytes });
+	if (r->told)
+		soda_wire_put_has(e->has, &r->has);
 }
 
 /* What was flushed goes, as far as there are slots. */

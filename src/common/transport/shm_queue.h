@@ -4,7 +4,7 @@
  * machine: one sealed memfd, made by the daemon, mapped by both, with nobody else's
  * data in it.  It comes with the answer of the HELLO.
  *
- *   0      4096        12288    16384
+ *   0      4096        20480    24576
  *   | head | requests  | events | slot 0 | slot 1 | ... | slot n-1 |
  *
  * n, a power of two, is the number of slots and of requests that may be under way:
@@ -63,8 +63,8 @@ enum {
 	SODA_QUEUE_MIN = 16,
 	SODA_QUEUE_SLOTS_BYTES = 16 << 20, /* of all slots, unless so many are not the least */
 	SODA_QUEUE_REQUESTS_AT = 4096,
-	SODA_QUEUE_EVENTS_AT = 12288,
-	SODA_QUEUE_SLOTS_AT = 16384,
+	SODA_QUEUE_EVENTS_AT = 20480,
+	SODA_QUEUE_SLOTS_AT = 24576,
 };
 
 /* What travels on the socket. */
@@ -88,20 +88,22 @@ struct soda_queue_head {
 };
 _Static_assert(sizeof(struct soda_queue_head) <= SODA_QUEUE_REQUESTS_AT, "the head is a page");
 
-/* Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING. */
+/* Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING and SODA_WIRE_HAS. */
 #define SODA_QUEUE_PROTECT 0x02u /* install write-protected */
 
 /*
  * imm as on the wire (type, flags), and Table I: of a READ dest_addr is where the
- * page is to be installed, 0: nowhere.
+ * page is to be installed, 0: nowhere; has: with SODA_WIRE_HAS.
  */
 struct soda_queue_request {
 	uint32_t imm;
 	uint32_t slot;
 	uint8_t body[SODA_WIRE_READ_BYTES];
+	uint8_t has[SODA_WIRE_HAS_BYTES];
+	uint8_t zero[16]; /* a cache line each */
 };
-_Static_assert(sizeof(struct soda_queue_request) == 32, "32 bytes a request");
-_Static_assert(SODA_QUEUE_MAX * 32 <= SODA_QUEUE_EVENTS_AT - SODA_QUEUE_REQUESTS_AT, "room");
+_Static_assert(sizeof(struct soda_queue_request) == 64, "64 bytes a request");
+_Static_assert(SODA_QUEUE_MAX * 64 <= SODA_QUEUE_EVENTS_AT - SODA_QUEUE_REQUESTS_AT, "room");
 
 enum soda_queue_kind { SODA_QUEUE_DONE = 1, SODA_QUEUE_FREE = 2 };
 

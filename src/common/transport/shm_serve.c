@@ -195,7 +195,10 @@ static const char *decode(struct soda_qconn *c, const struct soda_queue_request 
 		.write = (e->imm & 0xff) == SODA_MSG_WRITE,
 		.polling = e->imm >> 8 & SODA_WIRE_POLLING,
 		.data = soda_queue_slot(&c->q, e->slot),
+		.told = e->imm >> 8 & SODA_WIRE_HAS,
 	};
+	if (r->rq.told)
+		soda_wire_get_has(e->has, &r->rq.has);
 	r->conn = c;
 	r->slot = e->slot;
 	r->place = rd.dest_addr;

@@ -51,6 +51,7 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	struct soda_wire_frame frame = {
 		.type = p->write ? SODA_MSG_WRITE : SODA_MSG_READ,
 		.length = p->write ? SODA_WIRE_WRITE_BYTES + p->bytes : SODA_WIRE_READ_BYTES,
+		.flags = p->has ? SODA_WIRE_HAS : 0,
 	};
 	uint64_t page = p->offset / SODA_WIRE_PAGE;
 
@@ -59,6 +60,8 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	};
 	memset(out, 0, SODA_WIRE_HEAD_BYTES);
 	soda_wire_put_frame(out, &frame);
+	if (p->has)
+		soda_wire_put_has(out + SODA_WIRE_FRAME_BYTES, p->has);
 	out += SODA_WIRE_HEAD_BYTES - (p->write ? SODA_WIRE_WRITE_BYTES : SODA_WIRE_READ_BYTES);
 	if (p->write) {
 		s->tag = p->mr->region_id | page << 16;

@@ -97,6 +97,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		return ret;
 	if (welcome.max_data < conn->max_data)
 		conn->max_data = welcome.max_data;
+	conn->asks = welcome.agent & SODA_WIRE_AGENT_ASKS;
 	*welcome_p = welcome;
 	*conn_p = conn;
 	return 0;
@@ -299,7 +300,18 @@ void soda_conn_unmap_region(struct soda_mr *mr)
 	}
 }
 
-static int post(struct soda_conn *conn, const struct soda_post *p)
+bool soda_conn_asks(const struct soda_conn *conn)
+{
+	return conn->asks;
+}
+
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has)
+{
+	conn->has = *has;
+	conn->tells = true;
+}
+
+static int post(struct soda_conn *conn, struct soda_post *p)
 {
 	int saved = errno, ret = check(conn);
 
@@ -314,9 +326,12 @@ static int post(struct soda_conn *conn, const struct soda_post *p)
 		return -EACCES;
 	if (conn->outstanding == conn->depth)
 		return -EAGAIN;
+	p->has = conn->tells && !p->write ? &conn->has : NULL;
 	ret = conn->ops->post(conn, p);
 	if (ret == 0)
 		conn->outstanding++;
+	if (!p->write)
+		conn->tells = false;
 	errno = saved;
 	return ret;
 }

@@ -257,6 +257,13 @@ bool soda_conn_installs(const struct soda_conn *conn);
 int soda_conn_revoke(struct soda_conn *conn);
 
 /*
+ * Whether the peer wants to know what of a region is here already, and to tell it so with the
+ * next READ.  AS.
+ */
+bool soda_conn_asks(const struct soda_conn *conn);
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has);
+
+/*
  * Send what was posted.  polling: the answers will be awaited by polling, so that
  * the peer may poll for the next request.  0, or the connection's error. AS.
  */

@@ -21,8 +21,9 @@ struct soda_post {
 	const struct soda_mr *mr;
 	uint64_t offset;
 	uint64_t cookie;
-	void *data;  /* READ: destination; WRITE: source, not written to */
-	void *place; /* READ: where the peer may install it, or NULL */
+	void *data;			 /* READ: destination; WRITE: source, not written to */
+	void *place;			 /* READ: where the peer may install it, or NULL */
+	const struct soda_wire_has *has; /* READ: or NULL; until the end of the call */
 	uint32_t bytes;
 	bool write;
 	bool protect; /* place: write-protected */
@@ -86,6 +87,9 @@ struct soda_conn {
 	uint32_t outstanding; /* posted - completed, at most depth */
 	uint32_t max_data;    /* largest READ or WRITE: ours and the peer's */
 	int error;	      /* 0, or what every later call returns */
+	bool asks;	      /* soda_conn_asks */
+	bool tells;	      /* `has` is for the next READ */
+	struct soda_wire_has has;
 	_Atomic bool aborted; /* set by any thread, before the transport's abort */
 	char peer[128];
 };

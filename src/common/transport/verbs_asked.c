@@ -248,9 +248,9 @@ static void deliver(struct soda_vconn *c, struct soda_vask *ask, const struct so
 	ask->conn = c;
 }
 
-static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool polling)
+static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool polling, bool told)
 {
-	uint8_t body[SODA_WIRE_READ_BYTES];
+	uint8_t body[SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES];
 	struct soda_vanswer *a;
 	struct soda_wire_read r;
 	const char *why;
@@ -273,6 +273,9 @@ static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool 
 	memcpy(soda_vconn_tag(c, turn), body + 8, SODA_WIRE_TAG_BYTES); /* dest_addr as it came */
 	deliver(c, &a->read, &(struct soda_wire_write){ r.region_id, r.page_offset, r.size },
 		polling);
+	a->read.rq.told = told;
+	if (told)
+		soda_wire_get_has(body + SODA_WIRE_READ_BYTES, &a->read.rq.has);
 	c->p.peer.listener->ops->request(c->p.peer.client, &a->read.rq);
 	return NULL;
 }
@@ -307,11 +310,12 @@ const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
 			       const struct ibv_wc *wc)
 {
 	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff;
-	bool polling = imm >> 8 & SODA_WIRE_POLLING;
+	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_HAS;
 
 	if (wc->opcode == IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM) {
-		if (type == SODA_MSG_READ && wc->byte_len == SODA_WIRE_READ_BYTES)
-			return take_read(c, b, polling);
+		if (type == SODA_MSG_READ &&
+		    wc->byte_len == SODA_WIRE_READ_BYTES + (told ? SODA_WIRE_HAS_BYTES : 0))
+			return take_read(c, b, polling, told);
 		if (type == SODA_MSG_WRITE && wc->byte_len > SODA_WIRE_WRITE_BYTES)
 			return take_write(c, b, wc->byte_len, polling);
 	}

@@ -75,7 +75,10 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 				     .rkey = p->mr->rkey,
 				     .region_id = p->mr->region_id,
 				     .write = p->write,
-				     .asks = soda_vdata_two_sided(c) };
+				     .asks = soda_vdata_two_sided(c),
+				     .told = p->has };
+	if (p->has)
+		r->has = *p->has;
 	if (r->asks && !p->write)
 		use_key(c, p, r);
 	if (c->reach && !soda_vdata_two_sided(c))

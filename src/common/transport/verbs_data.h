@@ -46,7 +46,7 @@ enum {
 	SODA_VERBS_ARENA = 1 << 20, /* of the slots; at least two of them */
 	SODA_VERBS_MARKS = SODA_WIRE_MAX_DATA / SODA_DIRTY_UNIT + 1,
 	SODA_VERBS_HEAD = 64, /* of a slot: its request, and the answer's tag */
-	SODA_VERBS_TAG_AT = 32,
+	SODA_VERBS_TAG_AT = 48,
 };
 
 struct soda_vrequest {
@@ -61,7 +61,9 @@ struct soda_vrequest {
 	uint16_t region_id;
 	uint8_t marks; /* WRITE: how many dirty marks; 0: none */
 	bool write;
-	bool asks;   /* two-sided */
+	bool asks; /* two-sided */
+	bool told; /* `has` goes with it */
+	struct soda_wire_has has;
 	bool direct; /* data need no slot: the device knows where they are */
 	int status;
 };

@@ -122,6 +122,12 @@ static void pump_one_sided(struct soda_vdata *c)
 
 /* Two-sided */
 
+/* What the client has is said of the first piece's chunk. */
+static bool tells(const struct soda_vdata *c, const struct soda_vrequest *r)
+{
+	return r->told && !r->write && !c->issued_bytes;
+}
+
 /* The request's body at the slot's head: how many bytes. */
 static uint32_t put_head(const struct soda_vdata *c, const struct soda_vrequest *r, uint32_t bytes,
 			 uint8_t *head)
@@ -142,7 +148,10 @@ static uint32_t put_head(const struct soda_vdata *c, const struct soda_vrequest 
 			      .size = bytes,
 			      .dest_rkey = c->asked.answer == SODA_ANSWER_WRITE ? c->mr->rkey : 0,
 		      });
-	return SODA_WIRE_READ_BYTES;
+	if (!tells(c, r))
+		return SODA_WIRE_READ_BYTES;
+	soda_wire_put_has(head + SODA_WIRE_READ_BYTES, &r->has);
+	return SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES;
 }
 
 static void ask(struct soda_vdata *c, uint32_t n)
@@ -152,7 +161,7 @@ static void ask(struct soda_vdata *c, uint32_t n)
 	uint32_t left = r->bytes - c->issued_bytes;
 	uint32_t bytes = left < c->slot_bytes ? left : c->slot_bytes;
 	struct ibv_sge *sge = &c->sge[4 * n];
-	uint32_t flags = c->polling ? SODA_WIRE_POLLING : 0;
+	uint32_t flags = (c->polling ? SODA_WIRE_POLLING : 0) | (tells(c, r) ? SODA_WIRE_HAS : 0);
 
 	sge[0] = ours(c, head, put_head(c, r, bytes, head));
 	sge[1] = sge[3] = ours(c, slot, bytes);
@@ -167,7 +176,7 @@ static void ask(struct soda_vdata *c, uint32_t n)
 		.opcode = IBV_WR_SEND_WITH_IMM,
 		.imm_data = soda_verbs_imm(r->write ? SODA_MSG_WRITE : SODA_MSG_READ, flags, 0),
 	};
-	if (!r->write && SODA_WIRE_READ_BYTES <= c->link.inline_bytes) {
+	if (!r->write && sge[0].length <= c->link.inline_bytes) {
 		c->wr[n].send_flags = IBV_SEND_INLINE;
 		sge[0].addr = (uintptr_t)head; /* taken now, by us */
 	}
