@@ -297,18 +297,31 @@ static int make_plan(const struct options *opt, struct soda_bench_dpu_plan *plan
 	return err ? err : parse_modes(opt->modes, plan);
 }
 
+static int measure_link(struct soda_bench_dpu_stage *stage)
+{
+	uint64_t bits = 0;
+	int err = 0;
+
+	if (stage->plan->link.rate[0])
+		err = soda_bench_link_carries(&stage->plan->link, stage->server.pid, &bits);
+	stage->link_bits += bits;
+	return err;
+}
+
 /* Every mode, and each round begins with another one. */
 static int run_rounds(struct soda_bench_dpu_stage *stage)
 {
 	uint32_t modes = stage->plan->modes_n;
 	int err = 0;
 
-	for (uint32_t r = 0; r < stage->plan->rounds; r++)
+	for (uint32_t r = 0; r < stage->plan->rounds && !err; r++) {
+		err = measure_link(stage);
 		for (uint32_t i = 0; i < modes && !err; i++) {
 			struct soda_bench_dpu_side *side = &stage->sides[(i + r) % modes];
 
 			err = soda_bench_dpu_round(stage, side, &side->samples[r]);
 		}
+	}
 	return err;
 }
 

@@ -14,7 +14,7 @@
  *   bench_dpu_stage.c   starts and ends everything
  *   bench_dpu_round.c   one round of one mode: what is read before and after
  *   bench_dpu_report.c  JSON and table
- *   bench_link.c        --link;  cgroup.c: --dpu-cpu
+ *   bench_link.c        --link, and bench_link_plain.c;  cgroup.c: --dpu-cpu
  *
  * Every mode has an agent and workers of its own, which stay for all rounds; the
  * memory server is everybody's.
@@ -97,6 +97,7 @@ struct soda_bench_dpu_stage {
 	pid_t owner;	 /* what is named is named after it */
 	struct soda_cgroup cgroup;
 	struct soda_bench_daemon server;
+	uint64_t link_bits; /* a second, that a plain stream got before each round, summed up */
 	struct soda_bench_dpu_side sides[SODA_BENCH_DPU_MODES]; /* plan->modes_n */
 };
 

@@ -64,6 +64,8 @@ static void describe(json_t *out, const struct soda_bench_dpu_stage *stage,
 	set_count(out, "agent_cache", plan->cache_bytes);
 	set_text(out, "host_transport", agent && plan->shm ? "shm" : "tcp");
 	set_text(out, "link", linked ? plan->link.rate : NULL);
+	set_real(out, "link_bits_per_s",
+		 linked ? (double)stage->link_bits / (double)plan->rounds : NAN);
 	if (plan->cpu_pct)
 		set_count(out, "dpu_cpu_pct", plan->cpu_pct);
 	else
@@ -154,7 +156,8 @@ static void print_head(const struct soda_bench_dpu_stage *stage)
 	       soda_format_size(stage->sides[0].buffer_bytes, buffer),
 	       soda_format_size(plan->cache_bytes, cache), plan->shm ? "shm" : "tcp");
 	if (plan->link.rate[0])
-		printf("link to the server %s (emulated)\n", plan->link.rate);
+		printf("link to the server %s (emulated; a plain stream got %.3f Gbit/s)\n",
+		       plan->link.rate, (double)stage->link_bits / (double)plan->rounds / 1e9);
 	if (plan->cpu_pct)
 		printf("agent capped at %u %% of a processor (emulated)\n", plan->cpu_pct);
 	printf("medians of %u round%s of %u lap%s; every value verified\n\n", plan->rounds,

@@ -37,6 +37,14 @@ int soda_bench_link_join(const struct soda_bench_link *link);
 /* 0, or negative errno. */
 int soda_bench_link_read(const struct soda_bench_link *link, struct soda_bench_link_bytes *out);
 
+/*
+ * bench_link_plain.c.  What one plain TCP stream from the server's side gets, headers included:
+ * a token bucket behind a virtual machine's clock stays below its rate.  Takes a second.
+ * server: a process there.  0, or negative errno after a message.
+ */
+int soda_bench_link_carries(const struct soda_bench_link *link, pid_t server,
+			    uint64_t *bits_per_s_p);
+
 /* Remove the link of this owner, if it is there. */
 void soda_bench_link_remove(pid_t owner);
 /* Remove those of processes that are gone. */
