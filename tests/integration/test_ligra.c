@@ -48,8 +48,8 @@ static int start(void **state)
 
 static void remove_graph(const char *triple)
 {
-	static const char *const suffixes[] = { "config",    "idx",    "adj",
-						"in.config", "in.idx", "in.adj" };
+	static const char *const suffixes[] = { "config", "idx",    "adj",   "in.config",
+						"in.idx", "in.adj", "labels" };
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
