@@ -31,14 +31,21 @@ static enum world_transport chosen(void)
 	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
 }
 
-/* The options of SODA_TEST_AGENT, separated by spaces. */
+/*
+ * The options of SODA_TEST_AGENT, separated by spaces; SODA_TEST_AGENT_FAULT: rules for what
+ * happens to its connections to the server (fault_rules.h).
+ */
 static void start_agent(struct world *w, const char *listen)
 {
-	const char *args[ARGS_MAX] = { "--listen", listen, "--server",	w->server_address,
+	const char *fault = getenv("SODA_TEST_AGENT_FAULT");
+	char server[384];
+	const char *args[ARGS_MAX] = { "--listen", listen, "--server",	server,
 				       "--drain",  "2s",   "--timeout", "4s" };
 	char *options = strdup(getenv("SODA_TEST_AGENT")), *rest = options, *word;
 	size_t n = 8;
 
+	snprintf(server, sizeof(server), "%s%s%s", fault ? "fault+" : "", w->server_address,
+		 fault ? fault : "");
 	while (options && (word = strsep(&rest, " ")))
 		if (*word && n + 1 < ARGS_MAX)
 			args[n++] = word;

@@ -52,17 +52,22 @@ static uint64_t stat_of(const char *name)
 	return *value;
 }
 
-static void begin(void)
+static void begin_at(const char *address)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	char text[32];
 
-	cfg.server = world.address;
+	cfg.server = address;
 	cfg.threads = 1;
 	cfg.fault_timeout_ms = 60000;
 	cfg.connect_timeout_ms = 30000;
 	set_buffer(&cfg, smallest_buffer(cfg) + 8 * CHUNK, text);
 	start(&cfg);
+}
+
+static void begin(void)
+{
+	begin_at(world.address);
 }
 
 static void store(uint64_t *fam, uint64_t round)
@@ -232,12 +237,64 @@ static void test_restart(void **state)
 	world_close_noisy(&world);
 }
 
+#define CUT "?do=cut&after=20&count=1"
+
+/* Queue pairs that end under load, those to the static cache among them: arg, or the agent's. */
+static void child_cut(const void *arg)
+{
+	uint64_t *fam;
+
+	begin_at(arg);
+	fam = alloc_checked(BYTES);
+	store(fam, 1);
+	CHECK_EQ(soda_advise(fam, BYTES / 2, SODA_STATIC_CACHE), 0);
+	for (int n = 0; n < 3; n++)
+		check(fam, 1);
+	CHECK_EQ(soda_advise(fam, BYTES, SODA_NO_CACHE), 0);
+	for (uint64_t round = 2; round < 4; round++) {
+		store(fam, round);
+		check(fam, round);
+	}
+	CHECK(stats_now().reconnects > 0, "no connection was lost: nothing was tested");
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void cut_under(const char *address)
+{
+	struct outcome out;
+
+	trial_run(&(struct trial){ .child = child_cut, .arg = address, .seconds = LIMIT_S }, &out);
+	expect_exit(&out, 0);
+	assert_int_equal(stat_of("copied_bytes"), 0);
+	world_close_noisy(&world);
+}
+
+/* Between the program and the agent. */
+static void test_cut(void **state)
+{
+	char address[384];
+
+	up("--dynamic=no");
+	snprintf(address, sizeof(address), "fault+%s" CUT, world.address);
+	cut_under(address);
+}
+
+/* Between the agent and the server. */
+static void test_cut_upstream(void **state)
+{
+	setenv("SODA_TEST_AGENT_FAULT", CUT, 1);
+	up("--dynamic=no");
+	unsetenv("SODA_TEST_AGENT_FAULT");
+	cut_under(world.address);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_base),	cmocka_unit_test(test_async),
-		cmocka_unit_test(test_dynamic), cmocka_unit_test(test_static),
-		cmocka_unit_test(test_restart),
+		cmocka_unit_test(test_base),	     cmocka_unit_test(test_async),
+		cmocka_unit_test(test_dynamic),	     cmocka_unit_test(test_static),
+		cmocka_unit_test(test_restart),	     cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_cut_upstream),
 	};
 
 	if (argc > 1)

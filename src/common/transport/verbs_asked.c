@@ -105,10 +105,14 @@ static bool send_locked(struct soda_vconn *c, uint32_t turn)
 	return ibv_post_send(c->p.id->qp, &wr, &bad) == 0;
 }
 
-/* The answers that are no longer behind a pending one. */
+/*
+ * The answers that are no longer behind a pending one.  None once it is to be closed: a daemon that
+ * closes it means the client to ask again, and then fails what it has.
+ */
 static void publish_locked(struct soda_vconn *c)
 {
-	while (!c->ending && c->posted != c->taken && c->posted - c->reaped < SODA_VERBS_UNSENT) {
+	while (!c->ending && !atomic_load(&c->p.unwanted) && c->posted != c->taken &&
+	       c->posted - c->reaped < SODA_VERBS_UNSENT) {
 		struct soda_vanswer *a = soda_vconn_answer(c, c->posted);
 
 		if (!a->ready || (a->write && c->held > SODA_VERBS_HELD))

@@ -153,6 +153,9 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 	} else {
 		frame.length = (uint32_t)reply.bytes;
 	}
+	/* closed meanwhile: the client is to come back, not to take this for the answer */
+	if (soda_verbs_link_ended(&c->link))
+		return -ECONNRESET;
 	ret = soda_verbs_message_expect(&c->messages);
 	return ret < 0 ? ret : soda_verbs_message_send(&c->messages, &frame);
 }
