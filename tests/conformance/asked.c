@@ -86,6 +86,20 @@ static void say(struct stranger *s, enum ibv_wr_opcode opcode, uint32_t imm, uin
 	assert_int_equal(ibv_post_send(s->link.id->qp, &wr, &bad), 0);
 }
 
+/* What the device says of what was posted. */
+static enum ibv_wc_status completion(struct stranger *s)
+{
+	struct ibv_wc wc;
+	int n = 0;
+
+	for (int i = 0; i < TIMEOUT_MS && n == 0; i++) {
+		n = ibv_poll_cq(s->link.cq, 1, &wc);
+		usleep(n ? 0 : 1000);
+	}
+	assert_int_equal(n, 1);
+	return wc.status;
+}
+
 static void expect_answers(struct stranger *s, unsigned n)
 {
 	struct ibv_recv_wr *bad;
@@ -228,6 +242,60 @@ static void test_vanish(void **state)
 	link_close(&l);
 }
 
+/* The first half of a WRITE; the rest is no memory of ours, and with that the connection ends. */
+static void say_half(struct stranger *s)
+{
+	struct ibv_sge sge[] = { { (uintptr_t)s->buf, 12 + MOST / 2, s->mr->lkey },
+				 { (uintptr_t)s->buf, MOST / 2, s->mr->lkey + 1 } };
+	struct ibv_send_wr wr = { .sg_list = sge,
+				  .num_sge = 2,
+				  .opcode = IBV_WR_SEND_WITH_IMM,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .imm_data = htobe32(SODA_MSG_WRITE) },
+			   *bad;
+
+	put_write(s, MOST);
+	assert_int_equal(ibv_post_send(s->link.id->qp, &wr, &bad), 0);
+	assert_int_not_equal(completion(s), IBV_WC_SUCCESS);
+}
+
+/* Gone in the middle of a message, more often than there are receives: each has come back. */
+static void test_vanish_within(void **state)
+{
+	enum { TIMES = 72 };
+	struct env *e = *state;
+	struct stranger s;
+	struct link l;
+
+	link_open(e, &l, "", 0, 8);
+	for (unsigned i = 0; i < TIMES; i++) {
+		meet(e, &s);
+		say_half(&s);
+		part(&s);
+	}
+	await_count(e, &e->fake.gone, TIMES);
+	assert_works(&l);
+	link_close(&l);
+}
+
+/* What the connection manager would choose is chosen here: for a link that loses packets. */
+static void test_patience(void **state)
+{
+	enum { MASK = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER };
+	struct env *e = *state;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct stranger s;
+
+	meet(e, &s);
+	assert_int_equal(ibv_query_qp(s.link.id->qp, &attr, MASK, &init), 0);
+	assert_int_equal(attr.timeout, SODA_VERBS_ACK_TIMEOUT);
+	assert_int_equal(attr.retry_cnt, SODA_VERBS_RETRIES);
+	assert_int_equal(attr.rnr_retry, SODA_VERBS_RETRIES);
+	assert_int_equal(attr.min_rnr_timer, SODA_VERBS_RNR_TIMER);
+	part(&s);
+}
+
 /* By a key to a part of the static cache: what the device says of it. */
 static enum ibv_wc_status use_key(struct stranger *s, enum ibv_wr_opcode opcode, uint32_t rkey)
 {
@@ -238,16 +306,9 @@ static enum ibv_wc_status use_key(struct stranger *s, enum ibv_wr_opcode opcode,
 				  .send_flags = IBV_SEND_SIGNALED,
 				  .wr.rdma.rkey = rkey },
 			   *bad;
-	struct ibv_wc wc;
-	int n = 0;
 
 	assert_int_equal(ibv_post_send(s->link.id->qp, &wr, &bad), 0);
-	for (int i = 0; i < TIMEOUT_MS && n == 0; i++) {
-		n = ibv_poll_cq(s->link.cq, 1, &wc);
-		usleep(n ? 0 : 1000);
-	}
-	assert_int_equal(n, 1);
-	return wc.status;
+	return completion(s);
 }
 
 /* A key of the static cache reads and does not write; and requests are not taken beside it. */
@@ -288,10 +349,12 @@ int run_asked_on_verbs(void)
 	int failed = 0;
 
 	for (unsigned v = 0; env_has_verbs() && v < sizeof(variants) / sizeof(variants[0]); v++) {
-		struct CMUnitTest tests[] = { ASKED(test_garbage), ASKED(test_bad_key),
-					      ASKED(test_flood), ASKED(test_vanish),
-					      ASKED(test_key_writes) };
-		size_t n = sizeof(tests) / sizeof(tests[0]);
+		struct CMUnitTest tests[] = { ASKED(test_garbage),	ASKED(test_bad_key),
+					      ASKED(test_flood),	ASKED(test_vanish),
+					      ASKED(test_key_writes),	ASKED(test_patience),
+					      ASKED(test_vanish_within) };
+		/* the last one has nothing to do with answers, and takes long */
+		size_t n = sizeof(tests) / sizeof(tests[0]) - (v > 0);
 
 		for (size_t i = 0; i < n; i++)
 			tests[i].initial_state = (void *)(uintptr_t)&variants[v];

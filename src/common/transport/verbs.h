@@ -46,6 +46,7 @@ enum {
 	SODA_VERBS_ACK_TIMEOUT =
 		16,		/* 4.096 us * 2^16: what the end of a burst that got lost costs */
 	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
+	SODA_VERBS_RNR_TIMER = 12,    /* 0.64 ms: that long a peer waits for a receive of ours */
 	SODA_VERBS_PROBE_MS = 5000,   /* a peer that says nothing is looked for this often */
 	SODA_VERBS_SILENT_MS = 20000, /* ... and has gone, if its adapter says nothing, either */
 	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_ASKED_BYTES,
@@ -89,6 +90,13 @@ int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 /* The parameters of both sides; asked: of the peer's request, or NULL. */
 void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *asked,
 			   struct rdma_conn_param *param_p);
+/*
+ * How long a queue pair waits: for acknowledgements, before it is connected or accepted; and how
+ * long its peer waits for a receive, once it is.  librdmacm has no better than its own
+ * (0.65 s for a receive); what cannot be changed is only slower.
+ */
+void soda_verbs_link_patience(struct rdma_cm_id *id);
+void soda_verbs_link_rnr(struct rdma_cm_id *id);
 /* The device touches no memory of it any more: what is registered can go. */
 void soda_verbs_link_stop(struct soda_verbs_link *l);
 /* Whatever there is of it; its memory has been unregistered. */

@@ -3,10 +3,11 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "common/lock.h"
 #include "common/log.h"
 #include "verbs_two_sided.h"
 
-enum { TAGS_BYTES = SODA_WIRE_PAGE, RNR_TIMER = 12 /* 0.64 ms */ };
+enum { TAGS_BYTES = SODA_WIRE_PAGE };
 
 static int make_tags(struct soda_vconn *c, struct soda_why *why)
 {
@@ -102,14 +103,6 @@ int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, str
 	return ret;
 }
 
-void soda_vconn_accepted(struct soda_vconn *c)
-{
-	struct ibv_qp_attr attr = { .min_rnr_timer = RNR_TIMER };
-
-	/* librdmacm asks for the longest pause; what cannot be changed is only slower */
-	ibv_modify_qp(c->p.id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
-}
-
 void soda_vconn_say(const struct soda_listener *l, struct soda_wire_asked *asked)
 {
 	*asked = (struct soda_wire_asked){ .message_bytes = SODA_VERBS_MESSAGE,
@@ -157,9 +150,12 @@ bool soda_vconn_end(struct soda_vconn *c)
 	c->ending = true;
 	idle = !c->pins && !c->pending;
 	pthread_mutex_unlock(&c->lock);
-	if (first)
+	if (first) {
 		rdma_disconnect(c->p.id); /* the client is to know at once */
-	if (!idle)
+		c->ended_ns = soda_now_ns();
+	}
+	c->drains = idle && soda_now_ns() - c->ended_ns < SODA_VERBS_DRAIN_MS * 1000000ull;
+	if (!idle || c->drains)
 		return false;
 	destroy_queues(c);
 	atomic_fetch_sub(&c->worker->load, 1);

@@ -92,9 +92,23 @@ static int open_id(struct soda_verbs_link *l, struct soda_why *why)
 	return ret;
 }
 
-static int resolve_one(struct soda_verbs_link *l, const struct addrinfo *a, uint64_t deadline_ns)
+void soda_verbs_link_patience(struct rdma_cm_id *id)
 {
 	uint8_t ack_timeout = SODA_VERBS_ACK_TIMEOUT;
+
+	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
+			sizeof(ack_timeout));
+}
+
+void soda_verbs_link_rnr(struct rdma_cm_id *id)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = SODA_VERBS_RNR_TIMER };
+
+	ibv_modify_qp(id->qp, &attr, IBV_QP_MIN_RNR_TIMER);
+}
+
+static int resolve_one(struct soda_verbs_link *l, const struct addrinfo *a, uint64_t deadline_ns)
+{
 	int ms = soda_deadline_ms(deadline_ns), ret;
 
 	if (ms == 0)
@@ -104,9 +118,7 @@ static int resolve_one(struct soda_verbs_link *l, const struct addrinfo *a, uint
 	ret = await_step(l, RDMA_CM_EVENT_ADDR_RESOLVED, deadline_ns);
 	if (ret < 0)
 		return ret;
-	/* an old kernel has no such option, and takes longer to send again */
-	rdma_set_option(l->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
-			sizeof(ack_timeout));
+	soda_verbs_link_patience(l->id);
 	ms = soda_deadline_ms(deadline_ns);
 	if (rdma_resolve_route(l->id, ms ? ms : 1) < 0)
 		return -errno;
@@ -337,6 +349,7 @@ int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 		return ret;
 	}
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
+		soda_verbs_link_rnr(l->id);
 		ret = established(event, rest, welcome_p, asked_p, why);
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
 		ret = rejected(event, rest, why);

@@ -117,7 +117,11 @@ int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_we
 	param.private_data = said;
 	param.private_data_len = sizeof(said);
 	param.srq = p->id->qp && p->id->qp->srq;
-	return rdma_accept(p->id, &param) < 0 ? -errno : 0;
+	soda_verbs_link_patience(p->id);
+	if (rdma_accept(p->id, &param) < 0)
+		return -errno;
+	soda_verbs_link_rnr(p->id);
+	return 0;
 }
 
 static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
@@ -189,8 +193,6 @@ static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_p
 		data_refuse(vl, p, hello, ret, why.text);
 		return;
 	}
-	if (is_asked(p))
-		soda_vconn_accepted(asked(p));
 	p->next = vl->data;
 	vl->data = p;
 }
@@ -301,6 +303,15 @@ static void end_unwanted(struct soda_verbs_listener *vl)
 	}
 }
 
+/* Nobody will wake us for it. */
+static bool any_drains(const struct soda_verbs_listener *vl)
+{
+	for (struct soda_verbs_peer *p = vl->data; p; p = p->next)
+		if (is_asked(p) && asked(p)->drains)
+			return true;
+	return false;
+}
+
 void soda_verbs_stop_listening(struct soda_verbs_listener *vl)
 {
 	if (vl->id)
@@ -334,7 +345,7 @@ void *soda_verbs_events_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "soda-events");
 	while (stop != SODA_STOP_ALL || !close_all(vl)) {
-		poll(p, 2, stop == SODA_STOP_ALL ? LAST_ONES_MS : -1);
+		poll(p, 2, stop == SODA_STOP_ALL || any_drains(vl) ? LAST_ONES_MS : -1);
 		while (rdma_get_cm_event(vl->events, &event) == 0)
 			on_event(vl, event);
 		if (read(l->wake_fd, &count, sizeof(count)) < 0)

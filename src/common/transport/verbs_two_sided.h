@@ -20,7 +20,9 @@
  *
  * The thread of connection events makes connections and ends them: their queue pairs go
  * into error; once nobody looks at one and no request is pending, the queue pair is
- * destroyed, and with it goes every use of the daemon's memory; then `gone`.
+ * destroyed, and with it goes every use of the daemon's memory; then `gone`.  But not before
+ * SODA_VERBS_DRAIN_MS: the receive of a message that has come in half is its queue pair's until it
+ * comes back as flushed, and of a queue pair that is destroyed adapters report nothing more.
  *
  * Lock order: listener, worker, connection, pool; the daemon is never called with one held.
  */
@@ -38,6 +40,7 @@ enum {
 	SODA_VERBS_ANSWERS = 4 * SODA_VERBS_CREDITS, /* power of two: not answered, or not sent */
 	SODA_VERBS_UNSENT = 2 * SODA_VERBS_CREDITS,  /* of them in the queue pair */
 	SODA_VERBS_BUCKETS = 64,
+	SODA_VERBS_DRAIN_MS = 10,
 };
 
 struct soda_vconn;
@@ -77,6 +80,8 @@ struct soda_vconn {
 	struct soda_vconn *next; /* guarded by worker->lock */
 	struct soda_vconn *rung_next;
 	uint32_t qp_num;
+	uint64_t ended_ns;  /* `ending` since; the events thread's, and so the next */
+	bool drains;	    /* it ends when it has drained, and not before */
 	bool closing, rung; /* the worker's */
 	uint8_t *tags;	    /* of the answers */
 	struct ibv_mr *tags_mr;
@@ -151,15 +156,14 @@ void soda_vworkers_end(struct soda_verbs_listener *vl);
 void soda_vconn_init(struct soda_vconn *c);
 /* A connection's queues, and its worker. Undone by soda_vconn_abandon. The events thread. */
 int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, struct soda_why *why);
-/* It has been accepted. */
-void soda_vconn_accepted(struct soda_vconn *c);
 /* The welcome's second part. */
 void soda_vconn_say(const struct soda_listener *l, struct soda_wire_asked *asked);
 /* It was not accepted. */
 void soda_vconn_abandon(struct soda_vconn *c);
 /*
  * End it. True: nothing is pending, and its queue pair is gone; the rest follows by
- * soda_vconn_free. False: ask again, when the listener is woken. The events thread.
+ * soda_vconn_free. False: ask again, when the listener is woken, or if it drains after a
+ * while. The events thread.
  */
 bool soda_vconn_end(struct soda_vconn *c);
 /* After `gone`. Its memory goes with the last WRITE's soda_request_free. */
