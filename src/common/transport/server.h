@@ -122,6 +122,15 @@ int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd);
 int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
 		       const struct soda_wire_hello *hello, struct soda_why *why);
 
+/* Of every control connection, whatever carries it: */
+
+/* Start its thread, which nobody awaits. 0 or negative errno. */
+int soda_control_thread(void *(*main)(void *arg), void *arg);
+bool soda_control_is_call(const struct soda_wire_frame *frame);
+/* The frame of a call's answer, of which the daemon returned ret; a refusal's reason in
+ * reply->body. */
+struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply);
+
 /* server_worker.c */
 extern const struct soda_data_plane soda_stream_plane;
 /* shm_server.c: of two-sided daemons, on UNIX sockets */

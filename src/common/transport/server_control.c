@@ -42,21 +42,28 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_reply reply = { .body = c->reply, .share = { .fd = -1 } };
-	struct soda_wire_frame frame = { .type = SODA_MSG_OK };
 	int ret = l->ops->call(c->peer.client, request->type, c->request, request->length,
 			       l->shares, &reply);
+	struct soda_wire_frame frame = soda_control_frame(ret, &reply);
+
+	return send_reply(c->peer.fd, &frame, c->reply,
+			  ret == 0 && l->shares ? reply.share.fd : -1);
+}
+
+struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply)
+{
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = (uint32_t)reply->bytes };
 
 	if (ret < 0) {
 		frame.type = SODA_MSG_REFUSED;
 		frame.status = (uint16_t)soda_status_from_errno(-ret);
-		frame.length = (uint32_t)strnlen(reply.why.text, sizeof(reply.why.text));
-		return send_reply(c->peer.fd, &frame, reply.why.text, -1);
+		frame.length = (uint32_t)strnlen(reply->why.text, sizeof(reply->why.text));
+		memcpy(reply->body, reply->why.text, frame.length);
 	}
-	frame.length = (uint32_t)reply.bytes;
-	return send_reply(c->peer.fd, &frame, c->reply, l->shares ? reply.share.fd : -1);
+	return frame;
 }
 
-static bool is_call(const struct soda_wire_frame *frame)
+bool soda_control_is_call(const struct soda_wire_frame *frame)
 {
 	return frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK &&
 	       frame->length <= SODA_WIRE_MAX_CONTROL;
@@ -79,7 +86,7 @@ static void serve(struct control *c)
 			break;
 		}
 		soda_wire_get_frame(head, &frame);
-		if (!is_call(&frame))
+		if (!soda_control_is_call(&frame))
 			bad = "not a call, or too long";
 		else if (soda_stream_recv(c->peer.fd, c->request, frame.length,
 					  soda_deadline(PATIENCE_MS), NULL) < 0)
@@ -115,7 +122,7 @@ static void *control_main(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct control *c)
+int soda_control_thread(void *(*main)(void *arg), void *arg)
 {
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -124,7 +131,7 @@ static int start_thread(struct control *c)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	ret = pthread_create(&thread, &attr, control_main, c);
+	ret = pthread_create(&thread, &attr, main, arg);
 	pthread_attr_destroy(&attr);
 	return -ret;
 }
@@ -146,7 +153,7 @@ int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_i
 		free(c);
 		return ret;
 	}
-	ret = start_thread(c);
+	ret = soda_control_thread(control_main, c);
 	if (ret < 0) {
 		soda_why_set(why, "the server cannot start a thread more");
 		c->peer.fd = -1; /* the caller keeps it */

@@ -83,6 +83,21 @@ void soda_spin_end(struct soda_spin *s, bool found)
 		s->penalty = PENALTY_MIN;
 }
 
+bool soda_spin_until(struct soda_spin *s, uint64_t limit_ns, bool (*look)(void *arg), void *arg)
+{
+	bool found = false;
+
+	if (!soda_spin_begin(s, limit_ns))
+		return false;
+	do {
+		for (int i = 0; i < 16; i++)
+			soda_cpu_relax();
+		found = look(arg);
+	} while (!found && soda_spin_again(s));
+	soda_spin_end(s, found);
+	return found;
+}
+
 void soda_spin_progress(struct soda_spin *s)
 {
 	s->begin_ns = s->last_ns = soda_now_ns();

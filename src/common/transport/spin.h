@@ -40,5 +40,7 @@ bool soda_spin_again(struct soda_spin *s);
 void soda_spin_progress(struct soda_spin *s);
 /* Done; found: it paid. */
 void soda_spin_end(struct soda_spin *s, bool found);
+/* The whole of it: until look finds something. Whether it has. */
+bool soda_spin_until(struct soda_spin *s, uint64_t limit_ns, bool (*look)(void *arg), void *arg);
 
 #endif

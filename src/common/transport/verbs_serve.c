@@ -11,7 +11,7 @@
 #include "stream.h"
 #include "verbs_server.h"
 
-enum { STACK_BYTES = 256 << 10, PATIENCE_MS = 30000 };
+enum { PATIENCE_MS = 30000 };
 
 struct control {
 	struct soda_verbs_peer p; /* first: it is the id's context */
@@ -137,7 +137,7 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
 	struct soda_reply reply = { .body = c->messages.out + SODA_WIRE_FRAME_BYTES,
 				    .share = { .fd = -1 } };
-	struct soda_wire_frame frame = { .type = SODA_MSG_OK };
+	struct soda_wire_frame frame;
 	enum soda_msg type = request->type;
 	int ret;
 
@@ -145,24 +145,12 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 	ret = call(c, type, body, request->length, &reply);
 	if (ret == 0)
 		ret = settle_keys(c, type, body, request->length, &reply);
-	if (ret < 0) {
-		frame.type = SODA_MSG_REFUSED;
-		frame.status = (uint16_t)soda_status_from_errno(-ret);
-		frame.length = (uint32_t)strnlen(reply.why.text, sizeof(reply.why.text));
-		memcpy(reply.body, reply.why.text, frame.length);
-	} else {
-		frame.length = (uint32_t)reply.bytes;
-	}
+	frame = soda_control_frame(ret, &reply);
 	/* closed meanwhile: the client is to come back, not to take this for the answer */
 	if (soda_verbs_link_ended(&c->link))
 		return -ECONNRESET;
 	ret = soda_verbs_message_expect(&c->messages);
 	return ret < 0 ? ret : soda_verbs_message_send(&c->messages, &frame);
-}
-
-static bool is_call(const struct soda_wire_frame *frame)
-{
-	return frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK;
 }
 
 static void serve(struct control *c)
@@ -173,7 +161,7 @@ static void serve(struct control *c)
 
 	while (ret == 0) {
 		ret = soda_verbs_message_await(&c->messages, SODA_NO_DEADLINE, &frame);
-		if (ret == 0 && !is_call(&frame))
+		if (ret == 0 && !soda_control_is_call(&frame))
 			ret = -EPROTO;
 		if (ret == 0)
 			ret = soda_verbs_message_begin(&c->messages, soda_deadline(PATIENCE_MS));
@@ -273,20 +261,6 @@ static void control_peer_close(struct soda_peer *peer)
 		return;
 }
 
-static int start_thread(struct control *c)
-{
-	pthread_attr_t attr;
-	pthread_t thread;
-	int ret;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	ret = pthread_create(&thread, &attr, control_main, c);
-	pthread_attr_destroy(&attr);
-	return -ret;
-}
-
 static int begin(struct control *c, const struct soda_verbs_peer *from, struct soda_why *why)
 {
 	static const struct soda_peer_ops ops = { .close = control_peer_close };
@@ -305,7 +279,7 @@ static int begin(struct control *c, const struct soda_verbs_peer *from, struct s
 			close(c->p.peer.fd);
 		return ret;
 	}
-	ret = start_thread(c);
+	ret = soda_control_thread(control_main, c);
 	if (ret < 0)
 		soda_peer_remove(&c->p.peer);
 	return ret;

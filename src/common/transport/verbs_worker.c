@@ -134,20 +134,15 @@ static bool turn(struct soda_vworker *w)
 
 /* Waiting */
 
+static bool look(void *arg)
+{
+	return turn(arg);
+}
+
 /* True: something came while we looked. */
 static bool look_awhile(struct soda_vworker *w)
 {
-	bool found = false;
-
-	if (!w->polls || !soda_spin_begin(&w->spin, SODA_WORKER_SPIN_NS))
-		return false;
-	do {
-		for (int i = 0; i < 16; i++)
-			soda_cpu_relax();
-		found = turn(w);
-	} while (!found && soda_spin_again(&w->spin));
-	soda_spin_end(&w->spin, found);
-	return found;
+	return w->polls && soda_spin_until(&w->spin, SODA_WORKER_SPIN_NS, look, w);
 }
 
 static void take_events(struct soda_vworker *w)
