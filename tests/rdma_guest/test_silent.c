@@ -2,8 +2,9 @@
 /*
  * A client whose machine vanishes without a word, over the cable of `job`, which loses every
  * packet from one moment on: the server notices, unpins what the client could reach, and frees
- * it after the grace time.
+ * it after the grace time.  And a server whose machine does: a READ ends in time.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -104,23 +105,75 @@ static void during(const void *arg)
 	turn_pass();
 }
 
-static void test_silent(void **state)
+static void start_server(void)
+{
+	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--listen", VERBS,
+				      "--capacity", "256M", "--grace", "1s", "--drain", "1s",
+				      "--log-level", "debug"),
+			 0);
+}
+
+static void run(void (*child_fn)(const void *arg), void (*during_fn)(const void *arg))
 {
 	struct outcome out;
 
-	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--listen", VERBS,
-				      "--capacity", "256M", "--grace", "1s", "--log-level",
-				      "debug"),
-			 0);
-	trial_run(&(struct trial){ .child = child, .during = during, .seconds = LIMIT_S }, &out);
+	start_server();
+	trial_run(&(struct trial){ .child = child_fn, .during = during_fn, .seconds = LIMIT_S },
+		  &out);
 	expect_exit(&out, 0);
 	assert_int_equal(server_stop(&server), 0);
 	server_forget(&server);
 }
 
-int main(void)
+static void test_silent(void **state)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_silent) };
+	run(child, during);
+}
 
-	return cmocka_run_group_tests_name("a client that vanishes", tests, NULL, NULL);
+/* The other way round: soft RoCE sends a READ again for ever, the fault time-out ends it. */
+static void child_reads(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t *words;
+
+	cfg.server = VERBS;
+	cfg.threads = 1;
+	cfg.connect_timeout_ms = 2000;
+	cfg.fault_timeout_ms = 4000;
+	start(&cfg);
+	words = alloc_checked((size_t)CHUNKS * CHUNK);
+	words[0] = 1;
+	CHECK_EQ(soda_advise(words, (size_t)CHUNKS * CHUNK, SODA_COLD), 0);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone");
+	CHECK_EQ(touch_signal(&words[0], false), SIGBUS);
+	turn_pass();
+	turn_await();
+	_exit(0);
+}
+
+static void during_reads(const void *arg)
+{
+	if (!turn_await())
+		return;
+	cable("loss 100%");
+	turn_pass();
+	turn_await();
+	cable("delay 1ms");
+	turn_pass();
+}
+
+static void test_silent_server(void **state)
+{
+	run(child_reads, during_reads);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_silent),
+					    cmocka_unit_test(test_silent_server) };
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("a machine that vanishes", tests, NULL, NULL);
 }
