@@ -106,6 +106,8 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 {
 	char *const argv[] = { (char *)path, (char *)"--listen", (char *)listen,
 			       (char *)"--parent-fd", (char *)"3",
+			       /* memory of this machine, for this program alone */
+			       (char *)"--populate=no",
 			       /* of this node's server, if the environment says so: not of ours */
 			       (char *)"--metrics", (char *)"", NULL };
 	pid_t pid = fork();

@@ -100,6 +100,8 @@ static int set_up(struct soda_server *server, const struct soda_server_options *
 		return r;
 	soda_store_init(&server->store, capacity);
 	server->store.hugepages = opt->hugepages;
+	if (!opt->populate)
+		soda_store_populate_later(&server->store);
 	server->store.nodes = nodes;
 	r = soda_files_init(&server->files, &server->store, opt->export_dir);
 	if (r)

@@ -88,6 +88,15 @@ static const struct soda_option options[] = {
 	  AT(hugepages),
 	  .def = "no",
 	  .help = "Take memory from the pool of 2 MiB huge pages (vm.nr_hugepages)." },
+	{ .name = "populate",
+	  .env = "SODA_MEM_SERVER_POPULATE",
+	  .type = SODA_OPT_BOOL,
+	  AT(populate),
+	  .def = "yes",
+	  .help = "Allocate all of a region when it is opened, where programs of this machine map"
+		  " it (shm), so that what is promised is there. no: as it is used; where the"
+		  " machine has no more then, it ends somebody. That is how libsoda starts the"
+		  " private server of one program." },
 	{ .name = "allow-other",
 	  .env = "SODA_MEM_SERVER_ALLOW_OTHER",
 	  .type = SODA_OPT_BOOL,

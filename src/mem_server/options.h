@@ -21,7 +21,7 @@ struct soda_server_options {
 	uint32_t parent_fd; /* UINT32_MAX: none */
 	uint32_t max_clients, max_regions, max_connections;
 	uint32_t log_level; /* index into soda_daemon_log_levels */
-	bool hugepages, allow_other;
+	bool hugepages, allow_other, populate;
 };
 
 extern const struct soda_conf soda_server_conf;

@@ -36,6 +36,16 @@ static int populate(int fd, uint64_t bytes)
 	return r;
 }
 
+static int populate_later(int fd, uint64_t bytes)
+{
+	return 0;
+}
+
+void soda_store_populate_later(struct soda_store *store)
+{
+	store->populate = populate_later;
+}
+
 void soda_store_init(struct soda_store *store, uint64_t capacity)
 {
 	*store = (struct soda_store){ .capacity = capacity, .populate = populate };

@@ -65,6 +65,8 @@ struct soda_memory_options {
 };
 
 void soda_store_init(struct soda_store *store, uint64_t capacity);
+/* From now on memory is allocated as it is used, whatever its options say. */
+void soda_store_populate_later(struct soda_store *store);
 
 /* What an object of this size costs. 0: too large for any server. */
 uint64_t soda_store_cost(const struct soda_store *store, uint64_t bytes, bool dirty_map);
