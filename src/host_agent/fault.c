@@ -8,9 +8,9 @@
 #include "common/log.h"
 #include "host_agent/evict.h"
 #include "host_agent/fetch.h"
+#include "host_agent/fill.h"
 #include "host_agent/guess.h"
 #include "host_agent/helper.h"
-#include "host_agent/install.h"
 #include "host_agent/protect.h"
 #include "host_agent/session.h"
 #include "host_agent/writeback.h"
@@ -85,8 +85,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		atomic_store_explicit(&chunk(f)->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
 		return SODA_STEP_FETCH;
 	}
-	soda_count(t, SODA_CNT_ZERO_FILLS, 1);
-	f->error = soda_install_zeros(f->region, f->id, f->store ? (int)f->block : -1);
+	f->error = soda_fill(t, f->region, f->id, f->store ? (int)f->block : -1);
 	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }
 

@@ -120,13 +120,11 @@ int soda_install_run(struct soda_region *r, const struct soda_install *in, uint3
 	if (opened && !whole)
 		soda_protect_open(r, in->id, opened);
 	for (uint32_t i = 0; i < n; i++)
-		settle(&in[i], opened);
+		settle(&in[i], i == 0 || whole ? opened : 0);
 	return 0;
 }
 
-int soda_install_zeros(struct soda_region *r, uint32_t id, int block)
+int soda_install_zeros(struct soda_region *r, const struct soda_install *in, uint32_t n)
 {
-	struct soda_install in = { .id = id, .block = (int16_t)block };
-
-	return soda_install_run(r, &in, 1, zeros);
+	return soda_install_run(r, in, n, zeros);
 }

@@ -19,7 +19,8 @@ struct soda_install {
 
 /*
  * Install n chunks with consecutive ids from consecutive memory at src, one
- * object, only the last one short.  n > 1: all of them loads.
+ * object, only the last one short.  Of several only the first may be for a store; the others
+ * become dirty with it if all of it is opened.
  * On failure the chunks go back to REMOTE (or ZERO), credits are returned, and the
  * error is that of the pager.
  */
@@ -36,8 +37,8 @@ bool soda_install_by_peer(const struct soda_region *r, const struct soda_install
 /* It has done so: the chunk is resident. */
 void soda_install_settle(const struct soda_install *in);
 
-/* The first touch of a chunk that was never written: zeros. */
-int soda_install_zeros(struct soda_region *r, uint32_t id, int block);
+/* The same with zeros, of which there are 2 MiB: chunks that were never written. */
+int soda_install_zeros(struct soda_region *r, const struct soda_install *in, uint32_t n);
 
 /* The same as cancel where the peer may have installed some of it. */
 void soda_install_undo(uint32_t id);

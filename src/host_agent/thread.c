@@ -36,6 +36,7 @@ static struct soda_thread *claim(int32_t tid, uint32_t first, uint32_t end)
 		t->last_n = t->last_at = 0;
 		atomic_store(&t->ring_taken, false);
 		soda_streams_init(&t->streams);
+		soda_streams_init(&t->fills);
 		soda_waiting_init(&t->waiting);
 		while (used <= i && !atomic_compare_exchange_weak(&contexts_used, &used, i + 1))
 			;

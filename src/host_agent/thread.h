@@ -53,8 +53,8 @@ struct soda_thread {
 	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
 	_Atomic uint32_t last_n;	     /* a stealer looks at it without the ring */
 	uint32_t last_at;
-	_Atomic bool ring_taken; /* whoever changes the ring: the owner, or a stealer */
-	struct soda_streams streams;
+	_Atomic bool ring_taken;	    /* whoever changes the ring: the owner, or a stealer */
+	struct soda_streams streams, fills; /* faults that fetch; first touches */
 	struct soda_waiting waiting;
 	uint64_t active_period; /* writeback.c: when it was counted last */
 	_Atomic uint64_t counters[SODA_CNT_MAX];

@@ -211,6 +211,12 @@ RUN_API void *mremap(void *addr, size_t old, size_t bytes, int flags, ...)
 /* Some pages have had less than read and write: who stores to others' pages must look. */
 static _Atomic bool restricted;
 
+/* A chunk that is not accessible must not become dirty unasked: the runtime could not read it. */
+bool run_may_fill(uint32_t id)
+{
+	return !atomic_load(&restricted) && !run_pool_holds_nothing(soda_chunk_address(id));
+}
+
 /* As /proc says; read and write where it does not. */
 static int protection(const char *p)
 {
@@ -344,6 +350,17 @@ RUN_API int posix_madvise(void *addr, size_t bytes, int advice)
 	return advice == POSIX_MADV_WILLNEED ? -advise(addr, bytes, SODA_WILLNEED) : 0;
 }
 
+/* Those that a fault elsewhere has begun to fill. */
+static void await_fills(const char *first, const char *last)
+{
+	for (const char *p = first; p < last; p += soda_chunk_bytes()) {
+		struct soda_chunk *c = &soda_agent.table[soda_chunk_of(p)];
+
+		while (soda_chunk_state(soda_chunk_load(c)) == SODA_CHUNK_FETCHING)
+			soda_chunk_wait(c, 1000000);
+	}
+}
+
 /* No access: written back and dropped first, because the runtime could not read it later. */
 static int no_access(char *addr, size_t bytes)
 {
@@ -354,6 +371,7 @@ static int no_access(char *addr, size_t bytes)
 
 	if (syscall(SYS_mprotect, addr, bytes, PROT_READ))
 		return -1;
+	await_fills(first, last);
 	if (first < last && !advise(first, (size_t)(last - first), SODA_COLD))
 		return (int)syscall(SYS_mprotect, first, last - first, PROT_NONE);
 	return 0;

@@ -22,15 +22,16 @@ static const uint64_t pool_least = 32ull << 20, pool_most = 1ull << 30;
 struct pool {
 	char *base;
 	uint32_t chunks, next; /* next: where the next search starts */
-	uint16_t *mapped;      /* of each chunk: its pages that are */
-	uint64_t *pages;       /* a bit for each page */
+	/* of each chunk: its pages that are mapped; changed under `lock`, read by anybody */
+	_Atomic uint16_t *mapped;
+	uint64_t *pages; /* a bit for each page */
 	struct soda_region *region;
 };
 
 /* All under `lock`; a pool never goes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[POOLS_MAX];
-static uint32_t pools_n;
+static _Atomic uint32_t pools_n; /* faults look at those before it */
 static uint64_t total;
 
 static void *local(size_t bytes)
@@ -114,6 +115,14 @@ static void mark(struct pool *pool, uint64_t page, uint64_t n, bool on)
 	}
 }
 
+bool run_pool_holds_nothing(const void *addr)
+{
+	const struct pool *pool = pool_of(addr);
+
+	return pool &&
+	       !pool->mapped[(uint64_t)((const char *)addr - pool->base) >> soda_agent.chunk_shift];
+}
+
 /* The first of n free chunks in a row, or -1. */
 static int64_t find_run(struct pool *pool, uint32_t n)
 {
@@ -148,8 +157,9 @@ static void *map_locked(size_t bytes)
 	if (!pool || at < 0)
 		return NULL;
 	p = pool->base + ((uint64_t)at << soda_agent.chunk_shift);
-	mark(pool, (uint64_t)(p - pool->base) / PAGE, (bytes + PAGE - 1) / PAGE, true);
+	/* first: what is marked may be filled, and then written back */
 	set_protection(p, (uint64_t)n << soda_agent.chunk_shift, PROT_READ | PROT_WRITE);
+	mark(pool, (uint64_t)(p - pool->base) / PAGE, (bytes + PAGE - 1) / PAGE, true);
 	return p;
 }
 
@@ -290,8 +300,8 @@ static bool extend_locked(char *addr, size_t old, size_t bytes)
 	for (uint64_t p = first; p < ((last + chunk / PAGE - 1) & ~(chunk / PAGE - 1)); p++)
 		if (is_mapped(pool, p))
 			return false;
-	mark(pool, first, last - first, true);
 	set_protection(pool->base + first * PAGE, (last - first) * PAGE, PROT_READ | PROT_WRITE);
+	mark(pool, first, last - first, true);
 	return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/conf.h"
 #include "common/log.h"
+#include "host_agent/fill.h"
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
@@ -111,6 +112,7 @@ __attribute__((constructor)) static void setup(void)
 	if (!getenv("SODA_RUN_CHILDREN"))
 		leave_children_alone();
 	dl_iterate_phdr(find_libc, NULL);
+	soda_fill_allowed = run_may_fill;
 	run_settings.threshold = bytes ? bytes : 1;
 }
 

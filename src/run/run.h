@@ -86,6 +86,11 @@ size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p);
 /* Lengthen a mapping in place; false: no room. */
 bool run_pool_extend(void *addr, size_t old, size_t bytes);
 
+/* addr lies in a chunk of the pool none of whose pages is mapped. AS. */
+bool run_pool_holds_nothing(const void *addr);
+/* soda_fill_allowed. AS. */
+bool run_may_fill(uint32_t id);
+
 /* The bytes of [addr, addr + bytes) that are in one region; 0: none. */
 size_t run_piece(const void *addr, size_t bytes);
 /* Make a range zeros, whatever its protection; it is readable and writable then. */
