@@ -61,11 +61,11 @@ struct arena_config {
 	bool metadata_use_hooks;
 };
 
-struct soda_heap soda_heap __attribute__((aligned(64)));
+struct soda_heap soda_heap __attribute__((aligned(64))) = { .phase = SODA_HEAP_CLOSED };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned arena; /* set once, 0: there is none */
-__thread bool soda_heap_ready __attribute__((tls_model("initial-exec")));
+__thread uint32_t soda_heap_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* jemalloc's thread that gives freed pages back in time. */
 static void background(bool on)
@@ -86,6 +86,7 @@ static void make_arena(void)
 		return;
 	}
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
+	atomic_store_explicit(&soda_heap.phase, SODA_HEAP_OPEN, memory_order_release);
 	background(true); /* without it, what an idle program freed would stay */
 }
 
@@ -109,7 +110,7 @@ static int prepare(struct soda_why *why)
 		snprintf(why->text, sizeof(why->text), "no local memory for the heap's own data");
 		return -ENOMEM;
 	}
-	soda_heap_ready = true;
+	soda_heap_mine = SODA_HEAP_OPEN;
 	return 0;
 }
 
@@ -123,10 +124,10 @@ static void *refused(size_t bytes, struct soda_why *why)
 {
 	if (soda_heap_error)
 		*why = soda_heap_trouble;
-	if (!soda_heap_error || !why->text[0])
+	else
 		snprintf(why->text, sizeof(why->text), "no %zu bytes of heap: %s", bytes,
-			 soda_strerror(soda_heap_error ? soda_heap_error : -ENOMEM));
-	errno = soda_heap_error ? -soda_heap_error : ENOMEM;
+			 soda_strerror(-ENOMEM));
+	errno = ENOMEM;
 	return NULL;
 }
 

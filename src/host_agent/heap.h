@@ -21,8 +21,8 @@
 
 /*
  * As aligned_alloc(3) with an alignment that is a power of two; 0: that of malloc.
- * zero: the block is zeros.  On failure NULL, errno and *why: ENOMEM, and what
- * starting the runtime or soda_alloc() fails with.
+ * zero: the block is zeros.  On failure NULL, errno and *why: ENOMEM, whatever it is that there is
+ * not enough of, and what starting the runtime fails with.
  */
 void *soda_heap_alloc(size_t alignment, size_t bytes, bool zero, struct soda_why *why);
 /* As realloc(3) of a block of this heap; bytes is not 0.  Errors as above. */
@@ -33,7 +33,10 @@ struct soda_heap {
 	/* Of the address range; 0: there is no heap, or the runtime does not run any more. */
 	_Atomic uint64_t bytes;
 	_Atomic uint8_t *granules; /* not 0: of the heap; set before any block there is given out */
+	_Atomic uint32_t phase;	   /* SODA_HEAP_OPEN or _CLOSED */
 };
+
+enum { SODA_HEAP_CLOSED = 1, SODA_HEAP_OPEN = 2 };
 
 extern struct soda_heap soda_heap __attribute__((visibility("hidden")));
 
@@ -51,19 +54,20 @@ static inline bool soda_heap_owns(const void *p)
 /* jemalloc's own, for the two functions below. */
 __attribute__((visibility("hidden"))) void *soda_je_malloc(size_t bytes);
 __attribute__((visibility("hidden"))) void soda_je_free(void *p);
-/* The calling thread uses the heap's arena. */
-extern __thread bool soda_heap_ready __attribute__((tls_model("initial-exec")));
+/* SODA_HEAP_OPEN: the calling thread uses the heap's arena. */
+extern __thread uint32_t soda_heap_mine
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* It may call jemalloc. */
+/*
+ * soda_je_malloc's blocks up to here are cut from larger pages.  That it is jemalloc that says no
+ * to one of them means that a hook has said why (heap_extent.c); errno is ENOMEM.
+ */
+enum { SODA_HEAP_SMALL = 14336 };
+
+/* It may call jemalloc: its arena is ours, and the runtime runs.  One comparison for both. */
 static inline bool soda_heap_prepared(void)
 {
-	return soda_heap_ready && atomic_load_explicit(&soda_heap.bytes, memory_order_relaxed);
-}
-
-/* soda_heap_alloc(0, bytes, false) where nothing is in the way, else NULL; errno stays. */
-static inline void *soda_heap_quick(size_t bytes)
-{
-	return soda_heap_prepared() ? soda_je_malloc(bytes) : NULL;
+	return soda_heap_mine == atomic_load_explicit(&soda_heap.phase, memory_order_relaxed);
 }
 /* Of a live block; errno stays. */
 static inline void soda_heap_free(void *p)
@@ -77,6 +81,7 @@ void soda_heap_stop(void);
 /* The runtime ends, or this is the child of a fork. */
 static inline void soda_heap_close(void)
 {
+	atomic_store_explicit(&soda_heap.phase, SODA_HEAP_CLOSED, memory_order_relaxed);
 	atomic_store_explicit(&soda_heap.bytes, 0, memory_order_relaxed);
 }
 

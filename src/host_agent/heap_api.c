@@ -38,9 +38,10 @@ __attribute__((noinline)) static void *malloc_anyhow(size_t bytes)
 
 void *soda_malloc(size_t bytes)
 {
-	void *p = soda_heap_quick(bytes);
-
-	return p ? p : malloc_anyhow(bytes);
+	/* the last thing that it does, so that nothing is kept for afterwards */
+	if (__builtin_expect(soda_heap_prepared() && bytes <= SODA_HEAP_SMALL, 1))
+		return soda_je_malloc(bytes);
+	return malloc_anyhow(bytes);
 }
 
 void *soda_calloc(size_t n, size_t bytes)

@@ -8,11 +8,14 @@
 #include "host_agent/heap_extent.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "common/lock.h"
+#include "common/log.h"
 #include "host_agent/advise.h"
+#include "host_agent/api.h"
 #include "host_agent/heap.h"
 #include "host_agent/object.h"
 
@@ -47,8 +50,12 @@ static int new_region_locked(uint64_t bytes)
 	int ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
 
 	if (ret) {
+		if (!why.text[0])
+			snprintf(why.text, sizeof(why.text), "the heap cannot grow: %s",
+				 soda_strerror(ret));
 		soda_heap_trouble = why;
 		soda_heap_error = ret;
+		soda_api_explain(&why); /* for those that just return what jemalloc says */
 		return ret;
 	}
 	strcpy(r->name, "heap");

@@ -18,9 +18,9 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 	return soda_heap_alloc(0, bytes, false, why);
 }
 
-struct soda_heap soda_heap;
+struct soda_heap soda_heap = { .phase = SODA_HEAP_CLOSED };
 
-__thread bool soda_heap_ready __attribute__((tls_model("initial-exec")));
+__thread uint32_t soda_heap_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 void *soda_je_malloc(size_t bytes)
 {
