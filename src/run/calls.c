@@ -18,6 +18,8 @@
 
 #define CALLER __builtin_return_address(0)
 
+enum { FLAGGED_MAX = 8 << 20 };
+
 static ssize_t (*next_read)(int, void *, size_t);
 static ssize_t (*next_write)(int, const void *, size_t);
 static ssize_t (*next_pread)(int, void *, size_t, off_t);
@@ -26,6 +28,8 @@ static ssize_t (*next_readv)(int, const struct iovec *, int);
 static ssize_t (*next_writev)(int, const struct iovec *, int);
 static ssize_t (*next_preadv)(int, const struct iovec *, int, off_t);
 static ssize_t (*next_pwritev)(int, const struct iovec *, int, off_t);
+static ssize_t (*next_preadv2)(int, const struct iovec *, int, off_t, int);
+static ssize_t (*next_pwritev2)(int, const struct iovec *, int, off_t, int);
 static ssize_t (*next_getrandom)(void *, size_t, unsigned);
 
 /* One transfer; at < 0: at the file's position. */
@@ -130,6 +134,13 @@ RUN_API ssize_t write(int fd, const void *p, size_t n)
 ssize_t run_write(int fd, const void *p, size_t n)
 {
 	return run_fam(p) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
+}
+
+ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out)
+{
+	if (out)
+		return run_fam(p) ? store_fam(fd, p, n, at) : store(fd, p, n, at);
+	return run_fam(p) ? load_fam(fd, p, n, at) : load(fd, p, n, at);
 }
 
 static ssize_t pread_at(int fd, void *p, size_t n, off_t at, const void *caller)
@@ -285,6 +296,89 @@ RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at)
 RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at)
 {
 	return pwritev_at(fd, v, n, at, CALLER);
+}
+
+/*
+ * With flags all of it travels in one call, at most as much as the page buffer may well be: what is
+ * less than asked for is what a program must expect.
+ */
+static ssize_t flagged(int fd, const struct iovec *v, int n, off_t at, int flags, bool out)
+{
+	size_t want = 0, size, left;
+	struct iovec one;
+	char *bounce, *p;
+	ssize_t r;
+
+	for (int i = 0; i < n && want < FLAGGED_MAX; i++)
+		want += v[i].iov_len < FLAGGED_MAX ? v[i].iov_len : FLAGGED_MAX;
+	want = want < FLAGGED_MAX ? want : FLAGGED_MAX;
+	p = bounce = run_bounce_get(want, &size);
+	if (!bounce) {
+		errno = ENOMEM;
+		return -1;
+	}
+	one = (struct iovec){ bounce, want };
+	left = want;
+	for (int i = 0; out && i < n && left; p += one.iov_len, left -= one.iov_len, i++) {
+		one.iov_len = v[i].iov_len < left ? v[i].iov_len : left;
+		memcpy(p, v[i].iov_base, one.iov_len);
+	}
+	one.iov_len = want;
+	r = out ? RUN_NEXT(next_pwritev2, "pwritev2")(fd, &one, 1, at, flags)
+		: RUN_NEXT(next_preadv2, "preadv2")(fd, &one, 1, at, flags);
+	left = r > 0 && !out ? (size_t)r : 0;
+	p = bounce;
+	for (int i = 0; i < n && left; p += one.iov_len, left -= one.iov_len, i++) {
+		one.iov_len = v[i].iov_len < left ? v[i].iov_len : left;
+		memcpy(v[i].iov_base, p, one.iov_len);
+	}
+	run_bounce_put(bounce, size);
+	return r;
+}
+
+static ssize_t vector2(int fd, const struct iovec *v, int n, off_t at, int flags, bool out)
+{
+	if (at < -1 || n < 0 || n > 1024) {
+		errno = EINVAL;
+		return -1;
+	}
+	return flags ? flagged(fd, v, n, at, flags, out) : each(fd, v, n, at, out);
+}
+
+static ssize_t preadv2_at(int fd, const struct iovec *v, int n, off_t at, int flags,
+			  const void *caller)
+{
+	return vector_concerns(v, n, caller)
+		       ? vector2(fd, v, n, at, flags, false)
+		       : RUN_NEXT(next_preadv2, "preadv2")(fd, v, n, at, flags);
+}
+
+static ssize_t pwritev2_at(int fd, const struct iovec *v, int n, off_t at, int flags,
+			   const void *caller)
+{
+	return vector_concerns(v, n, caller)
+		       ? vector2(fd, v, n, at, flags, true)
+		       : RUN_NEXT(next_pwritev2, "pwritev2")(fd, v, n, at, flags);
+}
+
+RUN_API ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+	return preadv2_at(fd, v, n, at, flags, CALLER);
+}
+
+RUN_API ssize_t preadv64v2(int fd, const struct iovec *v, int n, off64_t at, int flags)
+{
+	return preadv2_at(fd, v, n, at, flags, CALLER);
+}
+
+RUN_API ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+	return pwritev2_at(fd, v, n, at, flags, CALLER);
+}
+
+RUN_API ssize_t pwritev64v2(int fd, const struct iovec *v, int n, off64_t at, int flags)
+{
+	return pwritev2_at(fd, v, n, at, flags, CALLER);
 }
 
 RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)

@@ -14,6 +14,11 @@
  *   calls.c    read, write and the like
  *   sockets.c  recv, send and the like
  *   ioctl.c    ioctl
+ *   near.c     small arguments as local memory, for the next three
+ *   arguments.c  stat, select and what else takes a structure
+ *   addresses.c  connect, accept and the like
+ *   paths.c    open, rename, execve and what else takes a name
+ *   aio.c      aio_read and the like
  *   locks.c    pthread_mutex_lock and what else waits for a futex
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
@@ -116,6 +121,8 @@ void run_free(void *p);
 /* fwrite and write for the program, whatever memory it is. */
 size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
 ssize_t run_write(int fd, const void *p, size_t n);
+/* pread or, with `out`, pwrite for the program; at < 0: read or write. */
+ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out);
 
 /* --stats: before the runtime runs, and once it does. */
 void run_report_start(void);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define CALLER __builtin_return_address(0)
 
@@ -20,6 +21,9 @@ static ssize_t (*next_recvfrom)(int, void *, size_t, int, struct sockaddr *, soc
 static ssize_t (*next_sendto)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
 static ssize_t (*next_recvmsg)(int, struct msghdr *, int);
 static ssize_t (*next_sendmsg)(int, const struct msghdr *, int);
+
+static int (*next_recvmmsg)(int, struct mmsghdr *, unsigned, int, struct timespec *);
+static int (*next_sendmmsg)(int, struct mmsghdr *, unsigned, int);
 
 static bool concerns(const void *p, const void *caller)
 {
@@ -182,6 +186,85 @@ RUN_API ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	return message_concerns(m, CALLER) ? send_message(fd, m, flags)
 					   : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
+}
+
+static ssize_t recv_any(int fd, struct msghdr *m, int flags)
+{
+	return message_concerns(m, NULL) ? recv_message(fd, m, flags)
+					 : RUN_NEXT(next_recvmsg, "recvmsg")(fd, m, flags);
+}
+
+static ssize_t send_any(int fd, const struct msghdr *m, int flags)
+{
+	return message_concerns(m, NULL) ? send_message(fd, m, flags)
+					 : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
+}
+
+static bool messages_concern(const struct mmsghdr *v, unsigned n, const void *caller)
+{
+	if (run_is_ours(caller))
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		if (run_fam(&v[i]) || message_concerns(&v[i].msg_hdr, caller))
+			return true;
+	return false;
+}
+
+/* Nanoseconds of that time, at most the years that fit. */
+static int64_t nanoseconds(const struct timespec *t)
+{
+	return (t->tv_sec < 9000000000 ? t->tv_sec : 9000000000) * 1000000000 + t->tv_nsec;
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return nanoseconds(&t);
+}
+
+/* One by one; the time is looked at after each, and nothing else ends a wait for the first: as in
+ * the kernel. */
+static int recv_messages(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+{
+	int64_t end = timeout ? now() + nanoseconds(timeout) : 0, left = 1;
+	unsigned i;
+
+	for (i = 0; i < n && left > 0; i++) {
+		ssize_t got = recv_any(fd, &v[i].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (got < 0)
+			return i ? (int)i : -1;
+		v[i].msg_len = (unsigned)got;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		left = timeout ? end - now() : 1;
+		if (timeout && left >= 0)
+			*timeout = (struct timespec){ left / 1000000000, left % 1000000000 };
+	}
+	return (int)i;
+}
+
+RUN_API int recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
+{
+	if (messages_concern(v, n, CALLER) || run_fam(timeout))
+		return recv_messages(fd, v, n, flags, timeout);
+	return RUN_NEXT(next_recvmmsg, "recvmmsg")(fd, v, n, flags, timeout);
+}
+
+RUN_API int sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
+{
+	if (!messages_concern(v, n, CALLER))
+		return RUN_NEXT(next_sendmmsg, "sendmmsg")(fd, v, n, flags);
+	for (unsigned i = 0; i < n; i++) {
+		ssize_t put = send_any(fd, &v[i].msg_hdr, flags);
+
+		if (put < 0)
+			return i ? (int)i : -1;
+		v[i].msg_len = (unsigned)put;
+	}
+	return (int)n;
 }
 
 static ssize_t recv_to(int fd, void *p, size_t n, int flags, void *name, socklen_t *name_bytes)

@@ -412,7 +412,7 @@ int main(int argc, char **argv)
 		{ "too many", case_too_many }, { "ioctl", case_ioctl },
 		{ "direct", case_direct },     { "forms", case_forms },
 		{ "killed", case_killed },     { "linux", case_linux },
-		{ "split", case_split },
+		{ "split", case_split },       { "small", case_small },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

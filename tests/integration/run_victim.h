@@ -31,6 +31,8 @@ bool faults(volatile unsigned char *p, bool store);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
+/* run_victim_small.c */
+void case_small(void);
 /* run_victim_waits.c */
 void case_waits(void);
 void case_held(void);
