@@ -300,7 +300,7 @@ void case_held(void)
 /* More of them than the page buffer has room for: the end, with one line. */
 void case_too_many(void)
 {
-	enum { WAITERS = 40 };
+	enum { WAITERS = 80 }; /* more than a tenth of 8 MiB in chunks of 16 KiB */
 	char *all = aligned_alloc(CHUNK, WAITERS * (size_t)CHUNK);
 	pthread_t t[WAITERS];
 

@@ -88,9 +88,13 @@ static const struct soda_conf conf = {
 		"readable and "
 		"writable and nothing else is asked of it. A library is loaded into the program by "
 		"LD_PRELOAD; so it must be dynamically linked, and not set-user-id.\n\n"
-		"System calls on such memory work: where the kernel serves faults of its own "
-		"(userfaultfd with privilege) all of them, else those of read, write, recv, send, "
-		"their families, ioctl, stdio, and what waits for mutexes and semaphores. The "
+		"System calls on such memory work through the C library's functions; "
+		"docs/limits.md lists those that do not. With SODA_MODE=handler and the privilege "
+		"to serve the kernel's own faults (root, or access to /dev/userfaultfd) all of "
+		"them "
+		"do, and each fault costs two wake-ups more. Chunks are of 16 KiB unless "
+		"SODA_CHUNK "
+		"says otherwise. The "
 		"child of a fork has no fabric memory unless it starts another program.",
 	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
 		    "or there "
@@ -159,9 +163,8 @@ static void set_environment(const struct options *opt, const char *library)
 		unsetenv("SODA_DPU");
 	if (opt->dpu && !opt->server)
 		unsetenv("SODA_SERVER");
-	/* Whatever system call is not wrapped works then, too. */
-	if (!getenv("SODA_MODE") && soda_run_kernel_faults())
-		setenv("SODA_MODE", "handler", 1);
+	/* it knows nothing of chunks, and touches small pieces; streams are fetched ahead */
+	setenv("SODA_CHUNK", "16K", 0);
 }
 
 int soda_command_run(int argc, char **argv)

@@ -4,14 +4,11 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -149,16 +146,4 @@ static int check(const char *path, int depth, struct soda_run_refusal *why)
 int soda_run_check(const char *name, char *path, size_t path_bytes, struct soda_run_refusal *why)
 {
 	return find(name, path, path_bytes, why) || check(path, 0, why) ? -1 : 0;
-}
-
-bool soda_run_kernel_faults(void)
-{
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0)
-		fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
 }

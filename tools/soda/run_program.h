@@ -17,7 +17,4 @@ struct soda_run_refusal {
  */
 int soda_run_check(const char *name, char *path, size_t path_bytes, struct soda_run_refusal *why);
 
-/* Whether this process may serve faults that the kernel takes in system calls. */
-bool soda_run_kernel_faults(void);
-
 #endif
