@@ -12,10 +12,9 @@
  *             much more often, is learned: fetches that paid for themselves make it
  *             eager, those that did not make it shy.
  *
- * A history of requests by entry, sixty-four times the cache's slots, knows both, and
- * one thing more: the host has a page buffer of its own, and does not ask for what that
- * keeps.  A stream that comes again is fetched without the parts that it left out twice, unless
- * its client says itself what it has.
+ * A history of requests by entry (stream_history.h) knows both, and one thing more: the host has a
+ * page buffer of its own, and does not ask for what that keeps.  A stream that comes again is
+ * fetched without the parts that it left out twice, unless its client says itself what it has.
  *
  * Victims.  What a stream has read through goes first, the newest first: a
  * loop that is larger than the cache then keeps a part of itself, where arrival order
@@ -26,32 +25,11 @@
 #include <string.h>
 
 #include "dpu_agent/policies.h"
+#include "dpu_agent/stream_history.h"
 
-enum {
-	WAYS = 4,
-	SOMETIMES = 32,
-	RECENTLY = 1024,
-	LAP = 256,
-	EAGER_MAX = 8,
-	WALK = 16,
-	HISTORY_MAX = 8192
-};
-enum { HALF = 32, PAID = 48 }; /* sectors, of 64 */
+enum { SOMETIMES = 32, EAGER_MAX = 8, WALK = 16 };
+enum { PAID = 48 }; /* sectors, of 64 */
 enum list { NOWHERE, STREAM, DONE, SETTLED, LISTS };
-
-/* What was asked of one entry, cached or not. */
-struct record {
-	uint64_t entry; /* + 1; 0: free */
-	uint64_t mask;	/* sectors, of 64, in this lap */
-	uint64_t last;	/* the same in the lap before; 0: there was none */
-	uint64_t has;	/* its client, when it asked last; 0: not told */
-	uint32_t owner;
-	uint32_t slot;	 /* that held it when it was last asked for; a hint */
-	uint32_t when;	 /* of the last request */
-	uint16_t wanted; /* requests; halved with age */
-	uint8_t repeats; /* requests that brought nothing new into mask */
-	bool dense;	 /* density, not a stream, asked for it */
-};
 
 struct slot {
 	struct soda_cache_key key;
@@ -66,27 +44,17 @@ struct slot {
 struct stream_state {
 	const struct soda_cache_setup *setup;
 	struct slot *slots;
-	struct record *history;
-	uint32_t sets; /* a power of two */
-	uint32_t clock, held, turn;
+	struct soda_stream_history history;
+	uint32_t held, turn;
 	uint32_t head[LISTS], tail[LISTS];
 	uint32_t sector_shift;
 	uint32_t eager; /* 0 .. EAGER_MAX */
 };
 
-static uint32_t history_sets(const struct soda_cache_setup *setup)
-{
-	uint32_t sets = 64;
-
-	while (sets < 16 * setup->slots && sets * WAYS < HISTORY_MAX)
-		sets *= 2;
-	return sets;
-}
-
 static size_t stream_state_bytes(const struct soda_cache_setup *setup)
 {
 	return sizeof(struct stream_state) + setup->slots * sizeof(struct slot) +
-	       (size_t)history_sets(setup) * WAYS * sizeof(struct record);
+	       soda_stream_history_bytes(setup->slots);
 }
 
 static void stream_init(void *arg, const struct soda_cache_setup *setup)
@@ -95,8 +63,7 @@ static void stream_init(void *arg, const struct soda_cache_setup *setup)
 
 	st->setup = setup;
 	st->slots = (struct slot *)(st + 1);
-	st->history = (struct record *)(st->slots + setup->slots);
-	st->sets = history_sets(setup);
+	soda_stream_history_init(&st->history, setup->slots, st->slots + setup->slots);
 	st->eager = EAGER_MAX / 2;
 	st->sector_shift = (uint32_t)__builtin_ctz(setup->entry_bytes) - 6;
 	for (int i = 0; i < LISTS; i++)
@@ -128,100 +95,12 @@ static void list_push(struct stream_state *st, enum list list, uint32_t id)
 	st->tail[list] = id;
 }
 
-/* The history. */
-
-static struct record *history_set(const struct stream_state *st, uint32_t owner, uint64_t entry)
-{
-	uint64_t hash = (entry + ((uint64_t)owner << 40)) * 0x9e3779b97f4a7c15ull;
-
-	return &st->history[(hash >> 32 & (st->sets - 1)) * WAYS];
-}
-
-static struct record *history_find(const struct stream_state *st, uint32_t owner, uint64_t entry)
-{
-	struct record *set = history_set(st, owner, entry);
-
-	for (int i = 0; i < WAYS; i++)
-		if (set[i].entry == entry + 1 && set[i].owner == owner)
-			return &set[i];
-	return NULL;
-}
-
-/* The record of an entry, a new one in the place of the set's oldest. */
-static struct record *history_get(struct stream_state *st, const struct soda_cache_key *key)
-{
-	struct record *r = history_find(st, key->owner, key->entry), *set;
-
-	if (r)
-		return r;
-	set = history_set(st, key->owner, key->entry);
-	r = &set[0];
-	for (int i = 1; i < WAYS; i++)
-		if (st->clock - set[i].when > st->clock - r->when)
-			r = &set[i];
-	*r = (struct record){ .entry = key->entry + 1,
-			      .owner = key->owner,
-			      .when = st->clock,
-			      .slot = SODA_CACHE_NONE };
-	return r;
-}
-
-static uint32_t halving(const struct stream_state *st)
-{
-	return st->setup->slots * 32;
-}
-
-/* How often it was wanted lately. */
-static uint32_t wanted(const struct stream_state *st, const struct record *r)
-{
-	uint32_t ages = (st->clock - r->when) / halving(st);
-
-	return ages < 16 ? r->wanted >> ages : 0;
-}
-
 static uint64_t sectors_of(const struct stream_state *st, const struct soda_cache_touch *touch)
 {
 	uint32_t first = touch->offset >> st->sector_shift;
 	uint32_t last = (touch->offset + touch->bytes - 1) >> st->sector_shift;
 
 	return (UINT64_MAX >> (63 - (last - first))) << first;
-}
-
-/* *again_p: it was left for long. */
-static struct record *note(struct stream_state *st, const struct soda_cache_touch *touch,
-			   bool *again_p)
-{
-	struct record *r = history_get(st, &touch->key);
-	uint32_t count = wanted(st, r);
-
-	*again_p = st->clock - r->when > LAP;
-	/* Half of what is remembered goes with each age, also of those in steady use. */
-	st->clock++;
-	if (st->clock % halving(st) == 0)
-		for (uint32_t i = 0; i < st->sets * WAYS; i++)
-			st->history[i].wanted /= 2;
-	r->wanted = (uint16_t)(count < UINT16_MAX ? count + 1 : count);
-	r->when = st->clock;
-	return r;
-}
-
-static bool lately(const struct stream_state *st, const struct record *r)
-{
-	return r && st->clock - r->when < RECENTLY;
-}
-
-/*
- * Read through, three quarters of it (of what was asked for last time, where that is known;
- * what the client has it need not ask for), each part once: scattered requests repeat themselves.
- */
-static bool read_through(const struct record *r)
-{
-	int asked = __builtin_popcountll(r->mask), whole = __builtin_popcountll(r->last);
-	int got = __builtin_popcountll(r->mask | r->has);
-
-	if (whole < HALF || r->has) /* a few spots say nothing of a stream */
-		whole = 64;
-	return r->repeats <= 2 && asked >= (r->has ? HALF / 2 : HALF) && got * 4 >= whole * 3;
 }
 
 static bool one_run(uint64_t mask)
@@ -232,18 +111,21 @@ static bool one_run(uint64_t mask)
 }
 
 /* 1 or -1: the direction in which this entry is read; 0: none. */
-static int direction(struct stream_state *st, struct record *r, const struct soda_cache_key *key,
-		     uint64_t sectors, bool *sure_p)
+static int direction(struct stream_state *st, struct soda_stream_record *r,
+		     const struct soda_cache_key *key, uint64_t sectors, bool *sure_p)
 {
-	const struct record *before =
-		key->entry ? history_find(st, key->owner, key->entry - 1) : NULL;
-	const struct record *behind = history_find(st, key->owner, key->entry + 1);
+	const struct soda_stream_record *before =
+		key->entry ? soda_stream_find(&st->history, key->owner, key->entry - 1) : NULL;
+	const struct soda_stream_record *behind =
+		soda_stream_find(&st->history, key->owner, key->entry + 1);
 	uint64_t old = r->mask, all = old | sectors;
 
 	*sure_p = true;
-	if (lately(st, before) && read_through(before) && !lately(st, behind))
+	if (soda_stream_lately(&st->history, before) && soda_stream_read_through(before) &&
+	    !soda_stream_lately(&st->history, behind))
 		return 1;
-	if (lately(st, behind) && read_through(behind) && !lately(st, before))
+	if (soda_stream_lately(&st->history, behind) && soda_stream_read_through(behind) &&
+	    !soda_stream_lately(&st->history, before))
 		return -1;
 	*sure_p = false;
 	/* Two neighbours may be chance. */
@@ -257,11 +139,12 @@ static int direction(struct stream_state *st, struct record *r, const struct sod
 static uint64_t expected(const struct stream_state *st, const struct soda_cache_touch *touch,
 			 uint64_t entry)
 {
-	const struct record *r = history_find(st, touch->key.owner, entry);
+	const struct soda_stream_record *r =
+		soda_stream_find(&st->history, touch->key.owner, entry);
 
 	/* What was left out once may come next time; what was left out twice stays out. */
-	if (touch->told || !r || __builtin_popcountll(r->last) < HALF ||
-	    __builtin_popcountll(r->mask) < HALF)
+	if (touch->told || !r || __builtin_popcountll(r->last) < SODA_STREAM_HALF ||
+	    __builtin_popcountll(r->mask) < SODA_STREAM_HALF)
 		return SODA_CACHE_WHOLE;
 	return r->last | r->mask;
 }
@@ -294,18 +177,6 @@ static uint64_t beyond(uint64_t sectors, int way)
 	return way > 0 ? ~(sectors | (sectors - 1)) : (sectors & -sectors) - 1;
 }
 
-static void mark(struct record *r, uint64_t sectors, bool again)
-{
-	/* A full one, or one that was left for long, starts a new lap. */
-	if (again || r->mask == UINT64_MAX) {
-		r->last = r->mask;
-		r->mask = r->repeats = 0;
-	}
-	if ((r->mask & sectors) == sectors && r->repeats < UINT8_MAX)
-		r->repeats++;
-	r->mask |= sectors;
-}
-
 /*
  * The stream has left the entry before the last one, whatever it has left out of it. (Hosts
  * ask for two at a time.)
@@ -313,7 +184,7 @@ static void mark(struct record *r, uint64_t sectors, bool again)
 static void leave(struct stream_state *st, const struct soda_cache_key *key, int way)
 {
 	uint64_t entry = key->entry - 2 * (uint64_t)way;
-	const struct record *r = history_find(st, key->owner, entry);
+	const struct soda_stream_record *r = soda_stream_find(&st->history, key->owner, entry);
 	const struct slot *s;
 
 	if (!r || r->slot >= st->setup->slots)
@@ -324,7 +195,7 @@ static void leave(struct stream_state *st, const struct soda_cache_key *key, int
 }
 
 static uint32_t predict_stream(struct stream_state *st, const struct soda_cache_touch *touch,
-			       struct record *r, int way, bool sure, uint64_t sectors,
+			       struct soda_stream_record *r, int way, bool sure, uint64_t sectors,
 			       struct soda_cache_want *wants, uint32_t max)
 {
 	uint32_t n = 0, ahead = sure && st->setup->slots >= 16 ? 3 : 1;
@@ -343,14 +214,14 @@ static uint32_t stream_predict(void *arg, const struct soda_cache_touch *touch,
 {
 	struct stream_state *st = arg;
 	bool again, sure;
-	struct record *r = note(st, touch, &again);
+	struct soda_stream_record *r = soda_stream_note(&st->history, &touch->key, &again);
 	uint64_t sectors = sectors_of(st, touch);
 	int way;
 
 	if (again)
-		mark(r, 0, true);
+		soda_stream_mark(r, 0, true);
 	way = direction(st, r, &touch->key, sectors, &sure);
-	mark(r, sectors, false);
+	soda_stream_mark(r, sectors, false);
 	r->dense = false;
 	r->slot = touch->slot;
 	r->has = touch->has;
@@ -431,7 +302,8 @@ static uint32_t stream_victim(void *arg)
 static bool stream_admit(void *arg, const struct soda_cache_key *key)
 {
 	struct stream_state *st = arg;
-	const struct record *r = history_find(st, key->owner, key->entry), *other;
+	const struct soda_stream_record *r = soda_stream_find(&st->history, key->owner, key->entry),
+					*other;
 	uint32_t id, cost = 2 * (EAGER_MAX - st->eager);
 
 	if (!r || !r->dense || st->held < st->setup->slots)
@@ -439,8 +311,9 @@ static bool stream_admit(void *arg, const struct soda_cache_key *key)
 	id = choose(st);
 	if (id == SODA_CACHE_NONE || st->slots[id].list == DONE)
 		return id != SODA_CACHE_NONE;
-	other = history_find(st, st->slots[id].key.owner, st->slots[id].key.entry);
-	return wanted(st, r) >= (other ? wanted(st, other) : 0) + cost;
+	other = soda_stream_find(&st->history, st->slots[id].key.owner, st->slots[id].key.entry);
+	return soda_stream_wanted(&st->history, r) >=
+	       (other ? soda_stream_wanted(&st->history, other) : 0) + cost;
 }
 
 static void stream_hit(void *arg, const struct soda_cache_touch *touch)
@@ -463,7 +336,7 @@ static void stream_fill(void *arg, uint32_t slot, const struct soda_cache_key *k
 			uint64_t sectors)
 {
 	struct stream_state *st = arg;
-	const struct record *r = history_find(st, key->owner, key->entry);
+	const struct soda_stream_record *r = soda_stream_find(&st->history, key->owner, key->entry);
 
 	st->held++;
 	st->slots[slot].key = *key;
