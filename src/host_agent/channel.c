@@ -34,7 +34,7 @@ static int init_channel(struct soda_channel *ch)
 	return 0;
 }
 
-bool soda_channels_add_pair(void)
+static bool add_pair(void)
 {
 	uint32_t p = atomic_load(&pairs);
 
@@ -55,7 +55,7 @@ int soda_channels_start(uint32_t n)
 	memset(soda_channels, 0, sizeof(soda_channels));
 	atomic_store(&pairs, 0);
 	while (soda_channels_pairs() < n && n <= SODA_CHANNEL_PAIRS_MAX)
-		if (!soda_channels_add_pair())
+		if (!add_pair())
 			return -ENOMEM;
 	return 0;
 }

@@ -34,8 +34,6 @@ enum { SODA_CHANNEL_PAIRS_MAX = 64, SODA_SLOTS_MAX = 64 };
 int soda_channels_start(uint32_t pairs);
 void soda_channels_stop(void);
 uint32_t soda_channels_pairs(void);
-/* One more pair for a new thread; the keeper connects it. false: no more. */
-bool soda_channels_add_pair(void);
 
 /* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
 void soda_channels_connect(uint32_t i, struct soda_conn *conn);

@@ -42,7 +42,6 @@ static struct session {
 	_Atomic bool stop;
 	_Atomic uint32_t up; /* futex: 1 UP, 0 DOWN */
 	_Atomic bool failed; /* a connection was reported since the last reconnection began */
-	_Atomic uint32_t want_channels;
 	_Atomic uint32_t want_collector;
 	_Atomic bool keyed;	     /* there is a static cache that is read by keys */
 	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
@@ -113,12 +112,6 @@ int soda_session_wait(uint64_t deadline_ns)
 		soda_futex_wait(&se.up, 0, (int64_t)(deadline_ns - now));
 	}
 	return 0;
-}
-
-void soda_session_want_channels(void)
-{
-	if (!atomic_exchange(&se.want_channels, 1))
-		wake_keeper();
 }
 
 void soda_session_want_collector(void)
@@ -245,7 +238,6 @@ static int reconnect(struct soda_why *why)
 	if (ret)
 		return ret;
 	atomic_fetch_add(&soda_agent.reconnects, 1);
-	atomic_store(&se.want_channels, 0);
 	atomic_store(&se.want_keyed, atomic_load(&se.keyed));
 	atomic_store(&se.up, 1);
 	if (atomic_load(&se.failed)) { /* one of the new connections, already */
@@ -276,36 +268,6 @@ static void keep_up(void)
 		said = true;
 		poll(NULL, 0, pause_ms);
 		pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
-	}
-}
-
-/* Connections for threads that have come since. */
-static void add_channels(void)
-{
-	uint32_t want = soda_threads_count();
-
-	atomic_store(&se.want_channels, 0);
-	while (soda_channels_pairs() < want && soda_session_up()) {
-		struct soda_conn *conn[2] = { NULL, NULL };
-		struct soda_wire_welcome w;
-		struct soda_why why;
-		uint32_t p = soda_channels_pairs();
-
-		for (int i = 0; i < 2; i++)
-			if (connect_one(SODA_CONN_DATA, false,
-					(int)soda_agent.settings.connect_timeout_ms, &conn[i], &w,
-					&why))
-				goto give_up;
-		if (!soda_channels_add_pair())
-			goto give_up;
-		soda_channels_connect(p, conn[0]);
-		soda_channels_connect(2 * p + 1, conn[1]);
-		atomic_store(&se.want_keyed, atomic_load(&se.keyed));
-		continue;
-	give_up:
-		soda_conn_close(conn[0]);
-		soda_conn_close(conn[1]);
-		return;
 	}
 }
 
@@ -373,8 +335,6 @@ static void *keep(void *arg)
 		keeper_waits();
 		if (!soda_session_up())
 			keep_up();
-		if (atomic_load(&se.want_channels))
-			add_channels();
 		if (atomic_load(&se.want_keyed) && soda_session_up())
 			reach_keyed();
 		ask_agent();

@@ -42,9 +42,6 @@ int soda_session_wait(uint64_t deadline_ns);
 /* "tcp://10.0.0.1:7001: connection refused", for messages. AS. */
 const char *soda_session_trouble(void);
 const char *soda_session_peer(void);
-/* More threads fault than there are channels: the keeper makes some. AS. */
-void soda_session_want_channels(void);
-
 /* Chunks were asked for ahead of any fault: the keeper collects the answers as they come. AS. */
 void soda_session_want_collector(void);
 

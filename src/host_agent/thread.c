@@ -185,15 +185,6 @@ void soda_threads_steal(const struct soda_thread *asker)
 	}
 }
 
-uint32_t soda_threads_count(void)
-{
-	uint32_t used = atomic_load(&contexts_used), n = 0;
-
-	for (uint32_t i = 0; i < used; i++)
-		n += atomic_load_explicit(&contexts[i].tid, memory_order_relaxed) > 0;
-	return n;
-}
-
 void soda_threads_clear(void)
 {
 	for (uint32_t i = 0; i < PLACES && i < contexts_used; i++)

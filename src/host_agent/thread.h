@@ -85,8 +85,6 @@ int soda_threads_reap(void);
  * `asker`, each in turn, lets go of its own. AS.
  */
 void soda_threads_steal(const struct soda_thread *asker);
-/* Contexts in use, an upper bound of those that fault. */
-uint32_t soda_threads_count(void);
 /* Start anew in a fork's child, or at the end. */
 void soda_threads_clear(void);
 /* Memory touched by the table. */
