@@ -22,8 +22,6 @@
  * through is settled, as is what density brought: second chance among those, when
  * nothing else is left, and one in SOMETIMES so that old ones leave at last.
  */
-#include <string.h>
-
 #include "dpu_agent/policies.h"
 #include "dpu_agent/stream_history.h"
 

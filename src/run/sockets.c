@@ -176,28 +176,26 @@ static ssize_t send_message(int fd, const struct msghdr *m, int flags)
 	return n;
 }
 
+static ssize_t recv_any(int fd, struct msghdr *m, int flags, const void *caller)
+{
+	return message_concerns(m, caller) ? recv_message(fd, m, flags)
+					   : RUN_NEXT(next_recvmsg, "recvmsg")(fd, m, flags);
+}
+
+static ssize_t send_any(int fd, const struct msghdr *m, int flags, const void *caller)
+{
+	return message_concerns(m, caller) ? send_message(fd, m, flags)
+					   : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
+}
+
 RUN_API ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-	return message_concerns(m, CALLER) ? recv_message(fd, m, flags)
-					   : RUN_NEXT(next_recvmsg, "recvmsg")(fd, m, flags);
+	return recv_any(fd, m, flags, CALLER);
 }
 
 RUN_API ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	return message_concerns(m, CALLER) ? send_message(fd, m, flags)
-					   : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
-}
-
-static ssize_t recv_any(int fd, struct msghdr *m, int flags)
-{
-	return message_concerns(m, NULL) ? recv_message(fd, m, flags)
-					 : RUN_NEXT(next_recvmsg, "recvmsg")(fd, m, flags);
-}
-
-static ssize_t send_any(int fd, const struct msghdr *m, int flags)
-{
-	return message_concerns(m, NULL) ? send_message(fd, m, flags)
-					 : RUN_NEXT(next_sendmsg, "sendmsg")(fd, m, flags);
+	return send_any(fd, m, flags, CALLER);
 }
 
 static bool messages_concern(const struct mmsghdr *v, unsigned n, const void *caller)
@@ -232,7 +230,7 @@ static int recv_messages(int fd, struct mmsghdr *v, unsigned n, int flags, struc
 	unsigned i;
 
 	for (i = 0; i < n && left > 0; i++) {
-		ssize_t got = recv_any(fd, &v[i].msg_hdr, flags & ~MSG_WAITFORONE);
+		ssize_t got = recv_any(fd, &v[i].msg_hdr, flags & ~MSG_WAITFORONE, NULL);
 
 		if (got < 0)
 			return i ? (int)i : -1;
@@ -258,7 +256,7 @@ RUN_API int sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
 	if (!messages_concern(v, n, CALLER))
 		return RUN_NEXT(next_sendmmsg, "sendmmsg")(fd, v, n, flags);
 	for (unsigned i = 0; i < n; i++) {
-		ssize_t put = send_any(fd, &v[i].msg_hdr, flags);
+		ssize_t put = send_any(fd, &v[i].msg_hdr, flags, NULL);
 
 		if (put < 0)
 			return i ? (int)i : -1;
