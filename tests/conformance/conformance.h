@@ -93,5 +93,6 @@ int run_asked_on_verbs(void);
 int run_abuse(void);
 int run_hostile(void);
 int run_install(void);
+int run_ending(void);
 
 #endif

@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 			       ? 1
 			       : 0;
 	return run_strangers() + run_contract() + run_faults() + run_abuse() + run_hostile() +
-			       run_install()
+			       run_install() + run_ending()
 		       ? 1
 		       : 0;
 }

@@ -299,11 +299,13 @@ static void stop_listening(struct acceptor *a)
 /* 0, or what to stop. */
 static int look_at_orders(struct acceptor *a)
 {
-	int stop = atomic_load(&a->l->stop);
 	uint64_t count;
+	int stop;
 
+	/* before looking: what is ordered behind our back then wakes once more */
 	if (read(a->l->wake_fd, &count, sizeof(count)) < 0)
 		count = 0;
+	stop = atomic_load(&a->l->stop);
 	if (stop && !a->stopped) {
 		a->stopped = true;
 		stop_listening(a);
