@@ -5,7 +5,8 @@
  * a check that fails ends it with one line.  The parent judges: how it ended,
  * and what it wrote to stderr, where libsoda logs.
  *
- * A child that has not ended after its time is killed: a hang is a failure.
+ * A child that has not ended after its time is killed: a hang is a failure, and says where all
+ * stood ("lib/limit.h").
  */
 #ifndef SODA_TEST_HARNESS_H
 #define SODA_TEST_HARNESS_H

@@ -11,9 +11,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include <fcntl.h>
+
+#include "limit.h"
 
 #define LIFE_FD 3 /* in the server */
 #define READY_MS 60000
@@ -57,44 +58,40 @@ static int spawn(const char *const *argv, int out, int err, int life, pid_t *pid
 	return r ? -1 : 0;
 }
 
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* One line from a pipe, without its end. 0, or -1: the end of the pipe or of the time. */
+/* One line from a pipe, without its end. 0; -EPIPE: the pipe ends; -ETIMEDOUT. */
 static int read_line(int fd, char *line, size_t bytes)
 {
-	long end = now_ms() + READY_MS;
+	struct pollfd in = { .fd = fd, .events = POLLIN };
+	struct limit limit;
 	size_t used = 0;
 
-	while (used + 1 < bytes) {
-		struct pollfd in = { .fd = fd, .events = POLLIN };
-		long left = end - now_ms();
-
-		if (left <= 0 || poll(&in, 1, (int)left) <= 0 || read(fd, line + used, 1) != 1)
-			return -1;
+	limit_begin(&limit, READY_MS);
+	while (used + 1 < bytes && !limit_over(&limit)) {
+		if (poll(&in, 1, LIMIT_LOOK_MS) <= 0)
+			continue;
+		if (read(fd, line + used, 1) != 1)
+			return -EPIPE;
 		if (line[used] == '\n') {
 			line[used] = 0;
 			return 0;
 		}
 		used++;
 	}
-	return -1;
+	return -ETIMEDOUT;
 }
 
 static int await_ready(struct server *server, int out)
 {
 	char line[256];
+	int r = read_line(out, line, sizeof(line));
 
-	if (!read_line(out, line, sizeof(line)) && !strncmp(line, "READY ", 6)) {
+	if (!r && !strncmp(line, "READY ", 6)) {
 		snprintf(server->address, sizeof(server->address), "%.127s", line + 6);
 		return 0;
 	}
 	fprintf(stderr, "the server is not ready:\n%s", server_log(server));
+	if (r == -ETIMEDOUT)
+		limit_tell("its start");
 	return -1;
 }
 
@@ -157,15 +154,16 @@ static int decode(int status)
 /* Poll for the end: there is no waitpid with a time-out. */
 static int wait_pid(pid_t pid, int timeout_ms)
 {
-	long end = now_ms() + timeout_ms;
+	struct limit limit;
 	int status;
 
+	limit_begin(&limit, timeout_ms);
 	for (;;) {
 		pid_t r = waitpid(pid, &status, WNOHANG);
 
 		if (r == pid)
 			return decode(status);
-		if ((r < 0 && errno != EINTR) || now_ms() > end)
+		if ((r < 0 && errno != EINTR) || limit_over(&limit))
 			return -1;
 		usleep(2000);
 	}
@@ -188,8 +186,10 @@ int server_stop(struct server *server)
 		return -1;
 	kill(server->pid, SIGTERM);
 	status = server_wait(server, END_MS);
-	if (status < 0)
+	if (status < 0) {
+		limit_tell("the end of a server");
 		server_kill(server);
+	}
 	return status;
 }
 
@@ -262,11 +262,14 @@ int program_run_within(const char *path, const char *const *args, int timeout_ms
 	if (out >= 0 && err >= 0 && !spawn(argv, out, err, -1, &pid)) {
 		program->status = wait_pid(pid, timeout_ms);
 		if (program->status < 0) {
+			limit_tell(path);
 			kill(pid, SIGKILL);
 			waitpid(pid, NULL, 0);
 		}
 		read_all(out, program->out, sizeof(program->out));
 		read_all(err, program->err, sizeof(program->err));
+		if (program->status < 0)
+			fprintf(stderr, "it had said: %s\n%s\n", program->out, program->err);
 		r = program->status < 0 ? -1 : 0;
 	}
 	close(out);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/limit.h"
 
 extern char **environ;
 
@@ -98,10 +99,16 @@ static _Noreturn void child_main(const struct trial *t, int err_fd)
 static void await_child(pid_t pid, int pidfd, unsigned seconds, struct outcome *out)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+	struct limit limit;
 
-	out->hung = poll(&p, 1, (int)seconds * 1000) == 0;
-	if (out->hung)
+	limit_begin(&limit, seconds * 1000l);
+	do
+		out->hung = poll(&p, 1, LIMIT_LOOK_MS) == 0;
+	while (out->hung && !limit_over(&limit));
+	if (out->hung) {
+		limit_tell("a case");
 		kill(-pid, SIGKILL);
+	}
 	assert_int_equal(waitpid(pid, &out->status, 0), pid);
 }
 
