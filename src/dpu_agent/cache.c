@@ -75,25 +75,24 @@ static void estimate_intra(struct soda_caches *c)
 	soda_prefetch_intra(c->dynamic, entry, soda_now_ns() - start);
 }
 
-/* Entries are fetched into it and answers sent from it without a copy. */
-static void tell_of_arena(struct soda_caches *c, bool there)
-{
-	uint64_t bytes;
-	uint8_t *arena = soda_cache_arena(soda_prefetch_cache(c->dynamic), &bytes);
-
-	if (there)
-		soda_memory_add(arena, bytes); /* best effort: else it is copied */
-	else
-		soda_memory_remove(arena, bytes);
-}
-
-/* So are ranges of the static cache. */
-static void tell_of_range(void *memory, uint64_t bytes, bool there)
+/*
+ * Entries of the dynamic cache and ranges of the static one are fetched into their place and
+ * answered from it without a copy. Best effort: else it is copied.
+ */
+static void tell_of_memory(void *memory, uint64_t bytes, bool there)
 {
 	if (there)
 		soda_memory_add(memory, bytes);
 	else
 		soda_memory_remove(memory, bytes);
+}
+
+static void tell_of_arena(struct soda_caches *c, bool there)
+{
+	uint64_t bytes;
+	uint8_t *arena = soda_cache_arena(soda_prefetch_cache(c->dynamic), &bytes);
+
+	tell_of_memory(arena, bytes, there);
 }
 
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
@@ -147,7 +146,7 @@ int soda_caches_start(struct soda_dpu *dpu)
 	if (opt->dynamic && !opt->base)
 		ret = start_dynamic(c, opt);
 	if (!ret && opt->statics && !opt->base)
-		ret = soda_static_create(opt->static_bytes, tell_of_range, &c->statics);
+		ret = soda_static_create(opt->static_bytes, tell_of_memory, &c->statics);
 	if (ret) {
 		soda_caches_stop(dpu);
 		soda_caches_destroy(dpu);
