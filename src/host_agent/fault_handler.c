@@ -28,6 +28,7 @@ struct pending {
 	struct soda_thread *t;
 	char *page;
 	uint64_t since_ns;
+	uint64_t asked_ns; /* since when its chunk has been under way; 0: it is not */
 };
 
 static struct {
@@ -85,12 +86,33 @@ static bool served(struct pending *p)
 }
 
 /*
+ * The fault's time is over.  A chunk under way first goes back to where it was, with the
+ * connection whose peer is silent; one that an agent installs may not, and gets as long again.
+ */
+static bool too_late(struct pending *p)
+{
+	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull, now = soda_now_ns();
+	bool under_way = soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) ==
+			 SODA_CHUNK_FETCHING;
+
+	if (!under_way) {
+		p->asked_ns = 0;
+	} else if (!p->asked_ns) {
+		p->asked_ns = now;
+	} else if (now - p->asked_ns > patience) {
+		soda_fetch_abandon(p->f.id);
+		p->asked_ns = now;
+	}
+	return soda_agent.settings.on_error != SODA_ON_ERROR_WAIT &&
+	       now - p->since_ns > (under_way ? 2 * patience : patience);
+}
+
+/*
  * true: it is dealt with.  An answer wakes its thread as it is installed, so that the
  * object may be gone when we look again.
  */
 static bool attempt(struct pending *p)
 {
-	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
 	int ret;
 
 	if (soda_region_of(p->f.id) != p->f.region) {
@@ -130,9 +152,7 @@ static bool attempt(struct pending *p)
 		wake(p->page);
 		return true;
 	}
-	if (soda_now_ns() - p->since_ns > patience &&
-	    soda_agent.settings.on_error != SODA_ON_ERROR_WAIT &&
-	    soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) != SODA_CHUNK_FETCHING) {
+	if (too_late(p)) {
 		give_up(p, -ETIMEDOUT);
 		return true;
 	}

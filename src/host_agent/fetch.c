@@ -312,20 +312,36 @@ unsigned soda_fetch_outstanding(uint32_t channel)
 	return soda_channel_outstanding(&soda_channels[channel]);
 }
 
+/* `channel` may be of the chunk's last journey: then there is nothing to collect. */
+static struct soda_channel *channel_of(uint32_t id)
+{
+	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
+
+	return &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+}
+
+void soda_fetch_abandon(uint32_t id)
+{
+	struct soda_channel *ch = channel_of(id);
+
+	if (!ch->slots_n || !soda_lock_try(&ch->lock))
+		return;
+	if (fetching(id) && soda_channel_usable(ch) && soda_channel_outstanding(ch))
+		soda_channel_break(ch, -ETIMEDOUT);
+	soda_lock_release(&ch->lock);
+}
+
 int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
 {
 	enum { STEP_NS = 1000000 };
 	struct soda_chunk *c = &soda_agent.table[id];
 
 	while (fetching(id)) {
-		uint16_t i = atomic_load_explicit(&c->channel, memory_order_acquire);
-		struct soda_channel *ch = &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+		struct soda_channel *ch = channel_of(id);
 		uint64_t now = soda_now_ns();
 
 		if (now >= deadline_ns)
 			return -ETIMEDOUT;
-		/* `channel` may be of the chunk's last journey: then there is nothing to collect.
-		 */
 		if (ch->slots_n && soda_lock_acquire_until(&ch->lock, now + STEP_NS)) {
 			int err = 0;
 

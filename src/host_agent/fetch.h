@@ -80,6 +80,11 @@ int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_
 /* The descriptor of a channel, -1 while it is down. */
 int soda_fetch_fd(uint32_t channel);
 unsigned soda_fetch_outstanding(uint32_t channel);
+/*
+ * Handler mode: the answer for a FETCHING chunk is overdue, so that its connection counts as
+ * failed, with all that is under way on it.  Nothing, where the channel is in use just now. AS.
+ */
+void soda_fetch_abandon(uint32_t id);
 
 /* Post a plan of chunks ahead of their faults; returns how many of it were dealt with. Never waits.
  * AS. */

@@ -249,6 +249,20 @@ static void test_hung_server(void **state)
 	expect_exit(&out, 0);
 }
 
+static void child_hung_server_of_handler(const void *arg)
+{
+	setenv("SODA_MODE", "handler", 1);
+	child_hung_server(arg);
+}
+
+static void test_hung_server_of_handler(void **state)
+{
+	struct outcome out;
+
+	run(child_hung_server_of_handler, stop_for_a_while, &out);
+	expect_exit(&out, 0);
+}
+
 /* Back as another instance. */
 
 static void restart_server(const void *arg)
@@ -401,6 +415,7 @@ int main(void)
 		cmocka_unit_test(test_sync_reports),
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_hung_server),
+		cmocka_unit_test(test_hung_server_of_handler),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
