@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,21 +85,23 @@ SODA_API sighandler_t signal(int sig, sighandler_t handler)
 	return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
 }
 
-/* 0 or an error number. */
+/* 0 or an error number.  The kernel sees local sets alone: the caller's may be in FAM. */
 static int set_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	int saved = errno, err;
-	sigset_t copy;
+	sigset_t local, before;
 
+	if (set)
+		local = *set;
 	if (set && how != SIG_UNBLOCK) {
-		copy = *set;
-		sigdelset(&copy, SIGBUS);
+		sigdelset(&local, SIGBUS);
 		/* nor the two that the C library keeps for itself (nptl: 32 and 33) */
-		*(unsigned long *)&copy &= ~(3ul << 31);
-		set = &copy;
+		*(unsigned long *)&local &= ~(3ul << 31);
 	}
-	err = syscall(SYS_rt_sigprocmask, how, set, old, (size_t)8) ? errno : 0;
+	err = syscall(SYS_rt_sigprocmask, how, set ? &local : NULL, &before, (size_t)8) ? errno : 0;
 	errno = saved;
+	if (!err && old)
+		memcpy(old, &before, 8); /* the kernel's part of it */
 	return err;
 }
 

@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -77,8 +78,6 @@ PATH(int, unlinkat, (int dir, const char *path, int flags), (dir, path, flags))
 PATH(int, remove, (const char *path), (path))
 PATH(int, truncate, (const char *path, off_t bytes), (path, bytes))
 PATH(int, truncate64, (const char *path, off64_t bytes), (path, bytes))
-PATH(int, system, (const char *path), (path))
-PATH(FILE *, popen, (const char *path, const char *type), (path, type))
 PATHS(rename, (const char *path, const char *other), (path, other))
 PATHS(renameat, (int dir, const char *path, int to, const char *other), (dir, path, to, other))
 PATHS(renameat2, (int dir, const char *path, int to, const char *other, unsigned flags),
@@ -138,16 +137,28 @@ static bool any(char *const *v)
 
 #define EXECS(name, PARAMS, ARGS, env)                                                             \
 	RUN_NEAR(int, name, PARAMS, ARGS, FAM(path) || any(argv) || any(env), STRING(path);        \
-		 STRINGS(argv); env = run_near_strings(&near, env))
-#define EXECS_HERE(name)                                                                           \
-	RUN_NEAR(int, name, (const char *path, char *const *argv), (path, argv),                   \
-		 FAM(path) || any(argv), STRING(path);                                             \
-		 STRINGS(argv))
+		 STRINGS(argv); STRINGS(env))
+/* With the program's own environment, which may be there, too: putenv(3) takes what it gets. */
+#define EXECS_HERE(name, with)                                                                     \
+	RUN_API int name(const char *path, char *const *argv)                                      \
+	{                                                                                          \
+		struct run_near near = { 0 };                                                      \
+		char *const *envp = environ;                                                       \
+		int ret;                                                                           \
+                                                                                                   \
+		RUN_NEXT(next_##with, #with);                                                      \
+		STRING(path);                                                                      \
+		STRINGS(argv);                                                                     \
+		STRINGS(envp);                                                                     \
+		ret = next_##with(path, argv, envp);                                               \
+		run_near_end(&near);                                                               \
+		return ret;                                                                        \
+	}
 
-EXECS_HERE(execv)
-EXECS_HERE(execvp)
 EXECS(execve, (const char *path, char *const *argv, char *const *envp), (path, argv, envp), envp)
 EXECS(execvpe, (const char *path, char *const *argv, char *const *envp), (path, argv, envp), envp)
+EXECS_HERE(execv, execve)
+EXECS_HERE(execvp, execvpe)
 EXECS(posix_spawn,
       (pid_t *restrict pid, const char *restrict path,
        const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
@@ -158,3 +169,20 @@ EXECS(posix_spawnp,
        const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
        char *const *restrict argv, char *const *restrict envp),
       (pid, path, actions, attr, argv, envp), envp)
+
+/* These take the environment themselves: what of it is in fabric memory becomes local for good. */
+static void bring_environment(void)
+{
+	for (char **v = environ; v && *v; v++) {
+		char *copy = run_fam(*v) ? strdup(*v) : NULL;
+
+		if (copy)
+			*v = copy;
+	}
+}
+
+RUN_NEAR(int, system, (const char *path), (path), FAM(path) || any(environ), STRING(path);
+	 bring_environment())
+RUN_NEAR(FILE *, popen, (const char *path, const char *type), (path, type),
+	 FAM(path) || any(environ), STRING(path);
+	 bring_environment())

@@ -413,6 +413,8 @@ int main(int argc, char **argv)
 		{ "direct", case_direct },     { "forms", case_forms },
 		{ "killed", case_killed },     { "linux", case_linux },
 		{ "split", case_split },       { "small", case_small },
+		{ "every", case_every },       { "times", case_times },
+		{ "become", case_become },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -28,6 +28,22 @@ void verify(const unsigned char *p, size_t n, unsigned seed);
 /* A touch of it is SIGSEGV. */
 bool faults(volatile unsigned char *p, bool store);
 
+/*
+ * run_victim_small.c: objects in fabric memory and a directory.  The n-th lies over the edge of a
+ * page, at most 60000 bytes; name() makes it the path of a file there.  AWAY, an expression: none
+ * of them is resident, then the call.
+ */
+void objects_make(void);
+void objects_end(void);
+void *object(unsigned n);
+char *name(unsigned n, const char *file);
+void objects_away(void);
+#define AWAY(call) (objects_away(), (call))
+
+/* run_victim_every.c, run_victim_times.c */
+void case_every(void);
+void case_times(void);
+void case_become(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);

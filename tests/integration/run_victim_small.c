@@ -39,21 +39,17 @@
 
 static char *base, dir[] = "/tmp/soda-run-XXXXXX";
 
-/* The n-th object, over the edge of a page, and not resident. */
-static void *object(unsigned n)
+void *object(unsigned n)
 {
 	return base + n * 65536 + PAGE - 8;
 }
 
-static void away(void)
+void objects_away(void)
 {
 	CHECK(!madvise(base, 3 * MIB, MADV_PAGEOUT));
 }
 
-/* As an expression: nothing is resident, then the call. */
-#define AWAY(call) (away(), (call))
-
-static char *name(unsigned n, const char *file)
+char *name(unsigned n, const char *file)
 {
 	char *s = object(n);
 
@@ -366,13 +362,24 @@ static void check_aio(void)
 	close(fd);
 }
 
-void case_small(void)
+void objects_make(void)
 {
-	char command[100];
-
 	base = aligned_alloc(65536, 4 * MIB);
 	CHECK(base && in_fam(base) && mkdtemp(dir));
 	memset(base, 0, 4 * MIB);
+}
+
+void objects_end(void)
+{
+	char command[100];
+
+	sprintf(command, "rm -r %s", dir);
+	CHECK(!system(command));
+}
+
+void case_small(void)
+{
+	objects_make();
 	check_stat();
 	check_names();
 	check_programs();
@@ -382,6 +389,5 @@ void case_small(void)
 	check_queues();
 	check_vectors();
 	check_aio();
-	sprintf(command, "rm -r %s", dir);
-	CHECK(!system(command));
+	objects_end();
 }

@@ -102,6 +102,70 @@ static void test_kernel(void **state)
 	run_case("direct", NULL);
 	run_case("forms", NULL);
 	run_case("small", NULL);
+	run_case("every", NULL);
+	run_case("times", NULL);
+}
+
+/* Programs that become others, each with fabric memory of its own. */
+static void test_exec(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "warning", 1);
+	for (int i = 0; i < 2; i++) {
+		setenv("SODA_MODE", modes[i], 1);
+		RUN("--mem=8M", "--children", "--", path, "become");
+		if (p.status || p.err[0])
+			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+}
+
+/* The functions of this library's table: those that it has (T, W) or those that it wants (U). */
+static size_t symbols(const char *file, const char *kinds, char names[][40], size_t max)
+{
+	char command[600], line[300], kind, name[200];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "nm -D %s", build_path(file));
+	f = popen(command, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%*[0-9a-f] %c %199[^@ \n]", &kind, name) != 2 &&
+		    sscanf(line, " %c %199[^@ \n]", &kind, name) != 2)
+			continue;
+		if (strchr(kinds, kind) && strncmp(name, "soda_", 5) != 0 && strlen(name) < 40) {
+			assert_true(n < max);
+			strcpy(names[n++], name);
+		}
+	}
+	assert_int_equal(pclose(f), 0);
+	return n;
+}
+
+/* No function is wrapped that no case calls. */
+static void test_all_are_called(void **state)
+{
+	static char ours[600][40], called[2000][40];
+	size_t n, calls, k;
+
+	if (access("/usr/bin/nm", X_OK)) {
+		print_message("SKIP: no /usr/bin/nm\n");
+		skip();
+	}
+	n = symbols("src/run/libsoda-run.so", "TW", ours, 600);
+	calls = symbols(victim, "Uw", called, 1000);
+	calls += symbols("tests/integration/run_victim_polls", "Uw", called + calls, 1000);
+	assert_true(n > 200);
+	for (size_t i = 0; i < n; i++) {
+		for (k = 0; k < calls && strcmp(ours[i], called[k]) != 0; k++)
+			;
+		if (k == calls)
+			fail_msg("%s is wrapped, and no case calls it", ours[i]);
+	}
 }
 
 /* Where the kernel's faults are served, nothing needs to be held. */
@@ -171,7 +235,7 @@ static void test_unprivileged(void **state)
 {
 	static const char *const cases[] = { "malloc", "brk",	  "maps",  "linux", "split",
 					     "calls",  "threads", "waits", "held",  "ioctl",
-					     "direct", "forms",	  "small" };
+					     "direct", "forms",	  "small", "every", "times" };
 
 	ordinary = true;
 	RUN("--", "true");
@@ -392,6 +456,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fork),	     cmocka_unit_test(test_stats),
 		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sort),
 		cmocka_unit_test(test_unprivileged), cmocka_unit_test(test_report),
+		cmocka_unit_test(test_exec),	     cmocka_unit_test(test_all_are_called),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
