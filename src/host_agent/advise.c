@@ -41,7 +41,8 @@ static uint64_t patience(void)
 	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
 }
 
-static int cold(uint32_t first, uint32_t last)
+/* Written back and dropped, but for those with one of the flags. */
+static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 {
 	struct soda_thread *t = soda_thread_self();
 	int ret = soda_sync_chunks(first, last - first + 1);
@@ -51,9 +52,14 @@ static int cold(uint32_t first, uint32_t last)
 		return ret;
 	soda_signals_block(&saved);
 	for (uint32_t id = first; id <= last; id++)
-		soda_retire_cold(t, id);
+		soda_retire_cold(t, id, keep);
 	soda_signals_restore(&saved);
 	return 0;
+}
+
+int soda_advise_vacate(uint32_t first, uint32_t last)
+{
+	return send_away(first, last, 0);
 }
 
 static bool is_frozen(struct soda_region *r, char *addr, char *end)
@@ -109,7 +115,7 @@ static int pin_one(struct soda_thread *t, struct soda_region *r, uint32_t id)
 	struct soda_chunk *c = &soda_agent.table[id];
 
 	if (soda_chunk_load(c) & SODA_CW_PINNED)
-		return 0;
+		return soda_fault_touch(t, r, id); /* it may have been discarded since */
 	if (!soda_buffer_pin(&soda_agent.buffer, keep))
 		return -ENOMEM;
 	soda_chunk_flags(c, SODA_CW_PINNED, 0);
@@ -161,7 +167,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		soda_advise_willneed(r, first, last);
 		return 0;
 	case SODA_COLD:
-		return cold(first, last);
+		return send_away(first, last, SODA_CW_PINNED);
 	case SODA_DISCARD:
 		return discard(r, addr, bytes);
 	case SODA_PIN:

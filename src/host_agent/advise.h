@@ -13,5 +13,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		      struct soda_why *why);
 /* Ask for what is remote in [first, last], as far as the budget goes. Never waits. */
 void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last);
+/* As COLD of chunks first .. last, pinned ones too. 0, or an error: not all was written back. */
+int soda_advise_vacate(uint32_t first, uint32_t last);
 
 #endif

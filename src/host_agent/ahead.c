@@ -3,8 +3,9 @@
 #include "host_agent/channel.h"
 
 #include "host_agent/evict.h"
+#include "host_agent/install.h"
 
-/* Make a REMOTE chunk ours with a credit. */
+/* Make a REMOTE chunk ours with a credit, unless nobody may want it. */
 static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -13,8 +14,12 @@ static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t i
 	if (soda_evict_credit(t, 0))
 		return false;
 	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE)
-		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING))
-			return true;
+		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING)) {
+			if (!soda_chunk_is_closed(id)) /* asked now: see there */
+				return true;
+			soda_install_cancel(id);
+			return false;
+		}
 	soda_buffer_give(&soda_agent.buffer, 1);
 	return false;
 }

@@ -12,9 +12,8 @@
 /*
  * Whether chunk id, which is FETCHING now, may be filled though nobody asked for it.  What is
  * filled may count as stored to, and is read when it is written back; so only who knows all
- * protections can answer: no for what is inaccessible, or will be by a change that waits for no
- * FETCHING chunk any more. Set before the runtime starts; NULL, the default: a fault fills one
- * chunk. AS.
+ * protections can answer: no for what is closed (region.h). Set before the runtime starts; NULL,
+ * the default: a fault fills one chunk. AS.
  */
 extern bool (*soda_fill_allowed)(uint32_t id);
 

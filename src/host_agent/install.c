@@ -87,11 +87,19 @@ static int insist(void *to, const void *src, uint64_t bytes)
 	abort();
 }
 
+static bool any_closed(const struct soda_install *in, uint32_t n)
+{
+	while (n)
+		if (soda_chunk_is_closed(in[--n].id))
+			return true;
+	return false;
+}
+
 /* Loads that stores will follow: make them dirty now, and note what the server has. */
 static bool guess(struct soda_region *r, const struct soda_install *in, uint32_t n, const char *src)
 {
 	if (!as_fetched(in) || r->flags & SODA_READ_ONLY || soda_protect_sparse(r) ||
-	    !soda_guess_wanted(r))
+	    !soda_guess_wanted(r) || any_closed(in, n))
 		return false;
 	for (uint32_t i = 0; i < n; i++)
 		soda_guess_keep(r, in[i].id, src + i * soda_chunk_bytes(),

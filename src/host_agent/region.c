@@ -15,6 +15,8 @@
 #include "host_agent/retire.h"
 #include "host_agent/session.h"
 
+bool (*_Atomic soda_chunk_closed)(uint32_t id);
+
 static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
 
 static struct soda_region *_Atomic objects[SODA_REGIONS_MAX + 1];

@@ -66,6 +66,20 @@ static inline uint64_t soda_region_offset(const struct soda_region *r, uint32_t 
 	return (uint64_t)(chunk - r->first) << soda_agent.chunk_shift;
 }
 
+/*
+ * Whether nobody may access chunk id, so that bringing it unasked has no use, and what counts as
+ * stored to could not be read.  Who sets it says so before he waits for what is FETCHING, and
+ * drops what is resident. NULL: there are none. AS.
+ */
+extern bool (*_Atomic soda_chunk_closed)(uint32_t id);
+
+static inline bool soda_chunk_is_closed(uint32_t id)
+{
+	bool (*closed)(uint32_t) = atomic_load_explicit(&soda_chunk_closed, memory_order_relaxed);
+
+	return closed && closed(id);
+}
+
 /* Reserve the address range, its chunk table, register it. -ENOMEM, userfaultfd errors. */
 int soda_regions_start(struct soda_why *why);
 /* Take the addresses away: a touch is SIGSEGV from now on.  The objects stay known. */

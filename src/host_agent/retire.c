@@ -125,19 +125,18 @@ int soda_retire_discard(uint32_t id, uint64_t deadline_ns)
 	return 0;
 }
 
-bool soda_retire_cold(struct soda_thread *t, uint32_t id)
+void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
 
 	/* The caller wants it gone, whoever touched it last. */
 	while (soda_chunk_state(w) == SODA_CHUNK_CLEAN &&
-	       !(w & (SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_QUEUED))) {
+	       !(w & (keep | SODA_CW_SENDING | SODA_CW_QUEUED))) {
 		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 			continue;
 		soda_replace_remove(&soda_agent.replacer, id);
 		soda_evict_drop(t, &id, 1);
-		return false;
+		return;
 	}
-	return soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & SODA_CW_PINNED);
 }

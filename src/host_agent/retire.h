@@ -17,7 +17,7 @@ void soda_retire_range(uint32_t first, uint32_t n);
 /* DISCARD: the chunk's content becomes zeros. Signals blocked. -ETIMEDOUT. */
 int soda_retire_discard(uint32_t id, uint64_t deadline_ns);
 
-/* COLD: drop it if it is clean; true: it is dirty, write it back first. Signals blocked. */
-bool soda_retire_cold(struct soda_thread *t, uint32_t id);
+/* Drop it if it is clean, and has none of the flags that keep it. Signals blocked. */
+void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep);
 
 #endif

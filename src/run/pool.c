@@ -176,7 +176,8 @@ void *run_pool_map(size_t bytes)
 	return p;
 }
 
-void run_zero(char *addr, size_t bytes)
+/* They are readable and writable then, whatever they were. */
+static void erase(char *addr, size_t bytes)
 {
 	if (!bytes)
 		return;
@@ -190,6 +191,7 @@ static void discard(struct pool *pool, char *from, char *to)
 
 	if (from >= to)
 		return;
+	soda_advise_range(pool->region, from, (size_t)(to - from), SODA_UNPIN, &why);
 	soda_advise_range(pool->region, from, (size_t)(to - from), SODA_DISCARD, &why);
 	set_protection(from, (size_t)(to - from), PROT_NONE);
 }
@@ -199,6 +201,7 @@ static void unmap_locked(struct pool *pool, char *addr, size_t bytes)
 	uint64_t chunk = soda_chunk_bytes();
 	char *end = addr + bytes, *free_from = NULL;
 
+	run_open(addr, bytes);
 	mark(pool, (uint64_t)(addr - pool->base) / PAGE, bytes / PAGE, false);
 	for (char *p = addr; p < end;) {
 		uint32_t c = (uint32_t)((uint64_t)(p - pool->base) >> soda_agent.chunk_shift);
@@ -209,7 +212,7 @@ static void unmap_locked(struct pool *pool, char *addr, size_t bytes)
 			if (free_from)
 				discard(pool, free_from, start);
 			free_from = NULL;
-			run_zero(p, (size_t)(stop - p)); /* for whoever gets them next */
+			erase(p, (size_t)(stop - p)); /* for whoever gets them next */
 		} else if (!free_from) {
 			free_from = start;
 		}
@@ -300,6 +303,7 @@ static bool extend_locked(char *addr, size_t old, size_t bytes)
 	for (uint64_t p = first; p < ((last + chunk / PAGE - 1) & ~(chunk / PAGE - 1)); p++)
 		if (is_mapped(pool, p))
 			return false;
+	run_open(pool->base + first * PAGE, (last - first) * PAGE);
 	set_protection(pool->base + first * PAGE, (last - first) * PAGE, PROT_READ | PROT_WRITE);
 	mark(pool, first, last - first, true);
 	return true;

@@ -9,6 +9,8 @@
  *   heap.c     malloc and its family: large blocks from soda_malloc's heap
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
+ *   remap.c    mremap
+ *   closed.c   what nobody may access
  *   bounce.c   a piece of local memory for a system call on fabric memory
  *   hold.c     chunks that stay for the length of a call
  *   calls.c    read, write and the like
@@ -91,6 +93,36 @@ size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p);
 /* Lengthen a mapping in place; false: no room. */
 bool run_pool_extend(void *addr, size_t old, size_t bytes);
 
+/* bytes as whole pages. */
+static inline size_t run_pages(size_t bytes)
+{
+	return (bytes + 4095) & ~(size_t)4095;
+}
+
+/* Of maps.c: addr is in fabric memory, the caller is the program, and the runtime runs. */
+bool run_concerns(const void *addr, const void *caller);
+/* Anew over what is in fabric memory: zeros, with that protection. As mmap(2). */
+void *run_map_over(void *addr, size_t bytes, int prot, int flags);
+/*
+ * The least protection of all pages in the range. *mixed_p: some are writable and some are not.
+ */
+int run_protection(const char *p, size_t bytes, bool *mixed_p);
+/* Change it, of mapped pages. 0 or a negative error. */
+int run_protect(char *addr, size_t bytes, int prot);
+/* Mapped pages become zeros, whatever their protection, which stays. 0 or a negative error. */
+int run_zeros(char *addr, size_t bytes);
+
+/*
+ * Whole chunks that will be PROT_NONE: what is brought or guessed unasked spares them from now on.
+ * false: no memory, they stay as they are.
+ */
+bool run_close(const char *addr, size_t bytes);
+/*
+ * The range gets another protection, or goes.  Chunks that lie in it in part become readable
+ * before, if they were closed; the range itself is as it was.
+ */
+void run_open(const char *addr, size_t bytes);
+
 /* addr lies in a chunk of the pool none of whose pages is mapped. AS. */
 bool run_pool_holds_nothing(const void *addr);
 /* soda_fill_allowed. AS. */
@@ -98,8 +130,6 @@ bool run_may_fill(uint32_t id);
 
 /* The bytes of [addr, addr + bytes) that are in one region; 0: none. */
 size_t run_piece(const void *addr, size_t bytes);
-/* Make a range zeros, whatever its protection; it is readable and writable then. */
-void run_zero(char *addr, size_t bytes);
 
 /* A piece of local memory, aligned to pages, of at least RUN_BOUNCE bytes. NULL: none. */
 enum { RUN_BOUNCE = 256 << 10 };

@@ -414,7 +414,7 @@ int main(int argc, char **argv)
 		{ "killed", case_killed },     { "linux", case_linux },
 		{ "split", case_split },       { "small", case_small },
 		{ "every", case_every },       { "times", case_times },
-		{ "become", case_become },
+		{ "become", case_become },     { "closed", case_closed },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -47,6 +47,7 @@ void case_become(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
+void case_closed(void);
 /* run_victim_small.c */
 void case_small(void);
 /* run_victim_waits.c */

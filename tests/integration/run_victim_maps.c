@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { NOTES = 128 };
+enum { NOTES = 256 };
 
 static int notes[2][NOTES], noted[2], which;
 
@@ -96,6 +96,80 @@ static void filled_again(unsigned char *p)
 	note(p[0]);
 }
 
+/* At least 64 KiB of 4 MiB that nobody has touched yet. */
+static void closed_in_part(unsigned char *p)
+{
+	NOTE_CALL(mprotect(p, 4 * MIB, PROT_NONE));
+	for (int i = 0; i < 64; i++) { /* page by page, as some allocators do */
+		CHECK(!mprotect(p + i * 65536 + 4 * PAGE, PAGE, PROT_READ | PROT_WRITE));
+		p[i * 65536 + 4 * PAGE] = (unsigned char)i;
+	}
+	NOTE_CALL(mlock(p + 65536 + PAGE, PAGE));
+	NOTE_CALL(munlock(p + 65536 + PAGE, PAGE));
+	for (int i = 0; i < 64; i++)
+		note(p[i * 65536 + 4 * PAGE]);
+	note(faults(p + 65536 * 2 + PAGE, true));
+	NOTE_CALL(munmap(p + 3 * MIB + 65536 - PAGE, PAGE));
+	NOTE_CALL(madvise(p, MIB, MADV_DONTNEED));
+	note(p[4 * PAGE]);
+	note(p[MIB + 4 * PAGE]);
+	NOTE_CALL(mprotect(p, 3 * MIB, PROT_READ | PROT_WRITE));
+	note(p[MIB + 4 * PAGE] + p[MIB + 5 * PAGE]);
+}
+
+/* What is locked is not given up. */
+static void locked_pages(unsigned char *p)
+{
+	memset(p, 9, MIB);
+	NOTE_CALL(mlock(p, MIB));
+	NOTE_CALL(madvise(p, MIB, MADV_DONTNEED));
+	NOTE_CALL(madvise(p, MIB, MADV_FREE));
+	NOTE_CALL(madvise(p, MIB, MADV_PAGEOUT));
+	note(p[0] + p[MIB - 1]);
+	NOTE_CALL(munlock(p, MIB));
+	NOTE_CALL(madvise(p, MIB, MADV_DONTNEED));
+	note(p[0] + p[MIB - 1]);
+	NOTE_CALL(mlock2(p, MIB, MLOCK_ONFAULT));
+	NOTE_CALL(munlock(p, MIB));
+}
+
+/* Source and target are of one kind; each of 2 MiB. */
+static void moves(unsigned char *p, unsigned char *q)
+{
+	unsigned char *r;
+
+	memset(p, 3, 2 * MIB);
+	memset(q, 4, 2 * MIB);
+	NOTE_MAP(mremap(p, MIB, MIB, MREMAP_FIXED, q));
+	NOTE_MAP(mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, q + 1));
+	NOTE_MAP(mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, p + PAGE));
+	NOTE_MAP(mremap(p, MIB, MIB, 64));
+	NOTE_MAP(mremap(p, MIB, 2 * MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP));
+	r = mremap(p, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, q + PAGE);
+	note(r == q + PAGE);
+	note(q[0] + q[PAGE] * 10 + q[MIB + PAGE - 1] * 100 + q[MIB + PAGE]);
+	note(faults(p, false));
+	NOTE_CALL(mprotect(p + MIB, MIB, PROT_READ));
+	r = mremap(p + MIB, MIB, MIB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	note(r != MAP_FAILED);
+	note(r[0] + r[MIB - 1] * 10 + p[MIB] + p[2 * MIB - 1]);
+	note(faults(r, true) + faults(p + MIB, true));
+	r = mremap(r, MIB, 2 * MIB, MREMAP_MAYMOVE);
+	note(r != MAP_FAILED);
+	note(r[0] + r[MIB - 1] + r[2 * MIB - 1]);
+	note(faults(r, true) + faults(r + 2 * MIB - 1, true));
+	NOTE_CALL(mprotect(r, MIB / 2, PROT_READ | PROT_WRITE));
+	NOTE_MAP(mremap(r, 2 * MIB, 3 * MIB, MREMAP_MAYMOVE)); /* two of them */
+	NOTE_CALL(mprotect(r, 2 * MIB, PROT_NONE));
+	r = mremap(r, 2 * MIB, 4 * MIB, MREMAP_MAYMOVE);
+	note(r != MAP_FAILED && faults(r, false) && faults(r + 3 * MIB, false));
+	NOTE_CALL(mprotect(r, 4 * MIB, PROT_READ | PROT_WRITE));
+	note(r[MIB / 2] + r[MIB - 1] + r[3 * MIB]);
+	NOTE_CALL(munmap(r, 4 * MIB));
+	NOTE_CALL(munmap(p + MIB, MIB));
+	NOTE_CALL(munmap(q, 2 * MIB));
+}
+
 static void all_calls(unsigned char *p)
 {
 	for (size_t i = 0; i < 4 * MIB / PAGE; i++)
@@ -118,8 +192,14 @@ void case_linux(void)
 	CHECK(in_fam(p) && !in_fam(local));
 	which = 0;
 	all_calls(local);
+	closed_in_part(map(4 * MIB, MAP_NORESERVE));
+	locked_pages(local);
+	moves(map(2 * MIB, MAP_NORESERVE), map(2 * MIB, MAP_NORESERVE));
 	which = 1;
 	all_calls(p);
+	closed_in_part(map(4 * MIB, 0));
+	locked_pages(p);
+	moves(map(2 * MIB, 0), map(2 * MIB, 0));
 	CHECK(noted[0] == noted[1]);
 	for (int i = 0; i < noted[0]; i++)
 		if (notes[0][i] != notes[1][i]) {
@@ -150,5 +230,78 @@ void case_split(void)
 	for (size_t i = 1; i < 64; i += 2)
 		CHECK(p[i * 64 * 1024 + (i % 16 ^ 1) * PAGE + 1] == 2);
 	CHECK(!munmap(p, 4 * MIB));
+	free(ballast);
+}
+
+/* Load and store in order, as what learns from it expects, with a page's worth of steps. */
+static void go_through(unsigned char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i += 512)
+		p[i]++;
+}
+
+/* Closed, and opened page by page, as some allocators do; what is not opened is not looked at. */
+static void open_slowly(unsigned char *ballast)
+{
+	enum { N = 8 * MIB };
+	unsigned char *p = map(N, 0);
+
+	memset(p, 1, N);
+	CHECK(!mprotect(p, N, PROT_NONE));
+	for (size_t page = 0; page < N; page += 2 * PAGE) {
+		CHECK(!mprotect(p + page, PAGE, PROT_READ | PROT_WRITE));
+		for (size_t i = 0; i < PAGE; i += 512)
+			p[page + i] += (unsigned char)(page / PAGE);
+	}
+	for (int i = 0; i < 2; i++) {
+		go_through(ballast, BIG);
+		for (size_t page = 0; page < N; page += 2 * PAGE)
+			for (size_t k = 0; k < PAGE; k += 512)
+				CHECK(p[page + k]++ ==
+				      (unsigned char)(page / PAGE + 1 + (size_t)i));
+	}
+	CHECK(!munmap(p, N));
+}
+
+/*
+ * What nobody may access is not brought, and not looked at by whoever writes back: beside a stream
+ * that stores to what it loads, locked in memory, and while others are at work.
+ */
+void case_closed(void)
+{
+	enum { N = 24 * MIB, HOLE = 2 * MIB };
+	unsigned char *p = map(N, 0), *hole = p + N / 2, *locked = map(MIB, 0);
+	unsigned char *ballast = malloc(BIG), vec;
+
+	CHECK(in_fam(p) && in_fam(locked) && ballast && in_fam(ballast));
+	fill(p, N, 3);
+	memset(locked, 7, MIB);
+	CHECK(!mlock(locked, MIB));
+	memset(locked, 8, MIB);
+	CHECK(!mprotect(locked, MIB, PROT_NONE));
+	for (int i = 0; i < 4; i++)
+		go_through(p, N);
+	CHECK(!mprotect(hole, HOLE, PROT_NONE));
+	for (int i = 0; i < 4; i++) {
+		go_through(p, N / 2);
+		go_through(hole + HOLE, N / 2 - HOLE);
+		go_through(ballast, BIG);
+		CHECK(faults(hole + MIB, false) && faults(locked, true));
+	}
+	open_slowly(ballast);
+	CHECK(!mprotect(hole, HOLE, PROT_READ | PROT_WRITE));
+	for (size_t i = 0; i < N; i += 512)
+		CHECK(p[i] == (unsigned char)((i % 64 ? 0 : 3 + i / 64 * 7 + (i >> 16)) +
+					      (p + i >= hole && p + i < hole + HOLE ? 4 : 8)));
+	CHECK(!mprotect(locked, MIB, PROT_READ | PROT_WRITE));
+	for (size_t i = 0; i < MIB; i++)
+		CHECK(locked[i] == 8);
+	/* what is unmapped is not locked any more: whoever comes there next can lock it anew */
+	for (int i = 0; i < 20; i++) {
+		CHECK(!munmap(locked, MIB));
+		locked = map(MIB, 0);
+		CHECK(!mlock(locked, MIB) && !mincore(locked + MIB / 2, 1, &vec) && vec & 1);
+	}
+	CHECK(!munlock(locked, MIB) && !munmap(locked, MIB) && !munmap(p, N));
 	free(ballast);
 }

@@ -89,6 +89,10 @@ static void test_maps(void **state)
 	run_case("maps", NULL);
 	run_case("linux", NULL);
 	run_case("split", NULL);
+	run_case("closed", NULL);
+	setenv("SODA_CHUNK", "64K", 1); /* large enough for chunks to be guessed to be stored to */
+	run_case("closed", NULL);
+	unsetenv("SODA_CHUNK");
 }
 
 static void test_calls(void **state)
