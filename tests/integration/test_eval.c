@@ -204,11 +204,28 @@ static void test_goes_on_after_an_interruption(void **state)
 	json_decref(results(6));
 }
 
+/* Another mode in the same folder, and a report of all that is there. */
+static void test_is_made_in_parts(void **state)
+{
+	const char *const report[] = { "eval", "--report", "--out", out, NULL };
+	json_t *all;
+
+	EVAL("--modes", "base", "--apps", "bfs", "--alone");
+	ended_well();
+	assert_non_null(strstr(run.err, "1 of 2 runs to do"));
+	assert_int_equal(program_run_within(SODA, report, LIMIT_MS, &run), 0);
+	ended_well();
+	all = results(7);
+	assert_int_equal(json_array_size(member(all, "summary")), 7);
+	assert_int_equal(json_array_size(member(all, "commands")), 3);
+	json_decref(all);
+}
+
 static void test_keeps_evaluations_apart(void **state)
 {
-	EVAL("--modes", "memserver", "--apps", "bfs", "--alone");
+	EVAL("--modes", "memserver", "--apps", "bfs", "--alone", "--iterations", "4");
 	refused("--fresh");
-	json_decref(results(6));
+	json_decref(results(7));
 }
 
 static void test_refuses_what_is_not_there(void **state)
@@ -276,6 +293,7 @@ int main(void)
 		cmocka_unit_test(test_draws_figures),
 		cmocka_unit_test(test_link_carries_what_is_counted),
 		cmocka_unit_test(test_goes_on_after_an_interruption),
+		cmocka_unit_test(test_is_made_in_parts),
 		cmocka_unit_test(test_keeps_evaluations_apart),
 		cmocka_unit_test(test_refuses_what_is_not_there),
 		cmocka_unit_test(test_takes_a_triple),

@@ -96,7 +96,7 @@ static void start_results(uint32_t repeat)
 {
 	soda_eval_results_close(&results);
 	plan_of(repeat, false);
-	assert_int_equal(soda_eval_results_open(&results, &plan, true), 0);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_FRESH), 0);
 }
 
 static void test_median(void **state)
@@ -159,15 +159,112 @@ static void test_resumes(void **state)
 	add(SODA_EVAL_DRAM, 0, 1, 0, true);
 	add(SODA_EVAL_DRAM, 1, 1, 0, true);
 	soda_eval_results_close(&results);
-	assert_int_equal(soda_eval_results_open(&results, &plan, false), 0);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_GO_ON), 0);
 	assert_int_equal(results.found, 2);
 	soda_eval_results_close(&results);
 	assert_int_equal(truncate(path, 20), 0); /* within the first line */
-	assert_int_equal(soda_eval_results_open(&results, &plan, false), 0);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_GO_ON), 0);
 	assert_int_equal(results.found, 0);
 	plan.threads = 7;
 	soda_eval_results_close(&results);
-	assert_int_equal(soda_eval_results_open(&results, &plan, false), -EEXIST);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_GO_ON), -EEXIST);
+}
+
+/* Other applications, modes and repetitions, in the same folder: the report has all of them. */
+static void test_parts(void **state)
+{
+	const struct soda_eval_run kind = { .mode = SODA_EVAL_BASE, .processes = 1 };
+	json_t *graph = json_pack("{ss ss si}", "name", "graph", "spec", "rmat:4:10", "edges", 20);
+	struct soda_eval_plan all;
+	struct soda_eval_cell c;
+
+	start_results(3);
+	assert_int_equal(soda_eval_results_add(&results, "graph", graph), 0);
+	add(SODA_EVAL_DRAM, 2, 1, 0, true);
+	add(SODA_EVAL_BASE, 0, 4, 0, false);
+	plan.repeat = plan.apps_n = plan.modes_n = 1;
+	plan.apps[0] = 4;
+	soda_eval_results_close(&results);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_GO_ON), 0);
+	all = plan;
+	soda_eval_plan_widen(&all, &results);
+	assert_int_equal(all.repeat, 3);
+	assert_int_equal(all.graphs_n, 1);
+	assert_int_equal(all.graphs[0].edges, 20);
+	assert_int_equal(all.apps_n, 2); /* what is asked for, what is there */
+	assert_int_equal(all.apps[1], 0);
+	assert_int_equal(all.modes_n, 2);
+	assert_int_equal(all.modes[1], SODA_EVAL_BASE);
+	assert_false(all.background);
+	soda_eval_cell_make(&results, &all, &kind, &c);
+	assert_int_equal(c.n, 0);
+	assert_int_equal(c.invalid, 1);
+}
+
+/* To look needs no options: the setting is the folder's. */
+static void test_looks(void **state)
+{
+	start_results(1);
+	soda_eval_results_close(&results);
+	plan.threads = 7;
+	plan.chunk_bytes = 4096;
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_LOOK), 0);
+	assert_int_equal(plan.threads, 0);
+	assert_int_equal(plan.chunk_bytes, 0);
+	soda_eval_results_close(&results);
+	unlink(path);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_LOOK), -ENOENT);
+}
+
+static void test_keeps_graphs_apart(void **state)
+{
+	json_t *graph = json_pack("{ss ss}", "name", "graph", "spec", "/another/graph");
+
+	start_results(1);
+	assert_int_equal(soda_eval_results_add(&results, "graph", graph), 0);
+	soda_eval_results_close(&results);
+	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_GO_ON), -EEXIST);
+}
+
+static void took(enum soda_eval_mode mode, double seconds)
+{
+	json_t *run = json_pack("{ss ss ss si si sf sb}", "graph", "graph", "app", "bfs", "mode",
+				soda_eval_mode_names[mode], "processes", 1, "repetition", 0,
+				"wall_seconds", seconds, "valid", true);
+
+	assert_int_equal(soda_eval_results_add(&results, "run", run), 0);
+}
+
+static double guess(enum soda_eval_mode mode, uint32_t app, uint32_t processes)
+{
+	const struct soda_eval_run run = { .mode = mode, .app = app, .processes = processes };
+
+	return soda_eval_progress_guess(&results, &plan, &run);
+}
+
+/* What is left takes what its like took; what was never run, in proportion. */
+static void test_progress(void **state)
+{
+	char text[SODA_EVAL_DURATION_BYTES];
+	double before;
+
+	start_results(2);
+	before = guess(SODA_EVAL_DRAM, 0, 1);
+	assert_true(before > 0);
+	assert_true(guess(SODA_EVAL_BASE, 0, 1) > before);
+	took(SODA_EVAL_DRAM, 10 * before);
+	near(guess(SODA_EVAL_DRAM, 0, 1), 10 * before);
+	assert_true(guess(SODA_EVAL_DRAM, 1, 1) > 9 * before);
+	assert_true(guess(SODA_EVAL_BASE, 0, 2) > guess(SODA_EVAL_BASE, 0, 1));
+	took(SODA_EVAL_BASE, 7);
+	took(SODA_EVAL_BASE, 9);
+	near(guess(SODA_EVAL_BASE, 0, 1), 8);
+	soda_eval_progress_format(61.2, text);
+	assert_string_equal(text, "61 s");
+	soda_eval_progress_format(1200, text);
+	assert_string_equal(text, "20 min");
+	soda_eval_progress_format(7500, text);
+	assert_string_equal(text, "2 h 05 min");
 }
 
 static int start(void **state)
@@ -189,9 +286,16 @@ static int end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_order),  cmocka_unit_test(test_order_of_two),
-		cmocka_unit_test(test_median), cmocka_unit_test(test_invalid),
-		cmocka_unit_test(test_bars),   cmocka_unit_test(test_resumes),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_order_of_two),
+		cmocka_unit_test(test_median),
+		cmocka_unit_test(test_invalid),
+		cmocka_unit_test(test_bars),
+		cmocka_unit_test(test_resumes),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_looks),
+		cmocka_unit_test(test_keeps_graphs_apart),
+		cmocka_unit_test(test_progress),
 	};
 
 	return cmocka_run_group_tests(tests, start, end);

@@ -26,7 +26,7 @@ struct options {
 	uint32_t threads, repeat, iterations, transport, dpu_cpu, timeout_ms;
 	uint64_t chunk, cache, limit;
 	char *out, *graph, *apps, *modes, *link;
-	bool quick, paper, alone, fresh, keep;
+	bool quick, paper, alone, fresh, keep, report;
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -51,7 +51,9 @@ static const struct soda_option option_table[] = {
 	  .arg = "DIR",
 	  .def = "soda-eval",
 	  .help = "Folder for results, figures and report; made if it is not there. An evaluation "
-		  "that was interrupted goes on from what it has." },
+		  "that was interrupted goes on from what it has. It may be made in parts: "
+		  "commands that differ only in --graph, --apps, --modes, --repeat, --quick and "
+		  "--alone add to the same folder, and the report has all of them." },
 	{ .name = "graph",
 	  .letter = 'g',
 	  .type = SODA_OPT_LIST,
@@ -156,6 +158,11 @@ static const struct soda_option option_table[] = {
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(fresh),
 	  .help = "Forget results that are in the folder." },
+	{ .name = "report",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(report),
+	  .help = "Run nothing: write figures and report of what is in the folder, whatever the "
+		  "other options say." },
 	{ .name = "keep",
 	  .type = SODA_OPT_BOOL,
 	  .offset = AT(keep),
@@ -193,21 +200,13 @@ static const struct soda_conf conf = {
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
 
-static int find(const char *const *names, const char *name)
-{
-	for (int i = 0; names[i]; i++)
-		if (strcmp(names[i], name) == 0)
-			return i;
-	return -1;
-}
-
 /* Both lists are few words without blanks; text is cut up. */
 static int choose_apps(char *text, struct soda_eval_plan *plan)
 {
 	char *word;
 
 	while ((word = strsep(&text, ","))) {
-		int app = find(soda_eval_app_names, word);
+		int app = soda_eval_name_find(soda_eval_app_names, word);
 
 		if (app < 0) {
 			fprintf(stderr, WHO ": --apps: no application '%s'; see --help\n", word);
@@ -228,7 +227,7 @@ static int choose_modes(char *text, struct soda_eval_plan *plan)
 	char *word;
 
 	while ((word = strsep(&text, ","))) {
-		int mode = find(soda_eval_mode_names, word);
+		int mode = soda_eval_name_find(soda_eval_mode_names, word);
 
 		if (mode < 0) {
 			fprintf(stderr, WHO ": --modes: no mode '%s'; see --help\n", word);
@@ -338,14 +337,18 @@ static int evaluate(struct options *opt, const char *command)
 {
 	static char out_path[PATH_MAX], work_path[PATH_MAX];
 	static struct soda_eval_plan plan;
-	struct soda_eval_drive drive = { .plan = &plan, .command = command, .fresh = opt->fresh };
+	struct soda_eval_drive drive = { .plan = &plan,
+					 .command = command,
+					 .begin = opt->report  ? SODA_EVAL_LOOK
+						  : opt->fresh ? SODA_EVAL_FRESH
+							       : SODA_EVAL_GO_ON };
 	static const struct soda_bench_work work = { soda_eval_drive_run, soda_eval_drive_clean };
 	int err = make_folders(opt->out, out_path, work_path), code;
 
 	plan.out = out_path;
 	plan.work = work_path;
 	if (!err)
-		err = make_plan(opt, &plan);
+		err = opt->report ? 0 : make_plan(opt, &plan);
 	if (err) {
 		rmdir(work_path);
 		return err == -EPERM || err == -ENOMEM ? SODA_EXIT_FAILED : SODA_EXIT_USAGE;
@@ -354,6 +357,7 @@ static int evaluate(struct options *opt, const char *command)
 	code = soda_bench_guard_run(&work, &drive);
 	if (code <= SODA_EXIT_FAILED && !opt->keep)
 		remove_graphs(&plan);
+	rmdir(work_path); /* unless it is needed */
 	free(plan.runs);
 	return code;
 }

@@ -3,7 +3,8 @@
  * `soda eval`: graph applications on a compute node whose memory is capped, in every mode.
  *
  *   eval.c            options
- *   eval_plan.c       which runs there are, in which order
+ *   eval_plan.c       which runs there are, in which order;  eval_parts.c: of all commands
+ *   eval_progress.c   how long what is left may take
  *   eval_paper.c      what the paper used and found; whether this machine has it
  *   eval_machine.c    what machine this is
  *   eval_graph.c      the graphs, as files
@@ -55,7 +56,7 @@ enum soda_eval_mode {
 extern const char *const soda_eval_mode_names[]; /* ends with NULL, as does: */
 extern const char *const soda_eval_app_names[];	 /* the paper's five first */
 
-enum { SODA_EVAL_APPS_MAX = 9, SODA_EVAL_GRAPHS_MAX = 16 };
+enum { SODA_EVAL_APPS_MAX = 9, SODA_EVAL_GRAPHS_MAX = 16, SODA_EVAL_REPEAT_MAX = 1000 };
 
 struct soda_eval_graph {
 	const char *spec;    /* as asked for: a file, or rmat:SCALE:EDGES; borrowed */
@@ -108,8 +109,17 @@ struct soda_eval_stage {
 
 /* eval_plan.c.  Fill runs from the rest; the caller frees them. 0 or -ENOMEM. */
 int soda_eval_plan_make(struct soda_eval_plan *plan);
-/* What must be equal for results to be of the same evaluation: a new reference. */
+/* What must be equal for results to stand beside each other: a new reference. */
+json_t *soda_eval_plan_setting(const struct soda_eval_plan *plan);
+/* Read it back. */
+void soda_eval_plan_adopt(struct soda_eval_plan *plan, const json_t *setting);
+/* The setting, and what is run: a new reference. */
 json_t *soda_eval_plan_describe(const struct soda_eval_plan *plan);
+/* A graph: a new reference; and back. */
+json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph);
+void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described);
+/* The place of a name in a list that ends with NULL; -1: it is not there. */
+int soda_eval_name_find(const char *const *names, const char *name);
 static inline bool soda_eval_in(enum soda_eval_mode mode, unsigned set)
 {
 	return set >> mode & 1;
@@ -119,9 +129,6 @@ static inline bool soda_eval_in(enum soda_eval_mode mode, unsigned set)
 int soda_eval_graph_prepare(const struct soda_eval_plan *plan, struct soda_eval_graph *graph);
 /* Name it; 0 or -EINVAL, told. */
 int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const char *work);
-json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph);
-/* Read it back. */
-void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described);
 
 /* eval_stage.c.  0 or negative errno after a message; close in either case. */
 int soda_eval_stage_open(struct soda_eval_stage *stage);

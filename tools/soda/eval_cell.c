@@ -6,8 +6,6 @@
 
 #include "eval_results.h"
 
-enum { REPEAT_MAX = 1000 };
-
 static const char *const kind_names[] = { "on_demand", "prefetch", "write_back", "preload" };
 
 static double number(const json_t *from, const char *key)
@@ -45,13 +43,15 @@ void soda_eval_cell_make(const struct soda_eval_results *results, const struct s
 {
 	struct soda_eval_run run = *kind;
 	struct soda_eval_cell cell = { .seconds = NAN, .seconds_min = NAN, .seconds_max = NAN };
-	json_t *found[REPEAT_MAX];
+	json_t *found[SODA_EVAL_REPEAT_MAX];
 
 	cell.hit_rate = cell.traffic_bytes = NAN;
 	for (run.repetition = 0; run.repetition < plan->repeat; run.repetition++) {
 		found[cell.n] = soda_eval_results_find(results, plan, &run);
 		if (found[cell.n])
 			cell.n++;
+		else
+			cell.invalid += soda_eval_results_failed(results, plan, &run);
 	}
 	if (cell.n) {
 		qsort(found, cell.n, sizeof(found[0]), by_seconds);

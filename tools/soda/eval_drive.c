@@ -67,19 +67,62 @@ static int have_graph(const struct soda_eval_plan *plan, struct soda_eval_result
 	return err;
 }
 
-static void say(const struct soda_eval_plan *plan, uint32_t i, const json_t *result, double seconds)
+/* How many runs are left from the i-th on, and how long they may take, of a set of modes. */
+static uint32_t count_left(const struct soda_eval_plan *plan,
+			   const struct soda_eval_results *results, uint32_t i, unsigned modes,
+			   double *seconds_p)
+{
+	uint32_t n = 0;
+
+	*seconds_p = 0;
+	for (; i < plan->runs_n; i++)
+		if (soda_eval_in(plan->runs[i].mode, modes) &&
+		    !soda_eval_results_find(results, plan, &plan->runs[i])) {
+			*seconds_p += soda_eval_progress_guess(results, plan, &plan->runs[i]);
+			n++;
+		}
+	return n;
+}
+
+/* What there is to do, mode by mode. */
+static void say_plan(const struct soda_eval_plan *plan, const struct soda_eval_results *results)
+{
+	char text[SODA_EVAL_DURATION_BYTES];
+	double seconds;
+	uint32_t n = count_left(plan, results, 0, ~0u, &seconds);
+
+	soda_eval_progress_format(seconds, text);
+	fprintf(stderr, "soda eval: %u of %u runs to do, perhaps %s without making graphs:\n", n,
+		plan->runs_n, text);
+	for (uint32_t m = 0; m < plan->modes_n; m++) {
+		n = count_left(plan, results, 0, 1u << plan->modes[m], &seconds);
+		soda_eval_progress_format(seconds, text);
+		if (n)
+			fprintf(stderr, "soda eval:   %-10s %3u runs, %s\n",
+				soda_eval_mode_names[plan->modes[m]], n, text);
+	}
+}
+
+static void say(const struct soda_eval_plan *plan, const struct soda_eval_results *results,
+		uint32_t i, const json_t *result)
 {
 	const struct soda_eval_run *run = &plan->runs[i];
 	const char *why = json_string_value(json_object_get(result, "why_invalid"));
+	char text[SODA_EVAL_DURATION_BYTES];
+	double seconds;
 
 	fprintf(stderr, "soda eval: %u of %u: %s, %s in %s%s: ", i + 1, plan->runs_n,
 		plan->graphs[run->graph].name, soda_eval_app_names[run->app],
 		soda_eval_mode_names[run->mode], run->processes > 1 ? " beside a BFS" : "");
 	if (why)
-		fprintf(stderr, "INVALID: %s\n", why);
+		fprintf(stderr, "INVALID: %s", why);
 	else
-		fprintf(stderr, "%.3f s, verified (%.1f s in all)\n",
-			json_number_value(json_object_get(result, "seconds")), seconds);
+		fprintf(stderr, "%.3f s, verified (%.1f s in all)",
+			json_number_value(json_object_get(result, "seconds")),
+			json_number_value(json_object_get(result, "wall_seconds")));
+	count_left(plan, results, i + 1, ~0u, &seconds);
+	soda_eval_progress_format(seconds, text);
+	fprintf(stderr, i + 1 < plan->runs_n ? "; about %s left\n" : "\n", text);
 }
 
 static double clock_seconds(void)
@@ -122,8 +165,11 @@ static int do_run(struct soda_eval_stage *stage, struct soda_eval_results *resul
 	err = soda_eval_run_do(stage, run, dram ? &needs : NULL, &result);
 	if (err)
 		return err;
-	say(plan, i, result, clock_seconds() - begin);
-	return soda_eval_results_add(results, "run", result);
+	json_object_set_new(result, "wall_seconds", json_real(clock_seconds() - begin));
+	err = soda_eval_results_add(results, "run", json_incref(result));
+	say(plan, results, i, result);
+	json_decref(result);
+	return err;
 }
 
 static int do_runs(struct soda_eval_stage *stage, struct soda_eval_plan *plan,
@@ -160,22 +206,27 @@ static uint32_t count_missing(const struct soda_eval_plan *plan,
 	return missing;
 }
 
-static int write_report(const struct soda_eval_drive *drive, const char *cap,
-			struct soda_eval_results *results)
+/* Who asked for what, where; of the last command that ran something. */
+static const json_t *last_command(const struct soda_eval_results *results)
 {
-	json_t *machine = soda_eval_machine_describe();
-	struct soda_eval_report report = { .plan = drive->plan,
+	size_t n = json_array_size(results->commands);
+
+	return n ? json_array_get(results->commands, n - 1) : NULL;
+}
+
+/* Of all that is in the folder, this command's and earlier ones'. */
+static int write_report(const struct soda_eval_plan *plan, const struct soda_eval_results *results)
+{
+	const json_t *command = last_command(results);
+	const char *cap = json_string_value(json_object_get(command, "memory_cap"));
+	struct soda_eval_plan all = *plan;
+	struct soda_eval_report report = { .plan = &all,
 					   .results = results,
-					   .command = drive->command,
-					   .cap = cap,
-					   .machine = machine };
+					   .cap = cap ? cap : "in a way that is not known",
+					   .machine = json_object_get(command, "machine") };
 	int err;
 
-	for (uint32_t i = 0; i < drive->plan->graphs_n; i++) {
-		struct soda_eval_graph *graph = &drive->plan->graphs[i];
-
-		soda_eval_graph_recall(graph, json_object_get(results->graphs, graph->name));
-	}
+	soda_eval_plan_widen(&all, results);
 	err = soda_eval_write_json(&report);
 	if (!err)
 		err = soda_eval_write_csv(&report);
@@ -183,39 +234,54 @@ static int write_report(const struct soda_eval_drive *drive, const char *cap,
 		err = soda_eval_plot_all(&report);
 	if (!err)
 		err = soda_eval_write_html(&report);
-	json_decref(machine);
+	if (!err)
+		printf("%s/report.html\n", plan->out);
 	return err;
+}
+
+/* What is missing of the plan. */
+static int run_missing(const struct soda_eval_drive *drive,
+		       const struct soda_bench_guarded *guarded, struct soda_eval_results *results)
+{
+	struct soda_eval_stage stage = { .plan = drive->plan,
+					 .dir = guarded->dir,
+					 .owner = guarded->owner };
+	char cap[256];
+	int err;
+
+	if (results->found)
+		fprintf(stderr, "soda eval: going on after %u runs\n", results->found);
+	if (!count_missing(drive->plan, results))
+		return 0;
+	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));
+	err = soda_eval_results_add(results, "command",
+				    json_pack("{ss ss so}", "text", drive->command, "memory_cap",
+					      cap, "machine", soda_eval_machine_describe()));
+	say_plan(drive->plan, results);
+	return err ? err : do_runs(&stage, drive->plan, results);
 }
 
 int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded)
 {
 	const struct soda_eval_drive *drive = arg;
 	struct soda_eval_plan *plan = drive->plan;
-	struct soda_eval_stage stage = { .plan = plan,
-					 .dir = guarded->dir,
-					 .owner = guarded->owner };
 	struct soda_eval_results results;
-	char cap[256];
-	uint32_t missing;
-	int err = soda_eval_results_open(&results, plan, drive->fresh);
+	uint32_t missing = 0;
+	int err = soda_eval_results_open(&results, plan, drive->begin);
+	bool usage = err == -EEXIST || err == -ENOENT;
 
-	if (err) {
-		soda_eval_results_close(&results);
-		return err == -EEXIST ? SODA_EXIT_USAGE : SODA_EXIT_FAILED;
-	}
-	if (results.found)
-		fprintf(stderr, "soda eval: going on after %u runs\n", results.found);
-	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));
-	err = do_runs(&stage, plan, &results);
-	missing = count_missing(plan, &results);
+	if (!err && drive->begin != SODA_EVAL_LOOK)
+		err = run_missing(drive, guarded, &results);
 	if (!err)
-		err = write_report(drive, cap, &results);
-	if (!err && missing)
+		err = write_report(plan, &results);
+	if (!err)
+		missing = count_missing(plan, &results);
+	if (missing)
 		fprintf(stderr,
 			"soda eval: %u of %u runs are invalid; the same command tries them again\n",
 			missing, plan->runs_n);
-	if (!err)
-		printf("%s/report.html\n", plan->out);
 	soda_eval_results_close(&results);
+	if (usage)
+		return SODA_EXIT_USAGE;
 	return err || missing ? SODA_EXIT_FAILED : SODA_EXIT_OK;
 }

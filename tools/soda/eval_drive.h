@@ -6,11 +6,12 @@
 #include "bench_guard.h"
 #include "eval.h"
 #include "eval_readahead.h"
+#include "eval_results.h"
 
 struct soda_eval_drive {
 	struct soda_eval_plan *plan;
 	const char *command; /* as it was typed */
-	bool fresh;
+	enum soda_eval_begin begin;
 	struct soda_eval_readahead disk; /* as it was before */
 };
 

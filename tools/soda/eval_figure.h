@@ -21,7 +21,7 @@ enum soda_eval_quantity {
 	SODA_EVAL_HIT_RATE,	  /* of the dynamic cache's requests, per cent */
 };
 
-/* What the paper says of a mode, with certainty. */
+/* What the paper says of a mode, with certainty; in the unit of the axis, then in its words. */
 struct soda_eval_claim {
 	enum soda_eval_mode mode;
 	const char *text;
@@ -37,6 +37,9 @@ struct soda_eval_figure {
 	struct soda_eval_claim paper[4]; /* ends with text NULL */
 };
 
+/* A mode's in all figures: "#rrggbb". */
+extern const char *const soda_eval_mode_colours[SODA_EVAL_MODES];
+
 enum { SODA_EVAL_FIGURES = 7 };
 extern const struct soda_eval_figure soda_eval_figures[SODA_EVAL_FIGURES];
 
@@ -44,6 +47,10 @@ extern const struct soda_eval_figure soda_eval_figures[SODA_EVAL_FIGURES];
 struct soda_eval_bar soda_eval_figure_bar(const struct soda_eval_report *report,
 					  const struct soda_eval_figure *figure,
 					  const struct soda_eval_run *kind);
+/* The least and the most of a mode's bars over graphs and applications; NAN: it has none. */
+void soda_eval_figure_range(const struct soda_eval_report *report,
+			    const struct soda_eval_figure *figure, enum soda_eval_mode mode,
+			    double *least_p, double *most_p);
 /* The parts of the bar, in the order of struct soda_eval_cell.kinds. */
 void soda_eval_figure_kinds(const struct soda_eval_report *report,
 			    const struct soda_eval_figure *figure, const struct soda_eval_run *kind,

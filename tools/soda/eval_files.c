@@ -57,13 +57,31 @@ static json_t *summary_of(const struct soda_eval_report *report, const struct so
 			 real(cell.server_cpu_s));
 }
 
+/* Of an application: what was tried. */
+static void add_summaries(const struct soda_eval_report *report, struct soda_eval_run run,
+			  json_t *list)
+{
+	for (run.processes = 1; run.processes <= 2; run.processes++)
+		for (uint32_t m = 0; m < report->plan->modes_n; m++) {
+			struct soda_eval_cell cell;
+
+			run.mode = report->plan->modes[m];
+			soda_eval_cell_make(report->results, report->plan, &run, &cell);
+			if (cell.n || cell.invalid)
+				json_array_append_new(list, summary_of(report, &run));
+		}
+}
+
 static json_t *summaries(const struct soda_eval_report *report)
 {
+	struct soda_eval_run run = { 0 };
 	json_t *list = json_array();
 
-	for (uint32_t i = 0; i < report->plan->runs_n; i++)
-		if (report->plan->runs[i].repetition == 0)
-			json_array_append_new(list, summary_of(report, &report->plan->runs[i]));
+	for (run.graph = 0; run.graph < report->plan->graphs_n; run.graph++)
+		for (uint32_t a = 0; a < report->plan->apps_n; a++) {
+			run.app = report->plan->apps[a];
+			add_summaries(report, run, list);
+		}
 	return list;
 }
 
@@ -79,8 +97,8 @@ static json_t *graphs(const struct soda_eval_report *report)
 
 int soda_eval_write_json(const struct soda_eval_report *report)
 {
-	json_t *all = json_pack("{ss sO ss so so so sO}", "command", report->command, "machine",
-				report->machine, "memory_cap", report->cap, "plan",
+	json_t *all = json_pack("{sO sO ss so so so sO}", "commands", report->results->commands,
+				"machine", report->machine, "memory_cap", report->cap, "plan",
 				soda_eval_plan_describe(report->plan), "graphs", graphs(report),
 				"summary", summaries(report), "runs", report->results->runs);
 	FILE *out = soda_eval_create(report->plan, "results.json");

@@ -113,26 +113,3 @@ int soda_eval_graph_prepare(const struct soda_eval_plan *plan, struct soda_eval_
 		graph->spec, status);
 	return -EIO;
 }
-
-json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph)
-{
-	return json_pack("{ss ss sb sI sI sI sI}", "name", graph->name, "spec", graph->spec,
-			 "symmetric", graph->symmetric, "vertices", (json_int_t)graph->vertices,
-			 "edges", (json_int_t)graph->edges, "vertex_bytes",
-			 (json_int_t)graph->vertex_bytes, "edge_bytes",
-			 (json_int_t)graph->edge_bytes);
-}
-
-static uint64_t number(const json_t *from, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(from, key));
-}
-
-void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described)
-{
-	graph->symmetric = json_is_true(json_object_get(described, "symmetric"));
-	graph->vertices = number(described, "vertices");
-	graph->edges = number(described, "edges");
-	graph->vertex_bytes = number(described, "vertex_bytes");
-	graph->edge_bytes = number(described, "edge_bytes");
-}

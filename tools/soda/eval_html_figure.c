@@ -42,6 +42,19 @@ static const char *claim_of(const struct soda_eval_figure *figure, enum soda_eva
 	return "";
 }
 
+/* The median, and below it the spread, if there is one. */
+static void put_bar(FILE *out, const struct soda_eval_bar *bar)
+{
+	if (isnan(bar->value)) {
+		fputs("<td>&#8211;</td>", out);
+		return;
+	}
+	fprintf(out, "<td>%.2f", bar->value);
+	if (bar->max > bar->min)
+		fprintf(out, "<small>%.2f&#8211;%.2f</small>", bar->min, bar->max);
+	fputs("</td>", out);
+}
+
 /* A mode: a number for each application, and what the paper says. */
 static void put_row(FILE *out, const struct soda_eval_report *report,
 		    const struct soda_eval_figure *figure, enum soda_eval_mode mode)
@@ -49,18 +62,16 @@ static void put_row(FILE *out, const struct soda_eval_report *report,
 	const struct soda_eval_plan *plan = report->plan;
 	struct soda_eval_run kind = { .mode = mode };
 
-	fprintf(out, "<tr><td>%s</td>", soda_eval_mode_names[mode]);
+	fputs("<tr><td class=\"nowrap\">", out);
+	soda_eval_html_mode(out, mode);
+	fputs("</td>", out);
 	for (kind.graph = 0; kind.graph < plan->graphs_n; kind.graph++)
 		for (uint32_t a = 0; a < plan->apps_n; a++) {
 			struct soda_eval_bar bar;
 
 			kind.app = plan->apps[a];
 			bar = soda_eval_figure_bar(report, figure, &kind);
-			if (isnan(bar.value))
-				fputs("<td>-</td>", out);
-			else
-				fprintf(out, "<td title=\"%.3f to %.3f\">%.2f</td>", bar.min,
-					bar.max, bar.value);
+			put_bar(out, &bar);
 		}
 	fputs("<td class=\"left\">", out);
 	soda_eval_html_text(out, claim_of(figure, mode));
@@ -69,7 +80,7 @@ static void put_row(FILE *out, const struct soda_eval_report *report,
 
 static void put_head(FILE *out, const struct soda_eval_plan *plan)
 {
-	fputs("<table><tr><th></th>", out);
+	fputs("<div class=\"scroll\"><table><tr><th></th>", out);
 	for (uint32_t g = 0; g < plan->graphs_n; g++)
 		for (uint32_t a = 0; a < plan->apps_n; a++) {
 			fputs("<th>", out);
@@ -86,7 +97,7 @@ void soda_eval_html_figure(FILE *out, const struct soda_eval_report *report,
 	enum soda_eval_mode modes[SODA_EVAL_MODES];
 	uint32_t n = soda_eval_figure_series(report, figure, modes);
 
-	fputs("<h2>", out);
+	fprintf(out, "<h2 id=\"%s\">", figure->id);
 	soda_eval_html_text(out, figure->title);
 	fputs("</h2>\n<p>", out);
 	soda_eval_html_text(out, figure->text);
@@ -100,5 +111,5 @@ void soda_eval_html_figure(FILE *out, const struct soda_eval_report *report,
 	put_head(out, report->plan);
 	for (uint32_t i = 0; i < n; i++)
 		put_row(out, report, figure, modes[i]);
-	fputs("</table>\n", out);
+	fputs("</table></div>\n", out);
 }

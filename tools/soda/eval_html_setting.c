@@ -25,7 +25,7 @@ static void put_machine(FILE *out, const struct soda_eval_report *report)
 		soda_format_size((uint64_t)json_integer_value(json_object_get(m, "memory_bytes")),
 				 memory));
 	soda_eval_html_text(out, text_of(m, "kernel"));
-	fprintf(out, "; SODA %s; %s.</p>\n", text_of(m, "soda"), text_of(m, "date"));
+	fprintf(out, "; SODA %s.</p>\n", text_of(m, "soda"));
 }
 
 /* The readahead that the runs on the disk had; 0: none, or not known. */
@@ -63,11 +63,16 @@ static void put_readahead(FILE *out, const struct soda_eval_report *report)
 		fputs("<b>The disk does not say what its readahead is.</b></li>\n", out);
 }
 
-static void put_emulated(FILE *out, const struct soda_eval_plan *plan)
+/* Whose processors these are: the first thing to know of any time below. */
+static void put_emulated(FILE *out, const struct soda_eval_report *report)
 {
-	fputs("<li><b>Emulated:</b> memory server and agent run on this machine's processors, "
-	      "beside the application; a DPU has cores of its own.",
-	      out);
+	const struct soda_eval_plan *plan = report->plan;
+
+	fprintf(out,
+		"<ul><li><b>Emulated:</b> memory server and agent run outside of the capped "
+		"cgroup, as if on other nodes, <b>but share the same %lld processors</b> with the "
+		"application; a memory node and a DPU have cores of their own.",
+		(long long)json_integer_value(json_object_get(report->machine, "processors")));
 	if (plan->link.rate[0])
 		fprintf(out,
 			" The network is a pair of virtual interfaces, limited to %s from the "
@@ -96,44 +101,82 @@ static void put_cache(FILE *out, const struct soda_eval_plan *plan)
 	      out);
 }
 
+/* All that were typed. */
+static void put_commands(FILE *out, const struct soda_eval_report *report)
+{
+	const json_t *command;
+	size_t i;
+
+	json_array_foreach(report->results->commands, i, command)
+	{
+		fputs("<p><code>", out);
+		soda_eval_html_text(out, text_of(command, "text"));
+		fputs("</code> <span class=\"nowrap\">", out);
+		soda_eval_html_text(out, text_of(json_object_get(command, "machine"), "date"));
+		fputs("</span></p>\n", out);
+	}
+}
+
+static void put_modes(FILE *out, const struct soda_eval_plan *plan)
+{
+	static const char *const texts[SODA_EVAL_MODES] = {
+		[SODA_EVAL_DRAM] = "all in local memory, not capped",
+		[SODA_EVAL_SSD] = "graph files of the local disk, mapped (mmap)",
+		[SODA_EVAL_MEMSERVER] =
+			"fabric memory: the memory server directly, without an agent",
+		[SODA_EVAL_BASE] = "through the DPU agent, a plain proxy",
+		[SODA_EVAL_AGG] = "base, and task aggregation",
+		[SODA_EVAL_ASYNC] = "base, and asynchronous forwarding",
+		[SODA_EVAL_STATIC] = "base, and the static cache, which holds vertex data",
+		[SODA_EVAL_DYNAMIC] = "base, and the dynamic cache, which holds edge data",
+		[SODA_EVAL_AGG_ASYNC] = "base, and aggregation and asynchronous forwarding",
+		[SODA_EVAL_ALL] = "the agent with everything on",
+	};
+
+	fputs("<table><tr><th>mode</th><th class=\"left\"></th></tr>\n", out);
+	for (uint32_t i = 0; i < plan->modes_n; i++) {
+		fputs("<tr><td class=\"nowrap\">", out);
+		soda_eval_html_mode(out, plan->modes[i]);
+		fprintf(out, "</td><td class=\"left\">%s</td></tr>\n", texts[plan->modes[i]]);
+	}
+	fputs("</table>\n", out);
+}
+
 void soda_eval_html_setting(FILE *out, const struct soda_eval_report *report)
 {
 	const struct soda_eval_plan *plan = report->plan;
 	char chunk[16];
 
-	fputs("<p><code>", out);
-	soda_eval_html_text(out, report->command);
-	fputs("</code></p>\n", out);
+	fputs("<h2>How it was measured</h2>\n", out);
+	put_commands(out, report);
 	put_machine(out, report);
+	put_modes(out, plan);
+	put_emulated(out, report);
 	fprintf(out,
-		"<ul><li>%u threads, PageRank %u iterations; chunks of %s; the page buffer is "
+		"<li>%u threads, PageRank %u iterations; chunks of %s; the page buffer is "
 		"a third of what the application computes on, less its own arrays where they "
 		"are small and stay in local memory.</li>\n",
 		plan->threads, plan->iterations, soda_format_size(plan->chunk_bytes, chunk));
 	fputs("<li>Memory of the application is capped ", out);
 	soda_eval_html_text(out, report->cap);
-	fputs("; server and agent are outside of it, dram is not capped. A run is invalid after a "
-	      "kill by the limit, or if anonymous and shared memory (smaps Pss) exceed it.</li>\n",
+	fputs("; a run is invalid after a kill by the limit, or if anonymous and shared memory "
+	      "(smaps Pss) exceed it.</li>\n<li>Each run is a process of its own; modes take "
+	      "turns; numbers and bars are medians, whiskers and small numbers the least and the "
+	      "most, where a kind was run more than once. Every result is verified by a "
+	      "serial reference. A time is the algorithm&#39;s, without loading; nothing of the "
+	      "graph is resident when it begins. Before it, as much memory as the page buffer "
+	      "holds is touched and given back, in every mode: what a virtual machine&#39;s host "
+	      "takes to find memory is in none of the times.</li>\n",
 	      out);
-	fprintf(out,
-		"<li>%u runs of each kind, each a process of its own, in turns; bars are "
-		"medians, whiskers the least and the most. Every result is verified by a "
-		"serial reference. A time is the algorithm's, without loading; nothing of the "
-		"graph is resident when it begins. Before it, as much memory as the page buffer "
-		"holds is touched and given back, in every mode: what a virtual machine's host "
-		"takes to find memory is in none of the times.</li>\n<li>",
-		plan->repeat);
-	fprintf(out, "Application and agent meet over %s, everything else is tcp. ",
+	fprintf(out, "<li>Application and agent meet over %s, everything else is tcp. ",
 		plan->shm ? "shared memory" : "tcp");
 	put_cache(out, plan);
 	put_readahead(out, report);
-	put_emulated(out, plan);
 	fputs("</ul>\n<p class=\"note\">The paper: J. Wahlgren, G. Schieffer, M. Gokhale, R. "
 	      "Pearce, I. Peng, &#34;Disaggregated Memory with SmartNIC Offloading: a Case Study "
-	      "on "
-	      "Graph Processing&#34;, SBAC-PAD 2024. Figures have its numbers; what they show is "
-	      "this machine's. Its values stand beside ours where they are known with certainty; "
-	      "where none stands, none is known here.</p>\n",
+	      "on Graph Processing&#34;, SBAC-PAD 2024. Figures have its numbers; what they show "
+	      "is this machine&#39;s. Its values stand beside ours where they are known with "
+	      "certainty; where none stands, none is known here.</p>\n",
 	      out);
 	if (report->no_figures[0]) {
 		fputs("<p class=\"bad\">", out);

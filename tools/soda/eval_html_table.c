@@ -30,9 +30,11 @@ void soda_eval_html_graphs(FILE *out, const struct soda_eval_report *report)
 		const struct soda_eval_graph *g = &plan->graphs[i];
 		char vertex[16], edge[16];
 
-		fprintf(out,
-			"<tr><td>%s</td><td>%llu</td><td>%llu</td><td>%s</td><td>%s</td></tr>\n",
-			g->name, (unsigned long long)g->vertices, (unsigned long long)g->edges,
+		fprintf(out, "<tr><td>%s</td><td>", g->name);
+		soda_eval_html_count(out, g->vertices);
+		fputs("</td><td>", out);
+		soda_eval_html_count(out, g->edges);
+		fprintf(out, "</td><td>%s</td><td>%s</td></tr>\n",
 			soda_format_size(g->vertex_bytes, vertex),
 			soda_format_size(g->edge_bytes, edge));
 	}
@@ -43,45 +45,106 @@ void soda_eval_html_graphs(FILE *out, const struct soda_eval_report *report)
 
 static void put_seconds(FILE *out, const struct soda_eval_cell *cell)
 {
-	if (!cell->n)
-		fputs("<td class=\"bad\">none valid</td>", out);
-	else
-		fprintf(out, "<td title=\"%.4f to %.4f s, %u runs\">%.3f</td>", cell->seconds_min,
-			cell->seconds_max, cell->n, cell->seconds);
+	if (cell->n == 0) {
+		fputs(cell->invalid ? "<td class=\"bad\">none valid</td>" : "<td>&#8211;</td>",
+		      out);
+		return;
+	}
+	fprintf(out, "<td>%.3g", cell->seconds);
+	if (cell->n > 1)
+		fprintf(out, "<small>%.3g&#8211;%.3g</small>", cell->seconds_min,
+			cell->seconds_max);
+	fputs("</td>", out);
 }
 
-static void put_times_of(FILE *out, const struct soda_eval_report *report, struct soda_eval_run run)
+/* The times of some modes, and how many runs they are of: the least and the most of a kind. */
+struct times {
+	uint32_t processes, modes_n;
+	enum soda_eval_mode modes[SODA_EVAL_MODES];
+	uint32_t least[SODA_EVAL_MODES], most[SODA_EVAL_MODES];
+};
+
+static void put_times_of(FILE *out, const struct soda_eval_report *report, struct soda_eval_run run,
+			 struct times *times)
 {
 	const struct soda_eval_plan *plan = report->plan;
 	struct soda_eval_cell cell;
 
-	fprintf(out, "<tr><td>%s, %s</td>", plan->graphs[run.graph].name,
-		soda_eval_app_names[run.app]);
-	for (uint32_t m = 0; m < plan->modes_n; m++) {
-		run.mode = plan->modes[m];
+	fputs("<tr><td>", out);
+	if (plan->graphs_n > 1)
+		fprintf(out, "%s, ", plan->graphs[run.graph].name);
+	fprintf(out, "%s</td>", soda_eval_app_names[run.app]);
+	for (uint32_t m = 0; m < times->modes_n; m++) {
+		run.mode = times->modes[m];
 		soda_eval_cell_make(report->results, plan, &run, &cell);
 		put_seconds(out, &cell);
+		times->least[m] = cell.n < times->least[m] ? cell.n : times->least[m];
+		times->most[m] = cell.n > times->most[m] ? cell.n : times->most[m];
 	}
 	fputs("</tr>\n", out);
 }
 
-void soda_eval_html_times(FILE *out, const struct soda_eval_report *report)
+static void put_runs(FILE *out, const struct times *times)
+{
+	fputs("<tr class=\"note\"><td class=\"nowrap\">runs of each</td>", out);
+	for (uint32_t m = 0; m < times->modes_n; m++)
+		if (times->least[m] == times->most[m])
+			fprintf(out, "<td>%u</td>", times->most[m]);
+		else
+			fprintf(out, "<td>%u&#8211;%u</td>", times->least[m], times->most[m]);
+	fputs("</tr>\n", out);
+}
+
+static void add_mode(const struct soda_eval_report *report, enum soda_eval_mode mode,
+		     struct times *times)
 {
 	const struct soda_eval_plan *plan = report->plan;
-	struct soda_eval_run run = { .processes = 1 };
+	struct soda_eval_run run = { .mode = mode, .processes = times->processes };
+	bool tried = false;
 
-	fputs("<h2>Times</h2>\n<p>Seconds, medians; the spread shows under the pointer.</p>\n"
-	      "<table><tr><th></th>",
-	      out);
+	for (run.graph = 0; run.graph < plan->graphs_n; run.graph++)
+		for (uint32_t a = 0; a < plan->apps_n; a++) {
+			struct soda_eval_cell cell;
+
+			run.app = plan->apps[a];
+			soda_eval_cell_make(report->results, plan, &run, &cell);
+			tried |= cell.n || cell.invalid;
+		}
+	if (tried) {
+		times->least[times->modes_n] = SODA_EVAL_REPEAT_MAX;
+		times->modes[times->modes_n++] = mode;
+	}
+}
+
+static void put_times(FILE *out, const struct soda_eval_report *report, uint32_t processes)
+{
+	const struct soda_eval_plan *plan = report->plan;
+	struct soda_eval_run run = { .processes = processes };
+	struct times times = { .processes = processes };
+
 	for (uint32_t m = 0; m < plan->modes_n; m++)
-		fprintf(out, "<th>%s</th>", soda_eval_mode_names[plan->modes[m]]);
+		add_mode(report, plan->modes[m], &times);
+	fputs("<div class=\"scroll\"><table class=\"dense\"><tr><th></th>", out);
+	for (uint32_t m = 0; m < times.modes_n; m++)
+		fprintf(out, "<th>%s</th>", soda_eval_mode_names[times.modes[m]]);
 	fputs("</tr>\n", out);
 	for (run.graph = 0; run.graph < plan->graphs_n; run.graph++)
 		for (uint32_t a = 0; a < plan->apps_n; a++) {
 			run.app = plan->apps[a];
-			put_times_of(out, report, run);
+			put_times_of(out, report, run, &times);
 		}
-	fputs("</table>\n", out);
+	put_runs(out, &times);
+	fputs("</table></div>\n", out);
+}
+
+void soda_eval_html_times(FILE *out, const struct soda_eval_report *report)
+{
+	fputs("<h2>Times</h2>\n<p>Seconds, medians; below them the least and the most.</p>\n", out);
+	put_times(out, report, 1);
+	if (!report->plan->background)
+		return;
+	fputs("<p>Beside a background BFS:</p>\n", out);
+	put_times(out, report, 2);
 }
 
 /* The counts of node or agent against the interface's, of valid runs. */
@@ -115,7 +178,6 @@ void soda_eval_html_interface(FILE *out, const struct soda_eval_report *report)
 
 void soda_eval_html_invalid(FILE *out, const struct soda_eval_report *report)
 {
-	const struct soda_eval_plan *plan = report->plan;
 	const json_t *run;
 	bool begun = false;
 	size_t i;
@@ -126,9 +188,8 @@ void soda_eval_html_invalid(FILE *out, const struct soda_eval_report *report)
 			continue;
 		if (!begun)
 			fprintf(out,
-				"<h2>Runs that do not count</h2>\n<p>Of %u; tried again by the "
-				"same command.</p>\n<ul>\n",
-				plan->runs_n);
+				"<h2>Runs that do not count</h2>\n<p>The same command tries them "
+				"again.</p>\n<ul>\n");
 		begun = true;
 		fprintf(out, "<li>%s, %s in %s%s: ", text_of(run, "graph"), text_of(run, "app"),
 			text_of(run, "mode"), number(run, "processes") > 1 ? " beside a BFS" : "");

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda eval`: which runs there are, in which order. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "eval.h"
 
@@ -22,6 +24,14 @@ const char *const soda_eval_mode_names[] = {
 const char *const soda_eval_app_names[] = { "bfs",	    "pagerank", "radii", "bc",
 					    "components",   "kcore",	"mis",	 "triangle",
 					    "bellman-ford", NULL };
+
+int soda_eval_name_find(const char *const *names, const char *name)
+{
+	for (int i = 0; names[i]; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	return -1;
+}
 
 /* Modes that are also run beside a background process. */
 #define BESIDE                                                                                     \
@@ -77,17 +87,62 @@ static json_t *names(const struct soda_eval_plan *plan, bool apps)
 	return list;
 }
 
+json_t *soda_eval_plan_setting(const struct soda_eval_plan *plan)
+{
+	return json_pack("{si si sI sI sI si sb ss sb}", "threads", plan->threads, "iterations",
+			 plan->iterations, "chunk_bytes", (json_int_t)plan->chunk_bytes,
+			 "cache_bytes", (json_int_t)plan->cache_bytes, "limit_bytes",
+			 (json_int_t)plan->limit_bytes, "dpu_cpu_pct", plan->cpu_pct, "shm",
+			 plan->shm, "link", plan->link.rate, "warm", true);
+}
+
+static uint64_t number(const json_t *from, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(from, key));
+}
+
+void soda_eval_plan_adopt(struct soda_eval_plan *plan, const json_t *setting)
+{
+	const char *rate = json_string_value(json_object_get(setting, "link"));
+
+	plan->threads = (uint32_t)number(setting, "threads");
+	plan->iterations = (uint32_t)number(setting, "iterations");
+	plan->chunk_bytes = number(setting, "chunk_bytes");
+	plan->cache_bytes = number(setting, "cache_bytes");
+	plan->limit_bytes = number(setting, "limit_bytes");
+	plan->cpu_pct = (uint32_t)number(setting, "dpu_cpu_pct");
+	plan->shm = json_is_true(json_object_get(setting, "shm"));
+	snprintf(plan->link.rate, sizeof(plan->link.rate), "%s", rate ? rate : "");
+}
+
 json_t *soda_eval_plan_describe(const struct soda_eval_plan *plan)
 {
-	json_t *graphs = json_array();
+	json_t *all = soda_eval_plan_setting(plan), *graphs = json_array();
 
 	for (uint32_t i = 0; i < plan->graphs_n; i++)
 		json_array_append_new(graphs, json_string(plan->graphs[i].spec));
-	return json_pack("{so so so si si si sI sI sI si sb sb ss sb}", "graphs", graphs, "apps",
-			 names(plan, true), "modes", names(plan, false), "repeat", plan->repeat,
-			 "threads", plan->threads, "iterations", plan->iterations, "chunk_bytes",
-			 (json_int_t)plan->chunk_bytes, "cache_bytes",
-			 (json_int_t)plan->cache_bytes, "limit_bytes",
-			 (json_int_t)plan->limit_bytes, "dpu_cpu_pct", plan->cpu_pct, "background",
-			 plan->background, "shm", plan->shm, "link", plan->link.rate, "warm", true);
+	json_object_set_new(all, "graphs", graphs);
+	json_object_set_new(all, "apps", names(plan, true));
+	json_object_set_new(all, "modes", names(plan, false));
+	json_object_set_new(all, "repeat", json_integer(plan->repeat));
+	json_object_set_new(all, "background", json_boolean(plan->background));
+	return all;
+}
+
+json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph)
+{
+	return json_pack("{ss ss sb sI sI sI sI}", "name", graph->name, "spec", graph->spec,
+			 "symmetric", graph->symmetric, "vertices", (json_int_t)graph->vertices,
+			 "edges", (json_int_t)graph->edges, "vertex_bytes",
+			 (json_int_t)graph->vertex_bytes, "edge_bytes",
+			 (json_int_t)graph->edge_bytes);
+}
+
+void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described)
+{
+	graph->symmetric = json_is_true(json_object_get(described, "symmetric"));
+	graph->vertices = number(described, "vertices");
+	graph->edges = number(described, "edges");
+	graph->vertex_bytes = number(described, "vertex_bytes");
+	graph->edge_bytes = number(described, "edge_bytes");
 }

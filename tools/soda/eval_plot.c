@@ -13,11 +13,7 @@ enum { GNUPLOT_TIMEOUT_MS = 300000 };
 
 static const char *const kind_titles[] = { "on demand", "prefetch", "write-back", "preload" };
 
-/* Colours that differ for everybody, and in grey. */
-static const char *const colours[] = { "#4477aa", "#66ccee", "#228833", "#ccbb44",
-				       "#ee6677", "#aa3377", "#bbbbbb" };
-
-enum { COLOURS = sizeof(colours) / sizeof(colours[0]) };
+static const char *const kind_colours[] = { "#4477aa", "#66ccee", "#228833", "#ccbb44" };
 
 static void put_number(FILE *out, double value)
 {
@@ -91,8 +87,9 @@ static void put_settings(FILE *out, const struct soda_eval_figure *figure)
 		"set encoding utf8\nset title '%s' noenhanced\nset ylabel '%s' noenhanced\n"
 		"set datafile missing '?'\nset style data histogram\nset style fill solid 0.9 "
 		"border rgb '#333333'\nset boxwidth 0.9 relative\nset yrange [0:*]\n"
-		"set grid ytics lc rgb '#dddddd'\nset xtics noenhanced\nset key outside bottom "
-		"center horizontal noenhanced\n",
+		"set grid ytics lc rgb '#dddddd'\nset xtics noenhanced nomirror scale 0\nset ytics "
+		"nomirror\nset border 3\n"
+		"set key outside bottom center horizontal noenhanced\n",
 		figure->title, figure->axis);
 	if (figure->quantity != SODA_EVAL_HIT_RATE)
 		fputs("set arrow from graph 0, first 1 to graph 1, first 1 nohead dt 2 lc rgb "
@@ -100,14 +97,16 @@ static void put_settings(FILE *out, const struct soda_eval_figure *figure)
 		      out);
 }
 
-static void put_cluster_plot(FILE *out, const char *data, const enum soda_eval_mode *modes,
-			     uint32_t n)
+/* The names of graphs make the labels of an axis long. */
+static void put_cluster_plot(FILE *out, const struct soda_eval_plan *plan, const char *data,
+			     const enum soda_eval_mode *modes, uint32_t n)
 {
-	fputs("set style histogram errorbars gap 1.5 lw 1\nset xtics rotate by -20\nplot", out);
+	fprintf(out, "set style histogram errorbars gap 1.5 lw 1\nset xtics %s\nplot",
+		plan->graphs_n > 1 ? "rotate by -20" : "norotate");
 	for (uint32_t m = 0; m < n; m++)
 		fprintf(out, "%s '%s' using %u:%u:%u:xtic(1) title '%s' lc rgb '%s'", m ? "," : "",
 			data, 3 * m + 2, 3 * m + 3, 3 * m + 4, soda_eval_mode_names[modes[m]],
-			colours[m % COLOURS]);
+			soda_eval_mode_colours[modes[m]]);
 	fputc('\n', out);
 }
 
@@ -127,7 +126,8 @@ static void put_stack_plot(FILE *out, const struct soda_eval_plan *plan, const c
 			for (int k = 0; k < 4; k++)
 				fprintf(out, ", '%s' index %u using %d:xtic(1) %s%s%s lc rgb '%s'",
 					data, index, k + 2, index ? "notitle" : "title '",
-					index ? "" : kind_titles[k], index ? "" : "'", colours[k]);
+					index ? "" : kind_titles[k], index ? "" : "'",
+					kind_colours[k]);
 		}
 	fputc('\n', out);
 }
@@ -147,7 +147,7 @@ static void put_terminals(FILE *out, const struct soda_eval_figure *figure, cons
 		if (figure->by_kind)
 			put_stack_plot(out, plan, data);
 		else
-			put_cluster_plot(out, data, modes, n);
+			put_cluster_plot(out, plan, data, modes, n);
 		fputs("unset output\n", out);
 	}
 }

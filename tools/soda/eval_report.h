@@ -9,8 +9,7 @@
 struct soda_eval_report {
 	const struct soda_eval_plan *plan;
 	const struct soda_eval_results *results;
-	const char *command; /* as it was typed */
-	const char *cap;     /* how memory was capped, a sentence */
+	const char *cap; /* how memory was capped, a sentence */
 	const json_t *machine;
 	char no_figures[256]; /* why there are none; "": there are */
 };

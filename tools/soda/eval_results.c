@@ -18,7 +18,10 @@ static int complain(const char *path, int err)
 static void take_in(struct soda_eval_results *results, const json_t *line)
 {
 	json_t *run = json_object_get(line, "run"), *graph = json_object_get(line, "graph");
+	json_t *command = json_object_get(line, "command");
 
+	if (command)
+		json_array_append(results->commands, command);
 	if (run) {
 		json_array_append(results->runs, run);
 		results->found += json_is_true(json_object_get(run, "valid"));
@@ -28,19 +31,31 @@ static void take_in(struct soda_eval_results *results, const json_t *line)
 				graph);
 }
 
-/* One line; *good_p: it may be kept. */
-static int read_line(struct soda_eval_results *results, const struct soda_eval_plan *plan,
-		     const char *text, bool first, bool *good_p)
+/* The first line. */
+static int compare_setting(struct soda_eval_plan *plan, const json_t *theirs,
+			   enum soda_eval_begin begin)
 {
-	json_t *line = json_loads(text, 0, NULL), *theirs, *ours;
+	json_t *ours;
+	int err;
+
+	if (theirs && begin == SODA_EVAL_LOOK)
+		soda_eval_plan_adopt(plan, theirs);
+	ours = soda_eval_plan_setting(plan);
+	err = json_equal(theirs, ours) ? 0 : -EEXIST;
+	json_decref(ours);
+	return err;
+}
+
+/* One line; *good_p: it may be kept. */
+static int read_line(struct soda_eval_results *results, struct soda_eval_plan *plan,
+		     const char *text, enum soda_eval_begin begin, bool first, bool *good_p)
+{
+	json_t *line = json_loads(text, 0, NULL);
 	int err = 0;
 
 	*good_p = line && text[strlen(text) - 1] == '\n';
 	if (*good_p && first) {
-		theirs = json_object_get(line, "plan");
-		ours = soda_eval_plan_describe(plan);
-		err = json_equal(theirs, ours) ? 0 : -EEXIST;
-		json_decref(ours);
+		err = compare_setting(plan, json_object_get(line, "setting"), begin);
 	} else if (*good_p) {
 		take_in(results, line);
 	}
@@ -49,8 +64,8 @@ static int read_line(struct soda_eval_results *results, const struct soda_eval_p
 }
 
 /* All lines; *end_p: where the last whole one ends. */
-static int read_lines(struct soda_eval_results *results, const struct soda_eval_plan *plan,
-		      FILE *in, long *end_p)
+static int read_lines(struct soda_eval_results *results, struct soda_eval_plan *plan, FILE *in,
+		      enum soda_eval_begin begin, long *end_p)
 {
 	bool first = true, good = true;
 	char *text = NULL;
@@ -59,7 +74,7 @@ static int read_lines(struct soda_eval_results *results, const struct soda_eval_
 
 	*end_p = 0;
 	while (!err && good && getline(&text, &bytes, in) > 0) {
-		err = read_line(results, plan, text, first, &good);
+		err = read_line(results, plan, text, begin, first, &good);
 		if (good)
 			*end_p = ftell(in);
 		first = false;
@@ -68,23 +83,49 @@ static int read_lines(struct soda_eval_results *results, const struct soda_eval_
 	return err;
 }
 
-static int read_all(struct soda_eval_results *results, const struct soda_eval_plan *plan)
+static bool is_text(const json_t *run, const char *key, const char *text)
+{
+	const char *found = json_string_value(json_object_get(run, key));
+
+	return found && strcmp(found, text) == 0;
+}
+
+/* A name stands for one graph. */
+static int compare_graphs(const struct soda_eval_results *results,
+			  const struct soda_eval_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->graphs_n; i++) {
+		const json_t *theirs = json_object_get(results->graphs, plan->graphs[i].name);
+
+		if (theirs && !is_text(theirs, "spec", plan->graphs[i].spec))
+			return -EEXIST;
+	}
+	return 0;
+}
+
+static int read_all(struct soda_eval_results *results, struct soda_eval_plan *plan,
+		    enum soda_eval_begin begin)
 {
 	FILE *in = fopen(results->path, "r");
 	long end;
 	int err;
 
 	if (!in)
-		return errno == ENOENT ? 0 : complain(results->path, -errno);
-	err = read_lines(results, plan, in, &end);
+		return errno == ENOENT && begin != SODA_EVAL_LOOK ? 0
+								  : complain(results->path, -errno);
+	err = read_lines(results, plan, in, begin, &end);
 	fclose(in);
+	if (!err)
+		err = compare_graphs(results, plan);
 	if (err == -EEXIST)
 		fprintf(stderr,
-			"soda eval: %s has the results of other options: repeat those, name "
-			"another folder with --out, or drop them with --fresh\n",
+			"soda eval: %s has the results of another setting (threads, memory, "
+			"chunks, caches, link...), or of another graph of the same name: repeat "
+			"those options, name another folder with --out, or drop them with "
+			"--fresh\n",
 			results->path);
 	/* Half a line is what an interruption leaves. */
-	if (!err && truncate(results->path, end))
+	if (!err && begin != SODA_EVAL_LOOK && truncate(results->path, end))
 		err = complain(results->path, -errno);
 	return err;
 }
@@ -104,25 +145,26 @@ static int write_line(struct soda_eval_results *results, const char *kind, const
 	return err ? complain(results->path, err) : 0;
 }
 
-int soda_eval_results_open(struct soda_eval_results *results, const struct soda_eval_plan *plan,
-			   bool fresh)
+int soda_eval_results_open(struct soda_eval_results *results, struct soda_eval_plan *plan,
+			   enum soda_eval_begin begin)
 {
-	json_t *described;
+	json_t *setting;
 	struct stat st;
 	int err;
 
 	memset(results, 0, sizeof(*results));
 	snprintf(results->path, sizeof(results->path), "%s/runs.jsonl", plan->out);
+	results->commands = json_array();
 	results->graphs = json_object();
 	results->runs = json_array();
-	if (fresh && unlink(results->path) && errno != ENOENT)
+	if (begin == SODA_EVAL_FRESH && unlink(results->path) && errno != ENOENT)
 		return complain(results->path, -errno);
-	err = read_all(results, plan);
+	err = read_all(results, plan, begin);
 	if (err || (stat(results->path, &st) == 0 && st.st_size > 0))
 		return err;
-	described = soda_eval_plan_describe(plan);
-	err = write_line(results, "plan", described);
-	json_decref(described);
+	setting = soda_eval_plan_setting(plan);
+	err = write_line(results, "setting", setting);
+	json_decref(setting);
 	return err;
 }
 
@@ -137,13 +179,6 @@ int soda_eval_results_add(struct soda_eval_results *results, const char *kind, j
 	return err;
 }
 
-static bool is_text(const json_t *run, const char *key, const char *text)
-{
-	const char *found = json_string_value(json_object_get(run, key));
-
-	return found && strcmp(found, text) == 0;
-}
-
 static bool is_of(const json_t *found, const struct soda_eval_plan *plan,
 		  const struct soda_eval_run *run)
 {
@@ -154,18 +189,35 @@ static bool is_of(const json_t *found, const struct soda_eval_plan *plan,
 	       json_integer_value(json_object_get(found, "repetition")) == run->repetition;
 }
 
-json_t *soda_eval_results_find(const struct soda_eval_results *results,
-			       const struct soda_eval_plan *plan, const struct soda_eval_run *run)
+static json_t *last_of(const struct soda_eval_results *results, const struct soda_eval_plan *plan,
+		       const struct soda_eval_run *run)
 {
 	json_t *found, *last = NULL;
 	size_t i;
 
 	json_array_foreach(results->runs, i, found) if (is_of(found, plan, run)) last = found;
+	return last;
+}
+
+json_t *soda_eval_results_find(const struct soda_eval_results *results,
+			       const struct soda_eval_plan *plan, const struct soda_eval_run *run)
+{
+	json_t *last = last_of(results, plan, run);
+
 	return last && json_is_true(json_object_get(last, "valid")) ? last : NULL;
+}
+
+bool soda_eval_results_failed(const struct soda_eval_results *results,
+			      const struct soda_eval_plan *plan, const struct soda_eval_run *run)
+{
+	const json_t *last = last_of(results, plan, run);
+
+	return last && !json_is_true(json_object_get(last, "valid"));
 }
 
 void soda_eval_results_close(struct soda_eval_results *results)
 {
+	json_decref(results->commands);
 	json_decref(results->graphs);
 	json_decref(results->runs);
 }
