@@ -228,6 +228,32 @@ static void test_keeps_evaluations_apart(void **state)
 	json_decref(results(7));
 }
 
+/* With a cgroup its processes are killed; without the right to one, they are seen to take more. */
+static void test_a_run_over_its_limit_does_not_count(void **state)
+{
+	const json_t *r;
+	json_t *all;
+	size_t i;
+
+	snprintf(out, sizeof(out), "%s/limit", dir);
+	EVAL("--modes", "ssd,memserver", "--apps", "bfs", "--alone", "--memory", "64K");
+	assert_int_equal(run.status, 1);
+	assert_non_null(strstr(run.err, "2 of 3 runs are invalid"));
+	all = results(3);
+	json_array_foreach(member(all, "runs"), i, r) if (i > 0)
+	{
+		const char *why = json_string_value(member(r, "why_invalid"));
+
+		if (!strstr(why, "killed by the memory limit") && !strstr(why, "is over the limit"))
+			print_error("invalid: %s\n", why);
+		assert_true(strstr(why, "killed by the memory limit") ||
+			    strstr(why, "is over the limit"));
+		assert_false(json_is_true(member(r, "valid")));
+	}
+	json_decref(all);
+	snprintf(out, sizeof(out), "%s/out", dir);
+}
+
 static void test_refuses_what_is_not_there(void **state)
 {
 	EVAL("--apps", "bfs,dfs");
@@ -295,6 +321,7 @@ int main(void)
 		cmocka_unit_test(test_goes_on_after_an_interruption),
 		cmocka_unit_test(test_is_made_in_parts),
 		cmocka_unit_test(test_keeps_evaluations_apart),
+		cmocka_unit_test(test_a_run_over_its_limit_does_not_count),
 		cmocka_unit_test(test_refuses_what_is_not_there),
 		cmocka_unit_test(test_takes_a_triple),
 		cmocka_unit_test(test_says_what_the_paper_needs),
