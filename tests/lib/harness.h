@@ -63,8 +63,8 @@ void expect_passes(void (*child)(const void *arg), const void *arg);
 
 /*
  * Child and parent take turns: pass hands over, await waits for the other's
- * pass.  In the parent await returns false when the child has ended instead: then
- * `during` just returns, and the child is judged.
+ * pass.  In the parent await returns false when the child has ended instead, or its time is over:
+ * then `during` just returns, and the child is judged.
  */
 void turn_pass(void);
 bool turn_await(void);

@@ -15,8 +15,9 @@
 
 extern char **environ;
 
-static int turn_fd = -1; /* this side's end of the socket pair */
-static pid_t child_pid;	 /* in the parent, while a trial runs */
+static int turn_fd = -1;   /* this side's end of the socket pair */
+static pid_t child_pid;	   /* in the parent, while a trial runs */
+static struct limit limit; /* of the trial */
 
 void turn_pass(void)
 {
@@ -25,8 +26,12 @@ void turn_pass(void)
 
 bool turn_await(void)
 {
+	struct pollfd p = { .fd = turn_fd, .events = POLLIN };
 	char c;
 
+	while (!poll(&p, 1, LIMIT_LOOK_MS))
+		if (limit_over(&limit))
+			return false;
 	return read(turn_fd, &c, 1) == 1;
 }
 
@@ -96,12 +101,10 @@ static _Noreturn void child_main(const struct trial *t, int err_fd)
 }
 
 /* The child is gone, or has been killed with all that it started. */
-static void await_child(pid_t pid, int pidfd, unsigned seconds, struct outcome *out)
+static void await_child(pid_t pid, int pidfd, struct outcome *out)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
-	struct limit limit;
 
-	limit_begin(&limit, seconds * 1000l);
 	do
 		out->hung = poll(&p, 1, LIMIT_LOOK_MS) == 0;
 	while (out->hung && !limit_over(&limit));
@@ -136,10 +139,12 @@ void trial_run(const struct trial *t, struct outcome *out)
 	double begin = now_seconds();
 	int outer_fd = turn_fd; /* of a trial that runs this one beside itself */
 	pid_t outer_pid = child_pid, pid;
+	struct limit outer_limit = limit;
 
 	assert_return_code(err_fd, errno);
 	assert_return_code(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, turns), errno);
 	fflush(NULL);
+	limit_begin(&limit, (t->seconds ? t->seconds : CASE_SECONDS) * 1000l);
 	pid = fork();
 	assert_return_code(pid, errno);
 	if (!pid) {
@@ -155,7 +160,7 @@ void trial_run(const struct trial *t, struct outcome *out)
 	assert_return_code(pidfd, errno);
 	if (t->during)
 		t->during(t->arg);
-	await_child(pid, pidfd, t->seconds ? t->seconds : CASE_SECONDS, out);
+	await_child(pid, pidfd, out);
 	out->seconds = now_seconds() - begin;
 	read_err(err_fd, out);
 	close(pidfd);
@@ -163,6 +168,7 @@ void trial_run(const struct trial *t, struct outcome *out)
 	close(turns[0]);
 	turn_fd = outer_fd;
 	child_pid = outer_pid;
+	limit = outer_limit;
 }
 
 static void show(const struct outcome *out)
