@@ -9,6 +9,7 @@
 #include "host_agent/fetch.h"
 #include "host_agent/helper.h"
 #include "host_agent/region.h"
+#include "host_agent/session.h"
 #include "host_agent/sync.h"
 
 /* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
@@ -75,6 +76,7 @@ void soda_retire_range(uint32_t first, uint32_t n)
 	struct soda_thread *t = soda_thread_self();
 	struct soda_region *r = soda_region_of(first);
 	struct iovec all = { soda_chunk_address(first), r->span };
+	uint64_t patience_ns = soda_agent.settings.fault_timeout_ms * 1000000ull;
 	int64_t resident = 0;
 	sigset_t saved;
 
@@ -82,8 +84,9 @@ void soda_retire_range(uint32_t first, uint32_t n)
 	for (uint32_t id = first; id < first + n; id++) {
 		bool had = false;
 
-		do {
-			take_over(t, id, soda_now_ns() + 1000000000ull, &had);
+		do { /* what a silent server keeps under way ends with its connections */
+			if (take_over(t, id, soda_now_ns() + patience_ns, &had))
+				soda_session_report(-ETIMEDOUT);
 		} while (!had && !vacate(id));
 		resident += had;
 	}

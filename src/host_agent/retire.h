@@ -10,7 +10,8 @@
 
 /*
  * An object is about to go: wait for what is under way in its chunks, drop the
- * resident ones, and make all of them NONE.  Nothing is written back.
+ * resident ones, and make all of them NONE.  Nothing is written back.  A server that leaves
+ * something under way for the time of a fault loses its connections.
  */
 void soda_retire_range(uint32_t first, uint32_t n);
 

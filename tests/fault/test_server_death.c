@@ -263,6 +263,42 @@ static void test_hung_server_of_handler(void **state)
 	expect_exit(&out, 0);
 }
 
+/* It never goes on; freeing and ending take their time, and no more. */
+
+static void stop_for_good(const void *arg)
+{
+	if (!turn_await())
+		return;
+	kill(world.server.pid, SIGSTOP);
+	turn_pass();
+	turn_await(); /* the child's end */
+	kill(world.server.pid, SIGCONT);
+}
+
+static void child_frees_what_is_sent(const void *arg)
+{
+	struct object o = prepared(500, 0);
+
+	let_parent_act();
+	CHECK_EQ(soda_sync(NULL, 0), direct() ? 0 : -ETIMEDOUT);
+	soda_free(o.words);
+	soda_shutdown();
+}
+
+static void test_free_of_silent_server(void **state)
+{
+	struct trial t = { .child = child_frees_what_is_sent,
+			   .during = stop_for_good,
+			   .seconds = 30 };
+	struct outcome out;
+
+	world_open(&world, WORLD_DEFAULT, NULL);
+	trial_run(&t, &out);
+	world_close_noisy(&world);
+	expect_exit(&out, 0);
+	assert_true(out.seconds < 20);
+}
+
 /* Back as another instance. */
 
 static void restart_server(const void *arg)
@@ -416,6 +452,7 @@ int main(void)
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_hung_server),
 		cmocka_unit_test(test_hung_server_of_handler),
+		cmocka_unit_test(test_free_of_silent_server),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
