@@ -8,18 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <dirent.h>
 #include <grp.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/ipc.h>
-#include <sys/msg.h>
 #include <sys/resource.h>
 #include <sys/select.h>
-#include <sys/sem.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -36,13 +32,9 @@
 
 #define R restrict
 
-/* One object that is filled, one that is read, and an object of a path. */
-#define FILLS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), OUT(p))
-#define READS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), IN(p))
+/* An object of a path that is filled. */
 #define FILLS_OF(name, PARAMS, ARGS)                                                               \
 	RUN_NEAR(int, name, PARAMS, ARGS, FAM(path) || FAM(p), STRING(path); OUT(p))
-#define CHANGES(name, PARAMS, ARGS)                                                                \
-	RUN_NEAR(int, name, PARAMS, ARGS, FAM(p) || FAM(old), IN(p); OUT(old))
 
 FILLS_OF(stat, (const char *R path, struct stat *R p), (path, p))
 FILLS_OF(lstat, (const char *R path, struct stat *R p), (path, p))
@@ -97,6 +89,9 @@ CHANGES(clock_nanosleep,
 FILLS(int, getitimer, (__itimer_which_t which, struct itimerval *p), (which, p))
 CHANGES(setitimer, (__itimer_which_t which, const struct itimerval *R p, struct itimerval *R old),
 	(which, p, old))
+READS(int, timer_create, (clockid_t clock, struct sigevent *R p, timer_t *R timer),
+      (clock, p, timer))
+FILLS(int, clock_getres, (clockid_t clock, struct timespec *p), (clock, p))
 FILLS(int, timer_gettime, (timer_t timer, struct itimerspec *p), (timer, p))
 CHANGES(timer_settime,
 	(timer_t timer, int flags, const struct itimerspec *R p, struct itimerspec *R old),
@@ -127,15 +122,6 @@ RUN_NEAR(pid_t, wait4, (pid_t pid, int *p, int options, struct rusage *usage),
 FILLS(int, waitid, (idtype_t type, id_t id, siginfo_t *p, int options), (type, id, p, options))
 FILLS(int, sysinfo, (struct sysinfo * p), (p))
 FILLS(int, uname, (struct utsname * p), (p))
-RUN_NEAR(int, sched_getaffinity, (pid_t pid, size_t n, cpu_set_t *p), (pid, n, p), FAM(p),
-	 OUT_BYTES(p, n))
-RUN_NEAR(int, sched_setaffinity, (pid_t pid, size_t n, const cpu_set_t *p), (pid, n, p), FAM(p),
-	 IN_BYTES(p, n))
-RUN_NEAR(int, getgroups, (int n, gid_t *p), (n, p), FAM(p),
-	 OUT_BYTES(p, n > 0 ? (size_t)n * sizeof(*p) : 0))
-RUN_NEAR(int, setgroups, (size_t n, const gid_t *p), (n, p), FAM(p),
-	 IN_BYTES(p, n < 1 << 20 ? n * sizeof(*p) : 0))
-
 static char *(*next_getcwd)(char *, size_t);
 
 RUN_API char *getcwd(char *p, size_t n)
@@ -175,22 +161,6 @@ RUN_NEAR(ssize_t, copy_file_range,
 	 (from, p, to, q, n, flags), FAM(p) || FAM(q), OUT(p);
 	 OUT(q))
 RUN_NEAR(ssize_t, getdents64, (int fd, void *p, size_t n), (fd, p, n), FAM(p), OUT_BYTES(p, n))
-
-/* Messages between processes; a message begins with a long that is not counted. */
-RUN_NEAR(int, semop, (int id, struct sembuf *p, size_t n), (id, p, n), FAM(p),
-	 IN_BYTES(p, n < 1 << 16 ? n * sizeof(*p) : 0))
-RUN_NEAR(int, semtimedop, (int id, struct sembuf *p, size_t n, const struct timespec *until),
-	 (id, p, n, until), FAM(p) || FAM(until), IN_BYTES(p, n < 1 << 16 ? n * sizeof(*p) : 0);
-	 IN(until))
-RUN_NEAR(int, msgsnd, (int id, const void *p, size_t n, int flags), (id, p, n, flags), FAM(p),
-	 IN_BYTES(p, n + sizeof(long)))
-RUN_NEAR(ssize_t, msgrcv, (int id, void *p, size_t n, long type, int flags),
-	 (id, p, n, type, flags), FAM(p), OUT_BYTES(p, n + sizeof(long)))
-RUN_NEAR(int, mq_send, (mqd_t q, const char *p, size_t n, unsigned priority), (q, p, n, priority),
-	 FAM(p), IN_BYTES(p, n))
-RUN_NEAR(ssize_t, mq_receive, (mqd_t q, char *p, size_t n, unsigned *priority), (q, p, n, priority),
-	 FAM(p) || FAM(priority), OUT_BYTES(p, n);
-	 OUT(priority))
 
 /* Sets of n descriptors, in words. */
 static size_t set_bytes(int n)

@@ -63,4 +63,10 @@ void run_near_end(struct run_near *near);
 #define STRING(s) s = run_near_string(&near, s)
 #define STRINGS(v) v = run_near_strings(&near, v)
 
+/* One object, p, that is filled, or read; and one of each. */
+#define FILLS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), OUT(p))
+#define READS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), IN(p))
+#define CHANGES(name, PARAMS, ARGS)                                                                \
+	RUN_NEAR(int, name, PARAMS, ARGS, FAM(p) || FAM(old), IN(p); OUT(old))
+
 #endif

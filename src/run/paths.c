@@ -8,6 +8,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -54,6 +56,8 @@ PATH(FILE *, fopen64, (const char *path, const char *mode), (path, mode))
 PATH(FILE *, freopen, (const char *path, const char *mode, FILE *f), (path, mode, f))
 PATH(FILE *, freopen64, (const char *path, const char *mode, FILE *f), (path, mode, f))
 PATH(DIR *, opendir, (const char *path), (path))
+PATH(int, memfd_create, (const char *path, unsigned flags), (path, flags))
+PATH(int, inotify_add_watch, (int fd, const char *path, uint32_t mask), (fd, path, mask))
 PATH(int, access, (const char *path, int mode), (path, mode))
 PATH(int, euidaccess, (const char *path, int mode), (path, mode))
 PATH(int, eaccess, (const char *path, int mode), (path, mode))

@@ -20,6 +20,8 @@
  *   arguments.c  stat, select and what else takes a structure
  *   addresses.c  connect, accept and the like
  *   paths.c    open, rename, execve and what else takes a name
+ *   threads.c  affinity, scheduling, names
+ *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
  *   locks.c    pthread_mutex_lock and what else waits for a futex
  *   print.c    printf and puts

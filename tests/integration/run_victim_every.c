@@ -13,16 +13,20 @@
 #include <malloc.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sem.h>
 #include <sys/sendfile.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -50,6 +54,7 @@ int __open64_2(const char *path, int flags);
 int __openat_2(int dir, const char *path, int flags);
 int __openat64_2(int dir, const char *path, int flags);
 ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room);
+mqd_t __mq_open_2(const char *title, int flags);
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
 		size_t room);
@@ -110,6 +115,7 @@ static void check_opened(int fd)
 static void check_opens(void)
 {
 	char *path = name(0, "file"), *command = object(1), line[10];
+	int watch;
 	FILE *f;
 
 	check_opened(AWAY(open(path, O_RDONLY)));
@@ -127,6 +133,9 @@ static void check_opens(void)
 	strcpy(command, "echo 12345");
 	f = AWAY(popen(command, "r"));
 	CHECK(f && fgets(line, sizeof(line), f) && !strcmp(line, "12345\n") && !pclose(f));
+	check_opened(AWAY(memfd_create(command, 0)));
+	watch = inotify_init();
+	CHECK(AWAY(inotify_add_watch(watch, path, IN_OPEN)) >= 0 && !close(watch));
 	CHECK(!AWAY(truncate(path, 4)));
 	check_opened(AWAY(creat64(path, 0600)));
 	CHECK(AWAY(open(path, O_CREAT | O_EXCL, 0600)) < 0 && errno == EEXIST);
@@ -447,11 +456,9 @@ static void check_queues(void)
 {
 	struct sembuf *op = object(0);
 	struct timespec *soon = object(1);
-	char *p = object(2), title[40];
-	struct mq_attr attr = { .mq_maxmsg = 2, .mq_msgsize = 100 };
-	unsigned *priority = object(3);
 	int id = semget(IPC_PRIVATE, 1, 0600);
-	mqd_t q;
+	struct msqid_ds *messages = object(2);
+	struct shmid_ds *memory = object(3);
 
 	if (id >= 0) {
 		*op = (struct sembuf){ .sem_op = -1 };
@@ -459,16 +466,51 @@ static void check_queues(void)
 		CHECK(AWAY(semtimedop(id, op, 1, soon)) < 0 && errno == EAGAIN);
 		CHECK(!semctl(id, 0, IPC_RMID));
 	}
+	id = msgget(IPC_PRIVATE, 0600);
+	if (id >= 0) {
+		CHECK(!AWAY(msgctl(id, IPC_STAT, messages)) && messages->msg_qbytes > 0);
+		CHECK(!msgctl(id, IPC_RMID, NULL));
+	}
+	id = shmget(IPC_PRIVATE, 12345, 0600);
+	if (id >= 0) {
+		CHECK(!AWAY(shmctl(id, IPC_STAT, memory)) && memory->shm_segsz == 12345);
+		CHECK(!shmctl(id, IPC_RMID, NULL));
+	}
+}
+
+static void check_posix_queues(void)
+{
+	char *p = object(0), *title = object(1);
+	struct mq_attr *attr = object(2), *old = object(3);
+	unsigned *priority = object(4);
+	struct timespec *until = object(5);
+	struct sigevent *none = object(6);
+	mqd_t q, again;
+
+	*attr = (struct mq_attr){ .mq_maxmsg = 2, .mq_msgsize = 100 };
 	sprintf(title, "/soda-run-%d", getpid());
-	q = mq_open(title, O_CREAT | O_RDWR, 0600, &attr);
-	if (q == (mqd_t)-1)
+	q = AWAY(mq_open(title, O_CREAT | O_RDWR, 0600, attr));
+	if (q == (mqd_t)-1) {
+		CHECK(errno != EFAULT);
 		return; /* not everywhere */
+	}
 	strcpy(p, "queued");
-	CHECK(!AWAY(mq_send(q, p, 7, 5)));
-	memset(p, 0, 7);
-	*priority = 0;
-	CHECK(AWAY(mq_receive(q, p, 100, priority)) == 7 && !strcmp(p, "queued") && *priority == 5);
-	CHECK(!mq_close(q) && !mq_unlink(title));
+	CHECK(!AWAY(mq_send(q, p, 7, 5)) && !AWAY(mq_timedsend(q, p, 7, 6, until)));
+	for (unsigned i = 6; i > 4; i--) {
+		memset(p, 0, 7);
+		*priority = 0;
+		CHECK((i > 5 ? AWAY(mq_timedreceive(q, p, 100, priority, until))
+			     : AWAY(mq_receive(q, p, 100, priority))) == 7);
+		CHECK(!strcmp(p, "queued") && *priority == i);
+	}
+	CHECK(!AWAY(mq_getattr(q, attr)) && attr->mq_maxmsg == 2);
+	attr->mq_flags = O_NONBLOCK;
+	CHECK(!AWAY(mq_setattr(q, attr, old)) && !old->mq_flags);
+	*none = (struct sigevent){ .sigev_notify = SIGEV_NONE };
+	CHECK(!AWAY(mq_notify(q, none)) && !mq_notify(q, NULL));
+	again = AWAY(__mq_open_2(title, O_RDONLY));
+	CHECK(again != (mqd_t)-1 && !mq_close(again));
+	CHECK(!mq_close(q) && !AWAY(mq_unlink(title)));
 }
 
 /* Of a multiple of the threshold. */
@@ -512,6 +554,7 @@ void case_every(void)
 	check_streams();
 	check_limits();
 	check_queues();
+	check_posix_queues();
 	check_blocks();
 	objects_end();
 }

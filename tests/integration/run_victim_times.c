@@ -3,6 +3,7 @@
 #include "run_victim.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -86,6 +87,7 @@ static void check_timers(void)
 	struct itimerval *one = object(0), *old = object(1);
 	struct itimerspec *spec = object(2), *before = object(3);
 	struct timespec *never = object(4);
+	struct sigevent *event = object(5);
 	timer_t timer;
 
 	*one = (struct itimerval){ .it_value = { 1000, 0 } };
@@ -94,7 +96,10 @@ static void check_timers(void)
 	CHECK(!AWAY(getitimer(ITIMER_REAL, one)) && one->it_value.tv_sec >= 900);
 	memset(one, 0, sizeof(*one));
 	CHECK(!AWAY(setitimer(ITIMER_REAL, one, old)) && old->it_value.tv_sec >= 900);
-	CHECK(!timer_create(CLOCK_MONOTONIC, NULL, &timer));
+	never->tv_nsec = 0;
+	CHECK(!AWAY(clock_getres(CLOCK_PROCESS_CPUTIME_ID, never)) && never->tv_nsec);
+	*event = (struct sigevent){ .sigev_notify = SIGEV_NONE };
+	CHECK(!AWAY(timer_create(CLOCK_MONOTONIC, event, &timer)));
 	*spec = (struct itimerspec){ .it_value = { 1000, 0 } };
 	CHECK(!AWAY(timer_settime(timer, 0, spec, before)) && !before->it_value.tv_sec);
 	CHECK(!AWAY(timer_gettime(timer, before)) && before->it_value.tv_sec >= 900);
@@ -136,6 +141,35 @@ static void check_waits(void)
 	CHECK(signal(SIGUSR2, SIG_DFL) == on_signal);
 }
 
+/* How this thread runs, and as what. */
+static void check_thread(void)
+{
+	struct sched_param *param = object(0);
+	struct timespec *slice = object(1);
+	cpu_set_t *cpus = object(2);
+	char *called = object(3);
+	uid_t *user = object(4);
+	gid_t *group = object(7);
+
+	CHECK(!AWAY(sched_getparam(0, param)) && !param->sched_priority);
+	CHECK(!AWAY(sched_setparam(0, param)) && !AWAY(sched_setscheduler(0, SCHED_OTHER, param)));
+	CHECK(!AWAY(pthread_setschedparam(pthread_self(), SCHED_OTHER, param)));
+	slice->tv_sec = -1;
+	CHECK(!AWAY(sched_rr_get_interval(0, slice)) && slice->tv_sec >= 0);
+	CHECK(!AWAY(pthread_getaffinity_np(pthread_self(), sizeof(*cpus), cpus)) &&
+	      CPU_COUNT(cpus));
+	CHECK(!AWAY(pthread_setaffinity_np(pthread_self(), sizeof(*cpus), cpus)));
+	strcpy(called, "a name");
+	CHECK(!AWAY(pthread_setname_np(pthread_self(), called)));
+	memset(called, 0, 10);
+	CHECK(!AWAY(pthread_getname_np(pthread_self(), called, 100)) && !strcmp(called, "a name"));
+	*user = user[16384] = user[32768] = 77777;
+	CHECK(!AWAY(getresuid(user, user + 16384, user + 32768)));
+	CHECK(*user == getuid() && user[16384] == geteuid() && user[32768] == geteuid());
+	CHECK(!AWAY(getresgid(group, group + 16384, group + 32768)) && *group == getgid());
+	CHECK(group[16384] == getegid());
+}
+
 static void check_stack(void)
 {
 	stack_t *stack = object(0), *old = object(1);
@@ -153,6 +187,7 @@ void case_times(void)
 	check_c11();
 	check_timers();
 	check_waits();
+	check_thread();
 	check_stack();
 	objects_end();
 }
