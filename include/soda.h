@@ -120,7 +120,7 @@ enum soda_advice {
 struct soda_stats {
 	uint64_t faults;	   /* faults on missing pages that this process took */
 	uint64_t faults_joined;	   /* of these, found another thread fetching the chunk */
-	uint64_t zero_fills;	   /* of these, first touches: no network traffic */
+	uint64_t zero_fills;	   /* chunks of zeros, for first touches: no network traffic */
 	uint64_t local_refaults;   /* chunks kept by a store while on their way out: no fetch */
 	uint64_t wp_faults;	   /* first stores to a clean chunk or page */
 	uint64_t fetches;	   /* chunks fetched because of a fault */

@@ -119,14 +119,14 @@ static void show_counters(const struct soda_stats *st)
 
 	dprintf(run_settings.stats_fd,
 		"soda run: fabric memory reserved, at most %s, resident at most %s of %s\n"
-		"  faults     %10llu  of these first touches %llu, joined %llu\n"
+		"  faults     %10llu  joined %llu; first touches: zeros for %llu chunks\n"
 		"  fetched    %10s  prefetched %llu chunks\n"
 		"  written    %10s\n"
 		"  stalled    %8.3f s  of all threads; a fetching fault: median %llu us, 99 %% in "
 		"%llu us\n",
 		soda_format_size(fam_peak, a), soda_format_size(st->resident_peak_bytes, b),
 		soda_format_size(st->buffer_bytes, c), (unsigned long long)st->faults,
-		(unsigned long long)st->zero_fills, (unsigned long long)st->faults_joined,
+		(unsigned long long)st->faults_joined, (unsigned long long)st->zero_fills,
 		soda_format_size(st->bytes_fetched, d), (unsigned long long)st->prefetched,
 		soda_format_size(st->bytes_written_back, e), (double)st->stalled_ns / 1e9,
 		(unsigned long long)st->fault_p50_ns / 1000,

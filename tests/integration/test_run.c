@@ -277,6 +277,8 @@ static void test_stats(void **state)
 	assert_int_equal(p.status, 0);
 	assert_non_null(strstr(p.err, "resident at most"));
 	assert_non_null(strstr(p.err, "stalled"));
+	assert_non_null(
+		strstr(p.err, "first touches: zeros for 25")); /* 2560 chunks, or some more */
 	/* the call, by its name: 40 MiB, of which one fault fills 256 KiB */
 	line = strstr(p.err, "case_brk+0x");
 	assert_non_null(line);

@@ -79,12 +79,12 @@ static void put_script(FILE *out)
 	      " '' using 1:4 title 'page buffer' dt 2 lc rgb '#333333',"
 	      " '' using 1:3 title 'resident' lc rgb '#4477aa' lw 2\n"
 	      "set ylabel 'faults/s'\n"
-	      "plot $data using 1:5 title 'faults' with steps lc rgb '#aa3377'\n"
+	      "plot $data using 1:5 title 'faults' with fsteps lc rgb '#aa3377'\n"
 	      "set ylabel 'threads'\n"
-	      "plot $data using 1:6 title 'stalled' with steps lc rgb '#ee6677'\n"
+	      "plot $data using 1:6 title 'stalled' with fsteps lc rgb '#ee6677'\n"
 	      "set ylabel 'MiB/s'\nset xlabel 'seconds'\n"
-	      "plot $data using 1:7 title 'fetched' with steps lc rgb '#228833',"
-	      " '' using 1:8 title 'written' with steps lc rgb '#ccbb44'\n"
+	      "plot $data using 1:7 title 'fetched' with fsteps lc rgb '#228833',"
+	      " '' using 1:8 title 'written' with fsteps lc rgb '#ccbb44'\n"
 	      "unset multiplot\n",
 	      out);
 }
@@ -181,7 +181,7 @@ static void put_table(FILE *out, const struct soda_run_sample *s, uint32_t n, in
 	put_size(out, "page buffer, at its end", end->buffer);
 	put_size(out, "resident, at most, where it was looked at", resident);
 	put_number(out, "faults", "%.0f", (double)end->faults);
-	put_number(out, "of these first touches", "%.0f", (double)end->zero_fills);
+	put_number(out, "chunks of zeros, for first touches", "%.0f", (double)end->zero_fills);
 	put_size(out, "fetched", end->fetched);
 	put_size(out, "written back", end->written);
 	put_number(out, "stalled in faults, all threads together", "%.3f s",

@@ -10,7 +10,7 @@ static const struct soda_top_row program_rows[] = {
 	{ SODA_TOP_HEADING, "Page faults", NULL, NULL, NULL },
 	{ SODA_TOP_COUNT, "faults", "faults", NULL,
 	  "Touches of pages that were not mapped, all threads." },
-	{ SODA_TOP_SHARE, "without network", "zero_fills+faults_joined", "faults",
+	{ SODA_TOP_SHARE, "without network", "faults-fetches", "faults",
 	  "Faults that fetched nothing: first touches, or a chunk that another thread was"
 	  " fetching." },
 	{ SODA_TOP_COUNT, "first stores", "wp_faults", NULL,
