@@ -22,6 +22,22 @@ static const struct {
 	const char *controller, *prefix;
 } kinds[KINDS] = { [CPU] = { "cpu", "soda-bench-" }, [MEMORY] = { "memory", "soda-memory-" } };
 
+/* Has files "mounts" and "cgroup". */
+static const char *process = "/proc/self";
+
+void soda_cgroup_look_in(const char *folder)
+{
+	process = folder;
+}
+
+static FILE *open_process_file(const char *name)
+{
+	char path[768];
+
+	snprintf(path, sizeof(path), "%s/%s", process, name);
+	return fopen(path, "r");
+}
+
 /* Where a group may be made. */
 struct places {
 	enum kind kind;
@@ -73,7 +89,7 @@ static bool has_word(const char *dir, const char *file, const char *wanted)
 static bool find_mount(enum kind kind, int version, char *dir, size_t bytes)
 {
 	const char *controller = kinds[kind].controller;
-	FILE *mounts = setmntent("/proc/self/mounts", "r");
+	FILE *mounts = open_process_file("mounts");
 	struct mntent *m;
 	bool found = false;
 
@@ -87,14 +103,14 @@ static bool find_mount(enum kind kind, int version, char *dir, size_t bytes)
 			snprintf(dir, bytes, "%s", m->mnt_dir);
 	}
 	if (mounts)
-		endmntent(mounts);
+		fclose(mounts);
 	return found;
 }
 
 /* Our own group, as "/a/b" or "". */
 static void find_own(int version, char *path, size_t bytes)
 {
-	FILE *in = fopen("/proc/self/cgroup", "r");
+	FILE *in = open_process_file("cgroup");
 	char line[512], *rest, *controllers, *own, *word;
 
 	*path = 0;

@@ -33,6 +33,9 @@ uint64_t soda_cgroup_oom_kills(const struct soda_cgroup *group);
 /* Remove it, for which it waits until its processes have gone. */
 void soda_cgroup_close(struct soda_cgroup *group);
 
+/* For tests: what to take for /proc/self. The text stays the caller's. */
+void soda_cgroup_look_in(const char *folder);
+
 /* Remove those of this owner. */
 void soda_cgroup_remove(pid_t owner);
 /* Remove those of processes that are gone. */
