@@ -120,7 +120,9 @@ static const struct soda_option option_table[] = {
 	  .offset = AT(limit),
 	  .arg = "SIZE",
 	  .help = "Limit of the capped node, for each process. Default: a third of what the "
-		  "application computes on, and 8 MiB and 1 MiB a thread for what is not data." },
+		  "application computes on, and 8 MiB and 1 MiB a thread for what is not data; 12 "
+		  "MiB more where the kernel gives huge pages unasked (transparent_hugepage: "
+		  "always)." },
 	{ .name = "agent-cache",
 	  .type = SODA_OPT_SIZE,
 	  .offset = AT(cache),

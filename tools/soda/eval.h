@@ -11,6 +11,7 @@
  *   cgroup.c          the memory cgroup;  eval_readahead.c: the disk's readahead
  *   eval_stage.c      memory server, agent
  *   eval_app.c        one process of the application, started and watched
+ *   eval_needs.c      what a process of the capped node may have
  *   eval_run.c        one run: what is started, read before and after, and verified
  *   eval_results.c    the results so far, on disk
  *   eval_cell.c       medians over the repetitions
@@ -147,7 +148,8 @@ void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda
  */
 int soda_eval_run_do(struct soda_eval_stage *stage, const struct soda_eval_run *run,
 		     const struct soda_eval_needs *needs, json_t **result_p);
-/* From the result of the run in local memory. */
+
+/* eval_needs.c.  From the result of the run in local memory. */
 void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 			struct soda_eval_needs *needs_p);
 

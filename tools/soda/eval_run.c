@@ -14,11 +14,6 @@
 
 enum { STATS_TIMEOUT_MS = 60000, BACKGROUND_REPEAT = 1000000 };
 
-/* What a process needs beside its page buffer: the runtime's tables, code, page tables and file
-   pages in use; and each thread's stack and connections. */
-#define ALLOWANCE (8ull << 20)
-#define ALLOWANCE_THREAD (1ull << 20)
-
 /* Counters of an agent, as its statistics and the results call them. */
 static const char *const counters[][2] = {
 	{ "net_demand_bytes", "on_demand" },
@@ -63,26 +58,6 @@ static uint64_t number(const json_t *from, const char *key)
 static void set(json_t *into, const char *key, uint64_t value)
 {
 	json_object_set_new(into, key, json_integer((json_int_t)value));
-}
-
-void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
-			struct soda_eval_needs *needs_p)
-{
-	struct soda_eval_needs needs = { .object_bytes = number(dram, "object_bytes"),
-					 .array_bytes = number(dram, "array_bytes") };
-	uint64_t own = needs.array_bytes, least = 5 * plan->threads * plan->chunk_bytes;
-
-	/* The application's own arrays stay here unless they would leave the graph too little. */
-	needs.arrays_fam = own * 6 > needs.object_bytes;
-	own = needs.arrays_fam ? 0 : own;
-	needs.buffer_bytes = (needs.object_bytes / 3 - own) / plan->chunk_bytes * plan->chunk_bytes;
-	if (needs.buffer_bytes < least)
-		needs.buffer_bytes = least;
-	needs.limit_bytes = plan->limit_bytes;
-	if (!plan->limit_bytes)
-		needs.limit_bytes =
-			own + needs.buffer_bytes + ALLOWANCE + plan->threads * ALLOWANCE_THREAD;
-	*needs_p = needs;
 }
 
 static void __attribute__((format(printf, 2, 3))) invalid(struct scene *s, const char *fmt, ...)
