@@ -239,6 +239,20 @@ static int write_report(const struct soda_eval_plan *plan, const struct soda_eva
 	return err;
 }
 
+/* There the pages of the files are shared memory, of which a capped process may not have so much.
+ */
+static void warn_of_memory(const struct soda_eval_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->modes_n; i++)
+		if (plan->modes[i] == SODA_EVAL_SSD && soda_eval_readahead_none(plan->out))
+			fprintf(stderr,
+				"soda eval: %s is in memory (tmpfs), so that mode ssd has no disk "
+				"and "
+				"its runs may not count: name a folder of a disk with --out, or "
+				"leave ssd out of --modes\n",
+				plan->out);
+}
+
 /* What is missing of the plan. */
 static int run_missing(const struct soda_eval_drive *drive,
 		       const struct soda_bench_guarded *guarded, struct soda_eval_results *results)
@@ -254,6 +268,7 @@ static int run_missing(const struct soda_eval_drive *drive,
 	if (!count_missing(drive->plan, results))
 		return 0;
 	stage.capped = try_cap(guarded->owner, cap, sizeof(cap));
+	warn_of_memory(drive->plan);
 	err = soda_eval_results_add(results, "command",
 				    json_pack("{ss ss so}", "text", drive->command, "memory_cap",
 					      cap, "machine", soda_eval_machine_describe()));

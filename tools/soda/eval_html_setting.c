@@ -44,6 +44,7 @@ static void put_readahead(FILE *out, const struct soda_eval_report *report)
 {
 	bool asked = false;
 	long long kib = readahead(report);
+	bool memory = soda_eval_readahead_none(report->plan->out);
 
 	for (uint32_t i = 0; i < report->plan->modes_n; i++)
 		asked |= report->plan->modes[i] == SODA_EVAL_SSD;
@@ -52,7 +53,11 @@ static void put_readahead(FILE *out, const struct soda_eval_report *report)
 	fputs("<li>ssd: the files are mapped, their pages dropped from the page cache before each "
 	      "run. ",
 	      out);
-	if (kib == SODA_EVAL_READAHEAD_KIB)
+	if (memory)
+		fputs("<b class=\"bad\">This folder is in memory (tmpfs): what is called ssd is "
+		      "none.</b></li>\n",
+		      out);
+	else if (kib == SODA_EVAL_READAHEAD_KIB)
 		fprintf(out, "Readahead of the disk: %lld KiB, set for the run.</li>\n", kib);
 	else if (kib)
 		fprintf(out,

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static int read_kib(const char *path, uint32_t *kib_p)
@@ -38,6 +40,13 @@ static int write_kib(const char *path, uint32_t kib)
 		err = -errno;
 	close(fd);
 	return err;
+}
+
+bool soda_eval_readahead_none(const char *folder)
+{
+	struct statfs fs;
+
+	return !statfs(folder, &fs) && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
 int soda_eval_readahead_find(const char *folder, struct soda_eval_readahead *disk_p)

@@ -3,6 +3,7 @@
 #ifndef SODA_EVAL_READAHEAD_H
 #define SODA_EVAL_READAHEAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SODA_EVAL_READAHEAD_KIB 128u /* Linux's default, and what the comparison is made with */
@@ -13,6 +14,8 @@ struct soda_eval_readahead {
 	int changed;	     /* negative errno: it could not be set */
 };
 
+/* Whether its files are only ever in memory: then nothing there is a disk's. */
+bool soda_eval_readahead_none(const char *folder);
 /* The disk of this folder, and what its setting is now. 0 or negative errno. */
 int soda_eval_readahead_find(const char *folder, struct soda_eval_readahead *disk_p);
 /* Set it; what is in force afterwards, KiB; 0: not known. */
