@@ -3,7 +3,7 @@
  * Regions grow as the heap does: each new one is as large as all before it
  * together, so that a large heap is a few objects and a small one reserves little.
  * They are cut from the front and never given back: jemalloc keeps the addresses
- * of what it frees for its next need, and the content is discarded.
+ * of what it frees for its next need, and the content is discarded.  The hooks allocate nothing.
  */
 #include "host_agent/heap_extent.h"
 

@@ -95,14 +95,45 @@ void soda_regions_end(void)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+/*
+ * Descriptors have pages of their own: the heap's hooks come here, and the program's malloc() may
+ * be what waits for them.
+ */
+static struct soda_region *unused; /* api_lock */
+
+static void put_descriptor(struct soda_region *r)
+{
+	free(r->file);
+	r->next = unused;
+	unused = r;
+}
+
+/* Of zeros; NULL: no memory. */
+static struct soda_region *get_descriptor(void)
+{
+	enum { N = 64 };
+	struct soda_region *r;
+
+	if (!unused) {
+		r = reserve(N * sizeof(*r), PROT_READ | PROT_WRITE);
+		for (int i = 0; r && i < N; i++)
+			put_descriptor(&r[i]);
+	}
+	r = unused;
+	if (r) {
+		unused = r->next;
+		memset(r, 0, sizeof(*r));
+	}
+	return r;
+}
+
 void soda_regions_forget(void)
 {
 	for (uint32_t i = 1; i <= SODA_REGIONS_MAX; i++) {
 		struct soda_region *r = atomic_exchange(&objects[i], NULL);
 
 		if (r)
-			free(r->file);
-		free(r);
+			put_descriptor(r);
 	}
 }
 
@@ -236,13 +267,14 @@ static int place(struct soda_region *r, struct soda_why *why)
 int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 		       struct soda_region **region_p, struct soda_why *why)
 {
-	struct soda_region *r = calloc(1, sizeof(*r));
+	struct soda_region *r = get_descriptor();
 	int ret = find_id();
 
 	if (!r || ret < 0) {
 		snprintf(why->text, sizeof(why->text),
 			 r ? "65535 objects are allocated: free some" : "out of memory");
-		free(r);
+		if (r)
+			put_descriptor(r);
 		return r ? ret : -ENOMEM;
 	}
 	r->id = (uint16_t)ret;
@@ -256,8 +288,7 @@ int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 			soda_session_close_region(r);
 	}
 	if (ret) {
-		free(r->file);
-		free(r);
+		put_descriptor(r);
 		return ret;
 	}
 	soda_regions_lock();
@@ -288,6 +319,5 @@ void soda_region_destroy(struct soda_region *r)
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
 	soda_guess_forget(r->first, r->chunks);
 	soda_owed_forget(r->first, r->chunks);
-	free(r->file);
-	free(r);
+	put_descriptor(r);
 }

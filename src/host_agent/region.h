@@ -42,6 +42,8 @@ struct soda_region {
 	_Atomic uint32_t store_odds;
 	_Atomic uint32_t load_turn;
 	_Atomic bool guessed; /* some have fingerprints */
+
+	struct soda_region *next; /* of those that no object uses; api_lock */
 };
 
 /* The object of a chunk, or NULL. Valid while the object is in use. AS. */

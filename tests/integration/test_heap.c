@@ -4,6 +4,7 @@
  * buffer, and without touching the program's own allocator.
  */
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -225,6 +226,70 @@ static void test_decay(void **state)
 	expect_passes(child_decay, NULL);
 }
 
+/* The hooks of a growing heap allocate nothing: the program's malloc may be what calls them. */
+static void child_hooks(const void *arg)
+{
+	struct soda_config cfg = config(4 * MIB);
+	size_t before;
+
+	start(&cfg);
+	CHECK(soda_malloc(100) && soda_malloc(20 * MIB));
+	before = mallinfo2().uordblks;
+	for (int i = 0; i < 4; i++) /* each in a region of its own */
+		CHECK(soda_malloc((size_t)(40 << i) * MIB), "%s", soda_last_error());
+	CHECK_EQ(mallinfo2().uordblks, before);
+}
+
+static void test_hooks(void **state)
+{
+	expect_passes(child_hooks, NULL);
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* In how many pieces of 64 KiB they lie. */
+static size_t pieces(char *const *blocks, size_t n)
+{
+	uintptr_t *at = calloc(n, sizeof(*at));
+	size_t different = 0;
+
+	for (size_t i = 0; i < n; i++)
+		at[i] = (uintptr_t)blocks[i] >> 16;
+	qsort(at, n, sizeof(*at), by_number);
+	for (size_t i = 0; i < n; i++)
+		different += !i || at[i] != at[i - 1];
+	free(at);
+	return different;
+}
+
+/* Blocks of one time lie together, whatever their sizes are. */
+static void child_age(const void *arg)
+{
+	static const size_t sizes[] = { 24, 700, 100, 1500, 48, 300 }; /* 445 bytes on average */
+	enum { N = 60000, SOME = 1000 };
+	struct soda_config cfg = config(40 * MIB);
+	char **blocks = calloc(N, sizeof(*blocks));
+
+	start(&cfg);
+	for (size_t i = 0; i < N; i++)
+		CHECK((blocks[i] = soda_malloc(sizes[i % 6])));
+	for (size_t i = 0; i < N; i += SOME) {
+		size_t n = pieces(blocks + i, SOME);
+		CHECK(n <= 20, "%zu blocks of one time in %zu pieces", (size_t)SOME, n);
+	}
+	free(blocks);
+}
+
+static void test_age(void **state)
+{
+	expect_passes(child_age, NULL);
+}
+
 static void child_fork(const void *arg)
 {
 	struct soda_config cfg = config(4 * MIB);
@@ -351,7 +416,8 @@ int main(void)
 		cmocka_unit_test(test_contract),   cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_threads),	   cmocka_unit_test(test_decay),
 		cmocka_unit_test(test_fork),	   cmocka_unit_test(test_full),
-		cmocka_unit_test(test_own_malloc),
+		cmocka_unit_test(test_own_malloc), cmocka_unit_test(test_hooks),
+		cmocka_unit_test(test_age),
 	};
 
 	if (!have_heap()) {
