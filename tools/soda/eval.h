@@ -12,7 +12,8 @@
  *   eval_stage.c      memory server, agent
  *   eval_app.c        one process of the application, started and watched
  *   eval_needs.c      what a process of the capped node may have
- *   eval_run.c        one run: what is started, read before and after, and verified
+ *   eval_run.c        one run: what is started, read before and after
+ *   eval_verify.c     whether its result is right
  *   eval_results.c    the results so far, on disk
  *   eval_cell.c       medians over the repetitions
  *   eval_figure.c     what each figure shows;  eval_plot.c: drawn by gnuplot
@@ -148,6 +149,16 @@ void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda
  */
 int soda_eval_run_do(struct soda_eval_stage *stage, const struct soda_eval_run *run,
 		     const struct soda_eval_needs *needs, json_t **result_p);
+
+/*
+ * eval_verify.c.  Whether the result of a run, a file in plan->work that may be taken away, is
+ * right: by the serial check, or because it is what that has found right before.  0; -EBADMSG: it
+ * is wrong; -EIO: it could not be checked; the last line of the log says why.
+ */
+int soda_eval_verify(const struct soda_eval_plan *plan, const struct soda_eval_run *run,
+		     const char *result, const char *log);
+/* Remove what was kept for that. */
+void soda_eval_verify_forget(const struct soda_eval_plan *plan);
 
 /* eval_needs.c.  From the result of the run in local memory. */
 void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,

@@ -273,7 +273,10 @@ static int run_missing(const struct soda_eval_drive *drive,
 				    json_pack("{ss ss so}", "text", drive->command, "memory_cap",
 					      cap, "machine", soda_eval_machine_describe()));
 	say_plan(drive->plan, results);
-	return err ? err : do_runs(&stage, drive->plan, results);
+	soda_eval_verify_forget(drive->plan);
+	err = err ? err : do_runs(&stage, drive->plan, results);
+	soda_eval_verify_forget(drive->plan);
+	return err;
 }
 
 int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded)

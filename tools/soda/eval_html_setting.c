@@ -168,7 +168,8 @@ void soda_eval_html_setting(FILE *out, const struct soda_eval_report *report)
 	      "(smaps Pss) exceed it.</li>\n<li>Each run is a process of its own; modes take "
 	      "turns; numbers and bars are medians, whiskers and small numbers the least and the "
 	      "most, where a kind was run more than once. Every result is verified by a "
-	      "serial reference. A time is the algorithm&#39;s, without loading; nothing of the "
+	      "serial reference, or is byte for byte what that has found right before. A time is "
+	      "the algorithm&#39;s, without loading; nothing of the "
 	      "graph is resident when it begins. Before it, as much memory as the page buffer "
 	      "holds is touched and given back, in every mode: what a virtual machine&#39;s host "
 	      "takes to find memory is in none of the times.</li>\n",

@@ -36,7 +36,7 @@ struct scene {
 	const struct soda_eval_run *run;
 	const struct soda_eval_graph *graph;
 	const struct soda_eval_needs *needs; /* NULL: the first in local memory */
-	char json[128], result[128], log[128], background_log[128];
+	char json[128], log[128], background_log[128], result[PATH_MAX + 16];
 	struct soda_eval_app apps[2]; /* the application; what runs beside it */
 	struct soda_eval_readahead disk;
 	uint64_t peak_bytes, oom_kills, background_fetched;
@@ -252,7 +252,7 @@ static int prepare(struct scene *s)
 	int err = 0;
 
 	snprintf(s->json, sizeof(s->json), "%s/app.json", s->stage->dir);
-	snprintf(s->result, sizeof(s->result), "%s/app.result", s->stage->dir);
+	snprintf(s->result, sizeof(s->result), "%s/app.result", s->plan->work);
 	snprintf(s->log, sizeof(s->log), "%s/app.log", s->stage->dir);
 	snprintf(s->background_log, sizeof(s->background_log), "%s/background.log", s->stage->dir);
 	unlink(s->json); /* what an earlier run left */
@@ -357,7 +357,7 @@ static void verify(struct scene *s, json_t *out)
 	int err = -EIO;
 
 	if (!s->why[0]) {
-		err = soda_eval_app_verify(s->graph->path, s->result, s->log, s->plan->timeout_ms);
+		err = soda_eval_verify(s->plan, s->run, s->result, s->log);
 		soda_eval_last_line(s->log, line, sizeof(line));
 		if (err)
 			invalid(s, "%s: %s", err == -EBADMSG ? "wrong result" : "not verified",
