@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <ftw.h>
+#include <limits.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,11 +26,12 @@ enum { LIMIT_MS = 280000 };
 
 static struct program run;
 static char dir[] = "/tmp/soda-test-eval-XXXXXX", out[64];
+static const char *graph = "rmat:10:16000";
 
 /* A limit that sanitizers fit into. */
 #define COMMON                                                                                     \
-	"eval", "--quick", "--out", out, "--graph", "rmat:10:16000", "--repeat", "1", "--memory",  \
-		"2G", "--threads", "2"
+	"eval", "--quick", "--out", out, "--graph", graph, "--repeat", "1", "--memory", "2G",      \
+		"--threads", "2"
 
 #define EVAL(...)                                                                                  \
 	assert_int_equal(program_run_within(SODA,                                                  \
@@ -98,7 +100,6 @@ static void check_run(const json_t *r)
 	assert_true(json_is_true(member(r, "valid")));
 	assert_true(json_real_value(member(r, "seconds")) > 0);
 	assert_int_equal(json_integer_value(member(r, "oom_kills")), 0);
-	assert_int_equal(json_integer_value(member(r, "vertices")), 1024);
 	assert_true(json_integer_value(member(r, "memory_peak_bytes")) > 0);
 	assert_true(json_is_object(member(r, "traffic")));
 }
@@ -158,6 +159,18 @@ static void test_draws_figures(void **state)
 	snprintf(out, sizeof(out), "%s/out", dir);
 }
 
+/* Within 3 %, and what opens and closes connections and regions. */
+static void check_interface(const json_t *r)
+{
+	double carried = (double)json_integer_value(member(r, "interface_bytes"));
+	double counted = (double)json_integer_value(member(member(r, "traffic"), "total"));
+
+	if (!(carried > counted && carried < 1.03 * counted + 32768))
+		print_error("carried %.0f bytes, counted %.0f\n", carried, counted);
+	assert_true(carried > counted);
+	assert_true(carried < 1.03 * counted + 32768);
+}
+
 /* What the interface carries is the data, and its headers. */
 static void test_link_carries_what_is_counted(void **state)
 {
@@ -170,7 +183,9 @@ static void test_link_carries_what_is_counted(void **state)
 		skip();
 	}
 	snprintf(out, sizeof(out), "%s/link", dir);
-	EVAL("--modes", "memserver,all", "--apps", "bfs", "--alone", "--link", "2gbit");
+	graph = "rmat:14:200000";
+	EVAL("--modes", "memserver,all", "--apps", "pagerank", "--alone", "--link", "2gbit");
+	graph = "rmat:10:16000";
 	if (run.status && strstr(run.err, "no network namespace")) {
 		print_message("SKIP: no network namespaces here\n");
 		skip();
@@ -181,8 +196,7 @@ static void test_link_carries_what_is_counted(void **state)
 	{
 		check_run(r);
 		if (strcmp(json_string_value(member(r, "mode")), "dram") != 0)
-			assert_true(json_integer_value(member(r, "interface_bytes")) >
-				    json_integer_value(member(member(r, "traffic"), "total")));
+			check_interface(r);
 	}
 	json_decref(all);
 	snprintf(out, sizeof(out), "%s/out", dir);
@@ -254,6 +268,44 @@ static void test_a_run_over_its_limit_does_not_count(void **state)
 	snprintf(out, sizeof(out), "%s/out", dir);
 }
 
+/* soda-ligra, with a result from fabric memory that is wrong in one place. */
+static void put_liar(const char *path)
+{
+	FILE *script = fopen(path, "w");
+	char program[PATH_MAX];
+
+	assert_non_null(script);
+	fprintf(script,
+		"#!/bin/sh\n\"%s\" \"$@\" || exit\n"
+		"case \"$*\" in *\"--memory served\"*) ;; *) exit 0 ;; esac\n"
+		"while [ \"$1\" != --result ]; do shift; done\n"
+		"printf '\\001\\001\\001' | dd of=\"$2\" bs=1 seek=1000 conv=notrunc 2>/dev/null\n",
+		realpath(build_path("examples/ligra/soda-ligra"), program));
+	assert_int_equal(fclose(script), 0);
+	assert_int_equal(chmod(path, 0755), 0);
+}
+
+/* That a right result is kept for comparison hides no wrong one. */
+static void test_finds_a_wrong_result(void **state)
+{
+	char liar[96];
+
+	snprintf(liar, sizeof(liar), "%s/liar", dir);
+	put_liar(liar);
+	setenv("SODA_LIGRA", liar, 1);
+	snprintf(out, sizeof(out), "%s/wrong", dir);
+	EVAL("--modes", "memserver", "--apps", "components", "--alone", "--repeat", "2");
+	unsetenv("SODA_LIGRA");
+	assert_int_equal(run.status, 1);
+	if (!strstr(run.err, "components in memserver: INVALID: wrong result"))
+		print_error("said: %s\n", run.err);
+	assert_non_null(strstr(run.err, "components in memserver: INVALID: wrong result"));
+	assert_non_null(strstr(run.err, "2 of 4 runs are invalid"));
+	json_decref(results(4));
+	assert_true(size_of("work") == 0);
+	snprintf(out, sizeof(out), "%s/out", dir);
+}
+
 static void test_refuses_what_is_not_there(void **state)
 {
 	EVAL("--apps", "bfs,dfs");
@@ -322,6 +374,7 @@ int main(void)
 		cmocka_unit_test(test_is_made_in_parts),
 		cmocka_unit_test(test_keeps_evaluations_apart),
 		cmocka_unit_test(test_a_run_over_its_limit_does_not_count),
+		cmocka_unit_test(test_finds_a_wrong_result),
 		cmocka_unit_test(test_refuses_what_is_not_there),
 		cmocka_unit_test(test_takes_a_triple),
 		cmocka_unit_test(test_says_what_the_paper_needs),
