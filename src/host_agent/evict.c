@@ -94,12 +94,14 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 		return 0;
 	for (bool again = false;; again = true) {
 		int made = evict_batch(t, SODA_EVICT_BATCH / 4);
+		uint64_t now;
 
 		if (soda_buffer_take(b))
 			return 0;
 		if (!deadline_ns)
 			return -EAGAIN;
-		if (soda_now_ns() >= deadline_ns)
+		now = soda_now_ns();
+		if (now >= deadline_ns)
 			return -ETIMEDOUT;
 		if (!again)
 			soda_count(t, SODA_CNT_EVICT_WAITS, 1);
@@ -107,6 +109,7 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 			soda_evict_unstick(t);
 		soda_writeback_ring();
 		soda_buffer_wait(b, STEP_NS);
+		deadline_ns += soda_thread_stood_still(t, STEP_NS, soda_now_ns() - now);
 	}
 }
 

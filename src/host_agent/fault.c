@@ -207,10 +207,12 @@ static int await_server(const struct soda_fault *f, uint64_t deadline_ns)
 
 static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
 {
-	uint64_t start = 0;
+	uint64_t start = 0, still = t->still_ns;
 	int ret = 0;
 
 	for (bool again = false; ret == 0 || transient(ret); again = true) {
+		deadline_ns += t->still_ns - still;
+		still = t->still_ns;
 		if (again && soda_now_ns() >= deadline_ns)
 			return ret ? ret : -ETIMEDOUT;
 		switch (soda_fault_step(t, f)) {

@@ -107,6 +107,17 @@ static bool too_late(struct pending *p)
 	       now - p->since_ns > (under_way ? 2 * patience : patience);
 }
 
+/* So much of their time does not count. */
+static void postpone(uint64_t ns)
+{
+	for (uint32_t i = 0; ns && i < handler.pending_n; i++) {
+		struct pending *p = &handler.pending[i];
+
+		p->since_ns += ns;
+		p->asked_ns += p->asked_ns ? ns : 0;
+	}
+}
+
 /*
  * true: it is dealt with.  An answer wakes its thread as it is installed, so that the
  * object may be gone when we look again.
@@ -227,8 +238,12 @@ static void *run(void *arg)
 		};
 		/* Faults that wait for other things than channel 0 are looked at again soon. */
 		bool others = handler.pending_n > soda_fetch_outstanding(0);
+		int timeout_ms = others ? 1 : handler.pending_n ? 50 : IDLE_MS;
+		uint64_t from = soda_now_ns();
 
-		poll(fds, 3, others ? 1 : handler.pending_n ? 50 : IDLE_MS);
+		poll(fds, 3, timeout_ms);
+		postpone(soda_thread_stood_still(t, (uint64_t)timeout_ms * 1000000u,
+						 soda_now_ns() - from));
 		collect(t);
 		retry_pending();
 		while (read_faults())

@@ -173,25 +173,25 @@ static bool fetching(uint32_t id)
 	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_FETCHING;
 }
 
-static int64_t until(uint64_t deadline_ns)
-{
-	uint64_t now = soda_now_ns();
-
-	return now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
-}
-
 /* Collect until the chunk has settled. The lock is held. */
 static int collect_chunk(struct soda_thread *t, struct soda_channel *ch, uint32_t id,
 			 uint64_t deadline_ns, int64_t spin_ns)
 {
+	const int64_t look_ns = 2000000000; /* to see that we stood still */
 	int err = 0;
 
 	while (fetching(id)) {
-		int n = collect(t, ch, until(deadline_ns), spin_ns, &err);
+		uint64_t now = soda_now_ns();
+		int64_t left = now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
+		int64_t asked = left < look_ns ? left : look_ns;
+		int n = collect(t, ch, asked, spin_ns, &err);
 
 		if (n < 0)
 			return n;
-		if (!n && fetching(id) && until(deadline_ns) == 0) {
+		if (n || !fetching(id))
+			continue;
+		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
+		if (soda_now_ns() >= deadline_ns) {
 			soda_channel_break(
 				ch, -ETIMEDOUT); /* the answer may still come: not into this slot */
 			return -ETIMEDOUT;
@@ -350,6 +350,7 @@ int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
 			soda_lock_release(&ch->lock);
 		}
 		soda_chunk_wait(c, STEP_NS / 20);
+		deadline_ns += soda_thread_stood_still(t, 3 * STEP_NS, soda_now_ns() - now);
 	}
 	return 0;
 }

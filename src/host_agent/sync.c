@@ -34,13 +34,16 @@ static void patience_begin(struct patience *p)
 /* Wait for progress; false: no patience left. */
 static bool patience_wait(struct patience *p, uint32_t seen)
 {
+	enum { LOOK_NS = 100000000 };
 	uint32_t answers = soda_progress_answers();
+	uint64_t from = soda_now_ns();
 
 	if (answers != p->last)
 		*p = (struct patience){ answers, from_now() };
-	else if (soda_now_ns() >= p->deadline_ns)
+	else if (from >= p->deadline_ns)
 		return false;
-	soda_writeback_await(seen, 100000000);
+	soda_writeback_await(seen, LOOK_NS);
+	p->deadline_ns += soda_thread_stood_still(NULL, LOOK_NS, soda_now_ns() - from);
 	return true;
 }
 

@@ -225,6 +225,17 @@ void soda_thread_time(struct soda_thread *t, uint64_t ns)
 			      memory_order_relaxed);
 }
 
+uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns)
+{
+	enum { LATE_NS = 500000000 }; /* a busy machine's */
+
+	if (took_ns <= asked_ns + LATE_NS)
+		return 0;
+	if (t)
+		t->still_ns += took_ns;
+	return took_ns;
+}
+
 uint64_t soda_threads_sum(enum soda_counter c)
 {
 	uint32_t used = atomic_load(&contexts_used);

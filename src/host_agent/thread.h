@@ -57,6 +57,7 @@ struct soda_thread {
 	struct soda_streams streams, fills; /* faults that fetch; first touches */
 	struct soda_waiting waiting;
 	uint64_t active_period; /* writeback.c: when it was counted last */
+	uint64_t still_ns;	/* how long it has stood still in all, as its waits have found */
 	_Atomic uint64_t counters[SODA_CNT_MAX];
 	_Atomic uint32_t fetch_ns[SODA_HIST_BUCKETS];
 } __attribute__((aligned(64)));
@@ -98,6 +99,11 @@ static inline void soda_count(struct soda_thread *t, enum soda_counter c, uint64
 }
 
 void soda_thread_time(struct soda_thread *t, uint64_t ns);
+/*
+ * A wait for at most asked_ns took took_ns.  Far more: the process was stopped or frozen, perhaps
+ * its server with it, and no time-out counts that.  How much is not to count. t may be NULL. AS.
+ */
+uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns);
 /* Sum of one counter over all contexts, dead threads included. */
 uint64_t soda_threads_sum(enum soda_counter c);
 /* p in percent, of all fetch times; 0 if there are none. */

@@ -114,8 +114,11 @@ static int help_over(struct soda_conn *conn, void *arg)
 	int n = soda_sender_send(&s), ret = n;
 
 	while (ret >= 0 && s.used) {
+		uint64_t from = soda_now_ns();
+
 		ret = soda_sender_collect(&s, ANSWER_NS);
-		if (!ret && soda_now_ns() > deadline)
+		deadline += soda_thread_stood_still(s.t, ANSWER_NS, soda_now_ns() - from);
+		if (!ret && from > deadline)
 			ret = -ETIMEDOUT;
 	}
 	if (ret < 0) {

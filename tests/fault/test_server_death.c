@@ -263,6 +263,55 @@ static void test_hung_server_of_handler(void **state)
 	expect_exit(&out, 0);
 }
 
+/* Both stand still in the middle of a fault, as in a container that is paused: that does not count.
+ */
+
+static void stop_both(const void *arg)
+{
+	if (!turn_await())
+		return;
+	kill(world.server.pid, SIGSTOP);
+	turn_pass();
+	sleep_ms(400); /* it touches */
+	if (child_stop())
+		sleep_ms(2500);
+	child_continue();
+	sleep_ms(50);
+	kill(world.server.pid, SIGCONT);
+}
+
+static void child_stands_still(const void *arg)
+{
+	struct object o = prepared(1500, 0);
+	size_t word = o.remote * CHUNK_WORDS;
+
+	let_parent_act();
+	check_touch(&o.words[word], 0, direct() ? 0 : 2, 10);
+	CHECK_EQ(o.words[word], mix(word, 0));
+}
+
+static void test_standing_still(void **state)
+{
+	struct outcome out;
+
+	run(child_stands_still, stop_both, &out);
+	expect_quiet_success(&out);
+}
+
+static void child_stands_still_with_handler(const void *arg)
+{
+	setenv("SODA_MODE", "handler", 1);
+	child_stands_still(arg);
+}
+
+static void test_standing_still_with_handler(void **state)
+{
+	struct outcome out;
+
+	run(child_stands_still_with_handler, stop_both, &out);
+	expect_quiet_success(&out);
+}
+
 /* It never goes on; freeing and ending take their time, and no more. */
 
 static void stop_for_good(const void *arg)
@@ -452,6 +501,8 @@ int main(void)
 		cmocka_unit_test(test_wait),
 		cmocka_unit_test(test_hung_server),
 		cmocka_unit_test(test_hung_server_of_handler),
+		cmocka_unit_test(test_standing_still),
+		cmocka_unit_test(test_standing_still_with_handler),
 		cmocka_unit_test(test_free_of_silent_server),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_file_reopens),
