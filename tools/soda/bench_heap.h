@@ -4,7 +4,8 @@
  *
  *   bench_heap.c        options, table and JSON
  *   bench_heap_alloc.c  soda_malloc and soda_free beside jemalloc's own
- *   bench_heap_plain.c  that jemalloc: the same object as in libsoda, without our hooks
+ *   bench_heap_plain.c  that jemalloc: the same object as in libsoda, with pages of the kernel, and
+ *                       like libsoda a shared one
  *   bench_heap_run.c    programs under `soda run` beside the same without: start-up, and a
  *                       working set that fits in the page buffer
  *

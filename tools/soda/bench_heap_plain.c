@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A second instance of the object that libsoda has its heap from, configured alike, whose memory
- * comes from the kernel: what the hooks and the functions around it cost is all that differs.
+ * comes from the kernel: that, and what the functions around it cost, is all that differs.
  */
 #include "bench_heap.h"
 
@@ -43,7 +43,7 @@ uintptr_t soda_je__Unwind_GetIP(void *context)
 	return 0;
 }
 
-const struct soda_heap_ops *soda_heap_plain(void)
+__attribute__((visibility("default"))) const struct soda_heap_ops *soda_heap_plain(void)
 {
 	static const struct soda_heap_ops ops = { soda_je_malloc, soda_je_free };
 	bool on = true;
