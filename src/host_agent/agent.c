@@ -150,6 +150,7 @@ static void in_child(void)
 		return;
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
 	soda_heap_close();
+	soda_heap_threads_forget();
 	soda_uffd_close();
 	soda_regions_end(); /* so that nothing of the child's own comes to lie there */
 	soda_trace_forget();
@@ -282,6 +283,7 @@ int soda_agent_stop(void)
 	soda_regions_each(write_file_back, &ret);
 	atomic_store(&soda_agent.life, SODA_LIFE_ENDED);
 	soda_heap_close();
+	soda_heap_threads_close_locked();
 	/* First the pages, so that no thread sees one without us; then who served them. */
 	soda_regions_end();
 	soda_handler_stop();

@@ -184,7 +184,7 @@ static void free_anyhow(void *p)
 
 void soda_free(void *p)
 {
-	if (soda_heap_owns(p))
+	if (__builtin_expect(soda_heap_near(p), 1))
 		soda_heap_free(p);
 	else
 		free_anyhow(p);

@@ -61,11 +61,10 @@ struct arena_config {
 	bool metadata_use_hooks;
 };
 
-struct soda_heap soda_heap __attribute__((aligned(64))) = { .phase = SODA_HEAP_CLOSED };
+struct soda_heap soda_heap __attribute__((aligned(64)));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned arena; /* set once, 0: there is none */
-__thread uint32_t soda_heap_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* jemalloc's thread that gives freed pages back in time. */
 static void background(bool on)
@@ -86,7 +85,6 @@ static void make_arena(void)
 		return;
 	}
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
-	atomic_store_explicit(&soda_heap.phase, SODA_HEAP_OPEN, memory_order_release);
 	background(true); /* without it, what an idle program freed would stay */
 }
 
@@ -106,18 +104,18 @@ static int prepare(struct soda_why *why)
 	if (ret)
 		return ret;
 	pthread_once(&once, make_arena);
-	if (!arena || soda_je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena))) {
+	if (!arena || soda_je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena)) ||
+	    soda_heap_thread_join()) {
 		snprintf(why->text, sizeof(why->text), "no local memory for the heap's own data");
 		return -ENOMEM;
 	}
-	soda_heap_mine = SODA_HEAP_OPEN;
 	return 0;
 }
 
 /* 0, or the negative error: the thread may call jemalloc. */
 static int enter(struct soda_why *why)
 {
-	return soda_heap_prepared() ? 0 : prepare(why);
+	return soda_heap_short(0) ? 0 : prepare(why);
 }
 
 static void *refused(size_t bytes, struct soda_why *why)

@@ -5,11 +5,12 @@
  *
  *   heap.c          the calls; jemalloc itself, with all its symbols hidden, is
  *                   made by hide-jemalloc
- *   heap_extent.c   the arena's hooks: where its pages come from, and their way back
+ *   heap_thread.c   the threads that use it, and the end of their shortest way
+ *   heap_extent.c   where its pages come from, and their way back
  *   heap_stub.c     a build without jemalloc: ENOTSUP
  *
- * Locks: jemalloc's are outside of all of ours: its hooks are called with them
- * held, and take api_lock.  So nobody calls jemalloc with one of ours held.
+ * Locks: jemalloc's are outside of all of ours: it asks for pages with them
+ * held, which takes api_lock.  So nobody calls jemalloc with one of ours held.
  */
 #ifndef SODA_HOST_HEAP_H
 #define SODA_HOST_HEAP_H
@@ -27,18 +28,26 @@
 void *soda_heap_alloc(size_t alignment, size_t bytes, bool zero, struct soda_why *why);
 /* As realloc(3) of a block of this heap; bytes is not 0.  Errors as above. */
 void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why);
-/* Of one cache line, because each call reads it. */
+/* Of one cache line, because soda_free() reads it. */
 struct soda_heap {
+	/* The first region and those that directly follow, mostly all; grows, 0: as below. */
+	_Atomic uintptr_t near;
+	_Atomic uint64_t near_bytes;
 	char *base;
 	/* Of the address range; 0: there is no heap, or the runtime does not run any more. */
 	_Atomic uint64_t bytes;
 	_Atomic uint8_t *granules; /* not 0: of the heap; set before any block there is given out */
-	_Atomic uint32_t phase;	   /* SODA_HEAP_OPEN or _CLOSED */
 };
 
-enum { SODA_HEAP_CLOSED = 1, SODA_HEAP_OPEN = 2 };
-
 extern struct soda_heap soda_heap __attribute__((visibility("hidden")));
+
+/* If so, soda_heap_owns(p); if not, that has to be asked. AS. */
+static inline bool soda_heap_near(const void *p)
+{
+	/* with the store in heap_extent.c */
+	return (uintptr_t)p - atomic_load_explicit(&soda_heap.near, memory_order_relaxed) <
+	       atomic_load_explicit(&soda_heap.near_bytes, memory_order_acquire);
+}
 
 /* p lies in the heap, and the runtime runs. AS. */
 static inline bool soda_heap_owns(const void *p)
@@ -54,21 +63,38 @@ static inline bool soda_heap_owns(const void *p)
 /* jemalloc's own, for the two functions below. */
 __attribute__((visibility("hidden"))) void *soda_je_malloc(size_t bytes);
 __attribute__((visibility("hidden"))) void soda_je_free(void *p);
-/* SODA_HEAP_OPEN: the calling thread uses the heap's arena. */
-extern __thread uint32_t soda_heap_mine
-	__attribute__((tls_model("initial-exec"), visibility("hidden")));
-
 /*
  * soda_je_malloc's blocks up to here are cut from larger pages.  That it is jemalloc that says no
- * to one of them means that a hook has said why (heap_extent.c); errno is ENOMEM.
+ * to one of them means that heap_extent.c has said why; errno is ENOMEM.
  */
 enum { SODA_HEAP_SMALL = 14336 };
 
-/* It may call jemalloc: its arena is ours, and the runtime runs.  One comparison for both. */
-static inline bool soda_heap_prepared(void)
+struct soda_heap_thread {
+	/* SODA_HEAP_SMALL + 1; 0: it has to be prepared, or the runtime does not run any more. */
+	_Atomic size_t limit;
+	struct soda_heap_thread *next, **back; /* of all that have a limit: api_lock */
+	bool known; /* has come here once: it gets no second limit, for it may be at its end */
+};
+
+extern __thread struct soda_heap_thread soda_heap_mine
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/*
+ * soda_je_malloc() serves this from the heap, and says why if not.  One comparison for all:
+ * the thread's arena is ours, the runtime runs, and the block is small.
+ */
+static inline bool soda_heap_short(size_t bytes)
 {
-	return soda_heap_mine == atomic_load_explicit(&soda_heap.phase, memory_order_relaxed);
+	return bytes < atomic_load_explicit(&soda_heap_mine.limit, memory_order_relaxed);
 }
+
+/* heap_thread.c: the calling thread's arena is ours: give it its limit, once. -ENOMEM. */
+int soda_heap_thread_join(void);
+/* Take all limits away. api_lock held. */
+void soda_heap_threads_close_locked(void);
+/* In the child of a fork, which is one thread. */
+void soda_heap_threads_forget(void);
+
 /* Of a live block; errno stays. */
 static inline void soda_heap_free(void *p)
 {
@@ -81,7 +107,7 @@ void soda_heap_stop(void);
 /* The runtime ends, or this is the child of a fork. */
 static inline void soda_heap_close(void)
 {
-	atomic_store_explicit(&soda_heap.phase, SODA_HEAP_CLOSED, memory_order_relaxed);
+	atomic_store_explicit(&soda_heap.near_bytes, 0, memory_order_relaxed);
 	atomic_store_explicit(&soda_heap.bytes, 0, memory_order_relaxed);
 }
 

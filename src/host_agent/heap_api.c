@@ -39,7 +39,7 @@ __attribute__((noinline)) static void *malloc_anyhow(size_t bytes)
 void *soda_malloc(size_t bytes)
 {
 	/* the last thing that it does, so that nothing is kept for afterwards */
-	if (__builtin_expect(soda_heap_prepared() && bytes <= SODA_HEAP_SMALL, 1))
+	if (__builtin_expect(soda_heap_short(bytes), 1))
 		return soda_je_malloc(bytes);
 	return malloc_anyhow(bytes);
 }

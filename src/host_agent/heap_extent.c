@@ -42,12 +42,26 @@ _Atomic uint8_t *soda_heap_granules_map(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* A new region, whose granules are marked already. */
+static void extend_locked(char *base, uint64_t span)
+{
+	uintptr_t near = atomic_load_explicit(&soda_heap.near, memory_order_relaxed);
+	uint64_t before = atomic_load_explicit(&soda_heap.near_bytes, memory_order_relaxed);
+
+	if (!before) {
+		near = (uintptr_t)base;
+		atomic_store_explicit(&soda_heap.near, near, memory_order_relaxed);
+	}
+	if (near + before == (uintptr_t)base) /* with the load in soda_heap_near */
+		atomic_store_explicit(&soda_heap.near_bytes, before + span, memory_order_release);
+}
+
 static int new_region_locked(uint64_t bytes)
 {
 	struct soda_why why = { "" };
 	struct soda_region *r;
 	char *base;
-	int ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
+	int ret = soda_object_create_locked(NULL, bytes, SODA_REGION_HEAP, &r, &why);
 
 	if (ret) {
 		if (!why.text[0])
@@ -63,6 +77,7 @@ static int new_region_locked(uint64_t bytes)
 	for (uint64_t at = 0; at < r->span; at += granule)
 		atomic_store_explicit(&soda_heap.granules[granule_of(base + at)], 1,
 				      memory_order_relaxed);
+	extend_locked(base, r->span);
 	total += r->span;
 	rest = (uintptr_t)base;
 	rest_end = rest + r->span;

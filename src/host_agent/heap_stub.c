@@ -18,9 +18,7 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 	return soda_heap_alloc(0, bytes, false, why);
 }
 
-struct soda_heap soda_heap = { .phase = SODA_HEAP_CLOSED };
-
-__thread uint32_t soda_heap_mine __attribute__((tls_model("initial-exec"), visibility("hidden")));
+struct soda_heap soda_heap;
 
 void *soda_je_malloc(size_t bytes)
 {

@@ -23,6 +23,7 @@ static struct soda_region *_Atomic objects[SODA_REGIONS_MAX + 1];
 static _Atomic uint16_t *granules; /* object of each granule; changed under api_lock */
 static uint32_t granules_n;
 static uint32_t next_granule; /* where the next search starts; api_lock */
+static uint32_t next_of_heap; /* the heap's, apart: objects rarely come that far */
 static uint16_t next_id;      /* likewise; ids are reused as late as possible */
 static struct soda_lock table_lock =
 	SODA_LOCK_INIT(SODA_RANK_REGIONS); /* of `objects`, for writers */
@@ -53,6 +54,7 @@ static int reserve_addresses(struct soda_why *why)
 	soda_agent.base = (char *)(((uintptr_t)p + granule - 1) & ~(uintptr_t)(granule - 1));
 	soda_agent.bytes = bytes;
 	granules_n = (uint32_t)(bytes >> SODA_GRANULE_SHIFT);
+	next_of_heap = granules_n - granules_n / 8;
 	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
 				   PROT_READ | PROT_WRITE);
 	granules = reserve(granules_n * sizeof(*granules), PROT_READ | PROT_WRITE);
@@ -190,17 +192,17 @@ int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg)
 	return 0;
 }
 
-/* First fit from where the last search ended. */
-static int64_t find_granules(uint32_t n)
+/* First fit from *next, where the last search ended. */
+static int64_t find_granules(uint32_t n, uint32_t *next)
 {
 	for (int round = 0; round < 2; round++) {
 		uint32_t run = 0;
 
-		for (uint32_t g = round ? 0 : next_granule; g < granules_n; g++) {
+		for (uint32_t g = round ? 0 : *next; g < granules_n; g++) {
 			run = atomic_load_explicit(&granules[g], memory_order_relaxed) ? 0
 										       : run + 1;
 			if (run == n) {
-				next_granule = g + 1;
+				*next = g + 1;
 				return (int64_t)g + 1 - n;
 			}
 		}
@@ -231,7 +233,7 @@ static void mark_granules(const struct soda_region *r, uint16_t id)
 }
 
 /* The server's answer is known: sizes, addresses, states. */
-static int place(struct soda_region *r, struct soda_why *why)
+static int place(struct soda_region *r, uint32_t *next, struct soda_why *why)
 {
 	uint64_t granule = 1ull << SODA_GRANULE_SHIFT, page = SODA_WIRE_PAGE;
 	enum soda_chunk_state state = r->flags ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO;
@@ -242,7 +244,8 @@ static int place(struct soda_region *r, struct soda_why *why)
 	r->span = (r->bytes + page - 1) & ~(page - 1);
 	g = r->span < r->bytes || r->span > soda_agent.bytes
 		    ? -1
-		    : find_granules((uint32_t)((r->span + granule - 1) >> SODA_GRANULE_SHIFT));
+		    : find_granules((uint32_t)((r->span + granule - 1) >> SODA_GRANULE_SHIFT),
+				    next);
 	if (g < 0) {
 		snprintf(why->text, sizeof(why->text),
 			 "no room for %llu bytes in the reserved address range of %llu GiB",
@@ -278,12 +281,12 @@ int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 		return r ? ret : -ENOMEM;
 	}
 	r->id = (uint16_t)ret;
-	r->flags = flags;
+	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
 	r->bytes = bytes;
 	r->file = file ? strdup(file) : NULL;
 	ret = soda_session_open_region(r, why);
 	if (!ret) {
-		ret = place(r, why);
+		ret = place(r, flags & SODA_REGION_HEAP ? &next_of_heap : &next_granule, why);
 		if (ret)
 			soda_session_close_region(r);
 	}

@@ -89,6 +89,9 @@ void soda_regions_end(void);
 /* Forget the objects: nobody uses them any more. */
 void soda_regions_forget(void);
 
+/* Beside the flags of soda_alloc_file(): behind the heap's other regions, if there is room. */
+enum { SODA_REGION_HEAP = 1 << 30 };
+
 /*
  * Make an object: addresses, the server's region, chunk states.  file NULL:
  * anonymous.  api_lock held.  Errors of soda_alloc_file().

@@ -201,6 +201,44 @@ static void test_contract(void **state)
 	expect_passes(child_contract, NULL);
 }
 
+static pthread_barrier_t together;
+
+static void *outlive(void *arg)
+{
+	void *p = soda_malloc(100), *q = soda_malloc(100);
+
+	CHECK(p && q);
+	soda_free(p); /* into this thread's cache, for its next call */
+	pthread_barrier_wait(&together);
+	pthread_barrier_wait(&together);
+	errno = 0;
+	CHECK(!soda_malloc(100) && errno == ESHUTDOWN);
+	CHECK_EQ(soda_try_free(q), -EINVAL); /* there is no object any more */
+	return NULL;
+}
+
+/* Threads with blocks to give out learn of the end, too. */
+static void child_shutdown(const void *arg)
+{
+	struct soda_config cfg = config(4 * MIB);
+	pthread_t threads[2];
+
+	start(&cfg);
+	pthread_barrier_init(&together, NULL, 3);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_create(&threads[i], NULL, outlive, NULL), 0);
+	pthread_barrier_wait(&together);
+	CHECK_EQ(soda_shutdown(), 0);
+	pthread_barrier_wait(&together);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+static void test_shutdown(void **state)
+{
+	expect_passes(child_shutdown, NULL);
+}
+
 /* What is freed leaves the page buffer by itself: it is discarded, and never written back. */
 static void child_decay(const void *arg)
 {
@@ -413,11 +451,11 @@ static bool have_heap(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_contract),   cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_threads),	   cmocka_unit_test(test_decay),
-		cmocka_unit_test(test_fork),	   cmocka_unit_test(test_full),
-		cmocka_unit_test(test_own_malloc), cmocka_unit_test(test_hooks),
-		cmocka_unit_test(test_age),
+		cmocka_unit_test(test_contract), cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_threads),	 cmocka_unit_test(test_shutdown),
+		cmocka_unit_test(test_decay),	 cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_full),	 cmocka_unit_test(test_own_malloc),
+		cmocka_unit_test(test_hooks),	 cmocka_unit_test(test_age),
 	};
 
 	if (!have_heap()) {
