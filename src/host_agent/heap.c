@@ -13,7 +13,7 @@
 
 /*
  * jemalloc under its hidden names.  This instance serves FAM alone: its threads use
- * the arena with our hooks, and the one that it makes for itself only holds its own data.
+ * our arena, and the one that it makes for itself only holds its own data.
  */
 void *soda_je_calloc(size_t n, size_t bytes);
 void *soda_je_realloc(void *p, size_t bytes);
@@ -55,16 +55,10 @@ uintptr_t soda_je__Unwind_GetIP(void *context)
 	return 0;
 }
 
-/* jemalloc's, of the 5.3 interface; its public header leaves it out. */
-struct arena_config {
-	extent_hooks_t *hooks;
-	bool metadata_use_hooks;
-};
-
 struct soda_heap soda_heap __attribute__((aligned(64)));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static unsigned arena; /* set once, 0: there is none */
+unsigned soda_heap_arena;
 
 /* jemalloc's thread that gives freed pages back in time. */
 static void background(bool on)
@@ -74,23 +68,21 @@ static void background(bool on)
 
 static void make_arena(void)
 {
-	struct arena_config config = { .hooks = &soda_heap_hooks, .metadata_use_hooks = false };
+	unsigned arena;
 	size_t bytes = sizeof(arena);
 
 	soda_heap.base = soda_agent.base;
 	soda_heap.granules = soda_heap_granules_map();
-	if (!soda_heap.granules || soda_je_mallctl("experimental.arenas_create_ext", &arena, &bytes,
-						   &config, sizeof(config))) {
-		arena = 0;
+	if (!soda_heap.granules || soda_je_mallctl("arenas.create", &arena, &bytes, NULL, 0))
 		return;
-	}
+	soda_heap_arena = arena;
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
 	background(true); /* without it, what an idle program freed would stay */
 }
 
 void soda_heap_stop(void)
 {
-	if (arena)
+	if (soda_heap_arena)
 		background(false);
 }
 
@@ -104,7 +96,9 @@ static int prepare(struct soda_why *why)
 	if (ret)
 		return ret;
 	pthread_once(&once, make_arena);
-	if (!arena || soda_je_mallctl("thread.arena", NULL, NULL, &arena, sizeof(arena)) ||
+	if (!soda_heap_arena ||
+	    soda_je_mallctl("thread.arena", NULL, NULL, &soda_heap_arena,
+			    sizeof(soda_heap_arena)) ||
 	    soda_heap_thread_join()) {
 		snprintf(why->text, sizeof(why->text), "no local memory for the heap's own data");
 		return -ENOMEM;

@@ -30,9 +30,10 @@ static void *refuse(int err, const char *text)
 /* Whatever is not the rule: the first call of a thread, a region to be made, an error. */
 __attribute__((noinline)) static void *malloc_anyhow(size_t bytes)
 {
-	struct soda_why why = { "" };
+	struct soda_why why; /* to clear all of it would take as long as half a malloc */
 	int saved = errno;
 
+	why.text[0] = '\0';
 	return done(soda_heap_alloc(0, bytes, false, &why), saved, &why);
 }
 

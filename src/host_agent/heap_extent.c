@@ -3,7 +3,8 @@
  * Regions grow as the heap does: each new one is as large as all before it
  * together, so that a large heap is a few objects and a small one reserves little.
  * They are cut from the front and never given back: jemalloc keeps the addresses
- * of what it frees for its next need, and the content is discarded.  The hooks allocate nothing.
+ * of what it frees for its next need, and the content is discarded.  It never joins what it
+ * got with two calls, so that an extent lies in one object.
  */
 #include "host_agent/heap_extent.h"
 
@@ -115,8 +116,7 @@ static bool running(void)
 }
 
 /* new_addr: nowhere else, to lengthen an extent in place. */
-static void *hook_alloc(extent_hooks_t *hooks, void *new_addr, size_t bytes, size_t alignment,
-			bool *zero, bool *commit, unsigned arena)
+static void *cut(void *new_addr, size_t bytes, size_t alignment)
 {
 	int saved = errno;
 	uintptr_t at = 0;
@@ -132,18 +132,26 @@ static void *hook_alloc(extent_hooks_t *hooks, void *new_addr, size_t bytes, siz
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	errno = saved;
-	if (!at)
-		return NULL;
-	*zero = true; /* nothing lay here before */
-	*commit = true;
 	return (void *)at;
 }
 
-/* What is wholly inside is discarded, on both sides. */
-static bool hook_purge(extent_hooks_t *hooks, void *addr, size_t bytes, size_t offset,
-		       size_t length, unsigned arena)
+void *soda_je_pages_alloc(void *tsdn, void *new_addr, size_t bytes, size_t alignment, bool *zero,
+			  bool *commit, unsigned arena)
 {
-	char *from = (char *)addr + offset;
+	void *p;
+
+	if (arena == 0 || arena != soda_heap_arena) /* 0 is the one for its own data */
+		return soda_je_own_pages_alloc(tsdn, new_addr, bytes, alignment, zero, commit,
+					       arena);
+	p = cut(new_addr, bytes, alignment);
+	if (p)
+		*zero = *commit = true; /* nothing lay here before */
+	return p;
+}
+
+/* What is wholly inside is discarded, on both sides. */
+static bool discard(char *from, size_t length)
+{
 	uint64_t edges = ((uintptr_t)from | length) & (soda_chunk_bytes() - 1);
 	struct soda_why why = { "" };
 	int saved = errno, ret = -ESHUTDOWN;
@@ -155,32 +163,26 @@ static bool hook_purge(extent_hooks_t *hooks, void *addr, size_t bytes, size_t o
 	return ret || edges; /* true: not all of it is zeros now */
 }
 
-/* The address range stays the heap's. */
-static bool hook_dalloc(extent_hooks_t *hooks, void *addr, size_t bytes, bool committed,
-			unsigned arena)
+bool soda_je_pages_purge_forced(void *addr, size_t offset, size_t length)
 {
-	return true;
+	return soda_agent_owns(addr) ? discard((char *)addr + offset, length)
+				     : soda_je_own_pages_purge_forced(addr, offset, length);
 }
 
-static bool hook_split(extent_hooks_t *hooks, void *addr, size_t bytes, size_t a, size_t b,
-		       bool committed, unsigned arena)
+bool soda_je_pages_purge_lazy(void *addr, size_t offset, size_t length)
 {
-	return false;
+	return soda_agent_owns(addr) || soda_je_own_pages_purge_lazy(addr, offset, length);
 }
 
-/* An extent lies in one object. */
-static bool hook_merge(extent_hooks_t *hooks, void *a, size_t a_bytes, void *b, size_t b_bytes,
-		       bool committed, unsigned arena)
+bool soda_je_pages_decommit(void *addr, size_t offset, size_t length)
 {
-	uintptr_t apart = ((uintptr_t)a ^ (uintptr_t)b) & ~(granule - 1);
-
-	return apart && soda_region_of(soda_chunk_of(a)) != soda_region_of(soda_chunk_of(b));
+	return soda_agent_owns(addr) || soda_je_own_pages_decommit(addr, offset, length);
 }
 
-extent_hooks_t soda_heap_hooks = {
-	.alloc = hook_alloc,
-	.dalloc = hook_dalloc,
-	.purge_forced = hook_purge,
-	.split = hook_split,
-	.merge = hook_merge,
-};
+void soda_je_pages_zero(void *addr, size_t bytes)
+{
+	if (soda_agent_owns(addr))
+		memset(addr, 0, bytes);
+	else
+		soda_je_own_pages_zero(addr, bytes);
+}

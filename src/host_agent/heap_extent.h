@@ -1,17 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where the heap's pages come from: the hooks of its jemalloc arena. */
+/*
+ * Where the heap's pages come from: in place of what jemalloc calls to have pages from the kernel.
+ * Hooks of an arena would do, but around each of them, and each large block is a split and a
+ * merge, jemalloc goes to a slow state and back; here these two are its own, and cost nothing.
+ */
 #ifndef SODA_HOST_HEAP_EXTENT_H
 #define SODA_HOST_HEAP_EXTENT_H
 
-#include <jemalloc/jemalloc.h>
-
 #include "host_agent/region.h"
 
+/* The arena whose pages are in FAM, set once; 0: there is none. */
+extern unsigned soda_heap_arena;
+
 /*
- * They allocate nothing: a region has its entry on the server, and what it takes
- * in this process is the C library's malloc, not this heap.
+ * jemalloc's names for them are ehooks_default_*_impl, and so are the meanings: alloc gives NULL on
+ * failure, the others true.  Locks of jemalloc may be held, and none of ours.  They allocate
+ * nothing: the program's malloc() may be what calls them.
  */
-extern extent_hooks_t soda_heap_hooks;
+void *soda_je_pages_alloc(void *tsdn, void *new_addr, size_t bytes, size_t alignment, bool *zero,
+			  bool *commit, unsigned arena);
+bool soda_je_pages_purge_forced(void *addr, size_t offset, size_t length);
+bool soda_je_pages_purge_lazy(void *addr, size_t offset, size_t length);
+bool soda_je_pages_decommit(void *addr, size_t offset, size_t length);
+void soda_je_pages_zero(void *addr, size_t bytes);
+
+/* jemalloc's own. */
+void *soda_je_own_pages_alloc(void *tsdn, void *new_addr, size_t bytes, size_t alignment,
+			      bool *zero, bool *commit, unsigned arena);
+bool soda_je_own_pages_purge_forced(void *addr, size_t offset, size_t length);
+bool soda_je_own_pages_purge_lazy(void *addr, size_t offset, size_t length);
+bool soda_je_own_pages_decommit(void *addr, size_t offset, size_t length);
+void soda_je_own_pages_zero(void *addr, size_t bytes);
 
 /* For struct soda_heap. NULL: no address space. */
 _Atomic uint8_t *soda_heap_granules_map(void);
