@@ -138,16 +138,30 @@ void soda_session_await_keyed(void)
 	}
 }
 
-static int connect_one(enum soda_conn_kind kind, bool deep, int timeout_ms,
-		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
+/* What a connection is for. */
+enum purpose { CONTROL, DEMAND, AHEAD, WRITEBACK };
+
+static uint32_t depth(enum purpose purpose)
+{
+	uint32_t ahead = soda_agent.settings.prefetch_chunks;
+
+	if (purpose == WRITEBACK)
+		return WRITEBACK_DEPTH;
+	return purpose == AHEAD && ahead > DEMAND_DEPTH ? ahead : DEMAND_DEPTH;
+}
+
+static int connect_one(enum purpose purpose, int timeout_ms, struct soda_conn **conn_p,
+		       struct soda_wire_welcome *w, struct soda_why *why)
 {
 	const struct soda_settings *settings = &soda_agent.settings;
+	bool deep = purpose == WRITEBACK;
 	struct soda_conn_options opt = {
-		.kind = kind,
-		.depth = deep ? WRITEBACK_DEPTH : DEMAND_DEPTH,
+		.kind = purpose == CONTROL ? SODA_CONN_CONTROL : SODA_CONN_DATA,
+		.depth = depth(purpose),
 		.deep = deep,
 		.timeout_ms = timeout_ms,
 		.in_place = !deep,
+		.merge = purpose == AHEAD,
 		/* What an agent installs itself is in no trace. */
 		.hand_over =
 			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
@@ -164,12 +178,13 @@ static int connect_data(int timeout_ms, struct soda_why *why)
 	int ret;
 
 	for (uint32_t i = 0; i < 2 * soda_channels_pairs(); i++) {
-		ret = connect_one(SODA_CONN_DATA, false, timeout_ms, &conn, &w, why);
+		ret = connect_one(i < soda_channels_pairs() ? DEMAND : AHEAD, timeout_ms, &conn, &w,
+				  why);
 		if (ret)
 			return ret;
 		soda_channels_connect(i, conn);
 	}
-	ret = connect_one(SODA_CONN_DATA, true, timeout_ms, &conn, &w, why);
+	ret = connect_one(WRITEBACK, timeout_ms, &conn, &w, why);
 	if (!ret)
 		soda_writeback_connect(conn);
 	return ret;
@@ -181,11 +196,11 @@ static int connect_all(int timeout_ms, bool *known_p, struct soda_why *why)
 	struct soda_conn *control;
 	int ret;
 
-	ret = connect_one(SODA_CONN_CONTROL, false, timeout_ms, &control, &w, why);
+	ret = connect_one(CONTROL, timeout_ms, &control, &w, why);
 	if (ret == -ESTALE) { /* the server forgot us, or is another: be a new client */
 		se.hello.client_id = se.hello.secret = 0;
 		se.hello.epoch = 1;
-		ret = connect_one(SODA_CONN_CONTROL, false, timeout_ms, &control, &w, why);
+		ret = connect_one(CONTROL, timeout_ms, &control, &w, why);
 	}
 	if (ret)
 		return ret;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 enum {
+	MERGED_MAX = 256u << 10, /* bytes of one request */
 	STASH_BYTES = SODA_WIRE_MAX_DATA + SODA_TCP_RX_WINDOW * SODA_WIRE_HEAD_BYTES,
 };
 
@@ -44,6 +45,49 @@ static struct soda_tcp_slot *slot_at(struct soda_tcp_queue *q, uint32_t i)
 
 /* Sending */
 
+/* Slots that follow another one travel without a header of their own. */
+static size_t head_bytes(const struct soda_tcp_slot *s)
+{
+	return s->total ? SODA_WIRE_HEAD_BYTES : 0;
+}
+
+static uint8_t *read_body(uint8_t *request)
+{
+	return request + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES;
+}
+
+/* Nothing of the last request has gone, and p continues it. */
+static bool continues(struct soda_tcp_queue *q, const struct soda_post *p,
+		      const struct soda_wire_read *last)
+{
+	const struct soda_tcp_slot *s = slot_at(q, q->last), *before = slot_at(q, q->posted - 1);
+	bool unsent = (int32_t)(q->last - q->sent) > 0 || (q->last == q->sent && !q->tx_offset);
+
+	return unsent && !s->write && last->region_id == p->mr->region_id &&
+	       last->page_offset * SODA_WIRE_PAGE + s->total == p->offset &&
+	       before->data + before->bytes == (uint8_t *)p->data &&
+	       s->total + p->bytes <= MERGED_MAX;
+}
+
+/* Make p a part of the last request, if it may be one. */
+static bool merge(struct soda_tcp_queue *q, const struct soda_post *p)
+{
+	uint8_t *body = read_body(q->requests[q->last & q->mask]);
+	struct soda_wire_read last;
+
+	if (!p->merge || p->has || q->sent == q->posted || slot_at(q, q->last)->write)
+		return false;
+	soda_wire_get_read(body, &last);
+	if (!continues(q, p, &last))
+		return false;
+	slot_at(q, q->last)->total = last.size += p->bytes;
+	soda_wire_put_read(body, &last);
+	*slot_at(q, q->posted) =
+		(struct soda_tcp_slot){ .cookie = p->cookie, .data = p->data, .bytes = p->bytes };
+	q->posted++;
+	return true;
+}
+
 void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 {
 	struct soda_tcp_slot *s = slot_at(q, q->posted);
@@ -55,9 +99,13 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	};
 	uint64_t page = p->offset / SODA_WIRE_PAGE;
 
-	*s = (struct soda_tcp_slot){
-		.cookie = p->cookie, .data = p->data, .bytes = p->bytes, .write = p->write
-	};
+	if (merge(q, p))
+		return;
+	*s = (struct soda_tcp_slot){ .cookie = p->cookie,
+				     .data = p->data,
+				     .bytes = p->bytes,
+				     .total = p->bytes,
+				     .write = p->write };
 	memset(out, 0, SODA_WIRE_HEAD_BYTES);
 	soda_wire_put_frame(out, &frame);
 	if (p->has)
@@ -75,17 +123,17 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 								  .dest_addr = s->tag,
 								  .size = p->bytes });
 	}
-	q->posted++;
+	q->last = q->posted++;
 }
 
 void soda_tcp_queue_mark_polling(struct soda_tcp_queue *q)
 {
-	q->requests[(q->posted - 1) & q->mask][1] |= SODA_WIRE_POLLING;
+	q->requests[q->last & q->mask][1] |= SODA_WIRE_POLLING;
 }
 
 static size_t request_bytes(const struct soda_tcp_slot *s)
 {
-	return SODA_WIRE_HEAD_BYTES + (s->write ? (size_t)s->bytes : 0);
+	return head_bytes(s) + (s->write ? (size_t)s->bytes : 0);
 }
 
 static int push(struct iovec *iov, int n, void *base, size_t bytes, size_t *skip)
@@ -114,7 +162,7 @@ int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
 	for (uint32_t i = q->sent; i != q->posted && n <= SODA_TCP_TX_IOV - 2; i++) {
 		struct soda_tcp_slot *s = slot_at(q, i);
 
-		n = push(q->tx, n, q->requests[i & q->mask], SODA_WIRE_HEAD_BYTES, &skip);
+		n = push(q->tx, n, q->requests[i & q->mask], head_bytes(s), &skip);
 		if (s->write)
 			n = push(q->tx, n, s->data, s->bytes, &skip);
 	}
@@ -147,12 +195,12 @@ static int check_reply(struct soda_tcp_slot *s)
 	s->status = -soda_status_to_errno(f.status);
 	if (s->status)
 		return f.length == SODA_WIRE_TAG_BYTES ? 1 : -EPROTO;
-	return f.length == SODA_WIRE_TAG_BYTES + (s->write ? 0 : s->bytes) ? 0 : -EPROTO;
+	return f.length == SODA_WIRE_TAG_BYTES + (s->write ? 0 : s->total) ? 0 : -EPROTO;
 }
 
 static size_t reply_bytes(const struct soda_tcp_slot *s)
 {
-	return SODA_WIRE_HEAD_BYTES + (s->write ? 0 : (size_t)s->bytes);
+	return head_bytes(s) + (s->write ? 0 : (size_t)s->bytes);
 }
 
 int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
@@ -166,7 +214,7 @@ int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
 		if (n && total + reply_bytes(s) > STASH_BYTES)
 			break;
 		total += reply_bytes(s) - skip;
-		n = push(q->rx, n, s->reply, SODA_WIRE_HEAD_BYTES, &skip);
+		n = push(q->rx, n, s->reply, head_bytes(s), &skip);
 		if (!s->write)
 			n = push(q->rx, n, s->data, s->bytes, &skip);
 	}
@@ -191,7 +239,7 @@ static void stash_surplus(struct soda_tcp_queue *q, uint32_t i, size_t here, siz
 	stash_add(q, slot_at(q, i)->data, here);
 	for (i++; beyond; i++) {
 		struct soda_tcp_slot *s = slot_at(q, i);
-		size_t n = beyond < SODA_WIRE_HEAD_BYTES ? beyond : SODA_WIRE_HEAD_BYTES;
+		size_t n = beyond < head_bytes(s) ? beyond : head_bytes(s);
 
 		stash_add(q, s->reply, n);
 		beyond -= n;
@@ -209,6 +257,17 @@ static void reply_complete(struct soda_tcp_queue *q)
 	q->received++;
 }
 
+/* The peer has refused the request that begins at `received`: all its parts. */
+static void reply_refused(struct soda_tcp_queue *q)
+{
+	int status = slot_at(q, q->received)->status;
+
+	do {
+		slot_at(q, q->received)->status = status;
+		reply_complete(q);
+	} while (q->received != q->sent && !slot_at(q, q->received)->total);
+}
+
 int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
 {
 	while (bytes) {
@@ -219,14 +278,14 @@ int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
 
 		q->rx_offset += take;
 		bytes -= take;
-		if (before < SODA_WIRE_HEAD_BYTES && q->rx_offset >= SODA_WIRE_HEAD_BYTES) {
+		if (before < head_bytes(s) && q->rx_offset >= SODA_WIRE_HEAD_BYTES) {
 			ret = check_reply(s);
 			if (ret < 0)
 				return ret;
 			if (ret) {
 				stash_surplus(q, q->received, q->rx_offset - SODA_WIRE_HEAD_BYTES,
 					      bytes);
-				reply_complete(q);
+				reply_refused(q);
 				return 0;
 			}
 		}
@@ -239,7 +298,7 @@ int soda_tcp_queue_received(struct soda_tcp_queue *q, size_t bytes)
 int soda_tcp_queue_use_stash(struct soda_tcp_queue *q)
 {
 	struct soda_tcp_slot *s = slot_at(q, q->received);
-	bool head = q->rx_offset < SODA_WIRE_HEAD_BYTES;
+	bool head = q->rx_offset < head_bytes(s);
 	size_t want = (head ? SODA_WIRE_HEAD_BYTES : reply_bytes(s)) - q->rx_offset;
 	size_t have = q->stash_end - q->stash_begin;
 	size_t n = want < have ? want : have;
@@ -247,7 +306,7 @@ int soda_tcp_queue_use_stash(struct soda_tcp_queue *q)
 
 	if (q->received == q->sent)
 		return -EPROTO; /* bytes beyond all the replies that are due */
-	memcpy(head ? s->reply + q->rx_offset : s->data + (q->rx_offset - SODA_WIRE_HEAD_BYTES),
+	memcpy(head ? s->reply + q->rx_offset : s->data + (q->rx_offset - head_bytes(s)),
 	       q->stash + q->stash_begin, n);
 	q->stash_begin += n;
 	q->rx_offset += n;
@@ -256,7 +315,7 @@ int soda_tcp_queue_use_stash(struct soda_tcp_queue *q)
 		if (ret < 0)
 			return ret;
 		if (ret) {
-			reply_complete(q);
+			reply_refused(q);
 			return 0;
 		}
 	}

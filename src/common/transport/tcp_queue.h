@@ -16,6 +16,10 @@
  * and destination of the oldest replies expected, and usually gets a whole READ
  * at once.  Where the peer sends less (an error), what lies in the wrong place
  * is moved to the stash, which is used up before the next receive.
+ *
+ * READs of neighbours into neighbouring memory may travel as one request, so that
+ * small chunks in a row cost what large ones do: the first slot has the request and
+ * the reply's header, those that follow it only their part of the data.
  */
 #ifndef SODA_TCP_QUEUE_H
 #define SODA_TCP_QUEUE_H
@@ -32,6 +36,7 @@ struct soda_tcp_slot {
 	uint64_t tag;
 	uint8_t *data;
 	uint32_t bytes;
+	uint32_t total; /* of the request that begins here; 0: a part of the one before */
 	bool write;
 	int status;
 	uint8_t reply[SODA_WIRE_HEAD_BYTES];
@@ -40,6 +45,7 @@ struct soda_tcp_slot {
 struct soda_tcp_queue {
 	uint32_t mask; /* slots - 1 */
 	uint32_t done, received, sent, posted;
+	uint32_t last;	  /* slot of the last request */
 	size_t tx_offset; /* bytes of request `sent` that have gone */
 	size_t rx_offset; /* bytes of reply `received` that have come */
 	uint64_t next_tag;

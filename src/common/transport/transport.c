@@ -98,6 +98,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	if (welcome.max_data < conn->max_data)
 		conn->max_data = welcome.max_data;
 	conn->asks = welcome.agent & SODA_WIRE_AGENT_ASKS;
+	conn->merges = full.merge && !welcome.agent;
 	*welcome_p = welcome;
 	*conn_p = conn;
 	return 0;
@@ -327,6 +328,7 @@ static int post(struct soda_conn *conn, struct soda_post *p)
 	if (conn->outstanding == conn->depth)
 		return -EAGAIN;
 	p->has = conn->tells && !p->write ? &conn->has : NULL;
+	p->merge = conn->merges && !p->write;
 	ret = conn->ops->post(conn, p);
 	if (ret == 0)
 		conn->outstanding++;

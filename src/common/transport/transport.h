@@ -88,6 +88,11 @@ struct soda_conn_options {
 	int timeout_ms; /* for connecting and the HELLO, in all */
 	bool in_place;	/* data: an answer may lie where soda_done.data says */
 	/*
+	 * data: READs of neighbours into neighbouring memory, flushed together, may travel as one
+	 * request where the peer is a memory server itself. They complete one by one all the same.
+	 */
+	bool merge;
+	/*
 	 * data: let a peer on this machine that takes it have our userfaultfd (it gets a
 	 * duplicate), to install pages for soda_conn_post_install.
 	 */

@@ -27,6 +27,7 @@ struct soda_post {
 	uint32_t bytes;
 	bool write;
 	bool protect; /* place: write-protected */
+	bool merge;   /* READ: may become a part of the request before it */
 };
 
 /* A two-sided listener's part of soda_request_done and soda_request_free. */
@@ -88,6 +89,7 @@ struct soda_conn {
 	uint32_t max_data;    /* largest READ or WRITE: ours and the peer's */
 	int error;	      /* 0, or what every later call returns */
 	bool asks;	      /* soda_conn_asks */
+	bool merges;	      /* soda_conn_options.merge, and the peer is no agent */
 	bool tells;	      /* `has` is for the next READ */
 	struct soda_wire_has has;
 	_Atomic bool aborted; /* set by any thread, before the transport's abort */
