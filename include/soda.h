@@ -18,6 +18,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,7 +77,8 @@ struct soda_config {
 				     default: the processors it may run on */
 	uint32_t evict_high_pct;  /* [SODA_EVICT_HIGH] eviction starts; default 95 */
 	uint32_t evict_low_pct;	  /* [SODA_EVICT_LOW] and goes down to; default 90 */
-	uint32_t prefetch_chunks; /* [SODA_PREFETCH] furthest a stream runs ahead; default 32 */
+	uint32_t prefetch_chunks; /* [SODA_PREFETCH] furthest a stream runs ahead; default 32,
+				     or 2 MiB of chunks of less than 64 KiB */
 	uint32_t poll_us;	  /* [SODA_POLL] longest busy wait for an answer; default 50 */
 	uint32_t connect_timeout_ms; /* [SODA_CONNECT_TIMEOUT] default 5 s */
 	uint32_t fault_timeout_ms;   /* [SODA_FAULT_TIMEOUT] default 30 s */
@@ -240,6 +242,12 @@ SODA_API int soda_advise(void *addr, size_t bytes, int advice);
  * network; what is over the budget is left out.  0, -EINVAL outside every object.
  */
 SODA_API int soda_prefetch(const void *addr, size_t bytes);
+
+/*
+ * The same for n ranges, of any objects, with one doorbell: many short ones cost a
+ * fraction of as many calls.  -EINVAL, and nothing is fetched, if one is outside every object.
+ */
+SODA_API int soda_prefetchv(const struct iovec *ranges, int n);
 
 /* Fill the first out_bytes bytes of *out. -EINVAL: out is NULL. Not an atomic snapshot. */
 SODA_API int soda_get_stats(struct soda_stats *out, size_t out_bytes);

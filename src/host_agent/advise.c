@@ -14,24 +14,41 @@
 #include "host_agent/session.h"
 #include "host_agent/sync.h"
 
-void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last)
+/* False: there is no room for more. */
+static bool fetch_range(struct soda_thread *t, const struct iovec *range,
+			struct soda_fetch_batch *batch)
+{
+	enum { PIECE = 16 };
+	uint32_t first, last;
+	struct soda_region *r = soda_region_range(range->iov_base, range->iov_len, &first, &last);
+
+	while (r && range->iov_len && first <= last) {
+		uint32_t left = last - first + 1;
+		struct soda_plan plan = { .first = first,
+					  .stride = 1,
+					  .n = left < PIECE ? left : PIECE };
+		uint32_t done = soda_fetch_batch_add(batch, t, r, &plan);
+
+		first += done;
+		if (done < plan.n)
+			return false;
+	}
+	return true;
+}
+
+void soda_advise_willneed(const struct iovec *ranges, int n)
 {
 	struct soda_thread *t = soda_thread_self();
+	struct soda_fetch_batch batch = { 0 };
 	sigset_t saved;
 
 	if (!t)
 		return;
 	soda_signals_block(&saved);
 	soda_fetch_collect_own(t);
-	while (first <= last) {
-		uint32_t left = last - first + 1;
-		struct soda_plan plan = { .first = first, .stride = 1, .n = left < 16 ? left : 16 };
-		uint32_t done = soda_fetch_ahead(t, r, &plan);
-
-		first += done;
-		if (done < plan.n)
-			break;
-	}
+	for (int i = 0; i < n && fetch_range(t, &ranges[i], &batch); i++)
+		;
+	soda_fetch_batch_end(&batch);
 	soda_session_want_collector();
 	soda_signals_restore(&saved);
 }
@@ -164,7 +181,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		atomic_store(&r->advice, (uint32_t)advice);
 		return 0;
 	case SODA_WILLNEED:
-		soda_advise_willneed(r, first, last);
+		soda_advise_willneed(&(struct iovec){ addr, bytes }, 1);
 		return 0;
 	case SODA_COLD:
 		return send_away(first, last, SODA_CW_PINNED);

@@ -5,14 +5,18 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "host_agent/region.h"
 
 /* Errors of soda_advise(). */
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why);
-/* Ask for what is remote in [first, last], as far as the budget goes. Never waits. */
-void soda_advise_willneed(struct soda_region *r, uint32_t first, uint32_t last);
+/*
+ * Ask for what is remote in n ranges, each inside one object, as far as the budget goes. Never
+ * waits.
+ */
+void soda_advise_willneed(const struct iovec *ranges, int n);
 /* As COLD of chunks first .. last, pinned ones too. 0, or an error: not all was written back. */
 int soda_advise_vacate(uint32_t first, uint32_t last);
 

@@ -49,14 +49,14 @@ static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
 static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
 			     const struct soda_plan *plan)
 {
-	struct soda_install in[SODA_SLOTS_MAX];
+	struct soda_install in[SODA_COLLECT_MAX];
 	uint32_t run = 0, i;
 
 	for (i = 0; i < plan->n && mapped(r, planned(plan, i), planned(plan, i)); i++) {
 		uint32_t id = planned(plan, i);
 		bool mine = remote(id) && claim_ahead(t, r, id);
 
-		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_SLOTS_MAX ||
+		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_COLLECT_MAX ||
 			    !mapped(r, in[0].id, id))) {
 			soda_channel_install_direct(t, ch, r, in, run);
 			run = 0;
@@ -69,8 +69,8 @@ static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, str
 	return i;
 }
 
-static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
-			     const struct soda_plan *plan)
+static uint32_t post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+		     const struct soda_plan *plan)
 {
 	uint32_t i;
 	int err;
@@ -93,13 +93,19 @@ static uint32_t ahead_posted(struct soda_thread *t, struct soda_channel *ch, str
 			break;
 		}
 	}
-	if (soda_channel_outstanding(ch) && soda_channel_usable(ch)) {
-		/* A deep queue keeps the server busy by itself: nobody polls for it. */
-		err = soda_conn_flush(ch->conn, false);
-		if (err)
-			soda_channel_break(ch, err);
-	}
 	return i;
+}
+
+static void ring(struct soda_channel *ch)
+{
+	int err;
+
+	if (!soda_channel_outstanding(ch) || !soda_channel_usable(ch))
+		return;
+	/* A deep queue keeps the server busy by itself: nobody polls for it. */
+	err = soda_conn_flush(ch->conn, false);
+	if (err)
+		soda_channel_break(ch, err);
 }
 
 /* *done_p: how many, if the plan begins in what is mapped here; else false. */
@@ -110,8 +116,6 @@ static bool try_direct(struct soda_thread *t, struct soda_region *r, const struc
 	bool direct;
 
 	*done_p = 0;
-	if (!r->mr.map && !r->mr.statics)
-		return false;
 	if (!soda_lock_try(&ch->lock))
 		return true;
 	direct = mapped(r, planned(plan, 0), planned(plan, 0));
@@ -124,17 +128,60 @@ static bool try_direct(struct soda_thread *t, struct soda_region *r, const struc
 uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 			  const struct soda_plan *plan)
 {
-	struct soda_channel *ch = &soda_channels[soda_channel_ahead(t)];
+	struct soda_fetch_batch b = { 0 };
+	uint32_t n = soda_fetch_batch_add(&b, t, r, plan);
+
+	soda_fetch_batch_end(&b);
+	return n;
+}
+
+/*
+ * A channel, locked: the thread's own, or another one while somebody waits there for what this
+ * thread has fetched ahead.
+ */
+static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs(), own = soda_channel_demand(t);
+
+	for (uint32_t i = 0; i < n && !b->ch; i++) {
+		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + (own + i) % n];
+
+		if (soda_lock_try(&ch->lock))
+			*b = (struct soda_fetch_batch){ .ch = ch, .rung = ch->tail };
+	}
+	return b->ch;
+}
+
+uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
+			      struct soda_region *r, const struct soda_plan *plan)
+{
+	enum { RING = 32 };
 	uint32_t n;
 
-	if (try_direct(t, r, plan, &n))
-		return n;
-	if (!soda_lock_try(&ch->lock))
+	if (r->mr.map || r->mr.statics) {
+		/* That goes by another channel, whose lock is of the same rank. */
+		soda_fetch_batch_end(b);
+		if (try_direct(t, r, plan, &n))
+			return n;
+	}
+	if (!open_batch(b, t) || !soda_channel_usable(b->ch))
 		return 0;
-	if (soda_channel_usable(ch))
-		n = ahead_posted(t, ch, r, plan);
-	soda_lock_release(&ch->lock);
+	n = post(t, b->ch, r, plan);
+	if (b->ch->tail - b->rung >= RING) {
+		ring(b->ch);
+		b->rung = b->ch->tail;
+	}
 	return n;
+}
+
+void soda_fetch_batch_end(struct soda_fetch_batch *b)
+{
+	if (!b->ch)
+		return;
+	if (b->ch->tail != b->rung)
+		ring(b->ch);
+	soda_lock_release(&b->ch->lock);
+	b->ch = NULL;
 }
 
 /* Without waiting. */

@@ -278,22 +278,32 @@ int soda_advise(void *addr, size_t bytes, int advice)
 	return ret;
 }
 
-int soda_prefetch(const void *addr, size_t bytes)
+static int prefetch(const char *who, const struct iovec *ranges, int n)
 {
-	struct soda_region *r;
 	uint32_t first, last;
 	int saved = errno, ret = running();
 
+	for (int i = 0; i < n && !ret; i++)
+		if (!soda_region_range(ranges[i].iov_base, ranges[i].iov_len, &first, &last))
+			ret = failed(-EINVAL, "%s: %zu bytes at %p are not inside one object", who,
+				     ranges[i].iov_len, ranges[i].iov_base);
 	if (ret)
 		return ret;
-	r = soda_region_range(addr, bytes, &first, &last);
-	if (!r)
-		return failed(-EINVAL, "soda_prefetch: %zu bytes at %p are not inside one object",
-			      bytes, addr);
-	if (bytes)
-		soda_advise_willneed(r, first, last);
+	soda_advise_willneed(ranges, n);
 	errno = saved;
 	return 0;
+}
+
+int soda_prefetch(const void *addr, size_t bytes)
+{
+	struct iovec range = { (void *)(uintptr_t)addr, bytes };
+
+	return prefetch("soda_prefetch", &range, 1);
+}
+
+int soda_prefetchv(const struct iovec *ranges, int n)
+{
+	return prefetch("soda_prefetchv", ranges, n);
 }
 
 int soda_get_stats(struct soda_stats *out, size_t out_bytes)

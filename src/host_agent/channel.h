@@ -14,6 +14,9 @@
 #include "host_agent/fetch.h"
 #include "host_agent/install.h"
 
+/* Answers that are collected at once: they are described on a signal's stack. */
+enum { SODA_COLLECT_MAX = 64 };
+
 struct soda_request {
 	struct soda_install in;
 	uint32_t bytes;

@@ -100,7 +100,7 @@ static void settle_arrived(struct soda_thread *t, const struct soda_request *q)
 static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
 			   const struct soda_done *done, int n)
 {
-	struct soda_install in[SODA_SLOTS_MAX];
+	struct soda_install in[SODA_COLLECT_MAX];
 	int err = 0;
 
 	for (int i = 0; i < n;) {
@@ -149,12 +149,13 @@ static int most_at_once(const struct soda_channel *ch)
 int soda_channel_collect(struct soda_thread *t, struct soda_channel *ch, int max,
 			 int64_t timeout_ns, int64_t spin_ns, int *install_err)
 {
-	struct soda_done done[SODA_SLOTS_MAX];
+	struct soda_done done[SODA_COLLECT_MAX];
 	int n;
 
 	if (!soda_channel_usable(ch))
 		return -ENOTCONN;
-	n = soda_conn_poll(ch->conn, done, max, timeout_ns, spin_ns);
+	n = soda_conn_poll(ch->conn, done, max < SODA_COLLECT_MAX ? max : SODA_COLLECT_MAX,
+			   timeout_ns, spin_ns);
 	if (n < 0)
 		soda_channel_break(ch, n);
 	else if (n)

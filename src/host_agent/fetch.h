@@ -28,7 +28,7 @@
 #include "host_agent/region.h"
 #include "host_agent/thread.h"
 
-enum { SODA_CHANNEL_PAIRS_MAX = 64, SODA_SLOTS_MAX = 64 };
+enum { SODA_CHANNEL_PAIRS_MAX = 64, SODA_SLOTS_MAX = 256 };
 
 /* Make `pairs` pairs of channels (demand, ahead), without connections yet. */
 int soda_channels_start(uint32_t pairs);
@@ -90,6 +90,19 @@ void soda_fetch_abandon(uint32_t id);
  * AS. */
 uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 			  const struct soda_plan *plan);
+
+/*
+ * Several plans with one doorbell: begin with zeros, add, end.  The doorbell rings earlier
+ * where much is waiting for it.  Between the first add and the end nothing else of this file
+ * may be called.  add is as soda_fetch_ahead. AS.
+ */
+struct soda_fetch_batch {
+	struct soda_channel *ch; /* locked; NULL: none */
+	uint32_t rung;		 /* its tail then */
+};
+uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
+			      struct soda_region *r, const struct soda_plan *plan);
+void soda_fetch_batch_end(struct soda_fetch_batch *b);
 
 /*
  * Wait until a FETCHING chunk has settled, collecting it if nobody else does.

@@ -48,8 +48,10 @@ static const struct soda_option options[] = {
 	  100, NULL, 0, "Eviction starts at this share of the buffer." },
 	{ "evict-low", 0, "SODA_EVICT_LOW", SODA_OPT_UINT, AT(evict_low_pct), "PCT", "90", 0, 100,
 	  NULL, 0, "Eviction goes down to this share of the buffer." },
-	{ "prefetch", 0, "SODA_PREFETCH", SODA_OPT_UINT, AT(prefetch_chunks), "CHUNKS", "32", 1,
-	  256, NULL, 1, "The furthest that a detected stream runs ahead, or off." },
+	{ "prefetch", 0, "SODA_PREFETCH", SODA_OPT_UINT, AT(prefetch_chunks), "CHUNKS", NULL, 1,
+	  256, NULL, 1,
+	  "The furthest that a detected stream runs ahead, or off. Default: 32, or 2 MiB of chunks "
+	  "of less than 64 KiB." },
 	{ "poll", 0, "SODA_POLL", SODA_OPT_UINT, AT(poll_us), "US", "50", 1, 10000, NULL, 1,
 	  "Longest busy wait for an answer in microseconds, or off. Used only while it is measured "
 	  "to be faster than sleeping." },
@@ -257,10 +259,20 @@ static uint32_t processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (uint32_t)CPU_COUNT(&set);
 }
 
+/* As many bytes of small chunks as of those of 64 KiB. */
+static uint32_t prefetch_default(uint64_t chunk_bytes)
+{
+	uint64_t n = (2u << 20) / chunk_bytes;
+
+	return n < 32 ? 32 : n > 256 ? 256 : (uint32_t)n;
+}
+
 static void derive(struct soda_settings *s)
 {
 	if (!s->threads)
 		s->threads = processors();
+	if (!s->prefetch_chunks)
+		s->prefetch_chunks = prefetch_default(s->chunk_bytes);
 	if (s->prefetch_chunks == SODA_OFF)
 		s->prefetch_chunks = 0;
 	if (s->poll_us == SODA_OFF)

@@ -164,6 +164,41 @@ static void test_willneed(void **state)
 	expect_passes(child_prefetch, &(bool){ true });
 }
 
+/* Every other chunk, last first, of two objects; and nothing at all if one range is nowhere. */
+static void child_prefetchv(const void *arg)
+{
+	enum { N = 8 };
+	uint64_t *fam = filled("32M"), *other = alloc_checked(N * CHUNK);
+	struct iovec ranges[N + 1];
+	struct soda_stats before;
+
+	for (size_t i = 0; i < N; i++)
+		other[i * CHUNK_WORDS] = mix(i, 1);
+	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(soda_advise(other, N * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(soda_advise(other, N * CHUNK, SODA_RANDOM), 0);
+	for (size_t i = 0; i < N; i++)
+		ranges[i] = (struct iovec){ (i % 2 ? fam : other) + (N - 1 - i) * CHUNK_WORDS, 8 };
+	ranges[N] = (struct iovec){ &ranges, 8 };
+	before = stats_now();
+	CHECK_EQ(soda_prefetchv(ranges, N + 1), -EINVAL);
+	CHECK_EQ(stats_now().prefetched, before.prefetched);
+	CHECK_EQ(soda_prefetchv(ranges, 0), 0);
+	CHECK_EQ(soda_prefetchv(ranges, N), 0);
+	await_prefetched(before.prefetched + N);
+	for (size_t i = 0; i < N / 2; i++) {
+		CHECK_EQ(fam[2 * i * CHUNK_WORDS], mix(2 * i * CHUNK_WORDS, 0));
+		CHECK_EQ(other[(2 * i + 1) * CHUNK_WORDS], mix(2 * i + 1, 1));
+	}
+	CHECK_EQ(stats_now().fetches, before.fetches);
+	CHECK_EQ(stats_now().prefetched, before.prefetched + N);
+}
+
+static void test_prefetchv(void **state)
+{
+	expect_passes(child_prefetchv, NULL);
+}
+
 /* A sequential reader is run ahead of, and one with RANDOM is not. */
 static void child_streams(const void *arg)
 {
@@ -264,6 +299,7 @@ int main(void)
 		cmocka_unit_test(test_pin_holds_until_unpin),
 		cmocka_unit_test(test_pin_beyond_the_buffer),
 		cmocka_unit_test(test_prefetch),
+		cmocka_unit_test(test_prefetchv),
 		cmocka_unit_test(test_willneed),
 		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_sync_cleans),

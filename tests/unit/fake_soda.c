@@ -70,6 +70,15 @@ int soda_prefetch(const void *addr, size_t bytes)
 	return addr && bytes ? 0 : -EINVAL;
 }
 
+int soda_prefetchv(const struct iovec *ranges, int n)
+{
+	int ret = 0;
+
+	for (int i = 0; i < n && !ret; i++)
+		ret = soda_prefetch(ranges[i].iov_base, ranges[i].iov_len);
+	return ret;
+}
+
 int soda_get_stats(struct soda_stats *out, size_t out_bytes)
 {
 	memset(out, 0, out_bytes);

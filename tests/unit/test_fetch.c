@@ -233,6 +233,14 @@ static void streams_run_ahead(void **state)
 	host_stop();
 }
 
+static void willneed_chunks(const struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct iovec range = { soda_chunk_address(r->first + first),
+			       (last - first + 1) * soda_chunk_bytes() };
+
+	soda_advise_willneed(&range, 1);
+}
+
 static void willneed(void **state)
 {
 	const struct host_options o = { .buffer_chunks = 100, .prefetch = 16 };
@@ -241,11 +249,11 @@ static void willneed(void **state)
 	host_start(&o);
 	r = numbered(50);
 	fake_net_hold(true, false);
-	soda_advise_willneed(r, r->first + 10, r->first + 13);
+	willneed_chunks(r, 10, 13);
 	assert_int_equal(fake_net.reads, 4);
 	for (uint32_t i = 10; i < 14; i++)
 		assert_int_equal(host_state(r, i), SODA_CHUNK_FETCHING);
-	soda_advise_willneed(r, r->first + 10, r->first + 13); /* already under way */
+	willneed_chunks(r, 10, 13); /* already under way */
 	assert_int_equal(fake_net.reads, 4);
 	fake_net_hold(false, false);
 	for (uint32_t i = 10; i < 14; i++)
@@ -253,7 +261,7 @@ static void willneed(void **state)
 	assert_int_equal(fake_net.reads, 4);
 	/* More than there are slots or chunks: as far as it goes, without waiting. */
 	fake_net_hold(true, false);
-	soda_advise_willneed(r, r->first, r->first + 49);
+	willneed_chunks(r, 0, 49);
 	fake_net_hold(false, false);
 	host_settle(r, true);
 	for (uint32_t i = 0; i < 50; i++)
