@@ -24,10 +24,18 @@ struct ahead {
 struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep);
 
 /* Slow parts of the calls below. */
-void ahead_fetch_block(const struct ahead *a, uint64_t first, uint64_t count);
-void ahead_fetch_word(const struct ahead *a, uint64_t word, uint64_t first);
+void ahead_fetch_list(const struct ahead *a, const struct vertex_subset *s, uint64_t i);
+void ahead_fetch_words(const struct ahead *a, const struct vertex_subset *s, uint64_t i);
 
-/* List entries and words of a bitmap that are looked ahead. */
+/*
+ * A thread begins the block before the one of `words` words at vertex `first`: fetches offsets
+ * that come some way after it.  Returns how many words' lists to fetch at a time, so that a
+ * block with many edges does not ask for more at once than the runtime takes.
+ */
+uint64_t ahead_part(const struct ahead *a, uint64_t first, uint64_t words);
+
+/* List entries that a thread takes at a time, and words of a bitmap whose lists are fetched at
+ * once. */
 #define AHEAD_ENTRIES 16
 #define AHEAD_WORDS 16
 
@@ -52,23 +60,32 @@ static inline bool ahead_next(const struct ahead *a, uint64_t first, uint64_t co
 	return a->on && (a->backwards ? first >= distance : *next_p < a->csr->vertices);
 }
 
-/* Edges of several vertices, in ascending order, that are fetched together where they are near. */
+/*
+ * Edge lists, in ascending order, that are fetched together: one range where they are near, and
+ * many ranges at a time.
+ */
+enum { AHEAD_RANGES = 64 };
 struct ahead_run {
 	const struct csr *csr;
-	uint64_t begin, end; /* edges; begin == end: none yet */
+	uint64_t begin, end; /* edges of the range in the making; begin == end: none yet */
+	int n;
+	struct iovec ranges[AHEAD_RANGES];
 };
 
+/* The range is complete. */
+void ahead_run_cut(struct ahead_run *run);
+/* All of it. */
 void ahead_run_end(struct ahead_run *run);
 
 static inline void ahead_run_add(struct ahead_run *run, uint64_t v)
 {
-	enum { NEAR = 32768 / sizeof(uint32_t) };
+	enum { NEAR = 8192 / sizeof(uint32_t) };
 	uint64_t begin = csr_begin(run->csr, v), end = csr_end(run->csr, v);
 
 	if (begin == end)
 		return;
 	if (run->begin == run->end || begin - run->end > NEAR) {
-		ahead_run_end(run);
+		ahead_run_cut(run);
 		run->begin = begin;
 	}
 	run->end = end;
@@ -77,14 +94,14 @@ static inline void ahead_run_add(struct ahead_run *run, uint64_t v)
 /* A thread is at entry i of a list, or at word i of a bitmap. */
 static inline void ahead_list(const struct ahead *a, const struct vertex_subset *s, uint64_t i)
 {
-	if (a->on && i + AHEAD_ENTRIES < s->size)
-		ahead_fetch_block(a, s->list[i + AHEAD_ENTRIES], 1);
+	if (a->on && i % AHEAD_ENTRIES == 0)
+		ahead_fetch_list(a, s, i);
 }
 
 static inline void ahead_word(const struct ahead *a, const struct vertex_subset *s, uint64_t i)
 {
-	if (a->on && i + AHEAD_WORDS < subset_words(s))
-		ahead_fetch_word(a, subset_word(s, i + AHEAD_WORDS), (i + AHEAD_WORDS) * 64);
+	if (a->on && i % AHEAD_WORDS == 0)
+		ahead_fetch_words(a, s, i);
 }
 
 #endif

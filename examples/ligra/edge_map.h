@@ -82,14 +82,18 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 #pragma omp parallel for reduction(+ : added) schedule(dynamic, 1)
 	for (uint64_t turn = 0; turn < blocks; turn++) {
 		uint64_t block = ahead->backwards ? blocks - 1 - turn : turn;
-		uint64_t i = block * size, end = i + size, later;
+		uint64_t i = block * size, end = i + size, later = 0, part = 0;
 
 		/* Of all vertices every page is read in order, which the runtime sees itself. */
 		if (bits && ahead_next(ahead, i * 64, size * 64, &later))
-			EDGE_FN(_pull_ahead)(in, later, size * 64, state);
+			part = ahead_part(ahead, later, size);
 		for (end = end < words ? end : words; i < end; i++) {
-			uint64_t word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
-					     : EDGE_FN(_pull_word)(in, NULL, i * 64, state);
+			uint64_t word, at = later + i % size * 64;
+
+			if (part && i % part == 0)
+				EDGE_FN(_pull_ahead)(in, at, part * 64, state);
+			word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
+				    : EDGE_FN(_pull_word)(in, NULL, i * 64, state);
 
 			if (next)
 				next[i] = word;
@@ -131,7 +135,7 @@ static inline void EDGE_FN(_push)(const struct csr *out, const struct ahead *ahe
 		struct found f = { .count = 0 };
 
 		if (from->list) {
-#pragma omp for schedule(dynamic, 16)
+#pragma omp for schedule(dynamic, AHEAD_ENTRIES)
 			for (uint64_t i = 0; i < from->size; i++) {
 				ahead_list(ahead, from, i);
 				EDGE_FN(_push_vertex)(out, from->list[i], c, &f, state);

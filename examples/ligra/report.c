@@ -27,6 +27,7 @@ static json_t *describe(const struct report *r)
 	json_object_set_new(o, "threads", json_integer(omp_get_max_threads()));
 	json_object_set_new(o, "load_seconds", json_real(r->load_seconds));
 	json_object_set_new(o, "seconds", json_real(r->measured.seconds));
+	json_object_set_new(o, "cpu_seconds", json_real(r->measured.cpu_seconds));
 	json_object_set_new(o, "verified", json_boolean(r->verified));
 	json_object_set_new(o, "rounds", count(r->measured.rounds));
 	json_object_set_new(o, "object_bytes", count(objects));

@@ -13,13 +13,14 @@ static int run_once(const struct graph *g, struct mem *arrays, struct result *r,
 {
 	struct ligra l = { .g = g, .mem = arrays, .err = err };
 	struct soda_stats before = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem), after;
-	double begin = clock_seconds();
+	double begin = clock_seconds(), cpu_begin = clock_cpu_seconds();
 	unsigned rounds = r->app->run(&l, &r->params, r->array);
 	int ret = ligra_end(&l);
 
 	if (ret)
 		return ret;
 	m_p->seconds = clock_seconds() - begin;
+	m_p->cpu_seconds = clock_cpu_seconds() - cpu_begin;
 	after = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem);
 	m_p->faults = after.faults - before.faults;
 	m_p->bytes_fetched = after.bytes_fetched - before.bytes_fetched;

@@ -7,7 +7,7 @@
 
 /* The run of median time. */
 struct measured {
-	double seconds;
+	double seconds, cpu_seconds;
 	unsigned rounds;
 	uint64_t faults, bytes_fetched, bytes_written_back;
 	uint64_t prefetched, prefetch_useless; /* chunks */
