@@ -2,6 +2,7 @@
 #include "host_agent/heap.h"
 
 #include <errno.h>
+#include <jemalloc/jemalloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,15 @@ uintptr_t soda_je__Unwind_GetIP(void *context)
 	return 0;
 }
 
+/* jemalloc's, of the 5.3 interface; its public header leaves it out. */
+struct arena_config {
+	const extent_hooks_t *hooks;
+	bool metadata_use_hooks;
+};
+
+/* Its default hooks, which call heap_extent.c. */
+extern const extent_hooks_t soda_je_hooks;
+
 struct soda_heap soda_heap __attribute__((aligned(64)));
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -68,12 +78,14 @@ static void background(bool on)
 
 static void make_arena(void)
 {
+	struct arena_config config = { .hooks = &soda_je_hooks, .metadata_use_hooks = false };
 	unsigned arena;
 	size_t bytes = sizeof(arena);
 
 	soda_heap.base = soda_agent.base;
 	soda_heap.granules = soda_heap_granules_map();
-	if (!soda_heap.granules || soda_je_mallctl("arenas.create", &arena, &bytes, NULL, 0))
+	if (!soda_heap.granules || soda_je_mallctl("experimental.arenas_create_ext", &arena, &bytes,
+						   &config, sizeof(config)))
 		return;
 	soda_heap_arena = arena;
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);

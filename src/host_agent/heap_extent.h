@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the heap's pages come from: in place of what jemalloc calls to have pages from the kernel.
- * Hooks of an arena would do, but around each of them, and each large block is a split and a
- * merge, jemalloc goes to a slow state and back; here these two are its own, and cost nothing.
+ * Where the heap's pages come from: the extent hooks of its arena.  They are jemalloc's default
+ * hooks, in which the calls to the kernel are replaced by the functions below when it is linked
+ * (hide-jemalloc): around any other hook, and each large block is a split and a merge, jemalloc
+ * goes to a slow state and back; in its own these two cost nothing.
  */
 #ifndef SODA_HOST_HEAP_EXTENT_H
 #define SODA_HOST_HEAP_EXTENT_H
