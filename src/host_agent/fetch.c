@@ -9,6 +9,7 @@
 #include "host_agent/channel.h"
 #include "host_agent/has.h"
 #include "host_agent/install.h"
+#include "host_agent/mapped.h"
 
 static char *slot_of(struct soda_channel *ch, uint32_t number)
 {
@@ -206,6 +207,7 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
 {
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
 	const void *src = soda_mr_direct(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	int ret;
 
 	if (!src)
 		return 1;
@@ -216,7 +218,9 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
 	}
 	for (uint32_t i = 0; i < n; i++)
 		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
-	return soda_install_run(r, in, n, src);
+	ret = soda_install_run(r, in, n, src);
+	soda_mapped_read(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	return ret;
 }
 
 static int demand_locked(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,

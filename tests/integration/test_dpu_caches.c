@@ -6,6 +6,7 @@
 
 #include "lib/harness.h"
 #include "lib/peer.h"
+#include "lib/smaps.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 128, BYTES = CHUNK * CHUNKS };
@@ -314,6 +315,42 @@ static void test_rules(void **state)
 	world_close(&world);
 }
 
+/*
+ * The agent's memory, mapped here, is the agent's: what a program has read of it must not come to
+ * count as its own, which its page buffer bounds.
+ */
+static void child_mapped(const void *arg)
+{
+	enum { LARGE_BYTES = 64 << 20, MOST = 8 << 20 };
+	size_t words = LARGE_BYTES / 8, peak = 0;
+	uint64_t *fam;
+
+	begin();
+	fam = alloc_checked(LARGE_BYTES);
+	for (size_t i = 0; i < words; i += 512)
+		fam[i] = mix(i, 0);
+	CHECK_EQ(soda_advise(fam, LARGE_BYTES, SODA_STATIC_CACHE), 0);
+	for (size_t i = 0; i < words; i += 512) {
+		CHECK_EQ(fam[i], mix(i, 0));
+		if (i % (words / 32) == 0) {
+			size_t now = smaps_mapped(getpid(), "memfd:soda-static");
+
+			peak = now > peak ? now : peak;
+		}
+	}
+	CHECK(peak > 0, "nothing of the static cache was mapped");
+	CHECK(peak <= MOST, "%zu bytes of the static cache mapped", peak);
+}
+
+static void test_static_is_let_go(void **state)
+{
+	setenv("SODA_TEST_AGENT_SHM", "1", 1);
+	up("--dynamic=no");
+	expect_passes(child_mapped, NULL);
+	unsetenv("SODA_TEST_AGENT_SHM");
+	world_close(&world);
+}
+
 /* A static range outlives its agent: the next one loads it again. */
 static void child_restart(const void *arg)
 {
@@ -360,6 +397,7 @@ int main(void)
 		cmocka_unit_test(test_static_range),
 		cmocka_unit_test(test_static_over_capacity),
 		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_static_is_let_go),
 		cmocka_unit_test(test_static_after_a_restart),
 	};
 

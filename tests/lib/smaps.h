@@ -12,6 +12,8 @@
  * process stands still: pages that move during the walk count twice or not at all.
  */
 size_t smaps_rss(pid_t pid, uintptr_t from, uintptr_t to);
+/* Resident bytes of the mappings whose line in smaps contains the name. */
+size_t smaps_mapped(pid_t pid, const char *name);
 /* Anonymous memory of the whole process. */
 size_t smaps_anonymous(pid_t pid);
 

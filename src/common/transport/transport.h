@@ -27,6 +27,7 @@
 #define SODA_TRANSPORT_H
 
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,7 @@ struct soda_static_map {
 	uint64_t offset, bytes; /* of the region; whole pages */
 	const uint8_t *memory;	/* NULL: a READ goes there by rkey (verbs) */
 	uint32_t rkey;
+	_Atomic uint64_t read; /* of memory, since its pages were last let go of; the reader's */
 };
 
 /*
@@ -203,6 +205,17 @@ static inline bool soda_static_covers(const struct soda_static_map *s, uint64_t 
 	return offset >= s->offset && bytes <= s->bytes && offset - s->offset <= s->bytes - bytes;
 }
 
+/* The static cache that has these bytes mapped here, or NULL. AS. */
+static inline struct soda_static_map *soda_mr_mapped_static(const struct soda_mr *mr,
+							    uint64_t offset, uint32_t bytes)
+{
+	struct soda_static_map *s = mr->statics;
+
+	while (s && (!s->memory || !soda_static_covers(s, offset, bytes)))
+		s = s->next;
+	return s;
+}
+
 /*
  * Where `bytes` bytes at `offset` of the region can be read in this process
  * without a request (a one-sided READ with no round trip), or NULL. AS.
@@ -210,14 +223,12 @@ static inline bool soda_static_covers(const struct soda_static_map *s, uint64_t 
  */
 static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
 {
-	const struct soda_static_map *s = mr->statics;
+	const struct soda_static_map *s;
 
 	if (mr->map && offset <= mr->bytes && bytes <= mr->bytes - offset)
 		return mr->map + offset;
-	for (; s; s = s->next)
-		if (s->memory && soda_static_covers(s, offset, bytes))
-			return s->memory + (offset - s->offset);
-	return NULL;
+	s = soda_mr_mapped_static(mr, offset, bytes);
+	return s ? s->memory + (offset - s->offset) : NULL;
 }
 
 /* What has a key to these bytes, or NULL. AS. */
