@@ -193,7 +193,7 @@ SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, s
  * library that was built without jemalloc; soda_aligned_alloc() with an
  * alignment that is no power of two, soda_realloc() of what is not in the heap:
  * EINVAL.  soda_realloc(p, 0) frees p and returns NULL.  The memory of a heap that
- * shrinks is discarded a little later; the server's reservation stays.
+ * shrinks is discarded a little later, on the server, too; its reservation stays.
  */
 SODA_API void *soda_malloc(size_t bytes);
 SODA_API void *soda_calloc(size_t n, size_t bytes);

@@ -258,6 +258,26 @@ int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_a
 	return 0;
 }
 
+void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct soda_wire_discard *d)
+{
+	put(out, d->region_id, 2);
+	put(out + 2, 0, 6);
+	put(out + 8, d->offset, 8);
+	put(out + 16, d->bytes, 8);
+}
+
+int soda_wire_get_discard(const void *bytes_in, size_t bytes, struct soda_wire_discard *d)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_DISCARD_BYTES)
+		return -EPROTO;
+	d->region_id = (uint16_t)get(in, 2);
+	d->offset = get(in + 8, 8);
+	d->bytes = get(in + 16, 8);
+	return 0;
+}
+
 void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w)
 {
 	put(out, w->next, 8);
@@ -345,4 +365,14 @@ int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_b
 	if (page_offset > region_pages || size / SODA_WIRE_PAGE > region_pages - page_offset)
 		return -EINVAL;
 	return 0;
+}
+
+int soda_wire_check_discard(const struct soda_wire_discard *d, uint64_t region_bytes)
+{
+	uint64_t pages = region_bytes / SODA_WIRE_PAGE + (region_bytes % SODA_WIRE_PAGE != 0);
+	uint64_t first = d->offset / SODA_WIRE_PAGE, n = d->bytes / SODA_WIRE_PAGE;
+
+	if (d->offset % SODA_WIRE_PAGE || d->bytes % SODA_WIRE_PAGE || !n)
+		return -EINVAL;
+	return first > pages || n > pages - first ? -EINVAL : 0;
 }

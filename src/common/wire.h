@@ -66,6 +66,7 @@ enum soda_msg {
 	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
 	SODA_MSG_KEY = 27,     /* soda_wire_region -> soda_wire_key: of a region that is open;
 				  transports with keys add one to the answer of an OPEN, too */
+	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 };
@@ -250,6 +251,17 @@ struct soda_wire_advised {
 #define SODA_WIRE_ADVISED_BYTES 16u
 
 /*
+ * SODA_MSG_DISCARD: part of an anonymous region has no content any more, and its memory may go
+ * back to the system.  The client has no READ or WRITE of it under way, and begins none before
+ * the answer.
+ */
+struct soda_wire_discard {
+	uint16_t region_id;
+	uint64_t offset, bytes; /* whole pages of the region */
+};
+#define SODA_WIRE_DISCARD_BYTES 24u
+
+/*
  * SODA_MSG_WRITTEN: WRITEs of the client are numbered as they come.  All that were answered
  * before the request have numbers below `next`; all below `oldest` are done with: on the
  * server, or replaced by a later one of the same range; or lost, of which there were `lost`.
@@ -292,6 +304,8 @@ void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda
 int soda_wire_get_advise(const void *in, size_t bytes, struct soda_wire_advise *a);
 void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a);
 int soda_wire_get_advised(const void *in, size_t bytes, struct soda_wire_advised *a);
+void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct soda_wire_discard *d);
+int soda_wire_get_discard(const void *in, size_t bytes, struct soda_wire_discard *d);
 void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w);
 int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written *w);
 
@@ -301,5 +315,7 @@ int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written
  * the region rounded up to whole pages.  0, -EINVAL or -EPROTO (size).
  */
 int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes);
+/* A DISCARD likewise, of any number of whole pages but 0. 0, -EINVAL. */
+int soda_wire_check_discard(const struct soda_wire_discard *d, uint64_t region_bytes);
 
 #endif

@@ -267,14 +267,14 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 	return answer;
 }
 
-void soda_caches_written(struct soda_region *r, uint64_t offset, uint32_t bytes)
+void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes)
 {
 	if (r->cache.open)
 		soda_cache_written(soda_prefetch_cache(r->cache.session->dpu->caches.dynamic),
 				   r->cache.owner, offset, bytes);
 }
 
-bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint32_t bytes)
+bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes)
 {
 	struct soda_caches *c = &r->cache.session->dpu->caches;
 

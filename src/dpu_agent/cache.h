@@ -72,9 +72,9 @@ void soda_caches_close(struct soda_session *s, struct soda_region *r);
  */
 enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span *span_p);
 /* See "Coherence" in dynamic_cache.h. Any locks may be held. */
-void soda_caches_written(struct soda_region *r, uint64_t offset, uint32_t bytes);
+void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes);
 /* Whether a WRITE is refused. */
-bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint32_t bytes);
+bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes);
 /* A READ was answered by the server after so long. */
 void soda_caches_fetched(struct soda_dpu *dpu, uint32_t bytes, uint64_t ns);
 

@@ -59,7 +59,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 /*
  * Wait for what is under way of the region: for everything (written false), or until the WRITEs
  * of now are on the server; others may follow without an end.  0; -ETIMEDOUT;
- * -ECONNRESET: the session has broken; or what was lost.
+ * -ECONNRESET: the session has broken.
  */
 static int await_region(struct soda_session *s, struct soda_region *r, bool written)
 {
@@ -75,7 +75,17 @@ static int await_region(struct soda_session *s, struct soda_region *r, bool writ
 		ret = -pthread_cond_timedwait(&s->changed, &s->lock, &until);
 	if (ret == 0 && (written ? soda_writes_before_locked(s, r, mark) : r->holds))
 		ret = -ECONNRESET;
-	if (ret == 0 && written) {
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+/* Until the WRITEs of now are on the server. As await_region; or what was lost, once. */
+static int await_stored(struct soda_session *s, struct soda_region *r)
+{
+	int ret = await_region(s, r, true);
+
+	pthread_mutex_lock(&s->lock);
+	if (ret == 0) {
 		ret = r->lost;
 		r->lost = 0;
 	}
@@ -121,7 +131,7 @@ static int close_region(struct soda_session *s, struct soda_region *r, const str
 	int ret;
 
 	soda_writes_discard(s, r, false);
-	ret = await_region(s, r, true);
+	ret = await_stored(s, r);
 	if (ret == 0)
 		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, NULL, 0, NULL, why);
 	if (ret < 0)
@@ -145,7 +155,7 @@ static int close_region(struct soda_session *s, struct soda_region *r, const str
 static int sync_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
 		       struct soda_why *why)
 {
-	int ret = await_region(s, r, true);
+	int ret = await_stored(s, r);
 
 	if (ret < 0) {
 		snprintf(why->text, sizeof(why->text),
@@ -158,6 +168,28 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
 }
 
+/* NULL: there is none of the client's. */
+static struct soda_region *hold_region(struct soda_session *s, uint16_t id, struct soda_why *why)
+{
+	struct soda_region *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = soda_session_region_locked(s, id);
+	if (r)
+		r->holds++;
+	pthread_mutex_unlock(&s->lock);
+	if (!r)
+		snprintf(why->text, sizeof(why->text), "there is no region %u", id);
+	return r;
+}
+
+static void unhold_region(struct soda_session *s, struct soda_region *r)
+{
+	pthread_mutex_lock(&s->lock);
+	soda_region_unhold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* What was written into it is on the server first: it would be loaded without. */
 static int advise_region(struct soda_session *s, const void *body, size_t bytes, bool shares,
 			 struct soda_reply *reply)
@@ -168,22 +200,56 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 
 	if (ret < 0)
 		return ret;
-	pthread_mutex_lock(&s->lock);
-	r = soda_session_region_locked(s, advise.region_id);
-	if (r)
-		r->holds++;
-	pthread_mutex_unlock(&s->lock);
-	if (!r) {
-		snprintf(reply->why.text, sizeof(reply->why.text), "there is no region %u",
-			 advise.region_id);
+	r = hold_region(s, advise.region_id, &reply->why);
+	if (!r)
 		return -EINVAL;
-	}
-	ret = await_region(s, r, true);
+	ret = await_stored(s, r);
 	if (ret == 0)
 		ret = soda_caches_advise(s, r, &advise, shares, reply);
-	pthread_mutex_lock(&s->lock);
-	soda_region_unhold_locked(s, r);
-	pthread_mutex_unlock(&s->lock);
+	unhold_region(s, r);
+	return ret;
+}
+
+/*
+ * What was accepted before is on the server first, and what is cached is hidden before and
+ * after: a fetch may have read old content in between.
+ */
+static int discard_held(struct soda_session *s, struct soda_region *r,
+			const struct soda_wire_discard *d, const struct iovec *body,
+			struct soda_why *why)
+{
+	int ret = soda_wire_check_discard(d, r->mr.bytes);
+
+	if (ret == 0 && soda_caches_frozen(r, d->offset, d->bytes)) {
+		snprintf(why->text, sizeof(why->text),
+			 "a part of the range is in the static cache");
+		ret = -EACCES;
+	}
+	if (ret == 0)
+		ret = await_region(s, r, true);
+	if (ret < 0)
+		return ret;
+	soda_caches_written(r, d->offset, d->bytes);
+	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, NULL, 0, NULL, why);
+	soda_caches_written(r, d->offset, d->bytes);
+	return ret;
+}
+
+static int discard_region(struct soda_session *s, const void *body, size_t bytes,
+			  struct soda_why *why)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_wire_discard d;
+	struct soda_region *r;
+	int ret = soda_wire_get_discard(body, bytes, &d);
+
+	if (ret < 0)
+		return ret;
+	r = hold_region(s, d.region_id, why);
+	if (!r)
+		return -EINVAL;
+	ret = discard_held(s, r, &d, &iov, why);
+	unhold_region(s, r);
 	return ret;
 }
 
@@ -334,6 +400,8 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 		return call_region(s, type, body, bytes, reply);
 	case SODA_MSG_ADVISE:
 		return advise_region(s, body, bytes, shares, reply);
+	case SODA_MSG_DISCARD:
+		return discard_region(s, body, bytes, &reply->why);
 	case SODA_MSG_WRITTEN:
 		return say_written(s, bytes, reply);
 	default:

@@ -89,8 +89,25 @@ static bool is_frozen(struct soda_region *r, char *addr, char *end)
 	return frozen;
 }
 
+/* Chunks from the first to the last that the server held some of; n 0: none. */
+struct backed {
+	uint32_t first, n;
+};
+
+static int discard_chunk(uint32_t id, struct backed *backed)
+{
+	bool held = false;
+	int ret = soda_retire_discard(id, patience(), &held);
+
+	if (held && !backed->n)
+		backed->first = id;
+	if (held)
+		backed->n = id - backed->first + 1;
+	return ret;
+}
+
 /* Whole chunks inside the range; the edges keep their content. */
-static int discard(struct soda_region *r, char *addr, size_t bytes)
+static int discard(struct soda_region *r, char *addr, size_t bytes, struct backed *backed)
 {
 	uint64_t chunk = soda_chunk_bytes();
 	char *end = addr + bytes, *object_end = soda_chunk_address(r->first) + r->span;
@@ -108,11 +125,21 @@ static int discard(struct soda_region *r, char *addr, size_t bytes)
 			memset(addr, 0, soda_region_chunk_bytes(r, soda_chunk_of(addr)));
 			soda_signals_block(&saved);
 		} else {
-			ret = soda_retire_discard(soda_chunk_of(addr), patience());
+			ret = discard_chunk(soda_chunk_of(addr), backed);
 		}
 		addr += chunk;
 	}
 	soda_signals_restore(&saved);
+	return ret;
+}
+
+int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
+{
+	struct backed backed = { 0 };
+	int ret = discard(r, addr, bytes, &backed);
+
+	if (backed.n)
+		soda_session_discard(r, backed.first, backed.n);
 	return ret;
 }
 
@@ -172,6 +199,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		      struct soda_why *why)
 {
 	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
+	struct backed ignored = { 0 }; /* a store of another thread may follow at any time */
 	int ret;
 
 	switch (advice) {
@@ -186,7 +214,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_COLD:
 		return send_away(first, last, SODA_CW_PINNED);
 	case SODA_DISCARD:
-		return discard(r, addr, bytes);
+		return discard(r, addr, bytes, &ignored);
 	case SODA_PIN:
 		return pin(r, first, last, why);
 	case SODA_UNPIN:

@@ -13,6 +13,11 @@
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why);
 /*
+ * DISCARD of what nobody uses before the call returns: the server gives its memory back, too, if
+ * it can.  May wait as long as a fault.  Errors of DISCARD.
+ */
+int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes);
+/*
  * Ask for what is remote in n ranges, each inside one object, as far as the budget goes. Never
  * waits.
  */

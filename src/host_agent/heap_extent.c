@@ -149,16 +149,14 @@ void *soda_je_pages_alloc(void *tsdn, void *new_addr, size_t bytes, size_t align
 	return p;
 }
 
-/* What is wholly inside is discarded, on both sides. */
+/* What is wholly inside is discarded, on both sides: jemalloc gives it out when this returns. */
 static bool discard(char *from, size_t length)
 {
 	uint64_t edges = ((uintptr_t)from | length) & (soda_chunk_bytes() - 1);
-	struct soda_why why = { "" };
 	int saved = errno, ret = -ESHUTDOWN;
 
 	if (running())
-		ret = soda_advise_range(soda_region_of(soda_chunk_of(from)), from, length,
-					SODA_DISCARD, &why);
+		ret = soda_advise_purge(soda_region_of(soda_chunk_of(from)), from, length);
 	errno = saved;
 	return ret || edges; /* true: not all of it is zeros now */
 }

@@ -31,6 +31,7 @@ struct soda_region {
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
 	_Atomic bool unwritten;	    /* an agent died with data of it; until soda_sync has said so */
+	_Atomic bool keeps;	    /* the server does not take DISCARDs of it */
 	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
 
 	/* Do stores to a chunk go to few of its pages?  See protect.c. */

@@ -97,7 +97,7 @@ void soda_retire_range(uint32_t first, uint32_t n)
 	soda_signals_restore(&saved);
 }
 
-int soda_retire_discard(uint32_t id, uint64_t deadline_ns)
+int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p)
 {
 	struct soda_thread *t = soda_thread_self();
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -107,6 +107,7 @@ int soda_retire_discard(uint32_t id, uint64_t deadline_ns)
 	if (ret)
 		return ret;
 	atomic_store(&soda_region_of(id)->stale, true);
+	*backed_p = soda_chunk_load(c) & SODA_CW_BACKED;
 	if (had) {
 		struct iovec one = { soda_chunk_address(id),
 				     soda_region_chunk_bytes(soda_region_of(id), id) };

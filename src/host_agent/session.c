@@ -40,8 +40,9 @@ static struct session {
 	bool running;
 	int event_fd;
 	_Atomic bool stop;
-	_Atomic uint32_t up; /* futex: 1 UP, 0 DOWN */
-	_Atomic bool failed; /* a connection was reported since the last reconnection began */
+	_Atomic uint32_t up;	 /* futex: 1 UP, 0 DOWN */
+	_Atomic uint32_t breaks; /* futex: how often all connections were closed */
+	_Atomic bool failed;	 /* a connection was reported since the last reconnection began */
 	_Atomic uint32_t want_collector;
 	_Atomic bool keyed;	     /* there is a static cache that is read by keys */
 	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
@@ -227,6 +228,8 @@ static void disconnect_all(void)
 	se.control = NULL;
 	soda_lock_release(&se.lock);
 	soda_conn_close(control);
+	atomic_fetch_add(&se.breaks, 1);
+	soda_futex_wake(&se.breaks, INT32_MAX);
 }
 
 /* One attempt to come UP again. */
@@ -460,4 +463,15 @@ struct soda_conn *soda_session_control_acquire(void)
 void soda_session_control_release(void)
 {
 	soda_lock_release(&se.lock);
+}
+
+uint32_t soda_session_breaks(void)
+{
+	return atomic_load(&se.breaks);
+}
+
+void soda_session_await_break(uint32_t breaks)
+{
+	while (atomic_load(&se.breaks) == breaks && !atomic_load(&se.stop))
+		soda_futex_wait(&se.breaks, breaks, TICK_MS * 1000000ll);
 }

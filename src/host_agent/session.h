@@ -54,6 +54,13 @@ void soda_session_await_keyed(void);
 int soda_session_open_region(struct soda_region *r, struct soda_why *why);
 void soda_session_close_region(struct soda_region *r);
 int soda_session_sync_region(struct soda_region *r, struct soda_why *why);
+/*
+ * DISCARD of chunks that nobody fetches or writes back before this returns.  Never twice, and
+ * best effort: a server that refuses is not asked again for the region.  When it returns the
+ * server has done it, or never will after a WRITE that follows.  A server that does not answer
+ * within the time of a fault loses its connections.
+ */
+void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n);
 /* *advice_p: what the operator's rules say of the object, or SODA_NORMAL. */
 int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why);
 /* As soda_conn_advise. */

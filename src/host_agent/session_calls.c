@@ -160,3 +160,49 @@ int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *a
 
 	return with_control(advise_call, r, &a, why);
 }
+
+static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,
+			uint32_t n)
+{
+	struct soda_wire_discard d = { .region_id = r->id, .offset = soda_region_offset(r, first) };
+	uint8_t text[SODA_WIRE_DISCARD_BYTES];
+	struct iovec body = { text, sizeof(text) };
+	uint32_t last = first + n - 1;
+	struct soda_why why;
+
+	d.bytes = soda_region_offset(r, last) + soda_region_chunk_bytes(r, last) - d.offset;
+	soda_wire_put_discard(text, &d);
+	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL,
+			      (int)soda_agent.settings.fault_timeout_ms, &why);
+}
+
+/*
+ * One that was not answered may be done at any time as long as its connection lives, and no
+ * WRITE may come before it: those of later stores travel on connections of the next epoch, for
+ * which the server ends this one first.
+ */
+void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	struct soda_conn *control;
+	uint32_t breaks;
+	sigset_t saved;
+	bool lost;
+	int ret = 0;
+
+	if (atomic_load_explicit(&r->keeps, memory_order_relaxed))
+		return;
+	soda_signals_block(&saved);
+	control = soda_session_control_acquire();
+	breaks = soda_session_breaks();
+	if (control)
+		ret = discard_call(control, r, first, n);
+	lost = connection_failed(ret) || ret == -ETIMEDOUT;
+	if (lost) /* locked: of this connection, and not of the next */
+		soda_session_report(ret);
+	soda_session_control_release();
+	if (lost)
+		soda_session_await_break(breaks);
+	else if (ret)
+		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
+	soda_signals_restore(&saved);
+}

@@ -8,5 +8,9 @@
 /* The control connection, locked (SESSION) until it is released; NULL while DOWN. */
 struct soda_conn *soda_session_control_acquire(void);
 void soda_session_control_release(void);
+/* Counts the times that all connections were closed. */
+uint32_t soda_session_breaks(void);
+/* Wait until they have been once more than `breaks`, or the session ends. */
+void soda_session_await_break(uint32_t breaks);
 
 #endif

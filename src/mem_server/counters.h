@@ -26,6 +26,7 @@
 	X(clients_returned, NONE, "reconnections that found their regions")                        \
 	X(clients_expired, NONE, "clients freed after the grace time")                             \
 	X(regions_opened, NONE, "regions opened")                                                  \
+	X(bytes_discarded, BYTES, "memory of regions given back to the system for DISCARDs")       \
 	X(opens_refused, NONE, "regions refused: capacity, quota, names, access")                  \
 	X(calls_refused, NONE, "other control requests refused")                                   \
 	X(files_loaded, NONE, "files loaded into memory")                                          \

@@ -308,6 +308,37 @@ int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *
 	return r;
 }
 
+static int discard_locked(struct soda_region_set *set, const struct soda_wire_discard *d,
+			  struct soda_why *why)
+{
+	struct soda_region *region = find(set, d->region_id, why);
+
+	if (!region)
+		return -EINVAL;
+	if (region->file) {
+		soda_server_why(why, "region %u is a file's: its content is kept", d->region_id);
+		return -EACCES;
+	}
+	if (soda_wire_check_discard(d, region->bytes)) {
+		soda_server_why(why, "not whole pages of region %u", d->region_id);
+		return -EINVAL;
+	}
+	return soda_memory_discard(set->pool->store, &region->own, d->offset, d->bytes);
+}
+
+int soda_region_discard(struct soda_region_set *set, const struct soda_wire_discard *d,
+			struct soda_why *why)
+{
+	int r;
+
+	pthread_mutex_lock(&set->control);
+	r = discard_locked(set, d, why);
+	pthread_mutex_unlock(&set->control);
+	if (!r)
+		soda_count_add(SODA_COUNT_bytes_discarded, d->bytes);
+	return r;
+}
+
 int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
 		      struct soda_why *why)
 {

@@ -79,6 +79,12 @@ int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *o
 int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why *why);
 /* Of anonymous, PRIVATE and READ_ONLY regions: nothing to do. 0, -EINVAL, soda_file_sync. */
 int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *why);
+/*
+ * d: decoded, not yet trusted.  0; -EINVAL: no such region, or range; -EACCES: a file's; errors
+ * of soda_memory_discard.
+ */
+int soda_region_discard(struct soda_region_set *set, const struct soda_wire_discard *d,
+			struct soda_why *why);
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why);
 /* What soda_region_open has filled in for a transport that shares, once more. 0, -EINVAL. */

@@ -154,6 +154,14 @@ static int call_region(struct soda_client *client, enum soda_msg type, const uin
 				bytes - SODA_WIRE_REGION_BYTES, why);
 }
 
+static int discard(struct soda_client *client, const void *body, size_t bytes, struct soda_why *why)
+{
+	struct soda_wire_discard d;
+	int r = soda_wire_get_discard(body, bytes, &d);
+
+	return r ? r : soda_region_discard(&client->regions, &d, why);
+}
+
 /* The transport makes a key of it. */
 static int share_region(struct soda_client *client, const uint8_t *body, size_t bytes, bool shares,
 			struct soda_reply *reply)
@@ -184,6 +192,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		return write_stats(client, bytes, reply);
 	case SODA_MSG_LIST:
 		return list_regions(client, body, bytes, reply);
+	case SODA_MSG_DISCARD:
+		return discard(client, body, bytes, &reply->why);
 	case SODA_MSG_BYE:
 		return leave(client, body, bytes);
 	case SODA_MSG_ADVISE:

@@ -269,6 +269,22 @@ int soda_memory_freeze(const struct soda_memory *memory, struct soda_why *why)
 	return r;
 }
 
+int soda_memory_discard(const struct soda_store *store, const struct soda_memory *memory,
+			uint64_t offset, uint64_t bytes)
+{
+	int r;
+
+	if (store->hugepages)
+		return -ENOTSUP;
+	do
+		r = memory->fd < 0
+			    ? madvise(memory->map + offset, bytes, MADV_DONTNEED)
+			    : fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					(off_t)offset, (off_t)bytes);
+	while (r && errno == EINTR);
+	return r ? -errno : 0;
+}
+
 void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory)
 {
 	uint64_t cost = memory->backing_bytes + memory->dirty_bytes;

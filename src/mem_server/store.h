@@ -12,7 +12,8 @@
  * Sealed (SHRINK, GROW, SEAL) so that a descriptor that has been handed out can
  * never make the server's mapping fault.  Destroying unmaps and closes: the memory
  * goes back to the system when the last process that shares it lets go, and not
- * before, because a hole punched under a reader would read as zeros.
+ * before, because a hole punched under a reader would read as zeros; but for what its
+ * only client discards (soda_memory_discard).
  */
 #ifndef SODA_MEM_SERVER_STORE_H
 #define SODA_MEM_SERVER_STORE_H
@@ -91,6 +92,12 @@ int soda_memory_populate(struct soda_store *store, const struct soda_memory *mem
 			 struct soda_why *why);
 /* Contents are final: no other descriptor or mapping may write. 0 or negative errno. */
 int soda_memory_freeze(const struct soda_memory *memory, struct soda_why *why);
+/*
+ * A part of it, whole pages, becomes zeros, and its pages go back to the system; the
+ * reservation stays.  -ENOTSUP: huge pages, which nobody promises to be there again.
+ */
+int soda_memory_discard(const struct soda_store *store, const struct soda_memory *memory,
+			uint64_t offset, uint64_t bytes);
 void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory);
 
 /* A sentence for people. why may not be NULL. */

@@ -377,6 +377,45 @@ static void test_bad_requests(void **state)
 	}
 }
 
+/* What was accepted or is cached does not outlive a DISCARD, and its neighbours do. */
+static void test_discard(void **state)
+{
+	static const char *const some[] = { NULL, "--base", "--cache-bytes=16M" };
+	static const uint8_t zeros[UNIT];
+
+	for (unsigned m = 0; m < sizeof(some) / sizeof(some[0]); m++) {
+		struct soda_mr mr;
+		struct peer p;
+		struct rig r;
+
+		rig_up(&r, some[m]);
+		assert_int_equal(peer_join(&p, r.agent_address), 0);
+		assert_int_equal(peer_open(&p, 7, NULL, BYTES, 0, &mr, NULL), 0);
+		write_all(&p, &mr, 1);
+		check_all(&p, &mr, 1); /* and into the caches */
+		for (unsigned round = 2; round < 6; round++) {
+			write_all(&p, &mr, round);
+			assert_int_equal(peer_discard(&p, 7, UNIT, BYTES - 2 * UNIT), 0);
+			for (uint64_t i = 1; i < UNITS - 1; i++) {
+				assert_int_equal(peer_read(&p, &mr, i * UNIT, back, UNIT), 0);
+				assert_memory_equal(back, zeros, UNIT);
+			}
+			assert_int_equal(peer_read(&p, &mr, 0, back, UNIT), 0);
+			assert_memory_equal(back, buf, UNIT);
+		}
+		assert_int_equal(stat_of(r.server_address, "bytes_discarded"),
+				 4 * (BYTES - 2 * UNIT));
+		write_all(&p, &mr, 7);
+		check_all(&p, &mr, 7);
+		assert_int_equal(peer_discard(&p, 7, 0, BYTES + 4096), -EINVAL);
+		assert_int_equal(peer_discard(&p, 7, 1, 4096), -EINVAL);
+		assert_int_equal(peer_discard(&p, 8, 0, 4096), -EINVAL);
+		check_all(&p, &mr, 7);
+		peer_leave(&p);
+		rig_down(&r, 0);
+	}
+}
+
 /* No server, at the start: a reason, and no wait. */
 static void test_no_server(void **state)
 {
@@ -477,6 +516,7 @@ int main(void)
 		cmocka_unit_test(test_server_restarts),
 		cmocka_unit_test(test_loss_is_told),
 		cmocka_unit_test(test_bad_requests),
+		cmocka_unit_test(test_discard),
 		cmocka_unit_test(test_room_in_order),
 		cmocka_unit_test(test_no_server),
 	};

@@ -3,9 +3,12 @@
  * soda_malloc() and its family: as the C library's, on memory that does not fit into the page
  * buffer, and without touching the program's own allocator.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -264,6 +267,138 @@ static void test_decay(void **state)
 	expect_passes(child_decay, NULL);
 }
 
+/* Of the memory server's process: its own. */
+static size_t server_private(void)
+{
+	char path[64], line[128];
+	unsigned long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)world.server.pid);
+	f = fopen(path, "r");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "RssAnon: %lu", &kib) != 1)
+		;
+	fclose(f);
+	return (size_t)kib << 10;
+}
+
+/* And what it shares with its clients. */
+static size_t server_memory(void)
+{
+	size_t bytes = server_private();
+	char path[300], target[64];
+	struct dirent *at;
+	struct stat st;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)world.server.pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((at = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), at->d_name, target, sizeof(target) - 1);
+
+		target[n > 0 ? n : 0] = 0;
+		if (strstr(target, "soda-region") && !fstatat(dirfd(dir), at->d_name, &st, 0))
+			bytes += (size_t)st.st_blocks * 512;
+	}
+	closedir(dir);
+	return bytes;
+}
+
+/* What is freed leaves the server, too, and what comes there later stays. */
+static void child_given_back(const void *arg)
+{
+	struct soda_config cfg = config(8 * MIB);
+	struct block b;
+	size_t before, full;
+
+	start(&cfg);
+	CHECK(soda_malloc(100)); /* the server has mapped what it maps for any heap */
+	for (double end = now_seconds() + 50; server_memory() > 40 * MIB; sleep_ms(20))
+		CHECK(now_seconds() < end, "a client that has gone left its memory");
+	before = server_memory();
+	fill(&b, 64 * MIB, 3);
+	CHECK(soda_sync(b.words, 64 * MIB) == 0);
+	full = server_memory();
+	CHECK(full >= before + 60 * MIB, "%zu and %zu bytes: nothing is tested", before, full);
+	soda_free(b.words);
+	for (double end = now_seconds() + 50; server_memory() > before + 16 * MIB;) {
+		CHECK(now_seconds() < end, "the server holds %zu bytes still", server_memory());
+		sleep_ms(50);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		fill(&b, 48 * MIB, i);
+		verify(&b, b.n);
+		soda_free(b.words);
+	}
+	b.words = soda_calloc(64, MIB);
+	CHECK(b.words);
+	for (size_t i = 0; i < 64 * (MIB / 8); i++)
+		CHECK(b.words[i] == 0);
+}
+
+static void test_given_back(void **state)
+{
+	const char *transport = getenv("SODA_TEST_TRANSPORT");
+
+	if (transport && !strcmp(transport, "verbs"))
+		skip(); /* the adapter holds the pages */
+	expect_passes(child_given_back, NULL);
+}
+
+/* A DISCARD without an answer: the session is made anew before the range is used again. */
+static void child_discard_lost(const void *arg)
+{
+	struct soda_config cfg = config(4 * MIB);
+	char address[384], sign[128];
+	struct block b;
+
+	snprintf(sign, sizeof(sign), "%s/discard", world.dir);
+	snprintf(address, sizeof(address), "fault+%s?do=cut&on=call&once=%s", world.address, sign);
+	cfg.server = address;
+	start(&cfg);
+	for (unsigned i = 1; i <= 2; i++) {
+		FILE *f;
+
+		fill(&b, 40 * MIB, i);
+		f = fopen(sign, "w");
+		CHECK(f && !fclose(f));
+		soda_free(b.words);
+		for (double end = now_seconds() + 50; stats_now().reconnects < i; sleep_ms(10))
+			CHECK(now_seconds() < end, "no call was lost");
+		fill(&b, 40 * MIB, i + 10);
+		verify(&b, b.n);
+		soda_free(b.words);
+	}
+}
+
+/* The server gets it when nobody waits for it any more. */
+static void child_discard_late(const void *arg)
+{
+	struct soda_config cfg = config(4 * MIB);
+	struct block b;
+
+	cfg.fault_timeout_ms = 1000;
+	start(&cfg);
+	fill(&b, 40 * MIB, 1);
+	CHECK_EQ(soda_sync(b.words, 40 * MIB), 0); /* no write-back is awaited first */
+	CHECK_EQ(kill(world.server.pid, SIGSTOP), 0);
+	soda_free(b.words);
+	sleep_ms(3000); /* discarded after a second, given up after another */
+	CHECK_EQ(kill(world.server.pid, SIGCONT), 0);
+	for (double end = now_seconds() + 50; !stats_now().reconnects; sleep_ms(10))
+		CHECK(now_seconds() < end, "no call was late");
+	fill(&b, 40 * MIB, 2);
+	verify(&b, b.n);
+}
+
+static void test_discard_lost(void **state)
+{
+	expect_passes(child_discard_lost, NULL);
+	expect_passes(child_discard_late, NULL);
+}
+
 /* The hooks of a growing heap allocate nothing: the program's malloc may be what calls them. */
 static void child_hooks(const void *arg)
 {
@@ -451,11 +586,12 @@ static bool have_heap(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_contract), cmocka_unit_test(test_churn),
-		cmocka_unit_test(test_threads),	 cmocka_unit_test(test_shutdown),
-		cmocka_unit_test(test_decay),	 cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_full),	 cmocka_unit_test(test_own_malloc),
-		cmocka_unit_test(test_hooks),	 cmocka_unit_test(test_age),
+		cmocka_unit_test(test_contract),   cmocka_unit_test(test_churn),
+		cmocka_unit_test(test_threads),	   cmocka_unit_test(test_shutdown),
+		cmocka_unit_test(test_decay),	   cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_full),	   cmocka_unit_test(test_own_malloc),
+		cmocka_unit_test(test_given_back), cmocka_unit_test(test_discard_lost),
+		cmocka_unit_test(test_hooks),	   cmocka_unit_test(test_age),
 	};
 
 	if (!have_heap()) {

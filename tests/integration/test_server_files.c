@@ -113,6 +113,7 @@ static void check_read_only(void **state)
 	assert_int_equal(peer_stat(&peer, "used_bytes"), 2 * MIB);
 	assert_int_equal(peer_stat(&peer, "files_loaded"), 1);
 	assert_int_equal(peer_stat(&peer, "files_shared"), 1);
+	assert_int_equal(peer_discard(&peer, 1, 0, 4096), -EACCES);
 	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
 	assert_int_equal(peer_read(&other, &mr, 65536, page, sizeof(page)), 0);
 	assert_memory_equal(page, data + 65536, sizeof(page));

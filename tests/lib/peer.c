@@ -105,6 +105,17 @@ int peer_call(struct peer *peer, enum soda_msg type, uint16_t id)
 			      &peer->why);
 }
 
+int peer_discard(struct peer *peer, uint16_t id, uint64_t offset, uint64_t bytes)
+{
+	const struct soda_wire_discard d = { id, offset, bytes };
+	uint8_t body[SODA_WIRE_DISCARD_BYTES];
+	const struct iovec iov = { body, sizeof(body) };
+
+	soda_wire_put_discard(body, &d);
+	return soda_conn_call(peer->control, SODA_MSG_DISCARD, &iov, 1, NULL, 0, NULL,
+			      PEER_TIMEOUT_MS, &peer->why);
+}
+
 /* Flush what was posted and await it. */
 static int finish(struct soda_conn *conn)
 {

@@ -38,6 +38,7 @@ int peer_open(struct peer *peer, uint16_t id, const char *name, uint64_t bytes, 
 	      struct soda_mr *mr_p, struct soda_wire_opened *opened_p);
 /* SODA_MSG_CLOSE, _SYNC, ... of one region. */
 int peer_call(struct peer *peer, enum soda_msg type, uint16_t id);
+int peer_discard(struct peer *peer, uint16_t id, uint64_t offset, uint64_t bytes);
 int peer_read(struct peer *peer, const struct soda_mr *mr, uint64_t offset, void *dest,
 	      uint32_t bytes);
 int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, const void *src,

@@ -140,12 +140,73 @@ static void check_close_races_requests(void **state)
 	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
 }
 
+static int discard(uint16_t id, uint64_t offset, uint64_t bytes)
+{
+	const struct soda_wire_discard d = { id, offset, bytes };
+
+	return soda_region_discard(&set, &d, &why);
+}
+
+static void expect_bytes(uint16_t id, uint64_t page, uint8_t value)
+{
+	struct soda_span span;
+
+	assert_int_equal(acquire(id, page, 4096, &span), 0);
+	for (uint32_t i = 0; i < span.bytes; i++)
+		assert_int_equal(span.memory[i], value);
+	soda_region_release(&set, &span, false);
+}
+
+/* In memory of its own, and in a descriptor that transports hand out. */
+static void check_discard(void **state)
+{
+	const struct soda_wire_open shared = { .region_id = 6, .bytes = 3 * MIB };
+	struct soda_wire_opened opened;
+	struct soda_share share;
+	struct soda_span span;
+
+	assert_int_equal(open_region(5), 0);
+	assert_int_equal(soda_region_open(&set, &shared, NULL, true, &opened, &share, &why), 0);
+	for (uint16_t id = 5; id <= 6; id++) {
+		assert_int_equal(acquire(id, 0, MIB, &span), 0);
+		memset(span.memory, 7, span.bytes);
+		soda_region_release(&set, &span, true);
+		assert_int_equal(discard(id, 8192, MIB / 2), 0);
+		expect_bytes(id, 1, 7);
+		expect_bytes(id, 2, 0);
+		expect_bytes(id, 129, 0);
+		expect_bytes(id, 130, 7);
+	}
+	assert_int_equal(set.account.used, 8 * MIB); /* reserved for what comes next */
+	assert_int_equal(soda_region_close_all(&set, "test"), 0);
+}
+
+static void check_discard_refused(void **state)
+{
+	assert_int_equal(open_region(5), 0);
+	assert_int_equal(discard(5, 0, 3 * MIB), 0);
+	assert_int_equal(discard(5, 0, 3 * MIB + 4096), -EINVAL);
+	assert_int_equal(discard(5, 3 * MIB, 4096), -EINVAL);
+	assert_int_equal(discard(5, 4096, UINT64_MAX - 4095), -EINVAL);
+	assert_int_equal(discard(5, UINT64_MAX - 4095, 8192), -EINVAL);
+	assert_int_equal(discard(5, 100, 4096), -EINVAL);
+	assert_int_equal(discard(5, 0, 100), -EINVAL);
+	assert_int_equal(discard(5, 0, 0), -EINVAL);
+	assert_int_equal(discard(6, 0, 4096), -EINVAL);
+	store.hugepages = true;
+	assert_int_equal(discard(5, 0, 4096), -ENOTSUP);
+	store.hugepages = false;
+	assert_int_equal(soda_region_close_all(&set, "test"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(check_bounds, start, stop),
 		cmocka_unit_test_setup_teardown(check_close_gives_up, start, stop),
 		cmocka_unit_test_setup_teardown(check_limits, start, stop),
+		cmocka_unit_test_setup_teardown(check_discard, start, stop),
+		cmocka_unit_test_setup_teardown(check_discard_refused, start, stop),
 		cmocka_unit_test_setup_teardown(check_close_races_requests, start, stop),
 	};
 

@@ -270,16 +270,48 @@ static void test_advise(void **state)
 	assert_int_equal(soda_wire_get_advised(answer, 0, &got_back), -EPROTO);
 }
 
+static void test_discard(void **state)
+{
+	static const uint8_t bytes[24] = { 2, 1, 0, 0, 0, 0,  0, 0, 0, 16, 0, 0,
+					   1, 0, 0, 0, 0, 32, 0, 0, 0, 0,  0, 0 };
+	const struct soda_wire_discard d = { 0x0102, 0x100001000, 0x2000 };
+	const uint64_t end = 0x100003000;
+	struct soda_wire_discard back, bad = d;
+	uint8_t out[24];
+
+	assert_int_equal(SODA_WIRE_DISCARD_BYTES, sizeof(d));
+	soda_wire_put_discard(out, &d);
+	assert_memory_equal(out, bytes, 24);
+	assert_int_equal(soda_wire_get_discard(bytes, 24, &back), 0);
+	assert_int_equal(back.region_id, d.region_id);
+	assert_int_equal(back.offset, d.offset);
+	assert_int_equal(back.bytes, d.bytes);
+	assert_int_equal(soda_wire_get_discard(bytes, 23, &back), -EPROTO);
+	assert_int_equal(soda_wire_check_discard(&d, end), 0);
+	assert_int_equal(soda_wire_check_discard(&d, end - 1), 0); /* its last page */
+	assert_int_equal(soda_wire_check_discard(&d, end - 4096), -EINVAL);
+	bad.bytes = 0;
+	assert_int_equal(soda_wire_check_discard(&bad, end), -EINVAL);
+	bad.bytes = 0x1001;
+	assert_int_equal(soda_wire_check_discard(&bad, end), -EINVAL);
+	bad.bytes = UINT64_MAX - 4095;
+	assert_int_equal(soda_wire_check_discard(&bad, end), -EINVAL);
+	bad = (struct soda_wire_discard){ .offset = 1, .bytes = 4096 };
+	assert_int_equal(soda_wire_check_discard(&bad, end), -EINVAL);
+	bad.offset = UINT64_MAX - 4095;
+	assert_int_equal(soda_wire_check_discard(&bad, end), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_frame),
-		cmocka_unit_test(test_advise),	cmocka_unit_test(test_read),
-		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
-		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
-		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
-		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_has),
+		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_advise), cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_read),   cmocka_unit_test(test_write),
+		cmocka_unit_test(test_hello),  cmocka_unit_test(test_welcome),
+		cmocka_unit_test(test_open),   cmocka_unit_test(test_opened),
+		cmocka_unit_test(test_status), cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_asked),  cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,10 @@ static int call(struct control *c, enum soda_msg type, const void *body, size_t 
 {
 	struct soda_listener *l = listener(c);
 
+	if (type == SODA_MSG_DISCARD && !l->ops->request) {
+		soda_why_set(&reply->why, "the adapter holds the pages of a region");
+		return -ENOTSUP;
+	}
 	return l->ops->call(c->p.peer.client, type, body, bytes, l->shares, reply);
 }
 
