@@ -98,10 +98,12 @@ void soda_regions_end(void)
 }
 
 /*
- * Descriptors have pages of their own: the heap's hooks come here, and the program's malloc() may
- * be what waits for them.
+ * Descriptors are not malloc's: the heap's hooks come here, and the program's malloc() may be what
+ * waits for them.  No more of the array is touched than there ever were objects at once.
  */
-static struct soda_region *unused; /* api_lock */
+static struct soda_region descriptors[SODA_REGIONS_MAX];
+static uint32_t descriptors_n;	   /* that were ever used; api_lock */
+static struct soda_region *unused; /* of these; api_lock */
 
 static void put_descriptor(struct soda_region *r)
 {
@@ -110,17 +112,13 @@ static void put_descriptor(struct soda_region *r)
 	unused = r;
 }
 
-/* Of zeros; NULL: no memory. */
+/* Of zeros; NULL: all are in use. */
 static struct soda_region *get_descriptor(void)
 {
-	enum { N = 64 };
 	struct soda_region *r;
 
-	if (!unused) {
-		r = reserve(N * sizeof(*r), PROT_READ | PROT_WRITE);
-		for (int i = 0; r && i < N; i++)
-			put_descriptor(&r[i]);
-	}
+	if (!unused && descriptors_n < SODA_REGIONS_MAX)
+		put_descriptor(&descriptors[descriptors_n++]);
 	r = unused;
 	if (r) {
 		unused = r->next;
@@ -274,11 +272,10 @@ int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 	int ret = find_id();
 
 	if (!r || ret < 0) {
-		snprintf(why->text, sizeof(why->text),
-			 r ? "65535 objects are allocated: free some" : "out of memory");
+		snprintf(why->text, sizeof(why->text), "65535 objects are allocated: free some");
 		if (r)
 			put_descriptor(r);
-		return r ? ret : -ENOMEM;
+		return -ENOSPC;
 	}
 	r->id = (uint16_t)ret;
 	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;

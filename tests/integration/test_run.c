@@ -120,7 +120,8 @@ static void test_exec(void **state)
 	for (int i = 0; i < 2; i++) {
 		setenv("SODA_MODE", modes[i], 1);
 		RUN("--mem=8M", "--children", "--", path, "become");
-		if (p.status || p.err[0])
+		/* handler mode says that it does not serve the kernel's faults without privilege */
+		if (p.status || (p.err[0] && (!strcmp(modes[i], "inline") || !geteuid())))
 			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
 	}
 	unsetenv("SODA_MODE");
