@@ -40,8 +40,12 @@ char *name(unsigned n, const char *file);
 void objects_away(void);
 #define AWAY(call) (objects_away(), (call))
 
-/* run_victim_every.c, run_victim_times.c */
+/* run_victim_every.c, and its parts in run_victim_prints.c and run_victim_messages.c */
 void case_every(void);
+void check_prints(void);
+void check_streams(void);
+void check_ipc(void);
+/* run_victim_times.c, run_victim_become.c */
 void case_times(void);
 void case_become(void);
 /* run_victim_maps.c */

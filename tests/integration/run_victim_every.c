@@ -11,22 +11,17 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <malloc.h>
-#include <mqueue.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
-#include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/sem.h>
 #include <sys/sendfile.h>
-#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -54,14 +49,9 @@ int __open64_2(const char *path, int flags);
 int __openat_2(int dir, const char *path, int flags);
 int __openat64_2(int dir, const char *path, int flags);
 ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room);
-mqd_t __mq_open_2(const char *title, int flags);
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
 		size_t room);
-int __printf_chk(int flag, const char *format, ...);
-int __vprintf_chk(int flag, const char *format, va_list ap);
-int __vfprintf_chk(FILE *f, int flag, const char *format, va_list ap);
-int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
 
 enum { HERE = AT_FDCWD };
 
@@ -368,71 +358,6 @@ static void check_addresses(void)
 	close(b);
 }
 
-/* Not the form that headers have in place of it. */
-static int (*volatile plain_vprintf)(const char *, va_list) = vprintf;
-
-static int vprints(int how, FILE *f, const char *format, ...)
-{
-	va_list ap;
-	int n;
-
-	va_start(ap, format);
-	switch (how) {
-	case 0:
-		n = plain_vprintf(format, ap);
-		break;
-	case 1:
-		n = vfprintf(f, format, ap);
-		break;
-	case 2:
-		n = __vprintf_chk(1, format, ap);
-		break;
-	case 3:
-		n = __vfprintf_chk(f, 1, format, ap);
-		break;
-	case 4:
-		n = vdprintf(fileno(f), format, ap);
-		break;
-	default:
-		n = __vdprintf_chk(fileno(f), 1, format, ap);
-	}
-	va_end(ap);
-	fflush(f);
-	return n;
-}
-
-/* Into a file that is standard output for the time. */
-static void check_prints(void)
-{
-	char *text = object(0), *path = name(1, "file"), seen[100] = "";
-	int saved = dup(1), fd = open(path, O_RDWR | O_TRUNC | O_APPEND);
-
-	CHECK(saved >= 0 && fd >= 0 && !fflush(stdout) && dup2(fd, 1) == 1);
-	strcpy(text, "text");
-	for (int how = 0; how < 6; how++)
-		CHECK(AWAY(vprints(how, stdout, "%d%s ", how, text)) == 6);
-	CHECK(AWAY(__printf_chk(1, "6%s", text)) == 5 && !fflush(stdout) && dup2(saved, 1) == 1);
-	CHECK(pread(fd, seen, sizeof(seen) - 1, 0) == 41);
-	CHECK(!strcmp(seen, "0text 1text 2text 3text 4text 5text 6text"));
-	close(saved);
-	close(fd);
-}
-
-static void check_streams(void)
-{
-	char *path = name(0, "file"), *buf = object(1);
-	FILE *f = fopen(path, "w+");
-
-	CHECK(f);
-	setbuf(f, buf); /* which is not used */
-	CHECK(fputs("line\n", f) >= 0 && AWAY(fflush(f)) == 0);
-	setlinebuf(f);
-	CHECK(fputs("more\n", f) >= 0);
-	objects_away();
-	rewind(f);
-	CHECK(fgetc(f) == 'l' && !fclose(f));
-}
-
 static void check_limits(void)
 {
 	struct rlimit *limit = object(0), *old = object(1);
@@ -450,67 +375,6 @@ static void check_limits(void)
 	if (pid == 0)
 		_exit(9);
 	CHECK(AWAY(wait3(status, 0, usage)) == pid && WEXITSTATUS(*status) == 9);
-}
-
-static void check_queues(void)
-{
-	struct sembuf *op = object(0);
-	struct timespec *soon = object(1);
-	int id = semget(IPC_PRIVATE, 1, 0600);
-	struct msqid_ds *messages = object(2);
-	struct shmid_ds *memory = object(3);
-
-	if (id >= 0) {
-		*op = (struct sembuf){ .sem_op = -1 };
-		*soon = (struct timespec){ 0, 1000000 };
-		CHECK(AWAY(semtimedop(id, op, 1, soon)) < 0 && errno == EAGAIN);
-		CHECK(!semctl(id, 0, IPC_RMID));
-	}
-	id = msgget(IPC_PRIVATE, 0600);
-	if (id >= 0) {
-		CHECK(!AWAY(msgctl(id, IPC_STAT, messages)) && messages->msg_qbytes > 0);
-		CHECK(!msgctl(id, IPC_RMID, NULL));
-	}
-	id = shmget(IPC_PRIVATE, 12345, 0600);
-	if (id >= 0) {
-		CHECK(!AWAY(shmctl(id, IPC_STAT, memory)) && memory->shm_segsz == 12345);
-		CHECK(!shmctl(id, IPC_RMID, NULL));
-	}
-}
-
-static void check_posix_queues(void)
-{
-	char *p = object(0), *title = object(1);
-	struct mq_attr *attr = object(2), *old = object(3);
-	unsigned *priority = object(4);
-	struct timespec *until = object(5);
-	struct sigevent *none = object(6);
-	mqd_t q, again;
-
-	*attr = (struct mq_attr){ .mq_maxmsg = 2, .mq_msgsize = 100 };
-	sprintf(title, "/soda-run-%d", getpid());
-	q = AWAY(mq_open(title, O_CREAT | O_RDWR, 0600, attr));
-	if (q == (mqd_t)-1) {
-		CHECK(errno != EFAULT);
-		return; /* not everywhere */
-	}
-	strcpy(p, "queued");
-	CHECK(!AWAY(mq_send(q, p, 7, 5)) && !AWAY(mq_timedsend(q, p, 7, 6, until)));
-	for (unsigned i = 6; i > 4; i--) {
-		memset(p, 0, 7);
-		*priority = 0;
-		CHECK((i > 5 ? AWAY(mq_timedreceive(q, p, 100, priority, until))
-			     : AWAY(mq_receive(q, p, 100, priority))) == 7);
-		CHECK(!strcmp(p, "queued") && *priority == i);
-	}
-	CHECK(!AWAY(mq_getattr(q, attr)) && attr->mq_maxmsg == 2);
-	attr->mq_flags = O_NONBLOCK;
-	CHECK(!AWAY(mq_setattr(q, attr, old)) && !old->mq_flags);
-	*none = (struct sigevent){ .sigev_notify = SIGEV_NONE };
-	CHECK(!AWAY(mq_notify(q, none)) && !mq_notify(q, NULL));
-	again = AWAY(__mq_open_2(title, O_RDONLY));
-	CHECK(again != (mqd_t)-1 && !mq_close(again));
-	CHECK(!mq_close(q) && !AWAY(mq_unlink(title)));
 }
 
 /* Of a multiple of the threshold. */
@@ -553,53 +417,7 @@ void case_every(void)
 	check_prints();
 	check_streams();
 	check_limits();
-	check_queues();
-	check_posix_queues();
+	check_ipc();
 	check_blocks();
 	objects_end();
-}
-
-/* Becomes itself by each call in turn, with words in fabric memory; then it starts others. */
-void case_become(void)
-{
-	const char *turn = getenv("TURN");
-	int step = turn ? atoi(turn) : 0;
-	char *path, **argv, *next, line[8];
-	FILE *f;
-
-	objects_make();
-	objects_end();
-	path = object(0);
-	argv = object(1);
-	next = object(2);
-	CHECK(readlink("/proc/self/exe", path, 500) > 0);
-	argv = (char **)((uintptr_t)argv / 64 * 64);
-	argv[0] = path;
-	argv[1] = (char *)object(3);
-	argv[2] = NULL;
-	strcpy(argv[1], "become");
-	sprintf(next, "TURN=%d", step + 1);
-	CHECK(!putenv(next));
-	if (step == 4) {
-		CHECK(AWAY(system("test $TURN = 5")) == 0);
-		CHECK(!putenv(next));
-		f = AWAY(popen("echo $TURN", "r"));
-		CHECK(f && fgets(line, sizeof(line), f) && !strcmp(line, "5\n") && !pclose(f));
-		return;
-	}
-	objects_away();
-	switch (step) {
-	case 0:
-		execv(path, argv);
-		break;
-	case 1:
-		execve(path, argv, environ);
-		break;
-	case 2:
-		execvp(path, argv);
-		break;
-	default:
-		execvpe(path, argv, environ);
-	}
-	CHECK(!"another program");
 }

@@ -16,85 +16,18 @@
 
 #include <cmocka.h>
 
+#include "dpu_rig.h"
 #include "peer.h"
-#include "proc.h"
 #include "soda.h"
 
 enum { UNIT = 65536, UNITS = 64, BYTES = UNIT * UNITS };
 
-struct rig {
-	struct server server, agent;
-	char dir[64];
-	char server_address[128], agent_address[128];
-	const char *mode; /* an option of the agent, or NULL */
-};
-
 static uint8_t buf[BYTES], back[BYTES];
-
-static void start_server(struct rig *r, const char *listen)
-{
-	assert_int_equal(SERVER_START(&r->server, "--listen", listen, "--capacity", "256M",
-				      "--export", r->dir, "--drain", "1s"),
-			 0);
-	memcpy(r->server_address, r->server.address, sizeof(r->server_address));
-}
-
-static void start_agent(struct rig *r, const char *listen)
-{
-	const char *args[] = { "--listen", listen, "--server",	r->server_address,
-			       "--drain",  "1s",   "--timeout", "15s",
-			       "--grace",  "2s",   r->mode,	NULL };
-
-	assert_int_equal(agent_start(&r->agent, args), 0);
-	memcpy(r->agent_address, r->agent.address, sizeof(r->agent_address));
-}
-
-static void rig_up(struct rig *r, const char *mode)
-{
-	*r = (struct rig){ .mode = mode };
-	snprintf(r->dir, sizeof(r->dir), "/tmp/soda-dpu-XXXXXX");
-	assert_non_null(mkdtemp(r->dir));
-	start_server(r, "tcp://127.0.0.1:0");
-	start_agent(r, "tcp://127.0.0.1:0");
-}
-
-static void rig_down(struct rig *r, int agent_status)
-{
-	char path[128];
-
-	if (r->agent.pid)
-		assert_int_equal(server_stop(&r->agent), agent_status);
-	server_forget(&r->agent);
-	assert_int_equal(server_stop(&r->server), 0);
-	server_forget(&r->server);
-	snprintf(path, sizeof(path), "%s/file", r->dir);
-	unlink(path);
-	rmdir(r->dir);
-}
 
 static void fill(uint8_t *at, size_t bytes, unsigned round)
 {
 	for (size_t i = 0; i < bytes; i++)
 		at[i] = (uint8_t)(i * 13 + i / UNIT * 7 + round);
-}
-
-static uint64_t stat_of(const char *address, const char *name)
-{
-	struct peer tool;
-	uint64_t value;
-
-	assert_int_equal(peer_ask(&tool, address), 0);
-	value = peer_stat(&tool, name);
-	peer_leave(&tool);
-	return value;
-}
-
-/* Await, for at most five seconds, that a statistic has at least this value. */
-static void await_stat(const char *address, const char *name, uint64_t least)
-{
-	for (int i = 0; i < LOOKS && stat_of(address, name) < least; i++)
-		usleep(10000);
-	assert_true(stat_of(address, name) >= least);
 }
 
 static void write_all(struct peer *p, const struct soda_mr *mr, unsigned round)
@@ -131,10 +64,10 @@ static void test_read_after_write(void **state)
 			check_all(&p, &mr, round);
 		}
 		assert_int_equal(peer_call(&p, SODA_MSG_SYNC, 7), 0);
-		assert_true(stat_of(r.server_address, "bytes_written") >= BYTES);
+		assert_true(rig_stat(r.server_address, "bytes_written") >= BYTES);
 		/* the same client, past the agent: its epochs there are higher */
 		peer_vanish(&p);
-		await_stat(r.server_address, "clients", 1);
+		rig_await_stat(r.server_address, "clients", 1);
 		assert_int_equal(peer_return(&direct, r.server_address, &p.welcome, 1ull << 40), 0);
 		assert_int_equal(direct.welcome.known, 1);
 		check_all(&direct, &mr, 7);
@@ -204,9 +137,9 @@ static void test_aggregation(void **state)
 		}
 		assert_memory_equal(back, buf, BYTES);
 	}
-	assert_true(stat_of(r.agent_address, "reads_merged") > 0);
-	assert_int_equal(stat_of(r.agent_address, "copied_bytes"), 0);
-	assert_int_equal(stat_of(r.agent_address, "client_read_bytes"), 10 * BYTES);
+	assert_true(rig_stat(r.agent_address, "reads_merged") > 0);
+	assert_int_equal(rig_stat(r.agent_address, "copied_bytes"), 0);
+	assert_int_equal(rig_stat(r.agent_address, "client_read_bytes"), 10 * BYTES);
 	soda_conn_close(conn);
 	peer_leave(&p);
 	rig_down(&r, 0);
@@ -264,7 +197,7 @@ static void test_agent_restarts(void **state)
 	was = p.welcome;
 	server_kill(&r.agent);
 	server_forget(&r.agent);
-	start_agent(&r, r.agent_address);
+	rig_start_agent(&r, r.agent_address);
 	peer_vanish(&p);
 	assert_int_equal(peer_return(&p, r.agent_address, &was, 2), 0);
 	assert_int_equal(p.welcome.known, 1);
@@ -298,9 +231,9 @@ static void test_server_restarts(void **state)
 	server_forget(&r.server);
 	/* a read ends with the connection, never with an answer */
 	assert_true(peer_read(&p, &mr, 0, back, UNIT) == -ECONNRESET ||
-		    stat_of(r.agent_address, "reads_owned") > 0);
+		    rig_stat(r.agent_address, "reads_owned") > 0);
 	peer_vanish(&p);
-	start_server(&r, address);
+	rig_start_server(&r, address);
 	for (unsigned i = 0; i < LOOKS && ret < 0; i++) {
 		ret = peer_return(&p, r.agent_address, &was, 2 + i);
 		if (ret == 0 && p.welcome.instance_id == was.instance_id) {
@@ -331,14 +264,14 @@ static void test_loss_is_told(void **state)
 	kill(r.server.pid, SIGSTOP);
 	write_all(&p, &mr, 1); /* acknowledged all the same */
 	check_all(&p, &mr, 1); /* and read */
-	assert_true(stat_of(r.agent_address, "writes_accepted") == UNITS);
+	assert_true(rig_stat(r.agent_address, "writes_accepted") == UNITS);
 	assert_true(peer_call(&p, SODA_MSG_SYNC, 7) < 0);
 	server_kill(&r.server);
 	server_forget(&r.server);
 	peer_vanish(&p);
 	assert_int_equal(server_stop(&r.agent), 1);
 	assert_non_null(strstr(server_log(&r.agent), "could not be written"));
-	start_server(&r, "tcp://127.0.0.1:0");
+	rig_start_server(&r, "tcp://127.0.0.1:0");
 	rig_down(&r, 0);
 }
 
@@ -369,7 +302,7 @@ static void test_bad_requests(void **state)
 		memset(buf, 1, 4096);
 		readable = mr;
 		assert_int_equal(peer_read(&p, &readable, 0, back, UNIT), 0);
-		assert_true(stat_of(r.agent_address, "requests_bad") >= 5);
+		assert_true(rig_stat(r.agent_address, "requests_bad") >= 5);
 		check_all(&p, &mr, 2);
 		peer_leave(&q);
 		peer_leave(&p);
@@ -403,7 +336,7 @@ static void test_discard(void **state)
 			assert_int_equal(peer_read(&p, &mr, 0, back, UNIT), 0);
 			assert_memory_equal(back, buf, UNIT);
 		}
-		assert_int_equal(stat_of(r.server_address, "bytes_discarded"),
+		assert_int_equal(rig_stat(r.server_address, "bytes_discarded"),
 				 4 * (BYTES - 2 * UNIT));
 		write_all(&p, &mr, 7);
 		check_all(&p, &mr, 7);
@@ -427,7 +360,7 @@ static void test_no_server(void **state)
 	server_forget(&r.server);
 	assert_true(peer_join(&p, r.agent_address) < 0);
 	assert_non_null(strstr(p.why.text, r.server_address));
-	start_server(&r, r.server_address);
+	rig_start_server(&r, r.server_address);
 	assert_int_equal(peer_join(&p, r.agent_address), 0);
 	peer_leave(&p);
 	rig_down(&r, 0);
@@ -489,7 +422,7 @@ static void test_room_in_order(void **state)
 	     at += PIECE) /* the agent's while the server stands still */
 		assert_int_equal(peer_write(&p, &mr, at, buf + at, PIECE), 0);
 	post_reads(second, &mr, BYTES, PIECES);
-	await_stat(r.agent_address, "server_bytes_under_way", BYTES);
+	rig_await_stat(r.agent_address, "server_bytes_under_way", BYTES);
 	post_reads(first, &mr, 2 * BYTES, 1);
 	post_reads(first, &mr, 0, PIECES);
 	for (int i = 0; i < LOOKS && !reads_queued(&r); i++)

@@ -3,57 +3,13 @@
  * soda_malloc() and its family: as the C library's, on memory that does not fit into the page
  * buffer, and without touching the program's own allocator.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/harness.h"
-#include "lib/world.h"
-
-enum { MIB = 1 << 20 };
-
-static struct world world;
-
-static struct soda_config config(size_t more)
-{
-	static char text[32];
-	struct soda_config cfg = SODA_CONFIG_INIT;
-
-	cfg.server = world.address;
-	cfg.threads = 4;
-	set_buffer(&cfg, smallest_buffer(cfg) + more, text);
-	return cfg;
-}
-
-/* A block of the heap that knows its own content. */
-struct block {
-	uint64_t *words;
-	size_t n;
-	uint64_t key;
-};
-
-static void fill(struct block *b, size_t bytes, uint64_t key)
-{
-	b->words = soda_malloc(bytes);
-	CHECK(b->words, "%s", soda_last_error());
-	CHECK((uintptr_t)b->words % 16 == 0 || bytes < 16);
-	b->n = bytes / 8;
-	b->key = key;
-	for (size_t i = 0; i < b->n; i++)
-		b->words[i] = mix(i, key);
-}
-
-static void verify(const struct block *b, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		CHECK(b->words[i] == mix(i, b->key), "block %llu, word %zu: %llx",
-		      (unsigned long long)b->key, i, (unsigned long long)b->words[i]);
-}
+#include "heap_case.h"
 
 static size_t some_size(struct dice *d)
 {
@@ -72,10 +28,10 @@ static void churn(struct block *blocks, size_t n, unsigned seed, unsigned rounds
 		size_t bytes;
 
 		if (!b->words) {
-			fill(b, some_size(&d), ((uint64_t)seed << 32) + i);
+			heap_fill(b, some_size(&d), ((uint64_t)seed << 32) + i);
 			continue;
 		}
-		verify(b, b->n);
+		heap_verify(b, b->n);
 		if (dice_roll(&d) % 2) {
 			soda_free(b->words);
 			b->words = NULL;
@@ -84,14 +40,14 @@ static void churn(struct block *blocks, size_t n, unsigned seed, unsigned rounds
 		bytes = some_size(&d);
 		b->words = soda_realloc(b->words, bytes);
 		CHECK(b->words);
-		verify(b, b->n < bytes / 8 ? b->n : bytes / 8);
+		heap_verify(b, b->n < bytes / 8 ? b->n : bytes / 8);
 		for (size_t w = b->n; w < bytes / 8; w++)
 			b->words[w] = mix(w, b->key);
 		b->n = bytes / 8;
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (blocks[i].words)
-			verify(&blocks[i], blocks[i].n);
+			heap_verify(&blocks[i], blocks[i].n);
 		soda_free(blocks[i].words);
 	}
 }
@@ -99,7 +55,7 @@ static void churn(struct block *blocks, size_t n, unsigned seed, unsigned rounds
 static void child_churn(const void *arg)
 {
 	enum { N = 600 };
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	struct block *blocks = calloc(N, sizeof(*blocks));
 	struct soda_stats st;
 
@@ -127,7 +83,7 @@ static void one_of_many(void *arg, unsigned thread)
 
 static void child_threads(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 
 	start(&cfg);
 	run_threads(4, one_of_many, NULL);
@@ -143,7 +99,7 @@ static void test_threads(void **state)
 
 static void child_contract(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	unsigned char *p, *q;
 
 	start(&cfg);
@@ -223,7 +179,7 @@ static void *outlive(void *arg)
 /* Threads with blocks to give out learn of the end, too. */
 static void child_shutdown(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	pthread_t threads[2];
 
 	start(&cfg);
@@ -242,167 +198,10 @@ static void test_shutdown(void **state)
 	expect_passes(child_shutdown, NULL);
 }
 
-/* What is freed leaves the page buffer by itself: it is discarded, and never written back. */
-static void child_decay(const void *arg)
-{
-	struct soda_config cfg = config(32 * MIB);
-	char *p;
-
-	start(&cfg);
-	p = soda_malloc(24 * MIB);
-	CHECK(p);
-	memset(p, 1, 24 * MIB);
-	CHECK(stats_now().resident_bytes >= 24 * MIB);
-	soda_free(p);
-	for (double end = now_seconds() + 50; stats_now().resident_bytes > 8 * MIB;) {
-		CHECK(now_seconds() < end, "%llu bytes are resident still",
-		      (unsigned long long)stats_now().resident_bytes);
-		sleep_ms(20);
-	}
-	CHECK_EQ(stats_now().evicted_dirty, 0);
-}
-
-static void test_decay(void **state)
-{
-	expect_passes(child_decay, NULL);
-}
-
-/* Of the memory server's process: its own. */
-static size_t server_private(void)
-{
-	char path[64], line[128];
-	unsigned long kib = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)world.server.pid);
-	f = fopen(path, "r");
-	CHECK(f);
-	while (fgets(line, sizeof(line), f) && sscanf(line, "RssAnon: %lu", &kib) != 1)
-		;
-	fclose(f);
-	return (size_t)kib << 10;
-}
-
-/* And what it shares with its clients. */
-static size_t server_memory(void)
-{
-	size_t bytes = server_private();
-	char path[300], target[64];
-	struct dirent *at;
-	struct stat st;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)world.server.pid);
-	dir = opendir(path);
-	CHECK(dir);
-	while ((at = readdir(dir))) {
-		ssize_t n = readlinkat(dirfd(dir), at->d_name, target, sizeof(target) - 1);
-
-		target[n > 0 ? n : 0] = 0;
-		if (strstr(target, "soda-region") && !fstatat(dirfd(dir), at->d_name, &st, 0))
-			bytes += (size_t)st.st_blocks * 512;
-	}
-	closedir(dir);
-	return bytes;
-}
-
-/* What is freed leaves the server, too, and what comes there later stays. */
-static void child_given_back(const void *arg)
-{
-	struct soda_config cfg = config(8 * MIB);
-	struct block b;
-	size_t before, full;
-
-	start(&cfg);
-	CHECK(soda_malloc(100)); /* the server has mapped what it maps for any heap */
-	for (double end = now_seconds() + 50; server_memory() > 40 * MIB; sleep_ms(20))
-		CHECK(now_seconds() < end, "a client that has gone left its memory");
-	before = server_memory();
-	fill(&b, 64 * MIB, 3);
-	CHECK(soda_sync(b.words, 64 * MIB) == 0);
-	full = server_memory();
-	CHECK(full >= before + 60 * MIB, "%zu and %zu bytes: nothing is tested", before, full);
-	soda_free(b.words);
-	for (double end = now_seconds() + 50; server_memory() > before + 16 * MIB;) {
-		CHECK(now_seconds() < end, "the server holds %zu bytes still", server_memory());
-		sleep_ms(50);
-	}
-	for (unsigned i = 0; i < 3; i++) {
-		fill(&b, 48 * MIB, i);
-		verify(&b, b.n);
-		soda_free(b.words);
-	}
-	b.words = soda_calloc(64, MIB);
-	CHECK(b.words);
-	for (size_t i = 0; i < 64 * (MIB / 8); i++)
-		CHECK(b.words[i] == 0);
-}
-
-static void test_given_back(void **state)
-{
-	const char *transport = getenv("SODA_TEST_TRANSPORT");
-
-	if (transport && !strcmp(transport, "verbs"))
-		skip(); /* the adapter holds the pages */
-	expect_passes(child_given_back, NULL);
-}
-
-/* A DISCARD without an answer: the session is made anew before the range is used again. */
-static void child_discard_lost(const void *arg)
-{
-	struct soda_config cfg = config(4 * MIB);
-	char address[384], sign[128];
-	struct block b;
-
-	snprintf(sign, sizeof(sign), "%s/discard", world.dir);
-	snprintf(address, sizeof(address), "fault+%s?do=cut&on=call&once=%s", world.address, sign);
-	cfg.server = address;
-	start(&cfg);
-	for (unsigned i = 1; i <= 2; i++) {
-		FILE *f;
-
-		fill(&b, 40 * MIB, i);
-		f = fopen(sign, "w");
-		CHECK(f && !fclose(f));
-		soda_free(b.words);
-		for (double end = now_seconds() + 50; stats_now().reconnects < i; sleep_ms(10))
-			CHECK(now_seconds() < end, "no call was lost");
-		fill(&b, 40 * MIB, i + 10);
-		verify(&b, b.n);
-		soda_free(b.words);
-	}
-}
-
-/* The server gets it when nobody waits for it any more. */
-static void child_discard_late(const void *arg)
-{
-	struct soda_config cfg = config(4 * MIB);
-	struct block b;
-
-	cfg.fault_timeout_ms = 1000;
-	start(&cfg);
-	fill(&b, 40 * MIB, 1);
-	CHECK_EQ(soda_sync(b.words, 40 * MIB), 0); /* no write-back is awaited first */
-	CHECK_EQ(kill(world.server.pid, SIGSTOP), 0);
-	soda_free(b.words);
-	sleep_ms(3000); /* discarded after a second, given up after another */
-	CHECK_EQ(kill(world.server.pid, SIGCONT), 0);
-	for (double end = now_seconds() + 50; !stats_now().reconnects; sleep_ms(10))
-		CHECK(now_seconds() < end, "no call was late");
-	fill(&b, 40 * MIB, 2);
-	verify(&b, b.n);
-}
-
-static void test_discard_lost(void **state)
-{
-	expect_passes(child_discard_lost, NULL);
-	expect_passes(child_discard_late, NULL);
-}
-
 /* The hooks of a growing heap allocate nothing: the program's malloc may be what calls them. */
 static void child_hooks(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	size_t before;
 
 	start(&cfg);
@@ -445,7 +244,7 @@ static void child_age(const void *arg)
 {
 	static const size_t sizes[] = { 24, 700, 100, 1500, 48, 300 }; /* 445 bytes on average */
 	enum { N = 60000, SOME = 1000 };
-	struct soda_config cfg = config(40 * MIB);
+	struct soda_config cfg = heap_config(40 * MIB);
 	char **blocks = calloc(N, sizeof(*blocks));
 
 	start(&cfg);
@@ -465,7 +264,7 @@ static void test_age(void **state)
 
 static void child_fork(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	char *p;
 	int status;
 	pid_t pid;
@@ -502,7 +301,7 @@ static void child_own_malloc(const void *arg)
 {
 	static const char *const hidden[] = { "mallocx", "mallctl", "je_malloc", "soda_je_malloc",
 					      "malloc_conf" };
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	void *lib = dlopen(owner((void *)soda_malloc), RTLD_NOW | RTLD_NOLOAD);
 	char *mine = malloc(64 * MIB), *fam;
 
@@ -530,7 +329,7 @@ static void test_own_malloc(void **state)
 /* The server's capacity ends: an error, and the heap goes on. */
 static void child_full(const void *arg)
 {
-	struct soda_config cfg = config(4 * MIB);
+	struct soda_config cfg = heap_config(4 * MIB);
 	void *p;
 
 	start(&cfg);
@@ -555,48 +354,15 @@ static void test_full(void **state)
 	expect_passes(child_full, NULL);
 }
 
-static void child_probe(const void *arg)
-{
-	setenv("SODA_SERVER", "nowhere", 1);
-	_exit(!soda_malloc(1) && errno == ENOTSUP ? 77 : 0);
-}
-
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
-/* Known before any case: without a server it fails for another reason where there is a heap. */
-static bool have_heap(void)
-{
-	struct trial probe = { .child = child_probe };
-	struct outcome out;
-
-	trial_run(&probe, &out);
-	return !(WIFEXITED(out.status) && WEXITSTATUS(out.status) == 77);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_contract),   cmocka_unit_test(test_churn),
 		cmocka_unit_test(test_threads),	   cmocka_unit_test(test_shutdown),
-		cmocka_unit_test(test_decay),	   cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_full),	   cmocka_unit_test(test_own_malloc),
-		cmocka_unit_test(test_given_back), cmocka_unit_test(test_discard_lost),
-		cmocka_unit_test(test_hooks),	   cmocka_unit_test(test_age),
+		cmocka_unit_test(test_fork),	   cmocka_unit_test(test_full),
+		cmocka_unit_test(test_own_malloc), cmocka_unit_test(test_hooks),
+		cmocka_unit_test(test_age),
 	};
 
-	if (!have_heap()) {
-		puts("SKIP: this libsoda has no heap: it was built without jemalloc");
-		return 77;
-	}
-	return cmocka_run_group_tests_name("heap", tests, setup, teardown);
+	return heap_run("heap", tests, sizeof(tests) / sizeof(tests[0]));
 }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What soda_free() leaves: it goes out of the page buffer, and back to the server's system. */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "heap_case.h"
+
+/* What is freed leaves the page buffer by itself: it is discarded, and never written back. */
+static void child_decay(const void *arg)
+{
+	struct soda_config cfg = heap_config(32 * MIB);
+	char *p;
+
+	start(&cfg);
+	p = soda_malloc(24 * MIB);
+	CHECK(p);
+	memset(p, 1, 24 * MIB);
+	CHECK(stats_now().resident_bytes >= 24 * MIB);
+	soda_free(p);
+	for (double end = now_seconds() + 50; stats_now().resident_bytes > 8 * MIB;) {
+		CHECK(now_seconds() < end, "%llu bytes are resident still",
+		      (unsigned long long)stats_now().resident_bytes);
+		sleep_ms(20);
+	}
+	CHECK_EQ(stats_now().evicted_dirty, 0);
+}
+
+static void test_decay(void **state)
+{
+	expect_passes(child_decay, NULL);
+}
+
+/* Of the memory server's process: its own. */
+static size_t server_private(void)
+{
+	char path[64], line[128];
+	unsigned long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)heap_world.server.pid);
+	f = fopen(path, "r");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "RssAnon: %lu", &kib) != 1)
+		;
+	fclose(f);
+	return (size_t)kib << 10;
+}
+
+/* And what it shares with its clients. */
+static size_t server_memory(void)
+{
+	size_t bytes = server_private();
+	char path[300], target[64];
+	struct dirent *at;
+	struct stat st;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)heap_world.server.pid);
+	dir = opendir(path);
+	CHECK(dir);
+	while ((at = readdir(dir))) {
+		ssize_t n = readlinkat(dirfd(dir), at->d_name, target, sizeof(target) - 1);
+
+		target[n > 0 ? n : 0] = 0;
+		if (strstr(target, "soda-region") && !fstatat(dirfd(dir), at->d_name, &st, 0))
+			bytes += (size_t)st.st_blocks * 512;
+	}
+	closedir(dir);
+	return bytes;
+}
+
+/* What is freed leaves the server, too, and what comes there later stays. */
+static void child_given_back(const void *arg)
+{
+	struct soda_config cfg = heap_config(8 * MIB);
+	struct block b;
+	size_t before, full;
+
+	start(&cfg);
+	CHECK(soda_malloc(100)); /* the server has mapped what it maps for any heap */
+	for (double end = now_seconds() + 50; server_memory() > 40 * MIB; sleep_ms(20))
+		CHECK(now_seconds() < end, "a client that has gone left its memory");
+	before = server_memory();
+	heap_fill(&b, 64 * MIB, 3);
+	CHECK(soda_sync(b.words, 64 * MIB) == 0);
+	full = server_memory();
+	CHECK(full >= before + 60 * MIB, "%zu and %zu bytes: nothing is tested", before, full);
+	soda_free(b.words);
+	for (double end = now_seconds() + 50; server_memory() > before + 16 * MIB;) {
+		CHECK(now_seconds() < end, "the server holds %zu bytes still", server_memory());
+		sleep_ms(50);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		heap_fill(&b, 48 * MIB, i);
+		heap_verify(&b, b.n);
+		soda_free(b.words);
+	}
+	b.words = soda_calloc(64, MIB);
+	CHECK(b.words);
+	for (size_t i = 0; i < 64 * (MIB / 8); i++)
+		CHECK(b.words[i] == 0);
+}
+
+static void test_given_back(void **state)
+{
+	const char *transport = getenv("SODA_TEST_TRANSPORT");
+
+	if (transport && !strcmp(transport, "verbs")) {
+		puts("SKIP: an RDMA adapter holds the pages of the server");
+		skip();
+	}
+	expect_passes(child_given_back, NULL);
+}
+
+/* A DISCARD without an answer: the session is made anew before the range is used again. */
+static void child_discard_lost(const void *arg)
+{
+	struct soda_config cfg = heap_config(4 * MIB);
+	char address[384], sign[128];
+	struct block b;
+
+	snprintf(sign, sizeof(sign), "%s/discard", heap_world.dir);
+	snprintf(address, sizeof(address), "fault+%s?do=cut&on=call&once=%s", heap_world.address,
+		 sign);
+	cfg.server = address;
+	start(&cfg);
+	for (unsigned i = 1; i <= 2; i++) {
+		FILE *f;
+
+		heap_fill(&b, 40 * MIB, i);
+		f = fopen(sign, "w");
+		CHECK(f && !fclose(f));
+		soda_free(b.words);
+		for (double end = now_seconds() + 50; stats_now().reconnects < i; sleep_ms(10))
+			CHECK(now_seconds() < end, "no call was lost");
+		heap_fill(&b, 40 * MIB, i + 10);
+		heap_verify(&b, b.n);
+		soda_free(b.words);
+	}
+}
+
+/* The server gets it when nobody waits for it any more. */
+static void child_discard_late(const void *arg)
+{
+	struct soda_config cfg = heap_config(4 * MIB);
+	struct block b;
+
+	cfg.fault_timeout_ms = 1000;
+	start(&cfg);
+	heap_fill(&b, 40 * MIB, 1);
+	CHECK_EQ(soda_sync(b.words, 40 * MIB), 0); /* no write-back is awaited first */
+	CHECK_EQ(kill(heap_world.server.pid, SIGSTOP), 0);
+	soda_free(b.words);
+	sleep_ms(3000); /* discarded after a second, given up after another */
+	CHECK_EQ(kill(heap_world.server.pid, SIGCONT), 0);
+	for (double end = now_seconds() + 50; !stats_now().reconnects; sleep_ms(10))
+		CHECK(now_seconds() < end, "no call was late");
+	heap_fill(&b, 40 * MIB, 2);
+	heap_verify(&b, b.n);
+}
+
+static void test_discard_lost(void **state)
+{
+	expect_passes(child_discard_lost, NULL);
+	expect_passes(child_discard_late, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decay),
+		cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_discard_lost),
+	};
+
+	return heap_run("heap_freed", tests, sizeof(tests) / sizeof(tests[0]));
+}
