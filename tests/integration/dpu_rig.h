@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "proc.h"
+#include "lib/proc.h"
 
 struct rig {
 	struct server server, agent;
