@@ -6,9 +6,10 @@
 
 struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep)
 {
-	bool on = mem_is_fabric(g->mem);
+	bool on = mem_is_far(g->mem);
 
-	return (struct ahead){ .csr = csr,
+	return (struct ahead){ .mem = g->mem,
+			       .csr = csr,
 			       .on = on,
 			       .backwards = on && sweep % 2,
 			       .threads = (unsigned)omp_get_max_threads() };
@@ -28,6 +29,7 @@ static void fetch_offsets(const struct ahead *a, uint64_t first, uint64_t count)
 {
 	enum { BLOCKS = 16 };
 	uint64_t begin, step = BLOCKS * count;
+	struct iovec range;
 
 	/* Once for several blocks: their offsets are a few pages. */
 	if (first / count % BLOCKS)
@@ -35,7 +37,9 @@ static void fetch_offsets(const struct ahead *a, uint64_t first, uint64_t count)
 	if (a->backwards ? first < 2 * step : first + 2 * step > a->csr->vertices)
 		return;
 	begin = a->backwards ? first - 2 * step : first + step;
-	soda_prefetch(a->csr->offsets + begin, step * sizeof(*a->csr->offsets));
+	range = (struct iovec){ (void *)(uintptr_t)(a->csr->offsets + begin),
+				step * sizeof(*a->csr->offsets) };
+	mem_prefetch(a->mem, &range, 1);
 }
 
 uint64_t ahead_part(const struct ahead *a, uint64_t first, uint64_t words)
@@ -54,7 +58,7 @@ uint64_t ahead_part(const struct ahead *a, uint64_t first, uint64_t words)
 static void run_flush(struct ahead_run *run)
 {
 	if (run->n)
-		soda_prefetchv(run->ranges, run->n);
+		mem_prefetch(run->mem, run->ranges, run->n);
 	run->n = 0;
 }
 
@@ -81,7 +85,7 @@ void ahead_run_end(struct ahead_run *run)
 void ahead_fetch_list(const struct ahead *a, const struct vertex_subset *s, uint64_t i)
 {
 	uint64_t next = i + a->threads * AHEAD_ENTRIES;
-	struct ahead_run run = { .csr = a->csr };
+	struct ahead_run run = { .mem = a->mem, .csr = a->csr };
 
 	for (uint64_t k = 0; k < AHEAD_ENTRIES && next + k < s->size; k++)
 		ahead_run_add(&run, s->list[next + k]);
@@ -93,7 +97,7 @@ void ahead_fetch_words(const struct ahead *a, const struct vertex_subset *s, uin
 	bool last = (i + AHEAD_WORDS) % WORDS_AT_A_TIME == 0;
 	uint64_t words = subset_words(s);
 	uint64_t next = i + AHEAD_WORDS + (last ? (a->threads - 1) * WORDS_AT_A_TIME : 0);
-	struct ahead_run run = { .csr = a->csr };
+	struct ahead_run run = { .mem = a->mem, .csr = a->csr };
 
 	for (uint64_t end = next + AHEAD_WORDS; next < end && next < words; next++)
 		for (uint64_t word = subset_word(s, next); word; word &= word - 1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fetching edge lists ahead of their use, where they lie in fabric memory: an
- * edgeMap knows better than any pattern of faults what it reads next.  Nothing
- * happens on local memory.
+ * Fetching edge lists ahead of their use, where they lie in fabric memory or in
+ * mapped files that are advised on: an edgeMap knows better than any pattern of
+ * faults what it reads next.  Nothing happens on local memory.
  */
 #ifndef LIGRA_AHEAD_H
 #define LIGRA_AHEAD_H
@@ -11,6 +11,7 @@
 #include "subset.h"
 
 struct ahead {
+	const struct mem *mem;
 	const struct csr *csr;
 	bool on;
 	bool backwards;
@@ -18,8 +19,8 @@ struct ahead {
 };
 
 /*
- * sweep: number of the pass over the whole of it.  On fabric memory every other one goes backwards,
- * and begins with what the last one has left in the page buffer.
+ * sweep: number of the pass over the whole of it.  On far memory every other one goes backwards,
+ * and begins with what the last one has left in the page buffer, or the page cache.
  */
 struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep);
 
@@ -66,6 +67,7 @@ static inline bool ahead_next(const struct ahead *a, uint64_t first, uint64_t co
  */
 enum { AHEAD_RANGES = 64 };
 struct ahead_run {
+	const struct mem *mem;
 	const struct csr *csr;
 	uint64_t begin, end; /* edges of the range in the making; begin == end: none yet */
 	int n;

@@ -59,11 +59,11 @@ static inline __attribute__((always_inline)) uint64_t EDGE_FN(_pull_word)(const 
 }
 
 /* Fetch the lists of those of `count` vertices from `first` that will look along theirs. */
-static inline void EDGE_FN(_pull_ahead)(const struct csr *in, uint64_t first, uint64_t count,
+static inline void EDGE_FN(_pull_ahead)(const struct ahead *ahead, uint64_t first, uint64_t count,
 					const EDGE_STATE *state)
 {
-	uint64_t last = first + count < in->vertices ? first + count : in->vertices;
-	struct ahead_run run = { .csr = in };
+	uint64_t all = ahead->csr->vertices, last = first + count < all ? first + count : all;
+	struct ahead_run run = { .mem = ahead->mem, .csr = ahead->csr };
 
 	for (uint64_t v = first; v < last; v++)
 		if (EDGE_FN(_cond)(state, (uint32_t)v))
@@ -91,7 +91,7 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 			uint64_t word, at = later + i % size * 64;
 
 			if (part && i % part == 0)
-				EDGE_FN(_pull_ahead)(in, at, part * 64, state);
+				EDGE_FN(_pull_ahead)(ahead, at, part * 64, state);
 			word = bits ? EDGE_FN(_pull_word)(in, bits, i * 64, state)
 				    : EDGE_FN(_pull_word)(in, NULL, i * 64, state);
 

@@ -6,7 +6,7 @@
 #ifndef LIGRA_FILE_IO_H
 #define LIGRA_FILE_IO_H
 
-#include "graph/error.h"
+#include "graph/format/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

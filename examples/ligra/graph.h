@@ -12,7 +12,7 @@
 
 #include "mem.h"
 
-#include "graph/source.h"
+#include "graph/format/source.h"
 
 #include <stdbool.h>
 
@@ -24,7 +24,7 @@ struct csr {
 	uint64_t vertices, edges;
 };
 
-/* The arrays of a graph, each an object and a file (graph/triple.h). */
+/* The arrays of a graph, each an object and a file (graph/format/triple.h). */
 enum graph_part {
 	PART_OUT_OFFSETS,
 	PART_OUT_TARGETS,

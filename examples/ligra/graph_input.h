@@ -8,7 +8,7 @@
 
 #include "graph.h"
 
-#include "graph/source.h"
+#include "graph/format/source.h"
 
 struct graph_input {
 	const char *path; /* NULL: generate an R-MAT graph */

@@ -3,7 +3,7 @@
 
 #include "file_io.h"
 
-#include "graph/triple.h"
+#include "graph/format/triple.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +114,7 @@ static int load_part(const char *path, enum graph_part part, struct graph *g,
 	if (!name)
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
 	/* A file without bytes cannot be mapped; nobody reads its elements. */
-	if ((g->mem->kind == MEM_SERVED || g->mem->kind == MEM_MMAP) && bytes) {
+	if (mem_is_file(g->mem) && bytes) {
 		ret = mem_map(g->mem, name, bytes, &object, &bytes, err);
 		if (!ret)
 			graph_part_set(g, part, object);

@@ -140,6 +140,24 @@ void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice)
 {
 	if (mem_is_fabric(mem))
 		soda_advise(object, bytes, advice);
+	else if (mem->kind == MEM_MMAP_ADVISED && advice == SODA_SEQUENTIAL)
+		madvise(object, bytes, MADV_SEQUENTIAL);
+}
+
+static void will_need(const struct iovec *range)
+{
+	uintptr_t at = (uintptr_t)range->iov_base, first = at & ~(uintptr_t)4095;
+
+	madvise((void *)first, range->iov_len + (at - first), MADV_WILLNEED);
+}
+
+void mem_prefetch(const struct mem *mem, const struct iovec *ranges, int n)
+{
+	if (mem_is_fabric(mem))
+		soda_prefetchv(ranges, n);
+	else
+		for (int i = 0; i < n; i++)
+			will_need(&ranges[i]);
 }
 
 struct soda_stats mem_stats(const struct mem *mem)
@@ -153,7 +171,7 @@ struct soda_stats mem_stats(const struct mem *mem)
 
 const char *mem_kind_name(enum mem_kind kind)
 {
-	static const char *const names[] = { "dram", "fam", "served", "mmap" };
+	static const char *const names[] = { "dram", "fam", "served", "mmap", "mmap-advised" };
 
 	return names[kind];
 }

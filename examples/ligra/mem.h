@@ -10,19 +10,21 @@
 #ifndef LIGRA_MEM_H
 #define LIGRA_MEM_H
 
-#include "graph/error.h"
+#include "graph/format/error.h"
 
 #include <soda.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 enum mem_kind {
 	MEM_DRAM,
-	MEM_FAM,    /* anonymous objects, filled by this program */
-	MEM_SERVED, /* files that the memory server exports, read-only */
-	MEM_MMAP,   /* files of this machine, mapped: what fabric memory is compared with */
+	MEM_FAM,	  /* anonymous objects, filled by this program */
+	MEM_SERVED,	  /* files that the memory server exports, read-only */
+	MEM_MMAP,	  /* files of this machine, mapped: what fabric memory is compared with */
+	MEM_MMAP_ADVISED, /* the same, with all the advice that fabric memory gets */
 };
 
 struct mem {
@@ -54,13 +56,31 @@ int mem_alloc(struct mem *mem, size_t bytes, const char *name, void **object_p,
 /* `bytes` as at allocation.  NULL is a no-op. */
 void mem_free(struct mem *mem, void *object, size_t bytes);
 
-/* Advice (enum soda_advice) on fabric memory, a hint: nothing depends on its success. */
+/*
+ * Advice (enum soda_advice) on fabric memory, or what madvise() has of it on an advised mapping; a
+ * hint: nothing depends on its success.
+ */
 void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice);
 
-/* Whether pages come over the network, so that fetching them early may pay. */
+/* Ranges of objects that are read soon: soda_prefetchv(), or MADV_WILLNEED. A hint. */
+void mem_prefetch(const struct mem *mem, const struct iovec *ranges, int n);
+
+/* A file of the graph is an object as it is, and is not read into one. */
+static inline bool mem_is_file(const struct mem *mem)
+{
+	return mem->kind == MEM_SERVED || mem->kind == MEM_MMAP || mem->kind == MEM_MMAP_ADVISED;
+}
+
+/* Whether pages come over the network. */
 static inline bool mem_is_fabric(const struct mem *mem)
 {
 	return mem->kind == MEM_FAM || mem->kind == MEM_SERVED;
+}
+
+/* Whether to fetch ahead, and to go back and forth: pages are far, and the program says so. */
+static inline bool mem_is_far(const struct mem *mem)
+{
+	return mem_is_fabric(mem) || mem->kind == MEM_MMAP_ADVISED;
 }
 
 /* The runtime's counters; zeros for what needs no runtime. */

@@ -104,10 +104,10 @@ static void parse_abc(const char *text, struct soda_graph_random *rmat)
 
 static enum mem_kind parse_memory(const char *text)
 {
-	for (enum mem_kind kind = MEM_DRAM; kind <= MEM_MMAP; kind++)
+	for (enum mem_kind kind = MEM_DRAM; kind <= MEM_MMAP_ADVISED; kind++)
 		if (!strcmp(text, mem_kind_name(kind)))
 			return kind;
-	bad_usage("--memory %s: expected dram, fam, served or mmap", text);
+	bad_usage("--memory %s: expected dram, fam, served, mmap or mmap-advised", text);
 }
 
 static enum mem_kind parse_arrays(const char *text)

@@ -2,7 +2,7 @@
 #ifndef LIGRA_WARM_H
 #define LIGRA_WARM_H
 
-#include "graph/error.h"
+#include "graph/format/error.h"
 
 #include <stdint.h>
 

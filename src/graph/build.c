@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "graph/build.h"
 
-#include "graph/idmap.h"
+#include "graph/format/idmap.h"
+#include "graph/format/stream.h"
 #include "graph/sort.h"
-#include "graph/stream.h"
 
 #include <errno.h>
 #include <libgen.h>

@@ -10,7 +10,7 @@
 #ifndef SODA_GRAPH_BUILD_H
 #define SODA_GRAPH_BUILD_H
 
-#include "graph/triple.h"
+#include "graph/format/triple.h"
 
 struct soda_graph_build {
 	const char *path; /* of the triple, without the ending */

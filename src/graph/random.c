@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Random graphs: edge i is a function of the parameters and of i. */
-#include "graph/source.h"
+#include "graph/format/source.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "graph/sort.h"
 
+#include "graph/format/stream.h"
 #include "graph/radix.h"
-#include "graph/stream.h"
 
 #include <errno.h>
 #include <fcntl.h>

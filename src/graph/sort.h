@@ -9,7 +9,7 @@
 #ifndef SODA_GRAPH_SORT_H
 #define SODA_GRAPH_SORT_H
 
-#include "graph/source.h"
+#include "graph/format/source.h"
 
 struct soda_graph_sorter;
 

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/transport/stream.h"
-#include "common/transport/verbs.h"
 #include "raw.h"
 #include "soda.h"
+#include "transport/stream/stream.h"
+#include "transport/verbs/verbs.h"
 
 static const struct variant variants[] = {
 	{ "bad requests, answers by WRITE", VERBS, "", SODA_ENGINE_AUTO, false, true },

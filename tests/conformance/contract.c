@@ -265,6 +265,29 @@ static void test_peer_ends(void **state)
 	link_close(&l);
 }
 
+/*
+ * What a daemon answers on a connection that it has ended is no answer: the client must find that
+ * the connection is lost, and ask again on another one.
+ */
+static void test_peer_resigns(void **state)
+{
+	struct env *e = *state;
+	static uint8_t buf[4096];
+	struct soda_done done;
+	struct link l;
+	int ret = 0;
+
+	link_open(e, &l, "", 0, 8);
+	e->fake.resigns = true;
+	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), 0);
+	assert_int_equal(soda_conn_flush(l.data, false), 0);
+	for (int i = 0; i < 20 * fake_patience() && ret == 0; i++)
+		ret = soda_conn_poll(l.data, &done, 1, 100 * MS, 0);
+	assert_int_equal(ret, -ECONNRESET);
+	e->fake.resigns = false;
+	link_close(&l);
+}
+
 static void *abort_soon(void *arg)
 {
 	usleep(50000);
@@ -281,11 +304,13 @@ static void test_abort(void **state)
 	struct link l;
 
 	link_open(e, &l, "", 0, 8);
+	atomic_store(&e->fake.holds_sync, true); /* the answer is not faster than the thread */
 	assert_int_equal(pthread_create(&thread, NULL, abort_soon, l.control), 0);
 	assert_int_equal(
 		soda_conn_call(l.control, SODA_MSG_SYNC, NULL, 0, NULL, 0, NULL, TIMEOUT_MS, NULL),
 		-ECONNABORTED);
 	pthread_join(thread, NULL);
+	atomic_store(&e->fake.holds_sync, false);
 	assert_int_equal(echo(l.control, 1, 2), -ECONNABORTED);
 	soda_conn_abort(l.data);
 	assert_int_equal(soda_conn_post_read(l.data, &l.mr, 0, 4096, buf, 0), -ECONNABORTED);
@@ -377,21 +402,30 @@ static void test_advise(void **state)
 static int run_variant(const struct variant *v)
 {
 	struct CMUnitTest tests[] = {
-		CONTRACT(test_hello),	       CONTRACT(test_refused),
-		CONTRACT(test_calls),	       CONTRACT(test_call_times_out),
-		CONTRACT(test_read),	       CONTRACT(test_write),
-		CONTRACT(test_ranges),	       CONTRACT(test_pipeline),
-		CONTRACT(test_errors_between), CONTRACT(test_tells),
-		CONTRACT(test_peer_ends),      CONTRACT(test_abort),
-		CONTRACT(test_many_at_once),   CONTRACT(test_deep_writes),
-		CONTRACT(test_stop_accepting), CONTRACT(test_close_within),
+		CONTRACT(test_hello),
+		CONTRACT(test_refused),
+		CONTRACT(test_calls),
+		CONTRACT(test_call_times_out),
+		CONTRACT(test_read),
+		CONTRACT(test_write),
+		CONTRACT(test_ranges),
+		CONTRACT(test_pipeline),
+		CONTRACT(test_errors_between),
+		CONTRACT(test_tells),
+		CONTRACT(test_peer_ends),
+		CONTRACT(test_abort),
+		CONTRACT(test_many_at_once),
+		CONTRACT(test_deep_writes),
+		CONTRACT(test_stop_accepting),
+		CONTRACT(test_close_within),
 		CONTRACT(test_advise),
+		CONTRACT(test_peer_resigns), /* the last: for two-sided ones */
 	};
+	size_t n = sizeof(tests) / sizeof(tests[0]) - (v->two_sided ? 0 : 1);
 
-	for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+	for (unsigned i = 0; i < n; i++)
 		tests[i].initial_state = (void *)(uintptr_t)v;
-	return _cmocka_run_group_tests(v->name, tests, sizeof(tests) / sizeof(tests[0]), NULL,
-				       NULL);
+	return _cmocka_run_group_tests(v->name, tests, n, NULL, NULL);
 }
 
 int run_contract_on_verbs(void)

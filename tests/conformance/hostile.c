@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/transport/shm_queue.h"
 #include "raw.h"
+#include "transport/shm/queue.h"
 
 static const struct variant variant = {
 	"hostile, shm, two-sided",

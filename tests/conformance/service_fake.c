@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/transport/memory.h"
 #include "soda.h"
+#include "transport/api/memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -288,6 +288,8 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	case SODA_MSG_SYNC: /* takes its time: for tests of the time-out */
 		pthread_mutex_unlock(&f->lock);
 		usleep(300000 * (useconds_t)fake_patience());
+		for (int i = 0; i < 300 && atomic_load(&f->holds_sync); i++)
+			usleep(100000);
 		return 0;
 	case SODA_MSG_PING:
 		break;

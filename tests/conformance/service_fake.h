@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "common/transport/service.h"
+#include "transport/api/service.h"
 
 enum {
 	FAKE_REGIONS = 16,
@@ -33,11 +33,12 @@ struct fake {
 	uint64_t client_id; /* of whoever connects; 9 */
 	unsigned hellos, gone, rejected, holds, reads, writes, torn;
 	char last_rejected[128];
-	bool lie_about_size; /* OPEN passes a memfd smaller than it says */
-	bool tells;	     /* transports may register the memory of regions */
-	bool unsealed;	     /* ... or one that is not sealed */
-	int advised_fd;	     /* memory that the last ADVISE passed; 0: none */
-	uint8_t *advised;    /* ... mapped */
+	bool lie_about_size;	 /* OPEN passes a memfd smaller than it says */
+	bool tells;		 /* transports may register the memory of regions */
+	bool unsealed;		 /* ... or one that is not sealed */
+	_Atomic bool holds_sync; /* SYNC is not answered */
+	int advised_fd;		 /* memory that the last ADVISE passed; 0: none */
+	uint8_t *advised;	 /* ... mapped */
 	uint64_t advised_bytes;
 	struct fake_later *later; /* two-sided: who answers, else NULL */
 	unsigned bad;		  /* two-sided: what the transport did wrong */
@@ -48,6 +49,8 @@ struct fake {
 	unsigned told;		  /* two-sided: READs that said so; the last one: */
 	struct soda_wire_has has;
 	bool stall; /* two-sided: nothing is answered; see fake_stall */
+	_Atomic bool
+		resigns; /* two-sided: it ends the connection of whoever asks, and then answers */
 };
 
 extern const struct soda_service fake_service;

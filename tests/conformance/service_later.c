@@ -239,6 +239,11 @@ void fake_later_request(void *client, struct soda_request *rq)
 	struct fake *f = client;
 	struct job j = { .rq = rq, .write = rq->write };
 
+	if (f->resigns && !rq->write) {
+		soda_peer_close(rq->peer);
+		soda_request_done(rq, -ECONNRESET, NULL);
+		return;
+	}
 	if (rq->write)
 		store(f, &j);
 	else

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/failure.h"
+
 static int64_t now_ns(void)
 {
 	struct timespec ts;
@@ -113,6 +115,50 @@ static void test_strange_servers(void **state)
 	assert_non_null(strstr(why.text, address));
 }
 
+/* It welcomes its client, and answers each call with bytes that are no frame. */
+static void *welcome_and_babble(void *arg)
+{
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION };
+	uint8_t in[256], out[SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES];
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = SODA_WIRE_WELCOME_BYTES };
+	int fd = accept(*(int *)arg, NULL, NULL);
+
+	soda_wire_put_frame(out, &frame);
+	soda_wire_put_welcome(out + SODA_WIRE_FRAME_BYTES, &welcome);
+	if (recv(fd, in, SODA_WIRE_FRAME_BYTES + SODA_WIRE_HELLO_BYTES, MSG_WAITALL) > 0 &&
+	    send(fd, out, sizeof(out), MSG_NOSIGNAL) > 0 && recv(fd, in, sizeof(in), 0) > 0)
+		send(fd, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, MSG_NOSIGNAL);
+	while (recv(fd, in, sizeof(in), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+/* A refusal is -EPROTO, so an answer without sense must not be: that connection is lost. */
+static void test_babble(void **state)
+{
+	struct soda_wire_hello hello = { .chunk_bytes = 65536 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = TIMEOUT_MS };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+	struct soda_why why;
+	char address[64];
+	pthread_t thread;
+	int fd = listen_raw(address), ret;
+
+	assert_int_equal(pthread_create(&thread, NULL, welcome_and_babble, &fd), 0);
+	assert_int_equal(soda_conn_connect(address, &hello, &opt, &conn, &welcome, &why), 0);
+	ret = soda_conn_call(conn, SODA_MSG_STATS, NULL, 0, NULL, 0, NULL, TIMEOUT_MS, &why);
+	assert_int_equal(ret, -ECONNABORTED);
+	assert_true(soda_call_lost(ret));
+	assert_non_null(strstr(why.text, "makes no sense"));
+	assert_true(soda_call_lost(soda_conn_call(conn, SODA_MSG_STATS, NULL, 0, NULL, 0, NULL,
+						  TIMEOUT_MS, &why))); /* it stays so */
+	soda_conn_close(conn);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
 /* A region whose memory is not what the server says is not mapped. */
 static void test_shm_lies(void **state)
 {
@@ -152,6 +198,7 @@ int run_strangers(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bad_addresses),
 		cmocka_unit_test(test_strange_servers),
+		cmocka_unit_test(test_babble),
 		cmocka_unit_test(test_shm_lies),
 	};
 

@@ -4,6 +4,7 @@
  * and again, under threads that read and write four times what the buffer holds.  The
  * oracle: no wrong word, no hang; a chunk that was half installed is fetched again.
  */
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@ enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 256, ROUNDS = 8, THREADS_MAX =
 struct plan {
 	unsigned threads;
 	bool stores;
+	bool stops;	   /* it stands still for longer than anybody waits, and goes on */
 	const char *agent; /* its options */
 };
 
@@ -73,6 +75,10 @@ static void child_works(const void *arg)
 	cfg.server = world.address;
 	cfg.buffer = "4M";
 	cfg.threads = w.plan->threads;
+	if (w.plan->stops) {
+		cfg.fault_timeout_ms = 400;
+		cfg.on_error = SODA_ON_ERROR_WAIT;
+	}
 	start(&cfg);
 	w.rounds = calloc(CHUNKS * WORDS, sizeof(*w.rounds));
 	w.fam = object(w.plan);
@@ -107,6 +113,23 @@ static void kill_and_restart(const void *arg)
 	atomic_store(over, 1);
 }
 
+/* In the middle of an install, now and then: what it may yet store to is asked for again. */
+static void stop_and_continue(const void *arg)
+{
+	enum { STOPS = 2 };
+
+	if (!turn_await())
+		return;
+	for (unsigned i = 0; i < STOPS; i++) {
+		sleep_ms(100 + 37 * i);
+		kill(world.agent.pid, SIGSTOP);
+		sleep_ms(5000);
+		kill(world.agent.pid, SIGCONT);
+	}
+	sleep_ms(500);
+	atomic_store(over, 1);
+}
+
 static void write_file(void)
 {
 	uint64_t *words = malloc(CHUNKS * CHUNK);
@@ -119,7 +142,9 @@ static void write_file(void)
 
 static void run(const struct plan *plan)
 {
-	struct trial t = { .child = child_works, .during = kill_and_restart, .arg = plan };
+	struct trial t = { .child = child_works,
+			   .during = plan->stops ? stop_and_continue : kill_and_restart,
+			   .arg = plan };
 	struct outcome out;
 
 	setenv("SODA_TEST_AGENT", plan->agent, 1);
@@ -158,12 +183,23 @@ static void test_stores_base(void **state)
 	run(&(struct plan){ .threads = 4, .stores = true, .agent = "--base" });
 }
 
+static void test_stops_loads(void **state)
+{
+	run(&(struct plan){ .threads = 4, .stops = true, .agent = "" });
+}
+
+static void test_stops_stores(void **state)
+{
+	run(&(struct plan){ .threads = 4, .stops = true, .stores = true, .agent = "--async=no" });
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_loads_1_thread),	cmocka_unit_test(test_loads_4_threads),
 		cmocka_unit_test(test_stores_1_thread), cmocka_unit_test(test_stores_4_threads),
-		cmocka_unit_test(test_stores_base),
+		cmocka_unit_test(test_stores_base),	cmocka_unit_test(test_stops_loads),
+		cmocka_unit_test(test_stops_stores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,6 +150,18 @@ static void child_new_instance(const void *arg)
 	check_resident(&o); /* evicted to the new instance and back, or still here */
 	CHECK_EQ(o.words[o.blank * CHUNK_WORDS], 77);
 	soda_free(fresh);
+	/* what is discarded is zeros, also where a touch has failed */
+	CHECK_EQ(soda_advise(&o.words[o.remote * CHUNK_WORDS], CHUNK, SODA_DISCARD), 0);
+	check_touch(&o.words[o.remote * CHUNK_WORDS], 0, 0, 1);
+	CHECK_EQ(o.words[o.remote * CHUNK_WORDS], 0);
+	o.words[o.remote * CHUNK_WORDS] = 5;
+	CHECK_EQ(soda_advise(&o.words[o.remote * CHUNK_WORDS], CHUNK, SODA_COLD), 0);
+	CHECK_EQ(o.words[o.remote * CHUNK_WORDS], 5);
+	check_touch(&o.words[(o.remote + 1) * CHUNK_WORDS], SIGBUS, 0, 1);
+	/* a store as well, to a page that failed before or not */
+	CHECK_EQ(touch_signal(&o.words[(o.remote + 1) * CHUNK_WORDS], true), SIGBUS);
+	CHECK_EQ(touch_signal(&o.words[(o.remote + 2) * CHUNK_WORDS], true), SIGBUS);
+	soda_free(o.words);
 }
 
 static void test_new_instance(void **state)
@@ -157,6 +169,23 @@ static void test_new_instance(void **state)
 	struct outcome out;
 
 	struck_run(child_new_instance, restart_server, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "started anew");
+}
+
+/* With what kernels before 6.6 have. */
+static void child_new_instance_plain(const void *arg)
+{
+	setenv("SODA_MODE", "handler", 1);
+	setenv("SODA_MECHANISMS", "copy", 1);
+	child_new_instance(arg);
+}
+
+static void test_new_instance_plain(void **state)
+{
+	struct outcome out;
+
+	struck_run(child_new_instance_plain, restart_server, &out);
 	expect_exit(&out, 0);
 	expect_says(&out, "started anew");
 }
@@ -231,18 +260,30 @@ static void restart_with_other_file(const void *arg)
 	turn_pass();
 }
 
-static void child_file_changed(const void *arg)
+/* What is resident is what it was, and nothing else can be had. */
+static void check_old_content(uint64_t *p)
 {
-	uint64_t *p = open_file();
 	unsigned failed = 0;
 
-	let_parent_act();
 	for (size_t w = 0; w < FILE_BYTES / 8; w += CHUNK_WORDS)
 		if (touch_signal(&p[w], false))
 			failed++;
 		else
-			CHECK_EQ(p[w], mix(w, 0)); /* what is resident is what it was */
+			CHECK_EQ(p[w], mix(w, 0));
 	CHECK(failed > 32, "only %u chunks of a file that is another one failed", failed);
+}
+
+static void child_file_changed(const void *arg)
+{
+	uint64_t *p = open_file();
+
+	let_parent_act();
+	check_old_content(p);
+	for (size_t at = 0; at < FILE_BYTES; at += 4 * CHUNK) { /* nor by asking ahead */
+		CHECK_EQ(soda_prefetch((char *)p + at, 4 * CHUNK), 0);
+		sleep_ms(5);
+	}
+	check_old_content(p);
 }
 
 static void test_changed_file_fails(void **state)
@@ -267,6 +308,7 @@ int main(void)
 		cmocka_unit_test(test_signal_while_waiting),
 		cmocka_unit_test(test_sync_reports),
 		cmocka_unit_test(test_new_instance),
+		cmocka_unit_test(test_new_instance_plain),
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
 	};

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -350,10 +351,42 @@ static void *churn(void *arg)
 	return NULL;
 }
 
+static pthread_key_t key;
+
+/* Of a thread's value, as often as the C library looks for more of them. */
+static void at_the_end(void *value)
+{
+	uintptr_t round = (uintptr_t)value;
+	unsigned char *p = malloc(2 * MIB);
+
+	CHECK(p && (round > 1 || in_fam(p)));
+	fill(p, 2 * MIB, 5);
+	p = realloc(p, 3 * MIB);
+	CHECK(p);
+	verify(p, 2 * MIB, 5);
+	free(p);
+	if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
+		pthread_setspecific(key, (void *)(round + 1));
+}
+
+static void *end(void *arg)
+{
+	void *p = arg ? malloc(MIB) : NULL;
+
+	CHECK(!pthread_setspecific(key, (void *)1));
+	free(p);
+	return NULL;
+}
+
 static void case_threads(void)
 {
 	pthread_t t[4];
 
+	CHECK(!pthread_key_create(&key, at_the_end));
+	for (uintptr_t i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, end, (void *)(i % 2)));
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_join(t[i], NULL));
 	for (uintptr_t i = 0; i < 4; i++)
 		CHECK(!pthread_create(&t[i], NULL, churn, (void *)i));
 	for (int i = 0; i < 4; i++)
@@ -415,6 +448,9 @@ int main(int argc, char **argv)
 		{ "split", case_split },       { "small", case_small },
 		{ "every", case_every },       { "times", case_times },
 		{ "become", case_become },     { "closed", case_closed },
+		{ "mlockall", case_mlockall }, { "silent", case_silent },
+		{ "pieces", case_pieces },     { "plain", case_plain },
+		{ "starts", case_starts },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)

@@ -48,10 +48,17 @@ void check_ipc(void);
 /* run_victim_times.c, run_victim_become.c */
 void case_times(void);
 void case_become(void);
+void case_plain(void);
+void case_starts(void);
 /* run_victim_maps.c */
 void case_linux(void);
 void case_split(void);
 void case_closed(void);
+void case_mlockall(void);
+/* run_victim_pieces.c */
+void case_pieces(void);
+/* run_victim_silent.c */
+void case_silent(void);
 /* run_victim_small.c */
 void case_small(void);
 /* run_victim_waits.c */

@@ -305,3 +305,27 @@ void case_closed(void)
 	CHECK(!munlock(locked, MIB) && !munmap(locked, MIB) && !munmap(p, N));
 	free(ballast);
 }
+
+/* All memory is locked, by which fabric memory is not: it goes and comes as before. */
+void case_mlockall(void)
+{
+	enum { N = 24 * MIB };
+	unsigned char *p = map(N, 0), *later;
+
+	CHECK(in_fam(p));
+	fill(p, N, 3);
+	if (mlockall(MCL_CURRENT | MCL_FUTURE)) /* an ordinary user may lock little */
+		CHECK(geteuid() && (errno == ENOMEM || errno == EPERM));
+	for (int i = 0; i < 2; i++)
+		go_through(p, N);
+	later = map(N, 0);
+	CHECK(in_fam(later));
+	fill(later, N, 5);
+	for (size_t i = 0; i < N; i += 512)
+		CHECK(p[i] == (unsigned char)((i % 64 ? 0 : 3 + i / 64 * 7 + (i >> 16)) + 2));
+	CHECK(!munmap(p, N));
+	p = map(N, 0);
+	for (size_t i = 0; i < N; i += 512)
+		CHECK(!p[i]);
+	CHECK(!munlockall() && !munmap(p, N) && !munmap(later, N));
+}

@@ -114,8 +114,10 @@ static void child_pin_too_much(const void *arg)
 	uint64_t *fam = filled("2M");
 
 	/* 32 chunks of buffer, 10 of them the smallest one's */
+	CHECK_EQ(soda_advise(fam + 3 * CHUNK_WORDS, 8 * CHUNK, SODA_PIN), 0);
 	CHECK_EQ(soda_advise(fam, CHUNKS * CHUNK, SODA_PIN), -ENOMEM);
 	CHECK(soda_last_error()[0], "no sentence");
+	CHECK_EQ(stats_now().pinned_bytes, 8 * CHUNK); /* what was pinned before stays so */
 	check_words(fam, 0, CHUNKS * CHUNK_WORDS);
 	CHECK(stats_now().resident_peak_bytes <= 2 << 20, "over the buffer");
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public functions at their edges: what they refuse, and how they say it. */
+#include <dirent.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -96,6 +98,45 @@ static void child_try_free(const void *arg)
 static void test_try_free(void **state)
 {
 	expect_passes(child_try_free, NULL);
+}
+
+enum { CLOSED = 16 };
+
+/* Everything that the program has closed comes back, of an object whose loads stores follow, too.
+ */
+static void child_closed_to_all(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	struct soda_stats s;
+	char *p, *q;
+
+	cfg.server = world.address;
+	cfg.fault_timeout_ms = 10000;
+	start(&cfg);
+	p = alloc_checked(CLOSED * CHUNK);
+	q = alloc_checked(CLOSED * CHUNK);
+	for (int round = 0; round < 8; round++) { /* after some of them loads are made writable */
+		for (int i = 0; i < CLOSED; i++) {
+			CHECK_EQ(p[i * CHUNK], round ? i + round : 0);
+			p[i * CHUNK] = q[i * CHUNK] = (char)(i + round + 1);
+		}
+		CHECK_EQ(mprotect(p + 5 * CHUNK + 8192, 4096, PROT_NONE), 0);
+		CHECK_EQ(mprotect(p + (7 + round % 8) * CHUNK, 4096, PROT_NONE), 0);
+		CHECK_EQ(soda_advise(p, CLOSED * CHUNK, SODA_COLD), 0);
+		CHECK_EQ(soda_sync(q, CLOSED * CHUNK), 0);
+		CHECK_EQ(mprotect(p, CLOSED * CHUNK, PROT_READ | PROT_WRITE), 0);
+	}
+	for (int i = 0; i < CLOSED; i++)
+		CHECK_EQ(p[i * CHUNK], i + 8);
+	CHECK_EQ(soda_get_stats(&s, sizeof(s)), 0);
+	CHECK(s.reconnects <= 2, "%llu reconnections", (unsigned long long)s.reconnects);
+	soda_free(p);
+	soda_free(q);
+}
+
+static void test_closed_to_all(void **state)
+{
+	expect_passes(child_closed_to_all, NULL);
 }
 
 enum bad_free { FREE_FOREIGN, FREE_INTERIOR, FREE_TWICE };
@@ -351,6 +392,58 @@ static void test_no_server(void **state)
 	expect_no_server("carrier-pigeon://loft", -EINVAL);
 }
 
+/* Address space, in MiB, and descriptors. */
+struct holdings {
+	unsigned long mib, fds;
+};
+
+static struct holdings holdings(void)
+{
+	struct holdings h = { 0 };
+	DIR *fds = opendir("/proc/self/fd");
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	CHECK(fds && f && fscanf(f, "%lu", &h.mib) == 1);
+	h.mib /= 256; /* pages */
+	while (readdir(fds))
+		h.fds++;
+	fclose(f);
+	closedir(fds);
+	return h;
+}
+
+/* Starts that fail leave nothing behind, and do not stand in the way of one that succeeds. */
+static void child_many_starts(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	struct holdings before, after;
+	char *fam;
+
+	cfg.server = arg;
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(soda_init(&cfg), -ECONNREFUSED);
+		if (i == 0)
+			before = holdings();
+	}
+	after = holdings();
+	CHECK(after.mib <= before.mib + 64, "%lu MiB more", after.mib - before.mib);
+	CHECK_EQ(after.fds, before.fds);
+	begin();
+	fam = alloc_checked(4 * CHUNK);
+	memset(fam, 5, 4 * CHUNK);
+	CHECK_EQ(soda_advise(fam, 4 * CHUNK, SODA_COLD), 0);
+	CHECK_EQ(fam[3 * CHUNK], 5);
+}
+
+static void test_many_starts(void **state)
+{
+	char address[64];
+	int fd = hold_port(address, -1);
+
+	expect_passes(child_many_starts, address);
+	close(fd);
+}
+
 static void test_not_a_soda_server(void **state)
 {
 	static const char greeting[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
@@ -392,6 +485,7 @@ int main(void)
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_capacity),
 		cmocka_unit_test(test_try_free),
+		cmocka_unit_test(test_closed_to_all),
 		cmocka_unit_test(test_bad_free_aborts),
 		cmocka_unit_test(test_addresses_that_are_gone),
 		cmocka_unit_test(test_init),
@@ -399,6 +493,7 @@ int main(void)
 		cmocka_unit_test(test_small_things),
 		cmocka_unit_test(test_never_written_never_sent),
 		cmocka_unit_test(test_no_server),
+		cmocka_unit_test(test_many_starts),
 		cmocka_unit_test(test_not_a_soda_server),
 	};
 

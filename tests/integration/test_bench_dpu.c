@@ -46,7 +46,9 @@ static json_t *answer(size_t runs)
 		print_error("status %d, said: %s\n%s\n", run.status, run.err, run.out);
 	assert_int_equal(run.status, 0);
 	assert_int_equal(json_array_size(list), runs);
-	assert_int_equal(json_object_size(out), 1);
+	assert_int_equal(json_object_size(out), 3);
+	assert_string_equal(json_string_value(json_object_get(out, "format")), "soda-bench-dpu");
+	assert_int_equal(json_integer_value(json_object_get(out, "version")), 1);
 	return out;
 }
 

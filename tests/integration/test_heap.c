@@ -4,6 +4,7 @@
  * buffer, and without touching the program's own allocator.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
@@ -326,6 +327,82 @@ static void test_own_malloc(void **state)
 	expect_passes(child_own_malloc, NULL);
 }
 
+/*
+ * Destructors of a thread's values, which come after the thread's function, and once more for each
+ * value that they have set again: of keys that were made before the runtime and after it.
+ */
+static pthread_key_t keys[2];
+static unsigned refused, served;
+
+static void use_heap(size_t bytes, bool first_round)
+{
+	void *p = soda_malloc(bytes), *q;
+
+	__atomic_add_fetch(p ? &served : &refused, 1, __ATOMIC_RELAXED);
+	if (!p) {
+		CHECK(!first_round, "%zu bytes: %s", bytes, soda_last_error());
+		CHECK_EQ(errno, ENOMEM);
+		CHECK(strstr(soda_last_error(), "thread"), "%s", soda_last_error());
+		return;
+	}
+	CHECK_EQ(soda_sync(p, bytes), 0); /* in an object of ours */
+	memset(p, 7, bytes);
+	q = soda_realloc(p, 3 * bytes);
+	CHECK(q && ((char *)q)[bytes - 1] == 7);
+	CHECK_EQ(soda_sync(q, 3 * bytes), 0);
+	soda_free(q);
+}
+
+static void at_the_end(void *value, int key)
+{
+	uintptr_t round = (uintptr_t)value;
+
+	use_heap(100, round == 1);
+	use_heap(100000, round == 1);
+	use_heap(3 * MIB, round == 1);
+	if (round < PTHREAD_DESTRUCTOR_ITERATIONS)
+		pthread_setspecific(keys[key], (void *)(round + 1));
+}
+
+static void at_the_end_early(void *value)
+{
+	at_the_end(value, 0);
+}
+
+static void at_the_end_late(void *value)
+{
+	at_the_end(value, 1);
+}
+
+/* Half of them use the heap in their destructors only. */
+static void one_that_ends(void *arg, unsigned thread)
+{
+	void *p = thread % 2 ? soda_malloc(5000) : NULL;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_setspecific(keys[i], (void *)1), 0);
+	soda_free(p);
+}
+
+static void child_ends(const void *arg)
+{
+	struct soda_config cfg = heap_config(4 * MIB);
+
+	CHECK_EQ(pthread_key_create(&keys[0], at_the_end_early), 0);
+	start(&cfg);
+	soda_free(soda_malloc(1));
+	CHECK_EQ(pthread_key_create(&keys[1], at_the_end_late), 0);
+	for (int i = 0; i < 5; i++)
+		run_threads(4, one_that_ends, NULL);
+	CHECK(served >= 2 * 3 * 20, "%u", served);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_ends(void **state)
+{
+	expect_passes(child_ends, NULL);
+}
+
 /* The server's capacity ends: an error, and the heap goes on. */
 static void child_full(const void *arg)
 {
@@ -361,7 +438,7 @@ int main(void)
 		cmocka_unit_test(test_threads),	   cmocka_unit_test(test_shutdown),
 		cmocka_unit_test(test_fork),	   cmocka_unit_test(test_full),
 		cmocka_unit_test(test_own_malloc), cmocka_unit_test(test_hooks),
-		cmocka_unit_test(test_age),
+		cmocka_unit_test(test_age),	   cmocka_unit_test(test_ends),
 	};
 
 	return heap_run("heap", tests, sizeof(tests) / sizeof(tests[0]));

@@ -88,7 +88,9 @@ static void child_given_back(const void *arg)
 	full = server_memory();
 	CHECK(full >= before + 60 * MIB, "%zu and %zu bytes: nothing is tested", before, full);
 	soda_free(b.words);
-	for (double end = now_seconds() + 50; server_memory() > before + 16 * MIB;) {
+	/* 16 MiB of the heap's second object were never given out, and lie there since its OPEN; 4
+	   for what the server itself takes and gives back meanwhile */
+	for (double end = now_seconds() + 50; server_memory() > before + 20 * MIB;) {
 		CHECK(now_seconds() < end, "the server holds %zu bytes still", server_memory());
 		sleep_ms(50);
 	}

@@ -152,6 +152,8 @@ static void served_files_give_the_same(void **state)
 	expect(&p, 2, "nothing.config: cannot open on the memory server");
 	LIGRA(&p, "--graph", graph, "--memory", "mmap", "--verify", "components");
 	expect(&p, 0, "");
+	LIGRA(&p, "--graph", graph, "--memory", "mmap-advised", "--verify", "components");
+	expect(&p, 0, "");
 }
 
 /* Published graphs with all of their data in fabric memory and a buffer of 20 chunks. */
@@ -247,7 +249,7 @@ static void bad_usage_ends_with_two(void **state)
 	LIGRA(&p, "--rmat", "4", "--repeat", "-1", "bfs");
 	expect(&p, 2, "--repeat -1: expected a number from 1");
 	LIGRA(&p, "--rmat", "4", "--memory", "tape", "bfs");
-	expect(&p, 2, "--memory tape: expected dram, fam, served or mmap");
+	expect(&p, 2, "--memory tape: expected dram, fam, served, mmap or mmap-advised");
 	LIGRA(&p, "--rmat", "4", "--warm", "much", "bfs");
 	expect(&p, 2, "--warm much: expected a number from 0");
 	LIGRA(&p, "--frobnicate");

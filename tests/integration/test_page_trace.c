@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/page_trace.h"
+#include "base/page_trace.h"
 #include "lib/harness.h"
 #include "lib/world.h"
 

@@ -90,6 +90,7 @@ static void test_maps(void **state)
 	run_case("linux", NULL);
 	run_case("split", NULL);
 	run_case("closed", NULL);
+	run_case("mlockall", NULL);
 	setenv("SODA_CHUNK", "64K", 1); /* large enough for chunks to be guessed to be stored to */
 	run_case("closed", NULL);
 	unsetenv("SODA_CHUNK");
@@ -103,11 +104,34 @@ static void test_calls(void **state)
 static void test_kernel(void **state)
 {
 	run_case("ioctl", NULL);
-	run_case("direct", NULL);
 	run_case("forms", NULL);
 	run_case("small", NULL);
 	run_case("every", NULL);
 	run_case("times", NULL);
+	run_case("pieces", NULL);
+}
+
+/* Where the case has its file. */
+static bool has_direct(void)
+{
+	char name[] = "/var/tmp/soda-run-XXXXXX";
+	int plain = mkstemp(name), fd = open(name, O_RDWR | O_DIRECT);
+
+	assert_true(plain >= 0);
+	unlink(name);
+	close(plain);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void test_direct(void **state)
+{
+	if (!has_direct()) {
+		print_message("SKIP: no O_DIRECT in /var/tmp\n");
+		skip();
+	}
+	run_case("direct", NULL);
 }
 
 /* Programs that become others, each with fabric memory of its own. */
@@ -171,6 +195,33 @@ static void test_all_are_called(void **state)
 		if (k == calls)
 			fail_msg("%s is wrapped, and no case calls it", ours[i]);
 	}
+}
+
+/* A server that does not answer what is written back: what was unmapped then is seen by nobody. */
+static void test_silent(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", silence[64], address[256], path[512];
+	struct server server;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(silence, sizeof(silence), "%s/silence", dir);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	assert_int_equal(SERVER_START(&server, "--capacity", "1G"), 0);
+	snprintf(address, sizeof(address), "fault+%s?do=drop&on=write&while=%s", server.address,
+		 silence);
+	setenv("SILENCE", silence, 1);
+	setenv("SODA_LOG", "warning", 1);
+	setenv("SODA_FAULT_TIMEOUT", "500ms", 1);
+	RUN("--mem", "256M", "--server", address, "--", path, "silent");
+	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
+	unsetenv("SODA_LOG");
+	unsetenv("SILENCE");
+	if (p.status)
+		fail_msg("status %d: %s", p.status, p.err);
+	assert_non_null(strstr(p.err, "cannot be given back"));
+	server_stop(&server);
+	server_forget(&server);
+	rmdir(dir);
 }
 
 /* Where the kernel's faults are served, nothing needs to be held. */
@@ -238,9 +289,10 @@ static int as_nobody(char **argv)
 /* All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0. */
 static void test_unprivileged(void **state)
 {
-	static const char *const cases[] = { "malloc", "brk",	  "maps",  "linux", "split",
-					     "calls",  "threads", "waits", "held",  "ioctl",
-					     "direct", "forms",	  "small", "every", "times" };
+	static const char *const cases[] = { "malloc", "brk",	"maps",	   "linux",
+					     "split",  "calls", "threads", "waits",
+					     "held",   "ioctl", "direct",  "forms",
+					     "small",  "every", "times",   "mlockall" };
 
 	ordinary = true;
 	RUN("--", "true");
@@ -318,51 +370,92 @@ static void read_page(const char *path)
 	fclose(f);
 }
 
-/* The page about a program; also of one that is killed, and of one that used nothing. */
-static void test_report(void **state)
+/* What a program did; also one that is killed, and one that used nothing. */
+static void check_numbers(const char *html, const char *json)
 {
-	char dir[] = "/tmp/soda-run-XXXXXX", out[64], path[512], *before = NULL;
+	char path[512];
 
-	if (access("/usr/bin/gnuplot", X_OK)) {
-		print_message("SKIP: no gnuplot\n");
-		skip();
-	}
-	assert_non_null(mkdtemp(dir));
-	snprintf(out, sizeof(out), "%s/page.html", dir);
 	snprintf(path, sizeof(path), "%s", build_path(victim));
-	setenv("SODA_LOG", "error", 1);
-	RUN("--mem=8M", "--report", out, "--", path, "threads", "<b>&");
+	RUN("--mem=8M", "--report", html, "--", path, "threads", "<b>&", "\xff");
 	assert_int_equal(p.status, 0);
-	read_page(out);
-	assert_non_null(strstr(page, "threads &lt;b&gt;&amp;"));
-	assert_non_null(strstr(page, "<svg"));
-	assert_non_null(strstr(page, "</svg>"));
-	assert_non_null(strstr(page, "resident"));
-	assert_null(strstr(page, "<?xml"));
-	assert_true(strlen(page) < 1 << 20);
-	RUN("--mem=8M", "--report", out, "--", path, "killed");
+	read_page(json);
+	assert_non_null(strstr(page, "\"threads\",\"<b>&\",\"?\"]"));
+	assert_non_null(strstr(page, "\"format\":\"soda-run\""));
+	assert_non_null(strstr(page, "\"SODA_BUFFER\":\"8M\""));
+	RUN("--mem=8M", "--report", html, "--", path, "killed");
 	assert_int_equal(p.status, 128 + SIGKILL);
-	read_page(out);
-	assert_non_null(strstr(page, "<td>137"));
-	assert_non_null(strstr(page, "</svg>"));
-	RUN("--report", out, "--", "sh", "-c", "exit 3");
+	read_page(json);
+	assert_non_null(strstr(page, "\"status\":137"));
+	assert_null(strstr(page, "\"resident\":[]"));
+	RUN("--report", html, "--", "sh", "-c", "exit 3");
 	assert_int_equal(p.status, 3);
-	read_page(out);
-	assert_non_null(strstr(page, "Exit status 3. The program used no fabric memory"));
-	RUN("--report", "/nowhere/page.html", "--", path, "brk");
-	assert_int_equal(p.status, 127);
-	assert_non_null(strstr(p.err, "/nowhere/page.html"));
-	/* without gnuplot it is said before the program starts */
-	before = strdup(getenv("PATH"));
+	read_page(json);
+	assert_non_null(strstr(page, "\"status\":3"));
+	assert_non_null(strstr(page, "\"resident\":[]"));
+}
+
+/* Without what draws the program runs all the same, and its numbers are kept. */
+static void check_without_python(const char *html, const char *json, const char *dir)
+{
+	char *before = strdup(getenv("PATH"));
+
+	assert_non_null(before);
+	unlink(json);
 	setenv("PATH", dir, 1);
-	RUN("--report", out, "--", "/bin/echo", "started");
+	RUN("--report", html, "--", "/bin/echo", "started");
 	setenv("PATH", before, 1);
 	free(before);
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.out, "started\n");
+	assert_non_null(strstr(p.err, "before python3 is installed"));
+	assert_non_null(strstr(p.err, json));
+	assert_int_equal(access(json, R_OK), 0);
+}
+
+static void test_report_numbers(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", html[64], json[64];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(html, sizeof(html), "%s/page.html", dir);
+	snprintf(json, sizeof(json), "%s/page.json", dir);
+	setenv("SODA_LOG", "error", 1);
+	check_numbers(html, json);
+	check_without_python(html, json, dir);
+	RUN("--report", "/nowhere/page.html", "--", "echo", "started");
 	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "/nowhere/page.json"));
 	assert_string_equal(p.out, "");
-	assert_non_null(strstr(p.err, "gnuplot is not installed"));
 	unsetenv("SODA_LOG");
-	unlink(out);
+	unlink(html);
+	unlink(json);
+	rmdir(dir);
+}
+
+/* The page of them; what is in it: tests/report. */
+static void test_report_page(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", html[64], json[64], path[512];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(html, sizeof(html), "%s/page.html", dir);
+	snprintf(json, sizeof(json), "%s/page.json", dir);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	RUN("--mem=8M", "--report", html, "--", path, "threads", "<b>&");
+	assert_int_equal(p.status, 0);
+	unlink(json);
+	if (strstr(p.err, "nothing can be drawn")) {
+		rmdir(dir);
+		print_message("SKIP: no matplotlib or no jinja2 for python3\n");
+		skip();
+	}
+	assert_string_equal(p.err, "");
+	read_page(html);
+	assert_non_null(strstr(page, "&lt;b&gt;&amp;"));
+	assert_non_null(strstr(page, "<svg"));
+	assert_non_null(strstr(page, "</svg>"));
+	assert_true(strlen(page) < 1 << 20);
+	unlink(html);
 	rmdir(dir);
 }
 
@@ -457,13 +550,15 @@ static void test_sort(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocks),	     cmocka_unit_test(test_maps),
-		cmocka_unit_test(test_calls),	     cmocka_unit_test(test_many),
-		cmocka_unit_test(test_kernel),	     cmocka_unit_test(test_waits),
-		cmocka_unit_test(test_fork),	     cmocka_unit_test(test_stats),
-		cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sort),
-		cmocka_unit_test(test_unprivileged), cmocka_unit_test(test_report),
-		cmocka_unit_test(test_exec),	     cmocka_unit_test(test_all_are_called),
+		cmocka_unit_test(test_blocks),	       cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),	       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_direct),
+		cmocka_unit_test(test_waits),	       cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_stats),	       cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_sort),	       cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
+		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
+		cmocka_unit_test(test_silent),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
@@ -474,5 +569,7 @@ int main(int argc, char **argv)
 	unsetenv("SODA_SERVER");
 	unsetenv("SODA_DPU");
 	unsetenv("SODA_BUFFER");
+	if (argc == 2) /* one of them, by hand */
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "peer.h"
 #include "proc.h"
+#include "soda.h"
 
 #define MIB (1ull << 20)
 
@@ -214,6 +217,55 @@ static void check_huge_pages(void **state)
 	assert_int_equal(free_huge_pages(), before);
 }
 
+/* All pages that are free. */
+static void *take_huge_pages(unsigned long n)
+{
+	return n ? mmap(NULL, n * 2 * MIB, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0)
+		 : NULL;
+}
+
+/*
+ * A local client gives the page of its dirty map back to the pool, somebody else takes it: the
+ * server serves on.
+ */
+static void check_punched_hole(void **state)
+{
+	char dir[] = "/tmp/soda-test-huge-XXXXXX", address[64], command[64];
+	struct server huge;
+	struct peer user;
+	struct soda_mr mr;
+	unsigned long free_now;
+	void *taken;
+
+	if (free_huge_pages() < 8) {
+		puts("SKIP: fewer than 8 free huge pages (vm.nr_hugepages)");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(address, sizeof(address), "shm://@soda-test-huge-%d", (int)getpid());
+	assert_int_equal(SERVER_START(&huge, "--hugepages", "--capacity", "8M", "--export", dir,
+				      "--listen", address),
+			 0);
+	assert_int_equal(peer_join(&user, huge.address), 0);
+	assert_int_equal(peer_open(&user, 1, "f", MIB, SODA_WRITABLE | SODA_CREATE, &mr, NULL), 0);
+	assert_int_equal(madvise(mr.dirty_map, 2 * MIB, MADV_REMOVE), 0);
+	free_now = free_huge_pages();
+	taken = take_huge_pages(free_now);
+	assert_ptr_not_equal(taken, MAP_FAILED);
+	peer_call(&user, SODA_MSG_SYNC, 1); /* whatever it says */
+	assert_int_equal(peer_stat(&user, "regions"), 1);
+	assert_int_equal(peer_call(&user, SODA_MSG_CLOSE, 1), 0);
+	munmap(taken, free_now * 2 * MIB);
+	soda_conn_unmap_region(&mr);
+	peer_leave(&user);
+	assert_int_equal(server_stop(&huge), 0);
+	assert_int_equal(server_complaints(&huge), 0);
+	server_forget(&huge);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +276,7 @@ int main(void)
 		cmocka_unit_test(check_requests_outside),
 		cmocka_unit_test(check_memory_goes_back),
 		cmocka_unit_test(check_huge_pages),
+		cmocka_unit_test(check_punched_hole),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

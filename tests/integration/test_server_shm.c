@@ -127,6 +127,26 @@ static void check_read_only(void **state)
 	soda_conn_unmap_region(&mr);
 }
 
+/* What a client has closed, and keeps, is not free: it cannot have more by closing. */
+static void check_kept(void **state)
+{
+	struct soda_mr kept[4], mr;
+
+	for (uint16_t i = 0; i < 4; i++) {
+		assert_int_equal(peer_open(&peer, i, NULL, 16 * MIB, 0, &kept[i], NULL), 0);
+		assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, i), 0);
+		assert_int_equal(peer_stat(&peer, "used_bytes"), (i + 1) * 16 * MIB);
+	}
+	assert_int_equal(peer_open(&peer, 5, NULL, 16 * MIB, 0, &mr, NULL), -ENOSPC);
+	soda_conn_unmap_region(&kept[0]);
+	assert_int_equal(peer_open(&peer, 5, NULL, 16 * MIB, 0, &mr, NULL), 0);
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 5), 0);
+	soda_conn_unmap_region(&mr);
+	for (unsigned i = 1; i < 4; i++)
+		soda_conn_unmap_region(&kept[i]);
+	assert_int_equal(peer_stat(&peer, "used_bytes"), 0);
+}
+
 /* In a child: the result of joining as another user. */
 static int join_as_other(void)
 {
@@ -173,9 +193,9 @@ static void check_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(check_anonymous), cmocka_unit_test(check_writable),
-		cmocka_unit_test(check_read_only), cmocka_unit_test(check_other_users),
-		cmocka_unit_test(check_end),
+		cmocka_unit_test(check_anonymous),   cmocka_unit_test(check_writable),
+		cmocka_unit_test(check_read_only),   cmocka_unit_test(check_kept),
+		cmocka_unit_test(check_other_users), cmocka_unit_test(check_end),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that has use for SIGBUS itself, and one that forks.  The program's own
+ * A program that has use for SIGBUS or SIGSEGV itself, and one that forks.  The program's own
  * bus error is a touch behind the end of a mapped file.
  */
 #include <fcntl.h>
@@ -138,6 +138,78 @@ static void test_own_bus_error_without_handler(void **state)
 
 	trial_run(&t, &out);
 	expect_signal(&out, SIGBUS);
+}
+
+/*
+ * A program that closes memory and has a handler for whoever touches it, as garbage collectors do:
+ * it gets its own signals and no other, whether it closed FAM or memory of its own.
+ */
+static void touch_closed(volatile char *page)
+{
+	caught_at = NULL;
+	if (!sigsetjmp(back, 1))
+		(void)*page;
+	CHECK(caught_at == (void *)page, "%p", caught_at);
+}
+
+static void child_own_segv(const void *arg)
+{
+	struct sigaction act = { .sa_sigaction = own_action, .sa_flags = SA_SIGINFO }, seen;
+	bool before = *(const bool *)arg;
+	char *own = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *fam;
+
+	CHECK(own != MAP_FAILED);
+	if (before)
+		CHECK_EQ(sigaction(SIGSEGV, &act, NULL), 0);
+	fam = (char *)filled();
+	if (!before)
+		CHECK_EQ(sigaction(SIGSEGV, &act, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		touch_closed(own);
+		fam[i * CHUNK + 8] = (char)(i + 1);
+		CHECK_EQ(mprotect(fam + i * CHUNK, 4096, PROT_NONE), 0);
+		CHECK_EQ(soda_sync(fam, CHUNKS * CHUNK), 0);
+		touch_closed(fam + i * CHUNK);
+		CHECK_EQ(mprotect(fam + i * CHUNK, 4096, PROT_READ | PROT_WRITE), 0);
+		CHECK_EQ(fam[i * CHUNK + 8], i + 1);
+	}
+	CHECK_EQ(caught, 6);
+	CHECK_EQ(sigaction(SIGSEGV, NULL, &seen), 0);
+	CHECK(seen.sa_sigaction == own_action, "not the program's own action");
+}
+
+static void test_own_segv(void **state)
+{
+	expect_passes(child_own_segv, &(bool){ false });
+	expect_passes(child_own_segv, &(bool){ true });
+}
+
+static void child_default_segv(const void *arg)
+{
+	const char *how = arg;
+	uint64_t *fam = filled();
+
+	if (*how == 'k')
+		kill(getpid(), SIGSEGV);
+	if (*how == 'c')
+		mprotect(fam, 4096, PROT_NONE);
+	(void)*(volatile char *)(*how == 'c' ? (char *)fam
+					     : mmap(NULL, 4096, PROT_NONE,
+						    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+static void test_segv_without_handler(void **state)
+{
+	const char *ways[] = { "own", "closed", "killed" };
+
+	for (int i = 0; i < 3; i++) {
+		struct trial t = { .child = child_default_segv, .arg = ways[i] };
+		struct outcome out;
+
+		trial_run(&t, &out);
+		expect_signal(&out, SIGSEGV);
+	}
 }
 
 /* A thread that has every signal blocked, as servers have them, faults all the same. */
@@ -328,6 +400,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_own_handler),
 		cmocka_unit_test(test_own_bus_error_without_handler),
+		cmocka_unit_test(test_own_segv),
+		cmocka_unit_test(test_segv_without_handler),
 		cmocka_unit_test(test_blocked_sigbus),
 		cmocka_unit_test(test_ignored_sigbus),
 		cmocka_unit_test(test_fam_in_other_handlers),

@@ -322,6 +322,36 @@ static void test_bad_options(void **state)
 	refused(2, "--size");
 }
 
+/* Where 0 cannot be done it is refused: it is no other word for the default. */
+static void test_zero_is_no_default(void **state)
+{
+	static const char *const all[][6] = {
+		{ "bench", "fault", "seq", "--poll", "0" },
+		{ "bench", "fault", "seq", "--prefetch", "0" },
+		{ "bench", "fault", "seq", "--poll",
+		  "20000" }, /* nor more than the library takes */
+		{ "bench", "fault", "seq", "--prefetch", "257" },
+		{ "bench", "dpu", "seq", "--dpu-cpu", "0" },
+		{ "eval", "--threads", "0", "nowhere" },
+		{ "eval", "--memory", "0", "nowhere" },
+		{ "eval", "--agent-cache", "0", "nowhere" },
+		{ "graph", "gen", "--vertices", "0", "nowhere" },
+		{ "graph", "gen", "--edges", "0", "nowhere" },
+		{ "graph", "gen", "--scale", "0", "nowhere" },
+		{ "run", "--threshold", "0", "true" },
+		{ "stat", "--interval", "0", "nowhere" },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		assert_int_equal(program_run(SODA, all[i], &run), 0);
+		if (run.status != 2 || !*run.err)
+			fail_msg("%s %s %s: status %d, says: %s", all[i][0], all[i][1], all[i][2],
+				 run.status, run.err);
+	}
+	RUN("bench", "fault", "seq", "--poll", "0");
+	refused(2, "poll: 0 is out of range: at least 1, at most 10000, or off");
+}
+
 /* What the library refuses is passed on, not lost with the process that asked. */
 static void test_refusals(void **state)
 {
@@ -441,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_transport_nodes),
 		cmocka_unit_test(test_bad_commands),
 		cmocka_unit_test(test_bad_options),
+		cmocka_unit_test(test_zero_is_no_default),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_stat_server),
 		cmocka_unit_test(test_stat_program),

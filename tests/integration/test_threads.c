@@ -4,8 +4,11 @@
  * serves all who wait for it, objects come and go while others are in use, and a
  * process ends while its threads fault.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -79,43 +82,90 @@ static void test_writers_race_eviction(void **state)
 	expect_passes(child_writers, NULL);
 }
 
-/* soda_sync while others store: what was stored before the call is on the server. */
+/*
+ * soda_sync while others store: what was stored before the call is on the server. An object that is
+ * a file shows what is there. Every word says how often it has been stored to.
+ */
 static atomic_bool stop;
+
+struct synced {
+	uint64_t *fam;
+	size_t n;
+	_Atomic uint32_t *counts; /* stores to each word; released after the store */
+	uint32_t *before;	  /* at the call */
+	uint64_t *file;
+	int fd;
+	unsigned syncs;
+	uint64_t stored; /* words that a sync had to bring */
+};
+
+static uint64_t word_of(size_t i, uint32_t stores)
+{
+	return (uint64_t)stores << 32 | (uint32_t)i;
+}
+
+static void sync_and_look(struct synced *s)
+{
+	size_t bytes = s->n * 8;
+
+	for (size_t i = 0; i < s->n; i++)
+		s->before[i] = atomic_load_explicit(&s->counts[i], memory_order_acquire);
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	CHECK_EQ(pread(s->fd, s->file, bytes, 0), (ssize_t)bytes);
+	for (size_t i = 0; i < s->n; i++) {
+		uint32_t stores = (uint32_t)(s->file[i] >> 32);
+
+		CHECK(stores >= s->before[i] && (!stores || s->file[i] == word_of(i, stores)),
+		      "word %zu was stored to %u times before soda_sync, the file has %llx", i,
+		      s->before[i], (unsigned long long)s->file[i]);
+		s->stored += s->before[i] != 0;
+	}
+	s->syncs++;
+}
 
 static void store_or_sync(void *arg, unsigned thread)
 {
-	struct writers *w = arg;
+	struct synced *s = arg;
 	double end = now_seconds() + 1;
 
 	if (thread) {
 		for (uint32_t round = 1; !atomic_load(&stop); round++)
-			for (size_t i = thread; i < w->n; i += 512) {
-				w->fam[i] = mix(i, round);
-				w->counts[i] = round;
+			for (size_t i = thread; i < s->n; i += 512) {
+				s->fam[i] = word_of(i, round);
+				atomic_store_explicit(&s->counts[i], round, memory_order_release);
 			}
 		return;
 	}
-	while (now_seconds() < end)
-		CHECK_EQ(soda_sync(NULL, 0), 0);
+	while (now_seconds() < end || !s->stored)
+		sync_and_look(s);
 	atomic_store(&stop, true);
 }
 
 static void child_sync(const void *arg)
 {
-	struct writers w = { .n = 64 * CHUNK_WORDS };
+	struct synced s = { .n = 64 * CHUNK_WORDS };
 	struct soda_config cfg = config(WRITERS);
-	char text[32];
+	char text[32], path[128];
 
 	set_buffer(&cfg, smallest_buffer(cfg) + 4 * CHUNK, text);
 	start(&cfg);
-	w.fam = alloc_checked(w.n * 8);
-	w.counts = calloc(w.n, sizeof(*w.counts));
-	run_threads(WRITERS, store_or_sync, &w);
-	CHECK_EQ(soda_advise(w.fam, w.n * 8, SODA_COLD), 0);
-	for (size_t i = 0; i < w.n; i++)
-		CHECK_EQ(w.fam[i], w.counts[i] ? mix(i, w.counts[i]) : 0);
-	free(w.counts);
-	soda_free(w.fam);
+	s.fam = soda_alloc_file("synced", s.n * 8, SODA_WRITABLE | SODA_CREATE, NULL);
+	CHECK(s.fam != NULL, "soda_alloc_file: %s", soda_last_error());
+	snprintf(path, sizeof(path), "%s/synced", world.export_dir);
+	s.fd = open(path, O_RDONLY);
+	s.counts = calloc(s.n, sizeof(*s.counts));
+	s.before = calloc(s.n, sizeof(*s.before));
+	s.file = malloc(s.n * 8);
+	CHECK(s.fd >= 0 && s.counts && s.before && s.file);
+	run_threads(WRITERS, store_or_sync, &s);
+	CHECK_EQ(soda_advise(s.fam, s.n * 8, SODA_COLD), 0);
+	for (size_t i = 0; i < s.n; i++)
+		CHECK_EQ(s.fam[i], s.counts[i] ? word_of(i, s.counts[i]) : 0);
+	close(s.fd);
+	free((void *)s.counts);
+	free(s.before);
+	free(s.file);
+	soda_free(s.fam);
 }
 
 static void test_stores_during_sync(void **state)

@@ -153,21 +153,6 @@ void pin_to_processor(unsigned index)
 	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-uint64_t dice_roll(struct dice *d)
-{
-	d->state ^= d->state >> 12;
-	d->state ^= d->state << 25;
-	d->state ^= d->state >> 27;
-	return d->state * 0x2545f4914f6cdd1dull;
-}
-
-uint64_t mix(uint64_t position, uint64_t round)
-{
-	struct dice d = { .state = position * 0x9e3779b97f4a7c15ull + round + 1 };
-
-	return dice_roll(&d);
-}
-
 double now_seconds(void)
 {
 	struct timespec t;

@@ -24,6 +24,7 @@
 
 #include <cmocka.h>
 
+#include "lib/dice.h"
 #include "soda.h"
 
 enum { CASE_SECONDS = 180, CASE_ERR_MAX = 16384 };
@@ -109,14 +110,6 @@ int touch_signal(volatile uint64_t *word, bool store);
 void run_threads(unsigned n, void (*fn)(void *arg, unsigned index), void *arg);
 /* Bind the calling thread to the index-th processor that it may use (modulo their number). */
 void pin_to_processor(unsigned index);
-
-/* xorshift64*: the same sequence for the same seed. */
-struct dice {
-	uint64_t state;
-};
-uint64_t dice_roll(struct dice *d);
-/* A number that names its position and a round. */
-uint64_t mix(uint64_t position, uint64_t round);
 
 double now_seconds(void);
 void sleep_ms(unsigned ms);

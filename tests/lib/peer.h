@@ -6,7 +6,7 @@
 #ifndef SODA_TEST_PEER_H
 #define SODA_TEST_PEER_H
 
-#include "common/transport/transport.h"
+#include "transport/api/transport.h"
 
 struct peer {
 	struct soda_conn *control, *data;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
+#include "base/lock.h"
 
 struct pending {
 	struct soda_fill *fill;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dpu_agent/prefetch.h"
+#include "dpu_agent/cache/dynamic/prefetch.h"
 
 enum { SIM_REGIONS = 16, SIM_PAGE = 4096 };
 

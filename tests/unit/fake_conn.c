@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
-#include "common/lock.h"
-#include "common/transport/transport.h"
+#include "base/lock.h"
 #include "fake_pager.h"
+#include "host_agent/life/agent.h"
+#include "transport/api/transport.h"
 
 enum { PAGE = 4096, DEPTH = 1024, CONNS = 256 };
 
@@ -59,6 +61,14 @@ void fake_net_hold(bool reads, bool writes)
 	fake_lock();
 	fake_net.hold_reads = reads;
 	fake_net.hold_writes = writes;
+	fake_net.let_writes = 0;
+	fake_unlock();
+}
+
+void fake_net_let(uint32_t n)
+{
+	fake_lock();
+	fake_net.let_writes = n;
 	fake_unlock();
 }
 
@@ -102,6 +112,16 @@ void fake_net_restart(void)
 	fake_unlock();
 }
 
+void fake_net_mistake(void)
+{
+	fake_lock();
+	break_all();
+	fake_server_forget();
+	fake_net.client++;
+	fake_net.mistaken = true;
+	fake_unlock();
+}
+
 uint32_t fake_net_under_way(bool writes)
 {
 	uint32_t n = 0;
@@ -125,8 +145,9 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 
 	fake_lock();
 	ret = fake_net.refuse_connect;
-	if (!ret && hello->client_id && hello->client_id != fake_net.client)
+	if (!ret && hello->client_id && hello->client_id != fake_net.client && !fake_net.mistaken)
 		ret = -ESTALE;
+	fake_net.mistaken = false;
 	if (!ret && !hello->client_id) { /* a new client has no regions */
 		fake_net.client++;
 		fake_server_forget();
@@ -211,16 +232,31 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
 		   struct soda_why *why)
 {
+	void (*on_call)(void);
 	int ret;
 
 	fake_lock();
+	on_call = fake_net.on_call;
+	fake_unlock();
+	if (on_call)
+		on_call();
+	fake_lock();
 	ret = conn->error;
+	if (!ret && fake_net.silent_calls) {
+		fake_net.silent_calls--;
+		fake_unlock();
+		usleep((unsigned)timeout_ms * 1000 + fake_net.silent_more_us);
+		fake_lock();
+		ret = conn->error = -ETIMEDOUT;
+	}
+	if (!ret && type == SODA_MSG_CLOSE)
+		ret = fake_net.refuse_close;
 	if (!ret && type == SODA_MSG_CLOSE) {
 		const uint8_t *id = body[0].iov_base;
 
 		fake_server_close(id[0]);
 	}
-	fake_net.syncs += type == SODA_MSG_SYNC;
+	fake_net.syncs += !ret && type == SODA_MSG_SYNC;
 	fake_unlock();
 	return ret;
 }
@@ -237,6 +273,10 @@ int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *o
 	ret = conn->error;
 	if (!ret && fake_net.lose_at_open && --fake_net.lose_at_open == 0)
 		ret = conn->error = -ECONNRESET;
+	if (!ret && fake_net.refuse_open) {
+		ret = fake_net.refuse_open;
+		fake_net.refuse_open = 0;
+	}
 	memory = ret ? NULL : fake_server_open(open->region_id, size);
 	if (!ret && !memory)
 		ret = -EBUSY;
@@ -350,7 +390,9 @@ int soda_conn_revoke(struct soda_conn *conn)
 
 	fake_lock();
 	fake_net.revokes++;
-	if (fake_net.revoke_busy) {
+	if (fake_net.stopped) {
+		ret = -EAGAIN;
+	} else if (fake_net.revoke_busy) {
 		fake_net.revoke_busy--;
 		for (uint32_t k = conn->head; k != conn->flushed; k++)
 			if (!conn->req[k % DEPTH].write)
@@ -369,11 +411,24 @@ static void take_pages(struct request *q, bool all)
 	for (uint32_t p = 0; p < q->bytes / PAGE; p++) {
 		if (q->taken[p] || !(all || coin()))
 			continue;
-		if (!fake_present(q->local + p * PAGE))
+		if (soda_agent_owns(q->local) && !fake_present(q->local + p * PAGE))
 			fake_fail("a WRITE is sent from a page that is gone");
 		memcpy(to + p * PAGE, q->local + p * PAGE, PAGE);
 		q->taken[p] = true;
 	}
+}
+
+/* Whether the kernel may read it for the program; nothing is read where it may not. */
+static bool readable(const struct request *q)
+{
+	for (uint32_t at = 0; at < q->bytes; at += PAGE) {
+		char byte;
+		struct iovec to = { &byte, 1 }, from = { q->local + at, 1 };
+
+		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1)
+			return false;
+	}
+	return true;
 }
 
 int soda_conn_flush(struct soda_conn *conn, bool polling)
@@ -383,7 +438,11 @@ int soda_conn_flush(struct soda_conn *conn, bool polling)
 	fake_lock();
 	ret = conn->error;
 	for (; !ret && conn->flushed != conn->tail; conn->flushed++)
-		if (conn->req[conn->flushed % DEPTH].write)
+		if (conn->req[conn->flushed % DEPTH].write &&
+		    !readable(&conn->req[conn->flushed % DEPTH])) {
+			ret = conn->error = -EFAULT;
+			break;
+		} else if (conn->req[conn->flushed % DEPTH].write)
 			take_pages(&conn->req[conn->flushed % DEPTH], false);
 		else
 			place_pages(&conn->req[conn->flushed % DEPTH], false);
@@ -392,12 +451,22 @@ int soda_conn_flush(struct soda_conn *conn, bool polling)
 	return ret;
 }
 
+static bool held(const struct request *q)
+{
+	if (!(q->write ? fake_net.hold_writes : fake_net.hold_reads))
+		return false;
+	if (!q->write || !fake_net.let_writes)
+		return true;
+	fake_net.let_writes--;
+	return false;
+}
+
 /* Lock held. false: it waits. */
 static bool complete(struct soda_conn *c, struct request *q, struct soda_done *done)
 {
 	const uint8_t *from;
 
-	if (q->write ? fake_net.hold_writes : fake_net.hold_reads)
+	if (held(q))
 		return false;
 	*done = (struct soda_done){ .cookie = q->cookie, .bytes = q->bytes };
 	if (fake_net.status_n[q->write]) {

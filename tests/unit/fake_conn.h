@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/wire.h"
+#include "wire/wire.h"
 
 enum { FAKE_LOG = 8192 };
 
@@ -27,12 +27,19 @@ struct fake_write {
 /* Guarded by fake_lock; change it through the functions, or before there are threads. */
 extern struct fake_net {
 	bool hold_reads, hold_writes; /* completions wait */
+	uint32_t let_writes;	      /* so many held WRITEs complete all the same */
 	int status[2];		      /* of the next completions of READs, of WRITEs... */
 	uint32_t status_n[2];	      /* ...so many */
 	int refuse_connect;	      /* error of connecting, 0: none */
+	bool mistaken;		      /* it says "known" of a client that it makes anew, once */
 	uint32_t lose_at_open;	      /* the connection fails at the so many-th OPEN */
+	int refuse_open;	      /* the answer to the next one */
+	int refuse_close;	      /* the answer to each CLOSE, which is not done; 0: it is */
 	bool lose_answer_of_open;     /* of the next one, which is done, with the connection */
+	uint32_t silent_calls;	      /* so many of the next calls are not answered in time... */
+	uint32_t silent_more_us;      /* ...and the caller finds out so much later */
 	void (*on_connect)(void);     /* called for each connection made, without the lock */
+	void (*on_call)(void);	      /* at the beginning of a call, without the lock */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
 	/*
 	 * It has our userfaultfd: it installs some pages of a READ at the flush, and at the
@@ -41,6 +48,7 @@ extern struct fake_net {
 	bool installs;
 	bool asks;		  /* wants to know what is here */
 	struct soda_wire_has has; /* told with the last READ */
+	bool stopped;		  /* in the middle of that, and nothing can be revoked */
 	uint32_t revoke_busy;	  /* it goes on installing, and so many revocations are refused */
 	uint64_t instance, client;
 	/* what happened */
@@ -51,6 +59,8 @@ extern struct fake_net {
 
 void fake_net_reset(uint64_t seed);
 void fake_net_hold(bool reads, bool writes);
+/* While WRITEs are held: n of them complete. */
+void fake_net_let(uint32_t n);
 /* Status of the next n completions of WRITEs, or of READs. */
 void fake_net_refuse(bool writes, int status, uint32_t n);
 /* All connections fail; new ones are refused with err (0: not). */
@@ -58,6 +68,8 @@ void fake_net_break(int err);
 void fake_net_mend(void);
 /* The server starts anew: other instance, no regions; connections fail. */
 void fake_net_restart(void);
+/* An agent between: it has made another client of ours, and says of that one that it knows it. */
+void fake_net_mistake(void);
 /* WRITEs, or READs, flushed and not completed. */
 uint32_t fake_net_under_way(bool writes);
 

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/lock.h"
+#include "base/lock.h"
 #include "fake_conn.h"
-#include "host_agent/fault.h"
-#include "host_agent/uffd.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/pages/uffd.h"
 
-enum { PAGE = 4096, PAGES = 1 << 17, PRESENT = 1, PROTECTED = 2 };
+enum { PAGE = 4096, PAGES = 1 << 18, PRESENT = 1, PROTECTED = 2 };
 
 struct fake_pager fake_pager;
 static uint8_t shadow[PAGES];
@@ -125,7 +125,7 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 	for (size_t at = 0; at < bytes && !ret; at += PAGE) {
 		char *to = (char *)dst + at;
 
-		if (state_at(to) != SODA_CHUNK_FETCHING)
+		if (state_at(to) != SODA_CHUNK_FETCHING && state_at(to) != SODA_CHUNK_BUSY)
 			fake_fail("copy to chunk %u in state %d", soda_chunk_of(to), state_at(to));
 		if (fake_present(to) && fake_pager.peer)
 			continue;
@@ -198,31 +198,37 @@ static void check_drop(const char *at)
 			  w & SODA_CW_BACKED ? "the server's" : "zeros");
 }
 
-static int pager_drop(const struct iovec *ranges, int n)
+/* Lock held. As many pages as the failure to come lets go; *dropped_p counts on. */
+static int drop_range(const struct iovec *range, size_t *dropped_p)
+{
+	char *base = range->iov_base;
+
+	check_range("drop", base, range->iov_len);
+	for (size_t at = 0; at < range->iov_len; at += PAGE) {
+		if (fails(&fake_pager.drop_fails_in))
+			return fake_pager.error;
+		check_drop(base + at);
+		fake_pager.dropped_chunks += (at & (soda_chunk_bytes() - 1)) == 0;
+		*page_of(base + at) = 0;
+		if (madvise(base + at, PAGE, MADV_DONTNEED))
+			fake_fail("madvise: %s", strerror(errno));
+		*dropped_p += PAGE;
+	}
+	return 0;
+}
+
+static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 {
 	int ret = 0;
 
+	*dropped_p = 0;
 	fake_lock();
 	if (n < 1 || n > 64)
 		fake_fail("drop of %d ranges", n);
-	if (fails(&fake_pager.drop_fails_in)) {
-		fake_unlock();
-		return fake_pager.error;
-	}
 	fake_pager.drops++;
 	fake_pager.dropped_ranges += (uint32_t)n;
-	for (int i = 0; i < n && !ret; i++) {
-		char *base = ranges[i].iov_base;
-
-		check_range("drop", base, ranges[i].iov_len);
-		for (size_t at = 0; at < ranges[i].iov_len; at += PAGE) {
-			check_drop(base + at);
-			fake_pager.dropped_chunks += (at & (soda_chunk_bytes() - 1)) == 0;
-			*page_of(base + at) = 0;
-		}
-		if (madvise(base, ranges[i].iov_len, MADV_DONTNEED))
-			fake_fail("madvise: %s", strerror(errno));
-	}
+	for (int i = 0; i < n && !ret; i++)
+		ret = drop_range(&ranges[i], dropped_p);
 	fake_unlock();
 	return ret;
 }
@@ -237,7 +243,15 @@ static int pager_wake(void *addr, size_t bytes)
 
 static int pager_poison(void *addr, size_t bytes)
 {
-	return -ENOTSUP;
+	int ret = -ENOTSUP;
+
+	fake_lock();
+	if (fake_pager.poisons)
+		ret = fake_present(addr) || addr == fake_pager.poisoned ? -EEXIST : 0;
+	if (!ret)
+		fake_pager.poisoned = addr;
+	fake_unlock();
+	return ret;
 }
 
 /* The symbols of uffd.c, all of them, so that the linker leaves that out. */

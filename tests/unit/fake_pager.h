@@ -4,7 +4,8 @@
  * table says for each page whether it is present and write-protected; the memory
  * behind it is ordinary memory.  Each call of the pager is checked:
  *
- *   copy     to missing pages of chunks that are FETCHING; with `peer` others are left
+ *   copy     to missing pages of chunks that are FETCHING, or BUSY after a drop that failed;
+ *            with `peer` others are left
  *   protect  present pages of chunks that are BUSY or FETCHING
  *   drop     of BUSY chunks only where the server (fake_conn.h) holds the same bytes, or,
  *            for chunks that it has no copy of, where all is zero; of FETCHING ones any
@@ -46,12 +47,15 @@ uint32_t fake_resident(const void *addr, size_t bytes);
 extern struct fake_pager {
 	/* counters, guarded by the lock */
 	uint32_t copies, protects, unprotects, drops, dropped_ranges, dropped_chunks, wakes;
-	/* failures to come: after so many more calls (copy: pages), one fails with this error */
+	/* failures to come: after so many more calls (copy, drop: pages), one fails with this
+	   error, and what it has done is done */
 	int64_t copy_fails_in, protect_fails_in, drop_fails_in; /* < 0: never */
 	int error;
 	/* Of one call: what the program wants gone may differ from the server's copy. */
 	bool discarding;
-	bool peer; /* somebody else installs pages, too */
+	bool peer;	      /* somebody else installs pages, too */
+	bool poisons;	      /* as Linux 6.6 and later */
+	const void *poisoned; /* the last page with a mark */
 } fake_pager;
 
 #endif

@@ -12,12 +12,14 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "common/log.h"
-#include "host_agent/advise.h"
-#include "host_agent/fetch.h"
-#include "host_agent/session.h"
-#include "host_agent/sync.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "host_agent/core/audit.h"
+#include "host_agent/fault/closed_pages.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/object/advise.h"
 
 enum { PAGE = 4096 };
 
@@ -66,6 +68,7 @@ void host_start(const struct host_options *o)
 	last_error[0] = '\0';
 	soda_log_setup("test", SODA_LOG_LVL_ERROR, on_log, NULL);
 	load_settings(o);
+	assert_int_equal(soda_closed_start(), 0);
 	soda_agent.pid = getpid();
 	soda_agent.pager = &soda_uffd_pager;
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
@@ -92,8 +95,8 @@ void host_start(const struct host_options *o)
 
 void host_stop(void)
 {
-
 	soda_session_stop();
+	soda_closed_stop();
 	soda_regions_forget();
 	soda_threads_clear();
 	munmap(soda_agent.table,
@@ -120,11 +123,13 @@ struct soda_region *host_alloc(uint64_t bytes)
 
 void host_free(struct soda_region *r)
 {
+	struct soda_why why = { "" };
+
 	fake_lock();
 	fake_pager.discarding = true;
 	fake_unlock();
 	soda_lock_acquire(&soda_agent.api_lock);
-	soda_region_destroy(r);
+	soda_region_destroy(r, &why);
 	soda_agent_resize(false);
 	soda_lock_release(&soda_agent.api_lock);
 	fake_lock();
@@ -235,6 +240,7 @@ static bool balanced(const struct account *a)
 void host_check(const struct soda_region *r)
 {
 	uint64_t end = soda_now_ns() + 60000000000u;
+	struct soda_why why = { "" };
 	struct account a;
 
 	/* A drop by the write-back thread is seen in the chunk before it is in the accounts. */
@@ -253,6 +259,8 @@ void host_check(const struct soda_region *r)
 				  (long long)a.pages_left);
 		usleep(100);
 	}
+	if (soda_audit_live(&why))
+		fake_fail("%s", why.text);
 	soda_replace_check(&soda_agent.replacer);
 	assert_in_range(soda_agent.buffer.peak, 0, soda_agent.buffer.limit);
 }

@@ -9,9 +9,9 @@
 
 #include "fake_conn.h"
 #include "fake_pager.h"
-#include "host_agent/agent.h"
-#include "host_agent/region.h"
-#include "host_agent/thread.h"
+#include "host_agent/core/thread.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/object/region.h"
 
 struct host_options {
 	uint32_t chunk_bytes;	/* 0: 64 KiB */

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/page_trace.h"
+#include "base/page_trace.h"
 
-#include "../../tools/soda/bench_access.h"
-#include "../../tools/soda/bench_summary.h"
-#include "../../tools/soda/bench_touch.h"
+#include "soda/bench/worker/access.h"
+#include "soda/bench/worker/summary.h"
+#include "soda/bench/worker/touch.h"
 
 #define CHUNKS 1024u
 #define PASSES 100u

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../tools/soda/bench_dpu_summary.h"
-#include "../../tools/soda/bench_pattern.h"
+#include "soda/bench/dpu/summary.h"
+#include "soda/bench/worker/pattern.h"
 
 /* A round of `ns` that fetched 1000 bytes, `demand` of them on demand. */
 static struct soda_bench_dpu_sample sample(uint64_t ns, uint64_t demand)

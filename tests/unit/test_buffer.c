@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "host_agent/buffer.h"
+#include "base/lock.h"
+#include "host_agent/core/buffer.h"
 
 enum { THREADS = 4, ROUNDS = 50000, LIMIT = 7 };
 
@@ -174,13 +174,15 @@ static void giving_wakes(void **state)
 	while (given < all) {
 		while (atomic_load(&got) < given)
 			usleep(20);
-		assert_int_equal(soda_buffer_used(&b), LIMIT);
+		/* all are in use; who tries in vain counts, too, for a moment */
+		assert_in_range(soda_buffer_used(&b), LIMIT, LIMIT + 2);
 		soda_buffer_give(&b, 1);
 		given++;
 	}
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_join(thread[i], NULL), 0);
 	assert_int_equal(b.waiters, 0);
+	assert_int_equal(soda_buffer_used(&b), LIMIT);
 	assert_true(soda_now_ns() - start < 9000000000u);
 }
 

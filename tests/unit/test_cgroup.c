@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/soda/cgroup.h"
+#include "soda/stage/cgroup.h"
 
 enum { OWNER = 4711, DEAD = 0x7ffffff0 };
 

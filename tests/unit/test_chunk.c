@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "host_agent/chunk.h"
+#include "base/lock.h"
+#include "host_agent/core/chunk.h"
 
 enum { STATES = 8, THREADS = 4, ROUNDS = 20000 };
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/conf.h"
+#include "base/conf/conf.h"
 
 struct values {
 	char *name;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/dynamic_cache.h"
+#include "dpu_agent/cache/dynamic/dynamic_cache.h"
 #include "dpu_sim.h"
 
 enum { ENTRY = 64 << 10, PAGE = 4096, SLOTS = 4 };

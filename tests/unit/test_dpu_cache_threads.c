@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/dynamic_cache.h"
+#include "dpu_agent/cache/dynamic/dynamic_cache.h"
 #include "dpu_sim.h"
 
 enum {

@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/ghost.h"
-#include "dpu_agent/model.h"
-#include "dpu_agent/recent_list.h"
+#include "dpu_agent/cache/dynamic/ghost.h"
+#include "dpu_agent/cache/dynamic/model.h"
+#include "dpu_agent/cache/dynamic/recent_list.h"
 
 enum { CHUNK = 64 << 10, ENTRY = 1 << 20 };
 

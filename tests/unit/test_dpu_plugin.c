@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/plugin.h"
-#include "dpu_agent/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
+#include "dpu_agent/cache/policy/policies.h"
 #include "dpu_sim.h"
 
 static char examples[512], units[512], own[64];

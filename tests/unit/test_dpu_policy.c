@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "dpu_agent/policies.h"
-#include "dpu_agent/policy_guard.h"
+#include "base/log.h"
+#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/policy_guard.h"
 
 enum { SLOTS = 64, ENTRY = 1 << 20, CHUNK = 64 << 10 };
 

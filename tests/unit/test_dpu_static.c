@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The static cache: all or nothing, shared, sealed, gone with the last region. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +15,8 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/static_cache.h"
+#include "base/log.h"
+#include "dpu_agent/cache/static_cache.h"
 #include "dpu_sim.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -229,7 +231,10 @@ static void patterns(void **state)
 	assert_false(soda_static_rule("*.v", "v"));
 }
 
-/* Threads that want the same range: one loads, the others wait; all share its outcome. */
+/*
+ * Threads that want the same range: one loads, the others wait, and share what it has loaded; if it
+ * fails, they load by themselves.
+ */
 
 enum { THREADS = 4 };
 
@@ -281,9 +286,125 @@ static void many_want_the_same(void **state)
 			pthread_join(wishes[i].thread, NULL);
 			assert_int_equal(wishes[i].status, fail_with);
 		}
-		assert_int_equal(loads, 1);
+		assert_int_equal(loads, failing ? THREADS : 1);
 		assert_int_equal(stats().used, 0);
 	}
+}
+
+struct source {
+	pthread_t thread;
+	struct soda_static_set set;
+	_Atomic int loads, gate;
+	int fails, status;
+};
+
+static int load_from(void *arg, uint64_t offset, uint8_t *memory, uint64_t bytes)
+{
+	struct source *source = arg;
+
+	atomic_fetch_add(&source->loads, 1);
+	while (atomic_load(&source->gate))
+		sched_yield();
+	return source->fails;
+}
+
+static void *add_from(void *arg)
+{
+	struct source *source = arg;
+	struct soda_static_range *r;
+	struct soda_why own;
+
+	source->status =
+		soda_static_add(cache, &source->set, &graph, MIB, MIB, load_from, source, &r, &own);
+	return NULL;
+}
+
+/* Whose connection has failed has no range; who waited for the same one has its own connection. */
+static void a_failed_load_is_the_loaders(void **state)
+{
+	struct source bad = { .fails = -ECONNRESET, .gate = 1 }, good = { .fails = 0 };
+
+	assert_int_equal(pthread_create(&bad.thread, NULL, add_from, &bad), 0);
+	while (!atomic_load(&bad.loads))
+		sched_yield();
+	assert_int_equal(pthread_create(&good.thread, NULL, add_from, &good), 0);
+	while (!stats().shared)
+		sched_yield();
+	atomic_store(&bad.gate, 0);
+	pthread_join(bad.thread, NULL);
+	pthread_join(good.thread, NULL);
+	assert_int_equal(bad.status, -ECONNRESET);
+	assert_int_equal(good.status, 0);
+	assert_int_equal(good.loads, 1);
+	assert_int_equal(good.set.n, 1);
+	assert_int_equal(bad.set.n, 0);
+	soda_static_clear(cache, &good.set);
+}
+
+/* Time passes fast for who waits: a wait that is told of is told to have ended, too. */
+static _Atomic bool hurries;
+static _Atomic int told_ends;
+
+int pthread_cond_clockwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+			   clockid_t clock, const struct timespec *restrict until)
+{
+	int (*real)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+
+	if (!hurries) {
+		*(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+		return real(cond, mutex, clock, until);
+	}
+	pthread_mutex_unlock(mutex);
+	usleep(1000);
+	pthread_mutex_lock(mutex);
+	return ETIMEDOUT;
+}
+
+static void note(int level, const char *line, void *arg)
+{
+	told_ends += !!strstr(line, "of the static cache has ended");
+}
+
+static void a_long_wait_ends_in_the_log(void **state)
+{
+	struct source first = { .gate = 1 }, second = { .gate = 0 };
+
+	soda_log_setup("test", SODA_LOG_LVL_INFO, note, NULL);
+	hurries = true;
+	assert_int_equal(pthread_create(&first.thread, NULL, add_from, &first), 0);
+	while (!atomic_load(&first.loads))
+		sched_yield();
+	assert_int_equal(pthread_create(&second.thread, NULL, add_from, &second), 0);
+	while (!stats().shared)
+		sched_yield();
+	usleep(20000);
+	atomic_store(&first.gate, 0);
+	pthread_join(first.thread, NULL);
+	pthread_join(second.thread, NULL);
+	hurries = false;
+	soda_log_setup("test", SODA_LOG_LVL_ERROR, NULL, NULL);
+	assert_int_equal(second.status, 0);
+	assert_int_equal(told_ends, 1);
+	soda_static_clear(cache, &first.set);
+	soda_static_clear(cache, &second.set);
+}
+
+/* Advice that is given again and again takes no more memory than once. */
+static void the_same_advice_again(void **state)
+{
+	struct soda_static_range *first;
+
+	assert_int_equal(add(&set, &graph, MIB, 2 * MIB), 0);
+	first = range;
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(add(&set, &graph, MIB, i % 2 ? 2 * MIB : MIB), 0);
+		assert_ptr_equal(range, first);
+	}
+	assert_int_equal(set.n, 1);
+	assert_int_equal(loads, 1);
+	assert_int_equal(soda_static_remove(cache, &set, MIB, 2 * MIB), 1);
+	assert_false(has(&set, MIB, SIM_PAGE));
+	assert_int_equal(stats().used, 0);
 }
 
 int main(void)
@@ -292,6 +413,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(a_range_is_loaded_once_and_read),
 		CASE(all_or_nothing),
+		CASE(a_failed_load_is_the_loaders),
+		CASE(a_long_wait_ends_in_the_log),
+		CASE(the_same_advice_again),
 		CASE(a_range_that_cannot_be_loaded_leaves_nothing),
 		CASE(bad_ranges),
 		CASE(files_are_shared_regions_are_not),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda eval`: the order of the runs, medians, what figures are made of, results on disk. */
+/* `soda eval`: the order of the runs, results on disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../tools/soda/eval_figure.h"
+#include "soda/eval/results.h"
 
 static char dir[] = "/tmp/soda-test-eval-unit-XXXXXX", path[64];
 static struct soda_eval_plan plan;
@@ -76,13 +76,11 @@ static void add(enum soda_eval_mode mode, uint32_t repetition, double seconds, u
 	assert_int_equal(soda_eval_results_add(&results, "run", run), 0);
 }
 
-static struct soda_eval_cell cell(enum soda_eval_mode mode)
+static json_t *find(enum soda_eval_mode mode)
 {
 	const struct soda_eval_run kind = { .mode = mode, .processes = 1 };
-	struct soda_eval_cell out;
 
-	soda_eval_cell_make(&results, &plan, &kind, &out);
-	return out;
+	return soda_eval_results_find(&results, &plan, &kind);
 }
 
 static void near(double value, double expected)
@@ -99,58 +97,16 @@ static void start_results(uint32_t repeat)
 	assert_int_equal(soda_eval_results_open(&results, &plan, SODA_EVAL_FRESH), 0);
 }
 
-static void test_median(void **state)
-{
-	struct soda_eval_cell c;
-
-	start_results(3);
-	add(SODA_EVAL_DRAM, 0, 3, 30, true);
-	add(SODA_EVAL_DRAM, 1, 1, 10, true);
-	c = cell(SODA_EVAL_DRAM);
-	assert_int_equal(c.n, 2);
-	near(c.seconds, 2);
-	near(c.traffic_bytes, 10);
-	add(SODA_EVAL_DRAM, 2, 9, 90, true);
-	c = cell(SODA_EVAL_DRAM);
-	near(c.seconds, 3);
-	near(c.seconds_min, 1);
-	near(c.seconds_max, 9);
-	near(c.traffic_bytes, 30);
-	assert_true(isnan(cell(SODA_EVAL_BASE).seconds));
-}
-
 /* A run that does not count is tried again; the last of its kind is what counts. */
 static void test_invalid(void **state)
 {
 	start_results(1);
 	add(SODA_EVAL_BASE, 0, 5, 10, false);
-	assert_int_equal(cell(SODA_EVAL_BASE).n, 0);
+	assert_null(find(SODA_EVAL_BASE));
 	add(SODA_EVAL_BASE, 0, 7, 10, true);
-	near(cell(SODA_EVAL_BASE).seconds, 7);
-}
-
-static void test_bars(void **state)
-{
-	struct soda_eval_report report = { .plan = &plan, .results = &results };
-	struct soda_eval_run kind = { .mode = SODA_EVAL_AGG };
-	const struct soda_eval_figure *times = NULL, *traffic = NULL, *disk = NULL;
-
-	for (int i = 0; i < SODA_EVAL_FIGURES; i++) {
-		const struct soda_eval_figure *f = &soda_eval_figures[i];
-
-		times = strcmp(f->id, "figure-7") ? times : f;
-		traffic = strcmp(f->id, "figure-11") ? traffic : f;
-		disk = strcmp(f->id, "figure-6") ? disk : f;
-	}
-	start_results(1);
-	add(SODA_EVAL_BASE, 0, 4, 50, true);
-	add(SODA_EVAL_AGG, 0, 3, 100, true);
-	near(soda_eval_figure_bar(&report, times, &kind).value, 0.75);
-	near(soda_eval_figure_bar(&report, traffic, &kind).value, 2);
-	assert_true(soda_eval_figure_has_bars(&report, traffic));
-	/* nothing to compare with */
-	assert_true(isnan(soda_eval_figure_bar(&report, disk, &kind).value));
-	assert_false(soda_eval_figure_has_bars(&report, disk));
+	near(json_number_value(json_object_get(find(SODA_EVAL_BASE), "seconds")), 7);
+	add(SODA_EVAL_BASE, 0, 8, 10, false);
+	assert_null(find(SODA_EVAL_BASE));
 }
 
 static void test_resumes(void **state)
@@ -173,10 +129,8 @@ static void test_resumes(void **state)
 /* Other applications, modes and repetitions, in the same folder: the report has all of them. */
 static void test_parts(void **state)
 {
-	const struct soda_eval_run kind = { .mode = SODA_EVAL_BASE, .processes = 1 };
 	json_t *graph = json_pack("{ss ss si}", "name", "graph", "spec", "rmat:4:10", "edges", 20);
 	struct soda_eval_plan all;
-	struct soda_eval_cell c;
 
 	start_results(3);
 	assert_int_equal(soda_eval_results_add(&results, "graph", graph), 0);
@@ -196,9 +150,6 @@ static void test_parts(void **state)
 	assert_int_equal(all.modes_n, 2);
 	assert_int_equal(all.modes[1], SODA_EVAL_BASE);
 	assert_false(all.background);
-	soda_eval_cell_make(&results, &all, &kind, &c);
-	assert_int_equal(c.n, 0);
-	assert_int_equal(c.invalid, 1);
 }
 
 /* To look needs no options: the setting is the folder's. */
@@ -288,9 +239,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_order_of_two),
-		cmocka_unit_test(test_median),
 		cmocka_unit_test(test_invalid),
-		cmocka_unit_test(test_bars),
 		cmocka_unit_test(test_resumes),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_looks),

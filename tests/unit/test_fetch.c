@@ -10,10 +10,12 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "host_agent/advise.h"
-#include "host_agent/fault.h"
-#include "host_agent/session.h"
+#include "base/lock.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/channel.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/object/advise.h"
 #include "host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 16 };
@@ -95,6 +97,36 @@ static void read_that_is_late(void **state)
 	host_store(r, 1, 0, 6);
 	host_settle(r, true);
 	assert_int_equal(host_load(r, 1, 0), 6);
+	host_check(r);
+	host_stop();
+}
+
+/*
+ * Handler mode: its thread has as many requests under way on its channel as there are slots, and a
+ * thread of the program that needs a chunk by itself (PIN) has that channel, too.
+ */
+static void channel_that_is_full(void **state)
+{
+	struct soda_thread *t;
+	struct soda_region *r;
+	uint32_t posted = 0;
+	int ret = 0;
+
+	host_start(&plain);
+	t = soda_thread_self();
+	assert_int_equal(soda_channel_demand(t), 0);
+	r = numbered(40);
+	for (; !ret && posted < 12; posted++) {
+		struct soda_fault f = { .region = r, .id = r->first + posted };
+
+		assert_int_equal(soda_fault_step(t, &f), SODA_STEP_FETCH);
+		ret = soda_fetch_post(t, r, r->first + posted, -1);
+	}
+	assert_int_equal(ret, -EAGAIN);
+	assert_int_equal(soda_fault_touch(t, r, r->first + 20), 0);
+	assert_int_equal(host_load(r, 20, 0), 21);
+	for (uint32_t i = 0; i < posted; i++)
+		assert_int_equal(host_load(r, i, 0), i + 1);
 	host_check(r);
 	host_stop();
 }
@@ -189,7 +221,8 @@ static void peer_installs_no_stores(void **state)
 /* The peer fails while it installs: half a chunk does not stay, nor is it installed later. */
 static void peer_dies_installing(void **state)
 {
-	const struct host_options o = { .fault_timeout_ms = 100, .installs = true, .seed = 5 };
+	/* for what is in time, too: not too little for a busy machine */
+	const struct host_options o = { .fault_timeout_ms = 1000, .installs = true, .seed = 5 };
 	struct soda_region *r;
 	uint64_t v;
 
@@ -286,6 +319,7 @@ static void equal_faults_join(void **state)
 {
 	enum { THREADS = 4 };
 	const struct host_options o = { .buffer_chunks = 40, .threads = THREADS };
+	uint64_t end = soda_now_ns() + 30000000000u;
 	pthread_t thread[THREADS];
 
 	host_start(&o);
@@ -293,8 +327,10 @@ static void equal_faults_join(void **state)
 	fake_net_hold(true, false);
 	for (int i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, loader, NULL), 0);
-	while (host_count(SODA_CNT_JOINED) < THREADS - 1)
+	while (host_count(SODA_CNT_JOINED) < THREADS - 1) {
+		assert_true(soda_now_ns() < end);
 		usleep(100);
+	}
 	fake_net_hold(false, false);
 	for (int i = 0; i < THREADS; i++) {
 		void *v;
@@ -331,12 +367,50 @@ static void lost_under_a_fault(void **state)
 	host_stop();
 }
 
+/*
+ * An object that came back as another one: nothing of it is fetched any more, neither ahead nor by
+ * a fault that began before that was known.
+ */
+static void nothing_of_a_lost_object(void **state)
+{
+	for (int direct = 0; direct < 2; direct++) {
+		const struct host_options o = { .buffer_chunks = 64,
+						.prefetch = 8,
+						.direct = direct };
+		struct soda_plan plan = { .stride = 1, .n = 4 };
+		struct soda_thread *t = soda_thread_self();
+		struct soda_region *r;
+		uint32_t id, w;
+
+		host_start(&o);
+		r = host_alloc(8 << 16);
+		for (uint32_t i = 0; i < 6; i++)
+			host_store(r, i, 0, i + 1);
+		assert_int_equal(host_cold(r, 0, 6), 0);
+		id = plan.first = r->first;
+		w = host_word(r, 5);
+		assert_true(soda_buffer_take(&soda_agent.buffer));
+		assert_true(soda_chunk_begin(&soda_agent.table[id + 5], &w, SODA_CHUNK_FETCHING));
+		atomic_store(&r->lost, true);
+		assert_int_equal(soda_fetch_demand(t, r, id + 5, -1, soda_now_ns() + 5000000000u),
+				 -EIO);
+		soda_fetch_ahead(t, r, &plan);
+		host_settle(r, true);
+		for (uint32_t i = 0; i < 6; i++)
+			assert_int_equal(host_state(r, i), SODA_CHUNK_REMOTE);
+		assert_int_equal(fake_net.reads, 0);
+		host_check(r);
+		host_stop();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copy_refused_by_the_kernel),
 		cmocka_unit_test(read_refused_by_the_server),
 		cmocka_unit_test(read_that_is_late),
+		cmocka_unit_test(channel_that_is_full),
 		cmocka_unit_test(direct_reads),
 		cmocka_unit_test(tells_what_it_has),
 		cmocka_unit_test(peer_installs),
@@ -346,6 +420,7 @@ int main(void)
 		cmocka_unit_test(willneed),
 		cmocka_unit_test(equal_faults_join),
 		cmocka_unit_test(lost_under_a_fault),
+		cmocka_unit_test(nothing_of_a_lost_object),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

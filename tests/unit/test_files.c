@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The server's files below the protocol: old kernels, failing disks, loads at the same time. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,15 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "mem_server/beneath.h"
-#include "mem_server/counters.h"
-#include "mem_server/file_io.h"
-#include "mem_server/files.h"
+#include "mem_server/base/counters.h"
+#include "mem_server/files/beneath.h"
+#include "mem_server/files/file_io.h"
+#include "mem_server/files/files.h"
 #include "soda.h"
 
 #define MIB (1ull << 20)
@@ -79,7 +83,7 @@ static int open_file(const char *name, uint64_t bytes, unsigned flags, struct so
 
 static void expect_opens(const char *name, bool opens)
 {
-	int fd = soda_beneath_open(dir_fd, name, O_RDONLY, &why);
+	int fd = soda_beneath_open(dir_fd, name, O_RDONLY, NULL, &why);
 
 	assert_int_equal(fd >= 0, opens);
 	if (fd >= 0)
@@ -247,13 +251,192 @@ static void check_big_sync(void **state)
 	check_big_load(state);
 }
 
+/* How many descriptors this process has of a file. */
+static int descriptors_of(const char *name)
+{
+	char path[64], link[64], want[128], is[256];
+	int n = 0;
+
+	snprintf(want, sizeof(want), "%s/%s", realpath(dir, path), name);
+	for (int fd = 0; fd < 256; fd++) {
+		ssize_t bytes;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		bytes = readlink(link, is, sizeof(is));
+		n += bytes == (ssize_t)strlen(want) && !memcmp(is, want, (size_t)bytes);
+	}
+	return n;
+}
+
+struct creator {
+	struct soda_account account;
+	struct soda_file *file;
+	int result;
+};
+
+static void *create(void *arg)
+{
+	struct creator *c = arg;
+	const struct soda_file_request req = { .name = "race",
+					       .bytes = MIB,
+					       .flags = SODA_WRITABLE | SODA_CREATE,
+					       .account = &c->account };
+	struct soda_why own;
+
+	c->result = soda_files_open(&files, &req, &c->file, &own);
+	return NULL;
+}
+
+static void await_descriptors(const char *name, int n)
+{
+	for (int i = 0; i < 6000 && descriptors_of(name) < n; i++)
+		usleep(10000);
+	assert_int_equal(descriptors_of(name), n);
+}
+
+/*
+ * Two create one file, the first of whom has no quota for it: the other one's file must not lose
+ * its name.  Both are held up where they are charged, when the file is there.
+ */
+static void check_failed_create(void **state)
+{
+	struct creator poor = { .account.quota = 1 }, rich = { .account.quota = 0 };
+	pthread_t threads[2];
+	struct stat named, opened;
+
+	pthread_mutex_lock(&store.lock);
+	assert_int_equal(pthread_create(&threads[0], NULL, create, &poor), 0);
+	await_descriptors("race", 1);
+	assert_int_equal(pthread_create(&threads[1], NULL, create, &rich), 0);
+	await_descriptors("race", 2);
+	pthread_mutex_unlock(&store.lock);
+	pthread_join(threads[0], NULL);
+	pthread_join(threads[1], NULL);
+	assert_int_equal(poor.result, -EDQUOT);
+	assert_int_equal(rich.result, 0);
+	assert_int_equal(fstatat(dir_fd, "race", &named, 0), 0);
+	assert_int_equal(fstat(rich.file->fd, &opened), 0);
+	assert_int_equal(named.st_ino, opened.st_ino);
+	soda_files_close(&files, rich.file, &rich.account);
+	assert_int_equal(unlinkat(dir_fd, "race", 0), 0);
+}
+
+/* A FIFO must not hold the server up, a file must not answer EAGAIN. */
+static void check_blocks(void **state)
+{
+	int fd;
+
+	for (int walk = 0; walk < 2; walk++) {
+		soda_beneath_walk_only = walk;
+		fd = soda_beneath_open(dir_fd, "file", O_RDONLY, NULL, &why);
+		assert_true(fd >= 0);
+		assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+		close(fd);
+	}
+	soda_beneath_walk_only = false;
+}
+
+/* What io_uring answers to every request while this is set. */
+static bool always_again;
+
+int io_uring_submit_and_wait(struct io_uring *ring, unsigned wait)
+{
+	static int (*real)(struct io_uring * ring, unsigned wait);
+	unsigned tail;
+	int r;
+
+	if (!real)
+		real = (int (*)(struct io_uring *, unsigned))dlsym(RTLD_NEXT,
+								   "io_uring_submit_and_wait");
+	r = real(ring, wait);
+	tail = __atomic_load_n(ring->cq.ktail, __ATOMIC_ACQUIRE);
+	for (unsigned i = *ring->cq.khead; always_again && i != tail; i++)
+		ring->cq.cqes[i & *ring->cq.kring_mask].res = -EAGAIN;
+	return r;
+}
+
+/* A file system that always has "try again" for an answer is not asked for ever. */
+static void check_again(void **state)
+{
+	always_again = true;
+	alarm(20);
+	check_big_load(state);
+	alarm(0);
+	always_again = false;
+}
+
+/* What the kernel says of access control lists while this is set. */
+static int list_error;
+
+ssize_t getxattr(const char *path, const char *name, void *value, size_t bytes)
+{
+	static ssize_t (*real)(const char *, const char *, void *, size_t);
+
+	if (!real)
+		real = (ssize_t(*)(const char *, const char *, void *, size_t))dlsym(RTLD_NEXT,
+										     "getxattr");
+	if (!list_error)
+		return real(path, name, value, bytes);
+	errno = list_error;
+	return -1;
+}
+
+/* Where it cannot be told whether a file has a list (no /proc), nobody gets it by its group's bits.
+ */
+static void check_unknown_list(void **state)
+{
+	const struct soda_file_user user = { .uid = geteuid() + 1, .gid = getegid() };
+	int fd = openat(dir_fd, "listed", O_RDWR | O_CREAT | O_EXCL, 0660);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0660), 0);
+	close(fd);
+	list_error = ENODATA;
+	assert_int_equal(fchmodat(dir_fd, ".", 0755, 0), 0);
+	fd = soda_beneath_open(dir_fd, "listed", O_RDONLY, &user, &why);
+	assert_true(fd >= 0);
+	close(fd);
+	list_error = ENOENT;
+	assert_int_equal(soda_beneath_open(dir_fd, "listed", O_RDONLY, &user, &why), -EACCES);
+	list_error = 0;
+	assert_int_equal(unlinkat(dir_fd, "listed", 0), 0);
+}
+
+/* What is no file is not opened, not even to see that: a device may be set going by it. */
+static void check_no_device_is_opened(void **state)
+{
+	const struct soda_file_user user = { .uid = geteuid(), .gid = getegid() };
+	int events = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	char path[128], event[sizeof(struct inotify_event) + NAME_MAX + 1];
+
+	assert_true(events >= 0);
+	assert_int_equal(mkfifoat(dir_fd, "pipe", 0600), 0);
+	snprintf(path, sizeof(path), "%s/pipe", dir);
+	assert_true(inotify_add_watch(events, path, IN_OPEN) >= 0);
+	assert_int_equal(soda_beneath_open(dir_fd, "pipe", O_RDWR, &user, &why), -EACCES);
+	assert_non_null(strstr(why.text, "not a regular file"));
+	assert_int_equal(read(events, event, sizeof(event)), -1);
+	assert_int_equal(errno, EAGAIN);
+	close(events);
+	assert_int_equal(unlinkat(dir_fd, "pipe", 0), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(check_walk),	      cmocka_unit_test(check_create_by_walking),
-		cmocka_unit_test(check_big_load),     cmocka_unit_test(check_prefix),
-		cmocka_unit_test(check_joined_loads), cmocka_unit_test(check_ids),
-		cmocka_unit_test(check_failing_sync), cmocka_unit_test(check_big_sync),
+		cmocka_unit_test(check_failed_create),
+		cmocka_unit_test(check_blocks),
+		cmocka_unit_test(check_walk),
+		cmocka_unit_test(check_create_by_walking),
+		cmocka_unit_test(check_big_load),
+		cmocka_unit_test(check_again),
+		cmocka_unit_test(check_prefix),
+		cmocka_unit_test(check_joined_loads),
+		cmocka_unit_test(check_ids),
+		cmocka_unit_test(check_failing_sync),
+		cmocka_unit_test(check_big_sync),
+		cmocka_unit_test(check_unknown_list),
+		cmocka_unit_test(check_no_device_is_opened),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -29,7 +29,7 @@ static char *written(bool symmetric)
 
 static void graph_comes_back(void **state)
 {
-	static const enum mem_kind kinds[] = { MEM_DRAM, MEM_MMAP };
+	static const enum mem_kind kinds[] = { MEM_DRAM, MEM_MMAP, MEM_MMAP_ADVISED };
 
 	for (int symmetric = 0; symmetric < 2; symmetric++)
 		for (size_t i = 0; i < 2; i++) {
@@ -71,7 +71,7 @@ static void only_what_is_asked_for_is_loaded(void **state)
 
 static void refused(const char *path, const char *says)
 {
-	static const enum mem_kind kinds[] = { MEM_DRAM, MEM_MMAP };
+	static const enum mem_kind kinds[] = { MEM_DRAM, MEM_MMAP, MEM_MMAP_ADVISED };
 
 	for (size_t i = 0; i < 2; i++) {
 		struct mem mem = { .kind = kinds[i] };

@@ -2,8 +2,8 @@
 /* Every format: what is written reads as the same graph, what is wrong is told with its place. */
 #include "graph_fixture.h"
 
-#include "graph/export.h"
-#include "graph/gap.h"
+#include "graph/format/export.h"
+#include "graph/format/gap.h"
 
 #include <errno.h>
 #include <stdio.h>

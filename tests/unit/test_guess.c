@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "host_agent/guess.h"
-#include "host_agent/session.h"
+#include "base/lock.h"
+#include "host_agent/fault/guess.h"
+#include "host_agent/life/session.h"
 #include "host_fixture.h"
 
 enum { CHUNKS = 64 };
@@ -113,6 +114,29 @@ static void what_was_not_stored_to_is_not_sent(void **state)
 	assert_int_equal(host_state(r, 9), SODA_CHUNK_REMOTE);
 	assert_int_equal(fake_net.writes, writes);
 	assert_int_equal(host_load(r, 9, 0), 10);
+	host_check(r);
+	host_stop();
+}
+
+/* The program closes what it was given writable: it is compared, and written back, all the same. */
+static void what_is_closed_is_sent(void **state)
+{
+	struct soda_region *r = object(&plain);
+
+	teach(r);
+	for (uint32_t i = 0; i < 8; i++)
+		host_load(r, i, 0);
+	host_store(r, 2, 1, 77);
+	for (uint32_t i = 2; i < 4; i++)
+		assert_int_equal(mprotect(host_at(r, i, 2), 4096, PROT_NONE), 0);
+	assert_int_equal(host_sync(r), 0);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(host_state(r, i), SODA_CHUNK_CLEAN);
+	for (uint32_t i = 2; i < 4; i++)
+		assert_int_equal(mprotect(host_at(r, i, 2), 4096, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(host_cold(r, 0, CHUNKS), 0);
+	assert_int_equal(host_load(r, 2, 1), 77);
+	assert_int_equal(host_load(r, 3, 0), 4);
 	host_check(r);
 	host_stop();
 }
@@ -223,6 +247,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_guessed_of_readers),
 		cmocka_unit_test(a_store_after_a_load_is_no_fault),
 		cmocka_unit_test(what_was_not_stored_to_is_not_sent),
+		cmocka_unit_test(what_is_closed_is_sent),
 		cmocka_unit_test(wrong_guesses_end_it),
 		cmocka_unit_test(a_share_stays_protected),
 		cmocka_unit_test(sparse_stores_are_not_guessed),

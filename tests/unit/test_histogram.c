@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "common/histogram.h"
+#include "base/histogram.h"
 
 #define TOP ((uint64_t)1 << SODA_HISTOGRAM_TOP_BITS)
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
+#include "base/log.h"
 
 static char got[2048];
 

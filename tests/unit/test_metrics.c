@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/metrics.h"
+#include "daemon/metrics.h"
 #include "promcheck.h"
 
 static const struct soda_metric requests = { .key = "requests", .help = "what was asked" };

@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "common/numa_node.h"
-#include "common/transport/nic.h"
-#include "mem_server/store.h"
+#include "base/numa/numa_node.h"
+#include "mem_server/store/store.h"
+#include "transport/api/nic.h"
 
 #define MIB (1ull << 20)
 
@@ -158,11 +158,11 @@ static void check_store(void **state)
 	assert_ptr_not_equal(again, MAP_FAILED);
 	expect_policy(again, MPOL_BIND);
 	munmap(again, 4096);
-	soda_memory_destroy(&store, &memory);
+	soda_memory_destroy(&store, &memory, NULL);
 	opt = (struct soda_memory_options){ .bytes = 4 * MIB, .unshared = true };
 	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), 0);
 	expect_policy(memory.map, MPOL_BIND);
-	soda_memory_destroy(&store, &memory);
+	soda_memory_destroy(&store, &memory, NULL);
 	assert_int_equal(store.used, 0);
 }
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/replace.h"
+#include "host_agent/core/replace.h"
 
 enum { TABLE = 1 << 16 };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/protect.h"
+#include "host_agent/pages/protect.h"
 #include "host_fixture.h"
 
 enum { ALL = 0xffff };

@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "mem_server/region.h"
+#include "mem_server/session/region.h"
+#include "mem_server/store/handed.h"
 
 #define MIB (1ull << 20)
 
@@ -27,7 +29,7 @@ static int start(void **state)
 	pool = (struct soda_region_pool){
 		.store = &store, .files = &files, .max_regions = 8, .close_ms = 50
 	};
-	return soda_files_init(&files, &store, NULL) || soda_region_set_init(&set, &pool);
+	return soda_files_init(&files, &store, NULL) || soda_region_set_init(&set, &pool, NULL);
 }
 
 static int stop(void **state)
@@ -199,6 +201,65 @@ static void check_discard_refused(void **state)
 	assert_int_equal(soda_region_close_all(&set, "test"), 0);
 }
 
+/* A client's quota counts what it keeps of regions that it has closed; not beyond its own end. */
+static void check_kept(void **state)
+{
+	const struct soda_wire_open open = { .region_id = 1, .bytes = 4 * MIB };
+	struct soda_wire_opened opened;
+	struct soda_region_set client;
+	struct soda_share share;
+	int kept;
+
+	assert_int_equal(soda_store_watch(&store), 0);
+	pool.quota = 4 * MIB;
+	assert_int_equal(soda_region_set_init(&client, &pool, NULL), 0);
+	pool.quota = 0;
+	for (int i = 0; i < 2; i++) { /* what was not kept is free at once */
+		assert_int_equal(
+			soda_region_open(&client, &open, NULL, true, &opened, &share, &why), 0);
+		kept = dup(share.fd);
+		assert_int_equal(soda_region_close(&client, 1, &why), 0);
+		assert_int_equal(soda_account_used(&store, &client.account), 4 * MIB);
+		assert_int_equal(
+			soda_region_open(&client, &open, NULL, true, &opened, &share, &why),
+			-EDQUOT);
+		close(kept);
+		assert_int_equal(soda_account_used(&store, &client.account), 0);
+		assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
+	}
+	assert_int_equal(soda_region_open(&client, &open, NULL, true, &opened, &share, &why), 0);
+	kept = dup(share.fd);
+	assert_int_equal(soda_region_close(&client, 1, &why), 0);
+	soda_region_set_destroy(&client);
+	assert_int_equal(soda_store_free_bytes(&store), 60 * MIB);
+	close(kept);
+	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
+}
+
+/* While one thread has let go of a memory and not yet said so, another learns that it is gone. */
+static void check_gone_early(void **state)
+{
+	struct soda_memory_options opt = { .bytes = 2 * MIB };
+	struct soda_memory other, memory;
+	int kept;
+
+	soda_store_init(&store, 64 * MIB);
+	assert_int_equal(soda_store_watch(&store), 0);
+	assert_int_equal(soda_memory_create(&store, &opt, &other, &why), 0);
+	assert_int_equal(soda_memory_create(&store, &opt, &memory, &why), 0);
+	assert_int_equal(soda_memory_hand_out(&store, &other, &why), 0);
+	assert_int_equal(soda_memory_hand_out(&store, &memory, &why), 0);
+	kept = dup(other.fd);
+	soda_memory_destroy(&store, &other, NULL); /* from now on events are read */
+	munmap(memory.map, memory.backing_bytes);
+	close(memory.fd);
+	assert_int_equal(soda_store_free_bytes(&store), 60 * MIB);
+	soda_handed_end(&store, memory.handed, 2 * MIB, NULL);
+	assert_int_equal(soda_store_free_bytes(&store), 62 * MIB);
+	close(kept);
+	assert_int_equal(soda_store_free_bytes(&store), 64 * MIB);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +269,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(check_discard, start, stop),
 		cmocka_unit_test_setup_teardown(check_discard_refused, start, stop),
 		cmocka_unit_test_setup_teardown(check_close_races_requests, start, stop),
+		cmocka_unit_test(check_kept),
+		cmocka_unit_test(check_gone_early),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

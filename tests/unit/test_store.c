@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -10,11 +11,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "mem_server/store.h"
+#include "mem_server/store/punched.h"
+#include "mem_server/store/store.h"
 
 #define MIB (1ull << 20)
 
@@ -53,15 +57,15 @@ static void check_capacity(void **state)
 
 	assert_int_equal(create(10 * MIB, &a), 0);
 	assert_int_equal(create(8 * MIB, &b), -ENOSPC);
-	assert_string_equal(why.text, "8 MiB wanted, but only 6 MiB of 16 MiB are free: free"
-				      " something, use another server, or start this one with a"
-				      " larger --capacity");
+	assert_string_equal(why.text,
+			    "8 MiB wanted, only 6 MiB of 16 MiB are free: free something, use"
+			    " another server, or give this one a larger --capacity");
 	assert_int_equal(create(6 * MIB, &b), 0);
 	assert_int_equal(create(1, &c), -ENOSPC);
 	assert_int_equal(create(UINT64_MAX, &c), -ENOSPC);
-	soda_memory_destroy(&store, &a);
+	soda_memory_destroy(&store, &a, NULL);
 	assert_int_equal(soda_store_free_bytes(&store), 10 * MIB);
-	soda_memory_destroy(&store, &b);
+	soda_memory_destroy(&store, &b, NULL);
 	assert_int_equal(soda_store_free_bytes(&store), 16 * MIB);
 }
 
@@ -116,7 +120,7 @@ static void check_populated(void **state)
 	assert_int_equal(memory.backing_bytes, 4 * MIB);
 	assert_int_equal(memory.dirty_bytes, 4096);
 	assert_ptr_equal(memory.dirty, memory.map + 4 * MIB);
-	soda_memory_destroy(&store, &memory);
+	soda_memory_destroy(&store, &memory, NULL);
 }
 
 /* Whoever gets the descriptor can neither shrink nor grow nor seal it. */
@@ -130,7 +134,7 @@ static void check_seals(void **state)
 	assert_int_equal(fcntl(memory.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	assert_int_equal(pwrite(memory.fd, "x", 1, 0), 1);
 	assert_int_equal(memory.map[0], 'x');
-	soda_memory_destroy(&store, &memory);
+	soda_memory_destroy(&store, &memory, NULL);
 }
 
 static void check_frozen(void **state)
@@ -155,7 +159,107 @@ static void check_frozen(void **state)
 	}
 	assert_int_equal(fcntl(memory.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	assert_int_equal(soda_memory_populate(&store, &memory, &why), 0);
-	soda_memory_destroy(&store, &memory);
+	soda_memory_destroy(&store, &memory, NULL);
+}
+
+/*
+ * A hole that no page is left for, as a file that ends before its mapping has one: the touch gives
+ * zeros, and keeps what is stored.  In a child, which a SIGBUS would end.
+ */
+static void touch_hole(void)
+{
+	uint8_t *room = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *map;
+	int fd = memfd_create("hole", MFD_CLOEXEC);
+
+	signal(SIGBUS, SIG_DFL); /* not the test framework's */
+	room += -(uintptr_t)room % SODA_STORE_BLOCK;
+	map = mmap(room, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (ftruncate(fd, 4096) || soda_punched_watch(map, 4 * MIB))
+		_exit(1);
+	map[0] = 1;
+	map[3 * MIB + 5] = 2;
+	if (map[2 * MIB] || map[0] != 1 || map[3 * MIB + 5] != 2)
+		_exit(2);
+	soda_punched_forget(map);
+	munmap(map, 4 * MIB);
+	/* what is not watched is a SIGBUS still */
+	map = mmap(NULL, 8 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	alarm(20);
+	_exit(map[4 * MIB] ? 3 : 4);
+}
+
+/* Broken memory, as the processor tells of it: it is not a hole, and what was there is not zeros.
+ */
+static void touch_broken(void)
+{
+	uint8_t *room =
+		mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	siginfo_t info = { .si_signo = SIGBUS, .si_code = BUS_MCEERR_AR };
+
+	signal(SIGBUS, SIG_DFL);
+	room += -(uintptr_t)room % SODA_STORE_BLOCK;
+	room[5] = 7;
+	if (soda_punched_watch(room, 2 * MIB))
+		_exit(1);
+	info.si_addr = room;
+	for (int i = 0; i < 2; i++) /* the first lets go of the handler, the second ends us */
+		if (syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGBUS, &info))
+			_exit(2);
+	_exit(room[5] == 7 ? 3 : 4);
+}
+
+/* The same of memory that nobody has touched: the server goes on, and holes are still filled. */
+static void hear_of_broken(void)
+{
+	uint8_t *room = mmap(NULL, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *map;
+	siginfo_t info = { .si_signo = SIGBUS, .si_code = BUS_MCEERR_AO };
+	int fd = memfd_create("hole", MFD_CLOEXEC);
+
+	signal(SIGBUS, SIG_DFL);
+	room += -(uintptr_t)room % SODA_STORE_BLOCK;
+	map = mmap(room, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (ftruncate(fd, 4096) || soda_punched_watch(map, 4 * MIB))
+		_exit(1);
+	info.si_addr = map;
+	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGBUS, &info))
+		_exit(2);
+	alarm(20);
+	_exit(map[3 * MIB] ? 3 : 0);
+}
+
+static int run_child(void (*touch)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		touch();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void check_broken(void **state)
+{
+	int status = run_child(touch_broken);
+
+	assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) > 4); /* a sanitizer's exit */
+}
+
+static void check_heard_of_broken(void **state)
+{
+	int status = run_child(hear_of_broken);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void check_hole(void **state)
+{
+	int status = run_child(touch_hole);
+
+	assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) > 4); /* a sanitizer's exit */
+	if (WIFSIGNALED(status))
+		assert_int_equal(WTERMSIG(status), SIGBUS);
 }
 
 int main(void)
@@ -168,6 +272,9 @@ int main(void)
 		cmocka_unit_test_setup(check_populated, set_up),
 		cmocka_unit_test_setup(check_seals, set_up),
 		cmocka_unit_test_setup(check_frozen, set_up),
+		cmocka_unit_test(check_hole),
+		cmocka_unit_test(check_broken),
+		cmocka_unit_test(check_heard_of_broken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/stream.h"
+#include "host_agent/fault/stream.h"
 
 enum { CHUNKS = 4096, WINDOW = 16 };
 

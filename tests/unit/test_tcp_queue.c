@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/transport/tcp_queue.h"
+#include "transport/tcp/queue.h"
 
 enum { PAGE = SODA_WIRE_PAGE, REGION_PAGES = 4096, DEPTH = 64 };
 

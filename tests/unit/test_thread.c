@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "host_agent/agent.h"
-#include "host_agent/thread.h"
+#include "host_agent/core/thread.h"
+#include "host_agent/life/agent.h"
 
 enum { TABLE = 64, THREADS = 4 };
 

@@ -12,10 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "top_canvas.h"
-#include "top_details.h"
-#include "top_format.h"
-#include "top_frame.h"
+#include "soda/watch/canvas.h"
+#include "soda/watch/frame.h"
+#include "soda/watch/views.h"
 
 static struct soda_top_pair pair;
 
@@ -127,7 +126,7 @@ static const char *line(const struct soda_top_canvas *c, int row)
 
 static void test_canvas(void **state)
 {
-	const float values[] = { 0, 1, 2, NAN, 4, 8 };
+	const float values[] = { 0, 1, 2, NAN, 4, 8 }, odd[] = { -1e30f, INFINITY, 1e-30f, 1e30f };
 	struct soda_top_canvas c = { .utf8 = false };
 
 	assert_int_equal(soda_top_canvas_resize(&c, 12, 4), 0);
@@ -146,10 +145,17 @@ static void test_canvas(void **state)
 	assert_string_equal(line(&c, 3), "[#####.....]");
 	soda_top_bar(&c, 3, 0, 12, 7);
 	assert_string_equal(line(&c, 3), "[##########]");
+	soda_top_bar(&c, 3, 0, 12, 1e300); /* more than an int holds */
+	assert_string_equal(line(&c, 3), "[##########]");
+	soda_top_bar(&c, 3, 0, 12, -1e300);
+	assert_string_equal(line(&c, 3), "[..........]");
 	soda_top_bar(&c, 3, 0, 1, 1);
+	soda_top_canvas_clear(&c);
+	soda_top_spark(&c, 2, 1, 8, odd, 4);
+	assert_string_equal(line(&c, 2), "     _ _#");
 	c.first = 2;
 	soda_top_put(&c, 1, 0, SODA_TOP_PLAIN, "above");
-	assert_string_equal(line(&c, 1), "a?[2Jb??");
+	assert_string_equal(line(&c, 1), "");
 	soda_top_canvas_free(&c);
 }
 

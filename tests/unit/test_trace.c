@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "common/lock.h"
-#include "host_agent/advise.h"
-#include "host_agent/session.h"
+#include "base/lock.h"
+#include "host_agent/life/session.h"
+#include "host_agent/object/advise.h"
 #include "host_fixture.h"
 
 enum { CHUNKS = 80, PAGES_MAX = 64, OPERATIONS = 3000, THREADS = 4 };

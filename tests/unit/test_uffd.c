@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/uffd.h"
+#include "host_agent/pages/uffd.h"
 
 enum { PAGE = 4096, PAGES = 16, BYTES = PAGES * PAGE };
 
@@ -78,6 +78,7 @@ static void test_split(void **state)
 		skip();
 	for (int protect = 0; protect < 2; protect++) {
 		struct iovec all = { range, BYTES };
+		size_t dropped;
 
 		assert_int_equal(mprotect(range + 5 * PAGE, PAGE, PROT_READ), 0);
 		assert_int_equal(mprotect(range + 9 * PAGE, 2 * PAGE, PROT_READ), 0);
@@ -88,7 +89,7 @@ static void test_split(void **state)
 		assert_int_equal(mprotect(range, BYTES, PROT_READ | PROT_WRITE), 0);
 		range[0] ^= 1;
 		range[0] ^= 1;
-		assert_int_equal(soda_uffd_pager.drop(&all, 1), 0);
+		assert_int_equal(soda_uffd_pager.drop(&all, 1, &dropped), 0);
 		assert_false(present(0) || present(5) || present(15));
 	}
 }
@@ -114,6 +115,7 @@ static void test_there_already(void **state)
 static void test_batch(void **state)
 {
 	struct iovec runs[4] = { { NULL, 0 } };
+	size_t dropped;
 
 	if (!opened)
 		skip();
@@ -123,11 +125,11 @@ static void test_batch(void **state)
 	check_all();
 	for (int i = 0; i < 4; i++)
 		runs[i] = (struct iovec){ range + i * 4 * PAGE, 2 * PAGE };
-	assert_int_equal(soda_uffd_pager.drop(runs, 4), 0);
+	assert_int_equal(soda_uffd_pager.drop(runs, 4, &dropped), 0);
 	for (int i = 0; i < PAGES; i++)
 		assert_int_equal(present(i), i % 4 >= 2);
 	/* twice is once */
-	assert_int_equal(soda_uffd_pager.drop(runs, 4), 0);
+	assert_int_equal(soda_uffd_pager.drop(runs, 4, &dropped), 0);
 	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
 	check_all();
 }
@@ -149,12 +151,64 @@ static void test_elsewhere(void **state)
 	assert_int_equal(munmap(plain, BYTES), 0);
 }
 
+/* What the program has locked goes like all else, also where the kernel has no advice for that. */
+static void drop_locked(void)
+{
+	struct iovec all = { range, BYTES }, runs[3] = { { range + 12 * PAGE, PAGE },
+							 { range, 4 * PAGE },
+							 { range + 4 * PAGE, 8 * PAGE } };
+	size_t dropped;
+
+	for (int batch = 0; batch < 2; batch++) {
+		assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
+		assert_int_equal(mlock2(range + 6 * PAGE, 3 * PAGE, MLOCK_ONFAULT), 0);
+		assert_int_equal(mlock2(range + 12 * PAGE, PAGE, MLOCK_ONFAULT), 0);
+		assert_int_equal(batch ? soda_uffd_pager.drop(runs, 3, &dropped)
+				       : soda_uffd_pager.drop(&all, 1, &dropped),
+				 0);
+		for (int i = 0; i < 13; i++)
+			assert_false(present(i));
+	}
+}
+
+static void test_locked(void **state)
+{
+	struct soda_why why;
+
+	if (!opened)
+		skip();
+	drop_locked();
+	unmake(NULL); /* and with what Linux 5.7 has */
+	soda_uffd_close();
+	assert_int_equal(soda_uffd_open(true, true, false, &info, &why), 0);
+	make(NULL);
+	drop_locked();
+}
+
+/* How far it has come: what is before the range that the kernel refuses, and nothing after it. */
+static void test_half_way(void **state)
+{
+	struct iovec runs[3] = { { range, 4 * PAGE },
+				 { range + 8 * PAGE + 1, PAGE }, /* no page begins there */
+				 { range + 12 * PAGE, 4 * PAGE } };
+	size_t dropped;
+
+	if (!opened)
+		skip();
+	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
+	assert_int_equal(soda_uffd_pager.drop(runs, 3, &dropped), -EINVAL);
+	assert_int_equal(dropped, 4 * PAGE);
+	for (int i = 0; i < PAGES; i++)
+		assert_int_equal(present(i), i >= 4);
+}
+
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, make, unmake)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { TEST(test_split), TEST(test_there_already),
-					    TEST(test_batch), TEST(test_elsewhere) };
+	const struct CMUnitTest tests[] = { TEST(test_split),	 TEST(test_there_already),
+					    TEST(test_batch),	 TEST(test_elsewhere),
+					    TEST(test_half_way), TEST(test_locked) };
 
 	return cmocka_run_group_tests_name("uffd", tests, open_once, close_once);
 }

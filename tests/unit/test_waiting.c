@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/waiting.h"
+#include "host_agent/core/waiting.h"
 
 enum { FETCHES = 100000, SETTLING = 200 };
 

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/wire.h"
+#include "wire/wire.h"
 
 #define PAGES_48 0xa1a2a3a4a5a6u
 

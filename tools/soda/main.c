@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tool.h"
+#include "soda/base/tool.h"
 
 static const struct command {
 	const char *name;
@@ -13,6 +13,7 @@ static const struct command {
 	{ "bench", soda_command_bench, "measure page faults and start-up" },
 	{ "eval", soda_command_eval, "run the paper's evaluation on this machine" },
 	{ "graph", soda_command_graph, "generate, convert and describe graphs" },
+	{ "report", soda_command_report, "make pages and tables from results" },
 	{ "run", soda_command_run, "run an unmodified program on fabric memory" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
 	{ "top", soda_command_top, "watch programs, agents and servers live" },
@@ -27,7 +28,8 @@ static const char description[] =
 	"the transports by "
 	"themselves, soda eval graph applications in every mode, soda "
 	"graph generates, converts and describes "
-	"graphs, soda run runs a program that knows nothing of SODA, soda stat shows the counters "
+	"graphs, soda report makes pages and tables of results, soda run runs a program that knows "
+	"nothing of SODA, soda stat shows the counters "
 	"of a running "
 	"program or of a memory server, soda top watches several of them live. Each command has a "
 	"manual page of its own and answers --help.";
@@ -56,7 +58,8 @@ static int print_man(void)
 			    ".BR soda\\-bench\\-start (1),\n.BR soda\\-bench\\-transport (1),\n"
 			    ".BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
-			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-run (1),\n.BR soda\\-stat "
+			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-report (1),\n.BR soda\\-run "
+			    "(1),\n.BR soda\\-stat "
 			    "(1),\n.BR soda\\-top "
 			    "(1),\n.BR soda\\-mem\\-server (1)\n",
 	};

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A mutex on a futex: one word, no allocation, async-signal-safe as long as
+ * every holder has blocked the signals whose handlers may want it (inside the
+ * SIGBUS handler all are).  Debug builds check the lock order.
+ *
+ * Ranks are acquired in ascending order; two locks of one rank only by trylock.
+ */
+#ifndef SODA_COMMON_LOCK_H
+#define SODA_COMMON_LOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum soda_lock_rank {
+	SODA_RANK_API = 1,	 /* runtime start and end, object table (regions) */
+	SODA_RANK_REGIONS = 2,	 /* objects do not appear or go */
+	SODA_RANK_SESSION = 3,	 /* control connection */
+	SODA_RANK_CHANNEL = 4,	 /* one data connection and its staging slots */
+	SODA_RANK_SHARD = 5,	 /* one shard of the replacement policy */
+	SODA_RANK_WRITEBACK = 6, /* write-back queue */
+	SODA_RANK_STUCK = 7,	 /* requests that a peer may still answer into our memory */
+	SODA_RANK_PINS = 8,	 /* which PINs are under way */
+
+	/* The DPU agent's caches. */
+	SODA_RANK_DPU_POLICY = 17, /* owners, the policy, what is to be fetched */
+	SODA_RANK_DPU_RECENT = 18, /* recent list */
+	SODA_RANK_DPU_CACHE = 19,  /* one shard of the dynamic cache's table */
+};
+
+struct soda_lock {
+	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and somebody waits */
+	uint32_t rank;	       /* enum soda_lock_rank; set before start, then constant */
+};
+
+#define SODA_LOCK_INIT(r)                                                                          \
+	{                                                                                          \
+		.word = 0, .rank = (r)                                                             \
+	}
+
+void soda_lock_init(struct soda_lock *lock, enum soda_lock_rank rank);
+bool soda_lock_try(struct soda_lock *lock);
+void soda_lock_acquire(struct soda_lock *lock);
+/* false when deadline_ns (CLOCK_MONOTONIC) passes first. */
+bool soda_lock_acquire_until(struct soda_lock *lock, uint64_t deadline_ns);
+void soda_lock_release(struct soda_lock *lock);
+
+/* Raw futex on a 32-bit word of this process; errno is kept. */
+/* 0 woken or spurious, -EAGAIN *word != expected, -ETIMEDOUT. timeout_ns < 0: no limit. */
+int soda_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns);
+void soda_futex_wake(_Atomic uint32_t *word, int count);
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+uint64_t soda_now_ns(void);
+
+static inline void soda_cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+#endif

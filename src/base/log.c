@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Log lines: "name: level: message".  A message is formatted once, on the stack,
+ * cut at the buffer's end, and stripped of control characters: names and reasons
+ * come from peers and must not forge lines.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_BYTES 512
+
+/* Set before threads start, then constant. */
+static struct {
+	const char *name;
+	int level;
+	void (*sink)(int level, const char *line, void *arg);
+	void *arg;
+} log_to = { .name = "soda", .level = SODA_LOG_LVL_WARNING };
+
+static const char *const level_names[] = {
+	[SODA_LOG_LVL_ERROR] = "error",
+	[SODA_LOG_LVL_WARNING] = "warning",
+	[SODA_LOG_LVL_INFO] = "info",
+	[SODA_LOG_LVL_DEBUG] = "debug",
+};
+
+void soda_log_setup(const char *name, int level,
+		    void (*sink)(int level, const char *line, void *arg), void *arg)
+{
+	log_to.name = name;
+	log_to.level = level;
+	log_to.sink = sink;
+	log_to.arg = arg;
+}
+
+static void replace_control_characters(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
+/* Add to line at `used`, at most up to its last byte but one; returns the new length. */
+static size_t append(char line[LINE_BYTES], size_t used, const char *text)
+{
+	size_t n = strlen(text), room = LINE_BYTES - 2 - used;
+
+	if (n > room)
+		n = room;
+	memcpy(line + used, text, n);
+	line[used + n] = 0;
+	return used + n;
+}
+
+static void write_line(char line[LINE_BYTES], size_t used)
+{
+	ssize_t n;
+
+	line[used++] = '\n';
+	do
+		n = write(STDERR_FILENO, line, used);
+	while (n < 0 && errno == EINTR);
+}
+
+void soda_log(int level, const char *fmt, ...)
+{
+	char line[LINE_BYTES];
+	size_t used = 0;
+	int saved = errno;
+	va_list args;
+
+	if (level > log_to.level || level < SODA_LOG_LVL_ERROR || level > SODA_LOG_LVL_DEBUG)
+		return;
+	if (!log_to.sink) {
+		line[0] = 0;
+		used = append(line, used, log_to.name);
+		used = append(line, used, ": ");
+		used = append(line, used, level_names[level]);
+		used = append(line, used, ": ");
+	}
+	va_start(args, fmt);
+	vsnprintf(line + used, LINE_BYTES - 1 - used, fmt, args);
+	va_end(args);
+	replace_control_characters(line);
+	if (log_to.sink)
+		log_to.sink(level, line, log_to.arg);
+	else
+		write_line(line, strlen(line));
+	errno = saved;
+}
+
+const char *soda_strerror(int err)
+{
+	/* strerror() may allocate and translate; this is the same table without either. */
+	const char *text = strerrordesc_np(err < 0 ? -err : err);
+
+	return text ? text : "Unknown error";
+}

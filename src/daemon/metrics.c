@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a walk calls: to the writer, unless the writer does not want this part. */
+#include "daemon/metrics.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/metrics_impl.h"
+
+void soda_metrics_number(struct soda_metrics *m, const struct soda_metric *metric, uint64_t value)
+{
+	if (!m->skipped)
+		m->ops->number(m, metric, value);
+}
+
+void soda_metrics_real(struct soda_metrics *m, const struct soda_metric *metric, double value)
+{
+	if (!m->skipped)
+		m->ops->real(m, metric, value);
+}
+
+void soda_metrics_flag(struct soda_metrics *m, const struct soda_metric *metric, bool value)
+{
+	if (!m->skipped)
+		m->ops->flag(m, metric, value);
+}
+
+void soda_metrics_say(struct soda_metrics *m, enum soda_metric_kind kind,
+		      enum soda_metric_unit unit, const char *key, const char *help, uint64_t value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = kind, .unit = unit };
+
+	soda_metrics_number(m, &metric, value);
+}
+
+void soda_metrics_say_flag(struct soda_metrics *m, const char *key, const char *help, bool value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
+
+	soda_metrics_flag(m, &metric, value);
+}
+
+void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *help, double value)
+{
+	const struct soda_metric metric = { .key = key, .help = help, .kind = SODA_METRIC_GAUGE };
+
+	soda_metrics_real(m, &metric, value);
+}
+
+void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *metric,
+			    const struct soda_histogram *h)
+{
+	if (!m->skipped)
+		m->ops->histogram(m, metric, h);
+}
+
+void soda_metrics_text(struct soda_metrics *m, const char *key, const char *text)
+{
+	if (!m->skipped)
+		m->ops->text(m, key, soda_metrics_is_utf8(text) ? text : "(not UTF-8)");
+}
+
+void soda_metrics_id(struct soda_metrics *m, const char *key, uint64_t number)
+{
+	if (!m->skipped)
+		m->ops->id(m, key, number);
+}
+
+void soda_metrics_list(struct soda_metrics *m, const struct soda_metric_list *list)
+{
+	assert(m->depth + 1 < SODA_METRICS_DEPTH);
+	if (m->skipped || !m->ops->list(m, list))
+		m->skipped++;
+}
+
+void soda_metrics_item(struct soda_metrics *m)
+{
+	if (m->skipped || !m->ops->item(m))
+		m->skipped++;
+	else
+		m->depth++;
+}
+
+void soda_metrics_item_end(struct soda_metrics *m)
+{
+	if (m->skipped) {
+		m->skipped--;
+		return;
+	}
+	m->ops->item_end(m);
+	m->depth--;
+}
+
+void soda_metrics_list_end(struct soda_metrics *m)
+{
+	if (m->skipped)
+		m->skipped--;
+	else
+		m->ops->list_end(m);
+}
+
+static const char *unit_of(const struct soda_metric *metric)
+{
+	static const char *const units[] = {
+		[SODA_UNIT_NONE] = "",
+		[SODA_UNIT_BYTES] = "bytes",
+		[SODA_UNIT_NS] = "ns",
+		[SODA_UNIT_MS] = "ms",
+	};
+
+	return units[metric->unit];
+}
+
+void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes)
+{
+	const char *unit = unit_of(metric), *key = metric->key;
+	size_t n = strlen(key), k = strlen(unit);
+
+	if (k && !strcmp(key, unit))
+		snprintf(out, bytes, "size"); /* nothing else would be left */
+	else if (k && n > k + 1 && !strncmp(key, unit, k) && key[k] == '_')
+		snprintf(out, bytes, "%s", key + k + 1);
+	else if (k && n > k + 1 && !strcmp(key + n - k, unit) && key[n - k - 1] == '_')
+		snprintf(out, bytes, "%.*s", (int)(n - k - 1), key);
+	else
+		snprintf(out, bytes, "%s", key);
+}
+
+/* The bytes that a character of UTF-8 has by its first one; 0: none begins so. */
+static unsigned utf8_length(uint8_t first)
+{
+	if (first < 0x80)
+		return 1;
+	if (first >= 0xc2 && first < 0xe0)
+		return 2;
+	if ((first & 0xf0) == 0xe0)
+		return 3;
+	return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
+bool soda_metrics_is_utf8(const char *text)
+{
+	const uint8_t *at = (const uint8_t *)text;
+
+	while (*at) {
+		unsigned n = utf8_length(*at);
+		uint32_t code = n > 1 ? *at & (0x7fu >> n) : *at;
+
+		for (unsigned i = 1; i < n; i++) {
+			if ((at[i] & 0xc0) != 0x80)
+				return false;
+			code = code << 6 | (at[i] & 0x3f);
+		}
+		/* too long for what it says, half of a pair, or beyond the end */
+		if (!n || (n == 3 && code < 0x800) || (n == 4 && code < 0x10000) ||
+		    (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
+			return false;
+		at += n;
+	}
+	return true;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Statistics over HTTP, for Prometheus: GET /metrics, and GET /healthz, which is
+ * 200 "ok" or, when the daemon is about to end, 503 "draining".  Nothing else.
+ *
+ * One thread of low priority serves all.  Connections are limited in number and in
+ * time, every answer closes its connection, and the statistics are collected at
+ * most five times a second, however many ask: a peer that is slow or hostile keeps
+ * others of its kind waiting, and nobody else.  Without libmicrohttpd: -ENOTSUP.
+ */
+#ifndef SODA_COMMON_METRICS_HTTP_H
+#define SODA_COMMON_METRICS_HTTP_H
+
+#include <stdbool.h>
+
+#include "base/conf/conf.h"
+#include "daemon/metrics.h"
+
+struct soda_metrics_http;
+
+/* What is served; copied. The functions are called in the endpoint's thread. */
+struct soda_metrics_source {
+	const char *prefix; /* as in soda_metrics_prometheus */
+	soda_metrics_walk *walk;
+	bool (*healthy)(void *arg);
+	void *arg;
+};
+
+/*
+ * address: as in soda_metrics_listen.  The signals that the daemon waits for are
+ * blocked already.  0; the errors of soda_metrics_listen, -ENOMEM, -EAGAIN, -ENOTSUP.
+ */
+int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
+			    struct soda_metrics_http **http_p, struct soda_conf_error *err);
+/* "http://127.0.0.1:9401/metrics", with the real port; valid until stop. */
+const char *soda_metrics_http_url(const struct soda_metrics_http *http);
+/* Close what is open, await the thread, free. NULL is a no-op. */
+void soda_metrics_http_stop(struct soda_metrics_http *http);
+
+#endif

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "dpu_agent/cache/dynamic/impl.h"
+
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 33;
+	x *= 0xff51afd7ed558ccdull;
+	x ^= x >> 33;
+	x *= 0xc4ceb9fe1a85ec53ull;
+	return x ^ x >> 33;
+}
+
+static uint32_t *bucket_of(const struct soda_cache *cache, const struct soda_cache_key *key,
+			   struct shard **shard_p)
+{
+	uint64_t hash = mix(key->entry + mix(key->owner + 1ull));
+
+	*shard_p = (struct shard *)&cache->shards[hash % SHARDS];
+	return &cache->buckets[hash & cache->bucket_mask];
+}
+
+static bool same(const struct soda_cache_key *a, const struct soda_cache_key *b)
+{
+	return a->owner == b->owner && a->entry == b->entry;
+}
+
+static uint32_t find_locked(const struct soda_cache *cache, const uint32_t *bucket,
+			    const struct soda_cache_key *key)
+{
+	uint32_t slot = *bucket;
+
+	while (slot != SODA_CACHE_NONE && !same(&cache->entries[slot].key, key))
+		slot = cache->entries[slot].next;
+	return slot;
+}
+
+/* The sectors that a range touches. */
+static uint64_t sectors_of(const struct soda_cache *cache, uint32_t offset, uint64_t bytes)
+{
+	uint32_t first = offset >> cache->sector_shift;
+	uint32_t last = (uint32_t)((offset + bytes - 1) >> cache->sector_shift);
+
+	return (UINT64_MAX >> (SECTORS - 1 - (last - first))) << first;
+}
+
+static uint64_t sector_bytes(const struct soda_cache *cache, uint64_t sectors)
+{
+	return (uint64_t)__builtin_popcountll(sectors) << cache->sector_shift;
+}
+
+static uint8_t *memory_of(const struct soda_cache *cache, uint32_t slot)
+{
+	return cache->arena + ((uint64_t)slot << cache->entry_shift);
+}
+
+static void set_state(struct entry *e, enum entry_state state)
+{
+	/* release: with the acquire in soda_cache_evictable, which looks without a lock */
+	atomic_store_explicit(&e->state, state, memory_order_release);
+}
+
+static enum entry_state get_state(const struct entry *e)
+{
+	return (enum entry_state)atomic_load_explicit(&e->state, memory_order_acquire);
+}
+
+static void reference(struct entry *e)
+{
+	atomic_fetch_add_explicit(&e->use, 1, memory_order_relaxed);
+}
+
+static void count_useless_locked(struct soda_cache *cache, struct shard *s, const struct entry *e)
+{
+	if (!e->touched)
+		s->counts.useless++;
+	s->counts.bytes_useless += sector_bytes(cache, e->valid & ~e->used);
+}
+
+/* What a request of these sectors finds in an entry. */
+static enum soda_cache_answer meet_locked(struct soda_cache *cache, struct entry *e,
+					  uint64_t sectors, struct soda_cache_waiter *waiter)
+{
+	if ((e->valid & sectors) != sectors)
+		return SODA_CACHE_MISS;
+	if (get_state(e) == READY) {
+		reference(e);
+		return SODA_CACHE_HIT;
+	}
+	if (!waiter)
+		return SODA_CACHE_MISS;
+	waiter->next = e->waiters;
+	waiter->sectors = sectors;
+	e->waiters = waiter;
+	return SODA_CACHE_LATE;
+}
+
+static void count_answer_locked(struct shard *s, enum soda_cache_answer answer, uint32_t bytes)
+{
+	struct soda_cache_counts *n = &s->counts;
+
+	*(answer == SODA_CACHE_HIT    ? &n->hits
+	  : answer == SODA_CACHE_LATE ? &n->late_hits
+				      : &n->misses) += 1;
+	*(answer == SODA_CACHE_HIT    ? &n->bytes_hit
+	  : answer == SODA_CACHE_LATE ? &n->bytes_late
+				      : &n->bytes_missed) += bytes;
+}
+
+static enum soda_cache_answer bypass(struct shard *s, uint32_t bytes)
+{
+	soda_lock_acquire(&s->lock);
+	s->counts.bypassed++;
+	count_answer_locked(s, SODA_CACHE_MISS, bytes);
+	soda_lock_release(&s->lock);
+	return SODA_CACHE_MISS;
+}
+
+enum soda_cache_answer soda_cache_acquire(struct soda_cache *cache, uint32_t owner, uint64_t offset,
+					  uint32_t bytes, struct soda_cache_waiter *waiter,
+					  struct soda_cache_ref *ref_p)
+{
+	struct soda_cache_key key = { .owner = owner, .entry = offset >> cache->entry_shift };
+	uint32_t at = (uint32_t)(offset & ((1u << cache->entry_shift) - 1)), slot;
+	enum soda_cache_answer answer = SODA_CACHE_MISS;
+	struct soda_cache_ref ref;
+	struct shard *s;
+	uint32_t *bucket = bucket_of(cache, &key, &s);
+
+	if (!bytes || bytes > (1u << cache->entry_shift) - at)
+		return bypass(s, bytes);
+	if (waiter)
+		waiter->offset = at;
+	soda_lock_acquire(&s->lock);
+	slot = find_locked(cache, bucket, &key);
+	if (slot != SODA_CACHE_NONE) {
+		struct entry *e = &cache->entries[slot];
+		uint64_t sectors = sectors_of(cache, at, bytes);
+
+		answer = meet_locked(cache, e, sectors, waiter);
+		if (answer != SODA_CACHE_MISS) {
+			ref = (struct soda_cache_ref){ .memory = memory_of(cache, slot) + at,
+						       .slot = slot,
+						       .first = !e->touched };
+			*ref_p = ref;
+			e->touched = true;
+			e->used |= sectors;
+		}
+	}
+	count_answer_locked(s, answer, bytes);
+	soda_lock_release(&s->lock);
+	return answer;
+}
+
+void soda_cache_release(struct soda_cache *cache, uint32_t slot)
+{
+	struct entry *e = &cache->entries[slot];
+	/* release: our use of the bytes comes before the next fill; acquire: with the releases
+	   of the others, where we are the last */
+	uint32_t before = atomic_fetch_sub_explicit(&e->use, 1, memory_order_acq_rel);
+
+	assert((before & ~UNLINKED) > 0);
+	if (before != (UNLINKED | 1))
+		return;
+	/* Nobody finds it and nobody has it: it is ours alone. */
+	set_state(e, EMPTY);
+	atomic_store_explicit(&e->use, 0, memory_order_relaxed);
+	push_emptied(cache, slot);
+}
+
+uint32_t soda_cache_find(struct soda_cache *cache, const struct soda_cache_key *key)
+{
+	struct shard *s;
+	uint32_t *bucket = bucket_of(cache, key, &s), slot;
+
+	soda_lock_acquire(&s->lock);
+	slot = find_locked(cache, bucket, key);
+	soda_lock_release(&s->lock);
+	return slot;
+}
+
+/* The smallest gap goes: what lies in it is read as well. */
+static uint32_t join_two(struct soda_cache_run *runs, uint32_t n)
+{
+	uint32_t best = 1, least = UINT32_MAX;
+
+	for (uint32_t i = 1; i < n; i++) {
+		uint32_t gap = runs[i].at - (runs[i - 1].at + runs[i - 1].bytes);
+
+		if (gap < least) {
+			least = gap;
+			best = i;
+		}
+	}
+	runs[best - 1].bytes = runs[best].at + runs[best].bytes - runs[best - 1].at;
+	for (uint32_t i = best; i + 1 < n; i++)
+		runs[i] = runs[i + 1];
+	return n - 1;
+}
+
+uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_t wanted,
+			 struct soda_cache_run runs[SODA_CACHE_RUNS_MAX])
+{
+	struct soda_cache_run all[SECTORS / 2 + 1];
+	uint32_t step = 1u << cache->sector_shift, n = 0;
+	/* Small entries have less than 64 sectors, of a page each. */
+	uint32_t parts = step >> (cache->entry_shift - 6);
+
+	for (uint32_t at = 0, i = 0; at < bytes; at += step, i += parts) {
+		uint64_t part = (UINT64_MAX >> (64 - parts)) << i;
+
+		if (!(wanted & part))
+			continue;
+		if (n && all[n - 1].at + all[n - 1].bytes == at)
+			all[n - 1].bytes += step;
+		else
+			all[n++] = (struct soda_cache_run){ at, step };
+	}
+	if (!n) /* only what lies behind the owner's end: its last part, then */
+		all[n++] = (struct soda_cache_run){ (bytes - 1) & ~(step - 1), step };
+	if (all[n - 1].at + all[n - 1].bytes > bytes)
+		all[n - 1].bytes = bytes - all[n - 1].at;
+	while (n > SODA_CACHE_RUNS_MAX)
+		n = join_two(all, n);
+	memcpy(runs, all, n * sizeof(*runs));
+	return n;
+}
+
+int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct soda_cache_key *key,
+			  const struct soda_cache_run *runs, uint32_t n, uint8_t **memory_p)
+{
+	struct entry *e = &cache->entries[slot];
+	struct shard *s;
+	uint32_t *bucket = bucket_of(cache, key, &s);
+
+	assert(get_state(e) == EMPTY && n);
+	soda_lock_acquire(&s->lock);
+	if (find_locked(cache, bucket, key) != SODA_CACHE_NONE) {
+		soda_lock_release(&s->lock);
+		return -EEXIST;
+	}
+	e->key = *key;
+	e->bytes = 0;
+	e->valid = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		e->bytes += runs[i].bytes;
+		e->valid |= sectors_of(cache, runs[i].at, runs[i].bytes);
+	}
+	e->used = 0;
+	e->touched = false;
+	e->waiters = NULL;
+	atomic_store_explicit(&e->use, 1, memory_order_relaxed); /* the fill's own */
+	set_state(e, FILLING);
+	e->next = *bucket;
+	*bucket = slot;
+	s->counts.entries++;
+	soda_lock_release(&s->lock);
+	*memory_p = memory_of(cache, slot);
+	return 0;
+}
+
+/* Out of the hash.  Then it is empty, and the caller's, or whoever uses it last frees it. */
+static bool unlink_locked(struct soda_cache *cache, struct shard *s, uint32_t *bucket,
+			  uint32_t slot)
+{
+	struct entry *e = &cache->entries[slot];
+	uint32_t *link = bucket;
+
+	while (*link != slot)
+		link = &cache->entries[*link].next;
+	*link = e->next;
+	s->counts.entries--;
+	count_useless_locked(cache, s, e);
+	e->valid = 0;
+	set_state(e, LEAVING);
+	/* acquire: the uses that have ended come before the slot's next fill */
+	if (atomic_fetch_or_explicit(&e->use, UNLINKED, memory_order_acq_rel) != 0)
+		return false;
+	atomic_store_explicit(&e->use, 0, memory_order_relaxed);
+	set_state(e, EMPTY);
+	return true;
+}
+
+/* Each waiter that gets bytes gets a reference; status for the others. */
+static struct soda_cache_waiter *end_locked(struct soda_cache *cache, struct shard *s,
+					    uint32_t *bucket, uint32_t slot, int status)
+{
+	struct entry *e = &cache->entries[slot];
+	struct soda_cache_waiter *waiters = e->waiters;
+
+	e->waiters = NULL;
+	s->counts.fills++;
+	if (status)
+		s->counts.fills_failed++;
+	else
+		s->counts.bytes_filled += e->bytes;
+	if (get_state(e) == LEAVING)
+		return waiters;
+	if (status) {
+		e->valid = 0;
+		e->touched = true; /* what never was here was not useless */
+		unlink_locked(cache, s, bucket, slot);
+		return waiters;
+	}
+	set_state(e, READY);
+	for (struct soda_cache_waiter *w = waiters; w; w = w->next)
+		if ((e->valid & w->sectors) == w->sectors)
+			reference(e);
+		else
+			w->sectors = 0;
+	return waiters;
+}
+
+void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status)
+{
+	struct entry *e = &cache->entries[slot];
+	struct soda_cache_ref ref = { .slot = slot };
+	struct soda_cache_waiter *w, *next;
+	struct shard *s;
+	uint32_t *bucket = bucket_of(cache, &e->key, &s);
+	bool good;
+
+	soda_lock_acquire(&s->lock);
+	w = end_locked(cache, s, bucket, slot, status);
+	good = get_state(e) == READY;
+	soda_lock_release(&s->lock);
+	for (; w; w = next) {
+		next = w->next; /* done may free it */
+		ref.memory = memory_of(cache, slot) + w->offset;
+		if (good && w->sectors)
+			w->done(w, 0, &ref);
+		else
+			w->done(w, status ? status : -ESTALE, NULL);
+	}
+	soda_cache_release(cache, slot);
+}
+
+int soda_cache_evict(struct soda_cache *cache, uint32_t slot)
+{
+	struct entry *e = &cache->entries[slot];
+	struct shard *s;
+	uint32_t *bucket;
+	int ret = -EBUSY;
+
+	if (!soda_cache_evictable(cache, slot))
+		return -EBUSY;
+	/* The key is constant until the slot is reclaimed, which only our caller does. */
+	bucket = bucket_of(cache, &e->key, &s);
+	soda_lock_acquire(&s->lock);
+	/* References appear under this lock only: none now, none later. */
+	if (get_state(e) == READY && !atomic_load_explicit(&e->use, memory_order_acquire)) {
+		s->counts.evictions++;
+		unlink_locked(cache, s, bucket, slot);
+		ret = 0;
+	}
+	soda_lock_release(&s->lock);
+	return ret;
+}
+
+bool soda_cache_evictable(const void *arg, uint32_t slot)
+{
+	const struct soda_cache *cache = arg;
+	const struct entry *e;
+
+	if (slot >= cache->slots)
+		return false;
+	e = &cache->entries[slot];
+	return get_state(e) == READY && !atomic_load_explicit(&e->use, memory_order_relaxed);
+}
+
+static void written_entry(struct soda_cache *cache, const struct soda_cache_key *key,
+			  uint32_t offset, uint64_t bytes)
+{
+	struct shard *s;
+	uint32_t *bucket = bucket_of(cache, key, &s), slot;
+	bool emptied = false;
+
+	soda_lock_acquire(&s->lock);
+	slot = find_locked(cache, bucket, key);
+	if (slot != SODA_CACHE_NONE) {
+		struct entry *e = &cache->entries[slot];
+		uint64_t sectors = sectors_of(cache, offset, bytes), gone = e->valid & sectors;
+
+		s->counts.writes++;
+		s->counts.bytes_useless += sector_bytes(cache, gone & ~e->used);
+		e->valid &= ~sectors;
+		if (!e->valid)
+			emptied = unlink_locked(cache, s, bucket, slot);
+	}
+	soda_lock_release(&s->lock);
+	if (emptied)
+		push_emptied(cache, slot);
+}
+
+void soda_cache_written(struct soda_cache *cache, uint32_t owner, uint64_t offset, uint64_t bytes)
+{
+	uint64_t size = 1ull << cache->entry_shift;
+
+	while (bytes) {
+		struct soda_cache_key key = { .owner = owner,
+					      .entry = offset >> cache->entry_shift };
+		uint64_t at = offset & (size - 1), part = size - at;
+
+		part = part < bytes ? part : bytes;
+		written_entry(cache, &key, (uint32_t)at, part);
+		offset += part;
+		bytes -= part;
+	}
+}
+
+/* Looks at all slots: rare, and a slot is 96 bytes of an entry's million. */
+void soda_cache_forget(struct soda_cache *cache, uint32_t owner)
+{
+	for (uint32_t i = 0; i <= cache->bucket_mask; i++) {
+		struct shard *s = &cache->shards[i % SHARDS];
+		uint32_t slot, next;
+
+		soda_lock_acquire(&s->lock);
+		for (slot = cache->buckets[i]; slot != SODA_CACHE_NONE; slot = next) {
+			next = cache->entries[slot].next;
+			if (cache->entries[slot].key.owner == owner &&
+			    unlink_locked(cache, s, &cache->buckets[i], slot))
+				push_emptied(cache, slot);
+		}
+		soda_lock_release(&s->lock);
+	}
+}
+
+uint32_t soda_cache_reclaim(struct soda_cache *cache)
+{
+	uint32_t slot;
+
+	if (cache->reclaimed == SODA_CACHE_NONE)
+		/* acquire: pairs with the release in push_emptied */
+		cache->reclaimed = atomic_exchange_explicit(&cache->emptied, SODA_CACHE_NONE,
+							    memory_order_acquire);
+	slot = cache->reclaimed;
+	if (slot != SODA_CACHE_NONE)
+		cache->reclaimed = cache->entries[slot].next_empty;
+	return slot;
+}
+
+void soda_cache_count(struct soda_cache *cache, struct soda_cache_counts *counts_p)
+{
+	uint64_t *sum = (uint64_t *)counts_p;
+
+	_Static_assert(sizeof(*counts_p) % sizeof(uint64_t) == 0, "counts are uint64_t");
+	memset(counts_p, 0, sizeof(*counts_p));
+	for (int i = 0; i < SHARDS; i++) {
+		const uint64_t *one = (const uint64_t *)&cache->shards[i].counts;
+
+		soda_lock_acquire(&cache->shards[i].lock);
+		for (size_t k = 0; k < sizeof(*counts_p) / sizeof(uint64_t); k++)
+			sum[k] += one[k];
+		soda_lock_release(&cache->shards[i].lock);
+	}
+}
+
+void soda_cache_check(struct soda_cache *cache)
+{
+	struct soda_cache_counts counts;
+	uint64_t linked = 0;
+
+	soda_cache_count(cache, &counts);
+	for (uint32_t i = 0; i <= cache->bucket_mask; i++)
+		for (uint32_t slot = cache->buckets[i]; slot != SODA_CACHE_NONE;
+		     slot = cache->entries[slot].next) {
+			const struct entry *e = &cache->entries[slot];
+			struct shard *s;
+
+			assert(bucket_of(cache, &e->key, &s) == &cache->buckets[i]);
+			assert(get_state(e) == READY || get_state(e) == FILLING);
+			assert(e->valid && !(e->use & UNLINKED));
+			assert(++linked <= cache->slots);
+		}
+	for (uint32_t slot = 0; slot < cache->slots; slot++)
+		if (get_state(&cache->entries[slot]) == EMPTY)
+			assert(cache->entries[slot].use == 0 && !cache->entries[slot].waiters);
+	assert(linked == counts.entries);
+}

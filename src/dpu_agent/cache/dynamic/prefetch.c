@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lookups, decisions and fetches; the threads are in prefetch_worker.c. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dpu_agent/cache/dynamic/prefetch_impl.h"
+#include "dpu_agent/cache/policy/policies.h"
+
+enum {
+	OWNERS_MAX = 16384,
+	BATCH = 32,
+	PAUSE = 256,
+	/* Requests in the recent list that are worth waking a worker for... */
+	PENDING_OFF = 16, /* ...while nothing is fetched for their owner */
+	PENDING_ON = 64,  /* ...and nothing new has happened */
+	GHOST_SHARE = 64, /* of the cache's bytes */
+};
+
+int soda_prefetch_create(const struct soda_prefetch_options *opt,
+			 const struct soda_prefetch_ops *ops, void *arg, struct soda_prefetch **p_p)
+{
+	struct soda_prefetch *p = calloc(1, sizeof(*p));
+	struct soda_cache_setup setup;
+	uint32_t max = opt->max_owners ? opt->max_owners : OWNERS_MAX;
+	int ret;
+
+	if (!p)
+		return -ENOMEM;
+	p->ops = ops;
+	p->arg = arg;
+	p->always = opt->always;
+	soda_recent_init(&p->recent);
+	soda_lock_init(&p->lock, SODA_RANK_DPU_POLICY);
+	ret = soda_cache_create(opt->cache_bytes, opt->entry_bytes, &p->cache);
+	if (ret) {
+		free(p);
+		return ret;
+	}
+	p->ghost_bytes_max = opt->cache_bytes / GHOST_SHARE;
+	setup = (struct soda_cache_setup){ .slots = soda_cache_slots(p->cache),
+					   .entry_bytes = opt->entry_bytes,
+					   .seed = opt->seed ? opt->seed : 1,
+					   .evictable = soda_cache_evictable,
+					   .cache = p->cache };
+	ret = soda_guard_init(&p->guard, opt->policy ? opt->policy : &soda_cache_policy_stream,
+			      &setup);
+	if (!ret)
+		ret = soda_owners_init(&p->owners, max);
+	p->free_slots = calloc(setup.slots, sizeof(*p->free_slots));
+	p->modes = calloc(max, sizeof(*p->modes));
+	if (!ret && (!p->free_slots || !p->modes))
+		ret = -ENOMEM;
+	if (ret) {
+		soda_prefetch_destroy(p);
+		return ret;
+	}
+	*p_p = p;
+	return 0;
+}
+
+void soda_prefetch_destroy(struct soda_prefetch *p)
+{
+	if (!p)
+		return;
+	soda_owners_destroy(&p->owners);
+	soda_guard_destroy(&p->guard);
+	soda_cache_destroy(p->cache);
+	free(p->free_slots);
+	free((void *)p->modes);
+	free(p);
+}
+
+struct soda_cache *soda_prefetch_cache(struct soda_prefetch *p)
+{
+	return p->cache;
+}
+
+/* The path of a READ. */
+
+static bool matters(uint8_t mode, enum soda_cache_answer answer, bool first, uint32_t pending)
+{
+	if (mode == SODA_MODE_GHOSTS)
+		return pending >= PENDING_OFF;
+	return answer == SODA_CACHE_MISS || first || pending >= PENDING_ON;
+}
+
+enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
+					  uint32_t bytes, const struct soda_recent_has *has,
+					  struct soda_cache_waiter *waiter,
+					  struct soda_cache_ref *ref_p)
+{
+	uint8_t mode = atomic_load_explicit(&p->modes[owner], memory_order_relaxed);
+	struct soda_recent item = {
+		.offset = offset, .bytes = bytes, .owner = owner, .slot = SODA_CACHE_NONE
+	};
+	struct soda_cache_ref ref = { .slot = SODA_CACHE_NONE };
+	uint32_t pending;
+
+	if (mode == SODA_MODE_UNCACHED)
+		return SODA_CACHE_MISS;
+	if (has)
+		item.has = *has;
+	item.answer = soda_cache_acquire(p->cache, owner, offset, bytes, waiter, &ref);
+	if (item.answer != SODA_CACHE_MISS) {
+		item.slot = ref.slot;
+		*ref_p = ref;
+	}
+	pending = soda_recent_push(&p->recent, &item);
+	if (matters(mode, item.answer, ref.first, pending))
+		soda_prefetch_ring(p);
+	return item.answer;
+}
+
+void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
+{
+	soda_rate_note(&p->link.net, bytes, ns);
+}
+
+void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
+{
+	soda_rate_note(&p->link.intra, bytes, ns);
+}
+
+/* Decisions. */
+
+/* What a want comes to. */
+struct plan {
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX];
+	uint32_t n, bytes;
+	uint64_t sectors; /* 64ths that are in the runs */
+};
+
+/* What one client of several has, another may ask for. */
+static bool one_tells(const struct soda_owner *o, const struct soda_recent *item)
+{
+	return item->has.chunk_bytes && o->s.regions == 1;
+}
+
+/* False: nothing is left to be fetched. */
+static bool make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
+		      const struct soda_recent *item, const struct soda_cache_want *want,
+		      struct plan *plan)
+{
+	uint64_t size = soda_cache_entry_bytes(p->cache),
+		 left = o->s.name.bytes - want->entry * size, sectors = want->sectors;
+	uint32_t part = (uint32_t)(size / 64);
+
+	if (want->once && one_tells(o, item))
+		sectors &= ~soda_recent_has(item, want->entry * size, part);
+	if (!sectors)
+		return false;
+	plan->n = soda_cache_plan(p->cache, (uint32_t)(left < size ? left : size), sectors,
+				  plan->runs);
+	plan->bytes = 0;
+	plan->sectors = 0;
+	for (uint32_t i = 0; i < plan->n; i++) {
+		uint32_t first = plan->runs[i].at / part;
+		uint32_t last = (plan->runs[i].at + plan->runs[i].bytes - 1) / part;
+
+		plan->bytes += plan->runs[i].bytes;
+		plan->sectors |= (UINT64_MAX >> (63 - (last - first))) << first;
+	}
+	return true;
+}
+
+/* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
+static uint32_t find_slot(struct soda_prefetch *p)
+{
+	uint32_t slot;
+
+	while ((slot = soda_cache_reclaim(p->cache)) != SODA_CACHE_NONE) {
+		soda_guard_drop(&p->guard, slot);
+		p->free_slots[p->free_n++] = slot;
+	}
+	if (p->free_n)
+		return p->free_slots[--p->free_n];
+	slot = soda_guard_victim(&p->guard);
+	if (slot == SODA_CACHE_NONE || soda_cache_evict(p->cache, slot))
+		return SODA_CACHE_NONE;
+	soda_guard_drop(&p->guard, slot);
+	return slot;
+}
+
+/* It is FILLING from here on: requests wait for it rather than being forwarded beside it. */
+static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
+		  const struct plan *plan)
+{
+	uint32_t slot = find_slot(p);
+	struct soda_fill *fill = p->fills;
+
+	if (slot == SODA_CACHE_NONE)
+		return false;
+	while (fill->busy)
+		fill++;
+	if (soda_cache_fill_begin(p->cache, slot, key, plan->runs, plan->n, &fill->memory)) {
+		p->free_slots[p->free_n++] = slot;
+		return false;
+	}
+	soda_guard_fill(&p->guard, slot, key, plan->sectors);
+	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
+	fill->bytes = plan->bytes;
+	fill->runs_n = plan->n;
+	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
+	fill->owner = key->owner;
+	fill->slot = slot;
+	fill->busy = true;
+	fill->cancelled = false;
+	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
+	p->begun++;
+	o->s.bytes_fetched += plan->bytes;
+	return true;
+}
+
+/* The bytes that it will cost; 0: it is there, or not to be had. */
+static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct soda_recent *item,
+		     const struct soda_cache_want *want)
+{
+	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
+	struct plan plan;
+
+	if (p->pause || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
+	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
+		return 0;
+	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
+	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, &plan)) {
+		p->unwanted++;
+		return 0;
+	}
+	return plan.bytes;
+}
+
+/* The same with ghosts. */
+static uint64_t imagine(struct soda_prefetch *p, const struct soda_owner *o,
+			const struct soda_recent *item, const struct soda_cache_want *want)
+{
+	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
+	struct plan plan;
+
+	if (!o->ghost || soda_ghost_has(o->ghost, want->entry) ||
+	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
+		return 0;
+	soda_ghost_insert(o->ghost, want->entry);
+	return plan.bytes;
+}
+
+/* Within the bytes that all ghosts may take; without ghosts an owner stays off. */
+static void need_ghost(struct soda_prefetch *p, struct soda_owner *o)
+{
+	uint32_t slots = soda_cache_slots(p->cache);
+	size_t bytes = soda_ghost_bytes(slots, o->entries);
+
+	if (o->ghost || p->ghost_bytes + bytes > p->ghost_bytes_max)
+		return;
+	o->ghost = soda_ghost_create(slots, o->entries, p->guard.setup.seed + o->id);
+	if (o->ghost)
+		p->ghost_bytes += bytes;
+}
+
+static void switched(struct soda_prefetch *p, struct soda_owner *o)
+{
+	if (!o->s.model.on) {
+		p->switched_off++;
+		soda_prefetch_unwant_locked(p, o->id);
+	} else {
+		p->switched_on++;
+		if (o->ghost)
+			soda_model_credit(&o->s.model, (uint64_t)soda_ghost_count(o->ghost) *
+							       soda_cache_entry_bytes(p->cache));
+		soda_prefetch_drop_ghost(p, o);
+	}
+	soda_prefetch_show_mode(p, o);
+}
+
+static void note_request(struct soda_prefetch *p, struct soda_owner *o,
+			 const struct soda_recent *item, struct soda_cache_touch *touch)
+{
+	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
+	uint64_t hit = 0, fetched = 0;
+	bool real = soda_prefetch_fetches(p, o);
+	uint32_t n;
+
+	if (!real)
+		need_ghost(p, o);
+	if (touch->slot != SODA_CACHE_NONE)
+		soda_guard_hit(&p->guard, touch);
+	n = soda_guard_predict(&p->guard, touch, wants);
+	if (real ? item->answer != SODA_CACHE_MISS
+		 : o->ghost && soda_ghost_has(o->ghost, touch->key.entry))
+		hit = item->bytes;
+	for (uint32_t i = 0; i < n; i++)
+		fetched += real ? want(p, o, item, &wants[i]) : imagine(p, o, item, &wants[i]);
+	if (p->pause)
+		p->pause--;
+	o->s.requests++;
+	o->s.hits += item->answer == SODA_CACHE_HIT;
+	o->s.late_hits += item->answer == SODA_CACHE_LATE;
+	o->s.bytes_asked += item->bytes;
+	o->s.bytes_hit += item->answer != SODA_CACHE_MISS ? item->bytes : 0;
+	if (soda_model_note(&o->s.model, &p->link, item->bytes, hit, fetched))
+		switched(p, o);
+}
+
+static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
+{
+	uint32_t size = soda_cache_entry_bytes(p->cache);
+	struct soda_owner *o = soda_owner_get(&p->owners, item->owner);
+	struct soda_cache_touch touch = {
+		.key = { .owner = item->owner, .entry = item->offset / size },
+		.offset = (uint32_t)(item->offset % size),
+		.bytes = item->bytes,
+		.slot = item->slot,
+	};
+
+	/* Requests of an owner that is gone, or of another that has its id now, are no harm:
+	   but what policies see is within the owner. */
+	if (!o || item->offset >= o->s.name.bytes || item->bytes > o->s.name.bytes - item->offset ||
+	    item->bytes > size - touch.offset)
+		return;
+	touch.entries = o->entries;
+	touch.told = one_tells(o, item);
+	if (touch.told)
+		touch.has = soda_recent_has(item, touch.key.entry * size, size / 64);
+	note_request(p, o, item, &touch);
+}
+
+void soda_prefetch_step(struct soda_prefetch *p)
+{
+	struct soda_recent items[BATCH];
+	uint32_t n;
+
+	do {
+		soda_lock_acquire(&p->lock);
+		n = soda_recent_take(&p->recent, items, BATCH);
+		soda_recent_refresh(items, n);
+		for (uint32_t i = 0; i < n; i++)
+			take_in(p, &items[i]);
+		soda_lock_release(&p->lock);
+	} while (n == BATCH);
+}
+
+/* Fetches. */
+
+static struct soda_fill *take(struct soda_prefetch *p)
+{
+	struct soda_fill *fill = NULL;
+
+	soda_lock_acquire(&p->lock);
+	if (p->queue_n) {
+		fill = p->queue[p->queue_head];
+		p->queue_head = (p->queue_head + 1) % SODA_FILLS_MAX;
+		p->queue_n--;
+		p->underway++;
+	}
+	soda_lock_release(&p->lock);
+	return fill;
+}
+
+struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
+{
+	struct soda_fill *fill;
+
+	/* Those that were given up meanwhile end here. */
+	while ((fill = take(p)) && fill->cancelled)
+		soda_prefetch_filled(p, fill, -ECANCELED);
+	return fill;
+}
+
+void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status)
+{
+	soda_cache_fill_end(p->cache, fill->slot, status);
+	soda_lock_acquire(&p->lock);
+	fill->busy = false;
+	p->underway--;
+	if (status && status != -ECANCELED)
+		p->pause = PAUSE;
+	atomic_fetch_add_explicit(&p->ended, 1, memory_order_relaxed);
+	soda_lock_release(&p->lock);
+	soda_futex_wake(&p->ended, INT32_MAX);
+}
+
+bool soda_prefetch_idle(struct soda_prefetch *p)
+{
+	bool idle;
+
+	soda_lock_acquire(&p->lock);
+	idle = !p->queue_n;
+	soda_lock_release(&p->lock);
+	return idle;
+}

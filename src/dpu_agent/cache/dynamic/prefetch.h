@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The dynamic cache as the agent uses it: reads are looked up and noted in the
+ * recent list; prefetch workers take the list, ask the policy which entries to
+ * have, and fetch them; the adaptive switch says for each owner whether they do.
+ *
+ *   soda_prefetch_read  -> lookup; recent list; a worker is woken where it matters
+ *   worker              -> step: hit, predict, ghosts, model; take: a slot for an entry that
+ *                          is wanted; ops->fill: the agent posts a READ, and says
+ *                          soda_prefetch_filled when it is answered
+ *
+ * An owner is what entries belong to: a READ_ONLY file by (file id, generation), which
+ * all its clients share, else a client's region.  Files stay when their last
+ * region closes, for the next process, until their place in the table is needed.
+ *
+ * Threads: read, written, net and intra from any thread, without waiting for a
+ * decision; open and close take the lock of the policy for a moment.
+ */
+#ifndef SODA_DPU_PREFETCH_H
+#define SODA_DPU_PREFETCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dpu_agent/cache/dynamic/dynamic_cache.h"
+#include "dpu_agent/cache/dynamic/model.h"
+#include "dpu_agent/cache/dynamic/recent_list.h"
+#include "soda_cache_policy.h"
+
+struct soda_prefetch;
+
+/* Most fetches that wait for a worker, and most in all. */
+enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 32 };
+
+/* One entry to be fetched. */
+struct soda_fill {
+	uint8_t *memory;				 /* of the entry */
+	uint64_t offset;				 /* of the entry in the owner */
+	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]; /* what is to be read of it */
+	uint32_t runs_n, bytes;				 /* in all */
+	uint32_t owner, slot;
+	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
+};
+
+struct soda_prefetch_ops {
+	/*
+	 * READ the runs of the owner, each to its place in fill->memory.  Ends, now or later and
+	 * from any thread, with soda_prefetch_filled, also when the owner is closed.
+	 * May block: each worker has one fill under way then.
+	 */
+	void (*fill)(void *arg, struct soda_fill *fill);
+};
+
+struct soda_prefetch_options {
+	uint64_t cache_bytes;
+	uint32_t entry_bytes;
+	uint32_t max_owners;			/* 0: 16384 */
+	const struct soda_cache_policy *policy; /* NULL: stream; outlives the prefetcher */
+	uint64_t seed;				/* 0: 1 */
+	bool always;				/* no adaptive switch: caching is on for all */
+};
+
+struct soda_owner_name {
+	bool file;	/* a READ_ONLY file: shared */
+	uint64_t id[2]; /* (file id, generation), or (client id, region id) */
+	uint64_t bytes; /* whole pages; parts of different length are different owners */
+};
+
+enum soda_owner_advice {
+	SODA_OWNER_ADAPTIVE, /* the switch decides */
+	SODA_OWNER_CACHED,   /* on, whatever the model says */
+	SODA_OWNER_UNCACHED, /* never */
+};
+
+/* What the switch of one owner sees. */
+struct soda_owner_stats {
+	struct soda_owner_name name;
+	enum soda_owner_advice advice;
+	uint32_t regions;		    /* open now */
+	uint64_t requests, hits, late_hits; /* since it was opened */
+	uint64_t bytes_asked, bytes_hit, bytes_fetched;
+	uint32_t ghosts;
+	struct soda_model model;
+};
+
+struct soda_prefetch_stats {
+	struct soda_cache_counts cache;
+	const char *policy;
+	uint64_t nonsense; /* refused answers of the policy */
+	bool policy_replaced;
+	uint64_t recent_lost;	   /* requests that no policy saw */
+	uint64_t wanted, unwanted; /* fetches begun; not begun: too many, or no slot free */
+	uint64_t net_bytes_per_s, intra_bytes_per_s;
+	double ratio; /* R, or negative */
+	uint32_t owners, owners_on;
+	uint64_t switched_on, switched_off;
+};
+
+/* No worker runs yet. 0, -EINVAL, -ENOMEM. */
+int soda_prefetch_create(const struct soda_prefetch_options *opt,
+			 const struct soda_prefetch_ops *ops, void *arg,
+			 struct soda_prefetch **p_p);
+/* Start `workers` threads. 0 or -EAGAIN. */
+int soda_prefetch_start(struct soda_prefetch *p, unsigned workers);
+/* Begin no fetch, await those under way and the workers. A second call is a no-op. */
+void soda_prefetch_stop(struct soda_prefetch *p);
+/* After stop; no region is open, no reference left. NULL is a no-op. */
+void soda_prefetch_destroy(struct soda_prefetch *p);
+struct soda_cache *soda_prefetch_cache(struct soda_prefetch *p);
+
+/* A region opens. *owner_p is its until close. -ENOSPC: too many owners; -ENOMEM; -EINVAL. */
+int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
+		       uint32_t *owner_p);
+/* The last close of an owner that is no file, or with `gone`: its entries are forgotten. */
+void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone);
+void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_owner_advice advice);
+
+/* soda_cache_acquire, and the request is noted, with what the client has (NULL: not told). */
+enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
+					  uint32_t bytes, const struct soda_recent_has *has,
+					  struct soda_cache_waiter *waiter,
+					  struct soda_cache_ref *ref_p);
+
+/* The two bandwidths of the model: one request's bytes and how long they took. */
+void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
+void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
+
+/* The workers' parts; they also run without threads, in tests. */
+
+/* Take the recent list in. */
+void soda_prefetch_step(struct soda_prefetch *p);
+/* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
+struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
+/* It has ended; status as in soda_cache_fill_end. */
+void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status);
+
+void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p);
+/* fn for each owner, with a copy of its state. */
+void soda_prefetch_each(struct soda_prefetch *p,
+			void (*fn)(void *arg, const struct soda_owner_stats *owner), void *arg);
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The option table, and the words of the man page. */
+#include "dpu_agent/life/options.h"
+
+#include "daemon/daemon.h"
+#include "dpu_agent/cache/dynamic/dynamic_cache.h"
+
+#define AT(field) .offset = offsetof(struct soda_dpu_options, field)
+
+/* as enum soda_answer_by */
+static const char *const answers[] = { "write", "send", NULL };
+
+static const struct soda_option options[] = {
+	{ .name = "listen",
+	  .env = "SODA_DPU_LISTEN",
+	  .letter = 'l',
+	  .type = SODA_OPT_LIST,
+	  AT(listen),
+	  .arg = "ADDRESS",
+	  .def = "tcp://127.0.0.1:7002",
+	  .help = "Where programs connect: tcp://HOST:PORT (port 0 picks a free one),"
+		  " verbs://HOST:PORT (RDMA: HOST is the address of an RDMA device), or on the"
+		  " same machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
+		  " option again." },
+	{ .name = "server",
+	  .env = "SODA_DPU_SERVER",
+	  .letter = 's',
+	  .type = SODA_OPT_STRING,
+	  AT(server),
+	  .arg = "ADDRESS",
+	  .def = "tcp://127.0.0.1:7001",
+	  .help = "The memory server." },
+	{ .name = "base",
+	  .env = "SODA_DPU_BASE",
+	  .type = SODA_OPT_BOOL,
+	  AT(base),
+	  .def = "no",
+	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that"
+		  " follows." },
+	{ .name = "aggregate",
+	  .env = "SODA_DPU_AGGREGATE",
+	  .type = SODA_OPT_BOOL,
+	  AT(aggregate),
+	  .def = "yes",
+	  .help = "Forward requests that wait at the same time as one batch, and adjacent ones as"
+		  " one transfer." },
+	{ .name = "async",
+	  .env = "SODA_DPU_ASYNC",
+	  .type = SODA_OPT_BOOL,
+	  AT(async),
+	  .def = "yes",
+	  .help = "Receive and complete in separate threads, and acknowledge writes at once." },
+	{ .name = "dynamic",
+	  .env = "SODA_DPU_DYNAMIC",
+	  .type = SODA_OPT_BOOL,
+	  AT(dynamic),
+	  .def = "yes",
+	  .help = "Cache what programs read, fetched ahead in large entries, where that pays." },
+	{ .name = "adaptive",
+	  .env = "SODA_DPU_ADAPTIVE",
+	  .type = SODA_OPT_BOOL,
+	  AT(adaptive),
+	  .def = "yes",
+	  .help = "Decide for each object whether the dynamic cache pays; without it, it is on for"
+		  " all." },
+	{ .name = "cache-bytes",
+	  .env = "SODA_DPU_CACHE_BYTES",
+	  .type = SODA_OPT_SIZE,
+	  AT(cache_bytes),
+	  .arg = "SIZE",
+	  .def = "1G",
+	  .min = 128u << 10,
+	  .help = "Of the dynamic cache. The memory is taken as it is used." },
+	{ .name = "entry-bytes",
+	  .env = "SODA_DPU_ENTRY_BYTES",
+	  .type = SODA_OPT_SIZE,
+	  AT(entry_bytes),
+	  .arg = "SIZE",
+	  .def = "1M",
+	  .min = SODA_CACHE_ENTRY_MIN,
+	  .max = SODA_CACHE_ENTRY_MAX,
+	  .help = "What the dynamic cache fetches at a time: a power of two, at least the"
+		  " programs' chunks." },
+	{ .name = "policy",
+	  .env = "SODA_DPU_POLICY",
+	  .type = SODA_OPT_STRING,
+	  AT(policy),
+	  .arg = "NAME",
+	  .def = "stream",
+	  .help = "What the dynamic cache fetches and evicts: stream, random (as in the paper), or"
+		  " the name of a shared object in --policy-dir." },
+	{ .name = "policy-dir",
+	  .env = "SODA_DPU_POLICY_DIR",
+	  .type = SODA_OPT_STRING,
+	  AT(policy_dir),
+	  .arg = "DIR",
+	  .help = "Directory of policies, NAME.so. Default: none." },
+	{ .name = "static",
+	  .env = "SODA_DPU_STATIC",
+	  .type = SODA_OPT_BOOL,
+	  AT(statics),
+	  .def = "yes",
+	  .help = "Let programs put ranges into the static cache: SODA_STATIC_CACHE of"
+		  " soda_advise(3)." },
+	{ .name = "static-bytes",
+	  .env = "SODA_DPU_STATIC_BYTES",
+	  .type = SODA_OPT_SIZE,
+	  AT(static_bytes),
+	  .arg = "SIZE",
+	  .def = "1G",
+	  .help = "Most that the static cache may hold, of all programs." },
+	{ .name = "static-rule",
+	  .env = "SODA_DPU_STATIC_RULE",
+	  .type = SODA_OPT_LIST,
+	  AT(static_rule),
+	  .arg = "PATTERN",
+	  .help = "Objects whose name, given by soda_set_name(3), matches (see glob(7)) go into the"
+		  " static cache as a whole, and cannot be stored to from then on; several,"
+		  " separated by commas, or the option again." },
+	{ .name = "write-budget",
+	  .env = "SODA_DPU_WRITE_BUDGET",
+	  .type = SODA_OPT_SIZE,
+	  AT(write_budget),
+	  .arg = "SIZE",
+	  .def = "32M",
+	  .min = 4u << 20,
+	  .help = "Written data of one client that the agent acknowledges before the server has"
+		  " it; beyond it acknowledgements wait." },
+	{ .name = "client-credit",
+	  .env = "SODA_DPU_CLIENT_CREDIT",
+	  .type = SODA_OPT_SIZE,
+	  AT(client_credit),
+	  .arg = "SIZE",
+	  .def = "8M",
+	  .min = 4u << 20,
+	  .help = "Data that one client may have asked for and not yet taken; its further reads"
+		  " wait. Less while others ask for less: twice what they have on average." },
+	{ .name = "buffers",
+	  .env = "SODA_DPU_BUFFERS",
+	  .type = SODA_OPT_SIZE,
+	  AT(buffers),
+	  .arg = "SIZE",
+	  .def = "1G",
+	  .min = 8u << 20,
+	  .help = "Memory for both, of all clients together, half for writes and half for reads. "
+		  "Where"
+		  " it is used up each client goes on with one write, and with 256 KiB of reads, "
+		  "at a"
+		  " time." },
+	{ .name = "window",
+	  .env = "SODA_DPU_WINDOW",
+	  .type = SODA_OPT_SIZE,
+	  AT(window),
+	  .arg = "SIZE",
+	  .def = "16M",
+	  .min = 4u << 20,
+	  .help = "Data that is asked of the server at a time, for all clients; they take turns"
+		  " in it." },
+	{ .name = "channels",
+	  .env = "SODA_DPU_CHANNELS",
+	  .type = SODA_OPT_UINT,
+	  AT(channels),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 16,
+	  .help = "Connections to the server for each client's reads; one more carries its writes."
+		  " 0: one a worker; with async, and processors to spare for completers, half as "
+		  "many as"
+		  " processors, at most 4." },
+	{ .name = "completers",
+	  .env = "SODA_DPU_COMPLETERS",
+	  .type = SODA_OPT_UINT,
+	  AT(completers),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 64,
+	  .help = "Threads that take in what the server answers; 0: half as many as processors, at"
+		  " most 4." },
+	{ .name = "workers",
+	  .env = "SODA_DPU_WORKERS",
+	  .letter = 'w',
+	  .type = SODA_OPT_UINT,
+	  AT(workers),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 256,
+	  .help = "Threads that receive from programs, of each address; 0: one a processor, at"
+		  " most 4." },
+	{ .name = "numa-node",
+	  .env = "SODA_DPU_NUMA_NODE",
+	  .type = SODA_OPT_STRING,
+	  AT(numa_node),
+	  .arg = "NODES",
+	  .def = "off",
+	  .help = "Run on this NUMA node (1) and take memory, the caches' too, from it first; or on"
+		  " several (0,2), or all (interleave), and from them in turn. Choose the node of"
+		  " the network device." },
+	{ .name = "answer",
+	  .env = "SODA_DPU_ANSWER",
+	  .type = SODA_OPT_CHOICE,
+	  AT(answer),
+	  .arg = "WAY",
+	  .def = "write",
+	  .choices = answers,
+	  .help = "How reads that come by verbs are answered: write, straight into the program's"
+		  " buffer, or send, into the next buffer that the program has posted." },
+	{ .name = "timeout",
+	  .env = "SODA_DPU_TIMEOUT",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(timeout_ms),
+	  .arg = "TIME",
+	  .def = "20s",
+	  .min = 10,
+	  .help = "How long the server may take to answer before its connections count as lost." },
+	{ .name = "grace",
+	  .env = "SODA_DPU_GRACE",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(grace_ms),
+	  .arg = "TIME",
+	  .def = "60s",
+	  .help = "How long written data of a client that has gone is kept while the server cannot"
+		  " be reached. Then it is dropped, and a client that comes back learns that it is"
+		  " lost." },
+	{ .name = "drain",
+	  .env = "SODA_DPU_DRAIN",
+	  .type = SODA_OPT_TIME_MS,
+	  AT(drain_ms),
+	  .arg = "TIME",
+	  .def = "30s",
+	  .help = "How long clients may finish after SIGTERM." },
+	{ .name = "allow-other",
+	  .env = "SODA_DPU_ALLOW_OTHER",
+	  .type = SODA_OPT_BOOL,
+	  AT(allow_other),
+	  .def = "no",
+	  .help = "Serve local clients (shm) of every user. Without it: the agent's own and"
+		  " root." },
+	{ .name = "max-clients",
+	  .env = "SODA_DPU_MAX_CLIENTS",
+	  .type = SODA_OPT_UINT,
+	  AT(max_clients),
+	  .arg = "N",
+	  .def = "1024",
+	  .min = 1,
+	  .max = 65536,
+	  .help = "Most clients at a time." },
+	{ .name = "max-connections",
+	  .env = "SODA_DPU_MAX_CONNECTIONS",
+	  .type = SODA_OPT_UINT,
+	  AT(max_connections),
+	  .arg = "N",
+	  .def = "4096",
+	  .min = 1,
+	  .max = 1u << 20,
+	  .help = "Most connections at a time, of each address." },
+	{ .name = "parent-fd",
+	  .type = SODA_OPT_UINT,
+	  AT(parent_fd),
+	  .arg = "FD",
+	  .def = "off",
+	  .max = 1u << 20,
+	  .allow_off = 1,
+	  .help = "End without a drain at end-of-file on this descriptor: for an agent that belongs"
+		  " to one process." },
+	{ .name = "metrics",
+	  .env = "SODA_DPU_METRICS",
+	  .type = SODA_OPT_STRING,
+	  AT(metrics),
+	  .arg = "ADDRESS",
+	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
+		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
+		  " can connect can read them. Default: off." },
+	{ .name = "config",
+	  .type = SODA_OPT_STRING,
+	  AT(config),
+	  .arg = "FILE",
+	  .env = "SODA_DPU_CONFIG",
+	  .help = "INI file with any of these options as 'key = value', below [soda-dpu-agent] or"
+		  " without a section. Flags and environment outrank it." },
+	{ .name = "log-level",
+	  .type = SODA_OPT_CHOICE,
+	  AT(log_level),
+	  .arg = "LEVEL",
+	  .env = "SODA_LOG",
+	  .def = "info",
+	  .choices = soda_daemon_log_levels,
+	  .help = "Least severe messages that are logged, on standard error." },
+};
+
+static const char description[] =
+	"Stands between the programs of a compute node and their memory server, on the node's DPU "
+	"or"
+	" on spare processors of the node, and takes the work of moving data from the programs."
+	" Programs name it in SODA_DPU instead of a server in SODA_SERVER. Once it accepts"
+	" connections it prints one line 'READY ADDRESS' for each address on standard output, and"
+	" tells the service manager (NOTIFY_SOCKET).\n\n"
+	"Each program is a client of the memory server as it would be without the agent: quotas,"
+	" files, single writers and grace times are the server's. The agent keeps nothing that a"
+	" restart would need: programs reconnect to a restarted agent and go on.\n\n"
+	"Writes are acknowledged as soon as the agent has them, and are brought to the server then,"
+	" also when the program has ended; soda_sync(3) waits until they are there. If the agent is"
+	" killed, what it had acknowledged and not written since the last soda_sync is lost.\n\n"
+	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
+	"for"
+	" the time of --drain, then every connection is closed, what was acknowledged is written, "
+	"and"
+	" the agent ends. A second signal ends it at once, without writing.";
+
+static const char epilogue[] =
+	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"
+	" readiness; see\n.BR sd_notify (3).\n"
+	".SH EXIT STATUS\n.TP\n.B 0\nended by a signal or with its parent, nothing lost\n"
+	".TP\n.B 1\nit could not start, or acknowledged data could not be written (the log says"
+	" whose)\n.TP\n.B 2\nwrong options, environment or INI file\n"
+	".SH EXAMPLES\nServe the programs of this node:\n.PP\n.RS\n.nf\n"
+	"soda\\-dpu\\-agent \\-\\-server tcp://10.0.0.1:7001 \\-\\-listen tcp://127.0.0.1:7002\n"
+	"SODA_DPU=tcp://127.0.0.1:7002 ./program\n.fi\n.RE\n"
+	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_sync (3)\n";
+
+const struct soda_conf soda_dpu_conf = {
+	.program = "soda-dpu-agent",
+	.summary = "move the data between the programs of this node and their memory server",
+	.args = "",
+	.description = description,
+	.epilogue = epilogue,
+	.options = options,
+	.options_n = sizeof(options) / sizeof(options[0]),
+};

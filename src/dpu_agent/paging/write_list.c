@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/paging/write_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "dpu_agent/base/counters.h"
+#include "dpu_agent/life/agent.h"
+#include "dpu_agent/paging/forward.h"
+#include "soda.h"
+
+#define UNIT (64u << 10)     /* of the index: a WRITE is found under its first one */
+#define RUN_BYTES (1u << 20) /* of memory for WRITEs that continue each other */
+
+/* Memory */
+
+static bool may_reserve(const struct soda_session *s, uint32_t size)
+{
+	const struct soda_write_list *l = &s->writes;
+
+	/* one is always taken; whoever waits has some, and goes on when it is given back */
+	if (!l->reserved_bytes)
+		return true;
+	/* twice the budget: what waits for its acknowledgement is here, too */
+	return l->reserved_bytes + size <= 2 * s->dpu->opt->write_budget &&
+	       atomic_load_explicit(&s->dpu->reserved_bytes, memory_order_relaxed) + size <=
+		       s->dpu->opt->buffers / 2;
+}
+
+static void reserved_locked(struct soda_session *s, int64_t bytes)
+{
+	s->writes.reserved_bytes += (uint64_t)bytes;
+	atomic_fetch_add_explicit(&s->dpu->reserved_bytes, (uint64_t)bytes, memory_order_relaxed);
+}
+
+/* Behind the last one, if this continues it: then they can travel as one. */
+static struct soda_block *place_locked(struct soda_session *s, uint16_t region_id, uint64_t offset,
+				       uint32_t size, uint8_t **memory_p)
+{
+	struct soda_write_list *l = &s->writes;
+	bool goes_on = l->run && l->run_region == region_id && l->run_next == offset;
+
+	if (!goes_on || l->run_used + size > l->run->bytes) {
+		if (l->run)
+			soda_block_put(l->run);
+		l->run = soda_block_get(goes_on && size < RUN_BYTES ? RUN_BYTES : size);
+		l->run_used = 0;
+		if (!l->run)
+			return NULL;
+	}
+	*memory_p = l->run->memory + l->run_used;
+	l->run_used += size;
+	l->run_region = region_id;
+	l->run_next = offset + size;
+	soda_block_ref(l->run, 1);
+	return l->run;
+}
+
+int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t region_id,
+			uint64_t page_offset, uint32_t size, struct soda_span *span)
+{
+	struct soda_block *block;
+	uint8_t *memory = NULL;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (may_reserve(s, size)) {
+		block = place_locked(s, region_id, page_offset * SODA_WIRE_PAGE, size, &memory);
+		if (block)
+			reserved_locked(s, size);
+		else
+			ret = -ENOMEM;
+		*span = (struct soda_span){ .memory = memory, .hold = block, .bytes = size };
+	} else {
+		for (struct soda_session_peer *at = s->peers; at; at = at->next)
+			if (at->peer == peer)
+				at->paused = true;
+		ret = -EAGAIN;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
+{
+	if (!hold) /* the transport's memory */
+		return;
+	soda_block_put(hold);
+	pthread_mutex_lock(&s->lock);
+	reserved_locked(s, -(int64_t)bytes);
+	for (struct soda_session_peer *at = s->peers; at; at = at->next) {
+		if (at->paused && may_reserve(s, SODA_WIRE_MAX_DATA)) {
+			at->paused = false;
+			soda_peer_resume(at->peer);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* References */
+
+static void write_put(struct soda_hold *hold)
+{
+	struct soda_write *w = (struct soda_write *)hold;
+
+	if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	soda_writes_unreserve(w->session, w->rq->hold, w->bytes);
+	soda_request_free(w->rq);
+	free(w);
+}
+
+static void write_ref(struct soda_write *w)
+{
+	atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
+}
+
+struct soda_span soda_writes_span_locked(struct soda_write *w, uint64_t offset, uint32_t bytes)
+{
+	write_ref(w);
+	return (struct soda_span){ .memory = w->rq->data + (offset - w->offset),
+				   .hold = &w->hold,
+				   .offset = offset,
+				   .bytes = bytes };
+}
+
+/* The list and its index */
+
+static struct soda_write **bucket_of(struct soda_write_list *l, uint16_t region_id, uint64_t unit)
+{
+	uint64_t h = (unit + ((uint64_t)region_id << 40)) * 0x9e3779b97f4a7c15u;
+
+	return &l->buckets[h >> 32 & (SODA_WRITE_BUCKETS - 1)];
+}
+
+struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
+					   uint64_t offset, uint32_t bytes)
+{
+	struct soda_write_list *l = &s->writes;
+	struct soda_write *newest = NULL;
+	uint64_t from, to = (offset + bytes - 1) / UNIT;
+
+	if (!l->first)
+		return NULL;
+	from = offset < l->longest ? 0 : (offset - l->longest) / UNIT;
+	for (uint64_t unit = from; unit <= to; unit++) {
+		struct soda_write *w = *bucket_of(l, region_id, unit);
+
+		for (; w; w = w->below)
+			if (w->region_id == region_id && w->offset < offset + bytes &&
+			    offset < w->offset + w->bytes && (!newest || w->seq > newest->seq))
+				newest = w;
+	}
+	return newest;
+}
+
+static void link_locked(struct soda_session *s, struct soda_write *w)
+{
+	struct soda_write_list *l = &s->writes;
+	struct soda_write **bucket = bucket_of(l, w->region_id, w->offset / UNIT);
+
+	w->seq = l->seq++;
+	w->below = *bucket;
+	*bucket = w;
+	w->prev = l->last;
+	*(l->last ? &l->last->next : &l->first) = w;
+	l->last = w;
+	if (!l->unposted)
+		l->unposted = w;
+	if (w->bytes > l->longest)
+		l->longest = w->bytes;
+}
+
+/* Off the list: it is the caller's now, with the list's reference. */
+static void unlink_locked(struct soda_session *s, struct soda_write *w)
+{
+	struct soda_write_list *l = &s->writes;
+	struct soda_write **at = bucket_of(l, w->region_id, w->offset / UNIT);
+
+	while (*at != w)
+		at = &(*at)->below;
+	*at = w->below;
+	if (l->unposted == w)
+		l->unposted = w->next;
+	if (l->unanswered == w)
+		l->unanswered = w->next;
+	*(w->prev ? &w->prev->next : &l->first) = w->next;
+	*(w->next ? &w->next->prev : &l->last) = w->prev;
+	if (w->answered)
+		l->answered_bytes -= w->bytes;
+	soda_region_unhold_locked(s, w->region);
+	pthread_cond_broadcast(&s->changed);
+}
+
+/* Acknowledge at once, if there is room in the budget and nobody was before. */
+static bool accept_locked(struct soda_session *s, struct soda_write *w)
+{
+	struct soda_write_list *l = &s->writes;
+
+	if (l->answered_bytes && l->answered_bytes + w->bytes > s->dpu->opt->write_budget)
+		return false;
+	w->answered = true;
+	l->answered_bytes += w->bytes;
+	soda_count_add(SODA_COUNT_writes_accepted, 1);
+	return true;
+}
+
+/* WRITEs that have left the list, or that are to be answered: with a reference each. */
+struct ending {
+	struct soda_write *first, **end; /* by `below`, which they do not need any more */
+};
+
+/*
+ * A new one takes the place of an older one of the same range that has not been sent: that
+ * needs not travel.  Its acknowledgement is due then, if it has not had it.
+ */
+static struct soda_write *replace_locked(struct soda_session *s, struct soda_write *w)
+{
+	struct soda_write *old = soda_writes_find_locked(s, w->region_id, w->offset, w->bytes);
+
+	if (!old || old->posted || old->seq < s->writes.keep || old->offset != w->offset ||
+	    old->bytes != w->bytes)
+		return NULL;
+	w->waiting = old->waiting;
+	old->waiting = NULL;
+	unlink_locked(s, old);
+	return old;
+}
+
+bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct soda_region *region)
+{
+	struct soda_write_list *l = &s->writes;
+	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL;
+	bool accepted;
+
+	if (!w)
+		return false;
+	*w = (struct soda_write){ .hold.put = write_put,
+				  .refs = 2, /* the list, and this function */
+				  .session = s,
+				  .rq = rq,
+				  .region = region,
+				  .offset = rq->offset,
+				  .bytes = rq->bytes,
+				  .region_id = rq->region_id };
+	soda_caches_written(region, w->offset, w->bytes);
+	pthread_mutex_lock(&s->lock);
+	if (s->dpu->aggregate)
+		old = replace_locked(s, w);
+	link_locked(s, w);
+	accepted = !l->unanswered && accept_locked(s, w);
+	if (!accepted && !l->unanswered)
+		l->unanswered = w;
+	pthread_mutex_unlock(&s->lock);
+	if (old) {
+		if (!old->answered)
+			soda_forward_answer(old->rq, 0, NULL);
+		soda_count_add(SODA_COUNT_writes_replaced, 1);
+		write_put(&old->hold);
+	}
+	if (accepted)
+		soda_forward_answer(rq, 0, NULL);
+	else
+		soda_count_add(SODA_COUNT_writes_delayed, 1);
+	write_put(&w->hold);
+	return true;
+}
+
+static bool adjacent(const struct soda_write *a, const struct soda_write *b)
+{
+	return b && a->region == b->region && a->offset + a->bytes == b->offset &&
+	       a->rq->data + a->bytes == b->rq->data;
+}
+
+bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_transfer *t)
+{
+	struct soda_write *first = s->writes.unposted, *w;
+
+	while (first && (first->posted || first->region->closing))
+		first = first->next;
+	w = first;
+	if (!w)
+		return false;
+	t->region = w->region;
+	t->writes = w;
+	t->offset = w->offset;
+	t->memory = w->rq->data;
+	t->tasks_n = 1;
+	t->bytes = w->bytes;
+	w->posted = true;
+	while (merge && adjacent(w, w->next) && !w->next->posted &&
+	       t->bytes + w->next->bytes <= RUN_BYTES) {
+		w = w->next;
+		w->posted = true;
+		t->bytes += w->bytes;
+		t->tasks_n++;
+	}
+	if (s->writes.unposted == first)
+		s->writes.unposted = w->next;
+	if (t->tasks_n > 1)
+		soda_count_add(SODA_COUNT_writes_merged, t->tasks_n - 1);
+	return true;
+}
+
+/* Their ends */
+
+static void note_loss(struct soda_session *s, const struct soda_write *w, int err)
+{
+	soda_count_add(SODA_COUNT_writes_lost, 1);
+	soda_count_add(SODA_COUNT_writes_lost_bytes, w->bytes);
+	soda_log_error(
+		"client %016llx: %u bytes at %llu of region %u, acknowledged to it, could not "
+		"be written to %s: %s",
+		(unsigned long long)s->id, w->bytes, (unsigned long long)w->offset, w->region_id,
+		s->dpu->opt->server, soda_strerror(err));
+}
+
+static void ending_add(struct ending *e, struct soda_write *w)
+{
+	w->below = NULL;
+	*e->end = w;
+	e->end = &w->below;
+}
+
+static void take_waiting(struct soda_write *w, struct soda_task **tasks_p)
+{
+	while (w->waiting) {
+		struct soda_task *task = w->waiting;
+
+		w->waiting = task->next;
+		task->next = *tasks_p;
+		*tasks_p = task;
+	}
+}
+
+/* Those that the budget has room for now, with a reference each. */
+static void answer_more_locked(struct soda_session *s, struct soda_write **list, unsigned *n_p,
+			       unsigned max)
+{
+	struct soda_write_list *l = &s->writes;
+
+	while (l->unanswered && *n_p < max && accept_locked(s, l->unanswered)) {
+		write_ref(l->unanswered);
+		list[(*n_p)++] = l->unanswered;
+		l->unanswered = l->unanswered->next;
+	}
+}
+
+static void answer_more(struct soda_session *s)
+{
+	enum { MAX = 64 };
+	struct soda_write *list[MAX];
+	unsigned n;
+
+	do {
+		n = 0;
+		pthread_mutex_lock(&s->lock);
+		answer_more_locked(s, list, &n, MAX);
+		pthread_mutex_unlock(&s->lock);
+		for (unsigned i = 0; i < n; i++) {
+			soda_forward_answer(list[i]->rq, 0, NULL);
+			write_put(&list[i]->hold);
+		}
+	} while (n == MAX);
+}
+
+void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n, int status)
+{
+	struct ending gone = { .end = &gone.first };
+	struct soda_task *again = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	while (n--) {
+		struct soda_write *next = w->next;
+
+		if (status < 0 && w->answered) {
+			s->untold += !soda_region_untold_locked(s, w->region);
+			w->region->lost = w->region->lost ? w->region->lost : status;
+			s->writes.lost++;
+		}
+		take_waiting(w, &again);
+		soda_caches_written(w->region, w->offset, w->bytes);
+		unlink_locked(s, w);
+		ending_add(&gone, w);
+		w = next;
+	}
+	pthread_mutex_unlock(&s->lock);
+	while ((w = gone.first)) {
+		gone.first = w->below;
+		if (!w->answered)
+			soda_forward_answer(w->rq, status, NULL);
+		else if (status < 0)
+			note_loss(s, w, status);
+		write_put(&w->hold);
+	}
+	answer_more(s);
+	if (again)
+		soda_forward_again(s, again);
+}
+
+void soda_writes_restart(struct soda_session *s)
+{
+	struct ending gone = { .end = &gone.first };
+	struct soda_task *waiting = NULL;
+	struct soda_write *w, *next;
+
+	pthread_mutex_lock(&s->lock);
+	for (w = s->writes.first; w; w = next) {
+		next = w->next;
+		w->posted = false;
+		take_waiting(w, &waiting);
+		if (!w->answered) {
+			unlink_locked(s, w);
+			ending_add(&gone, w);
+		}
+	}
+	s->writes.unposted = s->writes.first;
+	pthread_mutex_unlock(&s->lock);
+	while ((w = gone.first)) {
+		gone.first = w->below;
+		soda_peer_close(w->rq->peer);
+		soda_request_done(w->rq, -ECONNRESET, NULL);
+		write_put(&w->hold);
+	}
+	while (waiting) {
+		struct soda_task *task = waiting;
+
+		waiting = task->next;
+		soda_forward_drop(task);
+	}
+}
+
+void soda_writes_discard(struct soda_session *s, const struct soda_region *region, bool files_too)
+{
+	struct ending gone = { .end = &gone.first };
+	struct soda_task *again = NULL;
+	struct soda_write *w, *next;
+
+	pthread_mutex_lock(&s->lock);
+	for (w = s->writes.first; w; w = next) {
+		next = w->next;
+		if (w->posted || (region && w->region != region) ||
+		    (!files_too && w->region->flags & SODA_WRITABLE))
+			continue;
+		take_waiting(w, &again);
+		unlink_locked(s, w);
+		ending_add(&gone, w);
+	}
+	pthread_mutex_unlock(&s->lock);
+	while ((w = gone.first)) {
+		gone.first = w->below;
+		if (files_too)
+			note_loss(s, w, -ESHUTDOWN);
+		if (!w->answered)
+			soda_forward_answer(w->rq, 0, NULL);
+		write_put(&w->hold);
+	}
+	if (again)
+		soda_forward_again(s, again);
+}
+
+uint64_t soda_writes_mark_locked(struct soda_session *s)
+{
+	s->writes.keep = s->writes.seq;
+	return s->writes.seq;
+}
+
+bool soda_writes_before_locked(const struct soda_session *s, const struct soda_region *region,
+			       uint64_t mark)
+{
+	const struct soda_write *w = s->writes.first;
+
+	while (w && w->seq < mark && region && w->region != region)
+		w = w->next;
+	return w && w->seq < mark;
+}
+
+bool soda_writes_posted_locked(const struct soda_session *s, const struct soda_region *region)
+{
+	const struct soda_write *w = s->writes.first;
+
+	while (w && !(w->posted && w->region == region))
+		w = w->next;
+	return w;
+}
+
+uint64_t soda_writes_unwritten(struct soda_session *s)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (const struct soda_write *w = s->writes.first; w; w = w->next)
+		bytes += w->bytes;
+	pthread_mutex_unlock(&s->lock);
+	return bytes;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who is connected.  Memory and the table are in session_table.c, ends in keeper.c. */
+#include "dpu_agent/session/session.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "dpu_agent/base/counters.h"
+#include "dpu_agent/life/agent.h"
+#include "dpu_agent/upstream/upstream.h"
+
+static void refuse(struct soda_why *why, const char *text)
+{
+	snprintf(why->text, sizeof(why->text), "%s", text);
+}
+
+/* Whether a connection of this epoch may join: whoever takes over later finds it and closes it. */
+static int may_join_locked(const struct soda_session *s, bool control, uint64_t epoch,
+			   struct soda_why *why)
+{
+	if (!control && (s->epoch != epoch || !s->up || s->leaving)) {
+		refuse(why, "a data connection must carry the epoch of the control connection");
+		return -ESTALE;
+	}
+	if (s->epoch != epoch) {
+		refuse(why, "overtaken by a newer connection of this client");
+		return -ESTALE;
+	}
+	if (s->peers_n >= SODA_SESSION_PEERS || s->dead) {
+		refuse(why, "this client has too many connections");
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static int add_peer(struct soda_session *s, struct soda_peer *peer, bool control, uint64_t epoch,
+		    struct soda_why *why)
+{
+	struct soda_session_peer *entry = calloc(1, sizeof(*entry));
+	int ret = entry ? 0 : -ENOMEM;
+
+	if (ret < 0)
+		return ret;
+	entry->peer = peer;
+	entry->control = control;
+	pthread_mutex_lock(&s->lock);
+	ret = may_join_locked(s, control, epoch, why);
+	if (ret == 0) {
+		entry->next = s->peers;
+		s->peers = entry;
+		s->peers_n++;
+		s->joined += control;
+		soda_session_ref(s);
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (ret < 0)
+		free(entry);
+	return ret;
+}
+
+void soda_session_gone(struct soda_session *s, struct soda_peer *peer)
+{
+	struct soda_session_peer **at, *entry;
+	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_wait wait;
+	bool last;
+
+	soda_wait_begin(&wait, "those who still use a client's connection that has ended");
+	pthread_mutex_lock(&s->lock);
+	for (entry = s->peers; entry->peer != peer;)
+		entry = entry->next;
+	while (entry->pins)
+		soda_wait_turn(&wait, &s->changed, &s->lock);
+	/* the list may have changed while the lock was free */
+	for (at = &s->peers; *at != entry;)
+		at = &(*at)->next;
+	*at = entry->next;
+	last = --s->peers_n == 0;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	soda_wait_end(&wait);
+	free(entry);
+	if (last) { /* for the keeper */
+		pthread_mutex_lock(&all->lock);
+		pthread_cond_broadcast(&all->changed);
+		pthread_mutex_unlock(&all->lock);
+	}
+	soda_session_put(s);
+}
+
+static struct soda_session_peer *next_to_go_locked(struct soda_session *s, bool control_stays,
+						   bool closing_too)
+{
+	struct soda_session_peer *at = s->peers;
+
+	while (at && ((at->control && control_stays) || (at->closing && !closing_too)))
+		at = at->next;
+	return at;
+}
+
+void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
+{
+	struct soda_session_peer *entry;
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "a client's connections to end");
+	pthread_mutex_lock(&s->lock);
+	while ((entry = next_to_go_locked(s, control_stays, false))) {
+		entry->closing = true;
+		entry->pins++;
+		pthread_mutex_unlock(&s->lock);
+		soda_peer_close(entry->peer);
+		pthread_mutex_lock(&s->lock);
+		entry->pins--;
+		pthread_cond_broadcast(&s->changed);
+	}
+	while (await && next_to_go_locked(s, control_stays, true))
+		soda_wait_turn(&wait, &s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+	soda_wait_end(&wait);
+}
+
+void soda_session_break(struct soda_session *s, int err)
+{
+	struct soda_sessions *all = &s->dpu->sessions;
+	bool first, left;
+
+	pthread_mutex_lock(&s->lock);
+	left = s->left;
+	first = s->up && !s->broken;
+	s->broken = s->broken || first;
+	s->up = false;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	if (!first)
+		return;
+	if (!left) {
+		soda_count_add(SODA_COUNT_upstream_failures, 1);
+		soda_log_warning("client %016llx: lost its connections to %s: %s",
+				 (unsigned long long)s->id, s->dpu->opt->server,
+				 soda_strerror(err));
+	}
+	pthread_mutex_lock(&all->lock);
+	pthread_cond_broadcast(&all->changed);
+	pthread_mutex_unlock(&all->lock);
+}
+
+/* HELLO */
+
+static int check_hello(const struct soda_dpu *dpu, const struct soda_wire_hello *hello,
+		       const struct soda_peer_info *info, struct soda_why *why)
+{
+	if (hello->epoch > UINT64_MAX >> SODA_AGENT_EPOCH_SHIFT) {
+		snprintf(why->text, sizeof(why->text),
+			 "epoch %llu: nobody reconnects as often as that, and it leaves no room for"
+			 " the agent's own reconnections",
+			 (unsigned long long)hello->epoch);
+		return -EINVAL;
+	}
+	if (!info->local || info->uid == geteuid() || !info->uid || dpu->opt->allow_other)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "this agent serves user %u only (and root): start it with --allow-other for user"
+		 " %u",
+		 (unsigned)geteuid(), (unsigned)info->uid);
+	return -EPERM;
+}
+
+/*
+ * The server's client is the one that the client itself names: only then its regions are there.  It
+ * may have become another one in an attempt before this, which the client has not heard of.
+ * stayed: the session was up before this HELLO.
+ */
+static bool is_known(const struct soda_session *s, const struct soda_wire_hello *hello, bool stayed)
+{
+	return hello->client_id && s->welcome.client_id == hello->client_id &&
+	       (stayed || s->welcome.known);
+}
+
+/* s->life is held, so that what it has lost before is known, and what it loses later told later. */
+static void welcome_client(struct soda_session *s, bool known, struct soda_wire_welcome *welcome)
+{
+	uint32_t max_data = welcome->max_data;
+
+	*welcome = s->welcome;
+	welcome->version = SODA_WIRE_VERSION;
+	if (max_data < welcome->max_data || !welcome->max_data)
+		welcome->max_data = max_data;
+	welcome->known = known;
+	pthread_mutex_lock(&s->lock);
+	welcome->agent = s->agent;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Who the server is to think that it speaks with. */
+static void introduce(struct soda_session *s, const struct soda_wire_hello *hello,
+		      const struct soda_peer_info *info)
+{
+	uint64_t id = s->hello.client_id, secret = s->hello.secret;
+
+	s->hello = *hello;
+	s->hello.magic = SODA_WIRE_MAGIC;
+	if (id) {
+		s->hello.client_id = id;
+		s->hello.secret = secret;
+	}
+	if (info->local) {
+		s->hello.uid = info->uid;
+		s->hello.gid = info->gid;
+		s->hello.pid = (uint32_t)info->pid;
+	}
+}
+
+/* The server may have made another client of it. */
+static void take_name(struct soda_session *s)
+{
+	pthread_mutex_lock(&s->dpu->sessions.lock);
+	s->id = s->welcome.client_id;
+	s->secret = s->welcome.secret;
+	pthread_mutex_unlock(&s->dpu->sessions.lock);
+}
+
+static int take_over(struct soda_session *s, const struct soda_wire_hello *hello,
+		     struct soda_why *why)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (hello->epoch <= s->epoch || s->leaving) {
+		refuse(why, s->leaving ? "this client has said goodbye"
+				       : "old epoch: a newer connection of this client exists");
+		ret = -ESTALE;
+	} else if (hello->epoch - s->epoch > SODA_EPOCH_STEP_MAX) {
+		snprintf(why->text, sizeof(why->text),
+			 "epoch %llu after %llu: nobody reconnects as often as that, and the client"
+			 " itself could not come back after it",
+			 (unsigned long long)hello->epoch, (unsigned long long)s->epoch);
+		ret = -EINVAL;
+	} else {
+		s->epoch = hello->epoch;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (ret == 0)
+		soda_session_expel(s, false, true);
+	return ret;
+}
+
+/* A client whose session is here: its older connections go first. */
+static int hello_again(struct soda_session *s, struct soda_peer *peer,
+		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		       struct soda_wire_welcome *welcome, struct soda_why *why)
+{
+	bool up;
+	int ret = take_over(s, hello, why);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->life);
+	s->orphan_since_ms = 0; /* who asks has not gone, even if the server cannot be reached */
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	if (s->epoch != hello->epoch) {
+		refuse(why, "overtaken by a newer connection of this client");
+		ret = -ESTALE;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (ret == 0 && !up) {
+		soda_upstream_disconnect(s);
+		introduce(s, hello, info);
+		ret = soda_upstream_connect(s, why);
+	}
+	if (ret == 0) {
+		take_name(s);
+		ret = add_peer(s, peer, true, hello->epoch, why);
+		welcome_client(s, is_known(s, hello, up), welcome);
+	}
+	pthread_mutex_unlock(&s->life);
+	return ret;
+}
+
+static int hello_new(struct soda_dpu *dpu, struct soda_peer *peer,
+		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		     struct soda_wire_welcome *welcome, struct soda_session **s_p,
+		     struct soda_why *why)
+{
+	struct soda_session *s = soda_session_create(dpu, info);
+	int ret = 0;
+
+	if (!s)
+		return -ENOMEM;
+	s->tool = !hello->chunk_bytes && !hello->client_id;
+	s->epoch = hello->epoch;
+	s->busy = 1; /* the keeper is not to take it for one that was left */
+	pthread_mutex_lock(&s->life);
+	if (!s->tool) {
+		introduce(s, hello, info);
+		ret = soda_upstream_connect(s, why);
+	}
+	if (ret == 0) {
+		take_name(s);
+		ret = soda_session_insert(s, why);
+	}
+	if (ret == 0)
+		ret = add_peer(s, peer, true, hello->epoch, why);
+	if (ret == 0)
+		welcome_client(s, is_known(s, hello, false), welcome);
+	else
+		soda_upstream_disconnect(s);
+	pthread_mutex_unlock(&s->life);
+	*s_p = s; /* busy, with our reference */
+	return ret;
+}
+
+static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
+			 const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+			 struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
+{
+	struct soda_session *s = NULL;
+	bool again = false;
+	int ret;
+
+	if (hello->client_id)
+		s = soda_session_find(dpu, hello->client_id);
+	if (s && s->secret != hello->secret) {
+		refuse(why, "wrong secret for this client id");
+		ret = -ESTALE;
+	} else if (s) {
+		again = true;
+		ret = hello_again(s, peer, hello, info, welcome, why);
+	} else {
+		ret = hello_new(dpu, peer, hello, info, welcome, &s, why);
+	}
+	if (s) {
+		*client_p = s;
+		soda_session_unbusy(s);
+	}
+	if (ret == 0)
+		soda_count_add(again || welcome->known ? SODA_COUNT_clients_returned
+						       : SODA_COUNT_clients_opened,
+			       1);
+	return ret;
+}
+
+static int hello_data(struct soda_dpu *dpu, struct soda_peer *peer,
+		      const struct soda_wire_hello *hello, struct soda_wire_welcome *welcome,
+		      void **client_p, struct soda_why *why)
+{
+	struct soda_session *s = soda_session_find(dpu, hello->client_id);
+	int ret = -ESTALE;
+
+	if (!s) {
+		refuse(why, "a data connection of an unknown client");
+		return ret;
+	}
+	if (s->secret != hello->secret)
+		refuse(why, "wrong secret for this client id");
+	else
+		ret = add_peer(s, peer, false, hello->epoch, why);
+	if (ret == 0) {
+		welcome->client_id = s->id;
+		welcome->secret = s->secret;
+		welcome->known = 1;
+		pthread_mutex_lock(&s->lock);
+		welcome->agent = s->agent;
+		pthread_mutex_unlock(&s->lock);
+		*client_p = s;
+	}
+	soda_session_unbusy(s);
+	return ret;
+}
+
+int soda_session_hello(struct soda_dpu *dpu, struct soda_peer *peer,
+		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
+{
+	int ret = check_hello(dpu, hello, info, why);
+
+	if (ret < 0)
+		return ret;
+	if (hello->kind == SODA_CONN_DATA)
+		return hello_data(dpu, peer, hello, welcome, client_p, why);
+	return hello_control(dpu, peer, hello, info, welcome, client_p, why);
+}

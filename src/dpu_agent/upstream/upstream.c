@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Epochs.  The client counts its own reconnections, and the server wants a higher
+ * number each time; the agent may have to reconnect in between.  Upstream it is the
+ * client's number and 16 bits of the agent's own, so that the client's next one is
+ * higher than all of these, even if the agent has forgotten them in a restart.  While the
+ * agent remembers, each is higher than the last one, whoever said that and whatever became
+ * of it: HELLOs overlap, and to the server an epoch that it has seen is an old client, which
+ * is told to begin anew.
+ */
+#include "dpu_agent/upstream/upstream.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "dpu_agent/base/counters.h"
+#include "dpu_agent/life/agent.h"
+#include "dpu_agent/paging/forward_impl.h"
+#include "soda.h"
+
+static int connect_one(struct soda_session *s, enum soda_conn_kind kind, bool deep,
+		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
+{
+	struct soda_conn_options opt = { .kind = kind,
+					 .depth = kind == SODA_CONN_DATA ? SODA_CHANNEL_DEPTH : 0,
+					 .deep = deep,
+					 .timeout_ms = SODA_CONNECT_MS };
+
+	return soda_conn_connect(s->dpu->opt->server, &s->hello, &opt, conn_p, w, why);
+}
+
+static uint64_t next_epoch(struct soda_session *s)
+{
+	uint64_t epoch;
+
+	pthread_mutex_lock(&s->lock);
+	epoch = s->epoch << SODA_AGENT_EPOCH_SHIFT; /* check_hello: no bit is lost */
+	pthread_mutex_unlock(&s->lock);
+	if (epoch <= s->upstream_epoch)
+		epoch = s->upstream_epoch + 1;
+	s->upstream_epoch = epoch;
+	return epoch;
+}
+
+/* The server has made a new client, which nobody wants. */
+static int refuse_new_client(struct soda_session *s, struct soda_conn *conn, struct soda_why *why)
+{
+	struct soda_why ignored;
+
+	soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_CONNECT_MS, &ignored);
+	soda_conn_close(conn);
+	snprintf(why->text, sizeof(why->text), "%s does not know the client any more",
+		 s->dpu->opt->server);
+	return -ESTALE;
+}
+
+/* may_be_new: the server may make a new client of it; its answer says whether it has. */
+static int connect_control(struct soda_session *s, bool may_be_new, struct soda_wire_welcome *w,
+			   struct soda_why *why)
+{
+	struct soda_conn *conn;
+	int ret;
+
+	s->hello.epoch = next_epoch(s);
+	ret = connect_one(s, SODA_CONN_CONTROL, false, &conn, w, why);
+	if (ret < 0)
+		return ret;
+	w->known = w->known && w->client_id == s->hello.client_id;
+	if (!w->known && !may_be_new)
+		return refuse_new_client(s, conn, why);
+	pthread_mutex_lock(&s->control_lock);
+	s->control = conn;
+	pthread_mutex_unlock(&s->control_lock);
+	s->hello.client_id = w->client_id;
+	s->hello.secret = w->secret;
+	return 0;
+}
+
+static int connect_channels(struct soda_session *s, struct soda_why *why)
+{
+	for (unsigned i = 0; i < s->channels_n; i++) {
+		struct soda_wire_welcome w;
+		struct soda_conn *conn;
+		int ret = connect_one(s, SODA_CONN_DATA, i >= s->dpu->channels, &conn, &w, why);
+
+		if (ret < 0)
+			return ret;
+		soda_channel_connect(&s->channels[i], conn);
+		if (s->dpu->async && i <= s->dpu->channels)
+			ret = soda_completer_watch(&s->dpu->completers, &s->channels[i]);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static void disconnect_control(struct soda_session *s)
+{
+	struct soda_conn *conn;
+
+	/* whoever is in a call has the lock; the connection goes only under our life lock */
+	if (s->control)
+		soda_conn_abort(s->control);
+	pthread_mutex_lock(&s->control_lock);
+	conn = s->control;
+	s->control = NULL;
+	pthread_mutex_unlock(&s->control_lock);
+	soda_conn_close(conn);
+}
+
+/* READs and, without async, WRITEs that wait. */
+static void drop_queue(struct soda_session *s)
+{
+	struct soda_task *queue, *gate;
+
+	pthread_mutex_lock(&s->lock);
+	queue = s->queue;
+	s->queue = NULL;
+	s->queue_end = &s->queue;
+	gate = soda_gate_take_all_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	soda_forward_drop_tasks(queue);
+	soda_forward_drop_tasks(gate);
+}
+
+/* What was under way on a channel for READs. WRITEs of the write list are told apart by it. */
+static void take_back(struct soda_transfer *list)
+{
+	while (list) {
+		struct soda_transfer *next = list->next;
+
+		if (list->writes) {
+			free(list);
+		} else {
+			list->next = NULL;
+			soda_forward_drop_transfers(list);
+		}
+		list = next;
+	}
+}
+
+void soda_upstream_disconnect(struct soda_session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->up = s->broken = false;
+	pthread_mutex_unlock(&s->lock);
+	for (unsigned i = 0; i < s->channels_n; i++)
+		soda_channel_abort(&s->channels[i]);
+	disconnect_control(s);
+	for (unsigned i = 0; i < s->channels_n; i++) {
+		soda_completer_forget(&s->channels[i]);
+		take_back(soda_channel_disconnect(&s->channels[i]));
+	}
+	soda_writes_restart(s);
+	drop_queue(s);
+}
+
+/* Regions */
+
+/* r is filled in, and the session's from now on. */
+static void add_region(struct soda_session *s, struct soda_region *r)
+{
+	uint16_t id = r->mr.region_id;
+
+	soda_caches_open(s, r);
+	pthread_mutex_lock(&s->lock);
+	s->regions[id] = r;
+	if (id >= s->regions_end)
+		s->regions_end = id + 1u;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* A region of a client that an agent before this one has served. */
+static int learn_region(struct soda_session *s, const struct soda_wire_listed *l)
+{
+	struct soda_mr mr = { .bytes = (l->bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE *
+				       SODA_WIRE_PAGE,
+			      .region_id = l->region_id,
+			      .writable = !(l->flags & SODA_READ_ONLY) };
+	struct soda_region *r;
+
+	if (!l->bytes || l->bytes > UINT64_MAX / 2)
+		return -EPROTO;
+	if (soda_session_region_locked(s, l->region_id))
+		return 0;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	*r = (struct soda_region){
+		.mr = mr, .flags = l->flags, .file_id = l->file_id, .generation = l->generation
+	};
+	add_region(s, r);
+	return 0;
+}
+
+static int learn_regions(struct soda_session *s, struct soda_why *why)
+{
+	uint8_t *reply = malloc(SODA_WIRE_MAX_CONTROL);
+	uint32_t from = 0;
+	int ret = reply ? 0 : -ENOMEM;
+
+	while (ret == 0 && from <= UINT16_MAX) {
+		uint8_t id[2] = { (uint8_t)from, (uint8_t)(from >> 8) };
+		struct iovec body = { id, sizeof(id) };
+		struct soda_wire_listed l;
+		size_t bytes = 0;
+
+		ret = soda_upstream_call(s, SODA_MSG_LIST, &body, 1, reply, SODA_WIRE_MAX_CONTROL,
+					 &bytes, why);
+		if (ret == 0 && bytes % SODA_WIRE_LISTED_BYTES)
+			ret = -EPROTO;
+		if (ret < 0 || !bytes)
+			break;
+		for (size_t at = 0; ret == 0 && at < bytes; at += SODA_WIRE_LISTED_BYTES) {
+			soda_wire_get_listed(reply + at, &l);
+			ret = l.region_id < from ? -EPROTO : learn_region(s, &l);
+			from = l.region_id + 1u;
+		}
+	}
+	free(reply);
+	return ret;
+}
+
+/* The server does not know the client's data any more. */
+static void lose_all(struct soda_session *s)
+{
+	if (soda_writes_unwritten(s))
+		soda_session_bury(s);
+	soda_writes_discard(s, NULL, true);
+	soda_session_forget_regions(s);
+}
+
+/* Memory that a server shares is passed when a region is opened, and only then. */
+static bool has_unmapped(struct soda_session *s)
+{
+	const char *shm = "shm://";
+
+	if (strncmp(s->dpu->opt->server, shm, strlen(shm)))
+		return false;
+	for (unsigned id = 0; id < s->regions_end; id++)
+		if (s->regions[id] && !s->regions[id]->mr.map)
+			return true;
+	return false;
+}
+
+/* Keys to a region's memory end with the connection that they came on. */
+static int renew_regions(struct soda_session *s, struct soda_why *why)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&s->control_lock);
+	for (unsigned id = 0; s->control && id < s->regions_end && ret == 0; id++)
+		if (s->regions[id])
+			ret = soda_conn_renew_region(s->control, &s->regions[id]->mr,
+						     (int)s->dpu->opt->timeout_ms, why);
+	pthread_mutex_unlock(&s->control_lock);
+	return ret;
+}
+
+static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
+			 struct soda_why *why)
+{
+	const struct soda_wire_welcome *w = &s->welcome;
+	int ret;
+
+	if (before && (!w->known || w->instance_id != instance))
+		lose_all(s);
+	ret = w->known ? learn_regions(s, why) : 0;
+	if (ret == 0 && w->known)
+		ret = renew_regions(s, why);
+	if (ret == 0 && has_unmapped(s)) {
+		snprintf(why->text, sizeof(why->text),
+			 "the agent was restarted, and cannot map again what %s shares: use tcp",
+			 s->dpu->opt->server);
+		ret = -ESTALE;
+	}
+	return ret;
+}
+
+static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why *why)
+{
+	uint64_t instance = s->welcome.instance_id;
+	bool before = instance != 0;
+	struct soda_wire_welcome w;
+	int ret = connect_control(s, may_be_new, &w, why);
+
+	if (ret < 0)
+		return ret;
+	s->welcome = w;
+	ret = come_to_terms(s, before, instance, why);
+	if (ret == 0)
+		ret = connect_channels(s, why);
+	if (ret < 0) {
+		soda_upstream_disconnect(s);
+		return ret;
+	}
+	s->orphan_since_ms = 0;
+	pthread_mutex_lock(&s->lock);
+	s->up = true;
+	pthread_mutex_unlock(&s->lock);
+	if (s->dpu->async)
+		soda_forward_writes(s);
+	return 0;
+}
+
+int soda_upstream_connect(struct soda_session *s, struct soda_why *why)
+{
+	return connect_all(s, true, why);
+}
+
+int soda_upstream_reconnect(struct soda_session *s, struct soda_why *why)
+{
+	return connect_all(s, false, why);
+}
+
+int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct iovec *body,
+		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		       struct soda_why *why)
+{
+	int ret = -ENOTCONN;
+
+	pthread_mutex_lock(&s->control_lock);
+	if (s->control)
+		ret = soda_conn_call(s->control, type, body, body_n, reply, capacity, reply_bytes_p,
+				     (int)s->dpu->opt->timeout_ms, why);
+	pthread_mutex_unlock(&s->control_lock);
+	return ret;
+}
+
+int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
+		       struct soda_wire_opened *opened_p, struct soda_why *why)
+{
+	struct soda_region *r = calloc(1, sizeof(*r)); /* first: what is open is the session's */
+	char text[SODA_WIRE_MAX_NAME + 1];
+	int ret = -ENOTCONN;
+
+	if (!r)
+		return -ENOMEM;
+	memcpy(text, name, open->name_bytes);
+	text[open->name_bytes] = 0;
+	pthread_mutex_lock(&s->control_lock);
+	if (s->control)
+		ret = soda_conn_open_region(s->control, open, text, opened_p, &r->mr,
+					    (int)s->dpu->opt->timeout_ms, why);
+	pthread_mutex_unlock(&s->control_lock);
+	if (ret < 0) {
+		free(r);
+		return ret;
+	}
+	r->flags = open->flags & ~(uint32_t)SODA_CREATE;
+	r->file_id = opened_p->file_id;
+	r->generation = opened_p->generation;
+	add_region(s, r);
+	return 0;
+}
+
+bool soda_upstream_stuck(const struct soda_session *s)
+{
+	uint64_t now = soda_now_ns();
+
+	for (unsigned i = 0; i < s->channels_n; i++) {
+		const struct soda_channel *c = &s->channels[i];
+
+		if (atomic_load(&c->under_way) &&
+		    now > atomic_load(&c->progress_ns) + s->dpu->opt->timeout_ms * 1000000ull)
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A session's connections to the memory server, where it is the client that it is here. */
+#ifndef SODA_DPU_AGENT_UPSTREAM_H
+#define SODA_DPU_AGENT_UPSTREAM_H
+
+#include "dpu_agent/session/session.h"
+
+/*
+ * Connect, as the client that s->hello names (client id 0: a new one) with the next
+ * epoch; s->life is held and s is not up.  Then s->welcome is the server's answer, the
+ * regions are those that the server has of this client, and accepted WRITEs are to be
+ * posted again; what the server does not know any more is gone, and logged.  Errors of
+ * soda_conn_connect and of the calls.
+ */
+int soda_upstream_connect(struct soda_session *s, struct soda_why *why);
+/*
+ * The same for a client that is not there itself: -ESTALE where the server does not know it any
+ * more, because nobody would tell it that it is another one now.
+ */
+int soda_upstream_reconnect(struct soda_session *s, struct soda_why *why);
+/*
+ * Close all, and take back what was under way: READs end with their connections, accepted
+ * WRITEs are on their list.  s->life is held.  Nothing happens where it was not up.  Does not wait
+ * for the server: whoever does is made to end first.
+ */
+void soda_upstream_disconnect(struct soda_session *s);
+/* A call on the control connection, as soda_conn_call. -ENOTCONN: not up. */
+int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct iovec *body,
+		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		       struct soda_why *why);
+/* OPEN, and the region is the session's. */
+int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
+		       struct soda_wire_opened *opened_p, struct soda_why *why);
+/* A channel has been waiting for an answer for longer than the time-out. */
+bool soda_upstream_stuck(const struct soda_session *s);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From a binary triple that SODA wrote to the other formats. */
+#ifndef SODA_GRAPH_EXPORT_H
+#define SODA_GRAPH_EXPORT_H
+
+#include "graph/format/triple.h"
+
+enum soda_graph_format {
+	SODA_GRAPH_TRIPLE,    /* not one of `write`'s */
+	SODA_GRAPH_ADJACENCY, /* Ligra's text */
+	SODA_GRAPH_SNAP,      /* an edge list, with the input's ids */
+	SODA_GRAPH_MTX,	      /* Matrix Market, pattern */
+	SODA_GRAPH_GAP,	      /* GAP's .sg */
+};
+
+/*
+ * Write PATH's graph as one file in another format.  Labels are kept in edge
+ * lists only.  A symmetric graph is written with each edge in both directions,
+ * in Matrix Market once.
+ * 0; -ERANGE: too large for the format; -EINVAL: damaged; -EIO, -ENOSPC and the
+ * like; -ENOMEM.  On failure the file is removed.
+ */
+int soda_graph_export(const char *path, enum soda_graph_format format, const char *file,
+		      struct soda_graph_error *err);
+
+#endif

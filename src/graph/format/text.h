@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A text file of numbers, plain or gzipped, byte by byte, with the line for
+ * messages.  Strict on purpose: what is not expected ends with the file, the
+ * line, what was expected there and what stands there instead.
+ */
+#ifndef SODA_GRAPH_TEXT_H
+#define SODA_GRAPH_TEXT_H
+
+#include "graph/format/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#define SODA_GRAPH_TEXT_END (-1)    /* no more bytes */
+#define SODA_GRAPH_TEXT_FAILED (-2) /* the file cannot be read */
+
+struct soda_graph_text {
+	char *path;
+	int fd;
+	gzFile file;	       /* NULL between passes */
+	struct stat opened_as; /* to notice a file that changes between passes */
+	uint64_t line;
+	size_t length, used; /* of the buffer */
+	unsigned char buffer[256 * 1024];
+};
+
+/* 0, or what open(2) says.  The caller owns it. */
+int soda_graph_text_open(const char *path, struct soda_graph_text **text_p,
+			 struct soda_graph_error *err);
+void soda_graph_text_close(struct soda_graph_text *t);
+
+/* To the first byte.  0; -ESTALE: changed since it was opened; -EIO. */
+int soda_graph_text_rewind(struct soda_graph_text *t, struct soda_graph_error *err);
+
+/* How much of the file has been read. */
+double soda_graph_text_fraction(const struct soda_graph_text *t);
+
+/* The slow part of peek. */
+int soda_graph_text_refill(struct soda_graph_text *t);
+
+/* The next byte without taking it, or END or FAILED. */
+static inline int soda_graph_text_peek(struct soda_graph_text *t)
+{
+	return t->used < t->length ? t->buffer[t->used] : soda_graph_text_refill(t);
+}
+
+static inline void soda_graph_text_take(struct soda_graph_text *t)
+{
+	t->used++;
+}
+
+/* -EINVAL (-EIO where the file cannot be read): says what stands where `expected` should. */
+int soda_graph_text_unexpected(struct soda_graph_text *t, const char *expected,
+			       struct soda_graph_error *err);
+
+/* Spaces and tabs. */
+void soda_graph_text_skip_blanks(struct soda_graph_text *t);
+/* Everything before the end of the line. */
+void soda_graph_text_skip_line(struct soda_graph_text *t);
+/* Blanks and ends of lines. */
+void soda_graph_text_skip_space(struct soda_graph_text *t);
+
+/* Decimal digits.  0; -EINVAL: something else, or above `most` (below 2^64 - 10). */
+int soda_graph_text_number(struct soda_graph_text *t, const char *expected, uint64_t most,
+			   uint64_t *value_p, struct soda_graph_error *err);
+
+/* Blanks, then LF, CRLF or the end of the file.  0 or -EINVAL. */
+int soda_graph_text_end_line(struct soda_graph_text *t, const char *expected,
+			     struct soda_graph_error *err);
+
+/* What stands before a blank or the end of the line, cut to fit; "" where nothing does. */
+void soda_graph_text_word(struct soda_graph_text *t, char *word, size_t size);
+
+#endif

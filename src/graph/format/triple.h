@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ligra's binary graph, three files:
+ *	PATH.config	text: the number of vertices
+ *	PATH.idx	where each vertex's targets begin in the next, 64 bits each (Ligra
+ *			built for small graphs: 32), as many as there are vertices
+ *	PATH.adj	the targets, 32 bits each
+ * Whoever reads files of others has to know whether the graph is symmetric.
+ * What SODA writes says so: after the number, where Ligra reads no further,
+ * .config has a line for each further fact, targets are ascending, and a
+ * directed graph has its in-edges as a second triple, PATH.in.  Where the
+ * input's ids were not 0 .. vertices-1, PATH.labels has them, 32 bits each.
+ */
+#ifndef SODA_GRAPH_TRIPLE_H
+#define SODA_GRAPH_TRIPLE_H
+
+#include "graph/format/source.h"
+
+#define SODA_GRAPH_CONFIG_MAX 4096 /* bytes of a .config */
+
+struct soda_graph_info {
+	uint64_t vertices;
+	bool complete; /* all of the following is known: SODA wrote it */
+	uint64_t edges;
+	bool symmetric, labelled;
+	uint32_t idx_sum, adj_sum, labels_sum; /* CRC-32 of the files */
+};
+
+/*
+ * What a .config says; `path` for messages.  0; -EINVAL with the line.  text
+ * need not end in a zero byte.
+ */
+int soda_graph_info_parse(const char *path, const char *text, size_t bytes,
+			  struct soda_graph_info *info_p, struct soda_graph_error *err);
+
+/* The same of the file PATH.config.  0; -EINVAL; what open(2) says. */
+int soda_graph_info_read(const char *path, struct soda_graph_info *info_p,
+			 struct soda_graph_error *err);
+
+/* PATH.config with all it can say.  0; -EIO, -ENOSPC and the like. */
+int soda_graph_info_write(const char *path, const struct soda_graph_info *info,
+			  struct soda_graph_error *err);
+
+/* "PATH" + "SUFFIX", for the caller to free.  NULL: out of memory. */
+char *soda_graph_path(const char *path, const char *suffix);
+
+/* Remove what is there of a triple, its in-edges and labels. */
+void soda_graph_triple_remove(const char *path);
+
+#endif

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public functions: check arguments, call inside, turn errors into the caller's. */
+#include "soda.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "host_agent/api/api.h"
+#include "host_agent/core/stats.h"
+#include "host_agent/heap/heap.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/object/advise.h"
+#include "host_agent/object/object.h"
+#include "host_agent/pages/freeze.h"
+
+static __thread struct soda_why last_error __attribute__((tls_model("initial-exec")));
+
+__attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(last_error.text, sizeof(last_error.text), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+void soda_api_explain(const struct soda_why *why)
+{
+	last_error = *why;
+}
+
+const char *soda_last_error(void)
+{
+	return last_error.text;
+}
+
+const char *soda_version(void)
+{
+	return SODA_VERSION;
+}
+
+/* Without starting it. */
+static int running(void)
+{
+	switch (atomic_load(&soda_agent.life)) {
+	case SODA_LIFE_RUNNING:
+		return 0;
+	case SODA_LIFE_FORKED:
+		return failed(-ENOTSUP, "the child of a fork has no fabric memory");
+	default:
+		return failed(-EINVAL, "there is no object: the runtime is not running");
+	}
+}
+
+int soda_init(const struct soda_config *cfg)
+{
+	struct soda_why why = { "" };
+	int saved = errno, ret;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		ret = failed(-EALREADY, "the runtime was started before");
+	else if ((ret = soda_agent_start(cfg, &why)))
+		failed(ret, "%s", why.text);
+	soda_lock_release(&soda_agent.api_lock);
+	errno = saved;
+	return ret;
+}
+
+static void *allocate(const char *file, size_t bytes, unsigned flags, size_t *bytes_p)
+{
+	struct soda_region *r = NULL;
+	struct soda_why why = { "" };
+	int saved = errno, ret;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	ret = soda_object_create_locked(file, bytes, flags, &r, &why);
+	soda_lock_release(&soda_agent.api_lock);
+	if (ret) {
+		failed(ret, "%s", why.text[0] ? why.text : soda_strerror(ret));
+		errno = -ret;
+		return NULL;
+	}
+	if (bytes_p)
+		*bytes_p = r->bytes;
+	errno = saved;
+	return soda_chunk_address(r->first);
+}
+
+void *soda_alloc(size_t bytes, unsigned flags)
+{
+	if (!bytes || flags) {
+		errno = -failed(-EINVAL,
+				bytes ? "soda_alloc: unknown flags 0x%x" : "soda_alloc: 0 bytes",
+				flags);
+		return NULL;
+	}
+	return allocate(NULL, bytes, 0, NULL);
+}
+
+void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p)
+{
+	unsigned kind = flags & (SODA_READ_ONLY | SODA_WRITABLE | SODA_PRIVATE);
+
+	if (!name || !*name || strlen(name) > SODA_WIRE_MAX_NAME) {
+		errno = -failed(-EINVAL, "soda_alloc_file: a file name of 1 to %u bytes is needed",
+				SODA_WIRE_MAX_NAME);
+		return NULL;
+	}
+	if (flags & ~0xfu || !kind || kind & (kind - 1) ||
+	    (flags & SODA_CREATE && kind != SODA_WRITABLE)) {
+		errno = -failed(-EINVAL,
+				"soda_alloc_file: flags 0x%x: exactly one of READ_ONLY, WRITABLE, "
+				"PRIVATE, and "
+				"CREATE only with WRITABLE",
+				flags);
+		return NULL;
+	}
+	return allocate(name, bytes, flags, bytes_p);
+}
+
+static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	struct soda_why why = { "" };
+	int ret = soda_sync_range(r, first, n, &why);
+	const char *name = r->name[0] ? r->name : r->file ? r->file : "an object";
+
+	if (ret && why.text[0])
+		return failed(ret, "%s is not written: %s", name, why.text);
+	if (ret)
+		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
+			      soda_session_peer(),
+			      soda_session_up() ? soda_strerror(ret) : soda_session_trouble());
+	return 0;
+}
+
+int soda_try_free(void *p)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	int saved = errno, ret = 0;
+
+	if (!p)
+		return 0;
+	ret = running();
+	if (ret)
+		return ret;
+	if (soda_heap_owns(p)) {
+		soda_heap_free(p);
+		return 0;
+	}
+	soda_lock_acquire(&soda_agent.api_lock);
+	r = soda_region_at(p);
+	if (!r)
+		ret = failed(-EINVAL, "soda_free: %p is not the start of a live object", p);
+	else if (r->flags & SODA_WRITABLE)
+		ret = write_back(r, r->first, r->chunks);
+	if (!ret) {
+		soda_region_destroy(r, &why);
+		soda_agent_resize(false);
+	}
+	soda_lock_release(&soda_agent.api_lock);
+	if (why.text[0])
+		soda_api_explain(&why);
+	errno = saved;
+	return ret;
+}
+
+static void free_anyhow(void *p)
+{
+	int ret = soda_try_free(p);
+
+	if (ret == -EINVAL) {
+		soda_log_error("%s", soda_last_error());
+		abort();
+	}
+	if (ret)
+		soda_log_error("soda_free: %s; the object is kept", soda_last_error());
+}
+
+void soda_free(void *p)
+{
+	if (__builtin_expect(soda_heap_near(p), 1))
+		soda_heap_free(p);
+	else
+		free_anyhow(p);
+}
+
+/* The operator wants objects of this name in the agent's static cache. */
+static void obey_rule(struct soda_region *r)
+{
+	struct soda_why why = { "" };
+	int ret =
+		soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why);
+
+	if (ret)
+		soda_log_warning("%s is to be in the static cache, by a rule of the agent's: %s",
+				 r->name, why.text[0] ? why.text : soda_strerror(ret));
+}
+
+int soda_set_name(void *obj, const char *name)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	int saved = errno, ret = running(), advice;
+
+	if (ret)
+		return ret;
+	soda_lock_acquire(&soda_agent.api_lock);
+	r = soda_region_at(obj);
+	if (r && soda_heap_owns(obj))
+		r = NULL;
+	if (!r || !name || strlen(name) >= sizeof(r->name)) {
+		ret = failed(-EINVAL, r ? "soda_set_name: a name of at most 255 bytes is needed"
+					: "soda_set_name: not the start of a live object");
+	} else {
+		snprintf(r->name, sizeof(r->name), "%s", name);
+		ret = soda_session_name_region(r, &advice, &why);
+		if (ret)
+			failed(ret, "soda_set_name: %s", why.text);
+		else if (advice == SODA_STATIC_CACHE)
+			obey_rule(r);
+	}
+	soda_lock_release(&soda_agent.api_lock);
+	errno = saved;
+	return ret;
+}
+
+static int sync_one(struct soda_region *r, void *arg)
+{
+	return write_back(r, r->first, r->chunks);
+}
+
+int soda_sync(void *addr, size_t bytes)
+{
+	struct soda_region *r;
+	uint32_t first, last;
+	int saved = errno, ret = running();
+
+	if (ret)
+		return ret;
+	if (!addr && !bytes) {
+		soda_lock_acquire(&soda_agent.api_lock);
+		ret = soda_regions_each(sync_one, NULL);
+		soda_lock_release(&soda_agent.api_lock);
+	} else if (!(r = soda_region_range(addr, bytes, &first, &last))) {
+		ret = failed(-EINVAL, "soda_sync: %zu bytes at %p are not inside one object", bytes,
+			     addr);
+	} else {
+		ret = write_back(r, first, last - first + 1);
+	}
+	errno = saved;
+	return ret;
+}
+
+int soda_advise(void *addr, size_t bytes, int advice)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	uint32_t first, last;
+	int saved = errno, ret = running();
+
+	if (ret)
+		return ret;
+	r = soda_region_range(addr, bytes, &first, &last);
+	if (!r)
+		return failed(-EINVAL, "soda_advise: %zu bytes at %p are not inside one object",
+			      bytes, addr);
+	if (bytes)
+		ret = soda_advise_range(r, addr, bytes, advice, &why);
+	if (ret)
+		failed(ret, "soda_advise: %s", why.text[0] ? why.text : soda_strerror(ret));
+	errno = saved;
+	return ret;
+}
+
+static int prefetch(const char *who, const struct iovec *ranges, int n)
+{
+	uint32_t first, last;
+	int saved = errno, ret = running();
+
+	for (int i = 0; i < n && !ret; i++)
+		if (!soda_region_range(ranges[i].iov_base, ranges[i].iov_len, &first, &last))
+			ret = failed(-EINVAL, "%s: %zu bytes at %p are not inside one object", who,
+				     ranges[i].iov_len, ranges[i].iov_base);
+	if (ret)
+		return ret;
+	soda_advise_willneed(ranges, n);
+	errno = saved;
+	return 0;
+}
+
+int soda_prefetch(const void *addr, size_t bytes)
+{
+	struct iovec range = { (void *)(uintptr_t)addr, bytes };
+
+	return prefetch("soda_prefetch", &range, 1);
+}
+
+int soda_prefetchv(const struct iovec *ranges, int n)
+{
+	return prefetch("soda_prefetchv", ranges, n);
+}
+
+int soda_get_stats(struct soda_stats *out, size_t out_bytes)
+{
+	struct soda_stats s;
+
+	if (!out)
+		return failed(-EINVAL, "soda_get_stats: no place to put them");
+	soda_stats_gather(&s);
+	memcpy(out, &s, out_bytes < sizeof(s) ? out_bytes : sizeof(s));
+	return 0;
+}
+
+int soda_shutdown(void)
+{
+	int saved = errno, ret;
+
+	soda_heap_stop();
+	ret = soda_agent_stop();
+	if (ret)
+		failed(ret, "a file was not written back: %s", soda_strerror(ret));
+	errno = saved;
+	return ret;
+}

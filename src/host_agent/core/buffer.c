@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/core/buffer.h"
+
+#include "base/lock.h"
+
+void soda_buffer_init(struct soda_buffer *b, uint32_t high_pct, uint32_t low_pct)
+{
+	*b = (struct soda_buffer){ .high_pct = high_pct, .low_pct = low_pct };
+}
+
+void soda_buffer_resize(struct soda_buffer *b, int64_t limit)
+{
+	int64_t old = atomic_exchange(&b->limit, limit);
+
+	soda_buffer_give(b, limit - old);
+}
+
+bool soda_buffer_take(struct soda_buffer *b)
+{
+	int64_t left = atomic_fetch_sub_explicit(&b->free, 1, memory_order_acquire) - 1;
+	int64_t used;
+
+	if (left < 0) {
+		atomic_fetch_add_explicit(&b->free, 1, memory_order_relaxed);
+		return false;
+	}
+	used = atomic_load_explicit(&b->limit, memory_order_relaxed) - left;
+	if (used > atomic_load_explicit(&b->peak, memory_order_relaxed))
+		atomic_store_explicit(&b->peak, used, memory_order_relaxed);
+	return true;
+}
+
+void soda_buffer_give(struct soda_buffer *b, int64_t n)
+{
+	/* release: pairs with the acquire of soda_buffer_take; seq_cst order against `waiters` */
+	atomic_fetch_add(&b->free, n);
+	if (atomic_load(&b->waiters)) {
+		atomic_fetch_add(&b->freed, 1);
+		soda_futex_wake(&b->freed, INT32_MAX);
+	}
+}
+
+void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns)
+{
+	uint32_t seen = atomic_load(&b->freed);
+
+	atomic_fetch_add(&b->waiters, 1);
+	if (atomic_load(&b->free) <= 0)
+		soda_futex_wait(&b->freed, seen, timeout_ns);
+	atomic_fetch_sub(&b->waiters, 1);
+}
+
+bool soda_buffer_pin(struct soda_buffer *b, int64_t keep)
+{
+	int64_t n = atomic_fetch_add(&b->pinned, 1) + 1;
+
+	if (n <= atomic_load(&b->limit) - keep)
+		return true;
+	atomic_fetch_sub(&b->pinned, 1);
+	return false;
+}
+
+void soda_buffer_unpin(struct soda_buffer *b)
+{
+	atomic_fetch_sub(&b->pinned, 1);
+}
+
+int64_t soda_buffer_excess(const struct soda_buffer *b)
+{
+	int64_t limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
+	int64_t used =
+		soda_buffer_used(b) - atomic_load_explicit(&b->sending, memory_order_relaxed);
+
+	if (used * 100 < limit * b->high_pct)
+		return 0;
+	return used - limit * b->low_pct / 100;
+}

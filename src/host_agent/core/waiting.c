@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/core/waiting.h"
+
+enum {
+	TRIAL = 8, /* fetches of one trial; the first is not counted: it finds the peer asleep */
+	PATIENCE_MIN = 64,
+	PATIENCE_MAX = 4096,
+	WEIGHT_SHIFT = 3, /* of a new sample in the moving average */
+};
+
+void soda_waiting_init(struct soda_waiting *w)
+{
+	*w = (struct soda_waiting){ .until_trial = TRIAL, .patience = PATIENCE_MIN };
+}
+
+static void trial_begins(struct soda_waiting *w)
+{
+	w->trial_left = TRIAL;
+	w->mean_ns[!w->polls] = 0;
+}
+
+/* The trial is over: change over if it was faster, by enough not to be noise. */
+static void trial_ends(struct soda_waiting *w)
+{
+	uint64_t now = w->mean_ns[w->polls], other = w->mean_ns[!w->polls];
+
+	if (other && other < now - now / 16) {
+		w->polls = !w->polls;
+		w->patience = PATIENCE_MIN;
+	} else if (w->patience < PATIENCE_MAX) {
+		w->patience *= 2;
+	}
+	w->until_trial = w->patience;
+}
+
+bool soda_waiting_choose(struct soda_waiting *w, bool may_poll)
+{
+	if (!may_poll)
+		return false;
+	if (w->trial_left)
+		return !w->polls;
+	if (w->until_trial-- == 0) {
+		trial_begins(w);
+		return !w->polls;
+	}
+	return w->polls;
+}
+
+void soda_waiting_learn(struct soda_waiting *w, bool polled, uint64_t ns)
+{
+	bool on_trial = w->trial_left && polled != w->polls;
+	uint64_t *mean = &w->mean_ns[polled];
+
+	if (!(on_trial && w->trial_left == TRIAL)) {
+		if (!*mean)
+			*mean = ns;
+		else /* one slow answer must not decide: a sample counts at most four times the mean
+		      */
+			*mean += ((int64_t)(ns < *mean * 4 ? ns : *mean * 4) - (int64_t)*mean) >>
+				 WEIGHT_SHIFT;
+	}
+	if (on_trial && --w->trial_left == 0)
+		trial_ends(w);
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Fetching ahead of faults, and collecting what nobody came for. */
+#include "host_agent/move/channel.h"
+
+#include "host_agent/move/evict.h"
+#include "host_agent/pages/install.h"
+
+/* Make a REMOTE chunk ours with a credit, unless nobody may want it. */
+static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	if (soda_channel_refuses(r) || soda_evict_credit(t, 0))
+		return false;
+	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE)
+		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING)) {
+			if (!soda_chunk_is_closed(id)) /* asked now: see there */
+				return true;
+			soda_install_cancel(id);
+			return false;
+		}
+	soda_buffer_give(&soda_agent.buffer, 1);
+	return false;
+}
+
+static bool remote(uint32_t id)
+{
+	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_REMOTE;
+}
+
+static uint32_t planned(const struct soda_plan *plan, uint32_t i)
+{
+	return (uint32_t)(plan->first + (int64_t)i * plan->stride);
+}
+
+/* Whether chunks first .. last are mapped here, in one piece. A demand channel's lock is held. */
+static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
+{
+	uint64_t bytes = soda_chunk_bytes() * (last - first) + soda_region_chunk_bytes(r, last);
+
+	return soda_mr_direct(&r->mr, soda_region_offset(r, first), (uint32_t)bytes) != NULL;
+}
+
+/*
+ * Runs of neighbours straight from the mapped memory, up to the first chunk that is not in
+ * it: only parts of an object may be, and in several pieces.
+ */
+static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+			     const struct soda_plan *plan)
+{
+	struct soda_install in[SODA_COLLECT_MAX];
+	uint32_t run = 0, i;
+
+	for (i = 0; i < plan->n && mapped(r, planned(plan, i), planned(plan, i)); i++) {
+		uint32_t id = planned(plan, i);
+		bool mine = remote(id) && claim_ahead(t, r, id);
+
+		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_COLLECT_MAX ||
+			    !mapped(r, in[0].id, id))) {
+			soda_channel_install_direct(t, ch, r, in, run);
+			run = 0;
+		}
+		if (mine)
+			in[run++] = (struct soda_install){ .id = id, .block = -1, .ahead = true };
+	}
+	if (run)
+		soda_channel_install_direct(t, ch, r, in, run);
+	return i;
+}
+
+static uint32_t post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+		     const struct soda_plan *plan)
+{
+	uint32_t i;
+	int err;
+
+	/* Room for the whole plan, as far as answers are there. */
+	while (soda_channel_outstanding(ch) + plan->n > ch->slots_n && soda_channel_outstanding(ch))
+		if (soda_channel_collect(t, ch, (int)(soda_channel_outstanding(ch) + 1) / 2, 0, 0,
+					 &err) <= 0)
+			break;
+	for (i = 0; i < plan->n && soda_channel_outstanding(ch) < ch->slots_n; i++) {
+		uint32_t id = planned(plan, i);
+		struct soda_install in = { .id = id, .block = -1, .ahead = true };
+
+		if (!remote(id))
+			continue;
+		if (!claim_ahead(t, r, id))
+			break;
+		if (soda_channel_post(t, ch, r, in)) {
+			soda_install_cancel(id);
+			break;
+		}
+	}
+	return i;
+}
+
+static void ring(struct soda_channel *ch)
+{
+	int err;
+
+	if (!soda_channel_outstanding(ch) || !soda_channel_usable(ch))
+		return;
+	/* A deep queue keeps the server busy by itself: nobody polls for it. */
+	err = soda_conn_flush(ch->conn, false);
+	if (err)
+		soda_channel_break(ch, err);
+}
+
+/* *done_p: how many, if the plan begins in what is mapped here; else false. */
+static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
+		       uint32_t *done_p)
+{
+	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	bool direct;
+
+	*done_p = 0;
+	if (!soda_lock_try(&ch->lock))
+		return true;
+	direct = mapped(r, planned(plan, 0), planned(plan, 0));
+	if (direct && soda_channel_usable(ch))
+		*done_p = ahead_direct(t, ch, r, plan);
+	soda_lock_release(&ch->lock);
+	return direct;
+}
+
+uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
+			  const struct soda_plan *plan)
+{
+	struct soda_fetch_batch b = { 0 };
+	uint32_t n = soda_fetch_batch_add(&b, t, r, plan);
+
+	soda_fetch_batch_end(&b);
+	return n;
+}
+
+/*
+ * A channel, locked: the thread's own, or another one while somebody waits there for what this
+ * thread has fetched ahead.
+ */
+static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs(), own = soda_channel_demand(t);
+
+	for (uint32_t i = 0; i < n && !b->ch; i++) {
+		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + (own + i) % n];
+
+		if (soda_lock_try(&ch->lock))
+			*b = (struct soda_fetch_batch){ .ch = ch, .rung = ch->tail };
+	}
+	return b->ch;
+}
+
+uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
+			      struct soda_region *r, const struct soda_plan *plan)
+{
+	enum { RING = 32 };
+	uint32_t n;
+
+	if (r->mr.map || r->mr.statics) {
+		/* That goes by another channel, whose lock is of the same rank. */
+		soda_fetch_batch_end(b);
+		if (try_direct(t, r, plan, &n))
+			return n;
+	}
+	if (!open_batch(b, t) || !soda_channel_usable(b->ch))
+		return 0;
+	n = post(t, b->ch, r, plan);
+	if (b->ch->tail - b->rung >= RING) {
+		ring(b->ch);
+		b->rung = b->ch->tail;
+	}
+	return n;
+}
+
+void soda_fetch_batch_end(struct soda_fetch_batch *b)
+{
+	if (!b->ch)
+		return;
+	if (b->ch->tail != b->rung)
+		ring(b->ch);
+	soda_lock_release(&b->ch->lock);
+	b->ch = NULL;
+}
+
+/* Without waiting. */
+static void collect_here(struct soda_thread *t, struct soda_channel *ch)
+{
+	int err;
+
+	if (!soda_channel_outstanding(ch) || !soda_lock_try(&ch->lock))
+		return;
+	if (soda_channel_outstanding(ch))
+		soda_channel_collect(t, ch, (int)soda_channel_outstanding(ch), 0, 0, &err);
+	soda_lock_release(&ch->lock);
+}
+
+void soda_fetch_collect_idle(struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs();
+
+	for (uint32_t i = 0; i < n; i++)
+		collect_here(t, &soda_channels[SODA_CHANNEL_PAIRS_MAX + i]);
+}
+
+bool soda_fetch_collect_left(struct soda_thread *t)
+{
+	uint32_t n = soda_channels_pairs();
+	bool more = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
+
+		if (ch->seen == ch->head)
+			collect_here(t, ch);
+		ch->seen = ch->head;
+		more = more || soda_channel_outstanding(ch);
+	}
+	return more;
+}
+
+void soda_fetch_collect_own(struct soda_thread *t)
+{
+	collect_here(t, &soda_channels[soda_channel_ahead(t)]);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault/fault.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/failure.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "host_agent/fault/guess.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/writeback.h"
+#include "host_agent/pages/fill.h"
+#include "host_agent/pages/protect.h"
+
+void (*soda_fault_seen)(uint32_t id);
+
+static struct soda_chunk *chunk(const struct soda_fault *f)
+{
+	return &soda_agent.table[f->id];
+}
+
+bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store)
+{
+	uint32_t id = soda_chunk_of(addr);
+	struct soda_region *r = soda_region_of(id);
+
+	if (!r || id < r->first || id >= r->first + r->chunks)
+		return false;
+	*f = (struct soda_fault){
+		.region = r, .id = id, .block = soda_block_of(addr), .store = store
+	};
+	return true;
+}
+
+/*
+ * So many that four always fit: an unaligned instruction may touch four chunks.
+ * With room a gather's sixteen do.
+ */
+uint32_t soda_fault_keep(void)
+{
+	int64_t limit = atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
+	int64_t pinned = atomic_load_explicit(&soda_agent.buffer.pinned, memory_order_relaxed);
+	uint32_t threads = soda_agent.settings.threads;
+	int64_t share = (limit - pinned) / 4 / threads;
+
+	if (share > SODA_LAST_CHUNKS_MAX)
+		return SODA_LAST_CHUNKS_MAX;
+	return share < SODA_LAST_CHUNKS_MIN ? SODA_LAST_CHUNKS_MIN : (uint32_t)share;
+}
+
+static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_counter what)
+{
+	if (!f->counted) {
+		soda_count(t, what, 1);
+		if (soda_fault_seen && what == SODA_CNT_FAULTS)
+			soda_fault_seen(f->id);
+	}
+	f->counted = true;
+}
+
+/* ZERO or REMOTE becomes FETCHING, ours, with a credit. */
+static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	bool zero = soda_chunk_state(w) == SODA_CHUNK_ZERO;
+
+	if (!zero && atomic_load_explicit(&f->region->lost, memory_order_relaxed))
+		return SODA_STEP_LOST;
+	if (!zero && !soda_session_up())
+		return SODA_STEP_DOWN;
+	soda_thread_trim(t, soda_fault_keep() - 1); /* this one will be the last of `keep` */
+	if (soda_evict_credit(t, 0))
+		return SODA_STEP_ROOM;
+	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_FETCHING)) {
+		soda_buffer_give(&soda_agent.buffer, 1);
+		return SODA_STEP_JOIN;
+	}
+	/* Held from now on: others may make room before the instruction goes on. */
+	soda_thread_remember(t, f->id, soda_fault_keep());
+	count_fault(t, f, SODA_CNT_FAULTS);
+	soda_writeback_help(t);
+	if (!zero) {
+		atomic_store_explicit(&chunk(f)->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+		return SODA_STEP_FETCH;
+	}
+	f->error = soda_fill(t, f->region, f->id, f->store ? (int)f->block : -1);
+	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
+}
+
+/* A store to a write-protected page of a resident chunk. */
+static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	uint32_t dirty = soda_chunk_state(w) == SODA_CHUNK_DIRTY ? soda_chunk_dirty(w) : 0;
+	bool fetched = w & SODA_CW_AS_FETCHED;
+	uint32_t blocks;
+	int failed;
+
+	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
+		return SODA_STEP_JOIN;
+	count_fault(t, f, SODA_CNT_WP_FAULTS);
+	/* A dirty block that is protected all the same was put back by a failed write-back. */
+	blocks = dirty >> f->block & 1 ? dirty
+				       : soda_protect_choose(f->region, dirty, f->block, fetched);
+	if (fetched)
+		soda_guess_learn(f->region, true);
+	/* Dirty also where opening failed half-way: what was opened may have been stored to. */
+	failed = soda_protect_open(f->region, f->id, blocks);
+	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, SODA_CW_AS_FETCHED);
+	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
+}
+
+enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f)
+{
+	uint32_t w = soda_chunk_load(chunk(f));
+
+	switch (soda_chunk_state(w)) {
+	case SODA_CHUNK_ZERO:
+	case SODA_CHUNK_REMOTE:
+		return take(t, f, w);
+	case SODA_CHUNK_CLEAN:
+	case SODA_CHUNK_DIRTY:
+		/* A load finds it resident: another thread was faster. */
+		return f->store ? open_for_store(t, f, w) : SODA_STEP_DONE;
+	case SODA_CHUNK_FETCHING:
+		if (!f->counted)
+			soda_count(t, SODA_CNT_JOINED, 1);
+		count_fault(t, f, SODA_CNT_FAULTS);
+		return SODA_STEP_JOIN;
+	case SODA_CHUNK_BUSY:
+		return SODA_STEP_JOIN;
+	case SODA_CHUNK_LOST:
+		return SODA_STEP_LOST;
+	case SODA_CHUNK_NONE:
+		break;
+	}
+	return SODA_STEP_FOREIGN;
+}
+
+void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
+{
+	struct soda_region *r = f->region;
+	uint32_t advice = atomic_load_explicit(&r->advice, memory_order_relaxed);
+	uint32_t window = advice == SODA_RANDOM ? 0 : soda_agent.settings.prefetch_chunks;
+	struct soda_plan plan;
+	uint32_t done;
+
+	plan = soda_streams_note(&t->streams, f->id, r->first, (int64_t)r->first + r->chunks,
+				 window, advice == SODA_SEQUENTIAL);
+	if (plan.useless)
+		soda_count(t, SODA_CNT_PREFETCH_USELESS, plan.useless);
+	if (!plan.n)
+		return;
+	done = soda_fetch_ahead(t, r, &plan);
+	if (done < plan.n)
+		soda_streams_cut(&t->streams, &plan, done);
+}
+
+static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
+{
+	if (soda_chunk_state(soda_chunk_load(chunk(f))) != SODA_CHUNK_FETCHING) {
+		soda_chunk_wait(chunk(f), 1000000);
+		return 0;
+	}
+	soda_fault_run_ahead(t, f);
+	return soda_fetch_join(t, f->id, deadline_ns);
+}
+
+/* The fault is served. start: when its fetch began, 0 for none. */
+static int done(struct soda_thread *t, const struct soda_fault *f, uint64_t start)
+{
+	soda_thread_remember(t, f->id, soda_fault_keep());
+	if (start)
+		soda_thread_time(t, soda_now_ns() - start);
+	return 0;
+}
+
+static int make_room(struct soda_thread *t, uint64_t deadline_ns)
+{
+	int ret = soda_evict_credit(t, deadline_ns);
+
+	if (!ret)
+		soda_buffer_give(&soda_agent.buffer, 1);
+	return ret;
+}
+
+/* It may take long: the program's signals are let in, for no lock or chunk is held here. */
+static int await_server(const struct soda_fault *f, uint64_t deadline_ns)
+{
+	sigset_t blocked;
+	int ret;
+
+	if (!f->mask)
+		return soda_session_wait(deadline_ns);
+	soda_signals_swap(f->mask, &blocked);
+	ret = soda_session_wait(deadline_ns);
+	soda_signals_restore(&blocked);
+	return ret;
+}
+
+static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
+{
+	uint64_t start = 0, still = t->still_ns;
+	int ret = 0;
+
+	for (bool again = false; ret == 0 || soda_connection_lost(ret); again = true) {
+		deadline_ns += t->still_ns - still;
+		still = t->still_ns;
+		if (again && soda_now_ns() >= deadline_ns)
+			return ret ? ret : -ETIMEDOUT;
+		switch (soda_fault_step(t, f)) {
+		case SODA_STEP_DONE:
+			return done(t, f, start);
+		case SODA_STEP_FETCH:
+			start = soda_now_ns();
+			soda_fault_run_ahead(t, f);
+			ret = soda_fetch_demand(t, f->region, f->id, f->store ? (int)f->block : -1,
+						deadline_ns);
+			if (!ret)
+				return done(t, f, start);
+			break;
+		case SODA_STEP_JOIN:
+			start = start ? start : soda_now_ns();
+			ret = join(t, f, deadline_ns);
+			break;
+		case SODA_STEP_ROOM:
+			ret = make_room(t, deadline_ns);
+			break;
+		case SODA_STEP_DOWN:
+			ret = await_server(f, deadline_ns);
+			break;
+		case SODA_STEP_LOST:
+			return -EIO;
+		case SODA_STEP_FAILED:
+			return f->error;
+		case SODA_STEP_FOREIGN:
+			return -EFAULT;
+		}
+	}
+	return ret;
+}
+
+int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
+{
+	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
+	uint64_t began = soda_now_ns(), from = began;
+	int ret;
+
+	for (;; from = soda_now_ns()) {
+		ret = serve_until(t, f, from + patience);
+		if (!soda_connection_lost(ret) ||
+		    soda_agent.settings.on_error != SODA_ON_ERROR_WAIT)
+			break;
+	}
+	soda_count(t, SODA_CNT_STALLED_NS, soda_now_ns() - began);
+	if (ret && ret != -EFAULT)
+		soda_fault_fail(t, f, ret);
+	return ret;
+}
+
+void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
+{
+	const struct soda_region *r = f->region;
+	unsigned long long at =
+		soda_region_offset(r, f->id) + ((uint64_t)f->block << soda_agent.block_shift);
+	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
+
+	soda_count(t, SODA_CNT_ERRORS, 1);
+	if (err == -EIO)
+		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
+			       "memory server or a DPU agent before it, started anew",
+			       at, what, soda_session_peer());
+	else if (soda_session_up())
+		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,
+			       soda_session_peer(), soda_strerror(err));
+	else
+		soda_log_error("page at offset %llu of %s cannot be had within %u ms: %s", at, what,
+			       soda_agent.settings.fault_timeout_ms, soda_session_trouble());
+	if (soda_agent.settings.on_error == SODA_ON_ERROR_ABORT)
+		abort();
+}
+
+int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	struct soda_fault f = { .region = r, .id = id, .counted = true };
+
+	return soda_fault_serve(t, &f);
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault/handler.h"
+
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/life/stuck.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
+
+enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, FAILED_MAX = 1024, STUCK_NS = 2000000 };
+
+/* A thread that sleeps in the kernel until its fault is served. */
+struct pending {
+	struct soda_fault f;
+	struct soda_thread *t;
+	char *page;
+	uint64_t since_ns;
+	uint64_t asked_ns; /* since when its chunk has been under way; 0: it is not */
+};
+
+/* A page that was made to fail lately; where it is not LOST its content may be had another time. */
+struct failed {
+	char *page;
+	uint64_t at_ns;
+	uint32_t id; /* of its chunk */
+};
+
+static struct {
+	pthread_t thread;
+	int stop_fd;
+	_Atomic bool stop;
+	_Atomic bool mapped_over; /* some pages are another mapping's: see map_nothing */
+	/* the thread's own */
+	struct pending *pending;
+	uint32_t pending_n;
+	struct failed failed[FAILED_MAX];
+	uint32_t failed_n;
+} handler = { .stop_fd = -1 };
+
+static void wake(char *page)
+{
+	soda_agent.pager->wake(page, SODA_WIRE_PAGE);
+}
+
+/*
+ * Before Linux 6.6, and where the kernel keeps a mark of its own on the page: a mapping whose every
+ * touch is SIGBUS.  What may be stored to is writable in it, or a store would be SIGSEGV.
+ */
+static void map_nothing(char *page, int prot)
+{
+	int fd = (int)syscall(SYS_memfd_create, "soda-lost", 1u /* MFD_CLOEXEC */);
+
+	atomic_store(&handler.mapped_over, true);
+	if (fd < 0 ||
+	    mmap(page, SODA_WIRE_PAGE, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		soda_log_error(
+			"a page that is lost cannot be made to fail: %s; aborting rather than hang",
+			soda_strerror(errno));
+		abort();
+	}
+	close(fd);
+}
+
+/* Without a fault. */
+static bool is_there(char *page)
+{
+	unsigned char there = 0;
+
+	return syscall(SYS_mincore, page, SODA_WIRE_PAGE, &there) == 0 && there & 1;
+}
+
+/*
+ * map_nothing takes what is there, and what another thread is about to bring would not come to lie
+ * there: so only while nobody does.  Of an agent that stands still nothing is kept.  false: not
+ * now.
+ */
+static bool cover_page(const struct pending *p)
+{
+	struct soda_chunk *c = &soda_agent.table[p->f.id];
+	uint32_t w = soda_chunk_load(c);
+	enum soda_chunk_state s = soda_chunk_state(w);
+	bool ours = s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO;
+
+	if (!ours && s != SODA_CHUNK_LOST && !(s == SODA_CHUNK_FETCHING && soda_stuck_has(p->f.id)))
+		return false;
+	if (ours && !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
+		return false;
+	if (ours)
+		atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	map_nothing(p->page, soda_region_prot(p->f.region));
+	if (ours)
+		soda_chunk_settle(c, s, 0, 0, 0);
+	return true;
+}
+
+/* Two threads may wait for one page. */
+static bool has_failed(const char *page)
+{
+	for (uint32_t i = 0; i < handler.failed_n; i++)
+		if (handler.failed[i].page == page)
+			return true;
+	return false;
+}
+
+/*
+ * Who touches the page gets SIGBUS; not if it is there: another one has brought it meanwhile.
+ * false: not yet.
+ */
+static bool fail_page(const struct pending *p)
+{
+	int ret = soda_agent.pager->poison(p->page, SODA_WIRE_PAGE);
+
+	return !ret || has_failed(p->page) || (ret == -EEXIST && is_there(p->page)) ||
+	       cover_page(p);
+}
+
+bool soda_handler_mapped_over(void)
+{
+	return atomic_load(&handler.mapped_over);
+}
+
+int soda_handler_clear(char *addr, size_t bytes, int prot)
+{
+	struct iovec all = { addr, bytes };
+	size_t dropped;
+
+	if (soda_handler_mapped_over())
+		return soda_regions_map_anew(addr, bytes, prot);
+	return soda_agent.pager->drop(&all, 1, &dropped);
+}
+
+/* A page of a chunk that is not resident is a missing one again. false: not yet. */
+static bool revive(const struct failed *f)
+{
+	struct soda_chunk *c = &soda_agent.table[f->id];
+	uint32_t w = soda_chunk_load(c);
+	enum soda_chunk_state s = soda_chunk_state(w);
+	struct soda_region *r = soda_region_of(f->id);
+	int ret;
+
+	if (s == SODA_CHUNK_FETCHING || s == SODA_CHUNK_BUSY)
+		return false;
+	if (s != SODA_CHUNK_REMOTE && s != SODA_CHUNK_ZERO)
+		return true; /* whoever has made it resident has put a page there */
+	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
+		return false; /* while it is ours nobody brings a page that would be dropped */
+	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	ret = soda_handler_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
+	soda_chunk_settle(c, s, 0, 0, 0);
+	if (ret)
+		soda_log_error("a page that could not be had once fails for good: %s",
+			       soda_strerror(ret));
+	return true;
+}
+
+/* Who waited for these pages has got his SIGBUS: who touches them now may have more luck. */
+static void revive_failed(void)
+{
+	uint64_t now = handler.failed_n ? soda_now_ns() : 0;
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < handler.failed_n; i++) {
+		struct failed f = handler.failed[i];
+
+		if (now - f.at_ns < SODA_FAILED_PAGE_MS * SODA_MS_NS || !revive(&f))
+			handler.failed[kept++] = f;
+	}
+	handler.failed_n = kept;
+}
+
+/*
+ * The thread gets SIGBUS instead of a page; false: it has to wait.  lost: nobody has its content.
+ * Else the chunk stays as it is, and the page fails for a moment only.
+ */
+static bool give_up(struct pending *p, int err, bool lost)
+{
+	struct soda_chunk *c = &soda_agent.table[p->f.id];
+	uint32_t w = soda_chunk_load(c);
+
+	if (!lost && handler.failed_n == FAILED_MAX)
+		return false;
+	while (lost && soda_chunk_state(w) == SODA_CHUNK_REMOTE &&
+	       !soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_LOST))
+		;
+	if (!fail_page(p))
+		return false;
+	soda_fault_fail(p->t, &p->f, err);
+	if (handler.failed_n < FAILED_MAX && !has_failed(p->page))
+		handler.failed[handler.failed_n++] =
+			(struct failed){ p->page, soda_now_ns(), p->f.id };
+	wake(p->page);
+	return true;
+}
+
+static bool served(struct pending *p)
+{
+	uint64_t ns = soda_now_ns() - p->since_ns;
+
+	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
+	soda_thread_time(p->t, ns);
+	soda_count(p->t, SODA_CNT_STALLED_NS, ns);
+	return true;
+}
+
+/*
+ * The fault's time is over.  A chunk under way first goes back to where it was, with the
+ * connection whose peer is silent; one that an agent installs may not, and gets as long again.
+ */
+static bool too_late(struct pending *p)
+{
+	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull, now = soda_now_ns();
+	bool under_way = soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) ==
+			 SODA_CHUNK_FETCHING;
+
+	if (!under_way) {
+		p->asked_ns = 0;
+	} else if (!p->asked_ns) {
+		p->asked_ns = now;
+	} else if (now - p->asked_ns > patience) {
+		soda_fetch_abandon(p->f.id);
+		p->asked_ns = now;
+	}
+	return soda_agent.settings.on_error != SODA_ON_ERROR_WAIT &&
+	       now - p->since_ns > (under_way ? 2 * patience : patience);
+}
+
+/* So much of their time does not count. */
+static void postpone(uint64_t ns)
+{
+	for (uint32_t i = 0; ns && i < handler.pending_n; i++) {
+		struct pending *p = &handler.pending[i];
+
+		p->since_ns += ns;
+		p->asked_ns += p->asked_ns ? ns : 0;
+	}
+}
+
+/*
+ * true: it is dealt with.  An answer wakes its thread as it is installed, so that the
+ * object may be gone when we look again.
+ */
+static bool attempt(struct pending *p)
+{
+	int ret;
+
+	if (soda_region_of(p->f.id) != p->f.region) {
+		wake(p->page);
+		return true;
+	}
+	switch (soda_fault_step(p->t, &p->f)) {
+	case SODA_STEP_DONE:
+		wake(p->page);
+		return served(p);
+	case SODA_STEP_FETCH:
+		soda_fault_run_ahead(p->t, &p->f);
+		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
+				      p->f.store ? (int)p->f.block : -1);
+		if (ret && ret != -EAGAIN && ret != -ENOTCONN)
+			soda_log_debug("fetch not posted: %s", soda_strerror(ret));
+		/* Mapped memory needs no answer: the thread goes on already. */
+		if (soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) !=
+			    SODA_CHUNK_FETCHING &&
+		    !ret)
+			return served(p);
+		break;
+	case SODA_STEP_ROOM:
+		if (soda_now_ns() - p->since_ns > STUCK_NS)
+			soda_evict_unstick(p->t);
+		break;
+	case SODA_STEP_JOIN:
+	case SODA_STEP_DOWN:
+		break;
+	case SODA_STEP_LOST:
+		return give_up(p, -EIO, true);
+	case SODA_STEP_FAILED:
+		return give_up(p, p->f.error, false);
+	case SODA_STEP_FOREIGN: /* freed meanwhile: SIGSEGV, if the thread still wants it */
+		wake(p->page);
+		return true;
+	}
+	return too_late(p) && give_up(p, -ETIMEDOUT, false);
+}
+
+static void retry_pending(void)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < handler.pending_n; i++)
+		if (!attempt(&handler.pending[i]))
+			handler.pending[kept++] = handler.pending[i];
+	handler.pending_n = kept;
+}
+
+static void accept_fault(const struct uffd_msg *m)
+{
+	char *addr = (char *)(uintptr_t)m->arg.pagefault.address;
+	struct pending p = {
+		.page = (char *)((uintptr_t)addr & ~(uintptr_t)(SODA_WIRE_PAGE - 1)),
+		.since_ns = soda_now_ns(),
+	};
+	bool store = m->arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP);
+
+	p.t = soda_agent.uffd.thread_id ? soda_thread_of((pid_t)m->arg.pagefault.feat.ptid)
+					: soda_thread_self();
+	if (!p.t)
+		p.t = soda_thread_self();
+	if (!soda_fault_describe(&p.f, addr, store)) {
+		/* the object went while the thread slept: SIGSEGV when it tries again */
+		wake(p.page);
+		return;
+	}
+	if (!attempt(&p))
+		handler.pending[handler.pending_n++] = p;
+}
+
+/* false: nothing was there. */
+static bool read_faults(void)
+{
+	struct uffd_msg m[MESSAGES];
+	ssize_t n = handler.pending_n + MESSAGES <= PENDING_MAX
+			    ? read(soda_agent.uffd.fd, m, sizeof(m))
+			    : -1;
+
+	for (ssize_t i = 0; i < n / (ssize_t)sizeof(m[0]); i++)
+		if (m[i].event == UFFD_EVENT_PAGEFAULT)
+			accept_fault(&m[i]);
+	return n > 0;
+}
+
+/* Answers that faults wait for: demands on channel 0, and what was fetched ahead. */
+static void collect(struct soda_thread *t)
+{
+	if (soda_fetch_outstanding(0))
+		soda_fetch_collect(t, 0, 0, 0);
+	if (handler.pending_n)
+		soda_fetch_collect_idle(t);
+}
+
+static void *run(void *arg)
+{
+	struct soda_thread *t = soda_thread_internal();
+
+	while (!atomic_load(&handler.stop)) {
+		struct pollfd fds[3] = {
+			{ .fd = soda_agent.uffd.fd, .events = POLLIN },
+			{ .fd = handler.stop_fd, .events = POLLIN },
+			{ .fd = soda_fetch_outstanding(0) ? soda_fetch_fd(0) : -1,
+			  .events = POLLIN },
+		};
+		/* Faults that wait for other things than channel 0 are looked at again soon. */
+		bool others = handler.pending_n > soda_fetch_outstanding(0);
+		int timeout_ms = others		     ? 1
+				 : handler.pending_n ? 50
+				 : handler.failed_n  ? SODA_FAILED_PAGE_MS
+						     : SODA_HANDLER_IDLE_MS;
+		uint64_t from = soda_now_ns();
+
+		poll(fds, 3, timeout_ms);
+		postpone(soda_thread_stood_still(t, (uint64_t)timeout_ms * 1000000u,
+						 soda_now_ns() - from));
+		collect(t);
+		revive_failed();
+		retry_pending();
+		while (read_faults())
+			collect(t);
+	}
+	return NULL;
+}
+
+int soda_handler_start(void)
+{
+	int ret;
+
+	handler.stop = false;
+	handler.pending_n = handler.failed_n = 0;
+	handler.pending = calloc(PENDING_MAX, sizeof(*handler.pending));
+	handler.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!handler.pending || handler.stop_fd < 0)
+		return -ENOMEM;
+	ret = soda_helper_start(&handler.thread, "soda-handler", run);
+	if (ret) {
+		close(handler.stop_fd);
+		handler.stop_fd = -1;
+	}
+	return ret;
+}
+
+void soda_handler_stop(void)
+{
+	uint64_t one = 1;
+
+	if (handler.stop_fd < 0)
+		return;
+	atomic_store(&handler.stop, true);
+	if (write(handler.stop_fd, &one, sizeof(one)) == sizeof(one))
+		soda_wait_join(handler.thread, "the thread that serves faults to end");
+	close(handler.stop_fd);
+	handler.stop_fd = -1;
+	free(handler.pending);
+}

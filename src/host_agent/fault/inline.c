@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/fault/inline.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "host_agent/fault/fault.h"
+#include "host_agent/fault/signals.h"
+#include "host_agent/life/agent.h"
+
+/* Whether the faulting instruction was a store; false where the machine does not say. */
+static bool was_store(const void *context)
+{
+#if defined(__x86_64__)
+	const ucontext_t *uc = context;
+
+	return uc->uc_mcontext.gregs[REG_ERR] & 2;
+#elif defined(__aarch64__)
+	/* The exception syndrome is in a record behind the registers; bit 6: write not read. */
+	const ucontext_t *uc = context;
+	const struct _aarch64_ctx *rec = (const void *)uc->uc_mcontext.__reserved;
+
+	while (rec->magic && rec->size) {
+		if (rec->magic == 0x45535201)
+			return ((const struct esr_context *)rec)->esr >> 6 & 1;
+		rec = (const void *)((const char *)rec + rec->size);
+	}
+	return false;
+#else
+	return false;
+#endif
+}
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	struct soda_thread *t;
+	struct soda_fault f;
+	bool served = false;
+
+	/* si_code > 0: from the kernel, not from kill(2) */
+	if (info->si_code > 0 && soda_agent_owns(info->si_addr) &&
+	    atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
+	    soda_fault_describe(&f, info->si_addr, was_store(context))) {
+		f.mask = &((const ucontext_t *)context)->uc_sigmask;
+		t = soda_thread_self();
+		served = t && soda_fault_serve(t, &f) == 0;
+	}
+	errno = saved;
+	if (!served)
+		soda_signals_chain(sig, info, context);
+}
+
+int soda_inline_start(void)
+{
+	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+
+	sigfillset(&sa.sa_mask);
+	sigdelset(&sa.sa_mask, SIGSEGV); /* of what the program has closed: closed_pages.h */
+	return soda_signals_take(SIGBUS, &sa);
+}
+
+void soda_inline_stop(void)
+{
+	soda_signals_give_back(SIGBUS);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The threads that take the short way through soda_malloc(), so that the end of the runtime
+ * can take it away from all of them: what they look at is their own, and one comparison.
+ *
+ * And their ends.  jemalloc clears up behind a thread in a destructor of a thread's value, and
+ * serves from memory of its own what is asked for after that.  The program's destructors may come
+ * later, and use the heap.  So jemalloc gets no key: ours stands for it, and tells it in the second
+ * round of destructors.  What comes later still is refused.
+ */
+#include "host_agent/heap/heap.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "base/lock.h"
+
+__thread struct soda_heap_thread soda_heap_mine
+	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static struct soda_heap_thread *threads; /* guarded by api_lock */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static bool have_key;
+static void (*jemalloc_ends)(void *);
+
+static void unlink_locked(struct soda_heap_thread *t)
+{
+	atomic_store_explicit(&t->limit, 0, memory_order_relaxed);
+	if (!t->back)
+		return;
+	*t->back = t->next;
+	if (t->next)
+		t->next->back = t->back;
+	t->back = NULL;
+}
+
+/* The thread ends, and its memory with it: no other thread finds it any more. */
+static void leave(void *mine)
+{
+	struct soda_heap_thread *t = mine;
+	void *its = t->jemalloc;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	unlink_locked(t);
+	soda_lock_release(&soda_agent.api_lock);
+	if (!its)
+		return;
+	if (!t->ending && !pthread_setspecific(key, t)) { /* in the next round */
+		t->ending = true;
+		return;
+	}
+	t->jemalloc = NULL;
+	t->over = true;
+	jemalloc_ends(its);
+}
+
+static void make_key(void)
+{
+	have_key = pthread_key_create(&key, leave) == 0;
+}
+
+int soda_je_pthread_key_create(pthread_key_t *key_p, void (*destructor)(void *))
+{
+	pthread_once(&once, make_key);
+	jemalloc_ends = destructor;
+	*key_p = key;
+	return have_key ? 0 : EAGAIN;
+}
+
+int soda_je_pthread_setspecific(pthread_key_t ignored, const void *its)
+{
+	struct soda_heap_thread *t = &soda_heap_mine;
+
+	t->jemalloc = (void *)(uintptr_t)its;
+	return pthread_setspecific(key, t);
+}
+
+static void link_locked(struct soda_heap_thread *t)
+{
+	t->next = threads;
+	t->back = &threads;
+	if (threads)
+		threads->back = &t->next;
+	threads = t;
+	atomic_store_explicit(&t->limit, SODA_HEAP_SMALL + 1, memory_order_relaxed);
+}
+
+int soda_heap_thread_join(void)
+{
+	struct soda_heap_thread *t = &soda_heap_mine;
+
+	if (t->known)
+		return 0;
+	t->known = true; /* the next call may allocate, and the program's malloc() be this heap */
+	pthread_once(&once, make_key);
+	if (!have_key || pthread_setspecific(key, t)) {
+		t->known = false;
+		return -ENOMEM;
+	}
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		link_locked(t);
+	soda_lock_release(&soda_agent.api_lock);
+	return 0;
+}
+
+void soda_heap_threads_close_locked(void)
+{
+	while (threads)
+		unlink_locked(threads);
+}
+
+void soda_heap_threads_forget(void)
+{
+	soda_heap_mine = (struct soda_heap_thread){ .known = false }; /* no end of it is awaited */
+	threads = NULL;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/agent.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/numa/numa_node.h"
+#include "host_agent/core/audit.h"
+#include "host_agent/core/thread.h"
+#include "host_agent/fault/closed_pages.h"
+#include "host_agent/fault/handler.h"
+#include "host_agent/fault/inline.h"
+#include "host_agent/heap/heap.h"
+#include "host_agent/life/embedded.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/life/stat_socket.h"
+#include "host_agent/life/trace.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/object/region.h"
+#include "host_agent/pages/fill.h"
+
+enum { DEFAULT_BUFFER_MIN = 16 << 20 };
+
+struct soda_agent soda_agent = { .api_lock = SODA_LOCK_INIT(SODA_RANK_API) };
+
+int64_t soda_agent_minimum(uint32_t threads)
+{
+	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + 1);
+}
+
+static int64_t wanted_limit(void)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	uint64_t bytes = s->buffer_bytes;
+	int64_t minimum = soda_agent_minimum(s->threads), chunks;
+
+	if (!bytes) {
+		bytes = atomic_load(&soda_agent.fam_bytes) / s->buffer_den * s->buffer_num;
+		if (!s->buffer && bytes < DEFAULT_BUFFER_MIN)
+			bytes = DEFAULT_BUFFER_MIN;
+	}
+	chunks = (int64_t)(bytes >> soda_agent.chunk_shift);
+	return chunks < minimum ? minimum : chunks;
+}
+
+static int check_buffer(struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	uint64_t minimum = (uint64_t)soda_agent_minimum(s->threads) << soda_agent.chunk_shift;
+
+	if (!s->buffer_bytes || s->buffer_bytes >= minimum)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "buffer (SODA_BUFFER) of %llu bytes is too small: %u threads with chunks of %llu "
+		 "bytes need %llu",
+		 (unsigned long long)s->buffer_bytes, s->threads,
+		 (unsigned long long)s->chunk_bytes, (unsigned long long)minimum);
+	return -EINVAL;
+}
+
+void soda_agent_resize(bool first)
+{
+	int64_t limit = wanted_limit();
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	soda_buffer_resize(&soda_agent.buffer, limit);
+	if (first) /* the size is known only now: as many shards as suit it */
+		soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy,
+				  soda_agent.table, (uint64_t)limit);
+	else
+		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
+	soda_channels_resize(limit);
+	soda_evict_down(soda_now_ns() + SODA_BUFFER_SHRINK_MS * SODA_MS_NS);
+	soda_signals_restore(&saved);
+}
+
+static uint32_t count_processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+static int start_memory(struct soda_why *why)
+{
+	struct soda_settings *s = &soda_agent.settings;
+	const struct soda_policy *policy = soda_policy_find(s->evict);
+	bool inline_mode = s->mode == SODA_MODE_INLINE;
+	int ret;
+
+	if (!policy) {
+		snprintf(why->text, sizeof(why->text),
+			 "evict (SODA_EVICT): '%.64s' is not ghost or fifo", s->evict);
+		return -EINVAL;
+	}
+	soda_agent.pager = &soda_uffd_pager;
+	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
+	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
+	soda_agent.processors = count_processors();
+	soda_agent.may_poll = s->poll_us && soda_agent.processors > 1;
+	ret = check_buffer(why);
+	if (ret)
+		return ret;
+	ret = soda_uffd_open(inline_mode, s->mechanisms == SODA_MECHANISMS_COPY, !inline_mode,
+			     &soda_agent.uffd, why);
+	if (ret)
+		return ret;
+	if (!inline_mode && soda_agent.uffd.user_only)
+		soda_log_warning(
+			"faults inside system calls are not served: no privilege for userfaultfd "
+			"(vm.unprivileged_userfaultfd=0 and no access to /dev/userfaultfd, which "
+			"setfacl -m u:USER:rw /dev/userfaultfd gives)");
+	ret = soda_regions_start(why);
+	if (ret)
+		return ret;
+	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
+	soda_buffer_resize(&soda_agent.buffer, wanted_limit());
+	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table, (uint64_t)wanted_limit());
+	return 0;
+}
+
+static int start_server(char address[256], struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+
+	if (s->server && *s->server) {
+		snprintf(address, 256, "%s", s->server);
+		return 0;
+	}
+	return soda_embedded_start(s->server_program, (int)s->connect_timeout_ms, address, 256,
+				   why);
+}
+
+static int start_faults(void)
+{
+	return soda_agent.settings.mode == SODA_MODE_INLINE ? soda_inline_start()
+							    : soda_handler_start();
+}
+
+/* In the child of a fork there is no FAM, and none of our descriptors. */
+static void in_child(void)
+{
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_NEW)
+		return;
+	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
+	soda_heap_close();
+	soda_heap_threads_forget();
+	soda_uffd_close();
+	soda_regions_end(); /* so that nothing of the child's own comes to lie there */
+	soda_trace_forget();
+	soda_session_forget();
+	soda_embedded_stop();
+	soda_stat_socket_stop();
+	soda_inline_stop();
+	soda_closed_stop();
+	soda_lock_init(&soda_agent.api_lock, SODA_RANK_API);
+}
+
+static void at_exit(void)
+{
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		soda_agent_leave();
+}
+
+static int start_all(struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	uint32_t pairs = s->threads;
+	char address[256];
+	int ret;
+
+	ret = start_memory(why);
+	if (!ret)
+		ret = start_server(address, why);
+	if (!ret)
+		ret = soda_session_start(
+			address, pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX,
+			why);
+	if (!ret && s->trace)
+		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
+	/* Where every mprotect() is seen (fill.h) nothing is closed before it is written back. */
+	if (!ret && !soda_fill_allowed)
+		ret = soda_closed_start();
+	if (!ret)
+		ret = start_faults();
+	return ret;
+}
+
+int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
+{
+	int ret;
+
+	switch (atomic_load(&soda_agent.life)) {
+	case SODA_LIFE_RUNNING:
+		return 0;
+	case SODA_LIFE_FORKED:
+		snprintf(why->text, sizeof(why->text), "the child of a fork has no fabric memory");
+		return -ENOTSUP;
+	case SODA_LIFE_ENDED:
+		snprintf(why->text, sizeof(why->text),
+			 "the runtime has ended and does not start again");
+		return -ESHUTDOWN;
+	default:
+		break;
+	}
+	ret = soda_settings_load(cfg, &soda_agent.settings, why);
+	if (!ret)
+		soda_node_choose(soda_agent.settings.node);
+	if (ret)
+		return ret;
+	soda_agent.pid = getpid();
+	soda_log_setup("soda", (int)soda_agent.settings.log_level, soda_agent.settings.log,
+		       soda_agent.settings.log_arg);
+	ret = start_all(why);
+	if (ret) {
+		if (!why->text[0])
+			snprintf(why->text, sizeof(why->text), "the runtime did not start: %s",
+				 soda_strerror(ret));
+		soda_session_stop();
+		soda_embedded_stop();
+		soda_closed_stop();
+		soda_trace_stop();
+		soda_uffd_close();
+		soda_regions_undo();
+		soda_settings_free(&soda_agent.settings);
+		return ret;
+	}
+	soda_stat_socket_start();
+	pthread_atfork(NULL, NULL, in_child);
+	atexit(at_exit);
+	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
+	soda_agent_resize(true);
+	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
+		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
+		      (unsigned long long)soda_chunk_bytes() >> 10,
+		      soda_agent.replacer.policy->name, soda_session_peer());
+	return 0;
+}
+
+static int write_file_back(struct soda_region *r, void *arg)
+{
+	struct soda_why why = { "" };
+	int ret, *first = arg;
+
+	if (!(r->flags & SODA_WRITABLE))
+		return 0;
+	ret = soda_sync_range(r, r->first, r->chunks, &why);
+	if (ret) {
+		soda_log_error("file %s was not written back: %s", r->file,
+			       why.text[0] ? why.text : soda_strerror(ret));
+		if (!*first)
+			*first = ret;
+	}
+	return 0;
+}
+
+/*
+ * At exit other threads still run, and exit handlers that follow may touch FAM: all
+ * of it is served until the process ends, and the kernel closes what is open.
+ */
+void soda_agent_leave(void)
+{
+	int ignored = 0; /* logged */
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
+		soda_regions_each(write_file_back, &ignored);
+		soda_session_leave();
+		soda_trace_stop();
+	}
+	soda_lock_release(&soda_agent.api_lock);
+}
+
+int soda_agent_stop(void)
+{
+	int ret = 0;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING) {
+		soda_lock_release(&soda_agent.api_lock);
+		return 0;
+	}
+	soda_regions_each(write_file_back, &ret);
+	soda_audit_quiet("at the end");
+	atomic_store(&soda_agent.life, SODA_LIFE_ENDED);
+	soda_heap_close();
+	soda_heap_threads_close_locked();
+	/* First the pages, so that no thread sees one without us; then who served them. */
+	soda_regions_end();
+	soda_handler_stop();
+	soda_trace_stop();
+	soda_session_stop();
+	soda_stat_socket_stop();
+	soda_uffd_close();
+	soda_embedded_stop();
+	soda_inline_stop();
+	soda_closed_stop();
+	soda_regions_forget();
+	soda_lock_release(&soda_agent.api_lock);
+	return ret;
+}

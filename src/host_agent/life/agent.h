@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host agent of this process: the one global, because a signal handler
+ * gets no argument.  Fields are set by soda_agent_start before any fault can
+ * happen and then constant, unless a comment says otherwise.
+ *
+ * Threads
+ *   application threads  take faults; in inline mode they serve them (SIGBUS handler),
+ *                        drop clean chunks, collect answers
+ *   handler              handler mode: serves all faults, never waits for one of them
+ *   keeper               control connection, reconnection, connections for new threads,
+ *                        answers to prefetches that nobody collects, `soda stat`
+ *   writeback            sends dirty chunks, drops them when they were to be evicted
+ *
+ * Lock order: enum soda_lock_rank.
+ */
+#ifndef SODA_HOST_AGENT_H
+#define SODA_HOST_AGENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "host_agent/core/buffer.h"
+#include "host_agent/core/chunk.h"
+#include "host_agent/core/replace.h"
+#include "host_agent/life/settings.h"
+#include "host_agent/pages/uffd.h"
+
+enum soda_agent_life { SODA_LIFE_NEW, SODA_LIFE_RUNNING, SODA_LIFE_ENDED, SODA_LIFE_FORKED };
+
+struct soda_agent {
+	_Atomic uint32_t life;	   /* enum soda_agent_life */
+	struct soda_lock api_lock; /* start, end, and the table of objects */
+	pid_t pid;
+	struct soda_settings settings;
+	struct soda_uffd_info uffd;
+	const struct soda_pager *pager;
+
+	/* The reserved address range, and the chunk table beside it. */
+	char *base;
+	uint64_t bytes;
+	struct soda_chunk *table;
+	uint32_t chunk_shift, block_shift;
+	uint32_t processors; /* that this process may run on */
+	bool may_poll;	     /* more than one, and it is not off */
+
+	struct soda_buffer buffer;     /* its own synchronisation */
+	struct soda_replacer replacer; /* likewise */
+	_Atomic uint64_t fam_bytes;    /* allocated; changed under api_lock */
+	_Atomic uint64_t metadata_bytes;
+	_Atomic uint32_t reconnects;
+};
+
+extern struct soda_agent soda_agent;
+
+static inline uint64_t soda_chunk_bytes(void)
+{
+	return 1ull << soda_agent.chunk_shift;
+}
+
+static inline bool soda_agent_owns(const void *addr)
+{
+	return (uintptr_t)addr - (uintptr_t)soda_agent.base < soda_agent.bytes;
+}
+
+static inline uint32_t soda_chunk_of(const void *addr)
+{
+	return (uint32_t)(((uintptr_t)addr - (uintptr_t)soda_agent.base) >> soda_agent.chunk_shift);
+}
+
+static inline char *soda_chunk_address(uint32_t id)
+{
+	return soda_agent.base + ((uint64_t)id << soda_agent.chunk_shift);
+}
+
+/* Blocks of a chunk, the unit of the dirty mask: sixteen, or fewer where pages are. */
+static inline uint32_t soda_block_of(const void *addr)
+{
+	uint64_t at = (uintptr_t)addr & (soda_chunk_bytes() - 1);
+
+	return (uint32_t)(at >> soda_agent.block_shift);
+}
+
+static inline uint32_t soda_blocks_all(void)
+{
+	uint32_t n = 1u << (soda_agent.chunk_shift - soda_agent.block_shift);
+
+	return n == 16 ? 0xffffu : (1u << n) - 1;
+}
+
+/*
+ * Start with the given configuration, or return at once where it runs.  Called
+ * with api_lock held.  Errors of soda_init().
+ */
+int soda_agent_start(const struct soda_config *cfg, struct soda_why *why);
+/* End; the first error of writing WRITABLE files back. Takes api_lock. */
+int soda_agent_stop(void);
+
+/* The process ends: files are written back, the server told; faults are served on. */
+void soda_agent_leave(void);
+
+/* Chunks that a buffer must have for `threads` threads, staging included. */
+int64_t soda_agent_minimum(uint32_t threads);
+/*
+ * Recompute the buffer's limit from fam_bytes; api_lock held.  first: there was no
+ * object before, so that nothing is resident yet.
+ */
+void soda_agent_resize(bool first);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/embedded.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+
+enum { CHILD_PARENT_FD = 3 };
+
+static int life_fd = -1; /* our end; its closing ends the server */
+
+/* The places where the server's program may be, best first. */
+static bool find_program(const char *given, char path[512])
+{
+	static const char *const beside[] = { "soda-mem-server", "../bin/soda-mem-server",
+					      "../../bin/soda-mem-server",
+					      "../../../bin/soda-mem-server",
+					      "../mem_server/soda-mem-server" };
+	const char *dirs = getenv("PATH");
+	Dl_info self;
+
+	if (given) {
+		snprintf(path, 512, "%s", given);
+		return true;
+	}
+	if (dladdr((void *)soda_embedded_start, &self) && strrchr(self.dli_fname, '/')) {
+		int dir = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
+
+		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
+			snprintf(path, 512, "%.*s/%s", dir, self.dli_fname, beside[i]);
+			if (access(path, X_OK) == 0)
+				return true;
+		}
+	}
+	while (dirs && *dirs) {
+		int len = (int)strcspn(dirs, ":");
+
+		snprintf(path, 512, "%.*s/soda-mem-server", len, dirs);
+		if (access(path, X_OK) == 0)
+			return true;
+		dirs += len + (dirs[len] == ':');
+	}
+	return false;
+}
+
+/* In the child of a fork of a program with threads: only what is async-signal-safe. */
+static void become_server(const char *path, char *const argv[], int ready_fd, int parent_fd)
+{
+	if (fork() != 0)
+		_exit(0); /* so that the server is not the program's child */
+	setsid();
+	if (dup2(parent_fd, CHILD_PARENT_FD) < 0 || dup2(ready_fd, STDOUT_FILENO) < 0)
+		_exit(127);
+	fcntl(CHILD_PARENT_FD, F_SETFD, 0);
+	/* Nothing of the program's stays open: its pipes must end when it ends. */
+	if (syscall(SYS_close_range, CHILD_PARENT_FD + 1, ~0u, 0))
+		for (int fd = CHILD_PARENT_FD + 1; fd < 1024; fd++)
+			close(fd);
+	execv(path, argv);
+	_exit(127);
+}
+
+/* "READY <address>\n" within the time, or the reason why not. */
+static int await_ready(int fd, int timeout_ms, char *address, size_t address_bytes)
+{
+	uint64_t deadline = soda_now_ns() + (uint64_t)timeout_ms * 1000000u;
+	char line[256];
+	size_t have = 0;
+
+	while (have < sizeof(line) - 1) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		uint64_t now = soda_now_ns();
+		ssize_t n;
+
+		if (now >= deadline || poll(&p, 1, (int)((deadline - now) / 1000000) + 1) == 0)
+			return -ETIMEDOUT;
+		n = read(fd, line + have, sizeof(line) - 1 - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -EIO;
+		have += (size_t)n;
+		line[have] = 0;
+		if (strchr(line, '\n'))
+			break;
+	}
+	if (strncmp(line, "READY ", 6) || !strchr(line, '\n'))
+		return -EPROTO;
+	*strchr(line, '\n') = 0;
+	snprintf(address, address_bytes, "%s", line + 6);
+	return 0;
+}
+
+static int spawn(const char *path, const char *listen, int ready_fd, int parent_fd)
+{
+	char *const argv[] = { (char *)path, (char *)"--listen", (char *)listen,
+			       (char *)"--parent-fd", (char *)"3",
+			       /* memory of this machine, for this program alone */
+			       (char *)"--populate=no",
+			       /* of this node's server, if the environment says so: not of ours */
+			       (char *)"--metrics", (char *)"", NULL };
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0)
+		become_server(path, argv, ready_fd, parent_fd);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return 0;
+}
+
+/* Start the program with the ends of both pipes; ours are left in ready[0] and life[1]. */
+static int spawn_with(const char *path, const char *listen, int ready[2], int life[2])
+{
+	/* The server's ends must not be the numbers that it gets them as. */
+	int ready_fd = fcntl(ready[1], F_DUPFD_CLOEXEC, 10);
+	int life_end = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
+	int ret = ready_fd < 0 || life_end < 0 ? -errno : spawn(path, listen, ready_fd, life_end);
+
+	close(ready_fd);
+	close(life_end);
+	close(ready[1]);
+	close(life[0]);
+	return ret;
+}
+
+static int start(const char *path, int timeout_ms, char *address, size_t address_bytes)
+{
+	int ready[2], life[2], ret;
+	uint64_t token;
+	char listen[64];
+
+	if (getrandom(&token, sizeof(token), 0) != sizeof(token))
+		token = soda_now_ns();
+	snprintf(listen, sizeof(listen), "shm://@soda-%d-%016llx", getpid(),
+		 (unsigned long long)token);
+	if (pipe2(ready, O_CLOEXEC))
+		return -errno;
+	if (pipe2(life, O_CLOEXEC)) {
+		ret = -errno;
+		close(ready[0]);
+		close(ready[1]);
+		return ret;
+	}
+	ret = spawn_with(path, listen, ready, life);
+	if (!ret)
+		ret = await_ready(ready[0], timeout_ms, address, address_bytes);
+	close(ready[0]);
+	if (ret)
+		close(life[1]);
+	else
+		life_fd = life[1];
+	return ret;
+}
+
+int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
+			struct soda_why *why)
+{
+	char path[512];
+	int ret;
+
+	if (!find_program(program, path)) {
+		snprintf(why->text, sizeof(why->text),
+			 "soda-mem-server was not found beside the library or in the PATH: set "
+			 "SODA_MEM_SERVER to it, or SODA_SERVER to a running server");
+		return -ENOENT;
+	}
+	ret = start(path, timeout_ms, address, address_bytes);
+	if (ret)
+		snprintf(why->text, sizeof(why->text),
+			 "the private memory server %.180s did not start: %s", path,
+			 soda_strerror(ret));
+	return ret;
+}
+
+void soda_embedded_stop(void)
+{
+	if (life_fd >= 0)
+		close(life_fd);
+	life_fd = -1;
+}

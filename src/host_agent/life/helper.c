@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/helper.h"
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host_agent/life/placement.h"
+
+/* Past the interposed pthread_sigmask, which never blocks SIGBUS. */
+static void set_mask(int how, const sigset_t *set, sigset_t *old)
+{
+	int saved = errno;
+
+	syscall(SYS_rt_sigprocmask, how, set, old, (size_t)8);
+	errno = saved;
+}
+
+void soda_signals_block(sigset_t *saved)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSEGV); /* of what the program has closed: closed_pages.h */
+	set_mask(SIG_SETMASK, &all, saved);
+}
+
+void soda_signals_swap(const sigset_t *mask, sigset_t *saved)
+{
+	set_mask(SIG_SETMASK, mask, saved);
+}
+
+void soda_signals_restore(const sigset_t *saved)
+{
+	set_mask(SIG_SETMASK, saved, NULL);
+}
+
+static void *trampoline(void *arg)
+{
+	void *(*run)(void *) = (void *(*)(void *))arg;
+
+	soda_numa_run_here();
+	return run(NULL);
+}
+
+int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *))
+{
+	sigset_t saved;
+	int ret;
+
+	soda_signals_block(&saved);
+	ret = pthread_create(thread, NULL, trampoline, (void *)run);
+	soda_signals_restore(&saved);
+	if (!ret)
+		pthread_setname_np(*thread, name);
+	return -ret;
+}

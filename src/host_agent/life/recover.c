@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/recover.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "base/log.h"
+#include "host_agent/life/stuck.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/owed.h"
+#include "host_agent/pages/freeze.h"
+
+enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
+
+int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
+		      struct soda_why *why)
+{
+	struct soda_wire_open open = {
+		.region_id = r->id,
+		.name_bytes = (uint16_t)(r->file ? strlen(r->file) : 0),
+		.flags = r->flags,
+		.bytes = r->bytes,
+	};
+	struct soda_wire_opened opened;
+	struct soda_mr mr;
+	int ret = soda_conn_open_region(control, &open, r->file, &opened, &mr, timeout_ms, why);
+
+	if (ret)
+		return ret;
+	r->mr = mr;
+	r->bytes = opened.bytes;
+	r->file_id = opened.file_id;
+	r->generation = opened.generation;
+	return 0;
+}
+
+static uint64_t patience(void)
+{
+	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+}
+
+/*
+ * Chunks that a thread has had in its hands for longer than a recovery waits for it.  Until what is
+ * there of them can be told nothing of their objects is fetched, lest it be read from the next
+ * server; all that is resident stays good.
+ */
+static struct {
+	uint32_t id[UNDECIDED_MAX]; /* guarded by soda_regions_lock */
+	_Atomic uint32_t n;	    /* likewise; the keeper may look */
+} undecided;
+
+static bool is_undecided(uint32_t id)
+{
+	for (uint32_t i = 0; i < undecided.n; i++)
+		if (undecided.id[i] == id)
+			return true;
+	return false;
+}
+
+/* Whether the object is lost as a whole. */
+static bool is_lost(const struct soda_region *r)
+{
+	return atomic_load(&r->lost) && !r->undecided;
+}
+
+static const char *name_of(const struct soda_region *r)
+{
+	return r->name[0] ? r->name : r->file ? r->file : "an object";
+}
+
+static void leave_undecided(struct soda_region *r, uint32_t id)
+{
+	if (is_undecided(id) || is_lost(r))
+		return;
+	if (undecided.n == UNDECIDED_MAX) {
+		r->undecided = 0;
+	} else {
+		undecided.id[undecided.n++] = id;
+		r->undecided++;
+	}
+	if (!atomic_exchange(&r->lost, true))
+		soda_log_error("chunk %u of %s is in use for longer than a fault may take: what is "
+			       "not resident of the object is an error until that ends",
+			       id - r->first, name_of(r));
+}
+
+/*
+ * The server's copy of a chunk is gone, or not the last one. True: it was the only one, or that
+ * cannot be told yet.  What a thread has in its hands it lets go of in microseconds.
+ */
+static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	for (;;) {
+		switch (soda_chunk_state(w)) {
+		case SODA_CHUNK_FETCHING: /* it fails, as every connection is broken */
+			if (soda_stuck_lose(id))
+				return true;
+			__attribute__((fallthrough));
+		case SODA_CHUNK_BUSY:
+			if (soda_now_ns() > deadline_ns) {
+				leave_undecided(r, id);
+				return true;
+			}
+			soda_chunk_wait(c, 1000000);
+			w = soda_chunk_load(c);
+			break;
+		case SODA_CHUNK_REMOTE:
+			if (soda_chunk_swap(c, &w,
+					    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) |
+						    SODA_CHUNK_LOST))
+				return true;
+			break;
+		case SODA_CHUNK_CLEAN:
+			/* Not BACKED: zeros that nobody wrote; dropping them is right. */
+			if (!(w & SODA_CW_BACKED))
+				return false;
+			__attribute__((fallthrough)); /* ours is the only copy now */
+		case SODA_CHUNK_DIRTY:
+			if (soda_chunk_swap(
+				    c, &w,
+				    (w & ~(SODA_CW_STATE | SODA_CW_BACKED | SODA_CW_AS_FETCHED)) |
+					    SODA_CHUNK_DIRTY |
+					    soda_blocks_all() << SODA_CW_DIRTY_SHIFT))
+				return false;
+			break;
+		default:
+			return false;
+		}
+	}
+}
+
+/* What had left for the server that is gone is not on the new one: soda_sync has to say so. */
+static void lose_chunks(struct soda_region *r)
+{
+	uint64_t deadline_ns = patience();
+	bool lost = false;
+
+	for (uint32_t i = 0; i < r->chunks; i++)
+		lost = lose_chunk(r, r->first + i, deadline_ns) || lost;
+	if (lost)
+		atomic_store(&r->unwritten, true);
+}
+
+struct reopening {
+	struct soda_conn *control;
+	struct soda_why *why;
+	uint64_t patient_until_ns; /* of all regions together */
+};
+
+static void unmap_old(void *arg)
+{
+	struct soda_region *r = arg;
+
+	soda_conn_unmap_region(&r->mr);
+}
+
+/*
+ * A server that has just started may lack memory or descriptors for a moment, or a disk's answer
+ * (EIO, also what other errors are on the wire), and an object that it refuses is lost for good: it
+ * is asked again.
+ */
+static int open_patiently(const struct reopening *o, struct soda_region *r)
+{
+	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret;
+
+	for (;;) {
+		ret = soda_recover_open(o->control, r, timeout_ms, o->why);
+		if ((ret != -ENOMEM && ret != -EIO) || soda_now_ns() >= o->patient_until_ns)
+			return ret;
+		poll(NULL, 0, SODA_REOPEN_LOOK_MS);
+	}
+}
+
+static int reopen(struct soda_region *r, void *arg)
+{
+	struct reopening *o = arg;
+	struct soda_region old = *r;
+	int ret;
+
+	/* Nothing may be read from the new region that was not put there: first the states.
+	   Files that nobody writes keep theirs, if they are still the same. */
+	if (!(r->flags & SODA_READ_ONLY)) {
+		lose_chunks(r);
+		soda_freeze_end(r);
+	}
+	soda_channels_exclusive(unmap_old, r);
+	ret = open_patiently(o, r);
+	if (soda_call_lost(ret))
+		return ret;
+	if (ret || r->bytes != old.bytes ||
+	    (r->flags & SODA_READ_ONLY && r->file_id != old.file_id)) {
+		soda_log_error("%s %s (%llu bytes) could not be opened again on %s: %s; what is "
+			       "not resident is lost",
+			       r->file ? "file" : "object", r->file ? r->file : r->name,
+			       (unsigned long long)old.bytes, soda_conn_peer(o->control),
+			       ret ? o->why->text : "it has changed");
+		r->bytes = old.bytes;
+		r->undecided = 0;
+		atomic_store(&r->lost, true); /* a REMOTE chunk of a lost object is an error, too */
+	}
+	return 0;
+}
+
+static int renew(struct soda_region *r, void *arg)
+{
+	struct reopening *o = arg;
+
+	if (!is_lost(r))
+		soda_freeze_renew(o->control, r);
+	return 0;
+}
+
+static int lose_owed(struct soda_region *r, void *arg)
+{
+	uint32_t *lost = arg, before = *lost;
+	uint64_t deadline_ns = patience();
+
+	if (r->flags & SODA_READ_ONLY)
+		return 0;
+	for (uint32_t id = r->first; id < r->first + r->chunks; id++)
+		if (soda_owed_is(id) && lose_chunk(r, id, deadline_ns))
+			++*lost;
+	if (*lost != before)
+		atomic_store(&r->unwritten, true);
+	return 0;
+}
+
+void soda_recover_owed(uint32_t agent)
+{
+	uint32_t lost = 0;
+
+	if (!soda_owed_meet(agent))
+		return;
+	soda_regions_lock();
+	soda_regions_each(lose_owed, &lost);
+	soda_regions_unlock();
+	soda_owed_buried();
+	if (lost)
+		soda_log_error(
+			"the DPU agent died, or gave up its server, with %u chunks that it "
+			"had not brought there yet: a touch of one is an error; soda_sync in time "
+			"prevents it",
+			lost);
+}
+
+/* The server has it still: only the way there is new. */
+static int reach_again(struct soda_region *r, void *arg)
+{
+	struct reopening *o = arg;
+
+	if (is_lost(r))
+		return 0;
+	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
+				      o->why);
+}
+
+int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why)
+{
+	struct reopening o = {
+		.control = control,
+		.why = why,
+		.patient_until_ns = soda_now_ns() + SODA_REOPEN_MS * SODA_MS_NS,
+	};
+	int ret;
+
+	soda_regions_lock();
+	ret = soda_regions_each(known ? reach_again : reopen, &o);
+	if (!ret)
+		soda_regions_each(renew, &o);
+	soda_regions_unlock();
+	return ret;
+}
+
+static bool in_transit(uint32_t id)
+{
+	enum soda_chunk_state s = soda_chunk_state(soda_chunk_load(&soda_agent.table[id]));
+
+	return s == SODA_CHUNK_FETCHING || s == SODA_CHUNK_BUSY;
+}
+
+/* It was in nobody's hands a moment ago; if it is again it comes back to the list. */
+static void decide(uint32_t id)
+{
+	struct soda_region *r = soda_region_of(id);
+
+	if (lose_chunk(r, id, soda_now_ns()))
+		atomic_store(&r->unwritten, true);
+	if (!r->undecided || --r->undecided)
+		return;
+	atomic_store(&r->lost, false);
+	soda_log_warning(
+		"%s: what is not resident of it can be had again, as far as the server has "
+		"it",
+		name_of(r));
+}
+
+void soda_recover_look(void)
+{
+	uint32_t id[UNDECIDED_MAX], n;
+
+	if (!undecided.n)
+		return;
+	soda_regions_lock();
+	n = undecided.n;
+	memcpy(id, undecided.id, n * sizeof(id[0]));
+	undecided.n = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (in_transit(id[i]) && !soda_stuck_has(id[i]))
+			undecided.id[undecided.n++] = id[i];
+		else
+			decide(id[i]);
+	}
+	soda_regions_unlock();
+}
+
+void soda_recover_forget(uint32_t first, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < undecided.n; i++)
+		if (undecided.id[i] - first >= n)
+			undecided.id[kept++] = undecided.id[i];
+	undecided.n = kept;
+}

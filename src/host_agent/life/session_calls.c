@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control calls for an object: asked again after a reconnection. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "base/lock.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/recover.h"
+#include "host_agent/life/session_impl.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/owed.h"
+#include "host_agent/move/sync.h"
+
+/*
+ * A control call.  again: an earlier attempt reached a connection that then failed, so that the
+ * server may have done it, and only its answer is lost.
+ */
+typedef int call_fn(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		    int timeout_ms, struct soda_why *why);
+
+/*
+ * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
+ * *still_ns_p: for so long the process did not run meanwhile, which no time-out counts.
+ */
+static int call_once(call_fn *fn, struct soda_region *r, void *arg, bool again, int timeout_ms,
+		     bool *reached_p, uint64_t *still_ns_p, struct soda_why *why)
+{
+	/* again: of two calls */
+	uint64_t asked_ns = (again ? 2 : 1) * (uint64_t)timeout_ms * SODA_MS_NS;
+	struct soda_conn *control = soda_session_control_acquire();
+	uint64_t from = soda_now_ns();
+	int ret = control ? fn(control, r, arg, again, timeout_ms, why) : -ENOTCONN;
+
+	*reached_p = control;
+	*still_ns_p = soda_thread_stood_still(NULL, asked_ns, soda_now_ns() - from);
+	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
+		soda_session_report(ret);
+	soda_session_control_release();
+	return ret;
+}
+
+/* Run a call, again after a reconnection if the connection failed under it, within its time. */
+static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
+{
+	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms;
+	uint64_t deadline = soda_now_ns() + (uint64_t)timeout_ms * SODA_MS_NS, still_ns;
+	bool again = false, reached;
+	int ret;
+
+	for (;;) {
+		if (soda_session_wait(deadline)) {
+			snprintf(why->text, sizeof(why->text), "%.250s", soda_session_trouble());
+			return -ETIMEDOUT;
+		}
+		ret = call_once(fn, r, arg, again, timeout_ms, &reached, &still_ns, why);
+		if (!soda_call_lost(ret))
+			return ret;
+		deadline += still_ns;
+		if (ret == -ETIMEDOUT && soda_now_ns() >= deadline)
+			break;
+		again = again || reached;
+		poll(NULL, 0, 1);
+	}
+	snprintf(why->text, sizeof(why->text),
+		 "%.120s has not answered within %d ms (SODA_FAULT_TIMEOUT), and is connected to "
+		 "anew; ask again, or give it more time",
+		 soda_session_peer(), timeout_ms);
+	return ret;
+}
+
+static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
+		       int timeout_ms, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+
+	return soda_conn_call(c, type, &body, 1, NULL, 0, NULL, timeout_ms, why);
+}
+
+/* The region may be open already, with nothing in it that anybody knows of: then it is closed
+ * first. */
+static int open_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	int ret = again ? region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why) : 0;
+
+	if (soda_call_lost(ret))
+		return ret;
+	return soda_recover_open(c, r, timeout_ms, why);
+}
+
+static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		      int timeout_ms, struct soda_why *why)
+{
+	int ret = region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why);
+
+	/* there is none: it was closed by a call whose answer was lost, or went with the server */
+	return ret == -EINVAL ? 0 : ret;
+}
+
+static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	int ret;
+
+	soda_owed_begin(r->first, r->chunks);
+	ret = region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
+	soda_owed_end(r->first, r->chunks, !ret);
+	return ret;
+}
+
+static int name_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) }, advice = SODA_NORMAL;
+	struct iovec body[2] = { { id, sizeof(id) }, { r->name, strlen(r->name) } };
+	size_t bytes = 0;
+	int ret = soda_conn_call(c, SODA_MSG_NAME, body, 2, &advice, sizeof(advice), &bytes,
+				 timeout_ms, why);
+
+	if (!ret && bytes == sizeof(advice))
+		*(int *)arg = advice;
+	return ret;
+}
+
+struct advising {
+	struct soda_wire_advise *advise;
+	struct soda_static_map **map_p;
+	uint32_t losses; /* freeze_call's */
+};
+
+static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		       int timeout_ms, struct soda_why *why)
+{
+	struct advising *a = arg;
+
+	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
+}
+
+/* Nobody meets another server or agent while the connection is ours. */
+static int freeze_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		       int timeout_ms, struct soda_why *why)
+{
+	struct advising *a = arg;
+
+	return soda_sync_losses() == a->losses ? advise_call(c, r, arg, again, timeout_ms, why)
+					       : -EAGAIN;
+}
+
+int soda_session_open_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(open_call, r, NULL, why);
+}
+
+static void unmap(void *arg)
+{
+	struct soda_region *r = arg;
+
+	soda_conn_unmap_region(&r->mr);
+}
+
+int soda_session_close_region(struct soda_region *r, struct soda_why *why)
+{
+	sigset_t saved;
+	int ret = 0;
+
+	/* A server that does not answer frees it with the client. */
+	if (soda_session_up())
+		ret = with_control(close_call, r, NULL, why);
+	soda_signals_block(&saved);
+	soda_channels_exclusive(unmap, r);
+	soda_signals_restore(&saved);
+	return soda_call_lost(ret) ? 0 : ret;
+}
+
+int soda_session_sync_region(struct soda_region *r, struct soda_why *why)
+{
+	return with_control(sync_call, r, NULL, why);
+}
+
+int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
+{
+	*advice_p = SODA_NORMAL;
+	return with_control(name_call, r, advice_p, why);
+}
+
+int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
+			       struct soda_static_map **map_p, struct soda_why *why)
+{
+	struct advising a = { advise, map_p, 0 };
+
+	return with_control(advise_call, r, &a, why);
+}
+
+int soda_session_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
+			       uint32_t losses, struct soda_static_map **map_p,
+			       struct soda_why *why)
+{
+	struct advising a = { advise, map_p, losses };
+
+	return with_control(freeze_call, r, &a, why);
+}
+
+static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,
+			uint32_t n)
+{
+	struct soda_wire_discard d = { .region_id = r->id, .offset = soda_region_offset(r, first) };
+	uint8_t text[SODA_WIRE_DISCARD_BYTES];
+	struct iovec body = { text, sizeof(text) };
+	uint32_t last = first + n - 1;
+	struct soda_why why;
+
+	d.bytes = soda_region_offset(r, last) + soda_region_chunk_bytes(r, last) - d.offset;
+	soda_wire_put_discard(text, &d);
+	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL,
+			      (int)soda_agent.settings.fault_timeout_ms, &why);
+}
+
+/*
+ * One that was not answered may be done at any time as long as its connection lives, and no
+ * WRITE may come before it: those of later stores travel on connections of the next epoch, for
+ * which the server ends this one first.
+ */
+void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	struct soda_conn *control;
+	uint32_t breaks;
+	sigset_t saved;
+	bool lost;
+	int ret = 0;
+
+	if (atomic_load_explicit(&r->keeps, memory_order_relaxed))
+		return;
+	soda_signals_block(&saved);
+	control = soda_session_control_acquire();
+	breaks = soda_session_breaks();
+	if (control)
+		ret = discard_call(control, r, first, n);
+	lost = soda_call_lost(ret);
+	if (lost) /* locked: of this connection, and not of the next */
+		soda_session_report(ret);
+	soda_session_control_release();
+	if (lost)
+		soda_session_await_break(breaks);
+	else if (ret)
+		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
+	soda_signals_restore(&saved);
+}

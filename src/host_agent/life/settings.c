@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/settings.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/numa/numa_node.h"
+
+static const char *const modes[] = { "auto", "inline", "handler", NULL };
+static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
+static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
+static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
+
+#define AT(field) offsetof(struct soda_settings, field)
+
+static const struct soda_option options[] = {
+	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0, 0, NULL, 0,
+	  "The memory server: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), or shm:///PATH on the "
+	  "same machine. "
+	  "Default: a private server, which ends with the process." },
+	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, 0, NULL, 0,
+	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "
+	  "unix:///PATH on the same machine." },
+	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
+	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
+	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },
+	{ "chunk", 0, "SODA_CHUNK", SODA_OPT_SIZE, AT(chunk_bytes), "SIZE", "64K", 4096, 2u << 20,
+	  NULL, 0, "Unit of fetching and eviction: a power of two from 4K to 2M." },
+	{ "mode", 0, "SODA_MODE", SODA_OPT_CHOICE, AT(mode), "MODE", "auto", 0, 0, modes, 0,
+	  "Who serves a page fault: the faulting thread (inline, which is auto) or threads of the "
+	  "library (handler)." },
+	{ "evict", 0, "SODA_EVICT", SODA_OPT_STRING, AT(evict), "POLICY", "ghost", 0, 0, NULL, 0,
+	  "Replacement policy: ghost, or fifo." },
+	{ "mechanisms", 0, "SODA_MECHANISMS", SODA_OPT_CHOICE, AT(mechanisms), "SET", "auto", 0, 0,
+	  mechanisms, 0,
+	  "auto: what the kernel has, and a DPU agent on this machine may install pages; own: it "
+	  "may "
+	  "not; copy: nor is anything used that Linux 5.7 has not." },
+	{ "on-error", 0, "SODA_ON_ERROR", SODA_OPT_CHOICE, AT(on_error), "ACTION", "sigbus", 0, 0,
+	  on_errors, 0, "What a page that cannot be had does: sigbus, abort, or wait." },
+	{ "threads", 0, "SODA_THREADS", SODA_OPT_UINT, AT(threads), "N", NULL, 1, 1024, NULL, 0,
+	  "Application threads that touch FAM at once; sizes the smallest buffer and the pool of "
+	  "connections. Default: the processors that the process may run on." },
+	{ "evict-high", 0, "SODA_EVICT_HIGH", SODA_OPT_UINT, AT(evict_high_pct), "PCT", "95", 1,
+	  100, NULL, 0, "Eviction starts at this share of the buffer." },
+	{ "evict-low", 0, "SODA_EVICT_LOW", SODA_OPT_UINT, AT(evict_low_pct), "PCT", "90", 0, 100,
+	  NULL, 0, "Eviction goes down to this share of the buffer." },
+	{ "prefetch", 0, "SODA_PREFETCH", SODA_OPT_UINT, AT(prefetch_chunks), "CHUNKS", NULL, 1,
+	  256, NULL, 1,
+	  "The furthest that a detected stream runs ahead, or off. Default: 32, or 2 MiB of chunks "
+	  "of less than 64 KiB." },
+	{ "poll", 0, "SODA_POLL", SODA_OPT_UINT, AT(poll_us), "US", "50", 1, 10000, NULL, 1,
+	  "Longest busy wait for an answer in microseconds, or off. Used only while it is measured "
+	  "to be faster than sleeping." },
+	{ "numa-node", 0, "SODA_NUMA_NODE", SODA_OPT_STRING, AT(numa_node), "NODE", "auto", 0, 0,
+	  NULL, 0,
+	  "Where the library's threads run and its buffers lie: the NUMA node of the network "
+	  "device "
+	  "in use (auto), another one by its number, or anywhere (off)." },
+	{ "connect-timeout", 0, "SODA_CONNECT_TIMEOUT", SODA_OPT_TIME_MS, AT(connect_timeout_ms),
+	  "TIME", "5s", 1, 3600000, NULL, 0, "For reaching the server at start-up." },
+	{ "fault-timeout", 0, "SODA_FAULT_TIMEOUT", SODA_OPT_TIME_MS, AT(fault_timeout_ms), "TIME",
+	  "30s", 1, 86400000, NULL, 0, "For one page fault, reconnection included." },
+	{ "log", 0, "SODA_LOG", SODA_OPT_CHOICE, AT(log_level), "LEVEL", "warning", 0, 0, levels, 0,
+	  "Least severe message to be logged." },
+	{ "trace", 0, "SODA_TRACE", SODA_OPT_STRING, AT(trace), "FILE", NULL, 0, 0, NULL, 0,
+	  "Write down there which chunks came in which order; the file must not exist." },
+	{ "trace-limit", 0, "SODA_TRACE_LIMIT", SODA_OPT_SIZE, AT(trace_limit), "SIZE", "64M", 4096,
+	  1ull << 40, NULL, 0, "Most that the trace takes, reserved at the start." },
+	{ "server-program", 0, "SODA_MEM_SERVER", SODA_OPT_STRING, AT(server_program), "PATH", NULL,
+	  0, 0, NULL, 0,
+	  "The program of the private server. Default: soda-mem-server beside the "
+	  "library, or in the PATH." },
+};
+
+const struct soda_conf soda_settings_conf = {
+	.program = "libsoda",
+	.summary = "fabric-attached memory for a program",
+	.args = "",
+	.description = "",
+	.options = options,
+	.options_n = sizeof(options) / sizeof(options[0]),
+};
+
+static int set_text(struct soda_settings *s, const char *name, const char *text,
+		    struct soda_conf_error *err)
+{
+	return text ? soda_conf_set(&soda_settings_conf, name, text, s, "struct soda_config", err)
+		    : 0;
+}
+
+static int set_number(struct soda_settings *s, const char *name, uint64_t value,
+		      struct soda_conf_error *err)
+{
+	char text[32];
+
+	if (!value)
+		return 0;
+	if (value == SODA_OFF)
+		return set_text(s, name, "off", err);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return set_text(s, name, text, err);
+}
+
+static int set_choice(struct soda_settings *s, const char *name, const char *const *choices,
+		      uint32_t value, struct soda_conf_error *err)
+{
+	uint32_t n = 0;
+
+	if (!value)
+		return 0;
+	while (choices[n])
+		n++;
+	if (value >= n) {
+		snprintf(err->text, sizeof(err->text),
+			 "struct soda_config: %s is %u, not one of its values", name, value);
+		return -EINVAL;
+	}
+	return set_text(s, name, choices[value], err);
+}
+
+static int set_ms(struct soda_settings *s, const char *name, uint32_t ms,
+		  struct soda_conf_error *err)
+{
+	char text[32];
+
+	if (!ms)
+		return 0;
+	snprintf(text, sizeof(text), "%ums", ms);
+	return set_text(s, name, text, err);
+}
+
+/* The first that fails decides: later ones are not tried. */
+static int apply_texts(const struct soda_config *cfg, struct soda_settings *s,
+		       struct soda_conf_error *err)
+{
+	int ret = set_text(s, "server", cfg->server, err);
+
+	ret = ret ? ret : set_text(s, "dpu", cfg->dpu, err);
+	ret = ret ? ret : set_text(s, "buffer", cfg->buffer, err);
+	ret = ret ? ret : set_text(s, "evict", cfg->evict, err);
+	ret = ret ? ret : set_text(s, "mechanisms", cfg->mechanisms, err);
+	ret = ret ? ret : set_choice(s, "mode", modes, cfg->mode, err);
+	ret = ret ? ret : set_choice(s, "on-error", on_errors, cfg->on_error, err);
+	return ret ? ret : set_choice(s, "log", levels, cfg->log_level, err);
+}
+
+static int apply_numbers(const struct soda_config *cfg, struct soda_settings *s,
+			 struct soda_conf_error *err)
+{
+	int ret = set_number(s, "chunk", cfg->chunk_bytes, err);
+
+	ret = ret ? ret : set_number(s, "threads", cfg->threads, err);
+	ret = ret ? ret : set_number(s, "evict-high", cfg->evict_high_pct, err);
+	ret = ret ? ret : set_number(s, "evict-low", cfg->evict_low_pct, err);
+	ret = ret ? ret : set_number(s, "prefetch", cfg->prefetch_chunks, err);
+	ret = ret ? ret : set_number(s, "poll", cfg->poll_us, err);
+	ret = ret ? ret : set_ms(s, "connect-timeout", cfg->connect_timeout_ms, err);
+	return ret ? ret : set_ms(s, "fault-timeout", cfg->fault_timeout_ms, err);
+}
+
+static int apply_struct(const struct soda_config *cfg, struct soda_settings *s,
+			struct soda_conf_error *err)
+{
+	int ret;
+
+	if (cfg->struct_bytes < sizeof(*cfg) || cfg->reserved) {
+		snprintf(err->text, sizeof(err->text),
+			 "struct soda_config: initialise it with SODA_CONFIG_INIT");
+		return -EINVAL;
+	}
+	ret = apply_texts(cfg, s, err);
+	if (!ret)
+		ret = apply_numbers(cfg, s, err);
+	s->log = cfg->log;
+	s->log_arg = cfg->log_arg;
+	return ret;
+}
+
+/* "1/3" or "512M" */
+static int parse_buffer(struct soda_settings *s, struct soda_conf_error *err)
+{
+	unsigned num = 1, den = 3;
+	char end;
+
+	if (s->buffer && strchr(s->buffer, '/')) {
+		if (sscanf(s->buffer, "%u/%u%c", &num, &den, &end) != 2 || !num || !den ||
+		    num > den)
+			goto bad;
+	} else if (s->buffer) {
+		if (soda_parse_size(s->buffer, &s->buffer_bytes) || !s->buffer_bytes)
+			goto bad;
+	}
+	s->buffer_num = num;
+	s->buffer_den = den;
+	return 0;
+bad:
+	snprintf(err->text, sizeof(err->text),
+		 "buffer (SODA_BUFFER): '%.64s' is neither a size such as 512M nor a fraction such "
+		 "as 1/3",
+		 s->buffer);
+	return -EINVAL;
+}
+
+/* From here on the agent is the server; the transport's name for a UNIX socket is shm. */
+static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
+{
+	static const char unix_prefix[] = "unix://";
+	char text[256];
+
+	if (!s->dpu)
+		return 0;
+	if (s->server) {
+		snprintf(err->text, sizeof(err->text),
+			 "server (SODA_SERVER) is %.64s and dpu (SODA_DPU) is %.64s: name one, the "
+			 "agent knows its server",
+			 s->server, s->dpu);
+		return -EINVAL;
+	}
+	if (strncmp(s->dpu, unix_prefix, strlen(unix_prefix)))
+		return set_text(s, "server", s->dpu, err);
+	snprintf(text, sizeof(text), "shm://%.240s", s->dpu + strlen(unix_prefix));
+	return set_text(s, "server", text, err);
+}
+
+static int check_values(struct soda_settings *s, struct soda_conf_error *err)
+{
+	if (s->chunk_bytes & (s->chunk_bytes - 1)) {
+		snprintf(err->text, sizeof(err->text),
+			 "chunk (SODA_CHUNK): %llu is not a power of two from 4 KiB to 2 MiB",
+			 (unsigned long long)s->chunk_bytes);
+		return -EINVAL;
+	}
+	if (s->evict_low_pct > s->evict_high_pct) {
+		snprintf(err->text, sizeof(err->text),
+			 "evict-low (SODA_EVICT_LOW): %u %% is over evict-high (%u %%)",
+			 s->evict_low_pct, s->evict_high_pct);
+		return -EINVAL;
+	}
+	return parse_buffer(s, err);
+}
+
+static int parse_node(struct soda_settings *s, struct soda_conf_error *err)
+{
+	struct soda_conf_error why;
+
+	if (soda_node_parse(s->numa_node, &s->node, &why) == 0)
+		return 0;
+	return soda_conf_fail(err, -EINVAL, "numa-node (SODA_NUMA_NODE): %.200s", why.text);
+}
+
+static uint32_t processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+}
+
+/* As many bytes of small chunks as of those of 64 KiB. */
+static uint32_t prefetch_default(uint64_t chunk_bytes)
+{
+	uint64_t n = (2u << 20) / chunk_bytes;
+
+	return n < 32 ? 32 : n > 256 ? 256 : (uint32_t)n;
+}
+
+static void derive(struct soda_settings *s)
+{
+	if (!s->threads)
+		s->threads = processors();
+	if (!s->prefetch_chunks)
+		s->prefetch_chunks = prefetch_default(s->chunk_bytes);
+	if (s->prefetch_chunks == SODA_OFF)
+		s->prefetch_chunks = 0;
+	if (s->poll_us == SODA_OFF)
+		s->poll_us = 0;
+	if (s->mode == SODA_MODE_AUTO)
+		s->mode = SODA_MODE_INLINE;
+	if (s->on_error == SODA_ON_ERROR_DEFAULT)
+		s->on_error = SODA_ON_ERROR_SIGBUS;
+}
+
+int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, struct soda_why *why)
+{
+	struct soda_conf_error err = { "" };
+	int ret;
+
+	memset(s, 0, sizeof(*s));
+	ret = soda_conf_defaults(&soda_settings_conf, s, &err);
+	if (!ret)
+		ret = soda_conf_environment(&soda_settings_conf, s, &err);
+	if (!ret && cfg)
+		ret = apply_struct(cfg, s, &err);
+	if (!ret)
+		ret = choose_server(s, &err);
+	if (!ret)
+		ret = check_values(s, &err);
+	if (!ret)
+		ret = parse_node(s, &err);
+	if (ret) {
+		snprintf(why->text, sizeof(why->text), "%s", err.text);
+		soda_settings_free(s);
+		return ret;
+	}
+	derive(s);
+	return 0;
+}
+
+void soda_settings_free(struct soda_settings *s)
+{
+	soda_conf_free(&soda_settings_conf, s);
+}

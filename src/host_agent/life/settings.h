@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The library's options: one table, filled from the defaults, the environment
+ * and struct soda_config, in this order.
+ */
+#ifndef SODA_HOST_SETTINGS_H
+#define SODA_HOST_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/conf/conf.h"
+#include "soda.h"
+#include "transport/api/transport.h"
+
+enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
+
+struct soda_settings {
+	char *server; /* or the agent; NULL: a private one */
+	char *dpu;    /* as given; it is in `server`, too, then */
+	char *buffer;
+	char *evict;
+	char *server_program; /* of the private server */
+	char *trace;	      /* NULL: none */
+	char *numa_node;
+	int node;	      /* numa_node, for soda_node_choose */
+	uint64_t trace_limit; /* bytes */
+	uint64_t chunk_bytes;
+	uint32_t mode;	     /* enum soda_mode */
+	uint32_t mechanisms; /* enum soda_mechanisms */
+	uint32_t on_error;   /* enum soda_on_error */
+	uint32_t threads;
+	uint32_t evict_high_pct, evict_low_pct;
+	uint32_t prefetch_chunks; /* 0: off */
+	uint32_t poll_us;	  /* 0: off */
+	uint32_t connect_timeout_ms, fault_timeout_ms;
+	uint32_t log_level;
+	void (*log)(int level, const char *message, void *log_arg);
+	void *log_arg;
+
+	/* derived from `buffer` */
+	uint64_t buffer_bytes; /* 0: the fraction */
+	uint32_t buffer_num, buffer_den;
+};
+
+extern const struct soda_conf soda_settings_conf;
+
+/* cfg may be NULL. 0, -EINVAL with the option and what is expected in why. */
+int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s,
+		       struct soda_why *why);
+void soda_settings_free(struct soda_settings *s);
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/stat_socket.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host_agent/core/stats.h"
+
+static int fd = -1;
+
+void soda_stat_socket_start(void)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	/* Abstract: a zero byte, then the name; it goes with the process. */
+	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "soda/stat/%d", getpid());
+	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, len) || listen(fd, 8))) {
+		close(fd);
+		fd = -1;
+	}
+	if (fd < 0)
+		soda_log_info("no statistics socket: %s", soda_strerror(errno));
+}
+
+void soda_stat_socket_stop(void)
+{
+	if (fd >= 0)
+		close(fd);
+	fd = -1;
+}
+
+int soda_stat_socket_fd(void)
+{
+	return fd;
+}
+
+void soda_stat_socket_serve(void)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+	char text[2048];
+	int c = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+
+	if (c < 0)
+		return;
+	if (getsockopt(c, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	    (who.uid == geteuid() || who.uid == 0)) {
+		size_t n = soda_stats_json(text, sizeof(text));
+
+		/* It fits any socket buffer; a peer that is gone is its own affair. */
+		if (send(c, text, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+			soda_log_debug("statistics not delivered: %s", soda_strerror(errno));
+	}
+	close(c);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The life of channels: made, connected, broken, fitted to the buffer. */
+#include "host_agent/move/channel.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "host_agent/life/placement.h"
+#include "host_agent/life/session.h"
+#include "host_agent/life/stuck.h"
+
+struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
+static _Atomic uint32_t pairs;
+
+uint32_t soda_channels_pairs(void)
+{
+	return atomic_load(&pairs);
+}
+
+static int init_channel(struct soda_channel *ch)
+{
+	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
+
+	soda_lock_init(&ch->lock, SODA_RANK_CHANNEL);
+	ch->slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (ch->slots == MAP_FAILED)
+		return -ENOMEM;
+	madvise(ch->slots, bytes, MADV_DONTFORK);
+	madvise(ch->slots, bytes, MADV_NOHUGEPAGE);
+	soda_numa_place(ch->slots, bytes);
+	return 0;
+}
+
+static bool add_pair(void)
+{
+	uint32_t p = atomic_load(&pairs);
+
+	/* A demand channel needs its slot at once; one for fetching ahead gets some when there is
+	 * room. */
+	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&soda_channels[p]) ||
+	    init_channel(&soda_channels[SODA_CHANNEL_PAIRS_MAX + p]))
+		return false;
+	if (!soda_buffer_take(&soda_agent.buffer))
+		return false;
+	soda_channels[p].slots_n = 1;
+	atomic_store(&pairs, p + 1);
+	return true;
+}
+
+int soda_channels_start(uint32_t n)
+{
+	memset(soda_channels, 0, sizeof(soda_channels));
+	atomic_store(&pairs, 0);
+	while (soda_channels_pairs() < n && n <= SODA_CHANNEL_PAIRS_MAX)
+		if (!add_pair())
+			return -ENOMEM;
+	return 0;
+}
+
+/* Channel i of 2 * n: those for demands first. */
+static uint32_t index_of(uint32_t i, uint32_t n)
+{
+	return i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n;
+}
+
+/* fn for each channel in use, with its lock held. */
+static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *arg)
+{
+	uint32_t n = soda_channels_pairs();
+
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+
+		soda_lock_acquire(&ch->lock);
+		fn(ch, arg);
+		soda_lock_release(&ch->lock);
+	}
+}
+
+int soda_channel_fail(struct soda_channel *ch)
+{
+	ch->broken = true;
+	if (ch->head != ch->tail && soda_conn_revoke(ch->conn))
+		return -EAGAIN;
+	for (; ch->head != ch->tail; ch->head++) {
+		struct soda_request *q = &ch->req[ch->head % ch->slots_n];
+
+		if (q->placed)
+			soda_install_undo(q->in.id);
+		else
+			soda_install_cancel(q->in.id);
+	}
+	return 0;
+}
+
+/*
+ * An install by a peer that is alive takes some 20 us, and the connection of one that
+ * is not ends.  One that was stopped in the middle may go on at any time: see stuck.h.
+ */
+static void disconnect(struct soda_channel *ch, void *arg)
+{
+	const uint64_t *deadline_ns = arg;
+
+	while (soda_channel_fail(ch) && soda_now_ns() < *deadline_ns)
+		poll(NULL, 0, SODA_REVOKE_LOOK_MS);
+	if (ch->head == ch->tail)
+		soda_conn_close(ch->conn);
+	else if (!soda_stuck_keep(ch))
+		soda_log_error("%s stands still while it installs pages, as others before it; %u "
+			       "chunks are out of reach for good",
+			       soda_conn_peer(ch->conn), soda_channel_outstanding(ch));
+	ch->conn = NULL;
+	ch->head = ch->tail; /* in one step: others look, without the lock */
+}
+
+void soda_channels_disconnect(void)
+{
+	uint64_t deadline_ns = soda_now_ns() + SODA_REVOKE_MS * SODA_MS_NS;
+
+	each_channel(disconnect, &deadline_ns);
+}
+
+static void unmap(struct soda_channel *ch, void *arg)
+{
+	munmap(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
+	ch->slots = NULL;
+}
+
+void soda_channels_stop(void)
+{
+	soda_channels_disconnect();
+	soda_stuck_end();
+	each_channel(unmap, NULL);
+}
+
+void soda_channels_abort(void)
+{
+	uint32_t n = soda_channels_pairs();
+
+	/* Without the lock: its holder may be the one that is blocked.  Only the keeper, which
+	   calls this, ever closes a connection. */
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+
+		if (ch->conn)
+			soda_conn_abort(ch->conn);
+	}
+}
+
+void soda_channels_forget(void (*fn)(struct soda_conn *conn))
+{
+	for (uint32_t i = 0; i < 2 * SODA_CHANNEL_PAIRS_MAX; i++)
+		fn(soda_channels[i].conn);
+	soda_stuck_forget(fn);
+}
+
+int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
+		       void *arg)
+{
+	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	int ret = -EBUSY;
+
+	if (!soda_lock_try(&ch->lock))
+		return ret;
+	if (!soda_channel_usable(ch)) {
+		ret = -ENOTCONN;
+	} else if (!soda_channel_outstanding(ch)) {
+		ret = fn(ch->conn, arg);
+		if (ret < 0)
+			soda_channel_break(ch, ret);
+	}
+	soda_lock_release(&ch->lock);
+	return ret;
+}
+
+void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
+{
+	const int64_t look_ns = 1000000;
+	uint32_t n = soda_channels_pairs();
+	_Atomic uint32_t nobody = 0;
+
+	/*
+	 * Locks of one rank: whoever is here is the only one that ever holds two of them, and
+	 * takes them in this order.  Not asleep on the lock's own word: a wake-up there is meant
+	 * for one that waits for the lock, and would be lost to it.
+	 */
+	for (uint32_t i = 0; i < 2 * n; i++) {
+		struct soda_lock *lock = &soda_channels[index_of(i, n)].lock;
+
+		while (!soda_lock_try(lock))
+			soda_futex_wait(&nobody, 0, look_ns);
+	}
+	fn(arg);
+	for (uint32_t i = 0; i < 2 * n; i++)
+		soda_lock_release(&soda_channels[index_of(i, n)].lock);
+}
+
+int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
+{
+	uint32_t n = soda_channels_pairs();
+	int ret = 0;
+
+	/* Without the locks: only the keeper, which calls this, ever closes a connection. */
+	for (uint32_t i = 0; i < 2 * n && ret == 0; i++) {
+		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+
+		if (ch->conn)
+			ret = soda_conn_reach_keyed(ch->conn, timeout_ms, why);
+	}
+	return ret;
+}
+
+void soda_channels_connect(uint32_t i, struct soda_conn *conn)
+{
+	uint32_t n = soda_channels_pairs();
+	struct soda_channel *ch = &soda_channels[index_of(i, n)];
+
+	soda_lock_acquire(&ch->lock);
+	ch->conn = conn;
+	ch->broken = false;
+	ch->head = ch->tail; /* in one step: others look, without the lock */
+	soda_lock_release(&ch->lock);
+}
+
+/* Change how many slots a channel has; what shrinks gives its memory back. */
+static void fit_slots(struct soda_channel *ch, uint32_t n)
+{
+	uint64_t bytes = soda_chunk_bytes();
+
+	if (ch->head != ch->tail)
+		return; /* numbering depends on it; the next resize comes */
+	while (ch->slots_n < n && soda_buffer_take(&soda_agent.buffer))
+		ch->slots_n++;
+	if (ch->slots_n > n) {
+		madvise(ch->slots + n * bytes, (ch->slots_n - n) * bytes, MADV_DONTNEED);
+		soda_buffer_give(&soda_agent.buffer, ch->slots_n - n);
+		ch->slots_n = n;
+	}
+}
+
+static void fit_ahead(struct soda_channel *ch, void *arg)
+{
+	if (soda_channel_for_ahead(ch))
+		fit_slots(ch, *(uint32_t *)arg);
+}
+
+void soda_channels_resize(int64_t limit)
+{
+	int64_t share = limit / 8 / soda_channels_pairs();
+	uint32_t n = soda_agent.settings.prefetch_chunks;
+
+	/* Fetching ahead may use an eighth of the buffer in all, and no less than two chunks make
+	 * sense. */
+	n = n < SODA_SLOTS_MAX ? n : SODA_SLOTS_MAX;
+	n = n < share ? n : (uint32_t)share;
+	n = n < 2 ? 0 : n;
+	each_channel(fit_ahead, &n);
+	if (soda_agent.settings.mode == SODA_MODE_HANDLER) {
+		/* The handler's demands share one channel. */
+		uint32_t deep = share < 2 ? 1 : share < 16 ? (uint32_t)share : 16;
+
+		soda_lock_acquire(&soda_channels[0].lock);
+		fit_slots(&soda_channels[0], deep);
+		soda_lock_release(&soda_channels[0].lock);
+	}
+}
+
+void soda_channel_break(struct soda_channel *ch, int err)
+{
+	soda_channel_fail(ch);
+	soda_session_report(err);
+}

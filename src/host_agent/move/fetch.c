@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Demands, and the answers to whatever was posted. */
+#include "host_agent/move/fetch.h"
+
+#include <errno.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "host_agent/fault/has.h"
+#include "host_agent/move/channel.h"
+#include "host_agent/pages/install.h"
+#include "host_agent/pages/mapped.h"
+
+static char *slot_of(struct soda_channel *ch, uint32_t number)
+{
+	return ch->slots + (number % ch->slots_n) * soda_chunk_bytes();
+}
+
+static void count_fetch(struct soda_thread *t, const struct soda_install *in, uint32_t bytes)
+{
+	soda_count(t, SODA_CNT_BYTES_FETCHED, bytes);
+	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
+}
+
+int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+		      struct soda_install in)
+{
+	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
+	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
+	struct soda_wire_has has;
+	bool placed, protect;
+	int ret;
+
+	if (!soda_channel_usable(ch))
+		return -ENOTCONN;
+	if (soda_channel_refuses(r))
+		return -EIO;
+	if (soda_channel_outstanding(ch) >= ch->slots_n)
+		return -EAGAIN;
+	if (soda_conn_asks(ch->conn)) {
+		soda_has_around(r, in.id, &has);
+		soda_conn_tell(ch->conn, &has);
+	}
+	placed = soda_conn_installs(ch->conn) && soda_install_by_peer(r, &in, &protect);
+	if (placed)
+		ret = soda_conn_post_install(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+					     slot_of(ch, ch->tail), soda_chunk_address(in.id),
+					     protect, in.id);
+	else
+		ret = soda_conn_post_read(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+					  slot_of(ch, ch->tail), in.id);
+	if (ret && ret != -EAGAIN && ret != -EINVAL)
+		soda_channel_break(ch, ret);
+	if (ret)
+		return ret;
+	*q = (struct soda_request){ .in = in, .bytes = bytes, .placed = placed };
+	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
+			      memory_order_release);
+	ch->tail++;
+	/* the peer's install wakes the threads that look at the counters: counted before */
+	if (placed)
+		count_fetch(t, &in, bytes);
+	return 0;
+}
+
+/* Where the data of request k are. */
+static const char *data_of(struct soda_channel *ch, uint32_t k, const struct soda_done *done)
+{
+	return done->data ? done->data : slot_of(ch, k);
+}
+
+/* Whether request k, the second answer, can share one install with the one before it. */
+static bool adjacent(struct soda_channel *ch, uint32_t k, const struct soda_done done[2])
+{
+	const struct soda_request *a = &ch->req[(k - 1) % ch->slots_n],
+				  *b = &ch->req[k % ch->slots_n];
+
+	return !done[1].status && !done[1].installed && b->in.id == a->in.id + 1 &&
+	       a->in.block < 0 && b->in.block < 0 && a->bytes == soda_chunk_bytes() &&
+	       data_of(ch, k, &done[1]) == data_of(ch, k - 1, &done[0]) + a->bytes &&
+	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
+}
+
+/* The next `run` chunks are here. First of all: their install wakes who looks at the counters. */
+static void count_arrived(struct soda_thread *t, struct soda_channel *ch, uint32_t k, uint32_t run)
+{
+	for (; run; k++, run--) {
+		const struct soda_request *q = &ch->req[k % ch->slots_n];
+
+		if (!q->placed)
+			count_fetch(t, &q->in, q->bytes);
+	}
+}
+
+/* The peer has installed it. */
+static void settle_arrived(struct soda_thread *t, const struct soda_request *q)
+{
+	soda_count(t, SODA_CNT_INSTALLED, 1);
+	soda_install_settle(&q->in);
+}
+
+/* The next n answers are there: install them, neighbours together. */
+static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
+			   const struct soda_done *done, int n)
+{
+	struct soda_install in[SODA_COLLECT_MAX];
+	int err = 0;
+
+	for (int i = 0; i < n;) {
+		uint32_t k = ch->head + (uint32_t)i, run = 0;
+		struct soda_request *q = &ch->req[k % ch->slots_n];
+		int ret;
+
+		if (done[i].status) {
+			soda_log_error("fetch of chunk %u from %s refused: %s", q->in.id,
+				       soda_conn_peer(ch->conn), soda_strerror(done[i].status));
+			soda_install_cancel(q->in.id);
+			err = done[i].status;
+			i++;
+			continue;
+		}
+		if (done[i].installed) {
+			settle_arrived(t, q);
+			i++;
+			continue;
+		}
+		do {
+			in[run] = ch->req[(k + run) % ch->slots_n].in;
+			run++;
+		} while (i + (int)run < n && adjacent(ch, k + run, &done[i + (int)run - 1]));
+		count_arrived(t, ch, k, run);
+		ret = soda_install_run(soda_region_of(in[0].id), in, run, data_of(ch, k, &done[i]));
+		if (ret)
+			err = ret;
+		i += (int)run;
+	}
+	ch->head += (uint32_t)n;
+	return err;
+}
+
+/*
+ * What is fetched ahead is collected by halves: the fault on the other half is what
+ * makes the stream run on while it is still under way.
+ */
+static int most_at_once(const struct soda_channel *ch)
+{
+	uint32_t n = soda_channel_outstanding(ch);
+
+	return (int)(soda_channel_for_ahead(ch) ? (n + 1) / 2 : n);
+}
+
+int soda_channel_collect(struct soda_thread *t, struct soda_channel *ch, int max,
+			 int64_t timeout_ns, int64_t spin_ns, int *install_err)
+{
+	struct soda_done done[SODA_COLLECT_MAX];
+	int n;
+
+	if (!soda_channel_usable(ch))
+		return -ENOTCONN;
+	n = soda_conn_poll(ch->conn, done, max < SODA_COLLECT_MAX ? max : SODA_COLLECT_MAX,
+			   timeout_ns, spin_ns);
+	if (n < 0)
+		soda_channel_break(ch, n);
+	else if (n)
+		*install_err = install_arrived(t, ch, done, n);
+	return n;
+}
+
+static int collect(struct soda_thread *t, struct soda_channel *ch, int64_t timeout_ns,
+		   int64_t spin_ns, int *install_err)
+{
+	return soda_channel_collect(t, ch, most_at_once(ch), timeout_ns, spin_ns, install_err);
+}
+
+static bool fetching(uint32_t id)
+{
+	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_FETCHING;
+}
+
+/*
+ * Collect until the chunk has settled. The lock is held.  With nothing under way the answer has
+ * come, and another thread fetches the chunk anew on a channel of its own: the fault comes back to
+ * it.
+ */
+static int collect_chunk(struct soda_thread *t, struct soda_channel *ch, uint32_t id,
+			 uint64_t deadline_ns, int64_t spin_ns)
+{
+	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	int err = 0;
+
+	while (fetching(id) && soda_channel_outstanding(ch)) {
+		uint64_t now = soda_now_ns();
+		int64_t left = now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
+		int64_t asked = left < look_ns ? left : look_ns;
+		int n = collect(t, ch, asked, spin_ns, &err);
+
+		if (n < 0)
+			return n;
+		if (n || !fetching(id))
+			continue;
+		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
+		if (soda_now_ns() >= deadline_ns) {
+			soda_channel_break(
+				ch, -ETIMEDOUT); /* the answer may still come: not into this slot */
+			return -ETIMEDOUT;
+		}
+	}
+	return err;
+}
+
+int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
+				struct soda_region *r, const struct soda_install *in, uint32_t n)
+{
+	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
+	const void *src = soda_mr_direct(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	int ret;
+
+	if (!src)
+		return 1;
+	if (!soda_channel_usable(ch) || soda_channel_refuses(r)) {
+		for (uint32_t i = 0; i < n; i++)
+			soda_install_cancel(in[i].id);
+		return soda_channel_usable(ch) ? -EIO : -ENOTCONN;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
+	ret = soda_install_run(r, in, n, src);
+	soda_mapped_read(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	return ret;
+}
+
+/*
+ * Post it; what is under way already, the handler's requests on its channel, first makes room where
+ * there is none.
+ */
+static int post_with_room(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+			  struct soda_install in, uint64_t deadline_ns)
+{
+	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	int ret, err, n;
+
+	while ((ret = soda_channel_post(t, ch, r, in)) == -EAGAIN) {
+		uint64_t now = soda_now_ns();
+
+		if (now >= deadline_ns || !soda_channel_outstanding(ch))
+			return -ETIMEDOUT;
+		n = collect(t, ch, look_ns, 0, &err);
+		if (n < 0)
+			return n;
+		deadline_ns += soda_thread_stood_still(t, (uint64_t)look_ns, soda_now_ns() - now);
+	}
+	return ret;
+}
+
+static int demand_locked(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+			 struct soda_install in, uint64_t deadline_ns)
+{
+	bool polled = soda_waiting_choose(&t->waiting, soda_agent.may_poll);
+	uint64_t start = soda_now_ns();
+	int ret = soda_channel_install_direct(t, ch, r, &in, 1);
+
+	if (ret <= 0)
+		return ret;
+	ret = post_with_room(t, ch, r, in, deadline_ns);
+	if (ret) {
+		soda_install_cancel(in.id);
+		return ret;
+	}
+	ret = soda_conn_flush(ch->conn, polled);
+	if (ret) {
+		soda_channel_break(ch, ret);
+		return ret;
+	}
+	ret = collect_chunk(t, ch, in.id, deadline_ns,
+			    polled ? soda_agent.settings.poll_us * 1000ll : 0);
+	if (!ret) {
+		soda_waiting_learn(&t->waiting, polled, soda_now_ns() - start);
+		soda_count(t, polled ? SODA_CNT_POLLED : SODA_CNT_SLEPT, 1);
+	}
+	return ret;
+}
+
+int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		      uint64_t deadline_ns)
+{
+	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_install in = { .id = id, .block = (int16_t)block };
+	int ret;
+
+	if (!soda_lock_acquire_until(&ch->lock, deadline_ns)) {
+		soda_install_cancel(id);
+		return -ETIMEDOUT;
+	}
+	ret = demand_locked(t, ch, r, in, deadline_ns);
+	soda_lock_release(&ch->lock);
+	return ret;
+}
+
+int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block)
+{
+	struct soda_channel *ch = &soda_channels[0];
+	struct soda_install in = { .id = id, .block = (int16_t)block };
+	int ret;
+
+	soda_lock_acquire(&ch->lock);
+	ret = soda_channel_install_direct(t, ch, r, &in, 1);
+	if (ret > 0) {
+		ret = soda_channel_post(t, ch, r, in);
+		if (ret)
+			soda_install_cancel(id);
+		else if ((ret = soda_conn_flush(ch->conn, false)))
+			soda_channel_break(ch, ret);
+	}
+	soda_lock_release(&ch->lock);
+	return ret;
+}
+
+int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_ns, int64_t spin_ns)
+{
+	struct soda_channel *ch = &soda_channels[channel];
+	int err = 0, n = 0;
+
+	if (!soda_lock_try(&ch->lock))
+		return 0;
+	if (soda_channel_outstanding(ch))
+		n = collect(t, ch, timeout_ns, spin_ns, &err);
+	soda_lock_release(&ch->lock);
+	return n;
+}
+
+int soda_fetch_fd(uint32_t channel)
+{
+	struct soda_channel *ch = &soda_channels[channel];
+	int fd = -1;
+
+	if (!soda_lock_try(&ch->lock))
+		return -1;
+	if (soda_channel_usable(ch))
+		fd = soda_conn_fd(ch->conn);
+	soda_lock_release(&ch->lock);
+	return fd;
+}
+
+unsigned soda_fetch_outstanding(uint32_t channel)
+{
+	return soda_channel_outstanding(&soda_channels[channel]);
+}
+
+/* `channel` may be of the chunk's last journey: then there is nothing to collect. */
+static struct soda_channel *channel_of(uint32_t id)
+{
+	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
+
+	return &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+}
+
+void soda_fetch_abandon(uint32_t id)
+{
+	struct soda_channel *ch = channel_of(id);
+
+	if (!ch->slots_n || !soda_lock_try(&ch->lock))
+		return;
+	if (fetching(id) && soda_channel_usable(ch) && soda_channel_outstanding(ch))
+		soda_channel_break(ch, -ETIMEDOUT);
+	soda_lock_release(&ch->lock);
+}
+
+int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
+{
+	enum { STEP_NS = 1000000 };
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	while (fetching(id)) {
+		struct soda_channel *ch = channel_of(id);
+		uint64_t now = soda_now_ns();
+
+		if (now >= deadline_ns)
+			return -ETIMEDOUT;
+		if (ch->slots_n && soda_lock_acquire_until(&ch->lock, now + STEP_NS)) {
+			int err = 0;
+
+			if (fetching(id) && soda_channel_outstanding(ch))
+				collect(t, ch, STEP_NS, 0, &err);
+			soda_lock_release(&ch->lock);
+		}
+		soda_chunk_wait(c, STEP_NS / 20);
+		deadline_ns += soda_thread_stood_still(t, 3 * STEP_NS, soda_now_ns() - now);
+	}
+	return 0;
+}

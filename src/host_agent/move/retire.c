@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/move/retire.h"
+
+#include <errno.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "host_agent/fault/handler.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/life/stuck.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/object/region.h"
+#include "host_agent/pages/install.h"
+
+/* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
+static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *resident_p)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	for (;;) {
+		uint32_t w = soda_chunk_load(c);
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (soda_now_ns() > deadline_ns)
+			return -ETIMEDOUT;
+		if (s == SODA_CHUNK_FETCHING) {
+			soda_fetch_join(t, id, deadline_ns);
+		} else if (s == SODA_CHUNK_BUSY) {
+			soda_chunk_wait(c, 1000000);
+		} else if (w & SODA_CW_SENDING) {
+			soda_sync_settle(id, deadline_ns);
+		} else if (s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) {
+			/* in one step: until it is ours, whoever waits for its turn in the queue
+			   counts on that; then its place is skipped */
+			if (soda_chunk_swap(c, &w,
+					    (w & ~(SODA_CW_STATE | SODA_CW_QUEUED)) |
+						    SODA_CHUNK_BUSY)) {
+				*resident_p = true;
+				return 0;
+			}
+		} else {
+			*resident_p = false;
+			return 0;
+		}
+	}
+}
+
+static void forget_chunk(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	soda_replace_remove(&soda_agent.replacer, id);
+	c->prev = 0;
+	c->credit = 0;
+	if (soda_chunk_flags(c, 0, SODA_CW_PINNED) & SODA_CW_PINNED)
+		soda_buffer_unpin(&soda_agent.buffer);
+	if (soda_chunk_state(soda_chunk_load(c)) != SODA_CHUNK_FETCHING) /* an orphan: stuck.h */
+		soda_chunk_settle(c, SODA_CHUNK_NONE, 0, 0, ~0u);
+}
+
+/* A chunk that is not resident: nobody can begin to fetch it from now on. */
+static bool vacate(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	switch (soda_chunk_state(w)) {
+	case SODA_CHUNK_ZERO:
+	case SODA_CHUNK_REMOTE:
+	case SODA_CHUNK_LOST:
+		return soda_chunk_begin(c, &w, SODA_CHUNK_NONE);
+	default:
+		return false;
+	}
+}
+
+/*
+ * Make it BUSY or NONE: 0.  -EBUSY: a peer that stands still may yet store to it; -ETIMEDOUT.  What
+ * a silent server keeps under way ends with its connections.
+ */
+static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *had_p)
+{
+	uint64_t patience_ns = soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+
+	*had_p = false;
+	for (;;) {
+		struct soda_chunk *c = &soda_agent.table[id];
+		int ret;
+
+		if (soda_chunk_state(soda_chunk_load(c)) == SODA_CHUNK_FETCHING &&
+		    soda_stuck_orphan(id))
+			return -EBUSY;
+		ret = take_over(t, id, soda_now_ns() + patience_ns, had_p);
+		if (!ret && (*had_p || vacate(id)))
+			return 0;
+		if (ret && soda_now_ns() > deadline_ns)
+			return ret;
+		if (ret)
+			soda_session_report(ret);
+	}
+}
+
+int soda_retire_range(uint32_t first, uint32_t n)
+{
+	struct soda_thread *t = soda_thread_self();
+	struct soda_region *r = soda_region_of(first);
+	struct iovec all = { soda_chunk_address(first), r->span };
+	uint64_t deadline_ns = soda_now_ns() + SODA_RETIRE_MS * SODA_MS_NS;
+	int64_t resident = 0;
+	int stuck = 0, ret = 0;
+	size_t dropped;
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	for (uint32_t id = first; id < first + n; id++) {
+		bool had;
+
+		ret = end_chunk(t, id, deadline_ns, &had);
+		if (ret == -ETIMEDOUT) {
+			soda_signals_restore(&saved);
+			return ret;
+		}
+		stuck = stuck ? stuck : ret;
+		resident += had;
+	}
+	ret = soda_agent.pager->drop(&all, 1, &dropped);
+	if (ret)
+		soda_evict_refused(ret, false);
+	for (uint32_t id = first; id < first + n; id++)
+		forget_chunk(id);
+	soda_buffer_give(&soda_agent.buffer, resident);
+	soda_signals_restore(&saved);
+	return ret ? ret : stuck;
+}
+
+/* A BUSY chunk that is to be zeros. On an error it is resident again, dirty as it is. */
+static int drop_resident(uint32_t id)
+{
+	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(id), id);
+	struct iovec one = { soda_chunk_address(id), bytes };
+	size_t dropped;
+	int ret;
+
+	soda_replace_remove(&soda_agent.replacer, id);
+	ret = soda_agent.pager->drop(&one, 1, &dropped);
+	if (!ret) {
+		soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
+		soda_buffer_give(&soda_agent.buffer, 1);
+		return 0;
+	}
+	soda_evict_refused(ret, false);
+	soda_install_refill(id, dropped);
+	soda_replace_insert(&soda_agent.replacer, id);
+	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_DIRTY, soda_blocks_all(), 0,
+			  SODA_CW_AS_FETCHED);
+	return ret;
+}
+
+/*
+ * Where the kernel once kept a part of a chunk: pages of one that is not resident are its old
+ * content.  While they are dropped the chunk is FETCHING, so that nobody else brings it; a LOST one
+ * nobody brings.
+ */
+static int drop_left(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	struct iovec one = { soda_chunk_address(id),
+			     soda_region_chunk_bytes(soda_region_of(id), id) };
+	uint32_t w = soda_chunk_load(c);
+	size_t dropped;
+	int ret;
+
+	if (soda_chunk_state(w) == SODA_CHUNK_LOST)
+		return soda_agent.pager->drop(&one, 1, &dropped);
+	if (soda_chunk_state(w) != SODA_CHUNK_REMOTE ||
+	    !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
+		return 0;
+	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	ret = soda_agent.pager->drop(&one, 1, &dropped);
+	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
+	return ret;
+}
+
+/* Handler mode: pages of a LOST chunk have been made to fail. Nobody else changes its state. */
+static int clear_lost(uint32_t id)
+{
+	const struct soda_region *r = soda_region_of(id);
+
+	if (soda_agent.settings.mode != SODA_MODE_HANDLER ||
+	    soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) != SODA_CHUNK_LOST)
+		return 0;
+	return soda_handler_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
+				  soda_region_prot(r));
+}
+
+/* A chunk that is not resident becomes zeros. false: another thread has begun to fetch it. */
+static bool forget_content(uint32_t id, bool *backed_p)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE || soda_chunk_state(w) == SODA_CHUNK_LOST)
+		if (soda_chunk_swap(c, &w,
+				    (w & ~(SODA_CW_STATE | SODA_CW_BACKED)) | SODA_CHUNK_ZERO)) {
+			*backed_p = w & SODA_CW_BACKED;
+			return true;
+		}
+	return soda_chunk_state(w) == SODA_CHUNK_ZERO || soda_chunk_state(w) == SODA_CHUNK_NONE;
+}
+
+int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p)
+{
+	struct soda_thread *t = soda_thread_self();
+	bool had, backed;
+	int ret;
+
+	atomic_store(&soda_region_of(id)->stale, true);
+	do {
+		ret = take_over(t, id, deadline_ns, &had);
+		if (!ret && had) {
+			backed = soda_chunk_load(&soda_agent.table[id]) & SODA_CW_BACKED;
+			ret = drop_resident(id);
+			if (!ret)
+				*backed_p = backed;
+			return ret;
+		}
+		if (!ret && soda_evict_left_pages())
+			ret = drop_left(id);
+		if (!ret)
+			ret = clear_lost(id);
+	} while (!ret && !forget_content(id, backed_p));
+	return ret;
+}
+
+void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	/* The caller wants it gone, whoever touched it last. */
+	while (soda_chunk_state(w) == SODA_CHUNK_CLEAN &&
+	       !(w & (keep | SODA_CW_SENDING | SODA_CW_QUEUED))) {
+		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
+			continue;
+		soda_replace_remove(&soda_agent.replacer, id);
+		soda_evict_drop(t, &id, 1);
+		return;
+	}
+}

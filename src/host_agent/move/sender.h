@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dirty chunks on their way over one connection:
+ *
+ *   taken from the queue (outgoing.h) -> CLEAN + SENDING, WRITEs posted
+ *         -> all acknowledged: BACKED; to be evicted: BUSY, dropped
+ *         -> failed: the mask is put back, DIRTY; queued again where the connection
+ *            failed it, not the server
+ *
+ * The WRITEs are sent straight from the chunk's pages, or from a copy of what the program has
+ * closed.  One caller at a time; whoever has
+ * a connection may have a sender on it (writeback.c). All AS.
+ */
+#ifndef SODA_HOST_SENDER_H
+#define SODA_HOST_SENDER_H
+
+#include "host_agent/core/thread.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/outgoing.h"
+#include "transport/api/transport.h"
+
+enum { SODA_SENDER_PARTS_MAX = 8 }; /* WRITEs of one chunk: runs of its sixteen blocks */
+
+struct soda_sending {
+	uint32_t id;
+	uint32_t mask; /* blocks that it carries */
+	uint32_t bytes;
+	uint16_t parts; /* WRITEs not answered yet */
+	uint8_t why;
+	bool used, failed; /* failed: refused, or */
+	bool lost;	   /* not answered, as the connection failed */
+	void *copy;	   /* of a chunk that may not be read (closed_pages.h), or NULL */
+};
+
+struct soda_sender {
+	struct soda_thread *t;	  /* who counts */
+	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
+	struct soda_sending *ops; /* max of them, zeroed; max: SODA_OUTGOING_MAX or fewer */
+	uint32_t max, used;
+	uint32_t gone[SODA_EVICT_BATCH]; /* BUSY, to be dropped */
+	int gone_n;
+};
+
+/*
+ * Take what waits, as far as there is room, post it and flush.  How many chunks were taken;
+ * an error of the connection: then soda_sender_lose.
+ */
+int soda_sender_send(struct soda_sender *s);
+/*
+ * Answers within timeout_ns, and what follows. How many; 0: none, and nothing is left to be
+ * dropped; an error, as above.
+ */
+int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns);
+/*
+ * The connection has failed with err: nothing that is under way will be answered.  -EFAULT is our
+ * own: some of the data cannot be read in the ordinary way (soda_outgoing_doubt).
+ */
+void soda_sender_lose(struct soda_sender *s, int err);
+/* Drop what was acknowledged and is to go; done in batches by the others, at the end by this. */
+void soda_sender_drop(struct soda_sender *s);
+
+#endif

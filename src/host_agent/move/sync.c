@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/move/sync.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "host_agent/core/audit.h"
+#include "host_agent/core/progress.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/outgoing.h"
+#include "host_agent/move/owed.h"
+#include "host_agent/move/writeback.h"
+
+/* Patience that lasts as long as the server answers. */
+struct patience {
+	uint32_t last;
+	uint64_t deadline_ns;
+};
+
+static uint64_t from_now(void)
+{
+	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+}
+
+static void patience_begin(struct patience *p)
+{
+	*p = (struct patience){ soda_progress_answers(), from_now() };
+}
+
+/* Wait for progress; false: no patience left. */
+static bool patience_wait(struct patience *p, uint32_t seen)
+{
+	uint32_t answers = soda_progress_answers();
+	uint64_t from = soda_now_ns();
+
+	if (answers != p->last)
+		*p = (struct patience){ answers, from_now() };
+	else if (from >= p->deadline_ns)
+		return false;
+	soda_writeback_await(seen, SODA_SYNC_LOOK_MS * SODA_MS_NS);
+	p->deadline_ns +=
+		soda_thread_stood_still(NULL, SODA_SYNC_LOOK_MS * SODA_MS_NS, soda_now_ns() - from);
+	return true;
+}
+
+/*
+ * A chunk that is being brought may be stored to before its state says so: its pages
+ * are there a moment earlier.
+ */
+static int settled_word(uint32_t id, uint64_t deadline_ns, uint32_t *word_p)
+{
+	enum { STEP_NS = 1000000000 };
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	for (;;) {
+		enum soda_chunk_state s = soda_chunk_state(*word_p = soda_chunk_load(c));
+		uint64_t from;
+		sigset_t saved;
+
+		if (s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING)
+			return 0;
+		from = soda_now_ns();
+		if (from > deadline_ns)
+			return -ETIMEDOUT;
+		soda_signals_block(&saved);
+		if (s == SODA_CHUNK_BUSY)
+			soda_chunk_wait(c, 1000000);
+		else
+			soda_fetch_join(soda_thread_self(), id, from + STEP_NS);
+		soda_signals_restore(&saved);
+		deadline_ns += soda_thread_stood_still(NULL, STEP_NS, soda_now_ns() - from);
+	}
+}
+
+/* Whose flag QUEUED is on a chunk, so that it has a place in the queue, or will have. */
+enum marked { NOBODY, OURS, ANOTHER };
+
+/*
+ * Set it if the chunk is dirty.  *before_p: it was on its way already.  enum marked; -ETIMEDOUT:
+ * another thread has the chunk, and what is to become of it cannot be told.
+ */
+static int mark(uint32_t id, bool *before_p)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint64_t deadline_ns = from_now();
+
+	for (;;) {
+		uint32_t w;
+
+		if (settled_word(id, deadline_ns, &w))
+			return -ETIMEDOUT;
+		*before_p |= !!(w & SODA_CW_SENDING);
+		if (soda_chunk_state(w) != SODA_CHUNK_DIRTY)
+			return NOBODY;
+		if (w & SODA_CW_QUEUED)
+			return ANOTHER;
+		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
+			return OURS;
+		/* a store is let into it just now, perhaps: it is dirty all the same */
+	}
+}
+
+/* false: the queue is full.  Signals blocked: it has a lock of the fault path. */
+static bool push(uint32_t id)
+{
+	sigset_t saved;
+	int n;
+
+	soda_signals_block(&saved);
+	n = soda_writeback_queue(&id, 1, SODA_WB_SYNC);
+	soda_signals_restore(&saved);
+	return n == 1;
+}
+
+/* As mark; -ETIMEDOUT also: the queue stays full. */
+static int queue_chunk(struct patience *p, uint32_t id, bool *before_p)
+{
+	for (;;) {
+		int marked = mark(id, before_p);
+		uint32_t seen = soda_progress_seen();
+
+		if (marked != OURS || push(id))
+			return marked;
+		if (!patience_wait(p, seen))
+			return -ETIMEDOUT;
+	}
+}
+
+static bool under_way(uint32_t id)
+{
+	return soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING);
+}
+
+/* Rather than only wait, send some of it over the thread's own connection. */
+static bool share(void)
+{
+	struct soda_thread *t = soda_thread_self();
+	sigset_t saved;
+	bool sent;
+
+	if (!t)
+		return false;
+	soda_signals_block(&saved);
+	sent = soda_writeback_share(t);
+	soda_signals_restore(&saved);
+	return sent;
+}
+
+static int await_chunk(struct patience *p, uint32_t id)
+{
+	while (under_way(id)) {
+		uint32_t seen = soda_progress_seen();
+
+		if (under_way(id) && !share() && !patience_wait(p, seen))
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
+/*
+ * Wait for a chunk that was queued when soda_outgoing_refused was `refused`.  Had another one
+ * marked it, to find the queue full and to take the mark back, it is queued again: what we mark
+ * ourselves stays marked.
+ */
+static int finish_chunk(struct patience *p, uint32_t id, uint32_t refused, bool *before_p)
+{
+	int ret = await_chunk(p, id), marked = ANOTHER;
+
+	while (!ret && marked == ANOTHER && refused != soda_outgoing_refused()) {
+		refused = soda_outgoing_refused();
+		marked = queue_chunk(p, id, before_p);
+		ret = marked < 0 ? marked : await_chunk(p, id);
+	}
+	return ret;
+}
+
+/* Queue what is dirty and wait until none of it is under way. */
+static int bring(uint32_t first, uint32_t n, bool *before_p)
+{
+	uint32_t refused = soda_outgoing_refused();
+	struct patience p;
+	int ret = 0;
+
+	patience_begin(&p);
+	for (uint32_t id = first; id < first + n && ret >= 0; id++)
+		ret = queue_chunk(&p, id, before_p);
+	if (ret < 0)
+		return ret;
+	ret = 0;
+	patience_begin(&p);
+	for (uint32_t id = first; id < first + n && !ret; id++)
+		ret = finish_chunk(&p, id, refused, before_p);
+	return ret;
+}
+
+int soda_sync_chunks(uint32_t first, uint32_t n)
+{
+	int error, ret;
+	uint32_t refusals = soda_progress_refusals(&error);
+	bool before = false;
+
+	ret = bring(first, n, &before);
+	/* The refusal of what was on its way before may have been counted before, too. */
+	if (!ret && before)
+		ret = bring(first, n, &before);
+	if (!ret && soda_progress_refusals(&error) != refusals)
+		ret = error;
+	return ret;
+}
+
+/* What an agent has taken over is on the server, and files are in their file. */
+static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
+{
+	if (!(r->flags & SODA_WRITABLE) && !soda_owed_any(first, n))
+		return 0;
+	return soda_session_sync_region(r, why);
+}
+
+/* How often a peer has ended with what it had acknowledged: an agent, and the server. */
+struct ends {
+	uint32_t deaths, restarts;
+};
+
+static bool ended_since(const struct ends *e)
+{
+	return e->deaths != soda_owed_deaths() || e->restarts != soda_session_restarts();
+}
+
+uint32_t soda_sync_losses(void)
+{
+	return soda_owed_deaths() + soda_session_restarts();
+}
+
+/* What is resident of that is dirty again when the keeper is through with it. */
+static int await_ends(struct ends *e, struct soda_why *why)
+{
+	uint64_t deadline_ns = from_now();
+
+	for (;;) {
+		*e = (struct ends){ soda_owed_deaths(), soda_session_restarts() };
+		if (!((e->deaths | e->restarts) & 1))
+			return 0;
+		if (soda_now_ns() > deadline_ns)
+			break;
+		poll(NULL, 0, 1);
+	}
+	snprintf(why->text, sizeof(why->text),
+		 "the runtime is still finding out what %s has lost, as it started anew",
+		 soda_session_peer());
+	return -ETIMEDOUT;
+}
+
+int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
+{
+	struct ends ends;
+	int ret;
+
+	do {
+		ret = await_ends(&ends, why);
+		if (!ret)
+			ret = soda_sync_chunks(first, n);
+		if (!ret)
+			ret = settle(r, first, n, why);
+	} while (!ret && ended_since(&ends));
+	if (!ret && atomic_exchange(&r->unwritten, false)) {
+		snprintf(why->text, sizeof(why->text),
+			 "some of it is lost: the server has started anew, or the DPU agent died, "
+			 "or gave up its server, before it had brought all of it there");
+		ret = -EIO;
+	}
+	soda_audit_quiet("after a sync");
+	return ret;
+}
+
+void soda_sync_settle(uint32_t id, uint64_t deadline_ns)
+{
+	while (under_way(id) && soda_now_ns() < deadline_ns) {
+		uint32_t seen = soda_progress_seen();
+
+		if (under_way(id))
+			soda_writeback_await(seen, 10000000);
+	}
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/move/writeback.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/wait.h"
+#include "host_agent/core/progress.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/outgoing.h"
+#include "host_agent/move/sender.h"
+
+enum {
+	OPS = 64,
+	HELP_OPS = 16, /* what a faulting thread sends at a time */
+	HELP_CHUNK_MAX = 65536,
+	BACKLOG = 128,	     /* more than that waits: the thread helps those who should have */
+	PERIOD_SHIFT = 24,   /* threads that fault are counted for 2^24 ns, about 17 ms */
+	PERIODS = 4,	     /* ... of which so many are remembered */
+	ANSWER_NS = 1000000, /* one look for answers */
+};
+
+static struct writeback {
+	pthread_t thread;
+	bool running; /* set before start */
+	_Atomic bool stop;
+	_Atomic uint32_t bell; /* futex: goes up when there is something to do */
+	_Atomic uint32_t asleep;
+
+	/* Threads that made dirty chunks leave in each of the last periods. */
+	_Atomic uint32_t active[PERIODS];
+	_Atomic uint64_t period;
+
+	struct soda_lock lock;
+	struct soda_conn *next_conn; /* from the keeper; guarded by lock */
+	_Atomic bool drop_conn;	     /* the keeper wants the connection gone */
+
+	/* Of the thread that has borrowed the demand channel of this number. */
+	const struct soda_sender *helpers[SODA_CHANNEL_PAIRS_MAX];
+
+	struct soda_sender sender; /* the thread's; its conn is set under lock */
+	struct soda_sending ops[OPS];
+} wb;
+
+void soda_writeback_ring(void)
+{
+	atomic_fetch_add(&wb.bell, 1);
+	if (atomic_load(&wb.asleep))
+		soda_futex_wake(&wb.bell, 1);
+}
+
+/*
+ * Are there as many threads at work as processors?  Then handing chunks to one more only adds
+ * its wake-ups, and pages come back cold from another processor's free list.
+ */
+static bool processors_busy(struct soda_thread *t)
+{
+	uint64_t now = soda_now_ns() >> PERIOD_SHIFT, seen = atomic_load(&wb.period);
+
+	if (now != seen && atomic_compare_exchange_strong(&wb.period, &seen, now))
+		for (uint64_t p = now - seen < PERIODS ? seen + 1 : now - PERIODS + 1; p <= now;
+		     p++)
+			atomic_store(&wb.active[p % PERIODS], 0);
+	if (t->active_period != now) {
+		t->active_period = now;
+		atomic_fetch_add(&wb.active[now % PERIODS], 1);
+	}
+	return atomic_load(&wb.active[(now - 1) % PERIODS]) >= soda_agent.processors;
+}
+
+/* A batch must be small beside the buffer, and short beside a fault: 1 MiB at most. */
+static bool batches_fit(void)
+{
+	return soda_agent.settings.mode == SODA_MODE_INLINE &&
+	       soda_chunk_bytes() <= HELP_CHUNK_MAX &&
+	       atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed) >= 4 * HELP_OPS;
+}
+
+static bool helps(struct soda_thread *t)
+{
+	return batches_fit() && processors_busy(t);
+}
+
+int soda_writeback_queue(const uint32_t *ids, int n, int why)
+{
+	int queued = soda_outgoing_queue(ids, n, why);
+
+	soda_writeback_ring();
+	return queued;
+}
+
+int soda_writeback_evict(struct soda_thread *t, const uint32_t *ids, int n)
+{
+	int queued = soda_outgoing_queue(ids, n, SODA_WB_EVICT);
+
+	if (!helps(t) || soda_outgoing_waiting() > BACKLOG)
+		soda_writeback_ring();
+	return queued;
+}
+
+void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
+{
+	soda_writeback_ring(); /* what others left in the queue */
+	soda_progress_await(seen, timeout_ns);
+}
+
+/* A batch of what waits, over the thread's own idle connection, to the last answer. How many. */
+static int help_over(struct soda_conn *conn, void *arg)
+{
+	struct soda_sending ops[HELP_OPS] = { 0 };
+	struct soda_sender s = { .t = arg, .conn = conn, .ops = ops, .max = HELP_OPS };
+	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+	const struct soda_sender **place = &wb.helpers[s.t->index % soda_channels_pairs()];
+	int n, ret;
+
+	*place = &s;
+	ret = n = soda_sender_send(&s);
+	while (ret >= 0 && s.used) {
+		uint64_t from = soda_now_ns();
+
+		ret = soda_sender_collect(&s, ANSWER_NS);
+		deadline += soda_thread_stood_still(s.t, ANSWER_NS, soda_now_ns() - from);
+		if (!ret && from > deadline)
+			ret = -ETIMEDOUT;
+	}
+	if (ret < 0) {
+		soda_sender_lose(&s, ret);
+		soda_progress_tell();
+	} else {
+		soda_sender_drop(&s);
+	}
+	*place = NULL;
+	return ret < 0 ? ret : n;
+}
+
+void soda_writeback_help(struct soda_thread *t)
+{
+	if (soda_outgoing_waiting() >= HELP_OPS && helps(t))
+		soda_channels_lend(t, help_over, t);
+}
+
+bool soda_writeback_share(struct soda_thread *t)
+{
+	return batches_fit() && soda_outgoing_waiting() && soda_channels_lend(t, help_over, t) > 0;
+}
+
+/* The connection is lost, or not wanted any more. */
+static void lose(int err)
+{
+	struct soda_conn *conn;
+
+	soda_sender_lose(&wb.sender, err);
+	soda_lock_acquire(&wb.lock);
+	conn = wb.sender.conn;
+	wb.sender.conn = NULL;
+	soda_lock_release(&wb.lock);
+	soda_conn_close(conn);
+	soda_progress_tell();
+}
+
+static void adopt_connection(void)
+{
+	if (atomic_load(&wb.drop_conn)) {
+		lose(-ECONNABORTED);
+		atomic_store(&wb.drop_conn, false);
+		soda_progress_tell();
+	}
+	soda_lock_acquire(&wb.lock);
+	if (!wb.sender.conn && wb.next_conn) {
+		wb.sender.conn = wb.next_conn;
+		wb.next_conn = NULL;
+	}
+	soda_lock_release(&wb.lock);
+}
+
+static void idle(uint32_t seen, int64_t timeout_ns)
+{
+	atomic_store(&wb.asleep, 1);
+	if (atomic_load(&wb.bell) == seen)
+		soda_futex_wait(&wb.bell, seen, timeout_ns);
+	atomic_store(&wb.asleep, 0);
+}
+
+/* A batch of what waits.  A batch of places that were given up is none, and not the queue's end. */
+static int send_some(void)
+{
+	uint32_t left = soda_outgoing_waiting();
+	int n = soda_sender_send(&wb.sender);
+
+	while (!n && left > SODA_OUTGOING_MAX && wb.sender.used < wb.sender.max) {
+		left -= SODA_OUTGOING_MAX;
+		n = soda_sender_send(&wb.sender);
+	}
+	return n;
+}
+
+static void turn(void)
+{
+	uint32_t seen = atomic_load(&wb.bell);
+	int n;
+
+	adopt_connection();
+	if (!wb.sender.conn) {
+		idle(seen, SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
+		return;
+	}
+	n = send_some();
+	if (!n && !wb.sender.used) {
+		soda_sender_drop(&wb.sender);
+		/* Those that wait cannot go just now: BUSY, or on their way over another one. */
+		idle(seen,
+		     soda_outgoing_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
+		return;
+	}
+	/* While there are chunks to drop, whoever stores to one of them waits for that. */
+	if (n >= 0 && wb.sender.used)
+		n = soda_sender_collect(&wb.sender, wb.sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
+	if (n < 0) {
+		soda_session_report(n);
+		lose(n);
+	}
+}
+
+static void *run(void *arg)
+{
+	wb.sender.t = soda_thread_internal();
+	while (!atomic_load(&wb.stop))
+		turn();
+	lose(-ECONNABORTED);
+	return NULL;
+}
+
+int soda_writeback_start(void)
+{
+	int ret;
+
+	memset(&wb, 0, sizeof(wb));
+	wb.sender.ops = wb.ops;
+	wb.sender.max = OPS;
+	soda_lock_init(&wb.lock, SODA_RANK_WRITEBACK);
+	soda_outgoing_start();
+	soda_progress_start();
+	ret = soda_helper_start(&wb.thread, "soda-writeback", run);
+	wb.running = !ret;
+	return ret;
+}
+
+void soda_writeback_stop(void)
+{
+	if (!wb.running)
+		return;
+	atomic_store(&wb.stop, true);
+	soda_writeback_ring();
+	soda_wait_join(wb.thread, "the write-back thread to end");
+	soda_conn_close(wb.next_conn);
+	wb.running = false;
+}
+
+void soda_writeback_connect(struct soda_conn *conn)
+{
+	soda_lock_acquire(&wb.lock);
+	wb.next_conn = conn;
+	soda_lock_release(&wb.lock);
+	soda_writeback_ring();
+}
+
+void soda_writeback_disconnect(void)
+{
+	struct soda_conn *unused;
+
+	soda_lock_acquire(&wb.lock);
+	unused = wb.next_conn;
+	wb.next_conn = NULL;
+	if (wb.sender.conn) /* the thread may be blocked in it */
+		soda_conn_abort(wb.sender.conn);
+	soda_lock_release(&wb.lock);
+	soda_conn_close(unused);
+	atomic_store(&wb.drop_conn, true);
+	soda_writeback_ring();
+	while (atomic_load(&wb.drop_conn) && !atomic_load(&wb.stop)) {
+		uint32_t seen = soda_progress_seen();
+
+		if (atomic_load(&wb.drop_conn))
+			soda_progress_await(seen, 10000000);
+	}
+}
+
+void soda_writeback_each_sender(void (*fn)(const struct soda_sender *s, void *arg), void *arg)
+{
+	fn(&wb.sender, arg);
+	for (int i = 0; i < SODA_CHANNEL_PAIRS_MAX; i++)
+		if (wb.helpers[i])
+			fn(wb.helpers[i], arg);
+}
+
+void soda_writeback_forget(void (*fn)(struct soda_conn *conn))
+{
+	fn(wb.sender.conn);
+	fn(wb.next_conn);
+}

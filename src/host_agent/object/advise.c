@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/object/advise.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/retire.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/pages/freeze.h"
+
+/* False: there is no room for more. */
+static bool fetch_range(struct soda_thread *t, const struct iovec *range,
+			struct soda_fetch_batch *batch)
+{
+	enum { PIECE = 16 };
+	uint32_t first, last;
+	struct soda_region *r = soda_region_range(range->iov_base, range->iov_len, &first, &last);
+
+	while (r && range->iov_len && first <= last) {
+		uint32_t left = last - first + 1;
+		struct soda_plan plan = { .first = first,
+					  .stride = 1,
+					  .n = left < PIECE ? left : PIECE };
+		uint32_t done = soda_fetch_batch_add(batch, t, r, &plan);
+
+		first += done;
+		if (done < plan.n)
+			return false;
+	}
+	return true;
+}
+
+void soda_advise_willneed(const struct iovec *ranges, int n)
+{
+	struct soda_thread *t = soda_thread_self();
+	struct soda_fetch_batch batch = { 0 };
+	sigset_t saved;
+
+	if (!t)
+		return;
+	soda_signals_block(&saved);
+	soda_fetch_collect_own(t);
+	for (int i = 0; i < n && fetch_range(t, &ranges[i], &batch); i++)
+		;
+	soda_fetch_batch_end(&batch);
+	soda_session_want_collector();
+	soda_signals_restore(&saved);
+}
+
+static uint64_t patience(void)
+{
+	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+}
+
+/* Written back and dropped, but for those with one of the flags. */
+static int send_away(uint32_t first, uint32_t last, uint32_t keep)
+{
+	struct soda_thread *t = soda_thread_self();
+	int ret = soda_sync_chunks(first, last - first + 1);
+	sigset_t saved;
+
+	if (ret || !t)
+		return ret;
+	soda_signals_block(&saved);
+	for (uint32_t id = first; id <= last; id++)
+		soda_retire_cold(t, id, keep);
+	soda_signals_restore(&saved);
+	return 0;
+}
+
+int soda_advise_vacate(uint32_t first, uint32_t last)
+{
+	return send_away(first, last, 0);
+}
+
+static bool is_frozen(struct soda_region *r, char *addr, char *end)
+{
+	bool frozen;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	frozen = addr < end && soda_freeze_covers(r, soda_chunk_of(addr), soda_chunk_of(end - 1));
+	soda_lock_release(&soda_agent.api_lock);
+	return frozen;
+}
+
+/* Chunks from the first to the last that the server held some of; n 0: none. */
+struct backed {
+	uint32_t first, n;
+};
+
+static int discard_chunk(uint32_t id, struct backed *backed)
+{
+	bool held = false;
+	int ret = soda_retire_discard(id, patience(), &held);
+
+	if (held && !backed->n)
+		backed->first = id;
+	if (held)
+		backed->n = id - backed->first + 1;
+	return ret;
+}
+
+/* Whole chunks inside the range; the edges keep their content. */
+static int discard(struct soda_region *r, char *addr, size_t bytes, struct backed *backed)
+{
+	uint64_t chunk = soda_chunk_bytes();
+	char *end = addr + bytes, *object_end = soda_chunk_address(r->first) + r->span;
+	sigset_t saved;
+	int ret = 0;
+
+	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
+	if (r->flags & SODA_READ_ONLY || is_frozen(r, addr, end))
+		return -EACCES;
+	soda_signals_block(&saved);
+	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {
+		/* A file must come to hold the zeros: they are data like any other. */
+		if (r->flags & SODA_WRITABLE) {
+			soda_signals_restore(&saved);
+			memset(addr, 0, soda_region_chunk_bytes(r, soda_chunk_of(addr)));
+			soda_signals_block(&saved);
+		} else {
+			ret = discard_chunk(soda_chunk_of(addr), backed);
+		}
+		addr += chunk;
+	}
+	soda_signals_restore(&saved);
+	return ret;
+}
+
+int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
+{
+	struct backed backed = { 0 };
+	int ret = discard(r, addr, bytes, &backed);
+
+	if (backed.n)
+		soda_session_discard(r, backed.first, backed.n);
+	return ret;
+}
+
+/* What pins must leave: the minimum, and the staging slots that grow with the buffer. */
+static int64_t reserved(void)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	int64_t eighth = atomic_load(&soda_agent.buffer.limit) / 8;
+
+	return soda_agent_minimum(s->threads) + (s->prefetch_chunks ? eighth : 0) +
+	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
+}
+
+/* A PIN under way.  Bit i: it has pinned chunk `first` + i, which is undone if it fails. */
+struct pinning {
+	struct pinning *next;
+	uint32_t first, last;
+	uint64_t *bits;
+};
+
+static struct soda_lock pins = SODA_LOCK_INIT(SODA_RANK_PINS);
+static struct pinning *pinnings; /* guarded by pins, and so are their bits */
+
+static void unpin_one(uint32_t id)
+{
+	if (soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_PINNED) & SODA_CW_PINNED)
+		soda_buffer_unpin(&soda_agent.buffer);
+}
+
+static void unpin(uint32_t first, uint32_t last)
+{
+	for (uint32_t id = first; id <= last; id++)
+		unpin_one(id);
+}
+
+static bool covers(const struct pinning *p, uint32_t id)
+{
+	return p->first <= id && id <= p->last;
+}
+
+static bool is_chosen(const struct pinning *p, uint32_t id)
+{
+	return p->bits[(id - p->first) / 64] >> (id - p->first) % 64 & 1;
+}
+
+static void choose(struct pinning *p, uint32_t id, bool on)
+{
+	uint64_t bit = 1ull << (id - p->first) % 64;
+
+	if (on)
+		p->bits[(id - p->first) / 64] |= bit;
+	else
+		p->bits[(id - p->first) / 64] &= ~bit;
+}
+
+static int mark_locked(uint32_t id, struct pinning *ours)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	if (soda_chunk_load(c) & SODA_CW_PINNED)
+		return 0;
+	if (!soda_buffer_pin(&soda_agent.buffer, reserved()))
+		return -ENOMEM;
+	soda_chunk_flags(c, SODA_CW_PINNED, 0);
+	choose(ours, id, true);
+	return 0;
+}
+
+/* Mark it as pinned, if it is not. -ENOMEM: as many as there may be are. */
+static int mark_pinned(uint32_t id, struct pinning *ours)
+{
+	int ret;
+
+	soda_lock_acquire(&pins);
+	ret = mark_locked(id, ours);
+	soda_lock_release(&pins);
+	return ret;
+}
+
+static void begin_pinning(struct pinning *p)
+{
+	soda_lock_acquire(&pins);
+	p->next = pinnings;
+	pinnings = p;
+	soda_lock_release(&pins);
+}
+
+static void leave_locked(const struct pinning *p)
+{
+	struct pinning **link = &pinnings;
+
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+}
+
+/* What it covers stays pinned, whoever else had pinned it and fails. */
+static void keep_locked(const struct pinning *p)
+{
+	for (struct pinning *other = pinnings; other; other = other->next)
+		for (uint32_t id = p->first; id <= p->last; id++)
+			if (covers(other, id))
+				choose(other, id, false);
+}
+
+/* What it has pinned is undone, or left to another one that relies on it. */
+static void undo_locked(const struct pinning *p)
+{
+	for (uint32_t id = p->first; id <= p->last; id++) {
+		struct pinning *other = pinnings;
+
+		if (!is_chosen(p, id))
+			continue;
+		while (other && !covers(other, id))
+			other = other->next;
+		if (other)
+			choose(other, id, true);
+		else
+			unpin_one(id);
+	}
+}
+
+static void end_pinning(const struct pinning *p, bool failed)
+{
+	soda_lock_acquire(&pins);
+	leave_locked(p);
+	if (failed)
+		undo_locked(p);
+	else
+		keep_locked(p);
+	soda_lock_release(&pins);
+}
+
+/* First the room, then the content: one that was pinned before may have been discarded. */
+static int pin_chunks(struct soda_region *r, struct pinning *ours)
+{
+	struct soda_thread *t = soda_thread_self();
+	int ret = t ? 0 : -ENOMEM;
+
+	begin_pinning(ours);
+	for (uint32_t id = ours->first; !ret && id <= ours->last; id++)
+		ret = mark_pinned(id, ours);
+	for (uint32_t id = ours->first; !ret && id <= ours->last; id++)
+		ret = soda_fault_touch(t, r, id);
+	end_pinning(ours, ret);
+	return ret;
+}
+
+static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+{
+	struct pinning ours = { .first = first,
+				.last = last,
+				.bits = calloc((last - first) / 64 + 1, sizeof(*ours.bits)) };
+	sigset_t saved;
+	int ret = -ENOMEM;
+
+	if (!ours.bits) {
+		snprintf(why->text, sizeof(why->text), "PIN of %u chunks: out of memory",
+			 last - first + 1);
+		return ret;
+	}
+	soda_signals_block(&saved);
+	ret = pin_chunks(r, &ours);
+	soda_signals_restore(&saved);
+	free(ours.bits);
+	if (ret == -ENOMEM)
+		snprintf(why->text, sizeof(why->text),
+			 "PIN of %u chunks: over the page buffer of %lld chunks less its minimum; "
+			 "make "
+			 "SODA_BUFFER larger",
+			 last - first + 1, (long long)soda_agent.buffer.limit);
+	return ret;
+}
+
+int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
+		      struct soda_why *why)
+{
+	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
+	struct backed ignored = { 0 }; /* a store of another thread may follow at any time */
+	int ret;
+
+	switch (advice) {
+	case SODA_NORMAL:
+	case SODA_SEQUENTIAL:
+	case SODA_RANDOM:
+		atomic_store(&r->advice, (uint32_t)advice);
+		return 0;
+	case SODA_WILLNEED:
+		soda_advise_willneed(&(struct iovec){ addr, bytes }, 1);
+		return 0;
+	case SODA_COLD:
+		return send_away(first, last, SODA_CW_PINNED);
+	case SODA_DISCARD:
+		return discard(r, addr, bytes, &ignored);
+	case SODA_PIN:
+		return pin(r, first, last, why);
+	case SODA_UNPIN:
+		unpin(first, last);
+		return 0;
+	case SODA_STATIC_CACHE:
+	case SODA_DYNAMIC_CACHE:
+	case SODA_NO_CACHE:
+		soda_lock_acquire(&soda_agent.api_lock);
+		ret = soda_freeze_advise(r, first, last, advice, why);
+		soda_lock_release(&soda_agent.api_lock);
+		return ret;
+	default:
+		snprintf(why->text, sizeof(why->text), "unknown advice %d", advice);
+		return -EINVAL;
+	}
+}

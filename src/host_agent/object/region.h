@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Objects: a range of the reserved addresses, a region of the server.
+ * Addresses are given out in granules of 2 MiB; the granule table leads from a
+ * chunk to its object without a search.
+ */
+#ifndef SODA_HOST_REGION_H
+#define SODA_HOST_REGION_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "base/limits.h"
+#include "host_agent/life/agent.h"
+#include "transport/api/transport.h"
+
+enum { SODA_GRANULE_SHIFT = 21 };
+
+struct soda_region {
+	uint16_t id;		/* on the wire, and index of the table; never 0 */
+	uint32_t flags;		/* of soda_alloc_file; 0: anonymous */
+	uint32_t first, chunks; /* ids */
+	uint64_t bytes;		/* as asked for */
+	uint64_t span;		/* bytes in whole pages */
+	uint64_t file_id, generation;
+	char *file;		 /* name on the server, or NULL */
+	char name[256];		 /* soda_set_name */
+	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
+	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
+	_Atomic bool lost;  /* the server has forgotten it and it could not be opened again, or: */
+	uint32_t undecided; /* chunks that recover.c waits for; soda_regions_lock */
+	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
+				       lock of soda_regions_lock */
+	_Atomic bool unwritten;	    /* a peer ended with data of it; until soda_sync has said so */
+	_Atomic bool keeps;	    /* the server does not take DISCARDs of it */
+	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
+
+	/* Do stores to a chunk go to few of its pages?  See protect.c. */
+	_Atomic uint32_t sparse_score;
+	_Atomic uint32_t store_turn;
+	_Atomic uint32_t probe_shift;
+
+	/* Are chunks that loads brought in stored to?  See guess.c. */
+	_Atomic uint32_t store_odds;
+	_Atomic uint32_t load_turn;
+	_Atomic bool guessed; /* some have fingerprints */
+
+	struct soda_region *next; /* of those that no object uses; api_lock */
+};
+
+/* The object of a chunk, or NULL. Valid while the object is in use. AS. */
+struct soda_region *soda_region_of(uint32_t chunk);
+/* The object that starts at p, or NULL. api_lock. */
+struct soda_region *soda_region_at(const void *p);
+/* The object that [addr, addr + bytes) lies in, or NULL. api_lock. */
+struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
+				      uint32_t *last_p);
+
+/* How many bytes of the chunk belong to its object: less than a chunk at its end. AS. */
+static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint32_t chunk)
+{
+	uint64_t at = (uint64_t)(chunk - r->first) << soda_agent.chunk_shift;
+	uint64_t left = r->span - at;
+
+	return (uint32_t)(left < soda_chunk_bytes() ? left : soda_chunk_bytes());
+}
+
+/* What the program may do with the object. */
+static inline int soda_region_prot(const struct soda_region *r)
+{
+	return r->flags & SODA_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
+}
+
+static inline uint64_t soda_region_offset(const struct soda_region *r, uint32_t chunk)
+{
+	return (uint64_t)(chunk - r->first) << soda_agent.chunk_shift;
+}
+
+/*
+ * Whether nobody may access chunk id, so that bringing it unasked has no use, and what counts as
+ * stored to could not be read.  Who sets it says so before he waits for what is FETCHING, and
+ * drops what is resident. NULL: there are none. AS.
+ */
+extern bool (*_Atomic soda_chunk_closed)(uint32_t id);
+
+static inline bool soda_chunk_is_closed(uint32_t id)
+{
+	bool (*closed)(uint32_t) = atomic_load_explicit(&soda_chunk_closed, memory_order_relaxed);
+
+	return closed && closed(id);
+}
+
+/* Reserve the address range, its chunk table, register it. -ENOMEM, userfaultfd errors. */
+int soda_regions_start(struct soda_why *why);
+/* Undo that, as far as it came: the start failed, and there was no object.  The pager is closed. */
+void soda_regions_undo(void);
+/* Addresses as they were at the start, with nothing in them. Negative errno. AS. */
+int soda_regions_map_anew(void *addr, size_t bytes, int prot);
+/* Take the addresses away: a touch is SIGSEGV from now on.  The objects stay known. */
+void soda_regions_end(void);
+/* Forget the objects: nobody uses them any more. */
+void soda_regions_forget(void);
+
+/* Beside the flags of soda_alloc_file(): behind the heap's other regions, if there is room. */
+enum { SODA_REGION_HEAP = 1 << 30 };
+
+/*
+ * Make an object: addresses, the server's region, chunk states.  file NULL:
+ * anonymous.  api_lock held.  Errors of soda_alloc_file().
+ */
+int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
+		       struct soda_region **region_p, struct soda_why *why);
+/*
+ * Undo it: resident chunks dropped, nothing written back.  api_lock held.  Where the server does
+ * not close its part, which it then has until the program ends, that is logged, and said in *why.
+ */
+void soda_region_destroy(struct soda_region *r, struct soda_why *why);
+
+/* Between them no object appears or goes, for the keeper, which must not wait for api_lock. */
+void soda_regions_lock(void);
+void soda_regions_unlock(void);
+
+/* fn for each object, until it returns non-zero. api_lock held, or soda_regions_lock. */
+int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg);
+
+#endif

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/pages/freeze.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "host_agent/life/helper.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/channel.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/sync.h"
+
+static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)
+{
+	return ((uint64_t)(last - first) << soda_agent.chunk_shift) +
+	       soda_region_chunk_bytes(r, last);
+}
+
+static int protect(const struct soda_region *r, uint32_t first, uint32_t last, bool stores)
+{
+	int prot = stores ? PROT_READ | PROT_WRITE : PROT_READ;
+
+	if (r->flags & SODA_READ_ONLY)
+		return 0;
+	return mprotect(soda_chunk_address(first), bytes_of(r, first, last), prot) ? -errno : 0;
+}
+
+static struct soda_wire_advise message(const struct soda_region *r, uint32_t first, uint32_t last,
+				       int advice)
+{
+	return (struct soda_wire_advise){ .region_id = r->id,
+					  .advice = (uint16_t)advice,
+					  .offset = soda_region_offset(r, first),
+					  .bytes = bytes_of(r, first, last) };
+}
+
+/* Changes of mr happen while no channel is used. */
+struct change {
+	struct soda_region *r;
+	struct soda_static_map *map;
+	uint64_t offset, bytes;
+	bool keyed; /* of take_maps: those with a key alone */
+};
+
+static void put_map(void *arg)
+{
+	struct change *c = arg;
+
+	c->map->next = c->r->mr.statics;
+	c->r->mr.statics = c->map;
+}
+
+static void take_maps(void *arg)
+{
+	struct change *c = arg;
+	struct soda_static_map **link = &c->r->mr.statics;
+
+	while (*link) {
+		struct soda_static_map *map = *link;
+
+		if (map->offset >= c->offset + c->bytes || c->offset >= map->offset + map->bytes ||
+		    (c->keyed && map->memory)) {
+			link = &map->next;
+			continue;
+		}
+		*link = map->next;
+		map->next = c->map;
+		c->map = map;
+	}
+}
+
+static void exclusively(void (*fn)(void *arg), struct change *c)
+{
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	soda_channels_exclusive(fn, c);
+	soda_signals_restore(&saved);
+}
+
+static bool overlaps(const struct soda_frozen *f, uint32_t first, uint32_t last)
+{
+	return first <= f->last && f->first <= last;
+}
+
+bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last)
+{
+	for (const struct soda_frozen *f = r->frozen; f; f = f->next)
+		if (overlaps(f, first, last))
+			return true;
+	return false;
+}
+
+static int across_edge(struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "a part of the range is in the static cache together with what lies outside of it:"
+		 " advise for that whole range");
+	return -EBUSY;
+}
+
+/* 1: all of it is frozen already; 0: nothing is; -EBUSY. */
+static int before_freezing(const struct soda_region *r, uint32_t first, uint32_t last,
+			   struct soda_why *why)
+{
+	for (const struct soda_frozen *f = r->frozen; f; f = f->next) {
+		if (f->first <= first && last <= f->last)
+			return 1;
+		if (overlaps(f, first, last))
+			return across_edge(why);
+	}
+	return 0;
+}
+
+/* No store from here on; then what was stored goes to the server; then the agent may load. */
+static int load(struct soda_region *r, uint32_t first, uint32_t last,
+		struct soda_static_map **map_p, struct soda_why *why)
+{
+	struct soda_wire_advise m = message(r, first, last, SODA_STATIC_CACHE);
+	int ret = protect(r, first, last, false);
+	uint32_t losses;
+
+	if (ret) {
+		snprintf(why->text, sizeof(why->text), "cannot protect the range: %s",
+			 soda_strerror(ret));
+		return ret;
+	}
+	do {
+		losses = soda_sync_losses();
+		ret = soda_sync_range(r, first, last - first + 1, why);
+		if (ret && !why->text[0])
+			snprintf(why->text, sizeof(why->text),
+				 "dirty data could not be written back: %s", soda_strerror(ret));
+		if (!ret)
+			ret = soda_session_freeze_region(r, &m, losses, map_p, why);
+	} while (ret == -EAGAIN);
+	if (ret)
+		protect(r, first, last, true);
+	return ret;
+}
+
+static void publish(struct change *c)
+{
+	bool keyed = !c->map->memory;
+
+	exclusively(put_map, c);
+	if (keyed)
+		soda_session_want_keyed();
+}
+
+static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+{
+	int ret = before_freezing(r, first, last, why);
+	struct change c = { .r = r };
+	struct soda_frozen *f;
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	f = malloc(sizeof(*f));
+	if (!f)
+		return -ENOMEM;
+	ret = load(r, first, last, &c.map, why);
+	if (ret) {
+		free(f);
+		return ret;
+	}
+	if (c.map)
+		publish(&c);
+	soda_regions_lock();
+	*f = (struct soda_frozen){ .next = r->frozen, .first = first, .last = last };
+	r->frozen = f;
+	soda_regions_unlock();
+	soda_session_await_keyed();
+	return 0;
+}
+
+static void unmap_all(struct soda_static_map *map)
+{
+	struct soda_static_map *next;
+
+	for (; map; map = next) {
+		next = map->next;
+		soda_conn_unmap_static(map);
+	}
+}
+
+/* Chunks that are on their way by a key have come. */
+static void settle(uint32_t first, uint32_t last)
+{
+	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	for (uint32_t id = first; id <= last; id++)
+		soda_fetch_join(soda_thread_self(), id, deadline);
+	soda_signals_restore(&saved);
+}
+
+/* The agent is about to end the keys: nothing is read by them from now on. */
+static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct change c = { .r = r,
+			    .offset = soda_region_offset(r, first),
+			    .bytes = bytes_of(r, first, last),
+			    .keyed = true };
+
+	exclusively(take_maps, &c);
+	if (c.map)
+		settle(first, last);
+	unmap_all(c.map);
+}
+
+/* What is frozen inside the range: the agent has let it go. */
+static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct change c = { .r = r,
+			    .offset = soda_region_offset(r, first),
+			    .bytes = bytes_of(r, first, last) };
+	struct soda_frozen **link = &r->frozen;
+
+	exclusively(take_maps, &c);
+	unmap_all(c.map);
+	soda_regions_lock();
+	while (*link) {
+		struct soda_frozen *f = *link;
+
+		if (!overlaps(f, first, last)) {
+			link = &f->next;
+			continue;
+		}
+		*link = f->next;
+		if (protect(r, f->first, f->last, true))
+			soda_log_warning("stores to a range that was in the static cache stay"
+					 " forbidden: %s",
+					 soda_strerror(errno));
+		free(f);
+	}
+	soda_regions_unlock();
+}
+
+/*
+ * What the agent is about to let go of, or, where it could not be told, has not: a reconnection
+ * meanwhile would freeze it again behind the back of whoever unfreezes it, for good.
+ */
+static void set_ending(struct soda_region *r, uint32_t first, uint32_t last, bool ending)
+{
+	soda_regions_lock();
+	for (struct soda_frozen *f = r->frozen; f; f = f->next)
+		if (overlaps(f, first, last))
+			f->ending = ending;
+	soda_regions_unlock();
+}
+
+int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
+		       struct soda_why *why)
+{
+	struct soda_wire_advise m = message(r, first, last, advice);
+	struct soda_static_map *map = NULL;
+	int ret;
+
+	if (advice == SODA_STATIC_CACHE)
+		return freeze(r, first, last, why);
+	for (const struct soda_frozen *f = r->frozen; f; f = f->next)
+		if (overlaps(f, first, last) && (f->first < first || f->last > last))
+			return across_edge(why);
+	set_ending(r, first, last, true);
+	retire_keys(r, first, last);
+	ret = soda_session_advise_region(r, &m, &map, why);
+	if (map)
+		soda_conn_unmap_static(map);
+	if (ret)
+		set_ending(r, first, last, false);
+	else
+		thaw(r, first, last);
+	return ret;
+}
+
+/* Not fatal where it fails: the chunks are then fetched like all others. */
+void soda_freeze_renew(struct soda_conn *control, struct soda_region *r)
+{
+	for (const struct soda_frozen *f = r->frozen; f; f = f->next) {
+		struct soda_wire_advise m = message(r, f->first, f->last, SODA_STATIC_CACHE);
+		struct change c = { .r = r };
+		struct soda_why why = { "" };
+		int ret = f->ending ? 0
+				    : soda_conn_advise(control, &m, &c.map,
+						       (int)soda_agent.settings.fault_timeout_ms,
+						       &why);
+
+		if (ret)
+			soda_log_warning("%s: not in the static cache any more: %s",
+					 r->name[0] ? r->name : "an object",
+					 why.text[0] ? why.text : soda_strerror(ret));
+		else if (c.map && soda_mr_direct(&r->mr, m.offset, SODA_WIRE_PAGE))
+			soda_conn_unmap_static(c.map);
+		else if (c.map)
+			publish(&c);
+	}
+}
+
+void soda_freeze_end(struct soda_region *r)
+{
+	while (r->frozen) {
+		struct soda_frozen *f = r->frozen;
+
+		r->frozen = f->next;
+		protect(r, f->first, f->last, true);
+		free(f);
+	}
+}

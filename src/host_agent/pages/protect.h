@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Dirty tracking by write-protection.  A store to a clean chunk is a fault; it
+ * opens either the whole chunk, which makes all of it travel back, or one block
+ * of it.  Which is cheaper depends on the program: now and then a chunk of an
+ * object is opened block by block, to see how many get stored to.
+ */
+#ifndef SODA_HOST_PROTECT_H
+#define SODA_HOST_PROTECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/object/region.h"
+
+/*
+ * The blocks to open for a first store to `block` of a chunk whose dirty mask is `dirty`.
+ * loaded: a load had brought it in. AS.
+ */
+uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t block, bool loaded);
+
+/* Whether stores to the object's chunks go to few blocks of them. AS. */
+bool soda_protect_sparse(const struct soda_region *r);
+
+/* A chunk with this mask was written back: was it worth looking closely? AS. */
+void soda_protect_learn(struct soda_region *r, uint32_t dirty);
+
+/*
+ * Make the blocks of a resident chunk writable; the caller owns it (BUSY, or
+ * FETCHING).  Errors of the pager. AS.
+ */
+int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory server: the parts put together, and the service that transports call.
+ *
+ * Threads: main (signals, drain), the reaper (client.c), and the transports'.
+ * Lock order: a region set's control, the sessions', a region set's lock, a
+ * file's sync lock, the files', the store's.
+ */
+#ifndef SODA_MEM_SERVER_SERVER_H
+#define SODA_MEM_SERVER_SERVER_H
+
+#include "daemon/metrics.h"
+#include "mem_server/files/files.h"
+#include "mem_server/session/region.h"
+#include "mem_server/session/session.h"
+#include "mem_server/store/store.h"
+#include "transport/api/service.h"
+
+struct soda_server {
+	struct soda_store store;
+	struct soda_files files;
+	struct soda_region_pool pool;
+	struct soda_sessions sessions;
+	uint64_t started_ms; /* CLOCK_MONOTONIC */
+};
+
+extern const struct soda_service soda_server_service;
+
+/* Say all statistics to m; arg: the struct soda_server. Any thread; takes the sessions' lock, for a
+ * moment each. */
+void soda_server_walk(void *arg, struct soda_metrics *m);
+
+#endif

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A client's regions: opening, closing, writing back.  The data path is in region_hold.c. */
+#include "mem_server/session/region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "mem_server/base/counters.h"
+#include "mem_server/session/region_hold.h"
+#include "mem_server/store/handed.h"
+#include "soda.h"
+
+#define SLOTS 65536u
+#define MODES (SODA_READ_ONLY | SODA_WRITABLE | SODA_PRIVATE)
+
+int soda_region_set_init(struct soda_region_set *set, struct soda_region_pool *pool,
+			 const struct soda_file_user *user)
+{
+	pthread_condattr_t attr;
+
+	*set = (struct soda_region_set){ .pool = pool, .user = user, .account.quota = pool->quota };
+	set->slots = mmap(NULL, SLOTS * sizeof(*set->slots), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (set->slots == MAP_FAILED)
+		return -ENOMEM;
+	pthread_mutex_init(&set->control, NULL);
+	pthread_mutex_init(&set->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&set->released, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+void soda_region_set_destroy(struct soda_region_set *set)
+{
+	soda_account_forget(set->pool->store, &set->account);
+	munmap(set->slots, SLOTS * sizeof(*set->slots));
+	pthread_cond_destroy(&set->released);
+	pthread_mutex_destroy(&set->lock);
+	pthread_mutex_destroy(&set->control);
+}
+
+uint32_t soda_region_count(struct soda_region_set *set)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&set->lock);
+	n = set->count;
+	pthread_mutex_unlock(&set->lock);
+	return n;
+}
+
+const char *soda_region_kind(const struct soda_region *region)
+{
+	if (!region->file)
+		return "anonymous";
+	if (region->file->mode == SODA_READ_ONLY)
+		return "read_only";
+	return region->file->mode == SODA_WRITABLE ? "writable" : "private";
+}
+
+/* A name from a peer: into a string, if it is one that can lie beneath a directory. */
+static int check_name(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAME + 1],
+		      struct soda_why *why)
+{
+	if (!bytes || bytes > SODA_WIRE_MAX_NAME || memchr(name, 0, bytes)) {
+		soda_server_why(why, "a file name has 1 to %u bytes, none of them 0",
+				SODA_WIRE_MAX_NAME);
+		return -EINVAL;
+	}
+	memcpy(out, name, bytes);
+	out[bytes] = 0;
+	for (const char *part = out; part; part = strchr(part, '/')) {
+		part += part != out;
+		if (*part == '/' && part == out)
+			break;
+		if (!strncmp(part, "..", 2) && (!part[2] || part[2] == '/'))
+			break;
+		if (!strchr(part, '/'))
+			return 0;
+	}
+	soda_server_why(why, "%s: leaves the server's export directory", out);
+	return -EACCES;
+}
+
+static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
+{
+	uint32_t mode = open->flags & MODES;
+	bool one = mode && !(mode & (mode - 1));
+	bool create = open->flags & SODA_CREATE;
+
+	if (!open->flags && open->bytes && !open->name_bytes)
+		return 0;
+	if (one && !(open->flags & ~(MODES | SODA_CREATE)) && (!create || mode == SODA_WRITABLE))
+		return 0;
+	soda_server_why(why, open->flags
+				     ? "exactly one of READ_ONLY, WRITABLE and PRIVATE is needed,"
+				       " CREATE goes with WRITABLE only"
+				     : "an anonymous region has a size and no name");
+	return -EINVAL;
+}
+
+static struct soda_memory *memory_of(struct soda_region *region)
+{
+	return region->file ? &region->file->memory : &region->own;
+}
+
+static int open_anonymous(struct soda_region_set *set, struct soda_region *region, bool shares,
+			  struct soda_why *why)
+{
+	struct soda_store *store = set->pool->store;
+	const struct soda_memory_options opt = {
+		.bytes = region->bytes,
+		.populate = shares,
+		.unshared = !shares,
+	};
+	uint64_t cost = soda_store_cost(store, region->bytes, false);
+	int r = soda_account_charge(store, &set->account, cost, why);
+
+	if (r)
+		return r;
+	r = soda_memory_create(store, &opt, &region->own, why);
+	if (r)
+		soda_account_refund(store, &set->account, cost);
+	return r;
+}
+
+static int open_file(struct soda_region_set *set, const struct soda_wire_open *open,
+		     struct soda_region *region, bool shares, struct soda_why *why)
+{
+	const struct soda_file_request req = { .name = region->name,
+					       .bytes = open->bytes,
+					       .flags = open->flags,
+					       .populate = shares,
+					       .account = &set->account,
+					       .user = set->user };
+	int r = soda_files_open(set->pool->files, &req, &region->file, why);
+
+	if (r)
+		return r;
+	region->bytes = region->file->bytes;
+	region->writable = !(open->flags & SODA_READ_ONLY);
+	return 0;
+}
+
+static void free_region(struct soda_region_set *set, struct soda_region *region)
+{
+	struct soda_store *store = set->pool->store;
+
+	if (region->file) {
+		soda_files_close(set->pool->files, region->file, &set->account);
+	} else {
+		soda_memory_destroy(store, &region->own, &set->account);
+	}
+	free(region);
+	atomic_fetch_sub(&set->pool->regions, 1);
+}
+
+static void link_region(struct soda_region_set *set, struct soda_region *region)
+{
+	pthread_mutex_lock(&set->lock);
+	region->next = set->list;
+	set->list = region;
+	set->count++;
+	pthread_mutex_unlock(&set->lock);
+	if (region->id >= set->slots_end)
+		set->slots_end = region->id + 1u;
+	soda_region_slot_open(&set->slots[region->id], region);
+	soda_count_add(SODA_COUNT_regions_opened, 1);
+}
+
+static void unlink_region(struct soda_region_set *set, struct soda_region *region)
+{
+	struct soda_region **at = &set->list;
+
+	pthread_mutex_lock(&set->lock);
+	while (*at != region)
+		at = &(*at)->next;
+	*at = region->next;
+	set->count--;
+	pthread_mutex_unlock(&set->lock);
+}
+
+static int count_region(struct soda_region_pool *pool, struct soda_why *why)
+{
+	if (atomic_fetch_add(&pool->regions, 1) < pool->max_regions)
+		return 0;
+	atomic_fetch_sub(&pool->regions, 1);
+	soda_server_why(why,
+			"the server has its %u regions (--max-regions): use fewer, larger ones",
+			pool->max_regions);
+	return -ENOMEM;
+}
+
+static int open_new(struct soda_region_set *set, const struct soda_wire_open *open,
+		    const char *name, bool shares, struct soda_region **region_p,
+		    struct soda_why *why)
+{
+	struct soda_region *region;
+	int r = check_flags(open, why);
+
+	if (r)
+		return r;
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return -ENOMEM;
+	region->id = open->region_id;
+	region->bytes = open->bytes;
+	region->writable = true;
+	r = open->flags ? check_name(name, open->name_bytes, region->name, why) : 0;
+	if (!r)
+		r = count_region(set->pool, why);
+	if (r) {
+		free(region);
+		return r;
+	}
+	r = open->flags ? open_file(set, open, region, shares, why)
+			: open_anonymous(set, region, shares, why);
+	if (r) {
+		atomic_fetch_sub(&set->pool->regions, 1);
+		free(region);
+		return r;
+	}
+	*region_p = region;
+	return 0;
+}
+
+static int hand_out(struct soda_region_set *set, struct soda_region *region, struct soda_why *why)
+{
+	int r = soda_memory_hand_out(set->pool->store, memory_of(region), why);
+
+	if (r)
+		free_region(set, region);
+	return r;
+}
+
+static void describe(struct soda_region *region, bool shares, struct soda_wire_opened *opened_p,
+		     struct soda_share *share_p)
+{
+	struct soda_memory *memory = memory_of(region);
+
+	*opened_p = (struct soda_wire_opened){ .bytes = region->bytes };
+	if (region->file) {
+		opened_p->file_id = soda_file_id(region->file);
+		opened_p->generation = region->file->generation;
+	}
+	*share_p = (struct soda_share){ .fd = -1 };
+	if (shares)
+		*share_p = (struct soda_share){ .fd = memory->fd,
+						.bytes = memory->backing_bytes,
+						.dirty_bytes = memory->dirty_bytes,
+						.memory = memory->map,
+						.writable = region->writable };
+}
+
+int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *open,
+		     const char *name, bool shares, struct soda_wire_opened *opened_p,
+		     struct soda_share *share_p, struct soda_why *why)
+{
+	struct soda_region *region;
+	int r = -EBUSY;
+
+	pthread_mutex_lock(&set->control);
+	if (soda_region_slot_get(&set->slots[open->region_id]))
+		soda_server_why(why, "region id %u is in use", open->region_id);
+	else
+		r = open_new(set, open, name, shares, &region, why);
+	if (!r && shares)
+		r = hand_out(set, region, why);
+	if (!r) {
+		describe(region, shares, opened_p, share_p);
+		link_region(set, region);
+	}
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+static struct soda_region *find(struct soda_region_set *set, uint16_t id, struct soda_why *why)
+{
+	struct soda_region *region = soda_region_slot_get(&set->slots[id]);
+
+	if (!region)
+		soda_server_why(why, "there is no region %u", id);
+	return region;
+}
+
+static int sync_region(struct soda_region *region, struct soda_why *why)
+{
+	if (!region->file || region->file->mode != SODA_WRITABLE)
+		return 0;
+	return soda_file_sync(region->file, why);
+}
+
+int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why *why)
+{
+	struct soda_region *region;
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&set->control);
+	region = find(set, id, why);
+	if (region) {
+		r = soda_region_slot_close(set, &set->slots[id]);
+		if (r)
+			soda_server_why(why, "region %u has requests under way", id);
+		else
+			r = sync_region(region, why);
+		if (r) {
+			soda_region_slot_open(&set->slots[id], region);
+		} else {
+			unlink_region(set, region);
+			free_region(set, region);
+		}
+	}
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *why)
+{
+	struct soda_region *region;
+	int r;
+
+	pthread_mutex_lock(&set->control);
+	region = find(set, id, why);
+	r = region ? sync_region(region, why) : -EINVAL;
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+static int discard_locked(struct soda_region_set *set, const struct soda_wire_discard *d,
+			  struct soda_why *why)
+{
+	struct soda_region *region = find(set, d->region_id, why);
+
+	if (!region)
+		return -EINVAL;
+	if (region->file) {
+		soda_server_why(why, "region %u is a file's: its content is kept", d->region_id);
+		return -EACCES;
+	}
+	if (soda_wire_check_discard(d, region->bytes)) {
+		soda_server_why(why, "not whole pages of region %u", d->region_id);
+		return -EINVAL;
+	}
+	return soda_memory_discard(set->pool->store, &region->own, d->offset, d->bytes);
+}
+
+int soda_region_discard(struct soda_region_set *set, const struct soda_wire_discard *d,
+			struct soda_why *why)
+{
+	int r;
+
+	pthread_mutex_lock(&set->control);
+	r = discard_locked(set, d, why);
+	pthread_mutex_unlock(&set->control);
+	if (!r)
+		soda_count_add(SODA_COUNT_bytes_discarded, d->bytes);
+	return r;
+}
+
+int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
+		      struct soda_why *why)
+{
+	struct soda_wire_opened opened;
+	struct soda_region *region;
+	int r = -EINVAL;
+
+	pthread_mutex_lock(&set->control);
+	region = find(set, id, why);
+	if (region)
+		r = soda_memory_hand_out(set->pool->store, memory_of(region), why);
+	if (!r)
+		describe(region, true, &opened, share_p);
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct soda_wire_listed *list,
+			  unsigned max)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&set->control);
+	for (uint32_t id = from; id < set->slots_end && n < max; id++) {
+		struct soda_region *region = soda_region_slot_get(&set->slots[id]);
+
+		if (!region)
+			continue;
+		list[n] = (struct soda_wire_listed){ .region_id = region->id,
+						     .bytes = region->bytes };
+		if (region->file) {
+			list[n].flags = region->file->mode;
+			list[n].file_id = soda_file_id(region->file);
+			list[n].generation = region->file->generation;
+		}
+		n++;
+	}
+	pthread_mutex_unlock(&set->control);
+	return n;
+}
+
+int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
+		     struct soda_why *why)
+{
+	struct soda_region *region;
+	int r = -EINVAL;
+
+	if (bytes > SODA_WIRE_MAX_NAME || memchr(name, 0, bytes)) {
+		soda_server_why(why, "a name has at most %u bytes, none of them 0",
+				SODA_WIRE_MAX_NAME);
+		return r;
+	}
+	pthread_mutex_lock(&set->control);
+	region = find(set, id, why);
+	if (region) {
+		pthread_mutex_lock(&set->lock);
+		memcpy(region->name, name, bytes);
+		region->name[bytes] = 0;
+		pthread_mutex_unlock(&set->lock);
+		r = 0;
+	}
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
+{
+	struct soda_region *region;
+	struct soda_why why = { "" };
+	unsigned lost = 0;
+
+	pthread_mutex_lock(&set->control);
+	while ((region = set->list)) {
+		while (soda_region_slot_close(set, &set->slots[region->id]))
+			soda_log_warning("%s: region %u: a request has not ended within %u ms;"
+					 " the region is freed when it has",
+					 owner, region->id, set->pool->close_ms);
+		if (sync_region(region, &why)) {
+			soda_log_error("%s: changes to file %s are lost: %s", owner, region->name,
+				       why.text);
+			lost++;
+		}
+		unlink_region(set, region);
+		free_region(set, region);
+	}
+	pthread_mutex_unlock(&set->control);
+	return lost;
+}

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who is connected, and since when not.  The life of a client is in client.c. */
+#include "mem_server/session/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "mem_server/base/counters.h"
+#include "mem_server/session/client.h"
+
+#define MAX_PEERS 1024 /* of one client */
+
+static struct soda_client *find_locked(struct soda_sessions *sessions, uint64_t id)
+{
+	struct soda_client *client = sessions->clients;
+
+	while (client && (client->id != id || client->left))
+		client = client->next;
+	return client;
+}
+
+static unsigned count_peers_locked(const struct soda_client *client)
+{
+	unsigned n = 0;
+
+	for (const struct soda_session_peer *at = client->peers; at; at = at->next)
+		n++;
+	return n;
+}
+
+unsigned soda_sessions_connected(struct soda_sessions *sessions)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&sessions->lock);
+	for (struct soda_client *client = sessions->clients; client; client = client->next)
+		n += client->peers && client->chunk_bytes; /* tools wait for no end */
+	pthread_mutex_unlock(&sessions->lock);
+	return n;
+}
+
+void soda_sessions_drain(struct soda_sessions *sessions)
+{
+	pthread_mutex_lock(&sessions->lock);
+	sessions->draining = true;
+	pthread_mutex_unlock(&sessions->lock);
+}
+
+bool soda_sessions_draining(struct soda_sessions *sessions)
+{
+	bool draining;
+
+	pthread_mutex_lock(&sessions->lock);
+	draining = sessions->draining;
+	pthread_mutex_unlock(&sessions->lock);
+	return draining;
+}
+
+static int add_peer_locked(struct soda_client *client, struct soda_peer *peer, bool control)
+{
+	struct soda_session_peer *entry;
+
+	if (count_peers_locked(client) >= MAX_PEERS)
+		return -EBUSY;
+	entry = calloc(1, sizeof(*entry));
+	if (!entry)
+		return -ENOMEM;
+	entry->peer = peer;
+	entry->epoch = client->epoch;
+	entry->control = control;
+	entry->next = client->peers;
+	client->peers = entry;
+	return 0;
+}
+
+/* Who must go: everybody older than the epoch, or (control_stays) all data connections. */
+static bool must_go(const struct soda_session_peer *entry, uint64_t epoch, bool control_stays)
+{
+	return control_stays ? !entry->control : entry->epoch < epoch;
+}
+
+static struct soda_session_peer *next_to_go_locked(struct soda_client *client, uint64_t epoch,
+						   bool control_stays, bool closing_too)
+{
+	struct soda_session_peer *at = client->peers;
+
+	while (at && (!must_go(at, epoch, control_stays) || (at->closing && !closing_too)))
+		at = at->next;
+	return at;
+}
+
+/* Close connections and await their end. The lock is dropped meanwhile. */
+static void expel_locked(struct soda_client *client, uint64_t epoch, bool control_stays)
+{
+	struct soda_sessions *sessions = client->sessions;
+	struct soda_session_peer *entry;
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "the connections of a client's earlier epoch to end");
+	while ((entry = next_to_go_locked(client, epoch, control_stays, false))) {
+		entry->closing = true;
+		entry->pins++;
+		pthread_mutex_unlock(&sessions->lock);
+		soda_peer_close(entry->peer);
+		pthread_mutex_lock(&sessions->lock);
+		entry->pins--;
+		pthread_cond_broadcast(&sessions->changed);
+	}
+	while (next_to_go_locked(client, epoch, control_stays, true))
+		soda_wait_turn(&wait, &sessions->changed, &sessions->lock);
+}
+
+static void refuse(struct soda_why *why, const char *text)
+{
+	soda_server_why(why, "%s", text);
+}
+
+static int check_hello(const struct soda_sessions *sessions, const struct soda_wire_hello *hello,
+		       const struct soda_peer_info *info, struct soda_why *why)
+{
+	uint32_t chunk = hello->chunk_bytes;
+
+	if (chunk && (chunk & (chunk - 1) || chunk < SODA_WIRE_PAGE || chunk > SODA_STORE_BLOCK)) {
+		soda_server_why(why, "chunk size %u is no power of two from 4 KiB to 2 MiB", chunk);
+		return -EINVAL;
+	}
+	if (info->local && info->uid != geteuid() && info->uid && !sessions->allow_other) {
+		soda_server_why(why,
+				"this server serves user %u only (and root): start it with"
+				" --allow-other for user %u",
+				(unsigned)geteuid(), (unsigned)info->uid);
+		return -EPERM;
+	}
+	return 0;
+}
+
+/* A client that comes back: the older connections go first. */
+static int take_over_locked(struct soda_client *client, const struct soda_wire_hello *hello,
+			    struct soda_why *why)
+{
+	if (hello->epoch <= client->epoch) {
+		refuse(why, "old epoch: a newer connection of this client exists");
+		return -ESTALE;
+	}
+	if (hello->epoch - client->epoch > SODA_SERVER_EPOCH_STEP_MAX) {
+		soda_server_why(why,
+				"epoch %llu after %llu: nobody reconnects as often as that, and the"
+				" client itself could not come back after it",
+				(unsigned long long)hello->epoch,
+				(unsigned long long)client->epoch);
+		return -EINVAL;
+	}
+	client->epoch = hello->epoch;
+	expel_locked(client, hello->epoch, false);
+	if (client->epoch != hello->epoch || client->left) {
+		refuse(why, "overtaken by a newer connection of this client");
+		return -ESTALE;
+	}
+	return 0;
+}
+
+/* Its regions may be files that only the one who opened them may use. */
+static bool is_same_user(const struct soda_client *client, const struct soda_peer_info *info)
+{
+	return !info->local || !client->info.local || info->uid == client->info.uid || !info->uid;
+}
+
+static int hello_known_locked(struct soda_client *client, struct soda_peer *peer,
+			      const struct soda_wire_hello *hello,
+			      const struct soda_peer_info *info, struct soda_why *why)
+{
+	bool control = hello->kind == SODA_CONN_CONTROL;
+	int r;
+
+	if (!is_same_user(client, info)) {
+		refuse(why, "this client is another user's");
+		return -EPERM;
+	}
+	if (hello->secret != client->secret) {
+		refuse(why, "wrong secret for this client id");
+		return -ESTALE;
+	}
+	if (!control && hello->epoch != client->epoch) {
+		refuse(why, "a data connection must carry the epoch of the control connection");
+		return -ESTALE;
+	}
+	client->busy++; /* the reaper leaves it alone */
+	r = control ? take_over_locked(client, hello, why) : 0;
+	if (!r)
+		r = add_peer_locked(client, peer, control);
+	if (r == -EBUSY)
+		refuse(why, "this client has too many connections");
+	client->busy--;
+	if (!client->peers)
+		client->away_since_ms = soda_client_now_ms();
+	pthread_cond_broadcast(&client->sessions->changed);
+	return r;
+}
+
+static bool is_empty_locked(struct soda_client *client)
+{
+	return !client->peers && !client->busy && !client->leaving &&
+	       !soda_region_count(&client->regions);
+}
+
+/*
+ * Who is away and would find nothing but a name when they come back makes room, the one first who
+ * has been away for longest. NULL: nobody.
+ */
+static struct soda_client *unlink_empty_locked(struct soda_sessions *sessions)
+{
+	struct soda_client **oldest = NULL, *client;
+
+	for (struct soda_client **at = &sessions->clients; *at; at = &(*at)->next)
+		if (is_empty_locked(*at) &&
+		    (!oldest || (*at)->away_since_ms <= (*oldest)->away_since_ms))
+			oldest = at; /* newcomers are at the list's head */
+	if (!oldest)
+		return NULL;
+	client = *oldest;
+	*oldest = client->next;
+	sessions->count--;
+	return client;
+}
+
+static int hello_new(struct soda_sessions *sessions, struct soda_peer *peer,
+		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		     struct soda_client **client_p, struct soda_why *why)
+{
+	struct soda_client *client = soda_client_create(sessions, hello, info), *empty = NULL;
+	int r = client ? 0 : -ENOMEM;
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&sessions->lock);
+	if (sessions->count >= sessions->max_clients && !sessions->draining)
+		empty = unlink_empty_locked(sessions);
+	if (sessions->draining) {
+		refuse(why, "the server is shutting down");
+		r = -ESHUTDOWN;
+	} else if (sessions->count >= sessions->max_clients) {
+		soda_server_why(why, "the server has its %u clients (--max-clients)",
+				sessions->max_clients);
+		r = -EBUSY;
+	} else {
+		r = add_peer_locked(client, peer, true);
+	}
+	if (!r) {
+		client->next = sessions->clients;
+		sessions->clients = client;
+		sessions->count++;
+	}
+	pthread_mutex_unlock(&sessions->lock);
+	if (empty)
+		soda_client_destroy(empty);
+	if (r) {
+		soda_client_destroy(client);
+		return r;
+	}
+	soda_count_add(SODA_COUNT_clients_opened, 1);
+	*client_p = client;
+	return 0;
+}
+
+static void welcome_client(struct soda_client *client, bool known,
+			   struct soda_wire_welcome *welcome)
+{
+	struct soda_sessions *sessions = client->sessions;
+	struct soda_store *store = sessions->pool->store;
+
+	*welcome = (struct soda_wire_welcome){
+		.version = SODA_WIRE_VERSION,
+		.max_data = SODA_WIRE_MAX_DATA,
+		.instance_id = sessions->instance_id,
+		.client_id = client->id,
+		.secret = client->secret,
+		.capacity = store->capacity,
+		.free_bytes = soda_store_free_bytes(store),
+		.known = known,
+	};
+}
+
+int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
+		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
+{
+	bool control = hello->kind == SODA_CONN_CONTROL, known = false;
+	struct soda_client *client = NULL;
+	int r = check_hello(sessions, hello, info, why);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&sessions->lock);
+	if (hello->client_id)
+		client = find_locked(sessions, hello->client_id);
+	if (client) {
+		known = true;
+		r = hello_known_locked(client, peer, hello, info, why);
+	}
+	pthread_mutex_unlock(&sessions->lock);
+	if (!known && !control) {
+		refuse(why, "a data connection of an unknown client");
+		return -ESTALE;
+	}
+	if (!known)
+		r = hello_new(sessions, peer, hello, info, &client, why);
+	if (r)
+		return r;
+	if (control && known)
+		soda_count_add(SODA_COUNT_clients_returned, 1);
+	if (control)
+		soda_log_info("client %016llx (%s) %s", (unsigned long long)client->id,
+			      info->address, known ? "is back" : "is new");
+	welcome_client(client, known, welcome);
+	*client_p = client;
+	return 0;
+}
+
+void soda_session_bye(struct soda_client *client)
+{
+	struct soda_sessions *sessions = client->sessions;
+	unsigned lost;
+
+	pthread_mutex_lock(&sessions->lock);
+	client->left = true; /* no connection joins any more */
+	expel_locked(client, 0, true);
+	pthread_mutex_unlock(&sessions->lock);
+	lost = soda_client_close_regions(client);
+	pthread_mutex_lock(&sessions->lock);
+	sessions->lost += lost;
+	pthread_mutex_unlock(&sessions->lock);
+	soda_log_info("client %016llx has left", (unsigned long long)client->id);
+}
+
+void soda_session_bye_later(struct soda_client *client)
+{
+	struct soda_sessions *sessions = client->sessions;
+
+	pthread_mutex_lock(&sessions->lock);
+	if (!client->left) {
+		client->left = client->leaving = true;
+		client->leaving_since_ms = soda_client_now_ms();
+		sessions->leaving++;
+	}
+	pthread_mutex_unlock(&sessions->lock);
+}
+
+/*
+ * Until when it pays to wait for those who are leaving: for ever if one has no connection any more,
+ * or is being freed; 0 if there is nobody, or they have taken too long already.
+ */
+static uint64_t leaving_until_locked(const struct soda_sessions *sessions)
+{
+	unsigned listed = 0;
+	uint64_t until = 0;
+
+	for (const struct soda_client *at = sessions->clients; at; at = at->next) {
+		uint64_t own =
+			at->peers ? at->leaving_since_ms + SODA_SERVER_LEAVING_MS : UINT64_MAX;
+
+		listed += at->leaving;
+		if (at->leaving && own > until)
+			until = own;
+	}
+	return listed < sessions->leaving ? UINT64_MAX : until;
+}
+
+bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms)
+{
+	uint64_t now = soda_client_now_ms(), end = now + timeout_ms, until;
+	bool any;
+
+	pthread_mutex_lock(&sessions->lock);
+	until = leaving_until_locked(sessions);
+	any = until > now;
+	while (now < end && now < until) {
+		soda_client_sleep_locked(sessions, until < end ? until : end);
+		until = leaving_until_locked(sessions);
+		now = soda_client_now_ms();
+	}
+	pthread_mutex_unlock(&sessions->lock);
+	return any;
+}
+
+void soda_session_gone(struct soda_client *client, struct soda_peer *peer)
+{
+	struct soda_sessions *sessions = client->sessions;
+	struct soda_session_peer **at = &client->peers, *entry;
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "those who still use a client's connection that has ended");
+	pthread_mutex_lock(&sessions->lock);
+	while ((*at)->peer != peer)
+		at = &(*at)->next;
+	entry = *at;
+	while (entry->pins)
+		soda_wait_turn(&wait, &sessions->changed, &sessions->lock);
+	/* The list may have changed while the lock was free. */
+	for (at = &client->peers; *at != entry;)
+		at = &(*at)->next;
+	*at = entry->next;
+	free(entry);
+	if (!client->peers)
+		client->away_since_ms = soda_client_now_ms();
+	pthread_cond_broadcast(&sessions->changed); /* the reaper, and whoever awaits this end */
+	pthread_mutex_unlock(&sessions->lock);
+	soda_wait_end(&wait);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Clients and their connections.
+ *
+ *   new -> connected <-> away -> freed        away: no connection at all, for at
+ *             |                    ^          most the grace time
+ *             +------- BYE --------+
+ *
+ * A client is known by a random id and a random secret.  Each control HELLO of a
+ * known client carries a higher epoch than the one before: the older connections
+ * are closed, and have gone, before it is answered, so that a replayed write never
+ * races its original.  Data HELLOs carry the current epoch.
+ *
+ * One lock for all of it: HELLOs are rare.  It is not held across a call of the
+ * transport, a sync or the freeing of memory.  It is taken before a region set's.
+ */
+#ifndef SODA_MEM_SERVER_SESSION_H
+#define SODA_MEM_SERVER_SESSION_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "mem_server/session/region.h"
+#include "transport/api/service.h"
+
+/* One connection of a client; guarded by the sessions' lock. */
+struct soda_session_peer {
+	struct soda_session_peer *next;
+	struct soda_peer *peer;
+	uint64_t epoch;
+	bool control;
+	bool closing;  /* soda_peer_close has been or is being called */
+	unsigned pins; /* threads that use `peer`: gone waits for them */
+};
+
+struct soda_client {
+	struct soda_client *next; /* this and below: guarded by the sessions' lock */
+	struct soda_session_peer *peers;
+	uint64_t epoch;
+	uint64_t away_since_ms;
+	unsigned busy; /* HELLOs in progress, and a walk that looks at it */
+	bool left;     /* BYE: nobody joins it, freed with its last connection */
+	bool leaving;  /* BYE_LATER: and its regions, too; counted in `leaving` */
+	uint64_t leaving_since_ms;
+	struct soda_sessions *sessions; /* this and below: constant */
+	uint64_t id, secret;
+	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
+	struct soda_peer_info info;
+	struct soda_file_user user; /* of a local peer that is neither the server's user nor root */
+	struct soda_region_set regions; /* own locks */
+};
+
+struct soda_sessions {
+	struct soda_region_pool *pool; /* set before start, then constant, and so below */
+	uint32_t max_clients;
+	uint32_t grace_ms;
+	bool allow_other; /* local peers of other users */
+	uint64_t instance_id;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct soda_client *clients; /* guarded by lock, and so below */
+	unsigned count;
+	unsigned leaving; /* clients that are about to go, with their regions */
+	bool draining;
+	bool stopping;
+	unsigned lost; /* files whose changes could not be written */
+	pthread_t reaper;
+};
+
+/* Fills the locks and the instance id; the caller has set the constants. 0, negative errno. */
+int soda_sessions_start(struct soda_sessions *sessions);
+/* No peer is connected any more. Frees every client; returns how many files' changes were lost. */
+unsigned soda_sessions_stop(struct soda_sessions *sessions);
+/* Refuse new clients and new regions from now on. */
+void soda_sessions_drain(struct soda_sessions *sessions);
+bool soda_sessions_draining(struct soda_sessions *sessions);
+/* Clients with a connection; tools, which only look, do not count. */
+unsigned soda_sessions_connected(struct soda_sessions *sessions);
+
+/*
+ * As soda_service.hello.  Where all clients' places are taken, one that is away and has no regions
+ * makes room.  0; -ESTALE: no such client, wrong secret or old epoch; -EINVAL: an epoch that leaps;
+ * -EPERM: another user, or another user's client; -EBUSY: too many clients; -ESHUTDOWN; -EINVAL;
+ * -ENOMEM.
+ */
+int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
+		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+/* The client leaves: its data connections end, its regions are freed. */
+void soda_session_bye(struct soda_client *client);
+/* It will, when its connections end: its process is about to. */
+void soda_session_bye_later(struct soda_client *client);
+/*
+ * Wait until no client is about to go, at most timeout_ms.  What one process held must
+ * not be in the way of the next, which may be quicker than the news of the first's end.
+ * Who has said it longer ago than SODA_SERVER_LEAVING_MS and is still connected is not waited for.
+ * Returns whether there was one, so that it pays to try again.
+ */
+bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms);
+void soda_session_gone(struct soda_client *client, struct soda_peer *peer);
+
+#endif

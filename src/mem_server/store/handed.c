@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "mem_server/store/handed.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+
+/* One memory.  Guarded by the store's lock. */
+struct soda_handed {
+	struct soda_handed *next;
+	int watch;
+	bool gone;  /* said the kernel */
+	bool ended; /* the server has no more use for it, and so below */
+	uint64_t cost;
+	struct soda_account *account; /* or NULL */
+};
+
+/* Any event would do: what is awaited, IN_IGNORED, comes in any case. */
+static int watch(int inotify, int fd)
+{
+	char path[32];
+	int wd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	wd = inotify_add_watch(inotify, path, IN_MOVE_SELF);
+	return wd < 0 ? -errno : wd;
+}
+
+/* Whether the kernel says of a memfd that it has gone. */
+static bool tells(int inotify)
+{
+	char event[sizeof(struct inotify_event)];
+	int fd = memfd_create("soda-probe", MFD_CLOEXEC);
+	int wd = fd < 0 ? -errno : watch(inotify, fd);
+	bool early = wd >= 0 && read(inotify, event, sizeof(event)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return wd >= 0 && !early && read(inotify, event, sizeof(event)) > 0;
+}
+
+int soda_store_watch(struct soda_store *store)
+{
+	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	if (fd < 0)
+		return -errno;
+	if (!tells(fd)) {
+		close(fd);
+		return -ENOTSUP;
+	}
+	store->inotify = fd;
+	return 0;
+}
+
+static int hand_out_locked(struct soda_store *store, struct soda_memory *memory)
+{
+	struct soda_handed *handed;
+
+	if (memory->handed || memory->fd < 0 || store->inotify < 0)
+		return 0;
+	if (store->kept_n >= SODA_KEPT_MAX)
+		return -EDQUOT;
+	handed = calloc(1, sizeof(*handed));
+	if (!handed)
+		return -ENOMEM;
+	handed->watch = watch(store->inotify, memory->fd);
+	if (handed->watch < 0) {
+		int r = handed->watch;
+
+		free(handed);
+		return r;
+	}
+	handed->next = store->handed;
+	store->handed = memory->handed = handed;
+	return 0;
+}
+
+int soda_memory_hand_out(struct soda_store *store, struct soda_memory *memory, struct soda_why *why)
+{
+	int r;
+
+	pthread_mutex_lock(&store->lock);
+	r = hand_out_locked(store, memory);
+	pthread_mutex_unlock(&store->lock);
+	if (!r)
+		return 0;
+	if (r == -EDQUOT)
+		soda_server_why(why,
+				"clients keep the descriptors of %d regions that they have closed:"
+				" the server hands out no more until some are given back",
+				SODA_KEPT_MAX);
+	else
+		soda_server_why(why, "the server cannot watch what becomes of shared memory: %s%s",
+				soda_strerror(r),
+				r == -ENOSPC ? "; raise fs.inotify.max_user_watches" : "");
+	return -ENOMEM;
+}
+
+static void refund_locked(struct soda_store *store, uint64_t cost, struct soda_account *account)
+{
+	store->used -= cost;
+	store->refunds++;
+	if (account)
+		account->used -= cost;
+}
+
+static void remove_locked(struct soda_store *store, struct soda_handed *handed)
+{
+	struct soda_handed **at = &store->handed;
+
+	while (*at != handed)
+		at = &(*at)->next;
+	*at = handed->next;
+	free(handed);
+}
+
+/*
+ * It has no descriptor and no mapping any more, anywhere.  Its owner here may have let go of it and
+ * not yet come to soda_handed_end(): that one refunds it then.
+ */
+static void gone_locked(struct soda_store *store, int wd)
+{
+	struct soda_handed *handed = store->handed;
+
+	while (handed && handed->watch != wd)
+		handed = handed->next;
+	if (!handed)
+		return;
+	handed->gone = true;
+	if (!handed->ended)
+		return;
+	store->kept_n--;
+	refund_locked(store, handed->cost, handed->account);
+	remove_locked(store, handed);
+}
+
+void soda_handed_settle_locked(struct soda_store *store)
+{
+	struct inotify_event event;
+	char events[64 * sizeof(event)]; /* they have no names */
+	ssize_t n = 0;
+
+	while (store->kept_n && (n = read(store->inotify, events, sizeof(events))) > 0) {
+		for (size_t at = 0; at < (size_t)n; at += sizeof(event) + event.len) {
+			memcpy(&event, events + at, sizeof(event));
+			if (event.mask & IN_IGNORED)
+				gone_locked(store, event.wd);
+		}
+	}
+}
+
+void soda_handed_end(struct soda_store *store, struct soda_handed *handed, uint64_t cost,
+		     struct soda_account *account)
+{
+	pthread_mutex_lock(&store->lock);
+	if (handed && !handed->gone) {
+		handed->ended = true;
+		handed->cost = cost;
+		handed->account = account;
+		store->kept_n++;
+		store->kept_ns = soda_now_ns();
+		soda_handed_settle_locked(store);
+	} else {
+		refund_locked(store, cost, account);
+		if (handed)
+			remove_locked(store, handed);
+	}
+	pthread_mutex_unlock(&store->lock);
+}
+
+void soda_account_forget(struct soda_store *store, struct soda_account *account)
+{
+	pthread_mutex_lock(&store->lock);
+	for (struct soda_handed *at = store->handed; at; at = at->next)
+		if (at->account == account)
+			at->account = NULL;
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* Whether there is something to wait for still, and for how long. */
+static bool may_go_locked(const struct soda_store *store, uint64_t now, int *ms_p)
+{
+	uint64_t until = store->kept_ns + SODA_SERVER_LEAVING_MS * SODA_MS_NS;
+
+	if (!store->kept_n || now >= until)
+		return false;
+	*ms_p = (int)((until - now) / SODA_MS_NS) + 1;
+	if (*ms_p > SODA_SERVER_LEAVING_LOOK_MS)
+		*ms_p = SODA_SERVER_LEAVING_LOOK_MS; /* another thread may read the event */
+	return true;
+}
+
+bool soda_handed_await(struct soda_store *store, uint64_t refunds)
+{
+	struct pollfd p = { .fd = store->inotify, .events = POLLIN };
+	bool refunded, more;
+	int ms = 0;
+
+	for (;;) {
+		pthread_mutex_lock(&store->lock);
+		soda_handed_settle_locked(store);
+		refunded = store->refunds != refunds;
+		more = may_go_locked(store, soda_now_ns(), &ms);
+		pthread_mutex_unlock(&store->lock);
+		if (refunded || !more)
+			return refunded;
+		poll(&p, 1, ms);
+	}
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "run/core/run.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/conf/conf.h"
+#include "base/log.h"
+#include "host_agent/pages/fill.h"
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+struct run_settings run_settings = { .threshold = SIZE_MAX, .stats_fd = -1 };
+__thread int run_inside __attribute__((tls_model("initial-exec")));
+
+bool run_is_ours(const void *caller)
+{
+	return (const char *)caller >= __ehdr_start && (const char *)caller < _end;
+}
+
+static const char *libc_from, *libc_to;
+
+bool run_is_libc(const void *caller)
+{
+	return (const char *)caller >= libc_from && (const char *)caller < libc_to;
+}
+
+void __libc_free(void *p);
+
+static int find_libc(struct dl_phdr_info *info, size_t bytes, void *arg)
+{
+	const char *from = NULL, *to = NULL, *base = (const char *)info->dlpi_addr;
+
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type != PT_LOAD)
+			continue;
+		from = from ? from : base + p->p_vaddr;
+		to = base + p->p_vaddr + p->p_memsz;
+	}
+	if ((const char *)&__libc_free < from || (const char *)&__libc_free >= to)
+		return 0;
+	libc_from = from;
+	libc_to = to;
+	return 1;
+}
+
+void *run_next(const char *name)
+{
+	void *p;
+
+	run_inside++;
+	p = dlsym(RTLD_NEXT, name);
+	run_inside--;
+	return p;
+}
+
+/* The C library's: some shells bring functions of these names, which do nothing before main(). */
+static void unset(const char *name)
+{
+	static int (*next_unsetenv)(const char *);
+
+	RUN_NEXT(next_unsetenv, "unsetenv")(name);
+}
+
+static void set(const char *name, const char *value)
+{
+	static int (*next_setenv)(const char *, const char *, int);
+
+	RUN_NEXT(next_setenv, "setenv")(name, value, 1);
+}
+
+/* Programs that this one starts have nothing to do with fabric memory, unless asked for. */
+static void leave_children_alone(void)
+{
+	const char *list = getenv("LD_PRELOAD");
+	const char *ours = getenv("SODA_RUN_LIBRARY");
+	char rest[4096] = "";
+	size_t n;
+
+	for (; list && *list; list += n + (list[n] != 0)) {
+		n = strcspn(list, ": ");
+		if (n && !(ours && strlen(ours) == n && !strncmp(list, ours, n)) &&
+		    strlen(rest) + n + 2 < sizeof(rest))
+			sprintf(rest + strlen(rest), "%s%.*s", rest[0] ? ":" : "", (int)n, list);
+	}
+	if (rest[0])
+		set("LD_PRELOAD", rest);
+	else
+		unset("LD_PRELOAD");
+	unset("SODA_RUN_LIBRARY");
+	unset("SODA_RUN_THRESHOLD");
+	unset("SODA_RUN_STATS");
+}
+
+/* One process's, whatever becomes of its children: what it becomes finds them anew (become.c). */
+static void open_samples(void)
+{
+	const char *fd = getenv("SODA_RUN_SAMPLES");
+
+	if (fd)
+		run_samples_open(atoi(fd));
+	unset("SODA_RUN_SAMPLES");
+}
+
+/* In the child of a fork: who waits for the end of that stream does not wait for a daemon. */
+static void close_stats(void)
+{
+	if (run_settings.stats_fd >= 0)
+		close(run_settings.stats_fd);
+	run_settings.stats_fd = -1;
+}
+
+__attribute__((constructor)) static void setup(void)
+{
+	const char *threshold = getenv("SODA_RUN_THRESHOLD");
+	const char *stats = getenv("SODA_RUN_STATS");
+	uint64_t bytes = 1 << 20;
+	bool children;
+
+	if (threshold && soda_parse_size(threshold, &bytes))
+		bytes = 1 << 20;
+	run_settings.stats = stats && *stats == '1';
+	children = getenv("SODA_RUN_CHILDREN");
+	if (run_settings.stats || !children) {
+		/* some programs close theirs before they end */
+		run_settings.stats_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
+		pthread_atfork(NULL, NULL, close_stats);
+	}
+	run_report_start();
+	open_samples();
+	run_become_start(children);
+	if (!children)
+		leave_children_alone();
+	dl_iterate_phdr(find_libc, NULL);
+	soda_fill_allowed = run_may_fill;
+	run_settings.threshold = bytes ? bytes : 1;
+}
+
+static void say_once(void)
+{
+	static _Atomic bool said;
+
+	if (!atomic_exchange(&said, true))
+		soda_log_warning(
+			"process %d is a child of a fork: it has no fabric memory, and what it "
+			"allocates is local",
+			getpid());
+}
+
+static void begin(void)
+{
+	struct soda_why why = { "" };
+	int ret;
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	ret = soda_agent_start(NULL, &why);
+	soda_lock_release(&soda_agent.api_lock);
+	if (ret && atomic_load(&soda_agent.life) == SODA_LIFE_NEW) {
+		soda_log_error("soda run: no fabric memory: %s",
+			       why.text[0] ? why.text : soda_strerror(ret));
+		_exit(127);
+	}
+}
+
+/* Once, whoever has started the runtime: the program may know it itself. */
+static void begun(void)
+{
+	static _Atomic bool known;
+
+	if (atomic_load_explicit(&known, memory_order_relaxed) || atomic_exchange(&known, true))
+		return;
+	run_inside++;
+	run_report_begin();
+	run_samples_start();
+	run_inside--;
+}
+
+bool run_ready(void)
+{
+	uint32_t life = atomic_load_explicit(&soda_agent.life, memory_order_relaxed);
+
+	if (life == SODA_LIFE_NEW) {
+		run_inside++;
+		begin();
+		run_inside--;
+		life = atomic_load(&soda_agent.life);
+	}
+	if (life == SODA_LIFE_FORKED)
+		say_once();
+	if (life == SODA_LIFE_RUNNING)
+		begun();
+	return life == SODA_LIFE_RUNNING;
+}
+
+__attribute__((destructor)) static void ended(void)
+{
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		run_samples_take();
+	if (run_settings.stats)
+		run_report();
+	run_become_end();
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The name of a function by an address in it.  dladdr(3) knows what a file exports; its other names
+ * are in a symbol table that is not loaded, if it has not been stripped of it.
+ */
+#include "run/core/run.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct file {
+	const char *at;
+	size_t bytes;
+};
+
+static const void *inside(const struct file *f, uint64_t offset, uint64_t bytes)
+{
+	return offset <= f->bytes && bytes <= f->bytes - offset ? f->at + offset : NULL;
+}
+
+/* The function of the symbol table that holds `value`. */
+static bool look_up(const struct file *f, const Elf64_Shdr *table, const Elf64_Shdr *names,
+		    uint64_t value, char *name, size_t bytes, uint64_t *from_p)
+{
+	const Elf64_Sym *symbols = inside(f, table->sh_offset, table->sh_size);
+	const char *text = inside(f, names->sh_offset, names->sh_size);
+
+	if (!symbols || !text || !names->sh_size || text[names->sh_size - 1])
+		return false;
+	for (size_t i = 0; i < table->sh_size / sizeof(*symbols); i++) {
+		const Elf64_Sym *s = &symbols[i];
+
+		if (ELF64_ST_TYPE(s->st_info) != STT_FUNC || value < s->st_value ||
+		    value - s->st_value >= s->st_size || s->st_name >= names->sh_size)
+			continue;
+		snprintf(name, bytes, "%s", text + s->st_name);
+		*from_p = s->st_value;
+		return true;
+	}
+	return false;
+}
+
+static bool search(const struct file *f, uint64_t value, char *name, size_t bytes, uint64_t *from_p)
+{
+	const Elf64_Ehdr *head = inside(f, 0, sizeof(*head));
+	const Elf64_Shdr *sections;
+
+	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) ||
+	    head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(*sections))
+		return false;
+	sections = inside(f, head->e_shoff, (uint64_t)head->e_shnum * sizeof(*sections));
+	for (int i = 0; sections && i < head->e_shnum; i++)
+		if (sections[i].sh_type == SHT_SYMTAB && sections[i].sh_link < head->e_shnum)
+			return look_up(f, &sections[i], &sections[sections[i].sh_link], value, name,
+				       bytes, from_p);
+	return false;
+}
+
+static bool in_file(const struct link_map *map, uint64_t value, char *name, size_t bytes,
+		    uint64_t *from_p)
+{
+	int fd = open(map->l_name[0] ? map->l_name : "/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	struct file f = { NULL, 0 };
+	bool found = false;
+	struct stat st;
+
+	if (fd < 0)
+		return false;
+	if (!fstat(fd, &st) && st.st_size > 0) {
+		f.bytes = (size_t)st.st_size;
+		f.at = (const char *)syscall(SYS_mmap, NULL, f.bytes, PROT_READ, MAP_PRIVATE, fd,
+					     0);
+		if (f.at != MAP_FAILED) {
+			found = search(&f, value, name, bytes, from_p);
+			syscall(SYS_munmap, f.at, f.bytes);
+		}
+	}
+	close(fd);
+	return found;
+}
+
+void run_symbol(const void *address, char *text, size_t bytes)
+{
+	const char *at =
+		(const char *)address - 1; /* of the call, which may be a function's last */
+	struct link_map *map = NULL;
+	const char *file, *slash;
+	char name[200];
+	uint64_t from;
+	Dl_info info;
+
+	if (!dladdr1(at, &info, (void **)&map, RTLD_DL_LINKMAP) || !map) {
+		snprintf(text, bytes, "%p", address);
+		return;
+	}
+	slash = strrchr(info.dli_fname, '/');
+	file = slash ? slash + 1 : info.dli_fname;
+	if (in_file(map, (uint64_t)(uintptr_t)at - map->l_addr, name, sizeof(name), &from))
+		snprintf(text, bytes, "%s+0x%zx (%s)", name,
+			 (size_t)((uintptr_t)address - map->l_addr - from), file);
+	else if (info.dli_sname)
+		snprintf(text, bytes, "%s+0x%zx (%s)", info.dli_sname,
+			 (size_t)((const char *)address - (char *)info.dli_saddr), file);
+	else
+		snprintf(text, bytes, "%s+0x%zx", file,
+			 (size_t)((const char *)address - (char *)info.dli_fbase));
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pages for mappings.  A mapping starts at a chunk and has whole chunks; which of
+ * their pages are mapped is in a bitmap, because any of them may be unmapped by
+ * itself.  A chunk none of whose pages is mapped is discarded and free.  Where a silent server does
+ * not let go of a chunk it cannot be discarded: it is *left*, with its old content, and nobody gets
+ * a page of it that is not mapped already before that has succeeded.
+ */
+#include "run/core/run.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host_agent/life/session.h"
+#include "host_agent/object/advise.h"
+#include "host_agent/object/object.h"
+
+enum { POOLS_MAX = 1024, PAGE = 4096 };
+
+static const uint64_t pool_least = 32ull << 20, pool_most = 1ull << 30;
+
+struct pool {
+	char *base;
+	uint32_t chunks, next; /* next: where the next search starts */
+	/* of each chunk: its pages that are mapped; changed under `lock`, read by anybody */
+	_Atomic uint16_t *mapped;
+	uint64_t *pages; /* a bit for each page */
+	uint64_t *left;	 /* a bit for each chunk */
+	uint32_t left_n;
+	struct soda_region *region;
+};
+
+/* All under `lock`; a pool never goes. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool pools[POOLS_MAX];
+static _Atomic uint32_t pools_n; /* faults look at those before it */
+static uint64_t total;
+
+static void *local(size_t bytes)
+{
+	void *p = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void set_protection(char *addr, size_t bytes, int prot)
+{
+	if (bytes)
+		syscall(SYS_mprotect, addr, bytes, prot);
+}
+
+static struct pool *new_pool_sized(uint64_t bytes)
+{
+	uint32_t chunks = (uint32_t)(bytes >> soda_agent.chunk_shift);
+	struct pool *pool = &pools[pools_n];
+	struct soda_why why = { "" };
+	struct soda_region *r = NULL;
+	int ret;
+
+	pool->mapped = local(chunks * sizeof(*pool->mapped));
+	pool->pages = local(bytes / PAGE / 8 + 8);
+	pool->left = local(chunks / 8 + 8);
+	if (!pool->mapped || !pool->pages || !pool->left)
+		return NULL;
+	soda_lock_acquire(&soda_agent.api_lock);
+	ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
+	soda_lock_release(&soda_agent.api_lock);
+	if (ret)
+		return NULL;
+	strcpy(r->name, "mmap");
+	pool->region = r;
+	pool->base = soda_chunk_address(r->first);
+	pool->chunks = chunks;
+	total += bytes;
+	pools_n++;
+	return pool;
+}
+
+static struct pool *new_pool(uint64_t least)
+{
+	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
+	uint64_t want = total < pool_least ? pool_least : total > pool_most ? pool_most : total;
+	struct pool *pool = NULL;
+
+	if (pools_n == POOLS_MAX || least + granule < least)
+		return NULL;
+	least = (least + granule - 1) & ~(granule - 1);
+	want = (want + granule - 1) & ~(granule - 1);
+	if (want > least)
+		pool = new_pool_sized(want);
+	return pool ? pool : new_pool_sized(least);
+}
+
+static struct pool *pool_of(const char *addr)
+{
+	for (uint32_t i = 0; i < pools_n; i++)
+		if (addr >= pools[i].base &&
+		    addr < pools[i].base + ((uint64_t)pools[i].chunks << soda_agent.chunk_shift))
+			return &pools[i];
+	return NULL;
+}
+
+static bool is_mapped(const struct pool *pool, uint64_t page)
+{
+	return pool->pages[page / 64] >> page % 64 & 1;
+}
+
+static void mark(struct pool *pool, uint64_t page, uint64_t n, bool on)
+{
+	uint32_t shift = soda_agent.chunk_shift - 12;
+
+	for (uint64_t end = page + n; page < end; page++) {
+		if (is_mapped(pool, page) == on)
+			continue;
+		pool->pages[page / 64] ^= 1ull << page % 64;
+		pool->mapped[page >> shift] += on ? 1 : -1;
+	}
+}
+
+static bool is_left(const struct pool *pool, uint32_t c)
+{
+	return pool->left[c / 64] >> c % 64 & 1;
+}
+
+static void leave(struct pool *pool, uint32_t first, uint32_t n, bool on)
+{
+	for (uint32_t c = first; c < first + n; c++) {
+		if (is_left(pool, c) == on)
+			continue;
+		pool->left[c / 64] ^= 1ull << c % 64;
+		pool->left_n += on ? 1 : -1;
+	}
+}
+
+bool run_pool_holds_nothing(const void *addr)
+{
+	const struct pool *pool = pool_of(addr);
+
+	return pool &&
+	       !pool->mapped[(uint64_t)((const char *)addr - pool->base) >> soda_agent.chunk_shift];
+}
+
+/* The first of n free chunks in a row, or -1. */
+static int64_t find_run(struct pool *pool, uint32_t n)
+{
+	for (int round = 0; round < 2; round++) {
+		uint32_t run = 0;
+
+		for (uint32_t c = round ? 0 : pool->next; c < pool->chunks; c++) {
+			run = pool->mapped[c] || is_left(pool, c) ? 0 : run + 1;
+			if (run == n) {
+				pool->next = c + 1;
+				return (int64_t)c + 1 - n;
+			}
+		}
+	}
+	return -1;
+}
+
+/* Discard whole chunks, and nobody may touch them; what cannot be discarded is left. */
+static void discard(struct pool *pool, char *from, char *to)
+{
+	uint32_t first = (uint32_t)((uint64_t)(from - pool->base) >> soda_agent.chunk_shift);
+	uint32_t n = (uint32_t)((uint64_t)(to - from) >> soda_agent.chunk_shift);
+	static bool said;
+	struct soda_why why;
+	int ret;
+
+	if (from >= to)
+		return;
+	soda_advise_range(pool->region, from, (size_t)(to - from), SODA_UNPIN, &why);
+	ret = soda_advise_range(pool->region, from, (size_t)(to - from), SODA_DISCARD, &why);
+	leave(pool, first, n, ret != 0);
+	/* what is dirty will be read once more, to be written back */
+	set_protection(from, (size_t)(to - from), ret ? PROT_READ : PROT_NONE);
+	if (ret && !said)
+		soda_log_warning("soda run: what the program has unmapped cannot be given back "
+				 "while %s does not answer (%s): it is kept until then",
+				 soda_session_peer(), soda_strerror(ret));
+	said |= ret != 0;
+}
+
+/* No answer is owed for the chunk, so that its DISCARD waits for nobody. */
+static bool at_rest(uint32_t id)
+{
+	uint32_t w = soda_chunk_load(&soda_agent.table[id]);
+	enum soda_chunk_state s = soda_chunk_state(w);
+
+	return !(w & SODA_CW_SENDING) && s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_BUSY;
+}
+
+/* Try again what was left, as far as that takes no time. */
+static void reclaim(struct pool *pool)
+{
+	for (uint32_t c = 0; c < pool->chunks && pool->left_n; c++) {
+		char *p = pool->base + ((uint64_t)c << soda_agent.chunk_shift);
+
+		if (is_left(pool, c) && !pool->mapped[c] && at_rest(soda_chunk_of(p)))
+			discard(pool, p, p + soda_chunk_bytes());
+	}
+}
+
+static void *map_locked(size_t bytes)
+{
+	uint32_t n = (uint32_t)((bytes + soda_chunk_bytes() - 1) >> soda_agent.chunk_shift);
+	int64_t at = -1;
+	struct pool *pool;
+	char *p;
+	uint32_t i;
+
+	for (i = 0; i < pools_n && at < 0; i++) {
+		if (pools[i].left_n)
+			reclaim(&pools[i]);
+		at = find_run(&pools[i], n);
+	}
+	if (at >= 0)
+		pool = &pools[i - 1];
+	else if ((pool = new_pool((uint64_t)n << soda_agent.chunk_shift)))
+		at = find_run(pool, n);
+	if (!pool || at < 0)
+		return NULL;
+	p = pool->base + ((uint64_t)at << soda_agent.chunk_shift);
+	/* first: what is marked may be filled, and then written back */
+	set_protection(p, (uint64_t)n << soda_agent.chunk_shift, PROT_READ | PROT_WRITE);
+	mark(pool, (uint64_t)(p - pool->base) / PAGE, (bytes + PAGE - 1) / PAGE, true);
+	return p;
+}
+
+void *run_pool_map(size_t bytes)
+{
+	void *p = NULL;
+
+	run_inside++;
+	pthread_mutex_lock(&lock);
+	if (bytes && bytes < soda_agent.bytes)
+		p = map_locked(bytes);
+	pthread_mutex_unlock(&lock);
+	run_inside--;
+	return p;
+}
+
+/* They are readable and writable then, whatever they were. */
+static void erase(char *addr, size_t bytes)
+{
+	if (!bytes)
+		return;
+	set_protection(addr, bytes, PROT_READ | PROT_WRITE);
+	memset(addr, 0, bytes);
+}
+
+static void unmap_locked(struct pool *pool, char *addr, size_t bytes)
+{
+	uint64_t chunk = soda_chunk_bytes();
+	char *end = addr + bytes, *free_from = NULL;
+
+	run_open(addr, bytes);
+	mark(pool, (uint64_t)(addr - pool->base) / PAGE, bytes / PAGE, false);
+	for (char *p = addr; p < end;) {
+		uint32_t c = (uint32_t)((uint64_t)(p - pool->base) >> soda_agent.chunk_shift);
+		char *start = pool->base + c * chunk, *next = start + chunk;
+		char *stop = next < end ? next : end;
+
+		if (pool->mapped[c]) {
+			if (free_from)
+				discard(pool, free_from, start);
+			free_from = NULL;
+			erase(p, (size_t)(stop - p)); /* for whoever gets them next */
+		} else if (!free_from) {
+			free_from = start;
+		}
+		if (stop == end && free_from)
+			discard(pool, free_from, next);
+		p = stop;
+	}
+}
+
+void run_pool_unmap(void *addr, size_t bytes)
+{
+	char *p = addr;
+
+	bytes = (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
+	run_inside++;
+	pthread_mutex_lock(&lock);
+	while (bytes) {
+		struct pool *pool = pool_of(p);
+		size_t n;
+
+		if (!pool)
+			break;
+		n = (size_t)(pool->base + ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p);
+		n = n < bytes ? n : bytes;
+		unmap_locked(pool, p, n);
+		p += n;
+		bytes -= n;
+	}
+	pthread_mutex_unlock(&lock);
+	run_inside--;
+}
+
+void run_pool_claim(void *addr, size_t bytes)
+{
+	char *p = addr;
+	size_t n;
+
+	pthread_mutex_lock(&lock);
+	for (; bytes; p += n, bytes -= n) {
+		struct pool *pool = pool_of(p);
+
+		n = bytes;
+		if (!pool)
+			break;
+		if (n >
+		    (size_t)(pool->base + ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p))
+			n = (size_t)(pool->base +
+				     ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p);
+		mark(pool, (uint64_t)(p - pool->base) / PAGE, n / PAGE, true);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p)
+{
+	const char *p = addr;
+	struct pool *pool;
+	size_t n = 0;
+
+	pthread_mutex_lock(&lock);
+	pool = pool_of(p);
+	*mapped_p = !pool || is_mapped(pool, (uint64_t)(p - pool->base) / PAGE);
+	while (n < bytes) {
+		struct pool *here = pool_of(p + n);
+
+		if ((!here || is_mapped(here, (uint64_t)(p + n - here->base) / PAGE)) != *mapped_p)
+			break;
+		n += PAGE;
+	}
+	pthread_mutex_unlock(&lock);
+	return n < bytes ? n : bytes;
+}
+
+/* From the mapping's last page on nothing may be mapped, in its own last chunk nor in those after.
+ */
+static bool extend_locked(char *addr, size_t old, size_t bytes)
+{
+	uint64_t per_chunk = soda_chunk_bytes() / PAGE;
+	struct pool *pool = pool_of(addr);
+	uint64_t first, last;
+
+	if (!pool)
+		return false;
+	first = (uint64_t)(addr + old - pool->base) / PAGE;
+	last = ((uint64_t)(addr + bytes - pool->base) + PAGE - 1) / PAGE;
+	if (last > ((uint64_t)pool->chunks << (soda_agent.chunk_shift - 12)))
+		return false;
+	for (uint64_t p = first; p < ((last + per_chunk - 1) & ~(per_chunk - 1)); p++)
+		if (is_mapped(pool, p) || is_left(pool, (uint32_t)(p / per_chunk)))
+			return false;
+	run_open(pool->base + first * PAGE, (last - first) * PAGE);
+	set_protection(pool->base + first * PAGE, (last - first) * PAGE, PROT_READ | PROT_WRITE);
+	mark(pool, first, last - first, true);
+	return true;
+}
+
+bool run_pool_extend(void *addr, size_t old, size_t bytes)
+{
+	bool done;
+
+	run_inside++;
+	pthread_mutex_lock(&lock);
+	done = extend_locked(addr, old, bytes);
+	pthread_mutex_unlock(&lock);
+	run_inside--;
+	return done;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory that the kernel itself will look at: the word of a futex, the argument of an ioctl whose
+ * size nobody knows.  Its chunks are held (chunk.h), so that no eviction takes them, and touched
+ * once they are.  Holders of one chunk are counted here, because the chunk's own count saturates.
+ */
+#include "run/core/run.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/conf/conf.h"
+#include "base/log.h"
+#include "host_agent/move/sync.h"
+#include "host_agent/object/region.h"
+
+enum { HEADS = 1024, HELD_MAX = 4096, LEAST = 4, PAGE = 4096 };
+
+/* All under `lock`. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct held {
+	uint32_t id, holders;
+	struct held *next;
+} pool[HELD_MAX], *heads[HEADS], *unused;
+static uint32_t used, chunks;
+
+/* A tenth of the page buffer; less than one instruction's four chunks is no room at all. */
+static uint32_t allowance(void)
+{
+	int64_t tenth = atomic_load(&soda_agent.buffer.limit) / 10;
+
+	return tenth < LEAST ? LEAST : tenth > HELD_MAX ? HELD_MAX : (uint32_t)tenth;
+}
+
+static struct held **find_locked(uint32_t id)
+{
+	struct held **p = &heads[id % HEADS];
+
+	while (*p && (*p)->id != id)
+		p = &(*p)->next;
+	return p;
+}
+
+static struct held *new_locked(uint32_t id)
+{
+	struct held *h = unused;
+
+	if (chunks >= allowance())
+		return NULL;
+	if (h)
+		unused = h->next;
+	else
+		h = &pool[used++];
+	chunks++;
+	*h = (struct held){ .id = id };
+	atomic_fetch_add(&soda_agent.buffer.pinned, 1);
+	soda_chunk_hold(&soda_agent.table[id]);
+	return h;
+}
+
+static bool hold(uint32_t id)
+{
+	struct held **p;
+
+	pthread_mutex_lock(&lock);
+	p = find_locked(id);
+	if (!*p)
+		*p = new_locked(id);
+	if (*p)
+		(*p)->holders++;
+	pthread_mutex_unlock(&lock);
+	return *p;
+}
+
+static void unhold(uint32_t id)
+{
+	struct held **p, *h;
+
+	pthread_mutex_lock(&lock);
+	p = find_locked(id);
+	h = *p;
+	if (h && !--h->holders) {
+		*p = h->next;
+		h->next = unused;
+		unused = h;
+		chunks--;
+		atomic_fetch_sub(&soda_agent.buffer.pinned, 1);
+		soda_chunk_unhold(&soda_agent.table[id]);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* A store that changes nothing: it faults where a store would. */
+static void touch(char *p)
+{
+	_Atomic unsigned char *at = (_Atomic unsigned char *)p;
+	unsigned char seen = atomic_load(at);
+
+	while (!atomic_compare_exchange_weak(at, &seen, seen))
+		;
+}
+
+/* A write-back on its way would protect the chunk again behind us. */
+static void bring(uint32_t id, char *from, const char *end)
+{
+	if (soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING))
+		soda_sync_chunks(id, 1);
+	for (char *p = from; p < end; p = (char *)((uintptr_t)p / PAGE * PAGE + PAGE))
+		touch(p);
+}
+
+_Noreturn static void too_many(const char *what)
+{
+	char size[16];
+
+	soda_log_error(
+		"soda run: %s: threads wait in the kernel for memory in %u chunks of "
+		"fabric memory, and these may take a tenth of the page buffer of %s; make "
+		"--mem larger, or keep what threads wait for in small blocks (--threshold)",
+		what, allowance(),
+		soda_format_size((uint64_t)soda_agent.buffer.limit * soda_chunk_bytes(), size));
+	abort();
+}
+
+bool run_hold_needed(const void *p)
+{
+	return run_fam(p) && atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
+	       (soda_agent.settings.mode == SODA_MODE_INLINE || soda_agent.uffd.user_only);
+}
+
+void run_hold(void *addr, size_t bytes, const char *what)
+{
+	char *end = (char *)addr + run_piece(addr, bytes), *next;
+
+	for (char *p = addr; p < end; p = next) {
+		uint32_t id = soda_chunk_of(p);
+
+		next = soda_chunk_address(id + 1);
+		if (!hold(id))
+			too_many(what);
+		bring(id, p, next < end ? next : end);
+	}
+}
+
+void run_unhold(void *addr, size_t bytes)
+{
+	char *end = (char *)addr + run_piece(addr, bytes);
+
+	for (char *p = addr; p < end; p = soda_chunk_address(soda_chunk_of(p) + 1))
+		unhold(soda_chunk_of(p));
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The acceptor: takes connections in, awaits the HELLO of each without ever
+ * blocking on one, and hands them over.  Strangers cost 500 bytes and a
+ * descriptor until the HELLO time-out; when there are too many of them, or no
+ * descriptors are left, the one that has been silent longest goes.
+ */
+#include "transport/listen/server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "transport/stream/stream.h"
+#include "transport/tcp/tcp.h"
+
+enum {
+	ACCEPTS_A_TURN = 64,
+	REFUSED_READS = 16,
+	EVENTS = 64,
+};
+
+/* A connection that has not said HELLO yet. */
+struct stranger {
+	int fd;
+	int passed_fd; /* came along, or -1 */
+	uint32_t got;
+	uint64_t deadline_ns;
+	struct stranger *next, *prev; /* oldest first */
+	struct soda_peer_info info;
+	uint8_t in[SODA_WIRE_FRAME_BYTES + SODA_WIRE_HELLO_BYTES];
+};
+
+struct acceptor {
+	struct soda_listener *l;
+	int epoll;
+	bool listening, stopped;
+	uint64_t resume_ns; /* not listening for want of descriptors until then; 0: no */
+	unsigned strangers_n;
+	struct stranger *oldest, *newest;
+};
+
+void soda_refuse(int fd, int err, const char *reason)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES], rest[4096];
+	struct soda_wire_frame frame = { .type = SODA_MSG_REFUSED,
+					 .status = (uint16_t)soda_status_from_errno(-err),
+					 .length = (uint32_t)strlen(reason) };
+	struct iovec iov[2] = { { head, sizeof(head) },
+				{ (void *)(uintptr_t)reason, frame.length } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	soda_wire_put_frame(head, &frame);
+	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	/*
+	 * Closing with unread bytes resets the connection, and the reason is lost; but whoever
+	 * sends as fast as we read may not keep us.
+	 */
+	for (int i = 0; i < REFUSED_READS; i++)
+		if (recv(fd, rest, sizeof(rest), MSG_DONTWAIT) != sizeof(rest))
+			break;
+}
+
+int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd)
+{
+	uint8_t out[SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES];
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = SODA_WIRE_WELCOME_BYTES };
+	struct iovec iov = { out, sizeof(out) };
+	ssize_t n;
+
+	soda_wire_put_frame(out, &frame);
+	soda_wire_put_welcome(out + SODA_WIRE_FRAME_BYTES, welcome);
+	n = soda_stream_send_once(fd, &iov, 1, pass_fd);
+	return n == sizeof(out) ? 0 : n < 0 ? (int)n : -EIO;
+}
+
+/* Strangers */
+
+static void stranger_unlink(struct acceptor *a, struct stranger *s)
+{
+	*(s->prev ? &s->prev->next : &a->oldest) = s->next;
+	*(s->next ? &s->next->prev : &a->newest) = s->prev;
+	a->strangers_n--;
+}
+
+static void stranger_drop(struct acceptor *a, struct stranger *s)
+{
+	stranger_unlink(a, s);
+	close(s->fd);
+	if (s->passed_fd >= 0)
+		close(s->passed_fd);
+	free(s);
+}
+
+static void reject(struct acceptor *a, struct stranger *s, int err, const char *reason)
+{
+	soda_refuse(s->fd, err, reason);
+	if (a->l->ops->rejected)
+		a->l->ops->rejected(a->l->svc, s->info.address, reason);
+	stranger_drop(a, s);
+}
+
+static void describe(struct stranger *s, const struct soda_listener *l,
+		     const struct sockaddr_storage *from)
+{
+	const struct sockaddr_in *v4 = (const void *)from;
+	const struct sockaddr_in6 *v6 = (const void *)from;
+	char host[INET6_ADDRSTRLEN] = "?";
+	struct ucred cred;
+	socklen_t cred_bytes = sizeof(cred), group_bytes = sizeof(s->info.groups);
+
+	s->info.local = l->local;
+	s->info.uid = s->info.gid = (uid_t)-1;
+	if (l->local) {
+		if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_bytes) == 0) {
+			s->info.uid = cred.uid;
+			s->info.gid = cred.gid;
+			s->info.pid = cred.pid;
+		}
+		if (getsockopt(s->fd, SOL_SOCKET, SO_PEERGROUPS, s->info.groups, &group_bytes) == 0)
+			s->info.groups_n = (unsigned)(group_bytes / sizeof(s->info.groups[0]));
+		snprintf(s->info.address, sizeof(s->info.address), "pid %d of uid %u",
+			 (int)s->info.pid, (unsigned)s->info.uid);
+	} else if (from->ss_family == AF_INET6) {
+		inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+		snprintf(s->info.address, sizeof(s->info.address), "tcp://[%s]:%u", host,
+			 ntohs(v6->sin6_port));
+	} else {
+		inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+		snprintf(s->info.address, sizeof(s->info.address), "tcp://%s:%u", host,
+			 ntohs(v4->sin_port));
+	}
+}
+
+static void stranger_add(struct acceptor *a, int fd, const struct sockaddr_storage *from)
+{
+	struct stranger *s = calloc(1, sizeof(*s));
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = s };
+
+	if (!s || epoll_ctl(a->epoll, EPOLL_CTL_ADD, fd, &ev) < 0) {
+		free(s);
+		close(fd);
+		return;
+	}
+	if (a->strangers_n >= SODA_STRANGERS_MAX)
+		reject(a, a->oldest, -EBUSY, "too many connections without a HELLO");
+	s->fd = fd;
+	s->passed_fd = -1;
+	s->deadline_ns = soda_deadline(a->l->opt.hello_timeout_ms);
+	s->prev = a->newest;
+	*(a->newest ? &a->newest->next : &a->oldest) = s;
+	a->newest = s;
+	a->strangers_n++;
+	if (!a->l->local)
+		soda_tcp_tune(fd);
+	describe(s, a->l, from);
+}
+
+/* The HELLO is complete: to its thread. */
+static void introduce(struct acceptor *a, struct stranger *s, const struct soda_wire_hello *hello)
+{
+	struct soda_why why = { "" };
+	int ret;
+
+	epoll_ctl(a->epoll, EPOLL_CTL_DEL, s->fd, NULL);
+	if (hello->kind == SODA_CONN_CONTROL)
+		ret = soda_control_start(a->l, s->fd, &s->info, hello, &why);
+	else
+		ret = a->l->plane->take(a->l, s->fd, s->passed_fd, &s->info, hello, &why);
+	if (ret < 0) {
+		/* not `rejected`: that was the daemon's or our own decision, not a bad HELLO */
+		soda_refuse(s->fd, ret, why.text);
+		stranger_drop(a, s);
+		return;
+	}
+	if (hello->kind == SODA_CONN_CONTROL && s->passed_fd >= 0)
+		close(s->passed_fd);
+	stranger_unlink(a, s);
+	free(s);
+}
+
+static void check_hello(struct acceptor *a, struct stranger *s)
+{
+	struct soda_wire_hello hello;
+	char reason[96];
+
+	if (soda_wire_get_hello(s->in + SODA_WIRE_FRAME_BYTES, SODA_WIRE_HELLO_BYTES, &hello) < 0 ||
+	    hello.magic != SODA_WIRE_MAGIC) {
+		reject(a, s, -EPROTO, "this is not a SODA HELLO (magic)");
+	} else if (hello.version != SODA_WIRE_VERSION) {
+		snprintf(reason, sizeof(reason),
+			 "the server speaks protocol version %u, the client version %u",
+			 SODA_WIRE_VERSION, hello.version);
+		reject(a, s, -EPROTONOSUPPORT, reason);
+	} else if (hello.kind != SODA_CONN_CONTROL && hello.kind != SODA_CONN_DATA) {
+		reject(a, s, -EPROTO, "unknown kind of connection");
+	} else {
+		introduce(a, s, &hello);
+	}
+}
+
+static void stranger_speaks(struct acceptor *a, struct stranger *s)
+{
+	struct soda_wire_frame frame;
+	ssize_t n = soda_stream_recv_once(s->fd, s->in + s->got, sizeof(s->in) - s->got,
+					  a->l->plane->takes_fd ? &s->passed_fd : NULL);
+
+	if (n == -EAGAIN || n == -EINTR)
+		return;
+	if (n <= 0) {
+		/* a connection that says nothing at all is a port check, no offence */
+		if (s->got && a->l->ops->rejected)
+			a->l->ops->rejected(a->l->svc, s->info.address, "closed within its HELLO");
+		stranger_drop(a, s);
+		return;
+	}
+	s->got += (uint32_t)n;
+	if (s->got < SODA_WIRE_FRAME_BYTES)
+		return;
+	soda_wire_get_frame(s->in, &frame);
+	if (frame.type != SODA_MSG_HELLO || frame.length < 8 ||
+	    frame.length > SODA_WIRE_MAX_CONTROL)
+		reject(a, s, -EPROTO, "a connection begins with a SODA HELLO");
+	else if (s->got >= SODA_WIRE_FRAME_BYTES + 8 && frame.length != SODA_WIRE_HELLO_BYTES)
+		check_hello(a, s); /* another version's, or nonsense: magic and version are there */
+	else if (s->got == sizeof(s->in))
+		check_hello(a, s);
+}
+
+static void drop_silent(struct acceptor *a)
+{
+	uint64_t now = soda_now_ns();
+
+	while (a->oldest && a->oldest->deadline_ns <= now)
+		reject(a, a->oldest, -ETIMEDOUT, "no HELLO within the time-out");
+}
+
+/* Accepting */
+
+static void listen_again(struct acceptor *a, bool on)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = NULL };
+
+	if (on == a->listening)
+		return;
+	epoll_ctl(a->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, a->l->fd, &ev);
+	a->listening = on;
+}
+
+/* No descriptors: the longest silent stranger gives its own, else wait for better times. */
+static void make_room(struct acceptor *a, int err)
+{
+	if (a->oldest) {
+		reject(a, a->oldest, -EBUSY, "the server is out of descriptors");
+		return;
+	}
+	if (!a->resume_ns)
+		soda_log_warning("%s: cannot accept connections: %s; raise the limit of open files",
+				 a->l->address, soda_strerror(err));
+	a->resume_ns = soda_deadline(SODA_NO_DESCRIPTORS_MS);
+	listen_again(a, false);
+}
+
+static void accept_some(struct acceptor *a)
+{
+	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+		struct sockaddr_storage from = { 0 };
+		socklen_t from_bytes = sizeof(from);
+		int fd = accept4(a->l->fd, (struct sockaddr *)&from, &from_bytes, SOCK_CLOEXEC);
+		int err = errno;
+
+		if (fd >= 0) {
+			stranger_add(a, fd, &from);
+			continue;
+		}
+		if (err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS)
+			make_room(a, err);
+		if (err != EINTR && err != ECONNABORTED)
+			return;
+	}
+}
+
+/* Who connects from now on is refused, and who already waits is told. */
+static void stop_listening(struct acceptor *a)
+{
+	int fd;
+
+	listen_again(a, false);
+	a->resume_ns = 0;
+	shutdown(a->l->fd, SHUT_RDWR);
+	while ((fd = accept4(a->l->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+		soda_refuse(fd, -ESHUTDOWN, "the server is shutting down");
+		close(fd);
+	}
+}
+
+/* 0, or what to stop. */
+static int look_at_orders(struct acceptor *a)
+{
+	uint64_t count;
+	int stop;
+
+	/* before looking: what is ordered behind our back then wakes once more */
+	if (read(a->l->wake_fd, &count, sizeof(count)) < 0)
+		count = 0;
+	stop = atomic_load(&a->l->stop);
+	if (stop && !a->stopped) {
+		a->stopped = true;
+		stop_listening(a);
+	}
+	return stop;
+}
+
+static int patience_ms(const struct acceptor *a)
+{
+	uint64_t until = a->oldest ? a->oldest->deadline_ns : SODA_NO_DEADLINE;
+
+	if (a->resume_ns && a->resume_ns < until)
+		until = a->resume_ns;
+	return soda_deadline_ms(until);
+}
+
+static void accept_loop(struct acceptor *a)
+{
+	struct epoll_event events[EVENTS];
+	int stop = SODA_STOP_NOT;
+
+	while (stop != SODA_STOP_ALL) {
+		int n = epoll_wait(a->epoll, events, EVENTS, patience_ms(a));
+		bool knock = false;
+
+		/* all strangers first: what follows may drop one that is in these events */
+		for (int i = 0; i < n; i++) {
+			if (!events[i].data.ptr)
+				knock = true;
+			else if (events[i].data.ptr == a->l)
+				stop = look_at_orders(a);
+			else
+				stranger_speaks(a, events[i].data.ptr);
+		}
+		drop_silent(a);
+		if (stop == SODA_STOP_NOT && a->resume_ns && a->resume_ns <= soda_now_ns()) {
+			a->resume_ns = 0;
+			listen_again(a, true);
+		}
+		if (knock && a->listening)
+			accept_some(a);
+	}
+}
+
+void *soda_acceptor_main(void *arg)
+{
+	struct acceptor a = { .l = arg, .epoll = epoll_create1(EPOLL_CLOEXEC) };
+	struct epoll_event wake = { .events = EPOLLIN, .data.ptr = arg };
+
+	pthread_setname_np(pthread_self(), "soda-accept");
+	if (a.epoll < 0 || epoll_ctl(a.epoll, EPOLL_CTL_ADD, a.l->wake_fd, &wake) < 0) {
+		soda_log_error("%s: cannot accept connections: %s", a.l->address,
+			       soda_strerror(errno));
+	} else {
+		listen_again(&a, true);
+		accept_loop(&a);
+	}
+	while (a.oldest)
+		stranger_drop(&a, a.oldest);
+	if (a.epoll >= 0)
+		close(a.epoll);
+	return NULL;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A control connection's thread: HELLO, then one call after the other. */
+#include "transport/listen/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "transport/stream/stream.h"
+
+enum { STACK_BYTES = 256 << 10 };
+
+struct control {
+	struct soda_peer peer;
+	struct soda_wire_hello hello;
+	uint8_t request[SODA_WIRE_MAX_CONTROL];
+	uint8_t reply[SODA_WIRE_MAX_CONTROL];
+};
+
+/* Head and body in one message, and a descriptor with them if fd >= 0. */
+static int send_reply(int sock, const struct soda_wire_frame *frame, const void *body, int fd)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct iovec iov[2] = { { head, sizeof(head) },
+				{ (void *)(uintptr_t)body, frame->length } };
+
+	soda_wire_put_frame(head, frame);
+	if (fd >= 0) {
+		/* eight bytes always fit: replies do not pile up, there is one at a time */
+		if (soda_stream_send_once(sock, iov, 1, fd) != sizeof(head))
+			return -ECONNRESET;
+		iov[0].iov_len = 0;
+	}
+	return soda_stream_send(sock, iov, 2, soda_deadline(SODA_CALL_BODY_MS));
+}
+
+static int answer(struct control *c, const struct soda_wire_frame *request)
+{
+	struct soda_listener *l = c->peer.listener;
+	struct soda_reply reply = { .body = c->reply, .share = { .fd = -1 } };
+	int ret = l->ops->call(c->peer.client, request->type, c->request, request->length,
+			       l->shares, &reply);
+	struct soda_wire_frame frame = soda_control_frame(ret, &reply);
+
+	return send_reply(c->peer.fd, &frame, c->reply,
+			  ret == 0 && l->shares ? reply.share.fd : -1);
+}
+
+struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply)
+{
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = (uint32_t)reply->bytes };
+
+	if (ret < 0) {
+		frame.type = SODA_MSG_REFUSED;
+		frame.status = (uint16_t)soda_status_from_errno(-ret);
+		frame.length = (uint32_t)strnlen(reply->why.text, sizeof(reply->why.text));
+		memcpy(reply->body, reply->why.text, frame.length);
+	}
+	return frame;
+}
+
+bool soda_control_is_call(const struct soda_wire_frame *frame)
+{
+	return frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK &&
+	       frame->length <= SODA_WIRE_MAX_CONTROL;
+}
+
+static void serve(struct control *c)
+{
+	struct soda_listener *l = c->peer.listener;
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame;
+	const char *bad = NULL;
+
+	while (!bad) {
+		if (soda_stream_recv(c->peer.fd, head, 1, SODA_NO_DEADLINE, NULL) < 0)
+			return;
+		/* a call that has begun must arrive in time */
+		if (soda_stream_recv(c->peer.fd, head + 1, sizeof(head) - 1,
+				     soda_deadline(SODA_CALL_BODY_MS), NULL) < 0) {
+			bad = "the connection ended within a frame";
+			break;
+		}
+		soda_wire_get_frame(head, &frame);
+		if (!soda_control_is_call(&frame))
+			bad = "not a call, or too long";
+		else if (soda_stream_recv(c->peer.fd, c->request, frame.length,
+					  soda_deadline(SODA_CALL_BODY_MS), NULL) < 0)
+			bad = "the connection ended within a call";
+		else if (answer(c, &frame) < 0)
+			return;
+	}
+	if (l->ops->rejected)
+		l->ops->rejected(l->svc, c->peer.info.address, bad);
+}
+
+static void *control_main(void *arg)
+{
+	struct control *c = arg;
+	struct soda_listener *l = c->peer.listener;
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
+					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_why why = { "" };
+	int ret;
+
+	pthread_setname_np(pthread_self(), "soda-control");
+	ret = l->ops->hello(l->svc, &c->peer, &c->hello, &c->peer.info, &welcome, &c->peer.client,
+			    &why);
+	if (ret < 0) {
+		soda_refuse(c->peer.fd, ret, why.text);
+	} else {
+		if (soda_welcome(c->peer.fd, &welcome, -1) == 0)
+			serve(c);
+		l->ops->gone(c->peer.client, &c->peer);
+	}
+	soda_peer_remove(&c->peer);
+	free(c);
+	return NULL;
+}
+
+int soda_control_thread(void *(*main)(void *arg), void *arg)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int ret;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	ret = pthread_create(&thread, &attr, main, arg);
+	pthread_attr_destroy(&attr);
+	return -ret;
+}
+
+int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
+		       const struct soda_wire_hello *hello, struct soda_why *why)
+{
+	struct control *c = calloc(1, sizeof(*c));
+	int ret;
+
+	if (!c) {
+		soda_why_set(why, "the server has no memory for a connection more");
+		return -ENOMEM;
+	}
+	c->peer = (struct soda_peer){ .listener = l, .fd = fd, .info = *info };
+	c->hello = *hello;
+	ret = soda_peer_add(&c->peer, why);
+	if (ret < 0) {
+		free(c);
+		return ret;
+	}
+	ret = soda_control_thread(control_main, c);
+	if (ret < 0) {
+		soda_why_set(why, "the server cannot start a thread more");
+		c->peer.fd = -1; /* the caller keeps it */
+		soda_peer_remove(&c->peer);
+		free(c);
+	}
+	return ret;
+}

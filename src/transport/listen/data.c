@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The data-plane protocol of the listening side. See data.h. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transport/listen/worker.h"
+
+enum { COMPANY_BYTES = 64 << 10 }; /* of a WRITE still to come: some microseconds */
+
+static const struct soda_service *ops(const struct soda_dconn *c)
+{
+	return c->peer.listener->ops;
+}
+
+static bool tx_full(const struct soda_dconn *c)
+{
+	return c->tx_tail - c->tx_head == SODA_TX_REPLIES;
+}
+
+static void reject(struct soda_dconn *c, const char *why)
+{
+	c->closing = true;
+	if (ops(c)->rejected)
+		ops(c)->rejected(c->peer.listener->svc, c->peer.info.address, why);
+}
+
+/* Answers */
+
+static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, const uint8_t *tag,
+			 const struct soda_span *span)
+{
+	soda_answer_set(soda_answer_take(c, tag), type, err, span);
+}
+
+static size_t answer_bytes(const struct soda_answer *a)
+{
+	return SODA_WIRE_HEAD_BYTES + (size_t)a->span.bytes;
+}
+
+static int push(struct iovec *iov, int n, uint8_t *base, size_t bytes, size_t *skip)
+{
+	if (*skip >= bytes) {
+		*skip -= bytes;
+		return n;
+	}
+	iov[n] = (struct iovec){ .iov_base = base + *skip, .iov_len = bytes - *skip };
+	*skip = 0;
+	return n + 1;
+}
+
+/*
+ * Bare acknowledgements wait for the next one, whose WRITE is half here: each send of its own
+ * costs both sides a wake-up.
+ */
+static bool company_comes(const struct soda_dconn *c, size_t bytes)
+{
+	return c->writing && c->write_left <= COMPANY_BYTES &&
+	       bytes < SODA_TX_BATCH * SODA_WIRE_HEAD_BYTES;
+}
+
+bool soda_dconn_aim_send(struct soda_dconn *c)
+{
+	size_t skip = c->tx_offset, total = 0;
+	int n = 0;
+
+	if (c->closing)
+		return false;
+	for (uint32_t i = c->tx_head; i != c->tx_tail && n <= 2 * SODA_TX_BATCH - 2; i++) {
+		struct soda_answer *a = &c->tx[i % SODA_TX_REPLIES];
+
+		if (!atomic_load_explicit(&a->ready, memory_order_acquire))
+			break;
+		if (n && total + answer_bytes(a) > SODA_TX_BATCH_BYTES)
+			break;
+		total += answer_bytes(a);
+		n = push(c->tx_iov, n, a->head, sizeof(a->head), &skip);
+		n = push(c->tx_iov, n, a->span.memory, a->span.bytes, &skip);
+	}
+	c->tx_msg = (struct msghdr){ .msg_iov = c->tx_iov, .msg_iovlen = (size_t)n };
+	return n > 0 && !company_comes(c, total);
+}
+
+/* Requests */
+
+static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read,
+			 const uint8_t *tag, const uint8_t *has)
+{
+	struct soda_request *rq = soda_request_new(c);
+
+	if (!rq) {
+		queue_answer(c, SODA_MSG_READ_REPLY, -ENOMEM, tag, NULL);
+		return;
+	}
+	rq->region_id = read->region_id;
+	rq->offset = read->page_offset * SODA_WIRE_PAGE;
+	rq->bytes = read->size;
+	rq->told = has;
+	if (has)
+		soda_wire_get_has(has, &rq->has);
+	soda_request_deliver(c, rq, tag);
+}
+
+/* has: a soda_wire_has, or NULL. */
+static void start_read(struct soda_dconn *c, const uint8_t *in, const uint8_t *has)
+{
+	struct soda_wire_read read;
+	struct soda_span span;
+	const uint8_t *tag = in + 8; /* dest_addr as it came */
+	int ret;
+
+	soda_wire_get_read(in, &read);
+	/* the region is the daemon's to know; only the size counts here */
+	if (soda_wire_check_range(0, read.size, SODA_WIRE_MAX_DATA) < 0) {
+		reject(c, "a READ of a size that is not allowed");
+		return;
+	}
+	if (ops(c)->request) {
+		deliver_read(c, &read, tag, has);
+		return;
+	}
+	ret = ops(c)->translate(c->peer.client, false, read.region_id, read.page_offset, read.size,
+				&span);
+	queue_answer(c, SODA_MSG_READ_REPLY, ret, tag, ret < 0 ? NULL : &span);
+}
+
+/* What tells the daemon of the WRITE is there before the data are. */
+static void prepare_write(struct soda_dconn *c)
+{
+	c->write_rq = soda_request_new(c);
+	if (c->write_rq)
+		return;
+	ops(c)->release(c->peer.client, true, &c->write_span, false);
+	c->write_status = -ENOMEM;
+	c->discard = true;
+}
+
+static void deliver_write(struct soda_dconn *c, const uint8_t *tag)
+{
+	struct soda_request *rq = c->write_rq;
+
+	c->write_rq = NULL;
+	rq->write = true;
+	rq->region_id = c->write.region_id;
+	rq->offset = c->write.page_offset * SODA_WIRE_PAGE;
+	rq->bytes = c->write.size;
+	rq->data = c->write_span.memory;
+	rq->hold = c->write_span.hold;
+	soda_request_deliver(c, rq, tag);
+}
+
+static int find_memory(struct soda_dconn *c)
+{
+	const struct soda_wire_write *w = &c->write;
+
+	if (ops(c)->reserve)
+		return ops(c)->reserve(c->peer.client, &c->peer, w->region_id, w->page_offset,
+				       w->size, &c->write_span);
+	return ops(c)->translate(c->peer.client, true, w->region_id, w->page_offset, w->size,
+				 &c->write_span);
+}
+
+static void start_write(struct soda_dconn *c, const uint8_t *in, uint32_t length)
+{
+	soda_wire_get_write(in, &c->write);
+	if (soda_wire_check_range(0, c->write.size, SODA_WIRE_MAX_DATA) < 0 ||
+	    length != SODA_WIRE_WRITE_BYTES + c->write.size) {
+		reject(c, "a WRITE of a size that is not allowed");
+		return;
+	}
+	c->write_status = find_memory(c);
+	if (c->write_status == -EAGAIN) {
+		c->paused = true; /* the request stays where it is */
+		return;
+	}
+	c->discard = c->write_status < 0;
+	if (!c->discard && ops(c)->request)
+		prepare_write(c);
+	c->rx_begin += SODA_WIRE_HEAD_BYTES;
+	c->write_left = c->write.size;
+	c->writing = true;
+}
+
+/* `bytes` of a WRITE's data are where they belong. */
+static void write_landed(struct soda_dconn *c, uint32_t bytes)
+{
+	uint8_t tag[SODA_WIRE_WRITE_BYTES];
+
+	c->write_left -= bytes;
+	if (c->write_left)
+		return;
+	c->writing = false;
+	soda_wire_put_write(tag, &c->write); /* its first eight bytes are the tag */
+	if (c->write_rq) {
+		deliver_write(c, tag);
+		return;
+	}
+	if (!c->discard)
+		ops(c)->release(c->peer.client, true, &c->write_span, true);
+	queue_answer(c, SODA_MSG_WRITE_REPLY, c->write_status, tag, NULL);
+}
+
+static uint8_t *write_at(const struct soda_dconn *c)
+{
+	return c->write_span.memory + (c->write.size - c->write_left);
+}
+
+/* Data of a WRITE that came together with its header. */
+static void take_data(struct soda_dconn *c)
+{
+	uint32_t have = c->rx_end - c->rx_begin;
+	uint32_t n = have < c->write_left ? have : c->write_left;
+
+	if (!c->discard)
+		memcpy(write_at(c), c->rx + c->rx_begin, n);
+	c->rx_begin += n;
+	write_landed(c, n);
+}
+
+/* One request, if it is all there. False: it is not, or it was bad. */
+static bool take_request(struct soda_dconn *c)
+{
+	const uint8_t *in = c->rx + c->rx_begin;
+	uint32_t have = c->rx_end - c->rx_begin;
+	struct soda_wire_frame frame;
+
+	if (have < SODA_WIRE_FRAME_BYTES)
+		return false;
+	soda_wire_get_frame(in, &frame);
+	c->wants_polling = frame.flags & SODA_WIRE_POLLING;
+	if (frame.type == SODA_MSG_READ && frame.length == SODA_WIRE_READ_BYTES) {
+		if (have < SODA_WIRE_HEAD_BYTES)
+			return false;
+		c->rx_begin += SODA_WIRE_HEAD_BYTES;
+		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
+			   frame.flags & SODA_WIRE_HAS ? in + SODA_WIRE_FRAME_BYTES : NULL);
+	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
+		if (have < SODA_WIRE_HEAD_BYTES)
+			return false;
+		start_write(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, frame.length);
+	} else {
+		reject(c, "unknown request, or of the wrong length");
+	}
+	return !c->closing && !c->paused;
+}
+
+static void take_all(struct soda_dconn *c)
+{
+	bool go_on = !c->closing && !c->paused;
+
+	while (go_on) {
+		if (c->writing && c->rx_begin != c->rx_end)
+			take_data(c);
+		else
+			go_on = !c->writing && !tx_full(c) && take_request(c);
+	}
+	if (c->rx_begin == c->rx_end)
+		c->rx_begin = c->rx_end = 0;
+}
+
+bool soda_dconn_may_recv(const struct soda_dconn *c)
+{
+	return !c->closing && !c->paused && (c->writing || !tx_full(c));
+}
+
+bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes)
+{
+	int n = 0;
+
+	if (!soda_dconn_may_recv(c))
+		return false;
+	if (c->rx_begin) {
+		memmove(c->rx, c->rx + c->rx_begin, c->rx_end - c->rx_begin);
+		c->rx_end -= c->rx_begin;
+		c->rx_begin = 0;
+	}
+	if (c->writing) {
+		size_t left = c->write_left;
+
+		if (c->discard && left > scratch_bytes)
+			left = scratch_bytes;
+		c->rx_iov[n++] = (struct iovec){ .iov_base = c->discard ? scratch : write_at(c),
+						 .iov_len = left };
+	}
+	/* the next request may be there as well; not behind a part of the data, of course */
+	if (!c->writing || c->rx_iov[0].iov_len == c->write_left)
+		c->rx_iov[n++] = (struct iovec){ .iov_base = c->rx + c->rx_end,
+						 .iov_len = sizeof(c->rx) - c->rx_end };
+	c->rx_msg = (struct msghdr){ .msg_iov = c->rx_iov, .msg_iovlen = (size_t)n };
+	return true;
+}
+
+void soda_dconn_received(struct soda_dconn *c, int result)
+{
+	uint32_t n = (uint32_t)result;
+
+	if (result == -EAGAIN || result == -EINTR)
+		return;
+	if (result <= 0) {
+		if (!c->closing && (c->writing || c->rx_begin != c->rx_end))
+			reject(c, "the connection ended within a request");
+		c->closing = true;
+		return;
+	}
+	if (c->writing) {
+		uint32_t data = n < c->rx_iov[0].iov_len ? n : (uint32_t)c->rx_iov[0].iov_len;
+
+		n -= data;
+		write_landed(c, data);
+	}
+	c->rx_end += n;
+	take_all(c);
+}
+
+void soda_dconn_sent(struct soda_dconn *c, int result)
+{
+	if (result == -EAGAIN || result == -EINTR)
+		return;
+	if (result < 0) {
+		c->closing = true;
+		return;
+	}
+	c->tx_offset += (size_t)result;
+	while (c->tx_offset) { /* what has gone is of answers that were ready */
+		struct soda_answer *a = &c->tx[c->tx_head % SODA_TX_REPLIES];
+
+		if (c->tx_offset < answer_bytes(a))
+			break;
+		c->tx_offset -= answer_bytes(a);
+		if (a->span.bytes)
+			ops(c)->release(c->peer.client, false, &a->span, false);
+		c->tx_head++;
+	}
+	take_all(c);
+}
+
+void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed)
+{
+	assert(answered <= c->pending);
+	c->pending -= answered;
+	if (resumed && c->paused) {
+		c->paused = false;
+		take_all(c);
+	}
+}
+
+static void drop_write(struct soda_dconn *c)
+{
+	if (!c->writing || c->discard)
+		return;
+	ops(c)->release(c->peer.client, true, &c->write_span, false);
+	if (c->write_rq)
+		soda_request_drop(c->write_rq);
+}
+
+void soda_dconn_destroy(struct soda_dconn *c)
+{
+	assert(!c->rx_busy && !c->tx_busy && !c->pending);
+	drop_write(c);
+	for (; c->tx_head != c->tx_tail; c->tx_head++) {
+		struct soda_answer *a = &c->tx[c->tx_head % SODA_TX_REPLIES];
+
+		if (a->span.bytes)
+			ops(c)->release(c->peer.client, false, &a->span, false);
+	}
+	ops(c)->gone(c->peer.client, &c->peer);
+	soda_worker_forget(c->worker, c);
+	soda_peer_remove(&c->peer);
+	free(c);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One data connection of the listening side as a state machine without any
+ * system call: an engine asks where to receive and what to send, does it in
+ * whatever way, and reports how many bytes it was.
+ *
+ * At most one receive and one send are under way.  Requests are answered in
+ * their order.  READs are sent from the region's memory.  WRITEs are received
+ * into it, apart from what came together with their header (at most RX_BYTES).
+ * While TX_REPLIES answers wait, nothing is received.
+ *
+ * Two-sided daemons: an answer's place is taken when the request comes in, and the
+ * answer is ready when the daemon says so (request.c), which puts the
+ * connection on its worker's ready list.
+ */
+#ifndef SODA_SERVER_DATA_H
+#define SODA_SERVER_DATA_H
+
+#include <sys/socket.h>
+
+#include "transport/listen/server.h"
+
+enum {
+	SODA_RX_BYTES = 1024,		 /* requests not yet looked at; a READ has 64 bytes */
+	SODA_TX_REPLIES = 64,		 /* answers that wait for the socket; a power of two */
+	SODA_TX_BATCH = 16,		 /* answers in one send */
+	SODA_TX_BATCH_BYTES = 512 << 10, /* and bytes, beyond the first: others wait meanwhile */
+};
+
+struct soda_answer {
+	struct soda_span span; /* bytes 0: no data follows, nothing to release */
+	_Atomic bool ready;    /* release after the rest; acquire before it is sent */
+	uint8_t head[SODA_WIRE_HEAD_BYTES];
+};
+
+struct soda_dconn {
+	struct soda_peer peer;
+	struct soda_worker *worker;
+	struct soda_dconn *next, *prev; /* of the worker's list */
+	bool closing;			/* no further receive or send is to start */
+	bool wants_polling;		/* the last request came from a client that polls */
+	/* the engine's */
+	bool rx_busy, tx_busy;
+	bool watched;	 /* epoll: it is in the set */
+	unsigned events; /* epoll: what is awaited */
+	bool rx_drained; /* io_uring: the socket had no more at the last receive */
+	/* two-sided */
+	uint32_t pending; /* requests not answered, or answered and not yet collected */
+	bool rung;	  /* requests since the last doorbell: it is on worker->rung */
+	struct soda_dconn *rung_next;
+	bool paused;		       /* there was no memory for a WRITE: nothing is taken */
+	struct soda_dconn *ready_next; /* guarded by worker->lock, and so below */
+	bool on_ready;
+	bool resumed;
+	uint32_t answered; /* to be collected from `pending` */
+	/* a WRITE whose data is under way */
+	bool writing;
+	struct soda_request *write_rq; /* two-sided: what will tell of it */
+	bool discard;		       /* its translation failed: the data goes nowhere */
+	int write_status;
+	uint32_t write_left;
+	struct soda_wire_write write;
+	struct soda_span write_span;
+	/* bytes received and not yet looked at: rx[rx_begin..rx_end) */
+	uint32_t rx_begin, rx_end;
+	/* answers: tx_head is the oldest not wholly sent, tx_offset how much of it has gone */
+	uint32_t tx_head, tx_tail;
+	size_t tx_offset;
+	struct msghdr rx_msg, tx_msg;
+	struct iovec rx_iov[2], tx_iov[2 * SODA_TX_BATCH];
+	uint8_t rx[SODA_RX_BYTES];
+	struct soda_answer tx[SODA_TX_REPLIES];
+};
+
+/*
+ * Where to receive: rx_msg is filled. False: not now (answers wait, or closing).
+ * scratch takes the data of refused WRITEs.
+ */
+bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes);
+/* The receive's result: bytes, 0 at the end of the stream, or negative errno. */
+void soda_dconn_received(struct soda_dconn *c, int result);
+/* Whether aim_recv would be true. */
+bool soda_dconn_may_recv(const struct soda_dconn *c);
+/* What to send: tx_msg is filled. False: nothing. */
+bool soda_dconn_aim_send(struct soda_dconn *c);
+/* The send's result: bytes or negative errno. */
+void soda_dconn_sent(struct soda_dconn *c, int result);
+/* Answers have become ready, or the connection may go on: it comes from the ready list. */
+void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed);
+/* No receive, send or request is under way: give spans back, tell the daemon, close, free. */
+void soda_dconn_destroy(struct soda_dconn *c);
+
+/* request.c */
+
+/* The next answer's place, its tag set. There is one. */
+struct soda_answer *soda_answer_take(struct soda_dconn *c, const uint8_t *tag);
+/* Fill it in: ready to be sent. */
+void soda_answer_set(struct soda_answer *a, enum soda_msg type, int err,
+		     const struct soda_span *span);
+/* A request for a two-sided daemon; NULL: no memory. */
+struct soda_request *soda_request_new(struct soda_dconn *c);
+/* It has not been delivered, and will not. */
+void soda_request_drop(struct soda_request *rq);
+/* It takes its answer's place, and goes to the daemon. */
+void soda_request_deliver(struct soda_dconn *c, struct soda_request *rq, const uint8_t *tag);
+
+#endif

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A data worker's loop on io_uring: at most one receive and one send under way
+ * for each connection, all submissions of a turn and the wait for the next event
+ * in one system call.
+ *
+ * Own measurement, 2-core virtual machine, Linux 6.18, 64 KiB: a lone READ costs
+ * the same as on epoll (0.27 server CPU-s/GB; 31-33 us on one core), with the
+ * reply sent by the ring or by a plain sendmsg; 64 WRITEs outstanding cost 0.19
+ * against 0.22-0.24 on epoll.
+ */
+#include <errno.h>
+#include <liburing.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "transport/listen/worker.h"
+
+enum { ENTRIES = 256, LOOKS_A_CLOCK = 16 };
+
+/* user_data: the connection and which of its operations; NULL: the wake-up. */
+enum { OP_RECV = 0, OP_SEND = 1, OP_MASK = 1 };
+
+struct engine {
+	struct soda_worker *w;
+	struct io_uring ring;
+	bool poll_first; /* the kernel knows IORING_RECVSEND_POLL_FIRST */
+	bool task_flag;	 /* the kernel shows pending work in the ring: looking is free */
+	bool polls;	 /* the last request came from a client that polls */
+};
+
+/* Newest to oldest: what the kernel does not know it refuses with EINVAL. */
+static int ring_create(struct engine *e)
+{
+	static const unsigned flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		0,
+	};
+	int ret = -ENOTSUP;
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct io_uring_params p = { .flags = flags[i] };
+
+		ret = io_uring_queue_init_params(ENTRIES, &e->ring, &p);
+		if (ret == 0) {
+			e->task_flag = flags[i] & IORING_SETUP_TASKRUN_FLAG;
+			e->poll_first = e->task_flag; /* both came with Linux 5.19 */
+			if (p.features & IORING_FEAT_FAST_POLL && p.features & IORING_FEAT_NODROP)
+				return 0;
+			io_uring_queue_exit(&e->ring);
+			return -ENOTSUP;
+		}
+	}
+	return -ENOTSUP;
+}
+
+static struct io_uring_sqe *get_sqe(struct engine *e)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&e->ring);
+
+	while (!sqe) {
+		io_uring_submit(&e->ring);
+		sqe = io_uring_get_sqe(&e->ring);
+	}
+	return sqe;
+}
+
+static void set_op(struct io_uring_sqe *sqe, struct soda_dconn *c, unsigned op)
+{
+	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)c | op);
+}
+
+static void await_mail(struct engine *e)
+{
+	struct io_uring_sqe *sqe = get_sqe(e);
+
+	io_uring_prep_poll_add(sqe, e->w->wake_fd, POLLIN);
+	io_uring_sqe_set_data64(sqe, 0);
+}
+
+static void start_send(struct engine *e, struct soda_dconn *c)
+{
+	struct io_uring_sqe *sqe;
+
+	if (c->tx_busy || !soda_dconn_aim_send(c))
+		return;
+	sqe = get_sqe(e);
+	io_uring_prep_sendmsg(sqe, c->peer.fd, &c->tx_msg, MSG_NOSIGNAL);
+	set_op(sqe, c, OP_SEND);
+	c->tx_busy = true;
+}
+
+static void start_recv(struct engine *e, struct soda_dconn *c)
+{
+	struct io_uring_sqe *sqe;
+
+	if (c->rx_busy || !soda_dconn_aim_recv(c, e->w->scratch, sizeof(e->w->scratch)))
+		return;
+	sqe = get_sqe(e);
+	io_uring_prep_recvmsg(sqe, c->peer.fd, &c->rx_msg, 0);
+	/* nothing there: spare the attempt that would fail */
+	if (e->poll_first && c->rx_drained)
+		sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+	set_op(sqe, c, OP_RECV);
+	c->rx_busy = true;
+}
+
+/* Start what the connection can do next, or end it. */
+static void go_on(struct engine *e, struct soda_dconn *c)
+{
+	start_send(e, c);
+	start_recv(e, c);
+	if (!c->closing)
+		return;
+	if (c->rx_busy || c->tx_busy)
+		soda_peer_close(&c->peer); /* wakes what is under way */
+	else if (!c->pending)
+		soda_worker_drop(e->w, c);
+}
+
+static void take_mail(struct engine *e)
+{
+	struct soda_dconn *c;
+	uint64_t count;
+
+	if (read(e->w->wake_fd, &count, sizeof(count)) < 0)
+		soda_log_error("a data worker cannot read its mail: %s", soda_strerror(errno));
+	while ((c = soda_worker_take(e->w)))
+		go_on(e, c);
+	await_mail(e);
+}
+
+static void complete(struct engine *e, const struct io_uring_cqe *cqe)
+{
+	struct soda_dconn *c = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
+
+	if (!c) {
+		take_mail(e);
+		return;
+	}
+	if ((cqe->user_data & OP_MASK) == OP_SEND) {
+		c->tx_busy = false;
+		soda_dconn_sent(c, cqe->res);
+	} else {
+		c->rx_busy = false;
+		c->rx_drained = !(cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
+		soda_dconn_received(c, cqe->res);
+		e->polls = c->wants_polling;
+	}
+	go_on(e, c);
+}
+
+/* All that has completed. True: there was something. */
+static bool reap(struct engine *e)
+{
+	struct io_uring_cqe *cqe;
+	unsigned head, n = 0;
+
+	io_uring_for_each_cqe(&e->ring, head, cqe)
+	{
+		n++;
+		complete(e, cqe);
+	}
+	io_uring_cq_advance(&e->ring, n);
+	return n > 0;
+}
+
+/* Answers of a two-sided daemon. */
+static void reap_ready(struct engine *e)
+{
+	struct soda_dconn *c;
+
+	while ((c = soda_worker_ready(e->w)))
+		go_on(e, c);
+}
+
+/* The kernel has work for us that an io_uring_enter would turn into completions. */
+static bool work_pending(const struct engine *e)
+{
+	return io_uring_cq_ready(&e->ring) ||
+	       atomic_load_explicit(&e->w->has_ready, memory_order_relaxed) ||
+	       (__atomic_load_n(e->ring.sq.kflags, __ATOMIC_ACQUIRE) &
+		(IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW));
+}
+
+/* Look for a completion without sleeping, as long as the spin allows. */
+static void spin(struct engine *e)
+{
+	unsigned looks = 0;
+
+	io_uring_submit_and_get_events(&e->ring);
+	if (io_uring_cq_ready(&e->ring) || !soda_spin_begin(&e->w->spin, SODA_WORKER_SPIN_NS))
+		return;
+	while (!work_pending(e)) {
+		soda_cpu_relax();
+		if (++looks % LOOKS_A_CLOCK)
+			continue;
+		if (!soda_spin_again(&e->w->spin))
+			return;
+	}
+	soda_spin_end(&e->w->spin, true);
+}
+
+int soda_engine_uring(struct soda_worker *w)
+{
+	struct engine e = { .w = w };
+	int ret = ring_create(&e);
+
+	if (ret < 0)
+		return ret;
+	await_mail(&e);
+	while (!atomic_load(&w->stop) || w->conns) {
+		if (e.polls && e.task_flag)
+			spin(&e);
+		ret = soda_worker_may_sleep(w) ? io_uring_submit_and_wait(&e.ring, 1)
+					       : io_uring_submit_and_get_events(&e.ring);
+		soda_worker_awake(w);
+		if (ret < 0 && ret != -EINTR && ret != -EAGAIN && ret != -EBUSY) {
+			soda_log_error("a data worker's ring has failed: %s", soda_strerror(ret));
+			abort(); /* buffers are the kernel's, nothing can be ended in order */
+		}
+		reap(&e);
+		reap_ready(&e);
+		soda_worker_ring(w);
+	}
+	io_uring_queue_exit(&e.ring);
+	return 0;
+}

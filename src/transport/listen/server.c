@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Listeners and the list of their peers: beginning and end.  See server.h. */
+#include "transport/listen/server.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/wait.h"
+
+enum { MAX_DEFAULT_WORKERS = 4 };
+
+static unsigned default_workers(void)
+{
+	cpu_set_t set;
+	unsigned n = 1;
+
+	if (sched_getaffinity(0, sizeof(set), &set) == 0)
+		n = (unsigned)CPU_COUNT(&set);
+	return n < MAX_DEFAULT_WORKERS ? n : MAX_DEFAULT_WORKERS;
+}
+
+int soda_listener_create(int fd, const char *address, bool local, const struct soda_service *ops,
+			 void *svc, const struct soda_listener_options *opt,
+			 struct soda_listener **listener_p, struct soda_why *why)
+{
+	struct soda_listener *l = calloc(1, sizeof(*l));
+
+	if (l)
+		l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!l || l->wake_fd < 0) {
+		int err = l ? errno : ENOMEM;
+
+		soda_why_set(why, "cannot listen on %s: %s", address,
+			     err == EMFILE ? "too many open files" : "out of memory");
+		free(l);
+		if (fd >= 0)
+			close(fd);
+		return -err;
+	}
+	l->fd = fd;
+	l->local = l->shares = local;
+	l->ops = ops;
+	l->plane = local && ops->request ? &soda_queue_plane : &soda_stream_plane;
+	l->svc = svc;
+	if (opt)
+		l->opt = *opt;
+	if (!l->opt.workers)
+		l->opt.workers = default_workers();
+	if (!l->opt.max_connections)
+		l->opt.max_connections = SODA_CONNECTIONS_MAX;
+	if (!l->opt.hello_timeout_ms)
+		l->opt.hello_timeout_ms = SODA_HELLO_MS;
+	snprintf(l->address, sizeof(l->address), "%s", address);
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->left, NULL);
+	*listener_p = l;
+	return 0;
+}
+
+static int start_workers(struct soda_listener *l)
+{
+	int ret;
+
+	l->workers = calloc(l->opt.workers, sizeof(*l->workers));
+	if (!l->workers)
+		return -ENOMEM;
+	for (unsigned i = 0; i < l->opt.workers; i++) {
+		ret = l->plane->start(l, &l->workers[i]);
+		if (ret < 0)
+			return ret; /* soda_listener_close ends those that run */
+		l->workers_n++;
+	}
+	return 0;
+}
+
+int soda_listener_start(struct soda_listener *l)
+{
+	int ret = l->kind ? 0 : start_workers(l);
+
+	if (ret < 0)
+		return ret;
+	ret = pthread_create(&l->acceptor, NULL, l->kind ? l->kind->main : soda_acceptor_main, l);
+	if (ret)
+		return -ret;
+	l->started = true;
+	return 0;
+}
+
+const char *soda_listener_address(const struct soda_listener *l)
+{
+	return l->address;
+}
+
+static void tell_acceptor(struct soda_listener *l, enum soda_stop stop)
+{
+	uint64_t one = 1;
+
+	if (atomic_load(&l->stop) < (int)stop)
+		atomic_store(&l->stop, stop);
+	/* a full counter wakes as well */
+	if (write(l->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void soda_listener_stop_accepting(struct soda_listener *l)
+{
+	tell_acceptor(l, SODA_STOP_ACCEPTING);
+}
+
+/* Control threads end by themselves once their socket is shut; data peers in their workers. */
+static void end_peers(struct soda_listener *l)
+{
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "its peers' connections to end");
+	pthread_mutex_lock(&l->lock);
+	for (struct soda_peer *p = l->peers; p; p = p->next)
+		soda_peer_close(p);
+	while (l->peers)
+		soda_wait_turn(&wait, &l->left, &l->lock);
+	pthread_mutex_unlock(&l->lock);
+	soda_wait_end(&wait);
+}
+
+void soda_listener_close(struct soda_listener *l)
+{
+	if (!l)
+		return;
+	tell_acceptor(l, SODA_STOP_ALL);
+	if (l->started)
+		soda_wait_join(l->acceptor, "the acceptor to end");
+	end_peers(l);
+	for (unsigned i = 0; i < l->workers_n; i++)
+		l->plane->stop(l->workers[i]);
+	if (l->kind)
+		l->kind->destroy(l);
+	if (l->fd >= 0)
+		close(l->fd);
+	if (l->path[0])
+		unlink(l->path);
+	close(l->wake_fd);
+	pthread_cond_destroy(&l->left);
+	pthread_mutex_destroy(&l->lock);
+	free(l->workers);
+	free(l);
+}
+
+int soda_peer_add(struct soda_peer *peer, struct soda_why *why)
+{
+	struct soda_listener *l = peer->listener;
+	bool room;
+
+	pthread_mutex_lock(&l->lock);
+	room = l->peers_n < l->opt.max_connections;
+	if (room) {
+		peer->prev = NULL;
+		peer->next = l->peers;
+		if (l->peers)
+			l->peers->prev = peer;
+		l->peers = peer;
+		l->peers_n++;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (!room)
+		soda_why_set(why, "the server has all of the %u connections that it takes",
+			     l->opt.max_connections);
+	return room ? 0 : -EBUSY;
+}
+
+void soda_peer_remove(struct soda_peer *peer)
+{
+	struct soda_listener *l = peer->listener;
+	int fd = peer->fd;
+
+	pthread_mutex_lock(&l->lock);
+	if (peer->prev)
+		peer->prev->next = peer->next;
+	else
+		l->peers = peer->next;
+	if (peer->next)
+		peer->next->prev = peer->prev;
+	l->peers_n--;
+	if (fd >= 0)
+		close(fd);
+	/* with the lock held: once it is free the listener may be gone */
+	pthread_cond_broadcast(&l->left);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void soda_peer_close(struct soda_peer *peer)
+{
+	if (peer->ops && peer->ops->close)
+		peer->ops->close(peer);
+	else
+		shutdown(peer->fd, SHUT_RDWR);
+}
+
+void soda_peer_resume(struct soda_peer *peer)
+{
+	if (peer->ops && peer->ops->resume)
+		peer->ops->resume(peer);
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Data workers: threads, mailboxes, and which worker gets a connection. */
+#include "transport/listen/worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/wait.h"
+
+static void *worker_main(void *arg)
+{
+	struct soda_worker *w = arg;
+
+	pthread_setname_np(pthread_self(), "soda-data");
+	soda_spin_init(&w->spin, &w->listener->polling);
+	if (w->listener->opt.engine == SODA_ENGINE_EPOLL || soda_engine_uring(w) == -ENOTSUP)
+		soda_engine_epoll(w);
+	return NULL;
+}
+
+static void wake(struct soda_worker *w)
+{
+	uint64_t one = 1;
+
+	if (write(w->wake_fd, &one, sizeof(one)) < 0)
+		soda_log_error("a data worker cannot be woken: %s", soda_strerror(errno));
+}
+
+static int stream_start(struct soda_listener *l, void **worker_p)
+{
+	struct soda_worker *w = calloc(1, sizeof(*w));
+	int ret;
+
+	if (!w)
+		return -ENOMEM;
+	w->listener = l;
+	pthread_mutex_init(&w->lock, NULL);
+	w->wake_fd = eventfd(0, EFD_CLOEXEC);
+	ret = w->wake_fd < 0 ? errno : pthread_create(&w->thread, NULL, worker_main, w);
+	if (ret) {
+		if (w->wake_fd >= 0)
+			close(w->wake_fd);
+		pthread_mutex_destroy(&w->lock);
+		free(w);
+		return -ret;
+	}
+	*worker_p = w;
+	return 0;
+}
+
+static void stream_stop(void *worker)
+{
+	struct soda_worker *w = worker;
+
+	atomic_store(&w->stop, true);
+	wake(w);
+	soda_wait_join(w->thread, "a worker to end");
+	/* whoever answered last may be about to leave the lock */
+	pthread_mutex_lock(&w->lock);
+	pthread_mutex_unlock(&w->lock);
+	close(w->wake_fd);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
+
+struct soda_dconn *soda_worker_take(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+
+	pthread_mutex_lock(&w->lock);
+	c = w->mailbox;
+	if (c)
+		w->mailbox = c->next;
+	pthread_mutex_unlock(&w->lock);
+	if (!c)
+		return NULL;
+	c->prev = NULL;
+	c->next = w->conns;
+	if (w->conns)
+		w->conns->prev = c;
+	w->conns = c;
+	return c;
+}
+
+struct soda_dconn *soda_worker_ready(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+	uint32_t answered;
+	bool resumed;
+
+	if (!atomic_load_explicit(&w->has_ready, memory_order_relaxed))
+		return NULL;
+	pthread_mutex_lock(&w->lock);
+	c = w->ready;
+	if (c) {
+		w->ready = c->ready_next;
+		answered = c->answered;
+		resumed = c->resumed;
+		c->on_ready = c->resumed = false;
+		c->answered = 0;
+	}
+	atomic_store_explicit(&w->has_ready, w->ready != NULL, memory_order_relaxed);
+	pthread_mutex_unlock(&w->lock);
+	if (c)
+		soda_dconn_continue(c, answered, resumed);
+	return c;
+}
+
+void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c)
+{
+	if (!c->on_ready) {
+		c->on_ready = true;
+		c->ready_next = w->ready;
+		w->ready = c;
+		atomic_store_explicit(&w->has_ready, true, memory_order_relaxed);
+	}
+	if (atomic_exchange_explicit(&w->asleep, false, memory_order_relaxed))
+		wake(w);
+}
+
+bool soda_worker_may_sleep(struct soda_worker *w)
+{
+	bool may;
+
+	if (!w->listener->ops->request)
+		return true;
+	/* The lock orders this with soda_worker_push_locked: either it sees the flag, or we the
+	 * list. */
+	pthread_mutex_lock(&w->lock);
+	may = !w->ready;
+	atomic_store_explicit(&w->asleep, may, memory_order_relaxed);
+	pthread_mutex_unlock(&w->lock);
+	return may;
+}
+
+void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c)
+{
+	pthread_mutex_lock(&w->lock);
+	for (struct soda_dconn **at = &w->ready; *at; at = &(*at)->ready_next) {
+		if (*at == c) {
+			*at = c->ready_next;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void peer_resume(struct soda_peer *peer)
+{
+	struct soda_dconn *c = (struct soda_dconn *)peer;
+	struct soda_worker *w = c->worker;
+
+	pthread_mutex_lock(&w->lock);
+	c->resumed = true;
+	soda_worker_push_locked(w, c);
+	pthread_mutex_unlock(&w->lock);
+}
+
+void soda_worker_ring(struct soda_worker *w)
+{
+	struct soda_dconn *c;
+
+	while ((c = w->rung)) {
+		w->rung = c->rung_next;
+		c->rung = false;
+		w->listener->ops->doorbell(c->peer.client, &c->peer);
+	}
+}
+
+void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c)
+{
+	soda_worker_ring(w);
+	*(c->prev ? &c->prev->next : &w->conns) = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	atomic_fetch_sub(&w->load, 1);
+	soda_dconn_destroy(c);
+}
+
+static void hand_over(struct soda_dconn *c)
+{
+	struct soda_listener *l = c->peer.listener;
+	struct soda_worker *w = l->workers[0];
+
+	for (unsigned i = 1; i < l->workers_n; i++) {
+		struct soda_worker *other = l->workers[i];
+
+		if (atomic_load(&other->load) < atomic_load(&w->load))
+			w = other;
+	}
+	atomic_fetch_add(&w->load, 1);
+	c->worker = w;
+	pthread_mutex_lock(&w->lock);
+	c->next = w->mailbox;
+	w->mailbox = c;
+	pthread_mutex_unlock(&w->lock);
+	wake(w);
+}
+
+static int greet(struct soda_dconn *c, const struct soda_wire_hello *hello, struct soda_why *why)
+{
+	struct soda_listener *l = c->peer.listener;
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
+					     .max_data = SODA_WIRE_MAX_DATA };
+	int ret = l->ops->hello(l->svc, &c->peer, hello, &c->peer.info, &welcome, &c->peer.client,
+				why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_welcome(c->peer.fd, &welcome, -1);
+	if (ret < 0)
+		l->ops->gone(c->peer.client, &c->peer);
+	return ret;
+}
+
+static int stream_take(struct soda_listener *l, int fd, int passed_fd,
+		       const struct soda_peer_info *info, const struct soda_wire_hello *hello,
+		       struct soda_why *why)
+{
+	static const struct soda_peer_ops peer_ops = { .resume = peer_resume };
+	struct soda_dconn *c = calloc(1, sizeof(*c));
+	int ret;
+
+	if (!c) {
+		soda_why_set(why, "the server has no memory for a connection more");
+		return -ENOMEM;
+	}
+	c->peer = (struct soda_peer){ .listener = l, .ops = &peer_ops, .fd = fd, .info = *info };
+	ret = soda_peer_add(&c->peer, why);
+	if (ret < 0) {
+		free(c);
+		return ret;
+	}
+	ret = greet(c, hello, why);
+	if (ret < 0) {
+		c->peer.fd = -1; /* the caller keeps it */
+		soda_peer_remove(&c->peer);
+		free(c);
+		return ret;
+	}
+	hand_over(c);
+	return 0;
+}
+
+const struct soda_data_plane soda_stream_plane = {
+	.start = stream_start,
+	.stop = stream_stop,
+	.take = stream_take,
+};

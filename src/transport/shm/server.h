@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two-sided daemons on shm, the side that listens.  worker.c is the protocol of
+ * one connection's queue (queue.h), server.c the workers.
+ *
+ * A worker has many connections.  Those with requests lately are `active`: it looks
+ * at their rings.  When nothing comes it tells the clients so (daemon_waits), and
+ * sleeps on the sockets: idle clients cost nothing.  Answers are published by
+ * whoever has them, in any thread; the worker has no part in it.
+ */
+#ifndef SODA_SHM_SERVER_H
+#define SODA_SHM_SERVER_H
+
+#include "transport/listen/server.h"
+#include "transport/shm/queue.h"
+
+struct soda_qworker;
+
+/* A request in a slot; the daemon's until done or free. */
+struct soda_qrequest {
+	struct soda_request rq;
+	struct soda_qconn *conn;
+	uint64_t place; /* READ: where to install it, 0: nowhere */
+	uint32_t turn;	/* of its answer */
+	uint32_t slot;
+	bool protect;
+	bool busy; /* guarded by conn->lock */
+};
+
+/* An answer's place in the order of the requests. */
+struct soda_qanswer {
+	bool ready, installed;
+	uint16_t status;
+	uint32_t slot;
+};
+
+struct soda_qconn {
+	struct soda_peer peer;
+	struct soda_qworker *worker;
+	struct soda_queue q;
+	int uffd; /* the client's, or -1 */
+	uint32_t chunk_bytes;
+	_Atomic bool unwanted; /* soda_peer_close */
+	/* the worker's */
+	struct soda_qconn *next, *prev, *next_active;
+	bool active, wants_polling, rung;
+	uint32_t requests_head;
+	pthread_mutex_t lock; /* guards all below; a leaf */
+	bool ending;	      /* nothing is taken or installed any more */
+	bool gone;	      /* the socket is closed */
+	bool slow;	      /* its pages take long to install: no more of it */
+	uint32_t installing;  /* threads that are at it */
+	uint32_t pending;     /* requests without an answer */
+	uint32_t refs;	      /* itself, and WRITEs not freed */
+	uint32_t taken, answered, events_tail;
+	struct soda_qanswer answers[SODA_QUEUE_MAX];   /* turn mod n */
+	struct soda_qrequest requests[SODA_QUEUE_MAX]; /* of each slot */
+};
+
+/* worker.c */
+
+/*
+ * Deliver what has come in to the daemon, at most a few.  How many; -EPROTO and
+ * *why_p: the client does what it must not.  The worker's thread.
+ */
+int soda_qconn_serve(struct soda_qconn *c, const char **why_p);
+/* Whether there are requests; marks that somebody sleeps if not. The worker's thread. */
+bool soda_qconn_may_sleep(struct soda_qconn *c);
+/*
+ * Take and install nothing more; the client sees the socket's end once nothing is
+ * being installed.  True: nothing is pending, it can be destroyed.
+ */
+bool soda_qconn_end(struct soda_qconn *c);
+/* Tell the daemon, close; memory goes with the last WRITE's soda_request_free. */
+void soda_qconn_destroy(struct soda_qconn *c);
+
+/* server.c */
+
+/* An ending connection has its last answer, or is unwanted. Any thread. */
+void soda_qworker_wake(struct soda_qworker *w);
+
+#endif

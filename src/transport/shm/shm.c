@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * shm, the side that connects.  The control connection is a UNIX socket; with the
+ * answer of an OPEN may come the region's memfd, which is mapped here:
+ *
+ *   0              opened.bytes      whole 2 MiB
+ *   | object, mr->map  |  zeros       | dirty map (WRITABLE only), mr->dirty_map
+ *
+ * A descriptor that is too small, or that could shrink under us, is refused: its
+ * touch would be a SIGBUS that looks like one of our own faults.
+ *
+ * Data connections copy to and from the mapped memory (data.c); where the answer
+ * of the HELLO brings a queue, the daemon is two-sided, and they use that
+ * (client.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "soda.h"
+#include "transport/listen/server.h"
+#include "transport/shm/shm.h"
+#include "transport/stream/stream.h"
+
+static uint64_t backing_bytes(const struct soda_mr *mr)
+{
+	return (mr->bytes + SODA_BACKING_UNIT - 1) / SODA_BACKING_UNIT * SODA_BACKING_UNIT;
+}
+
+/* 0 or -EPROTO. */
+static int check_memory(int fd, const struct soda_mr *mr, bool dirty, struct soda_why *why)
+{
+	uint64_t need = backing_bytes(mr) + (dirty ? soda_dirty_bytes(mr->bytes) : 0);
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK)) {
+		soda_why_set(why,
+			     "the server has passed memory that is not sealed against shrinking");
+		return -EPROTO;
+	}
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < need) {
+		soda_why_set(why, "the server has passed less memory than it says");
+		return -EPROTO;
+	}
+	return 0;
+}
+
+/* A child has no FAM: it must not keep the memory alive either. */
+static void *map(int fd, uint64_t offset, uint64_t bytes, int prot)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_SHARED, fd, (off_t)offset);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK);
+	madvise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
+static int map_region(int fd, bool dirty, struct soda_mr *mr, struct soda_why *why)
+{
+	int prot = PROT_READ | (mr->writable ? PROT_WRITE : 0);
+	int ret = check_memory(fd, mr, dirty, why);
+
+	if (ret < 0)
+		return ret;
+	mr->map = map(fd, 0, mr->bytes, prot);
+	if (mr->map && dirty)
+		mr->dirty_map = map(fd, backing_bytes(mr), soda_dirty_bytes(mr->bytes),
+				    PROT_READ | PROT_WRITE);
+	if (mr->map && (mr->dirty_map || !dirty))
+		return 0;
+	ret = -errno;
+	soda_why_set(why, "cannot map %llu bytes of the server's memory: %s",
+		     (unsigned long long)mr->bytes, soda_strerror(ret));
+	soda_conn_unmap_region(mr);
+	return ret;
+}
+
+static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
+			   const char *name, struct soda_wire_opened *opened_p,
+			   struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
+{
+	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES];
+	struct soda_wire_opened opened;
+	struct iovec iov[2];
+	struct soda_mr mr;
+	size_t bytes = 0;
+	int fd = -1, ret;
+
+	soda_open_body(open, name, head, iov);
+	ret = soda_stream_call(conn, soda_stream_control(conn)->fd, SODA_MSG_OPEN, iov, 2, reply,
+			       sizeof(reply), &bytes, &fd, timeout_ms, why);
+	if (ret == -EMSGSIZE)
+		ret = -EPROTO;
+	if (ret == 0)
+		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply, bytes, &opened,
+				      &mr, why);
+	if (ret == 0 && fd >= 0)
+		ret = map_region(fd, open->flags & SODA_WRITABLE, &mr, why);
+	if (fd >= 0)
+		close(fd);
+	if (ret == 0) {
+		*opened_p = opened;
+		*mr_p = mr;
+	}
+	return ret;
+}
+
+static const struct soda_conn_ops control_ops = {
+	.close = soda_stream_control_close,
+	.abort = soda_stream_control_abort,
+	.fd = soda_stream_control_fd,
+	.call = soda_stream_control_call,
+	.call_fd = soda_stream_control_call_fd,
+	.open_region = shm_open_region,
+};
+
+static int connect_socket(const char *rest, uint64_t deadline_ns, struct soda_why *why)
+{
+	struct sockaddr_un addr;
+	socklen_t bytes;
+	int ret = soda_shm_address(rest, &addr, &bytes, why);
+	int fd;
+
+	if (ret < 0)
+		return ret;
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	ret = fd < 0 ? -errno : soda_stream_connect(fd, &addr, bytes, deadline_ns);
+	if (ret == 0)
+		return fd;
+	soda_why_set(why, "cannot connect to shm://%s: %s%s", rest, soda_strerror(ret),
+		     ret == -EACCES ? "; the socket is not yours to use"
+				    : "; is the server running there?");
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* Owns both descriptors. */
+static int create(int fd, int queue_fd, const char *rest, const struct soda_conn_options *opt,
+		  struct soda_conn **conn_p, struct soda_why *why)
+{
+	int ret;
+
+	if (opt->kind == SODA_CONN_CONTROL)
+		ret = soda_stream_control_create(fd, &control_ops, SODA_SHM_PREFIX, rest, opt,
+						 conn_p);
+	else if (queue_fd < 0)
+		ret = soda_shm_data_create(fd, rest, opt, conn_p);
+	else
+		ret = soda_shm_client_create(fd, queue_fd, rest, opt, conn_p, why);
+	if (ret == -ENOMEM)
+		soda_why_set(why, "shm://%s: no memory for a connection", rest);
+	return ret;
+}
+
+static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
+		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
+		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	uint64_t deadline_ns = soda_deadline(opt->timeout_ms);
+	struct soda_wire_hello introduction = *hello;
+	int fd = connect_socket(rest, deadline_ns, why), queue_fd = -1;
+	bool data = opt->kind == SODA_CONN_DATA;
+	char peer[128];
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	introduction.features = SODA_FEATURE_QUEUE;
+	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
+	ret = soda_stream_hello(fd, peer, &introduction, data && opt->hand_over ? opt->uffd : -1,
+				deadline_ns, welcome_p, data ? &queue_fd : NULL, why);
+	if (ret < 0) {
+		if (queue_fd >= 0)
+			close(queue_fd);
+		close(fd);
+		return ret;
+	}
+	return create(fd, queue_fd, rest, opt, conn_p, why);
+}
+
+const struct soda_transport soda_tp_shm = {
+	.prefix = SODA_SHM_PREFIX,
+	.connect = shm_connect,
+	.listen = soda_shm_listen,
+};

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocking use of a byte stream: deadlines, HELLO, calls.  Sockets are used with
+ * MSG_DONTWAIT and poll(2), so that a deadline holds whatever the peer does. */
+#include "transport/stream/stream.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+
+enum { MAX_BODY_IOV = 4 };
+
+uint64_t soda_deadline(int timeout_ms)
+{
+	return timeout_ms < 0 ? SODA_NO_DEADLINE : soda_now_ns() + (uint64_t)timeout_ms * 1000000;
+}
+
+int soda_deadline_ms(uint64_t deadline_ns)
+{
+	uint64_t now;
+
+	if (deadline_ns == SODA_NO_DEADLINE)
+		return -1;
+	now = soda_now_ns();
+	return now >= deadline_ns ? 0 : (int)((deadline_ns - now + 999999) / 1000000);
+}
+
+static int await(int fd, short events, uint64_t deadline_ns)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int n;
+
+	do {
+		n = poll(&p, 1, soda_deadline_ms(deadline_ns));
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	return n == 0 ? -ETIMEDOUT : 0;
+}
+
+static void advance(struct iovec **iov, int *n, size_t bytes)
+{
+	while (*n && bytes >= (*iov)->iov_len) {
+		bytes -= (*iov)->iov_len;
+		(*iov)++;
+		(*n)--;
+	}
+	if (*n) {
+		(*iov)->iov_base = (char *)(*iov)->iov_base + bytes;
+		(*iov)->iov_len -= bytes;
+	}
+}
+
+ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+	ssize_t sent;
+
+	if (pass_fd >= 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		control.align = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+						  .cmsg_type = SCM_RIGHTS,
+						  .cmsg_len = CMSG_LEN(sizeof(int)) };
+		memcpy(CMSG_DATA(&control.align), &pass_fd, sizeof(pass_fd));
+	}
+	sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sent < 0 ? -errno : sent;
+}
+
+static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns)
+{
+	int ret;
+
+	advance(&iov, &n, 0);
+	while (n) {
+		ssize_t sent = soda_stream_send_once(fd, iov, n, pass_fd);
+
+		if (sent >= 0) {
+			advance(&iov, &n, (size_t)sent);
+			pass_fd = -1;
+		} else if (sent == -EAGAIN) {
+			ret = await(fd, POLLOUT, deadline_ns);
+			if (ret < 0)
+				return ret;
+		} else if (sent != -EINTR) {
+			return sent == -EPIPE ? -ECONNRESET : (int)sent;
+		}
+	}
+	return 0;
+}
+
+int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
+{
+	return send_with(fd, iov, n, -1, deadline_ns);
+}
+
+/* Take the first descriptor that came along, close all others. */
+static void take_fds(struct msghdr *msg, int *passed_fd_p)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fds[8];
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		n = n < 8 ? n : 8;
+		memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+		for (size_t i = 0; i < n; i++) {
+			if (*passed_fd_p < 0)
+				*passed_fd_p = fds[i];
+			else
+				close(fds[i]);
+		}
+	}
+}
+
+ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p)
+{
+	union {
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { .iov_base = buf, .iov_len = bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t n;
+
+	if (passed_fd_p) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+	}
+	n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -errno;
+	if (passed_fd_p)
+		take_fds(&msg, passed_fd_p);
+	return n;
+}
+
+int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p)
+{
+	char *at = buf;
+	int ret;
+
+	while (bytes) {
+		ssize_t n = soda_stream_recv_once(fd, at, bytes, passed_fd_p);
+
+		if (n > 0) {
+			at += n;
+			bytes -= (size_t)n;
+		} else if (n == 0) {
+			return -ECONNRESET;
+		} else if (n == -EAGAIN) {
+			ret = await(fd, POLLIN, deadline_ns);
+			if (ret < 0)
+				return ret;
+		} else if (n != -EINTR) {
+			return (int)n;
+		}
+	}
+	return 0;
+}
+
+int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns)
+{
+	int err = 0, ret;
+	socklen_t err_bytes = sizeof(err);
+
+	/* EAGAIN: the backlog of a UNIX socket is full */
+	while (connect(fd, addr, addr_bytes) < 0) {
+		if (errno == EISCONN)
+			break;
+		if (errno == EAGAIN) {
+			if (soda_deadline_ms(deadline_ns) == 0)
+				return -ETIMEDOUT;
+			poll(NULL, 0, 10);
+			continue;
+		}
+		if (errno != EINPROGRESS && errno != EINTR)
+			return -errno;
+		ret = await(fd, POLLOUT, deadline_ns);
+		if (ret < 0)
+			return ret;
+		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_bytes) < 0)
+			return -errno;
+		if (err)
+			return -err;
+		break;
+	}
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0 ? -errno : 0;
+}
+
+static int send_request(int fd, enum soda_msg type, const struct iovec *body, int body_n,
+			int pass_fd, uint64_t deadline_ns)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame = { .type = (uint8_t)type };
+	struct iovec iov[1 + MAX_BODY_IOV];
+
+	assert(body_n <= MAX_BODY_IOV);
+	for (int i = 0; i < body_n; i++) {
+		iov[1 + i] = body[i];
+		frame.length += (uint32_t)body[i].iov_len;
+	}
+	soda_wire_put_frame(head, &frame);
+	iov[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
+	return send_with(fd, iov, 1 + body_n, pass_fd, deadline_ns);
+}
+
+/* Receive and forget. */
+static int skip(int fd, size_t bytes, uint64_t deadline_ns)
+{
+	char scratch[512];
+	int ret = 0;
+
+	while (bytes && !ret) {
+		size_t n = bytes < sizeof(scratch) ? bytes : sizeof(scratch);
+
+		ret = soda_stream_recv(fd, scratch, n, deadline_ns, NULL);
+		bytes -= n;
+	}
+	return ret;
+}
+
+/* The reason of a refusal comes from the peer and ends in our log: printable characters only. */
+static int recv_reason(int fd, const char *peer, size_t bytes, uint64_t deadline_ns,
+		       struct soda_why *why)
+{
+	char text[128];
+	size_t n = bytes < sizeof(text) - 1 ? bytes : sizeof(text) - 1;
+	int ret = soda_stream_recv(fd, text, n, deadline_ns, NULL);
+
+	if (ret < 0)
+		return ret;
+	text[n] = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!isprint((unsigned char)text[i]))
+			text[i] = '?';
+	soda_why_set(why, "%s refused: %s", peer, text);
+	return skip(fd, bytes - n, deadline_ns);
+}
+
+/* One request and its reply. */
+struct exchange {
+	int fd;
+	const char *peer;
+	enum soda_msg type;
+	const struct iovec *body;
+	int body_n;
+	void *reply;
+	size_t capacity;
+	int pass_fd; /* with the request, or -1 */
+	uint64_t deadline_ns;
+	struct soda_why *why;
+	/* results */
+	size_t *reply_bytes_p; /* may be NULL */
+	int *passed_fd_p;      /* may be NULL */
+	int answer;	       /* 0, -EMSGSIZE, or the refusal's status as -errno */
+};
+
+static int take_refusal(struct exchange *x, const struct soda_wire_frame *frame)
+{
+	if (frame->status == SODA_ST_OK)
+		return -EPROTO;
+	x->answer = -soda_status_to_errno(frame->status);
+	return recv_reason(x->fd, x->peer, frame->length, x->deadline_ns, x->why);
+}
+
+static int take_reply(struct exchange *x, const struct soda_wire_frame *frame)
+{
+	if (x->reply_bytes_p)
+		*x->reply_bytes_p = frame->length;
+	if (frame->length <= x->capacity)
+		return soda_stream_recv(x->fd, x->reply, frame->length, x->deadline_ns, NULL);
+	x->answer = -EMSGSIZE;
+	soda_why_set(x->why, "the answer of %s is longer than expected", x->peer);
+	return skip(x->fd, frame->length, x->deadline_ns);
+}
+
+/* The result is the stream's: 0, or why it cannot go on. */
+static int exchange(struct exchange *x)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame;
+	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
+
+	/* A refused stranger is closed at once; the reason may still be there to read. */
+	if (ret < 0 && ret != -ECONNRESET)
+		return ret;
+	ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
+	if (ret < 0)
+		return ret;
+	soda_wire_get_frame(head, &frame);
+	if (frame.length > SODA_WIRE_MAX_CONTROL)
+		return -EPROTO;
+	if (frame.type == SODA_MSG_REFUSED)
+		return take_refusal(x, &frame);
+	return frame.type == SODA_MSG_OK ? take_reply(x, &frame) : -EPROTO;
+}
+
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
+		      struct soda_why *why)
+{
+	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
+	struct iovec iov = { .iov_base = body, .iov_len = sizeof(body) };
+	size_t bytes = 0;
+	struct exchange x = { .fd = fd,
+			      .peer = peer,
+			      .type = SODA_MSG_HELLO,
+			      .body = &iov,
+			      .body_n = 1,
+			      .reply = reply,
+			      .capacity = sizeof(reply),
+			      .reply_bytes_p = &bytes,
+			      .pass_fd = pass_fd,
+			      .passed_fd_p = passed_fd_p,
+			      .deadline_ns = deadline_ns,
+			      .why = why };
+	int ret;
+
+	if (passed_fd_p)
+		*passed_fd_p = -1;
+	soda_wire_put_hello(body, hello);
+	ret = exchange(&x);
+	if (ret == 0 && x.answer == 0)
+		ret = soda_wire_get_welcome(reply, bytes, welcome_p);
+	if (ret == -EPROTO || (ret == 0 && x.answer == -EMSGSIZE)) {
+		soda_why_set(why, "%s answers, but does not speak SODA", peer);
+		return -EPROTO;
+	}
+	if (ret < 0) {
+		soda_why_set(why, "%s does not answer the HELLO: %s", peer, soda_strerror(ret));
+		return ret;
+	}
+	if (x.answer < 0)
+		return x.answer;
+	if (welcome_p->version != SODA_WIRE_VERSION) {
+		soda_why_set(why, "%s speaks protocol version %u, this is version %u", peer,
+			     welcome_p->version, SODA_WIRE_VERSION);
+		return -EPROTONOSUPPORT;
+	}
+	return 0;
+}
+
+int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
+		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		     int *passed_fd_p, int timeout_ms, struct soda_why *why)
+{
+	struct exchange x = { .fd = fd,
+			      .peer = conn->peer,
+			      .type = type,
+			      .body = body,
+			      .body_n = body_n,
+			      .reply = reply,
+			      .capacity = capacity,
+			      .reply_bytes_p = reply_bytes_p,
+			      .pass_fd = -1,
+			      .passed_fd_p = passed_fd_p,
+			      .deadline_ns = soda_deadline(timeout_ms),
+			      .why = why };
+	int ret;
+
+	if (passed_fd_p)
+		*passed_fd_p = -1;
+	ret = exchange(&x);
+	if (ret < 0) {
+		soda_why_set(why, "the call to %s failed: %s", conn->peer,
+			     ret == -EPROTO ? "its answer makes no sense" : soda_strerror(ret));
+		ret = ret == -EPROTO ? -ECONNABORTED : ret;
+		conn->error = ret;
+		return ret;
+	}
+	return x.answer;
+}

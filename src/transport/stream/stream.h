@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the byte-stream transports (TCP, UNIX sockets) share on the side that
+ * connects: exact sends and receives with a deadline, HELLO, and calls.  May
+ * block; not for the fault path.
+ */
+#ifndef SODA_STREAM_H
+#define SODA_STREAM_H
+
+#include "transport/api/transport_impl.h"
+
+#define SODA_NO_DEADLINE UINT64_MAX
+
+/* CLOCK_MONOTONIC nanoseconds at which timeout_ms from now ends; < 0: never. */
+uint64_t soda_deadline(int timeout_ms);
+/* For poll(2): milliseconds left, rounded up; 0: over; -1: no deadline. */
+int soda_deadline_ms(uint64_t deadline_ns);
+
+/*
+ * Send or receive all of it; iov is used up.  0; -ETIMEDOUT; -ECONNRESET: the
+ * peer has closed; or the socket's error.  passed_fd_p (may be NULL): a
+ * descriptor that came along, for the caller to close; else untouched.
+ */
+int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns);
+int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p);
+
+/*
+ * One system call that does not wait: how many bytes, 0 at the end of the stream, or
+ * negative errno.  pass_fd (-1: none) goes along with the first byte; *passed_fd_p as
+ * above.
+ */
+ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd);
+ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p);
+
+/* Connect a non-blocking socket and make it blocking. 0, -ETIMEDOUT, -ECONNREFUSED... */
+int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns);
+
+/*
+ * Introduce oneself. Errors as soda_conn_connect; peer is for why.  pass_fd (-1: none)
+ * goes along; passed_fd_p as in soda_stream_call.
+ */
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
+		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
+		      struct soda_why *why);
+
+/* soda_conn_call over a stream; passed_fd_p as above, -1 when none came. */
+int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
+		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+		     int *passed_fd_p, int timeout_ms, struct soda_why *why);
+
+/* A control connection on a stream that has said HELLO (control.c). */
+struct soda_stream_control {
+	struct soda_conn conn;
+	int fd;
+};
+
+static inline struct soda_stream_control *soda_stream_control(const struct soda_conn *conn)
+{
+	return (struct soda_stream_control *)(uintptr_t)conn;
+}
+
+/* Of any stream; nothing is mapped. */
+extern const struct soda_conn_ops soda_stream_control_ops;
+
+/* Owns fd, also on failure. -ENOMEM. */
+int soda_stream_control_create(int fd, const struct soda_conn_ops *ops, const char *prefix,
+			       const char *rest, const struct soda_conn_options *opt,
+			       struct soda_conn **conn_p);
+void soda_stream_control_close(struct soda_conn *conn);
+void soda_stream_control_abort(struct soda_conn *conn);
+int soda_stream_control_fd(const struct soda_conn *conn);
+int soda_stream_control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+			     int timeout_ms, struct soda_why *why);
+/* On a UNIX socket: *fd_p is a descriptor that came with the reply, or -1. */
+int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
+				const struct iovec *body, int body_n, void *reply, size_t capacity,
+				size_t *reply_bytes_p, int *fd_p, int timeout_ms,
+				struct soda_why *why);
+
+#endif

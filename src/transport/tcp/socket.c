@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* TCP addresses and socket options, for both sides. */
+#include "base/limits.h"
+#include "transport/tcp/tcp.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+int soda_tcp_split(const char *rest, char host[256], char port[8], struct soda_why *why)
+{
+	const char *colon = strrchr(rest, ':');
+	size_t host_n = colon ? (size_t)(colon - rest) : 0;
+	unsigned long number;
+	char *end;
+
+	if (colon && host_n >= 2 && rest[0] == '[' && colon[-1] == ']') {
+		rest++;
+		host_n -= 2;
+	} else if (colon && memchr(rest, ':', host_n)) {
+		colon = NULL; /* an IPv6 address without brackets */
+	}
+	if (!colon || host_n > 255 || colon[1] < '0' || colon[1] > '9')
+		goto bad;
+	number = strtoul(colon + 1, &end, 10);
+	if (*end || number > 65535)
+		goto bad;
+	memcpy(host, rest, host_n);
+	host[host_n] = 0;
+	snprintf(port, 8, "%lu", number);
+	return 0;
+bad:
+	soda_why_set(why,
+		     "\"tcp://%.100s\" is not an address; expected tcp://HOST:PORT or "
+		     "tcp://[IPV6]:PORT",
+		     rest);
+	return -EINVAL;
+}
+
+static void set(int fd, int level, int name, int value)
+{
+	setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+void soda_tcp_tune(int fd)
+{
+	/* BBR paces, and halves the throughput of deep queues on short paths. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) < 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+	set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SODA_TCP_USER_MS);
+	set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	set(fd, IPPROTO_TCP, TCP_KEEPIDLE, SODA_TCP_KEEPALIVE_S);
+	set(fd, IPPROTO_TCP, TCP_KEEPINTVL, SODA_TCP_KEEPALIVE_S);
+	set(fd, IPPROTO_TCP, TCP_KEEPCNT, SODA_TCP_KEEPALIVE_PROBES);
+}

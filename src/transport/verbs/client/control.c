@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Control connections on verbs, the side that connects: calls, and the keys of regions. */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "soda.h"
+#include "transport/stream/stream.h"
+#include "transport/verbs/verbs.h"
+
+struct control {
+	struct soda_conn conn;
+	struct soda_verbs_link link;
+	struct soda_verbs_messages messages;
+	struct soda_wire_asked asked; /* message_bytes 0: regions have keys */
+};
+
+static struct control *control(const struct soda_conn *conn)
+{
+	return (struct control *)(uintptr_t)conn;
+}
+
+/* One request and its reply, which is in c->messages.in. 0: answered, in *frame_p. */
+static int exchange(struct control *c, enum soda_msg type, const struct iovec *body, int body_n,
+		    uint64_t deadline_ns, struct soda_wire_frame *frame_p)
+{
+	struct soda_verbs_messages *m = &c->messages;
+	struct soda_wire_frame frame = { .type = (uint8_t)type };
+	int ret = soda_verbs_message_begin(m, deadline_ns);
+
+	for (int i = 0; ret == 0 && i < body_n; i++) {
+		assert(body[i].iov_len <= SODA_WIRE_MAX_CONTROL - frame.length);
+		memcpy(m->out + SODA_WIRE_FRAME_BYTES + frame.length, body[i].iov_base,
+		       body[i].iov_len);
+		frame.length += (uint32_t)body[i].iov_len;
+	}
+	if (ret == 0)
+		ret = soda_verbs_message_send(m, &frame);
+	if (ret == 0)
+		ret = soda_verbs_message_await(m, deadline_ns, frame_p);
+	return ret;
+}
+
+static int take_reply(struct control *c, const struct soda_wire_frame *frame, void *reply,
+		      size_t capacity, size_t *reply_bytes_p, struct soda_why *why)
+{
+	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
+
+	if (frame->type == SODA_MSG_REFUSED && frame->status != SODA_ST_OK) {
+		soda_verbs_refusal(c->conn.peer, body, frame->length, why);
+		return -soda_status_to_errno(frame->status);
+	}
+	if (reply_bytes_p)
+		*reply_bytes_p = frame->length;
+	if (frame->length > capacity) {
+		soda_why_set(why, "the answer of %s is longer than expected", c->conn.peer);
+		return -EMSGSIZE;
+	}
+	if (frame->length)
+		memcpy(reply, body, frame->length);
+	return 0;
+}
+
+static int control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
+			int timeout_ms, struct soda_why *why)
+{
+	struct control *c = control(conn);
+	struct soda_wire_frame frame;
+	int ret, answer;
+
+	ret = exchange(c, type, body, body_n, soda_deadline(timeout_ms), &frame);
+	if (ret == 0 && frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED)
+		ret = -EPROTO;
+	answer = ret < 0 ? ret : take_reply(c, &frame, reply, capacity, reply_bytes_p, why);
+	if (ret == 0)
+		ret = soda_verbs_message_expect(&c->messages);
+	if (ret < 0) {
+		soda_why_set(why, "the call to %s failed: %s", conn->peer,
+			     ret == -EPROTO ? "its answer makes no sense" : soda_strerror(ret));
+		ret = ret == -EPROTO ? -ECONNABORTED : ret;
+		conn->error = ret;
+		return ret;
+	}
+	return answer;
+}
+
+static int use_key(struct soda_mr *mr, const void *in, size_t bytes, struct soda_why *why)
+{
+	struct soda_wire_key key;
+
+	if (soda_wire_get_key(in, bytes, &key) < 0) {
+		soda_why_set(why, "the server has given no key to its memory");
+		return -EPROTO;
+	}
+	mr->rkey = key.rkey;
+	mr->dirty_at = key.dirty_at;
+	mr->keyed = true;
+	return 0;
+}
+
+static int control_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
+			       const char *name, struct soda_wire_opened *opened_p,
+			       struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
+{
+	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES + SODA_WIRE_KEY_BYTES];
+	const struct control *c = control(conn);
+	struct soda_wire_opened opened;
+	struct iovec iov[2];
+	struct soda_mr mr;
+	size_t bytes = 0;
+	int ret;
+
+	soda_open_body(open, name, head, iov);
+	ret = control_call(conn, SODA_MSG_OPEN, iov, 2, reply, sizeof(reply), &bytes, timeout_ms,
+			   why);
+	if (ret == -EMSGSIZE || (ret == 0 && bytes < SODA_WIRE_OPENED_BYTES))
+		ret = -EPROTO;
+	if (ret == 0)
+		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply,
+				      SODA_WIRE_OPENED_BYTES, &opened, &mr, why);
+	if (ret == 0 && !c->asked.message_bytes)
+		ret = use_key(&mr, reply + SODA_WIRE_OPENED_BYTES, bytes - SODA_WIRE_OPENED_BYTES,
+			      why);
+	if (ret < 0)
+		return ret;
+	*opened_p = opened;
+	*mr_p = mr;
+	return 0;
+}
+
+static int control_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeout_ms,
+				struct soda_why *why)
+{
+	uint8_t id[SODA_WIRE_REGION_BYTES] = { (uint8_t)mr->region_id,
+					       (uint8_t)(mr->region_id >> 8) };
+	struct iovec iov = { id, sizeof(id) };
+	uint8_t reply[SODA_WIRE_KEY_BYTES];
+	size_t bytes = 0;
+	int ret;
+
+	soda_mr_drop_keyed(mr);
+	if (control(conn)->asked.message_bytes)
+		return 0;
+	ret = control_call(conn, SODA_MSG_KEY, &iov, 1, reply, sizeof(reply), &bytes, timeout_ms,
+			   why);
+	if (ret == -EMSGSIZE)
+		ret = -EPROTO;
+	return ret < 0 ? ret : use_key(mr, reply, bytes, why);
+}
+
+static int control_fd(const struct soda_conn *conn)
+{
+	return control(conn)->link.end_fd;
+}
+
+static int control_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
+{
+	return soda_verbs_link_device(&control(conn)->link, name);
+}
+
+static void control_end_poll(const struct soda_conn *conn, struct pollfd *p)
+{
+	*p = (struct pollfd){ .fd = control(conn)->link.end_fd, .events = POLLIN };
+}
+
+static void control_abort(struct soda_conn *conn)
+{
+	soda_verbs_link_abort(&control(conn)->link);
+}
+
+static void control_close(struct soda_conn *conn)
+{
+	struct control *c = control(conn);
+
+	soda_verbs_messages_destroy(&c->messages);
+	soda_verbs_link_close(&c->link);
+	free(c);
+}
+
+static const struct soda_conn_ops control_ops = {
+	.close = control_close,
+	.abort = control_abort,
+	.fd = control_fd,
+	.device = control_device,
+	.end_poll = control_end_poll,
+	.call = control_call,
+	.open_region = control_open_region,
+	.renew_region = control_renew_region,
+};
+
+int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
+			      const struct soda_wire_hello *hello,
+			      const struct soda_conn_options *opt, uint64_t deadline_ns,
+			      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			      struct soda_why *why)
+{
+	struct control *c = calloc(1, sizeof(*c));
+	int ret;
+
+	if (!c) {
+		soda_why_set(why, "verbs://%.100s: no memory for a connection", rest);
+		soda_verbs_link_close(l);
+		return -ENOMEM;
+	}
+	soda_conn_init(&c->conn, &control_ops, opt, SODA_VERBS_PREFIX, rest);
+	c->link = *l;
+	ret = soda_verbs_messages_create(&c->messages, &c->link, c->conn.peer, why);
+	c->messages.aborted = &c->conn.aborted;
+	if (ret == 0)
+		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
+					      &c->asked, why);
+	if (ret < 0) {
+		control_close(&c->conn);
+		return ret;
+	}
+	*conn_p = &c->conn;
+	return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two-sided daemons on verbs, the side that listens.
+ *
+ *   pool.c      receive buffers, all clients' in one shared receive queue
+ *   worker.c    threads: completions of their connections' requests and answers
+ *   requests.c  one connection's requests, and their answers in order
+ *   conn.c      ... its life
+ *
+ * A request arrives in the next buffer of the shared receive queue, whoever sent it.  That
+ * of a READ goes back at once; that of a WRITE is the daemon's until soda_request_free,
+ * and another one takes its place, as long as the pool may grow.  Where no buffer is
+ * posted the clients' adapters try again until one is.  A client has at most
+ * SODA_VERBS_CREDITS requests without an answer, or loses its connection; and the answers
+ * of its WRITEs wait while the daemon has more than SODA_VERBS_HELD buffers of it.  That ends:
+ * a buffer is held until it is written to the server, or by an answer that waits here, of
+ * which there are fewer.
+ *
+ * Answers are sent from the daemon's memory by whoever has them (memory.h), or copied.
+ *
+ * The thread of connection events makes connections and ends them: their queue pairs go
+ * into error; once nobody looks at one and no request is pending, the queue pair is
+ * destroyed, and with it goes every use of the daemon's memory; then `gone`.  But not before
+ * SODA_VERBS_DRAIN_MS: the receive of a message that has come in half is its queue pair's until it
+ * comes back as flushed, and of a queue pair that is destroyed adapters report nothing more.
+ *
+ * Lock order: listener, worker, connection, pool; the daemon is never called with one held.
+ */
+#ifndef SODA_VERBS_TWO_SIDED_H
+#define SODA_VERBS_TWO_SIDED_H
+
+#include "transport/api/spin.h"
+#include "transport/verbs/reach.h"
+#include "transport/verbs/server/server.h"
+
+enum {
+	SODA_VERBS_MESSAGE = 64 << 10, /* most data of one request */
+	SODA_VERBS_CREDITS = 16,
+	SODA_VERBS_HELD = 4 * SODA_VERBS_CREDITS,
+	SODA_VERBS_ANSWERS = 4 * SODA_VERBS_CREDITS, /* power of two: not answered, or not sent */
+	SODA_VERBS_UNSENT = 2 * SODA_VERBS_CREDITS,  /* of them in the queue pair */
+	SODA_VERBS_BUCKETS = 64,
+};
+
+struct soda_vconn;
+
+/* A request; the daemon's until done or free. */
+struct soda_vask {
+	struct soda_request rq; /* first */
+	struct soda_vconn *conn;
+	uint32_t turn; /* of its answer */
+};
+
+/* A receive buffer, and the WRITE that came in it. */
+struct soda_vbuffer {
+	struct soda_vask ask; /* first */
+	struct soda_vpool *pool;
+	struct soda_vbuffer *next; /* guarded by the pool's lock */
+	uint8_t *head;		   /* the first bytes, as many as a WRITE's head has */
+	uint8_t *data;
+	uint32_t lkey;
+};
+
+/* An answer's place in the order of the requests. */
+struct soda_vanswer {
+	struct soda_vask read; /* a READ's request */
+	struct soda_span span; /* READ that succeeded: what is sent; bytes 0: nothing */
+	uint64_t dest_addr;
+	uint32_t dest_rkey;
+	uint16_t status; /* errno */
+	bool write, ready;
+	uint8_t *copy; /* span's data, where the device cannot reach them */
+	struct ibv_mr *copy_mr;
+};
+
+struct soda_vconn {
+	struct soda_verbs_peer p; /* first */
+	struct soda_vworker *worker;
+	struct soda_vconn *next; /* guarded by worker->lock */
+	struct soda_vconn *rung_next;
+	uint32_t qp_num;
+	uint64_t ended_ns;  /* `ending` since; the events thread's, and so the next */
+	bool drains;	    /* it ends when it has drained, and not before */
+	bool closing, rung; /* the worker's */
+	uint8_t *tags;	    /* of the answers */
+	struct ibv_mr *tags_mr;
+	pthread_mutex_t lock; /* guards all below */
+	bool ending, gone;
+	uint32_t pins;	  /* looks of the worker */
+	uint32_t pending; /* requests without an answer */
+	uint32_t held;	  /* WRITEs not freed */
+	uint32_t refs;	  /* itself, and `held` */
+	uint32_t taken, posted, reaped;
+	struct soda_vanswer answers[SODA_VERBS_ANSWERS];
+};
+
+/* pool.c */
+
+/* On the listener's behalf; lives until the last buffer has come back. 0, or why. */
+int soda_vpool_create(struct ibv_context *device, struct soda_vpool **pool_p, struct soda_why *why);
+/* Nobody receives any more. */
+void soda_vpool_close(struct soda_vpool *pool);
+struct ibv_srq *soda_vpool_srq(const struct soda_vpool *pool);
+struct soda_verbs_reach *soda_vpool_reach(const struct soda_vpool *pool);
+/* Something came in it; keeps: it will come back by soda_vbuffer_put, another one is to follow. */
+void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps);
+void soda_vbuffer_put(struct soda_vbuffer *b);
+/* How many receives there may be at a time. */
+uint32_t soda_vpool_most(const struct soda_vpool *pool);
+
+/* worker.c */
+
+struct soda_vworker {
+	struct soda_vworkers *all;
+	pthread_t thread;
+	struct ibv_comp_channel *comp;
+	struct ibv_cq *cq;
+	unsigned unacked; /* events of the channel */
+	bool started;
+	unsigned room; /* for connections; the events thread's */
+	_Atomic unsigned load;
+	pthread_mutex_t lock;
+	struct soda_vconn *conns[SODA_VERBS_BUCKETS]; /* by qp_num; guarded by lock */
+	/* the thread's own */
+	struct soda_vconn *rung;
+	bool polls; /* the last request came from a client that polls */
+	struct soda_spin spin;
+};
+
+/* One device's. */
+struct soda_vworkers {
+	struct soda_vworkers *next; /* the events thread's */
+	struct soda_listener *listener;
+	struct ibv_context *device;
+	struct soda_vpool *pool;
+	int stop_fd;
+	_Atomic bool stop;
+	unsigned n;
+	struct soda_vworker at[];
+};
+
+static inline struct soda_vconn **soda_vworker_bucket(struct soda_vworker *w, uint32_t qp_num)
+{
+	return &w->conns[qp_num % SODA_VERBS_BUCKETS];
+}
+
+/* Those of the device, made if there are none. 0, or why. The events thread. */
+int soda_vworkers_get(struct soda_verbs_listener *vl, struct ibv_context *device,
+		      struct soda_vworkers **all_p, struct soda_why *why);
+/* At the end of the listener, which has no connection left. */
+void soda_vworkers_end(struct soda_verbs_listener *vl);
+
+/* conn.c */
+
+void soda_vconn_init(struct soda_vconn *c);
+/* A connection's queues, and its worker. Undone by soda_vconn_abandon. The events thread. */
+int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, struct soda_why *why);
+/* The welcome's second part. */
+void soda_vconn_say(const struct soda_listener *l, struct soda_wire_asked *asked);
+/* It was not accepted. */
+void soda_vconn_abandon(struct soda_vconn *c);
+/*
+ * End it. True: nothing is pending, and its queue pair is gone; the rest follows by
+ * soda_vconn_free. False: ask again, when the listener is woken, or if it drains after a
+ * while. The events thread.
+ */
+bool soda_vconn_end(struct soda_vconn *c);
+/* After `gone`. Its memory goes with the last WRITE's soda_request_free. */
+void soda_vconn_free(struct soda_vconn *c);
+/* The worker looks at it no longer; while it does, it stays. */
+void soda_vconn_unpin(struct soda_vconn *c);
+
+/* requests.c */
+
+static inline struct soda_vanswer *soda_vconn_answer(struct soda_vconn *c, uint32_t turn)
+{
+	return &c->answers[turn % SODA_VERBS_ANSWERS];
+}
+
+static inline uint8_t *soda_vconn_tag(const struct soda_vconn *c, uint32_t turn)
+{
+	return c->tags + (size_t)(turn % SODA_VERBS_ANSWERS) * SODA_WIRE_TAG_BYTES;
+}
+
+/* A request came in the buffer, which it takes. NULL, or what is wrong with it. */
+const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
+			       const struct ibv_wc *wc);
+/* Answers up to this one have been sent. */
+void soda_vconn_sent(struct soda_vconn *c, uint32_t end);
+/* It cannot go on: the events thread is to end it. Any thread. */
+void soda_vconn_fail(struct soda_vconn *c);
+void soda_vanswer_drop_copy(struct soda_vanswer *a);
+/* If it ends and nothing of it is pending, wake the events thread. The lock is held. */
+void soda_vconn_idle_locked(struct soda_vconn *c);
+/* One reference less; the lock is held, and released. */
+void soda_vconn_unref_locked(struct soda_vconn *c);
+
+/* wr_id of an answer's SEND; a receive's is the address of its buffer. */
+static inline uint64_t soda_vsend_id(uint32_t turn)
+{
+	return (uint64_t)turn << 1 | 1;
+}
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the files of the verbs transport share (RDMA: rdma-core's libibverbs and
+ * librdmacm).
+ *
+ *   link.c              a connection's objects: set up by librdmacm, torn down
+ *   wait.c              ... waited on
+ *   memory.c            registered memory and its limit
+ *   message.c           control plane: frames as SENDs
+ *   client/control.c    control connections, the side that connects
+ *   client/data.h       data connections, the side that connects
+ *   server/listen.c     the side that listens
+ *   server/events.c     ... the thread of connection events
+ *   server/control.c    ... its control connections
+ *   server/keys.c       ... what of its memory a client may reach
+ *   server/two_sided.h  ... requests of two-sided daemons
+ *   reach.h             registrations of a daemon's memory, both sides'
+ *   verbs.c             connecting, and the HELLO; stub.c without rdma-core
+ *
+ * HELLO and welcome are the private data of the connection request and its answer: 56
+ * bytes each, exactly what InfiniBand's connection manager leaves a request of
+ * RDMA_PS_TCP, so that a stranger costs no queue pair.  A refusal is the private data of
+ * a reject: a frame with the status, and the reason.
+ *
+ * A region of a one-sided daemon is one registration, in the protection domain of its client,
+ * addressed by offset from 0.  READ and WRITE are one-sided: the server's processors
+ * have no part in them.  A key comes with the answer of an OPEN and is valid as long as
+ * the control connection that asked for it.  So is one that comes with an ADVISE, to a part
+ * of a region that a two-sided daemon has in its static cache.
+ */
+#ifndef SODA_VERBS_H
+#define SODA_VERBS_H
+
+#include <endian.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+
+#include "base/limits.h"
+#include "transport/api/transport_impl.h"
+
+#define SODA_VERBS_PREFIX "verbs://"
+
+enum {
+	SODA_VERBS_REASON = 140, /* bytes that a reject has for the reason */
+	SODA_VERBS_READS = 16,	 /* READs under way of one queue pair */
+	SODA_VERBS_INLINE = 128, /* bytes that travel within a request, where the device can */
+	SODA_VERBS_ACK_TIMEOUT =
+		16,		/* 4.096 us * 2^16: what the end of a burst that got lost costs */
+	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
+	SODA_VERBS_RNR_TIMER = 12, /* 0.64 ms: that long a peer waits for a receive of ours */
+	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_ASKED_BYTES,
+};
+
+/* link.c */
+
+/* The verbs objects of one connection. */
+struct soda_verbs_link {
+	struct rdma_event_channel *events; /* the connecting side's own; else NULL */
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	bool own_pd;
+	struct ibv_comp_channel *comp;
+	struct ibv_cq *cq;
+	int end_fd;	       /* readable: the connection has ended (epoll: events, wake_fd) */
+	int wake_fd;	       /* eventfd: it was aborted; -1: none, and so the next */
+	int poke_fd;	       /* eventfd: there is something to collect */
+	int fd;		       /* epoll: completions, end_fd and poke_fd, for soda_conn_fd */
+	bool armed;	       /* the next completion makes an event */
+	unsigned comp_events;  /* taken, to be acknowledged */
+	uint32_t inline_bytes; /* that the queue pair takes */
+};
+
+/* How much a queue pair holds, and another one that completes into the same queue. */
+struct soda_verbs_room {
+	uint32_t sends, receives, others;
+};
+
+/* Reach HOST:PORT: device and route. Undone by soda_verbs_link_close, also on failure. */
+int soda_verbs_link_resolve(struct soda_verbs_link *l, const char *rest, uint64_t deadline_ns,
+			    struct soda_why *why);
+/* Completion queue and queue pair on l->id; l->pd, or one of its own if that is NULL. */
+int soda_verbs_link_prepare(struct soda_verbs_link *l, const struct soda_verbs_room *room,
+			    struct soda_why *why);
+/* Introduce oneself. Errors as soda_conn_connect. */
+int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
+			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
+			    struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
+			    struct soda_why *why);
+/* The parameters of both sides; asked: of the peer's request, or NULL. */
+void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *asked,
+			   struct rdma_conn_param *param_p);
+/*
+ * How long a queue pair waits: for acknowledgements, before it is connected or accepted; and how
+ * long its peer waits for a receive, once it is.  librdmacm has no better than its own
+ * (0.65 s for a receive); what cannot be changed is only slower.
+ */
+void soda_verbs_link_patience(struct rdma_cm_id *id);
+void soda_verbs_link_rnr(struct rdma_cm_id *id);
+/* The device touches no memory of it any more: what is registered can go. */
+void soda_verbs_link_stop(struct soda_verbs_link *l);
+/* Whatever there is of it; its memory has been unregistered. */
+void soda_verbs_link_close(struct soda_verbs_link *l);
+/* End it, and wake who sleeps. Any thread. AS. */
+void soda_verbs_link_abort(struct soda_verbs_link *l);
+
+/* wait.c */
+
+/* The next completion wakes: reap once more behind it. 0 or negative errno. AS. */
+int soda_verbs_link_arm(struct soda_verbs_link *l);
+/* Take the events that have woken us. AS. */
+void soda_verbs_link_drain(struct soda_verbs_link *l);
+/* l->fd is readable, until the next call of this with false. AS. */
+void soda_verbs_link_poke(struct soda_verbs_link *l, bool on);
+/* No link yet. */
+void soda_verbs_link_none(struct soda_verbs_link *l);
+/* Sleep until something happens, at most timeout_ns (< 0: no limit). 0; -ECONNRESET: the end. AS.
+ */
+int soda_verbs_link_sleep(struct soda_verbs_link *l, int64_t timeout_ns);
+/* Has the peer ended it, or soda_verbs_link_abort? AS. */
+bool soda_verbs_link_ended(const struct soda_verbs_link *l);
+/* What a completion's error means for the connection; in words in the log, if nobody expects it. */
+int soda_verbs_link_error(enum ibv_wc_status status, const char *peer);
+
+/* Immediate data: `imm` of wire.h. err is positive. */
+static inline uint32_t soda_verbs_imm(enum soda_msg type, uint32_t flags, int err)
+{
+	return htobe32((uint32_t)type | flags << 8 | soda_status_from_errno(err) << 16);
+}
+
+/* The IBV functions may be cancellation points; a fault handler must not be one. */
+int soda_verbs_uncancel(void);
+void soda_verbs_recancel(int before);
+
+/* memory.c */
+
+/*
+ * Register memory; iova 0: remote addresses are offsets.  The limit of locked memory is
+ * looked at before. 0; -ENOMEM and other errors, with why.
+ */
+int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int access,
+			struct ibv_mr **mr_p, struct soda_why *why);
+void soda_verbs_unregister(struct ibv_mr *mr);
+/*
+ * Memory of a connection's own: zeroed, of whole pages, not in children, near the device
+ * (soda_node_near). NULL: none.
+ */
+void *soda_verbs_map(const struct ibv_context *device, uint64_t bytes);
+/* The device's NUMA node, or SODA_NODE_ANY. */
+int soda_verbs_node(const struct ibv_context *device);
+/* soda_conn_device */
+int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME]);
+
+/* message.c */
+
+/* Frames in both directions, one at a time each. */
+struct soda_verbs_messages {
+	struct soda_verbs_link *link;
+	const char *peer;
+	_Atomic bool *aborted; /* or NULL */
+	uint8_t *in, *out;     /* a frame and SODA_WIRE_MAX_CONTROL bytes each */
+	struct ibv_mr *mr;
+	bool sending, received;
+	bool probes; /* while it waits without a deadline it looks whether the peer is there */
+	bool probing, silent; /* ... and the peer's adapter has not answered */
+	uint64_t probed_ns;
+	uint32_t in_bytes;
+};
+
+/* Before connect or accept: the first message may come at once. */
+int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_link *l,
+			       const char *peer, struct soda_why *why);
+/* Stops the link. */
+void soda_verbs_messages_destroy(struct soda_verbs_messages *m);
+/* Room for one more message from the peer: `in` is written over. */
+int soda_verbs_message_expect(struct soda_verbs_messages *m);
+/* `out` is free to be written to. 0, -ETIMEDOUT, -ECONNRESET, -ECONNABORTED. */
+int soda_verbs_message_begin(struct soda_verbs_messages *m, uint64_t deadline_ns);
+/* Send the frame and the body behind it in `out`. */
+int soda_verbs_message_send(struct soda_verbs_messages *m, const struct soda_wire_frame *frame);
+/* The next message, in `in`. Errors as begin; -EPROTO: not a message. */
+int soda_verbs_message_await(struct soda_verbs_messages *m, uint64_t deadline_ns,
+			     struct soda_wire_frame *frame_p);
+
+/* The text of a refusal, from the peer, for people. */
+void soda_verbs_refusal(const char *peer, const void *text, size_t bytes, struct soda_why *why);
+
+/* client/control.c, client/data.c: own the link, also on failure.
+ * -ENOMEM... and why. */
+int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
+			      const struct soda_wire_hello *hello,
+			      const struct soda_conn_options *opt, uint64_t deadline_ns,
+			      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			      struct soda_why *why);
+int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
+			   const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+			   uint64_t deadline_ns, struct soda_conn **conn_p,
+			   struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/* soda_transport.listen */
+int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *svc,
+		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
+		      struct soda_why *why);
+
+#endif

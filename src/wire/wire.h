@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What travels between agents: layouts, limits, and the functions that encode,
+ * decode and validate them.  Little-endian, packed, no padding.
+ *
+ * Data plane, on byte streams:
+ *
+ *   request   frame(8)  imm | length | 0   READ  body = Table I read  (24 bytes)
+ *                                          WRITE body = Table I write (12 bytes) + data
+ *   reply     frame(8)  imm | length | 0   body = tag (8 bytes) + data
+ *
+ * Zeros behind the frame bring each message's part before the data to 64 bytes, so
+ * that data keeps its alignment on its way through socket buffers: the same copy, 16
+ * bytes off, took twice as long (rep movsb, own measurement, Zen 4).
+ *
+ * A READ with the flag SODA_WIRE_HAS carries a soda_wire_has: on streams in the first of the zeros,
+ * in messages behind the body.
+ *
+ * `imm` is what travels as immediate data on RDMA: type in bits 0-7, flags in
+ * 8-15, status (enum soda_status) in 16-31.  `length` counts the bytes of the
+ * body.  A reply's tag is the read's dest_addr, or the write's first eight bytes
+ * (region and page offset: at most one write a chunk is outstanding).  Replies
+ * leave in the order of the requests of one connection.
+ *
+ * Control plane: the same frame, types from SODA_MSG_HELLO on, bodies below; one
+ * request outstanding a connection.  Table I: Wahlgren et al., SBAC-PAD 2024.
+ */
+#ifndef SODA_COMMON_WIRE_H
+#define SODA_COMMON_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SODA_WIRE_MAGIC 0x41444f53u /* "SODA" */
+#define SODA_WIRE_VERSION 1u
+#define SODA_WIRE_PAGE 4096u
+#define SODA_WIRE_MAX_DATA (4u << 20)	  /* largest READ or WRITE */
+#define SODA_WIRE_MAX_CONTROL (64u << 10) /* largest control body */
+#define SODA_WIRE_MAX_NAME 255u
+#define SODA_WIRE_FRAME_BYTES 8u
+#define SODA_WIRE_TAG_BYTES 8u
+#define SODA_WIRE_HEAD_BYTES 64u /* frame, zeros, and body without data */
+#define SODA_WIRE_READ_BYTES 24u
+#define SODA_WIRE_WRITE_BYTES 12u
+
+enum soda_msg {
+	SODA_MSG_READ = 1,
+	SODA_MSG_WRITE = 2,
+	SODA_MSG_READ_REPLY = 3,
+	SODA_MSG_WRITE_REPLY = 4,
+	SODA_MSG_HELLO = 16,  /* soda_wire_hello -> soda_wire_welcome */
+	SODA_MSG_OPEN = 17,   /* soda_wire_open -> soda_wire_opened */
+	SODA_MSG_CLOSE = 18,  /* soda_wire_region -> empty */
+	SODA_MSG_SYNC = 19,   /* soda_wire_region -> empty, file on stable storage */
+	SODA_MSG_STATS = 20,  /* empty -> JSON text */
+	SODA_MSG_BYE = 21,    /* empty, or one byte BYE_LATER -> empty; the client leaves: free all
+				 it has now, or when its last connection ends */
+	SODA_MSG_PING = 22,   /* anything -> the same: is the peer there, and how far away? */
+	SODA_MSG_NAME = 23,   /* soda_wire_name -> empty, or one byte: advice on the whole object
+				 that the operator's rules give it */
+	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd, or,
+				 on transports with keys, a soda_wire_key; by agents only */
+	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
+			       from that id on and as many as there is room for */
+	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
+	SODA_MSG_KEY = 27,     /* soda_wire_region -> soda_wire_key: of a region that is open;
+				  transports with keys add one to the answer of an OPEN, too */
+	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
+	SODA_MSG_OK = 32,      /* reply of any control request */
+	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
+};
+
+#define SODA_WIRE_BYE_LATER 1u
+
+/* imm flags */
+#define SODA_WIRE_POLLING                                                                          \
+	0x01u		    /* the sender awaits the answer by polling: the server may poll too */
+#define SODA_WIRE_HAS 0x04u /* READ: a soda_wire_has comes with it */
+
+/* Status on the wire; fixed numbers, because errno values differ between systems. */
+enum soda_status {
+	SODA_ST_OK = 0,
+	SODA_ST_INVALID = 1,   /* EINVAL */
+	SODA_ST_NOSPC = 2,     /* ENOSPC */
+	SODA_ST_NOENT = 3,     /* ENOENT */
+	SODA_ST_ACCES = 4,     /* EACCES */
+	SODA_ST_BUSY = 5,      /* EBUSY */
+	SODA_ST_FBIG = 6,      /* EFBIG */
+	SODA_ST_IO = 7,	       /* EIO */
+	SODA_ST_PROTO = 8,     /* EPROTO */
+	SODA_ST_VERSION = 9,   /* EPROTONOSUPPORT */
+	SODA_ST_STALE = 10,    /* ESTALE: unknown client, wrong secret or old epoch */
+	SODA_ST_SHUTDOWN = 11, /* ESHUTDOWN: draining */
+	SODA_ST_DQUOT = 12,    /* EDQUOT */
+	SODA_ST_NOMEM = 13,    /* ENOMEM */
+	SODA_ST_NOTSUP = 14,   /* ENOTSUP */
+	SODA_ST_PERM = 15,     /* EPERM */
+	SODA_ST_MAX = 15,
+};
+
+/* Both directions; an unknown value maps to EPROTO or SODA_ST_IO. err is positive. */
+int soda_status_to_errno(unsigned status);
+unsigned soda_status_from_errno(int err);
+
+struct soda_wire_frame {
+	uint8_t type;
+	uint8_t flags;
+	uint16_t status;
+	uint32_t length;
+};
+
+/* Table I, read: region_id 16, page_offset 48, dest_addr 64, size 32, dest_rkey 32 bits. */
+struct soda_wire_read {
+	uint16_t region_id;
+	uint64_t page_offset; /* 4 KiB pages; 48 bits travel */
+	uint64_t dest_addr;   /* request tag on byte streams */
+	uint32_t size;	      /* bytes */
+	uint32_t dest_rkey;
+};
+
+/*
+ * What the client will not ask for soon, for an agent that fetches ahead (SODA_WIRE_AGENT_ASKS):
+ * bit i of `after` stands for the chunk i + 1 behind the READ's first one, bit i of `before` for
+ * the one i + 1 before it; set: the client has it, awaits it, or knows that it is zeros.  A
+ * chunk is what the HELLO says.  A hint, true when it was sent.
+ */
+struct soda_wire_has {
+	uint64_t after, before;
+};
+#define SODA_WIRE_HAS_BYTES 16u
+
+/* Table I, write: region_id 16, page_offset 48, size 32 bits, then the data. */
+struct soda_wire_write {
+	uint16_t region_id;
+	uint64_t page_offset;
+	uint32_t size;
+};
+
+enum soda_conn_kind { SODA_CONN_CONTROL = 1, SODA_CONN_DATA = 2 };
+
+struct soda_wire_hello {
+	uint32_t magic, version;
+	uint32_t kind;		/* enum soda_conn_kind */
+	uint32_t features;	/* SODA_FEATURE_... */
+	uint32_t chunk_bytes;	/* the client's; 0 for tools that only ask for statistics */
+	uint32_t uid, gid, pid; /* as claimed; on UNIX sockets the kernel's word counts */
+	uint64_t client_id;	/* 0: a new client (control connections only) */
+	uint64_t secret;	/* proves a client id; from the welcome */
+	uint64_t epoch;		/* counts a client's reconnections from 1; a control HELLO with a
+				   higher epoch closes and drains all of the older ones; a data
+				   HELLO must carry the current one */
+};
+#define SODA_WIRE_HELLO_BYTES 56u
+
+/*
+ * On UNIX sockets: READ and WRITE may travel through a queue in shared memory, which
+ * comes with the answer (transport/shm_queue.h).  A descriptor that comes with the
+ * HELLO is the client's userfaultfd.
+ */
+#define SODA_FEATURE_QUEUE 1u
+/* verbs, a data connection to a two-sided peer: it asks nothing, it reads by keys. */
+#define SODA_FEATURE_KEYED 2u
+
+struct soda_wire_welcome {
+	uint32_t version;
+	uint32_t max_data;    /* largest READ or WRITE the server takes */
+	uint64_t instance_id; /* random at the server's start */
+	uint64_t client_id;
+	uint64_t secret;
+	uint64_t capacity, free_bytes;
+	uint32_t known; /* 1: client_id was known and its regions are intact */
+	uint32_t agent; /* 0: the server itself; else an agent between, random at its start, and
+			   another number once it has lost what it owed to this client */
+};
+/*
+ * Bit of the agent's number: it answers WRITEs before the server has them.  If it is
+ * another agent than before, those that no SYNC followed may never have come there.
+ */
+#define SODA_WIRE_AGENT_EARLY 1u
+/* Another one: it fetches ahead, and READs with a soda_wire_has spare it what is not needed. */
+#define SODA_WIRE_AGENT_ASKS 2u
+#define SODA_WIRE_WELCOME_BYTES 56u
+
+/* SODA_MSG_OPEN; flags as in soda.h, 0 = anonymous; followed by the file name. */
+struct soda_wire_open {
+	uint16_t region_id; /* the client chooses; EBUSY if it is in use */
+	uint16_t name_bytes;
+	uint32_t flags;
+	uint64_t bytes;
+};
+#define SODA_WIRE_OPEN_BYTES 16u
+
+struct soda_wire_opened {
+	uint64_t bytes;	     /* the object's size; backing is rounded up to whole 2 MiB */
+	uint64_t file_id;    /* 0 for anonymous; changes when size or mtime do */
+	uint64_t generation; /* of the file's contents as loaded */
+};
+#define SODA_WIRE_OPENED_BYTES 24u
+
+/* verbs: how the memory of a region, or of a part of it, is reached. */
+struct soda_wire_key {
+	uint32_t rkey;
+	uint64_t dirty_at; /* where its dirty map begins (transport_impl.h); 0: none */
+};
+#define SODA_WIRE_KEY_BYTES 12u
+
+/*
+ * verbs, behind the welcome of a two-sided peer: a request is one SEND with immediate data,
+ * `imm`, and the body of the stream format, of at most message_bytes of data and its head; as
+ * many as credits at a time.  Answers: a SEND of tag and data; or, SODA_ANSWER_WRITE, of a
+ * READ that succeeds a WRITE with immediate data to dest_addr by dest_rkey.
+ */
+struct soda_wire_asked {
+	uint32_t message_bytes; /* 0: the peer is one-sided */
+	uint16_t credits;
+	uint16_t answer; /* enum soda_answer_by */
+};
+#define SODA_WIRE_ASKED_BYTES 8u
+
+enum soda_answer_by { SODA_ANSWER_WRITE = 0, SODA_ANSWER_SEND = 1 };
+
+struct soda_wire_region {
+	uint16_t region_id;
+};
+#define SODA_WIRE_REGION_BYTES 2u
+
+/* One open region of the client, in the answer of SODA_MSG_LIST. */
+struct soda_wire_listed {
+	uint16_t region_id;
+	uint32_t flags; /* as in its OPEN, without CREATE */
+	uint64_t bytes;
+	uint64_t file_id;
+	uint64_t generation;
+};
+#define SODA_WIRE_LISTED_BYTES 32u
+
+/* SODA_MSG_NAME: region_id 16, then the name. */
+
+/* SODA_MSG_ADVISE: SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE or SODA_NO_CACHE of soda.h. */
+struct soda_wire_advise {
+	uint16_t region_id;
+	uint16_t advice;
+	uint64_t offset, bytes; /* whole pages of the region */
+};
+#define SODA_WIRE_ADVISE_BYTES 24u
+
+/* STATIC_CACHE: what of the region the memory that comes with it holds, from its beginning on. */
+struct soda_wire_advised {
+	uint64_t offset, bytes;
+};
+#define SODA_WIRE_ADVISED_BYTES 16u
+
+/*
+ * SODA_MSG_DISCARD: part of an anonymous region has no content any more, and its memory may go
+ * back to the system.  The client has no READ or WRITE of it under way, and begins none before
+ * the answer.
+ */
+struct soda_wire_discard {
+	uint16_t region_id;
+	uint64_t offset, bytes; /* whole pages of the region */
+};
+#define SODA_WIRE_DISCARD_BYTES 24u
+
+/*
+ * SODA_MSG_WRITTEN: WRITEs of the client are numbered as they come.  All that were answered
+ * before the request have numbers below `next`; all below `oldest` are done with: on the
+ * server, or replaced by a later one of the same range; or lost, of which there were `lost`.
+ */
+struct soda_wire_written {
+	uint64_t next, oldest, lost;
+};
+#define SODA_WIRE_WRITTEN_BYTES 24u
+
+/*
+ * Encoders write exactly the named number of bytes.  Decoders check nothing but
+ * the layout, and return -EPROTO when `bytes` is not what the layout needs.
+ */
+void soda_wire_put_frame(uint8_t out[SODA_WIRE_FRAME_BYTES], const struct soda_wire_frame *f);
+void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wire_frame *f);
+void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r);
+void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r);
+void soda_wire_put_has(uint8_t out[SODA_WIRE_HAS_BYTES], const struct soda_wire_has *h);
+void soda_wire_get_has(const uint8_t in[SODA_WIRE_HAS_BYTES], struct soda_wire_has *h);
+void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w);
+void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w);
+void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h);
+int soda_wire_get_hello(const void *in, size_t bytes, struct soda_wire_hello *h);
+void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w);
+int soda_wire_get_welcome(const void *in, size_t bytes, struct soda_wire_welcome *w);
+void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wire_open *o);
+/* *name_p points into `in`, name_bytes long, not terminated. */
+int soda_wire_get_open(const void *in, size_t bytes, struct soda_wire_open *o, const char **name_p);
+void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o);
+int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
+void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k);
+int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k);
+void soda_wire_put_asked(uint8_t out[SODA_WIRE_ASKED_BYTES], const struct soda_wire_asked *a);
+/* -EPROTO also where a value cannot be; zeros are none. */
+int soda_wire_get_asked(const void *in, size_t bytes, struct soda_wire_asked *a);
+void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l);
+void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l);
+
+void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda_wire_advise *a);
+int soda_wire_get_advise(const void *in, size_t bytes, struct soda_wire_advise *a);
+void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a);
+int soda_wire_get_advised(const void *in, size_t bytes, struct soda_wire_advised *a);
+void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct soda_wire_discard *d);
+int soda_wire_get_discard(const void *in, size_t bytes, struct soda_wire_discard *d);
+void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w);
+int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written *w);
+
+/*
+ * Validate a data-plane request against a region of region_bytes bytes: size
+ * not 0, at most SODA_WIRE_MAX_DATA, a multiple of the page, and wholly inside
+ * the region rounded up to whole pages.  0, -EINVAL or -EPROTO (size).
+ */
+int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes);
+/* A DISCARD likewise, of any number of whole pages but 0. 0, -EINVAL. */
+int soda_wire_check_discard(const struct soda_wire_discard *d, uint64_t region_bytes);
+
+#endif

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pages and tables, as files: one file each, all numbers in them, nothing taken for HTML that is none."""
+import contextlib
+import io
+import json
+import os
+import re
+import tempfile
+import unittest
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import needs
+import samples
+from report import command, pages, palette
+
+VOID = ("meta", "link", "br", "img", "input", "hr", "use")
+
+
+class Parsed(HTMLParser):
+    """Elements with their attributes; that all are closed; the visible text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.found, self.text = [], [], ""
+        self.feed(page)
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while self.open and self.open[-1] in ("p", "li") and tag not in ("p", "li"):
+            self.open.pop()
+        assert self.open and self.open.pop() == tag, f"</{tag}> where none is open"
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "title"):
+            self.text += " ".join(data.split()) + "\n"
+
+    def count(self, tag):
+        return sum(found == tag for found, _ in self.found)
+
+
+class Pages(unittest.TestCase):
+    def check_stands_alone(self, page):
+        parsed = Parsed(page)
+        for tag, attributes in parsed.found:
+            self.assertNotEqual(tag, "script")
+            for name in ("src", "href", "xlink:href"):
+                self.assertRegex(attributes.get(name, "#"), r"^(#|data:)", f"{tag} {name}")
+        self.assertNotIn("@import", page)
+        ids = [attributes["id"] for _, attributes in parsed.found if "id" in attributes]
+        self.assertEqual(len(ids), len(set(ids)), "an id twice")
+        for used in re.findall(r'(?:href="|url\()#([^")]+)', page):
+            self.assertIn(used, ids)
+        for used in re.findall(r"var\((--[a-z-]+)\)", page):
+            self.assertIn(f"{used}:", palette.css())
+        return parsed
+
+    def test_an_evaluation(self):
+        page, drawn = pages.evaluation_page(samples.full_evaluation())
+        parsed = self.check_stands_alone(page)
+        self.assertEqual(parsed.count("svg"), 7)
+        self.assertEqual(sorted(drawn), ["figure-10", "figure-11", "figure-6", "figure-7", "figure-8", "figure-9",
+                                         "slow-down"])
+        for told in ("A CPU <fast>", "soda eval --out '<DIR>'", "by <nothing>", "it was <killed>", "none valid",
+                     "2 threads", "in 184 runs: 1.009 to 1.010"):
+            self.assertIn(told, parsed.text)
+        self.assertEqual(parsed.text.count("it was <killed>"), 4)
+
+    def test_the_numbers_of_a_figure_are_in_its_table(self):
+        runs = [samples.eval_run("base", 4.0), samples.eval_run("agg", 3.0), samples.eval_run("agg", 5.0, 1),
+                samples.eval_run("all", 1.0, valid=False, why_invalid="killed")]
+        page, drawn = pages.evaluation_page(samples.evaluation(runs))
+        text = page[page.index('<h2 id="figure-7"'):page.index('<h2 id="figure-8"')]
+        self.assertIn("<td>1.00<small>0.75–1.25</small></td>", text)
+        self.assertIn("none valid", text)
+        self.assertIn("✕", drawn["figure-7"])
+        self.assertIn("bfs, agg: 1.00 (0.75–1.25)", drawn["figure-7"])
+        self.assertNotIn("figure-6", drawn)
+        self.assertIn("Not measured here.", page)
+
+    def test_tried_in_vain_is_not_untried(self):
+        page, _ = pages.evaluation_page(samples.evaluation(
+            [samples.eval_run("dram", 1.0), samples.eval_run("base", 4.0, valid=False)]))
+        self.check_stands_alone(page)
+        parts = {name: page[page.index(f'<h2 id="{name}"'):].split("<h2", 2)[1] for name in ("slow-down", "figure-9")}
+        self.assertIn("Tried, and there is no valid run to show", parts["slow-down"])
+        self.assertIn("Not measured here.", parts["figure-9"])
+
+    def test_an_evaluation_of_nothing(self):
+        page, drawn = pages.evaluation_page({**samples.evaluation([]), "machine": None, "commands": []})
+        self.check_stands_alone(page)
+        self.assertEqual(drawn, {})
+
+    def test_a_program(self):
+        for n in (1, 50, 1000):
+            parsed = self.check_stands_alone(pages.program_page(samples.program(n)))
+            self.assertEqual(parsed.count("svg"), 1)
+            self.assertIn("sort '</title><script>alert(1)</script>'", parsed.text)
+            self.assertIn("resident", parsed.text)
+
+    def test_a_program_without_fabric_memory(self):
+        parsed = self.check_stands_alone(pages.program_page({**samples.program(0), "status": 3}))
+        self.assertEqual(parsed.count("svg"), 0)
+        self.assertIn("Exit status 3. The program used no fabric memory.", parsed.text)
+
+    def test_figures_are_files_of_their_own(self):
+        _, drawn = pages.evaluation_page(samples.full_evaluation())
+        for text in drawn.values():
+            root = ET.fromstring(text)
+            self.assertTrue(root.tag.endswith("svg"))
+            for used in re.findall(r"var\((--[a-z-]+)\)", text):
+                self.assertRegex(text, f"{used}:#.*\n.*prefers-color-scheme:dark.*{used}:#")
+            labels = [" ".join(found.itertext()).strip() for found in root.iter() if found.tag.endswith("}text")]
+            for label in ("bfs", "pagerank", "g1", "g2"):
+                self.assertIn(label, labels)
+            self.assertNotRegex(text.split("</style>")[1], r"#[0-9a-f]{6}\b", "a colour that does not follow the scheme")
+
+    def test_the_same_numbers_make_the_same_page(self):
+        self.assertEqual(pages.evaluation_page(samples.full_evaluation()),
+                         pages.evaluation_page(samples.full_evaluation()))
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="soda-test-report-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def write(self, name, document):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        return path
+
+    def run_command(self, *words):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = command.run(list(words))
+        return status, out.getvalue(), err.getvalue()
+
+    def test_a_page_beside_its_results(self):
+        path = self.write("results.json", samples.full_evaluation())
+        page = os.path.join(self.folder, "report.html")
+        self.assertEqual(self.run_command(path), (0, page + "\n", ""))
+        self.assertEqual(sorted(os.listdir(self.folder)), ["figures", "report.html", "results.json"])
+        self.assertEqual(len(os.listdir(os.path.join(self.folder, "figures"))), 7)
+
+    def test_a_page_elsewhere(self):
+        path, page = self.write("run.json", samples.program()), os.path.join(self.folder, "other.html")
+        self.assertEqual(self.run_command(path, "--out", page)[0], 0)
+        self.assertTrue(os.path.getsize(page))
+        self.assertEqual(self.run_command(path)[1], os.path.join(self.folder, "run.html") + "\n")
+
+    def test_says_what_is_wrong(self):
+        path = self.write("run.json", {"format": "soda-run", "version": 9})
+        status, out, err = self.run_command(path)
+        self.assertEqual((status, out, err.count("\n")), (1, "", 1))
+        self.assertIn("version 9", err)
+        path = self.write("run.json", samples.program())
+        status, _, err = self.run_command(path, "--out", os.path.join(self.folder, "none", "page.html"))
+        self.assertEqual((status, err.count("\n")), (1, 1))
+        self.assertIn("No such file", err)
+        self.assertIn("several", self.run_command(path, path)[2])
+
+    def test_tables_of_benchmarks(self):
+        fault = {"format": "soda-bench-fault", "version": 1, "pattern": "rand", "threads": 2, "size": 1, "chunk": 1,
+                 "buffer": 1, "rounds": 3, "gb_per_s": 1.25, "gb_per_s_min": 1.0, "gb_per_s_max": 1.5,
+                 "us_per_fault_p50": None}
+        mode = {"mode": "base", "pattern": "seq", "rounds": 3, "seconds": 1.0, "gb_per_s": None, "hit_rate": 0.5,
+                "traffic": {"on_demand": 1, "prefetch": 0, "write_back": 0, "preload": 0, "total": 12345678}}
+        paths = [self.write("a.json", fault), self.write("b.json", {**fault, "gb_per_s": 2.0}),
+                 self.write("c.json", {"format": "soda-bench-dpu", "version": 1, "runs": [mode]})]
+        status, out, _ = self.run_command(*paths)
+        self.assertEqual(status, 0)
+        lines = out.splitlines()
+        self.assertEqual(len(lines), 4 + 1 + 3)
+        self.assertIn("| a.json | rand | 2 | 1.250 (1.000-1.500) | - |", lines[2])
+        self.assertIn("| b.json | rand | 2 | 2.000", lines[3])
+        self.assertIn("| c.json | seq | base | - |", lines[7])
+        self.assertIn("| 12.3 | 0.50 |", lines[7])
+        self.assertEqual({line.count("|") for line in lines[:4]}, {lines[0].count("|")})
+
+
+if __name__ == "__main__":
+    needs.run()

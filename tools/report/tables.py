@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Markdown tables of the benchmarks."""
+import os
+
+from . import texts
+
+FORMATS = ("soda-bench-fault", "soda-bench-dpu")
+_UNKNOWN = "-"
+
+
+def row(*cells):
+    return "| " + " | ".join(cells) + " |"
+
+
+def head(*names):
+    return [row(*names), row(*("---" for _ in names))]
+
+
+def _real(value, digits=3):
+    return _UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _ranged(run, name):
+    told = _real(run[name])
+    least, most = run.get(f"{name}_min"), run.get(f"{name}_max")
+    return told if least is None or most is None else f"{told} ({least:.3f}-{most:.3f})"
+
+
+def _fault_rows(path, run):
+    floor = run.get("floor") or {}
+    yield (os.path.basename(path), run["pattern"], str(run["threads"]), _ranged(run, "gb_per_s"),
+           _real(run.get("us_per_fault_p50"), 1), _real(run.get("us_per_fault_p99"), 1),
+           _real(run.get("cpu_s_per_gb")), _real(floor.get("gb_per_s")), _real(run.get("ratio_gb_per_s"), 2))
+
+
+def _dpu_rows(path, document):
+    for run in document["runs"]:
+        yield (os.path.basename(path), run["pattern"], run["mode"], _ranged(run, "gb_per_s"),
+               _real(run.get("cpu_s_per_gb_host")), _real(run.get("cpu_s_per_gb_agent")),
+               _real(run.get("cpu_s_per_gb_server")), texts.significant(run["traffic"]["total"] / 1e6),
+               _real(run.get("hit_rate"), 2), _real(run.get("seconds_vs_memserver"), 2),
+               _real(run.get("seconds_vs_base"), 2))
+
+
+_TABLES = {
+    "soda-bench-fault": (_fault_rows, ("file", "pattern", "threads", "GB/s", "us a fault, median", "99 %", "CPU s/GB",
+                                       "floor GB/s", "ratio")),
+    "soda-bench-dpu": (_dpu_rows, ("file", "pattern", "mode", "GB/s", "CPU s/GB: host", "agent", "server",
+                                   "MB on the network", "hit rate", "time of memserver", "of base")),
+}
+
+
+def markdown(read):
+    """A table for each format of [(path, format, document)]; medians, with the least and the most in brackets."""
+    told = []
+    for kind, (rows_of, names) in _TABLES.items():
+        rows = [row(*cells) for path, of, document in read if of == kind for cells in rows_of(path, document)]
+        if rows:
+            told.append("\n".join([*head(*names), *rows]) + "\n")
+    return "\n".join(told)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where `soda stat` and `soda top` get counters from: a program of this machine, or a
+ * server or agent, whose connection is kept from one answer to the next.
+ */
+#ifndef SODA_STAT_SOURCE_H
+#define SODA_STAT_SOURCE_H
+
+#include <jansson.h>
+
+#include "transport/api/transport.h"
+
+struct soda_stat_source {
+	const char *target;	/* borrowed */
+	struct soda_conn *conn; /* of a server; NULL: none yet */
+};
+
+/* target: a process id, or the address of a server or agent. 0, -EINVAL with the reason in why. */
+int soda_stat_open(struct soda_stat_source *source, const char *target, struct soda_why *why);
+/*
+ * The counters now: a new reference, or NULL with the reason in why.  Waits for at most
+ * timeout_ms for each of its steps.  May be tried again after a failure.
+ */
+json_t *soda_stat_read(struct soda_stat_source *source, int timeout_ms, struct soda_why *why);
+void soda_stat_close(struct soda_stat_source *source, int timeout_ms);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The program `soda`: one file a command. */
+#ifndef SODA_TOOL_H
+#define SODA_TOOL_H
+
+#include "base/conf/conf.h"
+
+/* Exit codes of every command. */
+enum { SODA_EXIT_OK = 0, SODA_EXIT_FAILED = 1, SODA_EXIT_USAGE = 2 };
+
+/* argv[0] is the command's own name.  Each returns an exit code. */
+int soda_command_bench(int argc, char **argv);
+int soda_command_bench_dpu(int argc, char **argv);
+int soda_command_bench_fault(int argc, char **argv);
+int soda_command_bench_heap(int argc, char **argv);
+int soda_command_bench_start(int argc, char **argv);
+int soda_command_bench_transport(int argc, char **argv);
+int soda_command_eval(int argc, char **argv);
+int soda_command_graph(int argc, char **argv);
+int soda_command_report(int argc, char **argv);
+int soda_command_run(int argc, char **argv);
+int soda_command_stat(int argc, char **argv);
+int soda_command_top(int argc, char **argv);
+
+/*
+ * Defaults, environment, flags into values; positional arguments may stand between
+ * flags.  Up to max of them land in args (owned by argv).  Returns how many, or -1
+ * after a message.  --help, --version and --man exit.
+ */
+int soda_tool_options(const struct soda_conf *conf, int argc, char **argv, void *values,
+		      const char **args, int max);
+
+#endif

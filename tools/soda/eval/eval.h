@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda eval`: graph applications on a compute node whose memory is capped, in every mode.
+ *
+ *   eval.c       options
+ *   plan.c       which runs there are, in which order;  parts.c: of all commands
+ *   progress.c   how long what is left may take
+ *   paper.c      what the paper used and found; whether this machine has it
+ *   graph.c      the graphs, as files
+ *   readahead.c  the disk's readahead; soda/stage/cgroup.h: the memory cgroup
+ *   stage.c      memory server, agent
+ *   app.c        one process of the application, started and watched
+ *   needs.c      what a process of the capped node may have
+ *   run.c        one run: what is started, read before and after
+ *   verify.c     whether its result is right
+ *   results.c    the results so far, on disk
+ *   files.c      results.json, results.csv;  the page of them: tools/report
+ *   drive.c      all of these, one after the other
+ *
+ *   application (capped) -----------------------> memory server      memserver
+ *   application (capped) --- DPU agent ----------> memory server      base ... all
+ *
+ * All runs share a memory server; each has an agent of its own, so that caches and counters
+ * begin empty.
+ */
+#ifndef SODA_EVAL_H
+#define SODA_EVAL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "soda/stage/cgroup.h"
+#include "soda/stage/daemon.h"
+#include "soda/stage/link.h"
+
+enum soda_eval_mode {
+	SODA_EVAL_DRAM,
+	SODA_EVAL_SSD,
+	SODA_EVAL_SSD_READAHEAD, /* the disk's own readahead, whatever it is */
+	SODA_EVAL_SSD_ADVICE,	 /* as ssd, and the program says what it reads next */
+	SODA_EVAL_MEMSERVER,
+	SODA_EVAL_BASE,
+	SODA_EVAL_AGG,
+	SODA_EVAL_ASYNC,
+	SODA_EVAL_STATIC,
+	SODA_EVAL_DYNAMIC,
+	SODA_EVAL_AGG_ASYNC,
+	SODA_EVAL_ALL,
+	SODA_EVAL_MODES,
+};
+
+/* Sets of modes: 1 << mode. */
+#define SODA_EVAL_DISK_MODES                                                                       \
+	(1u << SODA_EVAL_SSD | 1u << SODA_EVAL_SSD_READAHEAD | 1u << SODA_EVAL_SSD_ADVICE)
+#define SODA_EVAL_AGENT_MODES (((1u << SODA_EVAL_MODES) - 1) & ~((1u << SODA_EVAL_BASE) - 1))
+
+extern const char *const soda_eval_mode_names[]; /* ends with NULL, as does: */
+extern const char *const soda_eval_app_names[];	 /* the paper's five first */
+
+enum { SODA_EVAL_APPS_MAX = 9, SODA_EVAL_GRAPHS_MAX = 16, SODA_EVAL_REPEAT_MAX = 1000 };
+
+struct soda_eval_graph {
+	const char *spec;    /* as asked for: a file, or rmat:SCALE:EDGES; borrowed */
+	char name[64];	     /* in results and file names */
+	char path[PATH_MAX]; /* of the binary triple */
+	bool generated;	     /* by rmat: or uniform: */
+	bool symmetric;
+	uint64_t vertices, edges, vertex_bytes, edge_bytes;
+};
+
+struct soda_eval_run {
+	uint32_t graph, app, processes, repetition;
+	enum soda_eval_mode mode;
+};
+
+struct soda_eval_plan {
+	const char *out, *work; /* folders: results; graphs, for as long as they are needed */
+	uint32_t graphs_n, apps_n, modes_n;
+	struct soda_eval_graph graphs[SODA_EVAL_GRAPHS_MAX];
+	uint32_t apps[SODA_EVAL_APPS_MAX]; /* of soda_eval_app_names */
+	enum soda_eval_mode modes[SODA_EVAL_MODES];
+	uint32_t repeat, threads, iterations; /* iterations: PageRank's */
+	uint32_t timeout_ms;		      /* of a process */
+	uint64_t chunk_bytes, cache_bytes;    /* cache_bytes 0: in proportion to the limit */
+	uint64_t limit_bytes;		      /* of the node; 0: a third of what is computed on */
+	uint32_t cpu_pct;		      /* of the agent; 0: no cap */
+	bool background, shm, quick, paper;
+	struct soda_bench_link link; /* rate "": none */
+	struct soda_eval_run *runs;  /* runs_n, in their order */
+	uint32_t runs_n;
+};
+
+/* What an application needs on a graph, known from its run in local memory. */
+struct soda_eval_needs {
+	uint64_t object_bytes, array_bytes; /* all data; of these the application's own arrays */
+	uint64_t limit_bytes, buffer_bytes; /* of a process's memory; of its page buffer */
+	bool arrays_fam;
+};
+
+/* What stays for all runs. */
+struct soda_eval_stage {
+	const struct soda_eval_plan *plan;
+	const char *dir; /* for files of a run */
+	pid_t owner;
+	struct soda_bench_daemon server, agent;
+	struct soda_cgroup cpu_cap;
+	struct soda_cgroup cap;
+	bool capped; /* there are memory cgroups */
+};
+
+/* plan.c.  Fill runs from the rest; the caller frees them. 0 or -ENOMEM. */
+int soda_eval_plan_make(struct soda_eval_plan *plan);
+/* What must be equal for results to stand beside each other: a new reference. */
+json_t *soda_eval_plan_setting(const struct soda_eval_plan *plan);
+/* Read it back. */
+void soda_eval_plan_adopt(struct soda_eval_plan *plan, const json_t *setting);
+/* The setting, and what is run: a new reference. */
+json_t *soda_eval_plan_describe(const struct soda_eval_plan *plan);
+/* A graph: a new reference; and back. */
+json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph);
+void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described);
+/* The place of a name in a list that ends with NULL; -1: it is not there. */
+int soda_eval_name_find(const char *const *names, const char *name);
+static inline bool soda_eval_in(enum soda_eval_mode mode, unsigned set)
+{
+	return set >> mode & 1;
+}
+
+/* graph.c.  Make the graph's files where they are not there; 0 or negative errno, told. */
+int soda_eval_graph_prepare(const struct soda_eval_plan *plan, struct soda_eval_graph *graph);
+/* Name it; 0 or -EINVAL, told. */
+int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const char *work);
+
+/* stage.c.  0 or negative errno after a message; close in either case. */
+int soda_eval_stage_open(struct soda_eval_stage *stage);
+void soda_eval_stage_close(struct soda_eval_stage *stage);
+/* An agent for this mode. */
+int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_graph *graph,
+			  enum soda_eval_mode mode, const struct soda_eval_needs *needs);
+/* Its caches, for a report. */
+void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda_eval_graph *graph,
+			    const struct soda_eval_needs *needs, uint64_t *dynamic_p,
+			    uint64_t *static_p, uint64_t *entry_p);
+
+/*
+ * run.c.  Do a run; *result_p is a new reference to what came of it, which says of itself
+ * whether it is valid.  0, or negative errno after a message where going on makes no sense.
+ */
+int soda_eval_run_do(struct soda_eval_stage *stage, const struct soda_eval_run *run,
+		     const struct soda_eval_needs *needs, json_t **result_p);
+
+/*
+ * verify.c.  Whether the result of a run, a file in plan->work that may be taken away, is
+ * right: by the serial check, or because it is what that has found right before.  0; -EBADMSG: it
+ * is wrong; -EIO: it could not be checked; the last line of the log says why.
+ */
+int soda_eval_verify(const struct soda_eval_plan *plan, const struct soda_eval_run *run,
+		     const char *result, const char *log);
+/* Remove what was kept for that. */
+void soda_eval_verify_forget(const struct soda_eval_plan *plan);
+
+/* needs.c.  From the result of the run in local memory. */
+void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
+			struct soda_eval_needs *needs_p);
+
+/* paper.c.  Turn the plan into the paper's; 0, or -ENOTSUP having said all that is missing. */
+int soda_eval_paper_plan(struct soda_eval_plan *plan);
+
+#endif

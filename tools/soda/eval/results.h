@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The results so far: OUT/runs.jsonl, a line for each thing known as soon as it is known, so
+ * that an evaluation goes on where it was interrupted, and may be made in parts: other graphs,
+ * applications, modes, more repetitions, as long as the setting is the same.
+ *
+ *	{"setting": ...}	the first line
+ *	{"command": ...}	what was typed, and when
+ *	{"graph": ...}		a graph, once it has been made
+ *	{"run": ...}		a run
+ */
+#ifndef SODA_EVAL_RESULTS_H
+#define SODA_EVAL_RESULTS_H
+
+#include "soda/eval/eval.h"
+
+struct soda_eval_results {
+	char path[PATH_MAX];
+	json_t *commands; /* an array of {"text", "date"} */
+	json_t *graphs;	  /* by name */
+	json_t *runs;	  /* an array; the last one of a kind counts */
+	uint32_t found;	  /* valid runs that were there when it was opened */
+};
+
+enum soda_eval_begin {
+	SODA_EVAL_GO_ON, /* from what is there; begin where nothing is */
+	SODA_EVAL_FRESH, /* forget what is there */
+	SODA_EVAL_LOOK,	 /* only read; the setting, too, is what is there */
+};
+
+/*
+ * 0; -EEXIST: of another setting, or another graph of the same name; -ENOENT: nothing to look at;
+ * negative errno; after a message.  Close in either case.
+ */
+int soda_eval_results_open(struct soda_eval_results *results, struct soda_eval_plan *plan,
+			   enum soda_eval_begin begin);
+/* kind: "command", "graph" or "run"; takes the reference. 0 or negative errno after a message. */
+int soda_eval_results_add(struct soda_eval_results *results, const char *kind, json_t *what);
+/* Borrowed; NULL: none that is valid. */
+json_t *soda_eval_results_find(const struct soda_eval_results *results,
+			       const struct soda_eval_plan *plan, const struct soda_eval_run *run);
+void soda_eval_results_close(struct soda_eval_results *results);
+
+/*
+ * parts.c.  Make the plan that of all that is there, for a report: its graphs, applications,
+ * modes, most repetitions; not runs.  What it points to lives as long as the results.
+ */
+void soda_eval_plan_widen(struct soda_eval_plan *plan, const struct soda_eval_results *results);
+
+/*
+ * progress.c.  Seconds that a run will take, preparation and verification included: what its
+ * like have taken, or as far as nothing alike has been run, what is known of other applications and
+ * modes; 0: its graph is not known.
+ */
+double soda_eval_progress_guess(const struct soda_eval_results *results,
+				const struct soda_eval_plan *plan, const struct soda_eval_run *run);
+/* "45 s", "12 min", "2 h 05 min" */
+enum { SODA_EVAL_DURATION_BYTES = 48 };
+void soda_eval_progress_format(double seconds, char text[SODA_EVAL_DURATION_BYTES]);
+
+#endif

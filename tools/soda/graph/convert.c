@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda graph convert`: by way of a sorted binary triple, which is what most want anyway. */
+#include <errno.h>
+#include <libgen.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "graph/format/export.h"
+#include "soda/graph/tool.h"
+
+struct options {
+	uint32_t to;
+	uint64_t memory;
+	bool symmetric;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+/* enum soda_graph_format and one more. */
+static const char *const formats[] = { "ligra", "adjacency", "snap", "mtx", "gap", "auto", NULL };
+#define FORMAT_AUTO (SODA_GRAPH_GAP + 1)
+
+static const struct soda_option option_table[] = {
+	{ .name = "to",
+	  .type = SODA_OPT_CHOICE,
+	  .offset = AT(to),
+	  .arg = "FORMAT",
+	  .def = "auto",
+	  .choices = formats,
+	  .help = "ligra: the binary triple OUTPUT.config, .idx, .adj; adjacency: Ligra's text; "
+		  "snap: "
+		  "an edge list; mtx: Matrix Market; gap: GAP's .sg. auto goes by OUTPUT's ending: "
+		  ".txt and .el, .mtx, .sg, otherwise ligra." },
+	{ .name = "symmetric",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(symmetric),
+	  .help = "Each edge in both directions, once, and no self-loops; without it the edges "
+		  "stay as they are." },
+	{ .name = "memory",
+	  .type = SODA_OPT_SIZE,
+	  .offset = AT(memory),
+	  .arg = "SIZE",
+	  .def = "512M",
+	  .min = 1 << 20,
+	  .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for each "
+		  "edge." },
+};
+
+static const struct soda_conf conf = {
+	.program = "soda graph convert",
+	.summary = "convert a graph from one format to another",
+	.args = "INPUT OUTPUT",
+	.description = "Reads edge lists as SNAP publishes them (comments, CRLF, ids with gaps), "
+		       "Matrix Market "
+		       "coordinate files (values are skipped), Ligra's AdjacencyGraph text, all of "
+		       "them gzipped "
+		       "or not, Ligra's binary triple (INPUT without its ending) and GAP's .sg.\n\n"
+		       "Neighbours come out in ascending order. Ids with gaps are numbered anew, "
+		       "and the old "
+		       "ones kept beside a binary triple and in edge lists. A triple of a directed "
+		       "graph gets "
+		       "its in-edges as a second one, OUTPUT.in.",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), k = strlen(end);
+
+	return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+static enum soda_graph_format format_of(const struct options *o, const char *output)
+{
+	if (o->to != FORMAT_AUTO)
+		return o->to;
+	if (ends_with(output, ".txt") || ends_with(output, ".el"))
+		return SODA_GRAPH_SNAP;
+	if (ends_with(output, ".mtx"))
+		return SODA_GRAPH_MTX;
+	return ends_with(output, ".sg") ? SODA_GRAPH_GAP : SODA_GRAPH_TRIPLE;
+}
+
+static bool same_file(const char *a, const char *b, const char *suffix)
+{
+	char *x = soda_graph_path(a, suffix), *y = soda_graph_path(b, suffix);
+	struct stat s, t;
+	bool same = x && y && !stat(x, &s) && !stat(y, &t) && s.st_dev == t.st_dev &&
+		    s.st_ino == t.st_ino;
+
+	free(x);
+	free(y);
+	return same;
+}
+
+static int build(const struct options *o, const char *input, const char *path,
+		 struct soda_graph_info *info_p, struct soda_graph_error *err)
+{
+	struct soda_graph_build how = { .path = path,
+					.symmetric = o->symmetric,
+					.memory = o->memory,
+					.progress = soda_graph_tool_progress };
+	struct soda_graph_source *source;
+	int ret = soda_graph_source_open(input, &source, err);
+
+	if (ret)
+		return ret;
+	ret = soda_graph_build(source, &how, info_p, err);
+	source->close(source);
+	return ret;
+}
+
+/* By way of a triple in this folder, which is removed. */
+static int export_through(const struct options *o, const char *folder, const char *input,
+			  enum soda_graph_format format, const char *output,
+			  struct soda_graph_info *info_p, struct soda_graph_error *err)
+{
+	char *path = soda_graph_path(folder, "/graph");
+	int ret = path ? build(o, input, path, info_p, err)
+		       : soda_graph_fail(err, ENOMEM, "out of memory for a path");
+
+	if (!ret)
+		ret = soda_graph_export(path, format, output, err);
+	if (path)
+		soda_graph_triple_remove(path);
+	free(path);
+	return ret;
+}
+
+static int export(const struct options *o, const char *input, enum soda_graph_format format,
+		  const char *output, struct soda_graph_info *info_p, struct soda_graph_error *err)
+{
+	char *copy = strdup(output), *folder = NULL;
+	int ret = 0;
+
+	if (!copy || asprintf(&folder, "%s/.soda-graph-XXXXXX", dirname(copy)) < 0)
+		ret = soda_graph_fail(err, ENOMEM, "out of memory for a path");
+	else if (!mkdtemp(folder))
+		ret = soda_graph_fail(err, errno, "%s: cannot make a temporary folder: %s", folder,
+				      strerror(errno));
+	if (!ret) {
+		ret = export_through(o, folder, input, format, output, info_p, err);
+		rmdir(folder);
+	}
+	free(folder);
+	free(copy);
+	return ret;
+}
+
+static int convert(const struct options *o, const char *input, const char *output)
+{
+	enum soda_graph_format format = format_of(o, output);
+	double begin = soda_graph_tool_clock();
+	struct soda_graph_error err;
+	struct soda_graph_info info;
+	int ret;
+
+	if (same_file(input, output, "") || same_file(input, output, ".config"))
+		ret = soda_graph_fail(&err, EINVAL, "%s: is the input; expected another output",
+				      output);
+	else if (format == SODA_GRAPH_TRIPLE)
+		ret = build(o, input, output, &info, &err);
+	else
+		ret = export(o, input, format, output, &info, &err);
+	if (ret)
+		return soda_graph_tool_fail(conf.program, ret, &err);
+	soda_graph_tool_report(output, &info, soda_graph_tool_clock() - begin);
+	return SODA_EXIT_OK;
+}
+
+int soda_command_graph_convert(int argc, char **argv)
+{
+	struct options o = { 0 };
+	const char *paths[2];
+	int n = soda_tool_options(&conf, argc, argv, &o, paths, 2);
+
+	if (n >= 0 && n < 2)
+		fprintf(stderr, "%s: from what to what? two paths; see --help\n", conf.program);
+	return n < 2 ? SODA_EXIT_USAGE : convert(&o, paths[0], paths[1]);
+}

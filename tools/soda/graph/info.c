@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda graph info`: one pass over a graph of any format. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "soda/graph/tool.h"
+
+#define BATCH 65536
+
+struct options {
+	bool json;
+};
+
+static const struct soda_option option_table[] = {
+	{ .name = "json",
+	  .letter = 'j',
+	  .type = SODA_OPT_BOOL,
+	  .offset = offsetof(struct options, json),
+	  .help = "Print one JSON object." },
+};
+
+static const struct soda_conf conf = {
+	.program = "soda graph info",
+	.summary = "what is in a graph's file",
+	.args = "INPUT",
+	.description =
+		"Reads all of a graph of any format that soda graph convert reads, and checks it: "
+		"the first thing that is wrong is told with its position. Ids are counted as they "
+		"stand in the file. Needs 4 bytes of memory for each id up to the largest.",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+struct facts {
+	struct soda_graph_source *source;
+	uint64_t edges, loops, largest_id;
+	uint32_t *degrees; /* of `room` ids, and whether they occur: ~0 is not seen yet */
+	uint64_t room;
+};
+
+#define UNSEEN UINT32_MAX
+
+static int make_room(struct facts *f, uint64_t ids, struct soda_graph_error *err)
+{
+	uint64_t room = f->room ? f->room : 1024;
+	uint32_t *larger;
+
+	if (ids <= f->room)
+		return 0;
+	while (room < ids)
+		room *= 2;
+	larger = realloc(f->degrees, room * sizeof(*larger));
+	if (!larger)
+		return soda_graph_fail(err, ENOMEM, "out of memory for %" PRIu64 " degrees", room);
+	f->degrees = larger;
+	memset(larger + f->room, 0xff, (room - f->room) * sizeof(*larger));
+	f->room = room;
+	return 0;
+}
+
+/* Degrees saturate below UNSEEN. */
+static void count_edge(struct facts *f, struct soda_graph_edge e)
+{
+	uint32_t *from = &f->degrees[e.from], *to = &f->degrees[e.to];
+
+	if (*to == UNSEEN)
+		*to = 0;
+	if (*from == UNSEEN)
+		*from = 0;
+	*from += *from < UNSEEN - 1;
+	f->loops += e.from == e.to;
+	f->edges++;
+}
+
+static int count_batch(struct facts *f, const struct soda_graph_edge *edges, long count,
+		       struct soda_graph_error *err)
+{
+	int ret;
+
+	for (long i = 0; i < count; i++) {
+		uint32_t most = edges[i].from > edges[i].to ? edges[i].from : edges[i].to;
+
+		if (most >= f->room) {
+			ret = make_room(f, (uint64_t)most + 1, err);
+			if (ret)
+				return ret;
+		}
+		if (most > f->largest_id)
+			f->largest_id = most;
+		count_edge(f, edges[i]);
+	}
+	return 0;
+}
+
+static int read_all(struct facts *f, struct soda_graph_error *err)
+{
+	struct soda_graph_edge *batch = malloc(BATCH * sizeof(*batch));
+	long count = 0;
+	int ret;
+
+	if (!batch)
+		return soda_graph_fail(err, ENOMEM, "out of memory for a batch of edges");
+	ret = f->source->rewind(f->source, err);
+	while (!ret && (count = f->source->next(f->source, batch, BATCH, err)) > 0) {
+		ret = count_batch(f, batch, count, err);
+		soda_graph_tool_progress(NULL, "reading", f->source->fraction(f->source));
+	}
+	free(batch);
+	return ret ? ret : (int)count;
+}
+
+static json_t *describe(const struct facts *f)
+{
+	uint64_t seen = 0, sources = 0, vertices;
+	uint32_t largest = 0;
+
+	for (uint64_t v = 0; v < f->room; v++) {
+		seen += f->degrees[v] != UNSEEN;
+		sources += f->degrees[v] != UNSEEN && f->degrees[v];
+		if (f->degrees[v] != UNSEEN && f->degrees[v] > largest)
+			largest = f->degrees[v];
+	}
+	vertices = f->source->vertices ? f->source->vertices : seen;
+	return json_pack(
+		"{s:s, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:I, s:f}", "format", f->source->format,
+		"vertices", (json_int_t)vertices, "edges", (json_int_t)f->edges, "symmetric",
+		(int)f->source->symmetric, "self_loops", (json_int_t)f->loops, "largest_id",
+		(json_int_t)f->largest_id, "without_edges", (json_int_t)(vertices - seen),
+		"without_out_edges", (json_int_t)(vertices - sources), "largest_out_degree",
+		(json_int_t)largest, "mean_out_degree", (double)f->edges / (double)vertices);
+}
+
+static void print(const json_t *facts)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)facts, key, value)
+	{
+		printf("%-20s ", key);
+		if (json_is_string(value))
+			puts(json_string_value(value));
+		else if (json_is_boolean(value))
+			puts(json_is_true(value) ? "yes" : "not known to be");
+		else if (json_is_real(value))
+			printf("%.2f\n", json_real_value(value));
+		else
+			printf("%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+	}
+}
+
+static int show(const struct facts *f, bool as_json)
+{
+	json_t *facts = describe(f);
+
+	if (!facts)
+		return SODA_EXIT_FAILED;
+	if (as_json)
+		json_dumpf(facts, stdout, JSON_COMPACT);
+	else
+		print(facts);
+	if (as_json)
+		putchar('\n');
+	json_decref(facts);
+	return fflush(stdout) ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+}
+
+int soda_command_graph_info(int argc, char **argv)
+{
+	struct options o = { 0 };
+	struct facts f = { 0 };
+	struct soda_graph_error err;
+	const char *path;
+	int n = soda_tool_options(&conf, argc, argv, &o, &path, 1);
+	int ret, status;
+
+	if (n == 0)
+		fprintf(stderr, "%s: of what? a graph's path; see --help\n", conf.program);
+	if (n < 1)
+		return SODA_EXIT_USAGE;
+	ret = soda_graph_source_open(path, &f.source, &err);
+	if (ret)
+		return soda_graph_tool_fail(conf.program, ret, &err);
+	ret = read_all(&f, &err);
+	soda_graph_tool_progress(NULL, NULL, 0);
+	status = ret ? soda_graph_tool_fail(conf.program, ret, &err) : show(&f, o.json);
+	f.source->close(f.source);
+	free(f.degrees);
+	return status;
+}

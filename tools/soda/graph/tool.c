@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "soda/graph/tool.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BAR_WIDTH 40
+#define BAR_SECONDS 0.1 /* between two updates */
+
+double soda_graph_tool_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int soda_graph_tool_fail(const char *command, int ret, const struct soda_graph_error *err)
+{
+	soda_graph_tool_progress(NULL, NULL, 0);
+	fprintf(stderr, "%s: %s\n", command, err->text);
+	return ret == -EINVAL || ret == -ENOENT || ret == -ERANGE ? SODA_EXIT_USAGE
+								  : SODA_EXIT_FAILED;
+}
+
+static void draw(const char *step, double fraction)
+{
+	static const char full[BAR_WIDTH + 1] = "########################################";
+	int done = (int)(fraction * BAR_WIDTH);
+
+	if (done < 0 || done > BAR_WIDTH)
+		done = BAR_WIDTH;
+	fprintf(stderr, "\r%-15s [%.*s%*s] %3.0f %%", step, done, full, BAR_WIDTH - done, "",
+		fraction < 1 ? fraction * 100 : 100);
+}
+
+void soda_graph_tool_progress(void *unused, const char *step, double fraction)
+{
+	static double last;
+	static bool drawn;
+	double now;
+
+	if (!step && drawn) {
+		fprintf(stderr, "\r%*s\r", BAR_WIDTH + 25, "");
+		drawn = false;
+	}
+	if (!step || !isatty(STDERR_FILENO))
+		return;
+	now = soda_graph_tool_clock();
+	if (now - last < BAR_SECONDS)
+		return;
+	last = now;
+	drawn = true;
+	draw(step, fraction);
+}
+
+void soda_graph_tool_report(const char *path, const struct soda_graph_info *info, double seconds)
+{
+	soda_graph_tool_progress(NULL, NULL, 0);
+	printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges%s, in %.1f s\n", path, info->vertices,
+	       info->edges, info->symmetric ? " (symmetric)" : "", seconds);
+}
+
+static const char usage[] = "Usage: soda graph COMMAND [ARGUMENT]...\n"
+			    "\n"
+			    "Commands:\n"
+			    "  gen      generate a random graph\n"
+			    "  convert  from one format to another\n"
+			    "  info     what is in a file, all of it read and checked\n"
+			    "\n"
+			    "soda graph COMMAND --help tells its options.\n";
+
+int soda_command_graph(int argc, char **argv)
+{
+	const char *which = argc > 1 ? argv[1] : "";
+
+	if (strcmp(which, "gen") == 0)
+		return soda_command_graph_gen(argc - 1, argv + 1);
+	if (strcmp(which, "convert") == 0)
+		return soda_command_graph_convert(argc - 1, argv + 1);
+	if (strcmp(which, "info") == 0)
+		return soda_command_graph_info(argc - 1, argv + 1);
+	if (strcmp(which, "--help") == 0 || strcmp(which, "-h") == 0) {
+		fputs(usage, stdout);
+		return SODA_EXIT_OK;
+	}
+	if (*which)
+		fprintf(stderr, "soda graph: no command '%s'\n", which);
+	fputs(usage, stderr);
+	return SODA_EXIT_USAGE;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda run`: set the environment, and become the program, with libsoda-run.so loaded into it.
+ * What cannot be loaded into is refused here, with the reason.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/run_program.h"
+#include "soda/base/tool.h"
+#include "soda/run/report.h"
+
+struct options {
+	char *mem;
+	char *server;
+	char *dpu;
+	uint64_t threshold;
+	char *report;
+	bool stats;
+	bool children;
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct soda_option option_table[] = {
+	{ .name = "mem",
+	  .letter = 'm',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(mem),
+	  .arg = "SIZE",
+	  .help = "The page buffer: how much fabric memory is resident at once (512M, or 1/3 of "
+		  "what is "
+		  "allocated). Default: SODA_BUFFER, or 1/3, at least 16 MiB." },
+	{ .name = "threshold",
+	  .letter = 't',
+	  .type = SODA_OPT_SIZE,
+	  .offset = AT(threshold),
+	  .arg = "SIZE",
+	  .def = "1M",
+	  .min = 1,
+	  .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
+		  "memory; "
+		  "smaller ones stay with the program's allocator." },
+	{ .name = "server",
+	  .letter = 's',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(server),
+	  .arg = "ADDRESS",
+	  .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, or a "
+		  "private "
+		  "server, which ends with the program." },
+	{ .name = "dpu",
+	  .letter = 'd',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(dpu),
+	  .arg = "ADDRESS",
+	  .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH." },
+	{ .name = "stats",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(stats),
+	  .help = "At the program's end print on standard error what it did with fabric memory." },
+	{ .name = "report",
+	  .letter = 'r',
+	  .type = SODA_OPT_STRING,
+	  .offset = AT(report),
+	  .arg = "FILE.html",
+	  .help = "At the program's end write a page that shows residency, faults and traffic over "
+		  "time, and its numbers beside it, FILE.json. Where what draws it is not "
+		  "installed (soda report), there are the numbers. The program is then a child "
+		  "of soda." },
+	{ .name = "children",
+	  .type = SODA_OPT_BOOL,
+	  .offset = AT(children),
+	  .help = "Programs that this one starts have fabric memory of their own. Default: none; "
+		  "but what it becomes has it: what a shell script ends with by exec, what a "
+		  "shim stands for." },
+};
+
+static const struct soda_conf conf = {
+	.program = "soda run",
+	.summary = "run an unmodified program on fabric memory",
+	.args = "-- PROGRAM [ARGUMENT]...",
+	.description =
+		"Runs PROGRAM with its large blocks and mappings in fabric memory: those of "
+		"malloc(3), its family and C++ new, and of mmap(2) where the mapping is private, "
+		"anonymous, readable and writable and nothing else is asked of it. A library is "
+		"loaded into the program by LD_PRELOAD; so it must be dynamically linked, and not "
+		"set-user-id.\n\n"
+		"System calls on such memory work through the C library's functions; "
+		"docs/limits.md lists those that do not. With SODA_MODE=handler and the privilege "
+		"to serve the kernel's own faults (root, or access to /dev/userfaultfd) all of "
+		"them do, and each fault costs two wake-ups more. Chunks are of 16 KiB unless "
+		"SODA_CHUNK says otherwise. The child of a fork has no fabric memory, and other "
+		"programs that it starts have none without --children; what PROGRAM becomes by "
+		"exec, as a wrapper does, has.",
+	.epilogue =
+		".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
+		"or there is no fabric memory, or the file of \\-\\-report cannot be written, 2 "
+		"wrong usage.\n"
+		".SH EXAMPLES\n.nf\n"
+		"soda run \\-\\-mem 1G \\-\\-stats \\-\\- sort \\-S 4G \\-o sorted words\n"
+		".fi\n"
+		".SH SEE ALSO\n.BR soda\\-report (1),\n.BR soda (7)\n",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+/* The library: where this build has it, or where it is installed. */
+static bool find_library(char *path, size_t bytes)
+{
+	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY };
+	char self[512], joined[1024];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n <= 0)
+		return false;
+	self[n] = 0;
+	*strrchr(self, '/') = 0;
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		char *real;
+
+		snprintf(joined, sizeof(joined), "%s%s%s", places[i][0] == '/' ? "" : self,
+			 places[i][0] == '/' ? "" : "/", places[i]);
+		real = realpath(joined, NULL);
+		if (real && strlen(real) < bytes) {
+			strcpy(path, real);
+			free(real);
+			return true;
+		}
+		free(real);
+	}
+	return false;
+}
+
+static void set_unless_null(const char *name, const char *value)
+{
+	if (value)
+		setenv(name, value, 1);
+}
+
+static void set_environment(const struct options *opt, const char *library)
+{
+	const char *before = getenv("LD_PRELOAD");
+	char list[4096], number[32];
+
+	snprintf(list, sizeof(list), "%s%s%s", library, before && *before ? ":" : "",
+		 before ? before : "");
+	setenv("LD_PRELOAD", list, 1);
+	setenv("SODA_RUN_LIBRARY", library, 1);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)opt->threshold);
+	setenv("SODA_RUN_THRESHOLD", number, 1);
+	setenv("SODA_RUN_STATS", opt->stats ? "1" : "0", 1);
+	if (opt->children)
+		setenv("SODA_RUN_CHILDREN", "1", 1);
+	else
+		unsetenv("SODA_RUN_CHILDREN");
+	set_unless_null("SODA_BUFFER", opt->mem);
+	set_unless_null("SODA_SERVER", opt->server);
+	set_unless_null("SODA_DPU", opt->dpu);
+	if (opt->server && !opt->dpu)
+		unsetenv("SODA_DPU");
+	if (opt->dpu && !opt->server)
+		unsetenv("SODA_SERVER");
+	/* it knows nothing of chunks, and touches small pieces; streams are fetched ahead */
+	setenv("SODA_CHUNK", "16K", 0);
+}
+
+int soda_command_run(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	struct soda_conf_error err;
+	struct soda_run_refusal why;
+	char library[1024], program[1024];
+	int first;
+
+	if (soda_conf_defaults(&conf, &opt, &err) ||
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
+		fprintf(stderr, "soda run: %s\n", err.text);
+		return SODA_EXIT_USAGE;
+	}
+	if (first >= argc) {
+		fputs("soda run: which program? soda run [OPTION]... -- PROGRAM [ARGUMENT]...\n",
+		      stderr);
+		return SODA_EXIT_USAGE;
+	}
+	if (!find_library(library, sizeof(library))) {
+		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
+		      "installation is not complete\n",
+		      stderr);
+		return 127;
+	}
+	if (soda_run_check(argv[first], program, sizeof(program), &why)) {
+		fprintf(stderr, "soda run: %s\n", why.text);
+		return why.status;
+	}
+	set_environment(&opt, library);
+	if (opt.report)
+		return soda_run_report_open(opt.report)
+			       ? 127
+			       : soda_run_report_run(opt.report, program, argv + first);
+	execv(program, argv + first);
+	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
+	return 126;
+}

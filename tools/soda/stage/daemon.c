@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Daemons of our own. */
+#include "soda/stage/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "soda/stage/patience.h"
+
+enum { START_TIMEOUT_MS = 20000, DRAIN_MS = 30000 /* what it takes by itself */, ARGS_MAX = 32 };
+
+const struct soda_bench_program soda_bench_mem_server = { "soda-mem-server", "SODA_MEM_SERVER",
+							  "src/mem_server" };
+const struct soda_bench_program soda_bench_dpu_agent = { "soda-dpu-agent", "SODA_DPU_AGENT",
+							 "src/dpu_agent" };
+
+static void find_program(const struct soda_bench_program *program, char *path, size_t bytes)
+{
+	const char *given = getenv(program->env), *slash;
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	int folder;
+
+	snprintf(path, bytes, "%s", given && *given ? given : program->name);
+	if ((given && *given) || n <= 0)
+		return;
+	self[n] = 0;
+	slash = strrchr(self, '/');
+	folder = (int)(slash - self);
+	snprintf(path, bytes, "%.*s/%s", folder, self, program->name);
+	if (access(path, X_OK) == 0)
+		return;
+	snprintf(path, bytes, "%.*s/../../%s/%s", folder, self, program->folder, program->name);
+	if (access(path, X_OK))
+		snprintf(path, bytes, "%s", program->name);
+}
+
+void soda_bench_program_find(const struct soda_bench_program *program, char path[PATH_MAX])
+{
+	char found[PATH_MAX];
+
+	find_program(program, found, sizeof(found));
+	memcpy(path, found, sizeof(found));
+}
+
+/* Never returns. */
+static void exec_program(const struct soda_bench_program *program, const char *path, int out,
+			 const char *const *args)
+{
+	char *all[ARGS_MAX] = { (char *)(uintptr_t)program->name };
+
+	for (int i = 0; args[i] && i + 2 < ARGS_MAX; i++)
+		all[i + 1] = (char *)(uintptr_t)args[i];
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing in it outlives the benchmark */
+	dup2(out, STDOUT_FILENO);
+	execvp(path, all);
+	fprintf(stderr, "soda bench: cannot start %s: %s; name it in %s\n", path, strerror(errno),
+		program->env);
+	_exit(127);
+}
+
+/* One line of the daemon's, without its end; false when it ends or says nothing in time. */
+static bool read_line(int fd, char *line, size_t bytes)
+{
+	struct pollfd poll_for = { .fd = fd, .events = POLLIN };
+	size_t n = 0;
+
+	while (n + 1 < bytes) {
+		if (poll(&poll_for, 1, START_TIMEOUT_MS) <= 0 || read(fd, line + n, 1) != 1)
+			return false;
+		if (line[n] == '\n') {
+			line[n] = 0;
+			return true;
+		}
+		n++;
+	}
+	return false;
+}
+
+static int await_ready(struct soda_bench_daemon *daemon, const struct soda_bench_program *program)
+{
+	char line[256];
+
+	while (read_line(daemon->out, line, sizeof(line)))
+		if (sscanf(line, "READY %127s", daemon->address) == 1)
+			return 0;
+	fprintf(stderr, "soda bench: %s did not become ready\n", program->name);
+	soda_bench_daemon_stop(daemon);
+	return -ECHILD;
+}
+
+int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
+			    const struct soda_bench_program *program, const char *const *args,
+			    int (*before)(void *arg), void *arg)
+{
+	char path[PATH_MAX];
+	int out[2], err;
+
+	soda_bench_program_find(program, path);
+	if (pipe2(out, O_CLOEXEC)) {
+		err = -errno;
+		goto complain;
+	}
+	daemon->name = program->name;
+	daemon->pid = fork();
+	if (daemon->pid == 0) {
+		if (before && before(arg))
+			_exit(126);
+		exec_program(program, path, out[1], args);
+	}
+	err = daemon->pid < 0 ? -errno : 0;
+	close(out[1]);
+	daemon->out = out[0];
+	if (!err)
+		return await_ready(daemon, program);
+	close(out[0]);
+	daemon->pid = 0;
+complain:
+	fprintf(stderr, "soda bench: cannot start %s: %s\n", path, strerror(-err));
+	return err;
+}
+
+int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group)
+{
+	int err = soda_cgroup_open_cpu(pct, owner, group);
+
+	if (err == -ENOENT)
+		fprintf(stderr, "soda bench: --dpu-cpu: no cgroup hierarchy here has the cpu "
+				"controller\n");
+	else if (err)
+		fprintf(stderr, "soda bench: --dpu-cpu: cannot make a cgroup: %s%s\n",
+			strerror(-err), err == -EACCES || err == -EPERM ? "; it needs root" : "");
+	return err;
+}
+
+int soda_bench_daemon_enter_cap(const struct soda_cgroup *group)
+{
+	int err = soda_cgroup_enter(group);
+
+	if (err)
+		fprintf(stderr, "soda bench: --dpu-cpu: cannot enter %s: %s\n", group->dir,
+			strerror(-err));
+	return err;
+}
+
+void soda_bench_daemon_stop(struct soda_bench_daemon *daemon)
+{
+	struct soda_patience_process process = { daemon->pid, daemon->name };
+
+	if (daemon->pid <= 0)
+		return;
+	kill(daemon->pid, SIGTERM);
+	soda_patience_end(&process, DRAIN_MS);
+	close(daemon->out);
+	daemon->pid = 0;
+}
+
+uint64_t soda_bench_daemon_cpu_ns(const struct soda_bench_daemon *daemon)
+{
+	struct timespec t;
+	clockid_t id;
+
+	if (daemon->pid <= 0 || clock_getcpuclockid(daemon->pid, &id) || clock_gettime(id, &t))
+		return UINT64_MAX;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A daemon of our own, so that its CPU time can be measured: a memory server, a DPU
+ * agent.  It is looked for in an environment variable, beside this program, in the
+ * build tree, in PATH; it ends with this process, however that ends.
+ */
+#ifndef SODA_BENCH_DAEMON_H
+#define SODA_BENCH_DAEMON_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "soda/stage/cgroup.h"
+
+struct soda_bench_program {
+	const char *name;   /* "soda-mem-server" */
+	const char *env;    /* "SODA_MEM_SERVER" */
+	const char *folder; /* of the build tree */
+};
+
+/* A path to execute; one without a slash is looked for in PATH. */
+void soda_bench_program_find(const struct soda_bench_program *program, char path[PATH_MAX]);
+
+extern const struct soda_bench_program soda_bench_mem_server, soda_bench_dpu_agent;
+
+struct soda_bench_daemon {
+	pid_t pid;	  /* 0: not running */
+	const char *name; /* of its program */
+	int out;	  /* its standard output: closing ours does not end it */
+	char address[128];
+};
+
+/*
+ * args: NULL-terminated, without the name.  before (may be NULL) runs in the child
+ * first; non-zero, after a message, ends it.  0 with its first READY address; negative
+ * errno after a message on stderr.
+ */
+int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
+			    const struct soda_bench_program *program, const char *const *args,
+			    int (*before)(void *arg), void *arg);
+/*
+ * --dpu-cpu: a group that gets pct percent of one processor, and its entry, for `before` above.
+ * 0, or negative errno after a message.
+ */
+int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group);
+int soda_bench_daemon_enter_cap(const struct soda_cgroup *group);
+/* SIGTERM, and wait for its end. */
+void soda_bench_daemon_stop(struct soda_bench_daemon *daemon);
+/* CPU time of all its threads so far; UINT64_MAX where it is not running. */
+uint64_t soda_bench_daemon_cpu_ns(const struct soda_bench_daemon *daemon);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A program, server or agent that `soda top` looks at: a thread asks it again and
+ * again, so that one that does not answer keeps nobody waiting.
+ *
+ *   asking -> here <-> gone       gone: it did not answer; it is asked all the same
+ */
+#ifndef SODA_TOP_TARGET_H
+#define SODA_TOP_TARGET_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "soda/base/source.h"
+#include "soda/watch/views.h"
+
+enum { SODA_TOP_HISTORY = 160 };
+
+enum soda_top_state { SODA_TOP_ASKING, SODA_TOP_HERE, SODA_TOP_GONE };
+
+struct soda_top_timing {
+	uint32_t interval_ms, timeout_ms;
+};
+
+struct soda_top_target {
+	const char *name; /* constant, and the next two */
+	char label[96];	  /* the name, and of a process its program's */
+	struct soda_top_timing timing;
+	struct soda_stat_source source; /* the thread's */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake; /* CLOCK_MONOTONIC */
+	bool stop;	     /* guarded by lock, and so below */
+	bool paused;	     /* answers are not taken */
+	unsigned answers;    /* so far, failures included */
+	enum soda_top_state state;
+	struct soda_why why; /* gone */
+	struct soda_top_pair pair;
+	const struct soda_top_view *view; /* NULL: not known yet */
+	double columns[SODA_TOP_COLUMNS];
+	double values[SODA_TOP_ROWS_MAX];
+	float history[SODA_TOP_ROWS_MAX][SODA_TOP_HISTORY]; /* oldest first */
+	int history_n;
+};
+
+/* name: borrowed. 0, -EINVAL (not a target; why), -EAGAIN, -ENOMEM. */
+int soda_top_target_start(struct soda_top_target *t, const char *name,
+			  const struct soda_top_timing *timing, struct soda_why *why);
+/* Hold what is shown, or go on. */
+void soda_top_target_pause(struct soda_top_target *t, bool paused);
+/* Ends the thread, waits for at most a time-out, frees. */
+void soda_top_target_stop(struct soda_top_target *t);
+
+/*
+ * Whom to look at when nobody was named: programs of this machine that use SODA, and what
+ * SODA_SERVER and SODA_DPU name; at most max names, each to be freed.  Returns how many.
+ */
+int soda_top_find(char **names, int max);
+
+#endif
