@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * verbs without a device: what is decoded of private data, on both sides, and of requests in Table
+ * I's layout, and of their answers.  librdmacm and the receive buffers are played here. what 8: 0
+ * a connection request's private data: length 8, bytes     1  the acceptance's     2  a
+ * rejection's: status 8 3  requests: ops: 0,1 a READ  2 a WRITE  3 as it is: opcode 8, imm 32,
+ * length 32, bytes  4  answer  5  free  6  sent 4  a key: as it is
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "daemon.h"
+#include "fuzz.h"
+#include "transport/verbs/server/two_sided.h"
+
+/* These two have what reads private data, as functions of their own. */
+#include "transport/verbs/link.c"
+
+int fuzz_verbs_request(struct soda_listener *l, struct rdma_cm_event *event);
+
+static struct fuzz_daemon daemon_;
+static unsigned buffers_out;
+
+/* verbs_pool.c: buffers as they come from a device */
+
+static struct soda_vpool *const no_pool = NULL;
+static struct soda_verbs_reach reach;
+
+struct soda_verbs_reach *soda_vpool_reach(const struct soda_vpool *pool)
+{
+	return &reach;
+}
+
+void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps)
+{
+	buffers_out -= !keeps;
+	/* a READ's may be received into again from here on: its end shows who still reads it */
+	if (!keeps)
+		memset(b->data, 0xee, SODA_WIRE_PAGE);
+}
+
+void soda_vbuffer_put(struct soda_vbuffer *b)
+{
+	buffers_out--;
+	free(b->head);
+	free(b->data);
+	free(b);
+}
+
+bool soda_verbs_reach_key(struct soda_verbs_reach *r, const void *at, size_t bytes,
+			  uint32_t *lkey_p)
+{
+	*lkey_p = 1;
+	return true;
+}
+
+/* The queue pair: what is sent can be read. */
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	for (int i = 0; i < wr->num_sge; i++) {
+		const volatile uint8_t *at = (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
+
+		for (uint32_t b = 0; b < wr->sg_list[i].length; b += 256)
+			(void)at[b];
+	}
+	return 0;
+}
+
+static void accepted(struct rdma_cm_event *event, bool rejection)
+{
+	struct soda_wire_welcome welcome;
+	struct soda_wire_asked asked;
+	struct soda_why why = { "" };
+	int ret = rejection ? rejected(event, "peer:1", &why)
+			    : established(event, "peer:1", &welcome, &asked, &why);
+
+	FUZZ_MUST(ret <= 0);
+	FUZZ_MUST(rejection ? ret < 0 && why.text[0] : ret == 0 || why.text[0]);
+	if (ret == 0 && asked.message_bytes)
+		FUZZ_MUST(asked.credits && asked.answer <= SODA_ANSWER_SEND);
+}
+
+static void private_data(uint8_t what, struct fuzz_input *in)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = 7 };
+	struct rdma_cm_id id = { .verbs = NULL };
+	struct rdma_cm_event event = { .id = &id };
+	size_t n = fuzz_u8(in);
+	uint8_t *data;
+
+	memcpy(&id.route.addr.dst_addr, &from, sizeof(from));
+	event.status = what == 2 ? fuzz_u8(in) : 0;
+	n = n < in->left ? n : in->left;
+	data = malloc(n + !n); /* exactly: what reads beyond it is seen */
+	FUZZ_MUST(data);
+	if (n)
+		memcpy(data, in->at, n);
+	event.param.conn.private_data = n ? data : NULL;
+	event.param.conn.private_data_len = (uint8_t)n;
+	if (what == 0)
+		fuzz_verbs_request(&daemon_.listener, &event);
+	else
+		accepted(&event, what == 2);
+	free(data);
+}
+
+/* Requests of one connection */
+
+static struct soda_vconn *begin(struct rdma_cm_id *id, struct soda_vworker *worker)
+{
+	struct soda_vconn *c = calloc(1, sizeof(*c));
+	static struct ibv_mr tags_mr;
+
+	FUZZ_MUST(c);
+	c->p.peer =
+		(struct soda_peer){ .listener = &daemon_.listener, .client = &daemon_, .fd = -1 };
+	c->p.id = id;
+	c->worker = worker;
+	c->tags = calloc(SODA_VERBS_ANSWERS, SODA_WIRE_TAG_BYTES);
+	c->tags_mr = &tags_mr;
+	c->refs = 1;
+	pthread_mutex_init(&c->lock, NULL);
+	FUZZ_MUST(c->tags);
+	return c;
+}
+
+static struct soda_vbuffer *new_buffer(void)
+{
+	struct soda_vbuffer *b = calloc(1, sizeof(*b));
+
+	FUZZ_MUST(b);
+	b->head = calloc(1, SODA_WIRE_WRITE_BYTES);
+	b->data = malloc(SODA_VERBS_MESSAGE);
+	FUZZ_MUST(b->head && b->data);
+	memset(b->data, 0, SODA_WIRE_PAGE);
+	buffers_out++;
+	return b;
+}
+
+/* As the device puts a message: its first bytes apart. */
+static const char *deliver_message(struct soda_vconn *c, const uint8_t *bytes, uint32_t n,
+				   uint32_t imm, uint8_t odd)
+{
+	struct soda_vbuffer *b = new_buffer();
+	struct ibv_wc wc = { .opcode = odd & 1 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
+			     .wc_flags = odd & 2 ? 0 : IBV_WC_WITH_IMM,
+			     .imm_data = htobe32(imm),
+			     .byte_len = n };
+	uint32_t head = n < SODA_WIRE_WRITE_BYTES ? n : SODA_WIRE_WRITE_BYTES;
+	unsigned before = daemon_.waiting_n;
+	const char *why;
+	bool kept;
+
+	memcpy(b->head, bytes, head);
+	memcpy(b->data, bytes + head, n - head < SODA_WIRE_PAGE ? n - head : SODA_WIRE_PAGE);
+	why = soda_vconn_request(c, b, &wc);
+	kept = daemon_.waiting_n != before && daemon_.waiting[before]->write;
+	FUZZ_MUST(!why == (daemon_.waiting_n != before));
+	if (!kept) { /* only a WRITE keeps its buffer */
+		free(b->head);
+		free(b->data);
+		free(b);
+	}
+	return why;
+}
+
+static const char *request(struct soda_vconn *c, struct fuzz_input *in, uint8_t what)
+{
+	static uint8_t text[SODA_WIRE_WRITE_BYTES + SODA_VERBS_MESSAGE];
+	uint8_t page = fuzz_u8(in), flags, odd = 0;
+	uint32_t size = fuzz_u8(in) % 18 * SODA_WIRE_PAGE, n, imm;
+
+	flags = fuzz_u8(in);
+	imm = (what == 2 ? SODA_MSG_WRITE : SODA_MSG_READ) | (uint32_t)flags << 8;
+	n = SODA_WIRE_READ_BYTES + (flags & SODA_WIRE_HAS ? SODA_WIRE_HAS_BYTES : 0);
+	if (what == 2) {
+		soda_wire_put_write(text, &(struct soda_wire_write){ 1, page, size });
+		n = SODA_WIRE_WRITE_BYTES + size;
+	} else if (what == 3) {
+		odd = fuzz_u8(in);
+		imm = fuzz_u32(in);
+		n = fuzz_u32(in) % sizeof(text);
+		fuzz_take(in, text, 64);
+	} else {
+		soda_wire_put_read(text, &(struct soda_wire_read){ .region_id = 1,
+								   .page_offset = page,
+								   .dest_addr = page,
+								   .size = size });
+	}
+	return n <= sizeof(text) ? deliver_message(c, text, n, imm, odd) : NULL;
+}
+
+static void requests(struct fuzz_input *in)
+{
+	static struct ibv_context device = { .ops = { .post_send = post_send } };
+	static struct ibv_qp qp = { .context = &device };
+	static struct soda_vworkers workers = { .n = 1 };
+	static struct soda_vworker worker = { .all = &workers };
+	struct rdma_cm_id id = { .qp = &qp };
+	struct soda_vconn *c = begin(&id, &worker);
+	const char *why = NULL;
+	uint8_t what, which;
+
+	workers.pool = no_pool;
+	while (in->left && !why) {
+		what = fuzz_u8(in) % 7;
+		switch (what) {
+		case 4:
+			which = fuzz_u8(in);
+			fuzz_daemon_answer(&daemon_, which, fuzz_u8(in) & 1 ? -EIO : 0);
+			break;
+		case 5:
+			fuzz_daemon_free(&daemon_, fuzz_u8(in));
+			break;
+		case 6:
+			soda_vconn_sent(c, fuzz_u8(in) & 1 ? c->posted : fuzz_u32(in));
+			break;
+		default:
+			why = request(c, in, what);
+		}
+	}
+	while (fuzz_daemon_answer(&daemon_, 0, 0))
+		;
+	while (fuzz_daemon_free(&daemon_, 0))
+		;
+	while (c->reaped != c->taken) {
+		uint32_t before = c->reaped;
+
+		soda_vconn_sent(c, c->posted);
+		FUZZ_MUST(c->reaped != before);
+	}
+	FUZZ_MUST(!c->pending && !c->held && c->refs == 1 && !buffers_out);
+	free(c->tags);
+	pthread_mutex_lock(&c->lock);
+	soda_vconn_unref_locked(c);
+}
+
+static void key(struct fuzz_input *in)
+{
+	struct soda_wire_asked asked;
+	struct soda_wire_key k;
+
+	soda_wire_get_key(in->at, in->left, &k);
+	if (soda_wire_get_asked(in->at, in->left, &asked) == 0 && asked.message_bytes)
+		FUZZ_MUST(asked.credits);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	fuzz_quiet();
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct fuzz_input in = { data, bytes };
+	uint8_t what = fuzz_u8(&in) % 5;
+
+	buffers_out = 0;
+	fuzz_daemon_init(&daemon_, false);
+	daemon_.listener.wake_fd = -1;
+	if (what == 3)
+		requests(&in);
+	else if (what == 4)
+		key(&in);
+	else
+		private_data(what, &in);
+	daemon_.gone = true;
+	fuzz_daemon_check_end(&daemon_);
+	return 0;
+}
