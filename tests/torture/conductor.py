@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Carries out one plan (plan.py), and judges what came of it."""
+
+import os
+import signal
+import subprocess
+import time
+
+import stage
+import wire
+from proxy import Proxy
+from stage import Wrong
+
+FILE_BYTES = 6 << 20
+# more than a fault's time-out, which the plan sets
+HANG_S = float(os.environ.get('SODA_TORTURE_HANG', '45'))
+LOOK_S = 0.02
+RUN_S = 300
+
+
+class Run:
+    def __init__(self, plan, folder):
+        self.plan, self.folder = plan, folder
+        self.proxy = Proxy()
+        self.links = {}
+        self.program = None
+        self.progress = stage.Progress(self.path('progress'))
+        self.moved = {}  # thread: its last step, and when
+        self.undo = []  # (when, function), of the faults that last
+        self.notes = []
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def note(self, text):
+        self.notes.append(f'{self.progress.ops():8d} {text}')
+
+    # The stage
+
+    def open(self):
+        way = self.plan['way']
+        host = f'tcp://127.{1 + (os.getpid() >> 16) % 200}.{(os.getpid() >> 8) % 256}.' \
+               f'{1 + os.getpid() % 250}:0'
+        os.mkdir(self.path('export'))
+        for name, bytes_, id_ in (('ro', FILE_BYTES, 1), ('rw', FILE_BYTES, 2)):
+            self.make_file(name, bytes_, id_)
+        grace = {'expired': '1s'}.get(self.plan['character'], '8s' if self.plan['end'] == 'kill' else '60s')
+        self.server = stage.Daemon('server', 'src/mem_server/soda-mem-server',
+                                   ['--capacity', '320M', '--export', self.path('export'),
+                                    '--grace', grace, *self.plan['server']],
+                                   'shm://' + self.path('s.sock') if way == 'shm' else host, self.folder)
+        self.server.start()
+        self.agent = None
+        first = self.server
+        if way.startswith('agent'):
+            link = self.proxy.link(host, self.server.address)
+            self.links['server'] = link
+            self.agent = stage.Daemon('agent', 'src/dpu_agent/soda-dpu-agent',
+                                      ['--server', link.address, *self.plan['agent']],
+                                      'shm://' + self.path('a.sock') if way == 'agent-shm' else host,
+                                      self.folder)
+            self.agent.start()
+            first = self.agent
+        listen = host if first.address.startswith('tcp') else 'shm://' + self.path('p.sock')
+        self.links['program'] = self.proxy.link(listen, first.address)
+        self.start_program(self.links['program'].address)
+
+    def make_file(self, name, bytes_, id_):
+        subprocess.run([stage.built('tests/torture/torture_program'), 'make',
+                        self.path('export/' + name), str(bytes_), str(id_)], check=True, timeout=60)
+
+    def start_program(self, address):
+        p = self.plan
+        args = [f'{key}={p[key]}' for key in ('seed', 'ops', 'chunks', 'chunk', 'threads', 'shared', 'freeze',
+                                           'mix')]
+        args += ['rules=' + ','.join(p['rules']), 'progress=' + self.progress.path]
+        env = {k: v for k, v in os.environ.items() if not k.startswith('SODA_')}
+        env.update(p['env'])
+        agent = bool(self.agent)
+        if agent:
+            address = address.replace('shm:', 'unix:')
+        if p.get('plant') in ('bytes', 'hang', 'code'):
+            args.append('plant=' + p['plant'])
+        if p['program'] == 'run':
+            command = [stage.built('tools/soda/soda'), 'run', '--mem', str(p['buffer']), '--threshold',
+                       '64K', '--dpu' if agent else '--server', address, '--',
+                       stage.built('tests/torture/torture_plain')]
+        else:
+            env['SODA_BUFFER'] = str(p['buffer'])
+            env['SODA_DPU' if agent else 'SODA_SERVER'] = address
+            command = [stage.built('tests/torture/torture_program')]
+            if p['files']:
+                args += ['ro=ro', 'rw=rw', 'promises=' + self.path('promises')]
+        with open(self.path('program.log'), 'wb') as log, open(self.path('program.out'), 'wb') as out:
+            self.program = subprocess.Popen(command + args, env=env, stdin=subprocess.DEVNULL,
+                                            stdout=out, stderr=log)
+        while self.progress.state() == 'starting':
+            self.look()
+            time.sleep(LOOK_S)
+
+    def close(self):
+        """Nothing is left, whatever happened."""
+        for process in [self.program, self.left] + [d.process for d in self.daemons()]:
+            if process and process.poll() is None:
+                process.kill()
+                process.wait()
+
+    # Faults
+
+    def daemon(self, name):
+        return {'server': self.server, 'agent': self.agent}[name]
+
+    def daemons(self):
+        return [d for d in (self.agent, self.server) if d]
+
+    def process(self, name):
+        return self.program if name == 'program' else self.daemon(name).process
+
+    def later(self, ms, function):
+        self.undo.append((time.monotonic() + ms / 1000, function))
+
+    def kill(self, names, ms, between=None):
+        for name in names:
+            self.daemon(name).kill()
+
+        def restart():
+            if between:
+                between()
+            for name in names:
+                self.daemon(name).start()
+        self.later(ms, restart)
+
+    def change_file(self):
+        time.sleep(0.02)  # another modification time
+        self.make_file('ro', FILE_BYTES, 9)
+
+    def set_link(self, link, name, value, default, ms):
+        self.proxy.do(lambda: setattr(link, name, value))
+        self.later(ms, lambda: self.proxy.do(lambda: setattr(link, name, default)))
+
+    def spoil(self, link, f):
+        how = {**wire.SPOILERS, **wire.REFUSERS}[f['how']]
+        spoiler = {'how': how, 'skip': f['skip'], 'done': False}
+
+        def begin():
+            link.spoilers.append(spoiler)
+            if f.get('cut'):
+                link.cut()
+
+        def end():
+            link.spoilers.remove(spoiler)
+            if spoiler['done']:
+                self.note(f'  has spoilt a {f["how"]}')
+        self.proxy.do(begin)
+        self.later(f['ms'], lambda: self.proxy.do(end))
+
+    def take_descriptors(self, f):
+        pid = self.process(f['of']).pid
+        if self.process(f['of']).returncode is not None:
+            return  # it has just been killed
+        was = stage.limit_descriptors(pid, max(stage.descriptors(pid)) + 1 + f['more'])
+        if f['cut']:
+            link = self.links['program' if f['of'] != 'server' or not self.agent else 'server']
+            self.proxy.do(link.cut)
+
+        def end():
+            if self.process(f['of']).pid == pid and self.process(f['of']).poll() is None:
+                stage.limit_descriptors(pid, was[0])
+        self.later(f['ms'], end)
+
+    def strike(self, f):
+        self.note(' '.join(f'{k}={v}' for k, v in f.items()))
+        do, ms, link = f['do'], f['ms'], self.links.get(f.get('link', ''))
+        if do == 'cut':
+            self.proxy.do(link.cut)
+        elif do == 'cut one':
+            self.proxy.do(lambda: link.cut(link.pairs[self.plan['seed'] % 7:][:1] or link.pairs[:1]))
+        elif do == 'delay':
+            self.set_link(link, 'delay_s', f['delay_ms'] / 1000, 0.0, ms)
+        elif do == 'hold':
+            self.set_link(link, 'held', True, False, ms)
+        elif do == 'hold and cut':
+            self.set_link(link, 'held', True, False, ms)
+            self.later(ms, lambda: self.proxy.do(link.cut))
+        elif do in ('refuse', 'stay away'):
+            self.set_link(link, 'refusing', True, False, ms)
+            self.proxy.do(link.cut)
+        elif do == 'trickle':
+            self.set_link(link, 'trickle', f['bytes'], 0, ms)
+        elif do == 'spoil':
+            self.spoil(link, f)
+        elif do == 'descriptors':
+            self.take_descriptors(f)
+        elif do.startswith('stop '):
+            process = self.process(do[5:])
+            process.send_signal(signal.SIGSTOP)
+            self.later(ms, lambda: process.send_signal(signal.SIGCONT))
+        elif do == 'change file':
+            self.kill(['server'], ms, self.change_file)
+        elif do == 'kill both':
+            self.kill(['server', 'agent'], ms)
+        elif do.startswith('kill '):
+            self.kill([do[5:]], ms)
+        else:
+            raise ValueError(do)
+
+    # Watching
+
+    def look(self):
+        """The program goes on, or has ended as it may; the daemons live."""
+        status = self.program.poll()
+        if status is not None and (status or self.progress.state() != 'done'):
+            raise Wrong(self.program_failure(status))
+        hung = self.who_hangs()
+        if hung:
+            raise Wrong(f'hang: {", ".join(hung)}')
+        for d in self.daemons():
+            if d.process.returncode is None and d.process.poll() is not None:
+                raise Wrong(f'wrong code: the {d.name} has ended by itself with {d.process.returncode}')
+
+    def who_hangs(self):
+        """Who should have made a step for longer than HANG_S."""
+        now, state = time.monotonic(), self.progress.state()
+        if state in ('starting', 'done'):
+            self.moved[state] = self.moved.get(state, now)
+            return [f'the program is {state}'] if now - self.moved[state] > HANG_S else []
+        hung = []
+        for i, row in enumerate(self.progress.rows()):
+            who = f'thread {i}' if i < stage.THREADS_MAX else 'the main thread'
+            busy = i < self.plan['threads'] and row[2] != stage.ENDED if state == 'running' \
+                else i == stage.THREADS_MAX
+            if not busy or self.moved.get(who, (None,))[0] != (row[1], state):
+                self.moved[who] = ((row[1], state), now)
+            elif now - self.moved[who][1] > HANG_S:
+                hung.append(f'{who} in operation {row[2]} after {row[0]}' if i < stage.THREADS_MAX
+                            else f'{who}, {state}')
+        if now - self.started > RUN_S:
+            hung.append(f'the run is over its {RUN_S} s')
+        return hung
+
+    def program_failure(self, status):
+        with open(self.path('program.log'), errors='replace') as f:
+            lines = [line for line in f.read().splitlines() if line]
+        said = [line for line in lines if line.split(':')[0] in
+                ('wrong bytes', 'wrong code', 'cannot start')]
+        if said:
+            return said[-1]
+        return f'wrong code: the program ended with {status}: {" | ".join(lines[-3:])}'
+
+    def pause(self, until):
+        """Watch until it is true; what has lasted long enough ends meanwhile."""
+        while True:
+            for entry in sorted(self.undo, key=lambda e: e[0]):
+                if entry[0] <= time.monotonic():
+                    self.undo.remove(entry)
+                    entry[1]()
+            if until():
+                return
+            self.look()
+            time.sleep(LOOK_S)
+
+    def play(self):
+        for event in self.plan['events']:
+            self.pause(lambda: self.progress.ops() >= event['at'] and not self.undo)
+            for f in event['faults']:
+                self.strike(f)
+        self.pause(lambda: not self.undo)
+        self.note('calm')
+
+    # Verdicts
+
+    def end_program(self):
+        if self.plan['end'] == 'kill':
+            self.program.kill()
+            self.program.wait()
+            return
+        self.progress.calm()
+        self.pause(lambda: self.program.poll() is not None)
+        self.look()
+        if self.progress.state() != 'done':
+            raise Wrong(self.program_failure(self.program.returncode))
+
+    def judge_logs(self):
+        for name in ('program', 'server', 'agent'):
+            if not os.path.exists(self.path(name + '.log')):
+                continue
+            with open(self.path(name + '.log'), errors='replace') as f:
+                lines = f.read().splitlines()
+            for line in lines:
+                if 'ERROR: ' in line or 'ThreadSanitizer' in line or 'runtime error' in line:
+                    raise Wrong(f'sanitizer: {name}: {line}')
+                if name == 'program' and ': error: ' in line and not set(self.plan['rules']) - {'full'}:
+                    raise Wrong(f'wrong code: an error is logged where none may be: {line}')
+
+    def judge_daemon(self, d):
+        """Its accounting is back at nothing, and so is what it holds."""
+        end = time.monotonic() + stage.STAT_S
+        while True:
+            held = d.holdings()  # before a connection of our own
+            s = d.statistics()
+            wrong = [f'{k} {s[k]}' for k in ('used_bytes', 'regions', 'static_used_bytes',
+                                             'server_bytes_under_way') if s.get(k)]
+            if s['clients'] > 1:
+                wrong.append(f'clients {s["clients"] - 1}')
+            wrong += [f'{held[k]} of {k}, at first {d.before[k]}' for k in held if held[k] > d.before[k]]
+            if not wrong:
+                return
+            if time.monotonic() > end:
+                raise Wrong(f'leak: the {d.name} has {", ".join(wrong)}')
+            time.sleep(0.1)
+
+    def plant(self):
+        """Whether what is left is found is tested, too."""
+        if self.plan.get('plant') == 'process':
+            subprocess.Popen(['sleep', '1000'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        if self.plan.get('plant') == 'memory':
+            env = {**os.environ, 'SODA_SERVER': self.server.address, 'SODA_BUFFER': '4M'}
+            self.left = subprocess.Popen([stage.built('tests/torture/torture_program'),
+                                          'progress=' + self.path('progress-of-another')], env=env)
+
+    def judge_left(self):
+        for d in self.daemons():
+            self.judge_daemon(d)
+        for d in self.daemons():
+            d.stop()
+        for name in ('s.sock', 'a.sock'):
+            if os.path.exists(self.path(name)):
+                raise Wrong(f'leak: {name} is left')
+
+    def judge_file(self):
+        if not os.path.exists(self.path('promises')):
+            return
+        done = subprocess.run([stage.built('tests/torture/torture_program'), 'verify',
+                               self.path('export/rw'), self.path('promises'), str(FILE_BYTES),
+                               str(self.plan['chunk'])], capture_output=True, timeout=60, check=False)
+        if done.returncode:
+            raise Wrong(done.stderr.decode(errors='replace').strip())
+
+    def carry_out(self):
+        """None, or what was wrong."""
+        self.started = time.monotonic()
+        self.agent = self.server = self.left = None
+        try:
+            self.open()
+            self.play()
+            self.end_program()
+            self.plant()
+            self.judge_logs()
+            self.judge_left()
+            self.judge_file()
+        except Wrong as wrong:
+            if str(wrong).startswith('hang'):
+                with open(self.path('where'), 'w') as f:
+                    f.write(stage.where())
+            return str(wrong)
+        finally:
+            self.close()
+            self.proxy.stop()
+        return None

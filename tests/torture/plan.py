@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a seed decides: everything.  plan(seed) is a dictionary that is printed and carried out.
+
+A plan has one of the characters below.  It says which faults may come, and so what the program may
+see of them: nothing at all, where only connections and patience are at stake.
+"""
+
+import random
+
+import wire
+
+# character: (weight, what the program is told that may go wrong)
+CHARACTERS = {
+    'connections': (6, ''),            # cut, slow, silent, refused; processes that stand still
+    'full': (1, 'full'),               # and no room at the server
+    'agent dies': (4, 'unsynced'),     # with what it has acknowledged, if it does that early
+    'server dies': (5, 'lose'),        # and comes back empty
+    'expired': (1, 'lose'),            # a client stays away for longer than the grace time
+    'file changes': (1, 'lose changed'),
+    'refused': (2, 'error'),           # well-formed headers that ask for what there is not
+}
+
+WAYS = {'tcp': 4, 'shm': 2, 'agent-tcp': 4, 'agent-shm': 5}
+
+MIXES = {
+    'mixed': 'check:40,store:40,scan:3,fill:3,sync:1,syncall:1,discard:2,cold:1,pin:2,prefetch:2,'
+             'churn:1,heap:10',
+    'reads': 'check:60,store:5,scan:12,prefetch:4,sync:1',
+    'writes': 'store:50,fill:10,check:10,sync:2,syncall:1,discard:1',
+    'syncs': 'store:30,check:10,sync:10,syncall:4,cold:4',
+    'discards': 'store:20,fill:4,check:20,discard:10,pin:4,cold:2,prefetch:2',
+    'heap': 'heap:40,check:5,store:5,churn:1',
+    'churn': 'churn:6,store:20,check:20,syncall:1',
+}
+PLAIN_MIX = 'check:40,store:40,scan:3,fill:3,discard:2,churn:2,heap:20'
+
+
+def pick(dice, weights):
+    return dice.choices(list(weights), weights=list(weights.values()))[0]
+
+
+def settings(dice, p):
+    """Environment of the program and options of the daemons."""
+    env = {'SODA_FAULT_TIMEOUT': '25s', 'SODA_THREADS': str(p['threads'])}
+    env['SODA_MODE'] = p['mode']
+    if dice.random() < 0.25:
+        env['SODA_PREFETCH'] = dice.choice(['off', '8', '64'])
+    if dice.random() < 0.2:
+        env['SODA_POLL'] = 'off'
+    if dice.random() < 0.2:
+        env['SODA_EVICT'] = 'fifo'
+    if dice.random() < 0.3:
+        env['SODA_MECHANISMS'] = dice.choice(['own', 'copy'])
+    server = ['--workers', str(dice.choice([1, 2, 3]))]
+    agent = ['--timeout', '60s', '--grace', '60s']
+    if p['way'].startswith('agent'):
+        p['early'] = dice.random() < 0.75
+        if not p['early']:
+            agent += dice.choice([['--async=no'], ['--base']])
+        elif dice.random() < 0.3:
+            agent += ['--write-budget', dice.choice(['4M', '6M'])]
+        if dice.random() < 0.3 and '--base' not in agent:
+            agent += ['--dynamic=no']
+        elif dice.random() < 0.3 and '--base' not in agent:
+            agent += ['--cache-bytes', '8M', '--adaptive=no']
+    p['env'], p['server'], p['agent'] = env, server, agent
+
+
+def outage(dice):
+    return dice.choice([0, 5, 20, 50, 150, 400, 1000])
+
+
+def harmless(dice, p, link):
+    """A fault of a connection or a process's patience."""
+    ms = outage(dice)
+    kinds = ['cut', 'cut one', 'delay', 'hold', 'refuse', 'trickle', 'spoil', 'spoil', 'stop server',
+             'stop program', 'hold and cut', 'descriptors']
+    if p['way'].startswith('agent'):
+        kinds += ['stop agent', 'stop agent']
+    kind = dice.choice(kinds)
+    f = {'do': kind, 'ms': ms}
+    if kind in ('cut', 'cut one', 'delay', 'hold', 'refuse', 'trickle', 'spoil', 'hold and cut'):
+        f['link'] = link
+    if kind == 'delay':
+        f['delay_ms'] = dice.choice([1, 3, 10, 40])
+    if kind == 'trickle':
+        f['bytes'] = dice.choice([1, 7, 63, 1000])
+        f['ms'] = min(ms, 150)
+    if kind == 'spoil':
+        f['how'] = dice.choice(sorted(wire.SPOILERS))
+        f['skip'] = dice.choice([0, 1, 5, 40])
+        f['ms'] = max(ms, 50)
+        # what there is only in a new connection
+        if f['how'].startswith(('hello', 'welcome')):
+            f['skip'] = dice.randrange(4)
+            f['cut'] = True
+    if kind == 'descriptors':
+        f['of'] = dice.choice(['server', 'program'] + (['agent'] if p['way'].startswith('agent') else []))
+        f['more'] = dice.randrange(3)
+        f['cut'] = dice.random() < 0.7
+    return f
+
+
+def fault(dice, p):
+    """One event: faults that begin together, each with how long it lasts."""
+    links = ['program']
+    if p['way'].startswith('agent'):
+        links.append('server')
+    character, together = p['character'], []
+    fatal = {
+        'agent dies': ['kill agent'],
+        'server dies': ['kill server'] + (['kill agent', 'kill both'] if 'server' in links else []),
+        'expired': ['stay away'],
+        'file changes': ['change file'],
+        'refused': ['spoil'],
+    }.get(character)
+    if fatal and dice.random() < 0.5:
+        f = {'do': dice.choice(fatal), 'ms': outage(dice)}
+        if f['do'] == 'stay away':
+            f['ms'] = 2500
+            f['link'] = dice.choice(links)
+        if f['do'] == 'spoil':
+            f.update(how=dice.choice(sorted(wire.REFUSERS)), skip=dice.choice([0, 3, 30]),
+                     link=dice.choice(links), ms=max(50, f['ms']))
+        together.append(f)
+    if not together or dice.random() < 0.3:
+        together.append(harmless(dice, p, dice.choice(links)))
+    return together
+
+
+# What the conductor has to find where it is planted, and what it says then.
+PLANTS = {'bytes': 'wrong bytes: ', 'code': 'wrong code: the program ended with 3',
+          'hang': 'hang: thread ', 'memory': 'leak: the server has ', 'process': 'leak: processes left'}
+
+
+def plan(seed, planted=None):
+    p = make(seed)
+    if planted:
+        p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
+        p['events'] = p['events'][:1]
+        p['ops'] = max(2000, p['events'][0]['at'])
+    return p
+
+
+def make(seed):
+    dice = random.Random(seed)
+    character = pick(dice, {k: w for k, (w, _) in CHARACTERS.items()})
+    p = {'seed': seed, 'character': character, 'way': pick(dice, WAYS)}
+    if character == 'agent dies' and not p['way'].startswith('agent'):
+        p['way'] = dice.choice(['agent-tcp', 'agent-shm'])
+    p['program'] = 'run' if character in ('connections', 'server dies') and dice.random() < 0.25 \
+        else 'soda'
+    p['threads'] = dice.choice([1, 1, 2, 3, 4, 8])
+    p['mode'] = 'handler' if dice.random() < 0.3 else 'inline'
+    settings(dice, p)
+    p['rules'] = CHARACTERS[character][1].split()
+    if p['way'].startswith('agent') and p.get('early') and 'lose' in p['rules']:
+        p['rules'].append('unsynced')
+    if character == 'agent dies' and not p['early']:
+        p['rules'] = []
+    chunk = 65536
+    if p['program'] == 'soda' and dice.random() < 0.4:
+        chunk = dice.choice([4096, 16384, 262144])
+        p['env']['SODA_CHUNK'] = str(chunk)
+    elif p['program'] == 'run':
+        p['env']['SODA_CHUNK'] = str(chunk)
+    p['chunk'] = chunk
+    p['chunks'] = max(64, (dice.choice([8, 12, 24]) << 20) // chunk)
+    while p['chunks'] > 3000:
+        p['chunks'] //= 2
+    # as the harness does it: what the threads need, and some room beside
+    p['buffer'] = 5 * chunk * (p['threads'] + 2) + dice.choice([1, 4, 16]) * (1 << 20)
+    if chunk > 65536:
+        p['buffer'] += 32 * chunk
+    p['mix'] = PLAIN_MIX if p['program'] == 'run' else MIXES[pick(dice, {
+        'mixed': 6, 'reads': 2, 'writes': 3, 'syncs': 2, 'discards': 2, 'heap': 2, 'churn': 1})]
+    if character == 'full':
+        p['mix'] += ',greedy:1'
+    p['shared'] = int(p['threads'] > 1 and dice.random() < 0.25)
+    p['files'] = p['program'] == 'soda' and (dice.random() < 0.4 or character == 'file changes')
+    p['events'] = []
+    at = 0
+    for _ in range(dice.randint(4, 9)):
+        at += dice.randint(200, 3000)
+        p['events'].append({'at': at, 'faults': fault(dice, p)})
+    # a region is a descriptor of the server's
+    if any(f['do'] == 'descriptors' and f['of'] != 'program' for e in p['events'] for f in e['faults']):
+        p['rules'].append('full')
+    if p['program'] == 'run' and p['rules']:
+        p['rules'].append('fills')
+    p['ops'] = at + 1000
+    p['end'] = 'kill' if dice.random() < 0.1 else 'exit'
+    p['freeze'] = int(p['files'] and p['way'].startswith('agent') and '--base' not in p['agent'] and
+                      character != 'file changes' and dice.random() < 0.5)
+    return p

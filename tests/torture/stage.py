@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The processes of one run: memory server, DPU agent, program; and what they leave behind."""
+
+import collections
+import json
+import mmap
+import os
+import resource
+import select
+import signal
+import struct
+import subprocess
+import time
+
+BUILD = os.environ.get('SODA_BUILD_DIR', 'build')
+SOURCE = os.environ.get('SODA_SOURCE_DIR', '.')
+READY_S, END_S = 60, 40
+STAT_S = float(os.environ.get('SODA_TORTURE_LEFT', '20'))
+THREADS_MAX = 8
+ENDED = 255  # program.c
+
+
+class Wrong(Exception):
+    """A verdict: what was wrong, in a sentence that begins with its kind."""
+
+
+def built(path):
+    return os.path.join(BUILD, path)
+
+
+def await_end(process, seconds):
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+class Daemon:
+    """A memory server or an agent; a restart is another instance at the same address."""
+
+    def __init__(self, name, program, args, listen, folder):
+        self.name, self.program, self.args, self.listen = name, program, args, listen
+        self.log = os.path.join(folder, name + '.log')
+        self.process = None
+        self.address = None
+        self.before = None  # what the first instance held, before there was a client
+
+    def start(self):
+        # its end of the pipe ends with us, and with it the daemon
+        life_r, self.life = os.pipe()
+        command = [built(self.program), '--parent-fd', str(life_r), '--listen',
+                   self.address or self.listen, *self.args]
+        with open(self.log, 'ab') as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log,
+                                            stdout=subprocess.PIPE, pass_fds=[life_r])
+        os.close(life_r)
+        self.address = self.await_ready()
+        if not self.before:
+            self.before = self.settled_holdings()
+
+    def await_ready(self):
+        line, out = b'', self.process.stdout
+        end = time.monotonic() + READY_S
+        while not line.endswith(b'\n') and time.monotonic() < end:
+            if select.select([out], [], [], 1)[0]:
+                byte = os.read(out.fileno(), 1)
+                if not byte:
+                    break
+                line += byte
+        if not line.startswith(b'READY '):
+            raise Wrong(f'cannot start: the {self.name}: {line!r}; see its log')
+        return line.decode().split()[1]
+
+    def holdings(self):
+        """Names of its threads and of what its descriptors are, with how many there are of each."""
+        pid, held = self.process.pid, collections.Counter()
+        for fd in descriptors(pid):
+            try:
+                what = os.readlink(f'/proc/{pid}/fd/{fd}')
+            except OSError:
+                continue
+            held['descriptor ' + (what if what.startswith('anon') else what.split(':[')[0])] += 1
+        for task in os.listdir(f'/proc/{pid}/task'):
+            try:
+                with open(f'/proc/{pid}/task/{task}/comm') as f:
+                    held['thread ' + f.read().strip()] += 1
+            except OSError:
+                continue
+        return held
+
+    def settled_holdings(self):
+        """A thread has its name a moment after it has begun."""
+        self.statistics()
+        while True:
+            held = self.holdings()
+            time.sleep(0.1)
+            if self.holdings() == held:
+                return held
+
+    def forget(self):
+        self.process.stdout.close()
+        os.close(self.life)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.forget()
+
+    def stop(self):
+        """SIGTERM; it must end, with 0."""
+        self.process.terminate()
+        status = await_end(self.process, END_S)
+        if status is None:
+            raise Wrong(f'hang: the {self.name} does not end')
+        self.forget()
+        if status:
+            raise Wrong(f'wrong code: the {self.name} ended with {status}')
+
+    def statistics(self):
+        done = subprocess.run([built('tools/soda/soda'), 'stat', '--json', '--timeout', '10s',
+                               self.address], capture_output=True, timeout=60, check=False)
+        if done.returncode:
+            raise Wrong(f'wrong code: soda stat of the {self.name}: {done.stderr.decode()}')
+        return json.loads(done.stdout)
+
+
+class Progress:
+    """struct progress of program.c."""
+
+    STATES = ('starting', 'running', 'finishing', 'done')
+
+    def __init__(self, path):
+        self.path = path
+        self.map = None
+
+    def open(self):
+        bytes_ = 8 + 24 * (THREADS_MAX + 1)
+        if not self.map and os.path.exists(self.path) and os.path.getsize(self.path) >= bytes_:
+            with open(self.path, 'r+b') as f:
+                self.map = mmap.mmap(f.fileno(), bytes_)
+        return self.map
+
+    def calm(self):
+        self.map[0:4] = struct.pack('<I', 1)
+
+    def state(self):
+        return self.STATES[struct.unpack_from('<I', self.map, 4)[0]] if self.open() else 'starting'
+
+    def rows(self):
+        """(operations, steps, operation now) of each thread; the last one is main's."""
+        return [struct.unpack_from('<QQI', self.map, 8 + 24 * i) for i in range(THREADS_MAX + 1)]
+
+    def ops(self):
+        return sum(row[0] for row in self.rows()) if self.open() else 0
+
+
+def descriptors(pid):
+    return [int(fd) for fd in os.listdir(f'/proc/{pid}/fd')]
+
+
+def limit_descriptors(pid, soft):
+    """Set RLIMIT_NOFILE of a process; what it was."""
+    was = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, was[1]), was[1]))
+    return was
+
+
+def where():
+    """Where every thread of every process of this run stands."""
+    done = subprocess.run(['timeout', '-k', '1', '60', os.path.join(SOURCE, 'tests/lib/where'),
+                           str(os.getpid())], capture_output=True, check=False)
+    return done.stdout.decode(errors='replace')
+
+
+def is_stopped(pid):
+    with open(f'/proc/{pid}/stat') as f:
+        return f.read().rsplit(')', 1)[1].split()[0] in 'Tt'
+
+
+def left_in_session(session):
+    """Processes of a session, other than its leader."""
+    left = []
+    for name in os.listdir('/proc'):
+        if not name.isdigit() or int(name) == session:
+            continue
+        try:
+            if os.getsid(int(name)) == session:
+                with open(f'/proc/{name}/cmdline') as f:
+                    left.append((int(name), f.read().replace('\0', ' ').strip()))
+        except (OSError, ValueError):
+            continue
+    return left
+
+
+def end_left(left):
+    for pid, _ in left:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
