@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The memory server's export directory: files in memory that outlive the server's process, behind
+ * the system calls, and the io_uring, by which it reads and writes them.
+ *
+ *   f0  40 pages, anybody may read it        f2  30 pages   f3  12 pages      both the user's
+ *   f1  7 pages and a bit, the user's alone  d   a directory in which the user makes files
+ */
+#ifndef SODA_SIM_DISK_H
+#define SODA_SIM_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct open_how;
+
+enum { SIM_DISK_FD = 1 << 21, SIM_DISK_USER = 1000 };
+
+/* What the server calls it. */
+#define SIM_DISK_EXPORT "sim-export"
+
+/* The files as they are at the beginning: word 0 and 511 of each page have numbers of their own. */
+void sim_disk_make(void);
+/* The server is gone, and with it its descriptors; what it wrote stays. */
+void sim_disk_kill(void);
+/* Whole pages of a file; 0: there is none. */
+size_t sim_disk_pages(const char *name);
+/* A word of a file; as it is, or (stable) as a power cut would leave it. */
+uint64_t sim_disk_word(const char *name, uint64_t offset, bool stable);
+
+bool sim_disk_owns(int fd);
+int sim_disk_close(int fd);
+long sim_disk_openat2(int dir, const char *name, const struct open_how *how);
+
+#endif

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What goes wrong. */
+#include "base/limits.h"
+#include "net.h"
+#include "seams.h"
+#include "world.h"
+
+/* From the end of a fault on, so long until its last consequences are known to everybody. */
+static uint64_t aftermath(void)
+{
+	uint64_t ms = plan.fault_ms + plan.connect_ms + 3000;
+
+	if (plan.handler) /* what is under way has twice the time */
+		ms += plan.fault_ms;
+	if (plan.agent)
+		ms += plan.agent_settings.timeout_ms + 5000;
+	return ms * SIM_MS;
+}
+
+static void until(uint64_t *what, uint64_t ns)
+{
+	if (*what < ns)
+		*what = ns;
+}
+
+static void disturb(uint64_t length_ns)
+{
+	until(&sim_history.disturbed_ns, sim_now() + length_ns + aftermath());
+}
+
+static void fault_begins(void)
+{
+	sim_history.in_force++;
+}
+
+static void fault_ends(void)
+{
+	sim_history.in_force--;
+	disturb(0);
+}
+
+bool sim_fate_explains(uint64_t began_ns)
+{
+	uint64_t silent = sim_net_silent_until();
+
+	return sim_history.in_force || began_ns <= sim_history.disturbed_ns ||
+	       silent == SIM_NEVER || began_ns <= silent + aftermath();
+}
+
+void sim_fate_settle(void)
+{
+	uint64_t silent;
+
+	while ((silent = sim_net_silent_until()) == SIM_NEVER)
+		sim_sleep(SIM_S, "the end of a silence");
+	until(&sim_history.disturbed_ns, silent + aftermath());
+	if (sim_now() < sim_history.disturbed_ns)
+		sim_sleep(sim_history.disturbed_ns - sim_now(), "the end of all faults");
+}
+
+/* One of the time-outs that count, or a little less, or more. */
+static uint64_t about_a_timeout(void)
+{
+	const uint64_t list[] = { plan.connect_ms,
+				  plan.fault_ms,
+				  plan.server.grace_ms,
+				  SODA_CONNECT_MS,
+				  plan.agent_settings.timeout_ms,
+				  plan.agent_settings.grace_ms };
+	uint64_t ms = list[sim_below(plan.agent ? 6 : 3)];
+
+	if (ms > 10000) /* so long nothing is to stand still */
+		ms = 10000;
+	return ms * SIM_MS / 2 + sim_below(ms * SIM_MS);
+}
+
+/* What it takes until several, one after another, have lost patience. */
+static uint64_t a_long_time(void)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t n = sim_between(1, 5); n; n--)
+		sum += about_a_timeout();
+	return sum;
+}
+
+/* Anything from nothing on. */
+static uint64_t some_time(void)
+{
+	static const uint64_t lengths[] = { SIM_MS, 20 * SIM_MS, 300 * SIM_MS, 2 * SIM_S };
+
+	if (sim_chance(60))
+		return 1 + sim_below(lengths[sim_below(4)]);
+	return sim_chance(50) ? about_a_timeout() : a_long_time();
+}
+
+/* Programs do something in it, and do not come to an end. */
+static uint64_t a_moment(void)
+{
+	static const uint64_t lengths[] = { 20 * SIM_US, 500 * SIM_US, 10 * SIM_MS };
+
+	return 1 + sim_below(lengths[sim_below(3)]);
+}
+
+static void some_link(enum sim_process *client_p, enum sim_process *server_p)
+{
+	bool first = sim_chance(50);
+
+	*client_p = plan.agent && !first ? SIM_AGENT : SIM_HOST;
+	*server_p = plan.agent && first ? SIM_AGENT : SIM_SERVER;
+}
+
+static void break_some(void)
+{
+	enum sim_process client, server;
+	enum sim_break how = (enum sim_break)sim_below(SIM_BREAKS);
+	unsigned n = sim_chance(30) ? (unsigned)sim_between(2, 6) : 1;
+
+	some_link(&client, &server);
+	disturb(100 * SIM_MS); /* a client that hears of it later */
+	while (n-- && sim_net_break(client, server, how))
+		;
+}
+
+static void cut_link(void)
+{
+	enum sim_process client, server;
+
+	some_link(&client, &server);
+	fault_begins();
+	sim_net_cut(client, server, true);
+	sim_sleep(some_time(), "a network that is cut");
+	sim_net_cut(client, server, false);
+	fault_ends();
+}
+
+static void cut(enum sim_process client, bool on)
+{
+	sim_net_cut(client, client == SIM_HOST ? SIM_AGENT : SIM_SERVER, on);
+}
+
+/* The agent is alone: one side goes, the other one soon, and they come back as they like. */
+static void cut_both(void)
+{
+	enum sim_process first = sim_chance(30) ? SIM_HOST : SIM_AGENT;
+	enum sim_process other = first == SIM_HOST ? SIM_AGENT : SIM_HOST;
+
+	fault_begins();
+	cut(first, true);
+	sim_sleep(a_moment(), "a network that is cut");
+	cut(other, true);
+	sim_sleep(a_long_time(), "two networks that are cut");
+	if (sim_chance(50)) {
+		cut(first, false);
+		first = other;
+	} else {
+		cut(other, false);
+	}
+	sim_sleep(sim_chance(50) ? a_moment() : some_time(), "a network that is cut");
+	cut(first, false);
+	fault_ends();
+}
+
+static void delay_one(void)
+{
+	enum sim_process client, server;
+	uint64_t length = some_time();
+
+	some_link(&client, &server);
+	disturb(length);
+	sim_net_delay_one(client, server, length);
+}
+
+static enum sim_process some_process(void)
+{
+	return plan.agent && sim_chance(50) ? SIM_AGENT : SIM_SERVER;
+}
+
+static void stop_one(void)
+{
+	enum sim_process p = sim_chance(15) ? SIM_HOST : some_process();
+	uint64_t length = some_time();
+
+	sim_note("FAULT process %d is stopped for %.3f ms", p, (double)length / 1e6);
+	fault_begins();
+	sim_stop(p, true);
+	sim_sleep(length, "a process that is stopped");
+	sim_stop(p, false);
+	sim_net_continue(p);
+	fault_ends();
+}
+
+static void *boot_server(void *arg)
+{
+	sim_server_boot(&plan.server);
+	return NULL;
+}
+
+static void *boot_agent(void *arg)
+{
+	sim_agent_boot(&plan.agent_settings);
+	return NULL;
+}
+
+static void *end_server(void *arg)
+{
+	sim_server_end();
+	return NULL;
+}
+
+static void *end_agent(void *arg)
+{
+	sim_agent_end();
+	return NULL;
+}
+
+void sim_fate_boot(enum sim_process p)
+{
+	sim_join(sim_spawn(p, "main", p == SIM_AGENT ? boot_agent : boot_server, NULL));
+}
+
+static void restart_one(void)
+{
+	enum sim_process p = some_process();
+	uint64_t length = sim_chance(50) ? some_time() : 1;
+	bool silently = sim_chance(30), gently = sim_chance(25);
+
+	sim_note("FAULT process %d %s%s for %.3f ms", p, gently ? "ends" : "is killed",
+		 silently ? ", silently," : "", (double)length / 1e6);
+	fault_begins();
+	sim_history.killed = true;
+	if (gently)
+		sim_join(sim_spawn(p, "main", p == SIM_AGENT ? end_agent : end_server, NULL));
+	sim_kill(p);
+	sim_net_kill(p, silently && !gently);
+	sim_fd_kill(p);
+	sim_memory_fresh(p);
+	sim_sleep(length, "a process that is not there");
+	sim_fate_boot(p);
+	fault_ends();
+}
+
+static void starve_one(void)
+{
+	enum sim_process p = some_process();
+	uint64_t length = some_time();
+
+	sim_note("FAULT process %d lacks memory or descriptors for %.3f ms", p,
+		 (double)length / 1e6);
+	fault_begins();
+	sim_history.starved = true;
+	if (sim_chance(50))
+		sim_starve(p, (unsigned)sim_between(5, 500), 0);
+	else
+		sim_starve(p, 0, (unsigned)sim_between(5, 500));
+	sim_sleep(length, "memory");
+	sim_starve(p, 0, 0);
+	fault_ends();
+}
+
+static void starve_pages(void)
+{
+	uint64_t length = some_time();
+
+	if (length > 100 * SIM_MS) /* a half of a page may be awaited for ten seconds */
+		length = 100 * SIM_MS;
+	sim_note("FAULT the host lacks pages for %.3f ms", (double)length / 1e6);
+	fault_begins();
+	sim_host_pager_fails((unsigned)sim_between(10, 2000));
+	sim_sleep(length, "pages");
+	sim_host_pager_fails(0);
+	fault_ends();
+}
+
+/* What others do with the address space is in the way. */
+static void slow_pages(void)
+{
+	uint64_t length = some_time();
+
+	sim_note("FAULT the host's pages take long for %.3f ms", (double)length / 1e6);
+	fault_begins();
+	sim_host_pager_slows((unsigned)sim_between(100, 5000));
+	sim_sleep(length, "quick pages");
+	sim_host_pager_slows(0);
+	fault_ends();
+}
+
+static void change_network(void)
+{
+	static const uint64_t delays[] = { 5 * SIM_US, 50 * SIM_US, 2 * SIM_MS };
+	uint64_t delay = delays[sim_below(3)];
+
+	sim_note("FAULT the network takes %.3f ms from now on", (double)delay / 1e6);
+	disturb(SIM_S);
+	sim_net_delay(delay, delay * sim_below(10));
+}
+
+static void one_fault(void)
+{
+	uint64_t dice = sim_below(100);
+
+	if (dice < 35)
+		break_some();
+	else if (dice < 43 || (dice < 51 && !plan.agent))
+		cut_link();
+	else if (dice < 51)
+		cut_both();
+	else if (dice < 57)
+		delay_one();
+	else if (dice < 60)
+		slow_pages();
+	else if (dice < 72)
+		stop_one();
+	else if (dice < 84)
+		restart_one();
+	else if (dice < 90)
+		starve_one();
+	else if (dice < 95)
+		starve_pages();
+	else
+		change_network();
+}
+
+/* Into the midst of it, or beyond its end. */
+static uint64_t some_time_of_an_operation(void)
+{
+	static const uint64_t lengths[] = { SIM_US, 10 * SIM_US, 100 * SIM_US, SIM_MS };
+
+	return 1 + sim_below(lengths[sim_below(4)]);
+}
+
+void *sim_fate_main(void *arg)
+{
+	for (unsigned i = 0; i < plan.faults; i++) {
+		unsigned from = plan.ops * i / plan.faults, to = plan.ops * (i + 1) / plan.faults;
+		unsigned when = (unsigned)sim_between(from, to - 1);
+
+		while (sim_history.done < when)
+			sim_wait(&sim_history.done, SIM_NEVER, "the time for a fault");
+		sim_sleep(some_time_of_an_operation(), "the time for a fault");
+		one_fault();
+		if (sim_chance(50))
+			i--; /* at once another one, which is not counted */
+		if (sim_chance(50))
+			i++;
+	}
+	return NULL;
+}
+
+void sim_fate_mend(void)
+{
+	sim_net_delay(plan.delay_ns, plan.jitter_ns);
+	sim_starve(SIM_AGENT, 0, 0);
+	sim_starve(SIM_SERVER, 0, 0);
+	sim_host_pager_fails(0);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A program that starts anew finds its variables as the linker left them. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "nodes.h"
+#include "fibers.h"
+
+#define SECTIONS(name)                                                                             \
+	extern char __start_sim_##name##_data[], __stop_sim_##name##_data[];                       \
+	extern char __start_sim_##name##_bss[], __stop_sim_##name##_bss[];
+
+SECTIONS(agent)
+SECTIONS(server)
+
+enum { PAGE = 4096 };
+
+/* Variables with a value, and those that begin as zero. */
+struct part {
+	char *start, *stop, *copy; /* of the first kind */
+};
+
+static struct part parts[SIM_PROCESSES][2] = {
+	[SIM_AGENT] = { { __start_sim_agent_data, __stop_sim_agent_data, NULL },
+			{ __start_sim_agent_bss, __stop_sim_agent_bss, NULL } },
+	[SIM_SERVER] = { { __start_sim_server_data, __stop_sim_server_data, NULL },
+			 { __start_sim_server_bss, __stop_sim_server_bss, NULL } },
+};
+
+void sim_memory_prepare(void)
+{
+	for (int p = 0; p < SIM_PROCESSES; p++) {
+		struct part *data = &parts[p][0];
+		size_t bytes = (size_t)(data->stop - data->start);
+
+		if (!bytes)
+			continue;
+		data->copy = malloc(bytes);
+		memcpy(data->copy, data->start, bytes);
+	}
+}
+
+#ifdef SIM_COVERAGE
+/* The counters of what was executed lie among the variables. */
+void __gcov_dump(void);
+void __gcov_reset(void);
+#else
+static void __gcov_dump(void)
+{
+}
+
+static void __gcov_reset(void)
+{
+}
+#endif
+
+/* Most of it was never touched: whole pages are the kernel's zeros again. */
+static void zero(char *start, char *stop)
+{
+	char *first = (char *)(((uintptr_t)start + PAGE - 1) & -(uintptr_t)PAGE);
+	char *last = (char *)((uintptr_t)stop & -(uintptr_t)PAGE);
+
+	if (first >= last || madvise(first, (size_t)(last - first), MADV_DONTNEED)) {
+		memset(start, 0, (size_t)(stop - start));
+		return;
+	}
+	memset(start, 0, (size_t)(first - start));
+	memset(last, 0, (size_t)(stop - last));
+}
+
+void sim_memory_fresh(int p)
+{
+	const struct part *data = &parts[p][0];
+
+	__gcov_dump();
+	memcpy(data->start, data->copy, (size_t)(data->stop - data->start));
+	zero(parts[p][1].start, parts[p][1].stop);
+	__gcov_reset();
+}

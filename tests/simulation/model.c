@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "net.h"
+#include "soda.h"
+#include "world.h"
+
+struct sim_object sim_objects[SIM_OBJECTS];
+struct sim_history sim_history;
+static uint64_t values = 1000, stores; /* files have smaller ones to begin with */
+
+static size_t page_number(size_t cell)
+{
+	return cell / SIM_SLOTS;
+}
+
+/* The server or an agent refused to make it again when it met the host anew, for want of memory. */
+/*
+ * A server that is full refuses it, too: a recovery that was broken off holds memory there until
+ * its grace time is over, and the host begins again as another client.
+ */
+bool sim_model_abandoned(const struct sim_object *o)
+{
+	bool roomy = plan.server.capacity >= 64u << 20 && !plan.server.quota;
+
+	if (!o->base || !sim_host_abandons(o->base))
+		return false;
+	if (!sim_history.starved && roomy && !o->flags)
+		sim_fail("BROKEN PROMISE: an object was not opened again, and nobody lacked what "
+			 "that takes");
+	return true;
+}
+
+static bool any_abandoned(void)
+{
+	bool any = false;
+
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		any = sim_model_abandoned(&sim_objects[i]) || any;
+	return any;
+}
+
+void sim_model_excuse(const char *what, int err, uint64_t began_ns)
+{
+	if (!sim_fate_explains(began_ns) && !any_abandoned())
+		sim_fail("WRONG CODE: %s: %s (%s), and nothing was wrong for %.3f ms", what,
+			 soda_strerror(err), soda_last_error(),
+			 (double)(sim_now() - sim_history.disturbed_ns) / 1e6);
+}
+
+/*
+ * What the host has been told, as of the last look.  What only a server had goes with it, or when
+ * it forgets the host: whatever has not been seen since the host is through with that.  What only
+ * an agent had is at most what no soda_sync has promised since then.
+ */
+static struct {
+	bool begun;
+	struct sim_welcomed server; /* that has the host's objects, when the host was last up... */
+	uint32_t up_restarts;	    /* ...and what it believed then */
+	uint32_t restarts, deaths;  /* when it was last looked at */
+	uint64_t forgotten_ns, dropped_ns;
+} known;
+
+static bool same(const struct sim_welcomed *a, const struct sim_welcomed *b)
+{
+	return a->instance == b->instance && a->client == b->client;
+}
+
+/* At the beginning and the end of each operation: does the host know what has happened? */
+static void look_at_host(void)
+{
+	struct sim_belief b = sim_host_believes();
+	struct sim_welcomed now = sim_net_welcomed();
+	bool restarted = b.restarts != known.up_restarts;
+
+	if (b.deaths != known.deaths || b.deaths & 1)
+		known.dropped_ns = sim_now();
+	if (b.restarts != known.restarts || b.restarts & 1)
+		known.forgotten_ns = sim_now();
+	if (restarted && known.begun &&
+	    sim_server_knows(known.server.instance, known.server.client))
+		sim_fail("BROKEN PROMISE: the host takes the server for another one, and gives up "
+			 "what only that has: it is the same, and knows the host");
+	if (b.up && known.begun && !restarted && !same(&now, &known.server))
+		sim_fail("BROKEN PROMISE: the server has forgotten the host's objects, and the "
+			 "host goes on with it as if nothing had happened");
+	known.restarts = b.restarts;
+	known.deaths = b.deaths;
+	if (b.up) {
+		known.server = now;
+		known.up_restarts = b.restarts;
+		known.begun = true;
+	}
+}
+
+bool sim_model_lost(void)
+{
+	look_at_host();
+	return sim_history.killed || known.forgotten_ns || known.dropped_ns;
+}
+
+static bool may_be_lost(const struct sim_cell *c)
+{
+	if (c->good_ns <= known.forgotten_ns)
+		return true;
+	return c->good_ns <= known.dropped_ns &&
+	       (c->synced != c->value || c->synced_ns <= known.forgotten_ns);
+}
+
+static size_t chunk_cells(void)
+{
+	return plan.chunk_bytes / 4096 * SIM_SLOTS;
+}
+
+/*
+ * A chunk is lost as a whole: any of its cells may be the reason.  Where nobody has stored anything
+ * there is nothing to lose.
+ */
+static bool chunk_may_be_lost(const struct sim_object *o, size_t cell)
+{
+	size_t first = cell / chunk_cells() * chunk_cells();
+	bool may = false, stored = o->flags; /* a file has something in it from the start */
+
+	for (size_t i = first; i < first + chunk_cells() && i < sim_cells(o); i++) {
+		may = may || may_be_lost(&o->cells[i]);
+		stored = stored || o->cells[i].stored;
+	}
+	return may && stored;
+}
+
+/* A DISCARD may have made it good while it was touched. */
+static bool chunk_was_discarded(const struct sim_object *o, size_t cell, uint64_t since)
+{
+	size_t first = cell / chunk_cells() * chunk_cells();
+	bool was = false;
+
+	for (size_t i = first; i < first + chunk_cells() && i < sim_cells(o); i++)
+		was = was || o->cells[i].discards || o->cells[i].discarded > since;
+	return was;
+}
+
+/* What an access began with. */
+struct access {
+	uint64_t began, since; /* in time, and in stores */
+};
+
+static struct access access_begins(void)
+{
+	return (struct access){ sim_now(), stores };
+}
+
+static void failed(const struct sim_object *o, size_t cell, const char *what, int err,
+		   struct access a)
+{
+	sim_note("%s of page %zu of %p: %s", what, page_number(cell), (void *)o->base,
+		 soda_strerror(err));
+	if (err == -EIO) {
+		if (!chunk_may_be_lost(o, cell) && !chunk_was_discarded(o, cell, a.since) &&
+		    !sim_model_abandoned(o))
+			sim_fail("BROKEN PROMISE: page %zu is lost, and no server or agent has "
+				 "lost it: %s",
+				 page_number(cell), sim_host_chunk(sim_cell_at(o, cell)));
+		return;
+	}
+	sim_model_excuse(what, err, a.began);
+}
+
+void sim_model_load(struct sim_object *o, size_t cell)
+{
+	struct sim_cell *c = &o->cells[cell];
+	const char *at = sim_cell_at(o, cell);
+	struct access a = access_begins();
+	uint64_t v = 0;
+	int ret = sim_load(at, &v);
+
+	look_at_host();
+	if (ret) {
+		failed(o, cell, "a load", ret, a);
+		return;
+	}
+	sim_note("loads %llu at page %zu.%zu of %p", (unsigned long long)v, page_number(cell),
+		 cell % SIM_SLOTS, (void *)o->base);
+	if (v != c->value && !(c->or_zero && !v))
+		sim_fail("WRONG BYTES: page %zu holds %llu, and %llu was stored (%s)",
+			 page_number(cell), (unsigned long long)v, (unsigned long long)c->value,
+			 sim_host_chunk(at));
+	c->good_ns = sim_now();
+}
+
+void sim_model_store(struct sim_object *o, size_t cell)
+{
+	struct sim_cell *c = &o->cells[cell];
+	struct access a = access_begins();
+	uint64_t v;
+	int ret = sim_store(sim_cell_at(o, cell), &values);
+
+	/* no point since the store itself */
+	look_at_host();
+	if (ret) {
+		failed(o, cell, "a store", ret, a);
+		return;
+	}
+	v = values;
+	sim_note("stores %llu at page %zu.%zu of %p", (unsigned long long)v, page_number(cell),
+		 cell % SIM_SLOTS, (void *)o->base);
+	c->value = v;
+	c->stored = ++stores;
+	c->or_zero = c->discards;
+	c->good_ns = sim_now();
+}
+
+static void discard_begins(struct sim_cell *c)
+{
+	c->or_zero = true;
+	c->discards++;
+	c->discarded = ++stores;
+}
+
+void sim_model_discard(struct sim_object *o, size_t first, size_t n)
+{
+	uint64_t before = stores, began = sim_now();
+	char *base = sim_cell_at(o, first);
+	int ret;
+
+	for (size_t i = first; i < first + n; i++)
+		discard_begins(&o->cells[i]);
+	sim_note("DISCARD begins at pages %zu to %zu of %p", page_number(first),
+		 page_number(first + n) - 1, (void *)o->base);
+	ret = soda_advise(base, n / SIM_SLOTS * 4096, SODA_DISCARD);
+	sim_note("DISCARD of pages %zu to %zu of %p: %d", page_number(first),
+		 page_number(first + n) - 1, (void *)o->base, ret);
+	if (ret && ret != -EACCES)
+		sim_model_excuse("DISCARD", ret, began);
+	for (size_t i = first; i < first + n; i++) {
+		struct sim_cell *c = &o->cells[i];
+
+		c->discards--;
+		c->discarded = ++stores;
+		if (ret || c->stored > before) /* stored to meanwhile: one or the other */
+			continue;
+		c->value = c->synced = 0;
+		c->or_zero = c->discards;
+		c->good_ns = sim_now();
+	}
+}
+
+/*
+ * What the server has of the cell is not older than it was when the sync began.  False: nothing is
+ * promised of it, as it is lost, or is to be zero.
+ */
+static bool check_promise(const struct sim_object *o, size_t cell, uint64_t was, uint64_t since)
+{
+	const struct sim_cell *c = &o->cells[cell];
+	char *at = sim_cell_at(o, cell);
+	const void *page;
+	uint64_t has, offset;
+	uint16_t region;
+
+	if (!was || c->or_zero || c->discarded > since || !sim_host_where(at, &region, &offset))
+		return false;
+	if (sim_host_lost(at) && chunk_may_be_lost(o, cell))
+		return false;
+	page = sim_server_page(known.server.client, region, offset & ~4095ull);
+	if (!page)
+		sim_fail("BROKEN PROMISE: soda_sync says that page %zu is on the server, which "
+			 "has no region %u",
+			 page_number(cell), region);
+	memcpy(&has, (const char *)page + (offset & 4095), sizeof(has));
+	if (has < was || has > c->value)
+		sim_fail("BROKEN PROMISE: soda_sync says that page %zu is on the server: %llu is, "
+			 "and %llu was stored before (%s)",
+			 page_number(cell), (unsigned long long)has, (unsigned long long)was,
+			 sim_host_chunk(at));
+	return true;
+}
+
+/*
+ * -EIO is said once for what an object has lost.  One that is abandoned cannot be written at all,
+ * and any soda_sync at the time may say so.
+ */
+static void check_refusal(struct sim_object *o, int err, uint64_t began)
+{
+	uint64_t lost_ns =
+		known.forgotten_ns > known.dropped_ns ? known.forgotten_ns : known.dropped_ns;
+
+	if (err == -EIO && o->told_ns <= lost_ns) {
+		o->told_ns = sim_now();
+		return;
+	}
+	sim_model_excuse("soda_sync", err, began);
+}
+
+void sim_model_sync(struct sim_object *o, size_t first, size_t n)
+{
+	uint64_t *was = malloc(n * sizeof(*was));
+	uint64_t began = sim_now(), since = ++stores;
+	struct sim_welcomed before;
+	int ret;
+
+	look_at_host();
+	before = known.server;
+	for (size_t i = 0; i < n; i++) /* 0: it may be zero for all that is known */
+		was[i] = o->cells[first + i].or_zero ? 0 : o->cells[first + i].value;
+	sim_note("soda_sync begins of pages %zu to %zu of %p", page_number(first),
+		 page_number(first + n) - 1, (void *)o->base);
+	ret = soda_sync(sim_cell_at(o, first), n / SIM_SLOTS * 4096);
+	sim_note("soda_sync of pages %zu to %zu of %p: %d", page_number(first),
+		 page_number(first + n) - 1, (void *)o->base, ret);
+	look_at_host();
+	if (ret)
+		check_refusal(o, ret, began);
+	/* a server that was there all the time, not one that has just gone, or has just come */
+	sim_hold(true); /* so that it does not go while it is looked at */
+	if (!ret && same(&before, &known.server) &&
+	    sim_server_knows(before.instance, before.client))
+		for (size_t i = 0; i < n; i++)
+			if (check_promise(o, first + i, was[i], since)) {
+				o->cells[first + i].synced = was[i];
+				o->cells[first + i].synced_ns = began;
+			}
+	sim_hold(false);
+	free(was);
+}
+
+void sim_model_look(void)
+{
+	for (int k = 0; k < SIM_OBJECTS; k++) {
+		struct sim_object *o = &sim_objects[k];
+
+		for (size_t page = 0; o->base && page < o->bytes / 4096; page++) {
+			const uint64_t *words = sim_host_page(o->base + page * 4096);
+
+			for (int i = 1; words && i < 511; i++)
+				if (words[i])
+					sim_fail("WRONG BYTES: word %d of page %zu is %llu: nobody "
+						 "has stored there",
+						 i, page, (unsigned long long)words[i]);
+		}
+	}
+}

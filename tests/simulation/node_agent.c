@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The DPU agent, as its main.c puts it together. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "daemon/daemon.h"
+#include "dpu_agent/life/agent.h"
+#include "fibers.h"
+#include "nodes.h"
+
+static struct soda_dpu dpu;
+static struct soda_dpu_options opt;
+static struct soda_listener *listener;
+
+/* Of daemon.c, which is not here. */
+const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
+
+static void on_log(int level, const char *line, void *arg)
+{
+	sim_note("log %d: %s", level, line);
+}
+
+void sim_agent_boot(const struct sim_agent_settings *s)
+{
+	struct soda_listener_options how = { .workers = s->workers };
+	struct soda_conf_error err = { "" };
+	struct soda_why why = { "" };
+
+	soda_log_setup("agent", SODA_LOG_LVL_INFO, on_log, NULL);
+	if (soda_conf_defaults(&soda_dpu_conf, &opt, &err))
+		sim_fail("the agent's options: %s", err.text);
+	opt.server = (char *)"sim://server";
+	opt.workers = s->workers;
+	opt.completers = s->completers;
+	opt.channels = s->channels;
+	opt.write_budget = s->write_budget;
+	opt.client_credit = s->client_credit;
+	opt.window = s->window;
+	opt.cache_bytes = s->cache_bytes;
+	opt.static_bytes = s->static_bytes;
+	opt.grace_ms = s->grace_ms;
+	opt.timeout_ms = s->timeout_ms;
+	opt.base = s->base;
+	opt.aggregate = s->aggregate;
+	opt.async = s->async;
+	opt.dynamic = s->dynamic;
+	if (s->policy)
+		opt.policy = (char *)(uintptr_t)s->policy;
+	if (soda_dpu_start(&dpu, &opt) ||
+	    soda_listener_open("sim://agent", &soda_dpu_service, &dpu, &how, &listener, &why) ||
+	    soda_listener_start(listener))
+		sim_fail("the agent cannot start: %s", why.text);
+}
+
+void sim_agent_end(void)
+{
+	soda_listener_stop_accepting(listener);
+	soda_listener_close(listener);
+	listener = NULL;
+	soda_dpu_stop(&dpu, 2000);
+}

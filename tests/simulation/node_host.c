@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The host agent's pages: in place of uffd.c, a table that says of each page whether it is
+ * there and write-protected. The memory behind it is ordinary memory, and nobody but the
+ * functions here looks at a page without asking the table.
+ */
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "fibers.h"
+#include "host_agent/core/audit.h"
+#include "host_agent/core/stats.h"
+#include "host_agent/core/thread.h"
+#include "host_agent/fault/fault.h"
+#include "host_agent/life/agent.h"
+#include "host_agent/life/session.h"
+#include "host_agent/move/owed.h"
+#include "host_agent/object/region.h"
+#include "host_agent/pages/uffd.h"
+#include "nodes.h"
+#include "seams.h"
+
+enum {
+	PAGE = 4096,
+	PAGES = 1 << 20,
+	PRESENT = 1,
+	PROTECTED = 2,
+	FAILED = 4,
+	FAULTS = 64,
+	TRIES = 20000
+};
+
+static uint8_t shadow[PAGES];
+static unsigned fails_of_10000, slows_of_10000, drops_fail;
+static bool refused; /* a drop: pages are where none should be, and half a chunk is refilled */
+
+/* Handler mode: the descriptor, and the faults that nobody has read yet. */
+int sim_uffd = -1;
+static struct uffd_msg faults[FAULTS];
+static unsigned faults_n;
+
+static uint8_t *page_of(const void *addr)
+{
+	uint64_t n = (uint64_t)((const char *)addr - soda_agent.base) / PAGE;
+
+	if (!soda_agent_owns(addr) || n >= PAGES)
+		sim_fail("%p is no address of an object", addr);
+	return &shadow[n];
+}
+
+static struct soda_chunk *chunk_at(const void *addr)
+{
+	return &soda_agent.table[soda_chunk_of(addr)];
+}
+
+/* Not a point. */
+static uint32_t word_at(const void *addr)
+{
+	return *(volatile uint32_t *)(void *)&chunk_at(addr)->word;
+}
+
+const char *sim_host_chunk(const void *addr)
+{
+	static const char *const states[] = { "NONE",  "ZERO",	"REMOTE", "FETCHING",
+					      "CLEAN", "DIRTY", "BUSY",	  "LOST" };
+	static char text[64];
+	uint32_t w = word_at(addr);
+
+	snprintf(text, sizeof(text), "chunk %u %s %08x page %d", soda_chunk_of(addr),
+		 states[soda_chunk_state(w) & 7], w, *page_of(addr));
+	return text;
+}
+
+const volatile void *sim_host_word(uint32_t chunk)
+{
+	return &soda_agent.table[chunk].word;
+}
+
+void sim_host_pager_fails(unsigned of_10000)
+{
+	fails_of_10000 = of_10000;
+	drops_fail = of_10000 && sim_chance(30) ? of_10000 / 10 + 1 : 0;
+}
+
+/* Threads that wait for a page of it look again. */
+static void wake_range(void *addr, size_t bytes)
+{
+	for (size_t at = 0; sim_uffd >= 0 && at < bytes; at += PAGE)
+		sim_wake(page_of((char *)addr + at), SIM_FIBERS);
+}
+
+void sim_host_pager_slows(unsigned of_10000)
+{
+	slows_of_10000 = of_10000;
+}
+
+static void take_time(void)
+{
+	if (slows_of_10000 && sim_below(10000) < slows_of_10000)
+		sim_sleep(1 + sim_below(5 * SIM_MS), "the lock of the address space");
+}
+
+static bool fails(void)
+{
+	return fails_of_10000 && sim_below(10000) < fails_of_10000;
+}
+
+static void check_range(const char *what, const void *addr, size_t bytes)
+{
+	if ((uintptr_t)addr % PAGE || bytes % PAGE || !bytes)
+		sim_fail("%s of %zu bytes at %p: not whole pages", what, bytes, addr);
+}
+
+static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
+{
+	check_range("copy", dst, bytes);
+	take_time();
+	for (size_t at = 0; at < bytes; at += PAGE) {
+		char *to = (char *)dst + at;
+		enum soda_chunk_state s = soda_chunk_state(word_at(to));
+
+		sim_point();
+		if (s != SODA_CHUNK_FETCHING && !(refused && s == SODA_CHUNK_BUSY))
+			sim_fail("a page is filled: %s", sim_host_chunk(to));
+		if (*page_of(to) & PRESENT)
+			continue;
+		if (fails())
+			return -ENOMEM;
+		sim_spend(1000);
+		memcpy(to, (const char *)src + at, PAGE);
+		*page_of(to) = PRESENT | (protect ? PROTECTED : 0);
+	}
+	wake_range(dst, bytes);
+	return 0;
+}
+
+static int pager_protect(void *addr, size_t bytes, bool on)
+{
+	check_range("protect", addr, bytes);
+	take_time();
+	for (size_t at = 0; at < bytes; at += PAGE) {
+		char *to = (char *)addr + at;
+		enum soda_chunk_state s = soda_chunk_state(word_at(to));
+
+		sim_point();
+		if (s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING)
+			sim_fail("a page's protection is changed: %s", sim_host_chunk(to));
+		if (*page_of(to) & PRESENT)
+			*page_of(to) = PRESENT | (on ? PROTECTED : 0);
+	}
+	if (!on)
+		wake_range(addr, bytes);
+	return 0;
+}
+
+static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
+{
+	*dropped_p = 0;
+	if (n < 1 || n > 64)
+		sim_fail("%d ranges are dropped", n);
+	for (int i = 0; i < n; i++) {
+		char *base = ranges[i].iov_base;
+
+		check_range("drop", base, ranges[i].iov_len);
+		for (size_t at = 0; at < ranges[i].iov_len; at += PAGE) {
+			enum soda_chunk_state s = soda_chunk_state(word_at(base + at));
+
+			sim_point();
+			if (drops_fail && sim_below(10000) < drops_fail) {
+				refused = true;
+				return -EINVAL;
+			}
+			if ((s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) ||
+			    (!refused && s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING &&
+			     *page_of(base + at) & PRESENT))
+				sim_fail("a page is dropped: %s", sim_host_chunk(base + at));
+			*page_of(base + at) = 0;
+			*dropped_p += PAGE;
+		}
+	}
+	return 0;
+}
+
+static int pager_wake(void *addr, size_t bytes)
+{
+	sim_point();
+	wake_range(addr, bytes);
+	return 0;
+}
+
+/* As Linux 6.6: a page that is there, or fails already, is left as it is. */
+static int pager_poison(void *addr, size_t bytes)
+{
+	check_range("poison", addr, bytes);
+	for (size_t at = 0; at < bytes; at += PAGE) {
+		uint8_t *page = page_of((char *)addr + at);
+
+		sim_point();
+		if (*page)
+			return -EEXIST;
+		*page = FAILED;
+	}
+	wake_range(addr, bytes);
+	return 0;
+}
+
+const struct soda_pager soda_uffd_pager = {
+	.copy = pager_copy,
+	.protect = pager_protect,
+	.drop = pager_drop,
+	.wake = pager_wake,
+	.poison = pager_poison,
+};
+
+static short uffd_ready(void *arg)
+{
+	return faults_n ? POLLIN : 0;
+}
+
+ssize_t sim_uffd_read(void *out, size_t bytes)
+{
+	unsigned n = (unsigned)(bytes / sizeof(faults[0]));
+
+	if (!faults_n) {
+		errno = EAGAIN;
+		return -1;
+	}
+	n = n < faults_n ? n : faults_n;
+	memcpy(out, faults, n * sizeof(faults[0]));
+	faults_n -= n;
+	memmove(faults, faults + n, faults_n * sizeof(faults[0]));
+	return (ssize_t)(n * sizeof(faults[0]));
+}
+
+int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd_info *info,
+		   struct soda_why *why)
+{
+	*info = (struct soda_uffd_info){ .fd = -1, .how = "simulation" };
+	if (!sigbus) {
+		sim_uffd = info->fd = sim_fd_new(SIM_HOST, uffd_ready, NULL);
+		info->thread_id = info->poison = true;
+	}
+	return 0;
+}
+
+int soda_uffd_register(void *addr, size_t bytes)
+{
+	return 0;
+}
+
+void soda_uffd_close(void)
+{
+	if (sim_uffd >= 0)
+		sim_fd_close(sim_uffd);
+	sim_uffd = -1;
+}
+
+/* What the processor does where the page lets it. */
+static bool may_access(uint8_t page, bool store)
+{
+	return page & PRESENT && !(store && page & PROTECTED);
+}
+
+static void access_word(char *addr, bool store, uint64_t *value)
+{
+	*value += store;
+	if (store)
+		memcpy(addr, value, sizeof(*value));
+	else
+		memcpy(value, addr, sizeof(*value));
+}
+
+/* The thread sleeps in the kernel until somebody wakes those who wait for the page. */
+static int touch_and_sleep(char *addr, bool store, uint64_t *value)
+{
+	for (int i = 0; i < TRIES; i++) {
+		uint8_t *page = page_of(addr);
+		struct uffd_msg m = { .event = UFFD_EVENT_PAGEFAULT };
+
+		if (may_access(*page, store)) {
+			access_word(addr, store, value);
+			return 0;
+		}
+		if (*page & FAILED)
+			return soda_chunk_state(word_at(addr)) == SODA_CHUNK_LOST ? -EIO
+										  : -ETIMEDOUT;
+		if (faults_n == FAULTS)
+			sim_fail("HANG: %u faults, and nobody reads them", faults_n);
+		m.arg.pagefault.address = (uintptr_t)addr;
+		m.arg.pagefault.flags = (store ? UFFD_PAGEFAULT_FLAG_WRITE : 0) |
+					(*page & PROTECTED ? UFFD_PAGEFAULT_FLAG_WP : 0);
+		m.arg.pagefault.feat.ptid = (uint32_t)sim_id();
+		faults[faults_n++] = m;
+		sim_fd_changed();
+		sim_wait(page, SIM_NEVER, "a page");
+	}
+	sim_fail("HANG: a thread was woken %d times in vain: %s", TRIES, sim_host_chunk(addr));
+}
+
+static int touch(char *addr, bool store, uint64_t *value)
+{
+	for (int i = 0; i < TRIES; i++) {
+		struct soda_fault f;
+		int ret;
+
+		if (may_access(*page_of(addr), store)) {
+			access_word(addr, store, value);
+			return 0;
+		}
+		if (!soda_fault_describe(&f, addr, store))
+			return -EFAULT;
+		ret = soda_fault_serve(soda_thread_self(), &f);
+		if (ret)
+			return ret;
+	}
+	sim_fail("HANG: %d faults were served, and none helped: %s", TRIES, sim_host_chunk(addr));
+}
+
+int sim_load(const void *addr, uint64_t *value_p)
+{
+	sim_point();
+	return (sim_uffd < 0 ? touch : touch_and_sleep)((char *)(uintptr_t)addr, false, value_p);
+}
+
+int sim_store(void *addr, uint64_t *value_p)
+{
+	sim_point();
+	return (sim_uffd < 0 ? touch : touch_and_sleep)(addr, true, value_p);
+}
+
+const void *sim_host_page(const void *addr)
+{
+	return *page_of(addr) & PRESENT ? addr : NULL;
+}
+
+void sim_host_check_resident(const void *addr, size_t bytes)
+{
+	if (!soda_agent_owns(addr))
+		return;
+	for (size_t at = 0; at < bytes; at += PAGE)
+		if (!(*page_of((const char *)addr + at) & PRESENT))
+			sim_fail("a page is sent that is not there: %s",
+				 sim_host_chunk((const char *)addr + at));
+}
+
+bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p)
+{
+	struct soda_region *r = soda_region_of(soda_chunk_of(addr));
+
+	if (!r)
+		return false;
+	*region_p = r->id;
+	*offset_p = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	return true;
+}
+
+bool sim_host_lost(const void *addr)
+{
+	return soda_chunk_state(word_at(addr)) == SODA_CHUNK_LOST;
+}
+
+bool sim_host_abandons(const void *addr)
+{
+	struct soda_region *r = soda_region_of(soda_chunk_of(addr));
+
+	return r && *(volatile bool *)(void *)&r->lost;
+}
+
+void sim_host_check(bool quiet)
+{
+	struct soda_why why = { "" };
+	int ret;
+
+	if (*(volatile uint32_t *)(void *)&soda_agent.api_lock.word)
+		return; /* an object appears, or goes */
+	sim_hold(true);
+	ret = soda_audit_check(quiet ? SODA_AUDIT_BETWEEN : SODA_AUDIT_ANYWHERE, &why);
+	sim_hold(false);
+	if (ret)
+		sim_fail("INVARIANT: %s", why.text);
+}
+
+static int say_object(struct soda_region *r, void *arg)
+{
+	static const char *const states = "-0RFCDBL";
+
+	printf("  object %u, chunks %u on: ", r->id, r->first);
+	for (uint32_t i = 0; i < r->chunks && i < 160; i++) {
+		uint32_t w = word_at(soda_chunk_address(r->first + i));
+
+		printf("%c%s%s%s%s", states[soda_chunk_state(w) & 7], w & SODA_CW_PINNED ? "p" : "",
+		       w & SODA_CW_HOLD ? "h" : "", w & SODA_CW_QUEUED ? "q" : "",
+		       w & SODA_CW_SENDING ? "s" : "");
+	}
+	putchar('\n');
+	return 0;
+}
+
+void sim_host_say(void)
+{
+	const struct soda_buffer *b = &soda_agent.buffer;
+
+	if (soda_agent.life != SODA_LIFE_RUNNING)
+		return;
+	sim_hold(true);
+	printf("the host's buffer: %lld of %lld free, %lld pinned, %lld to be sent\n",
+	       (long long)b->free, (long long)b->limit, (long long)b->pinned,
+	       (long long)b->sending);
+	puts("its chunks, Zero Remote Fetching Clean Dirty Busy Lost; pinned held queued sending:");
+	soda_regions_each(say_object, NULL);
+}
+
+size_t sim_host_stats(char *text, size_t room)
+{
+	return soda_stats_json(text, room);
+}
+
+uint32_t sim_host_reconnects(void)
+{
+	return soda_agent.reconnects;
+}
+
+struct sim_belief sim_host_believes(void)
+{
+	struct sim_belief b = { .restarts = 0 };
+
+	sim_hold(true);
+	b.restarts = soda_session_restarts();
+	b.deaths = soda_owed_deaths();
+	b.up = soda_session_up() && !(b.restarts & 1);
+	sim_hold(false);
+	return b;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The three programs: how they begin, and what the simulation sees of them from outside. Each
+ * function is in the object of its program (link-agent), which keeps these names and no others.
+ */
+#ifndef SODA_SIM_NODES_H
+#define SODA_SIM_NODES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* The host agent, and its pages. */
+
+/* One access of eight bytes, as the processor makes it. 0, or the error of the fault. */
+int sim_load(const void *addr, uint64_t *value_p);
+/* What is stored is the next number, which *value_p becomes. */
+int sim_store(void *addr, uint64_t *value_p);
+/* Handler mode: the descriptor (-1: inline), and what read(2) takes from it. */
+extern int sim_uffd;
+ssize_t sim_uffd_read(void *out, size_t bytes);
+/* A whole page as it is, if it is there; no fault. */
+const void *sim_host_page(const void *addr);
+/* Only present pages can be sent. */
+void sim_host_check_resident(const void *addr, size_t bytes);
+/* The region's number on the server, and where the address is in it; false: no object. */
+bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p);
+/* The host takes the address's chunk for lost. */
+bool sim_host_lost(const void *addr);
+/* The object could not be opened again: it stays without a place on any server. */
+bool sim_host_abandons(const void *addr);
+/* The state of the address's chunk, for messages. */
+const char *sim_host_chunk(const void *addr);
+/* The word of a chunk. */
+const volatile void *sim_host_word(uint32_t chunk);
+/* Print what it has of its objects. */
+void sim_host_say(void);
+/* Of 10,000 page operations, how many fail for want of memory. */
+void sim_host_pager_fails(unsigned of_10000);
+/* Of 10,000 of them, how many take milliseconds. */
+void sim_host_pager_slows(unsigned of_10000);
+/* What flags and credits must add up to; at any point (loose), or when all is quiet. */
+void sim_host_check(bool quiet);
+/* Its statistics as `soda stat` shows them; how long they are. */
+size_t sim_host_stats(char *text, size_t room);
+uint32_t sim_host_reconnects(void);
+
+/* What the host believes of those it speaks with. */
+struct sim_belief {
+	bool up;	   /* connected, and all objects are there */
+	uint32_t restarts; /* servers that it took for new ones, twice; odd: one just now */
+	uint32_t deaths;   /* likewise agents that had not written what they had acknowledged */
+};
+struct sim_belief sim_host_believes(void);
+
+/* The memory server. */
+
+struct sim_server_settings {
+	uint64_t capacity, quota;
+	uint32_t grace_ms, max_clients, workers;
+	bool files; /* it exports the disk */
+	bool local; /* its clients are users of its machine, each with permissions of their own */
+};
+
+void sim_server_boot(const struct sim_server_settings *s);
+/* SIGTERM: drain, write back, end. */
+void sim_server_end(void);
+/* Whether it is this instance, and has not forgotten the client. */
+bool sim_server_knows(uint64_t instance, uint64_t client);
+/* A page of the client's region; NULL: it has no such region. */
+const void *sim_server_page(uint64_t client, uint16_t region, uint64_t offset);
+uint64_t sim_server_used(void);
+/* Clients that were made, and that were given up. */
+uint64_t sim_server_clients(void);
+
+/* The DPU agent. */
+
+struct sim_agent_settings {
+	uint64_t write_budget, client_credit, window, cache_bytes, static_bytes;
+	uint32_t grace_ms, timeout_ms, workers, completers, channels;
+	bool base, aggregate, async, dynamic;
+	const char *policy;
+};
+
+void sim_agent_boot(const struct sim_agent_settings *s);
+void sim_agent_end(void);
+
+/* Their variables as they were at the start; memory.c. */
+void sim_memory_prepare(void);
+void sim_memory_fresh(int process);
+
+#endif

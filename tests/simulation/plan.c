@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdio.h>
+
+#include "disk.h"
+#include "net.h"
+#include "world.h"
+
+struct sim_plan plan;
+
+static uint64_t one_of(const uint64_t *list, unsigned n)
+{
+	return list[sim_below(n)];
+}
+#define ONE_OF(...)                                                                                \
+	one_of((const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }) / 8)
+
+/* sim_run has begun: the seed decides. */
+void sim_plan_make(uint64_t seed)
+{
+	plan = (struct sim_plan){
+		.seed = seed,
+		.ops = 500,
+		.faults = (unsigned)sim_between(5, 12),
+		.threads = (unsigned)sim_between(1, SIM_THREADS),
+		.agent = sim_chance(60),
+		.chunk_bytes = (uint32_t)ONE_OF(4096, 4096, 4096, 8192, 8192, 16384, 16384, 65536),
+		.prefetch = (uint32_t)ONE_OF(0, 0, 4, 16),
+		.connect_ms = (uint32_t)ONE_OF(1000, 5000),
+		.fault_ms = (uint32_t)ONE_OF(1000, 3000, 10000),
+		.evict = sim_chance(70) ? "ghost" : "fifo",
+		.delay_ns = ONE_OF(5 * SIM_US, 30 * SIM_US, 300 * SIM_US),
+	};
+	plan.crowded = (unsigned)ONE_OF(0, 50, 90);
+	plan.jitter_ns = plan.delay_ns * ONE_OF(0, 1, 10);
+	plan.buffer_chunks = plan.threads * 5 + (uint32_t)ONE_OF(2, 8, 24, 60);
+	plan.server = (struct sim_server_settings){
+		.capacity = ONE_OF(12, 32, 64) << 20,
+		.quota = sim_chance(20) ? 12ull << 20 : 0,
+		.grace_ms = (uint32_t)ONE_OF(200, 1000, 5000, 60000, 60000),
+		.max_clients = (uint32_t)ONE_OF(2, 4, 100),
+		.workers = (uint32_t)sim_between(1, 3),
+	};
+	plan.neighbour = sim_chance(50);
+	if (plan.neighbour) { /* whose places, and memory, are not the application's */
+		plan.server.max_clients = 100;
+		plan.server.capacity += 64ull << 20;
+		plan.server.quota = plan.server.capacity - (16ull << 20);
+	}
+	plan.handler = sim_chance(25);
+	plan.server.files = sim_chance(50);
+	plan.server.local = sim_net_local = sim_chance(30);
+	if (plan.server.files)
+		sim_disk_make();
+	plan.agent_settings = (struct sim_agent_settings){
+		.write_budget = ONE_OF(64, 256, 4096) << 10,
+		.client_credit = ONE_OF(128, 1024, 16384) << 10,
+		.window = ONE_OF(256, 4096) << 10,
+		.cache_bytes = ONE_OF(4, 16) << 20,
+		.static_bytes = ONE_OF(1, 16) << 20,
+		.grace_ms = (uint32_t)ONE_OF(200, 1000, 5000, 60000),
+		.timeout_ms = (uint32_t)ONE_OF(500, 2000, 10000),
+		.workers = (uint32_t)sim_between(1, 3),
+		.completers = (uint32_t)sim_between(1, 2),
+		.channels = (uint32_t)sim_between(1, 3),
+		.base = sim_chance(10),
+		.aggregate = sim_chance(80),
+		.async = sim_chance(85),
+		.dynamic = sim_chance(50),
+	};
+}
+
+void sim_plan_print(void)
+{
+	sim_note("plan: %s, %u threads, chunks of %u, buffer of %u, prefetch %u, connect %u ms, "
+		 "fault %u ms, %u faults",
+		 plan.agent ? "with an agent" : "direct", plan.threads, plan.chunk_bytes,
+		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
+	sim_note("plan: %s, points between decisions %u, stalls %u, server's grace %u ms, "
+		 "agent's %u ms, its time-out %u ms, budget %llu%s%s%s%s%s%s%s%s",
+		 plan.evict, plan.slow, plan.stalls, plan.server.grace_ms,
+		 plan.agent_settings.grace_ms, plan.agent_settings.timeout_ms,
+		 (unsigned long long)plan.agent_settings.write_budget,
+		 plan.agent_settings.base ? ", base" : "",
+		 plan.agent_settings.aggregate ? ", aggregate" : "",
+		 plan.agent_settings.async ? ", async" : "",
+		 plan.agent_settings.dynamic ? ", dynamic" : "",
+		 plan.neighbour ? "; another client" : "", plan.server.files ? ", files" : "",
+		 plan.handler ? ", handler" : "", plan.server.local ? ", local users" : "");
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Threads of the application. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+#include "disk.h"
+#include "soda.h"
+#include "world.h"
+
+static char keys; /* who wants an object */
+
+static struct sim_object *use(void)
+{
+	struct sim_object *live[SIM_OBJECTS];
+	unsigned n = 0;
+
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		if (sim_objects[i].base && !sim_objects[i].taken)
+			live[n++] = &sim_objects[i];
+	if (!n)
+		return NULL;
+	live[0] = live[sim_chance(plan.crowded) ? 0 : sim_below(n)];
+	live[0]->users++;
+	return live[0];
+}
+
+static void unuse(struct sim_object *o)
+{
+	o->users--;
+	sim_wake(&keys, SIM_FIBERS);
+}
+
+/* For one thread alone; it is used already. NULL: another one takes it. */
+static bool take(struct sim_object *o)
+{
+	if (o->taken)
+		return false;
+	o->taken = true;
+	while (o->users > 1)
+		sim_wait(&keys, SIM_NEVER, "others to let go of an object");
+	return true;
+}
+
+/* One that another thread is about to take is none. */
+static struct sim_object *find_place(void)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		if (!sim_objects[i].base && !sim_objects[i].taken)
+			return &sim_objects[i];
+	return NULL;
+}
+
+static void allocate(void)
+{
+	size_t chunks = sim_between(1, 120);
+	struct sim_object *o = find_place();
+	uint64_t began = sim_now();
+	size_t bytes;
+	char *p;
+
+	if (!o)
+		return;
+	o->taken = true;
+	bytes = chunks * plan.chunk_bytes;
+	if (bytes > 2u << 20)
+		bytes = 2u << 20;
+	if (sim_chance(30)) /* the last chunk is not whole */
+		bytes -= sim_below(plan.chunk_bytes / 4096) * 4096;
+	p = soda_alloc(bytes, 0);
+	sim_note("soda_alloc(%zu): %s", bytes, p ? "" : soda_last_error());
+	if (!p && errno != ENOSPC && errno != EDQUOT && errno != ENOMEM)
+		sim_model_excuse("soda_alloc", -errno, began);
+	if (p) {
+		*o = (struct sim_object){
+			.base = p, .bytes = bytes, .born_ns = sim_now(), .taken = true
+		};
+		o->cells = calloc(sim_cells(o), sizeof(*o->cells));
+		for (size_t i = 0; i < sim_cells(o); i++)
+			o->cells[i].good_ns = sim_now();
+	}
+	o->taken = false;
+}
+
+/* Files, as the application knows them: who has one open, and who is about to. */
+static struct {
+	const char *name;
+	unsigned busy, readers, writers;
+	unsigned released; /* how often soda_free() has been asked to close one of them */
+} files[] = {
+	{ .name = "f0" }, { .name = "f1" }, { .name = "f2" }, { .name = "f3" }, { .name = "d/n" }
+};
+
+enum { FILES = sizeof(files) / sizeof(*files), WRITTEN = 2 /* from that one on */ };
+
+/* What the file has is what the object has. */
+static void adopt(struct sim_object *o)
+{
+	const char *name = files[o->file].name;
+
+	if (o->flags & SODA_WRITABLE)
+		files[o->file].writers++;
+	if (o->flags & SODA_READ_ONLY)
+		files[o->file].readers++;
+	for (size_t i = 0; i < sim_cells(o); i++) {
+		uint64_t offset = (uint64_t)(sim_cell_at(o, i) - o->base);
+
+		o->cells[i].value = o->cells[i].synced = sim_disk_word(name, offset, false);
+	}
+}
+
+static unsigned open_flags(int file)
+{
+	if (file >= WRITTEN && sim_chance(60))
+		return SODA_WRITABLE | (sim_chance(80) ? SODA_CREATE : 0);
+	return sim_chance(60) ? SODA_READ_ONLY : SODA_PRIVATE;
+}
+
+/* Why it may be refused, without a fault. */
+static bool may_refuse(int file, unsigned flags, size_t bytes, int err, bool rival)
+{
+	size_t pages = sim_disk_pages(files[file].name);
+
+	switch (err) {
+	case ENOENT:
+		return !pages && !(flags & SODA_CREATE);
+	case EINVAL:
+		return !pages && !bytes;
+	case EFBIG:
+		return bytes > pages * 4096 && !(flags & SODA_WRITABLE);
+	case EBUSY: /* or of a client that the server has not given up yet */
+		return rival || sim_history.disturbed_ns;
+	default:
+		return err == ENOSPC || err == EDQUOT || err == ENOMEM;
+	}
+}
+
+static void allocate_file(void)
+{
+	int file = (int)sim_below(FILES);
+	unsigned flags = open_flags(file);
+	bool writes = flags & SODA_WRITABLE;
+	size_t bytes = sim_chance(30) ? sim_between(1, 60) * 4096 : 0, got = 0;
+	bool rival = files[file].writers || (writes && files[file].readers);
+	struct sim_object *o = find_place();
+	unsigned released = files[file].released;
+	uint64_t began = sim_now();
+	char *p;
+
+	if (!o || files[file].busy)
+		return;
+	files[file].busy++;
+	o->taken = true;
+	p = soda_alloc_file(files[file].name, bytes, flags, &got);
+	sim_note("soda_alloc_file(%s, %zu, %x): %zu %s", files[file].name, bytes, flags, got,
+		 p ? "" : soda_last_error());
+	if (!p && !may_refuse(file, flags, bytes, errno, rival))
+		sim_model_excuse("soda_alloc_file", -errno, began);
+	rival = rival && files[file].released == released; /* all the time */
+	if (p && (rival || (bytes && got != bytes)))
+		sim_fail("INVARIANT: %s is open %s, of %zu bytes", files[file].name,
+			 rival ? "although a writer must be alone" : "", got);
+	if (p) {
+		*o = (struct sim_object){ .base = p,
+					  .bytes = (got + 4095) / 4096 * 4096,
+					  .born_ns = sim_now(),
+					  .taken = true,
+					  .flags = flags,
+					  .frozen = flags & SODA_READ_ONLY,
+					  .file = file };
+		o->cells = calloc(sim_cells(o) + 1, sizeof(*o->cells));
+		for (size_t i = 0; i < sim_cells(o); i++)
+			o->cells[i].good_ns = sim_now();
+		adopt(o);
+	}
+	o->taken = false;
+	files[file].busy--;
+}
+
+/* On stable storage is what soda_sync has promised, or newer; exactly: the last of all. */
+static void check_file(const struct sim_object *o, bool exactly)
+{
+	for (size_t i = 0; o->flags & SODA_WRITABLE && i < sim_cells(o); i++) {
+		const struct sim_cell *c = &o->cells[i];
+		uint64_t offset = (uint64_t)(sim_cell_at(o, i) - o->base);
+		uint64_t has = sim_disk_word(files[o->file].name, offset, true);
+
+		if (has < c->synced || has > c->value || (exactly && has != c->value))
+			sim_fail("BROKEN PROMISE: file %s has %llu at %llu; %llu was synced, %llu "
+				 "stored",
+				 files[o->file].name, (unsigned long long)has,
+				 (unsigned long long)offset, (unsigned long long)c->synced,
+				 (unsigned long long)c->value);
+	}
+}
+
+/* False: a file that could not be written back stays. */
+static bool release(struct sim_object *o)
+{
+	bool writes = o->flags & SODA_WRITABLE;
+	uint64_t began = sim_now();
+	int ret;
+
+	if (!take(o))
+		return false;
+	files[o->file].busy += !!o->flags;
+	files[o->file].released += !!o->flags;
+	ret = soda_try_free(o->base);
+	sim_note("soda_free: %d %s", ret, ret ? soda_last_error() : "");
+	files[o->file].busy -= !!o->flags;
+	if (ret && !writes)
+		sim_fail("WRONG CODE: soda_free: %s", soda_strerror(ret));
+	if (ret && !(ret == -EIO && sim_model_lost()))
+		sim_model_excuse("soda_free", ret, began);
+	if (!ret) {
+		check_file(o, !sim_model_lost());
+		files[o->file].writers -= writes;
+		files[o->file].readers -= !!(o->flags & SODA_READ_ONLY);
+		free(o->cells);
+		o->base = NULL;
+	}
+	o->taken = false;
+	sim_wake(&keys, SIM_FIBERS);
+	return !ret;
+}
+
+/* Where of so many: where the threads meet, often, or anywhere. */
+static size_t some_place(size_t n)
+{
+	return sim_chance(plan.crowded) ? sim_below(n < 16 ? n : 16) : sim_below(n);
+}
+
+/* Pages of one object; whole chunks where it says so. */
+static size_t range(const struct sim_object *o, bool chunks, size_t *first_p)
+{
+	size_t unit = (chunks ? plan.chunk_bytes / 4096 : 1) * SIM_SLOTS, all = sim_cells(o) / unit;
+	size_t n, first;
+
+	if (!all) {
+		*first_p = 0;
+		return sim_cells(o);
+	}
+	n = sim_chance(20) ? all : sim_between(1, all < 24 ? all : 24);
+	first = some_place(all - n + 1);
+	*first_p = first * unit;
+	return n * unit;
+}
+
+static void touch_some(struct sim_object *o, bool store)
+{
+	size_t cells = sim_cells(o), n = sim_between(1, 12), step = sim_chance(70) ? 1 : SIM_SLOTS;
+	size_t at = some_place(cells);
+
+	for (size_t i = 0; i < n; i++) {
+		if (store && !o->frozen)
+			sim_model_store(o, at % cells);
+		else
+			sim_model_load(o, at % cells);
+		at += sim_chance(10) ? sim_below(cells) : step;
+	}
+}
+
+static void advise(struct sim_object *o)
+{
+	static const int list[] = { SODA_NORMAL,   SODA_SEQUENTIAL, SODA_RANDOM, SODA_WILLNEED,
+				    SODA_WILLNEED, SODA_COLD,	    SODA_COLD,	 SODA_PIN,
+				    SODA_UNPIN,	   SODA_UNPIN };
+	int advice = list[sim_below(sizeof(list) / sizeof(*list))], ret;
+	size_t first, n = range(o, false, &first);
+	uint64_t began = sim_now();
+
+	ret = soda_advise(sim_cell_at(o, first), n / SIM_SLOTS * 4096, advice);
+	sim_note("advice %d: %d %s", advice, ret, ret ? soda_last_error() : "");
+	if (ret == -EIO) /* PIN of a lost page; COLD of what an agent has lost */
+		return;
+	if (ret && !(ret == -ENOMEM && advice == SODA_PIN))
+		sim_model_excuse("soda_advise", ret, began);
+}
+
+static void prefetch(struct sim_object *o)
+{
+	struct iovec v[4];
+	int n = (int)sim_between(1, 4), ret;
+
+	for (int i = 0; i < n; i++) {
+		size_t first, cells = range(o, false, &first);
+
+		v[i] = (struct iovec){ sim_cell_at(o, first), cells / SIM_SLOTS * 4096 };
+	}
+	ret = soda_prefetchv(v, n);
+	if (ret)
+		sim_fail("WRONG CODE: soda_prefetchv: %s", soda_strerror(ret));
+}
+
+static void discard(struct sim_object *o)
+{
+	size_t first, n = range(o, true, &first);
+
+	/* zeros for a file are stored to it, as by the application itself */
+	if (o->frozen || o->flags & SODA_WRITABLE)
+		return;
+	sim_model_discard(o, first, n);
+	for (size_t i = first; i < first + n && sim_chance(80); i++) /* is it zero? */
+		sim_model_load(o, i);
+}
+
+static void sync_some(struct sim_object *o)
+{
+	size_t first = 0, n = sim_cells(o);
+
+	if (sim_chance(60))
+		n = range(o, false, &first);
+	sim_model_sync(o, first, n);
+	check_file(o, false);
+}
+
+/* Advice that was not answered may have been taken: no store until one is answered that ends it. */
+static void freeze(struct sim_object *o)
+{
+	static const int list[] = { SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE, SODA_NO_CACHE };
+	int advice = o->undecided ? SODA_NO_CACHE : list[sim_below(3)], ret;
+	uint64_t began = sim_now();
+
+	if (!take(o))
+		return;
+	ret = soda_advise(o->base, o->bytes, advice);
+	sim_note("cache advice %d: %d %s", advice, ret, ret ? soda_last_error() : "");
+	if (!ret)
+		o->frozen = advice == SODA_STATIC_CACHE || o->flags & SODA_READ_ONLY;
+	else if (ret != -ENOTSUP && ret != -ENOSPC && ret != -EBUSY && ret != -EIO)
+		sim_model_excuse("cache advice", ret, began);
+	o->undecided = ret == -ETIMEDOUT && (o->undecided || advice == SODA_STATIC_CACHE);
+	o->taken = false;
+	sim_wake(&keys, SIM_FIBERS);
+}
+
+/* A name is all that changes, unless the agent's operator has a rule for it; there is none. */
+static void name(struct sim_object *o)
+{
+	static const char *const names[] = { "", "a", "matrix", "a name with blanks \"\\" };
+	uint64_t began = sim_now();
+	int ret = soda_set_name(o->base, names[sim_below(4)]);
+
+	sim_note("soda_set_name: %d %s", ret, ret ? soda_last_error() : "");
+	if (ret)
+		sim_model_excuse("soda_set_name", ret, began);
+	if (soda_set_name(o->base + 4096, "none") != -EINVAL)
+		sim_fail("WRONG CODE: soda_set_name names what is no object");
+}
+
+/* What is counted is what the model knows, and all of it is JSON. */
+static void look_at_stats(void)
+{
+	char text[4096];
+	struct soda_stats s;
+	json_t *all;
+	size_t bytes;
+	int ret = soda_get_stats(&s, sizeof(s));
+
+	if (ret)
+		sim_fail("WRONG CODE: soda_get_stats: %s", soda_strerror(ret));
+	if (s.chunk_bytes != plan.chunk_bytes)
+		sim_fail("INVARIANT: statistics: chunks of %u", s.chunk_bytes);
+	bytes = sim_host_stats(text, sizeof(text));
+	all = json_loadb(text, bytes, 0, NULL);
+	if (!json_object_get(all, "soda_stats"))
+		sim_fail("WRONG BYTES: statistics that are no JSON: %.*s", (int)bytes, text);
+	json_decref(all);
+}
+
+static void pause_some(void)
+{
+	static const uint64_t lengths[] = { SIM_US * 100, SIM_MS * 5, SIM_MS * 300, SIM_S * 8 };
+
+	sim_sleep(1 + sim_below(lengths[sim_below(4)]), "nothing: it pauses");
+}
+
+static void step(void)
+{
+	struct sim_object *o = use();
+	uint64_t dice = sim_below(1000);
+
+	if (!o || dice < 15) {
+		if (plan.server.files && sim_chance(50))
+			allocate_file();
+		else
+			allocate();
+		if (o)
+			unuse(o);
+		return;
+	}
+	if (sim_model_abandoned(o))
+		release(o);
+	else if (o->undecided)
+		freeze(o);
+	else if (dice < 400)
+		touch_some(o, false);
+	else if (dice < 750)
+		touch_some(o, true);
+	else if (dice < 820)
+		sync_some(o);
+	else if (dice < 860)
+		discard(o);
+	else if (dice < 920)
+		advise(o);
+	else if (dice < 960)
+		prefetch(o);
+	else if (dice < 970)
+		release(o);
+	else if (dice < 980)
+		freeze(o);
+	else if (dice < 985)
+		look_at_stats();
+	else if (dice < 988)
+		name(o);
+	else
+		pause_some();
+	unuse(o);
+}
+
+static struct sim_fiber *neighbour;
+
+void *sim_work_main(void *thread)
+{
+	if (plan.neighbour && !neighbour)
+		neighbour = sim_spawn(SIM_WORLD, "neighbour", sim_neighbour_main, NULL);
+	while (sim_history.done < plan.ops) {
+		sim_history.done++;
+		sim_wake(&sim_history.done, SIM_FIBERS);
+		step();
+		sim_host_check(false);
+	}
+	return NULL;
+}
+
+/* The end of the application; what it had on the server is freed, now or after its patience. */
+static void leave(void)
+{
+	int ret = soda_shutdown();
+
+	if (ret && !(ret == -EIO && sim_model_lost()))
+		sim_fail("WRONG CODE: soda_shutdown: %d", ret);
+	for (int i = 0; !ret && i < SIM_OBJECTS; i++)
+		if (sim_objects[i].base)
+			check_file(&sim_objects[i], !sim_model_lost());
+	for (int i = 0; sim_server_used() && i < 300; i++)
+		sim_sleep(SIM_S, "the server to free all");
+	if (sim_server_used())
+		sim_fail("LEAK: nobody has anything, and the server has %llu bytes in use",
+			 (unsigned long long)sim_server_used());
+}
+
+static void *neighbour_end(void *arg)
+{
+	sim_neighbour_end();
+	return NULL;
+}
+
+/* Everything is mended: all is brought to the server, all is seen once more, and freed. */
+void sim_work_end(void)
+{
+	int ret = -1;
+
+	if (neighbour)
+		sim_join(neighbour);
+	sim_join(sim_spawn(SIM_WORLD, "neighbour", neighbour_end, NULL)); /* not the host's */
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		if (sim_model_abandoned(&sim_objects[i]))
+			release(&sim_objects[i]);
+		else if (sim_objects[i].base && sim_objects[i].undecided)
+			freeze(&sim_objects[i]);
+	for (int tries = 0; ret && tries < 4 + SIM_OBJECTS; tries++) {
+		ret = soda_sync(NULL, 0);
+		sim_note("soda_sync of all: %d %s", ret, ret ? soda_last_error() : "");
+	}
+	if (ret)
+		sim_fail("BROKEN PROMISE: all is mended, and soda_sync says %s: %s",
+			 soda_strerror(ret), soda_last_error());
+	for (int i = 0; i < SIM_OBJECTS; i++) {
+		struct sim_object *o = &sim_objects[i];
+
+		if (!o->base)
+			continue;
+		sim_model_sync(o, 0, sim_cells(o));
+		for (size_t cell = 0; cell < sim_cells(o); cell++)
+			sim_model_load(o, cell);
+	}
+	sim_model_look();
+	if (plan.handler) /* who serves a fault is at it a little longer than who has it */
+		sim_sleep(SIM_S, "the last fault's end");
+	sim_host_check(true);
+	for (int i = 0; i < SIM_OBJECTS * 3; i++) {
+		struct sim_object *o = &sim_objects[i % SIM_OBJECTS];
+
+		if (!o->base || sim_chance(10)) /* soda_shutdown frees what is left */
+			continue;
+		o->users++;
+		if (!release(o))
+			o->users--;
+	}
+	leave();
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One seed: what the programs are told, what threads do, what goes wrong, and what is right.
+ *
+ *   plan.c      the seed's settings: sizes, time-outs, with an agent or without
+ *   work.c      threads of the application: loads, stores, and the calls of soda.h
+ *   model.c     what each load may see, and what soda_sync has promised
+ *   neighbour.c another client, by the wire's contract
+ *   fate.c      faults: when, which, how long
+ */
+#ifndef SODA_SIM_WORLD_H
+#define SODA_SIM_WORLD_H
+
+#include "nodes.h"
+#include "fibers.h"
+
+enum { SIM_OBJECTS = 8, SIM_THREADS = 4, SIM_FAULTS = 16, SIM_SLOTS = 2 };
+
+struct sim_plan {
+	uint64_t seed;
+	unsigned ops, faults, threads;
+	bool agent;
+	bool neighbour;	  /* another client */
+	unsigned crowded; /* percent of what threads do, where others are at it, too */
+	bool handler;	  /* a thread serves all faults */
+	uint32_t chunk_bytes, buffer_chunks, prefetch;
+	uint32_t connect_ms, fault_ms;
+	const char *evict;
+	unsigned slow, stalls; /* sim_run's */
+	uint64_t delay_ns, jitter_ns;
+	struct sim_server_settings server;
+	struct sim_agent_settings agent_settings;
+};
+
+extern struct sim_plan plan;
+void sim_plan_make(uint64_t seed);
+void sim_plan_print(void);
+
+/* The model. */
+
+struct sim_cell {
+	uint64_t value;	    /* of the last store; 0: none */
+	uint64_t good_ns;   /* when it was last stored or loaded */
+	uint64_t synced;    /* the last value that soda_sync has promised... */
+	uint64_t synced_ns; /* ...and when that sync began */
+	uint64_t stored;    /* number of the last store */
+	unsigned discards;  /* that are at it now */
+	bool or_zero;	    /* a DISCARD is at it, or was when it was stored to */
+	uint64_t discarded; /* when, in the count of stores */
+};
+
+struct sim_object {
+	char *base;
+	size_t bytes;
+	struct sim_cell *cells;
+	unsigned users;
+	bool taken;	/* by one thread alone */
+	bool frozen;	/* in the static cache, or READ_ONLY */
+	bool undecided; /* whether it is in the static cache */
+	unsigned flags; /* a file's, and its number; 0: anonymous */
+	int file;
+	uint64_t born_ns;
+	uint64_t told_ns; /* when soda_sync has said that something is lost */
+};
+
+extern struct sim_object sim_objects[SIM_OBJECTS];
+
+static inline size_t sim_cells(const struct sim_object *o)
+{
+	return o->bytes / 4096 * SIM_SLOTS;
+}
+static inline char *sim_cell_at(const struct sim_object *o, size_t cell)
+{
+	return o->base + cell / SIM_SLOTS * 4096 + (cell % SIM_SLOTS ? 4088 : 0);
+}
+
+void sim_model_load(struct sim_object *o, size_t cell);
+void sim_model_store(struct sim_object *o, size_t cell);
+void sim_model_sync(struct sim_object *o, size_t first, size_t n);
+/* It could not be made again when a server met the host anew: its program lets it go. */
+bool sim_model_abandoned(const struct sim_object *o);
+/* A server or agent has ended, or forgot the host. */
+bool sim_model_lost(void);
+void sim_model_discard(struct sim_object *o, size_t first, size_t n);
+/* An error of what began then, which only a fault explains. */
+void sim_model_excuse(const char *what, int err, uint64_t began_ns);
+/* The pages that are there hold what they should, every byte. */
+void sim_model_look(void);
+
+/* What has happened, for the model. */
+struct sim_history {
+	uint64_t disturbed_ns; /* until then errors of what began have an excuse */
+	unsigned in_force;     /* faults that go on just now */
+	unsigned done;	       /* operations */
+	bool starved;	       /* a server or agent lacked memory or descriptors */
+	bool killed;	       /* a server or agent was, or ended */
+};
+
+extern struct sim_history sim_history;
+
+void *sim_work_main(void *thread);
+void sim_work_end(void);
+void *sim_neighbour_main(void *arg);
+/* All is mended: it comes once more. */
+void sim_neighbour_end(void);
+void *sim_fate_main(void *arg);
+/* Start the agent or the server; returns when it listens. */
+void sim_fate_boot(enum sim_process p);
+/* All is as it should be from now on. */
+void sim_fate_mend(void);
+/* And everybody knows. */
+void sim_fate_settle(void);
+/* A fault goes on, or what began then could still meet with its consequences. */
+bool sim_fate_explains(uint64_t began_ns);
+
+#endif
