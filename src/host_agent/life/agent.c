@@ -67,6 +67,18 @@ static int check_buffer(struct soda_why *why)
 	return -EINVAL;
 }
 
+/*
+ * The size is known only now: as many shards as suit it.  Nobody has a chunk yet; the keeper, which
+ * audits under that lock, can see the object already.
+ */
+static void fit_replacer(uint64_t limit)
+{
+	soda_regions_lock();
+	soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy, soda_agent.table,
+			  limit);
+	soda_regions_unlock();
+}
+
 void soda_agent_resize(bool first)
 {
 	int64_t limit = wanted_limit();
@@ -74,9 +86,8 @@ void soda_agent_resize(bool first)
 
 	soda_signals_block(&saved);
 	soda_buffer_resize(&soda_agent.buffer, limit);
-	if (first) /* the size is known only now: as many shards as suit it */
-		soda_replace_init(&soda_agent.replacer, soda_agent.replacer.policy,
-				  soda_agent.table, (uint64_t)limit);
+	if (first)
+		fit_replacer((uint64_t)limit);
 	else
 		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
 	soda_channels_resize(limit);
