@@ -32,6 +32,7 @@ struct pending {
 	char *page;
 	uint64_t since_ns;
 	uint64_t asked_ns; /* since when its chunk has been under way; 0: it is not */
+	bool joined;	   /* another one's request was seen under way, at the last look */
 };
 
 /* A page that was made to fail lately; where it is not LOST its content may be had another time. */
@@ -87,15 +88,15 @@ static bool is_there(char *page)
 
 /*
  * map_nothing takes what is there, and what another thread is about to bring would not come to lie
- * there: so only while nobody does.  Of an agent that stands still nothing is kept.  false: not
- * now.
+ * there: so only while nobody does, and not if he has ended since we looked: then it is to be asked
+ * for first.  Of an agent that stands still nothing is kept.  false: not now.
  */
 static bool cover_page(const struct pending *p)
 {
 	struct soda_chunk *c = &soda_agent.table[p->f.id];
 	uint32_t w = soda_chunk_load(c);
 	enum soda_chunk_state s = soda_chunk_state(w);
-	bool ours = s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO;
+	bool ours = (s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO) && !p->joined;
 
 	if (!ours && s != SODA_CHUNK_LOST && !(s == SODA_CHUNK_FETCHING && soda_stuck_has(p->f.id)))
 		return false;
@@ -263,11 +264,13 @@ static bool attempt(struct pending *p)
 		wake(p->page);
 		return true;
 	}
+	p->joined = false;
 	switch (soda_fault_step(p->t, &p->f)) {
 	case SODA_STEP_DONE:
 		wake(p->page);
 		return served(p);
 	case SODA_STEP_FETCH:
+		p->asked_ns = 0; /* that was another request */
 		soda_fault_run_ahead(p->t, &p->f);
 		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
 				      p->f.store ? (int)p->f.block : -1);
@@ -284,6 +287,8 @@ static bool attempt(struct pending *p)
 			soda_evict_unstick(p->t);
 		break;
 	case SODA_STEP_JOIN:
+		p->joined = true;
+		break;
 	case SODA_STEP_DOWN:
 		break;
 	case SODA_STEP_LOST:
