@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 
 #include <fcntl.h>
 #include <ftw.h>

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "fuzz.h"
-#include "rogue.h"
+#include "fuzz/fixtures/rogue.h"
+#include "fuzz/fuzz.h"
 #include "soda.h"
 #include "transport/api/transport.h"
 #include "transport/shm/shm.h"

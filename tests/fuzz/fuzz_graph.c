@@ -5,7 +5,7 @@
  */
 #include <unistd.h>
 
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "graph/format/source.h"
 #include "graph/format/triple.h"
 

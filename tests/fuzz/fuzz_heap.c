@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "soda.h"
 
 enum { BLOCKS = 16, LOOK_MAX = 64 << 10, OPS_MAX = 100 };

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "calls.h"
+#include "fuzz/fixtures/calls.h"
 #include "transport/shm/shm.h"
 
 enum { STRANGERS = 3, PATIENCE_MS = 20000 };

@@ -7,7 +7,7 @@
 
 #include "base/conf/conf.h"
 #include "dpu_agent/life/options.h"
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "host_agent/life/settings.h"
 #include "mem_server/life/options.h"
 

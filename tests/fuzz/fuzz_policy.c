@@ -5,7 +5,7 @@
  *   slots 8 | ops: what 8, then its numbers, and those of the policy's answer
  */
 #include "dpu_agent/cache/policy/policy_guard.h"
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 
 enum { SLOTS_MAX = 32, ENTRIES = 64, OWNERS = 3 };
 

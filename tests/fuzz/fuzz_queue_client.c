@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "transport/shm/queue.h"
 #include "transport/shm/shm.h"
 

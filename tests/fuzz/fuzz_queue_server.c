@@ -19,8 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "daemon.h"
-#include "fuzz.h"
+#include "fuzz/fixtures/daemon.h"
+#include "fuzz/fuzz.h"
 #include "transport/shm/server.h"
 
 enum { CHUNK = 16 << 10, PLACES = 16 };

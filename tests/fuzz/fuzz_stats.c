@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "soda/base/tool.h"
 #include "soda/watch/frame.h"
 

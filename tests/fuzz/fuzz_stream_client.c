@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "transport/tcp/tcp.h"
 
 enum { DEPTH = 8, PAGES_MAX = 4, REGION_PAGES = 64, POSTS_MAX = 4096 };

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon.h"
-#include "fuzz.h"
+#include "fuzz/fixtures/daemon.h"
+#include "fuzz/fuzz.h"
 #include "transport/listen/worker.h"
 
 enum { FRAME_DATA_MAX = 64 << 10 };

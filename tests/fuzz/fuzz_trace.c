@@ -4,7 +4,7 @@
  *   how 8: 1: a valid head goes before the rest | bytes of the file
  */
 #include "base/page_trace.h"
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 #include "soda/bench/worker/trace.h"
 
 static void check(const struct soda_bench_trace *t)

@@ -12,8 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "daemon.h"
-#include "fuzz.h"
+#include "fuzz/fixtures/daemon.h"
+#include "fuzz/fuzz.h"
 #include "transport/verbs/server/two_sided.h"
 
 /* These two have what reads private data, as functions of their own. */

@@ -6,7 +6,7 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include "fuzz.h"
+#include "fuzz/fuzz.h"
 
 static unsigned replayed;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "http.h"
+#include "lib/http.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

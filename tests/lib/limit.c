@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "limit.h"
+#include "lib/limit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A small client of a memory server. */
-#include "peer.h"
+#include "lib/peer.h"
 
 #include <errno.h>
 #include <jansson.h>

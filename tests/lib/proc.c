@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Starting and ending processes of this build. */
-#include "proc.h"
+#include "lib/proc.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <fcntl.h>
 
-#include "limit.h"
+#include "lib/limit.h"
 
 #define LIFE_FD 3 /* in the server */
 #define READY_MS 60000

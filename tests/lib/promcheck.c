@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "promcheck.h"
+#include "lib/promcheck.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "screen.h"
+#include "lib/screen.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <utmp.h>
 
-#include "proc.h"
+#include "lib/proc.h"
 
 static long now_ms(void)
 {

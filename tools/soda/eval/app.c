@@ -19,7 +19,7 @@
 
 enum { ARGS_MAX = 40, LOOK_MIN_US = 5000, LOOK_MAX_US = 200000, NO_PROGRAM = 127 };
 
-static const struct soda_bench_program ligra = { "soda-ligra", "SODA_LIGRA", "examples/ligra" };
+static const struct soda_bench_program ligra = { "soda-ligra", "SODA_LIGRA", "apps/ligra" };
 
 static uint64_t now_us(void)
 {

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda run`: programs that know nothing of SODA, from outside. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/proc.h"
+
+static const char soda[] = "tools/soda/soda";
+static const char victim[] = "tests/integration/run/run_victim";
+
+static const char self[] = "tests/integration/run/test_run";
+
+enum { CANNOT = 77, MAY = 78 }; /* exit status of as_nobody() */
+
+static struct program p;
+static bool ordinary; /* run what follows as an ordinary user */
+static int forbidden; /* with a filter that makes userfaultfd(2) this error, 0: without */
+
+static void run(const char *const *args)
+{
+	char error[16];
+	const char *all[16] = { "--as-nobody", error, soda };
+	size_t n = 3;
+
+	snprintf(error, sizeof(error), "%d", forbidden);
+	while (*args && n < 15)
+		all[n++] = *args++;
+	assert_null(*args);
+	assert_int_equal(
+		program_run_within(ordinary ? self : soda, ordinary ? all : all + 3, 240000, &p),
+		0);
+}
+#define RUN(...) run((const char *const[]){ "run", __VA_ARGS__, NULL })
+
+enum { INLINE, HANDLER };
+static const char *const modes[] = { "inline", "handler" };
+
+/* One case in one mode; `status`: of its end; said: what is in its standard error, NULL: nothing.
+ */
+static void run_mode(const char *name, int mode, const char *log, int status, const char *said)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_MODE", modes[mode], 1);
+	setenv("SODA_LOG", log, 1);
+	RUN("--mem", "8M", "--", path, name);
+	if (p.status != status)
+		fail_msg("%s, %s mode: status %d: %s", name, modes[mode], p.status, p.err);
+	if (said ? !strstr(p.err, said) : p.err[0] != 0)
+		fail_msg("%s, %s mode: it says: %s", name, modes[mode], p.err);
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+}
+
+/* A case of the program, in a buffer much smaller than what it uses, in each mode. */
+static void run_case(const char *name, const char *warning)
+{
+	for (int mode = 0; mode < 2; mode++)
+		run_mode(name, mode, warning ? "warning" : "error", 0, warning);
+}
+
+static void test_blocks(void **state)
+{
+	run_case("malloc", NULL);
+	run_case("brk", NULL);
+}
+
+static void test_maps(void **state)
+{
+	run_case("maps", NULL);
+	run_case("linux", NULL);
+	run_case("split", NULL);
+	run_case("closed", NULL);
+	run_case("mlockall", NULL);
+	setenv("SODA_CHUNK", "64K", 1); /* large enough for chunks to be guessed to be stored to */
+	run_case("closed", NULL);
+	unsetenv("SODA_CHUNK");
+}
+
+static void test_calls(void **state)
+{
+	run_case("calls", NULL);
+}
+
+static void test_kernel(void **state)
+{
+	run_case("ioctl", NULL);
+	run_case("forms", NULL);
+	run_case("small", NULL);
+	run_case("every", NULL);
+	run_case("times", NULL);
+	run_case("pieces", NULL);
+}
+
+/* Where the case has its file. */
+static bool has_direct(void)
+{
+	char name[] = "/var/tmp/soda-run-XXXXXX";
+	int plain = mkstemp(name), fd = open(name, O_RDWR | O_DIRECT);
+
+	assert_true(plain >= 0);
+	unlink(name);
+	close(plain);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static void test_direct(void **state)
+{
+	if (!has_direct()) {
+		print_message("SKIP: no O_DIRECT in /var/tmp\n");
+		skip();
+	}
+	run_case("direct", NULL);
+}
+
+/* Programs that become others, each with fabric memory of its own. */
+static void test_exec(void **state)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "warning", 1);
+	for (int i = 0; i < 2; i++) {
+		setenv("SODA_MODE", modes[i], 1);
+		RUN("--mem=8M", "--children", "--", path, "become");
+		/* handler mode says that it does not serve the kernel's faults without privilege */
+		if (p.status || (p.err[0] && (!strcmp(modes[i], "inline") || !geteuid())))
+			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+}
+
+/* The functions of this library's table: those that it has (T, W) or those that it wants (U). */
+static size_t symbols(const char *file, const char *kinds, char names[][40], size_t max)
+{
+	char command[600], line[300], kind, name[200];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "nm -D %s", build_path(file));
+	f = popen(command, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%*[0-9a-f] %c %199[^@ \n]", &kind, name) != 2 &&
+		    sscanf(line, " %c %199[^@ \n]", &kind, name) != 2)
+			continue;
+		if (strchr(kinds, kind) && strncmp(name, "soda_", 5) != 0 && strlen(name) < 40) {
+			assert_true(n < max);
+			strcpy(names[n++], name);
+		}
+	}
+	assert_int_equal(pclose(f), 0);
+	return n;
+}
+
+/* No function is wrapped that no case calls. */
+static void test_all_are_called(void **state)
+{
+	static char ours[600][40], called[2000][40];
+	size_t n, calls, k;
+
+	if (access("/usr/bin/nm", X_OK)) {
+		print_message("SKIP: no /usr/bin/nm\n");
+		skip();
+	}
+	n = symbols("src/run/libsoda-run.so", "TW", ours, 600);
+	calls = symbols(victim, "Uw", called, 1000);
+	calls += symbols("tests/integration/run/run_victim_polls", "Uw", called + calls, 1000);
+	assert_true(n > 200);
+	for (size_t i = 0; i < n; i++) {
+		for (k = 0; k < calls && strcmp(ours[i], called[k]) != 0; k++)
+			;
+		if (k == calls)
+			fail_msg("%s is wrapped, and no case calls it", ours[i]);
+	}
+}
+
+/* A server that does not answer what is written back: what was unmapped then is seen by nobody. */
+static void test_silent(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", silence[64], address[256], path[512];
+	struct server server;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(silence, sizeof(silence), "%s/silence", dir);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	assert_int_equal(SERVER_START(&server, "--capacity", "1G"), 0);
+	snprintf(address, sizeof(address), "fault+%s?do=drop&on=write&while=%s", server.address,
+		 silence);
+	setenv("SILENCE", silence, 1);
+	setenv("SODA_LOG", "warning", 1);
+	setenv("SODA_FAULT_TIMEOUT", "500ms", 1);
+	RUN("--mem", "256M", "--server", address, "--", path, "silent");
+	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
+	unsetenv("SODA_LOG");
+	unsetenv("SILENCE");
+	if (p.status)
+		fail_msg("status %d: %s", p.status, p.err);
+	assert_non_null(strstr(p.err, "cannot be given back"));
+	server_stop(&server);
+	server_forget(&server);
+	rmdir(dir);
+}
+
+/* Where the kernel's faults are served, nothing needs to be held. */
+static void test_waits(void **state)
+{
+	run_case("waits", NULL);
+	run_mode("held", INLINE, "error", 0, NULL);
+	run_mode("too many", INLINE, "error", 128 + SIGABRT, "a tenth of the page buffer");
+}
+
+static void test_many(void **state)
+{
+	run_case("threads", NULL);
+}
+
+static void test_fork(void **state)
+{
+	const char *said;
+
+	run_case("fork", "is a child of a fork");
+	said = strstr(p.err, "is a child of a fork");
+	assert_null(strstr(said + 1, "is a child of a fork")); /* once */
+}
+
+/* Make userfaultfd(2) fail with that error, as containers do. 0 or -1. */
+static int forbid(int error)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (uint32_t)error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Become a user without privilege, for whom the kernel's faults are not served, and the program. */
+static int as_nobody(char **argv)
+{
+	char path[512];
+	int fd;
+
+	if (geteuid() == 0 && (setgroups(0, NULL) || setresgid(65534, 65534, 65534) ||
+			       setresuid(65534, 65534, 65534)))
+		return CANNOT;
+	if (atoi(argv[0]) && forbid(atoi(argv[0])))
+		return CANNOT;
+	argv++;
+	snprintf(path, sizeof(path), "%s", build_path(argv[0]));
+	if (access(path, X_OK))
+		return CANNOT;
+	fd = (int)syscall(SYS_userfaultfd, 0);
+	if (fd < 0)
+		fd = open("/dev/userfaultfd", O_RDWR);
+	if (fd >= 0)
+		return MAY;
+	argv[0] = path;
+	execv(path, argv);
+	return CANNOT;
+}
+
+/* All of it again as an ordinary user, with vm.unprivileged_userfaultfd=0. */
+static void test_unprivileged(void **state)
+{
+	static const char *const cases[] = { "malloc", "brk",	"maps",	   "linux",
+					     "split",  "calls", "threads", "waits",
+					     "held",   "ioctl", "direct",  "forms",
+					     "small",  "every", "times",   "mlockall" };
+
+	ordinary = true;
+	RUN("--", "true");
+	if (p.status == CANNOT || p.status == MAY) {
+		ordinary = false;
+		print_message(p.status == MAY
+				      ? "SKIP: ordinary users may serve the kernel's faults here\n"
+				      : "SKIP: an ordinary user cannot get at this build\n");
+		skip();
+	}
+	assert_int_equal(p.status, 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		run_case(cases[i], NULL);
+	run_case("fork", "is a child of a fork");
+	run_mode("too many", HANDLER, "error", 128 + SIGABRT, "a tenth of the page buffer");
+	/* where userfaultfd is refused the reason is named, and what to do */
+	for (forbidden = EPERM; forbidden; forbidden = forbidden == EPERM ? ENOSYS : 0) {
+		run_mode("brk", INLINE, "error", 127, "a seccomp filter forbids the call");
+		assert_non_null(strstr(p.err, "allow userfaultfd in the container's profile"));
+		assert_non_null(strstr(p.err, "/dev/userfaultfd"));
+	}
+	ordinary = false;
+}
+
+/* The mode that it chooses by itself, the statistics, and the program's own exit status. */
+static void test_stats(void **state)
+{
+	unsigned long calls = 0, faults = 0;
+	char path[512], command[1200];
+	const char *line;
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	setenv("SODA_LOG", "error", 1);
+	RUN("--mem=8M", "--stats", "--", path, "brk");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "resident at most"));
+	assert_non_null(strstr(p.err, "stalled"));
+	assert_non_null(
+		strstr(p.err, "first touches: zeros for 25")); /* 2560 chunks, or some more */
+	/* the call, by its name: 40 MiB, of which one fault fills 256 KiB */
+	line = strstr(p.err, "case_brk+0x");
+	assert_non_null(line);
+	while (line > p.err && line[-1] != '\n')
+		line--;
+	assert_int_equal(sscanf(line, " 40 MiB %lu %lu", &calls, &faults), 2);
+	assert_int_equal(calls, 1);
+	assert_in_range(faults, 160, 100000);
+	RUN("--stats", "--", "true");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "no fabric memory was used"));
+	RUN("--", path, "no such case");
+	assert_int_equal(p.status, 2);
+	RUN("--", "sh", "-c", "echo $LD_PRELOAD; exit 7");
+	assert_int_equal(p.status, 7);
+	assert_string_equal(p.out, "\n");
+	RUN("--children", "--", "sh", "-c", "echo $LD_PRELOAD");
+	assert_non_null(strstr(p.out, "libsoda-run.so"));
+	/* programs that it starts have their own fabric memory, or none: the case looks for it */
+	snprintf(command, sizeof(command), "%s brk && %s threads", path, path);
+	RUN("--mem=8M", "--children", "--", "sh", "-c", command);
+	assert_int_equal(p.status, 0);
+	RUN("--mem=8M", "--", "sh", "-c", command);
+	assert_int_equal(p.status, 99);
+	unsetenv("SODA_LOG");
+}
+
+static char page[4 << 20];
+
+static void read_page(const char *path)
+{
+	FILE *f = fopen(path, "r");
+
+	assert_non_null(f);
+	page[fread(page, 1, sizeof(page) - 1, f)] = 0;
+	fclose(f);
+}
+
+/* What a program did; also one that is killed, and one that used nothing. */
+static void check_numbers(const char *html, const char *json)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	RUN("--mem=8M", "--report", html, "--", path, "threads", "<b>&", "\xff");
+	assert_int_equal(p.status, 0);
+	read_page(json);
+	assert_non_null(strstr(page, "\"threads\",\"<b>&\",\"?\"]"));
+	assert_non_null(strstr(page, "\"format\":\"soda-run\""));
+	assert_non_null(strstr(page, "\"SODA_BUFFER\":\"8M\""));
+	RUN("--mem=8M", "--report", html, "--", path, "killed");
+	assert_int_equal(p.status, 128 + SIGKILL);
+	read_page(json);
+	assert_non_null(strstr(page, "\"status\":137"));
+	assert_null(strstr(page, "\"resident\":[]"));
+	RUN("--report", html, "--", "sh", "-c", "exit 3");
+	assert_int_equal(p.status, 3);
+	read_page(json);
+	assert_non_null(strstr(page, "\"status\":3"));
+	assert_non_null(strstr(page, "\"resident\":[]"));
+}
+
+/* Without what draws the program runs all the same, and its numbers are kept. */
+static void check_without_python(const char *html, const char *json, const char *dir)
+{
+	char *before = strdup(getenv("PATH"));
+
+	assert_non_null(before);
+	unlink(json);
+	setenv("PATH", dir, 1);
+	RUN("--report", html, "--", "/bin/echo", "started");
+	setenv("PATH", before, 1);
+	free(before);
+	assert_int_equal(p.status, 0);
+	assert_string_equal(p.out, "started\n");
+	assert_non_null(strstr(p.err, "before python3 is installed"));
+	assert_non_null(strstr(p.err, json));
+	assert_int_equal(access(json, R_OK), 0);
+}
+
+static void test_report_numbers(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", html[64], json[64];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(html, sizeof(html), "%s/page.html", dir);
+	snprintf(json, sizeof(json), "%s/page.json", dir);
+	setenv("SODA_LOG", "error", 1);
+	check_numbers(html, json);
+	check_without_python(html, json, dir);
+	RUN("--report", "/nowhere/page.html", "--", "echo", "started");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "/nowhere/page.json"));
+	assert_string_equal(p.out, "");
+	unsetenv("SODA_LOG");
+	unlink(html);
+	unlink(json);
+	rmdir(dir);
+}
+
+/* The page of them; what is in it: tests/report. */
+static void test_report_page(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", html[64], json[64], path[512];
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(html, sizeof(html), "%s/page.html", dir);
+	snprintf(json, sizeof(json), "%s/page.json", dir);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	RUN("--mem=8M", "--report", html, "--", path, "threads", "<b>&");
+	assert_int_equal(p.status, 0);
+	unlink(json);
+	if (strstr(p.err, "nothing can be drawn")) {
+		rmdir(dir);
+		print_message("SKIP: no matplotlib or no jinja2 for python3\n");
+		skip();
+	}
+	assert_string_equal(p.err, "");
+	read_page(html);
+	assert_non_null(strstr(page, "&lt;b&gt;&amp;"));
+	assert_non_null(strstr(page, "<svg"));
+	assert_non_null(strstr(page, "</svg>"));
+	assert_true(strlen(page) < 1 << 20);
+	unlink(html);
+	rmdir(dir);
+}
+
+/* What cannot be is said, with the reason. */
+static void test_refusals(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", path[64], text[2000];
+	FILE *in, *out;
+	size_t n;
+
+	RUN("--", "there-is-no-such-program");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "not found"));
+	RUN("--mem", "8M");
+	assert_int_equal(p.status, 2);
+	RUN("--threshold", "lots", "--", "true");
+	assert_int_equal(p.status, 2);
+	snprintf(text, sizeof(text), "%s", build_path(victim));
+	RUN("--server", "nowhere", "--", text, "brk");
+	assert_int_equal(p.status, 127);
+	assert_non_null(strstr(p.err, "no fabric memory"));
+	/* A static program: an ELF header and no interpreter. */
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/static", dir);
+	in = fopen("/proc/self/exe", "r");
+	out = fopen(path, "w");
+	assert_true(in && out);
+	n = fread(text, 1, 64, in);
+	assert_int_equal(n, 64);
+	memset(text + 56, 0, 2); /* e_phnum */
+	assert_int_equal(fwrite(text, 1, n, out), n);
+	fclose(in);
+	fclose(out);
+	assert_int_equal(chmod(path, 0755), 0);
+	RUN("--", path);
+	assert_int_equal(p.status, 126);
+	assert_non_null(strstr(p.err, "statically linked"));
+	if (geteuid() == 0) { /* of another user */
+		snprintf(text, sizeof(text), "cp %s %s", build_path(victim), path);
+		assert_int_equal(system(text), 0);
+		assert_int_equal(chown(path, 65534, 65534), 0);
+		assert_int_equal(chmod(path, 04755), 0);
+		RUN("--", path, "brk");
+		assert_int_equal(p.status, 126);
+		assert_non_null(strstr(p.err, "set-user-id"));
+	}
+	unlink(path);
+	rmdir(dir);
+}
+
+/* GNU sort with its buffer in fabric memory: the same as without. */
+static void test_sort(void **state)
+{
+	char dir[] = "/tmp/soda-run-XXXXXX", in[64], plain[64], out[64], command[512];
+	uint64_t x = 88172645463325252u;
+	FILE *f;
+
+	if (access("/usr/bin/sort", X_OK)) {
+		print_message("SKIP: no /usr/bin/sort\n");
+		skip();
+	}
+	assert_non_null(mkdtemp(dir));
+	snprintf(in, sizeof(in), "%s/in", dir);
+	snprintf(plain, sizeof(plain), "%s/plain", dir);
+	snprintf(out, sizeof(out), "%s/out", dir);
+	f = fopen(in, "w");
+	assert_non_null(f);
+	for (int i = 0; i < 400000; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		fprintf(f, "%llu\n", (unsigned long long)x);
+	}
+	assert_int_equal(fclose(f), 0);
+	snprintf(command, sizeof(command), "LC_ALL=C sort -S 100M -o %s %s", plain, in);
+	assert_int_equal(system(command), 0);
+	setenv("LC_ALL", "C", 1);
+	for (int i = 0; i < 2; i++) {
+		setenv("SODA_MODE", i ? "handler" : "inline", 1);
+		setenv("SODA_LOG", "error", 1);
+		RUN("--mem", "12M", "--stats", "--", "/usr/bin/sort", "-S", "60M", "-o", out, in);
+		if (p.status)
+			fail_msg("sort: status %d: %s", p.status, p.err);
+		assert_non_null(strstr(p.err, "of 12 MiB"));
+		snprintf(command, sizeof(command), "cmp %s %s", plain, out);
+		assert_int_equal(system(command), 0);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SODA_LOG");
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_blocks),	       cmocka_unit_test(test_maps),
+		cmocka_unit_test(test_calls),	       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_kernel),	       cmocka_unit_test(test_direct),
+		cmocka_unit_test(test_waits),	       cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_stats),	       cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_sort),	       cmocka_unit_test(test_unprivileged),
+		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
+		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
+		cmocka_unit_test(test_silent),
+	};
+
+	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))
+		return as_nobody(argv + 2);
+	/* a machine may be busy, and none of this is about patience */
+	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
+	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
+	unsetenv("SODA_SERVER");
+	unsetenv("SODA_DPU");
+	unsetenv("SODA_BUFFER");
+	if (argc == 2) /* one of them, by hand */
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
+}

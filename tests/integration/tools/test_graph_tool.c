@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda graph` from outside: what it writes, what it says, what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "lib/proc.h"
+
+static char dir[64];
+static struct program run;
+
+#define GRAPH(...)                                                                                 \
+	assert_int_equal(program_run("tools/soda/soda",                                            \
+				     (const char *const[]){ "graph", __VA_ARGS__, NULL }, &run),   \
+			 0)
+
+static int start(void **state)
+{
+	snprintf(dir, sizeof(dir), "/tmp/soda-graph-tool-XXXXXX");
+	return !mkdtemp(dir) || chdir(dir);
+}
+
+/* Every case leaves an empty folder. */
+static int stop(void **state)
+{
+	return chdir("/") || rmdir(dir);
+}
+
+static void remove_triple(const char *name)
+{
+	static const char *const suffixes[] = { "config",    "idx",    "adj",	"labels",
+						"in.config", "in.idx", "in.adj" };
+	char path[64];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+		snprintf(path, sizeof(path), "%s.%s", name, suffixes[i]);
+		unlink(path);
+	}
+}
+
+static void went_well(const char *says)
+{
+	if (run.status || !strstr(run.out, says))
+		fail_msg("status %d, said \"%s\" and \"%s\"", run.status, run.out, run.err);
+	assert_string_equal(run.err, "");
+}
+
+static void refused(const char *says)
+{
+	if (run.status != 2 || !strstr(run.err, says))
+		fail_msg("status %d, \"%s\" does not say \"%s\"", run.status, run.err, says);
+	assert_string_equal(run.out, "");
+}
+
+static void write_text(const char *name, const char *text)
+{
+	FILE *f = fopen(name, "w");
+
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static json_int_t fact(const char *name)
+{
+	json_error_t why;
+	json_t *o = json_loads(run.out, 0, &why);
+	json_int_t value;
+
+	assert_non_null(o);
+	value = json_integer_value(json_object_get(o, name));
+	json_decref(o);
+	return value;
+}
+
+static void generates(void **state)
+{
+	static const char *const kinds[] = { "rmat", "uniform" };
+
+	for (size_t i = 0; i < 2; i++) {
+		GRAPH("gen", "--kind", kinds[i], "--scale", "10", "--edges", "20000", "g");
+		went_well("g: 1024 vertices, 20000 edges, in");
+		GRAPH("info", "--json", "g");
+		assert_int_equal(fact("vertices"), 1024);
+		assert_int_equal(fact("edges"), 20000);
+		GRAPH("gen", "--kind", kinds[i], "--scale", "10", "--symmetric", "g");
+		went_well("(symmetric)");
+		GRAPH("info", "--json", "g");
+		assert_int_equal(fact("self_loops"), 0);
+		remove_triple("g");
+	}
+	GRAPH("gen", "--kind", "uniform", "--vertices", "1000", "g");
+	went_well("g: 1000 vertices, 16000 edges");
+	remove_triple("g");
+}
+
+/* 1 MiB sorts 65536 edges at a time. */
+static void little_memory_gives_the_same(void **state)
+{
+	struct stat st;
+	char text[2][512] = { "" };
+
+	for (size_t i = 0; i < 2; i++) {
+		FILE *f;
+
+		GRAPH("gen", "--scale", "14", "--edges", "300000", "--memory", i ? "1M" : "512M",
+		      "--symmetric", "g");
+		went_well("g: 16384 vertices");
+		f = fopen("g.config", "r");
+		assert_non_null(f);
+		assert_true(fread(text[i], 1, sizeof(text[i]) - 1, f) > 0);
+		fclose(f);
+	}
+	/* Counts and checksums. */
+	assert_string_equal(text[0], text[1]);
+	assert_int_equal(stat("g.idx", &st), 0);
+	assert_int_equal(st.st_size, 16384 * 8);
+	remove_triple("g");
+}
+
+static void converts_there_and_back(void **state)
+{
+	static const char *const outputs[] = { "x.mtx", "x.sg", "x.txt", "x.adjacency" };
+
+	write_text("list", "# a comment\r\n1 2\r\n2 3\r\n3 1\r\n1 3\r\n");
+	for (size_t i = 0; i < sizeof(outputs) / sizeof(*outputs); i++) {
+		GRAPH("convert", "--to", i == 3 ? "adjacency" : "auto", "list", outputs[i]);
+		went_well(": 3 vertices, 4 edges, in");
+		GRAPH("info", "--json", outputs[i]);
+		assert_int_equal(fact("vertices"), 3);
+		assert_int_equal(fact("edges"), 4);
+		GRAPH("convert", "--symmetric", outputs[i], "g");
+		went_well("g: 3 vertices, 6 edges (symmetric)");
+		remove_triple("g");
+		unlink(outputs[i]);
+	}
+	unlink("list");
+}
+
+static void refuses(void **state)
+{
+	write_text("list", "1 2\n3 x\n");
+	write_text("m.mtx", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 3\n");
+	GRAPH("convert", "list", "g");
+	refused("soda graph convert: list:2: expected a second vertex id, found 'x'");
+	assert_int_equal(access("g.idx", F_OK), -1);
+	GRAPH("convert", "m.mtx", "g.sg");
+	refused("m.mtx:3: expected a column of at most 2");
+	assert_int_equal(access("g.sg", F_OK), -1);
+	GRAPH("convert", "nothing", "g");
+	refused("nothing: cannot open: No such file or directory");
+	GRAPH("convert", "list", "list");
+	refused("list: is the input; expected another output");
+	GRAPH("info", "m.mtx");
+	refused("soda graph info: m.mtx:3: expected a column of at most 2");
+	GRAPH("convert", "list");
+	refused("from what to what?");
+	GRAPH("gen", "g");
+	refused("expected --scale, or --vertices");
+	GRAPH("gen", "--scale", "32", "g");
+	refused("scale");
+	GRAPH("gen", "--scale", "4", "--abc", "1,1,1", "g");
+	refused("expected none below 0 and a sum of at most 1");
+	GRAPH("gen", "--scale", "4", "--abc", "1,x", "g");
+	refused("--abc 1,x: expected three numbers A,B,C");
+	GRAPH("paint");
+	refused("soda graph: no command 'paint'");
+	unlink("list");
+	unlink("m.mtx");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(generates),
+		cmocka_unit_test(little_memory_gives_the_same),
+		cmocka_unit_test(converts_there_and_back),
+		cmocka_unit_test(refuses),
+	};
+
+	return cmocka_run_group_tests(tests, start, stop);
+}

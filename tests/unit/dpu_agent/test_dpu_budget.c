@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all programs together may have of the DPU agent's memory, however many they are. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "unit/fakes/fake_upstream.h"
+
+enum {
+	REGION = 7,
+	PAGES = 1024,
+	PROGRAMS = 8,
+	READS = 200,
+	BYTES = 65536,
+	HALF = 1 << 20,	   /* of the budget: for READs, and for WRITEs */
+	ALWAYS = 256 << 10 /* a client's, of READs */
+};
+
+static struct program programs[PROGRAMS];
+
+static void start(void)
+{
+	fake_options_reset();
+	fake_options.buffers = 2 * HALF;
+	fake_up();
+	for (int i = 0; i < PROGRAMS; i++) {
+		programs[i] = (struct program){ 0 };
+		assert_int_equal(program_hello(&programs[i]), 0);
+		assert_int_equal(program_open(&programs[i], REGION, PAGES, 0), 0);
+	}
+}
+
+static void stop(void)
+{
+	for (int i = 0; i < PROGRAMS; i++)
+		program_vanish(&programs[i]);
+	assert_int_equal(fake_down(), 0);
+}
+
+static uint64_t charged(void)
+{
+	return atomic_load(&fake_dpu.gates.charged) & ((UINT64_C(1) << 48) - 1);
+}
+
+/* What is not let in waits, and is answered in the end. */
+static void reads_of_all(void **state)
+{
+	static struct fake_rq *reads[PROGRAMS][READS];
+
+	start();
+	FAKE_SET(hold_reads, true);
+	for (int i = 0; i < PROGRAMS; i++)
+		for (int n = 0; n < READS; n++)
+			reads[i][n] = program_post_read(&programs[i], REGION, (uint64_t)(2 * n));
+	assert_true(charged() >= HALF / 2);
+	assert_true(charged() <= HALF + PROGRAMS * ALWAYS);
+	FAKE_SET(hold_reads, false);
+	for (int i = 0; i < PROGRAMS; i++)
+		for (int n = 0; n < READS; n++)
+			assert_int_equal(program_await(reads[i][n]), 0);
+	AWAIT(!charged());
+	stop();
+}
+
+/* As a transport does that has no memory for WRITEs of its own. How many got some. */
+static int reserve(struct soda_session *s, struct soda_span *spans, int max)
+{
+	int n = 0;
+
+	while (n < max && !soda_writes_reserve(s, NULL, REGION, (uint64_t)n * 64, BYTES, &spans[n]))
+		n++;
+	return n;
+}
+
+/* One of each client is always taken, so that everybody comes on. */
+static void writes_of_all(void **state)
+{
+	enum { MAX = 64 };
+	static struct soda_span spans[PROGRAMS][MAX];
+	int n[PROGRAMS], all = 0, i = 0;
+
+	start();
+	for (struct soda_session *s = fake_dpu.sessions.list; s; s = s->next, i++) {
+		n[i] = reserve(s, spans[i], MAX);
+		assert_true(n[i] >= 1);
+		all += n[i];
+	}
+	assert_int_equal(i, PROGRAMS);
+	assert_true(all >= HALF / BYTES);
+	assert_true(all <= HALF / BYTES + PROGRAMS);
+	i = 0;
+	for (struct soda_session *s = fake_dpu.sessions.list; s; s = s->next, i++)
+		for (int k = 0; k < n[i]; k++)
+			soda_writes_unreserve(s, spans[i][k].hold, BYTES);
+	/* what was given back is there for one alone */
+	assert_true(reserve(fake_dpu.sessions.list, spans[0], HALF / BYTES) == HALF / BYTES);
+	for (int k = 0; k < HALF / BYTES; k++)
+		soda_writes_unreserve(fake_dpu.sessions.list, spans[0][k].hold, BYTES);
+	stop();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_of_all),
+		cmocka_unit_test(writes_of_all),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

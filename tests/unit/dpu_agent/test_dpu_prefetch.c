@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The prefetcher: owners, failed fetches, and its threads. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/cache/policy/policies.h"
+#include "unit/fakes/dpu_sim.h"
+
+enum { CHUNKS = 16, ENTRY = CHUNKS * SIM_PAGE, SLOTS = 64 };
+
+/* Owners. */
+
+static struct soda_prefetch *p;
+
+static void make(uint32_t max_owners, bool always)
+{
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY,
+					     .max_owners = max_owners,
+					     .always = always };
+
+	assert_int_equal(soda_prefetch_create(&opt, NULL, NULL, &p), 0);
+}
+
+static struct soda_owner_name file(uint64_t id, uint64_t generation)
+{
+	return (struct soda_owner_name){ .file = true, .id = { id, generation }, .bytes = 1 << 20 };
+}
+
+static uint32_t opened(const struct soda_owner_name *name)
+{
+	uint32_t owner;
+
+	assert_int_equal(soda_prefetch_open(p, name, &owner), 0);
+	return owner;
+}
+
+/* Put an entry into the cache the way the workers do. */
+static void fetch(uint32_t owner)
+{
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	int fetched = 0;
+
+	for (uint32_t i = 0; i < 3; i++)
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
+	soda_prefetch_step(p);
+	while ((f = soda_prefetch_take(p))) {
+		assert_int_equal(f->owner, owner);
+		soda_prefetch_filled(p, f, 0);
+		fetched++;
+	}
+	assert_true(fetched > 0);
+}
+
+/* Which pages of the second entry are fetched when the first one's are read in order. */
+static uint32_t fetched_of_second(uint32_t owner, const struct soda_wire_has *near)
+{
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t pages = 0;
+
+	for (uint64_t i = 0; i < 4; i++) {
+		struct soda_recent_has has = { .at = i * SIM_PAGE, .chunk_bytes = SIM_PAGE };
+
+		has.near.after = near->after >> i;
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, &has, NULL, &ref);
+	}
+	soda_prefetch_step(p);
+	while ((f = soda_prefetch_take(p))) {
+		for (uint32_t k = 0; k < f->runs_n && f->offset == ENTRY; k++)
+			for (uint32_t at = 0; at < f->runs[k].bytes; at += SIM_PAGE)
+				pages |= 1u << ((f->runs[k].at + at) / SIM_PAGE);
+		soda_prefetch_filled(p, f, 0);
+	}
+	return pages;
+}
+
+static void what_the_client_has_is_left_out(void **state)
+{
+	/* pages 3 and 4 of the second entry, as seen from the first page */
+	struct soda_wire_has near = { .after = 3ull << (ENTRY / SIM_PAGE + 2) };
+	uint32_t whole = (1u << ENTRY / SIM_PAGE) - 1;
+	struct soda_owner_name a = file(5, 1), b = file(6, 1);
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	assert_int_equal(fetched_of_second(owner, &near), whole & ~0x18u);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_destroy(p);
+	/* of two clients one may want what the other one has */
+	make(0, true);
+	owner = opened(&b);
+	assert_int_equal(opened(&b), owner);
+	assert_int_equal(fetched_of_second(owner, &near), whole);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_close(p, owner, true);
+	soda_prefetch_destroy(p);
+}
+
+static bool has(uint32_t owner)
+{
+	struct soda_cache_ref ref;
+
+	/* behind what was read before the fetch */
+	if (soda_prefetch_read(p, owner, 5 * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref) !=
+	    SODA_CACHE_HIT)
+		return false;
+	soda_cache_release(soda_prefetch_cache(p), ref.slot);
+	return true;
+}
+
+static void files_are_shared_and_linger(void **state)
+{
+	struct soda_owner_name a = file(5, 1), newer = file(5, 2);
+	uint32_t one_owner, other;
+
+	make(0, true);
+	one_owner = opened(&a);
+	assert_int_equal(opened(&a), one_owner);
+	other = opened(&newer);
+	assert_int_not_equal(other, one_owner);
+	fetch(one_owner);
+	soda_prefetch_close(p, one_owner, false);
+	assert_true(has(one_owner));
+	soda_prefetch_close(p, one_owner, false);
+	/* The next process finds it; another generation does not. */
+	assert_int_equal(opened(&a), one_owner);
+	assert_true(has(one_owner));
+	assert_false(has(other));
+	soda_prefetch_close(p, one_owner, true);
+	soda_prefetch_close(p, other, true);
+	assert_false(has(opened(&a)));
+	soda_prefetch_destroy(p);
+}
+
+static void regions_go_with_their_client(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 1 << 20 }, b = a;
+	uint32_t mine, yours;
+
+	make(0, true);
+	b.id[0] = 8;
+	mine = opened(&a);
+	yours = opened(&b);
+	assert_int_not_equal(mine, yours);
+	fetch(mine);
+	fetch(yours);
+	soda_prefetch_close(p, mine, false);
+	/* The id is used again, what it stood for is gone. */
+	b.id[0] = 9;
+	assert_int_equal(opened(&b), mine);
+	assert_false(has(mine));
+	assert_true(has(yours));
+	soda_prefetch_destroy(p);
+}
+
+static void the_table_of_owners_is_bounded(void **state)
+{
+	struct soda_owner_name a = file(1, 1), b = file(2, 1), c = file(3, 1);
+	uint32_t first, none;
+
+	make(2, true);
+	first = opened(&a);
+	opened(&b);
+	assert_int_equal(soda_prefetch_open(p, &c, &none), -ENOSPC);
+	fetch(first);
+	soda_prefetch_close(p, first, false);
+	assert_int_equal(opened(&c), first); /* in the place of what nobody has open */
+	assert_false(has(first));
+	c.bytes = 0;
+	assert_int_equal(soda_prefetch_open(p, &c, &none), -EINVAL);
+	soda_prefetch_destroy(p);
+}
+
+static void a_fetch_of_a_closed_owner_ends_well(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 1 << 20 };
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	for (uint32_t i = 0; i < 3; i++)
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
+	soda_prefetch_step(p);
+	f = soda_prefetch_take(p);
+	assert_non_null(f);
+	soda_prefetch_close(p, owner, false);
+	assert_null(soda_prefetch_take(p)); /* nothing more of it */
+	assert_int_equal(opened(&a), owner);
+	soda_prefetch_filled(p, f, 0);
+	assert_false(has(owner));
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
+static void a_failed_fetch_makes_a_pause(void **state)
+{
+	struct soda_owner_name a = { .id = { 7, 1 }, .bytes = 64 << 20 };
+	struct soda_prefetch_stats s;
+	struct soda_cache_ref ref;
+	struct soda_fill *f;
+	uint32_t owner;
+
+	make(0, true);
+	owner = opened(&a);
+	for (uint32_t i = 0; i < 200; i++) {
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, NULL, NULL, &ref);
+		soda_prefetch_step(p);
+		while ((f = soda_prefetch_take(p)))
+			soda_prefetch_filled(p, f, -EIO);
+	}
+	soda_prefetch_stats(p, &s);
+	assert_in_range(s.cache.fills_failed, 1, 4);
+	soda_prefetch_destroy(p);
+}
+
+/* Threads: workers fetch, clients read, one comes and goes. */
+
+enum { CLIENTS = 2, READS = 20000, ENOUGH = 1000, FILE_ENTRIES = 256 };
+
+static _Atomic uint32_t hits, wrong;
+
+static void fill_now(void *arg, struct soda_fill *fill)
+{
+	for (uint32_t k = 0; k < fill->runs_n; k++)
+		for (uint32_t at = 0; at < fill->runs[k].bytes; at += SIM_PAGE) {
+			uint64_t word = fill->offset + fill->runs[k].at + at;
+
+			memcpy(fill->memory + fill->runs[k].at + at, &word, sizeof(word));
+		}
+	soda_prefetch_filled(p, fill, fill->offset % (37 * ENTRY) ? 0 : -EIO);
+}
+
+struct late {
+	struct soda_cache_waiter w;
+	uint64_t offset;
+	_Atomic int done;
+};
+
+static void check(const struct soda_cache_ref *ref, uint64_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, ref->memory, sizeof(word));
+	atomic_fetch_add(word == offset ? &hits : &wrong, 1);
+	soda_cache_release(soda_prefetch_cache(p), ref->slot);
+}
+
+static void late_done(struct soda_cache_waiter *w, int status, const struct soda_cache_ref *ref)
+{
+	struct late *late = (struct late *)w;
+
+	if (!status)
+		check(ref, late->offset);
+	atomic_store(&late->done, 1);
+}
+
+static void read_one(uint32_t owner, uint64_t offset)
+{
+	struct late late = { .w.done = late_done, .offset = offset };
+	struct soda_cache_ref ref;
+
+	switch (soda_prefetch_read(p, owner, offset, SIM_PAGE, NULL, &late.w, &ref)) {
+	case SODA_CACHE_HIT:
+		check(&ref, offset);
+		break;
+	case SODA_CACHE_LATE:
+		while (!atomic_load(&late.done))
+			sched_yield();
+		break;
+	case SODA_CACHE_MISS:
+		break;
+	}
+}
+
+static void *client(void *arg)
+{
+	struct soda_owner_name shared = { .file = true,
+					  .id = { 1, 1 },
+					  .bytes = FILE_ENTRIES * (uint64_t)ENTRY };
+	uint64_t dice = *(uint64_t *)arg;
+	uint32_t owner = opened(&shared);
+	uint64_t at = 0;
+
+	for (int i = 0; i < READS || atomic_load(&hits) < ENOUGH; i++) {
+		if (roll(&dice) % 256 == 0)
+			at = roll(&dice) % (FILE_ENTRIES * CHUNKS);
+		read_one(owner, at % (FILE_ENTRIES * CHUNKS) * SIM_PAGE);
+		at++;
+		if (i % 64 == 0) /* the workers want a processor, too */
+			sched_yield();
+	}
+	soda_prefetch_close(p, owner, false);
+	return NULL;
+}
+
+static void *passers_by(void *arg)
+{
+	uint64_t dice = *(uint64_t *)arg;
+
+	for (uint32_t i = 0; i < 300; i++) {
+		struct soda_owner_name mine = { .id = { 2, i }, .bytes = 8 * ENTRY };
+		uint32_t owner = opened(&mine);
+
+		for (uint64_t at = 0; at < 40; at++)
+			read_one(owner, at * SIM_PAGE);
+		soda_cache_written(soda_prefetch_cache(p), owner, roll(&dice) % 8 * ENTRY,
+				   SIM_PAGE);
+		soda_prefetch_close(p, owner, i % 2);
+	}
+	return NULL;
+}
+
+static void threads(void **state)
+{
+	static const struct soda_prefetch_ops ops = { .fill = fill_now };
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY,
+					     .always = true };
+	uint64_t dice = seed_of(), seeds[CLIENTS + 1];
+	struct soda_prefetch_stats s;
+	pthread_t t[CLIENTS + 1];
+
+	assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
+	assert_int_equal(soda_prefetch_start(p, 2), 0);
+	for (int i = 0; i <= CLIENTS; i++) {
+		seeds[i] = roll(&dice) | 1;
+		assert_int_equal(
+			pthread_create(&t[i], NULL, i < CLIENTS ? client : passers_by, &seeds[i]),
+			0);
+	}
+	for (int i = 0; i <= CLIENTS; i++)
+		pthread_join(t[i], NULL);
+	soda_prefetch_stop(p);
+	soda_prefetch_stop(p);
+	soda_prefetch_stats(p, &s);
+	assert_int_equal(atomic_load(&wrong), 0);
+	assert_int_equal(s.nonsense, 0);
+	assert_int_equal(s.wanted, s.cache.fills);
+	soda_cache_check(soda_prefetch_cache(p));
+	soda_prefetch_destroy(p);
+}
+
+/* They hear that it is over whatever they are just doing. */
+static void workers_end(void **state)
+{
+	enum { ROUNDS = 300 };
+	static const struct soda_prefetch_ops ops = { .fill = fill_now };
+	struct soda_prefetch_options opt = { .cache_bytes = SLOTS * (uint64_t)ENTRY,
+					     .entry_bytes = ENTRY };
+
+	for (int i = 0; i < ROUNDS; i++) {
+		assert_int_equal(soda_prefetch_create(&opt, &ops, NULL, &p), 0);
+		assert_int_equal(soda_prefetch_start(p, 2), 0);
+		for (int k = 0; k < i % 8; k++)
+			sched_yield();
+		soda_prefetch_stop(p);
+		soda_prefetch_destroy(p);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_the_client_has_is_left_out),
+		cmocka_unit_test(files_are_shared_and_linger),
+		cmocka_unit_test(regions_go_with_their_client),
+		cmocka_unit_test(the_table_of_owners_is_bounded),
+		cmocka_unit_test(a_fetch_of_a_closed_owner_ends_well),
+		cmocka_unit_test(a_failed_fetch_makes_a_pause),
+		cmocka_unit_test(threads),
+		cmocka_unit_test(workers_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,953 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The DPU agent's sessions when something fails: what it has acknowledged comes to the server, or
+ * the program learns that it does not.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "dpu_agent/upstream/upstream.h"
+#include "soda.h"
+#include "unit/fakes/fake_upstream.h"
+
+enum { REGION = 7, PAGES = 1024, SOME = 40 };
+
+static int set_up(void **state)
+{
+	fake_options_reset();
+	return 0;
+}
+
+static void join(struct program *p)
+{
+	*p = (struct program){ 0 };
+	assert_int_equal(program_hello(p), 0);
+}
+
+static void join_and_open(struct program *p, uint32_t flags)
+{
+	join(p);
+	assert_int_equal(program_open(p, REGION, PAGES, flags), 0);
+}
+
+static void write_some(struct program *p, uint64_t round)
+{
+	for (uint64_t i = 0; i < SOME; i++)
+		program_write(p, REGION, 2 * i, round + i); /* no neighbours: none is merged */
+}
+
+static void check_some(const struct program *p, uint64_t round)
+{
+	for (uint64_t i = 0; i < SOME; i++)
+		assert_int_equal(fake_word(p->id, REGION, 2 * i), round + i);
+}
+
+static void leave(struct program *p)
+{
+	assert_int_equal(program_call(p, SODA_MSG_BYE, NULL, 0), 0);
+	program_vanish(p);
+}
+
+/* For this client only, which the agent tells so by closing its connections. */
+static void lose_the_server(struct program *p)
+{
+	fake_cut(p->id, -ECONNREFUSED);
+	assert_true(program_is_expelled(p));
+	program_vanish(p);
+}
+
+/* A HELLO in a thread of its own, as that of a control connection is. */
+struct returning {
+	_Atomic bool done;
+	struct program p;
+	pthread_t thread;
+	int ret;
+};
+
+static void *say_hello(void *arg)
+{
+	struct returning *r = arg;
+
+	r->ret = program_hello(&r->p);
+	r->done = true;
+	return NULL;
+}
+
+static void begin_return(struct returning *r, const struct program *p)
+{
+	r->p = *p;
+	r->done = false;
+	assert_int_equal(pthread_create(&r->thread, NULL, say_hello, r), 0);
+}
+
+static int end_return(struct returning *r)
+{
+	assert_int_equal(pthread_join(r->thread, NULL), 0);
+	return r->ret;
+}
+
+static void passes_through(void **state)
+{
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	assert_int_equal(program_read(&p, REGION, 4), 1002);
+	assert_int_equal(program_read(&p, REGION, 5), 0);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	check_some(&p, 1000);
+	leave(&p);
+	AWAIT(!fake_sessions());
+	assert_int_equal(fake_get(&fake_upstream.byes), 1);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A client vanishes, and a short while later its session ends: all was written. */
+static void nothing_is_lost(void **state)
+{
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	check_some(&p, 1000);
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The server cannot be reached for longer than the agent keeps what a client that has gone has
+ * left: when the client comes back it must learn that its data are not there.
+ */
+static void what_was_dropped_is_told(void **state)
+{
+	struct program p, other;
+
+	fake_options.grace_ms = 1;
+	fake_up();
+	join_and_open(&p, 0);
+	join_and_open(&other, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	fake_cut(0, -ECONNREFUSED);
+	assert_true(program_is_expelled(&p) && program_is_expelled(&other));
+	program_vanish(&p);
+	program_vanish(&other);
+	AWAIT(!fake_sessions());
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	program_return(&p);
+	assert_true(p.known); /* the server has its region, with older content */
+	assert_int_equal(program_read(&p, REGION, 2), 0);
+	assert_true(p.agent_changed);
+	program_return(&other);
+	assert_true(other.known && !other.agent_changed);
+	/* once is enough: it is the same agent as the last time */
+	program_vanish(&p);
+	AWAIT(fake_sessions() == 1);
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	program_write(&p, REGION, 0, 5);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	leave(&p);
+	leave(&other);
+	assert_int_equal(fake_down(), 1);
+}
+
+/* The server has refused what was acknowledged, and no soda_sync has told it. */
+static void what_was_refused_is_told(void **state)
+{
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, SODA_WRITABLE);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	write_some(&p, 1000);
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	FAKE_SET(refuse_writes, 0);
+	program_return(&p);
+	assert_true(p.known && p.agent_changed);
+	/* and one that soda_sync has told is not told again */
+	FAKE_SET(refuse_writes, -ENOSPC);
+	write_some(&p, 2000);
+	assert_int_equal(program_sync(&p, REGION), -ENOSPC);
+	FAKE_SET(refuse_writes, 0);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	leave(&p);
+	assert_int_equal(fake_down(), 1);
+}
+
+/* It is soda_sync that tells what was lost, whatever else the program asks for before. */
+static void only_sync_tells(void **state)
+{
+	const struct soda_wire_advise advise = { .region_id = REGION,
+						 .advice = SODA_NO_CACHE,
+						 .bytes = PAGES * PAGE };
+	uint8_t body[SODA_WIRE_ADVISE_BYTES];
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, SODA_WRITABLE);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	write_some(&p, 1000);
+	soda_wire_put_advise(body, &advise);
+	assert_int_equal(program_call(&p, SODA_MSG_ADVISE, body, sizeof(body)), -ENOSPC);
+	FAKE_SET(refuse_writes, 0);
+	assert_int_equal(program_sync(&p, REGION), -ENOSPC);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The answer that told a loss is lost itself: the client has not heard of it, and hears it by its
+ * next SYNC, or by another number of the agent.
+ */
+static void answer_that_tells_is_lost(void **state)
+{
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, SODA_WRITABLE);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	write_some(&p, 1000);
+	assert_int_equal(program_sync(&p, REGION), -ENOSPC);
+	FAKE_SET(refuse_writes, 0);
+	program_return(&p); /* the connection had ended meanwhile */
+	assert_int_equal(program_sync(&p, REGION), -ENOSPC);
+	FAKE_SET(refuse_writes, -EIO);
+	write_some(&p, 2000); /* lost before anybody knows what the client has heard */
+	assert_int_equal(program_sync(&p, REGION), -EIO);
+	assert_int_equal(program_sync(&p, REGION), 0); /* who asks again has heard it */
+	write_some(&p, 3000);
+	assert_int_equal(program_sync(&p, REGION), -EIO);
+	FAKE_SET(refuse_writes, 0);
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	program_return(&p);
+	assert_true(p.known && p.agent_changed);
+	leave(&p);
+	assert_int_equal(fake_down(), 1);
+}
+
+/* More losses than the agent remembers: then nobody is told that all is well. */
+static void too_many_losses(void **state)
+{
+	struct soda_sessions *all = &fake_dpu.sessions;
+	struct program p, other;
+
+	fake_options.grace_ms = 1;
+	fake_up();
+	join_and_open(&p, 0);
+	join_and_open(&other, 0);
+	pthread_mutex_lock(&all->lock);
+	while (all->losses_n < SODA_DPU_LOSSES_MAX)
+		all->losses[all->losses_n++] = (struct soda_loss){ UINT64_MAX, 1 };
+	pthread_mutex_unlock(&all->lock);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	fake_cut(0, -ECONNREFUSED);
+	assert_true(program_is_expelled(&p) && program_is_expelled(&other));
+	program_vanish(&p);
+	program_vanish(&other);
+	AWAIT(!fake_sessions());
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	for (unsigned i = 0; i < 2; i++) {
+		program_return(&p);
+		assert_true(p.known && p.agent_changed == !i);
+		program_return(&other);
+		assert_true(other.known && other.agent_changed == !i);
+		program_vanish(&p);
+		program_vanish(&other);
+		AWAIT(!fake_sessions());
+	}
+	assert_int_equal(fake_down(), 1);
+}
+
+/*
+ * The keeper's attempt to reconnect fails, patience is over, and at this moment the client is back:
+ * what it has written is not dropped.
+ */
+static void comes_back_at_the_last_moment(void **state)
+{
+	struct returning r;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused));
+	FAKE_SET(stall, p.id);
+	AWAIT(fake_get(&fake_upstream.stalled)); /* the keeper, with its second attempt */
+	begin_return(&r, &p);
+	AWAIT(fake_busy(p.id) == 2); /* and the client's HELLO, which waits for it */
+	fake_options.grace_ms = 0;
+	fake_lock_net();
+	fake_upstream.hold_writes = false;
+	fake_upstream.refusals = 1;
+	fake_upstream.stall = 0;
+	fake_unlock_net();
+	assert_int_equal(end_return(&r), 0);
+	assert_true(r.p.known && !r.p.agent_changed);
+	assert_int_equal(program_sync(&r.p, REGION), 0);
+	check_some(&r.p, 1000);
+	leave(&r.p);
+	assert_int_equal(fake_down(), 0);
+}
+
+static void wait_ms(unsigned ms)
+{
+	for (uint64_t end = soda_dpu_now_ms() + ms; soda_dpu_now_ms() < end;)
+		fake_pause();
+}
+
+/* The agent's patience begins anew with each outage, whoever has ended the last one. */
+static void patience_begins_anew(void **state)
+{
+	struct program p;
+
+	fake_options.grace_ms = 3000;
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused));
+	fake_mend();
+	program_return(&p); /* the client itself has ended it */
+	wait_ms(fake_options.grace_ms + 100);
+	write_some(&p, 2000);
+	FAKE_SET(refused, 0);
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused) >= 3);
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	check_some(&p, 2000);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A client that goes on asking has not gone, however long the server cannot be reached. */
+static void client_that_asks_has_not_gone(void **state)
+{
+	struct program p;
+	uint64_t end;
+
+	fake_options.grace_ms = 2000;
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	lose_the_server(&p);
+	end = soda_dpu_now_ms() + 2 * fake_options.grace_ms;
+	while (soda_dpu_now_ms() < end) {
+		assert_int_equal(program_hello(&p), -ECONNREFUSED);
+		wait_ms(20);
+	}
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	check_some(&p, 1000);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+static void begin_anew(struct program *p)
+{
+	assert_false(p->known);
+	assert_int_equal(program_open(p, REGION, PAGES, 0), 0);
+	write_some(p, 3000);
+	assert_int_equal(program_sync(p, REGION), 0);
+	check_some(p, 3000);
+	leave(p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The server has forgotten the client by the time that the keeper reaches it again, and the client
+ * comes back just then: it must not be taken for the one that the server knows.
+ */
+static void forgotten_while_the_keeper_connects(void **state)
+{
+	struct returning r;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	FAKE_SET(stall, p.id);
+	fake_cut(p.id, 0);
+	assert_true(program_is_expelled(&p));
+	program_vanish(&p);
+	AWAIT(fake_get(&fake_upstream.stalled)); /* the keeper */
+	begin_return(&r, &p);
+	AWAIT(fake_busy(p.id) == 2); /* and the client's HELLO, which waits for it */
+	fake_forget(p.id);
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	assert_int_equal(end_return(&r), 0);
+	assert_int_equal(fake_clients(), 1);
+	begin_anew(&r.p);
+}
+
+/*
+ * The server makes a new client for a HELLO that fails then: the next HELLO is not one of a client
+ * that the server has always known.
+ */
+static void forgotten_and_half_connected(void **state)
+{
+	struct returning first, second;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused)); /* the keeper sleeps a while now */
+	fake_mend_but_stall(p.id);
+	begin_return(&first, &p);
+	AWAIT(fake_get(&fake_upstream.stalled));
+	p.epoch++;
+	begin_return(&second, &p);
+	AWAIT(fake_busy(p.id) == 2);
+	fake_forget(p.id);
+	fake_lock_net();
+	fake_upstream.refuse_data = -ECONNREFUSED;
+	fake_upstream.refusals = 1;
+	fake_upstream.hold_writes = false;
+	fake_upstream.stall = 0;
+	fake_unlock_net();
+	assert_int_not_equal(end_return(&first), 0);
+	assert_null(first.p.control);
+	if (end_return(&second)) /* it was the keeper that was refused */
+		program_return(&second.p);
+	begin_anew(&second.p);
+}
+
+static struct {
+	uint64_t client;
+	_Atomic bool done;
+} closing;
+
+/* The first connection closes slowly, until two HELLOs are there. */
+static void close_slowly(uint64_t client)
+{
+	if (client != closing.client || atomic_exchange(&closing.done, true))
+		return;
+	for (unsigned i = 0; i < LONG_MS && fake_busy(client) < 2; i++)
+		fake_pause();
+	wait_ms(50);
+}
+
+/*
+ * Two HELLOs of one client overlap, and the first one fails half-way: the second is not an old one
+ * to the server.
+ */
+static void overlapping_hellos(void **state)
+{
+	struct returning first, second;
+	struct program p, other;
+	int ret;
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	/* the keeper has to do with another client */
+	join_and_open(&other, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&other, 2000);
+	FAKE_SET(stall, other.id);
+	fake_cut(other.id, 0);
+	assert_true(program_is_expelled(&other));
+	program_vanish(&other);
+	AWAIT(fake_get(&fake_upstream.stalled));
+	closing.client = p.id;
+	closing.done = false;
+	fake_on_close = close_slowly;
+	fake_cut(p.id, 0);
+	begin_return(&first, &p);
+	AWAIT(fake_busy(p.id) || fake_get(&fake_upstream.connects) > 8);
+	p.epoch++;
+	fake_lock_net();
+	fake_upstream.refuse_client = p.id;
+	fake_upstream.refuse_data = -ECONNREFUSED;
+	fake_upstream.refusals = 1;
+	fake_unlock_net();
+	begin_return(&second, &p);
+	end_return(&first);
+	ret = end_return(&second);
+	assert_int_not_equal(ret, -ESTALE); /* a host agent would begin anew */
+	if (ret)
+		program_return(&second.p);
+	assert_true(second.p.known && !second.p.agent_changed);
+	assert_int_equal(program_read(&second.p, REGION, 2), 1001);
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	leave(&second.p);
+	program_return(&other);
+	leave(&other);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The first HELLO of two that overlap connects upstream when the second has taken the session over:
+ * it is an old one then, and its connection may not stay beside the other.
+ */
+static void overtaken_while_it_connects(void **state)
+{
+	struct returning first, second;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true); /* else the session ends with its connections */
+	write_some(&p, 1000);
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused)); /* the keeper sleeps a while now */
+	fake_mend_but_stall(p.id);
+	begin_return(&first, &p);
+	AWAIT(fake_get(&fake_upstream.stalled));
+	p.epoch++;
+	begin_return(&second, &p);
+	AWAIT(fake_busy(p.id) >= 2);
+	wait_ms(50); /* it waits for the first one */
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	assert_int_not_equal(end_return(&first), 0);
+	assert_null(first.p.control);
+	if (end_return(&second)) /* it was the keeper that stalled, and both waited for it */
+		program_return(&second.p);
+	assert_true(second.p.known && !second.p.agent_changed);
+	assert_int_equal(program_sync(&second.p, REGION), 0);
+	check_some(&second.p, 1000);
+	leave(&second.p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * While the keeper's hand waits for its turn to reconnect, a client has come, connected, and gone
+ * with the server once more: those connections go before there are new ones.
+ */
+static void broken_again_before_it_reconnects(void **state)
+{
+	struct soda_session *s;
+	struct soda_why why;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	s = p.client;
+	lose_the_server(&p);
+	AWAIT(fake_get(&fake_upstream.refused));
+	fake_mend();
+	pthread_mutex_lock(&s->life);
+	if (!s->control) { /* the hand has not been quicker */
+		AWAIT(fake_busy(p.id) == 1);
+		wait_ms(50); /* it waits for life */
+		soda_upstream_disconnect(s);
+		assert_int_equal(soda_upstream_connect(s, &why), 0);
+		fake_cut(p.id, 0);
+		wait_ms(50);
+	}
+	pthread_mutex_unlock(&s->life);
+	FAKE_SET(hold_writes, false);
+	AWAIT(!fake_sessions());
+	check_some(&p, 1000);
+	assert_int_equal(fake_down(), 0);
+	assert_int_equal(fake_upstream.ended, fake_upstream.connects - fake_upstream.refused);
+}
+
+struct closer {
+	struct program *p;
+	pthread_t thread;
+	int ret;
+};
+
+static void *close_in_thread(void *arg)
+{
+	struct closer *c = arg;
+
+	c->ret = program_close(c->p, REGION);
+	return NULL;
+}
+
+/* A CLOSE that fails has closed nothing: what was written before is still there. */
+static void close_that_fails(void **state)
+{
+	enum { MANY = 600 };
+	struct closer c = { .p = NULL };
+	struct fake_rq *rq;
+	struct program p;
+
+	fake_options.write_budget = 8 << 20; /* more than travels at a time */
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	FAKE_SET(hold_close, true);
+	for (uint64_t i = 0; i < MANY; i++)
+		program_write(&p, REGION, i, 5000 + i);
+	c.p = &p;
+	assert_int_equal(pthread_create(&c.thread, NULL, close_in_thread, &c), 0);
+	wait_ms(50);
+	FAKE_SET(hold_writes, false);
+	rq = program_post(&p, REGION, PAGES - 1, 1, true); /* something moves on its connection */
+	assert_int_equal(program_await(rq), 0);
+	AWAIT(fake_get(&fake_upstream.stalled)); /* it has been said to the server */
+	FAKE_SET(hold_close, false);		 /* whose answer is lost */
+	assert_int_equal(pthread_join(c.thread, NULL), 0);
+	assert_true(c.ret < 0);
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	for (uint64_t i = 0; i < MANY; i++)
+		assert_int_equal(program_read(&p, REGION, i), 5000 + i);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	for (uint64_t i = 0; i < MANY; i++)
+		assert_int_equal(fake_word(p.id, REGION, i), 5000 + i);
+	assert_int_equal(program_close(&p, REGION), 0);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A file whose last WRITEs were refused is closed, and the agent loses the server before the end.
+ */
+static void close_that_fails_tells_later(void **state)
+{
+	struct closer c = { .p = NULL };
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, SODA_WRITABLE);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	write_some(&p, 1000);
+	FAKE_SET(hold_reads, true);
+	program_post_read(&p, REGION, PAGES - 1); /* holds the region */
+	c.p = &p;
+	assert_int_equal(pthread_create(&c.thread, NULL, close_in_thread, &c), 0);
+	AWAIT(fake_get(&fake_upstream.closes));
+	fake_cut(p.id, 0);
+	assert_int_equal(pthread_join(c.thread, NULL), 0);
+	FAKE_SET(hold_reads, false);
+	FAKE_SET(refuse_writes, 0);
+	if (c.ret != -ENOSPC) { /* it had not told it at once */
+		program_return(&p);
+		assert_int_equal(program_close(&p, REGION), -ENOSPC);
+	} else {
+		program_return(&p);
+	}
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* What is written to a region that is closed then need not travel. */
+static void close_discards(void **state)
+{
+	enum { MANY = 600 };
+	struct program p;
+
+	fake_options.write_budget = 8 << 20;
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	for (uint64_t i = 0; i < MANY; i++)
+		program_write(&p, REGION, i, i);
+	FAKE_SET(hold_writes, false);
+	assert_int_equal(program_close(&p, REGION), 0);
+	assert_true(fake_get(&fake_upstream.written_bytes) < MANY * PAGE);
+	assert_int_equal(program_open(&p, REGION, PAGES, 0), 0);
+	assert_int_equal(program_read(&p, REGION, MANY - 1), 0);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* The machine's clock is set while somebody waits: it says another time than pthreads' later. */
+static _Atomic bool clock_is_wrong;
+
+int clock_gettime(clockid_t id, struct timespec *at)
+{
+	int ret = (int)syscall(SYS_clock_gettime, id, at);
+
+	if (id == CLOCK_REALTIME && clock_is_wrong)
+		at->tv_sec -= 3600;
+	return ret;
+}
+
+static void *sync_in_thread(void *arg)
+{
+	struct closer *c = arg;
+
+	c->ret = program_sync(c->p, REGION);
+	return NULL;
+}
+
+static void clock_is_set(void **state)
+{
+	struct closer c = { .p = NULL };
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true);
+	write_some(&p, 1000);
+	clock_is_wrong = true;
+	c.p = &p;
+	assert_int_equal(pthread_create(&c.thread, NULL, sync_in_thread, &c), 0);
+	wait_ms(100);
+	FAKE_SET(hold_writes, false);
+	assert_int_equal(pthread_join(c.thread, NULL), 0);
+	clock_is_wrong = false;
+	assert_int_equal(c.ret, 0);
+	check_some(&p, 1000);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* The second of three answers takes so long that the connections have ended by then. */
+static void end_meanwhile(uint64_t value)
+{
+	if (value != 2)
+		return;
+	fake_cut(0, -ECONNREFUSED);
+	for (unsigned i = 0; i < 2000 && fake_get(&fake_upstream.ended) < 3; i++)
+		fake_pause();
+	wait_ms(100);
+}
+
+/* Who has taken finished WRITEs off a channel goes on with them while the session's upstream ends.
+ */
+static void ends_while_answers_are_given(void **state)
+{
+	struct fake_rq *rq[3];
+	struct program p;
+
+	fake_options.write_budget = PAGE + PAGE / 2; /* one is acknowledged at a time */
+	fake_up();
+	FAKE_SET(direct, true); /* then who posts collects, too */
+	join_and_open(&p, 0);
+	fake_on_answer = end_meanwhile;
+	for (uint64_t i = 0; i < 3; i++)
+		rq[i] = program_post(&p, REGION, 2 * i, i + 1, i == 2);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(program_await(rq[i]), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(fake_word(p.id, REGION, 2 * i), i + 1);
+	assert_true(program_is_expelled(&p));
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	assert_int_equal(fake_down(), 0);
+}
+
+/* Its server is lost: the agent tells it at once, and it can go on. */
+static void check_not_stalled(struct program *p)
+{
+	fake_cut(p->id, 0);
+	assert_true(program_is_expelled(p));
+	assert_int_equal(fake_get(&fake_upstream.refused), 0); /* the others wait still */
+	program_vanish(p);
+	program_return(p);
+	assert_int_equal(program_read(p, REGION, 2), 1001);
+}
+
+/* The server does not answer the BYE of one client: that is nobody else's affair. */
+static void slow_goodbye(void **state)
+{
+	const uint8_t later = SODA_WIRE_BYE_LATER;
+	struct program p, leaving[SODA_DPU_HANDS + 1];
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	FAKE_SET(hold_bye, true);
+	for (unsigned i = 0; i <= SODA_DPU_HANDS; i++) {
+		join(&leaving[i]);
+		assert_int_equal(program_call(&leaving[i], SODA_MSG_BYE, &later, 1), 0);
+		program_vanish(&leaving[i]);
+	}
+	AWAIT(fake_get(&fake_upstream.stalled));
+	check_not_stalled(&p);
+	FAKE_SET(hold_bye, false);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+	assert_int_equal(fake_upstream.byes, SODA_DPU_HANDS + 2);
+}
+
+/* An agent that ends while its server is silent: many that have left take no longer than one. */
+static void many_goodbyes(void **state)
+{
+	enum { LEAVING = 6 * SODA_DPU_HANDS, TIMEOUT_MS = 1000, DRAIN_MS = 300 };
+	const uint8_t later = SODA_WIRE_BYE_LATER;
+	struct program leaving[LEAVING];
+	uint64_t from;
+
+	fake_options.timeout_ms = TIMEOUT_MS;
+	fake_up();
+	FAKE_SET(hold_bye, true);
+	for (unsigned i = 0; i < LEAVING; i++) {
+		join(&leaving[i]);
+		assert_int_equal(program_call(&leaving[i], SODA_MSG_BYE, &later, 1), 0);
+		program_vanish(&leaving[i]);
+	}
+	AWAIT(fake_get(&fake_upstream.stalled));
+	from = soda_now_ns();
+	assert_int_equal(fake_down_within(DRAIN_MS), 0);
+	/* its drain time, and a call that was under way; not one after the other */
+	assert_true(soda_now_ns() - from < (DRAIN_MS + 3 * TIMEOUT_MS) * 1000000ull);
+}
+
+/* Nor is it that it cannot be reached for clients that have gone. */
+static void slow_reconnection(void **state)
+{
+	struct program p, gone[SODA_DPU_HANDS + 1];
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	FAKE_SET(hold_writes, true);
+	for (unsigned i = 0; i <= SODA_DPU_HANDS; i++) {
+		join_and_open(&gone[i], 0);
+		write_some(&gone[i], 2000);
+	}
+	fake_lock_net();
+	fake_upstream.stall = UINT64_MAX;
+	fake_upstream.stall_not = p.id;
+	fake_unlock_net();
+	for (unsigned i = 0; i <= SODA_DPU_HANDS; i++) {
+		fake_cut(gone[i].id, 0);
+		assert_true(program_is_expelled(&gone[i]));
+		program_vanish(&gone[i]);
+	}
+	AWAIT(fake_get(&fake_upstream.stalled));
+	check_not_stalled(&p);
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	leave(&p);
+	AWAIT(!fake_sessions());
+	for (unsigned i = 0; i <= SODA_DPU_HANDS; i++)
+		check_some(&gone[i], 2000);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A client comes back, with a READ of before under way, and then the server is lost. */
+static void lost_while_a_hello_waits(void **state)
+{
+	struct returning r;
+	struct fake_rq *rq;
+	struct program p;
+
+	fake_up();
+	join_and_open(&p, 0);
+	write_some(&p, 1000);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	FAKE_SET(hold_reads, true);
+	rq = program_post_read(&p, REGION, 2);
+	begin_return(&r, &p);
+	AWAIT(fake_busy(p.id)); /* it waits for the end of the connections of before */
+	assert_true(program_is_expelled(&p));
+	fake_cut(p.id, 0);
+	AWAIT(program_answered(rq));
+	FAKE_SET(hold_reads, false);
+	AWAIT(r.done);
+	if (end_return(&r))
+		program_return(&r.p);
+	assert_int_equal(program_read(&r.p, REGION, 2), 1001);
+	leave(&r.p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/*
+ * The client's epoch is in the high bits of what the server is told: none of them is lost, and no
+ * HELLO with a secret that somebody has heard leaps ahead of where the client can come.
+ */
+static void epochs_do_not_leap(void **state)
+{
+	struct program p, huge = { .epoch = UINT64_C(1) << 48 };
+
+	fake_up();
+	assert_int_equal(program_hello(&huge), -EINVAL);
+	assert_non_null(strstr(huge.why.text, "epoch"));
+	join_and_open(&p, 0);
+	FAKE_SET(hold_writes, true); /* else the session ends with its connections */
+	write_some(&p, 1);
+	program_vanish(&p);
+	p.epoch += SODA_EPOCH_STEP_MAX; /* and one more by program_hello */
+	assert_int_equal(program_hello(&p), -EINVAL);
+	assert_non_null(strstr(p.why.text, "epoch"));
+	FAKE_SET(hold_writes, false);
+	p.epoch -= 2;
+	program_return(&p);
+	assert_true(p.known);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	check_some(&p, 1);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(passes_through, set_up),
+		cmocka_unit_test_setup(nothing_is_lost, set_up),
+		cmocka_unit_test_setup(what_was_dropped_is_told, set_up),
+		cmocka_unit_test_setup(what_was_refused_is_told, set_up),
+		cmocka_unit_test_setup(only_sync_tells, set_up),
+		cmocka_unit_test_setup(answer_that_tells_is_lost, set_up),
+		cmocka_unit_test_setup(too_many_losses, set_up),
+		cmocka_unit_test_setup(comes_back_at_the_last_moment, set_up),
+		cmocka_unit_test_setup(patience_begins_anew, set_up),
+		cmocka_unit_test_setup(client_that_asks_has_not_gone, set_up),
+		cmocka_unit_test_setup(forgotten_while_the_keeper_connects, set_up),
+		cmocka_unit_test_setup(forgotten_and_half_connected, set_up),
+		cmocka_unit_test_setup(overlapping_hellos, set_up),
+		cmocka_unit_test_setup(overtaken_while_it_connects, set_up),
+		cmocka_unit_test_setup(broken_again_before_it_reconnects, set_up),
+		cmocka_unit_test_setup(close_that_fails, set_up),
+		cmocka_unit_test_setup(close_that_fails_tells_later, set_up),
+		cmocka_unit_test_setup(close_discards, set_up),
+		cmocka_unit_test_setup(clock_is_set, set_up),
+		cmocka_unit_test_setup(ends_while_answers_are_given, set_up),
+		cmocka_unit_test_setup(slow_goodbye, set_up),
+		cmocka_unit_test_setup(many_goodbyes, set_up),
+		cmocka_unit_test_setup(slow_reconnection, set_up),
+		cmocka_unit_test_setup(lost_while_a_hello_waits, set_up),
+		cmocka_unit_test_setup(epochs_do_not_leap, set_up),
+	};
+
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */
+	return cmocka_run_group_tests_name("dpu_session", tests, NULL, NULL);
+}

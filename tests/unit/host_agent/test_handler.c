@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Handler mode's thread, which gets its faults from a socket here. */
+#include <errno.h>
+#include <linux/userfaultfd.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/lock.h"
+#include "host_agent/fault/handler.h"
+#include "host_agent/pages/uffd.h"
+#include "unit/fakes/host_fixture.h"
+
+static int kernel; /* the other end of what the thread reads */
+
+static void start(bool poisons, uint32_t fault_timeout_ms)
+{
+	const struct host_options o = { .buffer_chunks = 24, .fault_timeout_ms = fault_timeout_ms };
+	int ends[2];
+
+	host_start(&o);
+	fake_pager.poisons = poisons;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+	kernel = ends[0];
+	soda_agent.uffd.fd = ends[1];
+	assert_int_equal(soda_handler_start(), 0);
+}
+
+static void stop(void)
+{
+	soda_handler_stop();
+	close(kernel);
+	close(soda_agent.uffd.fd);
+	soda_agent.uffd.fd = -1;
+	host_stop();
+}
+
+static uint32_t wakes(void)
+{
+	uint32_t n;
+
+	fake_lock();
+	n = fake_pager.wakes;
+	fake_unlock();
+	return n;
+}
+
+static void begin_touch(const void *page)
+{
+	struct uffd_msg m = { .event = UFFD_EVENT_PAGEFAULT };
+
+	m.arg.pagefault.address = (uintptr_t)page;
+	assert_int_equal(write(kernel, &m, sizeof(m)), sizeof(m));
+}
+
+static void await_wakes(uint32_t n)
+{
+	uint64_t end = soda_now_ns() + 30000000000u;
+
+	while ((int32_t)(wakes() - n) < 0) {
+		assert_true(soda_now_ns() < end);
+		usleep(1000);
+	}
+}
+
+/* A thread touches the page; until the handler lets it try again. */
+static void touch(const void *page)
+{
+	uint32_t before = wakes();
+
+	begin_touch(page);
+	await_wakes(before + 1);
+}
+
+/* On its way, as another thread has asked for it. */
+static struct soda_chunk *fetching(struct soda_region *r, uint32_t i)
+{
+	struct soda_chunk *c = &soda_agent.table[r->first + i];
+	uint32_t w;
+
+	assert_int_equal(host_cold(r, i, 1), 0);
+	host_expect(r, i, SODA_CHUNK_REMOTE);
+	w = soda_chunk_load(c);
+	assert_true(soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING));
+	atomic_store(&c->channel, SODA_CHANNEL_NONE);
+	return c;
+}
+
+/* Whether the memory itself is there still, and no other mapping in its place. */
+static bool readable(const void *page)
+{
+	int p[2];
+	bool is;
+
+	assert_int_equal(pipe(p), 0);
+	is = write(p[1], page, 8) == 8;
+	close(p[0]);
+	close(p[1]);
+	return is;
+}
+
+/*
+ * An agent that installs a chunk stops in the middle of it.  Who waits for the rest fails in his
+ * time; the pages that are there already stay there.
+ */
+static void half_there_in_time(void **state)
+{
+	uint64_t page[512] = { 77 };
+	struct soda_chunk *c;
+	struct soda_region *r;
+
+	start(true, 1000);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	c = fetching(r, 1);
+	fake_lock();
+	fake_peer_copy(host_at(r, 1, 2), page, true);
+	fake_unlock();
+	touch(host_at(r, 1, 2));
+	assert_true(readable(host_at(r, 1, 2)));
+	assert_int_equal(*(uint64_t *)host_at(r, 1, 2), 77);
+	assert_false(soda_handler_mapped_over());
+	touch(host_at(r, 1, 3)); /* fails, as a page that is not there */
+	assert_false(soda_handler_mapped_over());
+	assert_int_equal(soda_handler_clear(host_at(r, 1, 0), 65536, soda_region_prot(r)), 0);
+	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
+	assert_int_equal(host_load(r, 1, 2), 77);
+	host_check(r);
+	stop();
+}
+
+/*
+ * Where the kernel has no mark for a page that fails another mapping stands in for it: not while
+ * the chunk is on its way, as what comes could not lie there.
+ */
+static void on_its_way_in_time(void **state)
+{
+	struct soda_chunk *c;
+	struct soda_region *r;
+	uint32_t before;
+
+	start(false, 200);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	c = fetching(r, 1);
+	before = wakes();
+	begin_touch(host_at(r, 1, 2));
+	usleep(800000); /* twice its time, and as long again */
+	assert_false(soda_handler_mapped_over());
+	assert_true(readable(host_at(r, 1, 2)));
+	assert_int_equal(wakes(), before);
+	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
+	await_wakes(before + 1);
+	assert_false(soda_handler_mapped_over());
+	assert_int_equal(host_load(r, 1, 2), 77);
+	host_check(r);
+	stop();
+}
+
+/* Two threads that touch one page of a chunk which is lost: what the first was told stays so. */
+static void both_fail(void **state)
+{
+	struct soda_region *r;
+	uint32_t before;
+
+	start(true, 1000);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	assert_int_equal(host_cold(r, 1, 1), 0);
+	atomic_store(&r->lost, true);
+	before = wakes();
+	begin_touch(host_at(r, 1, 2));
+	begin_touch(host_at(r, 1, 2));
+	await_wakes(before + 2);
+	host_expect(r, 1, SODA_CHUNK_LOST);
+	assert_false(soda_handler_mapped_over());
+	stop();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(half_there_in_time),
+		cmocka_unit_test(both_fail),
+		cmocka_unit_test(on_its_way_in_time),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The server's clients, below the transports: whom it keeps, whom it waits for, who looks on. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "mem_server/life/server.h"
+#include "unit/fakes/fake_metrics.h"
+
+#define MIB (1ull << 20)
+
+static struct soda_server server;
+static struct soda_why why;
+
+/* A connection is no more than its address here. */
+static char connections[64];
+static unsigned connections_n;
+
+static int start(void **state)
+{
+	server = (struct soda_server){ 0 };
+	connections_n = 0;
+	soda_store_init(&server.store, 64 * MIB);
+	server.pool = (struct soda_region_pool){
+		.store = &server.store, .files = &server.files, .max_regions = 64, .close_ms = 50
+	};
+	server.sessions.pool = &server.pool;
+	server.sessions.max_clients = 4;
+	server.sessions.grace_ms = 3600 * 1000;
+	return soda_files_init(&server.files, &server.store, NULL) ||
+	       soda_sessions_start(&server.sessions);
+}
+
+static int stop(void **state)
+{
+	return (int)soda_sessions_stop(&server.sessions);
+}
+
+struct joined {
+	struct soda_client *client;
+	struct soda_peer *peer;
+	struct soda_wire_welcome welcome;
+};
+
+static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t epoch)
+{
+	const struct soda_wire_hello hello = { .kind = SODA_CONN_CONTROL,
+					       .chunk_bytes = 65536,
+					       .client_id = was ? was->client_id : 0,
+					       .secret = was ? was->secret : 0,
+					       .epoch = epoch };
+	const struct soda_peer_info info = { .address = "somewhere" };
+	void *client = NULL;
+	int r;
+
+	j->peer = (struct soda_peer *)&connections[connections_n++ % sizeof(connections)];
+	r = soda_session_hello(&server.sessions, j->peer, &hello, &info, &j->welcome, &client,
+			       &why);
+	j->client = client;
+	return r;
+}
+
+static void go(struct joined *j)
+{
+	soda_session_gone(j->client, j->peer);
+}
+
+static int open_region(struct joined *j)
+{
+	const struct soda_wire_open open = { .region_id = 1, .bytes = MIB };
+	struct soda_wire_opened opened;
+	struct soda_share share;
+
+	return soda_region_open(&j->client->regions, &open, NULL, false, &opened, &share, &why);
+}
+
+/* Who has said HELLO and gone, and has nothing here, is in nobody's way. */
+static void check_empty_clients(void **state)
+{
+	struct soda_wire_welcome first;
+	struct joined j, kept[4];
+
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(join(&j, NULL, 1), 0);
+		if (i == 46)
+			first = j.welcome;
+		go(&j);
+	}
+	/* as long as there is room they may come back */
+	assert_int_equal(join(&j, &first, 2), 0);
+	assert_true(j.welcome.known);
+	go(&j);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(join(&kept[i], NULL, 1), 0);
+		assert_int_equal(open_region(&kept[i]), 0);
+		if (i % 2)
+			go(&kept[i]);
+	}
+	/* who has regions is kept */
+	assert_int_equal(join(&j, NULL, 1), -EBUSY);
+	for (int i = 1; i < 4; i += 2) {
+		assert_int_equal(join(&j, &kept[i].welcome, 2), 0);
+		assert_true(j.welcome.known);
+		go(&j);
+	}
+	for (int i = 0; i < 4; i += 2)
+		go(&kept[i]);
+}
+
+/*
+ * Who has said that they are about to go, and do not, are waited for once and not for ever.  The
+ * second wait has nobody to wait for and says so.
+ */
+static void check_leaving(void **state)
+{
+	struct joined stays, goes;
+
+	assert_int_equal(join(&stays, NULL, 1), 0);
+	assert_false(soda_sessions_await_leaving(&server.sessions, 60000));
+	soda_session_bye_later(stays.client);
+	assert_true(soda_sessions_await_leaving(&server.sessions, 60000));
+	assert_false(soda_sessions_await_leaving(&server.sessions, 60000));
+	assert_int_equal(join(&goes, NULL, 1), 0);
+	soda_session_bye_later(goes.client);
+	go(&goes);
+	soda_sessions_await_leaving(&server.sessions, 60000);
+	assert_int_equal(server.sessions.leaving, 1);
+	go(&stays);
+}
+
+/* Epochs count reconnections: what leaps would lock the client itself out. */
+static void check_epochs(void **state)
+{
+	struct joined j, next;
+
+	assert_int_equal(join(&j, NULL, 1), 0);
+	go(&j);
+	assert_int_equal(join(&next, &j.welcome, UINT64_MAX), -EINVAL);
+	assert_non_null(strstr(why.text, "epoch"));
+	assert_int_equal(join(&next, &j.welcome, 2 + SODA_SERVER_EPOCH_STEP_MAX), -EINVAL);
+	assert_int_equal(join(&next, &j.welcome, 1), -ESTALE);
+	/* of an agent, whose own reconnections are the low bits; and one that fails often */
+	for (uint64_t epoch = 2; epoch < UINT64_C(1) << 40; epoch += SODA_SERVER_EPOCH_STEP_MAX) {
+		assert_int_equal(join(&next, &j.welcome, epoch), 0);
+		assert_true(next.welcome.known);
+		go(&next);
+	}
+}
+
+/* What a walk over the statistics is told, it is told without a lock that clients need. */
+static void look(void)
+{
+	assert_int_equal(pthread_mutex_trylock(&server.sessions.lock), 0);
+	pthread_mutex_unlock(&server.sessions.lock);
+}
+
+static void check_stats(void **state)
+{
+	struct joined j[3];
+
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(join(&j[i], NULL, 1), 0);
+		assert_int_equal(open_region(&j[i]), 0);
+	}
+	assert_true(fake_metrics_walk(soda_server_walk, &server, look) > 3 * 10);
+	for (int i = 0; i < 3; i++)
+		go(&j[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(check_empty_clients, start, stop),
+		cmocka_unit_test_setup_teardown(check_leaving, start, stop),
+		cmocka_unit_test_setup_teardown(check_epochs, start, stop),
+		cmocka_unit_test_setup_teardown(check_stats, start, stop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
