@@ -23,6 +23,16 @@ int soda_command_stat(int argc, char **argv);
 int soda_command_top(int argc, char **argv);
 
 /*
+ * A row of a command's table of options, whose values are members of the command's `struct
+ * options`: name, letter or 0, type, member, and of struct soda_option what else it has.
+ */
+#define OPTION(name_, letter_, type_, member, ...)                                                 \
+	{                                                                                          \
+		.name = name_, .letter = letter_, .type = SODA_OPT_##type_,                        \
+		.offset = offsetof(struct options, member), __VA_ARGS__                            \
+	}
+
+/*
  * Defaults, environment, flags into values; positional arguments may stand between
  * flags.  Up to max of them land in args (owned by argv).  Returns how many, or -1
  * after a message.  --help, --version and --man exit.

@@ -29,171 +29,87 @@ struct options {
 	bool quick, paper, alone, fresh, keep, report;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "quick",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(quick),
-	  .help = "One medium-sized graph, and the runs beside a background process only once: "
-		  "under five minutes on two processors that do nothing else." },
-	{ .name = "paper",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(paper),
-	  .help = "The paper's values: 24 threads, a node of 16 GiB, 1 GiB of cache in the agent, "
-		  "chunks of 64 KiB, a page buffer of a third, its five applications; on graphs "
-		  "given with --graph. Refused, saying what is missing, where the machine has not "
-		  "what that takes." },
-	{ .name = "out",
-	  .letter = 'o',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(out),
-	  .arg = "DIR",
-	  .def = "soda-eval",
-	  .help = "Folder for results, figures and report; made if it is not there. An evaluation "
-		  "that was interrupted goes on from what it has. It may be made in parts: "
-		  "commands that differ only in --graph, --apps, --modes, --repeat, --quick and "
-		  "--alone add to the same folder, and the report has all of them." },
-	{ .name = "graph",
-	  .letter = 'g',
-	  .type = SODA_OPT_LIST,
-	  .offset = AT(graph),
-	  .arg = "GRAPH",
-	  .help = "A file of any format that soda graph convert reads, or PATH of what soda graph "
-		  "gen PATH wrote, taken as symmetric; or rmat:SCALE:EDGES, uniform:SCALE:EDGES: "
-		  "generated, 2^SCALE vertices, so many "
-		  "edges drawn. Several, separated by commas, or the option again. Default: "
-		  "rmat:24:290000000, with --quick rmat:18:4000000." },
-	{ .name = "apps",
-	  .letter = 'a',
-	  .type = SODA_OPT_LIST,
-	  .offset = AT(apps),
-	  .arg = "LIST",
-	  .def = "bfs,pagerank,radii,bc,components",
-	  .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford." },
-	{ .name = "modes",
-	  .letter = 'm',
-	  .type = SODA_OPT_LIST,
-	  .offset = AT(modes),
-	  .arg = "LIST",
-	  .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+async,"
-		 "all",
-	  .help = "What is compared; dram, which says what the others may have, is always there." },
-	{ .name = "repeat",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(repeat),
-	  .arg = "N",
-	  .def = "3",
-	  .min = 1,
-	  .max = 1000,
-	  .help = "Runs of each kind, interleaved; the median is shown." },
-	{ .name = "threads",
-	  .letter = 't',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(threads),
-	  .arg = "N",
-	  .min = 1,
-	  .max = 1024,
-	  .help = "Threads of an application. Default: the processors." },
-	{ .name = "iterations",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(iterations),
-	  .arg = "N",
-	  .def = "3",
-	  .min = 1,
-	  .max = 100000,
-	  .help = "PageRank's." },
-	{ .name = "alone",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(alone),
-	  .help = "No runs beside a background process: without Figures 8 and 9." },
-	{ .name = "chunk",
-	  .letter = 'c',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(chunk),
-	  .arg = "SIZE",
-	  .def = "64K",
-	  .min = 4096,
-	  .max = 2u << 20,
-	  .help = "Chunk size, a power of two." },
-	{ .name = "memory",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(limit),
-	  .arg = "SIZE",
-	  .min = 64 << 10,
-	  .help = "Limit of the capped node, for each process. Default: a third of what the "
-		  "application computes on, and 8 MiB and 1 MiB a thread for what is not data; 12 "
-		  "MiB more where the kernel gives huge pages unasked (transparent_hugepage: "
-		  "always)." },
-	{ .name = "agent-cache",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(cache),
-	  .arg = "SIZE",
-	  .min = 128u << 10,
-	  .help = "Of the agent's dynamic cache. Default: a sixteenth of the limit, as in the "
-		  "paper, at least 8 MiB. The static one has at least the room for vertex data." },
-	{ .name = "host-transport",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(transport),
-	  .arg = "NAME",
-	  .def = "shm",
-	  .choices = transport_names,
-	  .help = "Between application and agent: shm or tcp. To the memory server it is tcp." },
-	{ .name = "link",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(link),
-	  .arg = "RATE",
-	  .help = "Put the memory server behind an emulated link of this rate, such as 2gbit, and "
-		  "compare its byte counters with the agents'. Needs root." },
-	{ .name = "dpu-cpu",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(dpu_cpu),
-	  .arg = "PCT",
-	  .min = 10,
-	  .max = 100000,
-	  .help = "Cap the agent at this share of a processor. Needs root." },
-	{ .name = "timeout",
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(timeout_ms),
-	  .arg = "TIME",
-	  .def = "60m",
-	  .min = 1000,
-	  .help = "Of one process; a run that takes longer is invalid." },
-	{ .name = "fresh",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(fresh),
-	  .help = "Forget results that are in the folder." },
-	{ .name = "report",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(report),
-	  .help = "Run nothing: write results, figures and report of what is in the folder, "
-		  "whatever the other options say; status 1 where they cannot be drawn." },
-	{ .name = "keep",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(keep),
-	  .help = "Keep the graphs, DIR/work, when all is done." },
+	OPTION("quick", 0, BOOL, quick,
+	       .help = "One medium-sized graph, and the runs beside a background process only "
+		       "once: under five minutes on two processors that do nothing else."),
+	OPTION("paper", 0, BOOL, paper,
+	       .help = "The paper's values: 24 threads, a node of 16 GiB, 1 GiB of cache in the "
+		       "agent, chunks of 64 KiB, a page buffer of a third, its five applications; "
+		       "on graphs given with --graph. Refused, saying what is missing, where the "
+		       "machine has not what that takes."),
+	OPTION("out", 'o', STRING, out, .arg = "DIR", .def = "soda-eval",
+	       .help = "Folder for results, figures and report; made if it is not there. An "
+		       "evaluation that was interrupted goes on from what it has. It may be made "
+		       "in parts: commands that differ only in --graph, --apps, --modes, --repeat, "
+		       "--quick and --alone add to the same folder, and the report has all of "
+		       "them."),
+	OPTION("graph", 'g', LIST, graph, .arg = "GRAPH",
+	       .help = "A file of any format that soda graph convert reads, or PATH of what soda "
+		       "graph gen PATH wrote, taken as symmetric; or rmat:SCALE:EDGES, "
+		       "uniform:SCALE:EDGES: generated, 2^SCALE vertices, so many edges drawn. "
+		       "Several, separated by commas, or the option again. Default: "
+		       "rmat:24:290000000, with --quick rmat:18:4000000."),
+	OPTION("apps", 'a', LIST, apps, .arg = "LIST", .def = "bfs,pagerank,radii,bc,components",
+	       .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford."),
+	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
+	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+"
+		      "async,all",
+	       .help = "What is compared; dram, which says what the others may have, is always "
+		       "there."),
+	OPTION("repeat", 'r', UINT, repeat, .arg = "N", .def = "3", .min = 1, .max = 1000,
+	       .help = "Runs of each kind, interleaved; the median is shown."),
+	OPTION("threads", 't', UINT, threads, .arg = "N", .min = 1, .max = 1024,
+	       .help = "Threads of an application. Default: the processors."),
+	OPTION("iterations", 0, UINT, iterations, .arg = "N", .def = "3", .min = 1, .max = 100000,
+	       .help = "PageRank's."),
+	OPTION("alone", 0, BOOL, alone,
+	       .help = "No runs beside a background process: without Figures 8 and 9."),
+	OPTION("chunk", 'c', SIZE, chunk, .arg = "SIZE", .def = "64K", .min = 4096, .max = 2u << 20,
+	       .help = "Chunk size, a power of two."),
+	OPTION("memory", 0, SIZE, limit, .arg = "SIZE", .min = 64 << 10,
+	       .help = "Limit of the capped node, for each process. Default: a third of what the "
+		       "application computes on, and 8 MiB and 1 MiB a thread for what is not "
+		       "data; 12 MiB more where the kernel gives huge pages unasked "
+		       "(transparent_hugepage: always)."),
+	OPTION("agent-cache", 0, SIZE, cache, .arg = "SIZE", .min = 128u << 10,
+	       .help = "Of the agent's dynamic cache. Default: a sixteenth of the limit, as in the "
+		       "paper, at least 8 MiB. The static one has at least the room for vertex "
+		       "data."),
+	OPTION("host-transport", 0, CHOICE, transport, .arg = "NAME", .def = "shm",
+	       .choices = transport_names,
+	       .help = "Between application and agent: shm or tcp. To the memory server it is "
+		       "tcp."),
+	OPTION("link", 0, STRING, link, .arg = "RATE",
+	       .help = "Put the memory server behind an emulated link of this rate, such as 2gbit, "
+		       "and compare its byte counters with the agents'. Needs root."),
+	OPTION("dpu-cpu", 0, UINT, dpu_cpu, .arg = "PCT", .min = 10, .max = 100000,
+	       .help = "Cap the agent at this share of a processor. Needs root."),
+	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "60m", .min = 1000,
+	       .help = "Of one process; a run that takes longer is invalid."),
+	OPTION("fresh", 0, BOOL, fresh, .help = "Forget results that are in the folder."),
+	OPTION("report", 0, BOOL, report,
+	       .help = "Run nothing: write results, figures and report of what is in the folder, "
+		       "whatever the other options say; status 1 where they cannot be drawn."),
+	OPTION("keep", 0, BOOL, keep, .help = "Keep the graphs, DIR/work, when all is done."),
 };
 
 static const char description[] =
 	"Runs graph applications (soda-ligra) on a compute node whose memory is capped by a "
-	"cgroup, "
-	"in every mode: in local memory (dram, not capped), on files of the local disk (ssd: "
-	"mmap; ssd+readahead: with the disk\'s own readahead; ssd+advice: advised as fabric memory "
-	"is), "
-	"on a memory server over tcp (memserver), and through a DPU agent: plain (base), with each "
-	"of its optimisations alone (agg, async, static: vertex data in the static cache, dynamic: "
-	"edge data in the dynamic cache), with the first two, with all. Every result is verified "
-	"by an independent serial check, or is byte for byte what that has found right before. "
-	"Writes runs.jsonl, as they end; results.json, results.csv, "
-	"figures as SVG, and all of it in one file, report.html. Where what draws is not "
-	"installed (soda report), there are the numbers, and the page is made of results.json "
-	"later or elsewhere.\n\n"
+	"cgroup, in every mode: in local memory (dram, not capped), on files of the local disk "
+	"(ssd: mmap; ssd+readahead: with the disk\'s own readahead; ssd+advice: advised as fabric "
+	"memory is), on a memory server over tcp (memserver), and through a DPU agent: plain "
+	"(base), with each of its optimisations alone (agg, async, static: vertex data in the "
+	"static cache, dynamic: edge data in the dynamic cache), with the first two, with all. "
+	"Every result is verified by an independent serial check, or is byte for byte what that "
+	"has found right before. Writes runs.jsonl, as they end; results.json, results.csv, "
+	"figures as SVG, and all of it in one file, report.html. Where what draws is not installed "
+	"(soda report), there are the numbers, and the page is made of results.json later or "
+	"elsewhere.\n\n"
 	"Server and agent run outside of the cap, as on other machines, but on the same "
-	"processors. "
-	"A run is invalid after a kill by the limit, or if the anonymous and shared memory of its "
-	"capped processes exceeds it. Without the right to make a memory cgroup the runs are not "
-	"capped, which the report says.";
+	"processors. A run is invalid after a kill by the limit, or if the anonymous and shared "
+	"memory of its capped processes exceeds it. Without the right to make a memory cgroup the "
+	"runs are not capped, which the report says.";
 
 static const struct soda_conf conf = {
 	.program = WHO,

@@ -18,36 +18,21 @@ struct options {
 	bool symmetric;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 /* enum soda_graph_format and one more. */
 static const char *const formats[] = { "ligra", "adjacency", "snap", "mtx", "gap", "auto", NULL };
 #define FORMAT_AUTO (SODA_GRAPH_GAP + 1)
 
 static const struct soda_option option_table[] = {
-	{ .name = "to",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(to),
-	  .arg = "FORMAT",
-	  .def = "auto",
-	  .choices = formats,
-	  .help = "ligra: the binary triple OUTPUT.config, .idx, .adj; adjacency: Ligra's text; "
-		  "snap: "
-		  "an edge list; mtx: Matrix Market; gap: GAP's .sg. auto goes by OUTPUT's ending: "
-		  ".txt and .el, .mtx, .sg, otherwise ligra." },
-	{ .name = "symmetric",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(symmetric),
-	  .help = "Each edge in both directions, once, and no self-loops; without it the edges "
-		  "stay as they are." },
-	{ .name = "memory",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(memory),
-	  .arg = "SIZE",
-	  .def = "512M",
-	  .min = 1 << 20,
-	  .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for each "
-		  "edge." },
+	OPTION("to", 0, CHOICE, to, .arg = "FORMAT", .def = "auto", .choices = formats,
+	       .help = "ligra: the binary triple OUTPUT.config, .idx, .adj; adjacency: Ligra's "
+		       "text; snap: an edge list; mtx: Matrix Market; gap: GAP's .sg. auto goes by "
+		       "OUTPUT's ending: .txt and .el, .mtx, .sg, otherwise ligra."),
+	OPTION("symmetric", 0, BOOL, symmetric,
+	       .help = "Each edge in both directions, once, and no self-loops; without it the "
+		       "edges stay as they are."),
+	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
+	       .help = "For sorting; what does not fit lies beside OUTPUT meanwhile, 8 bytes for "
+		       "each edge."),
 };
 
 static const struct soda_conf conf = {
@@ -55,15 +40,12 @@ static const struct soda_conf conf = {
 	.summary = "convert a graph from one format to another",
 	.args = "INPUT OUTPUT",
 	.description = "Reads edge lists as SNAP publishes them (comments, CRLF, ids with gaps), "
-		       "Matrix Market "
-		       "coordinate files (values are skipped), Ligra's AdjacencyGraph text, all of "
-		       "them gzipped "
-		       "or not, Ligra's binary triple (INPUT without its ending) and GAP's .sg.\n\n"
+		       "Matrix Market coordinate files (values are skipped), Ligra's "
+		       "AdjacencyGraph text, all of them gzipped or not, Ligra's binary triple "
+		       "(INPUT without its ending) and GAP's .sg.\n\n"
 		       "Neighbours come out in ascending order. Ids with gaps are numbered anew, "
-		       "and the old "
-		       "ones kept beside a binary triple and in edge lists. A triple of a directed "
-		       "graph gets "
-		       "its in-edges as a second one, OUTPUT.in.",
+		       "and the old ones kept beside a binary triple and in edge lists. A triple "
+		       "of a directed graph gets its in-edges as a second one, OUTPUT.in.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

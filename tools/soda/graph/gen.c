@@ -15,83 +15,38 @@ struct options {
 	bool symmetric;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const char *const kinds[] = { "rmat", "uniform", NULL };
 
 static const struct soda_option option_table[] = {
-	{ .name = "kind",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(kind),
-	  .arg = "KIND",
-	  .def = "rmat",
-	  .choices = kinds,
-	  .help = "rmat: a recursive matrix, as Kronecker graphs are drawn; uniform: both ends of "
-		  "an edge drawn evenly." },
-	{ .name = "scale",
-	  .letter = 's',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(scale),
-	  .arg = "N",
-	  .min = 1,
-	  .max = 31,
-	  .help = "2^N vertices." },
-	{ .name = "vertices",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(vertices),
-	  .arg = "N",
-	  .min = 1,
-	  .help = "So many vertices instead (uniform only)." },
-	{ .name = "edges",
-	  .letter = 'm',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(edges),
-	  .arg = "N",
-	  .min = 1,
-	  .help = "Edges drawn; K, M and G are powers of 1024. Default: --edge-factor for each "
-		  "vertex." },
-	{ .name = "edge-factor",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(edge_factor),
-	  .arg = "N",
-	  .def = "16",
-	  .min = 1,
-	  .max = UINT32_MAX,
-	  .help = "Edges drawn for each vertex." },
-	{ .name = "abc",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(abc),
-	  .arg = "A,B,C",
-	  .def = "0.5,0.1,0.1",
-	  .help = "The probabilities of R-MAT's quadrants; the fourth has the rest." },
-	{ .name = "seed",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(seed),
-	  .arg = "N",
-	  .def = "1",
-	  .help = "Same options, same graph, whatever the number of threads." },
-	{ .name = "symmetric",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(symmetric),
-	  .help = "Each edge in both directions, once, and no self-loops; without it the edges "
-		  "stay as they are drawn." },
-	{ .name = "memory",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(memory),
-	  .arg = "SIZE",
-	  .def = "512M",
-	  .min = 1 << 20,
-	  .help = "For sorting; what does not fit lies beside PATH meanwhile, 8 bytes for each "
-		  "edge." },
+	OPTION("kind", 0, CHOICE, kind, .arg = "KIND", .def = "rmat", .choices = kinds,
+	       .help = "rmat: a recursive matrix, as Kronecker graphs are drawn; uniform: both "
+		       "ends of an edge drawn evenly."),
+	OPTION("scale", 's', UINT, scale, .arg = "N", .min = 1, .max = 31, .help = "2^N vertices."),
+	OPTION("vertices", 0, SIZE, vertices, .arg = "N", .min = 1,
+	       .help = "So many vertices instead (uniform only)."),
+	OPTION("edges", 'm', SIZE, edges, .arg = "N", .min = 1,
+	       .help = "Edges drawn; K, M and G are powers of 1024. Default: --edge-factor for "
+		       "each vertex."),
+	OPTION("edge-factor", 0, UINT, edge_factor, .arg = "N", .def = "16", .min = 1,
+	       .max = UINT32_MAX, .help = "Edges drawn for each vertex."),
+	OPTION("abc", 0, STRING, abc, .arg = "A,B,C", .def = "0.5,0.1,0.1",
+	       .help = "The probabilities of R-MAT's quadrants; the fourth has the rest."),
+	OPTION("seed", 0, SIZE, seed, .arg = "N", .def = "1",
+	       .help = "Same options, same graph, whatever the number of threads."),
+	OPTION("symmetric", 0, BOOL, symmetric,
+	       .help = "Each edge in both directions, once, and no self-loops; without it the "
+		       "edges stay as they are drawn."),
+	OPTION("memory", 0, SIZE, memory, .arg = "SIZE", .def = "512M", .min = 1 << 20,
+	       .help = "For sorting; what does not fit lies beside PATH meanwhile, 8 bytes for "
+		       "each edge."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda graph gen",
 	.summary = "generate a random graph",
 	.args = "PATH",
-	.description =
-		"Writes the graph as Ligra's binary triple: PATH.config, PATH.idx and PATH.adj; "
-		"of a directed graph also its in-edges, PATH.in.config and so on.",
+	.description = "Writes the graph as Ligra's binary triple: PATH.config, PATH.idx and "
+		       "PATH.adj; of a directed graph also its in-edges, PATH.in.config and so on.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

@@ -16,11 +16,7 @@ struct options {
 };
 
 static const struct soda_option option_table[] = {
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = offsetof(struct options, json),
-	  .help = "Print one JSON object." },
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object."),
 };
 
 static const struct soda_conf conf = {

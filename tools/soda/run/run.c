@@ -25,79 +25,48 @@ struct options {
 	bool children;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "mem",
-	  .letter = 'm',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(mem),
-	  .arg = "SIZE",
-	  .help = "The page buffer: how much fabric memory is resident at once (512M, or 1/3 of "
-		  "what is "
-		  "allocated). Default: SODA_BUFFER, or 1/3, at least 16 MiB." },
-	{ .name = "threshold",
-	  .letter = 't',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(threshold),
-	  .arg = "SIZE",
-	  .def = "1M",
-	  .min = 1,
-	  .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
-		  "memory; "
-		  "smaller ones stay with the program's allocator." },
-	{ .name = "server",
-	  .letter = 's',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(server),
-	  .arg = "ADDRESS",
-	  .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, or a "
-		  "private "
-		  "server, which ends with the program." },
-	{ .name = "dpu",
-	  .letter = 'd',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(dpu),
-	  .arg = "ADDRESS",
-	  .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH." },
-	{ .name = "stats",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(stats),
-	  .help = "At the program's end print on standard error what it did with fabric memory." },
-	{ .name = "report",
-	  .letter = 'r',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(report),
-	  .arg = "FILE.html",
-	  .help = "At the program's end write a page that shows residency, faults and traffic over "
-		  "time, and its numbers beside it, FILE.json. Where what draws it is not "
-		  "installed (soda report), there are the numbers. The program is then a child "
-		  "of soda." },
-	{ .name = "children",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(children),
-	  .help = "Programs that this one starts have fabric memory of their own. Default: none; "
-		  "but what it becomes has it: what a shell script ends with by exec, what a "
-		  "shim stands for." },
+	OPTION("mem", 'm', STRING, mem, .arg = "SIZE",
+	       .help = "The page buffer: how much fabric memory is resident at once (512M, or 1/3 "
+		       "of what is allocated). Default: SODA_BUFFER, or 1/3, at least 16 MiB."),
+	OPTION("threshold", 't', SIZE, threshold, .arg = "SIZE", .def = "1M", .min = 1,
+	       .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
+		       "memory; smaller ones stay with the program's allocator."),
+	OPTION("server", 's', STRING, server, .arg = "ADDRESS",
+	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, "
+		       "or a private server, which ends with the program."),
+	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS",
+	       .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH."),
+	OPTION("stats", 0, BOOL, stats,
+	       .help = "At the program's end print on standard error what it did with fabric "
+		       "memory."),
+	OPTION("report", 'r', STRING, report, .arg = "FILE.html",
+	       .help = "At the program's end write a page that shows residency, faults and traffic "
+		       "over time, and its numbers beside it, FILE.json. Where what draws it is "
+		       "not installed (soda report), there are the numbers. The program is then a "
+		       "child of soda."),
+	OPTION("children", 0, BOOL, children,
+	       .help = "Programs that this one starts have fabric memory of their own. Default: "
+		       "none; but what it becomes has it: what a shell script ends with by exec, "
+		       "what a shim stands for."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda run",
 	.summary = "run an unmodified program on fabric memory",
 	.args = "-- PROGRAM [ARGUMENT]...",
-	.description =
-		"Runs PROGRAM with its large blocks and mappings in fabric memory: those of "
-		"malloc(3), its family and C++ new, and of mmap(2) where the mapping is private, "
-		"anonymous, readable and writable and nothing else is asked of it. A library is "
-		"loaded into the program by LD_PRELOAD; so it must be dynamically linked, and not "
-		"set-user-id.\n\n"
-		"System calls on such memory work through the C library's functions; "
-		"docs/limits.md lists those that do not. With SODA_MODE=handler and the privilege "
-		"to serve the kernel's own faults (root, or access to /dev/userfaultfd) all of "
-		"them do, and each fault costs two wake-ups more. Chunks are of 16 KiB unless "
-		"SODA_CHUNK says otherwise. The child of a fork has no fabric memory, and other "
-		"programs that it starts have none without --children; what PROGRAM becomes by "
-		"exec, as a wrapper does, has.",
+	.description = "Runs PROGRAM with its large blocks and mappings in fabric memory: those of "
+		       "malloc(3), its family and C++ new, and of mmap(2) where the mapping is "
+		       "private, anonymous, readable and writable and nothing else is asked of it. "
+		       "A library is loaded into the program by LD_PRELOAD; so it must be "
+		       "dynamically linked, and not set-user-id.\n\n"
+		       "System calls on such memory work through the C library's functions; "
+		       "docs/limits.md lists those that do not. With SODA_MODE=handler and the "
+		       "privilege to serve the kernel's own faults (root, or access to "
+		       "/dev/userfaultfd) all of them do, and each fault costs two wake-ups more. "
+		       "Chunks are of 16 KiB unless SODA_CHUNK says otherwise. The child of a fork "
+		       "has no fabric memory, and other programs that it starts have none without "
+		       "--children; what PROGRAM becomes by exec, as a wrapper does, has.",
 	.epilogue =
 		".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
 		"or there is no fabric memory, or the file of \\-\\-report cannot be written, 2 "

@@ -18,44 +18,24 @@ struct options {
 	bool json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "interval",
-	  .letter = 'i',
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(interval_ms),
-	  .arg = "TIME",
-	  .min = 10,
-	  .max = 86400000,
-	  .help = "Repeat after this time until the target ends." },
-	{ .name = "timeout",
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(timeout_ms),
-	  .arg = "TIME",
-	  .def = "5s",
-	  .min = 1,
-	  .max = 3600000,
-	  .help = "Longest wait for an answer." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .help = "Print each answer as one line of JSON." },
+	OPTION("interval", 'i', TIME_MS, interval_ms, .arg = "TIME", .min = 10, .max = 86400000,
+	       .help = "Repeat after this time until the target ends."),
+	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "5s", .min = 1,
+	       .max = 3600000, .help = "Longest wait for an answer."),
+	OPTION("json", 'j', BOOL, json, .help = "Print each answer as one line of JSON."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda stat",
 	.summary = "show the counters of a running program or of a server",
 	.args = "PID|ADDRESS",
-	.description = "PID is a running program that uses SODA, ADDRESS a memory server "
-		       "(tcp://HOST:PORT, shm://PATH) or DPU agent. Counters are totals since the "
-		       "start. Times are "
-		       "shown as percentiles: half of all (p50), 90, 99 and 99.9 of 100 took no "
-		       "longer; they "
-		       "are within 1/32. Ratios under 'derived' are of the totals; with --json "
-		       "they are left "
-		       "out, and histograms have all their buckets.",
+	.description =
+		"PID is a running program that uses SODA, ADDRESS a memory server "
+		"(tcp://HOST:PORT, shm://PATH) or DPU agent. Counters are totals since the start. "
+		"Times are shown as percentiles: half of all (p50), 90, 99 and 99.9 of 100 took no "
+		"longer; they are within 1/32. Ratios under 'derived' are of the totals; with "
+		"--json they are left out, and histograms have all their buckets.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

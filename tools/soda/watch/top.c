@@ -18,50 +18,29 @@ struct options {
 	bool once;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "interval",
-	  .letter = 'i',
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(interval_ms),
-	  .arg = "TIME",
-	  .def = "1s",
-	  .min = 50,
-	  .max = 3600000,
-	  .help = "Time between two looks; rates are averages over it." },
-	{ .name = "timeout",
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(timeout_ms),
-	  .arg = "TIME",
-	  .def = "2s",
-	  .min = 10,
-	  .max = 3600000,
-	  .help = "Longest wait for an answer; then the target is shown as gone." },
-	{ .name = "once",
-	  .letter = '1',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(once),
-	  .help = "Look twice, print one page of text and end: needs no terminal. As wide as"
-		  " COLUMNS says, or 80." },
+	OPTION("interval", 'i', TIME_MS, interval_ms, .arg = "TIME", .def = "1s", .min = 50,
+	       .max = 3600000, .help = "Time between two looks; rates are averages over it."),
+	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "2s", .min = 10,
+	       .max = 3600000,
+	       .help = "Longest wait for an answer; then the target is shown as gone."),
+	OPTION("once", '1', BOOL, once,
+	       .help = "Look twice, print one page of text and end: needs no terminal. As wide as "
+		       "COLUMNS says, or 80."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda top",
 	.summary = "watch programs, agents and servers live",
 	.args = "[PID|ADDRESS]...",
-	.description =
-		"Shows rates, ratios, latencies and graphs over time of each target: PID is a "
-		"running "
-		"program that uses SODA, ADDRESS a memory server or DPU agent (tcp://HOST:PORT, "
-		"shm://PATH). Without targets: all programs of this machine that use SODA, and "
-		"what "
-		"SODA_SERVER and SODA_DPU name.\n\n"
-		"The table has a line for each target, the page below it the details of one; '?' "
-		"explains each line. A target that does not answer is shown as gone and asked "
-		"again "
-		"each time. Times of memory servers and agents are of the last interval, those of "
-		"programs since their start.",
+	.description = "Shows rates, ratios, latencies and graphs over time of each target: PID is "
+		       "a running program that uses SODA, ADDRESS a memory server or DPU agent "
+		       "(tcp://HOST:PORT, shm://PATH). Without targets: all programs of this "
+		       "machine that use SODA, and what SODA_SERVER and SODA_DPU name.\n\n"
+		       "The table has a line for each target, the page below it the details of "
+		       "one; '?' explains each line. A target that does not answer is shown as "
+		       "gone and asked again each time. Times of memory servers and agents are of "
+		       "the last interval, those of programs since their start.",
 	.epilogue = ".SH KEYS\n"
 		    ".TP\n.B q\nleave\n"
 		    ".TP\n.B s\nsort by the next column\n"

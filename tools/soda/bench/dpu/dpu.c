@@ -25,141 +25,50 @@ struct options {
 	bool cold, json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "pattern",
-	  .letter = 'p',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(pattern),
-	  .arg = "PATTERN",
-	  .def = "rand",
-	  .help = "Order of the accesses: seq, rand, rmw, zipf, hot, alternate, shared or "
-		  "trace:FILE; also the first argument." },
-	{ .name = "modes",
-	  .letter = 'm',
-	  .type = SODA_OPT_LIST,
-	  .offset = AT(modes),
-	  .arg = "LIST",
-	  .help = "Of memserver, base, agg, async, static, dynamic, all, agg+async; default: every "
-		  "one that the pattern can have, but for the last." },
-	{ .name = "threads",
-	  .letter = 't',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(threads),
-	  .arg = "N",
-	  .def = "2",
-	  .min = 1,
-	  .max = 256,
-	  .help = "Threads of each process that touch its region." },
-	{ .name = "processes",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(processes),
-	  .arg = "N",
-	  .def = "1",
-	  .min = 1,
-	  .max = SODA_BENCH_PROCESSES_MAX,
-	  .help = "Processes, each with a region of its own; with shared, all read one file." },
-	{ .name = "size",
-	  .letter = 's',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(size),
-	  .arg = "SIZE",
-	  .def = "1G",
-	  .min = 65536,
-	  .max = 1ull << 40,
-	  .help = "Size of a region; a trace brings its own." },
-	{ .name = "chunk",
-	  .letter = 'c',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(chunk),
-	  .arg = "SIZE",
-	  .def = "64K",
-	  .min = 4096,
-	  .max = 2u << 20,
-	  .help = "Chunk size, a power of two; a trace brings its own." },
-	{ .name = "buffer",
-	  .letter = 'b',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(buffer),
-	  .arg = "SIZE",
-	  .def = "1/3",
-	  .help = "Page buffer of each process: a size, or a fraction of its region's." },
-	{ .name = "touch",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(touch),
-	  .arg = "WHAT",
-	  .def = "word",
-	  .choices = soda_bench_touch_names,
-	  .help = "What an access touches of its chunk: one word, one word of each 4 KiB page, or "
-		  "all words. rmw: at least one word of each page." },
-	{ .name = "agent-cache",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(cache),
-	  .arg = "SIZE",
-	  .def = "64M",
-	  .min = 1u << 20,
-	  .max = 1ull << 40,
-	  .help = "Of the agent's dynamic cache, and of its static one." },
-	{ .name = "host-transport",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(transport),
-	  .arg = "NAME",
-	  .def = "shm",
-	  .choices = transport_names,
-	  .help = "Between processes and agent: shm or tcp. To the memory server it is tcp." },
-	{ .name = "link",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(link),
-	  .arg = "RATE",
-	  .help = "Put the memory server behind an emulated link of this rate, such as 2gbit. "
-		  "Needs root." },
-	{ .name = "dpu-cpu",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(dpu_cpu),
-	  .arg = "PCT",
-	  .min = 10,
-	  .max = 100000,
-	  .help = "Cap the agent at this share of a processor. Needs root." },
-	{ .name = "evict",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(evict),
-	  .arg = "POLICY",
-	  .help = "Replacement policy of the page buffer, as SODA_EVICT: ghost or fifo." },
-	{ .name = "laps",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(laps),
-	  .arg = "N",
-	  .def = "1",
-	  .min = 1,
-	  .max = 1000,
-	  .help = "Passes over the region a round." },
-	{ .name = "rounds",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(rounds),
-	  .arg = "N",
-	  .def = "3",
-	  .min = 1,
-	  .max = SODA_BENCH_ROUNDS_MAX,
-	  .help = "Rounds; times and rates are their medians." },
-	{ .name = "cold",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(cold),
-	  .help = "No pass before the first round: it begins with empty caches, and a page buffer "
-		  "as filling the region left it." },
-	{ .name = "seed",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(seed),
-	  .arg = "N",
-	  .def = "1",
-	  .max = 1u << 31,
-	  .help = "Of the accesses and of the values." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .help = "Print one JSON object on standard output." },
+	OPTION("pattern", 'p', STRING, pattern, .arg = "PATTERN", .def = "rand",
+	       .help = "Order of the accesses: seq, rand, rmw, zipf, hot, alternate, shared or "
+		       "trace:FILE; also the first argument."),
+	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
+	       .help = "Of memserver, base, agg, async, static, dynamic, all, agg+async; default: "
+		       "every one that the pattern can have, but for the last."),
+	OPTION("threads", 't', UINT, threads, .arg = "N", .def = "2", .min = 1, .max = 256,
+	       .help = "Threads of each process that touch its region."),
+	OPTION("processes", 0, UINT, processes, .arg = "N", .def = "1", .min = 1,
+	       .max = SODA_BENCH_PROCESSES_MAX,
+	       .help = "Processes, each with a region of its own; with shared, all read one file."),
+	OPTION("size", 's', SIZE, size, .arg = "SIZE", .def = "1G", .min = 65536, .max = 1ull << 40,
+	       .help = "Size of a region; a trace brings its own."),
+	OPTION("chunk", 'c', SIZE, chunk, .arg = "SIZE", .def = "64K", .min = 4096, .max = 2u << 20,
+	       .help = "Chunk size, a power of two; a trace brings its own."),
+	OPTION("buffer", 'b', STRING, buffer, .arg = "SIZE", .def = "1/3",
+	       .help = "Page buffer of each process: a size, or a fraction of its region's."),
+	OPTION("touch", 0, CHOICE, touch, .arg = "WHAT", .def = "word",
+	       .choices = soda_bench_touch_names,
+	       .help = "What an access touches of its chunk: one word, one word of each 4 KiB "
+		       "page, or all words. rmw: at least one word of each page."),
+	OPTION("agent-cache", 0, SIZE, cache, .arg = "SIZE", .def = "64M", .min = 1u << 20,
+	       .max = 1ull << 40, .help = "Of the agent's dynamic cache, and of its static one."),
+	OPTION("host-transport", 0, CHOICE, transport, .arg = "NAME", .def = "shm",
+	       .choices = transport_names,
+	       .help = "Between processes and agent: shm or tcp. To the memory server it is tcp."),
+	OPTION("link", 0, STRING, link, .arg = "RATE",
+	       .help = "Put the memory server behind an emulated link of this rate, such as 2gbit. "
+		       "Needs root."),
+	OPTION("dpu-cpu", 0, UINT, dpu_cpu, .arg = "PCT", .min = 10, .max = 100000,
+	       .help = "Cap the agent at this share of a processor. Needs root."),
+	OPTION("evict", 0, STRING, evict, .arg = "POLICY",
+	       .help = "Replacement policy of the page buffer, as SODA_EVICT: ghost or fifo."),
+	OPTION("laps", 0, UINT, laps, .arg = "N", .def = "1", .min = 1, .max = 1000,
+	       .help = "Passes over the region a round."),
+	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
+	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds; times and rates are their medians."),
+	OPTION("cold", 0, BOOL, cold,
+	       .help = "No pass before the first round: it begins with empty caches, and a page "
+		       "buffer as filling the region left it."),
+	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = 1u << 31,
+	       .help = "Of the accesses and of the values."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
 };
 
 static const struct soda_conf conf = {
@@ -172,31 +81,28 @@ static const struct soda_conf conf = {
 		"server, an agent for each mode, the processes.\n\n"
 		"Modes: memserver, no agent; base, the agent as a plain proxy; agg, async, static, "
 		"dynamic, the proxy with that one part: aggregation, asynchronous forwarding, "
-		"static "
-		"cache, dynamic cache; agg+async, with those two; all, with all of them. Other "
-		"settings of the agents come "
-		"from "
-		"the environment (SODA_DPU_POLICY and the like, see soda-dpu-agent(1)).\n\n"
+		"static cache, dynamic cache; agg+async, with those two; all, with all of them. "
+		"Other settings of the agents come from the environment (SODA_DPU_POLICY and the "
+		"like, see soda-dpu-agent(1)).\n\n"
 		"Patterns are those of soda-bench-fault(1), and shared: all processes read one "
-		"file of the memory server in order, each thread its own share. In the "
-		"static cache lies, with hot, the hot tenth, in modes static and all; with other "
+		"file of the memory server in order, each thread its own share. In the static "
+		"cache lies, with hot, the hot tenth, in modes static and all; with other "
 		"patterns, in mode static alone, as much as fits from the region's beginning. A "
 		"pattern that stores cannot have mode static.\n\n"
 		"A round is --laps passes of one mode; rounds go through all modes, and each mode "
 		"begins with a pass that is not measured, unless --cold. GB are 1e9 bytes, MB 1e6. "
-		"Times, rates "
-		"and CPU seconds a GB fetched by the processes are medians over the rounds, "
-		"'spread' is the distance of the fastest and the slowest round over the median. "
-		"Bytes over the network are sums as agents and processes count them, by "
-		"kind; what the static cache loaded before the first round is in them, once. "
-		"The hit rate is the share of the bytes fetched that the agent did not ask of the "
+		"Times, rates and CPU seconds a GB fetched by the processes are medians over the "
+		"rounds, 'spread' is the distance of the fastest and the slowest round over the "
+		"median. Bytes over the network are sums as agents and processes count them, by "
+		"kind; what the static cache loaded before the first round is in them, once. The "
+		"hit rate is the share of the bytes fetched that the agent did not ask of the "
 		"server on demand; late hits waited for a fetch that was under way. Ratios of time "
 		"are medians of the rounds' own.\n\n"
 		"--link runs the memory server in a network namespace, behind a veth pair whose "
 		"server's end lets RATE out (tc-tbf(8), burst 64kb, latency 50ms); requests and "
-		"write-backs go unlimited. Results then have the bytes that the interface "
-		"carried. --dpu-cpu puts the agents into a cgroup. Both are labelled as emulated, "
-		"and removed again however the benchmark ends; what one that was killed left is "
+		"write-backs go unlimited. Results then have the bytes that the interface carried. "
+		"--dpu-cpu puts the agents into a cgroup. Both are labelled as emulated, and "
+		"removed again however the benchmark ends; what one that was killed left is "
 		"removed by the next.",
 	.epilogue = ".SH SEE ALSO\n.BR soda\\-bench\\-fault (1),\n.BR soda\\-dpu\\-agent (1),\n"
 		    ".BR soda\\-mem\\-server (1)\n",

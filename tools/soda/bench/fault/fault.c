@@ -25,144 +25,49 @@ struct options {
 	bool floor, json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "pattern",
-	  .letter = 'p',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(pattern),
-	  .arg = "PATTERN",
-	  .def = "rand",
-	  .help = "Order of the accesses: seq, rand, rmw, zipf, hot, alternate or trace:FILE; "
-		  "also the first argument." },
-	{ .name = "touch",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(touch),
-	  .arg = "WHAT",
-	  .def = "word",
-	  .choices = soda_bench_touch_names,
-	  .help = "What an access touches of its chunk: one word, one word of each 4 KiB page, or "
-		  "all words. rmw: at least one word of each page." },
-	{ .name = "threads",
-	  .letter = 't',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(threads),
-	  .arg = "N",
-	  .def = "1",
-	  .min = 1,
-	  .max = 256,
-	  .help = "Threads that touch the region." },
-	{ .name = "size",
-	  .letter = 's',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(size),
-	  .arg = "SIZE",
-	  .def = "1G",
-	  .min = 65536,
-	  .max = 1ull << 40,
-	  .help = "Size of the region; a trace brings its own." },
-	{ .name = "chunk",
-	  .letter = 'c',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(chunk),
-	  .arg = "SIZE",
-	  .def = "64K",
-	  .min = 4096,
-	  .max = 2u << 20,
-	  .help = "Chunk size, a power of two; a trace brings its own." },
-	{ .name = "buffer",
-	  .letter = 'b',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(buffer),
-	  .arg = "SIZE",
-	  .def = "1/3",
-	  .help = "Page buffer: a size, or a fraction of the region's." },
-	{ .name = "transport",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(transport),
-	  .arg = "NAME",
-	  .def = "tcp",
-	  .choices = transport_names,
-	  .help = "Transport to the memory server that the benchmark starts." },
-	{ .name = "server",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(server),
-	  .arg = "ADDRESS",
-	  .help = "Use this memory server instead; its CPU time is then not known." },
-	{ .name = "mode",
-	  .type = SODA_OPT_CHOICE,
-	  .offset = AT(mode),
-	  .arg = "MODE",
-	  .def = "auto",
-	  .choices = soda_bench_mode_names,
-	  .help = "Fault mode." },
-	{ .name = "evict",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(evict),
-	  .arg = "POLICY",
-	  .help = "Replacement policy, as SODA_EVICT: ghost or fifo." },
-	{ .name = "mechanisms",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(mechanisms),
-	  .arg = "SET",
-	  .help = "Kernel mechanisms, as SODA_MECHANISMS: auto, own or copy." },
-	{ .name = "prefetch",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(prefetch),
-	  .arg = "CHUNKS",
-	  .min = 1,
-	  .max = 256,
-	  .allow_off = 1,
-	  .help = "Furthest that a stream runs ahead, or off, as SODA_PREFETCH." },
-	{ .name = "poll",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(poll_us),
-	  .arg = "US",
-	  .min = 1,
-	  .max = 10000,
-	  .allow_off = 1,
-	  .help = "Longest busy wait in microseconds, or off, as SODA_POLL." },
-	{ .name = "passes",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(passes),
-	  .arg = "N",
-	  .def = "1",
-	  .min = 1,
-	  .max = 1000,
-	  .help = "Measured passes a round, after its warm one." },
-	{ .name = "rounds",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(rounds),
-	  .arg = "N",
-	  .def = "5",
-	  .min = 1,
-	  .max = SODA_BENCH_ROUNDS_MAX,
-	  .help = "Rounds; the results are their medians." },
-	{ .name = "seed",
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(seed),
-	  .arg = "N",
-	  .def = "1",
-	  .max = UINT32_MAX - 1,
-	  .help = "Of the accesses and of the values." },
-	{ .name = "floor",
-	  .letter = 'f',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(floor),
-	  .help = "Round by round, measure the bare mechanism too and compare." },
-	{ .name = "record",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(record),
-	  .arg = "FILE",
-	  .help = "Write a page trace of SODA's side there, filling and warm passes included, as "
-		  "SODA_TRACE." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .help = "Print one JSON object on standard output." },
+	OPTION("pattern", 'p', STRING, pattern, .arg = "PATTERN", .def = "rand",
+	       .help = "Order of the accesses: seq, rand, rmw, zipf, hot, alternate or trace:FILE; "
+		       "also the first argument."),
+	OPTION("touch", 0, CHOICE, touch, .arg = "WHAT", .def = "word",
+	       .choices = soda_bench_touch_names,
+	       .help = "What an access touches of its chunk: one word, one word of each 4 KiB "
+		       "page, or all words. rmw: at least one word of each page."),
+	OPTION("threads", 't', UINT, threads, .arg = "N", .def = "1", .min = 1, .max = 256,
+	       .help = "Threads that touch the region."),
+	OPTION("size", 's', SIZE, size, .arg = "SIZE", .def = "1G", .min = 65536, .max = 1ull << 40,
+	       .help = "Size of the region; a trace brings its own."),
+	OPTION("chunk", 'c', SIZE, chunk, .arg = "SIZE", .def = "64K", .min = 4096, .max = 2u << 20,
+	       .help = "Chunk size, a power of two; a trace brings its own."),
+	OPTION("buffer", 'b', STRING, buffer, .arg = "SIZE", .def = "1/3",
+	       .help = "Page buffer: a size, or a fraction of the region's."),
+	OPTION("transport", 0, CHOICE, transport, .arg = "NAME", .def = "tcp",
+	       .choices = transport_names,
+	       .help = "Transport to the memory server that the benchmark starts."),
+	OPTION("server", 0, STRING, server, .arg = "ADDRESS",
+	       .help = "Use this memory server instead; its CPU time is then not known."),
+	OPTION("mode", 0, CHOICE, mode, .arg = "MODE", .def = "auto",
+	       .choices = soda_bench_mode_names, .help = "Fault mode."),
+	OPTION("evict", 0, STRING, evict, .arg = "POLICY",
+	       .help = "Replacement policy, as SODA_EVICT: ghost or fifo."),
+	OPTION("mechanisms", 0, STRING, mechanisms, .arg = "SET",
+	       .help = "Kernel mechanisms, as SODA_MECHANISMS: auto, own or copy."),
+	OPTION("prefetch", 0, UINT, prefetch, .arg = "CHUNKS", .min = 1, .max = 256, .allow_off = 1,
+	       .help = "Furthest that a stream runs ahead, or off, as SODA_PREFETCH."),
+	OPTION("poll", 0, UINT, poll_us, .arg = "US", .min = 1, .max = 10000, .allow_off = 1,
+	       .help = "Longest busy wait in microseconds, or off, as SODA_POLL."),
+	OPTION("passes", 0, UINT, passes, .arg = "N", .def = "1", .min = 1, .max = 1000,
+	       .help = "Measured passes a round, after its warm one."),
+	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "5", .min = 1,
+	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds; the results are their medians."),
+	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = UINT32_MAX - 1,
+	       .help = "Of the accesses and of the values."),
+	OPTION("floor", 'f', BOOL, floor,
+	       .help = "Round by round, measure the bare mechanism too and compare."),
+	OPTION("record", 0, STRING, record, .arg = "FILE",
+	       .help = "Write a page trace of SODA's side there, filling and warm passes included, "
+		       "as SODA_TRACE."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
 };
 
 static const struct soda_conf conf = {
@@ -175,31 +80,26 @@ static const struct soda_conf conf = {
 		"latencies and CPU time. Each round is one warm pass and the measured ones.\n\n"
 		"Patterns: seq, each thread its own contiguous share in order; rand, uniform with "
 		"replacement, as many accesses a pass as the region has chunks; rmw, likewise "
-		"within "
-		"each thread's share, reading, checking and storing one word of every 4 KiB page, "
-		"a "
-		"pass ending with soda_sync() inside the measured time; zipf, exponent 0.99 over "
-		"the "
-		"chunks in shuffled order; hot, as rand, but the first tenth of the chunks takes "
-		"60 % "
-		"of the accesses; alternate, passes of seq and of rand in turn; trace:FILE, a page "
-		"trace that a program wrote (SODA_TRACE, see soda(7)) or --record: thread n of the "
-		"trace is thread n modulo --threads, chunks that came are loads, first stores are "
-		"stores, and a pass with stores ends with soda_sync().\n\n"
+		"within each thread's share, reading, checking and storing one word of every 4 KiB "
+		"page, a pass ending with soda_sync() inside the measured time; zipf, exponent "
+		"0.99 over the chunks in shuffled order; hot, as rand, but the first tenth of the "
+		"chunks takes 60 % of the accesses; alternate, passes of seq and of rand in turn; "
+		"trace:FILE, a page trace that a program wrote (SODA_TRACE, see soda(7)) or "
+		"--record: thread n of the trace is thread n modulo --threads, chunks that came "
+		"are loads, first stores are stores, and a pass with stores ends with "
+		"soda_sync().\n\n"
 		"With --floor the same accesses are replayed on the bare mechanism, in turns: "
 		"blocking calls in the faulting thread over the same transport between two bare "
 		"processes, UFFDIO_COPY, first-in-first-out eviction of 16 chunks at a time under "
-		"the "
-		"same limit, no write-protection where it only reads, no prefetch. Over shm "
-		"it copies straight from the other process's mapped memory.\n\n"
+		"the same limit, no write-protection where it only reads, no prefetch. Over shm it "
+		"copies straight from the other process's mapped memory.\n\n"
 		"GB are 1e9 bytes. A fault's time is that of an access that had to fetch, as the "
 		"program sees it. Rates and times are medians over the rounds, counters sums over "
-		"the "
-		"measured passes, ratios medians of the rounds' own ratios.\n\n"
+		"the measured passes, ratios medians of the rounds' own ratios.\n\n"
 		"One machine gives three answers, and each hides a different mistake, so measure "
-		"all: "
-		"pinned to one core (taskset -c 0 soda bench fault ...); quiet and not pinned; and "
-		"with one core kept busy by an unpinned loop (sh -c 'while :; do :; done').",
+		"all: pinned to one core (taskset -c 0 soda bench fault ...); quiet and not "
+		"pinned; and with one core kept busy by an unpinned loop (sh -c 'while :; do :; "
+		"done').",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

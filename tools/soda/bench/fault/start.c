@@ -26,32 +26,13 @@ struct options {
 	bool json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "size",
-	  .letter = 's',
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(size),
-	  .arg = "SIZE",
-	  .def = "16M",
-	  .min = 65536,
-	  .max = 1ull << 40,
-	  .help = "Size of the object." },
-	{ .name = "runs",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(runs),
-	  .arg = "N",
-	  .def = "9",
-	  .min = 1,
-	  .max = SODA_BENCH_ROUNDS_MAX,
-	  .help = "Processes to start; the results are medians." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .help = "Print one JSON object on standard output." },
+	OPTION("size", 's', SIZE, size, .arg = "SIZE", .def = "16M", .min = 65536,
+	       .max = 1ull << 40, .help = "Size of the object."),
+	OPTION("runs", 'r', UINT, runs, .arg = "N", .def = "9", .min = 1,
+	       .max = SODA_BENCH_ROUNDS_MAX,
+	       .help = "Processes to start; the results are medians."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
 };
 
 static const struct soda_conf conf = {
@@ -59,12 +40,9 @@ static const struct soda_conf conf = {
 	.summary = "measure the time to the first fault",
 	.args = "",
 	.description = "Starts a program that allocates one object, with no server configured, and "
-		       "touches "
-		       "it. Reports the time from before fork() until the first touch is served "
-		       "(the library "
-		       "and its private server are then up), and until a chunk that was evicted is "
-		       "fetched "
-		       "back from that server.",
+		       "touches it. Reports the time from before fork() until the first touch is "
+		       "served (the library and its private server are then up), and until a chunk "
+		       "that was evicted is fetched back from that server.",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

@@ -19,69 +19,35 @@ struct options {
 	bool json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "sizes",
-	  .letter = 's',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(sizes),
-	  .arg = "BYTES,...",
-	  .def = "16,64,256,1024,4096,16384,65536,262144,1048576",
-	  .help = "alloc: sizes of the blocks, from 8 to 1048576." },
-	{ .name = "threads",
-	  .letter = 'n',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(threads),
-	  .arg = "N,...",
-	  .def = "1,2",
-	  .help = "alloc: threads that allocate at once, at most 64." },
-	{ .name = "time",
-	  .letter = 't',
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(ms),
-	  .arg = "TIME",
-	  .def = "20ms",
-	  .min = 1,
-	  .max = 60000,
-	  .help = "alloc: how long each allocator runs in a round." },
-	{ .name = "size",
-	  .type = SODA_OPT_SIZE,
-	  .offset = AT(size),
-	  .arg = "SIZE",
-	  .def = "128M",
-	  .min = 1 << 20,
-	  .max = 1ull << 36,
-	  .help = "fit: how much is sorted. The program uses twice that." },
-	{ .name = "rounds",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(rounds),
-	  .arg = "N",
-	  .def = "9",
-	  .min = 1,
-	  .max = SODA_BENCH_ROUNDS_MAX,
-	  .help = "Rounds; the results are medians." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .help = "Print one JSON object on standard output." },
+	OPTION("sizes", 's', STRING, sizes, .arg = "BYTES,...",
+	       .def = "16,64,256,1024,4096,16384,65536,262144,1048576",
+	       .help = "alloc: sizes of the blocks, from 8 to 1048576."),
+	OPTION("threads", 'n', STRING, threads, .arg = "N,...", .def = "1,2",
+	       .help = "alloc: threads that allocate at once, at most 64."),
+	OPTION("time", 't', TIME_MS, ms, .arg = "TIME", .def = "20ms", .min = 1, .max = 60000,
+	       .help = "alloc: how long each allocator runs in a round."),
+	OPTION("size", 0, SIZE, size, .arg = "SIZE", .def = "128M", .min = 1 << 20,
+	       .max = 1ull << 36, .help = "fit: how much is sorted. The program uses twice that."),
+	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "9", .min = 1,
+	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds; the results are medians."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda bench heap",
 	.summary = "measure the heap, and programs that run on it",
 	.args = "[PART]...",
-	.description =
-		"What fabric memory costs where all of it is resident. Each PART compares two sides"
-		" that take turns in the same run; a ratio is the median of the rounds' ratios."
-		"\n\nalloc: soda_malloc with a store to the block, and soda_free, beside jemalloc"
-		" with its own memory: the same code, configured alike. Each thread replaces its"
-		" blocks, up to 16 MiB of them, a few at a time.\n\nstart: soda run -- true beside"
-		" true.\n\nfit: a program that sorts numbers by radix, under soda run with a page"
-		" buffer that all of it fits in, beside the same program by itself.\n\nDefault: all"
-		" three.",
+	.description = "What fabric memory costs where all of it is resident. Each PART compares "
+		       "two sides that take turns in the same run; a ratio is the median of the "
+		       "rounds' ratios.\n\n"
+		       "alloc: soda_malloc with a store to the block, and soda_free, beside "
+		       "jemalloc with its own memory: the same code, configured alike. Each thread "
+		       "replaces its blocks, up to 16 MiB of them, a few at a time.\n\n"
+		       "start: soda run -- true beside true.\n\n"
+		       "fit: a program that sorts numbers by radix, under soda run with a page "
+		       "buffer that all of it fits in, beside the same program by itself.\n\n"
+		       "Default: all three.",
 	.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 		    ".SH EXAMPLES\n.nf\nsoda bench heap alloc \\-\\-sizes 64,4096 \\-\\-json\n.fi\n"
 		    ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-bench\\-fault (1),\n"

@@ -22,84 +22,42 @@ struct options {
 	bool perftest, json;
 };
 
-#define AT(field) offsetof(struct options, field)
-
 static const struct soda_option option_table[] = {
-	{ .name = "listen",
-	  .letter = 'l',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(listen),
-	  .arg = "ADDRESS,...",
-	  .help = "Where the memory servers listen that the benchmark starts, one after the other."
-		  " Default: tcp on the loopback, and shm. For RDMA: verbs://HOST:0, HOST an"
-		  " address of an RDMA device." },
-	{ .name = "sizes",
-	  .letter = 's',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(sizes),
-	  .arg = "BYTES,...",
-	  .def = "4096,65536,1048576",
-	  .help = "Bytes of a request, whole pages of 4096, at most 4194304." },
-	{ .name = "depths",
-	  .letter = 'd',
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(depths),
-	  .arg = "N,...",
-	  .def = "1,8",
-	  .help = "Requests that are under way at a time, at most 256." },
-	{ .name = "time",
-	  .letter = 't',
-	  .type = SODA_OPT_TIME_MS,
-	  .offset = AT(ms),
-	  .arg = "TIME",
-	  .def = "500ms",
-	  .min = 1,
-	  .max = 600000,
-	  .help = "How long each is measured." },
-	{ .name = "rounds",
-	  .letter = 'r',
-	  .type = SODA_OPT_UINT,
-	  .offset = AT(rounds),
-	  .arg = "N",
-	  .def = "1",
-	  .min = 1,
-	  .max = ROUNDS_MAX,
-	  .help = "How often; the medians are shown. perftest runs in between." },
-	{ .name = "numa",
-	  .type = SODA_OPT_STRING,
-	  .offset = AT(numa),
-	  .arg = "NODES",
-	  .def = "all",
-	  .help = "After all else, the same with this process and its buffers on one NUMA node and"
-		  " the server's memory on another, for each pair of these (0,2); all; or off." },
-	{ .name = "perftest",
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(perftest),
-	  .def = "yes",
-	  .help = "On verbs, the same with ib_read_bw, ib_read_lat and their like, just"
-		  " after, where they are installed (Debian: perftest)." },
-	{ .name = "json",
-	  .letter = 'j',
-	  .type = SODA_OPT_BOOL,
-	  .offset = AT(json),
-	  .def = "no",
-	  .help = "Print JSON." },
+	OPTION("listen", 'l', STRING, listen, .arg = "ADDRESS,...",
+	       .help = "Where the memory servers listen that the benchmark starts, one after the "
+		       "other. Default: tcp on the loopback, and shm. For RDMA: verbs://HOST:0, "
+		       "HOST an address of an RDMA device."),
+	OPTION("sizes", 's', STRING, sizes, .arg = "BYTES,...", .def = "4096,65536,1048576",
+	       .help = "Bytes of a request, whole pages of 4096, at most 4194304."),
+	OPTION("depths", 'd', STRING, depths, .arg = "N,...", .def = "1,8",
+	       .help = "Requests that are under way at a time, at most 256."),
+	OPTION("time", 't', TIME_MS, ms, .arg = "TIME", .def = "500ms", .min = 1, .max = 600000,
+	       .help = "How long each is measured."),
+	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "1", .min = 1, .max = ROUNDS_MAX,
+	       .help = "How often; the medians are shown. perftest runs in between."),
+	OPTION("numa", 0, STRING, numa, .arg = "NODES", .def = "all",
+	       .help = "After all else, the same with this process and its buffers on one NUMA "
+		       "node and the server's memory on another, for each pair of these (0,2); "
+		       "all; or off."),
+	OPTION("perftest", 0, BOOL, perftest, .def = "yes",
+	       .help = "On verbs, the same with ib_read_bw, ib_read_lat and their like, just "
+		       "after, where they are installed (Debian: perftest)."),
+	OPTION("json", 'j', BOOL, json, .def = "no", .help = "Print JSON."),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda-bench-transport",
 	.summary = "measure READ, WRITE and SEND on each transport",
 	.args = "",
-	.description =
-		"Bandwidth and latency of requests from one connection to a memory server of"
-		" its own, by size and by how many are under way, without page faults. On"
-		" shm requests are copies out of and into the server's memory. A SEND is a message"
-		" of the control plane, at most 64 KiB, that the server sends back; its time"
-		" is half of there and back, its bandwidth one way's, and a depth is a number"
-		" of clients with one under way each, at most 64.\n\nGB are"
-		" 10^9 bytes. A row's median and p99 are of one request at a time. CPU is"
-		" that of this process, polling included. perftest's bandwidth at depth 1"
-		" is not asked for: its latency is.",
+	.description = "Bandwidth and latency of requests from one connection to a memory server "
+		       "of its own, by size and by how many are under way, without page faults. On "
+		       "shm requests are copies out of and into the server's memory. A SEND is a "
+		       "message of the control plane, at most 64 KiB, that the server sends back; "
+		       "its time is half of there and back, its bandwidth one way's, and a depth "
+		       "is a number of clients with one under way each, at most 64.\n\n"
+		       "GB are 10^9 bytes. A row's median and p99 are of one request at a time. "
+		       "CPU is that of this process, polling included. perftest's bandwidth at "
+		       "depth 1 is not asked for: its latency is.",
 	.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 		    ".SH EXAMPLES\n.nf\nsoda bench transport \\-\\-listen"
 		    " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n.fi\n"
