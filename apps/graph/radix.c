@@ -1,13 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "graph/radix.h"
-
-#include "graph/threads.h"
+#include "graph/sort.h"
 
 #include <stdbool.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #define DIGITS 256
 #define THREADS_MAX 64
+
+/* Threads of the next parallel loop; one where the compiler has no OpenMP. */
+static unsigned loop_threads(void)
+{
+#ifdef _OPENMP
+	return (unsigned)omp_get_max_threads();
+#else
+	return 1;
+#endif
+}
 
 struct pass {
 	const uint64_t *from;
@@ -69,7 +80,7 @@ static void move_slice(const struct pass *p, unsigned thread)
 uint64_t *soda_graph_radix_sort(uint64_t *keys, uint64_t *spare, size_t count)
 {
 	size_t at[THREADS_MAX][DIGITS];
-	unsigned most = soda_graph_threads();
+	unsigned most = loop_threads();
 	struct pass p = { .from = keys,
 			  .to = spare,
 			  .count = count,

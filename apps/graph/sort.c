@@ -2,7 +2,6 @@
 #include "graph/sort.h"
 
 #include "graph/format/stream.h"
-#include "graph/radix.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,6 +9,9 @@
 #ifndef SODA_GRAPH_SORT_H
 #define SODA_GRAPH_SORT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "graph/format/source.h"
 
 struct soda_graph_sorter;
@@ -37,5 +40,12 @@ long soda_graph_sorter_next(struct soda_graph_sorter *s, struct soda_graph_edge 
 
 /* NULL is a no-op. */
 void soda_graph_sorter_destroy(struct soda_graph_sorter *s);
+
+/*
+ * radix.c.  Sort by all threads, a byte at a time, bytes that are the same in all keys
+ * for free.  Returns which of `keys` and `spare`, each of `count`, holds the
+ * result.
+ */
+uint64_t *soda_graph_radix_sort(uint64_t *keys, uint64_t *spare, size_t count);
 
 #endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* soda-ligra: graph applications in the manner of Ligra, on fabric memory. */
-#include "ligra/clock.h"
 #include "ligra/options.h"
-#include "ligra/report.h"
+#include "ligra/run.h"
 #include "ligra/verify/verify.h"
-#include "ligra/warm.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,6 +10,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char help[] =
+	"usage: soda-ligra [OPTION...] APPLICATION         run one\n"
+	"       soda-ligra [OPTION...] verify RESULT...    check results with serial references\n"
+	"\n"
+	"Applications: bfs, pagerank, radii, bc, components; kcore, mis, triangle (these on\n"
+	"symmetric graphs only), bellman-ford.  The defaults are Ligra's.\n"
+	"\n"
+	"Graph applications on memory of this node or on fabric memory.\n"
+	"\n"
+	"The graph:\n"
+	"  --graph FILE        of any format that `soda graph convert' reads, text gzipped or\n"
+	"                      not; what it writes (FILE.config, FILE.idx ...) is loaded as it\n"
+	"                      is, everything else is converted first, in $TMPDIR\n"
+	"  --rmat SCALE        generate an R-MAT graph of 2^SCALE vertices\n"
+	"  --edge-factor N     with so many edges for each vertex (default 16)\n"
+	"  --edges N           or with so many edges in all\n"
+	"  --rmat-abc A,B,C    its probabilities (default 0.5,0.1,0.1)\n"
+	"  --seed N            and its seed (default 1): same parameters, same graph\n"
+	"  --symmetric         each edge in both directions, once, and no self-loops;\n"
+	"                      without it the edges are taken as they are\n"
+	"The run:\n"
+	"  --memory KIND       where the graph lies: dram (default); fam, filled by this\n"
+	"                      program; served, the files of --graph in the memory server's\n"
+	"                      export folder, read-only; mmap, the files mapped;\n"
+	"                      mmap-advised, the same with the advice and the passes back and\n"
+	"                      forth that fabric memory gets (madvise).  fam and served are\n"
+	"                      configured by SODA_SERVER, SODA_BUFFER and the like\n"
+	"  --arrays dram|fam   where every other array lies whose size grows with the graph\n"
+	"                      (default: fam with --memory fam, otherwise dram)\n"
+	"  --threads N         default: one for each processor\n"
+	"  --repeat N          run so often and report the median (default 1)\n"
+	"  --source ID         bfs, bc, bellman-ford: begin here (default: the vertex with\n"
+	"                      most out-edges)\n"
+	"  --iterations N      pagerank: at most so many (default 100)\n"
+	"  --epsilon X         pagerank: stop when the ranks move by less (default 1e-7;\n"
+	"                      0: never)\n"
+	"  --verify            check the result with a serial reference, which needs local\n"
+	"                      memory; under a memory limit write --result and check it later\n"
+	"  --result FILE       write the result for `verify'\n"
+	"  --json FILE         write what was measured\n"
+	"  --trusted           do not read the whole graph for its checksums before and after\n"
+	"                      the runs: they begin with nothing of it resident\n"
+	"  --cache-edges       a DPU agent's dynamic cache is for the edges alone\n"
+	"  --warm BYTES        before the first run, touch so much memory and give it back: a\n"
+	"                      virtual machine's host then has memory behind what the run is\n"
+	"                      given, and its first touch is not part of the time\n"
+	"  --help              this text\n"
+	"\n"
+	"Exit status: 0 success; 1 wrong result or failed run; 2 bad usage or bad input.\n";
+
 enum {
 	OPT_GRAPH = 1,
 	OPT_RMAT,
@@ -233,7 +283,7 @@ void options_parse(int argc, char **argv, struct options *o_p)
 			bad_usage("%s: %s", argv[optind - 1],
 				  option == ':' ? "expected a value" : "unknown option");
 		if (option == OPT_HELP) {
-			fputs(options_help, stdout);
+			fputs(help, stdout);
 			exit(0);
 		}
 		if (option < OPT_MEMORY)

@@ -3,7 +3,7 @@
 #define LIGRA_OPTIONS_H
 
 #include "ligra/framework/app.h"
-#include "ligra/load/graph_input.h"
+#include "ligra/load/load.h"
 
 enum command { COMMAND_RUN, COMMAND_VERIFY };
 
@@ -26,9 +26,6 @@ struct options {
 	uint64_t warm_bytes;
 	const char *json, *result; /* files to write, or NULL */
 };
-
-/* What --help prints. */
-extern const char options_help[];
 
 /* Ends the process: with 0 after --help, with 2 and a sentence for what it does not understand. */
 void options_parse(int argc, char **argv, struct options *o_p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ligra/report.h"
+#include "ligra/run.h"
 
 #include <errno.h>
 #include <jansson.h>

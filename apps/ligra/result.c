@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ligra/result.h"
+#include "ligra/run.h"
 
-#include "ligra/load/file_io.h"
+#include "ligra/load/load.h"
 
 #include <errno.h>
 #include <fcntl.h>

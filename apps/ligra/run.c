@@ -1,26 +1,63 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ligra/run.h"
 
-#include "ligra/clock.h"
-#include "ligra/pss.h"
-
 #include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+
+double clock_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Of all threads of this process, user and system. */
+static double cpu_seconds(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+/* Anonymous plus shared memory of this process now (smaps Pss); 0 where the kernel does not say. */
+static uint64_t pss_bytes(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+	uint64_t sum = 0, kib;
+	char line[256];
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "Pss_Anon: %" SCNu64, &kib) == 1 ||
+		    sscanf(line, "Pss_Shmem: %" SCNu64, &kib) == 1)
+			sum += kib << 10;
+	fclose(f);
+	return sum;
+}
 
 static int run_once(const struct graph *g, struct mem *arrays, struct result *r,
 		    struct measured *m_p, struct soda_graph_error *err)
 {
 	struct ligra l = { .g = g, .mem = arrays, .err = err };
 	struct soda_stats before = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem), after;
-	double begin = clock_seconds(), cpu_begin = clock_cpu_seconds();
+	double begin = clock_seconds(), cpu_begin = cpu_seconds();
 	unsigned rounds = r->app->run(&l, &r->params, r->array);
 	int ret = ligra_end(&l);
 
 	if (ret)
 		return ret;
 	m_p->seconds = clock_seconds() - begin;
-	m_p->cpu_seconds = clock_cpu_seconds() - cpu_begin;
+	m_p->cpu_seconds = cpu_seconds() - cpu_begin;
 	after = mem_stats(mem_is_fabric(arrays) ? arrays : g->mem);
 	m_p->faults = after.faults - before.faults;
 	m_p->bytes_fetched = after.bytes_fetched - before.bytes_fetched;
@@ -81,4 +118,25 @@ int run_app(const struct graph *g, struct mem *arrays, unsigned repeat, struct r
 	}
 	free(all);
 	return ret;
+}
+
+enum { PAGE = 4096 };
+
+int warm_up(uint64_t bytes, struct soda_graph_error *err)
+{
+	volatile char *p;
+
+	if (!bytes)
+		return 0;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return soda_graph_fail(err, ENOMEM,
+				       "--warm %llu: there is not so much memory; name less",
+				       (unsigned long long)bytes);
+	/* Small pages, as those of the page buffer and the page cache are. */
+	madvise((void *)(uintptr_t)p, bytes, MADV_NOHUGEPAGE);
+	for (uint64_t i = 0; i < bytes; i += PAGE)
+		p[i] = 1;
+	munmap((void *)(uintptr_t)p, bytes);
+	return 0;
 }

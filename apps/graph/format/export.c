@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "graph/format/export.h"
 
-#include "graph/format/gap.h"
 #include "graph/format/stream.h"
 
 #include <errno.h>

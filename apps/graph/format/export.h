@@ -3,6 +3,8 @@
 #ifndef SODA_GRAPH_EXPORT_H
 #define SODA_GRAPH_EXPORT_H
 
+#include <stdint.h>
+
 #include "graph/format/triple.h"
 
 enum soda_graph_format {
@@ -22,5 +24,16 @@ enum soda_graph_format {
  */
 int soda_graph_export(const char *path, enum soda_graph_format format, const char *file,
 		      struct soda_graph_error *err);
+
+/*
+ * The serialized graph of the GAP benchmark suite (Beamer, Asanovic,
+ * Patterson): this header, 64-bit offsets of the vertices and of the end,
+ * 32-bit targets; of a directed graph the same again for the in-edges.
+ */
+
+struct soda_graph_gap_header {
+	uint8_t directed;
+	uint64_t edges, vertices; /* targets; an undirected edge is two */
+} __attribute__((packed));
 
 #endif

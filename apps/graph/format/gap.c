@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "graph/format/csr_source.h"
 
-#include "graph/format/gap.h"
+#include "graph/format/export.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,8 +3,8 @@
  * Bellman-Ford: distances[v] is the length of a shortest path from the source,
  * UINT64_MAX where there is none.  Weights: weight.h.
  */
-#include "ligra/apps/weight.h"
 #include "ligra/framework/app.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 struct relax {

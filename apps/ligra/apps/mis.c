@@ -4,8 +4,8 @@
  * neighbour has a smaller number, and their neighbours are out.
  * chosen[v]: MIS_IN or MIS_OUT.
  */
-#include "ligra/apps/mis.h"
 #include "ligra/framework/app.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 enum { CANDIDATE = MIS_OUT + 1, WAITS, ENTERED };

@@ -4,8 +4,8 @@
  * from 64 vertices at once, a bit for each.  radii[v] is the largest distance
  * from those that reach v, VERTEX_NONE where none does.
  */
-#include "ligra/apps/radii.h"
 #include "ligra/framework/app.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 struct radii {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "ligra/framework/ahead.h"
-#include "ligra/framework/template.h"
+#include "ligra/framework/ligra.h"
 
 #include <omp.h>
 

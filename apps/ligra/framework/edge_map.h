@@ -19,7 +19,6 @@
  */
 #include "ligra/framework/ahead.h"
 #include "ligra/framework/ligra.h"
-#include "ligra/framework/template.h"
 
 #ifndef LIGRA_DENSE_FRACTION
 #define LIGRA_DENSE_FRACTION 20

@@ -12,7 +12,6 @@
  * of which the latter returns those members for which F returned true.
  */
 #include "ligra/framework/ligra.h"
-#include "ligra/framework/template.h"
 
 #ifdef VERTEX_MAP
 

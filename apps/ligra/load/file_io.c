@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ligra/load/file_io.h"
+#include "ligra/load/load.h"
 
 #include <errno.h>
 #include <omp.h>

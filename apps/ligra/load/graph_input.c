@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "ligra/load/graph_input.h"
-
-#include "ligra/load/graph_load.h"
+#include "ligra/load/load.h"
 
 #include "graph/build.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Dijkstra's algorithm; a vertex that is lowered goes into the heap again, old entries are skipped.
  */
-#include "ligra/apps/weight.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Any set will do in which no two are neighbours and to which no vertex can be added. */
-#include "ligra/apps/mis.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 #include <inttypes.h>

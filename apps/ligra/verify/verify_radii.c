@@ -3,7 +3,7 @@
  * All searches at once, one word a vertex (MS-BFS: Then et al., VLDB 2014),
  * serially and always along the out-edges of what was reached last.
  */
-#include "ligra/apps/radii.h"
+#include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 /* The binary file of a graph and the file of a result: what is written comes back, or an error. */
 #include "unit/fakes/graph_fixture.h"
 
-#include "ligra/load/graph_load.h"
-#include "ligra/result.h"
+#include "ligra/load/load.h"
+#include "ligra/run.h"
 
 #include <errno.h>
 #include <stdio.h>

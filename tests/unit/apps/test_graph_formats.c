@@ -3,7 +3,6 @@
 #include "unit/fakes/graph_fixture.h"
 
 #include "graph/format/export.h"
-#include "graph/format/gap.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "unit/fakes/graph_fixture.h"
 
 #include "ligra/framework/ahead.h"
-#include "ligra/framework/template.h"
+#include "ligra/framework/ligra.h"
 #include "unit/fakes/fake_soda.h"
 
 #include <errno.h>

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "graph/radix.h"
 #include "graph/sort.h"
 
 #include <errno.h>

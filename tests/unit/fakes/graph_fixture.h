@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "ligra/framework/app.h"
-#include "ligra/load/graph_input.h"
+#include "ligra/load/load.h"
 
 #include "graph/build.h"
 
