@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda bench`: which benchmark. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "soda/base/tool.h"
 #include "soda/bench/fault/fault.h"
@@ -20,33 +18,36 @@ static const char usage[] =
 	"\n"
 	"soda bench BENCHMARK --help tells its options.\n";
 
+/* What the benchmarks execute, and --help does not name. */
+static int run_worker(int argc, char **argv)
+{
+	return argc == 2 ? soda_bench_worker_run(atoi(argv[1])) : SODA_EXIT_USAGE;
+}
+
+static int run_start(int argc, char **argv)
+{
+	return argc == 3 ? soda_bench_start_program(atoi(argv[1]), strtoull(argv[2], NULL, 10))
+			 : SODA_EXIT_USAGE;
+}
+
+static int run_sort(int argc, char **argv)
+{
+	return argc == 2 ? soda_heap_sort_program(strtoull(argv[1], NULL, 10)) : SODA_EXIT_USAGE;
+}
+
 int soda_command_bench(int argc, char **argv)
 {
-	const char *which = argc > 1 ? argv[1] : "";
+	static const struct soda_tool_command commands[] = {
+		{ "dpu", soda_command_bench_dpu },
+		{ "fault", soda_command_bench_fault },
+		{ "heap", soda_command_bench_heap },
+		{ "start", soda_command_bench_start },
+		{ "transport", soda_command_bench_transport },
+		{ ".worker", run_worker },
+		{ ".start", run_start },
+		{ ".sort", run_sort },
+		{ NULL, NULL },
+	};
 
-	if (strcmp(which, "dpu") == 0)
-		return soda_command_bench_dpu(argc - 1, argv + 1);
-	if (strcmp(which, "fault") == 0)
-		return soda_command_bench_fault(argc - 1, argv + 1);
-	if (strcmp(which, "heap") == 0)
-		return soda_command_bench_heap(argc - 1, argv + 1);
-	if (strcmp(which, "start") == 0)
-		return soda_command_bench_start(argc - 1, argv + 1);
-	if (strcmp(which, "transport") == 0)
-		return soda_command_bench_transport(argc - 1, argv + 1);
-	/* Hidden: what the benchmarks execute. */
-	if (strcmp(which, ".worker") == 0 && argc == 3)
-		return soda_bench_worker_run(atoi(argv[2]));
-	if (strcmp(which, ".start") == 0 && argc == 4)
-		return soda_bench_start_program(atoi(argv[2]), strtoull(argv[3], NULL, 10));
-	if (strcmp(which, ".sort") == 0 && argc == 3)
-		return soda_heap_sort_program(strtoull(argv[2], NULL, 10));
-	if (strcmp(which, "--help") == 0 || strcmp(which, "-h") == 0) {
-		fputs(usage, stdout);
-		return SODA_EXIT_OK;
-	}
-	if (*which)
-		fprintf(stderr, "soda bench: no benchmark '%s'\n", which);
-	fputs(usage, stderr);
-	return SODA_EXIT_USAGE;
+	return soda_tool_choose(commands, "soda bench: no benchmark", usage, argc, argv);
 }

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda eval`: from plan to report, in a process that somebody cleans up after. */
-#include "soda/eval/drive.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "soda/base/machine.h"
 #include "soda/base/tool.h"
-#include "soda/eval/report.h"
-#include "soda/report/make.h"
+#include "soda/eval/results.h"
 
 /* Needed only to see whether there are cgroups. */
 #define TRIAL_BYTES (64ull << 20)

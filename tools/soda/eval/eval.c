@@ -13,7 +13,7 @@
 
 #include "graph/format/triple.h"
 #include "soda/base/tool.h"
-#include "soda/eval/drive.h"
+#include "soda/eval/results.h"
 #include "soda/stage/guard.h"
 
 #define WHO "soda eval"

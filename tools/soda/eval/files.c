@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "soda/eval/readahead.h"
-#include "soda/eval/report.h"
+#include "soda/eval/eval.h"
+#include "soda/eval/results.h"
 
 static FILE *create(const struct soda_eval_plan *plan, const char *name)
 {

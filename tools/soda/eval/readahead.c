@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* read_ahead_kb of the disk's queue. */
-#include "soda/eval/readahead.h"
+#include "soda/eval/eval.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,6 +13,7 @@
 #define SODA_EVAL_RESULTS_H
 
 #include "soda/eval/eval.h"
+#include "soda/stage/guard.h"
 
 struct soda_eval_results {
 	char path[PATH_MAX];
@@ -57,5 +58,31 @@ double soda_eval_progress_guess(const struct soda_eval_results *results,
 /* "45 s", "12 min", "2 h 05 min" */
 enum { SODA_EVAL_DURATION_BYTES = 48 };
 void soda_eval_progress_format(double seconds, char text[SODA_EVAL_DURATION_BYTES]);
+
+/* files.c.  The files of numbers that `soda eval` ends with; the page is made of the first. */
+struct soda_eval_report {
+	const struct soda_eval_plan *plan;
+	const struct soda_eval_results *results;
+	const char *cap; /* how memory was capped, a sentence */
+	json_t *machine; /* borrowed; NULL: nothing was run */
+};
+
+/* Each 0, or negative errno after a message. */
+int soda_eval_write_json(const struct soda_eval_report *report); /* OUT/results.json */
+int soda_eval_write_csv(const struct soda_eval_report *report);	 /* OUT/results.csv */
+
+/* drive.c.  The runs one after the other, and what becomes of them. */
+struct soda_eval_drive {
+	struct soda_eval_plan *plan;
+	const char *command; /* as it was typed */
+	enum soda_eval_begin begin;
+	struct soda_eval_readahead disk; /* as it was before */
+};
+
+/* Before soda_bench_guard_run: what has to be known to clean up. */
+void soda_eval_drive_prepare(struct soda_eval_drive *drive);
+/* For soda_bench_guard_run; arg is the drive. */
+int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded);
+void soda_eval_drive_clean(void *arg, const struct soda_bench_guarded *guarded);
 
 #endif

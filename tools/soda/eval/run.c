@@ -10,7 +10,6 @@
 #include "soda/base/source.h"
 #include "soda/eval/app.h"
 #include "soda/eval/eval.h"
-#include "soda/eval/readahead.h"
 
 enum { STATS_TIMEOUT_MS = 60000, BACKGROUND_REPEAT = 1000000 };
 

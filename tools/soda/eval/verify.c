@@ -12,7 +12,6 @@
 
 #include "soda/eval/app.h"
 #include "soda/eval/eval.h"
-#include "soda/eval/readahead.h"
 
 enum { PIECE = 65536 };
 

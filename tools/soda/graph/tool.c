@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -77,20 +76,12 @@ static const char usage[] = "Usage: soda graph COMMAND [ARGUMENT]...\n"
 
 int soda_command_graph(int argc, char **argv)
 {
-	const char *which = argc > 1 ? argv[1] : "";
+	static const struct soda_tool_command commands[] = {
+		{ "gen", soda_command_graph_gen },
+		{ "convert", soda_command_graph_convert },
+		{ "info", soda_command_graph_info },
+		{ NULL, NULL },
+	};
 
-	if (strcmp(which, "gen") == 0)
-		return soda_command_graph_gen(argc - 1, argv + 1);
-	if (strcmp(which, "convert") == 0)
-		return soda_command_graph_convert(argc - 1, argv + 1);
-	if (strcmp(which, "info") == 0)
-		return soda_command_graph_info(argc - 1, argv + 1);
-	if (strcmp(which, "--help") == 0 || strcmp(which, "-h") == 0) {
-		fputs(usage, stdout);
-		return SODA_EXIT_OK;
-	}
-	if (*which)
-		fprintf(stderr, "soda graph: no command '%s'\n", which);
-	fputs(usage, stderr);
-	return SODA_EXIT_USAGE;
+	return soda_tool_choose(commands, "soda graph: no command", usage, argc, argv);
 }

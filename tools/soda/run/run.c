@@ -79,33 +79,6 @@ static const struct soda_conf conf = {
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
 
-/* The library: where this build has it, or where it is installed. */
-static bool find_library(char *path, size_t bytes)
-{
-	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY };
-	char self[512], joined[1024];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n <= 0)
-		return false;
-	self[n] = 0;
-	*strrchr(self, '/') = 0;
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		char *real;
-
-		snprintf(joined, sizeof(joined), "%s%s%s", places[i][0] == '/' ? "" : self,
-			 places[i][0] == '/' ? "" : "/", places[i]);
-		real = realpath(joined, NULL);
-		if (real && strlen(real) < bytes) {
-			strcpy(path, real);
-			free(real);
-			return true;
-		}
-		free(real);
-	}
-	return false;
-}
-
 static void set_unless_null(const char *name, const char *value)
 {
 	if (value)
@@ -115,7 +88,7 @@ static void set_unless_null(const char *name, const char *value)
 static void set_environment(const struct options *opt, const char *library)
 {
 	const char *before = getenv("LD_PRELOAD");
-	char list[4096], number[32];
+	char list[2 * PATH_MAX], number[32];
 
 	snprintf(list, sizeof(list), "%s%s%s", library, before && *before ? ":" : "",
 		 before ? before : "");
@@ -141,10 +114,13 @@ static void set_environment(const struct options *opt, const char *library)
 
 int soda_command_run(int argc, char **argv)
 {
+	/* where this build has it, or where it is installed */
+	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY,
+					      NULL };
 	struct options opt = { 0 };
 	struct soda_conf_error err;
 	struct soda_run_refusal why;
-	char library[1024], program[1024];
+	char library[PATH_MAX], program[1024];
 	int first;
 
 	if (soda_conf_defaults(&conf, &opt, &err) ||
@@ -157,7 +133,7 @@ int soda_command_run(int argc, char **argv)
 		      stderr);
 		return SODA_EXIT_USAGE;
 	}
-	if (!find_library(library, sizeof(library))) {
+	if (!soda_tool_find(places, library)) {
 		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
 		      "installation is not complete\n",
 		      stderr);

@@ -37,4 +37,12 @@ void soda_top_draw(struct soda_top_canvas *c, struct soda_top_ui *ui);
 /* The table, and the details of every target below each other, without keys. */
 void soda_top_draw_all(struct soda_top_canvas *c, struct soda_top_ui *ui);
 
+/*
+ * screen.c: the page on a terminal, by ncurses.  Show and obey keys until the user leaves, the
+ * terminal goes or a signal (INT, TERM, HUP) says so; the terminal is then as it was.  The calling
+ * thread is the one that gets signals. 0; -ENOTTY: no terminal, or none that ncurses knows;
+ * -ENOMEM; -ENOTSUP: built without ncurses.
+ */
+int soda_top_screen_run(struct soda_top_ui *ui, bool utf8);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "soda/watch/screen.h"
+#include "soda/watch/frame.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -11,7 +11,6 @@
 
 #include "soda/base/tool.h"
 #include "soda/watch/frame.h"
-#include "soda/watch/screen.h"
 
 struct options {
 	uint32_t interval_ms, timeout_ms;

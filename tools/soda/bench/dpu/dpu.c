@@ -171,20 +171,7 @@ static int make_worker(const struct options *opt, struct soda_bench_plan *plan)
 		.bytes = opt->size & ~(uint64_t)7,
 		.seed = opt->seed,
 	};
-	if (soda_bench_pattern_parse(WHO, opt->pattern, true, plan))
-		return -EINVAL;
-	if (plan->chunk_bytes & (plan->chunk_bytes - 1))
-		return complain("--chunk must be a power of two from 4K to 2M");
-	if (plan->bytes / plan->chunk_bytes < opt->threads)
-		return complain("--size must be at least one chunk a thread");
-	if (soda_bench_parse_buffer(opt->buffer, plan->bytes, &plan->buffer_bytes) ||
-	    plan->buffer_bytes < plan->chunk_bytes)
-		return complain(
-			"--buffer must be a size (64M) or a fraction (1/3), at least a chunk");
-	if (opt->evict && strlen(opt->evict) >= sizeof(plan->evict))
-		return complain("--evict: too long");
-	snprintf(plan->evict, sizeof(plan->evict), "%s", opt->evict ? opt->evict : "");
-	return 0;
+	return soda_bench_plan_fill(WHO, opt->pattern, true, opt->buffer, opt->evict, plan);
 }
 
 static int make_plan(const struct options *opt, struct soda_bench_dpu_plan *plan)

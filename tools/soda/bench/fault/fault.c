@@ -132,22 +132,13 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 		.seed = opt->seed,
 		.shm = opt->server ? strncmp(opt->server, "shm:", 4) == 0 : opt->transport == SHM,
 	};
-	if (soda_bench_pattern_parse("soda bench fault", opt->pattern, false, plan))
+	if (soda_bench_plan_fill("soda bench fault", opt->pattern, false, opt->buffer, opt->evict,
+				 plan))
 		return -EINVAL;
 	if (plan->pattern == SODA_BENCH_TRACE && plan->stores && opt->floor)
 		return complain("--floor replays no trace with stores: it would write every chunk "
 				"back");
-	if (opt->chunk & (opt->chunk - 1))
-		return complain("--chunk must be a power of two from 4K to 2M");
-	if (plan->bytes / plan->chunk_bytes < opt->threads)
-		return complain("--size must be at least one chunk a thread");
-	if (soda_bench_parse_buffer(opt->buffer, plan->bytes, &plan->buffer_bytes) ||
-	    plan->buffer_bytes < plan->chunk_bytes)
-		return complain(
-			"--buffer must be a size (64M) or a fraction (1/3), at least a chunk");
 	int err = copy_text(plan->server, sizeof(plan->server), opt->server, "--server: too long");
-	if (!err)
-		err = copy_text(plan->evict, sizeof(plan->evict), opt->evict, "--evict: too long");
 	if (!err)
 		err = copy_text(plan->mechanisms, sizeof(plan->mechanisms), opt->mechanisms,
 				"--mechanisms: too long");

@@ -5,7 +5,7 @@
  *   main:    set work | start                 ready  clocks  go        done  clocks
  *   thread:             start  draw accesses  ready          go  touch done
  */
-#include "soda/bench/worker/pass.h"
+#include "soda/bench/worker/worker.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -21,6 +21,12 @@ static const char *const names[] = {
 	[SODA_BENCH_SHARED] = "shared",
 };
 
+static int complain(const char *who, const char *text)
+{
+	fprintf(stderr, "%s: %s\n", who, text);
+	return -EINVAL;
+}
+
 static int parse_trace(const char *who, const char *path, struct soda_bench_plan *plan)
 {
 	struct soda_bench_trace trace;
@@ -37,8 +43,7 @@ static int parse_trace(const char *who, const char *path, struct soda_bench_plan
 		soda_bench_trace_free(&trace);
 		return 0;
 	}
-	fprintf(stderr, "%s: %s\n", who, why);
-	return -EINVAL;
+	return complain(who, why);
 }
 
 int soda_bench_pattern_parse(const char *who, const char *text, bool may_share,
@@ -79,5 +84,24 @@ int soda_bench_parse_buffer(const char *text, uint64_t bytes, uint64_t *buffer_p
 	if (sscanf(text, "%u/%u%c", &a, &b, &end) != 2 || a == 0 || b == 0 || a > b)
 		return -EINVAL;
 	*buffer_p = (uint64_t)((unsigned __int128)bytes * a / b);
+	return 0;
+}
+
+int soda_bench_plan_fill(const char *who, const char *pattern, bool may_share, const char *buffer,
+			 const char *evict, struct soda_bench_plan *plan)
+{
+	if (soda_bench_pattern_parse(who, pattern, may_share, plan))
+		return -EINVAL;
+	if (plan->chunk_bytes & (plan->chunk_bytes - 1))
+		return complain(who, "--chunk must be a power of two from 4K to 2M");
+	if (plan->bytes / plan->chunk_bytes < plan->threads)
+		return complain(who, "--size must be at least one chunk a thread");
+	if (soda_bench_parse_buffer(buffer, plan->bytes, &plan->buffer_bytes) ||
+	    plan->buffer_bytes < plan->chunk_bytes)
+		return complain(
+			who, "--buffer must be a size (64M) or a fraction (1/3), at least a chunk");
+	if (evict && strlen(evict) >= sizeof(plan->evict))
+		return complain(who, "--evict: too long");
+	snprintf(plan->evict, sizeof(plan->evict), "%s", evict ? evict : "");
 	return 0;
 }

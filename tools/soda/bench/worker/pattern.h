@@ -12,6 +12,13 @@
  */
 int soda_bench_pattern_parse(const char *who, const char *text, bool may_share,
 			     struct soda_bench_plan *plan);
+/*
+ * The rest of what fault and dpu check alike, of a plan with its threads, bytes and chunk_bytes:
+ * the pattern as above, a chunk size, chunks for each thread, a page buffer as below, a policy
+ * (NULL: none is named).  0, or -EINVAL after a message.
+ */
+int soda_bench_plan_fill(const char *who, const char *pattern, bool may_share, const char *buffer,
+			 const char *evict, struct soda_bench_plan *plan);
 /* "rand", "trace:FILE"; into out, which it returns. */
 const char *soda_bench_pattern_name(const struct soda_bench_plan *plan, char *out, size_t bytes);
 /* The page buffer: "1/3" of bytes, or a size. 0, -EINVAL. */

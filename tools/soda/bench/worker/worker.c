@@ -8,7 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "soda/bench/worker/pass.h"
 #include "soda/bench/worker/worker.h"
 
 static int answer(int fd, const void *data, size_t bytes)
