@@ -3,7 +3,7 @@
  * Peers that do not keep the protocol: a refusal with a reason or a closed
  * connection, counted, and nobody else disturbed.
  */
-#include "raw.h"
+#include "conformance.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

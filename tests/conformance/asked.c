@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "raw.h"
+#include "conformance.h"
 #include "soda.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/verbs.h"

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "raw.h"
+#include "conformance.h"
 #include "transport/shm/queue.h"
 
 static const struct variant variant = {

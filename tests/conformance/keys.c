@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "raw.h"
+#include "conformance.h"
 #include "soda.h"
 
 static const struct variant variant = { "keys", VERBS, "", SODA_ENGINE_AUTO, false, false };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "raw.h"
+#include "conformance.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * and what it wrote to stderr, where libsoda logs.
  *
  * A child that has not ended after its time is killed: a hang is a failure, and says where all
- * stood ("lib/limit.h").
+ * stood ("lib/proc.h").
  */
 #ifndef SODA_TEST_HARNESS_H
 #define SODA_TEST_HARNESS_H
@@ -113,5 +113,17 @@ void pin_to_processor(unsigned index);
 
 double now_seconds(void);
 void sleep_ms(unsigned ms);
+
+/* smaps.c: what the kernel says that a process has in memory. */
+
+/*
+ * Resident bytes of the mappings that touch [from, to).  Exact only while the
+ * process stands still: pages that move during the walk count twice or not at all.
+ */
+size_t smaps_rss(pid_t pid, uintptr_t from, uintptr_t to);
+/* Resident bytes of the mappings whose line in smaps contains the name. */
+size_t smaps_mapped(pid_t pid, const char *name);
+/* Anonymous memory of the whole process. */
+size_t smaps_anonymous(pid_t pid);
 
 #endif

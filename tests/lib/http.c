@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/http.h"
+#include "lib/scrape.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/limit.h"
+#include "lib/proc.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,8 +14,6 @@
 #include <unistd.h>
 #include <fcntl.h>
 
-#include "lib/limit.h"
-
 #define LIFE_FD 3 /* in the server */
 #define READY_MS 60000
 #define END_MS 60000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/promcheck.h"
+#include "lib/scrape.h"
 
 #include <ctype.h>
 #include <math.h>

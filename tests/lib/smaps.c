@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "lib/smaps.h"
+#include "lib/harness.h"
 
 #include <assert.h>
 #include <stdbool.h>

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
-#include "lib/limit.h"
+#include "lib/proc.h"
 
 extern char **environ;
 

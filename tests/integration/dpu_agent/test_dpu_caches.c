@@ -6,7 +6,6 @@
 
 #include "lib/harness.h"
 #include "lib/peer.h"
-#include "lib/smaps.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 128, BYTES = CHUNK * CHUNKS };

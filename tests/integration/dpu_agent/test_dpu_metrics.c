@@ -12,10 +12,9 @@
 
 #include <cmocka.h>
 
-#include "lib/http.h"
 #include "lib/peer.h"
 #include "lib/proc.h"
-#include "lib/promcheck.h"
+#include "lib/scrape.h"
 
 enum { CHUNK = 65536 };
 

@@ -17,10 +17,9 @@
 
 #include <cmocka.h>
 
-#include "lib/http.h"
 #include "lib/peer.h"
 #include "lib/proc.h"
-#include "lib/promcheck.h"
+#include "lib/scrape.h"
 
 #define MIB (1ull << 20)
 

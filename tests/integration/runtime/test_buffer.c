@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
-#include "lib/smaps.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, MORE_MAX = 10 };

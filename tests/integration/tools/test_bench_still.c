@@ -17,7 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/limit.h"
 #include "lib/proc.h"
 
 /* More than all waits of the benchmark together, with a patience of PATIENCE seconds and a drain.

@@ -4,7 +4,6 @@
 
 #include "ligra/framework/ahead.h"
 #include "ligra/framework/ligra.h"
-#include "unit/fakes/fake_soda.h"
 
 #include <errno.h>
 #include <string.h>

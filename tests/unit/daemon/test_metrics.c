@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "daemon/metrics.h"
-#include "lib/promcheck.h"
+#include "lib/scrape.h"
 
 static const struct soda_metric requests = { .key = "requests", .help = "what was asked" };
 static const struct soda_metric bytes_read = { .key = "bytes_read",

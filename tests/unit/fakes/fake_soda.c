@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unit/fakes/fake_soda.h"
+#include "unit/fakes/graph_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #define GRAPH_FIXTURE_H
 
 #include <setjmp.h>
+#include <soda.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,10 +12,9 @@
 
 #include <cmocka.h>
 
+#include "graph/build.h"
 #include "ligra/framework/app.h"
 #include "ligra/load/load.h"
-
-#include "graph/build.h"
 
 /* A new file with these bytes; the caller calls fixture_remove(). */
 char *fixture_file(const void *bytes, size_t count);
@@ -52,5 +52,17 @@ struct graph fixture_rmat(bool symmetric, struct mem *mem);
 
 /* The same for a list that must be right. */
 struct graph fixture_graph(const char *text, bool symmetric, struct mem *mem);
+
+/* fake_soda.c: soda.h on the heap: what it was asked for, and failures. */
+
+struct fake_soda {
+	unsigned threads;    /* of the last soda_init() */
+	int allocs_left;     /* this many succeed, the next fails with ENOSPC; -1: all succeed */
+	unsigned live;	     /* objects that are not freed */
+	int init_result;     /* of soda_init() */
+	unsigned sequential; /* calls of soda_advise() with SODA_SEQUENTIAL */
+	unsigned prefetches; /* calls of soda_prefetch() */
+};
+extern struct fake_soda fake_soda;
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "lib/limit.h"
+#include "lib/proc.h"
 
 /* A child that stands still for longer than its limit, in the middle of it, is not over it. */
 static void test_standing_still(void **state)

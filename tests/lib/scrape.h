@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* An HTTP client of raw sockets: what it sends is exactly what the test wants to send. */
-#ifndef SODA_TEST_HTTP_H
-#define SODA_TEST_HTTP_H
+/* http.c: an HTTP client of raw sockets: what it sends is exactly what the test wants to send. */
+#ifndef SODA_TEST_SCRAPE_H
+#define SODA_TEST_SCRAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { HTTP_TIMEOUT_MS = 60000, HTTP_ANSWER_MAX = 1 << 20 };
@@ -20,5 +21,19 @@ int http_raw(unsigned port, const void *request, size_t bytes, int half_close,
 	     const char **answer_p);
 /* GET path. As http_raw; *body_p: what follows the head. */
 int http_get(unsigned port, const char *path, const char **body_p);
+
+/* promcheck.c: whether a text is in the Prometheus exposition format, as strictly as its own tools
+ * ask. */
+
+/*
+ * The whole of it: HELP and TYPE before the samples of a family, which stand
+ * together; names, labels, escapes and values well formed; no series twice;
+ * counters named _total; histograms cumulative, with +Inf, _sum and _count that agree.
+ * Returns the number of samples, or -1 after a line on standard error that says where and what.
+ */
+int prom_check(const char *text);
+
+/* The value of the series with exactly this name and these labels ("a{b=\"c\"}"). False: none. */
+bool prom_value(const char *text, const char *series, double *value_p);
 
 #endif
