@@ -15,19 +15,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "soda/stage/daemon.h"
 
 enum { ARGS_MAX = 40, LOOK_MIN_US = 5000, LOOK_MAX_US = 200000, NO_PROGRAM = 127 };
 
 static const struct soda_bench_program ligra = { "soda-ligra", "SODA_LIGRA", "apps/ligra" };
-
-static uint64_t now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
-}
 
 /* In the child: a log instead of our output, and an end with us. */
 static void settle(const char *log)
@@ -196,11 +189,11 @@ static bool has_ended(struct soda_eval_app *app)
 int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, uint32_t timeout_ms,
 			uint64_t *peak_p)
 {
-	uint64_t begin = now_us(), peak = 0;
+	uint64_t begin = soda_now_ns() / 1000, peak = 0;
 	int err = 0;
 
 	while (!has_ended(&apps[0]) && !err) {
-		uint64_t look = now_us(), sum = 0, spent;
+		uint64_t look = soda_now_ns() / 1000, sum = 0, spent;
 
 		for (uint32_t i = 0; i < n; i++)
 			sum += pss_of(apps[i].pid);
@@ -209,10 +202,10 @@ int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, uint32_t timeout
 			if (has_ended(&apps[i]))
 				err = -ECHILD;
 		/* Looking costs the watched process time: a twentieth of a processor at most. */
-		spent = (now_us() - look) * 19;
+		spent = (soda_now_ns() / 1000 - look) * 19;
 		spent = spent < LOOK_MIN_US ? LOOK_MIN_US : spent;
 		usleep((useconds_t)(spent > LOOK_MAX_US ? LOOK_MAX_US : spent));
-		if (now_us() - begin > timeout_ms * UINT64_C(1000))
+		if (soda_now_ns() / 1000 - begin > timeout_ms * UINT64_C(1000))
 			err = -ETIMEDOUT;
 	}
 	*peak_p = peak;
@@ -235,12 +228,12 @@ static bool log_has(const char *log, const char *text)
 int soda_eval_app_await_text(struct soda_eval_app *app, const char *log, const char *text,
 			     uint32_t timeout_ms)
 {
-	uint64_t begin = now_us();
+	uint64_t begin = soda_now_ns() / 1000;
 
 	while (!log_has(log, text)) {
 		if (has_ended(app))
 			return -ECHILD;
-		if (now_us() - begin > timeout_ms * UINT64_C(1000))
+		if (soda_now_ns() / 1000 - begin > timeout_ms * UINT64_C(1000))
 			return -ETIMEDOUT;
 		usleep(LOOK_MIN_US);
 	}
@@ -259,7 +252,7 @@ void soda_eval_app_end(struct soda_eval_app *app)
 int soda_eval_exec(const char *const *args, const char *log, uint32_t timeout_ms)
 {
 	struct soda_eval_app app = { 0 };
-	uint64_t begin = now_us();
+	uint64_t begin = soda_now_ns() / 1000;
 
 	fflush(NULL);
 	app.pid = fork();
@@ -271,7 +264,7 @@ int soda_eval_exec(const char *const *args, const char *log, uint32_t timeout_ms
 	if (app.pid < 0)
 		return -errno;
 	while (!has_ended(&app)) {
-		if (now_us() - begin > timeout_ms * UINT64_C(1000)) {
+		if (soda_now_ns() / 1000 - begin > timeout_ms * UINT64_C(1000)) {
 			soda_eval_app_end(&app);
 			return -ETIMEDOUT;
 		}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda eval`: from plan to report, in a process that somebody cleans up after. */
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/lock.h"
 #include "soda/base/tool.h"
 #include "soda/eval/results.h"
 
@@ -123,14 +123,6 @@ static void say(const struct soda_eval_plan *plan, const struct soda_eval_result
 	fprintf(stderr, i + 1 < plan->runs_n ? "; about %s left\n" : "\n", text);
 }
 
-static double clock_seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* The first run in local memory of the same graph and application. */
 static const json_t *first_dram(const struct soda_eval_plan *plan,
 				const struct soda_eval_results *results,
@@ -152,7 +144,7 @@ static int do_run(struct soda_eval_stage *stage, struct soda_eval_results *resul
 	const struct soda_eval_run *run = &plan->runs[i];
 	const json_t *dram = first_dram(plan, results, run);
 	struct soda_eval_needs needs;
-	double begin = clock_seconds();
+	double begin = (double)soda_now_ns() / 1e9;
 	json_t *result;
 	int err;
 
@@ -163,7 +155,7 @@ static int do_run(struct soda_eval_stage *stage, struct soda_eval_results *resul
 	err = soda_eval_run_do(stage, run, dram ? &needs : NULL, &result);
 	if (err)
 		return err;
-	json_object_set_new(result, "wall_seconds", json_real(clock_seconds() - begin));
+	json_object_set_new(result, "wall_seconds", json_real((double)soda_now_ns() / 1e9 - begin));
 	err = soda_eval_results_add(results, "run", json_incref(result));
 	say(plan, results, i, result);
 	json_decref(result);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "soda/base/json.h"
 #include "soda/eval/eval.h"
 
 /* What a process needs beside its page buffer: the runtime's tables, code, page tables and file
@@ -29,16 +30,11 @@ static uint64_t allowance(const struct soda_eval_plan *plan)
 	       (huge_pages_unasked() ? ALLOWANCE_HUGE : 0);
 }
 
-static uint64_t number(const json_t *from, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(from, key));
-}
-
 void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 			struct soda_eval_needs *needs_p)
 {
-	struct soda_eval_needs needs = { .object_bytes = number(dram, "object_bytes"),
-					 .array_bytes = number(dram, "array_bytes") };
+	struct soda_eval_needs needs = { .object_bytes = soda_json_count(dram, "object_bytes"),
+					 .array_bytes = soda_json_count(dram, "array_bytes") };
 	uint64_t own = needs.array_bytes, least = 5 * plan->threads * plan->chunk_bytes;
 
 	/* The application's own arrays stay here unless they would leave the graph too little. */

@@ -3,14 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "soda/base/json.h"
 #include "soda/eval/results.h"
-
-static const char *text_of(const json_t *from, const char *key)
-{
-	const char *text = json_string_value(json_object_get(from, key));
-
-	return text ? text : "";
-}
 
 static void add_graph(struct soda_eval_plan *plan, const char *name, const json_t *described)
 {
@@ -24,7 +18,7 @@ static void add_graph(struct soda_eval_plan *plan, const char *name, const json_
 	if (i == plan->graphs_n) {
 		plan->graphs_n++;
 		snprintf(graph[i].name, sizeof(graph[i].name), "%s", name);
-		graph[i].spec = text_of(described, "spec");
+		graph[i].spec = soda_json_text(described, "spec");
 	}
 	soda_eval_graph_recall(&graph[i], described);
 }
@@ -52,8 +46,8 @@ static void add_mode(struct soda_eval_plan *plan, int mode)
 
 static void add_run(struct soda_eval_plan *plan, const json_t *run)
 {
-	int app = soda_eval_name_find(soda_eval_app_names, text_of(run, "app"));
-	int mode = soda_eval_name_find(soda_eval_mode_names, text_of(run, "mode"));
+	int app = soda_eval_name_find(soda_eval_app_names, soda_json_text(run, "app"));
+	int mode = soda_eval_name_find(soda_eval_mode_names, soda_json_text(run, "mode"));
 	json_int_t repetition = json_integer_value(json_object_get(run, "repetition"));
 
 	if (app >= 0)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soda/base/json.h"
 #include "soda/eval/eval.h"
 
 const char *const soda_eval_mode_names[] = {
@@ -98,21 +99,16 @@ json_t *soda_eval_plan_setting(const struct soda_eval_plan *plan)
 			 plan->shm, "link", plan->link.rate, "warm", true);
 }
 
-static uint64_t number(const json_t *from, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(from, key));
-}
-
 void soda_eval_plan_adopt(struct soda_eval_plan *plan, const json_t *setting)
 {
 	const char *rate = json_string_value(json_object_get(setting, "link"));
 
-	plan->threads = (uint32_t)number(setting, "threads");
-	plan->iterations = (uint32_t)number(setting, "iterations");
-	plan->chunk_bytes = number(setting, "chunk_bytes");
-	plan->cache_bytes = number(setting, "cache_bytes");
-	plan->limit_bytes = number(setting, "limit_bytes");
-	plan->cpu_pct = (uint32_t)number(setting, "dpu_cpu_pct");
+	plan->threads = (uint32_t)soda_json_count(setting, "threads");
+	plan->iterations = (uint32_t)soda_json_count(setting, "iterations");
+	plan->chunk_bytes = soda_json_count(setting, "chunk_bytes");
+	plan->cache_bytes = soda_json_count(setting, "cache_bytes");
+	plan->limit_bytes = soda_json_count(setting, "limit_bytes");
+	plan->cpu_pct = (uint32_t)soda_json_count(setting, "dpu_cpu_pct");
 	plan->shm = json_is_true(json_object_get(setting, "shm"));
 	snprintf(plan->link.rate, sizeof(plan->link.rate), "%s", rate ? rate : "");
 }
@@ -143,8 +139,8 @@ json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph)
 void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described)
 {
 	graph->symmetric = json_is_true(json_object_get(described, "symmetric"));
-	graph->vertices = number(described, "vertices");
-	graph->edges = number(described, "edges");
-	graph->vertex_bytes = number(described, "vertex_bytes");
-	graph->edge_bytes = number(described, "edge_bytes");
+	graph->vertices = soda_json_count(described, "vertices");
+	graph->edges = soda_json_count(described, "edges");
+	graph->vertex_bytes = soda_json_count(described, "vertex_bytes");
+	graph->edge_bytes = soda_json_count(described, "edge_bytes");
 }

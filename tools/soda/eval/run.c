@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "soda/base/json.h"
 #include "soda/base/source.h"
 #include "soda/eval/app.h"
 #include "soda/eval/eval.h"
@@ -48,16 +49,6 @@ struct readings {
 	uint64_t agent_cpu_ns, server_cpu_ns, background_fetched, counters[COUNTERS];
 	struct soda_bench_link_bytes link;
 };
-
-static uint64_t number(const json_t *from, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(from, key));
-}
-
-static void set(json_t *into, const char *key, uint64_t value)
-{
-	json_object_set_new(into, key, json_integer((json_int_t)value));
-}
 
 static void __attribute__((format(printf, 2, 3))) invalid(struct scene *s, const char *fmt, ...)
 {
@@ -109,7 +100,7 @@ static int read_agent(struct scene *s, struct readings *out)
 		return 0;
 	stats = ask(s->stage->agent.address);
 	for (int i = 0; i < COUNTERS; i++)
-		out->counters[i] = number(stats, counters[i][0]);
+		out->counters[i] = soda_json_count(stats, counters[i][0]);
 	json_decref(stats);
 	return stats ? 0 : -EIO;
 }
@@ -125,8 +116,8 @@ static void read_background(struct scene *s, struct readings *out)
 	snprintf(pid, sizeof(pid), "%ld", (long)s->apps[1].pid);
 	stats = ask(pid);
 	counts = json_object_get(stats, "soda_stats");
-	out->background_fetched =
-		number(counts, "bytes_fetched") + number(counts, "bytes_written_back");
+	out->background_fetched = soda_json_count(counts, "bytes_fetched") +
+				  soda_json_count(counts, "bytes_written_back");
 	json_decref(stats);
 	if (!stats)
 		invalid(s, "the background BFS does not answer");
@@ -294,15 +285,15 @@ static void end(struct scene *s)
 
 static void judge_memory(struct scene *s, json_t *out)
 {
-	uint64_t own = number(out, "pss_bytes");
+	uint64_t own = soda_json_count(out, "pss_bytes");
 	uint64_t limit = s->needs ? s->needs->limit_bytes * s->run->processes : 0;
 	bool capped = s->run->mode != SODA_EVAL_DRAM && s->stage->capped;
 
 	/* A short run may end between two looks; it looks at itself after each repetition. */
 	s->peak_bytes = s->peak_bytes > own ? s->peak_bytes : own;
-	set(out, "memory_peak_bytes", s->peak_bytes);
-	set(out, "memory_limit_bytes", s->run->mode == SODA_EVAL_DRAM ? 0 : limit);
-	set(out, "oom_kills", s->oom_kills);
+	soda_json_set_count(out, "memory_peak_bytes", s->peak_bytes);
+	soda_json_set_count(out, "memory_limit_bytes", s->run->mode == SODA_EVAL_DRAM ? 0 : limit);
+	soda_json_set_count(out, "oom_kills", s->oom_kills);
 	json_object_set_new(out, "capped", json_boolean(capped));
 	if (s->oom_kills) { /* whatever else it says: this is why */
 		s->why[0] = 0;
@@ -317,8 +308,8 @@ static void judge_memory(struct scene *s, json_t *out)
 static void add_traffic(struct scene *s, json_t *out, const struct readings *a,
 			const struct readings *b)
 {
-	uint64_t fetched = number(out, "bytes_fetched_in_all"),
-		 written = number(out, "bytes_written_back_in_all"), total = 0;
+	uint64_t fetched = soda_json_count(out, "bytes_fetched_in_all"),
+		 written = soda_json_count(out, "bytes_written_back_in_all"), total = 0;
 	uint64_t background = b->background_fetched - a->background_fetched;
 	json_t *traffic = json_object();
 
@@ -330,15 +321,15 @@ static void add_traffic(struct scene *s, json_t *out, const struct readings *a,
 		else if (s->run->mode == SODA_EVAL_MEMSERVER && i == 2)
 			n = written;
 		total += i < KINDS ? n : 0;
-		set(i < KINDS ? traffic : out, counters[i][1], n);
+		soda_json_set_count(i < KINDS ? traffic : out, counters[i][1], n);
 	}
-	set(traffic, "total", total);
-	set(out, "programs_bytes", fetched + written + background);
+	soda_json_set_count(traffic, "total", total);
+	soda_json_set_count(out, "programs_bytes", fetched + written + background);
 	json_object_set_new(out, "traffic", traffic);
 	if (!s->plan->link.rate[0] || !is_fabric(s))
 		return;
 	total = b->link.from_server - a->link.from_server + b->link.to_server - a->link.to_server;
-	set(out, "interface_bytes", total);
+	soda_json_set_count(out, "interface_bytes", total);
 }
 
 static json_t *report(struct scene *s, const struct readings *before, const struct readings *after)
@@ -353,15 +344,15 @@ static json_t *report(struct scene *s, const struct readings *before, const stru
 	json_object_set_new(out, "app", json_string(soda_eval_app_names[run->app]));
 	json_object_set_new(out, "graph", json_string(s->graph->name));
 	json_object_set_new(out, "mode", json_string(soda_eval_mode_names[run->mode]));
-	set(out, "processes", run->processes);
-	set(out, "repetition", run->repetition);
+	soda_json_set_count(out, "processes", run->processes);
+	soda_json_set_count(out, "repetition", run->repetition);
 	judge_memory(s, out);
 	add_traffic(s, out, before, after);
-	set(out, "host_cpu_ns", s->apps[0].cpu_ns);
-	set(out, "agent_cpu_ns", after->agent_cpu_ns - before->agent_cpu_ns);
-	set(out, "server_cpu_ns", after->server_cpu_ns - before->server_cpu_ns);
+	soda_json_set_count(out, "host_cpu_ns", s->apps[0].cpu_ns);
+	soda_json_set_count(out, "agent_cpu_ns", after->agent_cpu_ns - before->agent_cpu_ns);
+	soda_json_set_count(out, "server_cpu_ns", after->server_cpu_ns - before->server_cpu_ns);
 	if (is_disk(s))
-		set(out, "readahead_kib", s->readahead_kib);
+		soda_json_set_count(out, "readahead_kib", s->readahead_kib);
 	return out;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "graph/format/export.h"
 #include "soda/graph/tool.h"
 
@@ -137,7 +138,7 @@ static int export(const struct options *o, const char *input, enum soda_graph_fo
 static int convert(const struct options *o, const char *input, const char *output)
 {
 	enum soda_graph_format format = format_of(o, output);
-	double begin = soda_graph_tool_clock();
+	uint64_t begin = soda_now_ns();
 	struct soda_graph_error err;
 	struct soda_graph_info info;
 	int ret;
@@ -151,7 +152,7 @@ static int convert(const struct options *o, const char *input, const char *outpu
 		ret = export(o, input, format, output, &info, &err);
 	if (ret)
 		return soda_graph_tool_fail(conf.program, ret, &err);
-	soda_graph_tool_report(output, &info, soda_graph_tool_clock() - begin);
+	soda_graph_tool_report(output, &info, begin);
 	return SODA_EXIT_OK;
 }
 

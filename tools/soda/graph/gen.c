@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "base/lock.h"
 #include "soda/graph/tool.h"
 
 enum kind { KIND_RMAT, KIND_UNIFORM };
@@ -82,7 +83,7 @@ static int generate(const struct options *o, const char *path)
 					.symmetric = o->symmetric,
 					.memory = o->memory,
 					.progress = soda_graph_tool_progress };
-	double begin = soda_graph_tool_clock();
+	uint64_t begin = soda_now_ns();
 	struct soda_graph_source *source;
 	struct soda_graph_error err;
 	struct soda_graph_info info;
@@ -94,7 +95,7 @@ static int generate(const struct options *o, const char *path)
 	source->close(source);
 	if (ret)
 		return soda_graph_tool_fail(conf.program, ret, &err);
-	soda_graph_tool_report(path, &info, soda_graph_tool_clock() - begin);
+	soda_graph_tool_report(path, &info, begin);
 	return SODA_EXIT_OK;
 }
 

@@ -8,16 +8,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 #define BAR_WIDTH 40
 #define BAR_SECONDS 0.1 /* between two updates */
-
-double soda_graph_tool_clock(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 int soda_graph_tool_fail(const char *command, int ret, const struct soda_graph_error *err)
 {
@@ -50,7 +44,7 @@ void soda_graph_tool_progress(void *unused, const char *step, double fraction)
 	}
 	if (!step || !isatty(STDERR_FILENO))
 		return;
-	now = soda_graph_tool_clock();
+	now = (double)soda_now_ns() / 1e9;
 	if (now - last < BAR_SECONDS)
 		return;
 	last = now;
@@ -58,11 +52,12 @@ void soda_graph_tool_progress(void *unused, const char *step, double fraction)
 	draw(step, fraction);
 }
 
-void soda_graph_tool_report(const char *path, const struct soda_graph_info *info, double seconds)
+void soda_graph_tool_report(const char *path, const struct soda_graph_info *info, uint64_t begin_ns)
 {
 	soda_graph_tool_progress(NULL, NULL, 0);
 	printf("%s: %" PRIu64 " vertices, %" PRIu64 " edges%s, in %.1f s\n", path, info->vertices,
-	       info->edges, info->symmetric ? " (symmetric)" : "", seconds);
+	       info->edges, info->symmetric ? " (symmetric)" : "",
+	       (double)(soda_now_ns() - begin_ns) / 1e9);
 }
 
 static const char usage[] = "Usage: soda graph COMMAND [ARGUMENT]...\n"

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 #define PREFIX "sodab"
 #define NETWORKS 32768u /* of four addresses each */
 
@@ -196,14 +198,6 @@ void soda_bench_link_sweep(void)
 
 enum { WARM_MS = 200, MEASURED_MS = 600, PIECE = 256 << 10 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int enter_network_of(pid_t server)
 {
 	char path[64];
@@ -252,9 +246,9 @@ static void stream(const struct soda_bench_link *link, pid_t server, int told)
 static int receive(int fd, unsigned ms)
 {
 	static char piece[PIECE];
-	uint64_t end = now_ns() + ms * 1000000ull;
+	uint64_t end = soda_now_ns() + ms * 1000000ull;
 
-	while (now_ns() < end) {
+	while (soda_now_ns() < end) {
 		ssize_t n = recv(fd, piece, sizeof(piece), 0);
 
 		if (n <= 0)
@@ -269,12 +263,12 @@ static int measure(const struct soda_bench_link *link, int fd, uint64_t *bits_pe
 	uint64_t start, took;
 	int err = receive(fd, WARM_MS);
 
-	start = now_ns();
+	start = soda_now_ns();
 	if (!err)
 		err = soda_bench_link_read(link, &before);
 	if (!err)
 		err = receive(fd, MEASURED_MS);
-	took = now_ns() - start;
+	took = soda_now_ns() - start;
 	if (!err)
 		err = soda_bench_link_read(link, &after);
 	if (!err)

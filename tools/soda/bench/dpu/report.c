@@ -1,28 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda bench dpu`: results for programs and for people. */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/conf/conf.h"
+#include "soda/base/json.h"
 #include "soda/bench/dpu/summary.h"
 #include "soda/bench/worker/pattern.h"
-
-static void set_real(json_t *out, const char *key, double value)
-{
-	json_object_set_new(out, key, isnan(value) ? json_null() : json_real(value));
-}
-
-static void set_count(json_t *out, const char *key, uint64_t value)
-{
-	json_object_set_new(out, key, json_integer((json_int_t)value));
-}
-
-static void set_text(json_t *out, const char *key, const char *text)
-{
-	json_object_set_new(out, key, text ? json_string(text) : json_null());
-}
 
 /* The side of a mode, or NULL. */
 static const struct soda_bench_dpu_side *side_of(const struct soda_bench_dpu_stage *stage,
@@ -52,39 +37,40 @@ static void describe(json_t *out, const struct soda_bench_dpu_stage *stage,
 	bool agent = side->mode != SODA_BENCH_MEMSERVER, linked = plan->link.rate[0];
 	char pattern[600];
 
-	set_text(out, "bench", "dpu");
-	set_text(out, "mode", soda_bench_dpu_mode_names[side->mode]);
-	set_text(out, "pattern", soda_bench_pattern_name(worker, pattern, sizeof(pattern)));
-	set_text(out, "touch", soda_bench_touch_names[worker->touch]);
-	set_count(out, "threads", worker->threads);
-	set_count(out, "processes", plan->processes);
-	set_count(out, "size", worker->bytes);
-	set_count(out, "chunk", worker->chunk_bytes);
-	set_count(out, "buffer", side->buffer_bytes);
-	set_count(out, "agent_cache", plan->cache_bytes);
-	set_text(out, "host_transport", agent && plan->shm ? "shm" : "tcp");
-	set_text(out, "link", linked ? plan->link.rate : NULL);
-	set_real(out, "link_bits_per_s",
-		 linked ? (double)stage->link_bits / (double)plan->rounds : NAN);
+	soda_json_set_text(out, "bench", "dpu");
+	soda_json_set_text(out, "mode", soda_bench_dpu_mode_names[side->mode]);
+	soda_json_set_text(out, "pattern",
+			   soda_bench_pattern_name(worker, pattern, sizeof(pattern)));
+	soda_json_set_text(out, "touch", soda_bench_touch_names[worker->touch]);
+	soda_json_set_count(out, "threads", worker->threads);
+	soda_json_set_count(out, "processes", plan->processes);
+	soda_json_set_count(out, "size", worker->bytes);
+	soda_json_set_count(out, "chunk", worker->chunk_bytes);
+	soda_json_set_count(out, "buffer", side->buffer_bytes);
+	soda_json_set_count(out, "agent_cache", plan->cache_bytes);
+	soda_json_set_text(out, "host_transport", agent && plan->shm ? "shm" : "tcp");
+	soda_json_set_text(out, "link", linked ? plan->link.rate : NULL);
+	soda_json_set_real(out, "link_bits_per_s",
+			   linked ? (double)stage->link_bits / (double)plan->rounds : NAN);
 	if (plan->cpu_pct)
-		set_count(out, "dpu_cpu_pct", plan->cpu_pct);
+		soda_json_set_count(out, "dpu_cpu_pct", plan->cpu_pct);
 	else
-		set_text(out, "dpu_cpu_pct", NULL);
+		soda_json_set_text(out, "dpu_cpu_pct", NULL);
 	json_object_set_new(out, "emulated", json_boolean(linked || plan->cpu_pct));
-	set_count(out, "seed", worker->seed);
-	set_count(out, "rounds", plan->rounds);
-	set_count(out, "laps", worker->passes);
+	soda_json_set_count(out, "seed", worker->seed);
+	soda_json_set_count(out, "rounds", plan->rounds);
+	soda_json_set_count(out, "laps", worker->passes);
 }
 
 static json_t *traffic_of(const struct soda_bench_dpu_summary *s)
 {
 	json_t *out = json_object();
 
-	set_count(out, "on_demand", s->counters[SODA_BENCH_NET_DEMAND]);
-	set_count(out, "prefetch", s->counters[SODA_BENCH_NET_PREFETCH]);
-	set_count(out, "write_back", s->counters[SODA_BENCH_NET_WRITEBACK]);
-	set_count(out, "preload", s->counters[SODA_BENCH_NET_PRELOAD]);
-	set_count(out, "total", s->traffic_bytes);
+	soda_json_set_count(out, "on_demand", s->counters[SODA_BENCH_NET_DEMAND]);
+	soda_json_set_count(out, "prefetch", s->counters[SODA_BENCH_NET_PREFETCH]);
+	soda_json_set_count(out, "write_back", s->counters[SODA_BENCH_NET_WRITEBACK]);
+	soda_json_set_count(out, "preload", s->counters[SODA_BENCH_NET_PRELOAD]);
+	soda_json_set_count(out, "total", s->traffic_bytes);
 	return out;
 }
 
@@ -96,35 +82,36 @@ static json_t *run_of(const struct soda_bench_dpu_stage *stage,
 	json_t *out = json_object(), *link = json_object();
 
 	describe(out, stage, side);
-	set_real(out, "seconds", s->seconds);
-	set_real(out, "gb_per_s", s->gb_per_s);
-	set_real(out, "gb_per_s_min", s->gb_min);
-	set_real(out, "gb_per_s_max", s->gb_max);
-	set_real(out, "spread", s->spread);
-	set_real(out, "touched_gb_per_s", s->touched_gb_per_s);
-	set_real(out, "cpu_s_per_gb_host", s->cpu_host);
-	set_real(out, "cpu_s_per_gb_agent", agent ? s->cpu_agent : NAN);
-	set_real(out, "cpu_s_per_gb_server", s->cpu_server);
-	set_count(out, "bytes_fetched", s->fetched_bytes);
+	soda_json_set_real(out, "seconds", s->seconds);
+	soda_json_set_real(out, "gb_per_s", s->gb_per_s);
+	soda_json_set_real(out, "gb_per_s_min", s->gb_min);
+	soda_json_set_real(out, "gb_per_s_max", s->gb_max);
+	soda_json_set_real(out, "spread", s->spread);
+	soda_json_set_real(out, "touched_gb_per_s", s->touched_gb_per_s);
+	soda_json_set_real(out, "cpu_s_per_gb_host", s->cpu_host);
+	soda_json_set_real(out, "cpu_s_per_gb_agent", agent ? s->cpu_agent : NAN);
+	soda_json_set_real(out, "cpu_s_per_gb_server", s->cpu_server);
+	soda_json_set_count(out, "bytes_fetched", s->fetched_bytes);
 	json_object_set_new(out, "traffic", traffic_of(s));
-	set_count(link, "from_server", s->link.from_server);
-	set_count(link, "to_server", s->link.to_server);
+	soda_json_set_count(link, "from_server", s->link.from_server);
+	soda_json_set_count(link, "to_server", s->link.to_server);
 	if (stage->plan->link.rate[0])
 		json_object_set(out, "interface_bytes", link);
 	else
-		set_text(out, "interface_bytes", NULL);
+		soda_json_set_text(out, "interface_bytes", NULL);
 	json_decref(link);
-	set_real(out, "hit_rate", agent ? s->hit_rate : NAN);
-	set_count(out, "hits", s->counters[SODA_BENCH_HITS]);
-	set_count(out, "useless_bytes", s->counters[SODA_BENCH_USELESS]);
-	set_count(out, "late_hits", s->counters[SODA_BENCH_LATE_HITS]);
-	set_count(out, "switched_on", s->counters[SODA_BENCH_SWITCHED_ON]);
-	set_count(out, "switched_off", s->counters[SODA_BENCH_SWITCHED_OFF]);
-	set_count(out, "batches", s->counters[SODA_BENCH_BATCHES]);
-	set_count(out, "batched_requests", s->counters[SODA_BENCH_BATCHED]);
-	set_count(out, "copied_bytes", s->counters[SODA_BENCH_COPIED]);
-	set_real(out, "seconds_vs_memserver", slower_than(stage, side, SODA_BENCH_MEMSERVER));
-	set_real(out, "seconds_vs_base", slower_than(stage, side, SODA_BENCH_BASE));
+	soda_json_set_real(out, "hit_rate", agent ? s->hit_rate : NAN);
+	soda_json_set_count(out, "hits", s->counters[SODA_BENCH_HITS]);
+	soda_json_set_count(out, "useless_bytes", s->counters[SODA_BENCH_USELESS]);
+	soda_json_set_count(out, "late_hits", s->counters[SODA_BENCH_LATE_HITS]);
+	soda_json_set_count(out, "switched_on", s->counters[SODA_BENCH_SWITCHED_ON]);
+	soda_json_set_count(out, "switched_off", s->counters[SODA_BENCH_SWITCHED_OFF]);
+	soda_json_set_count(out, "batches", s->counters[SODA_BENCH_BATCHES]);
+	soda_json_set_count(out, "batched_requests", s->counters[SODA_BENCH_BATCHED]);
+	soda_json_set_count(out, "copied_bytes", s->counters[SODA_BENCH_COPIED]);
+	soda_json_set_real(out, "seconds_vs_memserver",
+			   slower_than(stage, side, SODA_BENCH_MEMSERVER));
+	soda_json_set_real(out, "seconds_vs_base", slower_than(stage, side, SODA_BENCH_BASE));
 	return out;
 }
 
@@ -132,16 +119,13 @@ static int print_json(const struct soda_bench_dpu_stage *stage,
 		      const struct soda_bench_dpu_summary *summaries)
 {
 	json_t *out = json_object(), *runs = json_array();
-	int err;
 
 	for (uint32_t i = 0; i < stage->plan->modes_n; i++)
 		json_array_append_new(runs, run_of(stage, &stage->sides[i], &summaries[i]));
-	set_text(out, "format", "soda-bench-dpu");
-	set_count(out, "version", 1);
+	soda_json_set_text(out, "format", "soda-bench-dpu");
+	soda_json_set_count(out, "version", 1);
 	json_object_set_new(out, "runs", runs);
-	err = json_dumpf(out, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-	json_decref(out);
-	return err || putchar('\n') == EOF || fflush(stdout) ? -EIO : 0;
+	return soda_json_print(out);
 }
 
 static void print_head(const struct soda_bench_dpu_stage *stage)

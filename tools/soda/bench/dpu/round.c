@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "soda/base/json.h"
 #include "soda/base/source.h"
 #include "soda/bench/dpu/dpu.h"
 
@@ -44,7 +45,7 @@ int soda_bench_dpu_counters(const struct soda_bench_dpu_side *side,
 		return -EIO;
 	}
 	for (int i = 0; i < SODA_BENCH_DPU_COUNTERS; i++)
-		out[i] = (uint64_t)json_integer_value(json_object_get(stats, counter_keys[i]));
+		out[i] = soda_json_count(stats, counter_keys[i]);
 	json_decref(stats);
 	return 0;
 }

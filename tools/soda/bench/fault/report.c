@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Results for programs (JSON; null: not known) and for people (a table; "-"). */
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/conf/conf.h"
+#include "soda/base/json.h"
 #include "soda/bench/fault/fault.h"
 #include "soda/bench/worker/pattern.h"
 #include "soda/bench/worker/summary.h"
@@ -20,32 +20,17 @@ static const char *const rate_keys[SODA_BENCH_RATES] = {
 	[SODA_BENCH_BOTH] = "cpu_s_per_gb",
 };
 
-static void set_real(json_t *out, const char *key, double value)
-{
-	json_object_set_new(out, key, isnan(value) ? json_null() : json_real(value));
-}
-
-static void set_count(json_t *out, const char *key, uint64_t value)
-{
-	json_object_set_new(out, key, json_integer((json_int_t)value));
-}
-
-static void set_text(json_t *out, const char *key, const char *text)
-{
-	json_object_set_new(out, key, json_string(text));
-}
-
 static void set_summary(json_t *out, const struct soda_bench_summary *side)
 {
 	const struct soda_bench_counter *c = soda_bench_counter_table;
 
 	for (int r = 0; r < SODA_BENCH_RATES; r++)
-		set_real(out, rate_keys[r], side->middle[r]);
-	set_real(out, "gb_per_s_min", side->gb_min);
-	set_real(out, "gb_per_s_max", side->gb_max);
-	set_real(out, "seconds", side->seconds);
+		soda_json_set_real(out, rate_keys[r], side->middle[r]);
+	soda_json_set_real(out, "gb_per_s_min", side->gb_min);
+	soda_json_set_real(out, "gb_per_s_max", side->gb_max);
+	soda_json_set_real(out, "seconds", side->seconds);
 	for (; c->name; c++)
-		set_count(out, c->name, *soda_bench_counter_at(&side->sum, c));
+		soda_json_set_count(out, c->name, *soda_bench_counter_at(&side->sum, c));
 }
 
 static const char *name_or(const char *name, const char *otherwise)
@@ -57,11 +42,11 @@ static const char *name_or(const char *name, const char *otherwise)
 static void set_level(json_t *out, const char *key, uint32_t value)
 {
 	if (value == 0)
-		set_text(out, key, "default");
+		soda_json_set_text(out, key, "default");
 	else if (value == UINT32_MAX)
-		set_text(out, key, "off");
+		soda_json_set_text(out, key, "off");
 	else
-		set_count(out, key, value);
+		soda_json_set_count(out, key, value);
 }
 
 static json_t *describe(const struct soda_bench_run *run)
@@ -70,25 +55,25 @@ static json_t *describe(const struct soda_bench_run *run)
 	json_t *out = json_object();
 	char pattern[600];
 
-	set_text(out, "format", "soda-bench-fault");
-	set_count(out, "version", 1);
-	set_text(out, "bench", "fault");
-	set_text(out, "pattern", soda_bench_pattern_name(plan, pattern, sizeof(pattern)));
-	set_text(out, "touch", soda_bench_touch_names[plan->touch]);
-	set_count(out, "threads", plan->threads);
-	set_count(out, "chunk", plan->chunk_bytes);
-	set_count(out, "size", plan->bytes);
-	set_count(out, "buffer", plan->buffer_bytes);
-	set_text(out, "transport", run->transport);
-	set_text(out, "server", run->server);
-	set_text(out, "mode", soda_bench_mode_names[plan->mode]);
-	set_text(out, "evict", name_or(plan->evict, "default"));
-	set_text(out, "mechanisms", name_or(plan->mechanisms, "default"));
+	soda_json_set_text(out, "format", "soda-bench-fault");
+	soda_json_set_count(out, "version", 1);
+	soda_json_set_text(out, "bench", "fault");
+	soda_json_set_text(out, "pattern", soda_bench_pattern_name(plan, pattern, sizeof(pattern)));
+	soda_json_set_text(out, "touch", soda_bench_touch_names[plan->touch]);
+	soda_json_set_count(out, "threads", plan->threads);
+	soda_json_set_count(out, "chunk", plan->chunk_bytes);
+	soda_json_set_count(out, "size", plan->bytes);
+	soda_json_set_count(out, "buffer", plan->buffer_bytes);
+	soda_json_set_text(out, "transport", run->transport);
+	soda_json_set_text(out, "server", run->server);
+	soda_json_set_text(out, "mode", soda_bench_mode_names[plan->mode]);
+	soda_json_set_text(out, "evict", name_or(plan->evict, "default"));
+	soda_json_set_text(out, "mechanisms", name_or(plan->mechanisms, "default"));
 	set_level(out, "prefetch", plan->prefetch_chunks);
 	set_level(out, "poll_us", plan->poll_us);
-	set_count(out, "seed", plan->seed);
-	set_count(out, "passes", plan->passes);
-	set_count(out, "rounds", run->rounds);
+	soda_json_set_count(out, "seed", plan->seed);
+	soda_json_set_count(out, "passes", plan->passes);
+	soda_json_set_count(out, "rounds", run->rounds);
 	return out;
 }
 
@@ -99,17 +84,9 @@ static void set_floor(json_t *out, const struct soda_bench_summary *floor,
 
 	set_summary(inner, floor);
 	json_object_set_new(out, "floor", inner);
-	set_real(out, "ratio_gb_per_s", ratio[SODA_BENCH_GB]);
-	set_real(out, "ratio_touched_gb_per_s", ratio[SODA_BENCH_TOUCHED]);
-	set_real(out, "ratio_cpu", ratio[SODA_BENCH_BOTH]);
-}
-
-static int print_json(json_t *out)
-{
-	int err = json_dumpf(out, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-
-	json_decref(out);
-	return err || putchar('\n') == EOF || fflush(stdout) ? -EIO : 0;
+	soda_json_set_real(out, "ratio_gb_per_s", ratio[SODA_BENCH_GB]);
+	soda_json_set_real(out, "ratio_touched_gb_per_s", ratio[SODA_BENCH_TOUCHED]);
+	soda_json_set_real(out, "ratio_cpu", ratio[SODA_BENCH_BOTH]);
 }
 
 /* A cell that is NAN shows "-"; floor NULL: no such columns. */
@@ -201,7 +178,7 @@ int soda_bench_report(const struct soda_bench_run *run, bool json)
 		set_summary(out, &ours);
 		if (beside)
 			set_floor(out, beside, ratio);
-		return print_json(out);
+		return soda_json_print(out);
 	}
 	print_head(run, &ours);
 	print_rates(&ours, beside, ratio);

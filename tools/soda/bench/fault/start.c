@@ -5,17 +5,18 @@
  * the object, and the first fetch from the server of a chunk that was evicted.
  */
 #include <errno.h>
-#include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "soda.h"
+#include "soda/base/json.h"
 #include "soda/base/tool.h"
 #include "soda/bench/fault/fault.h"
 #include "soda/bench/worker/summary.h"
@@ -55,14 +56,6 @@ struct marks {
 	char why[256];
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static int run_program(uint64_t bytes, struct marks *marks)
 {
 	const uint64_t value = 0x736f6461;
@@ -71,13 +64,13 @@ static int run_program(uint64_t bytes, struct marks *marks)
 	if (!words)
 		return -errno;
 	words[0] = value;
-	marks->touched_ns = now_ns();
+	marks->touched_ns = soda_now_ns();
 	int err = soda_advise((void *)(uintptr_t)words, 1, SODA_COLD);
 	if (err)
 		return err;
 	if (words[0] != value)
 		return -EILSEQ;
-	marks->fetched_ns = now_ns();
+	marks->fetched_ns = soda_now_ns();
 	return 0;
 }
 
@@ -117,7 +110,7 @@ static int start_once(uint64_t bytes, double *touch_ms_p, double *fetch_ms_p)
 		perror("soda bench start: pipe");
 		return -errno;
 	}
-	began = now_ns();
+	began = soda_now_ns();
 	pid = fork();
 	if (pid == 0)
 		exec_program(ends[1], bytes);
@@ -166,10 +159,7 @@ static int report(const struct options *opt, const double *touch, const double *
 				"ms_first_touch", touch_ms, "ms_first_touch_max",
 				largest(touch, opt->runs), "ms_first_fetch", fetch_ms,
 				"ms_first_fetch_max", largest(fetch, opt->runs));
-	int err = json_dumpf(out, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-	json_decref(out);
-	putchar('\n');
-	return err || fflush(stdout);
+	return soda_json_print(out);
 }
 
 int soda_command_bench_start(int argc, char **argv)

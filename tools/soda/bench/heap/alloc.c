@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "soda.h"
 #include "soda/bench/heap/heap.h"
 #include "soda/bench/worker/summary.h"
@@ -39,14 +40,6 @@ struct task {
 	int err;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static bool fill(const struct field *f, void **blocks, uint32_t from, uint32_t n)
 {
 	for (uint32_t i = from; i < from + n; i++) {
@@ -70,7 +63,7 @@ static bool churn(struct task *t, void **blocks)
 {
 	const struct field *f = t->field;
 	uint32_t bursts = f->blocks / f->burst, at = 0;
-	uint64_t began = now_ns();
+	uint64_t began = soda_now_ns();
 
 	do {
 		for (int i = 0; i < SLICE; i++) {
@@ -80,7 +73,7 @@ static bool churn(struct task *t, void **blocks)
 				return false;
 		}
 		t->pairs += (uint64_t)SLICE * f->burst;
-		t->ns = now_ns() - began;
+		t->ns = soda_now_ns() - began;
 	} while (t->ns < f->ns);
 	return true;
 }

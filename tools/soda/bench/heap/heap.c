@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* `soda bench heap`: options, the table, JSON. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "soda/base/json.h"
 #include "soda/base/tool.h"
 #include "soda/bench/heap/heap.h"
 #include "soda/bench/worker/worker.h"
@@ -200,11 +200,10 @@ static int run(const struct options *opt, const char **names, int n)
 			err = parts[i](opt, &plan, out);
 		fflush(stdout);
 	}
-	if (out && !err) {
-		err = json_dumpf(out, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-		putchar('\n');
-	}
-	json_decref(out);
+	if (out && !err)
+		err = soda_json_print(out);
+	else
+		json_decref(out);
 	return err || fflush(stdout) ? SODA_EXIT_FAILED : SODA_EXIT_OK;
 }
 

@@ -12,20 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "soda/base/tool.h"
 #include "soda/bench/heap/heap.h"
 #include "soda/bench/worker/summary.h"
 #include "soda/bench/worker/worker.h"
 
 enum { ARGS_MAX = 16, OUTPUT_MAX = 64 };
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* Never returns.  args: "soda" stands for this program itself. */
 static void become(const char *const *args, int out)
@@ -64,7 +57,7 @@ static int run(const char *const *args, double *s_p, char output[OUTPUT_MAX])
 	if (pipe2(ends, O_CLOEXEC))
 		return -errno;
 	fflush(NULL);
-	began = now_s();
+	began = (double)soda_now_ns() / 1e9;
 	pid = fork();
 	if (pid == 0)
 		become(args, ends[1]);
@@ -73,7 +66,7 @@ static int run(const char *const *args, double *s_p, char output[OUTPUT_MAX])
 	close(ends[0]);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)
 		return -errno;
-	*s_p = now_s() - began;
+	*s_p = (double)soda_now_ns() / 1e9 - began;
 	if (status == 0)
 		return 0;
 	fprintf(stderr, "soda bench heap: %s %s ended with %s %d\n", args[0],

@@ -15,7 +15,7 @@
 
 enum { SAMPLES_MAX = 1 << 16, TIMEOUT_MS = 20000, DONE_MAX = 64 };
 
-static double now(clockid_t clock)
+double soda_transport_seconds(clockid_t clock)
 {
 	struct timespec t;
 
@@ -134,7 +134,8 @@ int soda_transport_measure(struct soda_transport_link *l, const struct soda_tran
 			   double seconds, struct soda_transport_result *result_p)
 {
 	float *us = p->depth == 1 ? malloc(SAMPLES_MAX * sizeof(*us)) : NULL;
-	double start = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID), t = start, last;
+	double start = soda_transport_seconds(CLOCK_MONOTONIC),
+	       cpu = soda_transport_seconds(CLOCK_PROCESS_CPUTIME_ID), t = start, last;
 	struct soda_transport_result r = { 0 };
 	uint64_t posted = 0;
 	uint32_t samples = 0;
@@ -147,13 +148,13 @@ int soda_transport_measure(struct soda_transport_link *l, const struct soda_tran
 	while (ret >= 0 && r.requests < posted) {
 		last = t;
 		ret = turn(l, p, &posted, t - start < seconds);
-		t = now(CLOCK_MONOTONIC);
+		t = soda_transport_seconds(CLOCK_MONOTONIC);
 		r.requests += ret > 0 ? (uint64_t)ret : 0;
 		if (us && samples < SAMPLES_MAX)
 			us[samples++] = (float)((t - last) * 1e6);
 	}
 	r.seconds = t - start;
-	r.cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	r.cpu_seconds = soda_transport_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	if (us)
 		soda_transport_percentiles(us, samples, &r);
 	free(us);

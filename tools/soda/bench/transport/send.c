@@ -32,14 +32,6 @@ struct sender {
 	float us[SAMPLES_MAX];
 };
 
-static double now(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static int echo(struct sender *s)
 {
 	struct iovec body = { s->out, s->team->bytes };
@@ -60,11 +52,11 @@ static void *run(void *arg)
 	pthread_mutex_lock(&s->team->gate);
 	s->err = s->team->off ? -ECANCELED : 0;
 	pthread_mutex_unlock(&s->team->gate);
-	t = start = now(CLOCK_MONOTONIC);
+	t = start = soda_transport_seconds(CLOCK_MONOTONIC);
 	while (s->err == 0 && (t - start < s->team->seconds || s->requests == 0)) {
 		last = t;
 		s->err = echo(s);
-		t = now(CLOCK_MONOTONIC);
+		t = soda_transport_seconds(CLOCK_MONOTONIC);
 		s->requests++;
 		if (s->samples < SAMPLES_MAX)
 			s->us[s->samples++] = (float)((t - last) * 1e6 / 2);
@@ -119,8 +111,8 @@ static int measure(struct team *team, struct sender *senders, uint32_t n,
 	pthread_mutex_lock(&team->gate);
 	started = start_all(senders, n);
 	team->off = started < n;
-	cpu = now(CLOCK_PROCESS_CPUTIME_ID);
-	start = now(CLOCK_MONOTONIC);
+	cpu = soda_transport_seconds(CLOCK_PROCESS_CPUTIME_ID);
+	start = soda_transport_seconds(CLOCK_MONOTONIC);
 	pthread_mutex_unlock(&team->gate);
 	for (uint32_t i = 0; i < started; i++) {
 		pthread_join(senders[i].thread, NULL);
@@ -130,7 +122,7 @@ static int measure(struct team *team, struct sender *senders, uint32_t n,
 	}
 	pthread_mutex_destroy(&team->gate);
 	r->seconds = end - start;
-	r->cpu_seconds = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
+	r->cpu_seconds = soda_transport_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 	if (n == 1)
 		soda_transport_percentiles(senders[0].us, senders[0].samples, r);
 	return started < n ? -EAGAIN : ret;

@@ -13,6 +13,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "transport/api/transport.h"
 
@@ -85,5 +86,8 @@ void soda_transport_row(const struct soda_transport_place *place,
  * device: GB/s at depth > 1 or latency in microseconds at 1; < 0: it is not there or failed.
  */
 double soda_perftest(const char *host, const struct soda_transport_point *p, uint32_t requests);
+
+/* run.c.  Of this clock. */
+double soda_transport_seconds(clockid_t clock);
 
 #endif
