@@ -25,14 +25,11 @@ static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
 	"bench heap allocation, soda bench start the time to the first fault, soda bench transport "
-	"the transports by "
-	"themselves, soda eval graph applications in every mode, soda "
-	"graph generates, converts and describes "
-	"graphs, soda report makes pages and tables of results, soda run runs a program that knows "
-	"nothing of SODA, soda stat shows the counters "
-	"of a running "
-	"program or of a memory server, soda top watches several of them live. Each command has a "
-	"manual page of its own and answers --help.";
+	"the transports by themselves, soda eval graph applications in every mode, soda graph "
+	"generates, converts and describes graphs, soda report makes pages and tables of results, "
+	"soda run runs a program that knows nothing of SODA, soda stat shows the counters of a "
+	"running program or of a memory server, soda top watches several of them live. Each "
+	"command has a manual page of its own and answers --help.";
 
 static void print_usage(FILE *out)
 {
@@ -59,9 +56,8 @@ static int print_man(void)
 			    ".BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
 			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-report (1),\n.BR soda\\-run "
-			    "(1),\n.BR soda\\-stat "
-			    "(1),\n.BR soda\\-top "
-			    "(1),\n.BR soda\\-mem\\-server (1)\n",
+			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-top (1),\n.BR "
+			    "soda\\-mem\\-server (1)\n",
 	};
 
 	soda_conf_man(&conf, stdout);

@@ -45,8 +45,7 @@ static int read_all(int fd, const char *path, char *data, size_t bytes, off_t of
 					       strerror(errno));
 		if (!got)
 			return soda_graph_fail(err, EINVAL,
-					       "%s: cut off: expected %zu bytes more at "
-					       "byte %lld",
+					       "%s: cut off: expected %zu bytes more at byte %lld",
 					       path, bytes, (long long)offset);
 		data += got;
 		bytes -= (size_t)got;

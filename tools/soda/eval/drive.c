@@ -45,10 +45,9 @@ static bool try_cap(pid_t owner, char *sentence, size_t bytes)
 	snprintf(sentence, bytes,
 		 "not at all: %s; page buffers are limited all the same, but ssd has the whole "
 		 "page cache",
-		 err == -ENOENT
-			 ? "no memory cgroup on this machine"
-			 : "making a memory cgroup needs root or a delegated group (systemd-run "
-			   "--user --scope -p Delegate=yes)");
+		 err == -ENOENT ? "no memory cgroup on this machine"
+				: "making a memory cgroup needs root or a delegated group "
+				  "(systemd-run --user --scope -p Delegate=yes)");
 	fprintf(stderr, "soda eval: memory is capped %s\n", sentence);
 	return false;
 }
@@ -245,9 +244,8 @@ static void warn_of_memory(const struct soda_eval_plan *plan)
 		    soda_eval_readahead_none(plan->out))
 			fprintf(stderr,
 				"soda eval: %s is in memory (tmpfs), so that mode %s has no disk "
-				"and "
-				"its runs may not count: name a folder of a disk with --out, or "
-				"leave it out of --modes\n",
+				"and its runs may not count: name a folder of a disk with --out, "
+				"or leave it out of --modes\n",
 				plan->out, soda_eval_mode_names[plan->modes[i]]);
 }
 

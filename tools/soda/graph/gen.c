@@ -66,8 +66,7 @@ static int open_source(const struct options *o, struct soda_graph_source **sourc
 				       o->abc);
 	if (!o->scale == !o->vertices)
 		return soda_graph_fail(err, EINVAL,
-				       "expected --scale, or --vertices of a uniform "
-				       "graph");
+				       "expected --scale, or --vertices of a uniform graph");
 	if (!params.edges && __builtin_mul_overflow(vertices, o->edge_factor, &params.edges))
 		return soda_graph_fail(err, EINVAL, "--edge-factor %u: too many edges",
 				       o->edge_factor);

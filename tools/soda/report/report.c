@@ -151,13 +151,11 @@ static const struct soda_conf conf = {
 		       "file, light or dark as the reader has it, and can be printed.\n\n"
 		       "Needs python3 with matplotlib and jinja2 (Debian: python3-matplotlib, "
 		       "python3-jinja2). Results of another version of their format are refused.",
-	.epilogue =
-		".SH EXIT STATUS\n0 success, 1 results that cannot be read or a page that cannot "
-		"be "
-		"written, 2 wrong usage, 3 matplotlib or jinja2 is not installed, 127 python3 is "
-		"not.\n"
-		".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-eval (1),\n.BR soda\\-run (1),\n"
-		".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-dpu (1)\n",
+	.epilogue = ".SH EXIT STATUS\n0 success, 1 results that cannot be read or a page that "
+		    "cannot be written, 2 wrong usage, 3 matplotlib or jinja2 is not installed, "
+		    "127 python3 is not.\n"
+		    ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-eval (1),\n.BR soda\\-run (1),\n"
+		    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-dpu (1)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

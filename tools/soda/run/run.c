@@ -67,14 +67,13 @@ static const struct soda_conf conf = {
 		       "Chunks are of 16 KiB unless SODA_CHUNK says otherwise. The child of a fork "
 		       "has no fabric memory, and other programs that it starts have none without "
 		       "--children; what PROGRAM becomes by exec, as a wrapper does, has.",
-	.epilogue =
-		".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
-		"or there is no fabric memory, or the file of \\-\\-report cannot be written, 2 "
-		"wrong usage.\n"
-		".SH EXAMPLES\n.nf\n"
-		"soda run \\-\\-mem 1G \\-\\-stats \\-\\- sort \\-S 4G \\-o sorted words\n"
-		".fi\n"
-		".SH SEE ALSO\n.BR soda\\-report (1),\n.BR soda (7)\n",
+	.epilogue = ".SH EXIT STATUS\nThat of PROGRAM; 126 it cannot be run, 127 it was not found "
+		    "or there is no fabric memory, or the file of \\-\\-report cannot be written, "
+		    "2 wrong usage.\n"
+		    ".SH EXAMPLES\n.nf\n"
+		    "soda run \\-\\-mem 1G \\-\\-stats \\-\\- sort \\-S 4G \\-o sorted words\n"
+		    ".fi\n"
+		    ".SH SEE ALSO\n.BR soda\\-report (1),\n.BR soda (7)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

@@ -70,8 +70,7 @@ int soda_patience_read(int fd, const struct soda_patience_process *process, cons
 	}
 	fprintf(stderr,
 		"soda bench: %s (process %d) stands still: waited %.1f s for %s, the last %.1f s "
-		"of "
-		"it without any work of its\n",
+		"of it without any work of its\n",
 		process->name, (int)process->pid, (double)(now_ms() - began) / 1e3, what,
 		(double)(now_ms() - since) / 1e3);
 	return -ETIMEDOUT;

@@ -11,8 +11,8 @@ static const struct soda_top_row program_rows[] = {
 	{ SODA_TOP_COUNT, "faults", "faults", NULL,
 	  "Touches of pages that were not mapped, all threads." },
 	{ SODA_TOP_SHARE, "without network", "faults-fetches", "faults",
-	  "Faults that fetched nothing: first touches, or a chunk that another thread was"
-	  " fetching." },
+	  "Faults that fetched nothing: first touches, or a chunk that another thread was "
+	  "fetching." },
 	{ SODA_TOP_COUNT, "first stores", "wp_faults", NULL,
 	  "First stores to a clean chunk or page: they make it dirty." },
 	{ SODA_TOP_TIME, "median fetch", "fault_p50_ns", NULL,
@@ -67,9 +67,8 @@ static const struct soda_top_row server_rows[] = {
 	{ SODA_TOP_HEADING, "Process", NULL, NULL, NULL },
 	{ SODA_TOP_CPU, "processor", "cpu_ns", NULL, "Of one processor; all threads." },
 	{ SODA_TOP_COUNT, "refused",
-	  "requests_bad+peers_rejected+hellos_refused+opens_refused+"
-	  "calls_refused",
-	  NULL, "Requests and connections refused: wrong, or over a limit." },
+	  "requests_bad+peers_rejected+hellos_refused+opens_refused+calls_refused", NULL,
+	  "Requests and connections refused: wrong, or over a limit." },
 	{ SODA_TOP_LEVEL, "lost clients", "clients_expired", NULL,
 	  "Since the start: clients that did not come back within the grace time." },
 	{ SODA_TOP_LEVEL, "failed syncs", "syncs_failed", NULL, "Since the start: should be 0." },
