@@ -56,6 +56,9 @@ enum {
 	SODA_RETIRE_MS = 90000, /* soda_free, for what is under way in the object's chunks */
 	SODA_REOPEN_MS = 3000,	/* a new server, to have memory for all objects */
 	SODA_REOPEN_LOOK_MS = 20,
+	SODA_REFUSED_MIN_MS =
+		1000, /* what the server has refused is asked for again, doubling... */
+	SODA_REFUSED_MAX_MS = 30000,  /* ...up to this */
 	SODA_STILL_MS = 500,	      /* a wait that took so much longer: we did not run */
 	SODA_COLLECT_LOOK_MS = 2000,  /* a wait for an answer is cut into pieces, to see that */
 	SODA_SYNC_LOOK_MS = 100,      /* soda_sync looks at its chunks at least so often */

@@ -17,10 +17,9 @@ static size_t page_number(size_t cell)
 	return cell / SIM_SLOTS;
 }
 
-/* The server or an agent refused to make it again when it met the host anew, for want of memory. */
 /*
- * A server that is full refuses it, too: a recovery that was broken off holds memory there until
- * its grace time is over, and the host begins again as another client.
+ * The server or an agent refuses to make it again since it has met the host anew: for want of
+ * memory, as others have got what it had, or because another client has the file.
  */
 bool sim_model_abandoned(const struct sim_object *o)
 {

@@ -368,7 +368,7 @@ bool sim_host_abandons(const void *addr)
 {
 	struct soda_region *r = soda_region_of(soda_chunk_of(addr));
 
-	return r && *(volatile bool *)(void *)&r->lost;
+	return r && *(volatile int *)(void *)&r->refused;
 }
 
 void sim_host_check(bool quiet)

@@ -393,7 +393,7 @@ static void step(void)
 			unuse(o);
 		return;
 	}
-	if (sim_model_abandoned(o))
+	if (sim_model_abandoned(o) && sim_chance(10))
 		release(o);
 	else if (o->undecided)
 		freeze(o);
@@ -460,6 +460,27 @@ static void *neighbour_end(void *arg)
 	return NULL;
 }
 
+/* With what the server adds to it. */
+static bool has_room(const struct sim_object *o)
+{
+	return !o->flags && !plan.server.quota &&
+	       sim_server_used() + o->bytes + (2u << 20) <= plan.server.capacity;
+}
+
+/* What was refused in bad times is asked for again. */
+static void await_places(void)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++) {
+		struct sim_object *o = &sim_objects[i];
+
+		for (int s = 0; s < 90 && sim_model_abandoned(o); s++)
+			sim_sleep(SIM_S, "an object to be opened again");
+		if (sim_model_abandoned(o) && has_room(o))
+			sim_fail("BROKEN PROMISE: there is room for an object, and it has no place "
+				 "on the server");
+	}
+}
+
 /* Everything is mended: all is brought to the server, all is seen once more, and freed. */
 void sim_work_end(void)
 {
@@ -468,6 +489,7 @@ void sim_work_end(void)
 	if (neighbour)
 		sim_join(neighbour);
 	sim_join(sim_spawn(SIM_WORLD, "neighbour", neighbour_end, NULL)); /* not the host's */
+	await_places();
 	for (int i = 0; i < SIM_OBJECTS; i++)
 		if (sim_model_abandoned(&sim_objects[i]))
 			release(&sim_objects[i]);

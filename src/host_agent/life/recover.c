@@ -8,6 +8,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
+#include "host_agent/life/session_impl.h"
 #include "host_agent/life/stuck.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/owed.h"
@@ -15,8 +16,17 @@
 
 enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
 
-int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
-		      struct soda_why *why)
+static _Atomic uint32_t meeting; /* soda_recover_meeting(): changed by the keeper alone */
+
+/* Objects that the server has refused; the keeper's. */
+static struct {
+	bool any;
+	uint32_t pause_ms; /* between two questions, doubling */
+	uint64_t next_ns;
+} refusals;
+
+static int open_on(struct soda_conn *control, const struct soda_region *r, struct soda_mr *mr_p,
+		   struct soda_wire_opened *opened_p, int timeout_ms, struct soda_why *why)
 {
 	struct soda_wire_open open = {
 		.region_id = r->id,
@@ -24,12 +34,38 @@ int soda_recover_open(struct soda_conn *control, struct soda_region *r, int time
 		.flags = r->flags,
 		.bytes = r->bytes,
 	};
+
+	return soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
+}
+
+/* The server's, of an OPEN that nobody relies on. Errors of the connection alone. */
+static int close_unknown(struct soda_conn *control, const struct soda_region *r, int timeout_ms,
+			 struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+	int ret = soda_conn_call(control, SODA_MSG_CLOSE, &body, 1, NULL, 0, NULL, timeout_ms, why);
+
+	return soda_call_lost(ret) ? ret : 0;
+}
+
+int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
+		      struct soda_why *why)
+{
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
-	int ret = soda_conn_open_region(control, &open, r->file, &opened, &mr, timeout_ms, why);
+	int ret = r->asked ? close_unknown(control, r, timeout_ms, why) : 0;
 
 	if (ret)
 		return ret;
+	r->asked = true;
+	ret = open_on(control, r, &mr, &opened, timeout_ms, why);
+	if (soda_call_lost(ret))
+		return ret;
+	r->asked = false;
+	if (ret)
+		return ret;
+	r->meeting = soda_recover_meeting();
 	r->mr = mr;
 	r->bytes = opened.bytes;
 	r->file_id = opened.file_id;
@@ -60,10 +96,10 @@ static bool is_undecided(uint32_t id)
 	return false;
 }
 
-/* Whether the object is lost as a whole. */
-static bool is_lost(const struct soda_region *r)
+/* Whether what is not resident of the object can be fetched. */
+static void set_lost(struct soda_region *r)
 {
-	return atomic_load(&r->lost) && !r->undecided;
+	atomic_store(&r->lost, r->refused || r->undecided || r->given_up);
 }
 
 static const char *name_of(const struct soda_region *r)
@@ -73,15 +109,18 @@ static const char *name_of(const struct soda_region *r)
 
 static void leave_undecided(struct soda_region *r, uint32_t id)
 {
-	if (is_undecided(id) || is_lost(r))
+	bool lost = r->lost;
+
+	if (is_undecided(id) || r->given_up)
 		return;
 	if (undecided.n == UNDECIDED_MAX) {
-		r->undecided = 0;
+		r->given_up = true;
 	} else {
 		undecided.id[undecided.n++] = id;
 		r->undecided++;
 	}
-	if (!atomic_exchange(&r->lost, true))
+	set_lost(r);
+	if (!lost)
 		soda_log_error("chunk %u of %s is in use for longer than a fault may take: what is "
 			       "not resident of the object is an error until that ends",
 			       id - r->first, name_of(r));
@@ -147,7 +186,18 @@ static void lose_chunks(struct soda_region *r)
 		atomic_store(&r->unwritten, true);
 }
 
-struct reopening {
+void soda_recover_anew(void)
+{
+	atomic_fetch_add(&meeting, 1);
+	refusals.pause_ms = 0;
+}
+
+uint32_t soda_recover_meeting(void)
+{
+	return atomic_load(&meeting);
+}
+
+struct recovery {
 	struct soda_conn *control;
 	struct soda_why *why;
 	uint64_t patient_until_ns; /* of all regions together */
@@ -162,56 +212,114 @@ static void unmap_old(void *arg)
 
 /*
  * A server that has just started may lack memory or descriptors for a moment, or a disk's answer
- * (EIO, also what other errors are on the wire), and an object that it refuses is lost for good: it
- * is asked again.
+ * (EIO, also what other errors are on the wire): what it refuses at first is asked for again.
  */
-static int open_patiently(const struct reopening *o, struct soda_region *r)
+static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
 	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret;
+	bool first = r->meeting != soda_recover_meeting();
 
 	for (;;) {
 		ret = soda_recover_open(o->control, r, timeout_ms, o->why);
-		if ((ret != -ENOMEM && ret != -EIO) || soda_now_ns() >= o->patient_until_ns)
+		if ((ret != -ENOMEM && ret != -EIO) || !first ||
+		    soda_now_ns() >= o->patient_until_ns)
 			return ret;
 		poll(NULL, 0, SODA_REOPEN_LOOK_MS);
 	}
 }
 
-static int reopen(struct soda_region *r, void *arg)
+/* What the object has beside its region, as far as that is to be the same on any server. */
+static bool is_same(const struct soda_region *r, uint64_t bytes, uint64_t file_id)
 {
-	struct reopening *o = arg;
-	struct soda_region old = *r;
-	int ret;
+	return r->bytes == bytes && (!(r->flags & SODA_READ_ONLY) || r->file_id == file_id);
+}
 
-	/* Nothing may be read from the new region that was not put there: first the states.
-	   Files that nobody writes keep theirs, if they are still the same. */
+/* The server does not have it: err, or another file of that name. */
+static void set_refused(const struct recovery *o, struct soda_region *r, int err)
+{
+	bool before = r->refused;
+
+	r->meeting = soda_recover_meeting();
+	atomic_store(&r->refused, err);
+	set_lost(r);
+	refusals.any = true;
+	if (before)
+		return;
+	soda_log_error("%s %s (%llu bytes) could not be opened again on %s: %s; what is not "
+		       "resident of it is an error, and what is stays here; it is asked for again",
+		       r->file ? "file" : "object", r->file ? r->file : r->name,
+		       (unsigned long long)r->bytes, soda_conn_peer(o->control),
+		       err == -ESTALE	 ? "it has changed"
+		       : o->why->text[0] ? o->why->text
+					 : soda_strerror(err));
+}
+
+static void set_placed(struct soda_region *r)
+{
+	if (!r->refused)
+		return;
+	atomic_store(&r->refused, 0);
+	set_lost(r);
+	soda_log_warning("%s has a place on %s again", name_of(r), soda_session_peer());
+}
+
+/*
+ * Nothing may be read from the new region that was not put there: first the states.  Files that
+ * nobody writes keep theirs, if they are still the same.
+ */
+static void give_up_the_old(struct soda_region *r)
+{
+	if (r->decided == soda_recover_meeting())
+		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
 		lose_chunks(r);
 		soda_freeze_end(r);
 	}
+	r->decided = soda_recover_meeting();
+}
+
+static int reopen(struct soda_region *r, struct recovery *o)
+{
+	uint64_t bytes = r->bytes, file_id = r->file_id;
+	int ret;
+
+	give_up_the_old(r);
 	soda_channels_exclusive(unmap_old, r);
 	ret = open_patiently(o, r);
 	if (soda_call_lost(ret))
 		return ret;
-	if (ret || r->bytes != old.bytes ||
-	    (r->flags & SODA_READ_ONLY && r->file_id != old.file_id)) {
-		soda_log_error("%s %s (%llu bytes) could not be opened again on %s: %s; what is "
-			       "not resident is lost",
-			       r->file ? "file" : "object", r->file ? r->file : r->name,
-			       (unsigned long long)old.bytes, soda_conn_peer(o->control),
-			       ret ? o->why->text : "it has changed");
-		r->bytes = old.bytes;
-		r->undecided = 0;
-		atomic_store(&r->lost, true); /* a REMOTE chunk of a lost object is an error, too */
+	if (!ret && !is_same(r, bytes, file_id)) {
+		soda_conn_unmap_region(&r->mr);
+		r->asked = true;
+		r->bytes = bytes;
+		r->file_id = file_id;
+		ret = -ESTALE;
 	}
+	if (ret)
+		set_refused(o, r, ret);
+	else
+		set_placed(r);
 	return 0;
+}
+
+/* One that the server has still, where only the way there is new, or one that it has not. */
+static int recover_one(struct soda_region *r, void *arg)
+{
+	struct recovery *o = arg;
+
+	if (r->going)
+		return 0;
+	if (r->refused || r->meeting != soda_recover_meeting())
+		return reopen(r, o);
+	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
+				      o->why);
 }
 
 static int renew(struct soda_region *r, void *arg)
 {
-	struct reopening *o = arg;
+	struct recovery *o = arg;
 
-	if (!is_lost(r))
+	if (!r->refused && !r->going)
 		soda_freeze_renew(o->control, r);
 	return 0;
 }
@@ -249,28 +357,18 @@ void soda_recover_owed(uint32_t agent)
 			lost);
 }
 
-/* The server has it still: only the way there is new. */
-static int reach_again(struct soda_region *r, void *arg)
+int soda_recover_regions(struct soda_conn *control, struct soda_why *why)
 {
-	struct reopening *o = arg;
-
-	if (is_lost(r))
-		return 0;
-	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
-				      o->why);
-}
-
-int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why)
-{
-	struct reopening o = {
+	struct recovery o = {
 		.control = control,
 		.why = why,
 		.patient_until_ns = soda_now_ns() + SODA_REOPEN_MS * SODA_MS_NS,
 	};
 	int ret;
 
+	refusals.any = false;
 	soda_regions_lock();
-	ret = soda_regions_each(known ? reach_again : reopen, &o);
+	ret = soda_regions_each(recover_one, &o);
 	if (!ret)
 		soda_regions_each(renew, &o);
 	soda_regions_unlock();
@@ -293,14 +391,14 @@ static void decide(uint32_t id)
 		atomic_store(&r->unwritten, true);
 	if (!r->undecided || --r->undecided)
 		return;
-	atomic_store(&r->lost, false);
-	soda_log_warning(
-		"%s: what is not resident of it can be had again, as far as the server has "
-		"it",
-		name_of(r));
+	set_lost(r);
+	if (!r->lost)
+		soda_log_warning("%s: what is not resident of it can be had again, as far as the "
+				 "server has it",
+				 name_of(r));
 }
 
-void soda_recover_look(void)
+static void look_at_undecided(void)
 {
 	uint32_t id[UNDECIDED_MAX], n;
 
@@ -317,6 +415,66 @@ void soda_recover_look(void)
 			decide(id[i]);
 	}
 	soda_regions_unlock();
+}
+
+/*
+ * Would the server take what it has refused?  1: yes; and what it has opened now is not used: r->mr
+ * changes only where nobody is connected, so that the next recovery opens it.
+ */
+static int ask_again(struct soda_region *r, void *arg)
+{
+	struct recovery *o = arg;
+	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret = 0;
+	struct soda_wire_opened opened;
+	struct soda_mr mr;
+
+	if (!r->refused || r->going)
+		return 0;
+	if (r->asked)
+		ret = close_unknown(o->control, r, timeout_ms, o->why);
+	if (ret)
+		return ret;
+	r->asked = true;
+	ret = open_on(o->control, r, &mr, &opened, timeout_ms, o->why);
+	if (soda_call_lost(ret))
+		return ret;
+	r->asked = !ret;
+	if (ret)
+		return 0;
+	soda_conn_unmap_region(&mr);
+	return is_same(r, opened.bytes, opened.file_id);
+}
+
+/* Those that were refused, at a bounded pace. */
+static void look_at_refused(void)
+{
+	struct soda_why why = { "" };
+	struct recovery o = { .why = &why };
+	uint64_t now = soda_now_ns();
+	int ret = 0;
+
+	if (!refusals.any || (refusals.pause_ms && now < refusals.next_ns))
+		return;
+	if (refusals.pause_ms) {
+		soda_regions_lock();
+		o.control = soda_session_control_acquire();
+		if (o.control)
+			ret = soda_regions_each(ask_again, &o);
+		if (ret)
+			soda_session_report(ret < 0 ? ret : -ECONNRESET);
+		soda_session_control_release();
+		soda_regions_unlock();
+	}
+	refusals.pause_ms = refusals.pause_ms ? refusals.pause_ms * 2 : SODA_REFUSED_MIN_MS;
+	if (refusals.pause_ms > SODA_REFUSED_MAX_MS)
+		refusals.pause_ms = SODA_REFUSED_MAX_MS;
+	refusals.next_ns = now + refusals.pause_ms * SODA_MS_NS;
+}
+
+void soda_recover_look(void)
+{
+	look_at_undecided();
+	look_at_refused();
 }
 
 void soda_recover_forget(uint32_t first, uint32_t n)

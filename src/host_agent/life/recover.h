@@ -11,7 +11,10 @@
 #include "host_agent/object/region.h"
 #include "transport/api/transport.h"
 
-/* Open the object's region on the server and fill r->mr, bytes, file_id, generation. */
+/*
+ * Open the object's region on the server and fill r->mr, bytes, file_id, generation.  One that may
+ * be open already, with nothing in it that anybody knows of (r->asked), is closed first.
+ */
 int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
 		      struct soda_why *why);
 
@@ -22,15 +25,26 @@ int soda_recover_open(struct soda_conn *control, struct soda_region *r, int time
 void soda_recover_owed(uint32_t agent);
 
 /*
- * known: the server still has our regions.  Otherwise chunk by chunk as session.h
- * says, and each region is opened anew; one that cannot be is lost as a whole,
- * which is logged and does not fail the others.  Errors of the connection.
+ * A server is met that has none of our objects: each is to be opened anew, and chunk by chunk it is
+ * decided what of it is still there, as session.h says.
  */
-int soda_recover_regions(struct soda_conn *control, bool known, struct soda_why *why);
+void soda_recover_anew(void);
+/* How often that was so.  Of an object that is opened meanwhile (soda_region.meeting). Any thread.
+ */
+uint32_t soda_recover_meeting(void);
+/*
+ * Open what the server that is met does not have, however many attempts that takes: where one is
+ * broken off the next one, as the same client, goes on with the objects that it had not come to.
+ * An object that the server refuses is not fetched and not written back, which is logged and does
+ * not fail the others; it is asked for again (soda_recover_look).  Errors of the connection.
+ */
+int soda_recover_regions(struct soda_conn *control, struct soda_why *why);
 
 /*
  * The keeper's tick: chunks that were in use for longer than a recovery could wait are looked at
- * again, and their objects are good again with the last of them.
+ * again, and their objects are good again with the last of them.  And now and then the server is
+ * asked whether it takes what it has refused: if so the connections are made anew, and the object
+ * has its place then.
  */
 void soda_recover_look(void);
 /* The chunks' object goes. soda_regions_lock held. */

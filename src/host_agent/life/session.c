@@ -236,21 +236,22 @@ static void disconnect_all(void)
 }
 
 /*
- * All regions, for the server that is met.  Where it is another one that is not over before an
- * attempt goes through all of them: those that this one has not come to are as they were.
+ * All regions, for the server that is met.  Where it has none of ours that is not over before an
+ * attempt has gone through all of them: those that this one has not come to are as they were, and
+ * the next one goes on with them, as the client that this one was told to be.
  */
 static int recover(bool known, struct soda_why *why)
 {
 	int ret;
 
-	if (!known)
+	if (!known) {
 		soda_log_warning("%s has started anew: what only it held is lost", se.address);
-	if (!known && !(atomic_load(&se.restarts) & 1))
-		atomic_fetch_add(&se.restarts, 1);
-	ret = soda_recover_regions(se.control, known, why);
-	if (ret && !known) /* half of the regions are open: the next attempt is another client's */
-		se.hello.client_id = se.hello.secret = se.hello.epoch = 0;
-	if (!ret && !known)
+		if (!(atomic_load(&se.restarts) & 1))
+			atomic_fetch_add(&se.restarts, 1);
+		soda_recover_anew();
+	}
+	ret = soda_recover_regions(se.control, why);
+	if (!ret && atomic_load(&se.restarts) & 1)
 		atomic_fetch_add(&se.restarts, 1);
 	return ret;
 }

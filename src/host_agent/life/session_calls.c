@@ -81,15 +81,9 @@ static int region_call(struct soda_conn *c, enum soda_msg type, const struct sod
 	return soda_conn_call(c, type, &body, 1, NULL, 0, NULL, timeout_ms, why);
 }
 
-/* The region may be open already, with nothing in it that anybody knows of: then it is closed
- * first. */
 static int open_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
 		     int timeout_ms, struct soda_why *why)
 {
-	int ret = again ? region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why) : 0;
-
-	if (soda_call_lost(ret))
-		return ret;
 	return soda_recover_open(c, r, timeout_ms, why);
 }
 
@@ -233,7 +227,7 @@ void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n)
 	bool lost;
 	int ret = 0;
 
-	if (atomic_load_explicit(&r->keeps, memory_order_relaxed))
+	if (atomic_load_explicit(&r->keeps, memory_order_relaxed) || atomic_load(&r->refused))
 		return;
 	soda_signals_block(&saved);
 	control = soda_session_control_acquire();

@@ -131,11 +131,10 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 }
 
 /* As it was, and in the queue no more. */
-static void refuse(const struct soda_sender *s, const struct soda_outgoing *out)
+static void refuse(const struct soda_outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 
-	say_unreadable(s, out->id);
 	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_chunk_dirty(soda_chunk_load(c)), 0,
 			  SODA_CW_QUEUED);
 	soda_outgoing_leaves(out->why);
@@ -218,9 +217,16 @@ static int send_closed(struct soda_sender *s, const struct soda_outgoing *out, b
 
 	if (copy)
 		return send_chunk(s, out, copy);
-	refuse(s, out);
+	say_unreadable(s, out->id);
+	refuse(out);
 	*refused_p = true;
 	return 0;
+}
+
+/* The server has refused the object, and would refuse this. */
+static bool has_no_place(const struct soda_outgoing *out)
+{
+	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
 }
 
 int soda_sender_send(struct soda_sender *s)
@@ -232,7 +238,11 @@ int soda_sender_send(struct soda_sender *s)
 	for (int i = 0; i < n; i++) {
 		int ret = 0;
 
-		if (out[i].unreadable) {
+		if (out[i].mask && has_no_place(&out[i])) {
+			soda_progress_refused(-EIO);
+			refuse(&out[i]);
+			tell = true;
+		} else if (out[i].unreadable) {
 			ret = send_closed(s, &out[i], &tell);
 		} else if (out[i].mask) {
 			ret = send_chunk(s, &out[i], NULL);

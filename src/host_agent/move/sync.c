@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host_agent/core/audit.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/life/agent.h"
@@ -257,10 +258,20 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	return -ETIMEDOUT;
 }
 
+/* The object has dirty data, and no place on the server. */
+static int explain_refusal(int refused, struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "%s, which has started anew, does not take it (%s); it is asked again, and the "
+		 "data stays in memory",
+		 soda_session_peer(), soda_strerror(refused));
+	return refused == -ENOSPC || refused == -EDQUOT ? -ENOSPC : -EIO;
+}
+
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
 	struct ends ends;
-	int ret;
+	int ret, refused;
 
 	do {
 		ret = await_ends(&ends, why);
@@ -269,6 +280,9 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 		if (!ret)
 			ret = settle(r, first, n, why);
 	} while (!ret && ended_since(&ends));
+	refused = atomic_load(&r->refused);
+	if (ret && refused)
+		ret = explain_refusal(refused, why);
 	if (!ret && atomic_exchange(&r->unwritten, false)) {
 		snprintf(why->text, sizeof(why->text),
 			 "some of it is lost: the server has started anew, or the DPU agent died, "

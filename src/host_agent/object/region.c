@@ -339,6 +339,38 @@ static void close_region(struct soda_region *r, struct soda_why *why)
 	soda_log_error("%s", why->text);
 }
 
+static int open_and_place(struct soda_region *r, uint32_t *next, struct soda_why *why)
+{
+	int ret = soda_session_open_region(r, why);
+
+	if (ret)
+		return ret;
+	ret = place(r, next, why);
+	if (ret)
+		close_region(r, &(struct soda_why){ "" });
+	return ret;
+}
+
+/*
+ * From now on a recovery sees it.  False: there has been one already since it was opened, with a
+ * server that does not have it.
+ */
+static bool publish(struct soda_region *r)
+{
+	bool good;
+
+	soda_regions_lock();
+	good = r->meeting == soda_recover_meeting();
+	if (good) {
+		atomic_store_explicit(&objects[r->id], r, memory_order_release);
+	} else {
+		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
+		mark_granules(r, 0);
+	}
+	soda_regions_unlock();
+	return good;
+}
+
 int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 		       struct soda_region **region_p, struct soda_why *why)
 {
@@ -353,21 +385,16 @@ int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
 	}
 	r->id = (uint16_t)ret;
 	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
-	r->bytes = bytes;
 	r->file = file ? strdup(file) : NULL;
-	ret = soda_session_open_region(r, why);
-	if (!ret) {
-		ret = place(r, flags & SODA_REGION_HEAP ? &next_of_heap : &next_granule, why);
-		if (ret)
-			close_region(r, &(struct soda_why){ "" });
-	}
+	do {
+		r->bytes = bytes;
+		ret = open_and_place(r, flags & SODA_REGION_HEAP ? &next_of_heap : &next_granule,
+				     why);
+	} while (!ret && !publish(r));
 	if (ret) {
 		put_descriptor(r);
 		return ret;
 	}
-	soda_regions_lock();
-	atomic_store_explicit(&objects[r->id], r, memory_order_release);
-	soda_regions_unlock();
 	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
 	*region_p = r;
 	return 0;
@@ -390,6 +417,9 @@ void soda_region_destroy(struct soda_region *r, struct soda_why *why)
 			(unsigned long long)r->bytes);
 		return;
 	}
+	soda_regions_lock();
+	r->going = true;
+	soda_regions_unlock();
 	mprotect(base, r->span, PROT_NONE);
 	if (soda_handler_mapped_over() && soda_regions_map_anew(base, r->span, PROT_NONE))
 		kept = -ENOMEM;

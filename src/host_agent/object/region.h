@@ -29,8 +29,17 @@ struct soda_region {
 	char name[256];		 /* soda_set_name */
 	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
-	_Atomic bool lost;  /* the server has forgotten it and it could not be opened again, or: */
-	uint32_t undecided; /* chunks that recover.c waits for; soda_regions_lock */
+
+	/* The keeper's, with the lock of soda_regions_lock; recover.c. */
+	_Atomic bool lost;     /* nothing of it is fetched: for one of the next three */
+	_Atomic int refused;   /* why the server does not have it; 0: it has */
+	uint32_t undecided;    /* chunks that recover.c waits for */
+	bool given_up;	       /* there were too many of these */
+	uint32_t meeting;      /* soda_recover_meeting() when the server answered an OPEN last, */
+	uint32_t decided;      /* and when what only an earlier server had was last given up */
+	bool asked;	       /* an OPEN may have been done that nobody relies on */
+	bool going;	       /* soda_free: it is not opened again */
+
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
 	_Atomic bool unwritten;	    /* a peer ended with data of it; until soda_sync has said so */

@@ -178,11 +178,14 @@ static void known_as_another(void **state)
 	host_stop();
 }
 
-/* Two objects; the connection fails again while the second is opened anew. */
+/*
+ * Two objects; the connection fails again while the second is opened anew.  What the server has
+ * given the client by then is not left to one that never comes back.
+ */
 static void lost_in_recovery(void **state)
 {
 	struct soda_region *r[2];
-	uint64_t v;
+	uint64_t v, client;
 
 	host_start(&plain);
 	for (int k = 0; k < 2; k++) {
@@ -195,9 +198,11 @@ static void lost_in_recovery(void **state)
 	fake_net.lose_at_open = 2;
 	fake_unlock();
 	fake_net_restart();
+	client = fake_net.client;
 	soda_session_report(-ECONNRESET);
 	assert_int_equal(soda_session_wait(soda_now_ns() + 60000000000u), 0);
 	assert_int_equal(fake_net.lose_at_open, 0);
+	assert_int_equal(fake_net.client, client + 1);
 	for (int k = 0; k < 2; k++) {
 		assert_int_equal(host_state(r[k], 0), SODA_CHUNK_LOST);
 		assert_int_equal(fake_load(host_at(r[k], 0, 0), &v), -EIO);
@@ -281,6 +286,45 @@ static void open_not_understood(void **state)
 	assert_false(r[1]->lost);
 	assert_int_equal(host_sync(r[1]), 0);
 	assert_int_equal(fake_server_word(r[1]->id, 2 << 16), 12);
+	host_stop();
+}
+
+/*
+ * The new server has no room for an object, and has some later: what is dirty of it comes to the
+ * server then, and until then soda_sync says why it does not.
+ */
+static void refused_and_taken(void **state)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	uint64_t v, end;
+
+	host_start(&plain);
+	r = host_alloc(4 << 16);
+	for (uint32_t i = 0; i < 3; i++)
+		host_store(r, i, 0, i + 10);
+	assert_int_equal(host_cold(r, 0, 1), 0);
+	fake_lock();
+	fake_net.refuse_open = -ENOSPC;
+	fake_unlock();
+	fake_net_restart();
+	soda_session_report(-ECONNRESET);
+	assert_int_equal(soda_session_wait(soda_now_ns() + 60000000000u), 0);
+	host_store(r, 3, 0, 13);
+	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), -ENOSPC);
+	assert_non_null(strstr(why.text, "does not take it"));
+	for (end = soda_now_ns() + 30000000000u; r->refused; usleep(1000))
+		assert_true(soda_now_ns() < end);
+	assert_int_equal(soda_session_wait(soda_now_ns() + 60000000000u), 0);
+	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), -EIO); /* chunk 0 */
+	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), 0);
+	assert_int_equal(fake_load(host_at(r, 0, 0), &v), -EIO);
+	assert_int_equal(host_cold(r, 1, 3), 0);
+	for (uint32_t i = 1; i < 4; i++) {
+		assert_int_equal(fake_server_word(r->id, i * 65536), i + 10);
+		assert_int_equal(host_load(r, i, 0), i + 10);
+	}
+	host_check(r);
 	host_stop();
 }
 
@@ -565,6 +609,7 @@ int main(void)
 		cmocka_unit_test(wait_of_stopped_process),
 		cmocka_unit_test(in_use_during_recovery),
 		cmocka_unit_test(open_not_understood),
+		cmocka_unit_test(refused_and_taken),
 		cmocka_unit_test(lost_while_reconnecting),
 		cmocka_unit_test(call_not_answered),
 		cmocka_unit_test(call_of_stopped_process),
