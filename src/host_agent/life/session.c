@@ -249,6 +249,7 @@ static int recover(bool known, struct soda_why *why)
 		if (!(atomic_load(&se.restarts) & 1))
 			atomic_fetch_add(&se.restarts, 1);
 		soda_recover_anew();
+		soda_session_forget_closes();
 	}
 	ret = soda_recover_regions(se.control, why);
 	if (!ret && atomic_load(&se.restarts) & 1)
@@ -377,6 +378,7 @@ static void *keep(void *arg)
 			keep_up();
 		if (atomic_load(&se.want_keyed) && soda_session_up())
 			reach_keyed();
+		soda_session_close_late();
 		ask_agent();
 		collect_left(t);
 		soda_stuck_look();
@@ -394,6 +396,7 @@ int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why
 	memset(&se, 0, sizeof(se));
 	snprintf(se.address, sizeof(se.address), "%s", address);
 	soda_lock_init(&se.lock, SODA_RANK_SESSION);
+	soda_session_forget_closes();
 	se.event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (se.event_fd < 0)
 		return -errno;

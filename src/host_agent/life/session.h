@@ -64,8 +64,10 @@ void soda_session_await_keyed(void);
  * server does nothing of the old ones after that.
  */
 int soda_session_open_region(struct soda_region *r, struct soda_why *why);
-/* 0 also where nobody answers: it goes with the client.  Else the server keeps it. */
+/* 0 also where nobody answers: the server is told when it is there again.  Else it keeps it. */
 int soda_session_close_region(struct soda_region *r, struct soda_why *why);
+/* Whether the server may still have a region of this number, which no object has. */
+bool soda_session_owes_close(uint16_t id);
 int soda_session_sync_region(struct soda_region *r, struct soda_why *why);
 /*
  * DISCARD of chunks that nobody fetches or writes back before this returns.  Never twice, and

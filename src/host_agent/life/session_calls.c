@@ -8,6 +8,7 @@
 #include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host_agent/life/helper.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/session_impl.h"
@@ -145,11 +146,6 @@ static int freeze_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 					       : -EAGAIN;
 }
 
-int soda_session_open_region(struct soda_region *r, struct soda_why *why)
-{
-	return with_control(open_call, r, NULL, why);
-}
-
 static void unmap(void *arg)
 {
 	struct soda_region *r = arg;
@@ -157,14 +153,89 @@ static void unmap(void *arg)
 	soda_conn_unmap_region(&r->mr);
 }
 
+/*
+ * Objects that are gone here, and that the server has still, as nobody could tell it: a bit for
+ * each id, which is not used again before.
+ */
+static struct {
+	_Atomic uint64_t bits[SODA_REGIONS_MAX / 64 + 1];
+	_Atomic bool any;
+} unclosed;
+
+static void close_later(uint16_t id)
+{
+	atomic_fetch_or(&unclosed.bits[id / 64], 1ull << id % 64);
+	atomic_store(&unclosed.any, true);
+}
+
+bool soda_session_owes_close(uint16_t id)
+{
+	return atomic_load(&unclosed.bits[id / 64]) >> id % 64 & 1;
+}
+
+void soda_session_forget_closes(void)
+{
+	atomic_store(&unclosed.any, false);
+	for (size_t i = 0; i < sizeof(unclosed.bits) / sizeof(unclosed.bits[0]); i++)
+		atomic_store(&unclosed.bits[i], 0);
+}
+
+/* What the server says to it changes nothing here. */
+static int close_one(struct soda_conn *control, uint16_t id)
+{
+	struct soda_region r = { .id = id };
+	struct soda_why why = { "" };
+	int ret = close_call(control, &r, NULL, true, (int)soda_agent.settings.fault_timeout_ms,
+			     &why);
+
+	if (soda_call_lost(ret))
+		return ret;
+	if (ret)
+		soda_log_error("an object is freed here, but %s keeps it until the program ends: "
+			       "%s",
+			       soda_session_peer(), why.text[0] ? why.text : soda_strerror(ret));
+	atomic_fetch_and(&unclosed.bits[id / 64], ~(1ull << id % 64));
+	return 0;
+}
+
+void soda_session_close_late(void)
+{
+	struct soda_conn *control;
+	int ret = 0;
+
+	if (!atomic_load(&unclosed.any))
+		return;
+	control = soda_session_control_acquire();
+	if (control)
+		atomic_store(&unclosed.any, false);
+	for (uint32_t id = 1; control && !ret && id < SODA_REGIONS_MAX; id++)
+		if (soda_session_owes_close((uint16_t)id))
+			ret = close_one(control, (uint16_t)id);
+	if (ret) {
+		atomic_store(&unclosed.any, true);
+		soda_session_report(ret);
+	}
+	soda_session_control_release();
+}
+
+int soda_session_open_region(struct soda_region *r, struct soda_why *why)
+{
+	int ret = with_control(open_call, r, NULL, why);
+
+	if (ret && r->asked)
+		close_later(r->id);
+	return ret;
+}
+
 int soda_session_close_region(struct soda_region *r, struct soda_why *why)
 {
 	sigset_t saved;
-	int ret = 0;
+	int ret = -ENOTCONN;
 
-	/* A server that does not answer frees it with the client. */
 	if (soda_session_up())
 		ret = with_control(close_call, r, NULL, why);
+	if (soda_call_lost(ret))
+		close_later(r->id);
 	soda_signals_block(&saved);
 	soda_channels_exclusive(unmap, r);
 	soda_signals_restore(&saved);

@@ -13,4 +13,9 @@ uint32_t soda_session_breaks(void);
 /* Wait until they have been once more than `breaks`, or the session ends. */
 void soda_session_await_break(uint32_t breaks);
 
+/* The keeper tells the server of objects that were freed while nobody could tell it. */
+void soda_session_close_late(void);
+/* The server that is met has none of them. */
+void soda_session_forget_closes(void);
+
 #endif

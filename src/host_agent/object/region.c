@@ -270,7 +270,8 @@ static int find_id(void)
 
 		if (!next_id)
 			next_id = 1;
-		if (!id || id == no_object || atomic_load(&objects[id]))
+		if (!id || id == no_object || atomic_load(&objects[id]) ||
+		    soda_session_owes_close(id))
 			continue;
 		if (id >= atomic_load(&ids_end))
 			atomic_store(&ids_end, id + 1u);

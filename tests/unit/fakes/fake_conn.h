@@ -79,6 +79,7 @@ uint32_t fake_net_under_way(bool writes);
 void fake_server_forget(void);
 /* A region of zeros; NULL: the number is taken, or none. */
 uint8_t *fake_server_open(uint16_t region_id, uint64_t bytes);
+bool fake_server_has(uint16_t region_id);
 void fake_server_close(uint16_t region_id);
 /* Fails the test where there is no such range. */
 uint8_t *fake_server_at(uint16_t region_id, uint64_t offset, uint32_t bytes);

@@ -28,6 +28,11 @@ uint8_t *fake_server_open(uint16_t region_id, uint64_t bytes)
 	return regions[region_id].bytes;
 }
 
+bool fake_server_has(uint16_t region_id)
+{
+	return region_id < REGIONS && regions[region_id].bytes;
+}
+
 void fake_server_close(uint16_t region_id)
 {
 	free(regions[region_id].bytes);

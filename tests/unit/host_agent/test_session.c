@@ -398,6 +398,38 @@ static void closed_already(void **state)
 	host_stop();
 }
 
+static bool server_has(uint16_t id)
+{
+	bool has;
+
+	fake_lock();
+	has = fake_server_has(id);
+	fake_unlock();
+	return has;
+}
+
+/* An object is freed while there is no way to the server: it hears of that later. */
+static void freed_while_away(void **state)
+{
+	struct soda_region *r;
+	uint16_t id;
+	uint64_t end;
+
+	host_start(&plain);
+	r = host_alloc(4 << 16);
+	id = r->id;
+	host_store(r, 1, 0, 11);
+	let_go();
+	fake_net_break(-ECONNREFUSED);
+	soda_session_report(-ECONNRESET);
+	host_free(r);
+	assert_true(server_has(id));
+	fake_net_mend();
+	for (end = soda_now_ns() + 30000000000u; server_has(id); usleep(1000))
+		assert_true(soda_now_ns() < end);
+	host_stop();
+}
+
 /* The server has opened the region, and nobody heard of it: that does not stand in the way. */
 static void answer_of_open_lost(void **state)
 {
@@ -606,6 +638,7 @@ int main(void)
 		cmocka_unit_test(sync_amid_recovery),
 		cmocka_unit_test(close_refused),
 		cmocka_unit_test(closed_already),
+		cmocka_unit_test(freed_while_away),
 		cmocka_unit_test(wait_of_stopped_process),
 		cmocka_unit_test(in_use_during_recovery),
 		cmocka_unit_test(open_not_understood),
