@@ -11,8 +11,6 @@ void soda_progress_start(void);
 void soda_progress_tell(void);
 /* Answers came: the server is there and takes data. */
 void soda_progress_answered(void);
-/* A WRITE was refused; err is the server's. */
-void soda_progress_refused(int err);
 
 /* Goes up with each soda_progress_tell and each soda_progress_answered. */
 uint32_t soda_progress_seen(void);
@@ -20,7 +18,5 @@ uint32_t soda_progress_seen(void);
 void soda_progress_await(uint32_t seen, int64_t timeout_ns);
 /* Goes up with each soda_progress_answered. */
 uint32_t soda_progress_answers(void);
-/* How many WRITEs were refused so far; *error_p: the error of the last of them. */
-uint32_t soda_progress_refusals(int *error_p);
 
 #endif

@@ -110,6 +110,15 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 	s->used--;
 }
 
+/* For soda_sync of the chunk's object. */
+static void count_refusal(uint32_t id, int err)
+{
+	struct soda_region *r = soda_region_of(id);
+
+	atomic_store(&r->unsent_error, err);
+	atomic_fetch_add(&r->unsent, 1);
+}
+
 /*
  * Data that the program has closed, and that the kernel does not let us read past that: said once
  * for an object, and for who waits for it.
@@ -119,7 +128,7 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 	static _Atomic uint32_t last;
 	const struct soda_region *r = soda_region_of(id);
 
-	soda_progress_refused(-EFAULT);
+	count_refusal(id, -EFAULT);
 	if (atomic_exchange(&last, r->id) != r->id)
 		soda_log_error("dirty data of %s is not written back to %s: it cannot be read, as "
 			       "the program has closed it (mprotect) and /proc/self/mem does not "
@@ -239,7 +248,7 @@ int soda_sender_send(struct soda_sender *s)
 		int ret = 0;
 
 		if (out[i].mask && has_no_place(&out[i])) {
-			soda_progress_refused(-EIO);
+			count_refusal(out[i].id, -EIO);
 			refuse(&out[i]);
 			tell = true;
 		} else if (out[i].unreadable) {
@@ -266,7 +275,7 @@ static void answered(struct soda_sender *s, const struct soda_done *done, int n)
 
 		if (done[i].status && !op->failed) {
 			op->failed = true;
-			soda_progress_refused(done[i].status);
+			count_refusal(op->id, done[i].status);
 			soda_log_error(
 				"write-back of %u bytes to %s failed: %s; the data stays in memory",
 				op->bytes, soda_conn_peer(s->conn), soda_strerror(done[i].status));

@@ -203,16 +203,17 @@ static int bring(uint32_t first, uint32_t n, bool *before_p)
 
 int soda_sync_chunks(uint32_t first, uint32_t n)
 {
-	int error, ret;
-	uint32_t refusals = soda_progress_refusals(&error);
+	const struct soda_region *r = soda_region_of(first);
+	uint32_t refusals = atomic_load(&r->unsent);
 	bool before = false;
+	int ret;
 
 	ret = bring(first, n, &before);
 	/* The refusal of what was on its way before may have been counted before, too. */
 	if (!ret && before)
 		ret = bring(first, n, &before);
-	if (!ret && soda_progress_refusals(&error) != refusals)
-		ret = error;
+	if (!ret && atomic_load(&r->unsent) != refusals)
+		ret = atomic_load(&r->unsent_error);
 	return ret;
 }
 

@@ -31,18 +31,20 @@ struct soda_region {
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
 	/* The keeper's, with the lock of soda_regions_lock; recover.c. */
-	_Atomic bool lost;     /* nothing of it is fetched: for one of the next three */
-	_Atomic int refused;   /* why the server does not have it; 0: it has */
-	uint32_t undecided;    /* chunks that recover.c waits for */
-	bool given_up;	       /* there were too many of these */
-	uint32_t meeting;      /* soda_recover_meeting() when the server answered an OPEN last, */
-	uint32_t decided;      /* and when what only an earlier server had was last given up */
-	bool asked;	       /* an OPEN may have been done that nobody relies on */
-	bool going;	       /* soda_free: it is not opened again */
+	_Atomic bool lost;   /* nothing of it is fetched: for one of the next three */
+	_Atomic int refused; /* why the server does not have it; 0: it has */
+	uint32_t undecided;  /* chunks that recover.c waits for */
+	bool given_up;	     /* there were too many of these */
+	uint32_t meeting;    /* soda_recover_meeting() when it was opened or refused, */
+	uint32_t decided;    /* and when what only an earlier server had was last given up */
+	bool asked;	     /* an OPEN may have been done that nobody relies on */
+	bool going;	     /* soda_free: it is not opened again */
 
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
 	_Atomic bool unwritten;	    /* a peer ended with data of it; until soda_sync has said so */
+	_Atomic int unsent_error;   /* of its last chunk that could not be written back... */
+	_Atomic uint32_t unsent;    /* ...which are counted, after that is set */
 	_Atomic bool keeps;	    /* the server does not take DISCARDs of it */
 	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
 

@@ -399,6 +399,44 @@ static void busy_keeps_its_place(void **state)
 	host_stop();
 }
 
+static void *answer_soon(void *arg)
+{
+	while (fake_net_under_way(true) < 2)
+		usleep(100);
+	fake_net_hold(false, false);
+	return NULL;
+}
+
+/* What the server refuses of one object is not told by another's soda_sync. */
+static void refused_of_another(void **state)
+{
+	struct soda_region *r[2];
+	pthread_t thread;
+	uint32_t id;
+
+	host_start(&plain);
+	for (int k = 0; k < 2; k++) {
+		r[k] = host_alloc(4 << 16);
+		host_store(r[k], 0, 0, k + 5);
+	}
+	let_go();
+	fake_net_hold(false, true);
+	id = r[0]->first;
+	soda_chunk_flags(&soda_agent.table[id], SODA_CW_QUEUED, 0);
+	assert_int_equal(soda_writeback_queue(&id, 1, SODA_WB_SYNC), 1);
+	while (!fake_net_under_way(true))
+		usleep(100);
+	fake_net_refuse(true, -EIO, 1);
+	assert_int_equal(pthread_create(&thread, NULL, answer_soon, NULL), 0);
+	assert_int_equal(host_sync(r[1]), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(host_state(r[0], 0), SODA_CHUNK_DIRTY);
+	assert_int_equal(host_sync(r[0]), 0);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(fake_server_word(r[k]->id, 0), k + 5);
+	host_stop();
+}
+
 /* Places that were given up, however many, are no reason for the writer to sleep. */
 static void places_given_up(void **state)
 {
@@ -703,6 +741,7 @@ int main(void)
 		cmocka_unit_test(lost_beside_a_full_queue),
 		cmocka_unit_test(busy_keeps_its_place),
 		cmocka_unit_test(places_given_up),
+		cmocka_unit_test(refused_of_another),
 		cmocka_unit_test(acknowledged_beside_silence),
 		cmocka_unit_test(a_mark_taken_back),
 		cmocka_unit_test(closed_to_all),
