@@ -237,7 +237,10 @@ struct soda_wire_listed {
 
 /* SODA_MSG_NAME: region_id 16, then the name. */
 
-/* SODA_MSG_ADVISE: SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE or SODA_NO_CACHE of soda.h. */
+/*
+ * SODA_MSG_ADVISE: SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE or SODA_NO_CACHE of soda.h; or
+ * SODA_NORMAL, which ends STATIC_CACHE of what lies inside, and changes nothing else.
+ */
 struct soda_wire_advise {
 	uint16_t region_id;
 	uint16_t advice;

@@ -318,11 +318,10 @@ static void sync_some(struct sim_object *o)
 	check_file(o, false);
 }
 
-/* Advice that was not answered may have been taken: no store until one is answered that ends it. */
 static void freeze(struct sim_object *o)
 {
 	static const int list[] = { SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE, SODA_NO_CACHE };
-	int advice = o->undecided ? SODA_NO_CACHE : list[sim_below(3)], ret;
+	int advice = list[sim_below(3)], ret;
 	uint64_t began = sim_now();
 
 	if (!take(o))
@@ -333,7 +332,6 @@ static void freeze(struct sim_object *o)
 		o->frozen = advice == SODA_STATIC_CACHE || o->flags & SODA_READ_ONLY;
 	else if (ret != -ENOTSUP && ret != -ENOSPC && ret != -EBUSY && ret != -EIO)
 		sim_model_excuse("cache advice", ret, began);
-	o->undecided = ret == -ETIMEDOUT && (o->undecided || advice == SODA_STATIC_CACHE);
 	o->taken = false;
 	sim_wake(&keys, SIM_FIBERS);
 }
@@ -395,8 +393,6 @@ static void step(void)
 	}
 	if (sim_model_abandoned(o) && sim_chance(10))
 		release(o);
-	else if (o->undecided)
-		freeze(o);
 	else if (dice < 400)
 		touch_some(o, false);
 	else if (dice < 750)
@@ -493,8 +489,6 @@ void sim_work_end(void)
 	for (int i = 0; i < SIM_OBJECTS; i++)
 		if (sim_model_abandoned(&sim_objects[i]))
 			release(&sim_objects[i]);
-		else if (sim_objects[i].base && sim_objects[i].undecided)
-			freeze(&sim_objects[i]);
 	for (int tries = 0; ret && tries < 4 + SIM_OBJECTS; tries++) {
 		ret = soda_sync(NULL, 0);
 		sim_note("soda_sync of all: %d %s", ret, ret ? soda_last_error() : "");

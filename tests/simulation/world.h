@@ -56,7 +56,6 @@ struct sim_object {
 	unsigned users;
 	bool taken;	/* by one thread alone */
 	bool frozen;	/* in the static cache, or READ_ONLY */
-	bool undecided; /* whether it is in the static cache */
 	unsigned flags; /* a file's, and its number; 0: anonymous */
 	int file;
 	uint64_t born_ns;

@@ -348,6 +348,8 @@ int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 		return refuse(&reply->why, -EINVAL, "no whole pages of the region");
 	if (a->advice == SODA_STATIC_CACHE)
 		return make_static(s, r, a, shares, reply);
+	if (a->advice == SODA_NORMAL)
+		return end_static(s, r, a, &reply->why);
 	if (a->advice != SODA_DYNAMIC_CACHE && a->advice != SODA_NO_CACHE)
 		return refuse(&reply->why, -EINVAL, "no caching advice");
 	if (a->advice == SODA_DYNAMIC_CACHE && !r->cache.open)

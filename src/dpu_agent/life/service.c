@@ -296,7 +296,7 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 	r = hold_region(s, advise.region_id, &reply->why);
 	if (!r)
 		return -EINVAL;
-	ret = await_loadable(s, r);
+	ret = advise.advice == SODA_NORMAL ? 0 : await_loadable(s, r);
 	if (ret == 0)
 		ret = soda_caches_advise(s, r, &advise, shares, reply);
 	unhold_region(s, r);

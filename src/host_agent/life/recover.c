@@ -273,7 +273,7 @@ static void give_up_the_old(struct soda_region *r)
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
 		lose_chunks(r);
-		soda_freeze_end(r);
+		soda_freeze_lose(r);
 	}
 	r->decided = soda_recover_meeting();
 }
@@ -319,9 +319,7 @@ static int renew(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
 
-	if (!r->refused && !r->going)
-		soda_freeze_renew(o->control, r);
-	return 0;
+	return r->refused || r->going ? 0 : soda_freeze_renew(o->control, r, o->why);
 }
 
 static int lose_owed(struct soda_region *r, void *arg)
@@ -370,7 +368,7 @@ int soda_recover_regions(struct soda_conn *control, struct soda_why *why)
 	soda_regions_lock();
 	ret = soda_regions_each(recover_one, &o);
 	if (!ret)
-		soda_regions_each(renew, &o);
+		ret = soda_regions_each(renew, &o);
 	soda_regions_unlock();
 	return ret;
 }

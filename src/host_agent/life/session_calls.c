@@ -126,6 +126,8 @@ struct advising {
 	struct soda_wire_advise *advise;
 	struct soda_static_map **map_p;
 	uint32_t losses; /* freeze_call's */
+	uint32_t breaks; /* soda_session_breaks() when it was asked last */
+	bool asked;
 };
 
 static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
@@ -133,6 +135,8 @@ static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 {
 	struct advising *a = arg;
 
+	a->breaks = soda_session_breaks();
+	a->asked = true;
 	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
 }
 
@@ -253,21 +257,31 @@ int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_w
 	return with_control(name_call, r, advice_p, why);
 }
 
+/* Where it is not answered nothing is written any more on the connections of that time. */
+static int ask_advice(call_fn *fn, struct soda_region *r, struct advising *a, struct soda_why *why)
+{
+	int ret = with_control(fn, r, a, why);
+
+	if (soda_call_lost(ret) && a->asked)
+		soda_session_await_break(a->breaks);
+	return ret;
+}
+
 int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
 			       struct soda_static_map **map_p, struct soda_why *why)
 {
-	struct advising a = { advise, map_p, 0 };
+	struct advising a = { .advise = advise, .map_p = map_p };
 
-	return with_control(advise_call, r, &a, why);
+	return ask_advice(advise_call, r, &a, why);
 }
 
 int soda_session_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
 			       uint32_t losses, struct soda_static_map **map_p,
 			       struct soda_why *why)
 {
-	struct advising a = { advise, map_p, losses };
+	struct advising a = { .advise = advise, .map_p = map_p, .losses = losses };
 
-	return with_control(freeze_call, r, &a, why);
+	return ask_advice(freeze_call, r, &a, why);
 }
 
 static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/life/helper.h"
 #include "host_agent/life/session.h"
@@ -81,9 +82,11 @@ static void exclusively(void (*fn)(void *arg), struct change *c)
 	soda_signals_restore(&saved);
 }
 
+/* Whether it is frozen, and a part of the range. */
 static bool overlaps(const struct soda_frozen *f, uint32_t first, uint32_t last)
 {
-	return first <= f->last && f->first <= last;
+	return (f->state == SODA_FROZEN || f->state == SODA_THAWING) && first <= f->last &&
+	       f->first <= last;
 }
 
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last)
@@ -107,17 +110,19 @@ static int before_freezing(const struct soda_region *r, uint32_t first, uint32_t
 			   struct soda_why *why)
 {
 	for (const struct soda_frozen *f = r->frozen; f; f = f->next) {
-		if (f->first <= first && last <= f->last)
-			return 1;
-		if (overlaps(f, first, last))
-			return across_edge(why);
+		if (!overlaps(f, first, last))
+			continue;
+		return f->first <= first && last <= f->last ? 1 : across_edge(why);
 	}
 	return 0;
 }
 
-/* No store from here on; then what was stored goes to the server; then the agent may load. */
+/*
+ * No store from here on; then what was stored goes to the server; then the agent may load.
+ * *asked_p: it has been asked.
+ */
 static int load(struct soda_region *r, uint32_t first, uint32_t last,
-		struct soda_static_map **map_p, struct soda_why *why)
+		struct soda_static_map **map_p, bool *asked_p, struct soda_why *why)
 {
 	struct soda_wire_advise m = message(r, first, last, SODA_STATIC_CACHE);
 	int ret = protect(r, first, last, false);
@@ -134,12 +139,26 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		if (ret && !why->text[0])
 			snprintf(why->text, sizeof(why->text),
 				 "dirty data could not be written back: %s", soda_strerror(ret));
-		if (!ret)
-			ret = soda_session_freeze_region(r, &m, losses, map_p, why);
+		if (ret)
+			break;
+		*asked_p = true;
+		ret = soda_session_freeze_region(r, &m, losses, map_p, why);
 	} while (ret == -EAGAIN);
-	if (ret)
-		protect(r, first, last, true);
 	return ret;
+}
+
+/*
+ * The agent was asked in vain, and may have frozen the range: in an attempt whose answer was lost,
+ * or that we could not make use of.  True: it knows that it is not to.
+ */
+static bool undo(struct soda_region *r, uint32_t first, uint32_t last, int err)
+{
+	struct soda_wire_advise m = message(r, first, last, SODA_NORMAL);
+	struct soda_static_map *ignored = NULL;
+	struct soda_why why = { "" };
+
+	return !soda_call_lost(err) &&
+	       !soda_call_lost(soda_session_advise_region(r, &m, &ignored, &why));
 }
 
 static void publish(struct change *c)
@@ -151,28 +170,56 @@ static void publish(struct change *c)
 		soda_session_want_keyed();
 }
 
+static void set_state(struct soda_frozen *f, enum soda_frozen_state state)
+{
+	soda_regions_lock();
+	f->state = state;
+	soda_regions_unlock();
+}
+
+static void forget_thawed(struct soda_region *r)
+{
+	struct soda_frozen **link = &r->frozen;
+
+	soda_regions_lock();
+	while (*link) {
+		struct soda_frozen *f = *link;
+
+		if (f->state != SODA_THAWED) {
+			link = &f->next;
+			continue;
+		}
+		*link = f->next;
+		free(f);
+	}
+	soda_regions_unlock();
+}
+
 static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
 {
 	int ret = before_freezing(r, first, last, why);
 	struct change c = { .r = r };
 	struct soda_frozen *f;
+	bool asked = false;
 
 	if (ret)
 		return ret < 0 ? ret : 0;
 	f = malloc(sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	ret = load(r, first, last, &c.map, why);
-	if (ret) {
-		free(f);
-		return ret;
-	}
-	if (c.map)
-		publish(&c);
 	soda_regions_lock();
 	*f = (struct soda_frozen){ .next = r->frozen, .first = first, .last = last };
 	r->frozen = f;
 	soda_regions_unlock();
+	ret = load(r, first, last, &c.map, &asked, why);
+	if (ret) {
+		set_state(f, asked && !undo(r, first, last, ret) ? SODA_DOUBTFUL : SODA_THAWED);
+		protect(r, first, last, true);
+		return ret;
+	}
+	if (c.map)
+		publish(&c);
+	set_state(f, SODA_FROZEN);
 	soda_session_await_keyed();
 	return 0;
 }
@@ -250,7 +297,7 @@ static void set_ending(struct soda_region *r, uint32_t first, uint32_t last, boo
 	soda_regions_lock();
 	for (struct soda_frozen *f = r->frozen; f; f = f->next)
 		if (overlaps(f, first, last))
-			f->ending = ending;
+			f->state = ending ? SODA_THAWING : SODA_FROZEN;
 	soda_regions_unlock();
 }
 
@@ -261,6 +308,7 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 	struct soda_static_map *map = NULL;
 	int ret;
 
+	forget_thawed(r);
 	if (advice == SODA_STATIC_CACHE)
 		return freeze(r, first, last, why);
 	for (const struct soda_frozen *f = r->frozen; f; f = f->next)
@@ -279,35 +327,66 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 }
 
 /* Not fatal where it fails: the chunks are then fetched like all others. */
-void soda_freeze_renew(struct soda_conn *control, struct soda_region *r)
+static void freeze_again(struct soda_conn *control, struct soda_region *r,
+			 const struct soda_frozen *f)
 {
-	for (const struct soda_frozen *f = r->frozen; f; f = f->next) {
-		struct soda_wire_advise m = message(r, f->first, f->last, SODA_STATIC_CACHE);
-		struct change c = { .r = r };
-		struct soda_why why = { "" };
-		int ret = f->ending ? 0
-				    : soda_conn_advise(control, &m, &c.map,
-						       (int)soda_agent.settings.fault_timeout_ms,
-						       &why);
+	struct soda_wire_advise m = message(r, f->first, f->last, SODA_STATIC_CACHE);
+	struct change c = { .r = r };
+	struct soda_why why = { "" };
+	int ret = soda_conn_advise(control, &m, &c.map, (int)soda_agent.settings.fault_timeout_ms,
+				   &why);
 
-		if (ret)
-			soda_log_warning("%s: not in the static cache any more: %s",
-					 r->name[0] ? r->name : "an object",
-					 why.text[0] ? why.text : soda_strerror(ret));
-		else if (c.map && soda_mr_direct(&r->mr, m.offset, SODA_WIRE_PAGE))
-			soda_conn_unmap_static(c.map);
-		else if (c.map)
-			publish(&c);
+	if (ret)
+		soda_log_warning("%s: not in the static cache any more: %s",
+				 r->name[0] ? r->name : "an object",
+				 why.text[0] ? why.text : soda_strerror(ret));
+	else if (c.map && soda_mr_direct(&r->mr, m.offset, SODA_WIRE_PAGE))
+		soda_conn_unmap_static(c.map);
+	else if (c.map)
+		publish(&c);
+}
+
+/* An agent that has another connection's request done since would refuse WRITEs for good. */
+static int tell_otherwise(struct soda_conn *control, struct soda_region *r, struct soda_frozen *f,
+			  struct soda_why *why)
+{
+	struct soda_wire_advise m = message(r, f->first, f->last, SODA_NORMAL);
+	struct soda_static_map *ignored = NULL;
+	int ret = soda_conn_advise(control, &m, &ignored, (int)soda_agent.settings.fault_timeout_ms,
+				   why);
+
+	if (soda_call_lost(ret))
+		return ret;
+	if (f->state == SODA_DOUBTFUL)
+		f->state = SODA_THAWED;
+	return 0;
+}
+
+int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct soda_why *why)
+{
+	int ret = 0;
+
+	for (struct soda_frozen *f = r->frozen; f && !ret; f = f->next) {
+		if (f->state == SODA_FROZEN)
+			freeze_again(control, r, f);
+		else if (f->state == SODA_FREEZING || f->state == SODA_DOUBTFUL)
+			ret = tell_otherwise(control, r, f, why);
+	}
+	return ret;
+}
+
+void soda_freeze_lose(struct soda_region *r)
+{
+	for (struct soda_frozen *f = r->frozen; f; f = f->next) {
+		if (f->state == SODA_FROZEN || f->state == SODA_THAWING)
+			protect(r, f->first, f->last, true);
+		if (f->state != SODA_FREEZING)
+			f->state = SODA_THAWED;
 	}
 }
 
 void soda_freeze_end(struct soda_region *r)
 {
-	while (r->frozen) {
-		struct soda_frozen *f = r->frozen;
-
-		r->frozen = f->next;
-		protect(r, f->first, f->last, true);
-		free(f);
-	}
+	soda_freeze_lose(r);
+	forget_thawed(r);
 }

@@ -11,11 +11,23 @@
 
 #include "host_agent/object/region.h"
 
-/* A frozen range of an object; chunk numbers. */
+enum soda_frozen_state {
+	SODA_FREEZING, /* the agent is being asked */
+	SODA_FROZEN,
+	SODA_THAWING,  /* it is being told otherwise: a reconnection does not freeze it again */
+	SODA_DOUBTFUL, /* it was asked in vain, and may have done it: the next reconnection tells it
+			  otherwise, before anything is written */
+	SODA_THAWED,   /* nothing, to be forgotten by the next who has api_lock */
+};
+
+/*
+ * A range of an object; chunk numbers.  It appears and goes with api_lock and the lock of
+ * soda_regions_lock, and changes its state with the latter.
+ */
 struct soda_frozen {
 	struct soda_frozen *next;
 	uint32_t first, last;
-	bool ending; /* the agent is being told: a reconnection does not freeze it again */
+	enum soda_frozen_state state;
 };
 
 /*
@@ -28,9 +40,14 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 /* Whether a chunk of the range is frozen. api_lock held. */
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last);
 
-/* After a reconnection, for the keeper: the agent may be another process than before. */
-void soda_freeze_renew(struct soda_conn *control, struct soda_region *r);
-/* The object goes, or its content was lost: stores are let in again. */
+/*
+ * For the keeper, with the lock of soda_regions_lock: after a reconnection, and before anything is
+ * written; the agent may be another process than before.  Errors of the connection.
+ */
+int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct soda_why *why);
+/* Likewise: the object's content was lost, and stores are let in again. */
+void soda_freeze_lose(struct soda_region *r);
+/* The object goes. api_lock held. */
 void soda_freeze_end(struct soda_region *r);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/lock.h"
 #include "host_agent/life/agent.h"
+#include "soda.h"
 #include "transport/api/transport.h"
 #include "unit/fakes/fake_pager.h"
 
@@ -473,6 +474,8 @@ static bool complete(struct soda_conn *c, struct request *q, struct soda_done *d
 		fake_net.status_n[q->write]--;
 		done->status = fake_net.status[q->write];
 	}
+	if (q->write && fake_net.frozen && q->mr.region_id == fake_net.frozen)
+		done->status = -EACCES;
 	if (done->status)
 		return true;
 	if (q->write) {
@@ -527,7 +530,23 @@ unsigned soda_conn_outstanding(const struct soda_conn *conn)
 int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advise,
 		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why)
 {
-	return -ENOTSUP;
+	bool freezes = advise->advice == SODA_STATIC_CACHE;
+	int ret;
+
+	fake_lock();
+	ret = !fake_net.agent ? -ENOTSUP : conn->error;
+	if (!ret && freezes && !fake_net.lose_answers_of_advice && fake_net.refuse_advice) {
+		fake_net.refuse_advice--;
+		ret = -ENOSPC;
+	}
+	if (!ret)
+		fake_net.frozen = freezes ? advise->region_id : 0;
+	if (!ret && freezes && fake_net.lose_answers_of_advice) {
+		fake_net.lose_answers_of_advice--;
+		ret = conn->error = -ECONNRESET;
+	}
+	fake_unlock();
+	return ret;
 }
 
 void soda_conn_unmap_static(struct soda_static_map *map)

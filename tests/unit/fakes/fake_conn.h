@@ -26,21 +26,26 @@ struct fake_write {
 
 /* Guarded by fake_lock; change it through the functions, or before there are threads. */
 extern struct fake_net {
-	bool hold_reads, hold_writes; /* completions wait */
-	uint32_t let_writes;	      /* so many held WRITEs complete all the same */
-	int status[2];		      /* of the next completions of READs, of WRITEs... */
-	uint32_t status_n[2];	      /* ...so many */
-	int refuse_connect;	      /* error of connecting, 0: none */
-	bool mistaken;		      /* it says "known" of a client that it makes anew, once */
-	uint32_t lose_at_open;	      /* the connection fails at the so many-th OPEN */
-	int refuse_open;	      /* the answer to the next one */
-	int refuse_close;	      /* the answer to each CLOSE, which is not done; 0: it is */
-	bool lose_answer_of_open;     /* of the next one, which is done, with the connection */
-	uint32_t silent_calls;	      /* so many of the next calls are not answered in time... */
-	uint32_t silent_more_us;      /* ...and the caller finds out so much later */
-	void (*on_connect)(void);     /* called for each connection made, without the lock */
-	void (*on_call)(void);	      /* at the beginning of a call, without the lock */
-	bool direct;		      /* regions opened from now on are mapped, as on shm */
+	bool hold_reads, hold_writes;	 /* completions wait */
+	uint32_t let_writes;		 /* so many held WRITEs complete all the same */
+	int status[2];			 /* of the next completions of READs, of WRITEs... */
+	uint32_t status_n[2];		 /* ...so many */
+	int refuse_connect;		 /* error of connecting, 0: none */
+	bool mistaken;			 /* it says "known" of a client that it makes anew, once */
+	uint32_t lose_at_open;		 /* the connection fails at the so many-th OPEN */
+	int refuse_open;		 /* the answer to the next one */
+	int refuse_close;		 /* the answer to each CLOSE, which is not done; 0: it is */
+	bool agent;			 /* it takes SODA_STATIC_CACHE, of a whole region... */
+	uint16_t frozen;		 /* ...of this number, and refuses WRITEs to it; 0: none */
+	uint32_t lose_answers_of_advice; /* of the next ones, which are done, with the connection...
+					  */
+	uint32_t refuse_advice;		 /* ...and so many after them are refused */
+	bool lose_answer_of_open;	 /* of the next one, which is done, with the connection */
+	uint32_t silent_calls;		 /* so many of the next calls are not answered in time... */
+	uint32_t silent_more_us;	 /* ...and the caller finds out so much later */
+	void (*on_connect)(void);	 /* called for each connection made, without the lock */
+	void (*on_call)(void);		 /* at the beginning of a call, without the lock */
+	bool direct;			 /* regions opened from now on are mapped, as on shm */
 	/*
 	 * It has our userfaultfd: it installs some pages of a READ at the flush, and at the
 	 * completion the rest, or leaves them to us, with the data in memory of its own.

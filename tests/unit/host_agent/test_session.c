@@ -19,6 +19,8 @@
 #include "host_agent/life/session.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/pages/freeze.h"
+#include "soda.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 24 };
@@ -447,6 +449,40 @@ static void answer_of_open_lost(void **state)
 	host_stop();
 }
 
+/*
+ * The agent has frozen a range, and nobody heard of it; asked again it refuses, or cannot be
+ * reached any more.  The program is told that nothing is frozen, and so is the agent.
+ */
+static void answer_of_freezing_lost(void **state)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+
+	host_start(&plain);
+	r = host_alloc(4 << 16);
+	for (int round = 0; round < 2; round++) {
+		host_store(r, 1, 0, 11);
+		fake_lock();
+		fake_net.agent = true;
+		fake_net.lose_answers_of_advice = 1;
+		fake_net.refuse_advice = 1;
+		fake_net.refuse_connect = round ? -ECONNREFUSED : 0;
+		fake_unlock();
+		soda_agent.settings.fault_timeout_ms = round ? 300 : 20000;
+		assert_int_equal(soda_freeze_advise(r, r->first, r->first + r->chunks - 1,
+						    SODA_STATIC_CACHE, &why),
+				 round ? -ETIMEDOUT : -ENOSPC);
+		soda_agent.settings.fault_timeout_ms = 20000;
+		fake_net_mend();
+		assert_int_equal(soda_session_wait(soda_now_ns() + 60000000000u), 0);
+		host_store(r, 1, 0, 12 + round);
+		assert_int_equal(host_sync(r), 0);
+		assert_int_equal(fake_server_word(r->id, 1 << 16), 12 + round);
+	}
+	host_check(r);
+	host_stop();
+}
+
 /* A new connection fails before all of them are made: that is not forgotten. */
 static _Atomic uint32_t reports;
 
@@ -635,6 +671,7 @@ int main(void)
 		cmocka_unit_test(known_as_another),
 		cmocka_unit_test(lost_in_recovery),
 		cmocka_unit_test(answer_of_open_lost),
+		cmocka_unit_test(answer_of_freezing_lost),
 		cmocka_unit_test(sync_amid_recovery),
 		cmocka_unit_test(close_refused),
 		cmocka_unit_test(closed_already),
