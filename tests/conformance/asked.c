@@ -12,7 +12,7 @@
 #include "conformance.h"
 #include "soda.h"
 #include "transport/stream/stream.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 static const struct variant variants[] = {
 	{ "bad requests, answers by WRITE", VERBS, "", SODA_ENGINE_AUTO, false, true },

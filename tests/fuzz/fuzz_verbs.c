@@ -17,7 +17,7 @@
 #include "transport/verbs/server/two_sided.h"
 
 /* These two have what reads private data, as functions of their own. */
-#include "transport/verbs/link.c"
+#include "transport/verbs/link/link.c"
 
 int fuzz_verbs_request(struct soda_listener *l, struct rdma_cm_event *event);
 

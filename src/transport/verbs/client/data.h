@@ -38,8 +38,8 @@
 #define SODA_VERBS_DATA_H
 
 #include "transport/api/spin.h"
-#include "transport/verbs/reach.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/regcache.h"
+#include "transport/verbs/link/link.h"
 
 enum {
 	SODA_VERBS_SLOTS = 16,	    /* most; also what is under way, two-sided */

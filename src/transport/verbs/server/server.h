@@ -15,7 +15,7 @@
 #define SODA_VERBS_SERVER_H
 
 #include "transport/listen/server.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 /* A client on one device: its connections share a protection domain, nobody else has it. */
 struct soda_verbs_client {

@@ -30,7 +30,7 @@
 #define SODA_VERBS_TWO_SIDED_H
 
 #include "transport/api/spin.h"
-#include "transport/verbs/reach.h"
+#include "transport/verbs/link/regcache.h"
 #include "transport/verbs/server/server.h"
 
 enum {

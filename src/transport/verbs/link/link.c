@@ -16,7 +16,7 @@
 #include "transport/api/rawsys.h"
 #include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 enum { REJECTED_BY_PEER = 28, REJECTED_NO_LISTENER = 8 }; /* IB_CM_REJ_... */
 

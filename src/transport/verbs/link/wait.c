@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "transport/api/rawsys.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 int soda_verbs_uncancel(void)
 {

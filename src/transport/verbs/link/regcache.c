@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Registrations of a daemon's memory, made when they are first used. See reach.h. */
-#include "transport/verbs/reach.h"
+#include "transport/verbs/link/regcache.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/log.h"
 #include "transport/api/memory_impl.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 /* A part's key on one device; mr NULL: it cannot be registered there. */
 struct key {

@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "transport/api/nic.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 static _Atomic uint64_t registered; /* bytes, of this process */
 

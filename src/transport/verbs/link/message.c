@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "transport/stream/stream.h"
-#include "transport/verbs/verbs.h"
+#include "transport/verbs/link/link.h"
 
 enum {
 	MESSAGE_BYTES = SODA_WIRE_FRAME_BYTES + SODA_WIRE_MAX_CONTROL,
