@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The registry of transports, and the contract of transport.h, kept in one
- * place for all of them: ranges, depth, sticky errors, errno.
+ * The contract of transport.h, kept in one place for all transports: ranges, depth,
+ * sticky errors, errno.
  */
 #include "transport/api/transport_impl.h"
 
@@ -16,31 +16,6 @@
 #include "base/log.h"
 #include "soda.h"
 #include "transport/api/nic.h"
-
-static const struct soda_transport *const transports[] = {
-	&soda_tp_tcp,
-	&soda_tp_shm,
-	&soda_tp_verbs,
-	&soda_tp_fault,
-};
-
-static const struct soda_transport *find(const char *address, const char **rest_p,
-					 struct soda_why *why)
-{
-	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
-		size_t n = strlen(transports[i]->prefix);
-
-		if (strncmp(address, transports[i]->prefix, n) == 0) {
-			*rest_p = address + n;
-			return transports[i];
-		}
-	}
-	soda_why_set(why,
-		     "\"%.100s\" is not an address; expected tcp://HOST:PORT, "
-		     "verbs://HOST:PORT, shm:///PATH or shm://@NAME",
-		     address);
-	return NULL;
-}
 
 void soda_why_set(struct soda_why *why, const char *fmt, ...)
 {
@@ -64,25 +39,21 @@ void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,
 	snprintf(conn->peer, sizeof(conn->peer), "%s%s", prefix, rest);
 }
 
-int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
-		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
-		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
+int soda_transport_connect(const struct soda_transport *transport, soda_connect_fn *connect,
+			   const char *rest, const struct soda_wire_hello *hello,
+			   const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			   struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
 	struct soda_conn_options full = *opt;
 	struct soda_wire_hello introduction = *hello;
 	struct soda_wire_welcome welcome;
-	const struct soda_transport *transport;
 	struct soda_conn *conn;
-	const char *rest;
 	int ret;
 
-	transport = find(address, &rest, why);
-	if (!transport)
-		return -EINVAL;
 	if (opt->depth > SODA_DEPTH_MAX ||
 	    (opt->kind != SODA_CONN_CONTROL && opt->kind != SODA_CONN_DATA)) {
-		soda_why_set(why, "%s: a data connection takes 1 to %d outstanding requests",
-			     address, SODA_DEPTH_MAX);
+		soda_why_set(why, "%s%s: a data connection takes 1 to %d outstanding requests",
+			     transport->prefix, rest, SODA_DEPTH_MAX);
 		return -EINVAL;
 	}
 	full.depth = opt->depth ? opt->depth : SODA_DEPTH;
@@ -91,7 +62,10 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	introduction.version = SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
 	introduction.features = 0;
-	ret = transport->connect(rest, &introduction, &full, &conn, &welcome, why);
+	ret = transport->decorate
+		      ? transport->decorate(connect, rest, &introduction, &full, &conn, &welcome,
+					    why)
+		      : transport->connect(rest, &introduction, &full, &conn, &welcome, why);
 	if (ret < 0)
 		return ret;
 	if (welcome.max_data < conn->max_data)
@@ -414,21 +388,4 @@ int soda_conn_poll(struct soda_conn *conn, struct soda_done *done, int max, int6
 unsigned soda_conn_outstanding(const struct soda_conn *conn)
 {
 	return conn->outstanding;
-}
-
-int soda_listener_open(const char *address, const struct soda_service *ops, void *svc,
-		       const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		       struct soda_why *why)
-{
-	const struct soda_transport *transport;
-	const char *rest;
-
-	transport = find(address, &rest, why);
-	if (!transport)
-		return -EINVAL;
-	if (!transport->listen) {
-		soda_why_set(why, "%s: one cannot listen on this transport", address);
-		return -ENOTSUP;
-	}
-	return transport->listen(rest, ops, svc, opt, listener_p, why);
 }

@@ -96,25 +96,38 @@ struct soda_conn {
 	char peer[128];
 };
 
+typedef int soda_connect_fn(const char *address, const struct soda_wire_hello *hello,
+			    const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			    struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/* A transport; transport/registry.c has the table of all. */
 struct soda_transport {
 	const char *prefix; /* of the addresses that are its own: "tcp://" */
 	/*
-	 * rest is the address without the prefix.  The HELLO's kind is set; options
+	 * The address comes without the prefix.  The HELLO's kind is set; options
 	 * are complete (no zeros); *conn_p's base is filled by soda_conn_init.
 	 */
-	int (*connect)(const char *rest, const struct soda_wire_hello *hello,
-		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
-		       struct soda_wire_welcome *welcome_p, struct soda_why *why);
+	soda_connect_fn *connect;
+	/* Of a decorator, instead: what comes behind the prefix is an address that `below` takes.
+	 */
+	int (*decorate)(soda_connect_fn *below, const char *rest,
+			const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			struct soda_why *why);
 	/* NULL: cannot listen. */
 	int (*listen)(const char *rest, const struct soda_service *ops, void *svc,
 		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		      struct soda_why *why);
 };
 
-extern const struct soda_transport soda_tp_tcp;
-extern const struct soda_transport soda_tp_shm;
-extern const struct soda_transport soda_tp_verbs;
-extern const struct soda_transport soda_tp_fault;
+/*
+ * soda_conn_connect over the transport that the address is of; rest is the address without the
+ * transport's prefix.  connect: soda_conn_connect itself, for decorators.
+ */
+int soda_transport_connect(const struct soda_transport *transport, soda_connect_fn *connect,
+			   const char *rest, const struct soda_wire_hello *hello,
+			   const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			   struct soda_wire_welcome *welcome_p, struct soda_why *why);
 
 /* Fill the base of a connection; opt as connect got it. */
 void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,

@@ -353,9 +353,10 @@ static int disturb_connect(const struct fault_rules *rules, int timeout_ms, cons
 	return r->action == FAULT_DELAY ? 0 : -ETIMEDOUT;
 }
 
-static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
-			 const struct soda_conn_options *opt, struct soda_conn **conn_p,
-			 struct soda_wire_welcome *welcome_p, struct soda_why *why)
+static int fault_connect(soda_connect_fn *below, const char *rest,
+			 const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+			 struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			 struct soda_why *why)
 {
 	const char *query = strrchr(rest, '?');
 	char address[256];
@@ -378,7 +379,7 @@ static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (ret == 0)
 		ret = disturb_connect(&c->rules, opt->timeout_ms, rest, why);
 	if (ret == 0)
-		ret = soda_conn_connect(address, hello, opt, &c->below, welcome_p, why);
+		ret = below(address, hello, opt, &c->below, welcome_p, why);
 	if (ret < 0) {
 		free(c);
 		return ret;
@@ -391,5 +392,5 @@ static int fault_connect(const char *rest, const struct soda_wire_hello *hello,
 
 const struct soda_transport soda_tp_fault = {
 	.prefix = PREFIX,
-	.connect = fault_connect,
+	.decorate = fault_connect,
 };

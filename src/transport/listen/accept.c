@@ -20,7 +20,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "transport/stream/stream.h"
-#include "transport/tcp/tcp.h"
 
 enum {
 	ACCEPTS_A_TURN = 64,
@@ -160,7 +159,7 @@ static void stranger_add(struct acceptor *a, int fd, const struct sockaddr_stora
 	a->newest = s;
 	a->strangers_n++;
 	if (!a->l->local)
-		soda_tcp_tune(fd);
+		soda_inet_tune(fd);
 	describe(s, a->l, from);
 }
 

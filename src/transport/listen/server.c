@@ -26,7 +26,8 @@ static unsigned default_workers(void)
 	return n < MAX_DEFAULT_WORKERS ? n : MAX_DEFAULT_WORKERS;
 }
 
-int soda_listener_create(int fd, const char *address, bool local, const struct soda_service *ops,
+int soda_listener_create(int fd, const char *address, bool local,
+			 const struct soda_data_plane *plane, const struct soda_service *ops,
 			 void *svc, const struct soda_listener_options *opt,
 			 struct soda_listener **listener_p, struct soda_why *why)
 {
@@ -47,7 +48,7 @@ int soda_listener_create(int fd, const char *address, bool local, const struct s
 	l->fd = fd;
 	l->local = l->shares = local;
 	l->ops = ops;
-	l->plane = local && ops->request ? &soda_queue_plane : &soda_stream_plane;
+	l->plane = plane;
 	l->svc = svc;
 	if (opt)
 		l->opt = *opt;

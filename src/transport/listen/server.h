@@ -7,7 +7,7 @@
  *   worker   (worker.c)   N, each an event loop over its data connections: engine_uring.c, or
  *                         engine_epoll.c where the kernel has or allows no io_uring; the protocol
  *                         is in data.c, the same for both.  Two-sided daemons on shm have those of
- *                         transport/shm/server.c instead
+ *                         shm/server.c instead
  *
  * Lock order: listener->lock and worker->lock are leaves; the daemon is never
  * called with one held.
@@ -91,8 +91,13 @@ enum soda_stop { SODA_STOP_NOT = 0, SODA_STOP_ACCEPTING = 1, SODA_STOP_ALL = 2 }
 
 /* server.c */
 
-/* A listener on a bound and listening socket, which it owns from now on, also on failure. */
-int soda_listener_create(int fd, const char *address, bool local, const struct soda_service *ops,
+/*
+ * A listener on a bound and listening socket, which it owns from now on, also on failure.
+ * local: a UNIX socket.  plane: what serves its data connections; NULL where the caller sets
+ * `kind` afterwards.
+ */
+int soda_listener_create(int fd, const char *address, bool local,
+			 const struct soda_data_plane *plane, const struct soda_service *ops,
 			 void *svc, const struct soda_listener_options *opt,
 			 struct soda_listener **listener_p, struct soda_why *why);
 /* 0, or -EBUSY and why: max_connections are there already. */
@@ -132,16 +137,5 @@ struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply);
 
 /* worker.c */
 extern const struct soda_data_plane soda_stream_plane;
-/* transport/shm/server.c: of two-sided daemons, on UNIX sockets */
-extern const struct soda_data_plane soda_queue_plane;
-
-/* soda_transport.listen of TCP. */
-int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
-		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		    struct soda_why *why);
-/* soda_transport.listen of shm. */
-int soda_shm_listen(const char *rest, const struct soda_service *ops, void *svc,
-		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		    struct soda_why *why);
 
 #endif

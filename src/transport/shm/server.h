@@ -14,6 +14,10 @@
 #include "transport/listen/server.h"
 #include "transport/shm/queue.h"
 
+/* Of two-sided daemons.  A one-sided daemon's data connections carry nothing (soda_stream_plane).
+ */
+extern const struct soda_data_plane soda_queue_plane;
+
 struct soda_qworker;
 
 /* A request in a slot; the daemon's until done or free. */

@@ -23,7 +23,6 @@
 
 #include "base/log.h"
 #include "soda.h"
-#include "transport/listen/server.h"
 #include "transport/shm/shm.h"
 #include "transport/stream/stream.h"
 

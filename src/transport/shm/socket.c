@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "transport/listen/server.h"
+#include "transport/shm/server.h"
 #include "transport/shm/shm.h"
 
 enum { BACKLOG = 1024 };
@@ -83,7 +83,9 @@ int soda_shm_listen(const char *rest, const struct soda_service *ops, void *svc,
 			close(fd);
 		return ret;
 	}
-	ret = soda_listener_create(fd, address, true, ops, svc, opt, listener_p, why);
+	ret = soda_listener_create(fd, address, true,
+				   ops->request ? &soda_queue_plane : &soda_stream_plane, ops, svc,
+				   opt, listener_p, why);
 	if (addr.sun_path[0] && ret == 0)
 		memcpy((*listener_p)->path, addr.sun_path, sizeof((*listener_p)->path));
 	else if (addr.sun_path[0])

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* TCP addresses and socket options, for both sides. */
-#include "base/limits.h"
-#include "transport/tcp/tcp.h"
+/* HOST:PORT addresses, and the options of TCP sockets, for both sides. */
+#include "transport/stream/stream.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,7 +10,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
-int soda_tcp_split(const char *rest, char host[256], char port[8], struct soda_why *why)
+#include "base/limits.h"
+
+int soda_inet_split(const char *prefix, const char *rest, char host[256], char port[8],
+		    struct soda_why *why)
 {
 	const char *colon = strrchr(rest, ':');
 	size_t host_n = colon ? (size_t)(colon - rest) : 0;
@@ -34,10 +36,8 @@ int soda_tcp_split(const char *rest, char host[256], char port[8], struct soda_w
 	snprintf(port, 8, "%lu", number);
 	return 0;
 bad:
-	soda_why_set(why,
-		     "\"tcp://%.100s\" is not an address; expected tcp://HOST:PORT or "
-		     "tcp://[IPV6]:PORT",
-		     rest);
+	soda_why_set(why, "\"%s%.100s\" is not an address; expected %sHOST:PORT or %s[IPV6]:PORT",
+		     prefix, rest, prefix, prefix);
 	return -EINVAL;
 }
 
@@ -46,7 +46,7 @@ static void set(int fd, int level, int name, int value)
 	setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-void soda_tcp_tune(int fd)
+void soda_inet_tune(int fd)
 {
 	/* BBR paces, and halves the throughput of deep queues on short paths. */
 	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) < 0)

@@ -48,6 +48,15 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 		     int *passed_fd_p, int timeout_ms, struct soda_why *why);
 
+/*
+ * HOST:PORT or [V6]:PORT, split; host may be empty where one listens.  prefix ("tcp://") is for
+ * why.  0, -EINVAL.
+ */
+int soda_inet_split(const char *prefix, const char *rest, char host[256], char port[8],
+		    struct soda_why *why);
+/* No Nagle, no pacing congestion control, and a dead peer is noticed. Failures are ignored. */
+void soda_inet_tune(int fd);
+
 /* A control connection on a stream that has said HELLO (control.c). */
 struct soda_stream_control {
 	struct soda_conn conn;

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "transport/listen/server.h"
+#include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
 
 enum { BACKLOG = 1024 };
@@ -74,7 +75,7 @@ int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
 		    struct soda_why *why)
 {
 	char host[256], port[8], address[128];
-	int ret = soda_tcp_split(rest, host, port, why);
+	int ret = soda_inet_split(SODA_TCP_PREFIX, rest, host, port, why);
 
 	if (ret < 0)
 		return ret;
@@ -82,5 +83,6 @@ int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
 	if (ret < 0)
 		return ret;
 	real_address(ret, host, address, sizeof(address));
-	return soda_listener_create(ret, address, false, ops, svc, opt, listener_p, why);
+	return soda_listener_create(ret, address, false, &soda_stream_plane, ops, svc, opt,
+				    listener_p, why);
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "transport/listen/server.h"
 #include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
 
@@ -24,7 +23,7 @@ static int connect_any(const struct addrinfo *list, uint64_t deadline_ns)
 			ret = -errno;
 			continue;
 		}
-		soda_tcp_tune(fd);
+		soda_inet_tune(fd);
 		ret = soda_stream_connect(fd, a->ai_addr, a->ai_addrlen, deadline_ns);
 		if (ret == 0)
 			return fd;
@@ -38,7 +37,7 @@ static int resolve_and_connect(const char *rest, uint64_t deadline_ns, struct so
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list;
 	char host[256], port[8];
-	int ret = soda_tcp_split(rest, host, port, why);
+	int ret = soda_inet_split(SODA_TCP_PREFIX, rest, host, port, why);
 
 	if (ret < 0)
 		return ret;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs, the side that connects.  See verbs.h. */
+/* RDMA: connecting here, listening in server/listen.c. */
+#include "transport/verbs/verbs.h"
+
 #include "transport/stream/stream.h"
-#include "transport/verbs/link/link.h"
+#include "transport/verbs/client/client.h"
+#include "transport/verbs/server/server.h"
 
 static int verbs_connect(const char *rest, const struct soda_wire_hello *hello,
 			 const struct soda_conn_options *opt, struct soda_conn **conn_p,

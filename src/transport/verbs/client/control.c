@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "soda.h"
 #include "transport/stream/stream.h"
-#include "transport/verbs/link/link.h"
+#include "transport/verbs/client/client.h"
 
 struct control {
 	struct soda_conn conn;

@@ -39,7 +39,7 @@
 
 #include "transport/api/spin.h"
 #include "transport/verbs/link/regcache.h"
-#include "transport/verbs/link/link.h"
+#include "transport/verbs/client/client.h"
 
 enum {
 	SODA_VERBS_SLOTS = 16,	    /* most; also what is under way, two-sided */

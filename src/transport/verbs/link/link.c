@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "transport/api/rawsys.h"
 #include "transport/stream/stream.h"
-#include "transport/tcp/tcp.h"
 #include "transport/verbs/link/link.h"
 
 enum { REJECTED_BY_PEER = 28, REJECTED_NO_LISTENER = 8 }; /* IB_CM_REJ_... */
@@ -140,14 +139,13 @@ int soda_verbs_link_resolve(struct soda_verbs_link *l, const char *rest, uint64_
 {
 	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM }, *list;
 	char host[256], port[8];
-	int ret = soda_tcp_split(rest, host, port, NULL);
+	int ret = soda_inet_split(SODA_VERBS_PREFIX, rest, host, port, why);
 
 	soda_verbs_link_none(l);
-	if (ret < 0 || !host[0]) {
-		soda_why_set(why,
-			     "\"verbs://%.100s\" is not an address; expected verbs://HOST:PORT or "
-			     "verbs://[IPV6]:PORT",
-			     rest);
+	if (ret < 0)
+		return ret;
+	if (!host[0]) {
+		soda_why_set(why, "\"verbs://%.100s\" names no host to connect to", rest);
 		return -EINVAL;
 	}
 	ret = getaddrinfo(host, port, &hints, &list);

@@ -1,21 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of the verbs transport share (RDMA: rdma-core's libibverbs and
- * librdmacm).
+ * What both sides of the verbs transport share (RDMA: rdma-core's libibverbs and librdmacm).
  *
- *   link.c              a connection's objects: set up by librdmacm, torn down
- *   wait.c              ... waited on
+ *   link.c, wait.c      a connection's objects: set up by librdmacm, waited on, torn down
  *   memory.c            registered memory and its limit
  *   message.c           control plane: frames as SENDs
- *   client/control.c    control connections, the side that connects
- *   client/data.h       data connections, the side that connects
- *   server/listen.c     the side that listens
- *   server/events.c     ... the thread of connection events
- *   server/control.c    ... its control connections
- *   server/keys.c       ... what of its memory a client may reach
- *   server/two_sided.h  ... requests of two-sided daemons
- *   reach.h             registrations of a daemon's memory, both sides'
- *   verbs.c             connecting, and the HELLO; stub.c without rdma-core
+ *   regcache.h          registrations of a daemon's memory
+ *   ../client/          the side that connects
+ *   ../server/          the side that listens
  *
  * HELLO and welcome are the private data of the connection request and its answer: 56
  * bytes each, exactly what InfiniBand's connection manager leaves a request of
@@ -28,8 +20,8 @@
  * the control connection that asked for it.  So is one that comes with an ADVISE, to a part
  * of a region that a two-sided daemon has in its static cache.
  */
-#ifndef SODA_VERBS_H
-#define SODA_VERBS_H
+#ifndef SODA_VERBS_LINK_H
+#define SODA_VERBS_LINK_H
 
 #include <endian.h>
 #include <infiniband/verbs.h>
@@ -183,22 +175,5 @@ int soda_verbs_message_await(struct soda_verbs_messages *m, uint64_t deadline_ns
 
 /* The text of a refusal, from the peer, for people. */
 void soda_verbs_refusal(const char *peer, const void *text, size_t bytes, struct soda_why *why);
-
-/* client/control.c, client/data.c: own the link, also on failure.
- * -ENOMEM... and why. */
-int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
-			      const struct soda_wire_hello *hello,
-			      const struct soda_conn_options *opt, uint64_t deadline_ns,
-			      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
-			      struct soda_why *why);
-int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
-			   const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
-			   uint64_t deadline_ns, struct soda_conn **conn_p,
-			   struct soda_wire_welcome *welcome_p, struct soda_why *why);
-
-/* soda_transport.listen */
-int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *svc,
-		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		      struct soda_why *why);
 
 #endif

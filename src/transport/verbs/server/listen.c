@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "transport/tcp/tcp.h"
+#include "transport/stream/stream.h"
 #include "transport/verbs/server/two_sided.h"
 
 enum { BACKLOG = 128 };
@@ -69,14 +69,9 @@ static struct soda_verbs_listener *open_listener(const char *rest, char address[
 	unsigned number;
 	bool v6;
 
-	*err_p = soda_tcp_split(rest, host, port, NULL);
-	if (*err_p < 0) {
-		soda_why_set(why,
-			     "\"verbs://%.100s\" is not an address; expected verbs://HOST:PORT or "
-			     "verbs://[IPV6]:PORT",
-			     rest);
+	*err_p = soda_inet_split(SODA_VERBS_PREFIX, rest, host, port, why);
+	if (*err_p < 0)
 		return NULL;
-	}
 	vl = calloc(1, sizeof(*vl));
 	*err_p = vl ? bind_to(vl, host, port) : -ENOMEM;
 	if (*err_p == 0) {
@@ -113,7 +108,7 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 	vl = open_listener(rest, address, &ret, why);
 	if (!vl)
 		return ret;
-	ret = soda_listener_create(-1, address, false, ops, svc, opt, listener_p, why);
+	ret = soda_listener_create(-1, address, false, NULL, ops, svc, opt, listener_p, why);
 	if (ret < 0) {
 		soda_verbs_stop_listening(vl);
 		rdma_destroy_event_channel(vl->events);

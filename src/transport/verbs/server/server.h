@@ -53,6 +53,11 @@ static inline struct soda_verbs_listener *soda_verbs_listener(const struct soda_
 	return l->transport;
 }
 
+/* soda_transport.listen */
+int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *svc,
+		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
+		      struct soda_why *why);
+
 /* events.c */
 
 /* The events thread's; arg is the listener. */

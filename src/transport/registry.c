@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of transports: an address finds its own by the prefix. */
+#include <errno.h>
+#include <string.h>
+
+#include "transport/fault/rules.h"
+#include "transport/shm/shm.h"
+#include "transport/tcp/tcp.h"
+#include "transport/verbs/verbs.h"
+
+static const struct soda_transport *const transports[] = {
+	&soda_tp_tcp,
+	&soda_tp_shm,
+	&soda_tp_verbs,
+	&soda_tp_fault,
+};
+
+static const struct soda_transport *find(const char *address, struct soda_why *why)
+{
+	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
+		if (!strncmp(address, transports[i]->prefix, strlen(transports[i]->prefix)))
+			return transports[i];
+	soda_why_set(why,
+		     "\"%.100s\" is not an address; expected tcp://HOST:PORT, "
+		     "verbs://HOST:PORT, shm:///PATH or shm://@NAME",
+		     address);
+	return NULL;
+}
+
+int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	const struct soda_transport *transport = find(address, why);
+
+	if (!transport)
+		return -EINVAL;
+	return soda_transport_connect(transport, soda_conn_connect,
+				      address + strlen(transport->prefix), hello, opt, conn_p,
+				      welcome_p, why);
+}
+
+int soda_listener_open(const char *address, const struct soda_service *ops, void *svc,
+		       const struct soda_listener_options *opt, struct soda_listener **listener_p,
+		       struct soda_why *why)
+{
+	const struct soda_transport *transport = find(address, why);
+
+	if (!transport)
+		return -EINVAL;
+	if (!transport->listen) {
+		soda_why_set(why, "%s: one cannot listen on this transport", address);
+		return -ENOTSUP;
+	}
+	return transport->listen(address + strlen(transport->prefix), ops, svc, opt, listener_p,
+				 why);
+}
