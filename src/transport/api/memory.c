@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parts of memory.h, sorted by address. */
-#include "transport/api/memory_impl.h"
+/* The parts of memory.h, sorted by address; and the count of what is copied. */
+#include "transport/api/memory.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -16,6 +16,7 @@ static struct {
 } all;
 
 static _Atomic bool any;
+static _Atomic uint64_t copied;
 
 /* The first part that ends behind the address. */
 static size_t behind_locked(const uint8_t *at)
@@ -126,4 +127,15 @@ void soda_memory_set_forget(void (*forget)(struct soda_memory_part *part))
 	pthread_rwlock_wrlock(&soda_memory_lock);
 	all.forget = forget;
 	pthread_rwlock_unlock(&soda_memory_lock);
+}
+
+void soda_payload_copy(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+	atomic_fetch_add_explicit(&copied, bytes, memory_order_relaxed);
+}
+
+uint64_t soda_payload_copied(void)
+{
+	return atomic_load_explicit(&copied, memory_order_relaxed);
 }

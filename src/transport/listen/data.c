@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The data-plane protocol of the listening side. See data.h. */
+/* The data-plane protocol of the listening side, and requests that a two-sided daemon answers
+ * later. See data.h. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lock.h"
 #include "transport/listen/worker.h"
 
 enum { COMPANY_BYTES = 64 << 10 }; /* of a WRITE still to come: some microseconds */
@@ -26,12 +28,115 @@ static void reject(struct soda_dconn *c, const char *why)
 		ops(c)->rejected(c->peer.listener->svc, c->peer.info.address, why);
 }
 
+/* Requests of a two-sided daemon, and the places of answers in the queue */
+
+struct stream_request {
+	struct soda_request rq;
+	struct soda_dconn *conn; /* until done */
+	uint32_t place;		 /* of the answer */
+};
+
+static struct stream_request *stream_request(struct soda_request *rq)
+{
+	return (struct stream_request *)rq;
+}
+
+static struct soda_answer *answer_take(struct soda_dconn *c, const uint8_t *tag)
+{
+	struct soda_answer *a = &c->tx[c->tx_tail % SODA_TX_REPLIES];
+
+	assert(c->tx_tail - c->tx_head < SODA_TX_REPLIES);
+	atomic_store_explicit(&a->ready, false, memory_order_relaxed);
+	memset(a->head, 0, sizeof(a->head));
+	memcpy(a->head + SODA_WIRE_HEAD_BYTES - SODA_WIRE_TAG_BYTES, tag, SODA_WIRE_TAG_BYTES);
+	c->tx_tail++;
+	return a;
+}
+
+static void answer_set(struct soda_answer *a, enum soda_msg type, int err,
+		       const struct soda_span *span)
+{
+	struct soda_wire_frame frame = {
+		.type = (uint8_t)type,
+		.status = (uint16_t)soda_status_from_errno(-err),
+		.length = SODA_WIRE_TAG_BYTES + (span ? span->bytes : 0),
+	};
+
+	soda_wire_put_frame(a->head, &frame);
+	if (span)
+		a->span = *span;
+	else
+		a->span.bytes = 0;
+	/* pairs with the acquire in soda_dconn_aim_send */
+	atomic_store_explicit(&a->ready, true, memory_order_release);
+}
+
+static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
+{
+	struct stream_request *r = stream_request(rq);
+	struct soda_dconn *c = r->conn;
+	struct soda_worker *w = c->worker;
+	struct soda_answer *a = &c->tx[r->place % SODA_TX_REPLIES];
+	enum soda_msg type = rq->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY;
+
+	r->conn = NULL;
+	if (!rq->write)
+		free(r);
+	/* once it is ready and the lock is free the connection may end, and the worker, too */
+	pthread_mutex_lock(&w->lock);
+	answer_set(a, type, status, status < 0 || type == SODA_MSG_WRITE_REPLY ? NULL : span);
+	c->answered++;
+	soda_worker_push_locked(w, c);
+	pthread_mutex_unlock(&w->lock);
+}
+
+static void request_free(struct soda_request *rq)
+{
+	assert(rq->write && !stream_request(rq)->conn);
+	free(stream_request(rq));
+}
+
+static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
+
+static struct soda_request *request_new(struct soda_dconn *c)
+{
+	struct stream_request *r = malloc(sizeof(*r));
+
+	if (!r)
+		return NULL;
+	*r = (struct stream_request){
+		.rq = { .ops = &request_ops, .client = c->peer.client, .peer = &c->peer },
+		.conn = c,
+	};
+	return &r->rq;
+}
+
+static void request_drop(struct soda_request *rq)
+{
+	free(stream_request(rq));
+}
+
+static void request_deliver(struct soda_dconn *c, struct soda_request *rq, const uint8_t *tag)
+{
+	stream_request(rq)->place = c->tx_tail;
+	answer_take(c, tag);
+	rq->arrived_ns = soda_now_ns();
+	rq->polling = c->wants_polling;
+	c->pending++;
+	if (!c->rung) {
+		c->rung = true;
+		c->rung_next = c->worker->rung;
+		c->worker->rung = c;
+	}
+	c->peer.listener->ops->request(c->peer.client, rq);
+}
+
 /* Answers */
 
 static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, const uint8_t *tag,
 			 const struct soda_span *span)
 {
-	soda_answer_set(soda_answer_take(c, tag), type, err, span);
+	answer_set(answer_take(c, tag), type, err, span);
 }
 
 static size_t answer_bytes(const struct soda_answer *a)
@@ -87,7 +192,7 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read,
 			 const uint8_t *tag, const uint8_t *has)
 {
-	struct soda_request *rq = soda_request_new(c);
+	struct soda_request *rq = request_new(c);
 
 	if (!rq) {
 		queue_answer(c, SODA_MSG_READ_REPLY, -ENOMEM, tag, NULL);
@@ -99,7 +204,7 @@ static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read
 	rq->told = has;
 	if (has)
 		soda_wire_get_has(has, &rq->has);
-	soda_request_deliver(c, rq, tag);
+	request_deliver(c, rq, tag);
 }
 
 /* has: a soda_wire_has, or NULL. */
@@ -128,7 +233,7 @@ static void start_read(struct soda_dconn *c, const uint8_t *in, const uint8_t *h
 /* What tells the daemon of the WRITE is there before the data are. */
 static void prepare_write(struct soda_dconn *c)
 {
-	c->write_rq = soda_request_new(c);
+	c->write_rq = request_new(c);
 	if (c->write_rq)
 		return;
 	ops(c)->release(c->peer.client, true, &c->write_span, false);
@@ -147,7 +252,7 @@ static void deliver_write(struct soda_dconn *c, const uint8_t *tag)
 	rq->bytes = c->write.size;
 	rq->data = c->write_span.memory;
 	rq->hold = c->write_span.hold;
-	soda_request_deliver(c, rq, tag);
+	request_deliver(c, rq, tag);
 }
 
 static int find_memory(struct soda_dconn *c)
@@ -351,7 +456,7 @@ static void drop_write(struct soda_dconn *c)
 		return;
 	ops(c)->release(c->peer.client, true, &c->write_span, false);
 	if (c->write_rq)
-		soda_request_drop(c->write_rq);
+		request_drop(c->write_rq);
 }
 
 void soda_dconn_destroy(struct soda_dconn *c)

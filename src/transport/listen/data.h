@@ -10,7 +10,7 @@
  * While TX_REPLIES answers wait, nothing is received.
  *
  * Two-sided daemons: an answer's place is taken when the request comes in, and the
- * answer is ready when the daemon says so (request.c), which puts the
+ * answer is ready when the daemon says so (soda_request_done), which puts the
  * connection on its worker's ready list.
  */
 #ifndef SODA_SERVER_DATA_H
@@ -89,19 +89,5 @@ void soda_dconn_sent(struct soda_dconn *c, int result);
 void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed);
 /* No receive, send or request is under way: give spans back, tell the daemon, close, free. */
 void soda_dconn_destroy(struct soda_dconn *c);
-
-/* request.c */
-
-/* The next answer's place, its tag set. There is one. */
-struct soda_answer *soda_answer_take(struct soda_dconn *c, const uint8_t *tag);
-/* Fill it in: ready to be sent. */
-void soda_answer_set(struct soda_answer *a, enum soda_msg type, int err,
-		     const struct soda_span *span);
-/* A request for a two-sided daemon; NULL: no memory. */
-struct soda_request *soda_request_new(struct soda_dconn *c);
-/* It has not been delivered, and will not. */
-void soda_request_drop(struct soda_request *rq);
-/* It takes its answer's place, and goes to the daemon. */
-void soda_request_deliver(struct soda_dconn *c, struct soda_request *rq, const uint8_t *tag);
 
 #endif

@@ -208,3 +208,13 @@ void soda_peer_resume(struct soda_peer *peer)
 	if (peer->ops && peer->ops->resume)
 		peer->ops->resume(peer);
 }
+
+void soda_request_done(struct soda_request *rq, int status, const struct soda_span *span)
+{
+	rq->ops->done(rq, status, span);
+}
+
+void soda_request_free(struct soda_request *rq)
+{
+	rq->ops->free(rq);
+}

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Workers of a two-sided daemon on shm. See server.h. */
-#include "transport/shm/server.h"
-
+/* Two-sided daemons on shm: the daemon's end of a queue, and the workers. See server.h and queue.h.
+ */
+#include <assert.h>
 #include <errno.h>
+#include <linux/userfaultfd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "transport/api/memory.h"
 #include "transport/listen/worker.h"
-#include "transport/shm/handed.h"
+#include "transport/shm/server.h"
+#include "wire/wire.h"
 
 enum { EVENTS = 64, TURNS = 16 /* of the active ones before the sockets' turn */ };
 
@@ -33,7 +39,7 @@ struct soda_qworker {
 	struct soda_spin spin;
 };
 
-void soda_qworker_wake(struct soda_qworker *w)
+static void worker_wake(struct soda_qworker *w)
 {
 	uint64_t one = 1;
 
@@ -42,7 +48,392 @@ void soda_qworker_wake(struct soda_qworker *w)
 		return;
 }
 
-/* Connections come and go */
+/* Installing */
+
+/*
+ * Pages put into a client's address space through the userfaultfd that it handed over.  What a
+ * client hands over can harm nobody but itself: the ioctls act on the memory of whoever made the
+ * descriptor.
+ */
+
+/* A client whose memory map changes all the time is not waited for. */
+enum { FRUITLESS_MAX = 16 };
+
+/*
+ * Whether it is a userfaultfd that has shaken hands with the kernel.  The kernel's name first: an
+ * ioctl on a descriptor of another kind might do anything, or block.  No path can look like this
+ * one, as paths begin with '/'.
+ */
+static bool is_uffd(int fd)
+{
+	static const char kind[] = "anon_inode:[userfaultfd]";
+	struct uffdio_range any = { .start = 1 << 20, .len = SODA_WIRE_PAGE };
+	char link[32], name[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, name, sizeof(name));
+	if (n != (ssize_t)sizeof(kind) - 1 || memcmp(name, kind, sizeof(kind) - 1) != 0)
+		return false;
+	/* waking nobody is refused before the handshake only */
+	return ioctl(fd, UFFDIO_WAKE, &any) == 0;
+}
+
+/* One piece. 0 and *done_p, which may be 0: try again; or negative errno. */
+static int piece(int fd, uint64_t addr, const uint8_t *src, uint32_t bytes, bool protect,
+		 uint32_t *done_p)
+{
+	struct uffdio_copy c = { .dst = addr,
+				 .src = (uintptr_t)src,
+				 .len = bytes,
+				 .mode = protect ? UFFDIO_COPY_MODE_WP : 0 };
+	int ret = ioctl(fd, UFFDIO_COPY, &c) < 0 ? -errno : 0;
+
+	*done_p = 0;
+	if (ret == 0)
+		*done_p = bytes;
+	else if (c.copy > 0) /* cut short; a signed count */
+		*done_p = c.copy < (int64_t)bytes ? (uint32_t)c.copy : bytes;
+	else if (ret == -EEXIST || c.copy == -EEXIST)
+		*done_p = SODA_WIRE_PAGE; /* the first page is there: skip it */
+	return *done_p || ret == -EAGAIN ? 0 : ret;
+}
+
+/*
+ * Copy `bytes` (whole pages) from src to addr there, write-protected or not.  Pages
+ * that are there already are left as they are.  0: all of them are there; -ENOENT,
+ * -ESRCH, -ENOMEM, -EAGAIN (the client's memory does not hold still)...: some or none.
+ */
+static int install_pages(int fd, uint64_t addr, const void *src, uint32_t bytes, bool protect)
+{
+	const uint8_t *from = src;
+	int fruitless = 0;
+
+	for (uint32_t at = 0, done; at < bytes; at += done) {
+		int ret = piece(fd, addr + at, from + at, bytes - at, protect, &done);
+
+		if (ret < 0)
+			return ret;
+		fruitless = done ? 0 : fruitless + 1;
+		if (fruitless == FRUITLESS_MAX)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+/* The daemon's end of one queue */
+
+enum { SERVE_MAX = 64 }; /* requests of one connection before others' turn */
+
+/* An install by us holds nobody up but a client whose memory map is busy: let it do it itself. */
+#define SLOW_NS 100000000
+
+static struct soda_qrequest *of(struct soda_request *rq)
+{
+	return (struct soda_qrequest *)rq;
+}
+
+/* Events, with the lock held */
+
+static void put_event_locked(struct soda_qconn *c, const struct soda_queue_event *e)
+{
+	c->q.events[c->events_tail++ & (2 * c->q.n - 1)] = *e;
+}
+
+static void publish_locked(struct soda_qconn *c)
+{
+	soda_queue_publish(&c->q.head->events_tail, c->events_tail, &c->q.head->client_waits,
+			   c->peer.fd);
+}
+
+/*
+ * The answers that are no longer behind a pending one.  On a connection that the daemon has ended
+ * none is any more: the client asks again on another one, and must not take what is left for a
+ * refusal.
+ */
+static void publish_answers_locked(struct soda_qconn *c)
+{
+	uint32_t before = c->answered;
+
+	if (c->ending || atomic_load(&c->unwanted))
+		return;
+	for (; c->answered != c->taken; c->answered++) {
+		struct soda_qanswer *a = &c->answers[c->answered & (c->q.n - 1)];
+
+		if (!a->ready)
+			break;
+		put_event_locked(c, &(struct soda_queue_event){ .kind = SODA_QUEUE_DONE,
+								.installed = a->installed,
+								.status = a->status,
+								.slot = a->slot });
+	}
+	if (c->answered != before)
+		publish_locked(c);
+}
+
+/* Answers of the daemon */
+
+static bool may_install(struct soda_qconn *c)
+{
+	bool may;
+
+	pthread_mutex_lock(&c->lock);
+	may = !c->ending && !c->slow;
+	c->installing += may;
+	pthread_mutex_unlock(&c->lock);
+	return may;
+}
+
+static void installed(struct soda_qconn *c, uint64_t took_ns)
+{
+	pthread_mutex_lock(&c->lock);
+	c->slow = c->slow || took_ns > SLOW_NS;
+	if (--c->installing == 0 && c->ending)
+		shutdown(c->peer.fd, SHUT_RDWR);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Put the page into the client's memory. False: not done, or not all of it. */
+static bool install(struct soda_qrequest *r, const uint8_t *from)
+{
+	struct soda_qconn *c = r->conn;
+	_Atomic uint32_t *claim = &c->q.head->claim[r->slot];
+	uint32_t offered = SODA_CLAIM_OFFERED;
+	uint64_t begin_ns;
+	int ret = -ECANCELED;
+
+	if (!r->place || c->uffd < 0 || !may_install(c))
+		return false;
+	begin_ns = soda_now_ns();
+	if (atomic_compare_exchange_strong_explicit(claim, &offered, SODA_CLAIM_TAKEN,
+						    memory_order_acq_rel, memory_order_relaxed)) {
+		ret = install_pages(c->uffd, r->place, from, r->rq.bytes, r->protect);
+		/* pairs with the acquire in the client's revoke */
+		atomic_store_explicit(claim, SODA_CLAIM_OVER, memory_order_release);
+	}
+	installed(c, soda_now_ns() - begin_ns);
+	return ret == 0;
+}
+
+static bool deliver(struct soda_qrequest *r, const struct soda_span *span)
+{
+	bool done = install(r, span->memory);
+
+	assert(span->bytes == r->rq.bytes);
+	if (!done && span->memory != r->rq.data)
+		soda_payload_copy(r->rq.data, span->memory, span->bytes);
+	r->conn->peer.listener->ops->release(r->rq.client, false, span, false);
+	return done;
+}
+
+static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
+{
+	struct soda_qrequest *r = of(rq);
+	struct soda_qconn *c = r->conn;
+	bool done = !rq->write && status == 0 && deliver(r, span);
+
+	pthread_mutex_lock(&c->lock);
+	c->answers[r->turn & (c->q.n - 1)] = (struct soda_qanswer){
+		.ready = true,
+		.installed = done,
+		.status = (uint16_t)soda_status_from_errno(-status),
+		.slot = r->slot,
+	};
+	if (!rq->write)
+		r->busy = false;
+	publish_answers_locked(c);
+	/* with the lock held: the worker needs it to let go of the connection, and of itself */
+	if (--c->pending == 0 && c->ending)
+		worker_wake(c->worker);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* With the lock held, which it releases. */
+static void unref_locked(struct soda_qconn *c)
+{
+	bool last = --c->refs == 0;
+
+	pthread_mutex_unlock(&c->lock);
+	if (!last)
+		return;
+	soda_queue_unmap(&c->q);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static void request_free(struct soda_request *rq)
+{
+	struct soda_qrequest *r = of(rq);
+	struct soda_qconn *c = r->conn;
+
+	assert(rq->write);
+	pthread_mutex_lock(&c->lock);
+	r->busy = false;
+	if (!c->gone) {
+		put_event_locked(
+			c, &(struct soda_queue_event){ .kind = SODA_QUEUE_FREE, .slot = r->slot });
+		publish_locked(c);
+	}
+	unref_locked(c);
+}
+
+static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
+
+/* Requests */
+
+/* Decode a copy of an entry. NULL, or what is wrong with it. */
+static const char *decode(struct soda_qconn *c, const struct soda_queue_request *e,
+			  struct soda_qrequest *r)
+{
+	struct soda_wire_write w;
+	struct soda_wire_read rd;
+
+	if ((e->imm & 0xff) == SODA_MSG_READ) {
+		soda_wire_get_read(e->body, &rd);
+		w = (struct soda_wire_write){ rd.region_id, rd.page_offset, rd.size };
+	} else if ((e->imm & 0xff) == SODA_MSG_WRITE) {
+		soda_wire_get_write(e->body, &w);
+		rd.dest_addr = 0;
+	} else {
+		return "unknown request in the queue";
+	}
+	if (soda_wire_check_range(0, w.size, SODA_WIRE_MAX_DATA) < 0 || w.size > c->q.slot_bytes)
+		return "a request of a size that is not allowed";
+	if (rd.dest_addr % c->chunk_bytes)
+		return "a READ to be installed where no chunk begins";
+	r->rq = (struct soda_request){
+		.ops = &request_ops,
+		.client = c->peer.client,
+		.peer = &c->peer,
+		.offset = w.page_offset * SODA_WIRE_PAGE,
+		.bytes = w.size,
+		.region_id = w.region_id,
+		.write = (e->imm & 0xff) == SODA_MSG_WRITE,
+		.polling = e->imm >> 8 & SODA_WIRE_POLLING,
+		.data = soda_queue_slot(&c->q, e->slot),
+		.told = e->imm >> 8 & SODA_WIRE_HAS,
+	};
+	if (r->rq.told)
+		soda_wire_get_has(e->has, &r->rq.has);
+	r->conn = c;
+	r->slot = e->slot;
+	r->place = rd.dest_addr;
+	r->protect = e->imm >> 8 & SODA_QUEUE_PROTECT;
+	return NULL;
+}
+
+/* Give it its slot and its turn. NULL, or what is wrong. */
+static const char *admit(struct soda_qconn *c, struct soda_qrequest *r)
+{
+	uint32_t head = atomic_load_explicit(&c->q.head->events_head, memory_order_acquire);
+	const char *why = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->taken - c->answered == c->q.n)
+		why = "more requests than there are credits";
+	else if (c->events_tail - head > 2 * c->q.n)
+		why = "a client that does not take its answers";
+	if (!why) {
+		r->busy = true;
+		r->turn = c->taken++;
+		c->answers[r->turn & (c->q.n - 1)].ready = false;
+		c->pending++;
+		c->refs += r->rq.write;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return why;
+}
+
+static bool is_busy(struct soda_qconn *c, const struct soda_qrequest *r)
+{
+	bool busy;
+
+	pthread_mutex_lock(&c->lock);
+	busy = r->busy;
+	pthread_mutex_unlock(&c->lock);
+	return busy;
+}
+
+static const char *take(struct soda_qconn *c)
+{
+	struct soda_queue_request e;
+	struct soda_qrequest *r;
+	const char *why;
+
+	/* copied once: the client may go on writing to it */
+	memcpy(&e, (const void *)&c->q.requests[c->requests_head & (c->q.n - 1)], sizeof(e));
+	__asm__ __volatile__("" : : "m"(e) : "memory");
+	if (e.slot >= c->q.n)
+		return "a slot that is not there";
+	r = &c->requests[e.slot];
+	if (is_busy(c, r))
+		return "a slot that is in use";
+	why = decode(c, &e, r);
+	if (!why)
+		why = admit(c, r);
+	if (why)
+		return why;
+	c->requests_head++;
+	c->wants_polling = r->rq.polling;
+	r->rq.arrived_ns = soda_now_ns();
+	c->peer.listener->ops->request(c->peer.client, &r->rq);
+	return NULL;
+}
+
+int soda_qconn_serve(struct soda_qconn *c, const char **why_p)
+{
+	/* acquire: the entries, and the data of WRITEs, were written before */
+	uint32_t tail = atomic_load_explicit(&c->q.head->requests_tail, memory_order_acquire);
+	int n = 0;
+
+	if (tail == c->requests_head)
+		return 0;
+	if (tail - c->requests_head > c->q.n) {
+		*why_p = "a queue's index that cannot be";
+		return -EPROTO;
+	}
+	for (; n < SERVE_MAX && c->requests_head != tail; n++) {
+		*why_p = take(c);
+		if (*why_p)
+			return -EPROTO;
+	}
+	return n;
+}
+
+bool soda_qconn_may_sleep(struct soda_qconn *c)
+{
+	return soda_queue_may_sleep(&c->q.head->daemon_waits, &c->q.head->requests_tail,
+				    c->requests_head);
+}
+
+bool soda_qconn_end(struct soda_qconn *c)
+{
+	bool idle;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->ending && !c->installing)
+		shutdown(c->peer.fd, SHUT_RDWR);
+	c->ending = true;
+	idle = !c->pending;
+	pthread_mutex_unlock(&c->lock);
+	return idle;
+}
+
+void soda_qconn_destroy(struct soda_qconn *c)
+{
+	assert(!c->pending);
+	c->peer.listener->ops->gone(c->peer.client, &c->peer);
+	pthread_mutex_lock(&c->lock);
+	c->gone = true;
+	pthread_mutex_unlock(&c->lock);
+	if (c->uffd >= 0)
+		close(c->uffd);
+	soda_peer_remove(&c->peer); /* the listener may be gone now */
+	pthread_mutex_lock(&c->lock);
+	unref_locked(c);
+}
+
+/* Workers: connections come and go */
 
 static void activate(struct soda_qworker *w, struct soda_qconn *c)
 {
@@ -275,7 +666,7 @@ static void queue_stop(void *worker)
 	struct soda_qworker *w = worker;
 
 	atomic_store(&w->stop, true);
-	soda_qworker_wake(w);
+	worker_wake(w);
 	soda_wait_join(w->thread, "a worker to end");
 	destroy(w);
 }
@@ -285,7 +676,7 @@ static void peer_close(struct soda_peer *peer)
 	struct soda_qconn *c = (struct soda_qconn *)peer;
 
 	atomic_store(&c->unwanted, true);
-	soda_qworker_wake(c->worker);
+	worker_wake(c->worker);
 }
 
 static struct soda_qworker *least_loaded(struct soda_listener *l)
@@ -367,7 +758,7 @@ static void hand_over(struct soda_qconn *c)
 	c->next = w->mailbox;
 	w->mailbox = c;
 	pthread_mutex_unlock(&w->lock);
-	soda_qworker_wake(w);
+	worker_wake(w);
 }
 
 static int queue_take(struct soda_listener *l, int fd, int passed_fd,
@@ -393,7 +784,7 @@ static int queue_take(struct soda_listener *l, int fd, int passed_fd,
 		free(c);
 		return ret;
 	}
-	if (passed_fd >= 0 && soda_handed_is_uffd(passed_fd))
+	if (passed_fd >= 0 && is_uffd(passed_fd))
 		c->uffd = passed_fd;
 	else if (passed_fd >= 0)
 		close(passed_fd);

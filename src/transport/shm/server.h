@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two-sided daemons on shm, the side that listens.  worker.c is the protocol of
- * one connection's queue (queue.h), server.c the workers.
+ * Two-sided daemons on shm, the side that listens: the daemon's end of each connection's
+ * queue (queue.h), and the workers that look at them.
  *
  * A worker has many connections.  Those with requests lately are `active`: it looks
  * at their rings.  When nothing comes it tells the clients so (daemon_waits), and
@@ -61,8 +61,6 @@ struct soda_qconn {
 	struct soda_qrequest requests[SODA_QUEUE_MAX]; /* of each slot */
 };
 
-/* worker.c */
-
 /*
  * Deliver what has come in to the daemon, at most a few.  How many; -EPROTO and
  * *why_p: the client does what it must not.  The worker's thread.
@@ -77,10 +75,5 @@ bool soda_qconn_may_sleep(struct soda_qconn *c);
 bool soda_qconn_end(struct soda_qconn *c);
 /* Tell the daemon, close; memory goes with the last WRITE's soda_request_free. */
 void soda_qconn_destroy(struct soda_qconn *c);
-
-/* server.c */
-
-/* An ending connection has its last answer, or is unwanted. Any thread. */
-void soda_qworker_wake(struct soda_qworker *w);
 
 #endif

@@ -11,11 +11,6 @@
 #define SODA_SHM_PREFIX "shm://"
 
 extern const struct soda_transport soda_tp_shm;
-/* soda_transport.listen */
-int soda_shm_listen(const char *rest, const struct soda_service *ops, void *svc,
-		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		    struct soda_why *why);
-
 /* /PATH or @NAME as a socket address. 0, -EINVAL. */
 int soda_shm_address(const char *rest, struct sockaddr_un *addr_p, socklen_t *bytes_p,
 		     struct soda_why *why);

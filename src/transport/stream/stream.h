@@ -57,7 +57,7 @@ int soda_inet_split(const char *prefix, const char *rest, char host[256], char p
 /* No Nagle, no pacing congestion control, and a dead peer is noticed. Failures are ignored. */
 void soda_inet_tune(int fd);
 
-/* A control connection on a stream that has said HELLO (control.c). */
+/* A control connection on a stream that has said HELLO. */
 struct soda_stream_control {
 	struct soda_conn conn;
 	int fd;

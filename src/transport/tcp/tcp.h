@@ -13,9 +13,4 @@ extern const struct soda_transport soda_tp_tcp;
 int soda_tcp_data_create(int fd, const char *rest, const struct soda_conn_options *opt,
 			 struct soda_conn **conn_p);
 
-/* soda_transport.listen */
-int soda_tcp_listen(const char *rest, const struct soda_service *ops, void *svc,
-		    const struct soda_listener_options *opt, struct soda_listener **listener_p,
-		    struct soda_why *why);
-
 #endif

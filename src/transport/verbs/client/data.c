@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "transport/api/payload.h"
+#include "transport/api/memory.h"
 #include "transport/api/rawsys.h"
 #include "transport/verbs/client/data.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/guard.h"
-#include "transport/api/payload.h"
+#include "transport/api/memory.h"
 #include "transport/verbs/client/data.h"
 
 /* of a receive: the piece; of a SEND: its number, and one; else the piece, and one */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "transport/api/memory_impl.h"
+#include "transport/api/memory.h"
 #include "transport/verbs/link/link.h"
 
 /* A part's key on one device; mr NULL: it cannot be registered there. */

@@ -8,7 +8,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "transport/api/payload.h"
+#include "transport/api/memory.h"
 #include "transport/verbs/server/two_sided.h"
 
 static struct soda_vask *of(struct soda_request *rq)
