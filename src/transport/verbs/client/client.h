@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs, the side that connects: control connections (control.c), data connections (data.h). */
+/* verbs, the side that connects: control connections (control.c), data connections (data.c). */
 #ifndef SODA_VERBS_CLIENT_H
 #define SODA_VERBS_CLIENT_H
 

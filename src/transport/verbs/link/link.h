@@ -2,7 +2,7 @@
 /*
  * What both sides of the verbs transport share (RDMA: rdma-core's libibverbs and librdmacm).
  *
- *   link.c, wait.c      a connection's objects: set up by librdmacm, waited on, torn down
+ *   link.c              a connection's objects: set up by librdmacm, waited on, torn down
  *   memory.c            registered memory and its limit
  *   message.c           control plane: frames as SENDs
  *   regcache.h          registrations of a daemon's memory
@@ -94,8 +94,6 @@ void soda_verbs_link_stop(struct soda_verbs_link *l);
 void soda_verbs_link_close(struct soda_verbs_link *l);
 /* End it, and wake who sleeps. Any thread. AS. */
 void soda_verbs_link_abort(struct soda_verbs_link *l);
-
-/* wait.c */
 
 /* The next completion wakes: reap once more behind it. 0 or negative errno. AS. */
 int soda_verbs_link_arm(struct soda_verbs_link *l);

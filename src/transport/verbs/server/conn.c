@@ -1,14 +1,339 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The life of one connection of a two-sided listener on verbs. See two_sided.h. */
+/* One connection of a two-sided listener on verbs: its requests, their answers in order, and its
+ * life. See two_sided.h. */
+#include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "transport/api/memory.h"
 #include "transport/verbs/server/two_sided.h"
 
 enum { TAGS_BYTES = SODA_WIRE_PAGE };
+
+static struct soda_vask *of(struct soda_request *rq)
+{
+	return (struct soda_vask *)rq;
+}
+
+static void wake_events(struct soda_listener *l)
+{
+	uint64_t one = 1;
+
+	/* a full counter wakes as well */
+	if (write(l->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+void soda_vconn_fail(struct soda_vconn *c)
+{
+	atomic_store(&c->p.unwanted, true);
+	wake_events(c->p.peer.listener);
+}
+
+/* Data of answers */
+
+/* The device cannot reach them: a copy that it can. */
+static int copy(struct soda_vconn *c, struct soda_vanswer *a)
+{
+	struct ibv_pd *pd = soda_vpool_reach(c->worker->all->pool)->pd;
+	struct soda_why why;
+	int ret;
+
+	a->copy = aligned_alloc(SODA_WIRE_PAGE, a->span.bytes);
+	if (!a->copy)
+		return -ENOMEM;
+	soda_payload_copy(a->copy, a->span.memory, a->span.bytes);
+	ret = soda_verbs_register(pd, a->copy, a->span.bytes, IBV_ACCESS_LOCAL_WRITE, &a->copy_mr,
+				  &why);
+	if (ret == 0)
+		return 0;
+	soda_log_warning("%s: an answer cannot be sent: %s", c->p.peer.info.address, why.text);
+	free(a->copy);
+	a->copy = NULL;
+	return ret;
+}
+
+static void drop_copy(struct soda_vanswer *a)
+{
+	soda_verbs_unregister(a->copy_mr);
+	free(a->copy);
+	a->copy = NULL;
+	a->copy_mr = NULL;
+}
+
+/* Sending: the lock is held */
+
+static struct ibv_sge data_of(struct soda_vconn *c, const struct soda_vanswer *a)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)a->span.memory, .length = a->span.bytes };
+
+	if (a->copy) {
+		sge.addr = (uintptr_t)a->copy;
+		sge.lkey = a->copy_mr->lkey;
+	} else if (!soda_verbs_reach_key(soda_vpool_reach(c->worker->all->pool), a->span.memory,
+					 a->span.bytes, &sge.lkey)) {
+		assert(false); /* it was there when the answer came, and is held */
+	}
+	return sge;
+}
+
+static bool send_locked(struct soda_vconn *c, uint32_t turn)
+{
+	struct soda_vanswer *a = soda_vconn_answer(c, turn);
+	enum soda_msg type = a->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY;
+	bool direct = a->span.bytes && c->p.peer.listener->opt.answer == SODA_ANSWER_WRITE;
+	struct ibv_sge sge[2] = { { (uintptr_t)soda_vconn_tag(c, turn), SODA_WIRE_TAG_BYTES,
+				    c->tags_mr->lkey } };
+	struct ibv_send_wr wr = { .wr_id = soda_vsend_id(turn),
+				  .sg_list = sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND_WITH_IMM,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .imm_data = soda_verbs_imm(type, 0, a->status) },
+			   *bad;
+
+	if (direct) {
+		sge[0] = data_of(c, a);
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.wr.rdma.remote_addr = a->dest_addr;
+		wr.wr.rdma.rkey = a->dest_rkey;
+	} else if (a->span.bytes) {
+		sge[1] = data_of(c, a);
+		wr.num_sge = 2;
+	}
+	return ibv_post_send(c->p.id->qp, &wr, &bad) == 0;
+}
+
+/*
+ * The answers that are no longer behind a pending one.  None once it is to be closed: a daemon that
+ * closes it means the client to ask again, and then fails what it has.
+ */
+static void publish_locked(struct soda_vconn *c)
+{
+	while (!c->ending && !atomic_load(&c->p.unwanted) && c->posted != c->taken &&
+	       c->posted - c->reaped < SODA_VERBS_UNSENT) {
+		struct soda_vanswer *a = soda_vconn_answer(c, c->posted);
+
+		if (!a->ready || (a->write && c->held > SODA_VERBS_HELD))
+			return;
+		if (!send_locked(c, c->posted)) {
+			soda_vconn_fail(c);
+			return;
+		}
+		c->posted++;
+	}
+}
+
+/* Answers of the daemon */
+
+/* If it ends and nothing of it is pending, wake the events thread. */
+static void idle_locked(struct soda_vconn *c)
+{
+	if (c->ending && !c->pins && !c->pending)
+		wake_events(c->p.peer.listener);
+}
+
+static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
+{
+	struct soda_vask *ask = of(rq);
+	struct soda_vconn *c = ask->conn;
+	struct soda_vanswer *a = soda_vconn_answer(c, ask->turn);
+	void *client = rq->client;
+	struct soda_span unused = { .bytes = 0 };
+	uint32_t lkey;
+
+	/* nobody else looks at the answer before it is ready */
+	if (!a->write && status == 0) {
+		assert(span->bytes == rq->bytes);
+		a->span = *span;
+		if (!soda_verbs_reach_key(soda_vpool_reach(c->worker->all->pool), span->memory,
+					  span->bytes, &lkey)) {
+			status = copy(c, a);
+			if (status < 0) {
+				unused = a->span;
+				a->span.bytes = 0;
+			}
+		}
+	}
+	a->status = (uint16_t)-status;
+	if (unused.bytes)
+		c->p.peer.listener->ops->release(client, false, &unused, false);
+	pthread_mutex_lock(&c->lock);
+	a->ready = true;
+	c->pending--;
+	publish_locked(c);
+	/* with the lock held: the events thread needs it to let go of the connection */
+	idle_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* With the lock held, which it releases. */
+void soda_vconn_unref_locked(struct soda_vconn *c)
+{
+	bool last = --c->refs == 0;
+
+	pthread_mutex_unlock(&c->lock);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static void request_free(struct soda_request *rq)
+{
+	struct soda_vask *ask = of(rq);
+	struct soda_vconn *c = ask->conn;
+
+	assert(rq->write);
+	soda_vbuffer_put((struct soda_vbuffer *)ask);
+	pthread_mutex_lock(&c->lock);
+	c->held--;
+	if (!c->gone)
+		publish_locked(c);
+	soda_vconn_unref_locked(c);
+}
+
+static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
+
+void soda_vconn_sent(struct soda_vconn *c, uint32_t end)
+{
+	pthread_mutex_lock(&c->lock);
+	while (c->reaped != end && c->reaped != c->posted) {
+		struct soda_vanswer *a = soda_vconn_answer(c, c->reaped);
+		struct soda_span span = a->span;
+
+		drop_copy(a);
+		a->span.bytes = 0;
+		c->reaped++;
+		if (!span.bytes)
+			continue;
+		pthread_mutex_unlock(&c->lock);
+		c->p.peer.listener->ops->release(c->p.peer.client, false, &span, false);
+		pthread_mutex_lock(&c->lock);
+	}
+	publish_locked(c);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Requests */
+
+/* Give it its turn. NULL, or what is wrong. */
+static const char *admit(struct soda_vconn *c, bool write, uint32_t *turn_p)
+{
+	const char *why = NULL;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->taken - c->posted >= SODA_VERBS_CREDITS) {
+		why = "more requests than there are credits";
+	} else {
+		*turn_p = c->taken++;
+		soda_vconn_answer(c, *turn_p)->ready = false;
+		c->pending++;
+		c->held += write;
+		c->refs += write;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return why;
+}
+
+static void deliver(struct soda_vconn *c, struct soda_vask *ask, const struct soda_wire_write *w,
+		    bool polling)
+{
+	ask->rq = (struct soda_request){
+		.ops = &request_ops,
+		.client = c->p.peer.client,
+		.peer = &c->p.peer,
+		.arrived_ns = soda_now_ns(),
+		.offset = w->page_offset * SODA_WIRE_PAGE,
+		.bytes = w->size,
+		.region_id = w->region_id,
+		.polling = polling,
+	};
+	ask->conn = c;
+}
+
+static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool polling, bool told)
+{
+	uint8_t body[SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES];
+	struct soda_vanswer *a;
+	struct soda_wire_read r;
+	const char *why;
+	uint32_t turn;
+
+	memcpy(body, b->head, SODA_WIRE_WRITE_BYTES);
+	memcpy(body + SODA_WIRE_WRITE_BYTES, b->data, sizeof(body) - SODA_WIRE_WRITE_BYTES);
+	soda_vbuffer_taken(b, false);
+	soda_wire_get_read(body, &r);
+	if (soda_wire_check_range(0, r.size, SODA_VERBS_MESSAGE) < 0)
+		return "a READ of a size that is not allowed";
+	why = admit(c, false, &turn);
+	if (why)
+		return why;
+	a = soda_vconn_answer(c, turn);
+	a->write = false;
+	a->dest_addr = r.dest_addr;
+	a->dest_rkey = r.dest_rkey;
+	a->read.turn = turn;
+	memcpy(soda_vconn_tag(c, turn), body + 8, SODA_WIRE_TAG_BYTES); /* dest_addr as it came */
+	deliver(c, &a->read, &(struct soda_wire_write){ r.region_id, r.page_offset, r.size },
+		polling);
+	a->read.rq.told = told;
+	if (told)
+		soda_wire_get_has(body + SODA_WIRE_READ_BYTES, &a->read.rq.has);
+	c->p.peer.listener->ops->request(c->p.peer.client, &a->read.rq);
+	return NULL;
+}
+
+static const char *take_write(struct soda_vconn *c, struct soda_vbuffer *b, uint32_t bytes,
+			      bool polling)
+{
+	struct soda_wire_write w;
+	const char *why = NULL;
+	uint32_t turn;
+
+	soda_wire_get_write(b->head, &w);
+	if (soda_wire_check_range(0, w.size, SODA_VERBS_MESSAGE) < 0 ||
+	    bytes != SODA_WIRE_WRITE_BYTES + w.size)
+		why = "a WRITE of a size that is not allowed";
+	if (!why)
+		why = admit(c, true, &turn);
+	soda_vbuffer_taken(b, !why);
+	if (why)
+		return why;
+	soda_vconn_answer(c, turn)->write = true;
+	b->ask.turn = turn;
+	memcpy(soda_vconn_tag(c, turn), b->head, SODA_WIRE_TAG_BYTES);
+	deliver(c, &b->ask, &w, polling);
+	b->ask.rq.write = true;
+	b->ask.rq.data = b->data;
+	c->p.peer.listener->ops->request(c->p.peer.client, &b->ask.rq);
+	return NULL;
+}
+
+const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
+			       const struct ibv_wc *wc)
+{
+	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff;
+	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_HAS;
+
+	if (wc->opcode == IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM) {
+		if (type == SODA_MSG_READ &&
+		    wc->byte_len == SODA_WIRE_READ_BYTES + (told ? SODA_WIRE_HAS_BYTES : 0))
+			return take_read(c, b, polling, told);
+		if (type == SODA_MSG_WRITE && wc->byte_len > SODA_WIRE_WRITE_BYTES)
+			return take_write(c, b, wc->byte_len, polling);
+	}
+	soda_vbuffer_taken(b, false);
+	return "unknown request, or of the wrong length";
+}
+
+/* Life */
 
 static int make_tags(struct soda_vconn *c, struct soda_why *why)
 {
@@ -119,7 +444,7 @@ static void destroy_queues(struct soda_vconn *c)
 	for (; c->reaped != c->taken; c->reaped++) {
 		struct soda_vanswer *a = soda_vconn_answer(c, c->reaped);
 
-		soda_vanswer_drop_copy(a);
+		drop_copy(a);
 		if (a->span.bytes)
 			c->p.peer.listener->ops->release(c->p.peer.client, false, &a->span, false);
 		a->span.bytes = 0;
@@ -174,6 +499,6 @@ void soda_vconn_unpin(struct soda_vconn *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->pins--;
-	soda_vconn_idle_locked(c);
+	idle_locked(c);
 	pthread_mutex_unlock(&c->lock);
 }

@@ -1,23 +1,377 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs, the side that listens: from an address to a listener. */
+/*
+ * verbs, the side that listens: from an address to a listener, the thread of connection events, and
+ * data connections. See server.h.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/server/two_sided.h"
 
 enum { BACKLOG = 128 };
 
+/* Data connections */
+
+static void data_unlink(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
+{
+	struct soda_verbs_peer **at = &vl->data;
+
+	while (*at && *at != p)
+		at = &(*at)->next;
+	if (*at)
+		*at = p->next;
+}
+
+/* Requests come on it; else it only answers, by keys. */
+static bool is_asked(const struct soda_verbs_peer *p)
+{
+	return p->peer.listener->ops->request && !(p->hello.features & SODA_FEATURE_KEYED);
+}
+
+static struct soda_vconn *asked(struct soda_verbs_peer *p)
+{
+	return (struct soda_vconn *)p;
+}
+
+/* What the device can touch is gone: the daemon may know. */
+static void data_free(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool welcome)
+{
+	struct soda_listener *l = vl->base;
+
+	soda_verbs_client_put(vl, p->client);
+	if (welcome)
+		l->ops->gone(p->peer.client, &p->peer);
+	soda_peer_remove(&p->peer);
+	if (is_asked(p))
+		soda_vconn_free(asked(p));
+	else
+		free(p);
+}
+
+/* Its queue pair goes first: nothing of it lands once the daemon knows. */
+static void data_stop(struct soda_verbs_peer *p)
+{
+	if (p->id->qp)
+		rdma_destroy_qp(p->id);
+	if (p->cq)
+		ibv_destroy_cq(p->cq);
+	p->cq = NULL;
+}
+
+static void data_end(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
+{
+	if (is_asked(p)) {
+		atomic_store(&p->unwanted, true);
+		if (!soda_vconn_end(asked(p)))
+			return; /* it wakes us */
+	} else {
+		data_stop(p);
+	}
+	data_unlink(vl, p);
+	rdma_destroy_id(p->id);
+	data_free(vl, p, true);
+}
+
+static void data_peer_close(struct soda_peer *peer)
+{
+	struct soda_verbs_peer *p = (struct soda_verbs_peer *)peer;
+	uint64_t one = 1;
+
+	atomic_store(&p->unwanted, true);
+	if (write(peer->listener->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+/* A queue pair that only answers. */
+static int data_queues(struct soda_verbs_peer *p)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	p->cq = ibv_create_cq(p->id->verbs, 2, NULL, NULL, 0);
+	if (!p->cq)
+		return -errno;
+	attr.send_cq = attr.recv_cq = p->cq;
+	return rdma_create_qp(p->id, p->client->pd, &attr) < 0 ? -errno : 0;
+}
+
+int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome)
+{
+	const struct soda_verbs_link link = { .id = p->id };
+	const struct soda_listener *l = p->peer.listener;
+	struct soda_wire_asked how = { .message_bytes = 0 };
+	uint8_t said[SODA_VERBS_WELCOME_BYTES];
+	struct rdma_conn_param param;
+
+	if (is_asked(p))
+		soda_vconn_say(l, &how);
+	soda_wire_put_welcome(said, welcome);
+	soda_wire_put_asked(said + SODA_WIRE_WELCOME_BYTES, &how);
+	soda_verbs_link_param(&link, &p->asked, &param);
+	param.private_data = said;
+	param.private_data_len = sizeof(said);
+	param.srq = p->id->qp && p->id->qp->srq;
+	soda_verbs_link_patience(p->id);
+	if (rdma_accept(p->id, &param) < 0)
+		return -errno;
+	soda_verbs_link_rnr(p->id);
+	return 0;
+}
+
+static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
+			struct soda_why *why)
+{
+	int ret;
+
+	if (is_asked(p))
+		return soda_vconn_prepare(vl, asked(p), why);
+	ret = soda_verbs_client_get(vl, p->hello.client_id, p->id->verbs, &p->client);
+	return ret < 0 ? ret : data_queues(p);
+}
+
+/* Greeted, and refused after all. */
+static void data_refuse(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool hello,
+			int err, const char *why)
+{
+	if (is_asked(p))
+		soda_vconn_abandon(asked(p));
+	else
+		data_stop(p);
+	soda_verbs_reject(p->id, err, why);
+	data_free(vl, p, hello);
+}
+
+static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
+					 const struct soda_verbs_peer *from, struct soda_why *why)
+{
+	static const struct soda_peer_ops ops = { .close = data_peer_close };
+	struct soda_verbs_peer *p;
+
+	p = calloc(1, is_asked(from) ? sizeof(struct soda_vconn) : sizeof(*p));
+	if (!p)
+		return NULL;
+	*p = *from;
+	p->peer.ops = &ops;
+	p->id->context = p;
+	if (soda_peer_add(&p->peer, why) < 0) {
+		free(p);
+		return NULL;
+	}
+	if (is_asked(p))
+		soda_vconn_init(asked(p));
+	return p;
+}
+
+static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_peer *from)
+{
+	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
+					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_why why = { "the server has no means for a connection more" };
+	struct soda_verbs_peer *p = data_make(vl, from, &why);
+	struct soda_listener *l = vl->base;
+	bool hello;
+	int ret;
+
+	if (!p) {
+		soda_verbs_reject(from->id, -EBUSY, why.text);
+		return;
+	}
+	ret = l->ops->hello(l->svc, &p->peer, &p->hello, &p->peer.info, &welcome, &p->peer.client,
+			    &why);
+	hello = ret == 0;
+	if (ret == 0)
+		ret = data_prepare(vl, p, &why);
+	if (ret == 0)
+		ret = soda_verbs_accept(p, &welcome);
+	if (ret < 0) {
+		data_refuse(vl, p, hello, ret, why.text);
+		return;
+	}
+	p->next = vl->data;
+	vl->data = p;
+}
+
+/* Requests to connect */
+
+static void describe(struct soda_peer_info *info, struct rdma_cm_id *id)
+{
+	const struct sockaddr *from = rdma_get_peer_addr(id);
+	char host[INET6_ADDRSTRLEN] = "?";
+	bool v6 = from->sa_family == AF_INET6;
+
+	if (v6)
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)from)->sin6_addr, host,
+			  sizeof(host));
+	else
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr, host,
+			  sizeof(host));
+	snprintf(info->address, sizeof(info->address), v6 ? "verbs://[%s]:%u" : "verbs://%s:%u",
+		 host, ntohs(rdma_get_dst_port(id)));
+	info->uid = info->gid = (uid_t)-1;
+}
+
+static void rejected(struct soda_verbs_listener *vl, const struct soda_verbs_peer *p, int err,
+		     const char *reason)
+{
+	struct soda_listener *l = vl->base;
+
+	if (l->ops->rejected)
+		l->ops->rejected(l->svc, p->peer.info.address, reason);
+	soda_verbs_reject(p->id, err, reason);
+}
+
+/* p->id's connection request, with what came along. */
+static void introduce(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, const void *said,
+		      size_t bytes)
+{
+	char reason[96];
+
+	if (bytes < SODA_WIRE_HELLO_BYTES ||
+	    soda_wire_get_hello(said, SODA_WIRE_HELLO_BYTES, &p->hello) < 0 ||
+	    p->hello.magic != SODA_WIRE_MAGIC) {
+		rejected(vl, p, -EPROTO, "this is not a SODA HELLO (magic)");
+	} else if (p->hello.version != SODA_WIRE_VERSION) {
+		snprintf(reason, sizeof(reason),
+			 "the server speaks protocol version %u, the client version %u",
+			 SODA_WIRE_VERSION, p->hello.version);
+		rejected(vl, p, -EPROTONOSUPPORT, reason);
+	} else if (p->hello.kind == SODA_CONN_CONTROL) {
+		soda_verbs_serve(p);
+	} else if (p->hello.kind == SODA_CONN_DATA) {
+		data_begin(vl, p);
+	} else {
+		rejected(vl, p, -EPROTO, "unknown kind of connection");
+	}
+}
+
+static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *conn = &event->param.conn;
+	struct soda_verbs_peer p = { .id = event->id, .asked = *conn };
+	uint8_t said[SODA_WIRE_HELLO_BYTES] = { 0 };
+	size_t bytes = conn->private_data_len;
+
+	bytes = bytes < sizeof(said) ? bytes : sizeof(said);
+	if (bytes)
+		memcpy(said, conn->private_data, bytes);
+	p.peer = (struct soda_peer){ .listener = vl->base, .fd = -1 };
+	describe(&p.peer.info, p.id);
+	rdma_ack_cm_event(event);
+	introduce(vl, &p, said, bytes);
+}
+
+/* Events */
+
+static void on_event(struct soda_verbs_listener *vl, struct rdma_cm_event *event)
+{
+	struct soda_verbs_peer *p = event->id->context;
+	bool ends = event->event != RDMA_CM_EVENT_ESTABLISHED &&
+		    event->event != RDMA_CM_EVENT_ADDR_CHANGE;
+	bool data;
+
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		on_request(vl, event);
+		return;
+	}
+	if (event->id == vl->id || !p || !ends) {
+		rdma_ack_cm_event(event);
+		return;
+	}
+	data = p->peer.fd < 0;
+	/* a control connection's thread frees it once the event is acknowledged */
+	if (!data)
+		soda_peer_close(&p->peer);
+	rdma_ack_cm_event(event);
+	if (data)
+		data_end(vl, p);
+}
+
+static void end_unwanted(struct soda_verbs_listener *vl)
+{
+	struct soda_verbs_peer *next;
+
+	for (struct soda_verbs_peer *p = vl->data; p; p = next) {
+		next = p->next;
+		if (atomic_load(&p->unwanted))
+			data_end(vl, p);
+	}
+}
+
+/* Nobody will wake us for it. */
+static bool any_drains(const struct soda_verbs_listener *vl)
+{
+	for (struct soda_verbs_peer *p = vl->data; p; p = p->next)
+		if (is_asked(p) && asked(p)->drains)
+			return true;
+	return false;
+}
+
+static void stop_listening(struct soda_verbs_listener *vl)
+{
+	if (vl->id)
+		rdma_destroy_id(vl->id);
+	vl->id = NULL;
+}
+
+/* True: nobody is left. */
+static bool close_all(struct soda_verbs_listener *vl)
+{
+	struct soda_listener *l = vl->base;
+	bool none;
+
+	pthread_mutex_lock(&l->lock);
+	for (struct soda_peer *p = l->peers; p; p = p->next)
+		soda_peer_close(p);
+	none = !l->peers;
+	pthread_mutex_unlock(&l->lock);
+	return none;
+}
+
+/* The events thread's; arg is the listener. */
+static void *events_main(void *arg)
+{
+	struct soda_listener *l = arg;
+	struct soda_verbs_listener *vl = soda_verbs_listener(l);
+	struct pollfd p[] = { { .fd = vl->events->fd, .events = POLLIN },
+			      { .fd = l->wake_fd, .events = POLLIN } };
+	struct rdma_cm_event *event;
+	int stop = SODA_STOP_NOT;
+	uint64_t count;
+
+	pthread_setname_np(pthread_self(), "soda-events");
+	while (stop != SODA_STOP_ALL || !close_all(vl)) {
+		poll(p, 2, stop == SODA_STOP_ALL || any_drains(vl) ? SODA_VERBS_LAST_MS : -1);
+		while (rdma_get_cm_event(vl->events, &event) == 0)
+			on_event(vl, event);
+		if (read(l->wake_fd, &count, sizeof(count)) < 0)
+			count = 0;
+		end_unwanted(vl);
+		stop = atomic_load(&l->stop);
+		if (stop != SODA_STOP_NOT)
+			stop_listening(vl);
+	}
+	return NULL;
+}
+
+/* The listener */
+
 static void listener_destroy(struct soda_listener *l)
 {
 	struct soda_verbs_listener *vl = soda_verbs_listener(l);
 
-	soda_verbs_stop_listening(vl);
+	stop_listening(vl);
 	soda_vworkers_end(vl);
 	if (vl->events)
 		rdma_destroy_event_channel(vl->events);
@@ -86,7 +440,7 @@ static struct soda_verbs_listener *open_listener(const char *rest, char address[
 	}
 	explain(rest, *err_p, why);
 	if (vl) {
-		soda_verbs_stop_listening(vl);
+		stop_listening(vl);
 		if (vl->events)
 			rdma_destroy_event_channel(vl->events);
 		free(vl);
@@ -98,7 +452,7 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		      struct soda_why *why)
 {
-	static const struct soda_listener_kind kind = { .main = soda_verbs_events_main,
+	static const struct soda_listener_kind kind = { .main = events_main,
 							.destroy = listener_destroy };
 	struct soda_verbs_listener *vl;
 	char address[128];
@@ -110,7 +464,7 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 		return ret;
 	ret = soda_listener_create(-1, address, false, NULL, ops, svc, opt, listener_p, why);
 	if (ret < 0) {
-		soda_verbs_stop_listening(vl);
+		stop_listening(vl);
 		rdma_destroy_event_channel(vl->events);
 		free(vl);
 		return ret;

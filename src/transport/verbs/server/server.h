@@ -2,7 +2,7 @@
 /*
  * verbs, the side that listens.  Threads:
  *
- *   events   (events.c)   one: connection requests, ends; data connections are its own, for the
+ *   events   (listen.c)   one: connection requests, ends; data connections are its own, for the
  *                         server has no part in one-sided requests
  *   control  (control.c)  one for each control connection; may block
  *   workers               of two-sided daemons: two_sided.h
@@ -58,11 +58,8 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 		      const struct soda_listener_options *opt, struct soda_listener **listener_p,
 		      struct soda_why *why);
 
-/* events.c */
+/* listen.c */
 
-/* The events thread's; arg is the listener. */
-void *soda_verbs_events_main(void *arg);
-void soda_verbs_stop_listening(struct soda_verbs_listener *vl);
 /* Accept the connection: welcome, and how to ask where the daemon is two-sided. 0 or -errno. */
 int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome);
 

@@ -4,8 +4,7 @@
  *
  *   pool.c      receive buffers, all clients' in one shared receive queue
  *   worker.c    threads: completions of their connections' requests and answers
- *   requests.c  one connection's requests, and their answers in order
- *   conn.c      ... its life
+ *   conn.c      one connection: its requests, their answers in order, its life
  *
  * A request arrives in the next buffer of the shared receive queue, whoever sent it.  That
  * of a READ goes back at once; that of a WRITE is the daemon's until soda_request_free,
@@ -170,8 +169,6 @@ void soda_vconn_free(struct soda_vconn *c);
 /* The worker looks at it no longer; while it does, it stays. */
 void soda_vconn_unpin(struct soda_vconn *c);
 
-/* requests.c */
-
 static inline struct soda_vanswer *soda_vconn_answer(struct soda_vconn *c, uint32_t turn)
 {
 	return &c->answers[turn % SODA_VERBS_ANSWERS];
@@ -189,9 +186,6 @@ const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
 void soda_vconn_sent(struct soda_vconn *c, uint32_t end);
 /* It cannot go on: the events thread is to end it. Any thread. */
 void soda_vconn_fail(struct soda_vconn *c);
-void soda_vanswer_drop_copy(struct soda_vanswer *a);
-/* If it ends and nothing of it is pending, wake the events thread. The lock is held. */
-void soda_vconn_idle_locked(struct soda_vconn *c);
 /* One reference less; the lock is held, and released. */
 void soda_vconn_unref_locked(struct soda_vconn *c);
 
