@@ -263,18 +263,6 @@ static void test_call_without_answer(void **state)
 	expect_exit(&out, 0);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close_noisy(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,5 +275,5 @@ int main(void)
 		cmocka_unit_test(test_call_without_answer),
 	};
 
-	return cmocka_run_group_tests_name("connection", tests, setup, teardown);
+	return WORLD_RUN("connection", &world, true, tests);
 }

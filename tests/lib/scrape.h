@@ -36,4 +36,11 @@ int prom_check(const char *text);
 /* The value of the series with exactly this name and these labels ("a{b=\"c\"}"). False: none. */
 bool prom_value(const char *text, const char *series, double *value_p);
 
+/* scraped.c, with <cmocka.h>: each fails the running test where something is wrong. */
+
+/* What is served at http://127.0.0.1:PORT/metrics now, and is well formed; until the next call. */
+const char *scraped(unsigned port);
+/* The value of a series in it. */
+double scraped_value(const char *text, const char *series);
+
 #endif

@@ -171,3 +171,27 @@ char *world_read_file(struct world *w, const char *name, size_t bytes)
 	close(fd);
 	return data;
 }
+
+/* The world of world_run(). */
+static struct world *shared;
+static bool shared_noisy;
+
+static int open_shared(void **state)
+{
+	world_open(shared, WORLD_DEFAULT, NULL);
+	return 0;
+}
+
+static int close_shared(void **state)
+{
+	close_world(shared, shared_noisy);
+	return 0;
+}
+
+int world_run(const char *name, struct world *w, bool noisy, const struct CMUnitTest *tests,
+	      size_t n)
+{
+	shared = w;
+	shared_noisy = noisy;
+	return _cmocka_run_group_tests(name, tests, n, open_shared, close_shared);
+}

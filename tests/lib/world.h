@@ -23,6 +23,8 @@ enum world_transport {
 	WORLD_VERBS,
 };
 
+struct CMUnitTest;
+
 struct world {
 	struct server server;
 	char dir[64]; /* removed at the end, with all that is in it */
@@ -49,6 +51,15 @@ void world_restart(struct world *w);
 /* The same of the agent. */
 void world_kill_agent(struct world *w);
 void world_restart_agent(struct world *w);
+
+/*
+ * main()'s, with <cmocka.h>: the tests in one world, `w`, which is open for all of them.  noisy:
+ * its end is world_close_noisy().  How many failed.
+ */
+int world_run(const char *name, struct world *w, bool noisy, const struct CMUnitTest *tests,
+	      size_t n);
+#define WORLD_RUN(name, w, noisy, tests)                                                           \
+	world_run(name, w, noisy, tests, sizeof(tests) / sizeof((tests)[0]))
 
 /* A file of the export directory, with the directories on its way. */
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes);

@@ -46,27 +46,6 @@ static void stop(void)
 	server_forget(&server);
 }
 
-/* What is served may be a fifth of a second old. */
-static const char *scrape(void)
-{
-	const char *text;
-
-	usleep(250000);
-	assert_int_equal(http_get(port, "/metrics", &text), 200);
-	if (prom_check(text) < 0)
-		fail_msg("%s", text);
-	return text;
-}
-
-static double value(const char *text, const char *series)
-{
-	double found = -1;
-
-	if (!prom_value(text, series, &found))
-		fail_msg("no %s in\n%s", series, text);
-	return found;
-}
-
 /* Ten writes and twenty reads, in the way that this mode forwards them. */
 static void check_counts(const char *mode)
 {
@@ -81,16 +60,16 @@ static void check_counts(const char *mode)
 		assert_int_equal(peer_write(&peer, &mr, i * CHUNK, page, CHUNK), 0);
 	for (unsigned i = 0; i < 20; i++)
 		assert_int_equal(peer_read(&peer, &mr, i * CHUNK, page, CHUNK), 0);
-	text = scrape();
-	assert_true(value(text, "soda_dpu_agent_client_reads_total") == 20);
-	assert_true(value(text, "soda_dpu_agent_client_read_bytes_total") == 20 * CHUNK);
-	assert_true(value(text, "soda_dpu_agent_client_writes_total") == 10);
-	assert_true(value(text, "soda_dpu_agent_client_write_bytes_total") == 10 * CHUNK);
-	assert_true(value(text, "soda_dpu_agent_read_time_seconds_count") == 20);
-	assert_true(value(text, "soda_dpu_agent_write_time_seconds_count") == 10);
-	assert_true(value(text, "soda_dpu_agent_batch_size_count") ==
-		    value(text, "soda_dpu_agent_batches_total"));
-	assert_true(value(text, "soda_dpu_agent_clients") == 1);
+	text = scraped(port);
+	assert_true(scraped_value(text, "soda_dpu_agent_client_reads_total") == 20);
+	assert_true(scraped_value(text, "soda_dpu_agent_client_read_bytes_total") == 20 * CHUNK);
+	assert_true(scraped_value(text, "soda_dpu_agent_client_writes_total") == 10);
+	assert_true(scraped_value(text, "soda_dpu_agent_client_write_bytes_total") == 10 * CHUNK);
+	assert_true(scraped_value(text, "soda_dpu_agent_read_time_seconds_count") == 20);
+	assert_true(scraped_value(text, "soda_dpu_agent_write_time_seconds_count") == 10);
+	assert_true(scraped_value(text, "soda_dpu_agent_batch_size_count") ==
+		    scraped_value(text, "soda_dpu_agent_batches_total"));
+	assert_true(scraped_value(text, "soda_dpu_agent_clients") == 1);
 	assert_non_null(strstr(text, "soda_dpu_agent_info{program=\"soda-dpu-agent\""));
 	assert_non_null(strstr(text, "soda_dpu_agent_client_unwritten_bytes{client=\""));
 	peer_leave(&peer);
@@ -119,12 +98,12 @@ static void check_caches(void **state)
 	assert_int_equal(peer_open(&peer, 3, NULL, 32 * CHUNK, 0, &mr, NULL), 0);
 	for (unsigned i = 0; i < 32; i++)
 		assert_int_equal(peer_read(&peer, &mr, i * CHUNK, page, CHUNK), 0);
-	text = scrape();
-	assert_true(value(text, "soda_dpu_agent_dynamic") == 1);
-	assert_true(value(text, "soda_dpu_agent_cache_owners") == 1);
-	assert_true(value(text, "soda_dpu_agent_cache_hits_total") +
-			    value(text, "soda_dpu_agent_cache_late_hits_total") +
-			    value(text, "soda_dpu_agent_cache_misses_total") >
+	text = scraped(port);
+	assert_true(scraped_value(text, "soda_dpu_agent_dynamic") == 1);
+	assert_true(scraped_value(text, "soda_dpu_agent_cache_owners") == 1);
+	assert_true(scraped_value(text, "soda_dpu_agent_cache_hits_total") +
+			    scraped_value(text, "soda_dpu_agent_cache_late_hits_total") +
+			    scraped_value(text, "soda_dpu_agent_cache_misses_total") >
 		    0);
 	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_hit_rate{owner=\""));
 	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_size_bytes{owner=\""));

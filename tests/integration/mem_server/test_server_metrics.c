@@ -43,27 +43,6 @@ static void stop(void)
 	server_forget(&server);
 }
 
-/* What is served may be a fifth of a second old. */
-static const char *scrape(void)
-{
-	const char *text;
-
-	usleep(250000);
-	assert_int_equal(http_get(port, "/metrics", &text), 200);
-	if (prom_check(text) < 0)
-		fail_msg("%s", text);
-	return text;
-}
-
-static double value(const char *text, const char *series)
-{
-	double found = -1;
-
-	if (!prom_value(text, series, &found))
-		fail_msg("no %s in\n%s", series, text);
-	return found;
-}
-
 /* The numbers are those of what was done. */
 static void check_values(void **state)
 {
@@ -73,24 +52,24 @@ static void check_values(void **state)
 	const char *text;
 
 	start();
-	text = scrape();
-	assert_true(value(text, "soda_mem_server_capacity_bytes") == 512 * MIB);
-	assert_true(value(text, "soda_mem_server_clients") == 0);
+	text = scraped(port);
+	assert_true(scraped_value(text, "soda_mem_server_capacity_bytes") == 512 * MIB);
+	assert_true(scraped_value(text, "soda_mem_server_clients") == 0);
 	assert_int_equal(peer_join(&peer, server.address), 0);
 	assert_int_equal(peer_open(&peer, 7, NULL, 4 * MIB, 0, &mr, NULL), 0);
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(peer_write(&peer, &mr, i * 65536, page, 65536), 0);
 	for (unsigned i = 0; i < 20; i++)
 		assert_int_equal(peer_read(&peer, &mr, i * 65536, page, 65536), 0);
-	text = scrape();
-	assert_true(value(text, "soda_mem_server_writes_total") == 10);
-	assert_true(value(text, "soda_mem_server_reads_total") == 20);
-	assert_true(value(text, "soda_mem_server_read_bytes_total") == 20 * 65536);
-	assert_true(value(text, "soda_mem_server_used_bytes") == 4 * MIB);
-	assert_true(value(text, "soda_mem_server_read_time_seconds_count") == 20);
-	assert_true(value(text, "soda_mem_server_write_time_seconds_count") == 10);
-	assert_true(value(text, "soda_mem_server_read_time_seconds_sum") > 0);
-	assert_true(value(text, "soda_mem_server_cpu_seconds_total") > 0);
+	text = scraped(port);
+	assert_true(scraped_value(text, "soda_mem_server_writes_total") == 10);
+	assert_true(scraped_value(text, "soda_mem_server_reads_total") == 20);
+	assert_true(scraped_value(text, "soda_mem_server_read_bytes_total") == 20 * 65536);
+	assert_true(scraped_value(text, "soda_mem_server_used_bytes") == 4 * MIB);
+	assert_true(scraped_value(text, "soda_mem_server_read_time_seconds_count") == 20);
+	assert_true(scraped_value(text, "soda_mem_server_write_time_seconds_count") == 10);
+	assert_true(scraped_value(text, "soda_mem_server_read_time_seconds_sum") > 0);
+	assert_true(scraped_value(text, "soda_mem_server_cpu_seconds_total") > 0);
 	assert_non_null(strstr(
 		text,
 		"soda_mem_server_info{program=\"soda-mem-server\",version=\"" SODA_VERSION "\""));
@@ -120,7 +99,7 @@ static void check_hostile_names(void **state)
 		assert_int_equal(soda_conn_call(peer.control, SODA_MSG_NAME, &body, 1, NULL, 0,
 						NULL, PEER_TIMEOUT_MS, &peer.why),
 				 0);
-		assert_null(strstr(scrape(), "\nsoda_mem_server_forged"));
+		assert_null(strstr(scraped(port), "\nsoda_mem_server_forged"));
 	}
 	peer_leave(&peer);
 	stop();
@@ -137,12 +116,13 @@ static void check_many_clients(void **state)
 	start();
 	for (int i = 0; i < PEERS; i++)
 		assert_int_equal(peer_join(&peers[i], server.address), 0);
-	text = scrape();
-	assert_true(value(text, "soda_mem_server_clients") == PEERS);
+	text = scraped(port);
+	assert_true(scraped_value(text, "soda_mem_server_clients") == PEERS);
 	for (const char *at = text; (at = strstr(at, "\nsoda_mem_server_client_connected{")); at++)
 		shown++;
 	assert_true(shown == 64);
-	assert_true(value(text, "soda_mem_server_items_left_out{list=\"client\"}") == PEERS - 64);
+	assert_true(scraped_value(text, "soda_mem_server_items_left_out{list=\"client\"}") ==
+		    PEERS - 64);
 	for (int i = 0; i < PEERS; i++)
 		peer_leave(&peers[i]);
 	stop();
@@ -182,7 +162,7 @@ static void check_bad_requests(void **state)
 	}
 	assert_int_equal(http_raw(port, "PUT / HTTP/1.1\r\nHost: x\r\n\r\n", 27, 1, &answer), 405);
 	assert_non_null(strstr(answer, "\r\nAllow: GET\r\n"));
-	scrape();
+	scraped(port);
 	stop();
 }
 
@@ -205,7 +185,7 @@ static void check_unfinished_requests(void **state)
 	}
 	assert_int_equal(http_raw(port, requests[1], strlen(requests[1]), 0, &answer), 0);
 	assert_string_equal(answer, "");
-	scrape();
+	scraped(port);
 	stop();
 }
 
@@ -232,7 +212,7 @@ static void check_garbage(void **state)
 		memcpy(huge + 508, "\r\n\r\n", 4);
 		assert_in_range(http_raw(port, huge, 512, 1, &answer), 0, 499);
 	}
-	scrape();
+	scraped(port);
 	stop();
 }
 
@@ -324,7 +304,7 @@ static void check_flood(void **state)
 	flooding = 0;
 	for (int i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	assert_true(value(scrape(), "soda_mem_server_reads_total") == 2000);
+	assert_true(scraped_value(scraped(port), "soda_mem_server_reads_total") == 2000);
 	peer_leave(&peer);
 	stop();
 }

@@ -51,23 +51,11 @@ static bool have_heap(void)
 	return !(WIFEXITED(out.status) && WEXITSTATUS(out.status) == 77);
 }
 
-static int setup(void **state)
-{
-	world_open(&heap_world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&heap_world);
-	return 0;
-}
-
 int heap_run(const char *name, const struct CMUnitTest *tests, size_t n)
 {
 	if (!have_heap()) {
 		puts("SKIP: this libsoda has no heap: it was built without jemalloc");
 		return 77;
 	}
-	return _cmocka_run_group_tests(name, tests, n, setup, teardown);
+	return world_run(name, &heap_world, false, tests, n);
 }

@@ -281,18 +281,6 @@ static void test_bad_ranges(void **state)
 	expect_passes(child_bad_ranges, getenv("SODA_TEST_AGENT"));
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -308,5 +296,5 @@ int main(void)
 		cmocka_unit_test(test_bad_ranges),
 	};
 
-	return cmocka_run_group_tests_name("advice", tests, setup, teardown);
+	return WORLD_RUN("advice", &world, false, tests);
 }

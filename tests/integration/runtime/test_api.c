@@ -467,18 +467,6 @@ static void test_not_a_soda_server(void **state)
 	close(fd);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -497,5 +485,5 @@ int main(void)
 		cmocka_unit_test(test_not_a_soda_server),
 	};
 
-	return cmocka_run_group_tests_name("api", tests, setup, teardown);
+	return WORLD_RUN("api", &world, false, tests);
 }

@@ -299,18 +299,6 @@ static void test_metadata(void **state)
 	expect_passes(child_metadata, NULL);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,5 +310,5 @@ int main(void)
 		cmocka_unit_test(test_metadata),
 	};
 
-	return cmocka_run_group_tests_name("buffer", tests, setup, teardown);
+	return WORLD_RUN("buffer", &world, false, tests);
 }

@@ -326,18 +326,6 @@ static void test_refused(void **state)
 	assert_int_equal(access(path, F_OK), -1);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -350,5 +338,5 @@ int main(void)
 		cmocka_unit_test(test_refused),
 	};
 
-	return cmocka_run_group_tests_name("files", tests, setup, teardown);
+	return WORLD_RUN("files", &world, false, tests);
 }

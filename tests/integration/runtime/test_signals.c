@@ -383,18 +383,6 @@ static void test_fork(void **state)
 	expect_passes(child_forks, NULL);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,5 +397,5 @@ int main(void)
 		cmocka_unit_test(test_fork),
 	};
 
-	return cmocka_run_group_tests_name("signals", tests, setup, teardown);
+	return WORLD_RUN("signals", &world, false, tests);
 }

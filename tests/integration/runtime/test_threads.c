@@ -341,18 +341,6 @@ static void test_return_and_quick_exit_under_load(void **state)
 	expect_exit(&out, 7);
 }
 
-static int setup(void **state)
-{
-	world_open(&world, WORLD_DEFAULT, NULL);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	world_close(&world);
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -364,5 +352,5 @@ int main(void)
 		cmocka_unit_test(test_return_and_quick_exit_under_load),
 	};
 
-	return cmocka_run_group_tests_name("threads", tests, setup, teardown);
+	return WORLD_RUN("threads", &world, false, tests);
 }

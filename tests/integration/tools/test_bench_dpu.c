@@ -15,12 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/proc.h"
-
-#define SODA "tools/soda/soda"
-
-static struct program run;
-static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
+#include "tool.h"
 
 #define RUN(...)                                                                                   \
 	assert_int_equal(program_run(SODA,                                                         \
@@ -28,16 +23,7 @@ static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
 				     &run),                                                        \
 			 0)
 
-static void refused(int status, const char *message)
-{
-	if (run.status != status || !strstr(run.err, message))
-		print_error("status %d, said: %s\n", run.status, run.err);
-	assert_int_equal(run.status, status);
-	assert_non_null(strstr(run.err, message));
-	assert_string_equal(run.out, "");
-}
-
-static json_t *answer(size_t runs)
+static json_t *answers(size_t runs)
 {
 	json_error_t why;
 	json_t *out = json_loads(run.out, 0, &why), *list = json_object_get(out, "runs");
@@ -55,26 +41,6 @@ static json_t *answer(size_t runs)
 static json_t *run_at(const json_t *out, size_t i)
 {
 	return json_array_get(json_object_get(out, "runs"), i);
-}
-
-static uint64_t count(const json_t *in, const char *key)
-{
-	const json_t *value = json_object_get(in, key);
-
-	if (!json_is_integer(value))
-		print_error("%s is missing\n", key);
-	assert_true(json_is_integer(value));
-	assert_true(json_integer_value(value) >= 0);
-	return (uint64_t)json_integer_value(value);
-}
-
-static void positive(const json_t *in, const char *key)
-{
-	const json_t *value = json_object_get(in, key);
-
-	if (!json_is_real(value) || json_real_value(value) <= 0)
-		print_error("%s is missing or not positive\n", key);
-	assert_true(json_is_real(value) && json_real_value(value) > 0);
 }
 
 static void not_negative(const json_t *in, const char *key)
@@ -142,7 +108,7 @@ static void test_memserver(void **state)
 {
 	RUN("seq", "--modes", "memserver", "--size", "8M", "--threads", "2", "--rounds", "2",
 	    "--laps", "2", "--json");
-	json_t *out = answer(1), *in = run_at(out, 0);
+	json_t *out = answers(1), *in = run_at(out, 0);
 
 	check_run(in, "memserver", "seq");
 	assert_int_equal(count(in, "threads"), 2);
@@ -166,7 +132,7 @@ static void test_processes_and_stores(void **state)
 {
 	RUN("rmw", "--modes", "memserver", "--size", "4M", "--processes", "3", "--rounds", "1",
 	    "--json");
-	json_t *out = answer(1), *in = run_at(out, 0);
+	json_t *out = answers(1), *in = run_at(out, 0);
 
 	check_run(in, "memserver", "rmw");
 	assert_int_equal(count(in, "processes"), 3);
@@ -179,7 +145,7 @@ static void test_shared(void **state)
 {
 	RUN("shared", "--modes", "memserver", "--size", "5000K", "--processes", "3", "--rounds",
 	    "1", "--touch", "all", "--json");
-	json_t *out = answer(1), *in = run_at(out, 0);
+	json_t *out = answers(1), *in = run_at(out, 0);
 
 	check_run(in, "memserver", "shared");
 	assert_true(count(in, "bytes_fetched") > 3 * 5000 * 1024 / 2);
@@ -243,7 +209,7 @@ static void test_link(void **state)
 		skip();
 	RUN("rand", "--modes", "memserver", "--size", "16M", "--rounds", "1", "--link", "1gbit",
 	    "--json");
-	json_t *out = answer(1), *in = run_at(out, 0);
+	json_t *out = answers(1), *in = run_at(out, 0);
 	const json_t *bytes = json_object_get(in, "interface_bytes");
 	uint64_t payload = count(traffic(in), "total"), seen = count(bytes, "from_server");
 
@@ -286,7 +252,7 @@ static void test_forwarding_modes(void **state)
 
 	RUN("rand", "--modes", "memserver,base,agg,async,agg+async", "--size", "8M", "--threads",
 	    "2", "--rounds", "2", "--host-transport", "tcp", "--json");
-	json_t *out = answer(n);
+	json_t *out = answers(n);
 
 	for (size_t i = 0; i < n; i++) {
 		const json_t *in = run_at(out, i);
@@ -303,7 +269,7 @@ static void test_stores_through_agents(void **state)
 {
 	/* mode static is left out */
 	RUN("rmw", "--size", "8M", "--rounds", "1", "--host-transport", "tcp", "--json");
-	json_t *out = answer(6);
+	json_t *out = answers(6);
 
 	for (size_t i = 0; i < 6; i++)
 		assert_true(count(traffic(run_at(out, i)), "write_back") > 0);
@@ -316,7 +282,7 @@ static void test_static_mode(void **state)
 {
 	RUN("hot", "--modes", "memserver,base,static,all", "--size", "10M", "--buffer", "1/5",
 	    "--rounds", "1", "--laps", "3", "--host-transport", "tcp", "--json");
-	json_t *out = answer(4);
+	json_t *out = answers(4);
 
 	for (size_t i = 0; i < 4; i++) {
 		const json_t *in = run_at(out, i);
@@ -337,7 +303,7 @@ static void test_shared_cache(void **state)
 
 	RUN("shared", "--modes", "base,static,dynamic", "--processes", "3", "--threads", "1",
 	    "--size", "8M", "--rounds", "1", "--cold", "--host-transport", "tcp", "--json");
-	json_t *out = answer(3);
+	json_t *out = answers(3);
 	uint64_t without = count(traffic(run_at(out, 0)), "total");
 
 	assert_true(without >= 3 * size);
@@ -354,7 +320,7 @@ static void test_all_modes_over_shm(void **state)
 					     "static",	  "dynamic", "all" };
 
 	RUN("zipf", "--size", "8M", "--threads", "2", "--rounds", "1", "--json");
-	json_t *out = answer(7);
+	json_t *out = answers(7);
 
 	for (size_t i = 0; i < 7; i++) {
 		check_run(run_at(out, i), modes[i], "zipf");
@@ -375,7 +341,7 @@ static void test_trace_through_an_agent(void **state)
 	setenv("SODA_TRACE", path, 1);
 	RUN("rand", "--modes", "base", "--size", "4M", "--rounds", "1", "--json");
 	unsetenv("SODA_TRACE");
-	json_t *out = answer(1);
+	json_t *out = answers(1);
 	uint64_t chunks = count(run_at(out, 0), "bytes_fetched") / 65536;
 	FILE *in = fopen(path, "rb");
 
@@ -396,16 +362,6 @@ static void test_static_too_large(void **state)
 	RUN("hot", "--modes", "static", "--size", "32M", "--agent-cache", "2M", "--host-transport",
 	    "tcp");
 	refused(1, "static cache");
-}
-
-static int make_tmp(void **state)
-{
-	return mkdtemp(tmp) ? 0 : -1;
-}
-
-static int remove_tmp(void **state)
-{
-	return rmdir(tmp);
 }
 
 int main(void)

@@ -15,12 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/proc.h"
-
-#define SODA "tools/soda/soda"
-
-static struct program run;
-static char tmp[] = "/tmp/soda-test-bench-XXXXXX";
+#include "tool.h"
 
 #define RUN(...)                                                                                   \
 	assert_int_equal(program_run(SODA,                                                         \
@@ -168,16 +163,6 @@ static void test_killed(void **state)
 
 	assert_non_null(dir);
 	assert_int_equal(rmdir(dir), 0); /* the file in it was gone already */
-}
-
-static int make_tmp(void **state)
-{
-	return mkdtemp(tmp) ? 0 : -1;
-}
-
-static int remove_tmp(void **state)
-{
-	return rmdir(tmp);
 }
 
 int main(void)

@@ -12,9 +12,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "lib/proc.h"
-
-static struct program run;
+#include "tool.h"
 
 #define RUN(...)                                                                                   \
 	assert_int_equal(                                                                          \
@@ -22,36 +20,6 @@ static struct program run;
 				   (const char *const[]){ "bench", "heap", __VA_ARGS__, NULL },    \
 				   120000, &run),                                                  \
 		0)
-
-static void refused(const char *message)
-{
-	if (run.status != 2 || !strstr(run.err, message))
-		print_error("status %d, said: %s\n", run.status, run.err);
-	assert_int_equal(run.status, 2);
-	assert_non_null(strstr(run.err, message));
-	assert_string_equal(run.out, "");
-}
-
-static json_t *answer(void)
-{
-	json_error_t why;
-	json_t *out = json_loads(run.out, 0, &why);
-
-	if (run.status || !out)
-		print_error("status %d, said: %s\n%s\n", run.status, run.err, run.out);
-	assert_int_equal(run.status, 0);
-	assert_non_null(out);
-	return out;
-}
-
-static void positive(const json_t *in, const char *key)
-{
-	const json_t *value = json_object_get(in, key);
-
-	if (!json_is_real(value) || json_real_value(value) <= 0)
-		print_error("%s is missing or not positive\n", key);
-	assert_true(json_is_real(value) && json_real_value(value) > 0);
-}
 
 static void test_alloc(void **state)
 {
@@ -79,19 +47,19 @@ static void test_alloc(void **state)
 static void test_bad_options(void **state)
 {
 	RUN("nonsense");
-	refused("no part 'nonsense'");
+	refused(2, "no part 'nonsense'");
 	RUN("--sizes", "7");
-	refused("--sizes");
+	refused(2, "--sizes");
 	RUN("--sizes", "16,");
-	refused("--sizes");
+	refused(2, "--sizes");
 	RUN("--sizes", "2000000");
-	refused("--sizes");
+	refused(2, "--sizes");
 	RUN("--threads", "0");
-	refused("--threads");
+	refused(2, "--threads");
 	RUN("--rounds", "0");
-	refused("rounds");
+	refused(2, "rounds");
 	RUN("--size", "4K");
-	refused("size: 4K");
+	refused(2, "size: 4K");
 }
 
 static void test_run(void **state)

@@ -19,13 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/proc.h"
-
-#define SODA "tools/soda/soda"
+#include "tool.h"
 
 enum { LIMIT_MS = 280000 };
 
-static struct program run;
 static char dir[] = "/tmp/soda-test-eval-XXXXXX", out[64];
 static const char *graph = "rmat:10:16000";
 
@@ -45,15 +42,6 @@ static void ended_well(void)
 	if (run.status)
 		print_error("status %d, said: %s\n", run.status, run.err);
 	assert_int_equal(run.status, 0);
-}
-
-static void refused(const char *message)
-{
-	if (run.status != 2 || !strstr(run.err, message))
-		print_error("status %d, said: %s\n", run.status, run.err);
-	assert_int_equal(run.status, 2);
-	assert_non_null(strstr(run.err, message));
-	assert_string_equal(run.out, "");
 }
 
 static const char *file(const char *name)
@@ -258,7 +246,7 @@ static void test_is_made_in_parts(void **state)
 static void test_keeps_evaluations_apart(void **state)
 {
 	EVAL("--modes", "memserver", "--apps", "bfs", "--alone", "--iterations", "4");
-	refused("--fresh");
+	refused(2, "--fresh");
 	json_decref(results(7));
 }
 
@@ -329,15 +317,15 @@ static void test_finds_a_wrong_result(void **state)
 static void test_refuses_what_is_not_there(void **state)
 {
 	EVAL("--apps", "bfs,dfs");
-	refused("no application 'dfs'");
+	refused(2, "no application 'dfs'");
 	EVAL("--modes", "memserver,nothing");
-	refused("no mode 'nothing'");
+	refused(2, "no mode 'nothing'");
 	EVAL("--graph", "/nowhere/graph.txt");
-	refused("/nowhere/graph.txt");
+	refused(2, "/nowhere/graph.txt");
 	EVAL("--graph", "rmat:12");
-	refused("neither rmat:SCALE:EDGES");
+	refused(2, "neither rmat:SCALE:EDGES");
 	EVAL("--chunk", "96K");
-	refused("power of two");
+	refused(2, "power of two");
 }
 
 /* What soda graph gen has written, by the name that it was given. */
@@ -363,7 +351,7 @@ static void test_says_what_the_paper_needs(void **state)
 	const char *const args[] = { "eval", "--paper", "--out", out, NULL };
 
 	assert_int_equal(program_run_within(SODA, args, LIMIT_MS, &run), 0);
-	refused("its graphs are not part of this program");
+	refused(2, "its graphs are not part of this program");
 }
 
 static int start(void **state)

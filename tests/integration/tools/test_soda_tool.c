@@ -17,55 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/proc.h"
-
-#define SODA "tools/soda/soda"
-
-static struct program run;
+#include "tool.h"
 
 #define RUN(...)                                                                                   \
 	assert_int_equal(program_run(SODA, (const char *const[]){ __VA_ARGS__, NULL }, &run), 0)
-
-static void refused(int status, const char *message)
-{
-	if (run.status != status || !strstr(run.err, message))
-		print_error("status %d, said: %s\n", run.status, run.err);
-	assert_int_equal(run.status, status);
-	assert_non_null(strstr(run.err, message));
-	assert_string_equal(run.out, "");
-}
-
-static json_t *answer(void)
-{
-	json_error_t why;
-	json_t *out = json_loads(run.out, 0, &why);
-
-	if (run.status || !out)
-		print_error("status %d, said: %s\n%s\n", run.status, run.err, run.out);
-	assert_int_equal(run.status, 0);
-	assert_non_null(out);
-	return out;
-}
-
-static uint64_t count(const json_t *in, const char *key)
-{
-	const json_t *value = json_object_get(in, key);
-
-	if (!json_is_integer(value))
-		print_error("%s is missing\n", key);
-	assert_true(json_is_integer(value));
-	assert_true(json_integer_value(value) >= 0);
-	return (uint64_t)json_integer_value(value);
-}
-
-static void positive(const json_t *in, const char *key)
-{
-	const json_t *value = json_object_get(in, key);
-
-	if (!json_is_real(value) || json_real_value(value) <= 0)
-		print_error("%s is missing or not positive\n", key);
-	assert_true(json_is_real(value) && json_real_value(value) > 0);
-}
 
 /* One memory under test: every field there, and no more resident than allowed. */
 static void check_side(const json_t *side, uint64_t buffer, uint64_t chunk)
