@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "soda/base/tool.h"
 #include "soda/stage/patience.h"
 
 enum { START_TIMEOUT_MS = 20000, DRAIN_MS = 30000 /* what it takes by itself */, ARGS_MAX = 32 };
@@ -24,33 +25,15 @@ const struct soda_bench_program soda_bench_mem_server = { "soda-mem-server", "SO
 const struct soda_bench_program soda_bench_dpu_agent = { "soda-dpu-agent", "SODA_DPU_AGENT",
 							 "src/dpu_agent" };
 
-static void find_program(const struct soda_bench_program *program, char *path, size_t bytes)
-{
-	const char *given = getenv(program->env), *slash;
-	char self[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	int folder;
-
-	snprintf(path, bytes, "%s", given && *given ? given : program->name);
-	if ((given && *given) || n <= 0)
-		return;
-	self[n] = 0;
-	slash = strrchr(self, '/');
-	folder = (int)(slash - self);
-	snprintf(path, bytes, "%.*s/%s", folder, self, program->name);
-	if (access(path, X_OK) == 0)
-		return;
-	snprintf(path, bytes, "%.*s/../../%s/%s", folder, self, program->folder, program->name);
-	if (access(path, X_OK))
-		snprintf(path, bytes, "%s", program->name);
-}
-
 void soda_bench_program_find(const struct soda_bench_program *program, char path[PATH_MAX])
 {
-	char found[PATH_MAX];
+	const char *given = getenv(program->env);
+	char built[256];
+	const char *const places[] = { program->name, built, NULL };
 
-	find_program(program, found, sizeof(found));
-	memcpy(path, found, sizeof(found));
+	snprintf(built, sizeof(built), "../../%s/%s", program->folder, program->name);
+	if ((given && *given) || !soda_tool_find(places, path))
+		snprintf(path, PATH_MAX, "%s", given && *given ? given : program->name);
 }
 
 /* Never returns. */
