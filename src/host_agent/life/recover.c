@@ -272,8 +272,8 @@ static void give_up_the_old(struct soda_region *r)
 	if (r->decided == soda_recover_meeting())
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
+		soda_freeze_lose(r); /* first: what is resident of it is dirty from now on */
 		lose_chunks(r);
-		soda_freeze_lose(r);
 	}
 	r->decided = soda_recover_meeting();
 }

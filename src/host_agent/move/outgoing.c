@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "host_agent/fault/guess.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/pages/freeze.h"
 
 /*
  * New chunks fill half of the ring at most.  The other half is for those that were taken and come
@@ -254,6 +255,17 @@ static void check_guess(struct soda_outgoing *out)
 	soda_chunk_settle(c, SODA_CHUNK_CLEAN, 0, 0, SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
 }
 
+/* Nobody has stored to it since the agent has it frozen, and the server has all from before. */
+static bool check_frozen(struct soda_outgoing *out)
+{
+	if (!soda_freeze_has(out->id))
+		return false;
+	out->mask = 0;
+	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, 0,
+			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
+	return true;
+}
+
 int soda_outgoing_take(struct soda_outgoing *out, int max)
 {
 	int n = pop(out, max < SODA_OUTGOING_MAX ? max : SODA_OUTGOING_MAX);
@@ -263,6 +275,9 @@ int soda_outgoing_take(struct soda_outgoing *out, int max)
 	sort(out, n);
 	protect_batch(out, n);
 	for (int i = 0; i < n; i++) {
+		out[i].unreadable = false;
+		if (check_frozen(&out[i]))
+			continue;
 		out[i].unreadable = atomic_load_explicit(&queue.doubt, memory_order_relaxed) &&
 				    !soda_outgoing_readable(out[i].id, out[i].mask);
 		if (!out[i].unreadable)

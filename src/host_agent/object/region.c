@@ -187,8 +187,10 @@ void soda_regions_forget(void)
 	for (uint32_t i = 1, end = atomic_load(&ids_end); i < end; i++) {
 		struct soda_region *r = atomic_exchange(&objects[i], NULL);
 
-		if (r)
+		if (r) {
+			soda_freeze_forget(r);
 			put_descriptor(r);
+		}
 	}
 }
 

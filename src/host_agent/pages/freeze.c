@@ -2,6 +2,7 @@
 #include "host_agent/pages/freeze.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,6 +14,49 @@
 #include "host_agent/move/channel.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
+
+/* A bit for each chunk whose range is FROZEN or THAWING; there from the first one on. */
+static struct {
+	_Atomic uint64_t *_Atomic bits;
+	uint64_t bytes;
+} has;
+
+bool soda_freeze_has(uint32_t id)
+{
+	_Atomic uint64_t *bits = atomic_load(&has.bits);
+
+	return bits && atomic_load(&bits[id / 64]) >> id % 64 & 1;
+}
+
+/* api_lock held, and no chunk frozen where the runtime is another one than the last time. */
+static int reserve_bits(void)
+{
+	uint64_t bytes = ((soda_agent.bytes >> soda_agent.chunk_shift) + 63) / 64 * 8;
+	void *p;
+
+	if (has.bytes >= bytes)
+		return 0;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		 -1, 0);
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	if (has.bits)
+		munmap((void *)has.bits, has.bytes);
+	has.bytes = bytes;
+	atomic_store(&has.bits, p);
+	return 0;
+}
+
+static void set_bits(const struct soda_frozen *f, bool on)
+{
+	_Atomic uint64_t *bits = atomic_load(&has.bits);
+
+	for (uint64_t id = f->first; id <= f->last; id++)
+		if (on)
+			atomic_fetch_or(&bits[id / 64], 1ull << id % 64);
+		else
+			atomic_fetch_and(&bits[id / 64], ~(1ull << id % 64));
+}
 
 static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)
 {
@@ -204,7 +248,7 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 
 	if (ret)
 		return ret < 0 ? ret : 0;
-	f = malloc(sizeof(*f));
+	f = reserve_bits() ? NULL : malloc(sizeof(*f));
 	if (!f)
 		return -ENOMEM;
 	soda_regions_lock();
@@ -219,7 +263,10 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 	}
 	if (c.map)
 		publish(&c);
-	set_state(f, SODA_FROZEN);
+	soda_regions_lock();
+	f->state = SODA_FROZEN;
+	set_bits(f, true);
+	soda_regions_unlock();
 	soda_session_await_keyed();
 	return 0;
 }
@@ -279,6 +326,7 @@ static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 			continue;
 		}
 		*link = f->next;
+		set_bits(f, false);
 		if (protect(r, f->first, f->last, true))
 			soda_log_warning("stores to a range that was in the static cache stay"
 					 " forbidden: %s",
@@ -378,8 +426,10 @@ int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct s
 void soda_freeze_lose(struct soda_region *r)
 {
 	for (struct soda_frozen *f = r->frozen; f; f = f->next) {
-		if (f->state == SODA_FROZEN || f->state == SODA_THAWING)
+		if (f->state == SODA_FROZEN || f->state == SODA_THAWING) {
+			set_bits(f, false);
 			protect(r, f->first, f->last, true);
+		}
 		if (f->state != SODA_FREEZING)
 			f->state = SODA_THAWED;
 	}
@@ -389,4 +439,16 @@ void soda_freeze_end(struct soda_region *r)
 {
 	soda_freeze_lose(r);
 	forget_thawed(r);
+}
+
+void soda_freeze_forget(struct soda_region *r)
+{
+	while (r->frozen) {
+		struct soda_frozen *f = r->frozen;
+
+		if (f->state == SODA_FROZEN || f->state == SODA_THAWING)
+			set_bits(f, false);
+		r->frozen = f->next;
+		free(f);
+	}
 }

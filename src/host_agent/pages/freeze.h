@@ -41,6 +41,13 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last);
 
 /*
+ * Whether the agent has it frozen, so that what is resident of it is what the server has: a thread
+ * that serves a store which was done before that (handler mode) may call it dirty afterwards.  Of a
+ * chunk that is BUSY and write-protected: as long as it is.  No lock is needed. AS.
+ */
+bool soda_freeze_has(uint32_t id);
+
+/*
  * For the keeper, with the lock of soda_regions_lock: after a reconnection, and before anything is
  * written; the agent may be another process than before.  Errors of the connection.
  */
@@ -49,5 +56,7 @@ int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct s
 void soda_freeze_lose(struct soda_region *r);
 /* The object goes. api_lock held. */
 void soda_freeze_end(struct soda_region *r);
+/* The runtime has ended, and its addresses are not ours any more. */
+void soda_freeze_forget(struct soda_region *r);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "host_agent/fault/fault.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
@@ -483,6 +484,37 @@ static void answer_of_freezing_lost(void **state)
 	host_stop();
 }
 
+/*
+ * A store is done, and then its chunk's range is frozen; only then the thread that serves it comes
+ * to call the chunk dirty.  The server has that store, and the agent would refuse it for good.
+ */
+static void served_after_freezing(void **state)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	struct soda_fault f;
+	uint32_t last;
+
+	host_start(&plain);
+	fake_net.agent = true;
+	r = host_alloc(4 << 16);
+	last = r->first + r->chunks - 1;
+	host_store(r, 1, 0, 11);
+	assert_true(soda_fault_describe(&f, host_at(r, 1, 0), true));
+	assert_int_equal(soda_freeze_advise(r, r->first, last, SODA_STATIC_CACHE, &why), 0);
+	assert_int_equal(soda_fault_serve(soda_thread_self(), &f), 0);
+	assert_int_equal(host_state(r, 1), SODA_CHUNK_DIRTY);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(host_state(r, 1), SODA_CHUNK_CLEAN);
+	assert_int_equal(soda_freeze_advise(r, r->first, last, SODA_NO_CACHE, &why), 0);
+	host_store(r, 1, 1, 12);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(fake_server_word(r->id, 1 << 16), 11);
+	assert_int_equal(fake_server_word(r->id, (1 << 16) + 4096), 12);
+	host_check(r);
+	host_stop();
+}
+
 /* A new connection fails before all of them are made: that is not forgotten. */
 static _Atomic uint32_t reports;
 
@@ -665,25 +697,16 @@ static void late_report(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lost_in_flight),
-		cmocka_unit_test(sync_across_a_loss),
-		cmocka_unit_test(server_starts_anew),
-		cmocka_unit_test(known_as_another),
-		cmocka_unit_test(lost_in_recovery),
-		cmocka_unit_test(answer_of_open_lost),
-		cmocka_unit_test(answer_of_freezing_lost),
-		cmocka_unit_test(sync_amid_recovery),
-		cmocka_unit_test(close_refused),
-		cmocka_unit_test(closed_already),
-		cmocka_unit_test(freed_while_away),
-		cmocka_unit_test(wait_of_stopped_process),
-		cmocka_unit_test(in_use_during_recovery),
-		cmocka_unit_test(open_not_understood),
-		cmocka_unit_test(refused_and_taken),
-		cmocka_unit_test(lost_while_reconnecting),
-		cmocka_unit_test(call_not_answered),
-		cmocka_unit_test(call_of_stopped_process),
-		cmocka_unit_test(late_report),
+		cmocka_unit_test(lost_in_flight),	   cmocka_unit_test(sync_across_a_loss),
+		cmocka_unit_test(server_starts_anew),	   cmocka_unit_test(known_as_another),
+		cmocka_unit_test(lost_in_recovery),	   cmocka_unit_test(answer_of_open_lost),
+		cmocka_unit_test(answer_of_freezing_lost), cmocka_unit_test(served_after_freezing),
+		cmocka_unit_test(sync_amid_recovery),	   cmocka_unit_test(close_refused),
+		cmocka_unit_test(closed_already),	   cmocka_unit_test(freed_while_away),
+		cmocka_unit_test(wait_of_stopped_process), cmocka_unit_test(in_use_during_recovery),
+		cmocka_unit_test(open_not_understood),	   cmocka_unit_test(refused_and_taken),
+		cmocka_unit_test(lost_while_reconnecting), cmocka_unit_test(call_not_answered),
+		cmocka_unit_test(call_of_stopped_process), cmocka_unit_test(late_report),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
