@@ -2,7 +2,7 @@
 /*
  * Every time-out and every limit of the three agents that no option sets, in one place: who may
  * wait how long for whom, how often somebody looks, and how much of something there may be.
- * What a user may set is in the tables of options (host_agent/life/settings.c,
+ * What a user may set is in the tables of options (host_agent/core/settings.c,
  * mem_server/life/options.c, dpu_agent/life/options.c).  What tunes a loop (how long it spins, how
  * many it takes in one turn) is at the loop; what a layout in memory or on the wire holds is at the
  * layout.

@@ -8,7 +8,7 @@
 #include "base/conf/conf.h"
 #include "dpu_agent/life/options.h"
 #include "fuzz/fuzz.h"
-#include "host_agent/life/settings.h"
+#include "host_agent/core/settings.h"
 #include "mem_server/life/options.h"
 
 enum { ARGS_MAX = 32 };

@@ -4,9 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "host_agent/fault/signals.h"
+#include "host_agent/pages/signals.h"
 #include "host_agent/life/embedded.h"
-#include "host_agent/life/placement.h"
+#include "host_agent/core/placement.h"
 #include "host_agent/life/stat_socket.h"
 #include "host_agent/life/trace.h"
 #include "transport/api/memory.h"

@@ -10,14 +10,14 @@
 
 #include "base/log.h"
 #include "host_agent/api/api.h"
-#include "host_agent/core/stats.h"
+#include "host_agent/core/agent.h"
 #include "host_agent/heap/heap.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/life/advise.h"
+#include "host_agent/life/freeze.h"
+#include "host_agent/life/object.h"
 #include "host_agent/life/session.h"
+#include "host_agent/life/stats.h"
 #include "host_agent/move/sync.h"
-#include "host_agent/object/advise.h"
-#include "host_agent/object/object.h"
-#include "host_agent/pages/freeze.h"
 
 static __thread struct soda_why last_error __attribute__((tls_model("initial-exec")));
 

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 enum {
 	/* The library's own threads, which begin when they please, have places of their own:

@@ -17,8 +17,8 @@
 #include <sys/types.h>
 
 #include "base/limits.h"
+#include "host_agent/core/stream.h"
 #include "host_agent/core/waiting.h"
-#include "host_agent/fault/stream.h"
 
 enum { SODA_LAST_CHUNKS_MAX = 16, SODA_LAST_CHUNKS_MIN = 4 };
 

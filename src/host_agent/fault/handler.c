@@ -16,12 +16,12 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/helper.h"
 #include "host_agent/life/session.h"
-#include "host_agent/life/stuck.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/stuck.h"
 
 enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, FAILED_MAX = 1024, STUCK_NS = 2000000 };
 

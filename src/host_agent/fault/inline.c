@@ -7,9 +7,9 @@
 #include <string.h>
 #include <ucontext.h>
 
+#include "host_agent/core/agent.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/fault/signals.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/pages/signals.h"
 
 /* Whether the faulting instruction was a store; false where the machine does not say. */
 static bool was_store(const void *context)

@@ -17,8 +17,8 @@
 #include "base/log.h"
 #include "host_agent/api/api.h"
 #include "host_agent/heap/heap.h"
-#include "host_agent/object/advise.h"
-#include "host_agent/object/object.h"
+#include "host_agent/life/advise.h"
+#include "host_agent/life/object.h"
 
 static const uint64_t region_least = 16ull << 20, region_most = 1ull << 30,
 		      granule = 1ull << SODA_GRANULE_SHIFT;

@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "host_agent/life/agent.h"
 #include "soda.h"
+#include "host_agent/core/agent.h"
 
 SODA_API int mlockall(int flags)
 {

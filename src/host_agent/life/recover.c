@@ -8,11 +8,11 @@
 
 #include "base/failure.h"
 #include "base/log.h"
+#include "host_agent/life/freeze.h"
 #include "host_agent/life/session_impl.h"
-#include "host_agent/life/stuck.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/owed.h"
-#include "host_agent/pages/freeze.h"
+#include "host_agent/move/stuck.h"
+#include "host_agent/object/owed.h"
 
 enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
 

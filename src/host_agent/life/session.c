@@ -14,16 +14,16 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "host_agent/core/audit.h"
-#include "host_agent/life/helper.h"
-#include "host_agent/life/placement.h"
+#include "host_agent/core/helper.h"
+#include "host_agent/core/placement.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/session_impl.h"
 #include "host_agent/life/stat_socket.h"
-#include "host_agent/life/stuck.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/owed.h"
+#include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/owed.h"
 
 enum { TROUBLES = 8 };
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "host_agent/core/stats.h"
+#include "host_agent/life/stats.h"
 
 static int fd = -1;
 

@@ -9,9 +9,9 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "host_agent/life/placement.h"
+#include "host_agent/core/placement.h"
 #include "host_agent/life/session.h"
-#include "host_agent/life/stuck.h"
+#include "host_agent/move/stuck.h"
 
 struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
 static _Atomic uint32_t pairs;

@@ -5,10 +5,10 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/fault/guess.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/guess.h"
 #include "host_agent/object/region.h"
 
 /* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */

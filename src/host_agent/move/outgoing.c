@@ -10,9 +10,9 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
-#include "host_agent/fault/guess.h"
+#include "host_agent/life/freeze.h"
 #include "host_agent/move/writeback.h"
-#include "host_agent/pages/freeze.h"
+#include "host_agent/object/guess.h"
 
 /*
  * New chunks fill half of the ring at most.  The other half is for those that were taken and come

@@ -4,11 +4,11 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "host_agent/core/agent.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/fault/closed_pages.h"
-#include "host_agent/life/agent.h"
-#include "host_agent/move/owed.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/owed.h"
+#include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/protect.h"
 
 enum { ANSWERS = 32 }; /* looked at together: this is on the stack of a signal handler, too */

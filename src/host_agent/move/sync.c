@@ -9,15 +9,15 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/core/audit.h"
+#include "host_agent/core/agent.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/life/agent.h"
-#include "host_agent/life/helper.h"
 #include "host_agent/life/session.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/outgoing.h"
-#include "host_agent/move/owed.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/owed.h"
 
 /* Patience that lasts as long as the server answers. */
 struct patience {

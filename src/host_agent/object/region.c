@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/freeze.h"
 #include "host_agent/object/region.h"
-#include "host_agent/pages/freeze.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,13 +9,13 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "host_agent/fault/guess.h"
 #include "host_agent/fault/handler.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/owed.h"
 #include "host_agent/move/retire.h"
+#include "host_agent/object/guess.h"
+#include "host_agent/object/owed.h"
 
 bool (*_Atomic soda_chunk_closed)(uint32_t id);
 

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "base/limits.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 #include "transport/api/transport.h"
 
 enum { SODA_GRANULE_SHIFT = 21 };

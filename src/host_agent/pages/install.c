@@ -7,8 +7,8 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/fault/guess.h"
 #include "host_agent/move/evict.h"
+#include "host_agent/object/guess.h"
 #include "host_agent/pages/protect.h"
 
 /* Never written: it stays the kernel's zero page.  Not const, which would be bytes of the file. */

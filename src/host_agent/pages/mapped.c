@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/pages/mapped.h"
 
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 void soda_mapped_read(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
 {

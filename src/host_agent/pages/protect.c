@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/pages/protect.h"
 
-#include "host_agent/fault/guess.h"
+#include "host_agent/object/guess.h"
 
 enum {
 	PROBE_SHIFT_MIN = 5,  /* one chunk in 32 is opened block by block... */

@@ -41,7 +41,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 #define RUN_API __attribute__((visibility("default")))
 

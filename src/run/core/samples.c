@@ -14,8 +14,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/run_samples.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/life/helper.h"
 
 static const int64_t interval_least_ns = 5000000;
 

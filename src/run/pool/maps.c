@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 #include "host_agent/object/region.h"
 
 #define CALLER __builtin_return_address(0)

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "host_agent/life/advise.h"
+#include "host_agent/life/object.h"
 #include "host_agent/life/session.h"
-#include "host_agent/object/advise.h"
-#include "host_agent/object/object.h"
 
 enum { POOLS_MAX = 1024, PAGE = 4096 };
 

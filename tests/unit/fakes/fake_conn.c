@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 #include "soda.h"
 #include "transport/api/transport.h"
 #include "unit/fakes/fake_pager.h"

@@ -14,12 +14,12 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/core/audit.h"
-#include "host_agent/fault/closed_pages.h"
+#include "host_agent/move/audit.h"
+#include "host_agent/pages/closed_pages.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 
 enum { PAGE = 4096 };
 

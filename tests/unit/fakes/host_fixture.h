@@ -8,7 +8,7 @@
 #define SODA_TESTS_HOST_FIXTURE_H
 
 #include "host_agent/core/thread.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 #include "host_agent/object/region.h"
 #include "unit/fakes/fake_conn.h"
 #include "unit/fakes/fake_pager.h"

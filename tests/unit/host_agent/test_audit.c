@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/core/audit.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/move/outgoing.h"
 #include "host_agent/move/sender.h"

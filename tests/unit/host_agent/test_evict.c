@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 16 };

@@ -15,7 +15,7 @@
 #include "host_agent/life/session.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
 static const struct host_options plain = { .buffer_chunks = 16 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/pages/fingerprint.h"
+#include "host_agent/object/fingerprint.h"
 
 enum { CHUNK = 65536 };
 

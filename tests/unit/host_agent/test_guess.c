@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/fault/guess.h"
+#include "host_agent/object/guess.h"
 #include "host_agent/life/session.h"
 #include "unit/fakes/host_fixture.h"
 

@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
 /* In place of the C library's, which the runtime asks for the time: this thread's n-th call. */

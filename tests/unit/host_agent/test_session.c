@@ -20,7 +20,7 @@
 #include "host_agent/life/session.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
-#include "host_agent/pages/freeze.h"
+#include "host_agent/life/freeze.h"
 #include "soda.h"
 #include "unit/fakes/host_fixture.h"
 

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "host_agent/life/agent.h"
-#include "host_agent/life/settings.h"
+#include "host_agent/core/agent.h"
+#include "host_agent/core/settings.h"
 
 static const char *const variables[] = {
 	"SODA_SERVER",	   "SODA_BUFFER",     "SODA_CHUNK",	      "SODA_MODE",

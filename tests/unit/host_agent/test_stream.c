@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/fault/stream.h"
+#include "host_agent/core/stream.h"
 
 enum { CHUNKS = 4096, WINDOW = 16 };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "host_agent/core/thread.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 enum { TABLE = 64, THREADS = 4 };
 

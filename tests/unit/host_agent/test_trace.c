@@ -19,7 +19,7 @@
 
 #include "base/lock.h"
 #include "host_agent/life/session.h"
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
 enum { CHUNKS = 80, PAGES_MAX = 64, OPERATIONS = 3000, THREADS = 4 };

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/core/audit.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/outgoing.h"

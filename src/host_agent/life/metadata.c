@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/metadata.h"
+#include "host_agent/life/metadata.h"
 
 #include "host_agent/core/thread.h"
-#include "host_agent/fault/guess.h"
 #include "host_agent/move/outgoing.h"
-#include "host_agent/move/owed.h"
+#include "host_agent/object/guess.h"
+#include "host_agent/object/owed.h"
 #include "host_agent/object/region.h"
 
 /* The chunk table is touched in whole pages, an object's entries at a time. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/guess.h"
+#include "host_agent/object/guess.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -7,7 +7,7 @@
 
 #include "base/guard.h"
 #include "base/lock.h"
-#include "host_agent/pages/fingerprint.h"
+#include "host_agent/object/fingerprint.h"
 
 enum {
 	SHARE = 64,	   /* one in so many stays protected */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/conf/conf.h"
 #include "soda.h"
+#include "base/conf/conf.h"
 #include "transport/api/transport.h"
 
 enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };

@@ -9,12 +9,12 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/life/helper.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/session_impl.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/owed.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/object/owed.h"
 
 /*
  * A control call.  again: an earlier attempt reached a connection that then failed, so that the

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/closed_pages.h"
+#include "host_agent/pages/closed_pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/guard.h"
-#include "host_agent/fault/signals.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
+#include "host_agent/pages/signals.h"
 
 static void on_sigsegv(int sig, siginfo_t *info, void *context)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/stuck.h"
+#include "host_agent/move/stuck.h"
 
 #include "base/log.h"
 #include "host_agent/move/evict.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/pages/freeze.h"
+#include "host_agent/life/freeze.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
-#include "host_agent/life/helper.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/move/fetch.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/signals.h"
+#include "host_agent/pages/signals.h"
 
 #include <dlfcn.h>
 #include <errno.h>

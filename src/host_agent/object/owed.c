@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/move/owed.h"
+#include "host_agent/object/owed.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 typedef _Atomic uint64_t bits;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/agent.h"
+#include "host_agent/core/agent.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,21 +11,21 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/numa/numa_node.h"
-#include "host_agent/core/audit.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/fault/closed_pages.h"
 #include "host_agent/fault/handler.h"
 #include "host_agent/fault/inline.h"
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/embedded.h"
-#include "host_agent/life/helper.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/stat_socket.h"
 #include "host_agent/life/trace.h"
+#include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
+#include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/fill.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };

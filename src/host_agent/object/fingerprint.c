@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compiled once for each instruction set; OPS is the name of the result. */
-#include "host_agent/pages/fingerprint.h"
+#include "host_agent/object/fingerprint.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/audit.h"
+#include "host_agent/move/audit.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/life/helper.h"
-#include "host_agent/life/stuck.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/move/outgoing.h"
 #include "host_agent/move/sender.h"
+#include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 

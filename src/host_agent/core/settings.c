@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/settings.h"
+#include "host_agent/core/settings.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -25,7 +25,7 @@
 #include "host_agent/core/buffer.h"
 #include "host_agent/core/chunk.h"
 #include "host_agent/core/replace.h"
-#include "host_agent/life/settings.h"
+#include "host_agent/core/settings.h"
 #include "host_agent/pages/uffd.h"
 
 enum soda_agent_life { SODA_LIFE_NEW, SODA_LIFE_RUNNING, SODA_LIFE_ENDED, SODA_LIFE_FORKED };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/object/advise.h"
+#include "host_agent/life/advise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,13 +7,13 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/helper.h"
+#include "host_agent/life/freeze.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
-#include "host_agent/pages/freeze.h"
 
 /* False: there is no room for more. */
 static bool fetch_range(struct soda_thread *t, const struct iovec *range,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/helper.h"
+#include "host_agent/core/helper.h"
 
 #include <errno.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "host_agent/life/placement.h"
+#include "host_agent/core/placement.h"
 
 /* Past the interposed pthread_sigmask, which never blocks SIGBUS. */
 static void set_mask(int how, const sigset_t *set, sigset_t *old)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/stats.h"
+#include "host_agent/life/stats.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "host_agent/core/metadata.h"
+#include "host_agent/core/agent.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/life/agent.h"
+#include "host_agent/life/metadata.h"
 
 #define SUM(c) soda_threads_sum(SODA_CNT_##c)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/object/object.h"
+#include "host_agent/life/object.h"
 
 int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
 			      struct soda_region **region_p, struct soda_why *why)

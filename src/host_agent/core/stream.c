@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/stream.h"
+#include "host_agent/core/stream.h"
 
 #include <string.h>
 
