@@ -18,9 +18,9 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/core/agent.h"
-#include "host_agent/life/session.h"
 #include "host_agent/object/owed.h"
 #include "host_agent/object/region.h"
+#include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
 #include "seams.h"
@@ -430,9 +430,9 @@ struct sim_belief sim_host_believes(void)
 	struct sim_belief b = { .restarts = 0 };
 
 	sim_hold(true);
-	b.restarts = soda_session_restarts();
+	b.restarts = soda_link_restarts();
 	b.deaths = soda_owed_deaths();
-	b.up = soda_session_up() && !(b.restarts & 1);
+	b.up = soda_link_up() && !(b.restarts & 1);
 	sim_hold(false);
 	return b;
 }

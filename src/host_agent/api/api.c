@@ -9,36 +9,32 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "host_agent/api/api.h"
 #include "host_agent/core/agent.h"
+#include "host_agent/core/link.h"
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/object.h"
-#include "host_agent/life/session.h"
+#include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
+#include "host_agent/move/calls.h"
 #include "host_agent/move/sync.h"
-
-static __thread struct soda_why last_error __attribute__((tls_model("initial-exec")));
 
 __attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt, ...)
 {
+	struct soda_why why;
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(last_error.text, sizeof(last_error.text), fmt, ap);
+	vsnprintf(why.text, sizeof(why.text), fmt, ap);
 	va_end(ap);
+	soda_explain(&why);
 	return err;
-}
-
-void soda_api_explain(const struct soda_why *why)
-{
-	last_error = *why;
 }
 
 const char *soda_last_error(void)
 {
-	return last_error.text;
+	return soda_explained();
 }
 
 const char *soda_version(void)
@@ -136,8 +132,8 @@ static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 		return failed(ret, "%s is not written: %s", name, why.text);
 	if (ret)
 		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
-			      soda_session_peer(),
-			      soda_session_up() ? soda_strerror(ret) : soda_session_trouble());
+			      soda_link_peer(),
+			      soda_link_up() ? soda_strerror(ret) : soda_link_trouble());
 	return 0;
 }
 
@@ -163,12 +159,12 @@ int soda_try_free(void *p)
 	else if (r->flags & SODA_WRITABLE)
 		ret = write_back(r, r->first, r->chunks);
 	if (!ret) {
-		soda_region_destroy(r, &why);
+		soda_object_destroy(r, &why);
 		soda_agent_resize(false);
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	if (why.text[0])
-		soda_api_explain(&why);
+		soda_explain(&why);
 	errno = saved;
 	return ret;
 }
@@ -222,7 +218,7 @@ int soda_set_name(void *obj, const char *name)
 					: "soda_set_name: not the start of a live object");
 	} else {
 		snprintf(r->name, sizeof(r->name), "%s", name);
-		ret = soda_session_name_region(r, &advice, &why);
+		ret = soda_calls_name_region(r, &advice, &why);
 		if (ret)
 			failed(ret, "soda_set_name: %s", why.text);
 		else if (advice == SODA_STATIC_CACHE)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "host_agent/api/api.h"
 #include "host_agent/heap/heap.h"
 
 static void *done(void *p, int saved, const struct soda_why *why)
@@ -13,7 +12,7 @@ static void *done(void *p, int saved, const struct soda_why *why)
 	if (p)
 		errno = saved;
 	else
-		soda_api_explain(why);
+		soda_explain(why);
 	return p;
 }
 
@@ -22,7 +21,7 @@ static void *refuse(int err, const char *text)
 	struct soda_why why;
 
 	snprintf(why.text, sizeof(why.text), "%s", text);
-	soda_api_explain(&why);
+	soda_explain(&why);
 	errno = err;
 	return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host agent of this process: the one global, because a signal handler
- * gets no argument.  Fields are set by soda_agent_start before any fault can
+ * The state of the host agent of this process: the one global, because a signal handler
+ * gets no argument.  Fields are set by soda_agent_start (life/start.h) before any fault can
  * happen and then constant, unless a comment says otherwise.
  *
  * Threads
@@ -24,9 +24,9 @@
 
 #include "host_agent/core/buffer.h"
 #include "host_agent/core/chunk.h"
+#include "host_agent/core/pager.h"
 #include "host_agent/core/replace.h"
 #include "host_agent/core/settings.h"
-#include "host_agent/pages/uffd.h"
 
 enum soda_agent_life { SODA_LIFE_NEW, SODA_LIFE_RUNNING, SODA_LIFE_ENDED, SODA_LIFE_FORKED };
 
@@ -90,23 +90,8 @@ static inline uint32_t soda_blocks_all(void)
 	return n == 16 ? 0xffffu : (1u << n) - 1;
 }
 
-/*
- * Start with the given configuration, or return at once where it runs.  Called
- * with api_lock held.  Errors of soda_init().
- */
-int soda_agent_start(const struct soda_config *cfg, struct soda_why *why);
-/* End; the first error of writing WRITABLE files back. Takes api_lock. */
-int soda_agent_stop(void);
-
-/* The process ends: files are written back, the server told; faults are served on. */
-void soda_agent_leave(void);
-
-/* Chunks that a buffer must have for `threads` threads, staging included. */
-int64_t soda_agent_minimum(uint32_t threads);
-/*
- * Recompute the buffer's limit from fam_bytes; api_lock held.  first: there was no
- * object before, so that nothing is resident yet.
- */
-void soda_agent_resize(bool first);
+/* The calling thread's soda_last_error(). */
+void soda_explain(const struct soda_why *why);
+const char *soda_explained(void);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/session.h"
+#include "host_agent/core/link.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
@@ -69,7 +69,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 
 	if (!zero && atomic_load_explicit(&f->region->lost, memory_order_relaxed))
 		return SODA_STEP_LOST;
-	if (!zero && !soda_session_up())
+	if (!zero && !soda_link_up())
 		return SODA_STEP_DOWN;
 	soda_thread_trim(t, soda_fault_keep() - 1); /* this one will be the last of `keep` */
 	if (soda_evict_credit(t, 0))
@@ -193,9 +193,9 @@ static int await_server(const struct soda_fault *f, uint64_t deadline_ns)
 	int ret;
 
 	if (!f->mask)
-		return soda_session_wait(deadline_ns);
+		return soda_link_wait(deadline_ns);
 	soda_signals_swap(f->mask, &blocked);
-	ret = soda_session_wait(deadline_ns);
+	ret = soda_link_wait(deadline_ns);
 	soda_signals_restore(&blocked);
 	return ret;
 }
@@ -271,13 +271,13 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 	if (err == -EIO)
 		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
 			       "memory server or a DPU agent before it, started anew",
-			       at, what, soda_session_peer());
-	else if (soda_session_up())
+			       at, what, soda_link_peer());
+	else if (soda_link_up())
 		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,
-			       soda_session_peer(), soda_strerror(err));
+			       soda_link_peer(), soda_strerror(err));
 	else
 		soda_log_error("page at offset %llu of %s cannot be had within %u ms: %s", at, what,
-			       soda_agent.settings.fault_timeout_ms, soda_session_trouble());
+			       soda_agent.settings.fault_timeout_ms, soda_link_trouble());
 	if (soda_agent.settings.on_error == SODA_ON_ERROR_ABORT)
 		abort();
 }

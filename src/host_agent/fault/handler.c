@@ -18,10 +18,10 @@
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
+#include "host_agent/pages/mapping.h"
 
 enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, FAILED_MAX = 1024, STUCK_NS = 2000000 };
 
@@ -46,7 +46,6 @@ static struct {
 	pthread_t thread;
 	int stop_fd;
 	_Atomic bool stop;
-	_Atomic bool mapped_over; /* some pages are another mapping's: see map_nothing */
 	/* the thread's own */
 	struct pending *pending;
 	uint32_t pending_n;
@@ -59,25 +58,6 @@ static void wake(char *page)
 	soda_agent.pager->wake(page, SODA_WIRE_PAGE);
 }
 
-/*
- * Before Linux 6.6, and where the kernel keeps a mark of its own on the page: a mapping whose every
- * touch is SIGBUS.  What may be stored to is writable in it, or a store would be SIGSEGV.
- */
-static void map_nothing(char *page, int prot)
-{
-	int fd = (int)syscall(SYS_memfd_create, "soda-lost", 1u /* MFD_CLOEXEC */);
-
-	atomic_store(&handler.mapped_over, true);
-	if (fd < 0 ||
-	    mmap(page, SODA_WIRE_PAGE, prot, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
-		soda_log_error(
-			"a page that is lost cannot be made to fail: %s; aborting rather than hang",
-			soda_strerror(errno));
-		abort();
-	}
-	close(fd);
-}
-
 /* Without a fault. */
 static bool is_there(char *page)
 {
@@ -87,9 +67,9 @@ static bool is_there(char *page)
 }
 
 /*
- * map_nothing takes what is there, and what another thread is about to bring would not come to lie
- * there: so only while nobody does, and not if he has ended since we looked: then it is to be asked
- * for first.  Of an agent that stands still nothing is kept.  false: not now.
+ * soda_mapping_fail takes what is there, and what another thread is about to bring would not come
+ * to lie there: so only while nobody does, and not if he has ended since we looked: then it is to
+ * be asked for first.  Of an agent that stands still nothing is kept.  false: not now.
  */
 static bool cover_page(const struct pending *p)
 {
@@ -104,7 +84,7 @@ static bool cover_page(const struct pending *p)
 		return false;
 	if (ours)
 		atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	map_nothing(p->page, soda_region_prot(p->f.region));
+	soda_mapping_fail(p->page, soda_region_prot(p->f.region));
 	if (ours)
 		soda_chunk_settle(c, s, 0, 0, 0);
 	return true;
@@ -131,21 +111,6 @@ static bool fail_page(const struct pending *p)
 	       cover_page(p);
 }
 
-bool soda_handler_mapped_over(void)
-{
-	return atomic_load(&handler.mapped_over);
-}
-
-int soda_handler_clear(char *addr, size_t bytes, int prot)
-{
-	struct iovec all = { addr, bytes };
-	size_t dropped;
-
-	if (soda_handler_mapped_over())
-		return soda_regions_map_anew(addr, bytes, prot);
-	return soda_agent.pager->drop(&all, 1, &dropped);
-}
-
 /* A page of a chunk that is not resident is a missing one again. false: not yet. */
 static bool revive(const struct failed *f)
 {
@@ -162,7 +127,7 @@ static bool revive(const struct failed *f)
 	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
 		return false; /* while it is ours nobody brings a page that would be dropped */
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	ret = soda_handler_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
+	ret = soda_mapping_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
 	soda_chunk_settle(c, s, 0, 0, 0);
 	if (ret)
 		soda_log_error("a page that could not be had once fails for good: %s",

@@ -7,21 +7,8 @@
 #ifndef SODA_HOST_FAULT_HANDLER_H
 #define SODA_HOST_FAULT_HANDLER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 /* Start and end the thread. Negative errno. */
 int soda_handler_start(void);
 void soda_handler_stop(void);
-
-/*
- * A page that cannot be had is made to fail, for a moment, or while its chunk is LOST.  Its mapping
- * becomes as it was, with nothing in it, for a chunk that nobody else brings meanwhile.  Negative
- * errno. AS.
- */
-int soda_handler_clear(char *addr, size_t bytes, int prot);
-
-/* Before Linux 6.6: there are, or were, pages that another mapping makes fail. */
-bool soda_handler_mapped_over(void);
 
 #endif

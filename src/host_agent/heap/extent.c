@@ -15,7 +15,6 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/api/api.h"
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/life/object.h"
@@ -70,7 +69,7 @@ static int new_region_locked(uint64_t bytes)
 				 soda_strerror(ret));
 		soda_heap_trouble = why;
 		soda_heap_error = ret;
-		soda_api_explain(&why); /* for those that just return what jemalloc says */
+		soda_explain(&why); /* for those that just return what jemalloc says */
 		return ret;
 	}
 	strcpy(r->name, "heap");

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/heap/extent.h"
+#include "host_agent/life/start.h"
 
 /*
  * jemalloc under its hidden names.  This instance serves FAM alone: its threads use
@@ -109,6 +110,7 @@ static int prepare(struct soda_why *why)
 		return -ENOMEM;
 	}
 	soda_lock_acquire(&soda_agent.api_lock);
+	atomic_store(&soda_heap_ends, &soda_heap_thread_ends);
 	ret = soda_agent_start(NULL, why);
 	soda_lock_release(&soda_agent.api_lock);
 	if (ret)

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "host_agent/life/start.h"
 #include "host_agent/object/region.h"
 
 /*
@@ -109,10 +110,8 @@ __attribute__((visibility("hidden"))) int soda_je_pthread_setspecific(pthread_ke
 
 /* thread.c: the calling thread's arena is ours: give it its limit, once. -ENOMEM. */
 int soda_heap_thread_join(void);
-/* Take all limits away. api_lock held. */
-void soda_heap_threads_close_locked(void);
-/* In the child of a fork, which is one thread. */
-void soda_heap_threads_forget(void);
+/* What ends the heap with the runtime: all limits are taken away. */
+extern const struct soda_heap_ends soda_heap_thread_ends __attribute__((visibility("hidden")));
 
 /* Of a live block; errno stays. */
 static inline void soda_heap_free(void *p)
@@ -123,11 +122,5 @@ static inline void soda_heap_free(void *p)
 size_t soda_heap_usable(const void *p);
 /* End its thread, before the runtime ends. No lock of ours may be held. */
 void soda_heap_stop(void);
-/* The runtime ends, or this is the child of a fork. */
-static inline void soda_heap_close(void)
-{
-	atomic_store_explicit(&soda_heap.near_bytes, 0, memory_order_relaxed);
-	atomic_store_explicit(&soda_heap.bytes, 0, memory_order_relaxed);
-}
 
 #endif

@@ -9,6 +9,7 @@
  * round of destructors.  What comes later still is refused.
  */
 #include "host_agent/heap/heap.h"
+#include "host_agent/life/start.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -106,14 +107,25 @@ int soda_heap_thread_join(void)
 	return 0;
 }
 
-void soda_heap_threads_close_locked(void)
+/* Nobody finds a block of the heap any more. */
+static void close_heap(void)
 {
+	atomic_store_explicit(&soda_heap.near_bytes, 0, memory_order_relaxed);
+	atomic_store_explicit(&soda_heap.bytes, 0, memory_order_relaxed);
+}
+
+static void ended_locked(void)
+{
+	close_heap();
 	while (threads)
 		unlink_locked(threads);
 }
 
-void soda_heap_threads_forget(void)
+static void forked(void)
 {
+	close_heap();
 	soda_heap_mine = (struct soda_heap_thread){ .known = false }; /* no end of it is awaited */
 	threads = NULL;
 }
+
+const struct soda_heap_ends soda_heap_thread_ends = { ended_locked, forked };

@@ -8,9 +8,11 @@
 
 #include "base/lock.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/core/link.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/freeze.h"
-#include "host_agent/life/session.h"
+#include "host_agent/life/start.h"
+#include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
@@ -50,7 +52,7 @@ void soda_advise_willneed(const struct iovec *ranges, int n)
 	for (int i = 0; i < n && fetch_range(t, &ranges[i], &batch); i++)
 		;
 	soda_fetch_batch_end(&batch);
-	soda_session_want_collector();
+	soda_link_want_collector();
 	soda_signals_restore(&saved);
 }
 
@@ -62,15 +64,14 @@ static uint64_t patience(void)
 /* Written back and dropped, but for those with one of the flags. */
 static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 {
-	struct soda_thread *t = soda_thread_self();
 	int ret = soda_sync_chunks(first, last - first + 1);
 	sigset_t saved;
 
-	if (ret || !t)
+	if (ret)
 		return ret;
 	soda_signals_block(&saved);
 	for (uint32_t id = first; id <= last; id++)
-		soda_retire_cold(t, id, keep);
+		soda_retire_cold(id, keep);
 	soda_signals_restore(&saved);
 	return 0;
 }
@@ -140,7 +141,7 @@ int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
 	int ret = discard(r, addr, bytes, &backed);
 
 	if (backed.n)
-		soda_session_discard(r, backed.first, backed.n);
+		soda_calls_discard(r, backed.first, backed.n);
 	return ret;
 }
 

@@ -2,7 +2,6 @@
 #include "host_agent/life/freeze.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -10,53 +9,11 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/session.h"
-#include "host_agent/move/channel.h"
+#include "host_agent/core/link.h"
+#include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
-
-/* A bit for each chunk whose range is FROZEN or THAWING; there from the first one on. */
-static struct {
-	_Atomic uint64_t *_Atomic bits;
-	uint64_t bytes;
-} has;
-
-bool soda_freeze_has(uint32_t id)
-{
-	_Atomic uint64_t *bits = atomic_load(&has.bits);
-
-	return bits && atomic_load(&bits[id / 64]) >> id % 64 & 1;
-}
-
-/* api_lock held, and no chunk frozen where the runtime is another one than the last time. */
-static int reserve_bits(void)
-{
-	uint64_t bytes = ((soda_agent.bytes >> soda_agent.chunk_shift) + 63) / 64 * 8;
-	void *p;
-
-	if (has.bytes >= bytes)
-		return 0;
-	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		 -1, 0);
-	if (p == MAP_FAILED)
-		return -ENOMEM;
-	if (has.bits)
-		munmap((void *)has.bits, has.bytes);
-	has.bytes = bytes;
-	atomic_store(&has.bits, p);
-	return 0;
-}
-
-static void set_bits(const struct soda_frozen *f, bool on)
-{
-	_Atomic uint64_t *bits = atomic_load(&has.bits);
-
-	for (uint64_t id = f->first; id <= f->last; id++)
-		if (on)
-			atomic_fetch_or(&bits[id / 64], 1ull << id % 64);
-		else
-			atomic_fetch_and(&bits[id / 64], ~(1ull << id % 64));
-}
+#include "host_agent/object/owed.h"
 
 static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)
 {
@@ -178,7 +135,7 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		return ret;
 	}
 	do {
-		losses = soda_sync_losses();
+		losses = soda_owed_losses();
 		ret = soda_sync_range(r, first, last - first + 1, why);
 		if (ret && !why->text[0])
 			snprintf(why->text, sizeof(why->text),
@@ -186,7 +143,7 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		if (ret)
 			break;
 		*asked_p = true;
-		ret = soda_session_freeze_region(r, &m, losses, map_p, why);
+		ret = soda_calls_freeze_region(r, &m, losses, map_p, why);
 	} while (ret == -EAGAIN);
 	return ret;
 }
@@ -202,7 +159,7 @@ static bool undo(struct soda_region *r, uint32_t first, uint32_t last, int err)
 	struct soda_why why = { "" };
 
 	return !soda_call_lost(err) &&
-	       !soda_call_lost(soda_session_advise_region(r, &m, &ignored, &why));
+	       !soda_call_lost(soda_calls_advise_region(r, &m, &ignored, &why));
 }
 
 static void publish(struct change *c)
@@ -211,7 +168,7 @@ static void publish(struct change *c)
 
 	exclusively(put_map, c);
 	if (keyed)
-		soda_session_want_keyed();
+		soda_link_want_keyed();
 }
 
 static void set_state(struct soda_frozen *f, enum soda_frozen_state state)
@@ -248,7 +205,7 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 
 	if (ret)
 		return ret < 0 ? ret : 0;
-	f = reserve_bits() ? NULL : malloc(sizeof(*f));
+	f = soda_frozen_reserve() ? NULL : malloc(sizeof(*f));
 	if (!f)
 		return -ENOMEM;
 	soda_regions_lock();
@@ -265,9 +222,9 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 		publish(&c);
 	soda_regions_lock();
 	f->state = SODA_FROZEN;
-	set_bits(f, true);
+	soda_frozen_mark(f, true);
 	soda_regions_unlock();
-	soda_session_await_keyed();
+	soda_link_await_keyed();
 	return 0;
 }
 
@@ -326,7 +283,7 @@ static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 			continue;
 		}
 		*link = f->next;
-		set_bits(f, false);
+		soda_frozen_mark(f, false);
 		if (protect(r, f->first, f->last, true))
 			soda_log_warning("stores to a range that was in the static cache stay"
 					 " forbidden: %s",
@@ -364,7 +321,7 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 			return across_edge(why);
 	set_ending(r, first, last, true);
 	retire_keys(r, first, last);
-	ret = soda_session_advise_region(r, &m, &map, why);
+	ret = soda_calls_advise_region(r, &m, &map, why);
 	if (map)
 		soda_conn_unmap_static(map);
 	if (ret)
@@ -427,7 +384,7 @@ void soda_freeze_lose(struct soda_region *r)
 {
 	for (struct soda_frozen *f = r->frozen; f; f = f->next) {
 		if (f->state == SODA_FROZEN || f->state == SODA_THAWING) {
-			set_bits(f, false);
+			soda_frozen_mark(f, false);
 			protect(r, f->first, f->last, true);
 		}
 		if (f->state != SODA_FREEZING)
@@ -439,16 +396,4 @@ void soda_freeze_end(struct soda_region *r)
 {
 	soda_freeze_lose(r);
 	forget_thawed(r);
-}
-
-void soda_freeze_forget(struct soda_region *r)
-{
-	while (r->frozen) {
-		struct soda_frozen *f = r->frozen;
-
-		if (f->state == SODA_FROZEN || f->state == SODA_THAWING)
-			set_bits(f, false);
-		r->frozen = f->next;
-		free(f);
-	}
 }

@@ -9,26 +9,8 @@
 #ifndef SODA_HOST_FREEZE_H
 #define SODA_HOST_FREEZE_H
 
+#include "host_agent/object/frozen.h"
 #include "host_agent/object/region.h"
-
-enum soda_frozen_state {
-	SODA_FREEZING, /* the agent is being asked */
-	SODA_FROZEN,
-	SODA_THAWING,  /* it is being told otherwise: a reconnection does not freeze it again */
-	SODA_DOUBTFUL, /* it was asked in vain, and may have done it: the next reconnection tells it
-			  otherwise, before anything is written */
-	SODA_THAWED,   /* nothing, to be forgotten by the next who has api_lock */
-};
-
-/*
- * A range of an object; chunk numbers.  It appears and goes with api_lock and the lock of
- * soda_regions_lock, and changes its state with the latter.
- */
-struct soda_frozen {
-	struct soda_frozen *next;
-	uint32_t first, last;
-	enum soda_frozen_state state;
-};
 
 /*
  * advice: one of the three above.  api_lock held.  -ENOTSUP: no agent; -ENOSPC: over its
@@ -41,13 +23,6 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last);
 
 /*
- * Whether the agent has it frozen, so that what is resident of it is what the server has: a thread
- * that serves a store which was done before that (handler mode) may call it dirty afterwards.  Of a
- * chunk that is BUSY and write-protected: as long as it is.  No lock is needed. AS.
- */
-bool soda_freeze_has(uint32_t id);
-
-/*
  * For the keeper, with the lock of soda_regions_lock: after a reconnection, and before anything is
  * written; the agent may be another process than before.  Errors of the connection.
  */
@@ -56,7 +31,5 @@ int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct s
 void soda_freeze_lose(struct soda_region *r);
 /* The object goes. api_lock held. */
 void soda_freeze_end(struct soda_region *r);
-/* The runtime has ended, and its addresses are not ours any more. */
-void soda_freeze_forget(struct soda_region *r);
 
 #endif

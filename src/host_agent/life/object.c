@@ -1,6 +1,215 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/life/object.h"
 
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+#include "host_agent/core/link.h"
+#include "host_agent/life/freeze.h"
+#include "host_agent/life/recover.h"
+#include "host_agent/life/start.h"
+#include "host_agent/move/calls.h"
+#include "host_agent/move/retire.h"
+#include "host_agent/object/guess.h"
+#include "host_agent/object/owed.h"
+#include "host_agent/pages/mapping.h"
+#include "host_agent/pages/uffd.h"
+
+static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
+
+static struct iovec reserved; /* the whole range, of which soda_agent.base is the aligned part */
+
+static void *reserve(uint64_t bytes, int prot)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* The largest range that the address space limit allows, aligned to granules. */
+static int reserve_addresses(struct soda_why *why)
+{
+	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
+	uint64_t most = (uint64_t)UINT32_MAX << soda_agent.chunk_shift;
+	uint64_t bytes = most < reserve_most ? most & ~(granule - 1) : reserve_most;
+	char *p = NULL;
+
+	while (bytes >= reserve_least && !(p = reserve(bytes + granule, PROT_NONE)))
+		bytes /= 2;
+	if (!p) {
+		snprintf(why->text, sizeof(why->text),
+			 "no address range of 1 GiB to be had: raise the address space limit "
+			 "(ulimit -v), and, for a program that locks its memory, that limit, too "
+			 "(ulimit -l)");
+		return -ENOMEM;
+	}
+	reserved = (struct iovec){ p, bytes + granule };
+	soda_agent.base = (char *)(((uintptr_t)p + granule - 1) & ~(uintptr_t)(granule - 1));
+	soda_agent.bytes = bytes;
+	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
+				   PROT_READ | PROT_WRITE);
+	if (!soda_agent.table || soda_regions_start(bytes) || soda_guess_start() ||
+	    soda_owed_start()) {
+		snprintf(why->text, sizeof(why->text),
+			 "no address space for the chunk table: raise the address space limit "
+			 "(ulimit -v)");
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int soda_objects_start(struct soda_why *why)
+{
+	int ret = reserve_addresses(why);
+
+	if (ret)
+		return ret;
+	munlock(soda_agent.base, soda_agent.bytes); /* mlockall(MCL_FUTURE) may have come before */
+	if (soda_mapping_prepare(soda_agent.base, soda_agent.bytes))
+		return -errno;
+	madvise(soda_agent.table,
+		(soda_agent.bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
+		MADV_NOHUGEPAGE);
+	ret = soda_uffd_register(soda_agent.base, soda_agent.bytes);
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "userfaultfd refuses the address range: %s",
+			 soda_strerror(ret));
+	return ret;
+}
+
+static void give_back(void *p, uint64_t bytes)
+{
+	if (p)
+		munmap(p, bytes);
+}
+
+void soda_objects_undo(void)
+{
+	uint64_t chunks = soda_agent.bytes >> soda_agent.chunk_shift;
+
+	soda_agent.bytes = 0; /* first: no address is ours */
+	give_back(reserved.iov_base, reserved.iov_len);
+	give_back(soda_agent.table, chunks * sizeof(struct soda_chunk));
+	reserved.iov_base = soda_agent.base = NULL;
+	soda_agent.table = NULL;
+	soda_regions_undo();
+	soda_guess_undo(chunks);
+	soda_owed_undo(chunks);
+}
+
+void soda_objects_end(void)
+{
+	/* Unmapped, not just dropped: the descriptor's end would turn it into zeros. */
+	mmap(soda_agent.base, soda_agent.bytes, PROT_NONE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+/* The server's answer is known: sizes, addresses, states. */
+static int place(struct soda_region *r, bool of_heap, struct soda_why *why)
+{
+	uint64_t page = SODA_WIRE_PAGE;
+	enum soda_chunk_state state = r->flags ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO;
+	uint32_t set = r->flags ? SODA_CW_BACKED : 0;
+
+	r->span = (r->bytes + page - 1) & ~(page - 1);
+	if (r->span < r->bytes || r->span > soda_agent.bytes ||
+	    !soda_region_find_room(r, of_heap)) {
+		snprintf(why->text, sizeof(why->text),
+			 "no room for %llu bytes in the reserved address range of %llu GiB",
+			 (unsigned long long)r->bytes,
+			 (unsigned long long)(soda_agent.bytes >> 30));
+		return -ENOMEM;
+	}
+	if (mprotect(soda_chunk_address(r->first), r->span, soda_region_prot(r))) {
+		snprintf(why->text, sizeof(why->text),
+			 "the kernel gives no memory map: %s (vm.max_map_count)",
+			 soda_strerror(errno));
+		return -ENOMEM;
+	}
+	soda_region_occupy(r);
+	for (uint32_t i = 0; i < r->chunks; i++)
+		soda_chunk_settle(&soda_agent.table[r->first + i], state, 0, set, 0);
+	return 0;
+}
+
+/* On the server. */
+static void close_region(struct soda_region *r, struct soda_why *why)
+{
+	struct soda_why said = { "" };
+	int ret = soda_calls_close_region(r, &said);
+
+	if (!ret)
+		return;
+	snprintf(why->text, sizeof(why->text),
+		 "%.60s is freed here, but %.60s keeps it until the program ends: %.75s",
+		 r->name[0] ? r->name
+		 : r->file  ? r->file
+			    : "an object",
+		 soda_link_peer(), said.text[0] ? said.text : soda_strerror(ret));
+	soda_log_error("%s", why->text);
+}
+
+static int open_and_place(struct soda_region *r, bool of_heap, struct soda_why *why)
+{
+	int ret = soda_calls_open_region(r, why);
+
+	if (ret)
+		return ret;
+	ret = place(r, of_heap, why);
+	if (ret)
+		close_region(r, &(struct soda_why){ "" });
+	return ret;
+}
+
+/*
+ * From now on a recovery sees it.  False: there has been one already since it was opened, with a
+ * server that does not have it.
+ */
+static bool publish(struct soda_region *r)
+{
+	bool good;
+
+	soda_regions_lock();
+	good = r->meeting == soda_link_meeting();
+	if (good) {
+		soda_region_show_locked(r);
+	} else {
+		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
+		soda_region_vacate(r);
+	}
+	soda_regions_unlock();
+	return good;
+}
+
+int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
+		       struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_region *r = soda_region_take();
+	int ret;
+
+	if (!r) {
+		snprintf(why->text, sizeof(why->text), "65534 objects are allocated: free some");
+		return -ENOSPC;
+	}
+	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
+	r->file = file ? strdup(file) : NULL;
+	do {
+		r->bytes = bytes;
+		ret = open_and_place(r, flags & SODA_REGION_HEAP, why);
+	} while (!ret && !publish(r));
+	if (ret) {
+		soda_region_put(r);
+		return ret;
+	}
+	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
+	*region_p = r;
+	return 0;
+}
+
 int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
 			      struct soda_region **region_p, struct soda_why *why)
 {
@@ -8,8 +217,44 @@ int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
 	int ret = soda_agent_start(NULL, why);
 
 	if (!ret)
-		ret = soda_region_create(file, bytes, flags, region_p, why);
+		ret = soda_object_create(file, bytes, flags, region_p, why);
 	if (!ret)
 		soda_agent_resize(first);
 	return ret;
+}
+
+void soda_object_destroy(struct soda_region *r, struct soda_why *why)
+{
+	char *base = soda_chunk_address(r->first);
+	uint64_t page = SODA_WIRE_PAGE;
+	uintptr_t entries = ((uintptr_t)&soda_agent.table[r->first] + page - 1) & ~(page - 1);
+	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
+	int kept; /* not 0: nothing else may come to lie there, the addresses are used up */
+
+	soda_freeze_end(r);
+	kept = soda_retire_range(r->first, r->chunks);
+	if (kept == -ETIMEDOUT) {
+		soda_log_error(
+			"%llu bytes of fabric memory cannot be freed: a part of them has been in "
+			"use for longer than a fault and a reconnection may take",
+			(unsigned long long)r->bytes);
+		return;
+	}
+	soda_regions_lock();
+	r->going = true;
+	soda_regions_unlock();
+	mprotect(base, r->span, PROT_NONE);
+	if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
+		kept = -ENOMEM;
+	close_region(r, why);
+	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);
+	soda_regions_lock();
+	soda_recover_forget(r->first, r->chunks);
+	soda_region_hide_locked(r, kept);
+	soda_regions_unlock();
+	if (entries < end) /* whole pages of the table that nobody else uses */
+		madvise((void *)entries, end - entries, MADV_DONTNEED);
+	soda_guess_forget(r->first, r->chunks);
+	soda_owed_forget(r->first, r->chunks);
+	soda_region_put(r);
 }

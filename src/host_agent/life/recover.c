@@ -8,15 +8,14 @@
 
 #include "base/failure.h"
 #include "base/log.h"
+#include "host_agent/core/link.h"
 #include "host_agent/life/freeze.h"
-#include "host_agent/life/session_impl.h"
+#include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/object/owed.h"
 
 enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
-
-static _Atomic uint32_t meeting; /* soda_recover_meeting(): changed by the keeper alone */
 
 /* Objects that the server has refused; the keeper's. */
 static struct {
@@ -24,54 +23,6 @@ static struct {
 	uint32_t pause_ms; /* between two questions, doubling */
 	uint64_t next_ns;
 } refusals;
-
-static int open_on(struct soda_conn *control, const struct soda_region *r, struct soda_mr *mr_p,
-		   struct soda_wire_opened *opened_p, int timeout_ms, struct soda_why *why)
-{
-	struct soda_wire_open open = {
-		.region_id = r->id,
-		.name_bytes = (uint16_t)(r->file ? strlen(r->file) : 0),
-		.flags = r->flags,
-		.bytes = r->bytes,
-	};
-
-	return soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
-}
-
-/* The server's, of an OPEN that nobody relies on. Errors of the connection alone. */
-static int close_unknown(struct soda_conn *control, const struct soda_region *r, int timeout_ms,
-			 struct soda_why *why)
-{
-	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
-	struct iovec body = { id, sizeof(id) };
-	int ret = soda_conn_call(control, SODA_MSG_CLOSE, &body, 1, NULL, 0, NULL, timeout_ms, why);
-
-	return soda_call_lost(ret) ? ret : 0;
-}
-
-int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
-		      struct soda_why *why)
-{
-	struct soda_wire_opened opened;
-	struct soda_mr mr;
-	int ret = r->asked ? close_unknown(control, r, timeout_ms, why) : 0;
-
-	if (ret)
-		return ret;
-	r->asked = true;
-	ret = open_on(control, r, &mr, &opened, timeout_ms, why);
-	if (soda_call_lost(ret))
-		return ret;
-	r->asked = false;
-	if (ret)
-		return ret;
-	r->meeting = soda_recover_meeting();
-	r->mr = mr;
-	r->bytes = opened.bytes;
-	r->file_id = opened.file_id;
-	r->generation = opened.generation;
-	return 0;
-}
 
 static uint64_t patience(void)
 {
@@ -188,13 +139,8 @@ static void lose_chunks(struct soda_region *r)
 
 void soda_recover_anew(void)
 {
-	atomic_fetch_add(&meeting, 1);
+	atomic_fetch_add(&soda_link.meeting, 1);
 	refusals.pause_ms = 0;
-}
-
-uint32_t soda_recover_meeting(void)
-{
-	return atomic_load(&meeting);
 }
 
 struct recovery {
@@ -217,10 +163,10 @@ static void unmap_old(void *arg)
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
 	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret;
-	bool first = r->meeting != soda_recover_meeting();
+	bool first = r->meeting != soda_link_meeting();
 
 	for (;;) {
-		ret = soda_recover_open(o->control, r, timeout_ms, o->why);
+		ret = soda_calls_open_once(o->control, r, timeout_ms, o->why);
 		if ((ret != -ENOMEM && ret != -EIO) || !first ||
 		    soda_now_ns() >= o->patient_until_ns)
 			return ret;
@@ -239,7 +185,7 @@ static void set_refused(const struct recovery *o, struct soda_region *r, int err
 {
 	bool before = r->refused;
 
-	r->meeting = soda_recover_meeting();
+	r->meeting = soda_link_meeting();
 	atomic_store(&r->refused, err);
 	set_lost(r);
 	refusals.any = true;
@@ -260,7 +206,7 @@ static void set_placed(struct soda_region *r)
 		return;
 	atomic_store(&r->refused, 0);
 	set_lost(r);
-	soda_log_warning("%s has a place on %s again", name_of(r), soda_session_peer());
+	soda_log_warning("%s has a place on %s again", name_of(r), soda_link_peer());
 }
 
 /*
@@ -269,13 +215,13 @@ static void set_placed(struct soda_region *r)
  */
 static void give_up_the_old(struct soda_region *r)
 {
-	if (r->decided == soda_recover_meeting())
+	if (r->decided == soda_link_meeting())
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
 		soda_freeze_lose(r); /* first: what is resident of it is dirty from now on */
 		lose_chunks(r);
 	}
-	r->decided = soda_recover_meeting();
+	r->decided = soda_link_meeting();
 }
 
 static int reopen(struct soda_region *r, struct recovery *o)
@@ -309,7 +255,7 @@ static int recover_one(struct soda_region *r, void *arg)
 
 	if (r->going)
 		return 0;
-	if (r->refused || r->meeting != soda_recover_meeting())
+	if (r->refused || r->meeting != soda_link_meeting())
 		return reopen(r, o);
 	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
 				      o->why);
@@ -429,11 +375,11 @@ static int ask_again(struct soda_region *r, void *arg)
 	if (!r->refused || r->going)
 		return 0;
 	if (r->asked)
-		ret = close_unknown(o->control, r, timeout_ms, o->why);
+		ret = soda_calls_close_unknown(o->control, r, timeout_ms, o->why);
 	if (ret)
 		return ret;
 	r->asked = true;
-	ret = open_on(o->control, r, &mr, &opened, timeout_ms, o->why);
+	ret = soda_calls_open_on(o->control, r, &mr, &opened, timeout_ms, o->why);
 	if (soda_call_lost(ret))
 		return ret;
 	r->asked = !ret;
@@ -455,12 +401,12 @@ static void look_at_refused(void)
 		return;
 	if (refusals.pause_ms) {
 		soda_regions_lock();
-		o.control = soda_session_control_acquire();
+		o.control = soda_link_control_acquire();
 		if (o.control)
 			ret = soda_regions_each(ask_again, &o);
 		if (ret)
-			soda_session_report(ret < 0 ? ret : -ECONNRESET);
-		soda_session_control_release();
+			soda_link_report(ret < 0 ? ret : -ECONNRESET);
+		soda_link_control_release();
 		soda_regions_unlock();
 	}
 	refusals.pause_ms = refusals.pause_ms ? refusals.pause_ms * 2 : SODA_REFUSED_MIN_MS;

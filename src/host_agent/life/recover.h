@@ -12,13 +12,6 @@
 #include "transport/api/transport.h"
 
 /*
- * Open the object's region on the server and fill r->mr, bytes, file_id, generation.  One that may
- * be open already, with nothing in it that anybody knows of (r->asked), is closed first.
- */
-int soda_recover_open(struct soda_conn *control, struct soda_region *r, int timeout_ms,
-		      struct soda_why *why);
-
-/*
  * The peer is this agent now (soda_wire_welcome.agent).  Where it is another than before:
  * what that owed is LOST, or dirty where it is resident.
  */
@@ -29,9 +22,6 @@ void soda_recover_owed(uint32_t agent);
  * decided what of it is still there, as session.h says.
  */
 void soda_recover_anew(void);
-/* How often that was so.  Of an object that is opened meanwhile (soda_region.meeting). Any thread.
- */
-uint32_t soda_recover_meeting(void);
 /*
  * Open what the server that is met does not have, however many attempts that takes: where one is
  * broken off the next one, as the same client, goes on with the objects that it had not come to.

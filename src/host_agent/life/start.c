@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/agent.h"
+#include "host_agent/life/start.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -12,11 +12,12 @@
 #include "base/log.h"
 #include "base/numa/numa_node.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/core/link.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/handler.h"
 #include "host_agent/fault/inline.h"
-#include "host_agent/heap/heap.h"
 #include "host_agent/life/embedded.h"
+#include "host_agent/life/object.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/stat_socket.h"
 #include "host_agent/life/trace.h"
@@ -27,10 +28,11 @@
 #include "host_agent/object/region.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/fill.h"
+#include "host_agent/pages/uffd.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 
-struct soda_agent soda_agent = { .api_lock = SODA_LOCK_INIT(SODA_RANK_API) };
+const struct soda_heap_ends *_Atomic soda_heap_ends;
 
 int64_t soda_agent_minimum(uint32_t threads)
 {
@@ -131,7 +133,7 @@ static int start_memory(struct soda_why *why)
 			"faults inside system calls are not served: no privilege for userfaultfd "
 			"(vm.unprivileged_userfaultfd=0 and no access to /dev/userfaultfd, which "
 			"setfacl -m u:USER:rw /dev/userfaultfd gives)");
-	ret = soda_regions_start(why);
+	ret = soda_objects_start(why);
 	if (ret)
 		return ret;
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
@@ -161,13 +163,15 @@ static int start_faults(void)
 /* In the child of a fork there is no FAM, and none of our descriptors. */
 static void in_child(void)
 {
+	const struct soda_heap_ends *heap = atomic_load(&soda_heap_ends);
+
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_NEW)
 		return;
 	atomic_store(&soda_agent.life, SODA_LIFE_FORKED);
-	soda_heap_close();
-	soda_heap_threads_forget();
+	if (heap)
+		heap->forked();
 	soda_uffd_close();
-	soda_regions_end(); /* so that nothing of the child's own comes to lie there */
+	soda_objects_end(); /* so that nothing of the child's own comes to lie there */
 	soda_trace_forget();
 	soda_session_forget();
 	soda_embedded_stop();
@@ -242,7 +246,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		soda_closed_stop();
 		soda_trace_stop();
 		soda_uffd_close();
-		soda_regions_undo();
+		soda_objects_undo();
 		soda_settings_free(&soda_agent.settings);
 		return ret;
 	}
@@ -254,7 +258,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
 		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
 		      (unsigned long long)soda_chunk_bytes() >> 10,
-		      soda_agent.replacer.policy->name, soda_session_peer());
+		      soda_agent.replacer.policy->name, soda_link_peer());
 	return 0;
 }
 
@@ -294,6 +298,7 @@ void soda_agent_leave(void)
 
 int soda_agent_stop(void)
 {
+	const struct soda_heap_ends *heap;
 	int ret = 0;
 
 	soda_lock_acquire(&soda_agent.api_lock);
@@ -304,10 +309,11 @@ int soda_agent_stop(void)
 	soda_regions_each(write_file_back, &ret);
 	soda_audit_quiet("at the end");
 	atomic_store(&soda_agent.life, SODA_LIFE_ENDED);
-	soda_heap_close();
-	soda_heap_threads_close_locked();
+	heap = atomic_load(&soda_heap_ends);
+	if (heap)
+		heap->ended_locked();
 	/* First the pages, so that no thread sees one without us; then who served them. */
-	soda_regions_end();
+	soda_objects_end();
 	soda_handler_stop();
 	soda_trace_stop();
 	soda_session_stop();

@@ -6,7 +6,37 @@
 
 #include "host_agent/core/agent.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/life/metadata.h"
+#include "host_agent/move/outgoing.h"
+#include "host_agent/object/guess.h"
+#include "host_agent/object/owed.h"
+#include "host_agent/object/region.h"
+
+/* The chunk table is touched in whole pages, an object's entries at a time. */
+static int add(struct soda_region *r, void *arg)
+{
+	uint64_t page = SODA_WIRE_PAGE, *sum = arg;
+	uint64_t entries = (uint64_t)r->chunks * sizeof(struct soda_chunk);
+
+	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r) + soda_guess_bytes(r);
+	return 0;
+}
+
+/*
+ * What the runtime's own tables take, the kernel's page tables apart.  Counted: touched pages of
+ * the chunk table, of the fingerprints and of what is owed; thread contexts; object records; the
+ * write-back queue; the runtime's own record.  Not counted: staging slots, which are the page
+ * buffer's (buffer.h); sockets' and transports' buffers; jemalloc's own data.
+ */
+static uint64_t metadata_bytes(void)
+{
+	uint64_t sum = soda_threads_bytes() + soda_owed_bytes() + soda_outgoing_bytes() +
+		       sizeof(soda_agent);
+
+	soda_regions_lock();
+	soda_regions_each(add, &sum);
+	soda_regions_unlock();
+	return sum;
+}
 
 #define SUM(c) soda_threads_sum(SODA_CNT_##c)
 
@@ -36,7 +66,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.resident_bytes = (uint64_t)soda_buffer_used(b) * chunk,
 		.resident_peak_bytes = (uint64_t)b->peak * chunk,
 		.pinned_bytes = (uint64_t)b->pinned * chunk,
-		.metadata_bytes = soda_metadata_bytes(),
+		.metadata_bytes = metadata_bytes(),
 		.fault_p50_ns = soda_threads_percentile_ns(50),
 		.fault_p99_ns = soda_threads_percentile_ns(99),
 		.polled = SUM(POLLED),

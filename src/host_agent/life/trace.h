@@ -9,7 +9,8 @@
 
 #include <stdint.h>
 
-#include "host_agent/pages/uffd.h"
+#include "host_agent/core/pager.h"
+#include "transport/api/transport.h"
 
 /*
  * Make the file, of at most `bytes`; from now on every call of *pager_p is written

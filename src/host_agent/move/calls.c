@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control calls for an object: asked again after a reconnection. */
+#include "host_agent/move/calls.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,10 +11,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/recover.h"
-#include "host_agent/life/session_impl.h"
+#include "host_agent/core/link.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/sync.h"
 #include "host_agent/object/owed.h"
 
 /*
@@ -32,15 +31,15 @@ static int call_once(call_fn *fn, struct soda_region *r, void *arg, bool again, 
 {
 	/* again: of two calls */
 	uint64_t asked_ns = (again ? 2 : 1) * (uint64_t)timeout_ms * SODA_MS_NS;
-	struct soda_conn *control = soda_session_control_acquire();
+	struct soda_conn *control = soda_link_control_acquire();
 	uint64_t from = soda_now_ns();
 	int ret = control ? fn(control, r, arg, again, timeout_ms, why) : -ENOTCONN;
 
 	*reached_p = control;
 	*still_ns_p = soda_thread_stood_still(NULL, asked_ns, soda_now_ns() - from);
 	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
-		soda_session_report(ret);
-	soda_session_control_release();
+		soda_link_report(ret);
+	soda_link_control_release();
 	return ret;
 }
 
@@ -53,8 +52,8 @@ static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct so
 	int ret;
 
 	for (;;) {
-		if (soda_session_wait(deadline)) {
-			snprintf(why->text, sizeof(why->text), "%.250s", soda_session_trouble());
+		if (soda_link_wait(deadline)) {
+			snprintf(why->text, sizeof(why->text), "%.250s", soda_link_trouble());
 			return -ETIMEDOUT;
 		}
 		ret = call_once(fn, r, arg, again, timeout_ms, &reached, &still_ns, why);
@@ -69,7 +68,7 @@ static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct so
 	snprintf(why->text, sizeof(why->text),
 		 "%.120s has not answered within %d ms (SODA_FAULT_TIMEOUT), and is connected to "
 		 "anew; ask again, or give it more time",
-		 soda_session_peer(), timeout_ms);
+		 soda_link_peer(), timeout_ms);
 	return ret;
 }
 
@@ -82,10 +81,57 @@ static int region_call(struct soda_conn *c, enum soda_msg type, const struct sod
 	return soda_conn_call(c, type, &body, 1, NULL, 0, NULL, timeout_ms, why);
 }
 
+int soda_calls_open_on(struct soda_conn *control, const struct soda_region *r, struct soda_mr *mr_p,
+		       struct soda_wire_opened *opened_p, int timeout_ms, struct soda_why *why)
+{
+	struct soda_wire_open open = {
+		.region_id = r->id,
+		.name_bytes = (uint16_t)(r->file ? strlen(r->file) : 0),
+		.flags = r->flags,
+		.bytes = r->bytes,
+	};
+
+	return soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
+}
+
+int soda_calls_close_unknown(struct soda_conn *control, const struct soda_region *r, int timeout_ms,
+			     struct soda_why *why)
+{
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) };
+	struct iovec body = { id, sizeof(id) };
+	int ret = soda_conn_call(control, SODA_MSG_CLOSE, &body, 1, NULL, 0, NULL, timeout_ms, why);
+
+	return soda_call_lost(ret) ? ret : 0;
+}
+
+int soda_calls_open_once(struct soda_conn *control, struct soda_region *r, int timeout_ms,
+			 struct soda_why *why)
+{
+	struct soda_wire_opened opened;
+	struct soda_mr mr;
+	int ret = r->asked ? soda_calls_close_unknown(control, r, timeout_ms, why) : 0;
+
+	if (ret)
+		return ret;
+	r->asked = true;
+	ret = soda_calls_open_on(control, r, &mr, &opened, timeout_ms, why);
+	if (soda_call_lost(ret))
+		return ret;
+	r->asked = false;
+	if (ret)
+		return ret;
+	r->meeting = soda_link_meeting();
+	r->mr = mr;
+	r->bytes = opened.bytes;
+	r->file_id = opened.file_id;
+	r->generation = opened.generation;
+	return 0;
+}
+
 static int open_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
 		     int timeout_ms, struct soda_why *why)
 {
-	return soda_recover_open(c, r, timeout_ms, why);
+	return soda_calls_open_once(c, r, timeout_ms, why);
 }
 
 static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
@@ -126,7 +172,7 @@ struct advising {
 	struct soda_wire_advise *advise;
 	struct soda_static_map **map_p;
 	uint32_t losses; /* freeze_call's */
-	uint32_t breaks; /* soda_session_breaks() when it was asked last */
+	uint32_t breaks; /* soda_link_breaks() when it was asked last */
 	bool asked;
 };
 
@@ -135,7 +181,7 @@ static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 {
 	struct advising *a = arg;
 
-	a->breaks = soda_session_breaks();
+	a->breaks = soda_link_breaks();
 	a->asked = true;
 	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
 }
@@ -146,7 +192,7 @@ static int freeze_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 {
 	struct advising *a = arg;
 
-	return soda_sync_losses() == a->losses ? advise_call(c, r, arg, again, timeout_ms, why)
+	return soda_owed_losses() == a->losses ? advise_call(c, r, arg, again, timeout_ms, why)
 					       : -EAGAIN;
 }
 
@@ -157,31 +203,19 @@ static void unmap(void *arg)
 	soda_conn_unmap_region(&r->mr);
 }
 
-/*
- * Objects that are gone here, and that the server has still, as nobody could tell it: a bit for
- * each id, which is not used again before.
- */
-static struct {
-	_Atomic uint64_t bits[SODA_REGIONS_MAX / 64 + 1];
-	_Atomic bool any;
-} unclosed;
+/* Objects that are gone here, and that the server has still, as nobody could tell it. */
+static _Atomic bool unclosed;
 
 static void close_later(uint16_t id)
 {
-	atomic_fetch_or(&unclosed.bits[id / 64], 1ull << id % 64);
-	atomic_store(&unclosed.any, true);
+	soda_region_id_keep(id);
+	atomic_store(&unclosed, true);
 }
 
-bool soda_session_owes_close(uint16_t id)
+void soda_calls_forget_closes(void)
 {
-	return atomic_load(&unclosed.bits[id / 64]) >> id % 64 & 1;
-}
-
-void soda_session_forget_closes(void)
-{
-	atomic_store(&unclosed.any, false);
-	for (size_t i = 0; i < sizeof(unclosed.bits) / sizeof(unclosed.bits[0]); i++)
-		atomic_store(&unclosed.bits[i], 0);
+	atomic_store(&unclosed, false);
+	soda_region_ids_release();
 }
 
 /* What the server says to it changes nothing here. */
@@ -197,32 +231,32 @@ static int close_one(struct soda_conn *control, uint16_t id)
 	if (ret)
 		soda_log_error("an object is freed here, but %s keeps it until the program ends: "
 			       "%s",
-			       soda_session_peer(), why.text[0] ? why.text : soda_strerror(ret));
-	atomic_fetch_and(&unclosed.bits[id / 64], ~(1ull << id % 64));
+			       soda_link_peer(), why.text[0] ? why.text : soda_strerror(ret));
+	soda_region_id_release(id);
 	return 0;
 }
 
-void soda_session_close_late(void)
+void soda_calls_close_late(void)
 {
 	struct soda_conn *control;
 	int ret = 0;
 
-	if (!atomic_load(&unclosed.any))
+	if (!atomic_load(&unclosed))
 		return;
-	control = soda_session_control_acquire();
+	control = soda_link_control_acquire();
 	if (control)
-		atomic_store(&unclosed.any, false);
+		atomic_store(&unclosed, false);
 	for (uint32_t id = 1; control && !ret && id < SODA_REGIONS_MAX; id++)
-		if (soda_session_owes_close((uint16_t)id))
+		if (soda_region_id_is_kept((uint16_t)id))
 			ret = close_one(control, (uint16_t)id);
 	if (ret) {
-		atomic_store(&unclosed.any, true);
-		soda_session_report(ret);
+		atomic_store(&unclosed, true);
+		soda_link_report(ret);
 	}
-	soda_session_control_release();
+	soda_link_control_release();
 }
 
-int soda_session_open_region(struct soda_region *r, struct soda_why *why)
+int soda_calls_open_region(struct soda_region *r, struct soda_why *why)
 {
 	int ret = with_control(open_call, r, NULL, why);
 
@@ -231,12 +265,12 @@ int soda_session_open_region(struct soda_region *r, struct soda_why *why)
 	return ret;
 }
 
-int soda_session_close_region(struct soda_region *r, struct soda_why *why)
+int soda_calls_close_region(struct soda_region *r, struct soda_why *why)
 {
 	sigset_t saved;
 	int ret = -ENOTCONN;
 
-	if (soda_session_up())
+	if (soda_link_up())
 		ret = with_control(close_call, r, NULL, why);
 	if (soda_call_lost(ret))
 		close_later(r->id);
@@ -246,12 +280,12 @@ int soda_session_close_region(struct soda_region *r, struct soda_why *why)
 	return soda_call_lost(ret) ? 0 : ret;
 }
 
-int soda_session_sync_region(struct soda_region *r, struct soda_why *why)
+int soda_calls_sync_region(struct soda_region *r, struct soda_why *why)
 {
 	return with_control(sync_call, r, NULL, why);
 }
 
-int soda_session_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
+int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
 {
 	*advice_p = SODA_NORMAL;
 	return with_control(name_call, r, advice_p, why);
@@ -263,21 +297,20 @@ static int ask_advice(call_fn *fn, struct soda_region *r, struct advising *a, st
 	int ret = with_control(fn, r, a, why);
 
 	if (soda_call_lost(ret) && a->asked)
-		soda_session_await_break(a->breaks);
+		soda_link_await_break(a->breaks);
 	return ret;
 }
 
-int soda_session_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
-			       struct soda_static_map **map_p, struct soda_why *why)
+int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
+			     struct soda_static_map **map_p, struct soda_why *why)
 {
 	struct advising a = { .advise = advise, .map_p = map_p };
 
 	return ask_advice(advise_call, r, &a, why);
 }
 
-int soda_session_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
-			       uint32_t losses, struct soda_static_map **map_p,
-			       struct soda_why *why)
+int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
+			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why)
 {
 	struct advising a = { .advise = advise, .map_p = map_p, .losses = losses };
 
@@ -304,7 +337,7 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
  * WRITE may come before it: those of later stores travel on connections of the next epoch, for
  * which the server ends this one first.
  */
-void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n)
+void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_conn *control;
 	uint32_t breaks;
@@ -315,16 +348,16 @@ void soda_session_discard(struct soda_region *r, uint32_t first, uint32_t n)
 	if (atomic_load_explicit(&r->keeps, memory_order_relaxed) || atomic_load(&r->refused))
 		return;
 	soda_signals_block(&saved);
-	control = soda_session_control_acquire();
-	breaks = soda_session_breaks();
+	control = soda_link_control_acquire();
+	breaks = soda_link_breaks();
 	if (control)
 		ret = discard_call(control, r, first, n);
 	lost = soda_call_lost(ret);
 	if (lost) /* locked: of this connection, and not of the next */
-		soda_session_report(ret);
-	soda_session_control_release();
+		soda_link_report(ret);
+	soda_link_control_release();
 	if (lost)
-		soda_session_await_break(breaks);
+		soda_link_await_break(breaks);
 	else if (ret)
 		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
 	soda_signals_restore(&saved);

@@ -9,8 +9,8 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "host_agent/core/link.h"
 #include "host_agent/core/placement.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/stuck.h"
 
 struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
@@ -273,5 +273,5 @@ void soda_channels_resize(int64_t limit)
 void soda_channel_break(struct soda_channel *ch, int err)
 {
 	soda_channel_fail(ch);
-	soda_session_report(err);
+	soda_link_report(err);
 }

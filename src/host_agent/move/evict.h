@@ -11,12 +11,9 @@
 #ifndef SODA_HOST_EVICT_H
 #define SODA_HOST_EVICT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "host_agent/core/thread.h"
-
-enum { SODA_EVICT_BATCH = 32 };
 
 /* One batch, if the buffer is over its high mark. AS. */
 void soda_evict_ahead(struct soda_thread *t);
@@ -35,21 +32,5 @@ void soda_evict_unstick(struct soda_thread *t);
 
 /* The buffer has become smaller: evict what is over it, until deadline_ns. AS. */
 void soda_evict_down(uint64_t deadline_ns);
-
-/*
- * Drop chunks that the caller has made BUSY and taken out of the policy's lists:
- * their pages go, waiters are woken, credits come back.  ids is sorted in place.
- * Returns how many were dropped; those that the kernel refuses become CLEAN again.  One
- * that it lets go of in part counts as dropped, as its pages are the server's. AS.
- */
-int soda_evict_drop(struct soda_thread *t, uint32_t *ids, int n);
-
-/*
- * The kernel has refused to drop pages, which stay in memory; the first time it is logged.
- * partly: of a chunk that is no longer resident, with the server's content. AS.
- */
-void soda_evict_refused(int err, bool partly);
-/* Whether chunks that are not resident may have pages of old content. AS. */
-bool soda_evict_left_pages(void);
 
 #endif

@@ -7,10 +7,10 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/fault/has.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/pages/install.h"
-#include "host_agent/pages/mapped.h"
+
+enum { MAPPED_MOST = 4 << 20 };
 
 static char *slot_of(struct soda_channel *ch, uint32_t number)
 {
@@ -23,12 +23,36 @@ static void count_fetch(struct soda_thread *t, const struct soda_install *in, ui
 	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
 }
 
+/* Resident, under way, or zeros that nobody wrote. */
+static uint64_t is_here(uint32_t id)
+{
+	enum soda_chunk_state state = soda_chunk_state(soda_chunk_load(&soda_agent.table[id]));
+
+	return state != SODA_CHUNK_REMOTE && state != SODA_CHUNK_LOST;
+}
+
+/*
+ * What this process has around a chunk that it asks for: told to an agent that fetches ahead of
+ * us, so that it leaves out what we would not ask it for.  A look at the states of 128 chunks,
+ * 2 KiB of the chunk table, without a lock: what changes meanwhile makes it a worse hint.
+ */
+static void look_around(const struct soda_region *r, uint32_t id, struct soda_wire_has *hint_p)
+{
+	uint32_t behind = r->first + r->chunks - 1 - id, before = id - r->first;
+
+	*hint_p = (struct soda_wire_has){ 0 };
+	for (uint32_t i = 0; i < 64 && i < behind; i++)
+		hint_p->after |= is_here(id + 1 + i) << i;
+	for (uint32_t i = 0; i < 64 && i < before; i++)
+		hint_p->before |= is_here(id - 1 - i) << i;
+}
+
 int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
 		      struct soda_install in)
 {
 	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
-	struct soda_wire_has has;
+	struct soda_wire_has hint;
 	bool placed, protect;
 	int ret;
 
@@ -39,8 +63,8 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 	if (soda_channel_outstanding(ch) >= ch->slots_n)
 		return -EAGAIN;
 	if (soda_conn_asks(ch->conn)) {
-		soda_has_around(r, in.id, &has);
-		soda_conn_tell(ch->conn, &has);
+		look_around(r, in.id, &hint);
+		soda_conn_tell(ch->conn, &hint);
 	}
 	placed = soda_conn_installs(ch->conn) && soda_install_by_peer(r, &in, &protect);
 	if (placed)
@@ -209,6 +233,34 @@ static int collect_chunk(struct soda_thread *t, struct soda_channel *ch, uint32_
 	return err;
 }
 
+/*
+ * An agent's static cache that is mapped here.  What is read of it gets page-table entries of
+ * this process, and so counts as this node's memory (Pss), although it is the agent's.  So they
+ * are let go of again, all of a mapping in one call, once MAPPED_MOST bytes of it were read; a
+ * smaller mapping is never let go of.  The memory itself stays where it is: who reads it again, or
+ * is reading it just then, pays a minor fault, no more.
+ *
+ * Each chunk that comes from there then costs such a fault, some 10 us; so this is for what an
+ * agent keeps for the node, the smaller part of what is fetched.  Regions that a memory server
+ * on this machine has mapped here stay: there every chunk would pay, and the memory is the
+ * node's anyway.  The lock that keeps mr as it is is held.
+ */
+static void let_go_of_mapped(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
+{
+	struct soda_static_map *s = mr->map ? NULL : soda_mr_mapped_static(mr, offset, bytes);
+	struct iovec all;
+	size_t ignored;
+
+	if (!s || s->bytes <= MAPPED_MOST)
+		return;
+	/* relaxed: nothing hangs on it, and two that both let go do no harm */
+	if (atomic_fetch_add_explicit(&s->read, bytes, memory_order_relaxed) + bytes < MAPPED_MOST)
+		return;
+	atomic_store_explicit(&s->read, 0, memory_order_relaxed);
+	all = (struct iovec){ (void *)(uintptr_t)s->memory, s->bytes };
+	soda_agent.pager->drop(&all, 1, &ignored); /* what fails is tried again in a while */
+}
+
 int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
 				struct soda_region *r, const struct soda_install *in, uint32_t n)
 {
@@ -226,7 +278,7 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
 	for (uint32_t i = 0; i < n; i++)
 		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
 	ret = soda_install_run(r, in, n, src);
-	soda_mapped_read(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	let_go_of_mapped(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
 	return ret;
 }
 

@@ -10,8 +10,8 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
-#include "host_agent/life/freeze.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
 
 /*
@@ -258,7 +258,7 @@ static void check_guess(struct soda_outgoing *out)
 /* Nobody has stored to it since the agent has it frozen, and the server has all from before. */
 static bool check_frozen(struct soda_outgoing *out)
 {
-	if (!soda_freeze_has(out->id))
+	if (!soda_frozen_has(out->id))
 		return false;
 	out->mask = 0;
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, 0,

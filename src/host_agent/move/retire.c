@@ -7,14 +7,14 @@
 #include "base/lock.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/fault/handler.h"
-#include "host_agent/life/session.h"
-#include "host_agent/move/evict.h"
+#include "host_agent/core/link.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
+#include "host_agent/pages/drop.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pages/mapping.h"
 
 /* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
 static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *resident_p)
@@ -100,7 +100,7 @@ static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		if (ret && soda_now_ns() > deadline_ns)
 			return ret;
 		if (ret)
-			soda_session_report(ret);
+			soda_link_report(ret);
 	}
 }
 
@@ -129,7 +129,7 @@ int soda_retire_range(uint32_t first, uint32_t n)
 	}
 	ret = soda_agent.pager->drop(&all, 1, &dropped);
 	if (ret)
-		soda_evict_refused(ret, false);
+		soda_drop_refused(ret, false);
 	for (uint32_t id = first; id < first + n; id++)
 		forget_chunk(id);
 	soda_buffer_give(&soda_agent.buffer, resident);
@@ -152,7 +152,7 @@ static int drop_resident(uint32_t id)
 		soda_buffer_give(&soda_agent.buffer, 1);
 		return 0;
 	}
-	soda_evict_refused(ret, false);
+	soda_drop_refused(ret, false);
 	soda_install_refill(id, dropped);
 	soda_replace_insert(&soda_agent.replacer, id);
 	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_DIRTY, soda_blocks_all(), 0,
@@ -193,7 +193,7 @@ static int clear_lost(uint32_t id)
 	if (soda_agent.settings.mode != SODA_MODE_HANDLER ||
 	    soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) != SODA_CHUNK_LOST)
 		return 0;
-	return soda_handler_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
+	return soda_mapping_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
 				  soda_region_prot(r));
 }
 
@@ -228,7 +228,7 @@ int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p)
 				*backed_p = backed;
 			return ret;
 		}
-		if (!ret && soda_evict_left_pages())
+		if (!ret && soda_drop_left_pages())
 			ret = drop_left(id);
 		if (!ret)
 			ret = clear_lost(id);
@@ -236,7 +236,7 @@ int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p)
 	return ret;
 }
 
-void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep)
+void soda_retire_cold(uint32_t id, uint32_t keep)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
@@ -247,7 +247,7 @@ void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep)
 		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 			continue;
 		soda_replace_remove(&soda_agent.replacer, id);
-		soda_evict_drop(t, &id, 1);
+		soda_drop_chunks(&id, 1);
 		return;
 	}
 }

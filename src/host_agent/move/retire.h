@@ -26,6 +26,6 @@ int soda_retire_range(uint32_t first, uint32_t n);
 int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p);
 
 /* Drop it if it is clean, and has none of the flags that keep it. Signals blocked. */
-void soda_retire_cold(struct soda_thread *t, uint32_t id, uint32_t keep);
+void soda_retire_cold(uint32_t id, uint32_t keep);
 
 #endif

@@ -9,6 +9,7 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/owed.h"
 #include "host_agent/pages/closed_pages.h"
+#include "host_agent/pages/drop.h"
 #include "host_agent/pages/protect.h"
 
 enum { ANSWERS = 32 }; /* looked at together: this is on the stack of a signal handler, too */
@@ -20,7 +21,7 @@ void soda_sender_drop(struct soda_sender *s)
 	if (!n)
 		return;
 	s->gone_n = 0;
-	n = soda_evict_drop(s->t, s->gone, n);
+	n = soda_drop_chunks(s->gone, n);
 	soda_count(s->t, SODA_CNT_EVICTED_DIRTY, (uint64_t)n);
 }
 
@@ -41,7 +42,7 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 			continue;
 		soda_replace_remove(&soda_agent.replacer, id);
 		s->gone[s->gone_n++] = id;
-		if (s->gone_n == SODA_EVICT_BATCH)
+		if (s->gone_n == SODA_DROP_MAX)
 			soda_sender_drop(s);
 		return;
 	}
@@ -298,7 +299,7 @@ int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns)
 	}
 	answered(s, done, n);
 	/* Dropping in batches is cheaper; waiting for a full one would starve a fault. */
-	if (s->gone_n >= SODA_EVICT_BATCH / 2 || s->used < s->max / 4 ||
+	if (s->gone_n >= SODA_DROP_MAX / 2 || s->used < s->max / 4 ||
 	    atomic_load(&soda_agent.buffer.waiters))
 		soda_sender_drop(s);
 	soda_progress_answered();

@@ -15,8 +15,8 @@
 #define SODA_HOST_SENDER_H
 
 #include "host_agent/core/thread.h"
-#include "host_agent/move/evict.h"
 #include "host_agent/move/outgoing.h"
+#include "host_agent/pages/drop.h"
 #include "transport/api/transport.h"
 
 enum { SODA_SENDER_PARTS_MAX = 8 }; /* WRITEs of one chunk: runs of its sixteen blocks */
@@ -37,7 +37,7 @@ struct soda_sender {
 	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
 	struct soda_sending *ops; /* max of them, zeroed; max: SODA_OUTGOING_MAX or fewer */
 	uint32_t max, used;
-	uint32_t gone[SODA_EVICT_BATCH]; /* BUSY, to be dropped */
+	uint32_t gone[SODA_DROP_MAX]; /* BUSY, to be dropped */
 	int gone_n;
 };
 

@@ -2,7 +2,7 @@
 #include "host_agent/move/stuck.h"
 
 #include "base/log.h"
-#include "host_agent/move/evict.h"
+#include "host_agent/pages/drop.h"
 
 enum { CONNECTIONS = 2 * SODA_CHANNEL_PAIRS_MAX };
 
@@ -56,7 +56,7 @@ static void drop_what_came(const struct stuck_chunk *k)
 	int ret = soda_agent.pager->drop(&all, 1, &dropped);
 
 	if (ret)
-		soda_evict_refused(ret, false);
+		soda_drop_refused(ret, false);
 }
 
 static void settle(const struct stuck_chunk *k)

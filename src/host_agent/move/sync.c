@@ -11,9 +11,10 @@
 #include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/core/link.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/audit.h"
+#include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/outgoing.h"
 #include "host_agent/move/writeback.h"
@@ -222,7 +223,7 @@ static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda
 {
 	if (!(r->flags & SODA_WRITABLE) && !soda_owed_any(first, n))
 		return 0;
-	return soda_session_sync_region(r, why);
+	return soda_calls_sync_region(r, why);
 }
 
 /* How often a peer has ended with what it had acknowledged: an agent, and the server. */
@@ -232,12 +233,7 @@ struct ends {
 
 static bool ended_since(const struct ends *e)
 {
-	return e->deaths != soda_owed_deaths() || e->restarts != soda_session_restarts();
-}
-
-uint32_t soda_sync_losses(void)
-{
-	return soda_owed_deaths() + soda_session_restarts();
+	return e->deaths != soda_owed_deaths() || e->restarts != soda_link_restarts();
 }
 
 /* What is resident of that is dirty again when the keeper is through with it. */
@@ -246,7 +242,7 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	uint64_t deadline_ns = from_now();
 
 	for (;;) {
-		*e = (struct ends){ soda_owed_deaths(), soda_session_restarts() };
+		*e = (struct ends){ soda_owed_deaths(), soda_link_restarts() };
 		if (!((e->deaths | e->restarts) & 1))
 			return 0;
 		if (soda_now_ns() > deadline_ns)
@@ -255,7 +251,7 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	}
 	snprintf(why->text, sizeof(why->text),
 		 "the runtime is still finding out what %s has lost, as it started anew",
-		 soda_session_peer());
+		 soda_link_peer());
 	return -ETIMEDOUT;
 }
 
@@ -265,7 +261,7 @@ static int explain_refusal(int refused, struct soda_why *why)
 	snprintf(why->text, sizeof(why->text),
 		 "%s, which has started anew, does not take it (%s); it is asked again, and the "
 		 "data stays in memory",
-		 soda_session_peer(), soda_strerror(refused));
+		 soda_link_peer(), soda_strerror(refused));
 	return refused == -ENOSPC || refused == -EDQUOT ? -ENOSPC : -EIO;
 }
 

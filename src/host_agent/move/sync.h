@@ -21,12 +21,6 @@ int soda_sync_chunks(uint32_t first, uint32_t n);
  */
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why);
 
-/*
- * A number that is another one each time a peer has ended with what it had acknowledged, and again
- * when what was resident of that is dirty again: what was synced before may not be on the server.
- */
-uint32_t soda_sync_losses(void);
-
 /* Wait until the chunk is neither queued nor in flight, at most until deadline_ns. */
 void soda_sync_settle(uint32_t id, uint64_t deadline_ns);
 

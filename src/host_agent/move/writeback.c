@@ -10,8 +10,8 @@
 #include "base/wait.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/core/link.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/outgoing.h"
 #include "host_agent/move/sender.h"
@@ -222,7 +222,7 @@ static void turn(void)
 	if (n >= 0 && wb.sender.used)
 		n = soda_sender_collect(&wb.sender, wb.sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
 	if (n < 0) {
-		soda_session_report(n);
+		soda_link_report(n);
 		lose(n);
 	}
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/core/link.h"
 
 typedef _Atomic uint64_t bits;
 
@@ -204,4 +205,9 @@ void soda_owed_buried(void)
 uint32_t soda_owed_deaths(void)
 {
 	return atomic_load(&owed.deaths);
+}
+
+uint32_t soda_owed_losses(void)
+{
+	return soda_owed_deaths() + soda_link_restarts();
 }

@@ -56,4 +56,10 @@ void soda_owed_buried(void);
  */
 uint32_t soda_owed_deaths(void);
 
+/*
+ * A number that is another one each time a peer has ended with what it had acknowledged, and again
+ * when what was resident of that is dirty again: what was synced before may not be on the server.
+ */
+uint32_t soda_owed_losses(void);
+
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects: a range of the reserved addresses, a region of the server.
+ * Objects: a range of the reserved addresses, a region of the server.  What is known of each, and
+ * how it is found; how an object comes and goes is in life/object.h.
  * Addresses are given out in granules of 2 MiB; the granule table leads from a
  * chunk to its object without a search.
  */
@@ -35,7 +36,7 @@ struct soda_region {
 	_Atomic int refused; /* why the server does not have it; 0: it has */
 	uint32_t undecided;  /* chunks that recover.c waits for */
 	bool given_up;	     /* there were too many of these */
-	uint32_t meeting;    /* soda_recover_meeting() when it was opened or refused, */
+	uint32_t meeting;    /* soda_link_meeting() when it was opened or refused, */
 	uint32_t decided;    /* and when what only an earlier server had was last given up */
 	bool asked;	     /* an OPEN may have been done that nobody relies on */
 	bool going;	     /* soda_free: it is not opened again */
@@ -103,31 +104,42 @@ static inline bool soda_chunk_is_closed(uint32_t id)
 	return closed && closed(id);
 }
 
-/* Reserve the address range, its chunk table, register it. -ENOMEM, userfaultfd errors. */
-int soda_regions_start(struct soda_why *why);
-/* Undo that, as far as it came: the start failed, and there was no object.  The pager is closed. */
+/* Before there is an object: the table of so many bytes of addresses. -ENOMEM. */
+int soda_regions_start(uint64_t bytes);
+/* Undo that. */
 void soda_regions_undo(void);
-/* Addresses as they were at the start, with nothing in them. Negative errno. AS. */
-int soda_regions_map_anew(void *addr, size_t bytes, int prot);
-/* Take the addresses away: a touch is SIGSEGV from now on.  The objects stay known. */
-void soda_regions_end(void);
 /* Forget the objects: nobody uses them any more. */
 void soda_regions_forget(void);
 
-/* Beside the flags of soda_alloc_file(): behind the heap's other regions, if there is room. */
-enum { SODA_REGION_HEAP = 1 << 30 };
+/*
+ * The steps of an object's life, for life/object.c; api_lock held.  A number and a descriptor of
+ * zeros: NULL when all are in use; and its end.
+ */
+struct soda_region *soda_region_take(void);
+void soda_region_put(struct soda_region *r);
+/* first and chunks, for its span; of_heap: behind all others. false: there is no room. */
+bool soda_region_find_room(struct soda_region *r, bool of_heap);
+/* That room is the object's from now on. */
+void soda_region_occupy(const struct soda_region *r);
+/* The room is free again: soda_region_of never found the object. */
+void soda_region_vacate(const struct soda_region *r);
+/* soda_region_of finds it from now on. soda_regions_lock held. */
+void soda_region_show_locked(struct soda_region *r);
+/*
+ * soda_region_of does not find it any more, and its room is free, or used up: no object comes to
+ * lie there again. soda_regions_lock held.
+ */
+void soda_region_hide_locked(const struct soda_region *r, bool used_up);
 
 /*
- * Make an object: addresses, the server's region, chunk states.  file NULL:
- * anonymous.  api_lock held.  Errors of soda_alloc_file().
+ * Numbers of objects that are gone here, and that the server may have still: none is used again
+ * before it is released. Any thread.
  */
-int soda_region_create(const char *file, uint64_t bytes, uint32_t flags,
-		       struct soda_region **region_p, struct soda_why *why);
-/*
- * Undo it: resident chunks dropped, nothing written back.  api_lock held.  Where the server does
- * not close its part, which it then has until the program ends, that is logged, and said in *why.
- */
-void soda_region_destroy(struct soda_region *r, struct soda_why *why);
+void soda_region_id_keep(uint16_t id);
+bool soda_region_id_is_kept(uint16_t id);
+void soda_region_id_release(uint16_t id);
+/* All of them. */
+void soda_region_ids_release(void);
 
 /* Between them no object appears or goes, for the keeper, which must not wait for api_lock. */
 void soda_regions_lock(void);

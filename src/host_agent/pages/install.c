@@ -7,8 +7,8 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "host_agent/move/evict.h"
 #include "host_agent/object/guess.h"
+#include "host_agent/pages/drop.h"
 #include "host_agent/pages/protect.h"
 
 /* Never written: it stays the kernel's zero page.  Not const, which would be bytes of the file. */
@@ -38,7 +38,7 @@ static int fail(const struct soda_region *r, const struct soda_install *in, uint
 		v.iov_len += soda_region_chunk_bytes(r, in[i].id);
 	ret = soda_agent.pager->drop(&v, 1, &dropped);
 	if (ret)
-		soda_evict_refused(ret, true);
+		soda_drop_refused(ret, true);
 	if (ret && open) {
 		soda_log_error(
 			"a chunk of fabric memory is half there, and open for stores; ending "

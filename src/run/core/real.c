@@ -12,6 +12,7 @@
 
 #include "base/conf/conf.h"
 #include "base/log.h"
+#include "host_agent/life/start.h"
 #include "host_agent/pages/fill.h"
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));

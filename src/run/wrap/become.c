@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/run_program.h"
+#include "host_agent/life/start.h"
 
 enum { KEPT_MAX = 64 };
 

@@ -16,9 +16,12 @@
 #include "base/log.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/pages/closed_pages.h"
+#include "host_agent/pages/uffd.h"
 #include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/life/start.h"
+#include "host_agent/life/object.h"
 #include "host_agent/life/advise.h"
 
 enum { PAGE = 4096 };
@@ -76,7 +79,7 @@ void host_start(const struct host_options *o)
 	soda_agent.may_poll = false;
 	soda_agent.processors = o->help ? 0 : UINT32_MAX;
 	soda_agent.fam_bytes = 0;
-	assert_int_equal(soda_regions_start(&why), 0);
+	assert_int_equal(soda_objects_start(&why), 0);
 	fake_pager_reset();
 	fake_net_reset(o->seed);
 	fake_net.direct = o->direct;
@@ -114,7 +117,7 @@ struct soda_region *host_alloc(uint64_t bytes)
 	bool first = atomic_load(&soda_agent.fam_bytes) == 0;
 
 	soda_lock_acquire(&soda_agent.api_lock);
-	if (soda_region_create(NULL, bytes, 0, &r, &why))
+	if (soda_object_create(NULL, bytes, 0, &r, &why))
 		fake_fail("no object: %s", why.text);
 	soda_agent_resize(first);
 	soda_lock_release(&soda_agent.api_lock);
@@ -129,7 +132,7 @@ void host_free(struct soda_region *r)
 	fake_pager.discarding = true;
 	fake_unlock();
 	soda_lock_acquire(&soda_agent.api_lock);
-	soda_region_destroy(r, &why);
+	soda_object_destroy(r, &why);
 	soda_agent_resize(false);
 	soda_lock_release(&soda_agent.api_lock);
 	fake_lock();

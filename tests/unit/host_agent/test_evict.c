@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
+#include "host_agent/life/start.h"
 #include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/fault/handler.h"
-#include "host_agent/pages/uffd.h"
 #include "unit/fakes/host_fixture.h"
 
 static int kernel; /* the other end of what the thread reads */
@@ -124,10 +124,10 @@ static void half_there_in_time(void **state)
 	touch(host_at(r, 1, 2));
 	assert_true(readable(host_at(r, 1, 2)));
 	assert_int_equal(*(uint64_t *)host_at(r, 1, 2), 77);
-	assert_false(soda_handler_mapped_over());
+	assert_false(soda_mapping_any_failing());
 	touch(host_at(r, 1, 3)); /* fails, as a page that is not there */
-	assert_false(soda_handler_mapped_over());
-	assert_int_equal(soda_handler_clear(host_at(r, 1, 0), 65536, soda_region_prot(r)), 0);
+	assert_false(soda_mapping_any_failing());
+	assert_int_equal(soda_mapping_clear(host_at(r, 1, 0), 65536, soda_region_prot(r)), 0);
 	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
 	assert_int_equal(host_load(r, 1, 2), 77);
 	host_check(r);
@@ -151,12 +151,12 @@ static void on_its_way_in_time(void **state)
 	before = wakes();
 	begin_touch(host_at(r, 1, 2));
 	usleep(800000); /* twice its time, and as long again */
-	assert_false(soda_handler_mapped_over());
+	assert_false(soda_mapping_any_failing());
 	assert_true(readable(host_at(r, 1, 2)));
 	assert_int_equal(wakes(), before);
 	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
 	await_wakes(before + 1);
-	assert_false(soda_handler_mapped_over());
+	assert_false(soda_mapping_any_failing());
 	assert_int_equal(host_load(r, 1, 2), 77);
 	host_check(r);
 	stop();
@@ -178,7 +178,7 @@ static void both_fail(void **state)
 	begin_touch(host_at(r, 1, 2));
 	await_wakes(before + 2);
 	host_expect(r, 1, SODA_CHUNK_LOST);
-	assert_false(soda_handler_mapped_over());
+	assert_false(soda_mapping_any_failing());
 	stop();
 }
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/core/link.h"
 #include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
@@ -130,7 +130,7 @@ static void await_session(void)
 	uint32_t before = atomic_load(&soda_agent.reconnects);
 	uint64_t end = soda_now_ns() + 30000000000u;
 
-	soda_session_report(-ECONNRESET);
+	soda_link_report(-ECONNRESET);
 	fake_net_hold(false, false);
 	while (atomic_load(&soda_agent.reconnects) == before) {
 		if (soda_now_ns() > end)

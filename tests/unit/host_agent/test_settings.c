@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/life/start.h"
 #include "host_agent/core/settings.h"
 
 static const char *const variables[] = {

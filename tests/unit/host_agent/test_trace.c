@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "host_agent/life/session.h"
+#include "host_agent/core/link.h"
 #include "host_agent/life/advise.h"
 #include "unit/fakes/host_fixture.h"
 
@@ -177,7 +177,7 @@ static void finish(struct trace *t)
 {
 	fake_net_hold(false, false);
 	fake_net_refuse(true, 0, 0);
-	assert_int_equal(soda_session_wait(soda_now_ns() + 60000000000u), 0);
+	assert_int_equal(soda_link_wait(soda_now_ns() + 60000000000u), 0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		for (uint32_t p = 0; p < t->pages; p++)
 			load(t, i, p);

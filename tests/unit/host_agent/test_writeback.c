@@ -14,11 +14,11 @@
 
 #include "base/lock.h"
 #include "host_agent/move/audit.h"
-#include "host_agent/life/session.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/outgoing.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/core/link.h"
 #include "host_agent/move/writeback.h"
 #include "unit/fakes/host_fixture.h"
 
@@ -698,7 +698,7 @@ static void discard_out_of_time(void **state)
 	fake_pager.discarding = false;
 	fake_net_mend();
 	soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_QUEUED);
-	assert_int_equal(soda_session_wait(soda_now_ns() + 30000000000u), 0);
+	assert_int_equal(soda_link_wait(soda_now_ns() + 30000000000u), 0);
 	host_check(r);
 	host_stop();
 }
