@@ -6,7 +6,7 @@
 
 #include "host_agent/core/agent.h"
 #include "host_agent/core/thread.h"
-#include "host_agent/move/outgoing.h"
+#include "host_agent/move/sender.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/owed.h"
 #include "host_agent/object/region.h"
@@ -29,7 +29,7 @@ static int add(struct soda_region *r, void *arg)
  */
 static uint64_t metadata_bytes(void)
 {
-	uint64_t sum = soda_threads_bytes() + soda_owed_bytes() + soda_outgoing_bytes() +
+	uint64_t sum = soda_threads_bytes() + soda_owed_bytes() + soda_sender_queue_bytes() +
 		       sizeof(soda_agent);
 
 	soda_regions_lock();

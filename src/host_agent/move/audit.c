@@ -12,7 +12,6 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/move/channel.h"
-#include "host_agent/move/outgoing.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
@@ -169,7 +168,7 @@ static uint32_t places_of(uint32_t id)
 {
 	struct search s = { .id = id };
 
-	soda_outgoing_each(look_at_place, &s);
+	soda_sender_queue_each(look_at_place, &s);
 	return s.n;
 }
 
@@ -342,7 +341,7 @@ static int check_sending(struct audit *a)
 	int64_t evicted = 0, counted = atomic_load(&soda_agent.buffer.sending);
 
 	if (a->how == BETWEEN) {
-		soda_outgoing_each(count_place, &evicted);
+		soda_sender_queue_each(count_place, &evicted);
 		soda_writeback_each_sender(count_ops, &evicted);
 	}
 	if (a->how == ANYWHERE || evicted == counted)
@@ -395,7 +394,7 @@ static int check_all(struct audit *a)
 
 	if (!ret)
 		ret = check_channels(a, &slots);
-	if (a->how == LIVE && (a->moving || soda_outgoing_waiting()))
+	if (a->how == LIVE && (a->moving || soda_sender_queue_waiting()))
 		return -EBUSY;
 	return ret ? ret : check_accounts(a, slots);
 }

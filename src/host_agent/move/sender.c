@@ -1,16 +1,320 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "host_agent/move/sender.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/progress.h"
-#include "host_agent/move/writeback.h"
+#include "host_agent/object/frozen.h"
+#include "host_agent/object/guess.h"
 #include "host_agent/object/owed.h"
 #include "host_agent/pages/closed_pages.h"
-#include "host_agent/pages/drop.h"
 #include "host_agent/pages/protect.h"
+
+/* A chunk that is taken from the queue. */
+struct outgoing {
+	uint32_t id;
+	uint32_t mask;	 /* blocks to send; 0: nobody stored to it, it is CLEAN again */
+	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
+	bool unreadable; /* the program has closed some of it: see closed_pages.h */
+};
+
+/*
+ * New chunks fill half of the ring at most.  The other half is for those that were taken and come
+ * back, so that there is a place for each of them: no more are out at a time than all senders
+ * hold, which is some 3000 (64 channels and the thread, a batch under way and one just taken).
+ */
+enum { RING = 16384 };
+_Static_assert(SODA_WRITEBACK_QUEUE <= RING / 2, "the other half is for what comes back");
+
+static struct {
+	struct soda_lock lock;
+	/* guarded by lock */
+	uint64_t chunks[RING];	     /* chunk id, and why << 32 */
+	_Atomic uint32_t head, tail; /* anybody may look */
+	_Atomic uint32_t refused;
+	_Atomic bool doubt;
+} queue;
+
+uint64_t soda_sender_queue_bytes(void)
+{
+	return sizeof(queue);
+}
+
+void soda_sender_queue_clear(void)
+{
+	soda_lock_init(&queue.lock, SODA_RANK_WRITEBACK);
+	queue.head = queue.tail = 0;
+	queue.doubt = false;
+}
+
+int soda_sender_queue_put(const uint32_t *ids, int n, int why)
+{
+	int queued = 0;
+
+	soda_lock_acquire(&queue.lock);
+	while (queued < n && queue.tail - queue.head < SODA_WRITEBACK_QUEUE)
+		queue.chunks[queue.tail++ % RING] = ids[queued++] | (uint64_t)why << 32;
+	soda_lock_release(&queue.lock);
+	if (queued < n)
+		atomic_fetch_add(&queue.refused, 1);
+	for (int i = queued; i < n; i++)
+		soda_chunk_flags(&soda_agent.table[ids[i]], 0, SODA_CW_QUEUED);
+	if (why == SODA_WB_EVICT)
+		atomic_fetch_add(&soda_agent.buffer.sending, queued);
+	return queued;
+}
+
+uint32_t soda_sender_queue_refused(void)
+{
+	return atomic_load(&queue.refused);
+}
+
+/*
+ * A chunk that was taken comes back, with the flag QUEUED set: there is always a place for it.
+ * leaves() is still to be called. AS.
+ */
+static void put_back(uint32_t id, int why)
+{
+	soda_lock_acquire(&queue.lock);
+	assert(queue.tail - queue.head < RING && "more chunks come back than were taken");
+	queue.chunks[queue.tail++ % RING] = id | (uint64_t)why << 32;
+	soda_lock_release(&queue.lock);
+}
+
+void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *arg)
+{
+	for (uint32_t i = queue.head; i != queue.tail; i++)
+		fn((uint32_t)queue.chunks[i % RING], (int)(queue.chunks[i % RING] >> 32), arg);
+}
+
+uint32_t soda_sender_queue_waiting(void)
+{
+	uint32_t head = atomic_load_explicit(&queue.head, memory_order_relaxed);
+
+	return atomic_load_explicit(&queue.tail, memory_order_relaxed) - head;
+}
+
+/* A chunk that was queued for this reason has been dealt with. */
+static void leaves(int why)
+{
+	if (why == SODA_WB_EVICT)
+		atomic_fetch_sub(&soda_agent.buffer.sending, 1);
+}
+
+/* What of the chunk must travel: all of it where the server may hold what was discarded. */
+static uint32_t blocks_to_send(uint32_t id, uint32_t w)
+{
+	bool stale = atomic_load_explicit(&soda_region_of(id)->stale, memory_order_relaxed);
+
+	return stale && !(w & SODA_CW_BACKED) ? soda_blocks_all() : soda_chunk_dirty(w);
+}
+
+/*
+ * Dirty and not in flight: ours.  0: not to be sent now; *again_p: but later, as whoever waits for
+ * it to leave the queue counts on it.  Without the flag it is a place that was given up: the chunk
+ * has been discarded since, or was sent by another place of its own.
+ */
+static uint32_t begin(uint32_t id, bool *again_p)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	*again_p = false;
+	while (w & SODA_CW_QUEUED) {
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (w & SODA_CW_SENDING || (s == SODA_CHUNK_BUSY && soda_chunk_wait(c, 1000000))) {
+			*again_p = true;
+			return 0;
+		}
+		if (s == SODA_CHUNK_BUSY) {
+			w = soda_chunk_load(c); /* a store was let in */
+		} else if (s != SODA_CHUNK_DIRTY) {
+			if (soda_chunk_swap(c, &w, w & ~SODA_CW_QUEUED))
+				return 0;
+		} else if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
+			return blocks_to_send(id, w);
+		}
+	}
+	return 0;
+}
+
+/* Neighbours share one call: a protection change flushes other cores' TLBs each time. */
+static void protect_batch(struct outgoing *out, int n)
+{
+	for (int i = 0; i < n;) {
+		int k = i + 1;
+		struct soda_region *r = soda_region_of(out[i].id);
+		uint64_t bytes = soda_region_chunk_bytes(r, out[i].id);
+
+		while (k < n && out[k].id == out[k - 1].id + 1 && soda_region_of(out[k].id) == r)
+			bytes += soda_region_chunk_bytes(r, out[k++].id);
+		if (soda_agent.pager->protect(soda_chunk_address(out[i].id), bytes, true))
+			abort(); /* resident, registered, ours: the kernel has no reason to refuse
+				  */
+		i = k;
+	}
+}
+
+/* Few, and mostly in order; qsort may allocate. */
+static void sort_outgoing(struct outgoing *out, int n)
+{
+	for (int i = 1; i < n; i++) {
+		struct outgoing v = out[i];
+		int k = i;
+
+		for (; k > 0 && out[k - 1].id > v.id; k--)
+			out[k] = out[k - 1];
+		out[k] = v;
+	}
+}
+
+/* What the queue has, BUSY now. */
+static int pop(struct outgoing *out, int max)
+{
+	uint64_t taken[SODA_SENDER_BATCH];
+	int n = 0, k = 0;
+
+	soda_lock_acquire(&queue.lock);
+	while (n < max && queue.head != queue.tail)
+		taken[n++] = queue.chunks[queue.head++ % RING];
+	soda_lock_release(&queue.lock);
+	for (int i = 0; i < n; i++) {
+		uint32_t id = (uint32_t)taken[i];
+		int why = (int)(taken[i] >> 32);
+		bool again;
+
+		out[k] = (struct outgoing){ .id = id, .mask = begin(id, &again), .why = why };
+		if (out[k].mask)
+			k++;
+		else if (again)
+			put_back(id, why);
+		else
+			leaves(why);
+	}
+	return k;
+}
+
+/*
+ * A read of one has failed with -EFAULT: there are dirty chunks that the program has closed
+ * (mprotect). From now on each chunk is looked at when it is taken; before, none was, as that costs
+ * a system call for each. AS.
+ */
+static void doubt_all(void)
+{
+	atomic_store(&queue.doubt, true);
+}
+
+/* Whether the kernel would read n pages from `at` on for us; where it does not say, it would. */
+static bool pages_readable(char *at, uint32_t n)
+{
+	enum { TOGETHER = 32 };
+
+	for (uint32_t k; n; n -= k, at += (size_t)k * SODA_WIRE_PAGE) {
+		struct iovec from[TOGETHER];
+		char bytes[TOGETHER];
+		int saved = errno;
+		long got;
+
+		k = n < TOGETHER ? n : TOGETHER;
+		for (uint32_t i = 0; i < k; i++)
+			from[i] = (struct iovec){ at + (size_t)i * SODA_WIRE_PAGE, 1 };
+		got = syscall(SYS_process_vm_readv, soda_agent.pid, &(struct iovec){ bytes, k }, 1,
+			      from, k, 0);
+		if (got < 0 && errno != EFAULT) {
+			errno = saved;
+			return true;
+		}
+		errno = saved;
+		if (got != (long)k)
+			return false;
+	}
+	return true;
+}
+
+/* Whether these blocks of the chunk may be read. AS. */
+static bool readable(uint32_t id, uint32_t mask)
+{
+	uint32_t have = soda_region_chunk_bytes(soda_region_of(id), id);
+	uint32_t block = 1u << soda_agent.block_shift;
+
+	for (uint32_t at = 0; mask && at < have; at += block, mask >>= 1) {
+		uint32_t bytes = have - at < block ? have - at : block;
+
+		if (mask & 1 &&
+		    !pages_readable(soda_chunk_address(id) + at, bytes / SODA_WIRE_PAGE))
+			return false;
+	}
+	return true;
+}
+
+/* It was made writable on a guess: was it written? */
+static void check_guess(struct outgoing *out)
+{
+	struct soda_chunk *c = &soda_agent.table[out->id];
+	struct soda_region *r = soda_region_of(out->id);
+	int same;
+
+	if (!(soda_chunk_load(c) & SODA_CW_AS_FETCHED))
+		return;
+	same = soda_guess_unchanged(out->id, soda_region_chunk_bytes(r, out->id));
+	if (same < 0) {
+		doubt_all();
+		out->unreadable = true;
+		return;
+	}
+	soda_guess_learn(r, !same);
+	if (!same)
+		return;
+	out->mask = 0;
+	soda_chunk_settle(c, SODA_CHUNK_CLEAN, 0, 0, SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
+}
+
+/* Nobody has stored to it since the agent has it frozen, and the server has all from before. */
+static bool check_frozen(struct outgoing *out)
+{
+	if (!soda_frozen_has(out->id))
+		return false;
+	out->mask = 0;
+	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, 0,
+			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
+	return true;
+}
+
+/*
+ * Up to max chunks, and up to SODA_SENDER_BATCH, ordered by address.  Those with a mask are
+ * BUSY, protected, and the caller's to settle; the others are CLEAN.  Returns how many; 0 also
+ * where those that were queued had nothing to send.  Of each, leaves() is still to be
+ * called.
+ */
+static int take(struct outgoing *out, int max)
+{
+	int n = pop(out, max < SODA_SENDER_BATCH ? max : SODA_SENDER_BATCH);
+
+	if (!n)
+		return 0;
+	sort_outgoing(out, n);
+	protect_batch(out, n);
+	for (int i = 0; i < n; i++) {
+		out[i].unreadable = false;
+		if (check_frozen(&out[i]))
+			continue;
+		out[i].unreadable = atomic_load_explicit(&queue.doubt, memory_order_relaxed) &&
+				    !readable(out[i].id, out[i].mask);
+		if (!out[i].unreadable)
+			check_guess(&out[i]);
+	}
+	return n;
+}
 
 enum { ANSWERS = 32 }; /* looked at together: this is on the stack of a signal handler, too */
 
@@ -34,7 +338,7 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
 
-	soda_outgoing_leaves(why);
+	leaves(why);
 	if (why != SODA_WB_EVICT)
 		return;
 	while (soda_chunk_droppable(w)) {
@@ -91,9 +395,9 @@ static void queue_again(const struct soda_sending *op)
 	uint32_t before = restore(op->id, op->mask, SODA_CW_QUEUED);
 
 	if (before & SODA_CW_QUEUED) /* stored to and queued meanwhile: it has a place */
-		soda_outgoing_leaves(op->why);
+		leaves(op->why);
 	else
-		soda_outgoing_return(op->id, op->why);
+		put_back(op->id, op->why);
 }
 
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
@@ -104,7 +408,7 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 		queue_again(op);
 	} else {
 		restore(op->id, op->mask, 0);
-		soda_outgoing_leaves(op->why);
+		leaves(op->why);
 	}
 	soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	op->used = false;
@@ -141,13 +445,13 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 }
 
 /* As it was, and in the queue no more. */
-static void refuse(const struct soda_outgoing *out)
+static void refuse(const struct outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 
 	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_chunk_dirty(soda_chunk_load(c)), 0,
 			  SODA_CW_QUEUED);
-	soda_outgoing_leaves(out->why);
+	leaves(out->why);
 }
 
 /* Runs of dirty blocks as WRITEs, each whole pages. Returns how many were posted. */
@@ -194,7 +498,7 @@ static struct soda_sending *free_op(struct soda_sender *s)
  * A chunk that we made BUSY and write-protected goes out. 0, or the connection's error.  copy: of
  * one that may not be read, or NULL.
  */
-static int send_chunk(struct soda_sender *s, const struct soda_outgoing *out, void *copy)
+static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *copy)
 {
 	struct soda_sending *op = free_op(s);
 	int n;
@@ -220,7 +524,7 @@ static int send_chunk(struct soda_sender *s, const struct soda_outgoing *out, vo
 }
 
 /* One that the program has closed. As above; *refused_p: it does not go. */
-static int send_closed(struct soda_sender *s, const struct soda_outgoing *out, bool *refused_p)
+static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *refused_p)
 {
 	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(out->id), out->id);
 	void *copy = soda_closed_copy(soda_chunk_address(out->id), bytes);
@@ -234,15 +538,15 @@ static int send_closed(struct soda_sender *s, const struct soda_outgoing *out, b
 }
 
 /* The server has refused the object, and would refuse this. */
-static bool has_no_place(const struct soda_outgoing *out)
+static bool has_no_place(const struct outgoing *out)
 {
 	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
 }
 
 int soda_sender_send(struct soda_sender *s)
 {
-	struct soda_outgoing out[SODA_OUTGOING_MAX];
-	int n = soda_outgoing_take(out, (int)(s->max - s->used)), err = 0;
+	struct outgoing out[SODA_SENDER_BATCH];
+	int n = take(out, (int)(s->max - s->used)), err = 0;
 	bool tell = false;
 
 	for (int i = 0; i < n; i++) {
@@ -309,7 +613,7 @@ int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns)
 void soda_sender_lose(struct soda_sender *s, int err)
 {
 	if (err == -EFAULT)
-		soda_outgoing_doubt();
+		doubt_all();
 	for (uint32_t i = 0; i < s->max; i++) {
 		struct soda_sending *op = &s->ops[i];
 
@@ -319,5 +623,4 @@ void soda_sender_lose(struct soda_sender *s, int err)
 		op_ends(s, op);
 	}
 	soda_sender_drop(s);
-	soda_writeback_ring();
 }

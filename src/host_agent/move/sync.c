@@ -16,7 +16,7 @@
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/outgoing.h"
+#include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/owed.h"
 
@@ -167,7 +167,7 @@ static int await_chunk(struct patience *p, uint32_t id)
 }
 
 /*
- * Wait for a chunk that was queued when soda_outgoing_refused was `refused`.  Had another one
+ * Wait for a chunk that was queued when soda_sender_queue_refused was `refused`.  Had another one
  * marked it, to find the queue full and to take the mark back, it is queued again: what we mark
  * ourselves stays marked.
  */
@@ -175,8 +175,8 @@ static int finish_chunk(struct patience *p, uint32_t id, uint32_t refused, bool 
 {
 	int ret = await_chunk(p, id), marked = ANOTHER;
 
-	while (!ret && marked == ANOTHER && refused != soda_outgoing_refused()) {
-		refused = soda_outgoing_refused();
+	while (!ret && marked == ANOTHER && refused != soda_sender_queue_refused()) {
+		refused = soda_sender_queue_refused();
 		marked = queue_chunk(p, id, before_p);
 		ret = marked < 0 ? marked : await_chunk(p, id);
 	}
@@ -186,7 +186,7 @@ static int finish_chunk(struct patience *p, uint32_t id, uint32_t refused, bool 
 /* Queue what is dirty and wait until none of it is under way. */
 static int bring(uint32_t first, uint32_t n, bool *before_p)
 {
-	uint32_t refused = soda_outgoing_refused();
+	uint32_t refused = soda_sender_queue_refused();
 	struct patience p;
 	int ret = 0;
 

@@ -13,7 +13,6 @@
 #include "host_agent/core/link.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/outgoing.h"
 #include "host_agent/move/sender.h"
 
 enum {
@@ -89,7 +88,7 @@ static bool helps(struct soda_thread *t)
 
 int soda_writeback_queue(const uint32_t *ids, int n, int why)
 {
-	int queued = soda_outgoing_queue(ids, n, why);
+	int queued = soda_sender_queue_put(ids, n, why);
 
 	soda_writeback_ring();
 	return queued;
@@ -97,9 +96,9 @@ int soda_writeback_queue(const uint32_t *ids, int n, int why)
 
 int soda_writeback_evict(struct soda_thread *t, const uint32_t *ids, int n)
 {
-	int queued = soda_outgoing_queue(ids, n, SODA_WB_EVICT);
+	int queued = soda_sender_queue_put(ids, n, SODA_WB_EVICT);
 
-	if (!helps(t) || soda_outgoing_waiting() > BACKLOG)
+	if (!helps(t) || soda_sender_queue_waiting() > BACKLOG)
 		soda_writeback_ring();
 	return queued;
 }
@@ -131,6 +130,7 @@ static int help_over(struct soda_conn *conn, void *arg)
 	}
 	if (ret < 0) {
 		soda_sender_lose(&s, ret);
+		soda_writeback_ring();
 		soda_progress_tell();
 	} else {
 		soda_sender_drop(&s);
@@ -141,13 +141,14 @@ static int help_over(struct soda_conn *conn, void *arg)
 
 void soda_writeback_help(struct soda_thread *t)
 {
-	if (soda_outgoing_waiting() >= HELP_OPS && helps(t))
+	if (soda_sender_queue_waiting() >= HELP_OPS && helps(t))
 		soda_channels_lend(t, help_over, t);
 }
 
 bool soda_writeback_share(struct soda_thread *t)
 {
-	return batches_fit() && soda_outgoing_waiting() && soda_channels_lend(t, help_over, t) > 0;
+	return batches_fit() && soda_sender_queue_waiting() &&
+	       soda_channels_lend(t, help_over, t) > 0;
 }
 
 /* The connection is lost, or not wanted any more. */
@@ -156,6 +157,7 @@ static void lose(int err)
 	struct soda_conn *conn;
 
 	soda_sender_lose(&wb.sender, err);
+	soda_writeback_ring();
 	soda_lock_acquire(&wb.lock);
 	conn = wb.sender.conn;
 	wb.sender.conn = NULL;
@@ -190,11 +192,11 @@ static void idle(uint32_t seen, int64_t timeout_ns)
 /* A batch of what waits.  A batch of places that were given up is none, and not the queue's end. */
 static int send_some(void)
 {
-	uint32_t left = soda_outgoing_waiting();
+	uint32_t left = soda_sender_queue_waiting();
 	int n = soda_sender_send(&wb.sender);
 
-	while (!n && left > SODA_OUTGOING_MAX && wb.sender.used < wb.sender.max) {
-		left -= SODA_OUTGOING_MAX;
+	while (!n && left > SODA_SENDER_BATCH && wb.sender.used < wb.sender.max) {
+		left -= SODA_SENDER_BATCH;
 		n = soda_sender_send(&wb.sender);
 	}
 	return n;
@@ -215,7 +217,7 @@ static void turn(void)
 		soda_sender_drop(&wb.sender);
 		/* Those that wait cannot go just now: BUSY, or on their way over another one. */
 		idle(seen,
-		     soda_outgoing_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
+		     soda_sender_queue_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}
 	/* While there are chunks to drop, whoever stores to one of them waits for that. */
@@ -244,7 +246,7 @@ int soda_writeback_start(void)
 	wb.sender.ops = wb.ops;
 	wb.sender.max = OPS;
 	soda_lock_init(&wb.lock, SODA_RANK_WRITEBACK);
-	soda_outgoing_start();
+	soda_sender_queue_clear();
 	soda_progress_start();
 	ret = soda_helper_start(&wb.thread, "soda-writeback", run);
 	wb.running = !ret;

@@ -15,8 +15,6 @@
 #include "host_agent/move/sender.h"
 #include "transport/api/transport.h"
 
-enum { SODA_WB_EVICT = 1, SODA_WB_SYNC = 2 };
-
 /* Start and end the thread. stop: what is queued is not sent. */
 int soda_writeback_start(void);
 void soda_writeback_stop(void);

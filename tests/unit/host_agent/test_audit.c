@@ -16,7 +16,7 @@
 #include "base/lock.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/channel.h"
-#include "host_agent/move/outgoing.h"
+#include "host_agent/move/sender.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
@@ -228,7 +228,7 @@ static void senders(void **state)
 	op->why = SODA_WB_EVICT;
 	/* A place that was given up is nothing wrong; a chunk without one is. */
 	id = r->first + 3;
-	assert_int_equal(soda_outgoing_queue(&id, 1, SODA_WB_SYNC), 1);
+	assert_int_equal(soda_sender_queue_put(&id, 1, SODA_WB_SYNC), 1);
 	well();
 	soda_chunk_flags(chunk(3), SODA_CW_QUEUED, 0);
 	well();
@@ -236,7 +236,7 @@ static void senders(void **state)
 	fake_net_hold(false, false);
 	host_settle(r, true);
 	soda_writeback_ring();
-	while (soda_outgoing_waiting())
+	while (soda_sender_queue_waiting())
 		usleep(50);
 	end();
 }

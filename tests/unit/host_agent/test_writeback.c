@@ -15,7 +15,7 @@
 #include "base/lock.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
-#include "host_agent/move/outgoing.h"
+#include "host_agent/move/sender.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/core/link.h"
@@ -353,9 +353,9 @@ static void lost_beside_a_full_queue(void **state)
 	fake_net_hold(false, true);
 	assert_int_equal(pthread_create(&thread, NULL, sync_all, &s), 0);
 	/* It is full where the sync stands still, with chunks to go. */
-	while (fake_net_under_way(true) < UNDER_WAY || soda_outgoing_waiting() != waiting ||
+	while (fake_net_under_way(true) < UNDER_WAY || soda_sender_queue_waiting() != waiting ||
 	       !waiting) {
-		waiting = soda_outgoing_waiting();
+		waiting = soda_sender_queue_waiting();
 		assert_true(soda_now_ns() < end);
 		usleep(20000);
 	}
@@ -455,7 +455,7 @@ static void places_given_up(void **state)
 	real = r->first + 1;
 	end = soda_now_ns() + 10000000000u;
 	for (int i = 0; i < GIVEN_UP; i++) /* queued, and discarded before their turn */
-		assert_int_equal(soda_outgoing_queue(&id, 1, SODA_WB_EVICT), 1);
+		assert_int_equal(soda_sender_queue_put(&id, 1, SODA_WB_EVICT), 1);
 	soda_chunk_flags(&soda_agent.table[real], SODA_CW_QUEUED, 0);
 	assert_int_equal(soda_writeback_queue(&real, 1, SODA_WB_SYNC), 1);
 	while (host_word(r, 1) & (SODA_CW_QUEUED | SODA_CW_SENDING)) {
