@@ -6,7 +6,7 @@
 
 #include "host_agent/pages/signals.h"
 #include "host_agent/life/embedded.h"
-#include "host_agent/core/placement.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/life/stat_socket.h"
 #include "host_agent/life/trace.h"
 #include "transport/api/memory.h"

@@ -5,8 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "host_agent/core/placement.h"
-
 /* Past the interposed pthread_sigmask, which never blocks SIGBUS. */
 static void set_mask(int how, const sigset_t *set, sigset_t *old)
 {

@@ -8,6 +8,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+
+#include "transport/api/transport.h"
 
 /* Negative errno. */
 int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *));
@@ -20,5 +23,19 @@ void soda_signals_block(sigset_t *saved);
 void soda_signals_restore(const sigset_t *saved);
 /* Any mask, past the interposed functions. AS. */
 void soda_signals_swap(const sigset_t *mask, sigset_t *saved);
+
+/*
+ * Placement (placement.c): the library's threads run, and its staging buffers lie, on the NUMA
+ * node of the network device in use, as sysfs tells it, or on the one that the
+ * settings name.  No such device (loopback, shm) or one node: nothing is bound,
+ * and the log says so.
+ *
+ * Find the node, by the control connection. Once, at start, before there are threads.
+ */
+void soda_numa_detect(const struct soda_conn *control);
+/* The calling thread runs on that node from now on. */
+void soda_numa_run_here(void);
+/* Memory that was not touched yet will lie there. */
+void soda_numa_place(void *addr, size_t bytes);
 
 #endif

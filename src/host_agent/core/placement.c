@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/placement.h"
+#include "host_agent/core/helper.h"
 
 #include "base/log.h"
 #include "base/numa/numa_node.h"

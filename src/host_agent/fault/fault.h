@@ -1,7 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One page fault, from the chunk's state to a resident page.  Shared by the two
- * ways in which faults arrive: inline.c and handler.c.  AS.
+ * One page fault, from the chunk's state to a resident page (fault.c, AS), and the two ways in
+ * which faults arrive:
+ *
+ * inline.c, inline mode: userfaultfd raises SIGBUS in the faulting thread, whose handler serves the
+ * fault and returns to the instruction.  No thread is woken.  SIGBUS belongs to the library then.
+ * The program's own action for it, set by sigaction or signal, is kept aside and gets the signals
+ * that are not ours; and no thread can block SIGBUS, because a fault that is blocked kills the
+ * process.
+ *
+ * handler.c, handler mode: one thread reads the faults from the descriptor and serves them all,
+ * without ever waiting for one of them.  Faults raised inside system calls are served too, where
+ * the kernel lets us (soda_uffd_info.user_only).
  */
 #ifndef SODA_HOST_FAULT_H
 #define SODA_HOST_FAULT_H
@@ -61,5 +71,13 @@ extern void (*soda_fault_seen)(uint32_t id);
 
 /* How many last chunks of a thread are kept from eviction. */
 uint32_t soda_fault_keep(void);
+
+/* Install the handler of SIGBUS. Negative errno. */
+int soda_inline_start(void);
+void soda_inline_stop(void);
+
+/* Start and end the thread of handler mode. Negative errno. */
+int soda_handler_start(void);
+void soda_handler_stop(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/handler.h"
+#include "host_agent/fault/fault.h"
 
 #include <errno.h>
 #include <linux/userfaultfd.h>
@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/fault/fault.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/fault/inline.h"
+#include "host_agent/fault/fault.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -8,7 +8,6 @@
 #include <ucontext.h>
 
 #include "host_agent/core/agent.h"
-#include "host_agent/fault/fault.h"
 #include "host_agent/pages/signals.h"
 
 /* Whether the faulting instruction was a store; false where the machine does not say. */

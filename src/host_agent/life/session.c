@@ -13,7 +13,6 @@
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
-#include "host_agent/core/placement.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/stat_socket.h"
 #include "host_agent/move/audit.h"

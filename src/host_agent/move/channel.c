@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "host_agent/core/link.h"
-#include "host_agent/core/placement.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/move/stuck.h"
 
 struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
+#include "host_agent/fault/fault.h"
 #include "host_agent/pages/mapping.h"
-#include "host_agent/fault/handler.h"
 #include "unit/fakes/host_fixture.h"
 
 static int kernel; /* the other end of what the thread reads */
