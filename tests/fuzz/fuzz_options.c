@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/conf/conf.h"
-#include "dpu_agent/life/options.h"
+#include "dpu_agent/base/options.h"
 #include "fuzz/fuzz.h"
 #include "host_agent/core/settings.h"
 #include "mem_server/life/options.h"

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "dpu_agent/cache/dynamic/prefetch.h"
-#include "dpu_agent/session/buffers.h"
+#include "dpu_agent/base/blocks.h"
 #include "transport/api/service.h"
 
 struct soda_static;

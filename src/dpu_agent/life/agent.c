@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "dpu_agent/life/keeper.h"
+#include "dpu_agent/session/keeper.h"
 
 enum { THREADS_MAX = 4, FLAGS = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS };
 

@@ -4,12 +4,12 @@
 #define SODA_DPU_AGENT_AGENT_H
 
 #include "daemon/metrics.h"
-#include "dpu_agent/cache/cache.h"
-#include "dpu_agent/life/options.h"
+#include "dpu_agent/paging/caches.h"
+#include "dpu_agent/base/options.h"
 #include "dpu_agent/paging/gate.h"
 #include "dpu_agent/session/session.h"
 #include "dpu_agent/upstream/complete.h"
-#include "dpu_agent/upstream/schedule.h"
+#include "dpu_agent/paging/schedule.h"
 #include "transport/api/service.h"
 
 struct soda_dpu {

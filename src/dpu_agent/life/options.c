@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The option table, and the words of the man page. */
-#include "dpu_agent/life/options.h"
+#include "dpu_agent/base/options.h"
 
 #include "daemon/daemon.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"

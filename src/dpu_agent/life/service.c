@@ -16,7 +16,7 @@
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/life/agent.h"
 #include "dpu_agent/paging/forward.h"
-#include "dpu_agent/upstream/upstream.h"
+#include "dpu_agent/paging/upstream.h"
 #include "soda.h"
 
 enum { NOTES_A_SECOND = 10 };

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/cache/stats.h"
+#include "dpu_agent/paging/caches_stats.h"
 #include "dpu_agent/life/agent.h"
 
 /* What a Prometheus server is asked to remember at most. */

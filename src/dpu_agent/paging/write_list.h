@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dpu_agent/session/buffers.h"
+#include "dpu_agent/base/blocks.h"
 #include "transport/api/service.h"
 
 struct soda_region;

@@ -13,7 +13,7 @@
 #include "base/wait.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/life/agent.h"
-#include "dpu_agent/upstream/upstream.h"
+#include "dpu_agent/paging/upstream.h"
 
 static void refuse(struct soda_why *why, const char *text)
 {

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
-#include "dpu_agent/cache/cache.h"
+#include "dpu_agent/paging/caches.h"
 #include "dpu_agent/paging/write_list.h"
 #include "dpu_agent/upstream/channel.h"
 #include "transport/api/service.h"

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
-#include "dpu_agent/session/buffers.h"
+#include "dpu_agent/base/blocks.h"
 #include "transport/api/service.h"
 #include "transport/api/transport.h"
 

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "dpu_agent/upstream/upstream.h"
+#include "dpu_agent/paging/upstream.h"
 #include "soda.h"
 #include "unit/fakes/fake_upstream.h"
 
@@ -323,7 +323,7 @@ static void comes_back_at_the_last_moment(void **state)
 
 static void wait_ms(unsigned ms)
 {
-	for (uint64_t end = soda_dpu_now_ms() + ms; soda_dpu_now_ms() < end;)
+	for (uint64_t end = soda_now_ms() + ms; soda_now_ms() < end;)
 		fake_pause();
 }
 
@@ -368,8 +368,8 @@ static void client_that_asks_has_not_gone(void **state)
 	FAKE_SET(hold_writes, true);
 	write_some(&p, 1000);
 	lose_the_server(&p);
-	end = soda_dpu_now_ms() + 2 * fake_options.grace_ms;
-	while (soda_dpu_now_ms() < end) {
+	end = soda_now_ms() + 2 * fake_options.grace_ms;
+	while (soda_now_ms() < end) {
 		assert_int_equal(program_hello(&p), -ECONNREFUSED);
 		wait_ms(20);
 	}

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/lock.h"
-#include "dpu_agent/life/keeper.h"
+#include "dpu_agent/session/keeper.h"
 
 enum { CLIENTS = 64, REGIONS = 16, DEPTH = 512, PEERS = 256 };
 

@@ -3,7 +3,7 @@
 #ifndef SODA_DPU_AGENT_CACHE_FETCH_H
 #define SODA_DPU_AGENT_CACHE_FETCH_H
 
-#include "dpu_agent/cache/cache.h"
+#include "dpu_agent/paging/caches.h"
 
 /* Who loads a range of the static cache: `source` of soda_cache_load. */
 struct soda_loader {

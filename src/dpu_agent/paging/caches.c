@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/cache/cache.h"
+#include "dpu_agent/paging/caches.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "dpu_agent/cache/fetch.h"
+#include "dpu_agent/paging/fetch.h"
 #include "dpu_agent/life/agent.h"
 #include "dpu_agent/paging/forward.h"
 #include "soda.h"

@@ -8,7 +8,7 @@
  * of it: HELLOs overlap, and to the server an epoch that it has seen is an old client, which
  * is told to begin anew.
  */
-#include "dpu_agent/upstream/upstream.h"
+#include "dpu_agent/paging/upstream.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  * it: nothing is copied.  Blocks are counted references; free ones are kept, by
  * size, the last used first.
  */
-#ifndef SODA_DPU_AGENT_BUFFERS_H
-#define SODA_DPU_AGENT_BUFFERS_H
+#ifndef SODA_DPU_AGENT_BLOCKS_H
+#define SODA_DPU_AGENT_BLOCKS_H
 
 #include <stdatomic.h>
 #include <stdint.h>

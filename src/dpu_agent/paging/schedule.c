@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/upstream/schedule.h"
+#include "dpu_agent/paging/schedule.h"
 
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/session/session.h"

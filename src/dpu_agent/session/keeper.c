@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/life/keeper.h"
+#include "dpu_agent/session/keeper.h"
 
 #include <errno.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 #include "base/wait.h"
 #include "dpu_agent/life/agent.h"
 #include "dpu_agent/paging/forward.h"
-#include "dpu_agent/upstream/upstream.h"
+#include "dpu_agent/paging/upstream.h"
 
 static struct soda_session *nth_locked(const struct soda_sessions *all, unsigned n)
 {

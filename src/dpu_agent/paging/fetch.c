@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/cache/fetch.h"
+#include "dpu_agent/paging/fetch.h"
 
 #include <errno.h>
 

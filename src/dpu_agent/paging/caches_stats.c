@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the statistics say of the caches. */
-#include "dpu_agent/cache/stats.h"
+#include "dpu_agent/paging/caches_stats.h"
 
 #include <stdio.h>
 

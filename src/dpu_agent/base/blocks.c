@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/session/buffers.h"
+#include "dpu_agent/base/blocks.h"
 
 #include <pthread.h>
 #include <stdlib.h>
