@@ -53,6 +53,10 @@ void soda_futex_wake(_Atomic uint32_t *word, int count);
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t soda_now_ns(void);
+static inline uint64_t soda_now_ms(void)
+{
+	return soda_now_ns() / 1000000;
+}
 
 static inline void soda_cpu_relax(void)
 {

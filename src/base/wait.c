@@ -79,3 +79,13 @@ void soda_wait_join(pthread_t thread, const char *what)
 	}
 	soda_wait_end(&w);
 }
+
+void soda_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}

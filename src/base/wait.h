@@ -39,6 +39,9 @@ void soda_wait_futex(struct soda_wait *w, _Atomic uint32_t *word, uint32_t seen)
 /* Tell the log, if the wait had been told of, that it has ended. Holding no lock. */
 void soda_wait_end(const struct soda_wait *w);
 
+/* A condition whose timed waits go by CLOCK_MONOTONIC. */
+void soda_cond_init(pthread_cond_t *cond);
+
 /* pthread_join with a name. */
 void soda_wait_join(pthread_t thread, const char *what);
 

@@ -69,6 +69,7 @@ enum soda_msg {
 	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
+	SODA_MSG_SERVICES = 64, /* this one and all above it: of further services of a DPU agent */
 };
 
 #define SODA_WIRE_BYE_LATER 1u

@@ -120,7 +120,8 @@ static void announce(const struct soda_dpu *dpu, const struct listeners *listene
 		soda_log_info("listening on %s", addresses[i]);
 	}
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", dpu->opt->server,
-		      dpu->id, dpu->aggregate ? "on" : "off", dpu->async ? "on" : "off");
+		      dpu->id, dpu->paging.aggregate ? "on" : "off",
+		      dpu->paging.async ? "on" : "off");
 	if (http) {
 		addresses[n] = soda_metrics_http_url(http);
 		soda_log_info("metrics at %s", addresses[n++]);
@@ -146,7 +147,7 @@ static unsigned connected(struct soda_dpu *dpu)
 /* Refuse what is new; true when every client has left in time. */
 static bool drain(struct soda_dpu *dpu, struct listeners *listeners, int parent_fd)
 {
-	uint64_t end = soda_dpu_now_ms() + dpu->opt->drain_ms;
+	uint64_t end = soda_now_ms() + dpu->opt->drain_ms;
 
 	soda_daemon_stopping();
 	pthread_mutex_lock(&dpu->sessions.lock);
@@ -155,7 +156,7 @@ static bool drain(struct soda_dpu *dpu, struct listeners *listeners, int parent_
 	for (size_t i = 0; i < listeners->n; i++)
 		soda_listener_stop_accepting(listeners->at[i]);
 	while (connected(dpu)) {
-		uint64_t now = soda_dpu_now_ms();
+		uint64_t now = soda_now_ms();
 		uint64_t left = end > now ? end - now : 0;
 
 		if (!left ||

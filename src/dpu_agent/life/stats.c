@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/paging/caches_stats.h"
 #include "dpu_agent/life/agent.h"
 
 /* What a Prometheus server is asked to remember at most. */
@@ -36,14 +36,14 @@ static void look_at(struct shown *shown)
 	struct soda_session *s = shown->session;
 
 	pthread_mutex_lock(&s->lock);
-	for (const struct soda_task *at = s->queue; at; at = at->next)
+	for (const struct soda_task *at = soda_pager(s)->queue; at; at = at->next)
 		shown->queued++;
-	for (const struct soda_task *at = s->gate; at; at = at->next)
+	for (const struct soda_task *at = soda_pager(s)->gate; at; at = at->next)
 		shown->queued++;
 	shown->peers_n = s->peers_n;
 	shown->up = s->up;
 	shown->epoch = s->epoch;
-	shown->read_bytes = s->read_bytes;
+	shown->read_bytes = soda_pager(s)->read_bytes;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -124,11 +124,12 @@ static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
 	soda_metrics_text(m, "instance_id", id);
 	soda_metrics_text(m, "server", dpu->opt->server);
 	soda_metrics_id(m, "pid", (uint64_t)getpid());
-	soda_metrics_say_flag(m, "aggregate", "whether requests are batched", dpu->aggregate);
+	soda_metrics_say_flag(m, "aggregate", "whether requests are batched",
+			      dpu->paging.aggregate);
 	soda_metrics_say_flag(m, "async", "whether requests are forwarded asynchronously",
-			      dpu->async);
+			      dpu->paging.async);
 	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
-			 soda_dpu_now_ms() - dpu->started_ms);
+			 soda_now_ms() - dpu->started_ms);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
 			 "processor time of all threads",
@@ -145,9 +146,9 @@ static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
 	uint64_t n;
 
 	size(m, "buffer_bytes", "memory of requests under way", soda_blocks_bytes());
-	pthread_mutex_lock(&dpu->schedule.lock);
-	n = dpu->schedule.under_way;
-	pthread_mutex_unlock(&dpu->schedule.lock);
+	pthread_mutex_lock(&dpu->paging.schedule.lock);
+	n = dpu->paging.schedule.under_way;
+	pthread_mutex_unlock(&dpu->paging.schedule.lock);
 	soda_metrics_number(m, &under_way, n);
 }
 
@@ -185,6 +186,7 @@ void soda_dpu_walk(void *arg, struct soda_metrics *m)
 		soda_metrics_number(m, &soda_counter_metrics[i],
 				    soda_count_get((enum soda_counter)i));
 	walk_histograms(m);
-	soda_caches_walk(dpu, m);
+	soda_caches_walk(&dpu->paging.caches, m);
+	soda_services_walk(&dpu->sessions.services, m);
 	walk_clients(m, &dpu->sessions);
 }

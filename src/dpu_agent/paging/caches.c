@@ -2,20 +2,21 @@
 #include "dpu_agent/paging/caches.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "dpu_agent/paging/fetch.h"
-#include "dpu_agent/life/agent.h"
+#include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/paging.h"
 #include "soda.h"
 #include "transport/api/memory.h"
 
 /* One of so many hits is timed, from its answer until it has been sent. */
-enum { TIMED_ONE_IN = 64, OWNERS = 65536 };
+enum { TIMED_ONE_IN = 64, OWNERS = 65536, OWNERS_SHOWN = 64 };
 
 /* Keeps an entry while an answer is sent from it. */
 struct soda_slot_hold {
@@ -62,6 +63,139 @@ static struct soda_hold *hold_slot(struct soda_caches *c, uint32_t slot, uint32_
 	return &h->hold;
 }
 
+/* READs of the caches' own at the server */
+
+/* For whom a range of the static cache is loaded: `source` of soda_static_load. */
+struct soda_loader {
+	struct soda_session *session;
+	struct soda_region *region; /* held */
+};
+
+/* The ends of the transfers are told to the thread that waits for them. */
+struct awaited {
+	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
+	unsigned ended;
+	int status; /* of the first that failed */
+};
+
+static void ended(struct soda_transfer *t, int status)
+{
+	struct awaited *a = t->arg;
+
+	a->ended++;
+	if (status && !a->status)
+		a->status = status;
+}
+
+/*
+ * One of the session's channels for this; two, so that a fetch is under way while
+ * another one is taken in.
+ */
+static struct soda_channel *choose(struct soda_session *s)
+{
+	struct soda_channel *c =
+		&soda_pager(s)->channels[soda_pager(s)->channels_n - SODA_PREFETCH_WORKERS];
+
+	for (int i = 0; i < SODA_PREFETCH_WORKERS; i++)
+		if (pthread_mutex_trylock(&c[i].lock) == 0)
+			return &c[i];
+	pthread_mutex_lock(&c->lock);
+	return c;
+}
+
+/* READ the runs behind `offset`, each to its place behind `memory`; the region is held. */
+static int read_now(struct soda_session *s, struct soda_region *r, uint64_t offset, uint8_t *memory,
+		    const struct soda_cache_run *runs, uint32_t n)
+{
+	struct awaited a = { .ended = 0 };
+	struct soda_channel *c;
+	int ret;
+
+	for (uint32_t i = 0; i < n; i++)
+		a.transfer[i] = (struct soda_transfer){ .session = s,
+							.region = r,
+							.offset = offset + runs[i].at,
+							.bytes = runs[i].bytes,
+							.memory = memory + runs[i].at,
+							.ended = ended,
+							.arg = &a };
+	c = choose(s);
+	ret = soda_forward_await_locked(c, a.transfer, n);
+	pthread_mutex_unlock(&c->lock);
+	if (ret < 0)
+		soda_session_break(s, ret);
+	if (a.status)
+		return a.status;
+	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
+}
+
+/* Some region of the owner whose session is up, held, with a reference on the session. */
+static struct soda_region *find_region(struct soda_caches *c, uint32_t owner)
+{
+	struct soda_region *r;
+
+	pthread_mutex_lock(&c->lock);
+	for (r = c->regions[owner]; r; r = r->cache.next) {
+		struct soda_session *s = r->cache.session;
+		bool up;
+
+		pthread_mutex_lock(&s->lock);
+		up = s->up;
+		if (up) {
+			r->holds++;
+			soda_session_ref(s);
+		}
+		pthread_mutex_unlock(&s->lock);
+		if (up)
+			break;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void fetch(void *arg, struct soda_fill *fill)
+{
+	struct soda_caches *c = arg;
+	struct soda_region *r = find_region(c, fill->owner);
+	struct soda_session *s;
+	int ret;
+
+	if (!r) {
+		soda_prefetch_filled(c->dynamic, fill, -ENOTCONN);
+		return;
+	}
+	s = r->cache.session;
+	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
+	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
+	ret = read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n);
+	pthread_mutex_lock(&s->lock);
+	soda_region_unhold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+	soda_prefetch_filled(c->dynamic, fill, ret);
+	soda_session_put(s);
+}
+
+static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
+{
+	const struct soda_loader *l = source;
+	int ret = 0;
+
+	while (bytes && ret == 0) {
+		uint32_t part = bytes < SODA_WIRE_MAX_DATA ? (uint32_t)bytes : SODA_WIRE_MAX_DATA;
+		struct soda_cache_run run = { 0, part };
+
+		soda_count_add(SODA_COUNT_net_preload, 1);
+		soda_count_add(SODA_COUNT_net_preload_bytes, part);
+		ret = read_now(l->session, l->region, offset, memory, &run, 1);
+		offset += part;
+		memory += part;
+		bytes -= part;
+	}
+	return ret;
+}
+
+/* Start, end */
+
 /* Until the first hits have been timed: how fast memory is copied. */
 static void estimate_intra(struct soda_caches *c)
 {
@@ -97,7 +231,7 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
-	static const struct soda_prefetch_ops ops = { .fill = soda_cache_fetch };
+	static const struct soda_prefetch_ops ops = { .fill = fetch };
 	struct soda_prefetch_options want = { .cache_bytes = opt->cache_bytes,
 					      .entry_bytes = (uint32_t)opt->entry_bytes,
 					      .max_owners = OWNERS,
@@ -135,35 +269,31 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 	return soda_prefetch_start(c->dynamic, SODA_PREFETCH_WORKERS);
 }
 
-int soda_caches_start(struct soda_dpu *dpu)
+int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
-	const struct soda_dpu_options *opt = dpu->opt;
-	struct soda_caches *c = &dpu->caches;
 	int ret = 0;
 
-	*c = (struct soda_caches){ .dpu = dpu };
+	*c = (struct soda_caches){ .opt = opt };
 	pthread_mutex_init(&c->lock, NULL);
 	if (opt->dynamic && !opt->base)
 		ret = start_dynamic(c, opt);
 	if (!ret && opt->statics && !opt->base)
 		ret = soda_static_create(opt->static_bytes, tell_of_memory, &c->statics);
 	if (ret) {
-		soda_caches_stop(dpu);
-		soda_caches_destroy(dpu);
+		soda_caches_stop(c);
+		soda_caches_destroy(c);
 	}
 	return ret;
 }
 
-void soda_caches_stop(struct soda_dpu *dpu)
+void soda_caches_stop(struct soda_caches *c)
 {
-	if (dpu->caches.dynamic)
-		soda_prefetch_stop(dpu->caches.dynamic);
+	if (c->dynamic)
+		soda_prefetch_stop(c->dynamic);
 }
 
-void soda_caches_destroy(struct soda_dpu *dpu)
+void soda_caches_destroy(struct soda_caches *c)
 {
-	struct soda_caches *c = &dpu->caches;
-
 	if (c->dynamic)
 		tell_of_arena(c, false);
 	soda_prefetch_destroy(c->dynamic);
@@ -175,22 +305,22 @@ void soda_caches_destroy(struct soda_dpu *dpu)
 	*c = (struct soda_caches){ 0 };
 }
 
-bool soda_caches_fetch(const struct soda_dpu *dpu)
+bool soda_caches_fetch(const struct soda_caches *c)
 {
-	return dpu->caches.dynamic || dpu->caches.statics;
+	return c->dynamic || c->statics;
 }
 
 /* Regions. */
 
 void soda_caches_open(struct soda_session *s, struct soda_region *r)
 {
-	struct soda_caches *c = &s->dpu->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_region_cache *rc = &r->cache;
 	bool shared = r->flags & SODA_READ_ONLY && r->file_id;
 
 	rc->session = s;
 	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->mr.bytes };
-	rc->name.id[0] = shared ? r->file_id : s->hello.client_id;
+	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->hello.client_id;
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
 	if (!c->dynamic || soda_prefetch_open(c->dynamic, &rc->name, &rc->owner))
 		return; /* not cached: no error for the client */
@@ -203,7 +333,7 @@ void soda_caches_open(struct soda_session *s, struct soda_region *r)
 
 void soda_caches_close(struct soda_session *s, struct soda_region *r)
 {
-	struct soda_caches *c = &s->dpu->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_region **link;
 
 	if (c->statics)
@@ -222,7 +352,7 @@ void soda_caches_close(struct soda_session *s, struct soda_region *r)
 void soda_caches_free(struct soda_session *s, struct soda_region *r)
 {
 	if (r->cache.owned)
-		soda_prefetch_close(s->dpu->caches.dynamic, r->cache.owner, false);
+		soda_prefetch_close(soda_paging(s)->caches.dynamic, r->cache.owner, false);
 	r->cache.owned = false;
 }
 
@@ -232,7 +362,7 @@ static void answer_late(struct soda_cache_waiter *w, int status, const struct so
 {
 	struct soda_task *task =
 		(struct soda_task *)((char *)w - offsetof(struct soda_task, waiter));
-	struct soda_caches *c = &task->session->dpu->caches;
+	struct soda_caches *c = &soda_paging(task->session)->caches;
 	struct soda_span span = { .offset = task->rq->offset, .bytes = task->rq->bytes };
 
 	if (!status) {
@@ -244,10 +374,11 @@ static void answer_late(struct soda_cache_waiter *w, int status, const struct so
 
 enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span *span_p)
 {
-	struct soda_caches *c = &task->session->dpu->caches;
+	struct soda_caches *c = &soda_paging(task->session)->caches;
 	struct soda_region *r = task->region;
 	const struct soda_request *rq = task->rq;
-	struct soda_recent_has has = { rq->has, rq->offset, task->session->hello.chunk_bytes };
+	struct soda_recent_has has = { rq->has, rq->offset,
+				       soda_pager(task->session)->hello.chunk_bytes };
 	struct soda_static_range *range;
 	enum soda_cache_answer answer;
 	struct soda_cache_ref ref;
@@ -276,21 +407,22 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes)
 {
 	if (r->cache.open)
-		soda_cache_written(soda_prefetch_cache(r->cache.session->dpu->caches.dynamic),
-				   r->cache.owner, offset, bytes);
+		soda_cache_written(
+			soda_prefetch_cache(soda_paging(r->cache.session)->caches.dynamic),
+			r->cache.owner, offset, bytes);
 }
 
 bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes)
 {
-	struct soda_caches *c = &r->cache.session->dpu->caches;
+	struct soda_caches *c = &soda_paging(r->cache.session)->caches;
 
 	return c->statics && soda_static_frozen(c->statics, &r->cache.set, offset, bytes);
 }
 
-void soda_caches_fetched(struct soda_dpu *dpu, uint32_t bytes, uint64_t ns)
+void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns)
 {
-	if (dpu->caches.dynamic)
-		soda_prefetch_net(dpu->caches.dynamic, bytes, ns);
+	if (c->dynamic)
+		soda_prefetch_net(c->dynamic, bytes, ns);
 }
 
 /* Advice. */
@@ -304,7 +436,7 @@ static int refuse(struct soda_why *why, int err, const char *text)
 static int make_static(struct soda_session *s, struct soda_region *r,
 		       const struct soda_wire_advise *a, bool shares, struct soda_reply *reply)
 {
-	struct soda_caches *c = &s->dpu->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_static_range *range;
 	struct soda_wire_advised got;
 	struct soda_loader loader = { .session = s, .region = r };
@@ -312,8 +444,8 @@ static int make_static(struct soda_session *s, struct soda_region *r,
 
 	if (!c->statics)
 		return refuse(&reply->why, -ENOTSUP, "the agent's static cache is switched off");
-	ret = soda_static_add(c->statics, &r->cache.set, &r->cache.name, a->offset, a->bytes,
-			      soda_cache_load, &loader, &range, &reply->why);
+	ret = soda_static_add(c->statics, &r->cache.set, &r->cache.name, a->offset, a->bytes, load,
+			      &loader, &range, &reply->why);
 	if (ret || !shares)
 		return ret;
 	soda_static_share(range, &reply->share);
@@ -326,7 +458,7 @@ static int make_static(struct soda_session *s, struct soda_region *r,
 static int end_static(struct soda_session *s, struct soda_region *r,
 		      const struct soda_wire_advise *a, struct soda_why *why)
 {
-	struct soda_caches *c = &s->dpu->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 	int ret =
 		c->statics ? soda_static_remove(c->statics, &r->cache.set, a->offset, a->bytes) : 0;
 
@@ -340,7 +472,7 @@ static int end_static(struct soda_session *s, struct soda_region *r,
 int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 		       const struct soda_wire_advise *a, bool shares, struct soda_reply *reply)
 {
-	struct soda_caches *c = &s->dpu->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 	int ret;
 
 	if (!a->bytes || a->offset % SODA_WIRE_PAGE || a->bytes % SODA_WIRE_PAGE ||
@@ -363,13 +495,158 @@ int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 	return 0;
 }
 
-uint8_t soda_caches_rule(struct soda_dpu *dpu, const char *name, size_t bytes)
+uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes)
 {
 	char text[SODA_WIRE_MAX_NAME + 1];
 
-	if (!dpu->caches.statics || bytes > SODA_WIRE_MAX_NAME)
+	if (!c->statics || bytes > SODA_WIRE_MAX_NAME)
 		return SODA_NORMAL;
 	memcpy(text, name, bytes);
 	text[bytes] = '\0';
-	return soda_static_rule(dpu->opt->static_rule, text) ? SODA_STATIC_CACHE : SODA_NORMAL;
+	return soda_static_rule(c->opt->static_rule, text) ? SODA_STATIC_CACHE : SODA_NORMAL;
+}
+
+/* Statistics */
+
+static void count(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, key, help, value);
+}
+
+static void count_bytes(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, key, help, value);
+}
+
+static void level(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
+}
+
+static void walk_counts(struct soda_metrics *m, const struct soda_cache_counts *n)
+{
+	count(m, "cache_hits", "requests that the dynamic cache had", n->hits);
+	count(m, "cache_late_hits", "requests that waited for a fetch under way", n->late_hits);
+	count(m, "cache_misses", "requests that it did not have", n->misses);
+	count_bytes(m, "cache_hit_bytes", "data of hits", n->bytes_hit);
+	count_bytes(m, "cache_late_hit_bytes", "data of late hits", n->bytes_late);
+	count_bytes(m, "cache_miss_bytes", "data of misses", n->bytes_missed);
+	count(m, "cache_bypassed", "requests that span entries, which are never cached",
+	      n->bypassed);
+	count(m, "cache_fills", "fetches for the dynamic cache that ended", n->fills);
+	count(m, "cache_fills_failed", "of them, failed ones", n->fills_failed);
+	count_bytes(m, "cache_filled_bytes", "data fetched for the dynamic cache", n->bytes_filled);
+	count(m, "cache_evictions", "entries that made room for others", n->evictions);
+	count(m, "cache_useless", "entries that went without having met a request", n->useless);
+	count_bytes(m, "cache_useless_bytes", "data that was fetched and never asked for",
+		    n->bytes_useless);
+	count(m, "cache_writes", "writes that met an entry", n->writes);
+	level(m, "cache_entries", "entries now", n->entries);
+}
+
+/* The switch with its inputs: see model.h. */
+static void walk_model(struct soda_metrics *m, const struct soda_model *model)
+{
+	soda_metrics_say_flag(m, "on", "whether the dynamic cache is on for this owner", model->on);
+	soda_metrics_say_real(m, "hit_rate", "mean share of hits, of ghosts while off",
+			      model->hit_rate);
+	soda_metrics_say_real(m, "waste", "mean share that was fetched and not asked for",
+			      model->waste);
+	soda_metrics_say_real(m, "gain", "what is compared with the threshold", model->gain);
+	soda_metrics_say_real(m, "threshold", "bandwidth of the network in that of the node",
+			      model->ratio);
+	count(m, "switched_on", "times the model switched the cache on", model->switched_on);
+	count(m, "switched_off", "times the model switched the cache off", model->switched_off);
+}
+
+static void put_hex(struct soda_metrics *m, const char *key, uint64_t value)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)value);
+	soda_metrics_text(m, key, text);
+}
+
+static void walk_owner(void *arg, const struct soda_owner_stats *o)
+{
+	static const char *const advice[] = { "adaptive", "cached", "uncached" };
+	struct soda_metrics *m = arg;
+	char id[48]; /* parts of different length are different owners */
+
+	snprintf(id, sizeof(id), "%llx.%llx.%llx", (unsigned long long)o->name.id[0],
+		 (unsigned long long)o->name.id[1], (unsigned long long)o->name.bytes >> 12);
+	soda_metrics_item(m);
+	soda_metrics_text(m, "id", id);
+	soda_metrics_text(m, "kind", o->name.file ? "file" : "region");
+	put_hex(m, o->name.file ? "file_id" : "client_id", o->name.id[0]);
+	put_hex(m, o->name.file ? "generation" : "region_id", o->name.id[1]);
+	soda_metrics_text(m, "advice", advice[o->advice]);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "bytes", "size of what is cached",
+			 o->name.bytes);
+	level(m, "regions", "regions open", o->regions);
+	count(m, "requests", "requests since it was opened", o->requests);
+	count(m, "hits", "of them, hits", o->hits);
+	count(m, "late_hits", "of them, hits that waited", o->late_hits);
+	count_bytes(m, "asked_bytes", "data asked for", o->bytes_asked);
+	count_bytes(m, "hit_bytes", "of it, data of hits", o->bytes_hit);
+	count_bytes(m, "prefetched_bytes", "data fetched ahead", o->bytes_fetched);
+	level(m, "ghosts", "entries that are remembered and not held", o->ghosts);
+	walk_model(m, &o->model);
+	soda_metrics_item_end(m);
+}
+
+static void walk_dynamic(struct soda_metrics *m, struct soda_prefetch *p)
+{
+	static const struct soda_metric_list owners = { "cache_owner_list", "owner", OWNERS_SHOWN };
+	struct soda_prefetch_stats s;
+
+	soda_prefetch_stats(p, &s);
+	soda_metrics_text(m, "cache_policy", s.policy);
+	soda_metrics_say_flag(m, "cache_policy_replaced",
+			      "whether a policy that misbehaved was replaced", s.policy_replaced);
+	count(m, "cache_policy_nonsense", "answers of the policy that were refused", s.nonsense);
+	walk_counts(m, &s.cache);
+	count(m, "cache_recent_lost", "requests that no policy saw", s.recent_lost);
+	count(m, "cache_prefetches", "fetches begun", s.wanted);
+	count(m, "cache_prefetches_dropped", "fetches not begun: too many, or no room", s.unwanted);
+	level(m, "cache_net_bytes_per_s", "bandwidth to the server as measured", s.net_bytes_per_s);
+	level(m, "cache_intra_bytes_per_s", "bandwidth to programs as measured",
+	      s.intra_bytes_per_s);
+	soda_metrics_say_real(m, "cache_ratio", "the first in the second; negative: not known yet",
+			      s.ratio);
+	level(m, "cache_owners", "files and regions that could be cached", s.owners);
+	level(m, "cache_owners_on", "of them, those that are", s.owners_on);
+	count(m, "cache_switched_on", "times the model switched one on", s.switched_on);
+	count(m, "cache_switched_off", "times the model switched one off", s.switched_off);
+	soda_metrics_list(m, &owners);
+	soda_prefetch_each(p, walk_owner, m);
+	soda_metrics_list_end(m);
+}
+
+static void walk_static(struct soda_metrics *m, struct soda_static *cache)
+{
+	struct soda_static_stats s;
+
+	soda_static_stats(cache, &s);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "static_capacity_bytes",
+			 "size of the static cache", s.capacity);
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "static_used_bytes",
+			 "of it, in use", s.used);
+	level(m, "static_ranges", "ranges in the static cache", s.ranges);
+	count_bytes(m, "static_loaded_bytes", "data loaded into the static cache", s.bytes_loaded);
+	count(m, "static_loads_failed", "loads that failed", s.loads_failed);
+	count(m, "static_refused", "ranges refused, for want of room", s.refused);
+	count(m, "static_shared", "ranges that were there already", s.shared);
+	count(m, "static_hits", "requests answered from the static cache by the agent", s.hits);
+	count_bytes(m, "static_hit_bytes", "data of them", s.bytes_hit);
+}
+
+void soda_caches_walk(struct soda_caches *c, struct soda_metrics *m)
+{
+	soda_metrics_say_flag(m, "dynamic", "whether there is a dynamic cache", c->dynamic);
+	soda_metrics_say_flag(m, "static", "whether there is a static cache", c->statics);
+	if (c->dynamic)
+		walk_dynamic(m, c->dynamic);
+	if (c->statics)
+		walk_static(m, c->statics);
 }

@@ -14,12 +14,13 @@
 #ifndef SODA_DPU_AGENT_CACHE_H
 #define SODA_DPU_AGENT_CACHE_H
 
+#include "daemon/metrics.h"
 #include "dpu_agent/cache/dynamic/prefetch.h"
 #include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/static_cache.h"
 #include "transport/api/service.h"
 
-struct soda_dpu;
+struct soda_dpu_options;
 struct soda_session;
 struct soda_region;
 struct soda_task;
@@ -41,7 +42,7 @@ struct soda_region_cache {
 };
 
 struct soda_caches {
-	struct soda_dpu *dpu;
+	const struct soda_dpu_options *opt;
 	struct soda_plugin plugin;
 	struct soda_prefetch *dynamic; /* NULL: off */
 	struct soda_static *statics;   /* NULL: off */
@@ -53,14 +54,14 @@ struct soda_caches {
 };
 
 /* Those that the options want.  0; -EINVAL: of the policy, or sizes; -ENOMEM; logged. */
-int soda_caches_start(struct soda_dpu *dpu);
+int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt);
 /* No fetch begins any more, those under way have ended. Sessions go on without. */
-void soda_caches_stop(struct soda_dpu *dpu);
+void soda_caches_stop(struct soda_caches *c);
 /* No session is left. */
-void soda_caches_destroy(struct soda_dpu *dpu);
+void soda_caches_destroy(struct soda_caches *c);
 
 /* Whether sessions need channels for the caches. */
-bool soda_caches_fetch(const struct soda_dpu *dpu);
+bool soda_caches_fetch(const struct soda_caches *c);
 
 /* The session has a region more; before requests find it. */
 void soda_caches_open(struct soda_session *s, struct soda_region *r);
@@ -82,7 +83,7 @@ void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes)
 /* Whether a WRITE is refused. */
 bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes);
 /* A READ was answered by the server after so long. */
-void soda_caches_fetched(struct soda_dpu *dpu, uint32_t bytes, uint64_t ns);
+void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
 
 /*
  * SODA_MSG_ADVISE, for a region that is held and has no unwritten data.  shares: the reply may
@@ -92,6 +93,9 @@ int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 		       const struct soda_wire_advise *advise, bool shares,
 		       struct soda_reply *reply);
 /* Advice that the rules have for an object of this name (not terminated), or SODA_NORMAL. */
-uint8_t soda_caches_rule(struct soda_dpu *dpu, const char *name, size_t bytes);
+uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
+
+/* Part of soda_dpu_walk: the caches, and the list of what is cached for whom. */
+void soda_caches_walk(struct soda_caches *c, struct soda_metrics *m);
 
 #endif

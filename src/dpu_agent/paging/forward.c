@@ -1,13 +1,594 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests as they come in. */
+#include "dpu_agent/paging/forward.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/life/agent.h"
-#include "dpu_agent/paging/forward_impl.h"
+#include "dpu_agent/paging/turns.h"
 
-enum { SYNC_TASKS = 64 }; /* in one batch, where the thread waits for it */
+#define MERGE_BYTES (1u << 20) /* one transfer's most: more would only delay its first part */
+
+enum {
+	SYNC_TASKS = 64, /* in one batch, where the thread waits for it */
+	SPIN_NS = 50000,
+	NEAR_NS = 500000, /* an answer that comes later has time for a hand-off */
+};
+
+/* Ends: answered, or dropped. */
+
+/* Counted first: who has its answer may ask for the statistics. */
+void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span)
+{
+	if (status == 0)
+		soda_count_request(rq->write, rq->bytes, soda_now_ns() - rq->arrived_ns);
+	soda_request_done(rq, status, span);
+}
+
+/* The session is broken: what is said now must not be taken for the server's word. */
+static void drop_request(struct soda_session *s, struct soda_request *rq)
+{
+	bool write = rq->write;
+
+	soda_peer_close(rq->peer);
+	soda_request_done(rq, -ECONNRESET, NULL);
+	if (write) {
+		soda_writes_unreserve(s, rq->hold, rq->bytes);
+		soda_request_free(rq);
+	}
+}
+
+static void unhold(struct soda_session *s, struct soda_region *r, unsigned n, uint64_t credit)
+{
+	pthread_mutex_lock(&s->lock);
+	soda_gate_leave_locked(s, credit);
+	r->holds -= n - 1;
+	soda_region_unhold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void soda_forward_drop(struct soda_task *task)
+{
+	uint32_t credit = task->credited ? task->rq->bytes : 0;
+
+	drop_request(task->session, task->rq);
+	unhold(task->session, task->region, 1, credit);
+	free(task);
+}
+
+void soda_forward_drop_tasks(struct soda_task *tasks)
+{
+	while (tasks) {
+		struct soda_task *next = tasks->next;
+
+		soda_forward_drop(tasks);
+		tasks = next;
+	}
+}
+
+/* What the client's credit gets back: of an answer with data only when that has been sent. */
+static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int status)
+{
+	struct soda_request *rq = task->rq;
+	struct soda_span span = { .offset = rq->offset, .bytes = rq->bytes };
+
+	if (rq->write) {
+		soda_caches_written(task->region, rq->offset, span.bytes);
+		soda_forward_answer(rq, status, NULL);
+		soda_writes_unreserve(task->session, rq->hold, rq->bytes);
+		soda_request_free(rq);
+		return 0;
+	}
+	if (status < 0) {
+		soda_forward_answer(rq, status, NULL);
+		return span.bytes;
+	}
+	if (t->block) {
+		soda_block_ref(t->block, 1);
+		span.hold = &t->block->hold;
+	}
+	span.memory = t->memory + (rq->offset - t->offset);
+	soda_forward_answer(rq, 0, &span);
+	return 0;
+}
+
+static void finish(struct soda_transfer *t, int status)
+{
+	struct soda_session *s = t->session;
+	uint64_t credit = 0;
+
+	if (t->ended) {
+		t->ended(t, status);
+		return;
+	}
+	if (t->writes) {
+		soda_writes_landed(s, t->writes, t->tasks_n, status);
+		free(t);
+		return;
+	}
+	if (status == 0 && !t->write)
+		soda_caches_fetched(&soda_paging(s)->caches, t->bytes,
+				    soda_now_ns() - t->posted_ns);
+	if (soda_paging(s)->async)
+		soda_schedule_count(&soda_paging(s)->schedule, -(int64_t)t->bytes);
+	while (t->tasks) {
+		struct soda_task *task = t->tasks;
+
+		t->tasks = task->next;
+		credit += finish_task(t, task, status);
+		free(task);
+	}
+	unhold(s, t->region, t->tasks_n, credit);
+	if (credit)
+		soda_gate_open(s);
+	if (t->block)
+		soda_block_put(t->block);
+	free(t);
+}
+
+static void finish_all(struct soda_transfer *list, const int *status)
+{
+	for (unsigned i = 0; list; i++) {
+		struct soda_transfer *next = list->next;
+
+		finish(list, status[i]);
+		list = next;
+	}
+}
+
+/* Answer what has come back on the channel. True: something had. No lock is held. */
+static bool collect(struct soda_channel *c)
+{
+	struct soda_transfer *list;
+	int status[SODA_CHANNEL_POLL], n;
+	bool found = false;
+
+	do {
+		pthread_mutex_lock(&c->lock);
+		n = soda_channel_poll_locked(c, 0, 0, &list, status);
+		soda_channel_finish_locked(c);
+		pthread_mutex_unlock(&c->lock);
+		finish_all(list, status);
+		soda_channel_finished(c);
+		found = found || n > 0;
+	} while (n == SODA_CHANNEL_POLL);
+	if (n < 0)
+		soda_session_break(c->session, n);
+	return found;
+}
+
+bool soda_forward_collect(struct soda_channel *c)
+{
+	if (!collect(c))
+		return false;
+	soda_forward_more(c->session);
+	return true;
+}
+
+void soda_forward_sent(struct soda_session *s, const struct soda_span *span)
+{
+	struct soda_hold *hold = span->hold;
+	bool waiting;
+
+	if (hold)
+		hold->put(hold);
+	pthread_mutex_lock(&s->lock);
+	soda_gate_leave_locked(s, span->bytes);
+	waiting = soda_pager(s)->gate;
+	pthread_mutex_unlock(&s->lock);
+	if (waiting)
+		soda_gate_open(s);
+}
+
+static void drop_transfer(struct soda_transfer *t)
+{
+	if (soda_paging(t->session)->async && !t->write)
+		soda_schedule_count(&soda_paging(t->session)->schedule, -(int64_t)t->bytes);
+	soda_forward_drop_tasks(t->tasks);
+	if (t->block)
+		soda_block_put(t->block);
+	free(t);
+}
+
+void soda_forward_drop_transfers(struct soda_transfer *list)
+{
+	while (list) {
+		struct soda_transfer *next = list->next;
+
+		drop_transfer(list);
+		list = next;
+	}
+}
+
+/*
+ * Tasks into transfers: neighbours become one where their memory allows it without a copy; and
+ * transfers onto a channel, with one doorbell.
+ */
+
+/* Whether `b` goes on where `a` ends, in the region and, where that is given, in memory. */
+static bool adjacent(const struct soda_task *a, const struct soda_task *b)
+{
+	const struct soda_request *p = a->rq, *q = b->rq;
+
+	return a->region == b->region && p->write == q->write &&
+	       p->offset + p->bytes == q->offset &&
+	       (p->data ? q->data == p->data + p->bytes : !q->data);
+}
+
+/* The first tasks of the list, as many as travel together; *rest_p: the others. */
+static void start_transfer(struct soda_transfer *t, struct soda_task *tasks, bool merge,
+			   struct soda_task **rest_p)
+{
+	struct soda_task *last = tasks;
+
+	*t = (struct soda_transfer){
+		.session = tasks->session,
+		.region = tasks->region,
+		.tasks = tasks,
+		.tasks_n = 1,
+		.offset = tasks->rq->offset,
+		.bytes = tasks->rq->bytes,
+		.write = tasks->rq->write,
+		.memory = tasks->rq->data,
+	};
+	while (merge && last->next && adjacent(last, last->next) &&
+	       t->bytes + last->next->rq->bytes <= MERGE_BYTES) {
+		last = last->next;
+		t->bytes += last->rq->bytes;
+		t->tasks_n++;
+	}
+	*rest_p = last->next;
+	last->next = NULL;
+}
+
+static struct soda_transfer *build_transfers(struct soda_task *tasks, bool merge,
+					     struct soda_task **failed_p)
+{
+	struct soda_transfer *list = NULL, **end = &list;
+
+	*failed_p = NULL;
+	while (tasks) {
+		struct soda_transfer *t = malloc(sizeof(*t));
+
+		if (!t) {
+			*failed_p = tasks;
+			break;
+		}
+		start_transfer(t, tasks, merge, &tasks);
+		if (!t->memory) {
+			t->block = soda_block_get(t->bytes);
+			if (!t->block) {
+				/* the tasks of this one and those behind */
+				struct soda_task *last = t->tasks;
+
+				while (last->next)
+					last = last->next;
+				last->next = tasks;
+				*failed_p = t->tasks;
+				free(t);
+				break;
+			}
+			t->memory = t->block->memory;
+		}
+		if (t->tasks_n > 1)
+			soda_count_add(t->write ? SODA_COUNT_writes_merged
+						: SODA_COUNT_reads_merged,
+				       t->tasks_n - 1);
+		*end = t;
+		end = &t->next;
+	}
+	return list;
+}
+
+/* One doorbell for all. Those that cannot be posted are dropped. 0 or the connection's error. */
+static int post_transfers_locked(struct soda_channel *c, struct soda_transfer *list, bool polling)
+{
+	unsigned requests = 0;
+	int ret = 0;
+
+	while (list && ret == 0) {
+		struct soda_transfer *next = list->next;
+
+		ret = soda_channel_post_locked(c, list, &list->region->mr);
+		if (ret < 0)
+			break;
+		soda_count_transfer(list->write, list->bytes);
+		requests += list->tasks_n;
+		list = next;
+	}
+	if (ret == 0)
+		ret = soda_conn_flush(c->conn, polling);
+	soda_count_batch(requests);
+	soda_forward_drop_transfers(list);
+	return ret;
+}
+
+/* Without async, and for the caches: the thread itself waits for what it has posted. */
+
+static unsigned thread_index(void)
+{
+	static _Atomic unsigned next;
+	static _Thread_local unsigned own; /* 0: none yet */
+
+	if (!own)
+		own = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+	return own - 1;
+}
+
+static struct soda_channel *own_channel(struct soda_session *s)
+{
+	return &soda_pager(s)->channels[thread_index() % soda_paging(s)->channels];
+}
+
+/* Everything that is under way on the channel is ours. */
+static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool polling)
+{
+	int status[SODA_CHANNEL_POLL], n = 0;
+
+	while (c->first && n >= 0) {
+		struct soda_transfer *list;
+
+		n = soda_channel_poll_locked(c, timeout_ns, polling ? SPIN_NS : 0, &list, status);
+		if (n == 0) {
+			soda_conn_abort(c->conn);
+			return -ETIMEDOUT;
+		}
+		finish_all(list, status);
+	}
+	return n < 0 ? n : 0;
+}
+
+static bool is_up(struct soda_session *s)
+{
+	bool up;
+
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	pthread_mutex_unlock(&s->lock);
+	return up;
+}
+
+int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, unsigned n)
+{
+	struct soda_session *s = t->session;
+	uint64_t end = soda_now_ns() + soda_paging(s)->opt->timeout_ms * 1000000ull;
+	int status[SODA_CHANNEL_POLL], ret = 0;
+
+	for (unsigned i = 0; i < n && ret == 0; i++)
+		ret = soda_channel_post_locked(c, &t[i], &t[i].region->mr);
+	if (ret == 0)
+		ret = soda_conn_flush(c->conn, false);
+	while (ret == 0 && c->first) {
+		struct soda_transfer *done;
+		int got = soda_channel_poll_locked(
+			c, (int64_t)(SODA_DPU_AWAIT_LOOK_MS * SODA_MS_NS), 0, &done, status);
+
+		finish_all(done, status);
+		if (got < 0)
+			ret = got;
+		else if (got == 0 && (!is_up(s) || soda_now_ns() > end))
+			ret = -ETIMEDOUT;
+	}
+	if (ret < 0 && c->conn) {
+		/* what still comes must not go into memory that has another use by then */
+		soda_conn_abort(c->conn);
+		soda_channel_forget_locked(c);
+	}
+	return ret;
+}
+
+static void forward_and_wait(struct soda_session *s, struct soda_task *tasks)
+{
+	struct soda_channel *c = own_channel(s);
+	bool polling = tasks->rq->polling;
+	struct soda_transfer *list;
+	struct soda_task *failed;
+	int ret;
+
+	list = build_transfers(tasks, soda_paging(s)->aggregate, &failed);
+	soda_forward_drop_tasks(failed);
+	if (!list)
+		return;
+	pthread_mutex_lock(&c->lock);
+	ret = post_transfers_locked(c, list, polling);
+	if (ret == 0)
+		ret = await_all_locked(c, soda_paging(s)->opt->timeout_ms * 1000000ll, polling);
+	pthread_mutex_unlock(&c->lock);
+	if (ret < 0)
+		soda_session_break(s, ret);
+}
+
+/* Answer what has come back on the channel, waiting for it until end_ns. True: there is more. */
+static bool answer_some(struct soda_channel *c, uint64_t end_ns)
+{
+	int status[SODA_CHANNEL_POLL], n = 0;
+	uint64_t now = soda_now_ns();
+	struct soda_transfer *list = NULL;
+	bool more;
+
+	pthread_mutex_lock(&c->lock);
+	if (c->first && now < end_ns)
+		n = soda_channel_poll_locked(c, (int64_t)(end_ns - now), c->polling ? SPIN_NS : 0,
+					     &list, status);
+	more = c->first;
+	if (more && n <= 0)
+		soda_completer_resume_locked(c);
+	soda_channel_finish_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	finish_all(list, status);
+	soda_channel_finished(c);
+	if (n < 0)
+		soda_session_break(c->session, n);
+	return more && n > 0;
+}
+
+static void answer_near(struct soda_session *s)
+{
+	struct soda_channel *c = own_channel(s);
+	uint64_t end_ns = soda_now_ns() + NEAR_NS;
+
+	while (answer_some(c, end_ns))
+		;
+	soda_forward_more(s);
+}
+
+/* Asynchronous: posted here, answered by completers. */
+
+static struct soda_channel *least_busy(struct soda_session *s)
+{
+	struct soda_channel *best = &soda_pager(s)->channels[0];
+
+	for (unsigned i = 1; i < soda_paging(s)->channels; i++)
+		if (atomic_load_explicit(&soda_pager(s)->channels[i].under_way,
+					 memory_order_relaxed) <
+		    atomic_load_explicit(&best->under_way, memory_order_relaxed))
+			best = &soda_pager(s)->channels[i];
+	return best;
+}
+
+/* What may be posted of the queue now; *more_p: there will be more at once. */
+static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *more_p)
+{
+	struct soda_task *first, **at = &first;
+	uint64_t bytes = 0;
+
+	*more_p = false;
+	pthread_mutex_lock(&s->lock);
+	first = s->up ? soda_pager(s)->queue : NULL;
+	while (room && *at && bytes < SODA_TURN_BYTES) {
+		bytes += (*at)->rq->bytes;
+		room--;
+		at = &(*at)->next;
+	}
+	if (first) {
+		*more_p = *at && bytes >= SODA_TURN_BYTES;
+		soda_pager(s)->queue = *at;
+		if (!soda_pager(s)->queue)
+			soda_pager(s)->queue_end = &soda_pager(s)->queue;
+		*at = NULL;
+	}
+	pthread_mutex_unlock(&s->lock);
+	soda_schedule_count(&soda_paging(s)->schedule, (int64_t)bytes);
+	return first;
+}
+
+/* Tasks that were taken, and for which there is no memory. */
+static void fail_tasks(struct soda_session *s, struct soda_task *tasks)
+{
+	uint64_t bytes = 0;
+
+	for (struct soda_task *at = tasks; at; at = at->next)
+		bytes += at->rq->bytes;
+	if (bytes)
+		soda_schedule_count(&soda_paging(s)->schedule, -(int64_t)bytes);
+	soda_forward_drop_tasks(tasks);
+}
+
+bool soda_forward_reads(struct soda_session *s, bool own)
+{
+	bool stays = own && soda_paging(s)->near;
+	struct soda_channel *c = stays ? own_channel(s) : least_busy(s);
+	struct soda_task *tasks, *failed;
+	struct soda_transfer *list;
+	bool more, polling, direct = false, lacking = false;
+	unsigned room;
+	int ret = 0;
+
+	pthread_mutex_lock(&c->lock);
+	room = SODA_CHANNEL_DEPTH - atomic_load(&c->under_way);
+	tasks = take_turn(s, soda_paging(s)->aggregate || !room ? room : 1, &more);
+	if (tasks) {
+		polling = c->polling = tasks->rq->polling;
+		list = build_transfers(tasks, soda_paging(s)->aggregate, &failed);
+		fail_tasks(s, failed);
+		lacking = failed;
+		soda_completer_expect_locked(c, polling && !stays);
+		if (stays)
+			soda_completer_pause_locked(c);
+		else
+			soda_completer_resume_locked(c);
+		direct = list && list->region->mr.map;
+		ret = post_transfers_locked(c, list, polling);
+		more = more || !soda_paging(s)->aggregate;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (lacking)
+		soda_gate_open(s);
+	if (ret < 0)
+		soda_session_break(s, ret);
+	else if (direct)
+		collect(c);
+	return tasks && more && ret == 0;
+}
+
+/* The next WRITEs that are to be posted, as one transfer; NULL: none. */
+static struct soda_transfer *take_writes(struct soda_session *s)
+{
+	struct soda_transfer *t = calloc(1, sizeof(*t));
+	bool merge = soda_paging(s)->aggregate, any;
+
+	if (!t)
+		return NULL;
+	t->session = s;
+	t->write = true;
+	pthread_mutex_lock(&s->lock);
+	any = s->up && soda_writes_take_locked(s, merge, t);
+	pthread_mutex_unlock(&s->lock);
+	if (any)
+		return t;
+	free(t);
+	return NULL;
+}
+
+static uint64_t writes_share(struct soda_session *s)
+{
+	uint64_t share;
+
+	pthread_mutex_lock(&s->lock);
+	share = soda_gate_share_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	return share < SODA_WRITES_UNDER_WAY ? share : SODA_WRITES_UNDER_WAY;
+}
+
+void soda_forward_writes(struct soda_session *s)
+{
+	struct soda_channel *c = &soda_pager(s)->channels[soda_paging(s)->channels];
+	struct soda_transfer *t;
+	unsigned requests = 0;
+	bool direct = false;
+	int ret = 0;
+
+	pthread_mutex_lock(&c->lock);
+	while (ret == 0 && c->posted_bytes < writes_share(s) &&
+	       atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH && (t = take_writes(s))) {
+		ret = soda_channel_post_locked(c, t, &t->region->mr);
+		if (ret < 0) {
+			free(t); /* the WRITEs are on their list, and will be posted again */
+			break;
+		}
+		soda_count_transfer(true, t->bytes);
+		requests += t->tasks_n;
+		direct = t->region->mr.map;
+		if (!soda_paging(s)->aggregate) {
+			ret = soda_conn_flush(c->conn, false);
+			soda_count_batch(1);
+			requests = 0;
+		}
+	}
+	if (requests) {
+		soda_count_batch(requests);
+		ret = soda_conn_flush(c->conn, false);
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (ret < 0)
+		soda_session_break(s, ret);
+	else if (direct)
+		collect(c);
+}
+
+/* Requests as they come in. */
 
 static void refuse(struct soda_session *s, struct soda_request *rq, int err)
 {
@@ -44,8 +625,8 @@ static void append(struct soda_session *s, struct soda_task *task)
 	pthread_mutex_lock(&s->lock);
 	up = s->up;
 	if (up) {
-		*s->queue_end = task;
-		s->queue_end = &task->next;
+		*soda_pager(s)->queue_end = task;
+		soda_pager(s)->queue_end = &task->next;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!up)
@@ -102,10 +683,10 @@ static bool from_cache(struct soda_session *s, struct soda_task *task)
 static void forward(struct soda_session *s, struct soda_task *task)
 {
 	task->next = NULL;
-	if (s->dpu->async || s->dpu->aggregate)
+	if (soda_paging(s)->async || soda_paging(s)->aggregate)
 		append(s, task);
 	else
-		soda_forward_wait(s, task);
+		forward_and_wait(s, task);
 }
 
 void soda_forward_enter(struct soda_task *task)
@@ -115,7 +696,7 @@ void soda_forward_enter(struct soda_task *task)
 	struct soda_span span;
 	enum found found = FREE;
 
-	if (s->dpu->async) {
+	if (soda_paging(s)->async) {
 		pthread_mutex_lock(&s->lock);
 		found = place_locked(s, task, &span);
 		pthread_mutex_unlock(&s->lock);
@@ -137,13 +718,13 @@ void soda_forward_late(struct soda_task *task, const struct soda_span *span)
 
 	if (span) {
 		answer_held(s, task, span);
-	} else if (!s->dpu->async) {
+	} else if (!soda_paging(s)->async) {
 		task->next = NULL;
-		soda_forward_wait(s, task); /* nobody's doorbell is to come */
+		forward_and_wait(s, task); /* nobody's doorbell is to come */
 	} else {
 		append(s, task);
-		soda_schedule_add(&s->dpu->schedule, s);
-		soda_schedule_run(&s->dpu->schedule, NULL);
+		soda_schedule_add(&soda_paging(s)->schedule, s);
+		soda_schedule_run(&soda_paging(s)->schedule, NULL);
 	}
 }
 
@@ -155,16 +736,16 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 		soda_forward_enter(tasks);
 		tasks = next;
 	}
-	soda_schedule_add(&s->dpu->schedule, s);
-	soda_schedule_run(&s->dpu->schedule, NULL);
+	soda_schedule_add(&soda_paging(s)->schedule, s);
+	soda_schedule_run(&soda_paging(s)->schedule, NULL);
 }
 
 /* async, WRITE; its region is held. */
 static void start_write(struct soda_session *s, struct soda_request *rq, struct soda_region *r)
 {
 	if (!soda_writes_add(s, rq, r)) {
-		soda_forward_drop_request(s, rq);
-		soda_forward_unhold(s, r, 1, 0);
+		drop_request(s, rq);
+		unhold(s, r, 1, 0);
 	}
 }
 
@@ -174,8 +755,8 @@ static void start_task(struct soda_session *s, struct soda_request *rq, struct s
 	bool in;
 
 	if (!task) {
-		soda_forward_drop_request(s, rq);
-		soda_forward_unhold(s, r, 1, 0);
+		drop_request(s, rq);
+		unhold(s, r, 1, 0);
 		return;
 	}
 	*task = (struct soda_task){ .rq = rq, .session = s, .region = r };
@@ -197,12 +778,12 @@ static void post(struct soda_session *s, const struct soda_session *own)
 	bool reads, writes;
 
 	pthread_mutex_lock(&s->lock);
-	reads = s->queue;
-	writes = s->writes.unposted;
+	reads = soda_pager(s)->queue;
+	writes = soda_pager(s)->writes.unposted;
 	pthread_mutex_unlock(&s->lock);
 	if (reads)
-		soda_schedule_add(&s->dpu->schedule, s);
-	soda_schedule_run(&s->dpu->schedule, own);
+		soda_schedule_add(&soda_paging(s)->schedule, s);
+	soda_schedule_run(&soda_paging(s)->schedule, own);
 	if (writes)
 		soda_forward_writes(s);
 }
@@ -215,20 +796,20 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 
 	pthread_mutex_lock(&s->lock);
 	up = s->up;
-	r = soda_session_region_locked(s, rq->region_id);
+	r = soda_region_find_locked(s, rq->region_id);
 	err = check(r, rq);
 	if (up && !err)
 		r->holds++;
 	pthread_mutex_unlock(&s->lock);
 	if (!up)
-		soda_forward_drop_request(s, rq);
+		drop_request(s, rq);
 	else if (err)
 		refuse(s, rq, err == -EPROTO ? -EINVAL : err);
-	else if (rq->write && s->dpu->async)
+	else if (rq->write && soda_paging(s)->async)
 		start_write(s, rq, r);
 	else
 		start_task(s, rq, r);
-	if (s->dpu->async && !s->dpu->aggregate)
+	if (soda_paging(s)->async && !soda_paging(s)->aggregate)
 		post(s, s);
 }
 
@@ -238,12 +819,12 @@ static struct soda_task *take_queue(struct soda_session *s, unsigned max)
 	struct soda_task *first, **at = &first;
 
 	pthread_mutex_lock(&s->lock);
-	first = s->queue;
+	first = soda_pager(s)->queue;
 	while (max-- && *at)
 		at = &(*at)->next;
-	s->queue = *at;
-	if (!s->queue)
-		s->queue_end = &s->queue;
+	soda_pager(s)->queue = *at;
+	if (!soda_pager(s)->queue)
+		soda_pager(s)->queue_end = &soda_pager(s)->queue;
 	*at = NULL;
 	pthread_mutex_unlock(&s->lock);
 	return first;
@@ -258,12 +839,12 @@ void soda_forward_doorbell(struct soda_session *s)
 {
 	struct soda_task *tasks;
 
-	if (s->dpu->async) {
+	if (soda_paging(s)->async) {
 		post(s, s);
-		if (s->dpu->near)
-			soda_forward_near(s);
+		if (soda_paging(s)->near)
+			answer_near(s);
 		return;
 	}
-	while (s->dpu->aggregate && (tasks = take_queue(s, SYNC_TASKS)))
-		soda_forward_wait(s, tasks);
+	while (soda_paging(s)->aggregate && (tasks = take_queue(s, SYNC_TASKS)))
+		forward_and_wait(s, tasks);
 }

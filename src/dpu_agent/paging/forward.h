@@ -11,7 +11,7 @@
 #ifndef SODA_DPU_AGENT_FORWARD_H
 #define SODA_DPU_AGENT_FORWARD_H
 
-#include "dpu_agent/session/session.h"
+#include "dpu_agent/paging/paging.h"
 
 #define SODA_TURN_BYTES (512u << 10)	 /* of READs, before others' turn */
 #define SODA_WRITES_UNDER_WAY (1u << 20) /* of a session; others wait, and may combine */
@@ -25,19 +25,22 @@ void soda_forward_doorbell(struct soda_session *s);
 /* async: room has been made: post what waits for it. Any thread. */
 void soda_forward_more(struct soda_session *s);
 
+/* A READ that is in (turns.h), and whose region is held: answer it from here, or forward it. */
+void soda_forward_enter(struct soda_task *task);
 /* async: put READs that waited for a WRITE into the queue again. */
 void soda_forward_again(struct soda_session *s, struct soda_task *tasks);
 /* async: post WRITEs, as many as may be under way. */
 void soda_forward_writes(struct soda_session *s);
 /*
  * async: post READs, a turn's worth.  own: the caller will wait for their answers
- * (soda_forward_near).  False: nothing waits, or it may not go on now.
+ * itself, for a while.  False: nothing waits, or it may not go on now.
  */
 bool soda_forward_reads(struct soda_session *s, bool own);
-/* Answer what finished transfers, a list, were for, and free them. status: of each. */
-void soda_forward_finish_all(struct soda_transfer *list, const int *status);
+/* As soda_completers.collect: answer what has come back, and post what waited for the room. */
+bool soda_forward_collect(struct soda_channel *c);
 /* End a READ or WRITE of a client without an answer: its connections are closed. */
 void soda_forward_drop(struct soda_task *task);
+void soda_forward_drop_tasks(struct soda_task *tasks);
 void soda_forward_drop_transfers(struct soda_transfer *list);
 /*
  * A READ that waited for an entry of the dynamic cache: span is its answer, or NULL: it

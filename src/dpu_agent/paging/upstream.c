@@ -18,9 +18,9 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/life/agent.h"
-#include "dpu_agent/paging/forward_impl.h"
+#include "dpu_agent/paging/forward.h"
 #include "soda.h"
 
 static int connect_one(struct soda_session *s, enum soda_conn_kind kind, bool deep,
@@ -31,7 +31,8 @@ static int connect_one(struct soda_session *s, enum soda_conn_kind kind, bool de
 					 .deep = deep,
 					 .timeout_ms = SODA_CONNECT_MS };
 
-	return soda_conn_connect(s->dpu->opt->server, &s->hello, &opt, conn_p, w, why);
+	return soda_conn_connect(soda_paging(s)->opt->server, &soda_pager(s)->hello, &opt, conn_p,
+				 w, why);
 }
 
 static uint64_t next_epoch(struct soda_session *s)
@@ -41,9 +42,9 @@ static uint64_t next_epoch(struct soda_session *s)
 	pthread_mutex_lock(&s->lock);
 	epoch = s->epoch << SODA_AGENT_EPOCH_SHIFT; /* check_hello: no bit is lost */
 	pthread_mutex_unlock(&s->lock);
-	if (epoch <= s->upstream_epoch)
-		epoch = s->upstream_epoch + 1;
-	s->upstream_epoch = epoch;
+	if (epoch <= soda_pager(s)->upstream_epoch)
+		epoch = soda_pager(s)->upstream_epoch + 1;
+	soda_pager(s)->upstream_epoch = epoch;
 	return epoch;
 }
 
@@ -55,7 +56,7 @@ static int refuse_new_client(struct soda_session *s, struct soda_conn *conn, str
 	soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_CONNECT_MS, &ignored);
 	soda_conn_close(conn);
 	snprintf(why->text, sizeof(why->text), "%s does not know the client any more",
-		 s->dpu->opt->server);
+		 soda_paging(s)->opt->server);
 	return -ESTALE;
 }
 
@@ -66,33 +67,35 @@ static int connect_control(struct soda_session *s, bool may_be_new, struct soda_
 	struct soda_conn *conn;
 	int ret;
 
-	s->hello.epoch = next_epoch(s);
+	soda_pager(s)->hello.epoch = next_epoch(s);
 	ret = connect_one(s, SODA_CONN_CONTROL, false, &conn, w, why);
 	if (ret < 0)
 		return ret;
-	w->known = w->known && w->client_id == s->hello.client_id;
+	w->known = w->known && w->client_id == soda_pager(s)->hello.client_id;
 	if (!w->known && !may_be_new)
 		return refuse_new_client(s, conn, why);
-	pthread_mutex_lock(&s->control_lock);
-	s->control = conn;
-	pthread_mutex_unlock(&s->control_lock);
-	s->hello.client_id = w->client_id;
-	s->hello.secret = w->secret;
+	pthread_mutex_lock(&soda_pager(s)->control_lock);
+	soda_pager(s)->control = conn;
+	pthread_mutex_unlock(&soda_pager(s)->control_lock);
+	soda_pager(s)->hello.client_id = w->client_id;
+	soda_pager(s)->hello.secret = w->secret;
 	return 0;
 }
 
 static int connect_channels(struct soda_session *s, struct soda_why *why)
 {
-	for (unsigned i = 0; i < s->channels_n; i++) {
+	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++) {
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
-		int ret = connect_one(s, SODA_CONN_DATA, i >= s->dpu->channels, &conn, &w, why);
+		int ret = connect_one(s, SODA_CONN_DATA, i >= soda_paging(s)->channels, &conn, &w,
+				      why);
 
 		if (ret < 0)
 			return ret;
-		soda_channel_connect(&s->channels[i], conn);
-		if (s->dpu->async && i <= s->dpu->channels)
-			ret = soda_completer_watch(&s->dpu->completers, &s->channels[i]);
+		soda_channel_connect(&soda_pager(s)->channels[i], conn);
+		if (soda_paging(s)->async && i <= soda_paging(s)->channels)
+			ret = soda_completer_watch(&soda_paging(s)->completers,
+						   &soda_pager(s)->channels[i]);
 		if (ret < 0)
 			return ret;
 	}
@@ -104,12 +107,12 @@ static void disconnect_control(struct soda_session *s)
 	struct soda_conn *conn;
 
 	/* whoever is in a call has the lock; the connection goes only under our life lock */
-	if (s->control)
-		soda_conn_abort(s->control);
-	pthread_mutex_lock(&s->control_lock);
-	conn = s->control;
-	s->control = NULL;
-	pthread_mutex_unlock(&s->control_lock);
+	if (soda_pager(s)->control)
+		soda_conn_abort(soda_pager(s)->control);
+	pthread_mutex_lock(&soda_pager(s)->control_lock);
+	conn = soda_pager(s)->control;
+	soda_pager(s)->control = NULL;
+	pthread_mutex_unlock(&soda_pager(s)->control_lock);
 	soda_conn_close(conn);
 }
 
@@ -119,9 +122,9 @@ static void drop_queue(struct soda_session *s)
 	struct soda_task *queue, *gate;
 
 	pthread_mutex_lock(&s->lock);
-	queue = s->queue;
-	s->queue = NULL;
-	s->queue_end = &s->queue;
+	queue = soda_pager(s)->queue;
+	soda_pager(s)->queue = NULL;
+	soda_pager(s)->queue_end = &soda_pager(s)->queue;
 	gate = soda_gate_take_all_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	soda_forward_drop_tasks(queue);
@@ -149,12 +152,12 @@ void soda_upstream_disconnect(struct soda_session *s)
 	pthread_mutex_lock(&s->lock);
 	s->up = s->broken = false;
 	pthread_mutex_unlock(&s->lock);
-	for (unsigned i = 0; i < s->channels_n; i++)
-		soda_channel_abort(&s->channels[i]);
+	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++)
+		soda_channel_abort(&soda_pager(s)->channels[i]);
 	disconnect_control(s);
-	for (unsigned i = 0; i < s->channels_n; i++) {
-		soda_completer_forget(&s->channels[i]);
-		take_back(soda_channel_disconnect(&s->channels[i]));
+	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++) {
+		soda_completer_forget(&soda_pager(s)->channels[i]);
+		take_back(soda_channel_disconnect(&soda_pager(s)->channels[i]));
 	}
 	soda_writes_restart(s);
 	drop_queue(s);
@@ -169,9 +172,9 @@ static void add_region(struct soda_session *s, struct soda_region *r)
 
 	soda_caches_open(s, r);
 	pthread_mutex_lock(&s->lock);
-	s->regions[id] = r;
-	if (id >= s->regions_end)
-		s->regions_end = id + 1u;
+	soda_pager(s)->regions[id] = r;
+	if (id >= soda_pager(s)->regions_end)
+		soda_pager(s)->regions_end = id + 1u;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -186,7 +189,7 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 
 	if (!l->bytes || l->bytes > UINT64_MAX / 2)
 		return -EPROTO;
-	if (soda_session_region_locked(s, l->region_id))
+	if (soda_region_find_locked(s, l->region_id))
 		return 0;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -226,13 +229,47 @@ static int learn_regions(struct soda_session *s, struct soda_why *why)
 	return ret;
 }
 
+/* A prefetch worker may have it still; nobody finds it any more. */
+static void await_let_go(struct soda_session *s, struct soda_region *r)
+{
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "a region of a client that the server has forgotten");
+	pthread_mutex_lock(&s->lock);
+	while (r->holds)
+		soda_wait_turn(&wait, &s->changed, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+	soda_wait_end(&wait);
+}
+
+void soda_upstream_forget_regions(struct soda_session *s)
+{
+	for (unsigned id = 0; id < soda_pager(s)->regions_end; id++) {
+		struct soda_region *r = soda_pager(s)->regions[id];
+
+		if (!r)
+			continue;
+		pthread_mutex_lock(&s->lock);
+		soda_pager(s)->regions[id] = NULL;
+		s->untold -= soda_region_untold_locked(s, r);
+		if (soda_pager(s)->said.region == r)
+			soda_pager(s)->said.region = NULL;
+		pthread_mutex_unlock(&s->lock);
+		soda_caches_close(s, r);
+		await_let_go(s, r);
+		soda_caches_free(s, r);
+		soda_conn_unmap_region(&r->mr);
+		free(r);
+	}
+}
+
 /* The server does not know the client's data any more. */
 static void lose_all(struct soda_session *s)
 {
 	if (soda_writes_unwritten(s))
 		soda_session_bury(s);
 	soda_writes_discard(s, NULL, true);
-	soda_session_forget_regions(s);
+	soda_upstream_forget_regions(s);
 }
 
 /* Memory that a server shares is passed when a region is opened, and only then. */
@@ -240,10 +277,10 @@ static bool has_unmapped(struct soda_session *s)
 {
 	const char *shm = "shm://";
 
-	if (strncmp(s->dpu->opt->server, shm, strlen(shm)))
+	if (strncmp(soda_paging(s)->opt->server, shm, strlen(shm)))
 		return false;
-	for (unsigned id = 0; id < s->regions_end; id++)
-		if (s->regions[id] && !s->regions[id]->mr.map)
+	for (unsigned id = 0; id < soda_pager(s)->regions_end; id++)
+		if (soda_pager(s)->regions[id] && !soda_pager(s)->regions[id]->mr.map)
 			return true;
 	return false;
 }
@@ -253,19 +290,21 @@ static int renew_regions(struct soda_session *s, struct soda_why *why)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&s->control_lock);
-	for (unsigned id = 0; s->control && id < s->regions_end && ret == 0; id++)
-		if (s->regions[id])
-			ret = soda_conn_renew_region(s->control, &s->regions[id]->mr,
-						     (int)s->dpu->opt->timeout_ms, why);
-	pthread_mutex_unlock(&s->control_lock);
+	pthread_mutex_lock(&soda_pager(s)->control_lock);
+	for (unsigned id = 0; soda_pager(s)->control && id < soda_pager(s)->regions_end && ret == 0;
+	     id++)
+		if (soda_pager(s)->regions[id])
+			ret = soda_conn_renew_region(soda_pager(s)->control,
+						     &soda_pager(s)->regions[id]->mr,
+						     (int)soda_paging(s)->opt->timeout_ms, why);
+	pthread_mutex_unlock(&soda_pager(s)->control_lock);
 	return ret;
 }
 
 static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 			 struct soda_why *why)
 {
-	const struct soda_wire_welcome *w = &s->welcome;
+	const struct soda_wire_welcome *w = &soda_pager(s)->welcome;
 	int ret;
 
 	if (before && (!w->known || w->instance_id != instance))
@@ -276,7 +315,7 @@ static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 	if (ret == 0 && has_unmapped(s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "the agent was restarted, and cannot map again what %s shares: use tcp",
-			 s->dpu->opt->server);
+			 soda_paging(s)->opt->server);
 		ret = -ESTALE;
 	}
 	return ret;
@@ -284,14 +323,14 @@ static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 
 static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why *why)
 {
-	uint64_t instance = s->welcome.instance_id;
+	uint64_t instance = soda_pager(s)->welcome.instance_id;
 	bool before = instance != 0;
 	struct soda_wire_welcome w;
 	int ret = connect_control(s, may_be_new, &w, why);
 
 	if (ret < 0)
 		return ret;
-	s->welcome = w;
+	soda_pager(s)->welcome = w;
 	ret = come_to_terms(s, before, instance, why);
 	if (ret == 0)
 		ret = connect_channels(s, why);
@@ -299,11 +338,11 @@ static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why 
 		soda_upstream_disconnect(s);
 		return ret;
 	}
-	s->orphan_since_ms = 0;
+	soda_pager(s)->orphan_since_ms = 0;
 	pthread_mutex_lock(&s->lock);
 	s->up = true;
 	pthread_mutex_unlock(&s->lock);
-	if (s->dpu->async)
+	if (soda_paging(s)->async)
 		soda_forward_writes(s);
 	return 0;
 }
@@ -324,11 +363,11 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 {
 	int ret = -ENOTCONN;
 
-	pthread_mutex_lock(&s->control_lock);
-	if (s->control)
-		ret = soda_conn_call(s->control, type, body, body_n, reply, capacity, reply_bytes_p,
-				     (int)s->dpu->opt->timeout_ms, why);
-	pthread_mutex_unlock(&s->control_lock);
+	pthread_mutex_lock(&soda_pager(s)->control_lock);
+	if (soda_pager(s)->control)
+		ret = soda_conn_call(soda_pager(s)->control, type, body, body_n, reply, capacity,
+				     reply_bytes_p, (int)soda_paging(s)->opt->timeout_ms, why);
+	pthread_mutex_unlock(&soda_pager(s)->control_lock);
 	return ret;
 }
 
@@ -343,11 +382,11 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 		return -ENOMEM;
 	memcpy(text, name, open->name_bytes);
 	text[open->name_bytes] = 0;
-	pthread_mutex_lock(&s->control_lock);
-	if (s->control)
-		ret = soda_conn_open_region(s->control, open, text, opened_p, &r->mr,
-					    (int)s->dpu->opt->timeout_ms, why);
-	pthread_mutex_unlock(&s->control_lock);
+	pthread_mutex_lock(&soda_pager(s)->control_lock);
+	if (soda_pager(s)->control)
+		ret = soda_conn_open_region(soda_pager(s)->control, open, text, opened_p, &r->mr,
+					    (int)soda_paging(s)->opt->timeout_ms, why);
+	pthread_mutex_unlock(&soda_pager(s)->control_lock);
 	if (ret < 0) {
 		free(r);
 		return ret;
@@ -359,15 +398,16 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 	return 0;
 }
 
-bool soda_upstream_stuck(const struct soda_session *s)
+bool soda_upstream_stuck(struct soda_session *s)
 {
 	uint64_t now = soda_now_ns();
 
-	for (unsigned i = 0; i < s->channels_n; i++) {
-		const struct soda_channel *c = &s->channels[i];
+	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++) {
+		const struct soda_channel *c = &soda_pager(s)->channels[i];
 
 		if (atomic_load(&c->under_way) &&
-		    now > atomic_load(&c->progress_ns) + s->dpu->opt->timeout_ms * 1000000ull)
+		    now > atomic_load(&c->progress_ns) +
+				    soda_paging(s)->opt->timeout_ms * 1000000ull)
 			return true;
 	}
 	return false;

@@ -31,7 +31,9 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 /* OPEN, and the region is the session's. */
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why);
+/* Forget all regions; waits until nothing holds them any more. */
+void soda_upstream_forget_regions(struct soda_session *s);
 /* A channel has been waiting for an answer for longer than the time-out. */
-bool soda_upstream_stuck(const struct soda_session *s);
+bool soda_upstream_stuck(struct soda_session *s);
 
 #endif

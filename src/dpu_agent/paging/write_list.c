@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/life/agent.h"
 #include "dpu_agent/paging/forward.h"
 #include "soda.h"
 
@@ -15,30 +14,31 @@
 
 /* Memory */
 
-static bool may_reserve(const struct soda_session *s, uint32_t size)
+static bool may_reserve(struct soda_session *s, uint32_t size)
 {
-	const struct soda_write_list *l = &s->writes;
+	const struct soda_write_list *l = &soda_pager(s)->writes;
 
 	/* one is always taken; whoever waits has some, and goes on when it is given back */
 	if (!l->reserved_bytes)
 		return true;
 	/* twice the budget: what waits for its acknowledgement is here, too */
-	return l->reserved_bytes + size <= 2 * s->dpu->opt->write_budget &&
-	       atomic_load_explicit(&s->dpu->reserved_bytes, memory_order_relaxed) + size <=
-		       s->dpu->opt->buffers / 2;
+	return l->reserved_bytes + size <= 2 * soda_paging(s)->opt->write_budget &&
+	       atomic_load_explicit(&soda_paging(s)->reserved_bytes, memory_order_relaxed) + size <=
+		       soda_paging(s)->opt->buffers / 2;
 }
 
 static void reserved_locked(struct soda_session *s, int64_t bytes)
 {
-	s->writes.reserved_bytes += (uint64_t)bytes;
-	atomic_fetch_add_explicit(&s->dpu->reserved_bytes, (uint64_t)bytes, memory_order_relaxed);
+	soda_pager(s)->writes.reserved_bytes += (uint64_t)bytes;
+	atomic_fetch_add_explicit(&soda_paging(s)->reserved_bytes, (uint64_t)bytes,
+				  memory_order_relaxed);
 }
 
 /* Behind the last one, if this continues it: then they can travel as one. */
 static struct soda_block *place_locked(struct soda_session *s, uint16_t region_id, uint64_t offset,
 				       uint32_t size, uint8_t **memory_p)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	bool goes_on = l->run && l->run_region == region_id && l->run_next == offset;
 
 	if (!goes_on || l->run_used + size > l->run->bytes) {
@@ -137,7 +137,7 @@ static struct soda_write **bucket_of(struct soda_write_list *l, uint16_t region_
 struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
 					   uint64_t offset, uint32_t bytes)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write *newest = NULL;
 	uint64_t from, to = (offset + bytes - 1) / UNIT;
 
@@ -157,7 +157,7 @@ struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t regi
 
 static void link_locked(struct soda_session *s, struct soda_write *w)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write **bucket = bucket_of(l, w->region_id, w->offset / UNIT);
 
 	w->seq = l->seq++;
@@ -175,7 +175,7 @@ static void link_locked(struct soda_session *s, struct soda_write *w)
 /* Off the list: it is the caller's now, with the list's reference. */
 static void unlink_locked(struct soda_session *s, struct soda_write *w)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write **at = bucket_of(l, w->region_id, w->offset / UNIT);
 
 	while (*at != w)
@@ -196,9 +196,9 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 /* Acknowledge at once, if there is room in the budget and nobody was before. */
 static bool accept_locked(struct soda_session *s, struct soda_write *w)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 
-	if (l->answered_bytes && l->answered_bytes + w->bytes > s->dpu->opt->write_budget)
+	if (l->answered_bytes && l->answered_bytes + w->bytes > soda_paging(s)->opt->write_budget)
 		return false;
 	w->answered = true;
 	l->answered_bytes += w->bytes;
@@ -219,8 +219,8 @@ static struct soda_write *replace_locked(struct soda_session *s, struct soda_wri
 {
 	struct soda_write *old = soda_writes_find_locked(s, w->region_id, w->offset, w->bytes);
 
-	if (!old || old->posted || old->seq < s->writes.keep || old->offset != w->offset ||
-	    old->bytes != w->bytes)
+	if (!old || old->posted || old->seq < soda_pager(s)->writes.keep ||
+	    old->offset != w->offset || old->bytes != w->bytes)
 		return NULL;
 	w->waiting = old->waiting;
 	old->waiting = NULL;
@@ -230,7 +230,7 @@ static struct soda_write *replace_locked(struct soda_session *s, struct soda_wri
 
 bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct soda_region *region)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL;
 	bool accepted;
 
@@ -246,7 +246,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct sod
 				  .region_id = rq->region_id };
 	soda_caches_written(region, w->offset, w->bytes);
 	pthread_mutex_lock(&s->lock);
-	if (s->dpu->aggregate)
+	if (soda_paging(s)->aggregate)
 		old = replace_locked(s, w);
 	link_locked(s, w);
 	accepted = !l->unanswered && accept_locked(s, w);
@@ -275,7 +275,7 @@ static bool adjacent(const struct soda_write *a, const struct soda_write *b)
 
 bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_transfer *t)
 {
-	struct soda_write *first = s->writes.unposted, *w;
+	struct soda_write *first = soda_pager(s)->writes.unposted, *w;
 
 	while (first && (first->posted || first->region->closing))
 		first = first->next;
@@ -296,8 +296,8 @@ bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_tra
 		t->bytes += w->bytes;
 		t->tasks_n++;
 	}
-	if (s->writes.unposted == first)
-		s->writes.unposted = w->next;
+	if (soda_pager(s)->writes.unposted == first)
+		soda_pager(s)->writes.unposted = w->next;
 	if (t->tasks_n > 1)
 		soda_count_add(SODA_COUNT_writes_merged, t->tasks_n - 1);
 	return true;
@@ -313,7 +313,7 @@ static void note_loss(struct soda_session *s, const struct soda_write *w, int er
 		"client %016llx: %u bytes at %llu of region %u, acknowledged to it, could not "
 		"be written to %s: %s",
 		(unsigned long long)s->id, w->bytes, (unsigned long long)w->offset, w->region_id,
-		s->dpu->opt->server, soda_strerror(err));
+		soda_paging(s)->opt->server, soda_strerror(err));
 }
 
 static void ending_add(struct ending *e, struct soda_write *w)
@@ -338,7 +338,7 @@ static void take_waiting(struct soda_write *w, struct soda_task **tasks_p)
 static void answer_more_locked(struct soda_session *s, struct soda_write **list, unsigned *n_p,
 			       unsigned max)
 {
-	struct soda_write_list *l = &s->writes;
+	struct soda_write_list *l = &soda_pager(s)->writes;
 
 	while (l->unanswered && *n_p < max && accept_locked(s, l->unanswered)) {
 		write_ref(l->unanswered);
@@ -377,7 +377,7 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		if (status < 0 && w->answered) {
 			s->untold += !soda_region_untold_locked(s, w->region);
 			w->region->lost = w->region->lost ? w->region->lost : status;
-			s->writes.lost++;
+			soda_pager(s)->writes.lost++;
 		}
 		take_waiting(w, &again);
 		soda_caches_written(w->region, w->offset, w->bytes);
@@ -406,7 +406,7 @@ void soda_writes_restart(struct soda_session *s)
 	struct soda_write *w, *next;
 
 	pthread_mutex_lock(&s->lock);
-	for (w = s->writes.first; w; w = next) {
+	for (w = soda_pager(s)->writes.first; w; w = next) {
 		next = w->next;
 		w->posted = false;
 		take_waiting(w, &waiting);
@@ -415,7 +415,7 @@ void soda_writes_restart(struct soda_session *s)
 			ending_add(&gone, w);
 		}
 	}
-	s->writes.unposted = s->writes.first;
+	soda_pager(s)->writes.unposted = soda_pager(s)->writes.first;
 	pthread_mutex_unlock(&s->lock);
 	while ((w = gone.first)) {
 		gone.first = w->below;
@@ -438,7 +438,7 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
 	struct soda_write *w, *next;
 
 	pthread_mutex_lock(&s->lock);
-	for (w = s->writes.first; w; w = next) {
+	for (w = soda_pager(s)->writes.first; w; w = next) {
 		next = w->next;
 		if (w->posted || (region && w->region != region) ||
 		    (!files_too && w->region->flags & SODA_WRITABLE))
@@ -462,23 +462,23 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
 
 uint64_t soda_writes_mark_locked(struct soda_session *s)
 {
-	s->writes.keep = s->writes.seq;
-	return s->writes.seq;
+	soda_pager(s)->writes.keep = soda_pager(s)->writes.seq;
+	return soda_pager(s)->writes.seq;
 }
 
-bool soda_writes_before_locked(const struct soda_session *s, const struct soda_region *region,
+bool soda_writes_before_locked(struct soda_session *s, const struct soda_region *region,
 			       uint64_t mark)
 {
-	const struct soda_write *w = s->writes.first;
+	const struct soda_write *w = soda_pager(s)->writes.first;
 
 	while (w && w->seq < mark && region && w->region != region)
 		w = w->next;
 	return w && w->seq < mark;
 }
 
-bool soda_writes_posted_locked(const struct soda_session *s, const struct soda_region *region)
+bool soda_writes_posted_locked(struct soda_session *s, const struct soda_region *region)
 {
-	const struct soda_write *w = s->writes.first;
+	const struct soda_write *w = soda_pager(s)->writes.first;
 
 	while (w && !(w->posted && w->region == region))
 		w = w->next;
@@ -490,7 +490,7 @@ uint64_t soda_writes_unwritten(struct soda_session *s)
 	uint64_t bytes = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (const struct soda_write *w = s->writes.first; w; w = w->next)
+	for (const struct soda_write *w = soda_pager(s)->writes.first; w; w = w->next)
 		bytes += w->bytes;
 	pthread_mutex_unlock(&s->lock);
 	return bytes;

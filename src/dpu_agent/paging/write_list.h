@@ -107,10 +107,10 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
  * `_before` with the mark is true.  The lock is held.
  */
 uint64_t soda_writes_mark_locked(struct soda_session *s);
-bool soda_writes_before_locked(const struct soda_session *s, const struct soda_region *region,
+bool soda_writes_before_locked(struct soda_session *s, const struct soda_region *region,
 			       uint64_t mark);
 /* Whether some of the region are on their way. The lock is held. */
-bool soda_writes_posted_locked(const struct soda_session *s, const struct soda_region *region);
+bool soda_writes_posted_locked(struct soda_session *s, const struct soda_region *region);
 /* How many bytes are accepted and not written, and of how many WRITEs. */
 uint64_t soda_writes_unwritten(struct soda_session *s);
 

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/session/keeper.h"
 
-#include <errno.h>
 #include <time.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "dpu_agent/life/agent.h"
-#include "dpu_agent/paging/forward.h"
-#include "dpu_agent/paging/upstream.h"
+#include "dpu_agent/session/session.h"
 
 static struct soda_session *nth_locked(const struct soda_sessions *all, unsigned n)
 {
@@ -29,115 +27,31 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 	return at;
 }
 
-static void say_goodbye(struct soda_session *s)
-{
-	struct soda_why why;
-
-	soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why);
-}
-
 /*
- * Nobody is connected, and nothing is unwritten, or is to be: it ends.  stopping: the agent's time
- * is over, and the server, which may be silent, is told no more: it gives the client its grace
- * time.
+ * Nobody is connected, and nothing is left to be done: it ends.  stopping: the agent's time is
+ * over, and the server, which may be silent, is told no more.
  */
 static void end(struct soda_session *s, bool stopping)
 {
-	bool leaving;
-
 	if (!soda_session_remove(s))
 		return;
 	pthread_mutex_lock(&s->life);
-	pthread_mutex_lock(&s->lock);
-	leaving = s->leaving && s->up && !s->left && !stopping;
-	s->left = true; /* the server will close our connections */
-	pthread_mutex_unlock(&s->lock);
-	if (leaving)
-		say_goodbye(s);
-	soda_upstream_disconnect(s);
+	soda_services_gone(s, stopping);
 	pthread_mutex_unlock(&s->life);
 	soda_session_ended(s);
 	soda_session_put(s); /* the table's */
 }
 
-/*
- * What it still has cannot be written, and its client learns that when it comes back. s->life is
- * held: no HELLO makes the session come up meanwhile, or tells the client that all is well.
- */
-static void give_up(struct soda_session *s)
-{
-	if (soda_writes_unwritten(s)) {
-		pthread_mutex_lock(&s->dpu->sessions.lock);
-		s->dpu->sessions.lost++;
-		pthread_mutex_unlock(&s->dpu->sessions.lock);
-		soda_session_bury(s);
-	}
-	soda_writes_discard(s, NULL, true);
-}
-
-/*
- * Nobody is connected to it, on neither side, and no HELLO is about to change that.  What is broken
- * has connections that the keeper takes down first.
- */
-static bool is_abandoned(struct soda_session *s)
-{
-	bool abandoned;
-
-	pthread_mutex_lock(&s->lock);
-	/* the caller is busy with it */
-	abandoned = !s->up && !s->broken && !s->peers && s->busy <= 1;
-	pthread_mutex_unlock(&s->lock);
-	return abandoned;
-}
-
-/* s->life is held. */
-static bool patience_is_over(struct soda_session *s)
-{
-	uint64_t now = soda_dpu_now_ms();
-
-	if (!s->orphan_since_ms)
-		s->orphan_since_ms = now;
-	return now > s->orphan_since_ms + s->dpu->opt->grace_ms;
-}
-
-/* A client that has gone left data behind, and the server is not there. */
-static void reconnect(struct soda_session *s)
-{
-	struct soda_why why = { "" };
-	int ret;
-
-	pthread_mutex_lock(&s->life);
-	ret = is_abandoned(s) ? soda_upstream_reconnect(s, &why) : 0;
-	if (ret < 0 && (ret == -ESTALE || patience_is_over(s)) && is_abandoned(s))
-		give_up(s);
-	pthread_mutex_unlock(&s->life);
-}
-
 /* Nobody is connected to it: what is to be done for it may wait for the server. */
 static void tend(struct soda_session *s, bool stopping)
 {
-	bool up, orphan, leaving;
+	bool orphan;
 
 	pthread_mutex_lock(&s->lock);
-	up = s->up;
 	orphan = !s->peers && !s->broken;
-	leaving = s->leaving;
 	pthread_mutex_unlock(&s->lock);
-	if (!orphan)
-		return;
-	if (stopping) {
-		pthread_mutex_lock(&s->life);
-		give_up(s);
-		pthread_mutex_unlock(&s->life);
-	}
-	if (leaving) /* what is not a file goes with the client */
-		soda_writes_discard(s, NULL, false);
-	if (!soda_writes_unwritten(s))
+	if (orphan && soda_services_idle(s, stopping))
 		end(s, stopping);
-	else if (!up)
-		reconnect(s);
-	else
-		soda_forward_writes(s);
 }
 
 /* The first that is given; NULL: the hands are to end. */
@@ -158,8 +72,7 @@ static struct soda_session *take_given_locked(struct soda_sessions *all)
 
 static void *hand_main(void *arg)
 {
-	struct soda_dpu *dpu = arg;
-	struct soda_sessions *all = &dpu->sessions;
+	struct soda_sessions *all = arg;
 	struct soda_session *s;
 
 	pthread_setname_np(pthread_self(), "soda-hand");
@@ -171,7 +84,7 @@ static void *hand_main(void *arg)
 		tend(s, stopping);
 		pthread_mutex_lock(&all->lock);
 		s->given = false;
-		s->rest_until_ms = soda_dpu_now_ms() + SODA_DPU_TICK_MS;
+		s->rest_until_ms = soda_now_ms() + SODA_DPU_TICK_MS;
 		pthread_mutex_unlock(&all->lock);
 		soda_session_unbusy(s);
 		pthread_mutex_lock(&all->lock);
@@ -185,7 +98,7 @@ static void give_locked(struct soda_sessions *all, struct soda_session *s)
 {
 	bool orphan;
 
-	if (s->given || soda_dpu_now_ms() < s->rest_until_ms)
+	if (s->given || soda_now_ms() < s->rest_until_ms)
 		return;
 	pthread_mutex_lock(&s->lock);
 	orphan = !s->peers && !s->busy && !s->broken;
@@ -221,20 +134,14 @@ static void break_in_place(struct soda_session *s)
 	if (pthread_mutex_trylock(&s->life))
 		return;
 	if (is_broken(s))
-		soda_upstream_disconnect(s);
+		soda_services_broken(s);
 	pthread_mutex_unlock(&s->life);
 }
 
 /* Without waiting for the network. */
 static void look_at(struct soda_session *s)
 {
-	bool up;
-
-	pthread_mutex_lock(&s->lock);
-	up = s->up && !s->tool;
-	pthread_mutex_unlock(&s->lock);
-	if (up && soda_upstream_stuck(s))
-		soda_session_break(s, -ETIMEDOUT);
+	soda_services_tick(s);
 	if (is_broken(s))
 		break_in_place(s);
 }
@@ -272,8 +179,7 @@ static void sleep_locked(struct soda_sessions *all)
 
 static void *keeper_main(void *arg)
 {
-	struct soda_dpu *dpu = arg;
-	struct soda_sessions *all = &dpu->sessions;
+	struct soda_sessions *all = arg;
 
 	pthread_setname_np(pthread_self(), "soda-keeper");
 	pthread_mutex_lock(&all->lock);
@@ -296,9 +202,8 @@ static void end_hands(struct soda_sessions *all)
 		soda_wait_join(all->hands[--all->hands_n], "a hand of the keeper to end");
 }
 
-int soda_keeper_start(struct soda_dpu *dpu)
+int soda_keeper_start(struct soda_sessions *all)
 {
-	struct soda_sessions *all = &dpu->sessions;
 	int ret = 0;
 
 	pthread_mutex_init(&all->lock, NULL);
@@ -306,26 +211,25 @@ int soda_keeper_start(struct soda_dpu *dpu)
 	soda_cond_init(&all->work);
 	all->given_end = &all->given;
 	while (!ret && all->hands_n < SODA_DPU_HANDS) {
-		ret = pthread_create(&all->hands[all->hands_n], NULL, hand_main, dpu);
+		ret = pthread_create(&all->hands[all->hands_n], NULL, hand_main, all);
 		all->hands_n += !ret;
 	}
 	if (!ret)
-		ret = pthread_create(&all->keeper, NULL, keeper_main, dpu);
+		ret = pthread_create(&all->keeper, NULL, keeper_main, all);
 	all->keeper_runs = !ret;
 	if (ret)
 		end_hands(all);
 	return -ret;
 }
 
-void soda_keeper_stop(struct soda_dpu *dpu, uint32_t patience_ms)
+void soda_keeper_stop(struct soda_sessions *all, uint32_t patience_ms)
 {
-	struct soda_sessions *all = &dpu->sessions;
-	uint64_t end_ms = soda_dpu_now_ms() + patience_ms;
+	uint64_t end_ms = soda_now_ms() + patience_ms;
 
 	if (!all->keeper_runs)
 		return;
 	pthread_mutex_lock(&all->lock);
-	while (all->list && soda_dpu_now_ms() < end_ms)
+	while (all->list && soda_now_ms() < end_ms)
 		sleep_locked(all);
 	all->stopping = true;
 	pthread_cond_broadcast(&all->changed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The keeper sees to sessions whose upstream has failed and to those that no client is
+ * The keeper sees to sessions of which a service has failed and to those that no client is
  * connected to.
  *
  *   the keeper   looks at every session, and never waits for the network: it finds channels that
@@ -21,14 +21,14 @@
 
 #include <stdint.h>
 
-struct soda_dpu;
+struct soda_sessions;
 
 /* 0, negative errno. */
-int soda_keeper_start(struct soda_dpu *dpu);
+int soda_keeper_start(struct soda_sessions *all);
 /*
  * No client connects any more: wait until all sessions have ended, at most patience_ms;
  * the others lose what they have.  Ends the thread.
  */
-void soda_keeper_stop(struct soda_dpu *dpu, uint32_t patience_ms);
+void soda_keeper_stop(struct soda_sessions *all, uint32_t patience_ms);
 
 #endif

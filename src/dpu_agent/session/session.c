@@ -12,8 +12,6 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "dpu_agent/base/counters.h"
-#include "dpu_agent/life/agent.h"
-#include "dpu_agent/paging/upstream.h"
 
 static void refuse(struct soda_why *why, const char *text)
 {
@@ -67,7 +65,7 @@ static int add_peer(struct soda_session *s, struct soda_peer *peer, bool control
 void soda_session_gone(struct soda_session *s, struct soda_peer *peer)
 {
 	struct soda_session_peer **at, *entry;
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 	struct soda_wait wait;
 	bool last;
 
@@ -128,7 +126,7 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 
 void soda_session_break(struct soda_session *s, int err)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 	bool first, left;
 
 	pthread_mutex_lock(&s->lock);
@@ -143,8 +141,7 @@ void soda_session_break(struct soda_session *s, int err)
 	if (!left) {
 		soda_count_add(SODA_COUNT_upstream_failures, 1);
 		soda_log_warning("client %016llx: lost its connections to %s: %s",
-				 (unsigned long long)s->id, s->dpu->opt->server,
-				 soda_strerror(err));
+				 (unsigned long long)s->id, all->opt->server, soda_strerror(err));
 	}
 	pthread_mutex_lock(&all->lock);
 	pthread_cond_broadcast(&all->changed);
@@ -153,7 +150,7 @@ void soda_session_break(struct soda_session *s, int err)
 
 /* HELLO */
 
-static int check_hello(const struct soda_dpu *dpu, const struct soda_wire_hello *hello,
+static int check_hello(const struct soda_sessions *all, const struct soda_wire_hello *hello,
 		       const struct soda_peer_info *info, struct soda_why *why)
 {
 	if (hello->epoch > UINT64_MAX >> SODA_AGENT_EPOCH_SHIFT) {
@@ -163,7 +160,7 @@ static int check_hello(const struct soda_dpu *dpu, const struct soda_wire_hello 
 			 (unsigned long long)hello->epoch);
 		return -EINVAL;
 	}
-	if (!info->local || info->uid == geteuid() || !info->uid || dpu->opt->allow_other)
+	if (!info->local || info->uid == geteuid() || !info->uid || all->opt->allow_other)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "this agent serves user %u only (and root): start it with --allow-other for user"
@@ -173,57 +170,27 @@ static int check_hello(const struct soda_dpu *dpu, const struct soda_wire_hello 
 }
 
 /*
- * The server's client is the one that the client itself names: only then its regions are there.  It
- * may have become another one in an attempt before this, which the client has not heard of.
- * stayed: the session was up before this HELLO.
+ * What services have said, with the platform's word. s->life is held, so that what it has lost
+ * before is known, and what it loses later told later.
  */
-static bool is_known(const struct soda_session *s, const struct soda_wire_hello *hello, bool stayed)
+static void welcome_client(struct soda_session *s, uint32_t max_data,
+			   struct soda_wire_welcome *welcome)
 {
-	return hello->client_id && s->welcome.client_id == hello->client_id &&
-	       (stayed || s->welcome.known);
-}
-
-/* s->life is held, so that what it has lost before is known, and what it loses later told later. */
-static void welcome_client(struct soda_session *s, bool known, struct soda_wire_welcome *welcome)
-{
-	uint32_t max_data = welcome->max_data;
-
-	*welcome = s->welcome;
 	welcome->version = SODA_WIRE_VERSION;
 	if (max_data < welcome->max_data || !welcome->max_data)
 		welcome->max_data = max_data;
-	welcome->known = known;
 	pthread_mutex_lock(&s->lock);
 	welcome->agent = s->agent;
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Who the server is to think that it speaks with. */
-static void introduce(struct soda_session *s, const struct soda_wire_hello *hello,
-		      const struct soda_peer_info *info)
+/* A service may have made another client of it. */
+static void take_name(struct soda_session *s, const struct soda_wire_welcome *welcome)
 {
-	uint64_t id = s->hello.client_id, secret = s->hello.secret;
-
-	s->hello = *hello;
-	s->hello.magic = SODA_WIRE_MAGIC;
-	if (id) {
-		s->hello.client_id = id;
-		s->hello.secret = secret;
-	}
-	if (info->local) {
-		s->hello.uid = info->uid;
-		s->hello.gid = info->gid;
-		s->hello.pid = (uint32_t)info->pid;
-	}
-}
-
-/* The server may have made another client of it. */
-static void take_name(struct soda_session *s)
-{
-	pthread_mutex_lock(&s->dpu->sessions.lock);
-	s->id = s->welcome.client_id;
-	s->secret = s->welcome.secret;
-	pthread_mutex_unlock(&s->dpu->sessions.lock);
+	pthread_mutex_lock(&s->all->lock);
+	s->id = welcome->client_id;
+	s->secret = welcome->secret;
+	pthread_mutex_unlock(&s->all->lock);
 }
 
 static int take_over(struct soda_session *s, const struct soda_wire_hello *hello,
@@ -256,13 +223,13 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, struct soda_why *why)
 {
+	uint32_t max_data = welcome->max_data;
 	bool up;
 	int ret = take_over(s, hello, why);
 
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&s->life);
-	s->orphan_since_ms = 0; /* who asks has not gone, even if the server cannot be reached */
 	pthread_mutex_lock(&s->lock);
 	up = s->up;
 	if (s->epoch != hello->epoch) {
@@ -270,54 +237,53 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 		ret = -ESTALE;
 	}
 	pthread_mutex_unlock(&s->lock);
-	if (ret == 0 && !up) {
-		soda_upstream_disconnect(s);
-		introduce(s, hello, info);
-		ret = soda_upstream_connect(s, why);
-	}
+	if (ret == 0 && !up)
+		soda_services_broken(s);
+	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
+	if (ret == 0)
+		ret = soda_services_connected(s, hello, info, welcome, why);
 	if (ret == 0) {
-		take_name(s);
+		take_name(s, welcome);
 		ret = add_peer(s, peer, true, hello->epoch, why);
-		welcome_client(s, is_known(s, hello, up), welcome);
+		welcome_client(s, max_data, welcome);
 	}
 	pthread_mutex_unlock(&s->life);
 	return ret;
 }
 
-static int hello_new(struct soda_dpu *dpu, struct soda_peer *peer,
+static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		     struct soda_wire_welcome *welcome, struct soda_session **s_p,
 		     struct soda_why *why)
 {
-	struct soda_session *s = soda_session_create(dpu, info);
-	int ret = 0;
+	struct soda_session *s = soda_session_create(all, info);
+	uint32_t max_data = welcome->max_data;
+	int ret;
 
 	if (!s)
 		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
 	s->busy = 1; /* the keeper is not to take it for one that was left */
+	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
-	if (!s->tool) {
-		introduce(s, hello, info);
-		ret = soda_upstream_connect(s, why);
-	}
+	ret = soda_services_connected(s, hello, info, welcome, why);
 	if (ret == 0) {
-		take_name(s);
+		take_name(s, welcome);
 		ret = soda_session_insert(s, why);
 	}
 	if (ret == 0)
 		ret = add_peer(s, peer, true, hello->epoch, why);
 	if (ret == 0)
-		welcome_client(s, is_known(s, hello, false), welcome);
+		welcome_client(s, max_data, welcome);
 	else
-		soda_upstream_disconnect(s);
+		soda_services_broken(s);
 	pthread_mutex_unlock(&s->life);
 	*s_p = s; /* busy, with our reference */
 	return ret;
 }
 
-static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
+static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 			 const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 			 struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
 {
@@ -326,7 +292,7 @@ static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
 	int ret;
 
 	if (hello->client_id)
-		s = soda_session_find(dpu, hello->client_id);
+		s = soda_session_find(all, hello->client_id);
 	if (s && s->secret != hello->secret) {
 		refuse(why, "wrong secret for this client id");
 		ret = -ESTALE;
@@ -334,7 +300,7 @@ static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
 		again = true;
 		ret = hello_again(s, peer, hello, info, welcome, why);
 	} else {
-		ret = hello_new(dpu, peer, hello, info, welcome, &s, why);
+		ret = hello_new(all, peer, hello, info, welcome, &s, why);
 	}
 	if (s) {
 		*client_p = s;
@@ -347,11 +313,11 @@ static int hello_control(struct soda_dpu *dpu, struct soda_peer *peer,
 	return ret;
 }
 
-static int hello_data(struct soda_dpu *dpu, struct soda_peer *peer,
+static int hello_data(struct soda_sessions *all, struct soda_peer *peer,
 		      const struct soda_wire_hello *hello, struct soda_wire_welcome *welcome,
 		      void **client_p, struct soda_why *why)
 {
-	struct soda_session *s = soda_session_find(dpu, hello->client_id);
+	struct soda_session *s = soda_session_find(all, hello->client_id);
 	int ret = -ESTALE;
 
 	if (!s) {
@@ -375,15 +341,15 @@ static int hello_data(struct soda_dpu *dpu, struct soda_peer *peer,
 	return ret;
 }
 
-int soda_session_hello(struct soda_dpu *dpu, struct soda_peer *peer,
+int soda_session_hello(struct soda_sessions *all, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
 {
-	int ret = check_hello(dpu, hello, info, why);
+	int ret = check_hello(all, hello, info, why);
 
 	if (ret < 0)
 		return ret;
 	if (hello->kind == SODA_CONN_DATA)
-		return hello_data(dpu, peer, hello, welcome, client_p, why);
-	return hello_control(dpu, peer, hello, info, welcome, client_p, why);
+		return hello_data(all, peer, hello, welcome, client_p, why);
+	return hello_control(all, peer, hello, info, welcome, client_p, why);
 }

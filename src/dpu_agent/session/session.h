@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session is one client, on both sides of the agent: its connections here, and
- * its connections to the memory server (upstream.h), where it is the same client.
+ * A session is one client: its connections here, and what services (services.h) keep for it.
  *
- *   (HELLO) -> UP ---- upstream fails ----> BROKEN -> DOWN -- HELLO or keeper --> UP
+ *   (HELLO) -> UP ---- a service fails ---> BROKEN -> DOWN -- HELLO or keeper --> UP
  *              |                            connections closed, what was under way taken back
- *              +-- no connection, nothing unwritten -> closed, gone
+ *              +-- no connection, no service has work left -> closed, gone
  *
- * References: the table, each connection, the schedule and whoever works with it.
+ * References: the table, each connection and every thread that works with it.
  */
 #ifndef SODA_DPU_AGENT_SESSION_H
 #define SODA_DPU_AGENT_SESSION_H
@@ -17,25 +16,11 @@
 #include <stdint.h>
 
 #include "base/limits.h"
-#include "dpu_agent/paging/caches.h"
-#include "dpu_agent/paging/write_list.h"
-#include "dpu_agent/upstream/channel.h"
+#include "dpu_agent/base/options.h"
+#include "dpu_agent/session/services.h"
 #include "transport/api/service.h"
 
-struct soda_dpu;
-
 enum { SODA_SESSION_PEERS = 256 }; /* connections of one client */
-
-/* A region as its client knows it. */
-struct soda_region {
-	struct soda_mr mr;
-	uint32_t flags; /* as in OPEN */
-	uint64_t file_id, generation;
-	unsigned holds; /* requests; this and below: guarded by session->lock */
-	struct soda_region_cache cache;
-	bool closing; /* a CLOSE is under way: WRITEs that would go with it are not posted */
-	int lost;     /* error of accepted WRITEs that were refused, until a SYNC has told it */
-};
 
 /* One connection of the client. */
 struct soda_session_peer {
@@ -49,31 +34,17 @@ struct soda_session_peer {
 
 struct soda_session {
 	struct soda_session *next; /* guarded by the table's lock */
-	struct soda_dpu *dpu;
+	struct soda_sessions *all;
 	_Atomic uint32_t refs;
 	uint64_t id, secret; /* set before it is in the table */
-	bool tool;	     /* asks for statistics only: no upstream */
+	bool tool;	     /* a client without pages: statistics, and services that serve such */
 	struct soda_peer_info info;
 
-	pthread_mutex_t life;		  /* upstream is connected and disconnected with it held */
-	struct soda_wire_hello hello;	  /* of the upstream; guarded by life, and so below */
-	struct soda_wire_welcome welcome; /* the server's */
-	uint64_t upstream_epoch;	  /* the last one that was said to the server */
-	/*
-	 * The keeper has tried to reconnect in vain since then; 0: it has not since the last
-	 * success, or since the client has last shown that it is there.
-	 */
-	uint64_t orphan_since_ms;
-
-	pthread_mutex_t control_lock; /* after life */
-	struct soda_conn *control;    /* guarded by control_lock */
-	struct soda_channel
-		*channels; /* set before it is in the table: READs, one for WRITEs, the caches' */
-	unsigned channels_n;
+	pthread_mutex_t life; /* services connect and disconnect it with this held */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool up;      /* guarded by lock, and so below */
+	bool up;      /* guarded by lock, and so below; what services need for it is connected */
 	bool broken;  /* the keeper is to see to it */
 	bool leaving; /* BYE has been said to us, */
 	uint64_t leaving_since_ms;
@@ -82,29 +53,17 @@ struct soda_session {
 	unsigned busy;	 /* HELLOs and the keeper's hands: it stays in the table */
 	uint64_t epoch;	 /* the client's */
 	uint32_t agent;	 /* the number that the agent has for this client (soda_session_bury) */
-	unsigned untold; /* regions of which something is lost that the client has not heard of */
+	unsigned untold; /* losses that the client has not heard of */
 	unsigned joined; /* control connections so far: calls are the last one's */
-	struct {
-		struct soda_region *region; /* NULL: nothing was lost */
-		int err;
-		unsigned joined; /* then */
-	} said;			 /* by the answer to the last call */
 	struct soda_session_peer *peers;
 	unsigned peers_n;
-	struct soda_region **regions;	      /* 65,536 */
-	unsigned regions_end;		      /* no region ever had this number or a higher one */
-	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
-	struct soda_task *gate, **gate_end;   /* READs that wait for room (gate.h) */
-	bool opening;			      /* somebody lets them in */
-	uint64_t read_bytes;		      /* of READs that are in and of answers not yet sent */
-	struct soda_write_list writes;
+	uint32_t calls[SODA_SERVICES_MAX]; /* under way, of services that limit them */
 
 	bool given; /* to the keeper's hands; guarded by the table's lock, and so below */
 	struct soda_session *next_given;
-	uint64_t rest_until_ms; /* they have just seen to it */
+	uint64_t rest_until_ms; /* the hands have just seen to it */
 
-	bool scheduled; /* guarded by the schedule's lock, and so below */
-	struct soda_session *next_turn;
+	/* behind it: the services' states (services.h) */
 };
 
 /* A client to which the agent has another number than to the others. */
@@ -114,6 +73,8 @@ struct soda_loss {
 };
 
 struct soda_sessions {
+	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
+	struct soda_services services;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct soda_session *list; /* guarded by lock, and so below */
@@ -134,7 +95,7 @@ struct soda_sessions {
 };
 
 /* As soda_service.hello. */
-int soda_session_hello(struct soda_dpu *dpu, struct soda_peer *peer,
+int soda_session_hello(struct soda_sessions *all, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
 void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
@@ -144,12 +105,13 @@ void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
  * have gone.
  */
 void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
-/* Upstream has failed: the keeper closes the connections, on both sides. Any thread. */
+/* A service of it has failed: the keeper closes the connections, on both sides. Any thread. */
 void soda_session_break(struct soda_session *s, int err);
 
 /* session_table.c */
 
-struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda_peer_info *info);
+struct soda_session *soda_session_create(struct soda_sessions *all,
+					 const struct soda_peer_info *info);
 /* One reference less. */
 void soda_session_put(struct soda_session *s);
 static inline void soda_session_ref(struct soda_session *s)
@@ -157,7 +119,7 @@ static inline void soda_session_ref(struct soda_session *s)
 	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
 /* With a reference, `busy`; NULL: none. */
-struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id);
+struct soda_session *soda_session_find(struct soda_sessions *all, uint64_t id);
 /* Undo `busy` and the reference. */
 void soda_session_unbusy(struct soda_session *s);
 /* 0; -EBUSY: too many, or its id is there; -ESHUTDOWN. Takes a reference. */
@@ -175,8 +137,6 @@ void soda_session_ended(struct soda_session *s);
  * session->life is held.
  */
 void soda_session_bury(struct soda_session *s);
-/* A condition whose waits end by CLOCK_MONOTONIC. */
-void soda_cond_init(pthread_cond_t *cond);
 /* How many sessions have ended so far. */
 uint64_t soda_sessions_ended(struct soda_sessions *all);
 /*
@@ -184,22 +144,5 @@ uint64_t soda_sessions_ended(struct soda_sessions *all);
  * for a while.  False: there was none, and none has ended since `before` (of soda_sessions_ended).
  */
 bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before);
-
-/* Regions; the session's lock is held. */
-struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id);
-/* Forget all of them; waits for those who hold one. */
-void soda_session_forget_regions(struct soda_session *s);
-/* Whether the client has still to hear that something of it is lost. */
-static inline bool soda_region_untold_locked(const struct soda_session *s,
-					     const struct soda_region *r)
-{
-	return r->lost || s->said.region == r;
-}
-/* A hold is given back: wakes who awaits that. */
-static inline void soda_region_unhold_locked(struct soda_session *s, struct soda_region *r)
-{
-	if (--r->holds == 0)
-		pthread_cond_broadcast(&s->changed);
-}
 
 #endif

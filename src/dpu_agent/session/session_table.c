@@ -4,80 +4,48 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "dpu_agent/life/agent.h"
 #include "dpu_agent/session/session.h"
 
-#define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
-
-void soda_cond_init(pthread_cond_t *cond)
+struct soda_session *soda_session_create(struct soda_sessions *all,
+					 const struct soda_peer_info *info)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
-struct soda_session *soda_session_create(struct soda_dpu *dpu, const struct soda_peer_info *info)
-{
-	struct soda_session *s = calloc(1, sizeof(*s));
+	struct soda_session *s = calloc(1, sizeof(*s) + all->services.state_bytes);
 
 	if (!s)
 		return NULL;
-	s->channels = calloc(dpu->channels + 1 + SODA_PREFETCH_WORKERS, sizeof(*s->channels));
-	/* there when it is touched */
-	s->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (!s->channels || s->regions == MAP_FAILED) {
-		if (s->regions != MAP_FAILED)
-			munmap(s->regions, REGIONS_BYTES);
-		free(s->channels);
-		free(s);
-		return NULL;
-	}
-	s->dpu = dpu;
+	s->all = all;
 	s->info = *info;
 	s->refs = 1;
-	s->queue_end = &s->queue;
-	s->gate_end = &s->gate;
-	s->channels_n = dpu->channels + 1 + (soda_caches_fetch(dpu) ? SODA_PREFETCH_WORKERS : 0);
 	pthread_mutex_init(&s->life, NULL);
-	pthread_mutex_init(&s->control_lock, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	soda_cond_init(&s->changed);
-	for (unsigned i = 0; i < s->channels_n; i++)
-		soda_channel_init(&s->channels[i], s);
-	return s;
+	if (soda_services_created(s) == 0)
+		return s;
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->life);
+	free(s);
+	return NULL;
 }
 
 void soda_session_put(struct soda_session *s)
 {
 	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	soda_session_forget_regions(s);
-	if (s->writes.run)
-		soda_block_put(s->writes.run);
-	for (unsigned i = 0; i < s->channels_n; i++)
-		soda_channel_destroy(&s->channels[i]);
+	soda_services_destroyed(s);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
-	pthread_mutex_destroy(&s->control_lock);
 	pthread_mutex_destroy(&s->life);
-	munmap(s->regions, REGIONS_BYTES);
-	free(s->channels);
 	free(s);
 }
 
-struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id)
+struct soda_session *soda_session_find(struct soda_sessions *all, uint64_t id)
 {
-	struct soda_sessions *all = &dpu->sessions;
 	struct soda_session *s;
 
 	pthread_mutex_lock(&all->lock);
@@ -95,7 +63,7 @@ struct soda_session *soda_session_find(struct soda_dpu *dpu, uint64_t id)
 
 void soda_session_unbusy(struct soda_session *s)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 
 	pthread_mutex_lock(&s->lock);
 	s->busy--;
@@ -177,7 +145,7 @@ static void tell_forgotten(unsigned n)
 
 void soda_session_bury(struct soda_session *s)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 	unsigned forgotten;
 
 	pthread_mutex_lock(&all->lock);
@@ -190,8 +158,8 @@ void soda_session_bury(struct soda_session *s)
 
 int soda_session_insert(struct soda_session *s, struct soda_why *why)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
-	unsigned max = s->dpu->opt->max_clients;
+	struct soda_sessions *all = s->all;
+	unsigned max = all->opt->max_clients;
 	int ret = 0;
 
 	pthread_mutex_lock(&all->lock);
@@ -219,7 +187,7 @@ int soda_session_insert(struct soda_session *s, struct soda_why *why)
 
 bool soda_session_remove(struct soda_session *s)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 	struct soda_session **at = &all->list;
 	unsigned forgotten = 0;
 	bool idle, untold;
@@ -249,7 +217,7 @@ bool soda_session_remove(struct soda_session *s)
 
 void soda_session_ended(struct soda_session *s)
 {
-	struct soda_sessions *all = &s->dpu->sessions;
+	struct soda_sessions *all = s->all;
 
 	pthread_mutex_lock(&all->lock);
 	all->ending--;
@@ -273,8 +241,8 @@ uint64_t soda_sessions_ended(struct soda_sessions *all)
  */
 static bool any_leaves(struct soda_session *self, uint64_t *ended_p)
 {
-	struct soda_sessions *all = &self->dpu->sessions;
-	uint64_t now_ms = soda_dpu_now_ms();
+	struct soda_sessions *all = self->all;
+	uint64_t now_ms = soda_now_ms();
 	bool any;
 
 	pthread_mutex_lock(&all->lock);
@@ -292,48 +260,9 @@ static bool any_leaves(struct soda_session *self, uint64_t *ended_p)
 
 bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before)
 {
-	uint64_t end_ms = soda_dpu_now_ms() + SODA_DPU_LEAVING_MS, ended;
+	uint64_t end_ms = soda_now_ms() + SODA_DPU_LEAVING_MS, ended;
 
-	while (any_leaves(self, &ended) && soda_dpu_now_ms() < end_ms)
+	while (any_leaves(self, &ended) && soda_now_ms() < end_ms)
 		poll(NULL, 0, SODA_DPU_LEAVING_LOOK_MS);
 	return ended != before;
-}
-
-struct soda_region *soda_session_region_locked(struct soda_session *s, uint16_t id)
-{
-	return s->regions[id];
-}
-
-/* A prefetch worker may have it still; nobody finds it any more. */
-static void await_let_go(struct soda_session *s, struct soda_region *r)
-{
-	struct soda_wait wait;
-
-	soda_wait_begin(&wait, "a region of a client that the server has forgotten");
-	pthread_mutex_lock(&s->lock);
-	while (r->holds)
-		soda_wait_turn(&wait, &s->changed, &s->lock);
-	pthread_mutex_unlock(&s->lock);
-	soda_wait_end(&wait);
-}
-
-void soda_session_forget_regions(struct soda_session *s)
-{
-	for (unsigned id = 0; id < s->regions_end; id++) {
-		struct soda_region *r = s->regions[id];
-
-		if (!r)
-			continue;
-		pthread_mutex_lock(&s->lock);
-		s->regions[id] = NULL;
-		s->untold -= soda_region_untold_locked(s, r);
-		if (s->said.region == r)
-			s->said.region = NULL;
-		pthread_mutex_unlock(&s->lock);
-		soda_caches_close(s, r);
-		await_let_go(s, r);
-		soda_caches_free(s, r);
-		soda_conn_unmap_region(&r->mr);
-		free(r);
-	}
 }

@@ -7,7 +7,6 @@
 
 #include "base/lock.h"
 #include "base/wait.h"
-#include "dpu_agent/session/session.h"
 
 void soda_channel_init(struct soda_channel *c, struct soda_session *s)
 {
@@ -85,7 +84,7 @@ struct soda_transfer *soda_channel_disconnect(struct soda_channel *c)
 	return list;
 }
 
-int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t)
+int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, struct soda_mr *mr)
 {
 	uint64_t cookie = (uint64_t)(uintptr_t)t;
 	int ret;
@@ -93,11 +92,9 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t)
 	if (!c->conn)
 		return -ENOTCONN;
 	if (t->write)
-		ret = soda_conn_post_write(c->conn, &t->region->mr, t->offset, t->bytes, t->memory,
-					   cookie);
+		ret = soda_conn_post_write(c->conn, mr, t->offset, t->bytes, t->memory, cookie);
 	else
-		ret = soda_conn_post_read(c->conn, &t->region->mr, t->offset, t->bytes, t->memory,
-					  cookie);
+		ret = soda_conn_post_read(c->conn, mr, t->offset, t->bytes, t->memory, cookie);
 	if (ret < 0)
 		return ret;
 	t->next = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A data connection to the memory server, and what is under way on it.  A client's
- * requests are tasks; what travels are transfers, of one task or of several whose
- * ranges, and memory, are neighbours.
+ * A data connection to the memory server, and what is under way on it: transfers, each of one
+ * request of a client or of several whose ranges, and memory, are neighbours.  What they are for
+ * (session, region, tasks, writes) is paging's, and is not looked at here.
  */
 #ifndef SODA_DPU_AGENT_CHANNEL_H
 #define SODA_DPU_AGENT_CHANNEL_H
@@ -11,29 +11,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dpu_agent/cache/dynamic/dynamic_cache.h"
 #include "dpu_agent/base/blocks.h"
 #include "transport/api/service.h"
 #include "transport/api/transport.h"
 
 struct soda_session;
 struct soda_region;
+struct soda_task;
 struct soda_write;
 struct soda_completer;
 
 enum {
 	SODA_CHANNEL_DEPTH = 256, /* transfers */
 	SODA_CHANNEL_POLL = 32,	  /* completions of one poll */
-};
-
-/* A READ, or without async a WRITE, of a client. It holds its region. */
-struct soda_task {
-	struct soda_task *next;
-	struct soda_request *rq;
-	struct soda_session *session;
-	struct soda_region *region;
-	bool credited;			 /* in through the gate: counted in session->read_bytes */
-	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 };
 
 struct soda_transfer {
@@ -87,8 +77,11 @@ void soda_channel_abort(struct soda_channel *c);
  */
 struct soda_transfer *soda_channel_disconnect(struct soda_channel *c);
 
-/* Post; the lock is held. 0, or the connection's error: the transfer is still the caller's. */
-int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t);
+/*
+ * Post, in the transfer's region; the lock is held. 0, or the connection's error: the transfer is
+ * still the caller's.
+ */
+int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, struct soda_mr *mr);
 /*
  * Collect what has come back, and if there is nothing wait for it for at most
  * timeout_ns; the lock is held.  *done_p is the list of the finished transfers, and

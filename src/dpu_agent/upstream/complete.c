@@ -10,8 +10,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "dpu_agent/life/agent.h"
-#include "dpu_agent/paging/forward.h"
 #include "transport/api/spin.h"
 
 enum { EVENTS = 32 };
@@ -38,38 +36,6 @@ static void wake(struct soda_completer *k)
 		soda_log_error("a completer cannot be woken: %s", soda_strerror(errno));
 }
 
-bool soda_completer_collect(struct soda_channel *c)
-{
-	struct soda_session *s = c->session;
-	struct soda_transfer *list;
-	int status[SODA_CHANNEL_POLL], n;
-	bool found = false;
-
-	do {
-		pthread_mutex_lock(&c->lock);
-		n = soda_channel_poll_locked(c, 0, 0, &list, status);
-		soda_channel_finish_locked(c);
-		pthread_mutex_unlock(&c->lock);
-		soda_forward_finish_all(list, status);
-		soda_channel_finished(c);
-		found = found || n > 0;
-	} while (n == SODA_CHANNEL_POLL);
-	if (n < 0)
-		soda_session_break(s, n);
-	return found;
-}
-
-/* What came back made room for others. */
-static bool collect(struct soda_channel *c)
-{
-	struct soda_session *s = c->session;
-
-	if (!soda_completer_collect(c))
-		return false;
-	soda_forward_more(s);
-	return true;
-}
-
 /* Events were fetched before the turn began: the channels in them are watched until it ends. */
 static bool turn(struct soda_completer *k, int timeout_ms)
 {
@@ -80,7 +46,7 @@ static bool turn(struct soda_completer *k, int timeout_ms)
 
 	for (int i = 0; i < n; i++)
 		if (events[i].data.ptr)
-			found = collect(events[i].data.ptr) || found;
+			found = k->all->collect(events[i].data.ptr) || found;
 		else if (read(k->wake_fd, &count, sizeof(count)) < 0)
 			continue;
 	pthread_mutex_lock(&k->lock);
@@ -141,9 +107,11 @@ static void end_one(struct soda_completer *k)
 	pthread_mutex_destroy(&k->lock);
 }
 
-int soda_completers_start(struct soda_completers *all, unsigned n)
+int soda_completers_start(struct soda_completers *all, unsigned n,
+			  bool (*collect)(struct soda_channel *c))
 {
-	*all = (struct soda_completers){ .at = calloc(n ? n : 1, sizeof(*all->at)) };
+	*all = (struct soda_completers){ .at = calloc(n ? n : 1, sizeof(*all->at)),
+					 .collect = collect };
 	if (!all->at)
 		return -ENOMEM;
 	for (unsigned i = 0; i < n; i++) {

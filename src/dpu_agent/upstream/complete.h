@@ -12,12 +12,15 @@
 struct soda_completers {
 	struct soda_completer *at;
 	unsigned n; /* 0: not async */
+	/* Answers have come on this channel: take them. True: there were some. */
+	bool (*collect)(struct soda_channel *c);
 	_Atomic unsigned next;
 	_Atomic unsigned polling; /* that busy-wait at this moment */
 };
 
 /* 0, negative errno. */
-int soda_completers_start(struct soda_completers *completers, unsigned n);
+int soda_completers_start(struct soda_completers *completers, unsigned n,
+			  bool (*collect)(struct soda_channel *c));
 /* No channel is watched any more. */
 void soda_completers_stop(struct soda_completers *completers);
 
@@ -31,8 +34,6 @@ void soda_completer_pause_locked(struct soda_channel *c);
 void soda_completer_resume_locked(struct soda_channel *c);
 /* Returns when no completer looks at it any more; before it is disconnected. */
 void soda_completer_forget(struct soda_channel *c);
-/* Answer what has come back. True: something had. No lock is held. */
-bool soda_completer_collect(struct soda_channel *c);
 /* Whether who waits for what was posted last polls: then the completer may, too. c->lock is held.
  */
 void soda_completer_expect_locked(struct soda_channel *c, bool polling);

@@ -172,14 +172,9 @@ static void *reap(void *arg)
 
 int soda_sessions_start(struct soda_sessions *sessions)
 {
-	pthread_condattr_t attr;
-
 	sessions->instance_id = random_id();
 	pthread_mutex_init(&sessions->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&sessions->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	soda_cond_init(&sessions->changed);
 	return -pthread_create(&sessions->reaper, NULL, reap, sessions);
 }
 

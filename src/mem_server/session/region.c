@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/wait.h"
 #include "mem_server/base/counters.h"
 #include "mem_server/session/region_hold.h"
 #include "mem_server/store/handed.h"
@@ -20,8 +21,6 @@
 int soda_region_set_init(struct soda_region_set *set, struct soda_region_pool *pool,
 			 const struct soda_file_user *user)
 {
-	pthread_condattr_t attr;
-
 	*set = (struct soda_region_set){ .pool = pool, .user = user, .account.quota = pool->quota };
 	set->slots = mmap(NULL, SLOTS * sizeof(*set->slots), PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -29,10 +28,7 @@ int soda_region_set_init(struct soda_region_set *set, struct soda_region_pool *p
 		return -ENOMEM;
 	pthread_mutex_init(&set->control, NULL);
 	pthread_mutex_init(&set->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&set->released, &attr);
-	pthread_condattr_destroy(&attr);
+	soda_cond_init(&set->released);
 	return 0;
 }
 

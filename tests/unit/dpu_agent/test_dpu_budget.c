@@ -43,7 +43,7 @@ static void stop(void)
 
 static uint64_t charged(void)
 {
-	return atomic_load(&fake_dpu.gates.charged) & ((UINT64_C(1) << 48) - 1);
+	return atomic_load(&fake_dpu.paging.gates.charged) & ((UINT64_C(1) << 48) - 1);
 }
 
 /* What is not let in waits, and is answered in the end. */

@@ -33,7 +33,7 @@ static struct soda_region *region_of(const struct program *p)
 	struct soda_region *r;
 
 	pthread_mutex_lock(&s->lock);
-	r = s->regions[REGION];
+	r = soda_pager(s)->regions[REGION];
 	pthread_mutex_unlock(&s->lock);
 	return r;
 }

@@ -577,7 +577,7 @@ static void broken_again_before_it_reconnects(void **state)
 	AWAIT(fake_get(&fake_upstream.refused));
 	fake_mend();
 	pthread_mutex_lock(&s->life);
-	if (!s->control) { /* the hand has not been quicker */
+	if (!soda_pager(s)->control) { /* the hand has not been quicker */
 		AWAIT(fake_busy(p.id) == 1);
 		wait_ms(50); /* it waits for life */
 		soda_upstream_disconnect(s);

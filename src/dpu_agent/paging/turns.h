@@ -15,9 +15,10 @@
  *
  * Without async a worker serves one batch after the other, and the gate is always open.
  */
-#ifndef SODA_DPU_AGENT_GATE_H
-#define SODA_DPU_AGENT_GATE_H
+#ifndef SODA_DPU_AGENT_TURNS_H
+#define SODA_DPU_AGENT_TURNS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,25 @@ void soda_gate_open(struct soda_session *s);
 /* Who waits, as a list: they are to be dropped. The session's lock is held. */
 struct soda_task *soda_gate_take_all_locked(struct soda_session *s);
 /* What the session may have under way now, in bytes; its lock is held. */
-uint64_t soda_gate_share_locked(const struct soda_session *s);
+uint64_t soda_gate_share_locked(struct soda_session *s);
+
+/*
+ * Whose turn it is (async): sessions with READs to be posted, round robin, a turn's
+ * worth each, as long as less than the window is under way to the server.
+ */
+
+struct soda_schedule {
+	pthread_mutex_t lock;
+	struct soda_session *first, *last; /* guarded by lock, and so below; next_turn */
+	uint64_t window, under_way;	   /* bytes */
+};
+
+void soda_schedule_init(struct soda_schedule *schedule, uint64_t window);
+/* The session's queue is not empty. */
+void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s);
+/* Post what may be posted.  own: whose answers the calling worker waits for itself, or NULL. */
+void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own);
+/* So many bytes more are under way, or (negative) less. */
+void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes);
 
 #endif

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a client asks of its regions by control calls, and paging's part in the life of a client.
+ * Every body from a client is decoded and checked here or in the function that it goes to.
+ */
+#include "dpu_agent/paging/paging.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/upstream.h"
+#include "soda.h"
+
+#define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
+
+/* Calls */
+
+/* How long the server may take, from now on; for session->changed. */
+static struct timespec patience(struct soda_session *s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += soda_paging(s)->opt->timeout_ms / 1000 + 1;
+	return until;
+}
+
+/* What a call waits for of a region. */
+enum awaited {
+	WRITTEN,  /* the WRITEs of now are on the server; others may follow without an end */
+	NOT_SENT, /* none of its WRITEs is on its way */
+	LET_GO,	  /* no request holds it */
+};
+
+static bool is_awaited_locked(struct soda_session *s, const struct soda_region *r,
+			      enum awaited what, uint64_t mark)
+{
+	switch (what) {
+	case WRITTEN:
+		return soda_writes_before_locked(s, r, mark);
+	case NOT_SENT:
+		return soda_writes_posted_locked(s, r);
+	default:
+		return r->holds;
+	}
+}
+
+/* 0; -ETIMEDOUT; -ECONNRESET: the session has broken. */
+static int await_region(struct soda_session *s, struct soda_region *r, enum awaited what)
+{
+	struct timespec until = patience(s);
+	uint64_t mark;
+	int ret = 0;
+
+	pthread_mutex_lock(&s->lock);
+	mark = soda_writes_mark_locked(s);
+	while (ret == 0 && s->up && is_awaited_locked(s, r, what, mark))
+		ret = -pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	if (ret == 0 && is_awaited_locked(s, r, what, mark))
+		ret = -ECONNRESET;
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+/*
+ * Until the WRITEs of now are on the server. As await_region; or what was lost: it is told now, and
+ * once more if the client does not hear it.
+ */
+static int await_stored(struct soda_session *s, struct soda_region *r)
+{
+	int ret = await_region(s, r, WRITTEN);
+
+	pthread_mutex_lock(&s->lock);
+	if (ret == 0 && r->lost) {
+		ret = soda_pager(s)->said.err = r->lost;
+		soda_pager(s)->said.region = r;
+		soda_pager(s)->said.joined = s->joined;
+		r->lost = 0;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+void soda_paging_heard(struct soda_session *s)
+{
+	struct soda_region *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = soda_pager(s)->said.region;
+	soda_pager(s)->said.region = NULL;
+	if (r && !r->lost && soda_pager(s)->said.joined == s->joined)
+		s->untold--;
+	else if (r && !r->lost)
+		r->lost = soda_pager(s)->said.err;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int open_region(struct soda_session *s, const void *body, size_t bytes,
+		       struct soda_reply *reply)
+{
+	struct soda_wire_opened opened;
+	struct soda_wire_open open;
+	uint64_t ended = soda_sessions_ended(s->all);
+	const char *name;
+	bool taken;
+	int ret = soda_wire_get_open(body, bytes, &open, &name);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	taken = soda_region_find_locked(s, open.region_id);
+	pthread_mutex_unlock(&s->lock);
+	if (taken) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "region id %u is in use",
+			 open.region_id);
+		return -EBUSY;
+	}
+	ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+	if ((ret == -EBUSY || ret == -ENOSPC) && soda_sessions_await_leaving(s, ended)) {
+		reply->why = (struct soda_why){ "" };
+		ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+	}
+	if (ret < 0)
+		return ret;
+	soda_wire_put_opened(reply->body, &opened);
+	reply->bytes = SODA_WIRE_OPENED_BYTES;
+	return 0;
+}
+
+static void set_closing(struct soda_session *s, struct soda_region *r, bool closing)
+{
+	pthread_mutex_lock(&s->lock);
+	r->closing = closing;
+	pthread_mutex_unlock(&s->lock);
+	if (!closing && soda_paging(s)->async)
+		soda_forward_writes(s);
+}
+
+/*
+ * CLOSE, to the server.  A file has all of its WRITEs first.  Those of other regions go with them:
+ * no more are posted, but none is dropped before the server has closed it, because if it does not,
+ * the client still has the region.
+ */
+static int close_upstream(struct soda_session *s, struct soda_region *r, const struct iovec *body,
+			  struct soda_why *why)
+{
+	bool file = r->flags & SODA_WRITABLE;
+	int ret;
+
+	if (!file)
+		set_closing(s, r, true);
+	ret = await_region(s, r, file ? WRITTEN : NOT_SENT);
+	if (ret == 0)
+		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, NULL, 0, NULL, why);
+	if (ret == -EINVAL) /* the server has none: the answer of an earlier CLOSE was lost */
+		ret = 0;
+	if (!file && ret < 0)
+		set_closing(s, r, false);
+	return ret;
+}
+
+/* What was lost of a file is told now; it is closed all the same. */
+static int close_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
+			struct soda_why *why)
+{
+	int ret = close_upstream(s, r, body, why), lost;
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	soda_pager(s)->regions[r->mr.region_id] = NULL; /* no request finds it from now on */
+	pthread_mutex_unlock(&s->lock);
+	soda_writes_discard(s, r, false);
+	soda_caches_close(s, r);
+	ret = await_region(s, r, LET_GO);
+	if (ret < 0) {
+		pthread_mutex_lock(&s->lock);
+		soda_pager(s)->regions[r->mr.region_id] = r; /* the session's end frees it */
+		pthread_mutex_unlock(&s->lock);
+		set_closing(s, r, false);
+		return ret;
+	}
+	pthread_mutex_lock(&s->lock);
+	lost = r->flags & SODA_WRITABLE ? r->lost : 0;
+	s->untold -= soda_region_untold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+	soda_caches_free(s, r);
+	soda_conn_unmap_region(&r->mr);
+	free(r);
+	return lost;
+}
+
+static int sync_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
+		       struct soda_why *why)
+{
+	int ret = await_stored(s, r);
+
+	if (ret < 0) {
+		snprintf(why->text, sizeof(why->text),
+			 "data that was acknowledged could not be written to %s: %s",
+			 soda_paging(s)->opt->server, soda_strerror(ret));
+		return ret;
+	}
+	if (!(r->flags & SODA_WRITABLE)) /* no file: the server has it, and that is all */
+		return 0;
+	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
+}
+
+/* NULL: there is none of the client's. */
+static struct soda_region *hold_region(struct soda_session *s, uint16_t id, struct soda_why *why)
+{
+	struct soda_region *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = soda_region_find_locked(s, id);
+	if (r)
+		r->holds++;
+	pthread_mutex_unlock(&s->lock);
+	if (!r)
+		snprintf(why->text, sizeof(why->text), "there is no region %u", id);
+	return r;
+}
+
+static void unhold_region(struct soda_session *s, struct soda_region *r)
+{
+	pthread_mutex_lock(&s->lock);
+	soda_region_unhold_locked(s, r);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* As await_stored, but it is for a SYNC to tell what was lost. */
+static int await_loadable(struct soda_session *s, struct soda_region *r)
+{
+	int ret = await_region(s, r, WRITTEN);
+
+	pthread_mutex_lock(&s->lock);
+	if (ret == 0)
+		ret = r->lost;
+	pthread_mutex_unlock(&s->lock);
+	return ret;
+}
+
+/* What was written into it is on the server first: it would be loaded without. */
+static int advise_region(struct soda_session *s, const void *body, size_t bytes, bool shares,
+			 struct soda_reply *reply)
+{
+	struct soda_wire_advise advise;
+	struct soda_region *r;
+	int ret = soda_wire_get_advise(body, bytes, &advise);
+
+	if (ret < 0)
+		return ret;
+	r = hold_region(s, advise.region_id, &reply->why);
+	if (!r)
+		return -EINVAL;
+	ret = advise.advice == SODA_NORMAL ? 0 : await_loadable(s, r);
+	if (ret == 0)
+		ret = soda_caches_advise(s, r, &advise, shares, reply);
+	unhold_region(s, r);
+	return ret;
+}
+
+/*
+ * What was accepted before is on the server first, and what is cached is hidden before and
+ * after: a fetch may have read old content in between.
+ */
+static int discard_held(struct soda_session *s, struct soda_region *r,
+			const struct soda_wire_discard *d, const struct iovec *body,
+			struct soda_why *why)
+{
+	int ret = soda_wire_check_discard(d, r->mr.bytes);
+
+	if (ret == 0 && soda_caches_frozen(r, d->offset, d->bytes)) {
+		snprintf(why->text, sizeof(why->text),
+			 "a part of the range is in the static cache");
+		ret = -EACCES;
+	}
+	if (ret == 0)
+		ret = await_region(s, r, WRITTEN);
+	if (ret < 0)
+		return ret;
+	soda_caches_written(r, d->offset, d->bytes);
+	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, NULL, 0, NULL, why);
+	soda_caches_written(r, d->offset, d->bytes);
+	return ret;
+}
+
+static int discard_region(struct soda_session *s, const void *body, size_t bytes,
+			  struct soda_why *why)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_wire_discard d;
+	struct soda_region *r;
+	int ret = soda_wire_get_discard(body, bytes, &d);
+
+	if (ret < 0)
+		return ret;
+	r = hold_region(s, d.region_id, why);
+	if (!r)
+		return -EINVAL;
+	ret = discard_held(s, r, &d, &iov, why);
+	unhold_region(s, r);
+	return ret;
+}
+
+/* The answer carries what the operator's rules say of objects of this name. */
+static int name_region(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
+{
+	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
+	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, NULL, 0, NULL, &reply->why);
+	uint8_t advice = soda_caches_rule(&soda_paging(s)->caches, name,
+					  body->iov_len - SODA_WIRE_REGION_BYTES);
+
+	if (ret == 0 && advice != SODA_NORMAL) {
+		reply->body[0] = advice;
+		reply->bytes = sizeof(advice);
+	}
+	return ret;
+}
+
+/* CLOSE, SYNC and NAME begin with a region id. */
+static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t *body,
+		       size_t bytes, struct soda_reply *reply)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_why *why = &reply->why;
+	struct soda_region *r;
+	uint16_t id;
+
+	if (bytes < SODA_WIRE_REGION_BYTES ||
+	    (type != SODA_MSG_NAME && bytes > SODA_WIRE_REGION_BYTES))
+		return -EPROTO;
+	id = (uint16_t)(body[0] | body[1] << 8);
+	pthread_mutex_lock(&s->lock);
+	r = soda_region_find_locked(s, id);
+	pthread_mutex_unlock(&s->lock);
+	if (!r) {
+		snprintf(why->text, sizeof(why->text), "there is no region %u", id);
+		return -EINVAL;
+	}
+	if (type == SODA_MSG_CLOSE)
+		return close_region(s, r, &iov, why);
+	if (type == SODA_MSG_SYNC)
+		return sync_region(s, r, &iov, why);
+	return name_region(s, &iov, reply);
+}
+
+/* Wait until all that is to be written is. False: not in time, or the server is not there. */
+static bool await_written(struct soda_session *s)
+{
+	struct timespec until = patience(s);
+	bool written;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->up && soda_pager(s)->writes.first)
+		if (pthread_cond_timedwait(&s->changed, &s->lock, &until))
+			break;
+	written = s->up && !soda_pager(s)->writes.first;
+	pthread_mutex_unlock(&s->lock);
+	return written;
+}
+
+/* Without waiting. */
+static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_written w;
+
+	if (bytes)
+		return -EPROTO;
+	pthread_mutex_lock(&s->lock);
+	w = (struct soda_wire_written){ .next = soda_pager(s)->writes.seq,
+					.oldest = soda_pager(s)->writes.first
+							  ? soda_pager(s)->writes.first->seq
+							  : soda_pager(s)->writes.seq,
+					.lost = soda_pager(s)->writes.lost };
+	pthread_mutex_unlock(&s->lock);
+	soda_wire_put_written(reply->body, &w);
+	reply->bytes = SODA_WIRE_WRITTEN_BYTES;
+	return 0;
+}
+
+static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
+		size_t bytes, bool shares, struct soda_reply *reply)
+{
+	switch (type) {
+	case SODA_MSG_OPEN:
+		return open_region(s, body, bytes, reply);
+	case SODA_MSG_CLOSE:
+	case SODA_MSG_SYNC:
+	case SODA_MSG_NAME:
+		return call_region(s, type, body, bytes, reply);
+	case SODA_MSG_ADVISE:
+		return advise_region(s, body, bytes, shares, reply);
+	case SODA_MSG_DISCARD:
+		return discard_region(s, body, bytes, &reply->why);
+	case SODA_MSG_WRITTEN:
+		return say_written(s, bytes, reply);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* The client's life */
+
+static int created(void *arg, struct soda_session *s, void *state)
+{
+	struct soda_paging *paging = arg;
+	struct soda_pager *p = state;
+
+	p->channels = calloc(paging->channels + 1 + SODA_PREFETCH_WORKERS, sizeof(*p->channels));
+	/* there when it is touched */
+	p->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (!p->channels || p->regions == MAP_FAILED) {
+		if (p->regions != MAP_FAILED)
+			munmap(p->regions, REGIONS_BYTES);
+		free(p->channels);
+		return -ENOMEM;
+	}
+	p->paging = paging;
+	p->queue_end = &p->queue;
+	p->gate_end = &p->gate;
+	p->channels_n = paging->channels + 1 +
+			(soda_caches_fetch(&paging->caches) ? SODA_PREFETCH_WORKERS : 0);
+	pthread_mutex_init(&p->control_lock, NULL);
+	for (unsigned i = 0; i < p->channels_n; i++)
+		soda_channel_init(&p->channels[i], s);
+	return 0;
+}
+
+static void destroyed(struct soda_session *s, void *state)
+{
+	struct soda_pager *p = state;
+
+	soda_upstream_forget_regions(s);
+	if (p->writes.run)
+		soda_block_put(p->writes.run);
+	for (unsigned i = 0; i < p->channels_n; i++)
+		soda_channel_destroy(&p->channels[i]);
+	pthread_mutex_destroy(&p->control_lock);
+	munmap(p->regions, REGIONS_BYTES);
+	free(p->channels);
+}
+
+/*
+ * The server's client is the one that the client itself names: only then its regions are there.  It
+ * may have become another one in an attempt before this, which the client has not heard of.
+ * stayed: the session was up before this HELLO.
+ */
+static bool is_known(const struct soda_pager *p, const struct soda_wire_hello *hello, bool stayed)
+{
+	return hello->client_id && p->welcome.client_id == hello->client_id &&
+	       (stayed || p->welcome.known);
+}
+
+/* Who the server is to think that it speaks with. */
+static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
+		      const struct soda_peer_info *info)
+{
+	uint64_t id = p->hello.client_id, secret = p->hello.secret;
+
+	p->hello = *hello;
+	p->hello.magic = SODA_WIRE_MAGIC;
+	if (id) {
+		p->hello.client_id = id;
+		p->hello.secret = secret;
+	}
+	if (info->local) {
+		p->hello.uid = info->uid;
+		p->hello.gid = info->gid;
+		p->hello.pid = (uint32_t)info->pid;
+	}
+}
+
+static bool is_up(struct soda_session *s)
+{
+	bool up;
+
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	pthread_mutex_unlock(&s->lock);
+	return up;
+}
+
+static int connected(struct soda_session *s, void *state, const struct soda_wire_hello *hello,
+		     const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
+		     struct soda_why *why)
+{
+	struct soda_pager *p = state;
+	bool stayed = is_up(s);
+	int ret = 0;
+
+	if (s->tool)
+		return 0;
+	p->orphan_since_ms = 0; /* who asks has not gone, even if the server cannot be reached */
+	if (!stayed) {
+		introduce(p, hello, info);
+		ret = soda_upstream_connect(s, why);
+	}
+	if (ret < 0)
+		return ret;
+	*welcome = p->welcome;
+	welcome->known = is_known(p, hello, stayed);
+	return 0;
+}
+
+static void set_left(struct soda_session *s, bool left)
+{
+	pthread_mutex_lock(&s->lock);
+	s->left = left;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* The client leaves now: so does it from the server, if what it wrote into files can be written. */
+static void leave(struct soda_session *s, void *state)
+{
+	struct soda_why why;
+
+	if (s->tool)
+		return;
+	soda_session_expel(s, true, true);
+	soda_writes_discard(s, NULL, false);
+	if (!await_written(s))
+		return;	   /* the keeper goes on */
+	set_left(s, true); /* before the server closes our connections */
+	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why) < 0)
+		set_left(s, false);
+}
+
+static void tick(struct soda_session *s, void *state)
+{
+	if (is_up(s) && soda_upstream_stuck(s))
+		soda_session_break(s, -ETIMEDOUT);
+}
+
+static void broken(struct soda_session *s, void *state)
+{
+	soda_upstream_disconnect(s);
+}
+
+/*
+ * What it still has cannot be written, and its client learns that when it comes back. s->life is
+ * held: no HELLO makes the session come up meanwhile, or tells the client that all is well.
+ */
+static void give_up(struct soda_session *s)
+{
+	if (soda_writes_unwritten(s)) {
+		pthread_mutex_lock(&s->all->lock);
+		s->all->lost++;
+		pthread_mutex_unlock(&s->all->lock);
+		soda_session_bury(s);
+	}
+	soda_writes_discard(s, NULL, true);
+}
+
+/*
+ * Nobody is connected to it, on neither side, and no HELLO is about to change that.  What is broken
+ * has connections that the keeper takes down first.
+ */
+static bool is_abandoned(struct soda_session *s)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&s->lock);
+	/* the caller is busy with it */
+	abandoned = !s->up && !s->broken && !s->peers && s->busy <= 1;
+	pthread_mutex_unlock(&s->lock);
+	return abandoned;
+}
+
+/* s->life is held. */
+static bool patience_is_over(struct soda_session *s)
+{
+	struct soda_pager *p = soda_pager(s);
+	uint64_t now = soda_now_ms();
+
+	if (!p->orphan_since_ms)
+		p->orphan_since_ms = now;
+	return now > p->orphan_since_ms + p->paging->opt->grace_ms;
+}
+
+/* A client that has gone left data behind, and the server is not there. */
+static void reconnect(struct soda_session *s)
+{
+	struct soda_why why = { "" };
+	int ret;
+
+	pthread_mutex_lock(&s->life);
+	ret = is_abandoned(s) ? soda_upstream_reconnect(s, &why) : 0;
+	if (ret < 0 && (ret == -ESTALE || patience_is_over(s)) && is_abandoned(s))
+		give_up(s);
+	pthread_mutex_unlock(&s->life);
+}
+
+static bool idle(struct soda_session *s, void *state, bool stopping)
+{
+	bool up, leaving;
+
+	pthread_mutex_lock(&s->lock);
+	up = s->up;
+	leaving = s->leaving;
+	pthread_mutex_unlock(&s->lock);
+	if (stopping) {
+		pthread_mutex_lock(&s->life);
+		give_up(s);
+		pthread_mutex_unlock(&s->life);
+	}
+	if (leaving) /* what is not a file goes with the client */
+		soda_writes_discard(s, NULL, false);
+	if (!soda_writes_unwritten(s))
+		return true;
+	if (up)
+		soda_forward_writes(s);
+	else
+		reconnect(s);
+	return false;
+}
+
+/* stopping: the server, which may be silent, gives the client its grace time. */
+static void gone(struct soda_session *s, void *state, bool stopping)
+{
+	struct soda_why why;
+	bool leaving;
+
+	pthread_mutex_lock(&s->lock);
+	leaving = s->leaving && s->up && !s->left && !stopping;
+	s->left = true; /* the server will close our connections */
+	pthread_mutex_unlock(&s->lock);
+	if (leaving)
+		soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why);
+	soda_upstream_disconnect(s);
+}
+
+/* Start, end */
+
+static const struct soda_agent_service service = {
+	.name = "paging",
+	.first = SODA_MSG_OPEN,
+	.last = SODA_MSG_OK - 1,
+	.state_bytes = sizeof(struct soda_pager),
+	.created = created,
+	.connected = connected,
+	.call = call,
+	.leave = leave,
+	.tick = tick,
+	.broken = broken,
+	.idle = idle,
+	.gone = gone,
+	.destroyed = destroyed,
+};
+
+static unsigned choose(uint32_t wanted, unsigned automatic)
+{
+	unsigned n = wanted ? wanted : automatic;
+
+	return n ? n : 1;
+}
+
+int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, unsigned workers,
+		      unsigned processors)
+{
+	const struct soda_dpu_options *opt = all->opt;
+	unsigned half = processors / 2, completers = choose(opt->completers, half);
+	int ret;
+
+	*paging = (struct soda_paging){ .opt = opt,
+					.async = opt->async && !opt->base,
+					.aggregate = opt->aggregate && !opt->base };
+	/* a hand-off to a thread that no processor is free for only costs its wake-up */
+	paging->near = paging->async && processors < workers + completers;
+	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
+	soda_schedule_init(&paging->schedule, opt->window);
+	ret = soda_caches_start(&paging->caches, opt);
+	if (ret < 0)
+		return ret;
+	ret = soda_completers_start(&paging->completers, paging->async ? completers : 0,
+				    soda_forward_collect);
+	return ret < 0 ? ret : soda_services_register(&all->services, &service, paging);
+}
+
+void soda_paging_drain(struct soda_paging *paging)
+{
+	soda_caches_stop(&paging->caches);
+}
+
+void soda_paging_stop(struct soda_paging *paging)
+{
+	soda_completers_stop(&paging->completers);
+	soda_caches_destroy(&paging->caches);
+	soda_blocks_free();
+}

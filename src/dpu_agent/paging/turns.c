@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/paging/turns.h"
+
+#include "dpu_agent/paging/forward.h"
+
+enum {
+	CHARGED_SHIFT = 48, /* of the number of sessions, which are fewer than 2^16 */
+	SHARE_MULTIPLE = 2, /* of the others' mean */
+	SHARE_MIN = 256 * 1024,
+};
+
+static void charge_locked(struct soda_session *s, int64_t bytes)
+{
+	uint64_t before = soda_pager(s)->read_bytes, delta = (uint64_t)bytes;
+
+	soda_pager(s)->read_bytes += (uint64_t)bytes;
+	if (!before != !soda_pager(s)->read_bytes)
+		delta += soda_pager(s)->read_bytes ? 1ull << CHARGED_SHIFT
+						   : -(1ull << CHARGED_SHIFT);
+	atomic_fetch_add_explicit(&soda_paging(s)->gates.charged, delta, memory_order_relaxed);
+}
+
+uint64_t soda_gate_share_locked(struct soda_session *s)
+{
+	uint64_t credit = soda_paging(s)->opt->client_credit, share;
+	uint64_t charged =
+		atomic_load_explicit(&soda_paging(s)->gates.charged, memory_order_relaxed);
+	uint64_t others = (charged >> CHARGED_SHIFT) - (soda_pager(s)->read_bytes > 0);
+	uint64_t bytes = (charged & ((1ull << CHARGED_SHIFT) - 1)) - soda_pager(s)->read_bytes;
+
+	if (!others)
+		return credit;
+	if (bytes + soda_pager(s)->read_bytes >= soda_paging(s)->opt->buffers / 2)
+		return SHARE_MIN;
+	share = SHARE_MULTIPLE * bytes / others;
+	share = share < SHARE_MIN ? SHARE_MIN : share;
+	return share < credit ? share : credit;
+}
+
+static bool has_room_locked(struct soda_session *s, uint32_t bytes)
+{
+	return !soda_paging(s)->async || !s->up || !soda_pager(s)->read_bytes ||
+	       soda_pager(s)->read_bytes + bytes <= soda_gate_share_locked(s);
+}
+
+static void let_in_locked(struct soda_session *s, struct soda_task *task)
+{
+	charge_locked(s, task->rq->bytes);
+	task->credited = true;
+}
+
+bool soda_gate_enter_locked(struct soda_session *s, struct soda_task *task)
+{
+	if (!soda_pager(s)->gate && has_room_locked(s, task->rq->bytes)) {
+		let_in_locked(s, task);
+		return true;
+	}
+	task->next = NULL;
+	*soda_pager(s)->gate_end = task;
+	soda_pager(s)->gate_end = &task->next;
+	return false;
+}
+
+void soda_gate_leave_locked(struct soda_session *s, uint64_t bytes)
+{
+	if (bytes)
+		charge_locked(s, -(int64_t)bytes);
+}
+
+struct soda_task *soda_gate_take_all_locked(struct soda_session *s)
+{
+	struct soda_task *tasks = soda_pager(s)->gate;
+
+	soda_pager(s)->gate = NULL;
+	soda_pager(s)->gate_end = &soda_pager(s)->gate;
+	return tasks;
+}
+
+/* The next one that may come in, which has. */
+static struct soda_task *next_locked(struct soda_session *s)
+{
+	struct soda_task *task = soda_pager(s)->gate;
+
+	if (!task || !has_room_locked(s, task->rq->bytes))
+		return NULL;
+	soda_pager(s)->gate = task->next;
+	if (!soda_pager(s)->gate)
+		soda_pager(s)->gate_end = &soda_pager(s)->gate;
+	let_in_locked(s, task);
+	return task;
+}
+
+/*
+ * One thread at a time: an answer that is sent at once makes room, and comes here again from
+ * within soda_forward_enter; whoever is here already looks again.
+ */
+void soda_gate_open(struct soda_session *s)
+{
+	struct soda_task *task;
+	bool any = false;
+
+	pthread_mutex_lock(&s->lock);
+	if (soda_pager(s)->gate && !soda_pager(s)->opening) {
+		soda_pager(s)->opening = true;
+		while ((task = next_locked(s))) {
+			pthread_mutex_unlock(&s->lock);
+			soda_forward_enter(task);
+			any = true;
+			pthread_mutex_lock(&s->lock);
+		}
+		soda_pager(s)->opening = false;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (any) {
+		soda_schedule_add(&soda_paging(s)->schedule, s);
+		soda_schedule_run(&soda_paging(s)->schedule, NULL);
+	}
+}
+
+/* Whose turn it is */
+
+void soda_schedule_init(struct soda_schedule *schedule, uint64_t window)
+{
+	pthread_mutex_init(&schedule->lock, NULL);
+	schedule->first = schedule->last = NULL;
+	schedule->window = window;
+	schedule->under_way = 0;
+}
+
+void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s)
+{
+	pthread_mutex_lock(&schedule->lock);
+	if (!soda_pager(s)->scheduled) {
+		soda_pager(s)->scheduled = true;
+		soda_pager(s)->next_turn = NULL;
+		soda_session_ref(s);
+		if (schedule->last)
+			soda_pager(schedule->last)->next_turn = s;
+		else
+			schedule->first = s;
+		schedule->last = s;
+	}
+	pthread_mutex_unlock(&schedule->lock);
+}
+
+/* With the reference of the schedule. */
+static struct soda_session *next_session(struct soda_schedule *schedule)
+{
+	struct soda_session *s = NULL;
+
+	pthread_mutex_lock(&schedule->lock);
+	if (schedule->under_way < schedule->window)
+		s = schedule->first;
+	if (s) {
+		schedule->first = soda_pager(s)->next_turn;
+		if (!schedule->first)
+			schedule->last = NULL;
+		soda_pager(s)->scheduled = false;
+	}
+	pthread_mutex_unlock(&schedule->lock);
+	return s;
+}
+
+void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own)
+{
+	struct soda_session *s;
+
+	while ((s = next_session(schedule))) {
+		if (soda_forward_reads(s, s == own))
+			soda_schedule_add(schedule, s);
+		soda_session_put(s);
+	}
+}
+
+void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes)
+{
+	pthread_mutex_lock(&schedule->lock);
+	schedule->under_way = (uint64_t)((int64_t)schedule->under_way + bytes);
+	pthread_mutex_unlock(&schedule->lock);
+}
