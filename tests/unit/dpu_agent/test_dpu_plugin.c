@@ -14,7 +14,6 @@
 #include <cmocka.h>
 
 #include "dpu_agent/cache/policy/plugin.h"
-#include "dpu_agent/cache/policy/policies.h"
 #include "unit/fakes/dpu_sim.h"
 
 static char examples[512], units[512], own[64];

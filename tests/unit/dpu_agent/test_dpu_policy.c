@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/log.h"
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/policy/policy_guard.h"
 
 enum { SLOTS = 64, ENTRY = 1 << 20, CHUNK = 64 << 10 };

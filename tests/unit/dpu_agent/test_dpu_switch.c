@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 #include "unit/fakes/dpu_sim.h"
 
 enum { CHUNKS = 16, ENTRY = CHUNKS * SIM_PAGE, SLOTS = 64, REGION = 16384 };

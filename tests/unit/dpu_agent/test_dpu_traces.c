@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 #include "unit/fakes/dpu_sim.h"
 
 /* An entry is sixteen chunks, as with 64 KiB in 1 MiB; a chunk is a page here. */

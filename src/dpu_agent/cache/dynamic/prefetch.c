@@ -1,11 +1,59 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lookups, decisions and fetches; the threads are in prefetch_worker.c. */
+#include "dpu_agent/cache/dynamic/prefetch.h"
+
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "dpu_agent/cache/dynamic/prefetch_impl.h"
-#include "dpu_agent/cache/policy/policies.h"
+#include "base/lock.h"
+#include "base/wait.h"
+#include "dpu_agent/cache/dynamic/owner.h"
+#include "dpu_agent/cache/dynamic/recent_list.h"
+#include "dpu_agent/cache/policy/plugin.h"
+#include "dpu_agent/cache/policy/policy_guard.h"
+
+enum { SODA_PREFETCH_WORKERS_MAX = 16 };
+
+/* What the path of a READ has to know of an owner, without a lock. */
+enum soda_owner_mode { SODA_MODE_UNCACHED, SODA_MODE_GHOSTS, SODA_MODE_ON };
+
+struct soda_prefetch {
+	struct soda_cache *cache;
+	const struct soda_prefetch_ops *ops;
+	void *arg;
+	bool always;
+	struct soda_link link;
+	struct soda_recent_list recent;
+	_Atomic uint8_t *modes; /* by owner id; enum soda_owner_mode */
+
+	struct soda_lock lock; /* guards all down to the gap */
+	struct soda_guard guard;
+	struct soda_owners owners;
+	uint64_t ghost_bytes, ghost_bytes_max;
+	uint32_t *free_slots, free_n;
+	struct soda_fill fills[SODA_FILLS_MAX];
+	struct soda_fill *queue[SODA_FILLS_MAX]; /* a ring of those that no worker has taken */
+	uint32_t queue_head, queue_n;
+	uint32_t underway;
+	uint32_t pause; /* requests that cause no fetch, after one that failed */
+	uint64_t begun, unwanted, switched_on, switched_off;
+	bool stopping;
+
+	_Atomic uint32_t bell; /* futex: the workers sleep on it */
+	_Atomic uint32_t sleepers;
+	_Atomic uint32_t ended; /* futex: counts fills that ended */
+	pthread_t threads[SODA_PREFETCH_WORKERS_MAX];
+	unsigned workers; /* started; the caller's of start and stop */
+};
+
+/* Whether entries of this owner are fetched. The lock is held. */
+static bool fetches(const struct soda_prefetch *p, const struct soda_owner *o)
+{
+	return p->always || o->s.advice == SODA_OWNER_CACHED || o->s.model.on;
+}
 
 enum {
 	OWNERS_MAX = 16384,
@@ -16,6 +64,53 @@ enum {
 	PENDING_ON = 64,  /* ...and nothing new has happened */
 	GHOST_SHARE = 64, /* of the cache's bytes */
 };
+
+/* Wake one worker, if one is asleep. */
+static void ring(struct soda_prefetch *p)
+{
+	/* seq_cst, as in sleep_until_rung: either we see the sleeper or it sees the bell */
+	atomic_fetch_add(&p->bell, 1);
+	if (atomic_load(&p->sleepers))
+		soda_futex_wake(&p->bell, 1);
+}
+
+/* Changes of an owner; the lock is held. */
+
+/* After a change of what it depends on. */
+static void show_mode(struct soda_prefetch *p, const struct soda_owner *o)
+{
+	uint8_t mode = SODA_MODE_GHOSTS;
+
+	if (o->s.advice == SODA_OWNER_UNCACHED)
+		mode = SODA_MODE_UNCACHED;
+	else if (fetches(p, o))
+		mode = SODA_MODE_ON;
+	/* relaxed: a read that sees it late is looked up, or not, once more */
+	atomic_store_explicit(&p->modes[o->id], mode, memory_order_relaxed);
+}
+
+static void drop_ghost(struct soda_prefetch *p, struct soda_owner *o)
+{
+	if (!o->ghost)
+		return;
+	p->ghost_bytes -= soda_ghost_bytes(soda_cache_slots(p->cache), o->entries);
+	soda_ghost_destroy(o->ghost);
+	o->ghost = NULL;
+}
+
+/* Entries of the owner that no worker has taken will not be fetched. */
+static void unwant_locked(struct soda_prefetch *p, uint32_t owner)
+{
+	for (uint32_t i = 0; i < p->queue_n; i++) {
+		struct soda_fill *fill = p->queue[(p->queue_head + i) % SODA_FILLS_MAX];
+
+		if (fill->owner == owner)
+			fill->cancelled = true;
+	}
+	/* Who waits for them is not to wait longer. */
+	if (p->queue_n)
+		ring(p);
+}
 
 int soda_prefetch_create(const struct soda_prefetch_options *opt,
 			 const struct soda_prefetch_ops *ops, void *arg, struct soda_prefetch **p_p)
@@ -108,7 +203,7 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 	}
 	pending = soda_recent_push(&p->recent, &item);
 	if (matters(mode, item.answer, ref.first, pending))
-		soda_prefetch_ring(p);
+		ring(p);
 	return item.answer;
 }
 
@@ -261,15 +356,15 @@ static void switched(struct soda_prefetch *p, struct soda_owner *o)
 {
 	if (!o->s.model.on) {
 		p->switched_off++;
-		soda_prefetch_unwant_locked(p, o->id);
+		unwant_locked(p, o->id);
 	} else {
 		p->switched_on++;
 		if (o->ghost)
 			soda_model_credit(&o->s.model, (uint64_t)soda_ghost_count(o->ghost) *
 							       soda_cache_entry_bytes(p->cache));
-		soda_prefetch_drop_ghost(p, o);
+		drop_ghost(p, o);
 	}
-	soda_prefetch_show_mode(p, o);
+	show_mode(p, o);
 }
 
 static void note_request(struct soda_prefetch *p, struct soda_owner *o,
@@ -277,7 +372,7 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 {
 	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
 	uint64_t hit = 0, fetched = 0;
-	bool real = soda_prefetch_fetches(p, o);
+	bool real = fetches(p, o);
 	uint32_t n;
 
 	if (!real)
@@ -379,7 +474,8 @@ void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int s
 	soda_futex_wake(&p->ended, INT32_MAX);
 }
 
-bool soda_prefetch_idle(struct soda_prefetch *p)
+/* Whether no fetch waits for a worker. */
+static bool idle(struct soda_prefetch *p)
 {
 	bool idle;
 
@@ -387,4 +483,238 @@ bool soda_prefetch_idle(struct soda_prefetch *p)
 	idle = !p->queue_n;
 	soda_lock_release(&p->lock);
 	return idle;
+}
+
+/* The workers: each decides and fetches; as many fetches are under way as there are workers. */
+
+static void sleep_until_rung(struct soda_prefetch *p, uint32_t heard)
+{
+	atomic_fetch_add(&p->sleepers, 1);
+	if (atomic_load(&p->bell) == heard)
+		soda_futex_wait(&p->bell, heard, -1);
+	atomic_fetch_sub(&p->sleepers, 1);
+}
+
+static bool stopping(struct soda_prefetch *p)
+{
+	bool stop;
+
+	soda_lock_acquire(&p->lock);
+	stop = p->stopping;
+	soda_lock_release(&p->lock);
+	return stop;
+}
+
+static void *work(void *arg)
+{
+	struct soda_prefetch *p = arg;
+
+	for (;;) {
+		/* before `stopping`: the bell that is rung after it must not have been heard yet */
+		uint32_t heard = atomic_load(&p->bell);
+		struct soda_fill *fill;
+
+		if (stopping(p))
+			return NULL;
+		soda_prefetch_step(p);
+		fill = soda_prefetch_take(p);
+		if (!fill) {
+			sleep_until_rung(p, heard);
+			continue;
+		}
+		/* A fill that blocks should not be alone, where more is wanted. */
+		if (!idle(p))
+			ring(p);
+		p->ops->fill(p->arg, fill);
+	}
+}
+
+int soda_prefetch_start(struct soda_prefetch *p, unsigned workers)
+{
+	sigset_t all, saved;
+	int err = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	for (unsigned i = 0; i < workers && i < SODA_PREFETCH_WORKERS_MAX && !err; i++) {
+		err = pthread_create(&p->threads[p->workers], NULL, work, p);
+		if (err)
+			break;
+		pthread_setname_np(p->threads[p->workers++], "soda-prefetch");
+	}
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (err)
+		soda_prefetch_stop(p);
+	return err ? -EAGAIN : 0;
+}
+
+/* Nobody takes them any more: who waits for them is told. */
+static void end_queue(struct soda_prefetch *p)
+{
+	struct soda_fill *fill;
+
+	while ((fill = soda_prefetch_take(p)))
+		soda_prefetch_filled(p, fill, -ECANCELED);
+}
+
+void soda_prefetch_stop(struct soda_prefetch *p)
+{
+	struct soda_wait wait;
+
+	soda_lock_acquire(&p->lock);
+	p->stopping = true;
+	soda_lock_release(&p->lock);
+	atomic_fetch_add(&p->bell, 1);
+	soda_futex_wake(&p->bell, INT32_MAX);
+	for (unsigned i = 0; i < p->workers; i++)
+		soda_wait_join(p->threads[i], "a prefetch worker to end");
+	p->workers = 0;
+	end_queue(p);
+	soda_wait_begin(&wait, "what is fetched ahead to come back");
+	for (;;) {
+		uint32_t seen = atomic_load_explicit(&p->ended, memory_order_relaxed), underway;
+
+		soda_lock_acquire(&p->lock);
+		underway = p->underway;
+		soda_lock_release(&p->lock);
+		if (!underway)
+			break;
+		soda_wait_futex(&wait, &p->ended, seen);
+	}
+	soda_wait_end(&wait);
+}
+
+/* Owners come and go, and what is seen of all of it from outside. */
+
+/* With the lock: what is begun after this is not of this owner. */
+static void remove_locked(struct soda_prefetch *p, struct soda_owner *o)
+{
+	unwant_locked(p, o->id);
+	soda_cache_forget(p->cache, o->id);
+	drop_ghost(p, o);
+	soda_owner_remove(&p->owners, o);
+}
+
+static int open_locked(struct soda_prefetch *p, const struct soda_owner_name *name,
+		       uint64_t entries, struct soda_owner **o_p)
+{
+	struct soda_owner *o = name->file ? soda_owner_find(&p->owners, name) : NULL;
+	int ret = 0;
+
+	if (!o) {
+		ret = soda_owner_add(&p->owners, name, entries, &o);
+		if (ret == -ENOSPC) {
+			o = soda_owner_lingering(&p->owners);
+			if (!o)
+				return -ENOSPC;
+			remove_locked(p, o);
+			ret = soda_owner_add(&p->owners, name, entries, &o);
+		}
+	}
+	if (!ret) {
+		o->s.regions++;
+		show_mode(p, o);
+		*o_p = o;
+	}
+	return ret;
+}
+
+int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
+		       uint32_t *owner_p)
+{
+	uint64_t size = soda_cache_entry_bytes(p->cache);
+	struct soda_owner *o = NULL;
+	int ret;
+
+	if (!name->bytes || name->bytes > INT64_MAX)
+		return -EINVAL;
+	soda_lock_acquire(&p->lock);
+	ret = open_locked(p, name, (name->bytes + size - 1) / size, &o);
+	if (!ret)
+		*owner_p = o->id;
+	soda_lock_release(&p->lock);
+	return ret;
+}
+
+void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone)
+{
+	struct soda_owner *o;
+
+	soda_lock_acquire(&p->lock);
+	o = soda_owner_get(&p->owners, owner);
+	if (o && --o->s.regions == 0) {
+		o->closed = ++p->owners.closings;
+		unwant_locked(p, owner);
+		if (!o->s.name.file || gone)
+			remove_locked(p, o);
+	}
+	soda_lock_release(&p->lock);
+}
+
+void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_owner_advice advice)
+{
+	struct soda_owner *o;
+
+	soda_lock_acquire(&p->lock);
+	o = soda_owner_get(&p->owners, owner);
+	if (o) {
+		o->s.advice = advice;
+		show_mode(p, o);
+		if (advice == SODA_OWNER_UNCACHED) {
+			unwant_locked(p, owner);
+			soda_cache_forget(p->cache, owner);
+		}
+	}
+	soda_lock_release(&p->lock);
+}
+
+void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p)
+{
+	struct soda_prefetch_stats s = { .net_bytes_per_s = soda_rate_get(&p->link.net),
+					 .intra_bytes_per_s = soda_rate_get(&p->link.intra),
+					 .ratio = soda_link_ratio(&p->link) };
+
+	soda_cache_count(p->cache, &s.cache);
+	soda_lock_acquire(&p->recent.lock);
+	s.recent_lost = p->recent.lost;
+	soda_lock_release(&p->recent.lock);
+	soda_lock_acquire(&p->lock);
+	s.policy = p->guard.policy->name;
+	s.nonsense = p->guard.nonsense;
+	s.policy_replaced = p->guard.replaced;
+	s.wanted = p->begun;
+	s.unwanted = p->unwanted;
+	s.switched_on = p->switched_on;
+	s.switched_off = p->switched_off;
+	for (uint32_t id = 0; id < p->owners.used; id++) {
+		const struct soda_owner *o = soda_owner_get(&p->owners, id);
+
+		s.owners += o != NULL;
+		s.owners_on += o && fetches(p, o);
+	}
+	soda_lock_release(&p->lock);
+	*stats_p = s;
+}
+
+void soda_prefetch_each(struct soda_prefetch *p,
+			void (*fn)(void *arg, const struct soda_owner_stats *owner), void *arg)
+{
+	for (uint32_t id = 0;; id++) {
+		struct soda_owner_stats copy;
+		const struct soda_owner *o;
+		bool end;
+
+		soda_lock_acquire(&p->lock);
+		end = id >= p->owners.used;
+		o = soda_owner_get(&p->owners, id);
+		if (o) {
+			copy = o->s;
+			copy.ghosts = o->ghost ? soda_ghost_count(o->ghost) : 0;
+		}
+		soda_lock_release(&p->lock);
+		if (end)
+			return;
+		if (o)
+			fn(arg, &copy);
+	}
 }

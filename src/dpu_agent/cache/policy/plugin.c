@@ -11,7 +11,19 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "dpu_agent/cache/policy/policies.h"
+
+static const struct soda_cache_policy *const builtin[] = {
+	&soda_cache_policy_random,
+	&soda_cache_policy_stream,
+};
+
+const struct soda_cache_policy *soda_cache_policy_builtin(const char *name)
+{
+	for (size_t i = 0; i < sizeof(builtin) / sizeof(builtin[0]); i++)
+		if (strcmp(builtin[i]->name, name) == 0)
+			return builtin[i];
+	return NULL;
+}
 
 __attribute__((format(printf, 3, 4))) static int refuse(struct soda_why *why, int err,
 							const char *fmt, ...)

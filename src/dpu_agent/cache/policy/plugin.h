@@ -11,6 +11,11 @@
 #include "soda_cache_policy.h"
 #include "transport/api/transport.h"
 
+extern const struct soda_cache_policy soda_cache_policy_random, soda_cache_policy_stream;
+
+/* A built-in one by name; NULL: it is none. */
+const struct soda_cache_policy *soda_cache_policy_builtin(const char *name);
+
 struct soda_plugin {
 	const struct soda_cache_policy *policy;
 	void *handle; /* of dlopen; NULL: built in */

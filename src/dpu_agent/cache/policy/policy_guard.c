@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 
 /* A victim may come into use between the policy's look and ours: ask so often again. */
 enum { ASK = 4, STATE_MIN = 1 << 20, STATE_SHARE = 64 };

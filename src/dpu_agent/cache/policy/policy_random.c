@@ -4,7 +4,7 @@
  * request, and evict any that is not in use.  Also what a policy that returns
  * nonsense is replaced by.
  */
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 
 enum { THROWS = 32 };
 

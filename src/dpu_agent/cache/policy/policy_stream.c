@@ -22,7 +22,7 @@
  * through is settled, as is what density brought: second chance among those, when
  * nothing else is left, and one in SOMETIMES so that old ones leave at last.
  */
-#include "dpu_agent/cache/policy/policies.h"
+#include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/policy/stream_history.h"
 
 enum { SOMETIMES = 32, EAGER_MAX = 8, WALK = 16 };
