@@ -382,7 +382,7 @@ static void test_bad_calls(void **state)
 	unsigned n = 0;
 
 	link_open(e, &l, "", 0, 8);
-	for (unsigned i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < 6; i++) {
 		static const struct {
 			unsigned type;
 			uint32_t length;
@@ -390,6 +390,7 @@ static void test_bad_calls(void **state)
 			    { SODA_MSG_READ, 24 },
 			    { SODA_MSG_HELLO, 56 },
 			    { SODA_MSG_OK, 0 },
+			    { SODA_MSG_SERVICES - 1, 0 },
 			    { SODA_MSG_STATS, 1000 } };
 		int fd = raw_connect(e);
 

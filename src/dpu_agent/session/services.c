@@ -55,26 +55,6 @@ static struct soda_service_entry *find(struct soda_services *all, enum soda_msg 
 	return NULL;
 }
 
-/* Of services that have a limit. False: the client has as many requests under way as it may. */
-static bool begin(struct soda_session *s, const struct soda_service_entry *e)
-{
-	uint32_t *calls = &s->calls[e - s->all->services.at];
-	bool room;
-
-	pthread_mutex_lock(&s->lock);
-	room = *calls < e->ops->calls_max;
-	*calls += room;
-	pthread_mutex_unlock(&s->lock);
-	return room;
-}
-
-static void end(struct soda_session *s, const struct soda_service_entry *e)
-{
-	pthread_mutex_lock(&s->lock);
-	s->calls[e - s->all->services.at]--;
-	pthread_mutex_unlock(&s->lock);
-}
-
 static int call(struct soda_session *s, struct soda_service_entry *e, enum soda_msg type,
 		const void *body, size_t bytes, bool shares, struct soda_reply *reply)
 {
@@ -84,12 +64,14 @@ static int call(struct soda_session *s, struct soda_service_entry *e, enum soda_
 	if (ops->bytes_max && bytes > ops->bytes_max)
 		return refuse(reply, -EINVAL, "%s: a request of %zu bytes: %u are allowed",
 			      ops->name, bytes, ops->bytes_max);
-	if (ops->calls_max && !begin(s, e))
-		return refuse(reply, -EBUSY, "%s: %u requests of this client are under way",
-			      ops->name, ops->calls_max);
-	ret = ops->call(s, state_of(s, e), type, body, bytes, shares, reply);
-	if (ops->calls_max)
-		end(s, e);
+	/* relaxed: a number, and nothing depends on it */
+	if (atomic_fetch_add_explicit(&e->under_way, 1, memory_order_relaxed) < ops->calls_max ||
+	    !ops->calls_max)
+		ret = ops->call(s, state_of(s, e), type, body, bytes, shares, reply);
+	else
+		ret = refuse(reply, -EBUSY, "%s: %u requests are under way, and no more may be",
+			     ops->name, ops->calls_max);
+	atomic_fetch_sub_explicit(&e->under_way, 1, memory_order_relaxed);
 	return ret;
 }
 
@@ -229,6 +211,8 @@ void soda_services_walk(struct soda_services *all, struct soda_metrics *m)
 	for (struct soda_service_entry *e = all->at + 1; e < all->at + all->n; e++) {
 		soda_metrics_item(m);
 		soda_metrics_text(m, "id", e->ops->name);
+		soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, "under_way",
+				 "requests to a service under way", atomic_load(&e->under_way));
 		soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "calls",
 				 "requests to a service", atomic_load(&e->calls));
 		soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "refused",

@@ -36,7 +36,7 @@ struct soda_agent_service {
 	const char *name;
 	uint8_t first, last; /* request types; from SODA_MSG_SERVICES on, but for paging's */
 	bool tools;	     /* clients without pages may use it, too */
-	uint32_t calls_max;  /* of one client at a time: others are refused; 0: any number */
+	uint32_t calls_max;  /* at once, of all clients; others are refused; 0: any number */
 	uint32_t bytes_max;  /* of one request; 0: what the wire allows */
 	uint32_t state_bytes;
 
@@ -76,6 +76,7 @@ struct soda_service_entry {
 	const struct soda_agent_service *ops;
 	void *arg;
 	uint32_t at; /* of its state, behind the session */
+	_Atomic uint32_t under_way;
 	_Atomic uint64_t calls, refused, request_bytes, reply_bytes;
 };
 

@@ -57,7 +57,6 @@ struct soda_session {
 	unsigned joined; /* control connections so far: calls are the last one's */
 	struct soda_session_peer *peers;
 	unsigned peers_n;
-	uint32_t calls[SODA_SERVICES_MAX]; /* under way, of services that limit them */
 
 	bool given; /* to the keeper's hands; guarded by the table's lock, and so below */
 	struct soda_session *next_given;

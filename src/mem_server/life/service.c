@@ -230,7 +230,10 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		reply->bytes = bytes;
 		return 0;
 	default:
-		return -EPROTO;
+		if (type < SODA_MSG_SERVICES)
+			return -EPROTO;
+		soda_server_why(&reply->why, "this is a memory server, without further services");
+		return -ENOTSUP;
 	}
 }
 

@@ -66,7 +66,8 @@ struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply)
 
 bool soda_control_is_call(const struct soda_wire_frame *frame)
 {
-	return frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK &&
+	return ((frame->type > SODA_MSG_HELLO && frame->type < SODA_MSG_OK) ||
+		frame->type >= SODA_MSG_SERVICES) &&
 	       frame->length <= SODA_WIRE_MAX_CONTROL;
 }
 
