@@ -438,25 +438,26 @@ static void answer_near(struct soda_session *s)
 
 static struct soda_channel *least_busy(struct soda_session *s)
 {
-	struct soda_channel *best = &soda_pager(s)->channels[0];
+	struct soda_pager *p = soda_pager(s);
+	struct soda_channel *best = &p->channels[0];
 
 	for (unsigned i = 1; i < soda_paging(s)->channels; i++)
-		if (atomic_load_explicit(&soda_pager(s)->channels[i].under_way,
-					 memory_order_relaxed) <
+		if (atomic_load_explicit(&p->channels[i].under_way, memory_order_relaxed) <
 		    atomic_load_explicit(&best->under_way, memory_order_relaxed))
-			best = &soda_pager(s)->channels[i];
+			best = &p->channels[i];
 	return best;
 }
 
 /* What may be posted of the queue now; *more_p: there will be more at once. */
 static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *more_p)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_task *first, **at = &first;
 	uint64_t bytes = 0;
 
 	*more_p = false;
 	pthread_mutex_lock(&s->lock);
-	first = s->up ? soda_pager(s)->queue : NULL;
+	first = s->up ? p->queue : NULL;
 	while (room && *at && bytes < SODA_TURN_BYTES) {
 		bytes += (*at)->rq->bytes;
 		room--;
@@ -464,9 +465,9 @@ static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *
 	}
 	if (first) {
 		*more_p = *at && bytes >= SODA_TURN_BYTES;
-		soda_pager(s)->queue = *at;
-		if (!soda_pager(s)->queue)
-			soda_pager(s)->queue_end = &soda_pager(s)->queue;
+		p->queue = *at;
+		if (!p->queue)
+			p->queue_end = &p->queue;
 		*at = NULL;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -816,15 +817,16 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 /* Up to max tasks of the queue. */
 static struct soda_task *take_queue(struct soda_session *s, unsigned max)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_task *first, **at = &first;
 
 	pthread_mutex_lock(&s->lock);
-	first = soda_pager(s)->queue;
+	first = p->queue;
 	while (max-- && *at)
 		at = &(*at)->next;
-	soda_pager(s)->queue = *at;
-	if (!soda_pager(s)->queue)
-		soda_pager(s)->queue_end = &soda_pager(s)->queue;
+	p->queue = *at;
+	if (!p->queue)
+		p->queue_end = &p->queue;
 	*at = NULL;
 	pthread_mutex_unlock(&s->lock);
 	return first;

@@ -11,12 +11,12 @@ enum {
 
 static void charge_locked(struct soda_session *s, int64_t bytes)
 {
-	uint64_t before = soda_pager(s)->read_bytes, delta = (uint64_t)bytes;
+	struct soda_pager *p = soda_pager(s);
+	uint64_t before = p->read_bytes, delta = (uint64_t)bytes;
 
-	soda_pager(s)->read_bytes += (uint64_t)bytes;
-	if (!before != !soda_pager(s)->read_bytes)
-		delta += soda_pager(s)->read_bytes ? 1ull << CHARGED_SHIFT
-						   : -(1ull << CHARGED_SHIFT);
+	p->read_bytes += (uint64_t)bytes;
+	if (!before != !p->read_bytes)
+		delta += p->read_bytes ? 1ull << CHARGED_SHIFT : -(1ull << CHARGED_SHIFT);
 	atomic_fetch_add_explicit(&soda_paging(s)->gates.charged, delta, memory_order_relaxed);
 }
 
@@ -51,13 +51,15 @@ static void let_in_locked(struct soda_session *s, struct soda_task *task)
 
 bool soda_gate_enter_locked(struct soda_session *s, struct soda_task *task)
 {
-	if (!soda_pager(s)->gate && has_room_locked(s, task->rq->bytes)) {
+	struct soda_pager *p = soda_pager(s);
+
+	if (!p->gate && has_room_locked(s, task->rq->bytes)) {
 		let_in_locked(s, task);
 		return true;
 	}
 	task->next = NULL;
-	*soda_pager(s)->gate_end = task;
-	soda_pager(s)->gate_end = &task->next;
+	*p->gate_end = task;
+	p->gate_end = &task->next;
 	return false;
 }
 
@@ -69,23 +71,25 @@ void soda_gate_leave_locked(struct soda_session *s, uint64_t bytes)
 
 struct soda_task *soda_gate_take_all_locked(struct soda_session *s)
 {
-	struct soda_task *tasks = soda_pager(s)->gate;
+	struct soda_pager *p = soda_pager(s);
+	struct soda_task *tasks = p->gate;
 
-	soda_pager(s)->gate = NULL;
-	soda_pager(s)->gate_end = &soda_pager(s)->gate;
+	p->gate = NULL;
+	p->gate_end = &p->gate;
 	return tasks;
 }
 
 /* The next one that may come in, which has. */
 static struct soda_task *next_locked(struct soda_session *s)
 {
-	struct soda_task *task = soda_pager(s)->gate;
+	struct soda_pager *p = soda_pager(s);
+	struct soda_task *task = p->gate;
 
 	if (!task || !has_room_locked(s, task->rq->bytes))
 		return NULL;
-	soda_pager(s)->gate = task->next;
-	if (!soda_pager(s)->gate)
-		soda_pager(s)->gate_end = &soda_pager(s)->gate;
+	p->gate = task->next;
+	if (!p->gate)
+		p->gate_end = &p->gate;
 	let_in_locked(s, task);
 	return task;
 }
@@ -96,19 +100,20 @@ static struct soda_task *next_locked(struct soda_session *s)
  */
 void soda_gate_open(struct soda_session *s)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_task *task;
 	bool any = false;
 
 	pthread_mutex_lock(&s->lock);
-	if (soda_pager(s)->gate && !soda_pager(s)->opening) {
-		soda_pager(s)->opening = true;
+	if (p->gate && !p->opening) {
+		p->opening = true;
 		while ((task = next_locked(s))) {
 			pthread_mutex_unlock(&s->lock);
 			soda_forward_enter(task);
 			any = true;
 			pthread_mutex_lock(&s->lock);
 		}
-		soda_pager(s)->opening = false;
+		p->opening = false;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (any) {
@@ -129,10 +134,12 @@ void soda_schedule_init(struct soda_schedule *schedule, uint64_t window)
 
 void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s)
 {
+	struct soda_pager *p = soda_pager(s);
+
 	pthread_mutex_lock(&schedule->lock);
-	if (!soda_pager(s)->scheduled) {
-		soda_pager(s)->scheduled = true;
-		soda_pager(s)->next_turn = NULL;
+	if (!p->scheduled) {
+		p->scheduled = true;
+		p->next_turn = NULL;
 		soda_session_ref(s);
 		if (schedule->last)
 			soda_pager(schedule->last)->next_turn = s;

@@ -64,27 +64,30 @@ static int refuse_new_client(struct soda_session *s, struct soda_conn *conn, str
 static int connect_control(struct soda_session *s, bool may_be_new, struct soda_wire_welcome *w,
 			   struct soda_why *why)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_conn *conn;
 	int ret;
 
-	soda_pager(s)->hello.epoch = next_epoch(s);
+	p->hello.epoch = next_epoch(s);
 	ret = connect_one(s, SODA_CONN_CONTROL, false, &conn, w, why);
 	if (ret < 0)
 		return ret;
-	w->known = w->known && w->client_id == soda_pager(s)->hello.client_id;
+	w->known = w->known && w->client_id == p->hello.client_id;
 	if (!w->known && !may_be_new)
 		return refuse_new_client(s, conn, why);
-	pthread_mutex_lock(&soda_pager(s)->control_lock);
-	soda_pager(s)->control = conn;
-	pthread_mutex_unlock(&soda_pager(s)->control_lock);
-	soda_pager(s)->hello.client_id = w->client_id;
-	soda_pager(s)->hello.secret = w->secret;
+	pthread_mutex_lock(&p->control_lock);
+	p->control = conn;
+	pthread_mutex_unlock(&p->control_lock);
+	p->hello.client_id = w->client_id;
+	p->hello.secret = w->secret;
 	return 0;
 }
 
 static int connect_channels(struct soda_session *s, struct soda_why *why)
 {
-	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++) {
+	struct soda_pager *p = soda_pager(s);
+
+	for (unsigned i = 0; i < p->channels_n; i++) {
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
 		int ret = connect_one(s, SODA_CONN_DATA, i >= soda_paging(s)->channels, &conn, &w,
@@ -92,10 +95,9 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 
 		if (ret < 0)
 			return ret;
-		soda_channel_connect(&soda_pager(s)->channels[i], conn);
+		soda_channel_connect(&p->channels[i], conn);
 		if (soda_paging(s)->async && i <= soda_paging(s)->channels)
-			ret = soda_completer_watch(&soda_paging(s)->completers,
-						   &soda_pager(s)->channels[i]);
+			ret = soda_completer_watch(&soda_paging(s)->completers, &p->channels[i]);
 		if (ret < 0)
 			return ret;
 	}
@@ -104,27 +106,29 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 
 static void disconnect_control(struct soda_session *s)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_conn *conn;
 
 	/* whoever is in a call has the lock; the connection goes only under our life lock */
-	if (soda_pager(s)->control)
-		soda_conn_abort(soda_pager(s)->control);
-	pthread_mutex_lock(&soda_pager(s)->control_lock);
-	conn = soda_pager(s)->control;
-	soda_pager(s)->control = NULL;
-	pthread_mutex_unlock(&soda_pager(s)->control_lock);
+	if (p->control)
+		soda_conn_abort(p->control);
+	pthread_mutex_lock(&p->control_lock);
+	conn = p->control;
+	p->control = NULL;
+	pthread_mutex_unlock(&p->control_lock);
 	soda_conn_close(conn);
 }
 
 /* READs and, without async, WRITEs that wait. */
 static void drop_queue(struct soda_session *s)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_task *queue, *gate;
 
 	pthread_mutex_lock(&s->lock);
-	queue = soda_pager(s)->queue;
-	soda_pager(s)->queue = NULL;
-	soda_pager(s)->queue_end = &soda_pager(s)->queue;
+	queue = p->queue;
+	p->queue = NULL;
+	p->queue_end = &p->queue;
 	gate = soda_gate_take_all_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	soda_forward_drop_tasks(queue);
@@ -149,15 +153,17 @@ static void take_back(struct soda_transfer *list)
 
 void soda_upstream_disconnect(struct soda_session *s)
 {
+	struct soda_pager *p = soda_pager(s);
+
 	pthread_mutex_lock(&s->lock);
 	s->up = s->broken = false;
 	pthread_mutex_unlock(&s->lock);
-	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++)
-		soda_channel_abort(&soda_pager(s)->channels[i]);
+	for (unsigned i = 0; i < p->channels_n; i++)
+		soda_channel_abort(&p->channels[i]);
 	disconnect_control(s);
-	for (unsigned i = 0; i < soda_pager(s)->channels_n; i++) {
-		soda_completer_forget(&soda_pager(s)->channels[i]);
-		take_back(soda_channel_disconnect(&soda_pager(s)->channels[i]));
+	for (unsigned i = 0; i < p->channels_n; i++) {
+		soda_completer_forget(&p->channels[i]);
+		take_back(soda_channel_disconnect(&p->channels[i]));
 	}
 	soda_writes_restart(s);
 	drop_queue(s);
@@ -165,16 +171,31 @@ void soda_upstream_disconnect(struct soda_session *s)
 
 /* Regions */
 
+/* The first one from this number on, which is *id_p then; NULL: none. */
+static struct soda_region *next_region(struct soda_session *s, unsigned *id_p)
+{
+	struct soda_pager *p = soda_pager(s);
+	struct soda_region *r = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned id = *id_p; id < p->regions_end && !r; id++)
+		if ((r = p->regions[id]))
+			*id_p = id;
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
 /* r is filled in, and the session's from now on. */
 static void add_region(struct soda_session *s, struct soda_region *r)
 {
+	struct soda_pager *p = soda_pager(s);
 	uint16_t id = r->mr.region_id;
 
 	soda_caches_open(s, r);
 	pthread_mutex_lock(&s->lock);
-	soda_pager(s)->regions[id] = r;
-	if (id >= soda_pager(s)->regions_end)
-		soda_pager(s)->regions_end = id + 1u;
+	p->regions[id] = r;
+	if (id >= p->regions_end)
+		p->regions_end = id + 1u;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -189,7 +210,10 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 
 	if (!l->bytes || l->bytes > UINT64_MAX / 2)
 		return -EPROTO;
-	if (soda_region_find_locked(s, l->region_id))
+	pthread_mutex_lock(&s->lock);
+	r = soda_region_find_locked(s, l->region_id);
+	pthread_mutex_unlock(&s->lock);
+	if (r)
 		return 0;
 	r = calloc(1, sizeof(*r));
 	if (!r)
@@ -244,16 +268,15 @@ static void await_let_go(struct soda_session *s, struct soda_region *r)
 
 void soda_upstream_forget_regions(struct soda_session *s)
 {
-	for (unsigned id = 0; id < soda_pager(s)->regions_end; id++) {
-		struct soda_region *r = soda_pager(s)->regions[id];
+	struct soda_pager *p = soda_pager(s);
+	struct soda_region *r;
 
-		if (!r)
-			continue;
+	for (unsigned id = 0; (r = next_region(s, &id)); id++) {
 		pthread_mutex_lock(&s->lock);
-		soda_pager(s)->regions[id] = NULL;
+		p->regions[id] = NULL;
 		s->untold -= soda_region_untold_locked(s, r);
-		if (soda_pager(s)->said.region == r)
-			soda_pager(s)->said.region = NULL;
+		if (p->said.region == r)
+			p->said.region = NULL;
 		pthread_mutex_unlock(&s->lock);
 		soda_caches_close(s, r);
 		await_let_go(s, r);
@@ -276,11 +299,12 @@ static void lose_all(struct soda_session *s)
 static bool has_unmapped(struct soda_session *s)
 {
 	const char *shm = "shm://";
+	struct soda_region *r;
 
 	if (strncmp(soda_paging(s)->opt->server, shm, strlen(shm)))
 		return false;
-	for (unsigned id = 0; id < soda_pager(s)->regions_end; id++)
-		if (soda_pager(s)->regions[id] && !soda_pager(s)->regions[id]->mr.map)
+	for (unsigned id = 0; (r = next_region(s, &id)); id++)
+		if (!r->mr.map)
 			return true;
 	return false;
 }
@@ -288,16 +312,15 @@ static bool has_unmapped(struct soda_session *s)
 /* Keys to a region's memory end with the connection that they came on. */
 static int renew_regions(struct soda_session *s, struct soda_why *why)
 {
+	struct soda_pager *p = soda_pager(s);
+	struct soda_region *r;
 	int ret = 0;
 
-	pthread_mutex_lock(&soda_pager(s)->control_lock);
-	for (unsigned id = 0; soda_pager(s)->control && id < soda_pager(s)->regions_end && ret == 0;
-	     id++)
-		if (soda_pager(s)->regions[id])
-			ret = soda_conn_renew_region(soda_pager(s)->control,
-						     &soda_pager(s)->regions[id]->mr,
-						     (int)soda_paging(s)->opt->timeout_ms, why);
-	pthread_mutex_unlock(&soda_pager(s)->control_lock);
+	pthread_mutex_lock(&p->control_lock);
+	for (unsigned id = 0; p->control && ret == 0 && (r = next_region(s, &id)); id++)
+		ret = soda_conn_renew_region(p->control, &r->mr, (int)p->paging->opt->timeout_ms,
+					     why);
+	pthread_mutex_unlock(&p->control_lock);
 	return ret;
 }
 
@@ -323,14 +346,15 @@ static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 
 static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why *why)
 {
-	uint64_t instance = soda_pager(s)->welcome.instance_id;
+	struct soda_pager *p = soda_pager(s);
+	uint64_t instance = p->welcome.instance_id;
 	bool before = instance != 0;
 	struct soda_wire_welcome w;
 	int ret = connect_control(s, may_be_new, &w, why);
 
 	if (ret < 0)
 		return ret;
-	soda_pager(s)->welcome = w;
+	p->welcome = w;
 	ret = come_to_terms(s, before, instance, why);
 	if (ret == 0)
 		ret = connect_channels(s, why);
@@ -338,7 +362,7 @@ static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why 
 		soda_upstream_disconnect(s);
 		return ret;
 	}
-	soda_pager(s)->orphan_since_ms = 0;
+	p->orphan_since_ms = 0;
 	pthread_mutex_lock(&s->lock);
 	s->up = true;
 	pthread_mutex_unlock(&s->lock);
@@ -361,19 +385,21 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 		       struct soda_why *why)
 {
+	struct soda_pager *p = soda_pager(s);
 	int ret = -ENOTCONN;
 
-	pthread_mutex_lock(&soda_pager(s)->control_lock);
-	if (soda_pager(s)->control)
-		ret = soda_conn_call(soda_pager(s)->control, type, body, body_n, reply, capacity,
-				     reply_bytes_p, (int)soda_paging(s)->opt->timeout_ms, why);
-	pthread_mutex_unlock(&soda_pager(s)->control_lock);
+	pthread_mutex_lock(&p->control_lock);
+	if (p->control)
+		ret = soda_conn_call(p->control, type, body, body_n, reply, capacity, reply_bytes_p,
+				     (int)soda_paging(s)->opt->timeout_ms, why);
+	pthread_mutex_unlock(&p->control_lock);
 	return ret;
 }
 
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
+	struct soda_pager *p = soda_pager(s);
 	struct soda_region *r = calloc(1, sizeof(*r)); /* first: what is open is the session's */
 	char text[SODA_WIRE_MAX_NAME + 1];
 	int ret = -ENOTCONN;
@@ -382,11 +408,11 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 		return -ENOMEM;
 	memcpy(text, name, open->name_bytes);
 	text[open->name_bytes] = 0;
-	pthread_mutex_lock(&soda_pager(s)->control_lock);
-	if (soda_pager(s)->control)
-		ret = soda_conn_open_region(soda_pager(s)->control, open, text, opened_p, &r->mr,
+	pthread_mutex_lock(&p->control_lock);
+	if (p->control)
+		ret = soda_conn_open_region(p->control, open, text, opened_p, &r->mr,
 					    (int)soda_paging(s)->opt->timeout_ms, why);
-	pthread_mutex_unlock(&soda_pager(s)->control_lock);
+	pthread_mutex_unlock(&p->control_lock);
 	if (ret < 0) {
 		free(r);
 		return ret;
