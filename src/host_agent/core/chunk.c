@@ -17,7 +17,7 @@ static const uint16_t successors[] = {
 	[SODA_CHUNK_CLEAN] = TO(BUSY) | TO(DIRTY), /* DIRTY: a write-back failed */
 	[SODA_CHUNK_DIRTY] = TO(BUSY),
 	[SODA_CHUNK_BUSY] = TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(NONE) | TO(LOST),
-	[SODA_CHUNK_LOST] = TO(NONE) | TO(ZERO),
+	[SODA_CHUNK_LOST] = TO(NONE) | TO(ZERO) | TO(FETCHING),
 };
 
 bool soda_chunk_legal(enum soda_chunk_state from, enum soda_chunk_state to)

@@ -185,16 +185,28 @@ static int drop_left(uint32_t id)
 	return ret;
 }
 
-/* Handler mode: pages of a LOST chunk have been made to fail. Nobody else changes its state. */
+/*
+ * Handler mode: pages of a LOST chunk have been made to fail.  While that is undone the chunk is
+ * FETCHING, so that no other DISCARD makes it zeros that a thread touches at once.
+ */
 static int clear_lost(uint32_t id)
 {
 	const struct soda_region *r = soda_region_of(id);
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+	int ret;
 
-	if (soda_agent.settings.mode != SODA_MODE_HANDLER ||
-	    soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) != SODA_CHUNK_LOST)
+	if (soda_agent.settings.mode != SODA_MODE_HANDLER)
 		return 0;
-	return soda_mapping_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
-				  soda_region_prot(r));
+	do {
+		if (soda_chunk_state(w) != SODA_CHUNK_LOST)
+			return 0;
+	} while (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING));
+	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	ret = soda_mapping_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
+				 soda_region_prot(r));
+	soda_chunk_settle(c, ret ? SODA_CHUNK_LOST : SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
+	return ret;
 }
 
 /* A chunk that is not resident becomes zeros. false: another thread has begun to fetch it. */

@@ -180,6 +180,47 @@ static void stuck_is_lost(void **state)
 	host_stop();
 }
 
+static const struct soda_pager *below;
+static enum soda_chunk_state dropped_from;
+
+static int note_state_and_drop(const struct iovec *ranges, int n, size_t *dropped_p)
+{
+	dropped_from = host_state(object, 0);
+	return below->drop(ranges, n, dropped_p);
+}
+
+/*
+ * Handler mode: pages of a lost chunk are dropped by its DISCARD, for some of them fail.  Another
+ * one must not make it zeros meanwhile, which a thread could store to: it is taken.
+ */
+static void lost_is_discarded_by_one(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 24 };
+	struct soda_pager pager;
+
+	host_start(&o);
+	object = host_alloc(4 << 16);
+	host_store(object, 0, 0, 1);
+	assert_int_equal(host_cold(object, 0, 1), 0);
+	fake_net_restart();
+	soda_link_report(-ECONNRESET);
+	assert_int_equal(soda_link_wait(soda_now_ns() + 60000000000u), 0);
+	assert_int_equal(host_state(object, 0), SODA_CHUNK_LOST);
+	below = soda_agent.pager;
+	pager = *below;
+	pager.drop = note_state_and_drop;
+	soda_agent.pager = &pager;
+	soda_agent.settings.mode = SODA_MODE_HANDLER;
+	assert_int_equal(discard(0, 1), 0);
+	soda_agent.settings.mode = SODA_MODE_INLINE;
+	soda_agent.pager = below;
+	assert_int_equal(dropped_from, SODA_CHUNK_FETCHING);
+	assert_int_equal(host_state(object, 0), SODA_CHUNK_ZERO);
+	assert_int_equal(host_load(object, 0, 0), 0);
+	host_check(object);
+	host_stop();
+}
+
 static void *free_object(void *arg)
 {
 	host_free(object);
@@ -227,6 +268,7 @@ int main(void)
 		cmocka_unit_test(stuck_comes_back),
 		cmocka_unit_test(stuck_is_lost),
 		cmocka_unit_test(stuck_is_freed),
+		cmocka_unit_test(lost_is_discarded_by_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
