@@ -22,11 +22,10 @@ static struct {
 	void *arg;
 } log_to = { .name = "soda", .level = SODA_LOG_LVL_WARNING };
 
-static const char *const level_names[] = {
-	[SODA_LOG_LVL_ERROR] = "error",
-	[SODA_LOG_LVL_WARNING] = "warning",
-	[SODA_LOG_LVL_INFO] = "info",
-	[SODA_LOG_LVL_DEBUG] = "debug",
+const char *const soda_log_level_names[] = {
+	[SODA_LOG_LVL_ERROR] = "error",	 [SODA_LOG_LVL_WARNING] = "warning",
+	[SODA_LOG_LVL_INFO] = "info",	 [SODA_LOG_LVL_DEBUG] = "debug",
+	[SODA_LOG_LVL_DEBUG + 1] = NULL,
 };
 
 void soda_log_setup(const char *name, int level,
@@ -80,7 +79,7 @@ void soda_log(int level, const char *fmt, ...)
 		line[0] = 0;
 		used = append(line, used, log_to.name);
 		used = append(line, used, ": ");
-		used = append(line, used, level_names[level]);
+		used = append(line, used, soda_log_level_names[level]);
 		used = append(line, used, ": ");
 	}
 	va_start(args, fmt);

@@ -16,6 +16,9 @@ enum { /* as enum soda_log_level in soda.h */
        SODA_LOG_LVL_DEBUG = 4,
 };
 
+/* "warning" at [SODA_LOG_LVL_WARNING]; NULL behind the last. */
+extern const char *const soda_log_level_names[];
+
 /* Set before threads start. name stands in front of each line; not copied. sink NULL: stderr. */
 void soda_log_setup(const char *name, int level,
 		    void (*sink)(int level, const char *line, void *arg), void *arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Configuration, signals and readiness of a daemon. */
+/* The life of a daemon: options, signals, listeners, readiness, drain, end. */
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -7,30 +7,39 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
+#include "daemon/metrics_http.h"
 
-const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
+struct listeners {
+	struct soda_listener *at[SODA_LISTENERS_MAX];
+	size_t n;
+};
 
-int soda_daemon_log_level(unsigned choice)
+enum event {
+	TIMEOUT,
+	TERMINATE,   /* SIGTERM or SIGINT */
+	PARENT_GONE, /* end-of-file on the parent's descriptor */
+};
+
+static _Atomic bool draining; /* for /healthz; a process is one daemon */
+
+static int fail(const char *what, int ret)
 {
-	return SODA_LOG_LVL_ERROR + (int)choice;
+	soda_log_error("%s: %s", what, soda_strerror(ret));
+	return ret;
 }
 
-static const char *config_path(const struct soda_conf *conf, const void *values)
-{
-	for (size_t i = 0; i < conf->options_n; i++)
-		if (!strcmp(conf->options[i].name, "config"))
-			return *(char *const *)((const char *)values + conf->options[i].offset);
-	return NULL;
-}
+/* Options */
 
-/* All sources in order; path is the INI file, or NULL. */
+/* All sources in order, later ones win; path is the INI file, or NULL. */
 static int read_sources(const struct soda_conf *conf, const char *path, int argc, char **argv,
 			void *values, struct soda_conf_error *err)
 {
@@ -49,25 +58,62 @@ static int read_sources(const struct soda_conf *conf, const char *path, int argc
 	return r;
 }
 
-int soda_daemon_configure(const struct soda_conf *conf, int argc, char **argv, void *values)
+/* 0; or an error, which is printed: the program ends with SODA_EXIT_USAGE. */
+static int configure(const struct soda_daemon *d, int argc, char **argv)
 {
+	const struct soda_conf *conf = d->conf;
 	struct soda_conf_error err = { "" };
-	char *path = NULL;
 	/* The first reading finds the INI file, which then goes below what outranks it. */
-	int r = read_sources(conf, NULL, argc, argv, values, &err);
+	int ret = read_sources(conf, NULL, argc, argv, d->options, &err);
 
-	if (!r && config_path(conf, values)) {
-		path = strdup(config_path(conf, values));
-		soda_conf_free(conf, values);
-		r = path ? read_sources(conf, path, argc, argv, values, &err) : -ENOMEM;
+	if (ret == 0 && d->options->config) {
+		char *path = strdup(d->options->config);
+
+		soda_conf_free(conf, d->options);
+		ret = path ? read_sources(conf, path, argc, argv, d->options, &err) : -ENOMEM;
 		free(path);
 	}
-	if (!r)
+	if (ret == 0)
 		return 0;
 	fprintf(stderr, "%s: %s\n", conf->program, err.text);
-	soda_conf_free(conf, values);
-	return r;
+	soda_conf_free(conf, d->options);
+	return ret;
 }
+
+/* A daemon of one process shares the standard error of that, and is quiet unless told otherwise. */
+static int log_level(const struct soda_daemon *d)
+{
+	int level = SODA_LOG_LVL_ERROR + (int)d->options->log_level;
+	bool quiet = d->quiet_with_parent && d->options->parent_fd != UINT32_MAX;
+
+	return level == SODA_LOG_LVL_INFO && quiet ? SODA_LOG_LVL_WARNING : level;
+}
+
+/* Each connection and each region takes a descriptor: take all that the hard limit allows. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int choose_nodes(const char *text, struct soda_nodes *nodes_p)
+{
+	struct soda_conf_error err;
+	int ret = soda_nodes_parse(text, nodes_p, &err);
+
+	if (ret < 0) {
+		soda_log_error("--numa-node: %s", err.text);
+		return ret;
+	}
+	ret = soda_nodes_run(nodes_p);
+	return ret < 0 ? fail("cannot run on the NUMA nodes of --numa-node", ret) : 0;
+}
+
+/* Signals, and the end of the parent */
 
 static void termination_signals(sigset_t *set)
 {
@@ -76,7 +122,8 @@ static void termination_signals(sigset_t *set)
 	sigaddset(set, SIGINT);
 }
 
-int soda_daemon_signals_open(void)
+/* Block the signals and collect them, before any thread starts. A descriptor, or negative errno. */
+static int open_signals(void)
 {
 	sigset_t set;
 	int fd;
@@ -115,35 +162,30 @@ static int parent_ended(int fd)
 	return !n || (n < 0 && errno != EINTR && errno != EAGAIN);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-enum soda_daemon_event soda_daemon_wait(int signal_fd, int parent_fd, int timeout_ms)
+/* timeout_ms -1: no limit. signal_fd, parent_fd -1: none. */
+static enum event await(int signal_fd, int parent_fd, int timeout_ms)
 {
 	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN },
 				 { .fd = parent_fd, .events = POLLIN } };
-	int64_t end = now_ms() + timeout_ms;
+	uint64_t end = soda_now_ns() + (uint64_t)timeout_ms * SODA_MS_NS;
 
 	for (;;) {
-		int64_t left = timeout_ms < 0 ? -1 : end - now_ms();
+		int64_t left_ns = (int64_t)(end - soda_now_ns());
 
-		if (timeout_ms >= 0 && left < 0)
-			return SODA_DAEMON_TIMEOUT;
-		if (poll(fds, 2, (int)left) <= 0)
+		if (timeout_ms >= 0 && left_ns < 0)
+			return TIMEOUT;
+		if (poll(fds, 2, timeout_ms < 0 ? -1 : (int)(left_ns / (int64_t)SODA_MS_NS)) <= 0)
 			continue;
 		if (fds[0].revents) {
 			take_signal(signal_fd);
-			return SODA_DAEMON_TERMINATE;
+			return TERMINATE;
 		}
 		if (fds[1].revents && parent_ended(parent_fd))
-			return SODA_DAEMON_PARENT_GONE;
+			return PARENT_GONE;
 	}
 }
+
+/* Readiness */
 
 /* One datagram to the service manager, as sd_notify(3) does. */
 static void notify(const char *state)
@@ -167,15 +209,159 @@ static void notify(const char *state)
 		close(fd);
 }
 
-void soda_daemon_ready(const char *const *addresses, size_t n)
+static void announce(const struct soda_daemon *d, const struct listeners *listeners,
+		     const struct soda_metrics_http *http)
 {
-	for (size_t i = 0; i < n; i++)
-		printf("READY %s\n", addresses[i]);
+	for (size_t i = 0; i < listeners->n; i++)
+		soda_log_info("listening on %s", soda_listener_address(listeners->at[i]));
+	d->announce(d->self);
+	if (http)
+		soda_log_info("metrics at %s", soda_metrics_http_url(http));
+	for (size_t i = 0; i < listeners->n; i++)
+		printf("READY %s\n", soda_listener_address(listeners->at[i]));
+	if (http)
+		printf("READY %s\n", soda_metrics_http_url(http));
 	fflush(stdout);
 	notify("READY=1");
 }
 
-void soda_daemon_stopping(void)
+/* Listeners and metrics */
+
+static int open_listener(const struct soda_daemon *d, const struct soda_listener_options *how,
+			 const char *address, struct listeners *listeners)
 {
+	struct soda_why why = { "" };
+	int ret;
+
+	if (listeners->n == SODA_LISTENERS_MAX) {
+		soda_log_error("at most %d addresses", SODA_LISTENERS_MAX);
+		return -EINVAL;
+	}
+	ret = soda_listener_open(address, d->service, d->self, how, &listeners->at[listeners->n],
+				 &why);
+	if (ret < 0) {
+		soda_log_error("cannot listen on %s: %s", address,
+			       *why.text ? why.text : soda_strerror(ret));
+		return ret;
+	}
+	listeners->n++;
+	return 0;
+}
+
+static int open_listeners(const struct soda_daemon *d, const struct soda_listener_options *how,
+			  struct listeners *listeners)
+{
+	char *list = strdup(d->options->listen), *rest = list, *address;
+	int ret = list ? 0 : -ENOMEM;
+
+	while (ret == 0 && (address = strsep(&rest, ", ")))
+		if (*address)
+			ret = open_listener(d, how, address, listeners);
+	free(list);
+	if (ret == 0 && !listeners->n) {
+		soda_log_error("--listen names no address");
+		ret = -EINVAL;
+	}
+	for (size_t i = 0; i < listeners->n && ret == 0; i++) {
+		ret = soda_listener_start(listeners->at[i]);
+		if (ret < 0)
+			fail("cannot start a listener", ret);
+	}
+	return ret;
+}
+
+static void close_listeners(struct listeners *listeners)
+{
+	for (size_t i = 0; i < listeners->n; i++)
+		soda_listener_close(listeners->at[i]);
+	listeners->n = 0;
+}
+
+/* *http_p stays NULL where no metrics are wanted. */
+static int open_metrics(const struct soda_daemon *d, struct soda_metrics_http **http_p)
+{
+	const struct soda_metrics_source source = {
+		.prefix = d->metrics_prefix,
+		.walk = d->walk,
+		.arg = d->self,
+		.draining = &draining,
+	};
+	const char *address = d->options->metrics;
+	struct soda_conf_error err;
+	int ret = address && *address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
+
+	if (ret < 0)
+		soda_log_error("%s", err.text);
+	return ret;
+}
+
+/* The life */
+
+/* Refuse what is new; true when every client has left in time. */
+static bool drain(const struct soda_daemon *d, struct listeners *listeners, int parent_fd)
+{
+	uint64_t end = soda_now_ns() + d->options->drain_ms * SODA_MS_NS;
+
 	notify("STOPPING=1");
+	atomic_store(&draining, true);
+	d->drain(d->self);
+	for (size_t i = 0; i < listeners->n; i++)
+		soda_listener_stop_accepting(listeners->at[i]);
+	while (d->connected(d->self)) {
+		uint64_t now = soda_now_ns();
+		uint64_t left_ms = end > now ? (end - now) / SODA_MS_NS : 0;
+		int look_ms = left_ms < SODA_DRAIN_LOOK_MS ? (int)left_ms : SODA_DRAIN_LOOK_MS;
+
+		if (!left_ms || await(-1, parent_fd, look_ms) == PARENT_GONE)
+			return false;
+	}
+	return true;
+}
+
+static int serve(const struct soda_daemon *d, const struct soda_listener_options *how,
+		 int signal_fd)
+{
+	int parent_fd = d->options->parent_fd == UINT32_MAX ? -1 : (int)d->options->parent_fd;
+	struct listeners listeners = { .n = 0 };
+	struct soda_metrics_http *http = NULL;
+	int ret = open_listeners(d, how, &listeners);
+	unsigned lost;
+
+	if (ret == 0)
+		ret = open_metrics(d, &http);
+	if (ret == 0) {
+		announce(d, &listeners, http);
+		if (await(signal_fd, parent_fd, -1) == TERMINATE &&
+		    !drain(d, &listeners, parent_fd))
+			soda_log_info("%u clients did not finish: their connections are closed",
+				      d->connected(d->self));
+	}
+	close_listeners(&listeners);
+	soda_metrics_http_stop(http);
+	lost = d->stop(d->self);
+	if (ret == 0)
+		soda_log_info("ended");
+	return ret < 0 || lost ? SODA_EXIT_FAILURE : SODA_EXIT_OK;
+}
+
+int soda_daemon_run(const struct soda_daemon *d, int argc, char **argv)
+{
+	int signal_fd, status = SODA_EXIT_FAILURE;
+	struct soda_listener_options how;
+	struct soda_nodes nodes;
+
+	if (configure(d, argc, argv))
+		return SODA_EXIT_USAGE;
+	soda_log_setup(d->conf->program, log_level(d), NULL, NULL);
+	raise_descriptor_limit();
+	how = (struct soda_listener_options){ .workers = d->options->workers,
+					      .max_connections = d->options->max_connections };
+	signal_fd = open_signals();
+	if (signal_fd < 0)
+		fail("cannot receive signals", signal_fd);
+	else if (choose_nodes(d->options->numa_node, &nodes) == 0 &&
+		 d->start(d->self, &nodes, &how) == 0)
+		status = serve(d, &how, signal_fd);
+	soda_conf_free(d->conf, d->options);
+	return status;
 }

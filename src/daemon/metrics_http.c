@@ -21,7 +21,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "daemon/metrics_listen.h"
 
 enum {
 	LOW_PRIORITY = 10,
@@ -118,10 +117,10 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 	if (strcmp(url, "/healthz"))
 		return answer(connection, MHD_HTTP_NOT_FOUND, "Content-Type", "text/plain",
 			      "there are /metrics and /healthz\n");
-	return http->source.healthy(http->source.arg)
-		       ? answer(connection, MHD_HTTP_OK, "Content-Type", "text/plain", "ok\n")
-		       : answer(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "Content-Type",
-				"text/plain", "draining\n");
+	return atomic_load(http->source.draining)
+		       ? answer(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "Content-Type",
+				"text/plain", "draining\n")
+		       : answer(connection, MHD_HTTP_OK, "Content-Type", "text/plain", "ok\n");
 }
 
 /* The lives of connections */

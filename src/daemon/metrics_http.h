@@ -18,13 +18,21 @@
 
 struct soda_metrics_http;
 
-/* What is served; copied. The functions are called in the endpoint's thread. */
+/* What is served; copied. The walk is called in the endpoint's thread. */
 struct soda_metrics_source {
 	const char *prefix; /* as in soda_metrics_prometheus */
 	soda_metrics_walk *walk;
-	bool (*healthy)(void *arg);
 	void *arg;
+	const _Atomic bool *draining; /* the daemon has been told to end */
 };
+
+/*
+ * A listening socket, which does not block.  address: "PORT" or ":PORT" (127.0.0.1),
+ * "HOST:PORT", "[IPV6]:PORT"; port 0 picks one.  where_p: "127.0.0.1:9401", with the
+ * real port.  0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EACCES, -EMFILE; err says which.
+ */
+int soda_metrics_listen(const char *address, int *fd_p, char where_p[96],
+			struct soda_conf_error *err);
 
 /*
  * address: as in soda_metrics_listen.  The signals that the daemon waits for are

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "daemon/metrics_listen.h"
+#include "daemon/metrics_http.h"
 
 #include <errno.h>
 #include <netdb.h>

@@ -45,9 +45,9 @@ static void up(const char *address)
 					       .client_credit = 4 << 20,
 					       .buffers = 1 << 30,
 					       .window = 16 << 20,
-					       .workers = 2,
+					       .daemon.workers = 2,
 					       .timeout_ms = TIMEOUT_MS,
-					       .max_clients = 64,
+					       .daemon.max_clients = 64,
 					       .aggregate = true,
 					       .async = true };
 	assert_int_equal(soda_dpu_start(&place.dpu, &place.opt), 0);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "daemon/daemon.h"
 #include "dpu_agent/life/agent.h"
 #include "fibers.h"
 #include "nodes.h"
@@ -11,9 +10,6 @@
 static struct soda_dpu dpu;
 static struct soda_dpu_options opt;
 static struct soda_listener *listener;
-
-/* Of daemon.c, which is not here. */
-const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
 
 static void on_log(int level, const char *line, void *arg)
 {
@@ -30,7 +26,7 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	if (soda_conf_defaults(&soda_dpu_conf, &opt, &err))
 		sim_fail("the agent's options: %s", err.text);
 	opt.server = (char *)"sim://server";
-	opt.workers = s->workers;
+	opt.daemon.workers = s->workers;
 	opt.completers = s->completers;
 	opt.channels = s->channels;
 	opt.write_budget = s->write_budget;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "daemon/daemon.h"
 #include "disk.h"
 #include "fibers.h"
 #include "mem_server/life/server.h"
@@ -12,9 +11,6 @@
 
 static struct soda_server server;
 static struct soda_listener *listener;
-
-/* Of daemon.c, which is not here. */
-const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
 
 static void on_log(int level, const char *line, void *arg)
 {

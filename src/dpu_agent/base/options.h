@@ -3,17 +3,11 @@
 #ifndef SODA_DPU_AGENT_OPTIONS_H
 #define SODA_DPU_AGENT_OPTIONS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/conf/conf.h"
+#include "daemon/options.h"
 
 struct soda_dpu_options {
-	char *listen;	 /* addresses, separated by commas */
-	char *numa_node; /* as soda_nodes_parse takes it */
-	char *server;	 /* the memory server's */
-	char *config;
-	char *metrics; /* address of the HTTP endpoint; NULL: none */
+	struct soda_daemon_options daemon; /* first */
+	char *server;			   /* the memory server's address */
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;
@@ -23,13 +17,9 @@ struct soda_dpu_options {
 	uint64_t window;	/* of READs under way to the server, of all clients */
 	uint32_t channels;	/* for READs, a client; 0: by processors */
 	uint32_t completers;	/* threads; 0: by processors */
-	uint32_t workers;
-	uint32_t answer; /* enum soda_answer_by */
-	uint32_t timeout_ms, drain_ms, grace_ms;
-	uint32_t max_clients, max_connections;
-	uint32_t parent_fd; /* UINT32_MAX: none */
-	uint32_t log_level; /* index into soda_daemon_log_levels */
-	bool base, aggregate, async, allow_other;
+	uint32_t answer;	/* enum soda_answer_by */
+	uint32_t timeout_ms, grace_ms;
+	bool base, aggregate, async;
 	bool dynamic, adaptive, statics; /* caches */
 };
 

@@ -20,7 +20,7 @@ static unsigned processors(void)
 int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 {
 	unsigned cpus = processors();
-	unsigned workers = opt->workers ? opt->workers : cpus < THREADS_MAX ? cpus : THREADS_MAX;
+	unsigned workers = opt->daemon.workers ? opt->daemon.workers : cpus < THREADS_MAX ? cpus : THREADS_MAX;
 	bool async = opt->async && !opt->base;
 	int ret;
 

@@ -2,28 +2,23 @@
 /* The option table, and the words of the man page. */
 #include "dpu_agent/base/options.h"
 
-#include "daemon/daemon.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
 
+#define ENV "SODA_DPU_"
 #define AT(field) .offset = offsetof(struct soda_dpu_options, field)
 
 /* as enum soda_answer_by */
 static const char *const answers[] = { "write", "send", NULL };
 
 static const struct soda_option options[] = {
-	{ .name = "listen",
-	  .env = "SODA_DPU_LISTEN",
-	  .letter = 'l',
-	  .type = SODA_OPT_LIST,
-	  AT(listen),
-	  .arg = "ADDRESS",
-	  .def = "tcp://127.0.0.1:7002",
-	  .help = "Where programs connect: tcp://HOST:PORT (port 0 picks a free one),"
-		  " verbs://HOST:PORT (RDMA: HOST is the address of an RDMA device), or on the"
-		  " same machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
-		  " option again." },
+	SODA_DAEMON_LISTEN(
+		ENV, "tcp://127.0.0.1:7002",
+		"Where programs connect: tcp://HOST:PORT (port 0 picks a free one),"
+		" verbs://HOST:PORT (RDMA: HOST is the address of an RDMA device), or on the"
+		" same machine shm:///PATH or shm://@NAME; several, separated by commas, or the"
+		" option again."),
 	{ .name = "server",
-	  .env = "SODA_DPU_SERVER",
+	  .env = ENV "SERVER",
 	  .letter = 's',
 	  .type = SODA_OPT_STRING,
 	  AT(server),
@@ -31,40 +26,40 @@ static const struct soda_option options[] = {
 	  .def = "tcp://127.0.0.1:7001",
 	  .help = "The memory server." },
 	{ .name = "base",
-	  .env = "SODA_DPU_BASE",
+	  .env = ENV "BASE",
 	  .type = SODA_OPT_BOOL,
 	  AT(base),
 	  .def = "no",
 	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that"
 		  " follows." },
 	{ .name = "aggregate",
-	  .env = "SODA_DPU_AGGREGATE",
+	  .env = ENV "AGGREGATE",
 	  .type = SODA_OPT_BOOL,
 	  AT(aggregate),
 	  .def = "yes",
 	  .help = "Forward requests that wait at the same time as one batch, and adjacent ones as"
 		  " one transfer." },
 	{ .name = "async",
-	  .env = "SODA_DPU_ASYNC",
+	  .env = ENV "ASYNC",
 	  .type = SODA_OPT_BOOL,
 	  AT(async),
 	  .def = "yes",
 	  .help = "Receive and complete in separate threads, and acknowledge writes at once." },
 	{ .name = "dynamic",
-	  .env = "SODA_DPU_DYNAMIC",
+	  .env = ENV "DYNAMIC",
 	  .type = SODA_OPT_BOOL,
 	  AT(dynamic),
 	  .def = "yes",
 	  .help = "Cache what programs read, fetched ahead in large entries, where that pays." },
 	{ .name = "adaptive",
-	  .env = "SODA_DPU_ADAPTIVE",
+	  .env = ENV "ADAPTIVE",
 	  .type = SODA_OPT_BOOL,
 	  AT(adaptive),
 	  .def = "yes",
 	  .help = "Decide for each object whether the dynamic cache pays; without it, it is on for"
 		  " all." },
 	{ .name = "cache-bytes",
-	  .env = "SODA_DPU_CACHE_BYTES",
+	  .env = ENV "CACHE_BYTES",
 	  .type = SODA_OPT_SIZE,
 	  AT(cache_bytes),
 	  .arg = "SIZE",
@@ -72,7 +67,7 @@ static const struct soda_option options[] = {
 	  .min = 128u << 10,
 	  .help = "Of the dynamic cache. The memory is taken as it is used." },
 	{ .name = "entry-bytes",
-	  .env = "SODA_DPU_ENTRY_BYTES",
+	  .env = ENV "ENTRY_BYTES",
 	  .type = SODA_OPT_SIZE,
 	  AT(entry_bytes),
 	  .arg = "SIZE",
@@ -82,7 +77,7 @@ static const struct soda_option options[] = {
 	  .help = "What the dynamic cache fetches at a time: a power of two, at least the"
 		  " programs' chunks." },
 	{ .name = "policy",
-	  .env = "SODA_DPU_POLICY",
+	  .env = ENV "POLICY",
 	  .type = SODA_OPT_STRING,
 	  AT(policy),
 	  .arg = "NAME",
@@ -90,27 +85,27 @@ static const struct soda_option options[] = {
 	  .help = "What the dynamic cache fetches and evicts: stream, random (as in the paper), or"
 		  " the name of a shared object in --policy-dir." },
 	{ .name = "policy-dir",
-	  .env = "SODA_DPU_POLICY_DIR",
+	  .env = ENV "POLICY_DIR",
 	  .type = SODA_OPT_STRING,
 	  AT(policy_dir),
 	  .arg = "DIR",
 	  .help = "Directory of policies, NAME.so. Default: none." },
 	{ .name = "static",
-	  .env = "SODA_DPU_STATIC",
+	  .env = ENV "STATIC",
 	  .type = SODA_OPT_BOOL,
 	  AT(statics),
 	  .def = "yes",
 	  .help = "Let programs put ranges into the static cache: SODA_STATIC_CACHE of"
 		  " soda_advise(3)." },
 	{ .name = "static-bytes",
-	  .env = "SODA_DPU_STATIC_BYTES",
+	  .env = ENV "STATIC_BYTES",
 	  .type = SODA_OPT_SIZE,
 	  AT(static_bytes),
 	  .arg = "SIZE",
 	  .def = "1G",
 	  .help = "Most that the static cache may hold, of all programs." },
 	{ .name = "static-rule",
-	  .env = "SODA_DPU_STATIC_RULE",
+	  .env = ENV "STATIC_RULE",
 	  .type = SODA_OPT_LIST,
 	  AT(static_rule),
 	  .arg = "PATTERN",
@@ -118,7 +113,7 @@ static const struct soda_option options[] = {
 		  " static cache as a whole, and cannot be stored to from then on; several,"
 		  " separated by commas, or the option again." },
 	{ .name = "write-budget",
-	  .env = "SODA_DPU_WRITE_BUDGET",
+	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,
 	  AT(write_budget),
 	  .arg = "SIZE",
@@ -127,7 +122,7 @@ static const struct soda_option options[] = {
 	  .help = "Written data of one client that the agent acknowledges before the server has"
 		  " it; beyond it acknowledgements wait." },
 	{ .name = "client-credit",
-	  .env = "SODA_DPU_CLIENT_CREDIT",
+	  .env = ENV "CLIENT_CREDIT",
 	  .type = SODA_OPT_SIZE,
 	  AT(client_credit),
 	  .arg = "SIZE",
@@ -136,7 +131,7 @@ static const struct soda_option options[] = {
 	  .help = "Data that one client may have asked for and not yet taken; its further reads"
 		  " wait. Less while others ask for less: twice what they have on average." },
 	{ .name = "buffers",
-	  .env = "SODA_DPU_BUFFERS",
+	  .env = ENV "BUFFERS",
 	  .type = SODA_OPT_SIZE,
 	  AT(buffers),
 	  .arg = "SIZE",
@@ -148,7 +143,7 @@ static const struct soda_option options[] = {
 		  "at a"
 		  " time." },
 	{ .name = "window",
-	  .env = "SODA_DPU_WINDOW",
+	  .env = ENV "WINDOW",
 	  .type = SODA_OPT_SIZE,
 	  AT(window),
 	  .arg = "SIZE",
@@ -157,7 +152,7 @@ static const struct soda_option options[] = {
 	  .help = "Data that is asked of the server at a time, for all clients; they take turns"
 		  " in it." },
 	{ .name = "channels",
-	  .env = "SODA_DPU_CHANNELS",
+	  .env = ENV "CHANNELS",
 	  .type = SODA_OPT_UINT,
 	  AT(channels),
 	  .arg = "N",
@@ -168,7 +163,7 @@ static const struct soda_option options[] = {
 		  "many as"
 		  " processors, at most 4." },
 	{ .name = "completers",
-	  .env = "SODA_DPU_COMPLETERS",
+	  .env = ENV "COMPLETERS",
 	  .type = SODA_OPT_UINT,
 	  AT(completers),
 	  .arg = "N",
@@ -176,27 +171,16 @@ static const struct soda_option options[] = {
 	  .max = 64,
 	  .help = "Threads that take in what the server answers; 0: half as many as processors, at"
 		  " most 4." },
-	{ .name = "workers",
-	  .env = "SODA_DPU_WORKERS",
-	  .letter = 'w',
-	  .type = SODA_OPT_UINT,
-	  AT(workers),
-	  .arg = "N",
-	  .def = "0",
-	  .max = 256,
-	  .help = "Threads that receive from programs, of each address; 0: one a processor, at"
-		  " most 4." },
-	{ .name = "numa-node",
-	  .env = "SODA_DPU_NUMA_NODE",
-	  .type = SODA_OPT_STRING,
-	  AT(numa_node),
-	  .arg = "NODES",
-	  .def = "off",
-	  .help = "Run on this NUMA node (1) and take memory, the caches' too, from it first; or on"
-		  " several (0,2), or all (interleave), and from them in turn. Choose the node of"
-		  " the network device." },
+	SODA_DAEMON_WORKERS(
+		ENV, "Threads that receive from programs, of each address; 0: one a processor, at"
+		     " most 4."),
+	SODA_DAEMON_NUMA_NODE(
+		ENV,
+		"Run on this NUMA node (1) and take memory, the caches' too, from it first; or on"
+		" several (0,2), or all (interleave), and from them in turn. Choose the node of"
+		" the network device."),
 	{ .name = "answer",
-	  .env = "SODA_DPU_ANSWER",
+	  .env = ENV "ANSWER",
 	  .type = SODA_OPT_CHOICE,
 	  AT(answer),
 	  .arg = "WAY",
@@ -205,7 +189,7 @@ static const struct soda_option options[] = {
 	  .help = "How reads that come by verbs are answered: write, straight into the program's"
 		  " buffer, or send, into the next buffer that the program has posted." },
 	{ .name = "timeout",
-	  .env = "SODA_DPU_TIMEOUT",
+	  .env = ENV "TIMEOUT",
 	  .type = SODA_OPT_TIME_MS,
 	  AT(timeout_ms),
 	  .arg = "TIME",
@@ -213,7 +197,7 @@ static const struct soda_option options[] = {
 	  .min = 10,
 	  .help = "How long the server may take to answer before its connections count as lost." },
 	{ .name = "grace",
-	  .env = "SODA_DPU_GRACE",
+	  .env = ENV "GRACE",
 	  .type = SODA_OPT_TIME_MS,
 	  AT(grace_ms),
 	  .arg = "TIME",
@@ -221,70 +205,14 @@ static const struct soda_option options[] = {
 	  .help = "How long written data of a client that has gone is kept while the server cannot"
 		  " be reached. Then it is dropped, and a client that comes back learns that it is"
 		  " lost." },
-	{ .name = "drain",
-	  .env = "SODA_DPU_DRAIN",
-	  .type = SODA_OPT_TIME_MS,
-	  AT(drain_ms),
-	  .arg = "TIME",
-	  .def = "30s",
-	  .help = "How long clients may finish after SIGTERM." },
-	{ .name = "allow-other",
-	  .env = "SODA_DPU_ALLOW_OTHER",
-	  .type = SODA_OPT_BOOL,
-	  AT(allow_other),
-	  .def = "no",
-	  .help = "Serve local clients (shm) of every user. Without it: the agent's own and"
-		  " root." },
-	{ .name = "max-clients",
-	  .env = "SODA_DPU_MAX_CLIENTS",
-	  .type = SODA_OPT_UINT,
-	  AT(max_clients),
-	  .arg = "N",
-	  .def = "1024",
-	  .min = 1,
-	  .max = 65536,
-	  .help = "Most clients at a time." },
-	{ .name = "max-connections",
-	  .env = "SODA_DPU_MAX_CONNECTIONS",
-	  .type = SODA_OPT_UINT,
-	  AT(max_connections),
-	  .arg = "N",
-	  .def = "4096",
-	  .min = 1,
-	  .max = 1u << 20,
-	  .help = "Most connections at a time, of each address." },
-	{ .name = "parent-fd",
-	  .type = SODA_OPT_UINT,
-	  AT(parent_fd),
-	  .arg = "FD",
-	  .def = "off",
-	  .max = 1u << 20,
-	  .allow_off = 1,
-	  .help = "End without a drain at end-of-file on this descriptor: for an agent that belongs"
-		  " to one process." },
-	{ .name = "metrics",
-	  .env = "SODA_DPU_METRICS",
-	  .type = SODA_OPT_STRING,
-	  AT(metrics),
-	  .arg = "ADDRESS",
-	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
-		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
-		  " can connect can read them. Default: off." },
-	{ .name = "config",
-	  .type = SODA_OPT_STRING,
-	  AT(config),
-	  .arg = "FILE",
-	  .env = "SODA_DPU_CONFIG",
-	  .help = "INI file with any of these options as 'key = value', below [soda-dpu-agent] or"
-		  " without a section. Flags and environment outrank it." },
-	{ .name = "log-level",
-	  .type = SODA_OPT_CHOICE,
-	  AT(log_level),
-	  .arg = "LEVEL",
-	  .env = "SODA_LOG",
-	  .def = "info",
-	  .choices = soda_daemon_log_levels,
-	  .help = "Least severe messages that are logged, on standard error." },
+	SODA_DAEMON_DRAIN(ENV),
+	SODA_DAEMON_ALLOW_OTHER(ENV, "the agent's own and root."),
+	SODA_DAEMON_MAX_CLIENTS(ENV),
+	SODA_DAEMON_MAX_CONNECTIONS(ENV),
+	SODA_DAEMON_PARENT_FD("for an agent that belongs to one process."),
+	SODA_DAEMON_METRICS(ENV, ": off."),
+	SODA_DAEMON_CONFIG(ENV, "soda-dpu-agent"),
+	SODA_DAEMON_LOG_LEVEL,
 };
 
 static const char description[] =
@@ -306,9 +234,7 @@ static const char description[] =
 	"and"
 	" the agent ends. A second signal ends it at once, without writing.";
 
-static const char epilogue[] =
-	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"
-	" readiness; see\n.BR sd_notify (3).\n"
+static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	".SH EXIT STATUS\n.TP\n.B 0\nended by a signal or with its parent, nothing lost\n"
 	".TP\n.B 1\nit could not start, or acknowledged data could not be written (the log says"
 	" whose)\n.TP\n.B 2\nwrong options, environment or INI file\n"

@@ -160,7 +160,7 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 			 (unsigned long long)hello->epoch);
 		return -EINVAL;
 	}
-	if (!info->local || info->uid == geteuid() || !info->uid || all->opt->allow_other)
+	if (!info->local || info->uid == geteuid() || !info->uid || all->opt->daemon.allow_other)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
 		 "this agent serves user %u only (and root): start it with --allow-other for user"

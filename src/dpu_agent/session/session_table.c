@@ -159,7 +159,7 @@ void soda_session_bury(struct soda_session *s)
 int soda_session_insert(struct soda_session *s, struct soda_why *why)
 {
 	struct soda_sessions *all = s->all;
-	unsigned max = all->opt->max_clients;
+	unsigned max = all->opt->daemon.max_clients;
 	int ret = 0;
 
 	pthread_mutex_lock(&all->lock);

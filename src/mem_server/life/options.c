@@ -2,23 +2,17 @@
 /* The option table, and the words of the man page. */
 #include "mem_server/life/options.h"
 
-#include "daemon/daemon.h"
-
+#define ENV "SODA_MEM_SERVER_"
 #define AT(field) .offset = offsetof(struct soda_server_options, field)
 
 static const struct soda_option options[] = {
-	{ .name = "listen",
-	  .env = "SODA_MEM_SERVER_LISTEN",
-	  .letter = 'l',
-	  .type = SODA_OPT_LIST,
-	  AT(listen),
-	  .arg = "ADDRESS",
-	  .def = "tcp://127.0.0.1:7001",
-	  .help = "Where clients connect: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), shm:///PATH or"
-		  " shm://@NAME; several, separated by commas, or the option again. Port 0 picks a"
-		  " free one." },
+	SODA_DAEMON_LISTEN(
+		ENV, "tcp://127.0.0.1:7001",
+		"Where clients connect: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), shm:///PATH or"
+		" shm://@NAME; several, separated by commas, or the option again. Port 0 picks a"
+		" free one."),
 	{ .name = "capacity",
-	  .env = "SODA_MEM_SERVER_CAPACITY",
+	  .env = ENV "CAPACITY",
 	  .letter = 'c',
 	  .type = SODA_OPT_SIZE,
 	  AT(capacity),
@@ -27,69 +21,52 @@ static const struct soda_option options[] = {
 	  .help = "Memory that may be promised to clients. Default: 80 % of the memory available"
 		  " at start (all free huge pages with --hugepages)." },
 	{ .name = "quota",
-	  .env = "SODA_MEM_SERVER_QUOTA",
+	  .env = ENV "QUOTA",
 	  .letter = 'q',
 	  .type = SODA_OPT_SIZE,
 	  AT(quota),
 	  .arg = "SIZE",
 	  .help = "Most that one client may have; 0: no limit but the capacity." },
 	{ .name = "export",
-	  .env = "SODA_MEM_SERVER_EXPORT",
+	  .env = ENV "EXPORT",
 	  .letter = 'e',
 	  .type = SODA_OPT_STRING,
 	  AT(export_dir),
 	  .arg = "DIR",
 	  .help = "Directory of the files that clients may open. Default: none." },
 	{ .name = "grace",
-	  .env = "SODA_MEM_SERVER_GRACE",
+	  .env = ENV "GRACE",
 	  .type = SODA_OPT_TIME_MS,
 	  AT(grace_ms),
 	  .arg = "TIME",
 	  .def = "60s",
 	  .help = "How long the regions of a client that has no connection are kept." },
-	{ .name = "drain",
-	  .env = "SODA_MEM_SERVER_DRAIN",
-	  .type = SODA_OPT_TIME_MS,
-	  AT(drain_ms),
-	  .arg = "TIME",
-	  .def = "30s",
-	  .help = "How long clients may finish after SIGTERM." },
+	SODA_DAEMON_DRAIN(ENV),
 	{ .name = "close-wait",
-	  .env = "SODA_MEM_SERVER_CLOSE_WAIT",
+	  .env = ENV "CLOSE_WAIT",
 	  .type = SODA_OPT_TIME_MS,
 	  AT(close_ms),
 	  .arg = "TIME",
 	  .def = "10s",
 	  .min = 1,
 	  .help = "How long closing a region waits for its requests under way." },
-	{ .name = "workers",
-	  .env = "SODA_MEM_SERVER_WORKERS",
-	  .letter = 'w',
-	  .type = SODA_OPT_UINT,
-	  AT(workers),
-	  .arg = "N",
-	  .def = "0",
-	  .max = 256,
-	  .help = "Threads that serve reads and writes, of each address; 0: one a processor, at"
-		  " most 4." },
-	{ .name = "numa-node",
-	  .env = "SODA_MEM_SERVER_NUMA_NODE",
-	  .type = SODA_OPT_STRING,
-	  AT(numa_node),
-	  .arg = "NODES",
-	  .def = "off",
-	  .help = "Take the clients' memory from this NUMA node (1), from several in turn (0,2), or"
-		  " from all (interleave), never from others, and run there, where they have"
-		  " processors. The default --capacity is of their memory then. Choose the node of"
-		  " the network device." },
+	SODA_DAEMON_WORKERS(
+		ENV, "Threads that serve reads and writes, of each address; 0: one a processor, at"
+		     " most 4."),
+	SODA_DAEMON_NUMA_NODE(
+		ENV,
+		"Take the clients' memory from this NUMA node (1), from several in turn (0,2), or"
+		" from all (interleave), never from others, and run there, where they have"
+		" processors. The default --capacity is of their memory then. Choose the node of"
+		" the network device."),
 	{ .name = "hugepages",
-	  .env = "SODA_MEM_SERVER_HUGEPAGES",
+	  .env = ENV "HUGEPAGES",
 	  .type = SODA_OPT_BOOL,
 	  AT(hugepages),
 	  .def = "no",
 	  .help = "Take memory from the pool of 2 MiB huge pages (vm.nr_hugepages)." },
 	{ .name = "populate",
-	  .env = "SODA_MEM_SERVER_POPULATE",
+	  .env = ENV "POPULATE",
 	  .type = SODA_OPT_BOOL,
 	  AT(populate),
 	  .def = "yes",
@@ -97,24 +74,11 @@ static const struct soda_option options[] = {
 		  " it (shm), so that what is promised is there. no: as it is used; where the"
 		  " machine has no more then, it ends somebody. That is how libsoda starts the"
 		  " private server of one program." },
-	{ .name = "allow-other",
-	  .env = "SODA_MEM_SERVER_ALLOW_OTHER",
-	  .type = SODA_OPT_BOOL,
-	  AT(allow_other),
-	  .def = "no",
-	  .help = "Serve local clients (shm) of every user. Without it: the server's own and"
-		  " root. Files are opened with the permissions of the client's user then." },
-	{ .name = "max-clients",
-	  .env = "SODA_MEM_SERVER_MAX_CLIENTS",
-	  .type = SODA_OPT_UINT,
-	  AT(max_clients),
-	  .arg = "N",
-	  .def = "1024",
-	  .min = 1,
-	  .max = 65536,
-	  .help = "Most clients at a time." },
+	SODA_DAEMON_ALLOW_OTHER(ENV, "the server's own and root. Files are opened with the "
+				     "permissions of the client's user then."),
+	SODA_DAEMON_MAX_CLIENTS(ENV),
 	{ .name = "max-regions",
-	  .env = "SODA_MEM_SERVER_MAX_REGIONS",
+	  .env = ENV "MAX_REGIONS",
 	  .type = SODA_OPT_UINT,
 	  AT(max_regions),
 	  .arg = "N",
@@ -123,48 +87,12 @@ static const struct soda_option options[] = {
 	  .max = 1u << 20,
 	  .help = "Most regions at a time, of all clients; each takes a file descriptor and a"
 		  " mapping." },
-	{ .name = "max-connections",
-	  .env = "SODA_MEM_SERVER_MAX_CONNECTIONS",
-	  .type = SODA_OPT_UINT,
-	  AT(max_connections),
-	  .arg = "N",
-	  .def = "4096",
-	  .min = 1,
-	  .max = 1u << 20,
-	  .help = "Most connections at a time, of each address." },
-	{ .name = "metrics",
-	  .env = "SODA_MEM_SERVER_METRICS",
-	  .type = SODA_OPT_STRING,
-	  AT(metrics),
-	  .arg = "ADDRESS",
-	  .help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, and /healthz:"
-		  " HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a free one. Whoever"
-		  " can connect can read them. Default, and if it is empty: off." },
-	{ .name = "parent-fd",
-	  .type = SODA_OPT_UINT,
-	  AT(parent_fd),
-	  .arg = "FD",
-	  .def = "off",
-	  .max = 1u << 20,
-	  .allow_off = 1,
-	  .help = "End without a drain at end-of-file on this descriptor: for a server that"
-		  " belongs to one process. Its standard error is that process's, so that level"
-		  " info of the log is left out." },
-	{ .name = "config",
-	  .type = SODA_OPT_STRING,
-	  AT(config),
-	  .arg = "FILE",
-	  .env = "SODA_MEM_SERVER_CONFIG",
-	  .help = "INI file with any of these options as 'key = value', below [soda-mem-server] or"
-		  " without a section. Flags and environment outrank it." },
-	{ .name = "log-level",
-	  .type = SODA_OPT_CHOICE,
-	  AT(log_level),
-	  .arg = "LEVEL",
-	  .env = "SODA_LOG",
-	  .def = "info",
-	  .choices = soda_daemon_log_levels,
-	  .help = "Least severe messages that are logged, on standard error." },
+	SODA_DAEMON_MAX_CONNECTIONS(ENV),
+	SODA_DAEMON_METRICS(ENV, ", and if it is empty: off."),
+	SODA_DAEMON_PARENT_FD("for a server that belongs to one process. Its standard error is "
+			      "that process's, so that level info of the log is left out."),
+	SODA_DAEMON_CONFIG(ENV, "soda-mem-server"),
+	SODA_DAEMON_LOG_LEVEL,
 };
 
 static const char description[] =
@@ -211,9 +139,7 @@ static const char description[] =
 	" files are written, and the server ends. A second signal ends it at once, without "
 	"writing.";
 
-static const char epilogue[] =
-	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"
-	" readiness; see\n.BR sd_notify (3).\n"
+static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	".SH EXIT STATUS\n.TP\n.B 0\nended by a signal or with its parent, nothing lost\n"
 	".TP\n.B 1\nit could not start, or changes to a WRITABLE file could not be written (the log"
 	" says which)\n.TP\n.B 2\nwrong options, environment or INI file\n"

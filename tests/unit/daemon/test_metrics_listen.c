@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/metrics_listen.h"
+#include "daemon/metrics_http.h"
 
 static struct soda_conf_error err;
 static char where[96];

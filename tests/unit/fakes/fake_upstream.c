@@ -909,11 +909,11 @@ void fake_options_reset(void)
 						  .window = 16 << 20,
 						  .channels = 1,
 						  .completers = 1,
-						  .workers = 8,
+						  .daemon.workers = 8,
 						  .timeout_ms = 60000,
-						  .drain_ms = 1000,
+						  .daemon.drain_ms = 1000,
 						  .grace_ms = 60000,
-						  .max_clients = 64,
+						  .daemon.max_clients = 64,
 						  .aggregate = true,
 						  .async = true };
 }

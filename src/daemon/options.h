@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The options that every daemon has: their values, and their rows for the daemon's table.  A daemon
+ * puts the rows where it wants them in its --help.  ENV is what its environment variables begin
+ * with ("SODA_DPU_"); HELP is given where the sentence differs from daemon to daemon.
+ */
+#ifndef SODA_DAEMON_OPTIONS_H
+#define SODA_DAEMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/conf/conf.h"
+#include "base/log.h"
+
+/* The first member of each daemon's own options, named `daemon`. */
+struct soda_daemon_options {
+	char *listen;	 /* addresses, separated by commas */
+	char *numa_node; /* as soda_nodes_parse takes it */
+	char *metrics;	 /* address of the HTTP endpoint; NULL or empty: none */
+	char *config;
+	uint32_t workers, max_clients, max_connections;
+	uint32_t drain_ms;
+	uint32_t parent_fd; /* UINT32_MAX: none */
+	uint32_t log_level; /* counted from SODA_LOG_LVL_ERROR */
+	bool allow_other;
+};
+
+#define SODA_DAEMON_ROW(TYPE, NAME, ENV, FIELD)                                                    \
+	.name = NAME, .env = ENV, .type = SODA_OPT_##TYPE,                                         \
+	.offset = offsetof(struct soda_daemon_options, FIELD)
+
+#define SODA_DAEMON_LISTEN(ENV, DEFAULT, HELP)                                                     \
+	{                                                                                          \
+		SODA_DAEMON_ROW(LIST, "listen", ENV "LISTEN", listen),                             \
+			.letter = 'l', .arg = "ADDRESS", .def = DEFAULT, .help = HELP              \
+	}
+
+#define SODA_DAEMON_WORKERS(ENV, HELP)                                                             \
+	{                                                                                          \
+		SODA_DAEMON_ROW(UINT, "workers", ENV "WORKERS", workers),                          \
+			.letter = 'w', .arg = "N", .def = "0", .max = 256, .help = HELP            \
+	}
+
+#define SODA_DAEMON_NUMA_NODE(ENV, HELP)                                                           \
+	{                                                                                          \
+		SODA_DAEMON_ROW(STRING, "numa-node", ENV "NUMA_NODE", numa_node),                  \
+			.arg = "NODES", .def = "off", .help = HELP                                 \
+	}
+
+#define SODA_DAEMON_DRAIN(ENV)                                                                     \
+	{                                                                                          \
+		SODA_DAEMON_ROW(TIME_MS, "drain", ENV "DRAIN", drain_ms),                          \
+			.arg = "TIME", .def = "30s",                                               \
+			.help = "How long clients may finish after SIGTERM."                       \
+	}
+
+#define SODA_DAEMON_ALLOW_OTHER(ENV, HELP)                                                         \
+	{                                                                                          \
+		SODA_DAEMON_ROW(BOOL, "allow-other", ENV "ALLOW_OTHER", allow_other),              \
+			.def = "no",                                                               \
+			.help = "Serve local clients (shm) of every user. Without it: " HELP       \
+	}
+
+#define SODA_DAEMON_MAX_CLIENTS(ENV)                                                               \
+	{                                                                                          \
+		SODA_DAEMON_ROW(UINT, "max-clients", ENV "MAX_CLIENTS", max_clients),              \
+			.arg = "N", .def = "1024", .min = 1, .max = 65536,                         \
+			.help = "Most clients at a time."                                          \
+	}
+
+#define SODA_DAEMON_MAX_CONNECTIONS(ENV)                                                           \
+	{                                                                                          \
+		SODA_DAEMON_ROW(UINT, "max-connections", ENV "MAX_CONNECTIONS", max_connections),  \
+			.arg = "N", .def = "4096", .min = 1, .max = 1u << 20,                      \
+			.help = "Most connections at a time, of each address."                     \
+	}
+
+#define SODA_DAEMON_PARENT_FD(HELP)                                                                \
+	{                                                                                          \
+		SODA_DAEMON_ROW(UINT, "parent-fd", NULL, parent_fd),                               \
+			.arg = "FD", .def = "off", .max = 1u << 20, .allow_off = 1,                \
+			.help = "End without a drain at end-of-file on this descriptor: " HELP     \
+	}
+
+/* OFF: how the sentence about the default goes on. */
+#define SODA_DAEMON_METRICS(ENV, OFF)                                                              \
+	{                                                                                          \
+		SODA_DAEMON_ROW(STRING, "metrics", ENV "METRICS", metrics),                        \
+			.arg = "ADDRESS",                                                          \
+			.help = "Serve the statistics to Prometheus at http://ADDRESS/metrics, "   \
+				"and /healthz:"                                                    \
+				" HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a "    \
+				"free one. Whoever"                                                \
+				" can connect can read them. Default" OFF                          \
+	}
+
+/* SECTION: of the INI file, the program's name. */
+#define SODA_DAEMON_CONFIG(ENV, SECTION)                                                           \
+	{                                                                                          \
+		SODA_DAEMON_ROW(STRING, "config", ENV "CONFIG", config),                           \
+			.arg = "FILE",                                                             \
+			.help = "INI file with any of these options as 'key = value', below "      \
+				"[" SECTION                                                        \
+				"] or without a section. Flags and environment outrank it."        \
+	}
+
+#define SODA_DAEMON_LOG_LEVEL                                                                      \
+	{                                                                                          \
+		SODA_DAEMON_ROW(CHOICE, "log-level", "SODA_LOG", log_level),                       \
+			.arg = "LEVEL", .def = "info",                                             \
+			.choices = &soda_log_level_names[SODA_LOG_LVL_ERROR],                      \
+			.help = "Least severe messages that are logged, on standard error."        \
+	}
+
+/* Of each daemon's man page. */
+#define SODA_DAEMON_MAN_ENVIRONMENT                                                                \
+	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"    \
+	" readiness; see\n.BR sd_notify (3).\n"
+
+#endif
