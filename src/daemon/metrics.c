@@ -3,9 +3,14 @@
 #include "daemon/metrics.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "daemon/metrics_impl.h"
 
 void soda_metrics_number(struct soda_metrics *m, const struct soda_metric *metric, uint64_t value)
@@ -48,6 +53,18 @@ void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *
 	soda_metrics_real(m, &metric, value);
 }
 
+void soda_metrics_say_level(struct soda_metrics *m, const char *key, const char *help,
+			    uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
+}
+
+void soda_metrics_say_size(struct soda_metrics *m, const char *key, const char *help,
+			   uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, key, help, value);
+}
+
 void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *metric,
 			    const struct soda_histogram *h)
 {
@@ -65,6 +82,27 @@ void soda_metrics_id(struct soda_metrics *m, const char *key, uint64_t number)
 {
 	if (!m->skipped)
 		m->ops->id(m, key, number);
+}
+
+void soda_metrics_hex(struct soda_metrics *m, const char *key, uint64_t number, int digits)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "%0*" PRIx64, digits, number);
+	soda_metrics_text(m, key, text);
+}
+
+void soda_metrics_process(struct soda_metrics *m, uint64_t started_ns)
+{
+	struct timespec used;
+
+	soda_metrics_id(m, "pid", (uint64_t)getpid());
+	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
+			 (soda_now_ns() - started_ns) / SODA_MS_NS);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
+			 "processor time of all threads",
+			 (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
 }
 
 void soda_metrics_list(struct soda_metrics *m, const struct soda_metric_list *list)

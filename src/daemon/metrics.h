@@ -68,6 +68,11 @@ void soda_metrics_say(struct soda_metrics *m, enum soda_metric_kind kind,
 		      uint64_t value);
 void soda_metrics_say_flag(struct soda_metrics *m, const char *key, const char *help, bool value);
 void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *help, double value);
+/* A gauge of things, of bytes. */
+void soda_metrics_say_level(struct soda_metrics *m, const char *key, const char *help,
+			    uint64_t value);
+void soda_metrics_say_size(struct soda_metrics *m, const char *key, const char *help,
+			   uint64_t value);
 /*
  * h: nobody records to it meanwhile (a merged copy).  JSON: an object {count, sum, p50, p90, p99,
  * p999, max, with their unit, and buckets, [[lowest value, count], ...]} without the empty ones.
@@ -80,10 +85,15 @@ void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *me
  */
 void soda_metrics_text(struct soda_metrics *m, const char *key, const char *text);
 void soda_metrics_id(struct soda_metrics *m, const char *key, uint64_t number);
+/* An identity of `digits` hexadecimal digits, as a text. */
+void soda_metrics_hex(struct soda_metrics *m, const char *key, uint64_t number, int digits);
 void soda_metrics_list(struct soda_metrics *m, const struct soda_metric_list *list);
 void soda_metrics_item(struct soda_metrics *m);
 void soda_metrics_item_end(struct soda_metrics *m);
 void soda_metrics_list_end(struct soda_metrics *m);
+
+/* What every daemon says of its process: pid, uptime_ms, cpu_ns. started_ns: by soda_now_ns(). */
+void soda_metrics_process(struct soda_metrics *m, uint64_t started_ns);
 
 /*
  * All as JSON text into out, not terminated.  Where it does not fit, the innermost

@@ -2,6 +2,7 @@
 /* The memory server, as main.c puts it together. */
 #include <stdlib.h>
 
+#include "base/lock.h"
 #include "base/log.h"
 #include "disk.h"
 #include "fibers.h"
@@ -37,7 +38,7 @@ void sim_server_boot(const struct sim_server_settings *s)
 	server.sessions.max_clients = s->max_clients;
 	server.sessions.grace_ms = s->grace_ms;
 	server.sessions.allow_other = s->local;
-	server.started_ms = soda_client_now_ms();
+	server.started_ns = soda_now_ns();
 	if (soda_sessions_start(&server.sessions) ||
 	    soda_listener_open("sim://server", &soda_server_service, &server, &how, &listener,
 			       &why) ||

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the agent counts.  One table of key, unit and meaning: a new counter is one line here, and
- * it appears in the statistics.  Counters only grow; what goes up and down is asked of its owner
- * when the statistics are written.
+ * What the agent counts: daemon/counters.h.
  *
  * client_*: between programs and agent.  net_*: between agent and server, by kind.
  */
@@ -12,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/metrics.h"
+#include "daemon/counters.h"
 
 #define SODA_COUNTERS(X)                                                                           \
 	X(client_reads, NONE, "READs answered")                                                    \
@@ -48,28 +46,36 @@
 	X(upstream_failures, NONE, "sessions whose connections to the server were lost")           \
 	X(copied_bytes, BYTES, "payload that had to be copied within the agent")
 
-enum soda_counter {
-#define X(name, unit, help) SODA_COUNT_##name,
-	SODA_COUNTERS(X)
-#undef X
-		SODA_COUNTERS_N
+enum soda_counter { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
+
+enum soda_distribution {
+	SODA_BATCH_SIZES,
+	SODA_TIMES_READ, /* of a program's READ, from its arrival to its answer */
+	SODA_TIMES_WRITE,
+	SODA_DISTRIBUTIONS_N
 };
 
-extern const struct soda_metric soda_counter_metrics[SODA_COUNTERS_N];
-
-/* Any thread, lock-free. */
-void soda_count_add(enum soda_counter counter, uint64_t n);
-uint64_t soda_count_get(enum soda_counter counter);
-
 /* A batch of so many requests has been sent. */
-void soda_count_batch(unsigned requests);
-/* A program's READ or WRITE is about to be answered, ns after it arrived. */
-void soda_count_request(bool write, uint32_t bytes, uint64_t ns);
-/* A READ that programs wait for, or a WRITE, goes to the server. */
-void soda_count_transfer(bool write, uint32_t bytes);
+static inline void soda_count_batch(unsigned requests)
+{
+	soda_count_record(SODA_BATCH_SIZES, requests);
+	soda_count_add(SODA_COUNT_batches, 1);
+	soda_count_add(SODA_COUNT_batched_requests, requests);
+}
 
-/* What these two have counted, added to *into. */
-void soda_count_batch_sizes(struct soda_histogram *into);
-void soda_count_service_times(bool write, struct soda_histogram *into);
+/* A program's READ or WRITE is about to be answered, ns after it arrived. */
+static inline void soda_count_request(bool write, uint32_t bytes, uint64_t ns)
+{
+	soda_count_add(write ? SODA_COUNT_client_writes : SODA_COUNT_client_reads, 1);
+	soda_count_add(write ? SODA_COUNT_client_write_bytes : SODA_COUNT_client_read_bytes, bytes);
+	soda_count_record(write ? SODA_TIMES_WRITE : SODA_TIMES_READ, ns);
+}
+
+/* A READ that programs wait for, or a WRITE, goes to the server. */
+static inline void soda_count_transfer(bool write, uint32_t bytes)
+{
+	soda_count_add(write ? SODA_COUNT_net_writeback : SODA_COUNT_net_demand, 1);
+	soda_count_add(write ? SODA_COUNT_net_writeback_bytes : SODA_COUNT_net_demand_bytes, bytes);
+}
 
 #endif

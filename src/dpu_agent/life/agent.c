@@ -20,11 +20,13 @@ static unsigned processors(void)
 int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 {
 	unsigned cpus = processors();
-	unsigned workers = opt->daemon.workers ? opt->daemon.workers : cpus < THREADS_MAX ? cpus : THREADS_MAX;
+	unsigned workers = opt->daemon.workers	? opt->daemon.workers
+			   : cpus < THREADS_MAX ? cpus
+						: THREADS_MAX;
 	bool async = opt->async && !opt->base;
 	int ret;
 
-	*dpu = (struct soda_dpu){ .opt = opt, .sessions.opt = opt, .started_ms = soda_now_ms() };
+	*dpu = (struct soda_dpu){ .opt = opt, .sessions.opt = opt, .started_ns = soda_now_ns() };
 	while (!(dpu->id & ~FLAGS))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;

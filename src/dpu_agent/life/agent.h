@@ -13,7 +13,7 @@
 struct soda_dpu {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
 	uint32_t id; /* random at the start: soda_wire_welcome.agent, until it loses data */
-	uint64_t started_ms;
+	uint64_t started_ns;
 	struct soda_sessions sessions;
 	struct soda_paging paging; /* the first service */
 };

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One walk over the statistics: gauges, every counter of the table, and the clients. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/lock.h"
 #include "dpu_agent/base/counters.h"
@@ -12,15 +9,17 @@
 /* What a Prometheus server is asked to remember at most. */
 enum { CLIENTS_SHOWN = 64 };
 
-static void level(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
-{
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
-}
+static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
 
-static void size(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
-{
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, key, help, value);
-}
+static const struct soda_metric distributions[SODA_DISTRIBUTIONS_N] = {
+	[SODA_BATCH_SIZES] = { .key = "batch_size", .help = "requests of programs in a batch" },
+	[SODA_TIMES_READ] = { .key = "read_time_ns",
+			      .help = "time of READs from arrival to answer",
+			      .unit = SODA_UNIT_NS },
+	[SODA_TIMES_WRITE] = { .key = "write_time_ns",
+			       .help = "time of WRITEs from arrival to acknowledgement",
+			       .unit = SODA_UNIT_NS },
+};
 
 /* What is shown of a client, so that it is written down without its locks. */
 struct shown {
@@ -54,24 +53,24 @@ static void walk_client(struct soda_metrics *m, struct shown *shown)
 						      .help = "data of READs of a client under way",
 						      .kind = SODA_METRIC_GAUGE };
 	struct soda_session *s = shown->session;
-	char id[20];
 
 	look_at(shown);
-	snprintf(id, sizeof(id), "%016llx", (unsigned long long)shown->id);
 	soda_metrics_item(m);
-	soda_metrics_text(m, "id", id);
+	soda_metrics_hex(m, "id", shown->id, 16);
 	soda_metrics_text(m, "address", s->info.address);
 	soda_metrics_id(m, "pid", (uint64_t)s->info.pid);
-	size(m, "unwritten_bytes", "data of a client that is not on the server yet",
-	     soda_writes_unwritten(s));
+	soda_metrics_say_size(m, "unwritten_bytes",
+			      "data of a client that is not on the server yet",
+			      soda_writes_unwritten(s));
 	soda_metrics_say_flag(m, "connected", "whether a client has a connection",
 			      shown->peers_n > 0);
 	soda_metrics_say_flag(m, "up", "whether a client's connections to the server are up",
 			      shown->up);
 	soda_metrics_id(m, "epoch", shown->epoch);
-	level(m, "connections", "connections of a client", shown->peers_n);
+	soda_metrics_say_level(m, "connections", "connections of a client", shown->peers_n);
 	soda_metrics_number(m, &under_way, shown->read_bytes);
-	level(m, "reads_queued", "READs of a client that wait for their turn", shown->queued);
+	soda_metrics_say_level(m, "reads_queued", "READs of a client that wait for their turn",
+			       shown->queued);
 	soda_metrics_item_end(m);
 }
 
@@ -102,7 +101,7 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *all)
 	unsigned n;
 
 	shown = take_sessions(all, &n, &draining);
-	level(m, "clients", "clients known, away ones included", n);
+	soda_metrics_say_level(m, "clients", "clients known, away ones included", n);
 	soda_metrics_say_flag(m, "draining", "whether the agent has been told to end", draining);
 	soda_metrics_list(m, &clients);
 	for (unsigned i = 0; shown && i < n; i++) {
@@ -115,25 +114,15 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *all)
 
 static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
 {
-	struct timespec used;
-	char id[20];
-
-	snprintf(id, sizeof(id), "%08x", dpu->id);
 	soda_metrics_text(m, "program", "soda-dpu-agent");
 	soda_metrics_text(m, "version", SODA_VERSION);
-	soda_metrics_text(m, "instance_id", id);
+	soda_metrics_hex(m, "instance_id", dpu->id, 8);
 	soda_metrics_text(m, "server", dpu->opt->server);
-	soda_metrics_id(m, "pid", (uint64_t)getpid());
 	soda_metrics_say_flag(m, "aggregate", "whether requests are batched",
 			      dpu->paging.aggregate);
 	soda_metrics_say_flag(m, "async", "whether requests are forwarded asynchronously",
 			      dpu->paging.async);
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
-			 soda_now_ms() - dpu->started_ms);
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
-			 "processor time of all threads",
-			 (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+	soda_metrics_process(m, dpu->started_ns);
 }
 
 static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
@@ -145,35 +134,12 @@ static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
 						      .kind = SODA_METRIC_GAUGE };
 	uint64_t n;
 
-	size(m, "buffer_bytes", "memory of requests under way", soda_blocks_bytes());
+	soda_metrics_say_size(m, "buffer_bytes", "memory of requests under way",
+			      soda_blocks_bytes());
 	pthread_mutex_lock(&dpu->paging.schedule.lock);
 	n = dpu->paging.schedule.under_way;
 	pthread_mutex_unlock(&dpu->paging.schedule.lock);
 	soda_metrics_number(m, &under_way, n);
-}
-
-static void walk_histograms(struct soda_metrics *m)
-{
-	static const struct soda_metric batch = { .key = "batch_size",
-						  .help = "requests of programs in a batch" };
-	static const struct soda_metric times[] = {
-		{ .key = "read_time_ns",
-		  .help = "time of READs from arrival to answer",
-		  .unit = SODA_UNIT_NS },
-		{ .key = "write_time_ns",
-		  .help = "time of WRITEs from arrival to acknowledgement",
-		  .unit = SODA_UNIT_NS },
-	};
-	struct soda_histogram sizes = { 0 };
-
-	soda_count_batch_sizes(&sizes);
-	soda_metrics_histogram(m, &batch, &sizes);
-	for (unsigned write = 0; write < 2; write++) {
-		struct soda_histogram all = { 0 };
-
-		soda_count_service_times(write, &all);
-		soda_metrics_histogram(m, &times[write], &all);
-	}
 }
 
 void soda_dpu_walk(void *arg, struct soda_metrics *m)
@@ -182,10 +148,8 @@ void soda_dpu_walk(void *arg, struct soda_metrics *m)
 
 	walk_process(m, dpu);
 	walk_memory(m, dpu);
-	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
-		soda_metrics_number(m, &soda_counter_metrics[i],
-				    soda_count_get((enum soda_counter)i));
-	walk_histograms(m);
+	soda_counters_walk(m, counters, SODA_COUNTERS_N);
+	soda_distributions_walk(m, distributions, SODA_DISTRIBUTIONS_N);
 	soda_caches_walk(&dpu->paging.caches, m);
 	soda_services_walk(&dpu->sessions.services, m);
 	walk_clients(m, &dpu->sessions);

@@ -518,11 +518,6 @@ static void count_bytes(struct soda_metrics *m, const char *key, const char *hel
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, key, help, value);
 }
 
-static void level(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
-{
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
-}
-
 static void walk_counts(struct soda_metrics *m, const struct soda_cache_counts *n)
 {
 	count(m, "cache_hits", "requests that the dynamic cache had", n->hits);
@@ -541,7 +536,7 @@ static void walk_counts(struct soda_metrics *m, const struct soda_cache_counts *
 	count_bytes(m, "cache_useless_bytes", "data that was fetched and never asked for",
 		    n->bytes_useless);
 	count(m, "cache_writes", "writes that met an entry", n->writes);
-	level(m, "cache_entries", "entries now", n->entries);
+	soda_metrics_say_level(m, "cache_entries", "entries now", n->entries);
 }
 
 /* The switch with its inputs: see model.h. */
@@ -559,14 +554,6 @@ static void walk_model(struct soda_metrics *m, const struct soda_model *model)
 	count(m, "switched_off", "times the model switched the cache off", model->switched_off);
 }
 
-static void put_hex(struct soda_metrics *m, const char *key, uint64_t value)
-{
-	char text[20];
-
-	snprintf(text, sizeof(text), "%016llx", (unsigned long long)value);
-	soda_metrics_text(m, key, text);
-}
-
 static void walk_owner(void *arg, const struct soda_owner_stats *o)
 {
 	static const char *const advice[] = { "adaptive", "cached", "uncached" };
@@ -578,19 +565,18 @@ static void walk_owner(void *arg, const struct soda_owner_stats *o)
 	soda_metrics_item(m);
 	soda_metrics_text(m, "id", id);
 	soda_metrics_text(m, "kind", o->name.file ? "file" : "region");
-	put_hex(m, o->name.file ? "file_id" : "client_id", o->name.id[0]);
-	put_hex(m, o->name.file ? "generation" : "region_id", o->name.id[1]);
+	soda_metrics_hex(m, o->name.file ? "file_id" : "client_id", o->name.id[0], 16);
+	soda_metrics_hex(m, o->name.file ? "generation" : "region_id", o->name.id[1], 16);
 	soda_metrics_text(m, "advice", advice[o->advice]);
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "bytes", "size of what is cached",
-			 o->name.bytes);
-	level(m, "regions", "regions open", o->regions);
+	soda_metrics_say_size(m, "bytes", "size of what is cached", o->name.bytes);
+	soda_metrics_say_level(m, "regions", "regions open", o->regions);
 	count(m, "requests", "requests since it was opened", o->requests);
 	count(m, "hits", "of them, hits", o->hits);
 	count(m, "late_hits", "of them, hits that waited", o->late_hits);
 	count_bytes(m, "asked_bytes", "data asked for", o->bytes_asked);
 	count_bytes(m, "hit_bytes", "of it, data of hits", o->bytes_hit);
 	count_bytes(m, "prefetched_bytes", "data fetched ahead", o->bytes_fetched);
-	level(m, "ghosts", "entries that are remembered and not held", o->ghosts);
+	soda_metrics_say_level(m, "ghosts", "entries that are remembered and not held", o->ghosts);
 	walk_model(m, &o->model);
 	soda_metrics_item_end(m);
 }
@@ -609,13 +595,15 @@ static void walk_dynamic(struct soda_metrics *m, struct soda_prefetch *p)
 	count(m, "cache_recent_lost", "requests that no policy saw", s.recent_lost);
 	count(m, "cache_prefetches", "fetches begun", s.wanted);
 	count(m, "cache_prefetches_dropped", "fetches not begun: too many, or no room", s.unwanted);
-	level(m, "cache_net_bytes_per_s", "bandwidth to the server as measured", s.net_bytes_per_s);
-	level(m, "cache_intra_bytes_per_s", "bandwidth to programs as measured",
-	      s.intra_bytes_per_s);
+	soda_metrics_say_level(m, "cache_net_bytes_per_s", "bandwidth to the server as measured",
+			       s.net_bytes_per_s);
+	soda_metrics_say_level(m, "cache_intra_bytes_per_s", "bandwidth to programs as measured",
+			       s.intra_bytes_per_s);
 	soda_metrics_say_real(m, "cache_ratio", "the first in the second; negative: not known yet",
 			      s.ratio);
-	level(m, "cache_owners", "files and regions that could be cached", s.owners);
-	level(m, "cache_owners_on", "of them, those that are", s.owners_on);
+	soda_metrics_say_level(m, "cache_owners", "files and regions that could be cached",
+			       s.owners);
+	soda_metrics_say_level(m, "cache_owners_on", "of them, those that are", s.owners_on);
 	count(m, "cache_switched_on", "times the model switched one on", s.switched_on);
 	count(m, "cache_switched_off", "times the model switched one off", s.switched_off);
 	soda_metrics_list(m, &owners);
@@ -628,11 +616,9 @@ static void walk_static(struct soda_metrics *m, struct soda_static *cache)
 	struct soda_static_stats s;
 
 	soda_static_stats(cache, &s);
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "static_capacity_bytes",
-			 "size of the static cache", s.capacity);
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, "static_used_bytes",
-			 "of it, in use", s.used);
-	level(m, "static_ranges", "ranges in the static cache", s.ranges);
+	soda_metrics_say_size(m, "static_capacity_bytes", "size of the static cache", s.capacity);
+	soda_metrics_say_size(m, "static_used_bytes", "of it, in use", s.used);
+	soda_metrics_say_level(m, "static_ranges", "ranges in the static cache", s.ranges);
 	count_bytes(m, "static_loaded_bytes", "data loaded into the static cache", s.bytes_loaded);
 	count(m, "static_loads_failed", "loads that failed", s.loads_failed);
 	count(m, "static_refused", "ranges refused, for want of room", s.refused);

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the server counts.  One table of key, unit and meaning: a new counter is one
- * line here, and it appears in the statistics.  Counters only grow; what goes up and down (memory,
- * clients, regions) is asked of its owner when the statistics are written.
- *
- * Each thread adds to a shard of its own, so that data workers share no cache line.
- */
+/* What the server counts: daemon/counters.h. */
 #ifndef SODA_MEM_SERVER_COUNTERS_H
 #define SODA_MEM_SERVER_COUNTERS_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "daemon/metrics.h"
+#include "daemon/counters.h"
 
 #define SODA_COUNTERS(X)                                                                           \
 	X(reads, NONE, "READs served")                                                             \
@@ -36,22 +27,9 @@
 	X(syncs_failed, NONE, "write-backs to files that failed")                                  \
 	X(bytes_synced, BYTES, "data written to files")
 
-enum soda_counter {
-#define X(name, unit, help) SODA_COUNT_##name,
-	SODA_COUNTERS(X)
-#undef X
-		SODA_COUNTERS_N
-};
+enum soda_counter { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
 
-extern const struct soda_metric soda_counter_metrics[SODA_COUNTERS_N];
-
-/* Any thread, lock-free. */
-void soda_count_add(enum soda_counter counter, uint64_t n);
-uint64_t soda_count_get(enum soda_counter counter);
-
-/* How long a READ or a WRITE took, from its header to its last byte. Any thread, lock-free. */
-void soda_count_service_time(bool write, uint64_t ns);
-/* All of them so far, added to *into. */
-void soda_count_service_times(bool write, struct soda_histogram *into);
+/* How long requests took, from the header to the last byte. */
+enum soda_distribution { SODA_TIMES_READ, SODA_TIMES_WRITE, SODA_DISTRIBUTIONS_N };
 
 #endif

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "base/conf/conf.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "mem_server/life/options.h"
@@ -83,7 +84,7 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 	server->sessions.max_clients = opt.daemon.max_clients;
 	server->sessions.grace_ms = opt.grace_ms;
 	server->sessions.allow_other = opt.daemon.allow_other;
-	server->started_ms = soda_client_now_ms();
+	server->started_ns = soda_now_ns();
 	r = soda_sessions_start(&server->sessions);
 	return r ? fail("cannot start a thread", r) : 0;
 }

@@ -21,7 +21,7 @@ struct soda_server {
 	struct soda_files files;
 	struct soda_region_pool pool;
 	struct soda_sessions sessions;
-	uint64_t started_ms; /* CLOCK_MONOTONIC */
+	uint64_t started_ns; /* soda_now_ns() */
 };
 
 extern const struct soda_service soda_server_service;

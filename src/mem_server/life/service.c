@@ -275,7 +275,8 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 	struct soda_client *client = arg;
 
 	if (!write || landed)
-		soda_count_service_time(write, soda_now_ns() - span->since_ns);
+		soda_count_record(write ? SODA_TIMES_WRITE : SODA_TIMES_READ,
+				  soda_now_ns() - span->since_ns);
 	if (write && landed) {
 		soda_count_add(SODA_COUNT_writes, 1);
 		soda_count_add(SODA_COUNT_bytes_written, span->bytes);

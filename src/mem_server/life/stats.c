@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One walk over the statistics: gauges, every counter of the table, clients with their regions. */
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
-#include "mem_server/session/client.h"
 
 /* What a Prometheus server is asked to remember at most. */
 enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
 
-static void count(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
-{
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_NONE, key, help, value);
-}
+static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
 
-static void size(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
-{
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_BYTES, key, help, value);
-}
+static const struct soda_metric times[SODA_DISTRIBUTIONS_N] = {
+	[SODA_TIMES_READ] = { .key = "read_time_ns",
+			      .help = "service time of READs, from the header to the last byte"
+				      " sent",
+			      .unit = SODA_UNIT_NS },
+	[SODA_TIMES_WRITE] = { .key = "write_time_ns",
+			       .help = "service time of WRITEs, from the header to the last byte"
+				       " stored",
+			       .unit = SODA_UNIT_NS },
+};
 
 static void walk_region(struct soda_metrics *m, const struct soda_region *region)
 {
 	soda_metrics_item(m);
 	soda_metrics_id(m, "id", region->id);
-	size(m, "bytes", "size of a region", region->bytes);
+	soda_metrics_say_size(m, "bytes", "size of a region", region->bytes);
 	soda_metrics_text(m, "kind", soda_region_kind(region));
 	soda_metrics_text(m, "name", region->name);
 	soda_metrics_item_end(m);
@@ -42,19 +39,17 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client, bool
 						      .kind = SODA_METRIC_GAUGE };
 	static const struct soda_metric_list regions = { "regions", "region", REGIONS_SHOWN };
 	struct soda_region_set *set = &client->regions;
-	char id[20];
 
-	snprintf(id, sizeof(id), "%016llx", (unsigned long long)client->id);
 	soda_metrics_item(m);
-	soda_metrics_text(m, "id", id);
+	soda_metrics_hex(m, "id", client->id, 16);
 	soda_metrics_text(m, "address", client->info.address);
 	soda_metrics_say_flag(m, "connected", "whether a client has a connection", connected);
 	soda_metrics_id(m, "pid", (uint64_t)client->info.pid);
 	soda_metrics_id(m, "uid", client->info.uid);
 	soda_metrics_id(m, "epoch", epoch);
 	soda_metrics_id(m, "chunk_bytes", client->chunk_bytes);
-	size(m, "used_bytes", "memory promised to a client",
-	     soda_account_used(set->pool->store, &set->account));
+	soda_metrics_say_size(m, "used_bytes", "memory promised to a client",
+			      soda_account_used(set->pool->store, &set->account));
 	pthread_mutex_lock(&set->lock);
 	soda_metrics_number(m, &regions_n, set->count);
 	soda_metrics_list(m, &regions);
@@ -75,7 +70,7 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
 	pthread_mutex_lock(&sessions->lock);
 	n = sessions->count;
 	pthread_mutex_unlock(&sessions->lock);
-	count(m, "clients", "clients known, away ones included", n);
+	soda_metrics_say_level(m, "clients", "clients known, away ones included", n);
 	soda_metrics_list(m, &clients);
 	pthread_mutex_lock(&sessions->lock);
 	for (at = sessions->clients; at; at = next) {
@@ -96,52 +91,26 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
 
 static void walk_process(struct soda_metrics *m, struct soda_server *server)
 {
-	struct timespec used;
-	char id[20];
-
-	snprintf(id, sizeof(id), "%016llx", (unsigned long long)server->sessions.instance_id);
 	soda_metrics_text(m, "program", "soda-mem-server");
 	soda_metrics_text(m, "version", SODA_VERSION);
-	soda_metrics_text(m, "instance_id", id);
+	soda_metrics_hex(m, "instance_id", server->sessions.instance_id, 16);
 	soda_metrics_say_flag(m, "draining", "whether the server has been told to end",
 			      soda_sessions_draining(&server->sessions));
-	soda_metrics_id(m, "pid", (uint64_t)getpid());
-	soda_metrics_say(m, SODA_METRIC_GAUGE, SODA_UNIT_MS, "uptime_ms", "time since the start",
-			 soda_client_now_ms() - server->started_ms);
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NS, "cpu_ns",
-			 "processor time of all threads",
-			 (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec);
+	soda_metrics_process(m, server->started_ns);
 }
 
 static void walk_memory(struct soda_metrics *m, struct soda_server *server)
 {
 	uint64_t free_bytes = soda_store_free_bytes(&server->store);
 
-	size(m, "capacity_bytes", "memory that may be promised to clients", server->store.capacity);
-	size(m, "used_bytes", "memory promised to clients", server->store.capacity - free_bytes);
-	size(m, "free_bytes", "memory that can still be promised", free_bytes);
-	size(m, "quota_bytes", "most that one client may have; 0: no limit", server->pool.quota);
-	count(m, "regions", "regions open", atomic_load(&server->pool.regions));
-}
-
-static void walk_times(struct soda_metrics *m)
-{
-	static const struct soda_metric metrics[] = {
-		{ .key = "read_time_ns",
-		  .help = "service time of READs, from the header to the last byte sent",
-		  .unit = SODA_UNIT_NS },
-		{ .key = "write_time_ns",
-		  .help = "service time of WRITEs, from the header to the last byte stored",
-		  .unit = SODA_UNIT_NS },
-	};
-
-	for (unsigned write = 0; write < 2; write++) {
-		struct soda_histogram all = { 0 };
-
-		soda_count_service_times(write, &all);
-		soda_metrics_histogram(m, &metrics[write], &all);
-	}
+	soda_metrics_say_size(m, "capacity_bytes", "memory that may be promised to clients",
+			      server->store.capacity);
+	soda_metrics_say_size(m, "used_bytes", "memory promised to clients",
+			      server->store.capacity - free_bytes);
+	soda_metrics_say_size(m, "free_bytes", "memory that can still be promised", free_bytes);
+	soda_metrics_say_size(m, "quota_bytes", "most that one client may have; 0: no limit",
+			      server->pool.quota);
+	soda_metrics_say_level(m, "regions", "regions open", atomic_load(&server->pool.regions));
 }
 
 void soda_server_walk(void *arg, struct soda_metrics *m)
@@ -150,9 +119,7 @@ void soda_server_walk(void *arg, struct soda_metrics *m)
 
 	walk_process(m, server);
 	walk_memory(m, server);
-	for (unsigned i = 0; i < SODA_COUNTERS_N; i++)
-		soda_metrics_number(m, &soda_counter_metrics[i],
-				    soda_count_get((enum soda_counter)i));
-	walk_times(m);
+	soda_counters_walk(m, counters, SODA_COUNTERS_N);
+	soda_distributions_walk(m, times, SODA_DISTRIBUTIONS_N);
 	walk_clients(m, &server->sessions);
 }
