@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
+
 enum { SPINS = 100 };
 
 #ifdef SODA_DEBUG

@@ -7,7 +7,6 @@
 #include "disk.h"
 #include "fibers.h"
 #include "mem_server/life/server.h"
-#include "mem_server/session/client.h"
 #include "nodes.h"
 
 static struct soda_server server;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Opening a file: find it, see what it is, charge for it, then join a copy that is
- * in memory or claim the file and load it.  Loading is in file_load.c, writing back
- * in file_sync.c.
+ * in memory or claim the file and load it.
+ *
+ * Writing back: a dirty byte is cleared before its data is read, so that a store which comes later
+ * marks it again; after a failure, of fdatasync too, all that this sync had cleared is dirty again:
+ * the kernel may have dropped it.
  */
 #include "mem_server/files/files.h"
 
@@ -14,13 +17,16 @@
 #include <unistd.h>
 
 #include "base/conf/conf.h"
+#include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
 #include "mem_server/files/beneath.h"
-#include "mem_server/files/file_load.h"
+#include "mem_server/files/file_io.h"
 #include "soda.h"
 
 #define LOAD_TRIES 3
+#define LOAD_BYTES (1u << 20) /* longest read */
+#define SYNC_BYTES (1u << 20) /* longest write */
 
 int soda_files_init(struct soda_files *files, struct soda_store *store, const char *directory)
 {
@@ -39,6 +45,151 @@ int soda_files_init(struct soda_files *files, struct soda_store *store, const ch
 	files->generation = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	return 0;
 }
+
+/* Loading */
+
+static void set_version(struct soda_file_version *version, const struct stat *st)
+{
+	*version = (struct soda_file_version){ st->st_dev, st->st_ino, (uint64_t)st->st_size,
+					       st->st_mtim };
+}
+
+static bool is_same_version(const struct soda_file_version *a, const struct soda_file_version *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	       a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
+}
+
+uint64_t soda_file_id(const struct soda_file *file)
+{
+	const struct soda_file_version *v = &file->version;
+	const uint64_t parts[] = { v->dev, v->ino, v->size, (uint64_t)v->mtime.tv_sec,
+				   (uint64_t)v->mtime.tv_nsec };
+	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, bytes in a fixed order */
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		for (unsigned shift = 0; shift < 64; shift += 8)
+			hash = (hash ^ (parts[i] >> shift & 0xff)) * 0x100000001b3u;
+	return hash ? hash : 1;
+}
+
+struct load {
+	uint64_t at, end;
+};
+
+static bool next_to_load(void *arg, uint64_t *offset_p, uint32_t *bytes_p)
+{
+	struct load *load = arg;
+	uint64_t left = load->end - load->at;
+
+	*offset_p = load->at;
+	*bytes_p = (uint32_t)(left < LOAD_BYTES ? left : LOAD_BYTES);
+	load->at += *bytes_p;
+	return left;
+}
+
+static int read_contents(struct soda_file *file, int fd, uint64_t bytes,
+			 const struct soda_file_request *req, struct soda_why *why)
+{
+	struct load load = { 0, bytes };
+	const struct soda_file_io io = {
+		.fd = fd, .memory = file->memory.map, .next = next_to_load, .arg = &load
+	};
+	struct soda_file_version now;
+	struct stat st;
+	int r = soda_file_io_run(&io);
+
+	/* A change explains an early end of the file too. */
+	if (fstat(fd, &st))
+		return -errno;
+	set_version(&now, &st);
+	if (!is_same_version(&now, &file->version))
+		return -EAGAIN;
+	if (r) {
+		soda_server_why(why, "%s: cannot read: %s", req->name, soda_strerror(r));
+		return -EIO;
+	}
+	soda_count_add(SODA_COUNT_files_loaded, 1);
+	soda_count_add(SODA_COUNT_bytes_loaded, bytes);
+	return 0;
+}
+
+/* Make the file as long as the object, with its blocks reserved where the file system can. */
+static int extend(struct soda_file *file, int fd, const struct soda_file_request *req,
+		  struct soda_why *why)
+{
+	off_t old = (off_t)file->version.size, new = (off_t)file->bytes;
+	struct stat st;
+	int r = fallocate(fd, 0, old, new - old) ? -errno : 0;
+
+	if (r == -EOPNOTSUPP)
+		r = ftruncate(fd, new) ? -errno : 0;
+	if (!r)
+		r = fstat(fd, &st) ? -errno : 0;
+	if (!r) {
+		set_version(&file->version, &st);
+		return 0;
+	}
+	if (ftruncate(fd, old))
+		soda_log_warning("%s: cannot take back its extension: %s", req->name,
+				 soda_strerror(errno));
+	soda_server_why(why, "%s: cannot extend the file: %s", req->name, soda_strerror(r));
+	return r == -EDQUOT ? -ENOSPC : r;
+}
+
+/*
+ * It was looked at before it was claimed: another client may have written to it in between, and
+ * has ended by now; or it may have lost its name, and nobody would find what is written to it.
+ */
+static int look_again(const struct soda_file *file, int fd)
+{
+	struct soda_file_version now;
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	set_version(&now, &st);
+	if (!is_same_version(&now, &file->version) || (file->mode == SODA_WRITABLE && !st.st_nlink))
+		return -EAGAIN;
+	return 0;
+}
+
+/*
+ * Fill a claimed file: reserve its memory, extend the file where it is WRITABLE and shorter than
+ * the object, read it.  0; -EAGAIN: the file changed meanwhile; errors of soda_files_open.  On
+ * failure the file has its old size.
+ */
+static int load_file(struct soda_files *files, struct soda_file *file, int fd,
+		     const struct soda_file_request *req, struct soda_why *why)
+{
+	bool shared = file->mode == SODA_READ_ONLY;
+	const struct soda_memory_options opt = {
+		.bytes = file->bytes,
+		.dirty_map = file->mode == SODA_WRITABLE,
+		.freezes = shared,
+		.populate = req->populate || shared, /* whoever joins may need the descriptor */
+	};
+	uint64_t old = file->version.size;
+	int r = look_again(file, fd);
+
+	if (!r)
+		r = soda_memory_create(files->store, &opt, &file->memory, why);
+	if (r)
+		return r;
+	if (file->mode == SODA_WRITABLE && file->bytes > old)
+		r = extend(file, fd, req, why);
+	if (r)
+		return r;
+	r = read_contents(file, fd, old < file->bytes ? old : file->bytes, req, why);
+	if (!r && shared)
+		r = soda_memory_freeze(&file->memory, why);
+	if (r && file->version.size > old && ftruncate(fd, (off_t)old))
+		soda_log_warning("%s: cannot take back its extension: %s", req->name,
+				 soda_strerror(errno));
+	return r;
+}
+
+/* Opening */
 
 static bool same_file(const struct soda_file_version *a, const struct soda_file_version *b)
 {
@@ -90,8 +241,7 @@ static struct soda_file *find_shared_locked(struct soda_files *files, const stru
 {
 	for (struct soda_file *at = files->in_use; at; at = at->next)
 		if (at->mode == SODA_READ_ONLY && at->state != SODA_FILE_FAILED &&
-		    at->bytes == like->bytes &&
-		    soda_file_version_equal(&at->version, &like->version))
+		    at->bytes == like->bytes && is_same_version(&at->version, &like->version))
 			return at;
 	return NULL;
 }
@@ -218,7 +368,7 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 
 	if (!file)
 		return NULL;
-	soda_file_version_set(&file->version, st);
+	set_version(&file->version, st);
 	file->mode = req->flags & (SODA_READ_ONLY | SODA_PRIVATE | SODA_WRITABLE);
 	file->bytes = bytes;
 	file->memory.fd = -1;
@@ -249,7 +399,7 @@ static int share_or_load(struct soda_files *files, const struct soda_file_reques
 			*file_p = shared;
 		return r;
 	}
-	r = soda_file_load(files, file, fd, req, why);
+	r = load_file(files, file, fd, req, why);
 	if (!r)
 		*file_p = file;
 	finish(files, file, r);
@@ -290,7 +440,7 @@ static void take_back(struct soda_files *files, const char *name, int fd)
 
 	if (fstat(fd, &st))
 		return;
-	soda_file_version_set(&made.version, &st);
+	set_version(&made.version, &st);
 	pthread_mutex_lock(&files->lock);
 	used = find_rival_locked(files, &made);
 	if (!used) {
@@ -352,4 +502,103 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
 	}
 	put(files, file, NULL);
 	soda_account_refund(files->store, account, cost);
+}
+
+/* Writing back */
+
+struct sync {
+	const struct soda_file *file;
+	uint8_t *taken; /* one a unit: cleared by this sync */
+	uint64_t units;
+	uint64_t at;
+	uint64_t bytes;
+};
+
+/* Clear and remember. How many units were dirty. */
+static uint64_t take_dirty(struct sync *sync)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < sync->units; i++) {
+		/* acquire: pairs with whoever stored the data and then the byte */
+		sync->taken[i] =
+			!!__atomic_exchange_n(&sync->file->memory.dirty[i], 0, __ATOMIC_ACQ_REL);
+		n += sync->taken[i];
+	}
+	return n;
+}
+
+static void give_back(const struct sync *sync)
+{
+	for (uint64_t i = 0; i < sync->units; i++)
+		if (sync->taken[i])
+			__atomic_store_n(&sync->file->memory.dirty[i], 1, __ATOMIC_RELEASE);
+}
+
+/* The next run of dirty units, cut at the object's end: what lies behind is not the file's. */
+static bool next_dirty(void *arg, uint64_t *offset_p, uint32_t *bytes_p)
+{
+	struct sync *sync = arg;
+	uint64_t first, end;
+
+	while (sync->at < sync->units && !sync->taken[sync->at])
+		sync->at++;
+	if (sync->at == sync->units)
+		return false;
+	first = sync->at;
+	while (sync->at < sync->units && sync->taken[sync->at] &&
+	       sync->at - first < SYNC_BYTES / SODA_DIRTY_UNIT)
+		sync->at++;
+	end = sync->at * SODA_DIRTY_UNIT;
+	if (end > sync->file->bytes)
+		end = sync->file->bytes;
+	*offset_p = first * SODA_DIRTY_UNIT;
+	*bytes_p = (uint32_t)(end - *offset_p);
+	sync->bytes += *bytes_p;
+	return true;
+}
+
+static int write_back(struct sync *sync, struct soda_why *why)
+{
+	const struct soda_file_io io = { .fd = sync->file->fd,
+					 .write = true,
+					 .memory = sync->file->memory.map,
+					 .next = next_dirty,
+					 .arg = sync };
+	int r;
+
+	if (!take_dirty(sync))
+		return 0;
+	r = soda_file_io_run(&io);
+	if (!r && fdatasync(sync->file->fd))
+		r = -errno;
+	if (!r) {
+		soda_count_add(SODA_COUNT_bytes_synced, sync->bytes);
+		return 0;
+	}
+	give_back(sync);
+	soda_server_why(why, "cannot write the file back: %s", soda_strerror(r));
+	return r == -EDQUOT || r == -EFBIG ? -ENOSPC : r;
+}
+
+int soda_file_sync(struct soda_file *file, struct soda_why *why)
+{
+	struct sync sync = {
+		.file = file,
+		.units = (file->bytes + SODA_DIRTY_UNIT - 1) / SODA_DIRTY_UNIT,
+	};
+	int r;
+
+	sync.taken = calloc(sync.units, 1);
+	if (!sync.taken) {
+		soda_server_why(why, "the server is out of memory");
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&file->sync_lock);
+	r = write_back(&sync, why);
+	pthread_mutex_unlock(&file->sync_lock);
+	free(sync.taken);
+	soda_count_add(SODA_COUNT_syncs, 1);
+	soda_count_add(SODA_COUNT_syncs_failed, r != 0);
+	return r;
 }

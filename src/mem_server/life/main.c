@@ -11,9 +11,7 @@
 #include "daemon/daemon.h"
 #include "mem_server/life/options.h"
 #include "mem_server/life/server.h"
-#include "mem_server/session/client.h"
 #include "mem_server/store/handed.h"
-#include "mem_server/store/host_memory.h"
 
 static struct soda_server the_server;
 static struct soda_server_options opt; /* set by the shell before start, then constant */

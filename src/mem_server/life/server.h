@@ -2,7 +2,7 @@
 /*
  * The memory server: the parts put together, and the service that transports call.
  *
- * Threads: main (signals, drain), the reaper (client.c), and the transports'.
+ * Threads: main (signals, drain), the reaper (session.c), and the transports'.
  * Lock order: a region set's control, the sessions', a region set's lock, a
  * file's sync lock, the files', the store's.
  */

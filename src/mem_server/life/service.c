@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
-#include "mem_server/session/client.h"
 #include "mem_server/store/handed.h"
 
 #define NOTES_A_SECOND 10
@@ -23,7 +22,7 @@ static bool may_note(void)
 {
 	static _Atomic uint64_t second;
 	static _Atomic unsigned notes;
-	uint64_t now = soda_client_now_ms() / 1000;
+	uint64_t now = soda_now_ms() / 1000;
 
 	if (atomic_exchange_explicit(&second, now, memory_order_relaxed) != now)
 		atomic_store_explicit(&notes, 0, memory_order_relaxed);
@@ -81,7 +80,7 @@ static int open_when_there_is_room(struct soda_client *client, const struct soda
 				   const char *name, bool shares, struct soda_wire_opened *opened,
 				   struct soda_reply *reply)
 {
-	uint64_t end = soda_client_now_ms() + SODA_SERVER_LEAVING_MS, refunds;
+	uint64_t end = soda_now_ms() + SODA_SERVER_LEAVING_MS, refunds;
 	int r;
 
 	do {
@@ -89,7 +88,7 @@ static int open_when_there_is_room(struct soda_client *client, const struct soda
 		reply->why = (struct soda_why){ "" };
 		r = soda_region_open(&client->regions, open, name, shares, opened, &reply->share,
 				     &reply->why);
-	} while (r && soda_client_now_ms() < end && await_room(client, r, refunds));
+	} while (r && soda_now_ms() < end && await_room(client, r, refunds));
 	return r;
 }
 

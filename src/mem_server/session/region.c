@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A client's regions: opening, closing, writing back.  The data path is in region_hold.c. */
+/* A client's regions: their slots, the data path, opening, closing, writing back. */
 #include "mem_server/session/region.h"
 
 #include <errno.h>
@@ -11,12 +11,121 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
-#include "mem_server/session/region_hold.h"
 #include "mem_server/store/handed.h"
 #include "soda.h"
 
 #define SLOTS 65536u
+#define OPEN 0x80000000u /* of a slot's state: region.h */
 #define MODES (SODA_READ_ONLY | SODA_WRITABLE | SODA_PRIVATE)
+
+/* Slots, and the data path: from a request to memory, and the holds that keep it there */
+
+/* The region, or NULL. Holder of the set's control lock. */
+static struct soda_region *region_of(const struct soda_region_slot *slot)
+{
+	return atomic_load(&slot->state) & OPEN ? slot->region : NULL;
+}
+
+static void open_slot(struct soda_region_slot *slot, struct soda_region *region)
+{
+	slot->region = region;
+	/* release: pairs with the acquire in take() */
+	atomic_fetch_or_explicit(&slot->state, OPEN, memory_order_release);
+}
+
+static void drop(struct soda_region_set *set, struct soda_region_slot *slot)
+{
+	/* release: pairs with the acquire in close_slot */
+	uint32_t before = atomic_fetch_sub_explicit(&slot->state, 1, memory_order_release);
+
+	if (before != 1)
+		return;
+	/* Closed, and the last: its closer may be waiting. */
+	pthread_mutex_lock(&set->lock);
+	pthread_cond_broadcast(&set->released);
+	pthread_mutex_unlock(&set->lock);
+}
+
+static struct soda_region *take(struct soda_region_set *set, struct soda_region_slot *slot)
+{
+	if (atomic_fetch_add_explicit(&slot->state, 1, memory_order_acquire) & OPEN)
+		return slot->region;
+	drop(set, slot);
+	return NULL;
+}
+
+static struct timespec deadline(uint32_t ms)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	at.tv_sec += ms / 1000;
+	at.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (at.tv_nsec >= 1000000000) {
+		at.tv_nsec -= 1000000000;
+		at.tv_sec++;
+	}
+	return at;
+}
+
+/* Let no hold begin, and await those that there are. 0, -EBUSY after close_ms (still closed). */
+static int close_slot(struct soda_region_set *set, struct soda_region_slot *slot)
+{
+	struct timespec until = deadline(set->pool->close_ms);
+	int r = 0;
+
+	atomic_fetch_and(&slot->state, ~OPEN);
+	pthread_mutex_lock(&set->lock);
+	while (!r && atomic_load_explicit(&slot->state, memory_order_acquire))
+		r = -pthread_cond_timedwait(&set->released, &set->lock, &until);
+	if (!atomic_load_explicit(&slot->state, memory_order_acquire))
+		r = 0;
+	pthread_mutex_unlock(&set->lock);
+	return r ? -EBUSY : 0;
+}
+
+int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, uint64_t page_offset,
+			uint32_t size, struct soda_span *span_p)
+{
+	struct soda_region_slot *slot = &set->slots[id];
+	struct soda_region *region = take(set, slot);
+	const struct soda_memory *memory;
+	int r = -EINVAL;
+
+	if (!region)
+		return r;
+	memory = region->file ? &region->file->memory : &region->own;
+	if (write && !region->writable)
+		r = -EACCES;
+	else if (!soda_wire_check_range(page_offset, size, memory->backing_bytes))
+		r = 0;
+	if (r) {
+		drop(set, slot);
+		return r;
+	}
+	span_p->offset = page_offset * SODA_WIRE_PAGE;
+	span_p->memory = memory->map + span_p->offset;
+	span_p->bytes = size;
+	span_p->hold = slot;
+	return 0;
+}
+
+void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool landed)
+{
+	struct soda_region_slot *slot = span->hold;
+	const struct soda_file *file = slot->region->file;
+
+	if (landed && file && file->memory.dirty) {
+		uint64_t last = (span->offset + span->bytes - 1) / SODA_DIRTY_UNIT;
+
+		/* release: after the data; pairs with take_dirty in files.c */
+		for (uint64_t i = span->offset / SODA_DIRTY_UNIT; i <= last; i++)
+			__atomic_store_n(&file->memory.dirty[i], 1, __ATOMIC_RELEASE);
+	}
+	drop(set, slot);
+}
+
+/* Opening and closing */
 
 int soda_region_set_init(struct soda_region_set *set, struct soda_region_pool *pool,
 			 const struct soda_file_user *user)
@@ -166,7 +275,7 @@ static void link_region(struct soda_region_set *set, struct soda_region *region)
 	pthread_mutex_unlock(&set->lock);
 	if (region->id >= set->slots_end)
 		set->slots_end = region->id + 1u;
-	soda_region_slot_open(&set->slots[region->id], region);
+	open_slot(&set->slots[region->id], region);
 	soda_count_add(SODA_COUNT_regions_opened, 1);
 }
 
@@ -262,7 +371,7 @@ int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *o
 	int r = -EBUSY;
 
 	pthread_mutex_lock(&set->control);
-	if (soda_region_slot_get(&set->slots[open->region_id]))
+	if (region_of(&set->slots[open->region_id]))
 		soda_server_why(why, "region id %u is in use", open->region_id);
 	else
 		r = open_new(set, open, name, shares, &region, why);
@@ -278,7 +387,7 @@ int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *o
 
 static struct soda_region *find(struct soda_region_set *set, uint16_t id, struct soda_why *why)
 {
-	struct soda_region *region = soda_region_slot_get(&set->slots[id]);
+	struct soda_region *region = region_of(&set->slots[id]);
 
 	if (!region)
 		soda_server_why(why, "there is no region %u", id);
@@ -300,13 +409,13 @@ int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why 
 	pthread_mutex_lock(&set->control);
 	region = find(set, id, why);
 	if (region) {
-		r = soda_region_slot_close(set, &set->slots[id]);
+		r = close_slot(set, &set->slots[id]);
 		if (r)
 			soda_server_why(why, "region %u has requests under way", id);
 		else
 			r = sync_region(region, why);
 		if (r) {
-			soda_region_slot_open(&set->slots[id], region);
+			open_slot(&set->slots[id], region);
 		} else {
 			unlink_region(set, region);
 			free_region(set, region);
@@ -383,7 +492,7 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 
 	pthread_mutex_lock(&set->control);
 	for (uint32_t id = from; id < set->slots_end && n < max; id++) {
-		struct soda_region *region = soda_region_slot_get(&set->slots[id]);
+		struct soda_region *region = region_of(&set->slots[id]);
 
 		if (!region)
 			continue;
@@ -432,7 +541,7 @@ unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
 
 	pthread_mutex_lock(&set->control);
 	while ((region = set->list)) {
-		while (soda_region_slot_close(set, &set->slots[region->id]))
+		while (close_slot(set, &set->slots[region->id]))
 			soda_log_warning("%s: region %u: a request has not ended within %u ms;"
 					 " the region is freed when it has",
 					 owner, region->id, set->pool->close_ms);

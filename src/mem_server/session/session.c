@@ -1,19 +1,196 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is connected, and since when not.  The life of a client is in client.c. */
+/* Who is connected, and since when not; the reaper's thread frees those that left or stay away. */
 #include "mem_server/session/session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
-#include "mem_server/session/client.h"
 
 #define MAX_PEERS 1024 /* of one client */
+
+/* The beginning and the end of a client */
+
+/* Not 0, and not to be guessed. */
+static uint64_t random_id(void)
+{
+	uint64_t id = 0;
+
+	while (!id)
+		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+			id = 0;
+	return id;
+}
+
+/* Of whom we have the kernel's word that files are to be opened with their permissions. */
+static bool is_somebody_else(const struct soda_peer_info *info)
+{
+	return info->local && info->uid && info->uid != geteuid();
+}
+
+/* Not yet in the table. NULL: no memory. */
+static struct soda_client *create_client(struct soda_sessions *sessions,
+					 const struct soda_wire_hello *hello,
+					 const struct soda_peer_info *info)
+{
+	struct soda_client *client = calloc(1, sizeof(*client));
+
+	if (!client)
+		return NULL;
+	client->user = (struct soda_file_user){ .uid = info->uid,
+						.gid = info->gid,
+						.groups = client->info.groups,
+						.groups_n = info->groups_n };
+	if (soda_region_set_init(&client->regions, sessions->pool,
+				 is_somebody_else(info) ? &client->user : NULL)) {
+		free(client);
+		return NULL;
+	}
+	client->sessions = sessions;
+	client->id = random_id();
+	client->secret = random_id();
+	client->epoch = hello->epoch;
+	client->chunk_bytes = hello->chunk_bytes;
+	client->info = *info;
+	if (!info->local) {
+		client->info.uid = hello->uid;
+		client->info.gid = hello->gid;
+		client->info.pid = (pid_t)hello->pid;
+	}
+	return client;
+}
+
+/* How many files' changes were lost. The client has no data connection. */
+static unsigned close_regions(struct soda_client *client)
+{
+	char owner[40];
+
+	snprintf(owner, sizeof(owner), "client %016llx", (unsigned long long)client->id);
+	return soda_region_close_all(&client->regions, owner);
+}
+
+/* Not in the table any more, no regions, no connections. */
+static void destroy_client(struct soda_client *client)
+{
+	soda_region_set_destroy(&client->regions);
+	free(client);
+}
+
+/* When the client may be freed; UINT64_MAX: not as things are. */
+static uint64_t free_at_locked(const struct soda_sessions *sessions,
+			       const struct soda_client *client)
+{
+	if (client->peers || client->busy)
+		return UINT64_MAX;
+	if (client->left || !client->chunk_bytes || sessions->stopping)
+		return 0;
+	return client->away_since_ms + sessions->grace_ms;
+}
+
+/* Take out one client whose time is over; *next_p: when to look again. */
+static struct soda_client *unlink_due_locked(struct soda_sessions *sessions, uint64_t *next_p)
+{
+	uint64_t now = soda_now_ms();
+
+	*next_p = UINT64_MAX;
+	for (struct soda_client **at = &sessions->clients; *at; at = &(*at)->next) {
+		struct soda_client *client = *at;
+		uint64_t due = free_at_locked(sessions, client);
+
+		if (due <= now) {
+			*at = client->next;
+			sessions->count--;
+			return client;
+		}
+		if (due < *next_p)
+			*next_p = due;
+	}
+	return NULL;
+}
+
+static void bury(struct soda_sessions *sessions, struct soda_client *client, bool expired)
+{
+	bool leaving = client->leaving;
+	unsigned lost;
+
+	if (expired) {
+		soda_count_add(SODA_COUNT_clients_expired, 1);
+		soda_log_info("client %016llx did not come back: its regions are freed",
+			      (unsigned long long)client->id);
+	}
+	lost = close_regions(client);
+	destroy_client(client);
+	pthread_mutex_lock(&sessions->lock);
+	sessions->lost += lost;
+	sessions->leaving -= leaving;
+	if (leaving)
+		pthread_cond_broadcast(&sessions->changed);
+	pthread_mutex_unlock(&sessions->lock);
+}
+
+/* Wait for `changed`, at most until then. */
+static void sleep_locked(struct soda_sessions *sessions, uint64_t until_ms)
+{
+	struct timespec until = { (time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000 };
+
+	if (until_ms == UINT64_MAX)
+		pthread_cond_wait(&sessions->changed, &sessions->lock);
+	else
+		pthread_cond_timedwait(&sessions->changed, &sessions->lock, &until);
+}
+
+static void *reap(void *arg)
+{
+	struct soda_sessions *sessions = arg;
+	uint64_t next;
+
+	pthread_mutex_lock(&sessions->lock);
+	for (;;) {
+		struct soda_client *client = unlink_due_locked(sessions, &next);
+		bool expired =
+			client && client->chunk_bytes && !client->left && !sessions->stopping;
+
+		if (client) {
+			pthread_mutex_unlock(&sessions->lock);
+			bury(sessions, client, expired);
+			pthread_mutex_lock(&sessions->lock);
+		} else if (sessions->stopping) {
+			break;
+		} else {
+			sleep_locked(sessions, next);
+		}
+	}
+	pthread_mutex_unlock(&sessions->lock);
+	return NULL;
+}
+
+int soda_sessions_start(struct soda_sessions *sessions)
+{
+	sessions->instance_id = random_id();
+	pthread_mutex_init(&sessions->lock, NULL);
+	soda_cond_init(&sessions->changed);
+	return -pthread_create(&sessions->reaper, NULL, reap, sessions);
+}
+
+unsigned soda_sessions_stop(struct soda_sessions *sessions)
+{
+	pthread_mutex_lock(&sessions->lock);
+	sessions->stopping = true;
+	pthread_cond_broadcast(&sessions->changed);
+	pthread_mutex_unlock(&sessions->lock);
+	soda_wait_join(sessions->reaper, "the reaper to end");
+	return sessions->lost;
+}
+
+/* Connections */
 
 static struct soda_client *find_locked(struct soda_sessions *sessions, uint64_t id)
 {
@@ -197,7 +374,7 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 		refuse(why, "this client has too many connections");
 	client->busy--;
 	if (!client->peers)
-		client->away_since_ms = soda_client_now_ms();
+		client->away_since_ms = soda_now_ms();
 	pthread_cond_broadcast(&client->sessions->changed);
 	return r;
 }
@@ -232,7 +409,7 @@ static int hello_new(struct soda_sessions *sessions, struct soda_peer *peer,
 		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		     struct soda_client **client_p, struct soda_why *why)
 {
-	struct soda_client *client = soda_client_create(sessions, hello, info), *empty = NULL;
+	struct soda_client *client = create_client(sessions, hello, info), *empty = NULL;
 	int r = client ? 0 : -ENOMEM;
 
 	if (r)
@@ -257,9 +434,9 @@ static int hello_new(struct soda_sessions *sessions, struct soda_peer *peer,
 	}
 	pthread_mutex_unlock(&sessions->lock);
 	if (empty)
-		soda_client_destroy(empty);
+		destroy_client(empty);
 	if (r) {
-		soda_client_destroy(client);
+		destroy_client(client);
 		return r;
 	}
 	soda_count_add(SODA_COUNT_clients_opened, 1);
@@ -330,7 +507,7 @@ void soda_session_bye(struct soda_client *client)
 	client->left = true; /* no connection joins any more */
 	expel_locked(client, 0, true);
 	pthread_mutex_unlock(&sessions->lock);
-	lost = soda_client_close_regions(client);
+	lost = close_regions(client);
 	pthread_mutex_lock(&sessions->lock);
 	sessions->lost += lost;
 	pthread_mutex_unlock(&sessions->lock);
@@ -344,7 +521,7 @@ void soda_session_bye_later(struct soda_client *client)
 	pthread_mutex_lock(&sessions->lock);
 	if (!client->left) {
 		client->left = client->leaving = true;
-		client->leaving_since_ms = soda_client_now_ms();
+		client->leaving_since_ms = soda_now_ms();
 		sessions->leaving++;
 	}
 	pthread_mutex_unlock(&sessions->lock);
@@ -372,16 +549,16 @@ static uint64_t leaving_until_locked(const struct soda_sessions *sessions)
 
 bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms)
 {
-	uint64_t now = soda_client_now_ms(), end = now + timeout_ms, until;
+	uint64_t now = soda_now_ms(), end = now + timeout_ms, until;
 	bool any;
 
 	pthread_mutex_lock(&sessions->lock);
 	until = leaving_until_locked(sessions);
 	any = until > now;
 	while (now < end && now < until) {
-		soda_client_sleep_locked(sessions, until < end ? until : end);
+		sleep_locked(sessions, until < end ? until : end);
 		until = leaving_until_locked(sessions);
-		now = soda_client_now_ms();
+		now = soda_now_ms();
 	}
 	pthread_mutex_unlock(&sessions->lock);
 	return any;
@@ -406,7 +583,7 @@ void soda_session_gone(struct soda_client *client, struct soda_peer *peer)
 	*at = entry->next;
 	free(entry);
 	if (!client->peers)
-		client->away_since_ms = soda_client_now_ms();
+		client->away_since_ms = soda_now_ms();
 	pthread_cond_broadcast(&sessions->changed); /* the reaper, and whoever awaits this end */
 	pthread_mutex_unlock(&sessions->lock);
 	soda_wait_end(&wait);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* /proc/meminfo, memory cgroups and the huge page pool. */
-#include "mem_server/store/host_memory.h"
+#include "mem_server/store/store.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -116,6 +116,16 @@ int soda_memory_discard(const struct soda_store *store, const struct soda_memory
 void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory,
 			 struct soda_account *account);
 
+/*
+ * host_memory.c: how much memory this node can give.  Available: what can be allocated now, which
+ * is MemAvailable, at most what the memory cgroups (v1 or v2) of this process leave, their page
+ * cache not counted, and at most what these nodes have, if any are chosen; 0: unknown.
+ * Huge: free 2 MiB huge pages in bytes, of these nodes, or of all, and those that the kernel may
+ * add; 0: none, or no support.
+ */
+uint64_t soda_host_memory_available(const struct soda_nodes *nodes);
+uint64_t soda_host_memory_huge(const struct soda_nodes *nodes);
+
 /* A sentence for people. why may not be NULL. */
 void soda_server_why(struct soda_why *why, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
