@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,11 +38,17 @@ void soda_log_setup(const char *name, int level,
 	log_to.arg = arg;
 }
 
-static void replace_control_characters(char *text)
+void soda_make_printable(char *text)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
+	char *to = text;
+
+	for (const unsigned char *at = (unsigned char *)text; *at; at++) {
+		bool two = *at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+
+		*to++ = two || *at < 0x20 || *at == 0x7f ? '?' : (char)*at;
+		at += two;
+	}
+	*to = 0;
 }
 
 /* Add to line at `used`, at most up to its last byte but one; returns the new length. */
@@ -85,7 +92,7 @@ void soda_log(int level, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(line + used, LINE_BYTES - 1 - used, fmt, args);
 	va_end(args);
-	replace_control_characters(line);
+	soda_make_printable(line);
 	if (log_to.sink)
 		log_to.sink(level, line, log_to.arg);
 	else

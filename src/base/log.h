@@ -30,6 +30,12 @@ void soda_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 
 #define soda_log_info(...) soda_log(SODA_LOG_LVL_INFO, __VA_ARGS__)
 #define soda_log_debug(...) soda_log(SODA_LOG_LVL_DEBUG, __VA_ARGS__)
 
+/*
+ * In place: every control character, also of two bytes in UTF-8 (U+0080 to U+009F), becomes '?'.
+ * Names and reasons come from others: they must not forge lines, nor reach a terminal as commands.
+ */
+void soda_make_printable(char *text);
+
 /* "Connection refused" for ECONNREFUSED or -ECONNREFUSED; a constant string, async-signal-safe. */
 const char *soda_strerror(int err);
 

@@ -11,9 +11,13 @@
 
 #include <jansson.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -394,6 +398,72 @@ static void test_stat_refusals(void **state)
 	refused(2, "interval");
 }
 
+/* This process as a program that uses SODA, with an answer for whoever asks; the child that gives
+ * it. */
+static pid_t answer_with(const char *json)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "soda/stat/%d", getpid());
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), peer;
+	socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	pid_t child;
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, bytes), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	child = fork();
+	if (child) {
+		close(fd);
+		return child;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while ((peer = accept(fd, NULL, NULL)) >= 0) {
+		(void)!send(peer, json, strlen(json), MSG_NOSIGNAL);
+		close(peer);
+	}
+	_exit(0);
+}
+
+/* What a terminal would obey: control characters, of one byte and of two (U+0080 to U+009F); DEL is
+ * none: JSON may have it as it is. */
+static void assert_harmless(const char *text)
+{
+	for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+		bool control = (*at < 0x20 && *at != '\n') ||
+			       (*at == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+
+		if (control)
+			print_error("byte %02x in: %s\n", *at, (const char *)at + 1);
+		assert_false(control);
+	}
+}
+
+/* Names and reasons come from others, and must not reach the terminal as they are. */
+static void test_stat_is_printable(void **state)
+{
+	pid_t program = answer_with(
+		"{\"program\":\"soda-mem-server\",\"version\":\"1\\u001b[31m\\u009b2J\\u007f\","
+		"\"key\\u001b]0;title\\u0007\":1,\"clients\":1,\"client_list\":[{\"id\":\"a\\nb\","
+		"\"address\":\"x\\u001b[2J\",\"times\\u001bc\":{\"buckets\":[],\"count\":1}}],"
+		"\"name\":\"Gr\\u00fc\\u00dfe\"}");
+	char self[16];
+
+	snprintf(self, sizeof(self), "%d", getpid());
+	RUN("stat", self);
+	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "1?[31m?2J?"));
+	assert_non_null(strstr(run.out, "Gr\u00fc\u00dfe"));
+	assert_non_null(strstr(run.out, "a?b"));
+	assert_harmless(run.out);
+	RUN("stat", "--json", self);
+	json_decref(answer());
+	assert_harmless(run.out);
+	RUN("top", "--once", "--interval", "50ms", self);
+	assert_int_equal(run.status, 0);
+	assert_harmless(run.out);
+	kill(program, SIGKILL);
+	waitpid(program, NULL, 0);
+}
+
 /* Every page is there and says its name. */
 static void test_man(void **state)
 {
@@ -405,6 +475,13 @@ static void test_man(void **state)
 	assert_non_null(strstr(run.out, "soda\\-bench\\-start"));
 	RUN("stat", "--man");
 	assert_non_null(strstr(run.out, "soda\\-stat"));
+	RUN("bench", "--help");
+	assert_non_null(strstr(run.out, "SODA_BENCH_PATIENCE"));
+	static const char *const patient[] = { "dpu", "fault", "transport" };
+	for (size_t i = 0; i < sizeof(patient) / sizeof(*patient); i++) {
+		RUN("bench", patient[i], "--man");
+		assert_non_null(strstr(run.out, "SODA_BENCH_PATIENCE"));
+	}
 	RUN("bench", "fault", "--help");
 	assert_non_null(strstr(run.out, "--floor"));
 }
@@ -431,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_stat_server),
 		cmocka_unit_test(test_stat_program),
 		cmocka_unit_test(test_stat_refusals),
+		cmocka_unit_test(test_stat_is_printable),
 		cmocka_unit_test(test_man),
 	};
 

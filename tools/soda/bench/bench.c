@@ -16,7 +16,12 @@ static const char usage[] =
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
 	"\n"
-	"soda bench BENCHMARK --help tells its options.\n";
+	"soda bench BENCHMARK --help tells its options.\n"
+	"\n"
+	"Environment:\n"
+	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault and transport have "
+	"started\n"
+	"           may stand still, or take to end, before that is a failure; default 20\n";
 
 /* What the benchmarks execute, and --help does not name. */
 static int run_worker(int argc, char **argv)

@@ -15,6 +15,12 @@
 /* 20 s, or what SODA_BENCH_PATIENCE says, in seconds. */
 uint64_t soda_patience_ms(void);
 
+/* Of the man pages of those who wait so. */
+#define SODA_PATIENCE_MAN                                                                          \
+	".SH ENVIRONMENT\n.TP\n.B SODA_BENCH_PATIENCE\nHow many seconds processes that the"        \
+	" benchmark has started may\nstand still, or take to end, before that is a failure;"       \
+	" default 20.\n"
+
 /* A process of ours, for the messages. */
 struct soda_patience_process {
 	pid_t pid;

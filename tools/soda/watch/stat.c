@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "soda/base/source.h"
 #include "soda/base/tool.h"
 #include "soda/watch/views.h"
@@ -76,10 +77,16 @@ static void print_value(const char *key, json_t *value, int depth);
 
 static void print_object(json_t *object, int depth)
 {
+	char printable[64];
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(object, key, value) print_value(key, value, depth);
+	json_object_foreach(object, key, value)
+	{
+		snprintf(printable, sizeof(printable), "%s", key);
+		soda_make_printable(printable);
+		print_value(printable, value, depth);
+	}
 }
 
 /* A histogram in one line. False: it is something else. */
@@ -127,6 +134,7 @@ static void print_value(const char *key, json_t *value, int depth)
 		}
 	} else {
 		format_value(key, value, text, sizeof(text));
+		soda_make_printable(text);
 		printf("%*s%-*s %s\n", depth * 2, "", 26 - depth * 2, key, text);
 	}
 }
@@ -154,10 +162,11 @@ static void print_derived(json_t *answer)
 	}
 }
 
-static void complain(const char *target, const struct soda_why *why)
+static void complain(const char *target, struct soda_why *why)
 {
 	bool named = strstr(why->text, target); /* a process says who it is */
 
+	soda_make_printable(why->text);
 	fprintf(stderr, "soda stat: %s%s%s\n", named ? "" : target, named ? "" : ": ", why->text);
 }
 
@@ -167,7 +176,7 @@ static int print(json_t *answer, bool json)
 		print_object(answer, 0);
 		print_derived(answer);
 	}
-	if (json && json_dumpf(answer, stdout, JSON_COMPACT) == 0)
+	if (json && json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) == 0)
 		putchar('\n');
 	return fflush(stdout);
 }

@@ -11,6 +11,7 @@
 #include "soda/base/tool.h"
 #include "soda/bench/worker/pattern.h"
 #include "soda/stage/guard.h"
+#include "soda/stage/patience.h"
 
 #define WHO "soda bench dpu"
 
@@ -104,8 +105,9 @@ static const struct soda_conf conf = {
 		"--dpu-cpu puts the agents into a cgroup. Both are labelled as emulated, and "
 		"removed again however the benchmark ends; what one that was killed left is "
 		"removed by the next.",
-	.epilogue = ".SH SEE ALSO\n.BR soda\\-bench\\-fault (1),\n.BR soda\\-dpu\\-agent (1),\n"
-		    ".BR soda\\-mem\\-server (1)\n",
+	.epilogue = SODA_PATIENCE_MAN
+	".SH SEE ALSO\n.BR soda\\-bench\\-fault (1),\n.BR soda\\-dpu\\-agent (1),\n"
+	".BR soda\\-mem\\-server (1)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

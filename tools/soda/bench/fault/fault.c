@@ -12,6 +12,7 @@
 #include "soda/bench/fault/fault.h"
 #include "soda/bench/worker/pattern.h"
 #include "soda/stage/daemon.h"
+#include "soda/stage/patience.h"
 
 static const char *const transport_names[] = { "tcp", "shm", NULL };
 
@@ -100,6 +101,7 @@ static const struct soda_conf conf = {
 		"all: pinned to one core (taskset -c 0 soda bench fault ...); quiet and not "
 		"pinned; and with one core kept busy by an unpinned loop (sh -c 'while :; do :; "
 		"done').",
+	.epilogue = SODA_PATIENCE_MAN,
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };

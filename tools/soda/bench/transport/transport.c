@@ -12,6 +12,7 @@
 #include "soda/base/tool.h"
 #include "soda/bench/transport/transport.h"
 #include "soda/stage/daemon.h"
+#include "soda/stage/patience.h"
 
 enum { LIST_MAX = 16, ADDRESS_MAX = 128, ROUNDS_MAX = 99 };
 
@@ -58,11 +59,11 @@ static const struct soda_conf conf = {
 		       "GB are 10^9 bytes. A row's median and p99 are of one request at a time. "
 		       "CPU is that of this process, polling included. perftest's bandwidth at "
 		       "depth 1 is not asked for: its latency is.",
-	.epilogue = ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
-		    ".SH EXAMPLES\n.nf\nsoda bench transport \\-\\-listen"
-		    " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n.fi\n"
-		    ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-bench\\-fault (1),\n"
-		    ".BR soda\\-mem\\-server (1)\n",
+	.epilogue = SODA_PATIENCE_MAN ".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
+				      ".SH EXAMPLES\n.nf\nsoda bench transport \\-\\-listen"
+				      " verbs://10.9.0.1:0,tcp://10.9.0.1:0\n.fi\n"
+				      ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-bench\\-fault (1),\n"
+				      ".BR soda\\-mem\\-server (1)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
