@@ -44,6 +44,8 @@
 #include "host_agent/core/agent.h"
 
 #define RUN_API __attribute__((visibility("default")))
+/* Of a function that is another one under a second name: off_t and off64_t are the same. */
+#define RUN_SAME_AS(name) __attribute__((alias(#name)))
 
 /* Settings, from the environment that `soda run` makes; constant after the start. */
 struct run_settings {
@@ -71,6 +73,17 @@ static inline bool run_fam(const void *p)
 {
 	return soda_agent_owns(p);
 }
+
+/* Of a wrapper: where it was called from. */
+#define RUN_CALLER __builtin_return_address(0)
+/* p is in fabric memory, and the program has handed it over, not this library. */
+static inline bool run_handed(const void *p, const void *caller)
+{
+	return run_fam(p) && !run_is_ours(caller);
+}
+
+/* Of programs that are compiled with _FORTIFY_SOURCE: there is no room for what they ask for. */
+_Noreturn void __chk_fail(void);
 
 /* The next function of that name after this library's. NULL: none. */
 void *run_next(const char *name);

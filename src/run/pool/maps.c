@@ -116,11 +116,8 @@ RUN_API void *mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t 
 	return map(addr, bytes, prot, flags, fd, offset, CALLER);
 }
 
-RUN_API void *mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset);
 RUN_API void *mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
-{
-	return map(addr, bytes, prot, flags, fd, offset, CALLER);
-}
+	RUN_SAME_AS(mmap);
 
 bool run_concerns(const void *addr, const void *caller)
 {

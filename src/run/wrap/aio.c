@@ -16,8 +16,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CALLER __builtin_return_address(0)
-
 static int (*next_aio_read)(struct aiocb *);
 static int (*next_aio_write)(struct aiocb *);
 static int (*next_aio_fsync)(int, struct aiocb *);
@@ -150,22 +148,22 @@ static int begin_list(int mode, struct aiocb *const *v, int n, struct sigevent *
 
 RUN_API int aio_read(struct aiocb *cb)
 {
-	return begin_read(cb, CALLER);
+	return begin_read(cb, RUN_CALLER);
 }
 
 RUN_API int aio_write(struct aiocb *cb)
 {
-	return begin_write(cb, CALLER);
+	return begin_write(cb, RUN_CALLER);
 }
 
 RUN_API int aio_fsync(int how, struct aiocb *cb)
 {
-	return begin_sync(how, cb, CALLER);
+	return begin_sync(how, cb, RUN_CALLER);
 }
 
 RUN_API int lio_listio(int mode, struct aiocb *const *v, int n, struct sigevent *event)
 {
-	return begin_list(mode, v, n, event, CALLER);
+	return begin_list(mode, v, n, event, RUN_CALLER);
 }
 
 /* The same structure, where off_t has 64 bits. */
@@ -173,20 +171,20 @@ _Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "off_t has 64 bit
 
 RUN_API int aio_read64(struct aiocb64 *cb)
 {
-	return begin_read((struct aiocb *)cb, CALLER);
+	return begin_read((struct aiocb *)cb, RUN_CALLER);
 }
 
 RUN_API int aio_write64(struct aiocb64 *cb)
 {
-	return begin_write((struct aiocb *)cb, CALLER);
+	return begin_write((struct aiocb *)cb, RUN_CALLER);
 }
 
 RUN_API int aio_fsync64(int how, struct aiocb64 *cb)
 {
-	return begin_sync(how, (struct aiocb *)cb, CALLER);
+	return begin_sync(how, (struct aiocb *)cb, RUN_CALLER);
 }
 
 RUN_API int lio_listio64(int mode, struct aiocb64 *const *v, int n, struct sigevent *event)
 {
-	return begin_list(mode, (struct aiocb *const *)v, n, event, CALLER);
+	return begin_list(mode, (struct aiocb *const *)v, n, event, RUN_CALLER);
 }

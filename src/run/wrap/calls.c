@@ -20,8 +20,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define CALLER __builtin_return_address(0)
-
 enum { FLAGGED_MAX = 8 << 20 };
 
 static ssize_t (*next_read)(int, void *, size_t);
@@ -158,19 +156,14 @@ static ssize_t store_fam(int fd, const void *p, size_t bytes, off_t at)
 	return transfer(fd, &(struct iovec){ (void *)(uintptr_t)p, bytes }, 1, at, true);
 }
 
-static bool concerns(const void *p, const void *caller)
-{
-	return run_fam(p) && !run_is_ours(caller);
-}
-
 RUN_API ssize_t read(int fd, void *p, size_t n)
 {
-	return concerns(p, CALLER) ? load_fam(fd, p, n, -1) : load(fd, p, n, -1);
+	return run_handed(p, RUN_CALLER) ? load_fam(fd, p, n, -1) : load(fd, p, n, -1);
 }
 
 RUN_API ssize_t write(int fd, const void *p, size_t n)
 {
-	return concerns(p, CALLER) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
+	return run_handed(p, RUN_CALLER) ? store_fam(fd, p, n, -1) : store(fd, p, n, -1);
 }
 
 ssize_t run_write(int fd, const void *p, size_t n)
@@ -185,49 +178,36 @@ ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out)
 	return run_fam(p) ? load_fam(fd, p, n, at) : load(fd, p, n, at);
 }
 
-static ssize_t pread_at(int fd, void *p, size_t n, off_t at, const void *caller)
+static ssize_t load_at(int fd, void *p, size_t n, off_t at, const void *caller)
 {
 	if (at < 0) {
 		errno = EINVAL;
 		return -1;
 	}
-	return concerns(p, caller) ? load_fam(fd, p, n, at) : load(fd, p, n, at);
-}
-
-static ssize_t pwrite_at(int fd, const void *p, size_t n, off_t at, const void *caller)
-{
-	if (at < 0) {
-		errno = EINVAL;
-		return -1;
-	}
-	return concerns(p, caller) ? store_fam(fd, p, n, at) : store(fd, p, n, at);
+	return run_handed(p, caller) ? load_fam(fd, p, n, at) : load(fd, p, n, at);
 }
 
 RUN_API ssize_t pread(int fd, void *p, size_t n, off_t at)
 {
-	return pread_at(fd, p, n, at, CALLER);
+	return load_at(fd, p, n, at, RUN_CALLER);
 }
 
-RUN_API ssize_t pread64(int fd, void *p, size_t n, off64_t at)
-{
-	return pread_at(fd, p, n, at, CALLER);
-}
+RUN_API ssize_t pread64(int fd, void *p, size_t n, off64_t at) RUN_SAME_AS(pread);
 
 RUN_API ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 {
-	return pwrite_at(fd, p, n, at, CALLER);
+	if (at < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	return run_handed(p, RUN_CALLER) ? store_fam(fd, p, n, at) : store(fd, p, n, at);
 }
 
-RUN_API ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
-{
-	return pwrite_at(fd, p, n, at, CALLER);
-}
+RUN_API ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at) RUN_SAME_AS(pwrite);
 
 /* What programs call that are compiled with _FORTIFY_SOURCE. */
-_Noreturn void __chk_fail(void);
 ssize_t __read_chk(int fd, void *p, size_t n, size_t room);
 ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room);
-ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room);
 
 RUN_API ssize_t __read_chk(int fd, void *p, size_t n, size_t room)
 {
@@ -240,15 +220,11 @@ RUN_API ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room)
 {
 	if (n > room)
 		__chk_fail();
-	return pread_at(fd, p, n, at, CALLER);
+	return load_at(fd, p, n, at, RUN_CALLER);
 }
 
 RUN_API ssize_t __pread64_chk(int fd, void *p, size_t n, off64_t at, size_t room)
-{
-	if (n > room)
-		__chk_fail();
-	return pread_at(fd, p, n, at, CALLER);
-}
+	RUN_SAME_AS(__pread_chk);
 
 static bool vector_concerns(const struct iovec *v, int n, const void *caller)
 {
@@ -264,49 +240,32 @@ static bool vector_concerns(const struct iovec *v, int n, const void *caller)
 
 RUN_API ssize_t readv(int fd, const struct iovec *v, int n)
 {
-	return vector_concerns(v, n, CALLER) ? transfer(fd, v, n, -1, false)
-					     : RUN_NEXT(next_readv, "readv")(fd, v, n);
+	return vector_concerns(v, n, RUN_CALLER) ? transfer(fd, v, n, -1, false)
+						 : RUN_NEXT(next_readv, "readv")(fd, v, n);
 }
 
 RUN_API ssize_t writev(int fd, const struct iovec *v, int n)
 {
-	return vector_concerns(v, n, CALLER) ? transfer(fd, v, n, -1, true)
-					     : RUN_NEXT(next_writev, "writev")(fd, v, n);
-}
-
-static ssize_t preadv_at(int fd, const struct iovec *v, int n, off_t at, const void *caller)
-{
-	return at >= 0 && vector_concerns(v, n, caller)
-		       ? transfer(fd, v, n, at, false)
-		       : RUN_NEXT(next_preadv, "preadv")(fd, v, n, at);
-}
-
-static ssize_t pwritev_at(int fd, const struct iovec *v, int n, off_t at, const void *caller)
-{
-	return at >= 0 && vector_concerns(v, n, caller)
-		       ? transfer(fd, v, n, at, true)
-		       : RUN_NEXT(next_pwritev, "pwritev")(fd, v, n, at);
+	return vector_concerns(v, n, RUN_CALLER) ? transfer(fd, v, n, -1, true)
+						 : RUN_NEXT(next_writev, "writev")(fd, v, n);
 }
 
 RUN_API ssize_t preadv(int fd, const struct iovec *v, int n, off_t at)
 {
-	return preadv_at(fd, v, n, at, CALLER);
+	return at >= 0 && vector_concerns(v, n, RUN_CALLER)
+		       ? transfer(fd, v, n, at, false)
+		       : RUN_NEXT(next_preadv, "preadv")(fd, v, n, at);
 }
 
 RUN_API ssize_t pwritev(int fd, const struct iovec *v, int n, off_t at)
 {
-	return pwritev_at(fd, v, n, at, CALLER);
+	return at >= 0 && vector_concerns(v, n, RUN_CALLER)
+		       ? transfer(fd, v, n, at, true)
+		       : RUN_NEXT(next_pwritev, "pwritev")(fd, v, n, at);
 }
 
-RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at)
-{
-	return preadv_at(fd, v, n, at, CALLER);
-}
-
-RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at)
-{
-	return pwritev_at(fd, v, n, at, CALLER);
-}
+RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at) RUN_SAME_AS(preadv);
+RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at) RUN_SAME_AS(pwritev);
 
 /*
  * With flags all of it travels in one call, of anything but messages at most as much as the page
@@ -350,41 +309,24 @@ static ssize_t vector2(int fd, const struct iovec *v, int n, off_t at, int flags
 	return flags ? flagged(fd, v, n, at, flags, out) : transfer(fd, v, n, at, out);
 }
 
-static ssize_t preadv2_at(int fd, const struct iovec *v, int n, off_t at, int flags,
-			  const void *caller)
+RUN_API ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
-	return vector_concerns(v, n, caller)
+	return vector_concerns(v, n, RUN_CALLER)
 		       ? vector2(fd, v, n, at, flags, false)
 		       : RUN_NEXT(next_preadv2, "preadv2")(fd, v, n, at, flags);
 }
 
-static ssize_t pwritev2_at(int fd, const struct iovec *v, int n, off_t at, int flags,
-			   const void *caller)
+RUN_API ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
-	return vector_concerns(v, n, caller)
+	return vector_concerns(v, n, RUN_CALLER)
 		       ? vector2(fd, v, n, at, flags, true)
 		       : RUN_NEXT(next_pwritev2, "pwritev2")(fd, v, n, at, flags);
 }
 
-RUN_API ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
-{
-	return preadv2_at(fd, v, n, at, flags, CALLER);
-}
-
 RUN_API ssize_t preadv64v2(int fd, const struct iovec *v, int n, off64_t at, int flags)
-{
-	return preadv2_at(fd, v, n, at, flags, CALLER);
-}
-
-RUN_API ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
-{
-	return pwritev2_at(fd, v, n, at, flags, CALLER);
-}
-
+	RUN_SAME_AS(preadv2);
 RUN_API ssize_t pwritev64v2(int fd, const struct iovec *v, int n, off64_t at, int flags)
-{
-	return pwritev2_at(fd, v, n, at, flags, CALLER);
-}
+	RUN_SAME_AS(pwritev2);
 
 RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)
 {
@@ -392,7 +334,7 @@ RUN_API ssize_t getrandom(void *p, size_t n, unsigned flags)
 	char *bounce;
 	ssize_t r = 0;
 
-	if (!concerns(p, CALLER))
+	if (!run_handed(p, RUN_CALLER))
 		return RUN_NEXT(next_getrandom, "getrandom")(p, n, flags);
 	bounce = run_bounce_get(1, &size);
 	while (bounce && done < n) {

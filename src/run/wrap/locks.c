@@ -16,8 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLER __builtin_return_address(0)
-
 static bool concerns(const void *p, const void *caller)
 {
 	return run_hold_needed(p) && !run_is_ours(caller);
@@ -34,7 +32,7 @@ static bool concerns(const void *p, const void *caller)
 		int ret;                                                                           \
                                                                                                    \
 		RUN_NEXT(next_##name, #name);                                                      \
-		if (!concerns(object, CALLER))                                                     \
+		if (!concerns(object, RUN_CALLER))                                                 \
 			return next_##name ARGS;                                                   \
 		ret = quick;                                                                       \
 		if (ret != EBUSY)                                                                  \
@@ -108,7 +106,7 @@ static void take(struct held *h, const char *what)
 		int ret;                                                                           \
                                                                                                    \
 		RUN_NEXT(next_##name, #name);                                                      \
-		if (!concerns(c, CALLER) && !concerns(m, CALLER))                                  \
+		if (!concerns(c, RUN_CALLER) && !concerns(m, RUN_CALLER))                          \
 			return next_##name ARGS;                                                   \
 		take(&h, #name);                                                                   \
 		pthread_cleanup_push(let_go, &h);                                                  \
@@ -146,7 +144,7 @@ static int try_semaphore(sem_t *s)
 		int ret;                                                                           \
                                                                                                    \
 		RUN_NEXT(next_##name, #name);                                                      \
-		if (!concerns(s, CALLER))                                                          \
+		if (!concerns(s, RUN_CALLER))                                                      \
 			return next_##name ARGS;                                                   \
 		if (!try_semaphore(s))                                                             \
 			return 0;                                                                  \
@@ -168,7 +166,7 @@ RUN_API int pthread_once(pthread_once_t *once, void (*fn)(void))
 	int ret;
 
 	RUN_NEXT(next_once, "pthread_once");
-	if (!concerns(once, CALLER))
+	if (!concerns(once, RUN_CALLER))
 		return next_once(once, fn);
 	run_hold(once, sizeof(*once), "pthread_once");
 	ret = next_once(once, fn);
@@ -189,7 +187,7 @@ RUN_API long syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	RUN_NEXT(next_syscall, "syscall");
-	if (number != SYS_futex || !concerns((void *)a[0], CALLER))
+	if (number != SYS_futex || !concerns((void *)a[0], RUN_CALLER))
 		return next_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 	run_hold((void *)a[0], sizeof(uint32_t), "futex");
 	ret = next_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);

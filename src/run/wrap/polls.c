@@ -7,8 +7,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define CALLER __builtin_return_address(0)
-
 static int (*next_poll)(struct pollfd *, nfds_t, int);
 static int (*next_ppoll)(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *);
 static int (*next_epoll_wait)(int, struct epoll_event *, int, int);
@@ -16,11 +14,6 @@ static int (*next_epoll_pwait)(int, struct epoll_event *, int, int, const sigset
 static int (*next_epoll_pwait2)(int, struct epoll_event *, int, const struct timespec *,
 				const sigset_t *);
 static int (*next_epoll_ctl)(int, int, int, struct epoll_event *);
-
-static bool concerns(const void *p, const void *caller)
-{
-	return run_fam(p) && !run_is_ours(caller);
-}
 
 /* The caller's array as local memory. NULL: none, or more than can be; errno is set. */
 static void *begin(const void *array, size_t item, size_t n, size_t *size_p)
@@ -58,7 +51,7 @@ static int poll_by(struct pollfd *fds, nfds_t n, int timeout_ms, const struct ti
 	size_t size;
 	int ret;
 
-	if (concerns(fds, caller) && !(local = begin(fds, sizeof(*fds), n, &size)))
+	if (run_handed(fds, caller) && !(local = begin(fds, sizeof(*fds), n, &size)))
 		return -1;
 	ret = by_ppoll ? RUN_NEXT(next_ppoll, "ppoll")(local, n, timeout, mask)
 		       : RUN_NEXT(next_poll, "poll")(local, n, timeout_ms);
@@ -67,16 +60,15 @@ static int poll_by(struct pollfd *fds, nfds_t n, int timeout_ms, const struct ti
 
 RUN_API int poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
-	return poll_by(fds, n, timeout_ms, NULL, NULL, false, CALLER);
+	return poll_by(fds, n, timeout_ms, NULL, NULL, false, RUN_CALLER);
 }
 
 RUN_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 		  const sigset_t *mask)
 {
-	return poll_by(fds, n, 0, timeout, mask, true, CALLER);
+	return poll_by(fds, n, 0, timeout, mask, true, RUN_CALLER);
 }
 
-_Noreturn void __chk_fail(void);
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room);
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
 		size_t room);
@@ -85,7 +77,7 @@ RUN_API int __poll_chk(struct pollfd *fds, nfds_t n, int timeout_ms, size_t room
 {
 	if (room / sizeof(*fds) < n)
 		__chk_fail();
-	return poll_by(fds, n, timeout_ms, NULL, NULL, false, CALLER);
+	return poll_by(fds, n, timeout_ms, NULL, NULL, false, RUN_CALLER);
 }
 
 RUN_API int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
@@ -93,7 +85,7 @@ RUN_API int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *tim
 {
 	if (room / sizeof(*fds) < n)
 		__chk_fail();
-	return poll_by(fds, n, 0, timeout, mask, true, CALLER);
+	return poll_by(fds, n, 0, timeout, mask, true, RUN_CALLER);
 }
 
 /* An array of events is only written by the kernel: as many as it says. */
@@ -121,7 +113,7 @@ RUN_API int epoll_wait(int fd, struct epoll_event *events, int n, int timeout_ms
 	struct epoll_event *local;
 	size_t size;
 
-	if (!concerns(events, CALLER))
+	if (!run_handed(events, RUN_CALLER))
 		return RUN_NEXT(next_epoll_wait, "epoll_wait")(fd, events, n, timeout_ms);
 	local = events_begin(n, &size);
 	if (!local)
@@ -136,7 +128,7 @@ RUN_API int epoll_pwait(int fd, struct epoll_event *events, int n, int timeout_m
 	struct epoll_event *local;
 	size_t size;
 
-	if (!concerns(events, CALLER))
+	if (!run_handed(events, RUN_CALLER))
 		return RUN_NEXT(next_epoll_pwait, "epoll_pwait")(fd, events, n, timeout_ms, mask);
 	local = events_begin(n, &size);
 	if (!local)
@@ -156,7 +148,7 @@ RUN_API int epoll_pwait2(int fd, struct epoll_event *events, int n, const struct
 		errno = ENOSYS;
 		return -1;
 	}
-	if (!concerns(events, CALLER))
+	if (!run_handed(events, RUN_CALLER))
 		return next_epoll_pwait2(fd, events, n, timeout, mask);
 	local = events_begin(n, &size);
 	if (!local)
@@ -168,7 +160,7 @@ RUN_API int epoll_ctl(int fd, int op, int target, struct epoll_event *event)
 {
 	struct epoll_event local;
 
-	if (!concerns(event, CALLER))
+	if (!run_handed(event, RUN_CALLER))
 		return RUN_NEXT(next_epoll_ctl, "epoll_ctl")(fd, op, target, event);
 	local = *event;
 	return RUN_NEXT(next_epoll_ctl, "epoll_ctl")(fd, op, target, &local);

@@ -14,8 +14,6 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#define CALLER __builtin_return_address(0)
-
 enum { ARGS_MAX = 64 };
 
 /* One argument off the list; whether it is, or may be, fabric memory that %s reads. */
@@ -132,7 +130,7 @@ static int print_to(int fd, int flag, const char *format, va_list ap, const void
 		int n;                                                                             \
                                                                                                    \
 		va_start(ap, last);                                                                \
-		n = way(to, flag, last, ap, CALLER);                                               \
+		n = way(to, flag, last, ap, RUN_CALLER);                                           \
 		va_end(ap);                                                                        \
 		return n;                                                                          \
 	}
@@ -140,7 +138,7 @@ static int print_to(int fd, int flag, const char *format, va_list ap, const void
 	int name PARAMS;                                                                           \
 	RUN_API int name PARAMS                                                                    \
 	{                                                                                          \
-		return way(to, flag, format, ap, CALLER);                                          \
+		return way(to, flag, format, ap, RUN_CALLER);                                      \
 	}
 
 PRINT(printf, (const char *format, ...), format, print, stdout, 0)
@@ -163,7 +161,7 @@ RUN_API int puts(const char *s)
 	size_t n;
 	int ret;
 
-	if (!run_fam(s) || run_is_ours(CALLER))
+	if (!run_fam(s) || run_is_ours(RUN_CALLER))
 		return RUN_NEXT(next_puts, "puts")(s);
 	n = strlen(s);
 	flockfile(stdout); /* so that its line end is its own */

@@ -12,8 +12,6 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define CALLER __builtin_return_address(0)
-
 enum { MESSAGE_MAX = 4 << 20 };
 
 static ssize_t (*next_recv)(int, void *, size_t, int);
@@ -25,11 +23,6 @@ static ssize_t (*next_sendmsg)(int, const struct msghdr *, int);
 
 static int (*next_recvmmsg)(int, struct mmsghdr *, unsigned, int, struct timespec *);
 static int (*next_sendmmsg)(int, struct mmsghdr *, unsigned, int);
-
-static bool concerns(const void *p, const void *caller)
-{
-	return run_fam(p) && !run_is_ours(caller);
-}
 
 static bool message_concerns(const struct msghdr *m, const void *caller)
 {
@@ -206,12 +199,12 @@ static ssize_t send_any(int fd, const struct msghdr *m, int flags, const void *c
 
 RUN_API ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-	return recv_any(fd, m, flags, CALLER);
+	return recv_any(fd, m, flags, RUN_CALLER);
 }
 
 RUN_API ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	return send_any(fd, m, flags, CALLER);
+	return send_any(fd, m, flags, RUN_CALLER);
 }
 
 static bool messages_concern(const struct mmsghdr *v, unsigned n, const void *caller)
@@ -262,14 +255,14 @@ static int recv_messages(int fd, struct mmsghdr *v, unsigned n, int flags, struc
 
 RUN_API int recvmmsg(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
-	if (messages_concern(v, n, CALLER) || run_fam(timeout))
+	if (messages_concern(v, n, RUN_CALLER) || run_fam(timeout))
 		return recv_messages(fd, v, n, flags, timeout);
 	return RUN_NEXT(next_recvmmsg, "recvmmsg")(fd, v, n, flags, timeout);
 }
 
 RUN_API int sendmmsg(int fd, struct mmsghdr *v, unsigned n, int flags)
 {
-	if (!messages_concern(v, n, CALLER))
+	if (!messages_concern(v, n, RUN_CALLER))
 		return RUN_NEXT(next_sendmmsg, "sendmmsg")(fd, v, n, flags);
 	for (unsigned i = 0; i < n; i++) {
 		ssize_t put = send_any(fd, &v[i].msg_hdr, flags, NULL);
@@ -321,20 +314,20 @@ static ssize_t send_from(int fd, const void *p, size_t n, int flags, const void 
 
 RUN_API ssize_t recv(int fd, void *p, size_t n, int flags)
 {
-	return concerns(p, CALLER) ? recv_to(fd, p, n, flags, NULL, NULL)
-				   : RUN_NEXT(next_recv, "recv")(fd, p, n, flags);
+	return run_handed(p, RUN_CALLER) ? recv_to(fd, p, n, flags, NULL, NULL)
+					 : RUN_NEXT(next_recv, "recv")(fd, p, n, flags);
 }
 
 RUN_API ssize_t send(int fd, const void *p, size_t n, int flags)
 {
-	return concerns(p, CALLER) ? send_from(fd, p, n, flags, NULL, 0)
-				   : RUN_NEXT(next_send, "send")(fd, p, n, flags);
+	return run_handed(p, RUN_CALLER) ? send_from(fd, p, n, flags, NULL, 0)
+					 : RUN_NEXT(next_send, "send")(fd, p, n, flags);
 }
 
 RUN_API ssize_t recvfrom(int fd, void *restrict p, size_t n, int flags,
 			 struct sockaddr *restrict name, socklen_t *restrict name_bytes)
 {
-	return concerns(p, CALLER) || concerns(name, CALLER)
+	return run_handed(p, RUN_CALLER) || run_handed(name, RUN_CALLER)
 		       ? recv_to(fd, p, n, flags, name, name_bytes)
 		       : RUN_NEXT(next_recvfrom, "recvfrom")(fd, p, n, flags, name, name_bytes);
 }
@@ -342,12 +335,11 @@ RUN_API ssize_t recvfrom(int fd, void *restrict p, size_t n, int flags,
 RUN_API ssize_t sendto(int fd, const void *p, size_t n, int flags, const struct sockaddr *name,
 		       socklen_t name_bytes)
 {
-	return concerns(p, CALLER) || concerns(name, CALLER)
+	return run_handed(p, RUN_CALLER) || run_handed(name, RUN_CALLER)
 		       ? send_from(fd, p, n, flags, name, name_bytes)
 		       : RUN_NEXT(next_sendto, "sendto")(fd, p, n, flags, name, name_bytes);
 }
 
-_Noreturn void __chk_fail(void);
 ssize_t __recv_chk(int fd, void *p, size_t n, size_t room, int flags);
 ssize_t __recvfrom_chk(int fd, void *p, size_t n, size_t room, int flags, struct sockaddr *name,
 		       socklen_t *name_bytes);

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CALLER __builtin_return_address(0)
-
 /* which are macros, too */
 #undef fread_unlocked
 #undef fwrite_unlocked
@@ -24,11 +22,6 @@ static write_fn next_fwrite, next_fwrite_unlocked;
 static int (*next_setvbuf)(FILE *, char *, int, size_t);
 static int (*next_fputs)(const char *, FILE *);
 static int (*next_fputs_unlocked)(const char *, FILE *);
-
-static bool concerns(const void *p, const void *caller)
-{
-	return run_fam(p) && !run_is_ours(caller);
-}
 
 /* Whole items count, as in fread(3); what is left of one is in the buffer all the same. */
 static size_t load(read_fn fn, char *p, size_t item, size_t n, FILE *f)
@@ -110,8 +103,8 @@ static size_t write_unlocked(const void *p, size_t item, size_t n, FILE *f)
 
 RUN_API size_t fread(void *p, size_t item, size_t n, FILE *f)
 {
-	return concerns(p, CALLER) ? read_locked(p, item, n, f)
-				   : RUN_NEXT(next_fread, "fread")(p, item, n, f);
+	return run_handed(p, RUN_CALLER) ? read_locked(p, item, n, f)
+					 : RUN_NEXT(next_fread, "fread")(p, item, n, f);
 }
 
 size_t fread_unlocked(void *p, size_t item, size_t n, FILE *f);
@@ -137,8 +130,8 @@ size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f)
 
 RUN_API size_t fwrite(const void *p, size_t item, size_t n, FILE *f)
 {
-	return concerns(p, CALLER) ? run_fwrite(p, item, n, f)
-				   : RUN_NEXT(next_fwrite, "fwrite")(p, item, n, f);
+	return run_handed(p, RUN_CALLER) ? run_fwrite(p, item, n, f)
+					 : RUN_NEXT(next_fwrite, "fwrite")(p, item, n, f);
 }
 
 RUN_API size_t fwrite_unlocked(const void *p, size_t item, size_t n, FILE *f)
@@ -146,7 +139,6 @@ RUN_API size_t fwrite_unlocked(const void *p, size_t item, size_t n, FILE *f)
 	return write_unlocked(p, item, n, f);
 }
 
-_Noreturn void __chk_fail(void);
 size_t __fread_chk(void *p, size_t room, size_t item, size_t n, FILE *f);
 size_t __fread_unlocked_chk(void *p, size_t room, size_t item, size_t n, FILE *f);
 
@@ -174,7 +166,7 @@ RUN_API int fputs(const char *s, FILE *f)
 {
 	size_t n;
 
-	if (!concerns(s, CALLER))
+	if (!run_handed(s, RUN_CALLER))
 		return RUN_NEXT(next_fputs, "fputs")(s, f);
 	n = strlen(s);
 	return run_fwrite(s, 1, n, f) == n ? 1 : EOF;
@@ -186,7 +178,7 @@ RUN_API int fputs_unlocked(const char *s, FILE *f)
 {
 	size_t n;
 
-	if (!concerns(s, CALLER))
+	if (!run_handed(s, RUN_CALLER))
 		return RUN_NEXT(next_fputs_unlocked, "fputs_unlocked")(s, f);
 	n = strlen(s);
 	return write_unlocked(s, 1, n, f) == n ? 1 : EOF;
@@ -195,25 +187,25 @@ RUN_API int fputs_unlocked(const char *s, FILE *f)
 /* The kernel would be handed the buffer: the stream gets one of its own instead. */
 static int set_buffer(FILE *f, char *buf, int mode, size_t n, const void *caller)
 {
-	return RUN_NEXT(next_setvbuf, "setvbuf")(f, concerns(buf, caller) ? NULL : buf, mode, n);
+	return RUN_NEXT(next_setvbuf, "setvbuf")(f, run_handed(buf, caller) ? NULL : buf, mode, n);
 }
 
 RUN_API int setvbuf(FILE *f, char *buf, int mode, size_t n)
 {
-	return set_buffer(f, buf, mode, n, CALLER);
+	return set_buffer(f, buf, mode, n, RUN_CALLER);
 }
 
 RUN_API void setbuffer(FILE *f, char *buf, size_t n)
 {
-	set_buffer(f, buf, buf ? _IOFBF : _IONBF, n, CALLER);
+	set_buffer(f, buf, buf ? _IOFBF : _IONBF, n, RUN_CALLER);
 }
 
 RUN_API void setbuf(FILE *f, char *buf)
 {
-	set_buffer(f, buf, buf ? _IOFBF : _IONBF, BUFSIZ, CALLER);
+	set_buffer(f, buf, buf ? _IOFBF : _IONBF, BUFSIZ, RUN_CALLER);
 }
 
 RUN_API void setlinebuf(FILE *f)
 {
-	set_buffer(f, NULL, _IOLBF, 0, CALLER);
+	set_buffer(f, NULL, _IOLBF, 0, RUN_CALLER);
 }
