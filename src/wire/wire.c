@@ -312,18 +312,19 @@ int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k)
 	return 0;
 }
 
-void soda_wire_put_asked(uint8_t out[SODA_WIRE_ASKED_BYTES], const struct soda_wire_asked *a)
+void soda_wire_put_two_sided(uint8_t out[SODA_WIRE_TWO_SIDED_BYTES],
+			     const struct soda_wire_two_sided *a)
 {
 	put(out, a->message_bytes, 4);
 	put(out + 4, a->credits, 2);
 	put(out + 6, a->answer, 2);
 }
 
-int soda_wire_get_asked(const void *in, size_t bytes, struct soda_wire_asked *a)
+int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_sided *a)
 {
 	const uint8_t *at = in;
 
-	if (bytes != SODA_WIRE_ASKED_BYTES)
+	if (bytes != SODA_WIRE_TWO_SIDED_BYTES)
 		return -EPROTO;
 	a->message_bytes = (uint32_t)get(at, 4);
 	a->credits = (uint16_t)get(at + 4, 2);

@@ -212,12 +212,12 @@ struct soda_wire_key {
  * many as credits at a time.  Answers: a SEND of tag and data; or, SODA_ANSWER_WRITE, of a
  * READ that succeeds a WRITE with immediate data to dest_addr by dest_rkey.
  */
-struct soda_wire_asked {
+struct soda_wire_two_sided {
 	uint32_t message_bytes; /* 0: the peer is one-sided */
 	uint16_t credits;
 	uint16_t answer; /* enum soda_answer_by */
 };
-#define SODA_WIRE_ASKED_BYTES 8u
+#define SODA_WIRE_TWO_SIDED_BYTES 8u
 
 enum soda_answer_by { SODA_ANSWER_WRITE = 0, SODA_ANSWER_SEND = 1 };
 
@@ -299,9 +299,10 @@ void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda
 int soda_wire_get_opened(const void *in, size_t bytes, struct soda_wire_opened *o);
 void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k);
 int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k);
-void soda_wire_put_asked(uint8_t out[SODA_WIRE_ASKED_BYTES], const struct soda_wire_asked *a);
+void soda_wire_put_two_sided(uint8_t out[SODA_WIRE_TWO_SIDED_BYTES],
+			     const struct soda_wire_two_sided *a);
 /* -EPROTO also where a value cannot be; zeros are none. */
-int soda_wire_get_asked(const void *in, size_t bytes, struct soda_wire_asked *a);
+int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_sided *a);
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l);
 void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l);
 

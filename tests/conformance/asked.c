@@ -24,7 +24,7 @@ enum { MOST = 64 << 10, CREDITS = 16, BUFFER = 2 * MOST, ROOM = 64 };
 /* A data connection without a protocol. */
 struct stranger {
 	struct soda_verbs_link link;
-	struct soda_wire_asked asked;
+	struct soda_wire_two_sided two_sided;
 	struct ibv_mr *mr;
 	uint8_t *buf;
 };
@@ -48,7 +48,7 @@ static void meet_as(struct env *e, struct stranger *s, uint32_t features)
 	assert_int_equal(soda_verbs_link_resolve(&s->link, rest, deadline, &e->why), 0);
 	assert_int_equal(soda_verbs_link_prepare(&s->link, &room, &e->why), 0);
 	assert_int_equal(soda_verbs_link_connect(&s->link, rest, &hello, deadline, &welcome,
-						 &s->asked, &e->why),
+						 &s->two_sided, &e->why),
 			 0);
 	s->buf = aligned_alloc(4096, BUFFER);
 	memset(s->buf, 0, BUFFER);
@@ -60,8 +60,8 @@ static void meet_as(struct env *e, struct stranger *s, uint32_t features)
 static void meet(struct env *e, struct stranger *s)
 {
 	meet_as(e, s, 0);
-	assert_int_equal(s->asked.message_bytes, MOST);
-	assert_int_equal(s->asked.credits, CREDITS);
+	assert_int_equal(s->two_sided.message_bytes, MOST);
+	assert_int_equal(s->two_sided.credits, CREDITS);
 }
 
 static void part(struct stranger *s)
@@ -189,7 +189,7 @@ static void test_bad_key(void **state)
 	link_open(e, &l, "", 0, 8);
 	for (unsigned i = 0; i < 3; i++) {
 		meet(e, &s);
-		if (s.asked.answer != SODA_ANSWER_WRITE) {
+		if (s.two_sided.answer != SODA_ANSWER_WRITE) {
 			part(&s);
 			break;
 		}
@@ -323,7 +323,7 @@ static void test_key_writes(void **state)
 	link_open(e, &l, "", 0, 8);
 	assert_int_equal(soda_conn_advise(l.control, &a, &map, TIMEOUT_MS, &e->why), 0);
 	meet_as(e, &s, SODA_FEATURE_KEYED);
-	assert_int_equal(s.asked.message_bytes, 0);
+	assert_int_equal(s.two_sided.message_bytes, 0);
 	assert_int_equal(use_key(&s, IBV_WR_RDMA_READ, map->rkey), IBV_WC_SUCCESS);
 	assert_int_equal(wrong_bytes(s.buf, 7, 4096, 4096), 0);
 	memset(s.buf, 0, 4096);

@@ -31,9 +31,9 @@ static int uffd = -1;
 
 static void *worker; /* one without connections: somebody to be woken */
 
-static struct soda_qconn *begin(int sockets[2])
+static struct soda_queue_conn *begin(int sockets[2])
 {
-	struct soda_qconn *c = calloc(1, sizeof(*c));
+	struct soda_queue_conn *c = calloc(1, sizeof(*c));
 	struct soda_why why;
 	int fd;
 
@@ -83,7 +83,7 @@ static void put_words(struct soda_queue *q, struct fuzz_input *in)
 }
 
 /* True: the client has done what it must not. */
-static bool step(struct soda_qconn *c, struct fuzz_input *in)
+static bool step(struct soda_queue_conn *c, struct fuzz_input *in)
 {
 	static const uint8_t statuses[] = { 0, 0, 0, EIO, EINVAL, ESTALE };
 	struct soda_queue *q = &c->q;
@@ -110,9 +110,9 @@ static bool step(struct soda_qconn *c, struct fuzz_input *in)
 		atomic_fetch_add(&q->head->requests_tail, 1);
 		break;
 	case 6:
-		n = soda_qconn_serve(c, &why);
+		n = soda_queue_conn_serve(c, &why);
 		FUZZ_MUST(n >= 0 || why);
-		soda_qconn_may_sleep(c);
+		soda_queue_conn_may_sleep(c);
 		return n < 0;
 	case 7:
 		which = fuzz_u8(in);
@@ -138,17 +138,17 @@ static bool step(struct soda_qconn *c, struct fuzz_input *in)
 	return false;
 }
 
-static void end(struct soda_qconn *c, bool late)
+static void end(struct soda_queue_conn *c, bool late)
 {
-	bool idle = soda_qconn_end(c);
+	bool idle = soda_queue_conn_end(c);
 
 	FUZZ_MUST(idle == !daemon_.waiting_n);
 	while (fuzz_daemon_answer(&daemon_, 0, 0))
 		;
 	while (!late && fuzz_daemon_free(&daemon_, 0))
 		;
-	FUZZ_MUST(soda_qconn_end(c));
-	soda_qconn_destroy(c);
+	FUZZ_MUST(soda_queue_conn_end(c));
+	soda_queue_conn_destroy(c);
 	while (fuzz_daemon_free(&daemon_, 0)) /* long after it */
 		;
 }
@@ -177,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct fuzz_input in = { data, bytes };
 	int sockets[2];
-	struct soda_qconn *c = begin(sockets);
+	struct soda_queue_conn *c = begin(sockets);
 	bool late = fuzz_u8(&in) & 1;
 
 	while (in.left && !step(c, &in))

@@ -25,7 +25,7 @@ static uint8_t sink[4 << 20];
 
 static void resume(struct soda_peer *peer)
 {
-	struct soda_dconn *c = (struct soda_dconn *)peer;
+	struct soda_stream_conn *c = (struct soda_stream_conn *)peer;
 
 	pthread_mutex_lock(&worker.lock);
 	c->resumed = true;
@@ -33,10 +33,10 @@ static void resume(struct soda_peer *peer)
 	pthread_mutex_unlock(&worker.lock);
 }
 
-static struct soda_dconn *begin(bool one_sided)
+static struct soda_stream_conn *begin(bool one_sided)
 {
 	static const struct soda_peer_ops ops = { .resume = resume };
-	struct soda_dconn *c = calloc(1, sizeof(*c));
+	struct soda_stream_conn *c = calloc(1, sizeof(*c));
 	struct soda_why why;
 
 	fuzz_daemon_init(&daemon_, one_sided);
@@ -54,12 +54,12 @@ static struct soda_dconn *begin(bool one_sided)
 }
 
 /* As many bytes as the connection takes now. False: it takes none. */
-static bool receive(struct soda_dconn *c, const uint8_t *data, size_t bytes)
+static bool receive(struct soda_stream_conn *c, const uint8_t *data, size_t bytes)
 {
 	while (bytes) {
 		size_t n = 0;
 
-		if (!soda_dconn_aim_recv(c, worker.scratch, sizeof(worker.scratch)))
+		if (!soda_stream_conn_aim_recv(c, worker.scratch, sizeof(worker.scratch)))
 			return false;
 		for (size_t i = 0; i < c->rx_msg.msg_iovlen && bytes; i++) {
 			size_t part = c->rx_iov[i].iov_len < bytes ? c->rx_iov[i].iov_len : bytes;
@@ -70,12 +70,12 @@ static bool receive(struct soda_dconn *c, const uint8_t *data, size_t bytes)
 			n += part;
 		}
 		FUZZ_MUST(n);
-		soda_dconn_received(c, (int)n);
+		soda_stream_conn_received(c, (int)n);
 	}
 	return true;
 }
 
-static void receive_raw(struct soda_dconn *c, struct fuzz_input *in)
+static void receive_raw(struct soda_stream_conn *c, struct fuzz_input *in)
 {
 	size_t n = fuzz_u16(in);
 
@@ -85,7 +85,7 @@ static void receive_raw(struct soda_dconn *c, struct fuzz_input *in)
 	in->left -= n;
 }
 
-static void receive_frame(struct soda_dconn *c, struct fuzz_input *in)
+static void receive_frame(struct soda_stream_conn *c, struct fuzz_input *in)
 {
 	static uint8_t data[FRAME_DATA_MAX];
 	uint8_t head[SODA_WIRE_HEAD_BYTES] = { 0 }, what = fuzz_u8(in);
@@ -114,11 +114,11 @@ static void receive_frame(struct soda_dconn *c, struct fuzz_input *in)
 }
 
 /* True: something went. */
-static bool send_some(struct soda_dconn *c, size_t most)
+static bool send_some(struct soda_stream_conn *c, size_t most)
 {
 	size_t n = 0;
 
-	if (!soda_dconn_aim_send(c))
+	if (!soda_stream_conn_aim_send(c))
 		return false;
 	for (size_t i = 0; i < c->tx_msg.msg_iovlen && n < most; i++) {
 		size_t part = c->tx_iov[i].iov_len < most - n ? c->tx_iov[i].iov_len : most - n;
@@ -127,7 +127,7 @@ static bool send_some(struct soda_dconn *c, size_t most)
 		memcpy(sink, c->tx_iov[i].iov_base, part); /* it can be read */
 		n += part;
 	}
-	soda_dconn_sent(c, n ? (int)n : -EAGAIN);
+	soda_stream_conn_sent(c, n ? (int)n : -EAGAIN);
 	return n > 0;
 }
 
@@ -139,7 +139,7 @@ static void look_around(void)
 		;
 }
 
-static void step(struct soda_dconn *c, struct fuzz_input *in)
+static void step(struct soda_stream_conn *c, struct fuzz_input *in)
 {
 	static const uint8_t statuses[] = { 0, 0, 0, EINVAL, EIO, ESTALE, EACCES };
 	unsigned which;
@@ -164,8 +164,8 @@ static void step(struct soda_dconn *c, struct fuzz_input *in)
 			soda_peer_resume(&c->peer);
 		break;
 	case 11:
-		if (soda_dconn_may_recv(c))
-			soda_dconn_received(c, 0);
+		if (soda_stream_conn_may_recv(c))
+			soda_stream_conn_received(c, 0);
 		break;
 	default:
 		receive_raw(c, in);
@@ -183,7 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct fuzz_input in = { data, bytes };
 	bool one_sided = fuzz_u8(&in) & 1;
-	struct soda_dconn *c = begin(one_sided);
+	struct soda_stream_conn *c = begin(one_sided);
 
 	while (in.left && !c->closing)
 		step(c, &in);
@@ -193,7 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		look_around();
 	c->closing = true;
 	FUZZ_MUST(!c->pending);
-	soda_dconn_destroy(c);
+	soda_stream_conn_destroy(c);
 	while (fuzz_daemon_free(&daemon_, 0))
 		;
 	fuzz_daemon_check_end(&daemon_);

@@ -26,15 +26,15 @@ static unsigned buffers_out;
 
 /* verbs_pool.c: buffers as they come from a device */
 
-static struct soda_vpool *const no_pool = NULL;
-static struct soda_verbs_reach reach;
+static struct soda_verbs_pool *const no_pool = NULL;
+static struct soda_regcache regcache;
 
-struct soda_verbs_reach *soda_vpool_reach(const struct soda_vpool *pool)
+struct soda_regcache *soda_verbs_pool_regcache(const struct soda_verbs_pool *pool)
 {
-	return &reach;
+	return &regcache;
 }
 
-void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps)
+void soda_verbs_buffer_taken(struct soda_verbs_buffer *b, bool keeps)
 {
 	buffers_out -= !keeps;
 	/* a READ's may be received into again from here on: its end shows who still reads it */
@@ -42,7 +42,7 @@ void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps)
 		memset(b->data, 0xee, SODA_WIRE_PAGE);
 }
 
-void soda_vbuffer_put(struct soda_vbuffer *b)
+void soda_verbs_buffer_put(struct soda_verbs_buffer *b)
 {
 	buffers_out--;
 	free(b->head);
@@ -50,8 +50,7 @@ void soda_vbuffer_put(struct soda_vbuffer *b)
 	free(b);
 }
 
-bool soda_verbs_reach_key(struct soda_verbs_reach *r, const void *at, size_t bytes,
-			  uint32_t *lkey_p)
+bool soda_regcache_lkey(struct soda_regcache *r, const void *at, size_t bytes, uint32_t *lkey_p)
 {
 	*lkey_p = 1;
 	return true;
@@ -72,15 +71,15 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 static void accepted(struct rdma_cm_event *event, bool rejection)
 {
 	struct soda_wire_welcome welcome;
-	struct soda_wire_asked asked;
+	struct soda_wire_two_sided two_sided;
 	struct soda_why why = { "" };
 	int ret = rejection ? rejected(event, "peer:1", &why)
-			    : established(event, "peer:1", &welcome, &asked, &why);
+			    : established(event, "peer:1", &welcome, &two_sided, &why);
 
 	FUZZ_MUST(ret <= 0);
 	FUZZ_MUST(rejection ? ret < 0 && why.text[0] : ret == 0 || why.text[0]);
-	if (ret == 0 && asked.message_bytes)
-		FUZZ_MUST(asked.credits && asked.answer <= SODA_ANSWER_SEND);
+	if (ret == 0 && two_sided.message_bytes)
+		FUZZ_MUST(two_sided.credits && two_sided.answer <= SODA_ANSWER_SEND);
 }
 
 static void private_data(uint8_t what, struct fuzz_input *in)
@@ -109,9 +108,9 @@ static void private_data(uint8_t what, struct fuzz_input *in)
 
 /* Requests of one connection */
 
-static struct soda_vconn *begin(struct rdma_cm_id *id, struct soda_vworker *worker)
+static struct soda_verbs_conn *begin(struct rdma_cm_id *id, struct soda_verbs_worker *worker)
 {
-	struct soda_vconn *c = calloc(1, sizeof(*c));
+	struct soda_verbs_conn *c = calloc(1, sizeof(*c));
 	static struct ibv_mr tags_mr;
 
 	FUZZ_MUST(c);
@@ -127,9 +126,9 @@ static struct soda_vconn *begin(struct rdma_cm_id *id, struct soda_vworker *work
 	return c;
 }
 
-static struct soda_vbuffer *new_buffer(void)
+static struct soda_verbs_buffer *new_buffer(void)
 {
-	struct soda_vbuffer *b = calloc(1, sizeof(*b));
+	struct soda_verbs_buffer *b = calloc(1, sizeof(*b));
 
 	FUZZ_MUST(b);
 	b->head = calloc(1, SODA_WIRE_WRITE_BYTES);
@@ -141,10 +140,10 @@ static struct soda_vbuffer *new_buffer(void)
 }
 
 /* As the device puts a message: its first bytes apart. */
-static const char *deliver_message(struct soda_vconn *c, const uint8_t *bytes, uint32_t n,
+static const char *deliver_message(struct soda_verbs_conn *c, const uint8_t *bytes, uint32_t n,
 				   uint32_t imm, uint8_t odd)
 {
-	struct soda_vbuffer *b = new_buffer();
+	struct soda_verbs_buffer *b = new_buffer();
 	struct ibv_wc wc = { .opcode = odd & 1 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV,
 			     .wc_flags = odd & 2 ? 0 : IBV_WC_WITH_IMM,
 			     .imm_data = htobe32(imm),
@@ -156,7 +155,7 @@ static const char *deliver_message(struct soda_vconn *c, const uint8_t *bytes, u
 
 	memcpy(b->head, bytes, head);
 	memcpy(b->data, bytes + head, n - head < SODA_WIRE_PAGE ? n - head : SODA_WIRE_PAGE);
-	why = soda_vconn_request(c, b, &wc);
+	why = soda_verbs_conn_request(c, b, &wc);
 	kept = daemon_.waiting_n != before && daemon_.waiting[before]->write;
 	FUZZ_MUST(!why == (daemon_.waiting_n != before));
 	if (!kept) { /* only a WRITE keeps its buffer */
@@ -167,7 +166,7 @@ static const char *deliver_message(struct soda_vconn *c, const uint8_t *bytes, u
 	return why;
 }
 
-static const char *request(struct soda_vconn *c, struct fuzz_input *in, uint8_t what)
+static const char *request(struct soda_verbs_conn *c, struct fuzz_input *in, uint8_t what)
 {
 	static uint8_t text[SODA_WIRE_WRITE_BYTES + SODA_VERBS_MESSAGE];
 	uint8_t page = fuzz_u8(in), flags, odd = 0;
@@ -197,10 +196,10 @@ static void requests(struct fuzz_input *in)
 {
 	static struct ibv_context device = { .ops = { .post_send = post_send } };
 	static struct ibv_qp qp = { .context = &device };
-	static struct soda_vworkers workers = { .n = 1 };
-	static struct soda_vworker worker = { .all = &workers };
+	static struct soda_verbs_workers workers = { .n = 1 };
+	static struct soda_verbs_worker worker = { .all = &workers };
 	struct rdma_cm_id id = { .qp = &qp };
-	struct soda_vconn *c = begin(&id, &worker);
+	struct soda_verbs_conn *c = begin(&id, &worker);
 	const char *why = NULL;
 	uint8_t what, which;
 
@@ -216,7 +215,7 @@ static void requests(struct fuzz_input *in)
 			fuzz_daemon_free(&daemon_, fuzz_u8(in));
 			break;
 		case 6:
-			soda_vconn_sent(c, fuzz_u8(in) & 1 ? c->posted : fuzz_u32(in));
+			soda_verbs_conn_sent(c, fuzz_u8(in) & 1 ? c->posted : fuzz_u32(in));
 			break;
 		default:
 			why = request(c, in, what);
@@ -229,23 +228,23 @@ static void requests(struct fuzz_input *in)
 	while (c->reaped != c->taken) {
 		uint32_t before = c->reaped;
 
-		soda_vconn_sent(c, c->posted);
+		soda_verbs_conn_sent(c, c->posted);
 		FUZZ_MUST(c->reaped != before);
 	}
 	FUZZ_MUST(!c->pending && !c->held && c->refs == 1 && !buffers_out);
 	free(c->tags);
 	pthread_mutex_lock(&c->lock);
-	soda_vconn_unref_locked(c);
+	soda_verbs_conn_unref_locked(c);
 }
 
 static void key(struct fuzz_input *in)
 {
-	struct soda_wire_asked asked;
+	struct soda_wire_two_sided two_sided;
 	struct soda_wire_key k;
 
 	soda_wire_get_key(in->at, in->left, &k);
-	if (soda_wire_get_asked(in->at, in->left, &asked) == 0 && asked.message_bytes)
-		FUZZ_MUST(asked.credits);
+	if (soda_wire_get_two_sided(in->at, in->left, &two_sided) == 0 && two_sided.message_bytes)
+		FUZZ_MUST(two_sided.credits);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -11,17 +11,17 @@
 
 enum { COMPANY_BYTES = 64 << 10 }; /* of a WRITE still to come: some microseconds */
 
-static const struct soda_service *ops(const struct soda_dconn *c)
+static const struct soda_service *ops(const struct soda_stream_conn *c)
 {
 	return c->peer.listener->ops;
 }
 
-static bool tx_full(const struct soda_dconn *c)
+static bool tx_full(const struct soda_stream_conn *c)
 {
 	return c->tx_tail - c->tx_head == SODA_TX_REPLIES;
 }
 
-static void reject(struct soda_dconn *c, const char *why)
+static void reject(struct soda_stream_conn *c, const char *why)
 {
 	c->closing = true;
 	if (ops(c)->rejected)
@@ -32,8 +32,8 @@ static void reject(struct soda_dconn *c, const char *why)
 
 struct stream_request {
 	struct soda_request rq;
-	struct soda_dconn *conn; /* until done */
-	uint32_t place;		 /* of the answer */
+	struct soda_stream_conn *conn; /* until done */
+	uint32_t place;		       /* of the answer */
 };
 
 static struct stream_request *stream_request(struct soda_request *rq)
@@ -41,7 +41,7 @@ static struct stream_request *stream_request(struct soda_request *rq)
 	return (struct stream_request *)rq;
 }
 
-static struct soda_answer *answer_take(struct soda_dconn *c, const uint8_t *tag)
+static struct soda_answer *answer_take(struct soda_stream_conn *c, const uint8_t *tag)
 {
 	struct soda_answer *a = &c->tx[c->tx_tail % SODA_TX_REPLIES];
 
@@ -67,14 +67,14 @@ static void answer_set(struct soda_answer *a, enum soda_msg type, int err,
 		a->span = *span;
 	else
 		a->span.bytes = 0;
-	/* pairs with the acquire in soda_dconn_aim_send */
+	/* pairs with the acquire in soda_stream_conn_aim_send */
 	atomic_store_explicit(&a->ready, true, memory_order_release);
 }
 
 static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
 {
 	struct stream_request *r = stream_request(rq);
-	struct soda_dconn *c = r->conn;
+	struct soda_stream_conn *c = r->conn;
 	struct soda_worker *w = c->worker;
 	struct soda_answer *a = &c->tx[r->place % SODA_TX_REPLIES];
 	enum soda_msg type = rq->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY;
@@ -98,7 +98,7 @@ static void request_free(struct soda_request *rq)
 
 static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
 
-static struct soda_request *request_new(struct soda_dconn *c)
+static struct soda_request *request_new(struct soda_stream_conn *c)
 {
 	struct stream_request *r = malloc(sizeof(*r));
 
@@ -116,7 +116,7 @@ static void request_drop(struct soda_request *rq)
 	free(stream_request(rq));
 }
 
-static void request_deliver(struct soda_dconn *c, struct soda_request *rq, const uint8_t *tag)
+static void request_deliver(struct soda_stream_conn *c, struct soda_request *rq, const uint8_t *tag)
 {
 	stream_request(rq)->place = c->tx_tail;
 	answer_take(c, tag);
@@ -133,8 +133,8 @@ static void request_deliver(struct soda_dconn *c, struct soda_request *rq, const
 
 /* Answers */
 
-static void queue_answer(struct soda_dconn *c, enum soda_msg type, int err, const uint8_t *tag,
-			 const struct soda_span *span)
+static void queue_answer(struct soda_stream_conn *c, enum soda_msg type, int err,
+			 const uint8_t *tag, const struct soda_span *span)
 {
 	answer_set(answer_take(c, tag), type, err, span);
 }
@@ -159,13 +159,13 @@ static int push(struct iovec *iov, int n, uint8_t *base, size_t bytes, size_t *s
  * Bare acknowledgements wait for the next one, whose WRITE is half here: each send of its own
  * costs both sides a wake-up.
  */
-static bool company_comes(const struct soda_dconn *c, size_t bytes)
+static bool company_comes(const struct soda_stream_conn *c, size_t bytes)
 {
 	return c->writing && c->write_left <= COMPANY_BYTES &&
 	       bytes < SODA_TX_BATCH * SODA_WIRE_HEAD_BYTES;
 }
 
-bool soda_dconn_aim_send(struct soda_dconn *c)
+bool soda_stream_conn_aim_send(struct soda_stream_conn *c)
 {
 	size_t skip = c->tx_offset, total = 0;
 	int n = 0;
@@ -189,7 +189,7 @@ bool soda_dconn_aim_send(struct soda_dconn *c)
 
 /* Requests */
 
-static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read,
+static void deliver_read(struct soda_stream_conn *c, const struct soda_wire_read *read,
 			 const uint8_t *tag, const uint8_t *has)
 {
 	struct soda_request *rq = request_new(c);
@@ -208,7 +208,7 @@ static void deliver_read(struct soda_dconn *c, const struct soda_wire_read *read
 }
 
 /* has: a soda_wire_has, or NULL. */
-static void start_read(struct soda_dconn *c, const uint8_t *in, const uint8_t *has)
+static void start_read(struct soda_stream_conn *c, const uint8_t *in, const uint8_t *has)
 {
 	struct soda_wire_read read;
 	struct soda_span span;
@@ -231,7 +231,7 @@ static void start_read(struct soda_dconn *c, const uint8_t *in, const uint8_t *h
 }
 
 /* What tells the daemon of the WRITE is there before the data are. */
-static void prepare_write(struct soda_dconn *c)
+static void prepare_write(struct soda_stream_conn *c)
 {
 	c->write_rq = request_new(c);
 	if (c->write_rq)
@@ -241,7 +241,7 @@ static void prepare_write(struct soda_dconn *c)
 	c->discard = true;
 }
 
-static void deliver_write(struct soda_dconn *c, const uint8_t *tag)
+static void deliver_write(struct soda_stream_conn *c, const uint8_t *tag)
 {
 	struct soda_request *rq = c->write_rq;
 
@@ -255,7 +255,7 @@ static void deliver_write(struct soda_dconn *c, const uint8_t *tag)
 	request_deliver(c, rq, tag);
 }
 
-static int find_memory(struct soda_dconn *c)
+static int find_memory(struct soda_stream_conn *c)
 {
 	const struct soda_wire_write *w = &c->write;
 
@@ -266,7 +266,7 @@ static int find_memory(struct soda_dconn *c)
 				 &c->write_span);
 }
 
-static void start_write(struct soda_dconn *c, const uint8_t *in, uint32_t length)
+static void start_write(struct soda_stream_conn *c, const uint8_t *in, uint32_t length)
 {
 	soda_wire_get_write(in, &c->write);
 	if (soda_wire_check_range(0, c->write.size, SODA_WIRE_MAX_DATA) < 0 ||
@@ -288,7 +288,7 @@ static void start_write(struct soda_dconn *c, const uint8_t *in, uint32_t length
 }
 
 /* `bytes` of a WRITE's data are where they belong. */
-static void write_landed(struct soda_dconn *c, uint32_t bytes)
+static void write_landed(struct soda_stream_conn *c, uint32_t bytes)
 {
 	uint8_t tag[SODA_WIRE_WRITE_BYTES];
 
@@ -306,13 +306,13 @@ static void write_landed(struct soda_dconn *c, uint32_t bytes)
 	queue_answer(c, SODA_MSG_WRITE_REPLY, c->write_status, tag, NULL);
 }
 
-static uint8_t *write_at(const struct soda_dconn *c)
+static uint8_t *write_at(const struct soda_stream_conn *c)
 {
 	return c->write_span.memory + (c->write.size - c->write_left);
 }
 
 /* Data of a WRITE that came together with its header. */
-static void take_data(struct soda_dconn *c)
+static void take_data(struct soda_stream_conn *c)
 {
 	uint32_t have = c->rx_end - c->rx_begin;
 	uint32_t n = have < c->write_left ? have : c->write_left;
@@ -324,7 +324,7 @@ static void take_data(struct soda_dconn *c)
 }
 
 /* One request, if it is all there. False: it is not, or it was bad. */
-static bool take_request(struct soda_dconn *c)
+static bool take_request(struct soda_stream_conn *c)
 {
 	const uint8_t *in = c->rx + c->rx_begin;
 	uint32_t have = c->rx_end - c->rx_begin;
@@ -350,7 +350,7 @@ static bool take_request(struct soda_dconn *c)
 	return !c->closing && !c->paused;
 }
 
-static void take_all(struct soda_dconn *c)
+static void take_all(struct soda_stream_conn *c)
 {
 	bool go_on = !c->closing && !c->paused;
 
@@ -364,16 +364,16 @@ static void take_all(struct soda_dconn *c)
 		c->rx_begin = c->rx_end = 0;
 }
 
-bool soda_dconn_may_recv(const struct soda_dconn *c)
+bool soda_stream_conn_may_recv(const struct soda_stream_conn *c)
 {
 	return !c->closing && !c->paused && (c->writing || !tx_full(c));
 }
 
-bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes)
+bool soda_stream_conn_aim_recv(struct soda_stream_conn *c, void *scratch, size_t scratch_bytes)
 {
 	int n = 0;
 
-	if (!soda_dconn_may_recv(c))
+	if (!soda_stream_conn_may_recv(c))
 		return false;
 	if (c->rx_begin) {
 		memmove(c->rx, c->rx + c->rx_begin, c->rx_end - c->rx_begin);
@@ -396,7 +396,7 @@ bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_byt
 	return true;
 }
 
-void soda_dconn_received(struct soda_dconn *c, int result)
+void soda_stream_conn_received(struct soda_stream_conn *c, int result)
 {
 	uint32_t n = (uint32_t)result;
 
@@ -418,7 +418,7 @@ void soda_dconn_received(struct soda_dconn *c, int result)
 	take_all(c);
 }
 
-void soda_dconn_sent(struct soda_dconn *c, int result)
+void soda_stream_conn_sent(struct soda_stream_conn *c, int result)
 {
 	if (result == -EAGAIN || result == -EINTR)
 		return;
@@ -440,7 +440,7 @@ void soda_dconn_sent(struct soda_dconn *c, int result)
 	take_all(c);
 }
 
-void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed)
+void soda_stream_conn_continue(struct soda_stream_conn *c, uint32_t answered, bool resumed)
 {
 	assert(answered <= c->pending);
 	c->pending -= answered;
@@ -450,7 +450,7 @@ void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed)
 	}
 }
 
-static void drop_write(struct soda_dconn *c)
+static void drop_write(struct soda_stream_conn *c)
 {
 	if (!c->writing || c->discard)
 		return;
@@ -459,7 +459,7 @@ static void drop_write(struct soda_dconn *c)
 		request_drop(c->write_rq);
 }
 
-void soda_dconn_destroy(struct soda_dconn *c)
+void soda_stream_conn_destroy(struct soda_stream_conn *c)
 {
 	assert(!c->rx_busy && !c->tx_busy && !c->pending);
 	drop_write(c);

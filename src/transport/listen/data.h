@@ -33,12 +33,12 @@ struct soda_answer {
 	uint8_t head[SODA_WIRE_HEAD_BYTES];
 };
 
-struct soda_dconn {
+struct soda_stream_conn {
 	struct soda_peer peer;
 	struct soda_worker *worker;
-	struct soda_dconn *next, *prev; /* of the worker's list */
-	bool closing;			/* no further receive or send is to start */
-	bool wants_polling;		/* the last request came from a client that polls */
+	struct soda_stream_conn *next, *prev; /* of the worker's list */
+	bool closing;			      /* no further receive or send is to start */
+	bool wants_polling;		      /* the last request came from a client that polls */
 	/* the engine's */
 	bool rx_busy, tx_busy;
 	bool watched;	 /* epoll: it is in the set */
@@ -47,9 +47,9 @@ struct soda_dconn {
 	/* two-sided */
 	uint32_t pending; /* requests not answered, or answered and not yet collected */
 	bool rung;	  /* requests since the last doorbell: it is on worker->rung */
-	struct soda_dconn *rung_next;
-	bool paused;		       /* there was no memory for a WRITE: nothing is taken */
-	struct soda_dconn *ready_next; /* guarded by worker->lock, and so below */
+	struct soda_stream_conn *rung_next;
+	bool paused;			     /* there was no memory for a WRITE: nothing is taken */
+	struct soda_stream_conn *ready_next; /* guarded by worker->lock, and so below */
 	bool on_ready;
 	bool resumed;
 	uint32_t answered; /* to be collected from `pending` */
@@ -76,18 +76,18 @@ struct soda_dconn {
  * Where to receive: rx_msg is filled. False: not now (answers wait, or closing).
  * scratch takes the data of refused WRITEs.
  */
-bool soda_dconn_aim_recv(struct soda_dconn *c, void *scratch, size_t scratch_bytes);
+bool soda_stream_conn_aim_recv(struct soda_stream_conn *c, void *scratch, size_t scratch_bytes);
 /* The receive's result: bytes, 0 at the end of the stream, or negative errno. */
-void soda_dconn_received(struct soda_dconn *c, int result);
+void soda_stream_conn_received(struct soda_stream_conn *c, int result);
 /* Whether aim_recv would be true. */
-bool soda_dconn_may_recv(const struct soda_dconn *c);
+bool soda_stream_conn_may_recv(const struct soda_stream_conn *c);
 /* What to send: tx_msg is filled. False: nothing. */
-bool soda_dconn_aim_send(struct soda_dconn *c);
+bool soda_stream_conn_aim_send(struct soda_stream_conn *c);
 /* The send's result: bytes or negative errno. */
-void soda_dconn_sent(struct soda_dconn *c, int result);
+void soda_stream_conn_sent(struct soda_stream_conn *c, int result);
 /* Answers have become ready, or the connection may go on: it comes from the ready list. */
-void soda_dconn_continue(struct soda_dconn *c, uint32_t answered, bool resumed);
+void soda_stream_conn_continue(struct soda_stream_conn *c, uint32_t answered, bool resumed);
 /* No receive, send or request is under way: give spans back, tell the daemon, close, free. */
-void soda_dconn_destroy(struct soda_dconn *c);
+void soda_stream_conn_destroy(struct soda_stream_conn *c);
 
 #endif

@@ -11,38 +11,38 @@
 enum { EVENTS = 64, ROUNDS = 4 /* receives and sends of one connection before others' turn */ };
 
 /* Send what there is. False: the socket is full. */
-static bool send_some(struct soda_dconn *c)
+static bool send_some(struct soda_stream_conn *c)
 {
-	while (soda_dconn_aim_send(c)) {
+	while (soda_stream_conn_aim_send(c)) {
 		ssize_t n = sendmsg(c->peer.fd, &c->tx_msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n < 0 && errno == EAGAIN)
 			return false;
-		soda_dconn_sent(c, n < 0 ? -errno : (int)n);
+		soda_stream_conn_sent(c, n < 0 ? -errno : (int)n);
 	}
 	return true;
 }
 
 /* True: bytes came in. */
-static bool recv_some(struct soda_worker *w, struct soda_dconn *c)
+static bool recv_some(struct soda_worker *w, struct soda_stream_conn *c)
 {
 	ssize_t n;
 
-	if (!soda_dconn_aim_recv(c, w->scratch, sizeof(w->scratch)))
+	if (!soda_stream_conn_aim_recv(c, w->scratch, sizeof(w->scratch)))
 		return false;
 	n = recvmsg(c->peer.fd, &c->rx_msg, MSG_DONTWAIT);
-	soda_dconn_received(c, n < 0 ? -errno : (int)n);
+	soda_stream_conn_received(c, n < 0 ? -errno : (int)n);
 	return n > 0;
 }
 
 /* Await what the connection can go on with. */
-static void await(int epoll, struct soda_dconn *c, bool room)
+static void await(int epoll, struct soda_stream_conn *c, bool room)
 {
 	struct epoll_event ev = { .data.ptr = c };
 
 	if (!room)
 		ev.events |= EPOLLOUT;
-	if (soda_dconn_may_recv(c))
+	if (soda_stream_conn_may_recv(c))
 		ev.events |= EPOLLIN;
 	if (c->watched && ev.events == c->events)
 		return;
@@ -52,21 +52,21 @@ static void await(int epoll, struct soda_dconn *c, bool room)
 }
 
 /* It ends once the daemon has answered: its socket has nothing more to say. */
-static void ignore(int epoll, struct soda_dconn *c)
+static void ignore(int epoll, struct soda_stream_conn *c)
 {
 	if (c->watched)
 		epoll_ctl(epoll, EPOLL_CTL_DEL, c->peer.fd, NULL);
 	c->watched = false;
 }
 
-static void serve(struct soda_worker *w, int epoll, struct soda_dconn *c, unsigned events)
+static void serve(struct soda_worker *w, int epoll, struct soda_stream_conn *c, unsigned events)
 {
 	bool room = send_some(c);
 
 	for (int i = 0; i < ROUNDS && room && recv_some(w, c); i++)
 		room = send_some(c);
 	/* hung up, and nothing would notice: neither a receive nor a send is due */
-	if (events & (EPOLLHUP | EPOLLERR) && room && !soda_dconn_may_recv(c))
+	if (events & (EPOLLHUP | EPOLLERR) && room && !soda_stream_conn_may_recv(c))
 		c->closing = true;
 	if (!c->closing)
 		await(epoll, c, room);
@@ -79,7 +79,7 @@ static void serve(struct soda_worker *w, int epoll, struct soda_dconn *c, unsign
 /* Answers of a two-sided daemon. */
 static void serve_ready(struct soda_worker *w, int epoll)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 
 	while ((c = soda_worker_ready(w)))
 		serve(w, epoll, c, 0);
@@ -87,7 +87,7 @@ static void serve_ready(struct soda_worker *w, int epoll)
 
 static void take_mail(struct soda_worker *w, int epoll)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 	uint64_t count;
 
 	if (read(w->wake_fd, &count, sizeof(count)) < 0)
@@ -107,7 +107,7 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 	n = epoll_wait(epoll, events, EVENTS, timeout_ms);
 	soda_worker_awake(w);
 	for (int i = 0; i < n; i++) {
-		struct soda_dconn *c = events[i].data.ptr;
+		struct soda_stream_conn *c = events[i].data.ptr;
 
 		if (c) {
 			*polls_p = c->wants_polling;

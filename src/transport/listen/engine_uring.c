@@ -69,7 +69,7 @@ static struct io_uring_sqe *get_sqe(struct engine *e)
 	return sqe;
 }
 
-static void set_op(struct io_uring_sqe *sqe, struct soda_dconn *c, unsigned op)
+static void set_op(struct io_uring_sqe *sqe, struct soda_stream_conn *c, unsigned op)
 {
 	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)c | op);
 }
@@ -82,11 +82,11 @@ static void await_mail(struct engine *e)
 	io_uring_sqe_set_data64(sqe, 0);
 }
 
-static void start_send(struct engine *e, struct soda_dconn *c)
+static void start_send(struct engine *e, struct soda_stream_conn *c)
 {
 	struct io_uring_sqe *sqe;
 
-	if (c->tx_busy || !soda_dconn_aim_send(c))
+	if (c->tx_busy || !soda_stream_conn_aim_send(c))
 		return;
 	sqe = get_sqe(e);
 	io_uring_prep_sendmsg(sqe, c->peer.fd, &c->tx_msg, MSG_NOSIGNAL);
@@ -94,11 +94,11 @@ static void start_send(struct engine *e, struct soda_dconn *c)
 	c->tx_busy = true;
 }
 
-static void start_recv(struct engine *e, struct soda_dconn *c)
+static void start_recv(struct engine *e, struct soda_stream_conn *c)
 {
 	struct io_uring_sqe *sqe;
 
-	if (c->rx_busy || !soda_dconn_aim_recv(c, e->w->scratch, sizeof(e->w->scratch)))
+	if (c->rx_busy || !soda_stream_conn_aim_recv(c, e->w->scratch, sizeof(e->w->scratch)))
 		return;
 	sqe = get_sqe(e);
 	io_uring_prep_recvmsg(sqe, c->peer.fd, &c->rx_msg, 0);
@@ -110,7 +110,7 @@ static void start_recv(struct engine *e, struct soda_dconn *c)
 }
 
 /* Start what the connection can do next, or end it. */
-static void go_on(struct engine *e, struct soda_dconn *c)
+static void go_on(struct engine *e, struct soda_stream_conn *c)
 {
 	start_send(e, c);
 	start_recv(e, c);
@@ -124,7 +124,7 @@ static void go_on(struct engine *e, struct soda_dconn *c)
 
 static void take_mail(struct engine *e)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 	uint64_t count;
 
 	if (read(e->w->wake_fd, &count, sizeof(count)) < 0)
@@ -136,7 +136,7 @@ static void take_mail(struct engine *e)
 
 static void complete(struct engine *e, const struct io_uring_cqe *cqe)
 {
-	struct soda_dconn *c = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
+	struct soda_stream_conn *c = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
 
 	if (!c) {
 		take_mail(e);
@@ -144,11 +144,11 @@ static void complete(struct engine *e, const struct io_uring_cqe *cqe)
 	}
 	if ((cqe->user_data & OP_MASK) == OP_SEND) {
 		c->tx_busy = false;
-		soda_dconn_sent(c, cqe->res);
+		soda_stream_conn_sent(c, cqe->res);
 	} else {
 		c->rx_busy = false;
 		c->rx_drained = !(cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
-		soda_dconn_received(c, cqe->res);
+		soda_stream_conn_received(c, cqe->res);
 		e->polls = c->wants_polling;
 	}
 	go_on(e, c);
@@ -172,7 +172,7 @@ static bool reap(struct engine *e)
 /* Answers of a two-sided daemon. */
 static void reap_ready(struct engine *e)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 
 	while ((c = soda_worker_ready(e->w)))
 		go_on(e, c);

@@ -67,9 +67,9 @@ static void stream_stop(void *worker)
 	free(w);
 }
 
-struct soda_dconn *soda_worker_take(struct soda_worker *w)
+struct soda_stream_conn *soda_worker_take(struct soda_worker *w)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 
 	pthread_mutex_lock(&w->lock);
 	c = w->mailbox;
@@ -86,9 +86,9 @@ struct soda_dconn *soda_worker_take(struct soda_worker *w)
 	return c;
 }
 
-struct soda_dconn *soda_worker_ready(struct soda_worker *w)
+struct soda_stream_conn *soda_worker_ready(struct soda_worker *w)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 	uint32_t answered;
 	bool resumed;
 
@@ -106,11 +106,11 @@ struct soda_dconn *soda_worker_ready(struct soda_worker *w)
 	atomic_store_explicit(&w->has_ready, w->ready != NULL, memory_order_relaxed);
 	pthread_mutex_unlock(&w->lock);
 	if (c)
-		soda_dconn_continue(c, answered, resumed);
+		soda_stream_conn_continue(c, answered, resumed);
 	return c;
 }
 
-void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c)
+void soda_worker_push_locked(struct soda_worker *w, struct soda_stream_conn *c)
 {
 	if (!c->on_ready) {
 		c->on_ready = true;
@@ -137,10 +137,10 @@ bool soda_worker_may_sleep(struct soda_worker *w)
 	return may;
 }
 
-void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c)
+void soda_worker_forget(struct soda_worker *w, struct soda_stream_conn *c)
 {
 	pthread_mutex_lock(&w->lock);
-	for (struct soda_dconn **at = &w->ready; *at; at = &(*at)->ready_next) {
+	for (struct soda_stream_conn **at = &w->ready; *at; at = &(*at)->ready_next) {
 		if (*at == c) {
 			*at = c->ready_next;
 			break;
@@ -151,7 +151,7 @@ void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c)
 
 static void peer_resume(struct soda_peer *peer)
 {
-	struct soda_dconn *c = (struct soda_dconn *)peer;
+	struct soda_stream_conn *c = (struct soda_stream_conn *)peer;
 	struct soda_worker *w = c->worker;
 
 	pthread_mutex_lock(&w->lock);
@@ -162,7 +162,7 @@ static void peer_resume(struct soda_peer *peer)
 
 void soda_worker_ring(struct soda_worker *w)
 {
-	struct soda_dconn *c;
+	struct soda_stream_conn *c;
 
 	while ((c = w->rung)) {
 		w->rung = c->rung_next;
@@ -171,17 +171,17 @@ void soda_worker_ring(struct soda_worker *w)
 	}
 }
 
-void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c)
+void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c)
 {
 	soda_worker_ring(w);
 	*(c->prev ? &c->prev->next : &w->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	atomic_fetch_sub(&w->load, 1);
-	soda_dconn_destroy(c);
+	soda_stream_conn_destroy(c);
 }
 
-static void hand_over(struct soda_dconn *c)
+static void hand_over(struct soda_stream_conn *c)
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_worker *w = l->workers[0];
@@ -201,7 +201,8 @@ static void hand_over(struct soda_dconn *c)
 	wake(w);
 }
 
-static int greet(struct soda_dconn *c, const struct soda_wire_hello *hello, struct soda_why *why)
+static int greet(struct soda_stream_conn *c, const struct soda_wire_hello *hello,
+		 struct soda_why *why)
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
@@ -222,7 +223,7 @@ static int stream_take(struct soda_listener *l, int fd, int passed_fd,
 		       struct soda_why *why)
 {
 	static const struct soda_peer_ops peer_ops = { .resume = peer_resume };
-	struct soda_dconn *c = calloc(1, sizeof(*c));
+	struct soda_stream_conn *c = calloc(1, sizeof(*c));
 	int ret;
 
 	if (!c) {

@@ -16,29 +16,29 @@ struct soda_worker {
 	_Atomic bool stop;
 	_Atomic unsigned load; /* connections, also those in the mailbox */
 	pthread_mutex_t lock;
-	struct soda_dconn *mailbox; /* guarded by lock */
-	struct soda_dconn *ready;   /* guarded by lock: answers of the daemon, two-sided */
-	_Atomic bool has_ready;	    /* changed with the lock held: a look is free */
-	_Atomic bool asleep;	    /* or about to be: who adds to `ready` wakes it */
-	struct soda_dconn *conns;   /* the worker's own, and so below */
-	struct soda_dconn *rung;    /* delivered requests, and the daemon has no doorbell yet */
+	struct soda_stream_conn *mailbox; /* guarded by lock */
+	struct soda_stream_conn *ready;	  /* guarded by lock: answers of the daemon, two-sided */
+	_Atomic bool has_ready;		  /* changed with the lock held: a look is free */
+	_Atomic bool asleep;		  /* or about to be: who adds to `ready` wakes it */
+	struct soda_stream_conn *conns;	  /* the worker's own, and so below */
+	struct soda_stream_conn *rung; /* delivered requests, and the daemon has no doorbell yet */
 	struct soda_spin spin;
 	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
 };
 
 /* The next connection from the mailbox, now on worker->conns; NULL: none. */
-struct soda_dconn *soda_worker_take(struct soda_worker *w);
+struct soda_stream_conn *soda_worker_take(struct soda_worker *w);
 /*
  * The next connection with answers from the daemon, which has been told
- * (soda_dconn_continue); NULL: none.
+ * (soda_stream_conn_continue); NULL: none.
  */
-struct soda_dconn *soda_worker_ready(struct soda_worker *w);
+struct soda_stream_conn *soda_worker_ready(struct soda_worker *w);
 /* Nothing further is at hand: doorbells for all that was delivered. */
 void soda_worker_ring(struct soda_worker *w);
 /* Put it on the ready list and wake the worker if it sleeps. The lock is held. */
-void soda_worker_push_locked(struct soda_worker *w, struct soda_dconn *c);
+void soda_worker_push_locked(struct soda_worker *w, struct soda_stream_conn *c);
 /* Take it off the ready list: soda_peer_resume may have come when nothing was to be resumed. */
-void soda_worker_forget(struct soda_worker *w, struct soda_dconn *c);
+void soda_worker_forget(struct soda_worker *w, struct soda_stream_conn *c);
 /* About to sleep: false if there are answers. Undone by soda_worker_awake. */
 bool soda_worker_may_sleep(struct soda_worker *w);
 static inline void soda_worker_awake(struct soda_worker *w)
@@ -46,7 +46,7 @@ static inline void soda_worker_awake(struct soda_worker *w)
 	atomic_store_explicit(&w->asleep, false, memory_order_relaxed);
 }
 /* Take it off the list and destroy it. */
-void soda_worker_drop(struct soda_worker *w, struct soda_dconn *c);
+void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c);
 
 /*
  * Engines: serve worker->conns and what soda_worker_take gives until `stop` is

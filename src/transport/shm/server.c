@@ -24,7 +24,7 @@
 
 enum { EVENTS = 64, TURNS = 16 /* of the active ones before the sockets' turn */ };
 
-struct soda_qworker {
+struct soda_queue_worker {
 	struct soda_listener *listener;
 	pthread_t thread;
 	int epoll;
@@ -32,14 +32,14 @@ struct soda_qworker {
 	_Atomic bool stop;
 	_Atomic unsigned load;
 	pthread_mutex_t lock;
-	struct soda_qconn *mailbox; /* guarded by lock */
+	struct soda_queue_conn *mailbox; /* guarded by lock */
 	/* the thread's own */
-	struct soda_qconn *conns, *active;
+	struct soda_queue_conn *conns, *active;
 	bool polls; /* the last request came from a client that polls */
 	struct soda_spin spin;
 };
 
-static void worker_wake(struct soda_qworker *w)
+static void worker_wake(struct soda_queue_worker *w)
 {
 	uint64_t one = 1;
 
@@ -128,19 +128,19 @@ enum { SERVE_MAX = 64 }; /* requests of one connection before others' turn */
 /* An install by us holds nobody up but a client whose memory map is busy: let it do it itself. */
 #define SLOW_NS 100000000
 
-static struct soda_qrequest *of(struct soda_request *rq)
+static struct soda_slot_request *of(struct soda_request *rq)
 {
-	return (struct soda_qrequest *)rq;
+	return (struct soda_slot_request *)rq;
 }
 
 /* Events, with the lock held */
 
-static void put_event_locked(struct soda_qconn *c, const struct soda_queue_event *e)
+static void put_event_locked(struct soda_queue_conn *c, const struct soda_queue_event *e)
 {
 	c->q.events[c->events_tail++ & (2 * c->q.n - 1)] = *e;
 }
 
-static void publish_locked(struct soda_qconn *c)
+static void publish_locked(struct soda_queue_conn *c)
 {
 	soda_queue_publish(&c->q.head->events_tail, c->events_tail, &c->q.head->client_waits,
 			   c->peer.fd);
@@ -151,14 +151,14 @@ static void publish_locked(struct soda_qconn *c)
  * none is any more: the client asks again on another one, and must not take what is left for a
  * refusal.
  */
-static void publish_answers_locked(struct soda_qconn *c)
+static void publish_answers_locked(struct soda_queue_conn *c)
 {
 	uint32_t before = c->answered;
 
 	if (c->ending || atomic_load(&c->unwanted))
 		return;
 	for (; c->answered != c->taken; c->answered++) {
-		struct soda_qanswer *a = &c->answers[c->answered & (c->q.n - 1)];
+		struct soda_queue_answer *a = &c->answers[c->answered & (c->q.n - 1)];
 
 		if (!a->ready)
 			break;
@@ -173,7 +173,7 @@ static void publish_answers_locked(struct soda_qconn *c)
 
 /* Answers of the daemon */
 
-static bool may_install(struct soda_qconn *c)
+static bool may_install(struct soda_queue_conn *c)
 {
 	bool may;
 
@@ -184,7 +184,7 @@ static bool may_install(struct soda_qconn *c)
 	return may;
 }
 
-static void installed(struct soda_qconn *c, uint64_t took_ns)
+static void installed(struct soda_queue_conn *c, uint64_t took_ns)
 {
 	pthread_mutex_lock(&c->lock);
 	c->slow = c->slow || took_ns > SLOW_NS;
@@ -194,9 +194,9 @@ static void installed(struct soda_qconn *c, uint64_t took_ns)
 }
 
 /* Put the page into the client's memory. False: not done, or not all of it. */
-static bool install(struct soda_qrequest *r, const uint8_t *from)
+static bool install(struct soda_slot_request *r, const uint8_t *from)
 {
-	struct soda_qconn *c = r->conn;
+	struct soda_queue_conn *c = r->conn;
 	_Atomic uint32_t *claim = &c->q.head->claim[r->slot];
 	uint32_t offered = SODA_CLAIM_OFFERED;
 	uint64_t begin_ns;
@@ -215,7 +215,7 @@ static bool install(struct soda_qrequest *r, const uint8_t *from)
 	return ret == 0;
 }
 
-static bool deliver(struct soda_qrequest *r, const struct soda_span *span)
+static bool deliver(struct soda_slot_request *r, const struct soda_span *span)
 {
 	bool done = install(r, span->memory);
 
@@ -228,12 +228,12 @@ static bool deliver(struct soda_qrequest *r, const struct soda_span *span)
 
 static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
 {
-	struct soda_qrequest *r = of(rq);
-	struct soda_qconn *c = r->conn;
+	struct soda_slot_request *r = of(rq);
+	struct soda_queue_conn *c = r->conn;
 	bool done = !rq->write && status == 0 && deliver(r, span);
 
 	pthread_mutex_lock(&c->lock);
-	c->answers[r->turn & (c->q.n - 1)] = (struct soda_qanswer){
+	c->answers[r->turn & (c->q.n - 1)] = (struct soda_queue_answer){
 		.ready = true,
 		.installed = done,
 		.status = (uint16_t)soda_status_from_errno(-status),
@@ -249,7 +249,7 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 }
 
 /* With the lock held, which it releases. */
-static void unref_locked(struct soda_qconn *c)
+static void unref_locked(struct soda_queue_conn *c)
 {
 	bool last = --c->refs == 0;
 
@@ -263,8 +263,8 @@ static void unref_locked(struct soda_qconn *c)
 
 static void request_free(struct soda_request *rq)
 {
-	struct soda_qrequest *r = of(rq);
-	struct soda_qconn *c = r->conn;
+	struct soda_slot_request *r = of(rq);
+	struct soda_queue_conn *c = r->conn;
 
 	assert(rq->write);
 	pthread_mutex_lock(&c->lock);
@@ -282,8 +282,8 @@ static const struct soda_request_ops request_ops = { .done = request_done, .free
 /* Requests */
 
 /* Decode a copy of an entry. NULL, or what is wrong with it. */
-static const char *decode(struct soda_qconn *c, const struct soda_queue_request *e,
-			  struct soda_qrequest *r)
+static const char *decode(struct soda_queue_conn *c, const struct soda_queue_request *e,
+			  struct soda_slot_request *r)
 {
 	struct soda_wire_write w;
 	struct soda_wire_read rd;
@@ -323,7 +323,7 @@ static const char *decode(struct soda_qconn *c, const struct soda_queue_request 
 }
 
 /* Give it its slot and its turn. NULL, or what is wrong. */
-static const char *admit(struct soda_qconn *c, struct soda_qrequest *r)
+static const char *admit(struct soda_queue_conn *c, struct soda_slot_request *r)
 {
 	uint32_t head = atomic_load_explicit(&c->q.head->events_head, memory_order_acquire);
 	const char *why = NULL;
@@ -344,7 +344,7 @@ static const char *admit(struct soda_qconn *c, struct soda_qrequest *r)
 	return why;
 }
 
-static bool is_busy(struct soda_qconn *c, const struct soda_qrequest *r)
+static bool is_busy(struct soda_queue_conn *c, const struct soda_slot_request *r)
 {
 	bool busy;
 
@@ -354,10 +354,10 @@ static bool is_busy(struct soda_qconn *c, const struct soda_qrequest *r)
 	return busy;
 }
 
-static const char *take(struct soda_qconn *c)
+static const char *take(struct soda_queue_conn *c)
 {
 	struct soda_queue_request e;
-	struct soda_qrequest *r;
+	struct soda_slot_request *r;
 	const char *why;
 
 	/* copied once: the client may go on writing to it */
@@ -380,7 +380,7 @@ static const char *take(struct soda_qconn *c)
 	return NULL;
 }
 
-int soda_qconn_serve(struct soda_qconn *c, const char **why_p)
+int soda_queue_conn_serve(struct soda_queue_conn *c, const char **why_p)
 {
 	/* acquire: the entries, and the data of WRITEs, were written before */
 	uint32_t tail = atomic_load_explicit(&c->q.head->requests_tail, memory_order_acquire);
@@ -400,13 +400,13 @@ int soda_qconn_serve(struct soda_qconn *c, const char **why_p)
 	return n;
 }
 
-bool soda_qconn_may_sleep(struct soda_qconn *c)
+bool soda_queue_conn_may_sleep(struct soda_queue_conn *c)
 {
 	return soda_queue_may_sleep(&c->q.head->daemon_waits, &c->q.head->requests_tail,
 				    c->requests_head);
 }
 
-bool soda_qconn_end(struct soda_qconn *c)
+bool soda_queue_conn_end(struct soda_queue_conn *c)
 {
 	bool idle;
 
@@ -419,7 +419,7 @@ bool soda_qconn_end(struct soda_qconn *c)
 	return idle;
 }
 
-void soda_qconn_destroy(struct soda_qconn *c)
+void soda_queue_conn_destroy(struct soda_queue_conn *c)
 {
 	assert(!c->pending);
 	c->peer.listener->ops->gone(c->peer.client, &c->peer);
@@ -435,7 +435,7 @@ void soda_qconn_destroy(struct soda_qconn *c)
 
 /* Workers: connections come and go */
 
-static void activate(struct soda_qworker *w, struct soda_qconn *c)
+static void activate(struct soda_queue_worker *w, struct soda_queue_conn *c)
 {
 	if (c->active || c->ending)
 		return;
@@ -445,9 +445,9 @@ static void activate(struct soda_qworker *w, struct soda_qconn *c)
 	w->active = c;
 }
 
-static void deactivate(struct soda_qworker *w, struct soda_qconn *c)
+static void deactivate(struct soda_queue_worker *w, struct soda_queue_conn *c)
 {
-	struct soda_qconn **at = &w->active;
+	struct soda_queue_conn **at = &w->active;
 
 	while (*at && *at != c)
 		at = &(*at)->next_active;
@@ -456,35 +456,35 @@ static void deactivate(struct soda_qworker *w, struct soda_qconn *c)
 	c->active = false;
 }
 
-static void drop(struct soda_qworker *w, struct soda_qconn *c)
+static void drop(struct soda_queue_worker *w, struct soda_queue_conn *c)
 {
 	*(c->prev ? &c->prev->next : &w->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
 	atomic_fetch_sub(&w->load, 1);
-	soda_qconn_destroy(c);
+	soda_queue_conn_destroy(c);
 }
 
 /* It ends, now or with its last answer. */
-static void end(struct soda_qworker *w, struct soda_qconn *c)
+static void end(struct soda_queue_worker *w, struct soda_queue_conn *c)
 {
 	if (!c->ending)
 		epoll_ctl(w->epoll, EPOLL_CTL_DEL, c->peer.fd, NULL);
 	deactivate(w, c);
-	if (soda_qconn_end(c))
+	if (soda_queue_conn_end(c))
 		drop(w, c);
 }
 
-static void reject(struct soda_qworker *w, struct soda_qconn *c, const char *why)
+static void reject(struct soda_queue_worker *w, struct soda_queue_conn *c, const char *why)
 {
 	if (w->listener->ops->rejected)
 		w->listener->ops->rejected(w->listener->svc, c->peer.info.address, why);
 	end(w, c);
 }
 
-static void take_mail(struct soda_qworker *w)
+static void take_mail(struct soda_queue_worker *w)
 {
-	struct soda_qconn *c, *next;
+	struct soda_queue_conn *c, *next;
 
 	pthread_mutex_lock(&w->lock);
 	c = w->mailbox;
@@ -507,15 +507,15 @@ static void take_mail(struct soda_qworker *w)
 }
 
 /* Somebody rang: new connections, and those that are to end. */
-static void look_at_orders(struct soda_qworker *w)
+static void look_at_orders(struct soda_queue_worker *w)
 {
-	struct soda_qconn *next;
+	struct soda_queue_conn *next;
 	uint64_t count;
 
 	if (read(w->wake_fd, &count, sizeof(count)) < 0)
 		return;
 	take_mail(w);
-	for (struct soda_qconn *c = w->conns; c; c = next) {
+	for (struct soda_queue_conn *c = w->conns; c; c = next) {
 		next = c->next;
 		if (c->ending || atomic_load(&c->unwanted))
 			end(w, c);
@@ -523,7 +523,7 @@ static void look_at_orders(struct soda_qworker *w)
 }
 
 /* The client rang, gives up, or has hung up. */
-static void socket_speaks(struct soda_qworker *w, struct soda_qconn *c)
+static void socket_speaks(struct soda_queue_worker *w, struct soda_queue_conn *c)
 {
 	char bytes[64];
 	ssize_t n = recv(c->peer.fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -534,7 +534,7 @@ static void socket_speaks(struct soda_qworker *w, struct soda_qconn *c)
 		end(w, c);
 }
 
-static void look_at_sockets(struct soda_qworker *w, int timeout_ms)
+static void look_at_sockets(struct soda_queue_worker *w, int timeout_ms)
 {
 	struct epoll_event events[EVENTS];
 	int n = epoll_wait(w->epoll, events, EVENTS, timeout_ms);
@@ -554,15 +554,15 @@ static void look_at_sockets(struct soda_qworker *w, int timeout_ms)
 /* Requests */
 
 /* One look at every active ring. True: something was there. */
-static bool serve_active(struct soda_qworker *w)
+static bool serve_active(struct soda_queue_worker *w)
 {
 	const struct soda_service *ops = w->listener->ops;
-	struct soda_qconn *next;
+	struct soda_queue_conn *next;
 	bool found = false;
 
-	for (struct soda_qconn *c = w->active; c; c = next) {
+	for (struct soda_queue_conn *c = w->active; c; c = next) {
 		const char *why;
-		int n = soda_qconn_serve(c, &why);
+		int n = soda_queue_conn_serve(c, &why);
 
 		next = c->next_active;
 		if (n < 0) { /* what came before that is there as well */
@@ -573,7 +573,7 @@ static bool serve_active(struct soda_qworker *w)
 			w->polls = c->wants_polling;
 		}
 	}
-	for (struct soda_qconn *c = w->active; c && found; c = c->next_active) {
+	for (struct soda_queue_conn *c = w->active; c && found; c = c->next_active) {
 		if (c->rung)
 			ops->doorbell(c->peer.client, &c->peer);
 		c->rung = false;
@@ -582,13 +582,13 @@ static bool serve_active(struct soda_qworker *w)
 }
 
 /* Nothing comes: tell the clients that we sleep. False: one was faster. */
-static bool may_sleep(struct soda_qworker *w)
+static bool may_sleep(struct soda_queue_worker *w)
 {
-	struct soda_qconn *next;
+	struct soda_queue_conn *next;
 
-	for (struct soda_qconn *c = w->active; c; c = next) {
+	for (struct soda_queue_conn *c = w->active; c; c = next) {
 		next = c->next_active;
-		if (soda_qconn_may_sleep(c))
+		if (soda_queue_conn_may_sleep(c))
 			deactivate(w, c);
 		else
 			soda_queue_awake(&c->q.head->daemon_waits);
@@ -602,14 +602,14 @@ static bool look(void *arg)
 }
 
 /* True: something came while we looked. */
-static bool look_awhile(struct soda_qworker *w)
+static bool look_awhile(struct soda_queue_worker *w)
 {
 	return w->polls && soda_spin_until(&w->spin, SODA_WORKER_SPIN_NS, look, w);
 }
 
 static void *worker_main(void *arg)
 {
-	struct soda_qworker *w = arg;
+	struct soda_queue_worker *w = arg;
 	unsigned turns = 0;
 
 	pthread_setname_np(pthread_self(), "soda-data");
@@ -627,7 +627,7 @@ static void *worker_main(void *arg)
 
 /* Life */
 
-static void destroy(struct soda_qworker *w)
+static void destroy(struct soda_queue_worker *w)
 {
 	if (w->wake_fd >= 0)
 		close(w->wake_fd);
@@ -640,7 +640,7 @@ static void destroy(struct soda_qworker *w)
 static int queue_start(struct soda_listener *l, void **worker_p)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
-	struct soda_qworker *w = calloc(1, sizeof(*w));
+	struct soda_queue_worker *w = calloc(1, sizeof(*w));
 	int ret = 0;
 
 	if (!w)
@@ -663,7 +663,7 @@ static int queue_start(struct soda_listener *l, void **worker_p)
 
 static void queue_stop(void *worker)
 {
-	struct soda_qworker *w = worker;
+	struct soda_queue_worker *w = worker;
 
 	atomic_store(&w->stop, true);
 	worker_wake(w);
@@ -673,18 +673,18 @@ static void queue_stop(void *worker)
 
 static void peer_close(struct soda_peer *peer)
 {
-	struct soda_qconn *c = (struct soda_qconn *)peer;
+	struct soda_queue_conn *c = (struct soda_queue_conn *)peer;
 
 	atomic_store(&c->unwanted, true);
 	worker_wake(c->worker);
 }
 
-static struct soda_qworker *least_loaded(struct soda_listener *l)
+static struct soda_queue_worker *least_loaded(struct soda_listener *l)
 {
-	struct soda_qworker *best = l->workers[0];
+	struct soda_queue_worker *best = l->workers[0];
 
 	for (unsigned i = 1; i < l->workers_n; i++) {
-		struct soda_qworker *w = l->workers[i];
+		struct soda_queue_worker *w = l->workers[i];
 
 		if (atomic_load(&w->load) < atomic_load(&best->load))
 			best = w;
@@ -693,7 +693,7 @@ static struct soda_qworker *least_loaded(struct soda_listener *l)
 }
 
 /* The queue, of a client that the daemon has welcomed. *fd_p: its memfd, the caller's. */
-static int make_queue(struct soda_qconn *c, const struct soda_wire_hello *hello, int *fd_p,
+static int make_queue(struct soda_queue_conn *c, const struct soda_wire_hello *hello, int *fd_p,
 		      struct soda_why *why)
 {
 	uint32_t chunk = hello->chunk_bytes;
@@ -712,7 +712,7 @@ static int make_queue(struct soda_qconn *c, const struct soda_wire_hello *hello,
 	return ret;
 }
 
-static int welcome(struct soda_qconn *c, const struct soda_wire_hello *hello, int fd,
+static int welcome(struct soda_queue_conn *c, const struct soda_wire_hello *hello, int fd,
 		   struct soda_wire_welcome *w, struct soda_why *why)
 {
 	int queue_fd, ret = make_queue(c, hello, &queue_fd, why);
@@ -728,7 +728,8 @@ static int welcome(struct soda_qconn *c, const struct soda_wire_hello *hello, in
 }
 
 /* Tell the daemon and the client. What fails leaves nothing behind. */
-static int greet(struct soda_qconn *c, const struct soda_wire_hello *hello, struct soda_why *why)
+static int greet(struct soda_queue_conn *c, const struct soda_wire_hello *hello,
+		 struct soda_why *why)
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_wire_welcome w = { .version = SODA_WIRE_VERSION };
@@ -749,9 +750,9 @@ static int greet(struct soda_qconn *c, const struct soda_wire_hello *hello, stru
 	return ret;
 }
 
-static void hand_over(struct soda_qconn *c)
+static void hand_over(struct soda_queue_conn *c)
 {
-	struct soda_qworker *w = c->worker;
+	struct soda_queue_worker *w = c->worker;
 
 	atomic_fetch_add(&w->load, 1);
 	pthread_mutex_lock(&w->lock);
@@ -766,7 +767,7 @@ static int queue_take(struct soda_listener *l, int fd, int passed_fd,
 		      struct soda_why *why)
 {
 	static const struct soda_peer_ops peer_ops = { .close = peer_close };
-	struct soda_qconn *c = calloc(1, sizeof(*c));
+	struct soda_queue_conn *c = calloc(1, sizeof(*c));
 	int ret;
 
 	if (!c) {

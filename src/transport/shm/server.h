@@ -18,12 +18,12 @@
  */
 extern const struct soda_data_plane soda_queue_plane;
 
-struct soda_qworker;
+struct soda_queue_worker;
 
 /* A request in a slot; the daemon's until done or free. */
-struct soda_qrequest {
+struct soda_slot_request {
 	struct soda_request rq;
-	struct soda_qconn *conn;
+	struct soda_queue_conn *conn;
 	uint64_t place; /* READ: where to install it, 0: nowhere */
 	uint32_t turn;	/* of its answer */
 	uint32_t slot;
@@ -32,21 +32,21 @@ struct soda_qrequest {
 };
 
 /* An answer's place in the order of the requests. */
-struct soda_qanswer {
+struct soda_queue_answer {
 	bool ready, installed;
 	uint16_t status;
 	uint32_t slot;
 };
 
-struct soda_qconn {
+struct soda_queue_conn {
 	struct soda_peer peer;
-	struct soda_qworker *worker;
+	struct soda_queue_worker *worker;
 	struct soda_queue q;
 	int uffd; /* the client's, or -1 */
 	uint32_t chunk_bytes;
 	_Atomic bool unwanted; /* soda_peer_close */
 	/* the worker's */
-	struct soda_qconn *next, *prev, *next_active;
+	struct soda_queue_conn *next, *prev, *next_active;
 	bool active, wants_polling, rung;
 	uint32_t requests_head;
 	pthread_mutex_t lock; /* guards all below; a leaf */
@@ -57,23 +57,23 @@ struct soda_qconn {
 	uint32_t pending;     /* requests without an answer */
 	uint32_t refs;	      /* itself, and WRITEs not freed */
 	uint32_t taken, answered, events_tail;
-	struct soda_qanswer answers[SODA_QUEUE_MAX];   /* turn mod n */
-	struct soda_qrequest requests[SODA_QUEUE_MAX]; /* of each slot */
+	struct soda_queue_answer answers[SODA_QUEUE_MAX];  /* turn mod n */
+	struct soda_slot_request requests[SODA_QUEUE_MAX]; /* of each slot */
 };
 
 /*
  * Deliver what has come in to the daemon, at most a few.  How many; -EPROTO and
  * *why_p: the client does what it must not.  The worker's thread.
  */
-int soda_qconn_serve(struct soda_qconn *c, const char **why_p);
+int soda_queue_conn_serve(struct soda_queue_conn *c, const char **why_p);
 /* Whether there are requests; marks that somebody sleeps if not. The worker's thread. */
-bool soda_qconn_may_sleep(struct soda_qconn *c);
+bool soda_queue_conn_may_sleep(struct soda_queue_conn *c);
 /*
  * Take and install nothing more; the client sees the socket's end once nothing is
  * being installed.  True: nothing is pending, it can be destroyed.
  */
-bool soda_qconn_end(struct soda_qconn *c);
+bool soda_queue_conn_end(struct soda_queue_conn *c);
 /* Tell the daemon, close; memory goes with the last WRITE's soda_request_free. */
-void soda_qconn_destroy(struct soda_qconn *c);
+void soda_queue_conn_destroy(struct soda_queue_conn *c);
 
 #endif

@@ -15,7 +15,7 @@ struct control {
 	struct soda_conn conn;
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
-	struct soda_wire_asked asked; /* message_bytes 0: regions have keys */
+	struct soda_wire_two_sided two_sided; /* message_bytes 0: regions have keys */
 };
 
 static struct control *control(const struct soda_conn *conn)
@@ -122,7 +122,7 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 	if (ret == 0)
 		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply,
 				      SODA_WIRE_OPENED_BYTES, &opened, &mr, why);
-	if (ret == 0 && !c->asked.message_bytes)
+	if (ret == 0 && !c->two_sided.message_bytes)
 		ret = use_key(&mr, reply + SODA_WIRE_OPENED_BYTES, bytes - SODA_WIRE_OPENED_BYTES,
 			      why);
 	if (ret < 0)
@@ -143,7 +143,7 @@ static int control_renew_region(struct soda_conn *conn, struct soda_mr *mr, int 
 	int ret;
 
 	soda_mr_drop_keyed(mr);
-	if (control(conn)->asked.message_bytes)
+	if (control(conn)->two_sided.message_bytes)
 		return 0;
 	ret = control_call(conn, SODA_MSG_KEY, &iov, 1, reply, sizeof(reply), &bytes, timeout_ms,
 			   why);
@@ -212,7 +212,7 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 	c->messages.aborted = &c->conn.aborted;
 	if (ret == 0)
 		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
-					      &c->asked, why);
+					      &c->two_sided, why);
 	if (ret < 0) {
 		control_close(&c->conn);
 		return ret;

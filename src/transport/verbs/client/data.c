@@ -67,7 +67,7 @@ struct vrequest {
 	uint16_t region_id;
 	uint8_t marks; /* WRITE: how many dirty marks; 0: none */
 	bool write;
-	bool asks; /* two-sided */
+	bool two_sided;
 	bool told; /* `has` goes with it */
 	struct soda_wire_has has;
 	bool direct; /* data need no slot: the device knows where they are */
@@ -83,13 +83,13 @@ struct vdata {
 	struct soda_verbs_link link;
 	_Atomic(struct soda_verbs_link *) keyed; /* the second queue pair, or NULL */
 	struct soda_wire_hello hello;
-	struct soda_verbs_reach *reach; /* whose protection domain it is, or NULL: its own */
+	struct soda_regcache *regcache; /* whose protection domain it is, or NULL: its own */
 	struct ibv_mr *mr;
 	uint8_t *arena; /* the slots, behind them a page of dirty marks, or of heads */
 	uint64_t base;	/* address of the arena for the device */
 	uint32_t slot_bytes, slots;
 	uint32_t signal_bytes;
-	struct soda_wire_asked asked; /* message_bytes 0: one-sided */
+	struct soda_wire_two_sided two_sided; /* message_bytes 0: the peer is one-sided */
 	bool in_place;
 	bool polling; /* of the last flush */
 	bool poked;   /* soda_verbs_link_poke */
@@ -99,8 +99,8 @@ struct vdata {
 	uint32_t released, done, answered, issued, flushed, posted;
 	uint32_t issued_bytes; /* of request `issued` */
 	uint32_t freed, completed, sent;
-	bool asking;	     /* what is under way is two-sided */
-	uint32_t asks, gone; /* SENDs, and those that have completed */
+	bool under_way_two_sided;
+	uint32_t sends, sends_done; /* SENDs, and those that have completed */
 	uint32_t unsignalled;
 	struct vpiece pieces[SLOTS];
 	struct ibv_send_wr wr[2 * SLOTS];
@@ -135,9 +135,9 @@ static uint8_t *head_at(const struct vdata *c, uint32_t piece)
 	return behind(c) + (size_t)(piece & (c->slots - 1)) * HEAD_BYTES;
 }
 
-static bool two_sided(const struct vdata *c)
+static bool peer_is_two_sided(const struct vdata *c)
 {
-	return c->asked.message_bytes != 0;
+	return c->two_sided.message_bytes != 0;
 }
 
 /* The second queue pair */
@@ -179,13 +179,13 @@ static int meet(const struct vdata *c, struct soda_verbs_link *l, uint64_t deadl
 	const char *rest = c->conn.peer + strlen(SODA_VERBS_PREFIX);
 	struct soda_wire_hello hello = c->hello;
 	struct soda_wire_welcome welcome;
-	struct soda_wire_asked asked;
+	struct soda_wire_two_sided two_sided;
 	int ret;
 
 	hello.features |= SODA_FEATURE_KEYED;
-	ret = soda_verbs_link_connect(l, rest, &hello, deadline_ns, &welcome, &asked, why);
-	if (ret == 0 && asked.message_bytes) {
-		soda_why_set(why, "%s wants to be asked, but has given a key", c->conn.peer);
+	ret = soda_verbs_link_connect(l, rest, &hello, deadline_ns, &welcome, &two_sided, why);
+	if (ret == 0 && two_sided.message_bytes) {
+		soda_why_set(why, "%s has given a key, but takes requests only", c->conn.peer);
 		ret = -EPROTO;
 	}
 	return ret;
@@ -206,7 +206,7 @@ static int data_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_
 	struct soda_verbs_link *l;
 	int ret;
 
-	if (!two_sided(c) || keyed_link(c))
+	if (!peer_is_two_sided(c) || keyed_link(c))
 		return 0;
 	l = malloc(sizeof(*l));
 	if (!l)
@@ -259,7 +259,7 @@ static struct ibv_sge ours(const struct vdata *c, const uint8_t *at, uint32_t by
 /* false: it may not be read, and with that the connection is over. */
 static bool stage(struct vdata *c, uint8_t *slot, const uint8_t *from, uint32_t bytes)
 {
-	if (c->reach)
+	if (c->regcache)
 		soda_payload_copy(slot, from, bytes);
 	else
 		c->failed = soda_guard_copy(slot, from, bytes);
@@ -280,10 +280,10 @@ static void sent(struct vdata *c, struct vrequest *r, uint32_t bytes)
 }
 
 /* There is one to go that is of this kind. */
-static bool has_more(struct vdata *c, bool asks)
+static bool has_more(struct vdata *c, bool two_sided)
 {
 	return !c->failed && c->issued != c->flushed && c->sent - c->freed < c->slots &&
-	       request_at(c, c->issued)->asks == asks;
+	       request_at(c, c->issued)->two_sided == two_sided;
 }
 
 static void post(struct vdata *c, struct ibv_qp *qp, uint32_t n)
@@ -347,7 +347,7 @@ static uint32_t add_piece(struct vdata *c, uint32_t n)
 
 static void pump_one_sided(struct vdata *c)
 {
-	struct soda_verbs_link *l = two_sided(c) ? keyed_link(c) : &c->link;
+	struct soda_verbs_link *l = peer_is_two_sided(c) ? keyed_link(c) : &c->link;
 	uint32_t n = 0;
 
 	while (has_more(c, false))
@@ -377,13 +377,14 @@ static uint32_t put_head(const struct vdata *c, const struct vrequest *r, uint32
 		return SODA_WIRE_WRITE_BYTES;
 	}
 	soda_wire_put_read(
-		head, &(struct soda_wire_read){
-			      .region_id = r->region_id,
-			      .page_offset = page,
-			      .dest_addr = address_of(c, slot_at(c, c->sent)),
-			      .size = bytes,
-			      .dest_rkey = c->asked.answer == SODA_ANSWER_WRITE ? c->mr->rkey : 0,
-		      });
+		head,
+		&(struct soda_wire_read){
+			.region_id = r->region_id,
+			.page_offset = page,
+			.dest_addr = address_of(c, slot_at(c, c->sent)),
+			.size = bytes,
+			.dest_rkey = c->two_sided.answer == SODA_ANSWER_WRITE ? c->mr->rkey : 0,
+		});
 	if (!tells(c, r))
 		return SODA_WIRE_READ_BYTES;
 	soda_wire_put_has(head + SODA_WIRE_READ_BYTES, &r->has);
@@ -406,7 +407,7 @@ static uint32_t ask(struct vdata *c, uint32_t n)
 	if (r->write && !stage(c, slot, r->data + c->issued_bytes, bytes))
 		return n;
 	c->wr[n] = (struct ibv_send_wr){
-		.wr_id = ID_SEND | ++c->asks,
+		.wr_id = ID_SEND | ++c->sends,
 		.next = &c->wr[n + 1],
 		.sg_list = sge,
 		.num_sge = r->write ? 2 : 1,
@@ -430,7 +431,7 @@ static void pump_two_sided(struct vdata *c)
 	struct ibv_recv_wr *bad;
 	uint32_t n = 0;
 
-	while (has_more(c, true) && c->asks - c->gone < 2 * SLOTS)
+	while (has_more(c, true) && c->sends - c->sends_done < 2 * SLOTS)
 		n = ask(c, n);
 	if (!n)
 		return;
@@ -445,8 +446,8 @@ static void pump_two_sided(struct vdata *c)
 static void pump(struct vdata *c)
 {
 	if (c->sent == c->completed && c->issued != c->flushed)
-		c->asking = request_at(c, c->issued)->asks;
-	if (c->asking)
+		c->under_way_two_sided = request_at(c, c->issued)->two_sided;
+	if (c->under_way_two_sided)
 		pump_two_sided(c);
 	else
 		pump_one_sided(c);
@@ -468,7 +469,7 @@ static int check_answer(const struct vdata *c, const struct ibv_wc *wc, int *sta
 	*status_p = -soda_status_to_errno(imm >> 16);
 	data = r->write || *status_p ? 0 : p->bytes;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		return data && wc->byte_len == data && c->asked.answer == SODA_ANSWER_WRITE
+		return data && wc->byte_len == data && c->two_sided.answer == SODA_ANSWER_WRITE
 			       ? 0
 			       : -EPROTO;
 	/* a READ's tag is its dest_addr, a WRITE's its first bytes */
@@ -488,7 +489,7 @@ static bool answered(struct vdata *c, const struct ibv_wc *wc, uint32_t *end_p, 
 		return false;
 	}
 	if (wc->wr_id & ID_SEND) {
-		c->gone = (uint32_t)wc->wr_id;
+		c->sends_done = (uint32_t)wc->wr_id;
 		return false;
 	}
 	ret = check_answer(c, wc, status_p);
@@ -548,13 +549,13 @@ static void release_reported(struct vdata *c)
 	free_slots(c);
 }
 
-/* A key to what a READ wants of a two-sided peer: it asks nobody. */
+/* A key to what a READ wants of a two-sided peer: no request is sent. */
 static void use_key(const struct vdata *c, const struct soda_post *p, struct vrequest *r)
 {
 	const struct soda_static_map *s =
 		keyed_link(c) ? soda_mr_keyed(p->mr, p->offset, p->bytes) : NULL;
 
-	r->asks = !s;
+	r->two_sided = !s;
 	if (!s)
 		return;
 	r->rkey = s->rkey;
@@ -567,7 +568,7 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 	struct vrequest *r = request_at(c, c->posted);
 	uint64_t unit = p->offset / SODA_DIRTY_UNIT;
 
-	if (!p->mr->keyed && !two_sided(c))
+	if (!p->mr->keyed && !peer_is_two_sided(c))
 		return -EINVAL;
 	release_reported(c);
 	*r = (struct vrequest){ .cookie = p->cookie,
@@ -577,15 +578,15 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 				.rkey = p->mr->rkey,
 				.region_id = p->mr->region_id,
 				.write = p->write,
-				.asks = two_sided(c),
+				.two_sided = peer_is_two_sided(c),
 				.told = p->has };
 	if (p->has)
 		r->has = *p->has;
-	if (r->asks && !p->write)
+	if (r->two_sided && !p->write)
 		use_key(c, p, r);
-	if (c->reach && !two_sided(c))
-		r->direct = soda_verbs_reach_key(c->reach, p->data, p->bytes, &r->lkey);
-	if (p->write && p->mr->dirty_at && !two_sided(c)) {
+	if (c->regcache && !peer_is_two_sided(c))
+		r->direct = soda_regcache_lkey(c->regcache, p->data, p->bytes, &r->lkey);
+	if (p->write && p->mr->dirty_at && !peer_is_two_sided(c)) {
 		r->marks_at = p->mr->dirty_at + unit;
 		r->marks = (uint8_t)((p->offset + p->bytes - 1) / SODA_DIRTY_UNIT - unit + 1);
 	}
@@ -598,7 +599,7 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 static void take(struct vdata *c, const struct vrequest *r, const struct vpiece *p,
 		 const uint8_t *slot)
 {
-	if (c->reach) /* a daemon: it counts */
+	if (c->regcache) /* a daemon: it counts */
 		soda_payload_copy(r->data + p->offset, slot, p->bytes);
 	else
 		memcpy(r->data + p->offset, slot, p->bytes);
@@ -825,7 +826,7 @@ static void data_close(struct soda_conn *conn)
 	if (c->arena)
 		munmap(c->arena, arena_bytes(c));
 	soda_verbs_link_close(&c->link);
-	soda_verbs_reach_put(c->reach);
+	soda_regcache_put(c->regcache);
 	free(c);
 }
 
@@ -850,11 +851,11 @@ static void choose_sizes(struct vdata *c, const struct soda_conn_options *opt, u
 
 	c->slot_bytes = fits ? chunk_bytes : SODA_DIRTY_UNIT;
 	c->slots = 2;
-	if (two_sided(c)) {
-		most = c->asked.credits < most ? c->asked.credits : most;
+	if (peer_is_two_sided(c)) {
+		most = c->two_sided.credits < most ? c->two_sided.credits : most;
 		c->slots = 1;
-		if (c->slot_bytes > c->asked.message_bytes)
-			c->slot_bytes = c->asked.message_bytes;
+		if (c->slot_bytes > c->two_sided.message_bytes)
+			c->slot_bytes = c->two_sided.message_bytes;
 	}
 	while (2 * c->slots <= most && c->slots < opt->depth &&
 	       2 * c->slots * c->slot_bytes <= ARENA)
@@ -865,7 +866,7 @@ static void choose_sizes(struct vdata *c, const struct soda_conn_options *opt, u
 
 static int make_arena(struct vdata *c, struct soda_why *why)
 {
-	bool written = two_sided(c) && c->asked.answer == SODA_ANSWER_WRITE;
+	bool written = peer_is_two_sided(c) && c->two_sided.answer == SODA_ANSWER_WRITE;
 	int access = IBV_ACCESS_LOCAL_WRITE | (written ? IBV_ACCESS_REMOTE_WRITE : 0);
 
 	c->arena = soda_verbs_map(c->link.id->verbs, arena_bytes(c));
@@ -882,12 +883,12 @@ static int make_arena(struct vdata *c, struct soda_why *why)
 /* A daemon's memory is its device's, not this connection's. */
 static int choose_domain(struct vdata *c, struct soda_why *why)
 {
-	int ret = soda_memory_any() ? soda_verbs_reach_get(c->link.id->verbs, &c->reach) : 0;
+	int ret = soda_memory_any() ? soda_regcache_get(c->link.id->verbs, &c->regcache) : 0;
 
 	if (ret < 0)
 		soda_why_set(why, "%s: no protection domain for a connection", c->conn.peer);
-	else if (c->reach)
-		c->link.pd = c->reach->pd;
+	else if (c->regcache)
+		c->link.pd = c->regcache->pd;
 	return ret;
 }
 
@@ -932,8 +933,8 @@ int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
 		ret = soda_verbs_link_prepare(&c->link, &room, why);
 	if (ret == 0)
 		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
-					      &c->asked, why);
-	/* the peer sends nothing before it is asked */
+					      &c->two_sided, why);
+	/* the peer sends nothing before a request */
 	choose_sizes(c, opt, hello->chunk_bytes);
 	if (ret == 0)
 		ret = make_arena(c, why);

@@ -249,7 +249,7 @@ static uint8_t least(int a, int b)
 	return (uint8_t)(a < b ? a : b);
 }
 
-void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *asked,
+void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *theirs,
 			   struct rdma_conn_param *param_p)
 {
 	struct ibv_device_attr device = { .max_qp_rd_atom = 1, .max_qp_init_rd_atom = 1 };
@@ -261,11 +261,11 @@ void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_co
 		.retry_count = SODA_VERBS_RETRIES,
 		.rnr_retry_count = SODA_VERBS_RETRIES,
 	};
-	if (!asked)
+	if (!theirs)
 		return;
 	param_p->responder_resources =
-		least(param_p->responder_resources, asked->responder_resources);
-	param_p->initiator_depth = least(param_p->initiator_depth, asked->initiator_depth);
+		least(param_p->responder_resources, theirs->responder_resources);
+	param_p->initiator_depth = least(param_p->initiator_depth, theirs->initiator_depth);
 }
 
 void soda_verbs_refusal(const char *peer, const void *bytes, size_t n, struct soda_why *why)
@@ -307,7 +307,7 @@ static int rejected(const struct rdma_cm_event *event, const char *rest, struct 
 }
 
 static int established(const struct rdma_cm_event *event, const char *rest,
-		       struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
+		       struct soda_wire_welcome *welcome_p, struct soda_wire_two_sided *two_sided_p,
 		       struct soda_why *why)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
@@ -316,8 +316,8 @@ static int established(const struct rdma_cm_event *event, const char *rest,
 	if (conn->private_data_len < SODA_VERBS_WELCOME_BYTES ||
 	    soda_wire_get_welcome(said, SODA_WIRE_WELCOME_BYTES, welcome_p) < 0 ||
 	    welcome_p->version != SODA_WIRE_VERSION ||
-	    soda_wire_get_asked(said + SODA_WIRE_WELCOME_BYTES, SODA_WIRE_ASKED_BYTES, asked_p) <
-		    0) {
+	    soda_wire_get_two_sided(said + SODA_WIRE_WELCOME_BYTES, SODA_WIRE_TWO_SIDED_BYTES,
+				    two_sided_p) < 0) {
 		soda_why_set(why, "verbs://%.100s answers, but does not speak SODA", rest);
 		return -EPROTO;
 	}
@@ -326,8 +326,8 @@ static int established(const struct rdma_cm_event *event, const char *rest,
 
 int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
-			    struct soda_why *why)
+			    struct soda_wire_welcome *welcome_p,
+			    struct soda_wire_two_sided *two_sided_p, struct soda_why *why)
 {
 	uint8_t said[SODA_WIRE_HELLO_BYTES];
 	struct rdma_conn_param param;
@@ -348,7 +348,7 @@ int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 	}
 	if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
 		soda_verbs_link_rnr(l->id);
-		ret = established(event, rest, welcome_p, asked_p, why);
+		ret = established(event, rest, welcome_p, two_sided_p, why);
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
 		ret = rejected(event, rest, why);
 	} else {

@@ -40,7 +40,7 @@ enum {
 		16,		/* 4.096 us * 2^16: what the end of a burst that got lost costs */
 	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
 	SODA_VERBS_RNR_TIMER = 12, /* 0.64 ms: that long a peer waits for a receive of ours */
-	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_ASKED_BYTES,
+	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_TWO_SIDED_BYTES,
 };
 
 /* link.c */
@@ -76,10 +76,10 @@ int soda_verbs_link_prepare(struct soda_verbs_link *l, const struct soda_verbs_r
 /* Introduce oneself. Errors as soda_conn_connect. */
 int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p, struct soda_wire_asked *asked_p,
-			    struct soda_why *why);
-/* The parameters of both sides; asked: of the peer's request, or NULL. */
-void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *asked,
+			    struct soda_wire_welcome *welcome_p,
+			    struct soda_wire_two_sided *two_sided_p, struct soda_why *why);
+/* The parameters of both sides; theirs: of the peer's request, or NULL. */
+void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *theirs,
 			   struct rdma_conn_param *param_p);
 /*
  * How long a queue pair waits: for acknowledgements, before it is connected or accepted; and how

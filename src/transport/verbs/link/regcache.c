@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Registrations of a daemon's memory, made when they are first used. See reach.h. */
+/* Registrations of a daemon's memory, made when they are first used. See regcache.h. */
 #include "transport/verbs/link/regcache.h"
 
 #include <errno.h>
@@ -12,11 +12,11 @@
 /* A part's key on one device; mr NULL: it cannot be registered there. */
 struct key {
 	struct key *next;
-	struct soda_verbs_reach *reach;
+	struct soda_regcache *cache;
 	struct ibv_mr *mr;
 };
 
-static struct soda_verbs_reach *reaches; /* guarded by soda_memory_lock */
+static struct soda_regcache *caches; /* guarded by soda_memory_lock */
 
 static void forget_all(struct soda_memory_part *part)
 {
@@ -30,11 +30,11 @@ static void forget_all(struct soda_memory_part *part)
 	part->keys = NULL;
 }
 
-static void forget_one(struct soda_memory_part *part, void *reach)
+static void forget_one(struct soda_memory_part *part, void *cache)
 {
 	struct key **at = (struct key **)&part->keys, *k;
 
-	while (*at && (*at)->reach != reach)
+	while (*at && (*at)->cache != cache)
 		at = &(*at)->next;
 	k = *at;
 	if (!k)
@@ -44,9 +44,9 @@ static void forget_one(struct soda_memory_part *part, void *reach)
 	free(k);
 }
 
-static struct soda_verbs_reach *make_locked(struct ibv_context *device)
+static struct soda_regcache *make_locked(struct ibv_context *device)
 {
-	struct soda_verbs_reach *r = calloc(1, sizeof(*r));
+	struct soda_regcache *r = calloc(1, sizeof(*r));
 
 	if (r)
 		r->pd = ibv_alloc_pd(device);
@@ -54,56 +54,56 @@ static struct soda_verbs_reach *make_locked(struct ibv_context *device)
 		free(r);
 		return NULL;
 	}
-	r->next = reaches;
-	reaches = r;
+	r->next = caches;
+	caches = r;
 	return r;
 }
 
-int soda_verbs_reach_get(struct ibv_context *device, struct soda_verbs_reach **reach_p)
+int soda_regcache_get(struct ibv_context *device, struct soda_regcache **cache_p)
 {
-	struct soda_verbs_reach *r;
+	struct soda_regcache *r;
 
 	soda_memory_set_forget(forget_all);
 	pthread_rwlock_wrlock(&soda_memory_lock);
-	for (r = reaches; r && r->pd->context != device;)
+	for (r = caches; r && r->pd->context != device;)
 		r = r->next;
 	if (!r)
 		r = make_locked(device);
 	if (r)
 		r->refs++;
 	pthread_rwlock_unlock(&soda_memory_lock);
-	*reach_p = r;
+	*cache_p = r;
 	return r ? 0 : -ENOMEM;
 }
 
-void soda_verbs_reach_put(struct soda_verbs_reach *reach)
+void soda_regcache_put(struct soda_regcache *cache)
 {
-	struct soda_verbs_reach **at = &reaches;
+	struct soda_regcache **at = &caches;
 
-	if (!reach)
+	if (!cache)
 		return;
 	pthread_rwlock_wrlock(&soda_memory_lock);
-	if (--reach->refs == 0) {
-		soda_memory_each_locked(forget_one, reach);
-		while (*at != reach)
+	if (--cache->refs == 0) {
+		soda_memory_each_locked(forget_one, cache);
+		while (*at != cache)
 			at = &(*at)->next;
-		*at = reach->next;
-		ibv_dealloc_pd(reach->pd);
-		free(reach);
+		*at = cache->next;
+		ibv_dealloc_pd(cache->pd);
+		free(cache);
 	}
 	pthread_rwlock_unlock(&soda_memory_lock);
 }
 
-static struct key *find(const struct soda_memory_part *part, const struct soda_verbs_reach *reach)
+static struct key *find(const struct soda_memory_part *part, const struct soda_regcache *cache)
 {
 	struct key *k = part->keys;
 
-	while (k && k->reach != reach)
+	while (k && k->cache != cache)
 		k = k->next;
 	return k;
 }
 
-static struct key *make_key_locked(struct soda_memory_part *part, struct soda_verbs_reach *reach)
+static struct key *make_key_locked(struct soda_memory_part *part, struct soda_regcache *cache)
 {
 	struct key *k = calloc(1, sizeof(*k));
 	struct soda_why why;
@@ -111,20 +111,20 @@ static struct key *make_key_locked(struct soda_memory_part *part, struct soda_ve
 
 	if (!k)
 		return NULL;
-	ret = soda_verbs_register(reach->pd, part->memory, part->bytes, IBV_ACCESS_LOCAL_WRITE,
+	ret = soda_verbs_register(cache->pd, part->memory, part->bytes, IBV_ACCESS_LOCAL_WRITE,
 				  &k->mr, &why);
 	if (ret == -EFAULT) /* not ours to write to: data only leave from it */
-		ret = soda_verbs_register(reach->pd, part->memory, part->bytes, 0, &k->mr, &why);
+		ret = soda_verbs_register(cache->pd, part->memory, part->bytes, 0, &k->mr, &why);
 	if (ret < 0)
 		soda_log_warning("data are copied that need not be: %s", why.text);
-	k->reach = reach;
+	k->cache = cache;
 	k->next = part->keys;
 	part->keys = k;
 	return k;
 }
 
-bool soda_verbs_reach_key(struct soda_verbs_reach *reach, const void *memory, uint64_t bytes,
-			  uint32_t *lkey_p)
+bool soda_regcache_lkey(struct soda_regcache *cache, const void *memory, uint64_t bytes,
+			uint32_t *lkey_p)
 {
 	struct soda_memory_part *part;
 	struct key *k = NULL;
@@ -133,7 +133,7 @@ bool soda_verbs_reach_key(struct soda_verbs_reach *reach, const void *memory, ui
 	pthread_rwlock_rdlock(&soda_memory_lock);
 	part = soda_memory_find_locked(memory, bytes);
 	if (part)
-		k = find(part, reach);
+		k = find(part, cache);
 	known = part && !k;
 	if (k && k->mr)
 		*lkey_p = k->mr->lkey;
@@ -145,9 +145,9 @@ bool soda_verbs_reach_key(struct soda_verbs_reach *reach, const void *memory, ui
 	pthread_rwlock_wrlock(&soda_memory_lock);
 	part = soda_memory_find_locked(memory, bytes);
 	if (part)
-		k = find(part, reach);
+		k = find(part, cache);
 	if (part && !k)
-		k = make_key_locked(part, reach);
+		k = make_key_locked(part, cache);
 	if (k && k->mr)
 		*lkey_p = k->mr->lkey;
 	known = k && k->mr;

@@ -16,9 +16,9 @@
 
 enum { TAGS_BYTES = SODA_WIRE_PAGE };
 
-static struct soda_vask *of(struct soda_request *rq)
+static struct soda_verbs_request *of(struct soda_request *rq)
 {
-	return (struct soda_vask *)rq;
+	return (struct soda_verbs_request *)rq;
 }
 
 static void wake_events(struct soda_listener *l)
@@ -30,7 +30,7 @@ static void wake_events(struct soda_listener *l)
 		return;
 }
 
-void soda_vconn_fail(struct soda_vconn *c)
+void soda_verbs_conn_fail(struct soda_verbs_conn *c)
 {
 	atomic_store(&c->p.unwanted, true);
 	wake_events(c->p.peer.listener);
@@ -39,9 +39,9 @@ void soda_vconn_fail(struct soda_vconn *c)
 /* Data of answers */
 
 /* The device cannot reach them: a copy that it can. */
-static int copy(struct soda_vconn *c, struct soda_vanswer *a)
+static int copy(struct soda_verbs_conn *c, struct soda_verbs_answer *a)
 {
-	struct ibv_pd *pd = soda_vpool_reach(c->worker->all->pool)->pd;
+	struct ibv_pd *pd = soda_verbs_pool_regcache(c->worker->all->pool)->pd;
 	struct soda_why why;
 	int ret;
 
@@ -59,7 +59,7 @@ static int copy(struct soda_vconn *c, struct soda_vanswer *a)
 	return ret;
 }
 
-static void drop_copy(struct soda_vanswer *a)
+static void drop_copy(struct soda_verbs_answer *a)
 {
 	soda_verbs_unregister(a->copy_mr);
 	free(a->copy);
@@ -69,28 +69,28 @@ static void drop_copy(struct soda_vanswer *a)
 
 /* Sending: the lock is held */
 
-static struct ibv_sge data_of(struct soda_vconn *c, const struct soda_vanswer *a)
+static struct ibv_sge data_of(struct soda_verbs_conn *c, const struct soda_verbs_answer *a)
 {
 	struct ibv_sge sge = { .addr = (uintptr_t)a->span.memory, .length = a->span.bytes };
 
 	if (a->copy) {
 		sge.addr = (uintptr_t)a->copy;
 		sge.lkey = a->copy_mr->lkey;
-	} else if (!soda_verbs_reach_key(soda_vpool_reach(c->worker->all->pool), a->span.memory,
-					 a->span.bytes, &sge.lkey)) {
+	} else if (!soda_regcache_lkey(soda_verbs_pool_regcache(c->worker->all->pool),
+				       a->span.memory, a->span.bytes, &sge.lkey)) {
 		assert(false); /* it was there when the answer came, and is held */
 	}
 	return sge;
 }
 
-static bool send_locked(struct soda_vconn *c, uint32_t turn)
+static bool send_locked(struct soda_verbs_conn *c, uint32_t turn)
 {
-	struct soda_vanswer *a = soda_vconn_answer(c, turn);
+	struct soda_verbs_answer *a = soda_verbs_conn_answer(c, turn);
 	enum soda_msg type = a->write ? SODA_MSG_WRITE_REPLY : SODA_MSG_READ_REPLY;
 	bool direct = a->span.bytes && c->p.peer.listener->opt.answer == SODA_ANSWER_WRITE;
-	struct ibv_sge sge[2] = { { (uintptr_t)soda_vconn_tag(c, turn), SODA_WIRE_TAG_BYTES,
+	struct ibv_sge sge[2] = { { (uintptr_t)soda_verbs_conn_tag(c, turn), SODA_WIRE_TAG_BYTES,
 				    c->tags_mr->lkey } };
-	struct ibv_send_wr wr = { .wr_id = soda_vsend_id(turn),
+	struct ibv_send_wr wr = { .wr_id = soda_verbs_send_id(turn),
 				  .sg_list = sge,
 				  .num_sge = 1,
 				  .opcode = IBV_WR_SEND_WITH_IMM,
@@ -114,16 +114,16 @@ static bool send_locked(struct soda_vconn *c, uint32_t turn)
  * The answers that are no longer behind a pending one.  None once it is to be closed: a daemon that
  * closes it means the client to ask again, and then fails what it has.
  */
-static void publish_locked(struct soda_vconn *c)
+static void publish_locked(struct soda_verbs_conn *c)
 {
 	while (!c->ending && !atomic_load(&c->p.unwanted) && c->posted != c->taken &&
 	       c->posted - c->reaped < SODA_VERBS_UNSENT) {
-		struct soda_vanswer *a = soda_vconn_answer(c, c->posted);
+		struct soda_verbs_answer *a = soda_verbs_conn_answer(c, c->posted);
 
 		if (!a->ready || (a->write && c->held > SODA_VERBS_HELD))
 			return;
 		if (!send_locked(c, c->posted)) {
-			soda_vconn_fail(c);
+			soda_verbs_conn_fail(c);
 			return;
 		}
 		c->posted++;
@@ -133,7 +133,7 @@ static void publish_locked(struct soda_vconn *c)
 /* Answers of the daemon */
 
 /* If it ends and nothing of it is pending, wake the events thread. */
-static void idle_locked(struct soda_vconn *c)
+static void idle_locked(struct soda_verbs_conn *c)
 {
 	if (c->ending && !c->pins && !c->pending)
 		wake_events(c->p.peer.listener);
@@ -141,9 +141,9 @@ static void idle_locked(struct soda_vconn *c)
 
 static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
 {
-	struct soda_vask *ask = of(rq);
-	struct soda_vconn *c = ask->conn;
-	struct soda_vanswer *a = soda_vconn_answer(c, ask->turn);
+	struct soda_verbs_request *ask = of(rq);
+	struct soda_verbs_conn *c = ask->conn;
+	struct soda_verbs_answer *a = soda_verbs_conn_answer(c, ask->turn);
 	void *client = rq->client;
 	struct soda_span unused = { .bytes = 0 };
 	uint32_t lkey;
@@ -152,8 +152,8 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 	if (!a->write && status == 0) {
 		assert(span->bytes == rq->bytes);
 		a->span = *span;
-		if (!soda_verbs_reach_key(soda_vpool_reach(c->worker->all->pool), span->memory,
-					  span->bytes, &lkey)) {
+		if (!soda_regcache_lkey(soda_verbs_pool_regcache(c->worker->all->pool),
+					span->memory, span->bytes, &lkey)) {
 			status = copy(c, a);
 			if (status < 0) {
 				unused = a->span;
@@ -174,7 +174,7 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 }
 
 /* With the lock held, which it releases. */
-void soda_vconn_unref_locked(struct soda_vconn *c)
+void soda_verbs_conn_unref_locked(struct soda_verbs_conn *c)
 {
 	bool last = --c->refs == 0;
 
@@ -187,25 +187,25 @@ void soda_vconn_unref_locked(struct soda_vconn *c)
 
 static void request_free(struct soda_request *rq)
 {
-	struct soda_vask *ask = of(rq);
-	struct soda_vconn *c = ask->conn;
+	struct soda_verbs_request *ask = of(rq);
+	struct soda_verbs_conn *c = ask->conn;
 
 	assert(rq->write);
-	soda_vbuffer_put((struct soda_vbuffer *)ask);
+	soda_verbs_buffer_put((struct soda_verbs_buffer *)ask);
 	pthread_mutex_lock(&c->lock);
 	c->held--;
 	if (!c->gone)
 		publish_locked(c);
-	soda_vconn_unref_locked(c);
+	soda_verbs_conn_unref_locked(c);
 }
 
 static const struct soda_request_ops request_ops = { .done = request_done, .free = request_free };
 
-void soda_vconn_sent(struct soda_vconn *c, uint32_t end)
+void soda_verbs_conn_sent(struct soda_verbs_conn *c, uint32_t end)
 {
 	pthread_mutex_lock(&c->lock);
 	while (c->reaped != end && c->reaped != c->posted) {
-		struct soda_vanswer *a = soda_vconn_answer(c, c->reaped);
+		struct soda_verbs_answer *a = soda_verbs_conn_answer(c, c->reaped);
 		struct soda_span span = a->span;
 
 		drop_copy(a);
@@ -224,7 +224,7 @@ void soda_vconn_sent(struct soda_vconn *c, uint32_t end)
 /* Requests */
 
 /* Give it its turn. NULL, or what is wrong. */
-static const char *admit(struct soda_vconn *c, bool write, uint32_t *turn_p)
+static const char *admit(struct soda_verbs_conn *c, bool write, uint32_t *turn_p)
 {
 	const char *why = NULL;
 
@@ -233,7 +233,7 @@ static const char *admit(struct soda_vconn *c, bool write, uint32_t *turn_p)
 		why = "more requests than there are credits";
 	} else {
 		*turn_p = c->taken++;
-		soda_vconn_answer(c, *turn_p)->ready = false;
+		soda_verbs_conn_answer(c, *turn_p)->ready = false;
 		c->pending++;
 		c->held += write;
 		c->refs += write;
@@ -242,8 +242,8 @@ static const char *admit(struct soda_vconn *c, bool write, uint32_t *turn_p)
 	return why;
 }
 
-static void deliver(struct soda_vconn *c, struct soda_vask *ask, const struct soda_wire_write *w,
-		    bool polling)
+static void deliver(struct soda_verbs_conn *c, struct soda_verbs_request *ask,
+		    const struct soda_wire_write *w, bool polling)
 {
 	ask->rq = (struct soda_request){
 		.ops = &request_ops,
@@ -258,29 +258,31 @@ static void deliver(struct soda_vconn *c, struct soda_vask *ask, const struct so
 	ask->conn = c;
 }
 
-static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool polling, bool told)
+static const char *take_read(struct soda_verbs_conn *c, struct soda_verbs_buffer *b, bool polling,
+			     bool told)
 {
 	uint8_t body[SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES];
-	struct soda_vanswer *a;
+	struct soda_verbs_answer *a;
 	struct soda_wire_read r;
 	const char *why;
 	uint32_t turn;
 
 	memcpy(body, b->head, SODA_WIRE_WRITE_BYTES);
 	memcpy(body + SODA_WIRE_WRITE_BYTES, b->data, sizeof(body) - SODA_WIRE_WRITE_BYTES);
-	soda_vbuffer_taken(b, false);
+	soda_verbs_buffer_taken(b, false);
 	soda_wire_get_read(body, &r);
 	if (soda_wire_check_range(0, r.size, SODA_VERBS_MESSAGE) < 0)
 		return "a READ of a size that is not allowed";
 	why = admit(c, false, &turn);
 	if (why)
 		return why;
-	a = soda_vconn_answer(c, turn);
+	a = soda_verbs_conn_answer(c, turn);
 	a->write = false;
 	a->dest_addr = r.dest_addr;
 	a->dest_rkey = r.dest_rkey;
 	a->read.turn = turn;
-	memcpy(soda_vconn_tag(c, turn), body + 8, SODA_WIRE_TAG_BYTES); /* dest_addr as it came */
+	memcpy(soda_verbs_conn_tag(c, turn), body + 8,
+	       SODA_WIRE_TAG_BYTES); /* dest_addr as it came */
 	deliver(c, &a->read, &(struct soda_wire_write){ r.region_id, r.page_offset, r.size },
 		polling);
 	a->read.rq.told = told;
@@ -290,8 +292,8 @@ static const char *take_read(struct soda_vconn *c, struct soda_vbuffer *b, bool 
 	return NULL;
 }
 
-static const char *take_write(struct soda_vconn *c, struct soda_vbuffer *b, uint32_t bytes,
-			      bool polling)
+static const char *take_write(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
+			      uint32_t bytes, bool polling)
 {
 	struct soda_wire_write w;
 	const char *why = NULL;
@@ -303,12 +305,12 @@ static const char *take_write(struct soda_vconn *c, struct soda_vbuffer *b, uint
 		why = "a WRITE of a size that is not allowed";
 	if (!why)
 		why = admit(c, true, &turn);
-	soda_vbuffer_taken(b, !why);
+	soda_verbs_buffer_taken(b, !why);
 	if (why)
 		return why;
-	soda_vconn_answer(c, turn)->write = true;
+	soda_verbs_conn_answer(c, turn)->write = true;
 	b->ask.turn = turn;
-	memcpy(soda_vconn_tag(c, turn), b->head, SODA_WIRE_TAG_BYTES);
+	memcpy(soda_verbs_conn_tag(c, turn), b->head, SODA_WIRE_TAG_BYTES);
 	deliver(c, &b->ask, &w, polling);
 	b->ask.rq.write = true;
 	b->ask.rq.data = b->data;
@@ -316,8 +318,8 @@ static const char *take_write(struct soda_vconn *c, struct soda_vbuffer *b, uint
 	return NULL;
 }
 
-const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
-			       const struct ibv_wc *wc)
+const char *soda_verbs_conn_request(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
+				    const struct ibv_wc *wc)
 {
 	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff;
 	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_HAS;
@@ -329,16 +331,16 @@ const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
 		if (type == SODA_MSG_WRITE && wc->byte_len > SODA_WIRE_WRITE_BYTES)
 			return take_write(c, b, wc->byte_len, polling);
 	}
-	soda_vbuffer_taken(b, false);
+	soda_verbs_buffer_taken(b, false);
 	return "unknown request, or of the wrong length";
 }
 
 /* Life */
 
-static int make_tags(struct soda_vconn *c, struct soda_why *why)
+static int make_tags(struct soda_verbs_conn *c, struct soda_why *why)
 {
 	_Static_assert(SODA_VERBS_ANSWERS * SODA_WIRE_TAG_BYTES <= TAGS_BYTES, "one page");
-	struct ibv_pd *pd = soda_vpool_reach(c->worker->all->pool)->pd;
+	struct ibv_pd *pd = soda_verbs_pool_regcache(c->worker->all->pool)->pd;
 
 	c->tags = soda_verbs_map(pd->context, TAGS_BYTES);
 	if (!c->tags) {
@@ -349,26 +351,26 @@ static int make_tags(struct soda_vconn *c, struct soda_why *why)
 				   why);
 }
 
-static int make_queue_pair(struct soda_vconn *c)
+static int make_queue_pair(struct soda_verbs_conn *c)
 {
-	struct soda_vpool *pool = c->worker->all->pool;
+	struct soda_verbs_pool *pool = c->worker->all->pool;
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
 		.send_cq = c->worker->cq,
 		.recv_cq = c->worker->cq,
-		.srq = soda_vpool_srq(pool),
+		.srq = soda_verbs_pool_srq(pool),
 		.cap = { .max_send_wr = SODA_VERBS_UNSENT, .max_send_sge = 2 },
 	};
 
-	if (rdma_create_qp(c->p.id, soda_vpool_reach(pool)->pd, &attr) < 0)
+	if (rdma_create_qp(c->p.id, soda_verbs_pool_regcache(pool)->pd, &attr) < 0)
 		return -errno;
 	c->qp_num = c->p.id->qp->qp_num;
 	return 0;
 }
 
-static struct soda_vworker *least_loaded(struct soda_vworkers *all)
+static struct soda_verbs_worker *least_loaded(struct soda_verbs_workers *all)
 {
-	struct soda_vworker *best = &all->at[0];
+	struct soda_verbs_worker *best = &all->at[0];
 
 	for (unsigned i = 1; i < all->n; i++)
 		if (atomic_load(&all->at[i].load) < atomic_load(&best->load))
@@ -376,10 +378,10 @@ static struct soda_vworker *least_loaded(struct soda_vworkers *all)
 	return best;
 }
 
-static void meet_worker(struct soda_vconn *c)
+static void meet_worker(struct soda_verbs_conn *c)
 {
-	struct soda_vworker *w = c->worker;
-	struct soda_vconn **bucket = soda_vworker_bucket(w, c->qp_num);
+	struct soda_verbs_worker *w = c->worker;
+	struct soda_verbs_conn **bucket = soda_verbs_worker_bucket(w, c->qp_num);
 
 	pthread_mutex_lock(&w->lock);
 	c->next = *bucket;
@@ -387,10 +389,10 @@ static void meet_worker(struct soda_vconn *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
-static void leave_worker(struct soda_vconn *c)
+static void leave_worker(struct soda_verbs_conn *c)
 {
-	struct soda_vworker *w = c->worker;
-	struct soda_vconn **at = soda_vworker_bucket(w, c->qp_num);
+	struct soda_verbs_worker *w = c->worker;
+	struct soda_verbs_conn **at = soda_verbs_worker_bucket(w, c->qp_num);
 
 	pthread_mutex_lock(&w->lock);
 	while (*at && *at != c)
@@ -400,16 +402,17 @@ static void leave_worker(struct soda_vconn *c)
 	pthread_mutex_unlock(&w->lock);
 }
 
-void soda_vconn_init(struct soda_vconn *c)
+void soda_verbs_conn_init(struct soda_verbs_conn *c)
 {
 	pthread_mutex_init(&c->lock, NULL);
 	c->refs = 1;
 }
 
-int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, struct soda_why *why)
+int soda_verbs_conn_prepare(struct soda_verbs_listener *vl, struct soda_verbs_conn *c,
+			    struct soda_why *why)
 {
-	struct soda_vworkers *all;
-	int ret = soda_vworkers_get(vl, c->p.id->verbs, &all, why);
+	struct soda_verbs_workers *all;
+	int ret = soda_verbs_workers_get(vl, c->p.id->verbs, &all, why);
 
 	if (ret < 0)
 		return ret;
@@ -429,20 +432,20 @@ int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, str
 	return ret;
 }
 
-void soda_vconn_say(const struct soda_listener *l, struct soda_wire_asked *asked)
+void soda_verbs_conn_say(const struct soda_listener *l, struct soda_wire_two_sided *how)
 {
-	*asked = (struct soda_wire_asked){ .message_bytes = SODA_VERBS_MESSAGE,
-					   .credits = SODA_VERBS_CREDITS,
-					   .answer = (uint16_t)l->opt.answer };
+	*how = (struct soda_wire_two_sided){ .message_bytes = SODA_VERBS_MESSAGE,
+					     .credits = SODA_VERBS_CREDITS,
+					     .answer = (uint16_t)l->opt.answer };
 }
 
 /* Nothing of it is under way: what waits to be sent will not be. */
-static void destroy_queues(struct soda_vconn *c)
+static void destroy_queues(struct soda_verbs_conn *c)
 {
 	if (c->p.id->qp)
 		rdma_destroy_qp(c->p.id);
 	for (; c->reaped != c->taken; c->reaped++) {
-		struct soda_vanswer *a = soda_vconn_answer(c, c->reaped);
+		struct soda_verbs_answer *a = soda_verbs_conn_answer(c, c->reaped);
 
 		drop_copy(a);
 		if (a->span.bytes)
@@ -456,7 +459,7 @@ static void destroy_queues(struct soda_vconn *c)
 	c->tags = NULL;
 }
 
-void soda_vconn_abandon(struct soda_vconn *c)
+void soda_verbs_conn_abandon(struct soda_verbs_conn *c)
 {
 	if (!c->worker)
 		return;
@@ -466,7 +469,7 @@ void soda_vconn_abandon(struct soda_vconn *c)
 	c->worker = NULL;
 }
 
-bool soda_vconn_end(struct soda_vconn *c)
+bool soda_verbs_conn_end(struct soda_verbs_conn *c)
 {
 	bool first, idle;
 
@@ -488,14 +491,14 @@ bool soda_vconn_end(struct soda_vconn *c)
 	return true;
 }
 
-void soda_vconn_free(struct soda_vconn *c)
+void soda_verbs_conn_free(struct soda_verbs_conn *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->gone = true;
-	soda_vconn_unref_locked(c);
+	soda_verbs_conn_unref_locked(c);
 }
 
-void soda_vconn_unpin(struct soda_vconn *c)
+void soda_verbs_conn_unpin(struct soda_verbs_conn *c)
 {
 	pthread_mutex_lock(&c->lock);
 	c->pins--;

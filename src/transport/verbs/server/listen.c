@@ -33,14 +33,14 @@ static void data_unlink(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 }
 
 /* Requests come on it; else it only answers, by keys. */
-static bool is_asked(const struct soda_verbs_peer *p)
+static bool is_two_sided(const struct soda_verbs_peer *p)
 {
 	return p->peer.listener->ops->request && !(p->hello.features & SODA_FEATURE_KEYED);
 }
 
-static struct soda_vconn *asked(struct soda_verbs_peer *p)
+static struct soda_verbs_conn *two_sided_conn(struct soda_verbs_peer *p)
 {
-	return (struct soda_vconn *)p;
+	return (struct soda_verbs_conn *)p;
 }
 
 /* What the device can touch is gone: the daemon may know. */
@@ -52,8 +52,8 @@ static void data_free(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
 	if (welcome)
 		l->ops->gone(p->peer.client, &p->peer);
 	soda_peer_remove(&p->peer);
-	if (is_asked(p))
-		soda_vconn_free(asked(p));
+	if (is_two_sided(p))
+		soda_verbs_conn_free(two_sided_conn(p));
 	else
 		free(p);
 }
@@ -70,9 +70,9 @@ static void data_stop(struct soda_verbs_peer *p)
 
 static void data_end(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
 {
-	if (is_asked(p)) {
+	if (is_two_sided(p)) {
 		atomic_store(&p->unwanted, true);
-		if (!soda_vconn_end(asked(p)))
+		if (!soda_verbs_conn_end(two_sided_conn(p)))
 			return; /* it wakes us */
 	} else {
 		data_stop(p);
@@ -111,15 +111,15 @@ int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_we
 {
 	const struct soda_verbs_link link = { .id = p->id };
 	const struct soda_listener *l = p->peer.listener;
-	struct soda_wire_asked how = { .message_bytes = 0 };
+	struct soda_wire_two_sided how = { .message_bytes = 0 };
 	uint8_t said[SODA_VERBS_WELCOME_BYTES];
 	struct rdma_conn_param param;
 
-	if (is_asked(p))
-		soda_vconn_say(l, &how);
+	if (is_two_sided(p))
+		soda_verbs_conn_say(l, &how);
 	soda_wire_put_welcome(said, welcome);
-	soda_wire_put_asked(said + SODA_WIRE_WELCOME_BYTES, &how);
-	soda_verbs_link_param(&link, &p->asked, &param);
+	soda_wire_put_two_sided(said + SODA_WIRE_WELCOME_BYTES, &how);
+	soda_verbs_link_param(&link, &p->theirs, &param);
 	param.private_data = said;
 	param.private_data_len = sizeof(said);
 	param.srq = p->id->qp && p->id->qp->srq;
@@ -135,8 +135,8 @@ static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 {
 	int ret;
 
-	if (is_asked(p))
-		return soda_vconn_prepare(vl, asked(p), why);
+	if (is_two_sided(p))
+		return soda_verbs_conn_prepare(vl, two_sided_conn(p), why);
 	ret = soda_verbs_client_get(vl, p->hello.client_id, p->id->verbs, &p->client);
 	return ret < 0 ? ret : data_queues(p);
 }
@@ -145,8 +145,8 @@ static int data_prepare(struct soda_verbs_listener *vl, struct soda_verbs_peer *
 static void data_refuse(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, bool hello,
 			int err, const char *why)
 {
-	if (is_asked(p))
-		soda_vconn_abandon(asked(p));
+	if (is_two_sided(p))
+		soda_verbs_conn_abandon(two_sided_conn(p));
 	else
 		data_stop(p);
 	soda_verbs_reject(p->id, err, why);
@@ -159,7 +159,7 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 	static const struct soda_peer_ops ops = { .close = data_peer_close };
 	struct soda_verbs_peer *p;
 
-	p = calloc(1, is_asked(from) ? sizeof(struct soda_vconn) : sizeof(*p));
+	p = calloc(1, is_two_sided(from) ? sizeof(struct soda_verbs_conn) : sizeof(*p));
 	if (!p)
 		return NULL;
 	*p = *from;
@@ -169,8 +169,8 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 		free(p);
 		return NULL;
 	}
-	if (is_asked(p))
-		soda_vconn_init(asked(p));
+	if (is_two_sided(p))
+		soda_verbs_conn_init(two_sided_conn(p));
 	return p;
 }
 
@@ -259,7 +259,7 @@ static void introduce(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
 static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *event)
 {
 	const struct rdma_conn_param *conn = &event->param.conn;
-	struct soda_verbs_peer p = { .id = event->id, .asked = *conn };
+	struct soda_verbs_peer p = { .id = event->id, .theirs = *conn };
 	uint8_t said[SODA_WIRE_HELLO_BYTES] = { 0 };
 	size_t bytes = conn->private_data_len;
 
@@ -313,7 +313,7 @@ static void end_unwanted(struct soda_verbs_listener *vl)
 static bool any_drains(const struct soda_verbs_listener *vl)
 {
 	for (struct soda_verbs_peer *p = vl->data; p; p = p->next)
-		if (is_asked(p) && asked(p)->drains)
+		if (is_two_sided(p) && two_sided_conn(p)->drains)
 			return true;
 	return false;
 }
@@ -372,7 +372,7 @@ static void listener_destroy(struct soda_listener *l)
 	struct soda_verbs_listener *vl = soda_verbs_listener(l);
 
 	stop_listening(vl);
-	soda_vworkers_end(vl);
+	soda_verbs_workers_end(vl);
 	if (vl->events)
 		rdma_destroy_event_channel(vl->events);
 	pthread_mutex_destroy(&vl->clients_lock);

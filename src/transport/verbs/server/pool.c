@@ -21,26 +21,26 @@ enum {
 struct slab {
 	struct slab *next;
 	uint8_t *memory;
-	struct soda_vbuffer buffers[SLAB];
+	struct soda_verbs_buffer buffers[SLAB];
 };
 
-struct soda_vpool {
-	struct soda_verbs_reach *reach;
+struct soda_verbs_pool {
+	struct soda_regcache *regcache;
 	pthread_mutex_t lock; /* guards all below */
 	struct ibv_srq *srq;  /* NULL: closed */
 	struct slab *slabs;
-	struct soda_vbuffer *free; /* neither posted nor anybody's */
+	struct soda_verbs_buffer *free; /* neither posted nor anybody's */
 	uint32_t made, posted, kept, most;
 	bool full; /* that there can be no more has been said */
 };
 
-static void push_locked(struct soda_vpool *pool, struct soda_vbuffer *b)
+static void push_locked(struct soda_verbs_pool *pool, struct soda_verbs_buffer *b)
 {
 	b->next = pool->free;
 	pool->free = b;
 }
 
-static int post_locked(struct soda_vpool *pool, struct soda_vbuffer *b)
+static int post_locked(struct soda_verbs_pool *pool, struct soda_verbs_buffer *b)
 {
 	struct ibv_sge sge[2] = {
 		{ (uintptr_t)b->head, SODA_WIRE_WRITE_BYTES, b->lkey },
@@ -51,10 +51,10 @@ static int post_locked(struct soda_vpool *pool, struct soda_vbuffer *b)
 	return -ibv_post_srq_recv(pool->srq, &wr, &bad);
 }
 
-static void post_free_locked(struct soda_vpool *pool)
+static void post_free_locked(struct soda_verbs_pool *pool)
 {
 	while (pool->srq && pool->free) {
-		struct soda_vbuffer *b = pool->free;
+		struct soda_verbs_buffer *b = pool->free;
 
 		pool->free = b->next;
 		if (post_locked(pool, b) < 0) {
@@ -65,13 +65,13 @@ static void post_free_locked(struct soda_vpool *pool)
 	}
 }
 
-static void add_slab_locked(struct soda_vpool *pool, struct slab *s, uint32_t lkey)
+static void add_slab_locked(struct soda_verbs_pool *pool, struct slab *s, uint32_t lkey)
 {
 	s->next = pool->slabs;
 	pool->slabs = s;
 	pool->made += SLAB;
 	for (unsigned i = SLAB; i-- > 0;) { /* in the end the first one is received into first */
-		struct soda_vbuffer *b = &s->buffers[i];
+		struct soda_verbs_buffer *b = &s->buffers[i];
 
 		b->pool = pool;
 		b->data = s->memory + (size_t)i * SODA_VERBS_MESSAGE;
@@ -89,20 +89,20 @@ static void free_slab(struct slab *s)
 }
 
 /* 0; -ENOMEM: no memory, or none that may be locked. */
-static int grow_locked(struct soda_vpool *pool)
+static int grow_locked(struct soda_verbs_pool *pool)
 {
 	struct slab *s = calloc(1, sizeof(*s));
 	uint32_t lkey;
 
 	if (s)
-		s->memory = soda_verbs_map(pool->reach->pd->context, SLAB_ROOM);
+		s->memory = soda_verbs_map(pool->regcache->pd->context, SLAB_ROOM);
 	if (!s || !s->memory || soda_memory_add(s->memory, SLAB_ROOM) < 0) {
 		if (s && s->memory)
 			munmap(s->memory, SLAB_ROOM);
 		free(s);
 		return -ENOMEM;
 	}
-	if (!soda_verbs_reach_key(pool->reach, s->memory, SLAB_ROOM, &lkey)) {
+	if (!soda_regcache_lkey(pool->regcache, s->memory, SLAB_ROOM, &lkey)) {
 		free_slab(s);
 		return -ENOMEM;
 	}
@@ -110,7 +110,7 @@ static int grow_locked(struct soda_vpool *pool)
 	return 0;
 }
 
-static void refill_locked(struct soda_vpool *pool)
+static void refill_locked(struct soda_verbs_pool *pool)
 {
 	post_free_locked(pool);
 	if (!pool->srq || pool->posted >= LOW || pool->full)
@@ -125,7 +125,7 @@ static void refill_locked(struct soda_vpool *pool)
 		      pool->made);
 }
 
-static void destroy(struct soda_vpool *pool)
+static void destroy(struct soda_verbs_pool *pool)
 {
 	while (pool->slabs) {
 		struct slab *s = pool->slabs;
@@ -133,12 +133,12 @@ static void destroy(struct soda_vpool *pool)
 		pool->slabs = s->next;
 		free_slab(s);
 	}
-	soda_verbs_reach_put(pool->reach);
+	soda_regcache_put(pool->regcache);
 	pthread_mutex_destroy(&pool->lock);
 	free(pool);
 }
 
-static int open_queue(struct soda_vpool *pool, struct ibv_context *device)
+static int open_queue(struct soda_verbs_pool *pool, struct ibv_context *device)
 {
 	struct ibv_device_attr limits = { .max_srq_wr = LOW };
 	struct ibv_srq_init_attr attr = { .attr = { .max_sge = 2 } };
@@ -146,14 +146,15 @@ static int open_queue(struct soda_vpool *pool, struct ibv_context *device)
 	ibv_query_device(device, &limits);
 	pool->most = limits.max_srq_wr < MOST ? (uint32_t)limits.max_srq_wr : MOST;
 	attr.attr.max_wr = pool->most;
-	pool->srq = ibv_create_srq(pool->reach->pd, &attr);
+	pool->srq = ibv_create_srq(pool->regcache->pd, &attr);
 	return pool->srq ? 0 : errno ? -errno : -ENOMEM;
 }
 
-int soda_vpool_create(struct ibv_context *device, struct soda_vpool **pool_p, struct soda_why *why)
+int soda_verbs_pool_create(struct ibv_context *device, struct soda_verbs_pool **pool_p,
+			   struct soda_why *why)
 {
-	struct soda_vpool *pool = calloc(1, sizeof(*pool));
-	int ret = pool ? soda_verbs_reach_get(device, &pool->reach) : -ENOMEM;
+	struct soda_verbs_pool *pool = calloc(1, sizeof(*pool));
+	int ret = pool ? soda_regcache_get(device, &pool->regcache) : -ENOMEM;
 
 	if (ret < 0) {
 		free(pool);
@@ -180,7 +181,7 @@ int soda_vpool_create(struct ibv_context *device, struct soda_vpool **pool_p, st
 	return 0;
 }
 
-void soda_vpool_close(struct soda_vpool *pool)
+void soda_verbs_pool_close(struct soda_verbs_pool *pool)
 {
 	bool last;
 
@@ -193,24 +194,24 @@ void soda_vpool_close(struct soda_vpool *pool)
 		destroy(pool);
 }
 
-struct ibv_srq *soda_vpool_srq(const struct soda_vpool *pool)
+struct ibv_srq *soda_verbs_pool_srq(const struct soda_verbs_pool *pool)
 {
 	return pool->srq;
 }
 
-struct soda_verbs_reach *soda_vpool_reach(const struct soda_vpool *pool)
+struct soda_regcache *soda_verbs_pool_regcache(const struct soda_verbs_pool *pool)
 {
-	return pool->reach;
+	return pool->regcache;
 }
 
-uint32_t soda_vpool_most(const struct soda_vpool *pool)
+uint32_t soda_verbs_pool_most(const struct soda_verbs_pool *pool)
 {
 	return pool->most;
 }
 
-void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps)
+void soda_verbs_buffer_taken(struct soda_verbs_buffer *b, bool keeps)
 {
-	struct soda_vpool *pool = b->pool;
+	struct soda_verbs_pool *pool = b->pool;
 
 	pthread_mutex_lock(&pool->lock);
 	pool->posted--;
@@ -222,9 +223,9 @@ void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-void soda_vbuffer_put(struct soda_vbuffer *b)
+void soda_verbs_buffer_put(struct soda_verbs_buffer *b)
 {
-	struct soda_vpool *pool = b->pool;
+	struct soda_verbs_pool *pool = b->pool;
 	bool last;
 
 	pthread_mutex_lock(&pool->lock);

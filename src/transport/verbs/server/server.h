@@ -32,7 +32,7 @@ struct soda_verbs_listener {
 	struct soda_verbs_peer *data; /* the events thread's */
 	pthread_mutex_t clients_lock; /* a leaf */
 	struct soda_verbs_client *clients;
-	struct soda_vworkers *workers; /* two-sided: of each device; the events thread's */
+	struct soda_verbs_workers *workers; /* two-sided: of each device; the events thread's */
 };
 
 /* A connection; the events thread finds it by its id's context. */
@@ -40,7 +40,7 @@ struct soda_verbs_peer {
 	struct soda_peer peer; /* fd: eventfd of a control connection's thread; else -1 */
 	_Atomic bool unwanted; /* soda_peer_close, or the other side has ended it */
 	struct rdma_cm_id *id;
-	struct rdma_conn_param asked;
+	struct rdma_conn_param theirs; /* of their request to connect */
 	struct soda_wire_hello hello;
 	struct soda_verbs_client *client;
 	/* data */

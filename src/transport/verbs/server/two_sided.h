@@ -41,29 +41,29 @@ enum {
 	SODA_VERBS_BUCKETS = 64,
 };
 
-struct soda_vconn;
+struct soda_verbs_conn;
 
 /* A request; the daemon's until done or free. */
-struct soda_vask {
+struct soda_verbs_request {
 	struct soda_request rq; /* first */
-	struct soda_vconn *conn;
+	struct soda_verbs_conn *conn;
 	uint32_t turn; /* of its answer */
 };
 
 /* A receive buffer, and the WRITE that came in it. */
-struct soda_vbuffer {
-	struct soda_vask ask; /* first */
-	struct soda_vpool *pool;
-	struct soda_vbuffer *next; /* guarded by the pool's lock */
-	uint8_t *head;		   /* the first bytes, as many as a WRITE's head has */
+struct soda_verbs_buffer {
+	struct soda_verbs_request ask; /* first */
+	struct soda_verbs_pool *pool;
+	struct soda_verbs_buffer *next; /* guarded by the pool's lock */
+	uint8_t *head;			/* the first bytes, as many as a WRITE's head has */
 	uint8_t *data;
 	uint32_t lkey;
 };
 
 /* An answer's place in the order of the requests. */
-struct soda_vanswer {
-	struct soda_vask read; /* a READ's request */
-	struct soda_span span; /* READ that succeeded: what is sent; bytes 0: nothing */
+struct soda_verbs_answer {
+	struct soda_verbs_request read; /* a READ's request */
+	struct soda_span span;		/* READ that succeeded: what is sent; bytes 0: nothing */
 	uint64_t dest_addr;
 	uint32_t dest_rkey;
 	uint16_t status; /* errno */
@@ -72,11 +72,11 @@ struct soda_vanswer {
 	struct ibv_mr *copy_mr;
 };
 
-struct soda_vconn {
+struct soda_verbs_conn {
 	struct soda_verbs_peer p; /* first */
-	struct soda_vworker *worker;
-	struct soda_vconn *next; /* guarded by worker->lock */
-	struct soda_vconn *rung_next;
+	struct soda_verbs_worker *worker;
+	struct soda_verbs_conn *next; /* guarded by worker->lock */
+	struct soda_verbs_conn *rung_next;
 	uint32_t qp_num;
 	uint64_t ended_ns;  /* `ending` since; the events thread's, and so the next */
 	bool drains;	    /* it ends when it has drained, and not before */
@@ -90,27 +90,29 @@ struct soda_vconn {
 	uint32_t held;	  /* WRITEs not freed */
 	uint32_t refs;	  /* itself, and `held` */
 	uint32_t taken, posted, reaped;
-	struct soda_vanswer answers[SODA_VERBS_ANSWERS];
+	struct soda_verbs_answer answers[SODA_VERBS_ANSWERS];
 };
 
 /* pool.c */
 
 /* On the listener's behalf; lives until the last buffer has come back. 0, or why. */
-int soda_vpool_create(struct ibv_context *device, struct soda_vpool **pool_p, struct soda_why *why);
+int soda_verbs_pool_create(struct ibv_context *device, struct soda_verbs_pool **pool_p,
+			   struct soda_why *why);
 /* Nobody receives any more. */
-void soda_vpool_close(struct soda_vpool *pool);
-struct ibv_srq *soda_vpool_srq(const struct soda_vpool *pool);
-struct soda_verbs_reach *soda_vpool_reach(const struct soda_vpool *pool);
-/* Something came in it; keeps: it will come back by soda_vbuffer_put, another one is to follow. */
-void soda_vbuffer_taken(struct soda_vbuffer *b, bool keeps);
-void soda_vbuffer_put(struct soda_vbuffer *b);
+void soda_verbs_pool_close(struct soda_verbs_pool *pool);
+struct ibv_srq *soda_verbs_pool_srq(const struct soda_verbs_pool *pool);
+struct soda_regcache *soda_verbs_pool_regcache(const struct soda_verbs_pool *pool);
+/* Something came in it; keeps: it will come back by soda_verbs_buffer_put, another one is to
+ * follow. */
+void soda_verbs_buffer_taken(struct soda_verbs_buffer *b, bool keeps);
+void soda_verbs_buffer_put(struct soda_verbs_buffer *b);
 /* How many receives there may be at a time. */
-uint32_t soda_vpool_most(const struct soda_vpool *pool);
+uint32_t soda_verbs_pool_most(const struct soda_verbs_pool *pool);
 
 /* worker.c */
 
-struct soda_vworker {
-	struct soda_vworkers *all;
+struct soda_verbs_worker {
+	struct soda_verbs_workers *all;
 	pthread_t thread;
 	struct ibv_comp_channel *comp;
 	struct ibv_cq *cq;
@@ -119,78 +121,81 @@ struct soda_vworker {
 	unsigned room; /* for connections; the events thread's */
 	_Atomic unsigned load;
 	pthread_mutex_t lock;
-	struct soda_vconn *conns[SODA_VERBS_BUCKETS]; /* by qp_num; guarded by lock */
+	struct soda_verbs_conn *conns[SODA_VERBS_BUCKETS]; /* by qp_num; guarded by lock */
 	/* the thread's own */
-	struct soda_vconn *rung;
+	struct soda_verbs_conn *rung;
 	bool polls; /* the last request came from a client that polls */
 	struct soda_spin spin;
 };
 
 /* One device's. */
-struct soda_vworkers {
-	struct soda_vworkers *next; /* the events thread's */
+struct soda_verbs_workers {
+	struct soda_verbs_workers *next; /* the events thread's */
 	struct soda_listener *listener;
 	struct ibv_context *device;
-	struct soda_vpool *pool;
+	struct soda_verbs_pool *pool;
 	int stop_fd;
 	_Atomic bool stop;
 	unsigned n;
-	struct soda_vworker at[];
+	struct soda_verbs_worker at[];
 };
 
-static inline struct soda_vconn **soda_vworker_bucket(struct soda_vworker *w, uint32_t qp_num)
+static inline struct soda_verbs_conn **soda_verbs_worker_bucket(struct soda_verbs_worker *w,
+								uint32_t qp_num)
 {
 	return &w->conns[qp_num % SODA_VERBS_BUCKETS];
 }
 
 /* Those of the device, made if there are none. 0, or why. The events thread. */
-int soda_vworkers_get(struct soda_verbs_listener *vl, struct ibv_context *device,
-		      struct soda_vworkers **all_p, struct soda_why *why);
+int soda_verbs_workers_get(struct soda_verbs_listener *vl, struct ibv_context *device,
+			   struct soda_verbs_workers **all_p, struct soda_why *why);
 /* At the end of the listener, which has no connection left. */
-void soda_vworkers_end(struct soda_verbs_listener *vl);
+void soda_verbs_workers_end(struct soda_verbs_listener *vl);
 
 /* conn.c */
 
-void soda_vconn_init(struct soda_vconn *c);
-/* A connection's queues, and its worker. Undone by soda_vconn_abandon. The events thread. */
-int soda_vconn_prepare(struct soda_verbs_listener *vl, struct soda_vconn *c, struct soda_why *why);
+void soda_verbs_conn_init(struct soda_verbs_conn *c);
+/* A connection's queues, and its worker. Undone by soda_verbs_conn_abandon. The events thread. */
+int soda_verbs_conn_prepare(struct soda_verbs_listener *vl, struct soda_verbs_conn *c,
+			    struct soda_why *why);
 /* The welcome's second part. */
-void soda_vconn_say(const struct soda_listener *l, struct soda_wire_asked *asked);
+void soda_verbs_conn_say(const struct soda_listener *l, struct soda_wire_two_sided *how);
 /* It was not accepted. */
-void soda_vconn_abandon(struct soda_vconn *c);
+void soda_verbs_conn_abandon(struct soda_verbs_conn *c);
 /*
  * End it. True: nothing is pending, and its queue pair is gone; the rest follows by
- * soda_vconn_free. False: ask again, when the listener is woken, or if it drains after a
+ * soda_verbs_conn_free. False: ask again, when the listener is woken, or if it drains after a
  * while. The events thread.
  */
-bool soda_vconn_end(struct soda_vconn *c);
+bool soda_verbs_conn_end(struct soda_verbs_conn *c);
 /* After `gone`. Its memory goes with the last WRITE's soda_request_free. */
-void soda_vconn_free(struct soda_vconn *c);
+void soda_verbs_conn_free(struct soda_verbs_conn *c);
 /* The worker looks at it no longer; while it does, it stays. */
-void soda_vconn_unpin(struct soda_vconn *c);
+void soda_verbs_conn_unpin(struct soda_verbs_conn *c);
 
-static inline struct soda_vanswer *soda_vconn_answer(struct soda_vconn *c, uint32_t turn)
+static inline struct soda_verbs_answer *soda_verbs_conn_answer(struct soda_verbs_conn *c,
+							       uint32_t turn)
 {
 	return &c->answers[turn % SODA_VERBS_ANSWERS];
 }
 
-static inline uint8_t *soda_vconn_tag(const struct soda_vconn *c, uint32_t turn)
+static inline uint8_t *soda_verbs_conn_tag(const struct soda_verbs_conn *c, uint32_t turn)
 {
 	return c->tags + (size_t)(turn % SODA_VERBS_ANSWERS) * SODA_WIRE_TAG_BYTES;
 }
 
 /* A request came in the buffer, which it takes. NULL, or what is wrong with it. */
-const char *soda_vconn_request(struct soda_vconn *c, struct soda_vbuffer *b,
-			       const struct ibv_wc *wc);
+const char *soda_verbs_conn_request(struct soda_verbs_conn *c, struct soda_verbs_buffer *b,
+				    const struct ibv_wc *wc);
 /* Answers up to this one have been sent. */
-void soda_vconn_sent(struct soda_vconn *c, uint32_t end);
+void soda_verbs_conn_sent(struct soda_verbs_conn *c, uint32_t end);
 /* It cannot go on: the events thread is to end it. Any thread. */
-void soda_vconn_fail(struct soda_vconn *c);
+void soda_verbs_conn_fail(struct soda_verbs_conn *c);
 /* One reference less; the lock is held, and released. */
-void soda_vconn_unref_locked(struct soda_vconn *c);
+void soda_verbs_conn_unref_locked(struct soda_verbs_conn *c);
 
 /* wr_id of an answer's SEND; a receive's is the address of its buffer. */
-static inline uint64_t soda_vsend_id(uint32_t turn)
+static inline uint64_t soda_verbs_send_id(uint32_t turn)
 {
 	return (uint64_t)turn << 1 | 1;
 }

@@ -22,12 +22,12 @@ enum {
 /* Completions */
 
 /* Pinned; NULL: it is about to end, or has. */
-static struct soda_vconn *find(struct soda_vworker *w, uint32_t qp_num)
+static struct soda_verbs_conn *find(struct soda_verbs_worker *w, uint32_t qp_num)
 {
-	struct soda_vconn *c;
+	struct soda_verbs_conn *c;
 
 	pthread_mutex_lock(&w->lock);
-	for (c = *soda_vworker_bucket(w, qp_num); c && c->qp_num != qp_num;)
+	for (c = *soda_verbs_worker_bucket(w, qp_num); c && c->qp_num != qp_num;)
 		c = c->next;
 	if (c) {
 		pthread_mutex_lock(&c->lock);
@@ -39,7 +39,7 @@ static struct soda_vconn *find(struct soda_vworker *w, uint32_t qp_num)
 }
 
 /* It has requests: pinned until its doorbell. False: it had already. */
-static bool ring(struct soda_vworker *w, struct soda_vconn *c)
+static bool ring(struct soda_verbs_worker *w, struct soda_verbs_conn *c)
 {
 	if (c->rung)
 		return false;
@@ -49,31 +49,32 @@ static bool ring(struct soda_vworker *w, struct soda_vconn *c)
 	return true;
 }
 
-static void reject(struct soda_vconn *c, const char *why)
+static void reject(struct soda_verbs_conn *c, const char *why)
 {
 	struct soda_listener *l = c->p.peer.listener;
 
 	c->closing = true;
 	if (why && l->ops->rejected)
 		l->ops->rejected(l->svc, c->p.peer.info.address, why);
-	soda_vconn_fail(c);
+	soda_verbs_conn_fail(c);
 }
 
 /* True: the pin is kept, until the doorbell. */
-static bool received(struct soda_vworker *w, struct soda_vconn *c, const struct ibv_wc *wc)
+static bool received(struct soda_verbs_worker *w, struct soda_verbs_conn *c,
+		     const struct ibv_wc *wc)
 {
-	struct soda_vbuffer *b = (struct soda_vbuffer *)(uintptr_t)wc->wr_id;
+	struct soda_verbs_buffer *b = (struct soda_verbs_buffer *)(uintptr_t)wc->wr_id;
 	const char *why;
 
 	if (!c || c->closing || wc->status != IBV_WC_SUCCESS) {
-		soda_vbuffer_taken(b, false);
+		soda_verbs_buffer_taken(b, false);
 		if (c && !c->closing)
 			reject(c, wc->status == IBV_WC_WR_FLUSH_ERR
 					  ? NULL
 					  : "a request that is longer than is allowed");
 		return false;
 	}
-	why = soda_vconn_request(c, b, wc);
+	why = soda_verbs_conn_request(c, b, wc);
 	if (why) {
 		reject(c, why);
 		return false;
@@ -82,12 +83,12 @@ static bool received(struct soda_vworker *w, struct soda_vconn *c, const struct 
 	return ring(w, c);
 }
 
-static void sent(struct soda_vconn *c, const struct ibv_wc *wc)
+static void sent(struct soda_verbs_conn *c, const struct ibv_wc *wc)
 {
 	if (!c)
 		return;
 	if (wc->status == IBV_WC_SUCCESS)
-		soda_vconn_sent(c, (uint32_t)(wc->wr_id >> 1) + 1);
+		soda_verbs_conn_sent(c, (uint32_t)(wc->wr_id >> 1) + 1);
 	else if (!c->closing) /* its memory cannot be written to, or it has gone */
 		reject(c,
 		       wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_REM_INV_REQ_ERR
@@ -95,9 +96,9 @@ static void sent(struct soda_vconn *c, const struct ibv_wc *wc)
 			       : NULL);
 }
 
-static void completed(struct soda_vworker *w, const struct ibv_wc *wc)
+static void completed(struct soda_verbs_worker *w, const struct ibv_wc *wc)
 {
-	struct soda_vconn *c = find(w, wc->qp_num);
+	struct soda_verbs_conn *c = find(w, wc->qp_num);
 	bool keeps = false;
 
 	if (wc->wr_id & 1)
@@ -105,24 +106,24 @@ static void completed(struct soda_vworker *w, const struct ibv_wc *wc)
 	else
 		keeps = received(w, c, wc);
 	if (c && !keeps)
-		soda_vconn_unpin(c);
+		soda_verbs_conn_unpin(c);
 }
 
-static void doorbells(struct soda_vworker *w)
+static void doorbells(struct soda_verbs_worker *w)
 {
 	const struct soda_service *ops = w->all->listener->ops;
-	struct soda_vconn *c;
+	struct soda_verbs_conn *c;
 
 	while ((c = w->rung)) {
 		w->rung = c->rung_next;
 		c->rung = false;
 		ops->doorbell(c->p.peer.client, &c->p.peer);
-		soda_vconn_unpin(c);
+		soda_verbs_conn_unpin(c);
 	}
 }
 
 /* True: something was there. */
-static bool turn(struct soda_vworker *w)
+static bool turn(struct soda_verbs_worker *w)
 {
 	struct ibv_wc wc[BATCH];
 	int n = ibv_poll_cq(w->cq, BATCH, wc);
@@ -141,12 +142,12 @@ static bool look(void *arg)
 }
 
 /* True: something came while we looked. */
-static bool look_awhile(struct soda_vworker *w)
+static bool look_awhile(struct soda_verbs_worker *w)
 {
 	return w->polls && soda_spin_until(&w->spin, SODA_WORKER_SPIN_NS, look, w);
 }
 
-static void take_events(struct soda_vworker *w)
+static void take_events(struct soda_verbs_worker *w)
 {
 	struct ibv_cq *cq;
 	void *context;
@@ -157,7 +158,7 @@ static void take_events(struct soda_vworker *w)
 
 static void *worker_main(void *arg)
 {
-	struct soda_vworker *w = arg;
+	struct soda_verbs_worker *w = arg;
 	struct pollfd p[] = { { .fd = w->comp->fd, .events = POLLIN },
 			      { .fd = w->all->stop_fd, .events = POLLIN } };
 
@@ -177,17 +178,17 @@ static void *worker_main(void *arg)
 
 /* Life */
 
-static int start(struct soda_vworker *w)
+static int start(struct soda_verbs_worker *w)
 {
-	struct soda_vworkers *all = w->all;
+	struct soda_verbs_workers *all = w->all;
 	struct ibv_device_attr limits = { .max_cqe = COMPLETIONS };
 	int entries, ret;
 
 	pthread_mutex_init(&w->lock, NULL);
 	ibv_query_device(all->device, &limits);
 	entries = limits.max_cqe < COMPLETIONS ? limits.max_cqe : COMPLETIONS;
-	w->room = (unsigned)entries > soda_vpool_most(all->pool) + OF_CONN
-			  ? ((unsigned)entries - soda_vpool_most(all->pool)) / OF_CONN
+	w->room = (unsigned)entries > soda_verbs_pool_most(all->pool) + OF_CONN
+			  ? ((unsigned)entries - soda_verbs_pool_most(all->pool)) / OF_CONN
 			  : 1;
 	w->comp = ibv_create_comp_channel(all->device);
 	if (w->comp && fcntl(w->comp->fd, F_SETFL, fcntl(w->comp->fd, F_GETFL) | O_NONBLOCK) == 0)
@@ -199,7 +200,7 @@ static int start(struct soda_vworker *w)
 	return -ret;
 }
 
-static void end(struct soda_vworkers *all)
+static void end(struct soda_verbs_workers *all)
 {
 	uint64_t one = 1;
 
@@ -207,7 +208,7 @@ static void end(struct soda_vworkers *all)
 	if (write(all->stop_fd, &one, sizeof(one)) < 0)
 		soda_log_error("the data workers cannot be woken: %s", soda_strerror(errno));
 	for (unsigned i = 0; i < all->n; i++) {
-		struct soda_vworker *w = &all->at[i];
+		struct soda_verbs_worker *w = &all->at[i];
 
 		if (w->started)
 			soda_wait_join(w->thread, "a worker to end");
@@ -220,15 +221,16 @@ static void end(struct soda_vworkers *all)
 		pthread_mutex_destroy(&w->lock);
 	}
 	if (all->pool)
-		soda_vpool_close(all->pool);
+		soda_verbs_pool_close(all->pool);
 	close(all->stop_fd);
 	free(all);
 }
 
-static int make(struct soda_listener *l, struct ibv_context *device, struct soda_vworkers **all_p,
-		struct soda_why *why)
+static int make(struct soda_listener *l, struct ibv_context *device,
+		struct soda_verbs_workers **all_p, struct soda_why *why)
 {
-	struct soda_vworkers *all = calloc(1, sizeof(*all) + l->opt.workers * sizeof(all->at[0]));
+	struct soda_verbs_workers *all =
+		calloc(1, sizeof(*all) + l->opt.workers * sizeof(all->at[0]));
 	int ret = 0;
 
 	if (!all)
@@ -241,7 +243,7 @@ static int make(struct soda_listener *l, struct ibv_context *device, struct soda
 		free(all);
 		return ret;
 	}
-	ret = soda_vpool_create(device, &all->pool, why);
+	ret = soda_verbs_pool_create(device, &all->pool, why);
 	for (; ret == 0 && all->n < l->opt.workers; all->n++) {
 		all->at[all->n].all = all;
 		ret = start(&all->at[all->n]);
@@ -256,10 +258,10 @@ static int make(struct soda_listener *l, struct ibv_context *device, struct soda
 	return ret;
 }
 
-int soda_vworkers_get(struct soda_verbs_listener *vl, struct ibv_context *device,
-		      struct soda_vworkers **all_p, struct soda_why *why)
+int soda_verbs_workers_get(struct soda_verbs_listener *vl, struct ibv_context *device,
+			   struct soda_verbs_workers **all_p, struct soda_why *why)
 {
-	struct soda_vworkers *all = vl->workers;
+	struct soda_verbs_workers *all = vl->workers;
 	int ret;
 
 	while (all && all->device != device)
@@ -275,10 +277,10 @@ int soda_vworkers_get(struct soda_verbs_listener *vl, struct ibv_context *device
 	return 0;
 }
 
-void soda_vworkers_end(struct soda_verbs_listener *vl)
+void soda_verbs_workers_end(struct soda_verbs_listener *vl)
 {
 	while (vl->workers) {
-		struct soda_vworkers *all = vl->workers;
+		struct soda_verbs_workers *all = vl->workers;
 
 		vl->workers = all->next;
 		end(all);
