@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 static inline long raw_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	long ret = syscall(SYS_sendmsg, fd, msg, flags);
@@ -45,6 +47,17 @@ static inline long raw_poll(struct pollfd *fds, unsigned n, int64_t timeout_ns)
 	long ret = syscall(SYS_ppoll, fds, n, timeout_ns < 0 ? NULL : &ts, NULL, 8);
 
 	return ret < 0 ? -errno : ret;
+}
+
+/* What is left of timeout_ns, which ends at deadline_ns; <= 0 stays as it is: no wait, no limit. */
+static inline int64_t soda_time_left(uint64_t deadline_ns, int64_t timeout_ns)
+{
+	uint64_t now;
+
+	if (timeout_ns <= 0)
+		return timeout_ns;
+	now = soda_now_ns();
+	return now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
 }
 
 #endif

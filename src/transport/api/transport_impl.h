@@ -155,6 +155,16 @@ int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct i
 		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
 		      int timeout_ms, struct soda_why *why);
 
+/* Entries of a ring that holds `depth` requests: a power of two. */
+static inline uint32_t soda_ring_entries(uint32_t depth)
+{
+	uint32_t n = 1;
+
+	while (n < depth)
+		n *= 2;
+	return n;
+}
+
 /* Write the sentence; why may be NULL. */
 void soda_why_set(struct soda_why *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -271,13 +271,8 @@ static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, i
 	if (c->done == c->posted)
 		return soda_conn_poll(c->below, done, max, 0, 0);
 	while (n < max && c->done != c->posted) {
-		int64_t left = n ? 0 : timeout_ns;
+		int64_t left = n ? 0 : soda_time_left(deadline_ns, timeout_ns);
 
-		if (left > 0) {
-			uint64_t now = soda_now_ns();
-
-			left = now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
-		}
 		if (plain_run(c, 1)) {
 			ret = poll_below(c, done + n, max - n, left, spin_ns);
 			if (ret <= 0)
@@ -362,14 +357,12 @@ static int fault_connect(soda_connect_fn *below, const char *rest,
 	char address[256];
 	struct fault_conn *c;
 	static _Atomic uint64_t connections;
-	uint32_t slots = 1;
+	uint32_t slots = soda_ring_entries(opt->depth);
 	int ret;
 
 	if ((query ? (size_t)(query - rest) : strlen(rest)) >= sizeof(address))
 		return -EINVAL;
 	snprintf(address, sizeof(address), "%.*s", query ? (int)(query - rest) : 255, rest);
-	while (slots < opt->depth)
-		slots *= 2;
 	c = calloc(1, sizeof(*c) + slots * sizeof(c->slots[0]));
 	if (!c)
 		return -ENOMEM;

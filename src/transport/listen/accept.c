@@ -110,9 +110,6 @@ static void reject(struct acceptor *a, struct stranger *s, int err, const char *
 static void describe(struct stranger *s, const struct soda_listener *l,
 		     const struct sockaddr_storage *from)
 {
-	const struct sockaddr_in *v4 = (const void *)from;
-	const struct sockaddr_in6 *v6 = (const void *)from;
-	char host[INET6_ADDRSTRLEN] = "?";
 	struct ucred cred;
 	socklen_t cred_bytes = sizeof(cred), group_bytes = sizeof(s->info.groups);
 
@@ -128,14 +125,11 @@ static void describe(struct stranger *s, const struct soda_listener *l,
 			s->info.groups_n = (unsigned)(group_bytes / sizeof(s->info.groups[0]));
 		snprintf(s->info.address, sizeof(s->info.address), "pid %d of uid %u",
 			 (int)s->info.pid, (unsigned)s->info.uid);
-	} else if (from->ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
-		snprintf(s->info.address, sizeof(s->info.address), "tcp://[%s]:%u", host,
-			 ntohs(v6->sin6_port));
 	} else {
-		inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
-		snprintf(s->info.address, sizeof(s->info.address), "tcp://%s:%u", host,
-			 ntohs(v4->sin_port));
+		/* the port lies at the same place in both families */
+		soda_inet_format("tcp://", (const struct sockaddr *)from,
+				 ntohs(((const struct sockaddr_in *)from)->sin_port),
+				 s->info.address, sizeof(s->info.address));
 	}
 }
 
@@ -186,24 +180,36 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 	free(s);
 }
 
+int soda_hello_check(const void *in, size_t bytes, struct soda_wire_hello *hello, char reason[96])
+{
+	if (bytes < SODA_WIRE_HELLO_BYTES ||
+	    soda_wire_get_hello(in, SODA_WIRE_HELLO_BYTES, hello) < 0 ||
+	    hello->magic != SODA_WIRE_MAGIC) {
+		snprintf(reason, 96, "this is not a SODA HELLO (magic)");
+		return -EPROTO;
+	}
+	if (hello->version != SODA_WIRE_VERSION) {
+		snprintf(reason, 96, "the server speaks protocol version %u, the client version %u",
+			 SODA_WIRE_VERSION, hello->version);
+		return -EPROTONOSUPPORT;
+	}
+	if (hello->kind == SODA_CONN_CONTROL || hello->kind == SODA_CONN_DATA)
+		return 0;
+	snprintf(reason, 96, "unknown kind of connection");
+	return -EPROTO;
+}
+
 static void check_hello(struct acceptor *a, struct stranger *s)
 {
 	struct soda_wire_hello hello;
 	char reason[96];
+	int ret = soda_hello_check(s->in + SODA_WIRE_FRAME_BYTES, SODA_WIRE_HELLO_BYTES, &hello,
+				   reason);
 
-	if (soda_wire_get_hello(s->in + SODA_WIRE_FRAME_BYTES, SODA_WIRE_HELLO_BYTES, &hello) < 0 ||
-	    hello.magic != SODA_WIRE_MAGIC) {
-		reject(a, s, -EPROTO, "this is not a SODA HELLO (magic)");
-	} else if (hello.version != SODA_WIRE_VERSION) {
-		snprintf(reason, sizeof(reason),
-			 "the server speaks protocol version %u, the client version %u",
-			 SODA_WIRE_VERSION, hello.version);
-		reject(a, s, -EPROTONOSUPPORT, reason);
-	} else if (hello.kind != SODA_CONN_CONTROL && hello.kind != SODA_CONN_DATA) {
-		reject(a, s, -EPROTO, "unknown kind of connection");
-	} else {
+	if (ret < 0)
+		reject(a, s, ret, reason);
+	else
 		introduce(a, s, &hello);
-	}
 }
 
 static void stranger_speaks(struct acceptor *a, struct stranger *s)

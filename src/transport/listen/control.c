@@ -73,7 +73,6 @@ bool soda_control_is_call(const struct soda_wire_frame *frame)
 
 static void serve(struct control *c)
 {
-	struct soda_listener *l = c->peer.listener;
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
 	const char *bad = NULL;
@@ -96,22 +95,19 @@ static void serve(struct control *c)
 		else if (answer(c, &frame) < 0)
 			return;
 	}
-	if (l->ops->rejected)
-		l->ops->rejected(l->svc, c->peer.info.address, bad);
+	soda_peer_rejected(&c->peer, bad);
 }
 
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
 	struct soda_listener *l = c->peer.listener;
-	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
-					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
 	int ret;
 
 	pthread_setname_np(pthread_self(), "soda-control");
-	ret = l->ops->hello(l->svc, &c->peer, &c->hello, &c->peer.info, &welcome, &c->peer.client,
-			    &why);
+	ret = soda_peer_hello(&c->peer, &c->hello, &welcome, &why);
 	if (ret < 0) {
 		soda_refuse(c->peer.fd, ret, why.text);
 	} else {

@@ -24,8 +24,7 @@ static bool tx_full(const struct soda_stream_conn *c)
 static void reject(struct soda_stream_conn *c, const char *why)
 {
 	c->closing = true;
-	if (ops(c)->rejected)
-		ops(c)->rejected(c->peer.listener->svc, c->peer.info.address, why);
+	soda_peer_rejected(&c->peer, why);
 }
 
 /* Requests of a two-sided daemon, and the places of answers in the queue */

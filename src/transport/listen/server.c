@@ -101,13 +101,9 @@ const char *soda_listener_address(const struct soda_listener *l)
 
 static void tell_acceptor(struct soda_listener *l, enum soda_stop stop)
 {
-	uint64_t one = 1;
-
 	if (atomic_load(&l->stop) < (int)stop)
 		atomic_store(&l->stop, stop);
-	/* a full counter wakes as well */
-	if (write(l->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	soda_ring(l->wake_fd);
 }
 
 void soda_listener_stop_accepting(struct soda_listener *l)
@@ -151,6 +147,33 @@ void soda_listener_close(struct soda_listener *l)
 	pthread_mutex_destroy(&l->lock);
 	free(l->workers);
 	free(l);
+}
+
+void soda_ring(int eventfd)
+{
+	uint64_t one = 1;
+
+	/* a full counter wakes as well */
+	if (write(eventfd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int soda_peer_hello(struct soda_peer *peer, const struct soda_wire_hello *hello,
+		    struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	struct soda_listener *l = peer->listener;
+
+	*welcome_p = (struct soda_wire_welcome){ .version = SODA_WIRE_VERSION,
+						 .max_data = SODA_WIRE_MAX_DATA };
+	return l->ops->hello(l->svc, peer, hello, &peer->info, welcome_p, &peer->client, why);
+}
+
+void soda_peer_rejected(const struct soda_peer *peer, const char *why)
+{
+	struct soda_listener *l = peer->listener;
+
+	if (l->ops->rejected)
+		l->ops->rejected(l->svc, peer->info.address, why);
 }
 
 int soda_peer_add(struct soda_peer *peer, struct soda_why *why)

@@ -105,8 +105,20 @@ int soda_peer_add(struct soda_peer *peer, struct soda_why *why);
 /* After gone: forget the peer and close its socket. The caller frees the memory. */
 void soda_peer_remove(struct soda_peer *peer);
 
+/*
+ * Tell the daemon of the connection: soda_service.hello, with a welcome of what this side can do.
+ */
+int soda_peer_hello(struct soda_peer *peer, const struct soda_wire_hello *hello,
+		    struct soda_wire_welcome *welcome_p, struct soda_why *why);
+/* The daemon is to know that something bad came in. */
+void soda_peer_rejected(const struct soda_peer *peer, const char *why);
+/* Wake who sleeps on an eventfd. */
+void soda_ring(int eventfd);
+
 /* accept.c */
 
+/* Is this a HELLO that one may let in? 0, or why not, in `reason`, too. */
+int soda_hello_check(const void *in, size_t bytes, struct soda_wire_hello *hello, char reason[96]);
 /* The acceptor's thread; arg is the listener. */
 void *soda_acceptor_main(void *arg);
 /* Best effort, never blocks. */

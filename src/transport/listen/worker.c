@@ -205,10 +205,8 @@ static int greet(struct soda_stream_conn *c, const struct soda_wire_hello *hello
 		 struct soda_why *why)
 {
 	struct soda_listener *l = c->peer.listener;
-	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
-					     .max_data = SODA_WIRE_MAX_DATA };
-	int ret = l->ops->hello(l->svc, &c->peer, hello, &c->peer.info, &welcome, &c->peer.client,
-				why);
+	struct soda_wire_welcome welcome;
+	int ret = soda_peer_hello(&c->peer, hello, &welcome, why);
 
 	if (ret < 0)
 		return ret;

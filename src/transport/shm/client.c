@@ -304,16 +304,6 @@ static int sleep_for_event(struct client *c, int64_t left)
 	return drain(c, MSG_DONTWAIT);
 }
 
-static int64_t until(uint64_t deadline_ns, int64_t timeout_ns)
-{
-	uint64_t now;
-
-	if (timeout_ns <= 0)
-		return timeout_ns;
-	now = soda_now_ns();
-	return now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
-}
-
 /* Events in, requests out, answers reported. How many, or negative errno. */
 static int turn(struct client *c, struct soda_done *done, int max)
 {
@@ -341,7 +331,7 @@ static int await(struct client *c, struct soda_done *done, int max, int64_t time
 			return n;
 		if (atomic_load_explicit(&c->conn.aborted, memory_order_acquire))
 			return -ECONNABORTED;
-		left = until(deadline_ns, timeout_ns);
+		left = soda_time_left(deadline_ns, timeout_ns);
 		gone = sleep_for_event(c, left);
 		/* what was answered before the end counts */
 		n = turn(c, done, max);
@@ -465,12 +455,10 @@ int soda_shm_client_create(int fd, int queue_fd, const char *rest,
 			   struct soda_why *why)
 {
 	struct timeval patience = { .tv_sec = RECV_TIMEOUT_S };
-	uint32_t requests = 1;
+	uint32_t requests = soda_ring_entries(opt->depth);
 	struct client *c;
 	int ret;
 
-	while (requests < opt->depth)
-		requests *= 2;
 	c = calloc(1, sizeof(*c) + requests * sizeof(c->requests[0]));
 	ret = c ? soda_queue_map(queue_fd, &c->q, why) : -ENOMEM;
 	close(queue_fd);

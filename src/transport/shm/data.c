@@ -152,10 +152,8 @@ int soda_shm_data_create(int fd, const char *rest, const struct soda_conn_option
 			 struct soda_conn **conn_p)
 {
 	struct shm_data *c;
-	uint32_t slots = 1;
+	uint32_t slots = soda_ring_entries(opt->depth);
 
-	while (slots < opt->depth)
-		slots *= 2;
 	c = calloc(1, sizeof(*c) + slots * sizeof(c->slots[0]));
 	if (!c) {
 		close(fd);

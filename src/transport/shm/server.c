@@ -39,15 +39,6 @@ struct soda_queue_worker {
 	struct soda_spin spin;
 };
 
-static void worker_wake(struct soda_queue_worker *w)
-{
-	uint64_t one = 1;
-
-	/* a full counter wakes as well */
-	if (write(w->wake_fd, &one, sizeof(one)) < 0)
-		return;
-}
-
 /* Installing */
 
 /*
@@ -244,7 +235,7 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 	publish_answers_locked(c);
 	/* with the lock held: the worker needs it to let go of the connection, and of itself */
 	if (--c->pending == 0 && c->ending)
-		worker_wake(c->worker);
+		soda_ring(c->worker->wake_fd);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -477,8 +468,7 @@ static void end(struct soda_queue_worker *w, struct soda_queue_conn *c)
 
 static void reject(struct soda_queue_worker *w, struct soda_queue_conn *c, const char *why)
 {
-	if (w->listener->ops->rejected)
-		w->listener->ops->rejected(w->listener->svc, c->peer.info.address, why);
+	soda_peer_rejected(&c->peer, why);
 	end(w, c);
 }
 
@@ -666,7 +656,7 @@ static void queue_stop(void *worker)
 	struct soda_queue_worker *w = worker;
 
 	atomic_store(&w->stop, true);
-	worker_wake(w);
+	soda_ring(w->wake_fd);
 	soda_wait_join(w->thread, "a worker to end");
 	destroy(w);
 }
@@ -676,7 +666,7 @@ static void peer_close(struct soda_peer *peer)
 	struct soda_queue_conn *c = (struct soda_queue_conn *)peer;
 
 	atomic_store(&c->unwanted, true);
-	worker_wake(c->worker);
+	soda_ring(c->worker->wake_fd);
 }
 
 static struct soda_queue_worker *least_loaded(struct soda_listener *l)
@@ -732,12 +722,12 @@ static int greet(struct soda_queue_conn *c, const struct soda_wire_hello *hello,
 		 struct soda_why *why)
 {
 	struct soda_listener *l = c->peer.listener;
-	struct soda_wire_welcome w = { .version = SODA_WIRE_VERSION };
+	struct soda_wire_welcome w;
 	int ret = soda_peer_add(&c->peer, why), fd = c->peer.fd;
 
 	if (ret < 0)
 		return ret;
-	ret = l->ops->hello(l->svc, &c->peer, hello, &c->peer.info, &w, &c->peer.client, why);
+	ret = soda_peer_hello(&c->peer, hello, &w, why);
 	if (ret == 0) {
 		ret = welcome(c, hello, fd, &w, why);
 		if (ret < 0)
@@ -759,7 +749,7 @@ static void hand_over(struct soda_queue_conn *c)
 	c->next = w->mailbox;
 	w->mailbox = c;
 	pthread_mutex_unlock(&w->lock);
-	worker_wake(w);
+	soda_ring(w->wake_fd);
 }
 
 static int queue_take(struct soda_listener *l, int fd, int passed_fd,

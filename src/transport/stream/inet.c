@@ -2,6 +2,7 @@
 /* HOST:PORT addresses, and the options of TCP sockets, for both sides. */
 #include "transport/stream/stream.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -39,6 +40,20 @@ bad:
 	soda_why_set(why, "\"%s%.100s\" is not an address; expected %sHOST:PORT or %s[IPV6]:PORT",
 		     prefix, rest, prefix, prefix);
 	return -EINVAL;
+}
+
+void soda_inet_format(const char *prefix, const struct sockaddr *at, unsigned port, char *out,
+		      size_t bytes)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+	bool v6 = at->sa_family == AF_INET6;
+
+	if (v6)
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)at)->sin6_addr, host,
+			  sizeof(host));
+	else
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)at)->sin_addr, host, sizeof(host));
+	snprintf(out, bytes, v6 ? "%s[%s]:%u" : "%s%s:%u", prefix, host, port);
 }
 
 static void set(int fd, int level, int name, int value)

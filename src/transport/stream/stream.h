@@ -7,6 +7,8 @@
 #ifndef SODA_STREAM_H
 #define SODA_STREAM_H
 
+#include <sys/socket.h>
+
 #include "transport/api/transport_impl.h"
 
 #define SODA_NO_DEADLINE UINT64_MAX
@@ -54,6 +56,9 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
  */
 int soda_inet_split(const char *prefix, const char *rest, char host[256], char port[8],
 		    struct soda_why *why);
+/* "tcp://10.0.0.1:7000" of an IPv4 or IPv6 address. port: host's byte order. */
+void soda_inet_format(const char *prefix, const struct sockaddr *at, unsigned port, char *out,
+		      size_t bytes);
 /* No Nagle, no pacing congestion control, and a dead peer is noticed. Failures are ignored. */
 void soda_inet_tune(int fd);
 

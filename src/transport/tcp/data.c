@@ -168,11 +168,8 @@ static int await_reply(struct tcp_data *c, int64_t timeout_ns, int64_t spin_ns)
 
 	ret = spin_ns > 0 && left > 0 ? spin(c, spin_ns < left ? spin_ns : left) : 0;
 	while (ret >= 0 && c->q.received == c->q.done) {
-		if (timeout_ns > 0) {
-			uint64_t now = soda_now_ns();
-
-			left = now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
-		}
+		if (timeout_ns > 0)
+			left = soda_time_left(deadline_ns, timeout_ns);
 		ret = left > 0 ? sleep_receive(c, left) : receive(c, MSG_DONTWAIT);
 		if (ret == 0 && left == 0)
 			return 0;

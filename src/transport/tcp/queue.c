@@ -15,10 +15,8 @@ enum {
 
 int soda_tcp_queue_create(struct soda_tcp_queue *q, uint32_t depth)
 {
-	uint32_t slots = 1;
+	uint32_t slots = soda_ring_entries(depth);
 
-	while (slots < depth)
-		slots *= 2;
 	q->mask = slots - 1;
 	q->slots = calloc(slots, sizeof(*q->slots));
 	q->requests = calloc(slots, sizeof(*q->requests));

@@ -710,16 +710,6 @@ static int look(struct vdata *c, struct soda_done *done, int max, int64_t spin_n
 	return n;
 }
 
-static int64_t until(uint64_t deadline_ns, int64_t timeout_ns)
-{
-	uint64_t now;
-
-	if (timeout_ns <= 0)
-		return timeout_ns;
-	now = soda_now_ns();
-	return now < deadline_ns ? (int64_t)(deadline_ns - now) : 0;
-}
-
 static int await(struct vdata *c, struct soda_done *done, int max, int64_t timeout_ns,
 		 int64_t spin_ns)
 {
@@ -739,7 +729,7 @@ static int await(struct vdata *c, struct soda_done *done, int max, int64_t timeo
 			return -ECONNABORTED;
 		if (c->failed || ret < 0)
 			return c->failed ? c->failed : ret;
-		left = until(deadline_ns, timeout_ns);
+		left = soda_time_left(deadline_ns, timeout_ns);
 		ended = soda_verbs_link_sleep(&c->link, left);
 		n = turn(c, done, max);
 		if (n || ended < 0)
@@ -895,11 +885,9 @@ static int choose_domain(struct vdata *c, struct soda_why *why)
 static struct vdata *make(struct soda_verbs_link *l, const char *rest,
 			  const struct soda_conn_options *opt)
 {
-	uint32_t requests = 1;
+	uint32_t requests = soda_ring_entries(opt->depth);
 	struct vdata *c;
 
-	while (requests < opt->depth)
-		requests *= 2;
 	c = calloc(1, sizeof(*c) + requests * sizeof(c->requests[0]));
 	if (!c)
 		return NULL;

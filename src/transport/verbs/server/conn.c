@@ -21,19 +21,10 @@ static struct soda_verbs_request *of(struct soda_request *rq)
 	return (struct soda_verbs_request *)rq;
 }
 
-static void wake_events(struct soda_listener *l)
-{
-	uint64_t one = 1;
-
-	/* a full counter wakes as well */
-	if (write(l->wake_fd, &one, sizeof(one)) < 0)
-		return;
-}
-
 void soda_verbs_conn_fail(struct soda_verbs_conn *c)
 {
 	atomic_store(&c->p.unwanted, true);
-	wake_events(c->p.peer.listener);
+	soda_ring(c->p.peer.listener->wake_fd);
 }
 
 /* Data of answers */
@@ -136,7 +127,7 @@ static void publish_locked(struct soda_verbs_conn *c)
 static void idle_locked(struct soda_verbs_conn *c)
 {
 	if (c->ending && !c->pins && !c->pending)
-		wake_events(c->p.peer.listener);
+		soda_ring(c->p.peer.listener->wake_fd);
 }
 
 static void request_done(struct soda_request *rq, int status, const struct soda_span *span)

@@ -158,7 +158,6 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 
 static void serve(struct control *c)
 {
-	struct soda_listener *l = listener(c);
 	struct soda_wire_frame frame;
 	int ret = 0;
 
@@ -172,9 +171,8 @@ static void serve(struct control *c)
 		if (ret == 0)
 			ret = answer(c, &frame);
 	}
-	if (ret == -EPROTO && l->ops->rejected)
-		l->ops->rejected(l->svc, c->p.peer.info.address,
-				 "not a call, or of the wrong length");
+	if (ret == -EPROTO)
+		soda_peer_rejected(&c->p.peer, "not a call, or of the wrong length");
 }
 
 /* Life */
@@ -235,16 +233,13 @@ static void finish(struct control *c, bool welcome, bool accepted, int err, cons
 static void *control_main(void *arg)
 {
 	struct control *c = arg;
-	struct soda_listener *l = listener(c);
-	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
-					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
 	bool welcome_it;
 	int ret;
 
 	pthread_setname_np(pthread_self(), "soda-control");
-	ret = l->ops->hello(l->svc, &c->p.peer, &c->p.hello, &c->p.peer.info, &welcome,
-			    &c->p.peer.client, &why);
+	ret = soda_peer_hello(&c->p.peer, &c->p.hello, &welcome, &why);
 	welcome_it = ret == 0;
 	if (ret == 0)
 		ret = greet(c, &welcome, &why);
@@ -258,11 +253,7 @@ static void *control_main(void *arg)
 
 static void control_peer_close(struct soda_peer *peer)
 {
-	uint64_t one = 1;
-
-	/* a full counter wakes as well */
-	if (write(peer->fd, &one, sizeof(one)) < 0)
-		return;
+	soda_ring(peer->fd);
 }
 
 static int begin(struct control *c, const struct soda_verbs_peer *from, struct soda_why *why)

@@ -85,11 +85,9 @@ static void data_end(struct soda_verbs_listener *vl, struct soda_verbs_peer *p)
 static void data_peer_close(struct soda_peer *peer)
 {
 	struct soda_verbs_peer *p = (struct soda_verbs_peer *)peer;
-	uint64_t one = 1;
 
 	atomic_store(&p->unwanted, true);
-	if (write(peer->listener->wake_fd, &one, sizeof(one)) < 0)
-		return;
+	soda_ring(peer->listener->wake_fd);
 }
 
 /* A queue pair that only answers. */
@@ -176,11 +174,9 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 
 static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_peer *from)
 {
-	struct soda_wire_welcome welcome = { .version = SODA_WIRE_VERSION,
-					     .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_wire_welcome welcome;
 	struct soda_why why = { "the server has no means for a connection more" };
 	struct soda_verbs_peer *p = data_make(vl, from, &why);
-	struct soda_listener *l = vl->base;
 	bool hello;
 	int ret;
 
@@ -188,8 +184,7 @@ static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_p
 		soda_verbs_reject(from->id, -EBUSY, why.text);
 		return;
 	}
-	ret = l->ops->hello(l->svc, &p->peer, &p->hello, &p->peer.info, &welcome, &p->peer.client,
-			    &why);
+	ret = soda_peer_hello(&p->peer, &p->hello, &welcome, &why);
 	hello = ret == 0;
 	if (ret == 0)
 		ret = data_prepare(vl, p, &why);
@@ -205,30 +200,9 @@ static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_p
 
 /* Requests to connect */
 
-static void describe(struct soda_peer_info *info, struct rdma_cm_id *id)
+static void rejected(const struct soda_verbs_peer *p, int err, const char *reason)
 {
-	const struct sockaddr *from = rdma_get_peer_addr(id);
-	char host[INET6_ADDRSTRLEN] = "?";
-	bool v6 = from->sa_family == AF_INET6;
-
-	if (v6)
-		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)from)->sin6_addr, host,
-			  sizeof(host));
-	else
-		inet_ntop(AF_INET, &((const struct sockaddr_in *)from)->sin_addr, host,
-			  sizeof(host));
-	snprintf(info->address, sizeof(info->address), v6 ? "verbs://[%s]:%u" : "verbs://%s:%u",
-		 host, ntohs(rdma_get_dst_port(id)));
-	info->uid = info->gid = (uid_t)-1;
-}
-
-static void rejected(struct soda_verbs_listener *vl, const struct soda_verbs_peer *p, int err,
-		     const char *reason)
-{
-	struct soda_listener *l = vl->base;
-
-	if (l->ops->rejected)
-		l->ops->rejected(l->svc, p->peer.info.address, reason);
+	soda_peer_rejected(&p->peer, reason);
 	soda_verbs_reject(p->id, err, reason);
 }
 
@@ -237,23 +211,14 @@ static void introduce(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
 		      size_t bytes)
 {
 	char reason[96];
+	int ret = soda_hello_check(said, bytes, &p->hello, reason);
 
-	if (bytes < SODA_WIRE_HELLO_BYTES ||
-	    soda_wire_get_hello(said, SODA_WIRE_HELLO_BYTES, &p->hello) < 0 ||
-	    p->hello.magic != SODA_WIRE_MAGIC) {
-		rejected(vl, p, -EPROTO, "this is not a SODA HELLO (magic)");
-	} else if (p->hello.version != SODA_WIRE_VERSION) {
-		snprintf(reason, sizeof(reason),
-			 "the server speaks protocol version %u, the client version %u",
-			 SODA_WIRE_VERSION, p->hello.version);
-		rejected(vl, p, -EPROTONOSUPPORT, reason);
-	} else if (p->hello.kind == SODA_CONN_CONTROL) {
+	if (ret < 0)
+		rejected(p, ret, reason);
+	else if (p->hello.kind == SODA_CONN_CONTROL)
 		soda_verbs_serve(p);
-	} else if (p->hello.kind == SODA_CONN_DATA) {
+	else
 		data_begin(vl, p);
-	} else {
-		rejected(vl, p, -EPROTO, "unknown kind of connection");
-	}
 }
 
 static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *event)
@@ -267,7 +232,10 @@ static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *eve
 	if (bytes)
 		memcpy(said, conn->private_data, bytes);
 	p.peer = (struct soda_peer){ .listener = vl->base, .fd = -1 };
-	describe(&p.peer.info, p.id);
+	p.peer.info.uid = p.peer.info.gid = (uid_t)-1;
+	soda_inet_format(SODA_VERBS_PREFIX, rdma_get_peer_addr(p.id),
+			 ntohs(rdma_get_dst_port(p.id)), p.peer.info.address,
+			 sizeof(p.peer.info.address));
 	rdma_ack_cm_event(event);
 	introduce(vl, &p, said, bytes);
 }

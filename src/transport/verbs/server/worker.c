@@ -51,11 +51,9 @@ static bool ring(struct soda_verbs_worker *w, struct soda_verbs_conn *c)
 
 static void reject(struct soda_verbs_conn *c, const char *why)
 {
-	struct soda_listener *l = c->p.peer.listener;
-
 	c->closing = true;
-	if (why && l->ops->rejected)
-		l->ops->rejected(l->svc, c->p.peer.info.address, why);
+	if (why)
+		soda_peer_rejected(&c->p.peer, why);
 	soda_verbs_conn_fail(c);
 }
 
@@ -202,11 +200,8 @@ static int start(struct soda_verbs_worker *w)
 
 static void end(struct soda_verbs_workers *all)
 {
-	uint64_t one = 1;
-
 	atomic_store(&all->stop, true);
-	if (write(all->stop_fd, &one, sizeof(one)) < 0)
-		soda_log_error("the data workers cannot be woken: %s", soda_strerror(errno));
+	soda_ring(all->stop_fd);
 	for (unsigned i = 0; i < all->n; i++) {
 		struct soda_verbs_worker *w = &all->at[i];
 
