@@ -31,8 +31,8 @@ struct soda_pager {
 	/* Wake threads that wait for a page of the range to try again (handler mode). */
 	int (*wake)(void *addr, size_t bytes);
 	/*
-	 * Make a touch of the missing pages SIGBUS for good.  -ENOTSUP before Linux 6.6; -EEXIST:
-	 * one is there, or has a mark of the kernel's.
+	 * Make a touch of the missing pages SIGBUS for good; who waits for one is woken by `wake`
+	 * alone.  -ENOTSUP before Linux 6.6; -EEXIST: one is there, or has a mark of the kernel's.
 	 */
 	int (*poison)(void *addr, size_t bytes);
 };

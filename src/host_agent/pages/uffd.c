@@ -203,7 +203,9 @@ static int pager_wake(void *addr, size_t bytes)
 
 static int pager_poison(void *addr, size_t bytes)
 {
-	struct uffdio_poison p = { .range = { .start = (uintptr_t)addr, .len = bytes } };
+	/* A program may want to abort, with the reason, before its thread gets SIGBUS. */
+	struct uffdio_poison p = { .range = { .start = (uintptr_t)addr, .len = bytes },
+				   .mode = 1 /* UFFDIO_POISON_MODE_DONTWAKE */ };
 
 	return uffd.poison ? uffd_ioctl(UFFDIO_POISON, &p) : -ENOTSUP;
 }
