@@ -183,7 +183,13 @@ struct soda_wire_welcome {
 #define SODA_WIRE_AGENT_ASKS 2u
 #define SODA_WIRE_WELCOME_BYTES 56u
 
-/* SODA_MSG_OPEN; flags as in soda.h, 0 = anonymous; followed by the file name. */
+/* Flags of a region: how a file is opened, 0: anonymous memory. */
+#define SODA_WIRE_READ_ONLY 0x1u
+#define SODA_WIRE_WRITABLE 0x2u /* one client; the file changes on SODA_MSG_SYNC */
+#define SODA_WIRE_PRIVATE 0x4u	/* a writable copy, the file unchanged */
+#define SODA_WIRE_CREATE 0x8u	/* with WRITABLE: make the file if there is none */
+
+/* SODA_MSG_OPEN; flags as above; followed by the file name. */
 struct soda_wire_open {
 	uint16_t region_id; /* the client chooses; EBUSY if it is in use */
 	uint16_t name_bytes;
@@ -238,13 +244,17 @@ struct soda_wire_listed {
 
 /* SODA_MSG_NAME: region_id 16, then the name. */
 
-/*
- * SODA_MSG_ADVISE: SODA_STATIC_CACHE, SODA_DYNAMIC_CACHE or SODA_NO_CACHE of soda.h; or
- * SODA_NORMAL, which ends STATIC_CACHE of what lies inside, and changes nothing else.
- */
+/* SODA_MSG_ADVISE */
+enum soda_wire_advice {
+	SODA_WIRE_NORMAL = 0, /* ends STATIC_CACHE of what lies inside, changes nothing else */
+	SODA_WIRE_STATIC_CACHE = 8,  /* the agent keeps the range, which changes no more */
+	SODA_WIRE_DYNAMIC_CACHE = 9, /* it may cache the region; ends STATIC_CACHE */
+	SODA_WIRE_NO_CACHE = 10,     /* it may not; ends STATIC_CACHE, too */
+};
+
 struct soda_wire_advise {
 	uint16_t region_id;
-	uint16_t advice;
+	uint16_t advice;	/* enum soda_wire_advice */
 	uint64_t offset, bytes; /* whole pages of the region */
 };
 #define SODA_WIRE_ADVISE_BYTES 24u

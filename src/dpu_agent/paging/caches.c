@@ -12,7 +12,6 @@
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/paging.h"
-#include "soda.h"
 #include "transport/api/memory.h"
 
 /* One of so many hits is timed, from its answer until it has been sent. */
@@ -316,7 +315,7 @@ void soda_caches_open(struct soda_session *s, struct soda_region *r)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_region_cache *rc = &r->cache;
-	bool shared = r->flags & SODA_READ_ONLY && r->file_id;
+	bool shared = r->flags & SODA_WIRE_READ_ONLY && r->file_id;
 
 	rc->session = s;
 	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->mr.bytes };
@@ -478,19 +477,19 @@ int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 	if (!a->bytes || a->offset % SODA_WIRE_PAGE || a->bytes % SODA_WIRE_PAGE ||
 	    a->offset > r->mr.bytes || a->bytes > r->mr.bytes - a->offset)
 		return refuse(&reply->why, -EINVAL, "no whole pages of the region");
-	if (a->advice == SODA_STATIC_CACHE)
+	if (a->advice == SODA_WIRE_STATIC_CACHE)
 		return make_static(s, r, a, shares, reply);
-	if (a->advice == SODA_NORMAL)
+	if (a->advice == SODA_WIRE_NORMAL)
 		return end_static(s, r, a, &reply->why);
-	if (a->advice != SODA_DYNAMIC_CACHE && a->advice != SODA_NO_CACHE)
+	if (a->advice != SODA_WIRE_DYNAMIC_CACHE && a->advice != SODA_WIRE_NO_CACHE)
 		return refuse(&reply->why, -EINVAL, "no caching advice");
-	if (a->advice == SODA_DYNAMIC_CACHE && !r->cache.open)
+	if (a->advice == SODA_WIRE_DYNAMIC_CACHE && !r->cache.open)
 		return refuse(&reply->why, -ENOTSUP, "the agent's dynamic cache is switched off");
 	ret = end_static(s, r, a, &reply->why);
 	if (ret)
 		return ret;
-	atomic_store(&r->cache.off, a->advice == SODA_NO_CACHE);
-	if (a->advice == SODA_DYNAMIC_CACHE)
+	atomic_store(&r->cache.off, a->advice == SODA_WIRE_NO_CACHE);
+	if (a->advice == SODA_WIRE_DYNAMIC_CACHE)
 		soda_prefetch_advise(c->dynamic, r->cache.owner, SODA_OWNER_CACHED);
 	return 0;
 }
@@ -500,10 +499,11 @@ uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes)
 	char text[SODA_WIRE_MAX_NAME + 1];
 
 	if (!c->statics || bytes > SODA_WIRE_MAX_NAME)
-		return SODA_NORMAL;
+		return SODA_WIRE_NORMAL;
 	memcpy(text, name, bytes);
 	text[bytes] = '\0';
-	return soda_static_rule(c->opt->static_rule, text) ? SODA_STATIC_CACHE : SODA_NORMAL;
+	return soda_static_rule(c->opt->static_rule, text) ? SODA_WIRE_STATIC_CACHE
+							   : SODA_WIRE_NORMAL;
 }
 
 /* Statistics */

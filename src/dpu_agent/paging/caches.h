@@ -92,7 +92,7 @@ void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
 int soda_caches_advise(struct soda_session *s, struct soda_region *r,
 		       const struct soda_wire_advise *advise, bool shares,
 		       struct soda_reply *reply);
-/* Advice that the rules have for an object of this name (not terminated), or SODA_NORMAL. */
+/* Advice that the rules have for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
 uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
 
 /* Part of soda_dpu_walk: the caches, and the list of what is cached for whom. */

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/upstream.h"
-#include "soda.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
 
@@ -152,7 +151,7 @@ static void set_closing(struct soda_session *s, struct soda_region *r, bool clos
 static int close_upstream(struct soda_session *s, struct soda_region *r, const struct iovec *body,
 			  struct soda_why *why)
 {
-	bool file = r->flags & SODA_WRITABLE;
+	bool file = r->flags & SODA_WIRE_WRITABLE;
 	int ret;
 
 	if (!file)
@@ -189,7 +188,7 @@ static int close_region(struct soda_session *s, struct soda_region *r, const str
 		return ret;
 	}
 	pthread_mutex_lock(&s->lock);
-	lost = r->flags & SODA_WRITABLE ? r->lost : 0;
+	lost = r->flags & SODA_WIRE_WRITABLE ? r->lost : 0;
 	s->untold -= soda_region_untold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
 	soda_caches_free(s, r);
@@ -209,7 +208,7 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 			 soda_paging(s)->opt->server, soda_strerror(ret));
 		return ret;
 	}
-	if (!(r->flags & SODA_WRITABLE)) /* no file: the server has it, and that is all */
+	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: the server has it, and that is all */
 		return 0;
 	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
 }
@@ -261,7 +260,7 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 	r = hold_region(s, advise.region_id, &reply->why);
 	if (!r)
 		return -EINVAL;
-	ret = advise.advice == SODA_NORMAL ? 0 : await_loadable(s, r);
+	ret = advise.advice == SODA_WIRE_NORMAL ? 0 : await_loadable(s, r);
 	if (ret == 0)
 		ret = soda_caches_advise(s, r, &advise, shares, reply);
 	unhold_region(s, r);
@@ -319,7 +318,7 @@ static int name_region(struct soda_session *s, const struct iovec *body, struct 
 	uint8_t advice = soda_caches_rule(&soda_paging(s)->caches, name,
 					  body->iov_len - SODA_WIRE_REGION_BYTES);
 
-	if (ret == 0 && advice != SODA_NORMAL) {
+	if (ret == 0 && advice != SODA_WIRE_NORMAL) {
 		reply->body[0] = advice;
 		reply->bytes = sizeof(advice);
 	}

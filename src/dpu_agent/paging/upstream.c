@@ -21,7 +21,6 @@
 #include "base/wait.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
-#include "soda.h"
 
 static int connect_one(struct soda_session *s, enum soda_conn_kind kind, bool deep,
 		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
@@ -205,7 +204,7 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 	struct soda_mr mr = { .bytes = (l->bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE *
 				       SODA_WIRE_PAGE,
 			      .region_id = l->region_id,
-			      .writable = !(l->flags & SODA_READ_ONLY) };
+			      .writable = !(l->flags & SODA_WIRE_READ_ONLY) };
 	struct soda_region *r;
 
 	if (!l->bytes || l->bytes > UINT64_MAX / 2)
@@ -417,7 +416,7 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 		free(r);
 		return ret;
 	}
-	r->flags = open->flags & ~(uint32_t)SODA_CREATE;
+	r->flags = open->flags & ~(uint32_t)SODA_WIRE_CREATE;
 	r->file_id = opened_p->file_id;
 	r->generation = opened_p->generation;
 	add_region(s, r);

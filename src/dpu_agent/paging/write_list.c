@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
-#include "soda.h"
 
 #define UNIT (64u << 10)     /* of the index: a WRITE is found under its first one */
 #define RUN_BYTES (1u << 20) /* of memory for WRITEs that continue each other */
@@ -441,7 +440,7 @@ void soda_writes_discard(struct soda_session *s, const struct soda_region *regio
 	for (w = soda_pager(s)->writes.first; w; w = next) {
 		next = w->next;
 		if (w->posted || (region && w->region != region) ||
-		    (!files_too && w->region->flags & SODA_WRITABLE))
+		    (!files_too && w->region->flags & SODA_WIRE_WRITABLE))
 			continue;
 		take_waiting(w, &again);
 		unlink_locked(s, w);

@@ -18,6 +18,18 @@
 #include "host_agent/object/owed.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
+#include "soda.h"
+#include "wire/wire.h"
+
+/* What the program says of an object, flags and advice, is what the server is told. */
+_Static_assert(SODA_READ_ONLY == SODA_WIRE_READ_ONLY && SODA_WRITABLE == SODA_WIRE_WRITABLE &&
+		       SODA_PRIVATE == SODA_WIRE_PRIVATE && SODA_CREATE == SODA_WIRE_CREATE,
+	       "flags of soda_alloc_file()");
+_Static_assert((int)SODA_STATIC_CACHE == (int)SODA_WIRE_STATIC_CACHE &&
+		       (int)SODA_DYNAMIC_CACHE == (int)SODA_WIRE_DYNAMIC_CACHE &&
+		       (int)SODA_NO_CACHE == (int)SODA_WIRE_NO_CACHE &&
+		       (int)SODA_NORMAL == (int)SODA_WIRE_NORMAL,
+	       "advice of soda_advise()");
 
 static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
 

@@ -22,7 +22,6 @@
 #include "mem_server/base/counters.h"
 #include "mem_server/files/beneath.h"
 #include "mem_server/files/file_io.h"
-#include "soda.h"
 
 #define LOAD_TRIES 3
 #define LOAD_BYTES (1u << 20) /* longest read */
@@ -149,7 +148,8 @@ static int look_again(const struct soda_file *file, int fd)
 	if (fstat(fd, &st))
 		return -errno;
 	set_version(&now, &st);
-	if (!is_same_version(&now, &file->version) || (file->mode == SODA_WRITABLE && !st.st_nlink))
+	if (!is_same_version(&now, &file->version) ||
+	    (file->mode == SODA_WIRE_WRITABLE && !st.st_nlink))
 		return -EAGAIN;
 	return 0;
 }
@@ -162,10 +162,10 @@ static int look_again(const struct soda_file *file, int fd)
 static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 		     const struct soda_file_request *req, struct soda_why *why)
 {
-	bool shared = file->mode == SODA_READ_ONLY;
+	bool shared = file->mode == SODA_WIRE_READ_ONLY;
 	const struct soda_memory_options opt = {
 		.bytes = file->bytes,
-		.dirty_map = file->mode == SODA_WRITABLE,
+		.dirty_map = file->mode == SODA_WIRE_WRITABLE,
 		.freezes = shared,
 		.populate = req->populate || shared, /* whoever joins may need the descriptor */
 	};
@@ -176,7 +176,7 @@ static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 		r = soda_memory_create(files->store, &opt, &file->memory, why);
 	if (r)
 		return r;
-	if (file->mode == SODA_WRITABLE && file->bytes > old)
+	if (file->mode == SODA_WIRE_WRITABLE && file->bytes > old)
 		r = extend(file, fd, req, why);
 	if (r)
 		return r;
@@ -206,7 +206,7 @@ static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint
 		soda_server_why(why, "%s: the file is empty", req->name);
 		return -EINVAL;
 	}
-	if (req->bytes > size && !(req->flags & SODA_WRITABLE)) {
+	if (req->bytes > size && !(req->flags & SODA_WIRE_WRITABLE)) {
 		soda_server_why(why, "%s: %s wanted, but the file has %s", req->name,
 				soda_format_size(req->bytes, wanted), soda_format_size(size, has));
 		return -EFBIG;
@@ -219,7 +219,7 @@ static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint
 static int open_file(struct soda_files *files, const struct soda_file_request *req, bool *created_p,
 		     struct soda_why *why)
 {
-	int mode = req->flags & SODA_WRITABLE ? O_RDWR : O_RDONLY, fd;
+	int mode = req->flags & SODA_WIRE_WRITABLE ? O_RDWR : O_RDONLY, fd;
 
 	*created_p = false;
 	if (files->dir < 0) {
@@ -227,7 +227,7 @@ static int open_file(struct soda_files *files, const struct soda_file_request *r
 		return -EACCES;
 	}
 	fd = soda_beneath_open(files->dir, req->name, mode, req->user, why);
-	if (fd != -ENOENT || !(req->flags & SODA_CREATE))
+	if (fd != -ENOENT || !(req->flags & SODA_WIRE_CREATE))
 		return fd;
 	fd = soda_beneath_open(files->dir, req->name, mode | O_CREAT | O_EXCL, req->user, why);
 	if (fd == -EEXIST) /* another client was faster */
@@ -240,7 +240,7 @@ static int open_file(struct soda_files *files, const struct soda_file_request *r
 static struct soda_file *find_shared_locked(struct soda_files *files, const struct soda_file *like)
 {
 	for (struct soda_file *at = files->in_use; at; at = at->next)
-		if (at->mode == SODA_READ_ONLY && at->state != SODA_FILE_FAILED &&
+		if (at->mode == SODA_WIRE_READ_ONLY && at->state != SODA_FILE_FAILED &&
 		    at->bytes == like->bytes && is_same_version(&at->version, &like->version))
 			return at;
 	return NULL;
@@ -252,7 +252,7 @@ static const struct soda_file *find_rival_locked(const struct soda_files *files,
 {
 	for (const struct soda_file *at = files->in_use; at; at = at->next)
 		if (same_file(&at->version, &wanted->version) &&
-		    (at->mode == SODA_WRITABLE || wanted->mode == SODA_WRITABLE))
+		    (at->mode == SODA_WIRE_WRITABLE || wanted->mode == SODA_WIRE_WRITABLE))
 			return at;
 	return NULL;
 }
@@ -321,7 +321,7 @@ static void finish(struct soda_files *files, struct soda_file *file, int r)
 	file->state = r ? SODA_FILE_FAILED : SODA_FILE_READY;
 	file->error = r;
 	file->generation = ++files->generation;
-	if (!r && file->mode == SODA_PRIVATE)
+	if (!r && file->mode == SODA_WIRE_PRIVATE)
 		unlink_locked(files, file);
 	pthread_cond_broadcast(&files->loaded);
 	pthread_mutex_unlock(&files->lock);
@@ -341,7 +341,7 @@ static int claim(struct soda_files *files, struct soda_file *file, const char *n
 	pthread_mutex_lock(&files->lock);
 	while ((rival = find_rival_locked(files, file)) && rival->state == SODA_FILE_REMOVING)
 		soda_wait_turn(&wait, &files->loaded, &files->lock);
-	*shared_p = file->mode == SODA_READ_ONLY ? find_shared_locked(files, file) : NULL;
+	*shared_p = file->mode == SODA_WIRE_READ_ONLY ? find_shared_locked(files, file) : NULL;
 	if (*shared_p) {
 		(*shared_p)->refs++;
 	} else if (rival) {
@@ -354,7 +354,7 @@ static int claim(struct soda_files *files, struct soda_file *file, const char *n
 	soda_wait_end(&wait);
 	if (r)
 		soda_server_why(why,
-				file->mode == SODA_WRITABLE
+				file->mode == SODA_WIRE_WRITABLE
 					? "%s: in use, and a writer must be alone"
 					: "%s: open for writing",
 				name);
@@ -369,12 +369,12 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 	if (!file)
 		return NULL;
 	set_version(&file->version, st);
-	file->mode = req->flags & (SODA_READ_ONLY | SODA_PRIVATE | SODA_WRITABLE);
+	file->mode = req->flags & (SODA_WIRE_READ_ONLY | SODA_WIRE_PRIVATE | SODA_WIRE_WRITABLE);
 	file->bytes = bytes;
 	file->memory.fd = -1;
 	file->fd = -1;
 	file->refs = 1;
-	if (file->mode == SODA_WRITABLE) {
+	if (file->mode == SODA_WIRE_WRITABLE) {
 		file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		if (file->fd < 0) {
 			free(file);
@@ -417,7 +417,7 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
 
 	if (r)
 		return r;
-	cost = soda_store_cost(files->store, bytes, req->flags & SODA_WRITABLE);
+	cost = soda_store_cost(files->store, bytes, req->flags & SODA_WIRE_WRITABLE);
 	r = soda_account_charge(files->store, req->account, cost, why);
 	if (r)
 		return r;
@@ -434,7 +434,7 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
  */
 static void take_back(struct soda_files *files, const char *name, int fd)
 {
-	struct soda_file made = { .mode = SODA_WRITABLE, .state = SODA_FILE_REMOVING };
+	struct soda_file made = { .mode = SODA_WIRE_WRITABLE, .state = SODA_FILE_REMOVING };
 	struct stat st;
 	bool used;
 
@@ -496,7 +496,7 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
 
 	/* The one user of a copy pays until it is gone; of several each pays as long as it is open.
 	 */
-	if (file->mode != SODA_READ_ONLY) {
+	if (file->mode != SODA_WIRE_READ_ONLY) {
 		put(files, file, account);
 		return;
 	}

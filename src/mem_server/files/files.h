@@ -53,7 +53,7 @@ struct soda_file {
 	struct soda_file_version version;
 	uint64_t bytes; /* of the object */
 	uint64_t generation;
-	unsigned mode;		    /* SODA_READ_ONLY, SODA_PRIVATE or SODA_WRITABLE */
+	unsigned mode; /* SODA_WIRE_READ_ONLY, SODA_WIRE_PRIVATE or SODA_WIRE_WRITABLE */
 	enum soda_file_state state; /* guarded by the files' lock */
 	int error;		    /* likewise: why FAILED */
 	unsigned refs;		    /* likewise */

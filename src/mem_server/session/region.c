@@ -12,11 +12,10 @@
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
 #include "mem_server/store/handed.h"
-#include "soda.h"
 
 #define SLOTS 65536u
 #define OPEN 0x80000000u /* of a slot's state: region.h */
-#define MODES (SODA_READ_ONLY | SODA_WRITABLE | SODA_PRIVATE)
+#define MODES (SODA_WIRE_READ_ONLY | SODA_WIRE_WRITABLE | SODA_WIRE_PRIVATE)
 
 /* Slots, and the data path: from a request to memory, and the holds that keep it there */
 
@@ -164,9 +163,9 @@ const char *soda_region_kind(const struct soda_region *region)
 {
 	if (!region->file)
 		return "anonymous";
-	if (region->file->mode == SODA_READ_ONLY)
+	if (region->file->mode == SODA_WIRE_READ_ONLY)
 		return "read_only";
-	return region->file->mode == SODA_WRITABLE ? "writable" : "private";
+	return region->file->mode == SODA_WIRE_WRITABLE ? "writable" : "private";
 }
 
 /* A name from a peer: into a string, if it is one that can lie beneath a directory. */
@@ -197,11 +196,12 @@ static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 {
 	uint32_t mode = open->flags & MODES;
 	bool one = mode && !(mode & (mode - 1));
-	bool create = open->flags & SODA_CREATE;
+	bool create = open->flags & SODA_WIRE_CREATE;
 
 	if (!open->flags && open->bytes && !open->name_bytes)
 		return 0;
-	if (one && !(open->flags & ~(MODES | SODA_CREATE)) && (!create || mode == SODA_WRITABLE))
+	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE)) &&
+	    (!create || mode == SODA_WIRE_WRITABLE))
 		return 0;
 	soda_server_why(why, open->flags
 				     ? "exactly one of READ_ONLY, WRITABLE and PRIVATE is needed,"
@@ -249,7 +249,7 @@ static int open_file(struct soda_region_set *set, const struct soda_wire_open *o
 	if (r)
 		return r;
 	region->bytes = region->file->bytes;
-	region->writable = !(open->flags & SODA_READ_ONLY);
+	region->writable = !(open->flags & SODA_WIRE_READ_ONLY);
 	return 0;
 }
 
@@ -396,7 +396,7 @@ static struct soda_region *find(struct soda_region_set *set, uint16_t id, struct
 
 static int sync_region(struct soda_region *region, struct soda_why *why)
 {
-	if (!region->file || region->file->mode != SODA_WRITABLE)
+	if (!region->file || region->file->mode != SODA_WIRE_WRITABLE)
 		return 0;
 	return soda_file_sync(region->file, why);
 }

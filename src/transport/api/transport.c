@@ -14,7 +14,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "soda.h"
 #include "transport/api/nic.h"
 
 void soda_why_set(struct soda_why *why, const char *fmt, ...)
@@ -211,8 +210,8 @@ static int open_unmapped(struct soda_conn *conn, const struct soda_wire_open *op
 		ret = -EPROTO;
 	if (ret < 0)
 		return ret;
-	return soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply, bytes, opened_p, mr_p,
-			       why);
+	return soda_open_reply(open, !(open->flags & SODA_WIRE_READ_ONLY), reply, bytes, opened_p,
+			       mr_p, why);
 }
 
 int soda_conn_open_region(struct soda_conn *conn, const struct soda_wire_open *open,

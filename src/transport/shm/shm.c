@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "soda.h"
 #include "transport/shm/server.h"
 #include "transport/shm/shm.h"
 #include "transport/stream/stream.h"
@@ -127,10 +126,10 @@ static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *
 	if (ret == -EMSGSIZE)
 		ret = -EPROTO;
 	if (ret == 0)
-		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply, bytes, &opened,
-				      &mr, why);
+		ret = soda_open_reply(open, !(open->flags & SODA_WIRE_READ_ONLY), reply, bytes,
+				      &opened, &mr, why);
 	if (ret == 0 && fd >= 0)
-		ret = map_region(fd, open->flags & SODA_WRITABLE, &mr, why);
+		ret = map_region(fd, open->flags & SODA_WIRE_WRITABLE, &mr, why);
 	if (fd >= 0)
 		close(fd);
 	if (ret == 0) {

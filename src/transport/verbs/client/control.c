@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "soda.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
 
@@ -120,7 +119,7 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 	if (ret == -EMSGSIZE || (ret == 0 && bytes < SODA_WIRE_OPENED_BYTES))
 		ret = -EPROTO;
 	if (ret == 0)
-		ret = soda_open_reply(open, !(open->flags & SODA_READ_ONLY), reply,
+		ret = soda_open_reply(open, !(open->flags & SODA_WIRE_READ_ONLY), reply,
 				      SODA_WIRE_OPENED_BYTES, &opened, &mr, why);
 	if (ret == 0 && !c->two_sided.message_bytes)
 		ret = use_key(&mr, reply + SODA_WIRE_OPENED_BYTES, bytes - SODA_WIRE_OPENED_BYTES,
