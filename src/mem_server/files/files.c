@@ -126,7 +126,8 @@ static int extend(struct soda_file *file, int fd, const struct soda_file_request
 	if (!r)
 		r = fstat(fd, &st) ? -errno : 0;
 	if (!r) {
-		set_version(&file->version, &st);
+		file->version.size = (uint64_t)st.st_size;
+		file->version.mtime = st.st_mtim;
 		return 0;
 	}
 	if (ftruncate(fd, old))

@@ -50,6 +50,10 @@ struct soda_file_version {
 /* One use of a file: a READ_ONLY one may have many regions. */
 struct soda_file {
 	struct soda_file *next;
+	/*
+	 * dev and ino are constant: others compare them from the claim on.  size and mtime change
+	 * while a WRITABLE file is extended by its load, and are nobody else's before that is over.
+	 */
 	struct soda_file_version version;
 	uint64_t bytes; /* of the object */
 	uint64_t generation;

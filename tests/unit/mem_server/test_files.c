@@ -321,6 +321,43 @@ static void check_failed_create(void **state)
 	assert_int_equal(unlinkat(dir_fd, "race", 0), 0);
 }
 
+/* fallocate() waits until this is set.  Relaxed, so that nothing but the product's locks orders. */
+static bool may_extend = true;
+static bool extends;
+
+int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+	static int (*real)(int, int, off_t, off_t);
+
+	if (!real)
+		real = (int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, "fallocate");
+	__atomic_store_n(&extends, true, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&may_extend, __ATOMIC_RELAXED))
+		usleep(1000);
+	return real(fd, mode, offset, bytes);
+}
+
+/* Who is in the way is seen while its load is about to change what is known of the file. */
+static void check_rival_of_a_load(void **state)
+{
+	struct creator first = { .account.quota = 0 };
+	struct soda_file *second;
+	pthread_t thread;
+
+	__atomic_store_n(&extends, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&may_extend, false, __ATOMIC_RELAXED);
+	assert_int_equal(pthread_create(&thread, NULL, create, &first), 0);
+	while (!__atomic_load_n(&extends, __ATOMIC_RELAXED))
+		usleep(1000);
+	assert_int_equal(open_file("race", MIB, SODA_WRITABLE, &second), -EBUSY);
+	__atomic_store_n(&may_extend, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	assert_int_equal(first.result, 0);
+	assert_int_equal(first.file->version.size, MIB);
+	soda_files_close(&files, first.file, &first.account);
+	assert_int_equal(unlinkat(dir_fd, "race", 0), 0);
+}
+
 /* A FIFO must not hold the server up, a file must not answer EAGAIN. */
 static void check_blocks(void **state)
 {
@@ -425,6 +462,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(check_failed_create),
+		cmocka_unit_test(check_rival_of_a_load),
 		cmocka_unit_test(check_blocks),
 		cmocka_unit_test(check_walk),
 		cmocka_unit_test(check_create_by_walking),
