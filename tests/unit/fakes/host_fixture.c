@@ -222,7 +222,7 @@ static struct account count_up(const struct soda_region *r)
 
 		a.resident += here;
 		a.pinned += !!(host_word(r, i) & SODA_CW_PINNED);
-		a.listed += soda_agent.table[r->first + i].list != 0;
+		a.listed += soda_replace_has(&soda_agent.replacer, r->first + i);
 		a.pages_missing += here ? pages - present : 0;
 		a.pages_left += here ? 0 : present;
 	}
