@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "graph/format/error.h"
+#include "graph/format/source.h"
 #include "ligra/framework/app.h"
 
 /* What an application computed: array has an entry for each vertex (struct app). */

@@ -3,10 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "transport/fault/rules.h"
-#include "transport/shm/shm.h"
-#include "transport/tcp/tcp.h"
-#include "transport/verbs/verbs.h"
+#include "transport/api/transport_impl.h"
 
 static const struct soda_transport *const transports[] = {
 	&soda_tp_tcp,

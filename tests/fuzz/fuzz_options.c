@@ -9,7 +9,7 @@
 #include "dpu_agent/base/options.h"
 #include "fuzz/fuzz.h"
 #include "host_agent/core/settings.h"
-#include "mem_server/life/options.h"
+#include "mem_server/life/server.h"
 
 enum { ARGS_MAX = 32 };
 

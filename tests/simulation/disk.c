@@ -13,7 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "seams.h"
+#include "fibers.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 

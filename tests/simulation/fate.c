@@ -2,7 +2,7 @@
 /* What goes wrong. */
 #include "base/limits.h"
 #include "net.h"
-#include "seams.h"
+#include "fibers.h"
 #include "world.h"
 
 /* From the end of a fault on, so long until its last consequences are known to everybody. */

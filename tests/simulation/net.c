@@ -11,8 +11,7 @@
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
 #include "nodes.h"
-#include "seams.h"
-#include "transport/api/nic.h"
+#include "fibers.h"
 #include "transport/api/transport_impl.h"
 
 enum { ANSWERS = 256, WORKERS = 4 };

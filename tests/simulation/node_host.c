@@ -23,7 +23,6 @@
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
-#include "seams.h"
 
 enum {
 	PAGE = 4096,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "seams.h"
+#include "fibers.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 #include "host_agent/pages/signals.h"
-#include "host_agent/life/embedded.h"
+#include "host_agent/life/start.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/life/stat_socket.h"
+#include "host_agent/life/stats.h"
 #include "host_agent/life/trace.h"
 #include "transport/api/memory.h"
-#include "transport/api/nic.h"
+#include "base/numa/numa_node.h"
 
 int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
 			struct soda_why *why)

@@ -8,7 +8,7 @@
 #ifndef SODA_GRAPH_IDMAP_H
 #define SODA_GRAPH_IDMAP_H
 
-#include "graph/format/error.h"
+#include "graph/format/source.h"
 
 #include <stdint.h>
 

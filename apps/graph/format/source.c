@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which format a file has. */
+/* Which format a file has; and the sentence of an error. */
 #include "graph/format/source.h"
 
 #include "graph/format/triple.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+
+int soda_graph_fail(struct soda_graph_error *err, int code, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(err->text, sizeof(err->text), fmt, args);
+	va_end(args);
+	return -code;
+}
 
 static bool ends_with(const char *text, const char *end)
 {

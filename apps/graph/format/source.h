@@ -7,14 +7,21 @@
 #ifndef SODA_GRAPH_SOURCE_H
 #define SODA_GRAPH_SOURCE_H
 
-#include "graph/format/error.h"
-
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define SODA_GRAPH_NONE UINT32_MAX		       /* no vertex */
 #define SODA_GRAPH_VERTICES_MAX ((uint64_t)UINT32_MAX) /* SODA_GRAPH_NONE is not one of them */
+
+/* What is wrong with a graph, as a sentence. */
+struct soda_graph_error {
+	char text[512];
+};
+
+/* Write the sentence and return -code, so that `return soda_graph_fail(...)` reads well. */
+int soda_graph_fail(struct soda_graph_error *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 struct soda_graph_edge {
 	uint32_t from, to;

@@ -3,7 +3,7 @@
 #ifndef SODA_GRAPH_STREAM_H
 #define SODA_GRAPH_STREAM_H
 
-#include "graph/format/error.h"
+#include "graph/format/source.h"
 
 #include <stdbool.h>
 #include <stddef.h>

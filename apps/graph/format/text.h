@@ -7,7 +7,7 @@
 #ifndef SODA_GRAPH_TEXT_H
 #define SODA_GRAPH_TEXT_H
 
-#include "graph/format/error.h"
+#include "graph/format/source.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -10,7 +10,7 @@
 #ifndef LIGRA_MEM_H
 #define LIGRA_MEM_H
 
-#include "graph/format/error.h"
+#include "graph/format/source.h"
 
 #include <soda.h>
 

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "graph/format/error.h"
 #include "graph/format/source.h"
 #include "ligra/framework/graph.h"
 

@@ -15,6 +15,8 @@
 
 #include "base/conf/conf.h"
 
+enum { SODA_DEVICE_NAME = 64 }; /* bytes of a network device's name */
+
 enum {
 	SODA_NODES_MAX = 1024,
 	SODA_NODE_ANY = -1, /* not known, or not bound */
@@ -65,5 +67,17 @@ int soda_node_near(int device_node);
 void soda_node_prefer(int node, void *memory, size_t bytes);
 /* The calling thread runs there. ANY, or a node without processors: no-op. */
 void soda_node_run(int node);
+
+/*
+ * nic.c: the node of a network device, as sysfs tells it: of the device, of the bus devices that
+ * it hangs from, or of what lies below it (a VLAN, a bond).  SODA_NODE_ANY: not known.
+ */
+
+/* A directory of sysfs, links followed. */
+int soda_nic_node_of_path(const char *path);
+/* A network interface. */
+int soda_nic_node_of_interface(const char *name);
+/* The interface that has the local address of a connected socket, and its name. */
+int soda_nic_node_of_socket(int fd, char name[SODA_DEVICE_NAME]);
 
 #endif

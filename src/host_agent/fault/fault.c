@@ -13,7 +13,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/guess.h"
-#include "host_agent/pages/fill.h"
+#include "host_agent/pages/install.h"
 #include "host_agent/pages/protect.h"
 
 void (*soda_fault_seen)(uint32_t id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/embedded.h"
+#include "host_agent/life/start.h"
 
 #include <dlfcn.h>
 #include <errno.h>

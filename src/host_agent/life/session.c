@@ -14,7 +14,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
 #include "host_agent/life/recover.h"
-#include "host_agent/life/stat_socket.h"
+#include "host_agent/life/stats.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"

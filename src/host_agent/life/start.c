@@ -15,10 +15,9 @@
 #include "host_agent/core/link.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/life/embedded.h"
 #include "host_agent/life/object.h"
 #include "host_agent/life/session.h"
-#include "host_agent/life/stat_socket.h"
+#include "host_agent/life/stats.h"
 #include "host_agent/life/trace.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
@@ -26,7 +25,7 @@
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
 #include "host_agent/pages/closed_pages.h"
-#include "host_agent/pages/fill.h"
+#include "host_agent/pages/install.h"
 #include "host_agent/pages/uffd.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
@@ -202,7 +201,7 @@ static int start_all(struct soda_why *why)
 			why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
-	/* Where every mprotect() is seen (fill.h) nothing is closed before it is written back. */
+	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written back. */
 	if (!ret && !soda_fill_allowed)
 		ret = soda_closed_start();
 	if (!ret)

@@ -37,4 +37,19 @@ struct soda_heap_ends {
 };
 extern const struct soda_heap_ends *_Atomic soda_heap_ends;
 
+/*
+ * embedded.c: the private memory server of a process for which no server is named.  That server is
+ * a process of its own, not our child as wait(2) sees it, reached over shm, and it ends with us: by
+ * the end-of-file on a pipe whose other end only we hold.
+ */
+
+/*
+ * Start it.  program: its path, NULL to look beside the library and in the PATH.
+ * address receives where it listens.  -ENOENT, -ETIMEDOUT, -EIO...
+ */
+int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
+			struct soda_why *why);
+/* Let it go. Idempotent; also for a fork's child. */
+void soda_embedded_stop(void);
+
 #endif

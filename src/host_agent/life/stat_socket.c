@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/stat_socket.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -10,7 +10,7 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/region.h"
-#include "host_agent/pages/drop.h"
+#include "host_agent/pages/install.h"
 
 /* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */
 struct gathering {

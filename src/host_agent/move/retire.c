@@ -12,7 +12,6 @@
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
-#include "host_agent/pages/drop.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/mapping.h"
 

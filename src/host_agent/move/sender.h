@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #include "host_agent/core/thread.h"
-#include "host_agent/pages/drop.h"
+#include "host_agent/pages/install.h"
 #include "transport/api/transport.h"
 
 /* Why a chunk is sent: to be dropped then; because somebody waits for it. */

@@ -2,7 +2,7 @@
 #include "host_agent/move/stuck.h"
 
 #include "base/log.h"
-#include "host_agent/pages/drop.h"
+#include "host_agent/pages/install.h"
 
 enum { CONNECTIONS = 2 * SODA_CHANNEL_PAIRS_MAX };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/pages/drop.h"
+#include "host_agent/pages/install.h"
 
 #include <sys/uio.h>
 

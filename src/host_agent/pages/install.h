@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Making chunks resident: pages in, policy told, chunk settled.  The caller owns
- * the chunks (FETCHING) and their credits. AS.
+ * Chunks become resident (install.c: pages in, policy told, chunk settled) and cease to be
+ * (drop.c: pages out, credits back).  The caller owns the chunks, FETCHING or BUSY, and their
+ * credits. AS.
  */
 #ifndef SODA_HOST_INSTALL_H
 #define SODA_HOST_INSTALL_H
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host_agent/core/thread.h"
 #include "host_agent/object/region.h"
 
 struct soda_install {
@@ -51,5 +53,46 @@ void soda_install_undo(uint32_t id);
 
 /* A fetch failed: the chunk goes back to where it was, the credit too. */
 void soda_install_cancel(uint32_t id);
+
+/*
+ * First touches: chunks that were never written become zeros.  Where a thread goes through an
+ * object in order, one fault may fill several of them.
+ */
+
+/*
+ * Whether chunk id, which is FETCHING now, may be filled though nobody asked for it.  What is
+ * filled may count as stored to, and is read when it is written back; so only who knows all
+ * protections can answer: no for what is closed (region.h). Set before the runtime starts; NULL,
+ * the default: a fault fills one chunk. AS.
+ */
+extern bool (*soda_fill_allowed)(uint32_t id);
+
+/*
+ * The caller has made chunk id FETCHING, from ZERO, and has a credit for it.  block: of the store
+ * that faulted; -1: a load.  Those that follow are filled as long as there is room without an
+ * eviction, in the way of the first: what a store opens as a whole counts as stored to.
+ * 0, or the error of the pager: nothing was filled, and the credit is back. AS.
+ */
+int soda_fill(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
+
+/* Chunks go: drop.c. */
+
+enum { SODA_DROP_MAX = 32 };
+
+/*
+ * Drop up to SODA_DROP_MAX chunks that the caller has made BUSY and taken out of the policy's
+ * lists: their pages go, waiters are woken, credits come back.  ids is sorted in place. Returns how
+ * many were dropped; those that the kernel refuses become CLEAN again.  One that it lets go of in
+ * part counts as dropped, as its pages are the server's. AS.
+ */
+int soda_drop_chunks(uint32_t *ids, int n);
+
+/*
+ * The kernel has refused to drop pages, which stay in memory; the first time it is logged.
+ * partly: of a chunk that is no longer resident, with the server's content. AS.
+ */
+void soda_drop_refused(int err, bool partly);
+/* Whether chunks that are not resident may have pages of old content. AS. */
+bool soda_drop_left_pages(void);
 
 #endif

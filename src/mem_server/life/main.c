@@ -9,7 +9,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
-#include "mem_server/life/options.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 

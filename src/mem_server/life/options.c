@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The option table, and the words of the man page. */
-#include "mem_server/life/options.h"
+#include "mem_server/life/server.h"
 
 #define ENV "SODA_MEM_SERVER_"
 #define AT(field) .offset = offsetof(struct soda_server_options, field)

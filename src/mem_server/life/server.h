@@ -10,11 +10,25 @@
 #define SODA_MEM_SERVER_SERVER_H
 
 #include "daemon/metrics.h"
+#include "daemon/options.h"
 #include "mem_server/files/files.h"
 #include "mem_server/session/region.h"
 #include "mem_server/session/session.h"
 #include "mem_server/store/store.h"
 #include "transport/api/service.h"
+
+/* What --help says; the rows are in options.c. */
+struct soda_server_options {
+	struct soda_daemon_options daemon; /* first */
+	char *export_dir;		   /* NULL: none */
+	uint64_t capacity;		   /* 0: 80 % of the memory available */
+	uint64_t quota;			   /* 0: none */
+	uint32_t grace_ms, close_ms;
+	uint32_t max_regions;
+	bool hugepages, populate;
+};
+
+extern const struct soda_conf soda_server_conf;
 
 struct soda_server {
 	struct soda_store store;

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "mem_server/store/punched.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -13,7 +13,6 @@
 #include "base/conf/conf.h"
 #include "base/log.h"
 #include "mem_server/store/handed.h"
-#include "mem_server/store/punched.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */

@@ -13,7 +13,7 @@
 #include "base/conf/conf.h"
 #include "base/log.h"
 #include "host_agent/life/start.h"
-#include "host_agent/pages/fill.h"
+#include "host_agent/pages/install.h"
 
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));

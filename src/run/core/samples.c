@@ -13,7 +13,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "base/run_samples.h"
+#include "base/run.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/thread.h"
 

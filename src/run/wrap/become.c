@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/run_program.h"
+#include "base/run.h"
 #include "host_agent/life/start.h"
 
 enum { KEPT_MAX = 64 };

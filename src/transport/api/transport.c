@@ -14,7 +14,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "transport/api/nic.h"
+#include "base/numa/numa_node.h"
 
 void soda_why_set(struct soda_why *why, const char *fmt, ...)
 {

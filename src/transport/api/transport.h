@@ -33,9 +33,8 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/numa/numa_node.h"
 #include "wire/wire.h"
-
-enum { SODA_DEVICE_NAME = 64 };
 
 struct soda_conn;
 

@@ -120,6 +120,9 @@ struct soda_transport {
 		      struct soda_why *why);
 };
 
+/* The transports, each defined in its folder; registry.c has the table of them. */
+extern const struct soda_transport soda_tp_tcp, soda_tp_shm, soda_tp_verbs, soda_tp_fault;
+
 /*
  * soda_conn_connect over the transport that the address is of; rest is the address without the
  * transport's prefix.  connect: soda_conn_connect itself, for decorators.

@@ -30,8 +30,6 @@
 
 #include "transport/api/transport_impl.h"
 
-extern const struct soda_transport soda_tp_fault;
-
 enum { FAULT_RULES = 4 };
 
 enum fault_action { FAULT_NONE, FAULT_FAIL, FAULT_DELAY, FAULT_DROP, FAULT_CUT };

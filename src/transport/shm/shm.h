@@ -10,7 +10,6 @@
 
 #define SODA_SHM_PREFIX "shm://"
 
-extern const struct soda_transport soda_tp_shm;
 /* /PATH or @NAME as a socket address. 0, -EINVAL. */
 int soda_shm_address(const char *rest, struct sockaddr_un *addr_p, socklen_t *bytes_p,
 		     struct soda_why *why);

@@ -16,7 +16,6 @@
 #include "base/lock.h"
 #include "transport/api/rawsys.h"
 #include "transport/api/spin.h"
-#include "transport/tcp/queue.h"
 #include "transport/tcp/tcp.h"
 
 enum { RECV_TIMEOUT_S = 1 }; /* of a blocking recvmsg: spares a ppoll where the limit is longer */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See queue.h. */
-#include "transport/tcp/queue.h"
+#include "transport/tcp/tcp.h"
 
 #include <assert.h>
 #include <errno.h>

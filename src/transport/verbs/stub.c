@@ -2,7 +2,7 @@
 /* verbs in a build without rdma-core: never another transport in its place. */
 #include <errno.h>
 
-#include "transport/verbs/verbs.h"
+#include "transport/api/transport_impl.h"
 
 static int refuse(const char *rest, struct soda_why *why)
 {

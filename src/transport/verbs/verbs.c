@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* RDMA: connecting here, listening in server/listen.c. */
-#include "transport/verbs/verbs.h"
-
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
 #include "transport/verbs/server/server.h"

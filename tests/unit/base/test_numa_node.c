@@ -19,7 +19,6 @@
 
 #include "base/numa/numa_node.h"
 #include "mem_server/store/store.h"
-#include "transport/api/nic.h"
 
 #define MIB (1ull << 20)
 

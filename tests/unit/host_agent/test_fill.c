@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/pages/fill.h"
+#include "host_agent/pages/install.h"
 #include "unit/fakes/host_fixture.h"
 
 enum { CHUNKS = 64, KIB = 1 << 10 };

@@ -17,7 +17,6 @@
 
 #include <cmocka.h>
 
-#include "mem_server/store/punched.h"
 #include "mem_server/store/store.h"
 
 #define MIB (1ull << 20)

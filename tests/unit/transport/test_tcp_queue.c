@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/tcp/queue.h"
+#include "transport/tcp/tcp.h"
 
 enum { PAGE = SODA_WIRE_PAGE, REGION_PAGES = 4096, DEPTH = 64 };
 

@@ -5,15 +5,21 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/run_program.h"
+#include "base/run.h"
 #include "soda/base/tool.h"
-#include "soda/run/report.h"
 
 struct options {
 	char *mem;
@@ -111,6 +117,228 @@ static void set_environment(const struct options *opt, const char *library)
 	setenv("SODA_CHUNK", "16K", 0);
 }
 
+/*
+ * --report: the program runs as a child, because somebody must be left to write.  What it did is in
+ * memory that it shares (base/run.h), so that a program that crashes has its page, too.  Its
+ * numbers are written as JSON (format soda-run; tools/report reads it).
+ */
+
+static int complain(const char *path, const char *what)
+{
+	fprintf(stderr, "soda run: --report %s: %s\n", path, what);
+	return -1;
+}
+
+#define AT(field) offsetof(struct soda_run_sample, field)
+
+static const struct {
+	const char *name;
+	size_t offset;
+} columns[] = {
+	{ "at_ns", AT(at_ns) },	    { "reserved", AT(reserved) }, { "resident", AT(resident) },
+	{ "buffer", AT(buffer) },   { "faults", AT(faults) },	  { "zero_fills", AT(zero_fills) },
+	{ "fetched", AT(fetched) }, { "written", AT(written) },	  { "stalled_ns", AT(stalled_ns) },
+};
+
+/* The file that goes with a page: .json in the place of .html, or after the whole name. */
+static void name_numbers(const char *page, char path[PATH_MAX])
+{
+	size_t n = strlen(page);
+
+	if (n > 5 && strcmp(page + n - 5, ".html") == 0)
+		n -= 5;
+	snprintf(path, PATH_MAX, "%.*s.json", (int)n, page);
+}
+
+/* Those that are in order: a program may end while it thins them out. */
+static uint32_t in_order(const struct soda_run_samples *samples, struct soda_run_sample *out)
+{
+	uint32_t n = atomic_load(&samples->n), kept = 0;
+
+	for (uint32_t i = 0; i < n && i < SODA_RUN_SAMPLES; i++)
+		if (!kept || samples->samples[i].at_ns > out[kept - 1].at_ns)
+			out[kept++] = samples->samples[i];
+	return kept;
+}
+
+/* A list of each counter's values. */
+static json_t *lists_of(const struct soda_run_samples *samples)
+{
+	static struct soda_run_sample s[SODA_RUN_SAMPLES];
+	uint32_t n = in_order(samples, s);
+	json_t *out = json_object();
+
+	for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++) {
+		json_t *list = json_array();
+
+		for (uint32_t i = 0; i < n; i++) {
+			uint64_t value;
+
+			memcpy(&value, (const char *)&s[i] + columns[c].offset, sizeof(value));
+			json_array_append_new(list, json_integer((json_int_t)value));
+		}
+		json_object_set_new(out, columns[c].name, list);
+	}
+	return out;
+}
+
+/* JSON has text alone; an argument may be any bytes. */
+static json_t *text_of(const char *argument)
+{
+	json_t *text = json_string(argument);
+	char *copy = text ? NULL : strdup(argument);
+
+	if (!copy)
+		return text;
+	for (char *c = copy; *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	text = json_string(copy);
+	free(copy);
+	return text;
+}
+
+static json_t *command_of(char *const *argv)
+{
+	json_t *out = json_array();
+
+	for (int i = 0; argv[i]; i++)
+		json_array_append_new(out, text_of(argv[i]));
+	return out;
+}
+
+/* What the program had of them, as soda run has set it, or whoever called that. */
+static json_t *settings(void)
+{
+	static const char *const names[] = { "SODA_BUFFER",    "SODA_SERVER",	     "SODA_DPU",
+					     "SODA_CHUNK",     "SODA_RUN_THRESHOLD", "SODA_MODE",
+					     "SODA_MECHANISMS" };
+	json_t *out = json_object();
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (getenv(names[i]))
+			json_object_set_new(out, names[i], text_of(getenv(names[i])));
+	return out;
+}
+
+/* 0, or -1 with one line on standard error. */
+static int write_numbers(const char *path, char *const *argv, int status,
+			 const struct soda_run_samples *samples)
+{
+	json_t *all =
+		json_pack("{ss si so si so so so}", "format", "soda-run", "version", 1, "command",
+			  command_of(argv), "status", status, "machine", soda_machine_describe(),
+			  "settings", settings(), "samples", lists_of(samples));
+	FILE *out = all ? fopen(path, "w") : NULL;
+	int bad = !out;
+
+	if (out) {
+		bad = json_dumpf(all, out, JSON_COMPACT) || fputc('\n', out) == EOF;
+		bad |= fclose(out);
+	}
+	json_decref(all);
+	return bad ? complain(path, strerror(errno)) : 0;
+}
+
+static struct soda_run_samples *samples;
+static char numbers[PATH_MAX]; /* the file of them */
+static volatile sig_atomic_t child;
+
+static int share(void)
+{
+	char number[16];
+	int fd = memfd_create("soda-run-samples", 0); /* the program inherits it */
+
+	if (fd < 0 || ftruncate(fd, sizeof(*samples)))
+		return -1;
+	samples = mmap(NULL, sizeof(*samples), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (samples == MAP_FAILED)
+		return -1;
+	samples->magic = SODA_RUN_SAMPLES_MAGIC;
+	snprintf(number, sizeof(number), "%d", fd);
+	return setenv("SODA_RUN_SAMPLES", number, 1);
+}
+
+/*
+ * Before the program starts: that its numbers can be written, and the memory for samples, which
+ * the program finds by its environment.  Whether a page can be drawn does not keep it from
+ * running.  0, or -1 with one line on standard error.
+ */
+static int report_open(const char *path)
+{
+	int fd;
+
+	name_numbers(path, numbers);
+	fd = open(numbers, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return complain(numbers, strerror(errno));
+	close(fd);
+	return share() ? complain(path, strerror(errno)) : 0;
+}
+
+static void pass_on(int sig)
+{
+	int saved = errno;
+
+	if (child > 0 && sig != SIGINT && sig != SIGQUIT) /* a terminal sends these to both */
+		kill((pid_t)child, sig);
+	errno = saved;
+}
+
+/* Blocked until the child has been told apart: it would miss what comes before. */
+static void catch_signals(sigset_t *before)
+{
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
+	struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		struct sigaction old;
+
+		sigaddset(&set, signals[i]);
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+	}
+	sigprocmask(SIG_BLOCK, &set, before);
+}
+
+/*
+ * Run the program as a child that gets the signals of this process, and write its numbers and
+ * the page; without what that needs the numbers remain, and it is said how the page is made.
+ * Returns the exit status for `soda run`: the program's, or 128 + its signal.
+ */
+static int report_run(const char *path, const char *program, char **argv)
+{
+	sigset_t before;
+	int status;
+	pid_t pid;
+
+	catch_signals(&before);
+	pid = fork();
+	if (pid == 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		execv(program, argv);
+		fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
+		_exit(126);
+	}
+	if (pid < 0) {
+		fprintf(stderr, "soda run: no process for %s: %s\n", program, strerror(errno));
+		return 126;
+	}
+	child = pid;
+	unsetenv("LD_PRELOAD"); /* what draws is no part of it */
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return 126;
+	child = 0;
+	status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	if (!write_numbers(numbers, argv, status, samples))
+		soda_report_make("soda run", numbers, path);
+	return status;
+}
+
 int soda_command_run(int argc, char **argv)
 {
 	/* where this build has it, or where it is installed */
@@ -144,9 +372,8 @@ int soda_command_run(int argc, char **argv)
 	}
 	set_environment(&opt, library);
 	if (opt.report)
-		return soda_run_report_open(opt.report)
-			       ? 127
-			       : soda_run_report_run(opt.report, program, argv + first);
+		return report_open(opt.report) ? 127
+					       : report_run(opt.report, program, argv + first);
 	execv(program, argv + first);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;

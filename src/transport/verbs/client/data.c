@@ -45,7 +45,7 @@
 #include "transport/api/spin.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
-#include "transport/verbs/link/regcache.h"
+#include "transport/verbs/link/registered.h"
 
 enum {
 	SLOTS = 16,	 /* most; also what is under way, two-sided */

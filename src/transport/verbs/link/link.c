@@ -496,3 +496,9 @@ void soda_verbs_link_close(struct soda_verbs_link *l)
 	close_fd(l->wake_fd);
 	soda_verbs_link_none(l);
 }
+
+int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME])
+{
+	snprintf(name, SODA_DEVICE_NAME, "%s", l->id->verbs->device->name);
+	return soda_verbs_node(l->id->verbs);
+}

@@ -3,9 +3,8 @@
  * What both sides of the verbs transport share (RDMA: rdma-core's libibverbs and librdmacm).
  *
  *   link.c              a connection's objects: set up by librdmacm, waited on, torn down
- *   memory.c            registered memory and its limit
+ *   registered.h        registered memory, its limit, registrations of a daemon's memory
  *   message.c           control plane: frames as SENDs
- *   regcache.h          registrations of a daemon's memory
  *   ../client/          the side that connects
  *   ../server/          the side that listens
  *
@@ -29,6 +28,7 @@
 
 #include "base/limits.h"
 #include "transport/api/transport_impl.h"
+#include "transport/verbs/link/registered.h"
 
 #define SODA_VERBS_PREFIX "verbs://"
 
@@ -121,22 +121,6 @@ static inline uint32_t soda_verbs_imm(enum soda_msg type, uint32_t flags, int er
 int soda_verbs_uncancel(void);
 void soda_verbs_recancel(int before);
 
-/* memory.c */
-
-/*
- * Register memory; iova 0: remote addresses are offsets.  The limit of locked memory is
- * looked at before. 0; -ENOMEM and other errors, with why.
- */
-int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int access,
-			struct ibv_mr **mr_p, struct soda_why *why);
-void soda_verbs_unregister(struct ibv_mr *mr);
-/*
- * Memory of a connection's own: zeroed, of whole pages, not in children, near the device
- * (soda_node_near). NULL: none.
- */
-void *soda_verbs_map(const struct ibv_context *device, uint64_t bytes);
-/* The device's NUMA node, or SODA_NODE_ANY. */
-int soda_verbs_node(const struct ibv_context *device);
 /* soda_conn_device */
 int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME]);
 

@@ -29,7 +29,7 @@
 #define SODA_VERBS_TWO_SIDED_H
 
 #include "transport/api/spin.h"
-#include "transport/verbs/link/regcache.h"
+#include "transport/verbs/link/registered.h"
 #include "transport/verbs/server/server.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/run_program.h"
+#include "base/run.h"
 
 #include <elf.h>
 #include <errno.h>

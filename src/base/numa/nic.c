@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "transport/api/nic.h"
+#include "base/numa/numa_node.h"
 
 #include <dirent.h>
 #include <ifaddrs.h>
