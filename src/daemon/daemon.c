@@ -288,8 +288,15 @@ static int open_metrics(const struct soda_daemon *d, struct soda_metrics_http **
 	};
 	const char *address = d->options->metrics;
 	struct soda_conf_error err;
-	int ret = address && *address ? soda_metrics_http_start(address, &source, http_p, &err) : 0;
+	int ret;
 
+	if (!address || !strcmp(address, "off"))
+		return 0;
+	if (!*address) {
+		soda_log_info("no metrics: --metrics is empty");
+		return 0;
+	}
+	ret = soda_metrics_http_start(address, &source, http_p, &err);
 	if (ret < 0)
 		soda_log_error("%s", err.text);
 	return ret;

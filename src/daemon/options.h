@@ -17,7 +17,7 @@
 struct soda_daemon_options {
 	char *listen;	 /* addresses, separated by commas */
 	char *numa_node; /* as soda_nodes_parse takes it */
-	char *metrics;	 /* address of the HTTP endpoint; NULL or empty: none */
+	char *metrics;	 /* address of the HTTP endpoint; NULL, "off" or empty: none */
 	char *config;
 	uint32_t workers, max_clients, max_connections;
 	uint32_t drain_ms;
@@ -83,8 +83,7 @@ struct soda_daemon_options {
 			.help = "End without a drain at end-of-file on this descriptor: " HELP     \
 	}
 
-/* OFF: how the sentence about the default goes on. */
-#define SODA_DAEMON_METRICS(ENV, OFF)                                                              \
+#define SODA_DAEMON_METRICS(ENV)                                                                   \
 	{                                                                                          \
 		SODA_DAEMON_ROW(STRING, "metrics", ENV "METRICS", metrics),                        \
 			.arg = "ADDRESS",                                                          \
@@ -92,7 +91,7 @@ struct soda_daemon_options {
 				"and /healthz:"                                                    \
 				" HOST:PORT, or PORT, which is 127.0.0.1 only; port 0 picks a "    \
 				"free one. Whoever"                                                \
-				" can connect can read them. Default" OFF                          \
+				" can connect can read them. off, or nothing: none, the default."  \
 	}
 
 /* SECTION: of the INI file, the program's name. */

@@ -210,7 +210,7 @@ static const struct soda_option options[] = {
 	SODA_DAEMON_MAX_CLIENTS(ENV),
 	SODA_DAEMON_MAX_CONNECTIONS(ENV),
 	SODA_DAEMON_PARENT_FD("for an agent that belongs to one process."),
-	SODA_DAEMON_METRICS(ENV, ": off."),
+	SODA_DAEMON_METRICS(ENV),
 	SODA_DAEMON_CONFIG(ENV, "soda-dpu-agent"),
 	SODA_DAEMON_LOG_LEVEL,
 };

@@ -109,7 +109,7 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 			       /* memory of this machine, for this program alone */
 			       (char *)"--populate=no",
 			       /* of this node's server, if the environment says so: not of ours */
-			       (char *)"--metrics", (char *)"", NULL };
+			       (char *)"--metrics", (char *)"off", NULL };
 	pid_t pid = fork();
 	int status;
 

@@ -201,7 +201,8 @@ static int start_all(struct soda_why *why)
 			why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
-	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written back. */
+	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written
+	 * back. */
 	if (!ret && !soda_fill_allowed)
 		ret = soda_closed_start();
 	if (!ret)

@@ -88,7 +88,7 @@ static const struct soda_option options[] = {
 	  .help = "Most regions at a time, of all clients; each takes a file descriptor and a"
 		  " mapping." },
 	SODA_DAEMON_MAX_CONNECTIONS(ENV),
-	SODA_DAEMON_METRICS(ENV, ", and if it is empty: off."),
+	SODA_DAEMON_METRICS(ENV),
 	SODA_DAEMON_PARENT_FD("for a server that belongs to one process. Its standard error is "
 			      "that process's, so that level info of the log is left out."),
 	SODA_DAEMON_CONFIG(ENV, "soda-mem-server"),

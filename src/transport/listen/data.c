@@ -8,6 +8,7 @@
 
 #include "base/lock.h"
 #include "transport/listen/worker.h"
+#include "transport/stream/stream.h"
 
 enum { COMPANY_BYTES = 64 << 10 }; /* of a WRITE still to come: some microseconds */
 
@@ -143,17 +144,6 @@ static size_t answer_bytes(const struct soda_answer *a)
 	return SODA_WIRE_HEAD_BYTES + (size_t)a->span.bytes;
 }
 
-static int push(struct iovec *iov, int n, uint8_t *base, size_t bytes, size_t *skip)
-{
-	if (*skip >= bytes) {
-		*skip -= bytes;
-		return n;
-	}
-	iov[n] = (struct iovec){ .iov_base = base + *skip, .iov_len = bytes - *skip };
-	*skip = 0;
-	return n + 1;
-}
-
 /*
  * Bare acknowledgements wait for the next one, whose WRITE is half here: each send of its own
  * costs both sides a wake-up.
@@ -179,8 +169,8 @@ bool soda_stream_conn_aim_send(struct soda_stream_conn *c)
 		if (n && total + answer_bytes(a) > SODA_TX_BATCH_BYTES)
 			break;
 		total += answer_bytes(a);
-		n = push(c->tx_iov, n, a->head, sizeof(a->head), &skip);
-		n = push(c->tx_iov, n, a->span.memory, a->span.bytes, &skip);
+		n = soda_iov_add(c->tx_iov, n, a->head, sizeof(a->head), &skip);
+		n = soda_iov_add(c->tx_iov, n, a->span.memory, a->span.bytes, &skip);
 	}
 	c->tx_msg = (struct msghdr){ .msg_iov = c->tx_iov, .msg_iovlen = (size_t)n };
 	return n > 0 && !company_comes(c, total);

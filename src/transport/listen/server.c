@@ -65,6 +65,17 @@ int soda_listener_create(int fd, const char *address, bool local,
 	return 0;
 }
 
+unsigned soda_least_loaded(const void *workers, unsigned n,
+			   unsigned (*load)(const void *workers, unsigned i))
+{
+	unsigned best = 0;
+
+	for (unsigned i = 1; i < n; i++)
+		if (load(workers, i) < load(workers, best))
+			best = i;
+	return best;
+}
+
 static int start_workers(struct soda_listener *l)
 {
 	int ret;

@@ -150,4 +150,8 @@ struct soda_wire_frame soda_control_frame(int ret, struct soda_reply *reply);
 /* worker.c */
 extern const struct soda_data_plane soda_stream_plane;
 
+/* Which of n workers has the fewest connections, the first of several; load tells worker i's. */
+unsigned soda_least_loaded(const void *workers, unsigned n,
+			   unsigned (*load)(const void *workers, unsigned i));
+
 #endif

@@ -181,17 +181,16 @@ void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c)
 	soda_stream_conn_destroy(c);
 }
 
+static unsigned load_of(const void *workers, unsigned i)
+{
+	return atomic_load(&((struct soda_worker *const *)workers)[i]->load);
+}
+
 static void hand_over(struct soda_stream_conn *c)
 {
 	struct soda_listener *l = c->peer.listener;
-	struct soda_worker *w = l->workers[0];
+	struct soda_worker *w = l->workers[soda_least_loaded(l->workers, l->workers_n, load_of)];
 
-	for (unsigned i = 1; i < l->workers_n; i++) {
-		struct soda_worker *other = l->workers[i];
-
-		if (atomic_load(&other->load) < atomic_load(&w->load))
-			w = other;
-	}
 	atomic_fetch_add(&w->load, 1);
 	c->worker = w;
 	pthread_mutex_lock(&w->lock);

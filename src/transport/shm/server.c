@@ -669,17 +669,9 @@ static void peer_close(struct soda_peer *peer)
 	soda_ring(c->worker->wake_fd);
 }
 
-static struct soda_queue_worker *least_loaded(struct soda_listener *l)
+static unsigned load_of(const void *workers, unsigned i)
 {
-	struct soda_queue_worker *best = l->workers[0];
-
-	for (unsigned i = 1; i < l->workers_n; i++) {
-		struct soda_queue_worker *w = l->workers[i];
-
-		if (atomic_load(&w->load) < atomic_load(&best->load))
-			best = w;
-	}
-	return best;
+	return atomic_load(&((struct soda_queue_worker *const *)workers)[i]->load);
 }
 
 /* The queue, of a client that the daemon has welcomed. *fd_p: its memfd, the caller's. */
@@ -768,7 +760,7 @@ static int queue_take(struct soda_listener *l, int fd, int passed_fd,
 	c->refs = 1;
 	c->uffd = -1;
 	pthread_mutex_init(&c->lock, NULL);
-	c->worker = least_loaded(l);
+	c->worker = l->workers[soda_least_loaded(l->workers, l->workers_n, load_of)];
 	ret = greet(c, hello, why);
 	if (ret < 0) {
 		pthread_mutex_destroy(&c->lock);

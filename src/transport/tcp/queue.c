@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See queue.h. */
+/* The requests of a data connection: tcp.h has the picture. */
 #include "transport/tcp/tcp.h"
 
 #include <assert.h>
@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "transport/stream/stream.h"
 
 enum {
 	MERGED_MAX = 256u << 10, /* bytes of one request */
@@ -134,24 +136,6 @@ static size_t request_bytes(const struct soda_tcp_slot *s)
 	return head_bytes(s) + (s->write ? (size_t)s->bytes : 0);
 }
 
-static int push(struct iovec *iov, int n, void *base, size_t bytes, size_t *skip)
-{
-	if (*skip >= bytes) {
-		*skip -= bytes;
-		return n;
-	}
-	base = (uint8_t *)base + *skip;
-	bytes -= *skip;
-	*skip = 0;
-	/* neighbours in the ring of READ requests become one piece */
-	if (n && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == (uint8_t *)base) {
-		iov[n - 1].iov_len += bytes;
-		return n;
-	}
-	iov[n] = (struct iovec){ .iov_base = base, .iov_len = bytes };
-	return n + 1;
-}
-
 int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
 {
 	size_t skip = q->tx_offset;
@@ -160,9 +144,9 @@ int soda_tcp_queue_aim_send(struct soda_tcp_queue *q)
 	for (uint32_t i = q->sent; i != q->posted && n <= SODA_TCP_TX_IOV - 2; i++) {
 		struct soda_tcp_slot *s = slot_at(q, i);
 
-		n = push(q->tx, n, q->requests[i & q->mask], head_bytes(s), &skip);
+		n = soda_iov_add(q->tx, n, q->requests[i & q->mask], head_bytes(s), &skip);
 		if (s->write)
-			n = push(q->tx, n, s->data, s->bytes, &skip);
+			n = soda_iov_add(q->tx, n, s->data, s->bytes, &skip);
 	}
 	return n;
 }
@@ -212,9 +196,9 @@ int soda_tcp_queue_aim_recv(struct soda_tcp_queue *q, size_t *total_p)
 		if (n && total + reply_bytes(s) > STASH_BYTES)
 			break;
 		total += reply_bytes(s) - skip;
-		n = push(q->rx, n, s->reply, head_bytes(s), &skip);
+		n = soda_iov_add(q->rx, n, s->reply, head_bytes(s), &skip);
 		if (!s->write)
-			n = push(q->rx, n, s->data, s->bytes, &skip);
+			n = soda_iov_add(q->rx, n, s->data, s->bytes, &skip);
 	}
 	*total_p = total;
 	return n;

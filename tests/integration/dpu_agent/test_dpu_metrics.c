@@ -149,6 +149,30 @@ static void check_health(void **state)
 	server_forget(&server);
 }
 
+/* "off" is what a user means who wants none; an empty address, often a variable that is not set, is
+ * said to mean the same. */
+static void check_none(void **state)
+{
+	const char *args[] = { "--listen",  "tcp://127.0.0.1:0",
+			       "--server",  server.address,
+			       "--metrics", "off",
+			       NULL };
+
+	assert_int_equal(SERVER_START(&server, "--capacity", "64M"), 0);
+	for (int empty = 0; empty < 2; empty++) {
+		args[5] = empty ? "" : "off";
+		assert_int_equal(agent_start(&agent, args), 0);
+		assert_int_equal(http_find_port(server_log(&agent)), 0);
+		assert_int_equal(!!strstr(server_log(&agent), "no metrics: --metrics is empty"),
+				 empty);
+		assert_int_equal(server_stop(&agent), 0);
+		assert_int_equal(server_complaints(&agent), 0);
+		server_forget(&agent);
+	}
+	assert_int_equal(server_stop(&server), 0);
+	server_forget(&server);
+}
+
 /* A build without libmicrohttpd says so, and there is nothing to test. */
 static bool has_metrics(void)
 {
@@ -165,7 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(check_base),	cmocka_unit_test(check_async),
 		cmocka_unit_test(check_caches), cmocka_unit_test(check_tools),
-		cmocka_unit_test(check_health),
+		cmocka_unit_test(check_health), cmocka_unit_test(check_none),
 	};
 
 	if (!has_metrics()) {

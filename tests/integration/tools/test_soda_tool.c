@@ -156,6 +156,8 @@ static void test_fault_record_and_replay(void **state)
 	json_decref(out);
 	RUN("bench", "fault", pattern, "--floor");
 	refused(2, "--floor");
+	RUN("bench", "fault", pattern, "--chunk", "5000"); /* nothing is measured with it */
+	refused(2, "power of two");
 	RUN("bench", "fault", "--record", path);
 	refused(1, "File exists");
 	unlink(path);

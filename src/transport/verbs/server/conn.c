@@ -359,14 +359,9 @@ static int make_queue_pair(struct soda_verbs_conn *c)
 	return 0;
 }
 
-static struct soda_verbs_worker *least_loaded(struct soda_verbs_workers *all)
+static unsigned load_of(const void *workers, unsigned i)
 {
-	struct soda_verbs_worker *best = &all->at[0];
-
-	for (unsigned i = 1; i < all->n; i++)
-		if (atomic_load(&all->at[i].load) < atomic_load(&best->load))
-			best = &all->at[i];
-	return best;
+	return atomic_load(&((const struct soda_verbs_worker *)workers)[i].load);
 }
 
 static void meet_worker(struct soda_verbs_conn *c)
@@ -407,7 +402,7 @@ int soda_verbs_conn_prepare(struct soda_verbs_listener *vl, struct soda_verbs_co
 
 	if (ret < 0)
 		return ret;
-	c->worker = least_loaded(all);
+	c->worker = &all->at[soda_least_loaded(all->at, all->n, load_of)];
 	if (atomic_fetch_add(&c->worker->load, 1) >= c->worker->room) {
 		soda_why_set(why, "the server has all of the connections that its workers take");
 		return -EBUSY;

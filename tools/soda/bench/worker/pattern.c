@@ -90,10 +90,10 @@ int soda_bench_parse_buffer(const char *text, uint64_t bytes, uint64_t *buffer_p
 int soda_bench_plan_fill(const char *who, const char *pattern, bool may_share, const char *buffer,
 			 const char *evict, struct soda_bench_plan *plan)
 {
-	if (soda_bench_pattern_parse(who, pattern, may_share, plan))
-		return -EINVAL;
 	if (plan->chunk_bytes & (plan->chunk_bytes - 1))
 		return complain(who, "--chunk must be a power of two from 4K to 2M");
+	if (soda_bench_pattern_parse(who, pattern, may_share, plan))
+		return -EINVAL;
 	if (plan->bytes / plan->chunk_bytes < plan->threads)
 		return complain(who, "--size must be at least one chunk a thread");
 	if (soda_bench_parse_buffer(buffer, plan->bytes, &plan->buffer_bytes) ||
