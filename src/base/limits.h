@@ -109,11 +109,10 @@ enum {
 
 /* The endpoint of metrics. */
 enum {
-	SODA_METRICS_LIFE_S = 10, /* of a visitor's connection, whatever it does */
-	SODA_METRICS_IDLE_S = 5,
-	SODA_METRICS_FRESH_MS = 200, /* the same page is given again for so long */
-	SODA_METRICS_CONNECTIONS_MAX = 32,
-	SODA_METRICS_REQUEST_MAX = 8192, /* bytes, with its answer's head */
+	SODA_METRICS_IDLE_S = 5,	   /* a visitor who sends and takes nothing is let go */
+	SODA_METRICS_FRESH_MS = 200,	   /* the same page is given again for so long */
+	SODA_METRICS_CONNECTIONS_MAX = 32, /* one more ends the oldest */
+	SODA_METRICS_REQUEST_MAX = 8192,   /* bytes, with its answer's head */
 };
 
 /*

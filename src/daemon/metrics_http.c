@@ -1,47 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The endpoint by libmicrohttpd, which is run in a loop of our own: its time-out
- * restarts with each byte that a peer sends, ours does not.
+ * The endpoint by libmicrohttpd, in that library's own thread.  Its time-out restarts with each
+ * byte that a peer sends, and where all places are taken it takes nobody more; so a newcomer gets
+ * the place of whoever has been there longest.
  */
 #include "base/limits.h"
 #include "daemon/metrics_http.h"
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "base/wait.h"
 
 enum {
 	LOW_PRIORITY = 10,
 };
 
-#define SECOND_NS 1000000000u
-
-/* One connection; used by the endpoint's thread only. */
-struct visitor {
-	int fd; /* -1: none */
-	uint64_t until_ns;
-};
-
 struct soda_metrics_http {
 	struct soda_metrics_source source; /* set before start, then constant, and so below */
 	struct MHD_Daemon *daemon;
-	int epoll_fd, stop_fd;
-	pthread_t thread;
 	char url[128];
-	struct visitor visitors[SODA_METRICS_CONNECTIONS_MAX]; /* the thread's, and so below */
-	bool left; /* somebody has: libmicrohttpd accepts again when it is run once more */
+	int visitors[SODA_METRICS_CONNECTIONS_MAX]; /* descriptors, -1: none; the thread's, and so
+						       below */
+	uint64_t came;		   /* visitors; each has the place of the one so many before */
 	struct MHD_Response *text; /* the last statistics; NULL: none yet */
 	uint64_t text_ns;
 };
@@ -123,105 +112,34 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 		       : answer(connection, MHD_HTTP_OK, "Content-Type", "text/plain", "ok\n");
 }
 
-/* The lives of connections */
-
+/*
+ * A visitor comes, or its connection is about to be closed.  One that still stands where a
+ * newcomer's place is has had its time: libmicrohttpd sees the end, and closes it.
+ */
 static void on_connection(void *arg, struct MHD_Connection *connection, void **slot_p,
 			  enum MHD_ConnectionNotificationCode code)
 {
 	struct soda_metrics_http *http = arg;
-	struct visitor *v = *slot_p;
+	int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	int *place = *slot_p;
 
 	if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-		if (v)
-			v->fd = -1; /* it is closed only after this */
-		http->left = true;
+		if (place && *place == fd)
+			*place = -1;
 		return;
 	}
-	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++) {
-		v = &http->visitors[i];
-		if (v->fd >= 0)
-			continue;
-		v->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)
-				->connect_fd;
-		v->until_ns = soda_now_ns() + (uint64_t)SODA_METRICS_LIFE_S * SECOND_NS;
-		*slot_p = v;
-		return;
+	if (!http->came) { /* the thread is not ours to start */
+		pthread_setname_np(pthread_self(), "soda-metrics");
+		setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
 	}
-}
-
-/* End those whose time is over; when to look again, in milliseconds, -1: nobody is there. */
-static int expire(struct soda_metrics_http *http)
-{
-	uint64_t now = soda_now_ns(), next = UINT64_MAX;
-
-	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++) {
-		struct visitor *v = &http->visitors[i];
-
-		if (v->fd < 0)
-			continue;
-		if (v->until_ns <= now) {
-			shutdown(v->fd, SHUT_RDWR); /* libmicrohttpd sees the end, and closes */
-			v->until_ns = now + SECOND_NS;
-		}
-		if (v->until_ns < next)
-			next = v->until_ns;
-	}
-	return next == UINT64_MAX ? -1 : (int)((next - now) / 1000000) + 1;
-}
-
-static int time_to_wait(struct soda_metrics_http *http)
-{
-	int ours = expire(http);
-	MHD_UNSIGNED_LONG_LONG theirs;
-
-	if (http->left) {
-		http->left = false;
-		return 0;
-	}
-	if (MHD_get_timeout(http->daemon, &theirs) != MHD_YES)
-		return ours;
-	return ours < 0 || theirs < (MHD_UNSIGNED_LONG_LONG)ours ? (int)theirs : ours;
-}
-
-static void *serve(void *arg)
-{
-	struct soda_metrics_http *http = arg;
-	struct pollfd fds[2] = { { .fd = http->stop_fd, .events = POLLIN },
-				 { .fd = http->epoll_fd, .events = POLLIN } };
-
-	pthread_setname_np(pthread_self(), "soda-metrics");
-	setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
-	while (!fds[0].revents) {
-		poll(fds, 2, time_to_wait(http));
-		MHD_run(http->daemon);
-	}
-	return NULL;
+	place = &http->visitors[http->came++ % SODA_METRICS_CONNECTIONS_MAX];
+	if (*place >= 0)
+		shutdown(*place, SHUT_RDWR);
+	*place = fd;
+	*slot_p = place;
 }
 
 /* Start and stop */
-
-static int start_daemon(struct soda_metrics_http *http, int fd)
-{
-	const union MHD_DaemonInfo *info;
-
-	http->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL, 0, NULL, NULL, handle, http, MHD_OPTION_LISTEN_SOCKET, fd,
-		MHD_OPTION_CONNECTION_LIMIT, (unsigned)SODA_METRICS_CONNECTIONS_MAX,
-		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SODA_METRICS_REQUEST_MAX,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
-		MHD_OPTION_END);
-	if (!http->daemon)
-		return -ENOMEM;
-	info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-	if (!info)
-		return -ENOTSUP;
-	http->epoll_fd = info->epoll_fd;
-	http->stop_fd = eventfd(0, EFD_CLOEXEC);
-	if (http->stop_fd < 0)
-		return -errno;
-	return -pthread_create(&http->thread, NULL, serve, http);
-}
 
 static void destroy(struct soda_metrics_http *http)
 {
@@ -229,8 +147,6 @@ static void destroy(struct soda_metrics_http *http)
 		MHD_stop_daemon(http->daemon);
 	if (http->text)
 		MHD_destroy_response(http->text);
-	if (http->stop_fd >= 0)
-		close(http->stop_fd);
 	free(http);
 }
 
@@ -244,21 +160,27 @@ int soda_metrics_http_start(const char *address, const struct soda_metrics_sourc
 	if (!http)
 		return soda_conf_fail(err, -ENOMEM, "metrics: %s", soda_strerror(ENOMEM));
 	http->source = *source;
-	http->stop_fd = -1;
 	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++)
-		http->visitors[i].fd = -1;
+		http->visitors[i] = -1;
 	r = soda_metrics_listen(address, &fd, where, err);
 	if (r) {
 		destroy(http);
 		return r;
 	}
 	snprintf(http->url, sizeof(http->url), "http://%s/metrics", where);
-	r = start_daemon(http, fd);
-	if (r) {
-		if (!http->daemon)
-			close(fd);
+	http->daemon =
+		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, handle, http,
+				 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+				 SODA_METRICS_CONNECTIONS_MAX + 1u, /* the newcomer */
+				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
+				 MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+				 (size_t)SODA_METRICS_REQUEST_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+				 MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+	if (!http->daemon) {
+		close(fd);
 		destroy(http);
-		return soda_conf_fail(err, r, "metrics: cannot serve: %s", soda_strerror(r));
+		return soda_conf_fail(err, -EAGAIN, "metrics: libmicrohttpd cannot serve: %s",
+				      soda_strerror(errno));
 	}
 	*http_p = http;
 	return 0;
@@ -271,12 +193,6 @@ const char *soda_metrics_http_url(const struct soda_metrics_http *http)
 
 void soda_metrics_http_stop(struct soda_metrics_http *http)
 {
-	uint64_t one = 1;
-
-	if (!http)
-		return;
-	if (write(http->stop_fd, &one, sizeof(one)) < 0)
-		soda_log_error("metrics: the thread cannot be woken: %s", soda_strerror(errno));
-	soda_wait_join(http->thread, "the endpoint of metrics to end");
-	destroy(http);
+	if (http)
+		destroy(http);
 }

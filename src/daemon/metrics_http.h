@@ -3,10 +3,10 @@
  * Statistics over HTTP, for Prometheus: GET /metrics, and GET /healthz, which is
  * 200 "ok" or, when the daemon is about to end, 503 "draining".  Nothing else.
  *
- * One thread of low priority serves all.  Connections are limited in number and in
- * time, every answer closes its connection, and the statistics are collected at
- * most five times a second, however many ask: a peer that is slow or hostile keeps
- * others of its kind waiting, and nobody else.  Without libmicrohttpd: -ENOTSUP.
+ * One thread of low priority, libmicrohttpd's own, serves all.  There are at most 32 connections:
+ * one more ends the one that came 32 before it, so that slow peers cannot keep others out.  Every
+ * answer closes its connection, and the statistics are collected at most five times a second,
+ * however many ask.  Without libmicrohttpd: -ENOTSUP.
  */
 #ifndef SODA_COMMON_METRICS_HTTP_H
 #define SODA_COMMON_METRICS_HTTP_H
