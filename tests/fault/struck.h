@@ -20,6 +20,11 @@ struct object struck_object(unsigned timeout_ms, unsigned on_error);
 void check_resident(const struct object *o);
 /* The word's touch ends as `sig` between the two times. */
 void check_touch(uint64_t *word, int sig, double least_s, double most_s);
+/*
+ * The touch lasts as long as the parent holds it up, least_s, and gives that value.  One that began
+ * too late for that, as the child had no processor, ends the child: struck_run_held tries again.
+ */
+void check_held_touch(uint64_t *word, uint64_t want, double least_s, double most_s);
 /* What the parent does is noticed when a connection breaks, which takes a moment. */
 void let_parent_act(void);
 
@@ -27,5 +32,8 @@ void let_parent_act(void);
 extern struct world struck_world;
 void struck_run(void (*child)(const void *arg), void (*during)(const void *arg),
 		struct outcome *out);
+/* For a child that calls check_held_touch. */
+void struck_run_held(void (*child)(const void *arg), void (*during)(const void *arg),
+		     struct outcome *out);
 
 #endif
