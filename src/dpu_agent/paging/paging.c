@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
@@ -536,6 +537,12 @@ static void leave(struct soda_session *s, void *state)
 
 static void tick(struct soda_session *s, void *state)
 {
+	struct soda_task *ended;
+
+	pthread_mutex_lock(&s->lock);
+	ended = soda_gate_take_ended_locked(s);
+	pthread_mutex_unlock(&s->lock);
+	soda_forward_drop_tasks(ended);
 	if (is_up(s) && soda_upstream_stuck(s))
 		soda_session_break(s, -ETIMEDOUT);
 }

@@ -79,6 +79,27 @@ struct soda_task *soda_gate_take_all_locked(struct soda_session *s)
 	return tasks;
 }
 
+struct soda_task *soda_gate_take_ended_locked(struct soda_session *s)
+{
+	struct soda_task *tasks = soda_gate_take_all_locked(s), *ended = NULL;
+	struct soda_pager *p = soda_pager(s);
+
+	while (tasks) {
+		struct soda_task *task = tasks;
+
+		tasks = task->next;
+		if (soda_session_ends_locked(s, task->rq->peer)) {
+			task->next = ended;
+			ended = task;
+		} else {
+			task->next = NULL;
+			*p->gate_end = task;
+			p->gate_end = &task->next;
+		}
+	}
+	return ended;
+}
+
 /* The next one that may come in, which has. */
 static struct soda_task *next_locked(struct soda_session *s)
 {

@@ -39,6 +39,11 @@ void soda_gate_leave_locked(struct soda_session *s, uint64_t bytes);
 void soda_gate_open(struct soda_session *s);
 /* Who waits, as a list: they are to be dropped. The session's lock is held. */
 struct soda_task *soda_gate_take_all_locked(struct soda_session *s);
+/*
+ * Likewise those whose connection ends.  Answers on it are not sent, and make no room, before it is
+ * gone; and it is gone when all of its requests have ended: they must not wait for that room.
+ */
+struct soda_task *soda_gate_take_ended_locked(struct soda_session *s);
 /* What the session may have under way now, in bytes; its lock is held. */
 uint64_t soda_gate_share_locked(struct soda_session *s);
 

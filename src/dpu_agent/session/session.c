@@ -124,6 +124,18 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await)
 	soda_wait_end(&wait);
 }
 
+bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer)
+{
+	bool ends = true, attended = false;
+
+	for (const struct soda_session_peer *at = s->peers; at; at = at->next) {
+		attended = attended || (at->control && !at->closing);
+		if (at->peer == peer)
+			ends = at->closing;
+	}
+	return ends || !attended;
+}
+
 void soda_session_break(struct soda_session *s, int err)
 {
 	struct soda_sessions *all = s->all;

@@ -104,6 +104,8 @@ void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
  * have gone.
  */
 void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
+/* Nobody takes answers on the connection any more: it is closed, or no control one is left. */
+bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer);
 /* A service of it has failed: the keeper closes the connections, on both sides. Any thread. */
 void soda_session_break(struct soda_session *s, int err);
 

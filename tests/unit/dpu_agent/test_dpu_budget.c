@@ -66,6 +66,35 @@ static void reads_of_all(void **state)
 	stop();
 }
 
+/*
+ * A program that takes no answers has all the room that it gets, and goes.  Its connection ends
+ * when all requests of it have ended: those that wait for that room must not keep it.
+ */
+static void reads_of_one_that_goes(void **state)
+{
+	static struct fake_rq *reads[READS];
+	struct program *p = &programs[0];
+	bool waits = false;
+
+	fake_options_reset();
+	fake_options.client_credit = READS / 4 * PAGE;
+	fake_up();
+	*p = (struct program){ 0 };
+	assert_int_equal(program_hello(p), 0);
+	assert_int_equal(program_open(p, REGION, PAGES, 0), 0);
+	FAKE_SET(hold_sent, true);
+	for (int n = 0; n < READS; n++)
+		reads[n] = program_post_read(p, REGION, (uint64_t)(2 * n));
+	assert_int_equal(program_await(reads[0]), 0);
+	for (int n = 0; n < READS; n++)
+		waits = waits || !program_answered(reads[n]);
+	assert_true(waits);
+	program_vanish(p);
+	AWAIT(!charged());
+	FAKE_SET(hold_sent, false);
+	assert_int_equal(fake_down(), 0);
+}
+
 /* As a transport does that has no memory for WRITEs of its own. How many got some. */
 static int reserve(struct soda_session *s, struct soda_span *spans, int max)
 {
@@ -107,6 +136,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_of_all),
+		cmocka_unit_test(reads_of_one_that_goes),
 		cmocka_unit_test(writes_of_all),
 	};
 

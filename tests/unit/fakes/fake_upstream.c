@@ -525,10 +525,13 @@ struct soda_peer {
 	bool used, control, closed, gone;
 	unsigned calls, requests;
 	void *client;
+	struct fake_rq *unsent;
 };
 
 struct fake_rq {
-	struct soda_request rq; /* first */
+	struct soda_request rq;	 /* first */
+	struct soda_span unsent; /* bytes 0: none */
+	struct fake_rq *next;	 /* of its connection's unsent ones */
 	bool done, freed;
 	int status;
 	uint64_t value; /* of a WRITE's words; of a READ's first word */
@@ -572,6 +575,14 @@ void soda_peer_resume(struct soda_peer *peer)
 {
 }
 
+/* What was not sent never will be. */
+static void release_unsent(struct soda_peer *p)
+{
+	for (struct fake_rq *rq = p->unsent; rq; rq = rq->next)
+		soda_dpu_service.release(p->client, false, &rq->unsent, false);
+	p->unsent = NULL;
+}
+
 static void *end_peers(void *arg)
 {
 	fake_lock_net();
@@ -583,6 +594,7 @@ static void *end_peers(void *arg)
 				continue;
 			p->gone = true;
 			fake_unlock_net();
+			release_unsent(p);
 			if (p->client)
 				soda_dpu_service.gone(p->client, p);
 			fake_lock_net();
@@ -600,6 +612,7 @@ void soda_request_done(struct soda_request *request, int status, const struct so
 {
 	struct fake_rq *rq = (struct fake_rq *)request;
 	void (*hook)(uint64_t value);
+	bool send;
 
 	fake_lock_net();
 	if (rq->done)
@@ -610,8 +623,14 @@ void soda_request_done(struct soda_request *request, int status, const struct so
 		memcpy(&rq->value, span->memory, sizeof(rq->value));
 	request->peer->requests--;
 	hook = fake_on_answer;
+	send = span && !fake_upstream.hold_sent;
+	if (span && !send) {
+		rq->unsent = *span;
+		rq->next = request->peer->unsent;
+		request->peer->unsent = rq;
+	}
 	fake_unlock_net();
-	if (span)
+	if (send)
 		soda_dpu_service.release(request->client, false, span, false);
 	if (request->write && hook)
 		hook(rq->value);

@@ -32,6 +32,7 @@ extern struct fake_upstream {
 	bool hold_writes, hold_reads; /* their answers */
 	bool hold_bye;		      /* a BYE is not answered */
 	bool hold_close;	      /* nor a CLOSE, and fails when it is let go */
+	bool hold_sent;		      /* answers with data are not sent until the connection ends */
 	int refuse_writes;	      /* the status of WRITEs */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
 	uint64_t instance;
