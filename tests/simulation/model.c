@@ -238,6 +238,8 @@ void sim_model_discard(struct sim_object *o, size_t first, size_t n)
 
 		c->discards--;
 		c->discarded = ++stores;
+		if (ret) /* zeros may have been written instead, and may be lost */
+			c->stored = c->discarded;
 		if (ret || c->stored > before) /* stored to meanwhile: one or the other */
 			continue;
 		c->value = c->synced = 0;

@@ -30,6 +30,7 @@ enum {
 	PRESENT = 1,
 	PROTECTED = 2,
 	FAILED = 4,
+	COVERED = 8, /* by another mapping, of which nothing is there: no business of userfaultfd */
 	FAULTS = 64,
 	TRIES = 20000
 };
@@ -128,6 +129,8 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 			sim_fail("a page is filled: %s", sim_host_chunk(to));
 		if (*page_of(to) & PRESENT)
 			continue;
+		if (*page_of(to) & COVERED)
+			return -ENOENT;
 		if (fails())
 			return -ENOMEM;
 		sim_spend(1000);
@@ -175,10 +178,10 @@ static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 				return -EINVAL;
 			}
 			if ((s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) ||
-			    (!refused && s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING &&
-			     *page_of(base + at) & PRESENT))
+			    (s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING &&
+			     !(refused && s == SODA_CHUNK_NONE) && *page_of(base + at) & PRESENT))
 				sim_fail("a page is dropped: %s", sim_host_chunk(base + at));
-			*page_of(base + at) = 0;
+			*page_of(base + at) &= COVERED;
 			*dropped_p += PAGE;
 		}
 	}
@@ -192,7 +195,7 @@ static int pager_wake(void *addr, size_t bytes)
 	return 0;
 }
 
-/* As Linux 6.6: a page that is there, or fails already, is left as it is. */
+/* As Linux 6.6: a page that is there, or fails already, is left as it is. Wakes nobody. */
 static int pager_poison(void *addr, size_t bytes)
 {
 	check_range("poison", addr, bytes);
@@ -201,11 +204,27 @@ static int pager_poison(void *addr, size_t bytes)
 
 		sim_point();
 		if (*page)
-			return -EEXIST;
+			return *page & COVERED ? -ENOENT : -EEXIST;
 		*page = FAILED;
 	}
-	wake_range(addr, bytes);
 	return 0;
+}
+
+bool sim_host_map(void *addr, size_t bytes, bool cover)
+{
+	if (!soda_agent_owns(addr))
+		return false;
+	sim_point();
+	for (size_t at = 0; at < bytes && at < (size_t)PAGES * PAGE; at += PAGE) {
+		enum soda_chunk_state s = soda_chunk_state(word_at((char *)addr + at));
+
+		if (soda_agent.life == SODA_LIFE_RUNNING && s != SODA_CHUNK_FETCHING &&
+		    s != SODA_CHUNK_NONE)
+			sim_fail("a page gets another mapping: %s",
+				 sim_host_chunk((char *)addr + at));
+		*page_of((char *)addr + at) = cover ? COVERED : 0;
+	}
+	return true;
 }
 
 const struct soda_pager soda_uffd_pager = {
@@ -274,6 +293,15 @@ static void access_word(char *addr, bool store, uint64_t *value)
 		memcpy(value, addr, sizeof(*value));
 }
 
+/* Whether it stays so for long: whoever makes a page fail, or undoes it, has its chunk for that. */
+static bool on_its_way(const void *addr)
+{
+	for (int i = 0; i < 1000; i++, sim_point())
+		if (soda_chunk_state(word_at(addr)) != SODA_CHUNK_FETCHING)
+			return false;
+	return true;
+}
+
 /* The thread sleeps in the kernel until somebody wakes those who wait for the page. */
 static int touch_and_sleep(char *addr, bool store, uint64_t *value)
 {
@@ -285,9 +313,13 @@ static int touch_and_sleep(char *addr, bool store, uint64_t *value)
 			access_word(addr, store, value);
 			return 0;
 		}
-		if (*page & FAILED)
-			return soda_chunk_state(word_at(addr)) == SODA_CHUNK_LOST ? -EIO
-										  : -ETIMEDOUT;
+		if (*page & (FAILED | COVERED)) {
+			enum soda_chunk_state s = soda_chunk_state(word_at(addr));
+
+			if (s == SODA_CHUNK_FETCHING && !on_its_way(addr))
+				continue;
+			return s == SODA_CHUNK_LOST ? -EIO : -ETIMEDOUT;
+		}
 		if (faults_n == FAULTS)
 			sim_fail("HANG: %u faults, and nobody reads them", faults_n);
 		m.arg.pagefault.address = (uintptr_t)addr;

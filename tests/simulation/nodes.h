@@ -30,6 +30,11 @@ bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p);
 bool sim_host_lost(const void *addr);
 /* The object could not be opened again: it stays without a place on any server. */
 bool sim_host_abandons(const void *addr);
+/*
+ * mmap() puts another mapping there: with nothing in it, or (cover) one whose every touch fails.
+ * false: these are no addresses of objects.
+ */
+bool sim_host_map(void *addr, size_t bytes, bool cover);
 /* The state of the address's chunk, for messages. */
 const char *sim_host_chunk(const void *addr);
 /* The word of a chunk. */

@@ -23,6 +23,8 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
+int sim_memfd_create(const char *name, unsigned flags);
+
 enum { FILES = 4096, WATCHED = 256 };
 
 struct watch {
@@ -380,6 +382,8 @@ long sim_syscall(long number, ...)
 	case SYS_mincore:
 		*(unsigned char *)a[2] = sim_host_page((const void *)a[0]) != NULL;
 		return 0;
+	case SYS_memfd_create:
+		return sim_memfd_create((const char *)a[0], (unsigned)a[1]);
 	case SYS_openat2:
 		return sim_disk_openat2((int)a[0], (const char *)a[1], (const void *)a[2]);
 	case SYS_madvise:
@@ -618,6 +622,15 @@ int sim_madvise(void *addr, size_t bytes, int advice)
 {
 	return advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE ? 0
 								    : madvise(addr, bytes, advice);
+}
+
+/* What covers pages of an object is not there to be touched: that would be SIGBUS to all of us. */
+void *sim_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if (sim_process() == SIM_HOST && flags & MAP_FIXED &&
+	    sim_host_map(addr, bytes, flags & MAP_SHARED) && flags & MAP_SHARED)
+		return addr;
+	return mmap(addr, bytes, prot, flags, fd, offset);
 }
 
 /* What a program closes to itself stays open to the simulation, which is its kernel, too. */

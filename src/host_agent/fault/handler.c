@@ -65,30 +65,6 @@ static bool is_there(char *page)
 	return syscall(SYS_mincore, page, SODA_WIRE_PAGE, &there) == 0 && there & 1;
 }
 
-/*
- * soda_mapping_fail takes what is there, and what another thread is about to bring would not come
- * to lie there: so only while nobody does, and not if he has ended since we looked: then it is to
- * be asked for first.  Of an agent that stands still nothing is kept.  false: not now.
- */
-static bool cover_page(const struct pending *p)
-{
-	struct soda_chunk *c = &soda_agent.table[p->f.id];
-	uint32_t w = soda_chunk_load(c);
-	enum soda_chunk_state s = soda_chunk_state(w);
-	bool ours = (s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO) && !p->joined;
-
-	if (!ours && s != SODA_CHUNK_LOST && !(s == SODA_CHUNK_FETCHING && soda_stuck_has(p->f.id)))
-		return false;
-	if (ours && !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
-		return false;
-	if (ours)
-		atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	soda_mapping_fail(p->page, soda_region_prot(p->f.region));
-	if (ours)
-		soda_chunk_settle(c, s, 0, 0, 0);
-	return true;
-}
-
 /* Two threads may wait for one page. */
 static bool has_failed(const char *page)
 {
@@ -99,15 +75,58 @@ static bool has_failed(const char *page)
 }
 
 /*
- * Who touches the page gets SIGBUS; not if it is there: another one has brought it meanwhile.
- * false: not yet.
+ * Whether the instruction goes on with the page that is there.  Of a chunk that is not resident it
+ * is left over, as the kernel refused to drop it: a load sees what the server had, but it is
+ * write-protected, and a store would fault again and again.
  */
-static bool fail_page(const struct pending *p)
+static bool serves(const struct pending *p, enum soda_chunk_state s)
 {
-	int ret = soda_agent.pager->poison(p->page, SODA_WIRE_PAGE);
+	return !p->f.store || s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY ||
+	       s == SODA_CHUNK_BUSY;
+}
 
-	return !ret || has_failed(p->page) || (ret == -EEXIST && is_there(p->page)) ||
-	       cover_page(p);
+/*
+ * The chunk, in state s, is ours if it is not resident.  soda_mapping_fail takes what is there, and
+ * what another thread is about to bring would not come to lie there: so only while nobody does, and
+ * not if he has ended since we looked: then it is to be asked for first.  Of an agent that stands
+ * still nothing is kept.  false: not now.
+ */
+static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
+{
+	bool ours = s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO || s == SODA_CHUNK_LOST;
+
+	if (!soda_agent.pager->poison(p->page, SODA_WIRE_PAGE))
+		return true;
+	if (is_there(p->page) ? serves(p, s) : has_failed(p->page))
+		return true;
+	if (ours ? p->joined : s != SODA_CHUNK_FETCHING || !soda_stuck_has(p->f.id))
+		return false;
+	soda_mapping_fail(p->page, soda_region_prot(p->f.region));
+	return true;
+}
+
+/*
+ * Who touches the page gets SIGBUS; not if another one has brought it meanwhile.  A chunk that is
+ * not resident is taken for that, so that no DISCARD makes it zeros under our hands.  false: not
+ * yet.
+ */
+static bool fail_page(const struct pending *p, bool lost)
+{
+	struct soda_chunk *c = &soda_agent.table[p->f.id];
+	uint32_t w = soda_chunk_load(c);
+	enum soda_chunk_state s = soda_chunk_state(w);
+	bool done;
+
+	if (lost && s != SODA_CHUNK_LOST)
+		return false;
+	if (s != SODA_CHUNK_REMOTE && s != SODA_CHUNK_ZERO && s != SODA_CHUNK_LOST)
+		return fail_page_of(p, s);
+	if (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
+		return false;
+	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	done = fail_page_of(p, s);
+	soda_chunk_settle(c, s, 0, 0, 0);
+	return done;
 }
 
 /* A page of a chunk that is not resident is a missing one again. false: not yet. */
@@ -163,7 +182,7 @@ static bool give_up(struct pending *p, int err, bool lost)
 	while (lost && soda_chunk_state(w) == SODA_CHUNK_REMOTE &&
 	       !soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_LOST))
 		;
-	if (!fail_page(p))
+	if (!fail_page(p, lost))
 		return false;
 	soda_fault_fail(p->t, &p->f, err);
 	if (handler.failed_n < FAILED_MAX && !has_failed(p->page))

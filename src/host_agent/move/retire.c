@@ -160,51 +160,35 @@ static int drop_resident(uint32_t id)
 }
 
 /*
- * Where the kernel once kept a part of a chunk: pages of one that is not resident are its old
- * content.  While they are dropped the chunk is FETCHING, so that nobody else brings it; a LOST one
- * nobody brings.
+ * Pages of a chunk that is not resident: the kernel has kept them, and they are its old content;
+ * or, in handler mode, they have been made to fail, as it is LOST.  While that is undone the chunk
+ * is FETCHING, so that nobody else brings it, or makes it zeros that a thread stores to at once.
  */
-static int drop_left(uint32_t id)
+static int clear_pages(uint32_t id)
 {
+	bool left = soda_drop_left_pages();
+	bool failing = left || soda_agent.settings.mode == SODA_MODE_HANDLER;
+	const struct soda_region *r = soda_region_of(id);
 	struct soda_chunk *c = &soda_agent.table[id];
-	struct iovec one = { soda_chunk_address(id),
-			     soda_region_chunk_bytes(soda_region_of(id), id) };
+	struct iovec all = { soda_chunk_address(id), soda_region_chunk_bytes(r, id) };
 	uint32_t w = soda_chunk_load(c);
+	enum soda_chunk_state s;
 	size_t dropped;
 	int ret;
 
-	if (soda_chunk_state(w) == SODA_CHUNK_LOST)
-		return soda_agent.pager->drop(&one, 1, &dropped);
-	if (soda_chunk_state(w) != SODA_CHUNK_REMOTE ||
-	    !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
-		return 0;
-	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	ret = soda_agent.pager->drop(&one, 1, &dropped);
-	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
-	return ret;
-}
-
-/*
- * Handler mode: pages of a LOST chunk have been made to fail.  While that is undone the chunk is
- * FETCHING, so that no other DISCARD makes it zeros that a thread touches at once.
- */
-static int clear_lost(uint32_t id)
-{
-	const struct soda_region *r = soda_region_of(id);
-	struct soda_chunk *c = &soda_agent.table[id];
-	uint32_t w = soda_chunk_load(c);
-	int ret;
-
-	if (soda_agent.settings.mode != SODA_MODE_HANDLER)
-		return 0;
 	do {
-		if (soda_chunk_state(w) != SODA_CHUNK_LOST)
+		s = soda_chunk_state(w);
+		if (!(s == SODA_CHUNK_REMOTE && left) && !(s == SODA_CHUNK_LOST && failing))
 			return 0;
 	} while (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING));
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	ret = soda_mapping_clear(soda_chunk_address(id), soda_region_chunk_bytes(r, id),
-				 soda_region_prot(r));
-	soda_chunk_settle(c, ret ? SODA_CHUNK_LOST : SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
+	if (s == SODA_CHUNK_LOST) {
+		ret = soda_mapping_clear(all.iov_base, all.iov_len, soda_region_prot(r));
+		soda_chunk_settle(c, ret ? s : SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
+	} else {
+		ret = soda_agent.pager->drop(&all, 1, &dropped);
+		soda_chunk_settle(c, s, 0, 0, 0);
+	}
 	return ret;
 }
 
@@ -239,10 +223,8 @@ int soda_retire_discard(uint32_t id, uint64_t deadline_ns, bool *backed_p)
 				*backed_p = backed;
 			return ret;
 		}
-		if (!ret && soda_drop_left_pages())
-			ret = drop_left(id);
 		if (!ret)
-			ret = clear_lost(id);
+			ret = clear_pages(id);
 	} while (!ret && !forget_content(id, backed_p));
 	return ret;
 }

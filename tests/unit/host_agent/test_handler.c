@@ -50,12 +50,19 @@ static uint32_t wakes(void)
 	return n;
 }
 
-static void begin_touch(const void *page)
+/* flags: what the kernel says of the fault. */
+static void begin_access(const void *page, uint64_t flags)
 {
 	struct uffd_msg m = { .event = UFFD_EVENT_PAGEFAULT };
 
 	m.arg.pagefault.address = (uintptr_t)page;
+	m.arg.pagefault.flags = flags;
 	assert_int_equal(write(kernel, &m, sizeof(m)), sizeof(m));
+}
+
+static void begin_touch(const void *page)
+{
+	begin_access(page, 0);
 }
 
 static void await_wakes(uint32_t n)
@@ -182,12 +189,50 @@ static void both_fail(void **state)
 	stop();
 }
 
+/*
+ * The kernel has kept pages of a chunk that was evicted, write-protected; then its content is lost,
+ * or cannot be had in time.  A store to such a page would only fault again: it has to fail.
+ */
+static void store_to_left_page(void **state)
+{
+	const uint64_t flags = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
+
+	for (int lost = 0; lost < 2; lost++) {
+		struct soda_region *r;
+		uint32_t before;
+
+		start(true, lost ? 20000 : 300);
+		r = host_alloc(4 << 16);
+		for (uint32_t p = 0; p < 16; p++)
+			host_store(r, 1, p, 77);
+		assert_int_equal(host_sync(r), 0);
+		fake_lock();
+		fake_pager.drop_fails_in = 5;
+		fake_unlock();
+		assert_int_equal(host_cold(r, 1, 1), 0);
+		host_expect(r, 1, SODA_CHUNK_REMOTE);
+		assert_int_equal(fake_resident(host_at(r, 1, 0), 65536), 11);
+		if (lost)
+			atomic_store(&r->lost, true);
+		else
+			fake_net_hold(true, false);
+		before = wakes();
+		begin_access(host_at(r, 1, 9), flags);
+		await_wakes(before + 1);
+		host_expect(r, 1, lost ? SODA_CHUNK_LOST : SODA_CHUNK_REMOTE);
+		assert_false(readable(host_at(r, 1, 9)));
+		fake_net_hold(false, false);
+		stop();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(half_there_in_time),
 		cmocka_unit_test(both_fail),
 		cmocka_unit_test(on_its_way_in_time),
+		cmocka_unit_test(store_to_left_page),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -190,10 +190,11 @@ static int note_state_and_drop(const struct iovec *ranges, int n, size_t *droppe
 }
 
 /*
- * Handler mode: pages of a lost chunk are dropped by its DISCARD, for some of them fail.  Another
- * one must not make it zeros meanwhile, which a thread could store to: it is taken.
+ * Pages of a lost chunk are dropped by its DISCARD: in handler mode some of them fail, and in both
+ * the kernel may have kept some.  Another DISCARD must not make it zeros meanwhile, which a thread
+ * could store to: it is taken.
  */
-static void lost_is_discarded_by_one(void **state)
+static void lost_is_discarded(enum soda_mode mode)
 {
 	const struct host_options o = { .buffer_chunks = 24 };
 	struct soda_pager pager;
@@ -201,6 +202,10 @@ static void lost_is_discarded_by_one(void **state)
 	host_start(&o);
 	object = host_alloc(4 << 16);
 	host_store(object, 0, 0, 1);
+	assert_int_equal(host_sync(object), 0);
+	fake_lock();
+	fake_pager.drop_fails_in = mode == SODA_MODE_INLINE ? 5 : -1;
+	fake_unlock();
 	assert_int_equal(host_cold(object, 0, 1), 0);
 	fake_net_restart();
 	soda_link_report(-ECONNRESET);
@@ -210,15 +215,22 @@ static void lost_is_discarded_by_one(void **state)
 	pager = *below;
 	pager.drop = note_state_and_drop;
 	soda_agent.pager = &pager;
-	soda_agent.settings.mode = SODA_MODE_HANDLER;
+	soda_agent.settings.mode = mode;
 	assert_int_equal(discard(0, 1), 0);
 	soda_agent.settings.mode = SODA_MODE_INLINE;
 	soda_agent.pager = below;
 	assert_int_equal(dropped_from, SODA_CHUNK_FETCHING);
 	assert_int_equal(host_state(object, 0), SODA_CHUNK_ZERO);
-	assert_int_equal(host_load(object, 0, 0), 0);
+	for (uint32_t p = 0; p < 16; p++)
+		assert_int_equal(host_load(object, 0, p), 0);
 	host_check(object);
 	host_stop();
+}
+
+static void lost_is_discarded_by_one(void **state)
+{
+	lost_is_discarded(SODA_MODE_HANDLER);
+	lost_is_discarded(SODA_MODE_INLINE);
 }
 
 static void *free_object(void *arg)
