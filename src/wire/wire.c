@@ -81,13 +81,15 @@ void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire
 	r->dest_rkey = (uint32_t)get(in + 20, 4);
 }
 
-void soda_wire_put_has(uint8_t out[SODA_WIRE_HAS_BYTES], const struct soda_wire_has *h)
+void soda_wire_put_residency(uint8_t out[SODA_WIRE_RESIDENCY_BYTES],
+			     const struct soda_wire_residency *h)
 {
 	put(out, h->after, 8);
 	put(out + 8, h->before, 8);
 }
 
-void soda_wire_get_has(const uint8_t in[SODA_WIRE_HAS_BYTES], struct soda_wire_has *h)
+void soda_wire_get_residency(const uint8_t in[SODA_WIRE_RESIDENCY_BYTES],
+			     struct soda_wire_residency *h)
 {
 	h->after = get(in, 8);
 	h->before = get(in + 8, 8);

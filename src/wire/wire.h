@@ -13,8 +13,8 @@
  * that data keeps its alignment on its way through socket buffers: the same copy, 16
  * bytes off, took twice as long (rep movsb, own measurement, Zen 4).
  *
- * A READ with the flag SODA_WIRE_HAS carries a soda_wire_has: on streams in the first of the zeros,
- * in messages behind the body.
+ * A READ with the flag SODA_WIRE_RESIDENCY carries a soda_wire_residency: on streams in the first
+ * of the zeros, in messages behind the body.
  *
  * `imm` is what travels as immediate data on RDMA: type in bits 0-7, flags in
  * 8-15, status (enum soda_status) in 16-31.  `length` counts the bytes of the
@@ -76,8 +76,8 @@ enum soda_msg {
 
 /* imm flags */
 #define SODA_WIRE_POLLING                                                                          \
-	0x01u		    /* the sender awaits the answer by polling: the server may poll too */
-#define SODA_WIRE_HAS 0x04u /* READ: a soda_wire_has comes with it */
+	0x01u /* the sender awaits the answer by polling: the server may poll too */
+#define SODA_WIRE_RESIDENCY 0x04u /* READ: a soda_wire_residency comes with it */
 
 /* Status on the wire; fixed numbers, because errno values differ between systems. */
 enum soda_status {
@@ -126,10 +126,10 @@ struct soda_wire_read {
  * the one i + 1 before it; set: the client has it, awaits it, or knows that it is zeros.  A
  * chunk is what the HELLO says.  A hint, true when it was sent.
  */
-struct soda_wire_has {
+struct soda_wire_residency {
 	uint64_t after, before;
 };
-#define SODA_WIRE_HAS_BYTES 16u
+#define SODA_WIRE_RESIDENCY_BYTES 16u
 
 /* Table I, write: region_id 16, page_offset 48, size 32 bits, then the data. */
 struct soda_wire_write {
@@ -179,7 +179,8 @@ struct soda_wire_welcome {
  * another agent than before, those that no SYNC followed may never have come there.
  */
 #define SODA_WIRE_AGENT_EARLY 1u
-/* Another one: it fetches ahead, and READs with a soda_wire_has spare it what is not needed. */
+/* Another one: it fetches ahead, and READs with a soda_wire_residency spare it what is not needed.
+ */
 #define SODA_WIRE_AGENT_ASKS 2u
 #define SODA_WIRE_WELCOME_BYTES 56u
 
@@ -294,8 +295,10 @@ void soda_wire_put_frame(uint8_t out[SODA_WIRE_FRAME_BYTES], const struct soda_w
 void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wire_frame *f);
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r);
 void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r);
-void soda_wire_put_has(uint8_t out[SODA_WIRE_HAS_BYTES], const struct soda_wire_has *h);
-void soda_wire_get_has(const uint8_t in[SODA_WIRE_HAS_BYTES], struct soda_wire_has *h);
+void soda_wire_put_residency(uint8_t out[SODA_WIRE_RESIDENCY_BYTES],
+			     const struct soda_wire_residency *h);
+void soda_wire_get_residency(const uint8_t in[SODA_WIRE_RESIDENCY_BYTES],
+			     struct soda_wire_residency *h);
 void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w);
 void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w);
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h);

@@ -111,7 +111,8 @@ void test_errors_between(void **state)
 /* What the client has travels with the next READ, where the daemon asks for it. */
 void test_tells(void **state)
 {
-	static const struct soda_wire_has has = { 0x8000000000000001, 0x123456789abcdef0 };
+	static const struct soda_wire_residency residency = { 0x8000000000000001,
+							      0x123456789abcdef0 };
 	enum { UNIT = 65536 };
 	struct env *e = *state;
 	uint8_t *buf = malloc((size_t)3 * UNIT);
@@ -122,7 +123,7 @@ void test_tells(void **state)
 	assert_int_equal(soda_conn_asks(l.data), e->variant->two_sided);
 	for (unsigned i = 0; i < 3; i++) {
 		if (i == 1)
-			soda_conn_tell(l.data, &has);
+			soda_conn_tell(l.data, &residency);
 		assert_int_equal(soda_conn_post_read(l.data, &l.mr, (uint64_t)i * UNIT, UNIT,
 						     buf + (size_t)i * UNIT, i),
 				 0);
@@ -131,7 +132,7 @@ void test_tells(void **state)
 	assert_int_equal(wrong_bytes(buf, 7, 0, (size_t)3 * UNIT), 0);
 	assert_int_equal(fake_count(&e->fake, &e->fake.told), e->variant->two_sided);
 	if (e->variant->two_sided)
-		assert_memory_equal(&e->fake.has, &has, sizeof(has));
+		assert_memory_equal(&e->fake.residency, &residency, sizeof(residency));
 	link_close(&l);
 	free(buf);
 }

@@ -47,7 +47,7 @@ struct fake {
 	bool tolerant;		  /* two-sided: data of WRITEs may change */
 	bool asks;		  /* two-sided: it wants to know what clients have */
 	unsigned told;		  /* two-sided: READs that said so; the last one: */
-	struct soda_wire_has has;
+	struct soda_wire_residency residency;
 	bool stall; /* two-sided: nothing is answered; see fake_stall */
 	_Atomic bool
 		resigns; /* two-sided: it ends the connection of whoever asks, and then answers */

@@ -263,7 +263,7 @@ void fake_later_request(void *client, struct soda_request *rq)
 	f->requests++;
 	f->told += rq->told;
 	if (rq->told)
-		f->has = rq->has;
+		f->residency = rq->residency;
 	assert(f->later->jobs_n < QUEUE);
 	f->later->jobs[f->later->jobs_n++] = j;
 	f->later->fresh++;

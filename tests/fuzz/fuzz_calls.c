@@ -400,7 +400,7 @@ static void transfer(struct fuzz_input *in)
 			one_sided(p, kind & 1, region, page, size);
 		else if (prepare(p, &asks[asked], kind & 1, region, page, size)) {
 			asks[asked].rq.told = kind & 2;
-			asks[asked].rq.has.after = kind;
+			asks[asked].rq.residency.after = kind;
 			fuzz_service->request(p->base.client, &asks[asked++].rq);
 		}
 	}

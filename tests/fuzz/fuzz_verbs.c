@@ -174,7 +174,7 @@ static const char *request(struct soda_verbs_conn *c, struct fuzz_input *in, uin
 
 	flags = fuzz_u8(in);
 	imm = (what == 2 ? SODA_MSG_WRITE : SODA_MSG_READ) | (uint32_t)flags << 8;
-	n = SODA_WIRE_READ_BYTES + (flags & SODA_WIRE_HAS ? SODA_WIRE_HAS_BYTES : 0);
+	n = SODA_WIRE_READ_BYTES + (flags & SODA_WIRE_RESIDENCY ? SODA_WIRE_RESIDENCY_BYTES : 0);
 	if (what == 2) {
 		soda_wire_put_write(text, &(struct soda_wire_write){ 1, page, size });
 		n = SODA_WIRE_WRITE_BYTES + size;

@@ -26,7 +26,7 @@ struct message {
 	struct soda_post post; /* REQUEST of a data connection: mr is not used there */
 	uint16_t region_id;
 	bool polling, told;
-	struct soda_wire_has has;
+	struct soda_wire_residency residency;
 	enum soda_msg type; /* of a call, or its answer */
 	int status, fd;
 	size_t bytes;
@@ -426,9 +426,9 @@ static int op_post(struct soda_conn *conn, const struct soda_post *post)
 	c->asked[at].write = post->write;
 	m->post = *post;
 	m->region_id = post->mr->region_id;
-	m->told = post->has;
-	if (post->has)
-		m->has = *post->has;
+	m->told = post->residency;
+	if (post->residency)
+		m->residency = *post->residency;
 	*c->posted_end = m;
 	c->posted_end = &m->next;
 	return 0;
@@ -851,7 +851,7 @@ static void deliver(struct soda_peer *peer, struct message *m, const struct soda
 		.write = m->post.write,
 		.polling = m->polling,
 		.told = m->told,
-		.has = m->has,
+		.residency = m->residency,
 		.data = span ? span->memory : NULL,
 		.hold = span ? span->hold : NULL,
 	};

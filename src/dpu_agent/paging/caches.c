@@ -376,8 +376,8 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 	struct soda_caches *c = &soda_paging(task->session)->caches;
 	struct soda_region *r = task->region;
 	const struct soda_request *rq = task->rq;
-	struct soda_recent_has has = { rq->has, rq->offset,
-				       soda_pager(task->session)->hello.chunk_bytes };
+	struct soda_recent_residency residency = { rq->residency, rq->offset,
+						   soda_pager(task->session)->hello.chunk_bytes };
 	struct soda_static_range *range;
 	enum soda_cache_answer answer;
 	struct soda_cache_ref ref;
@@ -395,7 +395,7 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 		return SODA_CACHE_MISS;
 	task->waiter.done = answer_late;
 	answer = soda_prefetch_read(c->dynamic, r->cache.owner, rq->offset, rq->bytes,
-				    rq->told ? &has : NULL, &task->waiter, &ref);
+				    rq->told ? &residency : NULL, &task->waiter, &ref);
 	if (answer == SODA_CACHE_HIT) {
 		span_p->memory = (uint8_t *)ref.memory;
 		span_p->hold = hold_slot(c, ref.slot, rq->bytes);

@@ -36,11 +36,12 @@ static uint64_t is_here(uint32_t id)
  * us, so that it leaves out what we would not ask it for.  A look at the states of 128 chunks,
  * 2 KiB of the chunk table, without a lock: what changes meanwhile makes it a worse hint.
  */
-static void look_around(const struct soda_region *r, uint32_t id, struct soda_wire_has *hint_p)
+static void look_around(const struct soda_region *r, uint32_t id,
+			struct soda_wire_residency *hint_p)
 {
 	uint32_t behind = r->first + r->chunks - 1 - id, before = id - r->first;
 
-	*hint_p = (struct soda_wire_has){ 0 };
+	*hint_p = (struct soda_wire_residency){ 0 };
 	for (uint32_t i = 0; i < 64 && i < behind; i++)
 		hint_p->after |= is_here(id + 1 + i) << i;
 	for (uint32_t i = 0; i < 64 && i < before; i++)
@@ -52,7 +53,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 {
 	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
-	struct soda_wire_has hint;
+	struct soda_wire_residency hint;
 	bool placed, protect;
 	int ret;
 

@@ -77,8 +77,8 @@ struct soda_request {
 	uint16_t region_id; /* not checked */
 	bool write;
 	bool polling; /* the client awaits the answer by polling */
-	bool told;    /* READ: `has` came with it */
-	struct soda_wire_has has;
+	bool told;    /* READ: `residency` came with it */
+	struct soda_wire_residency residency;
 	/*
 	 * WRITE: the data, not written to by anybody else until soda_request_free, and
 	 * apart from shared memory not by the client either.  READ: memory of `bytes`

@@ -278,9 +278,9 @@ bool soda_conn_asks(const struct soda_conn *conn)
 	return conn->asks;
 }
 
-void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has)
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_residency *residency)
 {
-	conn->has = *has;
+	conn->residency = *residency;
 	conn->tells = true;
 }
 
@@ -299,7 +299,7 @@ static int post(struct soda_conn *conn, struct soda_post *p)
 		return -EACCES;
 	if (conn->outstanding == conn->depth)
 		return -EAGAIN;
-	p->has = conn->tells && !p->write ? &conn->has : NULL;
+	p->residency = conn->tells && !p->write ? &conn->residency : NULL;
 	p->merge = conn->merges && !p->write;
 	ret = conn->ops->post(conn, p);
 	if (ret == 0)

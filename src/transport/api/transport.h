@@ -277,7 +277,7 @@ int soda_conn_revoke(struct soda_conn *conn);
  * next READ.  AS.
  */
 bool soda_conn_asks(const struct soda_conn *conn);
-void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has);
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_residency *residency);
 
 /*
  * Send what was posted.  polling: the answers will be awaited by polling, so that

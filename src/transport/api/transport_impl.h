@@ -21,9 +21,9 @@ struct soda_post {
 	const struct soda_mr *mr;
 	uint64_t offset;
 	uint64_t cookie;
-	void *data;			 /* READ: destination; WRITE: source, not written to */
-	void *place;			 /* READ: where the peer may install it, or NULL */
-	const struct soda_wire_has *has; /* READ: or NULL; until the end of the call */
+	void *data;  /* READ: destination; WRITE: source, not written to */
+	void *place; /* READ: where the peer may install it, or NULL */
+	const struct soda_wire_residency *residency; /* READ: or NULL; until the end of the call */
 	uint32_t bytes;
 	bool write;
 	bool protect; /* place: write-protected */
@@ -90,8 +90,8 @@ struct soda_conn {
 	int error;	      /* 0, or what every later call returns */
 	bool asks;	      /* soda_conn_asks */
 	bool merges;	      /* soda_conn_options.merge, and the peer is no agent */
-	bool tells;	      /* `has` is for the next READ */
-	struct soda_wire_has has;
+	bool tells;	      /* `residency` is for the next READ */
+	struct soda_wire_residency residency;
 	_Atomic bool aborted; /* set by any thread, before the transport's abort */
 	char peer[128];
 };

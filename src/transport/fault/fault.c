@@ -162,8 +162,8 @@ static int post_below(struct fault_conn *c, const struct soda_post *p)
 {
 	if (p->write)
 		return soda_conn_post_write(c->below, p->mr, p->offset, p->bytes, p->data, 0);
-	if (p->has)
-		soda_conn_tell(c->below, p->has);
+	if (p->residency)
+		soda_conn_tell(c->below, p->residency);
 	return soda_conn_post_install(c->below, p->mr, p->offset, p->bytes, p->data, p->place,
 				      p->protect, 0);
 }

@@ -179,7 +179,7 @@ bool soda_stream_conn_aim_send(struct soda_stream_conn *c)
 /* Requests */
 
 static void deliver_read(struct soda_stream_conn *c, const struct soda_wire_read *read,
-			 const uint8_t *tag, const uint8_t *has)
+			 const uint8_t *tag, const uint8_t *residency)
 {
 	struct soda_request *rq = request_new(c);
 
@@ -190,14 +190,14 @@ static void deliver_read(struct soda_stream_conn *c, const struct soda_wire_read
 	rq->region_id = read->region_id;
 	rq->offset = read->page_offset * SODA_WIRE_PAGE;
 	rq->bytes = read->size;
-	rq->told = has;
-	if (has)
-		soda_wire_get_has(has, &rq->has);
+	rq->told = residency;
+	if (residency)
+		soda_wire_get_residency(residency, &rq->residency);
 	request_deliver(c, rq, tag);
 }
 
-/* has: a soda_wire_has, or NULL. */
-static void start_read(struct soda_stream_conn *c, const uint8_t *in, const uint8_t *has)
+/* residency: a soda_wire_residency, or NULL. */
+static void start_read(struct soda_stream_conn *c, const uint8_t *in, const uint8_t *residency)
 {
 	struct soda_wire_read read;
 	struct soda_span span;
@@ -211,7 +211,7 @@ static void start_read(struct soda_stream_conn *c, const uint8_t *in, const uint
 		return;
 	}
 	if (ops(c)->request) {
-		deliver_read(c, &read, tag, has);
+		deliver_read(c, &read, tag, residency);
 		return;
 	}
 	ret = ops(c)->translate(c->peer.client, false, read.region_id, read.page_offset, read.size,
@@ -328,7 +328,7 @@ static bool take_request(struct soda_stream_conn *c)
 			return false;
 		c->rx_begin += SODA_WIRE_HEAD_BYTES;
 		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
-			   frame.flags & SODA_WIRE_HAS ? in + SODA_WIRE_FRAME_BYTES : NULL);
+			   frame.flags & SODA_WIRE_RESIDENCY ? in + SODA_WIRE_FRAME_BYTES : NULL);
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
 		if (have < SODA_WIRE_HEAD_BYTES)
 			return false;

@@ -42,7 +42,7 @@ struct request {
 	uint16_t region_id;
 	bool write, protect;
 	bool installed, told;
-	struct soda_wire_has has; /* where told */
+	struct soda_wire_residency residency; /* where told */
 };
 
 struct client {
@@ -95,9 +95,9 @@ static int client_post(struct soda_conn *conn, const struct soda_post *p)
 						      .region_id = p->mr->region_id,
 						      .write = p->write,
 						      .protect = p->protect,
-						      .told = p->has };
-	if (p->has)
-		request_at(c, c->posted)->has = *p->has;
+						      .told = p->residency };
+	if (p->residency)
+		request_at(c, c->posted)->residency = *p->residency;
 	c->posted++;
 	return 0;
 }
@@ -118,7 +118,7 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 	struct soda_queue_request *e = &c->q.requests[c->sent & (c->q.n - 1)];
 	uint64_t page = r->offset / SODA_WIRE_PAGE;
 	uint32_t flags = (polling ? SODA_WIRE_POLLING : 0) | (r->protect ? SODA_QUEUE_PROTECT : 0) |
-			 (r->told ? SODA_WIRE_HAS : 0);
+			 (r->told ? SODA_WIRE_RESIDENCY : 0);
 
 	e->imm = (r->write ? SODA_MSG_WRITE : SODA_MSG_READ) | flags << 8;
 	e->slot = r->slot;
@@ -132,7 +132,7 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 								      .dest_addr = r->place,
 								      .size = r->bytes });
 	if (r->told)
-		soda_wire_put_has(e->has, &r->has);
+		soda_wire_put_residency(e->residency, &r->residency);
 }
 
 /* What was flushed goes, as far as there are slots. 0; -EFAULT: some of it may not be read. */

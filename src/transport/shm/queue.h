@@ -88,18 +88,18 @@ struct soda_queue_head {
 };
 _Static_assert(sizeof(struct soda_queue_head) <= SODA_QUEUE_REQUESTS_AT, "the head is a page");
 
-/* Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING and SODA_WIRE_HAS. */
+/* Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING and SODA_WIRE_RESIDENCY. */
 #define SODA_QUEUE_PROTECT 0x02u /* install write-protected */
 
 /*
  * imm as on the wire (type, flags), and Table I: of a READ dest_addr is where the
- * page is to be installed, 0: nowhere; has: with SODA_WIRE_HAS.
+ * page is to be installed, 0: nowhere; residency: with SODA_WIRE_RESIDENCY.
  */
 struct soda_queue_request {
 	uint32_t imm;
 	uint32_t slot;
 	uint8_t body[SODA_WIRE_READ_BYTES];
-	uint8_t has[SODA_WIRE_HAS_BYTES];
+	uint8_t residency[SODA_WIRE_RESIDENCY_BYTES];
 	uint8_t zero[16]; /* a cache line each */
 };
 _Static_assert(sizeof(struct soda_queue_request) == 64, "64 bytes a request");

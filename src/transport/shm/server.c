@@ -302,10 +302,10 @@ static const char *decode(struct soda_queue_conn *c, const struct soda_queue_req
 		.write = (e->imm & 0xff) == SODA_MSG_WRITE,
 		.polling = e->imm >> 8 & SODA_WIRE_POLLING,
 		.data = soda_queue_slot(&c->q, e->slot),
-		.told = e->imm >> 8 & SODA_WIRE_HAS,
+		.told = e->imm >> 8 & SODA_WIRE_RESIDENCY,
 	};
 	if (r->rq.told)
-		soda_wire_get_has(e->has, &r->rq.has);
+		soda_wire_get_residency(e->residency, &r->rq.residency);
 	r->conn = c;
 	r->slot = e->slot;
 	r->place = rd.dest_addr;

@@ -75,7 +75,7 @@ static bool merge(struct soda_tcp_queue *q, const struct soda_post *p)
 	uint8_t *body = read_body(q->requests[q->last & q->mask]);
 	struct soda_wire_read last;
 
-	if (!p->merge || p->has || q->sent == q->posted || slot_at(q, q->last)->write)
+	if (!p->merge || p->residency || q->sent == q->posted || slot_at(q, q->last)->write)
 		return false;
 	soda_wire_get_read(body, &last);
 	if (!continues(q, p, &last))
@@ -95,7 +95,7 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 	struct soda_wire_frame frame = {
 		.type = p->write ? SODA_MSG_WRITE : SODA_MSG_READ,
 		.length = p->write ? SODA_WIRE_WRITE_BYTES + p->bytes : SODA_WIRE_READ_BYTES,
-		.flags = p->has ? SODA_WIRE_HAS : 0,
+		.flags = p->residency ? SODA_WIRE_RESIDENCY : 0,
 	};
 	uint64_t page = p->offset / SODA_WIRE_PAGE;
 
@@ -108,8 +108,8 @@ void soda_tcp_queue_post(struct soda_tcp_queue *q, const struct soda_post *p)
 				     .write = p->write };
 	memset(out, 0, SODA_WIRE_HEAD_BYTES);
 	soda_wire_put_frame(out, &frame);
-	if (p->has)
-		soda_wire_put_has(out + SODA_WIRE_FRAME_BYTES, p->has);
+	if (p->residency)
+		soda_wire_put_residency(out + SODA_WIRE_FRAME_BYTES, p->residency);
 	out += SODA_WIRE_HEAD_BYTES - (p->write ? SODA_WIRE_WRITE_BYTES : SODA_WIRE_READ_BYTES);
 	if (p->write) {
 		s->tag = p->mr->region_id | page << 16;

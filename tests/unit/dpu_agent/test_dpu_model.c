@@ -207,32 +207,32 @@ static void what_a_client_has_is_known_in_parts(void **state)
 {
 	enum { UNIT = 65536, PART = 16384 };
 	struct soda_recent items[2] = {
-		{ .offset = 10 * UNIT, .has = { { 1ull << 5, 1 }, 10 * UNIT, UNIT } },
-		{ .offset = 12 * UNIT, .has = { { 0, 0 }, 12 * UNIT, UNIT } },
+		{ .offset = 10 * UNIT, .residency = { { 1ull << 5, 1 }, 10 * UNIT, UNIT } },
+		{ .offset = 12 * UNIT, .residency = { { 0, 0 }, 12 * UNIT, UNIT } },
 	};
 	struct soda_recent untold = { .offset = 10 * UNIT };
 
 	/* its own, the one before, and the sixth behind */
-	assert_true(soda_recent_has(&items[0], 0, PART) == 0xffull << 36);
-	assert_true(soda_recent_has(&items[0], 16 * UNIT, PART) == 0xf);
-	assert_true(soda_recent_has(&items[0], 75 * UNIT, PART) == 0);
+	assert_true(soda_recent_resident(&items[0], 0, PART) == 0xffull << 36);
+	assert_true(soda_recent_resident(&items[0], 16 * UNIT, PART) == 0xf);
+	assert_true(soda_recent_resident(&items[0], 75 * UNIT, PART) == 0);
 	/* parts of several chunks: all of them, or not */
-	assert_true(soda_recent_has(&items[0], 8 * UNIT, 2 * UNIT) == 0);
-	assert_true(soda_recent_has(&items[0], 9 * UNIT, 2 * UNIT) == 1);
-	assert_true(soda_recent_has(&untold, 0, PART) == 0);
+	assert_true(soda_recent_resident(&items[0], 8 * UNIT, 2 * UNIT) == 0);
+	assert_true(soda_recent_resident(&items[0], 9 * UNIT, 2 * UNIT) == 1);
+	assert_true(soda_recent_resident(&untold, 0, PART) == 0);
 	/* a later one says that the sixth is gone */
 	soda_recent_refresh(items, 2);
-	assert_true(soda_recent_has(&items[0], 16 * UNIT, PART) == 0);
+	assert_true(soda_recent_resident(&items[0], 16 * UNIT, PART) == 0);
 	/* what others say does not count, nor what is far away */
-	items[0].has.near.after = 1ull << 5;
-	items[0].has.at = items[0].offset;
+	items[0].residency.near.after = 1ull << 5;
+	items[0].residency.at = items[0].offset;
 	items[1].owner = 1;
 	soda_recent_refresh(items, 2);
-	assert_true(soda_recent_has(&items[0], 16 * UNIT, PART) == 0xf);
+	assert_true(soda_recent_resident(&items[0], 16 * UNIT, PART) == 0xf);
 	items[1].owner = 0;
 	items[1].offset = 80 * UNIT;
 	soda_recent_refresh(items, 2);
-	assert_true(soda_recent_has(&items[0], 16 * UNIT, PART) == 0xf);
+	assert_true(soda_recent_resident(&items[0], 16 * UNIT, PART) == 0xf);
 }
 
 int main(void)

@@ -62,17 +62,18 @@ static void fetch(uint32_t owner)
 }
 
 /* Which pages of the second entry are fetched when the first one's are read in order. */
-static uint32_t fetched_of_second(uint32_t owner, const struct soda_wire_has *near)
+static uint32_t fetched_of_second(uint32_t owner, const struct soda_wire_residency *near)
 {
 	struct soda_cache_ref ref;
 	struct soda_fill *f;
 	uint32_t pages = 0;
 
 	for (uint64_t i = 0; i < 4; i++) {
-		struct soda_recent_has has = { .at = i * SIM_PAGE, .chunk_bytes = SIM_PAGE };
+		struct soda_recent_residency residency = { .at = i * SIM_PAGE,
+							   .chunk_bytes = SIM_PAGE };
 
-		has.near.after = near->after >> i;
-		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, &has, NULL, &ref);
+		residency.near.after = near->after >> i;
+		soda_prefetch_read(p, owner, i * SIM_PAGE, SIM_PAGE, &residency, NULL, &ref);
 	}
 	soda_prefetch_step(p);
 	while ((f = soda_prefetch_take(p))) {
@@ -87,7 +88,7 @@ static uint32_t fetched_of_second(uint32_t owner, const struct soda_wire_has *ne
 static void what_the_client_has_is_left_out(void **state)
 {
 	/* pages 3 and 4 of the second entry, as seen from the first page */
-	struct soda_wire_has near = { .after = 3ull << (ENTRY / SIM_PAGE + 2) };
+	struct soda_wire_residency near = { .after = 3ull << (ENTRY / SIM_PAGE + 2) };
 	uint32_t whole = (1u << ENTRY / SIM_PAGE) - 1;
 	struct soda_owner_name a = file(5, 1), b = file(6, 1);
 	uint32_t owner;

@@ -365,9 +365,9 @@ bool soda_conn_asks(const struct soda_conn *conn)
 	return fake_net.asks;
 }
 
-void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_has *has)
+void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_residency *residency)
 {
-	fake_net.has = *has;
+	fake_net.residency = *residency;
 }
 
 bool soda_conn_installs(const struct soda_conn *conn)

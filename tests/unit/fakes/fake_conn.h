@@ -51,10 +51,10 @@ extern struct fake_net {
 	 * completion the rest, or leaves them to us, with the data in memory of its own.
 	 */
 	bool installs;
-	bool asks;		  /* wants to know what is here */
-	struct soda_wire_has has; /* told with the last READ */
-	bool stopped;		  /* in the middle of that, and nothing can be revoked */
-	uint32_t revoke_busy;	  /* it goes on installing, and so many revocations are refused */
+	bool asks;			      /* wants to know what is here */
+	struct soda_wire_residency residency; /* told with the last READ */
+	bool stopped;	      /* in the middle of that, and nothing can be revoked */
+	uint32_t revoke_busy; /* it goes on installing, and so many revocations are refused */
 	uint64_t instance, client;
 	/* what happened */
 	uint32_t reads, writes, connects, syncs, log_n, installed, revokes;

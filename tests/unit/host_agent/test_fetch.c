@@ -160,15 +160,15 @@ static void tells_what_it_has(void **state)
 	fake_net.asks = true;
 	for (uint32_t i = 7; i <= 10; i += 3)
 		host_load(r, i, 0);
-	assert_int_equal(fake_net.has.before, 1u << 2);
+	assert_int_equal(fake_net.residency.before, 1u << 2);
 	host_load(r, 9, 0);
-	assert_int_equal(fake_net.has.before, 1u << 1);
-	assert_int_equal(fake_net.has.after, 1u);
+	assert_int_equal(fake_net.residency.before, 1u << 1);
+	assert_int_equal(fake_net.residency.after, 1u);
 	host_load(r, 99, 0);
-	assert_int_equal(fake_net.has.after, 0);
+	assert_int_equal(fake_net.residency.after, 0);
 	host_load(r, 72, 0);
-	assert_int_equal(fake_net.has.before, 1ull << 61 | 1ull << 62);
-	assert_int_equal(fake_net.has.after, 1ull << 26);
+	assert_int_equal(fake_net.residency.before, 1ull << 61 | 1ull << 62);
+	assert_int_equal(fake_net.residency.after, 1ull << 26);
 	host_check(r);
 	host_stop();
 }

@@ -73,12 +73,12 @@ static void test_read(void **state)
 static void test_has(void **state)
 {
 	static const uint8_t bytes[16] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 };
-	struct soda_wire_has h;
+	struct soda_wire_residency h;
 	uint8_t out[16];
 
-	soda_wire_get_has(bytes, &h);
+	soda_wire_get_residency(bytes, &h);
 	assert_true(h.after == 0x0807060504030201 && h.before == 0x100f0e0d0c0b0a09);
-	soda_wire_put_has(out, &h);
+	soda_wire_put_residency(out, &h);
 	assert_memory_equal(out, bytes, 16);
 }
 

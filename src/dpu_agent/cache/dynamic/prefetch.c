@@ -181,7 +181,8 @@ static bool matters(uint8_t mode, enum soda_cache_answer answer, bool first, uin
 }
 
 enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
-					  uint32_t bytes, const struct soda_recent_has *has,
+					  uint32_t bytes,
+					  const struct soda_recent_residency *residency,
 					  struct soda_cache_waiter *waiter,
 					  struct soda_cache_ref *ref_p)
 {
@@ -194,8 +195,8 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 
 	if (mode == SODA_MODE_UNCACHED)
 		return SODA_CACHE_MISS;
-	if (has)
-		item.has = *has;
+	if (residency)
+		item.residency = *residency;
 	item.answer = soda_cache_acquire(p->cache, owner, offset, bytes, waiter, &ref);
 	if (item.answer != SODA_CACHE_MISS) {
 		item.slot = ref.slot;
@@ -229,7 +230,7 @@ struct plan {
 /* What one client of several has, another may ask for. */
 static bool one_tells(const struct soda_owner *o, const struct soda_recent *item)
 {
-	return item->has.chunk_bytes && o->s.regions == 1;
+	return item->residency.chunk_bytes && o->s.regions == 1;
 }
 
 /* False: nothing is left to be fetched. */
@@ -242,7 +243,7 @@ static bool make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
 	uint32_t part = (uint32_t)(size / 64);
 
 	if (want->once && one_tells(o, item))
-		sectors &= ~soda_recent_has(item, want->entry * size, part);
+		sectors &= ~soda_recent_resident(item, want->entry * size, part);
 	if (!sectors)
 		return false;
 	plan->n = soda_cache_plan(p->cache, (uint32_t)(left < size ? left : size), sectors,
@@ -415,7 +416,7 @@ static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
 	touch.entries = o->entries;
 	touch.told = one_tells(o, item);
 	if (touch.told)
-		touch.has = soda_recent_has(item, touch.key.entry * size, size / 64);
+		touch.has = soda_recent_resident(item, touch.key.entry * size, size / 64);
 	note_request(p, o, item, &touch);
 }
 

@@ -117,7 +117,8 @@ void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_own
 
 /* soda_cache_acquire, and the request is noted, with what the client has (NULL: not told). */
 enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owner, uint64_t offset,
-					  uint32_t bytes, const struct soda_recent_has *has,
+					  uint32_t bytes,
+					  const struct soda_recent_residency *residency,
 					  struct soda_cache_waiter *waiter,
 					  struct soda_cache_ref *ref_p);
 

@@ -3,18 +3,18 @@
 
 static bool has_chunk(const struct soda_recent *item, uint64_t chunk)
 {
-	uint64_t own = item->has.at / item->has.chunk_bytes;
+	uint64_t own = item->residency.at / item->residency.chunk_bytes;
 
 	if (chunk > own)
-		return chunk - own <= 64 && item->has.near.after >> (chunk - own - 1) & 1;
+		return chunk - own <= 64 && item->residency.near.after >> (chunk - own - 1) & 1;
 	if (chunk < own)
-		return own - chunk <= 64 && item->has.near.before >> (own - chunk - 1) & 1;
+		return own - chunk <= 64 && item->residency.near.before >> (own - chunk - 1) & 1;
 	return true; /* it is on its way to the client */
 }
 
-uint64_t soda_recent_has(const struct soda_recent *item, uint64_t at, uint32_t part_bytes)
+uint64_t soda_recent_resident(const struct soda_recent *item, uint64_t at, uint32_t part_bytes)
 {
-	uint32_t chunk = item->has.chunk_bytes;
+	uint32_t chunk = item->residency.chunk_bytes;
 	uint64_t parts = 0;
 
 	if (!chunk)
@@ -34,16 +34,16 @@ static bool tells_of(const struct soda_recent *later, const struct soda_recent *
 	uint64_t apart = later->offset > item->offset ? later->offset - item->offset
 						      : item->offset - later->offset;
 
-	return later->owner == item->owner && later->has.chunk_bytes &&
-	       apart <= 64ull * later->has.chunk_bytes;
+	return later->owner == item->owner && later->residency.chunk_bytes &&
+	       apart <= 64ull * later->residency.chunk_bytes;
 }
 
 void soda_recent_refresh(struct soda_recent *items, uint32_t n)
 {
 	for (uint32_t i = 0; i + 1 < n; i++)
-		for (uint32_t k = n - 1; k > i && items[i].has.chunk_bytes; k--)
+		for (uint32_t k = n - 1; k > i && items[i].residency.chunk_bytes; k--)
 			if (tells_of(&items[k], &items[i])) {
-				items[i].has = items[k].has;
+				items[i].residency = items[k].residency;
 				break;
 			}
 }

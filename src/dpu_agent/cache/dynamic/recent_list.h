@@ -17,8 +17,8 @@
 enum { SODA_RECENT_MAX = 128 };
 
 /* What the client of a request has (wire.h) around `at`, in chunks of its own size; 0: not told. */
-struct soda_recent_has {
-	struct soda_wire_has near;
+struct soda_recent_residency {
+	struct soda_wire_residency near;
 	uint64_t at;
 	uint32_t chunk_bytes;
 };
@@ -28,7 +28,7 @@ struct soda_recent {
 	uint32_t bytes, owner;
 	uint32_t slot; /* SODA_CACHE_NONE: a miss */
 	enum soda_cache_answer answer;
-	struct soda_recent_has has;
+	struct soda_recent_residency residency;
 };
 
 struct soda_recent_list {
@@ -42,7 +42,7 @@ struct soda_recent_list {
  * Which of the 64 parts of part_bytes from `at` on the client of the request has, each as a
  * whole.  `at`: in the owner, a multiple of part_bytes.
  */
-uint64_t soda_recent_has(const struct soda_recent *item, uint64_t at, uint32_t part_bytes);
+uint64_t soda_recent_resident(const struct soda_recent *item, uint64_t at, uint32_t part_bytes);
 
 /* Let each of the requests have the latest that its client has said there. */
 void soda_recent_refresh(struct soda_recent *items, uint32_t n);

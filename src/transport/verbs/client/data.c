@@ -68,8 +68,8 @@ struct vrequest {
 	uint8_t marks; /* WRITE: how many dirty marks; 0: none */
 	bool write;
 	bool two_sided;
-	bool told; /* `has` goes with it */
-	struct soda_wire_has has;
+	bool told; /* `residency` goes with it */
+	struct soda_wire_residency residency;
 	bool direct; /* data need no slot: the device knows where they are */
 	int status;
 };
@@ -387,8 +387,8 @@ static uint32_t put_head(const struct vdata *c, const struct vrequest *r, uint32
 		});
 	if (!tells(c, r))
 		return SODA_WIRE_READ_BYTES;
-	soda_wire_put_has(head + SODA_WIRE_READ_BYTES, &r->has);
-	return SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES;
+	soda_wire_put_residency(head + SODA_WIRE_READ_BYTES, &r->residency);
+	return SODA_WIRE_READ_BYTES + SODA_WIRE_RESIDENCY_BYTES;
 }
 
 /* As above, of one work request. */
@@ -399,7 +399,8 @@ static uint32_t ask(struct vdata *c, uint32_t n)
 	uint32_t left = r->bytes - c->issued_bytes;
 	uint32_t bytes = left < c->slot_bytes ? left : c->slot_bytes;
 	struct ibv_sge *sge = &c->sge[4 * n];
-	uint32_t flags = (c->polling ? SODA_WIRE_POLLING : 0) | (tells(c, r) ? SODA_WIRE_HAS : 0);
+	uint32_t flags =
+		(c->polling ? SODA_WIRE_POLLING : 0) | (tells(c, r) ? SODA_WIRE_RESIDENCY : 0);
 
 	sge[0] = ours(c, head, put_head(c, r, bytes, head));
 	sge[1] = sge[3] = ours(c, slot, bytes);
@@ -579,9 +580,9 @@ static int data_post(struct soda_conn *conn, const struct soda_post *p)
 				.region_id = p->mr->region_id,
 				.write = p->write,
 				.two_sided = peer_is_two_sided(c),
-				.told = p->has };
-	if (p->has)
-		r->has = *p->has;
+				.told = p->residency };
+	if (p->residency)
+		r->residency = *p->residency;
 	if (r->two_sided && !p->write)
 		use_key(c, p, r);
 	if (c->regcache && !peer_is_two_sided(c))

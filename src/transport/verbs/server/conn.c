@@ -252,7 +252,7 @@ static void deliver(struct soda_verbs_conn *c, struct soda_verbs_request *ask,
 static const char *take_read(struct soda_verbs_conn *c, struct soda_verbs_buffer *b, bool polling,
 			     bool told)
 {
-	uint8_t body[SODA_WIRE_READ_BYTES + SODA_WIRE_HAS_BYTES];
+	uint8_t body[SODA_WIRE_READ_BYTES + SODA_WIRE_RESIDENCY_BYTES];
 	struct soda_verbs_answer *a;
 	struct soda_wire_read r;
 	const char *why;
@@ -278,7 +278,7 @@ static const char *take_read(struct soda_verbs_conn *c, struct soda_verbs_buffer
 		polling);
 	a->read.rq.told = told;
 	if (told)
-		soda_wire_get_has(body + SODA_WIRE_READ_BYTES, &a->read.rq.has);
+		soda_wire_get_residency(body + SODA_WIRE_READ_BYTES, &a->read.rq.residency);
 	c->p.peer.listener->ops->request(c->p.peer.client, &a->read.rq);
 	return NULL;
 }
@@ -313,11 +313,11 @@ const char *soda_verbs_conn_request(struct soda_verbs_conn *c, struct soda_verbs
 				    const struct ibv_wc *wc)
 {
 	uint32_t imm = be32toh(wc->imm_data), type = imm & 0xff;
-	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_HAS;
+	bool polling = imm >> 8 & SODA_WIRE_POLLING, told = imm >> 8 & SODA_WIRE_RESIDENCY;
 
 	if (wc->opcode == IBV_WC_RECV && wc->wc_flags & IBV_WC_WITH_IMM) {
 		if (type == SODA_MSG_READ &&
-		    wc->byte_len == SODA_WIRE_READ_BYTES + (told ? SODA_WIRE_HAS_BYTES : 0))
+		    wc->byte_len == SODA_WIRE_READ_BYTES + (told ? SODA_WIRE_RESIDENCY_BYTES : 0))
 			return take_read(c, b, polling, told);
 		if (type == SODA_MSG_WRITE && wc->byte_len > SODA_WIRE_WRITE_BYTES)
 			return take_write(c, b, wc->byte_len, polling);
