@@ -2,15 +2,24 @@
 #include "host_agent/core/replace.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct soda_policy *const policies[] = { &soda_policy_ghost, &soda_policy_fifo };
 
-const struct soda_policy *soda_policy_find(const char *name)
+const struct soda_policy *soda_policy_find(const char *name, struct soda_why *why)
 {
-	for (unsigned i = 0; i < sizeof(policies) / sizeof(policies[0]); i++)
+	char all[128] = "";
+	size_t at = 0;
+
+	for (unsigned i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
 		if (!strcmp(policies[i]->name, name))
 			return policies[i];
+		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s", i ? ", " : "",
+				       policies[i]->name);
+	}
+	snprintf(why->text, sizeof(why->text),
+		 "evict (SODA_EVICT): there is no '%.64s'; there are: %s", name, all);
 	return NULL;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/lock.h"
 #include "host_agent/core/chunk.h"
+#include "transport/api/transport.h"
 
 #define SODA_NO_CHUNK UINT32_MAX
 
@@ -55,8 +56,8 @@ struct soda_replacer {
 
 extern const struct soda_policy soda_policy_fifo, soda_policy_ghost;
 
-/* By name; NULL: unknown. */
-const struct soda_policy *soda_policy_find(const char *name);
+/* By name; NULL: unknown, and which there are in why. */
+const struct soda_policy *soda_policy_find(const char *name, struct soda_why *why);
 
 /* capacity: of the buffer in chunks; decides how many shards make sense. */
 void soda_replace_init(struct soda_replacer *r, const struct soda_policy *policy,

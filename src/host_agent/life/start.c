@@ -105,15 +105,12 @@ static uint32_t count_processors(void)
 static int start_memory(struct soda_why *why)
 {
 	struct soda_settings *s = &soda_agent.settings;
-	const struct soda_policy *policy = soda_policy_find(s->evict);
+	const struct soda_policy *policy = soda_policy_find(s->evict, why);
 	bool inline_mode = s->mode == SODA_MODE_INLINE;
 	int ret;
 
-	if (!policy) {
-		snprintf(why->text, sizeof(why->text),
-			 "evict (SODA_EVICT): '%.64s' is not ghost or fifo", s->evict);
+	if (!policy)
 		return -EINVAL;
-	}
 	soda_agent.pager = &soda_uffd_pager;
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;

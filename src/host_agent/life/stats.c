@@ -38,7 +38,52 @@ static uint64_t metadata_bytes(void)
 	return sum;
 }
 
-#define SUM(c) soda_threads_sum(SODA_CNT_##c)
+#define FIELD(f, c)                                                                                \
+	{                                                                                          \
+		.name = #f, .offset = offsetof(struct soda_stats, f),                              \
+		.bytes = sizeof(((struct soda_stats *)0)->f), .counter = c                         \
+	}
+#define COUNTER(f, c) FIELD(f, SODA_CNT_##c)
+#define OTHER(f) FIELD(f, -1)
+
+/* Whatever is counted is filled from here; soda_stats_gather fills the others. */
+static const struct {
+	const char *name;
+	size_t offset, bytes;
+	int counter; /* enum soda_counter, of a field of 64 bits; -1: none */
+} rows[] = {
+	COUNTER(faults, FAULTS),
+	COUNTER(faults_joined, JOINED),
+	COUNTER(zero_fills, ZERO_FILLS),
+	COUNTER(local_refaults, LOCAL_REFAULTS),
+	COUNTER(wp_faults, WP_FAULTS),
+	COUNTER(fetches, FETCHES),
+	COUNTER(prefetched, PREFETCHED),
+	COUNTER(prefetch_useless, PREFETCH_USELESS),
+	COUNTER(bytes_fetched, BYTES_FETCHED),
+	COUNTER(bytes_written_back, BYTES_WRITTEN),
+	COUNTER(evicted_clean, EVICTED_CLEAN),
+	COUNTER(evicted_dirty, EVICTED_DIRTY),
+	COUNTER(evict_waits, EVICT_WAITS),
+	OTHER(reconnects),
+	COUNTER(errors, ERRORS),
+	OTHER(fam_bytes),
+	OTHER(buffer_bytes),
+	OTHER(resident_bytes),
+	OTHER(resident_peak_bytes),
+	OTHER(pinned_bytes),
+	OTHER(metadata_bytes),
+	OTHER(fault_p50_ns),
+	OTHER(fault_p99_ns),
+	COUNTER(polled, POLLED),
+	COUNTER(slept, SLEPT),
+	OTHER(mode),
+	OTHER(chunk_bytes),
+	COUNTER(installed, INSTALLED),
+	COUNTER(stalled_ns, STALLED_NS),
+};
+
+enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 void soda_stats_gather(struct soda_stats *out)
 {
@@ -46,21 +91,7 @@ void soda_stats_gather(struct soda_stats *out)
 	uint64_t chunk = soda_agent.chunk_shift ? soda_chunk_bytes() : 0;
 
 	*out = (struct soda_stats){
-		.faults = SUM(FAULTS),
-		.faults_joined = SUM(JOINED),
-		.zero_fills = SUM(ZERO_FILLS),
-		.local_refaults = SUM(LOCAL_REFAULTS),
-		.wp_faults = SUM(WP_FAULTS),
-		.fetches = SUM(FETCHES),
-		.prefetched = SUM(PREFETCHED),
-		.prefetch_useless = SUM(PREFETCH_USELESS),
-		.bytes_fetched = SUM(BYTES_FETCHED),
-		.bytes_written_back = SUM(BYTES_WRITTEN),
-		.evicted_clean = SUM(EVICTED_CLEAN),
-		.evicted_dirty = SUM(EVICTED_DIRTY),
-		.evict_waits = SUM(EVICT_WAITS),
 		.reconnects = soda_agent.reconnects,
-		.errors = SUM(ERRORS),
 		.fam_bytes = soda_agent.fam_bytes,
 		.buffer_bytes = (uint64_t)b->limit * chunk,
 		.resident_bytes = (uint64_t)soda_buffer_used(b) * chunk,
@@ -69,54 +100,14 @@ void soda_stats_gather(struct soda_stats *out)
 		.metadata_bytes = metadata_bytes(),
 		.fault_p50_ns = soda_threads_percentile_ns(50),
 		.fault_p99_ns = soda_threads_percentile_ns(99),
-		.polled = SUM(POLLED),
-		.slept = SUM(SLEPT),
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
-		.installed = SUM(INSTALLED),
-		.stalled_ns = SUM(STALLED_NS),
 	};
+	for (int i = 0; i < ROWS; i++)
+		if (rows[i].counter >= 0)
+			*(uint64_t *)((char *)out + rows[i].offset) =
+				soda_threads_sum((enum soda_counter)rows[i].counter);
 }
-
-#define ROW(f)                                                                                     \
-	{                                                                                          \
-#f, offsetof(struct soda_stats, f), sizeof(((struct soda_stats *)0)->f)            \
-	}
-
-static const struct {
-	const char *name;
-	size_t offset, bytes;
-} rows[] = {
-	ROW(faults),
-	ROW(faults_joined),
-	ROW(zero_fills),
-	ROW(local_refaults),
-	ROW(wp_faults),
-	ROW(fetches),
-	ROW(prefetched),
-	ROW(prefetch_useless),
-	ROW(bytes_fetched),
-	ROW(bytes_written_back),
-	ROW(evicted_clean),
-	ROW(evicted_dirty),
-	ROW(evict_waits),
-	ROW(reconnects),
-	ROW(errors),
-	ROW(fam_bytes),
-	ROW(buffer_bytes),
-	ROW(resident_bytes),
-	ROW(resident_peak_bytes),
-	ROW(pinned_bytes),
-	ROW(metadata_bytes),
-	ROW(fault_p50_ns),
-	ROW(fault_p99_ns),
-	ROW(polled),
-	ROW(slept),
-	ROW(mode),
-	ROW(chunk_bytes),
-	ROW(installed),
-	ROW(stalled_ns),
-};
 
 size_t soda_stats_json(char *out, size_t bytes)
 {
@@ -125,7 +116,7 @@ size_t soda_stats_json(char *out, size_t bytes)
 
 	soda_stats_gather(&s);
 	at = (size_t)snprintf(out, bytes, "{\"soda_stats\": {");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && at < bytes; i++) {
+	for (size_t i = 0; i < ROWS && at < bytes; i++) {
 		const char *field = (const char *)&s + rows[i].offset;
 		uint64_t v = 0;
 

@@ -87,7 +87,7 @@ void host_start(const struct host_options *o)
 	chunks = (int64_t)(s->buffer_bytes >> soda_agent.chunk_shift);
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
 	soda_buffer_resize(&soda_agent.buffer, chunks);
-	soda_replace_init(&soda_agent.replacer, soda_policy_find(s->evict), soda_agent.table,
+	soda_replace_init(&soda_agent.replacer, soda_policy_find(s->evict, &why), soda_agent.table,
 			  (uint64_t)chunks);
 	if (soda_session_start("fake://server", s->threads, &why))
 		fake_fail("session: %s", why.text);

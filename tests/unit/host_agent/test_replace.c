@@ -198,10 +198,13 @@ static void invariants(void **state)
 
 static void by_name(void **state)
 {
-	assert_ptr_equal(soda_policy_find("fifo"), &soda_policy_fifo);
-	assert_ptr_equal(soda_policy_find("ghost"), &soda_policy_ghost);
-	assert_null(soda_policy_find("lru"));
-	assert_null(soda_policy_find(""));
+	struct soda_why why;
+
+	assert_ptr_equal(soda_policy_find("fifo", &why), &soda_policy_fifo);
+	assert_ptr_equal(soda_policy_find("ghost", &why), &soda_policy_ghost);
+	assert_null(soda_policy_find("lru", &why));
+	assert_non_null(strstr(why.text, "there is no 'lru'; there are: ghost, fifo"));
+	assert_null(soda_policy_find("", &why));
 }
 
 int main(void)

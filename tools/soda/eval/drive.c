@@ -73,7 +73,7 @@ static uint32_t count_left(const struct soda_eval_plan *plan,
 
 	*seconds_p = 0;
 	for (; i < plan->runs_n; i++)
-		if (soda_eval_in(plan->runs[i].mode, modes) &&
+		if ((modes >> plan->runs[i].mode & 1) &&
 		    !soda_eval_results_find(results, plan, &plan->runs[i])) {
 			*seconds_p += soda_eval_progress_guess(results, plan, &plan->runs[i]);
 			n++;
@@ -240,7 +240,7 @@ static int make_page(const struct soda_eval_plan *plan, bool wanted)
 static void warn_of_memory(const struct soda_eval_plan *plan)
 {
 	for (uint32_t i = 0; i < plan->modes_n; i++)
-		if (soda_eval_in(plan->modes[i], SODA_EVAL_DISK_MODES) &&
+		if (soda_eval_mode_has(plan->modes[i], SODA_EVAL_ON_DISK) &&
 		    soda_eval_readahead_none(plan->out))
 			fprintf(stderr,
 				"soda eval: %s is in memory (tmpfs), so that mode %s has no disk "

@@ -34,26 +34,43 @@
 #include "soda/stage/daemon.h"
 #include "soda/stage/link.h"
 
-enum soda_eval_mode {
-	SODA_EVAL_DRAM,
-	SODA_EVAL_SSD,
-	SODA_EVAL_SSD_READAHEAD, /* the disk's own readahead, whatever it is */
-	SODA_EVAL_SSD_ADVICE,	 /* as ssd, and the program says what it reads next */
-	SODA_EVAL_MEMSERVER,
-	SODA_EVAL_BASE,
-	SODA_EVAL_AGG,
-	SODA_EVAL_ASYNC,
-	SODA_EVAL_STATIC,
-	SODA_EVAL_DYNAMIC,
-	SODA_EVAL_AGG_ASYNC,
-	SODA_EVAL_ALL,
-	SODA_EVAL_MODES,
+/* What a mode's runs use, and the parts of the agent that are on in it. */
+enum soda_eval_trait {
+	SODA_EVAL_ON_DISK = 1 << 0,
+	SODA_EVAL_THROUGH_AGENT = 1 << 1,
+	SODA_EVAL_BESIDE = 1 << 2, /* it is also run beside a background process */
+	SODA_EVAL_PLAIN = 1 << 3,  /* --base */
+	SODA_EVAL_AGGREGATES = 1 << 4,
+	SODA_EVAL_FORWARDS = 1 << 5, /* --async */
+	SODA_EVAL_STATICS = 1 << 6,
+	SODA_EVAL_DYNAMICS = 1 << 7,
 };
 
-/* Sets of modes: 1 << mode. */
-#define SODA_EVAL_DISK_MODES                                                                       \
-	(1u << SODA_EVAL_SSD | 1u << SODA_EVAL_SSD_READAHEAD | 1u << SODA_EVAL_SSD_ADVICE)
-#define SODA_EVAL_AGENT_MODES (((1u << SODA_EVAL_MODES) - 1) & ~((1u << SODA_EVAL_BASE) - 1))
+/*
+ * The modes: a new one is a line here.  X(name, as people write it, how much longer than dram a
+ * run takes before one has been measured, traits).
+ */
+#define SODA_EVAL_MODE_TABLE(X)                                                                    \
+	X(DRAM, "dram", 1, 0)                                                                      \
+	X(SSD, "ssd", 2.5, SODA_EVAL_ON_DISK | SODA_EVAL_BESIDE)                                   \
+	/* the disk's own readahead, whatever it is */                                             \
+	X(SSD_READAHEAD, "ssd+readahead", 2.5, SODA_EVAL_ON_DISK)                                  \
+	/* as ssd, and the program says what it reads next */                                      \
+	X(SSD_ADVICE, "ssd+advice", 2.5, SODA_EVAL_ON_DISK)                                        \
+	X(MEMSERVER, "memserver", 1.7, SODA_EVAL_BESIDE)                                           \
+	X(BASE, "base", 2.3, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_PLAIN)         \
+	X(AGG, "agg", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_AGGREGATES)                           \
+	X(ASYNC, "async", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_FORWARDS)                         \
+	X(STATIC, "static", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_STATICS)     \
+	X(DYNAMIC, "dynamic", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_DYNAMICS)                     \
+	X(AGG_ASYNC, "agg+async", 2,                                                               \
+	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS)                     \
+	X(ALL, "all", 2,                                                                           \
+	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS | \
+		  SODA_EVAL_STATICS | SODA_EVAL_DYNAMICS)
+
+#define SODA_EVAL_MODE_NAME(name, text, factor, traits) SODA_EVAL_##name,
+enum soda_eval_mode { SODA_EVAL_MODE_TABLE(SODA_EVAL_MODE_NAME) SODA_EVAL_MODES };
 
 extern const char *const soda_eval_mode_names[]; /* ends with NULL, as does: */
 extern const char *const soda_eval_app_names[];	 /* the paper's five first */
@@ -122,10 +139,9 @@ json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph);
 void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described);
 /* The place of a name in a list that ends with NULL; -1: it is not there. */
 int soda_eval_name_find(const char *const *names, const char *name);
-static inline bool soda_eval_in(enum soda_eval_mode mode, unsigned set)
-{
-	return set >> mode & 1;
-}
+bool soda_eval_mode_has(enum soda_eval_mode mode, enum soda_eval_trait trait);
+/* Seconds of a run, as a multiple of dram's, before one has been measured. */
+double soda_eval_mode_factor(enum soda_eval_mode mode);
 
 /* graph.c.  Make the graph's files where they are not there; 0 or negative errno, told. */
 int soda_eval_graph_prepare(const struct soda_eval_plan *plan, struct soda_eval_graph *graph);

@@ -8,21 +8,23 @@
 #include "soda/base/json.h"
 #include "soda/eval/eval.h"
 
-const char *const soda_eval_mode_names[] = {
-	[SODA_EVAL_DRAM] = "dram",
-	[SODA_EVAL_SSD] = "ssd",
-	[SODA_EVAL_SSD_READAHEAD] = "ssd+readahead",
-	[SODA_EVAL_SSD_ADVICE] = "ssd+advice",
-	[SODA_EVAL_MEMSERVER] = "memserver",
-	[SODA_EVAL_BASE] = "base",
-	[SODA_EVAL_AGG] = "agg",
-	[SODA_EVAL_ASYNC] = "async",
-	[SODA_EVAL_STATIC] = "static",
-	[SODA_EVAL_DYNAMIC] = "dynamic",
-	[SODA_EVAL_AGG_ASYNC] = "agg+async",
-	[SODA_EVAL_ALL] = "all",
-	[SODA_EVAL_MODES] = NULL,
-};
+#define MODE_TEXT(name, text, factor, traits) text,
+#define MODE_FACTOR(name, text, factor, traits) factor,
+#define MODE_TRAITS(name, text, factor, traits) traits,
+
+const char *const soda_eval_mode_names[] = { SODA_EVAL_MODE_TABLE(MODE_TEXT) NULL };
+static const double factors[] = { SODA_EVAL_MODE_TABLE(MODE_FACTOR) };
+static const unsigned traits[] = { SODA_EVAL_MODE_TABLE(MODE_TRAITS) };
+
+bool soda_eval_mode_has(enum soda_eval_mode mode, enum soda_eval_trait trait)
+{
+	return traits[mode] & trait;
+}
+
+double soda_eval_mode_factor(enum soda_eval_mode mode)
+{
+	return factors[mode];
+}
 
 const char *const soda_eval_app_names[] = { "bfs",	    "pagerank", "radii", "bc",
 					    "components",   "kcore",	"mis",	 "triangle",
@@ -36,11 +38,6 @@ int soda_eval_name_find(const char *const *names, const char *name)
 	return -1;
 }
 
-/* Modes that are also run beside a background process. */
-#define BESIDE                                                                                     \
-	(1u << SODA_EVAL_SSD | 1u << SODA_EVAL_MEMSERVER | 1u << SODA_EVAL_BASE |                  \
-	 1u << SODA_EVAL_STATIC | 1u << SODA_EVAL_ALL)
-
 /* The modes of one application on one graph; they take turns in being first. */
 static void add_turn(struct soda_eval_plan *plan, struct soda_eval_run run)
 {
@@ -49,7 +46,7 @@ static void add_turn(struct soda_eval_plan *plan, struct soda_eval_run run)
 		/* The first run in local memory says what the others may have. */
 		if (run.repetition == 0)
 			run.mode = plan->modes[i];
-		if (run.processes == 1 || soda_eval_in(run.mode, BESIDE))
+		if (run.processes == 1 || soda_eval_mode_has(run.mode, SODA_EVAL_BESIDE))
 			plan->runs[plan->runs_n++] = run;
 	}
 }

@@ -8,14 +8,8 @@
 
 #include "soda/eval/results.h"
 
-/* Nanoseconds for each edge, start, load and verification included, and what the modes multiply. */
+/* Nanoseconds for each edge, start, load and verification included. */
 static const double app_ns[SODA_EVAL_APPS_MAX] = { 40, 70, 90, 80, 50, 150, 50, 600, 150 };
-static const double mode_factor[SODA_EVAL_MODES] = {
-	[SODA_EVAL_DRAM] = 1,	      [SODA_EVAL_SSD] = 2.5,	   [SODA_EVAL_SSD_READAHEAD] = 2.5,
-	[SODA_EVAL_SSD_ADVICE] = 2.5, [SODA_EVAL_MEMSERVER] = 1.7, [SODA_EVAL_BASE] = 2.3,
-	[SODA_EVAL_AGG] = 2,	      [SODA_EVAL_ASYNC] = 2,	   [SODA_EVAL_STATIC] = 2,
-	[SODA_EVAL_DYNAMIC] = 2,      [SODA_EVAL_AGG_ASYNC] = 2,   [SODA_EVAL_ALL] = 2,
-};
 
 enum { BESIDE_FACTOR = 2 };
 
@@ -35,7 +29,7 @@ static double rough(const struct soda_eval_plan *plan, const struct soda_eval_ru
 {
 	double edges = edges_of(&plan->graphs[run->graph]);
 
-	return (START_S + edges * 1e-9 * app_ns[run->app] * mode_factor[run->mode]) *
+	return (START_S + edges * 1e-9 * app_ns[run->app] * soda_eval_mode_factor(run->mode)) *
 	       (run->processes > 1 ? BESIDE_FACTOR : 1);
 }
 

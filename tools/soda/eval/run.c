@@ -63,12 +63,12 @@ static void __attribute__((format(printf, 2, 3))) invalid(struct scene *s, const
 
 static bool has_agent(const struct scene *s)
 {
-	return soda_eval_in(s->run->mode, SODA_EVAL_AGENT_MODES);
+	return soda_eval_mode_has(s->run->mode, SODA_EVAL_THROUGH_AGENT);
 }
 
 static bool is_disk(const struct scene *s)
 {
-	return soda_eval_in(s->run->mode, SODA_EVAL_DISK_MODES);
+	return soda_eval_mode_has(s->run->mode, SODA_EVAL_ON_DISK);
 }
 
 static bool is_fabric(const struct scene *s)

@@ -71,18 +71,15 @@ static int enter_cpu_cap(void *arg)
 	return stage->plan->cpu_pct ? soda_bench_daemon_enter_cap(&stage->cpu_cap) : 0;
 }
 
-/* On its own or in its company. */
-#define PARTS(part) (1u << (part) | 1u << SODA_EVAL_ALL)
-
-static const char *yes(enum soda_eval_mode mode, unsigned set, const char *on, const char *off)
+static const char *yes(enum soda_eval_mode mode, enum soda_eval_trait trait, const char *on,
+		       const char *off)
 {
-	return soda_eval_in(mode, set) ? on : off;
+	return soda_eval_mode_has(mode, trait) ? on : off;
 }
 
 int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_graph *graph,
 			  enum soda_eval_mode mode, const struct soda_eval_needs *needs)
 {
-	unsigned both = 1u << SODA_EVAL_AGG_ASYNC, statics = PARTS(SODA_EVAL_STATIC);
 	char listen[64] = "tcp://127.0.0.1:0", dynamic[48], fixed[48], entry[48];
 	uint64_t dynamic_bytes, static_bytes, entry_bytes;
 
@@ -106,13 +103,13 @@ int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_
 		dynamic,
 		fixed,
 		entry,
-		yes(mode, PARTS(SODA_EVAL_BASE) & ~PARTS(SODA_EVAL_ALL), "--base=yes", "--base=no"),
-		yes(mode, PARTS(SODA_EVAL_AGG) | both, "--aggregate=yes", "--aggregate=no"),
-		yes(mode, PARTS(SODA_EVAL_ASYNC) | both, "--async=yes", "--async=no"),
-		yes(mode, PARTS(SODA_EVAL_DYNAMIC), "--dynamic=yes", "--dynamic=no"),
-		yes(mode, statics, "--static=yes", "--static=no"),
+		yes(mode, SODA_EVAL_PLAIN, "--base=yes", "--base=no"),
+		yes(mode, SODA_EVAL_AGGREGATES, "--aggregate=yes", "--aggregate=no"),
+		yes(mode, SODA_EVAL_FORWARDS, "--async=yes", "--async=no"),
+		yes(mode, SODA_EVAL_DYNAMICS, "--dynamic=yes", "--dynamic=no"),
+		yes(mode, SODA_EVAL_STATICS, "--static=yes", "--static=no"),
 		/* vertex data: PATH.idx and PATH.in.idx */
-		soda_eval_in(mode, statics) ? "--static-rule=*.idx" : NULL,
+		yes(mode, SODA_EVAL_STATICS, "--static-rule=*.idx", NULL),
 		NULL,
 	};
 
