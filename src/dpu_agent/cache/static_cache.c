@@ -31,7 +31,7 @@ struct soda_static_range {
 	int fd;
 	/* guarded by the cache's lock */
 	enum range_state state;
-	uint64_t charged; /* of the capacity: bytes, or 0 once it has failed */
+	uint64_t charged; /* what it takes of the capacity: bytes, or 0 once its load has failed */
 	uint64_t refs;	  /* sets and readers */
 	struct soda_static_range *next;
 };
@@ -94,7 +94,8 @@ static void unmap_all(struct soda_static_range *dead)
 	}
 }
 
-/* The last reference: out of the list, for the caller to unmap without the lock. */
+/* Release a reference; with the last one the range leaves the list, and the caller unmaps it
+ * without the lock. */
 static struct soda_static_range *put_locked(struct soda_static *cache, struct soda_static_range *r)
 {
 	struct soda_static_range **link = &cache->ranges;
@@ -154,8 +155,8 @@ static struct soda_static_range *find_locked(struct soda_static *cache,
 }
 
 /*
- * Takes a reference; whether it is loaded: if not, that was its loader's failure.  A wait lets go
- * of the lock.
+ * Take a reference and wait, without the lock, until the range is no longer LOADING; whether it is
+ * loaded.  False: the thread that loaded it has failed.
  */
 static bool join_locked(struct soda_static *cache, struct soda_static_range *r)
 {
@@ -168,7 +169,7 @@ static bool join_locked(struct soda_static *cache, struct soda_static_range *r)
 	soda_wait_begin(&wait, "another client's load of a range of the static cache");
 	while (r->state == LOADING)
 		soda_wait_turn(&wait, &cache->settled, &cache->lock);
-	pthread_mutex_unlock(&cache->lock); /* the reference keeps it as it is */
+	pthread_mutex_unlock(&cache->lock); /* our reference keeps the range in the list */
 	soda_wait_end(&wait);
 	pthread_mutex_lock(&cache->lock);
 	return r->state == LOADED;
@@ -188,7 +189,7 @@ static int refuse_locked(struct soda_static *cache, uint64_t bytes, struct soda_
 	return -ENOSPC;
 }
 
-/* Reserved, in the list, LOADING, with one reference. */
+/* Add a range to the list: LOADING, its capacity reserved, with one reference. */
 static int reserve_locked(struct soda_static *cache, const struct soda_owner_name *owner,
 			  uint64_t offset, uint64_t bytes, struct soda_static_range **range_p,
 			  struct soda_why *why)
@@ -217,7 +218,7 @@ static int reserve_locked(struct soda_static *cache, const struct soda_owner_nam
 	return 0;
 }
 
-/* Memory for it, all of it there. */
+/* Make the range's memfd with all its pages, and map it. */
 static int allocate(struct soda_static_range *r)
 {
 	void *map;
@@ -234,8 +235,9 @@ static int allocate(struct soda_static_range *r)
 }
 
 /*
- * Against every change: nobody can map it for writing from now on.  Our own mapping stays the
- * one that was made before, which kernels before 6.2 register with an RDMA device, and no other.
+ * Seal the memfd: from now on no process can map it for writing.  Our own mapping becomes read-only
+ * and stays the one that was made before the seal: kernels before 6.2 register no other with an
+ * RDMA device.
  */
 static int seal(struct soda_static_range *r)
 {
@@ -267,14 +269,14 @@ static int fill(struct soda_static_range *r, soda_static_load load, void *source
 	return seal(r);
 }
 
-/* End of a load that this thread began: whoever waits for it goes on. */
+/* End a load that this thread began, and wake the threads that wait for it. */
 static void settle(struct soda_static *cache, struct soda_static_range *r, int ret)
 {
 	pthread_mutex_lock(&cache->lock);
 	if (ret) {
 		r->state = FAILED;
 		cache->stats.loads_failed++;
-		cache->stats.used -= r->charged; /* those who load it again now want the room */
+		cache->stats.used -= r->charged; /* a thread that loads it again needs the room */
 		r->charged = 0;
 	} else {
 		r->state = LOADED;
@@ -285,8 +287,8 @@ static void settle(struct soda_static *cache, struct soda_static_range *r, int r
 }
 
 /*
- * 0 with a reference in *range_p; else there is none.  Where another client's load fails, this one
- * loads by itself: the other's connection has failed, not its own.
+ * Find the loaded range, or load it: 0 with a reference in *range_p.  Where another client's load
+ * fails, this client loads the range itself: the other client's connection may have failed.
  */
 static int obtain(struct soda_static *cache, const struct soda_owner_name *owner, uint64_t offset,
 		  uint64_t bytes, soda_static_load load, void *source,
@@ -322,7 +324,8 @@ static int obtain(struct soda_static *cache, const struct soda_owner_name *owner
 	return ret;
 }
 
-/* It gets the caller's reference. 0; -EEXIST: it is in the set already; -ENOMEM. */
+/* Put the range into the set, with the caller's reference. 0; -EEXIST: it is there already;
+ * -ENOMEM. */
 static int insert_locked(struct soda_static_set *set, struct soda_static_range *r)
 {
 	struct soda_static_range **grown;
@@ -370,7 +373,7 @@ int soda_static_add(struct soda_static *cache, struct soda_static_set *set,
 	return 0;
 }
 
-/* Take out of the set what lies inside; the chain of those to be unmapped. */
+/* Take the ranges that lie inside out of the set; returns the chain of ranges to be unmapped. */
 static struct soda_static_range *take_locked(struct soda_static *cache, struct soda_static_set *set,
 					     uint64_t offset, uint64_t bytes, int *taken_p)
 {
@@ -436,7 +439,7 @@ void soda_static_clear(struct soda_static *cache, struct soda_static_set *set)
 	unmap_all(dead);
 }
 
-/* Most regions have none: that costs no lock. */
+/* Most regions have no range: for these no lock is taken. */
 static bool is_empty(const struct soda_static_set *set)
 {
 	return !atomic_load_explicit(&set->seen, memory_order_acquire);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The static cache: ranges that somebody chose are loaded once, and stay until the last
- * region that asked for them closes.  No lookup decides, no eviction: what is in it is
- * a hit.  All of a range or nothing of it.
+ * The static cache: ranges that a program or a rule has chosen are loaded once, and stay until the
+ * last region that asked for them closes.  Nothing is predicted or evicted: a READ inside of a
+ * loaded range is a hit.  A range is loaded as a whole or not at all.
  *
  * Each range is a memfd, sealed against every change once it is loaded, so that a
- * host on the same machine can map it and read it without a request, as one does over verbs
- * by a key, and one mapping of the agent's for all other hosts.  Ranges of a READ_ONLY file,
- * by (file id, generation), are shared by all clients; of other regions they are the
- * region's own, and frozen: the agent refuses WRITEs to them.
+ * client on the same machine can map the range and read it without a request; over verbs a client
+ * does the same by a key.  READs of all other clients are answered from one mapping of the agent's.
+ * Ranges of a READ_ONLY file, named by (file id, generation), are shared by all clients.  Ranges of
+ * another region are that region's own, and frozen: the agent refuses WRITEs to them.
  *
- * Threads: any.  add blocks while the range is loaded, also by somebody else.
+ * Threads: any.  add blocks while the range is loaded, also where another thread loads it.
  */
 #ifndef SODA_DPU_STATIC_CACHE_H
 #define SODA_DPU_STATIC_CACHE_H
@@ -45,19 +45,21 @@ struct soda_static_stats {
 	uint64_t hits, bytes_hit;
 };
 
-/* There is memory of a range, before it is loaded; or it is about to go. */
+/* Called with a range's memory before the range is loaded (there), and before the memory is freed.
+ */
 typedef void (*soda_static_told)(void *memory, uint64_t bytes, bool there);
 
 /* told: or NULL. 0 or -ENOMEM. */
 int soda_static_create(uint64_t capacity, soda_static_told told, struct soda_static **cache_p);
-/* Every set is clear. NULL is a no-op. */
+/* The caller has cleared every set. NULL is a no-op. */
 void soda_static_destroy(struct soda_static *cache);
 
 /*
- * Put [offset, offset + bytes), whole pages inside the owner, into the set, once, loading it
- * unless it is part of a range of the same owner that is there; one that somebody else
- * fails to load is loaded anew.  *range_p is valid as long as it is in the set.  -ENOSPC: over the
- * capacity, nothing is loaded, why says the sizes; -EINVAL; -ENOMEM; an error of load.
+ * Put [offset, offset + bytes), whole pages inside the owner, into the set, once.  The range is
+ * loaded unless it is part of a loaded range of the same owner; where another thread is loading it
+ * and fails, this one loads it anew.  *range_p is valid as long as the range is in the set.
+ * -ENOSPC: over the capacity, nothing is loaded, why says the sizes; -EINVAL; -ENOMEM; an error of
+ * load.
  */
 int soda_static_add(struct soda_static *cache, struct soda_static_set *set,
 		    const struct soda_owner_name *owner, uint64_t offset, uint64_t bytes,
@@ -69,7 +71,7 @@ int soda_static_add(struct soda_static *cache, struct soda_static_set *set,
  */
 int soda_static_remove(struct soda_static *cache, struct soda_static_set *set, uint64_t offset,
 		       uint64_t bytes);
-/* The region closes. */
+/* Take all ranges out: the region closes. */
 void soda_static_clear(struct soda_static *cache, struct soda_static_set *set);
 
 /* Where a READ is answered from, or NULL. *range_p is the caller's, for release. */
@@ -83,8 +85,8 @@ void soda_static_release(struct soda_static *cache, struct soda_static_range *ra
 bool soda_static_frozen(struct soda_static *cache, const struct soda_static_set *set,
 			uint64_t offset, uint64_t bytes);
 
-/* For the host that maps it, or reads it by a key: the sealed memfd, and what of the owner it
- * holds. */
+/* For a client that maps the range, or reads it by a key: the sealed memfd, and which part of the
+ * owner it holds. */
 void soda_static_share(const struct soda_static_range *range, struct soda_share *share_p);
 
 void soda_static_stats(struct soda_static *cache, struct soda_static_stats *stats_p);

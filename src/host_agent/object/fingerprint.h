@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether a chunk's content is still what it was: sixteen bytes, keyed by a secret of the
- * process.  Pure functions: any thread, AS.
+ * Sixteen bytes, keyed by a secret of the process, that tell whether a chunk's content has changed.
+ * Pure functions: any thread, AS.
  */
 #ifndef SODA_HOST_FINGERPRINT_H
 #define SODA_HOST_FINGERPRINT_H
@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 /*
- * `head` is of the first page alone: most writers change it, and then nothing else need be
- * looked at.  Equality is what `whole` says: 96 bits of XXH3 of all of it.
+ * `head` is the first page's alone: most programs that store to a chunk change that page, and then
+ * the rest need not be read.  `whole` decides: 96 bits of XXH3 of the whole chunk.
  */
 struct soda_fingerprint {
 	uint32_t head;

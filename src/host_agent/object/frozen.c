@@ -6,15 +6,15 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* A bit for each chunk whose range is FROZEN or THAWING; there from the first one on. */
+/* A bit for each chunk, set where its range is FROZEN or THAWING; made with the first range. */
 static struct {
 	_Atomic uint64_t *_Atomic bits;
 	uint64_t bytes;
-} has;
+} bitmap;
 
 bool soda_frozen_has(uint32_t id)
 {
-	_Atomic uint64_t *bits = atomic_load(&has.bits);
+	_Atomic uint64_t *bits = atomic_load(&bitmap.bits);
 
 	return bits && atomic_load(&bits[id / 64]) >> id % 64 & 1;
 }
@@ -24,22 +24,22 @@ int soda_frozen_reserve(void)
 	uint64_t bytes = ((soda_agent.bytes >> soda_agent.chunk_shift) + 63) / 64 * 8;
 	void *p;
 
-	if (has.bytes >= bytes)
+	if (bitmap.bytes >= bytes)
 		return 0;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 		 -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
-	if (has.bits)
-		munmap((void *)has.bits, has.bytes);
-	has.bytes = bytes;
-	atomic_store(&has.bits, p);
+	if (bitmap.bits)
+		munmap((void *)bitmap.bits, bitmap.bytes);
+	bitmap.bytes = bytes;
+	atomic_store(&bitmap.bits, p);
 	return 0;
 }
 
 void soda_frozen_mark(const struct soda_frozen *f, bool on)
 {
-	_Atomic uint64_t *bits = atomic_load(&has.bits);
+	_Atomic uint64_t *bits = atomic_load(&bitmap.bits);
 
 	for (uint64_t id = f->first; id <= f->last; id++)
 		if (on)

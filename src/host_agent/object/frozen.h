@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which chunks an agent's static cache has: ranges of an object that are frozen, and a bit for each
- * of their chunks.  How they become that is in life/freeze.h.
+ * of their chunks.  life/freeze.h asks the agent to freeze and to thaw them.
  */
 #ifndef SODA_HOST_FROZEN_H
 #define SODA_HOST_FROZEN_H
@@ -11,15 +11,16 @@
 enum soda_frozen_state {
 	SODA_FREEZING, /* the agent is being asked */
 	SODA_FROZEN,
-	SODA_THAWING,  /* it is being told otherwise: a reconnection does not freeze it again */
-	SODA_DOUBTFUL, /* it was asked in vain, and may have done it: the next reconnection tells it
-			  otherwise, before anything is written */
-	SODA_THAWED,   /* nothing, to be forgotten by the next who has api_lock */
+	SODA_THAWING,  /* the agent is being told to end it: a reconnection does not freeze it again
+			*/
+	SODA_DOUBTFUL, /* the agent gave no answer and may have frozen it: the next reconnection
+			  tells the agent to end it, before anything is written */
+	SODA_THAWED,   /* not frozen; the next thread with api_lock frees this record */
 };
 
 /*
- * A range of an object; chunk numbers.  It appears and goes with api_lock and the lock of
- * soda_regions_lock, and changes its state with the latter.
+ * A range of an object, in chunk numbers.  A thread that adds or frees one holds api_lock and
+ * soda_regions_lock; one that changes its state holds soda_regions_lock.
  */
 struct soda_frozen {
 	struct soda_frozen *next;
@@ -28,20 +29,22 @@ struct soda_frozen {
 };
 
 /*
- * Before a range is frozen: there are bits.  api_lock held, and no chunk frozen where the runtime
- * is another one than the last time. -ENOMEM.
+ * Before a range is frozen: get memory for the bits.  api_lock held; at the first call after the
+ * runtime's start no chunk is frozen. -ENOMEM.
  */
 int soda_frozen_reserve(void);
-/* The bits of a range that becomes FROZEN, or ceases to be that or THAWING. */
+/* Set the bits of a range that becomes FROZEN; clear those of one that is no longer FROZEN or
+ * THAWING. */
 void soda_frozen_mark(const struct soda_frozen *f, bool on);
 
 /*
- * Whether the agent has it frozen, so that what is resident of it is what the server has: a thread
- * that serves a store which was done before that (handler mode) may call it dirty afterwards.  Of a
- * chunk that is BUSY and write-protected: as long as it is.  No lock is needed. AS.
+ * Whether the agent has the chunk frozen, so that its resident pages are what the server has.  In
+ * handler mode a thread that serves an older store may still mark such a chunk dirty.  The answer
+ * about a chunk that is BUSY and write-protected holds as long as the chunk is.  No lock is needed.
+ * AS.
  */
 bool soda_frozen_has(uint32_t id);
-/* The runtime has ended, and its addresses are not ours any more. */
+/* Free the object's ranges: the runtime has ended, and other mappings may have its addresses. */
 void soda_frozen_forget(struct soda_region *r);
 
 #endif

@@ -10,11 +10,12 @@
 #include "host_agent/object/fingerprint.h"
 
 enum {
-	SHARE = 64,	   /* one in so many stays protected */
-	ONE = 1024,	   /* the odds of a store, as a fraction of this */
-	WEIGHT = 16,	   /* of the past, against one new observation */
-	WORTH = 640,	   /* from these odds on a wrong guess costs less than the faults */
-	CHUNK_MIN = 65536, /* smaller: the table would be more than 0.05 % of the objects */
+	SHARE = 64,  /* one in so many stays protected */
+	ONE = 1024,  /* the odds of a store, as a fraction of this */
+	WEIGHT = 16, /* of the past, against one new observation */
+	WORTH = 640, /* from these odds on a wrong guess costs less than the faults */
+	CHUNK_MIN =
+		65536, /* with smaller chunks the table would be more than 0.05 % of the objects */
 };
 
 static struct soda_fingerprint *kept; /* by chunk */
@@ -83,7 +84,7 @@ void soda_guess_learn(struct soda_region *r, bool stored)
 	else if (p >= WEIGHT)
 		p -= p / WEIGHT;
 	else
-		return; /* where nothing is stored to, nothing is touched */
+		return; /* so that a thread that only reads does not write to the object's struct */
 	atomic_store_explicit(&r->store_odds, p, memory_order_relaxed);
 }
 

@@ -4,15 +4,15 @@
  * and its first store is a second fault, whose end flushes the TLBs of other cores.  Where
  * a program reads, then writes, this costs more than the rest.  So an object whose loaded
  * chunks get stored to has them installed writable, on a guess: DIRTY and GUESSED, with a
- * fingerprint of what the server holds.  What has that fingerprint still when it is
- * to be written back was not written, and is not sent.
+ * fingerprint of what the server holds.  A chunk that still has that fingerprint when it is
+ * to be written back was not stored to, and is not sent.
  *
  *   learns    +  first store to a protected chunk; a GUESSED chunk that was stored to
  *             -  a protected chunk dropped without a store; a GUESSED one that was not
  *
- * One in SHARE stays protected, so that protect.c goes on seeing where stores go.
- * The fingerprint is keyed by a secret of the process; two contents with the same one are
- * as likely as any other failure of the machine's memory that nobody plans for.
+ * One loaded chunk in SHARE stays protected, so that protect.c goes on seeing where stores go.
+ * The fingerprint is keyed by a secret of the process: that two contents have the same one is
+ * less likely than an undetected error of the machine's memory.
  */
 #ifndef SODA_HOST_GUESS_H
 #define SODA_HOST_GUESS_H
@@ -24,31 +24,31 @@
 
 /* Reserve the table of fingerprints; small chunks have none, and nothing is guessed. -ENOMEM. */
 int soda_guess_start(void);
-/* Give it back: of so many chunks. */
+/* Unmap the table, which has fingerprints of so many chunks. */
 void soda_guess_undo(uint64_t chunks);
 
 /* Whether a chunk that a load brings in should be writable at once. AS. */
 bool soda_guess_wanted(struct soda_region *r);
 
-/* Whether that is so for most of the object's chunks at present. AS. */
+/* Whether most of the object's loaded chunks are made writable at once at present. AS. */
 bool soda_guess_active(const struct soda_region *r);
 
-/* A chunk of the object was stored to, or left without. AS. */
+/* A loaded chunk of the object was stored to, or was dropped without a store. AS. */
 void soda_guess_learn(struct soda_region *r, bool stored);
 
-/* Remember the content of a chunk, `bytes` at src, that nobody changes meanwhile. AS. */
+/* Take the fingerprint of a chunk's content, `bytes` at src, which nobody changes meanwhile. AS. */
 void soda_guess_keep(struct soda_region *r, uint32_t id, const void *src, uint32_t bytes);
 
 /*
- * Whether a protected, resident chunk has still the content that was kept: 1, 0; -EFAULT: the
- * program has closed some of it. AS.
+ * Whether a protected, resident chunk still has the content of its fingerprint: 1, 0; -EFAULT: the
+ * program has closed some of its pages. AS.
  */
 int soda_guess_unchanged(uint32_t id, uint32_t bytes);
 
-/* Give the pages back that hold fingerprints of these chunks only. */
+/* Give the system back the table's pages that hold only these chunks' fingerprints. */
 void soda_guess_forget(uint32_t first, uint32_t n);
 
-/* What fingerprints of an object take. */
+/* Bytes of memory that an object's fingerprints take. */
 uint64_t soda_guess_bytes(const struct soda_region *r);
 
 #endif

@@ -9,14 +9,14 @@
 
 bool (*_Atomic soda_chunk_closed)(uint32_t id);
 
-/* No object ever has this number: in the granule table it means that none may come here. */
+/* No object ever has this number; in the granule table it means: no object may be placed here. */
 static const uint16_t no_object = SODA_REGIONS_MAX;
 
 static struct soda_region *_Atomic objects[SODA_REGIONS_MAX + 1];
 static _Atomic uint16_t *granules; /* object of each granule; changed under api_lock */
 static uint32_t granules_n;
 static uint32_t next_granule;	 /* where the next search starts; api_lock */
-static uint32_t next_of_heap;	 /* the heap's, apart: objects rarely come that far */
+static uint32_t next_of_heap;	 /* the heap's regions lie apart, where other objects rarely come */
 static uint16_t next_id;	 /* likewise; numbers are reused as late as possible */
 static _Atomic uint32_t ids_end; /* no object ever had this number or a higher one; api_lock */
 static struct soda_lock table_lock =
@@ -44,12 +44,12 @@ void soda_regions_undo(void)
 }
 
 /*
- * Descriptors are not malloc's: the heap's hooks come here, and the program's malloc() may be what
- * waits for them.  No more of the array is touched than there ever were objects at once.
+ * The structs do not come from malloc(): the heap's hooks call this while the program's malloc()
+ * may be waiting for them.  No more of the array is touched than there ever were objects at once.
  */
 static struct soda_region descriptors[SODA_REGIONS_MAX];
-static uint32_t descriptors_n;	   /* that were ever used; api_lock */
-static struct soda_region *unused; /* of these; api_lock */
+static uint32_t descriptors_n;	   /* structs that were ever used; api_lock */
+static struct soda_region *unused; /* structs that are free again; api_lock */
 
 static void put_descriptor(struct soda_region *r)
 {
@@ -58,7 +58,7 @@ static void put_descriptor(struct soda_region *r)
 	unused = r;
 }
 
-/* Of zeros; NULL: all are in use. */
+/* A struct of zeros; NULL: all are in use. */
 static struct soda_region *get_descriptor(void)
 {
 	struct soda_region *r;

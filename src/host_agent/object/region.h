@@ -32,21 +32,21 @@ struct soda_region {
 	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
 	/* The keeper's, with the lock of soda_regions_lock; recover.c. */
-	_Atomic bool lost;   /* nothing of it is fetched: for one of the next three */
-	_Atomic int refused; /* why the server does not have it; 0: it has */
+	_Atomic bool lost;   /* no chunk of it is fetched, for a reason that follows */
+	_Atomic int refused; /* why the server does not have the object; 0: the server has it */
 	uint32_t undecided;  /* chunks that recover.c waits for */
-	bool given_up;	     /* there were too many of these */
-	uint32_t meeting;    /* soda_link_meeting() when it was opened or refused, */
-	uint32_t decided;    /* and when what only an earlier server had was last given up */
-	bool asked;	     /* an OPEN may have been done that nobody relies on */
-	bool going;	     /* soda_free: it is not opened again */
+	bool given_up;	     /* there were too many undecided chunks */
+	uint32_t meeting;    /* soda_link_meeting() when the object was opened or refused, */
+	uint32_t decided;    /* and when chunks that only an earlier server had became LOST */
+	bool asked;	     /* the server may have done an OPEN whose answer did not come */
+	bool going;	     /* soda_free has begun: the object is not opened again */
 
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
-	_Atomic bool unwritten;	    /* a peer ended with data of it; until soda_sync has said so */
-	_Atomic int unsent_error;   /* of its last chunk that could not be written back... */
-	_Atomic uint32_t unsent;    /* ...which are counted, after that is set */
-	_Atomic bool keeps;	    /* the server does not take DISCARDs of it */
+	_Atomic bool unwritten;	    /* a peer ended with the object's data; soda_sync reports it */
+	_Atomic int unsent_error;   /* why the last chunk that failed could not be written back */
+	_Atomic uint32_t unsent;    /* how many could not; counted after unsent_error is set */
+	_Atomic bool keeps;	    /* the server refuses DISCARDs of the object */
 	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
 
 	/* Do stores to a chunk go to few of its pages?  See protect.c. */
@@ -57,9 +57,9 @@ struct soda_region {
 	/* Are chunks that loads brought in stored to?  See guess.c. */
 	_Atomic uint32_t store_odds;
 	_Atomic uint32_t load_turn;
-	_Atomic bool guessed; /* some have fingerprints */
+	_Atomic bool guessed; /* some chunks have fingerprints */
 
-	struct soda_region *next; /* of those that no object uses; api_lock */
+	struct soda_region *next; /* in the list of unused structs; guarded by api_lock */
 };
 
 /* The object of a chunk, or NULL. Valid while the object is in use. AS. */
@@ -79,7 +79,7 @@ static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint
 	return (uint32_t)(left < soda_chunk_bytes() ? left : soda_chunk_bytes());
 }
 
-/* What the program may do with the object. */
+/* The protection that the program sees: PROT_READ, and PROT_WRITE unless READ_ONLY. */
 static inline int soda_region_prot(const struct soda_region *r)
 {
 	return r->flags & SODA_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
@@ -91,9 +91,10 @@ static inline uint64_t soda_region_offset(const struct soda_region *r, uint32_t 
 }
 
 /*
- * Whether nobody may access chunk id, so that bringing it unasked has no use, and what counts as
- * stored to could not be read.  Who sets it says so before he waits for what is FETCHING, and
- * drops what is resident. NULL: there are none. AS.
+ * Whether the program has closed chunk id to itself (PROT_NONE): then fetching it ahead has no use,
+ * and nobody could read it to write it back.  A library that closes a chunk first makes this
+ * function say so, then waits until the chunk is not FETCHING, then drops it where it is resident.
+ * NULL: no chunk is closed. AS.
  */
 extern bool (*_Atomic soda_chunk_closed)(uint32_t id);
 
@@ -104,44 +105,45 @@ static inline bool soda_chunk_is_closed(uint32_t id)
 	return closed && closed(id);
 }
 
-/* Before there is an object: the table of so many bytes of addresses. -ENOMEM. */
+/* Before there is an object: make the granule table for so many bytes of addresses. -ENOMEM. */
 int soda_regions_start(uint64_t bytes);
-/* Undo that. */
+/* Free the granule table. */
 void soda_regions_undo(void);
-/* Forget the objects: nobody uses them any more. */
+/* Free all objects, at the runtime's end. */
 void soda_regions_forget(void);
 
 /*
- * The steps of an object's life, for life/object.c; api_lock held.  A number and a descriptor of
- * zeros: NULL when all are in use; and its end.
+ * The steps of an object's life, for life/object.c; api_lock held.  Take an unused number with a
+ * struct of zeros (NULL: all numbers are in use), and give both back.
  */
 struct soda_region *soda_region_take(void);
 void soda_region_put(struct soda_region *r);
-/* first and chunks, for its span; of_heap: behind all others. false: there is no room. */
+/* Set r->first and r->chunks for r->span; of_heap: behind all others. false: there is no room. */
 bool soda_region_find_room(struct soda_region *r, bool of_heap);
-/* That room is the object's from now on. */
+/* Mark the room that soda_region_find_room() found as the object's. */
 void soda_region_occupy(const struct soda_region *r);
-/* The room is free again: soda_region_of never found the object. */
+/* Mark the room as free again; the object was never shown. */
 void soda_region_vacate(const struct soda_region *r);
-/* soda_region_of finds it from now on. soda_regions_lock held. */
+/* From now on soda_region_of() finds the object. soda_regions_lock held. */
 void soda_region_show_locked(struct soda_region *r);
 /*
- * soda_region_of does not find it any more, and its room is free, or used up: no object comes to
- * lie there again. soda_regions_lock held.
+ * From now on soda_region_of() does not find the object.  Its room is free, or used_up: no object
+ * is placed there again. soda_regions_lock held.
  */
 void soda_region_hide_locked(const struct soda_region *r, bool used_up);
 
 /*
- * Numbers of objects that are gone here, and that the server may have still: none is used again
- * before it is released. Any thread.
+ * Numbers of objects that were freed here and that the server may still have open: a kept number is
+ * not used again before it is released. Any thread.
  */
 void soda_region_id_keep(uint16_t id);
 bool soda_region_id_is_kept(uint16_t id);
 void soda_region_id_release(uint16_t id);
-/* All of them. */
+/* Release all numbers. */
 void soda_region_ids_release(void);
 
-/* Between them no object appears or goes, for the keeper, which must not wait for api_lock. */
+/* Between these two no object appears or goes; the keeper uses them, which must not wait for
+ * api_lock. */
 void soda_regions_lock(void);
 void soda_regions_unlock(void);
 

@@ -37,7 +37,7 @@ void soda_closed_stop(void)
 	soda_signals_give_back(SIGSEGV);
 }
 
-/* As a debugger would read them. */
+/* Read the bytes by /proc/self/mem, as a debugger would, whatever their protection. */
 static bool read_past(void *to, const void *from, size_t bytes)
 {
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDONLY | O_CLOEXEC);

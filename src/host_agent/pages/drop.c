@@ -18,7 +18,7 @@ static void sort(uint32_t *ids, int n)
 	}
 }
 
-/* After the pages have gone: where the content is now. */
+/* The chunk's state once its pages have gone: where its content is now. */
 static void gone(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];

@@ -10,7 +10,8 @@
 #include "host_agent/object/guess.h"
 #include "host_agent/pages/protect.h"
 
-/* Never written: it stays the kernel's zero page.  Not const, which would be bytes of the file. */
+/* Never written, so that the kernel backs it with its zero page.  Not const: a const array would be
+ * bytes of the file. */
 static char zeros[2u << 20] __attribute__((aligned(4096)));
 
 void soda_install_cancel(uint32_t id)
@@ -23,8 +24,9 @@ void soda_install_cancel(uint32_t id)
 }
 
 /*
- * Pages that made it in before the error must not stay: they would be seen without a fault.  Where
- * the kernel refuses, they hold what the server has, and no store can follow.
+ * Pages that were installed before the error must not stay: the program would see them without a
+ * fault.  Where the kernel refuses to drop them, they hold what the server has, and are protected
+ * from stores.
  */
 static int fail(const struct soda_region *r, const struct soda_install *in, uint32_t n, int err,
 		bool open)
@@ -71,7 +73,8 @@ static void settle(const struct soda_install *in, uint32_t dirty)
 bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
 			  bool *protect_p)
 {
-	*protect_p = !(r->flags & SODA_READ_ONLY); /* nobody can store to those */
+	*protect_p =
+		!(r->flags & SODA_READ_ONLY); /* the program cannot store to a READ_ONLY object */
 	return in->block < 0 && !soda_guess_active(r);
 }
 
@@ -81,8 +84,9 @@ void soda_install_settle(const struct soda_install *in)
 }
 
 /*
- * The kernel had no memory for the rest of a chunk that others may be storing to.  It
- * gets ten seconds; going on with half a chunk would lose data.
+ * The kernel had no memory for the rest of a chunk that other threads may be storing to.  We ask
+ * the kernel again for ten seconds, then end the process: going on with half a chunk would lose
+ * data.
  */
 static int insist(void *to, const void *src, uint64_t bytes)
 {
@@ -166,7 +170,7 @@ int soda_install_zeros(struct soda_region *r, const struct soda_install *in, uin
 
 /* First touches */
 
-/* At once: so much is zeros and a fault in vain where a thread stops being in order. */
+/* Most that one fault fills: so much memory is wasted where a thread stops being in order. */
 enum { FILL_MAX = 32, FILL_BYTES = 256 << 10 };
 
 bool (*soda_fill_allowed)(uint32_t id);
@@ -183,7 +187,7 @@ static uint32_t window_of(struct soda_region *r)
 	return wanted < most ? wanted : most;
 }
 
-/* Nobody is evicted for what nobody has asked for. */
+/* Claim a chunk that no thread has touched: only if that needs no eviction. */
 static bool claim(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -196,7 +200,8 @@ static bool claim(uint32_t id)
 		soda_buffer_give(&soda_agent.buffer, 1);
 		return false;
 	}
-	/* asked now, so that whoever says no from now on can wait for those before */
+	/* Asked while the chunk is FETCHING: a library that closes it from now on waits for that to
+	 * end. */
 	if (soda_fill_allowed(id))
 		return true;
 	soda_install_cancel(id);

@@ -31,24 +31,24 @@ int soda_install_run(struct soda_region *r, const struct soda_install *in, uint3
 
 /*
  * Whether a peer that has our userfaultfd may install the chunk, and how.  Only where a
- * store cannot follow before we know of it, so that half of the chunk can be dropped
- * again; and not where we want to see the content first (guess.h).
+ * store cannot follow before we know of it, so that a chunk of which half was installed can be
+ * dropped again; and not where we want to take a fingerprint of the content first (guess.h).
  */
 bool soda_install_by_peer(const struct soda_region *r, const struct soda_install *in,
 			  bool *protect_p);
-/* It has done so: the chunk is resident. */
+/* The peer has installed the chunk's pages: settle the chunk, which is resident now. */
 void soda_install_settle(const struct soda_install *in);
 
-/* The same with zeros, of which there are 2 MiB: chunks that were never written. */
+/* soda_install_run() with zeros, of at most 2 MiB, for chunks that were never written. */
 int soda_install_zeros(struct soda_region *r, const struct soda_install *in, uint32_t n);
 
 /*
- * The first bytes of a BUSY chunk were dropped, and the kernel refused the rest: zeros come to
- * stand there.  Ends the process where there is no memory for them.
+ * The kernel has dropped the first bytes of a BUSY chunk and refused to drop the rest: install
+ * zeros in the place of those bytes.  Ends the process where there is no memory for them.
  */
 void soda_install_refill(uint32_t id, size_t bytes);
 
-/* The same as cancel where the peer may have installed some of it. */
+/* soda_install_cancel() of a chunk of which the peer may have installed some pages. */
 void soda_install_undo(uint32_t id);
 
 /* A fetch failed: the chunk goes back to where it was, the credit too. */
@@ -60,18 +60,18 @@ void soda_install_cancel(uint32_t id);
  */
 
 /*
- * Whether chunk id, which is FETCHING now, may be filled though nobody asked for it.  What is
- * filled may count as stored to, and is read when it is written back; so only who knows all
- * protections can answer: no for what is closed (region.h). Set before the runtime starts; NULL,
- * the default: a fault fills one chunk. AS.
+ * Whether chunk id, which is FETCHING now, may be filled though no thread has touched it.  A filled
+ * chunk may count as stored to, and is then read when it is written back; so the answer must be no
+ * for a chunk that the program has closed (region.h), and only a library that sees every mprotect()
+ * can give it.  Set before the runtime starts; NULL, the default: a fault fills one chunk. AS.
  */
 extern bool (*soda_fill_allowed)(uint32_t id);
 
 /*
  * The caller has made chunk id FETCHING, from ZERO, and has a credit for it.  block: of the store
- * that faulted; -1: a load.  Those that follow are filled as long as there is room without an
- * eviction, in the way of the first: what a store opens as a whole counts as stored to.
- * 0, or the error of the pager: nothing was filled, and the credit is back. AS.
+ * that faulted; -1: a load.  The chunks that follow are filled too, as long as there is room
+ * without an eviction, and in the same way: where a store opens chunk id as a whole, all count as
+ * stored to. 0, or the error of the pager: nothing was filled, and the credit is back. AS.
  */
 int soda_fill(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
 
@@ -82,13 +82,13 @@ enum { SODA_DROP_MAX = 32 };
 /*
  * Drop up to SODA_DROP_MAX chunks that the caller has made BUSY and taken out of the policy's
  * lists: their pages go, waiters are woken, credits come back.  ids is sorted in place. Returns how
- * many were dropped; those that the kernel refuses become CLEAN again.  One that it lets go of in
- * part counts as dropped, as its pages are the server's. AS.
+ * many were dropped; chunks that the kernel refuses to drop become CLEAN again.  One of which the
+ * kernel drops a part counts as dropped: what stays has the server's content. AS.
  */
 int soda_drop_chunks(uint32_t *ids, int n);
 
 /*
- * The kernel has refused to drop pages, which stay in memory; the first time it is logged.
+ * The kernel has refused to drop pages, which stay in memory; the first refusal is logged.
  * partly: of a chunk that is no longer resident, with the server's content. AS.
  */
 void soda_drop_refused(int err, bool partly);

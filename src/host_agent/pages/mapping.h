@@ -8,25 +8,25 @@
 #include <stdint.h>
 
 /*
- * Of a new mapping: a child must never read zeros here, and a huge page never stand in for 4 KiB.
- * Not 0: errno says why not.
+ * Prepare a new mapping: a forked child must never read zeros from it, and the kernel must never
+ * put a huge page where one page is missing.  Not 0: errno says why not.
  */
 int soda_mapping_prepare(void *addr, uint64_t bytes);
-/* Addresses as they were at the start, with nothing in them. Negative errno. AS. */
+/* Map the addresses as they were at the start, without pages. Negative errno. AS. */
 int soda_mapping_anew(void *addr, size_t bytes, int prot);
 
 /*
- * Before Linux 6.6, and where the kernel keeps a mark of its own on the page: a mapping whose every
- * touch is SIGBUS.  What may be stored to is writable in it, or a store would be SIGSEGV.
- * Without memory or descriptors for that the process ends.
+ * Replace the page by a mapping whose every touch is SIGBUS: for kernels before 6.6, which cannot
+ * poison a page, and where the kernel keeps a mark of its own on it.  prot is the object's, because
+ * a store to a read-only mapping would be SIGSEGV.  Without memory or descriptors the process ends.
  */
 void soda_mapping_fail(char *page, int prot);
-/* There are, or were, pages that another mapping makes fail. */
+/* Whether soda_mapping_fail() has replaced any page since the start. */
 bool soda_mapping_any_failing(void);
 /*
- * A page that cannot be had is made to fail, for a moment, or while its chunk is LOST.  Its mapping
- * becomes as it was, with nothing in it, for a chunk that nobody else brings meanwhile.  Negative
- * errno. AS.
+ * Pages that cannot be had are made to fail, for a moment, or while their chunk is LOST.  Map them
+ * again as they were at the start, without pages; the caller owns the chunk, so that no other
+ * thread installs it meanwhile.  Negative errno. AS.
  */
 int soda_mapping_clear(char *addr, size_t bytes, int prot);
 

@@ -6,7 +6,7 @@
 enum {
 	PROBE_SHIFT_MIN = 5,  /* one chunk in 32 is opened block by block... */
 	PROBE_SHIFT_MAX = 9,  /* ...down to one in 512, while that shows nothing */
-	PROBE_SHIFT_RARE = 2, /* one in four, where most need no fault to be stored to */
+	PROBE_SHIFT_RARE = 2, /* one in four, where most loaded chunks are writable at once */
 	FEW_BLOCKS = 4,	      /* so many faults cost less than the other blocks' travel */
 	SCORE_MAX = 16,
 	SCORE_START = 8,
@@ -50,7 +50,7 @@ uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t blo
 {
 	uint32_t one = 1u << block;
 
-	if (dirty) { /* opened block by block before: go on while it is few */
+	if (dirty) { /* opened block by block before: go on while the blocks are few */
 		if (__builtin_popcount(dirty) < FEW_BLOCKS)
 			return one;
 		found_dense(r);
@@ -65,7 +65,7 @@ void soda_protect_learn(struct soda_region *r, uint32_t dirty)
 	bool few = __builtin_popcount(dirty) <= FEW_BLOCKS;
 
 	if (dirty == soda_blocks_all() && s <= SCORE_SPARSE)
-		return; /* most likely opened as a whole: says nothing */
+		return; /* most likely opened as a whole: nothing to learn */
 	if (few) {
 		atomic_store_explicit(&r->probe_shift, 0, memory_order_relaxed);
 		s += s < SCORE_MAX;

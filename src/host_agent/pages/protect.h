@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dirty tracking by write-protection.  A store to a clean chunk is a fault; it
- * opens either the whole chunk, which makes all of it travel back, or one block
- * of it.  Which is cheaper depends on the program: now and then a chunk of an
- * object is opened block by block, to see how many get stored to.
+ * Dirty tracking by write-protection.  A store to a clean chunk is a fault, whose handler opens
+ * either the whole chunk, all of which is then written back, or one block.  Which is cheaper
+ * depends on the program: now and then a chunk of an object is opened block by block, to see how
+ * many of its blocks get stored to.
  */
 #ifndef SODA_HOST_PROTECT_H
 #define SODA_HOST_PROTECT_H
@@ -22,7 +22,7 @@ uint32_t soda_protect_choose(struct soda_region *r, uint32_t dirty, uint32_t blo
 /* Whether stores to the object's chunks go to few blocks of them. AS. */
 bool soda_protect_sparse(const struct soda_region *r);
 
-/* A chunk with this mask was written back: was it worth looking closely? AS. */
+/* Learn from a chunk that was opened block by block and written back with this mask. AS. */
 void soda_protect_learn(struct soda_region *r, uint32_t dirty);
 
 /*

@@ -17,7 +17,8 @@ typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 /* A signal that may be the library's. */
 struct owned {
 	_Atomic bool taken;
-	struct sigaction theirs; /* valid while taken; a race of two setters is the program's own */
+	struct sigaction theirs; /* valid while taken; two threads that set it at once race as they
+				    would without us */
 	struct sigaction ours;
 };
 
@@ -49,8 +50,8 @@ static struct owned *owned(int sig)
 }
 
 /*
- * The program's own SIGSEGV is a common thing, so that our action has what that one asks for: where
- * it runs, and what is blocked meanwhile.
+ * Programs often handle SIGSEGV themselves, so our action runs on the stack, and with the mask,
+ * that the program's action asks for.
  */
 static void follow_theirs(void)
 {
@@ -152,13 +153,13 @@ static int set_mask(int how, const sigset_t *set, sigset_t *old)
 	if (set && how != SIG_UNBLOCK) {
 		sigdelset(&local, SIGBUS);
 		sigdelset(&local, SIGSEGV);
-		/* nor the two that the C library keeps for itself (nptl: 32 and 33) */
+		/* nor the two signals that the C library keeps for itself (nptl: 32 and 33) */
 		*(unsigned long *)&local &= ~(3ul << 31);
 	}
 	err = syscall(SYS_rt_sigprocmask, how, set ? &local : NULL, &before, (size_t)8) ? errno : 0;
 	errno = saved;
 	if (!err && old)
-		memcpy(old, &before, 8); /* the kernel's part of it */
+		memcpy(old, &before, 8); /* the kernel's mask has 8 bytes */
 	return err;
 }
 

@@ -15,7 +15,7 @@
 int soda_signals_take(int sig, const struct sigaction *ours);
 /* The program's action, or the default, is put in force. AS. */
 void soda_signals_give_back(int sig);
-/* Hand one to the program's own action, or die of it. From the handler only. */
+/* Hand the signal to the program's own action, or end the process by it. From the handler only. */
 void soda_signals_chain(int sig, siginfo_t *info, void *context);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 
-/* Newer than the headers of the oldest system that this builds on. */
+/* The headers of the oldest system that this builds on do not have these. */
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -57,7 +57,7 @@ static int uffd_ioctl(unsigned long request, void *arg)
 	return ret;
 }
 
-/* One piece. *done_p: how much of it is there now. */
+/* Copy one piece. *done_p: how many bytes of it are installed now. */
 static int copy_piece(char *dst, const char *src, size_t bytes, bool protect, size_t *done_p)
 {
 	struct uffdio_copy c = {
@@ -124,12 +124,13 @@ static int drop_range(void *addr, size_t bytes)
 	int ret = syscall(SYS_madvise, addr, bytes, drop_advice) ? -errno : 0;
 
 	errno = saved;
-	return ret == -ENOMEM ? 0 : ret; /* a hole in it: what is mapped has gone */
+	return ret == -ENOMEM ? 0
+			      : ret; /* the range has a hole; what was mapped has been dropped */
 }
 
 /*
- * Before Linux 5.18 locked pages stay, so nothing of ours is locked: all of it at once, because
- * a memory map for each piece would soon be more than the kernel gives.
+ * Before Linux 5.18 locked pages cannot be dropped, so none of ours may be locked: munlock all of
+ * the range at once, because each piece would be a mapping of its own, and the kernel limits those.
  */
 static void unlock_all(void)
 {
@@ -141,8 +142,8 @@ static void unlock_all(void)
 }
 
 /*
- * A range that the kernel refused, of which some may have gone: again, and page by page to see
- * how far it comes.  What has gone before goes once more without harm.
+ * Drop a range again that the kernel refused, perhaps in the middle: page by page, to see how far
+ * it comes.  Pages that were dropped before may be dropped once more.
  */
 static int drop_slowly(const struct iovec *range, size_t *dropped_p)
 {
@@ -163,7 +164,7 @@ static int drop_slowly(const struct iovec *range, size_t *dropped_p)
 	return 0;
 }
 
-/* How many ranges have gone with one call, all of them or fewer. */
+/* Drop ranges with one call; how many of them were dropped. */
 static int drop_batch(const struct iovec *ranges, int n, size_t *dropped_p)
 {
 	int saved = errno, i = 0;
@@ -300,7 +301,7 @@ static int proc_number(const char *path, const char *word)
 	return number;
 }
 
-/* Who refuses it. */
+/* A sentence about who refuses the system call. */
 static const char *refuser(void)
 {
 	if (proc_number("/proc/self/status", "\nSeccomp:") > 0)
@@ -359,7 +360,7 @@ static uint64_t offered(int flags)
 	return api.features;
 }
 
-/* Locked pages can be dropped by an advice of its own. */
+/* Whether the kernel has an advice that drops locked pages, too. */
 static bool probe_drop_locked(void)
 {
 	char *p = mmap(NULL, SODA_WIRE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -33,7 +33,7 @@ static int check_range(const struct soda_wire_advise *asked, const struct soda_w
 	return 0;
 }
 
-/* What the peer says of its memory is checked: its touch must never be a SIGBUS. */
+/* Check the peer's memfd (size, seals): a touch of the mapped memory must never be a SIGBUS. */
 static int check_memory(int fd, const struct soda_wire_advised *got, struct soda_why *why)
 {
 	int seals = fcntl(fd, F_GET_SEALS), writes = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a daemon that data of READs and WRITEs lie in.  verbs registers what it is told
- * of when a request first uses it, once for a device, so that data travel straight into and
- * out of it; of memory that nobody has told it of it copies, and counts that (soda_payload_copy).
- * Other transports do not need it.
+ * A daemon's memory that holds data of READs and WRITEs.  The daemon tells of it here; verbs
+ * registers a part when a request first uses it, once for a device, so that data travel straight
+ * into and out of it.  Data in memory that the daemon has not told of are copied, and the copy is
+ * counted (soda_payload_copy).  Other transports do not use this.
  *
  * A large range is cut into parts of SODA_MEMORY_PART from its beginning, registered
  * each by itself; data that lie in two of them are copied.
@@ -18,11 +18,11 @@
 
 #define SODA_MEMORY_PART (16ull << 20)
 
-/* It may be used from now on. 0; -ENOMEM: not told, it is copied. Any thread. */
+/* Requests may use the memory from now on. 0; -ENOMEM: not added, data are copied. Any thread. */
 int soda_memory_add(void *memory, uint64_t bytes);
-/* No request uses it any more. What was not added is no mistake. Any thread. */
+/* No request uses the memory any more. A no-op where it was not added. Any thread. */
 void soda_memory_remove(void *memory, uint64_t bytes);
-/* Whether there is any. AS. */
+/* Whether any memory was added. AS. */
 bool soda_memory_any(void);
 
 /*
@@ -30,7 +30,7 @@ bool soda_memory_any(void);
  * of verbs that connects, copies data of READs and WRITEs.
  */
 void soda_payload_copy(void *to, const void *from, size_t bytes);
-/* How much it has copied in this process. */
+/* Bytes that soda_payload_copy() has copied in this process. */
 uint64_t soda_payload_copied(void);
 
 /* For the transport that registers memory: */

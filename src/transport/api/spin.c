@@ -43,7 +43,7 @@ bool soda_spin_begin(struct soda_spin *s, uint64_t limit_ns)
 		s->skip--;
 		return false;
 	}
-	/* each one that looks needs another processor for whom it waits for */
+	/* a thread that looks needs a second processor, for the thread that it waits for */
 	if (s->pollers &&
 	    atomic_fetch_add_explicit(s->pollers, 1, memory_order_relaxed) >= s->processors / 2) {
 		atomic_fetch_sub_explicit(s->pollers, 1, memory_order_relaxed);

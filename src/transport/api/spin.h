@@ -3,8 +3,8 @@
  * Whether to look for something by busy-waiting before one sleeps, for both
  * ends.  Waking a halted core costs some 40 us each way on a virtual machine,
  * against 22 us for a whole answer between two cores that are awake; but on a
- * loaded machine, or with one processor, looking only takes time from whoever is
- * to answer.  So: never with one processor, and only as long as it mostly pays.
+ * loaded machine, or with one processor, looking only takes time from the thread
+ * that is to answer.  So: never with one processor, and only as long as it mostly pays.
  * A look that ends without success, and much more a thread that was pre-empted
  * while it looked, costs credit; without credit looking pauses, for twice as many
  * times each time it happens.
@@ -40,7 +40,7 @@ bool soda_spin_again(struct soda_spin *s);
 void soda_spin_progress(struct soda_spin *s);
 /* Done; found: it paid. */
 void soda_spin_end(struct soda_spin *s, bool found);
-/* The whole of it: until look finds something. Whether it has. */
+/* Begin, look again and again, end. Whether look has found something. */
 bool soda_spin_until(struct soda_spin *s, uint64_t limit_ns, bool (*look)(void *arg), void *arg);
 
 #endif

@@ -86,7 +86,7 @@ void soda_conn_abort(struct soda_conn *conn)
 {
 	int saved = errno;
 
-	/* release: whoever sees the connection end by our abort also sees why */
+	/* release: a thread that sees the connection end by this abort also sees `aborted` */
 	atomic_store_explicit(&conn->aborted, true, memory_order_release);
 	conn->ops->abort(conn);
 	errno = saved;
@@ -250,7 +250,7 @@ int soda_conn_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda_wh
 	return conn->ops->reach_keyed ? conn->ops->reach_keyed(conn, timeout_ms, why) : 0;
 }
 
-/* Lengths are of whole huge pages where the memory is. */
+/* The memory's length is in whole huge pages where the peer's memory consists of them. */
 static void unmap(void *map, uint64_t bytes)
 {
 	if (munmap(map, bytes) < 0)

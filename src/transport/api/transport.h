@@ -48,9 +48,10 @@ struct soda_why {
 struct soda_static_map {
 	struct soda_static_map *next;
 	uint64_t offset, bytes; /* of the region; whole pages */
-	const uint8_t *memory;	/* NULL: a READ goes there by rkey (verbs) */
+	const uint8_t *memory;	/* NULL: READs use rkey instead (verbs) */
 	uint32_t rkey;
-	_Atomic uint64_t read; /* of memory, since its pages were last let go of; the reader's */
+	_Atomic uint64_t read; /* bytes read from memory since its pages were last given up; the
+				  reader's */
 };
 
 /*
@@ -65,7 +66,7 @@ struct soda_mr {
 	struct soda_static_map *statics; /* of soda_conn_advise, added by the agent */
 	uint64_t dirty_at; /* verbs, WRITABLE: where the peer's dirty map begins; else 0 */
 	uint32_t rkey;	   /* verbs */
-	bool keyed;	   /* verbs: rkey is one */
+	bool keyed;	   /* verbs: rkey is valid */
 	uint16_t region_id;
 	uint16_t writable;
 };
@@ -75,11 +76,11 @@ struct soda_done {
 	uint64_t cookie; /* as posted */
 	uint32_t bytes;
 	int status;	  /* 0 or negative errno */
-	bool installed;	  /* READ: the peer has put the pages into place itself; dest is as it
-			     was */
+	bool installed;	  /* READ: the peer has put the pages into place itself; dest is
+			     unchanged */
 	const void *data; /* READ, in_place: NULL: the data are at dest; else they lie here,
-			     until the next post or poll on the connection, and dest is as it
-			     was */
+			     until the next post or poll on the connection, and dest is
+			     unchanged */
 };
 
 struct soda_conn_options {
@@ -94,8 +95,8 @@ struct soda_conn_options {
 	 */
 	bool merge;
 	/*
-	 * data: let a peer on this machine that takes it have our userfaultfd (it gets a
-	 * duplicate), to install pages for soda_conn_post_install.
+	 * data: give a peer on this machine a duplicate of our userfaultfd, if it takes one, to
+	 * install pages for soda_conn_post_install.
 	 */
 	bool hand_over;
 	int uffd;
@@ -123,8 +124,8 @@ void soda_conn_close(struct soda_conn *conn);
 void soda_conn_abort(struct soda_conn *conn);
 
 /*
- * The descriptor to poll(2) for the peer's end, and for completions where they
- * arrive (shm and a one-sided daemon: they do not, poll makes them); -1: none.
+ * The descriptor to poll(2) for the peer's end, and for completions (not on shm with a one-sided
+ * daemon, where soda_conn_poll makes them itself); -1: none.
  * Readable after a flush without polling, and once soda_conn_poll has returned fewer
  * than max, when there is something new. AS.
  */
@@ -152,8 +153,8 @@ int soda_conn_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME]);
  * reply (may be NULL with capacity 0) receives up to capacity bytes, *reply_bytes_p
  * (may be NULL) how many the peer sent; -EMSGSIZE if more than capacity.
  * A refusal returns its status as -errno with the peer's reason in why.
- * What soda_call_lost() (base/failure.h) is true of leaves the connection failed: -ETIMEDOUT,
- * -ECONNABORTED where the answer makes no sense, and what else ends a connection.
+ * An error of which soda_call_lost() (base/failure.h) is true leaves the connection failed:
+ * -ETIMEDOUT, -ECONNABORTED where the answer makes no sense, and whatever else ends a connection.
  */
 int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
 		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
@@ -231,7 +232,7 @@ static inline const void *soda_mr_direct(const struct soda_mr *mr, uint64_t offs
 	return s ? s->memory + (offset - s->offset) : NULL;
 }
 
-/* What has a key to these bytes, or NULL. AS. */
+/* The static cache that has a key to these bytes, or NULL. AS. */
 static inline const struct soda_static_map *soda_mr_keyed(const struct soda_mr *mr, uint64_t offset,
 							  uint32_t bytes)
 {
@@ -256,7 +257,7 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 /*
  * The same as post_read; but where the peer has our userfaultfd (soda_conn_installs)
  * it may put the pages at `place` instead, write-protected or not: then
- * soda_done.installed is set.  Pages that are there already are left as they are, and
+ * soda_done.installed is set.  The peer leaves pages that are there already as they are, and
  * where it fails half-way the data come as with post_read.  place: aligned to the
  * HELLO's chunk size. AS.
  */
@@ -265,16 +266,15 @@ int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uin
 bool soda_conn_installs(const struct soda_conn *conn);
 
 /*
- * The connection is used no more but for this and close: see that the peer installs
- * nothing more of what is outstanding.  Afterwards each place has all, some or none of
- * its pages.
- * 0; -EAGAIN: it is at one of them, ask again. AS.
+ * Make sure that the peer installs nothing more of what is outstanding; the connection is used for
+ * this and for close only from now on.  Afterwards each place has all, some or none of its pages.
+ * 0; -EAGAIN: the peer is installing one of them, ask again. AS.
  */
 int soda_conn_revoke(struct soda_conn *conn);
 
 /*
- * Whether the peer wants to know what of a region is here already, and to tell it so with the
- * next READ.  AS.
+ * Whether the peer wants to know which chunks of a region are here already; and to tell the peer so
+ * with the next READ.  AS.
  */
 bool soda_conn_asks(const struct soda_conn *conn);
 void soda_conn_tell(struct soda_conn *conn, const struct soda_wire_residency *residency);

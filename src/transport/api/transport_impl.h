@@ -22,11 +22,11 @@ struct soda_post {
 	uint64_t offset;
 	uint64_t cookie;
 	void *data;  /* READ: destination; WRITE: source, not written to */
-	void *place; /* READ: where the peer may install it, or NULL */
+	void *place; /* READ: where the peer may install the pages, or NULL */
 	const struct soda_wire_residency *residency; /* READ: or NULL; until the end of the call */
 	uint32_t bytes;
 	bool write;
-	bool protect; /* place: write-protected */
+	bool protect; /* the peer installs at `place` write-protected */
 	bool merge;   /* READ: may become a part of the request before it */
 };
 
@@ -108,7 +108,7 @@ struct soda_transport {
 	 * are complete (no zeros); *conn_p's base is filled by soda_conn_init.
 	 */
 	soda_connect_fn *connect;
-	/* Of a decorator, instead: what comes behind the prefix is an address that `below` takes.
+	/* Instead of connect, for a decorator: what follows the prefix is an address for `below`.
 	 */
 	int (*decorate)(soda_connect_fn *below, const char *rest,
 			const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
@@ -145,7 +145,7 @@ int soda_open_reply(const struct soda_wire_open *open, bool writable, const void
 		    size_t bytes, struct soda_wire_opened *opened_p, struct soda_mr *mr_p,
 		    struct soda_why *why);
 
-/* What the map of dirty 64 KiB units of a region takes: a byte each, whole pages. */
+/* Bytes of a region's dirty map: one for each unit of 64 KiB, in whole pages. */
 static inline uint64_t soda_dirty_bytes(uint64_t region_bytes)
 {
 	uint64_t units = (region_bytes + SODA_DIRTY_UNIT - 1) / SODA_DIRTY_UNIT;

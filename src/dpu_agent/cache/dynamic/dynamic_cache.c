@@ -15,7 +15,8 @@
 enum { SHARDS = 64, SECTORS = 64 };
 enum entry_state { EMPTY, FILLING, READY, LEAVING };
 
-/* In `use`, beside the number of references: whoever brings it to 0 frees the slot. */
+/* A bit of `use`, beside the number of references: the thread that brings `use` to 0 frees the
+ * slot. */
 #define UNLINKED (1u << 31)
 
 struct entry {
@@ -43,7 +44,7 @@ struct soda_cache {
 	uint32_t entry_shift, sector_shift;
 	uint64_t arena_bytes;
 	_Atomic uint32_t emptied; /* stack; taken as a whole */
-	uint32_t reclaimed;	  /* what was taken of it; soda_cache_reclaim's caller */
+	uint32_t reclaimed; /* slots taken off `emptied`; guarded by soda_cache_reclaim's caller */
 	struct shard shards[SHARDS];
 };
 
@@ -62,7 +63,7 @@ static void push_emptied(struct soda_cache *cache, uint32_t slot)
 
 /* The tables and the arena */
 
-/* The arena lies on a huge page's edge, so that it can be made of them. */
+/* The arena begins on a huge page's edge, so that the kernel can back it by huge pages. */
 static uint8_t *map_arena(uint64_t bytes)
 {
 	uint8_t *map = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
@@ -75,7 +76,7 @@ static uint8_t *map_arena(uint64_t bytes)
 	if (skip)
 		munmap(map, skip);
 	munmap(map + skip + bytes, HUGE_PAGE - skip);
-	/* Advice: without huge pages it is slower, not wrong. */
+	/* Without huge pages the cache is slower, not wrong. */
 	madvise(map + skip, bytes, MADV_HUGEPAGE);
 	madvise(map + skip, bytes, MADV_DONTDUMP);
 	return map + skip;
@@ -328,7 +329,7 @@ void soda_cache_release(struct soda_cache *cache, uint32_t slot)
 	assert((before & ~UNLINKED) > 0);
 	if (before != (UNLINKED | 1))
 		return;
-	/* Nobody finds it and nobody has it: it is ours alone. */
+	/* The entry is not in the hash and has no reference: only this thread can reach it. */
 	set_state(e, EMPTY);
 	atomic_store_explicit(&e->use, 0, memory_order_relaxed);
 	push_emptied(cache, slot);
@@ -345,7 +346,7 @@ uint32_t soda_cache_find(struct soda_cache *cache, const struct soda_cache_key *
 	return slot;
 }
 
-/* The smallest gap goes: what lies in it is read as well. */
+/* Join the two runs with the smallest gap: the bytes between them are read, too. */
 static uint32_t join_two(struct soda_cache_run *runs, uint32_t n)
 {
 	uint32_t best = 1, least = UINT32_MAX;
@@ -382,7 +383,7 @@ uint32_t soda_cache_plan(const struct soda_cache *cache, uint32_t bytes, uint64_
 		else
 			all[n++] = (struct soda_cache_run){ at, step };
 	}
-	if (!n) /* only what lies behind the owner's end: its last part, then */
+	if (!n) /* only sectors behind the owner's end were wanted: read its last part */
 		all[n++] = (struct soda_cache_run){ (bytes - 1) & ~(step - 1), step };
 	if (all[n - 1].at + all[n - 1].bytes > bytes)
 		all[n - 1].bytes = bytes - all[n - 1].at;
@@ -425,7 +426,8 @@ int soda_cache_fill_begin(struct soda_cache *cache, uint32_t slot, const struct 
 	return 0;
 }
 
-/* Out of the hash.  Then it is empty, and the caller's, or whoever uses it last frees it. */
+/* Take the entry out of the hash.  True: its slot is empty, and the caller's; else the last
+ * reference frees it. */
 static bool unlink_locked(struct soda_cache *cache, struct shard *s, uint32_t *bucket,
 			  uint32_t slot)
 {
@@ -464,7 +466,7 @@ static struct soda_cache_waiter *end_locked(struct soda_cache *cache, struct sha
 		return waiters;
 	if (status) {
 		e->valid = 0;
-		e->touched = true; /* what never was here was not useless */
+		e->touched = true; /* an entry whose fill failed is not counted as useless */
 		unlink_locked(cache, s, bucket, slot);
 		return waiters;
 	}
@@ -491,7 +493,7 @@ void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status)
 	good = get_state(e) == READY;
 	soda_lock_release(&s->lock);
 	for (; w; w = next) {
-		next = w->next; /* done may free it */
+		next = w->next; /* done() may free the waiter */
 		ref.memory = memory_of(cache, slot) + w->offset;
 		if (good && w->sectors)
 			w->done(w, 0, &ref);

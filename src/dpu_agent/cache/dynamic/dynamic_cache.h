@@ -7,11 +7,11 @@
  *                            |                    |
  *                            +---- forget, every sector written to ----> LEAVING --> EMPTY
  *
- * An entry is linked in the hash while FILLING or READY.  LEAVING is one that was
- * unlinked while somebody used it; it is empty with the last reference.  An entry
- * with a reference is never evicted, and its bytes do not change while it has one,
- * but for the fill itself.  (A WRITE to a range whose READ has not been answered
- * races at the client; the reader gets the older bytes.)
+ * An entry is linked in the hash while FILLING or READY.  A LEAVING entry was
+ * unlinked while a thread held a reference; its slot is EMPTY once the last reference is released.
+ * An entry with a reference is never evicted, and its bytes do not change while it has one, but for
+ * the fill itself.  (A WRITE to a range whose READ has not been answered races at the client; the
+ * reader gets the older bytes.)
  *
  * Coherence.  The writer of a range calls soda_cache_written twice: when the agent
  * accepts the WRITE, and when the server has acknowledged it, before the agent stops
@@ -39,21 +39,21 @@ struct soda_cache;
 enum soda_cache_answer {
 	SODA_CACHE_MISS,
 	SODA_CACHE_HIT,
-	SODA_CACHE_LATE, /* it is being fetched: the waiter is called */
+	SODA_CACHE_LATE, /* the entry is being filled: the waiter is called when that ends */
 };
 
 /* Where the bytes lie. A reference on the slot is the receiver's, for soda_cache_release. */
 struct soda_cache_ref {
 	const uint8_t *memory;
-	uint32_t slot; /* also set by LATE, there without a reference */
-	bool first;    /* the first request that meets this entry */
+	uint32_t slot; /* LATE sets it too, without a reference */
+	bool first;    /* this is the first request that meets the entry */
 };
 
 /*
- * Somebody who waits for an entry that is being filled; the caller's memory, part
+ * A request that waits for an entry that is being filled; the caller's memory, part
  * of its request.  done is called once, from the thread that ends the fill, with
- * status 0 and a reference, or a negative errno: fetch it yourself (-ESTALE: it was
- * written to meanwhile).  It may call any function of the cache.
+ * status 0 and a reference; or with a negative errno, and the caller sends the READ to the server
+ * (-ESTALE: the range was written to meanwhile).  done may call any function of the cache.
  */
 struct soda_cache_waiter {
 	void (*done)(struct soda_cache_waiter *waiter, int status,
@@ -76,8 +76,8 @@ struct soda_cache_counts {
 	uint64_t fills, fills_failed, bytes_filled; /* ended; bytes of the successful ones */
 	uint64_t evictions;
 	uint64_t useless;	/* entries that went without having met a request */
-	uint64_t bytes_useless; /* sectors that went without */
-	uint64_t writes;	/* that met an entry */
+	uint64_t bytes_useless; /* of sectors that went without having met a request */
+	uint64_t writes;	/* WRITEs that met an entry */
 	uint64_t entries;	/* linked now */
 };
 
@@ -92,7 +92,7 @@ void soda_cache_destroy(struct soda_cache *cache);
 
 uint32_t soda_cache_slots(const struct soda_cache *cache);
 uint32_t soda_cache_entry_bytes(const struct soda_cache *cache);
-/* The whole of it, for transports that register memory. */
+/* All memory of entries, for transports that register memory. */
 uint8_t *soda_cache_arena(const struct soda_cache *cache, uint64_t *bytes_p);
 
 /*
@@ -128,7 +128,8 @@ void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status);
 
 /* Take the entry out; the slot is EMPTY and the caller's. -EBUSY: not evictable. */
 int soda_cache_evict(struct soda_cache *cache, uint32_t slot);
-/* READY and without a reference, at this moment. `cache` as in struct soda_cache_setup. */
+/* Whether the slot is READY and without a reference at this moment. `cache` as in struct
+ * soda_cache_setup. */
 bool soda_cache_evictable(const void *cache, uint32_t slot);
 
 /* See "Coherence" above. */

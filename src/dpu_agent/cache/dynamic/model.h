@@ -16,8 +16,8 @@
  * few, f - h over the last SODA_MODEL_FADE, because fetches come in bursts, before their
  * hits.  On above R + SODA_MODEL_MARGIN, off below R.  While on, the first bytes fetched, as
  * many as the ghosts had, are not held against it: a working set is fetched once.
- * Whoever is switched off soon after it was switched on (the ghosts do not know what
- * others take of the cache) stays off the longer the more often this happens.
+ * An owner that is switched off soon after it was switched on (its ghost does not know what other
+ * owners take of the cache) stays off the longer the more often this happens.
  */
 #ifndef SODA_DPU_MODEL_H
 #define SODA_DPU_MODEL_H
@@ -40,7 +40,7 @@ struct soda_rate {
 	_Atomic uint64_t samples;
 };
 
-/* bytes took ns, of one request. */
+/* One request's bytes took ns. */
 void soda_rate_note(struct soda_rate *rate, uint64_t bytes, uint64_t ns);
 uint64_t soda_rate_get(const struct soda_rate *rate);
 
@@ -49,7 +49,7 @@ struct soda_link {
 	struct soda_rate intra; /* from here to the host */
 };
 
-/* R; a negative number: one of them is not known yet. */
+/* R; a negative number: one of the two rates is not known yet. */
 double soda_link_ratio(const struct soda_link *link);
 
 /* Of one owner. Locks: the caller's. Zeroed is the start: off. */
@@ -60,8 +60,8 @@ struct soda_model {
 	double credit;		      /* bytes that may be fetched without being charged */
 	double hit_rate, waste;	      /* means: h, f - h */
 	double gain, ratio;	      /* compared at the last window's end */
-	uint32_t hold;		      /* windows until it may be switched on */
-	uint32_t penalty;	      /* of the next short stay */
+	uint32_t hold;		      /* windows until caching may be switched on */
+	uint32_t penalty;	      /* what hold becomes after the next short time of being on */
 	uint64_t windows, on_windows; /* since the last switch */
 	uint64_t switched_on, switched_off;
 };
@@ -69,7 +69,7 @@ struct soda_model {
 /*
  * One request of `asked` bytes, of which `hit` were hits; and `fetched` bytes of
  * prefetches that it caused: really while on, as ghosts while off.
- * True: it was switched; then what follows is of the other kind.
+ * True: caching was switched, and `fetched` of later calls is of the other kind.
  */
 bool soda_model_note(struct soda_model *model, const struct soda_link *link, uint64_t asked,
 		     uint64_t hit, uint64_t fetched);

@@ -76,7 +76,7 @@ static void ring(struct soda_prefetch *p)
 
 /* Changes of an owner; the lock is held. */
 
-/* After a change of what it depends on. */
+/* Set the owner's mode after a change of its switch or advice. */
 static void show_mode(struct soda_prefetch *p, const struct soda_owner *o)
 {
 	uint8_t mode = SODA_MODE_GHOSTS;
@@ -85,7 +85,7 @@ static void show_mode(struct soda_prefetch *p, const struct soda_owner *o)
 		mode = SODA_MODE_UNCACHED;
 	else if (fetches(p, o))
 		mode = SODA_MODE_ON;
-	/* relaxed: a read that sees it late is looked up, or not, once more */
+	/* relaxed: a READ that sees the old mode is treated by the old one */
 	atomic_store_explicit(&p->modes[o->id], mode, memory_order_relaxed);
 }
 
@@ -107,7 +107,7 @@ static void unwant_locked(struct soda_prefetch *p, uint32_t owner)
 		if (fill->owner == owner)
 			fill->cancelled = true;
 	}
-	/* Who waits for them is not to wait longer. */
+	/* Requests that wait for these entries go to the server instead. */
 	if (p->queue_n)
 		ring(p);
 }
@@ -220,14 +220,14 @@ void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 
 /* Decisions. */
 
-/* What a want comes to. */
+/* What is to be read for an entry that the policy wants. */
 struct plan {
 	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX];
 	uint32_t n, bytes;
 	uint64_t sectors; /* 64ths that are in the runs */
 };
 
-/* What one client of several has, another may ask for. */
+/* Whether the client's residency counts: with several clients another one may ask for the entry. */
 static bool one_tells(const struct soda_owner *o, const struct soda_recent *item)
 {
 	return item->residency.chunk_bytes && o->s.regions == 1;
@@ -278,7 +278,7 @@ static uint32_t find_slot(struct soda_prefetch *p)
 	return slot;
 }
 
-/* It is FILLING from here on: requests wait for it rather than being forwarded beside it. */
+/* From here on the entry is FILLING: requests wait for it instead of being forwarded. */
 static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
 		  const struct plan *plan)
 {
@@ -308,7 +308,7 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	return true;
 }
 
-/* The bytes that it will cost; 0: it is there, or not to be had. */
+/* Begin a fetch; how many bytes it reads, 0: the entry is there already, or there is no slot. */
 static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct soda_recent *item,
 		     const struct soda_cache_want *want)
 {
@@ -326,7 +326,7 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 	return plan.bytes;
 }
 
-/* The same with ghosts. */
+/* The same while caching is off: the entry goes into the owner's ghost. */
 static uint64_t imagine(struct soda_prefetch *p, const struct soda_owner *o,
 			const struct soda_recent *item, const struct soda_cache_want *want)
 {
@@ -456,7 +456,7 @@ struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 {
 	struct soda_fill *fill;
 
-	/* Those that were given up meanwhile end here. */
+	/* Fetches that were cancelled in the queue end here. */
 	while ((fill = take(p)) && fill->cancelled)
 		soda_prefetch_filled(p, fill, -ECANCELED);
 	return fill;
@@ -549,7 +549,7 @@ int soda_prefetch_start(struct soda_prefetch *p, unsigned workers)
 	return err ? -EAGAIN : 0;
 }
 
-/* Nobody takes them any more: who waits for them is told. */
+/* End the fetches in the queue, which no worker will take, and tell their waiters. */
 static void end_queue(struct soda_prefetch *p)
 {
 	struct soda_fill *fill;
@@ -587,7 +587,7 @@ void soda_prefetch_stop(struct soda_prefetch *p)
 
 /* Owners come and go, and what is seen of all of it from outside. */
 
-/* With the lock: what is begun after this is not of this owner. */
+/* Under the lock, so that no fetch of this owner begins after this. */
 static void remove_locked(struct soda_prefetch *p, struct soda_owner *o)
 {
 	unwant_locked(p, o->id);

@@ -2,7 +2,7 @@
 /*
  * The dynamic cache as the agent uses it: reads are looked up and noted in the
  * recent list; prefetch workers take the list, ask the policy which entries to
- * have, and fetch them; the adaptive switch says for each owner whether they do.
+ * have, and fetch those; the adaptive switch says for each owner whether they fetch at all.
  *
  *   soda_prefetch_read  -> lookup; recent list; a worker is woken where it matters
  *   worker              -> step: hit, predict, ghosts, model; take: a slot for an entry that
@@ -46,7 +46,7 @@ struct soda_prefetch_ops {
 	/*
 	 * READ the runs of the owner, each to its place in fill->memory.  Ends, now or later and
 	 * from any thread, with soda_prefetch_filled, also when the owner is closed.
-	 * May block: each worker has one fill under way then.
+	 * May block: then each worker has one fill under way.
 	 */
 	void (*fill)(void *arg, struct soda_fill *fill);
 };
@@ -89,7 +89,7 @@ struct soda_prefetch_stats {
 	uint64_t nonsense; /* refused answers of the policy */
 	bool policy_replaced;
 	uint64_t recent_lost;	   /* requests that no policy saw */
-	uint64_t wanted, unwanted; /* fetches begun; not begun: too many, or no slot free */
+	uint64_t wanted, unwanted; /* fetches begun; fetches not begun: too many, or no slot free */
 	uint64_t net_bytes_per_s, intra_bytes_per_s;
 	double ratio; /* R, or negative */
 	uint32_t owners, owners_on;
@@ -108,10 +108,12 @@ void soda_prefetch_stop(struct soda_prefetch *p);
 void soda_prefetch_destroy(struct soda_prefetch *p);
 struct soda_cache *soda_prefetch_cache(struct soda_prefetch *p);
 
-/* A region opens. *owner_p is its until close. -ENOSPC: too many owners; -ENOMEM; -EINVAL. */
+/* A region opens. *owner_p is the region's until close. -ENOSPC: too many owners; -ENOMEM; -EINVAL.
+ */
 int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
 		       uint32_t *owner_p);
-/* The last close of an owner that is no file, or with `gone`: its entries are forgotten. */
+/* A region closes.  With the last close of an owner that is no file, and with `gone`, the owner's
+ * entries are forgotten. */
 void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone);
 void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_owner_advice advice);
 
@@ -132,7 +134,7 @@ void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
 void soda_prefetch_step(struct soda_prefetch *p);
 /* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
-/* It has ended; status as in soda_cache_fill_end. */
+/* The fetch has ended; status as in soda_cache_fill_end. */
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status);
 
 void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p);

@@ -16,7 +16,8 @@
 
 enum { SODA_RECENT_MAX = 128 };
 
-/* What the client of a request has (wire.h) around `at`, in chunks of its own size; 0: not told. */
+/* Which chunks around `at` the client of a request has (wire.h); chunk_bytes is the client's, 0:
+ * the client has not told. */
 struct soda_recent_residency {
 	struct soda_wire_residency near;
 	uint64_t at;
@@ -44,7 +45,7 @@ struct soda_recent_list {
  */
 uint64_t soda_recent_resident(const struct soda_recent *item, uint64_t at, uint32_t part_bytes);
 
-/* Let each of the requests have the latest that its client has said there. */
+/* Give each request the latest residency that its client has told of that place. */
 void soda_recent_refresh(struct soda_recent *items, uint32_t n);
 
 void soda_recent_init(struct soda_recent_list *list);

@@ -13,7 +13,7 @@
 
 extern const struct soda_cache_policy soda_cache_policy_random, soda_cache_policy_stream;
 
-/* A built-in one by name; NULL: it is none. */
+/* A built-in policy by name; NULL: there is none of that name. */
 const struct soda_cache_policy *soda_cache_policy_builtin(const char *name);
 
 struct soda_plugin {
@@ -24,13 +24,13 @@ struct soda_plugin {
 enum { SODA_PLUGIN_NAME_MAX = 64 };
 
 /*
- * dir may be NULL: only built-in ones.  -EINVAL: a name that is none, or an object
- * that is no policy of this version; -ENOENT: there is none; -EACCES: not ours, or others
- * may write to it; -ELIBACC: it cannot be loaded.  why says what to do.
+ * dir may be NULL: only built-in ones.  -EINVAL: not a valid name, or an object
+ * that is no policy of this version; -ENOENT: no such file; -EACCES: the file is another user's, or
+ * others may write to it; -ELIBACC: it cannot be loaded.  why says what to do.
  */
 int soda_plugin_open(const char *dir, const char *name, struct soda_plugin *plugin_p,
 		     struct soda_why *why);
-/* Nobody uses the policy any more. */
+/* The caller uses the policy no more. */
 void soda_plugin_close(struct soda_plugin *plugin);
 
 #endif

@@ -3,7 +3,8 @@
  * A policy is asked through its guard, which checks every answer.  Nonsense (a
  * victim that does not exist, holds nothing, or is in use again and again; more
  * predictions than allowed, or entries outside of the owner) is refused and counted.
- * With SODA_GUARD_PATIENCE of it the policy is replaced by `random`, with one line in the log.
+ * After SODA_GUARD_PATIENCE refused answers the policy is replaced by `random`, with one line in
+ * the log.
  *
  * Locks: the caller's, one for all calls.
  */
@@ -18,10 +19,10 @@ struct soda_guard {
 	const struct soda_cache_policy *policy;
 	void *state;
 	struct soda_cache_setup setup;
-	struct soda_cache_key *keys; /* of each slot, where held, and its sectors */
-	uint64_t *sectors;
-	bool *held;	      /* the policy was told of a fill, not of a drop */
-	void *fallback_state; /* of `random`, made beforehand */
+	struct soda_cache_key *keys; /* of each slot that is held */
+	uint64_t *sectors;	     /* likewise: those that were filled */
+	bool *held;		     /* the policy was told of a fill, not of a drop */
+	void *fallback_state;	     /* of `random`, made beforehand */
 	uint64_t nonsense;
 	bool replaced;
 };
@@ -36,7 +37,7 @@ bool soda_guard_admit(struct soda_guard *g, const struct soda_cache_key *key);
 void soda_guard_hit(struct soda_guard *g, struct soda_cache_touch *touch);
 void soda_guard_fill(struct soda_guard *g, uint32_t slot, const struct soda_cache_key *key,
 		     uint64_t sectors);
-/* Of a slot that the policy does not know to be held: no-op. */
+/* A no-op for a slot that the policy was not told of. */
 void soda_guard_drop(struct soda_guard *g, uint32_t slot);
 /* A slot that was evictable a moment ago, or SODA_CACHE_NONE. */
 uint32_t soda_guard_victim(struct soda_guard *g);
