@@ -12,7 +12,7 @@
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 
-static struct soda_server the_server;
+static struct soda_mem_server the_server;
 static struct soda_server_options opt; /* set by the shell before start, then constant */
 
 static int fail(const char *what, int r)
@@ -51,7 +51,7 @@ static int choose_capacity(const struct soda_nodes *nodes, uint64_t *capacity_p)
 
 static int start(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how)
 {
-	struct soda_server *server = self;
+	struct soda_mem_server *server = self;
 	uint64_t capacity = 0;
 	int r = choose_capacity(nodes, &capacity);
 
@@ -88,7 +88,7 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 
 static void announce(void *self)
 {
-	const struct soda_server *server = self;
+	const struct soda_mem_server *server = self;
 	char capacity[16], nodes[64];
 
 	if (server->store.nodes.n)
@@ -102,17 +102,17 @@ static void announce(void *self)
 
 static void drain(void *self)
 {
-	soda_sessions_drain(&((struct soda_server *)self)->sessions);
+	soda_sessions_drain(&((struct soda_mem_server *)self)->sessions);
 }
 
 static unsigned connected(void *self)
 {
-	return soda_sessions_connected(&((struct soda_server *)self)->sessions);
+	return soda_sessions_connected(&((struct soda_mem_server *)self)->sessions);
 }
 
 static unsigned stop(void *self)
 {
-	return soda_sessions_stop(&((struct soda_server *)self)->sessions);
+	return soda_sessions_stop(&((struct soda_mem_server *)self)->sessions);
 }
 
 int main(int argc, char **argv)

@@ -30,7 +30,7 @@ struct soda_server_options {
 
 extern const struct soda_conf soda_server_conf;
 
-struct soda_server {
+struct soda_mem_server {
 	struct soda_store store;
 	struct soda_files files;
 	struct soda_region_pool pool;
@@ -40,8 +40,8 @@ struct soda_server {
 
 extern const struct soda_service soda_server_service;
 
-/* Say all statistics to m; arg: the struct soda_server. Any thread; takes the sessions' lock, for a
- * moment each. */
+/* Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the sessions' lock,
+ * for a moment each. */
 void soda_server_walk(void *arg, struct soda_metrics *m);
 
 #endif

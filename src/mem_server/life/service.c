@@ -29,10 +29,10 @@ static bool may_note(void)
 	return atomic_fetch_add_explicit(&notes, 1, memory_order_relaxed) < NOTES_A_SECOND;
 }
 
-static struct soda_server *server_of(const struct soda_client *client)
+static struct soda_mem_server *server_of(const struct soda_client *client)
 {
-	return (struct soda_server *)((char *)client->sessions -
-				      offsetof(struct soda_server, sessions));
+	return (struct soda_mem_server *)((char *)client->sessions -
+					  offsetof(struct soda_mem_server, sessions));
 }
 
 /* A sentence for the peer, whatever failed. */
@@ -47,7 +47,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 		 const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
 		 void **client_p, struct soda_why *why)
 {
-	struct soda_server *server = svc;
+	struct soda_mem_server *server = svc;
 	int r;
 
 	*why = (struct soda_why){ "" };

@@ -89,7 +89,7 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
 	soda_metrics_list_end(m);
 }
 
-static void walk_process(struct soda_metrics *m, struct soda_server *server)
+static void walk_process(struct soda_metrics *m, struct soda_mem_server *server)
 {
 	soda_metrics_text(m, "program", "soda-mem-server");
 	soda_metrics_text(m, "version", SODA_VERSION);
@@ -99,7 +99,7 @@ static void walk_process(struct soda_metrics *m, struct soda_server *server)
 	soda_metrics_process(m, server->started_ns);
 }
 
-static void walk_memory(struct soda_metrics *m, struct soda_server *server)
+static void walk_memory(struct soda_metrics *m, struct soda_mem_server *server)
 {
 	uint64_t free_bytes = soda_store_free_bytes(&server->store);
 
@@ -115,7 +115,7 @@ static void walk_memory(struct soda_metrics *m, struct soda_server *server)
 
 void soda_server_walk(void *arg, struct soda_metrics *m)
 {
-	struct soda_server *server = arg;
+	struct soda_mem_server *server = arg;
 
 	walk_process(m, server);
 	walk_memory(m, server);

@@ -17,7 +17,7 @@
 
 #define MIB (1ull << 20)
 
-static struct soda_server server;
+static struct soda_mem_server server;
 static struct soda_why why;
 
 /* A connection is no more than its address here. */
@@ -26,7 +26,7 @@ static unsigned connections_n;
 
 static int start(void **state)
 {
-	server = (struct soda_server){ 0 };
+	server = (struct soda_mem_server){ 0 };
 	connections_n = 0;
 	soda_store_init(&server.store, 64 * MIB);
 	server.pool = (struct soda_region_pool){
