@@ -11,7 +11,7 @@
  * used again (failure.h counts -ETIMEDOUT as "connection lost"), whoever waited is told
  * -ETIMEDOUT, and the request itself is repeated only where its own time is not over.  Time that
  * a program stood still for (stopped, frozen, swapped out) does not count
- * (soda_thread_stood_still).
+ * (soda_stood_still).
  */
 #ifndef SODA_COMMON_LIMITS_H
 #define SODA_COMMON_LIMITS_H

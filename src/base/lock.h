@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limits.h"
+
 enum soda_lock_rank {
 	SODA_RANK_API = 1,	 /* runtime start and end, object table (regions) */
 	SODA_RANK_REGIONS = 2,	 /* objects do not appear or go */
@@ -56,6 +58,15 @@ uint64_t soda_now_ns(void);
 static inline uint64_t soda_now_ms(void)
 {
 	return soda_now_ns() / 1000000;
+}
+
+/*
+ * Of a wait that was to take asked_ns and took took_ns: how long the process stood still in it
+ * (stopped, frozen, swapped out); 0: it ran.  No time-out counts that.
+ */
+static inline uint64_t soda_stood_still(uint64_t asked_ns, uint64_t took_ns)
+{
+	return took_ns <= asked_ns + SODA_STILL_MS * SODA_MS_NS ? 0 : took_ns;
 }
 
 static inline void soda_cpu_relax(void)

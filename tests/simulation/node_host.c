@@ -461,9 +461,9 @@ struct sim_belief sim_host_believes(void)
 	struct sim_belief b = { .restarts = 0 };
 
 	sim_hold(true);
-	b.restarts = soda_link_restarts();
+	b.restarts = soda_link_restarts(&soda_agent.link);
 	b.deaths = soda_owed_deaths();
-	b.up = soda_link_up() && !(b.restarts & 1);
+	b.up = soda_server_up(&soda_agent.link.server) && !(b.restarts & 1);
 	sim_hold(false);
 	return b;
 }

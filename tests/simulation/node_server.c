@@ -9,7 +9,7 @@
 #include "mem_server/life/server.h"
 #include "nodes.h"
 
-static struct soda_server server;
+static struct soda_mem_server server;
 static struct soda_listener *listener;
 
 static void on_log(int level, const char *line, void *arg)

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "host_agent/core/agent.h"
-#include "host_agent/core/link.h"
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/life/freeze.h"
@@ -132,8 +131,10 @@ static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 		return failed(ret, "%s is not written: %s", name, why.text);
 	if (ret)
 		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
-			      soda_link_peer(),
-			      soda_link_up() ? soda_strerror(ret) : soda_link_trouble());
+			      soda_agent.link.server.address,
+			      soda_server_up(&soda_agent.link.server)
+				      ? soda_strerror(ret)
+				      : soda_server_trouble(&soda_agent.link.server));
 	return 0;
 }
 

@@ -24,6 +24,7 @@
 
 #include "host_agent/core/buffer.h"
 #include "host_agent/core/chunk.h"
+#include "host_agent/core/link.h"
 #include "host_agent/core/pager.h"
 #include "host_agent/core/replace.h"
 #include "host_agent/core/settings.h"
@@ -46,6 +47,7 @@ struct soda_agent {
 	uint32_t processors; /* that this process may run on */
 	bool may_poll;	     /* more than one, and it is not off */
 
+	struct soda_link link;	       /* to the memory server; its own synchronisation */
 	struct soda_buffer buffer;     /* its own synchronisation */
 	struct soda_replacer replacer; /* likewise */
 	_Atomic uint64_t fam_bytes;    /* allocated; changed under api_lock */

@@ -2,6 +2,7 @@
 #include "host_agent/core/helper.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,23 +34,36 @@ void soda_signals_restore(const sigset_t *saved)
 	set_mask(SIG_SETMASK, saved, NULL);
 }
 
-static void *trampoline(void *arg)
-{
-	void *(*run)(void *) = (void *(*)(void *))arg;
+/* What a new thread is to do; it frees this. */
+struct duty {
+	void *(*run)(void *);
+	void *arg;
+};
 
+static void *begin(void *arg)
+{
+	struct duty duty = *(struct duty *)arg;
+
+	free(arg);
 	soda_numa_run_here();
-	return run(NULL);
+	return duty.run(duty.arg);
 }
 
-int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *))
+int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *), void *arg)
 {
+	struct duty *duty = malloc(sizeof(*duty));
 	sigset_t saved;
 	int ret;
 
+	if (!duty)
+		return -ENOMEM;
+	*duty = (struct duty){ run, arg };
 	soda_signals_block(&saved);
-	ret = pthread_create(thread, NULL, trampoline, (void *)run);
+	ret = pthread_create(thread, NULL, begin, duty);
 	soda_signals_restore(&saved);
-	if (!ret)
+	if (ret)
+		free(duty);
+	else
 		pthread_setname_np(*thread, name);
 	return -ret;
 }

@@ -13,7 +13,7 @@
 #include "transport/api/transport.h"
 
 /* Negative errno. */
-int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *));
+int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *), void *arg);
 
 /*
  * Around code of an API call that holds a lock of the fault path, so that no

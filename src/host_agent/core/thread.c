@@ -245,11 +245,11 @@ void soda_thread_time(struct soda_thread *t, uint64_t ns)
 
 uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns)
 {
-	if (took_ns <= asked_ns + SODA_STILL_MS * SODA_MS_NS)
-		return 0;
+	uint64_t still = soda_stood_still(asked_ns, took_ns);
+
 	if (t)
-		t->still_ns += took_ns;
-	return took_ns;
+		t->still_ns += still;
+	return still;
 }
 
 uint64_t soda_threads_sum(enum soda_counter c)

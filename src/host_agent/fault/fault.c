@@ -8,7 +8,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/link.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
@@ -69,7 +68,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 
 	if (!zero && atomic_load_explicit(&f->region->lost, memory_order_relaxed))
 		return SODA_STEP_LOST;
-	if (!zero && !soda_link_up())
+	if (!zero && !soda_server_up(&f->region->link->server))
 		return SODA_STEP_DOWN;
 	soda_thread_trim(t, soda_fault_keep() - 1); /* this one will be the last of `keep` */
 	if (soda_evict_credit(t, 0))
@@ -187,15 +186,16 @@ static int make_room(struct soda_thread *t, uint64_t deadline_ns)
 }
 
 /* It may take long: the program's signals are let in, for no lock or chunk is held here. */
-static int await_server(const struct soda_fault *f, uint64_t deadline_ns)
+static int await_server(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
 {
+	struct soda_server *server = &f->region->link->server;
 	sigset_t blocked;
 	int ret;
 
 	if (!f->mask)
-		return soda_link_wait(deadline_ns);
+		return soda_server_wait(server, deadline_ns, &t->still_ns);
 	soda_signals_swap(f->mask, &blocked);
-	ret = soda_link_wait(deadline_ns);
+	ret = soda_server_wait(server, deadline_ns, &t->still_ns);
 	soda_signals_restore(&blocked);
 	return ret;
 }
@@ -229,7 +229,7 @@ static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t dea
 			ret = make_room(t, deadline_ns);
 			break;
 		case SODA_STEP_DOWN:
-			ret = await_server(f, deadline_ns);
+			ret = await_server(t, f, deadline_ns);
 			break;
 		case SODA_STEP_LOST:
 			return -EIO;
@@ -263,6 +263,7 @@ int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 {
 	const struct soda_region *r = f->region;
+	const struct soda_server *server = &r->link->server;
 	unsigned long long at =
 		soda_region_offset(r, f->id) + ((uint64_t)f->block << soda_agent.block_shift);
 	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
@@ -271,13 +272,13 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 	if (err == -EIO)
 		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
 			       "memory server or a DPU agent before it, started anew",
-			       at, what, soda_link_peer());
-	else if (soda_link_up())
+			       at, what, server->address);
+	else if (soda_server_up(server))
 		soda_log_error("page at offset %llu of %s cannot be had from %s: %s", at, what,
-			       soda_link_peer(), soda_strerror(err));
+			       server->address, soda_strerror(err));
 	else
 		soda_log_error("page at offset %llu of %s cannot be had within %u ms: %s", at, what,
-			       soda_agent.settings.fault_timeout_ms, soda_link_trouble());
+			       soda_agent.settings.fault_timeout_ms, soda_server_trouble(server));
 	if (soda_agent.settings.on_error == SODA_ON_ERROR_ABORT)
 		abort();
 }

@@ -381,7 +381,7 @@ int soda_handler_start(void)
 	handler.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!handler.pending || handler.stop_fd < 0)
 		return -ENOMEM;
-	ret = soda_helper_start(&handler.thread, "soda-handler", run);
+	ret = soda_helper_start(&handler.thread, "soda-handler", run, NULL);
 	if (ret) {
 		close(handler.stop_fd);
 		handler.stop_fd = -1;

@@ -52,7 +52,7 @@ void soda_advise_willneed(const struct iovec *ranges, int n)
 	for (int i = 0; i < n && fetch_range(t, &ranges[i], &batch); i++)
 		;
 	soda_fetch_batch_end(&batch);
-	soda_link_want_collector();
+	soda_link_want_collector(&soda_agent.link);
 	soda_signals_restore(&saved);
 }
 

@@ -168,7 +168,7 @@ static void publish(struct change *c)
 
 	exclusively(put_map, c);
 	if (keyed)
-		soda_link_want_keyed();
+		soda_link_want_keyed(c->r->link);
 }
 
 static void set_state(struct soda_frozen *f, enum soda_frozen_state state)
@@ -224,7 +224,7 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 	f->state = SODA_FROZEN;
 	soda_frozen_mark(f, true);
 	soda_regions_unlock();
-	soda_link_await_keyed();
+	soda_link_await_keyed(r->link);
 	return 0;
 }
 

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
-#include "host_agent/core/link.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
@@ -161,7 +160,7 @@ static void close_region(struct soda_region *r, struct soda_why *why)
 		 r->name[0] ? r->name
 		 : r->file  ? r->file
 			    : "an object",
-		 soda_link_peer(), said.text[0] ? said.text : soda_strerror(ret));
+		 r->link->server.address, said.text[0] ? said.text : soda_strerror(ret));
 	soda_log_error("%s", why->text);
 }
 
@@ -186,7 +185,7 @@ static bool publish(struct soda_region *r)
 	bool good;
 
 	soda_regions_lock();
-	good = r->meeting == soda_link_meeting();
+	good = r->meeting == soda_link_meeting(r->link);
 	if (good) {
 		soda_region_show_locked(r);
 	} else {

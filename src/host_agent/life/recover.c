@@ -8,7 +8,7 @@
 
 #include "base/failure.h"
 #include "base/log.h"
-#include "host_agent/core/link.h"
+#include "client/call.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
@@ -137,9 +137,9 @@ static void lose_chunks(struct soda_region *r)
 		atomic_store(&r->unwritten, true);
 }
 
-void soda_recover_anew(void)
+void soda_recover_anew(struct soda_link *link)
 {
-	atomic_fetch_add(&soda_link.meeting, 1);
+	atomic_fetch_add(&link->meeting, 1);
 	refusals.pause_ms = 0;
 }
 
@@ -163,7 +163,7 @@ static void unmap_old(void *arg)
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
 	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret;
-	bool first = r->meeting != soda_link_meeting();
+	bool first = r->meeting != soda_link_meeting(r->link);
 
 	for (;;) {
 		ret = soda_calls_open_once(o->control, r, timeout_ms, o->why);
@@ -185,7 +185,7 @@ static void set_refused(const struct recovery *o, struct soda_region *r, int err
 {
 	bool before = r->refused;
 
-	r->meeting = soda_link_meeting();
+	r->meeting = soda_link_meeting(r->link);
 	atomic_store(&r->refused, err);
 	set_lost(r);
 	refusals.any = true;
@@ -206,7 +206,7 @@ static void set_placed(struct soda_region *r)
 		return;
 	atomic_store(&r->refused, 0);
 	set_lost(r);
-	soda_log_warning("%s has a place on %s again", name_of(r), soda_link_peer());
+	soda_log_warning("%s has a place on %s again", name_of(r), r->link->server.address);
 }
 
 /*
@@ -215,13 +215,13 @@ static void set_placed(struct soda_region *r)
  */
 static void give_up_the_old(struct soda_region *r)
 {
-	if (r->decided == soda_link_meeting())
+	if (r->decided == soda_link_meeting(r->link))
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
 		soda_freeze_lose(r); /* first: what is resident of it is dirty from now on */
 		lose_chunks(r);
 	}
-	r->decided = soda_link_meeting();
+	r->decided = soda_link_meeting(r->link);
 }
 
 static int reopen(struct soda_region *r, struct recovery *o)
@@ -255,7 +255,7 @@ static int recover_one(struct soda_region *r, void *arg)
 
 	if (r->going)
 		return 0;
-	if (r->refused || r->meeting != soda_link_meeting())
+	if (r->refused || r->meeting != soda_link_meeting(r->link))
 		return reopen(r, o);
 	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
 				      o->why);
@@ -389,24 +389,28 @@ static int ask_again(struct soda_region *r, void *arg)
 	return is_same(r, opened.bytes, opened.file_id);
 }
 
+static int ask_for_refused(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+			   struct soda_why *why)
+{
+	struct recovery o = { .control = control, .why = why };
+	int ret = soda_regions_each(ask_again, &o);
+
+	/* one would be taken: the connections are made anew */
+	return ret > 0 ? -ECONNRESET : ret;
+}
+
 /* Those that were refused, at a bounded pace. */
-static void look_at_refused(void)
+static void look_at_refused(struct soda_link *link)
 {
 	struct soda_why why = { "" };
-	struct recovery o = { .why = &why };
 	uint64_t now = soda_now_ns();
-	int ret = 0;
 
 	if (!refusals.any || (refusals.pause_ms && now < refusals.next_ns))
 		return;
 	if (refusals.pause_ms) {
 		soda_regions_lock();
-		o.control = soda_link_control_acquire();
-		if (o.control)
-			ret = soda_regions_each(ask_again, &o);
-		if (ret)
-			soda_link_report(ret < 0 ? ret : -ECONNRESET);
-		soda_link_control_release();
+		soda_call_once(&link->server, ask_for_refused, NULL,
+			       (int)soda_agent.settings.fault_timeout_ms, &why);
 		soda_regions_unlock();
 	}
 	refusals.pause_ms = refusals.pause_ms ? refusals.pause_ms * 2 : SODA_REFUSED_MIN_MS;
@@ -415,10 +419,10 @@ static void look_at_refused(void)
 	refusals.next_ns = now + refusals.pause_ms * SODA_MS_NS;
 }
 
-void soda_recover_look(void)
+void soda_recover_look(struct soda_link *link)
 {
 	look_at_undecided();
-	look_at_refused();
+	look_at_refused(link);
 }
 
 void soda_recover_forget(uint32_t first, uint32_t n)

@@ -21,7 +21,7 @@ void soda_recover_owed(uint32_t agent);
  * A server is met that has none of our objects: each is to be opened anew, and chunk by chunk it is
  * decided what of it is still there, as session.h says.
  */
-void soda_recover_anew(void);
+void soda_recover_anew(struct soda_link *link);
 /*
  * Open what the server that is met does not have, however many attempts that takes: where one is
  * broken off the next one, as the same client, goes on with the objects that it had not come to.
@@ -36,7 +36,7 @@ int soda_recover_regions(struct soda_conn *control, struct soda_why *why);
  * asked whether it takes what it has refused: if so the connections are made anew, and the object
  * has its place then.
  */
-void soda_recover_look(void);
+void soda_recover_look(struct soda_link *link);
 /* The chunks' object goes. soda_regions_lock held. */
 void soda_recover_forget(uint32_t first, uint32_t n);
 

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The keeper of the link to the memory server (core/link.h): client id and epoch, connections,
- * reconnection.  The keeper thread owns all of it after start.
- *
- *   UP ----- a connection fails, or the server hangs up ----> DOWN
- *   DOWN --- all connections broken, control HELLO with the next epoch, regions
- *            checked or opened anew, data connections made --> UP
+ * The host agent's side of its session with the memory server (client/server.h): what is connected,
+ * what happens to objects when it comes back, and the keeper, the thread that drives it and that
+ * owns all of it after start.
  *
  * The server may come back as another instance, without our anonymous data.
  * Then, chunk by chunk: ZERO and resident ones live on, resident ones as dirty,
@@ -17,18 +14,20 @@
 
 #include <stdint.h>
 
+#include "host_agent/core/link.h"
 #include "transport/api/transport.h"
 
 /*
  * Connect, start the keeper.  pairs: of data channels.  Errors of
  * soda_conn_connect, and of starting a private server.
  */
-int soda_session_start(const char *address, uint32_t pairs, struct soda_why *why);
+int soda_session_start(struct soda_link *link, const char *address, uint32_t pairs,
+		       struct soda_why *why);
 /* Say goodbye, end the keeper, close everything. */
-void soda_session_stop(void);
+void soda_session_stop(struct soda_link *link);
 /* The process is about to end: the server frees everything with the last connection. */
-void soda_session_leave(void);
+void soda_session_leave(struct soda_link *link);
 /* In a fork's child: close the descriptors, nothing else. */
-void soda_session_forget(void);
+void soda_session_forget(struct soda_link *link);
 
 #endif

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/numa/numa_node.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/link.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/object.h"
@@ -168,7 +167,7 @@ static void in_child(void)
 	soda_uffd_close();
 	soda_objects_end(); /* so that nothing of the child's own comes to lie there */
 	soda_trace_forget();
-	soda_session_forget();
+	soda_session_forget(&soda_agent.link);
 	soda_embedded_stop();
 	soda_stat_socket_stop();
 	soda_inline_stop();
@@ -194,8 +193,8 @@ static int start_all(struct soda_why *why)
 		ret = start_server(address, why);
 	if (!ret)
 		ret = soda_session_start(
-			address, pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX,
-			why);
+			&soda_agent.link, address,
+			pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX, why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
 	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written
@@ -237,7 +236,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		if (!why->text[0])
 			snprintf(why->text, sizeof(why->text), "the runtime did not start: %s",
 				 soda_strerror(ret));
-		soda_session_stop();
+		soda_session_stop(&soda_agent.link);
 		soda_embedded_stop();
 		soda_closed_stop();
 		soda_trace_stop();
@@ -254,7 +253,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
 		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
 		      (unsigned long long)soda_chunk_bytes() >> 10,
-		      soda_agent.replacer.policy->name, soda_link_peer());
+		      soda_agent.replacer.policy->name, soda_agent.link.server.address);
 	return 0;
 }
 
@@ -286,7 +285,7 @@ void soda_agent_leave(void)
 	soda_lock_acquire(&soda_agent.api_lock);
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
 		soda_regions_each(write_file_back, &ignored);
-		soda_session_leave();
+		soda_session_leave(&soda_agent.link);
 		soda_trace_stop();
 	}
 	soda_lock_release(&soda_agent.api_lock);
@@ -312,7 +311,7 @@ int soda_agent_stop(void)
 	soda_objects_end();
 	soda_handler_stop();
 	soda_trace_stop();
-	soda_session_stop();
+	soda_session_stop(&soda_agent.link);
 	soda_stat_socket_stop();
 	soda_uffd_close();
 	soda_embedded_stop();

@@ -2,74 +2,46 @@
 #include "host_agent/move/calls.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "client/call.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/link.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/object/owed.h"
 
-/*
- * A control call.  again: an earlier attempt reached a connection that then failed, so that the
- * server may have done it, and only its answer is lost.
- */
-typedef int call_fn(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
-		    int timeout_ms, struct soda_why *why);
+/* A control call for an object: soda_call_fn, with the object's own argument. */
+typedef int region_fn(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		      int timeout_ms, struct soda_why *why);
 
-/*
- * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
- * *still_ns_p: for so long the process did not run meanwhile, which no time-out counts.
- */
-static int call_once(call_fn *fn, struct soda_region *r, void *arg, bool again, int timeout_ms,
-		     bool *reached_p, uint64_t *still_ns_p, struct soda_why *why)
+struct region_call {
+	region_fn *fn;
+	struct soda_region *r;
+	void *arg;
+};
+
+static int call_for_region(struct soda_conn *c, void *arg, bool again, int timeout_ms,
+			   struct soda_why *why)
 {
-	/* again: of two calls */
-	uint64_t asked_ns = (again ? 2 : 1) * (uint64_t)timeout_ms * SODA_MS_NS;
-	struct soda_conn *control = soda_link_control_acquire();
-	uint64_t from = soda_now_ns();
-	int ret = control ? fn(control, r, arg, again, timeout_ms, why) : -ENOTCONN;
+	struct region_call *call = arg;
 
-	*reached_p = control;
-	*still_ns_p = soda_thread_stood_still(NULL, asked_ns, soda_now_ns() - from);
-	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
-		soda_link_report(ret);
-	soda_link_control_release();
-	return ret;
+	return call->fn(c, call->r, call->arg, again, timeout_ms, why);
+}
+
+static int fault_timeout(void)
+{
+	return (int)soda_agent.settings.fault_timeout_ms;
 }
 
 /* Run a call, again after a reconnection if the connection failed under it, within its time. */
-static int with_control(call_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
+static int with_control(region_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
 {
-	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms;
-	uint64_t deadline = soda_now_ns() + (uint64_t)timeout_ms * SODA_MS_NS, still_ns;
-	bool again = false, reached;
-	int ret;
+	struct region_call call = { fn, r, arg };
 
-	for (;;) {
-		if (soda_link_wait(deadline)) {
-			snprintf(why->text, sizeof(why->text), "%.250s", soda_link_trouble());
-			return -ETIMEDOUT;
-		}
-		ret = call_once(fn, r, arg, again, timeout_ms, &reached, &still_ns, why);
-		if (!soda_call_lost(ret))
-			return ret;
-		deadline += still_ns;
-		if (ret == -ETIMEDOUT && soda_now_ns() >= deadline)
-			break;
-		again = again || reached;
-		poll(NULL, 0, 1);
-	}
-	snprintf(why->text, sizeof(why->text),
-		 "%.120s has not answered within %d ms (SODA_FAULT_TIMEOUT), and is connected to "
-		 "anew; ask again, or give it more time",
-		 soda_link_peer(), timeout_ms);
-	return ret;
+	return soda_call_persist(&r->link->server, call_for_region, &call, fault_timeout(), why);
 }
 
 static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
@@ -120,7 +92,7 @@ int soda_calls_open_once(struct soda_conn *control, struct soda_region *r, int t
 	r->asked = false;
 	if (ret)
 		return ret;
-	r->meeting = soda_link_meeting();
+	r->meeting = soda_link_meeting(r->link);
 	r->mr = mr;
 	r->bytes = opened.bytes;
 	r->file_id = opened.file_id;
@@ -172,7 +144,7 @@ struct advising {
 	struct soda_wire_advise *advise;
 	struct soda_static_map **map_p;
 	uint32_t losses; /* freeze_call's */
-	uint32_t breaks; /* soda_link_breaks() when it was asked last */
+	uint32_t breaks; /* soda_server_breaks() when it was asked last */
 	bool asked;
 };
 
@@ -181,7 +153,7 @@ static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 {
 	struct advising *a = arg;
 
-	a->breaks = soda_link_breaks();
+	a->breaks = soda_server_breaks(&r->link->server);
 	a->asked = true;
 	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
 }
@@ -203,18 +175,16 @@ static void unmap(void *arg)
 	soda_conn_unmap_region(&r->mr);
 }
 
-/* Objects that are gone here, and that the server has still, as nobody could tell it. */
-static _Atomic bool unclosed;
-
-static void close_later(uint16_t id)
+/* The object is gone here, and the server has it still, as nobody could tell it. */
+static void close_later(struct soda_link *link, uint16_t id)
 {
 	soda_region_id_keep(id);
-	atomic_store(&unclosed, true);
+	atomic_store(&link->unclosed, true);
 }
 
-void soda_calls_forget_closes(void)
+void soda_calls_forget_closes(struct soda_link *link)
 {
-	atomic_store(&unclosed, false);
+	atomic_store(&link->unclosed, false);
 	soda_region_ids_release();
 }
 
@@ -223,37 +193,40 @@ static int close_one(struct soda_conn *control, uint16_t id)
 {
 	struct soda_region r = { .id = id };
 	struct soda_why why = { "" };
-	int ret = close_call(control, &r, NULL, true, (int)soda_agent.settings.fault_timeout_ms,
-			     &why);
+	int ret = close_call(control, &r, NULL, true, fault_timeout(), &why);
 
 	if (soda_call_lost(ret))
 		return ret;
 	if (ret)
 		soda_log_error("an object is freed here, but %s keeps it until the program ends: "
 			       "%s",
-			       soda_link_peer(), why.text[0] ? why.text : soda_strerror(ret));
+			       soda_conn_peer(control),
+			       why.text[0] ? why.text : soda_strerror(ret));
 	soda_region_id_release(id);
 	return 0;
 }
 
-void soda_calls_close_late(void)
+static int close_kept(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		      struct soda_why *why)
 {
-	struct soda_conn *control;
+	struct soda_link *link = arg;
 	int ret = 0;
 
-	if (!atomic_load(&unclosed))
-		return;
-	control = soda_link_control_acquire();
-	if (control)
-		atomic_store(&unclosed, false);
-	for (uint32_t id = 1; control && !ret && id < SODA_REGIONS_MAX; id++)
+	atomic_store(&link->unclosed, false);
+	for (uint32_t id = 1; !ret && id < SODA_REGIONS_MAX; id++)
 		if (soda_region_id_is_kept((uint16_t)id))
 			ret = close_one(control, (uint16_t)id);
-	if (ret) {
-		atomic_store(&unclosed, true);
-		soda_link_report(ret);
-	}
-	soda_link_control_release();
+	if (ret)
+		atomic_store(&link->unclosed, true);
+	return ret;
+}
+
+void soda_calls_close_late(struct soda_link *link)
+{
+	struct soda_why ignored;
+
+	if (atomic_load(&link->unclosed))
+		soda_call_once(&link->server, close_kept, link, fault_timeout(), &ignored);
 }
 
 int soda_calls_open_region(struct soda_region *r, struct soda_why *why)
@@ -261,7 +234,7 @@ int soda_calls_open_region(struct soda_region *r, struct soda_why *why)
 	int ret = with_control(open_call, r, NULL, why);
 
 	if (ret && r->asked)
-		close_later(r->id);
+		close_later(r->link, r->id);
 	return ret;
 }
 
@@ -270,10 +243,10 @@ int soda_calls_close_region(struct soda_region *r, struct soda_why *why)
 	sigset_t saved;
 	int ret = -ENOTCONN;
 
-	if (soda_link_up())
+	if (soda_server_up(&r->link->server))
 		ret = with_control(close_call, r, NULL, why);
 	if (soda_call_lost(ret))
-		close_later(r->id);
+		close_later(r->link, r->id);
 	soda_signals_block(&saved);
 	soda_channels_exclusive(unmap, r);
 	soda_signals_restore(&saved);
@@ -292,12 +265,13 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 }
 
 /* Where it is not answered nothing is written any more on the connections of that time. */
-static int ask_advice(call_fn *fn, struct soda_region *r, struct advising *a, struct soda_why *why)
+static int ask_advice(region_fn *fn, struct soda_region *r, struct advising *a,
+		      struct soda_why *why)
 {
 	int ret = with_control(fn, r, a, why);
 
 	if (soda_call_lost(ret) && a->asked)
-		soda_link_await_break(a->breaks);
+		soda_server_await_break(&r->link->server, a->breaks);
 	return ret;
 }
 
@@ -328,8 +302,7 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
 
 	d.bytes = soda_region_offset(r, last) + soda_region_chunk_bytes(r, last) - d.offset;
 	soda_wire_put_discard(text, &d);
-	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL,
-			      (int)soda_agent.settings.fault_timeout_ms, &why);
+	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL, fault_timeout(), &why);
 }
 
 /*
@@ -339,6 +312,7 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
  */
 void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
+	struct soda_server *server = &r->link->server;
 	struct soda_conn *control;
 	uint32_t breaks;
 	sigset_t saved;
@@ -348,16 +322,16 @@ void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 	if (atomic_load_explicit(&r->keeps, memory_order_relaxed) || atomic_load(&r->refused))
 		return;
 	soda_signals_block(&saved);
-	control = soda_link_control_acquire();
-	breaks = soda_link_breaks();
+	control = soda_server_acquire(server);
+	breaks = soda_server_breaks(server);
 	if (control)
 		ret = discard_call(control, r, first, n);
 	lost = soda_call_lost(ret);
 	if (lost) /* locked: of this connection, and not of the next */
-		soda_link_report(ret);
-	soda_link_control_release();
+		soda_server_report(server, ret);
+	soda_server_release(server);
 	if (lost)
-		soda_link_await_break(breaks);
+		soda_server_await_break(server, breaks);
 	else if (ret)
 		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
 	soda_signals_restore(&saved);

@@ -51,8 +51,8 @@ int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *adv
 			     struct soda_static_map **map_p, struct soda_why *why);
 
 /* The keeper tells the server of objects that were freed while nobody could tell it. */
-void soda_calls_close_late(void);
+void soda_calls_close_late(struct soda_link *link);
 /* The server that is met has none of them. */
-void soda_calls_forget_closes(void);
+void soda_calls_forget_closes(struct soda_link *link);
 
 #endif

@@ -9,7 +9,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "host_agent/core/link.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/stuck.h"
 
@@ -273,5 +272,5 @@ void soda_channels_resize(int64_t limit)
 void soda_channel_break(struct soda_channel *ch, int err)
 {
 	soda_channel_fail(ch);
-	soda_link_report(err);
+	soda_server_report(&soda_agent.link.server, err);
 }

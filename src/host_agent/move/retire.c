@@ -7,7 +7,6 @@
 #include "base/lock.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/link.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/sync.h"
@@ -99,7 +98,7 @@ static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		if (ret && soda_now_ns() > deadline_ns)
 			return ret;
 		if (ret)
-			soda_link_report(ret);
+			soda_server_report(&soda_agent.link.server, ret);
 	}
 }
 

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/link.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
@@ -233,7 +232,8 @@ struct ends {
 
 static bool ended_since(const struct ends *e)
 {
-	return e->deaths != soda_owed_deaths() || e->restarts != soda_link_restarts();
+	return e->deaths != soda_owed_deaths() ||
+	       e->restarts != soda_link_restarts(&soda_agent.link);
 }
 
 /* What is resident of that is dirty again when the keeper is through with it. */
@@ -242,7 +242,7 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	uint64_t deadline_ns = from_now();
 
 	for (;;) {
-		*e = (struct ends){ soda_owed_deaths(), soda_link_restarts() };
+		*e = (struct ends){ soda_owed_deaths(), soda_link_restarts(&soda_agent.link) };
 		if (!((e->deaths | e->restarts) & 1))
 			return 0;
 		if (soda_now_ns() > deadline_ns)
@@ -250,18 +250,19 @@ static int await_ends(struct ends *e, struct soda_why *why)
 		poll(NULL, 0, 1);
 	}
 	snprintf(why->text, sizeof(why->text),
-		 "the runtime is still finding out what %s has lost, as it started anew",
-		 soda_link_peer());
+		 "the runtime is still finding out what %.120s has lost, as it started anew",
+		 soda_agent.link.server.address);
 	return -ETIMEDOUT;
 }
 
 /* The object has dirty data, and no place on the server. */
 static int explain_refusal(int refused, struct soda_why *why)
 {
-	snprintf(why->text, sizeof(why->text),
-		 "%s, which has started anew, does not take it (%s); it is asked again, and the "
-		 "data stays in memory",
-		 soda_link_peer(), soda_strerror(refused));
+	snprintf(
+		why->text, sizeof(why->text),
+		"%.120s, which has started anew, does not take it (%s); it is asked again, and the "
+		"data stays in memory",
+		soda_agent.link.server.address, soda_strerror(refused));
 	return refused == -ENOSPC || refused == -EDQUOT ? -ENOSPC : -EIO;
 }
 

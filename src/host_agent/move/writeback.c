@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
@@ -25,7 +25,8 @@ enum {
 	ANSWER_NS = 1000000, /* one look for answers */
 };
 
-static struct writeback {
+struct soda_writeback {
+	struct soda_link *link;
 	pthread_t thread;
 	bool running; /* set before start */
 	_Atomic bool stop;
@@ -45,13 +46,24 @@ static struct writeback {
 
 	struct soda_sender sender; /* the thread's; its conn is set under lock */
 	struct soda_sending ops[OPS];
-} wb;
+};
+
+/* That of the chunks' server; it was started before there were chunks. */
+static inline struct soda_writeback *current(void)
+{
+	return soda_agent.link.writeback;
+}
+
+static void ring(struct soda_writeback *wb)
+{
+	atomic_fetch_add(&wb->bell, 1);
+	if (atomic_load(&wb->asleep))
+		soda_futex_wake(&wb->bell, 1);
+}
 
 void soda_writeback_ring(void)
 {
-	atomic_fetch_add(&wb.bell, 1);
-	if (atomic_load(&wb.asleep))
-		soda_futex_wake(&wb.bell, 1);
+	ring(current());
 }
 
 /*
@@ -60,17 +72,18 @@ void soda_writeback_ring(void)
  */
 static bool processors_busy(struct soda_thread *t)
 {
-	uint64_t now = soda_now_ns() >> PERIOD_SHIFT, seen = atomic_load(&wb.period);
+	struct soda_writeback *wb = current();
+	uint64_t now = soda_now_ns() >> PERIOD_SHIFT, seen = atomic_load(&wb->period);
 
-	if (now != seen && atomic_compare_exchange_strong(&wb.period, &seen, now))
+	if (now != seen && atomic_compare_exchange_strong(&wb->period, &seen, now))
 		for (uint64_t p = now - seen < PERIODS ? seen + 1 : now - PERIODS + 1; p <= now;
 		     p++)
-			atomic_store(&wb.active[p % PERIODS], 0);
+			atomic_store(&wb->active[p % PERIODS], 0);
 	if (t->active_period != now) {
 		t->active_period = now;
-		atomic_fetch_add(&wb.active[now % PERIODS], 1);
+		atomic_fetch_add(&wb->active[now % PERIODS], 1);
 	}
-	return atomic_load(&wb.active[(now - 1) % PERIODS]) >= soda_agent.processors;
+	return atomic_load(&wb->active[(now - 1) % PERIODS]) >= soda_agent.processors;
 }
 
 /* A batch must be small beside the buffer, and short beside a fault: 1 MiB at most. */
@@ -115,7 +128,7 @@ static int help_over(struct soda_conn *conn, void *arg)
 	struct soda_sending ops[HELP_OPS] = { 0 };
 	struct soda_sender s = { .t = arg, .conn = conn, .ops = ops, .max = HELP_OPS };
 	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
-	const struct soda_sender **place = &wb.helpers[s.t->index % soda_channels_pairs()];
+	const struct soda_sender **place = &current()->helpers[s.t->index % soda_channels_pairs()];
 	int n, ret;
 
 	*place = &s;
@@ -152,157 +165,176 @@ bool soda_writeback_share(struct soda_thread *t)
 }
 
 /* The connection is lost, or not wanted any more. */
-static void lose(int err)
+static void lose(struct soda_writeback *wb, int err)
 {
 	struct soda_conn *conn;
 
-	soda_sender_lose(&wb.sender, err);
-	soda_writeback_ring();
-	soda_lock_acquire(&wb.lock);
-	conn = wb.sender.conn;
-	wb.sender.conn = NULL;
-	soda_lock_release(&wb.lock);
+	soda_sender_lose(&wb->sender, err);
+	ring(wb);
+	soda_lock_acquire(&wb->lock);
+	conn = wb->sender.conn;
+	wb->sender.conn = NULL;
+	soda_lock_release(&wb->lock);
 	soda_conn_close(conn);
 	soda_progress_tell();
 }
 
-static void adopt_connection(void)
+static void adopt_connection(struct soda_writeback *wb)
 {
-	if (atomic_load(&wb.drop_conn)) {
-		lose(-ECONNABORTED);
-		atomic_store(&wb.drop_conn, false);
+	if (atomic_load(&wb->drop_conn)) {
+		lose(wb, -ECONNABORTED);
+		atomic_store(&wb->drop_conn, false);
 		soda_progress_tell();
 	}
-	soda_lock_acquire(&wb.lock);
-	if (!wb.sender.conn && wb.next_conn) {
-		wb.sender.conn = wb.next_conn;
-		wb.next_conn = NULL;
+	soda_lock_acquire(&wb->lock);
+	if (!wb->sender.conn && wb->next_conn) {
+		wb->sender.conn = wb->next_conn;
+		wb->next_conn = NULL;
 	}
-	soda_lock_release(&wb.lock);
+	soda_lock_release(&wb->lock);
 }
 
-static void idle(uint32_t seen, int64_t timeout_ns)
+static void idle(struct soda_writeback *wb, uint32_t seen, int64_t timeout_ns)
 {
-	atomic_store(&wb.asleep, 1);
-	if (atomic_load(&wb.bell) == seen)
-		soda_futex_wait(&wb.bell, seen, timeout_ns);
-	atomic_store(&wb.asleep, 0);
+	atomic_store(&wb->asleep, 1);
+	if (atomic_load(&wb->bell) == seen)
+		soda_futex_wait(&wb->bell, seen, timeout_ns);
+	atomic_store(&wb->asleep, 0);
 }
 
 /* A batch of what waits.  A batch of places that were given up is none, and not the queue's end. */
-static int send_some(void)
+static int send_some(struct soda_writeback *wb)
 {
 	uint32_t left = soda_sender_queue_waiting();
-	int n = soda_sender_send(&wb.sender);
+	int n = soda_sender_send(&wb->sender);
 
-	while (!n && left > SODA_SENDER_BATCH && wb.sender.used < wb.sender.max) {
+	while (!n && left > SODA_SENDER_BATCH && wb->sender.used < wb->sender.max) {
 		left -= SODA_SENDER_BATCH;
-		n = soda_sender_send(&wb.sender);
+		n = soda_sender_send(&wb->sender);
 	}
 	return n;
 }
 
-static void turn(void)
+static void turn(struct soda_writeback *wb)
 {
-	uint32_t seen = atomic_load(&wb.bell);
+	uint32_t seen = atomic_load(&wb->bell);
 	int n;
 
-	adopt_connection();
-	if (!wb.sender.conn) {
-		idle(seen, SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
+	adopt_connection(wb);
+	if (!wb->sender.conn) {
+		idle(wb, seen, SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}
-	n = send_some();
-	if (!n && !wb.sender.used) {
-		soda_sender_drop(&wb.sender);
+	n = send_some(wb);
+	if (!n && !wb->sender.used) {
+		soda_sender_drop(&wb->sender);
 		/* Those that wait cannot go just now: BUSY, or on their way over another one. */
-		idle(seen,
+		idle(wb, seen,
 		     soda_sender_queue_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}
 	/* While there are chunks to drop, whoever stores to one of them waits for that. */
-	if (n >= 0 && wb.sender.used)
-		n = soda_sender_collect(&wb.sender, wb.sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
+	if (n >= 0 && wb->sender.used)
+		n = soda_sender_collect(&wb->sender,
+					wb->sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
 	if (n < 0) {
-		soda_link_report(n);
-		lose(n);
+		soda_server_report(&wb->link->server, n);
+		lose(wb, n);
 	}
 }
 
 static void *run(void *arg)
 {
-	wb.sender.t = soda_thread_internal();
-	while (!atomic_load(&wb.stop))
-		turn();
-	lose(-ECONNABORTED);
+	struct soda_writeback *wb = arg;
+
+	wb->sender.t = soda_thread_internal();
+	while (!atomic_load(&wb->stop))
+		turn(wb);
+	lose(wb, -ECONNABORTED);
 	return NULL;
 }
 
-int soda_writeback_start(void)
+int soda_writeback_start(struct soda_link *link)
 {
+	struct soda_writeback *wb = link->writeback;
 	int ret;
 
-	memset(&wb, 0, sizeof(wb));
-	wb.sender.ops = wb.ops;
-	wb.sender.max = OPS;
-	soda_lock_init(&wb.lock, SODA_RANK_WRITEBACK);
+	if (!wb)
+		wb = link->writeback = malloc(sizeof(*wb));
+	if (!wb)
+		return -ENOMEM;
+	*wb = (struct soda_writeback){ .link = link };
+	wb->sender.ops = wb->ops;
+	wb->sender.max = OPS;
+	soda_lock_init(&wb->lock, SODA_RANK_WRITEBACK);
 	soda_sender_queue_clear();
 	soda_progress_start();
-	ret = soda_helper_start(&wb.thread, "soda-writeback", run);
-	wb.running = !ret;
+	ret = soda_helper_start(&wb->thread, "soda-writeback", run, wb);
+	wb->running = !ret;
 	return ret;
 }
 
-void soda_writeback_stop(void)
+void soda_writeback_stop(struct soda_link *link)
 {
-	if (!wb.running)
+	struct soda_writeback *wb = link->writeback;
+
+	if (!wb || !wb->running)
 		return;
-	atomic_store(&wb.stop, true);
-	soda_writeback_ring();
-	soda_wait_join(wb.thread, "the write-back thread to end");
-	soda_conn_close(wb.next_conn);
-	wb.running = false;
+	atomic_store(&wb->stop, true);
+	ring(wb);
+	soda_wait_join(wb->thread, "the write-back thread to end");
+	soda_conn_close(wb->next_conn);
+	wb->running = false;
 }
 
-void soda_writeback_connect(struct soda_conn *conn)
+void soda_writeback_connect(struct soda_link *link, struct soda_conn *conn)
 {
-	soda_lock_acquire(&wb.lock);
-	wb.next_conn = conn;
-	soda_lock_release(&wb.lock);
-	soda_writeback_ring();
+	struct soda_writeback *wb = link->writeback;
+
+	soda_lock_acquire(&wb->lock);
+	wb->next_conn = conn;
+	soda_lock_release(&wb->lock);
+	ring(wb);
 }
 
-void soda_writeback_disconnect(void)
+void soda_writeback_disconnect(struct soda_link *link)
 {
+	struct soda_writeback *wb = link->writeback;
 	struct soda_conn *unused;
 
-	soda_lock_acquire(&wb.lock);
-	unused = wb.next_conn;
-	wb.next_conn = NULL;
-	if (wb.sender.conn) /* the thread may be blocked in it */
-		soda_conn_abort(wb.sender.conn);
-	soda_lock_release(&wb.lock);
+	if (!wb || !wb->running)
+		return;
+	soda_lock_acquire(&wb->lock);
+	unused = wb->next_conn;
+	wb->next_conn = NULL;
+	if (wb->sender.conn) /* the thread may be blocked in it */
+		soda_conn_abort(wb->sender.conn);
+	soda_lock_release(&wb->lock);
 	soda_conn_close(unused);
-	atomic_store(&wb.drop_conn, true);
-	soda_writeback_ring();
-	while (atomic_load(&wb.drop_conn) && !atomic_load(&wb.stop)) {
+	atomic_store(&wb->drop_conn, true);
+	ring(wb);
+	while (atomic_load(&wb->drop_conn) && !atomic_load(&wb->stop)) {
 		uint32_t seen = soda_progress_seen();
 
-		if (atomic_load(&wb.drop_conn))
+		if (atomic_load(&wb->drop_conn))
 			soda_progress_await(seen, 10000000);
 	}
 }
 
 void soda_writeback_each_sender(void (*fn)(const struct soda_sender *s, void *arg), void *arg)
 {
-	fn(&wb.sender, arg);
+	const struct soda_writeback *wb = current();
+
+	fn(&wb->sender, arg);
 	for (int i = 0; i < SODA_CHANNEL_PAIRS_MAX; i++)
-		if (wb.helpers[i])
-			fn(wb.helpers[i], arg);
+		if (wb->helpers[i])
+			fn(wb->helpers[i], arg);
 }
 
-void soda_writeback_forget(void (*fn)(struct soda_conn *conn))
+void soda_writeback_forget(struct soda_link *link, void (*fn)(struct soda_conn *conn))
 {
-	fn(wb.sender.conn);
-	fn(wb.next_conn);
+	if (!link->writeback)
+		return;
+	fn(link->writeback->sender.conn);
+	fn(link->writeback->next_conn);
 }

@@ -11,21 +11,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "host_agent/core/link.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
 #include "transport/api/transport.h"
 
-/* Start and end the thread. stop: what is queued is not sent. */
-int soda_writeback_start(void);
-void soda_writeback_stop(void);
+/*
+ * Make the link's write-back and start its thread; and end that.  stop: what is queued is not sent,
+ * and who comes later still finds an empty queue.
+ */
+int soda_writeback_start(struct soda_link *link);
+void soda_writeback_stop(struct soda_link *link);
 
 /* A new connection, owned from now on; the thread goes on with what failed. */
-void soda_writeback_connect(struct soda_conn *conn);
+void soda_writeback_connect(struct soda_link *link, struct soda_conn *conn);
 /* The connection is gone: returns when nothing is in flight on it any more. */
-void soda_writeback_disconnect(void);
+void soda_writeback_disconnect(struct soda_link *link);
 
 /* In a fork's child: fn for its connection. */
-void soda_writeback_forget(void (*fn)(struct soda_conn *conn));
+void soda_writeback_forget(struct soda_link *link, void (*fn)(struct soda_conn *conn));
 
 /*
  * Queue chunks whose QUEUED flag the caller has set; returns how many.  Never waits:

@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 
 #include "host_agent/core/agent.h"
-#include "host_agent/core/link.h"
 
 typedef _Atomic uint64_t bits;
 
@@ -209,5 +208,5 @@ uint32_t soda_owed_deaths(void)
 
 uint32_t soda_owed_losses(void)
 {
-	return soda_owed_deaths() + soda_link_restarts();
+	return soda_owed_deaths() + soda_link_restarts(&soda_agent.link);
 }

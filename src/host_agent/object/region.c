@@ -69,6 +69,7 @@ static struct soda_region *get_descriptor(void)
 	if (r) {
 		unused = r->next;
 		memset(r, 0, sizeof(*r));
+		r->link = &soda_agent.link;
 	}
 	return r;
 }

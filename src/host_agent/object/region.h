@@ -21,6 +21,7 @@ enum { SODA_GRANULE_SHIFT = 21 };
 
 struct soda_region {
 	uint16_t id;		/* on the wire, and index of the table; never 0 */
+	struct soda_link *link; /* to the server that has it */
 	uint32_t flags;		/* of soda_alloc_file; 0: anonymous */
 	uint32_t first, chunks; /* ids */
 	uint64_t bytes;		/* as asked for */
@@ -36,7 +37,7 @@ struct soda_region {
 	_Atomic int refused; /* why the server does not have the object; 0: the server has it */
 	uint32_t undecided;  /* chunks that recover.c waits for */
 	bool given_up;	     /* there were too many undecided chunks */
-	uint32_t meeting;    /* soda_link_meeting() when the object was opened or refused, */
+	uint32_t meeting;    /* soda_link_meeting(link) when the object was opened or refused, */
 	uint32_t decided;    /* and when chunks that only an earlier server had became LOST */
 	bool asked;	     /* the server may have done an OPEN whose answer did not come */
 	bool going;	     /* soda_free has begun: the object is not opened again */

@@ -126,6 +126,6 @@ void run_samples_start(void)
 		return;
 	start_ns = soda_now_ns();
 	interval_ns = interval_least_ns;
-	if (soda_helper_start(&thread, "soda-report", run))
+	if (soda_helper_start(&thread, "soda-report", run, NULL))
 		soda_log_warning("soda run: no thread for --report: it shows the end alone");
 }

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "host_agent/core/link.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/life/object.h"
 
@@ -181,7 +180,7 @@ static void discard(struct pool *pool, char *from, char *to)
 	if (ret && !said)
 		soda_log_warning("soda run: what the program has unmapped cannot be given back "
 				 "while %s does not answer (%s): it is kept until then",
-				 soda_link_peer(), soda_strerror(ret));
+				 soda_agent.link.server.address, soda_strerror(ret));
 	said |= ret != 0;
 }
 

@@ -93,7 +93,8 @@ static void read_that_is_late(void **state)
 	assert_int_equal(fake_load(host_at(r, 1, 0), &v), -ETIMEDOUT);
 	assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);
 	fake_net_hold(false, false);
-	assert_int_equal(soda_link_wait(soda_now_ns() + 60000000000u), 0);
+	assert_int_equal(
+		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
 	host_store(r, 1, 0, 6);
 	host_settle(r, true);
 	assert_int_equal(host_load(r, 1, 0), 6);
@@ -236,7 +237,9 @@ static void peer_dies_installing(void **state)
 		fake_unlock();
 		assert_int_equal(fake_load(host_at(r, busy, 0), &v), -ETIMEDOUT);
 		fake_net_hold(false, false);
-		assert_int_equal(soda_link_wait(soda_now_ns() + 60000000000u), 0);
+		assert_int_equal(soda_server_wait(&soda_agent.link.server,
+						  soda_now_ns() + 60000000000u, NULL),
+				 0);
 		assert_int_equal(fake_net.revokes, busy + 1);
 		assert_int_equal(host_state(r, busy), SODA_CHUNK_REMOTE);
 		assert_int_equal(fake_resident(host_at(r, busy, 0), 65536), 0);
@@ -362,7 +365,8 @@ static void lost_under_a_fault(void **state)
 	assert_int_equal(pthread_join(thread, &v), 0);
 	assert_int_equal((uintptr_t)v, 8);
 	assert_int_equal(fake_net.reads, 2);
-	assert_int_equal(soda_link_wait(soda_now_ns() + 60000000000u), 0);
+	assert_int_equal(
+		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
 	host_check(r);
 	host_stop();
 }

@@ -698,7 +698,8 @@ static void discard_out_of_time(void **state)
 	fake_pager.discarding = false;
 	fake_net_mend();
 	soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_QUEUED);
-	assert_int_equal(soda_link_wait(soda_now_ns() + 30000000000u), 0);
+	assert_int_equal(
+		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 30000000000u, NULL), 0);
 	host_check(r);
 	host_stop();
 }

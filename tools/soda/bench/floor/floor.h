@@ -61,9 +61,9 @@ void soda_floor_attach(unsigned thread);
 
 /*
  * Write back this thread's share of the resident chunks.  All threads call it, none
- * touches the region meanwhile.  A server that does not do its part ends the process.
+ * touches the region meanwhile.
  */
-void soda_floor_sync(unsigned thread);
+int soda_floor_sync(unsigned thread);
 
 void soda_floor_counters(struct soda_floor_counters *out);
 

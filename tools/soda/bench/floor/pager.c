@@ -239,14 +239,14 @@ void soda_floor_attach(unsigned thread)
 	self = thread;
 }
 
-void soda_floor_sync(unsigned thread)
+int soda_floor_sync(unsigned thread)
 {
 	const uint32_t stride = SODA_FLOOR_BATCH * pager.opt.threads;
 	unsigned posted = 0;
 	int err = 0;
 
 	if (!pager.opt.writes)
-		return;
+		return 0;
 	for (uint32_t at = thread * SODA_FLOOR_BATCH; at < pager.present && !err; at += stride) {
 		uint32_t batch[SODA_FLOOR_BATCH], n = 0;
 
@@ -266,10 +266,7 @@ void soda_floor_sync(unsigned thread)
 		if (!err && posted++ > 0) /* one batch travels while the next is sent */
 			err = pager.link->wait(thread);
 	}
-	if (!err && posted > 0)
-		err = pager.link->wait(thread);
-	if (err)
-		soda_floor_lost("a write-back", err);
+	return !err && posted > 0 ? pager.link->wait(thread) : err;
 }
 
 void soda_floor_counters(struct soda_floor_counters *out)

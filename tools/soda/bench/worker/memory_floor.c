@@ -37,12 +37,6 @@ static int floor_open(const struct soda_bench_plan *plan, uint64_t **words_p,
 	return 0;
 }
 
-static int floor_sync(unsigned thread)
-{
-	soda_floor_sync(thread);
-	return 0;
-}
-
 static void floor_counters(struct soda_bench_counters *out)
 {
 	struct soda_floor_counters c;
@@ -68,7 +62,7 @@ const struct soda_bench_memory soda_bench_floor = {
 	.filled = true,
 	.open = floor_open,
 	.attach = soda_floor_attach,
-	.sync = floor_sync,
+	.sync = soda_floor_sync,
 	.counters = floor_counters,
 	.server = floor_server,
 	.close = soda_floor_close,

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "client/call.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+
+/*
+ * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
+ * *still_ns_p: for so long the process did not run meanwhile, which no time-out counts.
+ */
+static int attempt(struct soda_server *s, soda_call_fn *fn, void *arg, bool again, int timeout_ms,
+		   bool *reached_p, uint64_t *still_ns_p, struct soda_why *why)
+{
+	/* again: of two calls */
+	uint64_t asked_ns = (again ? 2 : 1) * (uint64_t)timeout_ms * SODA_MS_NS;
+	struct soda_conn *control = soda_server_acquire(s);
+	uint64_t from = soda_now_ns();
+	int ret = control ? fn(control, arg, again, timeout_ms, why) : -ENOTCONN;
+
+	*reached_p = control;
+	*still_ns_p = soda_stood_still(asked_ns, soda_now_ns() - from);
+	if (control && soda_call_lost(ret)) /* locked: of this connection, and not of the next */
+		soda_server_report(s, ret);
+	soda_server_release(s);
+	return ret;
+}
+
+int soda_call_once(struct soda_server *s, soda_call_fn *fn, void *arg, int timeout_ms,
+		   struct soda_why *why)
+{
+	uint64_t still_ns;
+	bool reached;
+
+	return attempt(s, fn, arg, false, timeout_ms, &reached, &still_ns, why);
+}
+
+int soda_call_persist(struct soda_server *s, soda_call_fn *fn, void *arg, int timeout_ms,
+		      struct soda_why *why)
+{
+	uint64_t deadline = soda_now_ns() + (uint64_t)timeout_ms * SODA_MS_NS, still_ns;
+	bool again = false, reached;
+	int ret;
+
+	for (;;) {
+		if (soda_server_wait(s, deadline, NULL)) {
+			snprintf(why->text, sizeof(why->text), "%.250s", soda_server_trouble(s));
+			return -ETIMEDOUT;
+		}
+		ret = attempt(s, fn, arg, again, timeout_ms, &reached, &still_ns, why);
+		if (!soda_call_lost(ret))
+			return ret;
+		deadline += still_ns;
+		if (ret == -ETIMEDOUT && soda_now_ns() >= deadline)
+			break;
+		again = again || reached;
+		poll(NULL, 0, 1);
+	}
+	snprintf(why->text, sizeof(why->text),
+		 "%.120s has not answered within %d ms (SODA_FAULT_TIMEOUT), and is connected to "
+		 "anew; ask again, or give it more time",
+		 s->address, timeout_ms);
+	return ret;
+}
+
+struct plain {
+	enum soda_msg type;
+	const struct iovec *body;
+	int body_n;
+	void *reply;
+	size_t capacity, *reply_bytes_p;
+};
+
+static int plain_call(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		      struct soda_why *why)
+{
+	struct plain *p = arg;
+
+	return soda_conn_call(control, p->type, p->body, p->body_n, p->reply, p->capacity,
+			      p->reply_bytes_p, timeout_ms, why);
+}
+
+int soda_call(struct soda_server *s, enum soda_msg type, const struct iovec *body, int body_n,
+	      void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
+	      struct soda_why *why)
+{
+	struct plain p = { type, body, body_n, reply, capacity, reply_bytes_p };
+
+	return soda_call_once(s, plain_call, &p, timeout_ms, why);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls on a session's control connection, one at a time.  A call that is lost with its connection
+ * (soda_call_lost) may have been done by the server; the failure is reported to the session.
+ */
+#ifndef SODA_CLIENT_CALL_H
+#define SODA_CLIENT_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/server.h"
+
+/*
+ * The call itself, on a connection that nobody else uses.  again: an earlier attempt reached a
+ * connection that then failed, so that the server may have done it, and only its answer is lost.
+ */
+typedef int soda_call_fn(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+			 struct soda_why *why);
+
+/* Once. -ENOTCONN: not UP. */
+int soda_call_once(struct soda_server *server, soda_call_fn *fn, void *arg, int timeout_ms,
+		   struct soda_why *why);
+/*
+ * Again after each reconnection, if the connection failed under it, within its time, in which the
+ * process's standing still does not count.  -ETIMEDOUT: it was not answered within that time, or
+ * the server is away; why says which.
+ */
+int soda_call_persist(struct soda_server *server, soda_call_fn *fn, void *arg, int timeout_ms,
+		      struct soda_why *why);
+/* soda_conn_call, once. -ENOTCONN: not UP. */
+int soda_call(struct soda_server *server, enum soda_msg type, const struct iovec *body, int body_n,
+	      void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
+	      struct soda_why *why);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "client/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "base/log.h"
+
+static void note_trouble(struct soda_server *s, int err, const char *text)
+{
+	char *to = s->troubles[atomic_fetch_add(&s->troubles_begun, 1) % SODA_SERVER_TROUBLES];
+
+	snprintf(to, sizeof(s->troubles[0]), "%.255s: %s", s->address,
+		 text && *text ? text : soda_strerror(err));
+	atomic_store(&s->trouble, to);
+}
+
+const char *soda_server_trouble(const struct soda_server *s)
+{
+	const char *text = atomic_load(&s->trouble);
+
+	return text ? text : s->address;
+}
+
+void soda_server_init(struct soda_server *s, const char *address, int connect_ms,
+		      const struct soda_server_hooks *hooks, void *owner)
+{
+	memset(s, 0, sizeof(*s));
+	s->hooks = hooks;
+	s->owner = owner;
+	s->connect_ms = connect_ms;
+	snprintf(s->address, sizeof(s->address), "%s", address);
+	s->hello.magic = SODA_WIRE_MAGIC;
+	s->hello.version = SODA_WIRE_VERSION;
+	soda_lock_init(&s->lock, SODA_RANK_SESSION);
+}
+
+/* Whoever waits for the state looks at it again. */
+static void set_state(struct soda_server *s, enum soda_server_state state)
+{
+	atomic_store(&s->state, state);
+	soda_futex_wake(&s->state, INT32_MAX);
+}
+
+static struct soda_conn *take_control(struct soda_server *s)
+{
+	struct soda_conn *control;
+
+	soda_lock_acquire(&s->lock);
+	control = s->control;
+	s->control = NULL;
+	soda_lock_release(&s->lock);
+	return control;
+}
+
+void soda_server_stop(struct soda_server *s)
+{
+	atomic_store(&s->stopping, true);
+	soda_futex_wake(&s->state, INT32_MAX);
+	soda_futex_wake(&s->breaks, INT32_MAX);
+}
+
+void soda_server_end(struct soda_server *s)
+{
+	soda_server_stop(s);
+	s->open = false;
+	soda_conn_close(take_control(s));
+	set_state(s, SODA_SERVER_GONE);
+}
+
+void soda_server_forget(struct soda_server *s)
+{
+	int fd = s->control ? soda_conn_fd(s->control) : -1;
+
+	atomic_store(&s->stopping, true);
+	if (fd >= 0)
+		close(fd);
+}
+
+void soda_server_report(struct soda_server *s, int err)
+{
+	uint32_t up = SODA_SERVER_UP;
+
+	/* seq_cst, and before the state: an attempt looks at it after it has set that */
+	atomic_store(&s->failed, true);
+	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY))
+		note_trouble(s, err, NULL);
+	s->hooks->failed(s, err);
+}
+
+/* In pieces, each of which says whether the process ran: at most a piece's time is lost. */
+int soda_server_wait(struct soda_server *s, uint64_t deadline_ns, uint64_t *still_ns_p)
+{
+	const uint64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	enum soda_server_state state;
+
+	while ((state = soda_server_state(s)) != SODA_SERVER_UP) {
+		uint64_t now = soda_now_ns(), left, still;
+
+		if (now >= deadline_ns || atomic_load(&s->stopping))
+			return -ETIMEDOUT;
+		left = deadline_ns - now < look_ns ? deadline_ns - now : look_ns;
+		soda_futex_wait(&s->state, state, (int64_t)left);
+		still = soda_stood_still(left, soda_now_ns() - now);
+		deadline_ns += still;
+		if (still_ns_p)
+			*still_ns_p += still;
+	}
+	return 0;
+}
+
+uint32_t soda_server_breaks(const struct soda_server *s)
+{
+	return atomic_load(&s->breaks);
+}
+
+void soda_server_await_break(struct soda_server *s, uint32_t breaks)
+{
+	while (atomic_load(&s->breaks) == breaks && !atomic_load(&s->stopping))
+		soda_futex_wait(&s->breaks, breaks, SODA_KEEPER_TICK_MS * SODA_MS_NS);
+}
+
+struct soda_conn *soda_server_acquire(struct soda_server *s)
+{
+	soda_lock_acquire(&s->lock);
+	/* not while an attempt is half done */
+	return soda_server_up(s) ? s->control : NULL;
+}
+
+void soda_server_release(struct soda_server *s)
+{
+	soda_lock_release(&s->lock);
+}
+
+/* The driver's part. */
+
+static void close_all(struct soda_server *s)
+{
+	if (!s->open)
+		return;
+	s->open = false;
+	if (s->control) /* whoever is in a call has the lock */
+		soda_conn_abort(s->control);
+	s->hooks->away(s);
+	soda_conn_close(take_control(s));
+	atomic_fetch_add(&s->breaks, 1);
+	soda_futex_wake(&s->breaks, INT32_MAX);
+}
+
+void soda_server_down(struct soda_server *s)
+{
+	uint32_t up = SODA_SERVER_UP;
+
+	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY))
+		note_trouble(s, -ECONNABORTED, NULL);
+	close_all(s);
+}
+
+static int say_hello(struct soda_server *s, struct soda_conn **conn_p, struct soda_wire_welcome *w,
+		     struct soda_why *why)
+{
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = s->connect_ms };
+
+	s->hello.epoch++;
+	return soda_conn_connect(s->address, &s->hello, &opt, conn_p, w, why);
+}
+
+/* The server has made a new client, which nobody wants. */
+static int refuse_new_client(struct soda_server *s, struct soda_conn *conn, struct soda_why *why)
+{
+	struct soda_why ignored;
+
+	soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, s->connect_ms, &ignored);
+	soda_conn_close(conn);
+	snprintf(why->text, sizeof(why->text), "%.200s does not know the client any more",
+		 s->address);
+	return -ESTALE;
+}
+
+/*
+ * The control connection; and from now on we are who the server says that we are.  An agent
+ * between may be a known client of the server's, and not the one that we were.
+ */
+static int connect_control(struct soda_server *s, enum soda_server_as as,
+			   enum soda_server_met *met_p, struct soda_why *why)
+{
+	uint64_t instance = s->welcome.instance_id;
+	struct soda_wire_welcome w;
+	struct soda_conn *conn;
+	int ret = say_hello(s, &conn, &w, why);
+
+	if (ret == -ESTALE && as == SODA_AS_AGAIN) { /* it forgot us, or is another server */
+		s->hello.client_id = s->hello.secret = 0;
+		s->hello.epoch = 0;
+		ret = say_hello(s, &conn, &w, why);
+	}
+	if (ret)
+		return ret;
+	w.known = w.known && w.client_id == s->hello.client_id;
+	if (!w.known && as == SODA_AS_KNOWN)
+		return refuse_new_client(s, conn, why);
+	*met_p = !instance				? SODA_MET_FIRST
+		 : w.known && w.instance_id == instance ? SODA_MET_KNOWN
+							: SODA_MET_FORGOTTEN;
+	s->welcome = w;
+	s->hello.client_id = w.client_id;
+	s->hello.secret = w.secret;
+	soda_lock_acquire(&s->lock);
+	s->control = conn;
+	soda_lock_release(&s->lock);
+	s->open = true;
+	return 0;
+}
+
+static int connect_all(struct soda_server *s, enum soda_server_as as, struct soda_why *why)
+{
+	enum soda_server_met met;
+	int ret = connect_control(s, as, &met, why);
+
+	if (!ret)
+		ret = s->hooks->met(s, s->control, met, why);
+	if (ret)
+		return ret;
+	if (s->hooks->up)
+		s->hooks->up(s);
+	atomic_store(&s->state, SODA_SERVER_UP);
+	if (atomic_load(&s->failed)) /* one of the new connections, already */
+		return -ECONNRESET;
+	soda_futex_wake(&s->state, INT32_MAX);
+	return 0;
+}
+
+/* The server's answer was no: another attempt may be answered in the same way. */
+static bool is_refusal(int err)
+{
+	switch (-err) {
+	case ESTALE:
+	case EPERM:
+	case EACCES:
+	case EBUSY:
+	case EINVAL:
+	case EPROTONOSUPPORT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int soda_server_attempt(struct soda_server *s, enum soda_server_as as, struct soda_why *why)
+{
+	int ret;
+
+	close_all(s);
+	atomic_store(&s->failed, false);
+	ret = connect_all(s, as, why);
+	if (!ret) {
+		s->pause_ms = 0;
+		s->next_ns = 0;
+		return 0;
+	}
+	set_state(s, is_refusal(ret) ? SODA_SERVER_REFUSED : SODA_SERVER_AWAY);
+	note_trouble(s, ret, why->text);
+	close_all(s);
+	return ret;
+}
+
+static uint32_t longer(uint32_t pause_ms)
+{
+	if (!pause_ms)
+		return SODA_RETRY_MIN_MS;
+	return pause_ms * 2 < SODA_RETRY_MAX_MS ? pause_ms * 2 : SODA_RETRY_MAX_MS;
+}
+
+int soda_server_tick(struct soda_server *s, uint64_t now_ns, struct soda_why *why)
+{
+	int ret;
+
+	if (soda_server_up(s))
+		return 0;
+	if (atomic_load(&s->stopping))
+		return -ESHUTDOWN;
+	if (s->pause_ms && now_ns < s->next_ns)
+		return -EAGAIN;
+	ret = soda_server_attempt(s, SODA_AS_AGAIN, why);
+	if (ret) {
+		s->pause_ms = longer(s->pause_ms);
+		s->next_ns = soda_now_ns() + s->pause_ms * SODA_MS_NS;
+	}
+	return ret;
+}

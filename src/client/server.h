@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One session with one memory server, or with the DPU agent before it: who we are to the server,
+ * whether it can be reached, and the control connection.  libsoda has a session of its own; the DPU
+ * agent has one for each of its clients, in whose name it speaks.
+ *
+ *   CONNECTING   no attempt has succeeded yet
+ *   UP           all connections are there
+ *   AWAY         a connection has failed, or the server did not answer; to be tried again
+ *   REFUSED      the server has answered the last attempt, with a refusal; to be tried again
+ *   GONE         the session has ended
+ *
+ *   CONNECTING, AWAY, REFUSED -- an attempt succeeds --> UP
+ *   CONNECTING, AWAY, REFUSED -- an attempt fails -----> AWAY or REFUSED
+ *   UP -- soda_server_report, soda_server_down --------> AWAY
+ *   any -- soda_server_end ----------------------------> GONE
+ *
+ * An attempt closes what is left of the connections before, says HELLO with the next epoch on a
+ * new control connection, and tells the owner by a hook whether the server has what was brought
+ * there before.  The owner then opens or checks its regions, and makes its data connections.
+ *
+ * The session has no thread.  Its driver, one thread at a time, makes the attempts: the keeper of
+ * the host agent at the pace of soda_server_tick; in the DPU agent whoever has the lock of the
+ * client's life, when a client or its data demand it.  Hooks are called by the driver, within its
+ * calls.  All others report failures, wait, and call (call.h).
+ *
+ * Lock: SODA_RANK_SESSION, held during a call.  The driver takes it to publish the control
+ * connection and to take it away; a call that is under way then is aborted first.
+ */
+#ifndef SODA_CLIENT_SERVER_H
+#define SODA_CLIENT_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "transport/api/transport.h"
+#include "wire/wire.h"
+
+enum soda_server_state {
+	SODA_SERVER_CONNECTING,
+	SODA_SERVER_UP,
+	SODA_SERVER_AWAY,
+	SODA_SERVER_REFUSED,
+	SODA_SERVER_GONE,
+};
+
+/* Who we may be to a server that does not know us. */
+enum soda_server_as {
+	SODA_AS_ANYBODY, /* a new client, if that is what the server makes of us; -ESTALE is told */
+	SODA_AS_AGAIN,	 /* the same, and after -ESTALE (old epoch, wrong secret) we ask for it */
+	SODA_AS_KNOWN,	 /* nobody new: -ESTALE where the server does not know us any more */
+};
+
+/* What the server that is met knows. */
+enum soda_server_met {
+	SODA_MET_FIRST,	    /* this session has met none before */
+	SODA_MET_KNOWN,	    /* it has what was brought there */
+	SODA_MET_FORGOTTEN, /* it has nothing of it: another server, or it has started anew */
+};
+
+struct soda_server;
+
+struct soda_server_hooks {
+	/*
+	 * The control connection is there, and is not used by anybody else yet; server->welcome is
+	 * the answer to the HELLO.  Open, or check, the regions, and connect what carries data.
+	 * Errors: the attempt has failed, and `away` follows.
+	 */
+	int (*met)(struct soda_server *server, struct soda_conn *control, enum soda_server_met met,
+		   struct soda_why *why);
+	/* All is connected, and nobody knows yet. NULL: nothing to do. */
+	void (*up)(struct soda_server *server);
+	/*
+	 * Close all other connections; when it returns nothing is under way on any.  Whoever is in
+	 * a call has been made to end.  Only after `met` was called.
+	 */
+	void (*away)(struct soda_server *server);
+	/*
+	 * A connection has failed with err: see that the driver comes. Any thread, with the lock of
+	 * the session where it was the control connection; AS, where soda_server_report is to be.
+	 */
+	void (*failed)(struct soda_server *server, int err);
+};
+
+enum { SODA_SERVER_TROUBLES = 8 };
+
+struct soda_server {
+	/* set before start, then constant */
+	const struct soda_server_hooks *hooks;
+	void *owner;
+	char address[512];
+	int connect_ms; /* an attempt to connect, and its HELLO, may take so long */
+
+	/* the driver's */
+	struct soda_wire_hello hello;	  /* as whom we come; the owner sets it before an attempt */
+	struct soda_wire_welcome welcome; /* the answer to the last HELLO that was answered */
+	bool open;			  /* there are connections to be closed */
+	uint32_t pause_ms;		  /* soda_server_tick's, doubling */
+	uint64_t next_ns;
+
+	_Atomic uint32_t state;	 /* enum soda_server_state; futex */
+	_Atomic uint32_t breaks; /* futex: how often all connections were closed */
+	_Atomic bool failed;	 /* a connection was reported since the last attempt began */
+	_Atomic bool stopping;
+
+	struct soda_lock lock;
+	struct soda_conn *control; /* guarded by lock; the driver changes it */
+
+	/* The texts of the last errors, in turn: a reader has time until its own is written over.
+	 */
+	char troubles[SODA_SERVER_TROUBLES][320];
+	_Atomic uint32_t troubles_begun;
+	_Atomic(const char *) trouble; /* NULL: none yet */
+};
+
+/* CONNECTING, to this address, with an empty hello but for magic and version. */
+void soda_server_init(struct soda_server *server, const char *address, int connect_ms,
+		      const struct soda_server_hooks *hooks, void *owner);
+/* Nobody waits for it any more, and attempts are over. Any thread. */
+void soda_server_stop(struct soda_server *server);
+/* The driver: GONE; closes the control connection. The owner has closed the others. */
+void soda_server_end(struct soda_server *server);
+/* In a fork's child: close the control connection's descriptor, nothing else. */
+void soda_server_forget(struct soda_server *server);
+
+/*
+ * One attempt to come UP, which the session is not; server->hello says as whom, and its epoch is
+ * that of the last HELLO: the attempt counts on.  0; errors of soda_conn_connect, of calls, and of
+ * the hook `met`: all connections are closed then. The driver; may block.
+ */
+int soda_server_attempt(struct soda_server *server, enum soda_server_as as, struct soda_why *why);
+/*
+ * See that it is UP, at the pace that limits.h sets: at once after a failure, then more and more
+ * seldom.  0: it is.  -EAGAIN: it is too early for another attempt; server->next_ns says when.
+ * Other errors are those of an attempt.
+ */
+int soda_server_tick(struct soda_server *server, uint64_t now_ns, struct soda_why *why);
+/* The driver: AWAY; all connections are closed. Nothing happens where none is open. */
+void soda_server_down(struct soda_server *server);
+
+/*
+ * A connection failed with err; the driver sees to it.  Of the control connection: with its lock
+ * held (soda_server_acquire), for a later report would be taken for one of the next connection. AS.
+ */
+void soda_server_report(struct soda_server *server, int err);
+
+static inline enum soda_server_state soda_server_state(const struct soda_server *server)
+{
+	/* pairs with the driver's store of UP: all connections are there */
+	return (enum soda_server_state)atomic_load_explicit(&server->state, memory_order_acquire);
+}
+static inline bool soda_server_up(const struct soda_server *server)
+{
+	return soda_server_state(server) == SODA_SERVER_UP;
+}
+
+/*
+ * Wait until it is UP; -ETIMEDOUT: deadline_ns has passed, or the session ends.  Time that the
+ * process stood still for does not count, and is added to *still_ns_p (which may be NULL). AS.
+ */
+int soda_server_wait(struct soda_server *server, uint64_t deadline_ns, uint64_t *still_ns_p);
+
+/* How often all connections were closed. */
+uint32_t soda_server_breaks(const struct soda_server *server);
+/* Wait until they have been once more than `breaks`, or the session ends. */
+void soda_server_await_break(struct soda_server *server, uint32_t breaks);
+
+/* "tcp://10.0.0.1:7001: connection refused", for messages: the last failure. AS. */
+const char *soda_server_trouble(const struct soda_server *server);
+
+/* The control connection, locked until it is released; NULL, and locked all the same: not UP. */
+struct soda_conn *soda_server_acquire(struct soda_server *server);
+void soda_server_release(struct soda_server *server);
+
+#endif
