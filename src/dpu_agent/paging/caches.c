@@ -319,7 +319,7 @@ void soda_caches_open(struct soda_session *s, struct soda_region *r)
 
 	rc->session = s;
 	rc->name = (struct soda_owner_name){ .file = shared, .bytes = r->mr.bytes };
-	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->hello.client_id;
+	rc->name.id[0] = shared ? r->file_id : soda_pager(s)->server.hello.client_id;
 	rc->name.id[1] = shared ? r->generation : r->mr.region_id;
 	if (!c->dynamic || soda_prefetch_open(c->dynamic, &rc->name, &rc->owner))
 		return; /* not cached: no error for the client */
@@ -376,8 +376,9 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 	struct soda_caches *c = &soda_paging(task->session)->caches;
 	struct soda_region *r = task->region;
 	const struct soda_request *rq = task->rq;
-	struct soda_recent_residency residency = { rq->residency, rq->offset,
-						   soda_pager(task->session)->hello.chunk_bytes };
+	struct soda_recent_residency residency = {
+		rq->residency, rq->offset, soda_pager(task->session)->server.hello.chunk_bytes
+	};
 	struct soda_static_range *range;
 	enum soda_cache_answer answer;
 	struct soda_cache_ref ref;

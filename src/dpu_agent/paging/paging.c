@@ -159,7 +159,7 @@ static int close_upstream(struct soda_session *s, struct soda_region *r, const s
 		set_closing(s, r, true);
 	ret = await_region(s, r, file ? WRITTEN : NOT_SENT);
 	if (ret == 0)
-		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, NULL, 0, NULL, why);
+		ret = soda_upstream_call(s, SODA_MSG_CLOSE, body, 1, why);
 	if (ret == -EINVAL) /* the server has none: the answer of an earlier CLOSE was lost */
 		ret = 0;
 	if (!file && ret < 0)
@@ -211,7 +211,7 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 	}
 	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: the server has it, and that is all */
 		return 0;
-	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, NULL, 0, NULL, why);
+	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
 }
 
 /* NULL: there is none of the client's. */
@@ -288,7 +288,7 @@ static int discard_held(struct soda_session *s, struct soda_region *r,
 	if (ret < 0)
 		return ret;
 	soda_caches_written(r, d->offset, d->bytes);
-	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, NULL, 0, NULL, why);
+	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, why);
 	soda_caches_written(r, d->offset, d->bytes);
 	return ret;
 }
@@ -315,7 +315,7 @@ static int discard_region(struct soda_session *s, const void *body, size_t bytes
 static int name_region(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
 {
 	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
-	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, NULL, 0, NULL, &reply->why);
+	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, &reply->why);
 	uint8_t advice = soda_caches_rule(&soda_paging(s)->caches, name,
 					  body->iov_len - SODA_WIRE_REGION_BYTES);
 
@@ -430,7 +430,7 @@ static int created(void *arg, struct soda_session *s, void *state)
 	p->gate_end = &p->gate;
 	p->channels_n = paging->channels + 1 +
 			(soda_caches_fetch(&paging->caches) ? SODA_PREFETCH_WORKERS : 0);
-	pthread_mutex_init(&p->control_lock, NULL);
+	soda_upstream_init(s);
 	for (unsigned i = 0; i < p->channels_n; i++)
 		soda_channel_init(&p->channels[i], s);
 	return 0;
@@ -445,7 +445,6 @@ static void destroyed(struct soda_session *s, void *state)
 		soda_block_put(p->writes.run);
 	for (unsigned i = 0; i < p->channels_n; i++)
 		soda_channel_destroy(&p->channels[i]);
-	pthread_mutex_destroy(&p->control_lock);
 	munmap(p->regions, REGIONS_BYTES);
 	free(p->channels);
 }
@@ -457,26 +456,28 @@ static void destroyed(struct soda_session *s, void *state)
  */
 static bool is_known(const struct soda_pager *p, const struct soda_wire_hello *hello, bool stayed)
 {
-	return hello->client_id && p->welcome.client_id == hello->client_id &&
-	       (stayed || p->welcome.known);
+	return hello->client_id && p->server.welcome.client_id == hello->client_id &&
+	       (stayed || p->server.welcome.known);
 }
 
 /* Who the server is to think that it speaks with. */
 static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
 		      const struct soda_peer_info *info)
 {
-	uint64_t id = p->hello.client_id, secret = p->hello.secret;
+	const struct soda_wire_hello before = p->server.hello;
+	struct soda_wire_hello *to = &p->server.hello;
 
-	p->hello = *hello;
-	p->hello.magic = SODA_WIRE_MAGIC;
-	if (id) {
-		p->hello.client_id = id;
-		p->hello.secret = secret;
+	*to = *hello;
+	to->magic = SODA_WIRE_MAGIC;
+	to->epoch = before.epoch;
+	if (before.client_id) {
+		to->client_id = before.client_id;
+		to->secret = before.secret;
 	}
 	if (info->local) {
-		p->hello.uid = info->uid;
-		p->hello.gid = info->gid;
-		p->hello.pid = (uint32_t)info->pid;
+		to->uid = info->uid;
+		to->gid = info->gid;
+		to->pid = (uint32_t)info->pid;
 	}
 }
 
@@ -507,7 +508,7 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 	}
 	if (ret < 0)
 		return ret;
-	*welcome = p->welcome;
+	*welcome = p->server.welcome;
 	welcome->known = is_known(p, hello, stayed);
 	return 0;
 }
@@ -531,7 +532,7 @@ static void leave(struct soda_session *s, void *state)
 	if (!await_written(s))
 		return;	   /* the keeper goes on */
 	set_left(s, true); /* before the server closes our connections */
-	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why) < 0)
+	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why) < 0)
 		set_left(s, false);
 }
 
@@ -641,7 +642,7 @@ static void gone(struct soda_session *s, void *state, bool stopping)
 	s->left = true; /* the server will close our connections */
 	pthread_mutex_unlock(&s->lock);
 	if (leaving)
-		soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, &why);
+		soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why);
 	soda_upstream_disconnect(s);
 }
 

@@ -14,6 +14,7 @@
 #ifndef SODA_DPU_AGENT_PAGING_H
 #define SODA_DPU_AGENT_PAGING_H
 
+#include "client/server.h"
 #include "dpu_agent/paging/caches.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/write_list.h"
@@ -44,17 +45,13 @@ struct soda_task {
 
 struct soda_pager {
 	struct soda_paging *paging;
-	struct soda_wire_hello hello;	  /* of the upstream; guarded by life, and so below */
-	struct soda_wire_welcome welcome; /* the server's */
-	uint64_t upstream_epoch;	  /* the last one that was said to the server */
+	struct soda_server server; /* its driver is who has life; upstream.h */
 	/*
 	 * The keeper's hands have tried to reconnect in vain since then; 0: they have not since the
-	 * last success, or since the client has last shown that it is there.
+	 * last success, or since the client has last shown that it is there. Guarded by life.
 	 */
 	uint64_t orphan_since_ms;
 
-	pthread_mutex_t control_lock; /* after life */
-	struct soda_conn *control;    /* guarded by control_lock */
 	struct soda_channel
 		*channels; /* set before it is in the table: READs, one for WRITEs, the caches' */
 	unsigned channels_n;

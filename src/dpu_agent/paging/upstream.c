@@ -19,67 +19,26 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "client/call.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
 
-static int connect_one(struct soda_session *s, enum soda_conn_kind kind, bool deep,
-		       struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
+static struct soda_session *session_of(const struct soda_server *server)
 {
-	struct soda_conn_options opt = { .kind = kind,
-					 .depth = kind == SODA_CONN_DATA ? SODA_CHANNEL_DEPTH : 0,
-					 .deep = deep,
-					 .timeout_ms = SODA_CONNECT_MS };
-
-	return soda_conn_connect(soda_paging(s)->opt->server, &soda_pager(s)->hello, &opt, conn_p,
-				 w, why);
+	return server->owner;
 }
 
-static uint64_t next_epoch(struct soda_session *s)
+/* The attempt that follows says one more. */
+static void choose_epoch(struct soda_session *s)
 {
-	uint64_t epoch;
+	struct soda_server *server = &soda_pager(s)->server;
+	uint64_t first;
 
 	pthread_mutex_lock(&s->lock);
-	epoch = s->epoch << SODA_AGENT_EPOCH_SHIFT; /* check_hello: no bit is lost */
+	first = s->epoch << SODA_AGENT_EPOCH_SHIFT; /* check_hello: no bit is lost */
 	pthread_mutex_unlock(&s->lock);
-	if (epoch <= soda_pager(s)->upstream_epoch)
-		epoch = soda_pager(s)->upstream_epoch + 1;
-	soda_pager(s)->upstream_epoch = epoch;
-	return epoch;
-}
-
-/* The server has made a new client, which nobody wants. */
-static int refuse_new_client(struct soda_session *s, struct soda_conn *conn, struct soda_why *why)
-{
-	struct soda_why ignored;
-
-	soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_CONNECT_MS, &ignored);
-	soda_conn_close(conn);
-	snprintf(why->text, sizeof(why->text), "%s does not know the client any more",
-		 soda_paging(s)->opt->server);
-	return -ESTALE;
-}
-
-/* may_be_new: the server may make a new client of it; its answer says whether it has. */
-static int connect_control(struct soda_session *s, bool may_be_new, struct soda_wire_welcome *w,
-			   struct soda_why *why)
-{
-	struct soda_pager *p = soda_pager(s);
-	struct soda_conn *conn;
-	int ret;
-
-	p->hello.epoch = next_epoch(s);
-	ret = connect_one(s, SODA_CONN_CONTROL, false, &conn, w, why);
-	if (ret < 0)
-		return ret;
-	w->known = w->known && w->client_id == p->hello.client_id;
-	if (!w->known && !may_be_new)
-		return refuse_new_client(s, conn, why);
-	pthread_mutex_lock(&p->control_lock);
-	p->control = conn;
-	pthread_mutex_unlock(&p->control_lock);
-	p->hello.client_id = w->client_id;
-	p->hello.secret = w->secret;
-	return 0;
+	if (server->hello.epoch + 1 < first)
+		server->hello.epoch = first - 1;
 }
 
 static int connect_channels(struct soda_session *s, struct soda_why *why)
@@ -87,10 +46,14 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 	struct soda_pager *p = soda_pager(s);
 
 	for (unsigned i = 0; i < p->channels_n; i++) {
+		const struct soda_conn_options opt = { .kind = SODA_CONN_DATA,
+						       .depth = SODA_CHANNEL_DEPTH,
+						       .deep = i >= soda_paging(s)->channels,
+						       .timeout_ms = p->server.connect_ms };
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
-		int ret = connect_one(s, SODA_CONN_DATA, i >= soda_paging(s)->channels, &conn, &w,
-				      why);
+		int ret = soda_conn_connect(p->server.address, &p->server.hello, &opt, &conn, &w,
+					    why);
 
 		if (ret < 0)
 			return ret;
@@ -101,21 +64,6 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 			return ret;
 	}
 	return 0;
-}
-
-static void disconnect_control(struct soda_session *s)
-{
-	struct soda_pager *p = soda_pager(s);
-	struct soda_conn *conn;
-
-	/* whoever is in a call has the lock; the connection goes only under our life lock */
-	if (p->control)
-		soda_conn_abort(p->control);
-	pthread_mutex_lock(&p->control_lock);
-	conn = p->control;
-	p->control = NULL;
-	pthread_mutex_unlock(&p->control_lock);
-	soda_conn_close(conn);
 }
 
 /* READs and, without async, WRITEs that wait. */
@@ -150,8 +98,9 @@ static void take_back(struct soda_transfer *list)
 	}
 }
 
-void soda_upstream_disconnect(struct soda_session *s)
+static void close_channels(struct soda_server *server)
 {
+	struct soda_session *s = session_of(server);
 	struct soda_pager *p = soda_pager(s);
 
 	pthread_mutex_lock(&s->lock);
@@ -159,7 +108,6 @@ void soda_upstream_disconnect(struct soda_session *s)
 	pthread_mutex_unlock(&s->lock);
 	for (unsigned i = 0; i < p->channels_n; i++)
 		soda_channel_abort(&p->channels[i]);
-	disconnect_control(s);
 	for (unsigned i = 0; i < p->channels_n; i++) {
 		soda_completer_forget(&p->channels[i]);
 		take_back(soda_channel_disconnect(&p->channels[i]));
@@ -224,7 +172,7 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 	return 0;
 }
 
-static int learn_regions(struct soda_session *s, struct soda_why *why)
+static int learn_regions(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
 {
 	uint8_t *reply = malloc(SODA_WIRE_MAX_CONTROL);
 	uint32_t from = 0;
@@ -236,8 +184,8 @@ static int learn_regions(struct soda_session *s, struct soda_why *why)
 		struct soda_wire_listed l;
 		size_t bytes = 0;
 
-		ret = soda_upstream_call(s, SODA_MSG_LIST, &body, 1, reply, SODA_WIRE_MAX_CONTROL,
-					 &bytes, why);
+		ret = soda_conn_call(control, SODA_MSG_LIST, &body, 1, reply, SODA_WIRE_MAX_CONTROL,
+				     &bytes, (int)soda_paging(s)->opt->timeout_ms, why);
 		if (ret == 0 && bytes % SODA_WIRE_LISTED_BYTES)
 			ret = -EPROTO;
 		if (ret < 0 || !bytes)
@@ -309,31 +257,25 @@ static bool has_unmapped(struct soda_session *s)
 }
 
 /* Keys to a region's memory end with the connection that they came on. */
-static int renew_regions(struct soda_session *s, struct soda_why *why)
+static int renew_regions(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
 {
-	struct soda_pager *p = soda_pager(s);
 	struct soda_region *r;
 	int ret = 0;
 
-	pthread_mutex_lock(&p->control_lock);
-	for (unsigned id = 0; p->control && ret == 0 && (r = next_region(s, &id)); id++)
-		ret = soda_conn_renew_region(p->control, &r->mr, (int)p->paging->opt->timeout_ms,
+	for (unsigned id = 0; ret == 0 && (r = next_region(s, &id)); id++)
+		ret = soda_conn_renew_region(control, &r->mr, (int)soda_paging(s)->opt->timeout_ms,
 					     why);
-	pthread_mutex_unlock(&p->control_lock);
 	return ret;
 }
 
-static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
+/* What the server has of the client. */
+static int come_to_terms(struct soda_session *s, struct soda_conn *control, bool known,
 			 struct soda_why *why)
 {
-	const struct soda_wire_welcome *w = &soda_pager(s)->welcome;
-	int ret;
+	int ret = known ? learn_regions(s, control, why) : 0;
 
-	if (before && (!w->known || w->instance_id != instance))
-		lose_all(s);
-	ret = w->known ? learn_regions(s, why) : 0;
-	if (ret == 0 && w->known)
-		ret = renew_regions(s, why);
+	if (ret == 0 && known)
+		ret = renew_regions(s, control, why);
 	if (ret == 0 && has_unmapped(s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "the agent was restarted, and cannot map again what %s shares: use tcp",
@@ -343,75 +285,110 @@ static int come_to_terms(struct soda_session *s, bool before, uint64_t instance,
 	return ret;
 }
 
-static int connect_all(struct soda_session *s, bool may_be_new, struct soda_why *why)
-{
-	struct soda_pager *p = soda_pager(s);
-	uint64_t instance = p->welcome.instance_id;
-	bool before = instance != 0;
-	struct soda_wire_welcome w;
-	int ret = connect_control(s, may_be_new, &w, why);
+/* The session's hooks. */
 
-	if (ret < 0)
-		return ret;
-	p->welcome = w;
-	ret = come_to_terms(s, before, instance, why);
-	if (ret == 0)
-		ret = connect_channels(s, why);
-	if (ret < 0) {
-		soda_upstream_disconnect(s);
-		return ret;
-	}
-	p->orphan_since_ms = 0;
+static int meet(struct soda_server *server, struct soda_conn *control, enum soda_server_met met,
+		struct soda_why *why)
+{
+	struct soda_session *s = session_of(server);
+	int ret;
+
+	if (met == SODA_MET_FORGOTTEN)
+		lose_all(s);
+	ret = come_to_terms(s, control, server->welcome.known, why);
+	return ret < 0 ? ret : connect_channels(s, why);
+}
+
+static void come_up(struct soda_server *server)
+{
+	struct soda_session *s = session_of(server);
+
+	soda_pager(s)->orphan_since_ms = 0;
 	pthread_mutex_lock(&s->lock);
 	s->up = true;
 	pthread_mutex_unlock(&s->lock);
-	if (soda_paging(s)->async)
+}
+
+static void fail(struct soda_server *server, int err)
+{
+	soda_session_break(session_of(server), err);
+}
+
+static const struct soda_server_hooks hooks = {
+	.met = meet,
+	.up = come_up,
+	.away = close_channels,
+	.failed = fail,
+};
+
+void soda_upstream_init(struct soda_session *s)
+{
+	soda_server_init(&soda_pager(s)->server, soda_paging(s)->opt->server, SODA_CONNECT_MS,
+			 &hooks, s);
+}
+
+static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)
+{
+	int ret;
+
+	choose_epoch(s);
+	ret = soda_server_attempt(&soda_pager(s)->server, as, why);
+	if (ret == 0 && soda_paging(s)->async)
 		soda_forward_writes(s);
-	return 0;
+	return ret;
 }
 
 int soda_upstream_connect(struct soda_session *s, struct soda_why *why)
 {
-	return connect_all(s, true, why);
+	return connect_as(s, SODA_AS_ANYBODY, why);
 }
 
 int soda_upstream_reconnect(struct soda_session *s, struct soda_why *why)
 {
-	return connect_all(s, false, why);
+	return connect_as(s, SODA_AS_KNOWN, why);
+}
+
+void soda_upstream_disconnect(struct soda_session *s)
+{
+	soda_server_down(&soda_pager(s)->server);
 }
 
 int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct iovec *body,
-		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
-		       struct soda_why *why)
+		       int body_n, struct soda_why *why)
 {
-	struct soda_pager *p = soda_pager(s);
-	int ret = -ENOTCONN;
+	return soda_call(&soda_pager(s)->server, type, body, body_n, NULL, 0, NULL,
+			 (int)soda_paging(s)->opt->timeout_ms, why);
+}
 
-	pthread_mutex_lock(&p->control_lock);
-	if (p->control)
-		ret = soda_conn_call(p->control, type, body, body_n, reply, capacity, reply_bytes_p,
-				     (int)soda_paging(s)->opt->timeout_ms, why);
-	pthread_mutex_unlock(&p->control_lock);
-	return ret;
+struct opening {
+	const struct soda_wire_open *open;
+	const char *name;
+	struct soda_wire_opened *opened;
+	struct soda_mr *mr;
+};
+
+static int open_call(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		     struct soda_why *why)
+{
+	struct opening *o = arg;
+
+	return soda_conn_open_region(control, o->open, o->name, o->opened, o->mr, timeout_ms, why);
 }
 
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
-	struct soda_pager *p = soda_pager(s);
 	struct soda_region *r = calloc(1, sizeof(*r)); /* first: what is open is the session's */
 	char text[SODA_WIRE_MAX_NAME + 1];
-	int ret = -ENOTCONN;
+	struct opening opening = { open, text, opened_p, r ? &r->mr : NULL };
+	int ret;
 
 	if (!r)
 		return -ENOMEM;
 	memcpy(text, name, open->name_bytes);
 	text[open->name_bytes] = 0;
-	pthread_mutex_lock(&p->control_lock);
-	if (p->control)
-		ret = soda_conn_open_region(p->control, open, text, opened_p, &r->mr,
-					    (int)soda_paging(s)->opt->timeout_ms, why);
-	pthread_mutex_unlock(&p->control_lock);
+	ret = soda_call_once(&soda_pager(s)->server, open_call, &opening,
+			     (int)soda_paging(s)->opt->timeout_ms, why);
 	if (ret < 0) {
 		free(r);
 		return ret;

@@ -577,7 +577,7 @@ static void broken_again_before_it_reconnects(void **state)
 	AWAIT(fake_get(&fake_upstream.refused));
 	fake_mend();
 	pthread_mutex_lock(&s->life);
-	if (!soda_pager(s)->control) { /* the hand has not been quicker */
+	if (!soda_server_up(&soda_pager(s)->server)) { /* the hand has not been quicker */
 		AWAIT(fake_busy(p.id) == 1);
 		wait_ms(50); /* it waits for life */
 		soda_upstream_disconnect(s);
@@ -674,11 +674,23 @@ static void close_that_fails_tells_later(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static bool is_closing(const struct program *p)
+{
+	struct soda_session *s = p->client;
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = soda_region_find_locked(s, REGION)->closing;
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
 /* What is written to a region that is closed then need not travel. */
 static void close_discards(void **state)
 {
 	enum { MANY = 600 };
 	struct program p;
+	struct closer c = { .p = &p };
 
 	fake_options.write_budget = 8 << 20;
 	fake_up();
@@ -686,8 +698,11 @@ static void close_discards(void **state)
 	FAKE_SET(hold_writes, true);
 	for (uint64_t i = 0; i < MANY; i++)
 		program_write(&p, REGION, i, i);
+	assert_int_equal(pthread_create(&c.thread, NULL, close_in_thread, &c), 0);
+	AWAIT(is_closing(&p)); /* it waits for those that have left */
 	FAKE_SET(hold_writes, false);
-	assert_int_equal(program_close(&p, REGION), 0);
+	assert_int_equal(pthread_join(c.thread, NULL), 0);
+	assert_int_equal(c.ret, 0);
 	assert_true(fake_get(&fake_upstream.written_bytes) < MANY * PAGE);
 	assert_int_equal(program_open(&p, REGION, PAGES, 0), 0);
 	assert_int_equal(program_read(&p, REGION, MANY - 1), 0);
