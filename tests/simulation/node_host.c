@@ -87,10 +87,18 @@ void sim_host_pager_fails(unsigned of_10000)
 	drops_fail = of_10000 && sim_chance(30) ? of_10000 / 10 + 1 : 0;
 }
 
-/* Threads that wait for a page of it look again. */
+/* Threads that wait for a page of it look again; what nobody has read of their faults is gone. */
 static void wake_range(void *addr, size_t bytes)
 {
-	for (size_t at = 0; sim_uffd >= 0 && at < bytes; at += PAGE)
+	unsigned kept = 0;
+
+	if (sim_uffd < 0)
+		return;
+	for (unsigned i = 0; i < faults_n; i++)
+		if (faults[i].arg.pagefault.address - (uintptr_t)addr >= bytes)
+			faults[kept++] = faults[i];
+	faults_n = kept;
+	for (size_t at = 0; at < bytes; at += PAGE)
 		sim_wake(page_of((char *)addr + at), SIM_FIBERS);
 }
 
