@@ -402,6 +402,9 @@ static void queue_again(const struct soda_sending *op)
 
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
+	/* first: when the chunk is not SENDING any more its object may go */
+	if (op->copy)
+		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	if (!op->failed) {
 		finish(s, op);
 	} else if (op->lost) {
@@ -410,7 +413,6 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 		restore(op->id, op->mask, 0);
 		leaves(op->why);
 	}
-	soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	op->used = false;
 	s->used--;
 }
