@@ -355,6 +355,7 @@ static void child_restart(const void *arg)
 {
 	uint64_t *fam = filled();
 
+	CHECK_EQ(soda_sync(fam, BYTES), 0); /* what the agent has not brought there dies with it */
 	CHECK_EQ(soda_advise(fam, BYTES / 2, SODA_STATIC_CACHE), 0);
 	turn_pass();
 	CHECK(turn_await(), "the parent is gone");
