@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -10,7 +11,8 @@
 #include "base/log.h"
 #include "host_agent/life/stats.h"
 
-static int fd = -1;
+/* The keeper, which runs before, sees it when it listens. */
+static _Atomic int fd = -1;
 
 void soda_stat_socket_start(void)
 {
@@ -18,13 +20,14 @@ void soda_stat_socket_start(void)
 	/* Abstract: a zero byte, then the name; it goes with the process. */
 	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "soda/stat/%d", getpid());
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && (bind(fd, (struct sockaddr *)&a, len) || listen(fd, 8))) {
-		close(fd);
-		fd = -1;
+	if (s >= 0 && (bind(s, (struct sockaddr *)&a, len) || listen(s, 8))) {
+		close(s);
+		s = -1;
 	}
-	if (fd < 0)
+	atomic_store(&fd, s);
+	if (s < 0)
 		soda_log_info("no statistics socket: %s", soda_strerror(errno));
 }
 
