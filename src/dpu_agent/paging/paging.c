@@ -503,8 +503,6 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 		return 0;
 	p->orphan_since_ms = 0; /* who asks has not gone, even if the server cannot be reached */
 	if (!stayed) {
-		/* it may have broken since the caller looked: its old connections go first */
-		soda_upstream_disconnect(s);
 		introduce(p, hello, info);
 		ret = soda_upstream_connect(s, why);
 	}
