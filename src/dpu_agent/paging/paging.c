@@ -536,6 +536,18 @@ static void leave(struct soda_session *s, void *state)
 		set_left(s, false);
 }
 
+/*
+ * WRITEs that wait although none is under way: there was no memory when it was their turn, and no
+ * answer will make it theirs again.  On an idle connection nobody waits for the network.
+ */
+static void post_left(struct soda_session *s)
+{
+	struct soda_pager *p = soda_pager(s);
+
+	if (!atomic_load(&p->channels[p->paging->channels].under_way) && soda_writes_unwritten(s))
+		soda_forward_writes(s);
+}
+
 static void tick(struct soda_session *s, void *state)
 {
 	struct soda_task *ended;
@@ -544,8 +556,12 @@ static void tick(struct soda_session *s, void *state)
 	ended = soda_gate_take_ended_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	soda_forward_drop_tasks(ended);
-	if (is_up(s) && soda_upstream_stuck(s))
+	if (!is_up(s))
+		return;
+	if (soda_upstream_stuck(s))
 		soda_session_break(s, -ETIMEDOUT);
+	else if (soda_paging(s)->async)
+		post_left(s);
 }
 
 static void broken(struct soda_session *s, void *state)
