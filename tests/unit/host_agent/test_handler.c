@@ -34,10 +34,10 @@ static void start(bool poisons, uint32_t fault_timeout_ms)
 static void stop(void)
 {
 	soda_handler_stop();
+	host_stop(); /* first: a keeper that reconnects tells of the descriptor */
 	close(kernel);
 	close(soda_agent.uffd.fd);
 	soda_agent.uffd.fd = -1;
-	host_stop();
 }
 
 static uint32_t wakes(void)
