@@ -65,6 +65,8 @@ static void acknowledged_then_dropped(void **state)
 	fake_net_hold(false, false);
 	host_settle(r, true);
 	host_expect(r, 3, SODA_CHUNK_REMOTE);
+	while (!host_count(SODA_CNT_EVICTED_DIRTY)) /* counted when it has gone */
+		usleep(50);
 	assert_int_equal(host_count(SODA_CNT_EVICTED_DIRTY), 1);
 	assert_int_equal(host_load(r, 3, 2), 9);
 	host_check(r);
