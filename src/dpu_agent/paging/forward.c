@@ -148,6 +148,8 @@ static bool collect(struct soda_channel *c)
 	do {
 		pthread_mutex_lock(&c->lock);
 		n = soda_channel_poll_locked(c, 0, 0, &list, status);
+		if (n < 0)
+			soda_completer_failed_locked(c);
 		soda_channel_finish_locked(c);
 		pthread_mutex_unlock(&c->lock);
 		finish_all(list, status);

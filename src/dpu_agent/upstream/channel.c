@@ -27,6 +27,7 @@ void soda_channel_connect(struct soda_channel *c, struct soda_conn *conn)
 	pthread_mutex_lock(&c->lock);
 	assert(!c->conn); /* whoever watches it would be told of one that has gone */
 	c->conn = conn;
+	c->failed = false;
 	atomic_store(&c->progress_ns, soda_now_ns());
 	pthread_mutex_unlock(&c->lock);
 }

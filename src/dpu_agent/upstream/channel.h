@@ -47,10 +47,11 @@ struct soda_transfer {
 struct soda_channel {
 	struct soda_session *session;
 	pthread_mutex_t lock;
-	struct soda_completer *completer;   /* guarded by lock; NULL: who posts also collects */
-	bool watched;			    /* guarded by lock: the completer hears of answers */
-	bool polling;			    /* guarded by lock: so does who waits for the last */
-	struct soda_conn *conn;		    /* guarded by lock, and so below; NULL: not connected */
+	struct soda_completer *completer; /* guarded by lock; NULL: who posts also collects */
+	bool watched;			  /* guarded by lock: the completer hears of answers */
+	bool failed;		/* and so this: its connection has, and no completer looks at it */
+	bool polling;		/* guarded by lock: so does who waits for the last */
+	struct soda_conn *conn; /* guarded by lock, and so below; NULL: not connected */
 	struct soda_transfer *first, **end; /* under way, in their order */
 	uint64_t posted_bytes;
 	/*

@@ -156,7 +156,7 @@ static void watch_locked(struct soda_channel *c, bool watched)
 {
 	struct epoll_event ev = { .events = EPOLLRDHUP | (watched ? EPOLLIN : 0), .data.ptr = c };
 
-	if (!c->completer || c->watched == watched || !c->conn)
+	if (!c->completer || c->watched == watched || !c->conn || c->failed)
 		return;
 	c->watched = watched;
 	if (epoll_ctl(c->completer->epoll, EPOLL_CTL_MOD, soda_conn_fd(c->conn), &ev) < 0)
@@ -171,6 +171,14 @@ void soda_completer_pause_locked(struct soda_channel *c)
 void soda_completer_resume_locked(struct soda_channel *c)
 {
 	watch_locked(c, true);
+}
+
+void soda_completer_failed_locked(struct soda_channel *c)
+{
+	if (!c->completer || !c->conn || c->failed)
+		return;
+	c->failed = true;
+	epoll_ctl(c->completer->epoll, EPOLL_CTL_DEL, soda_conn_fd(c->conn), NULL);
 }
 
 void soda_completer_forget(struct soda_channel *c)

@@ -32,6 +32,11 @@ int soda_completer_watch(struct soda_completers *completers, struct soda_channel
  */
 void soda_completer_pause_locked(struct soda_channel *c);
 void soda_completer_resume_locked(struct soda_channel *c);
+/*
+ * Its connection has failed, which a completer would be told again and again until the session is
+ * taken down: that may be after a connection that is being made. The channel's lock is held.
+ */
+void soda_completer_failed_locked(struct soda_channel *c);
 /* Returns when no completer looks at it any more; before it is disconnected. */
 void soda_completer_forget(struct soda_channel *c);
 /* Whether who waits for what was posted last polls: then the completer may, too. c->lock is held.
