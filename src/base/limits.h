@@ -7,8 +7,8 @@
  * many it takes in one turn) is at the loop; what a layout in memory or on the wire holds is at the
  * layout.
  *
- * A time-out means: the peer owes an answer, and it may still come.  So the connection is not
- * used again (failure.h counts -ETIMEDOUT as "connection lost"), whoever waited is told
+ * A time-out means: the peer has not answered, and its answer may still come.  So the connection is
+ * not used again (failure.h counts -ETIMEDOUT as "connection lost"), whoever waited is told
  * -ETIMEDOUT, and the request itself is repeated only where its own time is not over.  Time that
  * a program stood still for (stopped, frozen, swapped out) does not count
  * (soda_stood_still).

@@ -172,7 +172,8 @@ struct soda_wire_welcome {
 	uint64_t capacity, free_bytes;
 	uint32_t known; /* 1: client_id was known and its regions are intact */
 	uint32_t agent; /* 0: the server itself; else an agent between, random at its start, and
-			   another number once it has lost what it owed to this client */
+			   another number once it has lost WRITEs of this client that it had
+			   acknowledged */
 };
 /*
  * Bit of the agent's number: it answers WRITEs before the server has them.  If it is

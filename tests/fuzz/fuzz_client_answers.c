@@ -99,7 +99,7 @@ static void call(struct soda_conn *conn, struct fuzz_input *in)
 	ret = soda_conn_call(conn, SODA_MSG_OPEN + type % 12, &body, 1, reply, capacity, &bytes,
 			     TIMEOUT_MS, &why);
 	FUZZ_MUST(ret <= 0 && (ret < 0 || bytes <= capacity));
-	if (ret == 0) /* as owed.c has it */
+	if (ret == 0) /* as unacked.c has it */
 		soda_wire_get_written(reply, bytes, &written);
 	free(reply);
 }

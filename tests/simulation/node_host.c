@@ -18,7 +18,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/core/agent.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
@@ -235,7 +235,7 @@ bool sim_host_map(void *addr, size_t bytes, bool cover)
 	return true;
 }
 
-const struct soda_pager soda_uffd_pager = {
+const struct soda_page_ops soda_uffd_page_ops = {
 	.copy = pager_copy,
 	.protect = pager_protect,
 	.drop = pager_drop,
@@ -470,7 +470,7 @@ struct sim_belief sim_host_believes(void)
 
 	sim_hold(true);
 	b.restarts = soda_link_restarts(&soda_agent.link);
-	b.deaths = soda_owed_deaths();
+	b.deaths = soda_unacked_deaths();
 	b.up = soda_server_up(&soda_agent.link.server) && !(b.restarts & 1);
 	sim_hold(false);
 	return b;

@@ -33,12 +33,12 @@ void sim_server_boot(const struct sim_server_settings *s)
 						 .quota = s->quota,
 						 .max_regions = 1000,
 						 .close_ms = 1000 };
-	server.sessions.pool = &server.pool;
-	server.sessions.max_clients = s->max_clients;
-	server.sessions.grace_ms = s->grace_ms;
-	server.sessions.allow_other = s->local;
+	server.clients.pool = &server.pool;
+	server.clients.max_clients = s->max_clients;
+	server.clients.grace_ms = s->grace_ms;
+	server.clients.allow_other = s->local;
 	server.started_ns = soda_now_ns();
-	if (soda_sessions_start(&server.sessions) ||
+	if (soda_clients_start(&server.clients) ||
 	    soda_listener_open("sim://server", &soda_server_service, &server, &how, &listener,
 			       &why) ||
 	    soda_listener_start(listener))
@@ -47,18 +47,18 @@ void sim_server_boot(const struct sim_server_settings *s)
 
 void sim_server_end(void)
 {
-	soda_sessions_drain(&server.sessions);
+	soda_clients_drain(&server.clients);
 	soda_listener_stop_accepting(listener);
-	for (int i = 0; i < 20 && soda_sessions_connected(&server.sessions); i++)
+	for (int i = 0; i < 20 && soda_clients_connected(&server.clients); i++)
 		sim_sleep(50 * SIM_MS, "clients to leave");
 	soda_listener_close(listener);
 	listener = NULL;
-	soda_sessions_stop(&server.sessions);
+	soda_clients_stop(&server.clients);
 }
 
 static struct soda_client *find(uint64_t id)
 {
-	struct soda_client *c = server.sessions.clients;
+	struct soda_client *c = server.clients.list;
 
 	while (c && (c->id != id || c->left))
 		c = c->next;
@@ -67,13 +67,13 @@ static struct soda_client *find(uint64_t id)
 
 bool sim_server_knows(uint64_t instance, uint64_t client)
 {
-	return server.sessions.instance_id == instance && find(client);
+	return server.clients.instance_id == instance && find(client);
 }
 
 const void *sim_server_page(uint64_t client, uint16_t region, uint64_t offset)
 {
 	struct soda_client *c = find(client);
-	const struct soda_region *r = c ? c->regions.slots[region].region : NULL;
+	const struct soda_client_region *r = c ? c->regions.slots[region].region : NULL;
 
 	if (!r || !(c->regions.slots[region].state & 0x80000000u))
 		return NULL;
@@ -90,7 +90,7 @@ uint64_t sim_server_clients(void)
 	static uint64_t changes, last;
 	uint64_t sum = 0;
 
-	for (struct soda_client *c = server.sessions.clients; c; c = c->next)
+	for (struct soda_client *c = server.clients.list; c; c = c->next)
 		sum = sum * 31 + c->id;
 	changes += sum != last;
 	last = sum;

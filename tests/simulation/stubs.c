@@ -53,7 +53,7 @@ void soda_stat_socket_serve(void)
 {
 }
 
-int soda_trace_start(const char *path, uint64_t bytes, const struct soda_pager **pager_p,
+int soda_trace_start(const char *path, uint64_t bytes, const struct soda_page_ops **ops_p,
 		     struct soda_why *why)
 {
 	return -ENOTSUP;

@@ -46,9 +46,9 @@
 	X(upstream_failures, NONE, "sessions whose connections to the server were lost")           \
 	X(copied_bytes, BYTES, "payload that had to be copied within the agent")
 
-enum soda_counter { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
+enum { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
 
-enum soda_distribution {
+enum {
 	SODA_BATCH_SIZES,
 	SODA_TIMES_READ, /* of a program's READ, from its arrival to its answer */
 	SODA_TIMES_WRITE,

@@ -67,7 +67,7 @@ static struct soda_hold *hold_slot(struct soda_caches *c, uint32_t slot, uint32_
 /* For whom a range of the static cache is loaded: `source` of soda_static_load. */
 struct soda_loader {
 	struct soda_session *session;
-	struct soda_region *region; /* held */
+	struct soda_paging_region *region; /* held */
 };
 
 /* The ends of the transfers are told to the thread that waits for them. */
@@ -103,8 +103,8 @@ static struct soda_channel *choose(struct soda_session *s)
 }
 
 /* READ the runs behind `offset`, each to its place behind `memory`; the region is held. */
-static int read_now(struct soda_session *s, struct soda_region *r, uint64_t offset, uint8_t *memory,
-		    const struct soda_cache_run *runs, uint32_t n)
+static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n)
 {
 	struct awaited a = { .ended = 0 };
 	struct soda_channel *c;
@@ -129,9 +129,9 @@ static int read_now(struct soda_session *s, struct soda_region *r, uint64_t offs
 }
 
 /* Some region of the owner whose session is up, held, with a reference on the session. */
-static struct soda_region *find_region(struct soda_caches *c, uint32_t owner)
+static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t owner)
 {
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	pthread_mutex_lock(&c->lock);
 	for (r = c->regions[owner]; r; r = r->cache.next) {
@@ -155,7 +155,7 @@ static struct soda_region *find_region(struct soda_caches *c, uint32_t owner)
 static void fetch(void *arg, struct soda_fill *fill)
 {
 	struct soda_caches *c = arg;
-	struct soda_region *r = find_region(c, fill->owner);
+	struct soda_paging_region *r = find_region(c, fill->owner);
 	struct soda_session *s;
 	int ret;
 
@@ -258,7 +258,7 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 	tell_of_arena(c, true);
 	slots = soda_cache_slots(soda_prefetch_cache(c->dynamic));
 	c->holds = calloc(slots, sizeof(*c->holds));
-	c->regions = calloc(OWNERS, sizeof(struct soda_region *));
+	c->regions = calloc(OWNERS, sizeof(struct soda_paging_region *));
 	if (!c->holds || !c->regions)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < slots; i++)
@@ -311,7 +311,7 @@ bool soda_caches_fetch(const struct soda_caches *c)
 
 /* Regions. */
 
-void soda_caches_open(struct soda_session *s, struct soda_region *r)
+void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
 	struct soda_region_cache *rc = &r->cache;
@@ -330,10 +330,10 @@ void soda_caches_open(struct soda_session *s, struct soda_region *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void soda_caches_close(struct soda_session *s, struct soda_region *r)
+void soda_caches_close(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
-	struct soda_region **link;
+	struct soda_paging_region **link;
 
 	if (c->statics)
 		soda_static_clear(c->statics, &r->cache.set);
@@ -348,7 +348,7 @@ void soda_caches_close(struct soda_session *s, struct soda_region *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void soda_caches_free(struct soda_session *s, struct soda_region *r)
+void soda_caches_free(struct soda_session *s, struct soda_paging_region *r)
 {
 	if (r->cache.owned)
 		soda_prefetch_close(soda_paging(s)->caches.dynamic, r->cache.owner, false);
@@ -374,7 +374,7 @@ static void answer_late(struct soda_cache_waiter *w, int status, const struct so
 enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span *span_p)
 {
 	struct soda_caches *c = &soda_paging(task->session)->caches;
-	struct soda_region *r = task->region;
+	struct soda_paging_region *r = task->region;
 	const struct soda_request *rq = task->rq;
 	struct soda_recent_residency residency = {
 		rq->residency, rq->offset, soda_pager(task->session)->server.hello.chunk_bytes
@@ -404,7 +404,7 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 	return answer;
 }
 
-void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes)
+void soda_caches_written(struct soda_paging_region *r, uint64_t offset, uint64_t bytes)
 {
 	if (r->cache.open)
 		soda_cache_written(
@@ -412,7 +412,7 @@ void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes)
 			r->cache.owner, offset, bytes);
 }
 
-bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes)
+bool soda_caches_frozen(const struct soda_paging_region *r, uint64_t offset, uint64_t bytes)
 {
 	struct soda_caches *c = &soda_paging(r->cache.session)->caches;
 
@@ -433,7 +433,7 @@ static int refuse(struct soda_why *why, int err, const char *text)
 	return err;
 }
 
-static int make_static(struct soda_session *s, struct soda_region *r,
+static int make_static(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *a, bool shares, struct soda_reply *reply)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
@@ -455,7 +455,7 @@ static int make_static(struct soda_session *s, struct soda_region *r,
 	return 0;
 }
 
-static int end_static(struct soda_session *s, struct soda_region *r,
+static int end_static(struct soda_session *s, struct soda_paging_region *r,
 		      const struct soda_wire_advise *a, struct soda_why *why)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
@@ -469,7 +469,7 @@ static int end_static(struct soda_session *s, struct soda_region *r,
 	return ret < 0 ? ret : 0;
 }
 
-int soda_caches_advise(struct soda_session *s, struct soda_region *r,
+int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *a, bool shares, struct soda_reply *reply)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;

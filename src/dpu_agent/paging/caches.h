@@ -22,13 +22,13 @@
 
 struct soda_dpu_options;
 struct soda_session;
-struct soda_region;
+struct soda_paging_region;
 struct soda_task;
 struct soda_slot_hold;
 
 enum { SODA_PREFETCH_WORKERS = 2 }; /* and channels of each session for them */
 
-/* What a region has of the caches; part of struct soda_region. */
+/* What a region has of the caches; part of struct soda_paging_region. */
 struct soda_region_cache {
 	struct soda_owner_name name;
 	uint32_t owner;		    /* where owned */
@@ -38,7 +38,7 @@ struct soda_region_cache {
 	struct soda_static_set set; /* in the static cache */
 	/* regions of the same owner; guarded by caches.lock */
 	struct soda_session *session;
-	struct soda_region *next;
+	struct soda_paging_region *next;
 };
 
 struct soda_caches {
@@ -49,8 +49,8 @@ struct soda_caches {
 	struct soda_slot_hold *holds;  /* of each slot of the dynamic cache */
 	_Atomic uint32_t turn;
 	pthread_mutex_t lock;
-	struct soda_region **regions; /* by owner; guarded by lock */
-	uint32_t owners;	      /* of that table; likewise */
+	struct soda_paging_region **regions; /* by owner; guarded by lock */
+	uint32_t owners;		     /* of that table; likewise */
 };
 
 /* Those that the options want.  0; -EINVAL: of the policy, or sizes; -ENOMEM; logged. */
@@ -64,14 +64,14 @@ void soda_caches_destroy(struct soda_caches *c);
 bool soda_caches_fetch(const struct soda_caches *c);
 
 /* The session has a region more; before requests find it. */
-void soda_caches_open(struct soda_session *s, struct soda_region *r);
+void soda_caches_open(struct soda_session *s, struct soda_paging_region *r);
 /* Before it is waited for that nothing holds the region: no fetch for it begins any more. */
-void soda_caches_close(struct soda_session *s, struct soda_region *r);
+void soda_caches_close(struct soda_session *s, struct soda_paging_region *r);
 /*
  * After that, when nothing holds the region: a request that was about to look into the cache would
  * have found another client's entries there, had the owner's id been given out again.
  */
-void soda_caches_free(struct soda_session *s, struct soda_region *r);
+void soda_caches_free(struct soda_session *s, struct soda_paging_region *r);
 
 /*
  * A checked READ.  HIT: *span_p is the answer, with its hold.  LATE: the task is
@@ -79,9 +79,9 @@ void soda_caches_free(struct soda_session *s, struct soda_region *r);
  */
 enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span *span_p);
 /* See "Coherence" in dynamic_cache.h. Any locks may be held. */
-void soda_caches_written(struct soda_region *r, uint64_t offset, uint64_t bytes);
+void soda_caches_written(struct soda_paging_region *r, uint64_t offset, uint64_t bytes);
 /* Whether a WRITE is refused. */
-bool soda_caches_frozen(const struct soda_region *r, uint64_t offset, uint64_t bytes);
+bool soda_caches_frozen(const struct soda_paging_region *r, uint64_t offset, uint64_t bytes);
 /* A READ was answered by the server after so long. */
 void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
 
@@ -89,7 +89,7 @@ void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
  * SODA_MSG_ADVISE, for a region that is held and has no unwritten data.  shares: the reply may
  * carry memory.  -ENOTSUP: that cache is off; -EINVAL; errors of soda_static_add and remove.
  */
-int soda_caches_advise(struct soda_session *s, struct soda_region *r,
+int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *advise, bool shares,
 		       struct soda_reply *reply);
 /* Advice that the rules have for an object of this name (not terminated), or SODA_WIRE_NORMAL. */

@@ -40,7 +40,8 @@ static void drop_request(struct soda_session *s, struct soda_request *rq)
 	}
 }
 
-static void unhold(struct soda_session *s, struct soda_region *r, unsigned n, uint64_t credit)
+static void unhold(struct soda_session *s, struct soda_paging_region *r, unsigned n,
+		   uint64_t credit)
 {
 	pthread_mutex_lock(&s->lock);
 	soda_gate_leave_locked(s, credit);
@@ -605,7 +606,7 @@ static void refuse(struct soda_session *s, struct soda_request *rq, int err)
 	}
 }
 
-static int check(const struct soda_region *r, const struct soda_request *rq)
+static int check(const struct soda_paging_region *r, const struct soda_request *rq)
 {
 	int ret;
 
@@ -744,7 +745,8 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 }
 
 /* async, WRITE; its region is held. */
-static void start_write(struct soda_session *s, struct soda_request *rq, struct soda_region *r)
+static void start_write(struct soda_session *s, struct soda_request *rq,
+			struct soda_paging_region *r)
 {
 	if (!soda_writes_add(s, rq, r)) {
 		drop_request(s, rq);
@@ -752,7 +754,8 @@ static void start_write(struct soda_session *s, struct soda_request *rq, struct 
 	}
 }
 
-static void start_task(struct soda_session *s, struct soda_request *rq, struct soda_region *r)
+static void start_task(struct soda_session *s, struct soda_request *rq,
+		       struct soda_paging_region *r)
 {
 	struct soda_task *task = malloc(sizeof(*task));
 	bool in;
@@ -793,7 +796,7 @@ static void post(struct soda_session *s, const struct soda_session *own)
 
 void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 {
-	struct soda_region *r;
+	struct soda_paging_region *r;
 	bool up;
 	int err;
 

@@ -19,7 +19,7 @@
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 
-#define REGIONS_BYTES (65536 * sizeof(struct soda_region *))
+#define REGIONS_BYTES (65536 * sizeof(struct soda_paging_region *))
 
 /* Calls */
 
@@ -40,7 +40,7 @@ enum awaited {
 	LET_GO,	  /* no request holds it */
 };
 
-static bool is_awaited_locked(struct soda_session *s, const struct soda_region *r,
+static bool is_awaited_locked(struct soda_session *s, const struct soda_paging_region *r,
 			      enum awaited what, uint64_t mark)
 {
 	switch (what) {
@@ -54,7 +54,7 @@ static bool is_awaited_locked(struct soda_session *s, const struct soda_region *
 }
 
 /* 0; -ETIMEDOUT; -ECONNRESET: the session has broken. */
-static int await_region(struct soda_session *s, struct soda_region *r, enum awaited what)
+static int await_region(struct soda_session *s, struct soda_paging_region *r, enum awaited what)
 {
 	struct timespec until = patience(s);
 	uint64_t mark;
@@ -74,7 +74,7 @@ static int await_region(struct soda_session *s, struct soda_region *r, enum awai
  * Until the WRITEs of now are on the server. As await_region; or what was lost: it is told now, and
  * once more if the client does not hear it.
  */
-static int await_stored(struct soda_session *s, struct soda_region *r)
+static int await_stored(struct soda_session *s, struct soda_paging_region *r)
 {
 	int ret = await_region(s, r, WRITTEN);
 
@@ -91,7 +91,7 @@ static int await_stored(struct soda_session *s, struct soda_region *r)
 
 void soda_paging_heard(struct soda_session *s)
 {
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	pthread_mutex_lock(&s->lock);
 	r = soda_pager(s)->said.region;
@@ -135,7 +135,7 @@ static int open_region(struct soda_session *s, const void *body, size_t bytes,
 	return 0;
 }
 
-static void set_closing(struct soda_session *s, struct soda_region *r, bool closing)
+static void set_closing(struct soda_session *s, struct soda_paging_region *r, bool closing)
 {
 	pthread_mutex_lock(&s->lock);
 	r->closing = closing;
@@ -149,8 +149,8 @@ static void set_closing(struct soda_session *s, struct soda_region *r, bool clos
  * no more are posted, but none is dropped before the server has closed it, because if it does not,
  * the client still has the region.
  */
-static int close_upstream(struct soda_session *s, struct soda_region *r, const struct iovec *body,
-			  struct soda_why *why)
+static int close_upstream(struct soda_session *s, struct soda_paging_region *r,
+			  const struct iovec *body, struct soda_why *why)
 {
 	bool file = r->flags & SODA_WIRE_WRITABLE;
 	int ret;
@@ -168,8 +168,8 @@ static int close_upstream(struct soda_session *s, struct soda_region *r, const s
 }
 
 /* What was lost of a file is told now; it is closed all the same. */
-static int close_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
-			struct soda_why *why)
+static int close_region(struct soda_session *s, struct soda_paging_region *r,
+			const struct iovec *body, struct soda_why *why)
 {
 	int ret = close_upstream(s, r, body, why), lost;
 
@@ -198,8 +198,8 @@ static int close_region(struct soda_session *s, struct soda_region *r, const str
 	return lost;
 }
 
-static int sync_region(struct soda_session *s, struct soda_region *r, const struct iovec *body,
-		       struct soda_why *why)
+static int sync_region(struct soda_session *s, struct soda_paging_region *r,
+		       const struct iovec *body, struct soda_why *why)
 {
 	int ret = await_stored(s, r);
 
@@ -215,9 +215,10 @@ static int sync_region(struct soda_session *s, struct soda_region *r, const stru
 }
 
 /* NULL: there is none of the client's. */
-static struct soda_region *hold_region(struct soda_session *s, uint16_t id, struct soda_why *why)
+static struct soda_paging_region *hold_region(struct soda_session *s, uint16_t id,
+					      struct soda_why *why)
 {
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	pthread_mutex_lock(&s->lock);
 	r = soda_region_find_locked(s, id);
@@ -229,7 +230,7 @@ static struct soda_region *hold_region(struct soda_session *s, uint16_t id, stru
 	return r;
 }
 
-static void unhold_region(struct soda_session *s, struct soda_region *r)
+static void unhold_region(struct soda_session *s, struct soda_paging_region *r)
 {
 	pthread_mutex_lock(&s->lock);
 	soda_region_unhold_locked(s, r);
@@ -237,7 +238,7 @@ static void unhold_region(struct soda_session *s, struct soda_region *r)
 }
 
 /* As await_stored, but it is for a SYNC to tell what was lost. */
-static int await_loadable(struct soda_session *s, struct soda_region *r)
+static int await_loadable(struct soda_session *s, struct soda_paging_region *r)
 {
 	int ret = await_region(s, r, WRITTEN);
 
@@ -253,7 +254,7 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 			 struct soda_reply *reply)
 {
 	struct soda_wire_advise advise;
-	struct soda_region *r;
+	struct soda_paging_region *r;
 	int ret = soda_wire_get_advise(body, bytes, &advise);
 
 	if (ret < 0)
@@ -272,7 +273,7 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
  * What was accepted before is on the server first, and what is cached is hidden before and
  * after: a fetch may have read old content in between.
  */
-static int discard_held(struct soda_session *s, struct soda_region *r,
+static int discard_held(struct soda_session *s, struct soda_paging_region *r,
 			const struct soda_wire_discard *d, const struct iovec *body,
 			struct soda_why *why)
 {
@@ -298,7 +299,7 @@ static int discard_region(struct soda_session *s, const void *body, size_t bytes
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
 	struct soda_wire_discard d;
-	struct soda_region *r;
+	struct soda_paging_region *r;
 	int ret = soda_wire_get_discard(body, bytes, &d);
 
 	if (ret < 0)
@@ -332,7 +333,7 @@ static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
 	struct soda_why *why = &reply->why;
-	struct soda_region *r;
+	struct soda_paging_region *r;
 	uint16_t id;
 
 	if (bytes < SODA_WIRE_REGION_BYTES ||

@@ -23,7 +23,7 @@
 #include "dpu_agent/upstream/complete.h"
 
 /* A region as its client knows it. */
-struct soda_region {
+struct soda_paging_region {
 	struct soda_mr mr;
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
@@ -38,7 +38,7 @@ struct soda_task {
 	struct soda_task *next;
 	struct soda_request *rq;
 	struct soda_session *session;
-	struct soda_region *region;
+	struct soda_paging_region *region;
 	bool credited;			 /* in through the gate: counted in pager->read_bytes */
 	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 };
@@ -57,12 +57,12 @@ struct soda_pager {
 	unsigned channels_n;
 
 	struct {
-		struct soda_region *region; /* NULL: nothing was lost */
+		struct soda_paging_region *region; /* NULL: nothing was lost */
 		int err;
 		unsigned joined; /* then */
 	} said;			 /* by the answer to the last call; guarded by session->lock, and
 				    so below */
-	struct soda_region **regions;	      /* 65,536 */
+	struct soda_paging_region **regions;  /* 65,536 */
 	unsigned regions_end;		      /* no region ever had this number or a higher one */
 	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
 	struct soda_task *gate, **gate_end;   /* READs that wait for room (turns.h) */
@@ -109,19 +109,21 @@ static inline struct soda_paging *soda_paging(struct soda_session *s)
 }
 
 /* Regions; the session's lock is held. */
-static inline struct soda_region *soda_region_find_locked(struct soda_session *s, uint16_t id)
+static inline struct soda_paging_region *soda_region_find_locked(struct soda_session *s,
+								 uint16_t id)
 {
 	return soda_pager(s)->regions[id];
 }
 
 /* Whether the client has still to hear that something of it is lost. */
-static inline bool soda_region_untold_locked(struct soda_session *s, const struct soda_region *r)
+static inline bool soda_region_untold_locked(struct soda_session *s,
+					     const struct soda_paging_region *r)
 {
 	return r->lost || soda_pager(s)->said.region == r;
 }
 
 /* A hold is given back: wakes the threads that await that. */
-static inline void soda_region_unhold_locked(struct soda_session *s, struct soda_region *r)
+static inline void soda_region_unhold_locked(struct soda_session *s, struct soda_paging_region *r)
 {
 	if (--r->holds == 0)
 		pthread_cond_broadcast(&s->changed);

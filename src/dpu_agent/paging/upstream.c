@@ -119,10 +119,10 @@ static void close_channels(struct soda_server *server)
 /* Regions */
 
 /* The first one from this number on, which is *id_p then; NULL: none. */
-static struct soda_region *next_region(struct soda_session *s, unsigned *id_p)
+static struct soda_paging_region *next_region(struct soda_session *s, unsigned *id_p)
 {
 	struct soda_pager *p = soda_pager(s);
-	struct soda_region *r = NULL;
+	struct soda_paging_region *r = NULL;
 
 	pthread_mutex_lock(&s->lock);
 	for (unsigned id = *id_p; id < p->regions_end && !r; id++)
@@ -133,7 +133,7 @@ static struct soda_region *next_region(struct soda_session *s, unsigned *id_p)
 }
 
 /* r is filled in, and the session's from now on. */
-static void add_region(struct soda_session *s, struct soda_region *r)
+static void add_region(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_pager *p = soda_pager(s);
 	uint16_t id = r->mr.region_id;
@@ -153,7 +153,7 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 				       SODA_WIRE_PAGE,
 			      .region_id = l->region_id,
 			      .writable = !(l->flags & SODA_WIRE_READ_ONLY) };
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	if (!l->bytes || l->bytes > UINT64_MAX / 2)
 		return -EPROTO;
@@ -165,7 +165,7 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return -ENOMEM;
-	*r = (struct soda_region){
+	*r = (struct soda_paging_region){
 		.mr = mr, .flags = l->flags, .file_id = l->file_id, .generation = l->generation
 	};
 	add_region(s, r);
@@ -201,7 +201,7 @@ static int learn_regions(struct soda_session *s, struct soda_conn *control, stru
 }
 
 /* A prefetch worker may have it still; nobody finds it any more. */
-static void await_let_go(struct soda_session *s, struct soda_region *r)
+static void await_let_go(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_wait wait;
 
@@ -216,7 +216,7 @@ static void await_let_go(struct soda_session *s, struct soda_region *r)
 void soda_upstream_forget_regions(struct soda_session *s)
 {
 	struct soda_pager *p = soda_pager(s);
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	for (unsigned id = 0; (r = next_region(s, &id)); id++) {
 		pthread_mutex_lock(&s->lock);
@@ -246,7 +246,7 @@ static void lose_all(struct soda_session *s)
 static bool has_unmapped(struct soda_session *s)
 {
 	const char *shm = "shm://";
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	if (strncmp(soda_paging(s)->opt->server, shm, strlen(shm)))
 		return false;
@@ -259,7 +259,7 @@ static bool has_unmapped(struct soda_session *s)
 /* Keys to a region's memory end with the connection that they came on. */
 static int renew_regions(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
 {
-	struct soda_region *r;
+	struct soda_paging_region *r;
 	int ret = 0;
 
 	for (unsigned id = 0; ret == 0 && (r = next_region(s, &id)); id++)
@@ -396,7 +396,8 @@ static int open_call(struct soda_conn *control, void *arg, bool again, int timeo
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
-	struct soda_region *r = calloc(1, sizeof(*r)); /* first: what is open is the session's */
+	struct soda_paging_region *r =
+		calloc(1, sizeof(*r)); /* first: what is open is the session's */
 	char text[SODA_WIRE_MAX_NAME + 1];
 	struct opening opening = { open, text, opened_p, r ? &r->mr : NULL };
 	int ret;

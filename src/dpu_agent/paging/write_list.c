@@ -227,7 +227,8 @@ static struct soda_write *replace_locked(struct soda_session *s, struct soda_wri
 	return old;
 }
 
-bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct soda_region *region)
+bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
+		     struct soda_paging_region *region)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL;
@@ -430,7 +431,8 @@ void soda_writes_restart(struct soda_session *s)
 	}
 }
 
-void soda_writes_discard(struct soda_session *s, const struct soda_region *region, bool files_too)
+void soda_writes_discard(struct soda_session *s, const struct soda_paging_region *region,
+			 bool files_too)
 {
 	struct ending gone = { .end = &gone.first };
 	struct soda_task *again = NULL;
@@ -465,7 +467,7 @@ uint64_t soda_writes_mark_locked(struct soda_session *s)
 	return soda_pager(s)->writes.seq;
 }
 
-bool soda_writes_before_locked(struct soda_session *s, const struct soda_region *region,
+bool soda_writes_before_locked(struct soda_session *s, const struct soda_paging_region *region,
 			       uint64_t mark)
 {
 	const struct soda_write *w = soda_pager(s)->writes.first;
@@ -475,7 +477,7 @@ bool soda_writes_before_locked(struct soda_session *s, const struct soda_region 
 	return w && w->seq < mark;
 }
 
-bool soda_writes_posted_locked(struct soda_session *s, const struct soda_region *region)
+bool soda_writes_posted_locked(struct soda_session *s, const struct soda_paging_region *region)
 {
 	const struct soda_write *w = soda_pager(s)->writes.first;
 

@@ -21,7 +21,7 @@
 #include "dpu_agent/base/blocks.h"
 #include "transport/api/service.h"
 
-struct soda_region;
+struct soda_paging_region;
 struct soda_session;
 struct soda_task;
 
@@ -32,9 +32,9 @@ struct soda_write {
 	_Atomic uint32_t refs; /* the list, those answers */
 	struct soda_session *session;
 	struct soda_request *rq;
-	struct soda_region *region;	/* held */
-	struct soda_write *next, *prev; /* of the list; guarded by session->lock, and so below */
-	struct soda_write *below;	/* in its bucket, older */
+	struct soda_paging_region *region; /* held */
+	struct soda_write *next, *prev;	   /* of the list; guarded by session->lock, and so below */
+	struct soda_write *below;	   /* in its bucket, older */
 	uint64_t seq;
 	uint64_t offset;
 	uint32_t bytes;
@@ -73,7 +73,8 @@ void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes);
  * List a WRITE, checked, whose region is held for it; answers it if the budget allows.
  * False: no memory.
  */
-bool soda_writes_add(struct soda_session *s, struct soda_request *rq, struct soda_region *region);
+bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
+		     struct soda_paging_region *region);
 /* The newest that overlaps; the lock is held. */
 struct soda_write *soda_writes_find_locked(struct soda_session *s, uint16_t region_id,
 					   uint64_t offset, uint32_t bytes);
@@ -101,16 +102,17 @@ void soda_writes_restart(struct soda_session *s);
  * Drop those of the region (NULL: of every region) that need not be written: their data
  * go with it.  files_too: and the others, which are lost.  Not those under way.
  */
-void soda_writes_discard(struct soda_session *s, const struct soda_region *region, bool files_too);
+void soda_writes_discard(struct soda_session *s, const struct soda_paging_region *region,
+			 bool files_too);
 /*
  * Those of now, of the region (NULL: of every one), are not on the server yet, as long as
  * `_before` with the mark is true.  The lock is held.
  */
 uint64_t soda_writes_mark_locked(struct soda_session *s);
-bool soda_writes_before_locked(struct soda_session *s, const struct soda_region *region,
+bool soda_writes_before_locked(struct soda_session *s, const struct soda_paging_region *region,
 			       uint64_t mark);
 /* Whether some of the region are on their way. The lock is held. */
-bool soda_writes_posted_locked(struct soda_session *s, const struct soda_region *region);
+bool soda_writes_posted_locked(struct soda_session *s, const struct soda_paging_region *region);
 /* How many bytes are accepted and not written, and of how many WRITEs. */
 uint64_t soda_writes_unwritten(struct soda_session *s);
 

@@ -134,8 +134,8 @@ void soda_session_ended(struct soda_session *s);
 /*
  * What was acknowledged to the client will never be on the server.  From now on the agent is
  * another one to it: its next HELLO brings another soda_wire_welcome.agent, also if this session
- * has ended by then, and a host agent takes that for the death of the agent that owed the data.
- * session->life is held.
+ * has ended by then, and a host agent takes that for the death of the agent that had acknowledged
+ * the data. session->life is held.
  */
 void soda_session_bury(struct soda_session *s);
 /* How many sessions have ended so far. */

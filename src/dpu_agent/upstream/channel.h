@@ -16,7 +16,7 @@
 #include "transport/api/transport.h"
 
 struct soda_session;
-struct soda_region;
+struct soda_paging_region;
 struct soda_task;
 struct soda_write;
 struct soda_completer;
@@ -29,7 +29,7 @@ enum {
 struct soda_transfer {
 	struct soda_transfer *next;
 	struct soda_session *session;
-	struct soda_region *region;
+	struct soda_paging_region *region;
 	struct soda_task *tasks;   /* or, accepted or to be: */
 	struct soda_write *writes; /* `tasks_n` of them, in their order on the write list */
 	unsigned tasks_n;

@@ -25,7 +25,7 @@
 #include "host_agent/core/buffer.h"
 #include "host_agent/core/chunk.h"
 #include "host_agent/core/link.h"
-#include "host_agent/core/pager.h"
+#include "host_agent/core/page_ops.h"
 #include "host_agent/core/replace.h"
 #include "host_agent/core/settings.h"
 
@@ -37,7 +37,7 @@ struct soda_agent {
 	pid_t pid;
 	struct soda_settings settings;
 	struct soda_uffd_info uffd;
-	const struct soda_pager *pager;
+	const struct soda_page_ops *page_ops;
 
 	/* The reserved address range, and the chunk table beside it. */
 	char *base;

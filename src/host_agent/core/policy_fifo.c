@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrival order: what a pager knows that does not look. To measure against. */
+/* Arrival order: the chunk that came first leaves first, used or not. To measure against. */
 #include "host_agent/core/replace.h"
 
 enum { ALL = 1 };

@@ -252,7 +252,7 @@ uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint6
 	return still;
 }
 
-uint64_t soda_threads_sum(enum soda_counter c)
+uint64_t soda_threads_sum(enum soda_thread_counter c)
 {
 	uint32_t used = atomic_load(&contexts_used);
 	uint64_t sum = 0;

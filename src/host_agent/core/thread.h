@@ -23,7 +23,7 @@
 enum { SODA_LAST_CHUNKS_MAX = 16, SODA_LAST_CHUNKS_MIN = 4 };
 
 /* Counters of one thread; one writer, read by anybody: relaxed. */
-enum soda_counter {
+enum soda_thread_counter {
 	SODA_CNT_FAULTS,
 	SODA_CNT_JOINED,
 	SODA_CNT_ZERO_FILLS,
@@ -95,7 +95,7 @@ void soda_threads_clear(void);
 /* Memory touched by the table. */
 uint64_t soda_threads_bytes(void);
 
-static inline void soda_count(struct soda_thread *t, enum soda_counter c, uint64_t n)
+static inline void soda_count(struct soda_thread *t, enum soda_thread_counter c, uint64_t n)
 {
 	uint64_t v = atomic_load_explicit(&t->counters[c], memory_order_relaxed);
 
@@ -109,7 +109,7 @@ void soda_thread_time(struct soda_thread *t, uint64_t ns);
  */
 uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns);
 /* Sum of one counter over all contexts, dead threads included. */
-uint64_t soda_threads_sum(enum soda_counter c);
+uint64_t soda_threads_sum(enum soda_thread_counter c);
 /* p in percent, of all fetch times; 0 if there are none. */
 uint64_t soda_threads_percentile_ns(double p);
 

@@ -51,7 +51,7 @@ uint32_t soda_fault_keep(void)
 	return share < SODA_LAST_CHUNKS_MIN ? SODA_LAST_CHUNKS_MIN : (uint32_t)share;
 }
 
-static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_counter what)
+static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_thread_counter what)
 {
 	if (!f->counted) {
 		soda_count(t, what, 1);

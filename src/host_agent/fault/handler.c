@@ -54,7 +54,7 @@ static struct {
 
 static void wake(char *page)
 {
-	soda_agent.pager->wake(page, SODA_WIRE_PAGE);
+	soda_agent.page_ops->wake(page, SODA_WIRE_PAGE);
 }
 
 /* Without a fault. */
@@ -95,7 +95,7 @@ static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 {
 	bool ours = s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO || s == SODA_CHUNK_LOST;
 
-	if (!soda_agent.pager->poison(p->page, SODA_WIRE_PAGE))
+	if (!soda_agent.page_ops->poison(p->page, SODA_WIRE_PAGE))
 		return true;
 	if (is_there(p->page) ? serves(p, s) : has_failed(p->page))
 		return true;

@@ -13,7 +13,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 
 static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)
 {
@@ -135,7 +135,7 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		return ret;
 	}
 	do {
-		losses = soda_owed_losses();
+		losses = soda_unacked_losses();
 		ret = soda_sync_range(r, first, last - first + 1, why);
 		if (ret && !why->text[0])
 			snprintf(why->text, sizeof(why->text),

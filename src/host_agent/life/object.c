@@ -14,7 +14,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/object/guess.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
 #include "soda.h"
@@ -64,7 +64,7 @@ static int reserve_addresses(struct soda_why *why)
 	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
 				   PROT_READ | PROT_WRITE);
 	if (!soda_agent.table || soda_regions_start(bytes) || soda_guess_start() ||
-	    soda_owed_start()) {
+	    soda_unacked_start()) {
 		snprintf(why->text, sizeof(why->text),
 			 "no address space for the chunk table: raise the address space limit "
 			 "(ulimit -v)");
@@ -109,7 +109,7 @@ void soda_objects_undo(void)
 	soda_agent.table = NULL;
 	soda_regions_undo();
 	soda_guess_undo(chunks);
-	soda_owed_undo(chunks);
+	soda_unacked_undo(chunks);
 }
 
 void soda_objects_end(void)
@@ -266,6 +266,6 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	if (entries < end) /* whole pages of the table that nobody else uses */
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
 	soda_guess_forget(r->first, r->chunks);
-	soda_owed_forget(r->first, r->chunks);
+	soda_unacked_forget(r->first, r->chunks);
 	soda_region_put(r);
 }

@@ -10,7 +10,8 @@
  * userfaultfd errors.
  */
 int soda_objects_start(struct soda_why *why);
-/* Undo that, as far as it came: the start failed, and there was no object.  The pager is closed. */
+/* Undo that, as far as it came: the start failed, and there was no object.  userfaultfd is closed.
+ */
 void soda_objects_undo(void);
 /* Take the addresses away: a touch is SIGSEGV from now on.  The objects stay known. */
 void soda_objects_end(void);

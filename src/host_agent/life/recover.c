@@ -13,7 +13,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 
 enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
 
@@ -268,7 +268,7 @@ static int renew(struct soda_region *r, void *arg)
 	return r->refused || r->going ? 0 : soda_freeze_renew(o->control, r, o->why);
 }
 
-static int lose_owed(struct soda_region *r, void *arg)
+static int lose_unacked(struct soda_region *r, void *arg)
 {
 	uint32_t *lost = arg, before = *lost;
 	uint64_t deadline_ns = patience();
@@ -276,23 +276,23 @@ static int lose_owed(struct soda_region *r, void *arg)
 	if (r->flags & SODA_READ_ONLY)
 		return 0;
 	for (uint32_t id = r->first; id < r->first + r->chunks; id++)
-		if (soda_owed_is(id) && lose_chunk(r, id, deadline_ns))
+		if (soda_unacked_is(id) && lose_chunk(r, id, deadline_ns))
 			++*lost;
 	if (*lost != before)
 		atomic_store(&r->unwritten, true);
 	return 0;
 }
 
-void soda_recover_owed(uint32_t agent)
+void soda_recover_unacked(uint32_t agent)
 {
 	uint32_t lost = 0;
 
-	if (!soda_owed_meet(agent))
+	if (!soda_unacked_meet(agent))
 		return;
 	soda_regions_lock();
-	soda_regions_each(lose_owed, &lost);
+	soda_regions_each(lose_unacked, &lost);
 	soda_regions_unlock();
-	soda_owed_buried();
+	soda_unacked_buried();
 	if (lost)
 		soda_log_error(
 			"the DPU agent died, or gave up its server, with %u chunks that it "

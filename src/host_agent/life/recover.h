@@ -12,10 +12,10 @@
 #include "transport/api/transport.h"
 
 /*
- * The peer is this agent now (soda_wire_welcome.agent).  Where it is another than before:
- * what that owed is LOST, or dirty where it is resident.
+ * We are connected to the agent of that number now (soda_wire_welcome.agent).  If it is another
+ * agent than before, unacknowledged chunks become LOST, or dirty where they are resident.
  */
-void soda_recover_owed(uint32_t agent);
+void soda_recover_unacked(uint32_t agent);
 
 /*
  * A server is met that has none of our objects: each is to be opened anew, and chunk by chunk it is

@@ -21,7 +21,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 
 /* What a data connection is for. */
 enum purpose { DEMAND, AHEAD, WRITEBACK };
@@ -116,7 +116,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	struct soda_link *link = server->owner;
 	int ret;
 
-	soda_recover_owed(server->welcome.agent);
+	soda_recover_unacked(server->welcome.agent);
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, met, why);
 	return ret ? ret : connect_data(server, why);
 }
@@ -213,10 +213,10 @@ static void keeper_waits(struct soda_link *link)
 		soda_server_report(&link->server, -ECONNRESET);
 }
 
-static int ask_owed(struct soda_conn *control, void *arg, bool again, int timeout_ms,
-		    struct soda_why *why)
+static int ask_unacked(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		       struct soda_why *why)
 {
-	int ret = soda_owed_ask(control, timeout_ms);
+	int ret = soda_unacked_ask(control, timeout_ms);
 
 	return !ret || soda_call_lost(ret) ? ret : -ECONNABORTED; /* its answer makes no sense */
 }
@@ -226,7 +226,7 @@ static void ask_agent(struct soda_link *link)
 {
 	struct soda_why ignored;
 
-	soda_call_once(&link->server, ask_owed, NULL, (int)soda_agent.settings.fault_timeout_ms,
+	soda_call_once(&link->server, ask_unacked, NULL, (int)soda_agent.settings.fault_timeout_ms,
 		       &ignored);
 }
 

@@ -110,7 +110,7 @@ static int start_memory(struct soda_why *why)
 
 	if (!policy)
 		return -EINVAL;
-	soda_agent.pager = &soda_uffd_pager;
+	soda_agent.page_ops = &soda_uffd_page_ops;
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.processors = count_processors();
@@ -196,7 +196,7 @@ static int start_all(struct soda_why *why)
 			&soda_agent.link, address,
 			pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX, why);
 	if (!ret && s->trace)
-		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.pager, why);
+		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.page_ops, why);
 	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written
 	 * back. */
 	if (!ret && !soda_fill_allowed)

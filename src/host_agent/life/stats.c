@@ -8,7 +8,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/guess.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 
 /* The chunk table is touched in whole pages, an object's entries at a time. */
@@ -23,13 +23,13 @@ static int add(struct soda_region *r, void *arg)
 
 /*
  * What the runtime's own tables take, the kernel's page tables apart.  Counted: touched pages of
- * the chunk table, of the fingerprints and of what is owed; thread contexts; object records; the
- * write-back queue; the runtime's own record.  Not counted: staging slots, which are the page
- * buffer's (buffer.h); sockets' and transports' buffers; jemalloc's own data.
+ * the chunk table, of the fingerprints and of the unacknowledged chunks; thread contexts; object
+ * records; the write-back queue; the runtime's own record.  Not counted: staging slots, which are
+ * the page buffer's (buffer.h); sockets' and transports' buffers; jemalloc's own data.
  */
 static uint64_t metadata_bytes(void)
 {
-	uint64_t sum = soda_threads_bytes() + soda_owed_bytes() + soda_sender_queue_bytes() +
+	uint64_t sum = soda_threads_bytes() + soda_unacked_bytes() + soda_sender_queue_bytes() +
 		       sizeof(soda_agent);
 
 	soda_regions_lock();
@@ -50,7 +50,7 @@ static uint64_t metadata_bytes(void)
 static const struct {
 	const char *name;
 	size_t offset, bytes;
-	int counter; /* enum soda_counter, of a field of 64 bits; -1: none */
+	int counter; /* enum soda_thread_counter, of a field of 64 bits; -1: none */
 } rows[] = {
 	COUNTER(faults, FAULTS),
 	COUNTER(faults_joined, JOINED),
@@ -106,7 +106,7 @@ void soda_stats_gather(struct soda_stats *out)
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i].counter >= 0)
 			*(uint64_t *)((char *)out + rows[i].offset) =
-				soda_threads_sum((enum soda_counter)rows[i].counter);
+				soda_threads_sum((enum soda_thread_counter)rows[i].counter);
 }
 
 size_t soda_stats_json(char *out, size_t bytes)

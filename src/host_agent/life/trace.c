@@ -15,7 +15,7 @@
 
 /* Set by start, then constant, but for what is in the mapping. */
 static struct trace {
-	const struct soda_pager *pager; /* who does the work */
+	const struct soda_page_ops *below; /* do the work */
 	struct soda_page_trace_head *head;
 	uint64_t *records;
 	uint64_t bytes; /* of the mapping */
@@ -45,7 +45,7 @@ static int traced_copy(void *dst, const void *src, size_t bytes, bool protect)
 		if (store)
 			note(SODA_PAGE_TRACE_STORE, r, id);
 	}
-	return trace.pager->copy(dst, src, bytes, protect);
+	return trace.below->copy(dst, src, bytes, protect);
 }
 
 static int traced_protect(void *addr, size_t bytes, bool on)
@@ -54,7 +54,7 @@ static int traced_protect(void *addr, size_t bytes, bool on)
 
 	if (r)
 		note(SODA_PAGE_TRACE_STORE, r, soda_chunk_of(addr));
-	return trace.pager->protect(addr, bytes, on);
+	return trace.below->protect(addr, bytes, on);
 }
 
 static int map_file(uint64_t bytes)
@@ -75,10 +75,10 @@ static int map_file(uint64_t bytes)
 	return 0;
 }
 
-int soda_trace_start(const char *path, uint64_t bytes, const struct soda_pager **pager_p,
+int soda_trace_start(const char *path, uint64_t bytes, const struct soda_page_ops **ops_p,
 		     struct soda_why *why)
 {
-	static struct soda_pager traced;
+	static struct soda_page_ops traced;
 	int ret;
 
 	trace.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -99,11 +99,11 @@ int soda_trace_start(const char *path, uint64_t bytes, const struct soda_pager *
 		.pid = (uint32_t)getpid(),
 		.limit = (bytes - sizeof(*trace.head)) / sizeof(uint64_t),
 	};
-	trace.pager = *pager_p;
-	traced = *trace.pager;
+	trace.below = *ops_p;
+	traced = *trace.below;
 	traced.copy = traced_copy;
 	traced.protect = traced_protect;
-	*pager_p = &traced;
+	*ops_p = &traced;
 	return 0;
 }
 

@@ -46,8 +46,8 @@ static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
  * Runs of neighbours straight from the mapped memory, up to the first chunk that is not in
  * it: only parts of an object may be, and in several pieces.
  */
-static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
-			     const struct soda_plan *plan)
+static uint32_t ahead_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
+			     struct soda_region *r, const struct soda_plan *plan)
 {
 	struct soda_install in[SODA_COLLECT_MAX];
 	uint32_t run = 0, i;
@@ -69,7 +69,7 @@ static uint32_t ahead_direct(struct soda_thread *t, struct soda_channel *ch, str
 	return i;
 }
 
-static uint32_t post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+static uint32_t post(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,
 		     const struct soda_plan *plan)
 {
 	uint32_t i;
@@ -96,7 +96,7 @@ static uint32_t post(struct soda_thread *t, struct soda_channel *ch, struct soda
 	return i;
 }
 
-static void ring(struct soda_channel *ch)
+static void ring(struct soda_fetch_channel *ch)
 {
 	int err;
 
@@ -112,7 +112,7 @@ static void ring(struct soda_channel *ch)
 static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
 		       uint32_t *done_p)
 {
-	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
 	bool direct;
 
 	*done_p = 0;
@@ -144,7 +144,8 @@ static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t)
 	uint32_t n = soda_channels_pairs(), own = soda_channel_demand(t);
 
 	for (uint32_t i = 0; i < n && !b->ch; i++) {
-		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + (own + i) % n];
+		struct soda_fetch_channel *ch =
+			&soda_channels[SODA_CHANNEL_PAIRS_MAX + (own + i) % n];
 
 		if (soda_lock_try(&ch->lock))
 			*b = (struct soda_fetch_batch){ .ch = ch, .rung = ch->tail };
@@ -185,7 +186,7 @@ void soda_fetch_batch_end(struct soda_fetch_batch *b)
 }
 
 /* Without waiting. */
-static void collect_here(struct soda_thread *t, struct soda_channel *ch)
+static void collect_here(struct soda_thread *t, struct soda_fetch_channel *ch)
 {
 	int err;
 
@@ -210,7 +211,7 @@ bool soda_fetch_collect_left(struct soda_thread *t)
 	bool more = false;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct soda_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
+		struct soda_fetch_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
 
 		if (ch->seen == ch->head)
 			collect_here(t, ch);

@@ -199,7 +199,7 @@ static uint32_t senders_with(uint32_t id, void (*look)(const struct soda_sender 
 static uint32_t requests_of(uint32_t id)
 {
 	uint16_t i = atomic_load(&soda_agent.table[id].channel);
-	struct soda_channel *ch = &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+	struct soda_fetch_channel *ch = &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
 	uint32_t n = 0;
 
 	if (i == SODA_CHANNEL_NONE)
@@ -277,7 +277,7 @@ static int check_region(struct soda_region *r, void *arg)
 }
 
 /* The other way round: a request is for a chunk that waits for it, in this channel. */
-static int check_request(struct audit *a, uint32_t channel, const struct soda_request *q)
+static int check_request(struct audit *a, uint32_t channel, const struct soda_fetch_request *q)
 {
 	struct soda_region *r = soda_region_of(q->in.id);
 	uint32_t named = atomic_load(&soda_agent.table[q->in.id].channel);
@@ -295,7 +295,7 @@ static int check_request(struct audit *a, uint32_t channel, const struct soda_re
 
 static int check_channel(struct audit *a, uint32_t i, int64_t *slots)
 {
-	struct soda_channel *ch = &soda_channels[i];
+	struct soda_fetch_channel *ch = &soda_channels[i];
 	uint32_t n = soda_channel_outstanding(ch);
 	int ret = 0;
 
@@ -415,7 +415,7 @@ static uint64_t pulse(void)
 	uint64_t sum = soda_progress_seen() + soda_agent.buffer.freed;
 
 	for (int c = 0; c < SODA_CNT_MAX; c++)
-		sum = sum * 31 + soda_threads_sum((enum soda_counter)c);
+		sum = sum * 31 + soda_threads_sum((enum soda_thread_counter)c);
 	return sum * 31 + (uint64_t)atomic_load(&soda_agent.buffer.free);
 }
 

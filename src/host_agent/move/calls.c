@@ -11,7 +11,7 @@
 #include "client/call.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 
 /* A control call for an object: soda_call_fn, with the object's own argument. */
 typedef int region_fn(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
@@ -120,9 +120,9 @@ static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, bool
 {
 	int ret;
 
-	soda_owed_begin(r->first, r->chunks);
+	soda_unacked_begin(r->first, r->chunks);
 	ret = region_call(c, SODA_MSG_SYNC, r, timeout_ms, why);
-	soda_owed_end(r->first, r->chunks, !ret);
+	soda_unacked_end(r->first, r->chunks, !ret);
 	return ret;
 }
 
@@ -164,8 +164,8 @@ static int freeze_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 {
 	struct advising *a = arg;
 
-	return soda_owed_losses() == a->losses ? advise_call(c, r, arg, again, timeout_ms, why)
-					       : -EAGAIN;
+	return soda_unacked_losses() == a->losses ? advise_call(c, r, arg, again, timeout_ms, why)
+						  : -EAGAIN;
 }
 
 static void unmap(void *arg)

@@ -40,7 +40,7 @@ void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n);
 /* *advice_p: what the operator's rules say of the object, or SODA_NORMAL. */
 int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why *why);
 /*
- * SODA_STATIC_CACHE, for what was synced since soda_owed_losses() was that number.  As
+ * SODA_STATIC_CACHE, for what was synced since soda_unacked_losses() was that number.  As
  * soda_conn_advise; -EAGAIN: it is another one, so that the server may lack some of it.  The
  * server was not asked.
  */

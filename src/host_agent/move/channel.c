@@ -12,7 +12,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/stuck.h"
 
-struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
+struct soda_fetch_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
 static _Atomic uint32_t pairs;
 
 uint32_t soda_channels_pairs(void)
@@ -20,7 +20,7 @@ uint32_t soda_channels_pairs(void)
 	return atomic_load(&pairs);
 }
 
-static int init_channel(struct soda_channel *ch)
+static int init_channel(struct soda_fetch_channel *ch)
 {
 	uint64_t bytes = SODA_SLOTS_MAX * soda_chunk_bytes();
 
@@ -68,12 +68,12 @@ static uint32_t index_of(uint32_t i, uint32_t n)
 }
 
 /* fn for each channel in use, with its lock held. */
-static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *arg)
+static void each_channel(void (*fn)(struct soda_fetch_channel *ch, void *arg), void *arg)
 {
 	uint32_t n = soda_channels_pairs();
 
 	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
 		soda_lock_acquire(&ch->lock);
 		fn(ch, arg);
@@ -81,13 +81,13 @@ static void each_channel(void (*fn)(struct soda_channel *ch, void *arg), void *a
 	}
 }
 
-int soda_channel_fail(struct soda_channel *ch)
+int soda_channel_fail(struct soda_fetch_channel *ch)
 {
 	ch->broken = true;
 	if (ch->head != ch->tail && soda_conn_revoke(ch->conn))
 		return -EAGAIN;
 	for (; ch->head != ch->tail; ch->head++) {
-		struct soda_request *q = &ch->req[ch->head % ch->slots_n];
+		struct soda_fetch_request *q = &ch->req[ch->head % ch->slots_n];
 
 		if (q->placed)
 			soda_install_undo(q->in.id);
@@ -101,7 +101,7 @@ int soda_channel_fail(struct soda_channel *ch)
  * An install by a peer that is alive takes some 20 us, and the connection of one that
  * is not ends.  One that was stopped in the middle may go on at any time: see stuck.h.
  */
-static void disconnect(struct soda_channel *ch, void *arg)
+static void disconnect(struct soda_fetch_channel *ch, void *arg)
 {
 	const uint64_t *deadline_ns = arg;
 
@@ -124,7 +124,7 @@ void soda_channels_disconnect(void)
 	each_channel(disconnect, &deadline_ns);
 }
 
-static void unmap(struct soda_channel *ch, void *arg)
+static void unmap(struct soda_fetch_channel *ch, void *arg)
 {
 	munmap(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
 	ch->slots = NULL;
@@ -144,7 +144,7 @@ void soda_channels_abort(void)
 	/* Without the lock: its holder may be the one that is blocked.  Only the keeper, which
 	   calls this, ever closes a connection. */
 	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
 		if (ch->conn)
 			soda_conn_abort(ch->conn);
@@ -161,7 +161,7 @@ void soda_channels_forget(void (*fn)(struct soda_conn *conn))
 int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
 		       void *arg)
 {
-	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
 	int ret = -EBUSY;
 
 	if (!soda_lock_try(&ch->lock))
@@ -206,7 +206,7 @@ int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
 
 	/* Without the locks: only the keeper, which calls this, ever closes a connection. */
 	for (uint32_t i = 0; i < 2 * n && ret == 0; i++) {
-		struct soda_channel *ch = &soda_channels[index_of(i, n)];
+		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
 		if (ch->conn)
 			ret = soda_conn_reach_keyed(ch->conn, timeout_ms, why);
@@ -217,7 +217,7 @@ int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
 void soda_channels_connect(uint32_t i, struct soda_conn *conn)
 {
 	uint32_t n = soda_channels_pairs();
-	struct soda_channel *ch = &soda_channels[index_of(i, n)];
+	struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
 	soda_lock_acquire(&ch->lock);
 	ch->conn = conn;
@@ -227,7 +227,7 @@ void soda_channels_connect(uint32_t i, struct soda_conn *conn)
 }
 
 /* Change how many slots a channel has; what shrinks gives its memory back. */
-static void fit_slots(struct soda_channel *ch, uint32_t n)
+static void fit_slots(struct soda_fetch_channel *ch, uint32_t n)
 {
 	uint64_t bytes = soda_chunk_bytes();
 
@@ -242,7 +242,7 @@ static void fit_slots(struct soda_channel *ch, uint32_t n)
 	}
 }
 
-static void fit_ahead(struct soda_channel *ch, void *arg)
+static void fit_ahead(struct soda_fetch_channel *ch, void *arg)
 {
 	if (soda_channel_for_ahead(ch))
 		fit_slots(ch, *(uint32_t *)arg);
@@ -269,7 +269,7 @@ void soda_channels_resize(int64_t limit)
 	}
 }
 
-void soda_channel_break(struct soda_channel *ch, int err)
+void soda_channel_break(struct soda_fetch_channel *ch, int err)
 {
 	soda_channel_fail(ch);
 	soda_server_report(&soda_agent.link.server, err);

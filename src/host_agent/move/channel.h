@@ -18,26 +18,26 @@
 /* Answers that are collected at once: they are described on a signal's stack. */
 enum { SODA_COLLECT_MAX = 64 };
 
-struct soda_request {
+struct soda_fetch_request {
 	struct soda_install in;
 	uint32_t bytes;
 	bool placed; /* the peer may install it */
 };
 
-struct soda_channel {
+struct soda_fetch_channel {
 	struct soda_lock lock;
 	/* guarded by lock */
 	struct soda_conn *conn; /* NULL while down */
 	bool broken;		/* failed, not yet replaced */
 	char *slots;		/* SODA_SLOTS_MAX of them, in a reserved range */
-	struct soda_request req[SODA_SLOTS_MAX];
+	struct soda_fetch_request req[SODA_SLOTS_MAX];
 	/* the same, but anybody may look: whether there is something to collect */
 	_Atomic uint32_t slots_n;    /* slots in use: each has a credit of the buffer */
 	_Atomic uint32_t head, tail; /* requests outstanding: slot = number % slots_n */
 	uint32_t seen;		     /* the keeper's alone: head when it last looked */
 } __attribute__((aligned(64)));
 
-extern struct soda_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
+extern struct soda_fetch_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
 
 static inline uint32_t soda_channel_demand(const struct soda_thread *t)
 {
@@ -49,17 +49,17 @@ static inline uint32_t soda_channel_ahead(const struct soda_thread *t)
 	return SODA_CHANNEL_PAIRS_MAX + soda_channel_demand(t);
 }
 
-static inline bool soda_channel_for_ahead(const struct soda_channel *ch)
+static inline bool soda_channel_for_ahead(const struct soda_fetch_channel *ch)
 {
 	return ch >= &soda_channels[SODA_CHANNEL_PAIRS_MAX];
 }
 
-static inline uint32_t soda_channel_outstanding(const struct soda_channel *ch)
+static inline uint32_t soda_channel_outstanding(const struct soda_fetch_channel *ch)
 {
 	return ch->tail - ch->head;
 }
 
-static inline bool soda_channel_usable(const struct soda_channel *ch)
+static inline bool soda_channel_usable(const struct soda_fetch_channel *ch)
 {
 	return ch->conn && !ch->broken;
 }
@@ -80,15 +80,15 @@ static inline bool soda_channel_refuses(const struct soda_region *r)
  * What is under way on the channel will not come.  While the peer is just installing a
  * chunk (-EAGAIN), all of it stays under way; to be tried again.
  */
-int soda_channel_fail(struct soda_channel *ch);
+int soda_channel_fail(struct soda_fetch_channel *ch);
 /* The connection failed: so does all that is under way, and the keeper is told. */
-void soda_channel_break(struct soda_channel *ch, int err);
+void soda_channel_break(struct soda_fetch_channel *ch, int err);
 
 /*
  * Queue a READ into the next slot. 0; -ENOTCONN; -EIO: the object is lost; -EAGAIN: no slot; the
  * connection's error.
  */
-int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,
 		      struct soda_install in);
 
 /*
@@ -96,14 +96,14 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
  * which spin_ns busy.  How many; 0; an error of the connection, which is then broken.
  * *install_err_p: the last error of installing, or untouched.
  */
-int soda_channel_collect(struct soda_thread *t, struct soda_channel *ch, int max,
+int soda_channel_collect(struct soda_thread *t, struct soda_fetch_channel *ch, int max,
 			 int64_t timeout_ns, int64_t spin_ns, int *install_err_p);
 
 /*
  * Where the server's memory is mapped here: install without request or staging.  1: it
  * is not mapped; 0; -ENOTCONN, -EIO as above and errors of installing, with the chunks given back.
  */
-int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
+int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
 				struct soda_region *r, const struct soda_install *in, uint32_t n);
 
 #endif

@@ -12,7 +12,7 @@
 
 enum { MAPPED_MOST = 4 << 20 };
 
-static char *slot_of(struct soda_channel *ch, uint32_t number)
+static char *slot_of(struct soda_fetch_channel *ch, uint32_t number)
 {
 	return ch->slots + (number % ch->slots_n) * soda_chunk_bytes();
 }
@@ -48,10 +48,10 @@ static void look_around(const struct soda_region *r, uint32_t id,
 		hint_p->before |= is_here(id - 1 - i) << i;
 }
 
-int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
+int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,
 		      struct soda_install in)
 {
-	struct soda_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
+	struct soda_fetch_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
 	struct soda_wire_residency hint;
 	bool placed, protect;
@@ -79,7 +79,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 		soda_channel_break(ch, ret);
 	if (ret)
 		return ret;
-	*q = (struct soda_request){ .in = in, .bytes = bytes, .placed = placed };
+	*q = (struct soda_fetch_request){ .in = in, .bytes = bytes, .placed = placed };
 	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
 			      memory_order_release);
 	ch->tail++;
@@ -90,16 +90,16 @@ int soda_channel_post(struct soda_thread *t, struct soda_channel *ch, struct sod
 }
 
 /* Where the data of request k are. */
-static const char *data_of(struct soda_channel *ch, uint32_t k, const struct soda_done *done)
+static const char *data_of(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
 {
 	return done->data ? done->data : slot_of(ch, k);
 }
 
 /* Whether request k, the second answer, can share one install with the one before it. */
-static bool adjacent(struct soda_channel *ch, uint32_t k, const struct soda_done done[2])
+static bool adjacent(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done done[2])
 {
-	const struct soda_request *a = &ch->req[(k - 1) % ch->slots_n],
-				  *b = &ch->req[k % ch->slots_n];
+	const struct soda_fetch_request *a = &ch->req[(k - 1) % ch->slots_n],
+					*b = &ch->req[k % ch->slots_n];
 
 	return !done[1].status && !done[1].installed && b->in.id == a->in.id + 1 &&
 	       a->in.block < 0 && b->in.block < 0 && a->bytes == soda_chunk_bytes() &&
@@ -108,10 +108,11 @@ static bool adjacent(struct soda_channel *ch, uint32_t k, const struct soda_done
 }
 
 /* The next `run` chunks are here. First of all: their install wakes who looks at the counters. */
-static void count_arrived(struct soda_thread *t, struct soda_channel *ch, uint32_t k, uint32_t run)
+static void count_arrived(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t k,
+			  uint32_t run)
 {
 	for (; run; k++, run--) {
-		const struct soda_request *q = &ch->req[k % ch->slots_n];
+		const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 
 		if (!q->placed)
 			count_fetch(t, &q->in, q->bytes);
@@ -119,14 +120,14 @@ static void count_arrived(struct soda_thread *t, struct soda_channel *ch, uint32
 }
 
 /* The peer has installed it. */
-static void settle_arrived(struct soda_thread *t, const struct soda_request *q)
+static void settle_arrived(struct soda_thread *t, const struct soda_fetch_request *q)
 {
 	soda_count(t, SODA_CNT_INSTALLED, 1);
 	soda_install_settle(&q->in);
 }
 
 /* The next n answers are there: install them, neighbours together. */
-static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
+static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   const struct soda_done *done, int n)
 {
 	struct soda_install in[SODA_COLLECT_MAX];
@@ -134,7 +135,7 @@ static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
 
 	for (int i = 0; i < n;) {
 		uint32_t k = ch->head + (uint32_t)i, run = 0;
-		struct soda_request *q = &ch->req[k % ch->slots_n];
+		struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 		int ret;
 
 		if (done[i].status) {
@@ -168,14 +169,14 @@ static int install_arrived(struct soda_thread *t, struct soda_channel *ch,
  * What is fetched ahead is collected by halves: the fault on the other half is what
  * makes the stream run on while it is still under way.
  */
-static int most_at_once(const struct soda_channel *ch)
+static int most_at_once(const struct soda_fetch_channel *ch)
 {
 	uint32_t n = soda_channel_outstanding(ch);
 
 	return (int)(soda_channel_for_ahead(ch) ? (n + 1) / 2 : n);
 }
 
-int soda_channel_collect(struct soda_thread *t, struct soda_channel *ch, int max,
+int soda_channel_collect(struct soda_thread *t, struct soda_fetch_channel *ch, int max,
 			 int64_t timeout_ns, int64_t spin_ns, int *install_err)
 {
 	struct soda_done done[SODA_COLLECT_MAX];
@@ -192,7 +193,7 @@ int soda_channel_collect(struct soda_thread *t, struct soda_channel *ch, int max
 	return n;
 }
 
-static int collect(struct soda_thread *t, struct soda_channel *ch, int64_t timeout_ns,
+static int collect(struct soda_thread *t, struct soda_fetch_channel *ch, int64_t timeout_ns,
 		   int64_t spin_ns, int *install_err)
 {
 	return soda_channel_collect(t, ch, most_at_once(ch), timeout_ns, spin_ns, install_err);
@@ -208,7 +209,7 @@ static bool fetching(uint32_t id)
  * come, and another thread fetches the chunk anew on a channel of its own: the fault comes back to
  * it.
  */
-static int collect_chunk(struct soda_thread *t, struct soda_channel *ch, uint32_t id,
+static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t id,
 			 uint64_t deadline_ns, int64_t spin_ns)
 {
 	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
@@ -259,10 +260,10 @@ static void let_go_of_mapped(const struct soda_mr *mr, uint64_t offset, uint32_t
 		return;
 	atomic_store_explicit(&s->read, 0, memory_order_relaxed);
 	all = (struct iovec){ (void *)(uintptr_t)s->memory, s->bytes };
-	soda_agent.pager->drop(&all, 1, &ignored); /* what fails is tried again in a while */
+	soda_agent.page_ops->drop(&all, 1, &ignored); /* what fails is tried again in a while */
 }
 
-int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
+int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
 				struct soda_region *r, const struct soda_install *in, uint32_t n)
 {
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
@@ -287,8 +288,8 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_channel *ch,
  * Post it; what is under way already, the handler's requests on its channel, first makes room where
  * there is none.
  */
-static int post_with_room(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
-			  struct soda_install in, uint64_t deadline_ns)
+static int post_with_room(struct soda_thread *t, struct soda_fetch_channel *ch,
+			  struct soda_region *r, struct soda_install in, uint64_t deadline_ns)
 {
 	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
 	int ret, err, n;
@@ -306,8 +307,8 @@ static int post_with_room(struct soda_thread *t, struct soda_channel *ch, struct
 	return ret;
 }
 
-static int demand_locked(struct soda_thread *t, struct soda_channel *ch, struct soda_region *r,
-			 struct soda_install in, uint64_t deadline_ns)
+static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
+			 struct soda_region *r, struct soda_install in, uint64_t deadline_ns)
 {
 	bool polled = soda_waiting_choose(&t->waiting, soda_agent.may_poll);
 	uint64_t start = soda_now_ns();
@@ -337,7 +338,7 @@ static int demand_locked(struct soda_thread *t, struct soda_channel *ch, struct 
 int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		      uint64_t deadline_ns)
 {
-	struct soda_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
 	struct soda_install in = { .id = id, .block = (int16_t)block };
 	int ret;
 
@@ -352,7 +353,7 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 
 int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block)
 {
-	struct soda_channel *ch = &soda_channels[0];
+	struct soda_fetch_channel *ch = &soda_channels[0];
 	struct soda_install in = { .id = id, .block = (int16_t)block };
 	int ret;
 
@@ -371,7 +372,7 @@ int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, i
 
 int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_ns, int64_t spin_ns)
 {
-	struct soda_channel *ch = &soda_channels[channel];
+	struct soda_fetch_channel *ch = &soda_channels[channel];
 	int err = 0, n = 0;
 
 	if (!soda_lock_try(&ch->lock))
@@ -384,7 +385,7 @@ int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_
 
 int soda_fetch_fd(uint32_t channel)
 {
-	struct soda_channel *ch = &soda_channels[channel];
+	struct soda_fetch_channel *ch = &soda_channels[channel];
 	int fd = -1;
 
 	if (!soda_lock_try(&ch->lock))
@@ -401,7 +402,7 @@ unsigned soda_fetch_outstanding(uint32_t channel)
 }
 
 /* `channel` may be of the chunk's last journey: then there is nothing to collect. */
-static struct soda_channel *channel_of(uint32_t id)
+static struct soda_fetch_channel *channel_of(uint32_t id)
 {
 	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
 
@@ -410,7 +411,7 @@ static struct soda_channel *channel_of(uint32_t id)
 
 void soda_fetch_abandon(uint32_t id)
 {
-	struct soda_channel *ch = channel_of(id);
+	struct soda_fetch_channel *ch = channel_of(id);
 
 	if (!ch->slots_n || !soda_lock_try(&ch->lock))
 		return;
@@ -425,7 +426,7 @@ int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns)
 	struct soda_chunk *c = &soda_agent.table[id];
 
 	while (fetching(id)) {
-		struct soda_channel *ch = channel_of(id);
+		struct soda_fetch_channel *ch = channel_of(id);
 		uint64_t now = soda_now_ns();
 
 		if (now >= deadline_ns)

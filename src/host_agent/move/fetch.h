@@ -96,8 +96,8 @@ uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
  * may be called.  add is as soda_fetch_ahead. AS.
  */
 struct soda_fetch_batch {
-	struct soda_channel *ch; /* locked; NULL: none */
-	uint32_t rung;		 /* its tail then */
+	struct soda_fetch_channel *ch; /* locked; NULL: none */
+	uint32_t rung;		       /* its tail then */
 };
 uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 			      struct soda_region *r, const struct soda_plan *plan);

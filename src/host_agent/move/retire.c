@@ -125,7 +125,7 @@ int soda_retire_range(uint32_t first, uint32_t n)
 		stuck = stuck ? stuck : ret;
 		resident += had;
 	}
-	ret = soda_agent.pager->drop(&all, 1, &dropped);
+	ret = soda_agent.page_ops->drop(&all, 1, &dropped);
 	if (ret)
 		soda_drop_refused(ret, false);
 	for (uint32_t id = first; id < first + n; id++)
@@ -144,7 +144,7 @@ static int drop_resident(uint32_t id)
 	int ret;
 
 	soda_replace_remove(&soda_agent.replacer, id);
-	ret = soda_agent.pager->drop(&one, 1, &dropped);
+	ret = soda_agent.page_ops->drop(&one, 1, &dropped);
 	if (!ret) {
 		soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
 		soda_buffer_give(&soda_agent.buffer, 1);
@@ -185,7 +185,7 @@ static int clear_pages(uint32_t id)
 		ret = soda_mapping_clear(all.iov_base, all.iov_len, soda_region_prot(r));
 		soda_chunk_settle(c, ret ? s : SODA_CHUNK_ZERO, 0, 0, SODA_CW_BACKED);
 	} else {
-		ret = soda_agent.pager->drop(&all, 1, &dropped);
+		ret = soda_agent.page_ops->drop(&all, 1, &dropped);
 		soda_chunk_settle(c, s, 0, 0, 0);
 	}
 	return ret;

@@ -15,7 +15,7 @@
 #include "host_agent/core/progress.h"
 #include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/protect.h"
 
@@ -158,7 +158,7 @@ static void protect_batch(struct outgoing *out, int n)
 
 		while (k < n && out[k].id == out[k - 1].id + 1 && soda_region_of(out[k].id) == r)
 			bytes += soda_region_chunk_bytes(r, out[k++].id);
-		if (soda_agent.pager->protect(soda_chunk_address(out[i].id), bytes, true))
+		if (soda_agent.page_ops->protect(soda_chunk_address(out[i].id), bytes, true))
 			abort(); /* resident, registered, ours: the kernel has no reason to refuse
 				  */
 		i = k;
@@ -357,7 +357,7 @@ static void finish(struct soda_sender *s, const struct soda_sending *op)
 {
 	soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 	soda_protect_learn(soda_region_of(op->id), op->mask);
-	soda_owed_note(op->id); /* before SENDING goes, which soda_sync waits for */
+	soda_unacked_note(op->id); /* before SENDING goes, which soda_sync waits for */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
 	drop_later(s, op->id, op->why);
 }

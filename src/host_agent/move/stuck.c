@@ -23,7 +23,7 @@ static struct stuck {
 static _Atomic uint32_t in_use;
 static struct soda_lock lock = SODA_LOCK_INIT(SODA_RANK_STUCK); /* of ids and fates */
 
-bool soda_stuck_keep(struct soda_channel *ch)
+bool soda_stuck_keep(struct soda_fetch_channel *ch)
 {
 	struct stuck *s = stuck;
 
@@ -34,7 +34,7 @@ bool soda_stuck_keep(struct soda_channel *ch)
 	soda_lock_acquire(&lock);
 	s->conn = ch->conn;
 	for (s->n = 0; ch->head != ch->tail; ch->head++) {
-		const struct soda_request *q = &ch->req[ch->head % ch->slots_n];
+		const struct soda_fetch_request *q = &ch->req[ch->head % ch->slots_n];
 
 		s->chunk[s->n++] = (struct stuck_chunk){ q->in.id, q->bytes, q->placed, TO_SERVER };
 		/* no other connection is to be blamed for it */
@@ -53,7 +53,7 @@ static void drop_what_came(const struct stuck_chunk *k)
 {
 	struct iovec all = { soda_chunk_address(k->id), k->bytes };
 	size_t dropped;
-	int ret = soda_agent.pager->drop(&all, 1, &dropped);
+	int ret = soda_agent.page_ops->drop(&all, 1, &dropped);
 
 	if (ret)
 		soda_drop_refused(ret, false);

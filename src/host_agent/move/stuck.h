@@ -14,7 +14,7 @@
  * The channel's connection and all of its requests are ours from now on.  The keeper's, the
  * channel's lock held.  false: there is no room, and nothing has changed.
  */
-bool soda_stuck_keep(struct soda_channel *ch);
+bool soda_stuck_keep(struct soda_fetch_channel *ch);
 
 /* The keeper's tick: what can be revoked by now goes back to where it was, or where it was sent. */
 void soda_stuck_look(void);

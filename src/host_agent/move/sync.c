@@ -17,7 +17,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"
-#include "host_agent/object/owed.h"
+#include "host_agent/object/unacked.h"
 
 /* Patience that lasts as long as the server answers. */
 struct patience {
@@ -220,7 +220,7 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 /* What an agent has taken over is on the server, and files are in their file. */
 static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
-	if (!(r->flags & SODA_WRITABLE) && !soda_owed_any(first, n))
+	if (!(r->flags & SODA_WRITABLE) && !soda_unacked_any(first, n))
 		return 0;
 	return soda_calls_sync_region(r, why);
 }
@@ -232,7 +232,7 @@ struct ends {
 
 static bool ended_since(const struct ends *e)
 {
-	return e->deaths != soda_owed_deaths() ||
+	return e->deaths != soda_unacked_deaths() ||
 	       e->restarts != soda_link_restarts(&soda_agent.link);
 }
 
@@ -242,7 +242,7 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	uint64_t deadline_ns = from_now();
 
 	for (;;) {
-		*e = (struct ends){ soda_owed_deaths(), soda_link_restarts(&soda_agent.link) };
+		*e = (struct ends){ soda_unacked_deaths(), soda_link_restarts(&soda_agent.link) };
 		if (!((e->deaths | e->restarts) & 1))
 			return 0;
 		if (soda_now_ns() > deadline_ns)

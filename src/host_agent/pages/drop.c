@@ -78,7 +78,7 @@ int soda_drop_chunks(uint32_t *ids, int n)
 	int ret, dropped = 0;
 
 	sort(ids, n);
-	ret = soda_agent.pager->drop(runs, ranges_of(ids, n, runs), &left);
+	ret = soda_agent.page_ops->drop(runs, ranges_of(ids, n, runs), &left);
 	for (; dropped < n && left; dropped++) { /* in the order of the ranges */
 		size_t bytes = soda_region_chunk_bytes(soda_region_of(ids[dropped]), ids[dropped]);
 

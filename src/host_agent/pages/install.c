@@ -37,7 +37,7 @@ static int fail(const struct soda_region *r, const struct soda_install *in, uint
 
 	for (uint32_t i = 0; i < n; i++)
 		v.iov_len += soda_region_chunk_bytes(r, in[i].id);
-	ret = soda_agent.pager->drop(&v, 1, &dropped);
+	ret = soda_agent.page_ops->drop(&v, 1, &dropped);
 	if (ret)
 		soda_drop_refused(ret, true);
 	if (ret && open) {
@@ -94,7 +94,7 @@ static int insist(void *to, const void *src, uint64_t bytes)
 
 	for (int i = 0; i < SODA_MEMORY_MS / SODA_MEMORY_LOOK_MS; i++) {
 		soda_futex_wait(&nobody, 0, SODA_MEMORY_LOOK_MS * SODA_MS_NS);
-		int ret = soda_agent.pager->copy(to, src, bytes, false);
+		int ret = soda_agent.page_ops->copy(to, src, bytes, false);
 
 		if (ret != -ENOMEM)
 			return ret;
@@ -110,7 +110,8 @@ void soda_install_refill(uint32_t id, size_t bytes)
 
 	for (size_t at = 0, n; at < bytes; at += n) {
 		n = bytes - at < sizeof(zeros) ? bytes - at : sizeof(zeros);
-		if (soda_agent.pager->copy(to + at, zeros, n, false) && insist(to + at, zeros, n)) {
+		if (soda_agent.page_ops->copy(to + at, zeros, n, false) &&
+		    insist(to + at, zeros, n)) {
 			soda_log_error("a chunk of fabric memory is half there, and cannot be made "
 				       "whole; ending the process");
 			abort();
@@ -148,7 +149,7 @@ int soda_install_run(struct soda_region *r, const struct soda_install *in, uint3
 	bool whole = opened && opened == soda_blocks_all();
 	bool protect = !whole && !(r->flags & SODA_READ_ONLY);
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
-	int ret = soda_agent.pager->copy(soda_chunk_address(in->id), src, bytes, protect);
+	int ret = soda_agent.page_ops->copy(soda_chunk_address(in->id), src, bytes, protect);
 
 	if (ret == -ENOMEM &&
 	    whole) /* pages that are there may have been stored to: they cannot be dropped */

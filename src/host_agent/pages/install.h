@@ -24,7 +24,7 @@ struct soda_install {
  * object, only the last one short.  Of several only the first may be for a store; the others
  * become dirty with it if all of it is opened.
  * On failure the chunks go back to REMOTE (or ZERO), credits are returned, and the
- * error is that of the pager.
+ * error is that of the page operation (core/page_ops.h).
  */
 int soda_install_run(struct soda_region *r, const struct soda_install *in, uint32_t n,
 		     const void *src);
@@ -71,7 +71,7 @@ extern bool (*soda_fill_allowed)(uint32_t id);
  * The caller has made chunk id FETCHING, from ZERO, and has a credit for it.  block: of the store
  * that faulted; -1: a load.  The chunks that follow are filled too, as long as there is room
  * without an eviction, and in the same way: where a store opens chunk id as a whole, all count as
- * stored to. 0, or the error of the pager: nothing was filled, and the credit is back. AS.
+ * stored to. 0, or the error of the page operation: nothing was filled, and the credit is back. AS.
  */
 int soda_fill(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
 

@@ -66,5 +66,5 @@ int soda_mapping_clear(char *addr, size_t bytes, int prot)
 
 	if (soda_mapping_any_failing())
 		return soda_mapping_anew(addr, bytes, prot);
-	return soda_agent.pager->drop(&all, 1, &dropped);
+	return soda_agent.page_ops->drop(&all, 1, &dropped);
 }

@@ -89,8 +89,8 @@ int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks)
 
 		if (from >= bytes)
 			break;
-		ret = soda_agent.pager->protect(base + from, (to < bytes ? to : bytes) - from,
-						false);
+		ret = soda_agent.page_ops->protect(base + from, (to < bytes ? to : bytes) - from,
+						   false);
 		if (ret)
 			return ret;
 		blocks &= ~(((1u << n) - 1) << first);

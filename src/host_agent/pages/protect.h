@@ -27,7 +27,7 @@ void soda_protect_learn(struct soda_region *r, uint32_t dirty);
 
 /*
  * Make the blocks of a resident chunk writable; the caller owns it (BUSY, or
- * FETCHING).  Errors of the pager. AS.
+ * FETCHING).  Errors of page_ops->protect. AS.
  */
 int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks);
 

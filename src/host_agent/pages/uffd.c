@@ -211,7 +211,7 @@ static int pager_poison(void *addr, size_t bytes)
 	return uffd.poison ? uffd_ioctl(UFFDIO_POISON, &p) : -ENOTSUP;
 }
 
-const struct soda_pager soda_uffd_pager = {
+const struct soda_page_ops soda_uffd_page_ops = {
 	.copy = pager_copy,
 	.protect = pager_protect,
 	.drop = pager_drop,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The kernel's pager: userfaultfd, and how it is opened. */
+/* The page operations on userfaultfd, and how it is opened. */
 #ifndef SODA_HOST_UFFD_H
 #define SODA_HOST_UFFD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "host_agent/core/pager.h"
+#include "host_agent/core/page_ops.h"
 #include "transport/api/transport.h"
 
 /* The kernel's. */
-extern const struct soda_pager soda_uffd_pager;
+extern const struct soda_page_ops soda_uffd_page_ops;
 
 /*
  * Open a userfaultfd and probe.  sigbus: faults raise SIGBUS (inline mode).

@@ -27,9 +27,9 @@
 	X(syncs_failed, NONE, "write-backs to files that failed")                                  \
 	X(bytes_synced, BYTES, "data written to files")
 
-enum soda_counter { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
+enum { SODA_COUNTERS(SODA_COUNTER_NAME) SODA_COUNTERS_N };
 
 /* How long requests took, from the header to the last byte. */
-enum soda_distribution { SODA_TIMES_READ, SODA_TIMES_WRITE, SODA_DISTRIBUTIONS_N };
+enum { SODA_TIMES_READ, SODA_TIMES_WRITE, SODA_DISTRIBUTIONS_N };
 
 #endif

@@ -77,12 +77,12 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		.max_regions = opt.max_regions,
 		.close_ms = opt.close_ms,
 	};
-	server->sessions.pool = &server->pool;
-	server->sessions.max_clients = opt.daemon.max_clients;
-	server->sessions.grace_ms = opt.grace_ms;
-	server->sessions.allow_other = opt.daemon.allow_other;
+	server->clients.pool = &server->pool;
+	server->clients.max_clients = opt.daemon.max_clients;
+	server->clients.grace_ms = opt.grace_ms;
+	server->clients.allow_other = opt.daemon.allow_other;
 	server->started_ns = soda_now_ns();
-	r = soda_sessions_start(&server->sessions);
+	r = soda_clients_start(&server->clients);
 	return r ? fail("cannot start a thread", r) : 0;
 }
 
@@ -97,22 +97,22 @@ static void announce(void *self)
 			      soda_nodes_format(&server->store.nodes, nodes));
 	soda_log_info("capacity %s, instance %016llx",
 		      soda_format_size(server->store.capacity, capacity),
-		      (unsigned long long)server->sessions.instance_id);
+		      (unsigned long long)server->clients.instance_id);
 }
 
 static void drain(void *self)
 {
-	soda_sessions_drain(&((struct soda_mem_server *)self)->sessions);
+	soda_clients_drain(&((struct soda_mem_server *)self)->clients);
 }
 
 static unsigned connected(void *self)
 {
-	return soda_sessions_connected(&((struct soda_mem_server *)self)->sessions);
+	return soda_clients_connected(&((struct soda_mem_server *)self)->clients);
 }
 
 static unsigned stop(void *self)
 {
-	return soda_sessions_stop(&((struct soda_mem_server *)self)->sessions);
+	return soda_clients_stop(&((struct soda_mem_server *)self)->clients);
 }
 
 int main(int argc, char **argv)

@@ -2,8 +2,8 @@
 /*
  * The memory server: the parts put together, and the service that transports call.
  *
- * Threads: main (signals, drain), the reaper (session.c), and the transports'.
- * Lock order: a region set's control, the sessions', a region set's lock, a
+ * Threads: main (signals, drain), the reaper (clients.c), and the transports'.
+ * Lock order: a region set's control, the clients', a region set's lock, a
  * file's sync lock, the files', the store's.
  */
 #ifndef SODA_MEM_SERVER_SERVER_H
@@ -13,7 +13,7 @@
 #include "daemon/options.h"
 #include "mem_server/files/files.h"
 #include "mem_server/session/region.h"
-#include "mem_server/session/session.h"
+#include "mem_server/session/clients.h"
 #include "mem_server/store/store.h"
 #include "transport/api/service.h"
 
@@ -34,13 +34,13 @@ struct soda_mem_server {
 	struct soda_store store;
 	struct soda_files files;
 	struct soda_region_pool pool;
-	struct soda_sessions sessions;
+	struct soda_clients clients;
 	uint64_t started_ns; /* soda_now_ns() */
 };
 
 extern const struct soda_service soda_server_service;
 
-/* Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the sessions' lock,
+/* Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the clients' lock,
  * for a moment each. */
 void soda_server_walk(void *arg, struct soda_metrics *m);
 

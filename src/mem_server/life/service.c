@@ -31,8 +31,8 @@ static bool may_note(void)
 
 static struct soda_mem_server *server_of(const struct soda_client *client)
 {
-	return (struct soda_mem_server *)((char *)client->sessions -
-					  offsetof(struct soda_mem_server, sessions));
+	return (struct soda_mem_server *)((char *)client->all -
+					  offsetof(struct soda_mem_server, clients));
 }
 
 /* A sentence for the peer, whatever failed. */
@@ -51,7 +51,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	int r;
 
 	*why = (struct soda_why){ "" };
-	r = soda_session_hello(&server->sessions, peer, said, info, welcome, client_p, why);
+	r = soda_client_hello(&server->clients, peer, said, info, welcome, client_p, why);
 	explained(r, why);
 	if (!r)
 		return 0;
@@ -70,9 +70,9 @@ static bool await_room(struct soda_client *client, int r, uint64_t refunds)
 	bool left = false;
 
 	if (r == -EBUSY || r == -ENOSPC)
-		left = soda_sessions_await_leaving(client->sessions, SODA_SERVER_LEAVING_MS);
+		left = soda_clients_await_leaving(client->all, SODA_SERVER_LEAVING_MS);
 	if (r == -ENOSPC || r == -EDQUOT)
-		return soda_handed_await(client->sessions->pool->store, refunds) || left;
+		return soda_handed_await(client->all->pool->store, refunds) || left;
 	return left;
 }
 
@@ -84,7 +84,7 @@ static int open_when_there_is_room(struct soda_client *client, const struct soda
 	int r;
 
 	do {
-		refunds = soda_store_refunds(client->sessions->pool->store);
+		refunds = soda_store_refunds(client->all->pool->store);
 		reply->why = (struct soda_why){ "" };
 		r = soda_region_open(&client->regions, open, name, shares, opened, &reply->share,
 				     &reply->why);
@@ -100,7 +100,7 @@ static int open_region(struct soda_client *client, const void *body, size_t byte
 	const char *name;
 	int r = soda_wire_get_open(body, bytes, &open, &name);
 
-	if (!r && soda_sessions_draining(client->sessions)) {
+	if (!r && soda_clients_draining(client->all)) {
 		soda_server_why(&reply->why, "the server is shutting down");
 		r = -ESHUTDOWN;
 	}
@@ -152,9 +152,9 @@ static int list_regions(struct soda_client *client, const uint8_t *body, size_t 
 static int leave(struct soda_client *client, const uint8_t *body, size_t bytes)
 {
 	if (bytes == 0)
-		soda_session_bye(client);
+		soda_client_bye(client);
 	else if (bytes == 1 && body[0] == SODA_WIRE_BYE_LATER)
-		soda_session_bye_later(client);
+		soda_client_bye_later(client);
 	else
 		return -EPROTO;
 	return 0;
@@ -288,7 +288,7 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 
 static void gone(void *arg, struct soda_peer *peer)
 {
-	soda_session_gone(arg, peer);
+	soda_client_gone(arg, peer);
 }
 
 static void rejected(void *svc, const char *address, const char *why)

@@ -19,7 +19,7 @@ static const struct soda_metric times[SODA_DISTRIBUTIONS_N] = {
 			       .unit = SODA_UNIT_NS },
 };
 
-static void walk_region(struct soda_metrics *m, const struct soda_region *region)
+static void walk_region(struct soda_metrics *m, const struct soda_client_region *region)
 {
 	soda_metrics_item(m);
 	soda_metrics_id(m, "id", region->id);
@@ -29,7 +29,7 @@ static void walk_region(struct soda_metrics *m, const struct soda_region *region
 	soda_metrics_item_end(m);
 }
 
-/* connected, epoch: of when the sessions' lock was held. */
+/* connected, epoch: of when the clients' lock was held. */
 static void walk_client(struct soda_metrics *m, struct soda_client *client, bool connected,
 			uint64_t epoch)
 {
@@ -53,39 +53,39 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client, bool
 	pthread_mutex_lock(&set->lock);
 	soda_metrics_number(m, &regions_n, set->count);
 	soda_metrics_list(m, &regions);
-	for (struct soda_region *at = set->list; at; at = at->next)
+	for (struct soda_client_region *at = set->list; at; at = at->next)
 		walk_region(m, at);
 	soda_metrics_list_end(m);
 	pthread_mutex_unlock(&set->lock);
 	soda_metrics_item_end(m);
 }
 
-static void walk_clients(struct soda_metrics *m, struct soda_sessions *sessions)
+static void walk_clients(struct soda_metrics *m, struct soda_clients *clients)
 {
-	static const struct soda_metric_list clients = { "client_list", "client", CLIENTS_SHOWN };
+	static const struct soda_metric_list listed = { "client_list", "client", CLIENTS_SHOWN };
 
 	struct soda_client *at, *next;
 	unsigned n;
 
-	pthread_mutex_lock(&sessions->lock);
-	n = sessions->count;
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
+	n = clients->count;
+	pthread_mutex_unlock(&clients->lock);
 	soda_metrics_say_level(m, "clients", "clients known, away ones included", n);
-	soda_metrics_list(m, &clients);
-	pthread_mutex_lock(&sessions->lock);
-	for (at = sessions->clients; at; at = next) {
+	soda_metrics_list(m, &listed);
+	pthread_mutex_lock(&clients->lock);
+	for (at = clients->list; at; at = next) {
 		bool connected = at->peers;
 		uint64_t epoch = at->epoch;
 
 		at->busy++; /* it stays in the list */
-		pthread_mutex_unlock(&sessions->lock);
+		pthread_mutex_unlock(&clients->lock);
 		walk_client(m, at, connected, epoch);
-		pthread_mutex_lock(&sessions->lock);
+		pthread_mutex_lock(&clients->lock);
 		next = at->next;
 		if (--at->busy == 0)
-			pthread_cond_broadcast(&sessions->changed);
+			pthread_cond_broadcast(&clients->changed);
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	soda_metrics_list_end(m);
 }
 
@@ -93,9 +93,9 @@ static void walk_process(struct soda_metrics *m, struct soda_mem_server *server)
 {
 	soda_metrics_text(m, "program", "soda-mem-server");
 	soda_metrics_text(m, "version", SODA_VERSION);
-	soda_metrics_hex(m, "instance_id", server->sessions.instance_id, 16);
+	soda_metrics_hex(m, "instance_id", server->clients.instance_id, 16);
 	soda_metrics_say_flag(m, "draining", "whether the server has been told to end",
-			      soda_sessions_draining(&server->sessions));
+			      soda_clients_draining(&server->clients));
 	soda_metrics_process(m, server->started_ns);
 }
 
@@ -121,5 +121,5 @@ void soda_server_walk(void *arg, struct soda_metrics *m)
 	walk_memory(m, server);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, times, SODA_DISTRIBUTIONS_N);
-	walk_clients(m, &server->sessions);
+	walk_clients(m, &server->clients);
 }

@@ -20,12 +20,12 @@
 /* Slots, and the data path: from a request to memory, and the holds that keep it there */
 
 /* The region, or NULL. Holder of the set's control lock. */
-static struct soda_region *region_of(const struct soda_region_slot *slot)
+static struct soda_client_region *region_of(const struct soda_region_slot *slot)
 {
 	return atomic_load(&slot->state) & OPEN ? slot->region : NULL;
 }
 
-static void open_slot(struct soda_region_slot *slot, struct soda_region *region)
+static void open_slot(struct soda_region_slot *slot, struct soda_client_region *region)
 {
 	slot->region = region;
 	/* release: pairs with the acquire in take() */
@@ -45,7 +45,7 @@ static void drop(struct soda_region_set *set, struct soda_region_slot *slot)
 	pthread_mutex_unlock(&set->lock);
 }
 
-static struct soda_region *take(struct soda_region_set *set, struct soda_region_slot *slot)
+static struct soda_client_region *take(struct soda_region_set *set, struct soda_region_slot *slot)
 {
 	if (atomic_fetch_add_explicit(&slot->state, 1, memory_order_acquire) & OPEN)
 		return slot->region;
@@ -87,7 +87,7 @@ int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, ui
 			uint32_t size, struct soda_span *span_p)
 {
 	struct soda_region_slot *slot = &set->slots[id];
-	struct soda_region *region = take(set, slot);
+	struct soda_client_region *region = take(set, slot);
 	const struct soda_memory *memory;
 	int r = -EINVAL;
 
@@ -159,7 +159,7 @@ uint32_t soda_region_count(struct soda_region_set *set)
 	return n;
 }
 
-const char *soda_region_kind(const struct soda_region *region)
+const char *soda_region_kind(const struct soda_client_region *region)
 {
 	if (!region->file)
 		return "anonymous";
@@ -210,13 +210,13 @@ static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 	return -EINVAL;
 }
 
-static struct soda_memory *memory_of(struct soda_region *region)
+static struct soda_memory *memory_of(struct soda_client_region *region)
 {
 	return region->file ? &region->file->memory : &region->own;
 }
 
-static int open_anonymous(struct soda_region_set *set, struct soda_region *region, bool shares,
-			  struct soda_why *why)
+static int open_anonymous(struct soda_region_set *set, struct soda_client_region *region,
+			  bool shares, struct soda_why *why)
 {
 	struct soda_store *store = set->pool->store;
 	const struct soda_memory_options opt = {
@@ -236,7 +236,7 @@ static int open_anonymous(struct soda_region_set *set, struct soda_region *regio
 }
 
 static int open_file(struct soda_region_set *set, const struct soda_wire_open *open,
-		     struct soda_region *region, bool shares, struct soda_why *why)
+		     struct soda_client_region *region, bool shares, struct soda_why *why)
 {
 	const struct soda_file_request req = { .name = region->name,
 					       .bytes = open->bytes,
@@ -253,7 +253,7 @@ static int open_file(struct soda_region_set *set, const struct soda_wire_open *o
 	return 0;
 }
 
-static void free_region(struct soda_region_set *set, struct soda_region *region)
+static void free_region(struct soda_region_set *set, struct soda_client_region *region)
 {
 	struct soda_store *store = set->pool->store;
 
@@ -266,7 +266,7 @@ static void free_region(struct soda_region_set *set, struct soda_region *region)
 	atomic_fetch_sub(&set->pool->regions, 1);
 }
 
-static void link_region(struct soda_region_set *set, struct soda_region *region)
+static void link_region(struct soda_region_set *set, struct soda_client_region *region)
 {
 	pthread_mutex_lock(&set->lock);
 	region->next = set->list;
@@ -279,9 +279,9 @@ static void link_region(struct soda_region_set *set, struct soda_region *region)
 	soda_count_add(SODA_COUNT_regions_opened, 1);
 }
 
-static void unlink_region(struct soda_region_set *set, struct soda_region *region)
+static void unlink_region(struct soda_region_set *set, struct soda_client_region *region)
 {
-	struct soda_region **at = &set->list;
+	struct soda_client_region **at = &set->list;
 
 	pthread_mutex_lock(&set->lock);
 	while (*at != region)
@@ -303,10 +303,10 @@ static int count_region(struct soda_region_pool *pool, struct soda_why *why)
 }
 
 static int open_new(struct soda_region_set *set, const struct soda_wire_open *open,
-		    const char *name, bool shares, struct soda_region **region_p,
+		    const char *name, bool shares, struct soda_client_region **region_p,
 		    struct soda_why *why)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r = check_flags(open, why);
 
 	if (r)
@@ -335,7 +335,8 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 	return 0;
 }
 
-static int hand_out(struct soda_region_set *set, struct soda_region *region, struct soda_why *why)
+static int hand_out(struct soda_region_set *set, struct soda_client_region *region,
+		    struct soda_why *why)
 {
 	int r = soda_memory_hand_out(set->pool->store, memory_of(region), why);
 
@@ -344,8 +345,8 @@ static int hand_out(struct soda_region_set *set, struct soda_region *region, str
 	return r;
 }
 
-static void describe(struct soda_region *region, bool shares, struct soda_wire_opened *opened_p,
-		     struct soda_share *share_p)
+static void describe(struct soda_client_region *region, bool shares,
+		     struct soda_wire_opened *opened_p, struct soda_share *share_p)
 {
 	struct soda_memory *memory = memory_of(region);
 
@@ -367,7 +368,7 @@ int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *o
 		     const char *name, bool shares, struct soda_wire_opened *opened_p,
 		     struct soda_share *share_p, struct soda_why *why)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r = -EBUSY;
 
 	pthread_mutex_lock(&set->control);
@@ -385,16 +386,17 @@ int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *o
 	return r;
 }
 
-static struct soda_region *find(struct soda_region_set *set, uint16_t id, struct soda_why *why)
+static struct soda_client_region *find(struct soda_region_set *set, uint16_t id,
+				       struct soda_why *why)
 {
-	struct soda_region *region = region_of(&set->slots[id]);
+	struct soda_client_region *region = region_of(&set->slots[id]);
 
 	if (!region)
 		soda_server_why(why, "there is no region %u", id);
 	return region;
 }
 
-static int sync_region(struct soda_region *region, struct soda_why *why)
+static int sync_region(struct soda_client_region *region, struct soda_why *why)
 {
 	if (!region->file || region->file->mode != SODA_WIRE_WRITABLE)
 		return 0;
@@ -403,7 +405,7 @@ static int sync_region(struct soda_region *region, struct soda_why *why)
 
 int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why *why)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r = -EINVAL;
 
 	pthread_mutex_lock(&set->control);
@@ -427,7 +429,7 @@ int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why 
 
 int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *why)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r;
 
 	pthread_mutex_lock(&set->control);
@@ -440,7 +442,7 @@ int soda_region_sync(struct soda_region_set *set, uint16_t id, struct soda_why *
 static int discard_locked(struct soda_region_set *set, const struct soda_wire_discard *d,
 			  struct soda_why *why)
 {
-	struct soda_region *region = find(set, d->region_id, why);
+	struct soda_client_region *region = find(set, d->region_id, why);
 
 	if (!region)
 		return -EINVAL;
@@ -472,7 +474,7 @@ int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_shar
 		      struct soda_why *why)
 {
 	struct soda_wire_opened opened;
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r = -EINVAL;
 
 	pthread_mutex_lock(&set->control);
@@ -492,7 +494,7 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 
 	pthread_mutex_lock(&set->control);
 	for (uint32_t id = from; id < set->slots_end && n < max; id++) {
-		struct soda_region *region = region_of(&set->slots[id]);
+		struct soda_client_region *region = region_of(&set->slots[id]);
 
 		if (!region)
 			continue;
@@ -512,7 +514,7 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	int r = -EINVAL;
 
 	if (bytes > SODA_WIRE_MAX_NAME || memchr(name, 0, bytes)) {
@@ -535,7 +537,7 @@ int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name,
 
 unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
 {
-	struct soda_region *region;
+	struct soda_client_region *region;
 	struct soda_why why = { "" };
 	unsigned lost = 0;
 

@@ -33,8 +33,8 @@ struct soda_region_pool {
 	_Atomic uint32_t regions;
 };
 
-struct soda_region {
-	struct soda_region *next;
+struct soda_client_region {
+	struct soda_client_region *next;
 	struct soda_memory own;
 	struct soda_file *file; /* NULL: anonymous */
 	uint64_t bytes;
@@ -45,7 +45,7 @@ struct soda_region {
 
 struct soda_region_slot {
 	_Atomic uint32_t state;
-	struct soda_region *region; /* valid while state has OPEN, or holds that saw it */
+	struct soda_client_region *region; /* valid while state has OPEN, or holds that saw it */
 };
 
 struct soda_region_set {
@@ -56,8 +56,8 @@ struct soda_region_set {
 	pthread_mutex_t control; /* taken first */
 	pthread_mutex_t lock;	 /* taken before the files' and the store's */
 	pthread_cond_t released;
-	struct soda_region *list; /* guarded by lock */
-	uint32_t count;		  /* guarded by lock */
+	struct soda_client_region *list; /* guarded by lock */
+	uint32_t count;			 /* guarded by lock */
 	struct soda_account account;
 };
 
@@ -115,6 +115,6 @@ void soda_region_release(struct soda_region_set *set, const struct soda_span *sp
 /* How many there are. Any thread. */
 uint32_t soda_region_count(struct soda_region_set *set);
 
-const char *soda_region_kind(const struct soda_region *region);
+const char *soda_region_kind(const struct soda_client_region *region);
 
 #endif

@@ -184,7 +184,7 @@ static void discard(struct pool *pool, char *from, char *to)
 	said |= ret != 0;
 }
 
-/* No answer is owed for the chunk, so that its DISCARD waits for nobody. */
+/* No READ or WRITE of the chunk is under way, so its DISCARD need not wait for an answer. */
 static bool at_rest(uint32_t id)
 {
 	uint32_t w = soda_chunk_load(&soda_agent.table[id]);

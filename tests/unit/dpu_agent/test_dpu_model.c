@@ -29,49 +29,50 @@ static void rates_are_means_of_the_last(void **state)
 	assert_true(soda_rate_get(&rate) > 1000000);
 }
 
-static void a_link(struct soda_link *link, uint64_t net, uint64_t intra)
+static void set_rates(struct soda_model_rates *rates, uint64_t net, uint64_t intra)
 {
-	*link = (struct soda_link){ 0 };
-	soda_rate_note(&link->net, net, 1000000000);
-	soda_rate_note(&link->intra, intra, 1000000000);
+	*rates = (struct soda_model_rates){ 0 };
+	soda_rate_note(&rates->net, net, 1000000000);
+	soda_rate_note(&rates->intra, intra, 1000000000);
 }
 
 /* n requests, of which h in 100 hit, each causing `fetched` bytes. How often it switched. */
-static int feed(struct soda_model *m, const struct soda_link *link, int n, int h, uint64_t fetched)
+static int feed(struct soda_model *m, const struct soda_model_rates *rates, int n, int h,
+		uint64_t fetched)
 {
 	int switches = 0;
 
 	for (int i = 0; i < n; i++)
-		switches += soda_model_note(m, link, CHUNK, i * 37 % 100 < h ? CHUNK : 0, fetched);
+		switches += soda_model_note(m, rates, CHUNK, i * 37 % 100 < h ? CHUNK : 0, fetched);
 	return switches;
 }
 
 static void off_until_both_bandwidths_are_known(void **state)
 {
-	struct soda_link link = { 0 };
+	struct soda_model_rates rates = { 0 };
 	struct soda_model m = { 0 };
 
-	assert_true(soda_link_ratio(&link) < 0);
-	soda_rate_note(&link.net, 1, 1);
-	assert_true(soda_link_ratio(&link) < 0);
-	assert_int_equal(feed(&m, &link, 1000, 100, CHUNK), 0);
+	assert_true(soda_model_ratio(&rates) < 0);
+	soda_rate_note(&rates.net, 1, 1);
+	assert_true(soda_model_ratio(&rates) < 0);
+	assert_int_equal(feed(&m, &rates, 1000, 100, CHUNK), 0);
 	assert_false(m.on);
 }
 
 static void a_scan_pays_and_random_does_not(void **state)
 {
-	struct soda_link link;
+	struct soda_model_rates rates;
 	struct soda_model m = { 0 };
 
-	a_link(&link, 250000000, 5000000000);
-	assert_int_equal(feed(&m, &link, SODA_MODEL_WINDOW, 94, CHUNK), 1);
+	set_rates(&rates, 250000000, 5000000000);
+	assert_int_equal(feed(&m, &rates, SODA_MODEL_WINDOW, 94, CHUNK), 1);
 	assert_true(m.on);
-	assert_int_equal(feed(&m, &link, 1000, 94, CHUNK), 0);
+	assert_int_equal(feed(&m, &rates, 1000, 94, CHUNK), 0);
 	assert_true(m.gain > 0.8 && m.ratio > 0.049 && m.ratio < 0.051);
 	/* Each miss fetches an entry. */
-	assert_int_equal(feed(&m, &link, 2 * SODA_MODEL_WINDOW, 6, ENTRY), 1);
+	assert_int_equal(feed(&m, &rates, 2 * SODA_MODEL_WINDOW, 6, ENTRY), 1);
 	assert_false(m.on);
-	assert_int_equal(feed(&m, &link, 5000, 6, ENTRY), 0);
+	assert_int_equal(feed(&m, &rates, 5000, 6, ENTRY), 0);
 	assert_int_equal(m.switched_on, 1);
 	assert_int_equal(m.switched_off, 1);
 }
@@ -79,11 +80,11 @@ static void a_scan_pays_and_random_does_not(void **state)
 /* The same hits pay on a slow network and do not on a fast one. */
 static void the_threshold_is_the_ratio(void **state)
 {
-	struct soda_link slow, fast;
+	struct soda_model_rates slow, fast;
 	struct soda_model m = { 0 };
 
-	a_link(&slow, 1, 10);
-	a_link(&fast, 8, 10);
+	set_rates(&slow, 1, 10);
+	set_rates(&fast, 8, 10);
 	assert_int_equal(feed(&m, &fast, 3200, 60, 0), 0);
 	assert_int_equal(feed(&m, &slow, 3200, 60, 0), 1);
 	assert_true(m.on);
@@ -93,36 +94,36 @@ static void the_threshold_is_the_ratio(void **state)
 
 static void between_the_thresholds_nothing_changes(void **state)
 {
-	struct soda_link link;
+	struct soda_model_rates rates;
 	struct soda_model off = { 0 }, on = { 0 };
 
-	a_link(&link, 50, 100);
-	feed(&on, &link, 100 * SODA_MODEL_WINDOW, 80, 0);
+	set_rates(&rates, 50, 100);
+	feed(&on, &rates, 100 * SODA_MODEL_WINDOW, 80, 0);
 	assert_true(on.on);
 	/* 50 of 100 is R; 100 and 32 have 4 in common: feed whole periods. */
-	assert_int_equal(feed(&on, &link, 3200, 53, 0), 0);
-	assert_int_equal(feed(&off, &link, 3200, 47, 0), 0);
+	assert_int_equal(feed(&on, &rates, 3200, 53, 0), 0);
+	assert_int_equal(feed(&off, &rates, 3200, 47, 0), 0);
 	assert_true(on.on);
 	assert_false(off.on);
 }
 
 static void who_is_switched_off_soon_waits_longer(void **state)
 {
-	struct soda_link link;
+	struct soda_model_rates rates;
 	struct soda_model m = { 0 };
 	int before = 0, waits[5];
 
-	a_link(&link, 10, 100);
+	set_rates(&rates, 10, 100);
 	for (int turn = 0; turn < 5; turn++) {
 		int n = 0;
 
 		while (!m.on) {
-			feed(&m, &link, SODA_MODEL_WINDOW, 90, 0);
+			feed(&m, &rates, SODA_MODEL_WINDOW, 90, 0);
 			assert_true(++n < 1000);
 		}
 		waits[turn] = n;
 		while (m.on)
-			feed(&m, &link, SODA_MODEL_WINDOW, 0, ENTRY);
+			feed(&m, &rates, SODA_MODEL_WINDOW, 0, ENTRY);
 	}
 	for (int turn = 0; turn < 5; turn++) {
 		assert_true(waits[turn] >= before);
@@ -134,16 +135,16 @@ static void who_is_switched_off_soon_waits_longer(void **state)
 
 static void what_the_ghosts_had_is_free_of_charge(void **state)
 {
-	struct soda_link link;
+	struct soda_model_rates rates;
 	struct soda_model charged = { 0 }, credited = { 0 };
 
-	a_link(&link, 10, 100);
-	feed(&charged, &link, 3200, 90, 0);
-	feed(&credited, &link, 3200, 90, 0);
+	set_rates(&rates, 10, 100);
+	feed(&charged, &rates, 3200, 90, 0);
+	feed(&credited, &rates, 3200, 90, 0);
 	soda_model_credit(&credited, 64ull * ENTRY);
 	/* A cold cache: few hits, everything is fetched. */
-	assert_int_equal(feed(&charged, &link, 64, 30, ENTRY), 1);
-	assert_int_equal(feed(&credited, &link, 64, 30, ENTRY), 0);
+	assert_int_equal(feed(&charged, &rates, 64, 30, ENTRY), 1);
+	assert_int_equal(feed(&credited, &rates, 64, 30, ENTRY), 0);
 }
 
 static void ghosts_remember_as_many_as_fit(void **state)

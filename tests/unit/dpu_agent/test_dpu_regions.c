@@ -27,10 +27,10 @@ static struct soda_session *session_of(const struct program *p)
 	return s;
 }
 
-static struct soda_region *region_of(const struct program *p)
+static struct soda_paging_region *region_of(const struct program *p)
 {
 	struct soda_session *s = session_of(p);
-	struct soda_region *r;
+	struct soda_paging_region *r;
 
 	pthread_mutex_lock(&s->lock);
 	r = soda_pager(s)->regions[REGION];
@@ -51,7 +51,7 @@ static void *close_it(void *arg)
 static void owner_stays_while_held(void **state)
 {
 	struct program first = { 0 }, second = { 0 };
-	struct soda_region *closing;
+	struct soda_paging_region *closing;
 	struct fake_rq *read;
 	pthread_t thread;
 	uint32_t owner;

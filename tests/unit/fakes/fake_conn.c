@@ -13,7 +13,7 @@
 #include "host_agent/core/agent.h"
 #include "soda.h"
 #include "transport/api/transport.h"
-#include "unit/fakes/fake_pager.h"
+#include "unit/fakes/fake_page_ops.h"
 
 enum { PAGE = 4096, DEPTH = 1024, CONNS = 256 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "unit/fakes/fake_conn.h"
-#include "unit/fakes/fake_pager.h"
+#include "unit/fakes/fake_page_ops.h"
 
 enum { PAGE = 4096, REGIONS = 64 };
 

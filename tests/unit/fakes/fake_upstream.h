@@ -83,7 +83,7 @@ struct program {
 	uint64_t id, secret, epoch, instance;
 	uint32_t agent;
 	bool known;	    /* of the last welcome, as the host agent understands it */
-	bool agent_changed; /* by the last welcome: what was owed is lost */
+	bool agent_changed; /* by the last welcome: unacknowledged WRITEs are lost */
 	struct soda_peer *control, *data;
 	void *client;
 	struct soda_why why;

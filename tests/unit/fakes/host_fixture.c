@@ -73,17 +73,17 @@ void host_start(const struct host_options *o)
 	load_settings(o);
 	assert_int_equal(soda_closed_start(), 0);
 	soda_agent.pid = getpid();
-	soda_agent.pager = &soda_uffd_pager;
+	soda_agent.page_ops = &soda_uffd_page_ops;
 	soda_agent.chunk_shift = (uint32_t)__builtin_ctzll(s->chunk_bytes);
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.may_poll = false;
 	soda_agent.processors = o->help ? 0 : UINT32_MAX;
 	soda_agent.fam_bytes = 0;
 	assert_int_equal(soda_objects_start(&why), 0);
-	fake_pager_reset();
+	fake_page_ops_reset();
 	fake_net_reset(o->seed);
 	fake_net.direct = o->direct;
-	fake_net.installs = fake_pager.peer = o->installs;
+	fake_net.installs = fake_page_ops.peer = o->installs;
 	chunks = (int64_t)(s->buffer_bytes >> soda_agent.chunk_shift);
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
 	soda_buffer_resize(&soda_agent.buffer, chunks);
@@ -93,7 +93,7 @@ void host_start(const struct host_options *o)
 		fake_fail("session: %s", why.text);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
 	for (int c = 0; c < SODA_CNT_MAX; c++)
-		base_count[c] = soda_threads_sum((enum soda_counter)c);
+		base_count[c] = soda_threads_sum((enum soda_thread_counter)c);
 }
 
 void host_stop(void)
@@ -129,14 +129,14 @@ void host_free(struct soda_region *r)
 	struct soda_why why = { "" };
 
 	fake_lock();
-	fake_pager.discarding = true;
+	fake_page_ops.discarding = true;
 	fake_unlock();
 	soda_lock_acquire(&soda_agent.api_lock);
 	soda_object_destroy(r, &why);
 	soda_agent_resize(false);
 	soda_lock_release(&soda_agent.api_lock);
 	fake_lock();
-	fake_pager.discarding = false;
+	fake_page_ops.discarding = false;
 	fake_unlock();
 }
 
@@ -290,7 +290,7 @@ const char *host_last_error(void)
 	return last_error;
 }
 
-uint64_t host_count(enum soda_counter c)
+uint64_t host_count(enum soda_thread_counter c)
 {
 	return soda_threads_sum(c) - base_count[c];
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A whole host agent on the fake pager and the fake server: chunk table, buffer,
+ * A whole host agent on the fake page operations and the fake server: chunk table, buffer,
  * replacer, session, write-back thread.  Only faults are simulated (fake_store, fake_load),
  * and no signal is taken.
  */
@@ -11,7 +11,7 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/object/region.h"
 #include "unit/fakes/fake_conn.h"
-#include "unit/fakes/fake_pager.h"
+#include "unit/fakes/fake_page_ops.h"
 
 struct host_options {
 	uint32_t chunk_bytes;	/* 0: 64 KiB */
@@ -57,6 +57,6 @@ void host_check(const struct soda_region *r);
 /* Error lines logged since host_start; the last of them. */
 uint32_t host_errors(void);
 const char *host_last_error(void);
-uint64_t host_count(enum soda_counter c);
+uint64_t host_count(enum soda_thread_counter c);
 
 #endif

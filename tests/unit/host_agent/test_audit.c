@@ -179,9 +179,9 @@ static void credits(void **state)
 static void requests(void **state)
 {
 	uint32_t index = SODA_CHANNEL_PAIRS_MAX;
-	struct soda_channel *ch = &soda_channels[index];
+	struct soda_fetch_channel *ch = &soda_channels[index];
 	struct soda_plan plan;
-	struct soda_request was;
+	struct soda_fetch_request was;
 
 	begin();
 	plan = (struct soda_plan){ .first = r->first + 4, .stride = 1, .n = 1 };

@@ -158,11 +158,11 @@ static int discard(struct soda_region *r, uint32_t first, uint32_t n)
 	int ret;
 
 	fake_lock();
-	fake_pager.discarding = true;
+	fake_page_ops.discarding = true;
 	fake_unlock();
 	ret = soda_advise_range(r, host_at(r, first, 0), (size_t)n << 16, SODA_DISCARD, &why);
 	fake_lock();
-	fake_pager.discarding = false;
+	fake_page_ops.discarding = false;
 	fake_unlock();
 	return ret;
 }
@@ -464,7 +464,7 @@ static void smallest_buffer(void **state)
 static void drop_fails_in(int64_t pages)
 {
 	fake_lock();
-	fake_pager.drop_fails_in = pages;
+	fake_page_ops.drop_fails_in = pages;
 	fake_unlock();
 }
 
@@ -479,7 +479,7 @@ static void drop_refused_by_the_kernel(void **state)
 	drop_fails_in(0);
 	for (uint32_t i = 12; i < 40; i++)
 		host_load(r, i, 0);
-	assert_int_equal(fake_pager.drop_fails_in, -1);
+	assert_int_equal(fake_page_ops.drop_fails_in, -1);
 	host_check(r);
 	host_stop();
 }
@@ -499,13 +499,13 @@ static void drop_comes_half_way(void **state)
 		for (uint32_t i = 0; i < 100; i++)
 			host_store(r, i, i % 16, i + 1);
 		evict_all(r);
-		fake_pager.peer = true; /* pages may be left where others come */
+		fake_page_ops.peer = true; /* pages may be left where others come */
 		for (uint32_t i = 0; i < 24; i++)
 			host_load(r, i, 0);
 		drop_fails_in(pages);
 		for (uint32_t i = 24; i < 100; i++)
 			assert_int_equal(host_load(r, i, i % 16), i + 1);
-		assert_int_equal(fake_pager.drop_fails_in, -1);
+		assert_int_equal(fake_page_ops.drop_fails_in, -1);
 		for (uint32_t i = 0; i < 100; i++)
 			for (uint32_t p = 0; p < 16; p++)
 				assert_int_equal(host_load(r, i, p), p == i % 16 ? i + 1 : 0);
@@ -576,7 +576,7 @@ static void end_refused_by_the_kernel(void **state)
 		host_store(r, i, 0, i + 5);
 	drop_fails_in(20);
 	host_free(r);
-	assert_int_equal(fake_pager.drop_fails_in, -1);
+	assert_int_equal(fake_page_ops.drop_fails_in, -1);
 	for (int n = 0; n < 12; n++) {
 		r = host_alloc(120 << 20);
 		assert_false(was >= (char *)host_at(r, 0, 0) &&

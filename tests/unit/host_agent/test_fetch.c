@@ -48,7 +48,7 @@ static void copy_refused_by_the_kernel(void **state)
 	evict_all(r);
 	for (int64_t pages = 0; pages < 16; pages += 5) {
 		fake_lock();
-		fake_pager.copy_fails_in = pages;
+		fake_page_ops.copy_fails_in = pages;
 		fake_unlock();
 		assert_int_equal(soda_fault_touch(soda_thread_self(), r, r->first + 1), -ENOMEM);
 		assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);

@@ -24,7 +24,7 @@ static void start(bool poisons, uint32_t fault_timeout_ms)
 	int ends[2];
 
 	host_start(&o);
-	fake_pager.poisons = poisons;
+	fake_page_ops.poisons = poisons;
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
 	kernel = ends[0];
 	soda_agent.uffd.fd = ends[1];
@@ -45,7 +45,7 @@ static uint32_t wakes(void)
 	uint32_t n;
 
 	fake_lock();
-	n = fake_pager.wakes;
+	n = fake_page_ops.wakes;
 	fake_unlock();
 	return n;
 }
@@ -207,7 +207,7 @@ static void store_to_left_page(void **state)
 			host_store(r, 1, p, 77);
 		assert_int_equal(host_sync(r), 0);
 		fake_lock();
-		fake_pager.drop_fails_in = 5;
+		fake_page_ops.drop_fails_in = 5;
 		fake_unlock();
 		assert_int_equal(host_cold(r, 1, 1), 0);
 		host_expect(r, 1, SODA_CHUNK_REMOTE);

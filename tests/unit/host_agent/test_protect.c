@@ -147,18 +147,18 @@ static void opening(void **state)
 		while (!soda_chunk_begin(&soda_agent.table[r->first + i], &w, SODA_CHUNK_BUSY))
 			;
 	}
-	fake_pager.unprotects = 0;
+	fake_page_ops.unprotects = 0;
 	assert_int_equal(soda_protect_open(r, r->first, 0xf00e), 0);
-	assert_int_equal(fake_pager.unprotects, 2);
+	assert_int_equal(fake_page_ops.unprotects, 2);
 	for (uint32_t p = 0; p < 16; p++) {
 		fake_lock();
 		assert_int_equal(fake_protected(host_at(r, 0, p)), !(0xf00e >> p & 1));
 		fake_unlock();
 	}
 	assert_int_equal(soda_protect_open(r, r->first + 1, ALL), 0); /* six pages */
-	assert_int_equal(fake_pager.unprotects, 3);
+	assert_int_equal(fake_page_ops.unprotects, 3);
 	assert_int_equal(soda_protect_open(r, r->first + 1, 0xff00), 0); /* none of them */
-	assert_int_equal(fake_pager.unprotects, 3);
+	assert_int_equal(fake_page_ops.unprotects, 3);
 	for (uint32_t i = 0; i < 2; i++)
 		soda_chunk_settle(&soda_agent.table[r->first + i], SODA_CHUNK_DIRTY, ALL, 0, 0);
 	host_stop();

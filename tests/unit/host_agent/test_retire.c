@@ -36,12 +36,12 @@ static int discard(uint32_t first, uint32_t n)
 	int ret;
 
 	fake_lock();
-	fake_pager.discarding = true;
+	fake_page_ops.discarding = true;
 	fake_unlock();
 	ret = soda_advise_range(object, host_at(object, first, 0), (size_t)n << 16, SODA_DISCARD,
 				&why);
 	fake_lock();
-	fake_pager.discarding = false;
+	fake_page_ops.discarding = false;
 	fake_unlock();
 	return ret;
 }
@@ -92,7 +92,7 @@ static void discard_of_what_was_kept(void **state)
 		host_store(object, 0, p, 100 + p);
 	assert_int_equal(host_sync(object), 0);
 	fake_lock();
-	fake_pager.drop_fails_in = 5;
+	fake_page_ops.drop_fails_in = 5;
 	fake_unlock();
 	assert_int_equal(host_cold(object, 0, 1), 0);
 	assert_int_equal(host_state(object, 0), SODA_CHUNK_REMOTE);
@@ -180,7 +180,7 @@ static void stuck_is_lost(void **state)
 	host_stop();
 }
 
-static const struct soda_pager *below;
+static const struct soda_page_ops *below;
 static enum soda_chunk_state dropped_from;
 
 static int note_state_and_drop(const struct iovec *ranges, int n, size_t *dropped_p)
@@ -197,14 +197,14 @@ static int note_state_and_drop(const struct iovec *ranges, int n, size_t *droppe
 static void lost_is_discarded(enum soda_mode mode)
 {
 	const struct host_options o = { .buffer_chunks = 24 };
-	struct soda_pager pager;
+	struct soda_page_ops ops;
 
 	host_start(&o);
 	object = host_alloc(4 << 16);
 	host_store(object, 0, 0, 1);
 	assert_int_equal(host_sync(object), 0);
 	fake_lock();
-	fake_pager.drop_fails_in = mode == SODA_MODE_INLINE ? 5 : -1;
+	fake_page_ops.drop_fails_in = mode == SODA_MODE_INLINE ? 5 : -1;
 	fake_unlock();
 	assert_int_equal(host_cold(object, 0, 1), 0);
 	fake_net_restart();
@@ -212,14 +212,14 @@ static void lost_is_discarded(enum soda_mode mode)
 	assert_int_equal(
 		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
 	assert_int_equal(host_state(object, 0), SODA_CHUNK_LOST);
-	below = soda_agent.pager;
-	pager = *below;
-	pager.drop = note_state_and_drop;
-	soda_agent.pager = &pager;
+	below = soda_agent.page_ops;
+	ops = *below;
+	ops.drop = note_state_and_drop;
+	soda_agent.page_ops = &ops;
 	soda_agent.settings.mode = mode;
 	assert_int_equal(discard(0, 1), 0);
 	soda_agent.settings.mode = SODA_MODE_INLINE;
-	soda_agent.pager = below;
+	soda_agent.page_ops = below;
 	assert_int_equal(dropped_from, SODA_CHUNK_FETCHING);
 	assert_int_equal(host_state(object, 0), SODA_CHUNK_ZERO);
 	for (uint32_t p = 0; p < 16; p++)

@@ -82,11 +82,11 @@ static void advise(struct trace *t, uint32_t chunk, uint32_t n, int advice)
 	for (uint32_t i = chunk; i < chunk + n; i++)
 		bytes += soda_region_chunk_bytes(t->r, t->r->first + i);
 	fake_lock();
-	fake_pager.discarding = advice == SODA_DISCARD;
+	fake_page_ops.discarding = advice == SODA_DISCARD;
 	fake_unlock();
 	ret = soda_advise_range(t->r, host_at(t->r, chunk, 0), bytes, advice, &why);
 	fake_lock();
-	fake_pager.discarding = false;
+	fake_page_ops.discarding = false;
 	fake_unlock();
 	/* A WRITE may be refused just then, and pins have their limit. */
 	if (ret && !(advice == SODA_COLD && ret == -EIO) && !(advice == SODA_PIN && ret == -ENOMEM))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pager on the kernel itself, in the cases that a working program seldom meets. */
+/* The page operations on the kernel itself, in the cases that a working program seldom meets. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,14 +82,14 @@ static void test_split(void **state)
 
 		assert_int_equal(mprotect(range + 5 * PAGE, PAGE, PROT_READ), 0);
 		assert_int_equal(mprotect(range + 9 * PAGE, 2 * PAGE, PROT_READ), 0);
-		assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, protect), 0);
+		assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, protect), 0);
 		check_all();
-		assert_int_equal(soda_uffd_pager.protect(range, BYTES, true), 0);
-		assert_int_equal(soda_uffd_pager.protect(range, BYTES, false), 0);
+		assert_int_equal(soda_uffd_page_ops.protect(range, BYTES, true), 0);
+		assert_int_equal(soda_uffd_page_ops.protect(range, BYTES, false), 0);
 		assert_int_equal(mprotect(range, BYTES, PROT_READ | PROT_WRITE), 0);
 		range[0] ^= 1;
 		range[0] ^= 1;
-		assert_int_equal(soda_uffd_pager.drop(&all, 1, &dropped), 0);
+		assert_int_equal(soda_uffd_page_ops.drop(&all, 1, &dropped), 0);
 		assert_false(present(0) || present(5) || present(15));
 	}
 }
@@ -102,10 +102,10 @@ static void test_there_already(void **state)
 	if (!opened)
 		skip();
 	memset(other, 99, sizeof(other));
-	assert_int_equal(soda_uffd_pager.copy(range, other, PAGE, false), 0);
-	assert_int_equal(soda_uffd_pager.copy(range + 7 * PAGE, other, PAGE, false), 0);
-	assert_int_equal(soda_uffd_pager.copy(range + 15 * PAGE, other, PAGE, false), 0);
-	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, false), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range, other, PAGE, false), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range + 7 * PAGE, other, PAGE, false), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range + 15 * PAGE, other, PAGE, false), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, false), 0);
 	for (int i = 0; i < PAGES; i++)
 		assert_memory_equal(range + i * PAGE,
 				    i == 0 || i == 7 || i == 15 ? other : source + i * PAGE, PAGE);
@@ -120,17 +120,18 @@ static void test_batch(void **state)
 	if (!opened)
 		skip();
 	assert_int_equal(mprotect(range + 3 * PAGE, PAGE, PROT_READ), 0);
-	assert_int_equal(soda_uffd_pager.copy(range + 2 * PAGE, source + 2 * PAGE, PAGE, true), 0);
-	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range + 2 * PAGE, source + 2 * PAGE, PAGE, true),
+			 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, true), 0);
 	check_all();
 	for (int i = 0; i < 4; i++)
 		runs[i] = (struct iovec){ range + i * 4 * PAGE, 2 * PAGE };
-	assert_int_equal(soda_uffd_pager.drop(runs, 4, &dropped), 0);
+	assert_int_equal(soda_uffd_page_ops.drop(runs, 4, &dropped), 0);
 	for (int i = 0; i < PAGES; i++)
 		assert_int_equal(present(i), i % 4 >= 2);
 	/* twice is once */
-	assert_int_equal(soda_uffd_pager.drop(runs, 4, &dropped), 0);
-	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
+	assert_int_equal(soda_uffd_page_ops.drop(runs, 4, &dropped), 0);
+	assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, true), 0);
 	check_all();
 }
 
@@ -144,8 +145,8 @@ static void test_elsewhere(void **state)
 		skip();
 	assert_ptr_not_equal(plain, MAP_FAILED);
 	errno = saved = ERANGE;
-	assert_true(soda_uffd_pager.copy(plain, source, BYTES, false) < 0);
-	assert_true(soda_uffd_pager.protect(plain, BYTES, true) < 0);
+	assert_true(soda_uffd_page_ops.copy(plain, source, BYTES, false) < 0);
+	assert_true(soda_uffd_page_ops.protect(plain, BYTES, true) < 0);
 	assert_int_equal(errno, saved);
 	assert_int_equal(plain[0], 0);
 	assert_int_equal(munmap(plain, BYTES), 0);
@@ -160,11 +161,11 @@ static void drop_locked(void)
 	size_t dropped;
 
 	for (int batch = 0; batch < 2; batch++) {
-		assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
+		assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, true), 0);
 		assert_int_equal(mlock2(range + 6 * PAGE, 3 * PAGE, MLOCK_ONFAULT), 0);
 		assert_int_equal(mlock2(range + 12 * PAGE, PAGE, MLOCK_ONFAULT), 0);
-		assert_int_equal(batch ? soda_uffd_pager.drop(runs, 3, &dropped)
-				       : soda_uffd_pager.drop(&all, 1, &dropped),
+		assert_int_equal(batch ? soda_uffd_page_ops.drop(runs, 3, &dropped)
+				       : soda_uffd_page_ops.drop(&all, 1, &dropped),
 				 0);
 		for (int i = 0; i < 13; i++)
 			assert_false(present(i));
@@ -195,8 +196,8 @@ static void test_half_way(void **state)
 
 	if (!opened)
 		skip();
-	assert_int_equal(soda_uffd_pager.copy(range, source, BYTES, true), 0);
-	assert_int_equal(soda_uffd_pager.drop(runs, 3, &dropped), -EINVAL);
+	assert_int_equal(soda_uffd_page_ops.copy(range, source, BYTES, true), 0);
+	assert_int_equal(soda_uffd_page_ops.drop(runs, 3, &dropped), -EINVAL);
 	assert_int_equal(dropped, 4 * PAGE);
 	for (int i = 0; i < PAGES; i++)
 		assert_int_equal(present(i), i >= 4);

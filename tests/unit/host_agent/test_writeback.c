@@ -221,7 +221,7 @@ static void sorted_and_joined(void **state)
 	while (!fake_net_under_way(true))
 		usleep(50);
 	fake_lock();
-	protects = fake_pager.protects;
+	protects = fake_page_ops.protects;
 	fake_net.log_n = 0;
 	fake_unlock();
 	for (int i = 0; i < 8; i++) {
@@ -238,11 +238,11 @@ static void sorted_and_joined(void **state)
 		assert_int_equal(fake_net.log[i].offset, i * 65536);
 		assert_int_equal(fake_net.log[i].flush, flush); /* one doorbell */
 	}
-	assert_int_equal(fake_pager.protects, protects + 1);
+	assert_int_equal(fake_page_ops.protects, protects + 1);
 	for (uint32_t i = 0; i < 8; i++)
 		host_expect(r, i, SODA_CHUNK_REMOTE);
 	/* Neighbours are dropped as one range. */
-	assert_true(fake_pager.dropped_ranges < fake_pager.dropped_chunks);
+	assert_true(fake_page_ops.dropped_ranges < fake_page_ops.dropped_chunks);
 	host_check(r);
 	host_stop();
 }
@@ -307,7 +307,7 @@ static void protection_refused(void **state)
 		for (uint32_t p = 2; p < 16;
 		     p += 3) { /* opens the rest, in several runs, at last */
 			fake_lock();
-			fake_pager.protect_fails_in = nth;
+			fake_page_ops.protect_fails_in = nth;
 			fake_unlock();
 			host_store(r, 0, p, p + 10);
 			host_store(r, 0, p - 1, p + 9);
@@ -315,7 +315,7 @@ static void protection_refused(void **state)
 			for (uint32_t q = 0; q < 16; q++)
 				if (!fake_protected(host_at(r, 0, q)))
 					assert_true(soda_chunk_dirty(host_word(r, 0)) >> q & 1);
-			fake_pager.protect_fails_in = -1;
+			fake_page_ops.protect_fails_in = -1;
 			fake_unlock();
 		}
 		host_check(r);
@@ -679,7 +679,7 @@ static void discard_out_of_time(void **state)
 	host_start(&plain);
 	r = host_alloc(8 << 16);
 	fake_net_break(-ECONNREFUSED); /* nobody takes it from the queue */
-	fake_pager.discarding = true;
+	fake_page_ops.discarding = true;
 	id = r->first;
 	for (uint64_t i = 0; i < TRIALS; i++) {
 		bool backed;
@@ -697,7 +697,7 @@ static void discard_out_of_time(void **state)
 		late++;
 	}
 	assert_int_not_equal(late, 0);
-	fake_pager.discarding = false;
+	fake_page_ops.discarding = false;
 	fake_net_mend();
 	soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_QUEUED);
 	assert_int_equal(

@@ -33,16 +33,16 @@ static int start(void **state)
 	server.pool = (struct soda_region_pool){
 		.store = &server.store, .files = &server.files, .max_regions = 64, .close_ms = 50
 	};
-	server.sessions.pool = &server.pool;
-	server.sessions.max_clients = 4;
-	server.sessions.grace_ms = 3600 * 1000;
+	server.clients.pool = &server.pool;
+	server.clients.max_clients = 4;
+	server.clients.grace_ms = 3600 * 1000;
 	return soda_files_init(&server.files, &server.store, NULL) ||
-	       soda_sessions_start(&server.sessions);
+	       soda_clients_start(&server.clients);
 }
 
 static int stop(void **state)
 {
-	return (int)soda_sessions_stop(&server.sessions);
+	return (int)soda_clients_stop(&server.clients);
 }
 
 struct joined {
@@ -63,15 +63,14 @@ static int join(struct joined *j, const struct soda_wire_welcome *was, uint64_t 
 	int r;
 
 	j->peer = (struct soda_peer *)&connections[connections_n++ % sizeof(connections)];
-	r = soda_session_hello(&server.sessions, j->peer, &hello, &info, &j->welcome, &client,
-			       &why);
+	r = soda_client_hello(&server.clients, j->peer, &hello, &info, &j->welcome, &client, &why);
 	j->client = client;
 	return r;
 }
 
 static void go(struct joined *j)
 {
-	soda_session_gone(j->client, j->peer);
+	soda_client_gone(j->client, j->peer);
 }
 
 static int open_region(struct joined *j)
@@ -125,15 +124,15 @@ static void check_leaving(void **state)
 	struct joined stays, goes;
 
 	assert_int_equal(join(&stays, NULL, 1), 0);
-	assert_false(soda_sessions_await_leaving(&server.sessions, 60000));
-	soda_session_bye_later(stays.client);
-	assert_true(soda_sessions_await_leaving(&server.sessions, 60000));
-	assert_false(soda_sessions_await_leaving(&server.sessions, 60000));
+	assert_false(soda_clients_await_leaving(&server.clients, 60000));
+	soda_client_bye_later(stays.client);
+	assert_true(soda_clients_await_leaving(&server.clients, 60000));
+	assert_false(soda_clients_await_leaving(&server.clients, 60000));
 	assert_int_equal(join(&goes, NULL, 1), 0);
-	soda_session_bye_later(goes.client);
+	soda_client_bye_later(goes.client);
 	go(&goes);
-	soda_sessions_await_leaving(&server.sessions, 60000);
-	assert_int_equal(server.sessions.leaving, 1);
+	soda_clients_await_leaving(&server.clients, 60000);
+	assert_int_equal(server.clients.leaving, 1);
 	go(&stays);
 }
 
@@ -166,8 +165,8 @@ static void look(void)
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += 20;
-	assert_int_equal(pthread_mutex_timedlock(&server.sessions.lock, &until), 0);
-	pthread_mutex_unlock(&server.sessions.lock);
+	assert_int_equal(pthread_mutex_timedlock(&server.clients.lock, &until), 0);
+	pthread_mutex_unlock(&server.clients.lock);
 }
 
 static void check_stats(void **state)

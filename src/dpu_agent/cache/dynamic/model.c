@@ -22,9 +22,9 @@ uint64_t soda_rate_get(const struct soda_rate *rate)
 	return atomic_load_explicit(&rate->bytes_per_s, memory_order_relaxed);
 }
 
-double soda_link_ratio(const struct soda_link *link)
+double soda_model_ratio(const struct soda_model_rates *rates)
 {
-	uint64_t net = soda_rate_get(&link->net), intra = soda_rate_get(&link->intra);
+	uint64_t net = soda_rate_get(&rates->net), intra = soda_rate_get(&rates->intra);
 
 	return net && intra ? (double)net / (double)intra : -1;
 }
@@ -48,7 +48,7 @@ static void turn(struct soda_model *m, bool on)
 }
 
 /* The window's shares into the means. */
-static void measure(struct soda_model *m, const struct soda_link *link)
+static void measure(struct soda_model *m, const struct soda_model_rates *rates)
 {
 	double hit = m->hit / m->asked, waste = (m->fetched - m->hit) / m->asked;
 
@@ -58,7 +58,7 @@ static void measure(struct soda_model *m, const struct soda_link *link)
 	if (m->waste < -SPARED_MAX)
 		m->waste = -SPARED_MAX;
 	m->gain = m->hit_rate - (m->waste > 0 ? m->waste : 0);
-	m->ratio = soda_link_ratio(link);
+	m->ratio = soda_model_ratio(rates);
 	m->asked = m->hit = m->fetched = 0;
 }
 
@@ -85,7 +85,7 @@ static double charge(struct soda_model *m, double fetched)
 	return fetched - free_of_charge;
 }
 
-bool soda_model_note(struct soda_model *m, const struct soda_link *link, uint64_t asked,
+bool soda_model_note(struct soda_model *m, const struct soda_model_rates *rates, uint64_t asked,
 		     uint64_t hit, uint64_t fetched)
 {
 	m->asked += (double)asked;
@@ -99,7 +99,7 @@ bool soda_model_note(struct soda_model *m, const struct soda_link *link, uint64_
 		m->on_windows++;
 	if (m->hold)
 		m->hold--;
-	measure(m, link);
+	measure(m, rates);
 	return decide(m);
 }
 

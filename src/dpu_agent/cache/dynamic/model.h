@@ -44,13 +44,14 @@ struct soda_rate {
 void soda_rate_note(struct soda_rate *rate, uint64_t bytes, uint64_t ns);
 uint64_t soda_rate_get(const struct soda_rate *rate);
 
-struct soda_link {
+/* What the model compares, of one agent. Any thread. */
+struct soda_model_rates {
 	struct soda_rate net;	/* from the server to here, one request */
 	struct soda_rate intra; /* from here to the host */
 };
 
 /* R; a negative number: one of the two rates is not known yet. */
-double soda_link_ratio(const struct soda_link *link);
+double soda_model_ratio(const struct soda_model_rates *rates);
 
 /* Of one owner. Locks: the caller's. Zeroed is the start: off. */
 struct soda_model {
@@ -71,7 +72,7 @@ struct soda_model {
  * prefetches that it caused: really while on, as ghosts while off.
  * True: caching was switched, and `fetched` of later calls is of the other kind.
  */
-bool soda_model_note(struct soda_model *model, const struct soda_link *link, uint64_t asked,
+bool soda_model_note(struct soda_model *model, const struct soda_model_rates *rates, uint64_t asked,
 		     uint64_t hit, uint64_t fetched);
 /* After it was switched on: bytes that the ghosts had. */
 void soda_model_credit(struct soda_model *model, uint64_t bytes);

@@ -25,7 +25,7 @@ struct soda_prefetch {
 	const struct soda_prefetch_ops *ops;
 	void *arg;
 	bool always;
-	struct soda_link link;
+	struct soda_model_rates rates;
 	struct soda_recent_list recent;
 	_Atomic uint8_t *modes; /* by owner id; enum soda_owner_mode */
 
@@ -210,12 +210,12 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 
 void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 {
-	soda_rate_note(&p->link.net, bytes, ns);
+	soda_rate_note(&p->rates.net, bytes, ns);
 }
 
 void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 {
-	soda_rate_note(&p->link.intra, bytes, ns);
+	soda_rate_note(&p->rates.intra, bytes, ns);
 }
 
 /* Decisions. */
@@ -393,7 +393,7 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 	o->s.late_hits += item->answer == SODA_CACHE_LATE;
 	o->s.bytes_asked += item->bytes;
 	o->s.bytes_hit += item->answer != SODA_CACHE_MISS ? item->bytes : 0;
-	if (soda_model_note(&o->s.model, &p->link, item->bytes, hit, fetched))
+	if (soda_model_note(&o->s.model, &p->rates, item->bytes, hit, fetched))
 		switched(p, o);
 }
 
@@ -671,9 +671,9 @@ void soda_prefetch_advise(struct soda_prefetch *p, uint32_t owner, enum soda_own
 
 void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p)
 {
-	struct soda_prefetch_stats s = { .net_bytes_per_s = soda_rate_get(&p->link.net),
-					 .intra_bytes_per_s = soda_rate_get(&p->link.intra),
-					 .ratio = soda_link_ratio(&p->link) };
+	struct soda_prefetch_stats s = { .net_bytes_per_s = soda_rate_get(&p->rates.net),
+					 .intra_bytes_per_s = soda_rate_get(&p->rates.intra),
+					 .ratio = soda_model_ratio(&p->rates) };
 
 	soda_cache_count(p->cache, &s.cache);
 	soda_lock_acquire(&p->recent.lock);

@@ -2,7 +2,7 @@
 /*
  * The kernel's side of paging, as a fake: link it instead of uffd.c.  A shadow page
  * table says for each page whether it is present and write-protected; the memory
- * behind it is ordinary memory.  Each call of the pager is checked:
+ * behind it is ordinary memory.  Each call of a page operation is checked:
  *
  *   copy     to missing pages of chunks that are FETCHING, or BUSY after a drop that failed;
  *            with `peer` others are left
@@ -12,8 +12,8 @@
  *
  * A breach prints a line and aborts, because it may happen in any thread.
  */
-#ifndef SODA_TESTS_FAKE_PAGER_H
-#define SODA_TESTS_FAKE_PAGER_H
+#ifndef SODA_TESTS_FAKE_PAGE_OPS_H
+#define SODA_TESTS_FAKE_PAGE_OPS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ void fake_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2), noretu
 void fake_context(const char *text);
 
 /* Forget all pages, counters and failures; soda_agent.base is set. */
-void fake_pager_reset(void);
+void fake_page_ops_reset(void);
 
 /*
  * One 8-byte access as the processor and the kernel make it: a fault where the page
@@ -44,7 +44,7 @@ void fake_peer_copy(void *page, const void *src, bool protect);
 /* Without the lock: pages present of an address range. */
 uint32_t fake_resident(const void *addr, size_t bytes);
 
-extern struct fake_pager {
+extern struct fake_page_ops {
 	/* counters, guarded by the lock */
 	uint32_t copies, protects, unprotects, drops, dropped_ranges, dropped_chunks, wakes;
 	/* failures to come: after so many more calls (copy, drop: pages), one fails with this
@@ -56,6 +56,6 @@ extern struct fake_pager {
 	bool peer;	      /* somebody else installs pages, too */
 	bool poisons;	      /* as Linux 6.6 and later */
 	const void *poisoned; /* the last page with a mark */
-} fake_pager;
+} fake_page_ops;
 
 #endif

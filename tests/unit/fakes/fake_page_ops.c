@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "unit/fakes/fake_pager.h"
+#include "unit/fakes/fake_page_ops.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 enum { PAGE = 4096, PAGES = 1 << 18, PRESENT = 1, PROTECTED = 2 };
 
-struct fake_pager fake_pager;
+struct fake_page_ops fake_page_ops;
 static uint8_t shadow[PAGES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char context[256];
@@ -49,10 +49,10 @@ void fake_fail(const char *fmt, ...)
 	abort();
 }
 
-void fake_pager_reset(void)
+void fake_page_ops_reset(void)
 {
 	memset(shadow, 0, sizeof(shadow));
-	fake_pager = (struct fake_pager){
+	fake_page_ops = (struct fake_page_ops){
 		.copy_fails_in = -1, .protect_fails_in = -1, .drop_fails_in = -1, .error = -ENOMEM
 	};
 }
@@ -121,18 +121,18 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 
 	fake_lock();
 	check_range("copy", dst, bytes);
-	fake_pager.copies++;
+	fake_page_ops.copies++;
 	for (size_t at = 0; at < bytes && !ret; at += PAGE) {
 		char *to = (char *)dst + at;
 
 		if (state_at(to) != SODA_CHUNK_FETCHING && state_at(to) != SODA_CHUNK_BUSY)
 			fake_fail("copy to chunk %u in state %d", soda_chunk_of(to), state_at(to));
-		if (fake_present(to) && fake_pager.peer)
+		if (fake_present(to) && fake_page_ops.peer)
 			continue;
 		if (fake_present(to))
 			fake_fail("copy to a page of chunk %u that is there", soda_chunk_of(to));
-		if (fails(&fake_pager.copy_fails_in)) {
-			ret = fake_pager.error;
+		if (fails(&fake_page_ops.copy_fails_in)) {
+			ret = fake_page_ops.error;
 			break;
 		}
 		memcpy(to, (const char *)src + at, PAGE);
@@ -148,11 +148,11 @@ static int pager_protect(void *addr, size_t bytes, bool on)
 
 	fake_lock();
 	check_range("protect", addr, bytes);
-	if (fails(&fake_pager.protect_fails_in)) {
+	if (fails(&fake_page_ops.protect_fails_in)) {
 		fake_unlock();
-		return fake_pager.error;
+		return fake_page_ops.error;
 	}
-	on ? fake_pager.protects++ : fake_pager.unprotects++;
+	on ? fake_page_ops.protects++ : fake_page_ops.unprotects++;
 	for (size_t at = 0; at < bytes; at += PAGE) {
 		char *to = (char *)addr + at;
 
@@ -185,7 +185,7 @@ static void check_drop(const char *at)
 	}
 	if (!fake_present(at))
 		fake_fail("drop of resident chunk %u, which misses a page", id);
-	if (fake_pager.discarding)
+	if (fake_page_ops.discarding)
 		return;
 	/* PINNED may be: whoever pins it just now brings it back before PIN returns. */
 	if (w & (SODA_CW_SENDING | SODA_CW_DIRTY))
@@ -205,10 +205,10 @@ static int drop_range(const struct iovec *range, size_t *dropped_p)
 
 	check_range("drop", base, range->iov_len);
 	for (size_t at = 0; at < range->iov_len; at += PAGE) {
-		if (fails(&fake_pager.drop_fails_in))
-			return fake_pager.error;
+		if (fails(&fake_page_ops.drop_fails_in))
+			return fake_page_ops.error;
 		check_drop(base + at);
-		fake_pager.dropped_chunks += (at & (soda_chunk_bytes() - 1)) == 0;
+		fake_page_ops.dropped_chunks += (at & (soda_chunk_bytes() - 1)) == 0;
 		*page_of(base + at) = 0;
 		if (madvise(base + at, PAGE, MADV_DONTNEED))
 			fake_fail("madvise: %s", strerror(errno));
@@ -225,8 +225,8 @@ static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 	fake_lock();
 	if (n < 1 || n > 64)
 		fake_fail("drop of %d ranges", n);
-	fake_pager.drops++;
-	fake_pager.dropped_ranges += (uint32_t)n;
+	fake_page_ops.drops++;
+	fake_page_ops.dropped_ranges += (uint32_t)n;
 	for (int i = 0; i < n && !ret; i++)
 		ret = drop_range(&ranges[i], dropped_p);
 	fake_unlock();
@@ -236,7 +236,7 @@ static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 static int pager_wake(void *addr, size_t bytes)
 {
 	fake_lock();
-	fake_pager.wakes++;
+	fake_page_ops.wakes++;
 	fake_unlock();
 	return 0;
 }
@@ -246,16 +246,16 @@ static int pager_poison(void *addr, size_t bytes)
 	int ret = -ENOTSUP;
 
 	fake_lock();
-	if (fake_pager.poisons)
-		ret = fake_present(addr) || addr == fake_pager.poisoned ? -EEXIST : 0;
+	if (fake_page_ops.poisons)
+		ret = fake_present(addr) || addr == fake_page_ops.poisoned ? -EEXIST : 0;
 	if (!ret)
-		fake_pager.poisoned = addr;
+		fake_page_ops.poisoned = addr;
 	fake_unlock();
 	return ret;
 }
 
 /* The symbols of uffd.c, all of them, so that the linker leaves that out. */
-const struct soda_pager soda_uffd_pager = {
+const struct soda_page_ops soda_uffd_page_ops = {
 	.copy = pager_copy,
 	.protect = pager_protect,
 	.drop = pager_drop,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who is connected, and since when not; the reaper's thread frees those that left or stay away. */
-#include "mem_server/session/session.h"
+#include "mem_server/session/clients.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static bool is_somebody_else(const struct soda_peer_info *info)
 }
 
 /* Not yet in the table. NULL: no memory. */
-static struct soda_client *create_client(struct soda_sessions *sessions,
+static struct soda_client *create_client(struct soda_clients *clients,
 					 const struct soda_wire_hello *hello,
 					 const struct soda_peer_info *info)
 {
@@ -49,12 +49,12 @@ static struct soda_client *create_client(struct soda_sessions *sessions,
 						.gid = info->gid,
 						.groups = client->info.groups,
 						.groups_n = info->groups_n };
-	if (soda_region_set_init(&client->regions, sessions->pool,
+	if (soda_region_set_init(&client->regions, clients->pool,
 				 is_somebody_else(info) ? &client->user : NULL)) {
 		free(client);
 		return NULL;
 	}
-	client->sessions = sessions;
+	client->all = clients;
 	client->id = random_id();
 	client->secret = random_id();
 	client->epoch = hello->epoch;
@@ -85,29 +85,28 @@ static void destroy_client(struct soda_client *client)
 }
 
 /* When the client may be freed; UINT64_MAX: not as things are. */
-static uint64_t free_at_locked(const struct soda_sessions *sessions,
-			       const struct soda_client *client)
+static uint64_t free_at_locked(const struct soda_clients *clients, const struct soda_client *client)
 {
 	if (client->peers || client->busy)
 		return UINT64_MAX;
-	if (client->left || !client->chunk_bytes || sessions->stopping)
+	if (client->left || !client->chunk_bytes || clients->stopping)
 		return 0;
-	return client->away_since_ms + sessions->grace_ms;
+	return client->away_since_ms + clients->grace_ms;
 }
 
 /* Take out one client whose time is over; *next_p: when to look again. */
-static struct soda_client *unlink_due_locked(struct soda_sessions *sessions, uint64_t *next_p)
+static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint64_t *next_p)
 {
 	uint64_t now = soda_now_ms();
 
 	*next_p = UINT64_MAX;
-	for (struct soda_client **at = &sessions->clients; *at; at = &(*at)->next) {
+	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next) {
 		struct soda_client *client = *at;
-		uint64_t due = free_at_locked(sessions, client);
+		uint64_t due = free_at_locked(clients, client);
 
 		if (due <= now) {
 			*at = client->next;
-			sessions->count--;
+			clients->count--;
 			return client;
 		}
 		if (due < *next_p)
@@ -116,7 +115,7 @@ static struct soda_client *unlink_due_locked(struct soda_sessions *sessions, uin
 	return NULL;
 }
 
-static void bury(struct soda_sessions *sessions, struct soda_client *client, bool expired)
+static void bury(struct soda_clients *clients, struct soda_client *client, bool expired)
 {
 	bool leaving = client->leaving;
 	unsigned lost;
@@ -128,73 +127,72 @@ static void bury(struct soda_sessions *sessions, struct soda_client *client, boo
 	}
 	lost = close_regions(client);
 	destroy_client(client);
-	pthread_mutex_lock(&sessions->lock);
-	sessions->lost += lost;
-	sessions->leaving -= leaving;
+	pthread_mutex_lock(&clients->lock);
+	clients->lost += lost;
+	clients->leaving -= leaving;
 	if (leaving)
-		pthread_cond_broadcast(&sessions->changed);
-	pthread_mutex_unlock(&sessions->lock);
+		pthread_cond_broadcast(&clients->changed);
+	pthread_mutex_unlock(&clients->lock);
 }
 
 /* Wait for `changed`, at most until then. */
-static void sleep_locked(struct soda_sessions *sessions, uint64_t until_ms)
+static void sleep_locked(struct soda_clients *clients, uint64_t until_ms)
 {
 	struct timespec until = { (time_t)(until_ms / 1000), (long)(until_ms % 1000) * 1000000 };
 
 	if (until_ms == UINT64_MAX)
-		pthread_cond_wait(&sessions->changed, &sessions->lock);
+		pthread_cond_wait(&clients->changed, &clients->lock);
 	else
-		pthread_cond_timedwait(&sessions->changed, &sessions->lock, &until);
+		pthread_cond_timedwait(&clients->changed, &clients->lock, &until);
 }
 
 static void *reap(void *arg)
 {
-	struct soda_sessions *sessions = arg;
+	struct soda_clients *clients = arg;
 	uint64_t next;
 
-	pthread_mutex_lock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
 	for (;;) {
-		struct soda_client *client = unlink_due_locked(sessions, &next);
-		bool expired =
-			client && client->chunk_bytes && !client->left && !sessions->stopping;
+		struct soda_client *client = unlink_due_locked(clients, &next);
+		bool expired = client && client->chunk_bytes && !client->left && !clients->stopping;
 
 		if (client) {
-			pthread_mutex_unlock(&sessions->lock);
-			bury(sessions, client, expired);
-			pthread_mutex_lock(&sessions->lock);
-		} else if (sessions->stopping) {
+			pthread_mutex_unlock(&clients->lock);
+			bury(clients, client, expired);
+			pthread_mutex_lock(&clients->lock);
+		} else if (clients->stopping) {
 			break;
 		} else {
-			sleep_locked(sessions, next);
+			sleep_locked(clients, next);
 		}
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	return NULL;
 }
 
-int soda_sessions_start(struct soda_sessions *sessions)
+int soda_clients_start(struct soda_clients *clients)
 {
-	sessions->instance_id = random_id();
-	pthread_mutex_init(&sessions->lock, NULL);
-	soda_cond_init(&sessions->changed);
-	return -pthread_create(&sessions->reaper, NULL, reap, sessions);
+	clients->instance_id = random_id();
+	pthread_mutex_init(&clients->lock, NULL);
+	soda_cond_init(&clients->changed);
+	return -pthread_create(&clients->reaper, NULL, reap, clients);
 }
 
-unsigned soda_sessions_stop(struct soda_sessions *sessions)
+unsigned soda_clients_stop(struct soda_clients *clients)
 {
-	pthread_mutex_lock(&sessions->lock);
-	sessions->stopping = true;
-	pthread_cond_broadcast(&sessions->changed);
-	pthread_mutex_unlock(&sessions->lock);
-	soda_wait_join(sessions->reaper, "the reaper to end");
-	return sessions->lost;
+	pthread_mutex_lock(&clients->lock);
+	clients->stopping = true;
+	pthread_cond_broadcast(&clients->changed);
+	pthread_mutex_unlock(&clients->lock);
+	soda_wait_join(clients->reaper, "the reaper to end");
+	return clients->lost;
 }
 
 /* Connections */
 
-static struct soda_client *find_locked(struct soda_sessions *sessions, uint64_t id)
+static struct soda_client *find_locked(struct soda_clients *clients, uint64_t id)
 {
-	struct soda_client *client = sessions->clients;
+	struct soda_client *client = clients->list;
 
 	while (client && (client->id != id || client->left))
 		client = client->next;
@@ -205,42 +203,42 @@ static unsigned count_peers_locked(const struct soda_client *client)
 {
 	unsigned n = 0;
 
-	for (const struct soda_session_peer *at = client->peers; at; at = at->next)
+	for (const struct soda_client_peer *at = client->peers; at; at = at->next)
 		n++;
 	return n;
 }
 
-unsigned soda_sessions_connected(struct soda_sessions *sessions)
+unsigned soda_clients_connected(struct soda_clients *clients)
 {
 	unsigned n = 0;
 
-	pthread_mutex_lock(&sessions->lock);
-	for (struct soda_client *client = sessions->clients; client; client = client->next)
+	pthread_mutex_lock(&clients->lock);
+	for (struct soda_client *client = clients->list; client; client = client->next)
 		n += client->peers && client->chunk_bytes; /* tools wait for no end */
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	return n;
 }
 
-void soda_sessions_drain(struct soda_sessions *sessions)
+void soda_clients_drain(struct soda_clients *clients)
 {
-	pthread_mutex_lock(&sessions->lock);
-	sessions->draining = true;
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
+	clients->draining = true;
+	pthread_mutex_unlock(&clients->lock);
 }
 
-bool soda_sessions_draining(struct soda_sessions *sessions)
+bool soda_clients_draining(struct soda_clients *clients)
 {
 	bool draining;
 
-	pthread_mutex_lock(&sessions->lock);
-	draining = sessions->draining;
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
+	draining = clients->draining;
+	pthread_mutex_unlock(&clients->lock);
 	return draining;
 }
 
 static int add_peer_locked(struct soda_client *client, struct soda_peer *peer, bool control)
 {
-	struct soda_session_peer *entry;
+	struct soda_client_peer *entry;
 
 	if (count_peers_locked(client) >= MAX_PEERS)
 		return -EBUSY;
@@ -256,15 +254,15 @@ static int add_peer_locked(struct soda_client *client, struct soda_peer *peer, b
 }
 
 /* Who must go: everybody older than the epoch, or (control_stays) all data connections. */
-static bool must_go(const struct soda_session_peer *entry, uint64_t epoch, bool control_stays)
+static bool must_go(const struct soda_client_peer *entry, uint64_t epoch, bool control_stays)
 {
 	return control_stays ? !entry->control : entry->epoch < epoch;
 }
 
-static struct soda_session_peer *next_to_go_locked(struct soda_client *client, uint64_t epoch,
-						   bool control_stays, bool closing_too)
+static struct soda_client_peer *next_to_go_locked(struct soda_client *client, uint64_t epoch,
+						  bool control_stays, bool closing_too)
 {
-	struct soda_session_peer *at = client->peers;
+	struct soda_client_peer *at = client->peers;
 
 	while (at && (!must_go(at, epoch, control_stays) || (at->closing && !closing_too)))
 		at = at->next;
@@ -274,22 +272,22 @@ static struct soda_session_peer *next_to_go_locked(struct soda_client *client, u
 /* Close connections and await their end. The lock is dropped meanwhile. */
 static void expel_locked(struct soda_client *client, uint64_t epoch, bool control_stays)
 {
-	struct soda_sessions *sessions = client->sessions;
-	struct soda_session_peer *entry;
+	struct soda_clients *clients = client->all;
+	struct soda_client_peer *entry;
 	struct soda_wait wait;
 
 	soda_wait_begin(&wait, "the connections of a client's earlier epoch to end");
 	while ((entry = next_to_go_locked(client, epoch, control_stays, false))) {
 		entry->closing = true;
 		entry->pins++;
-		pthread_mutex_unlock(&sessions->lock);
+		pthread_mutex_unlock(&clients->lock);
 		soda_peer_close(entry->peer);
-		pthread_mutex_lock(&sessions->lock);
+		pthread_mutex_lock(&clients->lock);
 		entry->pins--;
-		pthread_cond_broadcast(&sessions->changed);
+		pthread_cond_broadcast(&clients->changed);
 	}
 	while (next_to_go_locked(client, epoch, control_stays, true))
-		soda_wait_turn(&wait, &sessions->changed, &sessions->lock);
+		soda_wait_turn(&wait, &clients->changed, &clients->lock);
 }
 
 static void refuse(struct soda_why *why, const char *text)
@@ -297,7 +295,7 @@ static void refuse(struct soda_why *why, const char *text)
 	soda_server_why(why, "%s", text);
 }
 
-static int check_hello(const struct soda_sessions *sessions, const struct soda_wire_hello *hello,
+static int check_hello(const struct soda_clients *clients, const struct soda_wire_hello *hello,
 		       const struct soda_peer_info *info, struct soda_why *why)
 {
 	uint32_t chunk = hello->chunk_bytes;
@@ -306,7 +304,7 @@ static int check_hello(const struct soda_sessions *sessions, const struct soda_w
 		soda_server_why(why, "chunk size %u is no power of two from 4 KiB to 2 MiB", chunk);
 		return -EINVAL;
 	}
-	if (info->local && info->uid != geteuid() && info->uid && !sessions->allow_other) {
+	if (info->local && info->uid != geteuid() && info->uid && !clients->allow_other) {
 		soda_server_why(why,
 				"this server serves user %u only (and root): start it with"
 				" --allow-other for user %u",
@@ -375,7 +373,7 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 	client->busy--;
 	if (!client->peers)
 		client->away_since_ms = soda_now_ms();
-	pthread_cond_broadcast(&client->sessions->changed);
+	pthread_cond_broadcast(&client->all->changed);
 	return r;
 }
 
@@ -389,11 +387,11 @@ static bool is_empty_locked(struct soda_client *client)
  * Who is away and would find nothing but a name when they come back makes room, the one first who
  * has been away for longest. NULL: nobody.
  */
-static struct soda_client *unlink_empty_locked(struct soda_sessions *sessions)
+static struct soda_client *unlink_empty_locked(struct soda_clients *clients)
 {
 	struct soda_client **oldest = NULL, *client;
 
-	for (struct soda_client **at = &sessions->clients; *at; at = &(*at)->next)
+	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next)
 		if (is_empty_locked(*at) &&
 		    (!oldest || (*at)->away_since_ms <= (*oldest)->away_since_ms))
 			oldest = at; /* newcomers are at the list's head */
@@ -401,38 +399,38 @@ static struct soda_client *unlink_empty_locked(struct soda_sessions *sessions)
 		return NULL;
 	client = *oldest;
 	*oldest = client->next;
-	sessions->count--;
+	clients->count--;
 	return client;
 }
 
-static int hello_new(struct soda_sessions *sessions, struct soda_peer *peer,
+static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		     struct soda_client **client_p, struct soda_why *why)
 {
-	struct soda_client *client = create_client(sessions, hello, info), *empty = NULL;
+	struct soda_client *client = create_client(clients, hello, info), *empty = NULL;
 	int r = client ? 0 : -ENOMEM;
 
 	if (r)
 		return r;
-	pthread_mutex_lock(&sessions->lock);
-	if (sessions->count >= sessions->max_clients && !sessions->draining)
-		empty = unlink_empty_locked(sessions);
-	if (sessions->draining) {
+	pthread_mutex_lock(&clients->lock);
+	if (clients->count >= clients->max_clients && !clients->draining)
+		empty = unlink_empty_locked(clients);
+	if (clients->draining) {
 		refuse(why, "the server is shutting down");
 		r = -ESHUTDOWN;
-	} else if (sessions->count >= sessions->max_clients) {
+	} else if (clients->count >= clients->max_clients) {
 		soda_server_why(why, "the server has its %u clients (--max-clients)",
-				sessions->max_clients);
+				clients->max_clients);
 		r = -EBUSY;
 	} else {
 		r = add_peer_locked(client, peer, true);
 	}
 	if (!r) {
-		client->next = sessions->clients;
-		sessions->clients = client;
-		sessions->count++;
+		client->next = clients->list;
+		clients->list = client;
+		clients->count++;
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	if (empty)
 		destroy_client(empty);
 	if (r) {
@@ -447,13 +445,13 @@ static int hello_new(struct soda_sessions *sessions, struct soda_peer *peer,
 static void welcome_client(struct soda_client *client, bool known,
 			   struct soda_wire_welcome *welcome)
 {
-	struct soda_sessions *sessions = client->sessions;
-	struct soda_store *store = sessions->pool->store;
+	struct soda_clients *clients = client->all;
+	struct soda_store *store = clients->pool->store;
 
 	*welcome = (struct soda_wire_welcome){
 		.version = SODA_WIRE_VERSION,
 		.max_data = SODA_WIRE_MAX_DATA,
-		.instance_id = sessions->instance_id,
+		.instance_id = clients->instance_id,
 		.client_id = client->id,
 		.secret = client->secret,
 		.capacity = store->capacity,
@@ -462,30 +460,30 @@ static void welcome_client(struct soda_client *client, bool known,
 	};
 }
 
-int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
-		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
-		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
+int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
+		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		      struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
 {
 	bool control = hello->kind == SODA_CONN_CONTROL, known = false;
 	struct soda_client *client = NULL;
-	int r = check_hello(sessions, hello, info, why);
+	int r = check_hello(clients, hello, info, why);
 
 	if (r)
 		return r;
-	pthread_mutex_lock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
 	if (hello->client_id)
-		client = find_locked(sessions, hello->client_id);
+		client = find_locked(clients, hello->client_id);
 	if (client) {
 		known = true;
 		r = hello_known_locked(client, peer, hello, info, why);
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	if (!known && !control) {
 		refuse(why, "a data connection of an unknown client");
 		return -ESTALE;
 	}
 	if (!known)
-		r = hello_new(sessions, peer, hello, info, &client, why);
+		r = hello_new(clients, peer, hello, info, &client, why);
 	if (r)
 		return r;
 	if (control && known)
@@ -498,45 +496,45 @@ int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
 	return 0;
 }
 
-void soda_session_bye(struct soda_client *client)
+void soda_client_bye(struct soda_client *client)
 {
-	struct soda_sessions *sessions = client->sessions;
+	struct soda_clients *clients = client->all;
 	unsigned lost;
 
-	pthread_mutex_lock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
 	client->left = true; /* no connection joins any more */
 	expel_locked(client, 0, true);
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	lost = close_regions(client);
-	pthread_mutex_lock(&sessions->lock);
-	sessions->lost += lost;
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
+	clients->lost += lost;
+	pthread_mutex_unlock(&clients->lock);
 	soda_log_info("client %016llx has left", (unsigned long long)client->id);
 }
 
-void soda_session_bye_later(struct soda_client *client)
+void soda_client_bye_later(struct soda_client *client)
 {
-	struct soda_sessions *sessions = client->sessions;
+	struct soda_clients *clients = client->all;
 
-	pthread_mutex_lock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
 	if (!client->left) {
 		client->left = client->leaving = true;
 		client->leaving_since_ms = soda_now_ms();
-		sessions->leaving++;
+		clients->leaving++;
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 }
 
 /*
  * Until when it pays to wait for those who are leaving: for ever if one has no connection any more,
  * or is being freed; 0 if there is nobody, or they have taken too long already.
  */
-static uint64_t leaving_until_locked(const struct soda_sessions *sessions)
+static uint64_t leaving_until_locked(const struct soda_clients *clients)
 {
 	unsigned listed = 0;
 	uint64_t until = 0;
 
-	for (const struct soda_client *at = sessions->clients; at; at = at->next) {
+	for (const struct soda_client *at = clients->list; at; at = at->next) {
 		uint64_t own =
 			at->peers ? at->leaving_since_ms + SODA_SERVER_LEAVING_MS : UINT64_MAX;
 
@@ -544,39 +542,39 @@ static uint64_t leaving_until_locked(const struct soda_sessions *sessions)
 		if (at->leaving && own > until)
 			until = own;
 	}
-	return listed < sessions->leaving ? UINT64_MAX : until;
+	return listed < clients->leaving ? UINT64_MAX : until;
 }
 
-bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms)
+bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms)
 {
 	uint64_t now = soda_now_ms(), end = now + timeout_ms, until;
 	bool any;
 
-	pthread_mutex_lock(&sessions->lock);
-	until = leaving_until_locked(sessions);
+	pthread_mutex_lock(&clients->lock);
+	until = leaving_until_locked(clients);
 	any = until > now;
 	while (now < end && now < until) {
-		sleep_locked(sessions, until < end ? until : end);
-		until = leaving_until_locked(sessions);
+		sleep_locked(clients, until < end ? until : end);
+		until = leaving_until_locked(clients);
 		now = soda_now_ms();
 	}
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_mutex_unlock(&clients->lock);
 	return any;
 }
 
-void soda_session_gone(struct soda_client *client, struct soda_peer *peer)
+void soda_client_gone(struct soda_client *client, struct soda_peer *peer)
 {
-	struct soda_sessions *sessions = client->sessions;
-	struct soda_session_peer **at = &client->peers, *entry;
+	struct soda_clients *clients = client->all;
+	struct soda_client_peer **at = &client->peers, *entry;
 	struct soda_wait wait;
 
 	soda_wait_begin(&wait, "those who still use a client's connection that has ended");
-	pthread_mutex_lock(&sessions->lock);
+	pthread_mutex_lock(&clients->lock);
 	while ((*at)->peer != peer)
 		at = &(*at)->next;
 	entry = *at;
 	while (entry->pins)
-		soda_wait_turn(&wait, &sessions->changed, &sessions->lock);
+		soda_wait_turn(&wait, &clients->changed, &clients->lock);
 	/* The list may have changed while the lock was free. */
 	for (at = &client->peers; *at != entry;)
 		at = &(*at)->next;
@@ -584,7 +582,7 @@ void soda_session_gone(struct soda_client *client, struct soda_peer *peer)
 	free(entry);
 	if (!client->peers)
 		client->away_since_ms = soda_now_ms();
-	pthread_cond_broadcast(&sessions->changed); /* the reaper, and whoever awaits this end */
-	pthread_mutex_unlock(&sessions->lock);
+	pthread_cond_broadcast(&clients->changed); /* the reaper, and whoever awaits this end */
+	pthread_mutex_unlock(&clients->lock);
 	soda_wait_end(&wait);
 }

@@ -5,14 +5,14 @@
  * tests against fakes.  All of it is async-signal-safe and keeps errno.
  * Errors are negative errno.
  */
-#ifndef SODA_HOST_PAGER_H
-#define SODA_HOST_PAGER_H
+#ifndef SODA_HOST_PAGE_OPS_H
+#define SODA_HOST_PAGE_OPS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/uio.h>
 
-struct soda_pager {
+struct soda_page_ops {
 	/*
 	 * Fill missing pages with a copy of src, write-protected or not, atomically a page;
 	 * wakes the threads that wait for them.  Pages that are there already are left.

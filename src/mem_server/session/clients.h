@@ -14,8 +14,8 @@
  * One lock for all of it: HELLOs are rare.  It is not held across a call of the
  * transport, a sync or the freeing of memory.  It is taken before a region set's.
  */
-#ifndef SODA_MEM_SERVER_SESSION_H
-#define SODA_MEM_SERVER_SESSION_H
+#ifndef SODA_MEM_SERVER_CLIENTS_H
+#define SODA_MEM_SERVER_CLIENTS_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -24,9 +24,9 @@
 #include "mem_server/session/region.h"
 #include "transport/api/service.h"
 
-/* One connection of a client; guarded by the sessions' lock. */
-struct soda_session_peer {
-	struct soda_session_peer *next;
+/* One connection of a client; guarded by the clients' lock. */
+struct soda_client_peer {
+	struct soda_client_peer *next;
 	struct soda_peer *peer;
 	uint64_t epoch;
 	bool control;
@@ -35,15 +35,15 @@ struct soda_session_peer {
 };
 
 struct soda_client {
-	struct soda_client *next; /* this and below: guarded by the sessions' lock */
-	struct soda_session_peer *peers;
+	struct soda_client *next; /* this and below: guarded by the clients' lock */
+	struct soda_client_peer *peers;
 	uint64_t epoch;
 	uint64_t away_since_ms;
 	unsigned busy; /* HELLOs in progress, and a walk that looks at it */
 	bool left;     /* BYE: nobody joins it, freed with its last connection */
 	bool leaving;  /* BYE_LATER: and its regions, too; counted in `leaving` */
 	uint64_t leaving_since_ms;
-	struct soda_sessions *sessions; /* this and below: constant */
+	struct soda_clients *all; /* this and below: constant */
 	uint64_t id, secret;
 	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
 	struct soda_peer_info info;
@@ -51,7 +51,7 @@ struct soda_client {
 	struct soda_region_set regions; /* own locks */
 };
 
-struct soda_sessions {
+struct soda_clients {
 	struct soda_region_pool *pool; /* set before start, then constant, and so below */
 	uint32_t max_clients;
 	uint32_t grace_ms;
@@ -59,7 +59,7 @@ struct soda_sessions {
 	uint64_t instance_id;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct soda_client *clients; /* guarded by lock, and so below */
+	struct soda_client *list; /* guarded by lock, and so below */
 	unsigned count;
 	unsigned leaving; /* clients that are about to go, with their regions */
 	bool draining;
@@ -69,14 +69,14 @@ struct soda_sessions {
 };
 
 /* Fills the locks and the instance id; the caller has set the constants. 0, negative errno. */
-int soda_sessions_start(struct soda_sessions *sessions);
+int soda_clients_start(struct soda_clients *clients);
 /* No peer is connected any more. Frees every client; returns how many files' changes were lost. */
-unsigned soda_sessions_stop(struct soda_sessions *sessions);
+unsigned soda_clients_stop(struct soda_clients *clients);
 /* Refuse new clients and new regions from now on. */
-void soda_sessions_drain(struct soda_sessions *sessions);
-bool soda_sessions_draining(struct soda_sessions *sessions);
+void soda_clients_drain(struct soda_clients *clients);
+bool soda_clients_draining(struct soda_clients *clients);
 /* Clients with a connection; tools, which only look, do not count. */
-unsigned soda_sessions_connected(struct soda_sessions *sessions);
+unsigned soda_clients_connected(struct soda_clients *clients);
 
 /*
  * As soda_service.hello.  Where all clients' places are taken, one that is away and has no regions
@@ -84,20 +84,20 @@ unsigned soda_sessions_connected(struct soda_sessions *sessions);
  * -EPERM: another user, or another user's client; -EBUSY: too many clients; -ESHUTDOWN; -EINVAL;
  * -ENOMEM.
  */
-int soda_session_hello(struct soda_sessions *sessions, struct soda_peer *peer,
-		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
-		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
+		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		      struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
 /* The client leaves: its data connections end, its regions are freed. */
-void soda_session_bye(struct soda_client *client);
+void soda_client_bye(struct soda_client *client);
 /* It will, when its connections end: its process is about to. */
-void soda_session_bye_later(struct soda_client *client);
+void soda_client_bye_later(struct soda_client *client);
 /*
  * Wait until no client is about to go, at most timeout_ms.  What one process held must
  * not be in the way of the next, which may be quicker than the news of the first's end.
  * Who has said it longer ago than SODA_SERVER_LEAVING_MS and is still connected is not waited for.
  * Returns whether there was one, so that it pays to try again.
  */
-bool soda_sessions_await_leaving(struct soda_sessions *sessions, unsigned timeout_ms);
-void soda_session_gone(struct soda_client *client, struct soda_peer *peer);
+bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
+void soda_client_gone(struct soda_client *client, struct soda_peer *peer);
 
 #endif
