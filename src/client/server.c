@@ -284,7 +284,7 @@ int soda_server_tick(struct soda_server *s, uint64_t now_ns, struct soda_why *wh
 		return 0;
 	if (atomic_load(&s->stopping))
 		return -ESHUTDOWN;
-	if (s->pause_ms && now_ns < s->next_ns)
+	if (now_ns < s->next_ns)
 		return -EAGAIN;
 	ret = soda_server_attempt(s, SODA_AS_AGAIN, why);
 	if (ret) {

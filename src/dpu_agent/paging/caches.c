@@ -107,7 +107,6 @@ static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64
 		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n)
 {
 	struct awaited a = { .ended = 0 };
-	struct soda_channel *c;
 	int ret;
 
 	for (uint32_t i = 0; i < n; i++)
@@ -118,11 +117,7 @@ static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64
 							.memory = memory + runs[i].at,
 							.ended = ended,
 							.arg = &a };
-	c = choose(s);
-	ret = soda_forward_await_locked(c, a.transfer, n);
-	pthread_mutex_unlock(&c->lock);
-	if (ret < 0)
-		soda_session_break(s, ret);
+	ret = soda_forward_await(choose(s), a.transfer, n);
 	if (a.status)
 		return a.status;
 	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;

@@ -139,6 +139,28 @@ static void finish_all(struct soda_transfer *list, const int *status)
 	}
 }
 
+/*
+ * Let go of the channel's lock, and go on with what has been polled.  Where the channel's
+ * connection has failed with err the session hears it before anybody can connect the channel anew:
+ * it would be taken for the next connection's.
+ */
+static void release(struct soda_channel *c, struct soda_transfer *polled, const int *status,
+		    int err)
+{
+	bool failed = err < 0 && c->conn;
+
+	if (!polled && !failed) {
+		pthread_mutex_unlock(&c->lock);
+		return;
+	}
+	soda_channel_finish_locked(c);
+	pthread_mutex_unlock(&c->lock);
+	finish_all(polled, status);
+	if (failed)
+		soda_server_report(&soda_pager(c->session)->server, err);
+	soda_channel_finished(c);
+}
+
 /* Answer what has come back on the channel. True: something had. No lock is held. */
 static bool collect(struct soda_channel *c)
 {
@@ -151,14 +173,9 @@ static bool collect(struct soda_channel *c)
 		n = soda_channel_poll_locked(c, 0, 0, &list, status);
 		if (n < 0)
 			soda_completer_failed_locked(c);
-		soda_channel_finish_locked(c);
-		pthread_mutex_unlock(&c->lock);
-		finish_all(list, status);
-		soda_channel_finished(c);
+		release(c, list, status, n);
 		found = found || n > 0;
 	} while (n == SODA_CHANNEL_POLL);
-	if (n < 0)
-		soda_session_break(c->session, n);
 	return found;
 }
 
@@ -353,7 +370,7 @@ static bool is_up(struct soda_session *s)
 	return up;
 }
 
-int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, unsigned n)
+int soda_forward_await(struct soda_channel *c, struct soda_transfer *t, unsigned n)
 {
 	struct soda_session *s = t->session;
 	uint64_t end = soda_now_ns() + soda_paging(s)->opt->timeout_ms * 1000000ull;
@@ -379,6 +396,7 @@ int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, u
 		soda_conn_abort(c->conn);
 		soda_channel_forget_locked(c);
 	}
+	release(c, NULL, NULL, ret);
 	return ret;
 }
 
@@ -398,9 +416,7 @@ static void forward_and_wait(struct soda_session *s, struct soda_task *tasks)
 	ret = post_transfers_locked(c, list, polling);
 	if (ret == 0)
 		ret = await_all_locked(c, soda_paging(s)->opt->timeout_ms * 1000000ll, polling);
-	pthread_mutex_unlock(&c->lock);
-	if (ret < 0)
-		soda_session_break(s, ret);
+	release(c, NULL, NULL, ret);
 }
 
 /* Answer what has come back on the channel, waiting for it until end_ns. True: there is more. */
@@ -418,12 +434,7 @@ static bool answer_some(struct soda_channel *c, uint64_t end_ns)
 	more = c->first;
 	if (more && n <= 0)
 		soda_completer_resume_locked(c);
-	soda_channel_finish_locked(c);
-	pthread_mutex_unlock(&c->lock);
-	finish_all(list, status);
-	soda_channel_finished(c);
-	if (n < 0)
-		soda_session_break(c->session, n);
+	release(c, list, status, n);
 	return more && n > 0;
 }
 
@@ -517,12 +528,10 @@ bool soda_forward_reads(struct soda_session *s, bool own)
 		ret = post_transfers_locked(c, list, polling);
 		more = more || !soda_paging(s)->aggregate;
 	}
-	pthread_mutex_unlock(&c->lock);
+	release(c, NULL, NULL, ret);
 	if (lacking)
 		soda_gate_open(s);
-	if (ret < 0)
-		soda_session_break(s, ret);
-	else if (direct)
+	if (direct && ret == 0)
 		collect(c);
 	return tasks && more && ret == 0;
 }
@@ -585,10 +594,8 @@ void soda_forward_writes(struct soda_session *s)
 		soda_count_batch(requests);
 		ret = soda_conn_flush(c->conn, false);
 	}
-	pthread_mutex_unlock(&c->lock);
-	if (ret < 0)
-		soda_session_break(s, ret);
-	else if (direct)
+	release(c, NULL, NULL, ret);
+	if (direct && ret == 0)
 		collect(c);
 }
 

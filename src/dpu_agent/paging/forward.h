@@ -48,10 +48,10 @@ void soda_forward_drop_transfers(struct soda_transfer *list);
  */
 void soda_forward_late(struct soda_task *task, const struct soda_span *span);
 /*
- * Post READs of the caches' own on a channel that only they use, and wait for their ends. The
- * lock is held.  0 (t->ended was called for each), or the connection's error.
+ * Post READs of the caches' own on a channel that only they use, and wait for their ends.  Its
+ * lock is held, and released here.  0 (t->ended was called for each), or the connection's error.
  */
-int soda_forward_await_locked(struct soda_channel *c, struct soda_transfer *t, unsigned n);
+int soda_forward_await(struct soda_channel *c, struct soda_transfer *t, unsigned n);
 /* An answer has been sent: as soda_service.release. */
 void soda_forward_sent(struct soda_session *s, const struct soda_span *span);
 

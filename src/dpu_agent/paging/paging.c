@@ -560,7 +560,7 @@ static void tick(struct soda_session *s, void *state)
 	if (!is_up(s))
 		return;
 	if (soda_upstream_stuck(s))
-		soda_session_break(s, -ETIMEDOUT);
+		soda_server_report(&soda_pager(s)->server, -ETIMEDOUT);
 	else if (soda_paging(s)->async)
 		post_left(s);
 }

@@ -327,21 +327,6 @@ void soda_upstream_init(struct soda_session *s)
 			 &hooks, s);
 }
 
-/* One that failed while the others were made: nobody was up to be told. */
-static void look_at_channels(struct soda_session *s)
-{
-	struct soda_pager *p = soda_pager(s);
-	bool failed = false;
-
-	for (unsigned i = 0; i < p->channels_n; i++) {
-		pthread_mutex_lock(&p->channels[i].lock);
-		failed = failed || p->channels[i].failed;
-		pthread_mutex_unlock(&p->channels[i].lock);
-	}
-	if (failed)
-		soda_session_break(s, -ECONNRESET);
-}
-
 static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)
 {
 	int ret;
@@ -350,7 +335,6 @@ static int connect_as(struct soda_session *s, enum soda_server_as as, struct sod
 	ret = soda_server_attempt(&soda_pager(s)->server, as, why);
 	if (ret < 0)
 		return ret;
-	look_at_channels(s);
 	if (soda_paging(s)->async)
 		soda_forward_writes(s);
 	return ret;
