@@ -149,22 +149,37 @@ static const struct soda_server_hooks hooks = {
 
 /* The keeper. */
 
-static void keep_up(struct soda_link *link, bool *said_p)
+/* Once for each change: attempts follow one another for as long as the server is away. */
+static void tell_trouble(const struct soda_server *server, enum soda_server_state *told_p)
+{
+	enum soda_server_state state = soda_server_state(server);
+
+	if (state == *told_p)
+		return;
+	*told_p = state;
+	if (state == SODA_SERVER_REFUSED)
+		soda_log_warning("the memory server refuses this program: %s; asking again",
+				 soda_server_trouble(server));
+	else
+		soda_log_warning("lost the memory server %s; trying again",
+				 soda_server_trouble(server));
+}
+
+/* told_p: the state that was told last. */
+static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 {
 	struct soda_server *server = &link->server;
 	struct soda_why why = { "" };
 	int ret = soda_server_tick(server, soda_now_ns(), &why);
 
 	if (!ret) {
-		*said_p = false;
+		*told_p = SODA_SERVER_UP;
 		atomic_fetch_add(&soda_agent.reconnects, 1);
 		soda_log_info("%s: connected again, epoch %llu", server->address,
 			      (unsigned long long)server->hello.epoch);
 		soda_audit_quiet("after a reconnection");
-	} else if (ret != -EAGAIN && !*said_p) {
-		*said_p = true;
-		soda_log_warning("lost the memory server %s; trying again",
-				 soda_server_trouble(server));
+	} else if (ret != -EAGAIN) {
+		tell_trouble(server, told_p);
 	}
 	soda_stuck_look();
 }
@@ -253,12 +268,12 @@ static void *keep(void *arg)
 {
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
-	bool said = false;
+	enum soda_server_state told = SODA_SERVER_UP;
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
 		if (!soda_server_up(&link->server))
-			keep_up(link, &said);
+			keep_up(link, &told);
 		if (soda_server_up(&link->server))
 			tend(link, t);
 	}
