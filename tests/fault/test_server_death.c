@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/proc.h"
 #include "struck.h"
 
 static void kill_server(const void *arg)
@@ -113,6 +114,32 @@ static void test_sync_reports(void **state)
 	struct outcome out;
 
 	struck_run(child_sync_fails, kill_server, &out);
+	expect_exit(&out, 0);
+}
+
+/* The statistics of a program whose server is away are what its user wants to see now. */
+static void child_is_asked(const void *arg)
+{
+	struct object o = struck_object(1000, 0);
+	struct program stat;
+	char self[16];
+
+	let_parent_act();
+	snprintf(self, sizeof(self), "%d", getpid());
+	for (int i = 0; i < 3; i++, sleep_ms(50)) {
+		CHECK_EQ(program_run("tools/soda/soda",
+				     (const char *const[]){ "stat", "--json", self, NULL }, &stat),
+			 0);
+		CHECK(stat.status == 0 && strstr(stat.out, "\"faults\""), "%s", stat.err);
+	}
+	check_resident(&o);
+}
+
+static void test_stat_answers(void **state)
+{
+	struct outcome out;
+
+	struck_run(child_is_asked, kill_server, &out);
 	expect_exit(&out, 0);
 }
 
@@ -307,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_abort),
 		cmocka_unit_test(test_signal_while_waiting),
 		cmocka_unit_test(test_sync_reports),
+		cmocka_unit_test(test_stat_answers),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_new_instance_plain),
 		cmocka_unit_test(test_file_reopens),
