@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/lock.h"
 #include "fibers.h"
@@ -35,7 +36,7 @@ enum {
 	TRIES = 20000
 };
 
-static uint8_t shadow[PAGES];
+static uint8_t shadow[PAGES] __attribute__((aligned(PAGE)));
 static unsigned fails_of_10000, slows_of_10000, drops_fail;
 static bool refused; /* a drop: pages are where none should be, and half a chunk is refilled */
 
@@ -218,19 +219,30 @@ static int pager_poison(void *addr, size_t bytes)
 	return 0;
 }
 
+/* All of the addresses, at the start and the end: the kernel's zeros are cheaper than ours. */
+static void forget_all(void)
+{
+	madvise(shadow, sizeof(shadow), MADV_DONTNEED);
+}
+
 bool sim_host_map(void *addr, size_t bytes, bool cover)
 {
+	bool running = soda_agent.life == SODA_LIFE_RUNNING;
+
 	if (!soda_agent_owns(addr))
 		return false;
 	sim_point();
+	if (!running && !cover && addr == soda_agent.base && bytes / PAGE >= PAGES) {
+		forget_all();
+		return true;
+	}
 	for (size_t at = 0; at < bytes && at < (size_t)PAGES * PAGE; at += PAGE) {
-		enum soda_chunk_state s = soda_chunk_state(word_at((char *)addr + at));
+		char *to = (char *)addr + at;
+		enum soda_chunk_state s = running ? soda_chunk_state(word_at(to)) : SODA_CHUNK_NONE;
 
-		if (soda_agent.life == SODA_LIFE_RUNNING && s != SODA_CHUNK_FETCHING &&
-		    s != SODA_CHUNK_NONE)
-			sim_fail("a page gets another mapping: %s",
-				 sim_host_chunk((char *)addr + at));
-		*page_of((char *)addr + at) = cover ? COVERED : 0;
+		if (s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_NONE)
+			sim_fail("a page gets another mapping: %s", sim_host_chunk(to));
+		*page_of(to) = cover ? COVERED : 0;
 	}
 	return true;
 }
