@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fetching ahead of faults, and collecting what nobody came for. */
+/* READs ahead of faults, and collecting the answers that no thread waits for. */
 #include "host_agent/move/channel.h"
 
 #include "host_agent/move/evict.h"
 #include "host_agent/pages/install.h"
 
-/* Make a REMOTE chunk ours with a credit, unless nobody may want it. */
+/*
+ * Make a REMOTE chunk FETCHING, with a credit. False: not REMOTE any more, closed, lost, no credit.
+ */
 static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -15,7 +17,11 @@ static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t i
 		return false;
 	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE)
 		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING)) {
-			if (!soda_chunk_is_closed(id)) /* asked now: see there */
+			/*
+			 * asked once the chunk is FETCHING: who closes it from now on waits until
+			 * it is not
+			 */
+			if (!soda_chunk_is_closed(id))
 				return true;
 			soda_install_cancel(id);
 			return false;
@@ -34,7 +40,10 @@ static uint32_t planned(const struct soda_plan *plan, uint32_t i)
 	return (uint32_t)(plan->first + (int64_t)i * plan->stride);
 }
 
-/* Whether chunks first .. last are mapped here, in one piece. A demand channel's lock is held. */
+/*
+ * Whether the server's memory of chunks first .. last is mapped here, in one piece. A demand
+ * channel's lock is held.
+ */
 static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
 {
 	uint64_t bytes = soda_chunk_bytes() * (last - first) + soda_region_chunk_bytes(r, last);
@@ -43,8 +52,9 @@ static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
 }
 
 /*
- * Runs of neighbours straight from the mapped memory, up to the first chunk that is not in
- * it: only parts of an object may be, and in several pieces.
+ * Install runs of the plan's chunks straight from the server's mapped memory, up to the first chunk
+ * that is not mapped: of an object only parts may be mapped, and in several pieces.  Returns how
+ * many chunks of the plan were dealt with.
  */
 static uint32_t ahead_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
 			     struct soda_region *r, const struct soda_plan *plan)
@@ -75,7 +85,7 @@ static uint32_t post(struct soda_thread *t, struct soda_fetch_channel *ch, struc
 	uint32_t i;
 	int err;
 
-	/* Room for the whole plan, as far as answers are there. */
+	/* Make room for the whole plan, as far as answers have arrived. */
 	while (soda_channel_outstanding(ch) + plan->n > ch->slots_n && soda_channel_outstanding(ch))
 		if (soda_channel_collect(t, ch, (int)(soda_channel_outstanding(ch) + 1) / 2, 0, 0,
 					 &err) <= 0)
@@ -102,13 +112,16 @@ static void ring(struct soda_fetch_channel *ch)
 
 	if (!soda_channel_outstanding(ch) || !soda_channel_usable(ch))
 		return;
-	/* A deep queue keeps the server busy by itself: nobody polls for it. */
+	/* Not polled: a deep queue keeps the server busy, and no thread polls for the answers. */
 	err = soda_conn_flush(ch->conn, false);
 	if (err)
 		soda_channel_break(ch, err);
 }
 
-/* *done_p: how many, if the plan begins in what is mapped here; else false. */
+/*
+ * True: the plan begins in memory that is mapped here, or another thread has the demand channel;
+ * *done_p: how many chunks were dealt with.  False: nothing of it is mapped, nothing was done.
+ */
 static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
 		       uint32_t *done_p)
 {
@@ -136,8 +149,8 @@ uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 }
 
 /*
- * A channel, locked: the thread's own, or another one while somebody waits there for what this
- * thread has fetched ahead.
+ * Lock a channel for READs ahead: the thread's own, or, while another thread waits there for a
+ * chunk, the next one that is free.
  */
 static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t)
 {
@@ -160,7 +173,10 @@ uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 	uint32_t n;
 
 	if (r->mr.map || r->mr.statics) {
-		/* That goes by another channel, whose lock is of the same rank. */
+		/*
+		 * try_direct locks a demand channel, and both locks have the same rank: unlock
+		 * first.
+		 */
 		soda_fetch_batch_end(b);
 		if (try_direct(t, r, plan, &n))
 			return n;
@@ -185,7 +201,7 @@ void soda_fetch_batch_end(struct soda_fetch_batch *b)
 	b->ch = NULL;
 }
 
-/* Without waiting. */
+/* Collect all answers that have arrived on the channel, unless another thread has it locked. */
 static void collect_here(struct soda_thread *t, struct soda_fetch_channel *ch)
 {
 	int err;

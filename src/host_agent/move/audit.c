@@ -18,18 +18,18 @@
 #include "host_agent/object/region.h"
 
 enum how {
-	ANYWHERE, /* alone; threads stand anywhere */
-	BETWEEN,  /* alone; nothing is in a thread's hands */
-	LIVE,	  /* beside others; nothing seems to be under way */
+	ANYWHERE, /* SODA_AUDIT_ANYWHERE */
+	BETWEEN,  /* SODA_AUDIT_BETWEEN */
+	LIVE,	  /* soda_audit_live */
 };
 
 struct audit {
 	enum how how;
 	struct soda_why *why;
 	bool moving;	 /* LIVE: something is under way */
-	bool lists_open; /* ANYWHERE: somebody changes the policy's lists */
-	bool api_open;	 /* ANYWHERE: ... objects, or the size of the buffer */
-	/* Chunks, as their words say. */
+	bool lists_open; /* ANYWHERE: a thread is changing the policy's lists */
+	bool api_open;	 /* ANYWHERE: a thread is changing objects, or the size of the buffer */
+	/* How many chunks there are, counted by their words. */
 	int64_t resident, fetching, pinned;
 	uint64_t span; /* of all objects */
 };
@@ -86,12 +86,12 @@ static int wrong_chunk(struct audit *a, uint32_t id, const char *fmt, ...)
 		     r ? id - r->first : 0, r ? r->id : 0, id, name_of(w), w, what);
 }
 
-/* What its word alone must be, at any time. */
+/* What the chunk's word alone must be, at any time. */
 static int check_word(struct audit *a, uint32_t id, uint32_t w)
 {
 	bool backed = w & SODA_CW_BACKED;
 
-	if (in(w, STATE(NONE)) && (a->how == LIVE || a->api_open)) { /* the object is about to go */
+	if (in(w, STATE(NONE)) && (a->how == LIVE || a->api_open)) { /* the object is being freed */
 		a->moving = true;
 		return 0;
 	}
@@ -116,12 +116,12 @@ static int check_word(struct audit *a, uint32_t id, uint32_t w)
 	return 0;
 }
 
-/* A thread that remembers a chunk counts in it; the count saturates. */
+/* Each thread that remembers a chunk counts in the chunk's HOLD bits, up to their maximum. */
 static int check_hold(struct audit *a, uint32_t id, uint32_t w)
 {
 	uint32_t held = (w & SODA_CW_HOLD) / SODA_CW_HOLD_ONE, rings;
 
-	if (!held || a->how == ANYWHERE) /* it is counted first, and remembered then */
+	if (!held || a->how == ANYWHERE) /* a thread counts first, and remembers then */
 		return 0;
 	rings = soda_threads_holding(id);
 	return held <= rings
@@ -136,7 +136,10 @@ static bool listed(const struct audit *a, uint32_t id)
 	return soda_agent.table[id].list != 0;
 }
 
-/* An evictor takes a chunk out of its list when that is BUSY; an install puts it in first. */
+/*
+ * BUSY and FETCHING chunks may be in a list or not: an evictor takes a BUSY one out, an install
+ * puts a FETCHING one in.
+ */
 static int check_list(struct audit *a, uint32_t id, uint32_t w)
 {
 	bool is;
@@ -151,7 +154,7 @@ static int check_list(struct audit *a, uint32_t id, uint32_t w)
 	return 0;
 }
 
-/* Who finds a thing again: which one, and how often it was met. */
+/* How often chunk id was met. */
 struct search {
 	uint32_t id;
 	uint32_t n;
@@ -209,7 +212,7 @@ static uint32_t requests_of(uint32_t id)
 	return n;
 }
 
-/* What is under way belongs to somebody. */
+/* A chunk that is under way belongs to a sender's operation, the queue, or a channel's request. */
 static int check_owner(struct audit *a, uint32_t id, uint32_t w)
 {
 	uint32_t n;
@@ -231,7 +234,7 @@ static int check_owner(struct audit *a, uint32_t id, uint32_t w)
 	return 0;
 }
 
-/* Most chunks of most objects: not here, and nothing else is said of them. */
+/* Not resident, and without any flag that needs a check: most chunks of most objects. */
 static bool at_rest(uint32_t w)
 {
 	return w == SODA_CHUNK_ZERO || w == (SODA_CHUNK_REMOTE | SODA_CW_BACKED);
@@ -246,7 +249,7 @@ static int check_chunk(struct audit *a, uint32_t id)
 		return a->how == LIVE && a->moving ? 0 : check_list(a, id, w);
 	ret = check_word(a, id, w);
 	a->resident += in(w, RESIDENT);
-	/* In a thread's hands it may have its credit, or not (retire.c). */
+	/* A FETCHING chunk without a request may have its credit or not (retire.c): not counted. */
 	a->fetching += in(w, STATE(FETCHING)) && (a->how != ANYWHERE || requests_of(id));
 	a->pinned += !!(w & SODA_CW_PINNED);
 	a->moving = a->moving || in(w, STATE(BUSY) | STATE(FETCHING)) ||
@@ -276,7 +279,7 @@ static int check_region(struct soda_region *r, void *arg)
 	return ret;
 }
 
-/* The other way round: a request is for a chunk that waits for it, in this channel. */
+/* The chunk of a request is FETCHING, and names the request's channel. */
 static int check_request(struct audit *a, uint32_t channel, const struct soda_fetch_request *q)
 {
 	struct soda_region *r = soda_region_of(q->in.id);
@@ -304,7 +307,7 @@ static int check_channel(struct audit *a, uint32_t i, int64_t *slots)
 		return wrong(a, "channel %u has %u requests under way, and %u slots", i, n,
 			     ch->slots_n);
 	a->moving = a->moving || n;
-	/* In the hands of whoever has its lock. */
+	/* The thread that holds the channel's lock may be changing its requests. */
 	if (a->how == LIVE || (a->how == ANYWHERE && atomic_load(&ch->lock.word)))
 		return 0;
 	for (uint32_t k = ch->head; k != ch->tail && !ret; k++)
@@ -352,7 +355,10 @@ static int check_sending(struct audit *a)
 		     (long long)counted, (long long)evicted);
 }
 
-/* At any step a credit is taken before what it is for, and given back after it. */
+/*
+ * A thread takes a credit before it uses it, and gives it back after that: at any step enough are
+ * used.
+ */
 static int check_credits(struct audit *a, int64_t slots)
 {
 	const struct soda_buffer *b = &soda_agent.buffer;
@@ -409,7 +415,7 @@ int soda_audit_check(enum soda_audit_when when, struct soda_why *why)
 	return check_all(&a);
 }
 
-/* What changes whenever somebody does something. */
+/* A number that changes whenever a thread moves a chunk. */
 static uint64_t pulse(void)
 {
 	uint64_t sum = soda_progress_seen() + soda_agent.buffer.freed;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the runtime's accounts must add up to, computed anew: a second opinion for debug builds,
- * the simulation and tests.  Of each chunk of an object
+ * Recomputes what the runtime's flags, credits and lists must add up to, for debug builds, the
+ * simulation and tests.  For each chunk of an object
  *
  *   the dirty mask is empty but for DIRTY and BUSY, and never empty in DIRTY
  *   BACKED: always in REMOTE, never in ZERO     SENDING: CLEAN, DIRTY, BUSY     QUEUED: DIRTY, BUSY
- *   it is in a list of the policy exactly while it is CLEAN or DIRTY
- *   it is held by no more threads than remember it
+ *   the chunk is in a list of the policy exactly while it is CLEAN or DIRTY
+ *   its count of holds is at most the number of threads that remember it
  *
- * and of all of them together
+ * and for all chunks together
  *
  *   credits in use      = resident chunks + chunks on their way in + staging slots
  *   credits pinned      = chunks that are PINNED
- *   chunks to be sent and dropped = those that wait for it + those under way
- *   a QUEUED chunk has a place in the write-back queue
- *   a SENDING one belongs to one sender's operation, a BUSY one in no list to what a sender drops
- *   a FETCHING one belongs to one request of the channel that it names
+ *   buffer.sending      = chunks queued to be evicted + chunks under way to be evicted
+ *   each QUEUED chunk has a place in the write-back queue
+ *   each SENDING chunk belongs to one sender's operation
+ *   each BUSY chunk is one that a sender is about to drop
+ *   each FETCHING chunk belongs to one request of the channel that it names
  *
- * It repairs nothing and waits for nothing (but soda_audit_live), and finds one thing at a time.
+ * An audit repairs nothing, and ends at the first thing that is wrong.
  */
 #ifndef SODA_HOST_AUDIT_H
 #define SODA_HOST_AUDIT_H
@@ -25,30 +26,33 @@
 #include "transport/api/transport.h"
 
 enum soda_audit_when {
-	/* Threads stand anywhere: what holds at each of their steps. */
+	/* Threads may be anywhere in the code: checks only what holds at each step. */
 	SODA_AUDIT_ANYWHERE,
-	/* No thread of the program is inside of a call or a fault, and the runtime's own wait for
-	   work or for answers: all of it. */
+	/*
+	 * No thread of the program is in a call or a fault, and the runtime's own threads wait for
+	 * work or for answers: checks everything.
+	 */
 	SODA_AUDIT_BETWEEN,
 };
 
 /*
  * 0; -EUCLEAN: *why says which chunk, object or account is wrong, and how.  No other thread may
- * run meanwhile: it reads what locks guard without them.
+ * run meanwhile, because the audit takes no locks.  Never waits.
  */
 int soda_audit_check(enum soda_audit_when when, struct soda_why *why);
 
 /*
- * The same beside threads that run.  They make accounts differ for a moment: -EUCLEAN only where
- * the same thing is wrong, and nothing moves, for thousands of looks over several seconds.  0 also
- * where there is too much under way for an opinion.  Takes the lock of soda_regions_lock and each
- * shard's.
+ * The same while other threads run, which make accounts differ for a moment.  So -EUCLEAN only
+ * where the same thing is wrong, and no counter changes, in thousands of looks over several
+ * seconds; 0 also where too much is under way to tell.  Takes the lock of soda_regions_lock and
+ * each shard's.
  */
 int soda_audit_live(struct soda_why *why);
 
 /*
- * For the runtime's own quiet points (a sync has ended, a connection is back, the end): debug
- * builds log what soda_audit_live finds, with `where`, and abort; others do nothing.
+ * The runtime calls this where little is under way (after a sync, after a reconnection, at the
+ * end): debug builds call soda_audit_live, and if it finds something log that, with `where`, and
+ * abort; other builds do nothing.
  */
 #ifdef SODA_DEBUG
 void soda_audit_quiet(const char *where);

@@ -36,7 +36,7 @@ static int fault_timeout(void)
 	return (int)soda_agent.settings.fault_timeout_ms;
 }
 
-/* Run a call, again after a reconnection if the connection failed under it, within its time. */
+/* Make the call, again on the next connection if one fails, within the fault time-out. */
 static int with_control(region_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
 {
 	struct region_call call = { fn, r, arg };
@@ -111,7 +111,7 @@ static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, boo
 {
 	int ret = region_call(c, SODA_MSG_CLOSE, r, timeout_ms, why);
 
-	/* there is none: it was closed by a call whose answer was lost, or went with the server */
+	/* -EINVAL: no such region; an unanswered CLOSE closed it, or the server has started anew */
 	return ret == -EINVAL ? 0 : ret;
 }
 
@@ -144,8 +144,8 @@ struct advising {
 	struct soda_wire_advise *advise;
 	struct soda_static_map **map_p;
 	uint32_t losses; /* freeze_call's */
-	uint32_t breaks; /* soda_server_breaks() when it was asked last */
-	bool asked;
+	uint32_t breaks; /* soda_server_breaks() when the last call was made */
+	bool asked;	 /* a call was made */
 };
 
 static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
@@ -158,7 +158,7 @@ static int advise_call(struct soda_conn *c, struct soda_region *r, void *arg, bo
 	return soda_conn_advise(c, a->advise, a->map_p, timeout_ms, why);
 }
 
-/* Nobody meets another server or agent while the connection is ours. */
+/* While this thread has the control connection, losses cannot change: only a HELLO changes them. */
 static int freeze_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
 		       int timeout_ms, struct soda_why *why)
 {
@@ -175,7 +175,9 @@ static void unmap(void *arg)
 	soda_conn_unmap_region(&r->mr);
 }
 
-/* The object is gone here, and the server has it still, as nobody could tell it. */
+/*
+ * The object is freed here, and the server could not be told: the keeper closes its region later.
+ */
 static void close_later(struct soda_link *link, uint16_t id)
 {
 	soda_region_id_keep(id);
@@ -188,7 +190,7 @@ void soda_calls_forget_closes(struct soda_link *link)
 	soda_region_ids_release();
 }
 
-/* What the server says to it changes nothing here. */
+/* Close a region that was kept for closing; a refusal is logged, and not tried again. */
 static int close_one(struct soda_conn *control, uint16_t id)
 {
 	struct soda_region r = { .id = id };
@@ -206,6 +208,7 @@ static int close_one(struct soda_conn *control, uint16_t id)
 	return 0;
 }
 
+/* For soda_call_once: close all regions that were kept for closing. */
 static int close_kept(struct soda_conn *control, void *arg, bool again, int timeout_ms,
 		      struct soda_why *why)
 {
@@ -264,7 +267,10 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 	return with_control(name_call, r, advice_p, why);
 }
 
-/* Where it is not answered nothing is written any more on the connections of that time. */
+/*
+ * If the call is not answered, wait until the connections of that time are broken: afterwards the
+ * peer writes nothing into memory of ours any more.
+ */
 static int ask_advice(region_fn *fn, struct soda_region *r, struct advising *a,
 		      struct soda_why *why)
 {
@@ -306,9 +312,9 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
 }
 
 /*
- * One that was not answered may be done at any time as long as its connection lives, and no
- * WRITE may come before it: those of later stores travel on connections of the next epoch, for
- * which the server ends this one first.
+ * The server may do an unanswered DISCARD at any time while the connection lives, also after a
+ * later WRITE, whose data it would erase.  So the connections are broken: later WRITEs travel on
+ * those of the next epoch, and the server ends the older epoch first.
  */
 void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
@@ -327,7 +333,7 @@ void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 	if (control)
 		ret = discard_call(control, r, first, n);
 	lost = soda_call_lost(ret);
-	if (lost) /* locked: of this connection, and not of the next */
+	if (lost) /* before the release: it is this connection that has failed, not the next one */
 		soda_server_report(server, ret);
 	soda_server_release(server);
 	if (lost)

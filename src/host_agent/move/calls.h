@@ -8,51 +8,63 @@
 #include "host_agent/object/region.h"
 #include "transport/api/transport.h"
 
-/* One attempt to OPEN the object's region on this connection; nothing is noted. */
+/*
+ * OPEN the object's region on this connection; changes nothing in *r. Errors of
+ * soda_conn_open_region.
+ */
 int soda_calls_open_on(struct soda_conn *control, const struct soda_region *r, struct soda_mr *mr_p,
 		       struct soda_wire_opened *opened_p, int timeout_ms, struct soda_why *why);
-/* The server's, of an OPEN that nobody relies on. Errors of the connection alone. */
+/*
+ * CLOSE the region, which the server may have open after an OPEN whose answer did not come.  0 also
+ * where the server refuses; errors of the connection.
+ */
 int soda_calls_close_unknown(struct soda_conn *control, const struct soda_region *r, int timeout_ms,
 			     struct soda_why *why);
 /*
- * Open the object's region on the server and fill r->mr, bytes, file_id, generation.  One that may
- * be open already, with nothing in it that anybody knows of (r->asked), is closed first.
+ * Open the object's region on the server and fill r->mr, bytes, file_id, generation.  Closes it
+ * first where an earlier OPEN was not answered (r->asked).
  */
 int soda_calls_open_once(struct soda_conn *control, struct soda_region *r, int timeout_ms,
 			 struct soda_why *why);
 
 /*
- * Control calls for an object; they outlast a reconnection, within the fault time-out.  One that is
- * not answered within it is -ETIMEDOUT, and costs all connections: they are made anew, because the
- * server does nothing of the old ones after that.
+ * Control calls for an object.  When the connection fails a call is made again on the next one,
+ * within the fault time-out.  A call that is not answered by then returns -ETIMEDOUT and breaks all
+ * connections, which are made anew: the server does nothing more for the old ones.
  */
 int soda_calls_open_region(struct soda_region *r, struct soda_why *why);
-/* 0 also where nobody answers: the server is told when it is there again.  Else it keeps it. */
+/*
+ * 0 also where the server does not answer: the keeper closes the region when the server is there
+ * again. After another error the region stays open on the server.
+ */
 int soda_calls_close_region(struct soda_region *r, struct soda_why *why);
 int soda_calls_sync_region(struct soda_region *r, struct soda_why *why);
 /*
- * DISCARD of chunks that nobody fetches or writes back before this returns.  Never twice, and
- * best effort: a server that refuses is not asked again for the region.  When it returns the
- * server has done it, or never will after a WRITE that follows.  A server that does not answer
- * within the time of a fault loses its connections.
+ * Tell the server to DISCARD chunks; no thread may fetch them or write them back before this
+ * returns. Best effort: made once, and not at all for a region of which the server has refused a
+ * DISCARD.  When the function returns the server has done it, or will not do it after a later
+ * WRITE: if it has not answered within the time of a fault, all connections are broken and made
+ * anew.
  */
 void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n);
-/* *advice_p: what the operator's rules say of the object, or SODA_NORMAL. */
+/*
+ * Tell the server r->name. *advice_p: what the server's rules advise for that name, or SODA_NORMAL.
+ */
 int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why *why);
 /*
- * SODA_STATIC_CACHE, for what was synced since soda_unacked_losses() was that number.  As
- * soda_conn_advise; -EAGAIN: it is another one, so that the server may lack some of it.  The
- * server was not asked.
+ * Advise SODA_STATIC_CACHE for an object that was synced when soda_unacked_losses() was `losses`.
+ * As soda_conn_advise; -EAGAIN: the number is another one, so the server may lack data that was
+ * synced; no call was made.
  */
 int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why);
-/* Other advice. As soda_conn_advise. */
+/* Any other advice. As soda_conn_advise. */
 int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     struct soda_static_map **map_p, struct soda_why *why);
 
-/* The keeper tells the server of objects that were freed while nobody could tell it. */
+/* The keeper: close regions whose objects were freed while the server did not answer. */
 void soda_calls_close_late(struct soda_link *link);
-/* The server that is met has none of them. */
+/* The keeper: a server was met that has no region of ours, so none is to be closed. */
 void soda_calls_forget_closes(struct soda_link *link);
 
 #endif

@@ -39,8 +39,10 @@ static bool add_pair(void)
 {
 	uint32_t p = atomic_load(&pairs);
 
-	/* A demand channel needs its slot at once; one for fetching ahead gets some when there is
-	 * room. */
+	/*
+	 * A demand channel needs a slot at once; soda_channels_resize gives slots to the channel
+	 * for fetching ahead, if the buffer has room.
+	 */
 	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&soda_channels[p]) ||
 	    init_channel(&soda_channels[SODA_CHANNEL_PAIRS_MAX + p]))
 		return false;
@@ -61,7 +63,7 @@ int soda_channels_start(uint32_t n)
 	return 0;
 }
 
-/* Channel i of 2 * n: those for demands first. */
+/* The index in soda_channels of channel i of 2 * n, the n demand channels first. */
 static uint32_t index_of(uint32_t i, uint32_t n)
 {
 	return i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n;
@@ -98,8 +100,9 @@ int soda_channel_fail(struct soda_fetch_channel *ch)
 }
 
 /*
- * An install by a peer that is alive takes some 20 us, and the connection of one that
- * is not ends.  One that was stopped in the middle may go on at any time: see stuck.h.
+ * A peer that lives needs some 20 us to install a chunk, and the connection of a dead one ends.  A
+ * peer that was stopped in the middle may go on at any time: such a channel's chunks are kept by
+ * stuck.h.
  */
 static void disconnect(struct soda_fetch_channel *ch, void *arg)
 {
@@ -114,7 +117,7 @@ static void disconnect(struct soda_fetch_channel *ch, void *arg)
 			       "chunks are out of reach for good",
 			       soda_conn_peer(ch->conn), soda_channel_outstanding(ch));
 	ch->conn = NULL;
-	ch->head = ch->tail; /* in one step: others look, without the lock */
+	ch->head = ch->tail; /* one store: other threads read both without the lock */
 }
 
 void soda_channels_disconnect(void)
@@ -141,8 +144,10 @@ void soda_channels_abort(void)
 {
 	uint32_t n = soda_channels_pairs();
 
-	/* Without the lock: its holder may be the one that is blocked.  Only the keeper, which
-	   calls this, ever closes a connection. */
+	/*
+	 * Without the lock: the thread that holds it may be the one that waits for an answer.  The
+	 * connection stays: only the keeper closes connections, and only the keeper calls this.
+	 */
 	for (uint32_t i = 0; i < 2 * n; i++) {
 		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
@@ -184,9 +189,9 @@ void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
 	_Atomic uint32_t nobody = 0;
 
 	/*
-	 * Locks of one rank: whoever is here is the only one that ever holds two of them, and
-	 * takes them in this order.  Not asleep on the lock's own word: a wake-up there is meant
-	 * for one that waits for the lock, and would be lost to it.
+	 * Locks of one rank: this function alone ever holds two of them, and takes them in this
+	 * order.  It sleeps on a word of its own and not on the lock's: a wake-up there is meant
+	 * for a thread that waits for the lock, which would not get it.
 	 */
 	for (uint32_t i = 0; i < 2 * n; i++) {
 		struct soda_lock *lock = &soda_channels[index_of(i, n)].lock;
@@ -204,7 +209,7 @@ int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
 	uint32_t n = soda_channels_pairs();
 	int ret = 0;
 
-	/* Without the locks: only the keeper, which calls this, ever closes a connection. */
+	/* Without the locks: only the keeper closes connections, and only the keeper calls this. */
 	for (uint32_t i = 0; i < 2 * n && ret == 0; i++) {
 		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
 
@@ -222,17 +227,17 @@ void soda_channels_connect(uint32_t i, struct soda_conn *conn)
 	soda_lock_acquire(&ch->lock);
 	ch->conn = conn;
 	ch->broken = false;
-	ch->head = ch->tail; /* in one step: others look, without the lock */
+	ch->head = ch->tail; /* one store: other threads read both without the lock */
 	soda_lock_release(&ch->lock);
 }
 
-/* Change how many slots a channel has; what shrinks gives its memory back. */
+/* Change how many slots a channel has, as far as credits are there; unused slots' memory goes. */
 static void fit_slots(struct soda_fetch_channel *ch, uint32_t n)
 {
 	uint64_t bytes = soda_chunk_bytes();
 
 	if (ch->head != ch->tail)
-		return; /* numbering depends on it; the next resize comes */
+		return; /* requests under way are found by slots_n; a later resize will do it */
 	while (ch->slots_n < n && soda_buffer_take(&soda_agent.buffer))
 		ch->slots_n++;
 	if (ch->slots_n > n) {
@@ -253,8 +258,10 @@ void soda_channels_resize(int64_t limit)
 	int64_t share = limit / 8 / soda_channels_pairs();
 	uint32_t n = soda_agent.settings.prefetch_chunks;
 
-	/* Fetching ahead may use an eighth of the buffer in all, and no less than two chunks make
-	 * sense. */
+	/*
+	 * Fetching ahead may use an eighth of the buffer in all, and no less than two chunks make
+	 * sense.
+	 */
 	n = n < SODA_SLOTS_MAX ? n : SODA_SLOTS_MAX;
 	n = n < share ? n : (uint32_t)share;
 	n = n < 2 ? 0 : n;

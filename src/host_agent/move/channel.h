@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A channel: one data connection, its staging slots, its requests under way.  For
- * channel.c (their life), fetch.c (demands and answers) and ahead.c; what others
- * may ask is in fetch.h.
+ * A channel: one data connection, its staging slots, its requests under way.  Only channel.c (life
+ * of the channels), fetch.c (demands and answers), ahead.c, stuck.c and audit.c include this; what
+ * other modules may call is in fetch.h.
  *
  * Demand channels are 0 .. pairs - 1, the channel for fetching ahead of pair p is
  * SODA_CHANNEL_PAIRS_MAX + p.
@@ -15,7 +15,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/pages/install.h"
 
-/* Answers that are collected at once: they are described on a signal's stack. */
+/* Answers collected in one call: their descriptions lie on a signal handler's stack. */
 enum { SODA_COLLECT_MAX = 64 };
 
 struct soda_fetch_request {
@@ -31,7 +31,10 @@ struct soda_fetch_channel {
 	bool broken;		/* failed, not yet replaced */
 	char *slots;		/* SODA_SLOTS_MAX of them, in a reserved range */
 	struct soda_fetch_request req[SODA_SLOTS_MAX];
-	/* the same, but anybody may look: whether there is something to collect */
+	/*
+	 * changed with lock held; any thread may read them to see whether there is an answer to
+	 * collect
+	 */
 	_Atomic uint32_t slots_n;    /* slots in use: each has a credit of the buffer */
 	_Atomic uint32_t head, tail; /* requests outstanding: slot = number % slots_n */
 	uint32_t seen;		     /* the keeper's alone: head when it last looked */
@@ -67,9 +70,10 @@ static inline bool soda_channel_usable(const struct soda_fetch_channel *ch)
 /* The functions below want the channel's lock held. AS. */
 
 /*
- * Whether the region is another one than the object's, or none: what it has may not be mixed with
- * what is here.  The lock: that is found out before any channel has a new connection, and a fault
- * may have begun before.
+ * Whether no chunk of the object may be fetched: what the server has under the region's id may be
+ * other content than the object's (region.h, `lost`).  To be asked with the channel's lock: the
+ * keeper sets `lost` before any channel gets a new connection, and a fault may have begun before
+ * that.
  */
 static inline bool soda_channel_refuses(const struct soda_region *r)
 {
@@ -77,11 +81,11 @@ static inline bool soda_channel_refuses(const struct soda_region *r)
 }
 
 /*
- * What is under way on the channel will not come.  While the peer is just installing a
- * chunk (-EAGAIN), all of it stays under way; to be tried again.
+ * No answer to a request under way will come: cancel all of them.  0; -EAGAIN: the peer is
+ * installing one of the chunks now, and all requests stay under way; call again.
  */
 int soda_channel_fail(struct soda_fetch_channel *ch);
-/* The connection failed: so does all that is under way, and the keeper is told. */
+/* The connection failed with err: cancel the requests under way, tell the keeper. */
 void soda_channel_break(struct soda_fetch_channel *ch, int err);
 
 /*
@@ -92,16 +96,17 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 		      struct soda_install in);
 
 /*
- * Collect and install up to max answers, waiting at most timeout_ns for the first, of
- * which spin_ns busy.  How many; 0; an error of the connection, which is then broken.
- * *install_err_p: the last error of installing, or untouched.
+ * Collect and install up to max answers, waiting at most timeout_ns for the first, of which spin_ns
+ * busy.  How many; 0; an error of the connection, and the channel is broken.
+ * *install_err_p: the last error of installing, else untouched.
  */
 int soda_channel_collect(struct soda_thread *t, struct soda_fetch_channel *ch, int max,
 			 int64_t timeout_ns, int64_t spin_ns, int *install_err_p);
 
 /*
- * Where the server's memory is mapped here: install without request or staging.  1: it
- * is not mapped; 0; -ENOTCONN, -EIO as above and errors of installing, with the chunks given back.
+ * Install n chunks straight from the server's memory, where that is mapped here, without a request.
+ * 0; 1: not mapped, nothing done; -ENOTCONN; -EIO: the object is lost; an error of installing.
+ * After an error the chunks are no longer FETCHING and their credits are back.
  */
 int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
 				struct soda_region *r, const struct soda_install *in, uint32_t n);

@@ -12,13 +12,14 @@
 #include "host_agent/object/region.h"
 #include "host_agent/pages/install.h"
 
-/* The dirty chunks met while looking for clean ones: queued after the shard's lock is released. */
+/* Dirty chunks that consider() met: evict_batch() queues them when the shard's lock is released. */
 struct gathering {
 	uint32_t dirty[SODA_DROP_MAX];
 	int dirty_n;
 	int64_t dirty_max;
 };
 
+/* For soda_replace_take: whether the chunk may be evicted; a clean one is BUSY then. */
 static enum soda_take consider(void *arg, uint32_t id)
 {
 	const uint32_t unable = SODA_CW_PINNED | SODA_CW_SENDING | SODA_CW_HOLD | SODA_CW_QUEUED;
@@ -42,15 +43,15 @@ static enum soda_take consider(void *arg, uint32_t id)
 	}
 }
 
-/* They go as they came: nobody stored to them. They are BUSY, so their objects are there. */
-static void left_unstored(const uint32_t *ids, int n)
+/* Tell the guess that nobody stored to these chunks. They are BUSY, so their objects exist. */
+static void learn_unstored(const uint32_t *ids, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (soda_chunk_load(&soda_agent.table[ids[i]]) & SODA_CW_AS_FETCHED)
 			soda_guess_learn(soda_region_of(ids[i]), false);
 }
 
-/* One batch; returns how many chunks were dropped or queued. */
+/* Evict one batch; returns how many chunks were dropped or queued. */
 static int evict_batch(struct soda_thread *t, int64_t want)
 {
 	uint32_t ids[SODA_DROP_MAX];
@@ -64,7 +65,7 @@ static int evict_batch(struct soda_thread *t, int64_t want)
 	n = soda_replace_take(&soda_agent.replacer, ids, (int)want, consider, &g);
 	if (g.dirty_n)
 		soda_writeback_evict(t, g.dirty, g.dirty_n);
-	left_unstored(ids, n);
+	learn_unstored(ids, n);
 	if (n)
 		n = soda_drop_chunks(ids, n);
 	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Demands, and the answers to whatever was posted. */
+/* Demand READs, and installing the answers to all READs. */
 #include "host_agent/move/fetch.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void count_fetch(struct soda_thread *t, const struct soda_install *in, ui
 	soda_count(t, in->ahead ? SODA_CNT_PREFETCHED : SODA_CNT_FETCHES, 1);
 }
 
-/* Resident, under way, or zeros that nobody wrote. */
+/* The chunk is resident, under way, or was never written: it need not be fetched. */
 static uint64_t is_here(uint32_t id)
 {
 	enum soda_chunk_state state = soda_chunk_state(soda_chunk_load(&soda_agent.table[id]));
@@ -32,9 +32,9 @@ static uint64_t is_here(uint32_t id)
 }
 
 /*
- * What this process has around a chunk that it asks for: told to an agent that fetches ahead of
- * us, so that it leaves out what we would not ask it for.  A look at the states of 128 chunks,
- * 2 KiB of the chunk table, without a lock: what changes meanwhile makes it a worse hint.
+ * Which chunks around the one that this process asks for it need not ask for: an agent that fetches
+ * ahead of us is told, and leaves those out.  Reads the states of 128 chunks, 2 KiB of the chunk
+ * table, without a lock: a state that changes meanwhile makes the hint worse, not wrong.
  */
 static void look_around(const struct soda_region *r, uint32_t id,
 			struct soda_wire_residency *hint_p)
@@ -83,19 +83,21 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
 			      memory_order_release);
 	ch->tail++;
-	/* the peer's install wakes the threads that look at the counters: counted before */
+	/* counted now: the peer's install may wake a thread that then looks at the counters */
 	if (placed)
 		count_fetch(t, &in, bytes);
 	return 0;
 }
 
-/* Where the data of request k are. */
+/* Where the data of request k lie. */
 static const char *data_of(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
 {
 	return done->data ? done->data : slot_of(ch, k);
 }
 
-/* Whether request k, the second answer, can share one install with the one before it. */
+/*
+ * Whether the answers to requests k - 1 and k, done[0] and done[1], can be installed in one call.
+ */
 static bool adjacent(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done done[2])
 {
 	const struct soda_fetch_request *a = &ch->req[(k - 1) % ch->slots_n],
@@ -107,7 +109,10 @@ static bool adjacent(struct soda_fetch_channel *ch, uint32_t k, const struct sod
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
 }
 
-/* The next `run` chunks are here. First of all: their install wakes who looks at the counters. */
+/*
+ * Count the next `run` chunks: before they are installed, which may wake a thread that looks at the
+ * counters.
+ */
 static void count_arrived(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t k,
 			  uint32_t run)
 {
@@ -119,14 +124,14 @@ static void count_arrived(struct soda_thread *t, struct soda_fetch_channel *ch, 
 	}
 }
 
-/* The peer has installed it. */
+/* The peer has installed the chunk of this request. */
 static void settle_arrived(struct soda_thread *t, const struct soda_fetch_request *q)
 {
 	soda_count(t, SODA_CNT_INSTALLED, 1);
 	soda_install_settle(&q->in);
 }
 
-/* The next n answers are there: install them, neighbours together. */
+/* Install the next n answers, neighbours in one call. */
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   const struct soda_done *done, int n)
 {
@@ -166,8 +171,8 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 }
 
 /*
- * What is fetched ahead is collected by halves: the fault on the other half is what
- * makes the stream run on while it is still under way.
+ * Of READs ahead one call collects at most half of the answers that are outstanding: the program's
+ * fault on a chunk of the other half makes the stream fetch on, while chunks are still under way.
  */
 static int most_at_once(const struct soda_fetch_channel *ch)
 {
@@ -205,9 +210,9 @@ static bool fetching(uint32_t id)
 }
 
 /*
- * Collect until the chunk has settled. The lock is held.  With nothing under way the answer has
- * come, and another thread fetches the chunk anew on a channel of its own: the fault comes back to
- * it.
+ * Collect until the chunk has settled. The lock is held.  If the chunk is FETCHING and nothing is
+ * under way here, our answer has come and another thread fetches the chunk anew on its own channel:
+ * the thread faults again and then waits for that one.
  */
 static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t id,
 			 uint64_t deadline_ns, int64_t spin_ns)
@@ -227,8 +232,11 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, u
 			continue;
 		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
 		if (soda_now_ns() >= deadline_ns) {
-			soda_channel_break(
-				ch, -ETIMEDOUT); /* the answer may still come: not into this slot */
+			/*
+			 * The answer may still come, and must not be written into a slot that is
+			 * used again.
+			 */
+			soda_channel_break(ch, -ETIMEDOUT);
 			return -ETIMEDOUT;
 		}
 	}
@@ -236,18 +244,18 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, u
 }
 
 /*
- * An agent's static cache that is mapped here.  What is read of it gets page-table entries of
- * this process, and so counts as this node's memory (Pss), although it is the agent's.  So they
- * are let go of again, all of a mapping in one call, once MAPPED_MOST bytes of it were read; a
- * smaller mapping is never let go of.  The memory itself stays where it is: who reads it again, or
- * is reading it just then, pays a minor fault, no more.
+ * An agent's static cache that is mapped here.  Pages of it that this process reads get page-table
+ * entries, and so count as this process's memory (Pss), although they are the agent's.  So once
+ * MAPPED_MOST bytes of a mapping were read, the entries of the whole mapping are dropped in one
+ * call; those of a smaller mapping never are.  The agent's memory stays: a thread that reads it
+ * again, or is reading it at that moment, pays a minor fault.
  *
- * Each chunk that comes from there then costs such a fault, some 10 us; so this is for what an
- * agent keeps for the node, the smaller part of what is fetched.  Regions that a memory server
- * on this machine has mapped here stay: there every chunk would pay, and the memory is the
- * node's anyway.  The lock that keeps mr as it is is held.
+ * Each chunk from there then costs such a fault, some 10 us, which is affordable for a static
+ * cache, the smaller part of what is fetched.  Regions that a memory server on this machine has
+ * mapped here keep their entries: there every chunk would pay, and the memory is the node's anyway.
+ * The caller holds a channel's lock, so that mr does not change.
  */
-static void let_go_of_mapped(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
+static void drop_mapped_entries(const struct soda_mr *mr, uint64_t offset, uint32_t bytes)
 {
 	struct soda_static_map *s = mr->map ? NULL : soda_mr_mapped_static(mr, offset, bytes);
 	struct iovec all;
@@ -255,12 +263,13 @@ static void let_go_of_mapped(const struct soda_mr *mr, uint64_t offset, uint32_t
 
 	if (!s || s->bytes <= MAPPED_MOST)
 		return;
-	/* relaxed: nothing hangs on it, and two that both let go do no harm */
+	/* relaxed: the counter orders nothing, and two threads that both drop do no harm */
 	if (atomic_fetch_add_explicit(&s->read, bytes, memory_order_relaxed) + bytes < MAPPED_MOST)
 		return;
 	atomic_store_explicit(&s->read, 0, memory_order_relaxed);
 	all = (struct iovec){ (void *)(uintptr_t)s->memory, s->bytes };
-	soda_agent.page_ops->drop(&all, 1, &ignored); /* what fails is tried again in a while */
+	/* A failure is ignored: after another MAPPED_MOST bytes the drop is tried again. */
+	soda_agent.page_ops->drop(&all, 1, &ignored);
 }
 
 int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
@@ -280,13 +289,13 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 	for (uint32_t i = 0; i < n; i++)
 		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
 	ret = soda_install_run(r, in, n, src);
-	let_go_of_mapped(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	drop_mapped_entries(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
 	return ret;
 }
 
 /*
- * Post it; what is under way already, the handler's requests on its channel, first makes room where
- * there is none.
+ * Post the READ; where the channel has no free slot (in handler mode the handler's requests have
+ * them), collect answers first.
  */
 static int post_with_room(struct soda_thread *t, struct soda_fetch_channel *ch,
 			  struct soda_region *r, struct soda_install in, uint64_t deadline_ns)
@@ -401,7 +410,7 @@ unsigned soda_fetch_outstanding(uint32_t channel)
 	return soda_channel_outstanding(&soda_channels[channel]);
 }
 
-/* `channel` may be of the chunk's last journey: then there is nothing to collect. */
+/* The channel on which the chunk is fetched, or was last: then there may be nothing to collect. */
 static struct soda_fetch_channel *channel_of(uint32_t id)
 {
 	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);

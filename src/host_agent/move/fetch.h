@@ -1,22 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chunks on their way in.  A channel is one data connection with staging slots;
- * its lock is held by whoever posts or collects.  Threads use the channel of
- * their number, so that they meet only where there are more threads than
- * channels; what is fetched ahead travels on channels of its own, so that a
- * demand never queues behind it.
+ * Fetching chunks.  A channel is one data connection with staging slots; a thread holds its lock
+ * while it posts requests or collects answers.  A thread uses the channel of its number, so that
+ * two threads share one only where there are more threads than channels.  READs ahead of a fault
+ * have channels of their own, so that a demand never queues behind them.
  *
- * Nobody is handed anything: the thread that needs an answer collects it, and
- * with it those before it on the same channel.  The keeper collects what nobody
- * came for.
+ * No thread hands an answer to another one: the thread that needs an answer collects it, and with
+ * it the answers before it on the same channel.  The keeper collects the answers that no thread
+ * needs.
  *
- * A chunk that is FETCHING has a credit of the buffer.  Whoever collects the
- * answer installs it and settles the chunk; on an error the chunk goes back to
- * REMOTE and the credit is returned.
+ * A chunk that is FETCHING has a credit of the buffer.  The thread that collects the answer
+ * installs and settles the chunk; on an error the chunk goes back to REMOTE and the credit is
+ * returned.
  *
- * Where the server's memory is mapped (shm), pages are installed straight from
- * there.  Mappings, and keys to an agent's static cache, change under the channels' locks
- * only.
+ * Where the server's memory is mapped (shm), pages are installed straight from there.  Mappings,
+ * and keys to an agent's static cache, change under the channels' locks only.
  */
 #ifndef SODA_HOST_FETCH_H
 #define SODA_HOST_FETCH_H
@@ -35,33 +33,33 @@ uint32_t soda_channels_pairs(void);
 
 /* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
 void soda_channels_connect(uint32_t i, struct soda_conn *conn);
-/* Break all channels: what is under way fails, connections are closed. */
+/* Break all channels: the requests under way fail, connections are closed. */
 void soda_channels_disconnect(void);
-/* Make blocked collectors return; any thread. */
+/* Make threads return that wait for an answer; any thread. */
 void soda_channels_abort(void);
 /*
- * Lend the thread's demand connection to fn, if nobody uses it: -EBUSY, -ENOTCONN, or what fn
- * returns; a negative result says that the connection has failed. AS.
+ * Call fn with the thread's demand connection, if no other thread uses that: -EBUSY, -ENOTCONN, or
+ * what fn returns; a negative result of fn says that the connection has failed. AS.
  */
 int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
 		       void *arg);
 /* Run fn while no fetch can use a mapping or a key. */
 void soda_channels_exclusive(void (*fn)(void *arg), void *arg);
-/* The keeper's: soda_conn_reach_keyed of each. The first error, or 0. */
+/* soda_conn_reach_keyed of each connection; the keeper alone calls this. The first error, or 0. */
 int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why);
 
-/* In a fork's child: fn for each connection, without locks. */
+/* In a fork's child: call fn for each connection, without locks. */
 void soda_channels_forget(void (*fn)(struct soda_conn *conn));
 
 /*
- * The buffer has `limit` chunks: fit the slots for fetching ahead to it.  Credits
- * of slots are taken from the buffer here.
+ * The buffer has `limit` chunks: fit the number of slots for fetching ahead to that.  Takes the
+ * slots' credits from the buffer, or gives them back.
  */
 void soda_channels_resize(int64_t limit);
 
 /*
- * Fetch a chunk that the caller has made FETCHING, with a credit.  Returns when it
- * is resident.  block: the store that faulted, -1 for a load.  0; -ENOTCONN and
+ * Fetch a chunk that the caller has made FETCHING, with a credit.  Returns when the chunk is
+ * resident.  block: of the store that faulted, -1 for a load.  0; -ENOTCONN and
  * other errors of the connection (reported); -ETIMEDOUT; -EIO: the object is lost; the server's
  * refusal. AS.
  */
@@ -69,55 +67,62 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t deadline_ns);
 
 /*
- * Post the same without waiting (handler mode); -EAGAIN: no slot free.  The chunk
- * settles when soda_fetch_collect finds the answer. AS.
+ * Handler mode: post the READ of such a chunk without waiting for the answer; soda_fetch_collect
+ * settles the chunk.  0, -EAGAIN: no slot free, and the other errors of soda_fetch_demand. AS.
  */
 int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
-/* Collect what has arrived on the channel, waiting at most timeout_ns. */
+/*
+ * Collect the answers that have arrived on the channel, waiting at most timeout_ns for the first,
+ * of which spin_ns busy.  How many; 0 also where another thread has the channel; a connection's
+ * error.
+ */
 int soda_fetch_collect(struct soda_thread *t, uint32_t channel, int64_t timeout_ns,
 		       int64_t spin_ns);
 /* The descriptor of a channel, -1 while it is down. */
 int soda_fetch_fd(uint32_t channel);
 unsigned soda_fetch_outstanding(uint32_t channel);
 /*
- * Handler mode: the answer for a FETCHING chunk is overdue, so that its connection counts as
- * failed, with all that is under way on it.  Nothing, where the channel is in use just now. AS.
+ * Handler mode: the answer for a FETCHING chunk is overdue, so its connection counts as failed,
+ * with all requests under way on it.  Does nothing while another thread uses the channel. AS.
  */
 void soda_fetch_abandon(uint32_t id);
 
-/* Post a plan of chunks ahead of their faults; returns how many of it were dealt with. Never waits.
- * AS. */
+/*
+ * Post READs of the plan's chunks ahead of their faults.  Returns how many chunks of the plan,
+ * from its first on, need no other call: posted, or not REMOTE.  Never waits. AS.
+ */
 uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
 			  const struct soda_plan *plan);
 
 /*
- * Several plans with one doorbell: begin with zeros, add, end.  The doorbell rings earlier
- * where much is waiting for it.  Between the first add and the end nothing else of this file
- * may be called.  add is as soda_fetch_ahead. AS.
+ * Several plans with one doorbell: start with a zeroed batch, add plans, end.  add is as
+ * soda_fetch_ahead, and rings the doorbell itself once many requests wait for it.  Between the
+ * first add and the end the thread may call nothing else of this file. AS.
  */
 struct soda_fetch_batch {
 	struct soda_fetch_channel *ch; /* locked; NULL: none */
-	uint32_t rung;		       /* its tail then */
+	uint32_t rung;		       /* ch->tail when the doorbell rang last */
 };
 uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 			      struct soda_region *r, const struct soda_plan *plan);
 void soda_fetch_batch_end(struct soda_fetch_batch *b);
 
 /*
- * Wait until a FETCHING chunk has settled, collecting it if nobody else does.
+ * Wait until a FETCHING chunk has settled, and collect its answer where no other thread does.
  * 0 or -ETIMEDOUT. AS.
  */
 int soda_fetch_join(struct soda_thread *t, uint32_t id, uint64_t deadline_ns);
 
-/* Collect, without waiting, what this thread has fetched ahead. AS. */
+/* Collect, without waiting, the answers to this thread's READs ahead. AS. */
 void soda_fetch_collect_own(struct soda_thread *t);
 
-/* Collect, without waiting, what was fetched ahead and nobody came for. AS. */
+/* Collect, without waiting, the answers to all threads' READs ahead. AS. */
 void soda_fetch_collect_idle(struct soda_thread *t);
 
 /*
- * The keeper's: the same on channels where nobody has collected since its last call. Threads
- * collect their own when they come by, with the data in their cache. True: more is to come. AS.
+ * The keeper alone calls this: as soda_fetch_collect_idle, on channels from which no thread has
+ * collected since the last call.  (A thread that collects its own answers has the data in its
+ * cache.)  True: answers are still outstanding. AS.
  */
 bool soda_fetch_collect_left(struct soda_thread *t);
 

@@ -14,7 +14,10 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/mapping.h"
 
-/* Make a chunk ours: BUSY if it was resident, else as it is. Waits for what is under way. */
+/*
+ * Wait until no other thread, READ or WRITE works on the chunk, then make it BUSY if it is resident
+ * (*resident_p); else leave it as it is.  0, -ETIMEDOUT.
+ */
 static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *resident_p)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -32,8 +35,11 @@ static int take_over(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		} else if (w & SODA_CW_SENDING) {
 			soda_sync_settle(id, deadline_ns);
 		} else if (s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) {
-			/* in one step: until it is ours, whoever waits for its turn in the queue
-			   counts on that; then its place is skipped */
+			/*
+			 * QUEUED goes in the same step: a thread that waits for this chunk to leave
+			 * the queue must not see it unqueued before it is BUSY; the sender skips a
+			 * place whose chunk is not QUEUED
+			 */
 			if (soda_chunk_swap(c, &w,
 					    (w & ~(SODA_CW_STATE | SODA_CW_QUEUED)) |
 						    SODA_CHUNK_BUSY)) {
@@ -56,11 +62,12 @@ static void forget_chunk(uint32_t id)
 	c->credit = 0;
 	if (soda_chunk_flags(c, 0, SODA_CW_PINNED) & SODA_CW_PINNED)
 		soda_buffer_unpin(&soda_agent.buffer);
-	if (soda_chunk_state(soda_chunk_load(c)) != SODA_CHUNK_FETCHING) /* an orphan: stuck.h */
+	/* one that is still FETCHING is stuck.h's, which makes it NONE later */
+	if (soda_chunk_state(soda_chunk_load(c)) != SODA_CHUNK_FETCHING)
 		soda_chunk_settle(c, SODA_CHUNK_NONE, 0, 0, ~0u);
 }
 
-/* A chunk that is not resident: nobody can begin to fetch it from now on. */
+/* Make a chunk that is not resident NONE, so that no thread can begin to fetch it. */
 static bool vacate(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -77,8 +84,10 @@ static bool vacate(uint32_t id)
 }
 
 /*
- * Make it BUSY or NONE: 0.  -EBUSY: a peer that stands still may yet store to it; -ETIMEDOUT.  What
- * a silent server keeps under way ends with its connections.
+ * Make the chunk BUSY, if it is resident (*had_p), or NONE.  0; -EBUSY: it stays FETCHING, as a
+ * stopped peer may still store to it; -ETIMEDOUT.  When a chunk is in use for the time of a fault
+ * the server counts as silent: its connections are made anew, which ends READs and WRITEs under
+ * way.
  */
 static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, bool *had_p)
 {
@@ -135,7 +144,7 @@ int soda_retire_range(uint32_t first, uint32_t n)
 	return ret ? ret : stuck;
 }
 
-/* A BUSY chunk that is to be zeros. On an error it is resident again, dirty as it is. */
+/* Drop a BUSY chunk, which becomes ZERO. On the kernel's error it is resident, all of it dirty. */
 static int drop_resident(uint32_t id)
 {
 	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(id), id);
@@ -159,9 +168,9 @@ static int drop_resident(uint32_t id)
 }
 
 /*
- * Pages of a chunk that is not resident: the kernel has kept them, and they are its old content;
- * or, in handler mode, they have been made to fail, as it is LOST.  While that is undone the chunk
- * is FETCHING, so that nobody else brings it, or makes it zeros that a thread stores to at once.
+ * Take away what a chunk that is not resident may have in its pages: old content that the kernel
+ * has refused to drop, or, LOST in handler mode, marks that make each touch fail.  Meanwhile the
+ * chunk is FETCHING, so that no other thread fetches it, or installs zeros and stores to them.
  */
 static int clear_pages(uint32_t id)
 {
@@ -191,7 +200,7 @@ static int clear_pages(uint32_t id)
 	return ret;
 }
 
-/* A chunk that is not resident becomes zeros. false: another thread has begun to fetch it. */
+/* Make a chunk that is not resident ZERO. false: another thread has begun to fetch it. */
 static bool forget_content(uint32_t id, bool *backed_p)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
@@ -233,7 +242,7 @@ void soda_retire_cold(uint32_t id, uint32_t keep)
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
 
-	/* The caller wants it gone, whoever touched it last. */
+	/* Not soda_chunk_droppable(): that also keeps the last chunks of threads (HOLD). */
 	while (soda_chunk_state(w) == SODA_CHUNK_CLEAN &&
 	       !(w & (keep | SODA_CW_SENDING | SODA_CW_QUEUED))) {
 		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))

@@ -19,29 +19,30 @@
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/protect.h"
 
-/* A chunk that is taken from the queue. */
+/* A chunk that has been taken from the queue. */
 struct outgoing {
 	uint32_t id;
-	uint32_t mask;	 /* blocks to send; 0: nobody stored to it, it is CLEAN again */
+	uint32_t mask;	 /* blocks to send; 0: nothing to send, it is CLEAN again */
 	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
-	bool unreadable; /* the program has closed some of it: see closed_pages.h */
+	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.h) */
 };
 
 /*
- * New chunks fill half of the ring at most.  The other half is for those that were taken and come
- * back, so that there is a place for each of them: no more are out at a time than all senders
- * hold, which is some 3000 (64 channels and the thread, a batch under way and one just taken).
+ * New chunks fill half of the ring at most.  The other half is for chunks that senders took and put
+ * back, so that there is always a place for these: all senders together hold some 3000 at a time
+ * (64 channels and the thread, each with a batch under way and one just taken).
  */
 enum { RING = 16384 };
-_Static_assert(SODA_WRITEBACK_QUEUE <= RING / 2, "the other half is for what comes back");
+_Static_assert(SODA_WRITEBACK_QUEUE <= RING / 2,
+	       "the other half is for chunks that senders put back");
 
 static struct {
 	struct soda_lock lock;
 	/* guarded by lock */
 	uint64_t chunks[RING];	     /* chunk id, and why << 32 */
-	_Atomic uint32_t head, tail; /* anybody may look */
+	_Atomic uint32_t head, tail; /* changed with lock; read without it, too */
 	_Atomic uint32_t refused;
-	_Atomic bool doubt;
+	_Atomic bool doubt; /* see doubt_all() */
 } queue;
 
 uint64_t soda_sender_queue_bytes(void)
@@ -79,8 +80,7 @@ uint32_t soda_sender_queue_refused(void)
 }
 
 /*
- * A chunk that was taken comes back, with the flag QUEUED set: there is always a place for it.
- * leaves() is still to be called. AS.
+ * Put a chunk that was taken back into the queue; it is QUEUED. leaves() is not called for it yet.
  */
 static void put_back(uint32_t id, int why)
 {
@@ -103,14 +103,14 @@ uint32_t soda_sender_queue_waiting(void)
 	return atomic_load_explicit(&queue.tail, memory_order_relaxed) - head;
 }
 
-/* A chunk that was queued for this reason has been dealt with. */
+/* A chunk that was queued for this reason is neither queued nor under way any more. */
 static void leaves(int why)
 {
 	if (why == SODA_WB_EVICT)
 		atomic_fetch_sub(&soda_agent.buffer.sending, 1);
 }
 
-/* What of the chunk must travel: all of it where the server may hold what was discarded. */
+/* The blocks to send: all, where the server may still hold content that was discarded. */
 static uint32_t blocks_to_send(uint32_t id, uint32_t w)
 {
 	bool stale = atomic_load_explicit(&soda_region_of(id)->stale, memory_order_relaxed);
@@ -119,9 +119,10 @@ static uint32_t blocks_to_send(uint32_t id, uint32_t w)
 }
 
 /*
- * Dirty and not in flight: ours.  0: not to be sent now; *again_p: but later, as whoever waits for
- * it to leave the queue counts on it.  Without the flag it is a place that was given up: the chunk
- * has been discarded since, or was sent by another place of its own.
+ * Make a chunk from the queue BUSY, if it is dirty and not under way.  Returns the blocks to send;
+ * 0: nothing to send now; *again_p: the caller puts it back into the queue, because threads wait
+ * for it to be sent.  A chunk that is not QUEUED any more has been discarded, or sent from another
+ * place in the queue.
  */
 static uint32_t begin(uint32_t id, bool *again_p)
 {
@@ -137,7 +138,7 @@ static uint32_t begin(uint32_t id, bool *again_p)
 			return 0;
 		}
 		if (s == SODA_CHUNK_BUSY) {
-			w = soda_chunk_load(c); /* a store was let in */
+			w = soda_chunk_load(c); /* another thread has opened it for a store */
 		} else if (s != SODA_CHUNK_DIRTY) {
 			if (soda_chunk_swap(c, &w, w & ~SODA_CW_QUEUED))
 				return 0;
@@ -148,7 +149,9 @@ static uint32_t begin(uint32_t id, bool *again_p)
 	return 0;
 }
 
-/* Neighbours share one call: a protection change flushes other cores' TLBs each time. */
+/*
+ * Write-protect the chunks, neighbours in one call, because each call flushes other cores' TLBs.
+ */
 static void protect_batch(struct outgoing *out, int n)
 {
 	for (int i = 0; i < n;) {
@@ -159,13 +162,12 @@ static void protect_batch(struct outgoing *out, int n)
 		while (k < n && out[k].id == out[k - 1].id + 1 && soda_region_of(out[k].id) == r)
 			bytes += soda_region_chunk_bytes(r, out[k++].id);
 		if (soda_agent.page_ops->protect(soda_chunk_address(out[i].id), bytes, true))
-			abort(); /* resident, registered, ours: the kernel has no reason to refuse
-				  */
+			abort(); /* resident and registered: the kernel has no reason to refuse */
 		i = k;
 	}
 }
 
-/* Few, and mostly in order; qsort may allocate. */
+/* By id. They are few, and mostly in order; qsort may allocate, which a signal handler may not. */
 static void sort_outgoing(struct outgoing *out, int n)
 {
 	for (int i = 1; i < n; i++) {
@@ -178,7 +180,9 @@ static void sort_outgoing(struct outgoing *out, int n)
 	}
 }
 
-/* What the queue has, BUSY now. */
+/*
+ * Take up to max chunks from the queue; those that there is something to send of are BUSY, in out.
+ */
 static int pop(struct outgoing *out, int max)
 {
 	uint64_t taken[SODA_SENDER_BATCH];
@@ -205,16 +209,16 @@ static int pop(struct outgoing *out, int max)
 }
 
 /*
- * A read of one has failed with -EFAULT: there are dirty chunks that the program has closed
- * (mprotect). From now on each chunk is looked at when it is taken; before, none was, as that costs
- * a system call for each. AS.
+ * Reading a chunk's pages has failed with -EFAULT: there are dirty chunks that the program has
+ * closed (mprotect). From now on readable() is asked of each chunk that is taken; not before, as
+ * that costs a system call each time.
  */
 static void doubt_all(void)
 {
 	atomic_store(&queue.doubt, true);
 }
 
-/* Whether the kernel would read n pages from `at` on for us; where it does not say, it would. */
+/* Whether the kernel can read n pages from `at` on for us; true also where it refuses to try. */
 static bool pages_readable(char *at, uint32_t n)
 {
 	enum { TOGETHER = 32 };
@@ -241,7 +245,7 @@ static bool pages_readable(char *at, uint32_t n)
 	return true;
 }
 
-/* Whether these blocks of the chunk may be read. AS. */
+/* Whether the kernel can read these blocks of the chunk for us. */
 static bool readable(uint32_t id, uint32_t mask)
 {
 	uint32_t have = soda_region_chunk_bytes(soda_region_of(id), id);
@@ -257,7 +261,10 @@ static bool readable(uint32_t id, uint32_t mask)
 	return true;
 }
 
-/* It was made writable on a guess: was it written? */
+/*
+ * A chunk that was installed writable on the guess that it would be stored to: compare it with what
+ * was fetched; if it is the same it is CLEAN, and its mask 0.
+ */
 static void check_guess(struct outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
@@ -279,7 +286,10 @@ static void check_guess(struct outgoing *out)
 	soda_chunk_settle(c, SODA_CHUNK_CLEAN, 0, 0, SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
 }
 
-/* Nobody has stored to it since the agent has it frozen, and the server has all from before. */
+/*
+ * True: the agent has a frozen copy of the chunk, and nobody has stored to it since; so the server
+ * has all of it, and it is CLEAN, its mask 0.
+ */
 static bool check_frozen(struct outgoing *out)
 {
 	if (!soda_frozen_has(out->id))
@@ -291,10 +301,10 @@ static bool check_frozen(struct outgoing *out)
 }
 
 /*
- * Up to max chunks, and up to SODA_SENDER_BATCH, ordered by address.  Those with a mask are
- * BUSY, protected, and the caller's to settle; the others are CLEAN.  Returns how many; 0 also
- * where those that were queued had nothing to send.  Of each, leaves() is still to be
- * called.
+ * Take up to max chunks from the queue, at most SODA_SENDER_BATCH, ordered by address.  Those with
+ * a mask are BUSY and write-protected, and the caller settles them; the others are CLEAN.  Returns
+ * how many; 0 also where the chunks in the queue had nothing to send.  The caller sees to it that
+ * leaves() is called for each.
  */
 static int take(struct outgoing *out, int max)
 {
@@ -316,7 +326,7 @@ static int take(struct outgoing *out, int max)
 	return n;
 }
 
-enum { ANSWERS = 32 }; /* looked at together: this is on the stack of a signal handler, too */
+enum { ANSWERS = 32 }; /* collected in one call: they lie on the stack of a signal handler, too */
 
 void soda_sender_drop(struct soda_sender *s)
 {
@@ -330,8 +340,8 @@ void soda_sender_drop(struct soda_sender *s)
 }
 
 /*
- * The server has it as it is; drop it if that was the point.  A store meanwhile was its next use:
- * it stays, and what a fetch would have cost is saved.
+ * There is nothing more to send of the chunk, which was sent for this reason: if to be evicted, it
+ * will be dropped, unless a thread has stored to it or holds it (soda_chunk_droppable).
  */
 static void drop_later(struct soda_sender *s, uint32_t id, int why)
 {
@@ -357,15 +367,15 @@ static void finish(struct soda_sender *s, const struct soda_sending *op)
 {
 	soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 	soda_protect_learn(soda_region_of(op->id), op->mask);
-	soda_unacked_note(op->id); /* before SENDING goes, which soda_sync waits for */
+	soda_unacked_note(op->id); /* before SENDING goes: soda_sync then asks unacked.h */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
 	drop_later(s, op->id, op->why);
 }
 
 /*
- * The blocks could not be brought to the server: they are dirty again, with SENDING replaced by
- * `flag` in one step, so that whoever waits for the chunk at no time takes it for done.  The word
- * before.
+ * The blocks could not be brought to the server: they are dirty again, and `flag` replaces SENDING
+ * in the same step, so that a thread that waits for the chunk never takes it for done.  Returns the
+ * chunk's word from before.
  */
 static uint32_t restore(uint32_t id, uint32_t mask, uint32_t flag)
 {
@@ -376,12 +386,14 @@ static uint32_t restore(uint32_t id, uint32_t mask, uint32_t flag)
 		enum soda_chunk_state s = soda_chunk_state(w);
 
 		if (s != SODA_CHUNK_CLEAN && s != SODA_CHUNK_DIRTY) {
-			soda_chunk_wait(c, 1000000); /* a store is being let in */
+			soda_chunk_wait(c, 1000000); /* BUSY: another thread opens it for a store */
 			w = soda_chunk_load(c);
 			continue;
 		}
-		/* CLEAN -> DIRTY without the step over BUSY: the pages stay write-protected, which
-		   a store to a dirty chunk copes with */
+		/*
+		 * From CLEAN to DIRTY without BUSY in between: the pages stay write-protected, and
+		 * the fault of the next store to this dirty chunk opens them
+		 */
 		to = ((w | mask << SODA_CW_DIRTY_SHIFT) & ~(SODA_CW_STATE | SODA_CW_SENDING)) |
 		     SODA_CHUNK_DIRTY | flag;
 		if (soda_chunk_swap(c, &w, to))
@@ -389,20 +401,21 @@ static uint32_t restore(uint32_t id, uint32_t mask, uint32_t flag)
 	}
 }
 
-/* The connection failed it, not the server: it goes with the next one. */
+/* The connection failed: the chunk is sent again, over the next one. */
 static void queue_again(const struct soda_sending *op)
 {
 	uint32_t before = restore(op->id, op->mask, SODA_CW_QUEUED);
 
-	if (before & SODA_CW_QUEUED) /* stored to and queued meanwhile: it has a place */
+	if (before & SODA_CW_QUEUED) /* stored to and queued meanwhile: the queue has it */
 		leaves(op->why);
 	else
 		put_back(op->id, op->why);
 }
 
+/* The last answer of the chunk has come, or none will. */
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
-	/* first: when the chunk is not SENDING any more its object may go */
+	/* first: once the chunk is not SENDING any more its object may be freed */
 	if (op->copy)
 		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	if (!op->failed) {
@@ -417,7 +430,7 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 	s->used--;
 }
 
-/* For soda_sync of the chunk's object. */
+/* soda_sync of the chunk's object will fail with err. */
 static void count_refusal(uint32_t id, int err)
 {
 	struct soda_region *r = soda_region_of(id);
@@ -427,8 +440,8 @@ static void count_refusal(uint32_t id, int err)
 }
 
 /*
- * Data that the program has closed, and that the kernel does not let us read past that: said once
- * for an object, and for who waits for it.
+ * The program has closed the data, and we found no way to read it all the same: log that, not again
+ * for the same object, and let soda_sync of the object fail.
  */
 static void say_unreadable(const struct soda_sender *s, uint32_t id)
 {
@@ -446,7 +459,7 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 			       soda_conn_peer(s->conn));
 }
 
-/* As it was, and in the queue no more. */
+/* The chunk is not sent: DIRTY as it was, and no longer QUEUED. */
 static void refuse(const struct outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
@@ -456,7 +469,7 @@ static void refuse(const struct outgoing *out)
 	leaves(out->why);
 }
 
-/* Runs of dirty blocks as WRITEs, each whole pages. Returns how many were posted. */
+/* Post a WRITE for each run of dirty blocks. Returns how many, or the connection's error. */
 static int post_runs(struct soda_sender *s, struct soda_sending *op)
 {
 	struct soda_region *r = soda_region_of(op->id);
@@ -486,7 +499,7 @@ static int post_runs(struct soda_sender *s, struct soda_sending *op)
 	return n;
 }
 
-/* There is one: not more are taken from the queue. */
+/* An unused entry; there is one, because no more chunks are taken than there are entries free. */
 static struct soda_sending *free_op(struct soda_sender *s)
 {
 	struct soda_sending *op = s->ops;
@@ -497,8 +510,9 @@ static struct soda_sending *free_op(struct soda_sender *s)
 }
 
 /*
- * A chunk that we made BUSY and write-protected goes out. 0, or the connection's error.  copy: of
- * one that may not be read, or NULL.
+ * Post the WRITEs of a BUSY, write-protected chunk. 0, or the connection's error: the chunk is
+ * queued again.  copy: its content, where the chunk itself may not be read, else NULL; freed at the
+ * end.
  */
 static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *copy)
 {
@@ -525,7 +539,10 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 	return n;
 }
 
-/* One that the program has closed. As above; *refused_p: it does not go. */
+/*
+ * send_chunk() of a chunk that the program has closed.  *refused_p: it could not be copied; it
+ * stays dirty, and is not sent.
+ */
 static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *refused_p)
 {
 	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(out->id), out->id);
@@ -539,7 +556,7 @@ static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *
 	return 0;
 }
 
-/* The server has refused the object, and would refuse this. */
+/* The server has refused to open the object, so it would refuse the chunk's WRITEs. */
 static bool has_no_place(const struct outgoing *out)
 {
 	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
@@ -600,11 +617,14 @@ int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns)
 	if (n < 0)
 		return n;
 	if (!n) {
-		soda_sender_drop(s); /* no answer to batch them with: others wait for them */
+		soda_sender_drop(s); /* not later: a store to such a chunk waits until it is gone */
 		return 0;
 	}
 	answered(s, done, n);
-	/* Dropping in batches is cheaper; waiting for a full one would starve a fault. */
+	/*
+	 * Dropping in batches is cheaper, but a fault that waits for a credit must not wait for a
+	 * full batch.
+	 */
 	if (s->gone_n >= SODA_DROP_MAX / 2 || s->used < s->max / 4 ||
 	    atomic_load(&soda_agent.buffer.waiters))
 		soda_sender_drop(s);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Dirty chunks on their way to the server: the queue that they wait in, and senders, each of which
- * sends them over one connection:
+ * Write-back of dirty chunks: the queue in which they wait, and senders, each of which sends chunks
+ * over one connection:
  *
  *   marked QUEUED, in the queue -> taken from there: BUSY, write-protected
  *         -> CLEAN + SENDING, WRITEs posted
- *         -> all acknowledged: BACKED; to be evicted: BUSY, dropped
- *         -> failed: the mask is put back, DIRTY; queued again where the connection
- *            failed it, not the server
+ *         -> all WRITEs acknowledged: BACKED; if it was to be evicted: BUSY, dropped
+ *         -> a WRITE refused by the server: DIRTY, with the dirty mask from before
+ *         -> the connection failed: the same, and QUEUED again
  *
- * The WRITEs are sent straight from the chunk's pages, or from a copy of what the program has
- * closed.  One caller of a sender at a time; which threads have one, and when they send, is
- * writeback.h's.  All AS.
+ * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
+ * (closed_pages.h), from a copy.  A sender is one thread's at a time; writeback.h decides which
+ * threads have one and when they send.  All functions are AS.
  */
 #ifndef SODA_HOST_SENDER_H
 #define SODA_HOST_SENDER_H
@@ -23,7 +23,9 @@
 #include "host_agent/pages/install.h"
 #include "transport/api/transport.h"
 
-/* Why a chunk is sent: to be dropped then; because somebody waits for it. */
+/*
+ * Why a chunk is sent: to be dropped afterwards; because a thread waits for it to be on the server.
+ */
 enum { SODA_WB_EVICT = 1, SODA_WB_SYNC = 2 };
 
 enum { SODA_SENDER_BATCH = 32 };    /* chunks that are taken from the queue together */
@@ -31,21 +33,23 @@ enum { SODA_SENDER_PARTS_MAX = 8 }; /* WRITEs of one chunk: runs of its sixteen 
 
 struct soda_sending {
 	uint32_t id;
-	uint32_t mask; /* blocks that it carries */
+	uint32_t mask; /* blocks that are sent */
 	uint32_t bytes;
 	uint16_t parts; /* WRITEs not answered yet */
 	uint8_t why;
-	bool used, failed; /* failed: refused, or */
-	bool lost;	   /* not answered, as the connection failed */
-	void *copy;	   /* of a chunk that may not be read (closed_pages.h), or NULL */
+	bool used;
+	bool failed; /* the server has refused a WRITE, or `lost` */
+	bool lost;   /* the connection has failed */
+	void *copy;  /* what is sent, where the chunk itself may not be read (closed_pages.h), or
+			NULL */
 };
 
 struct soda_sender {
-	struct soda_thread *t;	  /* who counts */
+	struct soda_thread *t;	  /* whose counters count what is sent */
 	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
 	struct soda_sending *ops; /* max of them, zeroed; max: SODA_SENDER_BATCH or fewer */
 	uint32_t max, used;
-	uint32_t gone[SODA_DROP_MAX]; /* BUSY, to be dropped */
+	uint32_t gone[SODA_DROP_MAX]; /* chunks to be dropped: BUSY, acknowledged */
 	int gone_n;
 };
 
@@ -53,41 +57,45 @@ struct soda_sender {
 void soda_sender_queue_clear(void);
 
 /*
- * Queue chunks whose QUEUED flag the caller has set; returns how many.  Never waits:
- * where the queue is full the flag of the rest is taken back.
+ * Queue chunks whose QUEUED flag the caller has set.  Returns how many were queued; where the queue
+ * is full, clears the flag of the others.  Never waits.
  */
 int soda_sender_queue_put(const uint32_t *ids, int n, int why);
 
 /*
- * Goes up each time that the queue is full and flags are taken back, before they are: who relies
- * on a flag that another one has set looks at it.
+ * How many times the queue was full and QUEUED flags had to be cleared.  The number goes up before
+ * the flags go, so that a thread that waits for a chunk which another thread has queued sees that
+ * it must queue the chunk itself.
  */
 uint32_t soda_sender_queue_refused(void);
 
-/* fn for each place in the queue; nobody changes it meanwhile. For audit.c. */
+/* Call fn for each place in the queue, which no thread may change meanwhile. For audit.c. */
 void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *arg);
 
-/* What the queue takes of memory. */
+/* Memory that the queue takes. */
 uint64_t soda_sender_queue_bytes(void);
-/* How many are in the queue, about. */
+/* About how many chunks are in the queue. */
 uint32_t soda_sender_queue_waiting(void);
 
 /*
- * Take what waits, as far as there is room, post it and flush.  How many chunks were taken;
- * an error of the connection: then soda_sender_lose.
+ * Take chunks from the queue, as many as the sender has room for, post their WRITEs and flush.  How
+ * many chunks were taken; an error of the connection: the caller then calls soda_sender_lose.
  */
 int soda_sender_send(struct soda_sender *s);
 /*
- * Answers within timeout_ns, and what follows. How many; 0: none, and nothing is left to be
- * dropped; an error, as above.
+ * Wait at most timeout_ns for answers, and settle their chunks.  How many answers; 0: none, and
+ * every chunk that was to be dropped has been; an error of the connection: the caller then calls
+ * soda_sender_lose.
  */
 int soda_sender_collect(struct soda_sender *s, int64_t timeout_ns);
 /*
- * The connection has failed with err: nothing that is under way will be answered.  -EFAULT is our
- * own: some of the data cannot be read in the ordinary way.
+ * The connection has failed with err: chunks under way are dirty again, and queued again.  -EFAULT
+ * means that the kernel could not read the data of a WRITE, as the program has closed its pages.
  */
 void soda_sender_lose(struct soda_sender *s, int err);
-/* Drop what was acknowledged and is to go; done in batches by the others, at the end by this. */
+/*
+ * Drop the chunks that are to be dropped and have not been; send and collect drop them in batches.
+ */
 void soda_sender_drop(struct soda_sender *s);
 
 #endif

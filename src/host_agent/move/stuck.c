@@ -6,7 +6,8 @@
 
 enum { CONNECTIONS = 2 * SODA_CHANNEL_PAIRS_MAX };
 
-enum fate { TO_SERVER, TO_LOST, TO_NONE };
+/* What a stuck chunk becomes: what it was (REMOTE or ZERO), LOST, NONE. */
+enum fate { AS_BEFORE, TO_LOST, TO_NONE };
 
 struct stuck_chunk {
 	uint32_t id, bytes;
@@ -14,14 +15,14 @@ struct stuck_chunk {
 	enum fate fate;
 };
 
-/* Changed by the keeper alone, but for the fates. */
+/* The keeper alone changes all of it but the fates. */
 static struct stuck {
 	struct soda_conn *conn; /* NULL: not in use */
 	uint32_t n;
 	struct stuck_chunk chunk[SODA_SLOTS_MAX];
 } stuck[CONNECTIONS];
 static _Atomic uint32_t in_use;
-static struct soda_lock lock = SODA_LOCK_INIT(SODA_RANK_STUCK); /* of ids and fates */
+static struct soda_lock lock = SODA_LOCK_INIT(SODA_RANK_STUCK); /* guards n, ids and fates */
 
 bool soda_stuck_keep(struct soda_fetch_channel *ch)
 {
@@ -36,8 +37,10 @@ bool soda_stuck_keep(struct soda_fetch_channel *ch)
 	for (s->n = 0; ch->head != ch->tail; ch->head++) {
 		const struct soda_fetch_request *q = &ch->req[ch->head % ch->slots_n];
 
-		s->chunk[s->n++] = (struct stuck_chunk){ q->in.id, q->bytes, q->placed, TO_SERVER };
-		/* no other connection is to be blamed for it */
+		s->chunk[s->n++] = (struct stuck_chunk){ q->in.id, q->bytes, q->placed, AS_BEFORE };
+		/*
+		 * so that a thread that waits for the chunk in vain does not break a channel for it
+		 */
 		atomic_store(&soda_agent.table[q->in.id].channel, SODA_CHANNEL_NONE);
 	}
 	soda_lock_release(&lock);
@@ -49,7 +52,7 @@ bool soda_stuck_keep(struct soda_fetch_channel *ch)
 	return true;
 }
 
-static void drop_what_came(const struct stuck_chunk *k)
+static void drop_installed(const struct stuck_chunk *k)
 {
 	struct iovec all = { soda_chunk_address(k->id), k->bytes };
 	size_t dropped;
@@ -63,16 +66,16 @@ static void settle(const struct stuck_chunk *k)
 {
 	struct soda_chunk *c = &soda_agent.table[k->id];
 
-	if (k->fate == TO_SERVER && k->placed) {
+	if (k->fate == AS_BEFORE && k->placed) {
 		soda_install_undo(k->id);
 		return;
 	}
-	if (k->fate == TO_SERVER) {
+	if (k->fate == AS_BEFORE) {
 		soda_install_cancel(k->id);
 		return;
 	}
-	drop_what_came(k);
-	if (k->fate == TO_NONE) { /* nobody can get at it */
+	drop_installed(k);
+	if (k->fate == TO_NONE) { /* in two legal steps; no thread can reach the object any more */
 		soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
 		soda_chunk_settle(c, SODA_CHUNK_NONE, 0, 0, ~0u);
 	} else {
@@ -81,7 +84,7 @@ static void settle(const struct stuck_chunk *k)
 	soda_buffer_give(&soda_agent.buffer, 1);
 }
 
-/* From the last one on: a chunk is no longer among them before it is settled. */
+/* From the last chunk on: each is taken out, under the lock, before it is settled. */
 static void settle_all(struct stuck *s)
 {
 	while (s->n) {
@@ -110,7 +113,6 @@ void soda_stuck_look(void)
 	}
 }
 
-/* Lock held. */
 static struct stuck_chunk *find_locked(uint32_t id)
 {
 	for (struct stuck *s = stuck; s < stuck + CONNECTIONS; s++)
@@ -120,7 +122,8 @@ static struct stuck_chunk *find_locked(uint32_t id)
 	return NULL;
 }
 
-static bool destine(uint32_t id, enum fate fate)
+/* Set the chunk's fate, which only gets worse. false: the chunk is not stuck. */
+static bool set_fate(uint32_t id, enum fate fate)
 {
 	struct stuck_chunk *k;
 
@@ -136,17 +139,17 @@ static bool destine(uint32_t id, enum fate fate)
 
 bool soda_stuck_lose(uint32_t id)
 {
-	return destine(id, TO_LOST);
+	return set_fate(id, TO_LOST);
 }
 
 bool soda_stuck_orphan(uint32_t id)
 {
-	return destine(id, TO_NONE);
+	return set_fate(id, TO_NONE);
 }
 
 bool soda_stuck_has(uint32_t id)
 {
-	return destine(id, TO_SERVER);
+	return set_fate(id, AS_BEFORE);
 }
 
 void soda_stuck_end(void)

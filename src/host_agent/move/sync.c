@@ -19,9 +19,9 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/unacked.h"
 
-/* Patience that lasts as long as the server answers. */
+/* A deadline that moves on while the server answers. */
 struct patience {
-	uint32_t last;
+	uint32_t last; /* soda_progress_answers() when the deadline was set */
 	uint64_t deadline_ns;
 };
 
@@ -35,7 +35,7 @@ static void patience_begin(struct patience *p)
 	*p = (struct patience){ soda_progress_answers(), from_now() };
 }
 
-/* Wait for progress; false: no patience left. */
+/* Wait until soda_progress_seen() is not `seen`, for a while; false: the deadline is over. */
 static bool patience_wait(struct patience *p, uint32_t seen)
 {
 	uint32_t answers = soda_progress_answers();
@@ -52,8 +52,9 @@ static bool patience_wait(struct patience *p, uint32_t seen)
 }
 
 /*
- * A chunk that is being brought may be stored to before its state says so: its pages
- * are there a moment earlier.
+ * Wait until the chunk is neither BUSY nor FETCHING: only then its word says whether it is dirty.
+ * The pages of a FETCHING chunk may be stored to a moment before the chunk is DIRTY.  0,
+ * -ETIMEDOUT.
  */
 static int settled_word(uint32_t id, uint64_t deadline_ns, uint32_t *word_p)
 {
@@ -80,12 +81,16 @@ static int settled_word(uint32_t id, uint64_t deadline_ns, uint32_t *word_p)
 	}
 }
 
-/* Whose flag QUEUED is on a chunk, so that it has a place in the queue, or will have. */
+/*
+ * Which thread set a chunk's flag QUEUED, and queues the chunk: none (it is clean), this one,
+ * another.
+ */
 enum marked { NOBODY, OURS, ANOTHER };
 
 /*
- * Set it if the chunk is dirty.  *before_p: it was on its way already.  enum marked; -ETIMEDOUT:
- * another thread has the chunk, and what is to become of it cannot be told.
+ * Set QUEUED if the chunk is dirty.  *before_p becomes true if a write-back of it is under way
+ * already. enum marked; -ETIMEDOUT: another thread has the chunk BUSY or FETCHING, so it cannot be
+ * told whether it is dirty.
  */
 static int mark(uint32_t id, bool *before_p)
 {
@@ -104,11 +109,11 @@ static int mark(uint32_t id, bool *before_p)
 			return ANOTHER;
 		if (soda_chunk_swap(c, &w, w | SODA_CW_QUEUED))
 			return OURS;
-		/* a store is let into it just now, perhaps: it is dirty all the same */
+		/* the word has changed, perhaps by another thread's store: look again */
 	}
 }
 
-/* false: the queue is full.  Signals blocked: it has a lock of the fault path. */
+/* false: the queue is full.  With signals blocked, because a fault takes the queue's lock, too. */
 static bool push(uint32_t id)
 {
 	sigset_t saved;
@@ -120,7 +125,7 @@ static bool push(uint32_t id)
 	return n == 1;
 }
 
-/* As mark; -ETIMEDOUT also: the queue stays full. */
+/* mark(), and queue the chunk. enum marked; -ETIMEDOUT also where the queue stays full. */
 static int queue_chunk(struct patience *p, uint32_t id, bool *before_p)
 {
 	for (;;) {
@@ -139,7 +144,7 @@ static bool under_way(uint32_t id)
 	return soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING);
 }
 
-/* Rather than only wait, send some of it over the thread's own connection. */
+/* Send a batch from the queue over the thread's own connection. false: nothing was sent. */
 static bool share(void)
 {
 	struct soda_thread *t = soda_thread_self();
@@ -166,9 +171,9 @@ static int await_chunk(struct patience *p, uint32_t id)
 }
 
 /*
- * Wait for a chunk that was queued when soda_sender_queue_refused was `refused`.  Had another one
- * marked it, to find the queue full and to take the mark back, it is queued again: what we mark
- * ourselves stays marked.
+ * Wait until the chunk, which had QUEUED set when soda_sender_queue_refused() was `refused`, is not
+ * under way any more.  If the number has changed, another thread may have set the flag, found the
+ * queue full and cleared the flag; then this thread queues the chunk itself.
  */
 static int finish_chunk(struct patience *p, uint32_t id, uint32_t refused, bool *before_p)
 {
@@ -182,7 +187,7 @@ static int finish_chunk(struct patience *p, uint32_t id, uint32_t refused, bool 
 	return ret;
 }
 
-/* Queue what is dirty and wait until none of it is under way. */
+/* Queue the dirty chunks and wait until none of them is under way. *before_p: as mark(). */
 static int bring(uint32_t first, uint32_t n, bool *before_p)
 {
 	uint32_t refused = soda_sender_queue_refused();
@@ -209,7 +214,10 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 	int ret;
 
 	ret = bring(first, n, &before);
-	/* The refusal of what was on its way before may have been counted before, too. */
+	/*
+	 * A write-back that was under way before may have been refused before `unsent` was read:
+	 * its chunk is dirty again, and is tried again here.
+	 */
 	if (!ret && before)
 		ret = bring(first, n, &before);
 	if (!ret && atomic_load(&r->unsent) != refusals)
@@ -217,7 +225,7 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 	return ret;
 }
 
-/* What an agent has taken over is on the server, and files are in their file. */
+/* Wait until unacknowledged chunks are on the server, and a WRITABLE file's content in the file. */
 static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
 	if (!(r->flags & SODA_WRITABLE) && !soda_unacked_any(first, n))
@@ -225,7 +233,7 @@ static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda
 	return soda_calls_sync_region(r, why);
 }
 
-/* How often a peer has ended with what it had acknowledged: an agent, and the server. */
+/* How often an agent, and a server, has ended with data that it had acknowledged. */
 struct ends {
 	uint32_t deaths, restarts;
 };
@@ -236,7 +244,10 @@ static bool ended_since(const struct ends *e)
 	       e->restarts != soda_link_restarts(&soda_agent.link);
 }
 
-/* What is resident of that is dirty again when the keeper is through with it. */
+/*
+ * Read the numbers when both are even: while one is odd the keeper is still making dirty what is
+ * resident of the lost data.  0, -ETIMEDOUT.
+ */
 static int await_ends(struct ends *e, struct soda_why *why)
 {
 	uint64_t deadline_ns = from_now();
@@ -255,7 +266,7 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	return -ETIMEDOUT;
 }
 
-/* The object has dirty data, and no place on the server. */
+/* The object has dirty data, and the server has refused to open it. */
 static int explain_refusal(int refused, struct soda_why *why)
 {
 	snprintf(

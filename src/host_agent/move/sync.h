@@ -8,16 +8,18 @@
 #include "host_agent/object/region.h"
 
 /*
- * Bring the dirty chunks of [first, first + n) to the server; waits.  0; -ETIMEDOUT:
- * no progress for the fault time-out, or another thread has one of them for so long; the error
- * of a refused WRITE.  What could not be written stays dirty and resident.
+ * Write the dirty chunks of [first, first + n) back and wait for the acknowledgments.  0;
+ * -ETIMEDOUT: for the fault time-out no write-back was answered, or another thread had one of the
+ * chunks BUSY or FETCHING; the error of a refused WRITE.  What could not be written stays dirty and
+ * resident.
  */
 int soda_sync_chunks(uint32_t first, uint32_t n);
 
 /*
- * The same for chunks of r, and then wait until what a DPU agent has taken over of them is
- * on the server, and a WRITABLE file in its file.  The errors above and of the
- * control call; -EIO: an agent has died with some of the object's data since the last call.
+ * soda_sync_chunks() for chunks of r, and then wait until unacknowledged ones are on the server,
+ * and until a WRITABLE file's content is in that file.  Errors of soda_sync_chunks() and of the
+ * control call; -EIO: since the last call an agent or a server has ended with some of the object's
+ * data.
  */
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why);
 

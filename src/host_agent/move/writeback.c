@@ -16,39 +16,39 @@
 #include "host_agent/move/sender.h"
 
 enum {
-	OPS = 64,
-	HELP_OPS = 16, /* what a faulting thread sends at a time */
+	OPS = 64,      /* chunks that the write-back thread has under way */
+	HELP_OPS = 16, /* chunks that a faulting thread sends at a time */
 	HELP_CHUNK_MAX = 65536,
-	BACKLOG = 128,	     /* more than that waits: the thread helps those who should have */
+	BACKLOG = 128,	     /* where more chunks wait, the write-back thread sends, too */
 	PERIOD_SHIFT = 24,   /* threads that fault are counted for 2^24 ns, about 17 ms */
-	PERIODS = 4,	     /* ... of which so many are remembered */
-	ANSWER_NS = 1000000, /* one look for answers */
+	PERIODS = 4,	     /* periods that are remembered */
+	ANSWER_NS = 1000000, /* one wait for answers */
 };
 
 struct soda_writeback {
 	struct soda_link *link;
 	pthread_t thread;
-	bool running; /* set before start */
+	bool running; /* the thread has been started */
 	_Atomic bool stop;
 	_Atomic uint32_t bell; /* futex: goes up when there is something to do */
 	_Atomic uint32_t asleep;
 
-	/* Threads that made dirty chunks leave in each of the last periods. */
+	/* How many threads evicted dirty chunks in each of the last periods. */
 	_Atomic uint32_t active[PERIODS];
 	_Atomic uint64_t period;
 
 	struct soda_lock lock;
-	struct soda_conn *next_conn; /* from the keeper; guarded by lock */
+	struct soda_conn *next_conn; /* from soda_writeback_connect; guarded by lock */
 	_Atomic bool drop_conn;	     /* the keeper wants the connection gone */
 
-	/* Of the thread that has borrowed the demand channel of this number. */
+	/* By demand channel: the sender of the thread that has borrowed its connection. */
 	const struct soda_sender *helpers[SODA_CHANNEL_PAIRS_MAX];
 
-	struct soda_sender sender; /* the thread's; its conn is set under lock */
+	struct soda_sender sender; /* the write-back thread's; its conn is set with lock held */
 	struct soda_sending ops[OPS];
 };
 
-/* That of the chunks' server; it was started before there were chunks. */
+/* Never NULL: it was made before there were chunks. */
 static inline struct soda_writeback *current(void)
 {
 	return soda_agent.link.writeback;
@@ -67,8 +67,8 @@ void soda_writeback_ring(void)
 }
 
 /*
- * Are there as many threads at work as processors?  Then handing chunks to one more only adds
- * its wake-ups, and pages come back cold from another processor's free list.
+ * Whether as many threads evict dirty chunks as there are processors.  Then the write-back thread
+ * would only add its wake-ups, and free pages on another processor's list, cold for this one.
  */
 static bool processors_busy(struct soda_thread *t)
 {
@@ -118,11 +118,14 @@ int soda_writeback_evict(struct soda_thread *t, const uint32_t *ids, int n)
 
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 {
-	soda_writeback_ring(); /* what others left in the queue */
+	soda_writeback_ring(); /* chunks may wait that were queued without waking the thread */
 	soda_progress_await(seen, timeout_ns);
 }
 
-/* A batch of what waits, over the thread's own idle connection, to the last answer. How many. */
+/*
+ * Send one batch from the queue over the thread's own idle connection and collect all its answers.
+ * How many chunks, or the connection's error.  For soda_channels_lend().
+ */
 static int help_over(struct soda_conn *conn, void *arg)
 {
 	struct soda_sending ops[HELP_OPS] = { 0 };
@@ -164,7 +167,7 @@ bool soda_writeback_share(struct soda_thread *t)
 	       soda_channels_lend(t, help_over, t) > 0;
 }
 
-/* The connection is lost, or not wanted any more. */
+/* Close the write-back thread's connection, which has failed or is to be closed. */
 static void lose(struct soda_writeback *wb, int err)
 {
 	struct soda_conn *conn;
@@ -202,7 +205,10 @@ static void idle(struct soda_writeback *wb, uint32_t seen, int64_t timeout_ns)
 	atomic_store(&wb->asleep, 0);
 }
 
-/* A batch of what waits.  A batch of places that were given up is none, and not the queue's end. */
+/*
+ * Send a batch.  soda_sender_send() returns 0 also when none of the places that it took had a chunk
+ * to send; then go on while more wait.
+ */
 static int send_some(struct soda_writeback *wb)
 {
 	uint32_t left = soda_sender_queue_waiting();
@@ -215,6 +221,7 @@ static int send_some(struct soda_writeback *wb)
 	return n;
 }
 
+/* One turn of the thread's loop: send what waits, or collect answers, or sleep. */
 static void turn(struct soda_writeback *wb)
 {
 	uint32_t seen = atomic_load(&wb->bell);
@@ -228,12 +235,12 @@ static void turn(struct soda_writeback *wb)
 	n = send_some(wb);
 	if (!n && !wb->sender.used) {
 		soda_sender_drop(&wb->sender);
-		/* Those that wait cannot go just now: BUSY, or on their way over another one. */
+		/* Chunks that still wait cannot be sent now: BUSY, or SENDING by another sender. */
 		idle(wb, seen,
 		     soda_sender_queue_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}
-	/* While there are chunks to drop, whoever stores to one of them waits for that. */
+	/* Not long while there are chunks to drop: a store to one of them waits for that. */
 	if (n >= 0 && wb->sender.used)
 		n = soda_sender_collect(&wb->sender,
 					wb->sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
@@ -307,7 +314,7 @@ void soda_writeback_disconnect(struct soda_link *link)
 	soda_lock_acquire(&wb->lock);
 	unused = wb->next_conn;
 	wb->next_conn = NULL;
-	if (wb->sender.conn) /* the thread may be blocked in it */
+	if (wb->sender.conn) /* the thread may wait for an answer there */
 		soda_conn_abort(wb->sender.conn);
 	soda_lock_release(&wb->lock);
 	soda_conn_close(unused);
