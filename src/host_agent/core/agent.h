@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of the host agent of this process: the one global, because a signal handler
- * gets no argument.  Fields are set by soda_agent_start (life/start.h) before any fault can
- * happen and then constant, unless a comment says otherwise.
+ * The state of this process's host agent: one global, because a signal handler gets no argument.
+ * soda_agent_start (life/start.h) sets the fields before any fault can happen; then they are
+ * constant, unless a comment says otherwise.
  *
  * Threads
  *   application threads  take faults; in inline mode they serve them (SIGBUS handler),
  *                        drop clean chunks, collect answers
  *   handler              handler mode: serves all faults, never waits for one of them
  *   keeper               control connection, reconnection, connections for new threads,
- *                        answers to prefetches that nobody collects, `soda stat`
- *   writeback            sends dirty chunks, drops them when they were to be evicted
+ *                        answers to READs ahead that no thread collects, `soda stat`
+ *   writeback            sends dirty chunks, drops those that are to be evicted
  *
  * Lock order: enum soda_lock_rank.
  */
@@ -33,7 +33,7 @@ enum soda_agent_life { SODA_LIFE_NEW, SODA_LIFE_RUNNING, SODA_LIFE_ENDED, SODA_L
 
 struct soda_agent {
 	_Atomic uint32_t life;	   /* enum soda_agent_life */
-	struct soda_lock api_lock; /* start, end, and the table of objects */
+	struct soda_lock api_lock; /* held for start, end, and changes of the table of objects */
 	pid_t pid;
 	struct soda_settings settings;
 	struct soda_uffd_info uffd;
@@ -45,12 +45,12 @@ struct soda_agent {
 	struct soda_chunk *table;
 	uint32_t chunk_shift, block_shift;
 	uint32_t processors; /* that this process may run on */
-	bool may_poll;	     /* more than one, and it is not off */
+	bool may_poll;	     /* processors > 1, and SODA_POLL is not off */
 
-	struct soda_link link;	       /* to the memory server; its own synchronisation */
-	struct soda_buffer buffer;     /* its own synchronisation */
-	struct soda_replacer replacer; /* likewise */
-	_Atomic uint64_t fam_bytes;    /* allocated; changed under api_lock */
+	struct soda_link link;	       /* to the memory server; synchronised in link.h */
+	struct soda_buffer buffer;     /* synchronised in buffer.h */
+	struct soda_replacer replacer; /* synchronised in replace.h */
+	_Atomic uint64_t fam_bytes;    /* span of all objects; changed with api_lock */
 	_Atomic uint64_t metadata_bytes;
 	_Atomic uint32_t reconnects;
 };
@@ -77,7 +77,9 @@ static inline char *soda_chunk_address(uint32_t id)
 	return soda_agent.base + ((uint64_t)id << soda_agent.chunk_shift);
 }
 
-/* Blocks of a chunk, the unit of the dirty mask: sixteen, or fewer where pages are. */
+/*
+ * Which block of its chunk addr lies in. A chunk has 16 blocks, or, if it has fewer pages, as many.
+ */
 static inline uint32_t soda_block_of(const void *addr)
 {
 	uint64_t at = (uintptr_t)addr & (soda_chunk_bytes() - 1);
@@ -85,6 +87,7 @@ static inline uint32_t soda_block_of(const void *addr)
 	return (uint32_t)(at >> soda_agent.block_shift);
 }
 
+/* The dirty mask with all blocks of a chunk. */
 static inline uint32_t soda_blocks_all(void)
 {
 	uint32_t n = 1u << (soda_agent.chunk_shift - soda_agent.block_shift);
@@ -92,7 +95,7 @@ static inline uint32_t soda_blocks_all(void)
 	return n == 16 ? 0xffffu : (1u << n) - 1;
 }
 
-/* The calling thread's soda_last_error(). */
+/* Set and read the calling thread's text for soda_last_error(). */
 void soda_explain(const struct soda_why *why);
 const char *soda_explained(void);
 

@@ -32,7 +32,10 @@ bool soda_buffer_take(struct soda_buffer *b)
 
 void soda_buffer_give(struct soda_buffer *b, int64_t n)
 {
-	/* release: pairs with the acquire of soda_buffer_take; seq_cst order against `waiters` */
+	/*
+	 * release pairs with the acquire of soda_buffer_take; seq_cst, so that either this thread
+	 * sees the waiter or the waiter (soda_buffer_wait) sees the credit
+	 */
 	atomic_fetch_add(&b->free, n);
 	if (atomic_load(&b->waiters)) {
 		atomic_fetch_add(&b->freed, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The page buffer's budget: one credit a chunk, for resident chunks, chunks
- * under way and staging slots.  A hard limit.  Lock-free, async-signal-safe.
+ * The page buffer's budget: one credit for each resident chunk, each chunk under way and each
+ * staging slot.  A hard limit.  Lock-free, async-signal-safe.
  */
 #ifndef SODA_HOST_BUFFER_H
 #define SODA_HOST_BUFFER_H
@@ -13,11 +13,12 @@
 struct soda_buffer {
 	_Atomic int64_t free;	/* chunks; negative after the limit went down */
 	_Atomic int64_t limit;	/* chunks */
-	_Atomic uint32_t freed; /* futex: goes up when credits come back and somebody waits */
+	_Atomic uint32_t freed; /* futex: goes up when credits come back and a thread waits */
 	_Atomic uint32_t waiters;
-	_Atomic int64_t peak; /* most in use at once */
-	_Atomic int64_t pinned;
-	_Atomic int64_t sending;    /* queued for write-back, to be dropped then */
+	_Atomic int64_t peak;	/* most credits in use at once */
+	_Atomic int64_t pinned; /* chunks */
+	_Atomic int64_t
+		sending; /* chunks queued or sent for write-back, to be dropped afterwards */
 	uint32_t high_pct, low_pct; /* set before start, then constant */
 };
 
@@ -27,10 +28,10 @@ void soda_buffer_resize(struct soda_buffer *b, int64_t limit);
 /* Take a credit if there is one. */
 bool soda_buffer_take(struct soda_buffer *b);
 void soda_buffer_give(struct soda_buffer *b, int64_t n);
-/* Wait until credits came back, at most timeout_ns. */
+/* Wait until credits have come back, at most timeout_ns. */
 void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns);
 
-/* Count a pinned chunk unless that leaves fewer than `keep` chunks for the rest. */
+/* Count one more pinned chunk; false: fewer than `keep` chunks would be left for the others. */
 bool soda_buffer_pin(struct soda_buffer *b, int64_t keep);
 void soda_buffer_unpin(struct soda_buffer *b);
 
@@ -41,8 +42,8 @@ static inline int64_t soda_buffer_used(const struct soda_buffer *b)
 }
 
 /*
- * How many chunks should go now: 0 below the high mark, else down to the low one.
- * What is on its way out counts as gone.
+ * How many chunks should be evicted now: 0 while fewer than high_pct of the limit are in use, else
+ * as many as leave low_pct.  Chunks that `sending` counts are no longer in use.
  */
 int64_t soda_buffer_excess(const struct soda_buffer *b);
 

@@ -29,7 +29,10 @@ bool soda_chunk_legal(enum soda_chunk_state from, enum soda_chunk_state to)
 bool soda_chunk_swap(struct soda_chunk *c, uint32_t *word, uint32_t to)
 {
 	assert(soda_chunk_legal(soda_chunk_state(*word), soda_chunk_state(to)));
-	/* acq_rel: what the page holds was written before (settle) and is read after (load) */
+	/*
+	 * release pairs with the acquire of soda_chunk_load: who sees the new state sees the page's
+	 * content; acquire with the release of the thread that changed the word before
+	 */
 	return atomic_compare_exchange_weak_explicit(&c->word, word, to, memory_order_acq_rel,
 						     memory_order_acquire);
 }
@@ -96,7 +99,7 @@ void soda_chunk_hold(struct soda_chunk *c)
 {
 	uint32_t w = soda_chunk_load(c);
 
-	/* The count saturates: the 64th thread that holds a chunk goes uncounted. */
+	/* At most 63: more threads that hold the chunk are not counted. */
 	while ((w & SODA_CW_HOLD) != SODA_CW_HOLD && !soda_chunk_swap(c, &w, w + SODA_CW_HOLD_ONE))
 		;
 }
@@ -105,7 +108,7 @@ void soda_chunk_unhold(struct soda_chunk *c)
 {
 	uint32_t w = soda_chunk_load(c);
 
-	/* Nothing to undo where the object was freed in between. */
+	/* The count is 0 where the object was freed in between. */
 	while ((w & SODA_CW_HOLD) && !soda_chunk_swap(c, &w, w - SODA_CW_HOLD_ONE))
 		;
 }

@@ -6,7 +6,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Past the interposed pthread_sigmask, which never blocks SIGBUS. */
+/*
+ * By a system call: the pthread_sigmask that the program sees (pages/signals.c) never blocks
+ * SIGBUS.
+ */
 static void set_mask(int how, const sigset_t *set, sigset_t *old)
 {
 	int saved = errno;
@@ -20,7 +23,8 @@ void soda_signals_block(sigset_t *saved)
 	sigset_t all;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSEGV); /* of what the program has closed: closed_pages.h */
+	sigdelset(&all,
+		  SIGSEGV); /* closed_pages.h handles it when this thread reads closed pages */
 	set_mask(SIG_SETMASK, &all, saved);
 }
 
@@ -34,7 +38,7 @@ void soda_signals_restore(const sigset_t *saved)
 	set_mask(SIG_SETMASK, saved, NULL);
 }
 
-/* What a new thread is to do; it frees this. */
+/* What a new thread is to do; that thread frees it. */
 struct duty {
 	void *(*run)(void *);
 	void *arg;

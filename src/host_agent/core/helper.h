@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's own threads: all signals blocked (they touch no FAM, and the
- * program's handlers are the program's), a name, the NUMA node of the network.
+ * The library's own threads: with signals blocked (so that no handler of the program runs in
+ * them), a name, and on the NUMA node of the network device.
  */
 #ifndef SODA_HOST_HELPER_H
 #define SODA_HOST_HELPER_H
@@ -12,30 +12,30 @@
 
 #include "transport/api/transport.h"
 
-/* Negative errno. */
+/* Start a thread that calls run(arg). 0, -ENOMEM, or the error of pthread_create. */
 int soda_helper_start(pthread_t *thread, const char *name, void *(*run)(void *), void *arg);
 
 /*
- * Around code of an API call that holds a lock of the fault path, so that no
- * signal handler of the program can fault while it does.
+ * An API call blocks signals while it holds a lock that a fault takes, too: else a signal handler
+ * of the program could fault on FAM in this thread and wait for that lock for ever.
  */
 void soda_signals_block(sigset_t *saved);
 void soda_signals_restore(const sigset_t *saved);
-/* Any mask, past the interposed functions. AS. */
+/* Set any mask by a system call, past pthread_sigmask, which libsoda and `soda run` replace. AS. */
 void soda_signals_swap(const sigset_t *mask, sigset_t *saved);
 
 /*
- * Placement (placement.c): the library's threads run, and its staging buffers lie, on the NUMA
- * node of the network device in use, as sysfs tells it, or on the one that the
- * settings name.  No such device (loopback, shm) or one node: nothing is bound,
- * and the log says so.
+ * Placement (placement.c): the library's threads run, and its staging slots lie, on the NUMA node
+ * that the settings name, or on that of the network device in use, as sysfs tells.  Without such a
+ * device (loopback, shm), or with one node, nothing is bound, and the log says so.
  *
- * Find the node, by the control connection. Once, at start, before there are threads.
+ * soda_numa_detect finds the node, by the control connection. Once, at start, before there are
+ * threads.
  */
 void soda_numa_detect(const struct soda_conn *control);
-/* The calling thread runs on that node from now on. */
+/* Bind the calling thread to that node. */
 void soda_numa_run_here(void);
-/* Memory that was not touched yet will lie there. */
+/* Place the pages of that memory that were not touched yet on that node. */
 void soda_numa_place(void *addr, size_t bytes);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host agent's link to a memory server, or to the agent before it: the session with it
- * (client/server.h), and what the keeper, its driver (life/session.c), is asked to do.  Objects
- * know theirs (soda_region.link).
+ * The host agent's link to a memory server, or to a DPU agent: the session with the server
+ * (client/server.h), and what other threads ask of the keeper, the thread that drives the session
+ * (life/session.c).  Each object knows its link (soda_region.link).
  */
 #ifndef SODA_HOST_LINK_H
 #define SODA_HOST_LINK_H
@@ -21,25 +21,26 @@ struct soda_link {
 	uint32_t pairs;		   /* of data channels */
 	pthread_t keeper;
 	bool keeper_runs;
-	int event_fd;		   /* what the keeper waits on */
-	_Atomic uint32_t restarts; /* see soda_link_restarts(); the keeper changes it */
-	_Atomic uint32_t meeting;  /* see soda_link_meeting(); the keeper changes it */
-	_Atomic uint32_t want_collector;
-	_Atomic bool unclosed;	     /* objects are gone that the server has still */
-	_Atomic bool keyed;	     /* there is a static cache that is read by keys */
+	int event_fd;			 /* eventfd; the keeper waits on it */
+	_Atomic uint32_t restarts;	 /* see soda_link_restarts(); the keeper changes it */
+	_Atomic uint32_t meeting;	 /* see soda_link_meeting(); the keeper changes it */
+	_Atomic uint32_t want_collector; /* see soda_link_want_collector() */
+	_Atomic bool unclosed;		 /* objects were freed whose regions the server still has */
+	_Atomic bool keyed;		 /* an object has keys to an agent's static cache */
 	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
-	struct soda_writeback *writeback; /* move/writeback.h; kept when the link ends */
+	struct soda_writeback *writeback; /* move/writeback.h; stays when the link ends */
 };
 
-/* Before the keeper starts: CONNECTING, to this address. Negative errno. */
+/* Before the keeper starts: set the link up for this address, not connected yet. Negative errno. */
 int soda_link_start(struct soda_link *link, const char *address, int connect_ms,
 		    const struct soda_server_hooks *hooks);
-/* The keeper has ended and the connections are closed. */
+/* After the keeper has ended and the connections are closed: free what start took. */
 void soda_link_end(struct soda_link *link);
 
 /*
- * Goes up when a server is met that has none of our data, before what is resident becomes dirty
- * for that, and again when all of it is, however many attempts that takes: odd in between.
+ * How many times a server was met that has none of our data, counted twice: before the resident
+ * chunks become dirty for that server, and when all of them are, after however many attempts.  Odd
+ * in between. Any thread.
  */
 static inline uint32_t soda_link_restarts(const struct soda_link *link)
 {
@@ -47,21 +48,22 @@ static inline uint32_t soda_link_restarts(const struct soda_link *link)
 }
 
 /*
- * How often a server was met that has none of our objects.  An object that is opened meanwhile
- * compares (soda_region.meeting). Any thread.
+ * How often a server was met that has none of our objects.  By comparing it with
+ * soda_region.meeting recover.c tells whether an object was opened on the present server. Any
+ * thread.
  */
 static inline uint32_t soda_link_meeting(const struct soda_link *link)
 {
 	return atomic_load(&link->meeting);
 }
 
-/* The keeper looks at what it is asked for. AS. */
+/* Wake the keeper, which looks at what is asked of it. AS. */
 void soda_link_wake_keeper(struct soda_link *link);
-/* Chunks were asked for ahead of any fault: the keeper collects the answers as they come. AS. */
+/* READs ahead were posted: the keeper shall collect the answers that no thread collects. AS. */
 void soda_link_want_collector(struct soda_link *link);
-/* There are keys to an agent's static cache: the keeper makes the channels read by them. */
+/* There are keys to an agent's static cache: the keeper shall make the channels reach it. */
 void soda_link_want_keyed(struct soda_link *link);
-/* Wait until it has, or has tried, no longer than connecting may take. */
+/* Wait until the keeper has done that, or has failed; no longer than connecting may take. */
 void soda_link_await_keyed(struct soda_link *link);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/numa/numa_node.h"
 
-static int here = SODA_NODE_ANY; /* set by soda_numa_detect, then constant */
+static int here = SODA_NODE_ANY; /* node of threads and slots; soda_numa_detect sets it */
 
 void soda_numa_detect(const struct soda_conn *control)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrival order: the chunk that came first leaves first, used or not. To measure against. */
+/* Arrival order: the chunk that came first is evicted first. A baseline for measurements. */
 #include "host_agent/core/replace.h"
 
 enum { ALL = 1 };

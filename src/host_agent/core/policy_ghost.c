@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The default.  Use of a resident chunk is invisible, but its return is not: the
- * time from eviction to the next fault is one sample of how often the chunk is
- * wanted.  The chunk table remembers when each chunk left (a ghost entry that
- * costs nothing), and the sample decides how it comes back:
+ * The default policy.  Uses of a resident chunk are invisible, but its return is not: the
+ * time from a chunk's eviction to its next fault is one sample of how often the chunk is
+ * used.  The chunk table remembers when each chunk was evicted (a ghost entry that
+ * costs nothing), and the sample decides into which list the chunk comes:
  *
  *   trial     a short arrival-order list, a twentieth of the buffer: chunks that were
- *             never here, or away for long.  A scan passes through it and leaves
- *             the rest alone.
+ *             never resident, or evicted long ago.  A scan passes through this list and leaves
+ *             the other alone.
  *   settled   chunks that came back within one buffer's worth of arrivals.  The
  *             sooner, the more laps (credit) they get before they are victims.
  *
- * One in eight of those that come back late is settled all the same: a loop that is
- * larger than the buffer then keeps a part of itself resident, where arrival order
- * would keep nothing.
+ * One in eight of the chunks that come back late is settled all the same: of a loop over more than
+ * the buffer a part then stays resident, where arrival order would keep nothing.
  *
  * Ideas: 2Q (Johnson and Shasha, VLDB 1994), CLOCK, S3-FIFO (Yang et al., SOSP 2023),
  * bimodal insertion (Qureshi et al., ISCA 2007).
@@ -52,7 +51,7 @@ static uint32_t ghost_victim(struct soda_shard *s)
 {
 	if (s->count[TRIAL] > s->capacity / TRIAL_SHARE || !s->count[SETTLED])
 		return s->head[TRIAL];
-	/* Give the front of the list its laps; bounded, as each one costs a credit. */
+	/* Chunks with credit go to the end, for one credit each; 64 of them at most in one call. */
 	for (int i = 0; i < 64; i++) {
 		uint32_t id = s->head[SETTLED];
 		struct soda_chunk *c = soda_shard_chunk(s, id);
@@ -67,8 +66,9 @@ static uint32_t ghost_victim(struct soda_shard *s)
 }
 
 /*
- * Held or pinned is in use: it has passed the trial.  Were it to stay, a list of
- * such chunks alone would hide the other one from the evictor; so it changes lists.
+ * A chunk that is held, pinned or busy changes lists: victim() looks at the front of one list only,
+ * and a trial list of such chunks alone would hide the settled ones from it, or the other way
+ * round.
  */
 static void ghost_spare(struct soda_shard *s, uint32_t id)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How write-backs get on, for those who wait for them. Any thread; AS but for the wait. */
+/*
+ * Tells threads that wait for write-backs when it pays to look again. Any thread; all but the wait
+ * is async-signal-safe.
+ */
 #ifndef SODA_HOST_PROGRESS_H
 #define SODA_HOST_PROGRESS_H
 
@@ -7,14 +10,14 @@
 
 void soda_progress_start(void);
 
-/* Something is as it was not before: answers came, a connection was lost. */
+/* Wake the waiting threads: chunks are not under way any more, or a connection was lost. */
 void soda_progress_tell(void);
-/* Answers came: the server is there and takes data. */
+/* As soda_progress_tell, and WRITEs were answered: the server is there and takes data. */
 void soda_progress_answered(void);
 
 /* Goes up with each soda_progress_tell and each soda_progress_answered. */
 uint32_t soda_progress_seen(void);
-/* Wait until soda_progress_seen is not `seen` any more. */
+/* Wait until soda_progress_seen() is not `seen` any more, at most timeout_ns. */
 void soda_progress_await(uint32_t seen, int64_t timeout_ns);
 /* Goes up with each soda_progress_answered. */
 uint32_t soda_progress_answers(void);

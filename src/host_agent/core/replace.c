@@ -65,7 +65,7 @@ uint32_t soda_shard_random(struct soda_shard *s)
 	return s->seed;
 }
 
-/* Neighbours share a shard in groups of eight, so that a batch of victims has runs. */
+/* Eight neighbours share a shard, so that a batch of victims has runs of neighbours. */
 static struct soda_shard *shard_of(struct soda_replacer *r, uint32_t id)
 {
 	return &r->shard[(id >> 3) * 2654435761u >> 16 & (r->shards - 1)];
@@ -78,7 +78,7 @@ void soda_replace_init(struct soda_replacer *r, const struct soda_policy *policy
 	r->policy = policy;
 	r->table = table;
 	r->shards = 1;
-	/* A shard of a few chunks would evict by accident of the hash. */
+	/* In a shard of few chunks the hash, not the policy, would decide what is evicted. */
 	while (r->shards < SODA_REPLACE_SHARDS_MAX && capacity / r->shards > 1024)
 		r->shards *= 2;
 	for (uint32_t i = 0; i < r->shards; i++) {
@@ -194,7 +194,7 @@ int soda_replace_take(struct soda_replacer *r, uint32_t *ids, int max,
 	uint32_t first = (uint32_t)(fullest(r) - r->shard);
 	int n = 0, dealt = 0;
 
-	/* The other shards only where all of the fullest one is in use. */
+	/* Other shards only where no candidate of the fullest one could be taken. */
 	for (uint32_t i = 0; i < r->shards && !dealt; i++)
 		n = take_from(&r->shard[(first + i) & (r->shards - 1)], ids, max, want, arg,
 			      &dealt);

@@ -133,7 +133,7 @@ static int set_ms(struct soda_settings *s, const char *name, uint32_t ms,
 	return set_text(s, name, text, err);
 }
 
-/* The first that fails decides: later ones are not tried. */
+/* Stops at the first error. */
 static int apply_texts(const struct soda_config *cfg, struct soda_settings *s,
 		       struct soda_conf_error *err)
 {
@@ -205,7 +205,10 @@ bad:
 	return -EINVAL;
 }
 
-/* From here on the agent is the server; the transport's name for a UNIX socket is shm. */
+/*
+ * Make `server` the agent's address, if there is an agent; unix:// in SODA_DPU is shm:// to the
+ * transports.
+ */
 static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 {
 	static const char unix_prefix[] = "unix://";
@@ -259,7 +262,7 @@ static uint32_t processors(void)
 	return sched_getaffinity(0, sizeof(set), &set) ? 1 : (uint32_t)CPU_COUNT(&set);
 }
 
-/* As many bytes of small chunks as of those of 64 KiB. */
+/* 32 chunks of 64 KiB and more; of smaller chunks as many bytes. */
 static uint32_t prefetch_default(uint64_t chunk_bytes)
 {
 	uint64_t n = (2u << 20) / chunk_bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The library's options: one table, filled from the defaults, the environment
- * and struct soda_config, in this order.
+ * The library's options: one table of them, and their values: the default, which the environment
+ * overrides, which struct soda_config overrides.
  */
 #ifndef SODA_HOST_SETTINGS_H
 #define SODA_HOST_SETTINGS_H
@@ -16,11 +16,11 @@
 enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
 
 struct soda_settings {
-	char *server; /* or the agent; NULL: a private one */
-	char *dpu;    /* as given; it is in `server`, too, then */
+	char *server; /* address of the memory server, or of the agent; NULL: a private server */
+	char *dpu;    /* address of the agent as given, or NULL; `server` is the same then */
 	char *buffer;
 	char *evict;
-	char *server_program; /* of the private server */
+	char *server_program; /* path of the private server's program */
 	char *trace;	      /* NULL: none */
 	char *numa_node;
 	int node;	      /* numa_node, for soda_node_choose */
@@ -39,8 +39,8 @@ struct soda_settings {
 	void *log_arg;
 
 	/* derived from `buffer` */
-	uint64_t buffer_bytes; /* 0: the fraction */
-	uint32_t buffer_num, buffer_den;
+	uint64_t buffer_bytes;		 /* 0: the fraction counts */
+	uint32_t buffer_num, buffer_den; /* of the objects' bytes */
 };
 
 extern const struct soda_conf soda_settings_conf;

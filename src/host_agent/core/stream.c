@@ -11,7 +11,7 @@ void soda_streams_init(struct soda_streams *st)
 	st->last = -1;
 }
 
-/* The fault lies on the stride between the next expected chunk and one behind the window. */
+/* Whether id is on the stride, from the next expected chunk to the first one behind the window. */
 static bool continues(const struct soda_stream *s, int64_t id)
 {
 	int64_t steps = s->stride ? (id - s->next) / s->stride : 0;
@@ -36,7 +36,7 @@ static uint32_t unconfirmed(const struct soda_stream *s)
 	return s->stride ? (uint32_t)((s->ahead - s->next) / s->stride) : 0;
 }
 
-/* Chunks from `ahead` to the window's end, within the object. */
+/* Plan the chunks from `ahead` to the window's end, within the object, and move `ahead` there. */
 static struct soda_plan extend(struct soda_stream *s)
 {
 	struct soda_plan p = { .first = s->ahead, .stride = s->stride };
@@ -46,7 +46,7 @@ static struct soda_plan extend(struct soda_stream *s)
 
 	if (s->ahead < s->base || s->ahead >= s->limit)
 		room = 0;
-	/* Ask in halves of a window, so that requests travel together. */
+	/* Only when half of the window is free, so that several requests travel together. */
 	if (have * 2 <= s->window) {
 		int64_t n = (int64_t)s->window - have;
 
@@ -126,7 +126,7 @@ void soda_streams_cut(struct soda_streams *st, const struct soda_plan *plan, uin
 		if (s->stride != plan->stride || s->ahead != end)
 			continue;
 		s->ahead = plan->first + (int64_t)done * plan->stride;
-		if ((s->ahead - s->next) / s->stride < 0) /* another stream that ends there, too */
+		if ((s->ahead - s->next) / s->stride < 0) /* it was another stream with that end */
 			s->ahead = s->next;
 	}
 }

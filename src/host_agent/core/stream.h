@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sequential and strided access streams of one thread, found in its faults.
- * Pure bookkeeping: it says which chunks to fetch ahead, nothing more.
+ * Pure bookkeeping: says which chunks to fetch ahead, and fetches nothing.
  *
  * A stream is a stride and a window [next, ahead): chunks that were asked for
- * before their fault.  A fault in the window, or at its end, on the stride
- * confirms it and lets the window grow; a stream that is given up with chunks
- * unconfirmed was that much useless, and the next one starts more carefully.
+ * before their fault.  A fault on the stride in the window, or at its end,
+ * confirms the stream, and the window grows.  The chunks of the window that no fault has confirmed
+ * when the stream is given up were useless, and the next stream starts with a smaller window.
  */
 #ifndef SODA_HOST_STREAM_H
 #define SODA_HOST_STREAM_H
@@ -23,15 +23,15 @@ struct soda_stream {
 	int64_t base;	 /* the object's first chunk */
 	int32_t stride;	 /* 0: not in use */
 	uint32_t window; /* chunks */
-	uint32_t used;	 /* turn of its last fault */
+	uint32_t used;	 /* soda_streams.turn at its last fault */
 };
 
 struct soda_streams {
 	struct soda_stream s[SODA_STREAMS];
 	int64_t last; /* chunk of the last fault outside every stream */
 	int64_t last_delta;
-	uint32_t turn;
-	uint32_t wasted; /* recent chunks fetched in vain, decaying */
+	uint32_t turn;	 /* faults so far */
+	uint32_t wasted; /* useless chunks of late; halved by each confirmed fault */
 };
 
 /* What to fetch ahead: n chunks from first on, stride apart. */
@@ -46,7 +46,8 @@ void soda_streams_init(struct soda_streams *st);
 
 /*
  * A fault on chunk id of an object [base, limit).  window_max: longest window, 0
- * for none; eager: advised SEQUENTIAL, a single step makes a stream.
+ * for none; eager: the object was advised SEQUENTIAL, and a single step makes a stream.  Returns
+ * what to fetch ahead now; n may be 0.
  */
 struct soda_plan soda_streams_note(struct soda_streams *st, int64_t id, int64_t base, int64_t limit,
 				   uint32_t window_max, bool eager);

@@ -11,8 +11,10 @@
 #include "host_agent/core/agent.h"
 
 enum {
-	/* The library's own threads, which begin when they please, have places of their own:
-	   else the program's threads would come to share channels, or not, by chance. */
+	/*
+	 * Places for the library's own threads, so that they, which start at any time, take no
+	 * index among the program's threads, on which depends which of those share a channel.
+	 */
 	HELPERS = 4,
 	PLACES = HELPERS + SODA_THREADS_MAX,
 };
@@ -82,8 +84,8 @@ struct soda_thread *soda_thread_internal(void)
 }
 
 /*
- * A thread never waits for its ring: while a stealer empties it the thread goes
- * without a hold, which costs protection, not correctness.
+ * No thread waits for a ring: while another one empties it (soda_threads_steal) the thread's chunk
+ * is not held, so that it may be evicted early, which is harmless.
  */
 static bool ring_take(struct soda_thread *t)
 {
@@ -95,6 +97,7 @@ static void ring_give(struct soda_thread *t)
 	atomic_store_explicit(&t->ring_taken, false, memory_order_release);
 }
 
+/* The caller has the ring. */
 static void trim(struct soda_thread *t, uint32_t keep)
 {
 	while (t->last_n > keep) {
@@ -178,7 +181,7 @@ int soda_threads_reap(void)
 
 		if (tid <= 0 || alive(tid))
 			continue;
-		/* Only one of several reapers goes on. */
+		/* Of several threads that reap only one succeeds. */
 		if (!atomic_compare_exchange_strong(&t->tid, &tid, -1))
 			continue;
 		soda_thread_forget(t);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the agent knows of each application thread: its last chunks, its access
- * streams, how it best waits for answers, its counters.  Contexts come from a
- * fixed table at a thread's first fault; those of dead threads are reused.
+ * streams, how it best waits for answers, its counters.  A thread gets a context from a
+ * fixed table at its first fault; contexts of dead threads are reused.
  *
- * A context is touched by its own thread (inline mode: inside the SIGBUS handler,
- * or with signals blocked), or by the one handler thread (handler mode).  Others
- * read the counters only.
+ * A context is used by its own thread (inline mode: inside the SIGBUS handler,
+ * or with signals blocked), or by the one handler thread (handler mode).  Other threads read the
+ * counters, and may empty the ring of last chunks (soda_threads_steal).
  */
 #ifndef SODA_HOST_THREAD_H
 #define SODA_HOST_THREAD_H
@@ -22,7 +22,7 @@
 
 enum { SODA_LAST_CHUNKS_MAX = 16, SODA_LAST_CHUNKS_MIN = 4 };
 
-/* Counters of one thread; one writer, read by anybody: relaxed. */
+/* Counters of one thread, the only one that changes them; relaxed. */
 enum soda_thread_counter {
 	SODA_CNT_FAULTS,
 	SODA_CNT_JOINED,
@@ -50,49 +50,54 @@ enum { SODA_HIST_BUCKETS = 96 };
 
 struct soda_thread {
 	_Atomic int32_t tid; /* 0: the context is free */
-	uint32_t index;	     /* the program's threads count from 0, the library's own, too */
-	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring: each counts in its chunk's hold */
-	_Atomic uint32_t last_n;	     /* a stealer looks at it without the ring */
-	uint32_t last_at;
-	_Atomic bool ring_taken;	    /* whoever changes the ring: the owner, or a stealer */
+	uint32_t index;	     /* from 0 among the program's threads, or among the library's own */
+	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring; each chunk's HOLD bits count this thread */
+	_Atomic uint32_t last_n;	     /* chunks in the ring; also read without ring_taken */
+	uint32_t last_at;		     /* where the next chunk goes */
+	_Atomic bool ring_taken; /* a thread is changing the ring: a lock that none waits for */
 	struct soda_streams streams, fills; /* faults that fetch; first touches */
 	struct soda_waiting waiting;
-	uint64_t active_period; /* writeback.c: when it was counted last */
-	uint64_t still_ns;	/* how long it has stood still in all, as its waits have found */
+	uint64_t active_period; /* writeback.c: the period in which it was counted last */
+	uint64_t still_ns;	/* sum of what soda_thread_stood_still() has found */
 	_Atomic uint64_t counters[SODA_CNT_MAX];
 	_Atomic uint32_t fetch_ns[SODA_HIST_BUCKETS];
 } __attribute__((aligned(64)));
 
-/* The calling thread's context, or NULL when 4096 threads have one. AS. */
+/* The calling thread's context, or NULL when SODA_THREADS_MAX other threads have one. AS. */
 struct soda_thread *soda_thread_self(void);
-/* The context of another thread, by its id (handler mode). One caller. AS. */
+/*
+ * Handler mode: the context of the thread with that id, or NULL. Only the handler calls this. AS.
+ */
 struct soda_thread *soda_thread_of(pid_t tid);
-/* A context for one of the library's own threads: it takes no index of the program's. */
+/*
+ * The context of the calling thread, which is the library's own: takes no index of the program's.
+ */
 struct soda_thread *soda_thread_internal(void);
 
 /*
- * The thread has just got this chunk: it is one of its last `keep` ones, which
- * are the last to be evicted.  An instruction may need four at once. AS.
+ * The thread has just got this chunk: remember it as one of the thread's last `keep` chunks, which
+ * are held, that is not evicted while others are.  (One instruction may need four chunks at once.)
+ * AS.
  */
 void soda_thread_remember(struct soda_thread *t, uint32_t id, uint32_t keep);
-/* Let go of the oldest ones beyond `keep`: room must be made without touching the rest. AS. */
+/* Remember only the last `keep` chunks: the others may be evicted. AS. */
 void soda_thread_trim(struct soda_thread *t, uint32_t keep);
-/* Let go of all of them. */
+/* Remember none of them. */
 void soda_thread_forget(struct soda_thread *t);
 
-/* How many threads remember the chunk; one that is about to change its mind counts. */
+/* How many threads remember the chunk; a thread that is changing its ring meanwhile counts. */
 uint32_t soda_threads_holding(uint32_t id);
 
-/* Free the contexts of threads that are gone; returns how many. AS. */
+/* Free the contexts of threads that have ended; returns how many. AS. */
 int soda_threads_reap(void);
 /*
- * Every chunk is held, by more threads than the buffer is for: another thread than
- * `asker`, each in turn, lets go of its own. AS.
+ * All chunks are held, because more threads run than the buffer is for: let another thread than
+ * `asker`, the next one in turn, forget its last chunks. AS.
  */
 void soda_threads_steal(const struct soda_thread *asker);
-/* Start anew in a fork's child, or at the end. */
+/* Free all contexts: in a fork's child, or at the runtime's end. */
 void soda_threads_clear(void);
-/* Memory touched by the table. */
+/* Memory of the table that has been used. */
 uint64_t soda_threads_bytes(void);
 
 static inline void soda_count(struct soda_thread *t, enum soda_thread_counter c, uint64_t n)
@@ -102,15 +107,17 @@ static inline void soda_count(struct soda_thread *t, enum soda_thread_counter c,
 	atomic_store_explicit(&t->counters[c], v + n, memory_order_relaxed);
 }
 
+/* Count a fetch that took ns. */
 void soda_thread_time(struct soda_thread *t, uint64_t ns);
 /*
- * A wait for at most asked_ns took took_ns.  Far more: the process was stopped or frozen, perhaps
- * its server with it, and no time-out counts that.  How much is not to count. t may be NULL. AS.
+ * A wait of at most asked_ns took took_ns.  If that is far more, the process was stopped or frozen,
+ * perhaps its server, too.  Returns by how much the caller must move its deadline, so that no
+ * time-out counts that time. t may be NULL. AS.
  */
 uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint64_t took_ns);
 /* Sum of one counter over all contexts, dead threads included. */
 uint64_t soda_threads_sum(enum soda_thread_counter c);
-/* p in percent, of all fetch times; 0 if there are none. */
+/* The p-th percentile of all fetch times; 0: there are none. */
 uint64_t soda_threads_percentile_ns(double p);
 
 #endif

@@ -2,7 +2,8 @@
 #include "host_agent/core/waiting.h"
 
 enum {
-	TRIAL = 8, /* fetches of one trial; the first is not counted: it finds the peer asleep */
+	TRIAL = 8, /* fetches of one trial; the first is not measured: the peer was not polling yet
+		    */
 	PATIENCE_MIN = 64,
 	PATIENCE_MAX = 4096,
 	WEIGHT_SHIFT = 3, /* of a new sample in the moving average */
@@ -19,7 +20,7 @@ static void trial_begins(struct soda_waiting *w)
 	w->mean_ns[!w->polls] = 0;
 }
 
-/* The trial is over: change over if it was faster, by enough not to be noise. */
+/* The trial is over: use the way that was tried if it was faster by a sixteenth. */
 static void trial_ends(struct soda_waiting *w)
 {
 	uint64_t now = w->mean_ns[w->polls], other = w->mean_ns[!w->polls];
@@ -54,8 +55,7 @@ void soda_waiting_learn(struct soda_waiting *w, bool polled, uint64_t ns)
 	if (!(on_trial && w->trial_left == TRIAL)) {
 		if (!*mean)
 			*mean = ns;
-		else /* one slow answer must not decide: a sample counts at most four times the mean
-		      */
+		else /* at most four times the mean, so that one slow answer does not decide */
 			*mean += ((int64_t)(ns < *mean * 4 ? ns : *mean * 4) - (int64_t)*mean) >>
 				 WEIGHT_SHIFT;
 	}
