@@ -17,7 +17,7 @@
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
 
-/* False: there is no room for more. */
+/* Post READs for the range's REMOTE chunks. False: no slot or credit is free for more. */
 static bool fetch_range(struct soda_thread *t, const struct iovec *range,
 			struct soda_fetch_batch *batch)
 {
@@ -61,7 +61,7 @@ static uint64_t patience(void)
 	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
 }
 
-/* Written back and dropped, but for those with one of the flags. */
+/* Write the chunks back and drop them, but not those with a flag of `keep`. */
 static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 {
 	int ret = soda_sync_chunks(first, last - first + 1);
@@ -91,7 +91,7 @@ static bool is_frozen(struct soda_region *r, char *addr, char *end)
 	return frozen;
 }
 
-/* Chunks from the first to the last that the server held some of; n 0: none. */
+/* From the first to the last chunk of which the server held a copy; n 0: there was none. */
 struct backed {
 	uint32_t first, n;
 };
@@ -108,7 +108,7 @@ static int discard_chunk(uint32_t id, struct backed *backed)
 	return ret;
 }
 
-/* Whole chunks inside the range; the edges keep their content. */
+/* Discard the chunks that lie wholly inside the range; those at its edges keep their content. */
 static int discard(struct soda_region *r, char *addr, size_t bytes, struct backed *backed)
 {
 	uint64_t chunk = soda_chunk_bytes();
@@ -121,7 +121,7 @@ static int discard(struct soda_region *r, char *addr, size_t bytes, struct backe
 		return -EACCES;
 	soda_signals_block(&saved);
 	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {
-		/* A file must come to hold the zeros: they are data like any other. */
+		/* The zeros must come into the file, so they are stored like other data. */
 		if (r->flags & SODA_WRITABLE) {
 			soda_signals_restore(&saved);
 			memset(addr, 0, soda_region_chunk_bytes(r, soda_chunk_of(addr)));
@@ -145,7 +145,7 @@ int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
 	return ret;
 }
 
-/* What pins must leave: the minimum, and the staging slots that grow with the buffer. */
+/* How many chunks must stay unpinned: the minimum, and as many as staging slots may take. */
 static int64_t reserved(void)
 {
 	const struct soda_settings *s = &soda_agent.settings;
@@ -155,7 +155,9 @@ static int64_t reserved(void)
 	       (s->mode == SODA_MODE_HANDLER ? eighth : 0);
 }
 
-/* A PIN under way.  Bit i: it has pinned chunk `first` + i, which is undone if it fails. */
+/*
+ * A PIN under way.  Bit i: this PIN has set PINNED on chunk first + i, and clears it if it fails.
+ */
 struct pinning {
 	struct pinning *next;
 	uint32_t first, last;
@@ -163,7 +165,7 @@ struct pinning {
 };
 
 static struct soda_lock pins = SODA_LOCK_INIT(SODA_RANK_PINS);
-static struct pinning *pinnings; /* guarded by pins, and so are their bits */
+static struct pinning *pinnings; /* guarded by pins, as are their bits */
 
 static void unpin_one(uint32_t id)
 {
@@ -210,7 +212,7 @@ static int mark_locked(uint32_t id, struct pinning *ours)
 	return 0;
 }
 
-/* Mark it as pinned, if it is not. -ENOMEM: as many as there may be are. */
+/* Set PINNED on the chunk, if it is not set. -ENOMEM: no more chunks may be pinned. */
 static int mark_pinned(uint32_t id, struct pinning *ours)
 {
 	int ret;
@@ -238,7 +240,7 @@ static void leave_locked(const struct pinning *p)
 	*link = p->next;
 }
 
-/* What it covers stays pinned, whoever else had pinned it and fails. */
+/* This PIN has succeeded: no other PIN under way may unpin its chunks when it fails. */
 static void keep_locked(const struct pinning *p)
 {
 	for (struct pinning *other = pinnings; other; other = other->next)
@@ -247,7 +249,10 @@ static void keep_locked(const struct pinning *p)
 				choose(other, id, false);
 }
 
-/* What it has pinned is undone, or left to another one that relies on it. */
+/*
+ * This PIN has failed: unpin the chunks that it has pinned, or, where another PIN under way covers
+ * one, let that one unpin it if it fails, too.
+ */
 static void undo_locked(const struct pinning *p)
 {
 	for (uint32_t id = p->first; id <= p->last; id++) {
@@ -275,7 +280,10 @@ static void end_pinning(const struct pinning *p, bool failed)
 	soda_lock_release(&pins);
 }
 
-/* First the room, then the content: one that was pinned before may have been discarded. */
+/*
+ * Mark all chunks, then make all resident; also those that were pinned before, which may have been
+ * discarded since.
+ */
 static int pin_chunks(struct soda_region *r, struct pinning *ours)
 {
 	struct soda_thread *t = soda_thread_self();
@@ -320,7 +328,8 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 		      struct soda_why *why)
 {
 	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
-	struct backed ignored = { 0 }; /* a store of another thread may follow at any time */
+	/* not told to the server: another thread may store to these chunks at any time */
+	struct backed ignored = { 0 };
 	int ret;
 
 	switch (advice) {

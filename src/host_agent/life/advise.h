@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What soda_advise() and soda_prefetch() do, on a checked range of one object. */
+/* The work of soda_advise() and soda_prefetch(), on a checked range of one object. */
 #ifndef SODA_HOST_ADVISE_H
 #define SODA_HOST_ADVISE_H
 
@@ -9,20 +9,23 @@
 
 #include "host_agent/object/region.h"
 
-/* Errors of soda_advise(). */
+/* Carry out an advice on [addr, addr + bytes). Errors of soda_advise(). */
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why);
 /*
- * DISCARD of what nobody uses before the call returns: the server gives its memory back, too, if
- * it can.  May wait as long as a fault.  Errors of DISCARD.
+ * DISCARD of a range that no thread touches before the call returns, so that the server can be told
+ * to give its memory back, too.  May wait as long as a fault.  Errors of soda_advise(SODA_DISCARD).
  */
 int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes);
 /*
- * Ask for what is remote in n ranges, each inside one object, as far as the budget goes. Never
- * waits.
+ * Post READs for the REMOTE chunks of n ranges, each inside one object, while slots and credits are
+ * free. Never waits.
  */
 void soda_advise_willneed(const struct iovec *ranges, int n);
-/* As COLD of chunks first .. last, pinned ones too. 0, or an error: not all was written back. */
+/*
+ * Write chunks first .. last back and drop them, pinned ones, too. 0, or the error of
+ * soda_sync_chunks(): none was dropped.
+ */
 int soda_advise_vacate(uint32_t first, uint32_t last);
 
 #endif

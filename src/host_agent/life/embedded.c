@@ -18,9 +18,9 @@
 
 enum { CHILD_PARENT_FD = 3 };
 
-static int life_fd = -1; /* our end; its closing ends the server */
+static int life_fd = -1; /* our end of the pipe whose end-of-file ends the server */
 
-/* The places where the server's program may be, best first. */
+/* Find the server's program: as given, else beside the library, else in the PATH. */
 static bool find_program(const char *given, char path[512])
 {
 	static const char *const beside[] = { "soda-mem-server", "../bin/soda-mem-server",
@@ -63,7 +63,7 @@ static void become_server(const char *path, char *const argv[], int ready_fd, in
 	if (dup2(parent_fd, CHILD_PARENT_FD) < 0 || dup2(ready_fd, STDOUT_FILENO) < 0)
 		_exit(127);
 	fcntl(CHILD_PARENT_FD, F_SETFD, 0);
-	/* Nothing of the program's stays open: its pipes must end when it ends. */
+	/* Close the program's descriptors: its pipes must end when the program ends. */
 	if (syscall(SYS_close_range, CHILD_PARENT_FD + 1, ~0u, 0))
 		for (int fd = CHILD_PARENT_FD + 1; fd < 1024; fd++)
 			close(fd);
@@ -71,7 +71,7 @@ static void become_server(const char *path, char *const argv[], int ready_fd, in
 	_exit(127);
 }
 
-/* "READY <address>\n" within the time, or the reason why not. */
+/* Read "READY <address>\n" from the server. 0, -ETIMEDOUT, -EIO, -EPROTO. */
 static int await_ready(int fd, int timeout_ms, char *address, size_t address_bytes)
 {
 	uint64_t deadline = soda_now_ns() + (uint64_t)timeout_ms * 1000000u;
@@ -104,12 +104,14 @@ static int await_ready(int fd, int timeout_ms, char *address, size_t address_byt
 
 static int spawn(const char *path, const char *listen, int ready_fd, int parent_fd)
 {
-	char *const argv[] = { (char *)path, (char *)"--listen", (char *)listen,
-			       (char *)"--parent-fd", (char *)"3",
-			       /* memory of this machine, for this program alone */
-			       (char *)"--populate=no",
-			       /* of this node's server, if the environment says so: not of ours */
-			       (char *)"--metrics", (char *)"off", NULL };
+	char *const argv[] = {
+		(char *)path, (char *)"--listen", (char *)listen, (char *)"--parent-fd",
+		(char *)"3",
+		/* do not touch all of the memory: it is this machine's, for this program alone */
+		(char *)"--populate=no",
+		/* if the environment asks for metrics, not this server's are meant */
+		(char *)"--metrics", (char *)"off", NULL
+	};
 	pid_t pid = fork();
 	int status;
 
@@ -125,7 +127,7 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 /* Start the program with the ends of both pipes; ours are left in ready[0] and life[1]. */
 static int spawn_with(const char *path, const char *listen, int ready[2], int life[2])
 {
-	/* The server's ends must not be the numbers that it gets them as. */
+	/* 10 and up: dup2() onto CHILD_PARENT_FD and STDOUT_FILENO must not close one of them. */
 	int ready_fd = fcntl(ready[1], F_DUPFD_CLOEXEC, 10);
 	int life_end = fcntl(life[0], F_DUPFD_CLOEXEC, 10);
 	int ret = ready_fd < 0 || life_end < 0 ? -errno : spawn(path, listen, ready_fd, life_end);

@@ -39,14 +39,15 @@ static struct soda_wire_advise message(const struct soda_region *r, uint32_t fir
 					  .bytes = bytes_of(r, first, last) };
 }
 
-/* Changes of mr happen while no channel is used. */
+/* A change of r->mr, made while no fetch can use it (soda_channels_exclusive). */
 struct change {
 	struct soda_region *r;
 	struct soda_static_map *map;
 	uint64_t offset, bytes;
-	bool keyed; /* of take_maps: those with a key alone */
+	bool keyed; /* take_maps: only maps that are read by a key */
 };
 
+/* Add c->map to the object's. */
 static void put_map(void *arg)
 {
 	struct change *c = arg;
@@ -55,6 +56,7 @@ static void put_map(void *arg)
 	c->r->mr.statics = c->map;
 }
 
+/* Move the object's maps that overlap the range to c->map. */
 static void take_maps(void *arg)
 {
 	struct change *c = arg;
@@ -83,7 +85,7 @@ static void exclusively(void (*fn)(void *arg), struct change *c)
 	soda_signals_restore(&saved);
 }
 
-/* Whether it is frozen, and a part of the range. */
+/* Whether f is frozen and overlaps the range. */
 static bool overlaps(const struct soda_frozen *f, uint32_t first, uint32_t last)
 {
 	return (f->state == SODA_FROZEN || f->state == SODA_THAWING) && first <= f->last &&
@@ -106,7 +108,7 @@ static int across_edge(struct soda_why *why)
 	return -EBUSY;
 }
 
-/* 1: all of it is frozen already; 0: nothing is; -EBUSY. */
+/* 1: all of the range is frozen already; 0: nothing is; -EBUSY: a part is. */
 static int before_freezing(const struct soda_region *r, uint32_t first, uint32_t last,
 			   struct soda_why *why)
 {
@@ -119,8 +121,8 @@ static int before_freezing(const struct soda_region *r, uint32_t first, uint32_t
 }
 
 /*
- * No store from here on; then what was stored goes to the server; then the agent may load.
- * *asked_p: it has been asked.
+ * Forbid stores to the range, write it back, ask the agent to load it.  *asked_p: the agent has
+ * been asked.
  */
 static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		struct soda_static_map **map_p, bool *asked_p, struct soda_why *why)
@@ -149,8 +151,8 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 }
 
 /*
- * The agent was asked in vain, and may have frozen the range: in an attempt whose answer was lost,
- * or that we could not make use of.  True: it knows that it is not to.
+ * The agent was asked to freeze the range, and we got no answer, or one that we cannot use: tell
+ * the agent to thaw it.  True: the agent has answered.
  */
 static bool undo(struct soda_region *r, uint32_t first, uint32_t last, int err)
 {
@@ -162,6 +164,7 @@ static bool undo(struct soda_region *r, uint32_t first, uint32_t last, int err)
 	       !soda_call_lost(soda_calls_advise_region(r, &m, &ignored, &why));
 }
 
+/* Let fetches use the new map. */
 static void publish(struct change *c)
 {
 	bool keyed = !c->map->memory;
@@ -178,6 +181,7 @@ static void set_state(struct soda_frozen *f, enum soda_frozen_state state)
 	soda_regions_unlock();
 }
 
+/* Free the records of ranges that are THAWED. */
 static void forget_thawed(struct soda_region *r)
 {
 	struct soda_frozen **link = &r->frozen;
@@ -238,7 +242,7 @@ static void unmap_all(struct soda_static_map *map)
 	}
 }
 
-/* Chunks that are on their way by a key have come. */
+/* Wait until chunks that are being read by a key have settled. */
 static void settle(uint32_t first, uint32_t last)
 {
 	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
@@ -250,7 +254,7 @@ static void settle(uint32_t first, uint32_t last)
 	soda_signals_restore(&saved);
 }
 
-/* The agent is about to end the keys: nothing is read by them from now on. */
+/* The agent is about to end its keys for the range: read nothing by them any more. */
 static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
 {
 	struct change c = { .r = r,
@@ -264,7 +268,10 @@ static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
 	unmap_all(c.map);
 }
 
-/* What is frozen inside the range: the agent has let it go. */
+/*
+ * The agent has thawed the frozen ranges inside the range: allow stores to them, free their
+ * records.
+ */
 static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 {
 	struct change c = { .r = r,
@@ -294,8 +301,9 @@ static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 }
 
 /*
- * What the agent is about to let go of, or, where it could not be told, has not: a reconnection
- * meanwhile would freeze it again behind the back of whoever unfreezes it, for good.
+ * ending: the agent is about to be told to thaw the frozen ranges inside the range, which are
+ * THAWING meanwhile, so that a reconnection does not freeze them again.  Else: it could not be
+ * told, and they stay FROZEN.
  */
 static void set_ending(struct soda_region *r, uint32_t first, uint32_t last, bool ending)
 {
@@ -331,7 +339,7 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 	return ret;
 }
 
-/* Not fatal where it fails: the chunks are then fetched like all others. */
+/* Ask the agent to freeze a range again. If that fails its chunks are fetched like all others. */
 static void freeze_again(struct soda_conn *control, struct soda_region *r,
 			 const struct soda_frozen *f)
 {
@@ -351,7 +359,10 @@ static void freeze_again(struct soda_conn *control, struct soda_region *r,
 		publish(&c);
 }
 
-/* An agent that has another connection's request done since would refuse WRITEs for good. */
+/*
+ * The agent may have frozen the range by a request of an older connection whose answer we did not
+ * get, and would refuse WRITEs to it: tell the agent to thaw it.
+ */
 static int tell_otherwise(struct soda_conn *control, struct soda_region *r, struct soda_frozen *f,
 			  struct soda_why *why)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Caching advice for the DPU agent.  STATIC_CACHE freezes a range: from then on a store
- * to it is SIGSEGV, what was dirty is written back, and the agent loads it once.  On
- * shared memory its chunks are then read straight from the agent's memory.
- * NO_CACHE and DYNAMIC_CACHE end that for the frozen ranges inside theirs, and say for
- * the whole object whether the agent's dynamic cache is for it.
+ * to it is SIGSEGV; its dirty chunks are written back, and the agent loads the range once.  Where
+ * the agent shares its memory with us, the range's chunks are then read straight from there.
+ * NO_CACHE and DYNAMIC_CACHE thaw the frozen ranges inside theirs, and tell the agent whether its
+ * dynamic cache shall serve the object.
  */
 #ifndef SODA_HOST_FREEZE_H
 #define SODA_HOST_FREEZE_H
@@ -13,9 +13,10 @@
 #include "host_agent/object/region.h"
 
 /*
- * advice: one of the three above.  api_lock held.  -ENOTSUP: no agent; -ENOSPC: over its
- * static cache, nothing is frozen; -EBUSY: a frozen range lies across the edge; -EIO... of
- * soda_sync_chunks: dirty data could not be written back, nothing is frozen.
+ * advice: SODA_STATIC_CACHE, SODA_NO_CACHE or SODA_DYNAMIC_CACHE.  api_lock held.  0; -ENOTSUP:
+ * there is no agent; -ENOSPC: the agent's static cache has no room; -EBUSY: a frozen range lies
+ * partly outside; errors of soda_sync_range(); -ENOMEM.  After an error of SODA_STATIC_CACHE
+ * nothing is frozen, after one of the others nothing is thawed.
  */
 int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int advice,
 		       struct soda_why *why);
@@ -23,13 +24,16 @@ int soda_freeze_advise(struct soda_region *r, uint32_t first, uint32_t last, int
 bool soda_freeze_covers(const struct soda_region *r, uint32_t first, uint32_t last);
 
 /*
- * For the keeper, with the lock of soda_regions_lock: after a reconnection, and before anything is
- * written; the agent may be another process than before.  Errors of the connection.
+ * The keeper, after a reconnection and before any WRITE is posted, with the lock of
+ * soda_regions_lock: freeze the object's frozen ranges again, as the agent may be another process
+ * than before.  Errors of the connection.
  */
 int soda_freeze_renew(struct soda_conn *control, struct soda_region *r, struct soda_why *why);
-/* Likewise: the object's content was lost, and stores are let in again. */
+/*
+ * The keeper, with that lock: the server has lost the object's content; allow stores to it again.
+ */
 void soda_freeze_lose(struct soda_region *r);
-/* The object goes. api_lock held. */
+/* The object is being freed. api_lock held. */
 void soda_freeze_end(struct soda_region *r);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mlockall() as the program sees it, exported in place of the C library's.  Fabric memory is no
- * part of it: pages that may not go would leave no room for others.  And nothing is brought in
- * for it: with all of the tables that the library reserves that would be gigabytes.  What the
- * program locks past this function is dropped all the same (uffd.h).
+ * mlockall() as the program sees it, exported in place of the C library's.  It does not lock fabric
+ * memory, because chunks that cannot be dropped would leave no room for others; and it locks pages
+ * only when they are touched, because touching all tables that the library reserves would take
+ * gigabytes. Pages of fabric memory that the program locks in another way are dropped all the same
+ * (uffd.h).
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -20,7 +20,7 @@
 #include "soda.h"
 #include "wire/wire.h"
 
-/* What the program says of an object, flags and advice, is what the server is told. */
+/* Flags and advice travel as the program gives them. */
 _Static_assert(SODA_READ_ONLY == SODA_WIRE_READ_ONLY && SODA_WRITABLE == SODA_WIRE_WRITABLE &&
 		       SODA_PRIVATE == SODA_WIRE_PRIVATE && SODA_CREATE == SODA_WIRE_CREATE,
 	       "flags of soda_alloc_file()");
@@ -32,7 +32,8 @@ _Static_assert((int)SODA_STATIC_CACHE == (int)SODA_WIRE_STATIC_CACHE &&
 
 static const uint64_t reserve_most = 4ull << 40, reserve_least = 1ull << 30;
 
-static struct iovec reserved; /* the whole range, of which soda_agent.base is the aligned part */
+static struct iovec
+	reserved; /* the whole mapping; soda_agent.base is where its aligned part begins */
 
 static void *reserve(uint64_t bytes, int prot)
 {
@@ -41,7 +42,7 @@ static void *reserve(uint64_t bytes, int prot)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* The largest range that the address space limit allows, aligned to granules. */
+/* Reserve the largest range that the limit of the address space allows, and the tables for it. */
 static int reserve_addresses(struct soda_why *why)
 {
 	const uint64_t granule = 1ull << SODA_GRANULE_SHIFT;
@@ -102,7 +103,7 @@ void soda_objects_undo(void)
 {
 	uint64_t chunks = soda_agent.bytes >> soda_agent.chunk_shift;
 
-	soda_agent.bytes = 0; /* first: no address is ours */
+	soda_agent.bytes = 0; /* first, so that soda_agent_owns() is false */
 	give_back(reserved.iov_base, reserved.iov_len);
 	give_back(soda_agent.table, chunks * sizeof(struct soda_chunk));
 	reserved.iov_base = soda_agent.base = NULL;
@@ -114,12 +115,14 @@ void soda_objects_undo(void)
 
 void soda_objects_end(void)
 {
-	/* Unmapped, not just dropped: the descriptor's end would turn it into zeros. */
+	/*
+	 * Mapped anew, not just dropped: once userfaultfd is closed dropped pages would be zeros.
+	 */
 	mmap(soda_agent.base, soda_agent.bytes, PROT_NONE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
-/* The server's answer is known: sizes, addresses, states. */
+/* Choose addresses for the size that the server has told, and set the chunks' states. */
 static int place(struct soda_region *r, bool of_heap, struct soda_why *why)
 {
 	uint64_t page = SODA_WIRE_PAGE;
@@ -147,7 +150,7 @@ static int place(struct soda_region *r, bool of_heap, struct soda_why *why)
 	return 0;
 }
 
-/* On the server. */
+/* Close the object's region; log a refusal, and say it in *why. */
 static void close_region(struct soda_region *r, struct soda_why *why)
 {
 	struct soda_why said = { "" };
@@ -177,8 +180,8 @@ static int open_and_place(struct soda_region *r, bool of_heap, struct soda_why *
 }
 
 /*
- * From now on a recovery sees it.  False: there has been one already since it was opened, with a
- * server that does not have it.
+ * Show the object to recoveries.  False: since its region was opened a server was met that does not
+ * have the region; the object is not shown, and has no addresses.
  */
 static bool publish(struct soda_region *r)
 {
@@ -240,7 +243,7 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	uint64_t page = SODA_WIRE_PAGE;
 	uintptr_t entries = ((uintptr_t)&soda_agent.table[r->first] + page - 1) & ~(page - 1);
 	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
-	int kept; /* not 0: nothing else may come to lie there, the addresses are used up */
+	int kept; /* not 0: no other object may be placed at these addresses */
 
 	soda_freeze_end(r);
 	kept = soda_retire_range(r->first, r->chunks);
@@ -263,7 +266,7 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	soda_recover_forget(r->first, r->chunks);
 	soda_region_hide_locked(r, kept);
 	soda_regions_unlock();
-	if (entries < end) /* whole pages of the table that nobody else uses */
+	if (entries < end) /* whole pages of the table with entries of this object alone */
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
 	soda_guess_forget(r->first, r->chunks);
 	soda_unacked_forget(r->first, r->chunks);

@@ -15,12 +15,12 @@
 #include "host_agent/move/stuck.h"
 #include "host_agent/object/unacked.h"
 
-enum { UNDECIDED_MAX = 64 }; /* more: their object is lost */
+enum { UNDECIDED_MAX = 64 }; /* an object with a further one is lost for good */
 
-/* Objects that the server has refused; the keeper's. */
+/* Whether there are objects that the server has refused, and when to ask again; the keeper's. */
 static struct {
 	bool any;
-	uint32_t pause_ms; /* between two questions, doubling */
+	uint32_t pause_ms; /* between two questions, doubling; 0: none was asked yet */
 	uint64_t next_ns;
 } refusals;
 
@@ -30,13 +30,13 @@ static uint64_t patience(void)
 }
 
 /*
- * Chunks that a thread has had in its hands for longer than a recovery waits for it.  Until what is
- * there of them can be told nothing of their objects is fetched, lest it be read from the next
- * server; all that is resident stays good.
+ * Chunks that another thread has had BUSY or FETCHING for longer than a recovery waits.  Until it
+ * is decided what becomes of them, no chunk of their objects is fetched, so that none is read from
+ * a server that does not have its content; resident chunks stay usable.
  */
 static struct {
 	uint32_t id[UNDECIDED_MAX]; /* guarded by soda_regions_lock */
-	_Atomic uint32_t n;	    /* likewise; the keeper may look */
+	_Atomic uint32_t n;	    /* likewise; the keeper also reads it without the lock */
 } undecided;
 
 static bool is_undecided(uint32_t id)
@@ -47,7 +47,7 @@ static bool is_undecided(uint32_t id)
 	return false;
 }
 
-/* Whether what is not resident of the object can be fetched. */
+/* Decide whether chunks of the object may be fetched. */
 static void set_lost(struct soda_region *r)
 {
 	atomic_store(&r->lost, r->refused || r->undecided || r->given_up);
@@ -58,6 +58,7 @@ static const char *name_of(const struct soda_region *r)
 	return r->name[0] ? r->name : r->file ? r->file : "an object";
 }
 
+/* Put the chunk on the list of undecided ones. */
 static void leave_undecided(struct soda_region *r, uint32_t id)
 {
 	bool lost = r->lost;
@@ -78,8 +79,9 @@ static void leave_undecided(struct soda_region *r, uint32_t id)
 }
 
 /*
- * The server's copy of a chunk is gone, or not the last one. True: it was the only one, or that
- * cannot be told yet.  What a thread has in its hands it lets go of in microseconds.
+ * The server's copy of the chunk is gone, or is not the newest: REMOTE becomes LOST, resident
+ * becomes dirty.  Waits for a thread that has the chunk BUSY or FETCHING, mostly for microseconds.
+ * True: the content is lost, or the chunk is undecided.
  */
 static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 {
@@ -88,7 +90,7 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 
 	for (;;) {
 		switch (soda_chunk_state(w)) {
-		case SODA_CHUNK_FETCHING: /* it fails, as every connection is broken */
+		case SODA_CHUNK_FETCHING: /* its READ fails, as all connections are broken */
 			if (soda_stuck_lose(id))
 				return true;
 			__attribute__((fallthrough));
@@ -107,10 +109,10 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 				return true;
 			break;
 		case SODA_CHUNK_CLEAN:
-			/* Not BACKED: zeros that nobody wrote; dropping them is right. */
+			/* Not BACKED: zeros that were never written, of which no copy is needed. */
 			if (!(w & SODA_CW_BACKED))
 				return false;
-			__attribute__((fallthrough)); /* ours is the only copy now */
+			__attribute__((fallthrough)); /* our pages are the only copy now */
 		case SODA_CHUNK_DIRTY:
 			if (soda_chunk_swap(
 				    c, &w,
@@ -125,7 +127,7 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 	}
 }
 
-/* What had left for the server that is gone is not on the new one: soda_sync has to say so. */
+/* The server has no copy of the object's chunks. If content is lost, the next soda_sync says so. */
 static void lose_chunks(struct soda_region *r)
 {
 	uint64_t deadline_ns = patience();
@@ -146,7 +148,8 @@ void soda_recover_anew(struct soda_link *link)
 struct recovery {
 	struct soda_conn *control;
 	struct soda_why *why;
-	uint64_t patient_until_ns; /* of all regions together */
+	uint64_t patient_until_ns; /* until when refusals are tried again, for all objects together
+				    */
 };
 
 static void unmap_old(void *arg)
@@ -157,8 +160,9 @@ static void unmap_old(void *arg)
 }
 
 /*
- * A server that has just started may lack memory or descriptors for a moment, or a disk's answer
- * (EIO, also what other errors are on the wire): what it refuses at first is asked for again.
+ * Open the object's region.  A server that has just started may lack memory or descriptors for a
+ * moment, or a disk's answer (EIO, which other errors are on the wire, too): at the first attempt
+ * with a server, a refusal with these errors is tried again for a while.
  */
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
@@ -174,13 +178,15 @@ static int open_patiently(const struct recovery *o, struct soda_region *r)
 	}
 }
 
-/* What the object has beside its region, as far as that is to be the same on any server. */
+/*
+ * Whether a region with that size and file is the object's: a READ_ONLY file must be the same file.
+ */
 static bool is_same(const struct soda_region *r, uint64_t bytes, uint64_t file_id)
 {
 	return r->bytes == bytes && (!(r->flags & SODA_READ_ONLY) || r->file_id == file_id);
 }
 
-/* The server does not have it: err, or another file of that name. */
+/* The server does not open the object: err; -ESTALE: the file of that name is another one now. */
 static void set_refused(const struct recovery *o, struct soda_region *r, int err)
 {
 	bool before = r->refused;
@@ -200,6 +206,7 @@ static void set_refused(const struct recovery *o, struct soda_region *r, int err
 					 : soda_strerror(err));
 }
 
+/* The server has opened the object. */
 static void set_placed(struct soda_region *r)
 {
 	if (!r->refused)
@@ -210,15 +217,17 @@ static void set_placed(struct soda_region *r)
 }
 
 /*
- * Nothing may be read from the new region that was not put there: first the states.  Files that
- * nobody writes keep theirs, if they are still the same.
+ * Decide what becomes of the object's chunks, before the object has a region on the new server:
+ * nothing may be fetched from there that was not written there.  READ_ONLY files' chunks stay as
+ * they are.
  */
 static void give_up_the_old(struct soda_region *r)
 {
 	if (r->decided == soda_link_meeting(r->link))
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
-		soda_freeze_lose(r); /* first: what is resident of it is dirty from now on */
+		soda_freeze_lose(r); /* first: lose_chunks() makes chunks dirty, which frozen ones
+					never are */
 		lose_chunks(r);
 	}
 	r->decided = soda_link_meeting(r->link);
@@ -248,7 +257,7 @@ static int reopen(struct soda_region *r, struct recovery *o)
 	return 0;
 }
 
-/* One that the server has still, where only the way there is new, or one that it has not. */
+/* Open an object anew that the server does not have; else renew what depends on the connection. */
 static int recover_one(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
@@ -261,6 +270,7 @@ static int recover_one(struct soda_region *r, void *arg)
 				      o->why);
 }
 
+/* Freeze the object's frozen ranges again. */
 static int renew(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
@@ -268,6 +278,7 @@ static int renew(struct soda_region *r, void *arg)
 	return r->refused || r->going ? 0 : soda_freeze_renew(o->control, r, o->why);
 }
 
+/* The agent has ended with the content of the object's unacknowledged chunks. */
 static int lose_unacked(struct soda_region *r, void *arg)
 {
 	uint32_t *lost = arg, before = *lost;
@@ -326,7 +337,10 @@ static bool in_transit(uint32_t id)
 	return s == SODA_CHUNK_FETCHING || s == SODA_CHUNK_BUSY;
 }
 
-/* It was in nobody's hands a moment ago; if it is again it comes back to the list. */
+/*
+ * No thread had the chunk a moment ago: decide of it. If one has it again, it is put on the list
+ * again.
+ */
 static void decide(uint32_t id)
 {
 	struct soda_region *r = soda_region_of(id);
@@ -362,8 +376,9 @@ static void look_at_undecided(void)
 }
 
 /*
- * Would the server take what it has refused?  1: yes; and what it has opened now is not used: r->mr
- * changes only where nobody is connected, so that the next recovery opens it.
+ * Ask the server to open the object if it has refused it.  1: it has.  The region that it has
+ * opened is not used, because r->mr may change only while nothing is connected; the next recovery
+ * opens it again. 0; an error of the connection.
  */
 static int ask_again(struct soda_region *r, void *arg)
 {
@@ -395,11 +410,11 @@ static int ask_for_refused(struct soda_conn *control, void *arg, bool again, int
 	struct recovery o = { .control = control, .why = why };
 	int ret = soda_regions_each(ask_again, &o);
 
-	/* one would be taken: the connections are made anew */
+	/* one was opened: this error breaks the connections, and a recovery follows */
 	return ret > 0 ? -ECONNRESET : ret;
 }
 
-/* Those that were refused, at a bounded pace. */
+/* Ask for the objects that were refused, at a bounded pace. */
 static void look_at_refused(struct soda_link *link)
 {
 	struct soda_why why = { "" };

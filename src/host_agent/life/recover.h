@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions across a reconnection: what of their content is still there, and where.
- * The keeper runs it while the session is DOWN and every connection is broken.
+ * Objects across a reconnection: decides of each chunk whether its content still exists, and opens
+ * the objects' regions on a server that does not have them.  The keeper calls soda_recover_unacked,
+ * _anew and _regions while the session is not UP and all data connections are closed.
  */
 #ifndef SODA_HOST_RECOVER_H
 #define SODA_HOST_RECOVER_H
@@ -18,26 +19,26 @@
 void soda_recover_unacked(uint32_t agent);
 
 /*
- * A server is met that has none of our objects: each is to be opened anew, and chunk by chunk it is
- * decided what of it is still there, as session.h says.
+ * A server was met that has none of our objects: soda_recover_regions() will open each anew and
+ * decide of each chunk what becomes of it (session.h).
  */
 void soda_recover_anew(struct soda_link *link);
 /*
- * Open what the server that is met does not have, however many attempts that takes: where one is
- * broken off the next one, as the same client, goes on with the objects that it had not come to.
- * An object that the server refuses is not fetched and not written back, which is logged and does
- * not fail the others; it is asked for again (soda_recover_look).  Errors of the connection.
+ * Open the objects that the server does not have.  If the connection fails on the way, the next
+ * call, with the next connection, goes on with the objects that were not opened yet.  An object
+ * that the server refuses is neither fetched nor written back from then on; that is logged, the
+ * other objects go on, and soda_recover_look() asks again.  0, or an error of the connection.
  */
 int soda_recover_regions(struct soda_conn *control, struct soda_why *why);
 
 /*
- * The keeper's tick: chunks that were in use for longer than a recovery could wait are looked at
- * again, and their objects are good again with the last of them.  And now and then the server is
- * asked whether it takes what it has refused: if so the connections are made anew, and the object
- * has its place then.
+ * The keeper, at each tick: decide of chunks that were in use for longer than a recovery could
+ * wait; with the last of an object's the object can be fetched again.  And now and then ask the
+ * server whether it opens an object that it has refused: if so the connections are broken, and the
+ * recovery that follows opens the object.
  */
 void soda_recover_look(struct soda_link *link);
-/* The chunks' object goes. soda_regions_lock held. */
+/* The chunks' object is being freed: they are not decided of any more. soda_regions_lock held. */
 void soda_recover_forget(uint32_t first, uint32_t n);
 
 #endif

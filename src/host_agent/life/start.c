@@ -67,8 +67,8 @@ static int check_buffer(struct soda_why *why)
 }
 
 /*
- * The size is known only now: as many shards as suit it.  Nobody has a chunk yet; the keeper, which
- * audits under that lock, can see the object already.
+ * Only now the buffer's size is known, and so how many shards suit it.  No chunk is resident yet;
+ * the lock keeps the keeper out, which may be auditing the object already.
  */
 static void fit_replacer(uint64_t limit)
 {
@@ -154,7 +154,7 @@ static int start_faults(void)
 							    : soda_handler_start();
 }
 
-/* In the child of a fork there is no FAM, and none of our descriptors. */
+/* In the child of a fork: no FAM, and none of our descriptors. */
 static void in_child(void)
 {
 	const struct soda_heap_ends *heap = atomic_load(&soda_heap_ends);
@@ -165,7 +165,8 @@ static void in_child(void)
 	if (heap)
 		heap->forked();
 	soda_uffd_close();
-	soda_objects_end(); /* so that nothing of the child's own comes to lie there */
+	soda_objects_end(); /* the range stays taken, so that the child maps nothing of its own
+			       there */
 	soda_trace_forget();
 	soda_session_forget(&soda_agent.link);
 	soda_embedded_stop();
@@ -197,8 +198,10 @@ static int start_all(struct soda_why *why)
 			pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX, why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.page_ops, why);
-	/* Where every mprotect() is seen (soda_fill_allowed) nothing is closed before it is written
-	 * back. */
+	/*
+	 * Not where the library sees every mprotect() (soda_fill_allowed): it writes chunks back
+	 * before the program closes them.
+	 */
 	if (!ret && !soda_fill_allowed)
 		ret = soda_closed_start();
 	if (!ret)
@@ -275,8 +278,8 @@ static int write_file_back(struct soda_region *r, void *arg)
 }
 
 /*
- * At exit other threads still run, and exit handlers that follow may touch FAM: all
- * of it is served until the process ends, and the kernel closes what is open.
+ * At exit other threads still run, and exit handlers that follow may touch FAM: faults are served
+ * until the process ends, and the kernel closes the connections.
  */
 void soda_agent_leave(void)
 {
@@ -307,7 +310,7 @@ int soda_agent_stop(void)
 	heap = atomic_load(&soda_heap_ends);
 	if (heap)
 		heap->ended_locked();
-	/* First the pages, so that no thread sees one without us; then who served them. */
+	/* First the pages: a thread that touches one later gets SIGSEGV, never zeros. */
 	soda_objects_end();
 	soda_handler_stop();
 	soda_trace_stop();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The runtime starts and ends; the size of its page buffer. */
+/* Start and end of the runtime; the size of its page buffer. */
 #ifndef SODA_HOST_START_H
 #define SODA_HOST_START_H
 
@@ -9,27 +9,28 @@
 #include "host_agent/core/agent.h"
 
 /*
- * Start with the given configuration, or return at once where it runs.  Called
- * with api_lock held.  Errors of soda_init().
+ * Start the runtime with the given configuration; nothing to do where it runs.  api_lock held.
+ * Errors of soda_init().
  */
 int soda_agent_start(const struct soda_config *cfg, struct soda_why *why);
-/* End; the first error of writing WRITABLE files back. Takes api_lock. */
+/* End the runtime. 0, or the first error of writing WRITABLE files back. Takes api_lock. */
 int soda_agent_stop(void);
 
-/* The process ends: files are written back, the server told; faults are served on. */
+/* The process ends: write files back and tell the server; faults are still served afterwards. */
 void soda_agent_leave(void);
 
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_agent_minimum(uint32_t threads);
 /*
- * Recompute the buffer's limit from fam_bytes; api_lock held.  first: there was no
- * object before, so that nothing is resident yet.
+ * Recompute the buffer's limit from fam_bytes, and evict what is over it; api_lock held.  first:
+ * there was no object before, so nothing is resident yet.
  */
 void soda_agent_resize(bool first);
 
 /*
- * The heap, which this folder does not know: what it does when the runtime ends.  Set with
- * api_lock held, before the heap gives out a block; NULL: there is no heap.
+ * What the heap (heap/heap.h) does when the runtime ends; this folder lies below it and may not
+ * call it.  The heap sets this with api_lock held, before it gives out a block; NULL: there is no
+ * heap.
  */
 struct soda_heap_ends {
 	void (*ended_locked)(void); /* api_lock is held */
@@ -39,17 +40,18 @@ extern const struct soda_heap_ends *_Atomic soda_heap_ends;
 
 /*
  * embedded.c: the private memory server of a process for which no server is named.  That server is
- * a process of its own, not our child as wait(2) sees it, reached over shm, and it ends with us: by
- * the end-of-file on a pipe whose other end only we hold.
+ * a process of its own, reached over shm, and not our child as wait(2) sees it.  It ends when we
+ * end: it then reads end-of-file from a pipe whose other end only we hold.
  */
 
 /*
- * Start it.  program: its path, NULL to look beside the library and in the PATH.
- * address receives where it listens.  -ENOENT, -ETIMEDOUT, -EIO...
+ * Start the private server.  program: its path, NULL to look beside the library and in the PATH.
+ * address receives where it listens.  0; -ENOENT: no program; -ETIMEDOUT, -EIO, -EPROTO: it did not
+ * say within timeout_ms that it listens; errors of making pipes and processes.
  */
 int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
 			struct soda_why *why);
-/* Let it go. Idempotent; also for a fork's child. */
+/* End the private server, if there is one; in a fork's child only close our end of the pipe. */
 void soda_embedded_stop(void);
 
 #endif

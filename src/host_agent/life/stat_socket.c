@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "host_agent/life/stats.h"
 
-/* The keeper, which runs before, sees it when it listens. */
+/* -1: none. Atomic: the keeper already runs when the socket is opened. */
 static _Atomic int fd = -1;
 
 void soda_stat_socket_start(void)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	/* Abstract: a zero byte, then the name; it goes with the process. */
+	/* Abstract: a zero byte, then the name; nothing of it is left when the process ends. */
 	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "soda/stat/%d", getpid());
 	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -56,7 +56,7 @@ void soda_stat_socket_serve(void)
 	    (who.uid == geteuid() || who.uid == 0)) {
 		size_t n = soda_stats_json(text, sizeof(text));
 
-		/* It fits any socket buffer; a peer that is gone is its own affair. */
+		/* The text fits any socket buffer, so that this does not wait for the peer. */
 		if (send(c, text, n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 			soda_log_debug("statistics not delivered: %s", soda_strerror(errno));
 	}

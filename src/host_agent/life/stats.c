@@ -11,7 +11,7 @@
 #include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 
-/* The chunk table is touched in whole pages, an object's entries at a time. */
+/* Add an object's share of metadata_bytes(): its entries of the chunk table, in whole pages. */
 static int add(struct soda_region *r, void *arg)
 {
 	uint64_t page = SODA_WIRE_PAGE, *sum = arg;
@@ -46,7 +46,10 @@ static uint64_t metadata_bytes(void)
 #define COUNTER(f, c) FIELD(f, SODA_CNT_##c)
 #define OTHER(f) FIELD(f, -1)
 
-/* Whatever is counted is filled from here; soda_stats_gather fills the others. */
+/*
+ * The fields of soda_stats: counters are summed by this table, soda_stats_gather
+ * fills the others.
+ */
 static const struct {
 	const char *name;
 	size_t offset, bytes;
@@ -120,8 +123,8 @@ size_t soda_stats_json(char *out, size_t bytes)
 		const char *field = (const char *)&s + rows[i].offset;
 		uint64_t v = 0;
 
-		memcpy(&v, field,
-		       rows[i].bytes); /* little-endian: a narrow field fills the low bytes */
+		/* little-endian: a narrow field fills the low bytes */
+		memcpy(&v, field, rows[i].bytes);
 		if (rows[i].bytes == sizeof(uint32_t))
 			v = *(const uint32_t *)field;
 		at += (size_t)snprintf(out + at, bytes - at, "%s\"%s\": %llu", i ? ", " : "",

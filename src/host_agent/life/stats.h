@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The counters of this process, gathered, and as JSON text. */
-/* The runtime's statistics, and who may ask for them. */
+/* The runtime's statistics: gathered, as JSON text, and for `soda stat`. */
 #ifndef SODA_HOST_STATS_H
 #define SODA_HOST_STATS_H
 
@@ -9,20 +8,20 @@
 #include "soda.h"
 
 void soda_stats_gather(struct soda_stats *out);
-/* {"soda_stats": {...}}; the length, cut to bytes - 1. */
+/* Write {"soda_stats": {...}} and a zero byte to out. Returns the length, at most bytes - 1. */
 size_t soda_stats_json(char *out, size_t bytes);
 
 /*
- * stat_socket.c, where `soda stat PID` asks: an abstract UNIX socket "soda/stat/<pid>" that answers
- * each connection of the same user or root with one JSON object.
+ * stat_socket.c: the abstract UNIX socket "soda/stat/<pid>", to which `soda stat PID` connects.  It
+ * answers each connection of the same user or root with one JSON object.
  */
 
-/* Open it; a failure is logged and costs no more than the answer. */
+/* Open the socket; a failure is logged, and the runtime goes on without one. */
 void soda_stat_socket_start(void);
 void soda_stat_socket_stop(void);
-/* To poll for POLLIN; -1: none. */
+/* The descriptor, to poll for POLLIN; -1: there is none. */
 int soda_stat_socket_fd(void);
-/* Answer one connection. */
+/* Accept one connection and answer it. */
 void soda_stat_socket_serve(void);
 
 #endif

@@ -13,9 +13,9 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/object/region.h"
 
-/* Set by start, then constant, but for what is in the mapping. */
+/* soda_trace_start sets it; then only the mapped file changes. */
 static struct trace {
-	const struct soda_page_ops *below; /* do the work */
+	const struct soda_page_ops *below; /* to which each call is passed on */
 	struct soda_page_trace_head *head;
 	uint64_t *records;
 	uint64_t bytes; /* of the mapping */
@@ -59,7 +59,7 @@ static int traced_protect(void *addr, size_t bytes, bool on)
 
 static int map_file(uint64_t bytes)
 {
-	/* Reserved at once: a disk that is full later would end the program by a signal. */
+	/* Reserved now: a store to the mapping on a disk that is full later would be SIGBUS. */
 	int err = posix_fallocate(trace.fd, 0, (off_t)bytes);
 	void *p;
 
@@ -115,7 +115,7 @@ void soda_trace_stop(void)
 		return;
 	asked = __atomic_load_n(&trace.head->asked, __ATOMIC_RELAXED);
 	n = asked < trace.head->limit ? asked : trace.head->limit;
-	/* Other threads may still fault: what they note goes nowhere, and nobody sees the end. */
+	/* Other threads may still write records: from now on into memory that is not the file's. */
 	if (mmap(trace.head, trace.bytes, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return;
