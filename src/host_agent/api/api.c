@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public functions: check arguments, call inside, turn errors into the caller's. */
+/* The public functions: they check arguments, do the call, and set soda_last_error(). */
 #include "soda.h"
 
 #include <errno.h>
@@ -19,6 +19,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/sync.h"
 
+/* Set soda_last_error(); returns err. */
 __attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt, ...)
 {
 	struct soda_why why;
@@ -41,7 +42,7 @@ const char *soda_version(void)
 	return SODA_VERSION;
 }
 
-/* Without starting it. */
+/* 0: the runtime runs; else an error. Does not start it. */
 static int running(void)
 {
 	switch (atomic_load(&soda_agent.life)) {
@@ -190,7 +191,7 @@ void soda_free(void *p)
 		free_anyhow(p);
 }
 
-/* The operator wants objects of this name in the agent's static cache. */
+/* A rule of the agent's operator wants objects of this name in the static cache. */
 static void obey_rule(struct soda_region *r)
 {
 	struct soda_why why = { "" };

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The heap's public functions, as their namesakes of the C library; soda_free is in api.c. */
+/*
+ * The heap's public functions, like those of the same name in the C library; soda_free is in api.c.
+ */
 #include "soda.h"
 
 #include <errno.h>
@@ -26,10 +28,10 @@ static void *refuse(int err, const char *text)
 	return NULL;
 }
 
-/* Whatever is not the rule: the first call of a thread, a region to be made, an error. */
+/* The slow path: a thread's first call, a large block, after the runtime's end. */
 __attribute__((noinline)) static void *malloc_anyhow(size_t bytes)
 {
-	struct soda_why why; /* to clear all of it would take as long as half a malloc */
+	struct soda_why why; /* not zeroed: that would take as long as half a malloc */
 	int saved = errno;
 
 	why.text[0] = '\0';
@@ -38,7 +40,7 @@ __attribute__((noinline)) static void *malloc_anyhow(size_t bytes)
 
 void *soda_malloc(size_t bytes)
 {
-	/* the last thing that it does, so that nothing is kept for afterwards */
+	/* a tail call: no register is saved and restored around it */
 	if (__builtin_expect(soda_heap_short(bytes), 1))
 		return soda_je_malloc(bytes);
 	return malloc_anyhow(bytes);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions grow as the heap does: each new one is as large as all before it
- * together, so that a large heap is a few objects and a small one reserves little.
- * They are cut from the front and never given back: jemalloc keeps the addresses
- * of what it frees for its next need, and the content is discarded.  It never joins what it
- * got with two calls, so that an extent lies in one object.
+ * Each new region of the heap is as large as all before it together, so that a large heap is a few
+ * objects and a small one reserves little.  Extents are cut from the front of a region and never
+ * given back: jemalloc keeps the addresses of freed extents for later use, and their content is
+ * discarded. jemalloc never joins extents that it got with two calls, so an extent lies in one
+ * object.
  */
 #include "host_agent/heap/extent.h"
 
@@ -22,7 +22,7 @@
 static const uint64_t region_least = 16ull << 20, region_most = 1ull << 30,
 		      granule = 1ull << SODA_GRANULE_SHIFT;
 
-/* What is left of the newest region, and how large all are: guarded by api_lock. */
+/* The unused rest of the newest region, and the size of all regions; guarded by api_lock. */
 static uintptr_t rest, rest_end;
 static uint64_t total;
 
@@ -42,7 +42,7 @@ _Atomic uint8_t *soda_heap_granules_map(void)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* A new region, whose granules are marked already. */
+/* Add a new region, whose granules are marked already, to soda_heap.near if it follows directly. */
 static void extend_locked(char *base, uint64_t span)
 {
 	uintptr_t near = atomic_load_explicit(&soda_heap.near, memory_order_relaxed);
@@ -52,7 +52,7 @@ static void extend_locked(char *base, uint64_t span)
 		near = (uintptr_t)base;
 		atomic_store_explicit(&soda_heap.near, near, memory_order_relaxed);
 	}
-	if (near + before == (uintptr_t)base) /* with the load in soda_heap_near */
+	if (near + before == (uintptr_t)base) /* release: pairs with soda_heap_near() */
 		atomic_store_explicit(&soda_heap.near_bytes, before + span, memory_order_release);
 }
 
@@ -69,7 +69,8 @@ static int new_region_locked(uint64_t bytes)
 				 soda_strerror(ret));
 		soda_heap_trouble = why;
 		soda_heap_error = ret;
-		soda_explain(&why); /* for those that just return what jemalloc says */
+		/* here, because soda_malloc() returns the NULL of jemalloc as it is */
+		soda_explain(&why);
 		return ret;
 	}
 	strcpy(r->name, "heap");
@@ -114,7 +115,9 @@ static bool running(void)
 	return atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING;
 }
 
-/* new_addr: nowhere else, to lengthen an extent in place. */
+/*
+ * Cut an extent from the rest of the newest region. new_addr: exactly there, to lengthen an extent.
+ */
 static void *cut(void *new_addr, size_t bytes, size_t alignment)
 {
 	int saved = errno;
@@ -139,16 +142,19 @@ void *soda_je_pages_alloc(void *tsdn, void *new_addr, size_t bytes, size_t align
 {
 	void *p;
 
-	if (arena == 0 || arena != soda_heap_arena) /* 0 is the one for its own data */
+	if (arena == 0 || arena != soda_heap_arena) /* 0: jemalloc's arena for its own data */
 		return soda_je_own_pages_alloc(tsdn, new_addr, bytes, alignment, zero, commit,
 					       arena);
 	p = cut(new_addr, bytes, alignment);
 	if (p)
-		*zero = *commit = true; /* nothing lay here before */
+		*zero = *commit = true; /* these addresses were never used */
 	return p;
 }
 
-/* What is wholly inside is discarded, on both sides: jemalloc gives it out when this returns. */
+/*
+ * Discard the chunks wholly inside, here and on the server.  Synchronous: jemalloc may give the
+ * range out again when this returns.  True: not all of the range is zeros.
+ */
 static bool discard(char *from, size_t length)
 {
 	uint64_t edges = ((uintptr_t)from | length) & (soda_chunk_bytes() - 1);
@@ -157,7 +163,7 @@ static bool discard(char *from, size_t length)
 	if (running())
 		ret = soda_advise_purge(soda_region_of(soda_chunk_of(from)), from, length);
 	errno = saved;
-	return ret || edges; /* true: not all of it is zeros now */
+	return ret || edges;
 }
 
 bool soda_je_pages_purge_forced(void *addr, size_t offset, size_t length)

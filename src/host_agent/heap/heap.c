@@ -14,8 +14,8 @@
 #include "host_agent/life/start.h"
 
 /*
- * jemalloc under its hidden names.  This instance serves FAM alone: its threads use
- * our arena, and the one that it makes for itself only holds its own data.
+ * jemalloc's functions under their hidden names.  This instance of jemalloc serves FAM alone:
+ * threads use our arena, and the arena that jemalloc makes for itself holds its own data.
  */
 void *soda_je_calloc(size_t n, size_t bytes);
 void *soda_je_realloc(void *p, size_t bytes);
@@ -23,14 +23,15 @@ void *soda_je_aligned_alloc(size_t alignment, size_t bytes);
 size_t soda_je_malloc_usable_size(const void *p);
 int soda_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
 
-/* What is freed goes back after a second: it takes up the page buffer, and would be written back.
- */
+/* Freed pages are discarded after a second: until then they are in the page buffer, and dirty. */
 extern const char *soda_je_malloc_conf;
 const char *soda_je_malloc_conf =
 	"narenas:1,retain:true,oversize_threshold:0,max_background_threads:1,"
 	"dirty_decay_ms:1000,muzzy_decay_ms:0";
 
-/* The program's settings for its own jemalloc are not for this one. */
+/*
+ * jemalloc calls these two to read its settings; the program's are for the program's own jemalloc.
+ */
 char *soda_je_secure_getenv(const char *name);
 char *soda_je_secure_getenv(const char *name)
 {
@@ -44,7 +45,7 @@ ssize_t soda_je_readlink(const char *path, char *buf, size_t bytes)
 	return -1;
 }
 
-/* For its profiles, which are off. */
+/* jemalloc needs these for its profiles, which are off. */
 int soda_je__Unwind_Backtrace(void *fn, void *arg);
 int soda_je__Unwind_Backtrace(void *fn, void *arg)
 {
@@ -57,13 +58,13 @@ uintptr_t soda_je__Unwind_GetIP(void *context)
 	return 0;
 }
 
-/* jemalloc's, of the 5.3 interface; its public header leaves it out. */
+/* A struct of jemalloc 5.3's interface that is not in its public header. */
 struct arena_config {
 	const extent_hooks_t *hooks;
 	bool metadata_use_hooks;
 };
 
-/* Its default hooks, which call extent.c. */
+/* jemalloc's default hooks, which call extent.c. */
 extern const extent_hooks_t soda_je_hooks;
 
 struct soda_heap soda_heap __attribute__((aligned(64)));
@@ -71,7 +72,7 @@ struct soda_heap soda_heap __attribute__((aligned(64)));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 unsigned soda_heap_arena;
 
-/* jemalloc's thread that gives freed pages back in time. */
+/* Start or end jemalloc's thread that discards freed pages. */
 static void background(bool on)
 {
 	soda_je_mallctl("background_thread", NULL, NULL, &on, sizeof(on));
@@ -90,7 +91,7 @@ static void make_arena(void)
 		return;
 	soda_heap_arena = arena;
 	atomic_store_explicit(&soda_heap.bytes, soda_agent.bytes, memory_order_release);
-	background(true); /* without it, what an idle program freed would stay */
+	background(true); /* without the thread an idle program's freed pages would stay */
 }
 
 void soda_heap_stop(void)
@@ -126,7 +127,7 @@ static int prepare(struct soda_why *why)
 	return 0;
 }
 
-/* 0, or the negative error: the thread may call jemalloc. */
+/* 0: the thread may call jemalloc; else a negative error. */
 static int enter(struct soda_why *why)
 {
 	return soda_heap_short(0) ? 0 : prepare(why);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The threads that take the short way through soda_malloc(), so that the end of the runtime
- * can take it away from all of them: what they look at is their own, and one comparison.
+ * The threads for which soda_malloc() calls jemalloc right away.  Each has a limit of its own,
+ * which is all that the fast path looks at; the list of them is for the end of the runtime, which
+ * takes the limits away.
  *
- * And their ends.  jemalloc clears up behind a thread in a destructor of a thread's value, and
- * serves from memory of its own what is asked for after that.  The program's destructors may come
- * later, and use the heap.  So jemalloc gets no key: ours stands for it, and tells it in the second
- * round of destructors.  What comes later still is refused.
+ * And the ends of threads.  jemalloc frees what it keeps for a thread in a destructor of a
+ * thread-specific value, and serves later calls of that thread from its own arena, in local memory.
+ * But destructors of the program may run later and use the heap.  So jemalloc gets no key of its
+ * own: our key stands for it, and calls jemalloc's destructor in the second round of destructors.
+ * Allocations that come later still are refused.
  */
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/start.h"
@@ -37,7 +39,7 @@ static void unlink_locked(struct soda_heap_thread *t)
 	t->back = NULL;
 }
 
-/* The thread ends, and its memory with it: no other thread finds it any more. */
+/* Our key's destructor: the thread ends, and `mine` with it, so take it off the list. */
 static void leave(void *mine)
 {
 	struct soda_heap_thread *t = mine;
@@ -48,7 +50,7 @@ static void leave(void *mine)
 	soda_lock_release(&soda_agent.api_lock);
 	if (!its)
 		return;
-	if (!t->ending && !pthread_setspecific(key, t)) { /* in the next round */
+	if (!t->ending && !pthread_setspecific(key, t)) { /* to be called again in the next round */
 		t->ending = true;
 		return;
 	}
@@ -94,7 +96,11 @@ int soda_heap_thread_join(void)
 
 	if (t->known)
 		return 0;
-	t->known = true; /* the next call may allocate, and the program's malloc() be this heap */
+	/*
+	 * first: pthread_setspecific() may call malloc(), and the program's malloc() may be this
+	 * heap
+	 */
+	t->known = true;
 	pthread_once(&once, make_key);
 	if (!have_key || pthread_setspecific(key, t)) {
 		t->known = false;
@@ -107,7 +113,7 @@ int soda_heap_thread_join(void)
 	return 0;
 }
 
-/* Nobody finds a block of the heap any more. */
+/* No address is the heap's any more, so that no block is freed. */
 static void close_heap(void)
 {
 	atomic_store_explicit(&soda_heap.near_bytes, 0, memory_order_relaxed);
@@ -124,7 +130,7 @@ static void ended_locked(void)
 static void forked(void)
 {
 	close_heap();
-	soda_heap_mine = (struct soda_heap_thread){ .known = false }; /* no end of it is awaited */
+	soda_heap_mine = (struct soda_heap_thread){ .known = false };
 	threads = NULL;
 }
 
