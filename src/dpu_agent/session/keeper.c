@@ -28,8 +28,8 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 }
 
 /*
- * Nobody is connected, and nothing is left to be done: it ends.  stopping: the agent's time is
- * over, and the server, which may be silent, is told no more.
+ * End a session whose client is not connected and for which nothing is left to be done, unless the
+ * client has come back.  stopping: the agent ends, and waits for no answer of the server.
  */
 static void end(struct soda_session *s, bool stopping)
 {
@@ -39,10 +39,13 @@ static void end(struct soda_session *s, bool stopping)
 	soda_services_gone(s, stopping);
 	pthread_mutex_unlock(&s->life);
 	soda_session_ended(s);
-	soda_session_put(s); /* the table's */
+	soda_session_put(s); /* the table's reference */
 }
 
-/* Nobody is connected to it: what is to be done for it may wait for the server. */
+/*
+ * In a hand: let the services do what is left for a client that is not connected; then end the
+ * session.
+ */
 static void tend(struct soda_session *s, bool stopping)
 {
 	bool orphan;
@@ -54,7 +57,7 @@ static void tend(struct soda_session *s, bool stopping)
 		end(s, stopping);
 }
 
-/* The first that is given; NULL: the hands are to end. */
+/* Wait for a session that is given to the hands; NULL: the hands are to end. */
 static struct soda_session *take_given_locked(struct soda_sessions *all)
 {
 	struct soda_session *s;
@@ -93,7 +96,7 @@ static void *hand_main(void *arg)
 	return NULL;
 }
 
-/* One that nobody is connected to, and that nobody is busy with, is the hands' for once. */
+/* Give the session to the hands, if its client is not connected and no thread is busy with it. */
 static void give_locked(struct soda_sessions *all, struct soda_session *s)
 {
 	bool orphan;
@@ -125,8 +128,9 @@ static bool is_broken(struct soda_session *s)
 }
 
 /*
- * Whoever is connected, or is about to be, waits for this: requests that were under way end with
- * it. Somebody who has `life` connects it or takes it down already; there is a next look.
+ * Take a broken session down: requests under way end, for which clients, and HELLOs, wait.  If
+ * another thread has `life`, it is connecting the session or taking it down; the next tick looks
+ * again.
  */
 static void break_in_place(struct soda_session *s)
 {
@@ -138,7 +142,6 @@ static void break_in_place(struct soda_session *s)
 	pthread_mutex_unlock(&s->life);
 }
 
-/* Without waiting for the network. */
 static void look_at(struct soda_session *s)
 {
 	soda_services_tick(s);
@@ -146,7 +149,10 @@ static void look_at(struct soda_session *s)
 		break_in_place(s);
 }
 
-/* The table may change while the lock is free: who is missed now is seen at the next tick. */
+/*
+ * The table may change while the lock is free: a session that is missed now is seen at the next
+ * tick.
+ */
 static void look_at_all_locked(struct soda_sessions *all)
 {
 	struct soda_session *s;
@@ -159,7 +165,7 @@ static void look_at_all_locked(struct soda_sessions *all)
 		if (is_there_locked(all, s))
 			give_locked(all, s);
 		pthread_mutex_unlock(&all->lock);
-		soda_session_put(s); /* may be the last one: no lock */
+		soda_session_put(s); /* perhaps the last reference: without the lock */
 		pthread_mutex_lock(&all->lock);
 	}
 }
@@ -236,5 +242,5 @@ void soda_keeper_stop(struct soda_sessions *all, uint32_t patience_ms)
 	pthread_mutex_unlock(&all->lock);
 	soda_wait_join(all->keeper, "the keeper to end");
 	all->keeper_runs = false;
-	end_hands(all); /* the last goodbyes */
+	end_hands(all); /* they may still be sending BYEs */
 }

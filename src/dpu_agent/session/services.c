@@ -64,7 +64,7 @@ static int call(struct soda_session *s, struct soda_service_entry *e, enum soda_
 	if (ops->bytes_max && bytes > ops->bytes_max)
 		return refuse(reply, -EINVAL, "%s: a request of %zu bytes: %u are allowed",
 			      ops->name, bytes, ops->bytes_max);
-	/* relaxed: a number, and nothing depends on it */
+	/* relaxed: the counter orders nothing */
 	if (atomic_fetch_add_explicit(&e->under_way, 1, memory_order_relaxed) < ops->calls_max ||
 	    !ops->calls_max)
 		ret = ops->call(s, state_of(s, e), type, body, bytes, shares, reply);
@@ -98,7 +98,7 @@ int soda_services_call(struct soda_session *s, enum soda_msg type, const void *b
 
 /* Hooks */
 
-/* Those of the first n. */
+/* Call `destroyed` of the first n services. */
 static void destroy(struct soda_session *s, unsigned n)
 {
 	while (n--) {
@@ -171,7 +171,9 @@ void soda_services_broken(struct soda_session *s)
 	}
 }
 
-/* Each of them gets on with its work, whatever the others say. */
+/*
+ * Asks every service, also after one has said no, because each does a part of its work in the hook.
+ */
 bool soda_services_idle(struct soda_session *s, bool stopping)
 {
 	bool idle = true;

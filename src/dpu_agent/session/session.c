@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is connected.  Memory and the table are in session_table.c, ends in keeper.c. */
+/*
+ * HELLOs, and the clients' connections.  session_table.c has the table, keeper.c the ends of
+ * sessions.
+ */
 #include "dpu_agent/session/session.h"
 
 #include <errno.h>
@@ -18,7 +21,10 @@ static void refuse(struct soda_why *why, const char *text)
 	snprintf(why->text, sizeof(why->text), "%s", text);
 }
 
-/* Whether a connection of this epoch may join: whoever takes over later finds it and closes it. */
+/*
+ * Whether a connection of this epoch may join. One that has joined is closed when a newer epoch
+ * comes.
+ */
 static int may_join_locked(const struct soda_session *s, bool control, uint64_t epoch,
 			   struct soda_why *why)
 {
@@ -84,7 +90,7 @@ void soda_session_gone(struct soda_session *s, struct soda_peer *peer)
 	pthread_mutex_unlock(&s->lock);
 	soda_wait_end(&wait);
 	free(entry);
-	if (last) { /* for the keeper */
+	if (last) { /* wake the keeper, which gives the session to its hands */
 		pthread_mutex_lock(&all->lock);
 		pthread_cond_broadcast(&all->changed);
 		pthread_mutex_unlock(&all->lock);
@@ -92,6 +98,7 @@ void soda_session_gone(struct soda_session *s, struct soda_peer *peer)
 	soda_session_put(s);
 }
 
+/* A connection that soda_session_expel() still has to close; closing_too: or wait for. */
 static struct soda_session_peer *next_to_go_locked(struct soda_session *s, bool control_stays,
 						   bool closing_too)
 {
@@ -182,8 +189,8 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 }
 
 /*
- * What services have said, with the platform's word. s->life is held, so that what it has lost
- * before is known, and what it loses later told later.
+ * Complete the answer to a HELLO, in which services have filled in their part. s->life is held, so
+ * that soda_session_bury() has given s->agent another number before, or does so after this HELLO.
  */
 static void welcome_client(struct soda_session *s, uint32_t max_data,
 			   struct soda_wire_welcome *welcome)
@@ -196,7 +203,9 @@ static void welcome_client(struct soda_session *s, uint32_t max_data,
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A service may have made another client of it. */
+/*
+ * The server may have given the client another id and secret: paging has put them into the welcome.
+ */
 static void take_name(struct soda_session *s, const struct soda_wire_welcome *welcome)
 {
 	pthread_mutex_lock(&s->all->lock);
@@ -205,6 +214,7 @@ static void take_name(struct soda_session *s, const struct soda_wire_welcome *we
 	pthread_mutex_unlock(&s->all->lock);
 }
 
+/* Check the epoch of a HELLO, make it the session's, and close the older connections. */
 static int take_over(struct soda_session *s, const struct soda_wire_hello *hello,
 		     struct soda_why *why)
 {
@@ -230,7 +240,7 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 	return ret;
 }
 
-/* A client whose session is here: its older connections go first. */
+/* HELLO of a client that has a session: its older connections are closed first. */
 static int hello_again(struct soda_session *s, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, struct soda_why *why)
@@ -276,7 +286,7 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
-	s->busy = 1; /* the keeper is not to take it for one that was left */
+	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
 	ret = soda_services_connected(s, hello, info, welcome, why);
@@ -291,7 +301,7 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 	else
 		soda_services_broken(s);
 	pthread_mutex_unlock(&s->life);
-	*s_p = s; /* busy, with our reference */
+	*s_p = s; /* still busy, and with our reference */
 	return ret;
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session is one client: its connections here, and what services (services.h) keep for it.
+ * A session is the agent's record of one client: the client's connections to the agent, and the
+ * states that services (services.h) keep for the client.
  *
  *   (HELLO) -> UP ---- a service fails ---> BROKEN -> DOWN -- HELLO or keeper --> UP
- *              |                            connections closed, what was under way taken back
- *              +-- no connection, no service has work left -> closed, gone
+ *              |                            client's connections closed, requests under way given
+ * up
+ *              +-- no connection, no service has work left -> gone
  *
- * References: the table, each connection and every thread that works with it.
+ * The table, each connection and each thread that works with a session hold a reference to it.
  */
 #ifndef SODA_DPU_AGENT_SESSION_H
 #define SODA_DPU_AGENT_SESSION_H
@@ -28,7 +30,7 @@ struct soda_session_peer {
 	struct soda_peer *peer;
 	bool control;
 	bool closing;
-	bool paused;   /* waits for memory for a WRITE */
+	bool paused;   /* its WRITEs wait until the agent has memory for them */
 	unsigned pins; /* threads that use `peer`: gone waits for them */
 };
 
@@ -40,32 +42,32 @@ struct soda_session {
 	bool tool;	     /* a client without pages: statistics, and services that serve such */
 	struct soda_peer_info info;
 
-	pthread_mutex_t life; /* services connect and disconnect it with this held */
+	pthread_mutex_t life; /* held while services connect the session and take it down */
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool up;      /* guarded by lock, and so below; what services need for it is connected */
-	bool broken;  /* the keeper is to see to it */
-	bool leaving; /* BYE has been said to us, */
+	bool up;      /* guarded by lock, and so below; all services are connected for it */
+	bool broken;  /* the keeper has to take it down */
+	bool leaving; /* the client has said BYE */
 	uint64_t leaving_since_ms;
-	bool left;	 /* and to the server */
+	bool left;	 /* the agent has passed the BYE on to the server */
 	bool dead;	 /* not in the table any more */
-	unsigned busy;	 /* HELLOs and the keeper's hands: it stays in the table */
+	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */
 	uint64_t epoch;	 /* the client's */
 	uint32_t agent;	 /* the number that the agent has for this client (soda_session_bury) */
-	unsigned untold; /* losses that the client has not heard of */
-	unsigned joined; /* control connections so far: calls are the last one's */
+	unsigned untold; /* regions with losses that the client has not been told of */
+	unsigned joined; /* control connections so far; only the last one makes calls */
 	struct soda_session_peer *peers;
 	unsigned peers_n;
 
-	bool given; /* to the keeper's hands; guarded by the table's lock, and so below */
+	bool given; /* it is the keeper's hands'; guarded by the table's lock, and so below */
 	struct soda_session *next_given;
-	uint64_t rest_until_ms; /* the hands have just seen to it */
+	uint64_t rest_until_ms; /* until then it is not given to the hands again */
 
-	/* behind it: the services' states (services.h) */
+	/* the services' states follow in memory (services.h) */
 };
 
-/* A client to which the agent has another number than to the others. */
+/* A client that has lost data, and the agent's number for that client since. */
 struct soda_loss {
 	uint64_t client_id;
 	uint32_t agent;
@@ -86,63 +88,72 @@ struct soda_sessions {
 	pthread_cond_t work;
 	unsigned lost;	 /* sessions that lost accepted data at their end */
 	uint32_t agent;	 /* soda_wire_welcome.agent for clients that have lost nothing */
-	uint32_t newest; /* such number that was given out */
+	uint32_t newest; /* the last agent number that was given out */
 	struct soda_loss losses[SODA_DPU_LOSSES_MAX];
 	unsigned losses_n;
-	unsigned ending; /* not in the list any more, and the server may not know */
-	uint64_t ended;	 /* counts those of which it knows */
+	unsigned ending; /* sessions that left the list, before the server knows of their end */
+	uint64_t ended;	 /* sessions of whose end the server knows, since the start */
 };
 
-/* As soda_service.hello. */
+/* A connection has said HELLO. As soda_service.hello. */
 int soda_session_hello(struct soda_sessions *all, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+/* A connection of the session has ended. As soda_service.gone. */
 void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
 
 /*
- * Close the client's connections: all; or all but the control ones.  await: until they
- * have gone.
+ * Close the client's connections; control_stays: all but its control connections.  await: return
+ * only when they have ended.
  */
 void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
-/* Nobody takes answers on the connection any more: it is closed, or no control one is left. */
+/*
+ * Whether the client takes no more answers on the connection: it is being closed, or the client has
+ * no control connection left.
+ */
 bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer);
-/* A service of it has failed: the keeper closes the connections, on both sides. Any thread. */
+/* A service has failed for the session: the keeper will take the session down. Any thread. */
 void soda_session_break(struct soda_session *s, int err);
 
 /* session_table.c */
 
+/* A session with one reference, not in the table yet; NULL: no memory, or a service refused. */
 struct soda_session *soda_session_create(struct soda_sessions *all,
 					 const struct soda_peer_info *info);
-/* One reference less. */
+/* Give a reference back; the last one frees the session. The caller holds no lock. */
 void soda_session_put(struct soda_session *s);
 static inline void soda_session_ref(struct soda_session *s)
 {
 	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
-/* With a reference, `busy`; NULL: none. */
+/* The client's session, with a reference, and counted in `busy`; NULL: there is none. */
 struct soda_session *soda_session_find(struct soda_sessions *all, uint64_t id);
-/* Undo `busy` and the reference. */
+/* Undo soda_session_find(): count `busy` down, give the reference back. */
 void soda_session_unbusy(struct soda_session *s);
-/* 0; -EBUSY: too many, or its id is there; -ESHUTDOWN. Takes a reference. */
+/*
+ * Put s into the table. 0; -EBUSY: too many clients, or this one is there; -ESHUTDOWN. Takes a
+ * reference.
+ */
 int soda_session_insert(struct soda_session *s, struct soda_why *why);
 /*
- * False: somebody is busy with it or connected to it.  Gives the table's reference to the
- * caller, who says when the server knows, too (soda_session_ended).
+ * Take the session out of the table.  False: another thread is busy with it, or the client is
+ * connected. The table's reference is the caller's then, who calls soda_session_ended() when the
+ * server knows of the end.
  */
 bool soda_session_remove(struct soda_session *s);
 void soda_session_ended(struct soda_session *s);
 /*
- * What was acknowledged to the client will never be on the server.  From now on the agent is
- * another one to it: its next HELLO brings another soda_wire_welcome.agent, also if this session
- * has ended by then, and a host agent takes that for the death of the agent that had acknowledged
- * the data. session->life is held.
+ * WRITEs that were acknowledged to the client will never be on the server.  So from now on the
+ * agent pretends to be another one to that client: the client's next HELLO is answered with another
+ * number in soda_wire_welcome.agent, even if this session has ended by then, and the host agent
+ * takes that for the death of the agent that had acknowledged the data. session->life is held.
  */
 void soda_session_bury(struct soda_session *s);
-/* How many sessions have ended so far. */
+/* soda_sessions.ended. */
 uint64_t soda_sessions_ended(struct soda_sessions *all);
 /*
- * Clients other than self that are about to go, with what they hold: wait until they have gone,
- * for a while.  False: there was none, and none has ended since `before` (of soda_sessions_ended).
+ * Wait, at most SODA_DPU_LEAVING_MS, until no other client than self is leaving: what they hold on
+ * the server is free then.  True: a session has ended since soda_sessions_ended() was `before`.
  */
 bool soda_sessions_await_leaving(struct soda_session *self, uint64_t before);
 

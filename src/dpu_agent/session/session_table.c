@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sessions as such: memory, references, the table. */
+/* Memory of sessions, references to them, the table of them; and clients that have lost data. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ void soda_session_unbusy(struct soda_session *s)
 	pthread_mutex_unlock(&s->lock);
 	soda_session_put(s);
 	pthread_mutex_lock(&all->lock);
-	pthread_cond_broadcast(&all->changed); /* the keeper may have left it alone */
+	pthread_cond_broadcast(&all->changed); /* the keeper skips sessions that are busy */
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -84,7 +84,7 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 
 /* Losses */
 
-/* One that nobody has been told before; the flags in it stay. */
+/* A number of the agent that no client has been told yet; its bits that are flags stay. */
 static uint32_t new_number_locked(struct soda_sessions *all)
 {
 	const uint32_t flags = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS;
@@ -95,6 +95,7 @@ static uint32_t new_number_locked(struct soda_sessions *all)
 	return all->newest;
 }
 
+/* The agent's number for a client. */
 static uint32_t number_of_locked(const struct soda_sessions *all, uint64_t client_id)
 {
 	for (unsigned i = 0; i < all->losses_n; i++)
@@ -104,8 +105,9 @@ static uint32_t number_of_locked(const struct soda_sessions *all, uint64_t clien
 }
 
 /*
- * There is no room for it: all are forgotten, and whoever comes back without a session here meets
- * another agent, also if nothing of it is lost.
+ * The list of losses is full: forget all of them, and give the agent a new number for all clients,
+ * so that each client that has no session here takes the agent for another one, also if it has lost
+ * nothing. Returns how many losses were forgotten.
  */
 static unsigned forget_losses_locked(struct soda_sessions *all)
 {
@@ -116,7 +118,10 @@ static unsigned forget_losses_locked(struct soda_sessions *all)
 	return n;
 }
 
-/* *forgotten_p: how many losses had to be forgotten for it. */
+/*
+ * The client has lost data: give the agent a new number for it. *forgotten_p: losses forgotten for
+ * that.
+ */
 static uint32_t bury_locked(struct soda_sessions *all, uint64_t client_id, unsigned *forgotten_p)
 {
 	struct soda_loss *at = all->losses, *end = at + all->losses_n;
@@ -134,7 +139,7 @@ static uint32_t bury_locked(struct soda_sessions *all, uint64_t client_id, unsig
 	return at->agent;
 }
 
-/* Holding no lock. */
+/* The caller holds no lock. */
 static void tell_forgotten(unsigned n)
 {
 	if (n)
@@ -198,7 +203,7 @@ bool soda_session_remove(struct soda_session *s)
 	s->dead = s->dead || idle;
 	untold = s->untold && !s->leaving;
 	pthread_mutex_unlock(&s->lock);
-	if (idle && untold) { /* no SYNC will tell what the server has refused */
+	if (idle && untold) { /* the client had no SYNC since the server refused its WRITEs */
 		bury_locked(all, s->id, &forgotten);
 		all->lost++;
 	}
@@ -236,8 +241,8 @@ uint64_t soda_sessions_ended(struct soda_sessions *all)
 }
 
 /*
- * Whether somebody is about to go; *ended_p: how many have.  Who has said so, and is connected all
- * the same after SODA_DPU_LEAVING_MS, is not waited for.
+ * Whether another client is leaving; *ended_p: all->ended.  A client that has said BYE and is still
+ * connected after SODA_DPU_LEAVING_MS does not count.
  */
 static bool any_leaves(struct soda_session *self, uint64_t *ended_p)
 {
