@@ -47,7 +47,7 @@ static struct soda_block *block_new(uint32_t bytes)
 		free(b);
 		return NULL;
 	}
-	soda_memory_add(b->memory, bytes); /* best effort: else it is copied */
+	soda_memory_add(b->memory, bytes); /* where that fails, data are copied */
 	atomic_fetch_add_explicit(&pool.bytes, bytes, memory_order_relaxed);
 	return b;
 }
@@ -86,7 +86,7 @@ void soda_block_ref(struct soda_block *block, uint32_t n)
 
 void soda_block_put(struct soda_block *b)
 {
-	/* release before, acquire at the last: whoever takes the block next sees it unused */
+	/* acq_rel: the last put sees all uses of the block, and so does who takes it next */
 	if (atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	pthread_mutex_lock(&pool.lock);

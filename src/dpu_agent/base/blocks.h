@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that requests' data lie in.  What is received into a block is sent from
- * it: nothing is copied.  Blocks are counted references; free ones are kept, by
- * size, the last used first.
+ * Memory for the data of requests.  Data are received into a block and sent from
+ * the same block, without a copy.  A block counts its references; free blocks are kept for
+ * reuse, by size, the last used first.
  */
 #ifndef SODA_DPU_AGENT_BLOCKS_H
 #define SODA_DPU_AGENT_BLOCKS_H
@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Something that keeps memory alive which an answer is sent from: soda_span.hold. */
+/* Keeps the memory alive from which an answer is sent (soda_span.hold), until put is called. */
 struct soda_hold {
 	void (*put)(struct soda_hold *hold);
 };
@@ -23,12 +23,17 @@ struct soda_block {
 	struct soda_block *next; /* while it is free */
 };
 
-/* At least that many bytes (at most SODA_WIRE_MAX_DATA), with one reference. NULL: no memory. */
+/*
+ * A block of at least that many bytes (at most SODA_WIRE_MAX_DATA), with one reference. NULL: no
+ * memory.
+ */
 struct soda_block *soda_block_get(uint32_t bytes);
+/* n references more. */
 void soda_block_ref(struct soda_block *block, uint32_t n);
+/* One reference less. */
 void soda_block_put(struct soda_block *block);
 
-/* Of all blocks, in use and free. */
+/* Memory of all blocks, used and free ones. */
 uint64_t soda_blocks_bytes(void);
 /* At the end of the program: free the free ones. */
 void soda_blocks_free(void);

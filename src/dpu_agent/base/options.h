@@ -11,11 +11,11 @@ struct soda_dpu_options {
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;
-	uint64_t write_budget;	/* accepted and not yet written, a client */
-	uint64_t client_credit; /* of READs under way, a client */
-	uint64_t buffers;	/* of both, of all clients */
-	uint64_t window;	/* of READs under way to the server, of all clients */
-	uint32_t channels;	/* for READs, a client; 0: by processors */
+	uint64_t write_budget;	/* bytes acknowledged and not on the server, of each client */
+	uint64_t client_credit; /* bytes of READs under way, of each client */
+	uint64_t buffers;	/* bytes of READs and WRITEs, of all clients */
+	uint64_t window;	/* bytes of READs under way to the server, of all clients */
+	uint32_t channels;	/* for READs, of each client; 0: by processors */
 	uint32_t completers;	/* threads; 0: by processors */
 	uint32_t answer;	/* enum soda_answer_by */
 	uint32_t timeout_ms, grace_ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The DPU agent: the parts put together, and the service that transports call. */
+/* The DPU agent as a whole: its sessions, its services, and what transports call. */
 #ifndef SODA_DPU_AGENT_AGENT_H
 #define SODA_DPU_AGENT_AGENT_H
 
@@ -12,7 +12,7 @@
 
 struct soda_dpu {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
-	uint32_t id; /* random at the start: soda_wire_welcome.agent, until it loses data */
+	uint32_t id; /* random; soda_wire_welcome.agent for clients that have lost nothing */
 	uint64_t started_ns;
 	struct soda_sessions sessions;
 	struct soda_paging paging; /* the first service */
@@ -21,18 +21,20 @@ struct soda_dpu {
 extern const struct soda_service soda_dpu_service;
 
 /*
- * opt stays the caller's, until stop. 0, negative errno.  Then, before a listener starts, further
- * services may be registered in dpu->sessions.services.
+ * Start the agent; *opt must stay until soda_dpu_stop. 0, negative errno.  After that, before a
+ * listener starts, further services may be registered in dpu->sessions.services.
  */
 int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt);
 /*
- * No client is connected any more: bring accepted writes to the server for at most
- * patience_ms, end the threads, free.  How many sessions lost some.
+ * End the agent, when no client is connected any more: bring acknowledged WRITEs to the server for
+ * at most patience_ms, end the threads.  Returns how many sessions lost some.
  */
 unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms);
 
-/* Say all statistics to m; arg: the struct soda_dpu. Any thread; takes the sessions' locks, for a
- * moment each. */
+/*
+ * Say all statistics to m; arg: the struct soda_dpu. Any thread; takes the table's lock and each
+ * session's, for a moment each.
+ */
 void soda_dpu_walk(void *arg, struct soda_metrics *m);
 
 static inline struct soda_dpu *soda_dpu_of(struct soda_session *s)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * soda-dpu-agent: what the daemon's shell (daemon/daemon.h) is told.  At the end what was
- * acknowledged is brought to the memory server.
+ * soda-dpu-agent: its part of the struct soda_daemon (daemon/daemon.h).  At its end it brings
+ * acknowledged WRITEs to the memory server.
  */
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "dpu_agent/life/agent.h"
 
 static struct soda_dpu the_agent;
-static struct soda_dpu_options opt; /* set by the shell before start, then constant */
+static struct soda_dpu_options opt; /* soda_daemon_run() sets it before start */
 
 static int start(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how)
 {
@@ -50,7 +50,7 @@ static unsigned connected(void *self)
 	pthread_mutex_lock(&all->lock);
 	for (struct soda_session *s = all->list; s; s = s->next) {
 		pthread_mutex_lock(&s->lock);
-		n += s->peers && !s->tool; /* tools wait for no end */
+		n += s->peers && !s->tool; /* not of tools, for which the end need not wait */
 		pthread_mutex_unlock(&s->lock);
 	}
 	pthread_mutex_unlock(&all->lock);

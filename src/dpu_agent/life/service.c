@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What transports call.  Requests of the control plane go to the service that has their type, what
- * is refused is counted, logged at most ten times a second, and answered with a reason; READs and
- * WRITEs go to paging without a look-up.
+ * The functions that transports call.  A request of the control plane goes to the service that has
+ * its type; one that is refused is counted, answered with a reason, and logged, at most ten times a
+ * second. READs and WRITEs go to paging without a look-up.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 
 enum { NOTES_A_SECOND = 10 };
 
-/* A peer may provoke as many of these as it likes: most of them go unlogged. */
+/* Whether to log a refusal now: peers can provoke any number of them. */
 static bool may_note(void)
 {
 	static _Atomic uint64_t second;
@@ -30,7 +30,7 @@ static bool may_note(void)
 	return atomic_fetch_add_explicit(&notes, 1, memory_order_relaxed) < NOTES_A_SECOND;
 }
 
-/* A sentence for the peer, whatever failed. */
+/* Give the peer a sentence, if there is an error and no reason yet. Returns ret. */
 static int explained(int ret, struct soda_why *why)
 {
 	if (ret && !*why->text)
@@ -55,7 +55,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	return ret;
 }
 
-/* The end of the client: what it leaves behind is the keeper's to write. */
+/* BYE. The keeper's hands bring to the server what the client has left. */
 static int leave(struct soda_session *s, const uint8_t *body, size_t bytes)
 {
 	if (bytes > 1 || (bytes && body[0] != SODA_WIRE_BYE_LATER))
@@ -112,8 +112,10 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	ret = dispatch(s, type, body, bytes, shares, reply);
 	if (ret == 0)
 		return 0;
-	/* The server's connection, not the peer's: the peer is to come back, not to take it for a
-	   refusal. */
+	/*
+	 * Our connection to the server is lost: close the peer's, so that the peer comes back and
+	 * asks again, instead of taking this for a refusal.
+	 */
 	if (soda_call_lost(ret)) {
 		soda_session_break(s, ret);
 		soda_session_expel(s, false, false);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One walk over the statistics: gauges, every counter of the table, and the clients. */
+/* soda_dpu_walk(): gauges, every counter of the table, and the clients. */
 #include <stdlib.h>
 
 #include "base/lock.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/life/agent.h"
 
-/* What a Prometheus server is asked to remember at most. */
+/* At most so many clients are listed, so that Prometheus need not remember more series. */
 enum { CLIENTS_SHOWN = 64 };
 
 static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
@@ -21,7 +21,7 @@ static const struct soda_metric distributions[SODA_DISTRIBUTIONS_N] = {
 			       .unit = SODA_UNIT_NS },
 };
 
-/* What is shown of a client, so that it is written down without its locks. */
+/* A copy of what is shown of a client, so that no lock is held while it is written. */
 struct shown {
 	struct soda_session *session; /* with a reference */
 	uint64_t id;
@@ -74,7 +74,7 @@ static void walk_client(struct soda_metrics *m, struct shown *shown)
 	soda_metrics_item_end(m);
 }
 
-/* Those of now, each with a reference; *n_p of them. NULL: no memory, or none. */
+/* The present sessions, each with a reference; *n_p of them. NULL: no memory, or none. */
 static struct shown *take_sessions(struct soda_sessions *all, unsigned *n_p, bool *draining_p)
 {
 	struct shown *shown;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a client asks of its regions by control calls, and paging's part in the life of a client.
- * Every body from a client is decoded and checked here or in the function that it goes to.
+ * Control calls of a client for its regions, and paging's hooks for the life of a client.
+ * Each body from a client is decoded and checked here or in the function that it is passed to.
  */
 #include "dpu_agent/paging/paging.h"
 
@@ -23,7 +23,7 @@
 
 /* Calls */
 
-/* How long the server may take, from now on; for session->changed. */
+/* Until when to wait for the server, as pthread_cond_timedwait() on session->changed wants it. */
 static struct timespec patience(struct soda_session *s)
 {
 	struct timespec until;
@@ -35,8 +35,8 @@ static struct timespec patience(struct soda_session *s)
 
 /* What a call waits for of a region. */
 enum awaited {
-	WRITTEN,  /* the WRITEs of now are on the server; others may follow without an end */
-	NOT_SENT, /* none of its WRITEs is on its way */
+	WRITTEN,  /* the WRITEs that were listed before are on the server */
+	NOT_SENT, /* none of its WRITEs is posted */
 	LET_GO,	  /* no request holds it */
 };
 
@@ -71,8 +71,9 @@ static int await_region(struct soda_session *s, struct soda_paging_region *r, en
 }
 
 /*
- * Until the WRITEs of now are on the server. As await_region; or what was lost: it is told now, and
- * once more if the client does not hear it.
+ * Wait until the WRITEs listed before are on the server. As await_region; or the error of a loss,
+ * which the call is to report: if the client does not get the answer, the next SYNC reports it
+ * again.
  */
 static int await_stored(struct soda_session *s, struct soda_paging_region *r)
 {
@@ -145,9 +146,9 @@ static void set_closing(struct soda_session *s, struct soda_paging_region *r, bo
 }
 
 /*
- * CLOSE, to the server.  A file has all of its WRITEs first.  Those of other regions go with them:
- * no more are posted, but none is dropped before the server has closed it, because if it does not,
- * the client still has the region.
+ * Send CLOSE to the server: of a file after all of its WRITEs.  Of another region, whose content is
+ * of no use any more, no WRITEs are posted meanwhile; but they are dropped only when the server has
+ * closed it, because if the server does not, the client still has the region.
  */
 static int close_upstream(struct soda_session *s, struct soda_paging_region *r,
 			  const struct iovec *body, struct soda_why *why)
@@ -167,7 +168,7 @@ static int close_upstream(struct soda_session *s, struct soda_paging_region *r,
 	return ret;
 }
 
-/* What was lost of a file is told now; it is closed all the same. */
+/* CLOSE. If data of a file were lost the call reports that, and the file is closed all the same. */
 static int close_region(struct soda_session *s, struct soda_paging_region *r,
 			const struct iovec *body, struct soda_why *why)
 {
@@ -183,7 +184,8 @@ static int close_region(struct soda_session *s, struct soda_paging_region *r,
 	ret = await_region(s, r, LET_GO);
 	if (ret < 0) {
 		pthread_mutex_lock(&s->lock);
-		soda_pager(s)->regions[r->mr.region_id] = r; /* the session's end frees it */
+		soda_pager(s)->regions[r->mr.region_id] =
+			r; /* so that the session's end frees it */
 		pthread_mutex_unlock(&s->lock);
 		set_closing(s, r, false);
 		return ret;
@@ -209,12 +211,12 @@ static int sync_region(struct soda_session *s, struct soda_paging_region *r,
 			 soda_paging(s)->opt->server, soda_strerror(ret));
 		return ret;
 	}
-	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: the server has it, and that is all */
+	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: that the server has the data is enough */
 		return 0;
 	return soda_upstream_call(s, SODA_MSG_SYNC, body, 1, why);
 }
 
-/* NULL: there is none of the client's. */
+/* Find and hold the client's region of that id; NULL: there is none. */
 static struct soda_paging_region *hold_region(struct soda_session *s, uint16_t id,
 					      struct soda_why *why)
 {
@@ -237,7 +239,7 @@ static void unhold_region(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* As await_stored, but it is for a SYNC to tell what was lost. */
+/* As await_stored, but a loss stays to be reported by a SYNC. */
 static int await_loadable(struct soda_session *s, struct soda_paging_region *r)
 {
 	int ret = await_region(s, r, WRITTEN);
@@ -249,7 +251,7 @@ static int await_loadable(struct soda_session *s, struct soda_paging_region *r)
 	return ret;
 }
 
-/* What was written into it is on the server first: it would be loaded without. */
+/* ADVISE. First wait until WRITEs are on the server: a static cache is loaded from there. */
 static int advise_region(struct soda_session *s, const void *body, size_t bytes, bool shares,
 			 struct soda_reply *reply)
 {
@@ -270,8 +272,8 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 }
 
 /*
- * What was accepted before is on the server first, and what is cached is hidden before and
- * after: a fetch may have read old content in between.
+ * DISCARD of a held region, after the WRITEs that were accepted before.  Cached entries are dropped
+ * before and after, because a fetch may read old content in between.
  */
 static int discard_held(struct soda_session *s, struct soda_paging_region *r,
 			const struct soda_wire_discard *d, const struct iovec *body,
@@ -312,7 +314,7 @@ static int discard_region(struct soda_session *s, const void *body, size_t bytes
 	return ret;
 }
 
-/* The answer carries what the operator's rules say of objects of this name. */
+/* NAME. The answer carries the advice that the operator's rules have for objects of this name. */
 static int name_region(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
 {
 	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
@@ -354,7 +356,7 @@ static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t
 	return name_region(s, &iov, reply);
 }
 
-/* Wait until all that is to be written is. False: not in time, or the server is not there. */
+/* Wait until all WRITEs are on the server. False: not in time, or the session has broken. */
 static bool await_written(struct soda_session *s)
 {
 	struct timespec until = patience(s);
@@ -369,7 +371,7 @@ static bool await_written(struct soda_session *s)
 	return written;
 }
 
-/* Without waiting. */
+/* WRITTEN: how far the client's WRITEs are. Does not wait. */
 static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *reply)
 {
 	struct soda_wire_written w;
@@ -417,7 +419,7 @@ static int created(void *arg, struct soda_session *s, void *state)
 	struct soda_pager *p = state;
 
 	p->channels = calloc(paging->channels + 1 + SODA_PREFETCH_WORKERS, sizeof(*p->channels));
-	/* there when it is touched */
+	/* not populated: pages of it come when they are touched */
 	p->regions = mmap(NULL, REGIONS_BYTES, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!p->channels || p->regions == MAP_FAILED) {
@@ -451,9 +453,9 @@ static void destroyed(struct soda_session *s, void *state)
 }
 
 /*
- * The server's client is the one that the client itself names: only then its regions are there.  It
- * may have become another one in an attempt before this, which the client has not heard of.
- * stayed: the session was up before this HELLO.
+ * Whether the client's regions are there: the client that we are on the server is the one that the
+ * HELLO names, and the server knows it.  An attempt before this one, whose answer the client did
+ * not get, may have made us a new client.  stayed: the session was up before this HELLO.
  */
 static bool is_known(const struct soda_pager *p, const struct soda_wire_hello *hello, bool stayed)
 {
@@ -461,7 +463,7 @@ static bool is_known(const struct soda_pager *p, const struct soda_wire_hello *h
 	       (stayed || p->server.welcome.known);
 }
 
-/* Who the server is to think that it speaks with. */
+/* Set the HELLO for the server: the client's, with the id, secret and epoch that we have there. */
 static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
 		      const struct soda_peer_info *info)
 {
@@ -502,7 +504,7 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 
 	if (s->tool)
 		return 0;
-	p->orphan_since_ms = 0; /* who asks has not gone, even if the server cannot be reached */
+	p->orphan_since_ms = 0; /* the client is there, even if the server cannot be reached */
 	if (!stayed) {
 		introduce(p, hello, info);
 		ret = soda_upstream_connect(s, why);
@@ -521,7 +523,7 @@ static void set_left(struct soda_session *s, bool left)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The client leaves now: so does it from the server, if what it wrote into files can be written. */
+/* The client has said BYE: pass that on when its WRITEs into files are on the server. */
 static void leave(struct soda_session *s, void *state)
 {
 	struct soda_why why;
@@ -531,15 +533,15 @@ static void leave(struct soda_session *s, void *state)
 	soda_session_expel(s, true, true);
 	soda_writes_discard(s, NULL, false);
 	if (!await_written(s))
-		return;	   /* the keeper goes on */
-	set_left(s, true); /* before the server closes our connections */
+		return;	   /* the keeper's hands go on with it (idle) */
+	set_left(s, true); /* before the call: the server closes our connections after it */
 	if (soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why) < 0)
 		set_left(s, false);
 }
 
 /*
- * WRITEs that wait although none is under way: there was no memory when it was their turn, and no
- * answer will make it theirs again.  On an idle connection nobody waits for the network.
+ * Post WRITEs that wait although none is under way: when it was their turn there was no memory, and
+ * no answer will come that makes it their turn again.  Posting on an idle connection does not wait.
  */
 static void post_left(struct soda_session *s)
 {
@@ -571,8 +573,8 @@ static void broken(struct soda_session *s, void *state)
 }
 
 /*
- * What it still has cannot be written, and its client learns that when it comes back. s->life is
- * held: no HELLO makes the session come up meanwhile, or tells the client that all is well.
+ * The session's WRITEs cannot be brought to the server: drop them, and let the client learn that
+ * when it comes back. s->life is held, so that no HELLO is answered meanwhile.
  */
 static void give_up(struct soda_session *s)
 {
@@ -586,21 +588,21 @@ static void give_up(struct soda_session *s)
 }
 
 /*
- * Nobody is connected to it, on neither side, and no HELLO is about to change that.  What is broken
- * has connections that the keeper takes down first.
+ * Whether neither the client nor the server is connected, and no HELLO is under way.  Not of a
+ * broken session, whose connections the keeper has to take down first.
  */
 static bool is_abandoned(struct soda_session *s)
 {
 	bool abandoned;
 
 	pthread_mutex_lock(&s->lock);
-	/* the caller is busy with it */
+	/* 1: the caller */
 	abandoned = !s->up && !s->broken && !s->peers && s->busy <= 1;
 	pthread_mutex_unlock(&s->lock);
 	return abandoned;
 }
 
-/* s->life is held. */
+/* Whether the grace time is over since the first failed attempt to reconnect. s->life is held. */
 static bool patience_is_over(struct soda_session *s)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -611,7 +613,7 @@ static bool patience_is_over(struct soda_session *s)
 	return now > p->orphan_since_ms + p->paging->opt->grace_ms;
 }
 
-/* A client that has gone left data behind, and the server is not there. */
+/* A client that has gone has left WRITEs, and the server is not connected. */
 static void reconnect(struct soda_session *s)
 {
 	struct soda_why why = { "" };
@@ -637,7 +639,7 @@ static bool idle(struct soda_session *s, void *state, bool stopping)
 		give_up(s);
 		pthread_mutex_unlock(&s->life);
 	}
-	if (leaving) /* what is not a file goes with the client */
+	if (leaving) /* what is no file is of no use without the client */
 		soda_writes_discard(s, NULL, false);
 	if (!soda_writes_unwritten(s))
 		return true;
@@ -648,7 +650,7 @@ static bool idle(struct soda_session *s, void *state, bool stopping)
 	return false;
 }
 
-/* stopping: the server, which may be silent, gives the client its grace time. */
+/* Say BYE for a client that has left; not if stopping, because the server may be silent. */
 static void gone(struct soda_session *s, void *state, bool stopping)
 {
 	struct soda_why why;
@@ -656,7 +658,7 @@ static void gone(struct soda_session *s, void *state, bool stopping)
 
 	pthread_mutex_lock(&s->lock);
 	leaving = s->leaving && s->up && !s->left && !stopping;
-	s->left = true; /* the server will close our connections */
+	s->left = true; /* so that the end of our connections is no failure */
 	pthread_mutex_unlock(&s->lock);
 	if (leaving)
 		soda_upstream_call(s, SODA_MSG_BYE, NULL, 0, &why);
@@ -698,7 +700,7 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	*paging = (struct soda_paging){ .opt = opt,
 					.async = opt->async && !opt->base,
 					.aggregate = opt->aggregate && !opt->base };
-	/* a hand-off to a thread that no processor is free for only costs its wake-up */
+	/* where no processor is free for a completer, handing over to it only costs its wake-up */
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paging, the agent's first service: READs and WRITEs of the memory server's regions, for
- * programs.  A pager is what it keeps for one client: its connections to the memory server, where
- * it is the same client (upstream.h), its regions, and its requests.
+ * Paging, the agent's first service: carries out programs' READs and WRITEs of regions of the
+ * memory server.  A pager is paging's state for one client: connections to the memory server, on
+ * which the agent is that client (upstream.h), the client's regions, and its requests.
  *
  *   paging.c      the service's hooks and control calls
  *   upstream.c    a client's connections to the server, and its regions
- *   forward.c     from requests to transfers and back
+ *   forward.c     makes transfers of requests, and answers of transfers
  *   turns.c       how much a client may have under way, and whose turn it is
  *   write_list.c  WRITEs that are not on the server yet
- *   caches.c      the static and the dynamic cache as requests meet them
+ *   caches.c      how requests use the static and the dynamic cache
  */
 #ifndef SODA_DPU_AGENT_PAGING_H
 #define SODA_DPU_AGENT_PAGING_H
@@ -22,52 +22,55 @@
 #include "dpu_agent/upstream/channel.h"
 #include "dpu_agent/upstream/complete.h"
 
-/* A region as its client knows it. */
+/* A client's region. */
 struct soda_paging_region {
 	struct soda_mr mr;
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
-	unsigned holds; /* requests; this and below: guarded by session->lock */
+	unsigned holds; /* requests that use it; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
-	bool closing; /* a CLOSE is under way: WRITEs that would go with it are not posted */
-	int lost;     /* error of accepted WRITEs that were refused, until a SYNC has told it */
+	bool closing; /* a CLOSE is under way: its WRITEs are not posted */
+	int lost; /* error of acknowledged WRITEs that the server refused, until a SYNC reports it
+		   */
 };
 
-/* A READ, or without async a WRITE, of a client. It holds its region. */
+/* A client's READ, or without async a WRITE. It holds its region. */
 struct soda_task {
 	struct soda_task *next;
 	struct soda_request *rq;
 	struct soda_session *session;
 	struct soda_paging_region *region;
-	bool credited;			 /* in through the gate: counted in pager->read_bytes */
+	bool credited;			 /* it has passed the gate: pager->read_bytes counts it */
 	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 };
 
 struct soda_pager {
 	struct soda_paging *paging;
-	struct soda_server server; /* its driver is who has life; upstream.h */
+	struct soda_server server; /* driven by the thread that holds session->life; upstream.h */
 	/*
-	 * The keeper's hands have tried to reconnect in vain since then; 0: they have not since the
-	 * last success, or since the client has last shown that it is there. Guarded by life.
+	 * When the keeper's hands first failed to reconnect for a client that has gone; 0: not
+	 * since the last success, or since the client said HELLO last. Guarded by life.
 	 */
 	uint64_t orphan_since_ms;
 
-	struct soda_channel
-		*channels; /* set before it is in the table: READs, one for WRITEs, the caches' */
+	/*
+	 * for READs, then one for WRITEs, then the caches'; set before the session is in the table
+	 */
+	struct soda_channel *channels;
 	unsigned channels_n;
 
 	struct {
 		struct soda_paging_region *region; /* NULL: nothing was lost */
 		int err;
-		unsigned joined; /* then */
-	} said;			 /* by the answer to the last call; guarded by session->lock, and
-				    so below */
+		unsigned joined; /* session->joined when that answer was given */
+	} said;			 /* a loss that the last call's answer reported; guarded by
+				    session->lock, and so below */
 	struct soda_paging_region **regions;  /* 65,536 */
 	unsigned regions_end;		      /* no region ever had this number or a higher one */
-	struct soda_task *queue, **queue_end; /* READs (without async: all) that wait */
+	struct soda_task *queue, **queue_end; /* READs (without async WRITEs, too) to be posted */
 	struct soda_task *gate, **gate_end;   /* READs that wait for room (turns.h) */
-	bool opening;			      /* a thread lets them in */
-	uint64_t read_bytes;		      /* of READs that are in and of answers not yet sent */
+	bool opening;			      /* a thread is letting READs pass the gate */
+	uint64_t read_bytes; /* of READs that have passed it, until they are answered */
 	struct soda_write_list writes;
 
 	bool scheduled; /* guarded by the schedule's lock, and so below */
@@ -77,27 +80,30 @@ struct soda_pager {
 struct soda_paging {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so below */
 	bool async, aggregate;
-	unsigned channels; /* for READs, a session */
-	bool near;	   /* async: workers wait for answers that come soon themselves */
+	unsigned channels; /* for READs, of each session */
+	bool near;	   /* async: a worker itself waits for a READ's answer for a moment */
 	struct soda_completers completers;
 	struct soda_schedule schedule;
 	struct soda_gates gates;
-	_Atomic uint64_t reserved_bytes; /* the sessions' memory given for WRITEs, in all */
+	_Atomic uint64_t reserved_bytes; /* memory for WRITEs' data, of all sessions */
 	struct soda_caches caches;
 };
 
 /*
- * Start, with this many threads that serve connections, and become a service of these sessions,
- * the first one.  0, negative errno: nothing has been started.
+ * Start paging and register it as the first service of these sessions.  workers: threads that serve
+ * connections.  0, negative errno: nothing has been started.
  */
 int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, unsigned workers,
 		      unsigned processors);
-/* No READ of the caches' own begins any more; before the sessions end. */
+/* Before the sessions end: the caches post no READs of their own any more. */
 void soda_paging_drain(struct soda_paging *paging);
-/* No session is left. */
+/* End the threads, when no session is left. */
 void soda_paging_stop(struct soda_paging *paging);
 
-/* The first service's states lie right behind their sessions: no look-up for a request. */
+/*
+ * The first service's state lies right behind its session in memory, so that no request looks it
+ * up.
+ */
 static inline struct soda_pager *soda_pager(struct soda_session *s)
 {
 	return (struct soda_pager *)(s + 1);
@@ -108,28 +114,31 @@ static inline struct soda_paging *soda_paging(struct soda_session *s)
 	return soda_pager(s)->paging;
 }
 
-/* Regions; the session's lock is held. */
+/* The client's region of that id, or NULL. The session's lock is held. */
 static inline struct soda_paging_region *soda_region_find_locked(struct soda_session *s,
 								 uint16_t id)
 {
 	return soda_pager(s)->regions[id];
 }
 
-/* Whether the client has still to hear that something of it is lost. */
+/* Whether acknowledged data of the region are lost, and the client does not know it yet. */
 static inline bool soda_region_untold_locked(struct soda_session *s,
 					     const struct soda_paging_region *r)
 {
 	return r->lost || soda_pager(s)->said.region == r;
 }
 
-/* A hold is given back: wakes the threads that await that. */
+/* Give a hold of the region back; wakes threads that wait for the last one. */
 static inline void soda_region_unhold_locked(struct soda_session *s, struct soda_paging_region *r)
 {
 	if (--r->holds == 0)
 		pthread_cond_broadcast(&s->changed);
 }
 
-/* The client has asked for more on a connection: it has heard the answer to its last call. */
+/*
+ * The client has sent a call: if it is on the same connection as the one before, the client has had
+ * the answer to that one, and knows of a loss which it reported.
+ */
 void soda_paging_heard(struct soda_session *s);
 
 #endif

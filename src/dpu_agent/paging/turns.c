@@ -4,9 +4,9 @@
 #include "dpu_agent/paging/forward.h"
 
 enum {
-	CHARGED_SHIFT = 48, /* of the number of sessions, which are fewer than 2^16 */
-	SHARE_MULTIPLE = 2, /* of the others' mean */
-	SHARE_MIN = 256 * 1024,
+	CHARGED_SHIFT = 48,	/* above it, the number of sessions, which is less than 2^16 */
+	SHARE_MULTIPLE = 2,	/* of the other sessions' mean */
+	SHARE_MIN = 256 * 1024, /* bytes */
 };
 
 static void charge_locked(struct soda_session *s, int64_t bytes)
@@ -100,7 +100,7 @@ struct soda_task *soda_gate_take_ended_locked(struct soda_session *s)
 	return ended;
 }
 
-/* The next one that may come in, which has. */
+/* Let the next task pass; NULL: none waits, or there is no room. */
 static struct soda_task *next_locked(struct soda_session *s)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -116,8 +116,8 @@ static struct soda_task *next_locked(struct soda_session *s)
 }
 
 /*
- * One thread at a time: an answer that is sent at once makes room, and comes here again from
- * within soda_forward_enter; whoever is here already looks again.
+ * One thread at a time: an answer that soda_forward_enter() sends at once makes room, and calls
+ * this function again; that call leaves the rest to the thread that is in it already.
  */
 void soda_gate_open(struct soda_session *s)
 {
@@ -143,7 +143,7 @@ void soda_gate_open(struct soda_session *s)
 	}
 }
 
-/* Whose turn it is */
+/* Turns */
 
 void soda_schedule_init(struct soda_schedule *schedule, uint64_t window)
 {
@@ -171,7 +171,9 @@ void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s)
 	pthread_mutex_unlock(&schedule->lock);
 }
 
-/* With the reference of the schedule. */
+/*
+ * The session whose turn it is, with the reference that the schedule had; NULL: none, or no window.
+ */
 static struct soda_session *next_session(struct soda_schedule *schedule)
 {
 	struct soda_session *s = NULL;

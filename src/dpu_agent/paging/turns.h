@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much a client may have asked for and not yet taken.
+ * How many bytes of READs a client may have under way.
  *
- * READs come in through a gate, in the order of their arrival, and are counted from there until
- * their answers have been sent.  Whoever is in needs no more room, so that it is always answered:
- * were a READ to wait for room later, answers behind it on its connection could have taken it all,
- * and could not leave before it.
+ * READs pass a gate, in the order of their arrival, and their bytes count from there until their
+ * answers have been sent.  A READ that has passed the gate needs no more room, so it is always
+ * answered. If READs waited for room later, answers behind them on their connection could have
+ * taken all of it, and could not be sent before them.
  *
- * Nobody has more than the credit, nor than a multiple of what others have on average: a program
- * that waits for one page has one request under way, and would find all of a greedy one's before it
- * wherever there is a queue.
+ * No client may have more than the credit, nor more than a multiple of what the others have on
+ * average: a program that waits for one page has one request under way, and would find all requests
+ * of a greedy program before its own in every queue.
  *
- * All together have half of the agent's buffers; where that is used up each goes on with a little.
+ * All clients together may have half of the agent's buffers; when that is used up, each may still
+ * have a little.
  *
  * Without async a worker serves one batch after the other, and the gate is always open.
  */
@@ -26,44 +27,51 @@
 struct soda_session;
 struct soda_task;
 
-/* What all sessions have: so many of them << 48 | bytes. */
+/* READs of all sessions: how many sessions have some << 48 | bytes. */
 struct soda_gates {
 	_Atomic uint64_t charged;
 };
 
-/* The session's lock is held. False: the task waits at the gate. */
+/* Let the task pass, or put it to those that wait (false). The session's lock is held. */
 bool soda_gate_enter_locked(struct soda_session *s, struct soda_task *task);
-/* So many bytes have been taken, or will never be; the session's lock is held. */
+/* Answers of so many bytes have been sent, or will never be. The session's lock is held. */
 void soda_gate_leave_locked(struct soda_session *s, uint64_t bytes);
-/* There is room, perhaps: let in who waits. No lock is held but a channel's of the caches. */
+/*
+ * Let tasks pass that wait, if there is room. The caller holds no lock but a channel's of the
+ * caches.
+ */
 void soda_gate_open(struct soda_session *s);
-/* Who waits, as a list: they are to be dropped. The session's lock is held. */
+/* Take all tasks that wait, as a list; the caller drops them. The session's lock is held. */
 struct soda_task *soda_gate_take_all_locked(struct soda_session *s);
 /*
- * Likewise those whose connection ends.  Answers on it are not sent, and make no room, before it is
- * gone; and it is gone when all of its requests have ended: they must not wait for that room.
+ * The same for tasks whose connection is being closed.  That connection is gone only when all of
+ * its requests have ended, and its answers make room only then; so these tasks must not wait for
+ * room.
  */
 struct soda_task *soda_gate_take_ended_locked(struct soda_session *s);
-/* What the session may have under way now, in bytes; its lock is held. */
+/* How many bytes of READs the session may have under way now. The session's lock is held. */
 uint64_t soda_gate_share_locked(struct soda_session *s);
 
 /*
- * Whose turn it is (async): sessions with READs to be posted, round robin, a turn's
- * worth each, as long as less than the window is under way to the server.
+ * Whose READs are posted next (async): those of the sessions in turn, SODA_TURN_BYTES of each, as
+ * long as less than the window is under way to the server.
  */
 
 struct soda_schedule {
 	pthread_mutex_t lock;
-	struct soda_session *first, *last; /* guarded by lock, and so below; next_turn */
+	struct soda_session *first, *last; /* by pager->next_turn; guarded by lock, and so below */
 	uint64_t window, under_way;	   /* bytes */
 };
 
 void soda_schedule_init(struct soda_schedule *schedule, uint64_t window);
-/* The session's queue is not empty. */
+/* The session has READs to be posted: give it a turn. */
 void soda_schedule_add(struct soda_schedule *schedule, struct soda_session *s);
-/* Post what may be posted.  own: whose answers the calling worker waits for itself, or NULL. */
+/*
+ * Post READs as long as the window allows.  own: the session for whose answers the calling worker
+ * itself waits, or NULL.
+ */
 void soda_schedule_run(struct soda_schedule *schedule, const struct soda_session *own);
-/* So many bytes more are under way, or (negative) less. */
+/* So many bytes more are under way to the server, or (negative) fewer. */
 void soda_schedule_count(struct soda_schedule *schedule, int64_t bytes);
 
 #endif

@@ -8,8 +8,8 @@
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
 
-#define UNIT (64u << 10)     /* of the index: a WRITE is found under its first one */
-#define RUN_BYTES (1u << 20) /* of memory for WRITEs that continue each other */
+#define UNIT (64u << 10)     /* of the index: a WRITE is in the bucket of its first unit */
+#define RUN_BYTES (1u << 20) /* memory for several WRITEs that continue each other */
 
 /* Memory */
 
@@ -17,10 +17,13 @@ static bool may_reserve(struct soda_session *s, uint32_t size)
 {
 	const struct soda_write_list *l = &soda_pager(s)->writes;
 
-	/* one is always taken; whoever waits has some, and goes on when it is given back */
+	/*
+	 * a session without any may always; so one that waits has some, and resumes when it is
+	 * given back
+	 */
 	if (!l->reserved_bytes)
 		return true;
-	/* twice the budget: what waits for its acknowledgement is here, too */
+	/* twice the budget, because WRITEs that are not acknowledged yet use memory, too */
 	return l->reserved_bytes + size <= 2 * soda_paging(s)->opt->write_budget &&
 	       atomic_load_explicit(&soda_paging(s)->reserved_bytes, memory_order_relaxed) + size <=
 		       soda_paging(s)->opt->buffers / 2;
@@ -33,7 +36,9 @@ static void reserved_locked(struct soda_session *s, int64_t bytes)
 				  memory_order_relaxed);
 }
 
-/* Behind the last one, if this continues it: then they can travel as one. */
+/*
+ * Memory directly behind the last WRITE's, if this one continues it: they can be sent as one then.
+ */
 static struct soda_block *place_locked(struct soda_session *s, uint16_t region_id, uint64_t offset,
 				       uint32_t size, uint8_t **memory_p)
 {
@@ -83,7 +88,7 @@ int soda_writes_reserve(struct soda_session *s, struct soda_peer *peer, uint16_t
 
 void soda_writes_unreserve(struct soda_session *s, void *hold, uint32_t bytes)
 {
-	if (!hold) /* the transport's memory */
+	if (!hold) /* its data lie in memory of the transport */
 		return;
 	soda_block_put(hold);
 	pthread_mutex_lock(&s->lock);
@@ -171,7 +176,7 @@ static void link_locked(struct soda_session *s, struct soda_write *w)
 		l->longest = w->bytes;
 }
 
-/* Off the list: it is the caller's now, with the list's reference. */
+/* Take w off the list; the list's reference is the caller's then. */
 static void unlink_locked(struct soda_session *s, struct soda_write *w)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
@@ -192,7 +197,7 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 	pthread_cond_broadcast(&s->changed);
 }
 
-/* Acknowledge at once, if there is room in the budget and nobody was before. */
+/* Count w as acknowledged, if the budget allows. */
 static bool accept_locked(struct soda_session *s, struct soda_write *w)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
@@ -205,14 +210,14 @@ static bool accept_locked(struct soda_session *s, struct soda_write *w)
 	return true;
 }
 
-/* WRITEs that have left the list, or that are to be answered: with a reference each. */
+/* WRITEs that have left the list, each with the list's reference. */
 struct ending {
-	struct soda_write *first, **end; /* by `below`, which they do not need any more */
+	struct soda_write *first, **end; /* by `below`, which is not used for a bucket any more */
 };
 
 /*
- * A new one takes the place of an older one of the same range that has not been sent: that
- * needs not travel.  Its acknowledgement is due then, if it has not had it.
+ * Take an older WRITE of the same range that is not posted off the list: w replaces it, and it need
+ * not be sent.  The caller acknowledges it, if that was not done.  NULL: there is none.
  */
 static struct soda_write *replace_locked(struct soda_session *s, struct soda_write *w)
 {
@@ -303,7 +308,7 @@ bool soda_writes_take_locked(struct soda_session *s, bool merge, struct soda_tra
 	return true;
 }
 
-/* Their ends */
+/* Ends of WRITEs */
 
 static void note_loss(struct soda_session *s, const struct soda_write *w, int err)
 {
@@ -323,6 +328,7 @@ static void ending_add(struct ending *e, struct soda_write *w)
 	e->end = &w->below;
 }
 
+/* Move the READs that wait for w to *tasks_p. */
 static void take_waiting(struct soda_write *w, struct soda_task **tasks_p)
 {
 	while (w->waiting) {
@@ -334,7 +340,7 @@ static void take_waiting(struct soda_write *w, struct soda_task **tasks_p)
 	}
 }
 
-/* Those that the budget has room for now, with a reference each. */
+/* Count WRITEs as acknowledged while the budget allows, and list them, with a reference each. */
 static void answer_more_locked(struct soda_session *s, struct soda_write **list, unsigned *n_p,
 			       unsigned max)
 {

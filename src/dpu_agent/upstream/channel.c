@@ -25,7 +25,7 @@ void soda_channel_destroy(struct soda_channel *c)
 void soda_channel_connect(struct soda_channel *c, struct soda_conn *conn)
 {
 	pthread_mutex_lock(&c->lock);
-	assert(!c->conn); /* whoever watches it would be told of one that has gone */
+	assert(!c->conn);
 	c->conn = conn;
 	c->failed = false;
 	atomic_store(&c->progress_ns, soda_now_ns());
@@ -40,14 +40,15 @@ void soda_channel_forget_locked(struct soda_channel *c)
 	atomic_store(&c->under_way, 0);
 }
 
-/* The connection comes and goes only under session->life. */
+/* session->life keeps the connection. */
 void soda_channel_abort(struct soda_channel *c)
 {
 	if (c->conn)
 		soda_conn_abort(c->conn);
 }
 
-/* seq_cst, both: either this sees that it is awaited, or await_finishers_locked that it has done.
+/*
+ * seq_cst, both: either this sees `awaited`, or await_finishers_locked() sees that finishers is 0.
  */
 void soda_channel_finished(struct soda_channel *c)
 {
@@ -81,7 +82,7 @@ struct soda_transfer *soda_channel_disconnect(struct soda_channel *c)
 	c->conn = NULL;
 	list = c->first;
 	soda_channel_forget_locked(c);
-	await_finishers_locked(c); /* no more come: there is no connection */
+	await_finishers_locked(c); /* there are no new ones: there is no connection */
 	pthread_mutex_unlock(&c->lock);
 	return list;
 }
@@ -104,7 +105,7 @@ int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, st
 	*c->end = t;
 	c->end = &t->next;
 	c->posted_bytes += t->bytes;
-	/* before it counts: else it would seem to have waited since the last one */
+	/* first: else the transfer would seem to have been under way since the last one finished */
 	if (!atomic_load(&c->under_way))
 		atomic_store(&c->progress_ns, t->posted_ns);
 	atomic_fetch_add(&c->under_way, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A data connection to the memory server, and what is under way on it: transfers, each of one
- * request of a client or of several whose ranges, and memory, are neighbours.  What they are for
- * (session, region, tasks, writes) is paging's, and is not looked at here.
+ * A data connection to the memory server, and the transfers under way on it, each of one request of
+ * a client or of several whose ranges, and memory, are neighbours.  A transfer's session, region,
+ * tasks and writes are paging's, and are not looked at here.
  */
 #ifndef SODA_DPU_AGENT_CHANNEL_H
 #define SODA_DPU_AGENT_CHANNEL_H
@@ -22,78 +22,83 @@ struct soda_write;
 struct soda_completer;
 
 enum {
-	SODA_CHANNEL_DEPTH = 256, /* transfers */
-	SODA_CHANNEL_POLL = 32,	  /* completions of one poll */
+	SODA_CHANNEL_DEPTH = 256, /* transfers under way */
+	SODA_CHANNEL_POLL = 32,	  /* transfers that one poll finishes */
 };
 
 struct soda_transfer {
 	struct soda_transfer *next;
 	struct soda_session *session;
 	struct soda_paging_region *region;
-	struct soda_task *tasks;   /* or, accepted or to be: */
-	struct soda_write *writes; /* `tasks_n` of them, in their order on the write list */
-	unsigned tasks_n;
+	struct soda_task *tasks;   /* of clients' READs (without async: WRITEs, too); or */
+	struct soda_write *writes; /* WRITEs, in their order on the write list */
+	unsigned tasks_n;	   /* how many of either */
 	uint64_t offset;
 	uint32_t bytes;
 	bool write;
 	uint64_t posted_ns;
-	/* A READ of the caches, which has no tasks: told of its end; the memory is its owner's. */
+	/*
+	 * A READ of the caches, which has no tasks: called at its end; the memory is the caches'.
+	 */
 	void (*ended)(struct soda_transfer *t, int status);
 	void *arg;		  /* ended's */
-	struct soda_block *block; /* READ into memory of ours: one reference; else NULL */
+	struct soda_block *block; /* a READ's memory, with one reference; else NULL */
 	uint8_t *memory;
 };
 
 struct soda_channel {
 	struct soda_session *session;
 	pthread_mutex_t lock;
-	struct soda_completer *completer; /* guarded by lock; NULL: who posts also collects */
-	bool watched;			  /* guarded by lock: the completer hears of answers */
-	bool failed;		/* and so this: its connection has, and no completer looks at it */
-	bool polling;		/* guarded by lock: so does who waits for the last */
-	struct soda_conn *conn; /* guarded by lock, and so below; NULL: not connected */
+	struct soda_completer *completer; /* guarded by lock, and so below; NULL: threads that post
+					     also collect */
+	bool watched;			  /* the completer is told of answers */
+	bool failed;		/* the connection has failed, and the completer ignores it */
+	bool polling;		/* the thread that waits for the last transfer polls */
+	struct soda_conn *conn; /* NULL: not connected */
 	struct soda_transfer *first, **end; /* under way, in their order */
 	uint64_t posted_bytes;
 	/*
-	 * Threads that have taken finished transfers off and go on with them without the lock:
-	 * whoever disconnects waits for them, as these transfers' tasks, WRITEs and regions are
-	 * the session's.  atomic; goes up with the lock held.
+	 * How many threads have taken finished transfers off and work on them without the lock.
+	 * soda_channel_disconnect() waits for them, because these transfers' tasks, WRITEs and
+	 * regions are the session's.  Atomic; goes up with the lock held.
 	 */
 	_Atomic uint32_t finishers;
-	_Atomic bool awaited;	 /* somebody waits for them, at `finished` */
-	pthread_cond_t finished; /* with lock */
-	_Atomic uint32_t under_way;
-	_Atomic uint64_t progress_ns; /* of the last post on an idle channel, or completion */
+	_Atomic bool awaited;	    /* a thread waits at `finished` until finishers is 0 */
+	pthread_cond_t finished;    /* with lock */
+	_Atomic uint32_t under_way; /* transfers */
+	_Atomic uint64_t
+		progress_ns; /* when a transfer finished last, or was posted on an idle channel */
 };
 
 void soda_channel_init(struct soda_channel *c, struct soda_session *s);
 void soda_channel_destroy(struct soda_channel *c);
-/* conn is the channel's from now on. */
+/* Give the channel a connection, which it owns from now on. */
 void soda_channel_connect(struct soda_channel *c, struct soda_conn *conn);
-/* Who waits for it, with the lock, does not any more. session->life is held. */
+/* Make a thread return that waits for the server with the channel's lock. session->life is held. */
 void soda_channel_abort(struct soda_channel *c);
 /*
- * Close; what was under way, in its order, is the caller's.  Waits for those who still finish what
- * they have taken off before: they wait for nobody who waits for this.
+ * Close the connection, and return the transfers that were under way, in their order.  Waits for
+ * the finishers, who wait for no thread that waits for this. session->life is held.
  */
 struct soda_transfer *soda_channel_disconnect(struct soda_channel *c);
 
 /*
- * Post, in the transfer's region; the lock is held. 0, or the connection's error: the transfer is
- * still the caller's.
+ * Post the transfer in region mr; the lock is held. 0; -ENOTCONN, or the connection's error: the
+ * transfer is still the caller's.
  */
 int soda_channel_post_locked(struct soda_channel *c, struct soda_transfer *t, struct soda_mr *mr);
 /*
- * Collect what has come back, and if there is nothing wait for it for at most
- * timeout_ns; the lock is held.  *done_p is the list of the finished transfers, and
- * status (SODA_CHANNEL_POLL of them) how each ended.  How many, or the connection's error.
+ * Take finished transfers off, waiting at most timeout_ns for the first; the lock is held.  *done_p
+ * is their list, and status[] (SODA_CHANNEL_POLL entries) how each ended.  How many, or the
+ * connection's error.
  */
 int soda_channel_poll_locked(struct soda_channel *c, int64_t timeout_ns, int64_t spin_ns,
 			     struct soda_transfer **done_p, int *status);
 
 /*
- * The caller goes on with what it has polled after it has let go of the lock, and says when it has
- * done: until then the session's upstream is not taken down.  The first with the lock held.
+ * A thread that goes on with finished transfers without the lock calls finish_locked before it
+ * releases the lock, and finished when it is done: until then the session's connections to the
+ * server are not taken down.
  */
 static inline void soda_channel_finish_locked(struct soda_channel *c)
 {
@@ -101,7 +106,7 @@ static inline void soda_channel_finish_locked(struct soda_channel *c)
 }
 void soda_channel_finished(struct soda_channel *c);
 
-/* The connection has failed: what is under way is forgotten. The lock is held. */
+/* The connection has failed: forget the transfers under way. The lock is held. */
 void soda_channel_forget_locked(struct soda_channel *c);
 
 #endif

@@ -14,18 +14,22 @@
 
 enum { EVENTS = 32 };
 
-#define SPIN_NS 60000 /* how long it looks for the next answer */
+#define SPIN_NS 60000 /* how long a completer polls for the next answer */
 
 struct soda_completer {
 	struct soda_completers *all;
 	pthread_t thread;
 	int epoll;
-	int wake_fd; /* eventfd: stop, or a channel to be forgotten */
+	int wake_fd; /* eventfd: wakes it to stop, or to forget a channel */
 	_Atomic bool stop;
-	_Atomic bool expecting; /* a client polls for an answer */
+	_Atomic bool expecting; /* soda_completer_expect_locked() */
 	pthread_mutex_t lock;
 	pthread_cond_t forgotten;
-	uint64_t turns, asked; /* guarded by lock: begun, and wished for by soda_completer_forget */
+	/*
+	 * guarded by lock: soda_completer_forget() counts `asked` up and waits until turns is as
+	 * high, because a turn that ends after that has begun after the channel left epoll
+	 */
+	uint64_t turns, asked;
 };
 
 static void wake(struct soda_completer *k)
@@ -36,7 +40,10 @@ static void wake(struct soda_completer *k)
 		soda_log_error("a completer cannot be woken: %s", soda_strerror(errno));
 }
 
-/* Events were fetched before the turn began: the channels in them are watched until it ends. */
+/*
+ * One epoll_wait() and its events.  A channel in these events may be used until the turn ends, also
+ * if soda_completer_forget() has begun meanwhile, which waits for that.
+ */
 static bool turn(struct soda_completer *k, int timeout_ms)
 {
 	struct epoll_event events[EVENTS];
@@ -75,7 +82,7 @@ static void *completer_main(void *arg)
 			} while (!found && soda_spin_again(&spin));
 			soda_spin_end(&spin, found);
 		}
-		/* looking for an answer may have taken the wake-up that says stop */
+		/* the turns above may have consumed the wake-up that came with `stop` */
 		if (!found && !atomic_load(&k->stop))
 			turn(k, -1);
 	}
@@ -193,7 +200,6 @@ void soda_completer_forget(struct soda_channel *c)
 	c->completer = NULL;
 	pthread_mutex_unlock(&c->lock);
 	epoll_ctl(k->epoll, EPOLL_CTL_DEL, soda_conn_fd(c->conn), NULL);
-	/* a turn that ends after this cannot be the one that fetched an event of it */
 	soda_wait_begin(&wait, "a completer to forget a channel");
 	pthread_mutex_lock(&k->lock);
 	mine = ++k->asked;
