@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "mem_server/store/store.h"
 
-#define OPEN_TRIES 16 /* openat2 gives EAGAIN when a rename races it */
+#define OPEN_TRIES 16 /* openat2 fails with EAGAIN when another thread renames on the way */
 
 bool soda_beneath_walk_only;
 
@@ -39,7 +39,7 @@ static int open_checked(int dir, const char *name, int flags)
 	return -EBUSY;
 }
 
-/* Bits of a mode as the last three of them have it. */
+/* Permissions, as the last three bits of a mode have them. */
 enum { MAY_READ = 4, MAY_WRITE = 2, MAY_PASS = 1 };
 
 static bool in_group(const struct soda_file_user *user, gid_t gid)
@@ -51,7 +51,10 @@ static bool in_group(const struct soda_file_user *user, gid_t gid)
 	return user->gid == gid || i < user->groups_n;
 }
 
-/* Its group's bits are a mask then, and others may be named in it. True also: nobody can tell. */
+/*
+ * Whether the file has an access control list: then the group's bits are a mask, and the list may
+ * name further users. True also where that cannot be told.
+ */
 static bool may_have_list(int fd)
 {
 	char path[32];
@@ -61,7 +64,7 @@ static bool may_have_list(int fd)
 	       (errno != ENODATA && errno != EOPNOTSUPP);
 }
 
-/* fd: open in any way. 0, -EACCES. */
+/* Whether the user has the wanted permissions. fd: opened in any way, also O_PATH. 0, -EACCES. */
 static int permit(int fd, const struct soda_file_user *user, unsigned wanted)
 {
 	struct stat st;
@@ -75,15 +78,15 @@ static int permit(int fd, const struct soda_file_user *user, unsigned wanted)
 		has = 0;
 	else
 		has = in_group(user, st.st_gid) ? st.st_mode >> 3 : st.st_mode;
-	/* What it would do as somebody else is not theirs to change. */
+	/* A set-id program runs as its owner: another user must not change it. */
 	if (S_ISREG(st.st_mode) && wanted & MAY_WRITE && st.st_mode & (S_ISUID | S_ISGID))
 		return -EACCES;
 	return wanted & ~has ? -EACCES : 0;
 }
 
 /*
- * The directory that holds the last component; *last_p points to that. Owned by the caller.
- * user: may pass through all of them; or NULL.
+ * A descriptor of the directory that holds the name's last component, to which *last_p points; the
+ * caller closes it.  user: must be permitted to pass through all directories; or NULL.
  */
 static int walk_to_parent(int dir, const char *name, const struct soda_file_user *user,
 			  const char **last_p)
@@ -118,7 +121,7 @@ static int walk_to_parent(int dir, const char *name, const struct soda_file_user
 	return at;
 }
 
-/* A new file is the user's, as if they had made it: only root can give files away. */
+/* Make a new file the user's, as if the user had created it, which takes a server that is root. */
 static int give_away(int parent, int fd, const struct soda_file_user *user)
 {
 	struct stat st;
@@ -129,7 +132,9 @@ static int give_away(int parent, int fd, const struct soda_file_user *user)
 	return fchown(fd, user->uid, group_stays ? (gid_t)-1 : user->gid) ? -EACCES : 0;
 }
 
-/* What is known by `look`, an O_PATH: 0 if it is a file, and the user's for this. */
+/*
+ * look: an O_PATH descriptor. 0: it is a regular file, and the user has the permissions for flags.
+ */
 static int may_open(int look, int flags, const struct soda_file_user *user)
 {
 	struct stat st;
@@ -143,7 +148,7 @@ static int may_open(int look, int flags, const struct soda_file_user *user)
 	return S_ISREG(st.st_mode) ? 0 : S_ISDIR(st.st_mode) ? -EISDIR : -ENODEV;
 }
 
-/* One that is there.  It is looked at before it is opened, which may set a device going. */
+/* Open a file that exists. Only after a look at it, because opening a device may have effects. */
 static int open_existing(int parent, const char *last, int flags, const struct soda_file_user *user)
 {
 	int look = openat(parent, last, O_PATH | O_NOFOLLOW | O_CLOEXEC), fd;
@@ -154,7 +159,7 @@ static int open_existing(int parent, const char *last, int flags, const struct s
 	fd = may_open(look, flags, user);
 	if (!fd) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", look);
-		fd = open(path, flags);	       /* the same one, whatever has the name by now */
+		fd = open(path, flags); /* the same file, even if its name is another's by now */
 		if (fd < 0 && errno == ENOENT) /* no /proc */
 			fd = openat(parent, last, flags | O_NOFOLLOW);
 		fd = fd < 0 ? -errno : fd;
@@ -163,7 +168,6 @@ static int open_existing(int parent, const char *last, int flags, const struct s
 	return fd;
 }
 
-/* A new one. */
 static int create_file(int parent, const char *last, int flags, const struct soda_file_user *user)
 {
 	int r = user ? permit(parent, user, MAY_WRITE | MAY_PASS) : 0, fd;
@@ -182,7 +186,7 @@ static int create_file(int parent, const char *last, int flags, const struct sod
 	return r ? r : fd;
 }
 
-/* In its directory, where nothing is followed. */
+/* Open or create a file in its directory; symbolic links are not followed. */
 static int open_last(int parent, const char *last, int flags, const struct soda_file_user *user)
 {
 	return flags & O_CREAT ? create_file(parent, last, flags, user)
@@ -236,7 +240,7 @@ int soda_beneath_open(int dir, const char *name, int flags, const struct soda_fi
 	struct stat st;
 	int fd = -ENOSYS;
 
-	flags |= O_CLOEXEC | O_NOCTTY | O_NONBLOCK; /* a FIFO must not hold the server up */
+	flags |= O_CLOEXEC | O_NOCTTY | O_NONBLOCK; /* O_NONBLOCK: do not wait at a FIFO */
 	if (!soda_beneath_walk_only && !user)
 		fd = open_checked(dir, name, flags);
 	if (fd == -ENOSYS || fd == -EPERM) /* EPERM: a container's filter that predates openat2 */
@@ -253,7 +257,7 @@ int soda_beneath_open(int dir, const char *name, int flags, const struct soda_fi
 	}
 	if (fd < 0)
 		return explain(fd, name, why);
-	/* Some file systems answer EAGAIN to whoever has asked not to block. */
+	/* Clear O_NONBLOCK: some file systems would answer EAGAIN to reads. */
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || fcntl(fd, F_SETFL, flags & O_ACCMODE)) {
 		close(fd);
 		return explain(-ENODEV, name, why);
@@ -261,7 +265,7 @@ int soda_beneath_open(int dir, const char *name, int flags, const struct soda_fi
 	return fd;
 }
 
-/* The directory that holds a file which was opened a moment ago. */
+/* A descriptor of the directory that holds a file; *last_p: the file's name in it. */
 static int open_parent(int dir, const char *name, const char **last_p)
 {
 	const char *slash = strrchr(name, '/');
@@ -285,7 +289,7 @@ int soda_beneath_settle(int dir, const char *name)
 
 	if (parent < 0)
 		return parent;
-	/* The walked one is an O_PATH descriptor, which cannot be synced. */
+	/* walk_to_parent() gives an O_PATH descriptor, which cannot be synced. */
 	fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = fd < 0 || fsync(fd) ? -errno : 0;
 	if (fd >= 0)

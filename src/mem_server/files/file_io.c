@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A queue of reads or writes; a short one goes on where it stopped. */
+/* A queue of reads or writes; a short read or write is continued where it stopped. */
 #include "mem_server/files/file_io.h"
 
 #include <errno.h>
@@ -21,11 +21,11 @@ struct queue {
 	struct slot slots[QUEUE_DEPTH];
 	unsigned busy;	    /* slots; busy >= under_way */
 	unsigned under_way; /* submitted and not completed */
-	int status;	    /* the first error; nothing new is started after it */
-	bool closed;	    /* it takes no more: what is left is moved without it */
+	int status;	    /* the first error, after which no range is started */
+	bool closed;	    /* io_uring takes no more entries: the rest is moved without it */
 };
 
-/* What is left of one range, by the calls that wait. 0 or negative errno. */
+/* Move the rest of one range by pread or pwrite. 0 or negative errno. */
 static int move(const struct soda_file_io *io, struct slot *slot)
 {
 	while (slot->left) {
@@ -46,7 +46,7 @@ static int move(const struct soda_file_io *io, struct slot *slot)
 static void submit(struct queue *queue, struct slot *slot)
 {
 	const struct soda_file_io *io = queue->io;
-	/* As many entries as slots: there is always one. */
+	/* never NULL: there are as many entries as slots */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&queue->ring);
 
 	if (io->write)
@@ -58,6 +58,7 @@ static void submit(struct queue *queue, struct slot *slot)
 	io_uring_sqe_set_data(sqe, slot);
 }
 
+/* Start a range in each free slot. */
 static void start_more(struct queue *queue)
 {
 	for (struct slot *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++) {
@@ -81,7 +82,7 @@ static void fail(struct queue *queue, int r)
 static void complete(struct queue *queue, struct slot *slot, int r)
 {
 	if (r == -EINTR || r == -EAGAIN) {
-		/* asking once more might go on for ever */
+		/* not submitted again, which might go on for ever */
 		r = queue->status ? 0 : move(queue->io, slot);
 		if (r)
 			fail(queue, r);
@@ -96,13 +97,15 @@ static void complete(struct queue *queue, struct slot *slot, int r)
 	if (slot->left && !queue->status) {
 		if (!queue->closed)
 			submit(queue, slot);
-		return; /* closed: finish() has it */
+		return; /* if closed, finish() moves the rest */
 	}
 	slot->left = 0;
 	queue->busy--;
 }
 
-/* Submit what is prepared and await a completion. False: nothing is under way, nor will be. */
+/*
+ * Submit the prepared entries and wait for a completion. False: nothing is under way, nor will be.
+ */
 static bool advance(struct queue *queue)
 {
 	struct io_uring_cqe *cqe;
@@ -118,7 +121,7 @@ static bool advance(struct queue *queue)
 		if (r != -EAGAIN && r != -EBUSY)
 			fail(queue, r);
 	}
-	/* What is under way uses the caller's memory: it is awaited come what may. */
+	/* Entries under way use the caller's memory: wait for them also after an error. */
 	if (queue->under_way)
 		io_uring_wait_cqe(&queue->ring, &cqe);
 	return queue->under_way;
@@ -134,7 +137,7 @@ static int run_plain(const struct soda_file_io *io)
 	return r;
 }
 
-/* A queue that takes no more: what it had accepted and not begun, and the rest. */
+/* For a closed queue: move the ranges in its slots, and those that were not started. */
 static int finish(struct queue *queue)
 {
 	for (struct slot *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++)

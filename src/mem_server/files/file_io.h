@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Moving many ranges between a file and memory with a deep queue (io_uring), or
- * one after the other where the kernel has none or forbids it.
+ * Moves many ranges between a file and memory: with a deep queue (io_uring), or
+ * one after the other where the kernel has no io_uring or forbids it.
  */
 #ifndef SODA_MEM_SERVER_FILE_IO_H
 #define SODA_MEM_SERVER_FILE_IO_H
@@ -9,22 +9,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Only for tests: pretend that the kernel has no io_uring. */
+/* Set by tests only: the kernel counts as having no io_uring. */
 extern bool soda_file_io_plain_only;
 
 struct soda_file_io {
 	int fd;
 	bool write;
-	uint8_t *memory; /* of the file's offset 0 */
-	/* The next range, in any order, none twice; false: no more. */
+	uint8_t *memory; /* where the file's offset 0 lies */
+	/* Gives the next range, in any order, none twice; false: there is none. */
 	bool (*next)(void *arg, uint64_t *offset_p, uint32_t *bytes_p);
 	void *arg;
 };
 
 /*
- * Move all ranges.  0; or the first error, after which nothing is under way: a
- * read that meets the end of the file is -EIO.  Blocks: fd has no O_NONBLOCK.  What the
- * queue does not take, or answers with "try again", is moved without it.
+ * Move all ranges.  Blocks; fd has no O_NONBLOCK.  0, or the first error; -EIO: also a read that
+ * meets the end of the file.  After it nothing is under way.  Ranges that the queue does not take,
+ * or answers with EAGAIN, are moved by pread and pwrite.
  */
 int soda_file_io_run(const struct soda_file_io *io);
 

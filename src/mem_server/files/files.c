@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opening a file: find it, see what it is, charge for it, then join a copy that is
- * in memory or claim the file and load it.
+ * Opening: find the file, choose the object's size, charge for it, then join a copy that is in
+ * memory, or put the file into the list of those in use and load it.
  *
- * Writing back: a dirty byte is cleared before its data is read, so that a store which comes later
- * marks it again; after a failure, of fdatasync too, all that this sync had cleared is dirty again:
- * the kernel may have dropped it.
+ * Writing back: a unit's dirty byte is cleared before its data are read, so that a later WRITE sets
+ * the byte again.  After a failure, also of fdatasync, all bytes that this sync has cleared are set
+ * again, because the kernel may have dropped the data.
  */
 #include "mem_server/files/files.h"
 
@@ -39,7 +39,7 @@ int soda_files_init(struct soda_files *files, struct soda_store *store, const ch
 	}
 	pthread_mutex_init(&files->lock, NULL);
 	pthread_cond_init(&files->loaded, NULL);
-	/* Generations of an earlier instance do not come again. */
+	/* From the time, so that no generation of an earlier instance is used again. */
 	clock_gettime(CLOCK_REALTIME, &now);
 	files->generation = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 	return 0;
@@ -98,7 +98,7 @@ static int read_contents(struct soda_file *file, int fd, uint64_t bytes,
 	struct stat st;
 	int r = soda_file_io_run(&io);
 
-	/* A change explains an early end of the file too. */
+	/* First whether the file has changed: that is also why its end may have come early. */
 	if (fstat(fd, &st))
 		return -errno;
 	set_version(&now, &st);
@@ -138,8 +138,9 @@ static int extend(struct soda_file *file, int fd, const struct soda_file_request
 }
 
 /*
- * It was looked at before it was claimed: another client may have written to it in between, and
- * has ended by now; or it may have lost its name, and nobody would find what is written to it.
+ * Whether the file is still as it was before this thread claimed it: in between another client may
+ * have written to it and closed it, or the file may have lost its name, so that nobody would find
+ * later what is written to it.  0; -EAGAIN: it has changed.
  */
 static int look_again(const struct soda_file *file, int fd)
 {
@@ -168,7 +169,7 @@ static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 		.bytes = file->bytes,
 		.dirty_map = file->mode == SODA_WIRE_WRITABLE,
 		.freezes = shared,
-		.populate = req->populate || shared, /* whoever joins may need the descriptor */
+		.populate = req->populate || shared, /* who joins later may need the descriptor */
 	};
 	uint64_t old = file->version.size;
 	int r = look_again(file, fd);
@@ -197,7 +198,7 @@ static bool same_file(const struct soda_file_version *a, const struct soda_file_
 	return a->dev == b->dev && a->ino == b->ino;
 }
 
-/* The object's size: what was asked for, against what the file has. */
+/* The object's size: as requested, else the file's. */
 static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint64_t *bytes_p,
 			struct soda_why *why)
 {
@@ -216,7 +217,7 @@ static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint
 	return 0;
 }
 
-/* The file's descriptor; *created_p tells that it was made now. */
+/* A descriptor of the file; *created_p: the file was created now. */
 static int open_file(struct soda_files *files, const struct soda_file_request *req, bool *created_p,
 		     struct soda_why *why)
 {
@@ -247,7 +248,7 @@ static struct soda_file *find_shared_locked(struct soda_files *files, const stru
 	return NULL;
 }
 
-/* One writer and nobody else. Who is in the way, or NULL. */
+/* A use of the same file that excludes `wanted`, as one of them writes; or NULL. */
 static const struct soda_file *find_rival_locked(const struct soda_files *files,
 						 const struct soda_file *wanted)
 {
@@ -268,7 +269,7 @@ static void unlink_locked(struct soda_files *files, struct soda_file *file)
 		*at = file->next;
 }
 
-/* account: is refunded what the memory cost; or NULL. */
+/* account: the cost of the memory is refunded to it; or NULL. */
 static void destroy(struct soda_files *files, struct soda_file *file, struct soda_account *account)
 {
 	if (file->memory.map)
@@ -293,7 +294,7 @@ static void put(struct soda_files *files, struct soda_file *file, struct soda_ac
 		destroy(files, file, account);
 }
 
-/* Await another thread's load. */
+/* Wait for another thread's load of a file that this one shares. */
 static int join(struct soda_files *files, struct soda_file *file, struct soda_why *why)
 {
 	struct soda_wait wait;
@@ -315,7 +316,7 @@ static int join(struct soda_files *files, struct soda_file *file, struct soda_wh
 	return r;
 }
 
-/* End of a load that this thread began: tell those who wait. */
+/* This thread's load has ended with r: tell threads that wait in join(). */
 static void finish(struct soda_files *files, struct soda_file *file, int r)
 {
 	pthread_mutex_lock(&files->lock);
@@ -330,7 +331,7 @@ static void finish(struct soda_files *files, struct soda_file *file, int r)
 		put(files, file, NULL);
 }
 
-/* Enter the file into the table, or find the one to join. 0, -EBUSY. */
+/* Put the file into the list, or find one to share (*shared_p, with a reference). 0, -EBUSY. */
 static int claim(struct soda_files *files, struct soda_file *file, const char *name,
 		 struct soda_file **shared_p, struct soda_why *why)
 {
@@ -386,7 +387,7 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 	return file;
 }
 
-/* From here on: a file of the right size, charged for. */
+/* The account has been charged for `file`: share a copy in memory, or load it. */
 static int share_or_load(struct soda_files *files, const struct soda_file_request *req, int fd,
 			 struct soda_file *file, struct soda_file **file_p, struct soda_why *why)
 {
@@ -407,7 +408,7 @@ static int share_or_load(struct soda_files *files, const struct soda_file_reques
 	return r;
 }
 
-/* One attempt with an open file. -EAGAIN: it changed meanwhile. */
+/* One attempt with an open descriptor. -EAGAIN: the file has changed meanwhile. */
 static int open_once(struct soda_files *files, const struct soda_file_request *req, int fd,
 		     struct soda_file **file_p, struct soda_why *why)
 {
@@ -430,8 +431,9 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
 }
 
 /*
- * A file that was made in vain goes, unless somebody else has found it meanwhile.  It is claimed
- * for that, so that nobody begins to use what is about to lose its name.
+ * Remove a file that was created for an open that has failed, unless another client uses it
+ * meanwhile. While that goes on the file is in the list as REMOVING, so that no client begins to
+ * use it.
  */
 static void take_back(struct soda_files *files, const char *name, int fd)
 {
@@ -458,7 +460,7 @@ static void take_back(struct soda_files *files, const char *name, int fd)
 	pthread_mutex_unlock(&files->lock);
 }
 
-/* From the name on, which may be another file's at the next attempt. */
+/* One attempt, from the name on, which may be another file's at each attempt. */
 static int open_named(struct soda_files *files, const struct soda_file_request *req,
 		      struct soda_file **file_p, struct soda_why *why)
 {
@@ -495,7 +497,9 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
 {
 	uint64_t cost = file->memory.backing_bytes + file->memory.dirty_bytes;
 
-	/* The one user of a copy pays until it is gone; of several each pays as long as it is open.
+	/*
+	 * A copy of one client is charged until no process has it; of a shared copy each client is
+	 * charged while it has the file open.
 	 */
 	if (file->mode != SODA_WIRE_READ_ONLY) {
 		put(files, file, account);
@@ -515,13 +519,15 @@ struct sync {
 	uint64_t bytes;
 };
 
-/* Clear and remember. How many units were dirty. */
+/* Clear the dirty bytes and remember which were set. Returns how many. */
 static uint64_t take_dirty(struct sync *sync)
 {
 	uint64_t n = 0;
 
 	for (uint64_t i = 0; i < sync->units; i++) {
-		/* acquire: pairs with whoever stored the data and then the byte */
+		/*
+		 * acquire: pairs with the release of soda_region_release(), after the data's store
+		 */
 		sync->taken[i] =
 			!!__atomic_exchange_n(&sync->file->memory.dirty[i], 0, __ATOMIC_ACQ_REL);
 		n += sync->taken[i];
@@ -536,7 +542,7 @@ static void give_back(const struct sync *sync)
 			__atomic_store_n(&sync->file->memory.dirty[i], 1, __ATOMIC_RELEASE);
 }
 
-/* The next run of dirty units, cut at the object's end: what lies behind is not the file's. */
+/* The next run of dirty units, cut off at the object's end, where the file ends. */
 static bool next_dirty(void *arg, uint64_t *offset_p, uint32_t *bytes_p)
 {
 	struct sync *sync = arg;

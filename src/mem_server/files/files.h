@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files of the export directory as memory, and who may use which.
+ * Files of the export directory, as memory.
  *
- *   READ_ONLY   one copy in memory for all who open the same contents, kept while
- *               in use, sealed against writing
- *   PRIVATE     a copy of its own; the file is in use only while it is loaded
- *   WRITABLE    one user and nobody else; dirty data goes back with soda_file_sync
+ *   READ_ONLY   all who open the same contents share one copy in memory, which is kept while it is
+ *               in use, and sealed against writing
+ *   PRIVATE     each open loads a copy of its own; the file is in use only while it is loaded
+ *   WRITABLE    only one open at a time; soda_file_sync writes dirty data back
  *
- * What a file's contents are is told by device, inode, size and mtime.  A file
+ * The same device, inode, size and mtime mean the same contents.  A file
  * that changes while it is loaded is loaded again.
  */
 #ifndef SODA_MEM_SERVER_FILES_H
@@ -27,19 +27,19 @@ struct soda_files {
 	int dir;	      /* set before start, then constant; -1: nothing is exported */
 	pthread_mutex_t lock; /* taken before the store's */
 	pthread_cond_t loaded;
-	struct soda_file *in_use; /* guarded by lock */
-	uint64_t generation;	  /* guarded by lock: of the last load */
+	struct soda_file *in_use; /* list; guarded by lock */
+	uint64_t generation;	  /* number of the last load; guarded by lock */
 };
 
 enum soda_file_state {
 	SODA_FILE_LOADING,
 	SODA_FILE_READY,
 	SODA_FILE_FAILED,
-	SODA_FILE_REMOVING, /* made for an open that failed: whoever wants it waits until it is gone
-			     */
+	SODA_FILE_REMOVING, /* created by an open that failed, and being removed; others wait for
+			       that */
 };
 
-/* What tells one version of a file from another. */
+/* Tells one version of a file from another. */
 struct soda_file_version {
 	dev_t dev;
 	ino_t ino;
@@ -47,45 +47,46 @@ struct soda_file_version {
 	struct timespec mtime;
 };
 
-/* One use of a file: a READ_ONLY one may have many regions. */
+/* A file in memory: of one region, or, READ_ONLY, of several. */
 struct soda_file {
 	struct soda_file *next;
 	/*
-	 * dev and ino are constant: others compare them from the claim on.  size and mtime change
-	 * while a WRITABLE file is extended by its load, and are nobody else's before that is over.
+	 * dev and ino are constant, and other threads compare them as soon as the file is in the
+	 * list. size and mtime change while the load of a WRITABLE file extends it; no other thread
+	 * reads them before that is over.
 	 */
 	struct soda_file_version version;
 	uint64_t bytes; /* of the object */
 	uint64_t generation;
 	unsigned mode; /* SODA_WIRE_READ_ONLY, SODA_WIRE_PRIVATE or SODA_WIRE_WRITABLE */
 	enum soda_file_state state; /* guarded by the files' lock */
-	int error;		    /* likewise: why FAILED */
+	int error;		    /* likewise; why it is FAILED */
 	unsigned refs;		    /* likewise */
 	struct soda_memory memory;
-	int fd;			   /* WRITABLE: to write back; else -1 */
-	pthread_mutex_t sync_lock; /* one sync at a time; taken before all others */
+	int fd;			   /* to write a WRITABLE file back; else -1 */
+	pthread_mutex_t sync_lock; /* held by a sync, one at a time; taken before the files' lock */
 };
 
 struct soda_file_request {
-	const char *name; /* checked: not empty, terminated, relative, without ".." */
-	uint64_t bytes;	  /* 0: the file's size */
-	unsigned flags;	  /* as in soda.h, checked */
-	bool populate;
-	struct soda_account *account;	   /* is charged */
+	const char *name;	      /* checked: not empty, terminated, relative, without ".." */
+	uint64_t bytes;		      /* 0: the file's size */
+	unsigned flags;		      /* SODA_WIRE_READ_ONLY and so on, checked */
+	bool populate;		      /* as soda_memory_options.populate */
+	struct soda_account *account; /* charged for the memory */
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
 };
 
-/* directory NULL: no exports. 0 or negative errno of opening it. */
+/* directory: whose files may be opened; NULL: none. 0 or negative errno of opening it. */
 int soda_files_init(struct soda_files *files, struct soda_store *store, const char *directory);
 
 /*
- * Open and load.  Blocks.  0; -ENOENT, -EACCES, -EBUSY, -EFBIG, -EINVAL (empty),
- * -ENOSPC, -EDQUOT, -ENOMEM, -EIO, why filled.  On success the account is charged
- * soda_file_cost, and the caller ends with soda_files_close.
+ * Open a file and load it, or share a copy that is loaded.  Blocks.  0; -ENOENT, -EACCES, -EBUSY,
+ * -EFBIG, -EINVAL (empty), -ENOSPC, -EDQUOT, -ENOMEM, -EIO, with why.  On success the account is
+ * charged soda_store_cost() of the object, until soda_files_close.
  */
 int soda_files_open(struct soda_files *files, const struct soda_file_request *req,
 		    struct soda_file **file_p, struct soda_why *why);
-/* What is dirty and not synced is lost. */
+/* End one use of the file. Dirty data that were not synced are lost. */
 void soda_files_close(struct soda_files *files, struct soda_file *file,
 		      struct soda_account *account);
 
@@ -95,7 +96,10 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
  */
 int soda_file_sync(struct soda_file *file, struct soda_why *why);
 
-/* Not 0; the same for the same device, inode, size and mtime, in every instance of the server. */
+/*
+ * A hash of device, inode, size and mtime: the same for the same contents in every instance of the
+ * server; never 0.
+ */
 uint64_t soda_file_id(const struct soda_file *file);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * soda-mem-server: what the daemon's shell (daemon/daemon.h) is told.  At the end the clients are
- * freed, which writes their dirty WRITABLE files.
+ * soda-mem-server: its part of the struct soda_daemon (daemon/daemon.h).  At its end it frees the
+ * clients, which writes their dirty WRITABLE files back.
  */
 #include <errno.h>
 
@@ -13,7 +13,7 @@
 #include "mem_server/store/handed.h"
 
 static struct soda_mem_server the_server;
-static struct soda_server_options opt; /* set by the shell before start, then constant */
+static struct soda_server_options opt; /* soda_daemon_run() sets it before start */
 
 static int fail(const char *what, int r)
 {

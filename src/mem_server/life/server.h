@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory server: the parts put together, and the service that transports call.
+ * The memory server as a whole: its parts, and what transports call.
  *
- * Threads: main (signals, drain), the reaper (clients.c), and the transports'.
- * Lock order: a region set's control, the clients', a region set's lock, a
- * file's sync lock, the files', the store's.
+ * Threads: main (signals, drain), the reaper (session/clients.c), and the transports'.
+ * Lock order: a region set's `control`, the clients' lock, a region set's `lock`, a
+ * file's sync_lock, the files' lock, the store's lock.
  */
 #ifndef SODA_MEM_SERVER_SERVER_H
 #define SODA_MEM_SERVER_SERVER_H
@@ -17,7 +17,7 @@
 #include "mem_server/store/store.h"
 #include "transport/api/service.h"
 
-/* What --help says; the rows are in options.c. */
+/* The options; options.c has the table. */
 struct soda_server_options {
 	struct soda_daemon_options daemon; /* first */
 	char *export_dir;		   /* NULL: none */
@@ -40,8 +40,10 @@ struct soda_mem_server {
 
 extern const struct soda_service soda_server_service;
 
-/* Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the clients' lock,
- * for a moment each. */
+/*
+ * Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the clients' lock,
+ * for a moment each.
+ */
 void soda_server_walk(void *arg, struct soda_metrics *m);
 
 #endif

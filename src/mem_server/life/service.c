@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What transports call.  Every body from a peer is decoded and checked here or in
- * the function that it goes to; what is refused is counted, logged at most ten
- * times a second, and answered with a reason.
+ * The functions that transports call.  Each body from a peer is decoded and checked here or in
+ * the function that it is passed to; a request that is refused is counted, answered with a reason,
+ * and logged, at most ten times a second.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 
 #define NOTES_A_SECOND 10
 
-/* A peer may provoke as many of these as it likes: most of them go unlogged. */
+/* Whether to log a refusal now: peers can provoke any number of them. */
 static bool may_note(void)
 {
 	static _Atomic uint64_t second;
@@ -35,7 +35,7 @@ static struct soda_mem_server *server_of(const struct soda_client *client)
 					  offsetof(struct soda_mem_server, clients));
 }
 
-/* A sentence for the peer, whatever failed. */
+/* Give the peer a sentence, if there is an error and no reason yet. Returns r. */
 static int explained(int r, struct soda_why *why)
 {
 	if (r && !*why->text)
@@ -62,8 +62,8 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 }
 
 /*
- * r: there was no room.  Who is leaving may make some: wait for the next who does.  refunds: of
- * before r.  Whether it is worth another attempt.
+ * An open has failed with r, for lack of room: wait for clients that are leaving, or about to close
+ * memory.  refunds: soda_store_refunds() before the attempt.  True: another attempt may succeed.
  */
 static bool await_room(struct soda_client *client, int r, uint64_t refunds)
 {
@@ -186,7 +186,7 @@ static int discard(struct soda_client *client, const void *body, size_t bytes, s
 	return r ? r : soda_region_discard(&client->regions, &d, why);
 }
 
-/* The transport makes a key of it. */
+/* KEY: the transport makes a key from the shared memory. */
 static int share_region(struct soda_client *client, const uint8_t *body, size_t bytes, bool shares,
 			struct soda_reply *reply)
 {

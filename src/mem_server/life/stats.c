@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One walk over the statistics: gauges, every counter of the table, clients with their regions. */
+/* soda_server_walk(): gauges, every counter of the table, clients with their regions. */
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
 
-/* What a Prometheus server is asked to remember at most. */
+/* At most so many are listed, so that Prometheus need not remember more series. */
 enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
 
 static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
@@ -29,7 +29,7 @@ static void walk_region(struct soda_metrics *m, const struct soda_client_region 
 	soda_metrics_item_end(m);
 }
 
-/* connected, epoch: of when the clients' lock was held. */
+/* connected, epoch: the client's, read while the clients' lock was held. */
 static void walk_client(struct soda_metrics *m, struct soda_client *client, bool connected,
 			uint64_t epoch)
 {
@@ -77,7 +77,7 @@ static void walk_clients(struct soda_metrics *m, struct soda_clients *clients)
 		bool connected = at->peers;
 		uint64_t epoch = at->epoch;
 
-		at->busy++; /* it stays in the list */
+		at->busy++; /* so that it stays in the list */
 		pthread_mutex_unlock(&clients->lock);
 		walk_client(m, at, connected, epoch);
 		pthread_mutex_lock(&clients->lock);

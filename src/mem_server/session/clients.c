@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is connected, and since when not; the reaper's thread frees those that left or stay away. */
+/* Clients come and go; the reaper's thread frees those that have left, or stay away too long. */
 #include "mem_server/session/clients.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static uint64_t random_id(void)
 	return id;
 }
 
-/* Of whom we have the kernel's word that files are to be opened with their permissions. */
+/* Whether the kernel says that the peer is another user, whose permissions decide about files. */
 static bool is_somebody_else(const struct soda_peer_info *info)
 {
 	return info->local && info->uid && info->uid != geteuid();
@@ -68,7 +68,9 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	return client;
 }
 
-/* How many files' changes were lost. The client has no data connection. */
+/*
+ * Close the client's regions; it has no data connection. Returns how many files' changes were lost.
+ */
 static unsigned close_regions(struct soda_client *client)
 {
 	char owner[40];
@@ -77,14 +79,14 @@ static unsigned close_regions(struct soda_client *client)
 	return soda_region_close_all(&client->regions, owner);
 }
 
-/* Not in the table any more, no regions, no connections. */
+/* The client is not in the list, and has no regions and no connections. */
 static void destroy_client(struct soda_client *client)
 {
 	soda_region_set_destroy(&client->regions);
 	free(client);
 }
 
-/* When the client may be freed; UINT64_MAX: not as things are. */
+/* When the client may be freed; UINT64_MAX: not as long as nothing changes. */
 static uint64_t free_at_locked(const struct soda_clients *clients, const struct soda_client *client)
 {
 	if (client->peers || client->busy)
@@ -94,7 +96,7 @@ static uint64_t free_at_locked(const struct soda_clients *clients, const struct 
 	return client->away_since_ms + clients->grace_ms;
 }
 
-/* Take out one client whose time is over; *next_p: when to look again. */
+/* Take a client that may be freed out of the list; NULL: *next_p is when to look again. */
 static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint64_t *next_p)
 {
 	uint64_t now = soda_now_ms();
@@ -115,7 +117,8 @@ static struct soda_client *unlink_due_locked(struct soda_clients *clients, uint6
 	return NULL;
 }
 
-static void bury(struct soda_clients *clients, struct soda_client *client, bool expired)
+/* Free a client that is not in the list any more, with its regions. */
+static void free_client(struct soda_clients *clients, struct soda_client *client, bool expired)
 {
 	bool leaving = client->leaving;
 	unsigned lost;
@@ -158,7 +161,7 @@ static void *reap(void *arg)
 
 		if (client) {
 			pthread_mutex_unlock(&clients->lock);
-			bury(clients, client, expired);
+			free_client(clients, client, expired);
 			pthread_mutex_lock(&clients->lock);
 		} else if (clients->stopping) {
 			break;
@@ -214,7 +217,7 @@ unsigned soda_clients_connected(struct soda_clients *clients)
 
 	pthread_mutex_lock(&clients->lock);
 	for (struct soda_client *client = clients->list; client; client = client->next)
-		n += client->peers && client->chunk_bytes; /* tools wait for no end */
+		n += client->peers && client->chunk_bytes; /* not tools */
 	pthread_mutex_unlock(&clients->lock);
 	return n;
 }
@@ -253,12 +256,13 @@ static int add_peer_locked(struct soda_client *client, struct soda_peer *peer, b
 	return 0;
 }
 
-/* Who must go: everybody older than the epoch, or (control_stays) all data connections. */
+/* Whether to close a connection: of an older epoch, or (control_stays) any data connection. */
 static bool must_go(const struct soda_client_peer *entry, uint64_t epoch, bool control_stays)
 {
 	return control_stays ? !entry->control : entry->epoch < epoch;
 }
 
+/* A connection that expel_locked() still has to close; closing_too: or wait for. */
 static struct soda_client_peer *next_to_go_locked(struct soda_client *client, uint64_t epoch,
 						  bool control_stays, bool closing_too)
 {
@@ -314,7 +318,7 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 	return 0;
 }
 
-/* A client that comes back: the older connections go first. */
+/* A client comes back: make the HELLO's epoch its own, and close its older connections. */
 static int take_over_locked(struct soda_client *client, const struct soda_wire_hello *hello,
 			    struct soda_why *why)
 {
@@ -339,7 +343,7 @@ static int take_over_locked(struct soda_client *client, const struct soda_wire_h
 	return 0;
 }
 
-/* Its regions may be files that only the one who opened them may use. */
+/* Another user must not come back as this client: its regions may be files of its own user. */
 static bool is_same_user(const struct soda_client *client, const struct soda_peer_info *info)
 {
 	return !info->local || !client->info.local || info->uid == client->info.uid || !info->uid;
@@ -364,7 +368,7 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 		refuse(why, "a data connection must carry the epoch of the control connection");
 		return -ESTALE;
 	}
-	client->busy++; /* the reaper leaves it alone */
+	client->busy++; /* so that the reaper does not free it */
 	r = control ? take_over_locked(client, hello, why) : 0;
 	if (!r)
 		r = add_peer_locked(client, peer, control);
@@ -384,8 +388,8 @@ static bool is_empty_locked(struct soda_client *client)
 }
 
 /*
- * Who is away and would find nothing but a name when they come back makes room, the one first who
- * has been away for longest. NULL: nobody.
+ * Take a client out of the list that is away and has no regions, so that it loses nothing but its
+ * id: the one that has been away for longest. NULL: there is none.
  */
 static struct soda_client *unlink_empty_locked(struct soda_clients *clients)
 {
@@ -394,7 +398,8 @@ static struct soda_client *unlink_empty_locked(struct soda_clients *clients)
 	for (struct soda_client **at = &clients->list; *at; at = &(*at)->next)
 		if (is_empty_locked(*at) &&
 		    (!oldest || (*at)->away_since_ms <= (*oldest)->away_since_ms))
-			oldest = at; /* newcomers are at the list's head */
+			oldest = at; /* <=: of equal ones the last, as new clients come to the head
+				      */
 	if (!oldest)
 		return NULL;
 	client = *oldest;
@@ -526,8 +531,9 @@ void soda_client_bye_later(struct soda_client *client)
 }
 
 /*
- * Until when it pays to wait for those who are leaving: for ever if one has no connection any more,
- * or is being freed; 0 if there is nobody, or they have taken too long already.
+ * Until when to wait for clients that are leaving: UINT64_MAX if one has no connection any more or
+ * is being freed, which ends soon; a time in the past if all have taken too long; 0 if there is
+ * none.
  */
 static uint64_t leaving_until_locked(const struct soda_clients *clients)
 {
@@ -582,7 +588,7 @@ void soda_client_gone(struct soda_client *client, struct soda_peer *peer)
 	free(entry);
 	if (!client->peers)
 		client->away_since_ms = soda_now_ms();
-	pthread_cond_broadcast(&clients->changed); /* the reaper, and whoever awaits this end */
+	pthread_cond_broadcast(&clients->changed); /* the reaper, and who awaits this end */
 	pthread_mutex_unlock(&clients->lock);
 	soda_wait_end(&wait);
 }

@@ -7,12 +7,12 @@
  *             +------- BYE --------+
  *
  * A client is known by a random id and a random secret.  Each control HELLO of a
- * known client carries a higher epoch than the one before: the older connections
- * are closed, and have gone, before it is answered, so that a replayed write never
- * races its original.  Data HELLOs carry the current epoch.
+ * known client carries a higher epoch than the one before.  It is answered only when the
+ * connections of older epochs are closed and gone, so that a repeated WRITE never races its
+ * original.  Data HELLOs carry the current epoch.
  *
- * One lock for all of it: HELLOs are rare.  It is not held across a call of the
- * transport, a sync or the freeing of memory.  It is taken before a region set's.
+ * One lock guards all clients, as HELLOs are rare.  It is not held across a call of the
+ * transport, a sync or the freeing of memory, and is taken before a region set's.
  */
 #ifndef SODA_MEM_SERVER_CLIENTS_H
 #define SODA_MEM_SERVER_CLIENTS_H
@@ -39,15 +39,16 @@ struct soda_client {
 	struct soda_client_peer *peers;
 	uint64_t epoch;
 	uint64_t away_since_ms;
-	unsigned busy; /* HELLOs in progress, and a walk that looks at it */
-	bool left;     /* BYE: nobody joins it, freed with its last connection */
-	bool leaving;  /* BYE_LATER: and its regions, too; counted in `leaving` */
+	unsigned busy; /* HELLOs and walks that use it: it is not freed */
+	bool left;     /* BYE: no connection joins it, and it is freed with its last one */
+	bool leaving;  /* BYE_LATER: as left, its regions still open; counted in clients->leaving */
 	uint64_t leaving_since_ms;
 	struct soda_clients *all; /* this and below: constant */
 	uint64_t id, secret;
 	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
 	struct soda_peer_info info;
-	struct soda_file_user user; /* of a local peer that is neither the server's user nor root */
+	struct soda_file_user
+		user; /* whose files it may use, if neither the server's user nor root */
 	struct soda_region_set regions; /* own locks */
 };
 
@@ -61,43 +62,48 @@ struct soda_clients {
 	pthread_cond_t changed;
 	struct soda_client *list; /* guarded by lock, and so below */
 	unsigned count;
-	unsigned leaving; /* clients that are about to go, with their regions */
+	unsigned leaving; /* clients that have said BYE_LATER and whose regions are not freed yet */
 	bool draining;
 	bool stopping;
-	unsigned lost; /* files whose changes could not be written */
+	unsigned lost; /* files whose changes could not be written back */
 	pthread_t reaper;
 };
 
-/* Fills the locks and the instance id; the caller has set the constants. 0, negative errno. */
+/* Make locks, instance id and reaper; the caller has set the constants. 0, negative errno. */
 int soda_clients_start(struct soda_clients *clients);
-/* No peer is connected any more. Frees every client; returns how many files' changes were lost. */
+/*
+ * Free all clients, when no peer is connected any more. Returns how many files' changes were lost.
+ */
 unsigned soda_clients_stop(struct soda_clients *clients);
 /* Refuse new clients and new regions from now on. */
 void soda_clients_drain(struct soda_clients *clients);
 bool soda_clients_draining(struct soda_clients *clients);
-/* Clients with a connection; tools, which only look, do not count. */
+/* How many clients have a connection; tools do not count. */
 unsigned soda_clients_connected(struct soda_clients *clients);
 
 /*
- * As soda_service.hello.  Where all clients' places are taken, one that is away and has no regions
- * makes room.  0; -ESTALE: no such client, wrong secret or old epoch; -EINVAL: an epoch that leaps;
- * -EPERM: another user, or another user's client; -EBUSY: too many clients; -ESHUTDOWN; -EINVAL;
- * -ENOMEM.
+ * A connection has said HELLO.  As soda_service.hello.  Where there are max_clients, a client that
+ * is away and has no regions is freed for a new one.  0; -ESTALE: no such client, wrong secret or
+ * old epoch; -EINVAL: chunk size, or an epoch that leaps; -EPERM: another user, or another user's
+ * client; -EBUSY: too many clients, or connections of this one; -ESHUTDOWN; -ENOMEM.
  */
 int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		      struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
-/* The client leaves: its data connections end, its regions are freed. */
+/* BYE: close the client's data connections and regions. */
 void soda_client_bye(struct soda_client *client);
-/* It will, when its connections end: its process is about to. */
+/*
+ * BYE_LATER: close the client's regions when its connections end, which its process will do soon.
+ */
 void soda_client_bye_later(struct soda_client *client);
 /*
- * Wait until no client is about to go, at most timeout_ms.  What one process held must
- * not be in the way of the next, which may be quicker than the news of the first's end.
- * Who has said it longer ago than SODA_SERVER_LEAVING_MS and is still connected is not waited for.
- * Returns whether there was one, so that it pays to try again.
+ * Wait until no client is leaving, at most timeout_ms: a new process may ask for memory or files
+ * before the end of an older process, which has them, is known here.  Does not wait for a client
+ * that said BYE longer ago than SODA_SERVER_LEAVING_MS and is still connected. Returns whether
+ * there was a client to wait for, so that it pays to try again.
  */
 bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
+/* A connection of the client has ended. As soda_service.gone. */
 void soda_client_gone(struct soda_client *client, struct soda_peer *peer);
 
 #endif

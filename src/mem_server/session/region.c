@@ -14,12 +14,12 @@
 #include "mem_server/store/handed.h"
 
 #define SLOTS 65536u
-#define OPEN 0x80000000u /* of a slot's state: region.h */
+#define OPEN 0x80000000u /* flag of a slot's state */
 #define MODES (SODA_WIRE_READ_ONLY | SODA_WIRE_WRITABLE | SODA_WIRE_PRIVATE)
 
-/* Slots, and the data path: from a request to memory, and the holds that keep it there */
+/* Slots, and the data path */
 
-/* The region, or NULL. Holder of the set's control lock. */
+/* The slot's region, or NULL. The set's control lock is held. */
 static struct soda_client_region *region_of(const struct soda_region_slot *slot)
 {
 	return atomic_load(&slot->state) & OPEN ? slot->region : NULL;
@@ -32,6 +32,7 @@ static void open_slot(struct soda_region_slot *slot, struct soda_client_region *
 	atomic_fetch_or_explicit(&slot->state, OPEN, memory_order_release);
 }
 
+/* Drop a hold. */
 static void drop(struct soda_region_set *set, struct soda_region_slot *slot)
 {
 	/* release: pairs with the acquire in close_slot */
@@ -39,12 +40,13 @@ static void drop(struct soda_region_set *set, struct soda_region_slot *slot)
 
 	if (before != 1)
 		return;
-	/* Closed, and the last: its closer may be waiting. */
+	/* The last hold of a slot that is not OPEN: a thread may wait for it in close_slot. */
 	pthread_mutex_lock(&set->lock);
 	pthread_cond_broadcast(&set->released);
 	pthread_mutex_unlock(&set->lock);
 }
 
+/* Take a hold. NULL: there is no region. */
 static struct soda_client_region *take(struct soda_region_set *set, struct soda_region_slot *slot)
 {
 	if (atomic_fetch_add_explicit(&slot->state, 1, memory_order_acquire) & OPEN)
@@ -67,7 +69,7 @@ static struct timespec deadline(uint32_t ms)
 	return at;
 }
 
-/* Let no hold begin, and await those that there are. 0, -EBUSY after close_ms (still closed). */
+/* Clear OPEN and wait until there is no hold. 0; -EBUSY after close_ms: OPEN stays cleared. */
 static int close_slot(struct soda_region_set *set, struct soda_region_slot *slot)
 {
 	struct timespec until = deadline(set->pool->close_ms);
@@ -117,7 +119,10 @@ void soda_region_release(struct soda_region_set *set, const struct soda_span *sp
 	if (landed && file && file->memory.dirty) {
 		uint64_t last = (span->offset + span->bytes - 1) / SODA_DIRTY_UNIT;
 
-		/* release: after the data; pairs with take_dirty in files.c */
+		/*
+		 * release: pairs with the acquire of take_dirty() in files.c, which then reads the
+		 * data
+		 */
 		for (uint64_t i = span->offset / SODA_DIRTY_UNIT; i <= last; i++)
 			__atomic_store_n(&file->memory.dirty[i], 1, __ATOMIC_RELEASE);
 	}
@@ -168,7 +173,7 @@ const char *soda_region_kind(const struct soda_client_region *region)
 	return region->file->mode == SODA_WIRE_WRITABLE ? "writable" : "private";
 }
 
-/* A name from a peer: into a string, if it is one that can lie beneath a directory. */
+/* Make a string of a file name from a peer, if no part of it leads out of the directory. */
 static int check_name(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAME + 1],
 		      struct soda_why *why)
 {

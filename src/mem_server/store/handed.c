@@ -14,17 +14,17 @@
 #include "base/lock.h"
 #include "base/log.h"
 
-/* One memory.  Guarded by the store's lock. */
+/* One memory that was handed out.  Guarded by the store's lock. */
 struct soda_handed {
 	struct soda_handed *next;
 	int watch;
-	bool gone;  /* said the kernel */
-	bool ended; /* the server has no more use for it, and so below */
+	bool gone;  /* the kernel has reported its end */
+	bool ended; /* soda_handed_end() was called, with: */
 	uint64_t cost;
 	struct soda_account *account; /* or NULL */
 };
 
-/* Any event would do: what is awaited, IN_IGNORED, comes in any case. */
+/* Watch the memfd. Any event would do, because IN_IGNORED is reported with every watch. */
 static int watch(int inotify, int fd)
 {
 	char path[32];
@@ -35,7 +35,7 @@ static int watch(int inotify, int fd)
 	return wd < 0 ? -errno : wd;
 }
 
-/* Whether the kernel says of a memfd that it has gone. */
+/* Whether the kernel reports the end of a memfd. */
 static bool tells(int inotify)
 {
 	char event[sizeof(struct inotify_event)];
@@ -125,8 +125,8 @@ static void remove_locked(struct soda_store *store, struct soda_handed *handed)
 }
 
 /*
- * It has no descriptor and no mapping any more, anywhere.  Its owner here may have let go of it and
- * not yet come to soda_handed_end(): that one refunds it then.
+ * No process has the memory of this watch any more.  The thread that destroys it may have closed it
+ * and not called soda_handed_end() yet, which refunds it then.
  */
 static void gone_locked(struct soda_store *store, int wd)
 {
@@ -147,7 +147,7 @@ static void gone_locked(struct soda_store *store, int wd)
 void soda_handed_settle_locked(struct soda_store *store)
 {
 	struct inotify_event event;
-	char events[64 * sizeof(event)]; /* they have no names */
+	char events[64 * sizeof(event)]; /* these events carry no names */
 	ssize_t n = 0;
 
 	while (store->kept_n && (n = read(store->inotify, events, sizeof(events))) > 0) {
@@ -187,7 +187,7 @@ void soda_account_forget(struct soda_store *store, struct soda_account *account)
 	pthread_mutex_unlock(&store->lock);
 }
 
-/* Whether there is something to wait for still, and for how long. */
+/* Whether to wait (on) for a refund; *ms_p: how long before the next look. */
 static bool may_go_locked(const struct soda_store *store, uint64_t now, int *ms_p)
 {
 	uint64_t until = store->kept_ns + SODA_SERVER_LEAVING_MS * SODA_MS_NS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* /proc/meminfo, memory cgroups and the huge page pool. */
+/* Reads /proc/meminfo, memory cgroups and the pool of huge pages. */
 #include "mem_server/store/store.h"
 
 #include <stdbool.h>
@@ -51,7 +51,7 @@ static uint64_t read_in_group(const struct cgroup_files *files, const char *grou
 	return read_number(path, key, &value) ? value : otherwise;
 }
 
-/* What one group leaves: its limit less what it uses and cannot drop. */
+/* How much a cgroup may still use: its limit less what it uses, without its page cache. */
 static uint64_t left_in_group(const struct cgroup_files *files, const char *group)
 {
 	uint64_t limit = read_in_group(files, group, files->limit, NULL, UINT64_MAX);
@@ -63,7 +63,7 @@ static uint64_t left_in_group(const struct cgroup_files *files, const char *grou
 	return limit > used ? limit - used : 0;
 }
 
-/* The least that a group or one above it leaves. group is cut. */
+/* How much the group and all groups above it leave. Cuts the string `group`. */
 static uint64_t left_in_groups(const struct cgroup_files *files, char *group)
 {
 	uint64_t least = UINT64_MAX;
@@ -78,7 +78,7 @@ static uint64_t left_in_groups(const struct cgroup_files *files, char *group)
 	return least;
 }
 
-/* Lines of /proc/self/cgroup: "4:memory:/path" (v1), "0::/path" (v2). */
+/* Lines of /proc/self/cgroup are "4:memory:/path" (v1) or "0::/path" (v2). */
 static uint64_t cgroup_available(void)
 {
 	char line[400];
@@ -104,7 +104,7 @@ static uint64_t cgroup_available(void)
 	return least;
 }
 
-/* What is free on one node, or holds what can be read from a file again. */
+/* A node's free memory and page cache. */
 static uint64_t left_on_node(unsigned node)
 {
 	static const char *const kinds[] = { "MemFree:", "Active(file):", "Inactive(file):" };

@@ -17,7 +17,9 @@ static struct watched {
 
 static struct sigaction before;
 
-/* Lock-free: the thread that touched may hold any lock. */
+/*
+ * Whether the address lies in a watched mapping. Lock-free: the faulting thread may hold any lock.
+ */
 static bool is_watched(uintptr_t at)
 {
 	for (struct watched *w = watched; w < watched + SODA_PUNCHED_MAX; w++) {
@@ -31,8 +33,8 @@ static bool is_watched(uintptr_t at)
 }
 
 /*
- * Memory that has broken (BUS_MCEERR_*) is no hole: what it held must not become zeros.  Who
- * touches it ends; that some has broken which nobody touches (BUS_MCEERR_AO) is no reason to.
+ * The SIGBUS handler.  Memory that has failed (BUS_MCEERR_*) is no hole, and must not become zeros:
+ * a touch of it (_AR) ends the server; the report that some has failed (_AO) does not.
  */
 static void fill_hole(int signal, siginfo_t *info, void *context)
 {
@@ -44,7 +46,7 @@ static void fill_hole(int signal, siginfo_t *info, void *context)
 	if (info->si_code != BUS_ADRERR || !is_watched(at) ||
 	    mmap((void *)block, SODA_STORE_BLOCK, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-		sigaction(SIGBUS, &before, NULL); /* it comes again */
+		sigaction(SIGBUS, &before, NULL); /* the touch is repeated, and raises it again */
 	errno = saved;
 }
 

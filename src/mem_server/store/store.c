@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Accounting, and memory by memfd. */
+/* Accounting, and memory in memfds. */
 #include "mem_server/store/store.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 	return (bytes + unit - 1) / unit * unit;
 }
 
-/* Whole pages, of the size that backs the memory. */
+/* Size of the dirty map: whole pages, of the memory's page size. */
 static uint64_t dirty_map_bytes(const struct soda_store *store, uint64_t backing_bytes)
 {
 	return round_up(backing_bytes / SODA_DIRTY_UNIT,
@@ -69,7 +69,7 @@ uint64_t soda_store_cost(const struct soda_store *store, uint64_t bytes, bool di
 {
 	uint64_t backing;
 
-	if (bytes > INT64_MAX / 2) /* rounded up and with its map it must still be an off_t */
+	if (bytes > INT64_MAX / 2) /* so that, rounded up and with its dirty map, it is an off_t */
 		return 0;
 	backing = round_up(bytes, SODA_STORE_BLOCK);
 	return backing + (dirty_map ? dirty_map_bytes(store, backing) : 0);
@@ -193,7 +193,7 @@ static int map_memory(const struct soda_store *store, struct soda_memory *memory
 
 	memory->map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, memory->fd, 0);
 	if (memory->map == MAP_FAILED)
-		return store->hugepages ? -errno : -ENFILE; /* without: mappings, not memory */
+		return store->hugepages ? -errno : -ENFILE; /* else it is the number of mappings */
 	if (memory->dirty_bytes)
 		memory->dirty = memory->map + memory->backing_bytes;
 	madvise(memory->map, bytes, MADV_DONTDUMP);
@@ -213,7 +213,7 @@ static void unmap_memory(const struct soda_store *store, struct soda_memory *mem
 	munmap(memory->map, memory->backing_bytes + memory->dirty_bytes);
 }
 
-/* A failed system call while getting memory, as the client should hear it. */
+/* Tell the client why a system call for memory has failed. -ENOMEM or -ENOSPC. */
 static int explain(const struct soda_store *store, int r, struct soda_why *why)
 {
 	if (r == -EMFILE || r == -ENFILE) {
