@@ -184,6 +184,41 @@ static void test_refused_read(void **state)
 	      (struct storm){ .rules = "do=fail&on=read&after=40&count=2", .timeout_ms = 1500 });
 }
 
+/*
+ * PIN has asked for nothing wrong and has room: whatever word the server refuses the READ with, it
+ * is an I/O error.
+ */
+static void child_refused_pin(const void *arg)
+{
+	const struct storm *s = arg;
+	uint64_t *fam = begin(s, 1);
+	int ret;
+
+	for (size_t i = 0; i < 8 * CHUNK_WORDS; i++)
+		fam[i] = mix(i, 0);
+	CHECK_EQ(soda_advise(fam, 8 * CHUNK, SODA_COLD), 0);
+	ret = soda_advise(fam, 8 * CHUNK, SODA_PIN);
+	if (!ret && !strstr(s->address, "tcp")) /* on shm nothing travels that could be refused */
+		return;
+	CHECK_EQ(ret, -EIO);
+	CHECK(strstr(soda_last_error(), "PIN"), "%s", soda_last_error());
+	CHECK_EQ(soda_advise(fam, 8 * CHUNK, SODA_UNPIN), 0);
+}
+
+static void test_refused_pin(void **state)
+{
+	static const char *const rules[] = { "do=fail&on=read&status=1&count=1",
+					     "do=fail&on=read&status=13&count=1" };
+
+	for (size_t i = 0; i < 2; i++) {
+		struct storm s = { .rules = rules[i] };
+		struct outcome out;
+
+		run(child_refused_pin, s, 1, &out);
+		expect_exit(&out, 0);
+	}
+}
+
 /* As long as the file is there, no write goes through. */
 static char trigger[128];
 
@@ -266,13 +301,10 @@ static void test_call_without_answer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_delay),
-		cmocka_unit_test(test_cut_and_delay),
-		cmocka_unit_test(test_lost_answer),
-		cmocka_unit_test(test_refused_read),
-		cmocka_unit_test(test_refused_write),
-		cmocka_unit_test(test_call_without_answer),
+		cmocka_unit_test(test_cut),	      cmocka_unit_test(test_delay),
+		cmocka_unit_test(test_cut_and_delay), cmocka_unit_test(test_lost_answer),
+		cmocka_unit_test(test_refused_read),  cmocka_unit_test(test_refused_pin),
+		cmocka_unit_test(test_refused_write), cmocka_unit_test(test_call_without_answer),
 	};
 
 	return WORLD_RUN("connection", &world, true, tests);

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
 #include "host_agent/fault/fault.h"
@@ -281,10 +283,23 @@ static void end_pinning(const struct pinning *p, bool failed)
 }
 
 /*
+ * The range is right and there is room: a chunk that cannot be had is an I/O error, whatever word
+ * the server refused it with.  The log has that word.
+ */
+static int not_had(int err, struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text), "PIN: a page of the range cannot be had: %s",
+		 soda_strerror(err));
+	if (soda_connection_lost(err))
+		return err == -ETIMEDOUT ? err : -ENOTCONN;
+	return -EIO;
+}
+
+/*
  * Mark all chunks, then make all resident; also those that were pinned before, which may have been
  * discarded since.
  */
-static int pin_chunks(struct soda_region *r, struct pinning *ours)
+static int pin_chunks(struct soda_region *r, struct pinning *ours, struct soda_why *why)
 {
 	struct soda_thread *t = soda_thread_self();
 	int ret = t ? 0 : -ENOMEM;
@@ -292,8 +307,11 @@ static int pin_chunks(struct soda_region *r, struct pinning *ours)
 	begin_pinning(ours);
 	for (uint32_t id = ours->first; !ret && id <= ours->last; id++)
 		ret = mark_pinned(id, ours);
-	for (uint32_t id = ours->first; !ret && id <= ours->last; id++)
+	for (uint32_t id = ours->first; !ret && id <= ours->last; id++) {
 		ret = soda_fault_touch(t, r, id);
+		if (ret)
+			ret = not_had(ret, why);
+	}
 	end_pinning(ours, ret);
 	return ret;
 }
@@ -312,7 +330,7 @@ static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda
 		return ret;
 	}
 	soda_signals_block(&saved);
-	ret = pin_chunks(r, &ours);
+	ret = pin_chunks(r, &ours, why);
 	soda_signals_restore(&saved);
 	free(ours.bits);
 	if (ret == -ENOMEM)

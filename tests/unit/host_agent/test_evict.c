@@ -377,7 +377,7 @@ static void a_pin_beside_one_that_fails(void **state)
 	fake_net_refuse(false, -EINVAL, 1);
 	fake_net_hold(false, false);
 	pthread_join(thread, NULL);
-	assert_int_equal(a.ret, -EINVAL);
+	assert_int_equal(a.ret, -EIO);
 	assert_int_equal(pins(a.r), 1);
 	assert_true(host_word(a.r, 1) & SODA_CW_PINNED);
 	assert_int_equal(soda_agent.buffer.pinned, 1);
@@ -400,8 +400,8 @@ static void two_pins_that_fail(void **state)
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	fake_net_refuse(false, 0, 0);
-	assert_int_equal(a.ret, -EINVAL);
-	assert_int_equal(b.ret, -EINVAL);
+	assert_int_equal(a.ret, -EIO);
+	assert_int_equal(b.ret, -EIO);
 	assert_int_equal(pins(a.r), 0);
 	assert_int_equal(soda_agent.buffer.pinned, 0);
 	host_check(a.r);
