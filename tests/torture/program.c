@@ -106,7 +106,16 @@ static struct object *pick_ours(struct worker *w)
 	return synced[pick(w, objects_n)];
 }
 
-/* A chunk and a mark of the thread's own. */
+/* The same where the thread has chunks of its own: a small object has fewer blocks than there may
+ * be threads. */
+static struct object *pick_with_own(struct worker *w)
+{
+	struct object *o = pick_ours(w);
+
+	return model.shared || o->chunks > (size_t)w->index * BLOCK ? o : objects[0];
+}
+
+/* A chunk and a mark of the thread's own, of which the object has some. */
 static void pick_own(struct worker *w, const struct object *o, size_t *chunk_p, size_t *mark_p)
 {
 	do {
@@ -135,7 +144,7 @@ static void op_check(struct worker *w)
 
 static void op_store(struct worker *w)
 {
-	struct object *o = pick_ours(w);
+	struct object *o = pick_with_own(w);
 	size_t chunk, mark;
 
 	pick_own(w, o, &chunk, &mark);

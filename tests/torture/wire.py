@@ -96,7 +96,7 @@ SPOILERS = {
     'hello length': ('hello', lambda h: put(h, 'I', 4, 0xffffffff)),
     'welcome type': ('welcome', lambda h: put(h, 'B', 0, 0xee)),
     'welcome length': ('welcome', lambda h: put(h, 'I', 4, 0xffffffff)),
-    'call type': ('call', lambda h: put(h, 'B', 0, 0xee)),
+    'call type': ('call', lambda h: put(h, 'B', 0, 0x3f)),  # from 0x40 on: a service's, politely refused
     'call length': ('call', lambda h: put(h, 'I', 4, 0xffffffff)),
     'answer type': ('answer', lambda h: put(h, 'B', 0, 0xee)),
     'answer length': ('answer', lambda h: put(h, 'I', 4, 0xffffffff)),

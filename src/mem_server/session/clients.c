@@ -154,6 +154,7 @@ static void *reap(void *arg)
 	struct soda_clients *clients = arg;
 	uint64_t next;
 
+	pthread_setname_np(pthread_self(), "soda-reaper");
 	pthread_mutex_lock(&clients->lock);
 	for (;;) {
 		struct soda_client *client = unlink_due_locked(clients, &next);
