@@ -506,8 +506,9 @@ void sim_work_end(void)
 			sim_model_load(o, cell);
 	}
 	sim_model_look();
-	if (plan.handler) /* who serves a fault is at it a little longer than who has it */
-		sim_sleep(SIM_S, "the last fault's end");
+	/* The loads have sent dirty chunks away, and a fault's server is at it longer than who has
+	 * it. */
+	sim_sleep(SIM_S, "the end of write-back and of the last fault");
 	sim_host_check(true);
 	for (int i = 0; i < SIM_OBJECTS * 3; i++) {
 		struct sim_object *o = &sim_objects[i % SIM_OBJECTS];
