@@ -149,6 +149,9 @@ struct soda_stats {
 	uint32_t chunk_bytes;
 	uint64_t installed;  /* fetched chunks that a DPU agent put into place itself */
 	uint64_t stalled_ns; /* how long threads have waited in faults, all together */
+	/* Of files in the store of a DPU agent on this machine, which programs have in common: */
+	uint64_t store_maps; /* chunks that were mapped from there */
+	uint64_t store_asks; /* of them, those that the agent was asked for, ahead of faults too */
 };
 
 /*

@@ -358,6 +358,46 @@ void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_
 	l->generation = get(in + 24, 8);
 }
 
+void soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_BYTES], const struct soda_wire_store *s)
+{
+	put(out, s->region_id, 2);
+	put(out + 2, s->part, 2);
+}
+
+int soda_wire_get_store(const void *bytes_in, size_t bytes, struct soda_wire_store *s)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_STORE_BYTES)
+		return -EPROTO;
+	s->region_id = (uint16_t)get(in, 2);
+	s->part = (uint16_t)get(in + 2, 2);
+	return 0;
+}
+
+void soda_wire_put_stored(uint8_t out[SODA_WIRE_STORED_BYTES], const struct soda_wire_stored *s)
+{
+	put(out, s->map_bytes, 8);
+	put(out + 8, s->chunk_bytes, 4);
+	put(out + 12, s->chunks, 4);
+	put(out + 16, s->parts, 2);
+	put(out + 18, s->member, 2);
+}
+
+int soda_wire_get_stored(const void *bytes_in, size_t bytes, struct soda_wire_stored *s)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_STORED_BYTES)
+		return -EPROTO;
+	s->map_bytes = get(in, 8);
+	s->chunk_bytes = (uint32_t)get(in + 8, 4);
+	s->chunks = (uint32_t)get(in + 12, 4);
+	s->parts = (uint16_t)get(in + 16, 2);
+	s->member = (uint16_t)get(in + 18, 2);
+	return 0;
+}
+
 int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_bytes)
 {
 	uint64_t region_pages =

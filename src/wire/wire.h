@@ -67,6 +67,7 @@ enum soda_msg {
 	SODA_MSG_KEY = 27,     /* soda_wire_region -> soda_wire_key: of a region that is open;
 				  transports with keys add one to the answer of an OPEN, too */
 	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
+	SODA_MSG_STORE = 29,   /* soda_wire_store -> soda_wire_stored and a memfd; by agents only */
 	SODA_MSG_OK = 32,      /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 	SODA_MSG_SERVICES = 64, /* this one and all above it: of further services of a DPU agent */
@@ -78,6 +79,7 @@ enum soda_msg {
 #define SODA_WIRE_POLLING                                                                          \
 	0x01u /* the sender awaits the answer by polling: the server may poll too */
 #define SODA_WIRE_RESIDENCY 0x04u /* READ: a soda_wire_residency comes with it */
+#define SODA_WIRE_STORED 0x08u	  /* READ, in shared memory: of a chunk of the node's store */
 
 /* Status on the wire; fixed numbers, because errno values differ between systems. */
 enum soda_status {
@@ -183,6 +185,8 @@ struct soda_wire_welcome {
 /* Another one: it fetches ahead, and READs with a soda_wire_residency spare it what is not needed.
  */
 #define SODA_WIRE_AGENT_ASKS 2u
+/* A third one: it has a store, which programs on its machine may join (SODA_MSG_STORE). */
+#define SODA_WIRE_AGENT_STORES 4u
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* Flags of a region: how a file is opened, 0: anonymous memory. */
@@ -289,6 +293,29 @@ struct soda_wire_written {
 #define SODA_WIRE_WRITTEN_BYTES 24u
 
 /*
+ * SODA_MSG_STORE: a client on the agent's machine joins the node's store with a READ_ONLY file, and
+ * asks for its memory.  part SODA_WIRE_STORE_MAP joins, and brings the map (store_map.h says what
+ * is in it); part i, of a region that has joined, the memfd that holds the i-th GiB of the file.
+ * The client leaves with the region's CLOSE, or when the agent ends its session.
+ */
+struct soda_wire_store {
+	uint16_t region_id;
+	uint16_t part;
+};
+#define SODA_WIRE_STORE_BYTES 4u
+#define SODA_WIRE_STORE_MAP 0xffffu
+#define SODA_WIRE_STORE_PART (1ull << 30) /* bytes of the file in a memfd, fewer in the last */
+
+struct soda_wire_stored {
+	uint64_t map_bytes;
+	uint32_t chunk_bytes; /* the client's, as its HELLO says */
+	uint32_t chunks;      /* of the file, the last one maybe short */
+	uint16_t parts;
+	uint16_t member; /* whose place in the map is the client's */
+};
+#define SODA_WIRE_STORED_BYTES 20u
+
+/*
  * Encoders write exactly the named number of bytes.  Decoders check nothing but
  * the layout, and return -EPROTO when `bytes` is not what the layout needs.
  */
@@ -328,6 +355,10 @@ void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct so
 int soda_wire_get_discard(const void *in, size_t bytes, struct soda_wire_discard *d);
 void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w);
 int soda_wire_get_written(const void *in, size_t bytes, struct soda_wire_written *w);
+void soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_BYTES], const struct soda_wire_store *s);
+int soda_wire_get_store(const void *in, size_t bytes, struct soda_wire_store *s);
+void soda_wire_put_stored(uint8_t out[SODA_WIRE_STORED_BYTES], const struct soda_wire_stored *s);
+int soda_wire_get_stored(const void *in, size_t bytes, struct soda_wire_stored *s);
 
 /*
  * Validate a data-plane request against a region of region_bytes bytes: size

@@ -4,7 +4,7 @@
  * anywhere between the program's steps.
  *   how 8 | head: of what comes as a queue, if how says so: magic 32, n 32, slot bytes 32, size 32
  * | ops: what 8, then 0,1  post a READ: page 8, pages 8, place 8      2  post a WRITE     3  flush
- * 4  poll, at most 8 5    the next answer: status 8, installed 8     6  a WRITE's slot is free: 8
+ * 4  poll, at most 8 5    the next answer: status 8, where 8     6  a WRITE's slot is free: 8
  *     7    an event as it is: 8 bytes                 8  events_tail 32   9  a claim: which 8, 8
  *     10   words of the head: which 8, 32             11 revoke           12 bytes on the socket: 8
  *     13   the socket ends
@@ -77,7 +77,7 @@ static void answer(struct soda_queue *q, struct fuzz_input *in)
 	uint32_t tail = atomic_load(&q->head->requests_tail);
 
 	e.status = fuzz_u8(in) % 18;
-	e.installed = fuzz_u8(in) % 3;
+	e.where = fuzz_u8(in) % 3;
 	if (answered == tail)
 		return;
 	e.slot = q->requests[answered++ & (q->n - 1)].slot;

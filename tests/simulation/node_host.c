@@ -286,6 +286,12 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 	return 0;
 }
 
+/* No node here has a store: soda_uffd_info.minor is off, and no agent says that it has one. */
+int soda_uffd_register_shared(void *addr, size_t bytes)
+{
+	return -ENOTSUP;
+}
+
 int soda_uffd_register(void *addr, size_t bytes)
 {
 	return 0;

@@ -8,7 +8,10 @@
 #include "base/lock.h"
 #include "dpu_agent/session/keeper.h"
 
-enum { THREADS_MAX = 4, FLAGS = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS };
+enum {
+	THREADS_MAX = 4,
+	FLAGS = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES,
+};
 
 static unsigned processors(void)
 {
@@ -31,7 +34,8 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
 	dpu->id = (dpu->id & ~FLAGS) | (async ? SODA_WIRE_AGENT_EARLY : 0) |
-		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0);
+		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0) |
+		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0);
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_paging_start(&dpu->paging, &dpu->sessions, workers, cpus);
 	return ret < 0 ? ret : soda_keeper_start(&dpu->sessions);

@@ -112,6 +112,15 @@ static const struct soda_option options[] = {
 	  .help = "Objects whose name, given by soda_set_name(3), matches (see glob(7)) go into the"
 		  " static cache as a whole, and cannot be stored to from then on; several,"
 		  " separated by commas, or the option again." },
+	{ .name = "store",
+	  .env = ENV "STORE",
+	  .type = SODA_OPT_SIZE,
+	  AT(store_bytes),
+	  .arg = "SIZE",
+	  .def = "0",
+	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a"
+		  " user's programs, in so much memory: at least 16M. They connect by shm, and map"
+		  " it. 0: each program has copies of its own." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,

@@ -54,6 +54,8 @@ void soda_forward_drop(struct soda_task *task)
 {
 	uint32_t credit = task->credited ? task->rq->bytes : 0;
 
+	if (task->fill)
+		soda_paging_store_filled(task, NULL, -ECONNRESET);
 	drop_request(task->session, task->rq);
 	unhold(task->session, task->region, 1, credit);
 	free(task);
@@ -82,15 +84,18 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 		soda_request_free(rq);
 		return 0;
 	}
+	span.memory = t->memory + (rq->offset - t->offset);
+	span.stored = task->fill;
+	if (task->fill)
+		status = soda_paging_store_filled(task, span.memory, status);
 	if (status < 0) {
 		soda_forward_answer(rq, status, NULL);
 		return span.bytes;
 	}
-	if (t->block) {
+	if (t->block && !span.stored) {
 		soda_block_ref(t->block, 1);
 		span.hold = &t->block->hold;
 	}
-	span.memory = t->memory + (rq->offset - t->offset);
 	soda_forward_answer(rq, 0, &span);
 	return 0;
 }
@@ -706,6 +711,7 @@ void soda_forward_enter(struct soda_task *task)
 	struct soda_request *rq = task->rq;
 	struct soda_span span;
 	enum found found = FREE;
+	enum soda_store_read stored;
 
 	if (soda_paging(s)->async) {
 		pthread_mutex_lock(&s->lock);
@@ -718,8 +724,10 @@ void soda_forward_enter(struct soda_task *task)
 		soda_forward_answer(rq, 0, &span);
 	} else if (found == WAITS) {
 		soda_count_add(SODA_COUNT_reads_waited, 1);
-	} else if (!from_cache(s, task)) {
-		forward(s, task);
+	} else {
+		stored = soda_paging_store_read(task);
+		if (stored == SODA_STORE_FILL || (stored == SODA_STORE_NOT && !from_cache(s, task)))
+			forward(s, task);
 	}
 }
 

@@ -195,6 +195,7 @@ static int close_region(struct soda_session *s, struct soda_paging_region *r,
 	s->untold -= soda_region_untold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
 	soda_caches_free(s, r);
+	soda_paging_store_leave(r);
 	soda_conn_unmap_region(&r->mr);
 	free(r);
 	return lost;
@@ -267,6 +268,23 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 	ret = advise.advice == SODA_WIRE_NORMAL ? 0 : await_loadable(s, r);
 	if (ret == 0)
 		ret = soda_caches_advise(s, r, &advise, shares, reply);
+	unhold_region(s, r);
+	return ret;
+}
+
+static int join_store(struct soda_session *s, const void *body, size_t bytes, bool shares,
+		      struct soda_reply *reply)
+{
+	struct soda_wire_store ask;
+	struct soda_paging_region *r;
+	int ret = soda_wire_get_store(body, bytes, &ask);
+
+	if (ret < 0)
+		return ret;
+	r = hold_region(s, ask.region_id, &reply->why);
+	if (!r)
+		return -EINVAL;
+	ret = soda_paging_store_call(s, r, &ask, shares, reply);
 	unhold_region(s, r);
 	return ret;
 }
@@ -404,6 +422,8 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 		return advise_region(s, body, bytes, shares, reply);
 	case SODA_MSG_DISCARD:
 		return discard_region(s, body, bytes, &reply->why);
+	case SODA_MSG_STORE:
+		return join_store(s, body, bytes, shares, reply);
 	case SODA_MSG_WRITTEN:
 		return say_written(s, bytes, reply);
 	default:
@@ -705,6 +725,8 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);
 	ret = soda_caches_start(&paging->caches, opt);
+	if (ret == 0)
+		ret = soda_paging_store_start(paging);
 	if (ret < 0)
 		return ret;
 	ret = soda_completers_start(&paging->completers, paging->async ? completers : 0,
@@ -721,5 +743,6 @@ void soda_paging_stop(struct soda_paging *paging)
 {
 	soda_completers_stop(&paging->completers);
 	soda_caches_destroy(&paging->caches);
+	soda_node_store_destroy(paging->store);
 	soda_blocks_free();
 }

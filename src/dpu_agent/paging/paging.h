@@ -10,12 +10,14 @@
  *   turns.c       how much a client may have under way, and whose turn it is
  *   write_list.c  WRITEs that are not on the server yet
  *   caches.c      how requests use the static and the dynamic cache
+ *   store.c       how READs use the node's store
  */
 #ifndef SODA_DPU_AGENT_PAGING_H
 #define SODA_DPU_AGENT_PAGING_H
 
 #include "client/server.h"
 #include "dpu_agent/paging/caches.h"
+#include "dpu_agent/paging/store.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/write_list.h"
 #include "dpu_agent/session/session.h"
@@ -29,6 +31,8 @@ struct soda_paging_region {
 	uint64_t file_id, generation;
 	unsigned holds; /* requests that use it; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
+	struct soda_node_member member; /* in the node's store; changed with session->lock */
+	struct soda_node_object *_Atomic object; /* the same's, for requests */
 	bool closing; /* a CLOSE is under way: its WRITEs are not posted */
 	int lost; /* error of acknowledged WRITEs that the server refused, until a SYNC reports it
 		   */
@@ -42,6 +46,8 @@ struct soda_task {
 	struct soda_paging_region *region;
 	bool credited;			 /* it has passed the gate: pager->read_bytes counts it */
 	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
+	struct soda_node_waiter stored;	 /* while it waits for a chunk of the node's store */
+	bool fill;			 /* its data are for the store (soda_paging_store_filled) */
 };
 
 struct soda_pager {
@@ -87,6 +93,7 @@ struct soda_paging {
 	struct soda_gates gates;
 	_Atomic uint64_t reserved_bytes; /* memory for WRITEs' data, of all sessions */
 	struct soda_caches caches;
+	struct soda_node_store *store; /* NULL: none */
 };
 
 /*

@@ -228,6 +228,7 @@ void soda_upstream_forget_regions(struct soda_session *s)
 		soda_caches_close(s, r);
 		await_let_go(s, r);
 		soda_caches_free(s, r);
+		soda_paging_store_leave(r);
 		soda_conn_unmap_region(&r->mr);
 		free(r);
 	}

@@ -87,7 +87,8 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 /* A number of the agent that no client has been told yet; its bits that are flags stay. */
 static uint32_t new_number_locked(struct soda_sessions *all)
 {
-	const uint32_t flags = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS;
+	const uint32_t flags =
+		SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES;
 
 	do
 		all->newest += flags + 1;

@@ -12,17 +12,19 @@
 static const uint16_t successors[] = {
 	[SODA_CHUNK_NONE] = TO(ZERO) | TO(REMOTE),
 	[SODA_CHUNK_ZERO] = TO(FETCHING) | TO(NONE),
-	[SODA_CHUNK_REMOTE] = TO(FETCHING) | TO(LOST) | TO(ZERO) | TO(NONE),
-	[SODA_CHUNK_FETCHING] = TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(LOST),
+	[SODA_CHUNK_REMOTE] = TO(FETCHING) | TO(LOST) | TO(ZERO) | TO(NONE) | TO(SHARED),
+	[SODA_CHUNK_FETCHING] =
+		TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(LOST) | TO(SHARED),
 	[SODA_CHUNK_CLEAN] = TO(BUSY) | TO(DIRTY), /* DIRTY: a write-back failed */
 	[SODA_CHUNK_DIRTY] = TO(BUSY),
 	[SODA_CHUNK_BUSY] = TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(NONE) | TO(LOST),
 	[SODA_CHUNK_LOST] = TO(NONE) | TO(ZERO) | TO(FETCHING),
+	[SODA_CHUNK_SHARED] = TO(FETCHING) | TO(NONE) | TO(REMOTE),
 };
 
 bool soda_chunk_legal(enum soda_chunk_state from, enum soda_chunk_state to)
 {
-	return from <= SODA_CHUNK_LOST && to <= SODA_CHUNK_LOST &&
+	return from < SODA_CHUNK_STATES && to < SODA_CHUNK_STATES &&
 	       (from == to || (successors[from] >> to & 1));
 }
 

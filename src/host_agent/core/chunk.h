@@ -17,6 +17,8 @@
  *   DIRTY     resident; the blocks in the dirty mask differ from the server's
  *   BUSY      resident; one thread is changing its protection, or dropping it
  *   LOST      its content was on a server that has forgotten it: every touch fails
+ *   SHARED    of an object in the node's store (pages/shared.h), whose map says what is there;
+ *             SHARED -> FETCHING -> SHARED where the agent is asked for it
  *
  * The flag SENDING: a write-back of the chunk is under way.  A thread may store to the chunk
  * meanwhile (CLEAN -> BUSY -> DIRTY), but it is neither dropped nor sent again before the server
@@ -41,6 +43,8 @@ enum soda_chunk_state {
 	SODA_CHUNK_DIRTY = 5,
 	SODA_CHUNK_BUSY = 6,
 	SODA_CHUNK_LOST = 7,
+	SODA_CHUNK_SHARED = 8,
+	SODA_CHUNK_STATES
 };
 
 #define SODA_CW_STATE 0x0000000fu

@@ -35,6 +35,12 @@ struct soda_page_ops {
 	 * alone.  -ENOTSUP before Linux 6.6; -EEXIST: one is there, or has a mark of the kernel's.
 	 */
 	int (*poison)(void *addr, size_t bytes);
+	/*
+	 * Map missing pages of a shared mapping (soda_uffd_register_shared) to those that its memfd
+	 * has, and wake the threads that wait for them.  Pages that are mapped already stay.  0;
+	 * -EFAULT: the memfd lacks one, those before it are mapped.
+	 */
+	int (*map)(void *addr, size_t bytes);
 };
 
 /* What the kernel was found to have; set by soda_uffd_open, then constant. */
@@ -44,6 +50,7 @@ struct soda_uffd_info {
 	bool batch_drop; /* process_madvise on oneself */
 	bool poison;
 	bool thread_id;	 /* messages name the thread */
+	bool minor;	 /* what a memfd has can be mapped: soda_page_ops.map */
 	const char *how; /* "userfaultfd(2)", "/dev/userfaultfd" */
 };
 

@@ -42,6 +42,8 @@ enum soda_thread_counter {
 	SODA_CNT_SLEPT,
 	SODA_CNT_INSTALLED,
 	SODA_CNT_STALLED_NS,
+	SODA_CNT_STORE_MAPS,
+	SODA_CNT_STORE_ASKS,
 	SODA_CNT_MAX,
 };
 
@@ -57,6 +59,7 @@ struct soda_thread {
 	_Atomic bool ring_taken; /* a thread is changing the ring: a lock that none waits for */
 	struct soda_streams streams, fills; /* faults that fetch; first touches */
 	struct soda_waiting waiting;
+	uint32_t shared_at; /* where its next chunk of the node's store is noted: pages/shared.c */
 	uint64_t active_period; /* writeback.c: the period in which it was counted last */
 	uint64_t still_ns;	/* sum of what soda_thread_stood_still() has found */
 	_Atomic uint64_t counters[SODA_CNT_MAX];

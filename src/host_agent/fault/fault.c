@@ -14,6 +14,7 @@
 #include "host_agent/object/guess.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/protect.h"
+#include "host_agent/pages/shared.h"
 
 void (*soda_fault_seen)(uint32_t id);
 
@@ -61,7 +62,7 @@ static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_t
 	f->counted = true;
 }
 
-/* ZERO or REMOTE becomes FETCHING, ours, with a credit. */
+/* ZERO, REMOTE or SHARED becomes FETCHING, ours, with a credit. */
 static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
 	bool zero = soda_chunk_state(w) == SODA_CHUNK_ZERO;
@@ -86,6 +87,16 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		return SODA_STEP_FETCH;
 	}
 	f->error = soda_fill(t, f->region, f->id, f->store ? (int)f->block : -1);
+	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
+}
+
+/* A chunk of the node's store: it is there, or the agent is to be asked. */
+static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
+{
+	f->error = soda_shared_touch(t, f->region, f->id);
+	if (f->error == -ENOENT)
+		return take(t, f, w);
+	count_fault(t, f, SODA_CNT_FAULTS);
 	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }
 
@@ -132,7 +143,10 @@ enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f
 		return SODA_STEP_JOIN;
 	case SODA_CHUNK_LOST:
 		return SODA_STEP_LOST;
+	case SODA_CHUNK_SHARED:
+		return look_into_store(t, f, w);
 	case SODA_CHUNK_NONE:
+	case SODA_CHUNK_STATES:
 		break;
 	}
 	return SODA_STEP_FOREIGN;

@@ -65,6 +65,12 @@ static bool is_there(char *page)
 	return syscall(SYS_mincore, page, SODA_WIRE_PAGE, &there) == 0 && there & 1;
 }
 
+/* Not resident, and to be had. */
+static bool is_elsewhere(enum soda_chunk_state s)
+{
+	return s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO || s == SODA_CHUNK_SHARED;
+}
+
 /* Two threads may wait for one page. */
 static bool has_failed(const char *page)
 {
@@ -93,7 +99,7 @@ static bool serves(const struct pending *p, enum soda_chunk_state s)
  */
 static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 {
-	bool ours = s == SODA_CHUNK_REMOTE || s == SODA_CHUNK_ZERO || s == SODA_CHUNK_LOST;
+	bool ours = is_elsewhere(s) || s == SODA_CHUNK_LOST;
 
 	if (!soda_agent.page_ops->poison(p->page, SODA_WIRE_PAGE))
 		return true;
@@ -119,7 +125,7 @@ static bool fail_page(const struct pending *p, bool lost)
 
 	if (lost && s != SODA_CHUNK_LOST)
 		return false;
-	if (s != SODA_CHUNK_REMOTE && s != SODA_CHUNK_ZERO && s != SODA_CHUNK_LOST)
+	if (!is_elsewhere(s) && s != SODA_CHUNK_LOST)
 		return fail_page_of(p, s);
 	if (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
 		return false;
@@ -140,7 +146,7 @@ static bool revive(const struct failed *f)
 
 	if (s == SODA_CHUNK_FETCHING || s == SODA_CHUNK_BUSY)
 		return false;
-	if (s != SODA_CHUNK_REMOTE && s != SODA_CHUNK_ZERO)
+	if (!is_elsewhere(s))
 		return true; /* whoever has made it resident has put a page there */
 	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
 		return false; /* while it is ours nobody brings a page that would be dropped */

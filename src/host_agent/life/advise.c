@@ -350,6 +350,13 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	struct backed ignored = { 0 };
 	int ret;
 
+	if (r->shared && advice >= SODA_PIN && advice != SODA_UNPIN) {
+		snprintf(why->text, sizeof(why->text),
+			 "%s is in the store of the node, which nobody keeps in memory for one "
+			 "program, and which takes the place of the agent's caches",
+			 r->file);
+		return -ENOTSUP;
+	}
 	switch (advice) {
 	case SODA_NORMAL:
 	case SODA_SEQUENTIAL:

@@ -16,6 +16,7 @@
 #include "host_agent/object/guess.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/mapping.h"
+#include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
 #include "soda.h"
 #include "wire/wire.h"
@@ -167,6 +168,52 @@ static void close_region(struct soda_region *r, struct soda_why *why)
 	soda_log_error("%s", why->text);
 }
 
+/* The map, then each of the parts. */
+static int ask_for_store(struct soda_region *r, struct soda_shared_memory *memory,
+			 struct soda_why *why)
+{
+	struct soda_wire_stored *got = &memory->stored, again;
+	int ret = soda_calls_join_store(r, SODA_WIRE_STORE_MAP, got, &memory->map_fd, why);
+
+	if (ret)
+		return ret;
+	if (got->chunk_bytes != soda_chunk_bytes())
+		return -EPROTO;
+	memory->parts = malloc(got->parts * sizeof(*memory->parts));
+	if (!memory->parts)
+		return -ENOMEM;
+	for (uint16_t i = 0; i < got->parts; i++)
+		memory->parts[i] = -1;
+	for (uint16_t i = 0; i < got->parts && !ret; i++) {
+		ret = soda_calls_join_store(r, i, &again, &memory->parts[i], why);
+		if (!ret && again.member != got->member) /* of another agent */
+			ret = -EAGAIN;
+	}
+	return ret;
+}
+
+/* Where it cannot be had the process has copies of its own, as without a store. */
+static void join_store(struct soda_region *r)
+{
+	struct soda_shared_memory memory = { .map_fd = -1 };
+	struct soda_why why = { "" };
+	int ret = -ENOTSUP;
+
+	if (r->flags & SODA_READ_ONLY && soda_agent.uffd.minor &&
+	    !soda_agent.settings.trace) /* of pages that the library installs itself */
+		ret = ask_for_store(r, &memory, &why);
+	if (!ret)
+		ret = soda_shared_attach(r, &memory, &why);
+	for (uint32_t i = 0; i < r->chunks && !ret; i++)
+		soda_chunk_settle(&soda_agent.table[r->first + i], SODA_CHUNK_SHARED, 0, 0, 0);
+	if (!ret)
+		return;
+	soda_shared_close(&memory);
+	if (ret != -ENOTSUP)
+		soda_log_info("%s is not shared with other programs: %s", r->file,
+			      why.text[0] ? why.text : soda_strerror(ret));
+}
+
 static int open_and_place(struct soda_region *r, bool of_heap, struct soda_why *why)
 {
 	int ret = soda_calls_open_region(r, why);
@@ -176,7 +223,19 @@ static int open_and_place(struct soda_region *r, bool of_heap, struct soda_why *
 	ret = place(r, of_heap, why);
 	if (ret)
 		close_region(r, &(struct soda_why){ "" });
+	else
+		join_store(r);
 	return ret;
+}
+
+/* Not shown yet: its addresses are needed again. */
+static void leave_store(struct soda_region *r)
+{
+	if (r->shared && soda_shared_detach(r)) {
+		soda_log_error("addresses of fabric memory cannot be mapped again; ending the "
+			       "process rather than read zeros there");
+		abort();
+	}
 }
 
 /*
@@ -192,6 +251,7 @@ static bool publish(struct soda_region *r)
 	if (good) {
 		soda_region_show_locked(r);
 	} else {
+		leave_store(r);
 		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
 		soda_region_vacate(r);
 	}
@@ -258,7 +318,9 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	r->going = true;
 	soda_regions_unlock();
 	mprotect(base, r->span, PROT_NONE);
-	if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
+	if (r->shared)
+		kept = soda_shared_detach(r) ? -ENOMEM : kept;
+	else if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
 		kept = -ENOMEM;
 	close_region(r, why);
 	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);

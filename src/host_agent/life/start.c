@@ -25,6 +25,7 @@
 #include "host_agent/object/region.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
@@ -154,6 +155,18 @@ static int start_faults(void)
 							    : soda_handler_start();
 }
 
+static int close_shared(struct soda_region *r, void *arg)
+{
+	soda_shared_forked(r);
+	return 0;
+}
+
+static int forget_shared(struct soda_region *r, void *arg)
+{
+	soda_shared_forget(r);
+	return 0;
+}
+
 /* In the child of a fork: no FAM, and none of our descriptors. */
 static void in_child(void)
 {
@@ -165,6 +178,7 @@ static void in_child(void)
 	if (heap)
 		heap->forked();
 	soda_uffd_close();
+	soda_regions_each(close_shared, NULL);
 	soda_objects_end(); /* the range stays taken, so that the child maps nothing of its own
 			       there */
 	soda_trace_forget();
@@ -320,6 +334,7 @@ int soda_agent_stop(void)
 	soda_embedded_stop();
 	soda_inline_stop();
 	soda_closed_stop();
+	soda_regions_each(forget_shared, NULL);
 	soda_regions_forget();
 	soda_lock_release(&soda_agent.api_lock);
 	return ret;

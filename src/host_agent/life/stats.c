@@ -84,6 +84,8 @@ static const struct {
 	OTHER(chunk_bytes),
 	COUNTER(installed, INSTALLED),
 	COUNTER(stalled_ns, STALLED_NS),
+	COUNTER(store_maps, STORE_MAPS),
+	COUNTER(store_asks, STORE_ASKS),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };

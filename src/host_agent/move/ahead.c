@@ -4,9 +4,11 @@
 
 #include "host_agent/move/evict.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pages/shared.h"
 
 /*
- * Make a REMOTE chunk FETCHING, with a credit. False: not REMOTE any more, closed, lost, no credit.
+ * Make a REMOTE or SHARED chunk FETCHING, with a credit. False: it is neither any more, closed,
+ * lost, no credit.
  */
 static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t id)
 {
@@ -15,7 +17,7 @@ static bool claim_ahead(struct soda_thread *t, struct soda_region *r, uint32_t i
 
 	if (soda_channel_refuses(r) || soda_evict_credit(t, 0))
 		return false;
-	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE)
+	while (soda_chunk_state(w) == SODA_CHUNK_REMOTE || soda_chunk_state(w) == SODA_CHUNK_SHARED)
 		if (soda_chunk_swap(c, &w, (w & ~SODA_CW_STATE) | SODA_CHUNK_FETCHING)) {
 			/*
 			 * asked once the chunk is FETCHING: who closes it from now on waits until
@@ -92,9 +94,11 @@ static uint32_t post(struct soda_thread *t, struct soda_fetch_channel *ch, struc
 			break;
 	for (i = 0; i < plan->n && soda_channel_outstanding(ch) < ch->slots_n; i++) {
 		uint32_t id = planned(plan, i);
-		struct soda_install in = { .id = id, .block = -1, .ahead = true };
+		struct soda_install in = {
+			.id = id, .block = -1, .ahead = true, .shared = r->shared
+		};
 
-		if (!remote(id))
+		if (r->shared ? !soda_shared_lacks(r, id) : !remote(id))
 			continue;
 		if (!claim_ahead(t, r, id))
 			break;

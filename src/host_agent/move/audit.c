@@ -39,11 +39,12 @@ static const char *const names[] = {
 	[SODA_CHUNK_REMOTE] = "REMOTE", [SODA_CHUNK_FETCHING] = "FETCHING",
 	[SODA_CHUNK_CLEAN] = "CLEAN",	[SODA_CHUNK_DIRTY] = "DIRTY",
 	[SODA_CHUNK_BUSY] = "BUSY",	[SODA_CHUNK_LOST] = "LOST",
+	[SODA_CHUNK_SHARED] = "SHARED",
 };
 
 static const char *name_of(uint32_t w)
 {
-	return soda_chunk_state(w) <= SODA_CHUNK_LOST ? names[soda_chunk_state(w)] : "no state";
+	return soda_chunk_state(w) < SODA_CHUNK_STATES ? names[soda_chunk_state(w)] : "no state";
 }
 
 static uint32_t word_of(uint32_t id)
@@ -95,7 +96,7 @@ static int check_word(struct audit *a, uint32_t id, uint32_t w)
 		a->moving = true;
 		return 0;
 	}
-	if (in(w, STATE(NONE)) || soda_chunk_state(w) > SODA_CHUNK_LOST)
+	if (in(w, STATE(NONE)) || soda_chunk_state(w) >= SODA_CHUNK_STATES)
 		return wrong_chunk(a, id, "no chunk of an object may be that");
 	if (in(w, STATE(DIRTY)) && !soda_chunk_dirty(w))
 		return wrong_chunk(a, id, "no block of it is dirty");
@@ -103,7 +104,7 @@ static int check_word(struct audit *a, uint32_t id, uint32_t w)
 		return wrong_chunk(a, id, "it has dirty blocks, of which nobody would know");
 	if (soda_chunk_dirty(w) & ~soda_blocks_all())
 		return wrong_chunk(a, id, "blocks are dirty that a chunk does not have");
-	if (in(w, STATE(REMOTE)) && !backed)
+	if (in(w, STATE(REMOTE) | STATE(SHARED)) && !backed)
 		return wrong_chunk(a, id, "the server has no copy of it (BACKED is not set)");
 	if (in(w, STATE(ZERO)) && backed)
 		return wrong_chunk(a, id, "the server has a copy of it (BACKED is set)");
@@ -149,7 +150,7 @@ static int check_list(struct audit *a, uint32_t id, uint32_t w)
 	is = listed(a, id);
 	if (in(w, STATE(CLEAN) | STATE(DIRTY)) && !is)
 		return wrong_chunk(a, id, "it is in no list of the policy: never evicted");
-	if (in(w, STATE(ZERO) | STATE(REMOTE) | STATE(LOST)) && is)
+	if (in(w, STATE(ZERO) | STATE(REMOTE) | STATE(LOST) | STATE(SHARED)) && is)
 		return wrong_chunk(a, id, "it is in a list of the policy, and not there");
 	return 0;
 }
@@ -237,7 +238,8 @@ static int check_owner(struct audit *a, uint32_t id, uint32_t w)
 /* Not resident, and without any flag that needs a check: most chunks of most objects. */
 static bool at_rest(uint32_t w)
 {
-	return w == SODA_CHUNK_ZERO || w == (SODA_CHUNK_REMOTE | SODA_CW_BACKED);
+	return w == SODA_CHUNK_ZERO || w == (SODA_CHUNK_REMOTE | SODA_CW_BACKED) ||
+	       w == (SODA_CHUNK_SHARED | SODA_CW_BACKED);
 }
 
 static int check_chunk(struct audit *a, uint32_t id)

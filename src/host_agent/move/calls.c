@@ -267,6 +267,31 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 	return with_control(name_call, r, advice_p, why);
 }
 
+struct joining {
+	uint16_t part;
+	struct soda_wire_stored *stored;
+	int *fd;
+};
+
+static int join_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+		     int timeout_ms, struct soda_why *why)
+{
+	struct joining *j = arg;
+	struct soda_wire_store ask = { .region_id = r->id, .part = j->part };
+
+	if (!(r->link->server.welcome.agent & SODA_WIRE_AGENT_STORES))
+		return -ENOTSUP;
+	return soda_conn_store(c, &ask, r->span, j->stored, j->fd, timeout_ms, why);
+}
+
+int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,
+			  int *fd_p, struct soda_why *why)
+{
+	struct joining j = { part, stored_p, fd_p };
+
+	return with_control(join_call, r, &j, why);
+}
+
 /*
  * If the call is not answered, wait until the connections of that time are broken: afterwards the
  * peer writes nothing into memory of ours any more.

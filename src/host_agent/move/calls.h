@@ -58,6 +58,12 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
  */
 int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why);
+/*
+ * SODA_MSG_STORE, for an object that is open and that nobody uses yet. As soda_conn_store; -ENOTSUP
+ * also where the peer says in its welcome that it has no store.
+ */
+int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,
+			  int *fd_p, struct soda_why *why);
 /* Any other advice. As soda_conn_advise. */
 int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     struct soda_static_map **map_p, struct soda_why *why);

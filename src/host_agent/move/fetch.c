@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/pages/install.h"
+#include "host_agent/pages/shared.h"
 
 enum { MAPPED_MOST = 4 << 20 };
 
@@ -28,7 +29,7 @@ static uint64_t is_here(uint32_t id)
 {
 	enum soda_chunk_state state = soda_chunk_state(soda_chunk_load(&soda_agent.table[id]));
 
-	return state != SODA_CHUNK_REMOTE && state != SODA_CHUNK_LOST;
+	return state != SODA_CHUNK_REMOTE && state != SODA_CHUNK_LOST && state != SODA_CHUNK_SHARED;
 }
 
 /*
@@ -67,8 +68,12 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 		look_around(r, in.id, &hint);
 		soda_conn_tell(ch->conn, &hint);
 	}
-	placed = soda_conn_installs(ch->conn) && soda_install_by_peer(r, &in, &protect);
-	if (placed)
+	placed = !in.shared && soda_conn_installs(ch->conn) &&
+		 soda_install_by_peer(r, &in, &protect);
+	if (in.shared)
+		ret = soda_conn_post_stored(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+					    slot_of(ch, ch->tail), in.id);
+	else if (placed)
 		ret = soda_conn_post_install(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
 					     slot_of(ch, ch->tail), soda_chunk_address(in.id),
 					     protect, in.id);
@@ -131,6 +136,26 @@ static void settle_arrived(struct soda_thread *t, const struct soda_fetch_reques
 	soda_install_settle(&q->in);
 }
 
+/*
+ * A chunk of the node's store: the agent has it there, or has no store for it and sends the data.
+ * One that has been evicted again meanwhile is asked for again by the fault.
+ */
+static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t k,
+			 const struct soda_done *done)
+{
+	const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
+	struct soda_region *r = soda_region_of(q->in.id);
+	const void *data = done->stored ? NULL : data_of(ch, k, done);
+	int ret;
+
+	soda_count(t, SODA_CNT_STORE_ASKS, 1);
+	if (data)
+		count_fetch(t, &q->in, q->bytes);
+	ret = soda_shared_arrived(t, r, q->in.id, data);
+	soda_install_cancel(q->in.id); /* SHARED again, and its credit is given back */
+	return ret == -ENOENT ? 0 : ret;
+}
+
 /* Install the next n answers, neighbours in one call. */
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   const struct soda_done *done, int n)
@@ -153,6 +178,12 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 		}
 		if (done[i].installed) {
 			settle_arrived(t, q);
+			i++;
+			continue;
+		}
+		if (q->in.shared) {
+			ret = settle_shared(t, ch, k, &done[i]);
+			err = ret ? ret : err;
 			i++;
 			continue;
 		}
@@ -348,7 +379,7 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t deadline_ns)
 {
 	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
-	struct soda_install in = { .id = id, .block = (int16_t)block };
+	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
 	int ret;
 
 	if (!soda_lock_acquire_until(&ch->lock, deadline_ns)) {
@@ -363,7 +394,7 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block)
 {
 	struct soda_fetch_channel *ch = &soda_channels[0];
-	struct soda_install in = { .id = id, .block = (int16_t)block };
+	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
 	int ret;
 
 	soda_lock_acquire(&ch->lock);

@@ -77,6 +77,7 @@ static bool vacate(uint32_t id)
 	case SODA_CHUNK_ZERO:
 	case SODA_CHUNK_REMOTE:
 	case SODA_CHUNK_LOST:
+	case SODA_CHUNK_SHARED:
 		return soda_chunk_begin(c, &w, SODA_CHUNK_NONE);
 	default:
 		return false;

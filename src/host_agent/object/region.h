@@ -19,6 +19,8 @@
 
 enum { SODA_GRANULE_SHIFT = 21 };
 
+struct soda_shared;
+
 struct soda_region {
 	uint16_t id;		/* on the wire, and index of the table; never 0 */
 	struct soda_link *link; /* to the server that has it */
@@ -27,10 +29,12 @@ struct soda_region {
 	uint64_t bytes;		/* as asked for */
 	uint64_t span;		/* bytes in whole pages */
 	uint64_t file_id, generation;
-	char *file;		 /* name on the server, or NULL */
-	char name[256];		 /* soda_set_name */
-	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
-	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
+	struct soda_shared *shared; /* its place in the node's store, or NULL: pages/shared.h; set
+				       before anybody finds the object */
+	char *file;		    /* name on the server, or NULL */
+	char name[256];		    /* soda_set_name */
+	struct soda_mr mr;	    /* changes at reconnection only, under the channels' locks */
+	_Atomic uint32_t advice;    /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
 	/* The keeper's, with the lock of soda_regions_lock; recover.c. */
 	_Atomic bool lost;   /* no chunk of it is fetched, for a reason that follows */

@@ -18,8 +18,10 @@ void soda_install_cancel(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 	bool backed = soda_chunk_load(c) & SODA_CW_BACKED;
+	const struct soda_region *r = soda_region_of(id);
+	enum soda_chunk_state was = r && r->shared ? SODA_CHUNK_SHARED : SODA_CHUNK_REMOTE;
 
-	soda_chunk_settle(c, backed ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0, 0);
+	soda_chunk_settle(c, backed ? was : SODA_CHUNK_ZERO, 0, 0, 0);
 	soda_buffer_give(&soda_agent.buffer, 1);
 }
 

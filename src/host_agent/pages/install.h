@@ -17,6 +17,7 @@ struct soda_install {
 	uint32_t id;
 	int16_t block; /* of the store that faulted; -1: a load */
 	bool ahead;    /* fetched ahead of its fault */
+	bool shared;   /* of an object in the node's store: asked for and settled in another way */
 };
 
 /*

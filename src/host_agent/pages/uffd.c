@@ -211,12 +211,42 @@ static int pager_poison(void *addr, size_t bytes)
 	return uffd.poison ? uffd_ioctl(UFFDIO_POISON, &p) : -ENOTSUP;
 }
 
+/* Map one piece. *done_p: how many bytes of it are mapped now. */
+static int map_piece(char *addr, size_t bytes, size_t *done_p)
+{
+	struct uffdio_continue c = { .range = { .start = (uintptr_t)addr, .len = bytes } };
+	int ret = uffd_ioctl(UFFDIO_CONTINUE, &c);
+
+	*done_p = 0;
+	if (ret == 0)
+		*done_p = bytes;
+	else if (c.mapped > 0)
+		*done_p = (size_t)c.mapped; /* a signed count, as of UFFDIO_COPY */
+	else if (ret == -EEXIST || c.mapped == -EEXIST)
+		*done_p = SODA_WIRE_PAGE;		   /* the first page is mapped: skip it */
+	else if (ret == -ENOENT && bytes > SODA_WIRE_PAGE) /* more than one mapping: mprotect */
+		return map_piece(addr, SODA_WIRE_PAGE, done_p);
+	return *done_p || ret == -EAGAIN ? 0 : ret;
+}
+
+static int pager_map(void *addr, size_t bytes)
+{
+	for (size_t at = 0, done; at < bytes; at += done) {
+		int ret = map_piece((char *)addr + at, bytes - at, &done);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
 const struct soda_page_ops soda_uffd_page_ops = {
 	.copy = pager_copy,
 	.protect = pager_protect,
 	.drop = pager_drop,
 	.wake = pager_wake,
 	.poison = pager_poison,
+	.map = pager_map,
 };
 
 static int open_syscall(int flags)
@@ -410,9 +440,10 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 	else
 		want |= have & UFFD_FEATURE_THREAD_ID;
 	if (!plain)
-		want |= have & UFFD_FEATURE_POISON;
+		want |= have & (UFFD_FEATURE_POISON | UFFD_FEATURE_MINOR_SHMEM);
 	in.thread_id = want & UFFD_FEATURE_THREAD_ID;
 	in.poison = want & UFFD_FEATURE_POISON;
+	in.minor = want & UFFD_FEATURE_MINOR_SHMEM;
 	fd = open_any(kernel_faults, &in);
 	if (fd < 0)
 		return explain(fd, why);
@@ -442,6 +473,16 @@ int soda_uffd_register(void *addr, size_t bytes)
 
 	if (!registered.iov_base)
 		registered = (struct iovec){ addr, bytes };
+	return uffd_ioctl(UFFDIO_REGISTER, &r);
+}
+
+int soda_uffd_register_shared(void *addr, size_t bytes)
+{
+	struct uffdio_register r = {
+		.range = { .start = (uintptr_t)addr, .len = bytes },
+		.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR,
+	};
+
 	return uffd_ioctl(UFFDIO_REGISTER, &r);
 }
 

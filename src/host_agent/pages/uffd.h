@@ -21,6 +21,8 @@ extern const struct soda_page_ops soda_uffd_page_ops;
 int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd_info *info,
 		   struct soda_why *why);
 int soda_uffd_register(void *addr, size_t bytes);
+/* A shared mapping of a memfd, that could be written to: for soda_page_ops.map and copy. */
+int soda_uffd_register_shared(void *addr, size_t bytes);
 void soda_uffd_close(void);
 
 #endif

@@ -59,6 +59,7 @@ struct soda_span {
 	uint64_t since_ns;
 	uint64_t offset; /* of memory in the region */
 	uint32_t bytes;
+	bool stored; /* an answer: the data are in the node's store, and memory is not looked at */
 };
 
 /*
@@ -78,6 +79,7 @@ struct soda_request {
 	bool write;
 	bool polling; /* the client awaits the answer by polling */
 	bool told;    /* READ: `residency` came with it */
+	bool stored;  /* READ: may be answered by a span that is `stored` */
 	struct soda_wire_residency residency;
 	/*
 	 * WRITE: the data, not written to by anybody else until soda_request_free, and
@@ -119,7 +121,7 @@ struct soda_share {
 struct soda_reply {
 	uint8_t *body; /* the transport's buffer */
 	size_t bytes;
-	struct soda_share share; /* OPEN, ADVISE on a sharing transport */
+	struct soda_share share; /* OPEN, ADVISE, STORE on a sharing transport */
 	struct soda_why why;	 /* the reason, when call returns an error */
 };
 
@@ -135,7 +137,8 @@ struct soda_service {
 		     void **client_p, struct soda_why *why);
 	/*
 	 * A control request other than HELLO.  shares: this transport can pass
-	 * descriptors, or keys: fill reply->share in OPEN, and in an ADVISE of STATIC_CACHE.
+	 * descriptors, or keys: fill reply->share in OPEN, in an ADVISE of STATIC_CACHE, and in
+	 * STORE, which transports with keys do not serve.
 	 * What an ADVISE has shared stays until another ADVISE of its range, the CLOSE, or
 	 * gone.  0 or negative errno.
 	 */

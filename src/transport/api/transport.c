@@ -343,6 +343,17 @@ int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uin
 					       .protect = protect });
 }
 
+int soda_conn_post_stored(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			  uint32_t bytes, void *dest, uint64_t cookie)
+{
+	return post(conn, &(struct soda_post){ .mr = mr,
+					       .offset = offset,
+					       .cookie = cookie,
+					       .data = dest,
+					       .bytes = bytes,
+					       .stored = true });
+}
+
 bool soda_conn_installs(const struct soda_conn *conn)
 {
 	return conn->ops->installs && conn->ops->installs(conn);

@@ -78,6 +78,7 @@ struct soda_done {
 	int status;	  /* 0 or negative errno */
 	bool installed;	  /* READ: the peer has put the pages into place itself; dest is
 			     unchanged */
+	bool stored;	  /* READ of soda_conn_post_stored: it is in the store; dest is unchanged */
 	const void *data; /* READ, in_place: NULL: the data are at dest; else they lie here,
 			     until the next post or poll on the connection, and dest is
 			     unchanged */
@@ -188,6 +189,15 @@ int soda_conn_renew_region(struct soda_conn *conn, struct soda_mr *mr, int timeo
 int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advise,
 		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why);
 void soda_conn_unmap_static(struct soda_static_map *map);
+/*
+ * SODA_MSG_STORE: join the store of the node, or get a part of its memory.  *fd_p is a memfd of the
+ * peer's, the caller's to close, sealed against another size, of got_p->map_bytes bytes or, a part,
+ * of the bytes that the file has there.  *got_p is consistent with a file of `bytes` bytes.
+ * -ENOTSUP: the peer has no store for this connection; other errors of soda_conn_call, -EPROTO.
+ */
+int soda_conn_store(struct soda_conn *conn, const struct soda_wire_store *ask, uint64_t bytes,
+		    struct soda_wire_stored *got_p, int *fd_p, int timeout_ms,
+		    struct soda_why *why);
 /* Forget what of mr->statics is reached by key: the keys have ended with their connection. */
 void soda_mr_drop_keyed(struct soda_mr *mr);
 
@@ -264,6 +274,13 @@ int soda_conn_post_write(struct soda_conn *conn, const struct soda_mr *mr, uint6
 int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
 			   uint32_t bytes, void *dest, void *place, bool protect, uint64_t cookie);
 bool soda_conn_installs(const struct soda_conn *conn);
+/*
+ * The same as post_read for a chunk of a file that has joined the node's store: where the peer has
+ * a store for the region, it answers when the chunk is there, with soda_done.stored and without
+ * data.  A peer that has none sends the data. AS.
+ */
+int soda_conn_post_stored(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			  uint32_t bytes, void *dest, uint64_t cookie);
 
 /*
  * Make sure that the peer installs nothing more of what is outstanding; the connection is used for

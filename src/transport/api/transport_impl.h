@@ -27,6 +27,7 @@ struct soda_post {
 	uint32_t bytes;
 	bool write;
 	bool protect; /* the peer installs at `place` write-protected */
+	bool stored;  /* READ: the answer may be that it is in the node's store */
 	bool merge;   /* READ: may become a part of the request before it */
 };
 

@@ -164,6 +164,8 @@ static int post_below(struct fault_conn *c, const struct soda_post *p)
 		return soda_conn_post_write(c->below, p->mr, p->offset, p->bytes, p->data, 0);
 	if (p->residency)
 		soda_conn_tell(c->below, p->residency);
+	if (p->stored)
+		return soda_conn_post_stored(c->below, p->mr, p->offset, p->bytes, p->data, 0);
 	return soda_conn_post_install(c->below, p->mr, p->offset, p->bytes, p->data, p->place,
 				      p->protect, 0);
 }

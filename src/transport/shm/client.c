@@ -41,7 +41,9 @@ struct request {
 	int status;
 	uint16_t region_id;
 	bool write, protect;
-	bool installed, told;
+	bool stored; /* READ: may be answered by SODA_QUEUE_STORED */
+	bool told;
+	uint8_t where;			      /* enum soda_queue_where, of the answer */
 	struct soda_wire_residency residency; /* where told */
 };
 
@@ -95,6 +97,7 @@ static int client_post(struct soda_conn *conn, const struct soda_post *p)
 						      .region_id = p->mr->region_id,
 						      .write = p->write,
 						      .protect = p->protect,
+						      .stored = p->stored,
 						      .told = p->residency };
 	if (p->residency)
 		request_at(c, c->posted)->residency = *p->residency;
@@ -118,7 +121,7 @@ static void put_request(struct client *c, const struct request *r, bool polling)
 	struct soda_queue_request *e = &c->q.requests[c->sent & (c->q.n - 1)];
 	uint64_t page = r->offset / SODA_WIRE_PAGE;
 	uint32_t flags = (polling ? SODA_WIRE_POLLING : 0) | (r->protect ? SODA_QUEUE_PROTECT : 0) |
-			 (r->told ? SODA_WIRE_RESIDENCY : 0);
+			 (r->told ? SODA_WIRE_RESIDENCY : 0) | (r->stored ? SODA_WIRE_STORED : 0);
 
 	e->imm = (r->write ? SODA_MSG_WRITE : SODA_MSG_READ) | flags << 8;
 	e->slot = r->slot;
@@ -185,16 +188,30 @@ static int client_flush(struct soda_conn *conn, bool polling)
 
 /* Answers */
 
+/* Whether the request may be answered like this. */
+static bool may_be(const struct request *r, const struct soda_queue_event *e)
+{
+	switch (e->where) {
+	case SODA_QUEUE_IN_SLOT:
+		return true;
+	case SODA_QUEUE_INSTALLED:
+		return r->place && !e->status;
+	case SODA_QUEUE_STORED:
+		return r->stored && !e->status;
+	default:
+		return false;
+	}
+}
+
 /* 0 or -EPROTO */
 static int take_done(struct client *c, const struct soda_queue_event *e)
 {
 	struct request *r = request_at(c, c->answered);
 
-	if (c->answered == c->sent || e->slot != r->slot || e->installed > 1 ||
-	    (e->installed && (!r->place || e->status)))
+	if (c->answered == c->sent || e->slot != r->slot || !may_be(r, e))
 		return -EPROTO;
 	r->status = -soda_status_to_errno(e->status);
-	r->installed = e->installed;
+	r->where = e->where;
 	if (r->write)
 		c->slots[r->slot] = c->slots[r->slot] == SLOT_FREED ? SLOT_FREE : SLOT_KEPT;
 	c->answered++;
@@ -240,14 +257,15 @@ static int report(struct client *c, struct soda_done *done, int max)
 	for (; n < max && c->done != c->answered; n++) {
 		struct request *r = request_at(c, c->done++);
 		const uint8_t *at = soda_queue_slot(&c->q, r->slot);
-		bool data = !r->write && !r->status && !r->installed;
+		bool data = !r->write && !r->status && r->where == SODA_QUEUE_IN_SLOT;
 
 		if (data && !c->in_place)
 			memcpy(r->data, at, r->bytes);
 		done[n] = (struct soda_done){ .cookie = r->cookie,
 					      .bytes = r->bytes,
 					      .status = r->status,
-					      .installed = r->installed,
+					      .installed = r->where == SODA_QUEUE_INSTALLED,
+					      .stored = r->where == SODA_QUEUE_STORED,
 					      .data = data && c->in_place ? at : NULL };
 	}
 	if (!c->in_place)

@@ -88,7 +88,10 @@ struct soda_queue_head {
 };
 _Static_assert(sizeof(struct soda_queue_head) <= SODA_QUEUE_REQUESTS_AT, "the head is a page");
 
-/* Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING and SODA_WIRE_RESIDENCY. */
+/*
+ * Flags of a request, in bits 8-15 of its imm, beside SODA_WIRE_POLLING, SODA_WIRE_RESIDENCY and
+ * SODA_WIRE_STORED.
+ */
 #define SODA_QUEUE_PROTECT 0x02u /* install write-protected */
 
 /*
@@ -107,10 +110,17 @@ _Static_assert(SODA_QUEUE_MAX * 64 <= SODA_QUEUE_EVENTS_AT - SODA_QUEUE_REQUESTS
 
 enum soda_queue_kind { SODA_QUEUE_DONE = 1, SODA_QUEUE_FREE = 2 };
 
+/* Where the data of a READ are. */
+enum soda_queue_where {
+	SODA_QUEUE_IN_SLOT = 0,
+	SODA_QUEUE_INSTALLED = 1, /* at the address that the request names */
+	SODA_QUEUE_STORED = 2,	  /* in the node's store, for a request with SODA_WIRE_STORED */
+};
+
 struct soda_queue_event {
 	uint8_t kind;
-	uint8_t installed; /* DONE of a READ */
-	uint16_t status;   /* DONE: enum soda_status */
+	uint8_t where;	 /* DONE of a READ: enum soda_queue_where */
+	uint16_t status; /* DONE: enum soda_status */
 	uint32_t slot;
 };
 _Static_assert(sizeof(struct soda_queue_event) == 8, "8 bytes an event");

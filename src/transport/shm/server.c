@@ -154,7 +154,7 @@ static void publish_answers_locked(struct soda_queue_conn *c)
 		if (!a->ready)
 			break;
 		put_event_locked(c, &(struct soda_queue_event){ .kind = SODA_QUEUE_DONE,
-								.installed = a->installed,
+								.where = a->where,
 								.status = a->status,
 								.slot = a->slot });
 	}
@@ -206,27 +206,38 @@ static bool install(struct soda_slot_request *r, const uint8_t *from)
 	return ret == 0;
 }
 
-static bool deliver(struct soda_slot_request *r, const struct soda_span *span)
+static enum soda_queue_where place(struct soda_slot_request *r, const struct soda_span *span)
 {
-	bool done = install(r, span->memory);
-
-	assert(span->bytes == r->rq.bytes);
-	if (!done && span->memory != r->rq.data)
+	if (span->stored)
+		return SODA_QUEUE_STORED;
+	if (install(r, span->memory))
+		return SODA_QUEUE_INSTALLED;
+	if (span->memory != r->rq.data)
 		soda_payload_copy(r->rq.data, span->memory, span->bytes);
+	return SODA_QUEUE_IN_SLOT;
+}
+
+static enum soda_queue_where deliver(struct soda_slot_request *r, const struct soda_span *span)
+{
+	enum soda_queue_where where;
+
+	assert(span->bytes == r->rq.bytes && (!span->stored || r->rq.stored));
+	where = place(r, span);
 	r->conn->peer.listener->ops->release(r->rq.client, false, span, false);
-	return done;
+	return where;
 }
 
 static void request_done(struct soda_request *rq, int status, const struct soda_span *span)
 {
 	struct soda_slot_request *r = of(rq);
 	struct soda_queue_conn *c = r->conn;
-	bool done = !rq->write && status == 0 && deliver(r, span);
+	enum soda_queue_where where =
+		!rq->write && status == 0 ? deliver(r, span) : SODA_QUEUE_IN_SLOT;
 
 	pthread_mutex_lock(&c->lock);
 	c->answers[r->turn & (c->q.n - 1)] = (struct soda_queue_answer){
 		.ready = true,
-		.installed = done,
+		.where = (uint8_t)where,
 		.status = (uint16_t)soda_status_from_errno(-status),
 		.slot = r->slot,
 	};
@@ -303,6 +314,7 @@ static const char *decode(struct soda_queue_conn *c, const struct soda_queue_req
 		.polling = e->imm >> 8 & SODA_WIRE_POLLING,
 		.data = soda_queue_slot(&c->q, e->slot),
 		.told = e->imm >> 8 & SODA_WIRE_RESIDENCY,
+		.stored = e->imm >> 8 & SODA_WIRE_STORED,
 	};
 	if (r->rq.told)
 		soda_wire_get_residency(e->residency, &r->rq.residency);

@@ -33,7 +33,8 @@ struct soda_slot_request {
 
 /* An answer's place in the order of the requests. */
 struct soda_queue_answer {
-	bool ready, installed;
+	bool ready;
+	uint8_t where; /* enum soda_queue_where */
 	uint16_t status;
 	uint32_t slot;
 };

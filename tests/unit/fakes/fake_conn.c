@@ -360,6 +360,19 @@ int soda_conn_post_install(struct soda_conn *conn, const struct soda_mr *mr, uin
 	return 0;
 }
 
+/* No peer here has a store for the node. */
+int soda_conn_post_stored(struct soda_conn *conn, const struct soda_mr *mr, uint64_t offset,
+			  uint32_t bytes, void *dest, uint64_t cookie)
+{
+	return post(conn, false, mr, offset, bytes, dest, cookie);
+}
+
+int soda_conn_store(struct soda_conn *conn, const struct soda_wire_store *ask, uint64_t bytes,
+		    struct soda_wire_stored *got_p, int *fd_p, int timeout_ms, struct soda_why *why)
+{
+	return -ENOTSUP;
+}
+
 bool soda_conn_asks(const struct soda_conn *conn)
 {
 	return fake_net.asks;

@@ -270,6 +270,11 @@ int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd
 	return 0;
 }
 
+int soda_uffd_register_shared(void *addr, size_t bytes)
+{
+	return -ENOTSUP;
+}
+
 int soda_uffd_register(void *addr, size_t bytes)
 {
 	return 0;

@@ -270,6 +270,34 @@ static void test_advise(void **state)
 	assert_int_equal(soda_wire_get_advised(answer, 0, &got_back), -EPROTO);
 }
 
+static void test_node_store(void **state)
+{
+	static const uint8_t bytes[4] = { 2, 1, 3, 0 };
+	static const uint8_t answer[20] = { 0, 16, 0, 0, 1, 0, 0, 0, 0, 0,
+					    1, 0,  5, 0, 0, 0, 2, 0, 7, 0 };
+	const struct soda_wire_store s = { 0x0102, 3 };
+	const struct soda_wire_stored got = { 0x100001000, 0x10000, 5, 2, 7 };
+	struct soda_wire_store back;
+	struct soda_wire_stored got_back;
+	uint8_t out[20];
+
+	soda_wire_put_store(out, &s);
+	assert_memory_equal(out, bytes, 4);
+	assert_int_equal(soda_wire_get_store(bytes, 4, &back), 0);
+	assert_int_equal(back.region_id, s.region_id);
+	assert_int_equal(back.part, s.part);
+	assert_int_equal(soda_wire_get_store(bytes, 3, &back), -EPROTO);
+	soda_wire_put_stored(out, &got);
+	assert_memory_equal(out, answer, 20);
+	assert_int_equal(soda_wire_get_stored(answer, 20, &got_back), 0);
+	assert_int_equal(got_back.map_bytes, got.map_bytes);
+	assert_int_equal(got_back.chunk_bytes, got.chunk_bytes);
+	assert_int_equal(got_back.chunks, got.chunks);
+	assert_int_equal(got_back.parts, got.parts);
+	assert_int_equal(got_back.member, got.member);
+	assert_int_equal(soda_wire_get_stored(answer, 19, &got_back), -EPROTO);
+}
+
 static void test_discard(void **state)
 {
 	static const uint8_t bytes[24] = { 2, 1, 0, 0, 0, 0,  0, 0, 0, 16, 0, 0,
@@ -305,13 +333,14 @@ static void test_discard(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),  cmocka_unit_test(test_frame),
-		cmocka_unit_test(test_advise), cmocka_unit_test(test_discard),
-		cmocka_unit_test(test_read),   cmocka_unit_test(test_write),
-		cmocka_unit_test(test_hello),  cmocka_unit_test(test_welcome),
-		cmocka_unit_test(test_open),   cmocka_unit_test(test_opened),
-		cmocka_unit_test(test_status), cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_asked),  cmocka_unit_test(test_has),
+		cmocka_unit_test(test_sizes),	cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_advise),	cmocka_unit_test(test_node_store),
+		cmocka_unit_test(test_discard), cmocka_unit_test(test_read),
+		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
+		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
+		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
+		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
+		cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

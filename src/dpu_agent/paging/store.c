@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/paging/store.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "dpu_agent/paging/forward.h"
+#include "dpu_agent/paging/paging.h"
+
+int soda_paging_store_start(struct soda_paging *paging)
+{
+	uint64_t bytes = paging->opt->store_bytes;
+	int ret;
+
+	if (!bytes)
+		return 0;
+	if (!paging->async || bytes < SODA_NODE_MIN) {
+		soda_log_error("--store %s",
+			       paging->async ? "of less than 16 MiB is of no use: make it larger"
+					     : "needs --async: a client waits for another's fill");
+		return -EINVAL;
+	}
+	ret = soda_node_store_create(bytes, &soda_node_memory, &paging->store);
+	if (ret)
+		soda_log_error("--store: %s", soda_strerror(ret));
+	return ret;
+}
+
+/* Joining */
+
+static int refuse(struct soda_why *why, int err, const char *text)
+{
+	snprintf(why->text, sizeof(why->text), "%s", text);
+	return err;
+}
+
+static bool has_joined(struct soda_session *s, struct soda_paging_region *r)
+{
+	bool joined;
+
+	pthread_mutex_lock(&s->lock);
+	joined = atomic_load(&r->object);
+	pthread_mutex_unlock(&s->lock);
+	return joined;
+}
+
+/* Another control connection of the client may have been faster: then this place is given back. */
+static int join(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
+{
+	struct soda_node_name name = { .uid = s->info.uid,
+				       .file_id = r->file_id,
+				       .generation = r->generation,
+				       .bytes = r->mr.bytes,
+				       .chunk_bytes = soda_pager(s)->server.hello.chunk_bytes };
+	struct soda_node_member member;
+	int ret = soda_node_join(soda_paging(s)->store, &name, &member, why);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	if (!r->member.object) {
+		r->member = member;
+		member.object = NULL;
+		atomic_store(&r->object, r->member.object);
+	}
+	pthread_mutex_unlock(&s->lock);
+	soda_node_leave(&member);
+	return 0;
+}
+
+int soda_paging_store_call(struct soda_session *s, struct soda_paging_region *r,
+			   const struct soda_wire_store *ask, bool shares, struct soda_reply *reply)
+{
+	struct soda_wire_stored stored;
+	int ret = 0, fd;
+
+	if (!soda_paging(s)->store || !shares || !s->info.local)
+		return refuse(&reply->why, -ENOTSUP, "the agent has no store for this connection");
+	if (!(r->flags & SODA_WIRE_READ_ONLY) || !r->file_id)
+		return refuse(&reply->why, -EINVAL, "the store takes files that are READ_ONLY");
+	if (ask->part == SODA_WIRE_STORE_MAP && !has_joined(s, r))
+		ret = join(s, r, &reply->why);
+	if (ret)
+		return ret;
+	if (!has_joined(s, r))
+		return refuse(&reply->why, -EINVAL, "the region has not joined the store");
+	fd = soda_node_descriptor(r->member.object, ask->part);
+	if (fd < 0)
+		return refuse(&reply->why, fd, "the file has no such part");
+	soda_node_describe(&r->member, &stored);
+	soda_wire_put_stored(reply->body, &stored);
+	reply->bytes = SODA_WIRE_STORED_BYTES;
+	reply->share = (struct soda_share){ .fd = fd };
+	return 0;
+}
+
+void soda_paging_store_leave(struct soda_paging_region *r)
+{
+	atomic_store(&r->object, NULL);
+	soda_node_leave(&r->member);
+}
+
+/* READs */
+
+static struct soda_span stored_span(const struct soda_task *task)
+{
+	return (struct soda_span){ .offset = task->rq->offset,
+				   .bytes = task->rq->bytes,
+				   .stored = true };
+}
+
+static void told(struct soda_node_waiter *w, bool ready)
+{
+	struct soda_task *task =
+		(struct soda_task *)((char *)w - offsetof(struct soda_task, stored));
+	struct soda_session *s = task->session;
+	struct soda_span span = stored_span(task);
+
+	if (ready) {
+		soda_forward_late(task, &span);
+		return;
+	}
+	soda_session_ref(s); /* its last request may end here */
+	task->next = NULL;
+	soda_forward_again(s, task);
+	soda_session_put(s);
+}
+
+enum soda_store_read soda_paging_store_read(struct soda_task *task)
+{
+	const struct soda_request *rq = task->rq;
+	/* acquire: pairs with join's store */
+	struct soda_node_object *o = atomic_load(&task->region->object);
+	uint32_t chunk = o && rq->stored ? soda_node_chunk(o, rq->offset, rq->bytes) : UINT32_MAX;
+	struct soda_span span = stored_span(task);
+
+	if (chunk == UINT32_MAX)
+		return SODA_STORE_NOT;
+	task->stored.told = told;
+	switch (soda_node_ask(o, chunk, &task->stored)) {
+	case SODA_NODE_READY:
+		soda_forward_late(task, &span);
+		return SODA_STORE_DONE;
+	case SODA_NODE_WAITS:
+		return SODA_STORE_DONE; /* and the task another thread's */
+	default:
+		task->fill = true;
+		return SODA_STORE_FILL;
+	}
+}
+
+int soda_paging_store_filled(struct soda_task *task, const void *data, int status)
+{
+	struct soda_node_object *o = task->region->member.object;
+
+	task->fill = false;
+	return soda_node_filled(o, soda_node_chunk(o, task->rq->offset, task->rq->bytes), data,
+				status);
+}
+
+/* Statistics */
+
+static void count(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, key, help, value);
+}
+
+static void count_bytes(struct soda_metrics *m, const char *key, const char *help, uint64_t value)
+{
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, key, help, value);
+}
+
+void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
+{
+	struct soda_node_stats s;
+
+	soda_metrics_say_flag(m, "store", "whether there is a store for the node", paging->store);
+	if (!paging->store)
+		return;
+	soda_node_stats(paging->store, &s);
+	soda_metrics_say_size(m, "store_capacity_bytes", "most that the node's store may hold",
+			      s.capacity);
+	soda_metrics_say_size(m, "store_used_bytes", "of it, in use", s.used);
+	soda_metrics_say_level(m, "store_objects", "files in the node's store", s.objects);
+	soda_metrics_say_level(m, "store_members", "times that programs have joined with one",
+			       s.members);
+	count(m, "store_fills", "chunks brought into the node's store", s.fills);
+	count_bytes(m, "store_filled_bytes", "data of them", s.bytes_filled);
+	count(m, "store_fills_failed", "chunks that could not be brought", s.fills_failed);
+	count(m, "store_hits", "READs of programs for chunks that were there", s.hits);
+	count(m, "store_waits", "READs that waited for another program's", s.waits);
+	count(m, "store_evictions", "chunks that made room for others", s.evictions);
+	count_bytes(m, "store_evicted_bytes", "data of them", s.bytes_evicted);
+	count(m, "store_held", "evictions put off: a program had just mapped the chunk", s.held);
+	count(m, "store_refused", "attempts to join that were refused", s.refused);
+	count(m, "store_limited", "times the system gave no memory for a chunk", s.limited);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The node's store (dpu_agent/store) as sessions use it.  A region of a READ_ONLY file joins it by
+ * SODA_MSG_STORE; from then on READs of its chunks that the client marks (soda_request.stored) are
+ * answered when the chunk is in the store, without data:
+ *
+ *   READ ARRIVED -> READY: answered
+ *                -> WAITS: answered, or entered anew, when another client's fill has ended
+ *                -> FILL:  forwarded; its data go into the store before it is answered
+ *
+ * Other READs of the region are as ever.  A task holds its region, and so the region's place in the
+ * store.  Locks: none is held by callers but where it is said, and none of sessions' by waiters.
+ */
+#ifndef SODA_DPU_AGENT_STORE_H
+#define SODA_DPU_AGENT_STORE_H
+
+#include <stdbool.h>
+
+#include "daemon/metrics.h"
+#include "dpu_agent/store/node_store.h"
+#include "transport/api/service.h"
+
+struct soda_paging;
+struct soda_paging_region;
+struct soda_session;
+struct soda_task;
+
+/* Make the store that the options want. 0; -EINVAL, -ENOMEM..., logged. */
+int soda_paging_store_start(struct soda_paging *paging);
+/* SODA_MSG_STORE for a region that is held. 0, or why not: as soda_service.call. */
+int soda_paging_store_call(struct soda_session *s, struct soda_paging_region *r,
+			   const struct soda_wire_store *ask, bool shares,
+			   struct soda_reply *reply);
+/* Nothing holds the region any more: it leaves the store, if it has joined. */
+void soda_paging_store_leave(struct soda_paging_region *r);
+
+enum soda_store_read {
+	SODA_STORE_NOT,	 /* no READ for the store */
+	SODA_STORE_DONE, /* answered, or it will be */
+	SODA_STORE_FILL, /* to be forwarded: task->fill is set */
+};
+/* A checked READ. */
+enum soda_store_read soda_paging_store_read(struct soda_task *task);
+/*
+ * The end of a task with `fill`, with its data or with status, a negative errno: 0, and the task is
+ * to be answered by a span that is `stored`; else the error that it is to be answered with.  Any
+ * locks may be held where status is not 0.
+ */
+int soda_paging_store_filled(struct soda_task *task, const void *data, int status);
+
+void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m);
+
+#endif

@@ -1,0 +1,1070 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/store/node_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/wait.h"
+
+enum {
+	BATCH = 16,	 /* chunks evicted at once: a hole in a row costs less than its parts */
+	CHUNKS_MIN = 64, /* that must fit, or a file is not taken */
+	WRITES_MAX = 8,	 /* attempts to write a chunk where the system gives no memory */
+	LEAST = 4 << 20, /* bytes: with less than that it does not make do */
+	PARTS_MAX = SODA_WIRE_STORE_MAP,
+	DESCRIPTORS_MAX = 16384, /* and a quarter of what the process may have */
+};
+
+enum chunk_state {
+	EMPTY,
+	FILLING,
+	READY,
+	CHOSEN, /* to be evicted, unless a process holds it; only while the lock is held */
+	EVICTING,
+};
+
+/* All guarded by the store's lock. */
+struct chunk {
+	struct soda_node_object *object; /* NULL: it has never been asked for */
+	struct chunk *next, *prev;	 /* READY: in its user's list */
+	struct soda_node_waiter *waiters;
+	uint32_t generation;
+	uint8_t state; /* enum chunk_state */
+	bool held;     /* CHOSEN: a process has it among its last ones */
+};
+
+/* READY chunks of a user's objects: the oldest first, but for those touched since. */
+struct user {
+	struct user *next;
+	uid_t uid;
+	unsigned objects;
+	uint64_t used;
+	struct chunk *oldest, *newest;
+	uint64_t ready;
+};
+
+struct soda_node_object {
+	struct soda_node_store
+		*store; /* set before anybody finds it, then constant, and so below */
+	struct user *user;
+	struct soda_node_name name;
+	uint32_t chunks_n;
+	uint16_t parts_n;
+	int map_fd, *parts;
+	struct soda_store_map *map;
+	struct chunk *chunks;
+	uint64_t members; /* a bit each; guarded by the lock, and so below */
+	uint32_t taken;	  /* chunks that are not EMPTY */
+	struct soda_node_object *next;
+};
+
+struct soda_node_store {
+	const struct soda_node_memory *memory; /* set before start, then constant */
+	pthread_t thread;		       /* tells those who have to ask again */
+	pthread_mutex_t lock;		       /* guards all below */
+	pthread_cond_t work;
+	bool stop, told_limit;
+	unsigned descriptors, descriptors_max; /* of all objects */
+	struct soda_node_waiter *again;	       /* for the thread */
+	struct soda_node_object *objects;
+	struct user *users;
+	unsigned users_n;
+	struct soda_node_stats stats;
+};
+
+/* Memory */
+
+static int write_memory(int fd, const void *data, uint32_t bytes, uint64_t at)
+{
+	for (uint32_t done = 0; done < bytes;) {
+		ssize_t n = pwrite(fd, (const char *)data + done, bytes - done, (off_t)(at + done));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0)
+			return -EIO;
+		done += n > 0 ? (uint32_t)n : 0;
+	}
+	return 0;
+}
+
+static int punch_memory(int fd, uint64_t at, uint64_t bytes)
+{
+	int ret;
+
+	do
+		ret = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+				(off_t)bytes);
+	while (ret && errno == EINTR);
+	return ret ? -errno : 0;
+}
+
+const struct soda_node_memory soda_node_memory = { .write = write_memory, .punch = punch_memory };
+
+static uint32_t index_of(const struct chunk *c)
+{
+	return (uint32_t)(c - c->object->chunks);
+}
+
+static uint64_t offset_of(const struct chunk *c)
+{
+	return index_of(c) * (uint64_t)c->object->name.chunk_bytes;
+}
+
+static uint32_t bytes_of(const struct soda_node_object *o, uint32_t index)
+{
+	uint64_t left = o->name.bytes - index * (uint64_t)o->name.chunk_bytes;
+
+	return left < o->name.chunk_bytes ? (uint32_t)left : o->name.chunk_bytes;
+}
+
+static int part_of(const struct chunk *c)
+{
+	return c->object->parts[offset_of(c) / SODA_WIRE_STORE_PART];
+}
+
+/* What the processes see.  Sequentially consistent: see store_map.h. */
+static void publish(struct chunk *c, enum soda_store_state state)
+{
+	uint32_t word = c->generation * SODA_STORE_GENERATION | state;
+
+	atomic_store(&soda_store_words(c->object->map)[index_of(c)], word);
+}
+
+/* Accounts and lists, with the lock held. */
+
+static void take_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+	uint32_t bytes = bytes_of(o, index_of(c));
+
+	o->taken++;
+	o->user->used += bytes;
+	o->store->stats.used += bytes;
+}
+
+static void give_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+	uint32_t bytes = bytes_of(o, index_of(c));
+
+	o->taken--;
+	o->user->used -= bytes;
+	o->store->stats.used -= bytes;
+}
+
+static void link_newest_locked(struct chunk *c)
+{
+	struct user *u = c->object->user;
+
+	c->next = NULL;
+	c->prev = u->newest;
+	*(u->newest ? &u->newest->next : &u->oldest) = c;
+	u->newest = c;
+	u->ready++;
+}
+
+static void unlink_locked(struct chunk *c)
+{
+	struct user *u = c->object->user;
+
+	*(c->prev ? &c->prev->next : &u->oldest) = c->next;
+	*(c->next ? &c->next->prev : &u->newest) = c->prev;
+	u->ready--;
+}
+
+/* They have to ask again: the thread tells them, because the caller may have locks of others. */
+static void send_back_locked(struct soda_node_store *store, struct soda_node_waiter *waiters)
+{
+	struct soda_node_waiter **end = &store->again;
+
+	if (!waiters)
+		return;
+	while (*end)
+		end = &(*end)->next;
+	*end = waiters;
+	pthread_cond_signal(&store->work);
+}
+
+static void empty_locked(struct chunk *c)
+{
+	struct soda_node_waiter *waiters = c->waiters;
+
+	give_locked(c);
+	c->state = EMPTY;
+	c->waiters = NULL;
+	publish(c, SODA_STORE_EMPTY);
+	send_back_locked(c->object->store, waiters);
+}
+
+/* Objects */
+
+static void free_object(struct soda_node_object *o)
+{
+	for (unsigned i = 0; o->parts && i < o->parts_n; i++)
+		if (o->parts[i] >= 0)
+			close(o->parts[i]);
+	if (o->map)
+		munmap(o->map, soda_store_map_bytes(o->chunks_n));
+	if (o->map_fd >= 0)
+		close(o->map_fd);
+	if (o->chunks)
+		munmap(o->chunks, o->chunks_n * sizeof(*o->chunks));
+	free(o->parts);
+	free(o);
+}
+
+static unsigned descriptors_of(const struct soda_node_object *o)
+{
+	return o->parts_n + 1u;
+}
+
+static void put_user_locked(struct soda_node_store *store, struct user *u)
+{
+	struct user **link = &store->users;
+
+	if (--u->objects)
+		return;
+	while (*link != u)
+		link = &(*link)->next;
+	*link = u->next;
+	store->users_n--;
+	free(u);
+}
+
+/* One that nobody has joined, and that has nothing.  The caller frees what is returned; NULL. */
+static struct soda_node_object *drop_locked(struct soda_node_object *o)
+{
+	struct soda_node_object **link = &o->store->objects;
+
+	if (o->members || o->taken)
+		return NULL;
+	while (*link != o)
+		link = &(*link)->next;
+	*link = o->next;
+	o->store->stats.objects--;
+	o->store->descriptors -= descriptors_of(o);
+	put_user_locked(o->store, o->user);
+	return o;
+}
+
+/* Whether nobody has joined it, and nobody is at work on a chunk of it. */
+static bool is_idle_locked(const struct soda_node_object *o)
+{
+	if (o->members)
+		return false;
+	for (uint32_t i = 0; i < o->chunks_n; i++)
+		if (o->chunks[i].state != READY && o->chunks[i].state != EMPTY)
+			return false;
+	return true;
+}
+
+/*
+ * An object that was left behind, with all that it has, makes room for the descriptors of another
+ * one.  The caller frees it; NULL: there is none.
+ */
+static struct soda_node_object *take_idle_locked(struct soda_node_store *store)
+{
+	struct soda_node_object *o = store->objects;
+
+	while (o && !is_idle_locked(o))
+		o = o->next;
+	for (uint32_t i = 0; o && i < o->chunks_n; i++) {
+		if (o->chunks[i].state != READY)
+			continue;
+		unlink_locked(&o->chunks[i]);
+		o->chunks[i].state = EMPTY;
+		give_locked(&o->chunks[i]);
+	}
+	return o ? drop_locked(o) : NULL;
+}
+
+/* A memfd of that size for good, that processes may map for writing, as userfaultfd demands. */
+static int make_memory(const char *name, uint64_t bytes)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int ret = 0;
+
+	if (fd < 0 || ftruncate(fd, (off_t)bytes) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		ret = -errno;
+	if (ret && fd >= 0)
+		close(fd);
+	return ret ? ret : fd;
+}
+
+static int make_map(struct soda_node_object *o)
+{
+	uint64_t bytes = soda_store_map_bytes(o->chunks_n);
+	void *p;
+
+	o->map_fd = make_memory("soda-store-map", bytes);
+	if (o->map_fd < 0)
+		return o->map_fd;
+	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, o->map_fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	o->map = p;
+	*o->map = (struct soda_store_map){ .magic = SODA_STORE_MAGIC,
+					   .chunk_bytes = o->name.chunk_bytes,
+					   .chunks = o->chunks_n,
+					   .file_id = o->name.file_id,
+					   .generation = o->name.generation };
+	return 0;
+}
+
+static int make_parts(struct soda_node_object *o)
+{
+	o->parts = malloc(o->parts_n * sizeof(*o->parts));
+	if (!o->parts)
+		return -ENOMEM;
+	for (unsigned i = 0; i < o->parts_n; i++)
+		o->parts[i] = -1;
+	for (unsigned i = 0; i < o->parts_n; i++) {
+		uint64_t left = o->name.bytes - i * SODA_WIRE_STORE_PART;
+
+		o->parts[i] = make_memory(
+			"soda-store", left < SODA_WIRE_STORE_PART ? left : SODA_WIRE_STORE_PART);
+		if (o->parts[i] < 0)
+			return o->parts[i];
+	}
+	return 0;
+}
+
+/* Its descriptors are counted; what was left behind goes for them. -EMFILE: there is nothing. */
+static int reserve_descriptors(struct soda_node_store *store, unsigned n)
+{
+	struct soda_node_object *idle;
+	bool reserved;
+
+	do {
+		pthread_mutex_lock(&store->lock);
+		reserved = store->descriptors + n <= store->descriptors_max;
+		if (reserved)
+			store->descriptors += n;
+		idle = reserved ? NULL : take_idle_locked(store);
+		pthread_mutex_unlock(&store->lock);
+		if (idle)
+			free_object(idle);
+	} while (idle);
+	return reserved ? 0 : -EMFILE;
+}
+
+static void give_descriptors(struct soda_node_store *store, unsigned n)
+{
+	pthread_mutex_lock(&store->lock);
+	store->descriptors -= n;
+	pthread_mutex_unlock(&store->lock);
+}
+
+static int make_object(struct soda_node_store *store, const struct soda_node_name *name,
+		       struct soda_node_object **object_p)
+{
+	struct soda_node_object *o = calloc(1, sizeof(*o));
+	void *chunks;
+	int ret;
+
+	if (!o)
+		return -ENOMEM;
+	*o = (struct soda_node_object){ .store = store, .name = *name, .map_fd = -1 };
+	o->chunks_n = (uint32_t)((name->bytes + name->chunk_bytes - 1) / name->chunk_bytes);
+	o->parts_n = (uint16_t)((name->bytes + SODA_WIRE_STORE_PART - 1) / SODA_WIRE_STORE_PART);
+	chunks = mmap(NULL, o->chunks_n * sizeof(*o->chunks), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	o->chunks = chunks == MAP_FAILED ? NULL : chunks;
+	ret = reserve_descriptors(store, descriptors_of(o));
+	if (ret) {
+		free_object(o);
+		return ret;
+	}
+	ret = o->chunks ? make_parts(o) : -ENOMEM;
+	if (!ret)
+		ret = make_map(o);
+	if (!ret) {
+		*object_p = o;
+		return 0;
+	}
+	give_descriptors(store, descriptors_of(o));
+	free_object(o);
+	return ret;
+}
+
+/* Joining */
+
+static int refuse(struct soda_node_store *store, int err, struct soda_why *why, const char *text)
+{
+	pthread_mutex_lock(&store->lock);
+	store->stats.refused++;
+	pthread_mutex_unlock(&store->lock);
+	snprintf(why->text, sizeof(why->text), "the node's store: %s", text);
+	return err;
+}
+
+static struct soda_node_object *find_locked(struct soda_node_store *store,
+					    const struct soda_node_name *name)
+{
+	struct soda_node_object *o = store->objects;
+
+	while (o && (o->name.uid != name->uid || o->name.file_id != name->file_id ||
+		     o->name.generation != name->generation || o->name.bytes != name->bytes ||
+		     o->name.chunk_bytes != name->chunk_bytes))
+		o = o->next;
+	return o;
+}
+
+/* The user's struct, with one object more; NULL: no memory. */
+static struct user *get_user_locked(struct soda_node_store *store, uid_t uid)
+{
+	struct user *u = store->users;
+
+	while (u && u->uid != uid)
+		u = u->next;
+	if (!u) {
+		u = calloc(1, sizeof(*u));
+		if (!u)
+			return NULL;
+		*u = (struct user){ .uid = uid, .next = store->users };
+		store->users = u;
+		store->users_n++;
+	}
+	u->objects++;
+	return u;
+}
+
+/* Another thread may have shown the same one meanwhile: then *made_p stays the caller's. */
+static struct soda_node_object *show_locked(struct soda_node_store *store,
+					    struct soda_node_object **made_p)
+{
+	struct soda_node_object *o = find_locked(store, &(*made_p)->name);
+
+	if (o)
+		return o;
+	o = *made_p;
+	o->user = get_user_locked(store, o->name.uid);
+	if (!o->user)
+		return NULL;
+	o->next = store->objects;
+	store->objects = o;
+	store->stats.objects++;
+	*made_p = NULL;
+	return o;
+}
+
+static bool add_member_locked(struct soda_node_object *o, struct soda_node_member *member_p)
+{
+	if (o->members == UINT64_MAX)
+		return false;
+	*member_p = (struct soda_node_member){ .object = o,
+					       .number = (uint32_t)__builtin_ctzll(~o->members) };
+	o->members |= 1ull << member_p->number;
+	o->store->stats.members++;
+	return true;
+}
+
+/* Whether it can be held at all. */
+static const char *unfit(const struct soda_node_store *store, const struct soda_node_name *name)
+{
+	uint32_t chunk = name->chunk_bytes;
+
+	if (chunk < SODA_WIRE_PAGE || chunk > SODA_WIRE_MAX_DATA || chunk & (chunk - 1))
+		return "the client's chunks are of a size that it does not take";
+	if (!name->bytes || name->bytes % SODA_WIRE_PAGE ||
+	    name->bytes / SODA_WIRE_STORE_PART >= PARTS_MAX || name->bytes / chunk >= UINT32_MAX)
+		return "the file is of a size that it does not take";
+	if (store->stats.capacity / chunk < CHUNKS_MIN)
+		return "chunks of this size are too large for it: start the agent with a larger "
+		       "--store, or the program with smaller chunks";
+	return NULL;
+}
+
+int soda_node_join(struct soda_node_store *store, const struct soda_node_name *name,
+		   struct soda_node_member *member_p, struct soda_why *why)
+{
+	struct soda_node_object *made = NULL, *o;
+	const char *text;
+	bool joined;
+	int ret = 0;
+
+	pthread_mutex_lock(&store->lock);
+	text = unfit(store, name);
+	o = text ? NULL : find_locked(store, name);
+	joined = o && add_member_locked(o, member_p);
+	pthread_mutex_unlock(&store->lock);
+	if (text)
+		return refuse(store, -EINVAL, why, text);
+	if (joined)
+		return 0;
+	if (!o)
+		ret = make_object(store, name, &made);
+	if (ret)
+		return refuse(store, ret, why, soda_strerror(ret));
+	pthread_mutex_lock(&store->lock);
+	o = made ? show_locked(store, &made) : find_locked(store, name);
+	joined = o && add_member_locked(o, member_p);
+	pthread_mutex_unlock(&store->lock);
+	if (made) {
+		give_descriptors(store, descriptors_of(made));
+		free_object(made);
+	}
+	return joined ? 0 : refuse(store, -EBUSY, why, "too many have joined with this file");
+}
+
+void soda_node_leave(struct soda_node_member *member)
+{
+	struct soda_node_object *o = member->object;
+	struct soda_node_store *store = o ? o->store : NULL;
+
+	if (!o)
+		return;
+	member->object = NULL;
+	pthread_mutex_lock(&store->lock);
+	memset((void *)soda_store_member(o->map, o->chunks_n, member->number), 0, SODA_WIRE_PAGE);
+	o->members &= ~(1ull << member->number);
+	store->stats.members--;
+	o = drop_locked(o);
+	pthread_mutex_unlock(&store->lock);
+	if (o)
+		free_object(o);
+}
+
+void soda_node_describe(const struct soda_node_member *member, struct soda_wire_stored *stored_p)
+{
+	const struct soda_node_object *o = member->object;
+
+	*stored_p = (struct soda_wire_stored){ .map_bytes = soda_store_map_bytes(o->chunks_n),
+					       .chunk_bytes = o->name.chunk_bytes,
+					       .chunks = o->chunks_n,
+					       .parts = o->parts_n,
+					       .member = (uint16_t)member->number };
+}
+
+int soda_node_descriptor(struct soda_node_object *o, uint16_t part)
+{
+	if (part == SODA_WIRE_STORE_MAP)
+		return o->map_fd;
+	return part < o->parts_n ? o->parts[part] : -EINVAL;
+}
+
+/* Eviction */
+
+struct batch {
+	struct chunk *chunks[BATCH];
+	int n;
+};
+
+static bool was_touched(const struct chunk *c)
+{
+	const struct soda_node_object *o = c->object;
+	_Atomic uint8_t *touched = &soda_store_touched(o->map, o->chunks_n)[index_of(c)];
+
+	/* relaxed: a hint; a look first, because most have not been, and the line is shared */
+	return atomic_load_explicit(touched, memory_order_relaxed) &&
+	       atomic_exchange_explicit(touched, 0, memory_order_relaxed);
+}
+
+/*
+ * Up to BATCH chunks from the oldest on, each looked at once: what a process has mapped since it
+ * was looked at last is young again.  *left_p: how many more may be looked at.
+ */
+static void choose_locked(struct user *u, struct batch *b, uint64_t *left_p, bool any)
+{
+	b->n = 0;
+	for (; b->n < BATCH && u->oldest && *left_p; --*left_p) {
+		struct chunk *c = u->oldest;
+
+		unlink_locked(c);
+		if (!any && was_touched(c)) {
+			link_newest_locked(c);
+			continue;
+		}
+		c->state = CHOSEN;
+		c->held = false;
+		publish(c, SODA_STORE_EMPTY);
+		b->chunks[b->n++] = c;
+	}
+}
+
+static void mark_held_of(struct soda_node_object *o, uint32_t member)
+{
+	_Atomic uint32_t *ring = soda_store_member(o->map, o->chunks_n, member);
+
+	for (uint32_t i = 0; i < SODA_STORE_RINGS * SODA_STORE_LAST; i++) {
+		uint32_t at = atomic_load(&ring[i]); /* seq_cst: see store_map.h */
+
+		if (at && at <= o->chunks_n && o->chunks[at - 1].state == CHOSEN)
+			o->chunks[at - 1].held = true;
+	}
+}
+
+/* Which of the chosen are among some thread's last ones. */
+static void mark_held_locked(struct batch *b)
+{
+	const struct soda_node_object *done = NULL;
+
+	for (int i = 0; i < b->n; i++) {
+		struct soda_node_object *o = b->chunks[i]->object;
+
+		if (o == done)
+			continue;
+		for (uint32_t m = 0; m < SODA_STORE_MEMBERS; m++)
+			if (o->members >> m & 1)
+				mark_held_of(o, m);
+		done = o;
+	}
+}
+
+/* Those that are held stay; the others are EVICTING. */
+static void keep_held_locked(struct soda_node_store *store, struct batch *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < b->n; i++) {
+		struct chunk *c = b->chunks[i];
+
+		if (c->held) {
+			store->stats.held++;
+			c->state = READY;
+			publish(c, SODA_STORE_READY);
+			link_newest_locked(c);
+			continue;
+		}
+		c->state = EVICTING;
+		c->generation++;
+		publish(c, SODA_STORE_EMPTY);
+		b->chunks[n++] = c;
+	}
+	b->n = n;
+}
+
+/*
+ * Whose chunks go: the asker's, if it has its share of the budget; else those of the user that has
+ * most.
+ */
+static struct user *victim_locked(const struct soda_node_store *store, struct user *asker)
+{
+	struct user *most = asker;
+
+	if (asker->ready && asker->used >= store->stats.capacity / store->users_n)
+		return asker;
+	for (struct user *u = store->users; u; u = u->next)
+		if (u->ready && (!most->ready || u->used > most->used))
+			most = u;
+	return most;
+}
+
+/* What nobody holds; where all is held, the oldest of that. */
+static void pick_locked(struct soda_node_store *store, struct user *asker, struct batch *b)
+{
+	struct user *u = victim_locked(store, asker);
+	uint64_t left = u->ready;
+
+	b->n = 0;
+	while (!b->n && left) {
+		choose_locked(u, b, &left, false);
+		mark_held_locked(b);
+		keep_held_locked(store, b);
+	}
+	if (b->n)
+		return;
+	left = u->ready < BATCH ? u->ready : BATCH; /* all were touched, or are held */
+	choose_locked(u, b, &left, true);
+	mark_held_locked(b);
+	keep_held_locked(store, b);
+	if (b->n)
+		return;
+	left = 1;
+	choose_locked(u, b, &left, true);
+	keep_held_locked(store, b);
+}
+
+/* How many from the i-th on lie in a row in one memfd. */
+static int run_at(const struct batch *b, int i)
+{
+	int n = 1;
+
+	while (i + n < b->n && b->chunks[i + n] == b->chunks[i + n - 1] + 1 &&
+	       b->chunks[i + n]->object == b->chunks[i]->object &&
+	       part_of(b->chunks[i + n]) == part_of(b->chunks[i]))
+		n++;
+	return n;
+}
+
+/* Without the lock. How many were. */
+static int punch(struct soda_node_store *store, struct batch *b, int *errs)
+{
+	int punched = 0;
+
+	for (int i = 0, n; i < b->n; i += n) {
+		const struct chunk *last;
+		uint64_t at = offset_of(b->chunks[i]);
+		int ret;
+
+		n = run_at(b, i);
+		last = b->chunks[i + n - 1];
+		ret = store->memory->punch(part_of(b->chunks[i]), at % SODA_WIRE_STORE_PART,
+					   offset_of(last) +
+						   bytes_of(last->object, index_of(last)) - at);
+		for (int k = i; k < i + n; k++)
+			errs[k] = ret;
+		punched += ret ? 0 : n;
+		if (ret)
+			soda_log_error("the node's store cannot give memory back: %s",
+				       soda_strerror(ret));
+	}
+	return punched;
+}
+
+static struct soda_node_object *settle_evicted_locked(struct soda_node_store *store,
+						      struct chunk *c, int err)
+{
+	struct soda_node_waiter *waiters = c->waiters;
+
+	if (!err) {
+		store->stats.evictions++;
+		store->stats.bytes_evicted += bytes_of(c->object, index_of(c));
+		empty_locked(c);
+		return drop_locked(c->object);
+	}
+	c->state = READY;
+	c->waiters = NULL;
+	link_newest_locked(c);
+	publish(c, SODA_STORE_READY);
+	send_back_locked(store, waiters);
+	return NULL;
+}
+
+/* A batch goes. How many did. */
+static int evict(struct soda_node_store *store, struct user *asker)
+{
+	struct soda_node_object *dead = NULL, *o;
+	struct batch b;
+	int errs[BATCH], n;
+
+	pthread_mutex_lock(&store->lock);
+	pick_locked(store, asker, &b);
+	pthread_mutex_unlock(&store->lock);
+	n = punch(store, &b, errs);
+	pthread_mutex_lock(&store->lock);
+	for (int i = 0; i < b.n; i++) {
+		o = settle_evicted_locked(store, b.chunks[i], errs[i]);
+		if (!o)
+			continue;
+		o->next = dead;
+		dead = o;
+	}
+	pthread_mutex_unlock(&store->lock);
+	while (dead) {
+		o = dead->next;
+		free_object(dead);
+		dead = o;
+	}
+	return n;
+}
+
+static bool is_over(struct soda_node_store *store)
+{
+	bool over;
+
+	pthread_mutex_lock(&store->lock);
+	over = store->stats.used > store->stats.capacity;
+	pthread_mutex_unlock(&store->lock);
+	return over;
+}
+
+/* Where all that is there is being filled, the budget is exceeded by that. */
+static void make_room(struct soda_node_store *store, struct user *asker)
+{
+	while (is_over(store) && evict(store, asker))
+		;
+}
+
+/* Asking and filling */
+
+uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes)
+{
+	uint64_t index = offset / o->name.chunk_bytes;
+
+	if (offset % o->name.chunk_bytes || index >= o->chunks_n ||
+	    bytes != bytes_of(o, (uint32_t)index))
+		return UINT32_MAX;
+	return (uint32_t)index;
+}
+
+static enum soda_node_answer ask_locked(struct soda_node_object *o, struct chunk *c,
+					struct soda_node_waiter *w)
+{
+	switch ((enum chunk_state)c->state) {
+	case READY:
+		o->store->stats.hits++;
+		return SODA_NODE_READY;
+	case EMPTY:
+		c->object = o;
+		c->state = FILLING;
+		take_locked(c);
+		publish(c, SODA_STORE_FILLING);
+		return SODA_NODE_FILL;
+	default:
+		o->store->stats.waits++;
+		w->next = c->waiters;
+		c->waiters = w;
+		return SODA_NODE_WAITS;
+	}
+}
+
+enum soda_node_answer soda_node_ask(struct soda_node_object *o, uint32_t chunk,
+				    struct soda_node_waiter *w)
+{
+	enum soda_node_answer answer;
+
+	pthread_mutex_lock(&o->store->lock);
+	answer = ask_locked(o, &o->chunks[chunk], w);
+	pthread_mutex_unlock(&o->store->lock);
+	if (answer == SODA_NODE_FILL)
+		make_room(o->store, o->user);
+	return answer;
+}
+
+/* The system has less memory than the budget says: so has the store from now on. */
+static void settle_for_less(struct soda_node_store *store)
+{
+	bool tell;
+	uint64_t capacity;
+
+	pthread_mutex_lock(&store->lock);
+	store->stats.limited++;
+	if (store->stats.capacity > store->stats.used)
+		store->stats.capacity = store->stats.used;
+	store->stats.capacity -= store->stats.capacity / 16;
+	if (store->stats.capacity < LEAST)
+		store->stats.capacity = LEAST;
+	capacity = store->stats.capacity;
+	tell = !store->told_limit;
+	store->told_limit = true;
+	pthread_mutex_unlock(&store->lock);
+	if (tell)
+		soda_log_warning("the node's store goes on with %llu MiB, because the system gives "
+				 "no memory for more: choose a smaller --store, or give the agent "
+				 "more",
+				 (unsigned long long)capacity >> 20);
+}
+
+static int write_chunk(struct soda_node_object *o, uint32_t index, const void *data)
+{
+	struct soda_node_store *store = o->store;
+	uint64_t at = index * (uint64_t)o->name.chunk_bytes % SODA_WIRE_STORE_PART;
+	int ret = -ENOMEM;
+
+	for (int i = 0; i < WRITES_MAX; i++) {
+		ret = store->memory->write(part_of(&o->chunks[index]), data, bytes_of(o, index),
+					   at);
+		if (ret != -ENOMEM && ret != -ENOSPC)
+			break;
+		settle_for_less(store);
+		if (!evict(store, o->user))
+			break;
+	}
+	return ret;
+}
+
+/* Pages of a fill that failed half-way must not be taken for what is there. */
+static void forget_part(struct soda_node_object *o, uint32_t index)
+{
+	uint64_t at = index * (uint64_t)o->name.chunk_bytes % SODA_WIRE_STORE_PART;
+	int ret = o->store->memory->punch(part_of(&o->chunks[index]), at, bytes_of(o, index));
+
+	if (ret)
+		soda_log_error("the node's store cannot give memory back: %s", soda_strerror(ret));
+}
+
+int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *data, int err)
+{
+	struct soda_node_store *store = o->store;
+	struct chunk *c = &o->chunks[chunk];
+	struct soda_node_waiter *waiters = NULL;
+	int ret = err ? err : write_chunk(o, chunk, data);
+
+	if (ret && !err)
+		forget_part(o, chunk);
+	pthread_mutex_lock(&store->lock);
+	if (ret) {
+		store->stats.fills_failed++;
+		empty_locked(c);
+	} else {
+		store->stats.fills++;
+		store->stats.bytes_filled += bytes_of(o, chunk);
+		waiters = c->waiters;
+		c->waiters = NULL;
+		c->state = READY;
+		publish(c, SODA_STORE_READY);
+		link_newest_locked(c);
+	}
+	pthread_mutex_unlock(&store->lock);
+	while (waiters) {
+		struct soda_node_waiter *next = waiters->next;
+
+		waiters->told(waiters, true);
+		waiters = next;
+	}
+	return ret;
+}
+
+/* Start, end */
+
+static void *tell_again(void *arg)
+{
+	struct soda_node_store *store = arg;
+
+	pthread_mutex_lock(&store->lock);
+	while (!store->stop || store->again) {
+		struct soda_node_waiter *w = store->again;
+
+		if (!w) {
+			pthread_cond_wait(&store->work, &store->lock);
+			continue;
+		}
+		store->again = w->next;
+		pthread_mutex_unlock(&store->lock);
+		w->told(w, false);
+		pthread_mutex_lock(&store->lock);
+	}
+	pthread_mutex_unlock(&store->lock);
+	return NULL;
+}
+
+/* Connections need the others. */
+static unsigned most_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur > DESCRIPTORS_MAX * 4)
+		return DESCRIPTORS_MAX;
+	return (unsigned)limit.rlim_cur / 4;
+}
+
+int soda_node_store_create(uint64_t capacity, const struct soda_node_memory *memory,
+			   struct soda_node_store **store_p)
+{
+	struct soda_node_store *store;
+	int ret;
+
+	if (capacity < SODA_NODE_MIN)
+		return -EINVAL;
+	store = calloc(1, sizeof(*store));
+	if (!store)
+		return -ENOMEM;
+	store->memory = memory;
+	store->stats.capacity = capacity;
+	store->descriptors_max = most_descriptors();
+	pthread_mutex_init(&store->lock, NULL);
+	pthread_cond_init(&store->work, NULL);
+	ret = -pthread_create(&store->thread, NULL, tell_again, store);
+	if (ret) {
+		pthread_cond_destroy(&store->work);
+		pthread_mutex_destroy(&store->lock);
+		free(store);
+		return ret;
+	}
+	pthread_setname_np(store->thread, "soda-store");
+	*store_p = store;
+	return 0;
+}
+
+void soda_node_store_destroy(struct soda_node_store *store)
+{
+	struct user *u;
+
+	if (!store)
+		return;
+	pthread_mutex_lock(&store->lock);
+	store->stop = true;
+	pthread_cond_signal(&store->work);
+	pthread_mutex_unlock(&store->lock);
+	soda_wait_join(store->thread, "the thread of the node's store to end");
+	while (store->objects) {
+		struct soda_node_object *o = store->objects;
+
+		store->objects = o->next;
+		free_object(o);
+	}
+	while ((u = store->users)) {
+		store->users = u->next;
+		free(u);
+	}
+	pthread_cond_destroy(&store->work);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+}
+
+void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stats_p)
+{
+	pthread_mutex_lock(&store->lock);
+	*stats_p = store->stats;
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* Accounts */
+
+static void sum_object(const struct soda_node_object *o, uint64_t *used_p, uint64_t *ready_p,
+		       uint32_t *taken_p)
+{
+	*taken_p = 0;
+	for (uint32_t i = 0; i < o->chunks_n; i++) {
+		*taken_p += o->chunks[i].state != EMPTY;
+		*used_p += o->chunks[i].state != EMPTY ? bytes_of(o, i) : 0;
+		*ready_p += o->chunks[i].state == READY;
+	}
+}
+
+static const char *check_user_locked(const struct soda_node_store *store, const struct user *u,
+				     uint64_t *used_p)
+{
+	uint64_t used = 0, ready = 0, listed = 0;
+	unsigned objects = 0;
+
+	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
+		uint32_t taken;
+
+		if (o->user != u)
+			continue;
+		objects++;
+		sum_object(o, &used, &ready, &taken);
+		if (taken != o->taken)
+			return "an object counts other chunks than are taken";
+	}
+	for (const struct chunk *c = u->oldest; c; c = c->next) {
+		listed++;
+		if (c->state != READY || c->object->user != u)
+			return "a chunk is in a list where it does not belong";
+	}
+	*used_p += used;
+	return used != u->used ? "a user counts other bytes than its chunks have"
+	       : ready != u->ready || ready != listed ? "READY chunks are not those of the list"
+	       : objects != u->objects		      ? "a user counts other objects than there are"
+						      : NULL;
+}
+
+int soda_node_check(struct soda_node_store *store, struct soda_why *why)
+{
+	const char *wrong = NULL;
+	uint64_t used = 0;
+
+	pthread_mutex_lock(&store->lock);
+	for (const struct user *u = store->users; u && !wrong; u = u->next)
+		wrong = check_user_locked(store, u, &used);
+	if (!wrong && used != store->stats.used)
+		wrong = "the store counts other bytes than its users";
+	pthread_mutex_unlock(&store->lock);
+	if (wrong)
+		snprintf(why->text, sizeof(why->text), "%s", wrong);
+	return wrong ? -EUCLEAN : 0;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The node's store: READ_ONLY files once for all processes of a user on this machine.  A file that
+ * a process has joined with has sparse memfds, one a GiB, and a map (wire/store_map.h); a chunk
+ * that any process needs is read from the server once and written into its memfd, and each process
+ * maps it from there.  docs/internals/node-store.md has the whole of it.
+ *
+ *            ask: FILL            filled: 0
+ *   EMPTY ---------------> FILLING ----------> READY
+ *     ^ ^                    |                   |  room is needed
+ *     | +---- filled: error -+                   v
+ *     +------------ punched -------------------- EVICTING
+ *
+ * Whoever asks for a chunk that is FILLING or EVICTING waits for that to end.  One budget holds for
+ * all users; what one user's chunks take beyond its share of it is what others' chunks replace.
+ *
+ * This file knows no sessions and no network: paging/store.c brings the requests and the data.
+ *
+ * Locks: one, a leaf; no system call on memory is made with it.  Threads: any.
+ */
+#ifndef SODA_DPU_NODE_STORE_H
+#define SODA_DPU_NODE_STORE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "transport/api/transport.h"
+#include "wire/store_map.h"
+
+struct soda_node_store;
+struct soda_node_object; /* a user's file in the store */
+
+/* Of what an object is. */
+struct soda_node_name {
+	uid_t uid;
+	uint64_t file_id, generation;
+	uint64_t bytes; /* of the file, in whole pages */
+	uint32_t chunk_bytes;
+};
+
+/* A process's place in an object; `object` NULL: none. */
+struct soda_node_member {
+	struct soda_node_object *object;
+	uint32_t number;
+};
+
+/* Who waits for a chunk; the caller's until it is told. */
+struct soda_node_waiter {
+	struct soda_node_waiter *next;
+	/* From any thread, without locks. ready: the chunk is; else ask again. */
+	void (*told)(struct soda_node_waiter *w, bool ready);
+};
+
+enum soda_node_answer {
+	SODA_NODE_READY, /* its pages are in the memfd */
+	SODA_NODE_WAITS, /* the waiter is told later */
+	SODA_NODE_FILL,	 /* it is FILLING now: the caller brings it, and says soda_node_filled */
+};
+
+struct soda_node_stats {
+	uint64_t capacity, used; /* bytes */
+	uint64_t objects, members;
+	uint64_t fills, bytes_filled, fills_failed;
+	uint64_t hits;	/* asked for, and there */
+	uint64_t waits; /* asked for while another one's fill, or an eviction, was under way */
+	uint64_t evictions, bytes_evicted;
+	uint64_t held;	  /* evictions put off, as a process had the chunk among its last ones */
+	uint64_t refused; /* joins */
+	uint64_t limited; /* times the system gave no memory, and the store made do with less */
+};
+
+/* How memory comes and goes; for tests. 0 or negative errno. */
+struct soda_node_memory {
+	int (*write)(int fd, const void *data, uint32_t bytes, uint64_t at);
+	int (*punch)(int fd, uint64_t at, uint64_t bytes);
+};
+extern const struct soda_node_memory soda_node_memory;
+
+/* capacity in bytes, at least SODA_NODE_MIN. 0, -EINVAL, -ENOMEM, or of its thread's start. */
+#define SODA_NODE_MIN (16ull << 20)
+int soda_node_store_create(uint64_t capacity, const struct soda_node_memory *memory,
+			   struct soda_node_store **store_p);
+/* No member is left, and nothing is asked for any more. NULL is a no-op. */
+void soda_node_store_destroy(struct soda_node_store *store);
+
+/*
+ * Join: the object is made where nobody has joined before. 0; -EBUSY: SODA_STORE_MEMBERS have;
+ * -EINVAL: no size for a store, or chunks of which too few fit; -ENOMEM, -EMFILE...; why says so.
+ */
+int soda_node_join(struct soda_node_store *store, const struct soda_node_name *name,
+		   struct soda_node_member *member_p, struct soda_why *why);
+/*
+ * The process has gone, or has closed the file: nothing is asked for it any more. What is there
+ * stays, for those that come, until others need the room. A no-op where it has not joined.
+ */
+void soda_node_leave(struct soda_node_member *member);
+
+/* What a client is told of an object that it has joined. */
+void soda_node_describe(const struct soda_node_member *member, struct soda_wire_stored *stored_p);
+/* The map's descriptor (SODA_WIRE_STORE_MAP), or a part's, borrowed; -EINVAL, errors of making it.
+ */
+int soda_node_descriptor(struct soda_node_object *o, uint16_t part);
+
+/* The chunk at `offset`, if [offset, + bytes) is exactly one; else UINT32_MAX. */
+uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes);
+/* A process of the object needs the chunk. May evict others before it returns FILL. */
+enum soda_node_answer soda_node_ask(struct soda_node_object *o, uint32_t chunk,
+				    struct soda_node_waiter *w);
+/*
+ * The end of what FILL began: the chunk's data have come, or (err, a negative errno) cannot be had.
+ * 0: it is READY, and those who waited have been told; else it is EMPTY again, and they ask again.
+ */
+int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *data, int err);
+
+void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stats_p);
+/* Recompute the accounts: 0, or -EUCLEAN and what is wrong. For tests. */
+int soda_node_check(struct soda_node_store *store, struct soda_why *why);
+
+#endif

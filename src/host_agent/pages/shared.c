@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/pages/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host_agent/pages/mapping.h"
+#include "host_agent/pages/uffd.h"
+#include "wire/store_map.h"
+
+struct soda_shared {
+	struct soda_shared_memory memory;
+	struct soda_store_map *map;
+	_Atomic uint32_t *words, *rings;
+	_Atomic uint8_t *touched;
+};
+
+void soda_shared_close(struct soda_shared_memory *memory)
+{
+	for (unsigned i = 0; memory->parts && i < memory->stored.parts; i++)
+		if (memory->parts[i] >= 0)
+			close(memory->parts[i]);
+	free(memory->parts);
+	if (memory->map_fd >= 0)
+		close(memory->map_fd);
+	*memory = (struct soda_shared_memory){ .map_fd = -1 };
+}
+
+/* Mapping */
+
+static int map_map(struct soda_shared *s)
+{
+	const struct soda_wire_stored *got = &s->memory.stored;
+	void *p =
+		mmap(NULL, got->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->memory.map_fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	s->map = p;
+	madvise(p, got->map_bytes, MADV_DONTFORK);
+	madvise(p, got->map_bytes, MADV_DONTDUMP);
+	s->words = soda_store_words(s->map);
+	s->touched = soda_store_touched(s->map, got->chunks);
+	s->rings = soda_store_member(s->map, got->chunks, got->member);
+	return s->map->magic == SODA_STORE_MAGIC && s->map->chunks == got->chunks ? 0 : -EPROTO;
+}
+
+/*
+ * Without access until it is registered: a touch of a hole that is not would make a page of zeros
+ * in the file, for everybody.
+ */
+static int map_part(char *addr, uint64_t bytes, int fd)
+{
+	if (mmap(addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) ==
+		    MAP_FAILED ||
+	    soda_mapping_prepare(addr, bytes))
+		return -errno;
+	return soda_uffd_register_shared(addr, bytes);
+}
+
+static int map_parts(struct soda_region *r, const struct soda_shared *s)
+{
+	char *base = soda_chunk_address(r->first);
+	int ret = 0;
+
+	for (unsigned i = 0; i < s->memory.stored.parts && !ret; i++) {
+		uint64_t at = i * SODA_WIRE_STORE_PART, left = r->span - at;
+
+		ret = map_part(base + at, left < SODA_WIRE_STORE_PART ? left : SODA_WIRE_STORE_PART,
+			       s->memory.parts[i]);
+	}
+	if (!ret && mprotect(base, r->span, PROT_READ))
+		ret = -errno;
+	return ret;
+}
+
+static void unmap_map(struct soda_shared *s)
+{
+	if (s->map)
+		munmap(s->map, s->memory.stored.map_bytes);
+	free(s);
+}
+
+int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
+		       struct soda_why *why)
+{
+	struct soda_shared *s = calloc(1, sizeof(*s));
+	int ret = -ENOMEM;
+
+	if (s) {
+		s->memory = *memory;
+		ret = map_map(s);
+	}
+	if (!ret)
+		ret = map_parts(r, s);
+	if (!ret) {
+		r->shared = s;
+		return 0;
+	}
+	snprintf(why->text, sizeof(why->text), "the node's store cannot be mapped: %s",
+		 soda_strerror(ret));
+	if (s)
+		unmap_map(s);
+	if (soda_mapping_anew(soda_chunk_address(r->first), r->span, soda_region_prot(r))) {
+		soda_log_error("addresses of fabric memory cannot be mapped again (%s); ending the "
+			       "process rather than read zeros there",
+			       soda_strerror(-errno));
+		abort();
+	}
+	return ret;
+}
+
+static void close_memory(struct soda_region *r)
+{
+	soda_shared_close(&r->shared->memory);
+	unmap_map(r->shared);
+	r->shared = NULL;
+}
+
+int soda_shared_detach(struct soda_region *r)
+{
+	int ret = soda_mapping_anew(soda_chunk_address(r->first), r->span, PROT_NONE);
+
+	close_memory(r);
+	return ret;
+}
+
+void soda_shared_forget(struct soda_region *r)
+{
+	if (r->shared)
+		close_memory(r);
+}
+
+void soda_shared_forked(const struct soda_region *r)
+{
+	const struct soda_shared *s = r->shared;
+
+	if (!s)
+		return;
+	for (unsigned i = 0; i < s->memory.stored.parts; i++)
+		close(s->memory.parts[i]);
+	close(s->memory.map_fd);
+}
+
+/* Faults */
+
+/*
+ * Note the chunk among the thread's last ones, before its word is looked at: from then on the agent
+ * leaves it where it is, or has made the word another one.
+ */
+static void hold(struct soda_thread *t, const struct soda_shared *s, uint32_t chunk)
+{
+	_Atomic uint32_t *ring = &s->rings[t->index % SODA_STORE_RINGS * SODA_STORE_LAST];
+
+	for (int i = 0; i < SODA_STORE_LAST; i++)
+		if (atomic_load_explicit(&ring[i], memory_order_relaxed) == chunk + 1)
+			return;
+	atomic_store(&ring[t->shared_at++ % SODA_STORE_LAST], chunk + 1);
+}
+
+static void drop(char *addr, uint32_t bytes)
+{
+	struct iovec v = { addr, bytes };
+	size_t dropped;
+
+	soda_agent.page_ops->drop(&v, 1, &dropped);
+}
+
+/*
+ * The pager's error as this file's: -EFAULT is a page that the memfd lacks, -ENOENT an address that
+ * is not mapped as we left it.
+ */
+static int told_by(int err)
+{
+	return err == -EFAULT ? -ENOENT : err == -ENOENT ? -EFAULT : err;
+}
+
+/*
+ * A word that has changed: the chunk was evicted meanwhile, and perhaps it is being filled anew.
+ * What was mapped of it goes again, and comes with the next look.
+ */
+static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_t id)
+{
+	struct soda_shared *s = r->shared;
+	uint32_t chunk = id - r->first, bytes = soda_region_chunk_bytes(r, id);
+	uint32_t word = atomic_load(&s->words[chunk]);
+	char *addr = soda_chunk_address(id);
+	int ret;
+
+	if ((word & SODA_STORE_STATE) != SODA_STORE_READY)
+		return -ENOENT;
+	atomic_store_explicit(&s->touched[chunk], 1, memory_order_relaxed); /* a hint */
+	ret = soda_agent.page_ops->map(addr, bytes);
+	if (!ret && atomic_load(&s->words[chunk]) != word) {
+		drop(addr, bytes);
+		ret = -ENOENT;
+	}
+	if (!ret)
+		soda_count(t, SODA_CNT_STORE_MAPS, 1);
+	return told_by(ret);
+}
+
+bool soda_shared_lacks(const struct soda_region *r, uint32_t id)
+{
+	uint32_t word =
+		atomic_load_explicit(&r->shared->words[id - r->first], memory_order_relaxed);
+
+	return (word & SODA_STORE_STATE) == SODA_STORE_EMPTY;
+}
+
+int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	hold(t, r->shared, id - r->first);
+	return map_ready(t, r, id);
+}
+
+/* What an agent that died in the middle of a fill has left of a chunk. */
+static void clear_filling(struct soda_shared *s, uint32_t chunk, uint32_t bytes, uint32_t word)
+{
+	uint64_t at = chunk * (uint64_t)s->memory.stored.chunk_bytes;
+	int saved = errno;
+
+	/* then the word: who finds it changed may take what is there for whole */
+	if (!syscall(SYS_fallocate, s->memory.parts[at / SODA_WIRE_STORE_PART],
+		     FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at % SODA_WIRE_STORE_PART,
+		     (uint64_t)bytes))
+		atomic_compare_exchange_strong(&s->words[chunk], &word,
+					       (word & ~SODA_STORE_STATE) | SODA_STORE_EMPTY);
+	errno = saved;
+}
+
+/* Of an agent that has no store for the object. */
+static int install(struct soda_region *r, uint32_t id, const void *data)
+{
+	struct soda_shared *s = r->shared;
+	uint32_t chunk = id - r->first, bytes = soda_region_chunk_bytes(r, id);
+	uint32_t word = atomic_load(&s->words[chunk]);
+	int ret;
+
+	if ((word & SODA_STORE_STATE) == SODA_STORE_FILLING) {
+		clear_filling(s, chunk, bytes, word);
+		word = atomic_load(&s->words[chunk]);
+	}
+	if ((word & SODA_STORE_STATE) == SODA_STORE_FILLING)
+		return -ENOENT;
+	/* pages that another process has put there are not mapped here yet */
+	ret = soda_agent.page_ops->copy(soda_chunk_address(id), data, bytes, false);
+	if (!ret)
+		ret = soda_agent.page_ops->map(soda_chunk_address(id), bytes);
+	if (!ret && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY)
+		atomic_compare_exchange_strong(&s->words[chunk], &word,
+					       (word & ~SODA_STORE_STATE) | SODA_STORE_READY);
+	return told_by(ret);
+}
+
+int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data)
+{
+	return data ? install(r, id, data) : map_ready(t, r, id);
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The node's store with real programs: a server, an agent with --store, and programs that read one
+ * file through it.  The oracle: every word is the file's; what the server sends is one copy.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/peer.h"
+#include "lib/world.h"
+
+enum {
+	CHUNK = 65536,
+	WORDS = CHUNK / 8,
+	SMALL = 192,
+	LARGE = 640 /* chunks of a file */,
+	TEAM = 4
+};
+
+static struct world world;
+static _Atomic int *over, *ready; /* shared with the programs */
+
+static const char *const names[] = { "small", "large" };
+static const size_t chunks_of[] = { SMALL, LARGE };
+
+/* The last chunk is short by some words. */
+static size_t words_of(int file)
+{
+	return chunks_of[file] * WORDS - 700;
+}
+
+static void write_file(int file, uint64_t round)
+{
+	size_t n = words_of(file);
+	uint64_t *data = malloc(n * 8);
+
+	for (size_t i = 0; i < n; i++)
+		data[i] = mix(i, round);
+	world_write_file(&world, names[file], data, n * 8);
+	free(data);
+}
+
+static void up(const char *store)
+{
+	char options[64];
+
+	snprintf(options, sizeof(options), "--store=%s", store);
+	setenv("SODA_TEST_AGENT", options, 1);
+	setenv("SODA_TEST_AGENT_SHM", "1", 1);
+	world_open(&world, WORLD_TCP, NULL);
+	write_file(0, 3);
+	write_file(1, 3);
+	atomic_store(over, 0);
+	atomic_store(ready, 0);
+}
+
+static uint64_t ask(const char *address, const char *name)
+{
+	struct peer tool;
+	uint64_t value;
+
+	assert_int_equal(peer_ask(&tool, address), 0);
+	value = peer_stat(&tool, name);
+	peer_leave(&tool);
+	assert_true(value != UINT64_MAX);
+	return value;
+}
+
+static uint64_t stat_of(const char *name)
+{
+	return ask(world.address, name);
+}
+
+/* A program that has ended is gone here a moment later. */
+static void await_none(const char *name)
+{
+	for (int i = 0; i < LOOKS && stat_of(name); i++)
+		usleep(10000);
+	assert_int_equal(stat_of(name), 0);
+}
+
+/* Programs */
+
+struct job {
+	int mode; /* enum soda_mode */
+	int file;
+	int programs, rounds; /* rounds 0: until it is over */
+	bool in_order;
+	unsigned kill_ms; /* so long after they have met the first is killed; 0: it is not */
+	void (*run)(const struct job *job, unsigned number);
+};
+
+static const uint64_t *open_file(const struct job *job)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	const uint64_t *data;
+	size_t bytes;
+
+	cfg.server = world.address;
+	cfg.buffer = "3M";
+	cfg.threads = 2;
+	cfg.mode = job->mode;
+	cfg.fault_timeout_ms = 50000;
+	start(&cfg);
+	data = soda_alloc_file(names[job->file], 0, SODA_READ_ONLY, &bytes);
+	CHECK(data, "%s", soda_last_error());
+	CHECK_EQ(bytes, words_of(job->file) * 8);
+	return data;
+}
+
+static void check_chunk(const uint64_t *data, int file, size_t chunk, uint64_t round)
+{
+	size_t end = (chunk + 1) * WORDS < words_of(file) ? (chunk + 1) * WORDS : words_of(file);
+
+	for (size_t i = chunk * WORDS; i < end; i++)
+		CHECK(data[i] == mix(i, round), "word %zu: %llx", i, (unsigned long long)data[i]);
+}
+
+static void meet(int programs)
+{
+	atomic_fetch_add(ready, 1);
+	while (atomic_load(ready) < programs)
+		sleep_ms(1);
+}
+
+static void read_all(const struct job *job, unsigned number)
+{
+	struct dice dice = { .state = 77 + number };
+	const uint64_t *data = open_file(job);
+	size_t n = chunks_of[job->file];
+
+	meet(job->programs);
+	for (int round = 0; job->rounds ? round < job->rounds : !atomic_load(over); round++)
+		for (size_t i = 0; i < n; i++)
+			check_chunk(data, job->file, job->in_order ? i : dice_roll(&dice) % n, 3);
+	for (size_t i = 0; i < n; i++)
+		check_chunk(data, job->file, i, 3);
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	soda_free((void *)(uintptr_t)data);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* Each of the team is a process of its own: libsoda starts once in each. */
+static void child_team(const void *arg)
+{
+	const struct job *job = arg;
+	int failed = 0, status;
+	pid_t pids[TEAM];
+
+	for (int i = 0; i < job->programs; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		job->run(job, (unsigned)i);
+		exit(0);
+	}
+	if (job->kill_ms) {
+		while (atomic_load(ready) < job->programs)
+			sleep_ms(1);
+		sleep_ms(job->kill_ms);
+		kill(pids[0], SIGKILL);
+	}
+	for (int i = 0; i < job->programs; i++)
+		failed += waitpid(pids[i], &status, 0) < 0 || (status && !(job->kill_ms && !i));
+	CHECK_EQ(failed, 0);
+}
+
+static const int modes[] = { SODA_MODE_INLINE, SODA_MODE_HANDLER };
+
+/* One copy: what two programs read together comes from the server once. */
+static void test_one_copy(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct job job = { .mode = modes[i % 2],
+				   .programs = 2,
+				   .rounds = 1,
+				   .in_order = i / 2,
+				   .run = read_all };
+
+		up("64M");
+		expect_passes(child_team, &job);
+		assert_int_equal(stat_of("store_fills"), SMALL);
+		assert_int_equal(stat_of("store_evictions"), 0);
+		assert_int_equal(stat_of("net_demand_bytes"),
+				 (words_of(0) * 8 + 4095) / 4096 * 4096);
+		assert_int_equal(ask(world.server_address, "bytes_read"),
+				 stat_of("net_demand_bytes"));
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
+/* A store that has less room than the file: chunks go while others read them. */
+static void test_eviction(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct job job = { .mode = modes[i % 2],
+				   .file = 1,
+				   .programs = 3,
+				   .rounds = 2,
+				   .in_order = i / 2,
+				   .run = read_all };
+
+		up("16M");
+		expect_passes(child_team, &job);
+		assert_true(stat_of("store_evictions") >= LARGE - 256);
+		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
+		assert_int_equal(stat_of("store_fills_failed"), 0);
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
+/* A program is killed while it fills chunks that others wait for. */
+static void test_a_program_is_killed(void **state)
+{
+	for (unsigned i = 0; i < 6; i++) {
+		struct job job = { .mode = modes[i % 2],
+				   .file = 1,
+				   .programs = 3,
+				   .rounds = 2,
+				   .in_order = i / 3,
+				   .kill_ms = 2 + 7 * i,
+				   .run = read_all };
+
+		up("16M");
+		expect_passes(child_team, &job);
+		await_none("store_members");
+		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
+		world_close(&world);
+	}
+}
+
+/*
+ * The agent is killed: what is mapped stays, and what is missing comes by the next one, which has
+ * no part in that store.
+ */
+static void kill_agent(const void *arg)
+{
+	const struct job *job = arg;
+
+	for (int i = 0; i < LOOKS && atomic_load(ready) < job->programs; i++)
+		sleep_ms(10);
+	for (int i = 0; i < 3; i++) {
+		sleep_ms(60 + 40 * (unsigned)i);
+		world_kill_agent(&world);
+		sleep_ms(20);
+		world_restart_agent(&world);
+	}
+	sleep_ms(200);
+	atomic_store(over, 1);
+}
+
+static void test_the_agent_is_killed(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct job job = { .mode = modes[i % 2],
+				   .file = 1,
+				   .programs = 2,
+				   .in_order = i / 2,
+				   .run = read_all };
+		struct trial t = { .child = child_team, .during = kill_agent, .arg = &job };
+		struct outcome out;
+
+		up("16M");
+		trial_run(&t, &out);
+		world_close_noisy(&world);
+		expect_exit(&out, 0);
+	}
+}
+
+/* What the object is to the program: as any file that is READ_ONLY, but that it cannot be pinned.
+ */
+static void child_uses(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job), *again;
+	size_t bytes = words_of(job->file) * 8;
+
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], true), SIGSEGV);
+	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_PIN), -ENOTSUP);
+	CHECK(strstr(soda_last_error(), "store of the node"), "%s", soda_last_error());
+	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_STATIC_CACHE), -ENOTSUP);
+	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_WILLNEED), 0);
+	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_COLD), 0);
+	check_chunk(data, job->file, 0, 3);
+	again = soda_alloc_file(names[job->file], 0, SODA_READ_ONLY, NULL);
+	CHECK(again && again != data, "%s", soda_last_error());
+	for (size_t i = 0; i < chunks_of[job->file]; i++)
+		check_chunk(again, job->file, i, 3);
+	soda_free((void *)(uintptr_t)data);
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], false), SIGSEGV);
+	check_chunk(again, job->file, 7, 3);
+	/* the addresses of an object that was shared are those of an ordinary one now */
+	for (int i = 0; i < 40; i++) {
+		uint64_t *fam = alloc_checked(bytes);
+
+		CHECK_EQ(fam[9], 0);
+		fam[9] = 1;
+		soda_free(fam);
+	}
+	CHECK(stats_now().resident_bytes <= 3 << 20, "chunks of the store count in the buffer");
+}
+
+static void test_what_a_program_may_do(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+
+		up("64M");
+		expect_passes(child_uses, &job);
+		assert_int_equal(stat_of("store_fills"), SMALL);
+		world_close(&world);
+	}
+}
+
+/* Another file of that name: what was opened before stays what it was. */
+static void child_sees_change(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job), *next;
+
+	for (size_t i = 0; i < SMALL / 2; i++)
+		check_chunk(data, 0, i, 3);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone");
+	next = soda_alloc_file(names[0], 0, SODA_READ_ONLY, NULL);
+	CHECK(next, "%s", soda_last_error());
+	for (size_t i = 0; i < SMALL; i++) {
+		check_chunk(data, 0, i, 3);
+		check_chunk(next, 0, i, 4);
+	}
+}
+
+static void change_file(const void *arg)
+{
+	if (!turn_await())
+		return;
+	sleep_ms(20); /* another modification time, whatever the clock's grain */
+	write_file(0, 4);
+	turn_pass();
+}
+
+static void test_the_file_changes(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+		struct trial t = { .child = child_sees_change, .during = change_file, .arg = &job };
+		struct outcome out;
+
+		up("64M");
+		trial_run(&t, &out);
+		assert_int_equal(stat_of("store_fills"), 2 * SMALL);
+		world_close(&world);
+		expect_quiet_success(&out);
+	}
+}
+
+/* A program on tcp has copies of its own, beside those that share. */
+static void child_alone(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job);
+
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	CHECK_EQ(stats_now().store_maps, 0);
+}
+
+static void test_not_by_tcp(void **state)
+{
+	struct job job = { .mode = SODA_MODE_INLINE };
+
+	up("64M");
+	world_close(&world);
+	unsetenv("SODA_TEST_AGENT_SHM");
+	world_open(&world, WORLD_TCP, NULL);
+	write_file(0, 3);
+	expect_passes(child_alone, &job);
+	assert_int_equal(stat_of("store_fills"), 0);
+	assert_int_equal(stat_of("store_refused"), 0);
+	world_close(&world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_copy),
+		cmocka_unit_test(test_eviction),
+		cmocka_unit_test(test_a_program_is_killed),
+		cmocka_unit_test(test_the_agent_is_killed),
+		cmocka_unit_test(test_what_a_program_may_do),
+		cmocka_unit_test(test_the_file_changes),
+		cmocka_unit_test(test_not_by_tcp),
+	};
+
+	over = shared_memory(sizeof(*over));
+	ready = shared_memory(sizeof(*ready));
+	return cmocka_run_group_tests_name("dpu_store", tests, NULL, NULL);
+}

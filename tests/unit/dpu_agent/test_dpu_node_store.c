@@ -1,0 +1,560 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The node's store: who fills, who waits, what goes when there is no room, and what is told. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "dpu_agent/store/node_store.h"
+
+enum { CHUNK = 65536, CHUNKS = 512, ROOM = 256 /* chunks in a store of 16 MiB */ };
+
+static struct soda_node_store *store;
+static struct soda_why why;
+static char data[CHUNK];
+
+static const struct soda_node_name file = { .uid = 1000,
+					    .file_id = 7,
+					    .generation = 1,
+					    .bytes = CHUNKS * (uint64_t)CHUNK - 8192,
+					    .chunk_bytes = CHUNK };
+
+/* Memory that fails when it is told to. */
+static _Atomic int fail_writes, fail_with;
+
+static int write_or_fail(int fd, const void *from, uint32_t bytes, uint64_t at)
+{
+	if (atomic_load(&fail_writes) && atomic_fetch_sub(&fail_writes, 1) > 0)
+		return atomic_load(&fail_with);
+	return soda_node_memory.write(fd, from, bytes, at);
+}
+
+static int punch(int fd, uint64_t at, uint64_t bytes)
+{
+	return soda_node_memory.punch(fd, at, bytes);
+}
+
+static const struct soda_node_memory memory = { write_or_fail, punch };
+
+static int begin(void **state)
+{
+	atomic_store(&fail_writes, 0);
+	assert_int_equal(soda_node_store_create(SODA_NODE_MIN, &memory, &store), 0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	soda_node_store_destroy(store);
+	return 0;
+}
+
+static struct soda_node_stats stats(void)
+{
+	struct soda_node_stats s;
+
+	why.text[0] = 0;
+	if (soda_node_check(store, &why))
+		fail_msg("%s", why.text);
+	soda_node_stats(store, &s);
+	return s;
+}
+
+static struct soda_node_member join(const struct soda_node_name *name)
+{
+	struct soda_node_member m = { NULL };
+
+	assert_int_equal(soda_node_join(store, name, &m, &why), 0);
+	return m;
+}
+
+/* What a process sees. */
+struct view {
+	struct soda_store_map *map;
+	uint32_t member;
+};
+
+static struct view view_of(const struct soda_node_member *m)
+{
+	int fd = soda_node_descriptor(m->object, SODA_WIRE_STORE_MAP);
+	void *p =
+		mmap(NULL, soda_store_map_bytes(CHUNKS), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	return (struct view){ p, m->number };
+}
+
+static void close_view(struct view *v)
+{
+	munmap(v->map, soda_store_map_bytes(CHUNKS));
+}
+
+static enum soda_store_state word_of(const struct view *v, uint32_t chunk)
+{
+	return atomic_load(&soda_store_words(v->map)[chunk]) & SODA_STORE_STATE;
+}
+
+static void hold(const struct view *v, uint32_t ring, uint32_t chunk)
+{
+	atomic_store(&soda_store_member(v->map, CHUNKS, v->member)[ring], chunk + 1);
+}
+
+static void fill(struct soda_node_object *o, uint32_t chunk)
+{
+	assert_int_equal(soda_node_ask(o, chunk, NULL), SODA_NODE_FILL);
+	memset(data, (int)chunk & 0xff, sizeof(data));
+	assert_int_equal(soda_node_filled(o, chunk, data, 0), 0);
+}
+
+static void fill_range(struct soda_node_object *o, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++)
+		fill(o, i);
+}
+
+static bool holds_byte(const struct soda_node_member *m, uint32_t chunk)
+{
+	int fd = soda_node_descriptor(m->object, 0);
+	char byte = 0;
+
+	assert_int_equal(pread(fd, &byte, 1, chunk * (off_t)CHUNK + 5), 1);
+	return byte == (char)chunk;
+}
+
+/* Those who wait. */
+struct waiter {
+	struct soda_node_waiter w;
+	_Atomic int told; /* 1: again; 2: ready */
+};
+
+static void tell(struct soda_node_waiter *w, bool ready)
+{
+	atomic_store(&((struct waiter *)w)->told, ready ? 2 : 1);
+}
+
+static int await_told(struct waiter *w)
+{
+	for (int i = 0; i < 10000 && !atomic_load(&w->told); i++)
+		usleep(1000);
+	return atomic_load(&w->told);
+}
+
+static void test_filled_once(void **state)
+{
+	struct soda_node_member a = join(&file), b = join(&file);
+	struct waiter w[2] = { { .w.told = tell }, { .w.told = tell } };
+	struct view v = view_of(&a);
+
+	assert_ptr_equal(a.object, b.object);
+	assert_int_not_equal(a.number, b.number);
+	assert_int_equal(word_of(&v, 3), SODA_STORE_EMPTY);
+	assert_int_equal(soda_node_ask(a.object, 3, NULL), SODA_NODE_FILL);
+	assert_int_equal(word_of(&v, 3), SODA_STORE_FILLING);
+	assert_int_equal(soda_node_ask(a.object, 3, &w[0].w), SODA_NODE_WAITS);
+	assert_int_equal(soda_node_ask(b.object, 3, &w[1].w), SODA_NODE_WAITS);
+	memset(data, 3, sizeof(data));
+	assert_int_equal(soda_node_filled(a.object, 3, data, 0), 0);
+	assert_int_equal(w[0].told, 2);
+	assert_int_equal(w[1].told, 2);
+	assert_int_equal(word_of(&v, 3), SODA_STORE_READY);
+	assert_true(holds_byte(&b, 3));
+	assert_int_equal(soda_node_ask(b.object, 3, NULL), SODA_NODE_READY);
+	assert_int_equal(stats().fills, 1);
+	assert_int_equal(stats().waits, 2);
+	assert_int_equal(stats().hits, 1);
+	assert_int_equal(stats().used, CHUNK);
+	close_view(&v);
+	soda_node_leave(&a);
+	soda_node_leave(&b);
+}
+
+/* Chunks are asked for as they are cut: the last one is short. */
+static void test_whole_chunks_only(void **state)
+{
+	struct soda_node_member m = join(&file);
+
+	assert_int_equal(soda_node_chunk(m.object, CHUNK, CHUNK), 1);
+	assert_int_equal(soda_node_chunk(m.object, (CHUNKS - 1) * CHUNK, CHUNK - 8192), CHUNKS - 1);
+	assert_int_equal(soda_node_chunk(m.object, (CHUNKS - 1) * CHUNK, CHUNK), UINT32_MAX);
+	assert_int_equal(soda_node_chunk(m.object, CHUNK, 2 * CHUNK), UINT32_MAX);
+	assert_int_equal(soda_node_chunk(m.object, 4096, CHUNK), UINT32_MAX);
+	assert_int_equal(soda_node_chunk(m.object, CHUNKS * CHUNK, CHUNK), UINT32_MAX);
+	fill(m.object, CHUNKS - 1);
+	assert_int_equal(stats().used, CHUNK - 8192);
+	soda_node_leave(&m);
+}
+
+/* The filler's process was killed, or its connection broke: one of those who wait is the next. */
+static void test_a_fill_that_fails(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct waiter w = { .w.told = tell };
+	struct view v = view_of(&m);
+
+	assert_int_equal(soda_node_ask(m.object, 9, NULL), SODA_NODE_FILL);
+	assert_int_equal(soda_node_ask(m.object, 9, &w.w), SODA_NODE_WAITS);
+	assert_int_equal(soda_node_filled(m.object, 9, NULL, -ECONNRESET), -ECONNRESET);
+	assert_int_equal(await_told(&w), 1);
+	assert_int_equal(word_of(&v, 9), SODA_STORE_EMPTY);
+	assert_int_equal(stats().used, 0);
+	fill(m.object, 9);
+	assert_int_equal(word_of(&v, 9), SODA_STORE_READY);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Room for ROOM: the oldest go, in a batch, and their memory with them. */
+static void test_the_oldest_go(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	fill_range(m.object, 0, ROOM);
+	assert_int_equal(stats().evictions, 0);
+	fill(m.object, ROOM);
+	assert_int_equal(stats().evictions, 16);
+	assert_true(stats().used <= stats().capacity);
+	for (uint32_t i = 0; i < 16; i++) {
+		assert_int_equal(word_of(&v, i), SODA_STORE_EMPTY);
+		assert_true(i == 0 || !holds_byte(&m, i));
+	}
+	assert_int_equal(word_of(&v, 16), SODA_STORE_READY);
+	assert_true(holds_byte(&m, 16));
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* A word that was READY once is another one when it is READY again. */
+static void test_generations(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	uint32_t before;
+
+	fill_range(m.object, 0, ROOM);
+	before = atomic_load(&soda_store_words(v.map)[1]);
+	fill(m.object, ROOM);
+	fill(m.object, 1);
+	assert_int_equal(word_of(&v, 1), SODA_STORE_READY);
+	assert_int_not_equal(atomic_load(&soda_store_words(v.map)[1]), before);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+static void test_touched_ones_stay(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	fill_range(m.object, 0, ROOM);
+	for (uint32_t i = 0; i < 8; i++)
+		atomic_store(&soda_store_touched(v.map, CHUNKS)[i], 1);
+	fill(m.object, ROOM);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(word_of(&v, i), SODA_STORE_READY);
+	assert_int_equal(word_of(&v, 8), SODA_STORE_EMPTY);
+	/* once: they are as old as the others that were filled before that */
+	fill_range(m.object, ROOM + 1, 2 * ROOM);
+	for (uint32_t i = 0; i < 8; i++)
+		assert_int_equal(word_of(&v, i), SODA_STORE_EMPTY);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* What threads may need for one instruction is not evicted, however long ago it was mapped. */
+static void test_held_ones_stay(void **state)
+{
+	struct soda_node_member a = join(&file), b = join(&file);
+	struct view v = view_of(&a), other = view_of(&b);
+
+	fill_range(a.object, 0, ROOM);
+	for (uint32_t i = 0; i < 4; i++)
+		hold(i % 2 ? &v : &other, i, i);
+	fill_range(a.object, ROOM, CHUNKS);
+	for (uint32_t i = 0; i < 4; i++)
+		assert_int_equal(word_of(&v, i), SODA_STORE_READY);
+	assert_int_equal(word_of(&v, 4), SODA_STORE_EMPTY);
+	assert_true(stats().held > 0);
+	/* nor for a process that has gone */
+	soda_node_leave(&b);
+	for (uint32_t i = 4; i < 4 + ROOM; i++)
+		if (word_of(&v, i) == SODA_STORE_EMPTY)
+			fill(a.object, i);
+	assert_int_equal(word_of(&v, 0), SODA_STORE_EMPTY);
+	assert_int_equal(word_of(&v, 1), SODA_STORE_READY);
+	close_view(&v);
+	close_view(&other);
+	soda_node_leave(&a);
+}
+
+/* More is held than there is room for: the store goes on, within its budget. */
+static void test_all_are_held(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	for (uint32_t i = 0; i < CHUNKS; i++)
+		hold(&v, i, i);
+	fill_range(m.object, 0, CHUNKS);
+	assert_true(stats().used <= stats().capacity);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Rings hold what processes write there. */
+static void test_nonsense_in_the_map(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	memset((char *)v.map + SODA_WIRE_PAGE, 0xa5, soda_store_map_bytes(CHUNKS) - SODA_WIRE_PAGE);
+	fill_range(m.object, 0, CHUNKS);
+	assert_true(stats().used <= stats().capacity);
+	assert_int_equal(stats().fills, CHUNKS);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Another user takes its share, and no more, from one who has all. */
+static void test_users_have_shares(void **state)
+{
+	struct soda_node_name name = file;
+	struct soda_node_member a = join(&file), b;
+	struct view v = view_of(&a);
+	uint32_t left = 0;
+
+	name.uid = 1001;
+	b = join(&name);
+	assert_ptr_not_equal(a.object, b.object);
+	fill_range(a.object, 0, ROOM);
+	fill_range(b.object, 0, CHUNKS);
+	for (uint32_t i = 0; i < ROOM; i++)
+		left += word_of(&v, i) == SODA_STORE_READY;
+	assert_in_range(left, ROOM / 2 - 16, ROOM / 2 + 16);
+	assert_int_equal(stats().objects, 2);
+	close_view(&v);
+	soda_node_leave(&a);
+	soda_node_leave(&b);
+}
+
+/* Whoever comes late finds what is there, also when nobody is left; until it is needed. */
+static void test_what_is_left_behind(void **state)
+{
+	struct soda_node_name next = file;
+	struct soda_node_member m = join(&file), n;
+
+	fill_range(m.object, 0, 10);
+	soda_node_leave(&m);
+	assert_int_equal(stats().members, 0);
+	assert_int_equal(stats().objects, 1);
+	m = join(&file);
+	assert_int_equal(soda_node_ask(m.object, 4, NULL), SODA_NODE_READY);
+	soda_node_leave(&m);
+	next.generation++; /* the file has changed: nothing of the old one is it */
+	n = join(&next);
+	fill_range(n.object, 0, ROOM + 1);
+	assert_int_equal(stats().objects, 1);
+	soda_node_leave(&n);
+}
+
+/* The system gives less than the budget says. */
+static void test_less_memory(void **state)
+{
+	struct soda_node_member m = join(&file);
+
+	fill_range(m.object, 0, 128);
+	atomic_store(&fail_with, -ENOSPC);
+	atomic_store(&fail_writes, 1);
+	fill(m.object, 200);
+	assert_int_equal(stats().limited, 1);
+	assert_true(stats().capacity <= 129 * CHUNK);
+	assert_true(stats().evictions > 0);
+	fill_range(m.object, 201, 400);
+	assert_true(stats().used <= stats().capacity);
+	soda_node_leave(&m);
+}
+
+/* No memory at all, or an error that is not for want of memory. */
+static void test_no_memory(void **state)
+{
+	struct soda_node_member m = join(&file);
+
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&fail_with, i ? -EIO : -ENOMEM);
+		atomic_store(&fail_writes, 1000);
+		assert_int_equal(soda_node_ask(m.object, 5, NULL), SODA_NODE_FILL);
+		assert_int_equal(soda_node_filled(m.object, 5, data, 0), fail_with);
+		assert_int_equal(stats().used, 0);
+	}
+	atomic_store(&fail_writes, 0);
+	fill(m.object, 5);
+	soda_node_leave(&m);
+}
+
+static void test_what_is_refused(void **state)
+{
+	struct soda_node_member m = { NULL }, many[SODA_STORE_MEMBERS];
+	struct soda_node_name bad = file;
+
+	bad.chunk_bytes = 512u << 10; /* 32 of them */
+	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "--store"));
+	bad.chunk_bytes = 3 * 4096;
+	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	bad = file;
+	bad.bytes = 0;
+	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	bad.bytes = UINT64_MAX & ~4095ull;
+	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	for (int i = 0; i < SODA_STORE_MEMBERS; i++)
+		many[i] = join(&file);
+	assert_int_equal(soda_node_join(store, &file, &m, &why), -EBUSY);
+	assert_null(m.object);
+	soda_node_leave(&many[7]);
+	m = join(&file);
+	assert_int_equal(m.number, 7);
+	soda_node_leave(&m);
+	for (int i = 0; i < SODA_STORE_MEMBERS; i++)
+		soda_node_leave(&many[i]);
+	assert_int_equal(soda_node_store_create(SODA_NODE_MIN - 1, &memory, &store), -EINVAL);
+	assert_int_equal(stats().refused, 5);
+}
+
+/* Descriptors are bounded: what was left behind goes for what comes. */
+static void test_many_objects(void **state)
+{
+	struct rlimit was, few;
+	struct soda_node_name name = file;
+	struct soda_node_member m, kept[32];
+	int n = 0;
+
+	soda_node_store_destroy(store);
+	getrlimit(RLIMIT_NOFILE, &was);
+	few = (struct rlimit){ 128, was.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &few);
+	assert_int_equal(soda_node_store_create(SODA_NODE_MIN, &memory, &store), 0);
+	setrlimit(RLIMIT_NOFILE, &was);
+	name.bytes = CHUNK;
+	for (int i = 0; i < 1000; i++) {
+		name.file_id = 1000 + (uint64_t)i;
+		m = join(&name);
+		assert_int_equal(soda_node_ask(m.object, 0, NULL), SODA_NODE_FILL);
+		assert_int_equal(soda_node_filled(m.object, 0, data, 0), 0);
+		soda_node_leave(&m);
+	}
+	assert_true(stats().objects <= 16);
+	assert_int_equal(stats().refused, 0);
+	for (int i = 0; i < 32; i++) {
+		name.file_id = 5000 + (uint64_t)i;
+		n += !soda_node_join(store, &name, &kept[n], &why);
+	}
+	assert_int_equal(n, 16);
+	assert_int_equal(stats().refused, 16);
+	while (n)
+		soda_node_leave(&kept[--n]);
+	assert_int_equal(stats().objects, 0);
+}
+
+static void test_descriptors(void **state)
+{
+	struct soda_node_name two = file;
+	struct soda_node_member m;
+	struct soda_wire_stored said;
+	int seals;
+
+	two.bytes = SODA_WIRE_STORE_PART + 4096;
+	m = join(&two);
+	soda_node_describe(&m, &said);
+	assert_int_equal(said.parts, 2);
+	assert_int_equal(said.chunks, SODA_WIRE_STORE_PART / CHUNK + 1);
+	assert_int_equal(said.map_bytes, soda_store_map_bytes(said.chunks));
+	assert_int_equal(lseek(soda_node_descriptor(m.object, 1), 0, SEEK_END), 4096);
+	assert_int_equal(soda_node_descriptor(m.object, 2), -EINVAL);
+	seals = fcntl(soda_node_descriptor(m.object, 0), F_GET_SEALS);
+	assert_int_equal(seals, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	fill(m.object, said.chunks - 1); /* the first chunk of the second part */
+	soda_node_leave(&m);
+}
+
+/* Threads ask, fill and wait; the accounts hold, and nobody is forgotten. */
+
+enum { THREADS = 4, ROUNDS = 4000 };
+
+static void *work(void *arg)
+{
+	struct soda_node_member m = join(&file);
+	uint32_t seed = (uint32_t)(uintptr_t)arg * 7919 + 1;
+	char *mine = calloc(1, CHUNK);
+	struct view v = view_of(&m);
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct waiter w = { .w.told = tell };
+		uint32_t chunk = (seed = seed * 1664525 + 1013904223) % CHUNKS;
+
+		hold(&v, (uint32_t)i % 16, chunk);
+		switch (soda_node_ask(m.object, chunk, &w.w)) {
+		case SODA_NODE_FILL:
+			soda_node_filled(m.object, chunk, mine, seed >> 20 & 7 ? 0 : -EIO);
+			break;
+		case SODA_NODE_WAITS:
+			assert_int_not_equal(await_told(&w), 0);
+			break;
+		default:
+			break;
+		}
+	}
+	close_view(&v);
+	free(mine);
+	soda_node_leave(&m);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t threads[THREADS];
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, work, (void *)i);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(stats().used <= stats().capacity);
+	assert_int_equal(stats().members, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(test_filled_once),
+		CASE(test_whole_chunks_only),
+		CASE(test_a_fill_that_fails),
+		CASE(test_the_oldest_go),
+		CASE(test_generations),
+		CASE(test_touched_ones_stay),
+		CASE(test_held_ones_stay),
+		CASE(test_all_are_held),
+		CASE(test_nonsense_in_the_map),
+		CASE(test_users_have_shares),
+		CASE(test_what_is_left_behind),
+		CASE(test_less_memory),
+		CASE(test_no_memory),
+		CASE(test_what_is_refused),
+		CASE(test_many_objects),
+		CASE(test_descriptors),
+		CASE(test_threads),
+	};
+
+	return cmocka_run_group_tests_name("dpu_store", tests, NULL, NULL);
+}
