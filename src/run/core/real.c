@@ -64,7 +64,10 @@ void *run_next(const char *name)
 	return p;
 }
 
-/* The C library's: some shells bring functions of these names, which do nothing before main(). */
+/*
+ * The C library's unsetenv and setenv: some shells define functions of these names, which do
+ * nothing before main().
+ */
 static void unset(const char *name)
 {
 	static int (*next_unsetenv)(const char *);
@@ -79,7 +82,7 @@ static void set(const char *name, const char *value)
 	RUN_NEXT(next_setenv, "setenv")(name, value, 1);
 }
 
-/* Programs that this one starts have nothing to do with fabric memory, unless asked for. */
+/* Programs that this one starts get no fabric memory, unless asked for. */
 static void leave_children_alone(void)
 {
 	const char *list = getenv("LD_PRELOAD");
@@ -102,7 +105,10 @@ static void leave_children_alone(void)
 	unset("SODA_RUN_STATS");
 }
 
-/* One process's, whatever becomes of its children: what it becomes finds them anew (become.c). */
+/*
+ * The samples are of this process alone: children do not get the variable; become.c sets it for
+ * execve.
+ */
 static void open_samples(void)
 {
 	const char *fd = getenv("SODA_RUN_SAMPLES");
@@ -112,7 +118,7 @@ static void open_samples(void)
 	unset("SODA_RUN_SAMPLES");
 }
 
-/* In the child of a fork: who waits for the end of that stream does not wait for a daemon. */
+/* In the child of a fork, so that a reader of that stream sees its end when the parent ends. */
 static void close_stats(void)
 {
 	if (run_settings.stats_fd >= 0)
@@ -132,7 +138,7 @@ __attribute__((constructor)) static void setup(void)
 	run_settings.stats = stats && *stats == '1';
 	children = getenv("SODA_RUN_CHILDREN");
 	if (run_settings.stats || !children) {
-		/* some programs close theirs before they end */
+		/* a copy, because some programs close standard error before they end */
 		run_settings.stats_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
 		pthread_atfork(NULL, NULL, close_stats);
 	}
@@ -172,7 +178,10 @@ static void begin(void)
 	}
 }
 
-/* Once, whoever has started the runtime: the program may know it itself. */
+/*
+ * At the first call after the runtime has started, perhaps by the program, which may use libsoda
+ * itself.
+ */
 static void begun(void)
 {
 	static _Atomic bool known;

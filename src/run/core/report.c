@@ -14,18 +14,20 @@
 
 enum { SITES = 512, SHOWN = 8 };
 
-/* Where allocations came from: open addressing, never removed; full: the rest is not told apart. */
+/*
+ * Calls that allocate: a hash table with open addressing; when it is full, others are not counted.
+ */
 static struct site {
 	_Atomic(const void *) caller;
 	_Atomic uint64_t bytes, calls, faults;
 } sites[SITES];
 
-/* Of each chunk: the number of the call that has allocated it last, from one on. */
+/* For each chunk: 1 + the index in `sites` of the call that has allocated it last; 0: none. */
 static _Atomic uint16_t *owners;
 
 static _Atomic uint64_t fam_peak;
 
-/* AS: on the path of a fault. */
+/* Called on the path of a fault. AS. */
 static void on_fault(uint32_t id)
 {
 	uint32_t n = owners ? atomic_load_explicit(&owners[id], memory_order_relaxed) : 0;
@@ -40,7 +42,6 @@ void run_report_start(void)
 		soda_fault_seen = on_fault;
 }
 
-/* The runtime runs: there are chunks. */
 void run_report_begin(void)
 {
 	size_t n = soda_agent.bytes >> soda_agent.chunk_shift;
@@ -98,7 +99,7 @@ static int by_bytes(const void *a, const void *b)
 
 static void show_sites(void)
 {
-	static struct site sorted[SITES]; /* faults go on */
+	static struct site sorted[SITES]; /* a copy, because other threads still change sites */
 	char size[16], where[256];
 
 	memcpy(sorted, sites, sizeof(sorted));

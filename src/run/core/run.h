@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libsoda-run.so, which `soda run` loads into a program: libsoda, and around it
+ * libsoda-run.so, which `soda run` loads into a program: libsoda, and around it *wrappers* of
  * the C library's functions that allocate memory, change mappings, and hand memory
- * to the kernel.  The program's calls come here; what concerns no fabric memory
- * is passed on.  Calls from this library itself are passed on in any case.
+ * to the kernel.  The program calls the wrappers; one whose arguments are not in fabric memory
+ * calls the C library's function, and so does each that this library itself has called.
  *
- *   real.c     the functions that stand behind these, settings, start
+ *   real.c     finds the wrapped functions; settings, start and end
  *   heap.c     malloc and its family: large blocks from soda_malloc's heap
  *   pool.c     pages for mappings, cut from few regions
  *   maps.c     mmap and what is done to mappings
  *   remap.c    mremap
- *   closed.c   what nobody may access
- *   bounce.c   a piece of local memory for a system call on fabric memory
- *   hold.c     chunks that stay for the length of a call
+ *   closed.c   chunks that mprotect() has made inaccessible
+ *   bounce.c   local memory that stands in for fabric memory in a system call
+ *   hold.c     chunks that stay resident for the length of a call
  *   calls.c    read, write and the like
  *   sockets.c  recv, send and the like
  *   ioctl.c    ioctl
- *   near.c     small arguments as local memory, for the next three
+ *   near.c     local copies of small arguments, for the next three
  *   arguments.c  stat, select and what else takes a structure
  *   addresses.c  connect, accept and the like
  *   paths.c    open, rename, posix_spawn and what else takes a name
- *   become.c   execve and its family: what the program becomes has fabric memory, too
+ *   become.c   execve and its family: the program that this one becomes has fabric memory, too
  *   threads.c  affinity, scheduling, names
  *   messages.c  mq_send, msgsnd, semop and the like
  *   aio.c      aio_read and the like
- *   locks.c    pthread_mutex_lock and what else waits for a futex
+ *   locks.c    pthread_mutex_lock and others that wait at a futex
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
- *   stdio.c    fread, fwrite and the like: the C library's own calls do not come by calls.c
+ *   stdio.c    fread, fwrite and the like, from which the C library calls no wrapper of calls.c
  *   report.c   --stats
  *   samples.c  --report
  *   symbols.c  the names of callers
@@ -44,28 +44,31 @@
 #include "host_agent/core/agent.h"
 
 #define RUN_API __attribute__((visibility("default")))
-/* Of a function that is another one under a second name: off_t and off64_t are the same. */
+/* Declares a second name of a function, as of those with off64_t, which is the same as off_t. */
 #define RUN_SAME_AS(name) __attribute__((alias(#name)))
 
-/* Settings, from the environment that `soda run` makes; constant after the start. */
+/* From the environment that `soda run` makes; constant after the start. */
 struct run_settings {
-	size_t threshold; /* of blocks and mappings that go to fabric memory */
-	bool stats;
-	int stats_fd; /* standard error, for the end; -1: none */
+	size_t threshold; /* blocks and mappings of that many bytes or more go to fabric memory */
+	bool stats;	  /* --stats */
+	int stats_fd;	  /* standard error, for the end of the process; -1: none */
 };
 
 extern struct run_settings run_settings;
 
-/* The address of a call is in this library: __builtin_return_address(0) of a wrapper. */
+/* Whether a wrapper was called from this library; caller: RUN_CALLER. */
 bool run_is_ours(const void *caller);
-/* The address of a call is in the C library, which hands what it allocates to the kernel itself. */
+/*
+ * Whether it was called from the C library, which passes memory that it allocates to the kernel
+ * itself.
+ */
 bool run_is_libc(const void *caller);
-/* The calling thread is inside the runtime, or has no business there: the C library's heap. */
+/* Not 0: the calling thread is inside the runtime: its blocks come from the C library's heap. */
 extern __thread int run_inside __attribute__((tls_model("initial-exec")));
 
 /*
- * The runtime runs, started if need be; false: the child of a fork, or the end of
- * the process.  Where it cannot start, one line and the end.
+ * Start the runtime if it was not.  True: it runs.  False: this is the child of a fork, or the
+ * process is ending.  If it cannot start, logs why and ends the process.
  */
 bool run_ready(void);
 
@@ -74,36 +77,38 @@ static inline bool run_fam(const void *p)
 	return soda_agent_owns(p);
 }
 
-/* Of a wrapper: where it was called from. */
+/* In a wrapper: where it was called from. */
 #define RUN_CALLER __builtin_return_address(0)
-/* p is in fabric memory, and the program has handed it over, not this library. */
+/* p is in fabric memory, and comes from the program, not from this library. */
 static inline bool run_handed(const void *p, const void *caller)
 {
 	return run_fam(p) && !run_is_ours(caller);
 }
 
-/* Of programs that are compiled with _FORTIFY_SOURCE: there is no room for what they ask for. */
+/* Ends a program compiled with _FORTIFY_SOURCE: its buffer is too small for what it asks for. */
 _Noreturn void __chk_fail(void);
 
-/* The next function of that name after this library's. NULL: none. */
+/* The function of that name that a call would find without this library. NULL: there is none. */
 void *run_next(const char *name);
+/* The same, kept in *slot. */
 static inline void *run_resolved(void **slot, const char *name)
 {
 	if (!*slot)
 		*slot = run_next(name);
 	return *slot;
 }
+/* The same, as a function of fn's type, kept in fn. */
 #define RUN_NEXT(fn, name) ((__typeof__(fn))run_resolved((void **)&(fn), (name)))
 
-/* Pages for a mapping: whole chunks, zeros; NULL: there is no more. */
+/* Pages for a mapping: zeros, in chunks of their own; NULL: no memory. */
 void *run_pool_map(size_t bytes);
-/* Pages of the pool are mapped from now on, whether they were or not. */
+/* Pages of the pool count as mapped from now on, whether they did before or not. */
 void run_pool_claim(void *addr, size_t bytes);
-/* Of whatever range of mapped pages; what is not of the pool is left alone. */
+/* Unmap the range's pages that are the pool's; it stops at an address that is not. */
 void run_pool_unmap(void *addr, size_t bytes);
 /*
- * How many bytes from addr on, of a range in whole pages, are alike: mapped, or not.  What is not
- * of the pool is mapped.
+ * *mapped_p: whether the page at addr is mapped; returns for how many bytes of the range, of whole
+ * pages, the same is true.  Pages that are not the pool's count as mapped.
  */
 size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p);
 /* Lengthen a mapping in place; false: no room. */
@@ -115,36 +120,39 @@ static inline size_t run_pages(size_t bytes)
 	return (bytes + 4095) & ~(size_t)4095;
 }
 
-/* Of maps.c: addr is in fabric memory, the caller is the program, and the runtime runs. */
+/*
+ * maps.c: whether addr is in fabric memory, the caller is not this library, and the runtime runs.
+ */
 bool run_concerns(const void *addr, const void *caller);
-/* Anew over what is in fabric memory: zeros, with that protection. As mmap(2). */
+/* Map zeros with that protection over pages in fabric memory. As mmap(2) with MAP_FIXED. */
 void *run_map_over(void *addr, size_t bytes, int prot, int flags);
 /*
- * The least protection of all pages in the range. *mixed_p: some are writable and some are not.
+ * The protection that all pages in the range have at least. *mixed_p: some are writable and some
+ * not.
  */
 int run_protection(const char *p, size_t bytes, bool *mixed_p);
-/* Change it, of mapped pages. 0 or a negative error. */
+/* Change the protection of mapped pages. 0 or a negative error. */
 int run_protect(char *addr, size_t bytes, int prot);
-/* Mapped pages become zeros, whatever their protection, which stays. */
+/* Make mapped pages zeros, whatever their protection, which stays. */
 void run_zeros(char *addr, size_t bytes);
 
 /*
- * Whole chunks that will be PROT_NONE: what is brought or guessed unasked spares them from now on.
- * false: no memory, they stay as they are.
+ * Mark whole chunks, which the caller will make PROT_NONE, as closed: from now on the runtime
+ * neither fetches them ahead nor fills them.  false: no memory, and they are not marked.
  */
 bool run_close(const char *addr, size_t bytes);
 /*
- * The range gets another protection, or goes.  Chunks that lie in it in part become readable
- * before, if they were closed; the range itself is as it was.
+ * The range is about to get another protection, or to be unmapped: its chunks count as closed no
+ * more, and those that lie in it only in part become readable, if they were closed.
  */
 void run_open(const char *addr, size_t bytes);
 
-/* addr lies in a chunk of the pool none of whose pages is mapped. AS. */
+/* Whether addr lies in a chunk of the pool of which no page is mapped. AS. */
 bool run_pool_holds_nothing(const void *addr);
-/* soda_fill_allowed. AS. */
+/* For soda_fill_allowed (host_agent/pages/install.h). AS. */
 bool run_may_fill(uint32_t id);
 
-/* The bytes of [addr, addr + bytes) that are in one region; 0: none. */
+/* How many bytes from addr on, at most `bytes`, are in one region; 0: addr is in none. */
 size_t run_piece(const void *addr, size_t bytes);
 
 /* A piece of local memory, aligned to pages, of at least RUN_BOUNCE bytes. NULL: none. */
@@ -153,18 +161,19 @@ void *run_bounce_get(size_t bytes, size_t *bytes_p);
 void run_bounce_put(void *p, size_t bytes);
 
 /*
- * Keep [addr, addr + bytes) resident and open for stores, so that the kernel can use it by itself;
- * as often unheld as held.  All that is held at once is a tenth of the page buffer: beyond that one
- * line that names `what`, and abort().  Asynchronous signals' handlers must not call them.
+ * Keep [addr, addr + bytes) resident and open for stores, so that the kernel can use it without a
+ * fault; each run_hold() needs a run_unhold().  At most a tenth of the page buffer can be held at
+ * once: beyond that an error is logged, which names `what`, and abort() called.  Not for signal
+ * handlers.
  */
 void run_hold(void *addr, size_t bytes, const char *what);
 void run_unhold(void *addr, size_t bytes);
-/* It is fabric memory, and the kernel's own faults are nobody's. */
+/* Whether p is fabric memory, and nobody serves faults that the kernel takes on it. */
 bool run_hold_needed(const void *p);
 
-/* Free what the C library has allocated for the program. */
+/* Free a block that the C library has allocated for the program. */
 void run_free(void *p);
-/* fwrite and write for the program, whatever memory it is. */
+/* fwrite and write for the program, of any memory. */
 size_t run_fwrite(const void *p, size_t item, size_t n, FILE *f);
 ssize_t run_write(int fd, const void *p, size_t n);
 /* pread or, with `out`, pwrite for the program; at < 0: read or write. */
@@ -173,28 +182,32 @@ ssize_t run_transfer(int fd, void *p, size_t n, off_t at, bool out);
 /* --stats: before the runtime runs, and once it does. */
 void run_report_start(void);
 void run_report_begin(void);
-/* A block or mapping from that call. */
+/* Note a block or mapping that the program got from its call at `caller`. */
 void run_report_site(const void *caller, const void *p, size_t bytes);
+/* Print the statistics. */
 void run_report(void);
-/* "function+0x12 (file)", or what there is of it. */
+/* Write "function+0x12 (file)", or as much of that as is known. */
 void run_symbol(const void *address, char *text, size_t bytes);
 
 /*
- * become.c: the program starts, with the environment as `soda run` has made it; and it ends.
- * children: those keep that environment.
+ * become.c: start: the program starts, with the environment that `soda run` has made; children: the
+ * program's children get that environment, too.  end: the program ends.
  */
 void run_become_start(bool children);
 void run_become_end(void);
 
-/* --report: the memory for samples, if that descriptor is one; then from now on; and one now. */
+/* --report: map the memory for samples, if the descriptor is one. */
 void run_samples_open(int fd);
+/* Start a thread that takes samples. */
 void run_samples_start(void);
 /*
- * What the program becomes finds them, with this in its environment; NULL: there are none.  And
- * not any more: it has not become another one.
+ * Before an execve: make the descriptor of the samples stay open; returns the environment variable
+ * that names it to the next program, or NULL: there are no samples.  keep_not: the execve has
+ * failed.
  */
 char *run_samples_keep(void);
 void run_samples_keep_not(void);
+/* Take a sample now. */
 void run_samples_take(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --report: a thread that looks at the counters. */
+/* --report: a thread takes samples of the counters, into memory that `soda run` shares. */
 #include "run/core/run.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ static const int64_t interval_least_ns = 5000000;
 
 static struct soda_run_samples *shared;
 static int shared_fd = -1;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* who adds to them */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held to add a sample */
 static int64_t interval_ns;
 static uint64_t start_ns;
 
@@ -44,7 +44,7 @@ void run_samples_open(int fd)
 	close(fd);
 	syscall(SYS_madvise, p, sizeof(*shared), MADV_DONTFORK);
 	shared = p;
-	atomic_store(&shared->n, 0); /* whoever became this program may have left some */
+	atomic_store(&shared->n, 0); /* the program before the execve may have left some */
 }
 
 char *run_samples_keep(void)
@@ -80,6 +80,10 @@ static void look(struct soda_run_sample *s)
 	};
 }
 
+/*
+ * The memory is full: keep every second sample, and take them half as often. Returns how many are
+ * left.
+ */
 static uint32_t thin_out(void)
 {
 	uint32_t n = SODA_RUN_SAMPLES / 2;
@@ -107,7 +111,7 @@ void run_samples_take(void)
 
 static void *run(void *arg)
 {
-	run_inside++; /* whatever this thread does is the runtime's */
+	run_inside++; /* this thread is the runtime's */
 	for (;;) {
 		struct timespec pause;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The name of a function by an address in it.  dladdr(3) knows what a file exports; its other names
- * are in a symbol table that is not loaded, if it has not been stripped of it.
+ * Finds the name of a function by an address in it.  dladdr(3) knows the symbols that a file
+ * exports; others are in the file's symbol table, which is not loaded, unless it was stripped.
  */
 #include "run/core/run.h"
 
@@ -20,6 +20,7 @@ struct file {
 	size_t bytes;
 };
 
+/* A part of the file; NULL: it does not lie inside. */
 static const void *inside(const struct file *f, uint64_t offset, uint64_t bytes)
 {
 	return offset <= f->bytes && bytes <= f->bytes - offset ? f->at + offset : NULL;
@@ -88,8 +89,8 @@ static bool in_file(const struct link_map *map, uint64_t value, char *name, size
 
 void run_symbol(const void *address, char *text, size_t bytes)
 {
-	const char *at =
-		(const char *)address - 1; /* of the call, which may be a function's last */
+	/* inside of the call instruction, which may be the last one of its function */
+	const char *at = (const char *)address - 1;
 	struct link_map *map = NULL;
 	const char *file, *slash;
 	char name[200];

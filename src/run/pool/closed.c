@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chunks that mprotect() has closed: nobody may load from them or store to them, so whoever writes
- * back could not read them, and none of them is resident.  Those of which a part becomes accessible
- * are closed no more, and their other pages are readable.
+ * Chunks that mprotect() has closed: no thread may load from them or store to them, so write-back
+ * could not read them; therefore none of them is resident.  When a part of such a chunk becomes
+ * accessible, the chunk is closed no more, and its other pages are readable.
  */
 #include "run/core/run.h"
 
@@ -21,11 +21,14 @@ static bool closed(uint32_t id)
 {
 	_Atomic uint64_t *bits = atomic_load_explicit(&map, memory_order_acquire);
 
-	/* with run_close, and the change of the chunk's state before this */
+	/*
+	 * seq_cst, as in run_close(): a thread that has made the chunk FETCHING before sees the
+	 * bit, or the thread that closes it sees FETCHING
+	 */
 	return bits && atomic_load(&bits[id / BITS]) >> id % BITS & 1;
 }
 
-/* false: there is no memory for it. */
+/* Make the map, if there is none. false: no memory. */
 static bool make_map(void)
 {
 	size_t bytes = (soda_agent.bytes >> soda_agent.chunk_shift) / 8 + sizeof(uint64_t);
@@ -55,7 +58,7 @@ bool run_close(const char *addr, size_t bytes)
 	return true;
 }
 
-/* What of the chunk is beside the range becomes readable, if it is to be accessible in part. */
+/* The chunk is closed no more. If it lies only in part in the range, make it readable. */
 static void open_edge(uint32_t id, bool whole)
 {
 	if (!whole)

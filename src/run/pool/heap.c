@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * malloc and its family.  A block of the threshold and more comes from the heap in
- * fabric memory, a smaller one from whatever allocator the program has.  The
- * runtime's own blocks always come from the C library's, because the program's may
- * be the one that is asking for pages just now.
+ * fabric memory, a smaller one from the program's allocator.  The
+ * runtime's own blocks always come from the C library's allocator, because the program's allocator
+ * may be asking the runtime for pages at that moment.
  */
 #include "run/core/run.h"
 
@@ -30,12 +30,13 @@ static size_t (*next_usable)(void *);
 
 #define CALLER __builtin_return_address(0)
 
+/* Whether the call is the runtime's own. */
 static bool internal(const void *caller)
 {
 	return run_inside || run_is_ours(caller);
 }
 
-/* The C library's own blocks are local up to here, for among them are buffers of streams. */
+/* Smaller blocks for the C library itself are local, because it uses some as buffers of streams. */
 enum { LIBC_LOCAL = 1 << 20 };
 
 static bool wanted(size_t bytes, const void *caller)
@@ -44,7 +45,10 @@ static bool wanted(size_t bytes, const void *caller)
 	       !internal(caller) && !soda_heap_over();
 }
 
-/* From fabric memory, or NULL: there is none here, so that the program's allocator is next. */
+/*
+ * True: the block is to be in fabric memory; *p_p, or NULL and errno.  False: the caller asks the
+ * program's allocator.
+ */
 static bool fam_alloc(size_t alignment, size_t bytes, bool zero, const void *caller, void **p_p)
 {
 	struct soda_why why;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mmap, and what is done to mappings (mremap: remap.c).  A mapping goes to fabric memory if it is
- * private, anonymous, readable and writable, of the threshold or more, and nothing
- * is asked of its place or its pages.  On what lies there no call reaches the kernel that
- * would change pages behind the runtime's back.
+ * mmap, and calls that change mappings (mremap: remap.c).  A mapping goes to fabric memory if it is
+ * private, anonymous, readable and writable, of the threshold or more, and the flags
+ * ask nothing special of its place or its pages.  A call that would change pages of fabric memory
+ * without the runtime's knowledge is carried out here, and not by the kernel.
  */
 #include "run/core/run.h"
 
@@ -66,7 +66,7 @@ static bool wanted(const void *addr, size_t bytes, int prot, int flags, int fd)
 	       (flags & MAP_PRIVATE) && !(flags & never) && prot == (PROT_READ | PROT_WRITE);
 }
 
-/* Some pages have had less than read and write: who stores to others' pages must look. */
+/* Some pages have, or had, less protection than read and write: look before storing to any. */
 static _Atomic bool restricted;
 
 void *run_map_over(void *addr, size_t bytes, int prot, int flags)
@@ -135,8 +135,7 @@ RUN_API int munmap(void *addr, size_t bytes)
 }
 
 /*
- * Of all pages in the range the least, as /proc says; read and write where it does not.  *mixed_p:
- * some are writable and some are not.
+ * run_protection() by /proc/self/maps; PROT_READ | PROT_WRITE for pages that it does not list.
  */
 static int protection(const char *p, size_t bytes, bool *mixed_p)
 {
@@ -172,13 +171,13 @@ int run_protection(const char *p, size_t bytes, bool *mixed_p)
 	return prot;
 }
 
-/* A chunk that is not accessible must not become dirty unasked: the runtime could not read it. */
+/* Not a chunk that is not accessible: once it is dirty the runtime could not read it. */
 bool run_may_fill(uint32_t id)
 {
 	return !soda_chunk_is_closed(id) && !run_pool_holds_nothing(soda_chunk_address(id));
 }
 
-/* A part of a chunk, which may be read-only: DONTNEED is not about that. */
+/* Make a part of a chunk zeros, also where it is read-only, as MADV_DONTNEED does. */
 static void zero_part(char *addr, size_t bytes)
 {
 	size_t n;
@@ -204,8 +203,9 @@ static void zero_part(char *addr, size_t bytes)
 }
 
 /*
- * Whole chunks are discarded, the edges are filled with zeros; and all of it is, where a silent
- * server keeps a chunk under way for longer than a fault may take.
+ * Discards whole chunks, and stores zeros to the parts of chunks at the edges; to all of the range,
+ * if the discard fails because a silent server has a chunk under way for longer than a fault may
+ * take.
  */
 void run_zeros(char *addr, size_t bytes)
 {
@@ -224,7 +224,7 @@ void run_zeros(char *addr, size_t bytes)
 		zero_part(first, (size_t)(last - first));
 }
 
-/* A chunk in the range is, all of it, locked by mlock(). */
+/* Whether mlock() has locked a chunk that lies wholly in the range. */
 static bool locked(const char *addr, size_t bytes)
 {
 	uint64_t chunk = soda_chunk_bytes();
@@ -236,7 +236,7 @@ static bool locked(const char *addr, size_t bytes)
 	return false;
 }
 
-/* On mapped pages. */
+/* madvise() on mapped pages. 0 or a negative error. */
 static int fam_madvise(char *addr, size_t bytes, int advice)
 {
 	switch (advice) {
@@ -249,7 +249,7 @@ static int fam_madvise(char *addr, size_t bytes, int advice)
 		run_zeros(addr, bytes);
 		return 0;
 	case MADV_WILLNEED:
-	case 22: /* POPULATE_READ and POPULATE_WRITE, as far as there is room */
+	case 22: /* POPULATE_READ, 23: POPULATE_WRITE; as far as there is room */
 	case 23:
 		return advise(addr, bytes, SODA_WILLNEED);
 	case MADV_COLD:
@@ -269,13 +269,16 @@ static int fam_madvise(char *addr, size_t bytes, int advice)
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:
 	case 25:	  /* COLLAPSE */
-		return 0; /* of pages' sizes, of dumps and forks: nothing that it would change */
+		return 0; /* page sizes, dumps and forks: nothing changes for fabric memory */
 	default:
 		return -EINVAL;
 	}
 }
 
-/* fn on the mapped parts of a range in whole pages; holes are ENOMEM, at once or at the end. */
+/*
+ * Call fn for the mapped parts of a range of whole pages. -ENOMEM: there are holes; at_once: stop
+ * there.
+ */
 static int on_mapped(char *addr, size_t bytes, int (*fn)(char *, size_t, int), int arg,
 		     bool at_once)
 {
@@ -310,14 +313,14 @@ RUN_API int madvise(void *addr, size_t bytes, int advice)
 
 RUN_API int posix_madvise(void *addr, size_t bytes, int advice)
 {
-	if (!run_concerns(addr, CALLER)) /* DONTNEED is none in the C library's either */
+	if (!run_concerns(addr, CALLER)) /* the C library ignores DONTNEED, too */
 		return advice == POSIX_MADV_DONTNEED || !syscall(SYS_madvise, addr, bytes, advice)
 			       ? 0
 			       : errno;
 	return advice == POSIX_MADV_WILLNEED ? -advise(addr, bytes, SODA_WILLNEED) : 0;
 }
 
-/* In whole chunks; 0, or an error: not all of it could be written back. */
+/* Write whole chunks back and drop them. 0, or an error: none was dropped. */
 static int vacate(const char *first, const char *last)
 {
 	int ret;
@@ -329,8 +332,9 @@ static int vacate(const char *first, const char *last)
 }
 
 /*
- * No access: written back and dropped first, because the runtime could not read it later; and
- * dropped again, because until then other threads may have loaded from it.
+ * PROT_NONE: chunks are written back and dropped first, because the runtime could not read them
+ * later; and dropped again, because other threads may have loaded from them before the protection
+ * changed.
  */
 static int no_access(char *addr, size_t bytes)
 {
@@ -384,7 +388,7 @@ static int pin(char *addr, size_t bytes, int arg)
 	return advise(addr, bytes, SODA_PIN) ? -ENOMEM : 0;
 }
 
-/* Of the pages that the range touches. */
+/* mlock or munlock (not now) of the pages that the range touches. */
 static int lock_pages(const void *addr, size_t bytes, bool now)
 {
 	uintptr_t from = (uintptr_t)addr / PAGE * PAGE, to = (uintptr_t)addr + bytes;

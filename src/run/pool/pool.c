@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pages for mappings.  A mapping starts at a chunk and has whole chunks; which of
- * their pages are mapped is in a bitmap, because any of them may be unmapped by
- * itself.  A chunk none of whose pages is mapped is discarded and free.  Where a silent server does
- * not let go of a chunk it cannot be discarded: it is *left*, with its old content, and nobody gets
- * a page of it that is not mapped already before that has succeeded.
+ * Pages for mappings.  A mapping starts at a chunk and has whole chunks; a bitmap says which of
+ * their pages are mapped, because the program may unmap any of them.
+ * A chunk of which no page is mapped is discarded, and free.  It cannot be discarded while a silent
+ * server has it under way: then it is *left*, with its old content, and none of its pages is given
+ * to a new mapping before a later discard has succeeded.
  */
 #include "run/core/run.h"
 
@@ -25,19 +25,22 @@ static const uint64_t pool_least = 32ull << 20, pool_most = 1ull << 30;
 struct pool {
 	char *base;
 	uint32_t chunks, next; /* next: where the next search starts */
-	/* of each chunk: its pages that are mapped; changed under `lock`, read by anybody */
+	/*
+	 * for each chunk, how many of its pages are mapped; changed with `lock`, read without it,
+	 * too
+	 */
 	_Atomic uint16_t *mapped;
-	uint64_t *pages; /* a bit for each page */
-	uint64_t *left;	 /* a bit for each chunk */
-	uint32_t left_n;
+	uint64_t *pages; /* a bit for each page: it is mapped */
+	uint64_t *left;	 /* a bit for each chunk: it is left */
+	uint32_t left_n; /* chunks that are */
 	struct soda_region *region;
 };
 
-/* All under `lock`; a pool never goes. */
+/* All guarded by `lock`; a pool is never freed. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[POOLS_MAX];
-static _Atomic uint32_t pools_n; /* faults look at those before it */
-static uint64_t total;
+static _Atomic uint32_t pools_n; /* faults read the pools before it without the lock */
+static uint64_t total;		 /* bytes of all pools */
 
 static void *local(size_t bytes)
 {
@@ -161,7 +164,7 @@ static int64_t find_run(struct pool *pool, uint32_t n)
 	return -1;
 }
 
-/* Discard whole chunks, and nobody may touch them; what cannot be discarded is left. */
+/* Discard whole chunks and make them PROT_NONE; if they cannot be discarded they are left. */
 static void discard(struct pool *pool, char *from, char *to)
 {
 	uint32_t first = (uint32_t)((uint64_t)(from - pool->base) >> soda_agent.chunk_shift);
@@ -175,7 +178,7 @@ static void discard(struct pool *pool, char *from, char *to)
 	soda_advise_range(pool->region, from, (size_t)(to - from), SODA_UNPIN, &why);
 	ret = soda_advise_range(pool->region, from, (size_t)(to - from), SODA_DISCARD, &why);
 	leave(pool, first, n, ret != 0);
-	/* what is dirty will be read once more, to be written back */
+	/* chunks that are left may be dirty, and are read to be written back */
 	set_protection(from, (size_t)(to - from), ret ? PROT_READ : PROT_NONE);
 	if (ret && !said)
 		soda_log_warning("soda run: what the program has unmapped cannot be given back "
@@ -193,7 +196,7 @@ static bool at_rest(uint32_t id)
 	return !(w & SODA_CW_SENDING) && s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_BUSY;
 }
 
-/* Try again what was left, as far as that takes no time. */
+/* Discard chunks that were left, if that does not take long. */
 static void reclaim(struct pool *pool)
 {
 	for (uint32_t c = 0; c < pool->chunks && pool->left_n; c++) {
@@ -224,7 +227,7 @@ static void *map_locked(size_t bytes)
 	if (!pool || at < 0)
 		return NULL;
 	p = pool->base + ((uint64_t)at << soda_agent.chunk_shift);
-	/* first: what is marked may be filled, and then written back */
+	/* before mark(): a chunk that is marked may be filled, and is read to be written back */
 	set_protection(p, (uint64_t)n << soda_agent.chunk_shift, PROT_READ | PROT_WRITE);
 	mark(pool, (uint64_t)(p - pool->base) / PAGE, (bytes + PAGE - 1) / PAGE, true);
 	return p;
@@ -243,7 +246,7 @@ void *run_pool_map(size_t bytes)
 	return p;
 }
 
-/* They are readable and writable then, whatever they were. */
+/* Make pages zeros, readable and writable. */
 static void erase(char *addr, size_t bytes)
 {
 	if (!bytes)
@@ -268,7 +271,7 @@ static void unmap_locked(struct pool *pool, char *addr, size_t bytes)
 			if (free_from)
 				discard(pool, free_from, start);
 			free_from = NULL;
-			erase(p, (size_t)(stop - p)); /* for whoever gets them next */
+			erase(p, (size_t)(stop - p)); /* for the mapping that gets them next */
 		} else if (!free_from) {
 			free_from = start;
 		}
@@ -342,7 +345,9 @@ size_t run_pool_span(const void *addr, size_t bytes, bool *mapped_p)
 	return n < bytes ? n : bytes;
 }
 
-/* From the mapping's last page on nothing may be mapped, in its own last chunk nor in those after.
+/*
+ * Only if no page behind the mapping is mapped, in its last chunk nor in the chunks that it grows
+ * into.
  */
 static bool extend_locked(char *addr, size_t old, size_t bytes)
 {

@@ -15,7 +15,7 @@
 
 enum { PAGE = 4096 };
 
-/* Where a mapping moves to: like any new one, or the place that the caller names. */
+/* Pages for a mapping that moves: anywhere, or at the place that the caller names. */
 static char *new_place(size_t bytes, int flags, void *fixed)
 {
 	if (!(flags & MREMAP_FIXED))
@@ -27,7 +27,7 @@ static char *new_place(size_t bytes, int flags, void *fixed)
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
-/* With its content and its protection. */
+/* Move a mapping, with its content and its protection. */
 static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, const void *caller)
 {
 	bool mixed;
@@ -35,7 +35,8 @@ static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, 
 	char *q = mixed ? NULL : new_place(bytes, flags, fixed);
 
 	if (!q || q == MAP_FAILED) {
-		errno = mixed ? EFAULT : ENOMEM; /* these are several mappings */
+		errno = mixed ? EFAULT
+			      : ENOMEM; /* mixed: several mappings, which do not move at once */
 		return MAP_FAILED;
 	}
 	run_report_site(caller, q, bytes);
@@ -54,7 +55,7 @@ static void *move(char *addr, size_t old, size_t bytes, int flags, void *fixed, 
 	return q;
 }
 
-/* In place: what is added has the protection of the rest. */
+/* Lengthen a mapping in place; new pages get the protection of the others. */
 static bool extend(char *addr, size_t old, size_t bytes)
 {
 	bool mixed;
@@ -72,7 +73,7 @@ static bool overlap(const char *a, size_t n, const char *b, size_t m)
 	return a < b + m && b < a + n;
 }
 
-/* What no kernel would do. */
+/* Whether the kernel would answer EINVAL. */
 static bool senseless(const char *addr, size_t old, size_t bytes, int flags, const void *fixed)
 {
 	const int to_move = MREMAP_FIXED | MREMAP_DONTUNMAP;
@@ -112,7 +113,7 @@ static void *remap(char *addr, size_t old, size_t bytes, int flags, void *fixed,
 	return move(addr, old, bytes, flags, fixed, caller);
 }
 
-/* Pages of the kernel's cannot be put where fabric memory is. */
+/* The kernel's pages cannot be moved to where fabric memory is. */
 static void *remap_into(void *fixed)
 {
 	soda_log_warning("soda run: mremap() of local memory to %p, which is in fabric memory, is "

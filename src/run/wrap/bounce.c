@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Local memory between a system call and fabric memory.  The kernel reads and
- * writes the bounce; the program's thread copies, and faults as any code may.  So it
- * works in every mode and without privilege, for O_DIRECT, too, and for buffers
- * larger than the page buffer.
+ * writes the bounce buffer; the program's thread copies, and takes faults like other code.  So
+ * system calls work in every mode and without privilege, with O_DIRECT, too, and on buffers larger
+ * than the page buffer.
  */
 #include "run/core/run.h"
 
@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* The thread's own bounce buffer, and whether it is in use. */
 static __thread void *kept __attribute__((tls_model("initial-exec")));
 static __thread bool busy __attribute__((tls_model("initial-exec")));
 static pthread_key_t key;
@@ -36,7 +37,7 @@ static void *fresh(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* The thread's own, unless a signal handler came in while it is in use. */
+/* The thread's own, unless this is a signal handler that has interrupted its use. */
 void *run_bounce_get(size_t bytes, size_t *bytes_p)
 {
 	*bytes_p = bytes > RUN_BOUNCE ? bytes : RUN_BOUNCE;

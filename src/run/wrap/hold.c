@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that the kernel itself will look at: the word of a futex, the argument of an ioctl whose
- * size nobody knows.  Its chunks are held (chunk.h), so that no eviction takes them, and touched
- * once they are.  Holders of one chunk are counted here, because the chunk's own count saturates.
+ * Memory that the kernel itself accesses during a call: the word of a futex, the argument of an
+ * ioctl whose size is unknown.  Its chunks are held (chunk.h), so that they are not evicted, and
+ * then touched, so that they are resident.  Holders of a chunk are counted here, because the
+ * chunk's own count goes no higher than 63.
  */
 #include "run/core/run.h"
 
@@ -17,7 +18,7 @@
 
 enum { HEADS = 1024, HELD_MAX = 4096, LEAST = 4, PAGE = 4096 };
 
-/* All under `lock`. */
+/* All guarded by `lock`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct held {
 	uint32_t id, holders;
@@ -25,7 +26,10 @@ static struct held {
 } pool[HELD_MAX], *heads[HEADS], *unused;
 static uint32_t used, chunks;
 
-/* A tenth of the page buffer; less than one instruction's four chunks is no room at all. */
+/*
+ * How many chunks may be held: a tenth of the page buffer, and no fewer than one instruction may
+ * need.
+ */
 static uint32_t allowance(void)
 {
 	int64_t tenth = atomic_load(&soda_agent.buffer.limit) / 10;
@@ -91,7 +95,7 @@ static void unhold(uint32_t id)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A store that changes nothing: it faults where a store would. */
+/* Store the byte that is there, to take the fault of a store. */
 static void touch(char *p)
 {
 	_Atomic unsigned char *at = (_Atomic unsigned char *)p;
@@ -101,7 +105,10 @@ static void touch(char *p)
 		;
 }
 
-/* A write-back on its way would protect the chunk again behind us. */
+/*
+ * Make the range of a held chunk resident and writable; a write-back would protect it again: await
+ * that.
+ */
 static void bring(uint32_t id, char *from, const char *end)
 {
 	if (soda_chunk_load(&soda_agent.table[id]) & (SODA_CW_QUEUED | SODA_CW_SENDING))
