@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses and options of sockets that lie in fabric memory. */
+/* Calls with addresses and options of sockets that may lie in fabric memory. */
 #include "run/wrap/near.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #define TAKES_ADDRESS(name)                                                                        \
 	RUN_NEAR(int, name, (int fd, const struct sockaddr *p, socklen_t n), (fd, p, n), FAM(p),   \
 		 IN_BYTES(p, n))
-/* *n: the room that there is, and what was filled. */
+/* *n: the size of the room, and then of the address. */
 #define GIVES_ADDRESS(name, PARAMS, ARGS)                                                          \
 	RUN_NEAR(int, name, PARAMS, ARGS, FAM(p) || FAM(n), if (n) OUT_BYTES(p, *n); OUT(n))
 
@@ -22,7 +22,9 @@ GIVES_ADDRESS(getpeername, (int fd, struct sockaddr *restrict p, socklen_t *rest
 GIVES_ADDRESS(getsockopt, (int fd, int level, int what, void *restrict p, socklen_t *restrict n),
 	      (fd, level, what, p, n))
 
-/* What is sent from a bounce must have been copied when the call returns (sockets.c). */
+/*
+ * Refuses SO_ZEROCOPY: the kernel must have copied a bounce buffer when a send returns (sockets.c).
+ */
 RUN_API int setsockopt(int fd, int level, int what, const void *p, socklen_t n)
 {
 	static int (*next)(int, int, int, const void *, socklen_t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asynchronous transfers of POSIX.  The C library makes them in threads of its own, which hand the
- * buffer to the kernel and block all signals, SIGBUS among them.  Where it, or the control
- * block, is fabric memory, the transfer is made at once, by the caller.
+ * POSIX asynchronous transfers.  The C library makes them in threads of its own, which pass the
+ * buffer to the kernel and block all signals, SIGBUS, too.  Where the buffer or the control
+ * block is in fabric memory, the calling thread makes the transfer at once.
  */
 #include "run/core/run.h"
 
@@ -69,7 +69,8 @@ static int done(struct aiocb *cb, ssize_t result, int saved)
 static int at_once(struct aiocb *cb, bool out)
 {
 	void *p = (void *)(uintptr_t)cb->aio_buf;
-	struct sigevent event = cb->aio_sigevent; /* the program may free it when it is told */
+	struct sigevent event =
+		cb->aio_sigevent; /* a copy: the program may free cb once it is notified */
 	int saved = errno;
 	ssize_t n;
 
@@ -108,7 +109,7 @@ static int begin_sync(int how, struct aiocb *cb, const void *caller)
 	return 0;
 }
 
-/* All but those of fabric memory go on side by side; the call itself waits for them. */
+/* Transfers of local memory are begun side by side, and this call waits for them. */
 static int list(int mode, struct aiocb *const *v, int n, struct sigevent *event)
 {
 	bool failed = false;
@@ -166,7 +167,6 @@ RUN_API int lio_listio(int mode, struct aiocb *const *v, int n, struct sigevent 
 	return begin_list(mode, v, n, event, RUN_CALLER);
 }
 
-/* The same structure, where off_t has 64 bits. */
 _Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "off_t has 64 bits");
 
 RUN_API int aio_read64(struct aiocb64 *cb)

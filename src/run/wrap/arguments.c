@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small objects that the kernel reads or fills: struct stat and its like, which a program may well
- * have an array of.  What the C library fills in by itself (gettimeofday, sigaction) needs nothing;
- * nor is clock_gettime here, which faults themselves call.
+ * Calls with small objects that the kernel reads or fills: struct stat and the like, of which a
+ * program may have arrays in fabric memory.  Objects that the C library fills in itself
+ * (gettimeofday, sigaction) need no wrapper; and clock_gettime has none, because faults themselves
+ * call it.
  */
 #include "run/wrap/near.h"
 
@@ -32,7 +33,7 @@
 
 #define R restrict
 
-/* An object of a path that is filled. */
+/* Calls with a path that fill an object. */
 #define FILLS_OF(name, PARAMS, ARGS)                                                               \
 	RUN_NEAR(int, name, PARAMS, ARGS, FAM(path) || FAM(p), STRING(path); OUT(p))
 
@@ -100,7 +101,7 @@ FILLS(int, timerfd_gettime, (int fd, struct itimerspec *p), (fd, p))
 CHANGES(timerfd_settime, (int fd, int flags, const struct itimerspec *p, struct itimerspec *old),
 	(fd, flags, p, old))
 
-/* Processes and what they may use. */
+/* Processes and their limits. */
 FILLS(int, getrusage, (__rusage_who_t who, struct rusage *p), (who, p))
 FILLS(int, getrlimit, (__rlimit_resource_t what, struct rlimit *p), (what, p))
 FILLS(int, getrlimit64, (__rlimit_resource_t what, struct rlimit64 *p), (what, p))
@@ -162,7 +163,7 @@ RUN_NEAR(ssize_t, copy_file_range,
 	 OUT(q))
 RUN_NEAR(ssize_t, getdents64, (int fd, void *p, size_t n), (fd, p, n), FAM(p), OUT_BYTES(p, n))
 
-/* Sets of n descriptors, in words. */
+/* How many bytes of a set of n descriptors the kernel uses: whole words. */
 static size_t set_bytes(int n)
 {
 	return n > 0 ? ((size_t)n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask) : 0;
@@ -182,7 +183,7 @@ RUN_NEAR(int, pselect,
 	 (n, in, out, err, p, mask), FAM(in) || FAM(out) || FAM(err) || FAM(p) || FAM(mask), SETS;
 	 IN(p); IN(mask))
 
-/* fcntl, whose argument is a number or one of two structures. */
+/* How many bytes the argument of that fcntl points to; 0: it is a number. */
 static size_t pointed_to(int command)
 {
 	switch (command) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The program becomes another one: exec in the process that `soda run` has started.  It may have
- * been a wrapper, a shell script or a shim, so what it becomes gets the library and the settings,
- * which the environment does not have any more: children would find them there, and have none.
- * Before that the wrapper gives back to the server what it has itself.
+ * exec in the process that `soda run` has started.  The program may be a shell script or a shim, so
+ * the program that it becomes gets the library and the settings again.  They were taken out of the
+ * environment at the start, so that children do not get them.
+ * Before the exec this program gives the memory that it has back to the server.
  */
 #include "run/wrap/near.h"
 
@@ -23,20 +23,20 @@
 
 enum { KEPT_MAX = 64 };
 
-/* What all of them come down to; found at the start, because handlers of signals call them, too. */
+/* All wrappers call these; found at the start, because signal handlers call exec, too. */
 static int (*next_execve)(const char *, char *const *, char *const *);
 static int (*next_execvpe)(const char *, char *const *, char *const *);
 static int (*next_fexecve)(int, char *const *, char *const *);
 static int (*next_execveat)(int, const char *, char *const *, char *const *, int);
 
 /* Set before the program starts, then constant. */
-static pid_t self;	     /* the process that this is about; 0: none */
-static const char *library;  /* its path; NULL: it was not `soda run` that has loaded it */
-static bool alone;	     /* children have none */
+static pid_t self;	     /* the process that `soda run` has started; 0: none */
+static const char *library;  /* path of this library; NULL: it was not `soda run` that loaded it */
+static bool alone;	     /* children get no fabric memory */
 static char *kept[KEPT_MAX]; /* "SODA_X=value", of the environment at the start */
 static size_t kept_n;
-static long children_before; /* page faults of children, of whoever was this process before */
-static bool quiet;	     /* no warnings are wanted */
+static long children_before; /* page faults of this process's children before this program */
+static bool quiet;	     /* SODA_LOG asks for no warnings */
 
 static long children_faults(void)
 {
@@ -65,7 +65,7 @@ void run_become_start(bool children)
 	library = strdup(path);
 }
 
-/* Where the environment has that variable, or NULL. */
+/* The environment's entry for the same variable, or NULL. */
 static char *const *find(char *const *env, const char *variable)
 {
 	size_t n = strcspn(variable, "=") + 1;
@@ -76,7 +76,7 @@ static char *const *find(char *const *env, const char *variable)
 	return NULL;
 }
 
-/* In a piece of local memory, which the caller gives back if the program goes on. */
+/* Local memory with an environment; the caller frees it if the exec fails. */
 struct becoming {
 	void *place;
 	size_t bytes;
@@ -84,7 +84,10 @@ struct becoming {
 
 static const char preload[] = "LD_PRELOAD=";
 
-/* The environment with what was taken out of it; as it is, where somebody has seen to that. */
+/*
+ * The environment with what was taken out of it at the start; its LD_PRELOAD as it is if that names
+ * the library already.
+ */
 static char *const *complete(struct becoming *b, char *const *env)
 {
 	char *const *given = find(env, preload), **all, *list, *samples;
@@ -117,25 +120,27 @@ static char *const *complete(struct becoming *b, char *const *env)
 }
 
 /*
- * What this program has of the server's is the server's when the next one asks.  If it does not
- * become another one after all it goes on with what it has; only a lost connection is not made
- * anew.
+ * Tell the server to free this program's memory when it ends, so that the next program can have it.
+ * If the exec fails after all, this program goes on with its memory; only a lost connection is not
+ * made anew.
  */
 static void let_go(void)
 {
 	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING)
 		return;
-	if (!soda_lock_try(
-		    &soda_agent.api_lock)) /* a handler came in: the server finds out later */
+	/*
+	 * false: this is a signal handler, and the server will learn it from the connections' end
+	 */
+	if (!soda_lock_try(&soda_agent.api_lock))
 		return;
 	soda_lock_release(&soda_agent.api_lock);
 	soda_agent_leave();
 }
 
 /*
- * Before an exec of `name`, found in the PATH if `search`: the environment that it gets.  Where it
- * will fail, and the program goes on, nothing happens.  A child, also one of vfork(2), which has
- * this memory, is none of our business.
+ * To be called before an exec of `name`, looked for in the PATH if `search`: returns the
+ * environment to use.  Does nothing if the exec will fail, nor in a child, also of vfork(2), which
+ * shares this memory.
  */
 static char *const *prepare(struct becoming *b, const char *name, bool search, char *const *env)
 {
@@ -164,7 +169,7 @@ static char *const *prepare(struct becoming *b, const char *name, bool search, c
 	return env;
 }
 
-/* The program goes on. */
+/* The exec has failed, and the program goes on. */
 static int failed(struct becoming *b, struct run_near *near)
 {
 	int saved = errno;
@@ -203,7 +208,7 @@ RUN_API int execvpe(const char *path, char *const *argv, char *const *envp)
 	return become(path, argv, envp, true);
 }
 
-/* With the program's own environment, which putenv(3) may have led to fabric memory. */
+/* With the program's environment, which may be in fabric memory after putenv(3). */
 RUN_API int execv(const char *path, char *const *argv)
 {
 	return become(path, argv, environ, false);
@@ -214,7 +219,7 @@ RUN_API int execvp(const char *path, char *const *argv)
 	return become(path, argv, environ, true);
 }
 
-/* Arguments in a row, as many as come before the NULL; the first has a name. */
+/* How many arguments there are before the NULL, with the first, which is a named parameter. */
 static size_t count(va_list ap)
 {
 	size_t n = 1;
@@ -224,7 +229,7 @@ static size_t count(va_list ap)
 	return n;
 }
 
-/* By its address: execle() goes on behind them. */
+/* Collect them into argv. ap by its address, because execle() takes another argument after them. */
 static void collect(char **argv, const char *first, va_list *ap)
 {
 	*argv = (char *)(uintptr_t)first;
@@ -232,7 +237,7 @@ static void collect(char **argv, const char *first, va_list *ap)
 		;
 }
 
-/* On the stack: a child of vfork(2) would take memory from its parent for good. */
+/* argv is on the stack: memory that a child of vfork(2) allocates would be lost to its parent. */
 #define IN_A_ROW(name, environment, search)                                                        \
 	RUN_API int name(const char *path, const char *first, ...)                                 \
 	{                                                                                          \
@@ -254,7 +259,7 @@ IN_A_ROW(execl, environ, false)
 IN_A_ROW(execlp, environ, true)
 IN_A_ROW(execle, va_arg(ap, char *const *), false)
 
-/* By descriptor: what can be loaded into is looked at where /proc has it. */
+/* The path in /proc of a descriptor's file, by which prepare() looks at it. */
 static void path_of(char path[64], int fd)
 {
 	snprintf(path, 64, "/proc/self/fd/%d", fd);
@@ -306,7 +311,7 @@ void run_become_end(void)
 		program_invocation_short_name);
 }
 
-/* Without exit handlers, as some shells end. */
+/* Ends without exit handlers, as of some shells. */
 RUN_API _Noreturn void _exit(int status)
 {
 	run_become_end();

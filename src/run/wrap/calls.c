@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * read, write and their family on buffers in fabric memory: all buffers of a vector together, in
- * pieces through a bounce.  A regular file is read and written to the end of the buffers, as the
- * kernel does; anything else ends with the first short piece, and a pipe or terminal is not waited
- * for twice.  What the kernel takes or gives as one, a message or what a pipe does not tear apart,
- * is one piece.
+ * read, write and their family on buffers in fabric memory: all buffers of a vector as one, in
+ * pieces through a bounce buffer.  A regular file is read and written to the end of the buffers, as
+ * the kernel does; of anything else a call ends with the first short piece, so that it does not
+ * wait twice for a pipe or terminal.  What the kernel takes or gives as one, a message or an atomic
+ * write to a pipe, is one piece.
  */
 #include "run/core/run.h"
 
@@ -34,7 +34,7 @@ static ssize_t (*next_preadv2)(int, const struct iovec *, int, off_t, int);
 static ssize_t (*next_pwritev2)(int, const struct iovec *, int, off_t, int);
 static ssize_t (*next_getrandom)(void *, size_t, unsigned);
 
-/* One transfer; at < 0: at the file's position. */
+/* The next functions; at < 0: at the file's position. */
 static ssize_t load(int fd, void *p, size_t n, off_t at)
 {
 	return at < 0 ? RUN_NEXT(next_read, "read")(fd, p, n)
@@ -57,7 +57,10 @@ static bool is_file(int fd)
 	return file;
 }
 
-/* What came so far counts; an error only where nothing did. */
+/*
+ * The result of a call that has transferred `done` bytes before n: the bytes, or, if none, the
+ * error.
+ */
 static ssize_t total(size_t done, ssize_t n, int saved)
 {
 	if (done) {
@@ -67,7 +70,7 @@ static ssize_t total(size_t done, ssize_t n, int saved)
 	return n;
 }
 
-/* What is read or written at once is a message, and keeps its edges. */
+/* Whether each call reads or writes one whole message. */
 static bool is_message(int fd)
 {
 	int type = SOCK_STREAM, saved = errno;
@@ -78,10 +81,10 @@ static bool is_message(int fd)
 	return message;
 }
 
-/* The bytes of a vector; false: not one that the kernel takes. */
+/* How many bytes a vector has; false: the kernel would refuse it. */
 static bool length(const struct iovec *v, int n, size_t *bytes_p)
 {
-	const size_t most = 0x7ffff000; /* of one call: MAX_RW_COUNT */
+	const size_t most = 0x7ffff000; /* that one call transfers: the kernel's MAX_RW_COUNT */
 	size_t bytes = 0;
 
 	if (n < 0 || n > 1024)
@@ -93,7 +96,9 @@ static bool length(const struct iovec *v, int n, size_t *bytes_p)
 	return true;
 }
 
-/* Between the bounce and the bytes from `skip` on of a vector that has them. */
+/*
+ * Copy between the bounce buffer and the vector, from its byte `skip` on; it has that many bytes.
+ */
 static void copy(const struct iovec *v, size_t skip, char *bounce, size_t bytes, bool out)
 {
 	for (; bytes; v++) {
@@ -205,7 +210,7 @@ RUN_API ssize_t pwrite(int fd, const void *p, size_t n, off_t at)
 
 RUN_API ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at) RUN_SAME_AS(pwrite);
 
-/* What programs call that are compiled with _FORTIFY_SOURCE. */
+/* Programs that are compiled with _FORTIFY_SOURCE call these. */
 ssize_t __read_chk(int fd, void *p, size_t n, size_t room);
 ssize_t __pread_chk(int fd, void *p, size_t n, off_t at, size_t room);
 
@@ -268,8 +273,9 @@ RUN_API ssize_t preadv64(int fd, const struct iovec *v, int n, off64_t at) RUN_S
 RUN_API ssize_t pwritev64(int fd, const struct iovec *v, int n, off64_t at) RUN_SAME_AS(pwritev);
 
 /*
- * With flags all of it travels in one call, of anything but messages at most as much as the page
- * buffer may well be: what is less than asked for is what a program must expect.
+ * A call with flags is one call of the kernel; unless it is a message, it transfers at most
+ * FLAGGED_MAX bytes, as a program must expect that fewer bytes are transferred than it has asked
+ * for.
  */
 static ssize_t flagged(int fd, const struct iovec *v, int n, off_t at, int flags, bool out)
 {

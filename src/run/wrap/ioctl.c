@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * ioctl with an argument in fabric memory.  Most requests say in their number how large the
- * argument is and which way it goes; older ones stand in a table.  It goes through local memory. Of
- * a request that neither tells, the memory from the argument on is held for the call.  What an
- * argument points to is the kernel's affair, but for the few of the table.
+ * argument is and which way it goes; older ones stand in a table.  Such an argument is copied to
+ * local memory and back. For any other request the memory from the argument to the end of its page
+ * is held during the call.  Memory to which the argument points is left to the kernel, but for
+ * SIOCGIFCONF.
  */
 #include "run/core/run.h"
 
@@ -23,7 +24,7 @@
 
 enum { IN = _IOC_WRITE, OUT = _IOC_READ, BOTH = IN | OUT, PAGE = 4096 };
 
-/* The kernel's, which the C library's namesakes are not. */
+/* The kernel's structures; the C library's of the same names differ. */
 struct kernel_termios {
 	unsigned flags[4];
 	unsigned char line, cc[19];
@@ -98,10 +99,10 @@ static const struct known table[] = {
 	{ BLKDISCARD, 16, IN },
 	{ BLKSECDISCARD, 16, IN },
 	{ BLKZEROOUT, 16, IN },
-	{ BLKBSZGET, sizeof(int), OUT }, /* whose numbers say size_t */
+	{ BLKBSZGET, sizeof(int), OUT }, /* the number says size_t */
 	{ BLKBSZSET, sizeof(int), IN },
 	{ HDIO_GETGEO, sizeof(struct hd_geometry), OUT },
-	{ FS_IOC_GETFLAGS, sizeof(int), OUT }, /* whose numbers say long */
+	{ FS_IOC_GETFLAGS, sizeof(int), OUT }, /* the number says long */
 	{ FS_IOC_SETFLAGS, sizeof(int), IN },
 	{ VT_OPENQRY, sizeof(int), OUT },
 	{ VT_GETMODE, sizeof(struct vt_mode), OUT },
@@ -109,7 +110,7 @@ static const struct known table[] = {
 	{ VT_GETSTATE, sizeof(struct vt_stat), OUT },
 };
 
-/* Those of network interfaces: all take a struct ifreq, and those that ask fill it in. */
+/* Whether it is a request for a network interface, which reads, or fills, a struct ifreq. */
 static bool of_interface(unsigned long request)
 {
 	return (request >= SIOCGIFNAME && request <= SIOCSIFHWBROADCAST &&
@@ -119,7 +120,10 @@ static bool of_interface(unsigned long request)
 	       (request >= SIOCDEVPRIVATE && request <= SIOCDEVPRIVATE + 15);
 }
 
-/* A header that says how many entries follow it. */
+/*
+ * Size of an argument that is a header with a number of entries behind it; 0: it is another
+ * request.
+ */
 static size_t flexible(unsigned long request, const void *arg)
 {
 	const struct file_dedupe_range *dedupe = arg;
@@ -152,7 +156,7 @@ static bool find(unsigned long request, const void *arg, struct known *k)
 
 static int (*next_ioctl)(int, unsigned long, ...);
 
-/* Of no known size: to the end of its page, because the next need not be there. */
+/* An argument of unknown size: hold memory to the end of its page; the next page may not exist. */
 static int by_hold(int fd, unsigned long request, void *arg)
 {
 	size_t bytes = PAGE - (uintptr_t)arg % PAGE;
@@ -176,7 +180,7 @@ static int by_copy(int fd, unsigned long request, void *arg, const struct known 
 		errno = ENOMEM;
 		return -1;
 	}
-	memcpy(bounce, arg, k->bytes); /* whichever way: the kernel may fill in a part of it */
+	memcpy(bounce, arg, k->bytes); /* also for OUT: the kernel may fill only a part of it */
 	ret = next_ioctl(fd, request, bounce);
 	if (k->way & OUT)
 		memcpy(arg, bounce, k->bytes);
@@ -184,7 +188,7 @@ static int by_copy(int fd, unsigned long request, void *arg, const struct known 
 	return ret;
 }
 
-/* The list of interfaces: an argument that points to where the list is to go. */
+/* SIOCGIFCONF, whose argument points to the place for a list of interfaces. */
 static int interfaces(int fd, unsigned long request, struct ifconf *arg)
 {
 	struct ifconf local = *arg;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What waits in the kernel for a word of memory: mutexes, conditions, read-write locks, barriers,
- * semaphores, of POSIX and of C11, and futex by syscall(2).  The C library ends the process when
- * the kernel cannot read the word; so its chunk is held for as long as somebody may wait.  Whoever
- * only wakes needs nothing: either a waiter holds the chunk, or there is nobody to wake.
+ * Calls that wait in the kernel at a word of memory (a futex): mutexes, conditions, read-write
+ * locks, barriers, semaphores, of POSIX and of C11, and futex by syscall(2).  The C library ends
+ * the process when the kernel cannot read the word; so the word's chunk is held while a thread may
+ * wait.  Calls that only wake have no wrapper: either a waiter holds the chunk, or there is no
+ * thread to wake.
  */
 #include "run/core/run.h"
 
@@ -22,8 +23,8 @@ static bool concerns(const void *p, const void *caller)
 }
 
 /*
- * A call that may wait for one object, or end at once.  ARGS are those after the object; quick says
- * whether it is over: what `try` could not do is left to the call itself.
+ * Defines the wrapper of a call that may wait for `object`.  quick: an expression that tries
+ * without waiting; only if that is EBUSY the object is held and the call made.
  */
 #define WAITS(type, name, object, quick, PARAMS, ARGS)                                             \
 	static int(*next_##name) PARAMS;                                                           \
@@ -62,7 +63,7 @@ WAITS(pthread_rwlock_t, pthread_rwlock_timedwrlock, l, pthread_rwlock_trywrlock(
       (pthread_rwlock_t *restrict l, TIME), (l, until))
 WAITS(pthread_rwlock_t, pthread_rwlock_clockwrlock, l, pthread_rwlock_trywrlock(l),
       (pthread_rwlock_t *restrict l, clockid_t clock, TIME), (l, clock, until))
-/* a signal may have to wait for those that an earlier one has woken; so may the end of an object */
+/* these may have to wait for threads that an earlier call has woken */
 WAITS(pthread_cond_t, pthread_cond_signal, c, EBUSY, (pthread_cond_t * c), (c))
 WAITS(pthread_cond_t, pthread_cond_broadcast, c, EBUSY, (pthread_cond_t * c), (c))
 WAITS(pthread_cond_t, pthread_cond_destroy, c, EBUSY, (pthread_cond_t * c), (c))
@@ -73,15 +74,15 @@ WAITS(mtx_t, mtx_timedlock, m, EBUSY, (mtx_t *restrict m, TIME), (m, until))
 WAITS(cnd_t, cnd_signal, c, EBUSY, (cnd_t * c), (c))
 WAITS(cnd_t, cnd_broadcast, c, EBUSY, (cnd_t * c), (c))
 
-/* What a cancelled thread lets go of, too. */
-struct held {
+/* The objects that a call holds, and lets go of also when the thread is cancelled. */
+struct waiting {
 	void *object, *second;
 	size_t bytes, second_bytes;
 };
 
 static void let_go(void *arg)
 {
-	struct held *h = arg;
+	struct waiting *h = arg;
 
 	if (run_hold_needed(h->object))
 		run_unhold(h->object, h->bytes);
@@ -89,7 +90,7 @@ static void let_go(void *arg)
 		run_unhold(h->second, h->second_bytes);
 }
 
-static void take(struct held *h, const char *what)
+static void take(struct waiting *h, const char *what)
 {
 	if (run_hold_needed(h->object))
 		run_hold(h->object, h->bytes, what);
@@ -97,12 +98,15 @@ static void take(struct held *h, const char *what)
 		run_hold(h->second, h->second_bytes, what);
 }
 
-/* A condition and its mutex, either of which may be local; a point of cancellation. */
+/*
+ * For calls that wait at a condition with its mutex, either of which may be local; a cancellation
+ * point.
+ */
 #define WAITS_COND(cond, mutex, name, PARAMS, ARGS)                                                \
 	static int(*next_##name) PARAMS;                                                           \
 	RUN_API int name PARAMS                                                                    \
 	{                                                                                          \
-		struct held h = { c, m, sizeof(cond), sizeof(mutex) };                             \
+		struct waiting h = { c, m, sizeof(cond), sizeof(mutex) };                          \
 		int ret;                                                                           \
                                                                                                    \
 		RUN_NEXT(next_##name, #name);                                                      \
@@ -140,7 +144,7 @@ static int try_semaphore(sem_t *s)
 	static int(*next_##name) PARAMS;                                                           \
 	RUN_API int name PARAMS                                                                    \
 	{                                                                                          \
-		struct held h = { s, NULL, sizeof(*s), 0 };                                        \
+		struct waiting h = { s, NULL, sizeof(*s), 0 };                                     \
 		int ret;                                                                           \
                                                                                                    \
 		RUN_NEXT(next_##name, #name);                                                      \
@@ -174,7 +178,7 @@ RUN_API int pthread_once(pthread_once_t *once, void (*fn)(void))
 	return ret;
 }
 
-/* Futexes of other languages' and libraries' own making. */
+/* For futexes that other languages and libraries make themselves. */
 static long (*next_syscall)(long, ...);
 
 RUN_API long syscall(long number, ...)
@@ -183,7 +187,7 @@ RUN_API long syscall(long number, ...)
 	va_list ap;
 
 	va_start(ap, number);
-	for (int i = 0; i < 6; i++) /* all that a call can have, used or not */
+	for (int i = 0; i < 6; i++) /* as many as a system call can have, used or not */
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	RUN_NEXT(next_syscall, "syscall");

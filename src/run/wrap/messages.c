@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages and semaphores between processes, of System V and of POSIX. */
+/* Messages and semaphores between processes, System V's and POSIX's. */
 #include "run/wrap/near.h"
 
 #include <fcntl.h>
@@ -10,12 +10,12 @@
 #include <sys/sem.h>
 #include <sys/shm.h>
 
-/* A message begins with a long that is not counted. */
 RUN_NEAR(int, semop, (int id, struct sembuf *p, size_t n), (id, p, n), FAM(p),
 	 IN_BYTES(p, n < 1 << 16 ? n * sizeof(*p) : 0))
 RUN_NEAR(int, semtimedop, (int id, struct sembuf *p, size_t n, const struct timespec *until),
 	 (id, p, n, until), FAM(p) || FAM(until), IN_BYTES(p, n < 1 << 16 ? n * sizeof(*p) : 0);
 	 IN(until))
+/* n does not count the long that a message begins with. */
 RUN_NEAR(int, msgsnd, (int id, const void *p, size_t n, int flags), (id, p, n, flags), FAM(p),
 	 IN_BYTES(p, n + sizeof(long)))
 RUN_NEAR(ssize_t, msgrcv, (int id, void *p, size_t n, long type, int flags),
@@ -64,6 +64,6 @@ RUN_API mqd_t mq_open(const char *p, int flags, ...)
 	return q;
 }
 
-/* Of the states that these tell, the largest structure. */
+/* Commands may fill a smaller structure than these, never a larger one. */
 FILLS(int, msgctl, (int id, int command, struct msqid_ds *p), (id, command, p))
 FILLS(int, shmctl, (int id, int command, struct shmid_ds *p), (id, command, p))

@@ -5,13 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Memory for a local copy of `bytes` bytes. NULL: there is none. */
 static char *place(struct run_near *near, void *given, size_t bytes, bool back)
 {
 	size_t whole = (bytes + 15) & ~(size_t)15, bounce = 0;
 	char *local;
 
 	if (near->n == RUN_NEAR_ARGS)
-		abort(); /* a wrapper has more of them than there is room for */
+		abort(); /* a wrapper has more arguments than RUN_NEAR_ARGS */
 	if (whole >= bytes && whole <= RUN_NEAR_ROOM - near->used) {
 		local = near->room + near->used;
 		near->used += whole;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments that the kernel reads or fills, as local memory for the length of one call: small ones
- * in the caller's frame, large ones in a bounce.  What is local already stays where it is.
+ * Local copies of arguments in fabric memory that the kernel reads or fills, for the length of one
+ * call: small ones in the wrapper's frame, large ones in a bounce buffer.  Local arguments are used
+ * as they are.
  */
 #ifndef SODA_RUN_NEAR_H
 #define SODA_RUN_NEAR_H
@@ -16,24 +17,29 @@ struct run_near {
 	struct {
 		void *given, *local;
 		size_t bytes;
-		size_t bounce; /* size of the bounce that it lies in, 0: in room */
-		bool back;     /* it is copied back */
+		size_t bounce; /* size of the bounce buffer where the copy lies; 0: it lies in room
+				*/
+		bool back;     /* copy it back after the call */
 	} args[RUN_NEAR_ARGS];
 	char room[RUN_NEAR_ROOM] __attribute__((aligned(16)));
 };
 
-/* p as local memory; back: the kernel may change it.  No memory: an address that is EFAULT. */
+/*
+ * A local copy of p, or p if it is local; back: the kernel may change it.  Where there is no
+ * memory, an address with which the call fails with EFAULT.
+ */
 void *run_near(struct run_near *near, const void *p, size_t bytes, bool back);
-/* A string, to its end. */
+/* The same for a string, to its end. */
 char *run_near_string(struct run_near *near, const char *s);
-/* A vector of strings, those of exec; NULL stays NULL. */
+/* The same for a NULL-terminated vector of strings, as exec takes; NULL stays NULL. */
 char *const *run_near_strings(struct run_near *near, char *const *v);
-/* Copy back, and let go; errno stays. */
+/* Copy back what the kernel may have changed, and free the copies; errno stays. */
 void run_near_end(struct run_near *near);
 
 /*
- * A function whose pointers may be to fabric memory: ANY says whether one of them is, MAKE
- * replaces them.  In both a parameter bears the name that PARAMS gives it.
+ * Defines the wrapper of a function with pointers as parameters: ANY is an expression that says
+ * whether one of them points to fabric memory, MAKE statements that replace them by local copies.
+ * Both use the parameters' names in PARAMS.
  */
 #define RUN_NEAR(type, name, PARAMS, ARGS, ANY, MAKE)                                              \
 	static type(*next_##name) PARAMS;                                                          \
@@ -55,7 +61,9 @@ void run_near_end(struct run_near *near);
 	}
 
 #define FAM(p) run_fam(p)
-/* What MAKE consists of: an object that is read, one that is filled, n bytes, a string. */
+/*
+ * The statements of MAKE: an object that is read, one that is filled, n bytes likewise, a string.
+ */
 #define IN(p) p = run_near(&near, p, sizeof(*(p)), false)
 #define OUT(p) p = run_near(&near, p, sizeof(*(p)), true)
 #define IN_BYTES(p, n) p = run_near(&near, p, n, false)
@@ -63,7 +71,7 @@ void run_near_end(struct run_near *near);
 #define STRING(s) s = run_near_string(&near, s)
 #define STRINGS(v) v = run_near_strings(&near, v)
 
-/* One object, p, that is filled, or read; and one of each. */
+/* Wrappers of functions that fill an object p, or read it; CHANGES: read p and fill old. */
 #define FILLS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), OUT(p))
 #define READS(type, name, PARAMS, ARGS) RUN_NEAR(type, name, PARAMS, ARGS, FAM(p), IN(p))
 #define CHANGES(name, PARAMS, ARGS)                                                                \

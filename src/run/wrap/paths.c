@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names of files, and programs that are started with their arguments, that lie in fabric memory. */
+/* Calls with names of files, or with arguments for a new program, that may lie in fabric memory. */
 #include "run/wrap/near.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* The mode is there only where a file may be made; what is in its place otherwise is passed on. */
+/* Where no file may be created the caller passes no mode; whatever is in its place is passed on. */
 #define OPENS(name, PARAMS, last, ARGS)                                                            \
 	static int (*next_##name)(PARAMS, ...);                                                    \
 	RUN_API int name(PARAMS, ...)                                                              \
@@ -94,7 +94,7 @@ PATHS(symlinkat, (const char *path, int to, const char *other), (path, to, other
 PATHS(removexattr, (const char *path, const char *other), (path, other))
 PATHS(lremovexattr, (const char *path, const char *other), (path, other))
 
-/* And a place for what is found. */
+/* Calls with a path and a buffer to fill. */
 #define FINDS(type, name, PARAMS, ARGS)                                                            \
 	RUN_NEAR(type, name, PARAMS, ARGS, FAM(path) || FAM(buf), STRING(path);                    \
 		 OUT_BYTES(buf, bytes))
@@ -128,7 +128,7 @@ XATTR(int, lsetxattr,
 FXATTR(int, fsetxattr, (int fd, const char *key, const void *value, size_t bytes, int flags),
        (fd, key, value, bytes, flags), IN_BYTES)
 
-/* The child has nothing of fabric memory. */
+/* Whether the vector, or one of its strings, is in fabric memory, which a child does not have. */
 static bool any(char *const *v)
 {
 	if (run_fam(v))
@@ -154,7 +154,10 @@ EXECS(posix_spawnp,
        char *const *restrict argv, char *const *restrict envp),
       (pid, path, actions, attr, argv, envp), envp)
 
-/* These take the environment themselves: what of it is in fabric memory becomes local for good. */
+/*
+ * system() and popen() use the environment: make its strings that are in fabric memory local, for
+ * good.
+ */
 static void bring_environment(void)
 {
 	for (char **v = environ; v && *v; v++) {

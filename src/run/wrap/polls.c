@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* poll, epoll_wait and their like with their arrays in fabric memory: through a bounce. */
+/* poll, epoll_wait and the like, whose arrays may be in fabric memory: through a bounce buffer. */
 #include "run/core/run.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static int (*next_epoll_pwait2)(int, struct epoll_event *, int, const struct tim
 				const sigset_t *);
 static int (*next_epoll_ctl)(int, int, int, struct epoll_event *);
 
-/* The caller's array as local memory. NULL: none, or more than can be; errno is set. */
+/* A local copy of the caller's array. NULL: no memory, or the size overflows; errno is set. */
 static void *begin(const void *array, size_t item, size_t n, size_t *size_p)
 {
 	size_t bytes;
@@ -33,7 +33,7 @@ static void *begin(const void *array, size_t item, size_t n, size_t *size_p)
 	return local;
 }
 
-/* The first n items are what the kernel has changed. */
+/* Copy the first n items back, which the kernel may have changed, and free the copy. */
 static int end(void *array, size_t item, size_t n, void *local, size_t size, int result)
 {
 	int saved = errno;
@@ -88,7 +88,7 @@ RUN_API int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *tim
 	return poll_by(fds, n, 0, timeout, mask, true, RUN_CALLER);
 }
 
-/* An array of events is only written by the kernel: as many as it says. */
+/* A local array of events, which the kernel only writes. */
 static struct epoll_event *events_begin(int n, size_t *size_p)
 {
 	struct epoll_event *local;

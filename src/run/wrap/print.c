@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * printf and puts of strings in fabric memory.  The C library hands a long string to the kernel
- * from where it lies; so where an argument lies in fabric memory the text is made first, and
- * written like any other block.
+ * printf and puts of strings in fabric memory.  The C library passes a long string to the kernel
+ * as it lies; so where an argument lies in fabric memory, the whole text is made first, and
+ * then written like another block.
  */
 #include "run/core/run.h"
 
@@ -16,7 +16,7 @@
 
 enum { ARGS_MAX = 64 };
 
-/* One argument off the list; whether it is, or may be, fabric memory that %s reads. */
+/* Take one argument off the list. Whether it is, or may be, a string in fabric memory. */
 static bool next_is_fam(int type, va_list *ap)
 {
 	bool longer = type & (PA_FLAG_LONG | PA_FLAG_LONG_LONG);
@@ -49,7 +49,7 @@ static bool next_is_fam(int type, va_list *ap)
 		else
 			(void)va_arg(*ap, double);
 		return false;
-	default: /* a conversion of the program's own: who knows */
+	default: /* a conversion that the program has defined: it may be */
 		return true;
 	}
 }
@@ -85,7 +85,7 @@ int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
 static int (*next_vfprintf)(FILE *, int, const char *, va_list);
 static int (*next_vdprintf)(int, int, const char *, va_list);
 
-/* All come here; flag: as of the forms for _FORTIFY_SOURCE, 0 for the plain ones. */
+/* All wrappers with a stream call this; flag: of the forms for _FORTIFY_SOURCE, 0 of the others. */
 static int print(FILE *f, int flag, const char *format, va_list ap, const void *caller)
 {
 	char *text;
@@ -164,7 +164,7 @@ RUN_API int puts(const char *s)
 	if (!run_fam(s) || run_is_ours(RUN_CALLER))
 		return RUN_NEXT(next_puts, "puts")(s);
 	n = strlen(s);
-	flockfile(stdout); /* so that its line end is its own */
+	flockfile(stdout); /* so that nothing comes between the string and its line end */
 	ret = run_fwrite(s, 1, n, stdout) == n && putc_unlocked('\n', stdout) != EOF ? 1 : EOF;
 	funlockfile(stdout);
 	return ret;

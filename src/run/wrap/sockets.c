@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * recv, send and their family on buffers in fabric memory.  A message goes through a bounce of its
- * size, because it must be sent or taken at once; of a longer stream, as much as one
- * bounce holds: less than asked for is what a program must expect of a socket.  The kernel must
- * have copied the bounce when a call returns: there is no sending without copies (MSG_ZEROCOPY).
+ * recv, send and their family on buffers in fabric memory.  A message goes through a bounce buffer
+ * of its size, because it must be sent or received as one; of a stream one call transfers as much
+ * as the bounce buffer holds, as a program must expect that it gets less than it has asked for. The
+ * kernel must have copied the bounce buffer when a call returns, so MSG_ZEROCOPY is refused.
  */
 #include "run/core/run.h"
 
@@ -46,7 +46,7 @@ static size_t length(const struct msghdr *m)
 	return n;
 }
 
-/* Between the vector and the bounce. */
+/* Copy between the vector and the bounce buffer. */
 static void copy(const struct msghdr *m, char *bounce, size_t bytes, bool out)
 {
 	for (size_t i = 0; i < m->msg_iovlen && bytes; i++) {
@@ -61,15 +61,15 @@ static void copy(const struct msghdr *m, char *bounce, size_t bytes, bool out)
 	}
 }
 
-/* What the kernel uses beside the data: all of it local. */
+/* A message header for the kernel, and what it points to, all of it local. */
 struct local {
 	struct msghdr m;
 	struct iovec v;
 	struct sockaddr_storage name;
-	size_t control_bytes; /* of a bounce for it, 0: it is the caller's */
+	size_t control_bytes; /* size of a bounce buffer for msg_control; 0: it is the caller's */
 };
 
-/* false: no memory. */
+/* Make the local header, with one buffer. false: no memory. */
 static bool localise(struct local *l, const struct msghdr *m, char *bounce, size_t bytes, bool out)
 {
 	*l = (struct local){ .m = *m, .v = { bounce, bytes } };
@@ -91,6 +91,7 @@ static bool localise(struct local *l, const struct msghdr *m, char *bounce, size
 	return true;
 }
 
+/* Copy back what the kernel has filled in (m not NULL), and free the copies. */
 static void end_local(struct local *l, struct msghdr *m)
 {
 	if (m && run_fam(m->msg_name))
@@ -126,7 +127,8 @@ static ssize_t recv_piece(int fd, struct msghdr *m, int flags, size_t want)
 		return -1;
 	}
 	n = RUN_NEXT(next_recvmsg, "recvmsg")(fd, &l.m, flags);
-	if (n >= 0) /* MSG_TRUNC: more than there is room for, as the length of the message */
+	if (n >= 0) /* with MSG_TRUNC n is the length of the message, which may be more than there
+		       is room */
 		copy(m, bounce, (size_t)n < want ? (size_t)n : want, false);
 	end_local(&l, n >= 0 ? m : NULL);
 	if (n >= 0) {
@@ -142,7 +144,7 @@ static ssize_t recv_message(int fd, struct msghdr *m, int flags)
 {
 	size_t want = length(m), most = MESSAGE_MAX;
 
-	/* WAITALL: what it asks for in pieces that are waited for, too */
+	/* with WAITALL all of it is waited for, so all of it needs room */
 	if (is_stream(fd) && !(flags & MSG_WAITALL))
 		most = RUN_BOUNCE;
 	else if (flags & MSG_WAITALL)
@@ -150,7 +152,7 @@ static ssize_t recv_message(int fd, struct msghdr *m, int flags)
 	return recv_piece(fd, m, flags, want < most ? want : most);
 }
 
-/* Set by whoever had the socket before this program: setsockopt() does not set it here. */
+/* Whether SO_ZEROCOPY is on: a program that had the socket before this one may have set it. */
 static bool zero_copy(int fd)
 {
 	int on = 0, saved = errno;
@@ -217,7 +219,7 @@ static bool messages_concern(const struct mmsghdr *v, unsigned n, const void *ca
 	return false;
 }
 
-/* Nanoseconds of that time, at most the years that fit. */
+/* In nanoseconds; no more than fit. */
 static int64_t nanoseconds(const struct timespec *t)
 {
 	return (t->tv_sec < 9000000000 ? t->tv_sec : 9000000000) * 1000000000 + t->tv_nsec;
@@ -231,8 +233,9 @@ static int64_t now(void)
 	return nanoseconds(&t);
 }
 
-/* One by one; the time is looked at after each, and nothing else ends a wait for the first: as in
- * the kernel. */
+/*
+ * One message after the other. As in the kernel, the time-out is looked at only after each message.
+ */
 static int recv_messages(int fd, struct mmsghdr *v, unsigned n, int flags, struct timespec *timeout)
 {
 	int64_t end = timeout ? now() + nanoseconds(timeout) : 0, left = 1;
@@ -288,7 +291,7 @@ static ssize_t recv_to(int fd, void *p, size_t n, int flags, void *name, socklen
 	return r;
 }
 
-/* A blocking send of a stream ends when all is sent. */
+/* On a stream, a blocking send returns only when all is sent. */
 static ssize_t send_from(int fd, const void *p, size_t n, int flags, const void *name,
 			 socklen_t name_bytes)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * stdio on fabric memory.  The C library hands large transfers to the kernel straight from the
- * caller's memory, by calls that nobody can wrap; so these go through a bounce,
- * as long pieces that the C library copies or passes on.  A stream's own buffer stays local.
+ * stdio on fabric memory.  The C library passes large transfers to the kernel straight from the
+ * caller's memory, by calls inside of it that cannot be wrapped; so they go through a bounce
+ * buffer, in pieces that the C library copies or passes on.  A stream's own buffer stays local.
  */
 #include "run/core/run.h"
 
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* which are macros, too */
+/* these two are macros, too */
 #undef fread_unlocked
 #undef fwrite_unlocked
 
@@ -23,7 +23,7 @@ static int (*next_setvbuf)(FILE *, char *, int, size_t);
 static int (*next_fputs)(const char *, FILE *);
 static int (*next_fputs_unlocked)(const char *, FILE *);
 
-/* Whole items count, as in fread(3); what is left of one is in the buffer all the same. */
+/* Returns how many whole items were read, as fread(3); a last partial one is in the buffer, too. */
 static size_t load(read_fn fn, char *p, size_t item, size_t n, FILE *f)
 {
 	size_t bytes, size, done = 0;
@@ -184,7 +184,9 @@ RUN_API int fputs_unlocked(const char *s, FILE *f)
 	return write_unlocked(s, 1, n, f) == n ? 1 : EOF;
 }
 
-/* The kernel would be handed the buffer: the stream gets one of its own instead. */
+/*
+ * A buffer in fabric memory, which the kernel would access, is replaced by one of the stream's own.
+ */
 static int set_buffer(FILE *f, char *buf, int mode, size_t n, const void *caller)
 {
 	return RUN_NEXT(next_setvbuf, "setvbuf")(f, run_handed(buf, caller) ? NULL : buf, mode, n);

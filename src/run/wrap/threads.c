@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where and how threads run, what they are called, and whose they are. */
+/* Calls for threads' affinity, scheduling, names, and users. */
 #include "run/wrap/near.h"
 
 #include <grp.h>
