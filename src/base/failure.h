@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The one list of errors that mean "the connection is lost": the request may have reached the
- * peer or not, nobody knows what became of it, and it may be asked again on another connection.
- * Every other error is an answer of the peer, or this process's own trouble: asking again does
- * not help.
+ * The one list of errors that mean "the connection is lost": it is not known whether the request
+ * has reached the peer, and the caller may make it again on another connection. Every other error
+ * is an answer of the peer, or a failure in this process, and repeating the request does not help.
  */
-#ifndef SODA_COMMON_FAILURE_H
-#define SODA_COMMON_FAILURE_H
+#ifndef SODA_BASE_FAILURE_H
+#define SODA_BASE_FAILURE_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -14,9 +13,9 @@
 /*
  * err: negative errno of a transport's function.
  *
- * -ETIMEDOUT is on the list, because the late answer would be taken for that of the next
- * request.  -EPROTO is, because after bytes that make no sense no later ones can be trusted; a
- * peer answers so, too, and then ends the connection.
+ * -ETIMEDOUT is on the list, because a late answer would be taken for that of the next request.
+ * -EPROTO is, because after bytes that make no sense no later bytes can be trusted; a peer also
+ * answers with -EPROTO before it ends the connection.
  */
 static inline bool soda_connection_lost(int err)
 {
@@ -38,8 +37,8 @@ static inline bool soda_connection_lost(int err)
 }
 
 /*
- * The same of a call on a control connection, where -EPROTO is the peer's answer to a request
- * that it does not understand: asked again it would say the same.  An answer that makes no sense
+ * The same for a call on a control connection, where -EPROTO is the peer's answer to a request
+ * that it does not understand, and would answer again.  An answer that makes no sense to the caller
  * is -ECONNABORTED there.
  */
 static inline bool soda_call_lost(int err)

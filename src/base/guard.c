@@ -9,14 +9,17 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* Where the thread goes on if its read fails; NULL: it makes none. */
+/* Where the thread goes on if its read fails; NULL: it is in no guard. */
 static __thread sigjmp_buf *place __attribute__((tls_model("initial-exec")));
 
 int soda_guard_call(void (*fn)(void *arg), void *arg)
 {
 	sigjmp_buf here;
 
-	/* the mask is not saved, which would be a system call: soda_guard_escape has it */
+	/*
+	 * 0: saving the mask would be a system call; soda_guard_escape() restores it from the
+	 * context
+	 */
 	if (sigsetjmp(here, 0)) {
 		place = NULL;
 		return -EFAULT;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads of memory that its owner may close at any moment (mprotect).  A look before the read would
- * come too early, and copying by a system call costs twice as much as memcpy(): so the read is just
- * made, and whoever has the process's SIGSEGV ends it where it fails.  Without such a handler the
- * signal does what it always does.  All AS; a guard costs some ten nanoseconds.
+ * Reads of memory that the program may close at any moment (mprotect).  A check before the read
+ * would come too early, and copying by a system call costs twice as much as memcpy(): so the read
+ * is made, and if it fails the handler of SIGSEGV calls soda_guard_escape(), which ends it. Without
+ * such a handler the process ends.  All functions are async-signal-safe; a guard costs some ten
+ * nanoseconds.
  */
-#ifndef SODA_GUARD_H
-#define SODA_GUARD_H
+#ifndef SODA_BASE_GUARD_H
+#define SODA_BASE_GUARD_H
 
 #include <stddef.h>
 
 /*
- * fn(arg), which takes no lock and leaves nothing half done that matters: it may end anywhere. 0;
- * -EFAULT: it met memory that may not be read.  SIGSEGV must not be blocked.
+ * Call fn(arg).  0; -EFAULT: fn met memory that may not be read, and was ended there: so it may
+ * take no lock, and what it leaves half done must not matter.  SIGSEGV must not be blocked.
  */
 int soda_guard_call(void (*fn)(void *arg), void *arg);
 
-/* memcpy, whose source may be closed. 0; -EFAULT: some of it was copied. */
+/* memcpy() from memory that may be closed. 0; -EFAULT: only some of it was copied. */
 int soda_guard_copy(void *to, const void *from, size_t bytes);
 
 /*

@@ -31,7 +31,7 @@ unsigned soda_histogram_bucket(uint64_t value)
 	if (value >> SODA_HISTOGRAM_TOP_BITS)
 		return SODA_HISTOGRAM_BUCKETS - 1;
 	octave = 63 - (unsigned)__builtin_clzll(value) - SODA_HISTOGRAM_SUB_BITS;
-	/* the highest bit, which is always set, stands for the octave: hence no "+ 1" */
+	/* value >> octave is SUBS and more: its highest bit adds the octave that is missing */
 	return octave * SUBS + (unsigned)(value >> octave);
 }
 
@@ -106,7 +106,7 @@ uint64_t soda_histogram_max(const struct soda_histogram *h)
 	return get(&h->max);
 }
 
-/* The value of a bucket that is least wrong for all of its values. */
+/* The middle of a bucket, at most the maximum. */
 static uint64_t bucket_middle(const struct soda_histogram *h, unsigned bucket)
 {
 	uint64_t middle = soda_histogram_bucket_low(bucket) + bucket_width(bucket) / 2;
@@ -125,7 +125,7 @@ uint64_t soda_histogram_percentile(const struct soda_histogram *h, double percen
 	if (percent >= 100)
 		return get(&h->max);
 	rank = wanted > 1 ? (uint64_t)wanted : 1;
-	rank += (double)rank < wanted; /* the next whole number: "percent of them do not exceed" */
+	rank += (double)rank < wanted; /* rounded up */
 	for (unsigned i = 0; i < SODA_HISTOGRAM_BUCKETS; i++) {
 		seen += get(&h->counts[i]);
 		if (seen >= rank)

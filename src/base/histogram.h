@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How often something took how long.  Log-linear: values below 16 have a bucket
- * each, every power of two above has 16 of equal width, so that what is read back
- * is within 1/32 of what was recorded.  Fixed size, nothing is allocated; zeroed
- * memory is an empty histogram.
+ * Counts how often each value was recorded, such as how long requests took.  Log-linear: values
+ * below 16 have a bucket each, every power of two above has 16 of equal width, so that a value that
+ * is read back is within 1/32 of the one that was recorded.  Fixed size, nothing is allocated;
+ * zeroed memory is an empty histogram.
  *
  * Recording is lock-free and async-signal-safe, any number of threads at once.
- * Threads that record often have a histogram each (they share cache lines
- * otherwise), merged by whoever asks.  Readers may run beside recorders: they
- * see each count before or after, never half of one.
+ * Threads that record often should have a histogram each, as they would share cache lines,
+ * and merge them to read.  Readers may run beside recorders.
  *
  * Invariant, at rest: the counts of the buckets add up to the number of records.
  *
  * Source: the bucket layout is that of HdrHistogram (Gil Tene).
  */
-#ifndef SODA_COMMON_HISTOGRAM_H
-#define SODA_COMMON_HISTOGRAM_H
+#ifndef SODA_BASE_HISTOGRAM_H
+#define SODA_BASE_HISTOGRAM_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -29,7 +28,7 @@ enum {
 
 struct soda_histogram { /* all: atomic, relaxed; no order between them is promised */
 	_Atomic uint64_t counts[SODA_HISTOGRAM_BUCKETS];
-	_Atomic uint64_t sum; /* of the values as recorded */
+	_Atomic uint64_t sum; /* of the exact values */
 	_Atomic uint64_t max;
 };
 

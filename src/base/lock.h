@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mutex on a futex: one word, no allocation, async-signal-safe as long as
- * every holder has blocked the signals whose handlers may want it (inside the
- * SIGBUS handler all are).  Debug builds check the lock order.
+ * A mutex on a futex: one word, no allocation.  Async-signal-safe if every holder has blocked the
+ * signals whose handlers may take the same lock (in the SIGBUS handler all are blocked).
  *
- * Ranks are acquired in ascending order; two locks of one rank only by trylock.
+ * Locks are taken in ascending order of their ranks, two of one rank only by soda_lock_try(); debug
+ * builds check that.
  */
-#ifndef SODA_COMMON_LOCK_H
-#define SODA_COMMON_LOCK_H
+#ifndef SODA_BASE_LOCK_H
+#define SODA_BASE_LOCK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -17,12 +17,12 @@
 
 enum soda_lock_rank {
 	SODA_RANK_API = 1,	 /* runtime start and end, object table (regions) */
-	SODA_RANK_REGIONS = 2,	 /* objects do not appear or go */
+	SODA_RANK_REGIONS = 2,	 /* which objects there are */
 	SODA_RANK_SESSION = 3,	 /* control connection */
 	SODA_RANK_CHANNEL = 4,	 /* one data connection and its staging slots */
 	SODA_RANK_SHARD = 5,	 /* one shard of the replacement policy */
 	SODA_RANK_WRITEBACK = 6, /* write-back queue */
-	SODA_RANK_STUCK = 7,	 /* requests that a peer may still answer into our memory */
+	SODA_RANK_STUCK = 7,	 /* requests that a stopped peer may still answer into our memory */
 	SODA_RANK_PINS = 8,	 /* which PINs are under way */
 
 	/* The DPU agent's caches. */
@@ -32,7 +32,7 @@ enum soda_lock_rank {
 };
 
 struct soda_lock {
-	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and somebody waits */
+	_Atomic uint32_t word; /* 0 free, 1 held, 2 held and a thread may wait */
 	uint32_t rank;	       /* enum soda_lock_rank; set before start, then constant */
 };
 
@@ -48,8 +48,10 @@ void soda_lock_acquire(struct soda_lock *lock);
 bool soda_lock_acquire_until(struct soda_lock *lock, uint64_t deadline_ns);
 void soda_lock_release(struct soda_lock *lock);
 
-/* Raw futex on a 32-bit word of this process; errno is kept. */
-/* 0 woken or spurious, -EAGAIN *word != expected, -ETIMEDOUT. timeout_ns < 0: no limit. */
+/*
+ * A futex on a 32-bit word of this process; errno is kept.  timeout_ns < 0: no limit.  0: woken, or
+ * spurious; -EAGAIN: *word != expected; -ETIMEDOUT.
+ */
 int soda_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns);
 void soda_futex_wake(_Atomic uint32_t *word, int count);
 
@@ -61,8 +63,9 @@ static inline uint64_t soda_now_ms(void)
 }
 
 /*
- * Of a wait that was to take asked_ns and took took_ns: how long the process stood still in it
- * (stopped, frozen, swapped out); 0: it ran.  No time-out counts that.
+ * A wait of at most asked_ns took took_ns.  If that is SODA_STILL_MS more or longer the process
+ * stood still (stopped, frozen, swapped out), and the time took_ns is returned, which no time-out
+ * counts; else 0.
  */
 static inline uint64_t soda_stood_still(uint64_t asked_ns, uint64_t took_ns)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log lines: "name: level: message".  A message is formatted once, on the stack,
- * cut at the buffer's end, and stripped of control characters: names and reasons
- * come from peers and must not forge lines.
+ * Log lines: "name: level: message".  A message is formatted on the stack,
+ * cut off at the buffer's end, and made printable.
  */
 #include "base/log.h"
 
@@ -51,7 +50,7 @@ void soda_make_printable(char *text)
 	*to = 0;
 }
 
-/* Add to line at `used`, at most up to its last byte but one; returns the new length. */
+/* Append text to the line of `used` bytes, leaving room for a line end; returns the new length. */
 static size_t append(char line[LINE_BYTES], size_t used, const char *text)
 {
 	size_t n = strlen(text), room = LINE_BYTES - 2 - used;
@@ -102,7 +101,7 @@ void soda_log(int level, const char *fmt, ...)
 
 const char *soda_strerror(int err)
 {
-	/* strerror() may allocate and translate; this is the same table without either. */
+	/* the texts of strerror(), which may allocate and translate */
 	const char *text = strerrordesc_np(err < 0 ? -err : err);
 
 	return text ? text : "Unknown error";

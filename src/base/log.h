@@ -3,11 +3,11 @@
  * Log lines.  One line is one write(2) to stderr, or one call of the sink that
  * the application gave.  Async-signal-safe: a fixed buffer of 512 bytes on the
  * stack, vsnprintf with integer and string conversions only, no locks, errno kept.
- * Whoever first decides an error logs it, once: what was asked, of whom, why it
+ * The function that first decides an error logs it, once: what was asked, of whom, why it
  * failed, what to do.
  */
-#ifndef SODA_COMMON_LOG_H
-#define SODA_COMMON_LOG_H
+#ifndef SODA_BASE_LOG_H
+#define SODA_BASE_LOG_H
 
 enum { /* as enum soda_log_level in soda.h */
        SODA_LOG_LVL_ERROR = 1,
@@ -19,7 +19,9 @@ enum { /* as enum soda_log_level in soda.h */
 /* "warning" at [SODA_LOG_LVL_WARNING]; NULL behind the last. */
 extern const char *const soda_log_level_names[];
 
-/* Set before threads start. name stands in front of each line; not copied. sink NULL: stderr. */
+/*
+ * To be called before threads start. name: printed before each line; not copied. sink NULL: stderr.
+ */
 void soda_log_setup(const char *name, int level,
 		    void (*sink)(int level, const char *line, void *arg), void *arg);
 
@@ -31,8 +33,8 @@ void soda_log(int level, const char *fmt, ...) __attribute__((format(printf, 2, 
 #define soda_log_debug(...) soda_log(SODA_LOG_LVL_DEBUG, __VA_ARGS__)
 
 /*
- * In place: every control character, also of two bytes in UTF-8 (U+0080 to U+009F), becomes '?'.
- * Names and reasons come from others: they must not forge lines, nor reach a terminal as commands.
+ * Replace every control character by '?', also those of two bytes in UTF-8 (U+0080 to U+009F),
+ * because names and reasons from peers must not forge lines, nor be commands to a terminal.
  */
 void soda_make_printable(char *text);
 

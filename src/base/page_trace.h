@@ -10,12 +10,12 @@
  * The highest four bits are the kind; 0 is no record.  A file whose program was
  * killed has zeros behind its last record.
  */
-#ifndef SODA_COMMON_PAGE_TRACE_H
-#define SODA_COMMON_PAGE_TRACE_H
+#ifndef SODA_BASE_PAGE_TRACE_H
+#define SODA_BASE_PAGE_TRACE_H
 
 #include <stdint.h>
 
-#define SODA_PAGE_TRACE_MAGIC "SODATRC" /* and its zero */
+#define SODA_PAGE_TRACE_MAGIC "SODATRC" /* and its zero byte */
 #define SODA_PAGE_TRACE_VERSION 1u
 
 struct soda_page_trace_head {
@@ -25,14 +25,15 @@ struct soda_page_trace_head {
 	uint32_t chunk_bytes;
 	uint32_t pid;
 	uint64_t limit; /* records that the file has room for */
-	uint64_t asked; /* records that there were; beyond the limit they are lost */
+	uint64_t asked; /* records that were to be written; those beyond the limit were not */
 	uint64_t zero[3];
 };
 
 enum soda_page_trace_kind {
-	SODA_PAGE_TRACE_FETCH = 1, /* a chunk came from the server, asked for or ahead */
+	SODA_PAGE_TRACE_FETCH = 1, /* a chunk was fetched, on demand or ahead */
 	SODA_PAGE_TRACE_ZERO = 2,  /* the first touch of a chunk that was never written */
-	SODA_PAGE_TRACE_STORE = 3, /* the first store since it came, or since its write-back */
+	SODA_PAGE_TRACE_STORE =
+		3, /* the first store since a fetch, a first touch, or a write-back */
 };
 
 static inline uint64_t soda_page_trace_record(enum soda_page_trace_kind kind, uint32_t thread,

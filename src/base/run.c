@@ -55,7 +55,7 @@ static int find(const char *name, char *path, size_t bytes, struct soda_run_refu
 	return refuse(why, 127, "%.900s: not found in PATH", name);
 }
 
-/* The dynamic loader drops LD_PRELOAD where a program gains privileges by being started. */
+/* The dynamic loader ignores LD_PRELOAD for a program that gains privileges when it is started. */
 static int check_privilege(const char *path, int fd, struct soda_run_refusal *why)
 {
 	struct stat st;
@@ -123,7 +123,7 @@ static int check_script(char *line, int depth, const char *path, struct soda_run
 	return check(interpreter, depth + 1, why);
 }
 
-/* What is refused for this runs without us. */
+/* Note that a program that is refused for this reason can be run without the library. */
 static int alone(int ret, struct soda_run_refusal *why)
 {
 	why->runs = ret;
@@ -139,7 +139,7 @@ static int check(const char *path, int depth, struct soda_run_refusal *why)
 	int fd = open(path, O_RDONLY | O_CLOEXEC), ret = 0;
 	ssize_t n;
 
-	if (fd < 0) /* it may be executable without being readable */
+	if (fd < 0) /* EACCES: it may be executable without being readable */
 		return errno == EACCES ? 0 : refuse(why, 126, "%.900s: %s", path, strerror(errno));
 	n = pread(fd, head.line, sizeof(head.line) - 1, 0);
 	if (n >= (ssize_t)sizeof(head.elf) && !memcmp(head.elf.e_ident, ELFMAG, SELFMAG))

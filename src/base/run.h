@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `soda run` and the library that it loads into a program must see alike. */
+/* Shared by `soda run` and libsoda-run.so, the library that it loads into a program. */
 #ifndef SODA_BASE_RUN_H
 #define SODA_BASE_RUN_H
 
@@ -9,31 +9,34 @@
 #include <stdint.h>
 
 /*
- * Whether a program can have a library loaded into it, asked before `soda run` tries, or before a
- * program that runs so becomes another one.
+ * Why a library cannot be loaded into a program; found out before `soda run` starts the program, or
+ * before a program under `soda run` becomes another one (exec).
  */
 struct soda_run_refusal {
-	int status; /* exit status: 126 cannot be run so, 127 not found */
-	bool runs;  /* it can be run, but without the library */
+	int status; /* exit status for `soda run`: 126: cannot be run with it, 127: not found */
+	bool runs;  /* the program can be run without the library */
 	char text[1400];
 };
 
 /*
- * Find the program as the shell does and look at it, and at its interpreter where it is
- * a script.  0 with its path, or -1 with the reason.
+ * Find the program as a shell does, and check it, or, if it is a script, its interpreter.  0 with
+ * its path, or -1 with the reason.
  */
 int soda_run_check(const char *name, char *path, size_t path_bytes, struct soda_run_refusal *why);
 
 /*
- * What `soda run --report` learns of a program while it runs: counters, looked at now and then, in
- * memory that the program shares with `soda`.  So they outlive the program, however it ends.
- * When the array is full every other sample goes, and samples come half as often.
+ * `soda run --report`: samples of counters that the program's runtime takes now and then, in memory
+ * that it shares with `soda`, so that they outlive the program, however it ends. When the array is
+ * full every other sample is dropped, and samples are taken half as often.
  */
 enum { SODA_RUN_SAMPLES = 1024, SODA_RUN_SAMPLES_MAGIC = 0x534f5253 };
 
 struct soda_run_sample {
-	uint64_t
-		at_ns; /* since the runtime's start; one that is not after the one before is none */
+	/*
+	 * Since the runtime's start.  A sample that is not later than the one before does not
+	 * count.
+	 */
+	uint64_t at_ns;
 	uint64_t reserved, resident, buffer;			   /* bytes */
 	uint64_t faults, zero_fills, fetched, written, stalled_ns; /* since the start */
 };

@@ -60,9 +60,9 @@ void soda_wait_end(const struct soda_wait *w)
 }
 
 /*
- * By the wall clock, which decides no more than when the log is told: the thread sanitizer of gcc
- * 12 does not know pthread_clockjoin_np, and takes what the thread has done for a race with what
- * follows.
+ * pthread_timedjoin_np() uses the wall clock, which here decides only when a line is logged.  The
+ * thread sanitizer of gcc 12 does not know pthread_clockjoin_np(), and would report races between
+ * the thread that has ended and this one.
  */
 void soda_wait_join(pthread_t thread, const char *what)
 {

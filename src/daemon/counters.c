@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sharded counters; who writes statistics takes the sum. */
+/* Sharded counters, which are summed when statistics are written. */
 #include "daemon/counters.h"
 
 #include <stdatomic.h>
@@ -14,7 +14,7 @@ static struct {
 static unsigned own_shard(void)
 {
 	static _Atomic unsigned next;
-	static _Thread_local unsigned own; /* 0: none yet */
+	static _Thread_local unsigned own; /* the shard's number + 1; 0: none yet */
 
 	if (!own)
 		own = 1 + atomic_fetch_add_explicit(&next, 1, memory_order_relaxed) % SHARDS;

@@ -29,7 +29,7 @@ enum event {
 	PARENT_GONE, /* end-of-file on the parent's descriptor */
 };
 
-static _Atomic bool draining; /* for /healthz; a process is one daemon */
+static _Atomic bool draining; /* for /healthz; one for the process, which is one daemon */
 
 static int fail(const char *what, int ret)
 {
@@ -39,7 +39,7 @@ static int fail(const char *what, int ret)
 
 /* Options */
 
-/* All sources in order, later ones win; path is the INI file, or NULL. */
+/* Read all sources of options in order, later ones win; path: the INI file, or NULL. */
 static int read_sources(const struct soda_conf *conf, const char *path, int argc, char **argv,
 			void *values, struct soda_conf_error *err)
 {
@@ -58,12 +58,12 @@ static int read_sources(const struct soda_conf *conf, const char *path, int argc
 	return r;
 }
 
-/* 0; or an error, which is printed: the program ends with SODA_EXIT_USAGE. */
+/* Read the options. 0, or an error, which is printed. */
 static int configure(const struct soda_daemon *d, int argc, char **argv)
 {
 	const struct soda_conf *conf = d->conf;
 	struct soda_conf_error err = { "" };
-	/* The first reading finds the INI file, which then goes below what outranks it. */
+	/* The first reading finds the INI file's path; environment and flags outrank the file. */
 	int ret = read_sources(conf, NULL, argc, argv, d->options, &err);
 
 	if (ret == 0 && d->options->config) {
@@ -80,7 +80,7 @@ static int configure(const struct soda_daemon *d, int argc, char **argv)
 	return ret;
 }
 
-/* A daemon of one process shares the standard error of that, and is quiet unless told otherwise. */
+/* A private server shares its program's standard error, and so logs no info unless told to. */
 static int log_level(const struct soda_daemon *d)
 {
 	int level = SODA_LOG_LVL_ERROR + (int)d->options->log_level;
@@ -138,7 +138,7 @@ static int open_signals(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/* The first signal has been seen: the next one has its default action. */
+/* The first signal has come: log it, and let the next one have its default action. */
 static void take_signal(int signal_fd)
 {
 	struct signalfd_siginfo info;
@@ -153,7 +153,7 @@ static void take_signal(int signal_fd)
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* What a readable parent descriptor means: bytes are swallowed, only its end counts. */
+/* The parent's descriptor is readable: whether the parent has ended. Bytes from it are ignored. */
 static int parent_ended(int fd)
 {
 	char bytes[256];
@@ -162,7 +162,7 @@ static int parent_ended(int fd)
 	return !n || (n < 0 && errno != EINTR && errno != EAGAIN);
 }
 
-/* timeout_ms -1: no limit. signal_fd, parent_fd -1: none. */
+/* Wait for an event, at most timeout_ms; -1: no limit. signal_fd, parent_fd: -1: none. */
 static enum event await(int signal_fd, int parent_fd, int timeout_ms)
 {
 	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN },
@@ -187,7 +187,7 @@ static enum event await(int signal_fd, int parent_fd, int timeout_ms)
 
 /* Readiness */
 
-/* One datagram to the service manager, as sd_notify(3) does. */
+/* Send a datagram to the service manager, as sd_notify(3) does. */
 static void notify(const char *state)
 {
 	const char *path = getenv("NOTIFY_SOCKET");
@@ -277,7 +277,7 @@ static void close_listeners(struct listeners *listeners)
 	listeners->n = 0;
 }
 
-/* *http_p stays NULL where no metrics are wanted. */
+/* Open the HTTP endpoint; *http_p stays NULL if no metrics are wanted. */
 static int open_metrics(const struct soda_daemon *d, struct soda_metrics_http **http_p)
 {
 	const struct soda_metrics_source source = {
@@ -302,9 +302,9 @@ static int open_metrics(const struct soda_daemon *d, struct soda_metrics_http **
 	return ret;
 }
 
-/* The life */
+/* From ready to the end */
 
-/* Refuse what is new; true when every client has left in time. */
+/* Refuse new clients and wait for the others. True: all have left in time. */
 static bool drain(const struct soda_daemon *d, struct listeners *listeners, int parent_fd)
 {
 	uint64_t end = soda_now_ns() + d->options->drain_ms * SODA_MS_NS;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a walk calls: to the writer, unless the writer does not want this part. */
+/*
+ * The functions that walks call; each calls the writer, unless the writer has declined this list or
+ * item.
+ */
 #include "daemon/metrics.h"
 
 #include <assert.h>
@@ -156,7 +159,7 @@ void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes)
 	size_t n = strlen(key), k = strlen(unit);
 
 	if (k && !strcmp(key, unit))
-		snprintf(out, bytes, "size"); /* nothing else would be left */
+		snprintf(out, bytes, "size"); /* without the unit the name would be empty */
 	else if (k && n > k + 1 && !strncmp(key, unit, k) && key[k] == '_')
 		snprintf(out, bytes, "%s", key + k + 1);
 	else if (k && n > k + 1 && !strcmp(key + n - k, unit) && key[n - k - 1] == '_')
@@ -165,7 +168,7 @@ void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes)
 		snprintf(out, bytes, "%s", key);
 }
 
-/* The bytes that a character of UTF-8 has by its first one; 0: none begins so. */
+/* How many bytes a character of UTF-8 has, by its first byte; 0: no character begins with it. */
 static unsigned utf8_length(uint8_t first)
 {
 	if (first < 0x80)
@@ -190,7 +193,7 @@ bool soda_metrics_is_utf8(const char *text)
 				return false;
 			code = code << 6 | (at[i] & 0x3f);
 		}
-		/* too long for what it says, half of a pair, or beyond the end */
+		/* an overlong form, a surrogate, or beyond U+10FFFF */
 		if (!n || (n == 3 && code < 0x800) || (n == 4 && code < 0x10000) ||
 		    (code >= 0xd800 && code < 0xe000) || code > 0x10ffff)
 			return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A daemon's statistics, said once.  The daemon writes one function that walks
- * over what it knows and names it; the same walk becomes JSON (SODA_MSG_STATS,
- * `soda stat`) or the Prometheus text format.
+ * A daemon's statistics.  The daemon has one function, the walk, which says every
+ * statistic with its name to a writer; one writer makes JSON (SODA_MSG_STATS,
+ * `soda stat`) of that, another the Prometheus text format.
  *
  *   walk:  number, number, text, histogram ...
  *          list "client_list" of "client"
@@ -11,13 +11,13 @@
  *
  * JSON: an object with the keys as given, lists as arrays of objects.
  * Prometheus: PREFIX_[ITEM_]NAME[_UNIT][_total]{ITEM="id"}.  The name is the key
- * without its unit ("bytes_read", "cpu_ns"); times are in seconds there.  What is
- * no measurement (text, id) becomes a label of PREFIX_[ITEM_]info.
+ * without its unit ("bytes_read", "cpu_ns"); times are in seconds there.  Texts and ids, which are
+ * no measurements, become labels of PREFIX_[ITEM_]info.
  *
- * Threads: a walk is one thread's; what it reads is the daemon's to guard.
+ * Threads: one thread makes a walk; the daemon guards what the walk reads.
  */
-#ifndef SODA_COMMON_METRICS_H
-#define SODA_COMMON_METRICS_H
+#ifndef SODA_DAEMON_METRICS_H
+#define SODA_DAEMON_METRICS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ enum soda_metric_kind {
 };
 
 enum soda_metric_unit {
-	SODA_UNIT_NONE, /* things counted, and ratios */
+	SODA_UNIT_NONE, /* counts of things, and ratios */
 	SODA_UNIT_BYTES,
 	SODA_UNIT_NS,
 	SODA_UNIT_MS,
@@ -47,41 +47,41 @@ struct soda_metric {
 	enum soda_metric_unit unit;
 };
 
-/* How a list is bounded where every item costs its reader for ever (Prometheus). */
+/* A list, and its bound for Prometheus, which remembers every item that it has read. */
 struct soda_metric_list {
 	const char *key;  /* in JSON */
-	const char *item; /* the label, and part of the names */
-	unsigned limit;	  /* items shown in all lists of this key; what is left out is counted */
+	const char *item; /* in Prometheus: the label, and a part of the names */
+	unsigned limit;	  /* items shown in all lists of this key; others are only counted */
 };
 
-/* The daemon's: says all that it knows to m. */
+/* A daemon's walk: says all statistics to m. */
 typedef void soda_metrics_walk(void *arg, struct soda_metrics *m);
 
-/* Called by the walk.  Strings are copied; text may be anything, also not UTF-8. */
+/* For walks.  Strings are copied; a text need not be UTF-8. */
 void soda_metrics_number(struct soda_metrics *m, const struct soda_metric *metric, uint64_t value);
 void soda_metrics_real(struct soda_metrics *m, const struct soda_metric *metric, double value);
 /* JSON: true or false; Prometheus: 1 or 0. */
 void soda_metrics_flag(struct soda_metrics *m, const struct soda_metric *metric, bool value);
-/* The same, for what has no struct of its own. */
+/* The same, without a struct soda_metric. */
 void soda_metrics_say(struct soda_metrics *m, enum soda_metric_kind kind,
 		      enum soda_metric_unit unit, const char *key, const char *help,
 		      uint64_t value);
 void soda_metrics_say_flag(struct soda_metrics *m, const char *key, const char *help, bool value);
 void soda_metrics_say_real(struct soda_metrics *m, const char *key, const char *help, double value);
-/* A gauge of things, of bytes. */
+/* A gauge: a number of things, or of bytes. */
 void soda_metrics_say_level(struct soda_metrics *m, const char *key, const char *help,
 			    uint64_t value);
 void soda_metrics_say_size(struct soda_metrics *m, const char *key, const char *help,
 			   uint64_t value);
 /*
- * h: nobody records to it meanwhile (a merged copy).  JSON: an object {count, sum, p50, p90, p99,
- * p999, max, with their unit, and buckets, [[lowest value, count], ...]} without the empty ones.
+ * h: a copy, to which no thread records meanwhile.  JSON: an object {count, sum, p50, p90, p99,
+ * p999, max, with their unit, and buckets, [[lowest value, count], ...]} without empty buckets.
  */
 void soda_metrics_histogram(struct soda_metrics *m, const struct soda_metric *metric,
 			    const struct soda_histogram *h);
 /*
- * What identifies or describes.  The first of an item must have the key "id" and
- * have at most 47 bytes.
+ * A text, or a number, that identifies or describes something.  The first of an item must have the
+ * key "id", and at most 47 bytes.
  */
 void soda_metrics_text(struct soda_metrics *m, const char *key, const char *text);
 void soda_metrics_id(struct soda_metrics *m, const char *key, uint64_t number);
@@ -92,17 +92,17 @@ void soda_metrics_item(struct soda_metrics *m);
 void soda_metrics_item_end(struct soda_metrics *m);
 void soda_metrics_list_end(struct soda_metrics *m);
 
-/* What every daemon says of its process: pid, uptime_ms, cpu_ns. started_ns: by soda_now_ns(). */
+/* Say pid, uptime_ms and cpu_ns of the process. started_ns: soda_now_ns() at its start. */
 void soda_metrics_process(struct soda_metrics *m, uint64_t started_ns);
 
 /*
- * All as JSON text into out, not terminated.  Where it does not fit, the innermost
- * lists are left out, and then those around them.  The length, or -ENOMEM.
+ * Write all statistics as JSON to out, not terminated.  If they do not fit, the innermost
+ * lists are left out, then those around them.  Returns the length, or -ENOMEM.
  */
 long soda_metrics_json(soda_metrics_walk *walk, void *arg, char *out, size_t bytes);
 /*
- * All in the Prometheus text format, version 0.0.4.  prefix: "soda_mem_server".
- * 0 or -ENOMEM; the text, terminated, is the caller's to free.
+ * All statistics in the Prometheus text format, version 0.0.4.  prefix: "soda_mem_server".
+ * 0 or -ENOMEM; the caller frees the text, which is terminated.
  */
 int soda_metrics_prometheus(soda_metrics_walk *walk, void *arg, const char *prefix, char **text_p,
 			    size_t *bytes_p);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The endpoint by libmicrohttpd, in that library's own thread.  Its time-out restarts with each
- * byte that a peer sends, and where all places are taken it takes nobody more; so a newcomer gets
- * the place of whoever has been there longest.
+ * The endpoint, by libmicrohttpd in that library's own thread.  libmicrohttpd's time-out restarts
+ * with each byte that a peer sends, and when all places are taken it accepts no connection; so here
+ * a new connection gets the place of the oldest, which is ended.
  */
 #include "base/limits.h"
 #include "daemon/metrics_http.h"
@@ -28,9 +28,9 @@ struct soda_metrics_http {
 	struct soda_metrics_source source; /* set before start, then constant, and so below */
 	struct MHD_Daemon *daemon;
 	char url[128];
-	int visitors[SODA_METRICS_CONNECTIONS_MAX]; /* descriptors, -1: none; the thread's, and so
-						       below */
-	uint64_t came;		   /* visitors; each has the place of the one so many before */
+	/* Places: descriptors, -1: free.  This and below: the thread's alone. */
+	int places[SODA_METRICS_CONNECTIONS_MAX];
+	uint64_t came;		   /* connections so far; each takes the next place in turn */
 	struct MHD_Response *text; /* the last statistics; NULL: none yet */
 	uint64_t text_ns;
 };
@@ -53,7 +53,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection, unsigned status
 	return r;
 }
 
-/* The statistics in a new answer. NULL: no memory. */
+/* Collect the statistics into a new response. NULL: no memory. */
 static struct MHD_Response *collect(const struct soda_metrics_source *source)
 {
 	struct MHD_Response *response;
@@ -79,7 +79,7 @@ static enum MHD_Result answer_metrics(struct soda_metrics_http *http,
 	uint64_t now = soda_now_ns();
 
 	if (http->text && now - http->text_ns >= SODA_METRICS_FRESH_MS * SODA_MS_NS) {
-		MHD_destroy_response(http->text); /* those who still send it hold it */
+		MHD_destroy_response(http->text); /* connections that still send it keep it */
 		http->text = NULL;
 	}
 	if (!http->text) {
@@ -113,8 +113,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
 }
 
 /*
- * A visitor comes, or its connection is about to be closed.  One that still stands where a
- * newcomer's place is has had its time: libmicrohttpd sees the end, and closes it.
+ * A connection begins, or is about to be closed.  A new one takes the next place; if another
+ * connection has it, that is shut down, and libmicrohttpd then closes it.
  */
 static void on_connection(void *arg, struct MHD_Connection *connection, void **slot_p,
 			  enum MHD_ConnectionNotificationCode code)
@@ -128,11 +128,11 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
 			*place = -1;
 		return;
 	}
-	if (!http->came) { /* the thread is not ours to start */
+	if (!http->came) { /* here, because libmicrohttpd starts the thread */
 		pthread_setname_np(pthread_self(), "soda-metrics");
 		setpriority(PRIO_PROCESS, (id_t)gettid(), LOW_PRIORITY);
 	}
-	place = &http->visitors[http->came++ % SODA_METRICS_CONNECTIONS_MAX];
+	place = &http->places[http->came++ % SODA_METRICS_CONNECTIONS_MAX];
 	if (*place >= 0)
 		shutdown(*place, SHUT_RDWR);
 	*place = fd;
@@ -161,7 +161,7 @@ int soda_metrics_http_start(const char *address, const struct soda_metrics_sourc
 		return soda_conf_fail(err, -ENOMEM, "metrics: %s", soda_strerror(ENOMEM));
 	http->source = *source;
 	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++)
-		http->visitors[i] = -1;
+		http->places[i] = -1;
 	r = soda_metrics_listen(address, &fd, where, err);
 	if (r) {
 		destroy(http);
@@ -171,7 +171,7 @@ int soda_metrics_http_start(const char *address, const struct soda_metrics_sourc
 	http->daemon =
 		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, handle, http,
 				 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-				 SODA_METRICS_CONNECTIONS_MAX + 1u, /* the newcomer */
+				 SODA_METRICS_CONNECTIONS_MAX + 1u, /* with the new one */
 				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
 				 MHD_OPTION_CONNECTION_MEMORY_LIMIT,
 				 (size_t)SODA_METRICS_REQUEST_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1,

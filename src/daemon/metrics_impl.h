@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the two writers of statistics implement. For metrics*.c only. */
-#ifndef SODA_COMMON_METRICS_IMPL_H
-#define SODA_COMMON_METRICS_IMPL_H
+/* The functions that a writer of statistics (JSON, Prometheus) has. For metrics*.c only. */
+#ifndef SODA_DAEMON_METRICS_IMPL_H
+#define SODA_DAEMON_METRICS_IMPL_H
 
 #include "daemon/metrics.h"
 
-enum { SODA_METRICS_DEPTH = 3 }; /* lists in lists, the top counted */
+enum { SODA_METRICS_DEPTH = 3 }; /* levels of lists in lists, with the top one */
 
 struct soda_metrics_ops {
 	void (*number)(struct soda_metrics *m, const struct soda_metric *metric, uint64_t value);
@@ -15,9 +15,9 @@ struct soda_metrics_ops {
 			  const struct soda_histogram *h);
 	void (*text)(struct soda_metrics *m, const char *key, const char *text);
 	void (*id)(struct soda_metrics *m, const char *key, uint64_t number);
-	/* False: the list is not wanted; nothing of it comes. */
+	/* False: the writer declines the list, and none of its items is said. */
 	bool (*list)(struct soda_metrics *m, const struct soda_metric_list *list);
-	/* False: this item is not. */
+	/* False: the writer declines the item. */
 	bool (*item)(struct soda_metrics *m);
 	void (*item_end)(struct soda_metrics *m);
 	void (*list_end)(struct soda_metrics *m);
@@ -26,14 +26,16 @@ struct soda_metrics_ops {
 /* The first member of each writer. */
 struct soda_metrics {
 	const struct soda_metrics_ops *ops;
-	unsigned depth;	  /* items that are open */
-	unsigned skipped; /* lists and items open that the writer does not want */
+	unsigned depth;	  /* open items */
+	unsigned skipped; /* open lists and items that the writer has declined */
 };
 
-/* "soda_metric.key" without its unit into out: "bytes_read" and "read_bytes" -> "read", "bytes" ->
- * "size". */
+/*
+ * Write the metric's key without its unit: "bytes_read" and "read_bytes" -> "read", "bytes" ->
+ * "size".
+ */
 void soda_metric_stem(const struct soda_metric *metric, char *out, size_t bytes);
-/* Whether all of it is UTF-8: both formats want that. */
+/* Whether the text is UTF-8, as both formats require. */
 bool soda_metrics_is_utf8(const char *text);
 
 #endif

@@ -8,9 +8,9 @@
 
 struct json_writer {
 	struct soda_metrics m; /* first */
-	unsigned levels;       /* of lists that are wanted */
+	unsigned levels;       /* levels of lists that are written */
 	json_t *objects[SODA_METRICS_DEPTH];
-	json_t *lists[SODA_METRICS_DEPTH]; /* [d]: open in objects[d]; borrowed */
+	json_t *lists[SODA_METRICS_DEPTH]; /* [d]: the open list in objects[d]; borrowed */
 };
 
 static struct json_writer *writer_of(struct soda_metrics *m)

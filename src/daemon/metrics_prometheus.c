@@ -29,9 +29,9 @@ struct family {
 };
 
 struct level {
-	char labels[256];   /* 'client="...",' of this item and those around it */
+	char labels[256];   /* 'client="...",' for this item and those around it */
 	struct buffer info; /* labels of the info metric */
-	char part[24];	    /* of the names: "client_" */
+	char part[24];	    /* part of the names: "client_" */
 };
 
 struct shown_list {
@@ -48,7 +48,7 @@ struct text_writer {
 	struct level levels[SODA_METRICS_DEPTH];
 	struct shown_list lists[LISTS_MAX];
 	unsigned lists_n;
-	struct shown_list *open[SODA_METRICS_DEPTH]; /* [d]: list open in level d */
+	struct shown_list *open[SODA_METRICS_DEPTH]; /* [d]: the open list of level d */
 };
 
 static struct text_writer *writer_of(struct soda_metrics *m)
@@ -56,7 +56,7 @@ static struct text_writer *writer_of(struct soda_metrics *m)
 	return (struct text_writer *)m;
 }
 
-/* Buffers: what cannot be had makes the whole text fail, at its end. */
+/* Buffers.  If there is no memory for one, soda_metrics_prometheus() fails at its end. */
 
 static bool buffer_open(struct text_writer *w, struct buffer *b)
 {
@@ -81,7 +81,7 @@ static void buffer_free(struct text_writer *w, struct buffer *b)
 	b->text = NULL;
 }
 
-/* A label's value, or with quotes = false a HELP text. */
+/* Write a label's value, or, without quotes, a HELP text. */
 static void put_escaped(FILE *out, const char *text, bool quotes)
 {
 	for (; *text; text++) {
@@ -148,7 +148,7 @@ static struct family *family_of(struct soda_metrics *m, const struct soda_metric
 
 /* Samples */
 
-/* name[suffix]{labels[,le="..."]} and a space. */
+/* Write name[suffix]{labels[,le="..."]} and a space. */
 static void put_series(struct soda_metrics *m, const struct family *f, const char *suffix,
 		       const char *le)
 {
@@ -163,7 +163,7 @@ static void put_series(struct soda_metrics *m, const struct family *f, const cha
 	putc(' ', out);
 }
 
-/* Exactly, in the unit that Prometheus wants. */
+/* Times in seconds, as Prometheus wants them, without rounding. */
 static void format_value(char *out, size_t bytes, enum soda_metric_unit unit, uint64_t value)
 {
 	if (unit == SODA_UNIT_NS)
@@ -247,7 +247,7 @@ static void histogram(struct soda_metrics *m, const struct soda_metric *metric,
 
 /* Labels, lists */
 
-/* The first label of an item is its name in all its samples. */
+/* Make the item's id a label of all its samples. */
 static void name_item(struct text_writer *w, unsigned depth, const char *value)
 {
 	struct buffer labels;
@@ -292,7 +292,7 @@ static void id(struct soda_metrics *m, const char *key, uint64_t value)
 	text(m, key, digits);
 }
 
-/* PREFIX_[ITEM_]info with all that was said in words. */
+/* Write PREFIX_[ITEM_]info, with the item's texts and ids as labels. */
 static void put_info(struct soda_metrics *m)
 {
 	static const struct soda_metric metric = { .key = "info",
@@ -375,7 +375,7 @@ static const struct soda_metrics_ops ops = {
 	.list_end = list_end,
 };
 
-/* One text of all families, which are freed. */
+/* Join all families into one text, and free them. */
 static int join(struct text_writer *w, char **text_p, size_t *bytes_p)
 {
 	struct buffer all;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The options that every daemon has: their values, and their rows for the daemon's table.  A daemon
- * puts the rows where it wants them in its --help.  ENV is what its environment variables begin
- * with ("SODA_DPU_"); HELP is given where the sentence differs from daemon to daemon.
+ * The options that every daemon has: their values, and their rows for the daemon's table, which the
+ * daemon puts where it wants them in its --help.  ENV: the beginning of its environment variables'
+ * names ("SODA_DPU_"); HELP: a sentence that differs from daemon to daemon.
  */
 #ifndef SODA_DAEMON_OPTIONS_H
 #define SODA_DAEMON_OPTIONS_H
@@ -112,7 +112,7 @@ struct soda_daemon_options {
 			.help = "Least severe messages that are logged, on standard error."        \
 	}
 
-/* Of each daemon's man page. */
+/* For each daemon's man page. */
 #define SODA_DAEMON_MAN_ENVIRONMENT                                                                \
 	".SH ENVIRONMENT\n.TP\n.B NOTIFY_SOCKET\nWhere the service manager wants to be told of"    \
 	" readiness; see\n.BR sd_notify (3).\n"

@@ -25,8 +25,8 @@
  * Control plane: the same frame, types from SODA_MSG_HELLO on, bodies below; one
  * request outstanding a connection.  Table I: Wahlgren et al., SBAC-PAD 2024.
  */
-#ifndef SODA_COMMON_WIRE_H
-#define SODA_COMMON_WIRE_H
+#ifndef SODA_WIRE_WIRE_H
+#define SODA_WIRE_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -182,7 +182,8 @@ struct soda_wire_welcome {
  * another agent than before, those that no SYNC followed may never have come there.
  */
 #define SODA_WIRE_AGENT_EARLY 1u
-/* Another one: it fetches ahead, and READs with a soda_wire_residency spare it what is not needed.
+/*
+ * Another one: it fetches ahead, and READs with a soda_wire_residency spare it what is not needed.
  */
 #define SODA_WIRE_AGENT_ASKS 2u
 /* A third one: it has a store, which programs on its machine may join (SODA_MSG_STORE). */

@@ -36,7 +36,7 @@ static const struct soda_option *find(const struct soda_conf *conf, const char *
 	return NULL;
 }
 
-/* What a number must look like, for messages. */
+/* What is expected as a value of the option, for messages. */
 static const char *expected(const struct soda_option *opt)
 {
 	switch (opt->type) {

@@ -5,8 +5,8 @@
  * the program's, at the option's offset.  Later sources win, in the order in
  * which the program applies them: defaults, INI file, environment, flags.
  */
-#ifndef SODA_COMMON_CONF_H
-#define SODA_COMMON_CONF_H
+#ifndef SODA_BASE_CONF_H
+#define SODA_BASE_CONF_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,10 +30,10 @@ struct soda_option {
 	size_t offset;		    /* of the value in the program's struct */
 	const char *arg;	    /* "SIZE", for --help */
 	const char *def;	    /* default, as text; NULL: none (NULL, 0) */
-	uint64_t min, max;	    /* for numbers; max 0: none.  "off" is taken where allow_off */
+	uint64_t min, max;	    /* of numbers; max 0: no limit */
 	const char *const *choices; /* NULL-terminated, for SODA_OPT_CHOICE */
-	int allow_off;		    /* "off" is accepted and stored as UINT32_MAX (uint types) */
-	const char *help;	    /* one or two sentences */
+	int allow_off;	  /* "off" is accepted, and stored as UINT32_MAX (uint32_t types) */
+	const char *help; /* one or two sentences */
 };
 
 struct soda_conf {
@@ -46,19 +46,19 @@ struct soda_conf {
 	size_t options_n;
 };
 
-/* A message for people: which option, what was given, what is expected. */
+/* A message for the user: which option, what was given, what is expected. */
 struct soda_conf_error {
 	char text[256];
 };
 
 /*
- * Each fills values in `values`; 0, or -EINVAL (text says which and what), -ENOMEM, for the file
- * the error of opening it.  An environment variable that is set to nothing counts as unset.
+ * Each of these fills the program's struct at `values` from one source.  0; -EINVAL, with a
+ * message; -ENOMEM; of a file, the error of opening it.  An empty environment variable counts as
+ * unset.
  */
 int soda_conf_defaults(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
 int soda_conf_environment(const struct soda_conf *conf, void *values, struct soda_conf_error *err);
-/* INI file by libinih: keys without a section or in [program]; an unknown key is an error with its
- * line. */
+/* An INI file: keys without a section or in [program]; an unknown key is an error. */
 int soda_conf_file(const struct soda_conf *conf, const char *path, void *values,
 		   struct soda_conf_error *err);
 /*
@@ -68,16 +68,18 @@ int soda_conf_file(const struct soda_conf *conf, const char *path, void *values,
  */
 int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *values, int *first_p,
 		    struct soda_conf_error *err);
-/* One option by name, from text. */
+/* Set one option by its name. source: where the text comes from, for the message. */
 int soda_conf_set(const struct soda_conf *conf, const char *name, const char *text, void *values,
 		  const char *source, struct soda_conf_error *err);
 /* The same, but a SODA_OPT_LIST is appended to. */
 int soda_conf_add(const struct soda_conf *conf, const char *name, const char *text, void *values,
 		  const char *source, struct soda_conf_error *err);
-/* Fill err->text and return r, for those who read options. */
+/* Write a message to err; returns r. */
 int soda_conf_fail(struct soda_conf_error *err, int r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Free the strings at `values`. */
 void soda_conf_free(const struct soda_conf *conf, void *values);
+/* Print --help, and the man page in roff. */
 void soda_conf_help(const struct soda_conf *conf, FILE *out);
 void soda_conf_man(const struct soda_conf *conf, FILE *out);
 

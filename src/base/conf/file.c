@@ -19,13 +19,15 @@ struct ini_reader {
 	struct soda_conf_error *err;
 	FILE *file;
 	const char *path;
-	bool *seen; /* one an option: set by this file */
+	bool *seen; /* for each option: this file has set it */
 	unsigned line;
 	int status; /* the first error; nothing is applied after it */
 };
 
-/* One line for libinih, which counts no lines for its handler; leading blanks would mean
- * "continued". */
+/*
+ * Reads a line for libinih, and counts it, as libinih tells its handler no line number.  Skips
+ * leading blanks, which libinih would take for a continued line.
+ */
 static char *read_ini_line(char *text, int bytes, void *stream)
 {
 	struct ini_reader *reader = stream;

@@ -19,7 +19,7 @@ struct flags {
 	const struct soda_conf *conf;
 	struct option *longs;
 	char *shorts;
-	bool *seen; /* one an option: given before on this command line */
+	bool *seen; /* for each option: it was given before on this command line */
 };
 
 static void destroy(struct flags *flags)
@@ -102,7 +102,7 @@ static int complain(int val, char **argv, struct soda_conf_error *err)
 	return -EINVAL;
 }
 
-/* One flag. A repeated list appends, anything else is replaced. */
+/* Take one flag. A repeated list appends, another option replaces its earlier value. */
 static int take(struct flags *flags, const struct soda_option *opt, void *values,
 		struct soda_conf_error *err)
 {
@@ -121,7 +121,7 @@ int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *v
 	int val, r = create(conf, &flags);
 
 	snprintf(err->text, sizeof(err->text), "out of memory");
-	optind = 0; /* glibc: start afresh, this may be the second reading */
+	optind = 0; /* glibc: start anew, because this may be the second reading */
 	opterr = 0;
 	while (!r && (val = getopt_long(argc, argv, flags.shorts, flags.longs, NULL)) != -1) {
 		if (val == VAL_HELP || val == VAL_VERSION || val == VAL_MAN || val == 'h')

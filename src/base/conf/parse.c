@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sizes and times as people write them.  Whole numbers only: what "1.5G" or "-1"
- * should mean is not guessed.
+ * Parses sizes and times as users write them.  Whole numbers only: "1.5G" and "-1" are errors.
  */
 #include "base/conf/conf.h"
 
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Digits at *text_p, which moves behind them. 0, -EINVAL (no digit), -ERANGE. */
+/* Parse the digits at *text_p, which is moved behind them. 0, -EINVAL (no digit), -ERANGE. */
 static int parse_digits(const char **text_p, uint64_t *value_p)
 {
 	const char *text = *text_p;

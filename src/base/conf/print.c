@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The option table for people: --help, and the man page in roff (man macros). */
+/* Prints the option table as --help, and as a man page in roff (man macros). */
 #include "base/conf/conf.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 #define HELP_WIDTH 80
 #define ROFF_WIDTH 68
 
-/* Words of text from column `at`, wrapped at HELP_WIDTH and indented by HELP_INDENT. */
+/* Print text from column `at` on, wrapped at HELP_WIDTH and indented by HELP_INDENT. */
 static void print_wrapped(FILE *out, const char *text, size_t at)
 {
 	const char *gap = "";
@@ -47,7 +47,7 @@ static void format_flag(const struct soda_option *opt, char *out, size_t bytes)
 		snprintf(out, bytes, "%s--%s %s", letter, opt->name, argument(opt));
 }
 
-/* Choices and default, in brackets, or nothing. */
+/* The option's choices and default, in brackets, or nothing. */
 static void format_values(const struct soda_option *opt, char *out, size_t bytes)
 {
 	size_t used = 0;
@@ -88,7 +88,7 @@ void soda_conf_help(const struct soda_conf *conf, FILE *out)
 	fprintf(out, "  %-*s print the version and exit\n", HELP_INDENT - 3, "--version");
 }
 
-/* A word at the beginning of a line is never a request. */
+/* At the beginning of a line: keep roff from taking the word for a request. */
 static void guard(FILE *out, const char *text)
 {
 	if (*text == '.' || *text == '\'')

@@ -10,7 +10,7 @@
 
 enum { BITS = 8 * sizeof(unsigned long) };
 
-static int chosen = SODA_NODE_AUTO; /* set before there are threads, then constant */
+static int chosen = SODA_NODE_AUTO; /* by soda_node_choose */
 
 static void add(struct soda_nodes *nodes, unsigned node)
 {
@@ -57,7 +57,7 @@ static int no_such_node(const char *text, const struct soda_nodes *present,
 			      text, soda_nodes_format(present, list));
 }
 
-/* One number, up to a comma or the end. */
+/* Parse one number, up to a comma or the end. */
 static int parse_one(const char **at, const struct soda_nodes *present, struct soda_nodes *nodes)
 {
 	char *end;
@@ -102,7 +102,7 @@ int soda_nodes_place(const struct soda_nodes *nodes, void *memory, size_t bytes)
 {
 	if (!nodes->n || !bytes)
 		return 0;
-	/* the kernel takes one bit less than it is told of */
+	/* + 1: the kernel uses one bit less than this number */
 	return mbind(memory, bytes, nodes->n > 1 ? MPOL_INTERLEAVE : MPOL_BIND, nodes->bits,
 		     SODA_NODES_MAX + 1, 0)
 		       ? -errno
@@ -194,7 +194,7 @@ void soda_node_prefer(int node, void *memory, size_t bytes)
 	if (node < 0 || !bytes)
 		return;
 	add(&nodes, (unsigned)node);
-	/* where it is refused the memory is as good as any other */
+	/* an error is ignored: the memory can be used on any node */
 	mbind(memory, bytes, MPOL_PREFERRED, nodes.bits, SODA_NODES_MAX + 1, MPOL_MF_MOVE);
 }
 
