@@ -14,16 +14,21 @@
 #include "dpu_agent/paging/paging.h"
 #include "transport/api/memory.h"
 
-/* One of so many hits is timed, from its answer until it has been sent. */
-enum { TIMED_ONE_IN = 64, OWNERS = 65536, OWNERS_SHOWN = 64 };
+enum {
+	TIMED_ONE_IN =
+		64, /* one of so many hits is timed, from its answer until it has been sent */
+	OWNERS = 65536,
+	OWNERS_SHOWN = 64,
+};
 
-/* Keeps an entry while an answer is sent from it. */
+/* Keeps a slot's entry while an answer is sent out of it. */
 struct soda_slot_hold {
 	struct soda_hold hold;
 	struct soda_caches *caches;
 	uint32_t slot;
 };
 
+/* The same, and says how long that took. */
 struct timed_hold {
 	struct soda_hold hold;
 	struct soda_caches *caches;
@@ -62,15 +67,15 @@ static struct soda_hold *hold_slot(struct soda_caches *c, uint32_t slot, uint32_
 	return &h->hold;
 }
 
-/* READs of the caches' own at the server */
+/* READs of the caches from the server */
 
-/* For whom a range of the static cache is loaded: `source` of soda_static_load. */
+/* Where a range of the static cache is loaded from: the argument `source` of load(). */
 struct soda_loader {
 	struct soda_session *session;
 	struct soda_paging_region *region; /* held */
 };
 
-/* The ends of the transfers are told to the thread that waits for them. */
+/* Transfers of one read_now(), and how they ended. */
 struct awaited {
 	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
 	unsigned ended;
@@ -87,8 +92,8 @@ static void ended(struct soda_transfer *t, int status)
 }
 
 /*
- * One of the session's channels for this; two, so that a fetch is under way while
- * another one is taken in.
+ * Lock one of the session's channels for the caches: there are two, so that one fetch can be under
+ * way while another one's data is taken in.
  */
 static struct soda_channel *choose(struct soda_session *s)
 {
@@ -102,7 +107,10 @@ static struct soda_channel *choose(struct soda_session *s)
 	return c;
 }
 
-/* READ the runs behind `offset`, each to its place behind `memory`; the region is held. */
+/*
+ * READ the runs, which lie relative to `offset` of the region and `memory`, and wait for them; the
+ * region is held.
+ */
 static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
 		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n)
 {
@@ -123,7 +131,7 @@ static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64
 	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
 }
 
-/* Some region of the owner whose session is up, held, with a reference on the session. */
+/* A region of the owner whose session is up, with a hold, and a reference on the session. */
 static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t owner)
 {
 	struct soda_paging_region *r;
@@ -190,7 +198,7 @@ static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
 
 /* Start, end */
 
-/* Until the first hits have been timed: how fast memory is copied. */
+/* Until hits have been timed, a copy in memory is the estimate of the bandwidth to programs. */
 static void estimate_intra(struct soda_caches *c)
 {
 	uint32_t entry = soda_cache_entry_bytes(soda_prefetch_cache(c->dynamic));
@@ -204,8 +212,8 @@ static void estimate_intra(struct soda_caches *c)
 }
 
 /*
- * Entries of the dynamic cache and ranges of the static one are fetched into their place and
- * answered from it without a copy. Best effort: else it is copied.
+ * Tell the transport of memory of the caches, or that it goes, so that data is received into it and
+ * sent out of it without a copy.  If the transport cannot use it, it copies.
  */
 static void tell_of_memory(void *memory, uint64_t bytes, bool there)
 {

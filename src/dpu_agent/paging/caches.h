@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The caches as sessions use them: a READ is looked up in the static cache, then in the
- * dynamic one, before it is forwarded; fetches of the dynamic cache and loads of the
- * static one travel on channels of the session whose region they are for.
+ * How paging uses the static and the dynamic cache.  A READ is looked up in the static cache, then
+ * in the dynamic one, before it is forwarded.  Fetches of the dynamic cache and loads of the static
+ * one travel on channels of a session that has the region.
  *
- *   READ ARRIVED -> static: answered from its memory, or
- *                -> dynamic: HIT answered from the entry; LATE answered when the entry
- *                   has been filled, or forwarded when that fails; MISS forwarded
- *   WRITE        -> soda_caches_written when it is accepted and when it is on the server
+ *   READ   -> static:  answered out of its memory, or
+ *          -> dynamic: HIT: answered out of the entry; LATE: answered when the entry has been
+ *             filled, or forwarded if that fails; MISS: forwarded
+ *   WRITE  -> soda_caches_written when it is accepted and when it is on the server
  *
- * Locks: caches.lock after all of the session's; see also dynamic_cache.h.
+ * Locks: session->lock may be taken while caches.lock is held, not the other way round.
  */
 #ifndef SODA_DPU_AGENT_CACHE_H
 #define SODA_DPU_AGENT_CACHE_H
@@ -28,7 +28,7 @@ struct soda_slot_hold;
 
 enum { SODA_PREFETCH_WORKERS = 2 }; /* and channels of each session for them */
 
-/* What a region has of the caches; part of struct soda_paging_region. */
+/* A region's state in the caches; part of struct soda_paging_region. */
 struct soda_region_cache {
 	struct soda_owner_name name;
 	uint32_t owner;		    /* where owned */
@@ -53,49 +53,53 @@ struct soda_caches {
 	uint32_t owners;		     /* of that table; likewise */
 };
 
-/* Those that the options want.  0; -EINVAL: of the policy, or sizes; -ENOMEM; logged. */
+/* Start the caches that the options want.  0; -EINVAL: a bad policy or size; -ENOMEM; logged. */
 int soda_caches_start(struct soda_caches *c, const struct soda_dpu_options *opt);
-/* No fetch begins any more, those under way have ended. Sessions go on without. */
+/* When this returns no fetch is under way, and none begins any more. Sessions go on. */
 void soda_caches_stop(struct soda_caches *c);
-/* No session is left. */
+/* When no session is left. */
 void soda_caches_destroy(struct soda_caches *c);
 
 /* Whether sessions need channels for the caches. */
 bool soda_caches_fetch(const struct soda_caches *c);
 
-/* The session has a region more; before requests find it. */
+/* Before requests find the session's new region. */
 void soda_caches_open(struct soda_session *s, struct soda_paging_region *r);
-/* Before it is waited for that nothing holds the region: no fetch for it begins any more. */
+/* The region is going: no fetch for it begins any more. Before the wait for its last hold. */
 void soda_caches_close(struct soda_session *s, struct soda_paging_region *r);
 /*
- * After that, when nothing holds the region: a request that was about to look into the cache would
- * have found another client's entries there, had the owner's id been given out again.
+ * After soda_caches_close, when nothing holds the region: give back the owner's id.  Not earlier,
+ * because a request that still held the region could find another client's entries under that id.
  */
 void soda_caches_free(struct soda_session *s, struct soda_paging_region *r);
 
 /*
- * A checked READ.  HIT: *span_p is the answer, with its hold.  LATE: the task is
- * the cache's until it is answered, or forwarded (soda_forward_late).  MISS.
+ * Look a READ up whose range is inside the region.  HIT: *span_p is the answer, with its hold.
+ * LATE: the task waits for an entry, and soda_forward_late() ends it.  MISS: neither cache has it.
  */
 enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span *span_p);
-/* See "Coherence" in dynamic_cache.h. Any locks may be held. */
+/*
+ * The range was, or is about to be, changed at the server: entries lose the range's old bytes
+ * ("Coherence" in dynamic_cache.h). Any locks may be held.
+ */
 void soda_caches_written(struct soda_paging_region *r, uint64_t offset, uint64_t bytes);
-/* Whether a WRITE is refused. */
+/* Whether a WRITE of the range is refused, because a part is in the static cache. */
 bool soda_caches_frozen(const struct soda_paging_region *r, uint64_t offset, uint64_t bytes);
-/* A READ was answered by the server after so long. */
+/* The server took ns to answer a READ: for the estimate of the network's bandwidth. */
 void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
 
 /*
- * SODA_MSG_ADVISE, for a region that is held and has no unwritten data.  shares: the reply may
- * carry memory.  -ENOTSUP: that cache is off; -EINVAL; errors of soda_static_add and remove.
+ * Carry out SODA_MSG_ADVISE, for a region that is held and has no unwritten data.  shares: the
+ * reply may carry shared memory.  0; -ENOTSUP: that cache is off; -EINVAL; errors of
+ * soda_static_add and soda_static_remove.
  */
 int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *advise, bool shares,
 		       struct soda_reply *reply);
-/* Advice that the rules have for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
+/* What the options advise for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
 uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
 
-/* Part of soda_dpu_walk: the caches, and the list of what is cached for whom. */
+/* Part of soda_dpu_walk: the caches' metrics, and the list of owners. */
 void soda_caches_walk(struct soda_caches *c, struct soda_metrics *m);
 
 #endif

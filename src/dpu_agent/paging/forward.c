@@ -9,17 +9,17 @@
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/turns.h"
 
-#define MERGE_BYTES (1u << 20) /* one transfer's most: more would only delay its first part */
+#define MERGE_BYTES (1u << 20) /* of a transfer, at most: more would only delay its first part */
 
 enum {
-	SYNC_TASKS = 64, /* in one batch, where the thread waits for it */
-	SPIN_NS = 50000,
-	NEAR_NS = 500000, /* an answer that comes later has time for a hand-off */
+	SYNC_TASKS = 64,  /* in one batch, where the thread that posts also waits */
+	SPIN_NS = 50000,  /* busy, at the start of a wait, where the client polls */
+	NEAR_NS = 500000, /* a worker itself waits so long; then a completer takes over */
 };
 
-/* Ends: answered, or dropped. */
+/* The ends of requests: answered, or dropped. */
 
-/* Counted first: who has its answer may ask for the statistics. */
+/* Counts first: a client that has the answer may ask for the statistics. */
 void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span)
 {
 	if (status == 0)
@@ -27,7 +27,7 @@ void soda_forward_answer(struct soda_request *rq, int status, const struct soda_
 	soda_request_done(rq, status, span);
 }
 
-/* The session is broken: what is said now must not be taken for the server's word. */
+/* Closes the connection, so that the client does not take -ECONNRESET for the server's answer. */
 static void drop_request(struct soda_session *s, struct soda_request *rq)
 {
 	bool write = rq->write;
@@ -40,6 +40,7 @@ static void drop_request(struct soda_session *s, struct soda_request *rq)
 	}
 }
 
+/* n requests give back their holds of the region, and so many bytes at the gate. */
 static void unhold(struct soda_session *s, struct soda_paging_region *r, unsigned n,
 		   uint64_t credit)
 {
@@ -71,7 +72,10 @@ void soda_forward_drop_tasks(struct soda_task *tasks)
 	}
 }
 
-/* What the client's credit gets back: of an answer with data only when that has been sent. */
+/*
+ * Returns the bytes to give back at the gate now: those of an answer with data are given back when
+ * the data has been sent.
+ */
 static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int status)
 {
 	struct soda_request *rq = task->rq;
@@ -145,9 +149,9 @@ static void finish_all(struct soda_transfer *list, const int *status)
 }
 
 /*
- * Let go of the channel's lock, and go on with what has been polled.  Where the channel's
- * connection has failed with err the session hears it before anybody can connect the channel anew:
- * it would be taken for the next connection's.
+ * Release the channel's lock, then finish the polled transfers.  If the channel's connection has
+ * failed with err, report that to the session before any thread can connect the channel anew: else
+ * the report would be taken for one of the next connection.
  */
 static void release(struct soda_channel *c, struct soda_transfer *polled, const int *status,
 		    int err)
@@ -166,7 +170,7 @@ static void release(struct soda_channel *c, struct soda_transfer *polled, const 
 	soda_channel_finished(c);
 }
 
-/* Answer what has come back on the channel. True: something had. No lock is held. */
+/* Finish the transfers that have ended on the channel. True: there were some. No lock is held. */
 static bool collect(struct soda_channel *c)
 {
 	struct soda_transfer *list;
@@ -228,11 +232,11 @@ void soda_forward_drop_transfers(struct soda_transfer *list)
 }
 
 /*
- * Tasks into transfers: neighbours become one where their memory allows it without a copy; and
- * transfers onto a channel, with one doorbell.
+ * Make transfers of tasks, one of tasks that are neighbours in the region and, for WRITEs, in
+ * memory; and post transfers on a channel, with one doorbell.
  */
 
-/* Whether `b` goes on where `a` ends, in the region and, where that is given, in memory. */
+/* Whether `b` begins where `a` ends, in the region and, if they have memory, there, too. */
 static bool adjacent(const struct soda_task *a, const struct soda_task *b)
 {
 	const struct soda_request *p = a->rq, *q = b->rq;
@@ -242,7 +246,7 @@ static bool adjacent(const struct soda_task *a, const struct soda_task *b)
 	       (p->data ? q->data == p->data + p->bytes : !q->data);
 }
 
-/* The first tasks of the list, as many as travel together; *rest_p: the others. */
+/* Take tasks that travel together, from the first on; *rest_p: the others. */
 static void start_transfer(struct soda_transfer *t, struct soda_task *tasks, bool merge,
 			   struct soda_task **rest_p)
 {
@@ -268,6 +272,7 @@ static void start_transfer(struct soda_transfer *t, struct soda_task *tasks, boo
 	last->next = NULL;
 }
 
+/* *failed_p: the tasks for which there was no memory. */
 static struct soda_transfer *build_transfers(struct soda_task *tasks, bool merge,
 					     struct soda_task **failed_p)
 {
@@ -285,7 +290,7 @@ static struct soda_transfer *build_transfers(struct soda_task *tasks, bool merge
 		if (!t->memory) {
 			t->block = soda_block_get(t->bytes);
 			if (!t->block) {
-				/* the tasks of this one and those behind */
+				/* all tasks from this transfer's first on */
 				struct soda_task *last = t->tasks;
 
 				while (last->next)
@@ -307,7 +312,7 @@ static struct soda_transfer *build_transfers(struct soda_task *tasks, bool merge
 	return list;
 }
 
-/* One doorbell for all. Those that cannot be posted are dropped. 0 or the connection's error. */
+/* Post the transfers; drops those that cannot be posted. 0 or the connection's error. */
 static int post_transfers_locked(struct soda_channel *c, struct soda_transfer *list, bool polling)
 {
 	unsigned requests = 0;
@@ -330,7 +335,7 @@ static int post_transfers_locked(struct soda_channel *c, struct soda_transfer *l
 	return ret;
 }
 
-/* Without async, and for the caches: the thread itself waits for what it has posted. */
+/* Without async, and for the caches: the thread that posts also waits for the answers. */
 
 static unsigned thread_index(void)
 {
@@ -347,7 +352,7 @@ static struct soda_channel *own_channel(struct soda_session *s)
 	return &soda_pager(s)->channels[thread_index() % soda_paging(s)->channels];
 }
 
-/* Everything that is under way on the channel is ours. */
+/* The caller has posted everything that is under way on the channel. */
 static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool polling)
 {
 	int status[SODA_CHANNEL_POLL], n = 0;
@@ -397,7 +402,7 @@ int soda_forward_await(struct soda_channel *c, struct soda_transfer *t, unsigned
 			ret = -ETIMEDOUT;
 	}
 	if (ret < 0 && c->conn) {
-		/* what still comes must not go into memory that has another use by then */
+		/* a late answer must not go into memory that has another use by then */
 		soda_conn_abort(c->conn);
 		soda_channel_forget_locked(c);
 	}
@@ -424,7 +429,10 @@ static void forward_and_wait(struct soda_session *s, struct soda_task *tasks)
 	release(c, NULL, NULL, ret);
 }
 
-/* Answer what has come back on the channel, waiting for it until end_ns. True: there is more. */
+/*
+ * Finish transfers that end on the channel until end_ns.  True: some did, and others are under way.
+ * Else the completer collects them.
+ */
 static bool answer_some(struct soda_channel *c, uint64_t end_ns)
 {
 	int status[SODA_CHANNEL_POLL], n = 0;
@@ -467,7 +475,10 @@ static struct soda_channel *least_busy(struct soda_session *s)
 	return best;
 }
 
-/* What may be posted of the queue now; *more_p: there will be more at once. */
+/*
+ * Take what may be posted of the queue now: at most `room` READs, and SODA_TURN_BYTES.  *more_p:
+ * others may follow at once.
+ */
 static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *more_p)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -494,7 +505,7 @@ static struct soda_task *take_turn(struct soda_session *s, unsigned room, bool *
 	return first;
 }
 
-/* Tasks that were taken, and for which there is no memory. */
+/* Drop tasks that take_turn() took and for which there is no memory. */
 static void fail_tasks(struct soda_session *s, struct soda_task *tasks)
 {
 	uint64_t bytes = 0;
@@ -541,7 +552,7 @@ bool soda_forward_reads(struct soda_session *s, bool own)
 	return tasks && more && ret == 0;
 }
 
-/* The next WRITEs that are to be posted, as one transfer; NULL: none. */
+/* Take the next WRITEs to be posted, as one transfer; NULL: none, or no memory. */
 static struct soda_transfer *take_writes(struct soda_session *s)
 {
 	struct soda_transfer *t = calloc(1, sizeof(*t));
@@ -560,6 +571,7 @@ static struct soda_transfer *take_writes(struct soda_session *s)
 	return NULL;
 }
 
+/* How many bytes of WRITEs the session may have under way. */
 static uint64_t writes_share(struct soda_session *s)
 {
 	uint64_t share;
@@ -583,7 +595,7 @@ void soda_forward_writes(struct soda_session *s)
 	       atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH && (t = take_writes(s))) {
 		ret = soda_channel_post_locked(c, t, &t->region->mr);
 		if (ret < 0) {
-			free(t); /* the WRITEs are on their list, and will be posted again */
+			free(t); /* the WRITEs stay on the write list, and will be posted again */
 			break;
 		}
 		soda_count_transfer(true, t->bytes);
@@ -632,7 +644,7 @@ static int check(const struct soda_paging_region *r, const struct soda_request *
 	return ret;
 }
 
-/* Into the queue; of a session that is not up any more it ends here. */
+/* Put the task into the queue, or drop it if the session is not up any more. */
 static void append(struct soda_session *s, struct soda_task *task)
 {
 	bool up;
@@ -649,7 +661,7 @@ static void append(struct soda_session *s, struct soda_task *task)
 		soda_forward_drop(task);
 }
 
-/* With data of the agent's. */
+/* Answer out of the agent's memory. */
 static void answer_held(struct soda_session *s, struct soda_task *task,
 			const struct soda_span *span)
 {
@@ -664,7 +676,10 @@ static void answer_held(struct soda_session *s, struct soda_task *task,
 
 enum found { OWNED, WAITS, FREE };
 
-/* async: data of this range that is not on the server yet comes first. */
+/*
+ * async: whether the write list has the newest data of the task's range: OWNED, *span is the
+ * answer; WAITS: a part of it, so the task waits until that WRITE has ended; FREE: nothing.
+ */
 static enum found place_locked(struct soda_session *s, struct soda_task *task,
 			       struct soda_span *span)
 {
@@ -683,7 +698,7 @@ static enum found place_locked(struct soda_session *s, struct soda_task *task,
 	return WAITS;
 }
 
-/* From the agent's own memory: true where that is its answer, or will be. */
+/* Answer out of the caches, if they have the data or are fetching it: true. */
 static bool from_cache(struct soda_session *s, struct soda_task *task)
 {
 	struct soda_span span;
@@ -695,7 +710,7 @@ static bool from_cache(struct soda_session *s, struct soda_task *task)
 	return true;
 }
 
-/* To the server; a WRITE only without async. */
+/* To the server; without async WRITEs, too. */
 static void forward(struct soda_session *s, struct soda_task *task)
 {
 	task->next = NULL;
@@ -739,7 +754,7 @@ void soda_forward_late(struct soda_task *task, const struct soda_span *span)
 		answer_held(s, task, span);
 	} else if (!soda_paging(s)->async) {
 		task->next = NULL;
-		forward_and_wait(s, task); /* nobody's doorbell is to come */
+		forward_and_wait(s, task); /* no doorbell comes that would empty the queue */
 	} else {
 		append(s, task);
 		soda_schedule_add(&soda_paging(s)->schedule, s);
@@ -759,7 +774,7 @@ void soda_forward_again(struct soda_session *s, struct soda_task *tasks)
 	soda_schedule_run(&soda_paging(s)->schedule, NULL);
 }
 
-/* async, WRITE; its region is held. */
+/* async: take a WRITE, which holds its region, to the write list. */
 static void start_write(struct soda_session *s, struct soda_request *rq,
 			struct soda_paging_region *r)
 {
@@ -793,7 +808,7 @@ static void start_task(struct soda_session *s, struct soda_request *rq,
 		soda_forward_enter(task);
 }
 
-/* async: what waits. */
+/* async: post what waits. own: the session whose answers the calling worker itself awaits. */
 static void post(struct soda_session *s, const struct soda_session *own)
 {
 	bool reads, writes;
@@ -834,7 +849,7 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 		post(s, s);
 }
 
-/* Up to max tasks of the queue. */
+/* Take up to max tasks of the queue. */
 static struct soda_task *take_queue(struct soda_session *s, unsigned max)
 {
 	struct soda_pager *p = soda_pager(s);

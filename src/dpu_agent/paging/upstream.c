@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Epochs.  The client counts its own reconnections, and the server wants a higher
- * number each time; the agent may have to reconnect in between.  Upstream it is the
- * client's number and 16 bits of the agent's own, so that the client's next one is
- * higher than all of these, even if the agent has forgotten them in a restart.  While the
- * agent remembers, each is higher than the last one, whoever said that and whatever became
- * of it: HELLOs overlap, and to the server an epoch that it has seen is an old client, which
- * is told to begin anew.
+ * Epochs.  The client counts its own reconnections, and the server wants a higher epoch with each
+ * HELLO; the agent may have to reconnect in between.  The epoch that the agent says to the server
+ * is the client's epoch followed by 16 bits of the agent's own count: so the client's next epoch is
+ * higher than all that the agent has said, even if the agent was restarted and has forgotten them.
+ * While the agent remembers, each epoch is higher than the last one, also where that attempt
+ * failed: HELLOs overlap, and the server tells a client whose epoch it has already seen to begin
+ * anew.
  */
 #include "dpu_agent/paging/upstream.h"
 
@@ -28,14 +28,15 @@ static struct soda_session *session_of(const struct soda_server *server)
 	return server->owner;
 }
 
-/* The attempt that follows says one more. */
+/* Set hello.epoch to one less than the next epoch; soda_server_attempt() adds one. */
 static void choose_epoch(struct soda_session *s)
 {
 	struct soda_server *server = &soda_pager(s)->server;
 	uint64_t first;
 
 	pthread_mutex_lock(&s->lock);
-	first = s->epoch << SODA_AGENT_EPOCH_SHIFT; /* check_hello: no bit is lost */
+	first = s->epoch
+		<< SODA_AGENT_EPOCH_SHIFT; /* no bit is lost: HELLOs are checked for that */
 	pthread_mutex_unlock(&s->lock);
 	if (server->hello.epoch + 1 < first)
 		server->hello.epoch = first - 1;
@@ -66,7 +67,7 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 	return 0;
 }
 
-/* READs and, without async, WRITEs that wait. */
+/* Drop the READs, and without async WRITEs, that were not posted yet. */
 static void drop_queue(struct soda_session *s)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -82,7 +83,7 @@ static void drop_queue(struct soda_session *s)
 	soda_forward_drop_tasks(gate);
 }
 
-/* What was under way on a channel for READs. WRITEs of the write list are told apart by it. */
+/* End transfers that were under way: drops READs; the write list still has its WRITEs. */
 static void take_back(struct soda_transfer *list)
 {
 	while (list) {
@@ -118,7 +119,7 @@ static void close_channels(struct soda_server *server)
 
 /* Regions */
 
-/* The first one from this number on, which is *id_p then; NULL: none. */
+/* The first region with the number *id_p or a higher one, which *id_p becomes; NULL: none. */
 static struct soda_paging_region *next_region(struct soda_session *s, unsigned *id_p)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -132,7 +133,7 @@ static struct soda_paging_region *next_region(struct soda_session *s, unsigned *
 	return r;
 }
 
-/* r is filled in, and the session's from now on. */
+/* Add r, which is filled in, to the session. */
 static void add_region(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_pager *p = soda_pager(s);
@@ -146,7 +147,7 @@ static void add_region(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* A region of a client that an agent before this one has served. */
+/* Add a region that the client opened through an earlier instance of the agent. */
 static int learn_region(struct soda_session *s, const struct soda_wire_listed *l)
 {
 	struct soda_mr mr = { .bytes = (l->bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE *
@@ -200,7 +201,7 @@ static int learn_regions(struct soda_session *s, struct soda_conn *control, stru
 	return ret;
 }
 
-/* A prefetch worker may have it still; nobody finds it any more. */
+/* The region is not found any more, but requests and prefetch workers may still hold it. */
 static void await_let_go(struct soda_session *s, struct soda_paging_region *r)
 {
 	struct soda_wait wait;
@@ -234,7 +235,7 @@ void soda_upstream_forget_regions(struct soda_session *s)
 	}
 }
 
-/* The server does not know the client's data any more. */
+/* The server does not know the client any more: drop its WRITEs and its regions. */
 static void lose_all(struct soda_session *s)
 {
 	if (soda_writes_unwritten(s))
@@ -243,7 +244,7 @@ static void lose_all(struct soda_session *s)
 	soda_upstream_forget_regions(s);
 }
 
-/* Memory that a server shares is passed when a region is opened, and only then. */
+/* Whether a region lacks its shared memory, which a server passes only when a region is opened. */
 static bool has_unmapped(struct soda_session *s)
 {
 	const char *shm = "shm://";
@@ -257,7 +258,7 @@ static bool has_unmapped(struct soda_session *s)
 	return false;
 }
 
-/* Keys to a region's memory end with the connection that they came on. */
+/* Get new keys to the regions' memory: keys end with the connection that they came on. */
 static int renew_regions(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
 {
 	struct soda_paging_region *r;
@@ -269,7 +270,7 @@ static int renew_regions(struct soda_session *s, struct soda_conn *control, stru
 	return ret;
 }
 
-/* What the server has of the client. */
+/* Agree with the server about the client's regions. */
 static int come_to_terms(struct soda_session *s, struct soda_conn *control, bool known,
 			 struct soda_why *why)
 {
@@ -382,7 +383,7 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
 	struct soda_paging_region *r =
-		calloc(1, sizeof(*r)); /* first: what is open is the session's */
+		calloc(1, sizeof(*r)); /* before OPEN: an open region must be added */
 	char text[SODA_WIRE_MAX_NAME + 1];
 	struct opening opening = { open, text, opened_p, r ? &r->mr : NULL };
 	int ret;

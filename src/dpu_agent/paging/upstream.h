@@ -1,43 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session's own session with the memory server (client/server.h), as the client that it is here:
- * its hooks, its regions, its channels.  Who has session->life drives it.
+ * The session that the agent has with the memory server in the name of one client
+ * (client/server.h): its hooks, and the client's regions and channels.  The thread that holds
+ * session->life drives it; "up" below is soda_session.up.
  */
 #ifndef SODA_DPU_AGENT_UPSTREAM_H
 #define SODA_DPU_AGENT_UPSTREAM_H
 
 #include "dpu_agent/session/session.h"
 
-/* Of a session that nobody knows yet. */
+/* Before any other thread knows the session. */
 void soda_upstream_init(struct soda_session *s);
 /*
  * Connect, as the client that pager->server.hello names (client id 0: a new one) with the next
- * epoch; s->life is held and s is not up.  Then server.welcome is the server's answer, the
- * regions are those that the server has of this client, and accepted WRITEs are to be
- * posted again; what the server does not know any more is gone, and logged.  Errors of
- * soda_conn_connect and of the calls.
+ * epoch; s->life is held and s is not up.  Then server.welcome is the server's answer, the session
+ * has the regions that the server has of this client, and accepted WRITEs are posted again.
+ * Regions and WRITEs that the server does not know any more are dropped, and their loss is logged.
+ * Errors of soda_server_attempt.
  */
 int soda_upstream_connect(struct soda_session *s, struct soda_why *why);
 /*
- * The same for a client that is not there itself: -ESTALE where the server does not know it any
- * more, because nobody would tell it that it is another one now.
+ * The same while the client is not connected to the agent: -ESTALE if the server does not know the
+ * client any more; it is not made a new one, because the client could not be told.
  */
 int soda_upstream_reconnect(struct soda_session *s, struct soda_why *why);
 /*
- * Close all, and take back what was under way: READs end with their connections, accepted
- * WRITEs are on their list.  s->life is held.  Nothing happens where it was not up.  Does not wait
- * for the server: whoever does is made to end first.
+ * Close all connections to the server: READs are dropped (soda_forward_drop), accepted WRITEs stay
+ * on the write list.  Does nothing if none is open.  s->life is held.  Never waits for the server:
+ * calls that do are aborted first.
  */
 void soda_upstream_disconnect(struct soda_session *s);
-/* A call on the control connection without an answer but yes or no. -ENOTCONN: not up. */
+/* A call on the control connection whose answer has no body. -ENOTCONN: not up. */
 int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		       int body_n, struct soda_why *why);
-/* OPEN, and the region is the session's. */
+/* OPEN the region at the server, and add it to the session. */
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why);
-/* Forget all regions; waits until nothing holds them any more. */
+/* Forget all regions; waits until nothing holds any of them. */
 void soda_upstream_forget_regions(struct soda_session *s);
-/* A channel has been waiting for an answer for longer than the time-out. */
+/* Whether a channel has had transfers under way, and no answer, for longer than the time-out. */
 bool soda_upstream_stuck(struct soda_session *s);
 
 #endif

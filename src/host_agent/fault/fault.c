@@ -36,10 +36,7 @@ bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store)
 	return true;
 }
 
-/*
- * So many that four always fit: an unaligned instruction may touch four chunks.
- * With room a gather's sixteen do.
- */
+/* At least the four chunks that an unaligned instruction may touch; a gather may touch more. */
 uint32_t soda_fault_keep(void)
 {
 	int64_t limit = atomic_load_explicit(&soda_agent.buffer.limit, memory_order_relaxed);
@@ -71,14 +68,16 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		return SODA_STEP_LOST;
 	if (!zero && !soda_server_up(&f->region->link->server))
 		return SODA_STEP_DOWN;
-	soda_thread_trim(t, soda_fault_keep() - 1); /* this one will be the last of `keep` */
+	soda_thread_trim(t, soda_fault_keep() - 1); /* this chunk becomes the ring's last one */
 	if (soda_evict_credit(t, 0))
 		return SODA_STEP_ROOM;
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_FETCHING)) {
 		soda_buffer_give(&soda_agent.buffer, 1);
 		return SODA_STEP_JOIN;
 	}
-	/* Held from now on: others may make room before the instruction goes on. */
+	/*
+	 * Before the instruction goes on, another thread may evict: this keeps the chunk from it.
+	 */
 	soda_thread_remember(t, f->id, soda_fault_keep());
 	count_fault(t, f, SODA_CNT_FAULTS);
 	soda_writeback_help(t);
@@ -111,12 +110,12 @@ static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fa
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
 	count_fault(t, f, SODA_CNT_WP_FAULTS);
-	/* A dirty block that is protected all the same was put back by a failed write-back. */
+	/* A write-back that failed has made the block dirty again, and left it write-protected. */
 	blocks = dirty >> f->block & 1 ? dirty
 				       : soda_protect_choose(f->region, dirty, f->block, fetched);
 	if (fetched)
 		soda_guess_learn(f->region, true);
-	/* Dirty also where opening failed half-way: what was opened may have been stored to. */
+	/* Also where opening failed half-way: threads may have stored to the blocks opened. */
 	failed = soda_protect_open(f->region, f->id, blocks);
 	soda_chunk_settle(chunk(f), SODA_CHUNK_DIRTY, dirty | blocks, 0, SODA_CW_AS_FETCHED);
 	return failed ? SODA_STEP_JOIN : SODA_STEP_DONE;
@@ -132,7 +131,7 @@ enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f
 		return take(t, f, w);
 	case SODA_CHUNK_CLEAN:
 	case SODA_CHUNK_DIRTY:
-		/* A load finds it resident: another thread was faster. */
+		/* A load: another thread has made the chunk resident meanwhile. */
 		return f->store ? open_for_store(t, f, w) : SODA_STEP_DONE;
 	case SODA_CHUNK_FETCHING:
 		if (!f->counted)
@@ -181,7 +180,7 @@ static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_n
 	return soda_fetch_join(t, f->id, deadline_ns);
 }
 
-/* The fault is served. start: when its fetch began, 0 for none. */
+/* The fault is served. start: when the fetch, or the wait for one, began; 0: there was none. */
 static int done(struct soda_thread *t, const struct soda_fault *f, uint64_t start)
 {
 	soda_thread_remember(t, f->id, soda_fault_keep());
@@ -199,7 +198,7 @@ static int make_room(struct soda_thread *t, uint64_t deadline_ns)
 	return ret;
 }
 
-/* It may take long: the program's signals are let in, for no lock or chunk is held here. */
+/* Lets the program's signals in: this may take long, and the thread holds no lock or chunk. */
 static int await_server(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
 {
 	struct soda_server *server = &f->region->link->server;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One page fault, from the chunk's state to a resident page (fault.c, AS), and the two ways in
- * which faults arrive:
+ * One page fault, from the chunk's state to a resident page (fault.c, async-signal-safe), and the
+ * two ways in which faults arrive:
  *
- * inline.c, inline mode: userfaultfd raises SIGBUS in the faulting thread, whose handler serves the
- * fault and returns to the instruction.  No thread is woken.  SIGBUS belongs to the library then.
- * The program's own action for it, set by sigaction or signal, is kept aside and gets the signals
- * that are not ours; and no thread can block SIGBUS, because a fault that is blocked kills the
- * process.
+ * inline.c, inline mode: userfaultfd raises SIGBUS in the faulting thread, whose signal handler
+ * serves the fault and returns to the instruction.  No thread is woken.  The library takes SIGBUS
+ * for itself: it keeps the program's own action, set by sigaction or signal, and hands it every
+ * SIGBUS that is not such a fault.  No thread can block SIGBUS, because the kernel kills a process
+ * that faults while SIGBUS is blocked.
  *
- * handler.c, handler mode: one thread reads the faults from the descriptor and serves them all,
- * without ever waiting for one of them.  Faults raised inside system calls are served too, where
- * the kernel lets us (soda_uffd_info.user_only).
+ * handler.c, handler mode: one thread reads the faults from userfaultfd's descriptor and serves all
+ * of them, without ever waiting for one of them.  It also serves faults raised inside system calls,
+ * where the kernel reports them (soda_uffd_info.user_only is false).
  */
 #ifndef SODA_HOST_FAULT_H
 #define SODA_HOST_FAULT_H
@@ -27,49 +27,57 @@ struct soda_fault {
 	struct soda_region *region;
 	uint32_t id;	/* of the chunk */
 	uint32_t block; /* in the chunk */
-	bool store;	/* false also where the machine does not tell */
+	bool store;	/* false also where the machine does not tell loads from stores */
 	bool counted;	/* in the statistics */
-	int error;	/* of a FAILED step */
-	/* Signals that may come in while it waits for the server, holding nothing; NULL: as is. */
+	int error;	/* of a FAILED step; negative errno */
+	/*
+	 * The signal mask while the thread waits for the server to be UP, and then holds no lock
+	 * and no chunk; NULL: the mask stays as it is.
+	 */
 	const sigset_t *mask;
 };
 
 enum soda_fault_step {
 	SODA_STEP_DONE,	   /* the instruction can go on */
-	SODA_STEP_FETCH,   /* the chunk is FETCHING and ours, with a credit: fetch it */
-	SODA_STEP_JOIN,	   /* somebody else is at it: wait, then step again */
-	SODA_STEP_ROOM,	   /* no credit: wait, then step again */
-	SODA_STEP_DOWN,	   /* no server: wait, then step again */
-	SODA_STEP_LOST,	   /* its content is gone */
-	SODA_STEP_FAILED,  /* the kernel refused: `error` */
-	SODA_STEP_FOREIGN, /* not in an object */
+	SODA_STEP_FETCH,   /* the caller has made the chunk FETCHING, with a credit: fetch it */
+	SODA_STEP_JOIN,	   /* another thread is changing the chunk: wait, then step again */
+	SODA_STEP_ROOM,	   /* the buffer has no credit left: make room, then step again */
+	SODA_STEP_DOWN,	   /* the server is not UP: wait, then step again */
+	SODA_STEP_LOST,	   /* the chunk's content is lost */
+	SODA_STEP_FAILED,  /* the kernel did not install the page: fault.error */
+	SODA_STEP_FOREIGN, /* the address is in no object any more */
 };
 
-/* Describe a fault at an address of ours; false: no object there. */
+/* Fill *f for a fault at an address in the agent's range; false: no object is there. */
 bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store);
 
-/* As far as it goes without waiting. */
+/* Serve the fault as far as is possible without waiting; says what is to be done next. */
 enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f);
 
-/* A FETCH or JOIN step: see whether the thread reads a stream, and run ahead of it. */
+/* After a FETCH or JOIN step: if the thread's faults follow a stream, fetch ahead of them. */
 void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f);
 
 /*
- * All of it, waiting as needed, for at most the fault time-out.  0; -EFAULT: not
- * in an object; -EIO: content lost; -ETIMEDOUT and others; the error is logged.
+ * Serve the whole fault, waiting where needed, for at most the fault time-out; where settings say
+ * on_error=wait, a fault whose connection fails or that times out is tried again without end.
+ * 0; -EFAULT: in no object, not logged; others are logged: -EIO: the content is lost; -ETIMEDOUT;
+ * errors of the connection or of the kernel.
  */
 int soda_fault_serve(struct soda_thread *t, struct soda_fault *f);
 
-/* Log that a fault ends in an error, and count it; aborts where on_error says so. */
+/* Log that a fault ends in an error, and count it; aborts where settings say on_error=abort. */
 void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err);
 
-/* PIN, and system calls on FAM: make the chunk resident by the same path. */
+/* Make the chunk resident as a fault would, as a load that is not counted; for PIN. */
 int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
 
-/* Told the chunk of each fault on a missing page; set before the runtime starts, or NULL. AS. */
+/*
+ * Called, if not NULL, with the chunk of each fault on a missing page.  Set before the runtime
+ * starts; must be async-signal-safe.
+ */
 extern void (*soda_fault_seen)(uint32_t id);
 
-/* How many last chunks of a thread are kept from eviction. */
+/* How many of the chunks that a thread touched last are kept from eviction. */
 uint32_t soda_fault_keep(void);
 
 /* Install the handler of SIGBUS. Negative errno. */

@@ -30,22 +30,22 @@ struct pending {
 	struct soda_thread *t;
 	char *page;
 	uint64_t since_ns;
-	uint64_t asked_ns; /* since when its chunk has been under way; 0: it is not */
-	bool joined;	   /* another one's request was seen under way, at the last look */
+	uint64_t asked_ns; /* since when the chunk has been FETCHING; 0: it is not */
+	bool joined;	   /* the last attempt found that another thread is changing the chunk */
 };
 
-/* A page that was made to fail lately; where it is not LOST its content may be had another time. */
+/* A page that was made to fail lately.  Where the chunk is not LOST, a later fetch may succeed. */
 struct failed {
 	char *page;
 	uint64_t at_ns;
-	uint32_t id; /* of its chunk */
+	uint32_t id; /* of the chunk */
 };
 
 static struct {
 	pthread_t thread;
 	int stop_fd;
 	_Atomic bool stop;
-	/* the thread's own */
+	/* used by that thread only, and so below */
 	struct pending *pending;
 	uint32_t pending_n;
 	struct failed failed[FAILED_MAX];
@@ -57,7 +57,7 @@ static void wake(char *page)
 	soda_agent.page_ops->wake(page, SODA_WIRE_PAGE);
 }
 
-/* Without a fault. */
+/* Whether the page is mapped; the look itself raises no fault. */
 static bool is_there(char *page)
 {
 	unsigned char there = 0;
@@ -81,9 +81,9 @@ static bool has_failed(const char *page)
 }
 
 /*
- * Whether the instruction goes on with the page that is there.  Of a chunk that is not resident it
- * is left over, as the kernel refused to drop it: a load sees what the server had, but it is
- * write-protected, and a store would fault again and again.
+ * Whether the instruction can go on with the page that is there.  If the chunk, in state s, is not
+ * resident, the page is left over, because the kernel refused to drop it: a load sees what the
+ * server had, but the page is write-protected, and a store would fault again and again.
  */
 static bool serves(const struct pending *p, enum soda_chunk_state s)
 {
@@ -92,10 +92,11 @@ static bool serves(const struct pending *p, enum soda_chunk_state s)
 }
 
 /*
- * The chunk, in state s, is ours if it is not resident.  soda_mapping_fail takes what is there, and
- * what another thread is about to bring would not come to lie there: so only while nobody does, and
- * not if he has ended since we looked: then it is to be asked for first.  Of an agent that stands
- * still nothing is kept.  false: not now.
+ * fail_page() for a chunk that was in state s.  If s is a state without pages, the caller has made
+ * the chunk FETCHING, so that no other thread brings pages.  soda_mapping_fail() replaces the page,
+ * and another thread's page would not get there any more: so not while another thread changes the
+ * chunk (except for a stopped agent, soda_stuck_has()), and not if such a thread has ended since
+ * the last attempt: the next attempt then fetches.  false: not now.
  */
 static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 {
@@ -112,9 +113,9 @@ static bool fail_page_of(const struct pending *p, enum soda_chunk_state s)
 }
 
 /*
- * Who touches the page gets SIGBUS; not if another one has brought it meanwhile.  A chunk that is
- * not resident is taken for that, so that no DISCARD makes it zeros under our hands.  false: not
- * yet.
+ * Make every touch of the page raise SIGBUS, unless another thread has brought the page meanwhile.
+ * A chunk that is not resident is FETCHING for as long as that takes, so that no DISCARD makes it
+ * zeros meanwhile.  false: not possible now.
  */
 static bool fail_page(const struct pending *p, bool lost)
 {
@@ -135,7 +136,7 @@ static bool fail_page(const struct pending *p, bool lost)
 	return done;
 }
 
-/* A page of a chunk that is not resident is a missing one again. false: not yet. */
+/* Make a failed page a missing one again, if the chunk is not resident. false: not now. */
 static bool revive(const struct failed *f)
 {
 	struct soda_chunk *c = &soda_agent.table[f->id];
@@ -149,7 +150,7 @@ static bool revive(const struct failed *f)
 	if (!is_elsewhere(s))
 		return true; /* whoever has made it resident has put a page there */
 	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
-		return false; /* while it is ours nobody brings a page that would be dropped */
+		return false; /* a FETCHING chunk gets no page that soda_mapping_clear would drop */
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
 	ret = soda_mapping_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
 	soda_chunk_settle(c, s, 0, 0, 0);
@@ -159,7 +160,7 @@ static bool revive(const struct failed *f)
 	return true;
 }
 
-/* Who waited for these pages has got his SIGBUS: who touches them now may have more luck. */
+/* The threads that waited for these pages have had SIGBUS: let the next touch fetch again. */
 static void revive_failed(void)
 {
 	uint64_t now = handler.failed_n ? soda_now_ns() : 0;
@@ -175,8 +176,8 @@ static void revive_failed(void)
 }
 
 /*
- * The thread gets SIGBUS instead of a page; false: it has to wait.  lost: nobody has its content.
- * Else the chunk stays as it is, and the page fails for a moment only.
+ * Give the thread SIGBUS instead of a page; false: it has to wait.  lost: the content is lost, and
+ * the chunk becomes LOST.  Else the chunk stays as it is, and the page fails for a moment only.
  */
 static bool give_up(struct pending *p, int err, bool lost)
 {
@@ -209,8 +210,9 @@ static bool served(struct pending *p)
 }
 
 /*
- * The fault's time is over.  A chunk under way first goes back to where it was, with the
- * connection whose peer is silent; one that an agent installs may not, and gets as long again.
+ * Whether the fault's time is over.  If the chunk is FETCHING for that long, the connection on
+ * which it was asked for counts as failed, and the chunk goes back to REMOTE; a chunk that an agent
+ * is installing cannot, so a FETCHING chunk gets the same time once more.
  */
 static bool too_late(struct pending *p)
 {
@@ -230,7 +232,7 @@ static bool too_late(struct pending *p)
 	       now - p->since_ns > (under_way ? 2 * patience : patience);
 }
 
-/* So much of their time does not count. */
+/* The process stood still for so long: that does not count as time of the pending faults. */
 static void postpone(uint64_t ns)
 {
 	for (uint32_t i = 0; ns && i < handler.pending_n; i++) {
@@ -242,8 +244,8 @@ static void postpone(uint64_t ns)
 }
 
 /*
- * true: it is dealt with.  An answer wakes its thread as it is installed, so that the
- * object may be gone when we look again.
+ * Serve the fault as far as possible now; true: it has ended.  The thread may have gone on before:
+ * installing the page wakes it, and it may even have freed the object.
  */
 static bool attempt(struct pending *p)
 {
@@ -259,13 +261,13 @@ static bool attempt(struct pending *p)
 		wake(p->page);
 		return served(p);
 	case SODA_STEP_FETCH:
-		p->asked_ns = 0; /* that was another request */
+		p->asked_ns = 0; /* it was that of an earlier request */
 		soda_fault_run_ahead(p->t, &p->f);
 		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
 				      p->f.store ? (int)p->f.block : -1);
 		if (ret && ret != -EAGAIN && ret != -ENOTCONN)
 			soda_log_debug("fetch not posted: %s", soda_strerror(ret));
-		/* Mapped memory needs no answer: the thread goes on already. */
+		/* Out of mapped memory the chunk is filled at once, without a request. */
 		if (soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) !=
 			    SODA_CHUNK_FETCHING &&
 		    !ret)
@@ -284,7 +286,7 @@ static bool attempt(struct pending *p)
 		return give_up(p, -EIO, true);
 	case SODA_STEP_FAILED:
 		return give_up(p, p->f.error, false);
-	case SODA_STEP_FOREIGN: /* freed meanwhile: SIGSEGV, if the thread still wants it */
+	case SODA_STEP_FOREIGN: /* freed meanwhile: the thread, woken, gets SIGSEGV */
 		wake(p->page);
 		return true;
 	}
@@ -315,7 +317,7 @@ static void accept_fault(const struct uffd_msg *m)
 	if (!p.t)
 		p.t = soda_thread_self();
 	if (!soda_fault_describe(&p.f, addr, store)) {
-		/* the object went while the thread slept: SIGSEGV when it tries again */
+		/* the object was freed meanwhile: the thread, woken, gets SIGSEGV */
 		wake(p.page);
 		return;
 	}
@@ -323,7 +325,7 @@ static void accept_fault(const struct uffd_msg *m)
 		handler.pending[handler.pending_n++] = p;
 }
 
-/* false: nothing was there. */
+/* false: there were none to read, or there is no room for more. */
 static bool read_faults(void)
 {
 	struct uffd_msg m[MESSAGES];
@@ -337,7 +339,7 @@ static bool read_faults(void)
 	return n > 0;
 }
 
-/* Answers that faults wait for: demands on channel 0, and what was fetched ahead. */
+/* Take in answers that faults may wait for: on channel 0, and of READs ahead on the others. */
 static void collect(struct soda_thread *t)
 {
 	if (soda_fetch_outstanding(0))
@@ -357,7 +359,7 @@ static void *run(void *arg)
 			{ .fd = soda_fetch_outstanding(0) ? soda_fetch_fd(0) : -1,
 			  .events = POLLIN },
 		};
-		/* Faults that wait for other things than channel 0 are looked at again soon. */
+		/* Faults that wait for something else than answers on channel 0. */
 		bool others = handler.pending_n > soda_fetch_outstanding(0);
 		int timeout_ms = others		     ? 1
 				 : handler.pending_n ? 50

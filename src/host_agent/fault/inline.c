@@ -18,7 +18,9 @@ static bool was_store(const void *context)
 
 	return uc->uc_mcontext.gregs[REG_ERR] & 2;
 #elif defined(__aarch64__)
-	/* The exception syndrome is in a record behind the registers; bit 6: write not read. */
+	/*
+	 * The exception syndrome is in a record behind the registers; its bit 6 is set for a store.
+	 */
 	const ucontext_t *uc = context;
 	const struct _aarch64_ctx *rec = (const void *)uc->uc_mcontext.__reserved;
 
@@ -58,7 +60,7 @@ int soda_inline_start(void)
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
 	sigfillset(&sa.sa_mask);
-	sigdelset(&sa.sa_mask, SIGSEGV); /* of what the program has closed: closed_pages.h */
+	sigdelset(&sa.sa_mask, SIGSEGV); /* closed_pages.h: raised on chunks that are PROT_NONE */
 	return soda_signals_take(SIGBUS, &sa);
 }
 

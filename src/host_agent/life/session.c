@@ -47,7 +47,7 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.timeout_ms = server->connect_ms,
 		.in_place = !deep,
 		.merge = purpose == AHEAD,
-		/* What an agent installs itself is in no trace. */
+		/* Not with a trace, which has no entry of a chunk that an agent installs itself. */
 		.hand_over =
 			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
 		.uffd = soda_agent.uffd.fd,
@@ -77,9 +77,10 @@ static int connect_data(struct soda_server *server, struct soda_why *why)
 /* The session's hooks. */
 
 /*
- * All regions, for the server that is met.  Where it has none of ours that is not over before an
- * attempt has gone through all of them: those that this one has not come to are as they were, and
- * the next one goes on with them, as the client that this one was told to be.
+ * Open or check all regions at the server.  If the server has none of them (FORGOTTEN), restarts is
+ * odd until one attempt has gone through all regions.  An attempt that fails leaves the regions
+ * that it has not come to as they were; the server then knows the client, and the next attempt,
+ * KNOWN, goes on with those regions.
  */
 static int recover(struct soda_link *link, struct soda_conn *control, enum soda_server_met met,
 		   struct soda_why *why)
@@ -100,12 +101,12 @@ static int recover(struct soda_link *link, struct soda_conn *control, enum soda_
 	return ret;
 }
 
-/* What moves data, before it has connections. */
+/* Start what moves data, without connections yet. */
 static int begin(struct soda_link *link, struct soda_conn *control)
 {
 	int ret;
 
-	soda_numa_detect(control); /* before there are threads and slots */
+	soda_numa_detect(control); /* first: threads and slots are placed by what it finds */
 	ret = soda_channels_start(link->pairs);
 	return ret ? ret : soda_writeback_start(link);
 }
@@ -149,7 +150,7 @@ static const struct soda_server_hooks hooks = {
 
 /* The keeper. */
 
-/* Once for each change: attempts follow one another for as long as the server is away. */
+/* Log a change of the state, once: while the server is away every attempt ends in the same one. */
 static void tell_trouble(const struct soda_server *server, enum soda_server_state *told_p)
 {
 	enum soda_server_state state = soda_server_state(server);
@@ -165,7 +166,7 @@ static void tell_trouble(const struct soda_server *server, enum soda_server_stat
 				 soda_server_trouble(server));
 }
 
-/* told_p: the state that was told last. */
+/* Try to come UP. told_p: the state that was logged last. */
 static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 {
 	struct soda_server *server = &link->server;
@@ -184,7 +185,7 @@ static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 	soda_stuck_look();
 }
 
-/* Where it fails the static cache is read by requests, as all else. */
+/* Connect the channels to the agent's static cache; if that fails they read it by requests. */
 static void reach_keyed(struct soda_link *link)
 {
 	struct soda_why why = { "" };
@@ -197,7 +198,7 @@ static void reach_keyed(struct soda_link *link)
 	soda_futex_wake(&link->want_keyed, INT32_MAX);
 }
 
-/* How long the keeper may sleep where nobody wakes it. */
+/* How long the keeper sleeps at most. */
 static int pause_ms(const struct soda_link *link)
 {
 	uint64_t now = soda_now_ns(), next = link->server.next_ns;
@@ -233,10 +234,10 @@ static int ask_unacked(struct soda_conn *control, void *arg, bool again, int tim
 {
 	int ret = soda_unacked_ask(control, timeout_ms);
 
-	return !ret || soda_call_lost(ret) ? ret : -ECONNABORTED; /* its answer makes no sense */
+	return !ret || soda_call_lost(ret) ? ret : -ECONNABORTED; /* the answer makes no sense */
 }
 
-/* An agent that acknowledges early: how far has it come? */
+/* Ask an agent that acknowledges WRITEs early which of them the server has by now. */
 static void ask_agent(struct soda_link *link)
 {
 	struct soda_why ignored;
@@ -245,7 +246,7 @@ static void ask_agent(struct soda_link *link)
 		       &ignored);
 }
 
-/* A program that fetches ahead and does not come for it. */
+/* Take in what the program's threads have fetched ahead and do not collect. */
 static void collect_left(struct soda_link *link, struct soda_thread *t)
 {
 	atomic_store(&link->want_collector, 0);
@@ -304,7 +305,7 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	return ret;
 }
 
-/* Also where the session is away: a connection of it may be as good as ever. */
+/* Say BYE, also where the session is AWAY: the control connection may still work. */
 static void goodbye(struct soda_server *server, const struct iovec *body, int n)
 {
 	struct soda_why why;
@@ -326,7 +327,7 @@ void soda_session_leave(struct soda_link *link)
 
 void soda_session_stop(struct soda_link *link)
 {
-	if (!link->server.hooks) /* it has not begun */
+	if (!link->server.hooks) /* the session was never started */
 		return;
 	soda_server_stop(&link->server);
 	if (link->keeper_runs) {
@@ -341,7 +342,7 @@ void soda_session_stop(struct soda_link *link)
 	soda_link_end(link);
 }
 
-static void forget_channel(struct soda_conn *conn)
+static void close_descriptor(struct soda_conn *conn)
 {
 	int fd = conn ? soda_conn_fd(conn) : -1;
 
@@ -353,6 +354,6 @@ void soda_session_forget(struct soda_link *link)
 {
 	soda_server_forget(&link->server);
 	soda_link_end(link);
-	soda_channels_forget(forget_channel);
-	soda_writeback_forget(link, forget_channel);
+	soda_channels_forget(close_descriptor);
+	soda_writeback_forget(link, close_descriptor);
 }

@@ -4,10 +4,9 @@
  * it has, what becomes of objects at a reconnection, and the keeper, the thread that drives the
  * session and alone changes it after start.
  *
- * The server may come back as another instance, without our anonymous data.
- * Then recover.h decides chunk by chunk: ZERO and resident chunks stay, resident ones as dirty,
- * because theirs is the only copy; REMOTE ones become LOST, except those of
- * READ_ONLY files that are still the same.
+ * The server may come back as another instance, without the objects' data.  Then recover.c decides
+ * of each chunk: a ZERO chunk stays ZERO; a resident one becomes dirty, because it is the only
+ * copy; a REMOTE one becomes LOST, unless it is of a READ_ONLY file that is still the same.
  */
 #ifndef SODA_HOST_SESSION_H
 #define SODA_HOST_SESSION_H
@@ -18,8 +17,8 @@
 #include "transport/api/transport.h"
 
 /*
- * Connect, start the keeper.  pairs: of data channels.  Errors of
- * soda_conn_connect, and of starting a private server.
+ * Connect to the server, with so many pairs of data channels, and start the keeper.  0; errors of
+ * soda_server_attempt, and of starting a thread.
  */
 int soda_session_start(struct soda_link *link, const char *address, uint32_t pairs,
 		       struct soda_why *why);

@@ -13,14 +13,14 @@ bool (*_Atomic soda_chunk_closed)(uint32_t id);
 static const uint16_t no_object = SODA_REGIONS_MAX;
 
 static struct soda_region *_Atomic objects[SODA_REGIONS_MAX + 1];
-static _Atomic uint16_t *granules; /* object of each granule; changed under api_lock */
+static _Atomic uint16_t *granules; /* object of each granule, 0: none; changed with api_lock */
 static uint32_t granules_n;
 static uint32_t next_granule;	 /* where the next search starts; api_lock */
-static uint32_t next_of_heap;	 /* the heap's regions lie apart, where other objects rarely come */
-static uint16_t next_id;	 /* likewise; numbers are reused as late as possible */
+static uint32_t next_of_heap;	 /* the same for the heap's objects: in the last eighth, at first */
+static uint16_t next_id;	 /* numbers are reused as late as possible; api_lock */
 static _Atomic uint32_t ids_end; /* no object ever had this number or a higher one; api_lock */
-static struct soda_lock table_lock =
-	SODA_LOCK_INIT(SODA_RANK_REGIONS); /* of `objects`, for writers */
+/* Guards changes of objects[], which is read without it. */
+static struct soda_lock table_lock = SODA_LOCK_INIT(SODA_RANK_REGIONS);
 
 int soda_regions_start(uint64_t bytes)
 {
@@ -44,8 +44,9 @@ void soda_regions_undo(void)
 }
 
 /*
- * The structs do not come from malloc(): the heap's hooks call this while the program's malloc()
- * may be waiting for them.  No more of the array is touched than there ever were objects at once.
+ * The structs of objects do not come from malloc(): the heap's hooks make objects while a malloc()
+ * of the program waits for them.  No more of the array is touched than there ever were objects at
+ * once.
  */
 static struct soda_region descriptors[SODA_REGIONS_MAX];
 static uint32_t descriptors_n;	   /* structs that were ever used; api_lock */
@@ -58,7 +59,7 @@ static void put_descriptor(struct soda_region *r)
 	unused = r;
 }
 
-/* A struct of zeros; NULL: all are in use. */
+/* A struct that is zero but for the link; NULL: all are in use. */
 static struct soda_region *get_descriptor(void)
 {
 	struct soda_region *r;
@@ -166,7 +167,7 @@ static void mark_granules(const struct soda_region *r, uint16_t id)
 		atomic_store_explicit(&granules[g + i], id, memory_order_release);
 }
 
-/* A bit for each number that no object has, and that is not used again for now. */
+/* A bit for each number that was kept (soda_region_id_keep) and not yet released. */
 static _Atomic uint64_t kept_ids[SODA_REGIONS_MAX / 64 + 1];
 
 void soda_region_id_keep(uint16_t id)

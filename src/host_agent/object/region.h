@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Objects: a range of the reserved addresses, a region of the server.  What is known of each, and
- * how it is found; how an object comes and goes is in life/object.h.
- * Addresses are given out in granules of 2 MiB; the granule table leads from a
- * chunk to its object without a search.
+ * Objects: what the agent knows of each, and how it finds the object of an address.  An object is
+ * a range of the reserved addresses here and a region at the server; life/object.h makes and frees
+ * objects.  Addresses are given out in granules of 2 MiB; the granule table leads from a chunk to
+ * its object without a search.
  */
 #ifndef SODA_HOST_REGION_H
 #define SODA_HOST_REGION_H
@@ -36,8 +36,10 @@ struct soda_region {
 	struct soda_mr mr;	    /* changes at reconnection only, under the channels' locks */
 	_Atomic uint32_t advice;    /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
-	/* The keeper's, with the lock of soda_regions_lock; recover.c. */
-	_Atomic bool lost;   /* no chunk of it is fetched, for a reason that follows */
+	/*
+	 * For reconnections (life/recover.h); of an object shown, changed with soda_regions_lock.
+	 */
+	_Atomic bool lost;   /* no chunk of it is fetched: refused, undecided or given_up is set */
 	_Atomic int refused; /* why the server does not have the object; 0: the server has it */
 	uint32_t undecided;  /* chunks that recover.c waits for */
 	bool given_up;	     /* there were too many undecided chunks */
@@ -54,12 +56,12 @@ struct soda_region {
 	_Atomic bool keeps;	    /* the server refuses DISCARDs of the object */
 	_Atomic bool stale;	    /* DISCARD has left old content of ZERO chunks on the server */
 
-	/* Do stores to a chunk go to few of its pages?  See protect.c. */
+	/* Do stores to a chunk go to few of its pages?  See pages/protect.h. */
 	_Atomic uint32_t sparse_score;
 	_Atomic uint32_t store_turn;
 	_Atomic uint32_t probe_shift;
 
-	/* Are chunks that loads brought in stored to?  See guess.c. */
+	/* Does the program store to chunks that a load has fetched?  See object/guess.h. */
 	_Atomic uint32_t store_odds;
 	_Atomic uint32_t load_turn;
 	_Atomic bool guessed; /* some chunks have fingerprints */
@@ -67,15 +69,18 @@ struct soda_region {
 	struct soda_region *next; /* in the list of unused structs; guarded by api_lock */
 };
 
-/* The object of a chunk, or NULL. Valid while the object is in use. AS. */
+/*
+ * Which object has the chunk, starts at p, or has all of [addr, addr + bytes): NULL: none.  The
+ * pointer stays valid until the program frees the object, which it must not do while it has the
+ * library work on the object. AS.
+ */
 struct soda_region *soda_region_of(uint32_t chunk);
-/* The object that starts at p, or NULL. api_lock. */
 struct soda_region *soda_region_at(const void *p);
-/* The object that [addr, addr + bytes) lies in, or NULL. api_lock. */
+/* Also says the first and the last chunk that the bytes lie in. */
 struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
 				      uint32_t *last_p);
 
-/* How many bytes of the chunk belong to its object: less than a chunk at its end. AS. */
+/* How many bytes of the chunk belong to the object: the last chunk may be a part. AS. */
 static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint32_t chunk)
 {
 	uint64_t at = (uint64_t)(chunk - r->first) << soda_agent.chunk_shift;
@@ -84,22 +89,23 @@ static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint
 	return (uint32_t)(left < soda_chunk_bytes() ? left : soda_chunk_bytes());
 }
 
-/* The protection that the program sees: PROT_READ, and PROT_WRITE unless READ_ONLY. */
+/* The protection of the object's addresses. */
 static inline int soda_region_prot(const struct soda_region *r)
 {
 	return r->flags & SODA_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
+/* Where the chunk begins in the object, in bytes. */
 static inline uint64_t soda_region_offset(const struct soda_region *r, uint32_t chunk)
 {
 	return (uint64_t)(chunk - r->first) << soda_agent.chunk_shift;
 }
 
 /*
- * Whether the program has closed chunk id to itself (PROT_NONE): then fetching it ahead has no use,
- * and nobody could read it to write it back.  A library that closes a chunk first makes this
- * function say so, then waits until the chunk is not FETCHING, then drops it where it is resident.
- * NULL: no chunk is closed. AS.
+ * Whether the program has made chunk id PROT_NONE: then fetching it ahead has no use, and no thread
+ * could read it to write it back.  The library that sets this function, before it carries such an
+ * mprotect() out, first makes the function say so, then waits until the chunk is not FETCHING, then
+ * drops it where it is resident.  NULL: no chunk is PROT_NONE. Must be async-signal-safe.
  */
 extern bool (*_Atomic soda_chunk_closed)(uint32_t id);
 
@@ -110,7 +116,7 @@ static inline bool soda_chunk_is_closed(uint32_t id)
 	return closed && closed(id);
 }
 
-/* Before there is an object: make the granule table for so many bytes of addresses. -ENOMEM. */
+/* Before the first object: make the granule table for so many bytes of addresses. 0, -ENOMEM. */
 int soda_regions_start(uint64_t bytes);
 /* Free the granule table. */
 void soda_regions_undo(void);
@@ -118,22 +124,25 @@ void soda_regions_undo(void);
 void soda_regions_forget(void);
 
 /*
- * The steps of an object's life, for life/object.c; api_lock held.  Take an unused number with a
- * struct of zeros (NULL: all numbers are in use), and give both back.
+ * The steps of an object's life, called by life/object.c; api_lock held.  Take an unused number
+ * with a struct that is zero but for id and link (NULL: all are in use), and give both back.
  */
 struct soda_region *soda_region_take(void);
 void soda_region_put(struct soda_region *r);
-/* Set r->first and r->chunks for r->span; of_heap: behind all others. false: there is no room. */
+/*
+ * Set r->first and r->chunks for r->span; of_heap: where other objects rarely are.  false: there is
+ * no room.
+ */
 bool soda_region_find_room(struct soda_region *r, bool of_heap);
 /* Mark the room that soda_region_find_room() found as the object's. */
 void soda_region_occupy(const struct soda_region *r);
-/* Mark the room as free again; the object was never shown. */
+/* Mark the room of an object that was never shown as free again. */
 void soda_region_vacate(const struct soda_region *r);
 /* From now on soda_region_of() finds the object. soda_regions_lock held. */
 void soda_region_show_locked(struct soda_region *r);
 /*
- * From now on soda_region_of() does not find the object.  Its room is free, or used_up: no object
- * is placed there again. soda_regions_lock held.
+ * From now on soda_region_of() does not find the object.  Its room is free again; used_up: no
+ * object is ever placed there again. soda_regions_lock held.
  */
 void soda_region_hide_locked(const struct soda_region *r, bool used_up);
 
@@ -147,12 +156,17 @@ void soda_region_id_release(uint16_t id);
 /* Release all numbers. */
 void soda_region_ids_release(void);
 
-/* Between these two no object appears or goes; the keeper uses them, which must not wait for
- * api_lock. */
+/*
+ * Between these two calls no object appears or goes.  They are for the keeper, which must not wait
+ * for api_lock.
+ */
 void soda_regions_lock(void);
 void soda_regions_unlock(void);
 
-/* fn for each object, until it returns non-zero. api_lock held, or soda_regions_lock. */
+/*
+ * Call fn for each object until fn returns non-zero; returns that, or 0. api_lock or
+ * soda_regions_lock is held.
+ */
 int soda_regions_each(int (*fn)(struct soda_region *r, void *arg), void *arg);
 
 #endif
