@@ -40,6 +40,7 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.aggregate = s->aggregate;
 	opt.async = s->async;
 	opt.dynamic = s->dynamic;
+	opt.limit = s->limit;
 	if (s->policy)
 		opt.policy = (char *)(uintptr_t)s->policy;
 	if (soda_dpu_start(&dpu, &opt) ||

@@ -83,7 +83,7 @@ uint64_t sim_server_clients(void);
 
 struct sim_agent_settings {
 	uint64_t write_budget, client_credit, window, cache_bytes, static_bytes;
-	uint32_t grace_ms, timeout_ms, workers, completers, channels;
+	uint32_t grace_ms, timeout_ms, workers, completers, channels, limit;
 	bool base, aggregate, async, dynamic;
 	const char *policy;
 };

@@ -66,6 +66,7 @@ void sim_plan_make(uint64_t seed)
 		.aggregate = sim_chance(80),
 		.async = sim_chance(85),
 		.dynamic = sim_chance(50),
+		.limit = (uint32_t)sim_between(0, 2),
 	};
 }
 
@@ -76,10 +77,10 @@ void sim_plan_print(void)
 		 plan.agent ? "with an agent" : "direct", plan.threads, plan.chunk_bytes,
 		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
 	sim_note("plan: %s, points between decisions %u, stalls %u, server's grace %u ms, "
-		 "agent's %u ms, its time-out %u ms, budget %llu%s%s%s%s%s%s%s%s",
+		 "agent's %u ms, its time-out %u ms, limit %u, budget %llu%s%s%s%s%s%s%s%s",
 		 plan.evict, plan.slow, plan.stalls, plan.server.grace_ms,
 		 plan.agent_settings.grace_ms, plan.agent_settings.timeout_ms,
-		 (unsigned long long)plan.agent_settings.write_budget,
+		 plan.agent_settings.limit, (unsigned long long)plan.agent_settings.write_budget,
 		 plan.agent_settings.base ? ", base" : "",
 		 plan.agent_settings.aggregate ? ", aggregate" : "",
 		 plan.agent_settings.async ? ", async" : "",

@@ -19,6 +19,7 @@ struct soda_dpu_options {
 	uint32_t channels;	/* for READs, of each client; 0: by processors */
 	uint32_t completers;	/* threads; 0: by processors */
 	uint32_t answer;	/* enum soda_answer_by */
+	uint32_t limit;		/* enum soda_prefetch_limit */
 	uint32_t timeout_ms, grace_ms;
 	bool base, aggregate, async;
 	bool dynamic, adaptive, statics; /* caches */

@@ -10,6 +10,9 @@
 /* as enum soda_answer_by */
 static const char *const answers[] = { "write", "send", NULL };
 
+/* as enum soda_prefetch_limit */
+static const char *const limits[] = { "both", "budget", "model", NULL };
+
 static const struct soda_option options[] = {
 	SODA_DAEMON_LISTEN(
 		ENV, "tcp://127.0.0.1:7002",
@@ -56,8 +59,20 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(adaptive),
 	  .def = "yes",
-	  .help = "Decide for each object whether the dynamic cache pays; without it, it is on for"
-		  " all." },
+	  .help = "Decide for each object whether the dynamic cache pays, as --prefetch-limit says;"
+		  " without it, it is on for all, without a limit." },
+	{ .name = "prefetch-limit",
+	  .env = ENV "PREFETCH_LIMIT",
+	  .type = SODA_OPT_CHOICE,
+	  AT(limit),
+	  .arg = "LIMIT",
+	  .def = "both",
+	  .choices = limits,
+	  .help = "What decides for an object: budget, what is fetched ahead and not asked for is "
+		  "at"
+		  " most 3 % of what programs ask for; model, the hits against the two bandwidths, "
+		  "as"
+		  " in the paper; both must agree." },
 	{ .name = "cache-bytes",
 	  .env = ENV "CACHE_BYTES",
 	  .type = SODA_OPT_SIZE,

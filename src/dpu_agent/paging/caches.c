@@ -162,8 +162,8 @@ static void fetch(void *arg, struct soda_fill *fill)
 	struct soda_session *s;
 	int ret;
 
-	if (!r) {
-		soda_prefetch_filled(c->dynamic, fill, -ENOTCONN);
+	if (!r) { /* no connection: nothing was asked of the server */
+		soda_prefetch_filled(c->dynamic, fill, -ECANCELED);
 		return;
 	}
 	s = r->cache.session;
@@ -177,6 +177,15 @@ static void fetch(void *arg, struct soda_fill *fill)
 	soda_session_put(s);
 }
 
+/* A rule of the operator's has wanted the range, not the program: the budget counts that. */
+static void count_ruled(const struct soda_loader *l, uint32_t bytes)
+{
+	struct soda_caches *c = &soda_paging(l->session)->caches;
+
+	if (c->dynamic && atomic_load_explicit(&l->region->cache.ruled, memory_order_relaxed))
+		soda_prefetch_ruled(c->dynamic, bytes);
+}
+
 static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
 {
 	const struct soda_loader *l = source;
@@ -188,6 +197,7 @@ static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
 
 		soda_count_add(SODA_COUNT_net_preload, 1);
 		soda_count_add(SODA_COUNT_net_preload_bytes, part);
+		count_ruled(l, part);
 		ret = read_now(l->session, l->region, offset, memory, &run, 1);
 		offset += part;
 		memory += part;
@@ -237,6 +247,7 @@ static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *o
 	struct soda_prefetch_options want = { .cache_bytes = opt->cache_bytes,
 					      .entry_bytes = (uint32_t)opt->entry_bytes,
 					      .max_owners = OWNERS,
+					      .limit = (enum soda_prefetch_limit)opt->limit,
 					      .always = !opt->adaptive };
 	struct soda_why why;
 	uint32_t slots;
@@ -392,6 +403,9 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 								rq->offset, rq->bytes, &range);
 		if (span_p->memory) {
 			span_p->hold = soda_static_hold(range);
+			if (c->dynamic &&
+			    atomic_load_explicit(&r->cache.ruled, memory_order_relaxed))
+				soda_prefetch_ruled_given(c->dynamic, rq->bytes);
 			return SODA_CACHE_HIT;
 		}
 	}
@@ -546,7 +560,8 @@ static void walk_counts(struct soda_metrics *m, const struct soda_cache_counts *
 /* The switch with its inputs: see model.h. */
 static void walk_model(struct soda_metrics *m, const struct soda_model *model)
 {
-	soda_metrics_say_flag(m, "on", "whether the dynamic cache is on for this owner", model->on);
+	soda_metrics_say_flag(m, "model_on", "whether the model of the bandwidths is for caching",
+			      model->on);
 	soda_metrics_say_real(m, "hit_rate", "mean share of hits, of ghosts while off",
 			      model->hit_rate);
 	soda_metrics_say_real(m, "waste", "mean share that was fetched and not asked for",
@@ -556,6 +571,26 @@ static void walk_model(struct soda_metrics *m, const struct soda_model *model)
 			      model->ratio);
 	count(m, "switched_on", "times the model switched the cache on", model->switched_on);
 	count(m, "switched_off", "times the model switched the cache off", model->switched_off);
+}
+
+/* See budget.h. */
+static void walk_budget(struct soda_metrics *m, const struct soda_owner_stats *o)
+{
+	const struct soda_budget *b = &o->budget;
+
+	soda_metrics_say_flag(m, "budget_ended", "whether the budget lets nothing be fetched ahead",
+			      b->ended);
+	soda_metrics_say_size(m, "budget_left_bytes", "what may be fetched ahead now",
+			      o->budget_left);
+	soda_metrics_say_size(m, "budget_lent_bytes", "of the pool, not repaid yet", b->lent);
+	soda_metrics_say_size(m, "budget_hold_bytes", "demand from the last end to the next try",
+			      b->hold);
+	count(m, "budget_ends", "times the budget ended it", b->ends);
+	count_bytes(m, "used_bytes", "of what was fetched ahead, asked for since", b->used);
+	count_bytes(m, "wasted_bytes", "of what was fetched ahead, dropped unused", b->unused);
+	soda_metrics_say_real(m, "surplus",
+			      "fetched ahead less given from the cache, in demand, lately",
+			      soda_budget_surplus(&b->window.all));
 }
 
 static void walk_owner(void *arg, const struct soda_owner_stats *o)
@@ -581,8 +616,30 @@ static void walk_owner(void *arg, const struct soda_owner_stats *o)
 	count_bytes(m, "hit_bytes", "of it, data of hits", o->bytes_hit);
 	count_bytes(m, "prefetched_bytes", "data fetched ahead", o->bytes_fetched);
 	soda_metrics_say_level(m, "ghosts", "entries that are remembered and not held", o->ghosts);
+	soda_metrics_say_flag(m, "on", "whether the dynamic cache fetches for this owner", o->on);
 	walk_model(m, &o->model);
+	walk_budget(m, o);
 	soda_metrics_item_end(m);
+}
+
+static void walk_pool(struct soda_metrics *m, const struct soda_prefetch_stats *s)
+{
+	static const char *const limits[] = { "both", "budget", "model" };
+
+	soda_metrics_text(m, "cache_limit", s->always ? "none" : limits[s->limit]);
+	count(m, "cache_prefetches_unpaid", "fetches not begun: over the budget", s->unpaid);
+	soda_metrics_say_size(m, "cache_budget_pool_bytes", "what the pool can lend to owners",
+			      s->pool.bytes);
+	soda_metrics_say_size(m, "cache_budget_owed_bytes",
+			      "what the pool owes for what rules loaded", s->pool.owed);
+	soda_metrics_say_real(m, "cache_surplus",
+			      "fetched ahead less given from the cache, in demand, lately",
+			      soda_budget_surplus(&s->pool.window.all));
+	soda_metrics_say_level(m, "cache_owners_ended", "files and regions that the budget ended",
+			       s->owners_ended);
+	count(m, "cache_budget_ends", "times the budget ended one", s->pool.ends);
+	count_bytes(m, "cache_ruled_bytes", "data loaded into the static cache by rules",
+		    s->bytes_ruled);
 }
 
 static void walk_dynamic(struct soda_metrics *m, struct soda_prefetch *p)
@@ -610,6 +667,7 @@ static void walk_dynamic(struct soda_metrics *m, struct soda_prefetch *p)
 	soda_metrics_say_level(m, "cache_owners_on", "of them, those that are", s.owners_on);
 	count(m, "cache_switched_on", "times the model switched one on", s.switched_on);
 	count(m, "cache_switched_off", "times the model switched one off", s.switched_off);
+	walk_pool(m, &s);
 	soda_metrics_list(m, &owners);
 	soda_prefetch_each(p, walk_owner, m);
 	soda_metrics_list_end(m);

@@ -35,6 +35,7 @@ struct soda_region_cache {
 	bool owned;		    /* the owner is its own until nothing holds the region */
 	bool open;		    /* at the dynamic cache; set before requests find the region */
 	_Atomic bool off;	    /* NO_CACHE */
+	_Atomic bool ruled;	    /* a rule, not its program, wants it in the static cache */
 	struct soda_static_set set; /* in the static cache */
 	/* regions of the same owner; guarded by caches.lock */
 	struct soda_session *session;

@@ -332,8 +332,21 @@ static int discard_region(struct soda_session *s, const void *body, size_t bytes
 	return ret;
 }
 
+/* What is loaded of the region from now on is not counted as asked for by its program. */
+static void tell_of_rule(struct soda_session *s, uint16_t id)
+{
+	struct soda_paging_region *r;
+
+	pthread_mutex_lock(&s->lock);
+	r = soda_region_find_locked(s, id);
+	if (r)
+		atomic_store_explicit(&r->cache.ruled, true, memory_order_relaxed);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* NAME. The answer carries the advice that the operator's rules have for objects of this name. */
-static int name_region(struct soda_session *s, const struct iovec *body, struct soda_reply *reply)
+static int name_region(struct soda_session *s, uint16_t id, const struct iovec *body,
+		       struct soda_reply *reply)
 {
 	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
 	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, &reply->why);
@@ -341,6 +354,7 @@ static int name_region(struct soda_session *s, const struct iovec *body, struct 
 					  body->iov_len - SODA_WIRE_REGION_BYTES);
 
 	if (ret == 0 && advice != SODA_WIRE_NORMAL) {
+		tell_of_rule(s, id);
 		reply->body[0] = advice;
 		reply->bytes = sizeof(advice);
 	}
@@ -371,7 +385,7 @@ static int call_region(struct soda_session *s, enum soda_msg type, const uint8_t
 		return close_region(s, r, &iov, why);
 	if (type == SODA_MSG_SYNC)
 		return sync_region(s, r, &iov, why);
-	return name_region(s, &iov, reply);
+	return name_region(s, id, &iov, reply);
 }
 
 /* Wait until all WRITEs are on the server. False: not in time, or the session has broken. */

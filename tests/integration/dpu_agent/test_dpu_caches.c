@@ -2,6 +2,8 @@
 /* The agent's caches with real programs: what is read right, and from where. */
 #include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/harness.h"
@@ -186,6 +188,132 @@ static void test_dynamic_cache_is_heeded(void **state)
 	world_close(&world);
 }
 
+/*
+ * What a graph application asks for: its vertices in order, and for each of them lists of
+ * neighbours here and there, some of which are long enough to look like streams.  Two programs on
+ * the same files, and the cache holds a twelfth of them.
+ */
+
+enum { VERTEX_BYTES = 8 << 20, EDGE_BYTES = 48 << 20, STEPS = 1024, GRAPH_ENTRY = 256 << 10 };
+
+#define GRAPH_CACHE "--cache-bytes=4M --entry-bytes=256K "
+
+static const uint64_t *graph_part(const char *name)
+{
+	const int advice =
+		SODA_DYNAMIC_CACHE; /* whatever the model says of a server that is near */
+	size_t bytes;
+	uint64_t *part = soda_alloc_file(name, 0, SODA_READ_ONLY, &bytes);
+
+	CHECK(part, "%s", soda_last_error());
+	CHECK_EQ(soda_advise(part, bytes, advice), 0);
+	return part;
+}
+
+static void child_graph(const void *arg)
+{
+	struct dice dice = { *(const uint64_t *)arg };
+	const uint64_t *vertices, *edges;
+
+	begin();
+	vertices = graph_part("vertices");
+	edges = graph_part("edges");
+	for (size_t i = 0; i < STEPS; i++) {
+		size_t vertex = i * (VERTEX_BYTES / STEPS / 8);
+
+		CHECK_EQ(vertices[vertex], mix(vertex, 5));
+		for (int list = 0; list < 2; list++) {
+			size_t chunk = dice_roll(&dice) % (EDGE_BYTES / CHUNK - 3);
+
+			for (size_t k = 0; k <= dice_roll(&dice) % 3; k++)
+				CHECK_EQ(edges[(chunk + k) * WORDS + 9],
+					 mix((chunk + k) * WORDS + 9, 6));
+		}
+	}
+}
+
+static void second_program(const void *arg)
+{
+	const uint64_t seed = *(const uint64_t *)arg + 1;
+	int status = 0;
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		child_graph(&seed);
+		exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void write_part(const char *name, size_t bytes, uint64_t round)
+{
+	uint64_t *data = malloc(bytes);
+
+	assert_non_null(data);
+	for (size_t i = 0; i < bytes / 8; i++)
+		data[i] = mix(i, round);
+	world_write_file(&world, name, data, bytes);
+	free(data);
+}
+
+/* What the server has sent, in what programs have asked the agent for. */
+static double graph_traffic(const char *options, uint64_t *ahead_p, uint64_t *unpaid_p)
+{
+	uint64_t seed = 0x5eed, asked, sent, allowed;
+	const struct trial t = { child_graph, second_program, &seed, 0 };
+	struct outcome out;
+	struct peer tool;
+
+	up(options);
+	write_part("vertices", VERTEX_BYTES, 5);
+	write_part("edges", EDGE_BYTES, 6);
+	trial_run(&t, &out);
+	expect_quiet_success(&out);
+	asked = stat_of("client_read_bytes");
+	assert_int_equal(peer_ask(&tool, world.server_address), 0);
+	/* what was on its way ahead when the programs ended */
+	for (int i = 0;
+	     i < LOOKS && peer_stat(&tool, "bytes_read") !=
+				  stat_of("net_demand_bytes") + stat_of("net_prefetch_bytes");
+	     i++)
+		usleep(10000);
+	sent = peer_stat(&tool, "bytes_read");
+	peer_leave(&tool);
+	*ahead_p = stat_of("net_prefetch_bytes");
+	*unpaid_p = stat_of("cache_prefetches_unpaid");
+	assert_int_equal(sent, stat_of("net_demand_bytes") + *ahead_p);
+	world_close(&world);
+	/* the start-up allowance: SODA_BUDGET_POOL entries */
+	allowed = 8ull * GRAPH_ENTRY;
+	print_message("agent %s: %.3f of what was asked, %.3f with the allowance; %llu MiB ahead, "
+		      "%llu fetches were not paid\n",
+		      options, (double)sent / (double)asked,
+		      ((double)sent - (double)allowed) / (double)asked,
+		      (unsigned long long)*ahead_p >> 20, (unsigned long long)*unpaid_p);
+	return ((double)sent - (double)allowed) / (double)asked;
+}
+
+static void test_traffic_of_a_graph(void **state)
+{
+	static const char *const bounded[] = {
+		GRAPH_CACHE,
+		GRAPH_CACHE "--prefetch-limit=budget",
+		GRAPH_CACHE "--prefetch-limit=budget --policy=random",
+	};
+	uint64_t ahead, unpaid;
+
+	for (size_t i = 0; i < sizeof(bounded) / sizeof(bounded[0]); i++) {
+		assert_true(graph_traffic(bounded[i], &ahead, &unpaid) <= 1.03);
+		assert_true(ahead > 0 && unpaid > 0);
+	}
+	/* that this is a case for it at all */
+	assert_true(graph_traffic(GRAPH_CACHE "--prefetch-limit=model --policy=random", &ahead,
+				  &unpaid) > 1.2);
+	assert_int_equal(unpaid, 0);
+}
+
 /* The static cache. */
 
 static void child_static(const void *arg)
@@ -306,11 +434,35 @@ static void child_rule(const void *arg)
 		CHECK_EQ(fam[i], mix(i, 0));
 }
 
+static void child_asks(const void *arg)
+{
+	uint64_t *fam = filled();
+
+	CHECK_EQ(soda_advise(fam, BYTES / 2, SODA_STATIC_CACHE), 0);
+	check_all(fam, 0);
+}
+
 static void test_rules(void **state)
 {
 	up("--static-rule=edges*,x --dynamic=no");
 	expect_passes(child_rule, NULL);
 	assert_int_equal(stat_of("static_loaded_bytes"), BYTES);
+	world_close(&world);
+	/*
+	 * No program has asked for that: it costs the pool of what is fetched ahead.  What the
+	 * program then reads of it makes up for what the pool owes, not for what it had.
+	 */
+	up("--static-rule=edges*,x --entry-bytes=64K");
+	expect_passes(child_rule, NULL);
+	assert_int_equal(stat_of("cache_ruled_bytes"), BYTES);
+	assert_true(stat_of("cache_budget_pool_bytes") < 8 * 65536);
+	assert_true(stat_of("cache_budget_owed_bytes") < BYTES / 2);
+	world_close(&world);
+	up("--entry-bytes=64K");
+	expect_passes(child_asks, NULL);
+	assert_int_equal(stat_of("static_loaded_bytes"), BYTES / 2);
+	assert_int_equal(stat_of("cache_ruled_bytes"), 0);
+	assert_int_equal(stat_of("cache_budget_owed_bytes"), 0);
 	world_close(&world);
 }
 
@@ -394,6 +546,7 @@ int main(void)
 		cmocka_unit_test(test_processes_share_a_file),
 		cmocka_unit_test(test_no_cache_is_heeded),
 		cmocka_unit_test(test_dynamic_cache_is_heeded),
+		cmocka_unit_test(test_traffic_of_a_graph),
 		cmocka_unit_test(test_static_range),
 		cmocka_unit_test(test_static_over_capacity),
 		cmocka_unit_test(test_rules),

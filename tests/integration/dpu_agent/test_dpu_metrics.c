@@ -107,6 +107,13 @@ static void check_caches(void **state)
 		    0);
 	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_hit_rate{owner=\""));
 	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_size_bytes{owner=\""));
+	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_model_on{owner=\""));
+	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_budget_ended{owner=\""));
+	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_budget_left_bytes{owner=\""));
+	assert_non_null(strstr(text, "\nsoda_dpu_agent_owner_wasted_bytes_total{owner=\""));
+	assert_non_null(strstr(text, "cache_limit=\"both\""));
+	assert_true(scraped_value(text, "soda_dpu_agent_cache_budget_pool_bytes") == 8 << 20);
+	assert_true(scraped_value(text, "soda_dpu_agent_cache_owners_ended") == 0);
 	peer_leave(&peer);
 	stop();
 }

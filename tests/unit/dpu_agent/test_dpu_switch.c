@@ -19,6 +19,7 @@ static struct sim_config config(const struct soda_cache_policy *policy, bool alw
 				    .fill_takes = 8,
 				    .workers = 2,
 				    .always = always,
+				    .limit = SODA_LIMIT_MODEL,
 				    .ratio = 0.1 };
 }
 

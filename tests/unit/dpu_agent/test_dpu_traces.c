@@ -29,6 +29,7 @@ static struct sim_config config(const struct soda_cache_policy *policy, bool alw
 				    .fill_takes = 8,
 				    .workers = 2,
 				    .always = always,
+				    .limit = SODA_LIMIT_MODEL,
 				    .ratio = 0.1 };
 }
 
@@ -280,6 +281,23 @@ static void load(struct sim_trace *t, const char *file)
 		fail_msg("cannot read %s", path);
 }
 
+/* The budget keeps what the model lets through: 3 %, and the start-up allowance. */
+static void bounded(const struct sim_trace *t)
+{
+	for (int i = 0; i < 4; i++) {
+		struct sim_config cfg = config(
+			i % 2 ? &soda_cache_policy_stream : &soda_cache_policy_random, false);
+		struct sim_result r;
+
+		cfg.cache_bytes = cache_entries * (uint64_t)ENTRY;
+		cfg.limit = i / 2 ? SODA_LIMIT_BUDGET : SODA_LIMIT_BOTH;
+		r = sim_run(&cfg, t);
+		show(i / 2 ? " + budget" : " + switch and budget", &r);
+		assert_true((double)(r.missed + r.fetched) <=
+			    1.03 * (double)r.asked + (double)SODA_BUDGET_POOL * ENTRY);
+	}
+}
+
 /*
  * soda-ligra --rmat 16 --symmetric in fabric memory: 4 KiB chunks, a third resident, 2
  * threads; what reached the memory server.
@@ -290,8 +308,10 @@ static void graphs(void **state)
 
 	cache_entries = 32;
 	load(&t, "bfs-rmat16.gz");
+	bounded(&t);
 	beats_random(&t, 0.3);
 	load(&t, "pagerank-rmat16.gz");
+	bounded(&t);
 	beats_random(&t, 0.15);
 	cache_entries = CACHE_ENTRIES;
 }

@@ -28,7 +28,7 @@ struct sim {
 	uint32_t *version[SIM_REGIONS]; /* of each page */
 	struct pending pending[SODA_FILLS_MAX];
 	unsigned underway;
-	uint64_t now;
+	uint64_t now, now_ns;
 	struct sim_result result;
 };
 
@@ -171,6 +171,25 @@ static void do_write(struct sim *sim, const struct sim_access *a)
 	soda_cache_written(cache, sim->owner[a->region], offset, bytes);
 }
 
+static uint64_t clock_now(void *arg)
+{
+	const struct sim *sim = arg;
+
+	return sim->now_ns;
+}
+
+static const struct soda_prefetch_ops sim_ops = { .now_ns = clock_now };
+
+uint64_t sim_now_ns(const struct sim *sim)
+{
+	return sim->now_ns;
+}
+
+void sim_sleep(struct sim *sim, uint64_t ns)
+{
+	sim->now_ns += ns;
+}
+
 struct sim *sim_open(const struct sim_config *cfg, const uint32_t pages[SIM_REGIONS])
 {
 	struct sim *sim = calloc(1, sizeof(*sim));
@@ -178,11 +197,12 @@ struct sim *sim_open(const struct sim_config *cfg, const uint32_t pages[SIM_REGI
 					     .entry_bytes = cfg->entry_bytes,
 					     .policy = cfg->policy,
 					     .always = cfg->always,
+					     .limit = cfg->limit,
 					     .seed = 1 };
 
 	assert_non_null(sim);
 	sim->cfg = *cfg;
-	assert_int_equal(soda_prefetch_create(&opt, NULL, NULL, &sim->p), 0);
+	assert_int_equal(soda_prefetch_create(&opt, &sim_ops, sim, &sim->p), 0);
 	soda_prefetch_net(sim->p, (uint64_t)(cfg->ratio * 1e9), 1000000000);
 	soda_prefetch_intra(sim->p, 1000000000, 1000000000);
 	for (uint32_t i = 0; i < SIM_REGIONS; i++) {
@@ -202,6 +222,7 @@ struct sim *sim_open(const struct sim_config *cfg, const uint32_t pages[SIM_REGI
 void sim_do(struct sim *sim, const struct sim_access *a)
 {
 	sim->now++;
+	sim->now_ns += sim->cfg.think_ns ? sim->cfg.think_ns : 10000;
 	if (a->write)
 		do_write(sim, a);
 	else
@@ -210,11 +231,29 @@ void sim_do(struct sim *sim, const struct sim_access *a)
 	fetch(sim);
 }
 
+void sim_reopen(struct sim *sim, uint32_t region)
+{
+	struct soda_owner_name name = { .id = { sim->now, region },
+					.bytes = (uint64_t)sim->pages[region] * SIM_PAGE };
+
+	while (sim->underway)
+		end_fill(sim, &sim->pending[0]);
+	soda_prefetch_close(sim->p, sim->owner[region], true);
+	while (soda_prefetch_take(sim->p))
+		fail_msg("a fetch for an owner that is gone");
+	assert_int_equal(soda_prefetch_open(sim->p, &name, &sim->owner[region]), 0);
+}
+
 void sim_get(struct sim *sim, struct sim_result *result)
 {
 	soda_prefetch_stats(sim->p, &sim->result.stats);
 	sim->result.useless = sim->result.stats.cache.bytes_useless;
 	*result = sim->result;
+}
+
+const struct sim_result *sim_peek(const struct sim *sim)
+{
+	return &sim->result;
 }
 
 struct soda_prefetch *sim_prefetch(struct sim *sim)

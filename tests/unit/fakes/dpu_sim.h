@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The dynamic cache on a fake server, one thread, without time: a fetch takes as
- * long as a number of requests.  Each page of the fake server says whose it is and how often
- * it was written, and every hit is checked against that.
+ * long as a number of requests, and the clock goes on with each request.  Each page of the fake
+ * server says whose it is and how often it was written, and every hit is checked against that.
  */
 #ifndef SODA_TEST_DPU_SIM_H
 #define SODA_TEST_DPU_SIM_H
@@ -35,7 +35,9 @@ struct sim_config {
 	uint32_t fill_takes; /* requests from the beginning of a fetch to its end */
 	unsigned workers;    /* fetches under way at a time */
 	bool always;
-	double ratio; /* R of the model */
+	enum soda_prefetch_limit limit;
+	double ratio;	   /* R of the model */
+	uint64_t think_ns; /* from one request to the next on the fake clock; 0: 10 us */
 };
 
 struct sim_result {
@@ -58,7 +60,14 @@ static inline double sim_hit_rate(const struct sim_result *r)
 
 struct sim *sim_open(const struct sim_config *cfg, const uint32_t pages[SIM_REGIONS]);
 void sim_do(struct sim *sim, const struct sim_access *access);
+/* The fake clock. */
+uint64_t sim_now_ns(const struct sim *sim);
+void sim_sleep(struct sim *sim, uint64_t ns);
+/* The region closes, and is another owner from now on. */
+void sim_reopen(struct sim *sim, uint32_t region);
 void sim_get(struct sim *sim, struct sim_result *result);
+/* The same without stats and useless, for a look at each request. */
+const struct sim_result *sim_peek(const struct sim *sim);
 struct soda_prefetch *sim_prefetch(struct sim *sim);
 uint32_t sim_owner(const struct sim *sim, uint32_t region);
 /* Ends every fetch under way; checks that nothing is held. */

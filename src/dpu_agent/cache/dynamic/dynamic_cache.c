@@ -45,6 +45,7 @@ struct soda_cache {
 	uint64_t arena_bytes;
 	_Atomic uint32_t emptied; /* stack; taken as a whole */
 	uint32_t reclaimed; /* slots taken off `emptied`; guarded by soda_cache_reclaim's caller */
+	struct soda_cache_tally *tallies; /* by owner, or NULL; set before start, then constant */
 	struct shard shards[SHARDS];
 };
 
@@ -167,6 +168,28 @@ uint8_t *soda_cache_arena(const struct soda_cache *cache, uint64_t *bytes_p)
 	return cache->arena;
 }
 
+void soda_cache_tell(struct soda_cache *cache, struct soda_cache_tally *tallies)
+{
+	cache->tallies = tallies;
+}
+
+/* Tallies: sums, which order nothing. */
+static void tell(_Atomic uint64_t *sum, uint64_t bytes)
+{
+	if (bytes)
+		atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
+}
+
+static void tell_of_request(struct soda_cache *cache, uint32_t owner, uint64_t asked,
+			    uint64_t given, uint64_t used)
+{
+	if (!cache->tallies)
+		return;
+	tell(&cache->tallies[owner].asked, asked);
+	tell(&cache->tallies[owner].given, given);
+	tell(&cache->tallies[owner].used, used);
+}
+
 /* Entries */
 
 static uint64_t mix(uint64_t x)
@@ -237,11 +260,21 @@ static void reference(struct entry *e)
 	atomic_fetch_add_explicit(&e->use, 1, memory_order_relaxed);
 }
 
+static void count_unused_locked(struct soda_cache *cache, struct shard *s, const struct entry *e,
+				uint64_t sectors)
+{
+	uint64_t bytes = sector_bytes(cache, sectors);
+
+	s->counts.bytes_useless += bytes;
+	if (cache->tallies)
+		tell(&cache->tallies[e->key.owner].unused, bytes);
+}
+
 static void count_useless_locked(struct soda_cache *cache, struct shard *s, const struct entry *e)
 {
 	if (!e->touched)
 		s->counts.useless++;
-	s->counts.bytes_useless += sector_bytes(cache, e->valid & ~e->used);
+	count_unused_locked(cache, s, e, e->valid & ~e->used);
 }
 
 /* What a request of these sectors finds in an entry. */
@@ -274,8 +307,10 @@ static void count_answer_locked(struct shard *s, enum soda_cache_answer answer, 
 				      : &n->bytes_missed) += bytes;
 }
 
-static enum soda_cache_answer bypass(struct shard *s, uint32_t bytes)
+static enum soda_cache_answer bypass(struct soda_cache *cache, uint32_t owner, struct shard *s,
+				     uint32_t bytes)
 {
+	tell_of_request(cache, owner, bytes, 0, 0);
 	soda_lock_acquire(&s->lock);
 	s->counts.bypassed++;
 	count_answer_locked(s, SODA_CACHE_MISS, bytes);
@@ -293,11 +328,14 @@ enum soda_cache_answer soda_cache_acquire(struct soda_cache *cache, uint32_t own
 	struct soda_cache_ref ref;
 	struct shard *s;
 	uint32_t *bucket = bucket_of(cache, &key, &s);
+	uint64_t used = 0;
 
 	if (!bytes || bytes > (1u << cache->entry_shift) - at)
-		return bypass(s, bytes);
-	if (waiter)
+		return bypass(cache, owner, s, bytes);
+	if (waiter) {
 		waiter->offset = at;
+		waiter->bytes = bytes;
+	}
 	soda_lock_acquire(&s->lock);
 	slot = find_locked(cache, bucket, &key);
 	if (slot != SODA_CACHE_NONE) {
@@ -311,11 +349,13 @@ enum soda_cache_answer soda_cache_acquire(struct soda_cache *cache, uint32_t own
 						       .first = !e->touched };
 			*ref_p = ref;
 			e->touched = true;
+			used = sector_bytes(cache, sectors & ~e->used);
 			e->used |= sectors;
 		}
 	}
 	count_answer_locked(s, answer, bytes);
 	soda_lock_release(&s->lock);
+	tell_of_request(cache, owner, bytes, answer == SODA_CACHE_HIT ? bytes : 0, used);
 	return answer;
 }
 
@@ -495,10 +535,12 @@ void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status)
 	for (; w; w = next) {
 		next = w->next; /* done() may free the waiter */
 		ref.memory = memory_of(cache, slot) + w->offset;
-		if (good && w->sectors)
+		if (good && w->sectors) {
+			tell_of_request(cache, e->key.owner, 0, w->bytes, 0);
 			w->done(w, 0, &ref);
-		else
+		} else {
 			w->done(w, status ? status : -ESTALE, NULL);
+		}
 	}
 	soda_cache_release(cache, slot);
 }
@@ -550,7 +592,7 @@ static void written_entry(struct soda_cache *cache, const struct soda_cache_key 
 		uint64_t sectors = sectors_of(cache, offset, bytes), gone = e->valid & sectors;
 
 		s->counts.writes++;
-		s->counts.bytes_useless += sector_bytes(cache, gone & ~e->used);
+		count_unused_locked(cache, s, e, gone & ~e->used);
 		e->valid &= ~sectors;
 		if (!e->valid)
 			emptied = unlink_locked(cache, s, bucket, slot);

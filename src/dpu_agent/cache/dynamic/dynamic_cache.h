@@ -58,9 +58,9 @@ struct soda_cache_ref {
 struct soda_cache_waiter {
 	void (*done)(struct soda_cache_waiter *waiter, int status,
 		     const struct soda_cache_ref *ref);
-	struct soda_cache_waiter *next; /* the cache's, as the two below */
+	struct soda_cache_waiter *next; /* the cache's, as the three below */
 	uint64_t sectors;
-	uint32_t offset;
+	uint32_t offset, bytes;
 };
 
 /* Bytes to be read for a fill: [at, at + bytes) of the entry. */
@@ -81,6 +81,16 @@ struct soda_cache_counts {
 	uint64_t entries;	/* linked now */
 };
 
+/* What has become of one owner's requests and entries, in bytes: whoever reads a word may take it
+ * out. */
+struct soda_cache_tally {
+	_Atomic uint64_t asked; /* by programs */
+	_Atomic uint64_t given; /* of them: hits, and late ones that were answered */
+	_Atomic uint64_t used;	/* of what was filled: asked for the first time, by sectors */
+	_Atomic uint64_t
+		unused; /* of what was filled: gone without having been asked for; likewise */
+};
+
 /*
  * bytes: the arena, rounded down to whole entries, at least 2 of them; its memory is
  * taken from the system as it is used.  entry_bytes: a power of two, SODA_CACHE_ENTRY_MIN
@@ -89,6 +99,9 @@ struct soda_cache_counts {
 int soda_cache_create(uint64_t bytes, uint32_t entry_bytes, struct soda_cache **cache_p);
 /* No reference, fill or waiter is left. NULL is a no-op. */
 void soda_cache_destroy(struct soda_cache *cache);
+
+/* From now on count in these, by owner id; they outlive the cache. Before the first request. */
+void soda_cache_tell(struct soda_cache *cache, struct soda_cache_tally *tallies);
 
 uint32_t soda_cache_slots(const struct soda_cache *cache);
 uint32_t soda_cache_entry_bytes(const struct soda_cache *cache);

@@ -65,6 +65,7 @@ int soda_owner_add(struct soda_owners *owners, const struct soda_owner_name *nam
 	o->s.name = *name;
 	o->entries = entries;
 	o->id = owners->spares ? owners->spare[--owners->spares] : owners->used++;
+	o->serial = ++owners->serials;
 	owners->table[o->id] = o;
 	*owner_p = o;
 	return 0;

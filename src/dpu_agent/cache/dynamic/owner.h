@@ -11,8 +11,9 @@
 #include "dpu_agent/cache/dynamic/prefetch.h"
 
 struct soda_owner {
-	struct soda_owner_stats s; /* ghosts is filled in when asked */
+	struct soda_owner_stats s; /* ghosts and on are filled in when asked */
 	uint32_t id;
+	uint64_t serial; /* no other owner has had it, as others may have had the id */
 	uint64_t closed; /* when, in closings; while it lingers */
 	uint64_t entries;
 	struct soda_ghost *ghost; /* NULL: none yet */
@@ -22,7 +23,7 @@ struct soda_owners {
 	struct soda_owner **table; /* by id */
 	uint32_t max, used;	   /* ids below used have been given out */
 	uint32_t *spare, spares;   /* ids to be given out again */
-	uint64_t closings;
+	uint64_t closings, serials;
 };
 
 /* 0 or -ENOMEM. */

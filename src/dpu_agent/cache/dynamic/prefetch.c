@@ -25,13 +25,18 @@ struct soda_prefetch {
 	const struct soda_prefetch_ops *ops;
 	void *arg;
 	bool always;
+	enum soda_prefetch_limit limit;
 	struct soda_model_rates rates;
 	struct soda_recent_list recent;
-	_Atomic uint8_t *modes; /* by owner id; enum soda_owner_mode */
+	_Atomic uint8_t *modes;		  /* by owner id; enum soda_owner_mode */
+	struct soda_cache_tally *tallies; /* by owner id; the cache adds, the budget takes out */
+	_Atomic uint64_t ruled_given;	  /* likewise, of what rules have loaded */
 
 	struct soda_lock lock; /* guards all down to the gap */
 	struct soda_guard guard;
 	struct soda_owners owners;
+	struct soda_budget_pool pool;
+	uint64_t bytes_ruled;
 	uint64_t ghost_bytes, ghost_bytes_max;
 	uint32_t *free_slots, free_n;
 	struct soda_fill fills[SODA_FILLS_MAX];
@@ -39,7 +44,7 @@ struct soda_prefetch {
 	uint32_t queue_head, queue_n;
 	uint32_t underway;
 	uint32_t pause; /* requests that cause no fetch, after one that failed */
-	uint64_t begun, unwanted, switched_on, switched_off;
+	uint64_t begun, unwanted, unpaid, switched_on, switched_off;
 	bool stopping;
 
 	_Atomic uint32_t bell; /* futex: the workers sleep on it */
@@ -52,7 +57,11 @@ struct soda_prefetch {
 /* Whether entries of this owner are fetched. The lock is held. */
 static bool fetches(const struct soda_prefetch *p, const struct soda_owner *o)
 {
-	return p->always || o->s.advice == SODA_OWNER_CACHED || o->s.model.on;
+	if (p->always)
+		return true;
+	if (p->limit != SODA_LIMIT_MODEL && o->s.budget.ended)
+		return false;
+	return p->limit == SODA_LIMIT_BUDGET || o->s.advice == SODA_OWNER_CACHED || o->s.model.on;
 }
 
 enum {
@@ -125,6 +134,8 @@ int soda_prefetch_create(const struct soda_prefetch_options *opt,
 	p->ops = ops;
 	p->arg = arg;
 	p->always = opt->always;
+	p->limit = opt->limit;
+	soda_budget_pool_init(&p->pool, opt->entry_bytes);
 	soda_recent_init(&p->recent);
 	soda_lock_init(&p->lock, SODA_RANK_DPU_POLICY);
 	ret = soda_cache_create(opt->cache_bytes, opt->entry_bytes, &p->cache);
@@ -144,12 +155,14 @@ int soda_prefetch_create(const struct soda_prefetch_options *opt,
 		ret = soda_owners_init(&p->owners, max);
 	p->free_slots = calloc(setup.slots, sizeof(*p->free_slots));
 	p->modes = calloc(max, sizeof(*p->modes));
-	if (!ret && (!p->free_slots || !p->modes))
+	p->tallies = calloc(max, sizeof(*p->tallies));
+	if (!ret && (!p->free_slots || !p->modes || !p->tallies))
 		ret = -ENOMEM;
 	if (ret) {
 		soda_prefetch_destroy(p);
 		return ret;
 	}
+	soda_cache_tell(p->cache, p->tallies);
 	*p_p = p;
 	return 0;
 }
@@ -163,6 +176,7 @@ void soda_prefetch_destroy(struct soda_prefetch *p)
 	soda_cache_destroy(p->cache);
 	free(p->free_slots);
 	free((void *)p->modes);
+	free(p->tallies);
 	free(p);
 }
 
@@ -216,6 +230,81 @@ void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 {
 	soda_rate_note(&p->rates.intra, bytes, ns);
+}
+
+void soda_prefetch_ruled(struct soda_prefetch *p, uint64_t bytes)
+{
+	soda_lock_acquire(&p->lock);
+	soda_budget_ruled(&p->pool, bytes);
+	p->bytes_ruled += bytes;
+	soda_lock_release(&p->lock);
+}
+
+void soda_prefetch_ruled_given(struct soda_prefetch *p, uint64_t bytes)
+{
+	/* relaxed: a sum, which orders nothing; the path of a READ takes no lock for it */
+	atomic_fetch_add_explicit(&p->ruled_given, bytes, memory_order_relaxed);
+}
+
+/* What an owner may fetch; the lock is held. */
+
+static uint64_t clock_of(const struct soda_prefetch *p)
+{
+	return p->ops && p->ops->now_ns ? p->ops->now_ns(p->arg) : soda_now_ns();
+}
+
+/* After the model or the budget has changed, where `before` was fetches(). */
+static void switched(struct soda_prefetch *p, struct soda_owner *o, bool before)
+{
+	if (fetches(p, o) == before)
+		return;
+	if (before) {
+		unwant_locked(p, o->id);
+	} else {
+		if (o->ghost)
+			soda_model_credit(&o->s.model, (uint64_t)soda_ghost_count(o->ghost) *
+							       soda_cache_entry_bytes(p->cache));
+		drop_ghost(p, o);
+	}
+	show_mode(p, o);
+}
+
+static uint64_t taken_out(_Atomic uint64_t *sum)
+{
+	/* relaxed: sums order nothing */
+	return atomic_exchange_explicit(sum, 0, memory_order_relaxed);
+}
+
+/* Tell the owner's budget what has happened. */
+static void settle(struct soda_prefetch *p, struct soda_owner *o)
+{
+	struct soda_cache_tally *t = &p->tallies[o->id];
+	struct soda_budget_news news = { .asked = taken_out(&t->asked),
+					 .given = taken_out(&t->given),
+					 .used = taken_out(&t->used),
+					 .unused = taken_out(&t->unused) };
+	bool before = fetches(p, o);
+
+	soda_budget_ruled_given(&p->pool, taken_out(&p->ruled_given));
+	soda_budget_note(&o->s.budget, &p->pool, clock_of(p), &news);
+	o->s.bytes_asked += news.asked;
+	o->s.bytes_hit += news.given;
+	switched(p, o, before);
+}
+
+/* True: the fetch may begin. */
+static bool buy(struct soda_prefetch *p, struct soda_owner *o, uint64_t bytes)
+{
+	if (!p->always && p->limit != SODA_LIMIT_MODEL)
+		return soda_budget_buy(&o->s.budget, &p->pool, clock_of(p), bytes);
+	soda_budget_buy_anyway(&o->s.budget, &p->pool, clock_of(p), bytes);
+	return true;
+}
+
+static void pay_back(struct soda_prefetch *p, struct soda_owner *o, uint64_t bytes)
+{
+	soda_budget_refund(&o->s.budget, &p->pool, clock_of(p), bytes);
+	o->s.bytes_fetched -= bytes;
 }
 
 /* Decisions. */
@@ -299,12 +388,12 @@ static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct so
 	fill->runs_n = plan->n;
 	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
+	fill->owner_serial = o->serial;
 	fill->slot = slot;
 	fill->busy = true;
 	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
-	o->s.bytes_fetched += plan->bytes;
 	return true;
 }
 
@@ -319,7 +408,17 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
 		return 0;
 	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
-	    p->queue_n + p->underway == SODA_FILLS_MAX || !begin(p, o, &key, &plan)) {
+	    p->queue_n + p->underway == SODA_FILLS_MAX) {
+		p->unwanted++;
+		return 0;
+	}
+	if (!buy(p, o, plan.bytes)) {
+		p->unpaid++;
+		return 0;
+	}
+	o->s.bytes_fetched += plan.bytes;
+	if (!begin(p, o, &key, &plan)) {
+		pay_back(p, o, plan.bytes);
 		p->unwanted++;
 		return 0;
 	}
@@ -353,29 +452,16 @@ static void need_ghost(struct soda_prefetch *p, struct soda_owner *o)
 		p->ghost_bytes += bytes;
 }
 
-static void switched(struct soda_prefetch *p, struct soda_owner *o)
-{
-	if (!o->s.model.on) {
-		p->switched_off++;
-		unwant_locked(p, o->id);
-	} else {
-		p->switched_on++;
-		if (o->ghost)
-			soda_model_credit(&o->s.model, (uint64_t)soda_ghost_count(o->ghost) *
-							       soda_cache_entry_bytes(p->cache));
-		drop_ghost(p, o);
-	}
-	show_mode(p, o);
-}
-
 static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 			 const struct soda_recent *item, struct soda_cache_touch *touch)
 {
 	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
 	uint64_t hit = 0, fetched = 0;
-	bool real = fetches(p, o);
+	bool real;
 	uint32_t n;
 
+	settle(p, o);
+	real = fetches(p, o);
 	if (!real)
 		need_ghost(p, o);
 	if (touch->slot != SODA_CACHE_NONE)
@@ -391,10 +477,11 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 	o->s.requests++;
 	o->s.hits += item->answer == SODA_CACHE_HIT;
 	o->s.late_hits += item->answer == SODA_CACHE_LATE;
-	o->s.bytes_asked += item->bytes;
-	o->s.bytes_hit += item->answer != SODA_CACHE_MISS ? item->bytes : 0;
-	if (soda_model_note(&o->s.model, &p->rates, item->bytes, hit, fetched))
-		switched(p, o);
+	if (!soda_model_note(&o->s.model, &p->rates, item->bytes, hit, fetched))
+		return;
+	p->switched_on += o->s.model.on;
+	p->switched_off += !o->s.model.on;
+	switched(p, o, real);
 }
 
 static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
@@ -464,12 +551,18 @@ struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status)
 {
+	struct soda_owner *o;
+
 	soda_cache_fill_end(p->cache, fill->slot, status);
 	soda_lock_acquire(&p->lock);
+	o = soda_owner_get(&p->owners, fill->owner);
+	/* What failed on its way may have travelled: that is not paid back. */
+	if (status == -ECANCELED && o && o->serial == fill->owner_serial)
+		pay_back(p, o, fill->bytes);
+	if (status && !fill->cancelled)
+		p->pause = PAUSE;
 	fill->busy = false;
 	p->underway--;
-	if (status && status != -ECANCELED)
-		p->pause = PAUSE;
 	atomic_fetch_add_explicit(&p->ended, 1, memory_order_relaxed);
 	soda_lock_release(&p->lock);
 	soda_futex_wake(&p->ended, INT32_MAX);
@@ -593,6 +686,8 @@ static void remove_locked(struct soda_prefetch *p, struct soda_owner *o)
 	unwant_locked(p, o->id);
 	soda_cache_forget(p->cache, o->id);
 	drop_ghost(p, o);
+	settle(p, o);
+	soda_budget_leave(&o->s.budget, &p->pool);
 	soda_owner_remove(&p->owners, o);
 }
 
@@ -685,6 +780,13 @@ void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *st
 	s.policy_replaced = p->guard.replaced;
 	s.wanted = p->begun;
 	s.unwanted = p->unwanted;
+	s.unpaid = p->unpaid;
+	s.limit = p->limit;
+	s.always = p->always;
+	s.bytes_ruled = p->bytes_ruled;
+	soda_budget_ruled_given(&p->pool, taken_out(&p->ruled_given));
+	soda_budget_window_look(&p->pool.window, clock_of(p));
+	s.pool = p->pool;
 	s.switched_on = p->switched_on;
 	s.switched_off = p->switched_off;
 	for (uint32_t id = 0; id < p->owners.used; id++) {
@@ -692,6 +794,7 @@ void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *st
 
 		s.owners += o != NULL;
 		s.owners_on += o && fetches(p, o);
+		s.owners_ended += o && o->s.budget.ended;
 	}
 	soda_lock_release(&p->lock);
 	*stats_p = s;
@@ -702,14 +805,17 @@ void soda_prefetch_each(struct soda_prefetch *p,
 {
 	for (uint32_t id = 0;; id++) {
 		struct soda_owner_stats copy;
-		const struct soda_owner *o;
+		struct soda_owner *o;
 		bool end;
 
 		soda_lock_acquire(&p->lock);
 		end = id >= p->owners.used;
 		o = soda_owner_get(&p->owners, id);
 		if (o) {
+			settle(p, o);
 			copy = o->s;
+			copy.on = fetches(p, o);
+			copy.budget_left = soda_budget_left(&o->s.budget, &p->pool);
 			copy.ghosts = o->ghost ? soda_ghost_count(o->ghost) : 0;
 		}
 		soda_lock_release(&p->lock);

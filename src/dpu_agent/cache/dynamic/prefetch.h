@@ -2,11 +2,12 @@
 /*
  * The dynamic cache as the agent uses it: reads are looked up and noted in the
  * recent list; prefetch workers take the list, ask the policy which entries to
- * have, and fetch those; the adaptive switch says for each owner whether they fetch at all.
+ * have, and fetch those; the adaptive switch says for each owner whether they fetch at all, by the
+ * model of the bandwidths (model.h), by the budget of bytes (budget.h), or by both.
  *
  *   soda_prefetch_read  -> lookup; recent list; a worker is woken where it matters
- *   worker              -> step: hit, predict, ghosts, model; take: a slot for an entry that
- *                          is wanted; ops->fill: the agent posts a READ, and says
+ *   worker              -> step: hit, predict, ghosts, model, budget; take: a slot for an entry
+ *                          that is wanted and paid; ops->fill: the agent posts a READ, and says
  *                          soda_prefetch_filled when it is answered
  *
  * An owner is what entries belong to: a READ_ONLY file by (file id, generation), which
@@ -22,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "dpu_agent/cache/dynamic/budget.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
 #include "dpu_agent/cache/dynamic/model.h"
 #include "dpu_agent/cache/dynamic/recent_list.h"
@@ -39,6 +41,7 @@ struct soda_fill {
 	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]; /* what is to be read of it */
 	uint32_t runs_n, bytes;				 /* in all */
 	uint32_t owner, slot;
+	uint64_t owner_serial;
 	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
 };
 
@@ -49,7 +52,11 @@ struct soda_prefetch_ops {
 	 * May block: then each worker has one fill under way.
 	 */
 	void (*fill)(void *arg, struct soda_fill *fill);
+	uint64_t (*now_ns)(void *arg); /* the budget's clock; NULL: soda_now_ns */
 };
+
+/* What must agree before anything is fetched for an owner. */
+enum soda_prefetch_limit { SODA_LIMIT_BOTH, SODA_LIMIT_BUDGET, SODA_LIMIT_MODEL };
 
 struct soda_prefetch_options {
 	uint64_t cache_bytes;
@@ -57,7 +64,8 @@ struct soda_prefetch_options {
 	uint32_t max_owners;			/* 0: 16384 */
 	const struct soda_cache_policy *policy; /* NULL: stream; outlives the prefetcher */
 	uint64_t seed;				/* 0: 1 */
-	bool always;				/* no adaptive switch: caching is on for all */
+	enum soda_prefetch_limit limit;
+	bool always; /* no adaptive switch, no limit: caching is on for all */
 };
 
 struct soda_owner_name {
@@ -68,7 +76,7 @@ struct soda_owner_name {
 
 enum soda_owner_advice {
 	SODA_OWNER_ADAPTIVE, /* the switch decides */
-	SODA_OWNER_CACHED,   /* on, whatever the model says */
+	SODA_OWNER_CACHED,   /* on, whatever the model says; the budget counts */
 	SODA_OWNER_UNCACHED, /* never */
 };
 
@@ -80,7 +88,10 @@ struct soda_owner_stats {
 	uint64_t requests, hits, late_hits; /* since it was opened */
 	uint64_t bytes_asked, bytes_hit, bytes_fetched;
 	uint32_t ghosts;
+	bool on; /* something is fetched for it now */
 	struct soda_model model;
+	struct soda_budget budget;
+	uint64_t budget_left; /* bytes that it could buy now */
 };
 
 struct soda_prefetch_stats {
@@ -92,7 +103,12 @@ struct soda_prefetch_stats {
 	uint64_t wanted, unwanted; /* fetches begun; fetches not begun: too many, or no slot free */
 	uint64_t net_bytes_per_s, intra_bytes_per_s;
 	double ratio; /* R, or negative */
-	uint32_t owners, owners_on;
+	enum soda_prefetch_limit limit;
+	bool always;
+	uint64_t unpaid; /* fetches not begun because the budget did not allow them */
+	struct soda_budget_pool pool;
+	uint64_t bytes_ruled; /* loaded into the static cache by rules */
+	uint32_t owners, owners_on, owners_ended;
 	uint64_t switched_on, switched_off;
 };
 
@@ -128,13 +144,21 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
 void soda_prefetch_intra(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
 
+/*
+ * Of the static cache: so much was loaded for a rule, which no program asked for; so much of what
+ * rules loaded was given to programs.
+ */
+void soda_prefetch_ruled(struct soda_prefetch *p, uint64_t bytes);
+void soda_prefetch_ruled_given(struct soda_prefetch *p, uint64_t bytes);
+
 /* The workers' parts; they also run without threads, in tests. */
 
 /* Take the recent list in. */
 void soda_prefetch_step(struct soda_prefetch *p);
 /* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
-/* The fetch has ended; status as in soda_cache_fill_end. */
+/* The fetch has ended; status as in soda_cache_fill_end.  -ECANCELED: nothing was asked of the
+ * server, and what was paid for it is paid back. */
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status);
 
 void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p);
