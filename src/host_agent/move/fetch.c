@@ -70,7 +70,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 	}
 	placed = !in.shared && soda_conn_installs(ch->conn) &&
 		 soda_install_by_peer(r, &in, &protect);
-	if (in.shared)
+	if (in.shared && !soda_shared_mends(r, in.id))
 		ret = soda_conn_post_stored(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
 					    slot_of(ch, ch->tail), in.id);
 	else if (placed)

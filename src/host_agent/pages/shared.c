@@ -19,6 +19,7 @@ struct soda_shared {
 	struct soda_store_map *map;
 	_Atomic uint32_t *words, *rings;
 	_Atomic uint8_t *touched;
+	_Atomic uint32_t mend; /* a chunk that is READY, and not whole; + 1, 0: none */
 };
 
 void soda_shared_close(struct soda_shared_memory *memory)
@@ -197,13 +198,21 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 		return -ENOENT;
 	atomic_store_explicit(&s->touched[chunk], 1, memory_order_relaxed); /* a hint */
 	ret = soda_agent.page_ops->map(addr, bytes);
-	if (!ret && atomic_load(&s->words[chunk]) != word) {
-		drop(addr, bytes);
-		ret = -ENOENT;
+	if (atomic_load(&s->words[chunk]) != word) {
+		if (!ret)
+			drop(addr, bytes);
+		return -ENOENT;
 	}
+	if (ret == -EFAULT)
+		atomic_store_explicit(&s->mend, chunk + 1, memory_order_relaxed);
 	if (!ret)
 		soda_count(t, SODA_CNT_STORE_MAPS, 1);
 	return told_by(ret);
+}
+
+bool soda_shared_mends(const struct soda_region *r, uint32_t id)
+{
+	return atomic_load_explicit(&r->shared->mend, memory_order_relaxed) == id - r->first + 1;
 }
 
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id)
@@ -253,6 +262,8 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 	ret = soda_agent.page_ops->copy(soda_chunk_address(id), data, bytes, false);
 	if (!ret)
 		ret = soda_agent.page_ops->map(soda_chunk_address(id), bytes);
+	if (!ret && soda_shared_mends(r, id))
+		atomic_store_explicit(&s->mend, 0, memory_order_relaxed);
 	if (!ret && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY)
 		atomic_compare_exchange_strong(&s->words[chunk], &word,
 					       (word & ~SODA_STORE_STATE) | SODA_STORE_READY);

@@ -52,6 +52,11 @@ void soda_shared_forked(const struct soda_region *r);
  * it does not, ask the agent; other errors of the pager. AS.
  */
 int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
+/*
+ * Whether the agent is to send the chunk's data, although it has the chunk: pages of it are gone
+ * from the memfd that nobody has evicted, as the last answer has shown. AS.
+ */
+bool soda_shared_mends(const struct soda_region *r, uint32_t id);
 /* Whether nobody has brought the chunk, as far as the map says. AS. */
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id);
 /*

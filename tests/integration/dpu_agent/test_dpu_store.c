@@ -3,6 +3,7 @@
  * The node's store with real programs: a server, an agent with --store, and programs that read one
  * file through it.  The oracle: every word is the file's; what the server sends is one copy.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -319,6 +320,53 @@ static void test_what_a_program_may_do(void **state)
 	}
 }
 
+/*
+ * Pages that are gone from the store's memory, though nobody has evicted them, come back: here a
+ * program punches a hole itself.
+ */
+static int store_fd(void)
+{
+	char path[32], name[64];
+
+	for (int fd = 3; fd < 1000; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, name, sizeof(name) - 1);
+		name[n > 0 ? n : 0] = 0;
+		if (!strcmp(name, "/memfd:soda-store (deleted)"))
+			return fd;
+	}
+	return -1;
+}
+
+static void child_punches(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job);
+
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	for (size_t i = 0; i < SMALL; i += 5)
+		CHECK_EQ(fallocate(store_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				   (off_t)(i * CHUNK + 8192), 12288),
+			 0);
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+}
+
+static void test_holes_are_mended(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+
+		up("64M");
+		expect_passes(child_punches, &job);
+		assert_int_equal(stat_of("store_fills"), SMALL);
+		world_close(&world);
+	}
+}
+
 /* Another file of that name: what was opened before stays what it was. */
 static void child_sees_change(const void *arg)
 {
@@ -395,6 +443,7 @@ int main(void)
 		cmocka_unit_test(test_a_program_is_killed),
 		cmocka_unit_test(test_the_agent_is_killed),
 		cmocka_unit_test(test_what_a_program_may_do),
+		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),
 		cmocka_unit_test(test_not_by_tcp),
 	};
