@@ -17,9 +17,10 @@ static const uint16_t successors[] = {
 		TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(LOST) | TO(SHARED),
 	[SODA_CHUNK_CLEAN] = TO(BUSY) | TO(DIRTY), /* DIRTY: a write-back failed */
 	[SODA_CHUNK_DIRTY] = TO(BUSY),
-	[SODA_CHUNK_BUSY] = TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(NONE) | TO(LOST),
+	[SODA_CHUNK_BUSY] =
+		TO(CLEAN) | TO(DIRTY) | TO(REMOTE) | TO(ZERO) | TO(NONE) | TO(LOST) | TO(SHARED),
 	[SODA_CHUNK_LOST] = TO(NONE) | TO(ZERO) | TO(FETCHING),
-	[SODA_CHUNK_SHARED] = TO(FETCHING) | TO(NONE) | TO(REMOTE),
+	[SODA_CHUNK_SHARED] = TO(FETCHING) | TO(BUSY) | TO(NONE) | TO(REMOTE),
 };
 
 bool soda_chunk_legal(enum soda_chunk_state from, enum soda_chunk_state to)

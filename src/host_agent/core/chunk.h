@@ -18,7 +18,8 @@
  *   BUSY      resident; one thread is changing its protection, or dropping it
  *   LOST      its content was on a server that has forgotten it: every touch fails
  *   SHARED    of an object in the node's store (pages/shared.h), whose map says what is there;
- *             SHARED -> FETCHING -> SHARED where the agent is asked for it
+ *             SHARED -> BUSY -> SHARED while a fault looks at the map, and
+ *             SHARED -> FETCHING -> SHARED while the agent is asked for the chunk
  *
  * The flag SENDING: a write-back of the chunk is under way.  A thread may store to the chunk
  * meanwhile (CLEAN -> BUSY -> DIRTY), but it is neither dropped nor sent again before the server

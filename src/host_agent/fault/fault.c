@@ -89,12 +89,20 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }
 
-/* A chunk of the node's store: it is there, or the agent is to be asked. */
+/*
+ * A chunk of the node's store: it is there, or the agent is to be asked.  It is BUSY while the
+ * store's map is looked at, because soda_free() waits for that: the handler may come to a fault
+ * whose thread has gone on, and has freed the object.
+ */
 static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
+	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
+		return SODA_STEP_JOIN;
 	f->error = soda_shared_touch(t, f->region, f->id);
+	soda_chunk_settle(chunk(f), SODA_CHUNK_SHARED, 0, 0, 0);
+	w = soda_chunk_load(chunk(f));
 	if (f->error == -ENOENT)
-		return take(t, f, w);
+		return soda_chunk_state(w) == SODA_CHUNK_SHARED ? take(t, f, w) : SODA_STEP_JOIN;
 	count_fault(t, f, SODA_CNT_FAULTS);
 	return f->error ? SODA_STEP_FAILED : SODA_STEP_DONE;
 }

@@ -28,9 +28,9 @@ static const char *const legal[STATES] = {
 	/* FETCHING */ ".xxxxx.xx",
 	/* CLEAN */ "....xxx..",
 	/* DIRTY */ ".....xx..",
-	/* BUSY */ "xxx.xxxx.",
+	/* BUSY */ "xxx.xxxxx",
 	/* LOST */ "xx.x...x.",
-	/* SHARED */ "x.xx....x",
+	/* SHARED */ "x.xx..x.x",
 };
 
 static const uint32_t flag_bits[] = { SODA_CW_WAITERS, SODA_CW_PINNED, SODA_CW_BACKED,
