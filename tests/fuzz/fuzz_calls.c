@@ -284,6 +284,13 @@ static void call_range(struct fuzz_input *in, bool advise)
 	uint64_t offset = (uint64_t)fuzz_u16(in) * SODA_WIRE_PAGE;
 	uint64_t bytes = (uint64_t)fuzz_u16(in) * SODA_WIRE_PAGE;
 
+	if (region & 64) {
+		soda_wire_put_store(
+			body, &(struct soda_wire_store){ region % 4,
+							 (uint16_t)(offset / SODA_WIRE_PAGE) });
+		call(which, SODA_MSG_STORE, body, SODA_WIRE_STORE_BYTES);
+		return;
+	}
 	if (region & 128)
 		offset = UINT64_MAX - offset + 1;
 	if (advise)
@@ -310,8 +317,9 @@ static void request_done(struct soda_request *rq, int status, const struct soda_
 
 	FUZZ_MUST(status <= 0 && !a->done);
 	if (!rq->write && status == 0) {
-		FUZZ_MUST(span && span->bytes == rq->bytes);
-		look_at(span->memory, span->bytes);
+		FUZZ_MUST(span && span->bytes == rq->bytes && (!span->stored || rq->stored));
+		if (!span->stored)
+			look_at(span->memory, span->bytes);
 		fuzz_service->release(rq->client, false, span, false);
 	}
 	pthread_mutex_lock(&lock);
@@ -400,6 +408,7 @@ static void transfer(struct fuzz_input *in)
 			one_sided(p, kind & 1, region, page, size);
 		else if (prepare(p, &asks[asked], kind & 1, region, page, size)) {
 			asks[asked].rq.told = kind & 2;
+			asks[asked].rq.stored = kind & 4;
 			asks[asked].rq.residency.after = kind;
 			fuzz_service->request(p->base.client, &asks[asked++].rq);
 		}

@@ -76,6 +76,8 @@ int soda_conn_store(struct soda_conn *conn, const struct soda_wire_store *ask, u
 	size_t n = 0;
 	int fd = -1, ret;
 
+	if (!conn->ops->call_fd) /* no descriptor can come with the answer */
+		return -ENOTSUP;
 	soda_wire_put_store(body, ask);
 	ret = soda_conn_call_fd(conn, SODA_MSG_STORE, &iov, 1, reply, sizeof(reply), &n, &fd,
 				timeout_ms, why);

@@ -4,9 +4,11 @@
  * file through it.  The oracle: every word is the file's; what the server sends is one copy.
  */
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -409,6 +411,36 @@ static void test_the_file_changes(void **state)
 	}
 }
 
+/* Another user's programs have a store of their own: what one has read is not there for them. */
+static void read_as_users(const struct job *job, unsigned number)
+{
+	const uid_t nobody = 65534;
+
+	if (number % 2)
+		CHECK(!setgroups(0, NULL) && !setgid(nobody) && !setuid(nobody), "%s",
+		      strerror(errno));
+	read_all(job, number);
+}
+
+static void test_users_are_apart(void **state)
+{
+	struct job job = {
+		.mode = SODA_MODE_INLINE, .programs = 4, .rounds = 1, .run = read_as_users
+	};
+
+	if (geteuid()) {
+		puts("SKIP: only root can become another user");
+		skip();
+	}
+	up("64M --allow-other");
+	assert_return_code(chmod(world.dir, 0755), errno);
+	assert_return_code(chmod(strchr(world.address, '/') + 2, 0777), errno);
+	expect_passes(child_team, &job);
+	assert_int_equal(stat_of("store_objects"), 2);
+	assert_int_equal(stat_of("store_fills"), 2 * SMALL);
+	world_close(&world);
+}
+
 /* A program on tcp has copies of its own, beside those that share. */
 static void child_alone(const void *arg)
 {
@@ -432,6 +464,7 @@ static void test_not_by_tcp(void **state)
 	expect_passes(child_alone, &job);
 	assert_int_equal(stat_of("store_fills"), 0);
 	assert_int_equal(stat_of("store_refused"), 0);
+	assert_int_equal(stat_of("calls_refused"), 0);
 	world_close(&world);
 }
 
@@ -445,6 +478,7 @@ int main(void)
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),
+		cmocka_unit_test(test_users_are_apart),
 		cmocka_unit_test(test_not_by_tcp),
 	};
 
