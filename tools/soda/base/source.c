@@ -46,7 +46,7 @@ static json_t *parse(const char *text, size_t bytes, struct soda_why *why)
 	return NULL;
 }
 
-/* Everything up to end of file; -EMSGSIZE when it does not end. */
+/* Read up to end of file; -EMSGSIZE: there is more than `bytes`. */
 static ssize_t read_all(int fd, char *out, size_t bytes)
 {
 	size_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the commands share: their options; what machine this is. */
+/* What all commands use: options, files beside the program, the machine's description. */
 #include "soda/base/tool.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The program `soda`: one file a command. */
+/* The program `soda`: its commands, and what all of them use. */
 #ifndef SODA_TOOL_H
 #define SODA_TOOL_H
 
@@ -28,7 +28,8 @@ int soda_command_top(int argc, char **argv);
 
 /*
  * A row of a command's table of options, whose values are members of the command's `struct
- * options`: name, letter or 0, type, member, and of struct soda_option what else it has.
+ * options`: name, letter or 0, type, member, and initializers of other members of struct
+ * soda_option.
  */
 #define OPTION(name_, letter_, type_, member, ...)                                                 \
 	{                                                                                          \
@@ -37,41 +38,44 @@ int soda_command_top(int argc, char **argv);
 	}
 
 /*
- * Defaults, environment, flags into values; positional arguments may stand between
- * flags.  Up to max of them land in args (owned by argv).  Returns how many, or -1
- * after a message.  --help, --version and --man exit.
+ * Set *values from the defaults, then the environment, then the flags of argv.  Positional
+ * arguments may stand between flags; at most max are put into args (which point into argv).
+ * Returns how many, or -1 after a message.  --help, --version and --man end the process.
  */
 int soda_tool_options(const struct soda_conf *conf, int argc, char **argv, void *values,
 		      const char **args, int max);
 
 /*
- * What is at the first of these places, absolute or as seen from this program's folder, where there
- * is something; NULL ends them.  False: nowhere.
+ * Find the first of these places (paths, absolute or relative to this program's folder; NULL ends
+ * the list) where a file or folder is.  False: there is none.
  */
 bool soda_tool_find(const char *const *places, char path[PATH_MAX]);
 
-/* A command of a command: its name, and what is called with the arguments behind it. */
+/* A subcommand: its name, and the function that is called with the arguments behind it. */
 struct soda_tool_command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 };
 
 /*
- * Run the command that argv[1] names; a NULL name ends the table.  Usage goes to standard output
- * where it was asked for, else to standard error, behind `none` and the name that there is not.
+ * Run the command that argv[1] names; a NULL name ends the table.  --help prints the usage to
+ * standard output; an unknown name prints `none`, that name, and the usage to standard error.
  */
 int soda_tool_choose(const struct soda_tool_command *commands, const char *none, const char *usage,
 		     int argc, char **argv);
 
-/* What machine this is, for results.  A new reference: cpu, kernel, architecture, processors,
- * memory_bytes, soda, date. */
+/*
+ * Describe this machine, for results.  A new reference: cpu, kernel, architecture, processors,
+ * memory_bytes, soda, date.
+ */
 json_t *soda_machine_describe(void);
 
 /*
- * report/report.c.  Pages, figures and tables are made by a Python package (tools/report) of the
- * JSON that commands write.  Make the page of a file of results; its name goes to standard output.
- * 0; -ENOENT: what that needs is not installed here; -EIO: it failed.  Both after a message that
- * says what to do, and that the numbers are kept; who: its first words.  At most five minutes.
+ * report/report.c.  A Python package (tools/report) makes pages, figures and tables of the JSON
+ * that commands write.  Make the page of a file of results, and print the page's name.  0; -ENOENT:
+ * the packages that this needs are not installed here; -EIO: it failed.  Both after a message,
+ * whose first words are `who`, that says what to do and that the numbers are kept.  At most five
+ * minutes.
  */
 int soda_report_make(const char *who, const char *json, const char *page);
 

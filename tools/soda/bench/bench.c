@@ -23,7 +23,7 @@ static const char usage[] =
 	"started\n"
 	"           may stand still, or take to end, before that is a failure; default 20\n";
 
-/* What the benchmarks execute, and --help does not name. */
+/* Commands that the benchmarks themselves execute; --help does not name them. */
 static int run_worker(int argc, char **argv)
 {
 	return argc == 2 ? soda_bench_worker_run(atoi(argv[1])) : SODA_EXIT_USAGE;

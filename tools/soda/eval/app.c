@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes that are started, watched and awaited. */
+/* Start processes, watch them, and wait for their ends. */
 #include "soda/eval/app.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ enum { ARGS_MAX = 40, LOOK_MIN_US = 5000, LOOK_MAX_US = 200000, NO_PROGRAM = 127
 
 static const struct soda_bench_program ligra = { "soda-ligra", "SODA_LIGRA", "apps/ligra" };
 
-/* In the child: a log instead of our output, and an end with us. */
+/* In the child: write output to the log, and end when the parent ends. */
 static void settle(const char *log)
 {
 	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC), out;
@@ -66,8 +66,10 @@ static void configure(const struct soda_eval_app_how *how)
 		set_number("SODA_BUFFER", how->buffer_bytes);
 	if (how->chunk_bytes)
 		set_number("SODA_CHUNK", how->chunk_bytes);
-	/* A thread that waits for the others must not take the processor from the server; in
-	   local memory too, so that the modes differ in nothing else. */
+	/*
+	 * A thread that waits for the others must not take the processor from the server; in local
+	 * memory too, so that the modes differ in nothing else.
+	 */
 	setenv("OMP_WAIT_POLICY", "passive", 1);
 }
 

@@ -9,7 +9,7 @@
 
 #include "soda/stage/cgroup.h"
 
-/* All borrowed; what is NULL or 0 is left out. */
+/* Texts are borrowed; members that are NULL or 0 are left out of the command line. */
 struct soda_eval_app_how {
 	const char *app;
 	const char *graph, *memory, *arrays; /* as soda-ligra takes them */
@@ -38,13 +38,13 @@ int soda_eval_app_start(const struct soda_eval_app_how *how, struct soda_eval_ap
  */
 int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, uint32_t timeout_ms,
 			uint64_t *peak_p);
-/* Await a text in its log: 0; -ETIMEDOUT; -ECHILD: it has ended. */
+/* Wait until the log has this text. 0; -ETIMEDOUT; -ECHILD: the process has ended. */
 int soda_eval_app_await_text(struct soda_eval_app *app, const char *log, const char *text,
 			     uint32_t timeout_ms);
-/* SIGKILL, and wait for its end. */
+/* Kill it, and wait for its end. */
 void soda_eval_app_end(struct soda_eval_app *app);
 
-/* verify RESULT against the graph: 0; -EBADMSG: wrong; -EIO: no check was possible. */
+/* Check the result against the graph. 0; -EBADMSG: it is wrong; -EIO: no check was possible. */
 int soda_eval_app_verify(const char *graph, const char *result, const char *log,
 			 uint32_t timeout_ms);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda eval`: from plan to report, in a process that somebody cleans up after. */
+/* `soda eval`: from plan to report, in the child of soda_bench_guard_run(). */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static bool try_cap(pid_t owner, char *sentence, size_t bytes)
 	return false;
 }
 
-/* A graph that is not there is made only once a run needs it. */
+/* Make the graph if its files are not there; called when a run needs it. */
 static int have_graph(const struct soda_eval_plan *plan, struct soda_eval_results *results,
 		      struct soda_eval_graph *graph, bool *made)
 {
@@ -81,7 +81,7 @@ static uint32_t count_left(const struct soda_eval_plan *plan,
 	return n;
 }
 
-/* What there is to do, mode by mode. */
+/* Print how many runs there are to do, mode by mode. */
 static void say_plan(const struct soda_eval_plan *plan, const struct soda_eval_results *results)
 {
 	char text[SODA_EVAL_DURATION_BYTES];
@@ -195,7 +195,7 @@ static uint32_t count_missing(const struct soda_eval_plan *plan,
 	return missing;
 }
 
-/* Who asked for what, where; of the last command that ran something. */
+/* Text, date and machine of the last command that ran something. */
 static json_t *last_command(const struct soda_eval_results *results)
 {
 	size_t n = json_array_size(results->commands);
@@ -222,7 +222,7 @@ static int write_numbers(const struct soda_eval_plan *plan, const struct soda_ev
 	return err;
 }
 
-/* The page of results.json.  What it needs may be missing here: then there are the numbers. */
+/* Make the page of results.json; where that cannot be made here the numbers remain. */
 static int make_page(const struct soda_eval_plan *plan, bool wanted)
 {
 	char json[PATH_MAX + 16], page[PATH_MAX + 16];
@@ -235,7 +235,8 @@ static int make_page(const struct soda_eval_plan *plan, bool wanted)
 	return err == -ENOENT && !wanted ? 0 : err;
 }
 
-/* There the pages of the files are shared memory, of which a capped process may not have so much.
+/*
+ * There the pages of the files are shared memory, of which a capped process may not have so much.
  */
 static void warn_of_memory(const struct soda_eval_plan *plan)
 {
@@ -249,7 +250,7 @@ static void warn_of_memory(const struct soda_eval_plan *plan)
 				plan->out, soda_eval_mode_names[plan->modes[i]]);
 }
 
-/* What is missing of the plan. */
+/* Run what has no valid result yet. */
 static int run_missing(const struct soda_eval_drive *drive,
 		       const struct soda_bench_guarded *guarded, struct soda_eval_results *results)
 {

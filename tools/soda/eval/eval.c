@@ -126,7 +126,7 @@ static const struct soda_conf conf = {
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
 
-/* Both lists are few words without blanks; text is cut up. */
+/* Set the plan's applications; changes the text. */
 static int choose_apps(char *text, struct soda_eval_plan *plan)
 {
 	char *word;
@@ -206,7 +206,7 @@ static void take_values(const struct options *opt, struct soda_eval_plan *plan)
 	plan->paper = opt->paper;
 }
 
-/* Both folders, absolute: the memory server exports one of them. */
+/* Make both folders; absolute paths, because the memory server exports one of them. */
 static int make_folders(const char *out, char out_path[PATH_MAX], char work_path[PATH_MAX])
 {
 	if ((mkdir(out, 0755) && errno != EEXIST) || !realpath(out, out_path)) {

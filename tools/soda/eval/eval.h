@@ -115,7 +115,7 @@ struct soda_eval_needs {
 	bool arrays_fam;
 };
 
-/* What stays for all runs. */
+/* Processes, groups and files that all runs share. */
 struct soda_eval_stage {
 	const struct soda_eval_plan *plan;
 	const char *dir; /* for files of a run */
@@ -128,13 +128,13 @@ struct soda_eval_stage {
 
 /* plan.c.  Fill runs from the rest; the caller frees them. 0 or -ENOMEM. */
 int soda_eval_plan_make(struct soda_eval_plan *plan);
-/* What must be equal for results to stand beside each other: a new reference. */
+/* Members that must be equal so that results can be compared: a new reference. */
 json_t *soda_eval_plan_setting(const struct soda_eval_plan *plan);
-/* Read it back. */
+/* Set the plan's members from a setting. */
 void soda_eval_plan_adopt(struct soda_eval_plan *plan, const json_t *setting);
-/* The setting, and what is run: a new reference. */
+/* The setting, and the graphs, applications and modes: a new reference. */
 json_t *soda_eval_plan_describe(const struct soda_eval_plan *plan);
-/* A graph: a new reference; and back. */
+/* A graph as JSON, a new reference; and the graph of that JSON. */
 json_t *soda_eval_graph_describe(const struct soda_eval_graph *graph);
 void soda_eval_graph_recall(struct soda_eval_graph *graph, const json_t *described);
 /* The place of a name in a list that ends with NULL; -1: it is not there. */
@@ -143,18 +143,18 @@ bool soda_eval_mode_has(enum soda_eval_mode mode, enum soda_eval_trait trait);
 /* Seconds of a run, as a multiple of dram's, before one has been measured. */
 double soda_eval_mode_factor(enum soda_eval_mode mode);
 
-/* graph.c.  Make the graph's files where they are not there; 0 or negative errno, told. */
+/* graph.c.  Make the graph's files if they are not there; 0, or negative errno after a message. */
 int soda_eval_graph_prepare(const struct soda_eval_plan *plan, struct soda_eval_graph *graph);
-/* Name it; 0 or -EINVAL, told. */
+/* Set the graph's name from its spec; 0, or -EINVAL after a message. */
 int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const char *work);
 
 /* stage.c.  0 or negative errno after a message; close in either case. */
 int soda_eval_stage_open(struct soda_eval_stage *stage);
 void soda_eval_stage_close(struct soda_eval_stage *stage);
-/* An agent for this mode. */
+/* Start an agent for this mode. */
 int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_graph *graph,
 			  enum soda_eval_mode mode, const struct soda_eval_needs *needs);
-/* Its caches, for a report. */
+/* The sizes of that agent's caches, for a report. */
 void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda_eval_graph *graph,
 			    const struct soda_eval_needs *needs, uint64_t *dynamic_p,
 			    uint64_t *static_p, uint64_t *entry_p);
@@ -183,7 +183,8 @@ void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 /* paper.c.  Turn the plan into the paper's; 0, or -ENOTSUP having said all that is missing. */
 int soda_eval_paper_plan(struct soda_eval_plan *plan);
 
-/* readahead.c.  The disk that files are on: its readahead, and what of files is in the page cache.
+/*
+ * readahead.c.  The disk that files are on: its readahead, and what of files is in the page cache.
  */
 #define SODA_EVAL_READAHEAD_KIB 128u /* Linux's default, and what the comparison is made with */
 
@@ -193,16 +194,16 @@ struct soda_eval_readahead {
 	int changed;	     /* negative errno: it could not be set */
 };
 
-/* Whether its files are only ever in memory: then nothing there is a disk's. */
+/* Whether the folder is on a file system in memory, so that no disk is read. */
 bool soda_eval_readahead_none(const char *folder);
-/* The disk of this folder, and what its setting is now. 0 or negative errno. */
+/* Find the disk of this folder, and its present readahead. 0 or negative errno. */
 int soda_eval_readahead_find(const char *folder, struct soda_eval_readahead *disk_p);
-/* Set it; what is in force afterwards, KiB; 0: not known. */
+/* Set the readahead; returns what is in force then, KiB; 0: not known. */
 uint32_t soda_eval_readahead_set(struct soda_eval_readahead *disk, uint32_t kib);
-/* As it was. */
+/* Set the readahead as it was when the disk was found. */
 void soda_eval_readahead_restore(const struct soda_eval_readahead *disk);
 
-/* Write what is dirty of a file and drop it from the page cache. 0 or negative errno. */
+/* Write a file's dirty pages and drop the file from the page cache. 0 or negative errno. */
 int soda_eval_drop_cached(const char *path);
 
 #endif

@@ -39,7 +39,7 @@ static json_t *graphs(const struct soda_eval_report *report)
 	return list;
 }
 
-/* What its page has to say of the folder's disk. */
+/* The folder's disk, for the page. */
 static json_t *disk(const struct soda_eval_report *report)
 {
 	return json_pack("{sb si}", "in_memory", soda_eval_readahead_none(report->plan->out),
@@ -105,7 +105,7 @@ enum {
 	TRAFFIC_COLUMNS = sizeof(traffic_columns) / sizeof(traffic_columns[0]),
 };
 
-/* What is not there is an empty field. */
+/* A value that is not there becomes an empty field. */
 static void put_field(FILE *out, const json_t *value)
 {
 	if (json_is_string(value))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda eval`: the graphs, generated or converted once by this very program. */
+/* `soda eval`: makes the graphs, once, by running this program's `soda graph`. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const 
 			spec, strerror(errno));
 		return -EINVAL;
 	}
-	/* It becomes part of file names, and a column of tables. */
+	/* The name becomes part of file names, and a column of tables. */
 	for (char *c = graph->name; *c; c++)
 		if (!isalnum((unsigned char)*c) && *c != '-' && *c != '.')
 			*c = '-';
@@ -76,7 +76,7 @@ static uint64_t size_of(const char *path, const char *suffix)
 	return stat(name, &st) ? 0 : (uint64_t)st.st_size;
 }
 
-/* True where the files are there and complete. */
+/* Measure the graph's files; false: they are not there, or not complete. */
 static bool measure(struct soda_eval_graph *graph)
 {
 	struct soda_graph_error err;

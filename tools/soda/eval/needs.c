@@ -6,11 +6,13 @@
 #include "soda/base/json.h"
 #include "soda/eval/eval.h"
 
-/* What a process needs beside its page buffer: the runtime's tables, code, page tables and file
-   pages in use; and each thread's stack and connections. */
+/*
+ * What a process needs beside its page buffer: the runtime's tables, code, page tables and file
+ * pages in use; and each thread's stack and connections.
+ */
 #define ALLOWANCE (8ull << 20)
 #define ALLOWANCE_THREAD (1ull << 20)
-/* Where the kernel gives huge pages to those who do not ask, stacks and small heaps have some. */
+/* The same if the kernel gives huge pages unasked: stacks and small heaps then use some. */
 #define ALLOWANCE_HUGE (12ull << 20)
 
 static bool huge_pages_unasked(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda eval`: what several commands have run in one folder, taken together. */
+/* `soda eval`: one plan of what several commands have run in one folder. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void add_app(struct soda_eval_plan *plan, int app)
 	plan->apps[plan->apps_n++] = (uint32_t)app;
 }
 
-/* In their own order, whatever was run first. */
+/* Modes stand in the order of their table, whichever was run first. */
 static void add_mode(struct soda_eval_plan *plan, int mode)
 {
 	unsigned set = 1u << mode;

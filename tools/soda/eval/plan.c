@@ -38,7 +38,7 @@ int soda_eval_name_find(const char *const *names, const char *name)
 	return -1;
 }
 
-/* The modes of one application on one graph; they take turns in being first. */
+/* Add a run of each mode of one application on one graph; modes take turns in being first. */
 static void add_turn(struct soda_eval_plan *plan, struct soda_eval_run run)
 {
 	for (uint32_t i = 0; i < plan->modes_n; i++) {

@@ -15,7 +15,7 @@ enum { BESIDE_FACTOR = 2 };
 
 #define START_S 0.2 /* of processes */
 
-/* One whose files are not there yet: what is drawn goes both ways. */
+/* A graph whose files are not there yet: each edge that is drawn is stored in both directions. */
 static double edges_of(const struct soda_eval_graph *graph)
 {
 	unsigned long long drawn;
@@ -54,7 +54,7 @@ static bool recognise(const json_t *result, const struct soda_eval_plan *plan, u
 	return true;
 }
 
-/* What some results took, and what was thought that they would. */
+/* Seconds that some results took, and that were guessed for them. */
 struct sum {
 	double taken, rough;
 	uint32_t n;

@@ -31,7 +31,7 @@ static void take_in(struct soda_eval_results *results, const json_t *line)
 				graph);
 }
 
-/* The first line. */
+/* Compare the first line, the setting, with the plan's. */
 static int compare_setting(struct soda_eval_plan *plan, const json_t *theirs,
 			   enum soda_eval_begin begin)
 {
@@ -46,7 +46,7 @@ static int compare_setting(struct soda_eval_plan *plan, const json_t *theirs,
 	return err;
 }
 
-/* One line; *good_p: it may be kept. */
+/* Take in one line; *good_p: it is well-formed. */
 static int read_line(struct soda_eval_results *results, struct soda_eval_plan *plan,
 		     const char *text, enum soda_eval_begin begin, bool first, bool *good_p)
 {
@@ -63,7 +63,7 @@ static int read_line(struct soda_eval_results *results, struct soda_eval_plan *p
 	return err;
 }
 
-/* All lines; *end_p: where the last whole one ends. */
+/* Take in all lines; *end_p: where the last complete one ends. */
 static int read_lines(struct soda_eval_results *results, struct soda_eval_plan *plan, FILE *in,
 		      enum soda_eval_begin begin, long *end_p)
 {
@@ -90,7 +90,7 @@ static bool is_text(const json_t *run, const char *key, const char *text)
 	return found && strcmp(found, text) == 0;
 }
 
-/* A name stands for one graph. */
+/* A graph of the same name must be the same graph. */
 static int compare_graphs(const struct soda_eval_results *results,
 			  const struct soda_eval_plan *plan)
 {
@@ -189,7 +189,7 @@ static bool is_of(const json_t *found, const struct soda_eval_plan *plan,
 	       json_integer_value(json_object_get(found, "repetition")) == run->repetition;
 }
 
-/* The last of its kind counts. */
+/* If there are several results of one run the last one counts. */
 json_t *soda_eval_results_find(const struct soda_eval_results *results,
 			       const struct soda_eval_plan *plan, const struct soda_eval_run *run)
 {

@@ -19,39 +19,40 @@ struct soda_eval_results {
 	char path[PATH_MAX];
 	json_t *commands; /* an array of {"text", "date"} */
 	json_t *graphs;	  /* by name */
-	json_t *runs;	  /* an array; the last one of a kind counts */
+	json_t *runs;	  /* an array; of several results of one run the last one counts */
 	uint32_t found;	  /* valid runs that were there when it was opened */
 };
 
 enum soda_eval_begin {
-	SODA_EVAL_GO_ON, /* from what is there; begin where nothing is */
-	SODA_EVAL_FRESH, /* forget what is there */
-	SODA_EVAL_LOOK,	 /* only read; the setting, too, is what is there */
+	SODA_EVAL_GO_ON, /* keep the file's results, if there is a file */
+	SODA_EVAL_FRESH, /* drop the file's results */
+	SODA_EVAL_LOOK,	 /* only read the file, and take the setting from it */
 };
 
 /*
- * 0; -EEXIST: of another setting, or another graph of the same name; -ENOENT: nothing to look at;
- * negative errno; after a message.  Close in either case.
+ * Open and read OUT/runs.jsonl.  0; -EEXIST: it has another setting, or another graph of the same
+ * name; -ENOENT: LOOK, and there is no file; negative errno; after a message.  Close in either
+ * case.
  */
 int soda_eval_results_open(struct soda_eval_results *results, struct soda_eval_plan *plan,
 			   enum soda_eval_begin begin);
 /* kind: "command", "graph" or "run"; takes the reference. 0 or negative errno after a message. */
 int soda_eval_results_add(struct soda_eval_results *results, const char *kind, json_t *what);
-/* Borrowed; NULL: none that is valid. */
+/* The valid result of this run, borrowed; NULL: there is none. */
 json_t *soda_eval_results_find(const struct soda_eval_results *results,
 			       const struct soda_eval_plan *plan, const struct soda_eval_run *run);
 void soda_eval_results_close(struct soda_eval_results *results);
 
 /*
- * parts.c.  Make the plan that of all that is there, for a report: its graphs, applications,
- * modes, most repetitions; not runs.  What it points to lives as long as the results.
+ * parts.c.  For a report: add to the plan the graphs, applications, modes and repetitions of all
+ * results, but no runs.  The plan then points to texts of the results.
  */
 void soda_eval_plan_widen(struct soda_eval_plan *plan, const struct soda_eval_results *results);
 
 /*
- * progress.c.  Seconds that a run will take, preparation and verification included: what its
- * like have taken, or as far as nothing alike has been run, what is known of other applications and
- * modes; 0: its graph is not known.
+ * progress.c.  Guess the seconds that a run will take, preparation and verification included: from
+ * results of the same graph, application and mode, or else of other ones; 0: the graph's size is
+ * not known.
  */
 double soda_eval_progress_guess(const struct soda_eval_results *results,
 				const struct soda_eval_plan *plan, const struct soda_eval_run *run);
@@ -71,15 +72,15 @@ struct soda_eval_report {
 int soda_eval_write_json(const struct soda_eval_report *report); /* OUT/results.json */
 int soda_eval_write_csv(const struct soda_eval_report *report);	 /* OUT/results.csv */
 
-/* drive.c.  The runs one after the other, and what becomes of them. */
+/* drive.c.  Does the runs one after the other, and writes their results. */
 struct soda_eval_drive {
 	struct soda_eval_plan *plan;
 	const char *command; /* as it was typed */
 	enum soda_eval_begin begin;
-	struct soda_eval_readahead disk; /* as it was before */
+	struct soda_eval_readahead disk; /* the disk's setting before the first run */
 };
 
-/* Before soda_bench_guard_run: what has to be known to clean up. */
+/* Before soda_bench_guard_run: find out what the clean-up needs. */
 void soda_eval_drive_prepare(struct soda_eval_drive *drive);
 /* For soda_bench_guard_run; arg is the drive. */
 int soda_eval_drive_run(void *arg, const struct soda_bench_guarded *guarded);

@@ -41,10 +41,10 @@ struct scene {
 	struct soda_eval_readahead disk;
 	uint64_t peak_bytes, oom_kills, background_fetched;
 	uint32_t readahead_kib;
-	char why[256]; /* it is invalid; "": it is not */
+	char why[256]; /* why the run is invalid; "": it is valid */
 };
 
-/* What is read before a run and after it. */
+/* Numbers that are read before a run and after it. */
 struct readings {
 	uint64_t agent_cpu_ns, server_cpu_ns, background_fetched, counters[COUNTERS];
 	struct soda_bench_link_bytes link;
@@ -76,7 +76,7 @@ static bool is_fabric(const struct scene *s)
 	return has_agent(s) || s->run->mode == SODA_EVAL_MEMSERVER;
 }
 
-/* Statistics of an address or a process id: a new reference; NULL after a message. */
+/* The statistics of an address or a process id: a new reference; NULL after a message. */
 static json_t *ask(const char *target)
 {
 	struct soda_stat_source source;
@@ -137,7 +137,7 @@ static int read_all(struct scene *s, struct readings *out)
 	return err;
 }
 
-/* What a run is going to take, within its limit: see soda-ligra --warm. */
+/* How many bytes soda-ligra is to touch before the run (--warm), within the run's limit. */
 static uint64_t warm_bytes(const struct scene *s)
 {
 	if (s->needs)
@@ -179,7 +179,7 @@ static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 	};
 }
 
-/* Breadth-first search, over and over, which has got going. */
+/* Start breadth-first searches, over and over, beside the run; returns when the first runs. */
 static int start_background(struct scene *s)
 {
 	struct soda_eval_app_how how;
@@ -232,7 +232,7 @@ static int run_app(struct scene *s)
 	return 0;
 }
 
-/* Cold file pages; readahead as Linux has it by default, or as the disk has it here. */
+/* Drop cached file pages, and set the readahead: Linux's default, or this disk's own. */
 static void prepare_disk(struct scene *s)
 {
 	static const char *const suffixes[] = { ".idx", ".adj", ".in.idx", ".in.adj" };

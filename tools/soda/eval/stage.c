@@ -11,7 +11,7 @@ enum { NODE_PER_CACHE = 16, ENTRIES = 64 };
 
 #define CACHE_MIN (8ull << 20)
 #define ENTRY_MIN (64ull << 10)
-#define ENTRY_MAX (1ull << 20) /* the paper's */
+#define ENTRY_MAX (1ull << 20) /* the size in the paper */
 #define STATIC_ROOM (1ull << 20)
 
 static int start_server(struct soda_eval_stage *stage)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda report`: hands its arguments to the package that draws (tools/report); and its page of what
- * other commands wrote. */
+/*
+ * `soda report`: hands its arguments to the package that draws (tools/report); and its page of what
+ * other commands wrote.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -24,7 +26,7 @@ enum {
 
 extern char **environ;
 
-/* The package: where this build has it, or where it is installed. */
+/* Find the package: in this build's source, or where it is installed. */
 static bool find_package(char path[PATH_MAX])
 {
 	static const char *const places[] = { "../report/__main__.py",
@@ -55,7 +57,7 @@ static void complain_of_python(const char *who, int err)
 		fprintf(stderr, "%s: python3: %s\n", who, strerror(err));
 }
 
-/* Its status as of waitpid(2), once it has ended; killed where it takes too long. */
+/* Wait for the process's end, and kill it if that takes too long; its status as of waitpid(2). */
 static int await(pid_t pid)
 {
 	const struct timespec pause = { 0, 10000000 };
@@ -72,7 +74,7 @@ static int await(pid_t pid)
 	}
 }
 
-/* Its exit status; negative errno after a message. */
+/* Run the package; its exit status, or negative errno after a message. */
 static int run_package(const char *who, const char *package, const char *json, const char *page)
 {
 	const char *const args[] = { "python3", "-B", package, json, "--out", page, NULL };
@@ -108,7 +110,8 @@ int soda_report_make(const char *who, const char *json, const char *page)
 	return status == NOT_INSTALLED || status == -ENOENT ? -ENOENT : -EIO;
 }
 
-/* Become the package, with these arguments, the first of which is a name; returns after a message.
+/*
+ * Become the package, with these arguments, the first of which is a name; returns after a message.
  */
 static void become_package(char **argv)
 {

@@ -113,7 +113,7 @@ static void set_environment(const struct options *opt, const char *library)
 		unsetenv("SODA_DPU");
 	if (opt->dpu && !opt->server)
 		unsetenv("SODA_SERVER");
-	/* it knows nothing of chunks, and touches small pieces; streams are fetched ahead */
+	/* small chunks: the program does not know of chunks, and may touch small pieces */
 	setenv("SODA_CHUNK", "16K", 0);
 }
 
@@ -150,7 +150,7 @@ static void name_numbers(const char *page, char path[PATH_MAX])
 	snprintf(path, PATH_MAX, "%.*s.json", (int)n, page);
 }
 
-/* Those that are in order: a program may end while it thins them out. */
+/* How many samples, from the first on, are in order: a program may end while it thins them out. */
 static uint32_t in_order(const struct soda_run_samples *samples, struct soda_run_sample *out)
 {
 	uint32_t n = atomic_load(&samples->n), kept = 0;
@@ -161,7 +161,7 @@ static uint32_t in_order(const struct soda_run_samples *samples, struct soda_run
 	return kept;
 }
 
-/* A list of each counter's values. */
+/* For each counter, the list of its values. */
 static json_t *lists_of(const struct soda_run_samples *samples)
 {
 	static struct soda_run_sample s[SODA_RUN_SAMPLES];
@@ -207,7 +207,7 @@ static json_t *command_of(char *const *argv)
 	return out;
 }
 
-/* What the program had of them, as soda run has set it, or whoever called that. */
+/* The SODA settings in the environment that the program had. */
 static json_t *settings(void)
 {
 	static const char *const names[] = { "SODA_BUFFER",    "SODA_SERVER",	     "SODA_DPU",
@@ -241,7 +241,7 @@ static int write_numbers(const char *path, char *const *argv, int status,
 }
 
 static struct soda_run_samples *samples;
-static char numbers[PATH_MAX]; /* the file of them */
+static char numbers[PATH_MAX]; /* the path of the JSON file */
 static volatile sig_atomic_t child;
 
 static int share(void)
@@ -285,7 +285,7 @@ static void pass_on(int sig)
 	errno = saved;
 }
 
-/* Blocked until the child has been told apart: it would miss what comes before. */
+/* Signals stay blocked until the child's id is known, so that none of them misses the child. */
 static void catch_signals(sigset_t *before)
 {
 	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
@@ -327,7 +327,7 @@ static int report_run(const char *path, const char *program, char **argv)
 		return 126;
 	}
 	child = pid;
-	unsetenv("LD_PRELOAD"); /* what draws is no part of it */
+	unsetenv("LD_PRELOAD"); /* the package that draws must not run with libsoda-run.so */
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)

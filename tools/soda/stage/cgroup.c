@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { PLACES = 3, REMOVE_TRIES = 500, REMOVE_PAUSE_US = 10000 };
-/* Of CPU time: short, so that a capped process does not stand still for long. */
+/* The period of a cap on CPU time: short, so that a capped process never waits for long. */
 enum { PERIOD_US = 10000 };
 
 enum kind { CPU, MEMORY, KINDS };
@@ -107,7 +107,7 @@ static bool find_mount(enum kind kind, int version, char *dir, size_t bytes)
 	return found;
 }
 
-/* Our own group, as "/a/b" or "". */
+/* The group of this process, as "/a/b" or "". */
 static void find_own(int version, char *path, size_t bytes)
 {
 	FILE *in = open_process_file("cgroup");
@@ -155,7 +155,7 @@ static void find_places(enum kind kind, int version, struct places *places)
 	}
 }
 
-/* Version 2 hands the controller on only if told to. */
+/* Version 2: let groups at this place use the controller. */
 static int let_through(const struct places *places, int i)
 {
 	const char *controller = kinds[places->kind].controller;

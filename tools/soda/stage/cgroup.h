@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Caps on the memory or the CPU time of processes: cgroups of version 1 or 2, whichever has the
- * controller here.  A group bears its owner's number, so that it can be found and removed when
- * the owner has died.  Nothing here prints.
+ * controller here.  A group's name contains the number of its owner, a process, so that the group
+ * can be found and removed when that process has died.  Nothing here prints.
  */
 #ifndef SODA_TOOLS_CGROUP_H
 #define SODA_TOOLS_CGROUP_H
@@ -22,23 +22,23 @@ struct soda_cgroup {
  */
 int soda_cgroup_open_cpu(uint32_t pct, pid_t owner, struct soda_cgroup *group_p);
 /*
- * A group that has `bytes` of memory, page cache included; swap: and as much of that as there is,
- * else none.  Below our own group, beside it, or at the top.  Errors as above.
+ * A group that has `bytes` of memory, page cache included, and all swap or none.  It is made below
+ * this process's group, or beside that, or at the top.  Errors as above.
  */
 int soda_cgroup_open_memory(uint64_t bytes, bool swap, pid_t owner, struct soda_cgroup *group_p);
 /* Put the calling process into it. 0 or negative errno. */
 int soda_cgroup_enter(const struct soda_cgroup *group);
-/* How many processes of it were killed for want of memory. */
+/* How many of the group's processes the kernel has killed because the group's memory was full. */
 uint64_t soda_cgroup_oom_kills(const struct soda_cgroup *group);
-/* Remove it, for which it waits until its processes have gone. */
+/* Wait until the group's processes have gone, and remove the group. */
 void soda_cgroup_close(struct soda_cgroup *group);
 
-/* For tests: what to take for /proc/self. The text stays the caller's. */
+/* For tests: read this folder in the place of /proc/self. The text must stay. */
 void soda_cgroup_look_in(const char *folder);
 
-/* Remove those of this owner. */
+/* Remove the groups of this owner. */
 void soda_cgroup_remove(pid_t owner);
-/* Remove those of processes that are gone. */
+/* Remove the groups whose owners have ended. */
 void soda_cgroup_sweep(void);
 
 #endif

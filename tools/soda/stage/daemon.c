@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Daemons of our own. */
+/* Daemons that a benchmark starts and ends. */
 #include "soda/stage/daemon.h"
 
 #include <errno.h>
@@ -18,7 +18,11 @@
 #include "soda/base/tool.h"
 #include "soda/stage/patience.h"
 
-enum { START_TIMEOUT_MS = 20000, DRAIN_MS = 30000 /* what it takes by itself */, ARGS_MAX = 32 };
+enum {
+	START_TIMEOUT_MS = 20000,
+	DRAIN_MS = 30000 /* a daemon's own limit for its end */,
+	ARGS_MAX = 32
+};
 
 const struct soda_bench_program soda_bench_mem_server = { "soda-mem-server", "SODA_MEM_SERVER",
 							  "src/mem_server" };
@@ -44,7 +48,7 @@ static void exec_program(const struct soda_bench_program *program, const char *p
 
 	for (int i = 0; args[i] && i + 2 < ARGS_MAX; i++)
 		all[i + 1] = (char *)(uintptr_t)args[i];
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing in it outlives the benchmark */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not outlive the benchmark */
 	dup2(out, STDOUT_FILENO);
 	execvp(path, all);
 	fprintf(stderr, "soda bench: cannot start %s: %s; name it in %s\n", path, strerror(errno),
@@ -52,7 +56,7 @@ static void exec_program(const struct soda_bench_program *program, const char *p
 	_exit(127);
 }
 
-/* One line of the daemon's, without its end; false when it ends or says nothing in time. */
+/* Read a line that the daemon prints; false: it has ended, or printed none in time. */
 static bool read_line(int fd, char *line, size_t bytes)
 {
 	struct pollfd poll_for = { .fd = fd, .events = POLLIN };

@@ -27,27 +27,28 @@ extern const struct soda_bench_program soda_bench_mem_server, soda_bench_dpu_age
 struct soda_bench_daemon {
 	pid_t pid;	  /* 0: not running */
 	const char *name; /* of its program */
-	int out;	  /* its standard output: closing ours does not end it */
+	int out;	  /* reads its standard output; closing this does not end the daemon */
 	char address[128];
 };
 
 /*
- * args: NULL-terminated, without the name.  before (may be NULL) runs in the child
- * first; non-zero, after a message, ends it.  0 with its first READY address; negative
- * errno after a message on stderr.
+ * Start the program and wait until it says READY.  args: NULL-terminated, without the name.  before
+ * (may be NULL) runs first, in the child; if it returns non-zero, after a message, the child ends.
+ * 0, with the first address that the daemon says; negative errno after a message on stderr.
  */
 int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
 			    const struct soda_bench_program *program, const char *const *args,
 			    int (*before)(void *arg), void *arg);
 /*
- * --dpu-cpu: a group that gets pct percent of one processor, and its entry, for `before` above.
- * 0, or negative errno after a message.
+ * --dpu-cpu: make a cgroup that gets pct percent of one processor; enter_cap puts the calling
+ * process into it, in a `before` of soda_bench_daemon_start().  0, or negative errno after a
+ * message.
  */
 int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group);
 int soda_bench_daemon_enter_cap(const struct soda_cgroup *group);
 /* SIGTERM, and wait for its end. */
 void soda_bench_daemon_stop(struct soda_bench_daemon *daemon);
-/* CPU time of all its threads so far; UINT64_MAX where it is not running. */
+/* CPU time of all threads of the daemon so far; UINT64_MAX: it is not running. */
 uint64_t soda_bench_daemon_cpu_ns(const struct soda_bench_daemon *daemon);
 
 #endif

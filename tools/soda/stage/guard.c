@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whatever happens, clean up. */
+/* Run the work in a child, and clean up however that child ends. */
 #include "soda/stage/guard.h"
 
 #include <errno.h>
@@ -24,7 +24,9 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
-/* Whatever the child had started is dying, and is ours now: links and cgroups go when it has gone.
+/*
+ * Processes that the child had started are dying, and are children of this process now: wait for
+ * them, because links and cgroups can be removed only then.
  */
 static void reap_orphans(void)
 {
@@ -52,7 +54,7 @@ static void clean(const struct soda_bench_work *work, void *arg,
 	nftw(guarded->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The child's end, or a signal's number. */
+/* Wait until the child ends, or for one of the wanted signals; says which. */
 static int await(pid_t pid, const sigset_t *wanted, int *status_p)
 {
 	for (;;) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A benchmark that leaves nothing behind.  The work is done in a child; this process only waits,
- * and cleans up when the child has ended, however it ended, or when a signal wants an end:
- * links and cgroups by name (link.h, cgroup.h), and a directory.  All that the
- * child has started ends with it.
+ * A benchmark that leaves nothing behind.  A child does the work; this process only waits for the
+ * child's end, or for a signal that ends the benchmark, and then cleans up: it waits until all
+ * processes that the child has started have ended with it, and removes the links and cgroups that
+ * bear the owner's number (link.h, cgroup.h) and the folder.
  */
 #ifndef SODA_BENCH_GUARD_H
 #define SODA_BENCH_GUARD_H
@@ -11,8 +11,8 @@
 #include <sys/types.h>
 
 struct soda_bench_guarded {
-	pid_t owner;  /* what links and cgroups are named after */
-	char dir[64]; /* for files; removed with all that is in it */
+	pid_t owner;  /* the names of links and cgroups contain this number */
+	char dir[64]; /* a folder for files, which is removed with all of them */
 };
 
 struct soda_bench_work {

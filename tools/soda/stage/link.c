@@ -22,7 +22,7 @@
 #include "base/lock.h"
 
 #define PREFIX "sodab"
-#define NETWORKS 32768u /* of four addresses each */
+#define NETWORKS 32768u /* networks of four addresses each in 198.18.0.0/15 */
 
 /* Jumbo frames, as storage networks have them: with 1500 bytes headers are 4 % of what travels. */
 enum { MTU = 9000, ARGS_MAX = 24, WORDS_MAX = 256 };
@@ -55,7 +55,7 @@ static int run(bool quiet, const char *line)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
-/* Each line a command with %-conversions done; the first that fails is told. */
+/* Run each line, a command; stops at the first that fails, after a message. */
 static int run_told(const char *line)
 {
 	int status = run(false, line);
@@ -212,7 +212,7 @@ static int enter_network_of(pid_t server)
 	return err;
 }
 
-/* A listening socket in the server's network, its port told through `told`. */
+/* Make a listening socket in the server's network, and write its port to `told`. */
 static int listen_there(const struct soda_bench_link *link, int told)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };

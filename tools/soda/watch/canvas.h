@@ -31,13 +31,13 @@ struct soda_top_cell {
 
 struct soda_top_canvas {
 	int columns, rows;
-	int first; /* rows above are not drawn to: what scrolls stays below what does not */
-	int last;  /* nor this one and those below */
+	int first; /* rows above this one are not drawn to: they do not scroll */
+	int last;  /* this row and those below are not drawn to either */
 	bool utf8; /* graphs may have more than ASCII */
 	struct soda_top_cell *cells;
 };
 
-/* Blank, of this size. 0 or -ENOMEM: then it is as before. */
+/* Make it blank, of this size. 0; -ENOMEM: it is as before. */
 int soda_top_canvas_resize(struct soda_top_canvas *c, int columns, int rows);
 void soda_top_canvas_clear(struct soda_top_canvas *c);
 void soda_top_canvas_free(struct soda_top_canvas *c);
@@ -53,7 +53,7 @@ void soda_top_spark(struct soda_top_canvas *c, int row, int column, int width, c
 /* [#####.....], `width` wide. */
 void soda_top_bar(struct soda_top_canvas *c, int row, int column, int width, double fraction);
 
-/* As lines without styles or trailing blanks, up to the last that is not empty. */
+/* Print its lines without styles and trailing blanks, up to the last that is not empty. */
 void soda_top_canvas_print(const struct soda_top_canvas *c, FILE *out);
 
 #endif

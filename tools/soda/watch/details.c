@@ -53,7 +53,7 @@ static void draw_latency(struct soda_top_canvas *c, int row, const struct soda_t
 		const char *name;
 		double percent;
 	} points[] = { { "p50", 50 }, { "p90", 90 }, { "p99", 99 }, { "p99.9", 99.9 } };
-	static struct soda_histogram h; /* one thread draws */
+	static struct soda_histogram h; /* static: only one thread draws */
 	char text[SODA_TOP_TEXT];
 	int at = VALUE;
 
@@ -92,7 +92,7 @@ static bool is_shown(const struct soda_top_row *row, const struct soda_top_targe
 	return !row->expr || isfinite(soda_top_gauge(&t->pair, row->expr));
 }
 
-/* What should never happen, and has. */
+/* Whether the row counts what should never happen, and it has happened. */
 static bool is_trouble(const struct soda_top_row *row, double value)
 {
 	return row->help && strstr(row->help, "hould be 0") && value > 0;
@@ -174,7 +174,7 @@ static void draw_client(struct soda_top_canvas *c, int row, const json_t *client
 static int draw_clients(struct soda_top_canvas *c, int row, const struct soda_top_target *t)
 {
 	const json_t *list = json_object_get(t->pair.now.counters, "client_list");
-	static const json_t *sorted[CLIENTS_MAX]; /* one thread draws */
+	static const json_t *sorted[CLIENTS_MAX]; /* static: only one thread draws */
 	size_t n = json_array_size(list);
 	int at = 34;
 

@@ -30,8 +30,8 @@ int soda_top_explain(struct soda_top_canvas *c, int row, const struct soda_top_t
 /* Sort the targets; `order` follows. */
 void soda_top_sort(struct soda_top_ui *ui);
 /*
- * The page, with its last line for the keys.  Takes the targets' locks, one at a time.
- * ui->scroll is put right where it is beyond the end.
+ * Draw the page; its last line names the keys.  Takes the targets' locks, one at a time.  If
+ * ui->scroll is beyond the end it is set to the end.
  */
 void soda_top_draw(struct soda_top_canvas *c, struct soda_top_ui *ui);
 /* The table, and the details of every target below each other, without keys. */

@@ -48,7 +48,7 @@ static bool ends_with(const char *text, const char *end)
 	return n >= k && strcmp(text + n - k, end) == 0;
 }
 
-/* The value as people read it: sizes and times by the unit in the key. */
+/* Format the value; the key's ending says whether it is a size or a time. */
 static void format_value(const char *key, const json_t *value, char *out, size_t bytes)
 {
 	json_int_t n = json_integer_value(value);
@@ -89,7 +89,7 @@ static void print_object(json_t *object, int depth)
 	}
 }
 
-/* A histogram in one line. False: it is something else. */
+/* Print a histogram in one line. False: the value is something else. */
 static bool print_times(const char *key, const json_t *value, int depth)
 {
 	static const char *const points[] = { "p50", "p90", "p99", "p999", "max" };
@@ -181,7 +181,7 @@ static int print(json_t *answer, bool json)
 	return fflush(stdout);
 }
 
-/* Answer after answer, until the target ends or once. An exit code. */
+/* Print one answer, or one after the other until the target ends. Returns an exit code. */
 static int report(struct soda_stat_source *source, const struct options *opt)
 {
 	bool first = true;

@@ -46,7 +46,7 @@ static void forget_before(struct soda_top_target *t)
 	t->pair.before = (struct soda_top_sample){ .counters = NULL };
 }
 
-/* answer: a program wraps its counters. Takes the reference. */
+/* Take an answer (a program's has its counters in a member), and its reference. */
 static void take_locked(struct soda_top_target *t, json_t *answer)
 {
 	json_t *inner = json_object_get(answer, "soda_stats");
@@ -56,7 +56,7 @@ static void take_locked(struct soda_top_target *t, json_t *answer)
 		json_decref(answer);
 		answer = inner;
 	}
-	if (t->state != SODA_TOP_HERE) { /* what was before is another's, perhaps */
+	if (t->state != SODA_TOP_HERE) { /* it may be another instance than before */
 		forget_before(t);
 		json_decref(t->pair.now.counters);
 	} else {
@@ -66,7 +66,7 @@ static void take_locked(struct soda_top_target *t, json_t *answer)
 	t->pair.now = (struct soda_top_sample){ .counters = answer, .at_ns = soda_now_ns() };
 	t->state = SODA_TOP_HERE;
 	if (t->view != soda_top_view_of(answer))
-		t->history_n = 0; /* of something else */
+		t->history_n = 0; /* it has another kind's values */
 	t->view = soda_top_view_of(answer);
 	evaluate(t);
 }
@@ -78,7 +78,7 @@ static void miss_locked(struct soda_top_target *t, const struct soda_why *why)
 	evaluate(t);
 }
 
-/* Until then, or the end. */
+/* Sleep until then, or until the thread is to end. */
 static void sleep_locked(struct soda_top_target *t, uint64_t until_ns)
 {
 	const struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000u),
@@ -113,7 +113,7 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-/* "1234 ligra"; an address, and a process of somebody else, as it is. */
+/* Set the label: "1234 ligra" for a process whose name can be read, else the target's name. */
 static void describe(struct soda_top_target *t)
 {
 	char path[64], program[256];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program, server or agent that `soda top` looks at: a thread asks it again and
- * again, so that one that does not answer keeps nobody waiting.
+ * A target: a program, server or agent that `soda top` shows.  Each target has a thread that asks
+ * it for counters again and again, so that a target that does not answer does not delay the others.
  *
- *   asking -> here <-> gone       gone: it did not answer; it is asked all the same
+ *   asking -> here <-> gone       gone: the target did not answer; the thread goes on asking
  */
 #ifndef SODA_TOP_TARGET_H
 #define SODA_TOP_TARGET_H
@@ -46,14 +46,15 @@ struct soda_top_target {
 /* name: borrowed. 0, -EINVAL (not a target; why), -EAGAIN, -ENOMEM. */
 int soda_top_target_start(struct soda_top_target *t, const char *name,
 			  const struct soda_top_timing *timing, struct soda_why *why);
-/* Hold what is shown, or go on. */
+/* paused: drop answers, so that the values stay as they are; else take them again. */
 void soda_top_target_pause(struct soda_top_target *t, bool paused);
-/* Ends the thread, waits for at most a time-out, frees. */
+/* End the thread, which may take a time-out, and free what start took. */
 void soda_top_target_stop(struct soda_top_target *t);
 
 /*
- * Whom to look at when nobody was named: programs of this machine that use SODA, and what
- * SODA_SERVER and SODA_DPU name; at most max names, each to be freed.  Returns how many.
+ * The targets when the command line names none: programs of this machine that use SODA, and the
+ * addresses in SODA_SERVER and SODA_DPU; at most max names, which the caller frees.  Returns how
+ * many.
  */
 int soda_top_find(char **names, int max);
 

@@ -61,7 +61,7 @@ static const struct soda_conf conf = {
 
 static struct soda_top_target targets[SODA_TOP_TARGETS_MAX];
 
-/* Two answers of each, or the news that there is none. */
+/* Wait until each target has answered twice, or has failed to. */
 static void await_answers(struct soda_top_ui *ui)
 {
 	for (int i = 0; i < ui->targets_n; i++) {
@@ -129,7 +129,7 @@ static int watch(struct soda_top_ui *ui, bool utf8)
 	return r ? SODA_EXIT_FAILED : SODA_EXIT_OK;
 }
 
-/* Signals are for the thread that has the screen, not for those that ask. */
+/* Start the targets' threads, with signals blocked: the thread that has the screen gets them. */
 static int start(struct soda_top_ui *ui, const char *const *names, int n,
 		 const struct soda_top_timing *timing)
 {

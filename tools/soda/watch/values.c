@@ -31,7 +31,7 @@ double soda_top_gauge(const struct soda_top_pair *pair, const char *expr)
 	return evaluate(&pair->now, expr);
 }
 
-/* Whether one of the counters is less than it was: another instance. */
+/* Whether one of the counters is less than before: then this is another instance. */
 static bool fell(const struct soda_top_pair *pair, const char *expr)
 {
 	for (;; expr++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Numbers out of two answers of a target, for `soda top` and `soda stat`: gauges, rates, ratios,
- * and percentiles of what happened between them.  What is not there is NAN.
+ * and percentiles of what happened between them.  A number that an answer lacks is NAN.
  */
 #ifndef SODA_TOP_VALUES_H
 #define SODA_TOP_VALUES_H
@@ -18,7 +18,7 @@ struct soda_top_sample {
 	uint64_t at_ns;	  /* CLOCK_MONOTONIC */
 };
 
-/* Two of them; `before` may be empty: then totals since the start are taken for rates' ratios. */
+/* Two answers; `before` may be empty: then ratios are those of the totals since the start. */
 struct soda_top_pair {
 	struct soda_top_sample before, now;
 };
@@ -27,7 +27,7 @@ struct soda_top_pair {
 double soda_top_gauge(const struct soda_top_pair *pair, const char *expr);
 /* How much it has grown between the two. NAN without both, or when the target has started anew. */
 double soda_top_growth(const struct soda_top_pair *pair, const char *expr);
-/* The same by the second. */
+/* Growth a second. */
 double soda_top_rate(const struct soda_top_pair *pair, const char *expr);
 /* Growth of one in the growth of another; totals without `before`. NAN if nothing happened. */
 double soda_top_ratio(const struct soda_top_pair *pair, const char *part, const char *whole);

@@ -203,7 +203,7 @@ static int measure_link(struct soda_bench_dpu_stage *stage)
 	return err;
 }
 
-/* Every mode, and each round begins with another one. */
+/* Each round runs every mode, and begins with another one than the round before. */
 static int run_rounds(struct soda_bench_dpu_stage *stage)
 {
 	uint32_t modes = stage->plan->modes_n;
@@ -225,7 +225,7 @@ struct work {
 	bool json;
 };
 
-/* In a process of its own, with somebody to clean up behind it. */
+/* The benchmark's work, in the child of soda_bench_guard_run(). */
 static int run(void *arg, const struct soda_bench_guarded *guarded)
 {
 	const struct work *work = arg;

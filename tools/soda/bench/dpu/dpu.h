@@ -15,8 +15,8 @@
  *   summary.c  what the rounds come to
  *   report.c   JSON and table
  *
- * Every mode has an agent and workers of its own, which stay for all rounds; the
- * memory server is everybody's.
+ * Every mode has an agent and workers of its own, which stay for all rounds; all modes share the
+ * memory server.
  */
 #ifndef SODA_BENCH_DPU_H
 #define SODA_BENCH_DPU_H
@@ -34,7 +34,7 @@ enum soda_bench_dpu_mode {
 	SODA_BENCH_STATIC,
 	SODA_BENCH_DYNAMIC,
 	SODA_BENCH_ALL_PARTS,
-	SODA_BENCH_AGG_ASYNC, /* only where it is asked for */
+	SODA_BENCH_AGG_ASYNC, /* only if the command line names it */
 	SODA_BENCH_DPU_MODES,
 };
 
@@ -93,7 +93,7 @@ struct soda_bench_dpu_side {
 struct soda_bench_dpu_stage {
 	const struct soda_bench_dpu_plan *plan;
 	const char *dir; /* for files */
-	pid_t owner;	 /* what is named is named after it */
+	pid_t owner;	 /* the names of links and cgroups contain this number */
 	struct soda_cgroup cgroup;
 	struct soda_bench_daemon server;
 	uint64_t link_bits; /* a second, that a plain stream got before each round, summed up */

@@ -10,7 +10,7 @@
 
 enum { STATS_TIMEOUT_MS = 10000 };
 
-/* As the agent's statistics have them; what they do not have (a cache that is off) is 0. */
+/* The counters' names in the agent's statistics; one that is not there (its cache is off) is 0. */
 static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 	[SODA_BENCH_NET_DEMAND] = "net_demand_bytes",
 	[SODA_BENCH_NET_PREFETCH] = "net_prefetch_bytes",
@@ -50,7 +50,7 @@ int soda_bench_dpu_counters(const struct soda_bench_dpu_side *side,
 	return 0;
 }
 
-/* What is read before a round and after it. */
+/* Numbers that are read before a round and after it. */
 struct readings {
 	uint64_t agent_cpu_ns, server_cpu_ns;
 	uint64_t counters[SODA_BENCH_DPU_COUNTERS];
@@ -62,7 +62,10 @@ static int read_all(const struct soda_bench_dpu_stage *stage,
 {
 	int err = 0;
 
-	/* Asking for counters costs time and bytes: that lies outside of what the rest says. */
+	/*
+	 * Asking for counters costs time and bytes: it is done outside of the time that is
+	 * measured.
+	 */
 	if (before)
 		err = soda_bench_dpu_counters(side, out->counters);
 	out->agent_cpu_ns = soda_bench_daemon_cpu_ns(&side->agent);

@@ -146,7 +146,7 @@ static int start_agent(struct soda_bench_dpu_stage *stage, struct soda_bench_dpu
 				       &start);
 }
 
-/* What goes into the static cache: what is hot, or as much from the beginning as fits. */
+/* How much of the file's beginning goes into the static cache: the hot part, or all that fits. */
 static uint64_t static_bytes(const struct soda_bench_dpu_plan *plan, enum soda_bench_dpu_mode mode)
 {
 	const struct soda_bench_plan *worker = &plan->worker;

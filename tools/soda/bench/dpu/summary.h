@@ -18,14 +18,14 @@ struct soda_bench_dpu_summary {
 	uint64_t counters[SODA_BENCH_DPU_COUNTERS];
 	uint64_t traffic_bytes; /* all four kinds */
 	struct soda_bench_link_bytes link;
-	double hit_rate; /* of the bytes fetched, what was not asked of the server for them */
+	double hit_rate; /* share of the bytes fetched that the agent did not ask the server for */
 };
 
 /* rounds > 0. */
 void soda_bench_dpu_summarise(const struct soda_bench_dpu_sample *samples, uint32_t rounds,
 			      uint32_t chunk_bytes, uint64_t preloaded_bytes,
 			      struct soda_bench_dpu_summary *out);
-/* Median of the rounds' own ratios of time, a / b. */
+/* The median over the rounds of the ratio of time, a / b. */
 double soda_bench_dpu_slower(const struct soda_bench_dpu_sample *a,
 			     const struct soda_bench_dpu_sample *b, uint32_t rounds);
 

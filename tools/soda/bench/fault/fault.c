@@ -150,7 +150,7 @@ static int make_plan(const struct options *opt, struct soda_bench_plan *plan)
 	return err;
 }
 
-/* Everything that runs during a benchmark. */
+/* The processes of a benchmark. */
 struct stage {
 	struct soda_bench_plan plan;
 	struct soda_bench_daemon server;

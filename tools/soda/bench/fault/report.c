@@ -38,7 +38,7 @@ static const char *name_or(const char *name, const char *otherwise)
 	return *name ? name : otherwise;
 }
 
-/* 0 and off travel as the configuration has them. */
+/* Write 0 and "off" as the configuration writes them. */
 static void set_level(json_t *out, const char *key, uint32_t value)
 {
 	if (value == 0)

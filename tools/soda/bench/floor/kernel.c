@@ -16,7 +16,7 @@ static struct {
 	uint8_t *base;
 	uint32_t chunk_bytes;
 	int uffd, pidfd;
-	bool drop_vector; /* process_madvise works on oneself */
+	bool drop_vector; /* process_madvise works on the calling process */
 } kernel = { .uffd = -1, .pidfd = -1 };
 
 void soda_floor_die(const char *what)

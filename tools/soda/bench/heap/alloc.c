@@ -57,7 +57,8 @@ static void drain(const struct field *f, void **blocks, uint32_t from, uint32_t 
 		f->ops->release(blocks[i]);
 }
 
-/* The bursts go through the set with a stride, so that what is freed together is of several ages.
+/*
+ * The bursts go through the set with a stride, so that what is freed together is of several ages.
  */
 static bool churn(struct task *t, void **blocks)
 {
@@ -122,7 +123,7 @@ static int measure(const struct soda_heap_ops *ops, const struct soda_heap_point
 	return err;
 }
 
-/* Who is first takes turns, too. */
+/* A round of both sides, which take turns in being first. */
 static int round_of(const struct soda_heap_point *p, uint32_t round, uint32_t ms, double *ours_p,
 		    double *plain_p)
 {

@@ -123,7 +123,7 @@ static int make_plan(const struct options *opt, const char **parts, int n, struc
 	return choose_parts(parts, n, plan);
 }
 
-/* Each part: into the JSON object where there is one, else a table at once. */
+/* Each part adds its results to the JSON object if there is one, else prints a table. */
 static int part_alloc(const struct options *opt, const struct plan *plan, json_t *out)
 {
 	struct soda_heap_cost costs[SIZES_MAX * SIZES_MAX];

@@ -18,7 +18,7 @@ const char *soda_je_malloc_conf =
 	"narenas:1,retain:true,oversize_threshold:0,max_background_threads:1,"
 	"dirty_decay_ms:1000,muzzy_decay_ms:0";
 
-/* What it would be configured and profile with. */
+/* Its configuration, and a profile, would come from this. */
 char *soda_je_secure_getenv(const char *name);
 char *soda_je_secure_getenv(const char *name)
 {

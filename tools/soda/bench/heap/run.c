@@ -47,7 +47,7 @@ static void collect(int fd, char output[OUTPUT_MAX])
 		used += (size_t)n;
 }
 
-/* One run to its end: seconds, and the beginning of what it printed. */
+/* Run a command to its end: its seconds, and the beginning of its output. */
 static int run(const char *const *args, double *s_p, char output[OUTPUT_MAX])
 {
 	int ends[2], status;

@@ -60,7 +60,7 @@ static pid_t start_server(const char *const *args)
 	return ret ? -1 : pid;
 }
 
-/* A server, and clients until one comes through. < 0: none has. */
+/* Start a server, and clients until one succeeds; the number it prints. < 0: none did. */
 static double one_run(const char *const *args, const char *command, bool latency)
 {
 	pid_t server = start_server(args);

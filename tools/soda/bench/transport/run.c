@@ -111,7 +111,7 @@ void soda_transport_percentiles(float *us, uint32_t n, struct soda_transport_res
 	r->p99_us = us[(uint64_t)n * 99 / 100];
 }
 
-/* As many as have come back go again. How many have, or negative errno. */
+/* Collect requests that have ended, and post as many anew. Returns how many, or negative errno. */
 static int turn(struct soda_transport_link *l, const struct soda_transport_point *p,
 		uint64_t *posted, bool go_on)
 {

@@ -181,7 +181,7 @@ static uint64_t bounded(uint64_t requests)
 	return requests < 100 ? 100 : requests > 1000000 ? 1000000 : requests;
 }
 
-/* The middle one by rate. */
+/* Orders results by rate, for the median. */
 static int compare_results(const void *a, const void *b)
 {
 	const struct soda_transport_result *x = a, *y = b;
@@ -214,7 +214,7 @@ static int measure_once(struct bench *b, const struct soda_transport_point *p,
 	return ret;
 }
 
-/* In turn with perftest, so that both meet the same machine. */
+/* Rounds of SODA and perftest in turns, so that both meet the same state of the machine. */
 static int measure_point(struct bench *b, const struct soda_transport_point *p)
 {
 	struct soda_transport_result r[ROUNDS_MAX];
@@ -238,7 +238,7 @@ static int measure_point(struct bench *b, const struct soda_transport_point *p)
 	return 0;
 }
 
-/* A message of the control plane is shorter, and each takes a client of its own. */
+/* Whether SEND can do it: its messages are short, and each under way takes a client of its own. */
 static bool possible(const struct soda_transport_point *p)
 {
 	return p->request != SODA_TRANSPORT_SEND ||
@@ -271,7 +271,7 @@ static uint32_t largest(const uint32_t *list, unsigned n)
 	return max;
 }
 
-/* This process on a node, and its buffers, from the next connection on. */
+/* Run on this node, with buffers there from the next connection on. */
 static void move_to(int node)
 {
 	struct soda_nodes all;

@@ -116,7 +116,7 @@ uint32_t soda_bench_access_share(const struct soda_bench_access *access, uint32_
 	       soda_bench_access_first(access, thread);
 }
 
-/* The accesses of one thread of ours, into out unless that is NULL; how many. */
+/* Write one thread's accesses out of the trace to out, unless that is NULL; returns how many. */
 static uint32_t replay(const struct soda_bench_access *access, uint32_t thread, uint32_t *out)
 {
 	const struct soda_bench_trace *trace = &access->trace;
