@@ -47,7 +47,7 @@ static int learn_ids(struct build *b, struct soda_graph_source *source,
 	return ret ? ret : soda_graph_idmap_finish(ids, err);
 }
 
-/* Ids to vertices, self-loops out and mirror images in, in place; returns how many edges. */
+/* In place: make vertices of ids, drop self-loops, add mirror images; returns how many edges. */
 static long prepare(struct build *b, long count, struct soda_graph_error *err)
 {
 	long kept = 0, all;
@@ -88,7 +88,7 @@ static int sort_source(struct build *b, struct soda_graph_source *source,
 	return ret ? ret : (int)count;
 }
 
-/* The same of a triple's edges, reversed. */
+/* Add a triple's edges, reversed, to the sorter. */
 static int sort_reversed(struct build *b, const char *path, struct soda_graph_error *err)
 {
 	struct soda_graph_source *source;
@@ -157,7 +157,7 @@ static int write_sorted(struct build *b, struct csr_writer *w, struct soda_graph
 	return ret ? ret : soda_graph_writer_flush(&w->adj, err);
 }
 
-/* The sorter's edges as PATH.idx and PATH.adj; without the config the files are no graph yet. */
+/* Write the sorter's edges as PATH.idx and PATH.adj; without PATH.config they are no graph yet. */
 static int write_csr(struct build *b, const char *path, struct soda_graph_error *err)
 {
 	char *idx = soda_graph_path(path, ".idx"), *adj = soda_graph_path(path, ".adj");
@@ -180,7 +180,10 @@ static int write_csr(struct build *b, const char *path, struct soda_graph_error 
 	return ret;
 }
 
-/* Sort by `fill` and write; PATH's folder takes what does not fit. */
+/*
+ * Sort the edges that `fill` adds, and write them; edges that do not fit in memory lie in PATH's
+ * folder.
+ */
 static int make_csr(struct build *b, const char *path,
 		    int (*fill)(struct build *b, void *arg, struct soda_graph_error *err),
 		    void *arg, struct soda_graph_error *err)
@@ -212,7 +215,7 @@ static int fill_reversed(struct build *b, void *arg, struct soda_graph_error *er
 	return sort_reversed(b, arg, err);
 }
 
-/* The second triple of a directed graph. */
+/* Make the triple of in-edges of a directed graph. */
 static int make_in(struct build *b, struct soda_graph_error *err)
 {
 	struct soda_graph_info out = b->info;

@@ -13,20 +13,18 @@
 #include "graph/format/triple.h"
 
 struct soda_graph_build {
-	const char *path; /* of the triple, without the ending */
-	bool symmetric;	  /* or the source is */
-	size_t memory;	  /* for sorting, and a little more beside it; 0: 512 MiB */
-	/* Told often how far a step is; NULL: nobody. */
+	const char *path; /* the triple's path, without the ending */
+	bool symmetric;	  /* make a symmetric graph; a symmetric source makes one anyway */
+	size_t memory;	  /* for sorting; a little more is used beside it; 0: 512 MiB */
+	/* Called often with the part of a step that is done; may be NULL. */
 	void (*progress)(void *arg, const char *step, double fraction);
 	void *arg;
 };
 
 /*
- * Read the source in one pass, two where its ids must be learnt first, and
- * write the triple; edges that do not fit into the memory lie, without a name,
- * in the triple's folder.  What is there of PATH's files is replaced, and
- * removed on failure.
- * 0, or the error of the source, of writing, or -ENOMEM.
+ * Read the source in one pass, or in two if its ids must be learnt first, and write the triple;
+ * edges that do not fit in `memory` lie in a file without a name in the triple's folder.  Replaces
+ * PATH's files; removes them on failure.  0, or the error of the source, of writing, or -ENOMEM.
  */
 int soda_graph_build(struct soda_graph_source *source, const struct soda_graph_build *build,
 		     struct soda_graph_info *info_p, struct soda_graph_error *err);

@@ -26,7 +26,8 @@ struct pass {
 	size_t count;
 	unsigned shift;
 	unsigned threads;
-	size_t (*at)[DIGITS]; /* by thread: how many, then where the next one goes */
+	size_t (*at)[DIGITS]; /* of each thread and digit: how many keys; then, where the next key
+				 goes */
 };
 
 static size_t slice_begin(const struct pass *p, unsigned thread)
@@ -48,7 +49,7 @@ static void count_slice(const struct pass *p, unsigned thread)
 	memcpy(p->at[thread], counts, sizeof(counts));
 }
 
-/* Counts to positions; false: all keys have the same digit, and there is nothing to do. */
+/* Make positions of the counts; false: all keys have the same digit, and nothing is to be done. */
 static bool place(const struct pass *p)
 {
 	size_t sum = 0;

@@ -20,7 +20,7 @@ struct run {
 struct soda_graph_sorter {
 	char *folder;
 	bool unique;
-	uint64_t *keys, *spare; /* of `room`; what is added goes to `keys` */
+	uint64_t *keys, *spare; /* `room` entries each; keys are added to `keys` */
 	size_t room, most, count;
 	uint64_t *sorted; /* keys or spare: the only run, in memory */
 	size_t taken;	  /* of it */
@@ -77,7 +77,7 @@ static int grow(struct soda_graph_sorter *s, struct soda_graph_error *err)
 	return 0;
 }
 
-/* Sort what is there, in place or into `spare`. */
+/* Sort the keys that were added, in place or into `spare`. */
 static int sort(struct soda_graph_sorter *s, struct soda_graph_error *err)
 {
 	uint64_t *spare = realloc(s->spare, s->room * sizeof(*spare));
@@ -156,7 +156,7 @@ static int load_head(struct soda_graph_sorter *s, size_t leaf, struct soda_graph
 	return soda_graph_reader_u64(r, &s->heads[leaf], err);
 }
 
-/* The smaller head of two subtrees goes up, the other one is noted. */
+/* Play two subtrees' heads: the smaller one goes up, the node notes the other one. */
 static uint32_t play(struct soda_graph_sorter *s, size_t node)
 {
 	uint32_t a, b;

@@ -28,7 +28,7 @@ int soda_graph_sorter_create(const char *folder, size_t memory, bool unique,
 int soda_graph_sorter_add(struct soda_graph_sorter *s, const struct soda_graph_edge *edges,
 			  size_t count, struct soda_graph_error *err);
 
-/* Nothing is added any more.  0; -ENOMEM; -EIO, -ENOSPC and the like. */
+/* All edges have been added. 0; -ENOMEM; -EIO, -ENOSPC and the like. */
 int soda_graph_sorter_finish(struct soda_graph_sorter *s, struct soda_graph_error *err);
 
 /* How much of the merge is done. */
@@ -38,7 +38,7 @@ double soda_graph_sorter_fraction(const struct soda_graph_sorter *s);
 long soda_graph_sorter_next(struct soda_graph_sorter *s, struct soda_graph_edge *edges, size_t max,
 			    struct soda_graph_error *err);
 
-/* NULL is a no-op. */
+/* Does nothing with NULL. */
 void soda_graph_sorter_destroy(struct soda_graph_sorter *s);
 
 /*

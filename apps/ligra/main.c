@@ -19,7 +19,7 @@ static int fail(int status, const struct soda_graph_error *err)
 	return status;
 }
 
-/* Loading fails on what was given, unless it is memory that is missing. */
+/* The exit status after loading failed: the input is wrong, unless memory was missing. */
 static int load_status(int ret)
 {
 	return ret == -ENOMEM || ret == -ENOSPC ? STATUS_FAILED : STATUS_BAD_INPUT;
@@ -68,7 +68,7 @@ static int verify(const struct options *o)
 	return status;
 }
 
-/* Labels are loaded for this alone. */
+/* Find the source's vertex; the graph's labels are needed for nothing else, and freed. */
 static int choose_source(struct graph *g, const struct options *o, struct result *r,
 			 struct soda_graph_error *err)
 {
@@ -82,7 +82,7 @@ static int choose_source(struct graph *g, const struct options *o, struct result
 	return ret;
 }
 
-/* After the runs: the arrays still are what was loaded, and the result is right. */
+/* After the runs: check that the arrays still are what was loaded, and that the result is right. */
 static int finish(const struct options *o, struct report *report, struct soda_graph_error *err)
 {
 	int ret = o->trusted ? 0 : graph_check(report->g, err);
@@ -118,7 +118,7 @@ static int measure(const struct graph *g, struct mem *arrays, const struct optio
 	return status;
 }
 
-/* Vertex data stays out of a DPU agent's dynamic cache. */
+/* Keep vertex data out of a DPU agent's dynamic cache, which then is for edges alone. */
 static void keep_for_edges(struct graph *g)
 {
 	static const enum graph_part parts[] = { PART_OUT_OFFSETS, PART_IN_OFFSETS };

@@ -10,10 +10,10 @@ enum command { COMMAND_RUN, COMMAND_VERIFY };
 struct options {
 	enum command command;
 	const struct app *app; /* to run */
-	char **files;	       /* what follows the command; NULL at the end */
+	char **files;	       /* the arguments after the command; NULL at the end */
 	int file_count;
 	struct graph_input input;
-	enum mem_kind memory, arrays; /* of the graph; of what the application computes */
+	enum mem_kind memory, arrays; /* where the graph lies; where the application's arrays lie */
 	bool has_arrays;
 	bool has_source;
 	uint64_t source; /* an id of the input */
@@ -27,7 +27,7 @@ struct options {
 	const char *json, *result; /* files to write, or NULL */
 };
 
-/* Ends the process: with 0 after --help, with 2 and a sentence for what it does not understand. */
+/* Ends the process after --help, with 0, and after a message about a wrong option, with 2. */
 void options_parse(int argc, char **argv, struct options *o_p);
 
 #endif

@@ -18,7 +18,7 @@ double clock_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Of all threads of this process, user and system. */
+/* CPU time of all threads of this process, user and system. */
 static double cpu_seconds(void)
 {
 	struct rusage u;
@@ -77,7 +77,7 @@ static int by_seconds(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Sorts; the one in the middle, with the largest memory of all. */
+/* Sorts; returns the run of median time, with the largest memory of all runs. */
 static struct measured median(struct measured *all, unsigned count)
 {
 	struct measured m;

@@ -15,7 +15,7 @@ struct result {
 	void *array;
 };
 
-/* result.c: as a file, for a check by another process that has the memory for it. */
+/* result.c: a result as a file, so that another process can check it that has the memory for it. */
 
 size_t result_bytes(const struct app *app, uint64_t vertices);
 
@@ -24,8 +24,8 @@ int result_write(const char *path, const struct graph *g, const struct result *r
 		 struct soda_graph_error *err);
 
 /*
- * Into local memory; the caller frees r_p->array with free().  0; -EINVAL: not
- * a result, damaged, or of another graph; -EIO, -ENOMEM.
+ * Read a result into local memory; the caller frees r_p->array with free().  0; -EINVAL: not a
+ * result, damaged, or of another graph; -EIO, -ENOMEM.
  */
 int result_read(const char *path, const struct graph *g, struct result *r_p,
 		struct soda_graph_error *err);
@@ -36,7 +36,7 @@ struct measured {
 	unsigned rounds;
 	uint64_t faults, bytes_fetched, bytes_written_back;
 	uint64_t prefetched, prefetch_useless; /* chunks */
-	uint64_t pss_bytes;		       /* after it, the most of all runs */
+	uint64_t pss_bytes;		       /* after the run; the most of all runs */
 };
 
 /*
@@ -67,7 +67,7 @@ int report_write(const char *path, const struct report *r, struct soda_graph_err
  */
 int warm_up(uint64_t bytes, struct soda_graph_error *err);
 
-/* Of a monotonic clock. */
+/* Seconds of a monotonic clock. */
 double clock_seconds(void);
 
 #endif

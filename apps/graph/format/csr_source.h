@@ -20,13 +20,13 @@ struct soda_graph_csr_layout {
 	uint64_t vertices, edges;
 	bool symmetric;
 	unsigned offset_bytes; /* 4 or 8 */
-	bool closed;	       /* the offsets end with the number of edges */
+	bool closed;	       /* the last offset is the number of edges */
 	struct soda_graph_csr_file offsets, targets;
 };
 
 /*
- * The files have the right sizes.  Closes the descriptors in the end, also on
- * failure.  0 or -ENOMEM.
+ * The caller has checked the files' sizes.  Closes the descriptors in the end, also on failure.  0
+ * or -ENOMEM.
  */
 int soda_graph_csr_open(const struct soda_graph_csr_layout *layout,
 			struct soda_graph_source **source_p, struct soda_graph_error *err);

@@ -38,7 +38,7 @@ print(struct export *x, struct soda_graph_error *err, const char *fmt, ...)
 	return soda_graph_writer_put(&x->out, text, (size_t)length, err);
 }
 
-/* Two numbers and the end of the line: what takes the time of an export, so without printf. */
+/* Write two numbers and the end of the line; without printf, because an export does little else. */
 static int put_pair(struct export *x, uint64_t a, char between, uint64_t b,
 		    struct soda_graph_error *err)
 {

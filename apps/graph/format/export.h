@@ -8,7 +8,7 @@
 #include "graph/format/triple.h"
 
 enum soda_graph_format {
-	SODA_GRAPH_TRIPLE,    /* not one of `write`'s */
+	SODA_GRAPH_TRIPLE,    /* not a format to export to */
 	SODA_GRAPH_ADJACENCY, /* Ligra's text */
 	SODA_GRAPH_SNAP,      /* an edge list, with the input's ids */
 	SODA_GRAPH_MTX,	      /* Matrix Market, pattern */

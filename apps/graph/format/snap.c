@@ -23,7 +23,7 @@ static int read_id(struct soda_graph_text *t, const char *expected, uint32_t *id
 	return ret;
 }
 
-/* One line: 1 an edge, 0 none on it, -EINVAL. */
+/* Read one line. 1: an edge; 0: the line has none; -EINVAL. */
 static int read_line(struct soda_graph_text *t, struct soda_graph_edge *e,
 		     struct soda_graph_error *err)
 {

@@ -12,7 +12,7 @@
 struct soda_graph_reader {
 	char *path;	  /* for messages */
 	int fd;		  /* not owned */
-	uint64_t at, end; /* of the file, of what is not in the buffer yet */
+	uint64_t at, end; /* the bytes of the file that are not in the buffer yet */
 	char *buffer;
 	size_t size, length, used;
 };
@@ -39,7 +39,7 @@ static inline bool soda_graph_reader_at_end(const struct soda_graph_reader *r)
 	return r->used == r->length && r->at == r->end;
 }
 
-/* One number; the length of what is read is a multiple of its size.  0, -EINVAL, -EIO. */
+/* Read one number; end - begin is a multiple of its size. 0, -EINVAL, -EIO. */
 static inline int soda_graph_reader_u64(struct soda_graph_reader *r, uint64_t *value_p,
 					struct soda_graph_error *err)
 {
@@ -85,7 +85,7 @@ int soda_graph_writer_flush(struct soda_graph_writer *w, struct soda_graph_error
 /* Flushes unless `failed`, when the file is removed; returns the first error. */
 int soda_graph_writer_close(struct soda_graph_writer *w, int failed, struct soda_graph_error *err);
 
-/* All of it at an offset.  0; -EIO, -ENOSPC and the like. */
+/* Write all bytes at an offset. 0; -EIO, -ENOSPC and the like. */
 int soda_graph_write_at(int fd, const char *path, const void *data, size_t bytes, uint64_t offset,
 			struct soda_graph_error *err);
 

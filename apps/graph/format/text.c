@@ -12,7 +12,7 @@
 #define END SODA_GRAPH_TEXT_END
 #define FAILED SODA_GRAPH_TEXT_FAILED
 
-/* At the end zlib tells a file that was cut off only to those who ask. */
+/* At the end of a file zlib must be asked whether the file was cut off. */
 int soda_graph_text_refill(struct soda_graph_text *t)
 {
 	int got = gzread(t->file, t->buffer, sizeof(t->buffer));

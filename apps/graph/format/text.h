@@ -32,13 +32,13 @@ int soda_graph_text_open(const char *path, struct soda_graph_text **text_p,
 			 struct soda_graph_error *err);
 void soda_graph_text_close(struct soda_graph_text *t);
 
-/* To the first byte.  0; -ESTALE: changed since it was opened; -EIO. */
+/* Go back to the first byte. 0; -ESTALE: the file has changed since it was opened; -EIO. */
 int soda_graph_text_rewind(struct soda_graph_text *t, struct soda_graph_error *err);
 
 /* How much of the file has been read. */
 double soda_graph_text_fraction(const struct soda_graph_text *t);
 
-/* The slow part of peek. */
+/* The slow part of soda_graph_text_peek(). */
 int soda_graph_text_refill(struct soda_graph_text *t);
 
 /* The next byte without taking it, or END or FAILED. */
@@ -56,22 +56,22 @@ static inline void soda_graph_text_take(struct soda_graph_text *t)
 int soda_graph_text_unexpected(struct soda_graph_text *t, const char *expected,
 			       struct soda_graph_error *err);
 
-/* Spaces and tabs. */
+/* Skip spaces and tabs. */
 void soda_graph_text_skip_blanks(struct soda_graph_text *t);
-/* Everything before the end of the line. */
+/* Skip everything before the end of the line. */
 void soda_graph_text_skip_line(struct soda_graph_text *t);
-/* Blanks and ends of lines. */
+/* Skip blanks and ends of lines. */
 void soda_graph_text_skip_space(struct soda_graph_text *t);
 
-/* Decimal digits.  0; -EINVAL: something else, or above `most` (below 2^64 - 10). */
+/* Read decimal digits. 0; -EINVAL: something else, or above `most` (below 2^64 - 10). */
 int soda_graph_text_number(struct soda_graph_text *t, const char *expected, uint64_t most,
 			   uint64_t *value_p, struct soda_graph_error *err);
 
-/* Blanks, then LF, CRLF or the end of the file.  0 or -EINVAL. */
+/* Expect blanks, then LF, CRLF or the end of the file. 0 or -EINVAL. */
 int soda_graph_text_end_line(struct soda_graph_text *t, const char *expected,
 			     struct soda_graph_error *err);
 
-/* What stands before a blank or the end of the line, cut to fit; "" where nothing does. */
+/* Copy what stands before the next blank or the end of the line, cut to fit; it may be "". */
 void soda_graph_text_word(struct soda_graph_text *t, char *word, size_t size);
 
 #endif

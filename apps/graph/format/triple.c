@@ -82,7 +82,7 @@ static bool parse_number(const char *text, int base, uint64_t most, uint64_t *va
 	return *text > ' ' && *text != '-' && *text != '+' && !*end && !errno && *value_p <= most;
 }
 
-/* NAME VALUE; returns the fact, or -1. */
+/* Parse a line NAME VALUE; returns the fact, or -1. */
 static int parse_fact(const char *line, struct soda_graph_info *info)
 {
 	for (int i = 0; i < FACTS; i++) {
@@ -220,7 +220,7 @@ static int open_file(const char *path, const char *suffix, int *fd_p, uint64_t *
 	return ret;
 }
 
-/* The sizes of the files fit each other. */
+/* Check that the files' sizes fit each other. */
 static int check_sizes(const char *path, const struct soda_graph_info *info, uint64_t idx_bytes,
 		       uint64_t adj_bytes, struct soda_graph_error *err)
 {

@@ -20,7 +20,7 @@
 
 struct soda_graph_info {
 	uint64_t vertices;
-	bool complete; /* all of the following is known: SODA wrote it */
+	bool complete; /* SODA wrote the file: the members below are known */
 	uint64_t edges;
 	bool symmetric, labelled;
 	uint32_t idx_sum, adj_sum, labels_sum; /* CRC-32 of the files */
@@ -33,18 +33,18 @@ struct soda_graph_info {
 int soda_graph_info_parse(const char *path, const char *text, size_t bytes,
 			  struct soda_graph_info *info_p, struct soda_graph_error *err);
 
-/* The same of the file PATH.config.  0; -EINVAL; what open(2) says. */
+/* Read and parse the file PATH.config. 0; -EINVAL; what open(2) says. */
 int soda_graph_info_read(const char *path, struct soda_graph_info *info_p,
 			 struct soda_graph_error *err);
 
-/* PATH.config with all it can say.  0; -EIO, -ENOSPC and the like. */
+/* Write PATH.config with all facts. 0; -EIO, -ENOSPC and the like. */
 int soda_graph_info_write(const char *path, const struct soda_graph_info *info,
 			  struct soda_graph_error *err);
 
 /* "PATH" + "SUFFIX", for the caller to free.  NULL: out of memory. */
 char *soda_graph_path(const char *path, const char *suffix);
 
-/* Remove what is there of a triple, its in-edges and labels. */
+/* Remove a triple's files, those of its in-edges and labels included. */
 void soda_graph_triple_remove(const char *path);
 
 #endif

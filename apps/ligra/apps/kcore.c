@@ -9,7 +9,7 @@
 struct kcore {
 	const struct csr *out;
 	uint32_t *cores;
-	uint32_t *degrees; /* towards what is left */
+	uint32_t *degrees; /* to the vertices that are left */
 	uint8_t *removed;
 	uint32_t k;
 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A maximal independent set: in each round those enter of which no undecided
- * neighbour has a smaller number, and their neighbours are out.
- * chosen[v]: MIS_IN or MIS_OUT.
+ * A maximal independent set: in each round those vertices enter that have no undecided neighbour
+ * with a smaller number, and their neighbours are out.  chosen[v]: MIS_IN or MIS_OUT.
  */
 #include "ligra/framework/app.h"
 #include "ligra/verify/agreed.h"
@@ -54,7 +53,7 @@ static inline void begin(struct mis *m, uint32_t v)
 	m->state[v] = CANDIDATE;
 }
 
-/* Those that entered stay for one more round, to tell their neighbours. */
+/* Vertices that entered stay for one more round, in which their neighbours become OUT. */
 static inline bool decide(struct mis *m, uint32_t v)
 {
 	switch (m->state[v]) {

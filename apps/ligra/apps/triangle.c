@@ -31,9 +31,9 @@ static inline uint64_t find(const struct csr *out, uint64_t i, uint64_t end, uin
 }
 
 /*
- * Neighbours that both have, smaller than either.  The shorter list is walked;
- * in the longer one the search doubles its steps, or a hub's list would be
- * read from its begin for each of its many neighbours.
+ * How many neighbours both vertices have that are smaller than either.  Walks the shorter list and
+ * searches the longer one, in steps that double: else a hub's list would be read from its start for
+ * each of the hub's many neighbours.
  */
 static inline uint64_t common(const struct csr *out, uint32_t a, uint32_t b)
 {

@@ -31,7 +31,7 @@ static void fetch_offsets(const struct ahead *a, uint64_t first, uint64_t count)
 	uint64_t begin, step = BLOCKS * count;
 	struct iovec range;
 
-	/* Once for several blocks: their offsets are a few pages. */
+	/* Fetch offsets once for several blocks: they are a few pages. */
 	if (first / count % BLOCKS)
 		return;
 	if (a->backwards ? first < 2 * step : first + 2 * step > a->csr->vertices)
@@ -81,7 +81,7 @@ void ahead_run_end(struct ahead_run *run)
 	run_flush(run);
 }
 
-/* The next piece is another thread's already: this one fetches for the piece after theirs. */
+/* Another thread has the next piece already: this thread fetches for the piece after those. */
 void ahead_fetch_list(const struct ahead *a, const struct vertex_subset *s, uint64_t i)
 {
 	uint64_t next = i + a->threads * AHEAD_ENTRIES;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fetching edge lists ahead of their use, where they lie in fabric memory or in
- * mapped files that are advised on: an edgeMap knows better than any pattern of
- * faults what it reads next.  Nothing happens on local memory.
+ * Fetches edge lists ahead of their use, if they lie in fabric memory or in mapped files with
+ * advice: an edgeMap knows what it reads next, which no pattern of faults tells.  On local memory
+ * these functions do nothing.
  */
 #ifndef LIGRA_AHEAD_H
 #define LIGRA_AHEAD_H
@@ -19,12 +19,12 @@ struct ahead {
 };
 
 /*
- * sweep: number of the pass over the whole of it.  On far memory every other one goes backwards,
- * and begins with what the last one has left in the page buffer, or the page cache.
+ * sweep: the number of this pass over all edges.  On far memory every second pass goes backwards:
+ * it begins with the edges that the pass before has left in the page buffer, or the page cache.
  */
 struct ahead ahead_of(const struct graph *g, const struct csr *csr, unsigned sweep);
 
-/* Slow parts of the calls below. */
+/* The slow parts of ahead_list() and ahead_next(). */
 void ahead_fetch_list(const struct ahead *a, const struct vertex_subset *s, uint64_t i);
 void ahead_fetch_words(const struct ahead *a, const struct vertex_subset *s, uint64_t i);
 
@@ -35,8 +35,10 @@ void ahead_fetch_words(const struct ahead *a, const struct vertex_subset *s, uin
  */
 uint64_t ahead_part(const struct ahead *a, uint64_t first, uint64_t words);
 
-/* List entries that a thread takes at a time, and words of a bitmap whose lists are fetched at
- * once. */
+/*
+ * List entries that a thread takes at a time, and words of a bitmap whose lists are fetched at
+ * once.
+ */
 #define AHEAD_ENTRIES 16
 #define AHEAD_WORDS 16
 
@@ -74,9 +76,9 @@ struct ahead_run {
 	struct iovec ranges[AHEAD_RANGES];
 };
 
-/* The range is complete. */
+/* End the range in the making, and begin another one. */
 void ahead_run_cut(struct ahead_run *run);
-/* All of it. */
+/* Fetch all ranges. */
 void ahead_run_end(struct ahead_run *run);
 
 static inline void ahead_run_add(struct ahead_run *run, uint64_t v)

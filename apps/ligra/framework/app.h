@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The applications, and what may be said of all of them. */
+/* The applications, and the parameters that all of them take. */
 #ifndef LIGRA_APP_H
 #define LIGRA_APP_H
 
 #include "ligra/framework/ligra.h"
 
 struct app_params {
-	uint32_t source;     /* of those that have one */
+	uint32_t source;     /* the vertex to begin at, for applications that have one */
 	unsigned iterations; /* pagerank: at most */
 	double epsilon;	     /* pagerank: stop when the ranks move by less in sum; 0: never */
 };
 
-/* Ligra's. */
+/* The defaults that Ligra has. */
 #define APP_PARAMS_DEFAULTS                                                                        \
 	{                                                                                          \
 		.iterations = 100, .epsilon = 1e-7                                                 \

@@ -28,7 +28,10 @@
 
 #define EDGE_FN(suffix) TEMPLATE_NAME(EDGE_MAP, suffix)
 
-/* The 64 vertices from `first` on: those that were added.  bits: NULL for all vertices. */
+/*
+ * Try the 64 vertices from `first` on; returns a bit for each that was added. bits: NULL for all
+ * vertices.
+ */
 static inline __attribute__((always_inline)) uint64_t EDGE_FN(_pull_word)(const struct csr *in,
 									  const uint64_t *bits,
 									  uint64_t first,
@@ -83,7 +86,10 @@ static inline uint64_t EDGE_FN(_pull)(const struct csr *in, const struct ahead *
 		uint64_t block = ahead->backwards ? blocks - 1 - turn : turn;
 		uint64_t i = block * size, end = i + size, later = 0, part = 0;
 
-		/* Of all vertices every page is read in order, which the runtime sees itself. */
+		/*
+		 * From all vertices the pages are read in order, a stream that the runtime finds
+		 * itself.
+		 */
 		if (bits && ahead_next(ahead, i * 64, size * 64, &later))
 			part = ahead_part(ahead, later, size);
 		for (end = end < words ? end : words; i < end; i++) {

@@ -52,13 +52,13 @@ struct graph {
 /* What a part is called in statistics and messages. */
 const char *graph_part_name(enum graph_part part);
 
-/* Its size: vertices, edges and labelled must be set. */
+/* The part's size in bytes; vertices, edges and labelled must be set. */
 size_t graph_part_bytes(const struct graph *g, enum graph_part part);
 
-/* Its array, NULL where it is not loaded; a symmetric graph's `in` parts are its `out` parts. */
+/* The part's array, NULL: not loaded; a symmetric graph's `in` parts are its `out` parts. */
 void *graph_part(const struct graph *g, enum graph_part part);
 
-/* Make this object, of the right size and in the graph's memory, the part. */
+/* Make `object`, which has the part's size and lies in the graph's memory, that part. */
 void graph_part_set(struct graph *g, enum graph_part part, void *object);
 
 void graph_part_free(struct graph *g, enum graph_part part);
@@ -69,8 +69,8 @@ void graph_keep(struct graph *g, unsigned parts);
 void graph_destroy(struct graph *g);
 
 /*
- * Every loaded part has its checksum, offsets ascend, targets are vertices.
- * By all threads.  0; -EBADMSG with the part, the byte and what was expected.
+ * Check that every loaded part has its checksum, that offsets ascend and that targets are vertices;
+ * by all threads.  0; -EBADMSG with the part, the byte and what was expected.
  */
 int graph_check(const struct graph *g, struct soda_graph_error *err);
 

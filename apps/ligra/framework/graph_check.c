@@ -8,7 +8,7 @@
 
 #define BLOCK ((size_t)1 << 20)
 
-/* What is wrong, the first of a part in the file's order. */
+/* The first error of a part, in the file's order. */
 struct flaw {
 	size_t at; /* byte; SIZE_MAX: nothing */
 	uint64_t least, most, found;
@@ -31,7 +31,7 @@ static void check_targets(const struct graph *g, const uint32_t *targets, size_t
 static void check_offsets(const struct graph *g, const uint64_t *offsets, size_t at, size_t count,
 			  struct flaw *flaw)
 {
-	/* The one before a block is checked with its own. */
+	/* The offset before the block, which the block before checks. */
 	uint64_t last = at ? offsets[-1] : 0;
 
 	for (size_t i = 0; i < count; i++) {

@@ -20,15 +20,15 @@ struct ligra_array;
 struct ligra {
 	const struct graph *g;
 	struct mem *mem;	      /* where the application's arrays and subsets lie */
-	struct ligra_array *arrays;   /* those allocated */
+	struct ligra_array *arrays;   /* the arrays that were allocated */
 	unsigned sweeps;	      /* passes over all edges so far */
 	int failed;		      /* 0 or the first error of an allocation */
-	struct soda_graph_error *err; /* and its sentence */
+	struct soda_graph_error *err; /* the sentence of that error */
 };
 
 /* Flags of an edgeMap. */
 #define EDGE_TRANSPOSED 1u /* along the edges' reverse */
-#define EDGE_NO_OUTPUT 2u  /* nobody wants to know what was reached: returns an empty subset */
+#define EDGE_NO_OUTPUT 2u  /* the caller does not need what was reached: returns an empty subset */
 
 /* `count` zeros of `size` bytes, until ligra_end().  NULL: see `failed`. */
 void *ligra_array(struct ligra *l, uint64_t count, size_t size, const char *name);

@@ -24,13 +24,13 @@ enum mem_kind {
 	MEM_FAM,	  /* anonymous objects, filled by this program */
 	MEM_SERVED,	  /* files that the memory server exports, read-only */
 	MEM_MMAP,	  /* files of this machine, mapped: what fabric memory is compared with */
-	MEM_MMAP_ADVISED, /* the same, with all the advice that fabric memory gets */
+	MEM_MMAP_ADVISED, /* the same, with the advice that fabric memory gets */
 };
 
 struct mem {
 	enum mem_kind kind;
 	uint64_t bytes; /* allocated now */
-	uint64_t peak;	/* the most at a time; whoever asks may set it back to bytes */
+	uint64_t peak;	/* the most at a time; a caller may set it back to bytes */
 	bool trusted;	/* a graph in it is not read for its checksums */
 };
 
@@ -48,12 +48,14 @@ int mem_open(struct mem *mem, enum mem_kind kind, unsigned threads, struct soda_
 int mem_map(struct mem *mem, const char *name, size_t bytes, void **object_p, size_t *bytes_p,
 	    struct soda_graph_error *err);
 
-/* A zero-filled object; dram and fam only.  0 or -ENOMEM, -ENOSPC and the like; 0 bytes are
- * allowed. */
+/*
+ * A zero-filled object; dram and fam only.  0 or -ENOMEM, -ENOSPC and the like; 0 bytes are
+ * allowed.
+ */
 int mem_alloc(struct mem *mem, size_t bytes, const char *name, void **object_p,
 	      struct soda_graph_error *err);
 
-/* `bytes` as at allocation.  NULL is a no-op. */
+/* Free the object; `bytes` as at allocation. Does nothing with NULL. */
 void mem_free(struct mem *mem, void *object, size_t bytes);
 
 /*
@@ -65,7 +67,7 @@ void mem_advise(const struct mem *mem, void *object, size_t bytes, int advice);
 /* Ranges of objects that are read soon: soda_prefetchv(), or MADV_WILLNEED. A hint. */
 void mem_prefetch(const struct mem *mem, const struct iovec *ranges, int n);
 
-/* A file of the graph is an object as it is, and is not read into one. */
+/* Whether a file of the graph is mapped as an object, and not read into one. */
 static inline bool mem_is_file(const struct mem *mem)
 {
 	return mem->kind == MEM_SERVED || mem->kind == MEM_MMAP || mem->kind == MEM_MMAP_ADVISED;
@@ -77,13 +79,13 @@ static inline bool mem_is_fabric(const struct mem *mem)
 	return mem->kind == MEM_FAM || mem->kind == MEM_SERVED;
 }
 
-/* Whether to fetch ahead, and to go back and forth: pages are far, and the program says so. */
+/* Whether pages are far and advice is given: then to fetch ahead, and to sweep back and forth. */
 static inline bool mem_is_far(const struct mem *mem)
 {
 	return mem_is_fabric(mem) || mem->kind == MEM_MMAP_ADVISED;
 }
 
-/* The runtime's counters; zeros for what needs no runtime. */
+/* The runtime's counters; zeros for memory without the runtime. */
 struct soda_stats mem_stats(const struct mem *mem);
 
 const char *mem_kind_name(enum mem_kind kind);

@@ -34,7 +34,7 @@ struct vertex_subset subset_all(struct ligra *l);
 struct vertex_subset subset_none(struct ligra *l);
 struct vertex_subset subset_single(struct ligra *l, uint32_t v);
 
-/* Frees its memory and leaves it empty. */
+/* Frees the subset's memory and leaves it empty. */
 void subset_free(struct vertex_subset *s);
 
 /* Frees the old one: `frontier = edgeMap(frontier)` of the papers. */
@@ -43,10 +43,10 @@ void subset_replace(struct vertex_subset *s, struct vertex_subset by);
 /* Make a bitmap of a list; false: out of memory, the subset is as it was. */
 bool subset_to_bits(struct ligra *l, struct vertex_subset *s);
 
-/* The members of either; they have none in common.  Frees both. */
+/* The members of both subsets, which have none in common. Frees both. */
 struct vertex_subset subset_join(struct ligra *l, struct vertex_subset *a, struct vertex_subset *b);
 
-/* Edges that begin at its members; `enough`: a sum above this may be left unfinished. */
+/* How many edges begin at the members; the sum may stop once it is above `enough`. */
 uint64_t subset_edges(const struct vertex_subset *s, const struct csr *csr, uint64_t enough);
 
 static inline uint64_t subset_words(const struct vertex_subset *s)
@@ -54,7 +54,7 @@ static inline uint64_t subset_words(const struct vertex_subset *s)
 	return (s->vertices + 63) / 64;
 }
 
-/* 64 members from vertex 64 * i on; not of a list. */
+/* The bits of the 64 vertices from 64 * i on; not of a list. */
 static inline uint64_t subset_word(const struct vertex_subset *s, uint64_t i)
 {
 	if (s->bits)
@@ -102,7 +102,9 @@ static inline void collector_add(struct collector *c, struct found *f, uint32_t 
 	f->vertices[f->count++] = v;
 }
 
-/* An empty bitmap for those who set whole words.  `size` is theirs to set.  NULL bits: failed. */
+/*
+ * An empty bitmap for a caller that sets whole words and `size` itself. NULL bits: out of memory.
+ */
 struct vertex_subset subset_bitmap(struct ligra *l);
 
 #endif

@@ -73,7 +73,7 @@ int file_write_array(int fd, const char *path, const void *array, size_t bytes, 
 	return ret;
 }
 
-/* The blocks of one thread, every n-th. */
+/* Read one thread's blocks: every n-th. */
 static int read_blocks(int fd, const char *path, char *array, size_t bytes, off_t offset,
 		       struct soda_graph_error *err)
 {

@@ -45,7 +45,7 @@ static int load_source(struct soda_graph_source *source, bool symmetric, unsigne
 	return ret;
 }
 
-/* A triple of which all is known is taken as it is. */
+/* Whether the path is a triple that SODA wrote: that is loaded without being made again. */
 static bool is_complete(const char *path)
 {
 	struct soda_graph_error unused;

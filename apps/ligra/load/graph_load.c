@@ -15,7 +15,7 @@ static const char *const suffixes[PARTS] = {
 	[PART_IN_TARGETS] = ".in.adj", [PART_LABELS] = ".labels",
 };
 
-/* PATH.config from where the other files are. */
+/* Read PATH.config from where the other files are. */
 static int read_info(const char *path, struct mem *mem, struct soda_graph_info *info_p,
 		     struct soda_graph_error *err)
 {
@@ -111,7 +111,7 @@ static int load_part(const char *path, enum graph_part part, struct graph *g,
 
 	if (!name)
 		return soda_graph_fail(err, ENOMEM, "%s: out of memory", path);
-	/* A file without bytes cannot be mapped; nobody reads its elements. */
+	/* A file without bytes cannot be mapped, and has no elements to read. */
 	if (mem_is_file(g->mem) && bytes) {
 		ret = mem_map(g->mem, name, bytes, &object, &bytes, err);
 		if (!ret)

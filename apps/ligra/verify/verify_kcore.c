@@ -9,8 +9,8 @@
 struct buckets {
 	uint32_t *degrees;
 	uint32_t *order;    /* the vertices by degree */
-	uint32_t *position; /* of a vertex in it */
-	uint64_t *begin;    /* of each degree in it */
+	uint32_t *position; /* of a vertex in `order` */
+	uint64_t *begin;    /* where each degree begins in `order` */
 	uint32_t largest;
 };
 
@@ -43,7 +43,10 @@ static void fill(struct buckets *b, const struct graph *g)
 	b->begin[0] = 0;
 }
 
-/* v has a degree less: it changes places with the first of its bucket, which then begins later. */
+/*
+ * Lower the degree of v by one: v changes places with the first vertex of its bucket, and the
+ * bucket then begins behind it.
+ */
 static void lower(struct buckets *b, uint32_t v)
 {
 	uint64_t first = b->begin[b->degrees[v]]++;

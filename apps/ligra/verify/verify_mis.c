@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Any set will do in which no two are neighbours and to which no vertex can be added. */
+/* Accepts every set in which no two vertices are neighbours and to which no vertex can be added. */
 #include "ligra/verify/agreed.h"
 #include "ligra/verify/verify.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* For each vertex its neighbours are marked, and what is two edges away looked up among them. */
+/* For each vertex: mark its neighbours, and look up among them the vertices two edges away. */
 #include "ligra/verify/verify.h"
 
 #include <inttypes.h>
