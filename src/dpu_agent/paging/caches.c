@@ -76,7 +76,7 @@ struct soda_loader {
 };
 
 /* Transfers of one read_now(), and how they ended. */
-struct awaited {
+struct cache_reads {
 	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
 	unsigned ended;
 	int status; /* of the first that failed */
@@ -84,7 +84,7 @@ struct awaited {
 
 static void ended(struct soda_transfer *t, int status)
 {
-	struct awaited *a = t->arg;
+	struct cache_reads *a = t->arg;
 
 	a->ended++;
 	if (status && !a->status)
@@ -114,7 +114,7 @@ static struct soda_channel *choose(struct soda_session *s)
 static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
 		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n)
 {
-	struct awaited a = { .ended = 0 };
+	struct cache_reads a = { .ended = 0 };
 	int ret;
 
 	for (uint32_t i = 0; i < n; i++)

@@ -10,7 +10,8 @@
 
 bool soda_file_io_plain_only;
 
-struct slot {
+/* A range of the file under way; moves on with each part that is done. */
+struct file_transfer {
 	uint64_t offset;
 	uint32_t left; /* 0: the slot is free */
 };
@@ -18,7 +19,7 @@ struct slot {
 struct queue {
 	const struct soda_file_io *io;
 	struct io_uring ring;
-	struct slot slots[QUEUE_DEPTH];
+	struct file_transfer slots[QUEUE_DEPTH];
 	unsigned busy;	    /* slots; busy >= under_way */
 	unsigned under_way; /* submitted and not completed */
 	int status;	    /* the first error, after which no range is started */
@@ -26,7 +27,7 @@ struct queue {
 };
 
 /* Move the rest of one range by pread or pwrite. 0 or negative errno. */
-static int move(const struct soda_file_io *io, struct slot *slot)
+static int move(const struct soda_file_io *io, struct file_transfer *slot)
 {
 	while (slot->left) {
 		uint8_t *at = io->memory + slot->offset;
@@ -43,7 +44,7 @@ static int move(const struct soda_file_io *io, struct slot *slot)
 	return 0;
 }
 
-static void submit(struct queue *queue, struct slot *slot)
+static void submit(struct queue *queue, struct file_transfer *slot)
 {
 	const struct soda_file_io *io = queue->io;
 	/* never NULL: there are as many entries as slots */
@@ -61,7 +62,7 @@ static void submit(struct queue *queue, struct slot *slot)
 /* Start a range in each free slot. */
 static void start_more(struct queue *queue)
 {
-	for (struct slot *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++) {
+	for (struct file_transfer *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++) {
 		if (slot->left)
 			continue;
 		if (queue->status || !queue->io->next(queue->io->arg, &slot->offset, &slot->left)) {
@@ -79,7 +80,7 @@ static void fail(struct queue *queue, int r)
 		queue->status = r;
 }
 
-static void complete(struct queue *queue, struct slot *slot, int r)
+static void complete(struct queue *queue, struct file_transfer *slot, int r)
 {
 	if (r == -EINTR || r == -EAGAIN) {
 		/* not submitted again, which might go on for ever */
@@ -129,7 +130,7 @@ static bool advance(struct queue *queue)
 
 static int run_plain(const struct soda_file_io *io)
 {
-	struct slot slot;
+	struct file_transfer slot;
 	int r = 0;
 
 	while (!r && io->next(io->arg, &slot.offset, &slot.left))
@@ -140,7 +141,7 @@ static int run_plain(const struct soda_file_io *io)
 /* For a closed queue: move the ranges in its slots, and those that were not started. */
 static int finish(struct queue *queue)
 {
-	for (struct slot *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++)
+	for (struct file_transfer *slot = queue->slots; slot < queue->slots + QUEUE_DEPTH; slot++)
 		if (!queue->status && slot->left)
 			fail(queue, move(queue->io, slot));
 	return queue->status ? queue->status : run_plain(queue->io);
@@ -153,7 +154,7 @@ static int run_queue(struct queue *queue)
 	start_more(queue);
 	while (queue->busy && advance(queue)) {
 		while (!io_uring_peek_cqe(&queue->ring, &cqe)) {
-			struct slot *slot = io_uring_cqe_get_data(cqe);
+			struct file_transfer *slot = io_uring_cqe_get_data(cqe);
 			int r = cqe->res;
 
 			io_uring_cqe_seen(&queue->ring, cqe);

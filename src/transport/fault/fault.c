@@ -20,7 +20,8 @@
 
 #define PREFIX "fault+"
 
-struct slot {
+/* A READ or WRITE that was posted, and what the rules do to it. */
+struct fault_request {
 	uint64_t cookie;
 	uint64_t due_ns; /* FAULT_DELAY */
 	uint32_t bytes;
@@ -36,7 +37,7 @@ struct fault_conn {
 	uint32_t done, posted; /* done <= posted */
 	bool cut;	       /* at the next flush */
 	bool in_place;
-	struct slot slots[];
+	struct fault_request slots[];
 };
 
 static struct fault_conn *fault(const struct soda_conn *conn)
@@ -173,14 +174,14 @@ static int post_below(struct fault_conn *c, const struct soda_post *p)
 static int fault_post(struct soda_conn *conn, const struct soda_post *p)
 {
 	struct fault_conn *c = fault(conn);
-	struct slot *s = &c->slots[c->posted & c->mask];
+	struct fault_request *s = &c->slots[c->posted & c->mask];
 	const struct fault_rule *r =
 		soda_fault_decide(&c->rules, p->write ? FAULT_WRITE : FAULT_READ);
 	int ret = 0;
 
-	*s = (struct slot){ .cookie = p->cookie,
-			    .bytes = p->bytes,
-			    .action = r ? r->action : FAULT_NONE };
+	*s = (struct fault_request){ .cookie = p->cookie,
+				     .bytes = p->bytes,
+				     .action = r ? r->action : FAULT_NONE };
 	if (s->action == FAULT_FAIL)
 		s->err = r->err;
 	else if (s->action == FAULT_DELAY)
@@ -241,7 +242,7 @@ static int poll_below(struct fault_conn *c, struct soda_done *done, int max, int
  */
 static int poll_faulty(struct fault_conn *c, struct soda_done *done, int64_t wait_ns)
 {
-	struct slot *s = &c->slots[c->done & c->mask];
+	struct fault_request *s = &c->slots[c->done & c->mask];
 	int64_t held = INT64_MAX;
 
 	if (s->action == FAULT_FAIL) {

@@ -15,7 +15,7 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-struct control {
+struct control_peer {
 	struct soda_peer peer;
 	struct soda_wire_hello hello;
 	uint8_t request[SODA_WIRE_MAX_CONTROL];
@@ -39,7 +39,7 @@ static int send_reply(int sock, const struct soda_wire_frame *frame, const void 
 	return soda_stream_send(sock, iov, 2, soda_deadline(SODA_CALL_BODY_MS));
 }
 
-static int answer(struct control *c, const struct soda_wire_frame *request)
+static int answer(struct control_peer *c, const struct soda_wire_frame *request)
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_reply reply = { .body = c->reply, .share = { .fd = -1 } };
@@ -71,7 +71,7 @@ bool soda_control_is_call(const struct soda_wire_frame *frame)
 	       frame->length <= SODA_WIRE_MAX_CONTROL;
 }
 
-static void serve(struct control *c)
+static void serve(struct control_peer *c)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
@@ -100,7 +100,7 @@ static void serve(struct control *c)
 
 static void *control_main(void *arg)
 {
-	struct control *c = arg;
+	struct control_peer *c = arg;
 	struct soda_listener *l = c->peer.listener;
 	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
@@ -137,7 +137,7 @@ int soda_control_thread(void *(*main)(void *arg), void *arg)
 int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
 		       const struct soda_wire_hello *hello, struct soda_why *why)
 {
-	struct control *c = calloc(1, sizeof(*c));
+	struct control_peer *c = calloc(1, sizeof(*c));
 	int ret;
 
 	if (!c) {

@@ -14,7 +14,8 @@
 
 #define LOOK_EVERY_NS 5000000 /* at the socket, while requests complete */
 
-struct slot {
+/* A READ or WRITE that was posted. */
+struct shm_request {
 	uint64_t cookie;
 	uint8_t *remote, *local;
 	uint8_t *dirty; /* of the first 64 KiB unit of a WRITE, or NULL */
@@ -29,7 +30,7 @@ struct shm_data {
 	uint32_t mask;			/* slots - 1 */
 	uint32_t done, flushed, posted; /* done <= flushed <= posted */
 	uint64_t looked_ns;
-	struct slot slots[];
+	struct shm_request slots[];
 };
 
 static struct shm_data *data(const struct soda_conn *conn)
@@ -40,16 +41,16 @@ static struct shm_data *data(const struct soda_conn *conn)
 static int data_post(struct soda_conn *conn, const struct soda_post *p)
 {
 	struct shm_data *c = data(conn);
-	struct slot *s = &c->slots[c->posted & c->mask];
+	struct shm_request *s = &c->slots[c->posted & c->mask];
 	uint64_t unit = p->offset / SODA_DIRTY_UNIT;
 
 	if (!p->mr->map)
 		return -EINVAL;
-	*s = (struct slot){ .cookie = p->cookie,
-			    .remote = p->mr->map + p->offset,
-			    .local = p->data,
-			    .bytes = p->bytes,
-			    .write = p->write };
+	*s = (struct shm_request){ .cookie = p->cookie,
+				   .remote = p->mr->map + p->offset,
+				   .local = p->data,
+				   .bytes = p->bytes,
+				   .write = p->write };
 	if (p->write && p->mr->dirty_map) {
 		s->dirty = p->mr->dirty_map + unit;
 		s->dirty_n = (uint32_t)((p->offset + p->bytes - 1) / SODA_DIRTY_UNIT - unit + 1);
@@ -65,7 +66,7 @@ static int data_flush(struct soda_conn *conn, bool polling)
 }
 
 /* 0; -EFAULT: what is to be written may not be read. */
-static int transfer(const struct slot *s)
+static int transfer(const struct shm_request *s)
 {
 	if (!s->write) {
 		memcpy(s->local, s->remote, s->bytes);
@@ -109,7 +110,7 @@ static int data_poll(struct soda_conn *conn, struct soda_done *done, int max, in
 			return ret;
 	}
 	while (n < max && c->done != c->flushed) {
-		const struct slot *s = &c->slots[c->done & c->mask];
+		const struct shm_request *s = &c->slots[c->done & c->mask];
 
 		/* it is the caller's wish that nothing more is touched */
 		if (atomic_load_explicit(&conn->aborted, memory_order_acquire))

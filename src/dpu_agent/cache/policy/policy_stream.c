@@ -29,7 +29,8 @@ enum { SOMETIMES = 32, EAGER_MAX = 8, WALK = 16 };
 enum { PAID = 48 }; /* sectors, of 64 */
 enum list { NOWHERE, STREAM, DONE, SETTLED, LISTS };
 
-struct slot {
+/* What the policy knows of the entry in a slot of the cache. */
+struct stream_slot {
 	struct soda_cache_key key;
 	uint64_t used;	 /* sectors, in this lap */
 	uint32_t gained; /* sectors of all hits */
@@ -41,7 +42,7 @@ struct slot {
 
 struct stream_state {
 	const struct soda_cache_setup *setup;
-	struct slot *slots;
+	struct stream_slot *slots;
 	struct soda_stream_history history;
 	uint32_t held, turn;
 	uint32_t head[LISTS], tail[LISTS];
@@ -51,7 +52,7 @@ struct stream_state {
 
 static size_t stream_state_bytes(const struct soda_cache_setup *setup)
 {
-	return sizeof(struct stream_state) + setup->slots * sizeof(struct slot) +
+	return sizeof(struct stream_state) + setup->slots * sizeof(struct stream_slot) +
 	       soda_stream_history_bytes(setup->slots);
 }
 
@@ -60,7 +61,7 @@ static void stream_init(void *arg, const struct soda_cache_setup *setup)
 	struct stream_state *st = arg;
 
 	st->setup = setup;
-	st->slots = (struct slot *)(st + 1);
+	st->slots = (struct stream_slot *)(st + 1);
 	soda_stream_history_init(&st->history, setup->slots, st->slots + setup->slots);
 	st->eager = EAGER_MAX / 2;
 	st->sector_shift = (uint32_t)__builtin_ctz(setup->entry_bytes) - 6;
@@ -72,7 +73,7 @@ static void stream_init(void *arg, const struct soda_cache_setup *setup)
 
 static void list_remove(struct stream_state *st, uint32_t id)
 {
-	struct slot *s = &st->slots[id];
+	struct stream_slot *s = &st->slots[id];
 
 	if (s->list == NOWHERE)
 		return;
@@ -83,7 +84,7 @@ static void list_remove(struct stream_state *st, uint32_t id)
 
 static void list_push(struct stream_state *st, enum list list, uint32_t id)
 {
-	struct slot *s = &st->slots[id];
+	struct stream_slot *s = &st->slots[id];
 
 	list_remove(st, id);
 	s->list = (uint8_t)list;
@@ -183,7 +184,7 @@ static void leave(struct stream_state *st, const struct soda_cache_key *key, int
 {
 	uint64_t entry = key->entry - 2 * (uint64_t)way;
 	const struct soda_stream_record *r = soda_stream_find(&st->history, key->owner, entry);
-	const struct slot *s;
+	const struct stream_slot *s;
 
 	if (!r || r->slot >= st->setup->slots)
 		return;
@@ -317,7 +318,7 @@ static bool stream_admit(void *arg, const struct soda_cache_key *key)
 static void stream_hit(void *arg, const struct soda_cache_touch *touch)
 {
 	struct stream_state *st = arg;
-	struct slot *s = &st->slots[touch->slot];
+	struct stream_slot *s = &st->slots[touch->slot];
 
 	s->again = true;
 	s->gained += (uint32_t)__builtin_popcountll(sectors_of(st, touch));

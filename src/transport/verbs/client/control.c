@@ -10,21 +10,21 @@
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
 
-struct control {
+struct verbs_control {
 	struct soda_conn conn;
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
 	struct soda_wire_two_sided two_sided; /* message_bytes 0: regions have keys */
 };
 
-static struct control *control(const struct soda_conn *conn)
+static struct verbs_control *control(const struct soda_conn *conn)
 {
-	return (struct control *)(uintptr_t)conn;
+	return (struct verbs_control *)(uintptr_t)conn;
 }
 
 /* One request and its reply, which is in c->messages.in. 0: answered, in *frame_p. */
-static int exchange(struct control *c, enum soda_msg type, const struct iovec *body, int body_n,
-		    uint64_t deadline_ns, struct soda_wire_frame *frame_p)
+static int exchange(struct verbs_control *c, enum soda_msg type, const struct iovec *body,
+		    int body_n, uint64_t deadline_ns, struct soda_wire_frame *frame_p)
 {
 	struct soda_verbs_messages *m = &c->messages;
 	struct soda_wire_frame frame = { .type = (uint8_t)type };
@@ -43,7 +43,7 @@ static int exchange(struct control *c, enum soda_msg type, const struct iovec *b
 	return ret;
 }
 
-static int take_reply(struct control *c, const struct soda_wire_frame *frame, void *reply,
+static int take_reply(struct verbs_control *c, const struct soda_wire_frame *frame, void *reply,
 		      size_t capacity, size_t *reply_bytes_p, struct soda_why *why)
 {
 	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
@@ -67,7 +67,7 @@ static int control_call(struct soda_conn *conn, enum soda_msg type, const struct
 			int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 			int timeout_ms, struct soda_why *why)
 {
-	struct control *c = control(conn);
+	struct verbs_control *c = control(conn);
 	struct soda_wire_frame frame;
 	int ret, answer;
 
@@ -106,7 +106,7 @@ static int control_open_region(struct soda_conn *conn, const struct soda_wire_op
 			       struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
 {
 	uint8_t head[SODA_WIRE_OPEN_BYTES], reply[SODA_WIRE_OPENED_BYTES + SODA_WIRE_KEY_BYTES];
-	const struct control *c = control(conn);
+	const struct verbs_control *c = control(conn);
 	struct soda_wire_opened opened;
 	struct iovec iov[2];
 	struct soda_mr mr;
@@ -173,7 +173,7 @@ static void control_abort(struct soda_conn *conn)
 
 static void control_close(struct soda_conn *conn)
 {
-	struct control *c = control(conn);
+	struct verbs_control *c = control(conn);
 
 	soda_verbs_messages_destroy(&c->messages);
 	soda_verbs_link_close(&c->link);
@@ -197,7 +197,7 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 			      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
 			      struct soda_why *why)
 {
-	struct control *c = calloc(1, sizeof(*c));
+	struct verbs_control *c = calloc(1, sizeof(*c));
 	int ret;
 
 	if (!c) {

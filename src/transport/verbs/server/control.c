@@ -12,7 +12,7 @@
 #include "transport/stream/stream.h"
 #include "transport/verbs/server/server.h"
 
-struct control {
+struct verbs_control_peer {
 	struct soda_verbs_peer p; /* first: it is the id's context */
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
@@ -34,12 +34,12 @@ void soda_verbs_reject(struct rdma_cm_id *id, int err, const char *reason)
 
 /* Calls */
 
-static struct soda_listener *listener(const struct control *c)
+static struct soda_listener *listener(const struct verbs_control_peer *c)
 {
 	return c->p.peer.listener;
 }
 
-static int call(struct control *c, enum soda_msg type, const void *body, size_t bytes,
+static int call(struct verbs_control_peer *c, enum soda_msg type, const void *body, size_t bytes,
 		struct soda_reply *reply)
 {
 	struct soda_listener *l = listener(c);
@@ -57,7 +57,7 @@ static uint16_t region_of(const uint8_t *body)
 }
 
 /* A region that cannot be reached is of no use: the daemon takes it back. */
-static void take_back(struct control *c, const uint8_t *body, struct soda_reply *failed)
+static void take_back(struct verbs_control_peer *c, const uint8_t *body, struct soda_reply *failed)
 {
 	uint8_t id[SODA_WIRE_REGION_BYTES] = { body[0], body[1] };
 	struct soda_reply reply = { .body = failed->body, .share = { .fd = -1 } };
@@ -72,7 +72,7 @@ static void say_key(struct soda_reply *reply, const struct soda_wire_key *key)
 	reply->bytes += SODA_WIRE_KEY_BYTES;
 }
 
-static int add_key(struct control *c, enum soda_msg type, const uint8_t *body,
+static int add_key(struct verbs_control_peer *c, enum soda_msg type, const uint8_t *body,
 		   struct soda_reply *reply)
 {
 	struct soda_wire_key key;
@@ -95,7 +95,7 @@ static int add_key(struct control *c, enum soda_msg type, const uint8_t *body,
 }
 
 /* A part that has no key is read by requests. */
-static void add_part(struct control *c, const uint8_t *body, struct soda_reply *reply)
+static void add_part(struct verbs_control_peer *c, const uint8_t *body, struct soda_reply *reply)
 {
 	struct soda_wire_key key;
 	struct soda_why why;
@@ -110,8 +110,8 @@ static void add_part(struct control *c, const uint8_t *body, struct soda_reply *
 }
 
 /* The daemon has done what was asked for. */
-static int settle_keys(struct control *c, enum soda_msg type, const uint8_t *body, size_t bytes,
-		       struct soda_reply *reply)
+static int settle_keys(struct verbs_control_peer *c, enum soda_msg type, const uint8_t *body,
+		       size_t bytes, struct soda_reply *reply)
 {
 	struct soda_wire_advise advise;
 
@@ -127,7 +127,8 @@ static int settle_keys(struct control *c, enum soda_msg type, const uint8_t *bod
 }
 
 /* Keys end before the daemon lets the memory go. */
-static void drop_keys(struct control *c, enum soda_msg type, const uint8_t *body, size_t bytes)
+static void drop_keys(struct verbs_control_peer *c, enum soda_msg type, const uint8_t *body,
+		      size_t bytes)
 {
 	if (type == SODA_MSG_CLOSE && bytes == SODA_WIRE_REGION_BYTES)
 		soda_verbs_keys_drop(&c->keys, region_of(body));
@@ -135,7 +136,7 @@ static void drop_keys(struct control *c, enum soda_msg type, const uint8_t *body
 		soda_verbs_keys_drop_all(&c->keys);
 }
 
-static int answer(struct control *c, const struct soda_wire_frame *request)
+static int answer(struct verbs_control_peer *c, const struct soda_wire_frame *request)
 {
 	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
 	struct soda_reply reply = { .body = c->messages.out + SODA_WIRE_FRAME_BYTES,
@@ -156,7 +157,7 @@ static int answer(struct control *c, const struct soda_wire_frame *request)
 	return ret < 0 ? ret : soda_verbs_message_send(&c->messages, &frame);
 }
 
-static void serve(struct control *c)
+static void serve(struct verbs_control_peer *c)
 {
 	struct soda_wire_frame frame;
 	int ret = 0;
@@ -177,7 +178,8 @@ static void serve(struct control *c)
 
 /* Life */
 
-static int greet(struct control *c, const struct soda_wire_welcome *welcome, struct soda_why *why)
+static int greet(struct verbs_control_peer *c, const struct soda_wire_welcome *welcome,
+		 struct soda_why *why)
 {
 	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
 	int ret = soda_verbs_client_get(vl, welcome->client_id, c->p.id->verbs, &c->p.client);
@@ -198,7 +200,7 @@ static int greet(struct control *c, const struct soda_wire_welcome *welcome, str
 }
 
 /* Its machine does not answer: its other connections notice nothing, where they only answer. */
-static void end_others(struct control *c)
+static void end_others(struct verbs_control_peer *c)
 {
 	struct soda_listener *l = listener(c);
 
@@ -212,7 +214,8 @@ static void end_others(struct control *c)
 }
 
 /* Nothing of the client lands any more; then the daemon may know. */
-static void finish(struct control *c, bool welcome, bool accepted, int err, const char *why)
+static void finish(struct verbs_control_peer *c, bool welcome, bool accepted, int err,
+		   const char *why)
 {
 	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
 
@@ -232,7 +235,7 @@ static void finish(struct control *c, bool welcome, bool accepted, int err, cons
 
 static void *control_main(void *arg)
 {
-	struct control *c = arg;
+	struct verbs_control_peer *c = arg;
 	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
 	bool welcome_it;
@@ -256,7 +259,8 @@ static void control_peer_close(struct soda_peer *peer)
 	soda_ring(peer->fd);
 }
 
-static int begin(struct control *c, const struct soda_verbs_peer *from, struct soda_why *why)
+static int begin(struct verbs_control_peer *c, const struct soda_verbs_peer *from,
+		 struct soda_why *why)
 {
 	static const struct soda_peer_ops ops = { .close = control_peer_close };
 	int ret;
@@ -282,7 +286,7 @@ static int begin(struct control *c, const struct soda_verbs_peer *from, struct s
 
 void soda_verbs_serve(const struct soda_verbs_peer *from)
 {
-	struct control *c = calloc(1, sizeof(*c));
+	struct verbs_control_peer *c = calloc(1, sizeof(*c));
 	struct soda_why why = { "the server has no means for a connection more" };
 	int ret = c ? begin(c, from, &why) : -ENOMEM;
 
