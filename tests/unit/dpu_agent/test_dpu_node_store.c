@@ -73,7 +73,7 @@ static struct soda_node_stats stats(void)
 
 static struct soda_node_member join(const struct soda_node_name *name)
 {
-	struct soda_node_member m = { NULL };
+	struct soda_node_member m = { .object = NULL };
 
 	assert_int_equal(soda_node_join(store, name, &m, &why), 0);
 	return m;
@@ -404,7 +404,7 @@ static void test_no_memory(void **state)
 
 static void test_what_is_refused(void **state)
 {
-	struct soda_node_member m = { NULL }, many[SODA_STORE_MEMBERS];
+	struct soda_node_member m = { .object = NULL }, many[SODA_STORE_MEMBERS];
 	struct soda_node_name bad = file;
 
 	bad.chunk_bytes = 512u << 10; /* 32 of them */
