@@ -316,6 +316,47 @@ static void test_revoke_within(void **state)
 	room_close(&r);
 }
 
+/*
+ * READs for the node's store: the answer may be that it has them, without data; only to those that
+ * are marked, and among others.
+ */
+static void test_stored(void **state)
+{
+	struct env *e = *state;
+	struct soda_done done;
+	struct room r;
+
+	room_open(e, &r);
+	for (unsigned i = 0; i < 3 * CHUNKS; i++) {
+		unsigned chunk = i % CHUNKS;
+		bool marked = i % 3, stores = i % 2;
+
+		pthread_mutex_lock(&e->fake.lock);
+		e->fake.stores = stores;
+		pthread_mutex_unlock(&e->fake.lock);
+		if (!marked)
+			post(&r, chunk, NULL, false);
+		else
+			assert_int_equal(soda_conn_post_stored(r.l.data, &r.l.mr,
+							       (uint64_t)chunk * CHUNK_BYTES,
+							       CHUNK_BYTES, r.dest, chunk),
+					 0);
+		assert_int_equal(soda_conn_flush(r.l.data, false), 0);
+		done = await_one(&r);
+		assert_int_equal(done.cookie, chunk);
+		assert_int_equal(done.stored, marked && stores);
+		assert_false(done.installed);
+		if (done.stored)
+			assert_null(done.data);
+		else
+			assert_int_equal(*((const uint8_t *)done.data + 99),
+					 fake_byte(7, (uint64_t)chunk * CHUNK_BYTES + 99));
+	}
+	assert_int_equal(fake_count(&e->fake, &e->fake.stored), 2 * CHUNKS);
+	assert_int_equal(r.dest[99], 0xee);
+	room_close(&r);
+}
+
 /* The client is killed with READs under way: only it is harmed. */
 static void test_client_dies(void **state)
 {
@@ -363,7 +404,7 @@ int run_install(void)
 			INSTALL(test_install),	   INSTALL(test_present_pages),
 			INSTALL(test_bad_places),  INSTALL(test_bad_descriptors),
 			INSTALL(test_revoke),	   INSTALL(test_revoke_within),
-			INSTALL(test_client_dies),
+			INSTALL(test_client_dies), INSTALL(test_stored),
 		};
 
 		for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)

@@ -46,6 +46,8 @@ struct fake {
 	unsigned requests;	  /* two-sided: that came in */
 	bool tolerant;		  /* two-sided: data of WRITEs may change */
 	bool asks;		  /* two-sided: it wants to know what clients have */
+	bool stores;		  /* two-sided: it has a store for READs that are marked */
+	unsigned stored;	  /* two-sided: READs that were */
 	unsigned told;		  /* two-sided: READs that said so; the last one: */
 	struct soda_wire_residency residency;
 	bool stall; /* two-sided: nothing is answered; see fake_stall */

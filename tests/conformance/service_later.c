@@ -262,6 +262,11 @@ void fake_later_request(void *client, struct soda_request *rq)
 	f->bad += rq->client != f || !rq->arrived_ns;
 	f->requests++;
 	f->told += rq->told;
+	f->stored += rq->stored;
+	if (rq->stored && f->stores) {
+		j.span.stored = true;
+		j.span.memory = NULL; /* is not looked at */
+	}
 	if (rq->told)
 		f->residency = rq->residency;
 	assert(f->later->jobs_n < QUEUE);
