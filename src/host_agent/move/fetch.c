@@ -151,7 +151,7 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	soda_count(t, SODA_CNT_STORE_ASKS, 1);
 	if (data)
 		count_fetch(t, &q->in, q->bytes);
-	ret = soda_shared_arrived(t, r, q->in.id, data);
+	ret = soda_shared_arrived(t, r, q->in.id, data, q->in.ahead);
 	soda_install_cancel(q->in.id); /* SHARED again, and its credit is given back */
 	return ret == -ENOENT ? 0 : ret;
 }

@@ -19,7 +19,10 @@ struct soda_shared {
 	struct soda_store_map *map;
 	_Atomic uint32_t *words, *rings;
 	_Atomic uint8_t *touched;
-	_Atomic uint32_t mend; /* a chunk that is READY, and not whole; + 1, 0: none */
+	_Atomic uint32_t mend; /* a chunk that the agent has, and that is not there; + 1, 0: none */
+	/* Chunks that this process has put there itself, + 1: a ring, and how many ever were. */
+	_Atomic uint32_t *put, puts;
+	uint32_t put_max;
 };
 
 void soda_shared_close(struct soda_shared_memory *memory)
@@ -83,9 +86,19 @@ static int map_parts(struct soda_region *r, const struct soda_shared *s)
 
 static void unmap_map(struct soda_shared *s)
 {
+	free((void *)s->put);
 	if (s->map)
 		munmap(s->map, s->memory.stored.map_bytes);
 	free(s);
+}
+
+/* As many as the page buffer has, and as threads may need at once. */
+static uint32_t most_put(void)
+{
+	int64_t limit = atomic_load(&soda_agent.buffer.limit);
+	int64_t least = 64 + (int64_t)SODA_STORE_LAST * soda_agent.settings.threads;
+
+	return (uint32_t)(limit > least ? limit < UINT32_MAX ? limit : UINT32_MAX : least);
 }
 
 int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
@@ -96,7 +109,9 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 
 	if (s) {
 		s->memory = *memory;
-		ret = map_map(s);
+		s->put_max = most_put();
+		s->put = calloc(s->put_max, sizeof(*s->put)); /* touched where it is used */
+		ret = s->put ? map_map(s) : -ENOMEM;
 	}
 	if (!ret)
 		ret = map_parts(r, s);
@@ -203,8 +218,6 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 			drop(addr, bytes);
 		return -ENOENT;
 	}
-	if (ret == -EFAULT)
-		atomic_store_explicit(&s->mend, chunk + 1, memory_order_relaxed);
 	if (!ret)
 		soda_count(t, SODA_CNT_STORE_MAPS, 1);
 	return told_by(ret);
@@ -229,19 +242,48 @@ int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
 	return map_ready(t, r, id);
 }
 
-/* What an agent that died in the middle of a fill has left of a chunk. */
-static void clear_filling(struct soda_shared *s, uint32_t chunk, uint32_t bytes, uint32_t word)
+static bool punch(const struct soda_region *r, uint32_t chunk)
 {
+	const struct soda_shared *s = r->shared;
 	uint64_t at = chunk * (uint64_t)s->memory.stored.chunk_bytes;
 	int saved = errno;
+	bool punched =
+		!syscall(SYS_fallocate, s->memory.parts[at / SODA_WIRE_STORE_PART],
+			 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at % SODA_WIRE_STORE_PART,
+			 (uint64_t)soda_region_chunk_bytes(r, r->first + chunk));
 
-	/* then the word: who finds it changed may take what is there for whole */
-	if (!syscall(SYS_fallocate, s->memory.parts[at / SODA_WIRE_STORE_PART],
-		     FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at % SODA_WIRE_STORE_PART,
-		     (uint64_t)bytes))
-		atomic_compare_exchange_strong(&s->words[chunk], &word,
-					       (word & ~SODA_STORE_STATE) | SODA_STORE_EMPTY);
 	errno = saved;
+	return punched;
+}
+
+/*
+ * What an agent that died in the middle of a fill has left of a chunk. Then the word: who finds it
+ * changed may take what is there for whole.
+ */
+static void clear_filling(struct soda_region *r, uint32_t chunk, uint32_t word)
+{
+	if (punch(r, chunk))
+		atomic_compare_exchange_strong(&r->shared->words[chunk], &word,
+					       (word & ~SODA_STORE_STATE) | SODA_STORE_EMPTY);
+}
+
+/*
+ * No agent evicts what this process puts there: so the process itself does, the oldest first. The
+ * word goes before the pages; one that another process puts there meanwhile is mended.
+ */
+static void note_put(struct soda_region *r, uint32_t chunk)
+{
+	struct soda_shared *s = r->shared;
+	uint32_t at = atomic_fetch_add(&s->puts, 1) % s->put_max;
+	uint32_t oldest = atomic_exchange(&s->put[at], chunk + 1), word;
+
+	if (!oldest || oldest == chunk + 1)
+		return;
+	word = atomic_load(&s->words[oldest - 1]);
+	if ((word & SODA_STORE_STATE) == SODA_STORE_READY &&
+	    atomic_compare_exchange_strong(&s->words[oldest - 1], &word,
+					   (word & ~SODA_STORE_STATE) + SODA_STORE_GENERATION))
+		punch(r, oldest - 1);
 }
 
 /* Of an agent that has no store for the object. */
@@ -253,7 +295,7 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 	int ret;
 
 	if ((word & SODA_STORE_STATE) == SODA_STORE_FILLING) {
-		clear_filling(s, chunk, bytes, word);
+		clear_filling(r, chunk, word);
 		word = atomic_load(&s->words[chunk]);
 	}
 	if ((word & SODA_STORE_STATE) == SODA_STORE_FILLING)
@@ -264,13 +306,20 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 		ret = soda_agent.page_ops->map(soda_chunk_address(id), bytes);
 	if (!ret && soda_shared_mends(r, id))
 		atomic_store_explicit(&s->mend, 0, memory_order_relaxed);
-	if (!ret && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY)
-		atomic_compare_exchange_strong(&s->words[chunk], &word,
-					       (word & ~SODA_STORE_STATE) | SODA_STORE_READY);
+	if (!ret && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY &&
+	    atomic_compare_exchange_strong(&s->words[chunk], &word,
+					   (word & ~SODA_STORE_STATE) | SODA_STORE_READY))
+		note_put(r, chunk);
 	return told_by(ret);
 }
 
-int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data)
+int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
+			bool ahead)
 {
-	return data ? install(r, id, data) : map_ready(t, r, id);
+	int ret = data ? install(r, id, data) : map_ready(t, r, id);
+
+	/* a thread waits for it, and has noted it: the agent has not evicted it since */
+	if (ret == -ENOENT && !data && !ahead)
+		atomic_store_explicit(&r->shared->mend, id - r->first + 1, memory_order_relaxed);
+	return ret;
 }

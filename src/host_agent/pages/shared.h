@@ -9,7 +9,8 @@
  * any other; the answer makes it SHARED again and gives the credit back.
  *
  * An agent that has no store for the object any more, as it is another one than before, sends the
- * data: then the process puts them into the memfd itself, and nobody evicts them.
+ * data: then the process puts them into the memfd itself, and evicts what it has put there beyond
+ * the size of its page buffer.
  */
 #ifndef SODA_HOST_SHARED_H
 #define SODA_HOST_SHARED_H
@@ -54,7 +55,7 @@ void soda_shared_forked(const struct soda_region *r);
 int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
 /*
  * Whether the agent is to send the chunk's data, although it has the chunk: pages of it are gone
- * from the memfd that nobody has evicted, as the last answer has shown. AS.
+ * from the memfd that it has not evicted, or its word is wrong, as the last answer has shown. AS.
  */
 bool soda_shared_mends(const struct soda_region *r, uint32_t id);
 /* Whether nobody has brought the chunk, as far as the map says. AS. */
@@ -63,7 +64,7 @@ bool soda_shared_lacks(const struct soda_region *r, uint32_t id);
  * The agent has answered: map the chunk's pages.  data: NULL; or the chunk's content, from an agent
  * that has no store for the object, which is put where it is missing. As soda_shared_touch. AS.
  */
-int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id,
-			const void *data);
+int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
+			bool ahead);
 
 #endif
