@@ -32,9 +32,9 @@ struct soda_histogram { /* all: atomic, relaxed; no order between them is promis
 	_Atomic uint64_t max;
 };
 
-/* One value, usually nanoseconds. Any thread, AS. */
+/* One value, usually nanoseconds. Any thread, async-signal-safe. */
 void soda_histogram_record(struct soda_histogram *h, uint64_t value);
-/* The same value n times. Any thread, AS. */
+/* The same value n times. Any thread, async-signal-safe. */
 void soda_histogram_add(struct soda_histogram *h, uint64_t value, uint64_t n);
 /* Add all of `from` to `into`. Any thread; `from` may be recorded to meanwhile. */
 void soda_histogram_merge(struct soda_histogram *into, const struct soda_histogram *from);

@@ -26,6 +26,8 @@
  *
  * Lock: SODA_RANK_SESSION, held during a call.  The driver takes it to publish the control
  * connection and to take it away; a call that is under way then is aborted first.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_CLIENT_SERVER_H
 #define SODA_CLIENT_SERVER_H

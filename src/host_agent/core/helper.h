@@ -2,6 +2,8 @@
 /*
  * The library's own threads: with signals blocked (so that no handler of the program runs in
  * them), a name, and on the NUMA node of the network device.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_HELPER_H
 #define SODA_HOST_HELPER_H

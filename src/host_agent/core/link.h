@@ -3,6 +3,8 @@
  * The host agent's link to a memory server, or to a DPU agent: the session with the server
  * (client/server.h), and what other threads ask of the keeper, the thread that drives the session
  * (life/session.c).  Each object knows its link (soda_region.link).
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_LINK_H
 #define SODA_HOST_LINK_H

@@ -7,6 +7,8 @@
  * A context is used by its own thread (inline mode: inside the SIGBUS handler,
  * or with signals blocked), or by the one handler thread (handler mode).  Other threads read the
  * counters, and may empty the ring of last chunks (soda_threads_steal).
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_THREAD_H
 #define SODA_HOST_THREAD_H

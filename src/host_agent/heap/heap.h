@@ -11,6 +11,8 @@
  *
  * Locks: jemalloc asks for pages while it holds locks of its own, and that takes api_lock.  So no
  * thread may call jemalloc while it holds a lock of ours.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_HEAP_H
 #define SODA_HOST_HEAP_H

@@ -6,6 +6,8 @@
  *
  * Demand channels are 0 .. pairs - 1, the channel for fetching ahead of pair p is
  * SODA_CHANNEL_PAIRS_MAX + p.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_CHANNEL_H
 #define SODA_HOST_CHANNEL_H

@@ -7,6 +7,8 @@
  *   clean   CLEAN -> BUSY -> (batch of DONTNEED) -> REMOTE or ZERO
  *   dirty   QUEUED -> write-back: BUSY, write-protect, CLEAN + SENDING, sent,
  *           acknowledged, then as a clean one.  A store before that cancels the eviction.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_EVICT_H
 #define SODA_HOST_EVICT_H

@@ -15,6 +15,8 @@
  *
  * Where the server's memory is mapped (shm), pages are installed straight from there.  Mappings,
  * and keys to an agent's static cache, change under the channels' locks only.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_FETCH_H
 #define SODA_HOST_FETCH_H

@@ -12,6 +12,8 @@
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
  * (closed_pages.h), from a copy.  A sender is one thread's at a time; writeback.h decides which
  * threads have one and when they send.  All functions are AS.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_SENDER_H
 #define SODA_HOST_SENDER_H

@@ -4,6 +4,8 @@
  * does, on a connection of its own.  Where as many threads fault as there are processors, these
  * threads do it themselves, a batch at a time on their own connections, because no processor is
  * free for the write-back thread.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_WRITEBACK_H
 #define SODA_HOST_WRITEBACK_H

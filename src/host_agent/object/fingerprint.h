@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sixteen bytes, keyed by a secret of the process, that tell whether a chunk's content has changed.
- * Pure functions: any thread, AS.
+ * Pure functions: any thread, async-signal-safe.
  */
 #ifndef SODA_HOST_FINGERPRINT_H
 #define SODA_HOST_FINGERPRINT_H

@@ -2,6 +2,8 @@
 /*
  * Which chunks an agent's static cache has: ranges of an object that are frozen, and a bit for each
  * of their chunks.  life/freeze.h asks the agent to freeze and to thaw them.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_FROZEN_H
 #define SODA_HOST_FROZEN_H

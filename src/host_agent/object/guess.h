@@ -13,6 +13,8 @@
  * One loaded chunk in SHARE stays protected, so that protect.c goes on seeing where stores go.
  * The fingerprint is keyed by a secret of the process: that two contents have the same one is
  * less likely than an undetected error of the machine's memory.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_GUESS_H
 #define SODA_HOST_GUESS_H

@@ -4,6 +4,8 @@
  * a range of the reserved addresses here and a region at the server; life/object.h makes and frees
  * objects.  Addresses are given out in granules of 2 MiB; the granule table leads from a chunk to
  * its object without a search.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_REGION_H
 #define SODA_HOST_REGION_H

@@ -15,6 +15,8 @@
  *
  * An agent that acknowledges a WRITE only when the server has (SODA_WIRE_AGENT_EARLY is not set in
  * its number), and a memory server without an agent, never have an unacknowledged chunk.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_UNACKED_H
 #define SODA_HOST_UNACKED_H

@@ -3,6 +3,8 @@
  * Pages that the program has closed to itself (mprotect) while they hold data that the server has
  * not.  The thread that writes back reads the program's pages; where that fails it reads them past
  * their protection, by /proc/self/mem, because the data are still to be written back.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_CLOSED_PAGES_H
 #define SODA_HOST_CLOSED_PAGES_H

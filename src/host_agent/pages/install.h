@@ -3,6 +3,8 @@
  * Chunks become resident (install.c: pages in, policy told, chunk settled) and cease to be
  * (drop.c: pages out, credits back).  The caller owns the chunks, FETCHING or BUSY, and their
  * credits. AS.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_INSTALL_H
 #define SODA_HOST_INSTALL_H

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The mappings behind the reserved addresses: made, made to fail, made anew. */
+/*
+ * The mappings behind the reserved addresses: made, made to fail, made anew.
+ *
+ * AS: async-signal-safe.
+ */
 #ifndef SODA_HOST_MAPPING_H
 #define SODA_HOST_MAPPING_H
 

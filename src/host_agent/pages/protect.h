@@ -4,6 +4,8 @@
  * either the whole chunk, all of which is then written back, or one block.  Which is cheaper
  * depends on the program: now and then a chunk of an object is opened block by block, to see how
  * many of its blocks get stored to.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_PROTECT_H
 #define SODA_HOST_PROTECT_H

@@ -11,6 +11,8 @@
  * An agent that has no store for the object any more, as it is another one than before, sends the
  * data: then the process puts them into the memfd itself, and evicts what it has put there beyond
  * the size of its page buffer.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_SHARED_H
 #define SODA_HOST_SHARED_H

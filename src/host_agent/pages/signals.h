@@ -5,6 +5,8 @@
  * neither by a mask nor while another handler runs; SIGSEGV is never blocked by a mask, and the
  * library itself blocks all but these two.  These four are exported in place of the C library's,
  * and do what those do in all other cases.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_HOST_SIGNALS_H
 #define SODA_HOST_SIGNALS_H

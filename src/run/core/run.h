@@ -31,6 +31,8 @@
  *   report.c   --stats
  *   samples.c  --report
  *   symbols.c  the names of callers
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_RUN_H
 #define SODA_RUN_H

@@ -7,6 +7,8 @@
  *
  * A large range is cut into parts of SODA_MEMORY_PART from its beginning, registered
  * each by itself; data that lie in two of them are copied.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_MEMORY_H
 #define SODA_MEMORY_H

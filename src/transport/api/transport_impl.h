@@ -3,6 +3,8 @@
  * For transports only: what one must provide.  transport.c owns the contract of
  * transport.h (states, ranges, depth, sticky errors, errno); a transport moves
  * bytes and may rely on it.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_TRANSPORT_IMPL_H
 #define SODA_TRANSPORT_IMPL_H

@@ -24,6 +24,8 @@
  *   status=N     of fail: enum soda_status; default 7 (EIO)
  *
  * Counts are a connection's, for `connect` the process's.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_FAULT_RULES_H
 #define SODA_FAULT_RULES_H

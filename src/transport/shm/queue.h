@@ -48,6 +48,8 @@
  * Neither side trusts the other's words: every index, number and size is copied
  * once and checked; what does not hold ends the connection.  The contents of slots
  * are the client's own data, whatever it does to them.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_SHM_QUEUE_H
 #define SODA_SHM_QUEUE_H

@@ -3,6 +3,8 @@
  * What the byte-stream transports (TCP, UNIX sockets) share on the side that
  * connects: exact sends and receives with a deadline, HELLO, and calls.  May
  * block; not for the fault path.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_STREAM_H
 #define SODA_STREAM_H

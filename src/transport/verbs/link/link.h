@@ -18,6 +18,8 @@
  * have no part in them.  A key comes with the answer of an OPEN and is valid as long as
  * the control connection that asked for it.  So is one that comes with an ADVISE, to a part
  * of a region that a two-sided daemon has in its static cache.
+ *
+ * AS: async-signal-safe.
  */
 #ifndef SODA_VERBS_LINK_H
 #define SODA_VERBS_LINK_H
