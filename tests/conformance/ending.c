@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OTHERS_MS = 100, END_S = 5 };
+enum { OTHERS_MS = 100, END_S = 5, TIMES = 200 };
 
 static struct {
 	_Atomic bool armed; /* the next read is held */
@@ -60,9 +60,22 @@ static void test_two_orders(void **state)
 	env_stop(&e);
 }
 
+/* A listener that is closed before all of its threads have begun; and another takes its place. */
+static void test_at_once(void **state)
+{
+	static const struct variant tcp = { .name = "tcp", .listen = "tcp://127.0.0.1:0" };
+	struct env e;
+
+	for (int i = 0; i < TIMES; i++) {
+		env_start(&e, &tcp, NULL);
+		env_stop(&e);
+	}
+}
+
 int run_ending(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_two_orders) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_two_orders),
+					    cmocka_unit_test(test_at_once) };
 
 	return cmocka_run_group_tests_name("ending", tests, NULL, NULL);
 }

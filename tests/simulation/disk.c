@@ -424,7 +424,7 @@ struct ring {
 	struct io_uring_cqe cqes[2 * RING];
 };
 
-int sim_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
+int sim_soda_uring_begin(struct io_uring *ring, unsigned entries, struct io_uring_params *params)
 {
 	struct ring *r;
 
@@ -447,7 +447,7 @@ int sim_io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned fl
 	return 0;
 }
 
-void sim_io_uring_queue_exit(struct io_uring *ring)
+void sim_soda_uring_end(struct io_uring *ring)
 {
 	struct ring *r = ring->sq.ring_ptr;
 

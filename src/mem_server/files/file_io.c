@@ -3,8 +3,9 @@
 #include "mem_server/files/file_io.h"
 
 #include <errno.h>
-#include <liburing.h>
 #include <unistd.h>
+
+#include "base/uring.h"
 
 #define QUEUE_DEPTH 32
 
@@ -170,11 +171,12 @@ static int run_queue(struct queue *queue)
 int soda_file_io_run(const struct soda_file_io *io)
 {
 	struct queue queue = { .io = io };
+	struct io_uring_params params = { 0 };
 	int r;
 
-	if (soda_file_io_plain_only || io_uring_queue_init(QUEUE_DEPTH, &queue.ring, 0))
+	if (soda_file_io_plain_only || soda_uring_begin(&queue.ring, QUEUE_DEPTH, &params))
 		return run_plain(io);
 	r = run_queue(&queue);
-	io_uring_queue_exit(&queue.ring);
+	soda_uring_end(&queue.ring);
 	return r;
 }

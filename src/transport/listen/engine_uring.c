@@ -10,13 +10,13 @@
  * against 0.22-0.24 on epoll.
  */
 #include <errno.h>
-#include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/uring.h"
 #include "transport/listen/worker.h"
 
 enum { ENTRIES = 256, LOOKS_A_CLOCK = 16 };
@@ -45,13 +45,13 @@ static int ring_create(struct engine *e)
 	for (unsigned i = 0; i < 3; i++) {
 		struct io_uring_params p = { .flags = flags[i] };
 
-		ret = io_uring_queue_init_params(ENTRIES, &e->ring, &p);
+		ret = soda_uring_begin(&e->ring, ENTRIES, &p);
 		if (ret == 0) {
 			e->task_flag = flags[i] & IORING_SETUP_TASKRUN_FLAG;
 			e->poll_first = e->task_flag; /* both came with Linux 5.19 */
 			if (p.features & IORING_FEAT_FAST_POLL && p.features & IORING_FEAT_NODROP)
 				return 0;
-			io_uring_queue_exit(&e->ring);
+			soda_uring_end(&e->ring);
 			return -ENOTSUP;
 		}
 	}
@@ -227,6 +227,6 @@ int soda_engine_uring(struct soda_worker *w)
 		reap_ready(&e);
 		soda_worker_ring(w);
 	}
-	io_uring_queue_exit(&e.ring);
+	soda_uring_end(&e.ring);
 	return 0;
 }
