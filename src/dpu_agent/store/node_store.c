@@ -18,6 +18,7 @@
 enum {
 	BATCH = 16,	 /* chunks evicted at once: a hole in a row costs less than its parts */
 	CHUNKS_MIN = 64, /* that must fit, or a file is not taken */
+	MAP_PART = 4,	 /* a file whose map would take more than this part of it, neither */
 	WRITES_MAX = 8,	 /* attempts to write a chunk where the system gives no memory */
 	LEAST = 4 << 20, /* bytes: with less than that it does not make do */
 	PARTS_MAX = SODA_WIRE_STORE_MAP,
@@ -302,14 +303,32 @@ static int make_memory(const char *name, uint64_t bytes)
 	return ret ? ret : fd;
 }
 
+/*
+ * All of the map's pages, now: the agent's cgroup pays for them, and where the system has none the
+ * object is refused. A store into a page that cannot be had would end the agent later, by SIGBUS.
+ */
+static int allocate(int fd, uint64_t bytes)
+{
+	int ret;
+
+	do
+		ret = fallocate(fd, 0, 0, (off_t)bytes);
+	while (ret && errno == EINTR);
+	return ret ? -errno : 0;
+}
+
 static int make_map(struct soda_node_object *o)
 {
 	uint64_t bytes = soda_store_map_bytes(o->chunks_n);
 	void *p;
+	int ret;
 
 	o->map_fd = make_memory("soda-store-map", bytes);
 	if (o->map_fd < 0)
 		return o->map_fd;
+	ret = allocate(o->map_fd, bytes);
+	if (ret)
+		return ret;
 	p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, o->map_fd, 0);
 	if (p == MAP_FAILED)
 		return -errno;
@@ -474,12 +493,17 @@ static bool add_member_locked(struct soda_node_object *o, struct soda_node_membe
 static const char *unfit(const struct soda_node_store *store, const struct soda_node_name *name)
 {
 	uint32_t chunk = name->chunk_bytes;
+	uint64_t chunks;
 
 	if (chunk < SODA_WIRE_PAGE || chunk > SODA_WIRE_MAX_DATA || chunk & (chunk - 1))
 		return "the client's chunks are of a size that it does not take";
 	if (!name->bytes || name->bytes % SODA_WIRE_PAGE ||
 	    name->bytes / SODA_WIRE_STORE_PART >= PARTS_MAX || name->bytes / chunk >= UINT32_MAX)
 		return "the file is of a size that it does not take";
+	chunks = (name->bytes + chunk - 1) / chunk;
+	if (soda_store_map_bytes((uint32_t)chunks) > store->stats.capacity / MAP_PART)
+		return "the file has too many chunks for it: start the agent with a larger "
+		       "--store, or the program with larger chunks";
 	if (store->stats.capacity / chunk < CHUNKS_MIN)
 		return "chunks of this size are too large for it: start the agent with a larger "
 		       "--store, or the program with smaller chunks";

@@ -417,6 +417,9 @@ static void test_what_is_refused(void **state)
 	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
 	bad.bytes = UINT64_MAX & ~4095ull;
 	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	bad.bytes = 1ull << 40; /* a map of 80 MiB, for a store of 16 */
+	assert_int_equal(soda_node_join(store, &bad, &m, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "too many chunks"));
 	for (int i = 0; i < SODA_STORE_MEMBERS; i++)
 		many[i] = join(&file);
 	assert_int_equal(soda_node_join(store, &file, &m, &why), -EBUSY);
@@ -428,7 +431,7 @@ static void test_what_is_refused(void **state)
 	for (int i = 0; i < SODA_STORE_MEMBERS; i++)
 		soda_node_leave(&many[i]);
 	assert_int_equal(soda_node_store_create(SODA_NODE_MIN - 1, &memory, &store), -EINVAL);
-	assert_int_equal(stats().refused, 5);
+	assert_int_equal(stats().refused, 6);
 }
 
 /* Descriptors are bounded: what was left behind goes for what comes. */

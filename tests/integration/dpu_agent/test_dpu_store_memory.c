@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Whose memory the node's store is: the agent and the programs are in memory cgroups of their own
+ * (version 1 or 2, whichever is here), and the kernel says what each group pays for.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/peer.h"
+#include "lib/world.h"
+#include "soda/stage/cgroup.h"
+
+enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 640, TEAM = 2, THREADS = 2 };
+
+/*
+ * SLACK: what the kernel counts late, and the queues between agent and program. A program's group
+ * has less than the file, but for a sanitizer's own memory.
+ */
+#define MIB ((size_t)1 << 20)
+#define SLACK (2 * MIB)
+#define FILE_BYTES (CHUNKS * (size_t)CHUNK)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PROGRAM_LIMIT (1024 * MIB)
+#else
+#define PROGRAM_LIMIT (FILE_BYTES - 8 * MIB)
+#endif
+
+static struct world world;
+static struct soda_cgroup agents;	  /* the group of the agent */
+static _Atomic int *over, *ready, *going; /* shared with the programs */
+
+/* Groups */
+
+static void need_groups(void)
+{
+	struct soda_cgroup trial;
+
+	if (soda_cgroup_open_memory(64 * MIB, true, getpid(), &trial)) {
+		puts("SKIP: no memory cgroup can be made here");
+		skip();
+	}
+	soda_cgroup_close(&trial);
+}
+
+static int put_into(const struct soda_cgroup *group, pid_t pid)
+{
+	char path[768];
+	FILE *out;
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/cgroup.procs", group->dir);
+	out = fopen(path, "w");
+	if (!out)
+		return -errno;
+	ret = fprintf(out, "%ld", (long)pid) < 0 ? -1 : 0;
+	return fclose(out) || ret ? -1 : 0;
+}
+
+/* Shared memory that the group pays for: memfds', tmpfs's. Both versions call it so. */
+static size_t shmem_of(const struct soda_cgroup *group)
+{
+	unsigned long long value, found = 0;
+	char path[768], key[64];
+	FILE *in;
+
+	snprintf(path, sizeof(path), "%s/memory.stat", group->dir);
+	in = fopen(path, "r");
+	while (in && fscanf(in, "%63s %llu", key, &value) == 2)
+		if (!strcmp(key, "shmem"))
+			found = value;
+	if (in)
+		fclose(in);
+	return (size_t)found;
+}
+
+/* The world */
+
+static void write_file(void)
+{
+	uint64_t *data = malloc(FILE_BYTES);
+
+	for (size_t i = 0; i < FILE_BYTES / 8; i++)
+		data[i] = mix(i, 3);
+	world_write_file(&world, "file", data, FILE_BYTES);
+	free(data);
+}
+
+static void up(const char *store)
+{
+	char options[64];
+
+	snprintf(options, sizeof(options), "--store=%s", store);
+	setenv("SODA_TEST_AGENT", options, 1);
+	setenv("SODA_TEST_AGENT_SHM", "1", 1);
+	world_open(&world, WORLD_TCP, NULL);
+	write_file();
+	atomic_store(over, 0);
+	atomic_store(ready, 0);
+	atomic_store(going, 0);
+}
+
+static void up_in_group(const char *store)
+{
+	assert_int_equal(soda_cgroup_open_memory(1024 * MIB, true, getpid(), &agents), 0);
+	up(store);
+	assert_int_equal(put_into(&agents, world.agent.pid), 0);
+}
+
+static void down(void)
+{
+	world_close(&world);
+	soda_cgroup_close(&agents);
+}
+
+static uint64_t stat_of(const char *name)
+{
+	struct peer tool;
+	uint64_t value;
+
+	assert_int_equal(peer_ask(&tool, world.address), 0);
+	value = peer_stat(&tool, name);
+	peer_leave(&tool);
+	assert_true(value != UINT64_MAX);
+	return value;
+}
+
+/* A program that has ended is gone here a moment later. */
+static void await_none(const char *name)
+{
+	for (int i = 0; i < LOOKS && stat_of(name); i++)
+		usleep(10000);
+	assert_int_equal(stat_of(name), 0);
+}
+
+/* Programs */
+
+struct job {
+	bool grouped;	    /* each in a memory cgroup of its own */
+	bool awaited;	    /* begin to read when the parent says so */
+	int rounds;	    /* 0: until it is over */
+	size_t least, most; /* at the end the group pays for so much shared memory */
+};
+
+static const uint64_t *open_file(void)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	const uint64_t *data;
+	size_t bytes;
+
+	cfg.server = world.address;
+	cfg.buffer = "3M";
+	cfg.threads = THREADS;
+	cfg.fault_timeout_ms = 50000;
+	start(&cfg);
+	data = soda_alloc_file("file", 0, SODA_READ_ONLY, &bytes);
+	CHECK(data, "%s", soda_last_error());
+	CHECK_EQ(bytes, FILE_BYTES);
+	return data;
+}
+
+static void check_chunk(const uint64_t *data, size_t chunk)
+{
+	for (size_t i = chunk * WORDS; i < (chunk + 1) * WORDS; i++)
+		CHECK(data[i] == mix(i, 3), "word %zu: %llx", i, (unsigned long long)data[i]);
+}
+
+static void read_all(const struct job *job, unsigned number)
+{
+	struct dice dice = { .state = 77 + number };
+	struct soda_cgroup own = { 0 };
+	const uint64_t *data;
+
+	if (job->grouped) {
+		CHECK_EQ(soda_cgroup_open_memory(PROGRAM_LIMIT, false, getpid(), &own), 0);
+		CHECK_EQ(soda_cgroup_enter(&own), 0);
+	}
+	data = open_file();
+	atomic_fetch_add(ready, 1);
+	while (job->awaited ? !atomic_load(going) : atomic_load(ready) < TEAM)
+		sleep_ms(1);
+	for (int round = 0; job->rounds ? round < job->rounds : !atomic_load(over); round++)
+		for (size_t i = 0; i < CHUNKS; i++)
+			check_chunk(data, dice_roll(&dice) % CHUNKS);
+	for (size_t i = 0; i < CHUNKS; i++)
+		check_chunk(data, i);
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	if (job->grouped) {
+		size_t paid = shmem_of(&own);
+
+		CHECK(paid >= job->least && paid <= job->most,
+		      "the program's group pays for %zu bytes", paid);
+	}
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* Each of the team is a process of its own: libsoda starts once in each. */
+static void child_team(const void *arg)
+{
+	int failed = 0, status;
+	pid_t pids[TEAM];
+
+	for (unsigned i = 0; i < TEAM; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		read_all(arg, i);
+		exit(0);
+	}
+	for (int i = 0; i < TEAM; i++) {
+		failed += waitpid(pids[i], &status, 0) < 0 || status;
+		soda_cgroup_remove(pids[i]);
+	}
+	CHECK_EQ(failed, 0);
+}
+
+/* What all programs read is the agent's group's, and nobody else's. */
+static void test_the_agent_pays(void **state)
+{
+	struct job job = { .grouped = true, .rounds = 1, .most = SLACK };
+	size_t paid;
+
+	need_groups();
+	up_in_group("64M");
+	expect_passes(child_team, &job);
+	await_none("store_members");
+	paid = shmem_of(&agents);
+	assert_int_equal(stat_of("store_used_bytes"), FILE_BYTES);
+	assert_in_range(paid, FILE_BYTES - SLACK, FILE_BYTES + SLACK);
+	down();
+}
+
+/*
+ * The agent dies.  What it has left stays its group's; what a program puts there itself from then
+ * on is the program's group's, and as much as its page buffer and its threads' last chunks are.
+ */
+enum { STORE = 16 << 20 };
+static size_t paid_after;
+
+static void kill_agent(const void *arg)
+{
+	for (int i = 0; i < LOOKS && shmem_of(&agents) < STORE - SLACK; i++)
+		sleep_ms(10);
+	world_kill_agent(&world);
+	world_restart_agent(&world);
+	put_into(&agents, world.agent.pid);
+	sleep_ms(1000);
+	paid_after = shmem_of(&agents);
+	atomic_store(over, 1);
+}
+
+static void test_after_the_agent(void **state)
+{
+	struct job job = { .grouped = true,
+			   .least = 1 * MIB,
+			   .most = (64 + 16 * THREADS) * CHUNK + SLACK };
+	struct trial t = { .child = child_team, .during = kill_agent, .arg = &job };
+	struct outcome out;
+
+	need_groups();
+	up_in_group("16M");
+	trial_run(&t, &out);
+	world_close_noisy(&world);
+	soda_cgroup_close(&agents);
+	expect_exit(&out, 0);
+	assert_in_range(paid_after, STORE - SLACK, STORE + SLACK);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_agent_pays),
+		cmocka_unit_test(test_after_the_agent),
+	};
+
+	soda_cgroup_sweep();
+	over = shared_memory(sizeof(*over));
+	ready = shared_memory(sizeof(*ready));
+	going = shared_memory(sizeof(*going));
+	return cmocka_run_group_tests_name("dpu_store_memory", tests, NULL, NULL);
+}
