@@ -226,6 +226,45 @@ static void test_trace_is_replayed(void **state)
 	soda_bench_trace_free(&trace);
 }
 
+/* For memory that is only read the stores are loads, in the same place. */
+static void test_trace_is_only_read(void **state)
+{
+	const struct soda_page_trace_head head = trace_head();
+	struct soda_bench_access access;
+	struct soda_bench_trace trace;
+	uint32_t out[8];
+
+	assert_int_equal(load(&head, sizeof(head), 6, &trace), 0);
+	soda_bench_trace_read_only(&trace);
+	assert_int_equal(soda_bench_access_replay(&access, &trace, 2), 0);
+	assert_false(soda_bench_access_stores(&access));
+	assert_int_equal(soda_bench_access_count(&access, 0), 3);
+	soda_bench_access_pass(&access, 0, 0, out);
+	assert_int_equal(out[0], 6);
+	assert_int_equal(out[1], 6);
+	assert_int_equal(out[2], 0);
+	soda_bench_access_destroy(&access);
+}
+
+/* Readers of one file go different ways, over the same popular chunks. */
+static void test_readers_differ(void **state)
+{
+	struct soda_bench_access a = make(SODA_BENCH_ZIPF, 2, 1), b = make(SODA_BENCH_ZIPF, 2, 1);
+	uint32_t x[CHUNKS], y[CHUNKS];
+	size_t bytes = soda_bench_access_count(&a, 0) * sizeof(x[0]);
+
+	b.reader = 1;
+	assert_memory_equal(a.order, b.order, CHUNKS * sizeof(a.order[0]));
+	soda_bench_access_pass(&a, 0, 0, x);
+	soda_bench_access_pass(&b, 0, 0, y);
+	assert_memory_not_equal(x, y, bytes);
+	b.reader = 0;
+	soda_bench_access_pass(&b, 0, 0, y);
+	assert_memory_equal(x, y, bytes);
+	soda_bench_access_destroy(&a);
+	soda_bench_access_destroy(&b);
+}
+
 static void test_bad_traces_are_refused(void **state)
 {
 	struct soda_page_trace_head head = trace_head();
@@ -422,6 +461,8 @@ int main(void)
 		cmocka_unit_test(test_hot_is_hot),
 		cmocka_unit_test(test_alternate_takes_turns),
 		cmocka_unit_test(test_trace_is_replayed),
+		cmocka_unit_test(test_trace_is_only_read),
+		cmocka_unit_test(test_readers_differ),
 		cmocka_unit_test(test_bad_traces_are_refused),
 		cmocka_unit_test(test_trace_stores),
 		cmocka_unit_test(test_sequences_repeat),

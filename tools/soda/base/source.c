@@ -17,6 +17,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+enum { ASK_TIMEOUT_MS = 60000 };
+
 __attribute__((format(printf, 2, 3))) static void say(struct soda_why *why, const char *fmt, ...)
 {
 	va_list args;
@@ -184,4 +186,19 @@ void soda_stat_close(struct soda_stat_source *source, int timeout_ms)
 			       &why);
 	soda_conn_close(source->conn);
 	source->conn = NULL;
+}
+
+json_t *soda_stat_ask(const char *who, const char *target)
+{
+	struct soda_stat_source source;
+	struct soda_why why = { "" };
+	json_t *stats = NULL;
+
+	if (!soda_stat_open(&source, target, &why)) {
+		stats = soda_stat_read(&source, ASK_TIMEOUT_MS, &why);
+		soda_stat_close(&source, ASK_TIMEOUT_MS);
+	}
+	if (!stats)
+		fprintf(stderr, "%s: counters of %s: %s\n", who, target, why.text);
+	return stats;
 }

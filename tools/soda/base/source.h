@@ -23,5 +23,10 @@ int soda_stat_open(struct soda_stat_source *source, const char *target, struct s
  */
 json_t *soda_stat_read(struct soda_stat_source *source, int timeout_ms, struct soda_why *why);
 void soda_stat_close(struct soda_stat_source *source, int timeout_ms);
+/*
+ * Open, read once and close: the counters now, a new reference; NULL after a message on stderr that
+ * begins with `who`.
+ */
+json_t *soda_stat_ask(const char *who, const char *target);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/lock.h"
 #include "soda/stage/daemon.h"
+#include "soda/stage/footprint.h"
 
 enum { ARGS_MAX = 40, LOOK_MIN_US = 5000, LOOK_MAX_US = 200000, NO_PROGRAM = 127 };
 
@@ -154,22 +155,12 @@ int soda_eval_app_start(const struct soda_eval_app_how *how, struct soda_eval_ap
 	return 0;
 }
 
-/* Anonymous plus shared memory of a process now, bytes. */
+/* Anonymous plus shared memory of a process now, bytes; 0 where that cannot be read. */
 static uint64_t pss_of(pid_t pid)
 {
-	uint64_t sum = 0, kib;
-	char text[256];
-	FILE *in;
+	struct soda_footprint used;
 
-	snprintf(text, sizeof(text), "/proc/%ld/smaps_rollup", (long)pid);
-	in = fopen(text, "r");
-	while (in && fgets(text, sizeof(text), in))
-		if (sscanf(text, "Pss_Anon: %" SCNu64, &kib) == 1 ||
-		    sscanf(text, "Pss_Shmem: %" SCNu64, &kib) == 1)
-			sum += kib << 10;
-	if (in)
-		fclose(in);
-	return sum;
+	return soda_footprint_read(pid, &used) ? 0 : used.anon_bytes + used.shmem_bytes;
 }
 
 /* Whether it has ended; then its status and CPU time are known. */

@@ -12,7 +12,9 @@
 #include "soda/eval/app.h"
 #include "soda/eval/eval.h"
 
-enum { STATS_TIMEOUT_MS = 60000, BACKGROUND_REPEAT = 1000000 };
+#define WHO "soda eval"
+
+enum { BACKGROUND_REPEAT = 1000000 };
 
 /* Counters of an agent, as its statistics and the results call them. */
 static const char *const counters[][2] = {
@@ -76,29 +78,13 @@ static bool is_fabric(const struct scene *s)
 	return has_agent(s) || s->run->mode == SODA_EVAL_MEMSERVER;
 }
 
-/* The statistics of an address or a process id: a new reference; NULL after a message. */
-static json_t *ask(const char *target)
-{
-	struct soda_stat_source source;
-	struct soda_why why = { "" };
-	json_t *stats = NULL;
-
-	if (!soda_stat_open(&source, target, &why)) {
-		stats = soda_stat_read(&source, STATS_TIMEOUT_MS, &why);
-		soda_stat_close(&source, STATS_TIMEOUT_MS);
-	}
-	if (!stats)
-		fprintf(stderr, "soda eval: counters of %s: %s\n", target, why.text);
-	return stats;
-}
-
 static int read_agent(struct scene *s, struct readings *out)
 {
 	json_t *stats;
 
 	if (!has_agent(s))
 		return 0;
-	stats = ask(s->stage->agent.address);
+	stats = soda_stat_ask(WHO, s->stage->agent.address);
 	for (int i = 0; i < COUNTERS; i++)
 		out->counters[i] = soda_json_count(stats, counters[i][0]);
 	json_decref(stats);
@@ -114,7 +100,7 @@ static void read_background(struct scene *s, struct readings *out)
 	if (s->apps[1].pid <= 0 || !is_fabric(s))
 		return;
 	snprintf(pid, sizeof(pid), "%ld", (long)s->apps[1].pid);
-	stats = ask(pid);
+	stats = soda_stat_ask(WHO, pid);
 	counts = json_object_get(stats, "soda_stats");
 	out->background_fetched = soda_json_count(counts, "bytes_fetched") +
 				  soda_json_count(counts, "bytes_written_back");

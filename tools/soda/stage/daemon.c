@@ -117,6 +117,30 @@ complain:
 	return err;
 }
 
+int soda_bench_server_start(struct soda_bench_daemon *daemon, const char *listen, uint64_t bytes,
+			    const char *files, const struct soda_bench_start *before)
+{
+	char capacity[32];
+	const char *const args[] = { "--listen",    listen,    "--capacity",
+				     capacity,	    "--drain", "2s",
+				     "--log-level", "warning", files ? "--export" : NULL,
+				     files,	    NULL };
+
+	snprintf(capacity, sizeof(capacity), "%llu", (unsigned long long)bytes);
+	return soda_bench_daemon_start(daemon, &soda_bench_mem_server, args, before->run,
+				       before->arg);
+}
+
+int soda_bench_agent_start(struct soda_bench_daemon *daemon, const char *listen, const char *server,
+			   const struct soda_bench_start *before)
+{
+	const char *const args[] = { "--listen", listen,	"--server", server, "--drain",
+				     "2s",	 "--log-level", "warning",  NULL };
+
+	return soda_bench_daemon_start(daemon, &soda_bench_dpu_agent, args, before->run,
+				       before->arg);
+}
+
 int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group)
 {
 	int err = soda_cgroup_open_cpu(pct, owner, group);

@@ -39,6 +39,19 @@ struct soda_bench_daemon {
 int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
 			    const struct soda_bench_program *program, const char *const *args,
 			    int (*before)(void *arg), void *arg);
+/* What a daemon's process does before it becomes the program; run NULL: nothing. */
+struct soda_bench_start {
+	int (*run)(void *arg); /* as `before` above */
+	void *arg;
+};
+/*
+ * A memory server of `bytes`, and a DPU agent before the server at that address, both quiet and
+ * quick to end.  files: a folder whose files the server exports, or NULL.  Errors as above.
+ */
+int soda_bench_server_start(struct soda_bench_daemon *daemon, const char *listen, uint64_t bytes,
+			    const char *files, const struct soda_bench_start *before);
+int soda_bench_agent_start(struct soda_bench_daemon *daemon, const char *listen, const char *server,
+			   const struct soda_bench_start *before);
 /*
  * --dpu-cpu: make a cgroup that gets pct percent of one processor; enter_cap puts the calling
  * process into it, in a `before` of soda_bench_daemon_start().  0, or negative errno after a

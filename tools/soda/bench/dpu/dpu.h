@@ -40,8 +40,6 @@ enum soda_bench_dpu_mode {
 
 extern const char *const soda_bench_dpu_mode_names[SODA_BENCH_DPU_MODES];
 
-#define SODA_BENCH_PROCESSES_MAX 64u
-
 struct soda_bench_dpu_plan {
 	struct soda_bench_plan worker; /* passes: the laps of a round */
 	uint32_t processes, rounds;

@@ -8,8 +8,6 @@
 #include "soda/base/source.h"
 #include "soda/bench/dpu/dpu.h"
 
-enum { STATS_TIMEOUT_MS = 10000 };
-
 /* The counters' names in the agent's statistics; one that is not there (its cache is off) is 0. */
 static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 	[SODA_BENCH_NET_DEMAND] = "net_demand_bytes",
@@ -29,21 +27,14 @@ static const char *const counter_keys[SODA_BENCH_DPU_COUNTERS] = {
 int soda_bench_dpu_counters(const struct soda_bench_dpu_side *side,
 			    uint64_t out[SODA_BENCH_DPU_COUNTERS])
 {
-	struct soda_stat_source source;
-	struct soda_why why = { "" };
-	json_t *stats = NULL;
+	json_t *stats;
 
 	memset(out, 0, SODA_BENCH_DPU_COUNTERS * sizeof(*out));
 	if (!side->agent.pid)
 		return 0;
-	if (!soda_stat_open(&source, side->agent.address, &why)) {
-		stats = soda_stat_read(&source, STATS_TIMEOUT_MS, &why);
-		soda_stat_close(&source, STATS_TIMEOUT_MS);
-	}
-	if (!stats) {
-		fprintf(stderr, "soda bench dpu: the agent's counters: %s\n", why.text);
+	stats = soda_stat_ask("soda bench dpu", side->agent.address);
+	if (!stats)
 		return -EIO;
-	}
 	for (int i = 0; i < SODA_BENCH_DPU_COUNTERS; i++)
 		out[i] = soda_json_count(stats, counter_keys[i]);
 	json_decref(stats);
@@ -82,32 +73,25 @@ static int read_all(const struct soda_bench_dpu_stage *stage,
 	return err;
 }
 
-/* All workers at once. */
 static int run_workers(const struct soda_bench_dpu_stage *stage, struct soda_bench_dpu_side *side,
 		       uint32_t flags, struct soda_bench_dpu_sample *sum)
 {
-	uint32_t n = stage->plan->processes, asked = 0;
-	struct soda_bench_sample one;
-	uint64_t began = UINT64_MAX, ended = 0;
-	int err = 0;
+	struct soda_bench_sample samples[SODA_BENCH_PROCESSES_MAX];
+	uint32_t n = stage->plan->processes;
+	int err = soda_bench_drivers_round(side->workers, n, flags, samples);
 
-	for (; asked < n && !err; asked++)
-		err = soda_bench_driver_ask(&side->workers[asked], flags);
-	for (uint32_t i = 0; i < asked && !err; i++) {
-		err = soda_bench_driver_answer(&side->workers[i], &one);
-		if (err)
-			break;
-		sum->host_cpu_ns += one.client_cpu_ns;
-		sum->fetched_bytes += one.counters.bytes_fetched;
-		sum->accesses += one.accesses;
+	for (uint32_t i = 0; i < n && !err; i++) {
+		const struct soda_bench_sample *one = &samples[i];
+
+		sum->host_cpu_ns += one->client_cpu_ns;
+		sum->fetched_bytes += one->counters.bytes_fetched;
+		sum->accesses += one->accesses;
 		if (side->mode == SODA_BENCH_MEMSERVER) {
-			sum->counters[SODA_BENCH_NET_DEMAND] += one.counters.bytes_fetched;
-			sum->counters[SODA_BENCH_NET_WRITEBACK] += one.counters.bytes_written_back;
+			sum->counters[SODA_BENCH_NET_DEMAND] += one->counters.bytes_fetched;
+			sum->counters[SODA_BENCH_NET_WRITEBACK] += one->counters.bytes_written_back;
 		}
-		began = one.began_ns < began ? one.began_ns : began;
-		ended = one.ended_ns > ended ? one.ended_ns : ended;
 	}
-	sum->wall_ns = ended > began ? ended - began : 0;
+	sum->wall_ns = err ? 0 : soda_bench_samples_wall_ns(samples, n);
 	return err;
 }
 

@@ -12,8 +12,6 @@
 
 #define FILE_NAME "shared"
 
-enum { FILL_WORDS = 1 << 17 };
-
 const char *const soda_bench_dpu_mode_names[] = {
 	[SODA_BENCH_MEMSERVER] = "memserver",
 	[SODA_BENCH_BASE] = "base",
@@ -29,27 +27,10 @@ const char *const soda_bench_dpu_mode_names[] = {
 static int make_file(const struct soda_bench_dpu_stage *stage)
 {
 	const struct soda_bench_plan *plan = &stage->plan->worker;
-	uint64_t *words = malloc(FILL_WORDS * sizeof(*words)), all = plan->bytes / sizeof(*words);
 	char path[128];
-	FILE *out;
-	int err = 0;
 
 	snprintf(path, sizeof(path), "%s/" FILE_NAME, stage->dir);
-	out = words ? fopen(path, "wb") : NULL;
-	for (uint64_t at = 0; out && !err && at < all; at += FILL_WORDS) {
-		uint64_t n = all - at < FILL_WORDS ? all - at : FILL_WORDS;
-
-		for (uint64_t i = 0; i < n; i++)
-			words[i] = soda_bench_value(at + i, plan->seed);
-		if (fwrite(words, sizeof(*words), n, out) != n)
-			err = -errno;
-	}
-	if (!out || (fclose(out) && !err))
-		err = words ? -errno : -ENOMEM;
-	if (err)
-		fprintf(stderr, "soda bench dpu: cannot write %s: %s\n", path, strerror(-err));
-	free(words);
-	return err;
+	return soda_bench_file_write("soda bench dpu", path, plan->bytes, plan->seed);
 }
 
 static void remove_file(const struct soda_bench_dpu_stage *stage)
@@ -70,23 +51,19 @@ static int start_server(struct soda_bench_dpu_stage *stage)
 	const struct soda_bench_dpu_plan *plan = stage->plan;
 	bool shared = plan->worker.pattern == SODA_BENCH_SHARED;
 	uint64_t regions = shared ? 1 : (uint64_t)plan->modes_n * plan->processes;
-	char listen[64], bytes[32];
-	const char *args[] = { "--listen",    listen,	 "--capacity", bytes, "--drain", "2s",
-			       "--log-level", "warning", NULL,	       NULL,  NULL };
+	struct soda_bench_start before = { 0 };
+	char listen[64];
 	int err;
 
 	snprintf(listen, sizeof(listen), "tcp://%s:0",
 		 linked(plan) ? plan->link.server_ip : "127.0.0.1");
+	if (linked(plan))
+		before = (struct soda_bench_start){ soda_bench_link_enter,
+						    (void *)(uintptr_t)&plan->link };
 	/* some room: regions are rounded up */
-	snprintf(bytes, sizeof(bytes), "%llu",
-		 (unsigned long long)(regions * (plan->worker.bytes + (4u << 20)) + (64u << 20)));
-	if (shared) {
-		args[8] = "--export";
-		args[9] = stage->dir;
-	}
-	err = soda_bench_daemon_start(&stage->server, &soda_bench_mem_server, args,
-				      linked(plan) ? soda_bench_link_enter : NULL,
-				      (void *)(uintptr_t)&plan->link);
+	err = soda_bench_server_start(&stage->server, listen,
+				      regions * (plan->worker.bytes + (4u << 20)) + (64u << 20),
+				      shared ? stage->dir : NULL, &before);
 	return !err && linked(plan) ? soda_bench_link_join(&plan->link) : err;
 }
 
@@ -134,16 +111,13 @@ static int before_agent(void *arg)
 static int start_agent(struct soda_bench_dpu_stage *stage, struct soda_bench_dpu_side *side)
 {
 	char listen[64] = "tcp://127.0.0.1:0";
-	const char *const args[] = { "--listen", listen, "--server",	stage->server.address,
-				     "--drain",	 "2s",	 "--log-level", "warning",
-				     NULL };
 	struct agent_start start = { stage, side->mode };
 
 	if (stage->plan->shm)
 		snprintf(listen, sizeof(listen), "shm://@soda-bench-%ld-%s", (long)stage->owner,
 			 soda_bench_dpu_mode_names[side->mode]);
-	return soda_bench_daemon_start(&side->agent, &soda_bench_dpu_agent, args, before_agent,
-				       &start);
+	return soda_bench_agent_start(&side->agent, listen, stage->server.address,
+				      &(const struct soda_bench_start){ before_agent, &start });
 }
 
 /* How much of the file's beginning goes into the static cache: the hot part, or all that fits. */

@@ -186,8 +186,8 @@ void soda_bench_access_pass(const struct soda_bench_access *access, uint64_t pas
 	enum soda_bench_pattern pattern = pattern_of(access, pass);
 	uint32_t first = soda_bench_access_first(access, thread);
 	uint32_t n = soda_bench_access_share(access, thread);
-	struct stream stream = { soda_bench_mix(access->seed ^
-						soda_bench_mix(pass << 16 | thread)) };
+	struct stream stream = { soda_bench_mix(
+		access->seed ^ soda_bench_mix(access->reader << 48 | pass << 16 | thread)) };
 
 	if (pattern == SODA_BENCH_TRACE) {
 		replay(access, thread, out);

@@ -28,8 +28,9 @@ struct soda_bench_access {
 	enum soda_bench_pattern pattern;
 	uint32_t chunks, threads;
 	uint64_t seed;
-	double *sum;		       /* zipf: sum[r] = probability of a rank <= r */
-	uint32_t *order;	       /* zipf: chunk of a rank */
+	uint64_t reader; /* of several processes on one region: another number draws otherwise */
+	double *sum;	 /* zipf: sum[r] = probability of a rank <= r */
+	uint32_t *order; /* zipf: chunk of a rank */
 	struct soda_bench_trace trace; /* trace */
 };
 

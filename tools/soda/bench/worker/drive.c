@@ -137,3 +137,26 @@ void soda_bench_driver_stop(struct soda_bench_driver *driver)
 	soda_patience_end(&process, 0);
 	driver->pid = 0;
 }
+
+int soda_bench_drivers_round(struct soda_bench_driver *drivers, uint32_t n, uint32_t flags,
+			     struct soda_bench_sample *samples_p)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = soda_bench_driver_ask(&drivers[i], flags);
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = soda_bench_driver_answer(&drivers[i], &samples_p[i]);
+	return err;
+}
+
+uint64_t soda_bench_samples_wall_ns(const struct soda_bench_sample *samples, uint32_t n)
+{
+	uint64_t began = UINT64_MAX, ended = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		began = samples[i].began_ns < began ? samples[i].began_ns : began;
+		ended = samples[i].ended_ns > ended ? samples[i].ended_ns : ended;
+	}
+	return ended > began ? ended - began : 0;
+}

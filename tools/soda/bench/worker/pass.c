@@ -287,12 +287,17 @@ static int make_access(struct soda_bench_team *team)
 	char why[256]; /* the parent has read it before */
 	int err;
 
-	if (plan->pattern != SODA_BENCH_TRACE)
-		return soda_bench_access_create(&team->access, plan->pattern, chunks, plan->threads,
-						plan->seed);
+	if (plan->pattern != SODA_BENCH_TRACE) {
+		err = soda_bench_access_create(&team->access, plan->pattern, chunks, plan->threads,
+					       plan->seed);
+		team->access.reader = plan->reader;
+		return err;
+	}
 	err = soda_bench_trace_load(plan->trace, &trace, why, sizeof(why));
 	if (!err && (trace.chunk_bytes != plan->chunk_bytes || trace.chunks > chunks))
 		err = -ESTALE;
+	if (!err && !plan->stores)
+		soda_bench_trace_read_only(&trace);
 	if (!err)
 		err = soda_bench_access_replay(&team->access, &trace, plan->threads);
 	return err;

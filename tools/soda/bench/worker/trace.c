@@ -134,6 +134,13 @@ int soda_bench_trace_load(const char *path, struct soda_bench_trace *trace, char
 	return err;
 }
 
+void soda_bench_trace_read_only(struct soda_bench_trace *trace)
+{
+	for (uint32_t i = 0; i < trace->n; i++)
+		trace->access[i] &= ~SODA_BENCH_STORE;
+	trace->stores = 0;
+}
+
 void soda_bench_trace_free(struct soda_bench_trace *trace)
 {
 	free(trace->access);

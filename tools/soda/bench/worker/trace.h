@@ -27,6 +27,8 @@ struct soda_bench_trace {
  */
 int soda_bench_trace_load(const char *path, struct soda_bench_trace *trace, char *why,
 			  size_t why_bytes);
+/* Its stores become loads: for memory that is only read. */
+void soda_bench_trace_read_only(struct soda_bench_trace *trace);
 void soda_bench_trace_free(struct soda_bench_trace *trace);
 
 #endif

@@ -6,6 +6,7 @@
  *   worker.c        the process: one memory under test, told when to run a pass
  *   pass.c          threads, accesses, clocks: the same code for every memory
  *   access.c        which chunks, in which order; trace.c: from a file; pattern.c: their names
+ *   file.c          a file that several workers read
  *   memory_soda.c   memory under test: FAM
  *   memory_floor.c  memory under test: the bare mechanism (bench/floor/floor.h)
  *
@@ -23,6 +24,7 @@
 
 #define SODA_BENCH_UNKNOWN UINT64_MAX /* a time that cannot be measured */
 #define SODA_BENCH_ROUNDS_MAX 1000u
+#define SODA_BENCH_PROCESSES_MAX 64u /* as many as may share one file of a node's store */
 
 enum soda_bench_pattern {
 	SODA_BENCH_SEQ,
@@ -49,11 +51,12 @@ struct soda_bench_plan {
 	int32_t server_pid; /* SODA: for its CPU time; 0: not ours */
 	uint32_t agent;	    /* 1: `server` is a DPU agent */
 	char server[128], evict[32], mechanisms[32];
-	uint32_t stores;       /* 1: a pass stores */
+	uint32_t stores;       /* 1: a pass stores; 0: what a trace stored is read */
 	char trace[512];       /* SODA_BENCH_TRACE: the file */
 	char record[512];      /* SODA: write a page trace there; "": none */
 	char file[64];	       /* SODA: a file of the server's instead of an anonymous object */
 	uint64_t static_bytes; /* SODA: of the region, from its beginning, to the static cache */
+	uint64_t reader;       /* workers of one file: their number, so that their draws differ */
 };
 
 /* What a worker is asked for: a round. */
@@ -118,6 +121,18 @@ int soda_bench_driver_answer(struct soda_bench_driver *driver, struct soda_bench
 int soda_bench_driver_round(struct soda_bench_driver *driver, uint32_t flags,
 			    struct soda_bench_sample *sample_p);
 void soda_bench_driver_stop(struct soda_bench_driver *driver);
+/* The same round of n workers at once, each with its sample. */
+int soda_bench_drivers_round(struct soda_bench_driver *drivers, uint32_t n, uint32_t flags,
+			     struct soda_bench_sample *samples_p);
+/* From the first worker's begin to the last one's end; 0: they measured nothing. */
+uint64_t soda_bench_samples_wall_ns(const struct soda_bench_sample *samples, uint32_t n);
+
+/*
+ * file.c.  Write the file that workers read instead of an object of their own (plan.file): `bytes`
+ * of soda_bench_value() with this seed.  0, or negative errno after a message that begins with
+ * `who`.
+ */
+int soda_bench_file_write(const char *who, const char *path, uint64_t bytes, uint64_t seed);
 
 /*
  * pass.c.  A team of threads that runs passes over a memory under test.  Accesses are drawn

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * How much memory processes hold, as the kernel counts it: nothing that the processes say about
+ * themselves is taken.
+ *
+ *   proportional sets   /proc/PID/smaps_rollup: pages that several processes have mapped count for
+ *                       each of them by its part, so that sums over processes are true
+ *   memfds              the blocks that tmpfs has allocated to files that a process has open and
+ *                       that have no name in any folder, whoever has them mapped
+ *
+ * A page of a memfd that programs have mapped is in both: in the shared part of their sets, and in
+ * the memfd's blocks.  Who adds them up takes the anonymous part and the blocks.
+ *
+ * Needs the right to trace the process: one of the same user's, or any for root.
+ */
+#ifndef SODA_TOOLS_FOOTPRINT_H
+#define SODA_TOOLS_FOOTPRINT_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct soda_footprint {
+	uint64_t anon_bytes;  /* Pss_Anon */
+	uint64_t shmem_bytes; /* Pss_Shmem */
+};
+
+/* 0; -ENODATA: the kernel does not split the set (before Linux 5.4); errors of reading. */
+int soda_footprint_read(pid_t pid, struct soda_footprint *out);
+/*
+ * The blocks of all memfds of the process whose name, as given to memfd_create(2), begins with
+ * `name`.  0, or an error of reading.
+ */
+int soda_footprint_memfds(pid_t pid, const char *name, uint64_t *bytes_p);
+
+#endif
