@@ -24,11 +24,12 @@ static const struct command {
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
-	"bench heap allocation, soda bench start the time to the first fault, soda bench transport "
-	"the transports by themselves, soda eval graph applications in every mode, soda graph "
-	"generates, converts and describes graphs, soda report makes pages and tables of results, "
-	"soda run runs a program that knows nothing of SODA, soda stat shows the counters of a "
-	"running program or of a memory server, soda top watches several of them live. Each "
+	"bench heap allocation, soda bench node what a store for the node saves, soda bench "
+	"start the time to the first fault, soda bench transport the transports by themselves, "
+	"soda eval graph applications in every mode, soda graph generates, converts and "
+	"describes graphs, soda report makes pages and tables of results, soda run runs a "
+	"program that knows nothing of SODA, soda stat shows the counters of a running program "
+	"or of a memory server, soda top watches several of them live. Each "
 	"command has a manual page of its own and answers --help.";
 
 static void print_usage(FILE *out)
@@ -52,6 +53,7 @@ static int print_man(void)
 			    ".SH SEE ALSO\n"
 			    ".BR soda\\-bench\\-dpu (1),\n.BR soda\\-bench\\-fault (1),\n"
 			    ".BR soda\\-bench\\-heap (1),\n"
+			    ".BR soda\\-bench\\-node (1),\n"
 			    ".BR soda\\-bench\\-start (1),\n.BR soda\\-bench\\-transport (1),\n"
 			    ".BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"

@@ -17,8 +17,7 @@
 
 enum {
 	BATCH = 16,	 /* chunks evicted at once: a hole in a row costs less than its parts */
-	CHUNKS_MIN = 64, /* that must fit, or a file is not taken */
-	MAP_PART = 4,	 /* a file whose map would take more than this part of it, neither */
+	MAP_PART = 4,	 /* a file whose map would take more than this part of it is not taken */
 	WRITES_MAX = 8,	 /* attempts to write a chunk where the system gives no memory */
 	LEAST = 4 << 20, /* bytes: with less than that it does not make do */
 	PARTS_MAX = SODA_WIRE_STORE_MAP,
@@ -504,7 +503,7 @@ static const char *unfit(const struct soda_node_store *store, const struct soda_
 	if (soda_store_map_bytes((uint32_t)chunks) > store->stats.capacity / MAP_PART)
 		return "the file has too many chunks for it: start the agent with a larger "
 		       "--store, or the program with larger chunks";
-	if (store->stats.capacity / chunk < CHUNKS_MIN)
+	if (store->stats.capacity / chunk < SODA_NODE_CHUNKS_MIN)
 		return "chunks of this size are too large for it: start the agent with a larger "
 		       "--store, or the program with smaller chunks";
 	return NULL;

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/limits.h"
 #include "transport/api/transport.h"
 #include "wire/store_map.h"
 
@@ -76,8 +77,7 @@ struct soda_node_memory {
 };
 extern const struct soda_node_memory soda_node_memory;
 
-/* capacity in bytes, at least SODA_NODE_MIN. 0, -EINVAL, -ENOMEM, or of its thread's start. */
-#define SODA_NODE_MIN (16ull << 20)
+/* capacity: bytes, at least SODA_NODE_MIN. 0, -EINVAL, -ENOMEM, or of its thread's start. */
 int soda_node_store_create(uint64_t capacity, const struct soda_node_memory *memory,
 			   struct soda_node_store **store_p);
 /* No member is left, and nothing is asked for any more. NULL is a no-op. */

@@ -13,15 +13,17 @@ static const char usage[] =
 	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
 	"  heap     allocation and free, and programs under soda run, where all is resident\n"
+	"  node     what a store saves that the processes of a node share\n"
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
 	"\n"
 	"soda bench BENCHMARK --help tells its options.\n"
 	"\n"
 	"Environment:\n"
-	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault and transport have "
-	"started\n"
-	"           may stand still, or take to end, before that is a failure; default 20\n";
+	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, node and "
+	"transport\n"
+	"           have started may stand still, or take to end, before that is a failure; "
+	"default 20\n";
 
 /* Commands that the benchmarks themselves execute; --help does not name them. */
 static int run_worker(int argc, char **argv)
@@ -46,6 +48,7 @@ int soda_command_bench(int argc, char **argv)
 		{ "dpu", soda_command_bench_dpu },
 		{ "fault", soda_command_bench_fault },
 		{ "heap", soda_command_bench_heap },
+		{ "node", soda_command_bench_node },
 		{ "start", soda_command_bench_start },
 		{ "transport", soda_command_bench_transport },
 		{ ".worker", run_worker },

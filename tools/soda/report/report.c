@@ -149,16 +149,18 @@ static const struct soda_conf conf = {
 	.description = "Makes of results what people read, on any machine, at any time after they "
 		       "were measured. Of results.json of soda eval: report.html beside it, and "
 		       "figures/, SVG. Of the JSON that soda run --report writes: its page, of the "
-		       "same name and .html. Of the JSON of soda bench fault or dpu: a table in "
-		       "Markdown, on standard output; several files have one table. A page is one "
-		       "file, light or dark as the reader has it, and can be printed.\n\n"
+		       "same name and .html. Of the JSON of soda bench fault, dpu or node: a "
+		       "table in Markdown, on standard output; several files have one table. A "
+		       "page is one file, light or dark as the reader has it, and can be "
+		       "printed.\n\n"
 		       "Needs python3 with matplotlib and jinja2 (Debian: python3-matplotlib, "
 		       "python3-jinja2). Results of another version of their format are refused.",
 	.epilogue = ".SH EXIT STATUS\n0 success, 1 results that cannot be read or a page that "
 		    "cannot be written, 2 wrong usage, 3 matplotlib or jinja2 is not installed, "
 		    "127 python3 is not.\n"
 		    ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-eval (1),\n.BR soda\\-run (1),\n"
-		    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-dpu (1)\n",
+		    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-dpu (1),\n"
+		    ".BR soda\\-bench\\-node (1)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
