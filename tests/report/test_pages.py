@@ -176,16 +176,21 @@ class Command(unittest.TestCase):
                  "us_per_fault_p50": None}
         mode = {"mode": "base", "pattern": "seq", "rounds": 3, "seconds": 1.0, "gb_per_s": None, "hit_rate": 0.5,
                 "traffic": {"on_demand": 1, "prefetch": 0, "write_back": 0, "preload": 0, "total": 12345678}}
+        turn = {"mode": "store", "pattern": "zipf", "processes": 4, "seconds": 1.0, "net_bytes": 3000000,
+                "memory_bytes": None, "cpu_s": 2.0, "fault_us_p50": 10.0, "fault_us_p99": None, "verified": True}
+        turns = [turn, {**turn, "seconds": 4.0}, {**turn, "seconds": 2.0}]
         paths = [self.write("a.json", fault), self.write("b.json", {**fault, "gb_per_s": 2.0}),
-                 self.write("c.json", {"format": "soda-bench-dpu", "version": 1, "runs": [mode]})]
+                 self.write("c.json", {"format": "soda-bench-dpu", "version": 1, "runs": [mode]}),
+                 self.write("d.json", {"format": "soda-bench-node", "version": 1, "runs": turns})]
         status, out, _ = self.run_command(*paths)
         self.assertEqual(status, 0)
         lines = out.splitlines()
-        self.assertEqual(len(lines), 4 + 1 + 3)
+        self.assertEqual(len(lines), 4 + 1 + 3 + 1 + 3)
         self.assertIn("| a.json | rand | 2 | 1.250 (1.000-1.500) | - |", lines[2])
         self.assertIn("| b.json | rand | 2 | 2.000", lines[3])
         self.assertIn("| c.json | seq | base | - |", lines[7])
         self.assertIn("| 12.3 | 0.50 |", lines[7])
+        self.assertIn("| d.json | zipf | 4 | store | 2.000 | 3.0 | - | 2.000 | 10.0 | - |", lines[11])
         self.assertEqual({line.count("|") for line in lines[:4]}, {lines[0].count("|")})
 
 

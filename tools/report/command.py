@@ -8,7 +8,7 @@ from . import pages, shapes, tables
 from .reading import Unreadable
 
 _EPILOG = """results: results.json of soda eval (its page is report.html beside it, with figures/), the JSON of
-soda run --report (its page has the same name and .html), or that of soda bench fault or dpu with --json (a table
+soda run --report (its page has the same name and .html), or that of soda bench fault, dpu or node with --json (a table
 in Markdown, on standard output; several files have one table)."""
 
 

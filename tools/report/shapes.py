@@ -3,7 +3,7 @@
 
   soda-eval         results.json of soda eval: the plan, the machine, every run
   soda-run          soda run --report: counters of a program over time
-  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, soda-bench-start: of dpu, start
+  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, -node, -start: of dpu, node, start
 
 A member that is added keeps the version; one that goes, or that means something else, makes a new one.
 """
@@ -43,10 +43,14 @@ BENCH_FAULT = record(pattern=text, threads=count, size=count, chunk=count, buffe
 BENCH_DPU = record(runs=list_of(record(mode=text, pattern=text, rounds=count, seconds=nullable(number),
                                        gb_per_s=nullable(number), traffic=TRAFFIC)))
 
+BENCH_NODE = record(runs=list_of(record(mode=text, pattern=text, processes=count, seconds=number, net_bytes=count,
+                                        memory_bytes=nullable(count), cpu_s=number, fault_us_p50=nullable(number),
+                                        fault_us_p99=nullable(number), verified=flag)))
+
 BENCH_START = record(size=count, ms_first_touch=number, ms_first_fetch=number)
 
 FORMATS = {"soda-eval": EVAL, "soda-run": RUN, "soda-bench-fault": BENCH_FAULT, "soda-bench-dpu": BENCH_DPU,
-           "soda-bench-start": BENCH_START}
+           "soda-bench-node": BENCH_NODE, "soda-bench-start": BENCH_START}
 
 
 def _samples_agree(document, path):

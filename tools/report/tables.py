@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Markdown tables of the benchmarks."""
 import os
+import statistics
 
 from . import texts
 
-FORMATS = ("soda-bench-fault", "soda-bench-dpu")
+FORMATS = ("soda-bench-fault", "soda-bench-dpu", "soda-bench-node")
 _UNKNOWN = "-"
 
 
@@ -42,11 +43,30 @@ def _dpu_rows(path, document):
                _real(run.get("seconds_vs_base"), 2))
 
 
+def _median(runs, name, unit=1):
+    known = [run[name] / unit for run in runs if run[name] is not None]
+    return statistics.median(known) if known else None
+
+
+def _node_rows(path, document):
+    """A row for each pattern and mode: medians over its rounds."""
+    cases = {}
+    for run in document["runs"]:
+        cases.setdefault((run["pattern"], run["processes"], run["mode"]), []).append(run)
+    for (pattern, processes, mode), runs in cases.items():
+        yield (os.path.basename(path), pattern, str(processes), mode, _real(_median(runs, "seconds")),
+               _real(_median(runs, "net_bytes", 1e6), 1), _real(_median(runs, "memory_bytes", 1e6), 1),
+               _real(_median(runs, "cpu_s")), _real(_median(runs, "fault_us_p50"), 1),
+               _real(_median(runs, "fault_us_p99"), 1))
+
+
 _TABLES = {
     "soda-bench-fault": (_fault_rows, ("file", "pattern", "threads", "GB/s", "us a fault, median", "99 %", "CPU s/GB",
                                        "floor GB/s", "ratio")),
     "soda-bench-dpu": (_dpu_rows, ("file", "pattern", "mode", "GB/s", "CPU s/GB: host", "agent", "server",
                                    "MB on the network", "hit rate", "time of memserver", "of base")),
+    "soda-bench-node": (_node_rows, ("file", "pattern", "processes", "mode", "seconds", "MB from the server",
+                                     "MB of memory", "CPU s", "us a fault, median", "99 %")),
 }
 
 
