@@ -3,12 +3,49 @@
  * soda-dpu-agent: its part of the struct soda_daemon (daemon/daemon.h).  At its end it brings
  * acknowledged WRITEs to the memory server.
  */
+#include <errno.h>
+
+#include "base/conf/conf.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/host_memory.h"
 #include "dpu_agent/life/agent.h"
 
 static struct soda_dpu the_agent;
 static struct soda_dpu_options opt; /* soda_daemon_run() sets it before start */
+
+/*
+ * Whether the machine, and the agent's memory cgroup, can ever hold --store.  A cgroup that is full
+ * gets no error: the kernel ends a process of it, most likely the agent, under all programs that
+ * use it.  So a store that can never fit is refused now.  What others have taken at the moment may
+ * come back: that is a warning.
+ */
+static int check_store(const struct soda_nodes *nodes)
+{
+	uint64_t total = soda_host_memory_total(), limit = soda_host_memory_limit(), left;
+	char wanted[16], has[16];
+
+	soda_format_size(opt.store_bytes, wanted);
+	if (opt.store_bytes > limit) {
+		soda_log_error("--store %s is more than the %s that the agent's memory cgroup may "
+			       "have, and the kernel would end the agent there: choose a smaller "
+			       "--store, or raise the cgroup's limit",
+			       wanted, soda_format_size(limit, has));
+		return -EINVAL;
+	}
+	if (total && opt.store_bytes > total) {
+		soda_log_error("--store %s is more than the machine's memory of %s: choose a "
+			       "smaller one",
+			       wanted, soda_format_size(total, has));
+		return -EINVAL;
+	}
+	left = soda_host_memory_available(nodes);
+	if (left && opt.store_bytes > left)
+		soda_log_warning("--store %s is more than the %s that is left for the agent now: "
+				 "unless others give memory back, the kernel may end the agent",
+				 wanted, soda_format_size(left, has));
+	return 0;
+}
 
 static int start(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how)
 {
@@ -18,6 +55,9 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		soda_log_error("cannot use the NUMA nodes of --numa-node: %s", soda_strerror(ret));
 		return ret;
 	}
+	ret = check_store(nodes);
+	if (ret < 0)
+		return ret;
 	ret = soda_dpu_start(self, &opt);
 	if (ret < 0)
 		soda_log_error("cannot start: %s", soda_strerror(ret));

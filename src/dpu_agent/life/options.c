@@ -135,8 +135,9 @@ static const struct soda_option options[] = {
 	  .def = "0",
 	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a"
 		  " user's programs, in so much memory: at least 16M. They connect by shm, and map"
-		  " it; the agent's memory cgroup pays for it. 0: each program has copies of its"
-		  " own." },
+		  " it; the agent's memory cgroup pays for it. More than that may ever have, or "
+		  "than the"
+		  " machine has, is refused. 0: each program has copies of its own." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,

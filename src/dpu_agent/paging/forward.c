@@ -89,9 +89,10 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 		return 0;
 	}
 	span.memory = t->memory + (rq->offset - t->offset);
-	span.stored = task->fill;
-	if (task->fill)
+	if (task->fill) {
 		status = soda_paging_store_filled(task, span.memory, status);
+		span.stored = !status;
+	}
 	if (status < 0) {
 		soda_forward_answer(rq, status, NULL);
 		return span.bytes;

@@ -154,10 +154,11 @@ enum soda_store_read soda_paging_store_read(struct soda_task *task)
 int soda_paging_store_filled(struct soda_task *task, const void *data, int status)
 {
 	struct soda_node_object *o = task->region->member.object;
+	uint32_t chunk = soda_node_chunk(o, task->rq->offset, task->rq->bytes);
+	int ret = soda_node_filled(o, chunk, data, status);
 
 	task->fill = false;
-	return soda_node_filled(o, soda_node_chunk(o, task->rq->offset, task->rq->bytes), data,
-				status);
+	return status ? status : ret ? 1 : 0;
 }
 
 /* Statistics */
@@ -188,12 +189,15 @@ void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
 			       s.members);
 	count(m, "store_fills", "chunks brought into the node's store", s.fills);
 	count_bytes(m, "store_filled_bytes", "data of them", s.bytes_filled);
-	count(m, "store_fills_failed", "chunks that could not be brought", s.fills_failed);
+	count(m, "store_fills_failed", "chunks that could not be brought, or not kept",
+	      s.fills_failed);
 	count(m, "store_hits", "READs of programs for chunks that were there", s.hits);
 	count(m, "store_waits", "READs that waited for another program's", s.waits);
 	count(m, "store_evictions", "chunks that made room for others", s.evictions);
 	count_bytes(m, "store_evicted_bytes", "data of them", s.bytes_evicted);
 	count(m, "store_held", "evictions put off: a program had just mapped the chunk", s.held);
 	count(m, "store_refused", "attempts to join that were refused", s.refused);
+	count(m, "store_passed", "READs answered with data that there was no memory to keep",
+	      s.passed);
 	count(m, "store_limited", "times the system gave no memory for a chunk", s.limited);
 }

@@ -6,7 +6,8 @@
  *
  *   READ ARRIVED -> READY: answered
  *                -> WAITS: answered, or entered anew, when another client's fill has ended
- *                -> FILL:  forwarded; its data go into the store before it is answered
+ *                -> FILL:  forwarded; its data go into the store before it is answered, or, if
+ *                          the store has no room for them, to the client
  *
  * Other READs of the region are as ever.  A task holds its region, and so the region's place in the
  * store.  Locks: none is held by callers but where it is said, and none of sessions' by waiters.
@@ -42,9 +43,10 @@ enum soda_store_read {
 /* A checked READ. */
 enum soda_store_read soda_paging_store_read(struct soda_task *task);
 /*
- * The end of a task with `fill`, with its data or with status, a negative errno: 0, and the task is
- * to be answered by a span that is `stored`; else the error that it is to be answered with.  Any
- * locks may be held where status is not 0.
+ * The end of a task with `fill`, with its data or with status, a negative errno.  0: the task is to
+ * be answered by a span that is `stored`; 1: the store has no room for the data, and the task is to
+ * be answered with them; else the error that the task is to be answered with.  Any locks may be
+ * held where status is not 0.
  */
 int soda_paging_store_filled(struct soda_task *task, const void *data, int status);
 

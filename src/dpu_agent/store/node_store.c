@@ -72,7 +72,7 @@ struct soda_node_store {
 	pthread_t thread;		       /* tells those who have to ask again */
 	pthread_mutex_t lock;		       /* guards all below */
 	pthread_cond_t work;
-	bool stop, told_limit;
+	bool stop, told_limit, told_passed;
 	unsigned descriptors, descriptors_max; /* of all objects */
 	struct soda_node_waiter *again;	       /* for the thread */
 	struct soda_node_object *objects;
@@ -898,6 +898,23 @@ static int write_chunk(struct soda_node_object *o, uint32_t index, const void *d
 	return ret;
 }
 
+/* Counted, and said once. */
+static void count_passed(struct soda_node_store *store, int err)
+{
+	bool tell;
+
+	pthread_mutex_lock(&store->lock);
+	store->stats.passed++;
+	tell = !store->told_passed;
+	store->told_passed = true;
+	pthread_mutex_unlock(&store->lock);
+	if (tell)
+		soda_log_warning("the node's store cannot keep what its programs read (%s): each "
+				 "keeps as much as its own page buffer has; give the agent more "
+				 "memory, or choose a smaller --store",
+				 soda_strerror(err));
+}
+
 /* Pages of a fill that failed half-way must not be taken for what is there. */
 static void forget_part(struct soda_node_object *o, uint32_t index)
 {
@@ -915,8 +932,10 @@ int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *dat
 	struct soda_node_waiter *waiters = NULL;
 	int ret = err ? err : write_chunk(o, chunk, data);
 
-	if (ret && !err)
+	if (ret && !err) {
 		forget_part(o, chunk);
+		count_passed(store, ret);
+	}
 	pthread_mutex_lock(&store->lock);
 	if (ret) {
 		store->stats.fills_failed++;

@@ -62,8 +62,9 @@ struct soda_node_stats {
 	uint64_t capacity, used; /* bytes */
 	uint64_t objects, members;
 	uint64_t fills, bytes_filled, fills_failed;
-	uint64_t hits;	/* asked for, and there */
-	uint64_t waits; /* asked for while another one's fill, or an eviction, was under way */
+	uint64_t passed; /* of those that failed: the data had come, and could not be kept */
+	uint64_t hits;	 /* asked for, and there */
+	uint64_t waits;	 /* asked for while another one's fill, or an eviction, was under way */
 	uint64_t evictions, bytes_evicted;
 	uint64_t held;	  /* evictions put off, as a process had the chunk among its last ones */
 	uint64_t refused; /* joins */
@@ -108,7 +109,8 @@ enum soda_node_answer soda_node_ask(struct soda_node_object *o, uint32_t chunk,
 				    struct soda_node_waiter *w);
 /*
  * The end of what FILL began: the chunk's data have come, or (err, a negative errno) cannot be had.
- * 0: it is READY, and those who waited have been told; else it is EMPTY again, and they ask again.
+ * 0: it is READY, and those who waited have been told; else it is EMPTY again, and they ask again:
+ * err, or why the data cannot be kept, though others were evicted for them (-ENOMEM, -ENOSPC...).
  */
 int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *data, int err);
 

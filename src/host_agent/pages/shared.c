@@ -23,6 +23,7 @@ struct soda_shared {
 	/* Chunks that this process has put there itself, + 1: a ring, and how many ever were. */
 	_Atomic uint32_t *put, puts;
 	uint32_t put_max;
+	_Atomic bool told; /* that the agent sends data */
 };
 
 void soda_shared_close(struct soda_shared_memory *memory)
@@ -286,7 +287,7 @@ static void note_put(struct soda_region *r, uint32_t chunk)
 		punch(r, oldest - 1);
 }
 
-/* Of an agent that has no store for the object. */
+/* Of an agent that has no store for the object, or no memory for the chunk. */
 static int install(struct soda_region *r, uint32_t id, const void *data)
 {
 	struct soda_shared *s = r->shared;
@@ -302,6 +303,8 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 		return -ENOENT;
 	/* pages that another process has put there are not mapped here yet */
 	ret = soda_agent.page_ops->copy(soda_chunk_address(id), data, bytes, false);
+	if (ret == -ENOMEM && (word & SODA_STORE_STATE) == SODA_STORE_EMPTY)
+		punch(r, chunk); /* the pages before it: nobody would count them */
 	if (!ret)
 		ret = soda_agent.page_ops->map(soda_chunk_address(id), bytes);
 	if (!ret && soda_shared_mends(r, id))
@@ -313,11 +316,22 @@ static int install(struct soda_region *r, uint32_t id, const void *data)
 	return told_by(ret);
 }
 
+static void say_once(const struct soda_region *r)
+{
+	if (!atomic_exchange_explicit(&r->shared->told, true, memory_order_relaxed))
+		soda_log_info("%s: the agent does not keep all of it in its store any more; this "
+			      "program keeps as much beside that as its page buffer has",
+			      r->file);
+}
+
 int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
 			bool ahead)
 {
-	int ret = data ? install(r, id, data) : map_ready(t, r, id);
+	int ret;
 
+	if (data && !soda_shared_mends(r, id))
+		say_once(r);
+	ret = data ? install(r, id, data) : map_ready(t, r, id);
 	/* a thread waits for it, and has noted it: the agent has not evicted it since */
 	if (ret == -ENOENT && !data && !ahead)
 		atomic_store_explicit(&r->shared->mend, id - r->first + 1, memory_order_relaxed);

@@ -8,9 +8,9 @@
  * credits do not know them.  While a request for one is under way it is FETCHING, with a credit, as
  * any other; the answer makes it SHARED again and gives the credit back.
  *
- * An agent that has no store for the object any more, as it is another one than before, sends the
- * data: then the process puts them into the memfd itself, and evicts what it has put there beyond
- * the size of its page buffer.
+ * An agent that has no store for the object any more, as it is another one than before, or that has
+ * no memory for a chunk, sends the data: then the process puts them into the memfd itself, and
+ * evicts what it has put there beyond the size of its page buffer.
  *
  * AS: async-signal-safe.
  */
@@ -64,7 +64,7 @@ bool soda_shared_mends(const struct soda_region *r, uint32_t id);
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id);
 /*
  * The agent has answered: map the chunk's pages.  data: NULL; or the chunk's content, from an agent
- * that has no store for the object, which is put where it is missing. As soda_shared_touch. AS.
+ * that does not keep it, which is put where it is missing. As soda_shared_touch. AS.
  */
 int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t id, const void *data,
 			bool ahead);

@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/host_memory.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 

@@ -116,16 +116,6 @@ int soda_memory_discard(const struct soda_store *store, const struct soda_memory
 void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory,
 			 struct soda_account *account);
 
-/*
- * host_memory.c: how much memory this machine can give.
- * available: bytes that can be allocated now: MemAvailable, but no more than the memory cgroups (v1
- * or v2) of this process leave, their page cache not counted, and no more than these NUMA nodes
- * have, if any are chosen.  0: unknown. huge: bytes of free 2 MiB huge pages, of these nodes, or of
- * all nodes with those that the kernel may add.  0: none, or no support.
- */
-uint64_t soda_host_memory_available(const struct soda_nodes *nodes);
-uint64_t soda_host_memory_huge(const struct soda_nodes *nodes);
-
 /* Write a sentence into why, which may not be NULL. */
 void soda_server_why(struct soda_why *why, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whose memory the node's store is: the agent and the programs are in memory cgroups of their own
- * (version 1 or 2, whichever is here), and the kernel says what each group pays for.
+ * (version 1 or 2, whichever is here), and the kernel says what each group pays for.  And what
+ * happens where there is no memory: at the agent's start, and when it has none for a chunk.
  */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,15 +39,22 @@ static _Atomic int *over, *ready, *going; /* shared with the programs */
 
 /* Groups */
 
-static void need_groups(void)
+static bool groups_here(void)
 {
 	struct soda_cgroup trial;
 
-	if (soda_cgroup_open_memory(64 * MIB, true, getpid(), &trial)) {
-		puts("SKIP: no memory cgroup can be made here");
-		skip();
-	}
+	if (soda_cgroup_open_memory(64 * MIB, true, getpid(), &trial))
+		return false;
 	soda_cgroup_close(&trial);
+	return true;
+}
+
+static void need_groups(void)
+{
+	if (groups_here())
+		return;
+	puts("SKIP: no memory cgroup can be made here");
+	skip();
 }
 
 static int put_into(const struct soda_cgroup *group, pid_t pid)
@@ -59,6 +69,21 @@ static int put_into(const struct soda_cgroup *group, pid_t pid)
 		return -errno;
 	ret = fprintf(out, "%ld", (long)pid) < 0 ? -1 : 0;
 	return fclose(out) || ret ? -1 : 0;
+}
+
+static size_t value_of(const struct soda_cgroup *group, const char *file)
+{
+	char path[768];
+	size_t value = 0;
+	FILE *in;
+
+	snprintf(path, sizeof(path), "%s/%s", group->dir, file);
+	in = fopen(path, "r");
+	if (in && fscanf(in, "%zu", &value) != 1)
+		value = 0;
+	if (in)
+		fclose(in);
+	return value;
 }
 
 /* Shared memory that the group pays for: memfds', tmpfs's. Both versions call it so. */
@@ -135,6 +160,15 @@ static void await_none(const char *name)
 	for (int i = 0; i < LOOKS && stat_of(name); i++)
 		usleep(10000);
 	assert_int_equal(stat_of(name), 0);
+}
+
+/* The agent, in its log. */
+static void says_once(const char *words)
+{
+	const char *found = strstr(server_log(&world.agent), words);
+
+	assert_non_null(found);
+	assert_null(strstr(found + 1, words));
 }
 
 /* Programs */
@@ -271,13 +305,192 @@ static void test_after_the_agent(void **state)
 	assert_in_range(paid_after, STORE - SLACK, STORE + SLACK);
 }
 
+/* The start: a store that can never fit is refused, one that does not fit now is a warning. */
+
+static const char *agent_args[] = { "--listen", "tcp://127.0.0.1:0", "--server",
+				    NULL,	"--store",	     NULL,
+				    NULL };
+
+static const char *const *args_with(const char *store)
+{
+	agent_args[3] = world.server_address;
+	agent_args[5] = store;
+	return agent_args;
+}
+
+static void refuses(const char *store, const char *words)
+{
+	struct program agent;
+
+	CHECK_EQ(program_run("src/dpu_agent/soda-dpu-agent", args_with(store), &agent), 0);
+	CHECK_EQ(agent.status, 1);
+	CHECK(strstr(agent.err, words), "%s", agent.err);
+}
+
+static void starts(const char *store, const char *words)
+{
+	struct server agent;
+
+	CHECK_EQ(agent_start(&agent, args_with(store)), 0);
+	if (words)
+		CHECK(strstr(server_log(&agent), words), "%s", server_log(&agent));
+	CHECK_EQ(server_stop(&agent), 0);
+	CHECK_EQ(server_complaints(&agent), words ? 1 : 0);
+	server_forget(&agent);
+}
+
+static void child_asks_too_much(const void *arg)
+{
+	refuses("200T", "--store 200 TiB is more than the machine's memory of ");
+}
+
+static void child_has_a_limit(const void *arg)
+{
+	struct soda_cgroup own = { 0 };
+	const size_t taken = 64 * MIB;
+	void *memory;
+
+	CHECK_EQ(soda_cgroup_open_memory(512 * MIB, true, getpid(), &own), 0);
+	CHECK_EQ(soda_cgroup_enter(&own), 0);
+	refuses("513M", "--store 513 MiB is more than the 512 MiB that the agent's memory cgroup");
+	starts("128M", NULL);
+	memory = mmap(NULL, taken, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	CHECK(memory != MAP_FAILED, "no memory");
+	starts("500M", "is left for the agent now");
+}
+
+static void judge_start(void (*child)(const void *arg))
+{
+	struct trial t = { .child = child };
+	struct outcome out;
+
+	up("64M");
+	trial_run(&t, &out);
+	world_close(&world);
+	soda_cgroup_sweep();
+	expect_exit(&out, 0);
+}
+
+static void test_larger_than_the_machine(void **state)
+{
+	judge_start(child_asks_too_much);
+}
+
+static void test_larger_than_the_group(void **state)
+{
+	need_groups();
+	judge_start(child_has_a_limit);
+}
+
+/*
+ * No memory for a chunk.  The kernel mostly ends a process instead of refusing memory: what it does
+ * refuse here is to make the agent's files larger than RLIMIT_FSIZE, the store's memory among them.
+ */
+static void cut_off(const void *arg)
+{
+	const struct rlimit *limit = arg;
+
+	for (int i = 0; i < LOOKS && atomic_load(ready) < TEAM; i++)
+		sleep_ms(10);
+	prlimit(world.agent.pid, RLIMIT_FSIZE, limit, NULL);
+	atomic_store(going, 1);
+}
+
+/* A program has as much beside the store as its page buffer, and its threads' last chunks. */
+static struct job awaited = { .awaited = true,
+			      .rounds = 2,
+			      .most = (64 + 16 * THREADS) * CHUNK + SLACK };
+
+static void child_awaits(const void *arg)
+{
+	child_team(&awaited);
+}
+
+static void test_no_memory_for_chunks(void **state)
+{
+	static const size_t room[] = { CHUNK, 8 * MIB + 12345 };
+
+	awaited.grouped = groups_here();
+	for (int i = 0; i < 2; i++) {
+		struct rlimit limit = { room[i], RLIM_INFINITY };
+		const struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+		struct trial t = { .child = child_awaits, .during = cut_off, .arg = &limit };
+		struct outcome out;
+
+		up("64M");
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
+		assert_int_equal(prlimit(world.agent.pid, RLIMIT_FSIZE, &none, NULL), 0);
+		assert_true(stat_of("store_passed") >= CHUNKS - room[i] / CHUNK);
+		assert_true(stat_of("store_used_bytes") <= room[i]);
+		says_once("the node's store cannot keep");
+		world_close_noisy(&world);
+	}
+}
+
+/*
+ * A group of version 1 whose kernel is told not to kill gives errors in its place: the store makes
+ * do with what there is.
+ */
+static void write_to_group(const char *file, size_t value)
+{
+	char path[768];
+	FILE *out;
+
+	snprintf(path, sizeof(path), "%s/%s", agents.dir, file);
+	out = fopen(path, "w");
+	assert_non_null(out);
+	fprintf(out, "%zu", value);
+	assert_int_equal(fclose(out), 0);
+}
+
+static void squeeze(const void *arg)
+{
+	for (int i = 0; i < LOOKS && atomic_load(ready) < TEAM; i++)
+		sleep_ms(10);
+	write_to_group("memory.oom_control", 1);
+	write_to_group("memory.limit_in_bytes",
+		       value_of(&agents, "memory.usage_in_bytes") + 24 * MIB);
+	atomic_store(going, 1);
+}
+
+static void test_less_memory_than_the_store(void **state)
+{
+	static const struct job job = { .awaited = true, .rounds = 2 };
+	struct trial t = { .child = child_team, .during = squeeze, .arg = &job };
+	struct outcome out;
+
+	need_groups();
+	up_in_group("64M");
+	if (agents.version != 1) {
+		world_close(&world);
+		soda_cgroup_close(&agents);
+		puts("SKIP: a cgroup of version 2 has no errors for memory that it does not give");
+		skip();
+	}
+	trial_run(&t, &out);
+	write_to_group("memory.oom_control", 0);
+	expect_exit(&out, 0);
+	assert_true(stat_of("store_limited") > 0);
+	assert_in_range(stat_of("store_capacity_bytes"), 8 * MIB, 24 * MIB);
+	says_once("the node's store goes on with");
+	world_close_noisy(&world);
+	soda_cgroup_close(&agents);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_less_memory_than_the_store),
+		cmocka_unit_test(test_larger_than_the_machine),
+		cmocka_unit_test(test_larger_than_the_group),
+		cmocka_unit_test(test_no_memory_for_chunks),
 		cmocka_unit_test(test_the_agent_pays),
 		cmocka_unit_test(test_after_the_agent),
 	};
 
+	signal(SIGXFSZ, SIG_IGN); /* of the agent's, too */
 	soda_cgroup_sweep();
 	over = shared_memory(sizeof(*over));
 	ready = shared_memory(sizeof(*ready));

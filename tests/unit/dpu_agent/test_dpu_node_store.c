@@ -208,6 +208,7 @@ static void test_a_fill_that_fails(void **state)
 	assert_int_equal(await_told(&w), 1);
 	assert_int_equal(word_of(&v, 9), SODA_STORE_EMPTY);
 	assert_int_equal(stats().used, 0);
+	assert_int_equal(stats().passed, 0);
 	fill(m.object, 9);
 	assert_int_equal(word_of(&v, 9), SODA_STORE_READY);
 	close_view(&v);
@@ -396,6 +397,7 @@ static void test_no_memory(void **state)
 		assert_int_equal(soda_node_ask(m.object, 5, NULL), SODA_NODE_FILL);
 		assert_int_equal(soda_node_filled(m.object, 5, data, 0), fail_with);
 		assert_int_equal(stats().used, 0);
+		assert_int_equal(stats().passed, i + 1);
 	}
 	atomic_store(&fail_writes, 0);
 	fill(m.object, 5);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reads /proc/meminfo, memory cgroups and the pool of huge pages. */
-#include "mem_server/store/store.h"
+#include "daemon/host_memory.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -51,10 +51,15 @@ static uint64_t read_in_group(const struct cgroup_files *files, const char *grou
 	return read_number(path, key, &value) ? value : otherwise;
 }
 
+static uint64_t limit_of_group(const struct cgroup_files *files, const char *group)
+{
+	return read_in_group(files, group, files->limit, NULL, UINT64_MAX);
+}
+
 /* How much a cgroup may still use: its limit less what it uses, without its page cache. */
 static uint64_t left_in_group(const struct cgroup_files *files, const char *group)
 {
-	uint64_t limit = read_in_group(files, group, files->limit, NULL, UINT64_MAX);
+	uint64_t limit = limit_of_group(files, group);
 	uint64_t used = read_in_group(files, group, files->usage, NULL, 0);
 	uint64_t cache = read_in_group(files, group, "memory.stat", "active_file ", 0) +
 			 read_in_group(files, group, "memory.stat", "inactive_file ", 0);
@@ -63,23 +68,30 @@ static uint64_t left_in_group(const struct cgroup_files *files, const char *grou
 	return limit > used ? limit - used : 0;
 }
 
-/* How much the group and all groups above it leave. Cuts the string `group`. */
-static uint64_t left_in_groups(const struct cgroup_files *files, char *group)
+typedef uint64_t ask_group(const struct cgroup_files *files, const char *group);
+
+/*
+ * The least of what the group and all groups above it say, the top among them: in a container that
+ * is the container's own group, where version 1 tells the group's name as the host has it.  Cuts
+ * the string `group`.
+ */
+static uint64_t least_of_groups(const struct cgroup_files *files, char *group, ask_group *ask)
 {
-	uint64_t least = UINT64_MAX;
+	uint64_t least = ask(files, group);
 
 	while (*group) {
-		uint64_t left = left_in_group(files, group);
 		char *slash = strrchr(group, '/');
+		uint64_t value;
 
-		least = left < least ? left : least;
 		*(slash ? slash : group) = 0;
+		value = ask(files, group);
+		least = value < least ? value : least;
 	}
 	return least;
 }
 
 /* Lines of /proc/self/cgroup are "4:memory:/path" (v1) or "0::/path" (v2). */
-static uint64_t cgroup_available(void)
+static uint64_t least_of_own_groups(ask_group *ask)
 {
 	char line[400];
 	uint64_t least = UINT64_MAX;
@@ -88,7 +100,7 @@ static uint64_t cgroup_available(void)
 	while (file && fgets(line, sizeof(line), file)) {
 		char *controllers = strchr(line, ':');
 		char *group = controllers ? strchr(controllers + 1, ':') : NULL;
-		uint64_t left;
+		uint64_t value;
 
 		if (!group)
 			continue;
@@ -96,8 +108,8 @@ static uint64_t cgroup_available(void)
 		group[strcspn(group, "\n")] = 0;
 		if (controllers[1] && strcmp(controllers + 1, "memory"))
 			continue;
-		left = left_in_groups(controllers[1] ? &cgroup_v1 : &cgroup_v2, group);
-		least = left < least ? left : least;
+		value = least_of_groups(controllers[1] ? &cgroup_v1 : &cgroup_v2, group, ask);
+		least = value < least ? value : least;
 	}
 	if (file)
 		fclose(file);
@@ -141,7 +153,7 @@ static uint64_t sum_of(const struct soda_nodes *nodes, uint64_t (*on_node)(unsig
 
 uint64_t soda_host_memory_available(const struct soda_nodes *nodes)
 {
-	uint64_t kib = 0, least = cgroup_available();
+	uint64_t kib = 0, least = least_of_own_groups(left_in_group);
 
 	if (!read_number("/proc/meminfo", "MemAvailable:", &kib))
 		return 0;
@@ -152,6 +164,19 @@ uint64_t soda_host_memory_available(const struct soda_nodes *nodes)
 		least = there < least ? there : least;
 	}
 	return least;
+}
+
+uint64_t soda_host_memory_total(void)
+{
+	uint64_t kib = 0;
+
+	read_number("/proc/meminfo", "MemTotal:", &kib);
+	return kib * 1024;
+}
+
+uint64_t soda_host_memory_limit(void)
+{
+	return least_of_own_groups(limit_of_group);
 }
 
 uint64_t soda_host_memory_huge(const struct soda_nodes *nodes)
