@@ -17,6 +17,7 @@ static const int errno_of_status[SODA_ST_MAX + 1] = {
 	[SODA_ST_STALE] = ESTALE,   [SODA_ST_SHUTDOWN] = ESHUTDOWN,
 	[SODA_ST_DQUOT] = EDQUOT,   [SODA_ST_NOMEM] = ENOMEM,
 	[SODA_ST_NOTSUP] = ENOTSUP, [SODA_ST_PERM] = EPERM,
+	[SODA_ST_EXIST] = EEXIST,
 };
 
 int soda_status_to_errno(unsigned status)

@@ -68,7 +68,11 @@ enum soda_msg {
 				  transports with keys add one to the answer of an OPEN, too */
 	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
 	SODA_MSG_STORE = 29,   /* soda_wire_store -> soda_wire_stored and a memfd; by agents only */
-	SODA_MSG_OK = 32,      /* reply of any control request */
+	SODA_MSG_PUBLISH =
+		30,	  /* region_id 16, then a name -> soda_wire_opened: the anonymous region
+			     changes no more, and is opened by that name (docs/internals/
+			     published.md); asked again it is answered as before */
+	SODA_MSG_OK = 32, /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 	SODA_MSG_SERVICES = 64, /* this one and all above it: of further services of a DPU agent */
 };
@@ -99,7 +103,8 @@ enum soda_status {
 	SODA_ST_NOMEM = 13,    /* ENOMEM */
 	SODA_ST_NOTSUP = 14,   /* ENOTSUP */
 	SODA_ST_PERM = 15,     /* EPERM */
-	SODA_ST_MAX = 15,
+	SODA_ST_EXIST = 16,    /* EEXIST */
+	SODA_ST_MAX = 16,
 };
 
 /* Both directions; an unknown value maps to EPROTO or SODA_ST_IO. err is positive. */
@@ -195,6 +200,8 @@ struct soda_wire_welcome {
 #define SODA_WIRE_WRITABLE 0x2u /* one client; the file changes on SODA_MSG_SYNC */
 #define SODA_WIRE_PRIVATE 0x4u	/* a writable copy, the file unchanged */
 #define SODA_WIRE_CREATE 0x8u	/* with WRITABLE: make the file if there is none */
+#define SODA_WIRE_PUBLISHED                                                                        \
+	0x10u /* with READ_ONLY: the name is one of SODA_MSG_PUBLISH; bytes is not looked at */
 
 /* SODA_MSG_OPEN; flags as above; followed by the file name. */
 struct soda_wire_open {

@@ -22,7 +22,8 @@
 	X(calls_refused, NONE, "other control requests refused")                                   \
 	X(files_loaded, NONE, "files loaded into memory")                                          \
 	X(bytes_loaded, BYTES, "data loaded from files")                                           \
-	X(files_shared, NONE, "opens that found the file in memory")                               \
+	X(files_shared, NONE, "opens that found the file, or the published object, in memory")     \
+	X(objects_published, NONE, "regions that their clients have published")                    \
 	X(syncs, NONE, "write-backs to files")                                                     \
 	X(syncs_failed, NONE, "write-backs to files that failed")                                  \
 	X(bytes_synced, BYTES, "data written to files")

@@ -22,6 +22,7 @@
 #include "mem_server/base/counters.h"
 #include "mem_server/files/beneath.h"
 #include "mem_server/files/file_io.h"
+#include "mem_server/files/published.h"
 
 #define LOAD_TRIES 3
 #define LOAD_BYTES (1u << 20) /* longest read */
@@ -66,6 +67,8 @@ uint64_t soda_file_id(const struct soda_file *file)
 				   (uint64_t)v->mtime.tv_nsec };
 	uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, bytes in a fixed order */
 
+	if (file->published)
+		return file->published->id;
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		for (unsigned shift = 0; shift < 64; shift += 8)
 			hash = (hash ^ (parts[i] >> shift & 0xff)) * 0x100000001b3u;
@@ -242,8 +245,9 @@ static int open_file(struct soda_files *files, const struct soda_file_request *r
 static struct soda_file *find_shared_locked(struct soda_files *files, const struct soda_file *like)
 {
 	for (struct soda_file *at = files->in_use; at; at = at->next)
-		if (at->mode == SODA_WIRE_READ_ONLY && at->state != SODA_FILE_FAILED &&
-		    at->bytes == like->bytes && is_same_version(&at->version, &like->version))
+		if (at->mode == SODA_WIRE_READ_ONLY && !at->published &&
+		    at->state != SODA_FILE_FAILED && at->bytes == like->bytes &&
+		    is_same_version(&at->version, &like->version))
 			return at;
 	return NULL;
 }
@@ -253,7 +257,7 @@ static const struct soda_file *find_rival_locked(const struct soda_files *files,
 						 const struct soda_file *wanted)
 {
 	for (const struct soda_file *at = files->in_use; at; at = at->next)
-		if (same_file(&at->version, &wanted->version) &&
+		if (!at->published && same_file(&at->version, &wanted->version) &&
 		    (at->mode == SODA_WIRE_WRITABLE || wanted->mode == SODA_WIRE_WRITABLE))
 			return at;
 	return NULL;
@@ -277,6 +281,7 @@ static void destroy(struct soda_files *files, struct soda_file *file, struct sod
 	if (file->fd >= 0)
 		close(file->fd);
 	pthread_mutex_destroy(&file->sync_lock);
+	free(file->published);
 	free(file);
 }
 
@@ -506,7 +511,8 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
 		return;
 	}
 	put(files, file, NULL);
-	soda_account_refund(files->store, account, cost);
+	if (account)
+		soda_account_refund(files->store, account, cost);
 }
 
 /* Writing back */

@@ -9,6 +9,9 @@
  *
  * The same device, inode, size and mtime mean the same contents.  A file
  * that changes while it is loaded is loaded again.
+ *
+ * An object that a client has published (published.h) is a READ_ONLY file that lies in no
+ * directory.
  */
 #ifndef SODA_MEM_SERVER_FILES_H
 #define SODA_MEM_SERVER_FILES_H
@@ -59,9 +62,10 @@ struct soda_file {
 	uint64_t bytes; /* of the object */
 	uint64_t generation;
 	unsigned mode; /* SODA_WIRE_READ_ONLY, SODA_WIRE_PRIVATE or SODA_WIRE_WRITABLE */
-	enum soda_file_state state; /* guarded by the files' lock */
-	int error;		    /* likewise; why it is FAILED */
-	unsigned refs;		    /* likewise */
+	enum soda_file_state state;	  /* guarded by the files' lock */
+	int error;			  /* likewise; why it is FAILED */
+	unsigned refs;			  /* likewise */
+	struct soda_published *published; /* NULL: a file of the directory; constant */
 	struct soda_memory memory;
 	int fd;			   /* to write a WRITABLE file back; else -1 */
 	pthread_mutex_t sync_lock; /* held by a sync, one at a time; taken before the files' lock */
@@ -86,7 +90,10 @@ int soda_files_init(struct soda_files *files, struct soda_store *store, const ch
  */
 int soda_files_open(struct soda_files *files, const struct soda_file_request *req,
 		    struct soda_file **file_p, struct soda_why *why);
-/* End one use of the file. Dirty data that were not synced are lost. */
+/*
+ * End one use of the file. Dirty data that were not synced are lost.  account: what was charged for
+ * it; NULL: nothing was.
+ */
 void soda_files_close(struct soda_files *files, struct soda_file *file,
 		      struct soda_account *account);
 
@@ -98,7 +105,7 @@ int soda_file_sync(struct soda_file *file, struct soda_why *why);
 
 /*
  * A hash of device, inode, size and mtime: the same for the same contents in every instance of the
- * server; never 0.
+ * server; of a published object a random number.  Never 0.
  */
 uint64_t soda_file_id(const struct soda_file *file);
 

@@ -178,6 +178,33 @@ static int call_region(struct soda_client *client, enum soda_msg type, const uin
 				bytes - SODA_WIRE_REGION_BYTES, why);
 }
 
+/*
+ * PUBLISH begins with a region id.  A name may be that of a program that ends: wait for its end,
+ * as an OPEN does.
+ */
+static int publish(struct soda_client *client, const uint8_t *body, size_t bytes,
+		   struct soda_reply *reply)
+{
+	uint64_t end = soda_now_ms() + SODA_SERVER_LEAVING_MS;
+	struct soda_wire_opened opened;
+	int r;
+
+	if (bytes < SODA_WIRE_REGION_BYTES)
+		return -EPROTO;
+	do {
+		reply->why = (struct soda_why){ "" };
+		r = soda_region_publish(&client->regions, (uint16_t)(body[0] | body[1] << 8),
+					(const char *)body + SODA_WIRE_REGION_BYTES,
+					bytes - SODA_WIRE_REGION_BYTES, &opened, &reply->why);
+	} while (r == -EEXIST && soda_now_ms() < end &&
+		 soda_clients_await_leaving(client->all, SODA_SERVER_LEAVING_MS));
+	if (r)
+		return r;
+	soda_wire_put_opened(reply->body, &opened);
+	reply->bytes = SODA_WIRE_OPENED_BYTES;
+	return 0;
+}
+
 static int discard(struct soda_client *client, const void *body, size_t bytes, struct soda_why *why)
 {
 	struct soda_wire_discard d;
@@ -218,6 +245,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		return list_regions(client, body, bytes, reply);
 	case SODA_MSG_DISCARD:
 		return discard(client, body, bytes, &reply->why);
+	case SODA_MSG_PUBLISH:
+		return publish(client, body, bytes, reply);
 	case SODA_MSG_BYE:
 		return leave(client, body, bytes);
 	case SODA_MSG_ADVISE:
@@ -283,7 +312,7 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 		soda_count_add(SODA_COUNT_reads, 1);
 		soda_count_add(SODA_COUNT_bytes_read, span->bytes);
 	}
-	soda_region_release(&client->regions, span, write && landed);
+	soda_region_release(&client->regions, span, write, write && landed);
 }
 
 static void gone(void *arg, struct soda_peer *peer)

@@ -60,6 +60,7 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	client->epoch = hello->epoch;
 	client->chunk_bytes = hello->chunk_bytes;
 	client->info = *info;
+	client->regions.uid = is_somebody_else(info) ? info->uid : hello->uid;
 	if (!info->local) {
 		client->info.uid = hello->uid;
 		client->info.gid = hello->gid;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
+#include "mem_server/files/published.h"
 #include "mem_server/store/handed.h"
 
 #define SLOTS 65536u
@@ -85,6 +86,48 @@ static int close_slot(struct soda_region_set *set, struct soda_region_slot *slot
 	return r ? -EBUSY : 0;
 }
 
+static struct soda_memory *memory_of(struct soda_client_region *region)
+{
+	struct soda_file *file = atomic_load(&region->file);
+
+	return file ? &file->memory : &region->own;
+}
+
+/* Count a WRITE before asking whether it may be: forbid_writes() asks in the other order. */
+static bool may_write(struct soda_client_region *region)
+{
+	atomic_fetch_add(&region->writes, 1);
+	return atomic_load(&region->writable);
+}
+
+/* A WRITE has ended; forbid_writes() may wait for the last one. */
+static void end_write(struct soda_region_set *set, struct soda_client_region *region)
+{
+	if (atomic_fetch_sub(&region->writes, 1) != 1 || atomic_load(&region->writable))
+		return;
+	pthread_mutex_lock(&set->lock);
+	pthread_cond_broadcast(&set->released);
+	pthread_mutex_unlock(&set->lock);
+}
+
+/* Refuse WRITEs from now on, and await the end of those under way. 0; -EBUSY: allowed again. */
+static int forbid_writes(struct soda_region_set *set, struct soda_client_region *region)
+{
+	struct timespec until = deadline(set->pool->close_ms);
+	int r = 0;
+
+	atomic_store(&region->writable, false);
+	pthread_mutex_lock(&set->lock);
+	while (!r && atomic_load(&region->writes))
+		r = -pthread_cond_timedwait(&set->released, &set->lock, &until);
+	if (!atomic_load(&region->writes))
+		r = 0;
+	pthread_mutex_unlock(&set->lock);
+	if (r)
+		atomic_store(&region->writable, true);
+	return r ? -EBUSY : 0;
+}
+
 int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, uint64_t page_offset,
 			uint32_t size, struct soda_span *span_p)
 {
@@ -95,12 +138,14 @@ int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, ui
 
 	if (!region)
 		return r;
-	memory = region->file ? &region->file->memory : &region->own;
-	if (write && !region->writable)
+	memory = memory_of(region);
+	if (write && !may_write(region))
 		r = -EACCES;
 	else if (!soda_wire_check_range(page_offset, size, memory->backing_bytes))
 		r = 0;
 	if (r) {
+		if (write)
+			end_write(set, region);
 		drop(set, slot);
 		return r;
 	}
@@ -111,10 +156,11 @@ int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, ui
 	return 0;
 }
 
-void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool landed)
+void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool write,
+			 bool landed)
 {
 	struct soda_region_slot *slot = span->hold;
-	const struct soda_file *file = slot->region->file;
+	const struct soda_file *file = atomic_load(&slot->region->file);
 
 	if (landed && file && file->memory.dirty) {
 		uint64_t last = (span->offset + span->bytes - 1) / SODA_DIRTY_UNIT;
@@ -126,6 +172,8 @@ void soda_region_release(struct soda_region_set *set, const struct soda_span *sp
 		for (uint64_t i = span->offset / SODA_DIRTY_UNIT; i <= last; i++)
 			__atomic_store_n(&file->memory.dirty[i], 1, __ATOMIC_RELEASE);
 	}
+	if (write)
+		end_write(set, slot->region);
 	drop(set, slot);
 }
 
@@ -168,6 +216,8 @@ const char *soda_region_kind(const struct soda_client_region *region)
 {
 	if (!region->file)
 		return "anonymous";
+	if (region->file->published)
+		return "published";
 	if (region->file->mode == SODA_WIRE_READ_ONLY)
 		return "read_only";
 	return region->file->mode == SODA_WIRE_WRITABLE ? "writable" : "private";
@@ -205,19 +255,16 @@ static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 
 	if (!open->flags && open->bytes && !open->name_bytes)
 		return 0;
+	if (open->flags == (SODA_WIRE_READ_ONLY | SODA_WIRE_PUBLISHED))
+		return 0;
 	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE)) &&
 	    (!create || mode == SODA_WIRE_WRITABLE))
 		return 0;
 	soda_server_why(why, open->flags
 				     ? "exactly one of READ_ONLY, WRITABLE and PRIVATE is needed,"
-				       " CREATE goes with WRITABLE only"
+				       " CREATE goes with WRITABLE only, PUBLISHED with READ_ONLY"
 				     : "an anonymous region has a size and no name");
 	return -EINVAL;
-}
-
-static struct soda_memory *memory_of(struct soda_client_region *region)
-{
-	return region->file ? &region->file->memory : &region->own;
 }
 
 static int open_anonymous(struct soda_region_set *set, struct soda_client_region *region,
@@ -249,13 +296,60 @@ static int open_file(struct soda_region_set *set, const struct soda_wire_open *o
 					       .populate = shares,
 					       .account = &set->account,
 					       .user = set->user };
-	int r = soda_files_open(set->pool->files, &req, &region->file, why);
+	struct soda_file *file;
+	int r = soda_files_open(set->pool->files, &req, &file, why);
 
 	if (r)
 		return r;
-	region->bytes = region->file->bytes;
+	region->file = file;
+	region->bytes = file->bytes;
 	region->writable = !(open->flags & SODA_WIRE_READ_ONLY);
 	return 0;
+}
+
+/* A transport that shares memory needs a descriptor; one of its publisher's may not have. */
+static int open_published(struct soda_region_set *set, struct soda_client_region *region,
+			  bool shares, struct soda_why *why)
+{
+	struct soda_file *file;
+	int r = soda_published_open(set->pool->files, set->uid, region->name, &set->account, &file,
+				    why);
+
+	if (!r && shares && file->memory.fd < 0) {
+		soda_files_close(set->pool->files, file, &set->account);
+		soda_server_why(why,
+				"%.80s was published by a client that shares no memory with the"
+				" server: open it over tcp",
+				region->name);
+		r = -ENOTSUP;
+	}
+	if (r)
+		return r;
+	region->file = file;
+	region->bytes = file->bytes;
+	region->writable = false;
+	return 0;
+}
+
+/* A region of a checked name, or of none. */
+static int open_content(struct soda_region_set *set, const struct soda_wire_open *open,
+			struct soda_client_region *region, bool shares, struct soda_why *why)
+{
+	if (!open->flags)
+		return open_anonymous(set, region, shares, why);
+	if (open->flags & SODA_WIRE_PUBLISHED)
+		return open_published(set, region, shares, why);
+	return open_file(set, open, region, shares, why);
+}
+
+static int check_open_name(const struct soda_wire_open *open, const char *name,
+			   char out[SODA_WIRE_MAX_NAME + 1], struct soda_why *why)
+{
+	if (!open->flags)
+		return 0;
+	if (open->flags & SODA_WIRE_PUBLISHED)
+		return soda_published_check(name, open->name_bytes, out, why);
+	return check_name(name, open->name_bytes, out, why);
 }
 
 static void free_region(struct soda_region_set *set, struct soda_client_region *region)
@@ -322,15 +416,14 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 	region->id = open->region_id;
 	region->bytes = open->bytes;
 	region->writable = true;
-	r = open->flags ? check_name(name, open->name_bytes, region->name, why) : 0;
+	r = check_open_name(open, name, region->name, why);
 	if (!r)
 		r = count_region(set->pool, why);
 	if (r) {
 		free(region);
 		return r;
 	}
-	r = open->flags ? open_file(set, open, region, shares, why)
-			: open_anonymous(set, region, shares, why);
+	r = open_content(set, open, region, shares, why);
 	if (r) {
 		atomic_fetch_sub(&set->pool->regions, 1);
 		free(region);
@@ -506,7 +599,8 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 		list[n] = (struct soda_wire_listed){ .region_id = region->id,
 						     .bytes = region->bytes };
 		if (region->file) {
-			list[n].flags = region->file->mode;
+			list[n].flags = region->file->mode |
+					(region->file->published ? SODA_WIRE_PUBLISHED : 0);
 			list[n].file_id = soda_file_id(region->file);
 			list[n].generation = region->file->generation;
 		}
@@ -536,6 +630,77 @@ int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name,
 		pthread_mutex_unlock(&set->lock);
 		r = 0;
 	}
+	pthread_mutex_unlock(&set->control);
+	return r;
+}
+
+/* Whether the region has that name already: 1; 0: it is anonymous; -EINVAL: neither. */
+static int check_unpublished(struct soda_client_region *region, const char *name,
+			     struct soda_why *why)
+{
+	const struct soda_file *file = atomic_load(&region->file);
+
+	if (!file)
+		return 0;
+	if (file->published && !strcmp(file->published->name, name))
+		return 1;
+	if (file->published)
+		soda_server_why(why, "region %u is published already, as %.100s", region->id,
+				file->published->name);
+	else
+		soda_server_why(why, "region %u is a file's: others open that by its own name",
+				region->id);
+	return -EINVAL;
+}
+
+static int publish_anonymous(struct soda_region_set *set, struct soda_client_region *region,
+			     const char *name, struct soda_why *why)
+{
+	struct soda_file *file;
+	int r = forbid_writes(set, region);
+
+	if (r) {
+		soda_server_why(why, "region %u has WRITEs under way", region->id);
+		return r;
+	}
+	r = soda_published_add(set->pool->files, set->uid, name, &region->own, region->bytes, &file,
+			       why);
+	if (r) {
+		atomic_store(&region->writable, true);
+		return r;
+	}
+	pthread_mutex_lock(&set->lock);
+	strcpy(region->name, name);
+	atomic_store(&region->file, file); /* region->own stays for READs that have looked before */
+	pthread_mutex_unlock(&set->lock);
+	return 0;
+}
+
+static int publish_locked(struct soda_region_set *set, uint16_t id, const char *name,
+			  struct soda_wire_opened *opened_p, struct soda_why *why)
+{
+	struct soda_client_region *region = find(set, id, why);
+	struct soda_share ignored;
+	int r = region ? check_unpublished(region, name, why) : -EINVAL;
+
+	if (!r)
+		r = publish_anonymous(set, region, name, why);
+	if (r < 0)
+		return r;
+	describe(region, false, opened_p, &ignored);
+	return 0;
+}
+
+int soda_region_publish(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
+			struct soda_wire_opened *opened_p, struct soda_why *why)
+{
+	char text[SODA_WIRE_MAX_NAME + 1];
+	int r = soda_published_check(name, bytes, text, why);
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&set->control);
+	r = publish_locked(set, id, text, opened_p, why);
 	pthread_mutex_unlock(&set->control);
 	return r;
 }

@@ -37,10 +37,11 @@ struct soda_region_pool {
 struct soda_client_region {
 	struct soda_client_region *next;
 	struct soda_memory own;
-	struct soda_file *file; /* NULL: anonymous */
+	struct soda_file *_Atomic file; /* NULL: anonymous; set once, at the latest by PUBLISH */
 	uint64_t bytes;
 	uint16_t id;
-	bool writable;
+	_Atomic bool writable;
+	_Atomic uint32_t writes;	   /* under way, those included that find it not writable */
 	char name[SODA_WIRE_MAX_NAME + 1]; /* guarded by the set's lock */
 };
 
@@ -52,6 +53,7 @@ struct soda_region_slot {
 struct soda_region_set {
 	struct soda_region_pool *pool;
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
+	uid_t uid;			   /* whose published objects it names; set at start */
 	struct soda_region_slot *slots;	   /* 65,536; not populated, pages come when touched */
 	uint32_t slots_end; /* no region ever had this number or a higher one; guarded by control */
 	pthread_mutex_t control; /* taken first */
@@ -71,7 +73,8 @@ void soda_region_set_destroy(struct soda_region_set *set);
 /*
  * OPEN.  open: decoded, not checked; name: open->name_bytes bytes from the peer, not terminated.
  * shares: the transport shares memory: populate it, and fill *share_p.  0; -EINVAL: flags, sizes,
- * name; -EBUSY: the id is in use; -ENOSPC, -EDQUOT, -ENOMEM; errors of soda_files_open.
+ * name; -EBUSY: the id is in use; -ENOSPC, -EDQUOT, -ENOMEM; errors of soda_files_open; -ENOENT,
+ * -ENOTSUP: of a published object, which the transport cannot share.
  */
 int soda_region_open(struct soda_region_set *set, const struct soda_wire_open *open,
 		     const char *name, bool shares, struct soda_wire_opened *opened_p,
@@ -95,6 +98,14 @@ int soda_region_discard(struct soda_region_set *set, const struct soda_wire_disc
 /* NAME: set a region's name, for statistics and messages. 0, -EINVAL. */
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why);
+/*
+ * PUBLISH: end WRITEs to an anonymous region, and give it a name, by which those of set->uid open
+ * it.  Where it has that name already: as if that were done now.  0; -EINVAL: no such region, a
+ * file's, a name that cannot be, or the region has another one; -EBUSY: its WRITEs do not end;
+ * -EEXIST, -ENOMEM: errors of soda_published_add.  After an error WRITEs go on.
+ */
+int soda_region_publish(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
+			struct soda_wire_opened *opened_p, struct soda_why *why);
 /* KEY: fill *share_p again, as soda_region_open has with shares. 0, -EINVAL, -ENOMEM. */
 int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
 		      struct soda_why *why);
@@ -116,8 +127,9 @@ unsigned soda_region_close_all(struct soda_region_set *set, const char *owner);
  */
 int soda_region_acquire(struct soda_region_set *set, bool write, uint16_t id, uint64_t page_offset,
 			uint32_t size, struct soda_span *span_p);
-/* Drop the hold. landed: the data of a WRITE have been stored. */
-void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool landed);
+/* Drop the hold.  write: as it was acquired; landed: the data of a WRITE have been stored. */
+void soda_region_release(struct soda_region_set *set, const struct soda_span *span, bool write,
+			 bool landed);
 
 /* How many regions there are. Any thread. */
 uint32_t soda_region_count(struct soda_region_set *set);

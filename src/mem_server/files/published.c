@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "mem_server/files/published.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "mem_server/base/counters.h"
+
+/* Not 0, and not that of an object of an earlier instance of the server. */
+static uint64_t random_id(void)
+{
+	uint64_t id = 0;
+
+	while (!id)
+		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+			id = 0;
+	return id;
+}
+
+int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAME + 1],
+			 struct soda_why *why)
+{
+	size_t good = 0;
+
+	while (good < bytes && name[good] > ' ' && name[good] <= '~')
+		good++;
+	if (!bytes || bytes > SODA_WIRE_MAX_NAME || good < bytes) {
+		soda_server_why(why,
+				"a published object's name has 1 to %u printable characters of"
+				" ASCII, and no space",
+				SODA_WIRE_MAX_NAME);
+		return -EINVAL;
+	}
+	memcpy(out, name, bytes);
+	out[bytes] = 0;
+	return 0;
+}
+
+static struct soda_file *find_locked(const struct soda_files *files, uid_t uid, const char *name)
+{
+	struct soda_file *at = files->in_use;
+
+	while (at && (!at->published || at->published->uid != uid ||
+		      strcmp(at->published->name, name) != 0))
+		at = at->next;
+	return at;
+}
+
+static struct soda_file *create(uid_t uid, const char *name, const struct soda_memory *memory,
+				uint64_t bytes)
+{
+	struct soda_file *file = calloc(1, sizeof(*file));
+	struct soda_published *published = calloc(1, sizeof(*published));
+
+	if (!file || !published) {
+		free(file);
+		free(published);
+		return NULL;
+	}
+	published->id = random_id();
+	published->uid = uid;
+	strcpy(published->name, name);
+	file->bytes = bytes;
+	file->mode = SODA_WIRE_READ_ONLY;
+	file->state = SODA_FILE_READY;
+	file->refs = 1;
+	file->fd = -1;
+	file->published = published;
+	file->memory = *memory;
+	pthread_mutex_init(&file->sync_lock, NULL);
+	return file;
+}
+
+/* An object that was never in the list; its memory is the region's. */
+static void forget(struct soda_file *file)
+{
+	pthread_mutex_destroy(&file->sync_lock);
+	free(file->published);
+	free(file);
+}
+
+int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
+		       const struct soda_memory *memory, uint64_t bytes, struct soda_file **file_p,
+		       struct soda_why *why)
+{
+	struct soda_file *file = create(uid, name, memory, bytes);
+	bool taken;
+
+	if (!file) {
+		soda_server_why(why, "the server is out of memory");
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&files->lock);
+	taken = find_locked(files, uid, name);
+	if (!taken) {
+		file->generation = ++files->generation;
+		file->next = files->in_use;
+		files->in_use = file;
+	}
+	pthread_mutex_unlock(&files->lock);
+	if (taken) {
+		forget(file);
+		soda_server_why(why,
+				"%.100s: published already, and not closed by all that have it:"
+				" choose another name",
+				name);
+		return -EEXIST;
+	}
+	soda_count_add(SODA_COUNT_objects_published, 1);
+	*file_p = file;
+	return 0;
+}
+
+int soda_published_open(struct soda_files *files, uid_t uid, const char *name,
+			struct soda_account *account, struct soda_file **file_p,
+			struct soda_why *why)
+{
+	struct soda_file *file;
+	int r;
+
+	pthread_mutex_lock(&files->lock);
+	file = find_locked(files, uid, name);
+	if (file)
+		file->refs++;
+	pthread_mutex_unlock(&files->lock);
+	if (!file) {
+		soda_server_why(why, "%.100s: user %u has published no object of that name", name,
+				(unsigned)uid);
+		return -ENOENT;
+	}
+	r = soda_account_charge(files->store, account, file->memory.backing_bytes, why);
+	if (r) {
+		soda_files_close(files, file, NULL);
+		return r;
+	}
+	soda_count_add(SODA_COUNT_files_shared, 1);
+	*file_p = file;
+	return 0;
+}
