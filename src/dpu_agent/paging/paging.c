@@ -332,6 +332,47 @@ static int discard_region(struct soda_session *s, const void *body, size_t bytes
 	return ret;
 }
 
+/*
+ * PUBLISH of a held region, when its WRITEs are on the server.  The client that has the name may be
+ * one that ends: then once more after its end, as with OPEN.
+ */
+static int publish_held(struct soda_session *s, struct soda_paging_region *r,
+			const struct iovec *body, struct soda_reply *reply)
+{
+	uint64_t ended = soda_sessions_ended(s->all);
+	int ret = await_loadable(s, r);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_upstream_ask(s, SODA_MSG_PUBLISH, body, 1, reply->body, SODA_WIRE_OPENED_BYTES,
+				&reply->why);
+	if (ret == -EEXIST && soda_sessions_await_leaving(s, ended)) {
+		reply->why = (struct soda_why){ "" };
+		ret = soda_upstream_ask(s, SODA_MSG_PUBLISH, body, 1, reply->body,
+					SODA_WIRE_OPENED_BYTES, &reply->why);
+	}
+	if (ret == 0)
+		reply->bytes = SODA_WIRE_OPENED_BYTES;
+	return ret;
+}
+
+static int publish_region(struct soda_session *s, const uint8_t *body, size_t bytes,
+			  struct soda_reply *reply)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_paging_region *r;
+	int ret;
+
+	if (bytes < SODA_WIRE_REGION_BYTES || bytes > SODA_WIRE_REGION_BYTES + SODA_WIRE_MAX_NAME)
+		return -EPROTO;
+	r = hold_region(s, (uint16_t)(body[0] | body[1] << 8), &reply->why);
+	if (!r)
+		return -EINVAL;
+	ret = publish_held(s, r, &iov, reply);
+	unhold_region(s, r);
+	return ret;
+}
+
 /* What is loaded of the region from now on is not counted as asked for by its program. */
 static void tell_of_rule(struct soda_session *s, uint16_t id)
 {
@@ -436,6 +477,8 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 		return advise_region(s, body, bytes, shares, reply);
 	case SODA_MSG_DISCARD:
 		return discard_region(s, body, bytes, &reply->why);
+	case SODA_MSG_PUBLISH:
+		return publish_region(s, body, bytes, reply);
 	case SODA_MSG_STORE:
 		return join_store(s, body, bytes, shares, reply);
 	case SODA_MSG_WRITTEN:

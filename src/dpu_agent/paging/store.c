@@ -79,7 +79,7 @@ int soda_paging_store_call(struct soda_session *s, struct soda_paging_region *r,
 	if (!soda_paging(s)->store || !shares || !s->info.local)
 		return refuse(&reply->why, -ENOTSUP, "the agent has no store for this connection");
 	if (!(r->flags & SODA_WIRE_READ_ONLY) || !r->file_id)
-		return refuse(&reply->why, -EINVAL, "the store takes files that are READ_ONLY");
+		return refuse(&reply->why, -EINVAL, "the store takes READ_ONLY objects");
 	if (ask->part == SODA_WIRE_STORE_MAP && !has_joined(s, r))
 		ret = join(s, r, &reply->why);
 	if (ret)

@@ -364,6 +364,16 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 			 (int)soda_paging(s)->opt->timeout_ms, why);
 }
 
+int soda_upstream_ask(struct soda_session *s, enum soda_msg type, const struct iovec *body,
+		      int body_n, void *reply, size_t reply_bytes, struct soda_why *why)
+{
+	size_t got = 0;
+	int ret = soda_call(&soda_pager(s)->server, type, body, body_n, reply, reply_bytes, &got,
+			    (int)soda_paging(s)->opt->timeout_ms, why);
+
+	return ret == -EMSGSIZE || (ret == 0 && got != reply_bytes) ? -EPROTO : ret;
+}
+
 struct opening {
 	const struct soda_wire_open *open;
 	const char *name;

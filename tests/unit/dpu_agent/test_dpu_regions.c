@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -141,12 +142,74 @@ static void who_stays_is_not_awaited(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+static int publish(struct program *p, const char *name, size_t bytes)
+{
+	uint8_t body[2 + 300] = { REGION };
+
+	memcpy(body + 2, name, bytes);
+	return program_call(p, SODA_MSG_PUBLISH, body, 2 + bytes);
+}
+
+static void *publish_it(void *arg)
+{
+	assert_int_equal(publish(arg, "index", 5), 0);
+	return NULL;
+}
+
+/* WRITEs that the agent has acknowledged are on the server before the object has its name. */
+static void writes_come_before_publish(void **state)
+{
+	struct program p = { 0 };
+	pthread_t thread;
+
+	fake_options_reset();
+	fake_up();
+	assert_int_equal(program_hello(&p), 0);
+	assert_int_equal(program_open(&p, REGION, PAGES, 0), 0);
+	FAKE_SET(hold_writes, true);
+	for (uint64_t page = 0; page < 5; page++)
+		program_write(&p, REGION, page, 70 + page);
+	assert_int_equal(pthread_create(&thread, NULL, publish_it, &p), 0);
+	fake_pause();
+	assert_int_equal(fake_get(&fake_upstream.published), 0);
+	FAKE_SET(hold_writes, false);
+	pthread_join(thread, NULL);
+	assert_int_equal(fake_get(&fake_upstream.published), 1);
+	assert_int_equal(fake_get(&fake_upstream.written_at_publish),
+			 fake_get(&fake_upstream.writes));
+	assert_int_equal(program_read(&p, REGION, 3), 73);
+	program_vanish(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+static void publish_refused(void **state)
+{
+	struct program p = { 0 };
+	char name[300] = "n";
+
+	fake_options_reset();
+	fake_up();
+	assert_int_equal(program_hello(&p), 0);
+	assert_int_equal(publish(&p, "index", 5), -EINVAL); /* there is no such region */
+	assert_int_equal(program_open(&p, REGION, PAGES, 0), 0);
+	assert_int_equal(publish(&p, name, sizeof(name)), -EPROTO);
+	assert_int_equal(program_call(&p, SODA_MSG_PUBLISH, "r", 1), -EPROTO);
+	FAKE_SET(refuse_publish, -EEXIST);
+	assert_int_equal(publish(&p, "index", 5), -EEXIST);
+	FAKE_SET(refuse_publish, 0);
+	assert_int_equal(publish(&p, "index", 5), 0);
+	program_vanish(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(owner_stays_while_held),
 		cmocka_unit_test(statistics_hold_no_lock),
 		cmocka_unit_test(who_stays_is_not_awaited),
+		cmocka_unit_test(writes_come_before_publish),
+		cmocka_unit_test(publish_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -382,6 +382,24 @@ static int close_locked(struct server_client *c, const uint8_t *body)
 	return 0;
 }
 
+/* An object's id is the number of those that were published until then. */
+static int publish_locked(struct server_client *c, const uint8_t *body, size_t bytes,
+			  uint8_t *reply)
+{
+	struct soda_wire_opened opened = { .generation = 1 };
+
+	assert_true(bytes > SODA_WIRE_REGION_BYTES);
+	if (fake_upstream.refuse_publish)
+		return fake_upstream.refuse_publish;
+	if (!c->memory[body[0]])
+		return -EINVAL;
+	opened.bytes = c->bytes[body[0]];
+	opened.file_id = ++fake_upstream.published;
+	fake_upstream.written_at_publish = fake_upstream.writes;
+	soda_wire_put_opened(reply, &opened);
+	return 0;
+}
+
 int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
 		   void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
 		   struct soda_why *why)
@@ -413,6 +431,11 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 		*reply_bytes_p = list_locked(c, id[0] + id[1] * 256u, reply);
 	if (!ret && type == SODA_MSG_CLOSE)
 		ret = close_locked(c, id);
+	if (!ret && type == SODA_MSG_PUBLISH) {
+		assert_int_equal(capacity, SODA_WIRE_OPENED_BYTES);
+		ret = publish_locked(c, id, body[0].iov_len, reply);
+		*reply_bytes_p = ret ? 0 : SODA_WIRE_OPENED_BYTES;
+	}
 	if (!ret && type == SODA_MSG_BYE) {
 		fake_upstream.byes++;
 		forget_locked(c);

@@ -34,12 +34,15 @@ extern struct fake_upstream {
 	bool hold_close;	      /* nor a CLOSE, and fails when it is let go */
 	bool hold_sent;		      /* answers with data are not sent until the connection ends */
 	int refuse_writes;	      /* the status of WRITEs */
+	int refuse_publish;	      /* of PUBLISH calls; 0: none */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
 	uint64_t instance;
 	/* what happened */
 	unsigned connects, refused, byes, closes, writes, stalled;
 	unsigned ended; /* connections that were closed */
 	unsigned written_bytes;
+	unsigned published;	     /* PUBLISH calls that were done */
+	unsigned written_at_publish; /* `writes` at the last of them */
 } fake_upstream;
 
 /* Options that suit most tests; the agent reads some of them while it runs. */
