@@ -187,6 +187,33 @@ SODA_API void *soda_alloc(size_t bytes, unsigned flags);
 SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
 
 /*
+ * Publish an anonymous object, from its start, under a name: from then on nobody stores to it (a
+ * store is SIGSEGV, as with READ_ONLY files), and other programs of the same user that have the
+ * same memory server open it by that name.  What was stored before is written back first; a store
+ * or a SODA_DISCARD of another thread during the call may or may not be included.
+ *
+ * name: 1 to 255 printable characters of ASCII without spaces; each user has names of its own.
+ * The object and its name last as long as any program has it open, its publisher or another one:
+ * the publisher may free it, or end.  A server that starts anew has no published objects.
+ *
+ * 0; -EINVAL: not the start of a live object (a part of one, a block of the heap), a file's
+ * object, or no such name; -EALREADY: it is published; -EEXIST: the user has an object of that
+ * name; -EBUSY: a part of it is in the agent's static cache; errors of soda_sync(): not all of it
+ * could be written back; -ENOMEM.  After these nothing is published, and stores are allowed again.
+ * Where soda_last_error() says that the server has not said whether the object is published
+ * (-ETIMEDOUT, -EIO), stores stay forbidden: call again with the same name.
+ */
+SODA_API int soda_publish(void *obj, const char *name);
+
+/*
+ * An object that a program of the same user has published, READ_ONLY; bytes_p as above.  The
+ * caller owns it until soda_free(), which ends this use of it.
+ * errno besides those of soda_alloc(): ENOENT (no object of the user's has that name), ENOTSUP
+ * (wanted over shm or verbs, but its publisher is connected over tcp), EINVAL (no such name).
+ */
+SODA_API void *soda_open_published(const char *name, size_t *bytes_p);
+
+/*
  * A heap in fabric memory, for what is too small or too numerous to be objects:
  * the functions do as their namesakes of the C library, and the blocks are freed
  * by soda_free() (never by free()).  Small blocks share chunks.  A block may be

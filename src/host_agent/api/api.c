@@ -14,6 +14,7 @@
 #include "host_agent/life/advise.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/object.h"
+#include "host_agent/life/publish.h"
 #include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/calls.h"
@@ -122,6 +123,47 @@ void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *by
 	return allocate(name, bytes, flags, bytes_p);
 }
 
+void *soda_open_published(const char *name, size_t *bytes_p)
+{
+	if (!name || !*name || strlen(name) > SODA_WIRE_MAX_NAME) {
+		errno = -failed(-EINVAL, "soda_open_published: a name of 1 to %u bytes is needed",
+				SODA_WIRE_MAX_NAME);
+		return NULL;
+	}
+	return allocate(name, 0, SODA_READ_ONLY | SODA_REGION_PUBLISHED, bytes_p);
+}
+
+/* The whole object that begins at p, none of the heap's; NULL: there is none. */
+static struct soda_region *whole_object(void *p)
+{
+	return soda_heap_owns(p) ? NULL : soda_region_at(p);
+}
+
+int soda_publish(void *object, const char *name)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	int saved = errno, ret = running();
+
+	if (ret)
+		return ret;
+	if (!name || !*name || strlen(name) > SODA_WIRE_MAX_NAME)
+		return failed(-EINVAL, "soda_publish: a name of 1 to %u bytes is needed",
+			      SODA_WIRE_MAX_NAME);
+	soda_lock_acquire(&soda_agent.api_lock);
+	r = whole_object(object);
+	if (!r)
+		ret = failed(-EINVAL,
+			     "soda_publish: %p is not the start of a live object; a block of the "
+			     "heap or a part of an object cannot be published",
+			     object);
+	else if ((ret = soda_publish_object(r, name, &why)))
+		failed(ret, "soda_publish: %s", why.text[0] ? why.text : soda_strerror(ret));
+	soda_lock_release(&soda_agent.api_lock);
+	errno = saved;
+	return ret;
+}
+
 static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_why why = { "" };
@@ -215,9 +257,7 @@ int soda_set_name(void *obj, const char *name)
 	if (ret)
 		return ret;
 	soda_lock_acquire(&soda_agent.api_lock);
-	r = soda_region_at(obj);
-	if (r && soda_heap_owns(obj))
-		r = NULL;
+	r = whole_object(obj);
 	if (!r || !name || strlen(name) >= sizeof(r->name)) {
 		ret = failed(-EINVAL, r ? "soda_set_name: a name of at most 255 bytes is needed"
 					: "soda_set_name: not the start of a live object");

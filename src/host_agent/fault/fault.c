@@ -310,3 +310,10 @@ int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
 
 	return soda_fault_serve(t, &f);
 }
+
+int soda_fault_dirty(struct soda_thread *t, struct soda_region *r, uint32_t id)
+{
+	struct soda_fault f = { .region = r, .id = id, .store = true, .counted = true };
+
+	return soda_fault_serve(t, &f);
+}

@@ -68,8 +68,12 @@ int soda_fault_serve(struct soda_thread *t, struct soda_fault *f);
 /* Log that a fault ends in an error, and count it; aborts where settings say on_error=abort. */
 void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err);
 
-/* Make the chunk resident as a fault would, as a load that is not counted; for PIN. */
+/*
+ * Make the chunk resident as a fault would that is not counted: as a load, for PIN; or as a store,
+ * which leaves it dirty.
+ */
 int soda_fault_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
+int soda_fault_dirty(struct soda_thread *t, struct soda_region *r, uint32_t id);
 
 /*
  * Called, if not NULL, with the chunk of each fault on a missing page.  Set before the runtime

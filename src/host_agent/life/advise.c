@@ -119,7 +119,7 @@ static int discard(struct soda_region *r, char *addr, size_t bytes, struct backe
 	int ret = 0;
 
 	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
-	if (r->flags & SODA_READ_ONLY || is_frozen(r, addr, end))
+	if (r->flags & SODA_READ_ONLY || atomic_load(&r->sealed) || is_frozen(r, addr, end))
 		return -EACCES;
 	soda_signals_block(&saved);
 	while (!ret && addr < end && (addr + chunk <= end || end == object_end)) {

@@ -25,7 +25,7 @@ static int protect(const struct soda_region *r, uint32_t first, uint32_t last, b
 {
 	int prot = stores ? PROT_READ | PROT_WRITE : PROT_READ;
 
-	if (r->flags & SODA_READ_ONLY)
+	if (r->flags & SODA_READ_ONLY || r->sealed)
 		return 0;
 	return mprotect(soda_chunk_address(first), bytes_of(r, first, last), prot) ? -errno : 0;
 }

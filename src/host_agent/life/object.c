@@ -23,7 +23,8 @@
 
 /* Flags and advice travel as the program gives them. */
 _Static_assert(SODA_READ_ONLY == SODA_WIRE_READ_ONLY && SODA_WRITABLE == SODA_WIRE_WRITABLE &&
-		       SODA_PRIVATE == SODA_WIRE_PRIVATE && SODA_CREATE == SODA_WIRE_CREATE,
+		       SODA_PRIVATE == SODA_WIRE_PRIVATE && SODA_CREATE == SODA_WIRE_CREATE &&
+		       (int)SODA_REGION_PUBLISHED == (int)SODA_WIRE_PUBLISHED,
 	       "flags of soda_alloc_file()");
 _Static_assert((int)SODA_STATIC_CACHE == (int)SODA_WIRE_STATIC_CACHE &&
 		       (int)SODA_DYNAMIC_CACHE == (int)SODA_WIRE_DYNAMIC_CACHE &&

@@ -26,7 +26,8 @@ enum { SODA_REGION_HEAP = 1 << 30 };
 
 /*
  * Make an object: open the region on the server, choose addresses, set chunk states.  file NULL:
- * anonymous.  api_lock held.  Errors of soda_alloc_file().
+ * anonymous; with SODA_REGION_PUBLISHED a published object's name.  api_lock held.  Errors of
+ * soda_alloc_file() and soda_open_published().
  */
 int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		       struct soda_region **region_p, struct soda_why *why);

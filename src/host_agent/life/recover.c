@@ -226,8 +226,10 @@ static void give_up_the_old(struct soda_region *r)
 	if (r->decided == soda_link_meeting(r->link))
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
-		soda_freeze_lose(r); /* first: lose_chunks() makes chunks dirty, which frozen ones
-					never are */
+		/* first: lose_chunks() makes chunks dirty, which those of a frozen range, or of a
+		   sealed object, never are */
+		soda_freeze_lose(r);
+		atomic_store(&r->sealed, false);
 		lose_chunks(r);
 	}
 	r->decided = soda_link_meeting(r->link);

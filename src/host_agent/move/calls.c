@@ -267,6 +267,43 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 	return with_control(name_call, r, advice_p, why);
 }
 
+struct publishing {
+	const char *name;
+	uint32_t losses;
+	struct soda_wire_opened *opened;
+	bool *asked;
+};
+
+/* As freeze_call: while this thread has the control connection, losses cannot change. */
+static int publish_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
+			int timeout_ms, struct soda_why *why)
+{
+	struct publishing *p = arg;
+	uint8_t id[2] = { (uint8_t)r->id, (uint8_t)(r->id >> 8) }, reply[SODA_WIRE_OPENED_BYTES];
+	struct iovec body[2] = { { id, sizeof(id) },
+				 { (void *)(uintptr_t)p->name, strlen(p->name) } };
+	size_t bytes = 0;
+	int ret;
+
+	if (soda_unacked_losses() != p->losses)
+		return -EAGAIN;
+	*p->asked = true;
+	ret = soda_conn_call(c, SODA_MSG_PUBLISH, body, 2, reply, sizeof(reply), &bytes, timeout_ms,
+			     why);
+	if (ret == -EMSGSIZE || (!ret && soda_wire_get_opened(reply, bytes, p->opened)))
+		ret = -EPROTO;
+	return ret;
+}
+
+int soda_calls_publish_region(struct soda_region *r, const char *name, uint32_t losses,
+			      struct soda_wire_opened *opened_p, bool *asked_p,
+			      struct soda_why *why)
+{
+	struct publishing p = { name, losses, opened_p, asked_p };
+
+	return with_control(publish_call, r, &p, why);
+}
+
 struct joining {
 	uint16_t part;
 	struct soda_wire_stored *stored;

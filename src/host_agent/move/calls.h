@@ -59,6 +59,16 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why);
 /*
+ * PUBLISH an object that was synced when soda_unacked_losses() was `losses`.  0; -EAGAIN: the
+ * number is another one, so the server may lack data that was synced, and no call was made after
+ * that; -EIO: the server has answered, or a DPU agent has not had the server's answer; -ETIMEDOUT;
+ * then the server may have done it. Other errors: it has not. *asked_p becomes true with the first
+ * call.
+ */
+int soda_calls_publish_region(struct soda_region *r, const char *name, uint32_t losses,
+			      struct soda_wire_opened *opened_p, bool *asked_p,
+			      struct soda_why *why);
+/*
  * SODA_MSG_STORE, for an object that is open and that nobody uses yet. As soda_conn_store; -ENOTSUP
  * also where the peer says in its welcome that it has no store.
  */

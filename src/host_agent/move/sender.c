@@ -287,12 +287,12 @@ static void check_guess(struct outgoing *out)
 }
 
 /*
- * True: the agent has a frozen copy of the chunk, and nobody has stored to it since; so the server
- * has all of it, and it is CLEAN, its mask 0.
+ * True: the agent has a frozen copy of the chunk, or its object is sealed, and nobody has stored to
+ * it since; so the server has all of it, and it is CLEAN, its mask 0.
  */
 static bool check_frozen(struct outgoing *out)
 {
-	if (!soda_frozen_has(out->id))
+	if (!soda_frozen_has(out->id) && !atomic_load(&soda_region_of(out->id)->sealed))
 		return false;
 	out->mask = 0;
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, 0,

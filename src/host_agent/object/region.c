@@ -55,6 +55,7 @@ static struct soda_region *unused; /* structs that are free again; api_lock */
 static void put_descriptor(struct soda_region *r)
 {
 	free(r->file);
+	free(r->doubtful);
 	r->next = unused;
 	unused = r;
 }

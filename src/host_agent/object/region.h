@@ -20,23 +20,30 @@
 #include "transport/api/transport.h"
 
 enum { SODA_GRANULE_SHIFT = 21 };
+/* A flag beside those of soda_alloc_file(), and on the wire: the file is a published object. */
+enum { SODA_REGION_PUBLISHED = 0x10 };
 
 struct soda_shared;
 
 struct soda_region {
 	uint16_t id;		/* on the wire, and index of the table; never 0 */
 	struct soda_link *link; /* to the server that has it */
-	uint32_t flags;		/* of soda_alloc_file; 0: anonymous */
-	uint32_t first, chunks; /* ids */
-	uint64_t bytes;		/* as asked for */
-	uint64_t span;		/* bytes in whole pages */
-	uint64_t file_id, generation;
-	struct soda_shared *shared; /* its place in the node's store, or NULL: pages/shared.h; set
-				       before anybody finds the object */
-	char *file;		    /* name on the server, or NULL */
-	char name[256];		    /* soda_set_name */
-	struct soda_mr mr;	    /* changes at reconnection only, under the channels' locks */
-	_Atomic uint32_t advice;    /* SODA_NORMAL, SEQUENTIAL or RANDOM */
+	/* Of soda_alloc_file, and SODA_REGION_PUBLISHED; 0: anonymous, until soda_publish. */
+	_Atomic uint32_t flags;
+	uint32_t first, chunks;	      /* ids */
+	uint64_t bytes;		      /* as asked for */
+	uint64_t span;		      /* bytes in whole pages */
+	uint64_t file_id, generation; /* as file, changed with the lock of soda_regions_lock */
+	struct soda_shared *shared;   /* its place in the node's store, or NULL: pages/shared.h; set
+					 before anybody finds the object */
+	char *_Atomic file;	      /* name on the server, or NULL */
+	char *doubtful;		 /* the name that an unanswered soda_publish may have given it, or
+				    NULL; changed with api_lock */
+	_Atomic bool sealed;	 /* nobody stores to it any more, and what was stored is on the
+				    server: life/publish.h */
+	char name[256];		 /* soda_set_name */
+	struct soda_mr mr;	 /* changes at reconnection only, under the channels' locks */
+	_Atomic uint32_t advice; /* SODA_NORMAL, SEQUENTIAL or RANDOM */
 
 	/*
 	 * For reconnections (life/recover.h); of an object shown, changed with soda_regions_lock.
@@ -94,7 +101,7 @@ static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint
 /* The protection of the object's addresses. */
 static inline int soda_region_prot(const struct soda_region *r)
 {
-	return r->flags & SODA_READ_ONLY ? PROT_READ : PROT_READ | PROT_WRITE;
+	return r->flags & SODA_READ_ONLY || r->sealed ? PROT_READ : PROT_READ | PROT_WRITE;
 }
 
 /* Where the chunk begins in the object, in bytes. */

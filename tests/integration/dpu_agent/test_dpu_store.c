@@ -98,11 +98,9 @@ struct job {
 	void (*run)(const struct job *job, unsigned number);
 };
 
-static const uint64_t *open_file(const struct job *job)
+static void start_for(const struct job *job)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
-	const uint64_t *data;
-	size_t bytes;
 
 	cfg.server = world.address;
 	cfg.buffer = "3M";
@@ -110,6 +108,14 @@ static const uint64_t *open_file(const struct job *job)
 	cfg.mode = job->mode;
 	cfg.fault_timeout_ms = 50000;
 	start(&cfg);
+}
+
+static const uint64_t *open_file(const struct job *job)
+{
+	const uint64_t *data;
+	size_t bytes;
+
+	start_for(job);
 	data = soda_alloc_file(names[job->file], 0, SODA_READ_ONLY, &bytes);
 	CHECK(data, "%s", soda_last_error());
 	CHECK_EQ(bytes, words_of(job->file) * 8);
@@ -225,6 +231,68 @@ static void test_one_copy(void **state)
 				 (words_of(0) * 8 + 4095) / 4096 * 4096);
 		assert_int_equal(ask(world.server_address, "bytes_read"),
 				 stat_of("net_demand_bytes"));
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
+/* An object that the first program has made, and frees while the others read it. */
+static void publish(const struct job *job)
+{
+	size_t n = words_of(job->file);
+	uint64_t *data;
+
+	start_for(job);
+	data = alloc_checked(n * 8);
+	for (size_t i = 0; i < n; i++)
+		data[i] = mix(i, 3);
+	CHECK(soda_publish(data, names[job->file]) == 0, "%s", soda_last_error());
+	meet(job->programs);
+	for (size_t i = 0; i < chunks_of[job->file]; i++)
+		check_chunk(data, job->file, i, 3);
+	CHECK_EQ(stats_now().store_maps, 0);
+	soda_free(data);
+}
+
+static void read_published(const struct job *job, unsigned number)
+{
+	const uint64_t *data;
+	size_t bytes;
+
+	if (!number) {
+		publish(job);
+		return;
+	}
+	while (!atomic_load(ready))
+		sleep_ms(1);
+	start_for(job);
+	data = soda_open_published(names[job->file], &bytes);
+	CHECK(data, "%s", soda_last_error());
+	CHECK_EQ(bytes, words_of(job->file) * 8);
+	meet(job->programs);
+	for (int round = 0; round < job->rounds; round++)
+		for (size_t i = 0; i < chunks_of[job->file]; i++)
+			check_chunk(data, job->file, i, 3);
+	CHECK(stats_now().store_maps > 0, "the object is not in the store");
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], true), SIGSEGV);
+}
+
+/* One copy of it for those that open it, be there room for all of it or not. */
+static void test_published(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		struct job job = { .mode = modes[i % 2],
+				   .file = i / 2,
+				   .programs = 3,
+				   .rounds = 2,
+				   .run = read_published };
+
+		up(i / 2 ? "16M" : "64M");
+		expect_passes(child_team, &job);
+		if (i / 2)
+			assert_true(stat_of("store_evictions") >= LARGE - 256);
+		else
+			assert_int_equal(stat_of("store_fills"), SMALL);
 		await_none("store_members");
 		world_close(&world);
 	}
@@ -493,6 +561,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_copy),
+		cmocka_unit_test(test_published),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_a_program_is_killed),
 		cmocka_unit_test(test_the_agent_is_killed),
