@@ -178,12 +178,19 @@ static void revive_failed(void)
 /*
  * Give the thread SIGBUS instead of a page; false: it has to wait.  lost: the content is lost, and
  * the chunk becomes LOST.  Else the chunk stays as it is, and the page fails for a moment only.
+ *
+ * Once the runtime has ended its addresses are unmapped, so that no page gets there.  The fault's
+ * thread had its page from an earlier fault, and has gone on, or, woken, gets SIGSEGV.
  */
 static bool give_up(struct pending *p, int err, bool lost)
 {
 	struct soda_chunk *c = &soda_agent.table[p->f.id];
 	uint32_t w = soda_chunk_load(c);
 
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_ENDED) {
+		wake(p->page);
+		return true;
+	}
 	if (!lost && handler.failed_n == FAILED_MAX)
 		return false;
 	while (lost && soda_chunk_state(w) == SODA_CHUNK_REMOTE &&
