@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,8 +148,12 @@ static int store_fd(const char *wanted)
 	return -1;
 }
 
-#define DATA_FD store_fd("/memfd:soda-store (deleted)")
-#define MAP_FD store_fd("/memfd:soda-store-map (deleted)")
+#define DATA_NAME "/memfd:soda-store (deleted)"
+#define MAP_NAME "/memfd:soda-store-map (deleted)"
+#define DATA_FD store_fd(DATA_NAME)
+#define MAP_FD store_fd(MAP_NAME)
+/* A shell's line that fails if it has inherited one of them. */
+#define LIST_DESCRIPTORS "! ls -l /proc/self/fd | grep -q soda-store"
 
 static size_t memory_of(int fd)
 {
@@ -500,6 +505,95 @@ static void test_the_file_changes(void **state)
 	}
 }
 
+/*
+ * The child of a fork has no part in the object: no pages, no descriptors, whatever it becomes; and
+ * nothing of what it does reaches its parent, another thread of which reads on meanwhile.
+ */
+static _Atomic bool forks_end;
+
+static void end_child(const uint64_t *data, int how)
+{
+	CHECK_EQ(store_fd(DATA_NAME), -1);
+	CHECK_EQ(store_fd(MAP_NAME), -1);
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], false), SIGSEGV);
+	errno = 0;
+	CHECK(!soda_alloc_file(names[0], 0, SODA_READ_ONLY, NULL), "it has fabric memory");
+	CHECK_EQ(errno, ENOTSUP);
+	if (how == 0)
+		exit(0);
+	if (how == 1)
+		kill(getpid(), SIGKILL);
+	if (how == 2)
+		execl("/bin/sh", "sh", "-c", LIST_DESCRIPTORS, NULL);
+	_exit(how == 3 ? 0 : 98);
+}
+
+static void fork_one(const uint64_t *data, int how)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0, "%s", strerror(errno));
+	if (!pid)
+		end_child(data, how);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, how == 1 ? SIGKILL : 0);
+}
+
+/* By a system call of the program's own, of which libsoda does not learn: no pages all the same. */
+static void fork_silently(const uint64_t *data)
+{
+	int status = -1;
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	if (!pid)
+		_exit(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], false) != SIGSEGV);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static void forks_and_reads(void *arg, unsigned index)
+{
+	struct dice dice = { .state = 5 };
+
+	if (index) {
+		while (!atomic_load(&forks_end))
+			check_chunk(arg, 1, dice_roll(&dice) % LARGE, 3);
+		return;
+	}
+	for (int i = 0; i < 24; i++) {
+		fork_one(arg, i % 4);
+		fork_silently(arg);
+		CHECK_EQ(system(LIST_DESCRIPTORS), 0); /* by posix_spawn(), or as that does */
+	}
+	atomic_store(&forks_end, true);
+}
+
+static void child_forks(const void *arg)
+{
+	const uint64_t *data = open_file(arg);
+
+	check_chunk(data, 1, 0, 3);
+	run_threads(2, forks_and_reads, (void *)(uintptr_t)data);
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	for (size_t i = 0; i < LARGE; i++)
+		check_chunk(data, 1, i, 3);
+	CHECK_EQ(memory_of(DATA_FD) <= 16 << 20, true);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_forks(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i], .file = 1 };
+
+		up("16M");
+		expect_passes(child_forks, &job);
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
 /* Another user's programs have a store of their own: what one has read is not there for them. */
 static void read_as_users(const struct job *job, unsigned number)
 {
@@ -530,6 +624,67 @@ static void test_users_are_apart(void **state)
 	world_close(&world);
 }
 
+/*
+ * Programs under `soda run` that use files of libsoda, too: these are in the store, beside the
+ * large blocks and mappings, which are each program's own.  This program itself is what runs.
+ */
+static char self[256];
+
+static void fill_own(uint64_t *own, size_t words, uint64_t round)
+{
+	for (size_t i = 0; i < words; i++)
+		own[i] = mix(i, round);
+}
+
+static int read_as_run(void)
+{
+	const size_t words = 1 << 20; /* more than the page buffer, with the file */
+	uint64_t *own = malloc(words * 8);
+	const uint64_t *data;
+	size_t bytes;
+
+	CHECK(own, "no memory");
+	fill_own(own, words, 7);
+	data = soda_alloc_file(names[0], 0, SODA_READ_ONLY, &bytes);
+	CHECK(data, "%s", soda_last_error());
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	for (size_t i = 0; i < words; i++)
+		CHECK(own[i] == mix(i, 7), "word %zu", i);
+	fork_one(data, 2);
+	fork_silently(data);
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	CHECK(stats_now().zero_fills > 0, "malloc is not in fabric memory");
+	return 0;
+}
+
+static void run_run(const struct job *job, unsigned number)
+{
+	setenv("SODA_DPU", world.address, 1);
+	setenv("SODA_MODE", job->mode == SODA_MODE_INLINE ? "inline" : "handler", 1);
+	execl(build_path("tools/soda/soda"), "soda", "run", "--mem", "4M", "--", self, "reader",
+	      NULL);
+	_exit(97);
+}
+
+static void test_soda_run(void **state)
+{
+	if (access(build_path("src/run/libsoda-run.so"), R_OK)) {
+		puts("SKIP: this build has no soda run");
+		skip();
+	}
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i], .programs = 2, .run = run_run };
+
+		up("64M");
+		expect_passes(child_team, &job);
+		assert_int_equal(stat_of("store_objects"), 1);
+		assert_int_equal(stat_of("store_fills"), (words_of(0) * 8 + 16383) / 16384);
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
 /* A program on tcp has copies of its own, beside those that share. */
 static void child_alone(const void *arg)
 {
@@ -557,7 +712,7 @@ static void test_not_by_tcp(void **state)
 	world_close(&world);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_copy),
@@ -568,10 +723,15 @@ int main(void)
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),
+		cmocka_unit_test(test_forks),
+		cmocka_unit_test(test_soda_run),
 		cmocka_unit_test(test_users_are_apart),
 		cmocka_unit_test(test_not_by_tcp),
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "reader"))
+		return read_as_run();
+	assert_true(readlink("/proc/self/exe", self, sizeof(self) - 1) > 0);
 	over = shared_memory(sizeof(*over));
 	ready = shared_memory(sizeof(*ready));
 	return cmocka_run_group_tests_name("dpu_store", tests, NULL, NULL);
