@@ -16,10 +16,12 @@
 #include "base/wait.h"
 
 enum {
-	BATCH = 16,	 /* chunks evicted at once: a hole in a row costs less than its parts */
-	MAP_PART = 4,	 /* a file whose map would take more than this part of it is not taken */
-	WRITES_MAX = 8,	 /* attempts to write a chunk where the system gives no memory */
-	LEAST = 4 << 20, /* bytes: with less than that it does not make do */
+	BATCH = 16,	  /* chunks evicted at once: a hole in a row costs less than its parts */
+	MAP_PART = 4,	  /* a file whose map would take more than this part of it is not taken */
+	WRITES_MAX = 8,	  /* attempts to write a chunk where the system gives no memory */
+	LEAST = 4 << 20,  /* bytes: with less than that it does not make do */
+	TRIAL_SHARE = 10, /* the list `trial` may have a tenth of a user's chunks */
+	LATE_ONE_IN = 8,
 	PARTS_MAX = SODA_WIRE_STORE_MAP,
 	DESCRIPTORS_MAX = 16384, /* and a quarter of what the process may have */
 };
@@ -38,18 +40,27 @@ struct chunk {
 	struct chunk *next, *prev;	 /* READY: in its user's list */
 	struct soda_node_waiter *waiters;
 	uint32_t generation;
+	uint32_t left; /* its user's arrivals when it was evicted last; 0: it never was */
 	uint8_t state; /* enum chunk_state */
+	uint8_t laps;  /* times that it goes to its list's end before it is a victim */
+	bool settled;  /* in which list it belongs */
 	bool held;     /* CHOSEN: a process has it among its last ones */
 };
 
-/* READY chunks of a user's objects: the oldest first, but for those touched since. */
+/* The oldest first, but for those touched since. */
+struct list {
+	struct chunk *oldest, *newest;
+	uint64_t n;
+};
+
+/* A user's READY chunks, in two lists: see "Replacement". */
 struct user {
 	struct user *next;
 	uid_t uid;
 	unsigned objects;
 	uint64_t used;
-	struct chunk *oldest, *newest;
-	uint64_t ready;
+	struct list trial, settled;
+	uint32_t arrivals; /* chunks that were filled; never 0 after the first */
 };
 
 struct soda_node_object {
@@ -162,24 +173,36 @@ static void give_locked(struct chunk *c)
 	o->store->stats.used -= bytes;
 }
 
-static void link_newest_locked(struct chunk *c)
+static struct list *list_of(const struct chunk *c)
 {
 	struct user *u = c->object->user;
 
+	return c->settled ? &u->settled : &u->trial;
+}
+
+static uint64_t ready_of(const struct user *u)
+{
+	return u->trial.n + u->settled.n;
+}
+
+static void link_newest_locked(struct chunk *c)
+{
+	struct list *l = list_of(c);
+
 	c->next = NULL;
-	c->prev = u->newest;
-	*(u->newest ? &u->newest->next : &u->oldest) = c;
-	u->newest = c;
-	u->ready++;
+	c->prev = l->newest;
+	*(l->newest ? &l->newest->next : &l->oldest) = c;
+	l->newest = c;
+	l->n++;
 }
 
 static void unlink_locked(struct chunk *c)
 {
-	struct user *u = c->object->user;
+	struct list *l = list_of(c);
 
-	*(c->prev ? &c->prev->next : &u->oldest) = c->next;
-	*(c->next ? &c->next->prev : &u->newest) = c->prev;
-	u->ready--;
+	*(c->prev ? &c->prev->next : &l->oldest) = c->next;
+	*(c->next ? &c->next->prev : &l->newest) = c->prev;
+	l->n--;
 }
 
 /* They have to ask again: the thread tells them, because the caller may have locks of others. */
@@ -577,12 +600,23 @@ int soda_node_descriptor(struct soda_node_object *o, uint16_t part)
 	return part < o->parts_n ? o->parts[part] : -EINVAL;
 }
 
-/* Eviction */
-
-struct batch {
-	struct chunk *chunks[BATCH];
-	int n;
-};
+/*
+ * Replacement.  Of what a program does with a chunk the store sees when it maps the chunk first;
+ * after that it sees nothing until it has evicted the chunk, and somebody asks for it again.  How
+ * many others have arrived meanwhile says how often it is used, and where it comes:
+ *
+ *   trial     a short list: what was never here, or has been away for long.  A scan passes through
+ *             it.  What a second program maps there is settled, too.
+ *   settled   what came back while as many others arrived as there are chunks, or fewer; the
+ *             sooner, the more laps it may go round before it is a victim.
+ *
+ * Of what comes back late one in LATE_ONE_IN is settled all the same: of a loop over more than the
+ * store a part then stays.
+ *
+ * Ideas: 2Q (Johnson and Shasha, VLDB 1994), CLOCK, S3-FIFO (Yang et al., SOSP 2023), bimodal
+ * insertion (Qureshi et al., ISCA 2007), as in the page buffer's own policy; what is new here is
+ * that the mappings of several programs are seen.
+ */
 
 static bool was_touched(const struct chunk *c)
 {
@@ -594,18 +628,72 @@ static bool was_touched(const struct chunk *c)
 	       atomic_exchange_explicit(touched, 0, memory_order_relaxed);
 }
 
+static uint8_t laps_after(uint32_t away, uint64_t ready)
+{
+	return away < ready / 16 ? 7 : away < ready / 8 ? 3 : away < ready / 3 ? 1 : 0;
+}
+
+/* The chunk is READY from now on, and in its list. */
+static void arrive_locked(struct chunk *c)
+{
+	struct user *u = c->object->user;
+	uint32_t away = u->arrivals - c->left;
+
+	was_touched(c); /* forget a touch that came when the chunk was leaving */
+	c->state = READY;
+	publish(c, SODA_STORE_READY);
+	if (!++u->arrivals)
+		u->arrivals = 1;
+	c->settled = c->left && (away <= ready_of(u) || u->arrivals % LATE_ONE_IN == 0);
+	c->laps = c->settled && away <= ready_of(u) ? laps_after(away, ready_of(u)) : 0;
+	link_newest_locked(c);
+}
+
+/* Eviction */
+
+struct batch {
+	struct chunk *chunks[BATCH];
+	int n;
+};
+
 /*
- * Up to BATCH chunks from the oldest on, each looked at once: what a process has mapped since it
- * was looked at last is young again.  *left_p: how many more may be looked at.
+ * Which list gives the next victim: trial, as long as it has more than its share, else settled.
+ */
+static struct chunk *next_locked(const struct user *u)
+{
+	if (u->trial.n > ready_of(u) / TRIAL_SHARE || !u->settled.n)
+		return u->trial.oldest;
+	return u->settled.oldest;
+}
+
+/*
+ * Whether the chunk, which is in no list now, stays: another program has mapped it since it was
+ * looked at last, or it has come back so soon that it may go round once more.
+ */
+static bool stays_locked(struct chunk *c)
+{
+	if (was_touched(c)) {
+		c->settled = true;
+		return true;
+	}
+	if (!c->laps)
+		return false;
+	c->laps--;
+	return true;
+}
+
+/*
+ * Up to BATCH chunks that are to go, each looked at once.  *left_p: how many more may be looked
+ * at; any: whatever may speak for them.
  */
 static void choose_locked(struct user *u, struct batch *b, uint64_t *left_p, bool any)
 {
 	b->n = 0;
-	for (; b->n < BATCH && u->oldest && *left_p; --*left_p) {
-		struct chunk *c = u->oldest;
+	for (; b->n < BATCH && ready_of(u) && *left_p; --*left_p) {
+		struct chunk *c = next_locked(u);
 
 		unlink_locked(c);
-		if (!any && was_touched(c)) {
+		if (!any && stays_locked(c)) {
 			link_newest_locked(c);
 			continue;
 		}
@@ -676,10 +764,10 @@ static struct user *victim_locked(const struct soda_node_store *store, struct us
 {
 	struct user *most = asker;
 
-	if (asker->ready && asker->used >= store->stats.capacity / store->users_n)
+	if (ready_of(asker) && asker->used >= store->stats.capacity / store->users_n)
 		return asker;
 	for (struct user *u = store->users; u; u = u->next)
-		if (u->ready && (!most->ready || u->used > most->used))
+		if (ready_of(u) && (!ready_of(most) || u->used > most->used))
 			most = u;
 	return most;
 }
@@ -688,7 +776,7 @@ static struct user *victim_locked(const struct soda_node_store *store, struct us
 static void pick_locked(struct soda_node_store *store, struct user *asker, struct batch *b)
 {
 	struct user *u = victim_locked(store, asker);
-	uint64_t left = u->ready;
+	uint64_t left = ready_of(u);
 
 	b->n = 0;
 	while (!b->n && left) {
@@ -698,7 +786,7 @@ static void pick_locked(struct soda_node_store *store, struct user *asker, struc
 	}
 	if (b->n)
 		return;
-	left = u->ready < BATCH ? u->ready : BATCH; /* all were touched, or are held */
+	left = ready_of(u) < BATCH ? ready_of(u) : BATCH; /* all were spoken for, or are held */
 	choose_locked(u, b, &left, true);
 	mark_held_locked(b);
 	keep_held_locked(store, b);
@@ -754,6 +842,7 @@ static struct soda_node_object *settle_evicted_locked(struct soda_node_store *st
 	if (!err) {
 		store->stats.evictions++;
 		store->stats.bytes_evicted += bytes_of(c->object, index_of(c));
+		c->left = c->object->user->arrivals;
 		empty_locked(c);
 		return drop_locked(c->object);
 	}
@@ -945,9 +1034,7 @@ int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *dat
 		store->stats.bytes_filled += bytes_of(o, chunk);
 		waiters = c->waiters;
 		c->waiters = NULL;
-		c->state = READY;
-		publish(c, SODA_STORE_READY);
-		link_newest_locked(c);
+		arrive_locked(c);
 	}
 	pthread_mutex_unlock(&store->lock);
 	while (waiters) {
@@ -1067,10 +1154,23 @@ static void sum_object(const struct soda_node_object *o, uint64_t *used_p, uint6
 	}
 }
 
+/* How many chunks the list has; UINT64_MAX: one does not belong there. */
+static uint64_t count_list(const struct user *u, const struct list *l)
+{
+	uint64_t n = 0;
+
+	for (const struct chunk *c = l->oldest; c; c = c->next) {
+		if (c->state != READY || c->object->user != u || list_of(c) != l)
+			return UINT64_MAX;
+		n++;
+	}
+	return n == l->n ? n : UINT64_MAX;
+}
+
 static const char *check_user_locked(const struct soda_node_store *store, const struct user *u,
 				     uint64_t *used_p)
 {
-	uint64_t used = 0, ready = 0, listed = 0;
+	uint64_t used = 0, ready = 0;
 	unsigned objects = 0;
 
 	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
@@ -1083,16 +1183,13 @@ static const char *check_user_locked(const struct soda_node_store *store, const 
 		if (taken != o->taken)
 			return "an object counts other chunks than are taken";
 	}
-	for (const struct chunk *c = u->oldest; c; c = c->next) {
-		listed++;
-		if (c->state != READY || c->object->user != u)
-			return "a chunk is in a list where it does not belong";
-	}
+	if (count_list(u, &u->trial) == UINT64_MAX || count_list(u, &u->settled) == UINT64_MAX)
+		return "a list has a chunk that does not belong there, or counts wrong";
 	*used_p += used;
-	return used != u->used ? "a user counts other bytes than its chunks have"
-	       : ready != u->ready || ready != listed ? "READY chunks are not those of the list"
-	       : objects != u->objects		      ? "a user counts other objects than there are"
-						      : NULL;
+	return used != u->used	       ? "a user counts other bytes than its chunks have"
+	       : ready != ready_of(u)  ? "READY chunks are not those of the list"
+	       : objects != u->objects ? "a user counts other objects than there are"
+				       : NULL;
 }
 
 int soda_node_check(struct soda_node_store *store, struct soda_why *why)

@@ -202,7 +202,7 @@ static int told_by(int err)
  * A word that has changed: the chunk was evicted meanwhile, and perhaps it is being filled anew.
  * What was mapped of it goes again, and comes with the next look.
  */
-static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_t id)
+static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_t id, bool asked)
 {
 	struct soda_shared *s = r->shared;
 	uint32_t chunk = id - r->first, bytes = soda_region_chunk_bytes(r, id);
@@ -212,7 +212,8 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 
 	if ((word & SODA_STORE_STATE) != SODA_STORE_READY)
 		return -ENOENT;
-	atomic_store_explicit(&s->touched[chunk], 1, memory_order_relaxed); /* a hint */
+	if (!asked) /* the agent knows of those who asked */
+		atomic_store_explicit(&s->touched[chunk], 1, memory_order_relaxed); /* a hint */
 	ret = soda_agent.page_ops->map(addr, bytes);
 	if (atomic_load(&s->words[chunk]) != word) {
 		if (!ret)
@@ -240,7 +241,7 @@ bool soda_shared_lacks(const struct soda_region *r, uint32_t id)
 int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
 {
 	hold(t, r->shared, id - r->first);
-	return map_ready(t, r, id);
+	return map_ready(t, r, id, false);
 }
 
 static bool punch(const struct soda_region *r, uint32_t chunk)
@@ -331,7 +332,7 @@ int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t i
 
 	if (data && !soda_shared_mends(r, id))
 		say_once(r);
-	ret = data ? install(r, id, data) : map_ready(t, r, id);
+	ret = data ? install(r, id, data) : map_ready(t, r, id, true);
 	/* a thread waits for it, and has noted it: the agent has not evicted it since */
 	if (ret == -ENOENT && !data && !ahead)
 		atomic_store_explicit(&r->shared->mend, id - r->first + 1, memory_order_relaxed);

@@ -265,10 +265,75 @@ static void test_touched_ones_stay(void **state)
 	for (uint32_t i = 0; i < 8; i++)
 		assert_int_equal(word_of(&v, i), SODA_STORE_READY);
 	assert_int_equal(word_of(&v, 8), SODA_STORE_EMPTY);
-	/* once: they are as old as the others that were filled before that */
+	/* what a second program has mapped is settled: a scan passes */
 	fill_range(m.object, ROOM + 1, 2 * ROOM);
 	for (uint32_t i = 0; i < 8; i++)
-		assert_int_equal(word_of(&v, i), SODA_STORE_EMPTY);
+		assert_int_equal(word_of(&v, i), SODA_STORE_READY);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+static unsigned count_ready(const struct view *v, uint32_t from, uint32_t to)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = from; i < to; i++)
+		n += word_of(v, i) == SODA_STORE_READY;
+	return n;
+}
+
+static void need(struct soda_node_object *o, const struct view *v, uint32_t from, uint32_t to)
+{
+	for (uint32_t i = from; i < to; i++)
+		if (word_of(v, i) != SODA_STORE_READY)
+			fill(o, i);
+}
+
+/* What is asked for again soon after it was evicted stays, where other chunks pass. */
+static void test_what_comes_back_stays(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	fill_range(m.object, 0, ROOM);
+	fill(m.object, ROOM); /* 0 to 15 go, the oldest of all */
+	need(m.object, &v, 0, 8);
+	fill_range(m.object, ROOM + 1, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 8), 8);
+	assert_int_equal(count_ready(&v, 8, 16), 0);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* But not for ever: where programs turn to other chunks, those take its place. */
+static void test_what_is_left_goes(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	for (int lap = 0; lap < 3; lap++) {
+		need(m.object, &v, 0, ROOM);
+		need(m.object, &v, ROOM, ROOM + 16);
+	}
+	for (int lap = 0; lap < 24; lap++)
+		need(m.object, &v, ROOM + 16, CHUNKS);
+	assert_int_equal(count_ready(&v, ROOM + 16, CHUNKS), CHUNKS - ROOM - 16);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Of a loop over twice as much as there is room for a part stays. */
+static void test_a_loop_finds_a_part(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	uint64_t before;
+
+	for (int lap = 0; lap < 8; lap++)
+		need(m.object, &v, 0, CHUNKS);
+	before = stats().fills;
+	need(m.object, &v, 0, CHUNKS);
+	assert_true(stats().fills - before < CHUNKS - CHUNKS / 8);
 	close_view(&v);
 	soda_node_leave(&m);
 }
@@ -542,23 +607,16 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_filled_once),
-		CASE(test_whole_chunks_only),
-		CASE(test_a_fill_that_fails),
-		CASE(test_the_oldest_go),
-		CASE(test_generations),
-		CASE(test_touched_ones_stay),
-		CASE(test_held_ones_stay),
-		CASE(test_all_are_held),
-		CASE(test_nonsense_in_the_map),
-		CASE(test_users_have_shares),
-		CASE(test_what_is_left_behind),
-		CASE(test_less_memory),
-		CASE(test_no_memory),
-		CASE(test_what_is_refused),
-		CASE(test_many_objects),
-		CASE(test_descriptors),
-		CASE(test_threads),
+		CASE(test_filled_once),		  CASE(test_whole_chunks_only),
+		CASE(test_a_fill_that_fails),	  CASE(test_the_oldest_go),
+		CASE(test_generations),		  CASE(test_touched_ones_stay),
+		CASE(test_what_comes_back_stays), CASE(test_what_is_left_goes),
+		CASE(test_a_loop_finds_a_part),	  CASE(test_held_ones_stay),
+		CASE(test_all_are_held),	  CASE(test_nonsense_in_the_map),
+		CASE(test_users_have_shares),	  CASE(test_what_is_left_behind),
+		CASE(test_less_memory),		  CASE(test_no_memory),
+		CASE(test_what_is_refused),	  CASE(test_many_objects),
+		CASE(test_descriptors),		  CASE(test_threads),
 	};
 
 	return cmocka_run_group_tests_name("dpu_store", tests, NULL, NULL);
