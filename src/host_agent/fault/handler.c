@@ -21,6 +21,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/pages/mapping.h"
+#include "host_agent/pages/shared.h"
 
 enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, FAILED_MAX = 1024, STUCK_NS = 2000000 };
 
@@ -152,7 +153,8 @@ static bool revive(const struct failed *f)
 	if (!r || !soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING))
 		return false; /* a FETCHING chunk gets no page that soda_mapping_clear would drop */
 	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
-	ret = soda_mapping_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
+	ret = r->shared ? soda_shared_revive(r, f->page)
+			: soda_mapping_clear(f->page, SODA_WIRE_PAGE, soda_region_prot(r));
 	soda_chunk_settle(c, s, 0, 0, 0);
 	if (ret)
 		soda_log_error("a page that could not be had once fails for good: %s",
@@ -290,7 +292,8 @@ static bool attempt(struct pending *p)
 	case SODA_STEP_DOWN:
 		break;
 	case SODA_STEP_LOST:
-		return give_up(p, -EIO, true);
+		/* in the node's store a chunk is never LOST: another program may have it still */
+		return give_up(p, -EIO, !p->f.region->shared);
 	case SODA_STEP_FAILED:
 		return give_up(p, p->f.error, false);
 	case SODA_STEP_FOREIGN: /* freed meanwhile: the thread, woken, gets SIGSEGV */

@@ -60,9 +60,9 @@ static int map_map(struct soda_shared *s)
  * Without access until it is registered: a touch of a hole that is not would make a page of zeros
  * in the file, for everybody.
  */
-static int map_part(char *addr, uint64_t bytes, int fd)
+static int map_part(char *addr, uint64_t bytes, int fd, uint64_t at)
 {
-	if (mmap(addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0) ==
+	if (mmap(addr, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, (off_t)at) ==
 		    MAP_FAILED ||
 	    soda_mapping_prepare(addr, bytes))
 		return -errno;
@@ -78,7 +78,7 @@ static int map_parts(struct soda_region *r, const struct soda_shared *s)
 		uint64_t at = i * SODA_WIRE_STORE_PART, left = r->span - at;
 
 		ret = map_part(base + at, left < SODA_WIRE_STORE_PART ? left : SODA_WIRE_STORE_PART,
-			       s->memory.parts[i]);
+			       s->memory.parts[i], 0);
 	}
 	if (!ret && mprotect(base, r->span, PROT_READ))
 		ret = -errno;
@@ -131,6 +131,21 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 		abort();
 	}
 	return ret;
+}
+
+int soda_shared_revive(const struct soda_region *r, char *page)
+{
+	const struct soda_shared *s = r->shared;
+	uint64_t at = (uint64_t)(page - soda_chunk_address(r->first));
+	struct iovec v = { page, SODA_WIRE_PAGE };
+	size_t dropped;
+	int ret;
+
+	if (!soda_mapping_any_failing())
+		return soda_agent.page_ops->drop(&v, 1, &dropped);
+	ret = map_part(page, SODA_WIRE_PAGE, s->memory.parts[at / SODA_WIRE_STORE_PART],
+		       at % SODA_WIRE_STORE_PART);
+	return !ret && mprotect(page, SODA_WIRE_PAGE, PROT_READ) ? -errno : ret;
 }
 
 static void close_memory(struct soda_region *r)

@@ -45,6 +45,11 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
  * access or pages.  Not 0: something may lie there still, they are used up.
  */
 int soda_shared_detach(struct soda_region *r);
+/*
+ * A page of the object was made to fail (soda_page_ops.poison, soda_mapping_fail): it is a missing
+ * one again.  The caller has its chunk FETCHING.  Negative errno: it fails for good. AS.
+ */
+int soda_shared_revive(const struct soda_region *r, char *page);
 /* The object's addresses are unmapped already, at the runtime's end: give the rest back. */
 void soda_shared_forget(struct soda_region *r);
 /* In the child of a fork, which has the descriptors and none of the mappings. */

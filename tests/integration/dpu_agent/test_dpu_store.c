@@ -594,6 +594,57 @@ static void test_forks(void **state)
 	}
 }
 
+/*
+ * The server comes back with another file of that name: what is not there is an error, and what is
+ * there stays.
+ */
+static void child_loses_the_file(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job);
+
+	for (size_t i = 0; i < SMALL / 2; i++)
+		check_chunk(data, 0, i, 3);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone");
+	for (size_t i = SMALL - 3; i < SMALL; i++) /* no READ ahead was on its way */
+		CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[i * WORDS], false),
+			 SIGBUS);
+	for (size_t i = 0; i < SMALL / 2; i++)
+		check_chunk(data, 0, i, 3);
+	sleep_ms(400); /* longer than a page fails that may be had again */
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[(SMALL - 1) * WORDS], false),
+		 SIGBUS);
+	soda_free((void *)(uintptr_t)data);
+}
+
+static void replace_file(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&world);
+	sleep_ms(20); /* another modification time, whatever the clock's grain */
+	write_file(0, 4);
+	world_restart(&world);
+	turn_pass();
+}
+
+static void test_the_server_has_another_file(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+		struct trial t = { .child = child_loses_the_file,
+				   .during = replace_file,
+				   .arg = &job };
+		struct outcome out;
+
+		up("64M");
+		trial_run(&t, &out);
+		world_close_noisy(&world);
+		expect_exit(&out, 0);
+	}
+}
+
 /* Another user's programs have a store of their own: what one has read is not there for them. */
 static void read_as_users(const struct job *job, unsigned number)
 {
@@ -723,6 +774,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),
+		cmocka_unit_test(test_the_server_has_another_file),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_soda_run),
 		cmocka_unit_test(test_users_are_apart),
