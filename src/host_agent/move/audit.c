@@ -242,6 +242,15 @@ static bool at_rest(uint32_t w)
 	       w == (SODA_CHUNK_SHARED | SODA_CW_BACKED);
 }
 
+/* A fault looks into the node's store for it: without a credit. */
+static bool is_looked_for(uint32_t id, uint32_t w)
+{
+	const struct soda_region *r =
+		in(w, STATE(BUSY)) && soda_agent.uffd.minor ? soda_region_of(id) : NULL;
+
+	return r && r->shared;
+}
+
 static int check_chunk(struct audit *a, uint32_t id)
 {
 	uint32_t w = word_of(id);
@@ -250,7 +259,7 @@ static int check_chunk(struct audit *a, uint32_t id)
 	if (at_rest(w))
 		return a->how == LIVE && a->moving ? 0 : check_list(a, id, w);
 	ret = check_word(a, id, w);
-	a->resident += in(w, RESIDENT);
+	a->resident += in(w, RESIDENT) && !is_looked_for(id, w);
 	/* A FETCHING chunk without a request may have its credit or not (retire.c): not counted. */
 	a->fetching += in(w, STATE(FETCHING)) && (a->how != ANYWHERE || requests_of(id));
 	a->pinned += !!(w & SODA_CW_PINNED);
