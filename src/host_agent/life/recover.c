@@ -14,6 +14,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/object/unacked.h"
+#include "host_agent/pages/shared.h"
 
 enum { UNDECIDED_MAX = 64 }; /* an object with a further one is lost for good */
 
@@ -259,17 +260,38 @@ static int reopen(struct soda_region *r, struct recovery *o)
 	return 0;
 }
 
+/*
+ * The agent has forgotten the process's place in the node's store, if it had ended the session
+ * meanwhile: ask for one again.  Where there is none the agent sends data, as the next agent does.
+ */
+static int rejoin_store(const struct recovery *o, struct soda_region *r)
+{
+	struct soda_wire_stored got;
+	int fd, ret;
+
+	if (!r->shared || r->refused || !soda_shared_knows(r))
+		return 0;
+	ret = soda_calls_join_store_on(o->control, r, SODA_WIRE_STORE_MAP, &got, &fd,
+				       (int)soda_agent.settings.fault_timeout_ms, o->why);
+	if (!ret)
+		soda_shared_rejoined(r, &got, fd);
+	return soda_call_lost(ret) ? ret : 0;
+}
+
 /* Open an object anew that the server does not have; else renew what depends on the connection. */
 static int recover_one(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
+	int ret;
 
 	if (r->going)
 		return 0;
 	if (r->refused || r->meeting != soda_link_meeting(r->link))
-		return reopen(r, o);
-	return soda_conn_renew_region(o->control, &r->mr, (int)soda_agent.settings.fault_timeout_ms,
-				      o->why);
+		ret = reopen(r, o);
+	else
+		ret = soda_conn_renew_region(o->control, &r->mr,
+					     (int)soda_agent.settings.fault_timeout_ms, o->why);
+	return ret ? ret : rejoin_store(o, r);
 }
 
 /* Freeze the object's frozen ranges again. */

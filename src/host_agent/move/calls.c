@@ -310,15 +310,23 @@ struct joining {
 	int *fd;
 };
 
+int soda_calls_join_store_on(struct soda_conn *c, struct soda_region *r, uint16_t part,
+			     struct soda_wire_stored *stored_p, int *fd_p, int timeout_ms,
+			     struct soda_why *why)
+{
+	struct soda_wire_store ask = { .region_id = r->id, .part = part };
+
+	if (!(r->link->server.welcome.agent & SODA_WIRE_AGENT_STORES))
+		return -ENOTSUP;
+	return soda_conn_store(c, &ask, r->span, stored_p, fd_p, timeout_ms, why);
+}
+
 static int join_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,
 		     int timeout_ms, struct soda_why *why)
 {
 	struct joining *j = arg;
-	struct soda_wire_store ask = { .region_id = r->id, .part = j->part };
 
-	if (!(r->link->server.welcome.agent & SODA_WIRE_AGENT_STORES))
-		return -ENOTSUP;
-	return soda_conn_store(c, &ask, r->span, j->stored, j->fd, timeout_ms, why);
+	return soda_calls_join_store_on(c, r, j->part, j->stored, j->fd, timeout_ms, why);
 }
 
 int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,

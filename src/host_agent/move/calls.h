@@ -74,6 +74,10 @@ int soda_calls_publish_region(struct soda_region *r, const char *name, uint32_t 
  */
 int soda_calls_join_store(struct soda_region *r, uint16_t part, struct soda_wire_stored *stored_p,
 			  int *fd_p, struct soda_why *why);
+/* The same on this connection, of a recovery. */
+int soda_calls_join_store_on(struct soda_conn *c, struct soda_region *r, uint16_t part,
+			     struct soda_wire_stored *stored_p, int *fd_p, int timeout_ms,
+			     struct soda_why *why);
 /* Any other advice. As soda_conn_advise. */
 int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *advise,
 			     struct soda_static_map **map_p, struct soda_why *why);

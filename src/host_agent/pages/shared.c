@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -17,7 +18,10 @@
 struct soda_shared {
 	struct soda_shared_memory memory;
 	struct soda_store_map *map;
-	_Atomic uint32_t *words, *rings;
+	_Atomic uint32_t *words;
+	_Atomic uint32_t *_Atomic rings; /* of the process's place */
+	uint32_t agent;			 /* soda_wire_welcome.agent of the one that it has joined */
+	_Atomic bool apart;		 /* the agent's place for it is in another store's map */
 	_Atomic uint8_t *touched;
 	_Atomic uint32_t mend; /* a chunk that the agent has, and that is not there; + 1, 0: none */
 	/* Chunks that this process has put there itself, + 1: a ring, and how many ever were. */
@@ -110,6 +114,7 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 
 	if (s) {
 		s->memory = *memory;
+		s->agent = r->link->server.welcome.agent;
 		s->put_max = most_put();
 		s->put = calloc(s->put_max, sizeof(*s->put)); /* touched where it is used */
 		ret = s->put ? map_map(s) : -ENOMEM;
@@ -146,6 +151,25 @@ int soda_shared_revive(const struct soda_region *r, char *page)
 	ret = map_part(page, SODA_WIRE_PAGE, s->memory.parts[at / SODA_WIRE_STORE_PART],
 		       at % SODA_WIRE_STORE_PART);
 	return !ret && mprotect(page, SODA_WIRE_PAGE, PROT_READ) ? -errno : ret;
+}
+
+bool soda_shared_knows(const struct soda_region *r)
+{
+	return r->link->server.welcome.agent == r->shared->agent;
+}
+
+void soda_shared_rejoined(struct soda_region *r, const struct soda_wire_stored *stored, int map_fd)
+{
+	struct soda_shared *s = r->shared;
+	struct stat ours, theirs;
+	bool same = !fstat(s->memory.map_fd, &ours) && !fstat(map_fd, &theirs) &&
+		    ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+
+	close(map_fd);
+	if (same)
+		atomic_store(&s->rings,
+			     soda_store_member(s->map, s->memory.stored.chunks, stored->member));
+	atomic_store(&s->apart, !same);
 }
 
 static void close_memory(struct soda_region *r)
@@ -188,7 +212,8 @@ void soda_shared_forked(const struct soda_region *r)
  */
 static void hold(struct soda_thread *t, const struct soda_shared *s, uint32_t chunk)
 {
-	_Atomic uint32_t *ring = &s->rings[t->index % SODA_STORE_RINGS * SODA_STORE_LAST];
+	_Atomic uint32_t *ring =
+		&atomic_load(&s->rings)[t->index % SODA_STORE_RINGS * SODA_STORE_LAST];
 
 	for (int i = 0; i < SODA_STORE_LAST; i++)
 		if (atomic_load_explicit(&ring[i], memory_order_relaxed) == chunk + 1)
@@ -242,7 +267,10 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 
 bool soda_shared_mends(const struct soda_region *r, uint32_t id)
 {
-	return atomic_load_explicit(&r->shared->mend, memory_order_relaxed) == id - r->first + 1;
+	const struct soda_shared *s = r->shared;
+
+	return atomic_load_explicit(&s->mend, memory_order_relaxed) == id - r->first + 1 ||
+	       atomic_load_explicit(&s->apart, memory_order_relaxed);
 }
 
 bool soda_shared_lacks(const struct soda_region *r, uint32_t id)

@@ -40,6 +40,13 @@ void soda_shared_close(struct soda_shared_memory *memory);
  */
 int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 		       struct soda_why *why);
+/* Whether the agent is the one whose store the object has joined. */
+bool soda_shared_knows(const struct soda_region *r);
+/*
+ * That agent has given the process a place again, and no READ is under way.  map_fd, which is
+ * taken: of the map.  If it is another one the agent's store has the file anew, and is not used.
+ */
+void soda_shared_rejoined(struct soda_region *r, const struct soda_wire_stored *stored, int map_fd);
 /*
  * Nobody touches the object any more: unmap it from the store, and leave its addresses without
  * access or pages.  Not 0: something may lie there still, they are used up.

@@ -97,13 +97,17 @@ struct job {
 	size_t chunks_most; /* at the end the store's memory may have so many; 0: any number */
 	unsigned kill_ms;   /* so long after they have met the first is killed; 0: it is not */
 	void (*run)(const struct job *job, unsigned number);
+	const char *faults; /* what the connections do meanwhile: transport/fault/rules.h */
 };
 
 static void start_for(const struct job *job)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
+	char address[400];
 
-	cfg.server = world.address;
+	snprintf(address, sizeof(address), job->faults ? "fault+%s?%s" : "%s", world.address,
+		 job->faults);
+	cfg.server = address;
 	cfg.buffer = "3M";
 	cfg.threads = 2;
 	cfg.mode = job->mode;
@@ -341,6 +345,45 @@ static void test_a_program_is_killed(void **state)
 		await_none("store_members");
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
 		world_close(&world);
+	}
+}
+
+/*
+ * A program loses its connections, and the agent has ended its session before it is back: it has a
+ * place in the store again, so that what others read is read once.
+ */
+static void child_is_cut(const void *arg)
+{
+	const struct job *job = arg;
+	struct job cut = *job;
+	char file[96], faults[300];
+	const uint64_t *data;
+
+	snprintf(file, sizeof(file), "%s/cut", world.dir);
+	snprintf(faults, sizeof(faults), "do=cut&on=read&once=%s&do=delay&on=connect&ms=300", file);
+	cut.faults = faults;
+	data = open_file(&cut);
+	for (size_t i = 0; i < SMALL; i++) {
+		if (i == SMALL / 3)
+			close(open(file, O_WRONLY | O_CREAT, 0600));
+		check_chunk(data, 0, i, 3);
+	}
+	CHECK(access(file, F_OK), "no connection was cut");
+	CHECK_EQ(stats_now().reconnects, 1);
+}
+
+static void test_a_program_is_cut(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+		struct trial t = { .child = child_is_cut, .arg = &job };
+		struct outcome out;
+
+		up("64M");
+		trial_run(&t, &out);
+		assert_int_equal(stat_of("store_fills"), SMALL);
+		world_close_noisy(&world);
+		expect_exit(&out, 0);
 	}
 }
 
@@ -770,6 +813,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_published),
 		cmocka_unit_test(test_eviction),
 		cmocka_unit_test(test_a_program_is_killed),
+		cmocka_unit_test(test_a_program_is_cut),
 		cmocka_unit_test(test_the_agent_is_killed),
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
