@@ -177,6 +177,18 @@ uint64_t peer_stat(struct peer *peer, const char *name)
 	return value;
 }
 
+uint64_t peer_stat_at(const char *address, const char *name)
+{
+	struct peer tool;
+	uint64_t value;
+
+	if (peer_ask(&tool, address))
+		return UINT64_MAX;
+	value = peer_stat(&tool, name);
+	peer_leave(&tool);
+	return value;
+}
+
 uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name)
 {
 	json_t *object = ask(peer), *item;

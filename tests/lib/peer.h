@@ -46,6 +46,8 @@ int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, con
 
 /* A number of the server's statistics by name; UINT64_MAX: there is none. */
 uint64_t peer_stat(struct peer *peer, const char *name);
+/* The same of the daemon at an address, by a connection of its own; UINT64_MAX, too: no answer. */
+uint64_t peer_stat_at(const char *address, const char *name);
 /* Of a list, the sum of its items' numbers of that name. */
 uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name);
 

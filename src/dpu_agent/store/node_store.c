@@ -16,11 +16,12 @@
 #include "base/wait.h"
 
 enum {
-	BATCH = 16,	  /* chunks evicted at once: a hole in a row costs less than its parts */
-	MAP_PART = 4,	  /* a file whose map would take more than this part of it is not taken */
-	WRITES_MAX = 8,	  /* attempts to write a chunk where the system gives no memory */
-	LEAST = 4 << 20,  /* bytes: with less than that it does not make do */
-	TRIAL_SHARE = 10, /* the list `trial` may have a tenth of a user's chunks */
+	BATCH = 16,	   /* chunks evicted at once: a hole in a row costs less than its parts */
+	MAP_PART = 4,	   /* a file whose map would take more than this part of it is not taken */
+	WRITES_MAX = 8,	   /* attempts to write a chunk where the system gives no memory */
+	LEAST = 4 << 20,   /* bytes: with less than that it does not make do */
+	TRIAL_SHARE = 10,  /* the list `trial` may have a tenth of a user's chunks, */
+	TRIAL_LEAST = 128, /* at least so many, but no more than a quarter */
 	LATE_ONE_IN = 8,
 	PARTS_MAX = SODA_WIRE_STORE_MAP,
 	DESCRIPTORS_MAX = 16384, /* and a quarter of what the process may have */
@@ -645,7 +646,7 @@ static void arrive_locked(struct chunk *c)
 	if (!++u->arrivals)
 		u->arrivals = 1;
 	c->settled = c->left && (away <= ready_of(u) || u->arrivals % LATE_ONE_IN == 0);
-	c->laps = c->settled && away <= ready_of(u) ? laps_after(away, ready_of(u)) : 0;
+	c->laps = c->settled ? laps_after(away, ready_of(u)) : 0;
 	link_newest_locked(c);
 }
 
@@ -656,12 +657,18 @@ struct batch {
 	int n;
 };
 
-/*
- * Which list gives the next victim: trial, as long as it has more than its share, else settled.
- */
+/* Programs' streams read ahead into trial: in a small store it is more than a tenth. */
+static uint64_t trial_share(uint64_t ready)
+{
+	uint64_t least = ready / 4 < TRIAL_LEAST ? ready / 4 : TRIAL_LEAST;
+
+	return ready / TRIAL_SHARE > least ? ready / TRIAL_SHARE : least;
+}
+
+/* The next victim: of trial, as long as it has more than its share, else of settled. */
 static struct chunk *next_locked(const struct user *u)
 {
-	if (u->trial.n > ready_of(u) / TRIAL_SHARE || !u->settled.n)
+	if (u->trial.n > trial_share(ready_of(u)) || !u->settled.n)
 		return u->trial.oldest;
 	return u->settled.oldest;
 }

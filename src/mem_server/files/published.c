@@ -4,20 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "mem_server/base/counters.h"
-
-/* Not 0, and not that of an object of an earlier instance of the server. */
-static uint64_t random_id(void)
-{
-	uint64_t id = 0;
-
-	while (!id)
-		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
-			id = 0;
-	return id;
-}
 
 int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAME + 1],
 			 struct soda_why *why)
@@ -59,7 +47,7 @@ static struct soda_file *create(uid_t uid, const char *name, const struct soda_m
 		free(published);
 		return NULL;
 	}
-	published->id = random_id();
+	published->id = soda_server_random_id();
 	published->uid = uid;
 	strcpy(published->name, name);
 	file->bytes = bytes;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,17 +17,6 @@
 #define MAX_PEERS 1024 /* of one client */
 
 /* The beginning and the end of a client */
-
-/* Not 0, and not to be guessed. */
-static uint64_t random_id(void)
-{
-	uint64_t id = 0;
-
-	while (!id)
-		if (getrandom(&id, sizeof(id), 0) != sizeof(id))
-			id = 0;
-	return id;
-}
 
 /* Whether the kernel says that the peer is another user, whose permissions decide about files. */
 static bool is_somebody_else(const struct soda_peer_info *info)
@@ -55,8 +43,8 @@ static struct soda_client *create_client(struct soda_clients *clients,
 		return NULL;
 	}
 	client->all = clients;
-	client->id = random_id();
-	client->secret = random_id();
+	client->id = soda_server_random_id();
+	client->secret = soda_server_random_id();
 	client->epoch = hello->epoch;
 	client->chunk_bytes = hello->chunk_bytes;
 	client->info = *info;
@@ -177,7 +165,7 @@ static void *reap(void *arg)
 
 int soda_clients_start(struct soda_clients *clients)
 {
-	clients->instance_id = random_id();
+	clients->instance_id = soda_server_random_id();
 	pthread_mutex_init(&clients->lock, NULL);
 	soda_cond_init(&clients->changed);
 	return -pthread_create(&clients->reaper, NULL, reap, clients);

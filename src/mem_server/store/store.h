@@ -116,6 +116,9 @@ int soda_memory_discard(const struct soda_store *store, const struct soda_memory
 void soda_memory_destroy(struct soda_store *store, struct soda_memory *memory,
 			 struct soda_account *account);
 
+/* An id or a secret: not 0, not to be guessed, and none that this or another server had before. */
+uint64_t soda_server_random_id(void);
+
 /* Write a sentence into why, which may not be NULL. */
 void soda_server_why(struct soda_why *why, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

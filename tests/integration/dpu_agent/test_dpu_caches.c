@@ -27,12 +27,8 @@ static void up(const char *options)
 
 static uint64_t stat_of(const char *name)
 {
-	struct peer tool;
-	uint64_t value;
+	uint64_t value = peer_stat_at(world.address, name);
 
-	assert_int_equal(peer_ask(&tool, world.address), 0);
-	value = peer_stat(&tool, name);
-	peer_leave(&tool);
 	assert_true(value != UINT64_MAX);
 	return value;
 }
