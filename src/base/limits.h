@@ -98,7 +98,7 @@ enum {
 	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for the server */
 	SODA_DPU_LOSSES_MAX = 1024, /* clients whose data the agent knows to have lost */
 
-	SODA_NODE_MIN = 16 << 20,  /* the least store of a node (--store), bytes */
+	SODA_NODE_MIN = 8 << 20,   /* the least store of a node (--store), bytes */
 	SODA_NODE_CHUNKS_MIN = 64, /* that must fit into it, or a program does not join */
 };
 

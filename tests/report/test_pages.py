@@ -70,7 +70,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(sorted(drawn), ["figure-10", "figure-11", "figure-6", "figure-7", "figure-8", "figure-9",
                                          "slow-down"])
         for told in ("A CPU <fast>", "soda eval --out '<DIR>'", "by <nothing>", "it was <killed>", "none valid",
-                     "2 threads", "in 184 runs: 1.009 to 1.010"):
+                     "2 threads", "in 200 runs: 1.009 to 1.010"):
             self.assertIn(told, parsed.text)
         self.assertEqual(parsed.text.count("it was <killed>"), 4)
 

@@ -19,7 +19,9 @@ MODES = {
               "agent's memory, which no cap counts",
     "dynamic": "base, and the dynamic cache, which holds edge data",
     "agg+async": "base, and aggregation and asynchronous forwarding",
-    "all": "the agent with everything on; the static cache as in static",
+    "store": "agg+async, and the node's store, in which the processes share the graph; it has what their page buffers "
+             "leave of what they have in the other modes",
+    "all": "the agent with everything on but the store; the static cache as in static",
 }
 DISK_MODES = ("ssd", "ssd+readahead", "ssd+advice")
 KINDS = {"on_demand": "on demand", "prefetch": "prefetch", "write_back": "write-back", "preload": "preload"}
@@ -43,11 +45,6 @@ def _hit_rate(run):
     return hits / asked if asked else None
 
 
-def _traffic_a_byte(run):
-    asked = run.get("programs_bytes")
-    return run["traffic"]["total"] / asked if asked and "traffic" in run else None
-
-
 @dataclass(frozen=True)
 class Cell:
     """The repetitions of one kind of run: of each the last try counts, and only if it is valid."""
@@ -69,10 +66,6 @@ class Cell:
     @cached_property
     def traffic(self):
         return _per_run(self.runs, "traffic", "total")
-
-    @cached_property
-    def traffic_a_byte(self):
-        return spread.of(map(_traffic_a_byte, self.runs))
 
     @cached_property
     def hit_rate(self):

@@ -23,6 +23,7 @@ COLOURS = {
     "static": ("#aa4499", "#a5509a"),
     "dynamic": ("#ee9955", "#c17f46"),
     "agg+async": ("#999933", "#85853a"),
+    "store": ("#332288", "#6a5acd"),
     "all": ("#cc3355", "#c4476a"),
     # kinds of traffic
     "on_demand": ("#4477aa", "#4a6f9e"),

@@ -134,7 +134,7 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "0",
 	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a"
-		  " user's programs, in so much memory: at least 16M. They connect by shm, and map"
+		  " user's programs, in so much memory: at least 8M. They connect by shm, and map"
 		  " it; the agent's memory cgroup pays for it. More than that may ever have, or "
 		  "than the"
 		  " machine has, is refused. 0: each program has copies of its own." },

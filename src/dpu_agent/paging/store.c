@@ -18,7 +18,7 @@ int soda_paging_store_start(struct soda_paging *paging)
 		return 0;
 	if (!paging->async || bytes < SODA_NODE_MIN) {
 		soda_log_error("--store %s",
-			       paging->async ? "of less than 16 MiB is of no use: make it larger"
+			       paging->async ? "of less than 8 MiB is of no use: make it larger"
 					     : "needs --async: a client waits for another's fill");
 		return -EINVAL;
 	}

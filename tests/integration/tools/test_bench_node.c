@@ -184,7 +184,7 @@ static void test_refusals(void **state)
 	refused(2, "power of two");
 	RUN("--buffer", "2/1");
 	refused(2, "--buffer");
-	RUN("--size", "48M", "--buffer", "8M");
+	RUN("--size", "46M", "--buffer", "8M");
 	refused(2, "at least 16 MiB");
 	RUN("--size", "32M");
 	refused(2, "at least 16 MiB");

@@ -112,9 +112,9 @@ static void test_writes_a_verified_report(void **state)
 	json_t *all;
 	size_t i;
 
-	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	EVAL("--modes", "memserver,store,all", "--apps", "bfs,pagerank", "--alone");
 	ended_well();
-	all = results(6);
+	all = results(8);
 	json_array_foreach(member(all, "runs"), i, r) check_run(r);
 	assert_string_equal(json_string_value(member(all, "format")), "soda-eval");
 	assert_int_equal(json_integer_value(member(all, "version")), 1);
@@ -137,9 +137,9 @@ static void test_draws_figures(void **state)
 	size_t i;
 
 	snprintf(out, sizeof(out), "%s/figures", dir);
-	EVAL("--modes", "ssd,ssd+readahead,ssd+advice,memserver,base,all", "--apps", "bfs");
+	EVAL("--modes", "ssd,ssd+readahead,ssd+advice,memserver,base,store,all", "--apps", "bfs");
 	ended_well();
-	all = results(11);
+	all = results(13);
 	json_array_foreach(member(all, "runs"), i, r) check_run(r);
 	json_decref(all);
 	for (i = 0; drawn() && i < sizeof(figures) / sizeof(figures[0]); i++) {
@@ -199,15 +199,15 @@ static void test_goes_on_after_an_interruption(void **state)
 {
 	uint64_t before = size_of("runs.jsonl");
 
-	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	EVAL("--modes", "memserver,store,all", "--apps", "bfs,pagerank", "--alone");
 	ended_well();
-	assert_non_null(strstr(run.err, "going on after 6 runs"));
+	assert_non_null(strstr(run.err, "going on after 8 runs"));
 	assert_int_equal(size_of("runs.jsonl"), before);
 	assert_int_equal(truncate(file("runs.jsonl"), (off_t)before - 20), 0);
-	EVAL("--modes", "memserver,all", "--apps", "bfs,pagerank", "--alone");
+	EVAL("--modes", "memserver,store,all", "--apps", "bfs,pagerank", "--alone");
 	ended_well();
-	assert_non_null(strstr(run.err, "going on after 5 runs"));
-	json_decref(results(6));
+	assert_non_null(strstr(run.err, "going on after 7 runs"));
+	json_decref(results(8));
 }
 
 /* A report of what is there, where nothing can draw: the numbers, and status 1. */
@@ -223,7 +223,7 @@ static void check_report_without_python(const char *const *report)
 	assert_int_equal(run.status, 1);
 	assert_non_null(strstr(run.err, "python3 is installed"));
 	assert_false(drawn());
-	json_decref(results(7));
+	json_decref(results(9));
 }
 
 /* Another mode in the same folder, and a report of all that is there. */
@@ -238,7 +238,7 @@ static void test_is_made_in_parts(void **state)
 	check_report_without_python(report);
 	assert_int_equal(program_run_within(SODA, report, LIMIT_MS, &run), 0);
 	assert_int_equal(run.status, drawn() ? 0 : 1);
-	all = results(7);
+	all = results(9);
 	assert_int_equal(json_array_size(member(all, "commands")), 3);
 	json_decref(all);
 }
@@ -247,7 +247,7 @@ static void test_keeps_evaluations_apart(void **state)
 {
 	EVAL("--modes", "memserver", "--apps", "bfs", "--alone", "--iterations", "4");
 	refused(2, "--fresh");
-	json_decref(results(7));
+	json_decref(results(9));
 }
 
 /* With a cgroup its processes are killed; without the right to one, they are seen to take more. */

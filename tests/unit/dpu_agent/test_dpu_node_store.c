@@ -50,7 +50,7 @@ static const struct soda_node_memory memory = { write_or_fail, punch };
 static int begin(void **state)
 {
 	atomic_store(&fail_writes, 0);
-	assert_int_equal(soda_node_store_create(SODA_NODE_MIN, &memory, &store), 0);
+	assert_int_equal(soda_node_store_create(ROOM * CHUNK, &memory, &store), 0);
 	return 0;
 }
 
@@ -513,7 +513,7 @@ static void test_many_objects(void **state)
 	getrlimit(RLIMIT_NOFILE, &was);
 	few = (struct rlimit){ 128, was.rlim_max };
 	setrlimit(RLIMIT_NOFILE, &few);
-	assert_int_equal(soda_node_store_create(SODA_NODE_MIN, &memory, &store), 0);
+	assert_int_equal(soda_node_store_create(ROOM * CHUNK, &memory, &store), 0);
 	setrlimit(RLIMIT_NOFILE, &was);
 	name.bytes = CHUNK;
 	for (int i = 0; i < 1000; i++) {

@@ -54,7 +54,7 @@ static const struct soda_option option_table[] = {
 	       .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford."),
 	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
 	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+"
-		      "async,all",
+		      "async,store,all",
 	       .help = "What is compared; dram, which says what the others may have, is always "
 		       "there."),
 	OPTION("repeat", 'r', UINT, repeat, .arg = "N", .def = "3", .min = 1, .max = 1000,
@@ -100,7 +100,10 @@ static const char description[] =
 	"(ssd: mmap; ssd+readahead: with the disk\'s own readahead; ssd+advice: advised as fabric "
 	"memory is), on a memory server over tcp (memserver), and through a DPU agent: plain "
 	"(base), with each of its optimisations alone (agg, async, static: vertex data in the "
-	"static cache, dynamic: edge data in the dynamic cache), with the first two, with all. "
+	"static cache, dynamic: edge data in the dynamic cache), with the first two (agg+async), "
+	"with these two and a store for the graph that the node's processes share (store: as large "
+	"as what their page buffers then leave of what they have in the other modes; needs "
+	"--host-transport shm), with all but the store (all). "
 	"Every result is verified by an independent serial check, or is byte for byte what that "
 	"has found right before. Writes runs.jsonl, as they end; results.json, results.csv, "
 	"figures as SVG, and all of it in one file, report.html. Where what draws is not installed "

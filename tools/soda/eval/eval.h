@@ -44,6 +44,7 @@ enum soda_eval_trait {
 	SODA_EVAL_FORWARDS = 1 << 5, /* --async */
 	SODA_EVAL_STATICS = 1 << 6,
 	SODA_EVAL_DYNAMICS = 1 << 7,
+	SODA_EVAL_SHARES = 1 << 8, /* --store: the node's store, for both processes */
 };
 
 /*
@@ -65,6 +66,9 @@ enum soda_eval_trait {
 	X(DYNAMIC, "dynamic", 2, SODA_EVAL_THROUGH_AGENT | SODA_EVAL_DYNAMICS)                     \
 	X(AGG_ASYNC, "agg+async", 2,                                                               \
 	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS)                     \
+	X(STORE, "store", 2,                                                                       \
+	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS | \
+		  SODA_EVAL_SHARES)                                                                \
 	X(ALL, "all", 2,                                                                           \
 	  SODA_EVAL_THROUGH_AGENT | SODA_EVAL_BESIDE | SODA_EVAL_AGGREGATES | SODA_EVAL_FORWARDS | \
 		  SODA_EVAL_STATICS | SODA_EVAL_DYNAMICS)
@@ -112,6 +116,8 @@ struct soda_eval_plan {
 struct soda_eval_needs {
 	uint64_t object_bytes, array_bytes; /* all data; of these the application's own arrays */
 	uint64_t limit_bytes, buffer_bytes; /* of a process's memory; of its page buffer */
+	/* With the node's store: the page buffer's part for what is not shared. */
+	uint64_t own_bytes;
 	bool arrays_fam;
 };
 
@@ -151,9 +157,15 @@ int soda_eval_graph_name(struct soda_eval_graph *graph, const char *spec, const 
 /* stage.c.  0 or negative errno after a message; close in either case. */
 int soda_eval_stage_open(struct soda_eval_stage *stage);
 void soda_eval_stage_close(struct soda_eval_stage *stage);
-/* Start an agent for this mode. */
-int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_graph *graph,
-			  enum soda_eval_mode mode, const struct soda_eval_needs *needs);
+/* Start an agent for this run's mode, which may have a store for its processes. */
+int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_run *run,
+			  const struct soda_eval_needs *needs);
+/*
+ * The size of the node's store in a run, bytes: what the page buffers of the run's processes leave
+ * of what they have in other modes.  0: the run has no store, and needs may be NULL.
+ */
+uint64_t soda_eval_store_bytes(const struct soda_eval_run *run,
+			       const struct soda_eval_needs *needs);
 /* The sizes of that agent's caches, for a report. */
 void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda_eval_graph *graph,
 			    const struct soda_eval_needs *needs, uint64_t *dynamic_p,

@@ -96,6 +96,11 @@ static const char *const columns[] = {
 	"agent_cpu_ns",
 	"server_cpu_ns",
 	"readahead_kib",
+	"background_runs",
+	"store_bytes",
+	"store_hits",
+	"store_waits",
+	"store_fills",
 };
 static const char *const traffic_columns[] = { "on_demand", "prefetch", "write_back", "preload",
 					       "total" };

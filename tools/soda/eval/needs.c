@@ -45,6 +45,11 @@ void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 	needs.buffer_bytes = (needs.object_bytes / 3 - own) / plan->chunk_bytes * plan->chunk_bytes;
 	if (needs.buffer_bytes < least)
 		needs.buffer_bytes = least;
+	/* With a store the graph is there, and what is stored to has its part of the buffer. */
+	needs.own_bytes = least;
+	if (needs.arrays_fam)
+		needs.own_bytes += (needs.buffer_bytes - least) / plan->chunk_bytes *
+				   needs.array_bytes / needs.object_bytes * plan->chunk_bytes;
 	needs.limit_bytes =
 		plan->limit_bytes ? plan->limit_bytes : own + needs.buffer_bytes + allowance(plan);
 	*needs_p = needs;

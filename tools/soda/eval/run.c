@@ -27,9 +27,12 @@ static const char *const counters[][2] = {
 	{ "cache_misses", "misses" },
 	{ "cache_useless_bytes", "useless_bytes" },
 	{ "cache_switched_off", "switched_off" },
+	{ "store_hits", "store_hits" },
+	{ "store_waits", "store_waits" },
+	{ "store_fills", "store_fills" },
 };
 
-enum { KINDS = 4, COUNTERS = sizeof(counters) / sizeof(counters[0]) };
+enum { KINDS = 4, STORE_FILLS = 11, COUNTERS = sizeof(counters) / sizeof(counters[0]) };
 
 /* One run under way. */
 struct scene {
@@ -49,6 +52,7 @@ struct scene {
 /* Numbers that are read before a run and after it. */
 struct readings {
 	uint64_t agent_cpu_ns, server_cpu_ns, background_fetched, counters[COUNTERS];
+	unsigned background_runs; /* searches that it has finished */
 	struct soda_bench_link_bytes link;
 };
 
@@ -78,6 +82,11 @@ static bool is_fabric(const struct scene *s)
 	return has_agent(s) || s->run->mode == SODA_EVAL_MEMSERVER;
 }
 
+static bool shares(const struct scene *s)
+{
+	return soda_eval_mode_has(s->run->mode, SODA_EVAL_SHARES);
+}
+
 static int read_agent(struct scene *s, struct readings *out)
 {
 	json_t *stats;
@@ -94,10 +103,15 @@ static int read_agent(struct scene *s, struct readings *out)
 static void read_background(struct scene *s, struct readings *out)
 {
 	const json_t *counts;
-	char pid[16];
+	char pid[16], line[160];
 	json_t *stats;
 
-	if (s->apps[1].pid <= 0 || !is_fabric(s))
+	if (s->apps[1].pid <= 0)
+		return;
+	soda_eval_last_line(s->background_log, line, sizeof(line));
+	if (sscanf(line, "bfs: run %u of", &out->background_runs) != 1)
+		out->background_runs = 0;
+	if (!is_fabric(s))
 		return;
 	snprintf(pid, sizeof(pid), "%ld", (long)s->apps[1].pid);
 	stats = soda_stat_ask(WHO, pid);
@@ -140,6 +154,12 @@ static const char *memory_of(const struct scene *s)
 	return is_disk(s) ? "mmap" : "dram";
 }
 
+/* Of a process's page buffer; with a store the graph lies there. */
+static uint64_t buffer_bytes(const struct scene *s)
+{
+	return shares(s) ? s->needs->own_bytes : s->needs->buffer_bytes;
+}
+
 static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 {
 	bool fabric = is_fabric(s);
@@ -154,7 +174,7 @@ static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 		.log = s->log,
 		.server = s->run->mode == SODA_EVAL_MEMSERVER ? s->stage->server.address : NULL,
 		.dpu = has_agent(s) ? s->stage->agent.address : NULL,
-		.buffer_bytes = fabric ? s->needs->buffer_bytes : 0,
+		.buffer_bytes = fabric ? buffer_bytes(s) : 0,
 		.chunk_bytes = fabric ? s->plan->chunk_bytes : 0,
 		.warm_bytes = warm_bytes(s),
 		.threads = s->plan->threads,
@@ -250,7 +270,7 @@ static int prepare(struct scene *s)
 	unlink(s->background_log);
 	prepare_disk(s);
 	if (has_agent(s))
-		err = soda_eval_agent_start(s->stage, s->graph, s->run->mode, s->needs);
+		err = soda_eval_agent_start(s->stage, s->run, s->needs);
 	if (!err && capped)
 		err = soda_cgroup_open_memory(s->needs->limit_bytes * s->run->processes, false,
 					      s->stage->owner, &s->stage->cap);
@@ -310,6 +330,11 @@ static void add_traffic(struct scene *s, json_t *out, const struct readings *a,
 		soda_json_set_count(i < KINDS ? traffic : out, counters[i][1], n);
 	}
 	soda_json_set_count(traffic, "total", total);
+	soda_json_set_count(out, "store_bytes", soda_eval_store_bytes(s->run, s->needs));
+	if (shares(s) && b->counters[STORE_FILLS] == a->counters[STORE_FILLS])
+		invalid(s,
+			"the processes did not share the agent's store: that takes shm and minor "
+			"faults of userfaultfd for shared memory (Linux 5.14)");
 	soda_json_set_count(out, "programs_bytes", fetched + written + background);
 	json_object_set_new(out, "traffic", traffic);
 	if (!s->plan->link.rate[0] || !is_fabric(s))
@@ -337,6 +362,9 @@ static json_t *report(struct scene *s, const struct readings *before, const stru
 	soda_json_set_count(out, "host_cpu_ns", s->apps[0].cpu_ns);
 	soda_json_set_count(out, "agent_cpu_ns", after->agent_cpu_ns - before->agent_cpu_ns);
 	soda_json_set_count(out, "server_cpu_ns", after->server_cpu_ns - before->server_cpu_ns);
+	if (run->processes > 1)
+		soda_json_set_count(out, "background_runs",
+				    after->background_runs - before->background_runs);
 	if (is_disk(s))
 		soda_json_set_count(out, "readahead_kib", s->readahead_kib);
 	return out;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "soda/eval/eval.h"
 
 /* The paper's node has 16 GiB and its agent's cache 1 GiB. */
@@ -77,14 +78,27 @@ static const char *yes(enum soda_eval_mode mode, enum soda_eval_trait trait, con
 	return soda_eval_mode_has(mode, trait) ? on : off;
 }
 
-int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_graph *graph,
-			  enum soda_eval_mode mode, const struct soda_eval_needs *needs)
+uint64_t soda_eval_store_bytes(const struct soda_eval_run *run, const struct soda_eval_needs *needs)
 {
-	char listen[64] = "tcp://127.0.0.1:0", dynamic[48], fixed[48], entry[48];
-	uint64_t dynamic_bytes, static_bytes, entry_bytes;
+	uint64_t bytes;
 
-	soda_eval_agent_caches(stage->plan, graph, needs, &dynamic_bytes, &static_bytes,
-			       &entry_bytes);
+	if (!soda_eval_mode_has(run->mode, SODA_EVAL_SHARES))
+		return 0;
+	bytes = run->processes * (needs->buffer_bytes - needs->own_bytes);
+	return bytes > SODA_NODE_MIN ? bytes : SODA_NODE_MIN;
+}
+
+int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_run *run,
+			  const struct soda_eval_needs *needs)
+{
+	char listen[64] = "tcp://127.0.0.1:0", dynamic[48], fixed[48], entry[48], store[48];
+	uint64_t dynamic_bytes, static_bytes, entry_bytes;
+	enum soda_eval_mode mode = run->mode;
+
+	soda_eval_agent_caches(stage->plan, &stage->plan->graphs[run->graph], needs, &dynamic_bytes,
+			       &static_bytes, &entry_bytes);
+	snprintf(store, sizeof(store), "--store=%llu",
+		 (unsigned long long)soda_eval_store_bytes(run, needs));
 	snprintf(dynamic, sizeof(dynamic), "--cache-bytes=%llu", (unsigned long long)dynamic_bytes);
 	snprintf(fixed, sizeof(fixed), "--static-bytes=%llu", (unsigned long long)static_bytes);
 	snprintf(entry, sizeof(entry), "--entry-bytes=%llu", (unsigned long long)entry_bytes);
@@ -103,6 +117,7 @@ int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_
 		dynamic,
 		fixed,
 		entry,
+		store,
 		yes(mode, SODA_EVAL_PLAIN, "--base=yes", "--base=no"),
 		yes(mode, SODA_EVAL_AGGREGATES, "--aggregate=yes", "--aggregate=no"),
 		yes(mode, SODA_EVAL_FORWARDS, "--async=yes", "--async=no"),

@@ -39,7 +39,7 @@ static const struct soda_option option_table[] = {
 	       .help = "Chunk size, a power of two; a trace brings its own."),
 	OPTION("buffer", 'b', STRING, buffer, .arg = "SIZE", .def = "1/3",
 	       .help = "Memory of either mode: the store's, and that of all page buffers "
-		       "together; a size, or a fraction of the file's. At least 16M, and 64 "
+		       "together; a size, or a fraction of the file's. At least 8M, and 64 "
 		       "chunks."),
 	OPTION("touch", 0, CHOICE, touch, .arg = "WHAT", .def = "word",
 	       .choices = soda_bench_touch_names,
