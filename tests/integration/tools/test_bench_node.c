@@ -184,10 +184,10 @@ static void test_refusals(void **state)
 	refused(2, "power of two");
 	RUN("--buffer", "2/1");
 	refused(2, "--buffer");
-	RUN("--size", "46M", "--buffer", "8M");
-	refused(2, "at least 16 MiB");
-	RUN("--size", "32M");
-	refused(2, "at least 16 MiB");
+	RUN("--size", "46M", "--buffer", "6M");
+	refused(2, "at least 8 MiB");
+	RUN("--size", "16M");
+	refused(2, "at least 8 MiB");
 	RUN("--chunk", "1M", "--size", "96M");
 	refused(2, "at least 64 MiB");
 	RUN("--man");
