@@ -118,7 +118,8 @@ static const struct soda_option options[] = {
 	  AT(static_bytes),
 	  .arg = "SIZE",
 	  .def = "1G",
-	  .help = "Most that the static cache may hold, of all programs." },
+	  .help = "Most that the static cache may hold, of all programs; beside it half of --store,"
+		  " for objects that are there." },
 	{ .name = "static-rule",
 	  .env = ENV "STATIC_RULE",
 	  .type = SODA_OPT_LIST,

@@ -178,17 +178,17 @@ static void fetch(void *arg, struct soda_fill *fill)
 }
 
 /* A rule of the operator's has wanted the range, not the program: the budget counts that. */
-static void count_ruled(const struct soda_loader *l, uint32_t bytes)
+static void count_ruled(struct soda_session *s, struct soda_paging_region *r, uint32_t bytes)
 {
-	struct soda_caches *c = &soda_paging(l->session)->caches;
+	struct soda_caches *c = &soda_paging(s)->caches;
 
-	if (c->dynamic && atomic_load_explicit(&l->region->cache.ruled, memory_order_relaxed))
+	if (c->dynamic && atomic_load_explicit(&r->cache.ruled, memory_order_relaxed))
 		soda_prefetch_ruled(c->dynamic, bytes);
 }
 
-static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
+int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+		     uint8_t *memory, uint64_t bytes)
 {
-	const struct soda_loader *l = source;
 	int ret = 0;
 
 	while (bytes && ret == 0) {
@@ -197,13 +197,20 @@ static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
 
 		soda_count_add(SODA_COUNT_net_preload, 1);
 		soda_count_add(SODA_COUNT_net_preload_bytes, part);
-		count_ruled(l, part);
-		ret = read_now(l->session, l->region, offset, memory, &run, 1);
+		count_ruled(s, r, part);
+		ret = read_now(s, r, offset, memory, &run, 1);
 		offset += part;
 		memory += part;
 		bytes -= part;
 	}
 	return ret;
+}
+
+static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
+{
+	const struct soda_loader *l = source;
+
+	return soda_caches_load(l->session, l->region, offset, memory, bytes);
 }
 
 /* Start, end */
@@ -461,6 +468,8 @@ static int make_static(struct soda_session *s, struct soda_paging_region *r,
 
 	if (!c->statics)
 		return refuse(&reply->why, -ENOTSUP, "the agent's static cache is switched off");
+	if (soda_paging_store_has(r))
+		return soda_paging_store_pin(s, r, a, &reply->why);
 	ret = soda_static_add(c->statics, &r->cache.set, &r->cache.name, a->offset, a->bytes, load,
 			      &loader, &range, &reply->why);
 	if (ret || !shares)
@@ -479,6 +488,8 @@ static int end_static(struct soda_session *s, struct soda_paging_region *r,
 	int ret =
 		c->statics ? soda_static_remove(c->statics, &r->cache.set, a->offset, a->bytes) : 0;
 
+	if (ret >= 0)
+		ret = soda_paging_store_unpin(r, a);
 	if (ret == -EBUSY)
 		return refuse(why, ret,
 			      "a part of the range is in the static cache together with"

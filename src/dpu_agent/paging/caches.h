@@ -91,12 +91,20 @@ void soda_caches_fetched(struct soda_caches *c, uint32_t bytes, uint64_t ns);
 
 /*
  * Carry out SODA_MSG_ADVISE, for a region that is held and has no unwritten data.  shares: the
- * reply may carry shared memory.  0; -ENOTSUP: that cache is off; -EINVAL; errors of
- * soda_static_add and soda_static_remove.
+ * reply may carry shared memory.  What is to be static of a region that has joined the node's store
+ * is pinned there.  0; -ENOTSUP: that cache is off; -EINVAL; errors of soda_static_add and
+ * soda_static_remove, soda_paging_store_pin and soda_paging_store_unpin.
  */
 int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *advise, bool shares,
 		       struct soda_reply *reply);
+/*
+ * READ [offset, + bytes) of a region that is held, for its program or a rule, and wait for that:
+ * counted as a load of the static cache, where what is read goes to the node's store, too.  0 or
+ * the connection's error.
+ */
+int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+		     uint8_t *memory, uint64_t bytes);
 /* What the options advise for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
 uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
 

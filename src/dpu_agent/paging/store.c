@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/lock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/paging.h"
 
@@ -102,6 +104,118 @@ void soda_paging_store_leave(struct soda_paging_region *r)
 	soda_node_leave(&r->member);
 }
 
+/* Pins: the static cache of regions that have joined */
+
+enum { RUN_BYTES = 1 << 20 }; /* read at once */
+
+bool soda_paging_store_has(const struct soda_paging_region *r)
+{
+	return atomic_load(&r->object); /* pairs with join's store */
+}
+
+/* Waits for a chunk that somebody else fills, or that is being evicted. */
+struct awaited {
+	struct soda_node_waiter waiter;
+	_Atomic uint32_t told; /* futex; 1: ask again, 2: the chunk is READY */
+};
+
+static void tell_awaited(struct soda_node_waiter *w, bool ready)
+{
+	struct awaited *a = (struct awaited *)w;
+
+	atomic_store(&a->told, ready ? 2 : 1);
+	soda_futex_wake(&a->told, 1);
+}
+
+/* True: the chunk is READY; else it is to be asked for again. */
+static bool await_chunk(struct awaited *a)
+{
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "another client's fill of a chunk of the node's store");
+	while (!atomic_load(&a->told))
+		soda_wait_futex(&wait, &a->told, 0);
+	soda_wait_end(&wait);
+	return atomic_load(&a->told) == 2;
+}
+
+/* Read n chunks from `first` on, which are FILLING for this thread. */
+static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32_t first,
+		    uint32_t n)
+{
+	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes, bytes = n * chunk;
+	uint64_t at = first * (uint64_t)chunk;
+	struct soda_block *block;
+	int ret, failed = 0;
+
+	if (bytes > r->mr.bytes - at)
+		bytes = (uint32_t)(r->mr.bytes - at);
+	block = soda_block_get(bytes);
+	ret = block ? soda_caches_load(s, r, at, block->memory, bytes) : -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		const void *data = ret ? NULL : block->memory + i * (size_t)chunk;
+		int kept = soda_node_filled(r->member.object, first + i, data, ret);
+
+		failed = failed ? failed : kept;
+	}
+	if (block)
+		soda_block_put(block);
+	return failed;
+}
+
+/*
+ * Read what is missing of the chunks, and wait for what others bring.  This thread brings what it
+ * has begun before it waits, so that two such threads never wait for each other.
+ */
+static int bring(struct soda_session *s, struct soda_paging_region *r, uint32_t first, uint32_t end)
+{
+	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	uint32_t most = chunk < RUN_BYTES ? RUN_BYTES / chunk : 1;
+	int ret = 0;
+
+	while (first < end && !ret) {
+		struct awaited a = { .waiter.told = tell_awaited };
+		enum soda_node_answer answer = SODA_NODE_FILL;
+		uint32_t n = 0;
+
+		while (n < most && first + n < end && answer == SODA_NODE_FILL) {
+			answer = soda_node_ask(r->member.object, first + n, &a.waiter);
+			n += answer == SODA_NODE_FILL;
+		}
+		if (n)
+			ret = fill_run(s, r, first, n);
+		first += n;
+		if (answer == SODA_NODE_READY || (answer == SODA_NODE_WAITS && await_chunk(&a)))
+			first++;
+	}
+	return ret;
+}
+
+int soda_paging_store_pin(struct soda_session *s, struct soda_paging_region *r,
+			  const struct soda_wire_advise *a, struct soda_why *why)
+{
+	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	int before = soda_node_pin(&r->member, a->offset, a->bytes, why), ret;
+
+	if (before < 0)
+		return before;
+	ret = bring(s, r, (uint32_t)(a->offset / chunk),
+		    (uint32_t)((a->offset + a->bytes - 1) / chunk) + 1);
+	if (ret && !before)
+		soda_node_unpin(&r->member, a->offset, a->bytes);
+	if (ret)
+		snprintf(why->text, sizeof(why->text),
+			 "the node's store: %llu bytes at %llu cannot be had: %s",
+			 (unsigned long long)a->bytes, (unsigned long long)a->offset,
+			 soda_strerror(ret));
+	return ret;
+}
+
+int soda_paging_store_unpin(struct soda_paging_region *r, const struct soda_wire_advise *a)
+{
+	return soda_paging_store_has(r) ? soda_node_unpin(&r->member, a->offset, a->bytes) : 0;
+}
+
 /* READs */
 
 static struct soda_span stored_span(const struct soda_task *task)
@@ -196,6 +310,15 @@ void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
 	count(m, "store_evictions", "chunks that made room for others", s.evictions);
 	count_bytes(m, "store_evicted_bytes", "data of them", s.bytes_evicted);
 	count(m, "store_held", "evictions put off: a program had just mapped the chunk", s.held);
+	soda_metrics_say_size(m, "store_pinned_bytes",
+			      "of it, kept for good: the static cache of what is in the store",
+			      s.pinned);
+	soda_metrics_say_size(m, "store_pinned_most_bytes", "most that may be kept for good",
+			      s.pinned_most);
+	soda_metrics_say_level(m, "store_pins", "ranges that programs and rules keep there",
+			       s.pins);
+	count(m, "store_pins_refused", "ranges that were to be kept, and were refused",
+	      s.pins_refused);
 	count(m, "store_refused", "attempts to join that were refused", s.refused);
 	count(m, "store_passed", "READs answered with data that there was no memory to keep",
 	      s.passed);

@@ -25,6 +25,7 @@ struct soda_paging;
 struct soda_paging_region;
 struct soda_session;
 struct soda_task;
+struct soda_wire_advise;
 
 /* Make the store that the options want. 0; -EINVAL, -ENOMEM..., logged. */
 int soda_paging_store_start(struct soda_paging *paging);
@@ -32,6 +33,17 @@ int soda_paging_store_start(struct soda_paging *paging);
 int soda_paging_store_call(struct soda_session *s, struct soda_paging_region *r,
 			   const struct soda_wire_store *ask, bool shares,
 			   struct soda_reply *reply);
+/* Whether the region has joined: true as long as it is held from then on. */
+bool soda_paging_store_has(const struct soda_paging_region *r);
+/*
+ * SODA_WIRE_STATIC_CACHE, for a region that has joined and is held: pin the range's chunks, and
+ * read those that are not in the store.  Blocks meanwhile.  0; errors of soda_node_pin, of the
+ * connection, of want of memory: nothing is pinned.
+ */
+int soda_paging_store_pin(struct soda_session *s, struct soda_paging_region *r,
+			  const struct soda_wire_advise *a, struct soda_why *why);
+/* The end of that, for a region that is held, where it has joined. As soda_node_unpin. */
+int soda_paging_store_unpin(struct soda_paging_region *r, const struct soda_wire_advise *a);
 /* Nothing holds the region any more: it leaves the store, if it has joined. */
 void soda_paging_store_leave(struct soda_paging_region *r);
 

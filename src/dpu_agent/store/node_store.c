@@ -16,10 +16,12 @@
 #include "base/wait.h"
 
 enum {
+	PINS_PART = 2,	   /* half of the store may be pinned, and half of a share */
+	PINS_MAX = 4096,   /* ranges of an object */
 	BATCH = 16,	   /* chunks evicted at once: a hole in a row costs less than its parts */
 	MAP_PART = 4,	   /* a file whose map would take more than this part of it is not taken */
 	WRITES_MAX = 8,	   /* attempts to write a chunk where the system gives no memory */
-	LEAST = 4 << 20,   /* bytes: with less than that it does not make do */
+	LEAST = 4 << 20,   /* bytes beside pinned ones: with less it does not make do */
 	TRIAL_SHARE = 10,  /* the list `trial` may have a tenth of a user's chunks, */
 	TRIAL_LEAST = 128, /* at least so many, but no more than a quarter */
 	LATE_ONE_IN = 8,
@@ -38,10 +40,11 @@ enum chunk_state {
 /* All guarded by the store's lock. */
 struct chunk {
 	struct soda_node_object *object; /* NULL: it has never been asked for */
-	struct chunk *next, *prev;	 /* READY: in its user's list */
+	struct chunk *next, *prev;	 /* READY and not pinned: in its user's list */
 	struct soda_node_waiter *waiters;
 	uint32_t generation;
 	uint32_t left; /* its user's arrivals when it was evicted last; 0: it never was */
+	uint32_t pins; /* ranges that it is pinned by */
 	uint8_t state; /* enum chunk_state */
 	uint8_t laps;  /* times that it goes to its list's end before it is a victim */
 	bool settled;  /* in which list it belongs */
@@ -54,14 +57,20 @@ struct list {
 	uint64_t n;
 };
 
-/* A user's READY chunks, in two lists: see "Replacement". */
+/* A user's READY chunks, but for pinned ones, in two lists: see "Replacement". */
 struct user {
 	struct user *next;
 	uid_t uid;
 	unsigned objects;
-	uint64_t used;
+	uint64_t used, pinned;
 	struct list trial, settled;
 	uint32_t arrivals; /* chunks that were filled; never 0 after the first */
+};
+
+/* A range that a member has pinned. */
+struct pin {
+	struct pin *next;
+	uint32_t member, first, n;
 };
 
 struct soda_node_object {
@@ -76,6 +85,8 @@ struct soda_node_object {
 	struct chunk *chunks;
 	uint64_t members; /* a bit each; guarded by the lock, and so below */
 	uint32_t taken;	  /* chunks that are not EMPTY */
+	struct pin *pins; /* of all members */
+	uint32_t pins_n;
 	struct soda_node_object *next;
 };
 
@@ -204,6 +215,13 @@ static void unlink_locked(struct chunk *c)
 	*(c->prev ? &c->prev->next : &l->oldest) = c->next;
 	*(c->next ? &c->next->prev : &l->newest) = c->prev;
 	l->n--;
+}
+
+/* A chunk that is READY, and in no list: it becomes its list's newest, unless it is pinned. */
+static void enlist_locked(struct chunk *c)
+{
+	if (!c->pins)
+		link_newest_locked(c);
 }
 
 /* They have to ask again: the thread tells them, because the caller may have locks of others. */
@@ -440,6 +458,198 @@ static int make_object(struct soda_node_store *store, const struct soda_node_nam
 	return ret;
 }
 
+/*
+ * Pins.  A pinned chunk that is READY is in no list, so that nobody comes across it who looks for
+ * victims.  One that is pinned while it is being evicted goes, and is asked for again.
+ */
+
+static void pin_chunk_locked(struct soda_node_object *o, uint32_t index)
+{
+	struct chunk *c = &o->chunks[index];
+
+	if (c->pins++)
+		return;
+	o->user->pinned += bytes_of(o, index);
+	o->store->stats.pinned += bytes_of(o, index);
+	if (c->state == READY)
+		unlink_locked(c);
+}
+
+static void unpin_chunk_locked(struct soda_node_object *o, uint32_t index)
+{
+	struct chunk *c = &o->chunks[index];
+
+	if (--c->pins)
+		return;
+	o->user->pinned -= bytes_of(o, index);
+	o->store->stats.pinned -= bytes_of(o, index);
+	if (c->state == READY)
+		link_newest_locked(c);
+}
+
+/* The member's pins inside of the chunks end. The caller frees what is returned. */
+static struct pin *take_pins_locked(struct soda_node_object *o, uint32_t member, uint32_t first,
+				    uint32_t n)
+{
+	struct pin **link = &o->pins, *taken = NULL, *p;
+
+	while ((p = *link)) {
+		if (p->member != member || p->first < first || p->first + p->n > first + n) {
+			link = &p->next;
+			continue;
+		}
+		*link = p->next;
+		for (uint32_t i = 0; i < p->n; i++)
+			unpin_chunk_locked(o, p->first + i);
+		o->pins_n--;
+		o->store->stats.pins--;
+		p->next = taken;
+		taken = p;
+	}
+	return taken;
+}
+
+static int free_pins(struct pin *pins)
+{
+	int n = 0;
+
+	while (pins) {
+		struct pin *next = pins->next;
+
+		free(pins);
+		pins = next;
+		n++;
+	}
+	return n;
+}
+
+/* The chunks that the range touches. False: it is not inside of the file. */
+static bool cut_range(const struct soda_node_object *o, uint64_t offset, uint64_t bytes,
+		      uint32_t *first_p, uint32_t *n_p)
+{
+	uint32_t chunk = o->name.chunk_bytes;
+
+	if (!bytes || offset >= o->name.bytes || bytes > o->name.bytes - offset)
+		return false;
+	*first_p = (uint32_t)(offset / chunk);
+	*n_p = (uint32_t)((offset + bytes - 1) / chunk) - *first_p + 1;
+	return true;
+}
+
+/* What a user may have pinned: half of its share, and of all what others have left of the half. */
+static uint64_t room_for_pins_locked(const struct soda_node_store *store, const struct user *u)
+{
+	uint64_t all = store->stats.capacity / PINS_PART, own = all / store->users_n;
+
+	all -= all < store->stats.pinned ? all : store->stats.pinned;
+	own -= own < u->pinned ? own : u->pinned;
+	return own < all ? own : all;
+}
+
+static int refuse_pin_locked(const struct soda_node_object *o, uint64_t wanted,
+			     struct soda_why *why)
+{
+	struct soda_node_store *store = o->store;
+
+	store->stats.pins_refused++;
+	snprintf(why->text, sizeof(why->text),
+		 "the node's store: %llu KiB wanted, but only %llu more may be kept: choose less, "
+		 "or start the agent with a larger --store",
+		 (unsigned long long)wanted >> 10,
+		 (unsigned long long)room_for_pins_locked(store, o->user) >> 10);
+	return -ENOSPC;
+}
+
+static int refuse_many_locked(const struct soda_node_object *o, struct soda_why *why)
+{
+	o->store->stats.pins_refused++;
+	snprintf(why->text, sizeof(why->text),
+		 "the node's store: programs have %d ranges of the file kept already: choose fewer "
+		 "and larger ones",
+		 PINS_MAX);
+	return -ENOSPC;
+}
+
+static bool has_pinned_locked(const struct soda_node_object *o, uint32_t member, uint32_t first,
+			      uint32_t n)
+{
+	const struct pin *p = o->pins;
+
+	while (p && (p->member != member || p->first > first || p->first + p->n < first + n))
+		p = p->next;
+	return p;
+}
+
+/* 0: *p is the object's now; 1, -ENOSPC: it is not. */
+static int add_pin_locked(struct soda_node_object *o, struct pin *p, struct soda_why *why)
+{
+	uint64_t more = 0;
+
+	if (has_pinned_locked(o, p->member, p->first, p->n))
+		return 1;
+	if (o->pins_n == PINS_MAX)
+		return refuse_many_locked(o, why);
+	for (uint32_t i = p->first; i < p->first + p->n; i++)
+		more += o->chunks[i].pins ? 0 : bytes_of(o, i);
+	if (more > room_for_pins_locked(o->store, o->user))
+		return refuse_pin_locked(o, more, why);
+	for (uint32_t i = p->first; i < p->first + p->n; i++)
+		pin_chunk_locked(o, i);
+	p->next = o->pins;
+	o->pins = p;
+	o->pins_n++;
+	o->store->stats.pins++;
+	return 0;
+}
+
+int soda_node_pin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes,
+		  struct soda_why *why)
+{
+	struct soda_node_object *o = member->object;
+	uint32_t first, n;
+	struct pin *p;
+	int ret;
+
+	if (!cut_range(o, offset, bytes, &first, &n)) {
+		snprintf(why->text, sizeof(why->text), "the range is not inside of the file");
+		return -EINVAL;
+	}
+	p = malloc(sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	*p = (struct pin){ .member = member->number, .first = first, .n = n };
+	pthread_mutex_lock(&o->store->lock);
+	ret = add_pin_locked(o, p, why);
+	pthread_mutex_unlock(&o->store->lock);
+	if (ret)
+		free(p);
+	return ret;
+}
+
+static bool lies_across(const struct pin *p, uint32_t first, uint32_t n)
+{
+	return p->first < first + n && first < p->first + p->n &&
+	       (p->first < first || p->first + p->n > first + n);
+}
+
+int soda_node_unpin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes)
+{
+	struct soda_node_object *o = member->object;
+	struct pin *taken = NULL;
+	uint32_t first, n;
+	bool across = false;
+
+	if (!cut_range(o, offset, bytes, &first, &n))
+		return 0;
+	pthread_mutex_lock(&o->store->lock);
+	for (const struct pin *p = o->pins; p && !across; p = p->next)
+		across = p->member == member->number && lies_across(p, first, n);
+	if (!across)
+		taken = take_pins_locked(o, member->number, first, n);
+	pthread_mutex_unlock(&o->store->lock);
+	return across ? -EBUSY : free_pins(taken);
+}
+
 /* Joining */
 
 static int refuse(struct soda_node_store *store, int err, struct soda_why *why, const char *text)
@@ -569,6 +779,7 @@ void soda_node_leave(struct soda_node_member *member)
 {
 	struct soda_node_object *o = member->object;
 	struct soda_node_store *store = o ? o->store : NULL;
+	struct pin *pins;
 
 	if (!o)
 		return;
@@ -577,8 +788,10 @@ void soda_node_leave(struct soda_node_member *member)
 	memset((void *)soda_store_member(o->map, o->chunks_n, member->number), 0, SODA_WIRE_PAGE);
 	o->members &= ~(1ull << member->number);
 	store->stats.members--;
+	pins = take_pins_locked(o, member->number, 0, o->chunks_n);
 	o = drop_locked(o);
 	pthread_mutex_unlock(&store->lock);
+	free_pins(pins);
 	if (o)
 		free_object(o);
 }
@@ -647,7 +860,7 @@ static void arrive_locked(struct chunk *c)
 		u->arrivals = 1;
 	c->settled = c->left && (away <= ready_of(u) || u->arrivals % LATE_ONE_IN == 0);
 	c->laps = c->settled ? laps_after(away, ready_of(u)) : 0;
-	link_newest_locked(c);
+	enlist_locked(c);
 }
 
 /* Eviction */
@@ -855,7 +1068,7 @@ static struct soda_node_object *settle_evicted_locked(struct soda_node_store *st
 	}
 	c->state = READY;
 	c->waiters = NULL;
-	link_newest_locked(c);
+	enlist_locked(c);
 	publish(c, SODA_STORE_READY);
 	send_back_locked(store, waiters);
 	return NULL;
@@ -963,8 +1176,8 @@ static void settle_for_less(struct soda_node_store *store)
 	if (store->stats.capacity > store->stats.used)
 		store->stats.capacity = store->stats.used;
 	store->stats.capacity -= store->stats.capacity / 16;
-	if (store->stats.capacity < LEAST)
-		store->stats.capacity = LEAST;
+	if (store->stats.capacity < store->stats.pinned + LEAST)
+		store->stats.capacity = store->stats.pinned + LEAST;
 	capacity = store->stats.capacity;
 	tell = !store->told_limit;
 	store->told_limit = true;
@@ -1145,20 +1358,32 @@ void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stat
 {
 	pthread_mutex_lock(&store->lock);
 	*stats_p = store->stats;
+	stats_p->pinned_most = store->stats.capacity / PINS_PART;
 	pthread_mutex_unlock(&store->lock);
 }
 
 /* Accounts */
 
-static void sum_object(const struct soda_node_object *o, uint64_t *used_p, uint64_t *ready_p,
-		       uint32_t *taken_p)
+struct sums {
+	uint64_t used, ready, pinned; /* bytes; chunks that belong into lists; bytes */
+	uint64_t pins, pins_of_chunks;
+	uint32_t taken; /* of one object */
+};
+
+static void sum_object(const struct soda_node_object *o, struct sums *s)
 {
-	*taken_p = 0;
+	s->taken = 0;
 	for (uint32_t i = 0; i < o->chunks_n; i++) {
-		*taken_p += o->chunks[i].state != EMPTY;
-		*used_p += o->chunks[i].state != EMPTY ? bytes_of(o, i) : 0;
-		*ready_p += o->chunks[i].state == READY;
+		const struct chunk *c = &o->chunks[i];
+
+		s->taken += c->state != EMPTY;
+		s->used += c->state != EMPTY ? bytes_of(o, i) : 0;
+		s->ready += c->state == READY && !c->pins;
+		s->pinned += c->pins ? bytes_of(o, i) : 0;
+		s->pins_of_chunks += c->pins;
 	}
+	for (const struct pin *p = o->pins; p; p = p->next)
+		s->pins += p->n;
 }
 
 /* How many chunks the list has; UINT64_MAX: one does not belong there. */
@@ -1167,7 +1392,7 @@ static uint64_t count_list(const struct user *u, const struct list *l)
 	uint64_t n = 0;
 
 	for (const struct chunk *c = l->oldest; c; c = c->next) {
-		if (c->state != READY || c->object->user != u || list_of(c) != l)
+		if (c->state != READY || c->pins || c->object->user != u || list_of(c) != l)
 			return UINT64_MAX;
 		n++;
 	}
@@ -1175,39 +1400,40 @@ static uint64_t count_list(const struct user *u, const struct list *l)
 }
 
 static const char *check_user_locked(const struct soda_node_store *store, const struct user *u,
-				     uint64_t *used_p)
+				     struct sums *all)
 {
-	uint64_t used = 0, ready = 0;
+	struct sums s = { .used = 0 };
 	unsigned objects = 0;
 
 	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
-		uint32_t taken;
-
 		if (o->user != u)
 			continue;
 		objects++;
-		sum_object(o, &used, &ready, &taken);
-		if (taken != o->taken)
+		sum_object(o, &s);
+		if (s.taken != o->taken)
 			return "an object counts other chunks than are taken";
 	}
 	if (count_list(u, &u->trial) == UINT64_MAX || count_list(u, &u->settled) == UINT64_MAX)
 		return "a list has a chunk that does not belong there, or counts wrong";
-	*used_p += used;
-	return used != u->used	       ? "a user counts other bytes than its chunks have"
-	       : ready != ready_of(u)  ? "READY chunks are not those of the list"
-	       : objects != u->objects ? "a user counts other objects than there are"
-				       : NULL;
+	all->used += s.used;
+	all->pinned += s.pinned;
+	return s.used != u->used	    ? "a user counts other bytes than its chunks have"
+	       : s.ready != ready_of(u)	    ? "READY chunks are not those of the list"
+	       : objects != u->objects	    ? "a user counts other objects than there are"
+	       : s.pinned != u->pinned	    ? "a user counts other bytes than are pinned"
+	       : s.pins != s.pins_of_chunks ? "chunks are pinned by other ranges than there are"
+					    : NULL;
 }
 
 int soda_node_check(struct soda_node_store *store, struct soda_why *why)
 {
 	const char *wrong = NULL;
-	uint64_t used = 0;
+	struct sums all = { .used = 0 };
 
 	pthread_mutex_lock(&store->lock);
 	for (const struct user *u = store->users; u && !wrong; u = u->next)
-		wrong = check_user_locked(store, u, &used);
-	if (!wrong && used != store->stats.used)
+		wrong = check_user_locked(store, u, &all);
+	if (!wrong && (all.used != store->stats.used || all.pinned != store->stats.pinned))
 		wrong = "the store counts other bytes than its users";
 	pthread_mutex_unlock(&store->lock);
 	if (wrong)

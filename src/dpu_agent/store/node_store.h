@@ -13,6 +13,8 @@
  *
  * Whoever asks for a chunk that is FILLING or EVICTING waits for that to end.  One budget holds for
  * all users; what one user's chunks take beyond its share of it is what others' chunks replace.
+ * Chunks that a member has pinned are never evicted; how much may be pinned is a part of the
+ * budget.
  *
  * This file knows no sessions and no network: paging/store.c brings the requests and the data.
  *
@@ -69,6 +71,8 @@ struct soda_node_stats {
 	uint64_t held;	  /* evictions put off, as a process had the chunk among its last ones */
 	uint64_t refused; /* joins */
 	uint64_t limited; /* times the system gave no memory, and the store made do with less */
+	uint64_t pinned, pinned_most; /* bytes of pinned chunks; most that there may be of them */
+	uint64_t pins, pins_refused;  /* pinned ranges; those refused */
 };
 
 /* How memory comes and goes; for tests. 0 or negative errno. */
@@ -101,6 +105,20 @@ void soda_node_describe(const struct soda_node_member *member, struct soda_wire_
 /* The map's descriptor (SODA_WIRE_STORE_MAP), or a part's, borrowed; -EINVAL, errors of making it.
  */
 int soda_node_descriptor(struct soda_node_object *o, uint16_t part);
+
+/*
+ * Pin the chunks that [offset, + bytes) touches, for this member, until it unpins them or leaves:
+ * none that is READY, or becomes it, is evicted.  They are not brought here: whoever pins asks for
+ * them.  0; 1: the member has pinned all of it before; -ENOSPC: more than half of the store would
+ * be pinned, or more than half of the user's share of it; -EINVAL, -ENOMEM; why says so.
+ */
+int soda_node_pin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes,
+		  struct soda_why *why);
+/*
+ * Undo the member's pins inside of the chunks that [offset, + bytes) touches.  How many; -EBUSY:
+ * one lies across their edge, and nothing was undone.
+ */
+int soda_node_unpin(const struct soda_node_member *member, uint64_t offset, uint64_t bytes);
 
 /* The chunk at `offset`, if [offset, + bytes) is exactly one; else UINT32_MAX. */
 uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint64_t bytes);

@@ -237,11 +237,8 @@ void soda_free(void *p)
 static void obey_rule(struct soda_region *r)
 {
 	struct soda_why why = { "" };
-	int ret;
-
-	if (r->shared) /* all of it is in the agent's store, as far as there is room */
-		return;
-	ret = soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why);
+	int ret =
+		soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why);
 
 	if (ret)
 		soda_log_warning("%s is to be in the static cache, by a rule of the agent's: %s",

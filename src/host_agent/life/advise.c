@@ -350,10 +350,10 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	struct backed ignored = { 0 };
 	int ret;
 
-	if (r->shared && advice >= SODA_PIN && advice != SODA_UNPIN) {
+	if (r->shared && advice == SODA_PIN) {
 		snprintf(why->text, sizeof(why->text),
-			 "%s is in the store of the node, which nobody keeps in memory for one "
-			 "program, and which takes the place of the agent's caches",
+			 "%s is in the store of the node, and not in the page buffer: STATIC_CACHE "
+			 "keeps a range of it there",
 			 r->file);
 		return -ENOTSUP;
 	}

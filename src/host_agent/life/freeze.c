@@ -164,11 +164,18 @@ static bool undo(struct soda_region *r, uint32_t first, uint32_t last, int err)
 	       !soda_call_lost(soda_calls_advise_region(r, &m, &ignored, &why));
 }
 
-/* Let fetches use the new map. */
+/*
+ * Let fetches use the new map.  Not those of an object in the node's store: an agent that has no
+ * part in that store has loaded the range beside it, and answers READs from there.
+ */
 static void publish(struct change *c)
 {
 	bool keyed = !c->map->memory;
 
+	if (c->r->shared) {
+		soda_conn_unmap_static(c->map);
+		return;
+	}
 	exclusively(put_map, c);
 	if (keyed)
 		soda_link_want_keyed(c->r->link);

@@ -90,6 +90,7 @@ struct job {
 	int file;
 	int programs, rounds; /* rounds 0: until it is over */
 	bool in_order;
+	size_t keep;	    /* chunks, from the file's first on, that go into the static cache */
 	size_t chunks_most; /* at the end the store's memory may have so many; 0: any number */
 	unsigned kill_ms;   /* so long after they have met the first is killed; 0: it is not */
 	void (*run)(const struct job *job, unsigned number);
@@ -170,6 +171,17 @@ static void meet(int programs)
 		sleep_ms(1);
 }
 
+static int advise(const uint64_t *data, size_t first, size_t n, int advice)
+{
+	return soda_advise((void *)(uintptr_t)(data + first * WORDS), n * CHUNK, advice);
+}
+
+static void keep(const struct job *job, const uint64_t *data)
+{
+	if (job->keep)
+		CHECK(!advise(data, 0, job->keep, SODA_STATIC_CACHE), "%s", soda_last_error());
+}
+
 static void read_all(const struct job *job, unsigned number)
 {
 	struct dice dice = { .state = 77 + number };
@@ -177,6 +189,7 @@ static void read_all(const struct job *job, unsigned number)
 	size_t n = chunks_of[job->file];
 
 	meet(job->programs);
+	keep(job, data);
 	for (int round = 0; job->rounds ? round < job->rounds : !atomic_load(over); round++)
 		for (size_t i = 0; i < n; i++)
 			check_chunk(data, job->file, job->in_order ? i : dice_roll(&dice) % n, 3);
@@ -333,12 +346,14 @@ static void test_a_program_is_killed(void **state)
 				   .programs = 3,
 				   .rounds = 2,
 				   .in_order = i / 3,
+				   .keep = i % 3 * 40,
 				   .kill_ms = 2 + 7 * i,
 				   .run = read_all };
 
 		up("16M");
 		expect_passes(child_team, &job);
 		await_none("store_members");
+		await_none("store_pinned_bytes");
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
 		world_close(&world);
 	}
@@ -346,7 +361,7 @@ static void test_a_program_is_killed(void **state)
 
 /*
  * A program loses its connections, and the agent has ended its session before it is back: it has a
- * place in the store again, so that what others read is read once.
+ * place in the store again, so that what others read is read once, and what it had kept is kept.
  */
 static void child_is_cut(const void *arg)
 {
@@ -359,6 +374,7 @@ static void child_is_cut(const void *arg)
 	snprintf(faults, sizeof(faults), "do=cut&on=read&once=%s&do=delay&on=connect&ms=300", file);
 	cut.faults = faults;
 	data = open_file(&cut);
+	keep(job, data);
 	for (size_t i = 0; i < SMALL; i++) {
 		if (i == SMALL / 3)
 			close(open(file, O_WRONLY | O_CREAT, 0600));
@@ -366,12 +382,13 @@ static void child_is_cut(const void *arg)
 	}
 	CHECK(access(file, F_OK), "no connection was cut");
 	CHECK_EQ(stats_now().reconnects, 1);
+	CHECK_EQ(peer_stat_at(world.address, "store_pinned_bytes"), job->keep * CHUNK);
 }
 
 static void test_a_program_is_cut(void **state)
 {
 	for (int i = 0; i < 2; i++) {
-		struct job job = { .mode = modes[i] };
+		struct job job = { .mode = modes[i], .keep = 8 };
 		struct trial t = { .child = child_is_cut, .arg = &job };
 		struct outcome out;
 
@@ -411,6 +428,7 @@ static void test_the_agent_is_killed(void **state)
 				   .file = 1,
 				   .programs = 2,
 				   .in_order = i / 2,
+				   .keep = 24,
 				   .chunks_most = 256 + 2 * (64 + 2 * 16) + 8,
 				   .run = read_all };
 		struct trial t = { .child = child_team, .during = kill_agent, .arg = &job };
@@ -423,6 +441,122 @@ static void test_the_agent_is_killed(void **state)
 	}
 }
 
+/*
+ * Four programs want the first chunks of the file kept, and read all of it through a store of less
+ * room: what they want comes from the server once, and stays until the last of them has no use
+ * for it.
+ */
+enum { KEPT = 64 };
+
+static void check_kept(const uint64_t *data)
+{
+	uint64_t before = stats_now().fetches;
+
+	for (size_t i = 0; i < KEPT; i++)
+		check_chunk(data, 1, i, 3);
+	CHECK_EQ(stats_now().fetches, before); /* it was there */
+}
+
+static void press(const uint64_t *data, unsigned seed)
+{
+	struct dice dice = { .state = seed };
+
+	for (size_t i = 0; i < LARGE; i++)
+		check_chunk(data, 1, i, 3);
+	for (size_t i = 0; i < LARGE; i++)
+		check_chunk(data, 1, dice_roll(&dice) % LARGE, 3);
+}
+
+static void await_pins(uint64_t n)
+{
+	for (int i = 0; i < LOOKS && peer_stat_at(world.address, "store_pins") != n; i++)
+		sleep_ms(10);
+	CHECK_EQ(peer_stat_at(world.address, "store_pins"), n);
+	CHECK_EQ(peer_stat_at(world.address, "store_pinned_bytes"), KEPT * CHUNK);
+}
+
+static void keep_and_press(const struct job *job, unsigned number)
+{
+	const uint64_t *data = open_file(job);
+
+	meet(job->programs);
+	keep(job, data);
+	meet(2 * job->programs);
+	check_kept(data);
+	press(data, number);
+	check_kept(data);
+	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], true), SIGSEGV);
+	if (number == 0)
+		await_pins((uint64_t)job->programs);
+	meet(3 * job->programs);
+	if (number == 1)
+		CHECK_EQ(advise(data, 0, KEPT, SODA_NO_CACHE), 0);
+	if (number == 2)
+		soda_free((void *)(uintptr_t)data);
+	if (number == 3)
+		_exit(0);
+	if (number)
+		return;
+	await_pins(1);
+	press(data, 9);
+	check_kept(data);
+	CHECK_EQ(advise(data, KEPT / 2, KEPT, SODA_STATIC_CACHE), -EBUSY);
+	CHECK_EQ(advise(data, KEPT, 65, SODA_STATIC_CACHE),
+		 -ENOSPC); /* half of the store has 128 */
+	CHECK(strstr(soda_last_error(), "--store"), "%s", soda_last_error());
+	CHECK_EQ(advise(data, KEPT, 64, SODA_STATIC_CACHE), 0);
+	CHECK_EQ(advise(data, KEPT, 64, SODA_DYNAMIC_CACHE), 0);
+	await_pins(1);
+	check_kept(data);
+}
+
+static void test_static_range(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i],
+				   .file = 1,
+				   .programs = 4,
+				   .keep = KEPT,
+				   .run = keep_and_press };
+
+		up("16M");
+		expect_passes(child_team, &job);
+		assert_in_range(stat_of("net_preload_bytes"), KEPT * CHUNK, 2 * KEPT * CHUNK);
+		assert_int_equal(stat_of("store_pins_refused"), 1);
+		assert_int_equal(stat_of("static_ranges"), 0);
+		await_none("store_members");
+		assert_int_equal(stat_of("store_pins"), 0);
+		assert_int_equal(stat_of("store_pinned_bytes"), 0);
+		world_close(&world);
+	}
+}
+
+/* A rule of the operator's keeps an object that is named so, for all its programs. */
+static void child_is_ruled(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data = open_file(job);
+
+	CHECK_EQ(soda_set_name((void *)(uintptr_t)data, "kept: all of it"), 0);
+	CHECK_EQ(peer_stat_at(world.address, "store_pins"), 1);
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	CHECK_EQ(stats_now().fetches, 0);
+}
+
+static void test_static_rule(void **state)
+{
+	struct job job = { .mode = SODA_MODE_INLINE };
+
+	up("64M --static-rule=kept*");
+	expect_passes(child_is_ruled, &job);
+	assert_int_equal(stat_of("store_fills"), SMALL);
+	assert_int_equal(stat_of("cache_ruled_bytes"), stat_of("store_filled_bytes"));
+	assert_int_equal(stat_of("net_preload_bytes"), stat_of("store_filled_bytes"));
+	assert_int_equal(stat_of("net_demand_bytes"), 0);
+	world_close(&world);
+}
+
 /* What the object is to the program: as any file that is READ_ONLY, but that it cannot be pinned.
  */
 static void child_uses(const void *arg)
@@ -433,8 +567,7 @@ static void child_uses(const void *arg)
 
 	CHECK_EQ(touch_signal((volatile uint64_t *)(uintptr_t)&data[5], true), SIGSEGV);
 	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_PIN), -ENOTSUP);
-	CHECK(strstr(soda_last_error(), "store of the node"), "%s", soda_last_error());
-	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_STATIC_CACHE), -ENOTSUP);
+	CHECK(strstr(soda_last_error(), "STATIC_CACHE"), "%s", soda_last_error());
 	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_WILLNEED), 0);
 	CHECK_EQ(soda_advise((void *)(uintptr_t)data, bytes, SODA_COLD), 0);
 	check_chunk(data, job->file, 0, 3);
@@ -819,6 +952,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_a_program_is_killed),
 		cmocka_unit_test(test_a_program_is_cut),
 		cmocka_unit_test(test_the_agent_is_killed),
+		cmocka_unit_test(test_static_range),
+		cmocka_unit_test(test_static_rule),
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),

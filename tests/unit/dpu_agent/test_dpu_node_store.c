@@ -557,6 +557,178 @@ static void test_descriptors(void **state)
 	soda_node_leave(&m);
 }
 
+/* Pins */
+
+static void pin(const struct soda_node_member *m, uint32_t first, uint32_t n)
+{
+	assert_int_equal(soda_node_pin(m, first * (uint64_t)CHUNK, n * (uint64_t)CHUNK, &why), 0);
+}
+
+static int unpin(const struct soda_node_member *m, uint32_t first, uint32_t n)
+{
+	return soda_node_unpin(m, first * (uint64_t)CHUNK, n * (uint64_t)CHUNK);
+}
+
+/* Pinned before it is there, while it is there, by part of a chunk: it stays, others go. */
+static void test_pinned_ones_stay(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	pin(&m, 4, 8);
+	fill_range(m.object, 0, 20);
+	assert_int_equal(soda_node_pin(&m, 16 * CHUNK + 4096, CHUNK, &why), 0); /* of 16 and 17 */
+	assert_int_equal(stats().pinned, 10 * CHUNK);
+	assert_int_equal(stats().pins, 2);
+	for (int lap = 0; lap < 3; lap++)
+		need(m.object, &v, 20, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 4), 0);
+	assert_int_equal(count_ready(&v, 4, 12), 8);
+	assert_int_equal(count_ready(&v, 12, 16), 0);
+	assert_int_equal(count_ready(&v, 16, 18), 2);
+	assert_int_equal(count_ready(&v, 18, 20), 0);
+	assert_true(stats().used <= stats().capacity);
+	/* asked for again it is no reason to fill it */
+	assert_int_equal(soda_node_ask(m.object, 5, NULL), SODA_NODE_READY);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Until the last one that asked for it has unpinned it, or has left. */
+static void test_the_last_asker_counts(void **state)
+{
+	struct soda_node_member a = join(&file), b = join(&file);
+	struct view v = view_of(&a);
+
+	fill_range(a.object, 0, 8);
+	pin(&a, 0, 8);
+	assert_int_equal(soda_node_pin(&a, 2 * CHUNK, CHUNK, &why), 1); /* it is there */
+	pin(&b, 4, 4);
+	assert_int_equal(stats().pinned, 8 * CHUNK);
+	assert_int_equal(unpin(&a, 0, 4), -EBUSY); /* a part of a range */
+	assert_int_equal(unpin(&b, 0, 4), 0);	   /* it has pinned nothing there */
+	assert_int_equal(unpin(&a, 0, CHUNKS - 1), 1);
+	assert_int_equal(stats().pinned, 4 * CHUNK);
+	need(a.object, &v, 8, CHUNKS);
+	need(a.object, &v, 8, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 4), 0);
+	assert_int_equal(count_ready(&v, 4, 8), 4);
+	soda_node_leave(&b);
+	assert_int_equal(stats().pinned, 0);
+	assert_int_equal(stats().pins, 0);
+	need(a.object, &v, 8, CHUNKS);
+	need(a.object, &v, 8, CHUNKS);
+	assert_int_equal(count_ready(&v, 4, 8), 0);
+	close_view(&v);
+	soda_node_leave(&a);
+}
+
+/* Pins have half of the store, and no user more than half of its share. */
+static void test_pins_are_bounded(void **state)
+{
+	struct soda_node_name name = file;
+	struct soda_node_member a = join(&file), b;
+	struct view v = view_of(&a);
+
+	assert_int_equal(stats().pinned_most, ROOM / 2 * CHUNK);
+	assert_int_equal(soda_node_pin(&a, 0, (ROOM / 2 + 1) * CHUNK, &why), -ENOSPC);
+	assert_non_null(strstr(why.text, "--store"));
+	assert_non_null(strstr(why.text, "8256 KiB wanted, but only 8192 more"));
+	assert_int_equal(stats().pinned, 0);
+	assert_int_equal(stats().pins_refused, 1);
+	pin(&a, 0, ROOM / 2);
+	assert_int_equal(soda_node_pin(&a, ROOM * CHUNK, 4096, &why), -ENOSPC);
+	assert_int_equal(soda_node_pin(&a, file.bytes, 4096, &why), -EINVAL);
+	assert_int_equal(soda_node_pin(&a, 4096, file.bytes, &why), -EINVAL);
+	/* all that is pinned is there, and the rest of the store serves what is not */
+	fill_range(a.object, 0, ROOM / 2);
+	for (int lap = 0; lap < 3; lap++)
+		need(a.object, &v, ROOM / 2, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, ROOM / 2), ROOM / 2);
+	assert_true(count_ready(&v, ROOM / 2, CHUNKS) >= ROOM / 2 - 16);
+	assert_true(stats().used <= stats().capacity);
+	name.uid = 1001; /* what others have pinned is not taken from them, and not exceeded */
+	b = join(&name);
+	assert_int_equal(soda_node_pin(&b, 0, CHUNK, &why), -ENOSPC);
+	assert_int_equal(unpin(&a, 0, ROOM), 1);
+	assert_int_equal(soda_node_pin(&b, 0, (ROOM / 4 + 1) * CHUNK, &why), -ENOSPC);
+	pin(&b, 0, ROOM / 4);
+	pin(&a, 0, ROOM / 4);
+	close_view(&v);
+	soda_node_leave(&a);
+	soda_node_leave(&b);
+	assert_int_equal(stats().pinned, 0);
+}
+
+static void test_many_pins(void **state)
+{
+	struct soda_node_member m = join(&file);
+	int n = 0, ret = 0;
+
+	for (uint32_t first = 0; first < 128 && !ret; first++)
+		for (uint32_t i = 128 - first; i && !ret; i--) { /* of no range a part is asked */
+			if (first && first + i == 128)
+				continue;
+			ret = soda_node_pin(&m, first * (uint64_t)CHUNK, i * (uint64_t)CHUNK, &why);
+			n += !ret;
+			if (ret == 1)
+				ret = 0;
+		}
+	assert_int_equal(n, 1); /* all others are a part of the first */
+	assert_int_equal(unpin(&m, 0, 128), 1);
+	for (uint32_t i = 1; i <= 128; i++)
+		pin(&m, 0, i); /* each more than the one before */
+	assert_int_equal(stats().pins, 128);
+	assert_int_equal(stats().pinned, 128 * CHUNK);
+	assert_int_equal(unpin(&m, 0, 128), 128);
+	assert_int_equal(stats().pinned, 0);
+	soda_node_leave(&m);
+}
+
+/* Of a user's pins that have come while the chunk was on its way, in or out. */
+static void test_pinned_on_the_way(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	assert_int_equal(soda_node_ask(m.object, 0, NULL), SODA_NODE_FILL);
+	pin(&m, 0, 1);
+	assert_int_equal(soda_node_filled(m.object, 0, NULL, -EIO), -EIO); /* pinned all the same */
+	assert_int_equal(stats().pinned, CHUNK);
+	assert_int_equal(stats().used, 0);
+	fill(m.object, 0);
+	need(m.object, &v, 1, CHUNKS);
+	assert_int_equal(word_of(&v, 0), SODA_STORE_READY);
+	assert_int_equal(unpin(&m, 0, 1), 1);
+	need(m.object, &v, 1, CHUNKS);
+	need(m.object, &v, 1, CHUNKS);
+	assert_int_equal(word_of(&v, 0), SODA_STORE_EMPTY);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* The system has no memory: the store makes do with less, and keeps what is pinned. */
+static void test_pins_and_less_memory(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	pin(&m, 0, 100);
+	fill_range(m.object, 0, 200);
+	for (int i = 0; i < 40; i++) {
+		atomic_store(&fail_with, -ENOSPC);
+		atomic_store(&fail_writes, 1);
+		fill(m.object, 200 + (uint32_t)i);
+	}
+	assert_int_equal(stats().limited, 40);
+	assert_true(stats().capacity >= (100 + 64) * CHUNK);
+	need(m.object, &v, 240, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 100), 100);
+	assert_true(stats().used <= stats().capacity);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
 /* Threads ask, fill and wait; the accounts hold, and nobody is forgotten. */
 
 enum { THREADS = 4, ROUNDS = 4000 };
@@ -566,12 +738,17 @@ static void *work(void *arg)
 	struct soda_node_member m = join(&file);
 	uint32_t seed = (uint32_t)(uintptr_t)arg * 7919 + 1;
 	char *mine = calloc(1, CHUNK);
+	struct soda_why mine_why;
 	struct view v = view_of(&m);
 
 	for (int i = 0; i < ROUNDS; i++) {
 		struct waiter w = { .w.told = tell };
 		uint32_t chunk = (seed = seed * 1664525 + 1013904223) % CHUNKS;
 
+		if (seed >> 16 & 1)
+			soda_node_pin(&m, chunk * (uint64_t)CHUNK, 4096, &mine_why);
+		else
+			soda_node_unpin(&m, (chunk & ~63u) * (uint64_t)CHUNK, 63 * CHUNK);
 		hold(&v, (uint32_t)i % 16, chunk);
 		switch (soda_node_ask(m.object, chunk, &w.w)) {
 		case SODA_NODE_FILL:
@@ -600,6 +777,7 @@ static void test_threads(void **state)
 		pthread_join(threads[i], NULL);
 	assert_true(stats().used <= stats().capacity);
 	assert_int_equal(stats().members, 0);
+	assert_int_equal(stats().pinned, 0);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -607,16 +785,32 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_filled_once),		  CASE(test_whole_chunks_only),
-		CASE(test_a_fill_that_fails),	  CASE(test_the_oldest_go),
-		CASE(test_generations),		  CASE(test_touched_ones_stay),
-		CASE(test_what_comes_back_stays), CASE(test_what_is_left_goes),
-		CASE(test_a_loop_finds_a_part),	  CASE(test_held_ones_stay),
-		CASE(test_all_are_held),	  CASE(test_nonsense_in_the_map),
-		CASE(test_users_have_shares),	  CASE(test_what_is_left_behind),
-		CASE(test_less_memory),		  CASE(test_no_memory),
-		CASE(test_what_is_refused),	  CASE(test_many_objects),
-		CASE(test_descriptors),		  CASE(test_threads),
+		CASE(test_filled_once),
+		CASE(test_whole_chunks_only),
+		CASE(test_a_fill_that_fails),
+		CASE(test_the_oldest_go),
+		CASE(test_generations),
+		CASE(test_touched_ones_stay),
+		CASE(test_what_comes_back_stays),
+		CASE(test_what_is_left_goes),
+		CASE(test_a_loop_finds_a_part),
+		CASE(test_held_ones_stay),
+		CASE(test_all_are_held),
+		CASE(test_nonsense_in_the_map),
+		CASE(test_users_have_shares),
+		CASE(test_what_is_left_behind),
+		CASE(test_less_memory),
+		CASE(test_no_memory),
+		CASE(test_what_is_refused),
+		CASE(test_many_objects),
+		CASE(test_descriptors),
+		CASE(test_pinned_ones_stay),
+		CASE(test_the_last_asker_counts),
+		CASE(test_pins_are_bounded),
+		CASE(test_many_pins),
+		CASE(test_pinned_on_the_way),
+		CASE(test_pins_and_less_memory),
+		CASE(test_threads),
 	};
 
 	return cmocka_run_group_tests_name("dpu_store", tests, NULL, NULL);
