@@ -92,13 +92,16 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 /*
  * A chunk of the node's store: it is there, or the agent is to be asked.  It is BUSY while the
  * store's map is looked at, because soda_free() waits for that: the handler may come to a fault
- * whose thread has gone on, and has freed the object.
+ * whose thread has gone on, and has freed the object.  The stream goes on, whoever has brought the
+ * chunk: READs go out again where it comes to the end of what the store has.
  */
 static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
 	f->error = soda_shared_touch(t, f->region, f->id);
+	if (!f->error)
+		soda_fault_run_ahead(t, f);
 	soda_chunk_settle(chunk(f), SODA_CHUNK_SHARED, 0, 0, 0);
 	w = soda_chunk_load(chunk(f));
 	if (f->error == -ENOENT)
@@ -159,6 +162,15 @@ enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f
 	return SODA_STEP_FOREIGN;
 }
 
+/* Of what the store has nothing is asked for, and no channel is locked. */
+static bool lacks_any(const struct soda_region *r, const struct soda_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->n; i++)
+		if (soda_shared_lacks(r, (uint32_t)(plan->first + (int64_t)i * plan->stride)))
+			return true;
+	return false;
+}
+
 void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
 {
 	struct soda_region *r = f->region;
@@ -171,7 +183,7 @@ void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
 				 window, advice == SODA_SEQUENTIAL);
 	if (plan.useless)
 		soda_count(t, SODA_CNT_PREFETCH_USELESS, plan.useless);
-	if (!plan.n)
+	if (!plan.n || (r->shared && !lacks_any(r, &plan)))
 		return;
 	done = soda_fetch_ahead(t, r, &plan);
 	if (done < plan.n)

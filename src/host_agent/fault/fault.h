@@ -54,7 +54,10 @@ bool soda_fault_describe(struct soda_fault *f, const void *addr, bool store);
 /* Serve the fault as far as is possible without waiting; says what is to be done next. */
 enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f);
 
-/* After a FETCH or JOIN step: if the thread's faults follow a stream, fetch ahead of them. */
+/*
+ * After a FETCH or JOIN step, or while the chunk is BUSY: if the thread's faults follow a stream,
+ * fetch ahead of them.
+ */
 void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f);
 
 /*
