@@ -131,13 +131,18 @@ static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64
 	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
 }
 
+static struct soda_paging_region *next_of(const struct soda_paging_region *r, bool view)
+{
+	return view ? r->cache.next_view : r->cache.next;
+}
+
 /* A region of the owner whose session is up, with a hold, and a reference on the session. */
-static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t owner)
+static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t owner, bool view)
 {
 	struct soda_paging_region *r;
 
 	pthread_mutex_lock(&c->lock);
-	for (r = c->regions[owner]; r; r = r->cache.next) {
+	for (r = c->regions[owner]; r; r = next_of(r, view)) {
 		struct soda_session *s = r->cache.session;
 		bool up;
 
@@ -155,10 +160,18 @@ static struct soda_paging_region *find_region(struct soda_caches *c, uint32_t ow
 	return r;
 }
 
+static int read_entry(struct soda_session *s, struct soda_paging_region *r, struct soda_fill *fill)
+{
+	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
+	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
+	return read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n);
+}
+
 static void fetch(void *arg, struct soda_fill *fill)
 {
+	bool view = !fill->memory;
 	struct soda_caches *c = arg;
-	struct soda_paging_region *r = find_region(c, fill->owner);
+	struct soda_paging_region *r = find_region(c, fill->owner, view);
 	struct soda_session *s;
 	int ret;
 
@@ -167,9 +180,7 @@ static void fetch(void *arg, struct soda_fill *fill)
 		return;
 	}
 	s = r->cache.session;
-	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
-	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
-	ret = read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n);
+	ret = view ? soda_paging_store_ahead(s, r, fill) : read_entry(s, r, fill);
 	pthread_mutex_lock(&s->lock);
 	soda_region_unhold_locked(s, r);
 	pthread_mutex_unlock(&s->lock);
@@ -204,6 +215,16 @@ int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint6
 		bytes -= part;
 	}
 	return ret;
+}
+
+int soda_caches_load_ahead(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+			   uint8_t *memory, uint32_t bytes)
+{
+	struct soda_cache_run run = { 0, bytes };
+
+	soda_count_add(SODA_COUNT_net_prefetch, 1);
+	soda_count_add(SODA_COUNT_net_prefetch_bytes, bytes);
+	return read_now(s, r, offset, memory, &run, 1);
 }
 
 static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
@@ -248,9 +269,33 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 	tell_of_memory(arena, bytes, there);
 }
 
+/* Views: of the prefetcher, objects of the node's store, which regions that have joined keep. */
+
+static uint64_t view_lacks(void *view, uint64_t offset, uint64_t bytes)
+{
+	return soda_node_lacks(view, offset, bytes);
+}
+
+static uint32_t view_touched(void *view, uint64_t *offsets, uint32_t max)
+{
+	return soda_node_touched(view, offsets, max);
+}
+
+static void view_news(void *view, struct soda_budget_news *news_p)
+{
+	struct soda_node_news news;
+
+	soda_node_take_news(view, &news);
+	*news_p = (struct soda_budget_news){
+		.asked = news.asked, .given = news.used, .used = news.used, .unused = news.unused
+	};
+}
+
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
-	static const struct soda_prefetch_ops ops = { .fill = fetch };
+	static const struct soda_prefetch_ops ops = {
+		.fill = fetch, .lacks = view_lacks, .touched = view_touched, .news = view_news
+	};
 	struct soda_prefetch_options want = { .cache_bytes = opt->cache_bytes,
 					      .entry_bytes = (uint32_t)opt->entry_bytes,
 					      .max_owners = OWNERS,
@@ -351,21 +396,59 @@ void soda_caches_open(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void soda_caches_close(struct soda_session *s, struct soda_paging_region *r)
+void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
+		      struct soda_node_object *o)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
-	struct soda_paging_region **link;
+	struct soda_region_cache *rc = &r->cache;
+	struct soda_owner_name name = rc->name;
 
-	if (c->statics)
-		soda_static_clear(c->statics, &r->cache.set);
-	if (!r->cache.open)
-		return;
+	name.view_chunk = soda_pager(s)->server.hello.chunk_bytes;
+	name.view_user = s->info.uid;
+	if (!c->dynamic || soda_prefetch_open_view(c->dynamic, &name, o, &rc->view))
+		return; /* nothing is read ahead of it: no error for the client */
 	pthread_mutex_lock(&c->lock);
-	link = &c->regions[r->cache.owner];
+	rc->viewed = !rc->closed;
+	if (rc->viewed) {
+		rc->next_view = c->regions[rc->view];
+		c->regions[rc->view] = r;
+	}
+	pthread_mutex_unlock(&c->lock);
+	if (!rc->viewed)
+		soda_prefetch_close(c->dynamic, rc->view, false);
+}
+
+static void unlink_region_locked(struct soda_caches *c, struct soda_paging_region *r)
+{
+	struct soda_paging_region **link = &c->regions[r->cache.owner];
+
 	while (*link != r)
 		link = &(*link)->cache.next;
 	*link = r->cache.next;
+}
+
+static void unlink_view_locked(struct soda_caches *c, struct soda_paging_region *r)
+{
+	struct soda_paging_region **link = &c->regions[r->cache.view];
+
+	while (*link != r)
+		link = &(*link)->cache.next_view;
+	*link = r->cache.next_view;
+}
+
+void soda_caches_close(struct soda_session *s, struct soda_paging_region *r)
+{
+	struct soda_caches *c = &soda_paging(s)->caches;
+
+	if (c->statics)
+		soda_static_clear(c->statics, &r->cache.set);
+	pthread_mutex_lock(&c->lock);
+	if (r->cache.open)
+		unlink_region_locked(c, r);
+	if (r->cache.viewed && !r->cache.closed)
+		unlink_view_locked(c, r);
 	r->cache.open = false;
+	r->cache.closed = true;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -373,7 +456,9 @@ void soda_caches_free(struct soda_session *s, struct soda_paging_region *r)
 {
 	if (r->cache.owned)
 		soda_prefetch_close(soda_paging(s)->caches.dynamic, r->cache.owner, false);
-	r->cache.owned = false;
+	if (r->cache.viewed)
+		soda_prefetch_close(soda_paging(s)->caches.dynamic, r->cache.view, false);
+	r->cache.owned = r->cache.viewed = false;
 }
 
 /* The data path. */
@@ -426,6 +511,27 @@ enum soda_cache_answer soda_caches_read(struct soda_task *task, struct soda_span
 		span_p->hold = hold_slot(c, ref.slot, rq->bytes);
 	}
 	return answer;
+}
+
+uint32_t soda_caches_view_of(const struct soda_paging_region *r)
+{
+	const struct soda_region_cache *rc = &r->cache;
+
+	return soda_paging_store_has(r) && rc->viewed &&
+			       !atomic_load_explicit(&rc->off, memory_order_relaxed)
+		       ? rc->view
+		       : SODA_CACHE_NONE;
+}
+
+void soda_caches_note(struct soda_caches *c, uint32_t view, uint64_t offset, uint32_t bytes,
+		      enum soda_node_answer answer)
+{
+	static const enum soda_cache_answer answers[] = { [SODA_NODE_READY] = SODA_CACHE_HIT,
+							  [SODA_NODE_WAITS] = SODA_CACHE_LATE,
+							  [SODA_NODE_FILL] = SODA_CACHE_MISS };
+
+	if (view != SODA_CACHE_NONE)
+		soda_prefetch_note(c->dynamic, view, offset, bytes, answers[answer]);
 }
 
 void soda_caches_written(struct soda_paging_region *r, uint64_t offset, uint64_t bytes)
@@ -501,6 +607,7 @@ int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 		       const struct soda_wire_advise *a, bool shares, struct soda_reply *reply)
 {
 	struct soda_caches *c = &soda_paging(s)->caches;
+	uint32_t view;
 	int ret;
 
 	if (!a->bytes || a->offset % SODA_WIRE_PAGE || a->bytes % SODA_WIRE_PAGE ||
@@ -518,8 +625,11 @@ int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
 	if (ret)
 		return ret;
 	atomic_store(&r->cache.off, a->advice == SODA_WIRE_NO_CACHE);
-	if (a->advice == SODA_WIRE_DYNAMIC_CACHE)
-		soda_prefetch_advise(c->dynamic, r->cache.owner, SODA_OWNER_CACHED);
+	if (a->advice == SODA_WIRE_DYNAMIC_CACHE) {
+		view = soda_caches_view_of(r);
+		soda_prefetch_advise(c->dynamic, view != SODA_CACHE_NONE ? view : r->cache.owner,
+				     SODA_OWNER_CACHED);
+	}
 	return 0;
 }
 
@@ -608,13 +718,20 @@ static void walk_owner(void *arg, const struct soda_owner_stats *o)
 {
 	static const char *const advice[] = { "adaptive", "cached", "uncached" };
 	struct soda_metrics *m = arg;
-	char id[48]; /* parts of different length are different owners */
+	char id[96]; /* parts of different length are different owners */
+	int n = snprintf(id, sizeof(id), "%llx.%llx.%llx", (unsigned long long)o->name.id[0],
+			 (unsigned long long)o->name.id[1],
+			 (unsigned long long)o->name.bytes >> 12);
 
-	snprintf(id, sizeof(id), "%llx.%llx.%llx", (unsigned long long)o->name.id[0],
-		 (unsigned long long)o->name.id[1], (unsigned long long)o->name.bytes >> 12);
+	if (o->name.view_chunk)
+		snprintf(id + n, sizeof(id) - (size_t)n, ".%u.%x", o->name.view_user,
+			 o->name.view_chunk >> 12);
 	soda_metrics_item(m);
 	soda_metrics_text(m, "id", id);
-	soda_metrics_text(m, "kind", o->name.file ? "file" : "region");
+	soda_metrics_text(m, "kind",
+			  o->name.view_chunk ? "store"
+			  : o->name.file     ? "file"
+					     : "region");
 	soda_metrics_hex(m, o->name.file ? "file_id" : "client_id", o->name.id[0], 16);
 	soda_metrics_hex(m, o->name.file ? "generation" : "region_id", o->name.id[1], 16);
 	soda_metrics_text(m, "advice", advice[o->advice]);

@@ -18,6 +18,7 @@
 #include "dpu_agent/cache/dynamic/prefetch.h"
 #include "dpu_agent/cache/policy/plugin.h"
 #include "dpu_agent/cache/static_cache.h"
+#include "dpu_agent/store/node_store.h"
 #include "transport/api/service.h"
 
 struct soda_dpu_options;
@@ -31,15 +32,18 @@ enum { SODA_PREFETCH_WORKERS = 2 }; /* and channels of each session for them */
 /* A region's state in the caches; part of struct soda_paging_region. */
 struct soda_region_cache {
 	struct soda_owner_name name;
-	uint32_t owner;		    /* where owned */
-	bool owned;		    /* the owner is its own until nothing holds the region */
-	bool open;		    /* at the dynamic cache; set before requests find the region */
-	_Atomic bool off;	    /* NO_CACHE */
-	_Atomic bool ruled;	    /* a rule, not its program, wants it in the static cache */
+	uint32_t owner;	    /* where owned */
+	bool owned;	    /* the owner is its own until nothing holds the region */
+	bool open;	    /* at the dynamic cache; set before requests find the region */
+	_Atomic bool off;   /* NO_CACHE */
+	_Atomic bool ruled; /* a rule, not its program, wants it in the static cache */
+	/* the view of its object of the node's store; set before requests find that object */
+	uint32_t view;		    /* its owner, where viewed */
+	bool viewed, closed;	    /* guarded by caches.lock; closed: no view is opened any more */
 	struct soda_static_set set; /* in the static cache */
 	/* regions of the same owner; guarded by caches.lock */
 	struct soda_session *session;
-	struct soda_paging_region *next;
+	struct soda_paging_region *next, *next_view;
 };
 
 struct soda_caches {
@@ -75,6 +79,18 @@ void soda_caches_close(struct soda_session *s, struct soda_paging_region *r);
 void soda_caches_free(struct soda_session *s, struct soda_paging_region *r);
 
 /*
+ * The region has joined an object of the node's store, and leaves that after soda_caches_free: what
+ * is read ahead of it goes there.  Before requests find the object.
+ */
+void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
+		      struct soda_node_object *o);
+/* The view's owner, for a region that is held and has joined; SODA_CACHE_NONE: nobody looks. */
+uint32_t soda_caches_view_of(const struct soda_paging_region *r);
+/* A program has asked for a chunk of that view; one that has gone since does no harm. */
+void soda_caches_note(struct soda_caches *c, uint32_t view, uint64_t offset, uint32_t bytes,
+		      enum soda_node_answer answer);
+
+/*
  * Look a READ up whose range is inside the region.  HIT: *span_p is the answer, with its hold.
  * LATE: the task waits for an entry, and soda_forward_late() ends it.  MISS: neither cache has it.
  */
@@ -105,6 +121,9 @@ int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
  */
 int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
 		     uint8_t *memory, uint64_t bytes);
+/* The same ahead of all programs: counted as what the dynamic cache reads. */
+int soda_caches_load_ahead(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
+			   uint8_t *memory, uint32_t bytes);
 /* What the options advise for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
 uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
 

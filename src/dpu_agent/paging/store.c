@@ -43,7 +43,7 @@ static bool has_joined(struct soda_session *s, struct soda_paging_region *r)
 	bool joined;
 
 	pthread_mutex_lock(&s->lock);
-	joined = atomic_load(&r->object);
+	joined = r->member.object;
 	pthread_mutex_unlock(&s->lock);
 	return joined;
 }
@@ -58,6 +58,7 @@ static int join(struct soda_session *s, struct soda_paging_region *r, struct sod
 				       .chunk_bytes = soda_pager(s)->server.hello.chunk_bytes };
 	struct soda_node_member member;
 	int ret = soda_node_join(soda_paging(s)->store, &name, &member, why);
+	struct soda_node_object *o = NULL;
 
 	if (ret)
 		return ret;
@@ -65,10 +66,14 @@ static int join(struct soda_session *s, struct soda_paging_region *r, struct sod
 	if (!r->member.object) {
 		r->member = member;
 		member.object = NULL;
-		atomic_store(&r->object, r->member.object);
+		o = r->member.object;
 	}
 	pthread_mutex_unlock(&s->lock);
 	soda_node_leave(&member);
+	if (o) {
+		soda_caches_view(s, r, o);
+		atomic_store(&r->object, o); /* requests find it from now on */
+	}
 	return 0;
 }
 
@@ -139,9 +144,12 @@ static bool await_chunk(struct awaited *a)
 	return atomic_load(&a->told) == 2;
 }
 
-/* Read n chunks from `first` on, which are FILLING for this thread. */
+/*
+ * Read n chunks from `first` on, which are FILLING for this thread.  ahead: NULL, or they were
+ * claimed ahead, and what is read counts there.
+ */
 static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32_t first,
-		    uint32_t n)
+		    uint32_t n, uint64_t *ahead)
 {
 	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes, bytes = n * chunk;
 	uint64_t at = first * (uint64_t)chunk;
@@ -151,7 +159,11 @@ static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32
 	if (bytes > r->mr.bytes - at)
 		bytes = (uint32_t)(r->mr.bytes - at);
 	block = soda_block_get(bytes);
-	ret = block ? soda_caches_load(s, r, at, block->memory, bytes) : -ENOMEM;
+	if (block && ahead)
+		*ahead += bytes;
+	ret = !block  ? -ENOMEM
+	      : ahead ? soda_caches_load_ahead(s, r, at, block->memory, bytes)
+		      : soda_caches_load(s, r, at, block->memory, bytes);
 	for (uint32_t i = 0; i < n; i++) {
 		const void *data = ret ? NULL : block->memory + i * (size_t)chunk;
 		int kept = soda_node_filled(r->member.object, first + i, data, ret);
@@ -183,7 +195,7 @@ static int bring(struct soda_session *s, struct soda_paging_region *r, uint32_t 
 			n += answer == SODA_NODE_FILL;
 		}
 		if (n)
-			ret = fill_run(s, r, first, n);
+			ret = fill_run(s, r, first, n, NULL);
 		first += n;
 		if (answer == SODA_NODE_READY || (answer == SODA_NODE_WAITS && await_chunk(&a)))
 			first++;
@@ -214,6 +226,43 @@ int soda_paging_store_pin(struct soda_session *s, struct soda_paging_region *r,
 int soda_paging_store_unpin(struct soda_paging_region *r, const struct soda_wire_advise *a)
 {
 	return soda_paging_store_has(r) ? soda_node_unpin(&r->member, a->offset, a->bytes) : 0;
+}
+
+/* Reading ahead: the dynamic cache of regions that have joined */
+
+/* Claim up to `most` chunks in a row, from `first` on. */
+static uint32_t claim(struct soda_node_object *o, uint32_t first, uint32_t end, uint32_t most)
+{
+	uint32_t n = 0;
+
+	while (n < most && first + n < end && soda_node_claim(o, first + n))
+		n++;
+	return n;
+}
+
+int soda_paging_store_ahead(struct soda_session *s, struct soda_paging_region *r,
+			    struct soda_fill *fill)
+{
+	uint32_t chunk = soda_pager(s)->server.hello.chunk_bytes;
+	uint32_t most = chunk < RUN_BYTES ? RUN_BYTES / chunk : 1;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < fill->runs_n && !ret && fill->read < fill->bytes; i++) {
+		uint64_t at = fill->offset + fill->runs[i].at;
+		uint32_t first = (uint32_t)(at / chunk);
+		uint32_t end = (uint32_t)((at + fill->runs[i].bytes - 1) / chunk) + 1;
+
+		while (first < end && !ret && fill->read < fill->bytes) {
+			uint64_t paid = (fill->bytes - fill->read + chunk - 1) / chunk;
+			uint32_t n = claim(r->member.object, first, end,
+					   paid < most ? (uint32_t)paid : most);
+
+			if (n)
+				ret = fill_run(s, r, first, n, &fill->read);
+			first += n ? n : 1;
+		}
+	}
+	return ret;
 }
 
 /* READs */
@@ -249,16 +298,22 @@ enum soda_store_read soda_paging_store_read(struct soda_task *task)
 	struct soda_node_object *o = atomic_load(&task->region->object);
 	uint32_t chunk = o && rq->stored ? soda_node_chunk(o, rq->offset, rq->bytes) : UINT32_MAX;
 	struct soda_span span = stored_span(task);
+	struct soda_caches *caches = &soda_paging(task->session)->caches;
+	uint32_t view = soda_caches_view_of(task->region), bytes = rq->bytes;
+	uint64_t offset = rq->offset;
+	enum soda_node_answer answer;
 
 	if (chunk == UINT32_MAX)
 		return SODA_STORE_NOT;
 	task->stored.told = told;
-	switch (soda_node_ask(o, chunk, &task->stored)) {
+	answer = soda_node_ask(o, chunk, &task->stored);
+	soda_caches_note(caches, view, offset, bytes, answer);
+	switch (answer) {
 	case SODA_NODE_READY:
 		soda_forward_late(task, &span);
 		return SODA_STORE_DONE;
 	case SODA_NODE_WAITS:
-		return SODA_STORE_DONE; /* and the task another thread's */
+		return SODA_STORE_DONE; /* and the task another thread's since it was asked */
 	default:
 		task->fill = true;
 		return SODA_STORE_FILL;
@@ -319,6 +374,13 @@ void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
 			       s.pins);
 	count(m, "store_pins_refused", "ranges that were to be kept, and were refused",
 	      s.pins_refused);
+	count(m, "store_ahead", "of the chunks brought, those read ahead of all programs", s.ahead);
+	count_bytes(m, "store_ahead_bytes", "data of them", s.bytes_ahead);
+	count_bytes(m, "store_ahead_used_bytes", "of that, what a program has used since",
+		    s.bytes_used);
+	count(m, "store_useless", "chunks read ahead that went before any program touched them",
+	      s.useless);
+	count_bytes(m, "store_useless_bytes", "data of them", s.bytes_useless);
 	count(m, "store_refused", "attempts to join that were refused", s.refused);
 	count(m, "store_passed", "READs answered with data that there was no memory to keep",
 	      s.passed);

@@ -24,6 +24,7 @@
 struct soda_paging;
 struct soda_paging_region;
 struct soda_session;
+struct soda_fill;
 struct soda_task;
 struct soda_wire_advise;
 
@@ -44,6 +45,13 @@ int soda_paging_store_pin(struct soda_session *s, struct soda_paging_region *r,
 			  const struct soda_wire_advise *a, struct soda_why *why);
 /* The end of that, for a region that is held, where it has joined. As soda_node_unpin. */
 int soda_paging_store_unpin(struct soda_paging_region *r, const struct soda_wire_advise *a);
+/*
+ * What the prefetcher has decided to read ahead of a region that has joined and is held: bring what
+ * nobody has or brings of it, at most fill->bytes, and set fill->read.  Blocks meanwhile.  0, or
+ * the first error.
+ */
+int soda_paging_store_ahead(struct soda_session *s, struct soda_paging_region *r,
+			    struct soda_fill *fill);
 /* Nothing holds the region any more: it leaves the store, if it has joined. */
 void soda_paging_store_leave(struct soda_paging_region *r);
 

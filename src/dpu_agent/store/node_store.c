@@ -22,6 +22,8 @@ enum {
 	MAP_PART = 4,	   /* a file whose map would take more than this part of it is not taken */
 	WRITES_MAX = 8,	   /* attempts to write a chunk where the system gives no memory */
 	LEAST = 4 << 20,   /* bytes beside pinned ones: with less it does not make do */
+	AHEAD_MAX = 1024,  /* chunks of an object brought ahead and not used */
+	AHEAD_LOOK = 256,  /* of them looked at at a time */
 	TRIAL_SHARE = 10,  /* the list `trial` may have a tenth of a user's chunks, */
 	TRIAL_LEAST = 128, /* at least so many, but no more than a quarter */
 	LATE_ONE_IN = 8,
@@ -48,6 +50,7 @@ struct chunk {
 	uint8_t state; /* enum chunk_state */
 	uint8_t laps;  /* times that it goes to its list's end before it is a victim */
 	bool settled;  /* in which list it belongs */
+	bool ahead;    /* brought ahead, or on its way so, and not used by a program yet */
 	bool held;     /* CHOSEN: a process has it among its last ones */
 };
 
@@ -87,6 +90,9 @@ struct soda_node_object {
 	uint32_t taken;	  /* chunks that are not EMPTY */
 	struct pin *pins; /* of all members */
 	uint32_t pins_n;
+	/* a ring: chunks that were claimed ahead, and some that are not ahead any more */
+	uint32_t *ahead, ahead_first, ahead_n;
+	struct soda_node_news news; /* nobody has taken yet */
 	struct soda_node_object *next;
 };
 
@@ -163,6 +169,25 @@ static void publish(struct chunk *c, enum soda_store_state state)
 	atomic_store(&soda_store_words(c->object->map)[index_of(c)], word);
 }
 
+/* relaxed: a hint */
+static bool is_touched(const struct chunk *c)
+{
+	const struct soda_node_object *o = c->object;
+
+	return atomic_load_explicit(&soda_store_touched(o->map, o->chunks_n)[index_of(c)],
+				    memory_order_relaxed);
+}
+
+/* A look first, because most have not been, and the line is shared. */
+static bool was_touched(const struct chunk *c)
+{
+	const struct soda_node_object *o = c->object;
+
+	return is_touched(c) &&
+	       atomic_exchange_explicit(&soda_store_touched(o->map, o->chunks_n)[index_of(c)], 0,
+					memory_order_relaxed);
+}
+
 /* Accounts and lists, with the lock held. */
 
 static void take_locked(struct chunk *c)
@@ -237,18 +262,55 @@ static void send_back_locked(struct soda_node_store *store, struct soda_node_wai
 	pthread_cond_signal(&store->work);
 }
 
+static void count_used_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+	uint32_t bytes = bytes_of(o, index_of(c));
+
+	c->ahead = false;
+	o->news.asked += bytes;
+	o->news.used += bytes;
+	o->store->stats.bytes_used += bytes;
+}
+
+/* The chunk goes. True: it was brought ahead and has met nobody, and so was of no use. */
+static bool end_ahead_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+	uint32_t bytes = bytes_of(o, index_of(c));
+
+	if (!c->ahead)
+		return false;
+	if (was_touched(c)) {
+		count_used_locked(c);
+		return false;
+	}
+	c->ahead = false;
+	o->news.unused += bytes;
+	o->store->stats.useless++;
+	o->store->stats.bytes_useless += bytes;
+	return true;
+}
+
 static void empty_locked(struct chunk *c)
 {
 	struct soda_node_waiter *waiters = c->waiters;
 
 	give_locked(c);
 	c->state = EMPTY;
+	c->ahead = false;
 	c->waiters = NULL;
 	publish(c, SODA_STORE_EMPTY);
 	send_back_locked(c->object->store, waiters);
 }
 
 /* Objects */
+
+/* Of `chunks`, and of `ahead` behind them: pages of it come as they are touched. */
+static size_t private_bytes(const struct soda_node_object *o)
+{
+	return o->chunks_n * sizeof(*o->chunks) + AHEAD_MAX * sizeof(*o->ahead);
+}
 
 static void free_object(struct soda_node_object *o)
 {
@@ -260,7 +322,7 @@ static void free_object(struct soda_node_object *o)
 	if (o->map_fd >= 0)
 		close(o->map_fd);
 	if (o->chunks)
-		munmap(o->chunks, o->chunks_n * sizeof(*o->chunks));
+		munmap(o->chunks, private_bytes(o));
 	free(o->parts);
 	free(o);
 }
@@ -324,6 +386,7 @@ static struct soda_node_object *take_idle_locked(struct soda_node_store *store)
 		if (o->chunks[i].state != READY)
 			continue;
 		unlink_locked(&o->chunks[i]);
+		end_ahead_locked(&o->chunks[i]);
 		o->chunks[i].state = EMPTY;
 		give_locked(&o->chunks[i]);
 	}
@@ -438,9 +501,10 @@ static int make_object(struct soda_node_store *store, const struct soda_node_nam
 	*o = (struct soda_node_object){ .store = store, .name = *name, .map_fd = -1 };
 	o->chunks_n = (uint32_t)((name->bytes + name->chunk_bytes - 1) / name->chunk_bytes);
 	o->parts_n = (uint16_t)((name->bytes + SODA_WIRE_STORE_PART - 1) / SODA_WIRE_STORE_PART);
-	chunks = mmap(NULL, o->chunks_n * sizeof(*o->chunks), PROT_READ | PROT_WRITE,
+	chunks = mmap(NULL, private_bytes(o), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	o->chunks = chunks == MAP_FAILED ? NULL : chunks;
+	o->ahead = o->chunks ? (uint32_t *)(o->chunks + o->chunks_n) : NULL;
 	ret = reserve_descriptors(store, descriptors_of(o));
 	if (ret) {
 		free_object(o);
@@ -832,34 +896,58 @@ int soda_node_descriptor(struct soda_node_object *o, uint16_t part)
  * that the mappings of several programs are seen.
  */
 
-static bool was_touched(const struct chunk *c)
-{
-	const struct soda_node_object *o = c->object;
-	_Atomic uint8_t *touched = &soda_store_touched(o->map, o->chunks_n)[index_of(c)];
-
-	/* relaxed: a hint; a look first, because most have not been, and the line is shared */
-	return atomic_load_explicit(touched, memory_order_relaxed) &&
-	       atomic_exchange_explicit(touched, 0, memory_order_relaxed);
-}
-
 static uint8_t laps_after(uint32_t away, uint64_t ready)
 {
 	return away < ready / 16 ? 7 : away < ready / 8 ? 3 : away < ready / 3 ? 1 : 0;
 }
 
-/* The chunk is READY from now on, and in its list. */
-static void arrive_locked(struct chunk *c)
+/* In which list the chunk belongs, which a program needs now, and for how long. */
+static void judge_locked(struct chunk *c)
 {
 	struct user *u = c->object->user;
 	uint32_t away = u->arrivals - c->left;
+
+	c->settled = c->left && (away <= ready_of(u) || u->arrivals % LATE_ONE_IN == 0);
+	c->laps = c->settled ? laps_after(away, ready_of(u)) : 0;
+}
+
+/* A program has used a chunk that was brought ahead and is in no list now: it is as any other. */
+static void use_locked(struct chunk *c)
+{
+	count_used_locked(c);
+	judge_locked(c);
+}
+
+/* The same of a READY chunk, wherever it is. */
+static void use_ready_locked(struct chunk *c)
+{
+	if (!c->pins)
+		unlink_locked(c);
+	use_locked(c);
+	enlist_locked(c);
+}
+
+/* The chunk is READY from now on, and in its list. */
+static void arrive_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+	struct user *u = o->user;
 
 	was_touched(c); /* forget a touch that came when the chunk was leaving */
 	c->state = READY;
 	publish(c, SODA_STORE_READY);
 	if (!++u->arrivals)
 		u->arrivals = 1;
-	c->settled = c->left && (away <= ready_of(u) || u->arrivals % LATE_ONE_IN == 0);
-	c->laps = c->settled ? laps_after(away, ready_of(u)) : 0;
+	if (c->ahead) {
+		o->store->stats.ahead++;
+		o->store->stats.bytes_ahead += bytes_of(o, index_of(c));
+	}
+	c->settled = false;
+	c->laps = 0;
+	if (c->ahead && c->waiters)
+		use_locked(c);
+	else if (!c->ahead)
+		judge_locked(c);
 	enlist_locked(c);
 }
 
@@ -892,7 +980,13 @@ static struct chunk *next_locked(const struct user *u)
  */
 static bool stays_locked(struct chunk *c)
 {
-	if (was_touched(c)) {
+	bool touched = was_touched(c);
+
+	if (touched && c->ahead) {
+		use_locked(c);
+		return true;
+	}
+	if (touched) {
 		c->settled = true;
 		return true;
 	}
@@ -1062,7 +1156,8 @@ static struct soda_node_object *settle_evicted_locked(struct soda_node_store *st
 	if (!err) {
 		store->stats.evictions++;
 		store->stats.bytes_evicted += bytes_of(c->object, index_of(c));
-		c->left = c->object->user->arrivals;
+		if (!end_ahead_locked(c)) /* else it does not come back: nobody had it */
+			c->left = c->object->user->arrivals;
 		empty_locked(c);
 		return drop_locked(c->object);
 	}
@@ -1131,18 +1226,26 @@ uint32_t soda_node_chunk(const struct soda_node_object *o, uint64_t offset, uint
 	return (uint32_t)index;
 }
 
+static void begin_locked(struct soda_node_object *o, struct chunk *c)
+{
+	c->object = o;
+	c->state = FILLING;
+	take_locked(c);
+	publish(c, SODA_STORE_FILLING);
+}
+
 static enum soda_node_answer ask_locked(struct soda_node_object *o, struct chunk *c,
 					struct soda_node_waiter *w)
 {
 	switch ((enum chunk_state)c->state) {
 	case READY:
 		o->store->stats.hits++;
+		if (c->ahead)
+			use_ready_locked(c);
 		return SODA_NODE_READY;
 	case EMPTY:
-		c->object = o;
-		c->state = FILLING;
-		take_locked(c);
-		publish(c, SODA_STORE_FILLING);
+		begin_locked(o, c);
+		o->news.asked += bytes_of(o, index_of(c));
 		return SODA_NODE_FILL;
 	default:
 		o->store->stats.waits++;
@@ -1253,8 +1356,8 @@ int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *dat
 		store->stats.fills++;
 		store->stats.bytes_filled += bytes_of(o, chunk);
 		waiters = c->waiters;
-		c->waiters = NULL;
 		arrive_locked(c);
+		c->waiters = NULL;
 	}
 	pthread_mutex_unlock(&store->lock);
 	while (waiters) {
@@ -1264,6 +1367,92 @@ int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *dat
 		waiters = next;
 	}
 	return ret;
+}
+
+/* Reading ahead */
+
+uint64_t soda_node_lacks(struct soda_node_object *o, uint64_t offset, uint64_t bytes)
+{
+	uint64_t lacks = 0;
+	uint32_t first, n;
+
+	if (!cut_range(o, offset, bytes, &first, &n))
+		return 0;
+	pthread_mutex_lock(&o->store->lock);
+	for (uint32_t i = first; i < first + n; i++)
+		lacks += o->chunks[i].state == EMPTY ? bytes_of(o, i) : 0;
+	pthread_mutex_unlock(&o->store->lock);
+	return lacks;
+}
+
+static bool claim_locked(struct soda_node_object *o, uint32_t index)
+{
+	struct chunk *c = &o->chunks[index];
+
+	if (c->state != EMPTY || o->ahead_n == AHEAD_MAX)
+		return false;
+	begin_locked(o, c);
+	c->ahead = true;
+	o->ahead[(o->ahead_first + o->ahead_n++) % AHEAD_MAX] = index;
+	return true;
+}
+
+bool soda_node_claim(struct soda_node_object *o, uint32_t chunk)
+{
+	bool claimed;
+
+	pthread_mutex_lock(&o->store->lock);
+	claimed = claim_locked(o, chunk);
+	pthread_mutex_unlock(&o->store->lock);
+	if (claimed)
+		make_room(o->store, o->user);
+	return claimed;
+}
+
+/* The oldest of the ring, which leaves it. */
+static struct chunk *shift_ahead_locked(struct soda_node_object *o)
+{
+	struct chunk *c = &o->chunks[o->ahead[o->ahead_first]];
+
+	o->ahead_first = (o->ahead_first + 1) % AHEAD_MAX;
+	o->ahead_n--;
+	return c;
+}
+
+/* What neither was touched nor has gone goes to the ring's end. */
+static uint32_t harvest_locked(struct soda_node_object *o, uint64_t *offsets, uint32_t max)
+{
+	uint32_t left = o->ahead_n < AHEAD_LOOK ? o->ahead_n : AHEAD_LOOK, n = 0;
+
+	for (; left && n < max; left--) {
+		struct chunk *c = shift_ahead_locked(o);
+
+		if (c->ahead && c->state == READY && was_touched(c)) {
+			use_ready_locked(c);
+			offsets[n++] = offset_of(c);
+		} else if (c->ahead) {
+			o->ahead[(o->ahead_first + o->ahead_n++) % AHEAD_MAX] = index_of(c);
+		}
+	}
+	return n;
+}
+
+uint32_t soda_node_touched(struct soda_node_object *o, uint64_t *offsets, uint32_t max)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&o->store->lock);
+	n = harvest_locked(o, offsets, max);
+	pthread_mutex_unlock(&o->store->lock);
+	return n;
+}
+
+void soda_node_take_news(struct soda_node_object *o, struct soda_node_news *news_p)
+{
+	pthread_mutex_lock(&o->store->lock);
+	*news_p = o->news;
+	o->news = (struct soda_node_news){ 0 };
+	pthread_mutex_unlock(&o->store->lock);
 }
 
 /* Start, end */
@@ -1354,10 +1543,26 @@ void soda_node_store_destroy(struct soda_node_store *store)
 	free(store);
 }
 
+/* What has been touched and not been looked at is used, too. */
+static uint64_t touched_yet_locked(const struct soda_node_object *o)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < o->ahead_n; i++) {
+		const struct chunk *c = &o->chunks[o->ahead[(o->ahead_first + i) % AHEAD_MAX]];
+
+		if (c->ahead && c->state == READY && is_touched(c))
+			bytes += bytes_of(o, index_of(c));
+	}
+	return bytes;
+}
+
 void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stats_p)
 {
 	pthread_mutex_lock(&store->lock);
 	*stats_p = store->stats;
+	for (const struct soda_node_object *o = store->objects; o; o = o->next)
+		stats_p->bytes_used += touched_yet_locked(o);
 	stats_p->pinned_most = store->stats.capacity / PINS_PART;
 	pthread_mutex_unlock(&store->lock);
 }
@@ -1367,12 +1572,12 @@ void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stat
 struct sums {
 	uint64_t used, ready, pinned; /* bytes; chunks that belong into lists; bytes */
 	uint64_t pins, pins_of_chunks;
-	uint32_t taken; /* of one object */
+	uint32_t taken, ahead; /* of one object */
 };
 
 static void sum_object(const struct soda_node_object *o, struct sums *s)
 {
-	s->taken = 0;
+	s->taken = s->ahead = 0;
 	for (uint32_t i = 0; i < o->chunks_n; i++) {
 		const struct chunk *c = &o->chunks[i];
 
@@ -1381,6 +1586,7 @@ static void sum_object(const struct soda_node_object *o, struct sums *s)
 		s->ready += c->state == READY && !c->pins;
 		s->pinned += c->pins ? bytes_of(o, i) : 0;
 		s->pins_of_chunks += c->pins;
+		s->ahead += c->ahead;
 	}
 	for (const struct pin *p = o->pins; p; p = p->next)
 		s->pins += p->n;
@@ -1412,6 +1618,8 @@ static const char *check_user_locked(const struct soda_node_store *store, const 
 		sum_object(o, &s);
 		if (s.taken != o->taken)
 			return "an object counts other chunks than are taken";
+		if (s.ahead > o->ahead_n)
+			return "a chunk that was brought ahead is nowhere looked at";
 	}
 	if (count_list(u, &u->trial) == UINT64_MAX || count_list(u, &u->settled) == UINT64_MAX)
 		return "a list has a chunk that does not belong there, or counts wrong";

@@ -23,6 +23,7 @@
 #ifndef SODA_DPU_NODE_STORE_H
 #define SODA_DPU_NODE_STORE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -73,6 +74,9 @@ struct soda_node_stats {
 	uint64_t limited; /* times the system gave no memory, and the store made do with less */
 	uint64_t pinned, pinned_most; /* bytes of pinned chunks; most that there may be of them */
 	uint64_t pins, pins_refused;  /* pinned ranges; those refused */
+	/* of the fills, those ahead of any program; of them in bytes: touched, and never touched */
+	uint64_t ahead, bytes_ahead, bytes_used;
+	uint64_t useless, bytes_useless;
 };
 
 /* How memory comes and goes; for tests. 0 or negative errno. */
@@ -131,6 +135,35 @@ enum soda_node_answer soda_node_ask(struct soda_node_object *o, uint32_t chunk,
  * err, or why the data cannot be kept, though others were evicted for them (-ENOMEM, -ENOSPC...).
  */
 int soda_node_filled(struct soda_node_object *o, uint32_t chunk, const void *data, int err);
+
+/*
+ * Reading ahead of the programs (cache/dynamic/prefetch.h decides what).  A chunk that is brought
+ * so is READY for everybody, and among the first to go, until a program uses it: asks for it, or
+ * has touched it.
+ */
+
+/* Bytes of the chunks that [offset, + bytes) touches and that are EMPTY. */
+uint64_t soda_node_lacks(struct soda_node_object *o, uint64_t offset, uint64_t bytes);
+/*
+ * True: the chunk was EMPTY and is FILLING now, as after soda_node_ask.  False: somebody has it or
+ * brings it, or so much was brought ahead and not used that no more is taken.
+ */
+bool soda_node_claim(struct soda_node_object *o, uint32_t chunk);
+/*
+ * Chunks that were brought ahead and that programs have touched since: up to max of their offsets
+ * in the object, each once.  How many.  Looks at a bounded number of chunks.
+ */
+uint32_t soda_node_touched(struct soda_node_object *o, uint64_t *offsets, uint32_t max);
+
+/* In bytes. Programs: all that have joined with the object. */
+struct soda_node_news {
+	uint64_t
+		asked; /* that programs needed and the store had not, or had for being read ahead */
+	uint64_t used; /* of what was brought ahead */
+	uint64_t unused; /* likewise: evicted before anybody touched it */
+};
+/* What has happened since the last call. */
+void soda_node_take_news(struct soda_node_object *o, struct soda_node_news *news_p);
 
 void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stats_p);
 /* Recompute the accounts: 0, or -EUCLEAN and what is wrong. For tests. */

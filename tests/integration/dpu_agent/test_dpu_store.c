@@ -531,6 +531,70 @@ static void test_static_range(void **state)
 	}
 }
 
+/*
+ * What the agent reads ahead goes into the store: the first program finds most of the file there,
+ * one that reads it after it finds all, and nothing comes from the server twice.
+ */
+static void follow(const struct job *job, unsigned number)
+{
+	const uint64_t *data = open_file(job);
+	uint64_t asked;
+
+	for (int i = 0; i < LOOKS * 10 && number == 2 && atomic_load(over) < 2; i++)
+		sleep_ms(1);
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	asked = stats_now().fetches + stats_now().prefetched;
+	atomic_fetch_add(over, 1);
+	if (number == 2)
+		CHECK_EQ(asked, 0);
+}
+
+static void test_read_ahead(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i], .programs = 3, .run = follow };
+
+		up("64M --adaptive=no");
+		expect_passes(child_team, &job);
+		assert_int_equal(stat_of("store_fills"), SMALL);
+		assert_int_equal(stat_of("net_demand_bytes") + stat_of("net_prefetch_bytes"),
+				 stat_of("store_filled_bytes"));
+		assert_int_equal(ask(world.server_address, "bytes_read"),
+				 stat_of("store_filled_bytes"));
+		assert_true(stat_of("store_ahead") > 0);
+		assert_int_equal(stat_of("store_ahead_bytes"), stat_of("net_prefetch_bytes"));
+		assert_int_equal(stat_of("store_ahead_used_bytes"), stat_of("store_ahead_bytes"));
+		assert_int_equal(stat_of("store_useless"), 0);
+		assert_int_equal(stat_of("cache_fills"), 0); /* nothing beside the store */
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
+/* A store of less room than the file, and random reads: what is of no use is bounded. */
+static void test_read_ahead_has_a_budget(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i],
+				   .file = 1,
+				   .programs = 3,
+				   .rounds = 3,
+				   .keep = 16,
+				   .run = read_all };
+		uint64_t asked;
+
+		up("16M --prefetch-limit=budget --entry-bytes=256K");
+		expect_passes(child_team, &job);
+		asked = stat_of("net_demand_bytes") + stat_of("store_ahead_used_bytes");
+		assert_true(stat_of("store_useless_bytes") <= asked * 3 / 100 + 8 * (256 << 10));
+		assert_int_equal(stat_of("store_fills_failed"), 0);
+		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
+		await_none("store_members");
+		world_close(&world);
+	}
+}
+
 /* A rule of the operator's keeps an object that is named so, for all its programs. */
 static void child_is_ruled(const void *arg)
 {
@@ -954,6 +1018,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_the_agent_is_killed),
 		cmocka_unit_test(test_static_range),
 		cmocka_unit_test(test_static_rule),
+		cmocka_unit_test(test_read_ahead),
+		cmocka_unit_test(test_read_ahead_has_a_budget),
 		cmocka_unit_test(test_what_a_program_may_do),
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),

@@ -729,6 +729,166 @@ static void test_pins_and_less_memory(void **state)
 	soda_node_leave(&m);
 }
 
+/* Chunks that are brought ahead of all programs */
+
+static void bring(struct soda_node_object *o, uint32_t chunk)
+{
+	assert_true(soda_node_claim(o, chunk));
+	memset(data, (int)chunk & 0xff, sizeof(data));
+	assert_int_equal(soda_node_filled(o, chunk, data, 0), 0);
+}
+
+static void touch(const struct view *v, uint32_t chunk)
+{
+	atomic_store(&soda_store_touched(v->map, CHUNKS)[chunk], 1);
+}
+
+static struct soda_node_news news_of(struct soda_node_object *o)
+{
+	struct soda_node_news news;
+
+	soda_node_take_news(o, &news);
+	return news;
+}
+
+static void test_brought_ahead(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	uint64_t offsets[8];
+
+	assert_int_equal(soda_node_lacks(m.object, 4096, 2 * CHUNK), 3 * CHUNK);
+	for (uint32_t i = 0; i < 4; i++)
+		bring(m.object, i);
+	assert_int_equal(soda_node_lacks(m.object, 0, 5 * CHUNK), CHUNK);
+	assert_int_equal(soda_node_lacks(m.object, file.bytes, CHUNK), 0);
+	assert_int_equal(word_of(&v, 3), SODA_STORE_READY);
+	assert_true(holds_byte(&m, 3));
+	assert_false(soda_node_claim(m.object, 3)); /* nothing is brought twice */
+	assert_int_equal(soda_node_touched(m.object, offsets, 8), 0);
+	assert_int_equal(news_of(m.object).asked, 0);
+	touch(&v, 1);
+	touch(&v, 2);
+	assert_int_equal(stats().bytes_used, 2 * CHUNK); /* before anybody has looked, too */
+	assert_int_equal(soda_node_touched(m.object, offsets, 1), 1);
+	assert_int_equal(offsets[0], CHUNK);
+	assert_int_equal(soda_node_touched(m.object, offsets, 8), 1);
+	assert_int_equal(offsets[0], 2 * CHUNK);
+	assert_int_equal(soda_node_touched(m.object, offsets, 8), 0);
+	assert_int_equal(soda_node_ask(m.object, 3, NULL), SODA_NODE_READY); /* used, too */
+	fill(m.object, 9);
+	assert_int_equal(news_of(m.object).used, 3 * CHUNK);
+	assert_int_equal(news_of(m.object).used, 0);
+	assert_int_equal(stats().ahead, 4);
+	assert_int_equal(stats().bytes_used, 3 * CHUNK);
+	assert_int_equal(stats().fills, 5);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* A program that comes while the chunk is on its way waits for it, as for another program's. */
+static void test_late_for_what_is_ahead(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct waiter w[2] = { { .w.told = tell }, { .w.told = tell } };
+
+	assert_true(soda_node_claim(m.object, 7));
+	assert_int_equal(soda_node_ask(m.object, 7, &w[0].w), SODA_NODE_WAITS);
+	assert_int_equal(soda_node_filled(m.object, 7, NULL, -EIO), -EIO);
+	assert_int_equal(await_told(&w[0]), 1);
+	assert_int_equal(stats().bytes_used, 0);
+	assert_int_equal(stats().ahead, 0);
+	assert_true(soda_node_claim(m.object, 7));
+	assert_int_equal(soda_node_ask(m.object, 7, &w[1].w), SODA_NODE_WAITS);
+	assert_int_equal(soda_node_filled(m.object, 7, data, 0), 0);
+	assert_int_equal(w[1].told, 2);
+	assert_int_equal(stats().bytes_used, CHUNK);
+	assert_int_equal(news_of(m.object).asked, CHUNK);
+	soda_node_leave(&m);
+}
+
+/*
+ * What nobody touches goes by the list `trial`, and is counted as useless; what was touched stays
+ * as what was asked for.
+ */
+static void test_ahead_and_useless(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	struct soda_node_news news;
+
+	for (uint32_t i = 0; i < 32; i++)
+		bring(m.object, i);
+	for (uint32_t i = 0; i < 8; i++)
+		touch(&v, i);
+	fill_range(m.object, 32, ROOM + 16);
+	assert_int_equal(count_ready(&v, 0, 8), 8);
+	assert_int_equal(count_ready(&v, 8, 24), 0);
+	assert_int_equal(stats().useless, 16);
+	assert_int_equal(stats().bytes_useless, 16 * CHUNK);
+	assert_int_equal(stats().bytes_used, 8 * CHUNK);
+	news = news_of(m.object);
+	assert_int_equal(news.used, 8 * CHUNK);
+	assert_int_equal(news.unused, 16 * CHUNK);
+	assert_int_equal(news.asked, (ROOM + 16 - 32 + 8) * CHUNK);
+	/* one that nobody had does not come back when it is asked for */
+	need(m.object, &v, 8, 16);
+	for (int lap = 0; lap < 2; lap++)
+		need(m.object, &v, 32, CHUNKS);
+	assert_int_equal(count_ready(&v, 8, 16), 0);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* Pinned, it stays though nobody touches it; and it may be brought for a pin. */
+static void test_ahead_and_pinned(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	uint64_t offsets[4];
+
+	bring(m.object, 0);
+	bring(m.object, 1);
+	pin(&m, 0, 4);
+	bring(m.object, 2);
+	touch(&v, 1);
+	assert_int_equal(soda_node_touched(m.object, offsets, 4), 1);
+	for (int lap = 0; lap < 2; lap++)
+		need(m.object, &v, 4, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 3), 3);
+	assert_int_equal(stats().useless, 0);
+	assert_int_equal(unpin(&m, 0, 4), 1);
+	for (int lap = 0; lap < 8; lap++)
+		need(m.object, &v, 4, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 1), 0);
+	assert_int_equal(stats().useless, 2);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
+/* So many chunks may wait for somebody to touch them, and no more. */
+static void test_ahead_is_bounded(void **state)
+{
+	struct soda_node_name name = file;
+	struct soda_node_member m;
+	uint32_t n = 0;
+
+	name.bytes = 2048 * CHUNK;
+	m = join(&name);
+	while (n < 2048 && soda_node_claim(m.object, n))
+		n++;
+	assert_int_equal(n, 1024);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(soda_node_filled(m.object, i, NULL, -ECANCELED), -ECANCELED);
+	assert_false(soda_node_claim(m.object, n));
+	for (int i = 0; i < 8; i++) /* those that are gone are found */
+		assert_int_equal(soda_node_touched(m.object, (uint64_t[1]){ 0 }, 1), 0);
+	assert_true(soda_node_claim(m.object, n));
+	assert_int_equal(soda_node_filled(m.object, n, NULL, -ECANCELED), -ECANCELED);
+	assert_int_equal(stats().used, 0);
+	soda_node_leave(&m);
+}
+
 /* Threads ask, fill and wait; the accounts hold, and nobody is forgotten. */
 
 enum { THREADS = 4, ROUNDS = 4000 };
@@ -745,6 +905,11 @@ static void *work(void *arg)
 		struct waiter w = { .w.told = tell };
 		uint32_t chunk = (seed = seed * 1664525 + 1013904223) % CHUNKS;
 
+		if ((seed >> 17) % 4 == 0 && soda_node_claim(m.object, CHUNKS - 1 - chunk))
+			soda_node_filled(m.object, CHUNKS - 1 - chunk, mine,
+					 seed >> 21 & 7 ? 0 : -EIO);
+		if ((seed >> 18) % 4 == 0)
+			soda_node_touched(m.object, (uint64_t[4]){ 0 }, 4);
 		if (seed >> 16 & 1)
 			soda_node_pin(&m, chunk * (uint64_t)CHUNK, 4096, &mine_why);
 		else
@@ -810,6 +975,11 @@ int main(void)
 		CASE(test_many_pins),
 		CASE(test_pinned_on_the_way),
 		CASE(test_pins_and_less_memory),
+		CASE(test_brought_ahead),
+		CASE(test_late_for_what_is_ahead),
+		CASE(test_ahead_and_useless),
+		CASE(test_ahead_and_pinned),
+		CASE(test_ahead_is_bounded),
 		CASE(test_threads),
 	};
 

@@ -17,6 +17,8 @@ struct soda_owner {
 	uint64_t closed; /* when, in closings; while it lingers */
 	uint64_t entries;
 	struct soda_ghost *ghost; /* NULL: none yet */
+	void *view;		  /* for the ops of a view, as long as regions are open */
+	uint64_t untold;	  /* of a view: bytes fetched that the model has not been told of */
 };
 
 struct soda_owners {

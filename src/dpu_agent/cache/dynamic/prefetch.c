@@ -72,6 +72,7 @@ enum {
 	PENDING_OFF = 16, /* ...while nothing is fetched for their owner */
 	PENDING_ON = 64,  /* ...and nothing new has happened */
 	GHOST_SHARE = 64, /* of the cache's bytes */
+	TOUCHED = 64,	  /* chunks of a view that are taken in with one request */
 };
 
 /* Wake one worker, if one is asleep. */
@@ -222,6 +223,22 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 	return item.answer;
 }
 
+void soda_prefetch_note(struct soda_prefetch *p, uint32_t owner, uint64_t offset, uint32_t bytes,
+			enum soda_cache_answer answer)
+{
+	uint8_t mode = atomic_load_explicit(&p->modes[owner], memory_order_relaxed);
+	struct soda_recent item = { .offset = offset,
+				    .bytes = bytes,
+				    .owner = owner,
+				    .slot = SODA_CACHE_NONE,
+				    .answer = answer };
+
+	if (mode == SODA_MODE_UNCACHED)
+		return;
+	if (matters(mode, answer, false, soda_recent_push(&p->recent, &item)))
+		ring(p);
+}
+
 void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns)
 {
 	soda_rate_note(&p->rates.net, bytes, ns);
@@ -275,14 +292,25 @@ static uint64_t taken_out(_Atomic uint64_t *sum)
 	return atomic_exchange_explicit(sum, 0, memory_order_relaxed);
 }
 
-/* Tell the owner's budget what has happened. */
-static void settle(struct soda_prefetch *p, struct soda_owner *o)
+static struct soda_budget_news news_of(struct soda_prefetch *p, const struct soda_owner *o)
 {
 	struct soda_cache_tally *t = &p->tallies[o->id];
-	struct soda_budget_news news = { .asked = taken_out(&t->asked),
-					 .given = taken_out(&t->given),
-					 .used = taken_out(&t->used),
-					 .unused = taken_out(&t->unused) };
+	struct soda_budget_news news = { .asked = 0 };
+
+	if (o->view)
+		p->ops->news(o->view, &news);
+	else
+		news = (struct soda_budget_news){ .asked = taken_out(&t->asked),
+						  .given = taken_out(&t->given),
+						  .used = taken_out(&t->used),
+						  .unused = taken_out(&t->unused) };
+	return news;
+}
+
+/* Tell the owner's budget what has happened. */
+static struct soda_budget_news settle(struct soda_prefetch *p, struct soda_owner *o)
+{
+	struct soda_budget_news news = news_of(p, o);
 	bool before = fetches(p, o);
 
 	soda_budget_ruled_given(&p->pool, taken_out(&p->ruled_given));
@@ -290,6 +318,7 @@ static void settle(struct soda_prefetch *p, struct soda_owner *o)
 	o->s.bytes_asked += news.asked;
 	o->s.bytes_hit += news.given;
 	switched(p, o, before);
+	return news;
 }
 
 /* True: the fetch may begin. */
@@ -316,10 +345,26 @@ struct plan {
 	uint64_t sectors; /* 64ths that are in the runs */
 };
 
+static bool is_view(const struct soda_owner *o)
+{
+	return o->s.name.view_chunk;
+}
+
 /* Whether the client's residency counts: with several clients another one may ask for the entry. */
 static bool one_tells(const struct soda_owner *o, const struct soda_recent *item)
 {
 	return item->residency.chunk_bytes && o->s.regions == 1;
+}
+
+/* Of a view only what the store lacks is read. */
+static uint32_t bytes_lacking(const struct soda_prefetch *p, const struct soda_owner *o,
+			      uint64_t at, const struct plan *plan)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; o->view && i < plan->n; i++)
+		bytes += p->ops->lacks(o->view, at + plan->runs[i].at, plan->runs[i].bytes);
+	return (uint32_t)bytes;
 }
 
 /* False: nothing is left to be fetched. */
@@ -346,7 +391,9 @@ static bool make_plan(const struct soda_prefetch *p, const struct soda_owner *o,
 		plan->bytes += plan->runs[i].bytes;
 		plan->sectors |= (UINT64_MAX >> (63 - (last - first))) << first;
 	}
-	return true;
+	if (is_view(o))
+		plan->bytes = bytes_lacking(p, o, want->entry * size, plan);
+	return plan->bytes;
 }
 
 /* A slot for one entry, EMPTY; SODA_CACHE_NONE: all are in use. */
@@ -368,33 +415,60 @@ static uint32_t find_slot(struct soda_prefetch *p)
 }
 
 /* From here on the entry is FILLING: requests wait for it instead of being forwarded. */
-static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
-		  const struct plan *plan)
+static bool fill_slot(struct soda_prefetch *p, const struct soda_cache_key *key,
+		      const struct plan *plan, struct soda_fill *fill)
 {
 	uint32_t slot = find_slot(p);
-	struct soda_fill *fill = p->fills;
 
 	if (slot == SODA_CACHE_NONE)
 		return false;
-	while (fill->busy)
-		fill++;
 	if (soda_cache_fill_begin(p->cache, slot, key, plan->runs, plan->n, &fill->memory)) {
 		p->free_slots[p->free_n++] = slot;
 		return false;
 	}
 	soda_guard_fill(&p->guard, slot, key, plan->sectors);
+	fill->slot = slot;
+	return true;
+}
+
+/* What is read for a view has its place in the store when it is read. */
+static bool begin(struct soda_prefetch *p, struct soda_owner *o, const struct soda_cache_key *key,
+		  const struct plan *plan)
+{
+	struct soda_fill *fill = p->fills;
+
+	while (fill->busy)
+		fill++;
+	fill->memory = NULL;
+	fill->slot = SODA_CACHE_NONE;
+	fill->read = 0;
+	if (!is_view(o) && !fill_slot(p, key, plan, fill))
+		return false;
 	fill->offset = key->entry * soda_cache_entry_bytes(p->cache);
 	fill->bytes = plan->bytes;
 	fill->runs_n = plan->n;
 	memcpy(fill->runs, plan->runs, sizeof(fill->runs));
 	fill->owner = key->owner;
 	fill->owner_serial = o->serial;
-	fill->slot = slot;
 	fill->busy = true;
 	fill->cancelled = false;
 	p->queue[(p->queue_head + p->queue_n++) % SODA_FILLS_MAX] = fill;
 	p->begun++;
 	return true;
+}
+
+/* Whether the entry is in the cache, or on its way; of a view only the latter is asked. */
+static bool has_entry(const struct soda_prefetch *p, const struct soda_owner *o,
+		      const struct soda_cache_key *key)
+{
+	uint64_t at = key->entry * soda_cache_entry_bytes(p->cache);
+
+	if (!is_view(o))
+		return soda_cache_find(p->cache, key) != SODA_CACHE_NONE;
+	for (const struct soda_fill *fill = p->fills; fill < p->fills + SODA_FILLS_MAX; fill++)
+		if (fill->busy && fill->owner == o->id && fill->offset == at)
+			return true;
+	return false;
 }
 
 /* Begin a fetch; how many bytes it reads, 0: the entry is there already, or there is no slot. */
@@ -404,8 +478,8 @@ static uint64_t want(struct soda_prefetch *p, struct soda_owner *o, const struct
 	struct soda_cache_key key = { .owner = o->id, .entry = want->entry };
 	struct plan plan;
 
-	if (p->pause || soda_cache_find(p->cache, &key) != SODA_CACHE_NONE ||
-	    !soda_guard_admit(&p->guard, &key) || !make_plan(p, o, item, want, &plan))
+	if (p->pause || has_entry(p, o, &key) || !soda_guard_admit(&p->guard, &key) ||
+	    !make_plan(p, o, item, want, &plan))
 		return 0;
 	if (p->stopping || p->queue_n >= SODA_FILLS_QUEUED ||
 	    p->queue_n + p->underway == SODA_FILLS_MAX) {
@@ -452,16 +526,34 @@ static void need_ghost(struct soda_prefetch *p, struct soda_owner *o)
 		p->ghost_bytes += bytes;
 }
 
+/*
+ * soda_model_note() of a view.  The store says what was needed, and what was given of what was read
+ * ahead; requests for what is there for another program's sake are neither.
+ */
+static bool tell_model_of_view(struct soda_prefetch *p, struct soda_owner *o,
+			       const struct soda_budget_news *news, uint64_t ghost_hit,
+			       uint64_t fetched, bool real)
+{
+	uint64_t hit = real ? news->given : ghost_hit;
+
+	o->untold += fetched;
+	if (!news->asked)
+		return false;
+	fetched = o->untold;
+	o->untold = 0;
+	return soda_model_note(&o->s.model, &p->rates, news->asked,
+			       hit < news->asked ? hit : news->asked, fetched);
+}
+
 static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 			 const struct soda_recent *item, struct soda_cache_touch *touch)
 {
 	struct soda_cache_want wants[SODA_CACHE_PREDICT_MAX];
+	struct soda_budget_news news = settle(p, o);
 	uint64_t hit = 0, fetched = 0;
-	bool real;
+	bool real = fetches(p, o), turned;
 	uint32_t n;
 
-	settle(p, o);
-	real = fetches(p, o);
 	if (!real)
 		need_ghost(p, o);
 	if (touch->slot != SODA_CACHE_NONE)
@@ -477,17 +569,21 @@ static void note_request(struct soda_prefetch *p, struct soda_owner *o,
 	o->s.requests++;
 	o->s.hits += item->answer == SODA_CACHE_HIT;
 	o->s.late_hits += item->answer == SODA_CACHE_LATE;
-	if (!soda_model_note(&o->s.model, &p->rates, item->bytes, hit, fetched))
+	turned = is_view(o) ? tell_model_of_view(p, o, &news, hit, fetched, real)
+			    : soda_model_note(&o->s.model, &p->rates, item->bytes, hit, fetched);
+	if (!turned)
 		return;
 	p->switched_on += o->s.model.on;
 	p->switched_off += !o->s.model.on;
 	switched(p, o, real);
 }
 
-static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
+/* Requests of an owner that is gone, or of another that has its id now, are no harm: but what
+ * policies see is within the owner. */
+static void take_request(struct soda_prefetch *p, struct soda_owner *o,
+			 const struct soda_recent *item)
 {
 	uint32_t size = soda_cache_entry_bytes(p->cache);
-	struct soda_owner *o = soda_owner_get(&p->owners, item->owner);
 	struct soda_cache_touch touch = {
 		.key = { .owner = item->owner, .entry = item->offset / size },
 		.offset = (uint32_t)(item->offset % size),
@@ -495,9 +591,7 @@ static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
 		.slot = item->slot,
 	};
 
-	/* Requests of an owner that is gone, or of another that has its id now, are no harm:
-	   but what policies see is within the owner. */
-	if (!o || item->offset >= o->s.name.bytes || item->bytes > o->s.name.bytes - item->offset ||
+	if (item->offset >= o->s.name.bytes || item->bytes > o->s.name.bytes - item->offset ||
 	    item->bytes > size - touch.offset)
 		return;
 	touch.entries = o->entries;
@@ -505,6 +599,38 @@ static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
 	if (touch.told)
 		touch.has = soda_recent_resident(item, touch.key.entry * size, size / 64);
 	note_request(p, o, item, &touch);
+}
+
+/*
+ * What programs have touched of what was brought ahead: they did not ask for that, and to the
+ * policy it is a part of the sequence all the same, before what they ask for now.
+ */
+static void take_touched(struct soda_prefetch *p, struct soda_owner *o)
+{
+	uint32_t bytes = o->s.name.view_chunk;
+	uint64_t offsets[TOUCHED];
+	uint32_t n = p->ops->touched(o->view, offsets, TOUCHED);
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t left = o->s.name.bytes - offsets[i];
+		struct soda_recent item = { .offset = offsets[i],
+					    .bytes = left < bytes ? (uint32_t)left : bytes,
+					    .owner = o->id,
+					    .slot = SODA_CACHE_NONE,
+					    .answer = SODA_CACHE_HIT };
+
+		take_request(p, o, &item);
+	}
+}
+
+static void take_in(struct soda_prefetch *p, const struct soda_recent *item)
+{
+	struct soda_owner *o = soda_owner_get(&p->owners, item->owner);
+
+	if (o && o->view)
+		take_touched(p, o);
+	if (o)
+		take_request(p, o, item);
 }
 
 void soda_prefetch_step(struct soda_prefetch *p)
@@ -549,16 +675,24 @@ struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 	return fill;
 }
 
+/* What failed on its way may have travelled: that is not paid back. */
+static uint64_t unread(const struct soda_fill *fill, int status)
+{
+	if (status == -ECANCELED)
+		return fill->bytes;
+	return !fill->memory && fill->read < fill->bytes ? fill->bytes - fill->read : 0;
+}
+
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status)
 {
 	struct soda_owner *o;
 
-	soda_cache_fill_end(p->cache, fill->slot, status);
+	if (fill->slot != SODA_CACHE_NONE)
+		soda_cache_fill_end(p->cache, fill->slot, status);
 	soda_lock_acquire(&p->lock);
 	o = soda_owner_get(&p->owners, fill->owner);
-	/* What failed on its way may have travelled: that is not paid back. */
-	if (status == -ECANCELED && o && o->serial == fill->owner_serial)
-		pay_back(p, o, fill->bytes);
+	if (o && o->serial == fill->owner_serial && unread(fill, status))
+		pay_back(p, o, unread(fill, status));
 	if (status && !fill->cancelled)
 		p->pause = PAUSE;
 	fill->busy = false;
@@ -715,8 +849,8 @@ static int open_locked(struct soda_prefetch *p, const struct soda_owner_name *na
 	return ret;
 }
 
-int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
-		       uint32_t *owner_p)
+static int open_owner(struct soda_prefetch *p, const struct soda_owner_name *name, void *view,
+		      uint32_t *owner_p)
 {
 	uint64_t size = soda_cache_entry_bytes(p->cache);
 	struct soda_owner *o = NULL;
@@ -726,10 +860,24 @@ int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *na
 		return -EINVAL;
 	soda_lock_acquire(&p->lock);
 	ret = open_locked(p, name, (name->bytes + size - 1) / size, &o);
-	if (!ret)
+	if (!ret) {
 		*owner_p = o->id;
+		o->view = view;
+	}
 	soda_lock_release(&p->lock);
 	return ret;
+}
+
+int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
+		       uint32_t *owner_p)
+{
+	return open_owner(p, name, NULL, owner_p);
+}
+
+int soda_prefetch_open_view(struct soda_prefetch *p, const struct soda_owner_name *name, void *view,
+			    uint32_t *owner_p)
+{
+	return open_owner(p, name, view, owner_p);
 }
 
 void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone)
@@ -741,6 +889,9 @@ void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone)
 	if (o && --o->s.regions == 0) {
 		o->closed = ++p->owners.closings;
 		unwant_locked(p, owner);
+		if (o->view)
+			settle(p, o);
+		o->view = NULL;
 		if (!o->s.name.file || gone)
 			remove_locked(p, o);
 	}

@@ -14,6 +14,14 @@
  * all its clients share, else a client's region.  Files stay when their last
  * region closes, for the next process, until their place in the table is needed.
  *
+ * A *view* is the owner of an object of the node's store: the dynamic cache is that object, for the
+ * programs that share it.  The policy, the model and the budget decide for it as for any owner, by
+ * the requests of all those programs; but an entry has no slot and no memory here, what it lacks is
+ * brought into the store, and the store says what programs have touched of that:
+ *
+ *   soda_prefetch_note  -> recent list; a worker is woken where it matters
+ *   worker              -> step: ops->touched, news, predict, lacks, budget; take; ops->fill
+ *
  * Threads: read, written, net and intra from any thread, without waiting for a
  * decision; open and close take the lock of the policy for a moment.
  */
@@ -36,10 +44,11 @@ enum { SODA_FILLS_QUEUED = 8, SODA_FILLS_MAX = 32 };
 
 /* One entry to be fetched. */
 struct soda_fill {
-	uint8_t *memory;				 /* of the entry */
+	uint8_t *memory;				 /* of the entry; NULL: of a view */
 	uint64_t offset;				 /* of the entry in the owner */
 	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]; /* what is to be read of it */
 	uint32_t runs_n, bytes;				 /* in all */
+	uint64_t read; /* of a view: bytes asked of the server; set before soda_prefetch_filled */
 	uint32_t owner, slot;
 	uint64_t owner_serial;
 	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
@@ -52,6 +61,15 @@ struct soda_prefetch_ops {
 	 * May block: then each worker has one fill under way.
 	 */
 	void (*fill)(void *arg, struct soda_fill *fill);
+	/*
+	 * Of views; `view` is soda_prefetch_open_view's.  With the policy's lock held: no wait, no
+	 * lock but leaves.  lacks: bytes of the range that are not there and not on their way.
+	 * touched: where of what was brought ahead programs have first touched something since:
+	 * up to max offsets.  news: what has happened since the last call, with that.
+	 */
+	uint64_t (*lacks)(void *view, uint64_t offset, uint64_t bytes);
+	uint32_t (*touched)(void *view, uint64_t *offsets, uint32_t max);
+	void (*news)(void *view, struct soda_budget_news *news_p);
 	uint64_t (*now_ns)(void *arg); /* the budget's clock; NULL: soda_now_ns */
 };
 
@@ -69,9 +87,11 @@ struct soda_prefetch_options {
 };
 
 struct soda_owner_name {
-	bool file;	/* a READ_ONLY file: shared */
-	uint64_t id[2]; /* (file id, generation), or (client id, region id) */
-	uint64_t bytes; /* whole pages; parts of different length are different owners */
+	bool file;	     /* a READ_ONLY file: shared */
+	uint64_t id[2];	     /* (file id, generation), or (client id, region id) */
+	uint64_t bytes;	     /* whole pages; parts of different length are different owners */
+	uint32_t view_chunk; /* of a view: the size of its chunks; 0: it is none */
+	uint32_t view_user;  /* each user has a view of its own of a file */
 };
 
 enum soda_owner_advice {
@@ -128,6 +148,12 @@ struct soda_cache *soda_prefetch_cache(struct soda_prefetch *p);
  */
 int soda_prefetch_open(struct soda_prefetch *p, const struct soda_owner_name *name,
 		       uint32_t *owner_p);
+/*
+ * The same of a view.  `view` is what ops are called with until the owner's
+ * last region closes; all that open it meanwhile have the same one.
+ */
+int soda_prefetch_open_view(struct soda_prefetch *p, const struct soda_owner_name *name, void *view,
+			    uint32_t *owner_p);
 /* A region closes.  With the last close of an owner that is no file, and with `gone`, the owner's
  * entries are forgotten. */
 void soda_prefetch_close(struct soda_prefetch *p, uint32_t owner, bool gone);
@@ -139,6 +165,13 @@ enum soda_cache_answer soda_prefetch_read(struct soda_prefetch *p, uint32_t owne
 					  const struct soda_recent_residency *residency,
 					  struct soda_cache_waiter *waiter,
 					  struct soda_cache_ref *ref_p);
+
+/*
+ * A program has asked for a part of a view: HIT: it was there; LATE: it is on its way; MISS: this
+ * request brings it.
+ */
+void soda_prefetch_note(struct soda_prefetch *p, uint32_t owner, uint64_t offset, uint32_t bytes,
+			enum soda_cache_answer answer);
 
 /* The two bandwidths of the model: one request's bytes and how long they took. */
 void soda_prefetch_net(struct soda_prefetch *p, uint64_t bytes, uint64_t ns);
@@ -158,7 +191,7 @@ void soda_prefetch_step(struct soda_prefetch *p);
 /* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
 /* The fetch has ended; status as in soda_cache_fill_end.  -ECANCELED: nothing was asked of the
- * server, and what was paid for it is paid back. */
+ * server, and what was paid for it is paid back; of a view what was not read always is. */
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status);
 
 void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p);
