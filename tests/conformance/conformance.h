@@ -79,6 +79,7 @@ void await_count(struct env *e, const unsigned *counter, unsigned value);
 /* Of the contract: depth.c. */
 void test_pipeline(void **state);
 void test_errors_between(void **state);
+void test_descriptor_tells(void **state);
 void test_tells(void **state);
 void test_many_at_once(void **state);
 void test_deep_writes(void **state);

@@ -411,6 +411,7 @@ static int run_variant(const struct variant *v)
 		CONTRACT(test_ranges),
 		CONTRACT(test_pipeline),
 		CONTRACT(test_errors_between),
+		CONTRACT(test_descriptor_tells),
 		CONTRACT(test_tells),
 		CONTRACT(test_peer_ends),
 		CONTRACT(test_abort),

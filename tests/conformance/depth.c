@@ -3,9 +3,11 @@
 #include "conformance.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* More posts than the socket buffers and the server's queue hold; order and errno. */
 void test_pipeline(void **state)
@@ -103,6 +105,56 @@ void test_errors_between(void **state)
 							     (uint64_t)i * UNIT, UNIT),
 						 0);
 		}
+	}
+	link_close(&l);
+	free(buf);
+}
+
+/* Sleep until the descriptor is readable, then take what is there, at most max at a time. */
+static void await_told(struct soda_conn *conn, struct soda_done *done, int count, int max)
+{
+	struct pollfd p = { .fd = soda_conn_fd(conn), .events = POLLIN };
+	bool all = true; /* the last poll took all that was there */
+
+	for (int got = 0, n; got < count; got += n) {
+		if (all)
+			assert_int_equal(poll(&p, 1, TIMEOUT_MS), 1);
+		n = soda_conn_poll(conn, done + got, count - got < max ? count - got : max, 0, 0);
+		assert_true(n >= 0);
+		all = n < max;
+	}
+}
+
+/* Who sleeps at the descriptor misses no answer, also not of those that come behind a refusal. */
+void test_descriptor_tells(void **state)
+{
+	enum { N = 24, UNIT = 4096 };
+	struct env *e = *state;
+	struct soda_done done[N];
+	struct soda_mr strange;
+	struct link l;
+	uint8_t *buf;
+
+	if (env_one_sided(e)) {
+		print_message("SKIP: no request reaches a one-sided server here\n");
+		skip();
+	}
+	buf = malloc((size_t)N * UNIT);
+	link_open(e, &l, "", 0, N);
+	strange = l.mr;
+	strange.region_id = 1234;
+	for (unsigned round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < N; i++)
+			assert_int_equal(
+				soda_conn_post_read(
+					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
+					(uint64_t)i * 2 * UNIT, UNIT, buf + (size_t)i * UNIT, i),
+				0);
+		assert_int_equal(soda_conn_flush(l.data, false), 0);
+		usleep(1000); /* so that several answers are there at once */
+		await_told(l.data, done, N, round % 2 ? 5 : N);
+		for (unsigned i = 0; i < N; i++)
+			assert_int_equal(done[i].status, (round * 77 >> i % 8) & 1 ? -EINVAL : 0);
 	}
 	link_close(&l);
 	free(buf);

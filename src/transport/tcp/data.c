@@ -193,8 +193,12 @@ static int data_poll(struct soda_conn *conn, struct soda_done *done, int max, in
 			return ret;
 		n = soda_tcp_queue_report(&c->q, done, max);
 	}
-	/* Only a receive that was filled has left anything behind. */
-	while (n && n < max && c->more && c->q.received != c->q.sent && ret >= 0) {
+	/*
+	 * Only a receive that was filled has left anything behind; and one with a refusal has put
+	 * what came behind that into the stash, of which the descriptor would tell nobody.
+	 */
+	while (n && n < max && (c->more || soda_tcp_queue_has_stash(&c->q)) &&
+	       c->q.received != c->q.sent && ret >= 0) {
 		c->more = false;
 		ret = receive(c, MSG_DONTWAIT);
 		n += soda_tcp_queue_report(&c->q, done + n, max - n);
