@@ -402,24 +402,15 @@ static void test_advise(void **state)
 static int run_variant(const struct variant *v)
 {
 	struct CMUnitTest tests[] = {
-		CONTRACT(test_hello),
-		CONTRACT(test_refused),
-		CONTRACT(test_calls),
-		CONTRACT(test_call_times_out),
-		CONTRACT(test_read),
-		CONTRACT(test_write),
-		CONTRACT(test_ranges),
-		CONTRACT(test_pipeline),
-		CONTRACT(test_errors_between),
-		CONTRACT(test_descriptor_tells),
-		CONTRACT(test_tells),
-		CONTRACT(test_peer_ends),
-		CONTRACT(test_abort),
-		CONTRACT(test_many_at_once),
-		CONTRACT(test_deep_writes),
-		CONTRACT(test_stop_accepting),
-		CONTRACT(test_close_within),
-		CONTRACT(test_advise),
+		CONTRACT(test_hello),	       CONTRACT(test_refused),
+		CONTRACT(test_calls),	       CONTRACT(test_call_times_out),
+		CONTRACT(test_read),	       CONTRACT(test_write),
+		CONTRACT(test_ranges),	       CONTRACT(test_pipeline),
+		CONTRACT(test_errors_between), CONTRACT(test_descriptor_tells),
+		CONTRACT(test_tells),	       CONTRACT(test_peer_ends),
+		CONTRACT(test_abort),	       CONTRACT(test_many_at_once),
+		CONTRACT(test_deep_writes),    CONTRACT(test_stop_accepting),
+		CONTRACT(test_close_within),   CONTRACT(test_advise),
 		CONTRACT(test_peer_resigns), /* the last: for two-sided ones */
 	};
 	size_t n = sizeof(tests) / sizeof(tests[0]) - (v->two_sided ? 0 : 1);

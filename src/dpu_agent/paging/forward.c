@@ -431,25 +431,27 @@ static void forward_and_wait(struct soda_session *s, struct soda_task *tasks)
 }
 
 /*
- * Finish transfers that end on the channel until end_ns.  True: some did, and others are under way.
- * Else the completer collects them.
+ * Finish transfers that end on the channel until end_ns.  True: others are under way, and some of
+ * them may be at hand.  Else the completer collects them, which the descriptor tells only of what
+ * is not at hand (soda_conn_fd).
  */
 static bool answer_some(struct soda_channel *c, uint64_t end_ns)
 {
 	int status[SODA_CHANNEL_POLL], n = 0;
 	uint64_t now = soda_now_ns();
+	bool over = now >= end_ns, more, again;
 	struct soda_transfer *list = NULL;
-	bool more;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->first && now < end_ns)
-		n = soda_channel_poll_locked(c, (int64_t)(end_ns - now), c->polling ? SPIN_NS : 0,
-					     &list, status);
+	if (c->first)
+		n = soda_channel_poll_locked(c, over ? 0 : (int64_t)(end_ns - now),
+					     c->polling && !over ? SPIN_NS : 0, &list, status);
 	more = c->first;
-	if (more && n <= 0)
+	again = more && (over ? n == SODA_CHANNEL_POLL : n > 0);
+	if (more && !again)
 		soda_completer_resume_locked(c);
 	release(c, list, status, n);
-	return more && n > 0;
+	return again;
 }
 
 static void answer_near(struct soda_session *s)
