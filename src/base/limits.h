@@ -98,8 +98,13 @@ enum {
 	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for the server */
 	SODA_DPU_LOSSES_MAX = 1024, /* clients whose data the agent knows to have lost */
 
-	SODA_NODE_MIN = 8 << 20,   /* the least store of a node (--store), bytes */
-	SODA_NODE_CHUNKS_MIN = 64, /* that must fit into it, or a program does not join */
+#ifdef SODA_SIMULATION
+	SODA_NODE_MIN = 32 << 10,
+	SODA_NODE_CHUNKS_MIN = 8,
+#else
+	SODA_NODE_MIN = 8 << 20,     /* the least store of a node (--store), bytes */
+	SODA_NODE_CHUNKS_MIN = 64,   /* that must fit into it, or a program does not join */
+#endif
 };
 
 /* The memory server. */

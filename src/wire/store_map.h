@@ -28,7 +28,11 @@
 
 #include "wire/wire.h"
 
+#ifdef SODA_SIMULATION /* whose stores have few chunks */
+enum { SODA_STORE_MEMBERS = 64, SODA_STORE_RINGS = 256, SODA_STORE_LAST = 4 };
+#else
 enum { SODA_STORE_MEMBERS = 64, SODA_STORE_RINGS = 64, SODA_STORE_LAST = 16 };
+#endif
 
 /* A word's state, in its low bits, and one generation. */
 enum soda_store_state {

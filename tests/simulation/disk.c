@@ -17,6 +17,9 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
+ssize_t sim_memfd_write(int fd, const void *data, size_t bytes, off_t at);
+int sim_memfd_punch(int fd, int mode, off_t at, off_t bytes);
+
 enum { PAGE = 4096, NODES = 24, OPEN = 256, ROOM = 1 << 20, RING = 64 };
 
 struct node {
@@ -327,7 +330,7 @@ int sim_fallocate64(int fd, int mode, off_t offset, off_t bytes)
 	struct node *n = node_of(fd);
 
 	if (!n)
-		return fallocate(fd, mode, offset, bytes);
+		return sim_memfd_punch(fd, mode, offset, bytes);
 	if (breaks(ENOSPC) || offset + bytes > ROOM)
 		return -1;
 	if (sim_chance(20)) {
@@ -394,7 +397,7 @@ ssize_t sim_pread64(int fd, void *memory, size_t bytes, off_t offset)
 ssize_t sim_pwrite64(int fd, const void *memory, size_t bytes, off_t offset)
 {
 	return sim_disk_owns(fd) ? move(fd, (void *)(uintptr_t)memory, bytes, offset, true)
-				 : pwrite(fd, memory, bytes, offset);
+				 : sim_memfd_write(fd, memory, bytes, offset);
 }
 
 /* Where it fails nothing of it counts, as on a kernel that drops what it could not write. */

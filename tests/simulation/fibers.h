@@ -133,5 +133,6 @@ void sim_fd_kill(enum sim_process p);
 /* Of 1,000 allocations of the process, and of 1,000 descriptors that it wants, how many fail. */
 void sim_starve(enum sim_process p, unsigned memory, unsigned descriptors);
 bool sim_lacks_descriptor(void);
+bool sim_lacks_memory(void);
 
 #endif

@@ -3,23 +3,30 @@
  * Another client, which speaks the contract itself: a tool that asks for statistics, or a client
  * with regions of its own, of the server or of the agent. It makes mistakes that the application
  * never makes, and sees nothing of what others store.
+ *
+ * Where the agent has a store for the node it is also a program of the application's user, and
+ * reads file f0 from there as pages/shared.c does, with one thread.
  */
+#define SODA_SIMULATION /* rings as long as the programs' own */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/failure.h"
 #include "base/log.h"
 #include "disk.h"
 #include "soda.h"
 #include "transport/api/transport.h"
+#include "wire/store_map.h"
 #include "world.h"
 
 enum { PAGE = SODA_WIRE_PAGE, PAGES = 48, PATIENCE_MS = 8000 };
 
 static struct {
-	bool agent, tool;
+	bool agent, tool, stores;
 	struct soda_conn *control, *data;
 	struct soda_wire_welcome welcome;
 	struct soda_mr mr;
@@ -71,9 +78,11 @@ static int connect_one(enum soda_conn_kind kind, struct soda_conn **conn_p)
 {
 	struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
 					 .version = SODA_WIRE_VERSION,
-					 .chunk_bytes = me.tool ? 0 : PAGE,
-					 .uid = 1001,
-					 .gid = 1001,
+					 .chunk_bytes = me.tool	    ? 0
+							: me.stores ? plan.chunk_bytes
+								    : PAGE,
+					 .uid = me.stores ? SIM_DISK_USER : 1001,
+					 .gid = me.stores ? SIM_DISK_USER : 1001,
 					 .pid = 4712,
 					 .epoch = 1 };
 	struct soda_conn_options opt = { .kind = kind, .depth = 8, .timeout_ms = PATIENCE_MS };
@@ -393,11 +402,264 @@ static void leave(bool well)
 	me.data = me.control = NULL;
 }
 
+/* The node's store */
+
+enum { LATER = -ECANCELED }; /* the visit is over, and nothing is wrong */
+
+static struct {
+	struct soda_wire_stored got;
+	struct soda_store_map *map;
+	const uint8_t *data; /* is never touched: a touch of a hole would fill it */
+	int map_fd, data_fd;
+	_Atomic uint32_t *words, *ring;
+	unsigned notes;
+	/* What is in the ring, as it was found after that: word 0, not READY then. */
+	struct {
+		uint32_t chunk, word;
+		uint64_t forced;
+	} held[SODA_STORE_LAST];
+} store = { .map_fd = -1, .data_fd = -1 };
+
+static uint32_t bytes_of(uint32_t chunk)
+{
+	uint64_t left = me.mr.bytes - chunk * (uint64_t)plan.chunk_bytes;
+
+	return left < plan.chunk_bytes ? (uint32_t)left : plan.chunk_bytes;
+}
+
+static int join_part(uint16_t part, int *fd_p)
+{
+	struct soda_wire_store ask = { .region_id = me.mr.region_id, .part = part };
+	struct soda_why why = { "" };
+	int ret;
+
+	me.began = sim_now();
+	ret = soda_conn_store(me.control, &ask, me.mr.bytes, &store.got, fd_p, PATIENCE_MS, &why);
+	if (ret && sim_history.starved && !soda_call_lost(ret)) {
+		sim_note("neighbour: STORE: %d %s", ret, why.text);
+		return LATER; /* its budget may have become too small, too */
+	}
+	return expect("STORE", ret, 0);
+}
+
+static int join_store(void)
+{
+	int ret = join_part(SODA_WIRE_STORE_MAP, &store.map_fd);
+
+	if (!ret)
+		ret = join_part(0, &store.data_fd);
+	if (ret)
+		return ret;
+	store.map = mmap(NULL, store.got.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 store.map_fd, 0);
+	store.data = mmap(NULL, me.mr.bytes, PROT_READ, MAP_SHARED, store.data_fd, 0);
+	if (store.map == MAP_FAILED || store.data == MAP_FAILED)
+		sim_fail("the node's store cannot be mapped");
+	if (store.map->chunks != store.got.chunks || store.map->chunk_bytes != plan.chunk_bytes)
+		sim_fail("INVARIANT: the map of the node's store is of another file");
+	store.words = soda_store_words(store.map);
+	store.ring = soda_store_member(store.map, store.got.chunks, store.got.member);
+	store.notes = 0;
+	memset(store.held, 0, sizeof(store.held));
+	return 0;
+}
+
+static void leave_store(void)
+{
+	if (store.map)
+		munmap(store.map, store.got.map_bytes);
+	if (store.data)
+		munmap((void *)(uintptr_t)store.data, me.mr.bytes);
+	if (store.map_fd >= 0)
+		close(store.map_fd);
+	if (store.data_fd >= 0)
+		close(store.data_fd);
+	store.map = NULL;
+	store.data = NULL;
+	store.map_fd = store.data_fd = -1;
+}
+
+static bool is_ready(uint32_t word)
+{
+	return (word & SODA_STORE_STATE) == SODA_STORE_READY;
+}
+
+/* Its place in the ring. */
+static unsigned note_chunk(uint32_t chunk)
+{
+	unsigned at = 0;
+
+	while (at < SODA_STORE_LAST && atomic_load(&store.ring[at]) != chunk + 1)
+		at++;
+	if (at < SODA_STORE_LAST)
+		return at;
+	at = store.notes++ % SODA_STORE_LAST;
+	store.held[at].chunk = chunk;
+	store.held[at].word = 0;
+	sim_point();
+	atomic_store(&store.ring[at], chunk + 1);
+	sim_point();
+	return at;
+}
+
+/* The file's pages of the chunk, as they were read. */
+static void check_pages(uint32_t chunk, const uint8_t *data)
+{
+	for (uint32_t at = 0; at < bytes_of(chunk); at += PAGE)
+		check_file(chunk * (uint64_t)plan.chunk_bytes / PAGE + at / PAGE,
+			   (const uint64_t *)(const void *)(data + at));
+}
+
+static uint8_t chunk_data[64 << 10] __attribute__((aligned(4096)));
+
+/* What a READY word promises holds as long as the word is the same. */
+static void check_ready(uint32_t chunk, uint32_t word)
+{
+	uint64_t at = chunk * (uint64_t)plan.chunk_bytes;
+	bool all = true;
+
+	for (uint32_t i = 0; i < bytes_of(chunk); i += PAGE) {
+		all = all && sim_memfd_has(store.data + at + i);
+		if (pread(store.data_fd, chunk_data + i, PAGE, (off_t)(at + i)) != PAGE)
+			sim_fail("the node's store cannot be read");
+		sim_point();
+	}
+	if (atomic_load(&store.words[chunk]) != word)
+		return;
+	if (!all)
+		sim_fail("INVARIANT: chunk %u of the node's store is READY, and lacks pages",
+			 chunk);
+	check_pages(chunk, chunk_data);
+}
+
+/* Its data, from an agent that has no store for it any more; or it is there. */
+static int ask_for_chunk(uint32_t chunk)
+{
+	uint64_t at = chunk * (uint64_t)plan.chunk_bytes;
+	struct soda_done done = { .status = 0 };
+	int ret = soda_conn_post_stored(me.data, &me.mr, at, bytes_of(chunk), chunk_data, 1);
+
+	me.began = sim_now();
+	if (!ret)
+		ret = soda_conn_flush(me.data, sim_chance(50));
+	if (!ret && sim_chance(8)) { /* killed inside a fill */
+		sim_note("neighbour: ends while it waits for chunk %u", chunk);
+		return LATER;
+	}
+	if (!ret)
+		ret = soda_conn_poll(me.data, &done, 1, PATIENCE_MS * (int64_t)SIM_MS, 0);
+	if (!ret)
+		ret = -ETIMEDOUT;
+	ret = expect("a READ of the store", ret < 0 ? ret : done.status, 0);
+	if (!ret && !done.stored)
+		check_pages(chunk, chunk_data);
+	return ret;
+}
+
+static int read_stored(void)
+{
+	uint32_t chunk = (uint32_t)sim_below(store.got.chunks);
+	unsigned at = note_chunk(chunk);
+	uint32_t word = atomic_load(&store.words[chunk]);
+	int ret = 0;
+
+	if (!is_ready(word))
+		ret = ask_for_chunk(chunk);
+	if (ret)
+		return ret;
+	word = atomic_load(&store.words[chunk]);
+	if (!is_ready(word))
+		return 0; /* it has gone again */
+	check_ready(chunk, word);
+	if (!store.held[at].word && sim_agent_forced(&store.held[at].forced))
+		store.held[at].word = word;
+	return 0;
+}
+
+/*
+ * What it has noted nobody evicts, as long as there is anything else.  An agent that has given up
+ * the region, because the server forgot it, has cleared the ring.
+ */
+static int check_held(void)
+{
+	for (unsigned i = 0; i < SODA_STORE_LAST; i++) {
+		uint32_t chunk = store.held[i].chunk, was = store.held[i].word, word;
+		uint64_t forced;
+		int ret;
+
+		if (!was)
+			continue;
+		word = atomic_load(&store.words[chunk]);
+		if ((word & ~SODA_STORE_STATE) == (was & ~SODA_STORE_STATE))
+			continue;
+		store.held[i].word = 0;
+		ret = ping(); /* the agent that it has joined is there */
+		if (ret)
+			return ret;
+		if (atomic_load(&store.ring[i]) == chunk + 1 && sim_agent_forced(&forced) &&
+		    forced == store.held[i].forced)
+			sim_fail("BROKEN PROMISE: chunk %u of the node's store has gone, which a "
+				 "program had noted: %08x, and it was %08x",
+				 chunk, word, was);
+	}
+	return 0;
+}
+
+static int step_stored(void)
+{
+	int ret = read_stored();
+
+	if (!ret && sim_chance(20))
+		sim_sleep(1 + sim_below(sim_chance(50) ? 100 * SIM_US : 20 * SIM_MS),
+			  "nothing: it looks at what it has");
+	return ret ? ret : check_held();
+}
+
+static int open_stored(void)
+{
+	struct soda_wire_open open = { .region_id = (uint16_t)sim_between(300, 600),
+				       .name_bytes = 2,
+				       .flags = SODA_READ_ONLY };
+	struct soda_wire_opened opened;
+	struct soda_why why = { "" };
+	int ret;
+
+	me.began = sim_now();
+	ret = soda_conn_open_region(me.control, &open, "f0", &opened, &me.mr, PATIENCE_MS, &why);
+	me.open = !ret;
+	me.file = "f0";
+	me.bytes = opened.bytes;
+	ret = expect("OPEN of a file for the store", ret, 0);
+	if (!ret)
+		ret = expect("a data HELLO", connect_one(SODA_CONN_DATA, &me.data), 0);
+	return ret ? ret : join_store();
+}
+
+static bool visit_store(void)
+{
+	int ret;
+
+	me.agent = me.stores = true;
+	me.tool = false;
+	ret = expect("a HELLO", connect_one(SODA_CONN_CONTROL, &me.control), 0);
+	if (!ret) {
+		ret = open_stored();
+		for (uint64_t n = sim_between(1, 60); n && !ret; n--)
+			ret = step_stored();
+		leave_store();
+		leave(!ret && sim_chance(80));
+	}
+	me.stores = false;
+	return !ret || ret == LATER || ret == -ENOSPC || ret == -EDQUOT;
+}
+
 /* True: it came in, and all was as it should be. */
 static bool visit(void)
 {
 	int ret;
 
+	if (plan.agent_settings.store && sim_chance(60))
+		return visit_store();
 	me.agent = plan.agent && sim_chance(50);
 	me.tool = sim_chance(30);
 	ret = expect("a HELLO", connect_one(SODA_CONN_CONTROL, &me.control), 0);

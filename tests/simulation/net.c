@@ -3,10 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
@@ -26,6 +28,7 @@ struct message {
 	struct soda_post post; /* REQUEST of a data connection: mr is not used there */
 	uint16_t region_id;
 	bool polling, told;
+	bool stored; /* a READ of what the agent's store may have; an answer: it has it */
 	struct soda_wire_residency residency;
 	enum soda_msg type; /* of a call, or its answer */
 	int status, fd;
@@ -134,6 +137,8 @@ static void queue_init(struct queue *q)
 
 static void free_message(struct message *m)
 {
+	if (m->fd >= 0)
+		close(m->fd);
 	free(m->data);
 	free(m);
 }
@@ -400,8 +405,10 @@ static int op_call_fd(struct soda_conn *conn, enum soda_msg type, const struct i
 			memcpy(reply, m->data, m->bytes);
 		if (reply_bytes_p)
 			*reply_bytes_p = m->bytes;
-		if (fd_p)
+		if (fd_p) {
 			*fd_p = m->fd;
+			m->fd = -1;
+		}
 	}
 	free_message(m);
 	return ret;
@@ -427,6 +434,7 @@ static int op_post(struct soda_conn *conn, const struct soda_post *post)
 	m->post = *post;
 	m->region_id = post->mr->region_id;
 	m->told = post->residency;
+	m->stored = post->stored;
 	if (post->residency)
 		m->residency = *post->residency;
 	*c->posted_end = m;
@@ -471,8 +479,9 @@ static void complete(struct sim_conn *c, struct message *m, struct soda_done *do
 	*done = (struct soda_done){ .cookie = c->asked[at].cookie,
 				    .bytes = (uint32_t)m->bytes,
 				    .status = m->status ? -soda_status_to_errno((unsigned)m->status)
-							: 0 };
-	if (!c->asked[at].write && !done->status) {
+							: 0,
+				    .stored = m->stored };
+	if (!c->asked[at].write && !done->status && !m->stored) {
 		sim_spend(m->bytes / 8);
 		if (*place) {
 			memcpy(*place, m->data, m->bytes);
@@ -669,7 +678,7 @@ static void answer_call(struct pipe *p, enum soda_msg type, int err, const void 
 
 	m->type = type;
 	m->status = (int)soda_status_from_errno(-err);
-	m->fd = fd;
+	m->fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	send_message(p, true, m);
 }
 
@@ -702,13 +711,14 @@ static int say_hello(struct pipe *p)
 	const struct soda_service *ops = p->peer->listener->ops;
 	struct soda_wire_welcome w = { .version = SODA_WIRE_VERSION,
 				       .max_data = SODA_WIRE_MAX_DATA };
-	unsigned user = p->from == SIM_HOST ? 1000 : 1001;
+	unsigned user = p->from == SIM_HOST ? 1000 : p->hello.uid;
 	struct soda_peer_info info = { .address = "sim",
 				       .uid = user,
 				       .gid = user,
 				       .pid = 4711,
-				       .local = sim_net_local && p->to == SIM_SERVER &&
-						p->from != SIM_AGENT };
+				       .local = p->to == SIM_SERVER
+							? sim_net_local && p->from != SIM_AGENT
+							: sim_host_shares };
 	struct soda_why why = { "" };
 	int ret = ops->hello(p->peer->listener->svc, p->peer, &p->hello, &info, &w,
 			     &p->peer->client, &why);
@@ -750,12 +760,14 @@ static void *control_main(void *arg)
 	while ((m = next_call(p))) {
 		uint8_t *body = malloc(SODA_WIRE_MAX_CONTROL);
 		struct soda_reply reply = { .body = body, .share = { .fd = -1 } };
-		int ret = ops->call(peer->client, m->type, m->data, m->bytes, false, &reply);
+		bool shares = sim_host_shares && m->type == SODA_MSG_STORE;
+		int ret = ops->call(peer->client, m->type, m->data, m->bytes, shares, &reply);
 
 		if (ret < 0)
 			refuse(p, ret, &reply.why);
 		else
-			answer_call(p, SODA_MSG_OK, 0, body, reply.bytes, -1);
+			answer_call(p, SODA_MSG_OK, 0, body, reply.bytes,
+				    shares ? reply.share.fd : -1);
 		free(body);
 		free_message(m);
 	}
@@ -802,9 +814,11 @@ static bool send_answers(struct soda_peer *peer)
 	while (!peer->closing && peer->head != peer->tail &&
 	       peer->answers[peer->head % ANSWERS].ready) {
 		struct answer a = peer->answers[peer->head++ % ANSWERS];
-		struct message *m = new_message(ANSWER, a.span.memory, a.span.bytes);
+		struct message *m =
+			new_message(ANSWER, a.span.memory, a.span.stored ? 0 : a.span.bytes);
 
 		m->status = (int)soda_status_from_errno(-a.status);
+		m->stored = a.span.stored;
 		any = true;
 		send_message(peer->pipe, true, m);
 		sim_spend(a.span.bytes / 8);
@@ -851,6 +865,7 @@ static void deliver(struct soda_peer *peer, struct message *m, const struct soda
 		.write = m->post.write,
 		.polling = m->polling,
 		.told = m->told,
+		.stored = m->stored,
 		.residency = m->residency,
 		.data = span ? span->memory : NULL,
 		.hold = span ? span->hold : NULL,
@@ -869,6 +884,8 @@ void soda_request_done(struct soda_request *rq, int status, const struct soda_sp
 	sim_point();
 	if (!peer)
 		sim_fail("a request is answered twice");
+	if (!status && span && span->stored && !rq->stored)
+		sim_fail("a request is answered by the store that did not ask for it");
 	r->peer = NULL;
 	set_answer(r->answer, status, rq->write ? NULL : span);
 	peer->pending--;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The DPU agent, as its main.c puts it together. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -10,6 +11,7 @@
 static struct soda_dpu dpu;
 static struct soda_dpu_options opt;
 static struct soda_listener *listener;
+static bool ending; /* its store goes, or has gone */
 
 static void on_log(int level, const char *line, void *arg)
 {
@@ -41,6 +43,8 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.async = s->async;
 	opt.dynamic = s->dynamic;
 	opt.limit = s->limit;
+	opt.store_bytes = s->store;
+	opt.daemon.allow_other = s->store; /* its clients are then of its machine */
 	if (s->policy)
 		opt.policy = (char *)(uintptr_t)s->policy;
 	if (soda_dpu_start(&dpu, &opt) ||
@@ -49,8 +53,43 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 		sim_fail("the agent cannot start: %s", why.text);
 }
 
+/* No point. False: a thread of the agent has the store's lock, or there is no store. */
+static bool check_now(void)
+{
+	struct soda_why why = { "" };
+	int ret =
+		ending || !dpu.paging.store ? -EBUSY : soda_node_check_now(dpu.paging.store, &why);
+
+	if (ret && ret != -EBUSY)
+		sim_fail("INVARIANT: the node's store: %s", why.text);
+	return !ret;
+}
+
+void sim_agent_check(void)
+{
+	sim_hold(true);
+	check_now();
+	sim_hold(false);
+}
+
+bool sim_agent_forced(uint64_t *forced_p)
+{
+	struct soda_node_stats stats;
+	bool known;
+
+	sim_hold(true);
+	known = check_now();
+	if (known)
+		soda_node_stats(dpu.paging.store, &stats);
+	sim_hold(false);
+	if (known)
+		*forced_p = stats.forced;
+	return known;
+}
+
 void sim_agent_end(void)
 {
+	ending = true;
 	soda_listener_stop_accepting(listener);
 	soda_listener_close(listener);
 	listener = NULL;

@@ -33,7 +33,8 @@ enum {
 	FAILED = 4,
 	COVERED = 8, /* by another mapping, of which nothing is there: no business of userfaultfd */
 	FAULTS = 64,
-	TRIES = 20000
+	TRIES = 20000,
+	MAPPINGS = 32
 };
 
 static uint8_t shadow[PAGES] __attribute__((aligned(PAGE)));
@@ -45,6 +46,27 @@ int sim_uffd = -1;
 static struct uffd_msg faults[FAULTS];
 static unsigned faults_n;
 
+/*
+ * Mappings of the node's store: what is there is the file's memory, but for pages in which another
+ * mapping was put.
+ */
+bool sim_host_shares, sim_host_poisons = true;
+static uint8_t apart[PAGES] __attribute__((aligned(PAGE)));
+static struct {
+	char *addr; /* NULL: none */
+	size_t bytes;
+	uint64_t file, at;
+} mappings[MAPPINGS];
+
+static bool in_mapping(const void *addr)
+{
+	for (int i = 0; sim_host_shares && i < MAPPINGS; i++)
+		if (mappings[i].addr &&
+		    (size_t)((const char *)addr - mappings[i].addr) < mappings[i].bytes)
+			return true;
+	return false;
+}
+
 static uint8_t *page_of(const void *addr)
 {
 	uint64_t n = (uint64_t)((const char *)addr - soda_agent.base) / PAGE;
@@ -52,6 +74,11 @@ static uint8_t *page_of(const void *addr)
 	if (!soda_agent_owns(addr) || n >= PAGES)
 		sim_fail("%p is no address of an object", addr);
 	return &shadow[n];
+}
+
+static bool is_shared(const void *addr)
+{
+	return in_mapping(addr) && !apart[page_of(addr) - shadow];
 }
 
 static struct soda_chunk *chunk_at(const void *addr)
@@ -67,13 +94,13 @@ static uint32_t word_at(const void *addr)
 
 const char *sim_host_chunk(const void *addr)
 {
-	static const char *const states[] = { "NONE",  "ZERO",	"REMOTE", "FETCHING",
-					      "CLEAN", "DIRTY", "BUSY",	  "LOST" };
+	static const char *const states[16] = { "NONE",	 "ZERO", "REMOTE", "FETCHING", "CLEAN",
+						"DIRTY", "BUSY", "LOST",   "SHARED" };
 	static char text[64];
 	uint32_t w = word_at(addr);
 
 	snprintf(text, sizeof(text), "chunk %u %s %08x page %d", soda_chunk_of(addr),
-		 states[soda_chunk_state(w) & 7], w, *page_of(addr));
+		 states[soda_chunk_state(w) & 15], w, *page_of(addr));
 	return text;
 }
 
@@ -140,6 +167,8 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 			continue;
 		if (*page_of(to) & COVERED)
 			return -ENOENT;
+		if (is_shared(to) && sim_memfd_has(to))
+			continue; /* it stays, and is not mapped by that */
 		if (fails())
 			return -ENOMEM;
 		sim_spend(1000);
@@ -186,6 +215,10 @@ static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 				refused = true;
 				return -EINVAL;
 			}
+			if (is_shared(base + at) && s == SODA_CHUNK_NONE) {
+				*page_of(base + at) &= COVERED; /* its object is freed */
+				continue;
+			}
 			if ((s == SODA_CHUNK_CLEAN || s == SODA_CHUNK_DIRTY) ||
 			    (s != SODA_CHUNK_BUSY && s != SODA_CHUNK_FETCHING &&
 			     !(refused && s == SODA_CHUNK_NONE) && *page_of(base + at) & PRESENT))
@@ -194,6 +227,33 @@ static int pager_drop(const struct iovec *ranges, int n, size_t *dropped_p)
 			*dropped_p += PAGE;
 		}
 	}
+	return 0;
+}
+
+/* UFFDIO_CONTINUE */
+static int pager_map(void *addr, size_t bytes)
+{
+	check_range("map", addr, bytes);
+	take_time();
+	for (size_t at = 0; at < bytes; at += PAGE) {
+		char *to = (char *)addr + at;
+		enum soda_chunk_state s = soda_chunk_state(word_at(to));
+
+		sim_point();
+		if (*page_of(to) & COVERED)
+			return -ENOENT;
+		if (!is_shared(to) || (s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_BUSY))
+			sim_fail("a page is mapped: %s", sim_host_chunk(to));
+		if (*page_of(to))
+			continue;
+		if (!sim_memfd_has(to))
+			return -EFAULT;
+		if (fails())
+			return -ENOMEM;
+		sim_spend(300);
+		*page_of(to) = PRESENT;
+	}
+	wake_range(addr, bytes);
 	return 0;
 }
 
@@ -208,6 +268,8 @@ static int pager_wake(void *addr, size_t bytes)
 static int pager_poison(void *addr, size_t bytes)
 {
 	check_range("poison", addr, bytes);
+	if (!sim_host_poisons) /* an older kernel */
+		return -ENOTSUP;
 	for (size_t at = 0; at < bytes; at += PAGE) {
 		uint8_t *page = page_of((char *)addr + at);
 
@@ -219,10 +281,56 @@ static int pager_poison(void *addr, size_t bytes)
 	return 0;
 }
 
+/* Another mapping comes there. */
+static void forget_mappings(const char *addr, size_t bytes)
+{
+	for (int i = 0; i < MAPPINGS; i++)
+		if (mappings[i].addr >= addr &&
+		    mappings[i].addr + mappings[i].bytes <= addr + bytes)
+			mappings[i].addr = NULL;
+}
+
+void sim_host_share(void *addr, size_t bytes, uint64_t file, uint64_t at)
+{
+	bool again = in_mapping(addr); /* the page there was made to fail, and no more */
+	int i = 0;
+
+	sim_point();
+	while (i < MAPPINGS && mappings[i].addr)
+		i++;
+	if (i == MAPPINGS)
+		sim_fail("the simulation has no room for another mapping");
+	for (size_t k = 0; k < bytes; k += PAGE) {
+		char *to = (char *)addr + k;
+
+		if (*page_of(to) && !again)
+			sim_fail("a page gets another mapping: %s", sim_host_chunk(to));
+		*page_of(to) = 0;
+		apart[page_of(to) - shadow] = 0;
+	}
+	if (again)
+		return;
+	mappings[i].addr = addr;
+	mappings[i].bytes = bytes;
+	mappings[i].file = file;
+	mappings[i].at = at;
+}
+
+void sim_host_punched(uint64_t file, uint64_t at, uint64_t bytes)
+{
+	for (int i = 0; i < MAPPINGS; i++)
+		for (uint64_t k = at;
+		     mappings[i].addr && mappings[i].file == file && k < at + bytes; k += PAGE)
+			if (k - mappings[i].at < mappings[i].bytes)
+				*page_of(mappings[i].addr + (k - mappings[i].at)) &=
+					(uint8_t)~PRESENT;
+}
+
 /* All of the addresses, at the start and the end: the kernel's zeros are cheaper than ours. */
 static void forget_all(void)
 {
 	madvise(shadow, sizeof(shadow), MADV_DONTNEED);
+	memset(mappings, 0, sizeof(mappings));
 }
 
 bool sim_host_map(void *addr, size_t bytes, bool cover)
@@ -238,12 +346,16 @@ bool sim_host_map(void *addr, size_t bytes, bool cover)
 	}
 	for (size_t at = 0; at < bytes && at < (size_t)PAGES * PAGE; at += PAGE) {
 		char *to = (char *)addr + at;
-		enum soda_chunk_state s = running ? soda_chunk_state(word_at(to)) : SODA_CHUNK_NONE;
+		enum soda_chunk_state s =
+			running && !is_shared(to) ? soda_chunk_state(word_at(to)) : SODA_CHUNK_NONE;
 
 		if (s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_NONE)
 			sim_fail("a page gets another mapping: %s", sim_host_chunk(to));
 		*page_of(to) = cover ? COVERED : 0;
 	}
+	forget_mappings(addr, bytes);
+	for (size_t at = 0; sim_host_shares && at < bytes && at < (size_t)PAGES * PAGE; at += PAGE)
+		apart[page_of((char *)addr + at) - shadow] = in_mapping((char *)addr + at);
 	return true;
 }
 
@@ -253,6 +365,7 @@ const struct soda_page_ops soda_uffd_page_ops = {
 	.drop = pager_drop,
 	.wake = pager_wake,
 	.poison = pager_poison,
+	.map = pager_map,
 };
 
 static short uffd_ready(void *arg)
@@ -278,18 +391,18 @@ ssize_t sim_uffd_read(void *out, size_t bytes)
 int soda_uffd_open(bool sigbus, bool plain, bool kernel_faults, struct soda_uffd_info *info,
 		   struct soda_why *why)
 {
-	*info = (struct soda_uffd_info){ .fd = -1, .how = "simulation" };
+	*info = (struct soda_uffd_info){ .fd = -1, .how = "simulation", .minor = sim_host_shares };
 	if (!sigbus) {
 		sim_uffd = info->fd = sim_fd_new(SIM_HOST, uffd_ready, NULL);
-		info->thread_id = info->poison = true;
+		info->thread_id = true;
+		info->poison = sim_host_poisons;
 	}
 	return 0;
 }
 
-/* No node here has a store: soda_uffd_info.minor is off, and no agent says that it has one. */
 int soda_uffd_register_shared(void *addr, size_t bytes)
 {
-	return -ENOTSUP;
+	return 0;
 }
 
 int soda_uffd_register(void *addr, size_t bytes)
@@ -395,6 +508,11 @@ const void *sim_host_page(const void *addr)
 	return *page_of(addr) & PRESENT ? addr : NULL;
 }
 
+bool sim_host_has(const void *addr)
+{
+	return *page_of(addr) & PRESENT || (is_shared(addr) && sim_memfd_has(addr));
+}
+
 void sim_host_check_resident(const void *addr, size_t bytes)
 {
 	if (!soda_agent_owns(addr))
@@ -444,15 +562,15 @@ void sim_host_check(bool quiet)
 
 static int say_object(struct soda_region *r, void *arg)
 {
-	static const char *const states = "-0RFCDBL";
+	static const char *const states = "-0RFCDBLS???????";
 
 	printf("  object %u, chunks %u on: ", r->id, r->first);
 	for (uint32_t i = 0; i < r->chunks && i < 160; i++) {
 		uint32_t w = word_at(soda_chunk_address(r->first + i));
 
-		printf("%c%s%s%s%s", states[soda_chunk_state(w) & 7], w & SODA_CW_PINNED ? "p" : "",
-		       w & SODA_CW_HOLD ? "h" : "", w & SODA_CW_QUEUED ? "q" : "",
-		       w & SODA_CW_SENDING ? "s" : "");
+		printf("%c%s%s%s%s", states[soda_chunk_state(w) & 15],
+		       w & SODA_CW_PINNED ? "p" : "", w & SODA_CW_HOLD ? "h" : "",
+		       w & SODA_CW_QUEUED ? "q" : "", w & SODA_CW_SENDING ? "s" : "");
 	}
 	putchar('\n');
 	return 0;

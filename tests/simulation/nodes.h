@@ -22,6 +22,8 @@ extern int sim_uffd;
 ssize_t sim_uffd_read(void *out, size_t bytes);
 /* A whole page as it is, if it is there; no fault. */
 const void *sim_host_page(const void *addr);
+/* What mincore(2) says of it: it is there, or it is a file's that has it. */
+bool sim_host_has(const void *addr);
 /* Only present pages can be sent. */
 void sim_host_check_resident(const void *addr, size_t bytes);
 /* The region's number on the server, and where the address is in it; false: no object. */
@@ -35,6 +37,14 @@ bool sim_host_abandons(const void *addr);
  * false: these are no addresses of objects.
  */
 bool sim_host_map(void *addr, size_t bytes, bool cover);
+/* It can map what a memfd has, as agents on its machine pass them. */
+extern bool sim_host_shares;
+/* Its kernel has UFFDIO_POISON. */
+extern bool sim_host_poisons;
+/* mmap() puts so many bytes of a memfd of the store there, from `at` on. */
+void sim_host_share(void *addr, size_t bytes, uint64_t file, uint64_t at);
+/* Pages of the memfd have gone, and with them what was mapped of them. */
+void sim_host_punched(uint64_t file, uint64_t at, uint64_t bytes);
 /* The state of the address's chunk, for messages. */
 const char *sim_host_chunk(const void *addr);
 /* The word of a chunk. */
@@ -86,10 +96,22 @@ struct sim_agent_settings {
 	uint32_t grace_ms, timeout_ms, workers, completers, channels, limit;
 	bool base, aggregate, async, dynamic;
 	const char *policy;
+	uint64_t store; /* bytes for the node's store; 0: none */
 };
 
 void sim_agent_boot(const struct sim_agent_settings *s);
 void sim_agent_end(void);
+/* What the states, lists and accounts of its store must add up to. */
+void sim_agent_check(void);
+/* How often its store had to evict what a thread held; false: not known just now. */
+bool sim_agent_forced(uint64_t *forced_p);
+
+/* Memory of the store; memfd.c. */
+
+/* The kernel's number of a file of the store; 0: the descriptor is none of those. */
+uint64_t sim_memfd_file(int fd);
+/* Whether the file has the page that is mapped there, whoever else has it mapped. */
+bool sim_memfd_has(const void *addr);
 
 /* Their variables as they were at the start; memory.c. */
 void sim_memory_prepare(void);

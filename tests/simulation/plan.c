@@ -14,6 +14,25 @@ static uint64_t one_of(const uint64_t *list, unsigned n)
 #define ONE_OF(...)                                                                                \
 	one_of((const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }) / 8)
 
+/*
+ * In a part of the seeds the agent has a store for the node, which files are larger than.  The dice
+ * are others than the rest's, so that all other seeds stay what they are.
+ */
+static void offer_store(uint64_t seed)
+{
+	static const unsigned chunks[] = { 8, 12, 16, 24, 32, 64 };
+	uint64_t dice = (seed ^ 0x53746f7265u) * 0x9e3779b97f4a7c15u;
+	struct sim_agent_settings *s = &plan.agent_settings;
+
+	dice = (dice ^ dice >> 29) * 0xbf58476d1ce4e5b9u;
+	dice ^= dice >> 32;
+	if (!plan.agent || !plan.server.files || !s->async || s->base || dice % 100 >= 60)
+		return;
+	s->store = (uint64_t)chunks[dice / 100 % 6] * plan.chunk_bytes;
+	sim_host_shares = true;
+	sim_host_poisons = dice / 1000 % 100 >= 30;
+}
+
 /* sim_run has begun: the seed decides. */
 void sim_plan_make(uint64_t seed)
 {
@@ -68,6 +87,7 @@ void sim_plan_make(uint64_t seed)
 		.dynamic = sim_chance(50),
 		.limit = (uint32_t)sim_between(0, 2),
 	};
+	offer_store(seed);
 }
 
 void sim_plan_print(void)
@@ -76,6 +96,10 @@ void sim_plan_print(void)
 		 "fault %u ms, %u faults",
 		 plan.agent ? "with an agent" : "direct", plan.threads, plan.chunk_bytes,
 		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
+	if (plan.agent_settings.store)
+		sim_note("plan: a store of %llu chunks%s",
+			 (unsigned long long)plan.agent_settings.store / plan.chunk_bytes,
+			 sim_host_poisons ? "" : ", an old kernel");
 	sim_note("plan: %s, points between decisions %u, stalls %u, server's grace %u ms, "
 		 "agent's %u ms, its time-out %u ms, limit %u, budget %llu%s%s%s%s%s%s%s%s",
 		 plan.evict, plan.slow, plan.stalls, plan.server.grace_ms,

@@ -24,6 +24,7 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 int sim_memfd_create(const char *name, unsigned flags);
+int sim_memfd_punch(int fd, int mode, off_t at, off_t bytes);
 
 enum { FILES = 4096, WATCHED = 256 };
 
@@ -60,6 +61,11 @@ static bool lacks(const unsigned *table)
 bool sim_lacks_descriptor(void)
 {
 	return lacks(no_descriptor);
+}
+
+bool sim_lacks_memory(void)
+{
+	return lacks(no_memory);
 }
 
 /* Descriptors */
@@ -380,8 +386,10 @@ long sim_syscall(long number, ...)
 	case SYS_read:
 		return sim_read((int)a[0], (void *)a[1], (size_t)a[2]);
 	case SYS_mincore:
-		*(unsigned char *)a[2] = sim_host_page((const void *)a[0]) != NULL;
+		*(unsigned char *)a[2] = sim_host_has((const void *)a[0]);
 		return 0;
+	case SYS_fallocate:
+		return sim_memfd_punch((int)a[0], (int)a[1], (off_t)a[2], (off_t)a[3]);
 	case SYS_memfd_create:
 		return sim_memfd_create((const char *)a[0], (unsigned)a[1]);
 	case SYS_openat2:
@@ -609,14 +617,6 @@ void *sim_aligned_alloc(size_t alignment, size_t bytes)
 	return lacks(no_memory) ? NULL : aligned_alloc(alignment, bytes);
 }
 
-int sim_memfd_create(const char *name, unsigned flags)
-{
-	if (!sim_lacks_descriptor())
-		return memfd_create(name, flags);
-	errno = EMFILE;
-	return -1;
-}
-
 /* A huge page takes longer to clear than a seed has. */
 int sim_madvise(void *addr, size_t bytes, int advice)
 {
@@ -627,6 +627,12 @@ int sim_madvise(void *addr, size_t bytes, int advice)
 /* What covers pages of an object is not there to be touched: that would be SIGBUS to all of us. */
 void *sim_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
+	uint64_t file = flags & MAP_FIXED && flags & MAP_SHARED ? sim_memfd_file(fd) : 0;
+
+	if (file && sim_process() == SIM_HOST) {
+		sim_host_share(addr, bytes, file, (uint64_t)offset);
+		return mmap(addr, bytes, PROT_READ | PROT_WRITE, flags, fd, offset);
+	}
 	if (sim_process() == SIM_HOST && flags & MAP_FIXED &&
 	    sim_host_map(addr, bytes, flags & MAP_SHARED) && flags & MAP_SHARED)
 		return addr;

@@ -14,6 +14,29 @@
 
 static char keys; /* who wants an object */
 
+/* Where there is a store, mostly what it takes. */
+static bool for_the_store(void)
+{
+	return plan.agent_settings.store && sim_chance(60);
+}
+
+static bool may_be_stored(const struct sim_object *o)
+{
+	return plan.agent_settings.store && o->flags & SODA_READ_ONLY;
+}
+
+static unsigned prefer_stored(struct sim_object **objects, unsigned n)
+{
+	unsigned kept = 0;
+
+	if (!for_the_store())
+		return n;
+	for (unsigned i = 0; i < n; i++)
+		if (may_be_stored(objects[i]))
+			objects[kept++] = objects[i];
+	return kept ? kept : n;
+}
+
 static struct sim_object *use(void)
 {
 	struct sim_object *live[SIM_OBJECTS];
@@ -24,6 +47,7 @@ static struct sim_object *use(void)
 			live[n++] = &sim_objects[i];
 	if (!n)
 		return NULL;
+	n = prefer_stored(live, n);
 	live[0] = live[sim_chance(plan.crowded) ? 0 : sim_below(n)];
 	live[0]->users++;
 	return live[0];
@@ -141,8 +165,9 @@ static bool may_refuse(int file, unsigned flags, size_t bytes, int err, bool riv
 
 static void allocate_file(void)
 {
-	int file = (int)sim_below(FILES);
-	unsigned flags = open_flags(file);
+	bool stored = for_the_store();
+	int file = stored ? 0 : (int)sim_below(FILES);
+	unsigned flags = stored ? SODA_READ_ONLY : open_flags(file);
 	bool writes = flags & SODA_WRITABLE;
 	size_t bytes = sim_chance(30) ? sim_between(1, 60) * 4096 : 0, got = 0;
 	bool rival = files[file].writers || (writes && files[file].readers);
@@ -275,6 +300,8 @@ static void advise(struct sim_object *o)
 
 	ret = soda_advise(sim_cell_at(o, first), n / SIM_SLOTS * 4096, advice);
 	sim_note("advice %d: %d %s", advice, ret, ret ? soda_last_error() : "");
+	if (ret == -ENOTSUP && advice == SODA_PIN && may_be_stored(o))
+		return;	 /* nobody keeps a chunk of the store for one program */
 	if (ret == -EIO) /* PIN of a lost page; COLD of what an agent has lost */
 		return;
 	if (ret && !(ret == -ENOMEM && advice == SODA_PIN))
@@ -429,6 +456,7 @@ void *sim_work_main(void *thread)
 		sim_wake(&sim_history.done, SIM_FIBERS);
 		step();
 		sim_host_check(false);
+		sim_agent_check();
 	}
 	return NULL;
 }
@@ -510,6 +538,7 @@ void sim_work_end(void)
 	 * it. */
 	sim_sleep(SIM_S, "the end of write-back and of the last fault");
 	sim_host_check(true);
+	sim_agent_check();
 	for (int i = 0; i < SIM_OBJECTS * 3; i++) {
 		struct sim_object *o = &sim_objects[i % SIM_OBJECTS];
 

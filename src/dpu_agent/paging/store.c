@@ -365,6 +365,8 @@ void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
 	count(m, "store_evictions", "chunks that made room for others", s.evictions);
 	count_bytes(m, "store_evicted_bytes", "data of them", s.bytes_evicted);
 	count(m, "store_held", "evictions put off: a program had just mapped the chunk", s.held);
+	count(m, "store_forced", "evictions of a chunk in use, as all were: the store is too small",
+	      s.forced);
 	soda_metrics_say_size(m, "store_pinned_bytes",
 			      "of it, kept for good: the static cache of what is in the store",
 			      s.pinned);

@@ -15,13 +15,20 @@
 #include "base/log.h"
 #include "base/wait.h"
 
+/* In the simulation stores have few chunks. */
 enum {
-	PINS_PART = 2,	   /* half of the store may be pinned, and half of a share */
-	PINS_MAX = 4096,   /* ranges of an object */
-	BATCH = 16,	   /* chunks evicted at once: a hole in a row costs less than its parts */
-	MAP_PART = 4,	   /* a file whose map would take more than this part of it is not taken */
+	PINS_PART = 2,	 /* half of the store may be pinned, and half of a share */
+	PINS_MAX = 4096, /* ranges of an object */
+#ifdef SODA_SIMULATION
+	BATCH = 4,
+	MAP_PART = 0,
+	LEAST = 16 << 10,
+#else
+	BATCH = 16,	 /* chunks evicted at once: a hole in a row costs less than its parts */
+	MAP_PART = 4,	 /* a file whose map would take more than this part of it is not taken */
+	LEAST = 4 << 20, /* bytes beside pinned ones: with less it does not make do */
+#endif
 	WRITES_MAX = 8,	   /* attempts to write a chunk where the system gives no memory */
-	LEAST = 4 << 20,   /* bytes beside pinned ones: with less it does not make do */
 	AHEAD_MAX = 1024,  /* chunks of an object brought ahead and not used */
 	AHEAD_LOOK = 256,  /* of them looked at at a time */
 	TRIAL_SHARE = 10,  /* the list `trial` may have a tenth of a user's chunks, */
@@ -798,7 +805,7 @@ static const char *unfit(const struct soda_node_store *store, const struct soda_
 	    name->bytes / SODA_WIRE_STORE_PART >= PARTS_MAX || name->bytes / chunk >= UINT32_MAX)
 		return "the file is of a size that it does not take";
 	chunks = (name->bytes + chunk - 1) / chunk;
-	if (soda_store_map_bytes((uint32_t)chunks) > store->stats.capacity / MAP_PART)
+	if (soda_store_map_bytes((uint32_t)chunks) * MAP_PART > store->stats.capacity)
 		return "the file has too many chunks for it: start the agent with a larger "
 		       "--store, or the program with larger chunks";
 	if (store->stats.capacity / chunk < SODA_NODE_CHUNKS_MIN)
@@ -1108,6 +1115,7 @@ static void pick_locked(struct soda_node_store *store, struct user *asker, struc
 		return;
 	left = 1;
 	choose_locked(u, b, &left, true);
+	store->stats.forced += (uint64_t)b->n;
 	keep_held_locked(store, b);
 }
 
@@ -1575,12 +1583,27 @@ struct sums {
 	uint32_t taken, ahead; /* of one object */
 };
 
-static void sum_object(const struct soda_node_object *o, struct sums *s)
+/* What holds of a chunk alone, while nobody has the lock. */
+static const char *wrong_of_chunk(const struct soda_node_object *o, const struct chunk *c)
 {
+	if (c->state == CHOSEN)
+		return "a chunk is chosen, and no eviction is under way";
+	if (c->waiters && c->state != FILLING && c->state != EVICTING)
+		return "a thread waits for a chunk that nobody fills or evicts";
+	if (c->state != EMPTY && c->object != o)
+		return "a chunk belongs to another object";
+	return NULL;
+}
+
+static const char *sum_object(const struct soda_node_object *o, struct sums *s)
+{
+	const char *wrong = NULL;
+
 	s->taken = s->ahead = 0;
 	for (uint32_t i = 0; i < o->chunks_n; i++) {
 		const struct chunk *c = &o->chunks[i];
 
+		wrong = wrong ? wrong : wrong_of_chunk(o, c);
 		s->taken += c->state != EMPTY;
 		s->used += c->state != EMPTY ? bytes_of(o, i) : 0;
 		s->ready += c->state == READY && !c->pins;
@@ -1590,6 +1613,7 @@ static void sum_object(const struct soda_node_object *o, struct sums *s)
 	}
 	for (const struct pin *p = o->pins; p; p = p->next)
 		s->pins += p->n;
+	return wrong;
 }
 
 /* How many chunks the list has; UINT64_MAX: one does not belong there. */
@@ -1612,10 +1636,14 @@ static const char *check_user_locked(const struct soda_node_store *store, const 
 	unsigned objects = 0;
 
 	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
+		const char *wrong;
+
 		if (o->user != u)
 			continue;
 		objects++;
-		sum_object(o, &s);
+		wrong = sum_object(o, &s);
+		if (wrong)
+			return wrong;
 		if (s.taken != o->taken)
 			return "an object counts other chunks than are taken";
 		if (s.ahead > o->ahead_n)
@@ -1633,12 +1661,32 @@ static const char *check_user_locked(const struct soda_node_store *store, const 
 					    : NULL;
 }
 
-int soda_node_check(struct soda_node_store *store, struct soda_why *why)
+/* Objects, their members and descriptors. */
+static const char *check_objects_locked(const struct soda_node_store *store)
 {
-	const char *wrong = NULL;
+	uint64_t objects = 0, members = 0;
+	unsigned descriptors = 0;
+
+	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
+		objects++;
+		members += (unsigned)__builtin_popcountll(o->members);
+		descriptors += descriptors_of(o);
+		if (!o->members && !o->taken)
+			return "an object has neither members nor chunks, and was not freed";
+	}
+	return objects != store->stats.objects	 ? "the store counts other objects than there are"
+	       : members != store->stats.members ? "the store counts other members than there are"
+	       : descriptors > store->descriptors
+		       ? "the store counts fewer descriptors than its objects have"
+		       : NULL;
+}
+
+/* Also unlocks. */
+static int check_locked(struct soda_node_store *store, struct soda_why *why)
+{
+	const char *wrong = check_objects_locked(store);
 	struct sums all = { .used = 0 };
 
-	pthread_mutex_lock(&store->lock);
 	for (const struct user *u = store->users; u && !wrong; u = u->next)
 		wrong = check_user_locked(store, u, &all);
 	if (!wrong && (all.used != store->stats.used || all.pinned != store->stats.pinned))
@@ -1647,4 +1695,15 @@ int soda_node_check(struct soda_node_store *store, struct soda_why *why)
 	if (wrong)
 		snprintf(why->text, sizeof(why->text), "%s", wrong);
 	return wrong ? -EUCLEAN : 0;
+}
+
+int soda_node_check(struct soda_node_store *store, struct soda_why *why)
+{
+	pthread_mutex_lock(&store->lock);
+	return check_locked(store, why);
+}
+
+int soda_node_check_now(struct soda_node_store *store, struct soda_why *why)
+{
+	return pthread_mutex_trylock(&store->lock) ? -EBUSY : check_locked(store, why);
 }

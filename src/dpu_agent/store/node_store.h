@@ -70,6 +70,7 @@ struct soda_node_stats {
 	uint64_t waits;	 /* asked for while another one's fill, or an eviction, was under way */
 	uint64_t evictions, bytes_evicted;
 	uint64_t held;	  /* evictions put off, as a process had the chunk among its last ones */
+	uint64_t forced;  /* evictions of such a chunk, as all were held */
 	uint64_t refused; /* joins */
 	uint64_t limited; /* times the system gave no memory, and the store made do with less */
 	uint64_t pinned, pinned_most; /* bytes of pinned chunks; most that there may be of them */
@@ -166,7 +167,11 @@ struct soda_node_news {
 void soda_node_take_news(struct soda_node_object *o, struct soda_node_news *news_p);
 
 void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stats_p);
-/* Recompute the accounts: 0, or -EUCLEAN and what is wrong. For tests. */
+/*
+ * Compute states, lists and accounts anew: 0, or -EUCLEAN and what is wrong. For tests.  The second
+ * one never waits: -EBUSY where another thread has the lock.
+ */
 int soda_node_check(struct soda_node_store *store, struct soda_why *why);
+int soda_node_check_now(struct soda_node_store *store, struct soda_why *why);
 
 #endif

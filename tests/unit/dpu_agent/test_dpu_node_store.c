@@ -352,6 +352,7 @@ static void test_held_ones_stay(void **state)
 		assert_int_equal(word_of(&v, i), SODA_STORE_READY);
 	assert_int_equal(word_of(&v, 4), SODA_STORE_EMPTY);
 	assert_true(stats().held > 0);
+	assert_int_equal(stats().forced, 0);
 	/* nor for a process that has gone */
 	soda_node_leave(&b);
 	for (uint32_t i = 4; i < 4 + ROOM; i++)
@@ -374,6 +375,8 @@ static void test_all_are_held(void **state)
 		hold(&v, i, i);
 	fill_range(m.object, 0, CHUNKS);
 	assert_true(stats().used <= stats().capacity);
+	assert_true(stats().forced > 0);
+	assert_int_equal(soda_node_check_now(store, &why), 0);
 	close_view(&v);
 	soda_node_leave(&m);
 }
