@@ -295,11 +295,26 @@ static void change_network(void)
 	sim_net_delay(delay, delay * sim_below(10));
 }
 
+/* What is read for the store fails, and those that wait for it ask again. */
+static void refuse_reads(void)
+{
+	uint64_t length = some_time();
+
+	sim_note("FAULT the server refuses READs for %.3f ms", (double)length / 1e6);
+	fault_begins();
+	sim_net_refuse_reads((unsigned)sim_between(20, 700));
+	sim_sleep(length, "READs that are not refused");
+	sim_net_refuse_reads(0);
+	fault_ends();
+}
+
 static void one_fault(void)
 {
 	uint64_t dice = sim_below(100);
 
-	if (dice < 35)
+	if (plan.agent_settings.store && sim_chance(15))
+		refuse_reads();
+	else if (dice < 35)
 		break_some();
 	else if (dice < 43 || (dice < 51 && !plan.agent))
 		cut_link();
@@ -353,4 +368,5 @@ void sim_fate_mend(void)
 	sim_starve(SIM_AGENT, 0, 0);
 	sim_starve(SIM_SERVER, 0, 0);
 	sim_host_pager_fails(0);
+	sim_net_refuse_reads(0);
 }

@@ -110,6 +110,7 @@ static struct {
 	struct soda_listener *listening[SIM_PROCESSES];
 	struct sim_welcomed welcomed;
 	uint64_t silence_ended;
+	unsigned refuse_reads;
 } net = { .delay = 10 * SIM_US };
 
 bool sim_net_local;
@@ -917,9 +918,14 @@ static void serve(struct soda_peer *peer, struct message *m)
 	const struct soda_service *ops = peer->listener->ops;
 	struct soda_span span = { .bytes = 0 };
 	bool write = m->post.write;
-	int ret = ops->translate(peer->client, write, m->region_id, m->post.offset / SODA_WIRE_PAGE,
-				 m->post.bytes, &span);
+	int ret;
 
+	if (!write && net.refuse_reads && sim_below(1000) < net.refuse_reads) {
+		set_answer(new_answer(peer), -ENOMEM, NULL);
+		return;
+	}
+	ret = ops->translate(peer->client, write, m->region_id, m->post.offset / SODA_WIRE_PAGE,
+			     m->post.bytes, &span);
 	if (!ret && write) {
 		copy(span.memory, m->data, m->post.bytes);
 		ops->release(peer->client, true, &span, true);
@@ -1220,6 +1226,11 @@ void sim_net_cut(enum sim_process client, enum sim_process server, bool cut)
 	for (struct pipe *p = net.pipes; p && !cut; p = p->next)
 		if (p->from == client && p->to == server)
 			go_on(p);
+}
+
+void sim_net_refuse_reads(unsigned of_1000)
+{
+	net.refuse_reads = of_1000;
 }
 
 static void held_no_more(void *arg)

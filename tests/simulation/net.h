@@ -39,6 +39,8 @@ uint64_t sim_net_silent_until(void);
 void sim_net_cut(enum sim_process client, enum sim_process server, bool cut);
 /* Like that for one connection of the seed's choice, for so long. */
 bool sim_net_delay_one(enum sim_process client, enum sim_process server, uint64_t ns);
+/* Of 1,000 READs, how many the server refuses from now on, for want of memory. */
+void sim_net_refuse_reads(unsigned of_1000);
 /* The process is gone: others hear of it (or do not), who connects is refused. */
 void sim_net_kill(enum sim_process p, bool silently);
 /* The process goes on after a stop. */
