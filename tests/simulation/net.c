@@ -68,6 +68,7 @@ struct pipe {
 	enum soda_conn_kind conn_kind;
 	struct queue asked, answered; /* to the server, to the client */
 	bool lost;		      /* nothing arrives */
+	bool half;		      /* the server has closed it: it sends no more answers */
 	uint64_t held_until;
 	struct sim_conn *conn;	/* NULL: the client has closed it, or is gone */
 	int error;		/* the client knows that it has ended */
@@ -191,6 +192,10 @@ static void send_message(struct pipe *p, bool answer, struct message *m)
 	struct queue *q = answer ? &p->answered : &p->asked;
 	uint64_t when = sim_now() + net.delay + sim_below(net.jitter + 1);
 
+	if (answer && p->half && m->kind != END) {
+		free_message(m); /* those before it are lost: it would be taken for one of them */
+		return;
+	}
 	m->when = when > q->last_when ? when : q->last_when + 1;
 	q->last_when = m->when;
 	m->next = NULL;
@@ -1192,6 +1197,7 @@ static void break_pipe(struct pipe *p, enum sim_break how)
 		end_asked(p);
 		break;
 	case SIM_BREAK_HALF:
+		p->half = true;
 		queue_clear(&p->asked);
 		send_end(p, false);
 		queue_clear(&p->answered);
