@@ -229,6 +229,7 @@ static void restart_one(void)
 		 silently ? ", silently," : "", (double)length / 1e6);
 	fault_begins();
 	sim_history.killed = true;
+	sim_history.drained = sim_history.drained || (gently && p == SIM_SERVER);
 	if (gently)
 		sim_join(sim_spawn(p, "main", p == SIM_AGENT ? end_agent : end_server, NULL));
 	sim_kill(p);

@@ -19,14 +19,18 @@ static size_t page_number(size_t cell)
 
 /*
  * The server or an agent refuses to make it again since it has met the host anew: for want of
- * memory, as others have got what it had, or because another client has the file.
+ * memory, as others have got what it had, because another client has the file, or because the
+ * server is about to end.
  */
 bool sim_model_abandoned(const struct sim_object *o)
 {
 	bool roomy = plan.server.capacity >= 64u << 20 && !plan.server.quota;
+	int err = o->base ? sim_host_refused(o->base) : 0;
 
-	if (!o->base || !sim_host_abandons(o->base))
+	if (!err)
 		return false;
+	if (err == -ESHUTDOWN && sim_history.drained)
+		return true;
 	if (!sim_history.starved && roomy && !o->flags)
 		sim_fail("BROKEN PROMISE: an object was not opened again, and nobody lacked what "
 			 "that takes");

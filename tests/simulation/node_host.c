@@ -539,11 +539,11 @@ bool sim_host_lost(const void *addr)
 	return soda_chunk_state(word_at(addr)) == SODA_CHUNK_LOST;
 }
 
-bool sim_host_abandons(const void *addr)
+int sim_host_refused(const void *addr)
 {
 	struct soda_region *r = soda_region_of(soda_chunk_of(addr));
 
-	return r && *(volatile int *)(void *)&r->refused;
+	return r ? *(volatile int *)(void *)&r->refused : 0;
 }
 
 void sim_host_check(bool quiet)

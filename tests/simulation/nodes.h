@@ -30,8 +30,8 @@ void sim_host_check_resident(const void *addr, size_t bytes);
 bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p);
 /* The host takes the address's chunk for lost. */
 bool sim_host_lost(const void *addr);
-/* The object could not be opened again: it stays without a place on any server. */
-bool sim_host_abandons(const void *addr);
+/* Why the server that was met last does not open the object again (negative errno); 0: it has. */
+int sim_host_refused(const void *addr);
 /*
  * mmap() puts another mapping there: with nothing in it, or (cover) one whose every touch fails.
  * false: these are no addresses of objects.

@@ -93,6 +93,7 @@ struct sim_history {
 	unsigned done;	       /* operations */
 	bool starved;	       /* a server or agent lacked memory or descriptors */
 	bool killed;	       /* a server or agent was, or ended */
+	bool drained;	       /* a server ended by itself: until then it opens nothing more */
 };
 
 extern struct sim_history sim_history;
