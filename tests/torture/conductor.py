@@ -6,16 +6,100 @@ import signal
 import subprocess
 import time
 
+import plan as plans
 import stage
 import wire
 from proxy import Proxy
 from stage import Wrong
 
-FILE_BYTES = 6 << 20
 # more than a fault's time-out, which the plan sets
 HANG_S = float(os.environ.get('SODA_TORTURE_HANG', '45'))
 LOOK_S = 0.02
 RUN_S = 300
+
+
+def who_stands_still(progress, threads, moved):
+    """Threads of a program that have made no step for HANG_S.  moved: what was seen last, and when."""
+    now, state = time.monotonic(), progress.state()
+    if state in ('starting', 'done'):
+        steps = progress.rows()[stage.THREADS_MAX][1] if progress.map else 0
+        if moved.get('state', (None,))[0] != (state, steps):
+            moved['state'] = ((state, steps), now)
+        return [f'the program is {state}'] if now - moved['state'][1] > HANG_S else []
+    hung = []
+    for i, row in enumerate(progress.rows()):
+        who = f'thread {i}' if i < stage.THREADS_MAX else 'the main thread'
+        busy = i < threads and row[2] != stage.ENDED if state == 'running' else i == stage.THREADS_MAX
+        if not busy or moved.get(who, (None,))[0] != (row[1], state):
+            moved[who] = ((row[1], state), now)
+        elif now - moved[who][1] > HANG_S:
+            hung.append(f'{who} in operation {row[2]} after {row[0]}' if i < stage.THREADS_MAX
+                        else f'{who}, {state}')
+    return hung
+
+
+def failure_of(log, name, status):
+    """A verdict: what the program said, or how it ended."""
+    with open(log, errors='replace') as f:
+        lines = [line for line in f.read().splitlines() if line]
+    said = [line for line in lines if line.split(':')[0] in ('wrong bytes', 'wrong code', 'cannot start')]
+    if said:
+        return said[-1]
+    return f'wrong code: {name} ended with {status}: {" | ".join(lines[-3:])}'
+
+
+class Reader:
+    """A program that reads the read-only file, beside others."""
+
+    def __init__(self, run, number, settings):
+        self.run, self.number, self.settings = run, number, settings
+        self.name = f'reader-{number}'
+        self.threads = settings['threads']
+        self.lives = 0
+        self.start()
+
+    def log(self):
+        return self.run.path(f'{self.name}.log')
+
+    def buffer(self):
+        chunk = self.run.plan['chunk']
+        return 5 * chunk * (self.threads + 2) + (2 << 20) + (32 * chunk if chunk > 65536 else 0)
+
+    def start(self):
+        p = self.run.plan
+        self.lives += 1
+        self.moved = {}
+        self.progress = stage.Progress(self.run.path(f'progress-{self.name}-{self.lives}'))
+        env = {k: v for k, v in os.environ.items() if not k.startswith('SODA_')}
+        env.update(p['env'])
+        env.update(SODA_LOG='info', SODA_MODE=self.settings['mode'], SODA_THREADS=str(self.threads),
+                   SODA_BUFFER=str(self.buffer()),
+                   SODA_DPU=self.run.links['program'].address.replace('shm:', 'unix:'))
+        command = [stage.built('tests/torture/torture_program'), 'reader=1', 'ro=ro', 'ops=1',
+                   f'mix={plans.READER_MIX}', f'seed={p["seed"] * 1000 + self.number * 100 + self.lives}',
+                   f'chunk={p["chunk"]}', f'threads={self.threads}', 'rules=' + ','.join(p['rules']),
+                   'progress=' + self.progress.path]
+        with open(self.log(), 'ab') as log:
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=log)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def look(self):
+        """It goes on, was killed by us, or has ended as it may."""
+        status = self.process.poll()
+        if status in (None, -signal.SIGKILL):
+            return
+        if status or self.progress.state() != 'done':
+            raise Wrong(failure_of(self.log(), self.name, status))
+
+    def end(self):
+        """The last look at all that it reads; the file may still be to be opened."""
+        if self.progress.open():
+            self.progress.calm()
+        return self.process.poll() is not None
 
 
 class Run:
@@ -24,6 +108,7 @@ class Run:
         self.proxy = Proxy()
         self.links = {}
         self.program = None
+        self.readers = []
         self.progress = stage.Progress(self.path('progress'))
         self.moved = {}  # thread: its last step, and when
         self.undo = []  # (when, function), of the faults that last
@@ -42,9 +127,10 @@ class Run:
         host = f'tcp://127.{1 + (os.getpid() >> 16) % 200}.{(os.getpid() >> 8) % 256}.' \
                f'{1 + os.getpid() % 250}:0'
         os.mkdir(self.path('export'))
-        for name, bytes_, id_ in (('ro', FILE_BYTES, 1), ('rw', FILE_BYTES, 2)):
+        for name, bytes_, id_ in (('ro', self.plan['file_bytes'], 1), ('rw', plans.FILE_BYTES, 2)):
             self.make_file(name, bytes_, id_)
-        grace = {'expired': '1s'}.get(self.plan['character'], '8s' if self.plan['end'] == 'kill' else '60s')
+        gone = self.plan['end'] == 'kill' or self.plan['readers']  # some go without a word
+        grace = {'expired': '1s'}.get(self.plan['character'], '8s' if gone else '60s')
         self.server = stage.Daemon('server', 'src/mem_server/soda-mem-server',
                                    ['--capacity', '320M', '--export', self.path('export'),
                                     '--grace', grace, *self.plan['server']],
@@ -64,6 +150,8 @@ class Run:
         listen = host if first.address.startswith('tcp') else 'shm://' + self.path('p.sock')
         self.links['program'] = self.proxy.link(listen, first.address)
         self.start_program(self.links['program'].address)
+        for number, settings in enumerate(self.plan['readers']):
+            self.readers.append(Reader(self, number, settings))
 
     def make_file(self, name, bytes_, id_):
         subprocess.run([stage.built('tests/torture/torture_program'), 'make',
@@ -87,6 +175,8 @@ class Run:
                        stage.built('tests/torture/torture_plain')]
         else:
             env['SODA_BUFFER'] = str(p['buffer'])
+            if p['readers']:
+                env['SODA_LOG'] = 'info'  # put_bytes()
             env['SODA_DPU' if agent else 'SODA_SERVER'] = address
             command = [stage.built('tests/torture/torture_program')]
             if p['files']:
@@ -100,7 +190,7 @@ class Run:
 
     def close(self):
         """Nothing is left, whatever happened."""
-        for process in [self.program, self.left] + [d.process for d in self.daemons()]:
+        for process in [self.program, self.left] + [d.process for d in self.daemons() + self.readers]:
             if process and process.poll() is None:
                 process.kill()
                 process.wait()
@@ -114,6 +204,8 @@ class Run:
         return [d for d in (self.agent, self.server) if d]
 
     def process(self, name):
+        if name.startswith('reader '):
+            return self.readers[int(name[7:])].process
         return self.program if name == 'program' else self.daemon(name).process
 
     def later(self, ms, function):
@@ -130,9 +222,17 @@ class Run:
                 self.daemon(name).start()
         self.later(ms, restart)
 
+    def kill_reader(self, reader, after_ms, ms):
+        """Then another one comes, unless one is about to."""
+        def strike():
+            if reader.process.poll() is None:
+                reader.kill()
+                self.later(ms, reader.start)
+        self.later(after_ms, strike)
+
     def change_file(self):
         time.sleep(0.02)  # another modification time
-        self.make_file('ro', FILE_BYTES, 9)
+        self.make_file('ro', self.plan['file_bytes'], 9)
 
     def set_link(self, link, name, value, default, ms):
         self.proxy.do(lambda: setattr(link, name, value))
@@ -158,6 +258,8 @@ class Run:
         pid = self.process(f['of']).pid
         if self.process(f['of']).returncode is not None:
             return  # it has just been killed
+        if 'reader' in f and self.readers[f['reader']].progress.state() == 'starting':
+            return  # a program without descriptors cannot even begin
         was = stage.limit_descriptors(pid, max(stage.descriptors(pid)) + 1 + f['more'])
         if f['cut']:
             link = self.links['program' if f['of'] != 'server' or not self.agent else 'server']
@@ -191,8 +293,10 @@ class Run:
             self.spoil(link, f)
         elif do == 'descriptors':
             self.take_descriptors(f)
+        elif do == 'kill reader':
+            self.kill_reader(self.readers[f['reader']], f.get('after_ms', 0), ms)
         elif do.startswith('stop '):
-            process = self.process(do[5:])
+            process = self.process(f'reader {f["reader"]}' if 'reader' in f else do[5:])
             process.send_signal(signal.SIGSTOP)
             self.later(ms, lambda: process.send_signal(signal.SIGCONT))
         elif do == 'change file':
@@ -211,6 +315,8 @@ class Run:
         status = self.program.poll()
         if status is not None and (status or self.progress.state() != 'done'):
             raise Wrong(self.program_failure(status))
+        for reader in self.readers:
+            reader.look()
         hung = self.who_hangs()
         if hung:
             raise Wrong(f'hang: {", ".join(hung)}')
@@ -220,32 +326,17 @@ class Run:
 
     def who_hangs(self):
         """Who should have made a step for longer than HANG_S."""
-        now, state = time.monotonic(), self.progress.state()
-        if state in ('starting', 'done'):
-            self.moved[state] = self.moved.get(state, now)
-            return [f'the program is {state}'] if now - self.moved[state] > HANG_S else []
-        hung = []
-        for i, row in enumerate(self.progress.rows()):
-            who = f'thread {i}' if i < stage.THREADS_MAX else 'the main thread'
-            busy = i < self.plan['threads'] and row[2] != stage.ENDED if state == 'running' \
-                else i == stage.THREADS_MAX
-            if not busy or self.moved.get(who, (None,))[0] != (row[1], state):
-                self.moved[who] = ((row[1], state), now)
-            elif now - self.moved[who][1] > HANG_S:
-                hung.append(f'{who} in operation {row[2]} after {row[0]}' if i < stage.THREADS_MAX
-                            else f'{who}, {state}')
-        if now - self.started > RUN_S:
+        hung = who_stands_still(self.progress, self.plan['threads'], self.moved)
+        for reader in self.readers:
+            if reader.process.returncode is None:
+                hung += [f'{reader.name}: {who}' for who in
+                         who_stands_still(reader.progress, reader.threads, reader.moved)]
+        if time.monotonic() - self.started > RUN_S:
             hung.append(f'the run is over its {RUN_S} s')
         return hung
 
     def program_failure(self, status):
-        with open(self.path('program.log'), errors='replace') as f:
-            lines = [line for line in f.read().splitlines() if line]
-        said = [line for line in lines if line.split(':')[0] in
-                ('wrong bytes', 'wrong code', 'cannot start')]
-        if said:
-            return said[-1]
-        return f'wrong code: the program ended with {status}: {" | ".join(lines[-3:])}'
+        return failure_of(self.path('program.log'), 'the program', status)
 
     def pause(self, until):
         """Watch until it is true; what has lasted long enough ends meanwhile."""
@@ -280,8 +371,18 @@ class Run:
         if self.progress.state() != 'done':
             raise Wrong(self.program_failure(self.program.returncode))
 
+    def end_readers(self):
+        """All of them end, if they were not killed; the first one without a word, where the program does."""
+        for reader in self.readers[:1] if self.plan['end'] == 'kill' else []:
+            reader.kill()
+        self.pause(lambda: all([reader.end() for reader in self.readers]))
+        for reader in self.readers:
+            reader.look()
+
     def judge_logs(self):
-        for name in ('program', 'server', 'agent'):
+        # one that begins in the middle of faults may say what it could not have at once
+        quiet = ['program', *(reader.name for reader in self.readers if reader.lives == 1)]
+        for name in ('program', 'server', 'agent', *(reader.name for reader in self.readers)):
             if not os.path.exists(self.path(name + '.log')):
                 continue
             with open(self.path(name + '.log'), errors='replace') as f:
@@ -289,8 +390,26 @@ class Run:
             for line in lines:
                 if 'ERROR: ' in line or 'ThreadSanitizer' in line or 'runtime error' in line:
                     raise Wrong(f'sanitizer: {name}: {line}')
-                if name == 'program' and ': error: ' in line and not set(self.plan['rules']) - {'full'}:
+                if name in quiet and ': error: ' in line and not set(self.plan['rules']) - {'full', 'store'}:
                     raise Wrong(f'wrong code: an error is logged where none may be: {line}')
+
+    def put_bytes(self):
+        """What programs may have put into the agent's store that it does not count.  They do that where it sends
+        data, after they had lost their places in the store, at most as much each time that they had opened the
+        file as src/host_agent/pages/shared.c keeps of it; and then they say so."""
+        p, most = self.plan, 0
+        programs = [('program', p['buffer'], p['threads'])] + [(r.name, r.buffer(), r.threads) for r in self.readers]
+        for name, buffer, threads in programs:
+            with open(self.path(name + '.log'), errors='replace') as f:
+                said = sum('does not keep all of it in its store' in line for line in f)
+            most += said * max(buffer, (64 + 16 * threads) * p['chunk'])
+        return most
+
+    def waited_bytes(self, statistics):
+        """A chunk that is evicted although a thread waits for it is put there by that thread's program: one for
+        each eviction that was forced, and for each thread that lost its place while it waited."""
+        threads = self.plan['threads'] + sum(r.threads * r.lives for r in self.readers)
+        return (statistics.get('store_forced', 0) + threads) * self.plan['chunk']
 
     def judge_daemon(self, d):
         """Its accounting is back at nothing, and so is what it holds."""
@@ -302,7 +421,10 @@ class Run:
                                              'server_bytes_under_way') if s.get(k)]
             if s['clients'] > 1:
                 wrong.append(f'clients {s["clients"] - 1}')
-            wrong += [f'{held[k]} of {k}, at first {d.before[k]}' for k in held if held[k] > d.before[k]]
+            kept = d.kept_by_store(s)
+            wrong += stage.wrong_in_store(s, d.store_memory(), self.put_bytes(), self.waited_bytes(s))
+            wrong += [f'{held[k]} of {k}, at first {d.before[k]}' for k in held
+                      if held[k] > d.before[k] + kept.get(k, 0)]
             if not wrong:
                 return
             if time.monotonic() > end:
@@ -318,6 +440,8 @@ class Run:
             env = {**os.environ, 'SODA_SERVER': self.server.address, 'SODA_BUFFER': '4M'}
             self.left = subprocess.Popen([stage.built('tests/torture/torture_program'),
                                           'progress=' + self.path('progress-of-another')], env=env)
+        if self.plan.get('plant') == 'store':
+            self.agent.fill_store()
 
     def judge_left(self):
         for d in self.daemons():
@@ -333,7 +457,7 @@ class Run:
         if not os.path.exists(self.path('promises')):
             return
         done = subprocess.run([stage.built('tests/torture/torture_program'), 'verify',
-                               self.path('export/rw'), self.path('promises'), str(FILE_BYTES),
+                               self.path('export/rw'), self.path('promises'), str(plans.FILE_BYTES),
                                str(self.plan['chunk'])], capture_output=True, timeout=60, check=False)
         if done.returncode:
             raise Wrong(done.stderr.decode(errors='replace').strip())
@@ -345,6 +469,7 @@ class Run:
         try:
             self.open()
             self.play()
+            self.end_readers()
             self.end_program()
             self.plant()
             self.judge_logs()

@@ -155,6 +155,12 @@ static _Noreturn void wrong_value(struct object *o, size_t chunk, size_t mark, u
 	      (unsigned long long)c->stores, (unsigned long long)c->synced);
 }
 
+/* What is in the node's store is there for all, whoever of them has lost the file. */
+static bool may_be_back(const struct object *o)
+{
+	return o->kind == READ_ONLY && model.rules.store;
+}
+
 static bool may_be_lost(const struct object *o, const struct chunk *c)
 {
 	if (model.rules.error)
@@ -209,7 +215,7 @@ void check_mark(struct object *o, size_t chunk, size_t mark)
 	to = atomic_load(&m->begun);
 	for (uint32_t r = from; r - from <= to - from; r++)
 		if (got == value_at(o, chunk, mark, r)) {
-			if (lost && atomic_load(&c->era) == era)
+			if (lost && !may_be_back(o) && atomic_load(&c->era) == era)
 				wrong("wrong code", "object %llu, chunk %zu was lost, and is back",
 				      (unsigned long long)o->id, chunk);
 			return;

@@ -33,6 +33,7 @@ struct rules {
 	bool full;     /* the server may have no room */
 	bool changed;  /* the read-only file may become another one */
 	bool fills;    /* soda run: what follows a store may count as stored to, too (fill.c) */
+	bool store;    /* a read-only file's chunk that one program cannot have another may bring */
 };
 
 enum kind { ANONYMOUS, READ_ONLY, WRITABLE };

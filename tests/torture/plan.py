@@ -32,7 +32,11 @@ MIXES = {
     'heap': 'heap:40,check:5,store:5,churn:1',
     'churn': 'churn:6,store:20,check:20,syncall:1',
 }
+READER_MIX = 'check:50,scan:6,prefetch:3,again:1,rest:10'
 PLAIN_MIX = 'check:40,store:40,scan:3,fill:3,discard:2,churn:2,heap:20'
+
+
+FILE_BYTES = 6 << 20
 
 
 def pick(dice, weights):
@@ -130,15 +134,61 @@ def fault(dice, p):
 
 # What the conductor has to find where it is planted, and what it says then.
 PLANTS = {'bytes': 'wrong bytes: ', 'code': 'wrong code: the program ended with 3',
-          'hang': 'hang: thread ', 'memory': 'leak: the server has ', 'process': 'leak: processes left'}
+          'hang': 'hang: thread ', 'memory': 'leak: the server has ', 'process': 'leak: processes left',
+          'store': 'leak: the agent has '}
+
+
+def reader_fault(dice, p):
+    """One of a program that reads what others read, too."""
+    who = dice.randrange(len(p['readers']))
+    do = dice.choice(['kill reader', 'kill reader', 'stop reader', 'descriptors'])
+    f = {'do': do, 'reader': who, 'ms': outage(dice)}
+    if do == 'descriptors':
+        f.update(of=f'reader {who}', more=dice.randrange(3), cut=dice.random() < 0.7)
+    return f
+
+
+def give_store(dice, p):
+    """To the agent; and the file, and who reads it."""
+    p['agent'] += ['--store', '16M']
+    p['file_bytes'] = dice.choice([20, 24, 32]) << 20
+    p['rules'].append('store')
+    p['freeze'] = 0  # there is no static cache of what is in the store
+    for _ in range(dice.choice([2, 2, 3])):
+        p['readers'].append({'mode': dice.choice(['inline', 'handler']), 'threads': dice.choice([1, 2, 3])})
+
+
+def share(p):
+    """A part of the seeds has a store for the node that is smaller than a file which several programs
+    read.  Drawn from a stream of its own, so that the plans of the other seeds stay what they are."""
+    dice = random.Random(f'{p["seed"]}, the store')
+    if p['way'] != 'agent-shm' or '--async=no' in p['agent'] or '--base' in p['agent'] \
+            or dice.random() < 0.25:
+        return
+    give_store(dice, p)
+    for event in p['events']:
+        if dice.random() < 0.6:
+            event['faults'].append(reader_fault(dice, p))
+        # a program is killed inside a fill, which the server cannot answer
+        if dice.random() < 0.2:
+            who = dice.randrange(len(p['readers']))
+            event['faults'] += [{'do': 'hold', 'ms': 50, 'link': 'server'},
+                                {'do': 'kill reader', 'reader': who, 'ms': outage(dice), 'after_ms': 20}]
 
 
 def plan(seed, planted=None):
     p = make(seed)
-    if planted:
-        p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
-        p['events'] = p['events'][:1]
-        p['ops'] = max(2000, p['events'][0]['at'])
+    p.update(readers=[], file_bytes=FILE_BYTES)
+    if not planted:
+        share(p)
+        return p
+    p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
+    p['events'] = p['events'][:1]
+    p['ops'] = max(2000, p['events'][0]['at'])
+    if planted == 'store':
+        p.update(way='agent-shm', agent=['--timeout', '60s', '--grace', '60s'], events=[])
+        p['env'].pop('SODA_MECHANISMS', None)  # one of them is without a store
+        give_store(random.Random(seed), p)
     return p
 
 

@@ -4,7 +4,10 @@
  * value that they read (model.h), while a conductor does its worst to the servers behind them.
  *
  *   program KEY=VALUE...        as the plan of a seed says; see `options` below
- *   program make FILE BYTES     a file of the export directory, in its round 0 (of object 1 or 2)
+ *   program KEY=VALUE... reader=1
+ *                               one that reads the file `ro` beside others, and has nothing else
+ *   program make FILE BYTES ID  a file of the export directory, in its round 0 (of object 1 or 2;
+ *                               9: of object 1, after it was changed)
  *   program verify FILE PROMISES BYTES
  *                               whether the file keeps what syncs have promised
  *
@@ -20,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/dice.h"
@@ -36,9 +40,12 @@ enum {
 	ANONYMOUS_ID = 0,
 	READ_ONLY_ID = 1,
 	WRITABLE_ID = 2,
+	CHANGED_ID = 9, /* conductor.py, change_file() */
 	FIRST_CHURN_ID = 16,
 	ENDED = 255,
 	PLANT_AT = 100,
+	REST_US = 3000,
+	OPEN_S = 30, /* so long an OPEN may be refused where faults are under way, or just were */
 };
 
 /* The conductor reads it (conductor.py), and writes `calm`. */
@@ -59,7 +66,7 @@ static struct {
 	size_t chunks;
 	const char *progress, *promises, *ro, *rw, *mix;
 	const char *plant; /* a wrong that the conductor must find: "bytes", "hang", "code" */
-	bool freeze;
+	bool freeze, reader;
 } options = { .seed = 1, .ops = 1000, .chunks = 64, .mix = "check:1,store:1" };
 
 static struct progress *progress;
@@ -381,6 +388,55 @@ static void op_heap(struct worker *w)
 	w->heap[slot].words = NULL;
 }
 
+/* A reader that takes no processor from the others. */
+static void op_rest(struct worker *w)
+{
+	usleep(1 + (useconds_t)pick(w, REST_US));
+}
+
+/* What a file that may be another one by now has; false: its first word cannot be had. */
+static bool content_of(const uint64_t *words, uint64_t *id_p)
+{
+	uint64_t got;
+
+	if (!load_word(words, &got))
+		return false;
+	*id_p = got == word_value(CHANGED_ID, 0, 0) ? CHANGED_ID : READ_ONLY_ID;
+	return true;
+}
+
+/* The file that others read, too; NULL: not now. */
+static struct object *open_shared(void)
+{
+	size_t bytes;
+	uint64_t id;
+	void *p = memory.file(options.ro, false, &bytes);
+
+	if (!p)
+		return NULL;
+	if (content_of(p, &id))
+		return object_new(id, READ_ONLY, p, bytes);
+	if (!model.rules.changed && !model.rules.error)
+		wrong("wrong code", "SIGBUS at the beginning of a file that was just opened");
+	memory.free(p, bytes);
+	return NULL;
+}
+
+/* The file is opened once more, looked at, and closed: a place in the store comes and goes. */
+static void op_again(struct worker *w)
+{
+	struct object *o = open_shared();
+
+	for (int i = 0; o && i < SCAN_CHUNKS; i++) {
+		check_mark(o, pick(w, o->chunks), pick(w, MARKS));
+		step(w);
+	}
+	if (!o)
+		return;
+	memory.free(o->words, o->chunks * model.chunk_bytes);
+	object_delete(o);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct worker *w);
@@ -389,7 +445,7 @@ static const struct {
 	{ "fill", op_fill },	     { "sync", op_sync },   { "syncall", op_sync_all },
 	{ "discard", op_discard },   { "cold", op_cold },   { "pin", op_pin },
 	{ "prefetch", op_prefetch }, { "churn", op_churn }, { "greedy", op_greedy },
-	{ "heap", op_heap },
+	{ "heap", op_heap },	     { "rest", op_rest },   { "again", op_again },
 };
 
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };
@@ -457,7 +513,8 @@ static void finish(void)
 				check_chunks(objects[i], c, 1);
 				step(&self);
 			}
-		for (int tries = 0; memory.sync && !sync_objects(synced, objects_n); tries++)
+		for (int tries = 0; memory.sync && objects_n && !sync_objects(synced, objects_n);
+		     tries++)
 			if (tries == 8)
 				wrong("wrong code", "sync goes on failing when all is calm");
 		for (size_t i = 0; memory.cold && i < objects_n; i++)
@@ -496,6 +553,21 @@ static struct object *open_file(uint64_t id, const char *name, bool writable)
 		o->promises =
 			map_file(options.promises, o->chunks * MARKS * sizeof(struct promise));
 	return o;
+}
+
+/* One that begins in the middle of faults asks until it is answered. */
+static void open_as_reader(void)
+{
+	struct worker self = { .index = THREADS_MAX };
+	time_t end = time(NULL) + OPEN_S;
+
+	while (!(objects[0] = open_shared())) {
+		if (time(NULL) > end)
+			wrong("wrong code", "file %s cannot be opened for %d s", options.ro,
+			      OPEN_S);
+		usleep(20000);
+		step(&self);
+	}
 }
 
 static void open_objects(void)
@@ -548,6 +620,7 @@ static void read_rules(const char *text)
 		.full = strstr(text, "full"),
 		.changed = strstr(text, "changed"),
 		.fills = strstr(text, "fills"),
+		.store = strstr(text, "store"),
 	};
 }
 
@@ -572,6 +645,8 @@ static void read_option(const char *arg)
 		model.shared = number;
 	else if (IS("freeze"))
 		options.freeze = number;
+	else if (IS("reader"))
+		options.reader = number;
 	else if (IS("rules"))
 		read_rules(value);
 	else if (IS("mix"))
@@ -600,7 +675,10 @@ static int run(void)
 	progress = map_file(options.progress, sizeof(*progress));
 	read_mix(options.mix);
 	model_begin();
-	open_objects();
+	if (options.reader)
+		open_as_reader();
+	else
+		open_objects();
 	atomic_store(&progress->state, RUNNING);
 	for (unsigned i = 0; i < model.threads; i++) {
 		workers[i].index = i;

@@ -20,6 +20,10 @@ THREADS_MAX = 8
 ENDED = 255  # program.c
 
 
+# What the kernel calls an agent's memory for the node's store: of a file's data, one a GiB, and its map.
+STORE_DATA, STORE_MAP = '/memfd:soda-store (deleted)', '/memfd:soda-store-map (deleted)'
+
+
 class Wrong(Exception):
     """A verdict: what was wrong, in a sentence that begins with its kind."""
 
@@ -88,6 +92,36 @@ class Daemon:
                 continue
         return held
 
+    def store_files(self):
+        """Where the files of its store's data are to be found."""
+        folder, found = f'/proc/{self.process.pid}/fd', []
+        for fd in descriptors(self.process.pid):
+            try:
+                if os.readlink(f'{folder}/{fd}') == STORE_DATA:
+                    found.append(f'{folder}/{fd}')
+            except OSError:
+                continue
+        return found
+
+    def store_memory(self):
+        """Bytes of these files that have memory."""
+        return sum(os.stat(path).st_blocks * 512 for path in self.store_files())
+
+    def fill_store(self):
+        """Memory where the store has none, which nobody counts."""
+        for path in self.store_files():
+            fd = os.open(path, os.O_RDWR)
+            end = os.fstat(fd).st_size
+            while (at := os.lseek(fd, 0, os.SEEK_HOLE)) < end:
+                os.pwrite(fd, bytes(4096), at)
+            os.close(fd)
+
+    @staticmethod
+    def kept_by_store(statistics):
+        """Descriptors that the objects of its store may have, of files that nobody has open any more."""
+        objects = statistics.get('store_objects', 0)
+        return {'descriptor ' + STORE_DATA: objects, 'descriptor ' + STORE_MAP: objects}
+
     def settled_holdings(self):
         """A thread that has begun has its parent's name until it runs: then only one has the process's."""
         self.statistics()
@@ -127,6 +161,23 @@ class Daemon:
         if done.returncode:
             raise Wrong(f'wrong code: soda stat of the {self.name}: {done.stderr.decode()}')
         return json.loads(done.stdout)
+
+
+def wrong_in_store(s, memory, put, waited):
+    """What of an agent's statistics is wrong where no program is left.  memory: bytes its files have;
+    put, waited: what programs may have put there themselves, while it sent data, and beside that."""
+    if not s.get('store'):
+        return []
+    counted = s['store_used_bytes']
+    wrong = [f'store_members {s["store_members"]}'] if s['store_members'] else []
+    if counted > s['store_capacity_bytes']:
+        wrong.append(f'store_used_bytes {counted} of {s["store_capacity_bytes"]}')
+    if memory > counted + put + waited:
+        wrong.append(f'{memory} bytes of memory in its store, where it counts {counted}')
+    # those who put something there take it away, too, and it may have become the agent's meanwhile
+    if not put and memory + waited < counted:
+        wrong.append(f'{memory} bytes of memory in its store, where it counts {counted}')
+    return wrong
 
 
 class Progress:
