@@ -274,6 +274,8 @@ static size_t paid_after;
 
 static void kill_agent(const void *arg)
 {
+	/* What the kernel counts late may be less again a moment later: test_after_the_agent's MIB.
+	 */
 	for (int i = 0; i < LOOKS && shmem_of(&agents) < STORE - SLACK; i++)
 		sleep_ms(10);
 	world_kill_agent(&world);
@@ -298,7 +300,7 @@ static void test_after_the_agent(void **state)
 	world_close_noisy(&world);
 	soda_cgroup_close(&agents);
 	expect_exit(&out, 0);
-	assert_in_range(paid_after, STORE - SLACK, STORE + SLACK);
+	assert_in_range(paid_after, STORE - SLACK - MIB, STORE + SLACK);
 }
 
 /* The start: a store that can never fit is refused, one that does not fit now is a warning. */
@@ -451,6 +453,13 @@ static void squeeze(const void *arg)
 	atomic_store(going, 1);
 }
 
+/* The limit goes before the kernel may kill again: a sanitizer needs memory for the agent's end. */
+static void relax(void)
+{
+	write_to_group("memory.limit_in_bytes", 1024 * MIB);
+	write_to_group("memory.oom_control", 0);
+}
+
 static void test_less_memory_than_the_store(void **state)
 {
 	static const struct job job = { .awaited = true, .rounds = 2 };
@@ -466,7 +475,7 @@ static void test_less_memory_than_the_store(void **state)
 		skip();
 	}
 	trial_run(&t, &out);
-	write_to_group("memory.oom_control", 0);
+	relax();
 	expect_exit(&out, 0);
 	assert_true(stat_of("store_limited") > 0);
 	assert_in_range(stat_of("store_capacity_bytes"), 8 * MIB, 24 * MIB);
