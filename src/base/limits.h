@@ -68,7 +68,8 @@ enum {
 	SODA_MEMORY_MS = 10000,	   /* an install waits so long for the kernel to find memory */
 	SODA_MEMORY_LOOK_MS = 10,  /* and tries so often */
 	SODA_FAILED_PAGE_MS = 250, /* a page that could not be had fails so long for all threads */
-	SODA_HANDLER_IDLE_MS = 1000,  /* handler mode looks at its requests at least so often */
+	SODA_HANDLER_IDLE_MS = 1000, /* handler mode looks at its requests at least so often */
+	SODA_RUN_RETURN_S = 1, /* what soda run's program has unmapped goes back so much later */
 	SODA_BUFFER_SHRINK_MS = 1000, /* freeing an object waits so long for the buffer to shrink */
 
 /* In the simulation, whose runs are short, the queue and the buffer shall get full. */

@@ -34,6 +34,11 @@ void soda_link_wake_keeper(struct soda_link *link)
 	errno = saved;
 }
 
+void soda_link_silent(struct soda_link *link)
+{
+	soda_server_report(&link->server, -ETIMEDOUT);
+}
+
 void soda_link_want_collector(struct soda_link *link)
 {
 	if (!atomic_exchange(&link->want_collector, 1))

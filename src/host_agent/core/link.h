@@ -59,6 +59,11 @@ static inline uint32_t soda_link_meeting(const struct soda_link *link)
 	return atomic_load(&link->meeting);
 }
 
+/*
+ * A chunk has been in use for longer than a fault may take: the server counts as silent, and its
+ * connections are made anew, which ends READs and WRITEs under way.
+ */
+void soda_link_silent(struct soda_link *link);
 /* Wake the keeper, which looks at what is asked of it. AS. */
 void soda_link_wake_keeper(struct soda_link *link);
 /* READs ahead were posted: the keeper shall collect the answers that no thread collects. AS. */

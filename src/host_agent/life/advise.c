@@ -93,12 +93,7 @@ static bool is_frozen(struct soda_region *r, char *addr, char *end)
 	return frozen;
 }
 
-/* From the first to the last chunk of which the server held a copy; n 0: there was none. */
-struct backed {
-	uint32_t first, n;
-};
-
-static int discard_chunk(uint32_t id, struct backed *backed)
+static int discard_chunk(uint32_t id, struct soda_backed *backed)
 {
 	bool held = false;
 	int ret = soda_retire_discard(id, patience(), &held);
@@ -110,8 +105,7 @@ static int discard_chunk(uint32_t id, struct backed *backed)
 	return ret;
 }
 
-/* Discard the chunks that lie wholly inside the range; those at its edges keep their content. */
-static int discard(struct soda_region *r, char *addr, size_t bytes, struct backed *backed)
+int soda_advise_discard(struct soda_region *r, char *addr, size_t bytes, struct soda_backed *backed)
 {
 	uint64_t chunk = soda_chunk_bytes();
 	char *end = addr + bytes, *object_end = soda_chunk_address(r->first) + r->span;
@@ -139,8 +133,8 @@ static int discard(struct soda_region *r, char *addr, size_t bytes, struct backe
 
 int soda_advise_purge(struct soda_region *r, char *addr, size_t bytes)
 {
-	struct backed backed = { 0 };
-	int ret = discard(r, addr, bytes, &backed);
+	struct soda_backed backed = { 0 };
+	int ret = soda_advise_discard(r, addr, bytes, &backed);
 
 	if (backed.n)
 		soda_calls_discard(r, backed.first, backed.n);
@@ -347,7 +341,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 {
 	uint32_t first = soda_chunk_of(addr), last = soda_chunk_of(addr + bytes - 1);
 	/* not told to the server: another thread may store to these chunks at any time */
-	struct backed ignored = { 0 };
+	struct soda_backed ignored = { 0 };
 	int ret;
 
 	if (r->shared && advice == SODA_PIN) {
@@ -369,7 +363,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_COLD:
 		return send_away(first, last, SODA_CW_PINNED);
 	case SODA_DISCARD:
-		return discard(r, addr, bytes, &ignored);
+		return soda_advise_discard(r, addr, bytes, &ignored);
 	case SODA_PIN:
 		return pin(r, first, last, why);
 	case SODA_UNPIN:

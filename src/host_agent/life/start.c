@@ -31,6 +31,7 @@
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 
 const struct soda_heap_ends *_Atomic soda_heap_ends;
+void (*_Atomic soda_agent_stops)(void);
 
 int64_t soda_agent_minimum(uint32_t threads)
 {
@@ -310,9 +311,12 @@ void soda_agent_leave(void)
 
 int soda_agent_stop(void)
 {
+	void (*stops)(void) = atomic_load(&soda_agent_stops);
 	const struct soda_heap_ends *heap;
 	int ret = 0;
 
+	if (stops && atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		stops();
 	soda_lock_acquire(&soda_agent.api_lock);
 	if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING) {
 		soda_lock_release(&soda_agent.api_lock);

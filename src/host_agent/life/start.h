@@ -37,6 +37,11 @@ struct soda_heap_ends {
 	void (*forked)(void);	    /* in the child, which is one thread */
 };
 extern const struct soda_heap_ends *_Atomic soda_heap_ends;
+/*
+ * Called before the runtime ends, without locks of ours: ends a thread of what lies above libsoda
+ * (`soda run`), which sets this before it starts one.  NULL: there is none.
+ */
+extern void (*_Atomic soda_agent_stops)(void);
 
 /*
  * embedded.c: the private memory server of a process for which no server is named.  That server is

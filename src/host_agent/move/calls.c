@@ -386,29 +386,29 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
  * later WRITE, whose data it would erase.  So the connections are broken: later WRITEs travel on
  * those of the next epoch, and the server ends the older epoch first.
  */
-void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
+int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_server *server = &r->link->server;
 	struct soda_conn *control;
 	uint32_t breaks;
 	sigset_t saved;
 	bool lost;
-	int ret = 0;
+	int ret;
 
 	if (atomic_load_explicit(&r->keeps, memory_order_relaxed) || atomic_load(&r->refused))
-		return;
+		return 0;
 	soda_signals_block(&saved);
 	control = soda_server_acquire(server);
 	breaks = soda_server_breaks(server);
-	if (control)
-		ret = discard_call(control, r, first, n);
-	lost = soda_call_lost(ret);
+	ret = control ? discard_call(control, r, first, n) : -ENOTCONN;
+	lost = control && soda_call_lost(ret);
 	if (lost) /* before the release: it is this connection that has failed, not the next one */
 		soda_server_report(server, ret);
 	soda_server_release(server);
 	if (lost)
 		soda_server_await_break(server, breaks);
-	else if (ret)
+	else if (control && ret)
 		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
 	soda_signals_restore(&saved);
+	return lost || !control ? ret : 0;
 }

@@ -41,12 +41,13 @@ int soda_calls_close_region(struct soda_region *r, struct soda_why *why);
 int soda_calls_sync_region(struct soda_region *r, struct soda_why *why);
 /*
  * Tell the server to DISCARD chunks; no thread may fetch them or write them back before this
- * returns. Best effort: made once, and not at all for a region of which the server has refused a
- * DISCARD.  When the function returns the server has done it, or will not do it after a later
- * WRITE: if it has not answered within the time of a fault, all connections are broken and made
- * anew.
+ * returns.  0: done, or the server keeps this region's memory and need not be asked again.
+ * -ENOTCONN: there is no connection; any other error: the connection was lost, and the server may
+ * have done it.  After an error the caller may ask again.  When the function returns the server has
+ * done it, or will not do it after a later WRITE: if it has not answered within the time of a
+ * fault, all connections are broken and made anew.
  */
-void soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n);
+int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n);
 /*
  * Tell the server r->name. *advice_p: what the server's rules advise for that name, or SODA_NORMAL.
  */

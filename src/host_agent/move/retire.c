@@ -108,7 +108,7 @@ static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		if (ret && soda_now_ns() > deadline_ns)
 			return ret;
 		if (ret)
-			soda_server_report(&soda_agent.link.server, ret);
+			soda_link_silent(&soda_agent.link);
 	}
 }
 

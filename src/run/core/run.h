@@ -106,6 +106,11 @@ static inline void *run_resolved(void **slot, const char *name)
 void *run_pool_map(size_t bytes);
 /* Pages of the pool count as mapped from now on, whether they did before or not. */
 void run_pool_claim(void *addr, size_t bytes);
+/*
+ * Chunks that were discarded while pages of them are mapped, of which the server still has a copy:
+ * when they are unmapped it is told.  n may be 0; the first chunk may be no pool's.
+ */
+void run_pool_discarded(uint32_t first, uint32_t n);
 /* Unmap the range's pages that are the pool's; it stops at an address that is not. */
 void run_pool_unmap(void *addr, size_t bytes);
 /*

@@ -51,6 +51,23 @@ static int advise(char *addr, size_t bytes, int advice)
 	return ret;
 }
 
+/* Discard whole chunks, which may lie in several regions. 0 or a negative error. */
+static int discard(char *addr, size_t bytes)
+{
+	int ret = 0;
+	size_t n;
+
+	run_inside++;
+	for (; !ret && bytes && (n = run_piece(addr, bytes)); addr += n, bytes -= n) {
+		struct soda_backed backed = { 0 };
+
+		ret = soda_advise_discard(soda_region_of(soda_chunk_of(addr)), addr, n, &backed);
+		run_pool_discarded(backed.first, backed.n);
+	}
+	run_inside--;
+	return ret;
+}
+
 static int refuse(int err)
 {
 	errno = err;
@@ -220,7 +237,7 @@ void run_zeros(char *addr, size_t bytes)
 	}
 	zero_part(addr, (size_t)(first - addr));
 	zero_part(last, (size_t)(end - last));
-	if (advise(first, (size_t)(last - first), SODA_DISCARD))
+	if (discard(first, (size_t)(last - first)))
 		zero_part(first, (size_t)(last - first));
 }
 

@@ -5,6 +5,12 @@
  * A chunk of which no page is mapped is discarded, and free.  It cannot be discarded while a silent
  * server has it under way: then it is *left*, with its old content, and none of its pages is given
  * to a new mapping before a later discard has succeeded.
+ *
+ * A chunk that is discarded here is still in the server's memory, if it was written back before: it
+ * is *stale*.  A second after the program has unmapped something a thread, "soda-return", tells the
+ * server to give the memory behind stale chunks of which no page is mapped back to its system, and
+ * tries again to discard what was left.  Until the server has answered no mapping gets the chunks
+ * that it was told of.
  */
 #include "run/core/run.h"
 
@@ -12,15 +18,26 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
+#include "base/wait.h"
+#include "host_agent/core/helper.h"
+#include "host_agent/core/thread.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/life/object.h"
+#include "host_agent/life/start.h"
+#include "host_agent/move/calls.h"
 
 enum { POOLS_MAX = 1024, PAGE = 4096 };
 
 static const uint64_t pool_least = 32ull << 20, pool_most = 1ull << 30;
+
+/* The server is told of so many bytes at once; meanwhile it answers no other call of the program.
+ */
+static const uint64_t return_most = 64ull << 20;
 
 struct pool {
 	char *base;
@@ -33,6 +50,7 @@ struct pool {
 	uint64_t *pages; /* a bit for each page: it is mapped */
 	uint64_t *left;	 /* a bit for each chunk: it is left */
 	uint32_t left_n; /* chunks that are */
+	uint64_t *stale; /* a bit for each chunk: it is stale */
 	struct soda_region *region;
 };
 
@@ -41,6 +59,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[POOLS_MAX];
 static _Atomic uint32_t pools_n; /* faults read the pools before it without the lock */
 static uint64_t total;		 /* bytes of all pools */
+
+/* Chunks that the server is being told of, by the thread without the lock; n 0: none. */
+struct range {
+	struct pool *pool;
+	uint32_t first, n;
+};
+
+/* The thread that gives back; guarded by `lock`, too. */
+static struct returning {
+	pthread_t thread;
+	bool runs, stops;
+	bool wanted;	       /* something may be left or stale, and not mapped */
+	uint64_t under_way_ns; /* since when something that is left is under way; 0: nothing is */
+	struct range told;
+	pthread_cond_t changed; /* wanted, stops or told has */
+} returning = { .changed = PTHREAD_COND_INITIALIZER };
 
 static void *local(size_t bytes)
 {
@@ -67,7 +101,8 @@ static struct pool *new_pool_sized(uint64_t bytes)
 	pool->mapped = local(chunks * sizeof(*pool->mapped));
 	pool->pages = local(bytes / PAGE / 8 + 8);
 	pool->left = local(chunks / 8 + 8);
-	if (!pool->mapped || !pool->pages || !pool->left)
+	pool->stale = local(chunks / 8 + 8);
+	if (!pool->mapped || !pool->pages || !pool->left || !pool->stale)
 		return NULL;
 	soda_lock_acquire(&soda_agent.api_lock);
 	ret = soda_object_create_locked(NULL, bytes, 0, &r, &why);
@@ -147,6 +182,35 @@ bool run_pool_holds_nothing(const void *addr)
 	       !pool->mapped[(uint64_t)((const char *)addr - pool->base) >> soda_agent.chunk_shift];
 }
 
+static bool is_stale(const struct pool *pool, uint32_t c)
+{
+	return pool->stale[c / 64] >> c % 64 & 1;
+}
+
+static void set_stale(struct pool *pool, uint32_t first, uint32_t n, bool on)
+{
+	for (uint32_t c = first; c < first + n; c++)
+		if (is_stale(pool, c) != on)
+			pool->stale[c / 64] ^= 1ull << c % 64;
+}
+
+static bool any_is_stale(const struct pool *pool, uint32_t first, uint32_t n)
+{
+	for (uint32_t c = first; c < first + n; c++)
+		if (is_stale(pool, c))
+			return true;
+	return false;
+}
+
+/* Whether the server is being told of one of these chunks. */
+static bool any_is_told(const struct pool *pool, uint32_t first, uint32_t n)
+{
+	const struct range *told = &returning.told;
+
+	return told->n && told->pool == pool && first < told->first + told->n &&
+	       told->first < first + n;
+}
+
 /* The first of n free chunks in a row, or -1. */
 static int64_t find_run(struct pool *pool, uint32_t n)
 {
@@ -154,7 +218,9 @@ static int64_t find_run(struct pool *pool, uint32_t n)
 		uint32_t run = 0;
 
 		for (uint32_t c = round ? 0 : pool->next; c < pool->chunks; c++) {
-			run = pool->mapped[c] || is_left(pool, c) ? 0 : run + 1;
+			bool taken = pool->mapped[c] || is_left(pool, c) || any_is_told(pool, c, 1);
+
+			run = taken ? 0 : run + 1;
 			if (run == n) {
 				pool->next = c + 1;
 				return (int64_t)c + 1 - n;
@@ -164,11 +230,14 @@ static int64_t find_run(struct pool *pool, uint32_t n)
 	return -1;
 }
 
+static void return_later(void);
+
 /* Discard whole chunks and make them PROT_NONE; if they cannot be discarded they are left. */
 static void discard(struct pool *pool, char *from, char *to)
 {
 	uint32_t first = (uint32_t)((uint64_t)(from - pool->base) >> soda_agent.chunk_shift);
 	uint32_t n = (uint32_t)((uint64_t)(to - from) >> soda_agent.chunk_shift);
+	struct soda_backed backed = { 0 };
 	static bool said;
 	struct soda_why why;
 	int ret;
@@ -176,7 +245,8 @@ static void discard(struct pool *pool, char *from, char *to)
 	if (from >= to)
 		return;
 	soda_advise_range(pool->region, from, (size_t)(to - from), SODA_UNPIN, &why);
-	ret = soda_advise_range(pool->region, from, (size_t)(to - from), SODA_DISCARD, &why);
+	ret = soda_advise_discard(pool->region, from, (size_t)(to - from), &backed);
+	set_stale(pool, backed.first - pool->region->first, backed.n, true);
 	leave(pool, first, n, ret != 0);
 	/* chunks that are left may be dirty, and are read to be written back */
 	set_protection(from, (size_t)(to - from), ret ? PROT_READ : PROT_NONE);
@@ -185,6 +255,8 @@ static void discard(struct pool *pool, char *from, char *to)
 				 "while %s does not answer (%s): it is kept until then",
 				 soda_agent.link.server.address, soda_strerror(ret));
 	said |= ret != 0;
+	if (ret || any_is_stale(pool, first, n))
+		return_later();
 }
 
 /* No READ or WRITE of the chunk is under way, so its DISCARD need not wait for an answer. */
@@ -196,15 +268,150 @@ static bool at_rest(uint32_t id)
 	return !(w & SODA_CW_SENDING) && s != SODA_CHUNK_FETCHING && s != SODA_CHUNK_BUSY;
 }
 
-/* Discard chunks that were left, if that does not take long. */
-static void reclaim(struct pool *pool)
+/* Discard chunks that were left, if that does not take long. True: one is still under way. */
+static bool reclaim(struct pool *pool)
 {
+	bool under_way = false;
+
 	for (uint32_t c = 0; c < pool->chunks && pool->left_n; c++) {
 		char *p = pool->base + ((uint64_t)c << soda_agent.chunk_shift);
 
-		if (is_left(pool, c) && !pool->mapped[c] && at_rest(soda_chunk_of(p)))
+		if (!is_left(pool, c) || pool->mapped[c])
+			continue;
+		if (at_rest(soda_chunk_of(p)))
 			discard(pool, p, p + soda_chunk_bytes());
+		else
+			under_way = true;
 	}
+	return under_way;
+}
+
+/* The next chunks from c on that are stale, and neither left nor mapped; n 0: there are none. */
+static struct range next_stale(struct pool *pool, uint32_t c)
+{
+	const uint32_t most = (uint32_t)(return_most >> soda_agent.chunk_shift);
+	struct range r = { pool, c, 0 };
+
+	for (; c < pool->chunks && r.n < most; c++) {
+		if (is_stale(pool, c) && !pool->mapped[c] && !is_left(pool, c))
+			r.n++;
+		else if (r.n)
+			break;
+		else
+			r.first = c + 1;
+	}
+	return r;
+}
+
+/* Tell the server of these chunks, without the lock meanwhile.  False: it could not be told. */
+static bool tell(const struct range *stale)
+{
+	struct soda_region *region = stale->pool->region;
+	int ret;
+
+	returning.told = *stale;
+	pthread_mutex_unlock(&lock);
+	ret = soda_calls_discard(region, region->first + stale->first, stale->n);
+	pthread_mutex_lock(&lock);
+	returning.told.n = 0;
+	pthread_cond_broadcast(&returning.changed);
+	if (!ret)
+		set_stale(stale->pool, stale->first, stale->n, false);
+	return !ret;
+}
+
+/* False: something remains, for the next time.  *under_way_p becomes true as reclaim() says. */
+static bool return_of(struct pool *pool, bool *under_way_p)
+{
+	struct range stale = { pool, 0, 0 };
+
+	*under_way_p |= reclaim(pool);
+	while (!returning.stops && (stale = next_stale(pool, stale.first + stale.n)).n)
+		if (!tell(&stale))
+			return false;
+	return !pool->left_n;
+}
+
+/*
+ * What is left has been under way since the last call, or not.  If for longer than a fault may take
+ * the server counts as silent: its connections are made anew, which ends READs and WRITEs.  Nobody
+ * else waits for these.
+ */
+static void judge(bool under_way)
+{
+	uint64_t now = soda_now_ns(), most = soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+
+	if (!under_way || !returning.under_way_ns) {
+		returning.under_way_ns = under_way ? now : 0;
+	} else if (now - returning.under_way_ns > most) {
+		soda_link_silent(&soda_agent.link);
+		returning.under_way_ns = now;
+	}
+}
+
+/* Wait for a second, or until the thread shall end. */
+static void pause_locked(void)
+{
+	struct timespec until;
+	int ret = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += SODA_RUN_RETURN_S;
+	while (!returning.stops && !ret)
+		ret = pthread_cond_clockwait(&returning.changed, &lock, CLOCK_MONOTONIC, &until);
+}
+
+static void *return_all(void *arg)
+{
+	run_inside++;
+	soda_thread_internal();
+	pthread_mutex_lock(&lock);
+	while (!returning.stops) {
+		bool all = true, under_way = false;
+
+		if (!returning.wanted) {
+			pthread_cond_wait(&returning.changed, &lock);
+			continue;
+		}
+		pause_locked();
+		returning.wanted = false;
+		for (uint32_t i = 0; i < pools_n && !returning.stops; i++)
+			all &= return_of(&pools[i], &under_way);
+		returning.wanted |= !all;
+		judge(under_way);
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* Before the runtime ends: what the thread uses is about to go. */
+static void stop_returning(void)
+{
+	bool runs;
+
+	pthread_mutex_lock(&lock);
+	returning.stops = true;
+	runs = returning.runs;
+	returning.runs = false;
+	pthread_cond_broadcast(&returning.changed);
+	pthread_mutex_unlock(&lock);
+	if (runs)
+		soda_wait_join(returning.thread, "the thread that gives back pages to end");
+}
+
+/* With the lock held.  If the thread cannot be started, the next call tries again. */
+static void return_later(void)
+{
+	if (returning.stops)
+		return;
+	if (!returning.runs) {
+		atomic_store(&soda_agent_stops, stop_returning);
+		returning.runs =
+			!soda_helper_start(&returning.thread, "soda-return", return_all, NULL);
+	}
+	if (!returning.wanted)
+		pthread_cond_broadcast(&returning.changed);
+	returning.wanted = true;
 }
 
 static void *map_locked(size_t bytes)
@@ -304,6 +511,24 @@ void run_pool_unmap(void *addr, size_t bytes)
 	run_inside--;
 }
 
+/* The chunks in which the range lies; bytes is not 0. */
+static struct range chunks_of(struct pool *pool, const char *addr, size_t bytes)
+{
+	uint64_t from = (uint64_t)(addr - pool->base), to = from + bytes - 1;
+	uint32_t first = (uint32_t)(from >> soda_agent.chunk_shift);
+
+	return (struct range){ pool, first, (uint32_t)(to >> soda_agent.chunk_shift) - first + 1 };
+}
+
+/* With the lock, but not all the time: wait while the server is told of chunks of the range. */
+static void await_told(struct pool *pool, const char *addr, size_t bytes)
+{
+	struct range r = chunks_of(pool, addr, bytes);
+
+	while (any_is_told(pool, r.first, r.n))
+		pthread_cond_wait(&returning.changed, &lock);
+}
+
 void run_pool_claim(void *addr, size_t bytes)
 {
 	char *p = addr;
@@ -320,8 +545,22 @@ void run_pool_claim(void *addr, size_t bytes)
 		    (size_t)(pool->base + ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p))
 			n = (size_t)(pool->base +
 				     ((uint64_t)pool->chunks << soda_agent.chunk_shift) - p);
+		await_told(pool, p, n);
 		mark(pool, (uint64_t)(p - pool->base) / PAGE, n / PAGE, true);
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+void run_pool_discarded(uint32_t first, uint32_t n)
+{
+	struct pool *pool;
+
+	if (!n)
+		return;
+	pthread_mutex_lock(&lock);
+	pool = pool_of(soda_chunk_address(first));
+	if (pool)
+		set_stale(pool, first - pool->region->first, n, true);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -362,7 +601,8 @@ static bool extend_locked(char *addr, size_t old, size_t bytes)
 	if (last > ((uint64_t)pool->chunks << (soda_agent.chunk_shift - 12)))
 		return false;
 	for (uint64_t p = first; p < ((last + per_chunk - 1) & ~(per_chunk - 1)); p++)
-		if (is_mapped(pool, p) || is_left(pool, (uint32_t)(p / per_chunk)))
+		if (is_mapped(pool, p) || is_left(pool, (uint32_t)(p / per_chunk)) ||
+		    any_is_told(pool, (uint32_t)(p / per_chunk), 1))
 			return false;
 	run_open(pool->base + first * PAGE, (last - first) * PAGE);
 	set_protection(pool->base + first * PAGE, (last - first) * PAGE, PROT_READ | PROT_WRITE);

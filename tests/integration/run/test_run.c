@@ -197,8 +197,8 @@ static void test_all_are_called(void **state)
 	}
 }
 
-/* A server that does not answer what is written back: what was unmapped then is seen by nobody. */
-static void test_silent(void **state)
+/* Against a server that does not answer what is written back for as long as the case wants. */
+static void run_silent(const char *name)
 {
 	char dir[] = "/tmp/soda-run-XXXXXX", silence[64], address[256], path[512];
 	struct server server;
@@ -212,7 +212,7 @@ static void test_silent(void **state)
 	setenv("SILENCE", silence, 1);
 	setenv("SODA_LOG", "warning", 1);
 	setenv("SODA_FAULT_TIMEOUT", "500ms", 1);
-	RUN("--mem", "256M", "--server", address, "--", path, "silent");
+	RUN("--mem", "256M", "--server", address, "--", path, name);
 	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
 	unsetenv("SODA_LOG");
 	unsetenv("SILENCE");
@@ -222,6 +222,38 @@ static void test_silent(void **state)
 	server_stop(&server);
 	server_forget(&server);
 	rmdir(dir);
+}
+
+/* What was unmapped then is seen by nobody, and goes back to the server when it answers again. */
+static void test_silent(void **state)
+{
+	run_silent("silent");
+	run_silent("left");
+}
+
+/* What the program unmaps goes back to the server's system while it runs. */
+static void test_returned(void **state)
+{
+	char path[512], says[800];
+	struct server server;
+
+	assert_int_equal(SERVER_START(&server, "--capacity", "1G"), 0);
+	snprintf(says, sizeof(says), "%s", build_path(soda));
+	snprintf(says + strlen(says), sizeof(says) - strlen(says), " stat --json %s",
+		 server.address);
+	setenv("SERVER_SAYS", says, 1);
+	snprintf(path, sizeof(path), "%s", build_path(victim));
+	for (int mode = 0; mode < 2; mode++) {
+		setenv("SODA_MODE", modes[mode], 1);
+		RUN("--mem", "8M", "--server", server.address, "--", path, "returned");
+		if (p.status || p.err[0])
+			fail_msg("%s mode: status %d: %s", modes[mode], p.status, p.err);
+	}
+	unsetenv("SODA_MODE");
+	unsetenv("SERVER_SAYS");
+	assert_int_equal(server_stop(&server), 0);
+	assert_int_equal(server_complaints(&server), 0);
+	server_forget(&server);
 }
 
 /* Where the kernel's faults are served, nothing needs to be held. */
@@ -558,7 +590,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_sort),	       cmocka_unit_test(test_unprivileged),
 		cmocka_unit_test(test_report_numbers), cmocka_unit_test(test_report_page),
 		cmocka_unit_test(test_exec),	       cmocka_unit_test(test_all_are_called),
-		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_silent),	       cmocka_unit_test(test_returned),
 	};
 
 	if (argc > 3 && !strcmp(argv[1], "--as-nobody"))

@@ -449,6 +449,7 @@ int main(int argc, char **argv)
 		{ "every", case_every },       { "times", case_times },
 		{ "become", case_become },     { "closed", case_closed },
 		{ "mlockall", case_mlockall }, { "silent", case_silent },
+		{ "left", case_left },	       { "returned", case_returned },
 		{ "pieces", case_pieces },     { "plain", case_plain },
 		{ "starts", case_starts },
 	};

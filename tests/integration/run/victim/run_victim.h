@@ -59,6 +59,8 @@ void case_mlockall(void);
 void case_pieces(void);
 /* run_victim_silent.c */
 void case_silent(void);
+void case_left(void);
+void case_returned(void);
 /* run_victim_small.c */
 void case_small(void);
 /* run_victim_waits.c */
