@@ -122,10 +122,11 @@ static int before_freezing(const struct soda_region *r, uint32_t first, uint32_t
 
 /*
  * Forbid stores to the range, write it back, ask the agent to load it.  *asked_p: the agent has
- * been asked.
+ * been asked, when soda_server_breaks() was *breaks_p.
  */
 static int load(struct soda_region *r, uint32_t first, uint32_t last,
-		struct soda_static_map **map_p, bool *asked_p, struct soda_why *why)
+		struct soda_static_map **map_p, bool *asked_p, uint32_t *breaks_p,
+		struct soda_why *why)
 {
 	struct soda_wire_advise m = message(r, first, last, SODA_STATIC_CACHE);
 	int ret = protect(r, first, last, false);
@@ -145,7 +146,7 @@ static int load(struct soda_region *r, uint32_t first, uint32_t last,
 		if (ret)
 			break;
 		*asked_p = true;
-		ret = soda_calls_freeze_region(r, &m, losses, map_p, why);
+		ret = soda_calls_freeze_region(r, &m, losses, map_p, breaks_p, why);
 	} while (ret == -EAGAIN);
 	return ret;
 }
@@ -207,12 +208,59 @@ static void forget_thawed(struct soda_region *r)
 	soda_regions_unlock();
 }
 
+static void unmap_all(struct soda_static_map *map)
+{
+	struct soda_static_map *next;
+
+	for (; map; map = next) {
+		next = map->next;
+		soda_conn_unmap_static(map);
+	}
+}
+
+/* Let fetches use no map that overlaps the range any more. */
+static void drop_maps(struct soda_region *r, uint32_t first, uint32_t last)
+{
+	struct change c = { .r = r,
+			    .offset = soda_region_offset(r, first),
+			    .bytes = bytes_of(r, first, last) };
+
+	exclusively(take_maps, &c);
+	unmap_all(c.map);
+}
+
+/*
+ * The agent has loaded the range: it is FROZEN from now on.  False: connections were broken since
+ * the agent was asked.  The keeper, who saw the range FREEZING, has told the agent to thaw it then;
+ * and if the server has lost its content, the keeper has made dirty what is resident of it.
+ */
+static bool set_frozen(struct soda_region *r, struct soda_frozen *f, struct soda_static_map *map,
+		       uint32_t breaks)
+{
+	struct change c = { .r = r, .map = map };
+	bool same;
+
+	if (map)
+		publish(&c);
+	soda_regions_lock();
+	same = soda_server_breaks(&r->link->server) == breaks;
+	if (same) {
+		f->state = SODA_FROZEN;
+		soda_frozen_mark(f, true);
+	}
+	soda_regions_unlock();
+	if (!same)
+		drop_maps(r, f->first, f->last);
+	return same;
+}
+
 static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
 {
 	int ret = before_freezing(r, first, last, why);
-	struct change c = { .r = r };
+	struct soda_static_map *map;
 	struct soda_frozen *f;
 	bool asked = false;
+	uint32_t breaks = 0;
 
 	if (ret)
 		return ret < 0 ? ret : 0;
@@ -223,30 +271,17 @@ static int freeze(struct soda_region *r, uint32_t first, uint32_t last, struct s
 	*f = (struct soda_frozen){ .next = r->frozen, .first = first, .last = last };
 	r->frozen = f;
 	soda_regions_unlock();
-	ret = load(r, first, last, &c.map, &asked, why);
+	do {
+		map = NULL;
+		ret = load(r, first, last, &map, &asked, &breaks, why);
+	} while (!ret && !set_frozen(r, f, map, breaks));
 	if (ret) {
 		set_state(f, asked && !undo(r, first, last, ret) ? SODA_DOUBTFUL : SODA_THAWED);
 		protect(r, first, last, true);
 		return ret;
 	}
-	if (c.map)
-		publish(&c);
-	soda_regions_lock();
-	f->state = SODA_FROZEN;
-	soda_frozen_mark(f, true);
-	soda_regions_unlock();
 	soda_link_await_keyed(r->link);
 	return 0;
-}
-
-static void unmap_all(struct soda_static_map *map)
-{
-	struct soda_static_map *next;
-
-	for (; map; map = next) {
-		next = map->next;
-		soda_conn_unmap_static(map);
-	}
 }
 
 /* Wait until chunks that are being read by a key have settled. */
@@ -281,13 +316,9 @@ static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
  */
 static void thaw(struct soda_region *r, uint32_t first, uint32_t last)
 {
-	struct change c = { .r = r,
-			    .offset = soda_region_offset(r, first),
-			    .bytes = bytes_of(r, first, last) };
 	struct soda_frozen **link = &r->frozen;
 
-	exclusively(take_maps, &c);
-	unmap_all(c.map);
+	drop_maps(r, first, last);
 	soda_regions_lock();
 	while (*link) {
 		struct soda_frozen *f = *link;

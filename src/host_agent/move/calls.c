@@ -360,11 +360,15 @@ int soda_calls_advise_region(struct soda_region *r, struct soda_wire_advise *adv
 }
 
 int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
-			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why)
+			     uint32_t losses, struct soda_static_map **map_p, uint32_t *breaks_p,
+			     struct soda_why *why)
 {
 	struct advising a = { .advise = advise, .map_p = map_p, .losses = losses };
+	int ret = ask_advice(freeze_call, r, &a, why);
 
-	return ask_advice(freeze_call, r, &a, why);
+	if (a.asked)
+		*breaks_p = a.breaks;
+	return ret;
 }
 
 static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,

@@ -55,10 +55,12 @@ int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why
 /*
  * Advise SODA_STATIC_CACHE for an object that was synced when soda_unacked_losses() was `losses`.
  * As soda_conn_advise; -EAGAIN: the number is another one, so the server may lack data that was
- * synced; no call was made.
+ * synced; no call was made.  *breaks_p: soda_server_breaks() when the agent was asked, set if it
+ * was.
  */
 int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *advise,
-			     uint32_t losses, struct soda_static_map **map_p, struct soda_why *why);
+			     uint32_t losses, struct soda_static_map **map_p, uint32_t *breaks_p,
+			     struct soda_why *why);
 /*
  * PUBLISH an object that was synced when soda_unacked_losses() was `losses`.  0; -EAGAIN: the
  * number is another one, so the server may lack data that was synced, and no call was made after

@@ -544,6 +544,7 @@ int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advi
 		     struct soda_static_map **map_p, int timeout_ms, struct soda_why *why)
 {
 	bool freezes = advise->advice == SODA_STATIC_CACHE;
+	void (*on_advice)(void);
 	int ret;
 
 	fake_lock();
@@ -558,7 +559,10 @@ int soda_conn_advise(struct soda_conn *conn, const struct soda_wire_advise *advi
 		fake_net.lose_answers_of_advice--;
 		ret = conn->error = -ECONNRESET;
 	}
+	on_advice = ret ? NULL : fake_net.on_advice;
 	fake_unlock();
+	if (on_advice)
+		on_advice();
 	return ret;
 }
 

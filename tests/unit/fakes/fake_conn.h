@@ -40,6 +40,7 @@ extern struct fake_net {
 	uint32_t lose_answers_of_advice; /* of the next ones, which are done, with the connection...
 					  */
 	uint32_t refuse_advice;		 /* ...and so many after them are refused */
+	void (*on_advice)(void);	 /* at the end of one that it takes, without the lock */
 	bool lose_answer_of_open;	 /* of the next one, which is done, with the connection */
 	uint32_t silent_calls;		 /* so many of the next calls are not answered in time... */
 	uint32_t silent_more_us;	 /* ...and the caller finds out so much later */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -497,6 +498,87 @@ static void answer_of_freezing_lost(void **state)
 }
 
 /*
+ * The server starts anew when the agent has frozen a range, before the thread that has asked for
+ * that hears of it.  The steps of that thread, of the keeper, and of the test between them.
+ */
+static struct {
+	sem_t answered, restarted;
+	_Atomic bool connected, go;
+} anew;
+
+static void has_answered(void)
+{
+	fake_net.on_advice = NULL; /* once */
+	sem_post(&anew.answered);
+	sem_wait(&anew.restarted);
+}
+
+static void has_connected(void)
+{
+	fake_net.on_connect = NULL;
+	atomic_store(&anew.connected, true);
+	while (!atomic_load(&anew.go))
+		;
+}
+
+static void *freezes(void *arg)
+{
+	struct soda_region *r = arg;
+	struct soda_why why = { "" };
+
+	assert_int_equal(
+		soda_freeze_advise(r, r->first, r->first + r->chunks - 1, SODA_STATIC_CACHE, &why),
+		0);
+	let_go();
+	return NULL;
+}
+
+/*
+ * The keeper decides what becomes of the object's chunks, and then the thread goes on, which waits
+ * for the lock of objects.  Mostly: the thread may be first, then nothing is tested.
+ */
+static void restart_behind_an_answer(struct soda_region *r)
+{
+	pthread_t thread;
+
+	anew.connected = anew.go = false;
+	sem_init(&anew.answered, 0, 0);
+	sem_init(&anew.restarted, 0, 0);
+	fake_net.on_advice = has_answered;
+	pthread_create(&thread, NULL, freezes, r);
+	sem_wait(&anew.answered);
+	soda_regions_lock();
+	fake_net.on_connect = has_connected;
+	fake_net_restart();
+	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	sem_post(&anew.restarted);
+	while (!atomic_load(&anew.connected))
+		usleep(50);
+	atomic_store(&anew.go, true);
+	soda_regions_unlock();
+	pthread_join(thread, NULL);
+}
+
+static void restarts_behind_an_answer(void **state)
+{
+	struct soda_region *r;
+
+	for (int round = 0; round < 8; round++) {
+		host_start(&plain);
+		fake_net.agent = true;
+		r = host_alloc(4 << 16);
+		host_store(r, 1, 0, 11);
+		let_go();
+		restart_behind_an_answer(r);
+		assert_int_equal(fake_net.frozen, r->id);
+		assert_int_equal(host_sync(r), 0);
+		assert_int_equal(fake_server_word(r->id, 1 << 16), 11);
+		host_check(r);
+		host_stop();
+	}
+}
+
+/*
  * A store is done, and then its chunk's range is frozen; only then the thread that serves it comes
  * to call the chunk dirty.  The server has that store, and the agent would refuse it for good.
  */
@@ -713,16 +795,27 @@ static void late_report(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lost_in_flight),	   cmocka_unit_test(sync_across_a_loss),
-		cmocka_unit_test(server_starts_anew),	   cmocka_unit_test(known_as_another),
-		cmocka_unit_test(lost_in_recovery),	   cmocka_unit_test(answer_of_open_lost),
-		cmocka_unit_test(answer_of_freezing_lost), cmocka_unit_test(served_after_freezing),
-		cmocka_unit_test(sync_amid_recovery),	   cmocka_unit_test(close_refused),
-		cmocka_unit_test(closed_already),	   cmocka_unit_test(freed_while_away),
-		cmocka_unit_test(wait_of_stopped_process), cmocka_unit_test(in_use_during_recovery),
-		cmocka_unit_test(open_not_understood),	   cmocka_unit_test(refused_and_taken),
-		cmocka_unit_test(lost_while_reconnecting), cmocka_unit_test(call_not_answered),
-		cmocka_unit_test(call_of_stopped_process), cmocka_unit_test(late_report),
+		cmocka_unit_test(lost_in_flight),
+		cmocka_unit_test(sync_across_a_loss),
+		cmocka_unit_test(server_starts_anew),
+		cmocka_unit_test(known_as_another),
+		cmocka_unit_test(lost_in_recovery),
+		cmocka_unit_test(answer_of_open_lost),
+		cmocka_unit_test(answer_of_freezing_lost),
+		cmocka_unit_test(served_after_freezing),
+		cmocka_unit_test(restarts_behind_an_answer),
+		cmocka_unit_test(sync_amid_recovery),
+		cmocka_unit_test(close_refused),
+		cmocka_unit_test(closed_already),
+		cmocka_unit_test(freed_while_away),
+		cmocka_unit_test(wait_of_stopped_process),
+		cmocka_unit_test(in_use_during_recovery),
+		cmocka_unit_test(open_not_understood),
+		cmocka_unit_test(refused_and_taken),
+		cmocka_unit_test(lost_while_reconnecting),
+		cmocka_unit_test(call_not_answered),
+		cmocka_unit_test(call_of_stopped_process),
+		cmocka_unit_test(late_report),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
