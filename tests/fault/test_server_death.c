@@ -217,6 +217,34 @@ static void test_new_instance_plain(void **state)
 	expect_says(&out, "started anew");
 }
 
+/* A sync of all objects goes on behind one that has lost something, and behind each of them. */
+static void child_syncs_all(const void *arg)
+{
+	struct object o = struck_object(15000, 0);
+	uint64_t *other = soda_alloc(4 * CHUNK, 0), *last = soda_alloc(4 * CHUNK, 0);
+
+	CHECK(other && last, "%s", soda_last_error());
+	CHECK_EQ(soda_set_name(o.words, "first"), 0);
+	other[0] = 1;
+	CHECK_EQ(soda_advise(other, CHUNK, SODA_COLD), 0); /* the server alone has it */
+	let_parent_act();
+	last[0] = 2;
+	CHECK_EQ(soda_sync(NULL, 0), -EIO);
+	CHECK(strstr(soda_last_error(), "first"), "%s", soda_last_error());
+	CHECK_EQ(soda_advise(last, CHUNK, SODA_COLD), 0);
+	CHECK_EQ(last[0], 2);
+	CHECK_EQ(soda_sync(NULL, 0), 0); /* each object says once what it has lost */
+}
+
+static void test_sync_goes_on(void **state)
+{
+	struct outcome out;
+
+	struck_run(child_syncs_all, restart_server, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "started anew");
+}
+
 enum { FILE_BYTES = 5 << 20 };
 
 static void make_file(uint64_t round)
@@ -337,6 +365,7 @@ int main(void)
 		cmocka_unit_test(test_stat_answers),
 		cmocka_unit_test(test_new_instance),
 		cmocka_unit_test(test_new_instance_plain),
+		cmocka_unit_test(test_sync_goes_on),
 		cmocka_unit_test(test_file_reopens),
 		cmocka_unit_test(test_changed_file_fails),
 	};

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/heap/heap.h"
@@ -271,9 +272,38 @@ int soda_set_name(void *obj, const char *name)
 	return ret;
 }
 
+/* The first error of a sync of all objects, and what soda_last_error() said of it. */
+struct first_error {
+	int err;
+	struct soda_why why;
+};
+
+/*
+ * An error of one object's does not end the sync of the others, but a server that cannot be reached
+ * does: each of them would wait for it again, for as long as a fault.
+ */
 static int sync_one(struct soda_region *r, void *arg)
 {
-	return write_back(r, r->first, r->chunks);
+	int ret = write_back(r, r->first, r->chunks);
+	struct first_error *first = arg;
+
+	if (ret && !first->err) {
+		first->err = ret;
+		snprintf(first->why.text, sizeof(first->why.text), "%s", soda_explained());
+	}
+	return soda_connection_lost(ret) ? ret : 0;
+}
+
+static int sync_all(void)
+{
+	struct first_error first = { .err = 0 };
+
+	soda_lock_acquire(&soda_agent.api_lock);
+	soda_regions_each(sync_one, &first);
+	soda_lock_release(&soda_agent.api_lock);
+	if (first.err)
+		soda_explain(&first.why);
+	return first.err;
 }
 
 int soda_sync(void *addr, size_t bytes)
@@ -285,9 +315,7 @@ int soda_sync(void *addr, size_t bytes)
 	if (ret)
 		return ret;
 	if (!addr && !bytes) {
-		soda_lock_acquire(&soda_agent.api_lock);
-		ret = soda_regions_each(sync_one, NULL);
-		soda_lock_release(&soda_agent.api_lock);
+		ret = sync_all();
 	} else if (!(r = soda_region_range(addr, bytes, &first, &last))) {
 		ret = failed(-EINVAL, "soda_sync: %zu bytes at %p are not inside one object", bytes,
 			     addr);
