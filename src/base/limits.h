@@ -31,6 +31,7 @@ enum {
 	SODA_VERBS_DRAIN_MS = 10, /* for completions of an ended connection in the adapter */
 	SODA_NO_DESCRIPTORS_MS = 100, /* an acceptor without free descriptors pauses so long */
 
+	SODA_ADDRESS_MAX = 511,	     /* bytes of a server's address, without its end */
 	SODA_CONNECTIONS_MAX = 4096, /* peers of a listener, where no option is given */
 	SODA_STRANGERS_MAX = 1024,   /* connections without a HELLO */
 	SODA_LISTENERS_MAX = 16,     /* addresses of a daemon */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "client/server.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ void soda_server_init(struct soda_server *s, const char *address, int connect_ms
 	s->hooks = hooks;
 	s->owner = owner;
 	s->connect_ms = connect_ms;
+	assert(strlen(address) < sizeof(s->address)); /* options are not longer */
 	snprintf(s->address, sizeof(s->address), "%s", address);
 	s->hello.magic = SODA_WIRE_MAGIC;
 	s->hello.version = SODA_WIRE_VERSION;

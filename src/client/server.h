@@ -36,6 +36,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "base/lock.h"
 #include "transport/api/transport.h"
 #include "wire/wire.h"
@@ -92,7 +93,7 @@ struct soda_server {
 	/* set before start, then constant */
 	const struct soda_server_hooks *hooks;
 	void *owner;
-	char address[512];
+	char address[SODA_ADDRESS_MAX + 1];
 	int connect_ms; /* an attempt to connect, and its HELLO, may take so long */
 
 	/* the driver's */
@@ -117,7 +118,10 @@ struct soda_server {
 	_Atomic(const char *) trouble; /* NULL: none yet */
 };
 
-/* CONNECTING, to this address, with an empty hello but for magic and version. */
+/*
+ * CONNECTING, to this address of at most SODA_ADDRESS_MAX bytes, with an empty hello but for magic
+ * and version.
+ */
 void soda_server_init(struct soda_server *server, const char *address, int connect_ms,
 		      const struct soda_server_hooks *hooks, void *owner);
 /* Nobody waits for it any more, and attempts are over. Any thread. */

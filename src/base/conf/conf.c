@@ -178,6 +178,12 @@ static int set(const struct soda_option *opt, const char *text, void *values, bo
 
 	switch (opt->type) {
 	case SODA_OPT_STRING:
+		if (opt->max && strlen(text) > opt->max)
+			return soda_conf_fail(err, -EINVAL,
+					      "%s: %s: %zu bytes are too many: at most %llu: "
+					      "'%.60s...'",
+					      source, opt->name, strlen(text),
+					      (unsigned long long)opt->max, text);
 		return set_string(opt, text, slot, false, err);
 	case SODA_OPT_LIST:
 		return set_string(opt, text, slot, append, err);

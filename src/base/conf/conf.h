@@ -30,7 +30,7 @@ struct soda_option {
 	size_t offset;		    /* of the value in the program's struct */
 	const char *arg;	    /* "SIZE", for --help */
 	const char *def;	    /* default, as text; NULL: none (NULL, 0) */
-	uint64_t min, max;	    /* of numbers; max 0: no limit */
+	uint64_t min, max;	    /* of numbers, of bytes of a string; max 0: no limit */
 	const char *const *choices; /* NULL-terminated, for SODA_OPT_CHOICE */
 	int allow_off;	  /* "off" is accepted, and stored as UINT32_MAX (uint32_t types) */
 	const char *help; /* one or two sentences */

@@ -2,6 +2,7 @@
 /* The option table, and the words of the man page. */
 #include "dpu_agent/base/options.h"
 
+#include "base/limits.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
 
 #define ENV "SODA_DPU_"
@@ -27,6 +28,7 @@ static const struct soda_option options[] = {
 	  AT(server),
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7001",
+	  .max = SODA_ADDRESS_MAX,
 	  .help = "The memory server." },
 	{ .name = "base",
 	  .env = ENV "BASE",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
 #include "base/numa/numa_node.h"
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
@@ -17,11 +18,13 @@ static const char *const levels[] = { "off", "error", "warning", "info", "debug"
 #define AT(field) offsetof(struct soda_settings, field)
 
 static const struct soda_option options[] = {
-	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0, 0, NULL, 0,
+	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0,
+	  SODA_ADDRESS_MAX, NULL, 0,
 	  "The memory server: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), or shm:///PATH on the "
 	  "same machine. "
 	  "Default: a private server, which ends with the process." },
-	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, 0, NULL, 0,
+	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, SODA_ADDRESS_MAX,
+	  NULL, 0,
 	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "
 	  "unix:///PATH on the same machine." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
@@ -212,7 +215,7 @@ bad:
 static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 {
 	static const char unix_prefix[] = "unix://";
-	char text[256];
+	char text[SODA_ADDRESS_MAX + 1];
 
 	if (!s->dpu)
 		return 0;
@@ -225,7 +228,7 @@ static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 	}
 	if (strncmp(s->dpu, unix_prefix, strlen(unix_prefix)))
 		return set_text(s, "server", s->dpu, err);
-	snprintf(text, sizeof(text), "shm://%.240s", s->dpu + strlen(unix_prefix));
+	snprintf(text, sizeof(text), "shm://%s", s->dpu + strlen(unix_prefix));
 	return set_text(s, "server", text, err);
 }
 

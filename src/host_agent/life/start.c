@@ -138,16 +138,16 @@ static int start_memory(struct soda_why *why)
 	return 0;
 }
 
-static int start_server(char address[256], struct soda_why *why)
+static int start_server(char address[SODA_ADDRESS_MAX + 1], struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 
 	if (s->server && *s->server) {
-		snprintf(address, 256, "%s", s->server);
+		snprintf(address, SODA_ADDRESS_MAX + 1, "%s", s->server);
 		return 0;
 	}
-	return soda_embedded_start(s->server_program, (int)s->connect_timeout_ms, address, 256,
-				   why);
+	return soda_embedded_start(s->server_program, (int)s->connect_timeout_ms, address,
+				   SODA_ADDRESS_MAX + 1, why);
 }
 
 static int start_faults(void)
@@ -201,7 +201,7 @@ static int start_all(struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 	uint32_t pairs = s->threads;
-	char address[256];
+	char address[SODA_ADDRESS_MAX + 1];
 	int ret;
 
 	ret = start_memory(why);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/limits.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/start.h"
 #include "host_agent/core/settings.h"
@@ -267,6 +268,28 @@ static void failed_start(void **state)
 	}
 }
 
+/* The longest address is taken whole, and one more byte is refused, not cut off. */
+static void long_address(void **state)
+{
+	static const char *const names[] = { "SODA_SERVER", "SODA_DPU" };
+	char text[SODA_ADDRESS_MAX + 2] = "unix:///";
+	struct soda_settings s;
+
+	memset(text + 8, 'a', sizeof(text) - 9);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		text[SODA_ADDRESS_MAX] = 'a';
+		text[SODA_ADDRESS_MAX + 1] = '\0';
+		setenv(names[i], text, 1);
+		refused(NULL, names[i], "at most 511");
+		text[SODA_ADDRESS_MAX] = '\0';
+		setenv(names[i], text, 1);
+		s = load(NULL);
+		assert_int_equal(strlen(s.server), SODA_ADDRESS_MAX - i); /* shm:// is shorter */
+		soda_settings_free(&s);
+		unsetenv(names[i]);
+	}
+}
+
 /* An agent takes the server's place; its socket's name is a transport's then. */
 static void an_agent(void **state)
 {
@@ -297,6 +320,7 @@ int main(void)
 		cmocka_unit_test_setup(bad_struct, setup),
 		cmocka_unit_test_setup(failed_start, setup),
 		cmocka_unit_test_setup(an_agent, setup),
+		cmocka_unit_test_setup(long_address, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

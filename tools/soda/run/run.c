@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/run.h"
 #include "soda/base/tool.h"
 
@@ -38,10 +39,10 @@ static const struct soda_option option_table[] = {
 	OPTION("threshold", 't', SIZE, threshold, .arg = "SIZE", .def = "1M", .min = 1,
 	       .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
 		       "memory; smaller ones stay with the program's allocator."),
-	OPTION("server", 's', STRING, server, .arg = "ADDRESS",
+	OPTION("server", 's', STRING, server, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, "
 		       "or a private server, which ends with the program."),
-	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS",
+	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH."),
 	OPTION("stats", 0, BOOL, stats,
 	       .help = "At the program's end print on standard error what it did with fabric "
