@@ -266,7 +266,7 @@ static bool check_promise(const struct sim_object *o, size_t cell, uint64_t was,
 
 	if (!was || c->or_zero || c->discarded > since || !sim_host_where(at, &region, &offset))
 		return false;
-	if (sim_host_lost(at) && chunk_may_be_lost(o, cell))
+	if (sim_host_may_be_lost(at) && chunk_may_be_lost(o, cell))
 		return false;
 	page = sim_server_page(known.server.client, region, offset & ~4095ull);
 	if (!page)

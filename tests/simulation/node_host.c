@@ -534,9 +534,11 @@ bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p)
 	return true;
 }
 
-bool sim_host_lost(const void *addr)
+bool sim_host_may_be_lost(const void *addr)
 {
-	return soda_chunk_state(word_at(addr)) == SODA_CHUNK_LOST;
+	enum soda_chunk_state s = soda_chunk_state(word_at(addr));
+
+	return s == SODA_CHUNK_LOST || s == SODA_CHUNK_FETCHING;
 }
 
 int sim_host_refused(const void *addr)

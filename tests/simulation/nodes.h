@@ -28,8 +28,11 @@ bool sim_host_has(const void *addr);
 void sim_host_check_resident(const void *addr, size_t bytes);
 /* The region's number on the server, and where the address is in it; false: no object. */
 bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p);
-/* The host takes the address's chunk for lost. */
-bool sim_host_lost(const void *addr);
+/*
+ * The host takes the address's chunk for lost; or it is FETCHING, as which the handler has a lost
+ * chunk while it fails one of its pages.
+ */
+bool sim_host_may_be_lost(const void *addr);
 /* Why the server that was met last does not open the object again (negative errno); 0: it has. */
 int sim_host_refused(const void *addr);
 /*

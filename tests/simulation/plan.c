@@ -61,7 +61,7 @@ void sim_plan_make(uint64_t seed)
 	};
 	plan.neighbour = sim_chance(50);
 	if (plan.neighbour) { /* whose places, and memory, are not the application's */
-		plan.server.max_clients = 100;
+		plan.server.max_clients = 1000; /* those that ended without BYE stay for a while */
 		plan.server.capacity += 64ull << 20;
 		plan.server.quota = plan.server.capacity - (16ull << 20);
 	}
