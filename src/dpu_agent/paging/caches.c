@@ -703,7 +703,10 @@ static void walk_budget(struct soda_metrics *m, const struct soda_owner_stats *o
 			      b->ended);
 	soda_metrics_say_size(m, "budget_left_bytes", "what may be fetched ahead now",
 			      o->budget_left);
-	soda_metrics_say_size(m, "budget_lent_bytes", "of the pool, not repaid yet", b->lent);
+	soda_metrics_say_size(m, "budget_lent_bytes", "of pool and reserve, not repaid yet",
+			      b->lent + b->lent_reserve);
+	soda_metrics_say_size(m, "budget_trust_bytes", "most that it may owe the reserve",
+			      b->trust / SODA_BUDGET_TRUST_USED);
 	soda_metrics_say_size(m, "budget_hold_bytes", "demand from the last end to the next try",
 			      b->hold);
 	count(m, "budget_ends", "times the budget ended it", b->ends);
@@ -758,6 +761,9 @@ static void walk_pool(struct soda_metrics *m, const struct soda_prefetch_stats *
 	count(m, "cache_prefetches_unpaid", "fetches not begun: over the budget", s->unpaid);
 	soda_metrics_say_size(m, "cache_budget_pool_bytes", "what the pool can lend to owners",
 			      s->pool.bytes);
+	soda_metrics_say_size(m, "cache_budget_reserve_bytes",
+			      "what the reserve can lend to owners of which little is wasted",
+			      s->pool.reserve);
 	soda_metrics_say_size(m, "cache_budget_owed_bytes",
 			      "what the pool owes for what rules loaded", s->pool.owed);
 	soda_metrics_say_real(m, "cache_surplus",

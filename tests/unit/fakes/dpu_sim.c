@@ -28,6 +28,7 @@ struct sim {
 	uint32_t *version[SIM_REGIONS]; /* of each page */
 	struct pending pending[SODA_FILLS_MAX];
 	unsigned underway;
+	uint32_t waiting; /* requests that wait for fetches */
 	uint64_t now, now_ns;
 	struct sim_result result;
 };
@@ -70,6 +71,7 @@ static void late_done(struct soda_cache_waiter *w, int status, const struct soda
 	struct late *late = (struct late *)w;
 	uint64_t bytes = (uint64_t)late->access.pages * SIM_PAGE;
 
+	late->sim->waiting--;
 	if (status) {
 		late->sim->result.missed += bytes;
 		late->sim->result.late--;
@@ -143,6 +145,7 @@ static void do_read(struct sim *sim, const struct sim_access *a)
 	late->access = *a;
 	sim->result.requests++;
 	sim->result.asked += bytes;
+	sim->waiting++; /* before: it may be told at once */
 	switch (soda_prefetch_read(sim->p, sim->owner[a->region], offset, bytes, NULL,
 				   &late->waiter, &ref)) {
 	case SODA_CACHE_LATE:
@@ -157,6 +160,7 @@ static void do_read(struct sim *sim, const struct sim_access *a)
 		sim->result.misses++;
 		sim->result.missed += bytes;
 	}
+	sim->waiting--;
 	free(late);
 }
 
@@ -219,16 +223,29 @@ struct sim *sim_open(const struct sim_config *cfg, const uint32_t pages[SIM_REGI
 	return sim;
 }
 
-void sim_do(struct sim *sim, const struct sim_access *a)
+static void tick(struct sim *sim)
 {
 	sim->now++;
 	sim->now_ns += sim->cfg.think_ns ? sim->cfg.think_ns : 10000;
+}
+
+void sim_do(struct sim *sim, const struct sim_access *a)
+{
+	uint32_t batch = sim->cfg.batch ? sim->cfg.batch : 1;
+
+	tick(sim);
 	if (a->write)
 		do_write(sim, a);
 	else
 		do_read(sim, a);
-	soda_prefetch_step(sim->p);
+	if (sim->result.requests % batch == 0)
+		soda_prefetch_step(sim->p);
 	fetch(sim);
+	while (sim->cfg.window && sim->waiting >= sim->cfg.window) {
+		soda_prefetch_step(sim->p);
+		tick(sim);
+		fetch(sim);
+	}
 }
 
 void sim_reopen(struct sim *sim, uint32_t region)

@@ -38,6 +38,8 @@ struct sim_config {
 	enum soda_prefetch_limit limit;
 	double ratio;	   /* R of the model */
 	uint64_t think_ns; /* from one request to the next on the fake clock; 0: 10 us */
+	uint32_t window;   /* most requests that wait for fetches at a time; 0: any number */
+	uint32_t batch;	   /* requests that come at once, before a worker sees the first; 0: 1 */
 };
 
 struct sim_result {

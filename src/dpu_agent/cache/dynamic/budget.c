@@ -67,15 +67,25 @@ double soda_budget_surplus(const struct soda_budget_sums *sums)
 void soda_budget_pool_init(struct soda_budget_pool *pool, uint64_t entry_bytes)
 {
 	*pool = (struct soda_budget_pool){ .entry_bytes = entry_bytes,
-					   .bytes = SODA_BUDGET_POOL * entry_bytes };
+					   .bytes = SODA_BUDGET_POOL * entry_bytes,
+					   .reserve = SODA_BUDGET_RESERVE * entry_bytes };
 }
 
+static void reserve_take_in(struct soda_budget_pool *pool, uint64_t bytes)
+{
+	pool->reserve = smaller(pool->reserve + bytes, SODA_BUDGET_RESERVE * pool->entry_bytes);
+}
+
+/* What the pool has no room for goes to the reserve. */
 static void pool_take_in(struct soda_budget_pool *pool, uint64_t bytes)
 {
-	uint64_t repaid = smaller(pool->owed, bytes);
+	uint64_t repaid = smaller(pool->owed, bytes), room;
 
 	pool->owed -= repaid;
-	pool->bytes = smaller(pool->bytes + bytes - repaid, SODA_BUDGET_POOL * pool->entry_bytes);
+	bytes -= repaid;
+	room = SODA_BUDGET_POOL * pool->entry_bytes - pool->bytes;
+	pool->bytes += smaller(bytes, room);
+	reserve_take_in(pool, bytes - smaller(bytes, room));
 }
 
 void soda_budget_ruled(struct soda_budget_pool *pool, uint64_t bytes)
@@ -99,6 +109,10 @@ static void credit(struct soda_budget *b, struct soda_budget_pool *pool, uint64_
 
 	b->lent -= repaid;
 	pool_take_in(pool, repaid);
+	bytes -= repaid;
+	repaid = smaller(b->lent_reserve, bytes);
+	b->lent_reserve -= repaid;
+	reserve_take_in(pool, repaid);
 	b->own += bytes - repaid;
 }
 
@@ -125,20 +139,44 @@ static void bound(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t
 /* What is left of the owner's line; the pool may have less. */
 static uint64_t line(const struct soda_budget *b, const struct soda_budget_pool *pool)
 {
-	uint64_t entries = has_shown_itself(b, pool) ? SODA_BUDGET_LINE_SHOWN : SODA_BUDGET_LINE;
-	uint64_t most = entries * pool->entry_bytes;
+	uint64_t most = SODA_BUDGET_LINE * pool->entry_bytes;
 
 	return most > b->lent ? most - b->lent : 0;
 }
 
+/* Likewise of what its trust is worth; the reserve may have less. */
+static uint64_t trusted(const struct soda_budget *b)
+{
+	uint64_t most = b->trust / SODA_BUDGET_TRUST_USED;
+
+	return most > b->lent_reserve ? most - b->lent_reserve : 0;
+}
+
+/* What could be lent to it now. */
+static uint64_t loan(const struct soda_budget *b, const struct soda_budget_pool *pool)
+{
+	return smaller(line(b, pool), pool->bytes) + smaller(trusted(b), pool->reserve);
+}
+
 uint64_t soda_budget_left(const struct soda_budget *b, const struct soda_budget_pool *pool)
 {
-	return b->ended ? 0 : b->own + smaller(line(b, pool), pool->bytes);
+	return b->ended ? 0 : b->own + loan(b, pool);
+}
+
+/* What has been used, and what was wasted: the reserve takes the loss of what it lent for that. */
+static void judge(struct soda_budget *b, const struct soda_budget_pool *pool, uint64_t used,
+		  uint64_t unused)
+{
+	uint64_t most = SODA_BUDGET_TRUST * SODA_BUDGET_TRUST_USED * pool->entry_bytes;
+
+	b->trust = smaller(b->trust + used, most);
+	b->trust -= smaller(b->trust, unused * SODA_BUDGET_TRUST_WASTE);
+	b->lent_reserve -= smaller(b->lent_reserve, unused);
 }
 
 static void forget_turns(struct soda_budget *b)
 {
-	b->asked = b->shown = b->turn_asked = 0;
+	b->asked = b->shown = b->turn_asked = b->trust = 0;
 	b->turn_used[0] = b->turn_used[1] = 0;
 	b->turn_poor[0] = b->turn_poor[1] = false;
 }
@@ -158,7 +196,7 @@ static void end(struct soda_budget *b, struct soda_budget_pool *pool)
 
 static void let_in(struct soda_budget *b, const struct soda_budget_pool *pool)
 {
-	if (b->asked < b->hold || b->own + smaller(line(b, pool), pool->bytes) < pool->entry_bytes)
+	if (b->asked < b->hold || b->own + loan(b, pool) < pool->entry_bytes)
 		return;
 	forget_turns(b);
 	b->ended = false;
@@ -178,10 +216,31 @@ static void turn(struct soda_budget *b, struct soda_budget_pool *pool)
 	b->turn_poor[0] = false;
 }
 
+/* The reserve first, so that the pool is left to newcomers. */
+static void pay(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t own, uint64_t lent)
+{
+	uint64_t reserve = smaller(lent, smaller(trusted(b), pool->reserve));
+
+	b->own -= own;
+	b->lent_reserve += reserve;
+	pool->reserve -= reserve;
+	b->lent += lent - reserve;
+	pool->bytes -= lent - reserve;
+}
+
+/* What had paid back and was not given: bought a second time, and owed where it cannot be paid. */
+static void charge(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t bytes)
+{
+	uint64_t own = smaller(b->own, bytes), lent = smaller(bytes - own, loan(b, pool));
+
+	pay(b, pool, own, lent);
+	soda_budget_ruled(pool, bytes - own - lent);
+}
+
 void soda_budget_note(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t now_ns,
 		      const struct soda_budget_news *news)
 {
-	struct soda_budget_sums sums = { news->asked, news->given, 0, news->unused };
+	struct soda_budget_sums sums = { news->asked, news->given, news->failed, news->unused };
 
 	soda_budget_window_look(&b->window, now_ns);
 	soda_budget_window_look(&pool->window, now_ns);
@@ -189,6 +248,8 @@ void soda_budget_note(struct soda_budget *b, struct soda_budget_pool *pool, uint
 	window_add(&pool->window, &sums);
 	credit(b, pool, news->given + permille(news->asked, SODA_BUDGET_OWN));
 	pool_take_in(pool, permille(news->asked, SODA_BUDGET_REFILL));
+	charge(b, pool, news->failed);
+	judge(b, pool, news->used, news->unused);
 	bound(b, pool, now_ns);
 	b->used += news->used;
 	b->unused += news->unused;
@@ -200,13 +261,6 @@ void soda_budget_note(struct soda_budget *b, struct soda_budget_pool *pool, uint
 		let_in(b, pool);
 	else if (b->turn_asked >= SODA_BUDGET_TURN * pool->entry_bytes)
 		turn(b, pool);
-}
-
-static void pay(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t own, uint64_t lent)
-{
-	b->own -= own;
-	b->lent += lent;
-	pool->bytes -= lent;
 }
 
 static void count_bought(struct soda_budget *b, struct soda_budget_pool *pool, uint64_t now_ns,
@@ -230,11 +284,11 @@ bool soda_budget_buy(struct soda_budget *b, struct soda_budget_pool *pool, uint6
 		return false;
 	own = smaller(b->own, bytes);
 	rest = bytes - own;
-	if (rest > line(b, pool)) {
+	if (rest > line(b, pool) + trusted(b)) {
 		b->turn_poor[0] = true;
 		return false;
 	}
-	if (rest > pool->bytes) /* others have it: no fault of this owner */
+	if (rest > loan(b, pool)) /* others have it: no fault of this owner */
 		return false;
 	pay(b, pool, own, rest);
 	count_bought(b, pool, now_ns, bytes);
@@ -248,7 +302,7 @@ void soda_budget_buy_anyway(struct soda_budget *b, struct soda_budget_pool *pool
 
 	bound(b, pool, now_ns);
 	own = smaller(b->own, bytes);
-	pay(b, pool, own, smaller(bytes - own, smaller(line(b, pool), pool->bytes)));
+	pay(b, pool, own, smaller(bytes - own, loan(b, pool)));
 	count_bought(b, pool, now_ns, bytes);
 }
 
@@ -268,5 +322,5 @@ void soda_budget_refund(struct soda_budget *b, struct soda_budget_pool *pool, ui
 void soda_budget_leave(struct soda_budget *b, struct soda_budget_pool *pool)
 {
 	pool_take_in(pool, b->own);
-	b->own = b->lent = 0;
+	b->own = b->lent = b->lent_reserve = 0;
 }

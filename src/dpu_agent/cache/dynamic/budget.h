@@ -2,34 +2,44 @@
 /*
  * What may be fetched ahead, in bytes, so that the agent never moves much more than its programs
  * ask for.  What is fetched ahead is bought: an owner pays for every byte when the fetch begins,
- * and a byte that is given to a program from the cache, which the program would have fetched else,
- * pays back one.  So what has been paid and not come back is what the agent has moved beyond its
- * programs' requests: entries that are still there and young, and waste.
+ * and a byte that a program asks for and gets from the cache, which the program would have fetched
+ * else, pays back one: at the request, also where that has to wait for the fetch to end.  So what
+ * has been paid and not come back is what the agent has moved beyond its programs' requests:
+ * entries that are still there and young, and waste.
  *
  *   asked for by programs --2 %--> the owner's own credit <--pays back-- given from the cache
  *            |                        |        ^ |
  *            0.5 %                    buys     | what is over its bound
  *            v                        v        | v
- *         the pool  --lends, a few entries--> a fetch ahead
+ *   pool and reserve --lend, some entries--> a fetch ahead
  *
  *   own credit   2 % of what the owner is asked for; kept of it is at most 0.5 % of what the owner
  *                was asked for within the last seconds (what was saved long ago is no licence),
  *                and at most two entries until it has shown itself.
  *   pool         the agent's start-up allowance, of a few entries in all, for owners that have no
- *                credit of their own yet.  An owner may owe it a line of two entries, of four once
- *                it has shown itself.  What comes back to an owner repays the pool first.  What an
- *                owner that is gone owed is lost; 0.5 % of all demand fills the pool again.
+ *                credit of their own yet.  An owner may owe it a line of two entries.  What comes
+ *                back to an owner repays the pool first.  What an owner that is gone owed is lost;
+ *                0.5 % of all demand fills the pool again.
+ *   reserve      likewise, of more entries, for owners of which little is wasted: a busy link wants
+ *                several entries of each stream under way, and the end of every stream wastes some.
+ *                An owner's *trust* says how much it may owe the reserve.  SODA_BUDGET_TRUST_USED
+ *                bytes used give a byte of trust, and a byte wasted takes away what
+ *                SODA_BUDGET_TRUST_WASTE bytes used have given.  So a scan has all of it after 56
+ *                entries, and who wastes 3 % of what it uses has none.  What is wasted of a loan of
+ *                the reserve is the reserve's loss, so that a scan goes on after its waste has come
+ *                to light.  The reserve is filled when the pool is full.
  *
  * Nobody can buy what it cannot pay.  So in any time the bytes fetched ahead, less those given from
  * the cache, are at most
  *
  *     2.5 % of the demand of that time
  *   + 0.5 % of the demand of the SODA_BUDGET_WINDOW_MS before it  (own credit that was saved)
- *   + SODA_BUDGET_POOL entries                                    (the pool)
+ *   + SODA_BUDGET_POOL + SODA_BUDGET_RESERVE entries              (the pool; the reserve)
  *
  * which is 3 % of demand and the start-up allowance wherever the demand of one such window is not
- * far above that of the next.  Owners do not pay for one another: one that wastes all it has
- * loses its own credit and its line.
+ * far above that of the next; the reserve is risked only by owners that have used four times what
+ * they may owe it.  Owners do not pay for one another: one that wastes all it has loses its own
+ * credit, its line, and its trust.
  *
  * An owner is ended when over two turns (of SODA_BUDGET_TURN entries of its own demand) it could
  * not pay what it wanted and less than one entry of what it had bought was used.  (Turns are
@@ -60,12 +70,17 @@ enum {
 
 	/* in entries of the cache */
 	SODA_BUDGET_POOL = 8,
-	SODA_BUDGET_LINE = 2,	     /* that an owner may owe the pool */
-	SODA_BUDGET_LINE_SHOWN = 4,  /* ...once it has shown itself */
-	SODA_BUDGET_SHOWN = 8,	     /* used: it has shown itself */
-	SODA_BUDGET_TURN = 32,	     /* of demand */
-	SODA_BUDGET_HOLD = 64,	     /* of demand, from an end to the next try */
-	SODA_BUDGET_HOLD_DOUBLED = 6 /* times, at most */
+	SODA_BUDGET_RESERVE = 16,
+	SODA_BUDGET_LINE = 2,	      /* that an owner may owe the pool */
+	SODA_BUDGET_TRUST = 14,	      /* most that an owner may owe the reserve */
+	SODA_BUDGET_SHOWN = 8,	      /* used: it has shown itself */
+	SODA_BUDGET_TURN = 32,	      /* of demand */
+	SODA_BUDGET_HOLD = 64,	      /* of demand, from an end to the next try */
+	SODA_BUDGET_HOLD_DOUBLED = 6, /* times, at most */
+
+	/* bytes used that are worth a byte of trust, and those that a wasted byte takes away */
+	SODA_BUDGET_TRUST_USED = 4,
+	SODA_BUDGET_TRUST_WASTE = 32,
 };
 _Static_assert(SODA_BUDGET_OWN + SODA_BUDGET_SAVED + SODA_BUDGET_REFILL == SODA_BUDGET_PERMILLE,
 	       "what is earned, saved and filled up is what there is");
@@ -87,16 +102,19 @@ struct soda_budget_window {
 /* Of all owners. */
 struct soda_budget_pool {
 	uint64_t entry_bytes;
-	uint64_t bytes; /* that can be lent now */
-	uint64_t owed;	/* for what rules loaded; bytes is 0 then */
-	uint64_t ends;	/* times that an owner was ended */
+	uint64_t bytes;	  /* that can be lent now */
+	uint64_t reserve; /* likewise, to owners with trust */
+	uint64_t owed;	  /* for what rules loaded; bytes is 0 then */
+	uint64_t ends;	  /* times that an owner was ended */
 	struct soda_budget_window window;
 };
 
 /* Of one owner. Zeroed is the start. */
 struct soda_budget {
-	uint64_t own;  /* credit */
-	uint64_t lent; /* by the pool, and not repaid */
+	uint64_t own;	       /* credit */
+	uint64_t lent;	       /* by the pool, and not repaid */
+	uint64_t lent_reserve; /* by the reserve, likewise */
+	uint64_t trust;	       /* in bytes used; see above */
 	struct soda_budget_window window;
 	bool ended;
 	uint64_t used, unused; /* of what was bought, so far */
@@ -113,6 +131,7 @@ struct soda_budget {
 /* What has happened to an owner since the last time, in bytes. */
 struct soda_budget_news {
 	uint64_t asked, given;
+	uint64_t failed; /* counted as given, and not given after all: a fetch has failed */
 	uint64_t used;	 /* of what was bought, asked for the first time */
 	uint64_t unused; /* of what was bought, dropped without that */
 };

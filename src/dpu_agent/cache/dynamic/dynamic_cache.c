@@ -355,7 +355,7 @@ enum soda_cache_answer soda_cache_acquire(struct soda_cache *cache, uint32_t own
 	}
 	count_answer_locked(s, answer, bytes);
 	soda_lock_release(&s->lock);
-	tell_of_request(cache, owner, bytes, answer == SODA_CACHE_HIT ? bytes : 0, used);
+	tell_of_request(cache, owner, bytes, answer == SODA_CACHE_MISS ? 0 : bytes, used);
 	return answer;
 }
 
@@ -536,9 +536,10 @@ void soda_cache_fill_end(struct soda_cache *cache, uint32_t slot, int status)
 		next = w->next; /* done() may free the waiter */
 		ref.memory = memory_of(cache, slot) + w->offset;
 		if (good && w->sectors) {
-			tell_of_request(cache, e->key.owner, 0, w->bytes, 0);
 			w->done(w, 0, &ref);
 		} else {
+			if (cache->tallies)
+				tell(&cache->tallies[e->key.owner].failed, w->bytes);
 			w->done(w, status ? status : -ESTALE, NULL);
 		}
 	}

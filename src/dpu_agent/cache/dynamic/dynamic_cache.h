@@ -84,9 +84,10 @@ struct soda_cache_counts {
 /* What has become of one owner's requests and entries, in bytes: whoever reads a word may take it
  * out. */
 struct soda_cache_tally {
-	_Atomic uint64_t asked; /* by programs */
-	_Atomic uint64_t given; /* of them: hits, and late ones that were answered */
-	_Atomic uint64_t used;	/* of what was filled: asked for the first time, by sectors */
+	_Atomic uint64_t asked;	 /* by programs */
+	_Atomic uint64_t given;	 /* of them: hits, and late ones */
+	_Atomic uint64_t failed; /* of the late ones: sent to the server after all */
+	_Atomic uint64_t used;	 /* of what was filled: asked for the first time, by sectors */
 	_Atomic uint64_t
 		unused; /* of what was filled: gone without having been asked for; likewise */
 };

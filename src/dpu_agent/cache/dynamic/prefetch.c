@@ -302,6 +302,7 @@ static struct soda_budget_news news_of(struct soda_prefetch *p, const struct sod
 	else
 		news = (struct soda_budget_news){ .asked = taken_out(&t->asked),
 						  .given = taken_out(&t->given),
+						  .failed = taken_out(&t->failed),
 						  .used = taken_out(&t->used),
 						  .unused = taken_out(&t->unused) };
 	return news;
@@ -316,7 +317,7 @@ static struct soda_budget_news settle(struct soda_prefetch *p, struct soda_owner
 	soda_budget_ruled_given(&p->pool, taken_out(&p->ruled_given));
 	soda_budget_note(&o->s.budget, &p->pool, clock_of(p), &news);
 	o->s.bytes_asked += news.asked;
-	o->s.bytes_hit += news.given;
+	o->s.bytes_hit += news.given - news.failed;
 	switched(p, o, before);
 	return news;
 }
