@@ -58,6 +58,7 @@ struct chunk {
 	uint8_t laps;  /* times that it goes to its list's end before it is a victim */
 	bool settled;  /* in which list it belongs */
 	bool ahead;    /* brought ahead, or on its way so, and not used by a program yet */
+	bool ringed;   /* its number is in the object's ring `ahead` */
 	bool held;     /* CHOSEN: a process has it among its last ones */
 };
 
@@ -97,7 +98,7 @@ struct soda_node_object {
 	uint32_t taken;	  /* chunks that are not EMPTY */
 	struct pin *pins; /* of all members */
 	uint32_t pins_n;
-	/* a ring: chunks that were claimed ahead, and some that are not ahead any more */
+	/* a ring: chunks that are ahead, and some that are not any more, each once */
 	uint32_t *ahead, ahead_first, ahead_n;
 	struct soda_node_news news; /* nobody has taken yet */
 	struct soda_node_object *next;
@@ -1393,15 +1394,25 @@ uint64_t soda_node_lacks(struct soda_node_object *o, uint64_t offset, uint64_t b
 	return lacks;
 }
 
+static void push_ahead_locked(struct chunk *c)
+{
+	struct soda_node_object *o = c->object;
+
+	c->ringed = true;
+	o->ahead[(o->ahead_first + o->ahead_n++) % AHEAD_MAX] = index_of(c);
+}
+
 static bool claim_locked(struct soda_node_object *o, uint32_t index)
 {
 	struct chunk *c = &o->chunks[index];
 
-	if (c->state != EMPTY || o->ahead_n == AHEAD_MAX)
+	if (c->state != EMPTY || (!c->ringed && o->ahead_n == AHEAD_MAX))
 		return false;
 	begin_locked(o, c);
 	c->ahead = true;
-	o->ahead[(o->ahead_first + o->ahead_n++) % AHEAD_MAX] = index;
+	/* It may be there from an earlier time that nobody has looked at since. */
+	if (!c->ringed)
+		push_ahead_locked(c);
 	return true;
 }
 
@@ -1424,6 +1435,7 @@ static struct chunk *shift_ahead_locked(struct soda_node_object *o)
 
 	o->ahead_first = (o->ahead_first + 1) % AHEAD_MAX;
 	o->ahead_n--;
+	c->ringed = false;
 	return c;
 }
 
@@ -1439,7 +1451,7 @@ static uint32_t harvest_locked(struct soda_node_object *o, uint64_t *offsets, ui
 			use_ready_locked(c);
 			offsets[n++] = offset_of(c);
 		} else if (c->ahead) {
-			o->ahead[(o->ahead_first + o->ahead_n++) % AHEAD_MAX] = index_of(c);
+			push_ahead_locked(c);
 		}
 	}
 	return n;
@@ -1551,7 +1563,7 @@ void soda_node_store_destroy(struct soda_node_store *store)
 	free(store);
 }
 
-/* What has been touched and not been looked at is used, too. */
+/* What has been touched and not been looked at is used, too; the ring has each chunk once. */
 static uint64_t touched_yet_locked(const struct soda_node_object *o)
 {
 	uint64_t bytes = 0;
@@ -1580,7 +1592,7 @@ void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stat
 struct sums {
 	uint64_t used, ready, pinned; /* bytes; chunks that belong into lists; bytes */
 	uint64_t pins, pins_of_chunks;
-	uint32_t taken, ahead; /* of one object */
+	uint32_t taken, ringed; /* of one object */
 };
 
 /* What holds of a chunk alone, while nobody has the lock. */
@@ -1592,6 +1604,8 @@ static const char *wrong_of_chunk(const struct soda_node_object *o, const struct
 		return "a thread waits for a chunk that nobody fills or evicts";
 	if (c->state != EMPTY && c->object != o)
 		return "a chunk belongs to another object";
+	if (c->ahead && !c->ringed)
+		return "a chunk that was brought ahead is nowhere looked at";
 	return NULL;
 }
 
@@ -1599,7 +1613,7 @@ static const char *sum_object(const struct soda_node_object *o, struct sums *s)
 {
 	const char *wrong = NULL;
 
-	s->taken = s->ahead = 0;
+	s->taken = s->ringed = 0;
 	for (uint32_t i = 0; i < o->chunks_n; i++) {
 		const struct chunk *c = &o->chunks[i];
 
@@ -1609,7 +1623,7 @@ static const char *sum_object(const struct soda_node_object *o, struct sums *s)
 		s->ready += c->state == READY && !c->pins;
 		s->pinned += c->pins ? bytes_of(o, i) : 0;
 		s->pins_of_chunks += c->pins;
-		s->ahead += c->ahead;
+		s->ringed += c->ringed;
 	}
 	for (const struct pin *p = o->pins; p; p = p->next)
 		s->pins += p->n;
@@ -1646,8 +1660,9 @@ static const char *check_user_locked(const struct soda_node_store *store, const 
 			return wrong;
 		if (s.taken != o->taken)
 			return "an object counts other chunks than are taken";
-		if (s.ahead > o->ahead_n)
-			return "a chunk that was brought ahead is nowhere looked at";
+		if (s.ringed != o->ahead_n)
+			return "an object looks at other chunks than are in its ring, or at one "
+			       "twice";
 	}
 	if (count_list(u, &u->trial) == UINT64_MAX || count_list(u, &u->settled) == UINT64_MAX)
 		return "a list has a chunk that does not belong there, or counts wrong";

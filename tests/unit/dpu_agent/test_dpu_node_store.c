@@ -843,6 +843,30 @@ static void test_ahead_and_useless(void **state)
 	soda_node_leave(&m);
 }
 
+/* Brought ahead again before anybody has looked at the first time: it is one chunk, and counted so.
+ */
+static void test_ahead_again(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+	uint64_t offsets[4];
+
+	bring(m.object, 0);
+	assert_int_equal(soda_node_ask(m.object, 0, NULL), SODA_NODE_READY);
+	for (int lap = 0; lap < 8; lap++)
+		need(m.object, &v, 1, CHUNKS);
+	assert_int_equal(count_ready(&v, 0, 1), 0);
+	assert_int_equal(stats().bytes_used, CHUNK);
+	bring(m.object, 0);
+	touch(&v, 0);
+	assert_int_equal(stats().bytes_used, 2 * CHUNK);
+	assert_int_equal(soda_node_touched(m.object, offsets, 4), 1);
+	assert_int_equal(stats().bytes_used, 2 * CHUNK);
+	assert_int_equal(news_of(m.object).used, 2 * CHUNK);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
 /* Pinned, it stays though nobody touches it; and it may be brought for a pin. */
 static void test_ahead_and_pinned(void **state)
 {
@@ -981,6 +1005,7 @@ int main(void)
 		CASE(test_brought_ahead),
 		CASE(test_late_for_what_is_ahead),
 		CASE(test_ahead_and_useless),
+		CASE(test_ahead_again),
 		CASE(test_ahead_and_pinned),
 		CASE(test_ahead_is_bounded),
 		CASE(test_threads),
