@@ -23,11 +23,19 @@ void *soda_je_aligned_alloc(size_t alignment, size_t bytes);
 size_t soda_je_malloc_usable_size(const void *p);
 int soda_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
 
-/* Freed pages are discarded after a second: until then they are in the page buffer, and dirty. */
+/*
+ * Freed pages are discarded after a second: until then they are in the page buffer, and dirty.
+ * lg_extent_max_active_fit: meanwhile a block may be cut from a freed extent of up to 2^10 times
+ * its size.  jemalloc's own limit is 2^6, and freed neighbours of 16 KiB and more become one
+ * extent, soon larger than that: then each new block took pages that no block had had, a fault and
+ * a chunk of the buffer for each, and the heap grew by what was freed within a second.  A limit
+ * there is, so that a small block does not split a large extent whose pages may be on the server
+ * alone.
+ */
 extern const char *soda_je_malloc_conf;
 const char *soda_je_malloc_conf =
 	"narenas:1,retain:true,oversize_threshold:0,max_background_threads:1,"
-	"dirty_decay_ms:1000,muzzy_decay_ms:0";
+	"dirty_decay_ms:1000,muzzy_decay_ms:0,lg_extent_max_active_fit:10";
 
 /*
  * jemalloc calls these two to read its settings; the program's are for the program's own jemalloc.

@@ -16,7 +16,7 @@ int soda_je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, s
 extern const char *soda_je_malloc_conf;
 const char *soda_je_malloc_conf =
 	"narenas:1,retain:true,oversize_threshold:0,max_background_threads:1,"
-	"dirty_decay_ms:1000,muzzy_decay_ms:0";
+	"dirty_decay_ms:1000,muzzy_decay_ms:0,lg_extent_max_active_fit:10";
 
 /* Its configuration, and a profile, would come from this. */
 char *soda_je_secure_getenv(const char *name);
