@@ -166,13 +166,19 @@ static json_t *ask(struct peer *peer)
 	return json_loadb(text, n, 0, NULL);
 }
 
+/* A flag is 0 or 1. */
+static uint64_t number_of(const json_t *member)
+{
+	if (json_is_boolean(member))
+		return json_is_true(member);
+	return json_is_integer(member) ? (uint64_t)json_integer_value(member) : UINT64_MAX;
+}
+
 uint64_t peer_stat(struct peer *peer, const char *name)
 {
-	json_t *object = ask(peer), *member = json_object_get(object, name);
-	uint64_t value = UINT64_MAX;
+	json_t *object = ask(peer);
+	uint64_t value = number_of(json_object_get(object, name));
 
-	if (json_is_integer(member))
-		value = (uint64_t)json_integer_value(member);
 	json_decref(object);
 	return value;
 }
@@ -196,7 +202,7 @@ uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name)
 	size_t i;
 
 	json_array_foreach(json_object_get(object, list), i, item) sum +=
-		(uint64_t)json_integer_value(json_object_get(item, name));
+		number_of(json_object_get(item, name));
 	json_decref(object);
 	return sum;
 }

@@ -44,7 +44,7 @@ int peer_read(struct peer *peer, const struct soda_mr *mr, uint64_t offset, void
 int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, const void *src,
 	       uint32_t bytes);
 
-/* A number of the server's statistics by name; UINT64_MAX: there is none. */
+/* A number, or a flag as 0 or 1, of the server's statistics by name; UINT64_MAX: there is none. */
 uint64_t peer_stat(struct peer *peer, const char *name);
 /* The same of the daemon at an address, by a connection of its own; UINT64_MAX, too: no answer. */
 uint64_t peer_stat_at(const char *address, const char *name);

@@ -31,27 +31,61 @@ static enum world_transport chosen(void)
 	return name && !strcmp(name, "shm") ? WORLD_SHM : WORLD_TCP;
 }
 
-/*
- * The options of SODA_TEST_AGENT, separated by spaces; SODA_TEST_AGENT_FAULT: rules for what
- * happens to its connections to the server (fault_rules.h).
- */
-static void start_agent(struct world *w, const char *listen)
+/* Start an agent with the options, separated by spaces. */
+static void start_agent_as(struct server *agent, const char *listen, const char *server,
+			   const char *words)
 {
-	const char *fault = getenv("SODA_TEST_AGENT_FAULT");
-	char server[384];
 	const char *args[ARGS_MAX] = { "--listen", listen, "--server",	server,
 				       "--drain",  "2s",   "--timeout", "4s" };
-	char *options = strdup(getenv("SODA_TEST_AGENT")), *rest = options, *word;
+	char *options = strdup(words), *rest = options, *word;
 	size_t n = 8;
 
-	snprintf(server, sizeof(server), "%s%s%s", fault ? "fault+" : "", w->server_address,
-		 fault ? fault : "");
 	while (options && (word = strsep(&rest, " ")))
 		if (*word && n + 1 < ARGS_MAX)
 			args[n++] = word;
-	if (agent_start(&w->agent, args))
+	if (agent_start(agent, args))
 		fail_msg("the agent does not start");
 	free(options);
+}
+
+/* The server's address, with rules, of a variable, for what happens to connections to it. */
+static const char *with_faults(const char *server, const char *variable, char text[384])
+{
+	const char *fault = getenv(variable);
+
+	snprintf(text, 384, "%s%s%s", fault ? "fault+" : "", server, fault ? fault : "");
+	return text;
+}
+
+static void start_agent(struct world *w, const char *listen)
+{
+	char text[384];
+
+	start_agent_as(&w->agent, listen,
+		       with_faults(w->below_address, "SODA_TEST_AGENT_FAULT", text),
+		       getenv("SODA_TEST_AGENT"));
+}
+
+static void start_below(struct world *w, const char *listen)
+{
+	char text[384];
+
+	start_agent_as(&w->below, listen,
+		       with_faults(w->server_address, "SODA_TEST_AGENT_BELOW_FAULT", text),
+		       getenv("SODA_TEST_AGENT_BELOW"));
+}
+
+/* listen: where, if not on shm. */
+static void open_below(struct world *w, const char *listen)
+{
+	char shm[128];
+
+	memcpy(w->below_address, w->server_address, sizeof(w->below_address));
+	if (!getenv("SODA_TEST_AGENT_BELOW"))
+		return;
+	snprintf(shm, sizeof(shm), "shm://%s/below", w->dir);
+	start_below(w, getenv("SODA_TEST_AGENT_BELOW_SHM") ? shm : listen);
+	memcpy(w->below_address, w->below.address, sizeof(w->below_address));
 }
 
 void world_open(struct world *w, enum world_transport transport, const char *const *more)
@@ -78,6 +112,7 @@ void world_open(struct world *w, enum world_transport transport, const char *con
 		return;
 	if (transport != WORLD_VERBS)
 		snprintf(listen, sizeof(listen), "tcp://127.0.0.1:0");
+	open_below(w, listen);
 	if (getenv("SODA_TEST_AGENT_SHM"))
 		snprintf(listen, sizeof(listen), "shm://%s/agent", w->dir);
 	start_agent(w, listen);
@@ -89,22 +124,32 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+/* Ends the agent, if there is one; *complaints_p: add what it has logged that is no information. */
+static int close_agent(struct server *agent, bool noisy, int *complaints_p)
+{
+	int status = agent->pid ? server_stop(agent) : 0;
+
+	if (agent->address[0]) {
+		*complaints_p += noisy ? 0 : server_complaints(agent);
+		server_forget(agent);
+	}
+	/* noisy: data that it had taken over is lost with the server */
+	return noisy && status == 1 ? 0 : status;
+}
+
 static void close_world(struct world *w, bool noisy)
 {
-	int agent_status = w->agent.pid ? server_stop(&w->agent) : 0;
+	int complaints = 0;
+	int agent_status = close_agent(&w->agent, noisy, &complaints);
+	int below_status = close_agent(&w->below, noisy, &complaints);
 	int status = w->server.pid ? server_stop(&w->server) : 0;
-	int complaints = noisy ? 0 : server_complaints(&w->server);
 
-	if (w->agent.address[0]) {
-		complaints += noisy ? 0 : server_complaints(&w->agent);
-		server_forget(&w->agent);
-	}
-	if (noisy && agent_status == 1) /* data that it had taken over is lost with the server */
-		agent_status = 0;
+	complaints += noisy ? 0 : server_complaints(&w->server);
 	server_forget(&w->server);
 	nftw(w->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	assert_int_equal(status, 0);
 	assert_int_equal(agent_status, 0);
+	assert_int_equal(below_status, 0);
 	assert_int_equal(complaints, 0);
 }
 
@@ -138,6 +183,17 @@ void world_kill_agent(struct world *w)
 void world_restart_agent(struct world *w)
 {
 	start_agent(w, w->address);
+}
+
+void world_kill_below(struct world *w)
+{
+	server_kill(&w->below);
+	server_forget(&w->below);
+}
+
+void world_restart_below(struct world *w)
+{
+	start_below(w, w->below_address);
 }
 
 void world_write_file(struct world *w, const char *name, const void *data, size_t bytes)

@@ -5,6 +5,12 @@
  * is set, to options of the agent or to nothing, an agent before it, which programs
  * connect to, by TCP, or by verbs if the server is, or with SODA_TEST_AGENT_SHM by shared memory. A
  * server on shm has none: that is the shortest way already.
+ *
+ * Where SODA_TEST_AGENT_BELOW is set, to options or to nothing, a second agent stands between that
+ * agent and the server.  It listens as the server does, or with SODA_TEST_AGENT_BELOW_SHM on shm.
+ *
+ * SODA_TEST_AGENT_FAULT, SODA_TEST_AGENT_BELOW_FAULT: rules (transport/fault/rules.h) for what
+ * happens to the connections of that agent to its server.
  */
 #ifndef SODA_TEST_WORLD_H
 #define SODA_TEST_WORLD_H
@@ -31,7 +37,9 @@ struct world {
 	char export_dir[80];
 	char address[128];	  /* for programs; stays the same over a restart */
 	struct server agent;	  /* pid 0: none */
+	struct server below;	  /* the agent between `agent` and the server; pid 0: none */
 	char server_address[128]; /* the server's own */
+	char below_address[128];  /* what `agent` has for its server */
 	const char *const *more;
 };
 
@@ -48,9 +56,12 @@ void world_kill(struct world *w);
 /* A new instance at the same address. */
 void world_restart(struct world *w);
 
-/* The same of the agent. */
+/* The same of the agent that programs connect to. */
 void world_kill_agent(struct world *w);
 void world_restart_agent(struct world *w);
+/* The same of the agent between that one and the server. */
+void world_kill_below(struct world *w);
+void world_restart_below(struct world *w);
 
 /*
  * main()'s, with <cmocka.h>: the tests in one world, `w`, which is open for all of them.  noisy:
