@@ -128,13 +128,20 @@ enum {
 };
 
 /*
- * Epochs.  A client counts its reconnections; an agent's epoch towards the server has the client's
+ * How many agents may stand one behind another: the node's, with its store, and that of its DPU.
+ * More would leave a client's epoch too few bits, and without a limit agents in a circle would
+ * connect to each other until one of them has no descriptors left.
+ */
+#define SODA_AGENTS_MAX 2
+
+/*
+ * Epochs.  A client counts its reconnections; an agent's epoch towards its server has the client's
  * in its high bits, and counts its own below.  A HELLO whose epoch leaps ahead by more than this is
- * refused, because after it the client itself could not come back.
+ * refused, because after it the client itself could not come back; by more than this with so many
+ * shifts to the left as agents have passed it on.
  */
 #define SODA_EPOCH_STEP_MAX (UINT64_C(1) << 20)
 #define SODA_AGENT_EPOCH_SHIFT 16
-#define SODA_SERVER_EPOCH_STEP_MAX (SODA_EPOCH_STEP_MAX << SODA_AGENT_EPOCH_SHIFT)
 
 #define SODA_MS_NS UINT64_C(1000000) /* nanoseconds of a millisecond */
 

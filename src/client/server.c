@@ -246,6 +246,7 @@ static bool is_refusal(int err)
 	case EACCES:
 	case EBUSY:
 	case EINVAL:
+	case ENOTSUP:
 	case EPROTONOSUPPORT:
 		return true;
 	default:

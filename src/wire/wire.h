@@ -62,7 +62,8 @@ enum soda_msg {
 	SODA_MSG_ADVISE = 25, /* soda_wire_advise -> empty, or soda_wire_advised and a memfd, or,
 				 on transports with keys, a soda_wire_key; by agents only */
 	SODA_MSG_LIST = 24, /* soda_wire_region -> soda_wire_listed ..., in the order of their ids,
-			       from that id on and as many as there is room for */
+			       from that id on and as many as there is room for; an agent answers
+			       with what its server says */
 	SODA_MSG_WRITTEN = 26, /* empty -> soda_wire_written; by agents only */
 	SODA_MSG_KEY = 27,     /* soda_wire_region -> soda_wire_key: of a region that is open;
 				  transports with keys add one to the answer of an OPEN, too */
@@ -169,6 +170,14 @@ struct soda_wire_hello {
 #define SODA_FEATURE_QUEUE 1u
 /* verbs, a data connection to a two-sided peer: it asks nothing, it reads by keys. */
 #define SODA_FEATURE_KEYED 2u
+/* How many agents the client's HELLO has passed on its way, in these bits; soda_wire_agents(). */
+#define SODA_FEATURE_AGENTS_SHIFT 8
+#define SODA_FEATURE_AGENTS (0xfu << SODA_FEATURE_AGENTS_SHIFT)
+
+static inline unsigned soda_wire_agents(const struct soda_wire_hello *hello)
+{
+	return (hello->features & SODA_FEATURE_AGENTS) >> SODA_FEATURE_AGENTS_SHIFT;
+}
 
 struct soda_wire_welcome {
 	uint32_t version;

@@ -136,10 +136,11 @@ static int list(void)
 	static const uint8_t from[2];
 	struct soda_wire_listed entry;
 	size_t bytes = 0;
+	bool refused = me.agent && me.tool; /* the agent has no server for a tool */
 	int ret = expect("LIST", call(SODA_MSG_LIST, from, sizeof(from), &bytes),
-			 me.agent ? -EPROTO : 0);
+			 refused ? -EPROTO : 0);
 
-	if (ret || me.agent)
+	if (ret || refused)
 		return ret;
 	if (bytes != (me.open ? SODA_WIRE_LISTED_BYTES : 0))
 		sim_fail("INVARIANT: a LIST of %zu bytes", bytes);

@@ -29,7 +29,8 @@ static const struct soda_option options[] = {
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7001",
 	  .max = SODA_ADDRESS_MAX,
-	  .help = "The memory server." },
+	  .help = "The memory server; or another agent, which has the memory server behind it and"
+		  " is reached by tcp or verbs." },
 	{ .name = "base",
 	  .env = ENV "BASE",
 	  .type = SODA_OPT_BOOL,
@@ -49,7 +50,8 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(async),
 	  .def = "yes",
-	  .help = "Receive and complete in separate threads, and acknowledge writes at once." },
+	  .help = "Receive and complete in separate threads, and acknowledge programs' writes at"
+		  " once." },
 	{ .name = "dynamic",
 	  .env = ENV "DYNAMIC",
 	  .type = SODA_OPT_BOOL,
@@ -257,6 +259,15 @@ static const char description[] =
 	"Writes are acknowledged as soon as the agent has them, and are brought to the server then,"
 	" also when the program has ended; soda_sync(3) waits until they are there. If the agent is"
 	" killed, what it had acknowledged and not written since the last soda_sync is lost.\n\n"
+	"Two agents may stand in a row: one on the node, with --store and reached by shm, in front "
+	"of"
+	" one on its DPU, which the first one's --server names and which is reached by tcp or "
+	"verbs."
+	" A third one, or a circle, is refused. The second one acknowledges a write when the "
+	"memory"
+	" server has it: so it may die without a loss, and soda_sync means what it means with one"
+	" agent. Caching advice, and the rules of both, are followed by the first one that has such"
+	" a cache: with --static=no on the node static ranges lie on the DPU.\n\n"
 	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
 	"for"
 	" the time of --drain, then every connection is closed, what was acknowledged is written, "
@@ -270,6 +281,13 @@ static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	".SH EXAMPLES\nServe the programs of this node:\n.PP\n.RS\n.nf\n"
 	"soda\\-dpu\\-agent \\-\\-server tcp://10.0.0.1:7001 \\-\\-listen tcp://127.0.0.1:7002\n"
 	"SODA_DPU=tcp://127.0.0.1:7002 ./program\n.fi\n.RE\n"
+	".PP\nOne copy on the node of what its programs read, in front of the agent on its DPU:\n"
+	".PP\n.RS\n.nf\n"
+	"dpu$ soda\\-dpu\\-agent \\-\\-server tcp://10.0.0.1:7001 \\-\\-listen"
+	" tcp://192.168.100.2:7002\n"
+	"host$ soda\\-dpu\\-agent \\-\\-server tcp://192.168.100.2:7002 \\-\\-store 8G \\-\\-listen"
+	" shm:///run/soda.sock\n"
+	"host$ SODA_DPU=shm:///run/soda.sock ./program\n.fi\n.RE\n"
 	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_sync (3)\n";
 
 const struct soda_conf soda_dpu_conf = {

@@ -27,7 +27,7 @@ struct shown {
 	uint64_t id;
 	uint64_t epoch, queued, read_bytes;
 	unsigned peers_n;
-	bool up;
+	bool up, by_agent;
 };
 
 static void look_at(struct shown *shown)
@@ -41,6 +41,7 @@ static void look_at(struct shown *shown)
 		shown->queued++;
 	shown->peers_n = s->peers_n;
 	shown->up = s->up;
+	shown->by_agent = s->by_agent;
 	shown->epoch = s->epoch;
 	shown->read_bytes = soda_pager(s)->read_bytes;
 	pthread_mutex_unlock(&s->lock);
@@ -66,6 +67,8 @@ static void walk_client(struct soda_metrics *m, struct shown *shown)
 			      shown->peers_n > 0);
 	soda_metrics_say_flag(m, "up", "whether a client's connections to the server are up",
 			      shown->up);
+	soda_metrics_say_flag(m, "by_agent", "whether another agent passes a client on",
+			      shown->by_agent);
 	soda_metrics_id(m, "epoch", shown->epoch);
 	soda_metrics_say_level(m, "connections", "connections of a client", shown->peers_n);
 	soda_metrics_number(m, &under_way, shown->read_bytes);
@@ -118,6 +121,8 @@ static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
 	soda_metrics_text(m, "version", SODA_VERSION);
 	soda_metrics_hex(m, "instance_id", dpu->id, 8);
 	soda_metrics_text(m, "server", dpu->opt->server);
+	soda_metrics_say_flag(m, "server_is_agent", "whether the server is another agent",
+			      atomic_load(&dpu->paging.server_is_agent));
 	soda_metrics_say_flag(m, "aggregate", "whether requests are batched",
 			      dpu->paging.aggregate);
 	soda_metrics_say_flag(m, "async", "whether requests are forwarded asynchronously",

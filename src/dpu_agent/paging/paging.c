@@ -252,6 +252,43 @@ static int await_loadable(struct soda_session *s, struct soda_paging_region *r)
 	return ret;
 }
 
+/* Pass the advice on to the agent that is this one's server. */
+static int pass_advice(struct soda_session *s, const struct soda_wire_advise *advise,
+		       struct soda_reply *reply)
+{
+	uint8_t body[SODA_WIRE_ADVISE_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_reply theirs = { .body = malloc(SODA_WIRE_MAX_CONTROL) };
+	int ret = -ENOMEM;
+
+	if (theirs.body) {
+		soda_wire_put_advise(body, advise);
+		ret = soda_upstream_pass(s, SODA_MSG_ADVISE, &iov, 1, &theirs);
+		reply->why = theirs.why;
+	}
+	free(theirs.body); /* a key, maybe, which opens nothing to this agent's clients */
+	return ret;
+}
+
+/*
+ * Advice that had the result `ret` here, where the server is an agent, too: the first agent from
+ * the program on that has the cache is the one that keeps the range or caches the region, and what
+ * ends caching ends it in both.
+ */
+static int advise_server(struct soda_session *s, const struct soda_wire_advise *advise, int ret,
+			 struct soda_reply *reply)
+{
+	struct soda_wire_advise below = *advise;
+
+	if (!atomic_load(&soda_paging(s)->server_is_agent) || (ret && ret != -ENOTSUP))
+		return ret;
+	if (ret == 0 && advise->advice == SODA_WIRE_STATIC_CACHE)
+		return ret;
+	if (ret == 0 && advise->advice == SODA_WIRE_DYNAMIC_CACHE)
+		below.advice = SODA_WIRE_NORMAL; /* it ends STATIC_CACHE, of that agent, too */
+	return pass_advice(s, &below, reply);
+}
+
 /* ADVISE. First wait until WRITEs are on the server: a static cache is loaded from there. */
 static int advise_region(struct soda_session *s, const void *body, size_t bytes, bool shares,
 			 struct soda_reply *reply)
@@ -268,6 +305,7 @@ static int advise_region(struct soda_session *s, const void *body, size_t bytes,
 	ret = advise.advice == SODA_WIRE_NORMAL ? 0 : await_loadable(s, r);
 	if (ret == 0)
 		ret = soda_caches_advise(s, r, &advise, shares, reply);
+	ret = advise_server(s, &advise, ret, reply);
 	unhold_region(s, r);
 	return ret;
 }
@@ -385,15 +423,22 @@ static void tell_of_rule(struct soda_session *s, uint16_t id)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* NAME. The answer carries the advice that the operator's rules have for objects of this name. */
+/*
+ * NAME.  The answer carries the advice that the operator's rules have for objects of this name: the
+ * rules of this agent, or else those of an agent that is its server.
+ */
 static int name_region(struct soda_session *s, uint16_t id, const struct iovec *body,
 		       struct soda_reply *reply)
 {
 	const char *name = (const char *)body->iov_base + SODA_WIRE_REGION_BYTES;
-	int ret = soda_upstream_call(s, SODA_MSG_NAME, body, 1, &reply->why);
 	uint8_t advice = soda_caches_rule(&soda_paging(s)->caches, name,
 					  body->iov_len - SODA_WIRE_REGION_BYTES);
+	int ret = soda_upstream_pass(s, SODA_MSG_NAME, body, 1, reply);
 
+	if (ret == 0 && reply->bytes > sizeof(advice))
+		ret = -EPROTO;
+	if (ret == 0 && reply->bytes && advice == SODA_WIRE_NORMAL)
+		advice = reply->body[0];
 	if (ret == 0 && advice != SODA_WIRE_NORMAL) {
 		tell_of_rule(s, id);
 		reply->body[0] = advice;
@@ -463,6 +508,17 @@ static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *
 	return 0;
 }
 
+/* LIST, by an agent whose server this one is. The server's list is this agent's. */
+static int list_regions(struct soda_session *s, const void *body, size_t bytes,
+			struct soda_reply *reply)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+
+	if (bytes != SODA_WIRE_REGION_BYTES)
+		return -EPROTO;
+	return soda_upstream_pass(s, SODA_MSG_LIST, &iov, 1, reply);
+}
+
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
 		size_t bytes, bool shares, struct soda_reply *reply)
 {
@@ -483,6 +539,8 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 		return join_store(s, body, bytes, shares, reply);
 	case SODA_MSG_WRITTEN:
 		return say_written(s, bytes, reply);
+	case SODA_MSG_LIST:
+		return list_regions(s, body, bytes, reply);
 	default:
 		return -EPROTO;
 	}
@@ -549,6 +607,7 @@ static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
 
 	*to = *hello;
 	to->magic = SODA_WIRE_MAGIC;
+	to->features = (soda_wire_agents(hello) + 1) << SODA_FEATURE_AGENTS_SHIFT;
 	to->epoch = before.epoch;
 	if (before.client_id) {
 		to->client_id = before.client_id;
@@ -655,7 +714,7 @@ static void broken(struct soda_session *s, void *state)
  */
 static void give_up(struct soda_session *s)
 {
-	if (soda_writes_unwritten(s)) {
+	if (soda_writes_acknowledged(s)) {
 		pthread_mutex_lock(&s->all->lock);
 		s->all->lost++;
 		pthread_mutex_unlock(&s->all->lock);

@@ -94,6 +94,7 @@ struct soda_paging {
 	_Atomic uint64_t reserved_bytes; /* memory for WRITEs' data, of all sessions */
 	struct soda_caches caches;
 	struct soda_node_store *store; /* NULL: none */
+	_Atomic bool server_is_agent;  /* as of the last connection to it */
 };
 
 /*

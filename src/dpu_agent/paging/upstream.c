@@ -238,10 +238,30 @@ void soda_upstream_forget_regions(struct soda_session *s)
 /* The server does not know the client any more: drop its WRITEs and its regions. */
 static void lose_all(struct soda_session *s)
 {
-	if (soda_writes_unwritten(s))
+	if (soda_writes_acknowledged(s))
 		soda_session_bury(s);
 	soda_writes_discard(s, NULL, true);
 	soda_upstream_forget_regions(s);
+}
+
+/*
+ * Whether this agent may use the server that it has met, which may be another agent.  One that
+ * acknowledges WRITEs before its own server has them would lose data that this agent takes for
+ * stored, and tells programs so.
+ */
+static int check_server(struct soda_session *s, struct soda_why *why)
+{
+	uint32_t agent = soda_pager(s)->server.welcome.agent;
+
+	atomic_store(&soda_paging(s)->server_is_agent, agent != 0);
+	if (agent & SODA_WIRE_AGENT_EARLY) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.80s is an agent that cannot acknowledge late what another agent writes:"
+			 " start the same release of soda-dpu-agent in both places",
+			 soda_paging(s)->opt->server);
+		return -ENOTSUP;
+	}
+	return 0;
 }
 
 /* Whether a region lacks its shared memory, which a server passes only when a region is opened. */
@@ -297,7 +317,9 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 
 	if (met == SODA_MET_FORGOTTEN)
 		lose_all(s);
-	ret = come_to_terms(s, control, server->welcome.known, why);
+	ret = check_server(s, why);
+	if (ret == 0)
+		ret = come_to_terms(s, control, server->welcome.known, why);
 	return ret < 0 ? ret : connect_channels(s, why);
 }
 
@@ -372,6 +394,18 @@ int soda_upstream_ask(struct soda_session *s, enum soda_msg type, const struct i
 			    (int)soda_paging(s)->opt->timeout_ms, why);
 
 	return ret == -EMSGSIZE || (ret == 0 && got != reply_bytes) ? -EPROTO : ret;
+}
+
+int soda_upstream_pass(struct soda_session *s, enum soda_msg type, const struct iovec *body,
+		       int body_n, struct soda_reply *reply)
+{
+	size_t got = 0;
+	int ret = soda_call(&soda_pager(s)->server, type, body, body_n, reply->body,
+			    SODA_WIRE_MAX_CONTROL, &got, (int)soda_paging(s)->opt->timeout_ms,
+			    &reply->why);
+
+	reply->bytes = ret < 0 ? 0 : got;
+	return ret == -EMSGSIZE ? -EPROTO : ret;
 }
 
 struct opening {

@@ -36,6 +36,9 @@ int soda_upstream_call(struct soda_session *s, enum soda_msg type, const struct 
 /* The same; the answer has exactly reply_bytes bytes, else it is -EPROTO. */
 int soda_upstream_ask(struct soda_session *s, enum soda_msg type, const struct iovec *body,
 		      int body_n, void *reply, size_t reply_bytes, struct soda_why *why);
+/* The same; whatever the answer's body is becomes the reply's. */
+int soda_upstream_pass(struct soda_session *s, enum soda_msg type, const struct iovec *body,
+		       int body_n, struct soda_reply *reply);
 /* OPEN the region at the server, and add it to the session. */
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why);

@@ -197,11 +197,17 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 	pthread_cond_broadcast(&s->changed);
 }
 
-/* Count w as acknowledged, if the budget allows. */
+/*
+ * Count w as acknowledged, if the budget allows.  Not to an agent that passes the client on: that
+ * one has acknowledged the WRITE to the program, takes this agent's answer for the word that the
+ * memory server has it, and then keeps no copy.
+ */
 static bool accept_locked(struct soda_session *s, struct soda_write *w)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
 
+	if (s->by_agent)
+		return false;
 	if (l->answered_bytes && l->answered_bytes + w->bytes > soda_paging(s)->opt->write_budget)
 		return false;
 	w->answered = true;
@@ -237,7 +243,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
 	struct soda_write *w = calloc(1, sizeof(*w)), *old = NULL;
-	bool accepted;
+	bool accepted, delayed;
 
 	if (!w)
 		return false;
@@ -251,12 +257,13 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .region_id = rq->region_id };
 	soda_caches_written(region, w->offset, w->bytes);
 	pthread_mutex_lock(&s->lock);
-	if (soda_paging(s)->aggregate)
+	if (soda_paging(s)->aggregate && !s->by_agent) /* it would acknowledge `old` early */
 		old = replace_locked(s, w);
 	link_locked(s, w);
 	accepted = !l->unanswered && accept_locked(s, w);
 	if (!accepted && !l->unanswered)
 		l->unanswered = w;
+	delayed = !accepted && !s->by_agent;
 	pthread_mutex_unlock(&s->lock);
 	if (old) {
 		if (!old->answered)
@@ -266,7 +273,7 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 	}
 	if (accepted)
 		soda_forward_answer(rq, 0, NULL);
-	else
+	else if (delayed)
 		soda_count_add(SODA_COUNT_writes_delayed, 1);
 	write_put(&w->hold);
 	return true;
@@ -405,6 +412,13 @@ void soda_writes_landed(struct soda_session *s, struct soda_write *w, unsigned n
 		soda_forward_again(s, again);
 }
 
+/* The client repeats the WRITE, because its connection ends without an answer. */
+static void drop_unanswered(struct soda_write *w)
+{
+	soda_peer_close(w->rq->peer);
+	soda_request_done(w->rq, -ECONNRESET, NULL);
+}
+
 void soda_writes_restart(struct soda_session *s)
 {
 	struct ending gone = { .end = &gone.first };
@@ -425,8 +439,7 @@ void soda_writes_restart(struct soda_session *s)
 	pthread_mutex_unlock(&s->lock);
 	while ((w = gone.first)) {
 		gone.first = w->below;
-		soda_peer_close(w->rq->peer);
-		soda_request_done(w->rq, -ECONNRESET, NULL);
+		drop_unanswered(w);
 		write_put(&w->hold);
 	}
 	while (waiting) {
@@ -457,9 +470,11 @@ void soda_writes_discard(struct soda_session *s, const struct soda_paging_region
 	pthread_mutex_unlock(&s->lock);
 	while ((w = gone.first)) {
 		gone.first = w->below;
-		if (files_too)
+		if (files_too && w->answered)
 			note_loss(s, w, -ESHUTDOWN);
-		if (!w->answered)
+		if (files_too && !w->answered)
+			drop_unanswered(w);
+		else if (!w->answered)
 			soda_forward_answer(w->rq, 0, NULL);
 		write_put(&w->hold);
 	}
@@ -490,6 +505,16 @@ bool soda_writes_posted_locked(struct soda_session *s, const struct soda_paging_
 	while (w && !(w->posted && w->region == region))
 		w = w->next;
 	return w;
+}
+
+bool soda_writes_acknowledged(struct soda_session *s)
+{
+	bool any;
+
+	pthread_mutex_lock(&s->lock);
+	any = soda_pager(s)->writes.answered_bytes;
+	pthread_mutex_unlock(&s->lock);
+	return any;
 }
 
 uint64_t soda_writes_unwritten(struct soda_session *s)

@@ -5,7 +5,7 @@
  * connection in the order of the list, so that the server ends with the newest; those that were
  * under way on a lost connection are posted again in the same order.
  *
- *   LISTED -> POSTED -> answered by the server, off the list
+ *   LISTED -> POSTED -> answered by the server, off the list; acknowledged now, if it was not
  *      |         \-> LISTED again: the connection was lost
  *      \-> replaced by a newer WRITE of the same range, off the list
  *
@@ -107,7 +107,7 @@ void soda_writes_restart(struct soda_session *s);
 /*
  * Drop WRITEs of the region (NULL: of every region), but not those under way.  Without files_too:
  * none of WRITABLE files, because the others' content is of no use any more; with: all, which
- * counts as a loss.
+ * counts as a loss of those that were acknowledged, and the client repeats the others.
  */
 void soda_writes_discard(struct soda_session *s, const struct soda_paging_region *region,
 			 bool files_too);
@@ -121,6 +121,8 @@ bool soda_writes_before_locked(struct soda_session *s, const struct soda_paging_
 			       uint64_t mark);
 /* Whether WRITEs of the region are posted. The session's lock is held. */
 bool soda_writes_posted_locked(struct soda_session *s, const struct soda_paging_region *region);
+/* Whether WRITEs are on the list that were acknowledged to the client. */
+bool soda_writes_acknowledged(struct soda_session *s);
 /* How many bytes of WRITEs are on the list. */
 uint64_t soda_writes_unwritten(struct soda_session *s);
 

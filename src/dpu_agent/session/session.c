@@ -179,6 +179,18 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 			 (unsigned long long)hello->epoch);
 		return -EINVAL;
 	}
+	if (soda_wire_agents(hello) >= SODA_AGENTS_MAX) {
+		snprintf(why->text, sizeof(why->text),
+			 "%u agents stand before this one, and %d are the most: the second one's"
+			 " --server must be a memory server (is this a circle?)",
+			 soda_wire_agents(hello), SODA_AGENTS_MAX);
+		return -EINVAL;
+	}
+	if (soda_wire_agents(hello) && info->local) {
+		refuse(why, "an agent uses another one by tcp or verbs, not by shm: let this one"
+			    " --listen on tcp://..., and name that in the other one's --server");
+		return -ENOTSUP;
+	}
 	if (!info->local || info->uid == geteuid() || !info->uid || all->opt->daemon.allow_other)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
@@ -186,6 +198,11 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 		 " %u",
 		 (unsigned)geteuid(), (unsigned)info->uid);
 	return -EPERM;
+}
+
+uint32_t soda_session_agent_locked(const struct soda_session *s)
+{
+	return s->agent & ~(s->by_agent ? SODA_WIRE_AGENT_EARLY : 0u);
 }
 
 /*
@@ -199,7 +216,7 @@ static void welcome_client(struct soda_session *s, uint32_t max_data,
 	if (max_data < welcome->max_data || !welcome->max_data)
 		welcome->max_data = max_data;
 	pthread_mutex_lock(&s->lock);
-	welcome->agent = s->agent;
+	welcome->agent = soda_session_agent_locked(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -225,7 +242,8 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 		refuse(why, s->leaving ? "this client has said goodbye"
 				       : "old epoch: a newer connection of this client exists");
 		ret = -ESTALE;
-	} else if (hello->epoch - s->epoch > SODA_EPOCH_STEP_MAX) {
+	} else if (hello->epoch - s->epoch >
+		   SODA_EPOCH_STEP_MAX << SODA_AGENT_EPOCH_SHIFT * soda_wire_agents(hello)) {
 		snprintf(why->text, sizeof(why->text),
 			 "epoch %llu after %llu: nobody reconnects as often as that, and the client"
 			 " itself could not come back after it",
@@ -233,6 +251,7 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 		ret = -EINVAL;
 	} else {
 		s->epoch = hello->epoch;
+		s->by_agent = soda_wire_agents(hello);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (ret == 0)
@@ -286,6 +305,7 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
+	s->by_agent = soda_wire_agents(hello);
 	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
@@ -355,7 +375,7 @@ static int hello_data(struct soda_sessions *all, struct soda_peer *peer,
 		welcome->secret = s->secret;
 		welcome->known = 1;
 		pthread_mutex_lock(&s->lock);
-		welcome->agent = s->agent;
+		welcome->agent = soda_session_agent_locked(s);
 		pthread_mutex_unlock(&s->lock);
 		*client_p = s;
 	}

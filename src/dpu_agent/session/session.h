@@ -53,6 +53,7 @@ struct soda_session {
 	bool left;	 /* the agent has passed the BYE on to the server */
 	bool dead;	 /* not in the table any more */
 	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */
+	bool by_agent;	 /* another agent passes the client on, and acknowledges its WRITEs */
 	uint64_t epoch;	 /* the client's */
 	uint32_t agent;	 /* the number that the agent has for this client (soda_session_bury) */
 	unsigned untold; /* regions with losses that the client has not been told of */
@@ -112,6 +113,8 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
  * no control connection left.
  */
 bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer);
+/* The agent's number as the client is told it. */
+uint32_t soda_session_agent_locked(const struct soda_session *s);
 /* A service has failed for the session: the keeper will take the session down. Any thread. */
 void soda_session_break(struct soda_session *s, int err);
 

@@ -298,6 +298,13 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 		soda_server_why(why, "chunk size %u is no power of two from 4 KiB to 2 MiB", chunk);
 		return -EINVAL;
 	}
+	if (soda_wire_agents(hello) > SODA_AGENTS_MAX) {
+		soda_server_why(why,
+				"%u agents stand before this server, and %d in a row are the most:"
+				" take one out",
+				soda_wire_agents(hello), SODA_AGENTS_MAX);
+		return -EINVAL;
+	}
 	if (info->local && info->uid != geteuid() && info->uid && !clients->allow_other) {
 		soda_server_why(why,
 				"this server serves user %u only (and root): start it with"
@@ -308,6 +315,14 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 	return 0;
 }
 
+/* One agent is allowed for, also where this HELLO has passed none. */
+static uint64_t epoch_step_max(const struct soda_wire_hello *hello)
+{
+	unsigned agents = soda_wire_agents(hello);
+
+	return SODA_EPOCH_STEP_MAX << SODA_AGENT_EPOCH_SHIFT * (agents ? agents : 1);
+}
+
 /* A client comes back: make the HELLO's epoch its own, and close its older connections. */
 static int take_over_locked(struct soda_client *client, const struct soda_wire_hello *hello,
 			    struct soda_why *why)
@@ -316,7 +331,7 @@ static int take_over_locked(struct soda_client *client, const struct soda_wire_h
 		refuse(why, "old epoch: a newer connection of this client exists");
 		return -ESTALE;
 	}
-	if (hello->epoch - client->epoch > SODA_SERVER_EPOCH_STEP_MAX) {
+	if (hello->epoch - client->epoch > epoch_step_max(hello)) {
 		soda_server_why(why,
 				"epoch %llu after %llu: nobody reconnects as often as that, and the"
 				" client itself could not come back after it",

@@ -60,7 +60,7 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	introduction.magic = SODA_WIRE_MAGIC;
 	introduction.version = SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
-	introduction.features = 0;
+	introduction.features = hello->features & SODA_FEATURE_AGENTS;
 	ret = transport->decorate
 		      ? transport->decorate(connect, rest, &introduction, &full, &conn, &welcome,
 					    why)

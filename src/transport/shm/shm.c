@@ -200,7 +200,7 @@ static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 
 	if (fd < 0)
 		return fd;
-	introduction.features = SODA_FEATURE_QUEUE;
+	introduction.features |= SODA_FEATURE_QUEUE;
 	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
 	ret = soda_stream_hello(fd, peer, &introduction, data && opt->hand_over ? opt->uffd : -1,
 				deadline_ns, welcome_p, data ? &queue_fd : NULL, why);

@@ -299,7 +299,7 @@ static void test_bad_requests(void **state)
 		assert_int_equal(peer_write(&p, &other, 0, buf, 4096), -EINVAL);
 		assert_int_equal(peer_call(&p, SODA_MSG_SYNC, 8), -EINVAL);
 		assert_int_equal(peer_call(&p, SODA_MSG_CLOSE, 99), -EINVAL);
-		assert_int_equal(peer_call(&p, SODA_MSG_LIST, 0), -EPROTO);
+		assert_int_equal(peer_call(&p, SODA_MSG_KEY, 7), -EPROTO);
 		memset(buf, 1, 4096);
 		readable = mr;
 		assert_int_equal(peer_read(&p, &readable, 0, back, UNIT), 0);

@@ -933,6 +933,153 @@ static void epochs_do_not_leap(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* Two agents, one behind the other.  Here the client is an agent that passes a program on. */
+
+static void join_as_agent(struct program *p)
+{
+	*p = (struct program){ .agents = 1 };
+	assert_int_equal(program_hello(p), 0);
+	assert_int_equal(program_open(p, REGION, PAGES, 0), 0);
+	assert_int_equal(p->agent & SODA_WIRE_AGENT_EARLY, 0);
+	assert_true(p->agent);
+}
+
+/* Its WRITEs are acknowledged when the server has them, also one that a later one replaces. */
+static void acknowledges_late_to_an_agent(void **state)
+{
+	struct fake_rq *rq[3];
+	struct program p;
+
+	fake_up();
+	join_as_agent(&p);
+	assert_int_equal(fake_get(&fake_upstream.agents), 2);
+	FAKE_SET(hold_writes, true);
+	for (uint64_t i = 0; i < 3; i++)
+		rq[i] = program_post(&p, REGION, 8, 5 + i, i == 2);
+	for (int i = 0; i < 50; i++) {
+		assert_false(program_answered(rq[0]) || program_answered(rq[1]) ||
+			     program_answered(rq[2]));
+		fake_pause();
+	}
+	assert_int_equal(program_read(&p, REGION, 8), 7);
+	FAKE_SET(hold_writes, false);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(program_await(rq[i]), 0);
+	assert_int_equal(fake_word(p.id, REGION, 8), 7);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* What was not acknowledged is no loss: the other agent has the data, and sends them again. */
+static void loses_nothing_of_an_agent(void **state)
+{
+	struct fake_rq *rq;
+	struct program p;
+
+	fake_options.grace_ms = 1;
+	fake_up();
+	join_as_agent(&p);
+	FAKE_SET(hold_writes, true);
+	rq = program_post(&p, REGION, 8, 5, true);
+	fake_cut(0, -ECONNREFUSED);
+	assert_true(program_is_expelled(&p));
+	assert_int_equal(program_await(rq), -ECONNRESET);
+	program_vanish(&p);
+	AWAIT(!fake_sessions());
+	FAKE_SET(hold_writes, false);
+	fake_mend();
+	program_return(&p);
+	assert_true(p.known && !p.agent_changed);
+	program_write(&p, REGION, 8, 6);
+	assert_int_equal(fake_word(p.id, REGION, 8), 6);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* An error of the server's is the answer to the other agent, which tells its program. */
+static void tells_an_agent_at_once(void **state)
+{
+	struct program p;
+
+	fake_up();
+	join_as_agent(&p);
+	FAKE_SET(refuse_writes, -ENOSPC);
+	assert_int_equal(program_await(program_post(&p, REGION, 8, 5, true)), -ENOSPC);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	FAKE_SET(refuse_writes, 0);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* The other agent was started anew: it has the regions and rules from this one, and this one's from
+ * the server. */
+static void answers_an_agent(void **state)
+{
+	static const uint8_t from[2] = { 0, 0 }, name[] = { REGION, 0, 'r', 'u', 'l', 'e', 'd' };
+	struct soda_wire_listed l;
+	struct program p;
+
+	fake_up();
+	join_as_agent(&p);
+	assert_int_equal(program_call(&p, SODA_MSG_LIST, from, 1), -EPROTO);
+	assert_int_equal(program_call(&p, SODA_MSG_LIST, from, sizeof(from)), 0);
+	assert_int_equal(p.reply_bytes, SODA_WIRE_LISTED_BYTES);
+	soda_wire_get_listed(p.reply, &l);
+	assert_int_equal(l.region_id, REGION);
+	assert_int_equal(l.bytes, PAGES * PAGE);
+	assert_int_equal(program_call(&p, SODA_MSG_NAME, name, sizeof(name)), 0);
+	assert_int_equal(p.reply_bytes, 0);
+	FAKE_SET(rule, SODA_WIRE_STATIC_CACHE);
+	assert_int_equal(program_call(&p, SODA_MSG_NAME, name, sizeof(name)), 0);
+	assert_int_equal(p.reply_bytes, 1);
+	assert_int_equal(p.reply[0], SODA_WIRE_STATIC_CACHE);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* Epochs of an agent leap, because the low bits are its own; and no row is longer than two. */
+static void epochs_and_rows_of_agents(void **state)
+{
+	struct program p, third = { .agents = SODA_AGENTS_MAX },
+			  near = { .agents = 1, .local = true };
+
+	fake_up();
+	assert_int_equal(program_hello(&third), -EINVAL);
+	assert_non_null(strstr(third.why.text, "2 agents stand before this one"));
+	assert_int_equal(program_hello(&near), -ENOTSUP);
+	assert_non_null(strstr(near.why.text, "by tcp or verbs"));
+	join_as_agent(&p);
+	p.epoch += SODA_EPOCH_STEP_MAX << SODA_AGENT_EPOCH_SHIFT; /* and one by program_hello */
+	assert_int_equal(program_hello(&p), -EINVAL);
+	assert_non_null(strstr(p.why.text, "epoch"));
+	p.epoch -= 2;
+	assert_int_equal(program_hello(&p), 0);
+	assert_true(p.known);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* A server that is an agent, and one that acknowledges early, as agents of before did. */
+static void server_is_an_agent(void **state)
+{
+	struct program p;
+
+	fake_up();
+	FAKE_SET(agent, 64 | SODA_WIRE_AGENT_EARLY);
+	p = (struct program){ 0 };
+	assert_int_equal(program_hello(&p), -ENOTSUP);
+	assert_non_null(strstr(p.why.text, "same release"));
+	FAKE_SET(agent, 64);
+	join_and_open(&p, 0);
+	assert_true(p.agent & SODA_WIRE_AGENT_EARLY);
+	assert_true(fake_dpu.paging.server_is_agent);
+	write_some(&p, 1000);
+	assert_int_equal(program_sync(&p, REGION), 0);
+	check_some(&p, 1000);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -961,6 +1108,12 @@ int main(void)
 		cmocka_unit_test_setup(slow_reconnection, set_up),
 		cmocka_unit_test_setup(lost_while_a_hello_waits, set_up),
 		cmocka_unit_test_setup(epochs_do_not_leap, set_up),
+		cmocka_unit_test_setup(acknowledges_late_to_an_agent, set_up),
+		cmocka_unit_test_setup(loses_nothing_of_an_agent, set_up),
+		cmocka_unit_test_setup(tells_an_agent_at_once, set_up),
+		cmocka_unit_test_setup(answers_an_agent, set_up),
+		cmocka_unit_test_setup(epochs_and_rows_of_agents, set_up),
+		cmocka_unit_test_setup(server_is_an_agent, set_up),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */

@@ -223,7 +223,9 @@ static int hello_locked(const struct soda_wire_hello *hello, enum soda_conn_kind
 					 .instance_id = fake_upstream.instance,
 					 .client_id = c->id,
 					 .secret = c->secret,
-					 .known = known };
+					 .known = known,
+					 .agent = fake_upstream.agent };
+	fake_upstream.agents = soda_wire_agents(hello);
 	return 0;
 }
 
@@ -429,6 +431,10 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 	ret = conn->error ? conn->error : c ? 0 : -ECONNRESET;
 	if (!ret && type == SODA_MSG_LIST)
 		*reply_bytes_p = list_locked(c, id[0] + id[1] * 256u, reply);
+	if (!ret && type == SODA_MSG_NAME && fake_upstream.rule) {
+		*(uint8_t *)reply = fake_upstream.rule;
+		*reply_bytes_p = 1;
+	}
 	if (!ret && type == SODA_MSG_CLOSE)
 		ret = close_locked(c, id);
 	if (!ret && type == SODA_MSG_PUBLISH) {
@@ -676,11 +682,12 @@ static int hello(struct program *p, enum soda_conn_kind kind, struct soda_peer *
 	const struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
 					       .version = SODA_WIRE_VERSION,
 					       .kind = kind,
+					       .features = p->agents << SODA_FEATURE_AGENTS_SHIFT,
 					       .chunk_bytes = 65536,
 					       .client_id = p->id,
 					       .secret = p->secret,
 					       .epoch = p->epoch };
-	const struct soda_peer_info info = { .address = "a test" };
+	const struct soda_peer_info info = { .address = "a test", .local = p->local };
 	struct soda_peer *peer = new_peer(kind == SODA_CONN_CONTROL);
 	void *client = NULL;
 	int ret;
@@ -785,6 +792,8 @@ int program_call(struct program *p, enum soda_msg type, const void *body, size_t
 	ret = soda_dpu_service.call(p->client, type, body, bytes, false, &reply);
 	peer_call_ends(p->control);
 	p->why = reply.why;
+	p->reply = text;
+	p->reply_bytes = reply.bytes;
 	return ret;
 }
 

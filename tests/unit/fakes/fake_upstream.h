@@ -37,7 +37,10 @@ extern struct fake_upstream {
 	int refuse_publish;	      /* of PUBLISH calls; 0: none */
 	bool direct;		      /* regions opened from now on are mapped, as on shm */
 	uint64_t instance;
+	uint32_t agent; /* soda_wire_welcome.agent: the server is an agent, too */
+	uint8_t rule;	/* the answer to NAME; 0: an empty one */
 	/* what happened */
+	unsigned agents; /* that the last HELLO has passed */
 	unsigned connects, refused, byes, closes, writes, stalled;
 	unsigned ended; /* connections that were closed */
 	unsigned written_bytes;
@@ -90,6 +93,10 @@ struct program {
 	struct soda_peer *control, *data;
 	void *client;
 	struct soda_why why;
+	unsigned agents;      /* it is such a row of agents that passes the program on */
+	bool local;	      /* by a UNIX socket */
+	const uint8_t *reply; /* of the last call of this thread */
+	size_t reply_bytes;
 };
 
 /* HELLO with the next epoch, and a data connection. 0 or the agent's refusal. */
