@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Server, DPU agent and a program that pages, all over verbs, in the guest: every byte
+ * Server, DPU agent (or two) and a program that pages, over verbs, in the guest: every byte
  * that is looked at checked, and no data copied in the agent.
  */
 #include <signal.h>
@@ -31,7 +31,7 @@ static void up(const char *options)
 }
 
 /* By a process of its own: one that forks must not have used verbs itself. */
-static uint64_t stat_of(const char *name)
+static uint64_t stat_at(const char *address, const char *name)
 {
 	static uint64_t *value;
 	struct peer tool;
@@ -43,13 +43,18 @@ static uint64_t stat_of(const char *name)
 	*value = UINT64_MAX;
 	pid = fork();
 	if (pid == 0) {
-		if (peer_ask(&tool, world.address) == 0)
+		if (peer_ask(&tool, address) == 0)
 			*value = peer_stat(&tool, name);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(*value != UINT64_MAX);
 	return *value;
+}
+
+static uint64_t stat_of(const char *name)
+{
+	return stat_at(world.address, name);
 }
 
 static void begin_at(const char *address)
@@ -288,13 +293,78 @@ static void test_cut_upstream(void **state)
 	cut_under(world.address);
 }
 
+/*
+ * An agent with a store on shm, whose server is an agent on verbs, which is killed: nothing is
+ * lost, nothing of the file comes twice, and the second agent copies nothing.
+ */
+static void child_stacked(const void *arg)
+{
+	const uint64_t *file;
+	uint64_t *fam;
+
+	begin();
+	fam = alloc_checked(BYTES);
+	file = soda_alloc_file("file", 0, SODA_READ_ONLY, NULL);
+	CHECK(file, "%s", soda_last_error());
+	for (uint64_t round = 1; round <= 2; round++) {
+		store(fam, round);
+		CHECK_EQ(soda_sync(NULL, 0), 0);
+		turn_pass();
+		CHECK(turn_await(), "the parent is gone");
+		check(fam, round);
+		check(file, 3);
+	}
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_stacked(const void *arg)
+{
+	if (!turn_await())
+		return;
+	turn_pass();
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of("server_is_agent"), 1);
+	assert_int_equal(stat_at(world.below_address, "copied_bytes"), 0);
+	assert_true(stat_at(world.below_address, "client_writes") > 0);
+	world_kill_below(&world);
+	world_restart_below(&world);
+	turn_pass();
+}
+
+static void test_stacked(void **state)
+{
+	uint64_t *file = calloc(1, BYTES);
+	struct outcome out;
+
+	setenv("SODA_TEST_AGENT_BELOW", "--dynamic=no", 1);
+	setenv("SODA_TEST_AGENT_SHM", "1", 1);
+	setenv("SODA_TEST_AGENT", "--store=16M --dynamic=no", 1);
+	world_open(&world, WORLD_VERBS, NULL);
+	assert_int_equal(strncmp(world.below_address, "verbs://", 8), 0);
+	assert_int_equal(strncmp(world.address, "shm://", 6), 0);
+	store(file, 3);
+	world_write_file(&world, "file", file, BYTES);
+	free(file);
+	trial_run(&(struct trial){ .child = child_stacked,
+				   .during = during_stacked,
+				   .seconds = LIMIT_S },
+		  &out);
+	expect_exit(&out, 0);
+	assert_int_equal(stat_of("store_fills"), CHUNKS);
+	unsetenv("SODA_TEST_AGENT_BELOW");
+	unsetenv("SODA_TEST_AGENT_SHM");
+	world_close_noisy(&world);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_base),	     cmocka_unit_test(test_async),
 		cmocka_unit_test(test_dynamic),	     cmocka_unit_test(test_static),
 		cmocka_unit_test(test_restart),	     cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_cut_upstream),
+		cmocka_unit_test(test_cut_upstream), cmocka_unit_test(test_stacked),
 	};
 
 	if (argc > 1)
