@@ -83,11 +83,41 @@ static void test_memfds(void **state)
 	assert_int_equal(soda_footprint_memfds(NOBODY, "soda-some", &bytes), -ENOENT);
 }
 
+/* What others share is left out by its name, and nothing else. */
+static void test_beside(void **state)
+{
+	struct soda_footprint before, after;
+	int fds[] = { memfd_create("soda-some", MFD_CLOEXEC), memfd_create("other", MFD_CLOEXEC) };
+	char *maps[2], *own;
+
+	assert_int_equal(soda_footprint_beside(getpid(), "soda-some", &before), 0);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(ftruncate(fds[i], SIZE), 0);
+		maps[i] = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+			       fds[i], 0);
+		assert_ptr_not_equal(maps[i], MAP_FAILED);
+	}
+	/* populated, not stored to: a sanitizer has memory of its own for each store */
+	own = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+		   -1, 0);
+	assert_ptr_not_equal(own, MAP_FAILED);
+	assert_int_equal(soda_footprint_beside(getpid(), "soda-some", &after), 0);
+	assert_in_range(after.shmem_bytes - before.shmem_bytes, SIZE, SIZE + SIZE / 8);
+	assert_in_range(after.anon_bytes - before.anon_bytes, SIZE, SIZE + SIZE / 8);
+	munmap(own, SIZE);
+	for (size_t i = 0; i < 2; i++) {
+		munmap(maps[i], SIZE);
+		close(fds[i]);
+	}
+	assert_true(soda_footprint_beside(NOBODY, "soda-some", &after) < 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_proportional_sets),
 		cmocka_unit_test(test_memfds),
+		cmocka_unit_test(test_beside),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,9 @@
 
 enum { ARGS_MAX = 40, LOOK_MIN_US = 5000, LOOK_MAX_US = 200000, NO_PROGRAM = 127 };
 
+/* As the agent names them: of the data, and of the map beside them. */
+#define STORE_MEMFDS "soda-store"
+
 static const struct soda_bench_program ligra = { "soda-ligra", "SODA_LIGRA", "apps/ligra" };
 
 /* In the child: write output to the log, and end when the parent ends. */
@@ -155,12 +158,29 @@ int soda_eval_app_start(const struct soda_eval_app_how *how, struct soda_eval_ap
 	return 0;
 }
 
-/* Anonymous plus shared memory of a process now, bytes; 0 where that cannot be read. */
-static uint64_t pss_of(pid_t pid)
+/*
+ * Anonymous plus shared memory of a process now, bytes; 0 where that cannot be read.  beside: not
+ * that of the node's store, of which soda_eval_app_await() counts the blocks.
+ */
+static uint64_t pss_of(pid_t pid, bool beside)
 {
 	struct soda_footprint used;
+	int err = beside ? soda_footprint_beside(pid, STORE_MEMFDS, &used)
+			 : soda_footprint_read(pid, &used);
 
-	return soda_footprint_read(pid, &used) ? 0 : used.anon_bytes + used.shmem_bytes;
+	return err ? 0 : used.anon_bytes + used.shmem_bytes;
+}
+
+/* Of all now. */
+static uint64_t memory_of(const struct soda_eval_app *apps, uint32_t n, pid_t agent)
+{
+	uint64_t sum = 0;
+
+	if (agent && soda_footprint_memfds(agent, STORE_MEMFDS, &sum))
+		sum = 0;
+	for (uint32_t i = 0; i < n; i++)
+		sum += pss_of(apps[i].pid, agent);
+	return sum;
 }
 
 /* Whether it has ended; then its status and CPU time are known. */
@@ -179,17 +199,15 @@ static bool has_ended(struct soda_eval_app *app)
 	return true;
 }
 
-int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, uint32_t timeout_ms,
+int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, pid_t agent, uint32_t timeout_ms,
 			uint64_t *peak_p)
 {
 	uint64_t begin = soda_now_ns() / 1000, peak = 0;
 	int err = 0;
 
 	while (!has_ended(&apps[0]) && !err) {
-		uint64_t look = soda_now_ns() / 1000, sum = 0, spent;
+		uint64_t look = soda_now_ns() / 1000, sum = memory_of(apps, n, agent), spent;
 
-		for (uint32_t i = 0; i < n; i++)
-			sum += pss_of(apps[i].pid);
 		peak = sum > peak ? sum : peak;
 		for (uint32_t i = 1; i < n; i++)
 			if (has_ended(&apps[i]))

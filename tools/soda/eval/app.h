@@ -33,10 +33,11 @@ struct soda_eval_app {
 int soda_eval_app_start(const struct soda_eval_app_how *how, struct soda_eval_app *app_p);
 /*
  * Await the end of the first of n processes, and look at the memory of all meanwhile: *peak_p
- * is the most anonymous plus shared memory (smaps Pss) that they had at a time.  0; -ETIMEDOUT;
- * -ECHILD: another one ended first.
+ * is the most anonymous plus shared memory (smaps Pss) that they had at a time.  agent: one whose
+ * node store they share, of which the allocated blocks count; 0: none.  0; -ETIMEDOUT; -ECHILD:
+ * another one ended first.
  */
-int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, uint32_t timeout_ms,
+int soda_eval_app_await(struct soda_eval_app *apps, uint32_t n, pid_t agent, uint32_t timeout_ms,
 			uint64_t *peak_p);
 /* Wait until the log has this text. 0; -ETIMEDOUT; -ECHILD: the process has ended. */
 int soda_eval_app_await_text(struct soda_eval_app *app, const char *log, const char *text,

@@ -233,7 +233,8 @@ static int run_app(struct scene *s)
 	err = soda_eval_app_start(&how, &s->apps[0]);
 	if (err)
 		return err;
-	err = soda_eval_app_await(s->apps, s->run->processes, s->plan->timeout_ms, &s->peak_bytes);
+	err = soda_eval_app_await(s->apps, s->run->processes, shares(s) ? s->stage->agent.pid : 0,
+				  s->plan->timeout_ms, &s->peak_bytes);
 	say_end(s, err);
 	return 0;
 }

@@ -2,6 +2,7 @@
 /* The memory of processes, from /proc. */
 #include "soda/stage/footprint.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,6 +38,43 @@ int soda_footprint_read(pid_t pid, struct soda_footprint *out)
 	fclose(in);
 	if (!split)
 		return -ENODATA;
+	*out = found;
+	return 0;
+}
+
+/* What a mapping's first line in smaps says of its pages. */
+enum kind { OF_FILES, SHARED_MEMORY, LEFT_OUT };
+
+static enum kind kind_of(const char *line, const char *name)
+{
+	const char *path = strstr(line, "/memfd:");
+
+	if (path && !strncmp(path + strlen("/memfd:"), name, strlen(name)))
+		return LEFT_OUT;
+	return path || strstr(line, "/dev/zero") ? SHARED_MEMORY : OF_FILES;
+}
+
+int soda_footprint_beside(pid_t pid, const char *name, struct soda_footprint *out)
+{
+	struct soda_footprint found = { 0 };
+	enum kind kind = OF_FILES;
+	char text[PATH_BYTES + NAME_BYTES];
+	uint64_t kib;
+	FILE *in;
+
+	snprintf(text, sizeof(text), "/proc/%ld/smaps", (long)pid);
+	in = fopen(text, "re");
+	if (!in)
+		return -errno;
+	while (fgets(text, sizeof(text), in)) {
+		if (!isupper((unsigned char)text[0]))
+			kind = kind_of(text, name);
+		else if (sscanf(text, "Anonymous: %" SCNu64, &kib) == 1)
+			found.anon_bytes += kib << 10;
+		else if (kind == SHARED_MEMORY && sscanf(text, "Pss: %" SCNu64, &kib) == 1)
+			found.shmem_bytes += kib << 10;
+	}
+	fclose(in);
 	*out = found;
 	return 0;
 }
