@@ -17,6 +17,7 @@
 #include "lib/peer.h"
 #include "lib/world.h"
 #include "soda/stage/cgroup.h"
+#include "soda/stage/footprint.h"
 
 enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 640, TEAM = 2, THREADS = 2 };
 
@@ -303,6 +304,100 @@ static void test_after_the_agent(void **state)
 	assert_in_range(paid_after, STORE - SLACK - MIB, STORE + SLACK);
 }
 
+/*
+ * The budget, at every moment: programs read a file in order, at random, and a few chunks often,
+ * and store to memory of their own beside that.  BESIDE: what programs may put there themselves.
+ */
+enum { BUDGET = 16 << 20, BESIDE = 1 << 20, OWN_BYTES = 8 << 20, PATTERNS = 3, WATCH_MS = 4000 };
+static uint64_t most_blocks, looks;
+
+static uint64_t blocks_of(const char *name)
+{
+	uint64_t bytes = 0;
+
+	assert_int_equal(soda_footprint_memfds(world.agent.pid, name, &bytes), 0);
+	return bytes;
+}
+
+static void watch_blocks(const void *arg)
+{
+	for (int i = 0; i < LOOKS && atomic_load(ready) < PATTERNS; i++)
+		sleep_ms(10);
+	for (unsigned at = 0; at < WATCH_MS; at++) {
+		uint64_t data = blocks_of("soda-store") - blocks_of("soda-store-map");
+
+		most_blocks = data > most_blocks ? data : most_blocks;
+		looks++;
+		sleep_ms(1);
+	}
+	atomic_store(over, 1);
+}
+
+static size_t next_of(unsigned pattern, struct dice *dice, size_t i)
+{
+	switch (pattern) {
+	case 0:
+		return i % CHUNKS;
+	case 1:
+		return dice_roll(dice) % CHUNKS;
+	default:
+		return dice_roll(dice) % (dice_roll(dice) % CHUNKS + 1);
+	}
+}
+
+static void read_and_store(unsigned pattern)
+{
+	struct dice dice = { .state = 99 + pattern };
+	const uint64_t *data = open_file();
+	uint64_t *own = soda_alloc(OWN_BYTES, 0);
+
+	CHECK(own, "%s", soda_last_error());
+	atomic_fetch_add(ready, 1);
+	for (size_t i = 0; !atomic_load(over); i++) {
+		size_t at = next_of(pattern, &dice, i) * WORDS + dice_roll(&dice) % WORDS;
+
+		CHECK(data[at] == mix(at, 3), "word %zu: %llx", at, (unsigned long long)data[at]);
+		own[dice_roll(&dice) % (OWN_BYTES / 8)] = i;
+	}
+	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void child_patterns(const void *arg)
+{
+	int failed = 0, status;
+	pid_t pids[PATTERNS];
+
+	for (unsigned i = 0; i < PATTERNS; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		read_and_store(i);
+		exit(0);
+	}
+	for (int i = 0; i < PATTERNS; i++)
+		failed += waitpid(pids[i], &status, 0) < 0 || status;
+	CHECK_EQ(failed, 0);
+}
+
+static void test_never_over_the_budget(void **state)
+{
+	struct trial t = { .child = child_patterns, .during = watch_blocks };
+	struct outcome out;
+
+	most_blocks = looks = 0;
+	up("16M");
+	trial_run(&t, &out);
+	expect_quiet_success(&out);
+	print_message("%llu looks: at most %.2f MiB of %d\n", (unsigned long long)looks,
+		      (double)most_blocks / MIB, BUDGET >> 20);
+	assert_true(stat_of("store_evictions") > CHUNKS);
+	assert_int_equal(stat_of("store_forced"), 0);
+	assert_in_range(most_blocks, BUDGET / 2, BUDGET + BESIDE);
+	world_close(&world);
+}
+
 /* The start: a store that can never fit is refused, one that does not fit now is a warning. */
 
 static const char *agent_args[] = { "--listen", "tcp://127.0.0.1:0", "--server",
@@ -491,6 +586,7 @@ int main(void)
 		cmocka_unit_test(test_larger_than_the_machine),
 		cmocka_unit_test(test_larger_than_the_group),
 		cmocka_unit_test(test_no_memory_for_chunks),
+		cmocka_unit_test(test_never_over_the_budget),
 		cmocka_unit_test(test_the_agent_pays),
 		cmocka_unit_test(test_after_the_agent),
 	};
