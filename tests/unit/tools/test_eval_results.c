@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `soda eval`: the order of the runs, results on disk. */
+/* `soda eval`: the order of the runs, what a process may have, results on disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -218,6 +218,37 @@ static void test_progress(void **state)
 	assert_string_equal(text, "2 h 05 min");
 }
 
+/* What two processes have beside their store, and at any time, is within their limit. */
+static void test_needs_with_a_store(void **state)
+{
+	const struct soda_eval_run run = { .processes = 2, .mode = SODA_EVAL_STORE };
+	const struct soda_eval_run other = { .processes = 2, .mode = SODA_EVAL_MEMSERVER };
+	struct soda_eval_plan p = { .threads = 2, .chunk_bytes = 65536 };
+
+	for (uint64_t object = 48ull << 20; object < 8ull << 30; object *= 3) {
+		for (uint64_t part = 4; part <= 16; part *= 4) { /* the arrays': in FAM, or not */
+			json_t *dram = json_pack("{sIsI}", "object_bytes", (json_int_t)object,
+						 "array_bytes", (json_int_t)(object / part));
+			struct soda_eval_needs n;
+			uint64_t store, slots;
+
+			soda_eval_needs_of(&p, dram, &n);
+			store = soda_eval_store_bytes(&run, &n);
+			slots = n.own_bytes / p.chunk_bytes / 8 / p.threads;
+			assert_int_equal(n.arrays_fam, part == 4);
+			assert_int_equal(store + 2 * n.own_bytes, 2 * n.buffer_bytes);
+			/* libsoda reads ahead; and no more lies idle than that takes */
+			assert_true(slots >= 2 && n.own_bytes <= n.buffer_bytes * 5 / 8);
+			assert_true(n.arrays_fam || slots <= 32);
+			assert_int_equal(soda_eval_warm_bytes(&other, &n, true), n.buffer_bytes);
+			assert_true(soda_eval_warm_bytes(&run, &n, true) <= 2 * n.limit_bytes);
+			assert_true(store + n.own_bytes + soda_eval_warm_bytes(&run, &n, false) <=
+				    2 * n.limit_bytes);
+			json_decref(dram);
+		}
+	}
+}
+
 static int start(void **state)
 {
 	if (!mkdtemp(dir))
@@ -239,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_order),
 		cmocka_unit_test(test_order_of_two),
+		cmocka_unit_test(test_needs_with_a_store),
 		cmocka_unit_test(test_invalid),
 		cmocka_unit_test(test_resumes),
 		cmocka_unit_test(test_parts),

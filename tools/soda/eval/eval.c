@@ -54,7 +54,7 @@ static const struct soda_option option_table[] = {
 	       .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford."),
 	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
 	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+"
-		      "async,all",
+		      "async,store,all",
 	       .help = "What is compared; dram, which says what the others may have, is always "
 		       "there."),
 	OPTION("repeat", 'r', UINT, repeat, .arg = "N", .def = "3", .min = 1, .max = 1000,
@@ -103,8 +103,7 @@ static const char description[] =
 	"static cache, dynamic: edge data in the dynamic cache), with the first two (agg+async), "
 	"with these two and a store for the graph that the node's processes share (store: as large "
 	"as what their page buffers then leave of what they have in the other modes; needs "
-	"--host-transport shm, and is run only where --modes names it, because on large graphs "
-	"its runs may be over the limit), with all but the store (all). "
+	"--host-transport shm), with all but the store (all). "
 	"Every result is verified by an independent serial check, or is byte for byte what that "
 	"has found right before. Writes runs.jsonl, as they end; results.json, results.csv, "
 	"figures as SVG, and all of it in one file, report.html. Where what draws is not installed "

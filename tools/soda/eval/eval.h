@@ -160,12 +160,6 @@ void soda_eval_stage_close(struct soda_eval_stage *stage);
 /* Start an agent for this run's mode, which may have a store for its processes. */
 int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_run *run,
 			  const struct soda_eval_needs *needs);
-/*
- * The size of the node's store in a run, bytes: what the page buffers of the run's processes leave
- * of what they have in other modes.  0: the run has no store, and needs may be NULL.
- */
-uint64_t soda_eval_store_bytes(const struct soda_eval_run *run,
-			       const struct soda_eval_needs *needs);
 /* The sizes of that agent's caches, for a report. */
 void soda_eval_agent_caches(const struct soda_eval_plan *plan, const struct soda_eval_graph *graph,
 			    const struct soda_eval_needs *needs, uint64_t *dynamic_p,
@@ -191,6 +185,19 @@ void soda_eval_verify_forget(const struct soda_eval_plan *plan);
 /* needs.c.  From the result of the run in local memory. */
 void soda_eval_needs_of(const struct soda_eval_plan *plan, const json_t *dram,
 			struct soda_eval_needs *needs_p);
+/*
+ * The size of the node's store in a run, bytes: what the page buffers of the run's processes leave
+ * of what they have in other modes.  0: the run has no store, and needs may be NULL.
+ */
+uint64_t soda_eval_store_bytes(const struct soda_eval_run *run,
+			       const struct soda_eval_needs *needs);
+/*
+ * How much a process touches before its run (soda-ligra --warm), within the run's limit: what it
+ * will have itself. With a store the first process touches what the agent takes for that a moment
+ * later; when the second one starts, the store has it.
+ */
+uint64_t soda_eval_warm_bytes(const struct soda_eval_run *run, const struct soda_eval_needs *needs,
+			      bool first);
 
 /* paper.c.  Turn the plan into the paper's; 0, or -ENOTSUP having said all that is missing. */
 int soda_eval_paper_plan(struct soda_eval_plan *plan);

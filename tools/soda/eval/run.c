@@ -137,11 +137,10 @@ static int read_all(struct scene *s, struct readings *out)
 	return err;
 }
 
-/* How many bytes soda-ligra is to touch before the run (--warm), within the run's limit. */
-static uint64_t warm_bytes(const struct scene *s)
+static uint64_t warm_bytes(const struct scene *s, bool first)
 {
 	if (s->needs)
-		return s->needs->buffer_bytes;
+		return soda_eval_warm_bytes(s->run, s->needs, first);
 	return (s->graph->vertex_bytes + s->graph->edge_bytes) / 3;
 }
 
@@ -160,7 +159,8 @@ static uint64_t buffer_bytes(const struct scene *s)
 	return shares(s) ? s->needs->own_bytes : s->needs->buffer_bytes;
 }
 
-static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
+/* first: no other process of the run has started before. */
+static void describe_app(const struct scene *s, bool first, struct soda_eval_app_how *how)
 {
 	bool fabric = is_fabric(s);
 
@@ -176,7 +176,7 @@ static void describe_app(const struct scene *s, struct soda_eval_app_how *how)
 		.dpu = has_agent(s) ? s->stage->agent.address : NULL,
 		.buffer_bytes = fabric ? buffer_bytes(s) : 0,
 		.chunk_bytes = fabric ? s->plan->chunk_bytes : 0,
-		.warm_bytes = warm_bytes(s),
+		.warm_bytes = warm_bytes(s, first),
 		.threads = s->plan->threads,
 		.iterations = s->plan->iterations,
 		.cache_edges = s->run->mode == SODA_EVAL_DYNAMIC,
@@ -191,7 +191,7 @@ static int start_background(struct scene *s)
 	struct soda_eval_app_how how;
 	int err;
 
-	describe_app(s, &how);
+	describe_app(s, true, &how);
 	how.app = "bfs";
 	how.json = how.result = NULL;
 	how.log = s->background_log;
@@ -229,7 +229,7 @@ static int run_app(struct scene *s)
 	struct soda_eval_app_how how;
 	int err;
 
-	describe_app(s, &how);
+	describe_app(s, s->run->processes == 1, &how);
 	err = soda_eval_app_start(&how, &s->apps[0]);
 	if (err)
 		return err;

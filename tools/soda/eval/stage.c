@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/limits.h"
 #include "soda/eval/eval.h"
 
 /* The paper's node has 16 GiB and its agent's cache 1 GiB. */
@@ -76,16 +75,6 @@ static const char *yes(enum soda_eval_mode mode, enum soda_eval_trait trait, con
 		       const char *off)
 {
 	return soda_eval_mode_has(mode, trait) ? on : off;
-}
-
-uint64_t soda_eval_store_bytes(const struct soda_eval_run *run, const struct soda_eval_needs *needs)
-{
-	uint64_t bytes;
-
-	if (!soda_eval_mode_has(run->mode, SODA_EVAL_SHARES))
-		return 0;
-	bytes = run->processes * (needs->buffer_bytes - needs->own_bytes);
-	return bytes > SODA_NODE_MIN ? bytes : SODA_NODE_MIN;
 }
 
 int soda_eval_agent_start(struct soda_eval_stage *stage, const struct soda_eval_run *run,
