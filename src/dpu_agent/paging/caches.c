@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "dpu_agent/base/counters.h"
@@ -79,7 +80,8 @@ struct soda_loader {
 struct cache_reads {
 	struct soda_transfer transfer[SODA_CACHE_RUNS_MAX];
 	unsigned ended;
-	int status; /* of the first that failed */
+	uint64_t refused; /* bytes of those that the server has answered without data */
+	int status;	  /* of the first that failed */
 };
 
 static void ended(struct soda_transfer *t, int status)
@@ -87,6 +89,8 @@ static void ended(struct soda_transfer *t, int status)
 	struct cache_reads *a = t->arg;
 
 	a->ended++;
+	if (status && !soda_connection_lost(status))
+		a->refused += t->bytes;
 	if (status && !a->status)
 		a->status = status;
 }
@@ -107,12 +111,24 @@ static struct soda_channel *choose(struct soda_session *s)
 	return c;
 }
 
+/* Bytes that the server may have sent: of what was posted, and not answered by an error. */
+static uint64_t moved(const struct cache_reads *a, uint32_t n)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (a->transfer[i].posted_ns)
+			bytes += a->transfer[i].bytes;
+	return bytes - a->refused;
+}
+
 /*
  * READ the runs, which lie relative to `offset` of the region and `memory`, and wait for them; the
- * region is held.
+ * region is held.  *moved_p (may be NULL) grows by the bytes that the server may have sent.
  */
 static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
-		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n)
+		    uint8_t *memory, const struct soda_cache_run *runs, uint32_t n,
+		    uint64_t *moved_p)
 {
 	struct cache_reads a = { .ended = 0 };
 	int ret;
@@ -126,6 +142,8 @@ static int read_now(struct soda_session *s, struct soda_paging_region *r, uint64
 							.ended = ended,
 							.arg = &a };
 	ret = soda_forward_await(choose(s), a.transfer, n);
+	if (moved_p)
+		*moved_p += moved(&a, n);
 	if (a.status)
 		return a.status;
 	return ret < 0 ? ret : a.ended == n ? 0 : -ENOTCONN;
@@ -164,7 +182,7 @@ static int read_entry(struct soda_session *s, struct soda_paging_region *r, stru
 {
 	soda_count_add(SODA_COUNT_net_prefetch, fill->runs_n);
 	soda_count_add(SODA_COUNT_net_prefetch_bytes, fill->bytes);
-	return read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n);
+	return read_now(s, r, fill->offset, fill->memory, fill->runs, fill->runs_n, &fill->read);
 }
 
 static void fetch(void *arg, struct soda_fill *fill)
@@ -209,7 +227,7 @@ int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint6
 		soda_count_add(SODA_COUNT_net_preload, 1);
 		soda_count_add(SODA_COUNT_net_preload_bytes, part);
 		count_ruled(s, r, part);
-		ret = read_now(s, r, offset, memory, &run, 1);
+		ret = read_now(s, r, offset, memory, &run, 1, NULL);
 		offset += part;
 		memory += part;
 		bytes -= part;
@@ -218,13 +236,13 @@ int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint6
 }
 
 int soda_caches_load_ahead(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
-			   uint8_t *memory, uint32_t bytes)
+			   uint8_t *memory, uint32_t bytes, uint64_t *moved_p)
 {
 	struct soda_cache_run run = { 0, bytes };
 
 	soda_count_add(SODA_COUNT_net_prefetch, 1);
 	soda_count_add(SODA_COUNT_net_prefetch_bytes, bytes);
-	return read_now(s, r, offset, memory, &run, 1);
+	return read_now(s, r, offset, memory, &run, 1, moved_p);
 }
 
 static int load(void *source, uint64_t offset, uint8_t *memory, uint64_t bytes)
@@ -269,33 +287,12 @@ static void tell_of_arena(struct soda_caches *c, bool there)
 	tell_of_memory(arena, bytes, there);
 }
 
-/* Views: of the prefetcher, objects of the node's store, which regions that have joined keep. */
-
-static uint64_t view_lacks(void *view, uint64_t offset, uint64_t bytes)
-{
-	return soda_node_lacks(view, offset, bytes);
-}
-
-static uint32_t view_touched(void *view, uint64_t *offsets, uint32_t max)
-{
-	return soda_node_touched(view, offsets, max);
-}
-
-static void view_news(void *view, struct soda_budget_news *news_p)
-{
-	struct soda_node_news news;
-
-	soda_node_take_news(view, &news);
-	*news_p = (struct soda_budget_news){
-		.asked = news.asked, .given = news.used, .used = news.used, .unused = news.unused
-	};
-}
-
 static int start_dynamic(struct soda_caches *c, const struct soda_dpu_options *opt)
 {
-	static const struct soda_prefetch_ops ops = {
-		.fill = fetch, .lacks = view_lacks, .touched = view_touched, .news = view_news
-	};
+	static const struct soda_prefetch_ops ops = { .fill = fetch,
+						      .lacks = soda_view_lacks,
+						      .touched = soda_view_touched,
+						      .news = soda_view_news };
 	struct soda_prefetch_options want = { .cache_bytes = opt->cache_bytes,
 					      .entry_bytes = (uint32_t)opt->entry_bytes,
 					      .max_owners = OWNERS,

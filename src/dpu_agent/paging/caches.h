@@ -121,9 +121,12 @@ int soda_caches_advise(struct soda_session *s, struct soda_paging_region *r,
  */
 int soda_caches_load(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
 		     uint8_t *memory, uint64_t bytes);
-/* The same ahead of all programs: counted as what the dynamic cache reads. */
+/*
+ * The same ahead of all programs: counted as what the dynamic cache reads.  *moved_p grows by the
+ * bytes that the server may have sent.
+ */
 int soda_caches_load_ahead(struct soda_session *s, struct soda_paging_region *r, uint64_t offset,
-			   uint8_t *memory, uint32_t bytes);
+			   uint8_t *memory, uint32_t bytes, uint64_t *moved_p);
 /* What the options advise for an object of this name (not terminated), or SODA_WIRE_NORMAL. */
 uint8_t soda_caches_rule(struct soda_caches *c, const char *name, size_t bytes);
 

@@ -159,10 +159,8 @@ static int fill_run(struct soda_session *s, struct soda_paging_region *r, uint32
 	if (bytes > r->mr.bytes - at)
 		bytes = (uint32_t)(r->mr.bytes - at);
 	block = soda_block_get(bytes);
-	if (block && ahead)
-		*ahead += bytes;
 	ret = !block  ? -ENOMEM
-	      : ahead ? soda_caches_load_ahead(s, r, at, block->memory, bytes)
+	      : ahead ? soda_caches_load_ahead(s, r, at, block->memory, bytes, ahead)
 		      : soda_caches_load(s, r, at, block->memory, bytes);
 	for (uint32_t i = 0; i < n; i++) {
 		const void *data = ret ? NULL : block->memory + i * (size_t)chunk;

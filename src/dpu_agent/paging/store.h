@@ -27,6 +27,15 @@ struct soda_session;
 struct soda_fill;
 struct soda_task;
 struct soda_wire_advise;
+struct soda_budget_news;
+
+/*
+ * views.c: soda_prefetch_ops.lacks, touched and news; a view is a struct soda_node_object, which
+ * regions that have joined keep.
+ */
+uint64_t soda_view_lacks(void *view, uint64_t offset, uint64_t bytes);
+uint32_t soda_view_touched(void *view, uint64_t *offsets, uint32_t max);
+void soda_view_news(void *view, struct soda_budget_news *news_p);
 
 /* Make the store that the options want. 0; -EINVAL, -ENOMEM..., logged. */
 int soda_paging_store_start(struct soda_paging *paging);

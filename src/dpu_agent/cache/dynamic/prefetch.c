@@ -676,12 +676,17 @@ struct soda_fill *soda_prefetch_take(struct soda_prefetch *p)
 	return fill;
 }
 
-/* What failed on its way may have travelled: that is not paid back. */
+/*
+ * What was paid and has not travelled.  A view's part that others have brought meanwhile is not
+ * read; what fails on its way may have travelled.
+ */
 static uint64_t unread(const struct soda_fill *fill, int status)
 {
 	if (status == -ECANCELED)
 		return fill->bytes;
-	return !fill->memory && fill->read < fill->bytes ? fill->bytes - fill->read : 0;
+	if (fill->memory && !status)
+		return 0;
+	return fill->read < fill->bytes ? fill->bytes - fill->read : 0;
 }
 
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status)

@@ -48,7 +48,7 @@ struct soda_fill {
 	uint64_t offset;				 /* of the entry in the owner */
 	struct soda_cache_run runs[SODA_CACHE_RUNS_MAX]; /* what is to be read of it */
 	uint32_t runs_n, bytes;				 /* in all */
-	uint64_t read; /* of a view: bytes asked of the server; set before soda_prefetch_filled */
+	uint64_t read; /* bytes that the server may have sent; set before soda_prefetch_filled */
 	uint32_t owner, slot;
 	uint64_t owner_serial;
 	bool busy, cancelled; /* prefetch.c's; under its lock until it is taken */
@@ -190,8 +190,11 @@ void soda_prefetch_ruled_given(struct soda_prefetch *p, uint64_t bytes);
 void soda_prefetch_step(struct soda_prefetch *p);
 /* The next fetch to do: the caller passes it to ops->fill. NULL: none is wanted now. */
 struct soda_fill *soda_prefetch_take(struct soda_prefetch *p);
-/* The fetch has ended; status as in soda_cache_fill_end.  -ECANCELED: nothing was asked of the
- * server, and what was paid for it is paid back; of a view what was not read always is. */
+/*
+ * The fetch has ended; status as in soda_cache_fill_end.  -ECANCELED: nothing was asked of the
+ * server.  What was paid for bytes that the server has not sent is paid back: all of them then, and
+ * of a view, or where the fetch has failed, those that fill->read does not count.
+ */
 void soda_prefetch_filled(struct soda_prefetch *p, struct soda_fill *fill, int status);
 
 void soda_prefetch_stats(struct soda_prefetch *p, struct soda_prefetch_stats *stats_p);
