@@ -59,55 +59,79 @@ void test_pipeline(void **state)
 	free(buf);
 }
 
-/* Errors in between: what was received in the wrong place finds its own. */
-void test_errors_between(void **state)
-{
-	enum { N = 24, UNIT = 65536 };
-	struct env *e = *state;
-	struct soda_done done[N];
-	struct soda_mr strange;
+/* READs, some of which are of a region that there is not, and are refused. */
+struct mixed {
 	struct link l;
+	struct soda_mr strange;
 	uint8_t *buf;
+	unsigned n, unit;
+};
 
+static void mixed_open(struct env *e, struct mixed *m, unsigned n, unsigned unit)
+{
 	if (env_one_sided(e)) {
 		print_message("SKIP: no request reaches a one-sided server here\n");
 		skip();
 	}
-	buf = malloc((size_t)N * UNIT);
-	link_open(e, &l, "", 0, N);
-	strange = l.mr;
-	strange.region_id = 1234;
+	*m = (struct mixed){ .buf = malloc((size_t)n * unit), .n = n, .unit = unit };
+	link_open(e, &m->l, "", 0, n);
+	m->strange = m->l.mr;
+	m->strange.region_id = 1234;
+}
+
+static void mixed_close(struct mixed *m)
+{
+	link_close(&m->l);
+	free(m->buf);
+}
+
+/* Whether the i-th is refused in that round. */
+static bool is_bad(unsigned round, unsigned i)
+{
+	return (round * 77 >> i % 8) & 1;
+}
+
+/* Post and flush one round of them; the i-th is at i * stride. */
+static void mixed_post(struct mixed *m, unsigned round, uint64_t stride)
+{
+	for (unsigned i = 0; i < m->n; i++)
+		assert_int_equal(
+			soda_conn_post_read(m->l.data, is_bad(round, i) ? &m->strange : &m->l.mr,
+					    i * stride, m->unit, m->buf + (size_t)i * m->unit, i),
+			0);
+	assert_int_equal(soda_conn_flush(m->l.data, false), 0);
+}
+
+/* Errors in between: what was received in the wrong place finds its own. */
+void test_errors_between(void **state)
+{
+	enum { N = 24, UNIT = 65536 };
+	struct soda_done done[N];
+	struct mixed m;
+
+	mixed_open(*state, &m, N, UNIT);
 	for (unsigned round = 0; round < 40; round++) {
 		int got = 0;
 
-		memset(buf, 0xee, (size_t)N * UNIT);
-		for (unsigned i = 0; i < N; i++)
-			assert_int_equal(
-				soda_conn_post_read(
-					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
-					(uint64_t)i * UNIT, UNIT, buf + (size_t)i * UNIT, i),
-				0);
-		assert_int_equal(soda_conn_flush(l.data, false), 0);
+		memset(m.buf, 0xee, (size_t)N * UNIT);
+		mixed_post(&m, round, UNIT);
 		while (got < N) {
-			int n = soda_conn_poll(l.data, done + got, round % 2 ? 1 : N - got,
+			int n = soda_conn_poll(m.l.data, done + got, round % 2 ? 1 : N - got,
 					       (int64_t)TIMEOUT_MS * MS, 0);
 
 			assert_true(n > 0);
 			got += n;
 		}
 		for (unsigned i = 0; i < N; i++) {
-			bool bad = (round * 77 >> i % 8) & 1;
-
 			assert_int_equal(done[i].cookie, i);
-			assert_int_equal(done[i].status, bad ? -EINVAL : 0);
-			if (!bad)
-				assert_int_equal(wrong_bytes(buf + (size_t)i * UNIT, 7,
+			assert_int_equal(done[i].status, is_bad(round, i) ? -EINVAL : 0);
+			if (!is_bad(round, i))
+				assert_int_equal(wrong_bytes(m.buf + (size_t)i * UNIT, 7,
 							     (uint64_t)i * UNIT, UNIT),
 						 0);
 		}
 	}
-	link_close(&l);
-	free(buf);
+	mixed_close(&m);
 }
 
 /* Sleep until the descriptor is readable, then take what is there, at most max at a time. */
@@ -129,35 +153,18 @@ static void await_told(struct soda_conn *conn, struct soda_done *done, int count
 void test_descriptor_tells(void **state)
 {
 	enum { N = 24, UNIT = 4096 };
-	struct env *e = *state;
 	struct soda_done done[N];
-	struct soda_mr strange;
-	struct link l;
-	uint8_t *buf;
+	struct mixed m;
 
-	if (env_one_sided(e)) {
-		print_message("SKIP: no request reaches a one-sided server here\n");
-		skip();
-	}
-	buf = malloc((size_t)N * UNIT);
-	link_open(e, &l, "", 0, N);
-	strange = l.mr;
-	strange.region_id = 1234;
+	mixed_open(*state, &m, N, UNIT);
 	for (unsigned round = 0; round < 20; round++) {
-		for (unsigned i = 0; i < N; i++)
-			assert_int_equal(
-				soda_conn_post_read(
-					l.data, (round * 77 >> i % 8) & 1 ? &strange : &l.mr,
-					(uint64_t)i * 2 * UNIT, UNIT, buf + (size_t)i * UNIT, i),
-				0);
-		assert_int_equal(soda_conn_flush(l.data, false), 0);
+		mixed_post(&m, round, 2 * UNIT);
 		usleep(1000); /* so that several answers are there at once */
-		await_told(l.data, done, N, round % 2 ? 5 : N);
+		await_told(m.l.data, done, N, round % 2 ? 5 : N);
 		for (unsigned i = 0; i < N; i++)
-			assert_int_equal(done[i].status, (round * 77 >> i % 8) & 1 ? -EINVAL : 0);
+			assert_int_equal(done[i].status, is_bad(round, i) ? -EINVAL : 0);
 	}
-	link_close(&l);
-	free(buf);
+	mixed_close(&m);
 }
 
 /* What the client has travels with the next READ, where the daemon asks for it. */

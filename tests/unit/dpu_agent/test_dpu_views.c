@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "dpu_agent/cache/dynamic/prefetch.h"
+#include "dpu_agent/paging/store.h"
 #include "dpu_agent/store/node_store.h"
 
 enum { CHUNK = 65536, ENTRY = 1 << 20, PER_ENTRY = ENTRY / CHUNK, CHUNKS = 1024 };
@@ -28,36 +29,15 @@ static uint32_t owner;
 static uint64_t clock_ns, demand; /* demand: chunks that programs have brought */
 static char data[CHUNK];
 
-/* The hooks, as the agent has them. */
-
-static uint64_t lacks(void *view, uint64_t offset, uint64_t bytes)
-{
-	return soda_node_lacks(view, offset, bytes);
-}
-
-static uint32_t touched(void *view, uint64_t *offsets, uint32_t max)
-{
-	return soda_node_touched(view, offsets, max);
-}
-
-static void news(void *view, struct soda_budget_news *news_p)
-{
-	struct soda_node_news n;
-
-	soda_node_take_news(view, &n);
-	*news_p = (struct soda_budget_news){
-		.asked = n.asked, .given = n.used, .used = n.used, .unused = n.unused
-	};
-}
-
 static uint64_t now(void *arg)
 {
 	return clock_ns;
 }
 
-static const struct soda_prefetch_ops ops = {
-	.lacks = lacks, .touched = touched, .news = news, .now_ns = now
-};
+static const struct soda_prefetch_ops ops = { .lacks = soda_view_lacks,
+					      .touched = soda_view_touched,
+					      .news = soda_view_news,
+					      .now_ns = now };
 
 static const struct soda_node_name file = { .uid = 1000,
 					    .file_id = 7,
