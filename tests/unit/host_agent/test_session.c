@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -678,62 +677,44 @@ static void call_of_stopped_process(void **state)
 	host_stop();
 }
 
-/* Of a process that is stopped: it says that it is about to wait; then it is told to mend. */
-static int about_to_wait[2], may_mend[2];
+/* The clock of all that is linked here: a jump stands for time in which the process was stopped. */
+static _Atomic uint64_t stood_still_ns;
 
-static void *mend_when_told(void *arg)
+uint64_t __real_soda_now_ns(void);
+uint64_t __wrap_soda_now_ns(void);
+uint64_t __wrap_soda_now_ns(void)
 {
-	char byte;
-
-	if (read(may_mend[0], &byte, 1) == 1)
-		fake_net_mend();
-	return NULL;
+	return __real_soda_now_ns() + atomic_load(&stood_still_ns);
 }
 
-static void wait_and_exit(void)
-{
-	const struct host_options o = { .fault_timeout_ms = 100 };
-	pthread_t thread;
-	char byte = 0;
-	int ret;
+static sem_t about_to_wait;
 
-	host_start(&o);
-	fake_net_break(-ECONNREFUSED);
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
-	if (pthread_create(&thread, NULL, mend_when_told, NULL) ||
-	    write(about_to_wait[1], &byte, 1) != 1)
-		_exit(2);
-	ret = soda_server_wait(&soda_agent.link.server, soda_now_ns() + 1500000000u, NULL);
-	pthread_join(thread, NULL);
-	_exit(ret != 0);
+static void *waits(void *arg)
+{
+	sem_post(&about_to_wait);
+	*(int *)arg = soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL);
+	return NULL;
 }
 
 /* Who waits for the server has their time also when the process stood still meanwhile. */
 static void wait_of_stopped_process(void **state)
 {
-	char byte = 0;
-	int status;
-	pid_t pid;
+	pthread_t thread;
+	int ret = 1;
 
-	assert_int_equal(pipe(about_to_wait), 0);
-	assert_int_equal(pipe(may_mend), 0);
-	pid = fork();
-	if (!pid)
-		wait_and_exit();
-	assert_int_equal(read(about_to_wait[0], &byte, 1), 1);
-	usleep(200000);
-	assert_int_equal(kill(pid, SIGSTOP), 0);
-	usleep(2500000);
-	assert_int_equal(kill(pid, SIGCONT), 0);
-	usleep(50000);
-	assert_int_equal(write(may_mend[1], &byte, 1), 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-	for (int i = 0; i < 2; i++) {
-		close(about_to_wait[i]);
-		close(may_mend[i]);
-	}
+	host_start(&plain);
+	fake_net_break(-ECONNREFUSED);
+	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	sem_init(&about_to_wait, 0, 0);
+	assert_int_equal(pthread_create(&thread, NULL, waits, &ret), 0);
+	sem_wait(&about_to_wait);
+	usleep(100000);
+	atomic_fetch_add(&stood_still_ns, 120000000000u);
+	usleep(2500000); /* it looks at the clock every two seconds */
+	fake_net_mend();
+	pthread_join(thread, NULL);
+	assert_int_equal(ret, 0);
+	host_stop();
 }
 
 /* A call's connection fails, and the keeper, which is told by another one, waits for the lock. */
