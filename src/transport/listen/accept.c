@@ -152,6 +152,8 @@ static void stranger_add(struct acceptor *a, int fd, const struct sockaddr_stora
 	*(a->newest ? &a->newest->next : &a->oldest) = s;
 	a->newest = s;
 	a->strangers_n++;
+	if (!a->l->local)
+		soda_inet_tune(fd);
 	describe(s, a->l, from);
 }
 

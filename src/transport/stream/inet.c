@@ -63,10 +63,7 @@ static void set(int fd, int level, int name, int value)
 
 void soda_inet_tune(int fd)
 {
-	/*
-	 * BBR paces, and halves the throughput of deep queues on short paths.  Its pacing stays
-	 * with a connection that BBR has begun, whatever is set later: hence before that.
-	 */
+	/* BBR paces, and halves the throughput of deep queues on short paths. */
 	if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5) < 0)
 		setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 	set(fd, IPPROTO_TCP, TCP_NODELAY, 1);

@@ -102,7 +102,6 @@ static int bind_one(const struct addrinfo *a)
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	soda_inet_tune(fd); /* accepted connections inherit all of it */
 	if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
 		return fd;
 	err = errno;
