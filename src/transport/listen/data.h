@@ -39,6 +39,7 @@ struct soda_stream_conn {
 	struct soda_stream_conn *next, *prev; /* of the worker's list */
 	bool closing;			      /* no further receive or send is to start */
 	bool wants_polling;		      /* the last request came from a client that polls */
+	bool same_host;			      /* the client runs on this machine, by TCP */
 	/* the engine's */
 	bool rx_busy, tx_busy;
 	bool watched;	 /* epoll: it is in the set */

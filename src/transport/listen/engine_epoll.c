@@ -32,6 +32,8 @@ static bool recv_some(struct soda_worker *w, struct soda_stream_conn *c)
 		return false;
 	n = recvmsg(c->peer.fd, &c->rx_msg, MSG_DONTWAIT);
 	soda_stream_conn_received(c, n < 0 ? -errno : (int)n);
+	if (n > 0 && c->same_host && soda_home_count(&w->home, 1))
+		soda_home_look(&w->home, soda_home_cpu_of(c->peer.fd));
 	return n > 0;
 }
 

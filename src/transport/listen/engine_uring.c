@@ -149,6 +149,8 @@ static void complete(struct engine *e, const struct io_uring_cqe *cqe)
 		c->rx_busy = false;
 		c->rx_drained = !(cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
 		soda_stream_conn_received(c, cqe->res);
+		if (c->same_host && soda_home_count(&e->w->home, 1))
+			soda_home_look(&e->w->home, soda_home_cpu_of(c->peer.fd));
 		e->polls = c->wants_polling;
 	}
 	go_on(e, c);

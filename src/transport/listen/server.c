@@ -83,6 +83,7 @@ static int start_workers(struct soda_listener *l)
 	l->workers = calloc(l->opt.workers, sizeof(*l->workers));
 	if (!l->workers)
 		return -ENOMEM;
+	soda_homes_init(&l->homes, l->opt.workers);
 	for (unsigned i = 0; i < l->opt.workers; i++) {
 		ret = l->plane->start(l, &l->workers[i]);
 		if (ret < 0)

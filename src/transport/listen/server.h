@@ -18,6 +18,7 @@
 #include <pthread.h>
 
 #include "transport/api/transport_impl.h"
+#include "transport/listen/home.h"
 
 struct soda_peer;
 
@@ -81,6 +82,7 @@ struct soda_listener {
 	void **workers;	  /* the plane's */
 	unsigned workers_n;
 	_Atomic unsigned polling; /* workers that busy-wait at this moment */
+	struct soda_homes homes;  /* of the workers */
 	pthread_mutex_t lock;
 	pthread_cond_t left;	 /* a peer has gone */
 	struct soda_peer *peers; /* guarded by lock */

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/wait.h"
+#include "transport/stream/stream.h"
 
 static void *worker_main(void *arg)
 {
@@ -38,6 +39,7 @@ static int stream_start(struct soda_listener *l, void **worker_p)
 	if (!w)
 		return -ENOMEM;
 	w->listener = l;
+	soda_home_init(&w->home, &l->homes, l->workers_n);
 	pthread_mutex_init(&w->lock, NULL);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC);
 	ret = w->wake_fd < 0 ? errno : pthread_create(&w->thread, NULL, worker_main, w);
@@ -193,6 +195,7 @@ static void hand_over(struct soda_stream_conn *c)
 
 	atomic_fetch_add(&w->load, 1);
 	c->worker = w;
+	c->same_host = soda_inet_same_host(c->peer.fd);
 	pthread_mutex_lock(&w->lock);
 	c->next = w->mailbox;
 	w->mailbox = c;

@@ -23,6 +23,7 @@ struct soda_worker {
 	struct soda_stream_conn *conns;	  /* the worker's own, and so below */
 	struct soda_stream_conn *rung; /* delivered requests, and the daemon has no doorbell yet */
 	struct soda_spin spin;
+	struct soda_home home;
 	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
 };
 

@@ -8,6 +8,7 @@
  *
  * Async-signal-safe after create.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,9 +165,11 @@ static int push(struct client *c)
 		put_request(c, r, c->polling && c->sent + 1 == c->flushed);
 		c->sent++;
 	}
-	if (c->sent != before)
-		soda_queue_publish(&c->q.head->requests_tail, c->sent, &c->q.head->daemon_waits,
-				   c->fd);
+	if (c->sent == before)
+		return ret;
+	atomic_store_explicit(&c->q.head->client_cpu, (uint32_t)(sched_getcpu() + 1),
+			      memory_order_relaxed);
+	soda_queue_publish(&c->q.head->requests_tail, c->sent, &c->q.head->daemon_waits, c->fd);
 	return ret;
 }
 

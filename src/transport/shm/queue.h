@@ -83,6 +83,7 @@ struct soda_queue_head {
 	_Alignas(64) _Atomic uint32_t requests_tail;
 	_Atomic uint32_t events_head;
 	_Atomic uint32_t client_waits; /* set by the client, taken by the daemon */
+	_Atomic uint32_t client_cpu;   /* 1 + where the client last ran; 0: not told */
 	/* the daemon's */
 	_Alignas(64) _Atomic uint32_t events_tail;
 	_Atomic uint32_t daemon_waits; /* set by the daemon, taken by the client */

@@ -37,6 +37,7 @@ struct soda_queue_worker {
 	struct soda_queue_conn *conns, *active;
 	bool polls; /* the last request came from a client that polls */
 	struct soda_spin spin;
+	struct soda_home home;
 };
 
 /* Installing */
@@ -555,6 +556,14 @@ static void look_at_sockets(struct soda_queue_worker *w, int timeout_ms)
 
 /* Requests */
 
+/* Where the client ran when it last sent requests, or -1. It may be nonsense. */
+static int client_cpu(const struct soda_queue_conn *c)
+{
+	uint32_t cpu = atomic_load_explicit(&c->q.head->client_cpu, memory_order_relaxed);
+
+	return cpu && cpu <= CPU_SETSIZE ? (int)cpu - 1 : -1;
+}
+
 /* One look at every active ring. True: something was there. */
 static bool serve_active(struct soda_queue_worker *w)
 {
@@ -573,6 +582,8 @@ static bool serve_active(struct soda_queue_worker *w)
 		} else if (n) {
 			c->rung = found = true;
 			w->polls = c->wants_polling;
+			if (soda_home_count(&w->home, (unsigned)n))
+				soda_home_look(&w->home, client_cpu(c));
 		}
 	}
 	for (struct soda_queue_conn *c = w->active; c && found; c = c->next_active) {
@@ -648,6 +659,7 @@ static int queue_start(struct soda_listener *l, void **worker_p)
 	if (!w)
 		return -ENOMEM;
 	w->listener = l;
+	soda_home_init(&w->home, &l->homes, l->workers_n);
 	pthread_mutex_init(&w->lock, NULL);
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -73,3 +73,22 @@ void soda_inet_tune(int fd)
 	set(fd, IPPROTO_TCP, TCP_KEEPINTVL, SODA_TCP_KEEPALIVE_S);
 	set(fd, IPPROTO_TCP, TCP_KEEPCNT, SODA_TCP_KEEPALIVE_PROBES);
 }
+
+bool soda_inet_same_host(int fd)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} here = { 0 }, there = { 0 };
+	socklen_t here_bytes = sizeof(here), there_bytes = sizeof(there);
+
+	if (getsockname(fd, &here.any, &here_bytes) < 0 ||
+	    getpeername(fd, &there.any, &there_bytes) < 0 ||
+	    here.any.sa_family != there.any.sa_family)
+		return false;
+	if (here.any.sa_family == AF_INET)
+		return here.v4.sin_addr.s_addr == there.v4.sin_addr.s_addr;
+	return here.any.sa_family == AF_INET6 &&
+	       memcmp(&here.v6.sin6_addr, &there.v6.sin6_addr, sizeof(here.v6.sin6_addr)) == 0;
+}

@@ -9,6 +9,7 @@
 #ifndef SODA_STREAM_H
 #define SODA_STREAM_H
 
+#include <stdbool.h>
 #include <sys/socket.h>
 
 #include "transport/api/transport_impl.h"
@@ -87,6 +88,8 @@ void soda_inet_format(const char *prefix, const struct sockaddr *at, unsigned po
 		      size_t bytes);
 /* No Nagle, no pacing congestion control, and a dead peer is noticed. Failures are ignored. */
 void soda_inet_tune(int fd);
+/* Whether both ends of a connected TCP socket have the same address: they are one machine's. */
+bool soda_inet_same_host(int fd);
 
 /* A control connection on a stream that has said HELLO. */
 struct soda_stream_control {
