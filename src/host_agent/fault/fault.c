@@ -59,6 +59,12 @@ static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_t
 	f->counted = true;
 }
 
+/* The chunk is ours. Whether its thread may have stored already what it was about to store. */
+static bool is_late_store(const struct soda_fault *f)
+{
+	return f->store && f->closings && soda_protect_closed_since(f->id, f->closings);
+}
+
 /* ZERO, REMOTE or SHARED becomes FETCHING, ours, with a credit. */
 static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
@@ -75,6 +81,8 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 		soda_buffer_give(&soda_agent.buffer, 1);
 		return SODA_STEP_JOIN;
 	}
+	if (is_late_store(f))
+		f->store = false; /* a thread that still waits for it comes with another fault */
 	/*
 	 * Before the instruction goes on, another thread may evict: this keeps the chunk from it.
 	 */
@@ -113,13 +121,18 @@ static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_f
 /* A store to a write-protected page of a resident chunk. */
 static enum soda_fault_step open_for_store(struct soda_thread *t, struct soda_fault *f, uint32_t w)
 {
-	uint32_t dirty = soda_chunk_state(w) == SODA_CHUNK_DIRTY ? soda_chunk_dirty(w) : 0;
+	bool clean = soda_chunk_state(w) == SODA_CHUNK_CLEAN;
+	uint32_t dirty = clean ? 0 : soda_chunk_dirty(w);
 	bool fetched = w & SODA_CW_AS_FETCHED;
 	uint32_t blocks;
 	int failed;
 
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
+	if (clean && is_late_store(f)) { /* likewise */
+		soda_chunk_settle(chunk(f), SODA_CHUNK_CLEAN, 0, 0, 0);
+		return SODA_STEP_DONE;
+	}
 	count_fault(t, f, SODA_CNT_WP_FAULTS);
 	/* A write-back that failed has made the block dirty again, and left it write-protected. */
 	blocks = dirty >> f->block & 1 ? dirty

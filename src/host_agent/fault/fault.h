@@ -30,6 +30,8 @@ struct soda_fault {
 	bool store;	/* false also where the machine does not tell loads from stores */
 	bool counted;	/* in the statistics */
 	int error;	/* of a FAILED step; negative errno */
+	/* soda_protect_closings() before the handler read it; 0: the thread serves it itself */
+	uint64_t closings;
 	/*
 	 * The signal mask while the thread waits for the server to be UP, and then holds no lock
 	 * and no chunk; NULL: the mask stays as it is.

@@ -21,6 +21,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/pages/mapping.h"
+#include "host_agent/pages/protect.h"
 #include "host_agent/pages/shared.h"
 
 enum { MESSAGES = 16, PENDING_MAX = SODA_THREADS_MAX, FAILED_MAX = 1024, STUCK_NS = 2000000 };
@@ -253,6 +254,22 @@ static void postpone(uint64_t ns)
 }
 
 /*
+ * Whether a page of the chunk, which is not resident, has another mapping, because it could not be
+ * had and the kernel has no UFFDIO_POISON.  Until revive_failed() undoes that no pages can be put
+ * into the chunk: they would end there, with some of the chunk open for stores.
+ */
+static bool has_failing_page(uint32_t id)
+{
+	if (!soda_mapping_any_failing() ||
+	    !is_elsewhere(soda_chunk_state(soda_chunk_load(&soda_agent.table[id]))))
+		return false;
+	for (uint32_t i = 0; i < handler.failed_n; i++)
+		if (handler.failed[i].id == id)
+			return true;
+	return false;
+}
+
+/*
  * Serve the fault as far as possible now; true: it has ended.  The thread may have gone on before:
  * installing the page wakes it, and it may even have freed the object.
  */
@@ -265,6 +282,8 @@ static bool attempt(struct pending *p)
 		return true;
 	}
 	p->joined = false;
+	if (has_failing_page(p->f.id))
+		return too_late(p) && give_up(p, -ETIMEDOUT, false);
 	switch (soda_fault_step(p->t, &p->f)) {
 	case SODA_STEP_DONE:
 		wake(p->page);
@@ -313,7 +332,8 @@ static void retry_pending(void)
 	handler.pending_n = kept;
 }
 
-static void accept_fault(const struct uffd_msg *m)
+/* closings: soda_protect_closings() before it was read. */
+static void accept_fault(const struct uffd_msg *m, uint64_t closings)
 {
 	char *addr = (char *)(uintptr_t)m->arg.pagefault.address;
 	struct pending p = {
@@ -331,6 +351,7 @@ static void accept_fault(const struct uffd_msg *m)
 		wake(p.page);
 		return;
 	}
+	p.f.closings = closings;
 	if (!attempt(&p))
 		handler.pending[handler.pending_n++] = p;
 }
@@ -339,13 +360,14 @@ static void accept_fault(const struct uffd_msg *m)
 static bool read_faults(void)
 {
 	struct uffd_msg m[MESSAGES];
+	uint64_t closings = soda_protect_closings();
 	ssize_t n = handler.pending_n + MESSAGES <= PENDING_MAX
 			    ? read(soda_agent.uffd.fd, m, sizeof(m))
 			    : -1;
 
 	for (ssize_t i = 0; i < n / (ssize_t)sizeof(m[0]); i++)
 		if (m[i].event == UFFD_EVENT_PAGEFAULT)
-			accept_fault(&m[i]);
+			accept_fault(&m[i], closings);
 	return n > 0;
 }
 

@@ -13,6 +13,7 @@
 #include "host_agent/object/region.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/mapping.h"
+#include "host_agent/pages/protect.h"
 
 /*
  * Wait until no other thread, READ or WRITE works on the chunk, then make it BUSY if it is resident
@@ -153,6 +154,7 @@ static int drop_resident(uint32_t id)
 	size_t dropped;
 	int ret;
 
+	soda_protect_close(id);
 	soda_replace_remove(&soda_agent.replacer, id);
 	ret = soda_agent.page_ops->drop(&one, 1, &dropped);
 	if (!ret) {

@@ -316,6 +316,7 @@ static int take(struct outgoing *out, int max)
 	protect_batch(out, n);
 	for (int i = 0; i < n; i++) {
 		out[i].unreadable = false;
+		soda_protect_close(out[i].id);
 		if (check_frozen(&out[i]))
 			continue;
 		out[i].unreadable = atomic_load_explicit(&queue.doubt, memory_order_relaxed) &&

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/object/guess.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
 
 /* Never written, so that the kernel backs it with its zero page.  Not const: a const array would be
@@ -148,7 +149,11 @@ int soda_install_run(struct soda_region *r, const struct soda_install *in, uint3
 	uint32_t opened = guessed	   ? soda_blocks_all()
 			  : in->block >= 0 ? soda_protect_choose(r, 0, (uint32_t)in->block, false)
 					   : 0;
-	bool whole = opened && opened == soda_blocks_all();
+	/*
+	 * Open from the start, in one call; not where a page may have another mapping (mapping.h),
+	 * at which the copy ends, and what is there of the chunk has to go again.
+	 */
+	bool whole = opened && opened == soda_blocks_all() && !soda_mapping_any_failing();
 	bool protect = !whole && !(r->flags & SODA_READ_ONLY);
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
 	int ret = soda_agent.page_ops->copy(soda_chunk_address(in->id), src, bytes, protect);

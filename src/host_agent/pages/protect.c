@@ -11,7 +11,11 @@ enum {
 	SCORE_MAX = 16,
 	SCORE_START = 8,
 	SCORE_SPARSE = 12,
+	CLOSED = 1024, /* chunks whose numbers are the same modulo this share an entry */
 };
+
+/* The closings of all chunks, counted from 1 on; and the number of each chunk's last one. */
+static _Atomic uint64_t closings = 1, closed[CLOSED];
 
 /* sparse_score: 0 means not known yet; above SCORE_SPARSE stores are taken to be sparse. */
 static uint32_t score(const struct soda_region *r)
@@ -96,4 +100,27 @@ int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks)
 		blocks &= ~(((1u << n) - 1) << first);
 	}
 	return 0;
+}
+
+uint64_t soda_protect_closings(void)
+{
+	return atomic_load(&closings);
+}
+
+void soda_protect_close(uint32_t id)
+{
+	_Atomic uint64_t *last = &closed[id % CLOSED];
+	uint64_t number, before;
+
+	if (soda_agent.settings.mode != SODA_MODE_HANDLER)
+		return;
+	number = atomic_fetch_add(&closings, 1) + 1;
+	before = atomic_load(last);
+	while (before < number && !atomic_compare_exchange_weak(last, &before, number))
+		;
+}
+
+bool soda_protect_closed_since(uint32_t id, uint64_t since)
+{
+	return atomic_load(&closed[id % CLOSED]) > since;
 }

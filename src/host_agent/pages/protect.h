@@ -33,4 +33,23 @@ void soda_protect_learn(struct soda_region *r, uint32_t dirty);
  */
 int soda_protect_open(const struct soda_region *r, uint32_t id, uint32_t blocks);
 
+/*
+ * Late store faults, in handler mode.  The handler reads a fault and cannot serve it at once;
+ * another thread brings or opens the page; the fault's thread goes on and stores, and soda_sync()
+ * brings that to the server and says so.  If the handler then served the fault, the chunk would be
+ * dirty with nothing stored since, and would be lost with an agent that has acknowledged, and not
+ * passed on, the same bytes once more.
+ *
+ * closings: how often stores to any chunk have come to an end; never 0.  To be asked before faults
+ * are read.
+ * close: stores to this chunk come to an end: the caller owns it, and will send or discard it.
+ * closed_since: whether soda_protect_close() was called for the chunk, which the caller owns, since
+ * soda_protect_closings() returned `since`.  Seldom true without that, as chunks share entries.
+ *
+ * All AS.
+ */
+uint64_t soda_protect_closings(void);
+void soda_protect_close(uint32_t id);
+bool soda_protect_closed_since(uint32_t id, uint64_t since);
+
 #endif

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "host_agent/fault/fault.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
 #include "unit/fakes/fake_conn.h"
 
@@ -115,6 +117,22 @@ void fake_peer_copy(void *page, const void *src, bool protect)
 	*page_of(page) = PRESENT | (protect ? PROTECTED : 0);
 }
 
+/* Nothing can be read there: soda_mapping_fail() has put another mapping in the page's place. */
+static bool is_covered(const void *page)
+{
+	int p[2];
+	bool is;
+
+	if (!soda_mapping_any_failing())
+		return false;
+	if (pipe(p))
+		fake_fail("pipe: %s", strerror(errno));
+	is = write(p[1], page, 8) < 0;
+	close(p[0]);
+	close(p[1]);
+	return is;
+}
+
 static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 {
 	int ret = 0;
@@ -131,6 +149,11 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 			continue;
 		if (fake_present(to))
 			fake_fail("copy to a page of chunk %u that is there", soda_chunk_of(to));
+		if (is_covered(to)) {
+			fake_page_ops.covered++;
+			ret = -ENOENT;
+			break;
+		}
 		if (fails(&fake_page_ops.copy_fails_in)) {
 			ret = fake_page_ops.error;
 			break;
@@ -142,10 +165,24 @@ static int pager_copy(void *dst, const void *src, size_t bytes, bool protect)
 	return ret;
 }
 
+static void call_on_open(void)
+{
+	void (*fn)(void);
+
+	fake_lock();
+	fn = fake_page_ops.on_open;
+	fake_page_ops.on_open = NULL;
+	fake_unlock();
+	if (fn)
+		fn();
+}
+
 static int pager_protect(void *addr, size_t bytes, bool on)
 {
 	int ret = 0;
 
+	if (!on)
+		call_on_open();
 	fake_lock();
 	check_range("protect", addr, bytes);
 	if (fails(&fake_page_ops.protect_fails_in)) {

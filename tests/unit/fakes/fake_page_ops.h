@@ -5,7 +5,7 @@
  * behind it is ordinary memory.  Each call of a page operation is checked:
  *
  *   copy     to missing pages of chunks that are FETCHING, or BUSY after a drop that failed;
- *            with `peer` others are left
+ *            with `peer` others are left; it ends with ENOENT at one that has another mapping
  *   protect  present pages of chunks that are BUSY or FETCHING
  *   drop     of BUSY chunks only where the server (fake_conn.h) holds the same bytes, or,
  *            for chunks that it has no copy of, where all is zero; of FETCHING ones any
@@ -47,15 +47,17 @@ uint32_t fake_resident(const void *addr, size_t bytes);
 extern struct fake_page_ops {
 	/* counters, guarded by the lock */
 	uint32_t copies, protects, unprotects, drops, dropped_ranges, dropped_chunks, wakes;
+	uint32_t covered; /* copies that ended at a page with another mapping */
 	/* failures to come: after so many more calls (copy, drop: pages), one fails with this
 	   error, and what it has done is done */
 	int64_t copy_fails_in, protect_fails_in, drop_fails_in; /* < 0: never */
 	int error;
 	/* Of one call: what the program wants gone may differ from the server's copy. */
 	bool discarding;
-	bool peer;	      /* somebody else installs pages, too */
-	bool poisons;	      /* as Linux 6.6 and later */
-	const void *poisoned; /* the last page with a mark */
+	void (*on_open)(void); /* once, before pages are made writable, without the lock */
+	bool peer;	       /* somebody else installs pages, too */
+	bool poisons;	       /* as Linux 6.6 and later */
+	const void *poisoned;  /* the last page with a mark */
 } fake_page_ops;
 
 #endif

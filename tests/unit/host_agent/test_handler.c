@@ -13,6 +13,8 @@
 
 #include "base/lock.h"
 #include "host_agent/fault/fault.h"
+#include "host_agent/life/advise.h"
+#include "host_agent/move/sync.h"
 #include "host_agent/pages/mapping.h"
 #include "unit/fakes/host_fixture.h"
 
@@ -46,6 +48,16 @@ static uint32_t wakes(void)
 
 	fake_lock();
 	n = fake_page_ops.wakes;
+	fake_unlock();
+	return n;
+}
+
+static uint32_t copies_covered(void)
+{
+	uint32_t n;
+
+	fake_lock();
+	n = fake_page_ops.covered;
 	fake_unlock();
 	return n;
 }
@@ -98,12 +110,17 @@ static void make_remote(struct soda_region *r, uint32_t first, uint32_t n)
 		host_expect(r, i, SODA_CHUNK_REMOTE);
 }
 
-static void await_sync(struct soda_region *r)
+static void await_sync_of(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	uint64_t end = soda_now_ns() + 30000000000u;
 
-	while (host_sync(r))
+	while (soda_sync_chunks(r->first + first, n))
 		assert_true(soda_now_ns() < end);
+}
+
+static void await_sync(struct soda_region *r)
+{
+	await_sync_of(r, 0, r->chunks);
 }
 
 /* On its way, as another thread has asked for it. */
@@ -246,13 +263,172 @@ static void store_to_left_page(void **state)
 	}
 }
 
+static _Atomic bool handler_waits, handler_goes_on;
+
+static void await_flag(_Atomic bool *flag)
+{
+	uint64_t end = soda_now_ns() + 30000000000u;
+
+	while (!atomic_load(flag)) {
+		if (soda_now_ns() > end)
+			fake_fail("the other thread does not come so far");
+		usleep(100);
+	}
+}
+
+static void hold_handler(void)
+{
+	atomic_store(&handler_waits, true);
+	await_flag(&handler_goes_on);
+}
+
+/* Another thread is changing the resident chunk. */
+static void make_busy(const struct soda_region *r, uint32_t i)
+{
+	uint32_t w = host_word(r, i);
+
+	do
+		assert_int_equal(soda_chunk_state(w), SODA_CHUNK_CLEAN);
+	while (!soda_chunk_begin(&soda_agent.table[r->first + i], &w, SODA_CHUNK_BUSY));
+}
+
+static void end_busy(const struct soda_region *r, uint32_t i)
+{
+	soda_chunk_settle(&soda_agent.table[r->first + i], SODA_CHUNK_CLEAN, 0, 0, 0);
+}
+
+static void discard(struct soda_region *r, uint32_t i)
+{
+	struct soda_why why;
+
+	fake_lock();
+	fake_page_ops.discarding = true;
+	fake_unlock();
+	assert_int_equal(soda_advise_range(r, host_at(r, i, 0), 65536, SODA_DISCARD, &why), 0);
+	fake_lock();
+	fake_page_ops.discarding = false;
+	fake_unlock();
+}
+
+/*
+ * While the handler serves the fault of chunk 0, the thread whose store to chunk 1 it knows already
+ * goes on, as another thread opens the page; what it stores comes to the server, or is discarded.
+ * Then the handler comes to that fault: nothing is stored any more, and the chunk stays clean.
+ */
+static void late_store(void **state)
+{
+	const uint64_t flags = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
+
+	for (int discarded = 0; discarded < 2; discarded++) {
+		struct soda_region *r;
+		uint32_t before;
+
+		start(true, 20000);
+		handler_waits = handler_goes_on = false;
+		r = host_alloc(4 << 16);
+		soda_agent.settings.mode =
+			SODA_MODE_HANDLER; /* behind it: slots stay as they are */
+		host_store(r, 0, 2, 76);
+		host_store(r, 1, 2, 77);
+		await_sync(r);
+		make_busy(r, 0);
+		make_busy(r, 1);
+		before = wakes();
+		begin_access(host_at(r, 0, 2), flags);
+		begin_access(host_at(r, 1, 2), flags);
+		touch(soda_agent.base + soda_agent.bytes - 4096); /* nobody's: it has read both */
+		fake_lock();
+		fake_page_ops.on_open = hold_handler;
+		fake_unlock();
+		end_busy(r, 0);
+		await_flag(&handler_waits);
+		end_busy(r, 1);
+		host_store(r, 1, 2, 78);
+		if (discarded)
+			discard(r, 1);
+		else
+			await_sync_of(r, 1, 1);
+		atomic_store(&handler_goes_on, true);
+		await_wakes(before + 3);
+		host_expect(r, 1, SODA_CHUNK_CLEAN);
+		assert_int_equal(host_load(r, 1, 2), discarded ? 0 : 78);
+		host_check(r);
+		stop();
+	}
+}
+
+/*
+ * On a kernel that has no mark for it a page that could not be had has another mapping for a
+ * moment, at which what comes of its chunk would end.  A fault on another page waits until then.
+ * From here on soda_mapping_any_failing() is true: this stands behind the tests that ask it.
+ */
+static void other_page_waits(void **state)
+{
+	struct soda_region *r;
+
+	start(false, 300);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	host_store(r, 1, 3, 78);
+	make_remote(r, 1, 1);
+	fake_net_hold(true, false);
+	touch(host_at(r, 1, 2)); /* fails in its time */
+	assert_true(soda_mapping_any_failing());
+	fake_net_hold(false, false);
+	touch(host_at(r, 1, 3));
+	assert_int_equal(copies_covered(), 0);
+	assert_int_equal(host_load(r, 1, 3), 78);
+	assert_int_equal(host_load(r, 1, 2), 77);
+	host_check(r);
+	stop();
+}
+
+/* Of the next drop nothing is done. */
+static void refuse_drop(bool on)
+{
+	fake_lock();
+	fake_page_ops.drop_fails_in = on ? 0 : -1;
+	fake_unlock();
+}
+
+/*
+ * Another thread (soda_publish) makes that chunk dirty, and the kernel does not let go of the pages
+ * before the one at which its copy ends: none of them is open for stores.
+ */
+static void half_there_for_store(void **state)
+{
+	struct soda_region *r;
+	int ret;
+
+	start(false, 300);
+	r = host_alloc(4 << 16);
+	host_store(r, 0, 0, 76); /* the first of an object is opened block by block, to learn */
+	host_store(r, 1, 2, 77);
+	do { /* on a busy machine the page may be a missing one again before the thread comes */
+		refuse_drop(false);
+		make_remote(r, 1, 1);
+		fake_net_hold(true, false);
+		touch(host_at(r, 1, 2));
+		fake_net_hold(false, false);
+		refuse_drop(true);
+		ret = soda_fault_dirty(soda_thread_self(), r, r->first + 1);
+	} while (!copies_covered());
+	assert_int_not_equal(ret, 0);
+	host_expect(r, 1, SODA_CHUNK_REMOTE);
+	fake_lock();
+	assert_true(fake_present(host_at(r, 1, 1)));
+	assert_true(fake_protected(host_at(r, 1, 1)));
+	fake_unlock();
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(half_there_in_time),
-		cmocka_unit_test(both_fail),
-		cmocka_unit_test(on_its_way_in_time),
-		cmocka_unit_test(store_to_left_page),
+		cmocka_unit_test(half_there_in_time),	cmocka_unit_test(both_fail),
+		cmocka_unit_test(on_its_way_in_time),	cmocka_unit_test(store_to_left_page),
+		cmocka_unit_test(late_store),		cmocka_unit_test(other_page_waits),
+		cmocka_unit_test(half_there_for_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
