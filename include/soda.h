@@ -152,6 +152,9 @@ struct soda_stats {
 	/* Of files in the store of a DPU agent on this machine, which programs have in common: */
 	uint64_t store_maps; /* chunks that were mapped from there */
 	uint64_t store_asks; /* of them, those that the agent was asked for, ahead of faults too */
+	uint64_t store_bytes_mapped; /* data of store_maps; again each time that it is mapped */
+	uint64_t store_bytes_asked;  /* data of store_asks */
+	uint64_t store_object_bytes; /* of fam_bytes, the objects that are there now */
 };
 
 /*

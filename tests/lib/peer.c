@@ -4,10 +4,17 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/proc.h"
 
 static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_conn **conn_p,
 		      struct soda_wire_welcome *welcome_p)
@@ -193,6 +200,28 @@ uint64_t peer_stat_at(const char *address, const char *name)
 	value = peer_stat(&tool, name);
 	peer_leave(&tool);
 	return value;
+}
+
+uint64_t peer_stat_of(const char *address, const char *name)
+{
+	uint64_t value = peer_stat_at(address, name);
+
+	assert_true(value != UINT64_MAX);
+	return value;
+}
+
+void peer_await_stat(const char *address, const char *name, uint64_t least)
+{
+	for (int i = 0; i < LOOKS && peer_stat_of(address, name) < least; i++)
+		usleep(10000);
+	assert_true(peer_stat_of(address, name) >= least);
+}
+
+void peer_await_none(const char *address, const char *name)
+{
+	for (int i = 0; i < LOOKS && peer_stat_of(address, name); i++)
+		usleep(10000);
+	assert_int_equal(peer_stat_of(address, name), 0);
 }
 
 uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name)

@@ -48,6 +48,11 @@ int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, con
 uint64_t peer_stat(struct peer *peer, const char *name);
 /* The same of the daemon at an address, by a connection of its own; UINT64_MAX, too: no answer. */
 uint64_t peer_stat_at(const char *address, const char *name);
+/* peer_stat_at(); no such number, or no answer, fails the running cmocka test. */
+uint64_t peer_stat_of(const char *address, const char *name);
+/* Await for at most a minute that the number is `least` or more; that it is 0. */
+void peer_await_stat(const char *address, const char *name, uint64_t least);
+void peer_await_none(const char *address, const char *name);
 /* Of a list, the sum of its items' numbers of that name. */
 uint64_t peer_stat_sum(struct peer *peer, const char *list, const char *name);
 

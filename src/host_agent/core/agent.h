@@ -47,10 +47,11 @@ struct soda_agent {
 	uint32_t processors; /* that this process may run on */
 	bool may_poll;	     /* processors > 1, and SODA_POLL is not off */
 
-	struct soda_link link;	       /* to the memory server; synchronised in link.h */
-	struct soda_buffer buffer;     /* synchronised in buffer.h */
-	struct soda_replacer replacer; /* synchronised in replace.h */
-	_Atomic uint64_t fam_bytes;    /* span of all objects; changed with api_lock */
+	struct soda_link link;		     /* to the memory server; synchronised in link.h */
+	struct soda_buffer buffer;	     /* synchronised in buffer.h */
+	struct soda_replacer replacer;	     /* synchronised in replace.h */
+	_Atomic uint64_t fam_bytes;	     /* span of all objects; changed with api_lock */
+	_Atomic uint64_t store_object_bytes; /* of it, in the node's store: pages/shared.c */
 	_Atomic uint64_t metadata_bytes;
 	_Atomic uint32_t reconnects;
 };

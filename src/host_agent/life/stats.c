@@ -86,6 +86,9 @@ static const struct {
 	COUNTER(stalled_ns, STALLED_NS),
 	COUNTER(store_maps, STORE_MAPS),
 	COUNTER(store_asks, STORE_ASKS),
+	COUNTER(store_bytes_mapped, STORE_BYTES_MAPPED),
+	COUNTER(store_bytes_asked, STORE_BYTES_ASKED),
+	OTHER(store_object_bytes),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -107,6 +110,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.fault_p99_ns = soda_threads_percentile_ns(99),
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
+		.store_object_bytes = soda_agent.store_object_bytes,
 	};
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i].counter >= 0)

@@ -149,6 +149,7 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	int ret;
 
 	soda_count(t, SODA_CNT_STORE_ASKS, 1);
+	soda_count(t, SODA_CNT_STORE_BYTES_ASKED, q->bytes);
 	if (data)
 		count_fetch(t, &q->in, q->bytes);
 	ret = soda_shared_arrived(t, r, q->in.id, data, q->in.ahead);

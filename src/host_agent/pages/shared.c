@@ -123,6 +123,7 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 		ret = map_parts(r, s);
 	if (!ret) {
 		r->shared = s;
+		atomic_fetch_add(&soda_agent.store_object_bytes, r->span);
 		return 0;
 	}
 	snprintf(why->text, sizeof(why->text), "the node's store cannot be mapped: %s",
@@ -177,6 +178,7 @@ static void close_memory(struct soda_region *r)
 	soda_shared_close(&r->shared->memory);
 	unmap_map(r->shared);
 	r->shared = NULL;
+	atomic_fetch_sub(&soda_agent.store_object_bytes, r->span);
 }
 
 int soda_shared_detach(struct soda_region *r)
@@ -260,8 +262,10 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 			drop(addr, bytes);
 		return -ENOENT;
 	}
-	if (!ret)
+	if (!ret) {
 		soda_count(t, SODA_CNT_STORE_MAPS, 1);
+		soda_count(t, SODA_CNT_STORE_BYTES_MAPPED, bytes);
+	}
 	return told_by(ret);
 }
 

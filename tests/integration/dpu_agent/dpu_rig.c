@@ -53,18 +53,3 @@ void rig_down(struct rig *r, int agent_status)
 	unlink(path);
 	rmdir(r->dir);
 }
-
-uint64_t rig_stat(const char *address, const char *name)
-{
-	uint64_t value = peer_stat_at(address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
-void rig_await_stat(const char *address, const char *name, uint64_t least)
-{
-	for (int i = 0; i < LOOKS && rig_stat(address, name) < least; i++)
-		usleep(10000);
-	assert_true(rig_stat(address, name) >= least);
-}

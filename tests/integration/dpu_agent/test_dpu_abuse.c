@@ -76,17 +76,7 @@ static void down(void)
 
 static uint64_t stat_of(const char *name)
 {
-	uint64_t value = peer_stat_at(agent.address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
-static void await_stat(const char *name, uint64_t least)
-{
-	for (int i = 0; i < LOOKS && stat_of(name) < least; i++)
-		usleep(10000);
-	assert_true(stat_of(name) >= least);
+	return peer_stat_of(agent.address, name);
 }
 
 /* By hand */
@@ -218,7 +208,7 @@ static void check_ends(const uint8_t *out, size_t n)
 
 	raw_send(fd, out, n);
 	assert_closed(fd);
-	await_stat("peers_rejected", ++refused);
+	peer_await_stat(agent.address, "peers_rejected", ++refused);
 	assert_works();
 }
 
@@ -282,16 +272,16 @@ static void halves(void)
 
 	raw_send(fd, out, put_hello(out, bad.welcome.secret, bad.epoch) / 2);
 	close(fd);
-	await_stat("peers_rejected", ++refused);
+	peer_await_stat(agent.address, "peers_rejected", ++refused);
 	fd = bad_data();
 	raw_send(fd, out, put_read(out, (struct soda_wire_read){ 8, 0, 1, 4096, 0 }) - 5);
 	close(fd);
-	await_stat("peers_rejected", ++refused);
+	peer_await_stat(agent.address, "peers_rejected", ++refused);
 	memset(out, 0x55, sizeof(out));
 	fd = bad_data();
 	raw_send(fd, out, put_write(out, (struct soda_wire_write){ 8, 0, UNIT }) + UNIT / 2);
 	close(fd);
-	await_stat("peers_rejected", ++refused);
+	peer_await_stat(agent.address, "peers_rejected", ++refused);
 	assert_works();
 	assert_int_equal(peer_read(&bad, &bad_mr, 0, back, UNIT), 0);
 	for (int i = 0; i < UNIT; i++)
@@ -381,7 +371,7 @@ static void test_ten_thousand_silent(void **state)
 	assert_int_equal(peer_call(&late, SODA_MSG_SYNC, 7), -EINVAL);
 	peer_leave(&late);
 	if (n == SILENT)
-		await_stat("peers_rejected", SILENT / 2);
+		peer_await_stat(agent.address, "peers_rejected", SILENT / 2);
 	for (size_t i = 0; i < n; i++)
 		close(fds[i]);
 	free(fds);

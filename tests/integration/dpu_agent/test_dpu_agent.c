@@ -64,10 +64,10 @@ static void test_read_after_write(void **state)
 			check_all(&p, &mr, round);
 		}
 		assert_int_equal(peer_call(&p, SODA_MSG_SYNC, 7), 0);
-		assert_true(rig_stat(r.server_address, "bytes_written") >= BYTES);
+		assert_true(peer_stat_of(r.server_address, "bytes_written") >= BYTES);
 		/* the same client, past the agent: its epochs there are higher */
 		peer_vanish(&p);
-		rig_await_stat(r.server_address, "clients", 1);
+		peer_await_stat(r.server_address, "clients", 1);
 		assert_int_equal(peer_return(&direct, r.server_address, &p.welcome, 1ull << 32), 0);
 		assert_int_equal(direct.welcome.known, 1);
 		check_all(&direct, &mr, 7);
@@ -137,9 +137,9 @@ static void test_aggregation(void **state)
 		}
 		assert_memory_equal(back, buf, BYTES);
 	}
-	assert_true(rig_stat(r.agent_address, "reads_merged") > 0);
-	assert_int_equal(rig_stat(r.agent_address, "copied_bytes"), 0);
-	assert_int_equal(rig_stat(r.agent_address, "client_read_bytes"), 10 * BYTES);
+	assert_true(peer_stat_of(r.agent_address, "reads_merged") > 0);
+	assert_int_equal(peer_stat_of(r.agent_address, "copied_bytes"), 0);
+	assert_int_equal(peer_stat_of(r.agent_address, "client_read_bytes"), 10 * BYTES);
 	soda_conn_close(conn);
 	peer_leave(&p);
 	rig_down(&r, 0);
@@ -232,7 +232,7 @@ static void test_server_restarts(void **state)
 	server_forget(&r.server);
 	/* a read ends with the connection, never with an answer */
 	assert_true(peer_read(&p, &mr, 0, back, UNIT) == -ECONNRESET ||
-		    rig_stat(r.agent_address, "reads_owned") > 0);
+		    peer_stat_of(r.agent_address, "reads_owned") > 0);
 	peer_vanish(&p);
 	rig_start_server(&r, address);
 	for (unsigned i = 0; i < LOOKS && ret < 0; i++) {
@@ -265,7 +265,7 @@ static void test_loss_is_told(void **state)
 	kill(r.server.pid, SIGSTOP);
 	write_all(&p, &mr, 1); /* acknowledged all the same */
 	check_all(&p, &mr, 1); /* and read */
-	assert_true(rig_stat(r.agent_address, "writes_accepted") == UNITS);
+	assert_true(peer_stat_of(r.agent_address, "writes_accepted") == UNITS);
 	assert_true(peer_call(&p, SODA_MSG_SYNC, 7) < 0);
 	server_kill(&r.server);
 	server_forget(&r.server);
@@ -303,7 +303,7 @@ static void test_bad_requests(void **state)
 		memset(buf, 1, 4096);
 		readable = mr;
 		assert_int_equal(peer_read(&p, &readable, 0, back, UNIT), 0);
-		assert_true(rig_stat(r.agent_address, "requests_bad") >= 5);
+		assert_true(peer_stat_of(r.agent_address, "requests_bad") >= 5);
 		check_all(&p, &mr, 2);
 		peer_leave(&q);
 		peer_leave(&p);
@@ -337,7 +337,7 @@ static void test_discard(void **state)
 			assert_int_equal(peer_read(&p, &mr, 0, back, UNIT), 0);
 			assert_memory_equal(back, buf, UNIT);
 		}
-		assert_int_equal(rig_stat(r.server_address, "bytes_discarded"),
+		assert_int_equal(peer_stat_of(r.server_address, "bytes_discarded"),
 				 4 * (BYTES - 2 * UNIT));
 		write_all(&p, &mr, 7);
 		check_all(&p, &mr, 7);
@@ -423,7 +423,7 @@ static void test_room_in_order(void **state)
 	     at += PIECE) /* the agent's while the server stands still */
 		assert_int_equal(peer_write(&p, &mr, at, buf + at, PIECE), 0);
 	post_reads(second, &mr, BYTES, PIECES);
-	rig_await_stat(r.agent_address, "server_bytes_under_way", BYTES);
+	peer_await_stat(r.agent_address, "server_bytes_under_way", BYTES);
 	post_reads(first, &mr, 2 * BYTES, 1);
 	post_reads(first, &mr, 0, PIECES);
 	for (int i = 0; i < LOOKS && !reads_queued(&r); i++)

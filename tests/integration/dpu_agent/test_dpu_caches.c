@@ -27,18 +27,7 @@ static void up(const char *options)
 
 static uint64_t stat_of(const char *name)
 {
-	uint64_t value = peer_stat_at(world.address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
-/* A client is gone a moment after its process. */
-static void await_none(const char *name)
-{
-	for (int i = 0; i < LOOKS && stat_of(name); i++)
-		usleep(10000);
-	assert_int_equal(stat_of(name), 0);
+	return peer_stat_of(world.address, name);
 }
 
 static void begin(void)
@@ -109,7 +98,7 @@ static void test_stores_are_never_hidden(void **state)
 		expect_passes(child_stores, &seed);
 		assert_true(stat_of("cache_hits") > 0);
 		assert_true(stat_of("cache_writes") > 0);
-		await_none("cache_entries"); /* gone with their client */
+		peer_await_none(world.address, "cache_entries"); /* gone with their client */
 		world_close(&world);
 	}
 }
@@ -397,7 +386,7 @@ static void test_static_range(void **state)
 		unsetenv("SODA_TEST_AGENT_SHM");
 		trial_run(&t, &out);
 		expect_quiet_success(&out);
-		await_none("static_used_bytes");
+		peer_await_none(world.address, "static_used_bytes");
 		world_close(&world);
 	}
 }
@@ -419,7 +408,7 @@ static void test_static_over_capacity(void **state)
 	up("--static-bytes=4M");
 	expect_passes(child_too_much, NULL);
 	assert_int_equal(stat_of("static_refused"), 1);
-	await_none("static_used_bytes");
+	peer_await_none(world.address, "static_used_bytes");
 	world_close(&world);
 	up("--static=no");
 	world_close(&world);

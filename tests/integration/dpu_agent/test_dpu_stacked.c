@@ -57,22 +57,14 @@ static void up(const char *node, bool shm, const char *dpu)
 	atomic_store(over, 0);
 }
 
-static uint64_t ask(const char *address, const char *name)
-{
-	uint64_t value = peer_stat_at(address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
 static uint64_t of_node(const char *name)
 {
-	return ask(world.address, name);
+	return peer_stat_of(world.address, name);
 }
 
 static uint64_t of_dpu(const char *name)
 {
-	return ask(world.below_address, name);
+	return peer_stat_of(world.below_address, name);
 }
 
 /* Of the clients that the agent has. */

@@ -62,25 +62,9 @@ static void up(const char *store)
 	atomic_store(ready, 0);
 }
 
-static uint64_t ask(const char *address, const char *name)
-{
-	uint64_t value = peer_stat_at(address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
 static uint64_t stat_of(const char *name)
 {
-	return ask(world.address, name);
-}
-
-/* A program that has ended is gone here a moment later. */
-static void await_none(const char *name)
-{
-	for (int i = 0; i < LOOKS && stat_of(name); i++)
-		usleep(10000);
-	assert_int_equal(stat_of(name), 0);
+	return peer_stat_of(world.address, name);
 }
 
 /* Programs */
@@ -90,6 +74,7 @@ struct job {
 	int file;
 	int programs, rounds; /* rounds 0: until it is over */
 	bool in_order;
+	bool counted;	    /* nothing goes wrong: what it has mapped is what it has read */
 	size_t keep;	    /* chunks, from the file's first on, that go into the static cache */
 	size_t chunks_most; /* at the end the store's memory may have so many; 0: any number */
 	unsigned kill_ms;   /* so long after they have met the first is killed; 0: it is not */
@@ -182,6 +167,24 @@ static void keep(const struct job *job, const uint64_t *data)
 		CHECK(!advise(data, 0, job->keep, SODA_STATIC_CACHE), "%s", soda_last_error());
 }
 
+/* What soda_get_stats() says of the store. */
+static void check_stats(const struct job *job)
+{
+	struct soda_stats s = stats_now();
+
+	CHECK(s.store_maps > 0, "the file is not in the store");
+	CHECK_EQ(s.store_object_bytes, (words_of(job->file) * 8 + 4095) / 4096 * 4096);
+	CHECK(s.store_bytes_mapped <= s.store_maps * CHUNK, "%llu bytes",
+	      (unsigned long long)s.store_bytes_mapped);
+	CHECK(s.store_bytes_asked <= s.store_asks * CHUNK, "%llu bytes",
+	      (unsigned long long)s.store_bytes_asked);
+	if (!job->counted)
+		return;
+	CHECK(s.store_bytes_mapped >= words_of(job->file) * 8, "%llu bytes",
+	      (unsigned long long)s.store_bytes_mapped);
+	CHECK_EQ(s.bytes_fetched, 0);
+}
+
 static void read_all(const struct job *job, unsigned number)
 {
 	struct dice dice = { .state = 77 + number };
@@ -195,11 +198,12 @@ static void read_all(const struct job *job, unsigned number)
 			check_chunk(data, job->file, job->in_order ? i : dice_roll(&dice) % n, 3);
 	for (size_t i = 0; i < n; i++)
 		check_chunk(data, job->file, i, 3);
-	CHECK(stats_now().store_maps > 0, "the file is not in the store");
+	check_stats(job);
 	if (job->chunks_most)
 		CHECK(memory_of(DATA_FD) <= job->chunks_most * CHUNK, "%zu bytes are in memory",
 		      memory_of(DATA_FD));
 	soda_free((void *)(uintptr_t)data);
+	CHECK_EQ(stats_now().store_object_bytes, 0);
 	CHECK_EQ(soda_shutdown(), 0);
 }
 
@@ -238,6 +242,7 @@ static void test_one_copy(void **state)
 		struct job job = { .mode = modes[i % 2],
 				   .programs = 2,
 				   .rounds = 1,
+				   .counted = true,
 				   .in_order = i / 2,
 				   .run = read_all };
 
@@ -247,9 +252,9 @@ static void test_one_copy(void **state)
 		assert_int_equal(stat_of("store_evictions"), 0);
 		assert_int_equal(stat_of("net_demand_bytes"),
 				 (words_of(0) * 8 + 4095) / 4096 * 4096);
-		assert_int_equal(ask(world.server_address, "bytes_read"),
+		assert_int_equal(peer_stat_of(world.server_address, "bytes_read"),
 				 stat_of("net_demand_bytes"));
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -311,7 +316,7 @@ static void test_published(void **state)
 			assert_true(stat_of("store_evictions") >= LARGE - 256);
 		else
 			assert_int_equal(stat_of("store_fills"), SMALL);
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -332,7 +337,7 @@ static void test_eviction(void **state)
 		assert_true(stat_of("store_evictions") >= LARGE - 256);
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
 		assert_int_equal(stat_of("store_fills_failed"), 0);
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -352,8 +357,8 @@ static void test_a_program_is_killed(void **state)
 
 		up("16M");
 		expect_passes(child_team, &job);
-		await_none("store_members");
-		await_none("store_pinned_bytes");
+		peer_await_none(world.address, "store_members");
+		peer_await_none(world.address, "store_pinned_bytes");
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
 		world_close(&world);
 	}
@@ -524,7 +529,7 @@ static void test_static_range(void **state)
 		assert_in_range(stat_of("net_preload_bytes"), KEPT * CHUNK, 2 * KEPT * CHUNK);
 		assert_int_equal(stat_of("store_pins_refused"), 1);
 		assert_int_equal(stat_of("static_ranges"), 0);
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		assert_int_equal(stat_of("store_pins"), 0);
 		assert_int_equal(stat_of("store_pinned_bytes"), 0);
 		world_close(&world);
@@ -560,14 +565,14 @@ static void test_read_ahead(void **state)
 		assert_int_equal(stat_of("store_fills"), SMALL);
 		assert_int_equal(stat_of("net_demand_bytes") + stat_of("net_prefetch_bytes"),
 				 stat_of("store_filled_bytes"));
-		assert_int_equal(ask(world.server_address, "bytes_read"),
+		assert_int_equal(peer_stat_of(world.server_address, "bytes_read"),
 				 stat_of("store_filled_bytes"));
 		assert_true(stat_of("store_ahead") > 0);
 		assert_int_equal(stat_of("store_ahead_bytes"), stat_of("net_prefetch_bytes"));
 		assert_int_equal(stat_of("store_ahead_used_bytes"), stat_of("store_ahead_bytes"));
 		assert_int_equal(stat_of("store_useless"), 0);
 		assert_int_equal(stat_of("cache_fills"), 0); /* nothing beside the store */
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -590,7 +595,7 @@ static void test_read_ahead_has_a_budget(void **state)
 		assert_true(stat_of("store_useless_bytes") <= asked * 3 / 100 + 8 * (256 << 10));
 		assert_int_equal(stat_of("store_fills_failed"), 0);
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -833,7 +838,7 @@ static void test_forks(void **state)
 
 		up("16M");
 		expect_passes(child_forks, &job);
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }
@@ -975,7 +980,7 @@ static void test_soda_run(void **state)
 		expect_passes(child_team, &job);
 		assert_int_equal(stat_of("store_objects"), 1);
 		assert_int_equal(stat_of("store_fills"), (words_of(0) * 8 + 16383) / 16384);
-		await_none("store_members");
+		peer_await_none(world.address, "store_members");
 		world_close(&world);
 	}
 }

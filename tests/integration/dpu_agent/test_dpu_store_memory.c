@@ -145,18 +145,7 @@ static void down(void)
 
 static uint64_t stat_of(const char *name)
 {
-	uint64_t value = peer_stat_at(world.address, name);
-
-	assert_true(value != UINT64_MAX);
-	return value;
-}
-
-/* A program that has ended is gone here a moment later. */
-static void await_none(const char *name)
-{
-	for (int i = 0; i < LOOKS && stat_of(name); i++)
-		usleep(10000);
-	assert_int_equal(stat_of(name), 0);
+	return peer_stat_of(world.address, name);
 }
 
 /* The agent, in its log. */
@@ -259,7 +248,7 @@ static void test_the_agent_pays(void **state)
 	need_groups();
 	up_in_group("64M");
 	expect_passes(child_team, &job);
-	await_none("store_members");
+	peer_await_none(world.address, "store_members");
 	paid = shmem_of(&agents);
 	assert_int_equal(stat_of("store_used_bytes"), FILE_BYTES);
 	assert_in_range(paid, FILE_BYTES - SLACK, FILE_BYTES + SLACK);

@@ -189,6 +189,19 @@ static void test_sort(void **state)
 	assert_memory_equal(ui.order, ((int[]){ 3, 2, 1, 0 }), sizeof(int[4]));
 }
 
+/* The row of a counter, of the kind of target that has these; NULL: there is none. */
+static const struct soda_top_row *row_of(const char *counters, const char *expr)
+{
+	const struct soda_top_view *view;
+
+	given(NULL, counters, 1);
+	view = soda_top_view_of(pair.now.counters);
+	for (size_t row = 0; row < view->rows_n; row++)
+		if (view->rows[row].expr && !strcmp(view->rows[row].expr, expr))
+			return &view->rows[row];
+	return NULL;
+}
+
 /* Every row of every kind of target has a value, a place and an explanation. */
 static void test_views(void **state)
 {
@@ -214,6 +227,10 @@ static void test_views(void **state)
 				assert_non_null(at->whole);
 		}
 	}
+	/* what a program has in the node's store, and the store */
+	assert_non_null(row_of("{\"faults\": 1}", "store_bytes_mapped"));
+	assert_non_null(row_of("{\"faults\": 1}", "store_object_bytes"));
+	assert_non_null(row_of("{\"net_demand\": 1}", "store_used_bytes"));
 	given(NULL, "{}", 1);
 	assert_int_equal(soda_top_view_of(pair.now.counters)->rows_n, 0);
 	given(NULL, "{\"x\": 1}", 1);
