@@ -85,6 +85,7 @@ static void run(void *arg)
 	if (plan.agent)
 		sim_fate_boot(SIM_AGENT);
 	sim_join(sim_spawn(SIM_HOST, "main", host_main, NULL));
+	sim_net_check();
 }
 
 static void one_seed(uint64_t seed)

@@ -69,8 +69,10 @@ struct pipe {
 	struct queue asked, answered; /* to the server, to the client */
 	bool lost;		      /* nothing arrives */
 	bool half;		      /* the server has closed it: it sends no more answers */
+	bool orphan;		      /* its client was killed before the welcome came */
 	uint64_t held_until;
-	struct sim_conn *conn;	/* NULL: the client has closed it, or is gone */
+	uint64_t welcome_by;	/* the client waits so long for its welcome, and has no conn yet */
+	struct sim_conn *conn;	/* NULL: not yet, or the client has closed it, or is gone */
 	int error;		/* the client knows that it has ended */
 	struct soda_peer *peer; /* NULL: the server has none, or has no more */
 	struct soda_wire_hello hello;
@@ -255,10 +257,13 @@ static void put_back(struct queue *q, struct message *m)
 	q->first = m;
 }
 
-/* Somebody took it for whole, and nothing came. */
+/*
+ * Somebody takes it for whole, and nothing comes: a client, or a server that has made a client
+ * which nobody knows of, and that counts for --max-clients.
+ */
 static bool is_silent(const struct pipe *p)
 {
-	return p->lost && p->conn && !p->error;
+	return p->lost && (p->conn ? !p->error : p->orphan && p->peer);
 }
 
 uint64_t sim_net_silent_until(void)
@@ -630,6 +635,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	p->to = called(rest);
 	p->number = ++net.number;
 	p->conn_kind = opt->kind;
+	p->welcome_by = deadline;
 	queue_init(&p->asked);
 	queue_init(&p->answered);
 	soda_wire_put_hello(text, hello);
@@ -1163,7 +1169,7 @@ static void given_up(void *arg)
 	sim_note("connection %u is given up by the kernel", p->number);
 	if (is_silent(p))
 		net.silence_ended = sim_now();
-	p->lost = false;
+	p->lost = p->orphan = false;
 	queue_clear(&p->asked);
 	queue_clear(&p->answered);
 	if (p->peer)
@@ -1260,7 +1266,9 @@ void sim_net_kill(enum sim_process p, bool silently)
 {
 	net.listening[p] = NULL;
 	for (struct pipe *at = net.pipes; at; at = at->next) {
-		if (at->from == p && at->conn) {
+		/* no conn and no error: it was waiting for its welcome */
+		if (at->from == p && (at->conn || !at->error)) {
+			at->orphan = !at->conn && at->peer;
 			at->conn = NULL;
 			at->error = -ECONNABORTED;
 			if (silently)
@@ -1277,6 +1285,15 @@ void sim_net_kill(enum sim_process p, bool silently)
 		else
 			send_end(at, true);
 	}
+}
+
+void sim_net_check(void)
+{
+	for (const struct pipe *p = net.pipes; p; p = p->next)
+		if (p->peer && !p->conn && !p->error && sim_now() > p->welcome_by + SIM_S)
+			sim_fail("the simulation is wrong: the client of connection %u (%s to %s) "
+				 "has gone while it was connecting, and nobody has told the server",
+				 p->number, names[p->from], names[p->to]);
 }
 
 void sim_net_continue(enum sim_process p)

@@ -32,7 +32,9 @@ extern bool sim_net_local;
 void sim_net_delay(uint64_t ns, uint64_t jitter_ns);
 /* Break one connection, which the seed chooses, between them. False: there is none. */
 bool sim_net_break(enum sim_process client, enum sim_process server, enum sim_break how);
-/* Until then a client waited for a peer of which nothing comes any more: SIM_NEVER, it does so now.
+/*
+ * Until then a client waited for a peer of which nothing comes any more, or a server kept a client
+ * that was killed before its welcome came: SIM_NEVER, one does so now.
  */
 uint64_t sim_net_silent_until(void);
 /* What is sent between them waits from now on (or goes on); connecting, too. */
@@ -43,6 +45,11 @@ bool sim_net_delay_one(enum sim_process client, enum sim_process server, uint64_
 void sim_net_refuse_reads(unsigned of_1000);
 /* The process is gone: others hear of it (or do not), who connects is refused. */
 void sim_net_kill(enum sim_process p, bool silently);
+/*
+ * At the end, when no process stands still: whoever has a connection is connected to somebody, or
+ * will hear that it has ended.
+ */
+void sim_net_check(void);
 /* The process goes on after a stop. */
 void sim_net_continue(enum sim_process p);
 /* What the host was told by whoever welcomed its last control connection. */

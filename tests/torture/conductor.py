@@ -129,7 +129,8 @@ class Run:
         os.mkdir(self.path('export'))
         for name, bytes_, id_ in (('ro', self.plan['file_bytes'], 1), ('rw', plans.FILE_BYTES, 2)):
             self.make_file(name, bytes_, id_)
-        gone = self.plan['end'] == 'kill' or self.plan['readers']  # some go without a word
+        # some go without a word, or their last one is lost: the first agent does not look at a connection that is idle
+        gone = self.plan['end'] == 'kill' or self.plan['readers'] or self.plan['below'] is not None
         grace = {'expired': '1s'}.get(self.plan['character'], '8s' if gone else '60s')
         self.server = stage.Daemon('server', 'src/mem_server/soda-mem-server',
                                    ['--capacity', '320M', '--export', self.path('export'),
@@ -141,6 +142,12 @@ class Run:
         if way.startswith('agent'):
             link = self.proxy.link(host, self.server.address)
             self.links['server'] = link
+            if self.plan['below'] is not None:
+                self.below = stage.Daemon('below', 'src/dpu_agent/soda-dpu-agent',
+                                          ['--server', link.address, *self.plan['below']], host, self.folder)
+                self.below.start()
+                link = self.proxy.link(host, self.below.address)
+                self.links['below'] = link
             self.agent = stage.Daemon('agent', 'src/dpu_agent/soda-dpu-agent',
                                       ['--server', link.address, *self.plan['agent']],
                                       'shm://' + self.path('a.sock') if way == 'agent-shm' else host,
@@ -198,10 +205,10 @@ class Run:
     # Faults
 
     def daemon(self, name):
-        return {'server': self.server, 'agent': self.agent}[name]
+        return {'server': self.server, 'agent': self.agent, 'below': self.below}[name]
 
     def daemons(self):
-        return [d for d in (self.agent, self.server) if d]
+        return [d for d in (self.agent, self.below, self.server) if d]
 
     def process(self, name):
         if name.startswith('reader '):
@@ -382,7 +389,7 @@ class Run:
     def judge_logs(self):
         # one that begins in the middle of faults may say what it could not have at once
         quiet = ['program', *(reader.name for reader in self.readers if reader.lives == 1)]
-        for name in ('program', 'server', 'agent', *(reader.name for reader in self.readers)):
+        for name in ('program', 'server', 'agent', 'below', *(reader.name for reader in self.readers)):
             if not os.path.exists(self.path(name + '.log')):
                 continue
             with open(self.path(name + '.log'), errors='replace') as f:
@@ -465,7 +472,7 @@ class Run:
     def carry_out(self):
         """None, or what was wrong."""
         self.started = time.monotonic()
-        self.agent = self.server = self.left = None
+        self.agent = self.below = self.server = self.left = None
         try:
             self.open()
             self.play()

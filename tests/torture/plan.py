@@ -176,11 +176,34 @@ def share(p):
                                 {'do': 'kill reader', 'reader': who, 'ms': outage(dice), 'after_ms': 20}]
 
 
+def agent_fault(dice):
+    """One of the second agent, or of what is between the two: nothing may be lost by it, nor be seen."""
+    do = dice.choice(['kill below', 'kill below', 'stop below', 'cut', 'cut one', 'hold and cut', 'refuse'])
+    f = {'do': do, 'ms': outage(dice)}
+    if not do.endswith('below'):
+        f['link'] = 'below'
+    return f
+
+
+def stack(p):
+    """A part of the seeds with an agent has a second one between that and the server.  A stream of its own,
+    as above."""
+    dice = random.Random(f'{p["seed"]}, two agents')
+    if not p['way'].startswith('agent') or dice.random() < 0.7:
+        return
+    p['below'] = ['--timeout', '60s', '--grace', '60s']
+    p['below'] += dice.choice([[], [], ['--base'], ['--async=no'], ['--dynamic=no'], ['--write-budget', '4M']])
+    for event in p['events']:
+        if dice.random() < 0.6:
+            event['faults'].append(agent_fault(dice))
+
+
 def plan(seed, planted=None):
     p = make(seed)
-    p.update(readers=[], file_bytes=FILE_BYTES)
+    p.update(readers=[], file_bytes=FILE_BYTES, below=None)
     if not planted:
         share(p)
+        stack(p)
         return p
     p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
     p['events'] = p['events'][:1]
