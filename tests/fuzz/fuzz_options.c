@@ -44,7 +44,7 @@ static void read_file(const struct soda_conf *conf, const struct fuzz_input *in,
 /* --help and its like, however short: they print a page and end the program. */
 static bool exits(const char *arg)
 {
-	static const char *const pages[] = { "--help", "--version", "--man" };
+	static const char *const pages[] = { "--help", "--version", "--man", "--.table" };
 	size_t n = strcspn(arg, "=");
 
 	for (size_t i = 0; i < sizeof(pages) / sizeof(*pages); i++)

@@ -11,6 +11,7 @@ static const struct command {
 	const char *help;
 } commands[] = {
 	{ "bench", soda_command_bench, "measure page faults and start-up" },
+	{ "doctor", soda_command_doctor, "check what this machine has of what SODA needs" },
 	{ "eval", soda_command_eval, "run the paper's evaluation on this machine" },
 	{ "graph", soda_command_graph, "generate, convert and describe graphs" },
 	{ "report", soda_command_report, "make pages and tables from results" },
@@ -26,7 +27,8 @@ static const char description[] =
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
 	"bench heap allocation, soda bench node what a store for the node saves, soda bench "
 	"start the time to the first fault, soda bench transport the transports by themselves, "
-	"soda eval graph applications in every mode, soda graph generates, converts and "
+	"soda eval graph applications in every mode, soda doctor checks what this machine has of "
+	"what SODA needs, soda graph generates, converts and "
 	"describes graphs, soda report makes pages and tables of results, soda run runs a "
 	"program that knows nothing of SODA, soda stat shows the counters of a running program "
 	"or of a memory server, soda top watches several of them live. Each "
@@ -55,7 +57,7 @@ static int print_man(void)
 			    ".BR soda\\-bench\\-heap (1),\n"
 			    ".BR soda\\-bench\\-node (1),\n"
 			    ".BR soda\\-bench\\-start (1),\n.BR soda\\-bench\\-transport (1),\n"
-			    ".BR soda\\-eval (1),\n"
+			    ".BR soda\\-doctor (1),\n.BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
 			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-report (1),\n.BR soda\\-run "
 			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-top (1),\n.BR "

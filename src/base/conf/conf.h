@@ -31,7 +31,8 @@ struct soda_option {
 	const char *arg;	    /* "SIZE", for --help */
 	const char *def;	    /* default, as text; NULL: none (NULL, 0) */
 	uint64_t min, max;	    /* of numbers, of bytes of a string; max 0: no limit */
-	const char *const *choices; /* NULL-terminated, for SODA_OPT_CHOICE */
+	const char *const *choices; /* NULL-terminated: of SODA_OPT_CHOICE all that there are, of
+				       others words that a shell offers */
 	int allow_off;	  /* "off" is accepted, and stored as UINT32_MAX (uint32_t types) */
 	const char *help; /* one or two sentences */
 };
@@ -63,7 +64,7 @@ int soda_conf_file(const struct soda_conf *conf, const char *path, void *values,
 		   struct soda_conf_error *err);
 /*
  * Flags by getopt_long: --help and --version print and exit 0; --man prints the
- * man page (build time).  *first_p: index of the first positional argument in
+ * man page, --.table the table (build time).  *first_p: index of the first positional argument in
  * argv.  Stops at the first positional argument.
  */
 int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *values, int *first_p,
@@ -82,6 +83,12 @@ void soda_conf_free(const struct soda_conf *conf, void *values);
 /* Print --help, and the man page in roff. */
 void soda_conf_help(const struct soda_conf *conf, FILE *out);
 void soda_conf_man(const struct soda_conf *conf, FILE *out);
+/*
+ * Print the table for tools/completion, which makes of it what shells offer: lines of fields that
+ * tabs separate, "program", its name, positional arguments and summary; for each option "option",
+ * its name, letter, type, argument, choices with commas between them, and help.
+ */
+void soda_conf_table(const struct soda_conf *conf, FILE *out);
 
 /* "4G" -> bytes; powers of 1024; K M G T, optional B or iB. 0, -EINVAL, -ERANGE. */
 int soda_parse_size(const char *text, uint64_t *bytes_p);

@@ -12,6 +12,7 @@ enum { /* beside the options' own values, which are their index + FIRST_OPTION *
        VAL_HELP = 256,
        VAL_VERSION,
        VAL_MAN,
+       VAL_TABLE,
        FIRST_OPTION,
 };
 
@@ -35,7 +36,7 @@ static int create(const struct soda_conf *conf, struct flags *flags)
 	char *letter;
 
 	*flags = (struct flags){ .conf = conf };
-	flags->longs = calloc(n + 4, sizeof(*flags->longs));
+	flags->longs = calloc(n + 5, sizeof(*flags->longs));
 	flags->shorts = calloc(2 * n + 4, 1);
 	flags->seen = calloc(n + 1, sizeof(*flags->seen));
 	if (!flags->longs || !flags->shorts || !flags->seen) {
@@ -59,7 +60,9 @@ static int create(const struct soda_conf *conf, struct flags *flags)
 	}
 	flags->longs[at++] = (struct option){ "help", no_argument, NULL, VAL_HELP };
 	flags->longs[at++] = (struct option){ "version", no_argument, NULL, VAL_VERSION };
-	flags->longs[at] = (struct option){ "man", no_argument, NULL, VAL_MAN };
+	flags->longs[at++] = (struct option){ "man", no_argument, NULL, VAL_MAN };
+	/* no word, so that no abbreviation of an option becomes ambiguous by it */
+	flags->longs[at] = (struct option){ ".table", no_argument, NULL, VAL_TABLE };
 	return 0;
 }
 
@@ -79,6 +82,8 @@ static void print_and_exit(const struct soda_conf *conf, int val)
 		printf("%s %s\n", conf->program, SODA_VERSION);
 	else if (val == VAL_MAN)
 		soda_conf_man(conf, stdout);
+	else if (val == VAL_TABLE)
+		soda_conf_table(conf, stdout);
 	else
 		soda_conf_help(conf, stdout);
 	exit(fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS);
@@ -124,7 +129,8 @@ int soda_conf_flags(const struct soda_conf *conf, int argc, char **argv, void *v
 	optind = 0; /* glibc: start anew, because this may be the second reading */
 	opterr = 0;
 	while (!r && (val = getopt_long(argc, argv, flags.shorts, flags.longs, NULL)) != -1) {
-		if (val == VAL_HELP || val == VAL_VERSION || val == VAL_MAN || val == 'h')
+		if (val == VAL_HELP || val == VAL_VERSION || val == VAL_MAN || val == VAL_TABLE ||
+		    val == 'h')
 			print_and_exit(conf, val);
 		else if (val == '?' || val == ':')
 			r = complain(val, argv, err);

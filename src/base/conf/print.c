@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prints the option table as --help, and as a man page in roff (man macros). */
+/* Prints the option table as --help, as a man page in roff (man macros), and for tools/completion.
+ */
 #include "base/conf/conf.h"
 
 #include <ctype.h>
@@ -185,4 +186,42 @@ void soda_conf_man(const struct soda_conf *conf, FILE *out)
 	fputs(".TP\n\\fB\\-\\-version\\fR\nPrint the version and exit.\n", out);
 	if (conf->epilogue)
 		fputs(conf->epilogue, out);
+}
+
+/* A field of the table: a tab or the end of a line would end it. */
+static void print_field(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		putc(*text == '\t' || *text == '\n' ? ' ' : *text, out);
+}
+
+static void print_choices(FILE *out, const struct soda_option *opt)
+{
+	for (size_t i = 0; opt->choices && opt->choices[i]; i++) {
+		fputs(i ? "," : "", out);
+		print_field(out, opt->choices[i]);
+	}
+}
+
+void soda_conf_table(const struct soda_conf *conf, FILE *out)
+{
+	static const char *const types[] = {
+		[SODA_OPT_STRING] = "string", [SODA_OPT_LIST] = "list",
+		[SODA_OPT_SIZE] = "size",     [SODA_OPT_TIME_MS] = "time",
+		[SODA_OPT_UINT] = "number",   [SODA_OPT_CHOICE] = "choice",
+		[SODA_OPT_BOOL] = "flag",
+	};
+
+	fprintf(out, "program\t%s\t%s\t", conf->program, conf->args);
+	print_field(out, conf->summary);
+	for (size_t i = 0; i < conf->options_n; i++) {
+		const struct soda_option *opt = &conf->options[i];
+
+		fprintf(out, "\noption\t%s\t%.1s\t%s\t%s\t", opt->name, &opt->letter,
+			types[opt->type], opt->arg ? opt->arg : "");
+		print_choices(out, opt);
+		putc('\t', out);
+		print_field(out, opt->help);
+	}
+	putc('\n', out);
 }

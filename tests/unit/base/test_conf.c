@@ -376,6 +376,29 @@ static void check_print(void **state)
 	free(text);
 }
 
+/* What shells are told: each line has its fields, whatever is in them. */
+static void check_table(void **state)
+{
+	static const char *const lines[] = {
+		"program\tprog\t[FILE]\ttry the options\n",
+		"\noption\tname\tn\tstring\t\t\tA name.\n",
+		"\noption\tlisten\t\tlist\tADDRESS\t\tAddresses.\n",
+		"\noption\tsize\ts\tsize\tSIZE\t\t.A size",
+		"\noption\tcolor\t\tchoice\t\tred,green\tA color.\n",
+		"\noption\tloud\t\tflag\t\t\tA switch.\n",
+	};
+	char *text = NULL;
+	size_t bytes = 0;
+	FILE *out = open_memstream(&text, &bytes);
+
+	soda_conf_table(&conf, out);
+	fclose(out);
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+		if (!strstr(text, lines[i]))
+			fail_msg("no line %s in %s", lines[i], text);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -385,6 +408,7 @@ int main(void)
 		cmocka_unit_test(check_environment), cmocka_unit_test(check_flags),
 		cmocka_unit_test(check_bad_flags),   cmocka_unit_test(check_file),
 		cmocka_unit_test(check_bad_files),   cmocka_unit_test(check_print),
+		cmocka_unit_test(check_table),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

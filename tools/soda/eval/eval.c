@@ -51,10 +51,12 @@ static const struct soda_option option_table[] = {
 		       "Several, separated by commas, or the option again. Default: "
 		       "rmat:24:290000000, with --quick rmat:18:4000000."),
 	OPTION("apps", 'a', LIST, apps, .arg = "LIST", .def = "bfs,pagerank,radii,bc,components",
+	       .choices = soda_eval_app_names,
 	       .help = "Applications of soda-ligra: these, kcore, mis, triangle, bellman-ford."),
 	OPTION("modes", 'm', LIST, modes, .arg = "LIST",
 	       .def = "ssd,ssd+readahead,ssd+advice,memserver,base,agg,async,static,dynamic,agg+"
 		      "async,store,all",
+	       .choices = soda_eval_mode_names,
 	       .help = "What is compared; dram, which says what the others may have, is always "
 		       "there."),
 	OPTION("repeat", 'r', UINT, repeat, .arg = "N", .def = "3", .min = 1, .max = 1000,
