@@ -97,6 +97,13 @@ enum {
 	SODA_DPU_LEAVING_LOOK_MS = 5, /* and looks so often */
 	SODA_DPU_AWAIT_LOOK_MS = 100, /* waits for the server are cut into such pieces */
 
+	SODA_MOVE_GETTERS = 2,	  /* threads that fetch programs' data for movement */
+	SODA_MOVE_AWAIT_MS = 250, /* a call that waits for a ticket or a step waits so long */
+	SODA_MOVE_BUFFERS = 16,	  /* named buffers of one client */
+	SODA_MOVE_LISTS_BYTES = 64 << 20, /* of memory for lists of pieces, of all clients */
+	SODA_MOVE_CALL_MS = 30000,	  /* libsoda-move waits so long for the answer to a call */
+	SODA_MOVE_GOODBYE_MS = 1000,	  /* and for that to its last one */
+
 	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for the server */
 	SODA_DPU_LOSSES_MAX = 1024, /* clients whose data the agent knows to have lost */
 

@@ -105,7 +105,11 @@ enum soda_status {
 	SODA_ST_NOTSUP = 14,   /* ENOTSUP */
 	SODA_ST_PERM = 15,     /* EPERM */
 	SODA_ST_EXIST = 16,    /* EEXIST */
-	SODA_ST_MAX = 16,
+	SODA_ST_FAULT = 17,    /* EFAULT */
+	SODA_ST_CANCELED = 18, /* ECANCELED */
+	SODA_ST_PIPE = 19,     /* EPIPE; in a notice of movement alone */
+	SODA_ST_TOOBIG = 20,   /* E2BIG */
+	SODA_ST_MAX = 20,
 };
 
 /* Both directions; an unknown value maps to EPROTO or SODA_ST_IO. err is positive. */

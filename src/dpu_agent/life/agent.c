@@ -38,6 +38,8 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0);
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_paging_start(&dpu->paging, &dpu->sessions, workers, cpus);
+	if (ret == 0 && opt->move_bytes)
+		ret = soda_movement_start(&dpu->movement, &dpu->sessions, opt->move_bytes);
 	return ret < 0 ? ret : soda_keeper_start(&dpu->sessions);
 }
 
@@ -45,6 +47,7 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 {
 	soda_paging_drain(&dpu->paging);
 	soda_keeper_stop(&dpu->sessions, patience_ms);
+	soda_movement_stop(&dpu->movement); /* its threads may have sessions' last references */
 	soda_paging_stop(&dpu->paging);
 	return dpu->sessions.lost;
 }

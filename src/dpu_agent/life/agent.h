@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "daemon/metrics.h"
+#include "dpu_agent/movement/movement.h"
 #include "dpu_agent/paging/paging.h"
 #include "dpu_agent/session/session.h"
 #include "transport/api/service.h"
@@ -15,7 +16,8 @@ struct soda_dpu {
 	uint32_t id; /* random; soda_wire_welcome.agent for clients that have lost nothing */
 	uint64_t started_ns;
 	struct soda_sessions sessions;
-	struct soda_paging paging; /* the first service */
+	struct soda_paging paging;     /* the first service */
+	struct soda_movement movement; /* the second, where it has memory */
 };
 
 extern const struct soda_service soda_dpu_service;

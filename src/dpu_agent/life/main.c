@@ -15,35 +15,35 @@ static struct soda_dpu the_agent;
 static struct soda_dpu_options opt; /* soda_daemon_run() sets it before start */
 
 /*
- * Whether the machine, and the agent's memory cgroup, can ever hold --store.  A cgroup that is full
- * gets no error: the kernel ends a process of it, most likely the agent, under all programs that
- * use it.  So a store that can never fit is refused now.  What others have taken at the moment may
- * come back: that is a warning.
+ * Whether the machine, and the agent's memory cgroup, can ever hold what an option gives.  A cgroup
+ * that is full gets no error: the kernel ends a process of it, most likely the agent, under all
+ * programs that use it.  So what can never fit is refused now.  What others have taken at the
+ * moment may come back: that is a warning.
  */
-static int check_store(const struct soda_nodes *nodes)
+static int check_memory(const struct soda_nodes *nodes, const char *option, uint64_t bytes)
 {
 	uint64_t total = soda_host_memory_total(), limit = soda_host_memory_limit(), left;
 	char wanted[16], has[16];
 
-	soda_format_size(opt.store_bytes, wanted);
-	if (opt.store_bytes > limit) {
-		soda_log_error("--store %s is more than the %s that the agent's memory cgroup may "
-			       "have, and the kernel would end the agent there: choose a smaller "
-			       "--store, or raise the cgroup's limit",
-			       wanted, soda_format_size(limit, has));
+	soda_format_size(bytes, wanted);
+	if (bytes > limit) {
+		soda_log_error("%s %s is more than the %s that the agent's memory cgroup may have,"
+			       " and the kernel would end the agent there: choose a smaller %s, or"
+			       " raise the cgroup's limit",
+			       option, wanted, soda_format_size(limit, has), option);
 		return -EINVAL;
 	}
-	if (total && opt.store_bytes > total) {
-		soda_log_error("--store %s is more than the machine's memory of %s: choose a "
-			       "smaller one",
-			       wanted, soda_format_size(total, has));
+	if (total && bytes > total) {
+		soda_log_error(
+			"%s %s is more than the machine's memory of %s: choose a smaller one",
+			option, wanted, soda_format_size(total, has));
 		return -EINVAL;
 	}
 	left = soda_host_memory_available(nodes);
-	if (left && opt.store_bytes > left)
-		soda_log_warning("--store %s is more than the %s that is left for the agent now: "
-				 "unless others give memory back, the kernel may end the agent",
-				 wanted, soda_format_size(left, has));
+	if (left && bytes > left)
+		soda_log_warning("%s %s is more than the %s that is left for the agent now: unless"
+				 " others give memory back, the kernel may end the agent",
+				 option, wanted, soda_format_size(left, has));
 	return 0;
 }
 
@@ -55,7 +55,9 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		soda_log_error("cannot use the NUMA nodes of --numa-node: %s", soda_strerror(ret));
 		return ret;
 	}
-	ret = check_store(nodes);
+	ret = check_memory(nodes, "--store", opt.store_bytes);
+	if (ret == 0)
+		ret = check_memory(nodes, "--move-memory", opt.move_bytes);
 	if (ret < 0)
 		return ret;
 	ret = soda_dpu_start(self, &opt);

@@ -143,6 +143,14 @@ static const struct soda_option options[] = {
 		  " it; the agent's memory cgroup pays for it. More than that may ever have, or "
 		  "than the"
 		  " machine has, is refused. 0: each program has copies of its own." },
+	{ .name = "move-memory",
+	  .env = ENV "MOVE_MEMORY",
+	  .type = SODA_OPT_SIZE,
+	  AT(move_bytes),
+	  .arg = "SIZE",
+	  .def = "0",
+	  .help = "Memory for buffers that programs fill and others read, by soda_move(3). Each"
+		  " buffer's is taken when it is reserved. 0: there are none." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,
@@ -288,7 +296,8 @@ static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	"host$ soda\\-dpu\\-agent \\-\\-server tcp://192.168.100.2:7002 \\-\\-store 8G \\-\\-listen"
 	" shm:///run/soda.sock\n"
 	"host$ SODA_DPU=shm:///run/soda.sock ./program\n.fi\n.RE\n"
-	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_sync (3)\n";
+	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_move (3),\n.BR "
+	"soda_sync (3)\n";
 
 const struct soda_conf soda_dpu_conf = {
 	.program = "soda-dpu-agent",

@@ -162,6 +162,14 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 		   struct soda_why *why);
 
 /*
+ * The same; and *fd_p is a descriptor that came with the answer, the caller's to close, or -1: none
+ * came, or none can (only on one machine).
+ */
+int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+		      int timeout_ms, struct soda_why *why);
+
+/*
  * SODA_MSG_OPEN, and make the region reachable.  *mr_p is filled; undo with
  * soda_conn_unmap_region (after SODA_MSG_CLOSE or the loss of the connection).
  * Errors of soda_conn_call, -ENOMEM.

@@ -156,11 +156,6 @@ static inline uint64_t soda_dirty_bytes(uint64_t region_bytes)
 	return (units + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
 }
 
-/* As soda_conn_call; *fd_p is the caller's, or -1. */
-int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
-		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
-		      int timeout_ms, struct soda_why *why);
-
 /* Entries of a ring that holds `depth` requests: a power of two. */
 static inline uint32_t soda_ring_entries(uint32_t depth)
 {

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SODA: a DPU agent fetches data from a program, and places it for others to read.
+ *
+ * A producer names a buffer in the agent's memory, and hands over lists of pieces of its own
+ * memory; each list becomes a step of that buffer, with a number.  The call returns at once,
+ * whatever the size.  Consumers, any processes that may read the buffer, wait for the next step and
+ * read it.
+ *
+ *   producer                                          consumer
+ *   soda_move_connect("shm:///run/soda.sock", &m)     soda_move_open("shm:///run/soda.sock",
+ *   soda_move_reserve(m, "heat", &how, &buffer)                      "heat", 10000, &reader)
+ *   loop: soda_move(buffer, pieces, n, &ticket)       loop: soda_move_next(reader, after, ...,
+ *         ... compute, elsewhere ...                                      &step)
+ *         soda_move_wait(ticket, -1, NULL)                  ... step.data, step.bytes ...
+ *   soda_move_disconnect(m)                                 soda_move_release(reader, &step)
+ *                                                     soda_move_close(reader)
+ *
+ * The agent must have memory for this: soda-dpu-agent --move-memory SIZE.  Link with libsoda-move;
+ * neither soda_init() nor libsoda is needed.
+ *
+ * How the data come.  From a producer on the agent's machine, connected by shm, the agent reads the
+ * memory itself, where both have the same user and the kernel lets it (process_vm_readv(2)).
+ * Otherwise a thread of this library reads and sends it, which costs the producer's processors the
+ * copy; soda_move_way() says which.
+ *
+ * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone
+ * where they succeed.  After a failure soda_move_last_error() has a sentence for the calling
+ * thread.  Sizes are in bytes, times in milliseconds.  No function may be called from a signal
+ * handler or from the child of a fork (there: -ENOTSUP); else from any thread, unless it says
+ * otherwise.
+ *
+ * A lost connection is final: every function of that mover or reader returns -ENOTCONN from then
+ * on, and it is left to close it and to connect anew.  The steps before it may have been shown or
+ * not; no step is ever shown in part.
+ */
+#ifndef SODA_MOVE_H
+#define SODA_MOVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef SODA_API
+#define SODA_API __attribute__((visibility("default")))
+#endif
+
+struct soda_mover;	 /* a producer's connection to an agent */
+struct soda_move_buffer; /* a buffer that it has reserved */
+struct soda_move_ticket; /* a list of pieces that was handed over */
+struct soda_move_reader; /* a consumer's connection, to one buffer */
+
+#define SODA_MOVE_NAME_MAX 255u	   /* bytes of a name */
+#define SODA_MOVE_COPIES_MAX 64u   /* of a buffer */
+#define SODA_MOVE_PIECES_MAX 1024u /* of a list */
+#define SODA_MOVE_TICKETS_MAX 64u  /* of a mover, that have not been waited for */
+
+/* struct soda_move_reserve.flags: a step that a consumer has not passed is not replaced. */
+#define SODA_MOVE_KEEP 0x1u
+
+/* What soda_move_reserve() takes. Zero it, then set what is wanted. */
+struct soda_move_reserve {
+	uint64_t bytes;	   /* of each step */
+	unsigned copies;   /* steps that the agent has memory for; 0: 2; at most COPIES_MAX */
+	unsigned mode;	   /* who may read: 0400 the user, 0040 the group, 0004 others; 0: 0400 */
+	unsigned flags;	   /* SODA_MOVE_KEEP */
+	unsigned reserved; /* zero */
+};
+
+/*
+ * A piece: `count` elements of `bytes` bytes each, which begin `stride` bytes apart from `from` on,
+ * and lie without gaps from `offset` on in the step.  count 0 or 1: one, and stride is not looked
+ * at.  from NULL: bytes * count bytes of the value `fill`.  What no piece covers is zeros.
+ */
+struct soda_move_piece {
+	const void *from;
+	uint64_t bytes;
+	uint64_t stride;
+	uint64_t count;
+	uint64_t offset;
+	unsigned fill;	   /* 0 to 255 */
+	unsigned reserved; /* zero */
+};
+
+enum soda_move_way {
+	SODA_MOVE_READS = 1,  /* the agent reads the producer's memory */
+	SODA_MOVE_STREAM = 2, /* this library sends it */
+};
+
+/* Producers */
+
+/*
+ * Connect to an agent, tcp://HOST:PORT or shm:///PATH; NULL: what SODA_DPU says.  *mover_p is the
+ * caller's, until soda_move_disconnect().  Starts a thread.  -EINVAL: no such address; -ENOTSUP:
+ * the agent has no memory for this (--move-memory), or knows nothing of it; -ECONNREFUSED,
+ * -ENOENT, -ETIMEDOUT...: not there; -EPERM: the agent does not serve this user; -ENOMEM.
+ */
+SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p);
+/*
+ * End the mover: its buffers, and its tickets, which must not be used any more, whatever their
+ * state.  What the agent has not shown by then it never shows.  The memory of all pieces may be
+ * reused.  May take a second. No other call with this mover may be under way. NULL: nothing.
+ */
+SODA_API void soda_move_disconnect(struct soda_mover *mover);
+/* enum soda_move_way */
+SODA_API int soda_move_way(const struct soda_mover *mover);
+
+/*
+ * Reserve a buffer by a name of printable characters of ASCII, without a space.  Waits for the
+ * agent, which takes all memory, bytes * copies, now.  *buffer_p lives until soda_move_end() or the
+ * mover's end.  -EINVAL: no such name, size, mode or flag; -EEXIST: the name is in use; -ENOSPC:
+ * over the agent's --move-memory; -EPERM: connected by tcp, and the mode does not let others read;
+ * -EBUSY: too many buffers; -ENOMEM; -ENOTCONN.
+ */
+SODA_API int soda_move_reserve(struct soda_mover *mover, const char *name,
+			       const struct soda_move_reserve *how,
+			       struct soda_move_buffer **buffer_p);
+/*
+ * End the buffer, after the lists that were handed over before.  Consumers that have it open read
+ * what is complete, then they are told; the name is free. *buffer is gone. 0, -ENOTCONN.
+ */
+SODA_API int soda_move_end(struct soda_move_buffer *buffer);
+
+/*
+ * Hand over n pieces, to become the buffer's next step.  Returns at once.  The list is copied; the
+ * memory that it names must stay as it is until the ticket has ended, or the step's content is that
+ * of various moments.  Lists of one mover are fetched in the order of these calls.  Memory that
+ * cannot be read is -EFAULT of the ticket; so is, for now, memory of SODA's own objects that is not
+ * resident.
+ *
+ * *ticket_p is for soda_move_test() or _wait(), by one thread at a time.  ticket_p NULL: nobody
+ * will ask.  -EINVAL: no pieces, one without bytes, sizes that overflow, pieces that overlap in the
+ * step; -E2BIG: more than PIECES_MAX; -EFBIG: a piece ends behind the buffer; -EAGAIN: TICKETS_MAX
+ * tickets have not ended yet: wait for one; -ENOMEM; -ENOTCONN.
+ */
+SODA_API int soda_move(struct soda_move_buffer *buffer, const struct soda_move_piece *pieces,
+		       size_t n, struct soda_move_ticket **ticket_p);
+/*
+ * Whether the ticket has ended.  -EINPROGRESS: not that is known here; the agent is asked.  Every
+ * other result is how it has ended, and the ticket is gone: 0: the step is complete, and *step_p
+ * (may be NULL) its number; -EFAULT: a piece could not be read; -ENOSPC: no copy was free (held by
+ * consumers, or kept for them); -ECANCELED; -EPIPE: the buffer was ended before; -ENOTCONN: the
+ * connection was lost; -ENOMEM; -EIO.
+ */
+SODA_API int soda_move_test(struct soda_move_ticket *ticket, uint64_t *step_p);
+/* The same, after at most timeout_ms; < 0: no limit but the connection's end. */
+SODA_API int soda_move_wait(struct soda_move_ticket *ticket, int timeout_ms, uint64_t *step_p);
+/*
+ * Ask that the ticket's step be not shown.  Does not wait; the ticket ends, with -ECANCELED or as
+ * it would have.  0, or -EALREADY: it has ended.
+ */
+SODA_API int soda_move_cancel(struct soda_move_ticket *ticket);
+
+/* Consumers */
+
+/*
+ * A complete step. data is readable, and stays as it is, until soda_move_release() or _close(); by
+ * shm it is the agent's memory, mapped; else a copy.
+ */
+struct soda_move_step {
+	uint64_t number; /* from 1, one more for each of the buffer's steps */
+	uint64_t bytes;
+	const void *data;
+};
+
+/*
+ * Connect to an agent, as soda_move_connect(), and open a buffer there; one that is reserved within
+ * timeout_ms (< 0: no limit) is waited for.  -ENOENT: there is none of this name; -EACCES: its mode
+ * does not let this user read; the errors of soda_move_connect().
+ */
+SODA_API int soda_move_open(const char *agent, const char *name, int timeout_ms,
+			    struct soda_move_reader **reader_p);
+/*
+ * The oldest complete step that the agent still has with a number above `after`; waited for for at
+ * most timeout_ms (< 0: no limit).  A producer that is faster than its consumers replaces steps
+ * that nobody has: so step_p->number may leap.  It is not replaced before soda_move_release(),
+ * and counts against the buffer's copies.  -ETIMEDOUT: none came; -EPIPE: the producer has ended,
+ * and none is left; -EBUSY: the reader holds this step already; -ENOMEM; -ENOTCONN.  One thread at
+ * a time for a reader.
+ */
+SODA_API int soda_move_next(struct soda_move_reader *reader, uint64_t after, int timeout_ms,
+			    struct soda_move_step *step_p);
+/* Give a step of soda_move_next() back. 0; -EINVAL: the reader does not hold it; -ENOTCONN. */
+SODA_API int soda_move_release(struct soda_move_reader *reader, const struct soda_move_step *step);
+/* End the reader, and give back the steps that it holds. NULL: nothing. */
+SODA_API void soda_move_close(struct soda_move_reader *reader);
+
+/* The calling thread's last failure here, or "". Valid until its next call of a soda_move function.
+ */
+SODA_API const char *soda_move_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/movement/buffers.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/wait.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+enum { MODES = 0444, DEFAULT_COPIES = 2, DEFAULT_MODE = 0400 };
+
+static int __attribute__((format(printf, 3, 4)))
+refuse(struct soda_why *why, int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(why->text, sizeof(why->text), fmt, args);
+	va_end(args);
+	return err;
+}
+
+void soda_buffers_init(struct soda_buffers *all, uint64_t budget)
+{
+	*all = (struct soda_buffers){ .budget = budget };
+	pthread_mutex_init(&all->lock, NULL);
+	soda_cond_init(&all->changed);
+}
+
+void soda_buffers_destroy(struct soda_buffers *all)
+{
+	assert(!all->list && !all->reserved);
+	pthread_cond_destroy(&all->changed);
+	pthread_mutex_destroy(&all->lock);
+}
+
+/* Memory */
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+	return (bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
+}
+
+static void unmake_copy(struct soda_copy *c, uint64_t bytes)
+{
+	if (c->memory)
+		munmap(c->memory, whole_pages(bytes));
+	if (c->fd >= 0)
+		close(c->fd);
+}
+
+/*
+ * All pages are taken now, so that no later store is SIGBUS.  The agent's mapping is made before
+ * the seal that forbids writable ones.
+ */
+static int make_copy(struct soda_copy *c, uint64_t bytes, struct soda_why *why)
+{
+	uint64_t size = whole_pages(bytes);
+	void *memory;
+	int ret;
+
+	*c = (struct soda_copy){ .fd = memfd_create("soda-move", MFD_CLOEXEC | MFD_ALLOW_SEALING) };
+	if (c->fd < 0)
+		return refuse(why, -ENOMEM, "the agent has no memory file more: %s",
+			      soda_strerror(errno));
+	do
+		ret = fallocate(c->fd, 0, 0, (off_t)size);
+	while (ret < 0 && errno == EINTR);
+	if (ret < 0)
+		return refuse(why, -ENOMEM, "the agent's machine has no memory for it: %s",
+			      soda_strerror(errno));
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
+	if (memory == MAP_FAILED)
+		return refuse(why, -ENOMEM, "the agent cannot map it: %s", soda_strerror(errno));
+	c->memory = memory;
+	if (fcntl(c->fd, F_ADD_SEALS,
+		  F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return refuse(why, -ENOTSUP,
+			      "the agent's kernel cannot seal memory against writing (Linux 5.1)");
+	return 0;
+}
+
+static void unmake(struct soda_buffer *b)
+{
+	for (unsigned i = 0; i < b->copies_n; i++)
+		unmake_copy(&b->copies[i], b->bytes);
+	free(b->copies);
+	free(b);
+}
+
+static int make_copies(struct soda_buffer *b, unsigned n, struct soda_why *why)
+{
+	int ret = 0;
+
+	b->copies = calloc(n, sizeof(*b->copies));
+	if (!b->copies)
+		return refuse(why, -ENOMEM, "the agent has no memory for it");
+	while (ret == 0 && b->copies_n < n)
+		ret = make_copy(&b->copies[b->copies_n++], b->bytes, why);
+	return ret;
+}
+
+/* Reserving */
+
+static struct soda_buffer *find_locked(struct soda_buffers *all, const char *name,
+				       size_t name_bytes)
+{
+	struct soda_buffer *b = all->list;
+
+	while (b && (strlen(b->name) != name_bytes || memcmp(b->name, name, name_bytes)))
+		b = b->next;
+	return b;
+}
+
+static int check_ask(const struct soda_wire_move_reserve *ask, const char *name, size_t name_bytes,
+		     const struct soda_peer_info *owner, struct soda_why *why)
+{
+	if (!soda_wire_move_name_ok(name, name_bytes))
+		return refuse(why, -EINVAL,
+			      "a buffer's name has 1 to %u printable characters of ASCII, and no "
+			      "space",
+			      SODA_WIRE_MAX_NAME);
+	if (!ask->bytes || ask->bytes > SODA_MOVE_BYTES_MAX || ask->copies > SODA_MOVE_COPIES)
+		return refuse(why, -EINVAL, "a buffer has 1 to %llu bytes, and at most %d copies",
+			      SODA_MOVE_BYTES_MAX, SODA_MOVE_COPIES);
+	if (ask->mode & ~(uint32_t)MODES || ask->flags & ~SODA_WIRE_MOVE_KEEP)
+		return refuse(why, -EINVAL, "mode %#o, flags %#x: not known", ask->mode,
+			      ask->flags);
+	if (!owner->local && !(ask->mode & 0004))
+		return refuse(
+			why, -EPERM,
+			"who connects over the network is not known by a user, so that nobody "
+			"could read this: let others read (0004), or connect by shm");
+	return 0;
+}
+
+/* Count the memory, and take the name by a buffer without copies: others find it in use. */
+static int enter(struct soda_buffers *all, struct soda_buffer *b, uint64_t bytes,
+		 struct soda_why *why)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&all->lock);
+	if (find_locked(all, b->name, strlen(b->name)))
+		ret = refuse(why, -EEXIST, "another buffer has the name %.100s", b->name);
+	else if (bytes > all->budget - all->reserved)
+		ret = refuse(why, -ENOSPC,
+			     "%" PRIu64 " bytes are asked for, and %" PRIu64
+			     " of the agent's %" PRIu64 " are free (--move-memory)",
+			     bytes, all->budget - all->reserved, all->budget);
+	if (ret == 0) {
+		all->reserved += bytes;
+		b->next = all->list;
+		all->list = b;
+		all->n++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+static void unlink_locked(struct soda_buffers *all, struct soda_buffer *b)
+{
+	struct soda_buffer **at = &all->list;
+
+	while (*at != b)
+		at = &(*at)->next;
+	*at = b->next;
+	all->n--;
+}
+
+static uint64_t reserved_bytes(const struct soda_wire_move_reserve *ask)
+{
+	/* at most 2^40 * 64 */
+	return whole_pages(ask->bytes) * (ask->copies ? ask->copies : DEFAULT_COPIES);
+}
+
+int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_reserve *ask,
+			const char *name, size_t name_bytes, const struct soda_peer_info *owner,
+			struct soda_buffer **buffer_p, struct soda_why *why)
+{
+	unsigned copies = ask->copies ? ask->copies : DEFAULT_COPIES;
+	uint64_t bytes;
+	struct soda_buffer *b;
+	int ret = check_ask(ask, name, name_bytes, owner, why);
+
+	if (ret < 0)
+		return ret;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return refuse(why, -ENOMEM, "the agent has no memory for it");
+	bytes = reserved_bytes(ask);
+	*b = (struct soda_buffer){ .bytes = ask->bytes,
+				   .mode = ask->mode ? ask->mode : DEFAULT_MODE,
+				   .keep = ask->flags & SODA_WIRE_MOVE_KEEP,
+				   .known = owner->local,
+				   .uid = owner->uid,
+				   .gid = owner->gid };
+	memcpy(b->name, name, name_bytes);
+	ret = enter(all, b, bytes, why);
+	if (ret < 0) {
+		free(b);
+		return ret;
+	}
+	ret = make_copies(b, copies, why); /* without the lock: it may take long */
+	pthread_mutex_lock(&all->lock);
+	if (ret < 0) {
+		unlink_locked(all, b);
+		all->reserved -= bytes;
+	} else {
+		b->refs = 1;
+		b->named = true;
+		pthread_cond_broadcast(&all->changed);
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (ret < 0) {
+		unmake(b);
+		return ret;
+	}
+	*buffer_p = b;
+	return 0;
+}
+
+/* Give a reference back, with the lock held, which is let go; the last one frees the buffer. */
+static void put_unlock(struct soda_buffers *all, struct soda_buffer *b)
+{
+	bool last = --b->refs == 0;
+
+	if (last)
+		all->reserved -= whole_pages(b->bytes) * b->copies_n;
+	pthread_mutex_unlock(&all->lock);
+	if (last)
+		unmake(b);
+}
+
+void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b)
+{
+	pthread_mutex_lock(&all->lock);
+	unlink_locked(all, b);
+	b->named = false;
+	pthread_cond_broadcast(&all->changed);
+	put_unlock(all, b);
+}
+
+/* Filling */
+
+/* The last step that may be replaced, as far as readers are concerned. */
+static uint64_t passed_locked(const struct soda_buffer *b)
+{
+	uint64_t passed = UINT64_MAX;
+
+	if (!b->keep)
+		return passed;
+	for (const struct soda_buffer_reader *r = b->readers; r; r = r->next)
+		if (r->passed < passed)
+			passed = r->passed;
+	return b->readers ? passed : b->passed;
+}
+
+/* A copy that may be filled: a free one, or the oldest step that may be replaced; or NULL. */
+static struct soda_copy *choose_locked(const struct soda_buffer *b)
+{
+	uint64_t passed = passed_locked(b);
+	struct soda_copy *best = NULL;
+
+	for (struct soda_copy *c = b->copies; c < b->copies + b->copies_n; c++) {
+		if (c->state == SODA_COPY_FREE)
+			return c;
+		if (c->state == SODA_COPY_COMPLETE && !c->holds && c->step <= passed &&
+		    (!best || c->step < best->step))
+			best = c;
+	}
+	return best;
+}
+
+int soda_buffer_fill(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy **copy_p)
+{
+	struct soda_copy *c;
+	int ret = 0;
+
+	pthread_mutex_lock(&all->lock);
+	c = b->named ? choose_locked(b) : NULL;
+	if (c) {
+		c->state = SODA_COPY_FILLING;
+		c->step = 0;
+		b->refs++;
+		*copy_p = c;
+	} else {
+		ret = b->named ? -ENOSPC : -EPIPE;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+uint64_t soda_buffer_publish(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c)
+{
+	uint64_t step;
+
+	pthread_mutex_lock(&all->lock);
+	assert(c->state == SODA_COPY_FILLING);
+	step = ++b->steps;
+	c->step = step;
+	c->state = SODA_COPY_COMPLETE;
+	pthread_cond_broadcast(&all->changed);
+	put_unlock(all, b);
+	return step;
+}
+
+void soda_buffer_abandon(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c)
+{
+	pthread_mutex_lock(&all->lock);
+	assert(c->state == SODA_COPY_FILLING);
+	c->state = SODA_COPY_FREE;
+	put_unlock(all, b);
+}
+
+/* Reading */
+
+static bool in_group(const struct soda_peer_info *who, gid_t gid)
+{
+	for (unsigned i = 0; i < who->groups_n; i++)
+		if (who->groups[i] == gid)
+			return true;
+	return who->gid == gid;
+}
+
+/* As for a file: the class that fits first decides. */
+static bool may_read(const struct soda_buffer *b, const struct soda_peer_info *who)
+{
+	if (!who->local)
+		return b->mode & 0004;
+	if (!who->uid)
+		return true;
+	if (b->known && who->uid == b->uid)
+		return b->mode & 0400;
+	if (b->known && in_group(who, b->gid))
+		return b->mode & 0040;
+	return b->mode & 0004;
+}
+
+static struct timespec in_ms(uint32_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
+/* The buffer of a name that is ready to be opened; its memory may still be in the making. */
+static struct soda_buffer *find_ready_locked(struct soda_buffers *all, const char *name,
+					     size_t name_bytes)
+{
+	struct soda_buffer *b = find_locked(all, name, name_bytes);
+
+	return b && b->named ? b : NULL;
+}
+
+int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_bytes,
+		     const struct soda_peer_info *who, uint32_t timeout_ms,
+		     struct soda_buffer_reader *reader, struct soda_why *why)
+{
+	struct timespec until = in_ms(timeout_ms);
+	struct soda_buffer *b;
+	int ret = 0;
+
+	if (!soda_wire_move_name_ok(name, name_bytes))
+		return refuse(why, -EINVAL, "no buffer can have this name");
+	pthread_mutex_lock(&all->lock);
+	while (!(b = find_ready_locked(all, name, name_bytes)))
+		if (pthread_cond_timedwait(&all->changed, &all->lock, &until))
+			break;
+	b = find_ready_locked(all, name, name_bytes);
+	if (!b) {
+		ret = refuse(why, -ENOENT, "no buffer has the name %.*s",
+			     (int)(name_bytes < 100 ? name_bytes : 100), name);
+	} else if (!may_read(b, who)) {
+		ret = refuse(why, -EACCES, "the buffer %.100s is not for this user to read%s",
+			     b->name, who->local ? "" : ", who is not known over the network");
+	} else {
+		*reader = (struct soda_buffer_reader){ .next = b->readers,
+						       .buffer = b,
+						       .passed = b->passed };
+		b->readers = reader;
+		b->refs++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+/* The copy of the oldest complete step above `after`, or NULL. */
+static struct soda_copy *oldest_locked(const struct soda_buffer *b, uint64_t after)
+{
+	struct soda_copy *best = NULL;
+
+	for (struct soda_copy *c = b->copies; c < b->copies + b->copies_n; c++)
+		if (c->state == SODA_COPY_COMPLETE && c->step > after &&
+		    (!best || c->step < best->step))
+			best = c;
+	return best;
+}
+
+int soda_buffer_next(struct soda_buffers *all, struct soda_buffer_reader *reader, uint64_t after,
+		     uint32_t timeout_ms, struct soda_wire_move_found *found_p)
+{
+	struct timespec until = in_ms(timeout_ms);
+	struct soda_buffer *b = reader->buffer;
+	struct soda_wire_move_found found = { 0 };
+	struct soda_copy *c;
+	int ret = 0;
+
+	pthread_mutex_lock(&all->lock);
+	/* what is asked past of is not waited for; a number that nobody had yet passes nothing */
+	if (after > reader->passed && after <= b->steps)
+		reader->passed = after;
+	while (!(c = oldest_locked(b, after)) && b->named)
+		if (pthread_cond_timedwait(&all->changed, &all->lock, &until))
+			break;
+	c = oldest_locked(b, after);
+	found.ended = !b->named;
+	if (c && reader->held & 1ull << (c - b->copies)) {
+		ret = -EBUSY;
+	} else if (c) {
+		found.step = c->step;
+		found.copy = (uint32_t)(c - b->copies);
+		found.ended = 0;
+		reader->held |= 1ull << found.copy;
+		c->holds++;
+	}
+	pthread_mutex_unlock(&all->lock);
+	if (ret == 0)
+		*found_p = found;
+	return ret;
+}
+
+static struct soda_copy *held_locked(const struct soda_buffer_reader *reader, uint64_t step)
+{
+	struct soda_buffer *b = reader->buffer;
+
+	for (unsigned i = 0; b && i < b->copies_n; i++)
+		if (reader->held & 1ull << i && b->copies[i].step == step)
+			return &b->copies[i];
+	return NULL;
+}
+
+const struct soda_copy *soda_buffer_held(struct soda_buffers *all,
+					 const struct soda_buffer_reader *reader, uint64_t step)
+{
+	const struct soda_copy *c;
+
+	pthread_mutex_lock(&all->lock);
+	c = held_locked(reader, step);
+	pthread_mutex_unlock(&all->lock);
+	return c;
+}
+
+int soda_buffer_release(struct soda_buffers *all, struct soda_buffer_reader *reader, uint64_t step)
+{
+	struct soda_copy *c;
+
+	pthread_mutex_lock(&all->lock);
+	c = held_locked(reader, step);
+	if (c) {
+		reader->held &= ~(1ull << (c - reader->buffer->copies));
+		c->holds--;
+		if (step > reader->passed)
+			reader->passed = step;
+	}
+	pthread_mutex_unlock(&all->lock);
+	return c ? 0 : -EINVAL;
+}
+
+void soda_buffer_close(struct soda_buffers *all, struct soda_buffer_reader *reader)
+{
+	struct soda_buffer *b = reader->buffer;
+	struct soda_buffer_reader **at;
+
+	if (!b)
+		return;
+	pthread_mutex_lock(&all->lock);
+	for (unsigned i = 0; i < b->copies_n; i++)
+		if (reader->held & 1ull << i)
+			b->copies[i].holds--;
+	for (at = &b->readers; *at != reader;)
+		at = &(*at)->next;
+	*at = reader->next;
+	if (!b->readers && reader->passed > b->passed)
+		b->passed = reader->passed;
+	*reader = (struct soda_buffer_reader){ 0 };
+	put_unlock(all, b);
+}

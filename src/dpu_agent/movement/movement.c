@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each body from a client is decoded and checked here, or in the function that it is passed to. */
+#include "dpu_agent/movement/movement.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static int __attribute__((format(printf, 3, 4)))
+refuse(struct soda_reply *reply, int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(reply->why.text, sizeof(reply->why.text), fmt, args);
+	va_end(args);
+	return err;
+}
+
+/* The answer of most calls: what the client has not been told yet. */
+static int tell(struct soda_move_client *c, struct soda_reply *reply)
+{
+	reply->bytes = soda_tickets_tell(c, reply->body);
+	return 0;
+}
+
+/* Start */
+
+/* How the client's data come: by reading its memory, if it says where, and that can be done. */
+static enum soda_wire_way choose_way(struct soda_move_client *c,
+				     const struct soda_wire_move_start *start)
+{
+	const struct soda_peer_info *info = &c->session->info;
+	int ret = -ENOTSUP;
+
+	if (info->local && start->token_at)
+		ret = soda_source_open(&c->source, info->pid, start->token_at, start->token);
+	if (ret < 0 && info->local && start->token_at)
+		soda_log_info("%s: its memory cannot be read (%s), so it sends its data itself",
+			      info->address, soda_strerror(ret));
+	return ret < 0 ? SODA_WAY_STREAM : SODA_WAY_READS;
+}
+
+static int start(struct soda_move_client *c, const void *body, size_t bytes,
+		 struct soda_reply *reply)
+{
+	struct soda_wire_move_start s;
+	struct soda_wire_move_started started = { .version = SODA_MOVE_VERSION };
+	int ret = soda_wire_get_move_start(body, bytes, &s);
+
+	if (ret < 0)
+		return ret;
+	if (s.version != SODA_MOVE_VERSION)
+		return refuse(reply, -ENOTSUP,
+			      "movement: the agent speaks version %u, the program version %u",
+			      SODA_MOVE_VERSION, s.version);
+	if (c->started)
+		return refuse(reply, -EBUSY, "movement: it has been started");
+	c->way = choose_way(c, &s);
+	c->started = true;
+	started.way = c->way;
+	soda_wire_put_move_started(reply->body, &started);
+	reply->bytes = SODA_WIRE_MOVE_STARTED_BYTES;
+	return 0;
+}
+
+/* Buffers */
+
+static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
+		   struct soda_reply *reply)
+{
+	struct soda_wire_move_reserve ask;
+	struct soda_buffer *b;
+	size_t name_bytes;
+	const char *name;
+	unsigned i = 0;
+	int ret = soda_wire_get_move_reserve(body, bytes, &ask, &name, &name_bytes);
+
+	if (ret < 0)
+		return ret;
+	while (i < SODA_MOVE_BUFFERS && c->buffers[i])
+		i++;
+	if (i == SODA_MOVE_BUFFERS)
+		return refuse(reply, -EBUSY, "movement: this program has its %d buffers",
+			      SODA_MOVE_BUFFERS);
+	ret = soda_buffer_reserve(&c->movement->buffers, &ask, name, name_bytes, &c->session->info,
+				  &b, &reply->why);
+	if (ret < 0)
+		return ret;
+	c->buffers[i] = b;
+	soda_wire_put_u32(reply->body, i);
+	reply->bytes = sizeof(uint32_t);
+	return 0;
+}
+
+/* The client's buffer of that number, or NULL. */
+static struct soda_buffer *buffer_of(const struct soda_move_client *c, uint32_t i)
+{
+	return i < SODA_MOVE_BUFFERS ? c->buffers[i] : NULL;
+}
+
+static int end(struct soda_move_client *c, const uint8_t *body, struct soda_reply *reply)
+{
+	uint32_t i = soda_wire_get_u32(body);
+	struct soda_buffer *b = buffer_of(c, i);
+
+	if (!b)
+		return refuse(reply, -EINVAL, "movement: there is no buffer %u", i);
+	soda_tickets_forget(c, b);
+	c->buffers[i] = NULL;
+	soda_buffer_end(&c->movement->buffers, b);
+	return tell(c, reply);
+}
+
+/* Tickets */
+
+static int post(struct soda_move_client *c, const uint8_t *body, size_t bytes,
+		struct soda_reply *reply)
+{
+	struct soda_wire_move_post p;
+	struct soda_buffer *b;
+	int ret = soda_wire_get_move_post(body, bytes, &p);
+
+	if (ret < 0)
+		return ret;
+	b = buffer_of(c, p.buffer);
+	if (!b)
+		return refuse(reply, -EINVAL, "movement: there is no buffer %u", p.buffer);
+	ret = soda_tickets_post(c, b, p.ticket, body + SODA_WIRE_MOVE_POST_BYTES, p.pieces,
+				&reply->why);
+	return ret < 0 ? ret : tell(c, reply);
+}
+
+static int put(struct soda_move_client *c, const uint8_t *body, size_t bytes,
+	       struct soda_reply *reply)
+{
+	struct soda_wire_move_put p;
+	int ret = soda_wire_get_move_put(body, bytes, &p);
+
+	if (ret == 0)
+		ret = soda_tickets_put(c, p.ticket, p.at, body + SODA_WIRE_MOVE_PUT_BYTES,
+				       bytes - SODA_WIRE_MOVE_PUT_BYTES);
+	return ret < 0 ? ret : tell(c, reply);
+}
+
+static int fail(struct soda_move_client *c, const uint8_t *body, struct soda_reply *reply)
+{
+	int ret = soda_tickets_fail(c, soda_wire_get_u64(body));
+
+	return ret < 0 ? ret : tell(c, reply);
+}
+
+/* Readers */
+
+/* A name that does not come within the time of the OPEN, if it has any, is no refusal. */
+static int open_reader(struct soda_move_client *c, const uint8_t *body, size_t bytes, bool shares,
+		       struct soda_reply *reply)
+{
+	struct soda_wire_move_opened opened = { 0 };
+	uint32_t ms;
+	int ret;
+
+	if (bytes < sizeof(ms))
+		return -EPROTO;
+	if (c->reader.buffer)
+		return refuse(reply, -EBUSY, "movement: this connection has a buffer open");
+	ms = soda_wire_get_u32(body);
+	ret = soda_buffer_open(&c->movement->buffers, (const char *)body + sizeof(ms),
+			       bytes - sizeof(ms), &c->session->info,
+			       ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS, &c->reader,
+			       &reply->why);
+	if (ret < 0 && (ret != -ENOENT || !ms))
+		return ret;
+	if (ret == 0)
+		opened = (struct soda_wire_move_opened){ c->reader.buffer->bytes,
+							 c->reader.buffer->copies_n,
+							 shares && c->session->info.local };
+	soda_wire_put_move_opened(reply->body, &opened);
+	reply->bytes = SODA_WIRE_MOVE_OPENED_BYTES;
+	return 0;
+}
+
+static int next(struct soda_move_client *c, const void *body, size_t bytes,
+		struct soda_reply *reply)
+{
+	struct soda_wire_move_next n;
+	struct soda_wire_move_found found;
+	int ret = soda_wire_get_move_next(body, bytes, &n);
+
+	if (ret == 0)
+		ret = soda_buffer_next(&c->movement->buffers, &c->reader, n.after,
+				       n.timeout_ms < SODA_MOVE_AWAIT_MS ? n.timeout_ms
+									 : SODA_MOVE_AWAIT_MS,
+				       &found);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_move_found(reply->body, &found);
+	reply->bytes = SODA_WIRE_MOVE_FOUND_BYTES;
+	return 0;
+}
+
+/*
+ * The memory of a copy, for any reader on the same machine: what it maps is for it to look at while
+ * it holds a step there.
+ */
+static int map(struct soda_move_client *c, const uint8_t *body, bool shares,
+	       struct soda_reply *reply)
+{
+	const struct soda_buffer *b = c->reader.buffer;
+	uint32_t i = soda_wire_get_u32(body);
+
+	if (!shares || !c->session->info.local)
+		return refuse(reply, -ENOTSUP, "movement: memory is shared by shm only");
+	if (i >= b->copies_n)
+		return refuse(reply, -EINVAL, "movement: there is no copy %u", i);
+	soda_wire_put_u64(reply->body, b->bytes);
+	reply->bytes = sizeof(uint64_t);
+	reply->share.fd = b->copies[i].fd;
+	return 0;
+}
+
+static int read_step(struct soda_move_client *c, const void *body, size_t bytes,
+		     struct soda_reply *reply)
+{
+	struct soda_wire_move_read r;
+	const struct soda_copy *copy;
+	int ret = soda_wire_get_move_read(body, bytes, &r);
+
+	if (ret < 0)
+		return ret;
+	copy = soda_buffer_held(&c->movement->buffers, &c->reader, r.step);
+	if (!copy)
+		return refuse(reply, -EINVAL, "movement: this reader does not hold step %llu",
+			      (unsigned long long)r.step);
+	if (!r.bytes || r.bytes > SODA_MOVE_PUT_MAX || r.offset > c->reader.buffer->bytes ||
+	    r.bytes > c->reader.buffer->bytes - r.offset)
+		return refuse(reply, -EINVAL, "movement: not a part of the step");
+	memcpy(reply->body, copy->memory + r.offset, r.bytes);
+	reply->bytes = r.bytes;
+	return 0;
+}
+
+static int call_reader(struct soda_move_client *c, int type, const uint8_t *body, size_t bytes,
+		       bool shares, struct soda_reply *reply)
+{
+	if (!c->reader.buffer)
+		return refuse(reply, -EINVAL, "movement: no buffer is open");
+	switch (type) {
+	case SODA_MSG_MOVE_NEXT:
+		return next(c, body, bytes, reply);
+	case SODA_MSG_MOVE_MAP:
+		return bytes == sizeof(uint32_t) ? map(c, body, shares, reply) : -EPROTO;
+	case SODA_MSG_MOVE_READ:
+		return read_step(c, body, bytes, reply);
+	default:
+		return bytes == sizeof(uint64_t)
+			       ? soda_buffer_release(&c->movement->buffers, &c->reader,
+						     soda_wire_get_u64(body))
+			       : -EPROTO;
+	}
+}
+
+/* Hooks */
+
+/* Calls that need START before them. */
+static int call_producer(struct soda_move_client *c, int type, const uint8_t *body, size_t bytes,
+			 struct soda_reply *reply)
+{
+	if (!c->started)
+		return refuse(reply, -EINVAL, "movement: a producer begins with START");
+	switch (type) {
+	case SODA_MSG_MOVE_RESERVE:
+		return reserve(c, body, bytes, reply);
+	case SODA_MSG_MOVE_END:
+		return bytes == sizeof(uint32_t) ? end(c, body, reply) : -EPROTO;
+	case SODA_MSG_MOVE_POST:
+		return post(c, body, bytes, reply);
+	case SODA_MSG_MOVE_PUT:
+		return put(c, body, bytes, reply);
+	case SODA_MSG_MOVE_FAIL:
+		return bytes == sizeof(uint64_t) ? fail(c, body, reply) : -EPROTO;
+	case SODA_MSG_MOVE_AWAIT:
+		if (bytes != sizeof(uint32_t))
+			return -EPROTO;
+		soda_tickets_await(c, soda_wire_get_u32(body));
+		return tell(c, reply);
+	default:
+		if (bytes != sizeof(uint64_t))
+			return -EPROTO;
+		soda_tickets_cancel(c, soda_wire_get_u64(body));
+		return tell(c, reply);
+	}
+}
+
+static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
+		size_t bytes, bool shares, struct soda_reply *reply)
+{
+	struct soda_move_client *c = state;
+
+	switch ((int)type) {
+	case SODA_MSG_MOVE_START:
+		return start(c, body, bytes, reply);
+	case SODA_MSG_MOVE_RESERVE:
+	case SODA_MSG_MOVE_END:
+	case SODA_MSG_MOVE_POST:
+	case SODA_MSG_MOVE_PUT:
+	case SODA_MSG_MOVE_FAIL:
+	case SODA_MSG_MOVE_AWAIT:
+	case SODA_MSG_MOVE_CANCEL:
+		return call_producer(c, (int)type, body, bytes, reply);
+	case SODA_MSG_MOVE_OPEN:
+		return open_reader(c, body, bytes, shares, reply);
+	case SODA_MSG_MOVE_NEXT:
+	case SODA_MSG_MOVE_MAP:
+	case SODA_MSG_MOVE_READ:
+	case SODA_MSG_MOVE_RELEASE:
+		return call_reader(c, (int)type, body, bytes, shares, reply);
+	default:
+		return -EPROTO;
+	}
+}
+
+static int created(void *arg, struct soda_session *s, void *state)
+{
+	struct soda_move_client *c = state;
+
+	c->movement = arg;
+	c->session = s;
+	c->source.pidfd = -1;
+	c->end = &c->queue;
+	return 0;
+}
+
+/* What the client has is over: nothing is published, its names are free, its holds given back. */
+static void gone(struct soda_session *s, void *state, bool stopping)
+{
+	struct soda_move_client *c = state;
+
+	soda_tickets_gone(c);
+	for (unsigned i = 0; i < SODA_MOVE_BUFFERS; i++) {
+		if (c->buffers[i])
+			soda_buffer_end(&c->movement->buffers, c->buffers[i]);
+		c->buffers[i] = NULL;
+	}
+	soda_buffer_close(&c->movement->buffers, &c->reader);
+}
+
+/* BYE: now, so that a name is free for the producer's next run when that answer comes. */
+static void leave(struct soda_session *s, void *state)
+{
+	gone(s, state, false);
+	((struct soda_move_client *)state)->started = false; /* no call of a producer follows */
+}
+
+static void destroyed(struct soda_session *s, void *state)
+{
+	gone(s, state, true); /* of a session that ended before it was in the table */
+	soda_source_close(&((struct soda_move_client *)state)->source);
+}
+
+static const struct soda_agent_service service = {
+	.name = "movement",
+	.first = SODA_MSG_MOVE_START,
+	.last = SODA_MSG_MOVE_LAST,
+	.tools = true,
+	.state_bytes = sizeof(struct soda_move_client),
+	.created = created,
+	.call = call,
+	.leave = leave,
+	.gone = gone,
+	.destroyed = destroyed,
+};
+
+int soda_movement_start(struct soda_movement *m, struct soda_sessions *all, uint64_t budget)
+{
+	int ret;
+
+	soda_buffers_init(&m->buffers, budget);
+	ret = soda_tickets_start(m);
+	if (ret < 0) {
+		soda_buffers_destroy(&m->buffers);
+		return ret;
+	}
+	ret = soda_services_register(&all->services, &service, m);
+	if (ret < 0)
+		soda_movement_stop(m);
+	return ret;
+}
+
+void soda_movement_stop(struct soda_movement *m)
+{
+	if (!m->buffers.budget)
+		return;
+	soda_tickets_stop(m);
+	soda_buffers_destroy(&m->buffers);
+	m->buffers.budget = 0;
+}
+
+void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
+{
+	uint64_t reserved;
+	unsigned n;
+
+	if (!m->buffers.budget)
+		return;
+	pthread_mutex_lock(&m->buffers.lock);
+	reserved = m->buffers.reserved;
+	n = m->buffers.n;
+	pthread_mutex_unlock(&m->buffers.lock);
+	soda_metrics_say_level(metrics, "move_buffers", "named buffers", n);
+	soda_metrics_say_size(metrics, "move_reserved_bytes", "memory of named buffers", reserved);
+	soda_metrics_say_size(metrics, "move_list_bytes", "memory of lists of pieces under way",
+			      atomic_load(&m->list_bytes));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_steps",
+			 "steps that were published", atomic_load(&m->published));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_failed",
+			 "lists of pieces that became no step", atomic_load(&m->failed));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_read_bytes",
+			 "data read out of programs' memory", atomic_load(&m->read_bytes));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_streamed_bytes",
+			 "data that programs sent", atomic_load(&m->streamed_bytes));
+}

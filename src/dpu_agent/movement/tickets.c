@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/movement/tickets.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "base/wait.h"
+
+enum { PART = 4 << 20 }; /* bytes between two looks at whether a get is still wanted */
+
+static size_t ticket_bytes(uint32_t pieces_n)
+{
+	return sizeof(struct soda_ticket) + pieces_n * sizeof(struct soda_wire_piece);
+}
+
+static void free_ticket(struct soda_movement *m, struct soda_ticket *t)
+{
+	atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(t->pieces_n), memory_order_relaxed);
+	free(t);
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+	atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* The end of a ticket */
+
+/* There is room: each ticket has a credit, and there are as many notices as credits. */
+static void notify_locked(struct soda_move_client *c, uint64_t number, int err, uint64_t step)
+{
+	c->notices[c->notices_n++] = (struct soda_wire_notice){
+		.ticket = number, .step = step, .status = soda_status_from_errno(-err)
+	};
+	pthread_cond_broadcast(&c->movement->ended);
+}
+
+/*
+ * The client's ticket at work ends: without a copy, or with one that is published here and nowhere
+ * else, in one step with the look whether it was cancelled or the client has gone.  A copy is given
+ * back before the client is told, so that the next ticket finds it; without the lock, because it
+ * may be the last use of a large buffer, whose memory goes then.
+ */
+static void finish(struct soda_move_client *c, struct soda_ticket *t, struct soda_copy *copy,
+		   int err)
+{
+	struct soda_movement *m = c->movement;
+	uint64_t step = 0;
+
+	pthread_mutex_lock(&m->lock);
+	if (err == 0 && (t->cancelled || c->gone))
+		err = -ECANCELED;
+	if (err == 0)
+		step = soda_buffer_publish(&m->buffers, t->buffer, copy);
+	if (err && copy) {
+		pthread_mutex_unlock(&m->lock);
+		soda_buffer_abandon(&m->buffers, t->buffer, copy);
+		pthread_mutex_lock(&m->lock);
+	}
+	c->at_work = NULL;
+	count(err ? &m->failed : &m->published, 1);
+	notify_locked(c, t->number, err, step);
+	free_ticket(m, t);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* A ticket that was queued ends. */
+static void end_queued_locked(struct soda_move_client *c, struct soda_ticket *t, int err)
+{
+	count(&c->movement->failed, 1);
+	notify_locked(c, t->number, err, 0);
+}
+
+/* Gets */
+
+static bool is_wanted(struct soda_move_client *c, const struct soda_ticket *t)
+{
+	bool wanted;
+
+	pthread_mutex_lock(&c->movement->lock);
+	wanted = !t->cancelled && !c->gone;
+	pthread_mutex_unlock(&c->movement->lock);
+	return wanted;
+}
+
+/* Fetch all of a ticket's pieces into a copy of its buffer. */
+static int get(struct soda_move_client *c, const struct soda_ticket *t, uint8_t *dest)
+{
+	struct soda_piece_walk walk = { .pieces = t->pieces, .n = t->pieces_n };
+	int ret = soda_source_alive(&c->source);
+	uint64_t bytes = 1;
+
+	if (ret == 0)
+		soda_wire_pieces_set(t->pieces, t->pieces_n, dest, t->buffer->bytes);
+	while (ret == 0 && bytes) {
+		ret = is_wanted(c, t) ? soda_source_read(&c->source, &walk, dest, PART, &bytes)
+				      : -ECANCELED;
+		if (ret == 0)
+			count(&c->movement->read_bytes, bytes);
+	}
+	return ret < 0 ? ret : soda_source_check(&c->source);
+}
+
+static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *c)
+{
+	if (c->waits_turn || c->at_work || !c->queue)
+		return;
+	c->waits_turn = true;
+	c->next_turn = NULL;
+	*m->turn_end = c;
+	m->turn_end = &c->next_turn;
+	pthread_cond_signal(&m->work);
+}
+
+/*
+ * The next client's first ticket becomes the caller's, with a copy of its buffer to fill (or the
+ * reason why not, in *err_p): the buffer stays for the copy's sake, also if its producer goes now.
+ * NULL: the client has no ticket any more.
+ */
+static struct soda_ticket *take_locked(struct soda_movement *m, struct soda_move_client **c_p,
+				       int *err_p)
+{
+	struct soda_move_client *c = m->turn;
+	struct soda_ticket *t = c->queue;
+
+	m->turn = c->next_turn;
+	if (!m->turn)
+		m->turn_end = &m->turn;
+	c->waits_turn = false;
+	if (t) {
+		c->queue = t->next;
+		if (!c->queue)
+			c->end = &c->queue;
+		c->at_work = t;
+		*err_p = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
+		soda_session_ref(c->session);
+	}
+	*c_p = c;
+	return t;
+}
+
+/* A getter has the ticket alone. */
+static void serve(struct soda_move_client *c, struct soda_ticket *t, int err)
+{
+	if (err == 0)
+		err = get(c, t, t->copy->memory);
+	finish(c, t, t->copy, err);
+}
+
+static void *getter_main(void *arg)
+{
+	struct soda_movement *m = arg;
+	struct soda_move_client *c;
+	struct soda_ticket *t;
+	bool had;
+	int err = soda_source_renounce(&had);
+
+	pthread_setname_np(pthread_self(), "soda-getter");
+	if (err < 0) /* no client has the way READS then: its first read was refused likewise */
+		soda_log_error("movement: cannot give CAP_SYS_PTRACE up: %s", soda_strerror(err));
+	pthread_mutex_lock(&m->lock);
+	for (;;) {
+		while (!m->turn && !m->stop)
+			pthread_cond_wait(&m->work, &m->lock);
+		if (!m->turn)
+			break;
+		t = take_locked(m, &c, &err);
+		if (!t)
+			continue;
+		pthread_mutex_unlock(&m->lock);
+		serve(c, t, err);
+		pthread_mutex_lock(&m->lock);
+		queue_turn_locked(m, c);
+		pthread_mutex_unlock(&m->lock);
+		soda_session_put(c->session); /* perhaps the last reference: without the lock */
+		pthread_mutex_lock(&m->lock);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
+int soda_tickets_start(struct soda_movement *m)
+{
+	int ret = 0;
+
+	pthread_mutex_init(&m->lock, NULL);
+	soda_cond_init(&m->work);
+	soda_cond_init(&m->ended);
+	m->turn_end = &m->turn;
+	while (!ret && m->getters_n < SODA_MOVE_GETTERS) {
+		ret = pthread_create(&m->getters[m->getters_n], NULL, getter_main, m);
+		m->getters_n += !ret;
+	}
+	if (ret)
+		soda_tickets_stop(m);
+	return -ret;
+}
+
+void soda_tickets_stop(struct soda_movement *m)
+{
+	pthread_mutex_lock(&m->lock);
+	m->stop = true;
+	pthread_cond_broadcast(&m->work);
+	pthread_mutex_unlock(&m->lock);
+	while (m->getters_n)
+		soda_wait_join(m->getters[--m->getters_n], "a getter to end");
+	pthread_cond_destroy(&m->ended);
+	pthread_cond_destroy(&m->work);
+	pthread_mutex_destroy(&m->lock);
+}
+
+/* Calls */
+
+static int refuse(struct soda_why *why, int err, const char *text)
+{
+	snprintf(why->text, sizeof(why->text), "movement: %s", text);
+	return err;
+}
+
+/* A ticket of a checked list; NULL: *err_p and why say what is wrong. */
+static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_buffer *b,
+				       uint64_t number, const uint8_t *pieces, uint32_t n,
+				       int *err_p, struct soda_why *why)
+{
+	struct soda_movement *m = c->movement;
+	struct soda_ticket *t;
+	const char *what;
+
+	*err_p = refuse(why, -E2BIG, "there are too many pieces");
+	if (n > SODA_MOVE_LIST_MAX)
+		return NULL;
+	*err_p = refuse(why, -ENOMEM, "the agent has no memory for more lists of pieces");
+	if (atomic_fetch_add_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed) >
+	    SODA_MOVE_LISTS_BYTES) {
+		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
+		return NULL;
+	}
+	t = malloc(ticket_bytes(n));
+	if (!t) {
+		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
+		return NULL;
+	}
+	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n };
+	for (uint32_t i = 0; i < n; i++)
+		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
+	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
+	if (*err_p == 0)
+		return t;
+	refuse(why, *err_p, what);
+	free_ticket(m, t);
+	return NULL;
+}
+
+/* Whether the client may have a ticket of that number more; it counts then. */
+static int admit_locked(struct soda_move_client *c, uint64_t number, struct soda_why *why)
+{
+	if (number <= c->last)
+		return refuse(why, -EINVAL, "ticket numbers must grow");
+	if (c->credits >= SODA_MOVE_CREDITS)
+		return refuse(why, -EBUSY, "too many tickets: ask for those that have ended");
+	if (c->way == SODA_WAY_STREAM && c->at_work)
+		return refuse(why, -EBUSY, "another ticket's data are still to come");
+	c->last = number;
+	c->credits++;
+	return 0;
+}
+
+/* READS: a getter will see to it. */
+static void enqueue_locked(struct soda_move_client *c, struct soda_ticket *t)
+{
+	if (!c->queue)
+		c->end = &c->queue;
+	*c->end = t;
+	c->end = &t->next;
+	queue_turn_locked(c->movement, c);
+}
+
+/* STREAM: its data come with PUTs. */
+static void expect(struct soda_move_client *c, struct soda_ticket *t)
+{
+	struct soda_movement *m = c->movement;
+	int ret = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
+
+	if (ret < 0) {
+		finish(c, t, NULL, ret);
+		return;
+	}
+	t->walk = (struct soda_piece_walk){ .pieces = t->pieces, .n = t->pieces_n };
+	soda_wire_pieces_set(t->pieces, t->pieces_n, t->copy->memory, t->buffer->bytes);
+	if (!t->copied) {
+		finish(c, t, t->copy, 0);
+		return;
+	}
+	pthread_mutex_lock(&m->lock);
+	c->at_work = t;
+	pthread_mutex_unlock(&m->lock);
+}
+
+int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
+		      const uint8_t *pieces, uint32_t n, struct soda_why *why)
+{
+	struct soda_movement *m = c->movement;
+	int ret;
+	struct soda_ticket *t = make_ticket(c, b, number, pieces, n, &ret, why);
+
+	if (!t)
+		return ret;
+	pthread_mutex_lock(&m->lock);
+	ret = admit_locked(c, number, why);
+	if (ret == 0 && c->way == SODA_WAY_READS)
+		enqueue_locked(c, t);
+	pthread_mutex_unlock(&m->lock);
+	if (ret < 0)
+		free_ticket(m, t);
+	else if (c->way == SODA_WAY_STREAM)
+		expect(c, t);
+	if (ret == 0)
+		*why = (struct soda_why){ "" };
+	return ret;
+}
+
+/* STREAM: at_work is changed by the client's own calls alone, which come one after the other. */
+static struct soda_ticket *receiving(const struct soda_move_client *c, uint64_t number)
+{
+	struct soda_ticket *t = c->way == SODA_WAY_STREAM ? c->at_work : NULL;
+
+	return t && t->number == number ? t : NULL;
+}
+
+int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, const uint8_t *data,
+		     size_t bytes)
+{
+	struct soda_ticket *t = receiving(c, number);
+	struct soda_piece_span span;
+
+	if (!t || at != t->received || bytes > t->copied - t->received)
+		return -EINVAL;
+	for (size_t left = bytes; left; left -= span.bytes) {
+		if (!soda_piece_walk_next(&t->walk, left, &span))
+			return -EINVAL; /* does not happen: it has so many bytes */
+		memcpy(t->copy->memory + span.offset, data, span.bytes);
+		data += span.bytes;
+	}
+	t->received += bytes;
+	count(&c->movement->streamed_bytes, bytes);
+	if (t->received == t->copied)
+		finish(c, t, t->copy, 0);
+	return 0;
+}
+
+int soda_tickets_fail(struct soda_move_client *c, uint64_t number)
+{
+	struct soda_ticket *t = receiving(c, number);
+
+	if (!t)
+		return -EINVAL;
+	finish(c, t, t->copy, -EFAULT);
+	return 0;
+}
+
+/* Take the tickets of a number, or of a buffer, out of the queue, to end with -ECANCELED. */
+static struct soda_ticket *take_out_locked(struct soda_move_client *c, uint64_t number,
+					   const struct soda_buffer *b)
+{
+	struct soda_ticket *out = NULL, **at = &c->queue, *t;
+
+	while ((t = *at)) {
+		if (t->number != number && t->buffer != b) {
+			at = &t->next;
+			continue;
+		}
+		*at = t->next;
+		end_queued_locked(c, t, -ECANCELED);
+		t->next = out;
+		out = t;
+	}
+	c->end = at;
+	return out;
+}
+
+static void free_all(struct soda_movement *m, struct soda_ticket *list)
+{
+	while (list) {
+		struct soda_ticket *next = list->next;
+
+		free_ticket(m, list);
+		list = next;
+	}
+}
+
+void soda_tickets_cancel(struct soda_move_client *c, uint64_t number)
+{
+	struct soda_ticket *out, *t = receiving(c, number);
+	struct soda_movement *m = c->movement;
+
+	if (t) {
+		finish(c, t, t->copy, -ECANCELED);
+		return;
+	}
+	pthread_mutex_lock(&m->lock);
+	out = take_out_locked(c, number, NULL);
+	if (c->at_work && c->at_work->number == number)
+		c->at_work->cancelled = true;
+	pthread_mutex_unlock(&m->lock);
+	free_all(m, out);
+}
+
+void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b)
+{
+	struct soda_movement *m = c->movement;
+	struct soda_ticket *out, *t;
+	struct soda_wait wait;
+
+	if (c->way == SODA_WAY_STREAM) {
+		t = c->at_work;
+		if (t && t->buffer == b)
+			finish(c, t, t->copy, -ECANCELED);
+		return;
+	}
+	soda_wait_begin(&wait, "a get into a buffer that its producer ends");
+	pthread_mutex_lock(&m->lock);
+	out = take_out_locked(c, 0, b);
+	while (c->at_work && c->at_work->buffer == b) {
+		c->at_work->cancelled = true;
+		soda_wait_turn(&wait, &m->ended, &m->lock);
+	}
+	pthread_mutex_unlock(&m->lock);
+	soda_wait_end(&wait);
+	free_all(m, out);
+}
+
+void soda_tickets_await(struct soda_move_client *c, uint32_t ms)
+{
+	struct soda_movement *m = c->movement;
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&m->lock);
+	while (!c->notices_n && c->credits)
+		if (pthread_cond_timedwait(&m->ended, &m->lock, &until))
+			break;
+	pthread_mutex_unlock(&m->lock);
+}
+
+size_t soda_tickets_tell(struct soda_move_client *c, uint8_t *out)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&c->movement->lock);
+	n = c->notices_n;
+	for (unsigned i = 0; i < n; i++)
+		soda_wire_put_notice(out + i * SODA_WIRE_NOTICE_BYTES, &c->notices[i]);
+	c->notices_n = 0;
+	c->credits -= n;
+	pthread_mutex_unlock(&c->movement->lock);
+	return n * SODA_WIRE_NOTICE_BYTES;
+}
+
+/* A client that waits for its turn does no more. */
+static void drop_turn_locked(struct soda_movement *m, struct soda_move_client *c)
+{
+	struct soda_move_client **at = &m->turn;
+
+	if (!c->waits_turn)
+		return;
+	while (*at != c)
+		at = &(*at)->next_turn;
+	*at = c->next_turn;
+	if (!*at)
+		m->turn_end = at;
+	c->waits_turn = false;
+}
+
+void soda_tickets_gone(struct soda_move_client *c)
+{
+	struct soda_movement *m = c->movement;
+	struct soda_ticket *queue, *received = NULL;
+
+	pthread_mutex_lock(&m->lock);
+	c->gone = true;
+	drop_turn_locked(m, c);
+	queue = c->queue;
+	c->queue = NULL;
+	c->end = &c->queue;
+	if (c->way == SODA_WAY_STREAM) {
+		received = c->at_work;
+		c->at_work = NULL;
+	}
+	pthread_mutex_unlock(&m->lock);
+	free_all(m, queue);
+	if (received) {
+		soda_buffer_abandon(&m->buffers, received->buffer, received->copy);
+		free_ticket(m, received);
+	}
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Clients' tickets, from their POST until the client has been told how each has ended, and the
+ * getters, threads that fetch.  A client's tickets are fetched one at a time, in their order;
+ * getters take turns between clients.  docs/internals/movement.md draws the states.
+ *
+ * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
+ *
+ * A ticket is the queue's, then its getter's or, on the way STREAM, its client's, and is freed when
+ * it ends.  What is left then is its notice, and the client's credit, until a call's answer has
+ * told the client.
+ */
+#ifndef SODA_DPU_AGENT_TICKETS_H
+#define SODA_DPU_AGENT_TICKETS_H
+
+#include <stdatomic.h>
+
+#include "base/limits.h"
+#include "dpu_agent/movement/buffers.h"
+#include "dpu_agent/movement/source.h"
+#include "dpu_agent/session/session.h"
+
+struct soda_ticket {
+	struct soda_ticket *next;
+	uint64_t number;
+	struct soda_buffer *buffer;
+	bool cancelled;		     /* guarded by the lock */
+	struct soda_copy *copy;	     /* that it fills, once it is at work; NULL: none was free */
+	struct soda_piece_walk walk; /* STREAM, and so below: what has come */
+	uint64_t received;
+	/* set when it is made, then constant: */
+	uint64_t copied; /* bytes that the pieces copy */
+	uint32_t pieces_n;
+	struct soda_wire_piece pieces[];
+};
+
+/* What the service has for one client, in zeroed memory behind its session. */
+struct soda_move_client {
+	struct soda_movement *movement;
+	struct soda_session *session;
+	/* for its calls, which come one after the other, and for its end, when none can come */
+	bool started;
+	enum soda_wire_way way; /* set by START, then constant */
+	struct soda_source source;
+	struct soda_buffer_reader reader;
+	struct soda_buffer *buffers[SODA_MOVE_BUFFERS];
+
+	/* guarded by the movement's lock, and so below */
+	uint64_t last;			  /* the highest ticket number so far */
+	unsigned credits;		  /* tickets that are not told yet */
+	struct soda_ticket *queue, **end; /* READS: not taken by a getter yet */
+	struct soda_ticket *at_work;	  /* a getter's, or STREAM: being received */
+	struct soda_wire_notice notices[SODA_MOVE_CREDITS];
+	unsigned notices_n;
+	bool gone; /* nothing is published for it any more */
+	bool waits_turn;
+	struct soda_move_client *next_turn;
+};
+
+struct soda_movement {
+	struct soda_buffers buffers;
+	pthread_mutex_t lock;
+	pthread_cond_t work;			   /* for getters */
+	pthread_cond_t ended;			   /* a ticket has ended */
+	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
+	bool stop;
+	pthread_t getters[SODA_MOVE_GETTERS];
+	unsigned getters_n;
+	/* statistics; they order nothing */
+	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
+	_Atomic uint64_t published, failed, read_bytes, streamed_bytes;
+};
+
+/* 0, negative errno: nothing has been started. */
+int soda_tickets_start(struct soda_movement *m);
+/* No session is left, but getters may have the last references of some. Ends the getters. */
+void soda_tickets_stop(struct soda_movement *m);
+
+/*
+ * Take a client's list. b: one of its buffers; pieces: encoded, n of them.  -EINVAL: a number that
+ * is not above the last one, or no possible list (soda_wire_pieces_check); -E2BIG, -EFBIG; -EBUSY:
+ * no credit, or STREAM and another ticket is being received; -ENOMEM. reply->why is set.  A ticket
+ * that is taken and cannot go on (no copy is free) ends with a notice.
+ */
+int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
+		      const uint8_t *pieces, uint32_t n, struct soda_why *why);
+/*
+ * STREAM: the next bytes of the ticket that is being received.  -EINVAL: not that ticket, not the
+ * next bytes, or more than it has.
+ */
+int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, const uint8_t *data,
+		     size_t bytes);
+/* STREAM: the client cannot read its pieces: the ticket ends with -EFAULT. -EINVAL. */
+int soda_tickets_fail(struct soda_move_client *c, uint64_t number);
+/* Nothing happens where the ticket has ended. */
+void soda_tickets_cancel(struct soda_move_client *c, uint64_t number);
+/* Cancel what is queued for a buffer, which its client ends, and await what a getter has of it. */
+void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b);
+/* Wait, at most ms, until there is a notice, or no ticket is left. */
+void soda_tickets_await(struct soda_move_client *c, uint32_t ms);
+/* Write all notices, at most SODA_MOVE_CREDITS of them, and give their credits back. How many
+ * bytes. */
+size_t soda_tickets_tell(struct soda_move_client *c, uint8_t *out);
+/* The client has gone: nothing is published from now on. A getter may still be at work. */
+void soda_tickets_gone(struct soda_move_client *c);
+
+#endif

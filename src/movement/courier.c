@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The courier makes all calls of a mover's connection, one at a time: errands, on which a program's
+ * thread waits; cancellations; tickets, in their order; and, while somebody wants to know how a
+ * ticket has ended, the question.
+ *
+ * On the way STREAM it reads the program's memory by writing it to a memfd: where memory is not
+ * there the kernel says EFAULT, and a load would be SIGSEGV.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/failure.h"
+#include "base/log.h"
+#include "movement/mover.h"
+
+enum {
+	SPANS = 256, /* of one system call that reads memory */
+	NOTICES_BYTES = SODA_MOVE_CREDITS * SODA_WIRE_NOTICE_BYTES,
+};
+
+int soda_courier_prepare(struct soda_mover *m)
+{
+	void *memory;
+
+	m->bounce_fd = memfd_create("soda-move-bounce", MFD_CLOEXEC);
+	if (m->bounce_fd < 0 || ftruncate(m->bounce_fd, SODA_MOVE_PUT_MAX) < 0)
+		return -ENOMEM;
+	memory = mmap(NULL, SODA_MOVE_PUT_MAX, PROT_READ, MAP_SHARED, m->bounce_fd, 0);
+	if (memory == MAP_FAILED)
+		return -ENOMEM;
+	m->bounce = memory;
+	return 0;
+}
+
+/*
+ * The connection is lost.  The token goes first: what a program does to its memory once it has been
+ * told must not be published, however long the agent goes on reading.
+ */
+static void lose(struct soda_mover *m, int err, const struct soda_why *why)
+{
+	soda_mover_take_back(m);
+	pthread_mutex_lock(&m->lock);
+	m->error = -ENOTCONN;
+	snprintf(m->why.text, sizeof(m->why.text), "%s",
+		 *why->text ? why->text : soda_strerror(err));
+	m->queue = NULL;
+	m->queue_end = &m->queue;
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
+		if (m->tickets[i] && m->tickets[i]->state != SODA_TICKET_ENDED)
+			soda_ticket_end_locked(m->tickets[i], -ENOTCONN, 0, m->why.text);
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* As soda_conn_call(); a lost connection is the mover's end. */
+static int call(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body, int body_n,
+		uint8_t *reply, size_t capacity, size_t *bytes_p, struct soda_why *why)
+{
+	int ret;
+
+	*why = (struct soda_why){ "" };
+	*bytes_p = 0;
+	ret = soda_conn_call(m->conn, (enum soda_msg)type, body, body_n, reply, capacity, bytes_p,
+			     SODA_MOVE_CALL_MS, why);
+	if (ret == -EMSGSIZE) {
+		snprintf(why->text, sizeof(why->text), "the agent's answer makes no sense");
+		ret = -ECONNABORTED;
+	}
+	if (soda_call_lost(ret))
+		lose(m, ret, why);
+	return ret;
+}
+
+/* The ticket of that number which the agent has, or NULL. */
+static struct soda_move_ticket *find_locked(struct soda_mover *m, uint64_t number)
+{
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++) {
+		struct soda_move_ticket *t = m->tickets[i];
+
+		if (t && t->number == number &&
+		    (t->state == SODA_TICKET_SENDING || t->state == SODA_TICKET_SENT))
+			return t;
+	}
+	return NULL;
+}
+
+static const char *explain(int status)
+{
+	switch (status) {
+	case -EFAULT:
+		return "a piece lies outside of the memory that could be read";
+	case -ENOSPC:
+		return "no copy of the buffer was free: all are held, or kept, for readers";
+	case -EPIPE:
+		return "the buffer was ended";
+	default:
+		return soda_strerror(status);
+	}
+}
+
+static void take_notices(struct soda_mover *m, const uint8_t *reply, size_t bytes)
+{
+	struct soda_wire_notice n;
+
+	pthread_mutex_lock(&m->lock);
+	for (size_t at = 0; at + SODA_WIRE_NOTICE_BYTES <= bytes; at += SODA_WIRE_NOTICE_BYTES) {
+		struct soda_move_ticket *t;
+		int status;
+
+		soda_wire_get_notice(reply + at, &n);
+		t = find_locked(m, n.ticket);
+		status = -soda_status_to_errno(n.status);
+		if (status == 0 && !n.step)
+			status = -EIO;
+		if (t)
+			soda_ticket_end_locked(t, status, n.step, explain(status));
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* A call whose answer is notices. */
+static int call_noticed(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body,
+			int body_n, struct soda_why *why)
+{
+	uint8_t reply[NOTICES_BYTES];
+	size_t bytes;
+	int ret = call(m, type, body, body_n, reply, sizeof(reply), &bytes, why);
+
+	if (ret == 0)
+		take_notices(m, reply, bytes);
+	return ret;
+}
+
+static int call_number(struct soda_mover *m, enum soda_move_msg type, uint64_t number)
+{
+	uint8_t body[sizeof(uint64_t)];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_why why;
+
+	soda_wire_put_u64(body, number);
+	return call_noticed(m, type, &iov, 1, &why);
+}
+
+/* Errands */
+
+static void run_errand(struct soda_mover *m, struct soda_errand *e)
+{
+	uint8_t reply[NOTICES_BYTES];
+	size_t bytes = 0;
+
+	e->ret = call(m, e->type, e->body, e->body_n, reply, sizeof(reply), &bytes, &e->why);
+	if (e->ret == 0 && e->type == SODA_MSG_MOVE_END)
+		take_notices(m, reply, bytes);
+	e->reply_bytes = bytes < sizeof(e->reply) ? bytes : sizeof(e->reply);
+	memcpy(e->reply, reply, e->reply_bytes);
+}
+
+/* Streaming */
+
+/* Memory into the bounce buffer, all of it, or -EFAULT. iov is used up. */
+static int read_memory(const struct soda_mover *m, struct iovec *iov, int n, off_t at)
+{
+	while (n) {
+		ssize_t got = pwritev(m->bounce_fd, iov, n, at);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return got < 0 ? -errno : -EIO;
+		at += got;
+		while (n && (size_t)got >= iov->iov_len) {
+			got -= (ssize_t)iov->iov_len;
+			iov++;
+			n--;
+		}
+		if (n) {
+			iov->iov_base = (uint8_t *)iov->iov_base + got;
+			iov->iov_len -= (size_t)got;
+		}
+	}
+	return 0;
+}
+
+/* Fill the bounce buffer with what comes next. *bytes_p: how much. */
+static int read_next(struct soda_mover *m, struct soda_piece_walk *walk, size_t *bytes_p)
+{
+	struct iovec iov[SPANS];
+	struct soda_piece_span span;
+	size_t bytes = 0;
+	int n = 0;
+
+	while (n < SPANS && bytes < SODA_MOVE_PUT_MAX &&
+	       soda_piece_walk_next(walk, SODA_MOVE_PUT_MAX - bytes, &span)) {
+		iov[n++] = (struct iovec){ (void *)(uintptr_t)span.from, span.bytes };
+		bytes += span.bytes;
+	}
+	*bytes_p = bytes;
+	return read_memory(m, iov, n, 0);
+}
+
+/* The ticket, if the agent still expects its data; it stays until this thread makes the next call.
+ */
+static const struct soda_move_ticket *expected(struct soda_mover *m, uint64_t number,
+					       bool *cancel_p)
+{
+	const struct soda_move_ticket *t;
+
+	pthread_mutex_lock(&m->lock);
+	t = m->stop ? NULL : find_locked(m, number);
+	*cancel_p = t && t->cancel;
+	pthread_mutex_unlock(&m->lock);
+	return t;
+}
+
+/*
+ * Send the data of a ticket that the agent has accepted, until the agent says that the ticket has
+ * ended: at the latest in the answer to its last byte.  The error of a call; -EFAULT; 0.
+ */
+static int stream(struct soda_mover *m, uint64_t number)
+{
+	const struct soda_move_ticket *t;
+	struct soda_piece_walk walk = { .pieces = NULL };
+	uint8_t head[SODA_WIRE_MOVE_PUT_BYTES];
+	struct soda_why why;
+	uint64_t at = 0;
+	bool cancel;
+	int ret = 0;
+
+	while (ret == 0 && (t = expected(m, number, &cancel))) {
+		struct soda_wire_move_put put = { number, at };
+		struct iovec iov[2] = { { head, sizeof(head) },
+					{ (void *)(uintptr_t)m->bounce, 0 } };
+
+		if (cancel)
+			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
+		walk.pieces = t->pieces;
+		walk.n = t->pieces_n;
+		ret = read_next(m, &walk, &iov[1].iov_len);
+		if (ret == 0 && !iov[1].iov_len)
+			ret = -EIO; /* the agent wants more than there is */
+		if (ret < 0) {
+			call_number(m, SODA_MSG_MOVE_FAIL, number);
+			return ret;
+		}
+		soda_wire_put_move_put(head, &put);
+		at += iov[1].iov_len;
+		ret = call_noticed(m, SODA_MSG_MOVE_PUT, iov, 2, &why);
+	}
+	return ret;
+}
+
+/* Tickets */
+
+/* POST. The ticket is in SENDING, and this thread's alone. */
+static int post(struct soda_mover *m, const struct soda_move_ticket *t, struct soda_why *why)
+{
+	struct soda_wire_move_post post = { t->number, t->buffer->number, t->pieces_n };
+	size_t bytes = SODA_WIRE_MOVE_POST_BYTES + t->pieces_n * SODA_WIRE_PIECE_BYTES;
+	uint8_t *body = malloc(bytes);
+	struct iovec iov = { body, bytes };
+	int ret = -ENOMEM;
+
+	if (body) {
+		soda_wire_put_move_post(body, &post);
+		for (uint32_t i = 0; i < t->pieces_n; i++)
+			soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES +
+						    i * SODA_WIRE_PIECE_BYTES,
+					    &t->pieces[i]);
+		ret = call_noticed(m, SODA_MSG_MOVE_POST, &iov, 1, why);
+	}
+	free(body);
+	return ret;
+}
+
+/* Hand a ticket to the agent. From the POST's answer on it may have ended, and be gone. */
+static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
+{
+	uint64_t number = t->number;
+	struct soda_why why = { "" };
+	int ret = post(m, t, &why);
+
+	if (ret == 0 && m->way == SODA_WAY_STREAM)
+		ret = stream(m, number);
+	pthread_mutex_lock(&m->lock);
+	t = m->stop ? NULL : find_locked(m, number);
+	if (t && ret < 0) {
+		soda_ticket_end_locked(t, ret, 0, *why.text ? why.text : explain(ret));
+	} else if (t) {
+		t->state = SODA_TICKET_SENT;
+		m->sent++;
+		m->cancels = m->cancels || t->cancel;
+	}
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* The loop */
+
+/* Cancel one ticket that the agent has. */
+static void send_cancel_unlock(struct soda_mover *m)
+{
+	uint64_t number = 0;
+
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX && !number; i++) {
+		struct soda_move_ticket *t = m->tickets[i];
+
+		if (t && t->state == SODA_TICKET_SENT && t->cancel && !t->cancel_sent) {
+			t->cancel_sent = true;
+			number = t->number;
+		}
+	}
+	m->cancels = number != 0;
+	pthread_mutex_unlock(&m->lock);
+	if (number)
+		call_number(m, SODA_MSG_MOVE_CANCEL, number);
+}
+
+static void send_first_unlock(struct soda_mover *m)
+{
+	struct soda_move_ticket *t = m->queue;
+
+	m->queue = t->next;
+	if (!m->queue)
+		m->queue_end = &m->queue;
+	if (t->cancel) {
+		soda_ticket_end_locked(t, -ECANCELED, 0, "it was cancelled");
+		pthread_mutex_unlock(&m->lock);
+		return;
+	}
+	t->state = SODA_TICKET_SENDING;
+	pthread_mutex_unlock(&m->lock);
+	send_ticket(m, t);
+}
+
+static void ask_unlock(struct soda_mover *m)
+{
+	uint8_t body[sizeof(uint32_t)];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_why why;
+
+	m->asked = false;
+	pthread_mutex_unlock(&m->lock);
+	soda_wire_put_u32(body, SODA_MOVE_AWAIT_MS);
+	call_noticed(m, SODA_MSG_MOVE_AWAIT, &iov, 1, &why);
+}
+
+/* Make an errand's call; where that can no more be, it fails. The lock is held again then. */
+static void run_first_errand(struct soda_mover *m)
+{
+	struct soda_errand *e = m->errands;
+
+	m->errands = e->next;
+	e->ret = -ENOTCONN;
+	if (!m->error && !m->stop) {
+		pthread_mutex_unlock(&m->lock);
+		run_errand(m, e);
+		pthread_mutex_lock(&m->lock);
+	}
+	e->done = true;
+	pthread_cond_broadcast(&m->ended);
+}
+
+void *soda_courier_main(void *arg)
+{
+	struct soda_mover *m = arg;
+
+	pthread_setname_np(pthread_self(), "soda-courier");
+	pthread_mutex_lock(&m->lock);
+	while (!m->stop) {
+		if (m->errands) {
+			run_first_errand(m);
+			continue;
+		}
+		if (m->error ||
+		    (!m->cancels && !m->queue && (!m->sent || (!m->waiting && !m->asked)))) {
+			pthread_cond_wait(&m->work, &m->lock);
+			continue;
+		}
+		if (m->cancels)
+			send_cancel_unlock(m);
+		else if (m->queue)
+			send_first_unlock(m);
+		else
+			ask_unlock(m);
+		pthread_mutex_lock(&m->lock);
+	}
+	while (m->errands)
+		run_first_errand(m);
+	m->stopped = true;
+	pthread_cond_broadcast(&m->ended);
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "movement/mover.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/failure.h"
+#include "base/log.h"
+#include "base/wait.h"
+
+/* Errors */
+
+static _Thread_local char last_error[320];
+
+int soda_move_failed(int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(last_error, sizeof(last_error), fmt, args);
+	va_end(args);
+	return err;
+}
+
+void soda_move_begun(void)
+{
+	last_error[0] = 0;
+}
+
+SODA_API const char *soda_move_last_error(void)
+{
+	return last_error;
+}
+
+int soda_move_call_failed(int ret, const struct soda_why *why)
+{
+	if (soda_call_lost(ret))
+		return soda_move_failed(-ENOTCONN, "the connection to the agent is lost: %s",
+					*why->text ? why->text : soda_strerror(ret));
+	return soda_move_failed(ret, "%s", *why->text ? why->text : soda_strerror(ret));
+}
+
+/* 0, or -ENOTSUP in the child of a fork, whose mover has no courier. */
+static int check_process(const struct soda_mover *m)
+{
+	soda_move_begun();
+	if (m->pid == getpid())
+		return 0;
+	return soda_move_failed(-ENOTSUP,
+				"this connection is that of the process %d, before its"
+				" fork: the child needs one of its own",
+				(int)m->pid);
+}
+
+static int lost_locked(const struct soda_mover *m)
+{
+	return soda_move_failed(m->error, "the connection to the agent is lost: %s", m->why.text);
+}
+
+/* Connecting */
+
+/* unix:///PATH is what SODA_DPU may say for shm:///PATH. 0, or -EINVAL. */
+static int find_address(const char *agent, char address[SODA_ADDRESS_MAX + 1])
+{
+	static const char unix_prefix[] = "unix://";
+	int n;
+
+	if (!agent)
+		agent = getenv("SODA_DPU");
+	if (!agent || !*agent)
+		return soda_move_failed(-EINVAL, "no agent is named: give its address, or set"
+						 " SODA_DPU");
+	if (!strncmp(agent, unix_prefix, strlen(unix_prefix)))
+		n = snprintf(address, SODA_ADDRESS_MAX + 1, "shm://%s",
+			     agent + strlen(unix_prefix));
+	else
+		n = snprintf(address, SODA_ADDRESS_MAX + 1, "%s", agent);
+	if (n > SODA_ADDRESS_MAX)
+		return soda_move_failed(-EINVAL, "an agent's address has at most %d bytes",
+					SODA_ADDRESS_MAX);
+	return 0;
+}
+
+int soda_move_join(const char *agent, struct soda_conn **conn_p)
+{
+	struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
+					 .uid = getuid(),
+					 .gid = getgid(),
+					 .pid = (uint32_t)getpid() };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
+	struct soda_wire_welcome welcome;
+	char address[SODA_ADDRESS_MAX + 1];
+	struct soda_why why = { "" };
+	int ret = find_address(agent, address);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_connect(address, &hello, &opt, conn_p, &welcome, &why);
+	return ret < 0 ? soda_move_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
+}
+
+static int say_start(struct soda_mover *m)
+{
+	struct soda_wire_move_start start = { .version = SODA_MOVE_VERSION,
+					      .token_at = (uintptr_t)m->token };
+	uint8_t body[SODA_WIRE_MOVE_START_BYTES], reply[SODA_WIRE_MOVE_STARTED_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_wire_move_started started;
+	struct soda_why why = { "" };
+	size_t n = 0;
+	int ret;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t half = atomic_load(&m->token[i]);
+
+		memcpy(start.token + i * sizeof(half), &half, sizeof(half));
+	}
+	soda_wire_put_move_start(body, &start);
+	ret = soda_conn_call(m->conn, (enum soda_msg)SODA_MSG_MOVE_START, &iov, 1, reply,
+			     sizeof(reply), &n, SODA_MOVE_CALL_MS, &why);
+	if (ret == -ENOTSUP || ret == -EPROTO)
+		return soda_move_failed(-ENOTSUP,
+					"%s does not move data: it needs to be a"
+					" soda-dpu-agent with --move-memory (%s)",
+					soda_conn_peer(m->conn), why.text);
+	if (ret < 0)
+		return soda_move_call_failed(ret, &why);
+	if (soda_wire_get_move_started(reply, n, &started) < 0 ||
+	    (started.way != SODA_WAY_READS && started.way != SODA_WAY_STREAM))
+		return soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
+	m->way = (enum soda_wire_way)started.way;
+	return 0;
+}
+
+/* The courier takes no signal: they are the program's. */
+static int start_courier(struct soda_mover *m)
+{
+	sigset_t all, saved;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	ret = pthread_create(&m->courier, NULL, soda_courier_main, m);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return ret ? soda_move_failed(-ret, "cannot start a thread: %s", soda_strerror(ret)) : 0;
+}
+
+static void destroy(struct soda_mover *m)
+{
+	soda_mover_take_back(m);
+	soda_conn_close(m->conn);
+	if (m->bounce)
+		munmap((void *)(uintptr_t)m->bounce, SODA_MOVE_PUT_MAX);
+	if (m->bounce_fd >= 0)
+		close(m->bounce_fd);
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
+		free(m->tickets[i]);
+	while (m->buffers) {
+		struct soda_move_buffer *next = m->buffers->next;
+
+		free(m->buffers);
+		m->buffers = next;
+	}
+	pthread_cond_destroy(&m->ended);
+	pthread_cond_destroy(&m->work);
+	pthread_mutex_destroy(&m->lock);
+	free(m);
+}
+
+static int set_up(struct soda_mover *m, const char *agent)
+{
+	uint64_t random[2];
+	int ret;
+
+	_Static_assert(sizeof(random) == SODA_MOVE_TOKEN_BYTES, "the token is two words");
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return soda_move_failed(-EIO, "the kernel has no random numbers");
+	for (unsigned i = 0; i < 2; i++)
+		atomic_store(&m->token[i], random[i]);
+	ret = soda_move_join(agent, &m->conn);
+	if (ret == 0)
+		ret = say_start(m);
+	if (ret == 0 && m->way == SODA_WAY_STREAM && soda_courier_prepare(m) < 0)
+		ret = soda_move_failed(-ENOMEM, "no memory for a connection");
+	return ret < 0 ? ret : start_courier(m);
+}
+
+SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p)
+{
+	struct soda_mover *m = calloc(1, sizeof(*m));
+	int saved = errno, ret;
+
+	soda_move_begun();
+	if (!m)
+		return soda_move_failed(-ENOMEM, "no memory for a connection");
+	m->pid = getpid();
+	m->bounce_fd = -1;
+	m->queue_end = &m->queue;
+	pthread_mutex_init(&m->lock, NULL);
+	soda_cond_init(&m->work);
+	soda_cond_init(&m->ended);
+	ret = set_up(m, agent);
+	if (ret < 0)
+		destroy(m);
+	else
+		*mover_p = m;
+	errno = saved;
+	return ret;
+}
+
+void soda_mover_take_back(struct soda_mover *m)
+{
+	/*
+	 * Exchanges are full barriers: the agent, which reads what the program stores after this,
+	 * and then the token (source.c, soda_source_check), finds it gone.
+	 */
+	for (unsigned i = 0; i < 2; i++)
+		atomic_exchange(&m->token[i], 0);
+}
+
+static struct timespec in_ms(int ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_nsec -= 1000000000;
+		t.tv_sec++;
+	}
+	return t;
+}
+
+SODA_API void soda_move_disconnect(struct soda_mover *m)
+{
+	struct timespec until;
+	struct soda_why why;
+	bool stopped;
+
+	if (!m || check_process(m) < 0)
+		return;
+	soda_mover_take_back(m);
+	until = in_ms(SODA_MOVE_GOODBYE_MS);
+	pthread_mutex_lock(&m->lock);
+	m->stop = true;
+	pthread_cond_broadcast(&m->work);
+	while (!m->stopped)
+		if (pthread_cond_timedwait(&m->ended, &m->lock, &until))
+			break;
+	stopped = m->stopped;
+	pthread_mutex_unlock(&m->lock);
+	if (!stopped) /* the agent is silent */
+		soda_conn_abort(m->conn);
+	pthread_join(m->courier, NULL);
+	if (stopped && !m->error) /* so that the names are free when this returns */
+		soda_conn_call(m->conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_MOVE_GOODBYE_MS,
+			       &why);
+	destroy(m);
+}
+
+SODA_API int soda_move_way(const struct soda_mover *m)
+{
+	return m->way == SODA_WAY_READS ? SODA_MOVE_READS : SODA_MOVE_STREAM;
+}
+
+/* Buffers */
+
+/* Have the courier make a call, and wait for its end. */
+static int run_errand(struct soda_mover *m, struct soda_errand *e)
+{
+	struct soda_errand **at;
+	int ret;
+
+	pthread_mutex_lock(&m->lock);
+	for (at = &m->errands; *at;)
+		at = &(*at)->next;
+	*at = e;
+	pthread_cond_signal(&m->work);
+	/* the courier ends every errand, also where the connection is lost */
+	while (!e->done)
+		pthread_cond_wait(&m->ended, &m->lock);
+	ret = m->error && e->ret < 0 ? lost_locked(m) : e->ret;
+	pthread_mutex_unlock(&m->lock);
+	return ret < 0 && ret == e->ret ? soda_move_call_failed(ret, &e->why) : ret;
+}
+
+static int add_buffer(struct soda_mover *m, uint64_t bytes, uint32_t number,
+		      struct soda_move_buffer *b)
+{
+	*b = (struct soda_move_buffer){ .mover = m, .bytes = bytes, .number = number };
+	pthread_mutex_lock(&m->lock);
+	b->next = m->buffers;
+	m->buffers = b;
+	pthread_mutex_unlock(&m->lock);
+	return 0;
+}
+
+SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
+			       const struct soda_move_reserve *how,
+			       struct soda_move_buffer **buffer_p)
+{
+	struct soda_wire_move_reserve ask = { how->bytes, how->copies, how->mode, how->flags };
+	uint8_t body[SODA_WIRE_MOVE_RESERVE_BYTES];
+	struct soda_errand e = { .type = SODA_MSG_MOVE_RESERVE,
+				 .body = { { body, sizeof(body) },
+					   { (void *)(uintptr_t)name, name ? strlen(name) : 0 } },
+				 .body_n = 2 };
+	struct soda_move_buffer *b;
+	int ret = check_process(m);
+
+	if (ret < 0)
+		return ret;
+	if (!name || !soda_wire_move_name_ok(name, strlen(name)))
+		return soda_move_failed(-EINVAL,
+					"a buffer's name has 1 to %u printable characters"
+					" of ASCII, and no space",
+					SODA_MOVE_NAME_MAX);
+	if (how->reserved)
+		return soda_move_failed(-EINVAL, "struct soda_move_reserve: `reserved` is not 0");
+	b = malloc(sizeof(*b));
+	if (!b)
+		return soda_move_failed(-ENOMEM, "no memory for a buffer");
+	soda_wire_put_move_reserve(body, &ask);
+	ret = run_errand(m, &e);
+	if (ret == 0 && e.reply_bytes != sizeof(uint32_t))
+		ret = soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
+	if (ret < 0) {
+		free(b);
+		return ret;
+	}
+	*buffer_p = b;
+	return add_buffer(m, how->bytes, soda_wire_get_u32(e.reply), b);
+}
+
+/* Wait until all of the buffer's tickets have ended, which they also do when the connection does.
+ */
+static void await_tickets(struct soda_move_buffer *b)
+{
+	struct soda_mover *m = b->mover;
+
+	pthread_mutex_lock(&m->lock);
+	m->waiting++;
+	pthread_cond_signal(&m->work);
+	while (b->tickets)
+		pthread_cond_wait(&m->ended, &m->lock);
+	m->waiting--;
+	pthread_mutex_unlock(&m->lock);
+}
+
+SODA_API int soda_move_end(struct soda_move_buffer *b)
+{
+	struct soda_mover *m = b->mover;
+	uint8_t body[sizeof(uint32_t)];
+	struct soda_errand e = { .type = SODA_MSG_MOVE_END,
+				 .body = { { body, sizeof(body) } },
+				 .body_n = 1 };
+	struct soda_move_buffer **at;
+	int ret = check_process(m);
+
+	if (ret < 0)
+		return ret;
+	await_tickets(b);
+	soda_wire_put_u32(body, b->number);
+	ret = run_errand(m, &e);
+	pthread_mutex_lock(&m->lock);
+	for (at = &m->buffers; *at != b;)
+		at = &(*at)->next;
+	*at = b->next;
+	pthread_mutex_unlock(&m->lock);
+	free(b);
+	return ret;
+}
+
+/* Tickets */
+
+void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t step, const char *why)
+{
+	struct soda_mover *m = t->mover;
+
+	m->sent -= t->state == SODA_TICKET_SENT;
+	t->state = SODA_TICKET_ENDED;
+	t->status = status;
+	t->step = step;
+	snprintf(t->why.text, sizeof(t->why.text), "%s", why);
+	t->buffer->tickets--;
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX && !t->wanted; i++) {
+		if (m->tickets[i] == t) {
+			m->tickets[i] = NULL;
+			free(t);
+			break;
+		}
+	}
+	pthread_cond_broadcast(&m->ended);
+}
+
+static void take_piece(const struct soda_move_piece *from, struct soda_wire_piece *p)
+{
+	*p = (struct soda_wire_piece){ .from = (uintptr_t)from->from,
+				       .bytes = from->bytes,
+				       .stride = from->stride,
+				       .count = from->count ? from->count : 1,
+				       .offset = from->offset,
+				       .fill = SODA_WIRE_PIECE_COPY };
+	if (p->count == 1)
+		p->stride = p->bytes;
+	if (!from->from) {
+		p->stride = 0;
+		p->fill = from->fill;
+	}
+}
+
+/* A ticket of a checked list; NULL: *err_p says why not, remembered. */
+static struct soda_move_ticket *make_ticket(struct soda_move_buffer *b,
+					    const struct soda_move_piece *pieces, size_t n,
+					    int *err_p)
+{
+	struct soda_move_ticket *t = NULL;
+	const char *what;
+
+	if (n > SODA_MOVE_PIECES_MAX)
+		*err_p = soda_move_failed(-E2BIG, "%zu pieces: at most %u can be handed over", n,
+					  SODA_MOVE_PIECES_MAX);
+	else if (!(t = malloc(sizeof(*t) + n * sizeof(t->pieces[0]))))
+		*err_p = soda_move_failed(-ENOMEM, "no memory for a list of %zu pieces", n);
+	if (!t)
+		return NULL;
+	*t = (struct soda_move_ticket){ .mover = b->mover, .buffer = b, .pieces_n = (uint32_t)n };
+	*err_p = 0;
+	for (size_t i = 0; i < n; i++) {
+		take_piece(&pieces[i], &t->pieces[i]);
+		/* a byte that is none, which the check below would take for "copied" */
+		if (pieces[i].reserved || (!pieces[i].from && pieces[i].fill > UINT8_MAX))
+			*err_p = soda_move_failed(-EINVAL,
+						  "piece %zu: `fill` is no byte, or"
+						  " `reserved` not 0",
+						  i);
+	}
+	if (*err_p == 0) {
+		*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
+		if (*err_p < 0)
+			soda_move_failed(*err_p, "%s", what);
+	}
+	if (*err_p == 0)
+		return t;
+	free(t);
+	return NULL;
+}
+
+/* Give the ticket a credit and a number, and queue it. */
+static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
+{
+	unsigned i = 0;
+
+	if (m->error)
+		return lost_locked(m);
+	while (i < SODA_MOVE_TICKETS_MAX && m->tickets[i])
+		i++;
+	if (i == SODA_MOVE_TICKETS_MAX) {
+		m->asked = true;
+		pthread_cond_signal(&m->work);
+		return soda_move_failed(-EAGAIN, "%u tickets have not ended yet: wait for one",
+					SODA_MOVE_TICKETS_MAX);
+	}
+	m->tickets[i] = t;
+	t->number = ++m->last;
+	t->buffer->tickets++;
+	*m->queue_end = t;
+	m->queue_end = &t->next;
+	pthread_cond_signal(&m->work);
+	return 0;
+}
+
+SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
+		       struct soda_move_ticket **ticket_p)
+{
+	struct soda_mover *m = b->mover;
+	struct soda_move_ticket *t;
+	int saved = errno, ret = check_process(m);
+
+	if (ret < 0)
+		return ret;
+	t = make_ticket(b, pieces, n, &ret);
+	if (!t) {
+		errno = saved;
+		return ret;
+	}
+	t->wanted = ticket_p;
+	pthread_mutex_lock(&m->lock);
+	ret = queue_locked(m, t);
+	/* with the lock held: an unwanted one may end, and be freed, at once */
+	if (ret == 0 && ticket_p)
+		*ticket_p = t;
+	pthread_mutex_unlock(&m->lock);
+	if (ret < 0)
+		free(t);
+	errno = saved;
+	return ret;
+}
+
+/* Of a ticket that has ended: its result. The ticket is gone then. */
+static int settle_locked(struct soda_move_ticket *t, uint64_t *step_p)
+{
+	struct soda_mover *m = t->mover;
+	int ret = t->status;
+
+	if (ret < 0)
+		soda_move_failed(ret, "%s", t->why.text);
+	else if (step_p)
+		*step_p = t->step;
+	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
+		if (m->tickets[i] == t)
+			m->tickets[i] = NULL;
+	free(t);
+	return ret;
+}
+
+SODA_API int soda_move_test(struct soda_move_ticket *t, uint64_t *step_p)
+{
+	struct soda_mover *m = t->mover;
+	int saved = errno, ret = check_process(m);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&m->lock);
+	if (t->state == SODA_TICKET_ENDED) {
+		ret = settle_locked(t, step_p);
+	} else {
+		ret = -EINPROGRESS;
+		m->asked = true;
+		pthread_cond_signal(&m->work);
+	}
+	pthread_mutex_unlock(&m->lock);
+	errno = saved;
+	return ret;
+}
+
+SODA_API int soda_move_wait(struct soda_move_ticket *t, int timeout_ms, uint64_t *step_p)
+{
+	struct soda_mover *m = t->mover;
+	struct timespec until = in_ms(timeout_ms > 0 ? timeout_ms : 0);
+	int saved = errno, ret = check_process(m), over = 0;
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&m->lock);
+	m->waiting++;
+	pthread_cond_signal(&m->work);
+	while (t->state != SODA_TICKET_ENDED && !over)
+		over = timeout_ms < 0 ? pthread_cond_wait(&m->ended, &m->lock)
+				      : pthread_cond_timedwait(&m->ended, &m->lock, &until);
+	m->waiting--;
+	ret = t->state == SODA_TICKET_ENDED ? settle_locked(t, step_p) : -EINPROGRESS;
+	pthread_mutex_unlock(&m->lock);
+	errno = saved;
+	return ret;
+}
+
+SODA_API int soda_move_cancel(struct soda_move_ticket *t)
+{
+	struct soda_mover *m = t->mover;
+	int ret = check_process(m);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&m->lock);
+	if (t->state == SODA_TICKET_ENDED) {
+		ret = -EALREADY;
+	} else {
+		t->cancel = true;
+		m->cancels = true;
+		pthread_cond_signal(&m->work);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return ret;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libsoda-move inside; include/soda_move.h is its contract, docs/internals/movement.md its design.
+ *
+ *   mover.c     a producer's connection, its buffers and tickets, as programs see them
+ *   courier.c   the thread of a mover, which alone uses its connection
+ *   reader.c    consumers
+ *
+ * One lock a mover, held for pointer changes only, and across no call.
+ */
+#ifndef SODA_MOVEMENT_MOVER_H
+#define SODA_MOVEMENT_MOVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "soda_move.h"
+#include "transport/api/transport.h"
+#include "wire/movement.h"
+
+enum soda_ticket_state {
+	SODA_TICKET_QUEUED, /* waits for the courier */
+	SODA_TICKET_SENDING,
+	SODA_TICKET_SENT, /* the agent has it */
+	SODA_TICKET_ENDED,
+};
+
+struct soda_move_ticket {
+	struct soda_move_ticket *next; /* in the queue; guarded by the mover's lock, and so below */
+	enum soda_ticket_state state;
+	bool wanted; /* the program has it, and will ask */
+	bool cancel, cancel_sent;
+	int status; /* ENDED */
+	uint64_t step;
+	struct soda_why why;
+	/* set when it is made, then constant */
+	struct soda_mover *mover;
+	struct soda_move_buffer *buffer;
+	uint64_t number;
+	uint64_t copied; /* bytes that its pieces copy */
+	uint32_t pieces_n;
+	struct soda_wire_piece pieces[];
+};
+
+struct soda_move_buffer {
+	struct soda_move_buffer *next; /* of the mover; guarded by its lock, and so `tickets` */
+	struct soda_mover *mover;      /* set when it is made, then constant */
+	uint64_t bytes;
+	uint32_t number;  /* the agent's */
+	unsigned tickets; /* that have not ended */
+};
+
+/* A call that a program's thread waits for. */
+struct soda_errand {
+	struct soda_errand *next; /* guarded by the mover's lock, and so `done` */
+	bool done;
+	enum soda_move_msg type;
+	struct iovec body[2];
+	int body_n;
+	uint8_t reply[64];
+	size_t reply_bytes;
+	int ret;
+	struct soda_why why;
+};
+
+struct soda_mover {
+	/*
+	 * What proves to the agent whose memory it reads, SODA_MOVE_TOKEN_BYTES of it. Taken back,
+	 * overwritten, before a program is told that a ticket which the agent may have has ended
+	 * (courier.c, lose).
+	 */
+	_Atomic uint64_t token[2];
+	/* set when it is made, then constant */
+	pid_t pid;
+	enum soda_wire_way way;
+	struct soda_conn *conn; /* the courier's, then soda_move_disconnect()'s */
+	pthread_t courier;
+	int bounce_fd; /* STREAM: a memfd, and where it is mapped; the courier's */
+	const uint8_t *bounce;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work;	     /* for the courier */
+	pthread_cond_t ended;	     /* a ticket, an errand or the courier has ended */
+	struct soda_errand *errands; /* guarded by lock, and so below */
+	struct soda_move_ticket *queue, **queue_end;
+	struct soda_move_ticket *tickets[SODA_MOVE_TICKETS_MAX]; /* all that are not gone */
+	struct soda_move_buffer *buffers;
+	uint64_t last;	  /* ticket number */
+	unsigned sent;	  /* tickets in SENT */
+	unsigned waiting; /* threads that wait for a ticket */
+	bool asked;	  /* a thread has tested one, or found no credit */
+	bool cancels;	  /* a ticket in SENT is to be cancelled */
+	bool stop, stopped;
+	int error; /* 0, or -ENOTCONN: the connection is lost */
+	struct soda_why why;
+};
+
+/* mover.c */
+
+/* Remember the sentence for soda_move_last_error(). Returns err. */
+int soda_move_failed(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Forget it. */
+void soda_move_begun(void);
+/*
+ * Connect to the agent as a client without pages. agent NULL: what SODA_DPU says.  Errors of
+ * soda_move_connect(), remembered.
+ */
+int soda_move_join(const char *agent, struct soda_conn **conn_p);
+/*
+ * The error of a call that failed with ret and why, for programs, remembered: -ENOTCONN where the
+ * connection is lost.
+ */
+int soda_move_call_failed(int ret, const struct soda_why *why);
+/* The ticket has ended. Wakes who waits; frees it if nobody will ask. The lock is held. */
+void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t step, const char *why);
+/* Overwrite the token: the agent publishes nothing of this process from now on. */
+void soda_mover_take_back(struct soda_mover *m);
+
+/* courier.c */
+
+/* The courier's thread; arg: its mover. */
+void *soda_courier_main(void *arg);
+/* STREAM: what the courier needs to read memory that may not be there. 0; -ENOMEM. */
+int soda_courier_prepare(struct soda_mover *m);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What travels between libsoda-move and the DPU agent's service movement: calls of the control
+ * plane (wire.h), and the rules of a list of pieces, which both ends need: the agent to check and
+ * to place, the library to refuse early and to send.  docs/internals/movement.md has the states.
+ *
+ * Little-endian, packed.  Encoders write exactly the named number of bytes; decoders check nothing
+ * but the layout, and return -EPROTO when `bytes` is not what it needs.
+ */
+#ifndef SODA_WIRE_MOVEMENT_H
+#define SODA_WIRE_MOVEMENT_H
+
+#include "wire/wire.h"
+
+enum soda_move_msg {
+	SODA_MSG_MOVE_START = SODA_MSG_SERVICES + 16, /* soda_wire_move_start -> _started */
+	SODA_MSG_MOVE_RESERVE, /* soda_wire_move_reserve, then the name -> buffer 32 */
+	SODA_MSG_MOVE_END,     /* buffer 32 -> notices */
+	SODA_MSG_MOVE_POST,    /* soda_wire_move_post, then the pieces -> notices */
+	SODA_MSG_MOVE_PUT,     /* soda_wire_move_put, then data -> notices */
+	SODA_MSG_MOVE_FAIL,    /* ticket 64: its pieces cannot be read -> notices */
+	SODA_MSG_MOVE_AWAIT,   /* milliseconds 32 -> notices, after that time perhaps none */
+	SODA_MSG_MOVE_CANCEL,  /* ticket 64 -> notices */
+	SODA_MSG_MOVE_OPEN,    /* milliseconds 32, then the name -> soda_wire_move_opened */
+	SODA_MSG_MOVE_NEXT,    /* soda_wire_move_next -> soda_wire_move_found */
+	SODA_MSG_MOVE_MAP,     /* copy 32 -> bytes 64 and a memfd; same machine only */
+	SODA_MSG_MOVE_READ,    /* soda_wire_move_read -> the data */
+	SODA_MSG_MOVE_RELEASE, /* step 64 -> empty */
+	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_START + 15,
+};
+
+#define SODA_MOVE_VERSION 1u
+#define SODA_MOVE_TOKEN_BYTES 16u
+#define SODA_MOVE_PUT_MAX (60u << 10)	 /* data of a PUT, and of the answer to a READ */
+#define SODA_MOVE_BYTES_MAX (1ull << 40) /* of a buffer */
+
+enum { /* as in soda_move.h */
+       SODA_MOVE_LIST_MAX = 1024,
+       SODA_MOVE_CREDITS = 64,
+       SODA_MOVE_COPIES = 64,
+};
+
+/* How the agent gets a client's data. */
+enum soda_wire_way { SODA_WAY_READS = 1, SODA_WAY_STREAM = 2 };
+
+struct soda_wire_move_start {
+	uint32_t version;
+	uint64_t token_at; /* address in the client; 0: it is not to be read */
+	uint8_t token[SODA_MOVE_TOKEN_BYTES];
+};
+#define SODA_WIRE_MOVE_START_BYTES 28u
+
+struct soda_wire_move_started {
+	uint32_t version;
+	uint32_t way; /* enum soda_wire_way */
+};
+#define SODA_WIRE_MOVE_STARTED_BYTES 8u
+
+#define SODA_WIRE_MOVE_KEEP 1u
+
+struct soda_wire_move_reserve {
+	uint64_t bytes;
+	uint32_t copies, mode, flags;
+};
+#define SODA_WIRE_MOVE_RESERVE_BYTES 20u
+
+struct soda_wire_move_post {
+	uint64_t ticket;
+	uint32_t buffer, pieces;
+};
+#define SODA_WIRE_MOVE_POST_BYTES 16u
+
+/* A piece, as in soda_move.h, with a count of at least 1; fill: SODA_WIRE_PIECE_COPY, or a byte. */
+struct soda_wire_piece {
+	uint64_t from, bytes, stride, count, offset;
+	uint32_t fill;
+};
+#define SODA_WIRE_PIECE_BYTES 44u
+#define SODA_WIRE_PIECE_COPY 256u
+
+struct soda_wire_move_put {
+	uint64_t ticket;
+	uint64_t at; /* of what the ticket's pieces have to copy, in their order */
+};
+#define SODA_WIRE_MOVE_PUT_BYTES 16u
+
+/* A ticket has ended.  An answer has any number of these. */
+struct soda_wire_notice {
+	uint64_t ticket, step; /* step 0: status says why there is none */
+	uint32_t status;       /* enum soda_status */
+};
+#define SODA_WIRE_NOTICE_BYTES 20u
+
+struct soda_wire_move_opened {
+	uint64_t bytes; /* 0: none has this name, after the time of the OPEN, if it had any */
+	uint32_t copies;
+	uint32_t shared; /* 1: copies can be mapped (MAP), 0: steps are READ */
+};
+#define SODA_WIRE_MOVE_OPENED_BYTES 16u
+
+struct soda_wire_move_next {
+	uint64_t after;
+	uint32_t timeout_ms;
+};
+#define SODA_WIRE_MOVE_NEXT_BYTES 12u
+
+struct soda_wire_move_found {
+	uint64_t step; /* 0: none */
+	uint32_t copy;
+	uint32_t ended; /* 1: and none will come */
+};
+#define SODA_WIRE_MOVE_FOUND_BYTES 16u
+
+struct soda_wire_move_read {
+	uint64_t step, offset;
+	uint32_t bytes;
+};
+#define SODA_WIRE_MOVE_READ_BYTES 20u
+
+void soda_wire_put_move_start(uint8_t *out, const struct soda_wire_move_start *s);
+int soda_wire_get_move_start(const void *in, size_t bytes, struct soda_wire_move_start *s);
+void soda_wire_put_move_started(uint8_t *out, const struct soda_wire_move_started *s);
+int soda_wire_get_move_started(const void *in, size_t bytes, struct soda_wire_move_started *s);
+void soda_wire_put_move_reserve(uint8_t *out, const struct soda_wire_move_reserve *r);
+/* *name_p points behind the layout into `in`, *name_bytes_p long, not terminated. */
+int soda_wire_get_move_reserve(const void *in, size_t bytes, struct soda_wire_move_reserve *r,
+			       const char **name_p, size_t *name_bytes_p);
+void soda_wire_put_move_post(uint8_t *out, const struct soda_wire_move_post *p);
+/* The pieces follow the layout; that there are as many bytes of them as p->pieces says is checked.
+ */
+int soda_wire_get_move_post(const void *in, size_t bytes, struct soda_wire_move_post *p);
+void soda_wire_put_piece(uint8_t *out, const struct soda_wire_piece *p);
+void soda_wire_get_piece(const uint8_t *in, struct soda_wire_piece *p);
+void soda_wire_put_move_put(uint8_t *out, const struct soda_wire_move_put *p);
+/* The data, bytes - SODA_WIRE_MOVE_PUT_BYTES of them, follow the layout. */
+int soda_wire_get_move_put(const void *in, size_t bytes, struct soda_wire_move_put *p);
+void soda_wire_put_notice(uint8_t *out, const struct soda_wire_notice *n);
+void soda_wire_get_notice(const uint8_t *in, struct soda_wire_notice *n);
+void soda_wire_put_move_opened(uint8_t *out, const struct soda_wire_move_opened *o);
+int soda_wire_get_move_opened(const void *in, size_t bytes, struct soda_wire_move_opened *o);
+void soda_wire_put_move_next(uint8_t *out, const struct soda_wire_move_next *n);
+int soda_wire_get_move_next(const void *in, size_t bytes, struct soda_wire_move_next *n);
+void soda_wire_put_move_found(uint8_t *out, const struct soda_wire_move_found *f);
+int soda_wire_get_move_found(const void *in, size_t bytes, struct soda_wire_move_found *f);
+void soda_wire_put_move_read(uint8_t *out, const struct soda_wire_move_read *r);
+int soda_wire_get_move_read(const void *in, size_t bytes, struct soda_wire_move_read *r);
+/* One number alone: a buffer, a copy, a ticket, a step, a time, a size. */
+void soda_wire_put_u32(uint8_t *out, uint32_t value);
+uint32_t soda_wire_get_u32(const uint8_t *in);
+void soda_wire_put_u64(uint8_t *out, uint64_t value);
+uint64_t soda_wire_get_u64(const uint8_t *in);
+
+/* Whether a buffer may have this name: 1 to SODA_WIRE_MAX_NAME printable ASCII, no space. */
+bool soda_wire_move_name_ok(const char *name, size_t bytes);
+
+/*
+ * Check a list of pieces for a destination of dest_bytes.  *copied_p: bytes that are to be copied,
+ * not filled.  -EINVAL: no piece; one without bytes, or with an impossible fill; sizes or addresses
+ * that overflow; two that overlap in the destination.  -E2BIG: more than SODA_MOVE_LIST_MAX.
+ * -EFBIG: one ends behind the destination. *what_p (a constant) says which.
+ */
+int soda_wire_pieces_check(const struct soda_wire_piece *pieces, size_t n, uint64_t dest_bytes,
+			   uint64_t *copied_p, const char **what_p);
+/*
+ * Set all of the destination that is not copied: constants, and zeros between pieces and behind
+ * them. The list has been checked for dest_bytes.
+ */
+void soda_wire_pieces_set(const struct soda_wire_piece *pieces, size_t n, void *dest,
+			  uint64_t dest_bytes);
+
+/* One contiguous part of what is copied. */
+struct soda_piece_span {
+	uint64_t from;	 /* address in the producer */
+	uint64_t offset; /* in the destination */
+	uint64_t bytes;
+};
+
+/* A walk over the spans of a checked list, in its order. Begin with {pieces, n}. */
+struct soda_piece_walk {
+	const struct soda_wire_piece *pieces;
+	size_t n;
+	size_t piece; /* where it stands, and so the next two */
+	uint64_t element, within;
+};
+
+/* The next span, of at most max bytes (> 0). False: there is none left. */
+bool soda_piece_walk_next(struct soda_piece_walk *w, uint64_t max, struct soda_piece_span *span_p);
+
+#endif

@@ -1,0 +1,856 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Movement over each transport: the agent without its main() and libsoda-move in one process, so
+ * that a test can hold a get wherever it wants (soda_source_ops).
+ *   test_movement_agent [verbs [CASE]]: only where SODA_TEST_VERBS names an address
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/life/agent.h"
+#include "movement/mover.h"
+#include "soda_move.h"
+
+enum {
+	TIMEOUT_MS = 20000,
+	SOON_MS = 20,
+	PAGE = 4096,
+	BYTES = 300 * 1024 + 77, /* several PUTs, and no whole pages */
+	BUDGET = 64 << 20,
+};
+
+/* daemon.c is not linked. */
+const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
+
+struct place {
+	struct soda_dpu dpu;
+	struct soda_dpu_options opt;
+	struct soda_listener *listener;
+	struct soda_mover *mover;
+	struct soda_move_buffer *buffer;
+	struct soda_move_reader *reader;
+};
+
+static struct place place;
+static struct soda_source_ops real_ops;
+static uint8_t data[BYTES], want[BYTES];
+
+/* Holding a get: each read of data waits while `closed`; reads of the token do not. */
+static struct {
+	_Atomic bool closed;
+	_Atomic unsigned waiting, reads;
+	_Atomic bool dead; /* the process has ended, as the pidfd says */
+} gate;
+
+static ssize_t gated_readv(pid_t pid, const struct iovec *local, unsigned long local_n,
+			   const struct iovec *remote, unsigned long remote_n)
+{
+	bool token = local_n == 1 && local->iov_len == SODA_MOVE_TOKEN_BYTES;
+
+	if (!token) {
+		gate.reads++;
+		gate.waiting++;
+		for (int ms = 0; gate.closed && ms < TIMEOUT_MS; ms++)
+			poll(NULL, 0, 1);
+		gate.waiting--;
+	}
+	return real_ops.readv(pid, local, local_n, remote, remote_n);
+}
+
+static int gated_ended(int pidfd)
+{
+	return gate.dead ? 1 : real_ops.ended(pidfd);
+}
+
+static void await_gate(void)
+{
+	for (int ms = 0; !gate.waiting && ms < TIMEOUT_MS; ms++)
+		poll(NULL, 0, 1);
+	assert_true(gate.waiting);
+}
+
+static const char *address(void)
+{
+	return soda_listener_address(place.listener);
+}
+
+static void start_agent(const char *where, uint64_t budget)
+{
+	struct soda_listener_options how = { .workers = 2 };
+	struct soda_why why;
+
+	memset(&place, 0, sizeof(place));
+	memset(&gate, 0, sizeof(gate));
+	soda_source_ops.readv = gated_readv;
+	soda_source_ops.ended = gated_ended;
+	place.opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
+					       .write_budget = 1 << 20,
+					       .client_credit = 4 << 20,
+					       .buffers = 1 << 30,
+					       .window = 16 << 20,
+					       .daemon.workers = 2,
+					       .timeout_ms = TIMEOUT_MS,
+					       .daemon.max_clients = 64,
+					       .move_bytes = budget,
+					       .aggregate = true,
+					       .async = true };
+	assert_int_equal(soda_dpu_start(&place.dpu, &place.opt), 0);
+	if (soda_listener_open(where, &soda_dpu_service, &place.dpu, &how, &place.listener, &why))
+		fail_msg("%s: %s", where, why.text);
+	assert_int_equal(soda_listener_start(place.listener), 0);
+}
+
+/* An assertion of the library's call, with its sentence. */
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		int ret_ = (call);                                                                 \
+		if (ret_)                                                                          \
+			fail_msg("%s: %d: %s", #call, ret_, soda_move_last_error());               \
+	} while (0)
+#define FAILS(call, err)                                                                           \
+	do {                                                                                       \
+		int ret_ = (call);                                                                 \
+		if (ret_ != (err))                                                                 \
+			fail_msg("%s: %d, expected %d: %s", #call, ret_, (err),                    \
+				 soda_move_last_error());                                          \
+		assert_true(*soda_move_last_error());                                              \
+	} while (0)
+
+/* Agent, a producer with one buffer, and a consumer of it. */
+static void up(const char *where, unsigned copies, unsigned flags)
+{
+	struct soda_move_reserve how = {
+		.bytes = BYTES, .copies = copies, .mode = 0444, .flags = flags
+	};
+
+	start_agent(where, BUDGET);
+	OK(soda_move_connect(address(), &place.mover));
+	assert_int_equal(soda_move_way(place.mover),
+			 strncmp(where, "shm", 3) ? SODA_MOVE_STREAM : SODA_MOVE_READS);
+	OK(soda_move_reserve(place.mover, "heat", &how, &place.buffer));
+	OK(soda_move_open(address(), "heat", 0, &place.reader));
+	for (size_t i = 0; i < BYTES; i++)
+		data[i] = (uint8_t)(i * 7 + i / 251);
+}
+
+static void stop_agent(void)
+{
+	soda_listener_close(place.listener);
+	assert_int_equal(soda_dpu_stop(&place.dpu, TIMEOUT_MS), 0);
+	soda_source_ops = real_ops;
+}
+
+static void down(void)
+{
+	soda_move_close(place.reader);
+	soda_move_disconnect(place.mover);
+	stop_agent();
+}
+
+static struct soda_move_ticket *post(const struct soda_move_piece *pieces, size_t n)
+{
+	struct soda_move_ticket *t = NULL;
+
+	OK(soda_move(place.buffer, pieces, n, &t));
+	assert_non_null(t);
+	return t;
+}
+
+static struct soda_move_ticket *post_all(void)
+{
+	struct soda_move_piece p = { .from = data, .bytes = BYTES };
+
+	return post(&p, 1);
+}
+
+static int wait_for(struct soda_move_ticket *t, uint64_t *step_p)
+{
+	return soda_move_wait(t, TIMEOUT_MS, step_p);
+}
+
+/* The consumer's next step after `after`: its number, and that its content is `want`. */
+static void check_next(uint64_t after, uint64_t number, const void *content)
+{
+	struct soda_move_step step;
+
+	OK(soda_move_next(place.reader, after, TIMEOUT_MS, &step));
+	assert_int_equal(step.number, number);
+	assert_int_equal(step.bytes, BYTES);
+	assert_memory_equal(step.data, content, BYTES);
+	OK(soda_move_release(place.reader, &step));
+}
+
+static void check_none(uint64_t after)
+{
+	struct soda_move_step step;
+
+	FAILS(soda_move_next(place.reader, after, 0, &step), -ETIMEDOUT);
+}
+
+/* Whole buffers, again and again over the same copies. */
+static void moved(const char *where)
+{
+	uint64_t step;
+
+	up(where, 2, 0);
+	check_none(0);
+	for (uint64_t i = 1; i <= 10; i++) {
+		memset(data + 1000, (int)i, 5000);
+		OK(wait_for(post_all(), &step));
+		assert_int_equal(step, i);
+		check_next(i - 1, i, data);
+	}
+	assert_int_equal(place.dpu.movement.published, 10);
+	assert_int_equal(place.dpu.movement.failed, 0);
+	assert_int_equal(place.dpu.movement.read_bytes + place.dpu.movement.streamed_bytes,
+			 10 * BYTES);
+	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	down();
+}
+
+/* Columns of a table of records, a constant, and what no piece covers. */
+static void placed(const char *where)
+{
+	struct record {
+		double x;
+		uint32_t n;
+		uint8_t flag;
+	} *records = calloc(1000, sizeof(*records));
+	struct soda_move_piece p[] = {
+		{ .from = &records->n,
+		  .bytes = 4,
+		  .stride = sizeof(*records),
+		  .count = 1000,
+		  .offset = 8192 },
+		{ .from = &records->x,
+		  .bytes = 8,
+		  .stride = sizeof(*records),
+		  .count = 1000,
+		  .offset = 64 },
+		{ .bytes = 100, .count = 3, .offset = 8064 - 300 + 100, .fill = 0xa5 },
+		{ .from = data, .bytes = BYTES - 65536, .offset = 65536 },
+	};
+
+	up(where, 1, 0);
+	memset(want, 0, sizeof(want));
+	p[2].offset = 7000 + 1064;
+	p[2].count = 1;
+	for (unsigned i = 0; i < 1000; i++) {
+		records[i] = (struct record){ i * 1.5, i * 3, 1 };
+		memcpy(want + 64 + 8 * i, &records[i].x, 8);
+		memcpy(want + 8192 + 4 * i, &records[i].n, 4);
+	}
+	memset(want + 8064, 0xa5, 100);
+	memcpy(want + 65536, data, BYTES - 65536);
+	OK(wait_for(post_all(), NULL)); /* so that the copy is full of something else */
+	OK(wait_for(post(p, 4), NULL));
+	check_next(1, 2, want);
+	/* nothing to fetch at all */
+	memset(want, 0x77, sizeof(want));
+	want[BYTES - 1] = 0;
+	p[0] = (struct soda_move_piece){ .bytes = BYTES - 1, .fill = 0x77 };
+	OK(wait_for(post(p, 1), NULL));
+	check_next(2, 3, want);
+	free(records);
+	down();
+}
+
+/* Memory that is not there is the ticket's error, and nothing else's. */
+static void unreadable(const char *where)
+{
+	uint8_t *hole =
+		mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct soda_move_piece p[2] = {
+		{ .from = data, .bytes = 1000, .offset = 64 * PAGE },
+		{ .from = hole, .bytes = 64 * PAGE },
+	};
+	uint64_t step = 0;
+
+	assert_true(hole != MAP_FAILED);
+	munmap(hole + 40 * PAGE, PAGE);
+	up(where, 1, 0);
+	FAILS(wait_for(post(p, 2), &step), -EFAULT);
+	p[1].from = (void *)(uintptr_t)16;
+	FAILS(wait_for(post(p, 2), &step), -EFAULT);
+	p[1].from = (void *)(uintptr_t)(UINT64_MAX / 2);
+	FAILS(wait_for(post(p, 2), &step), -EFAULT);
+	assert_int_equal(step, 0);
+	check_none(0);
+	OK(wait_for(post_all(), &step));
+	assert_int_equal(step, 1);
+	check_next(0, 1, data);
+	assert_int_equal(place.dpu.movement.failed, 3);
+	munmap(hole, 64 * PAGE);
+	down();
+}
+
+/* Lists that are refused at once. */
+static void refused(const char *where)
+{
+	struct soda_move_piece p[2] = { { .from = data, .bytes = 100 },
+					{ .from = data, .bytes = 100, .offset = 99 } };
+	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_ticket *t = NULL;
+	struct soda_move_buffer *b = NULL;
+
+	up(where, 1, 0);
+	FAILS(soda_move(place.buffer, p, 0, &t), -EINVAL);
+	FAILS(soda_move(place.buffer, p, 2, &t), -EINVAL);
+	FAILS(soda_move(place.buffer, p, SODA_MOVE_PIECES_MAX + 1, &t), -E2BIG);
+	p[1].offset = BYTES - 99;
+	FAILS(soda_move(place.buffer, p, 2, &t), -EFBIG);
+	p[1] = (struct soda_move_piece){ .bytes = 1, .offset = 500, .fill = 256 };
+	FAILS(soda_move(place.buffer, p, 2, &t), -EINVAL);
+	p[1].fill = 0;
+	p[1].reserved = 1;
+	FAILS(soda_move(place.buffer, p, 2, &t), -EINVAL);
+	assert_null(t);
+	FAILS(soda_move_reserve(place.mover, "heat", &how, &b), -EEXIST);
+	FAILS(soda_move_reserve(place.mover, "a b", &how, &b), -EINVAL);
+	how.bytes = BUDGET;
+	FAILS(soda_move_reserve(place.mover, "b", &how, &b), -ENOSPC);
+	how.bytes = 0;
+	FAILS(soda_move_reserve(place.mover, "b", &how, &b), -EINVAL);
+	assert_null(b);
+	down();
+}
+
+/* Hand over, when there is a credit for it. */
+static void post_patiently(const struct soda_move_piece *p, struct soda_move_ticket **t_p)
+{
+	int ret = -EAGAIN;
+
+	for (int ms = 0; ret == -EAGAIN && ms < TIMEOUT_MS; ms++) {
+		ret = soda_move(place.buffer, p, 1, t_p);
+		if (ret == -EAGAIN)
+			poll(NULL, 0, 1);
+	}
+	OK(ret);
+}
+
+/* As many tickets as there are credits, one after the other, in their order. */
+static void many(const char *where)
+{
+	struct soda_move_ticket *t[SODA_MOVE_TICKETS_MAX], *one_more = NULL;
+	struct soda_move_piece p = { .from = data, .bytes = 5000 };
+	uint64_t step;
+
+	up(where, 3, 0);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
+			t[i] = post(&p, 1);
+		FAILS(soda_move(place.buffer, &p, 1, &one_more), -EAGAIN);
+		for (unsigned i = SODA_MOVE_TICKETS_MAX; i--;) {
+			OK(wait_for(t[i], &step));
+			assert_int_equal(step, round * SODA_MOVE_TICKETS_MAX + i + 1);
+		}
+	}
+	/* and of those that nobody asks for, any number: their credits come back by themselves */
+	for (unsigned i = 0; i < 200; i++)
+		post_patiently(&p, NULL);
+	post_patiently(&p, &t[0]);
+	while ((step = 0, soda_move_test(t[0], &step)) == -EINPROGRESS)
+		poll(NULL, 0, 1);
+	assert_int_equal(step, 3 * SODA_MOVE_TICKETS_MAX + 201);
+	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	down();
+}
+
+/* The end of a buffer comes after the lists that were handed over before it. */
+static void ended(const char *where)
+{
+	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_piece p = { .from = data, .bytes = BYTES };
+	struct soda_move_reader *late = NULL;
+	struct soda_move_step step;
+
+	up(where, 4, 0);
+	for (int i = 0; i < 4; i++)
+		OK(soda_move(place.buffer, &p, 1, NULL));
+	OK(soda_move_end(place.buffer));
+	FAILS(soda_move_open(address(), "heat", SOON_MS, &late), -ENOENT);
+	for (uint64_t i = 1; i <= 4; i++)
+		check_next(i - 1, i, data);
+	FAILS(soda_move_next(place.reader, 4, -1, &step), -EPIPE);
+	FAILS(soda_move_release(place.reader, &(struct soda_move_step){ .number = 2 }), -EINVAL);
+	/* the name is free, and the steps of the old buffer are not the new one's */
+	OK(soda_move_reserve(place.mover, "heat", &how, &place.buffer));
+	OK(soda_move_open(address(), "heat", TIMEOUT_MS, &late));
+	FAILS(soda_move_next(late, 0, 0, &step), -ETIMEDOUT);
+	soda_move_close(late);
+	down();
+}
+
+/* A consumer that holds on: what it sees does not change. */
+static void held(const char *where)
+{
+	struct soda_move_step one, two;
+
+	up(where, 2, 0);
+	OK(wait_for(post_all(), NULL));
+	OK(soda_move_next(place.reader, 0, TIMEOUT_MS, &one));
+	memset(data, 1, sizeof(data));
+	OK(wait_for(post_all(), NULL));
+	OK(soda_move_next(place.reader, 1, TIMEOUT_MS, &two));
+	assert_memory_equal(two.data, data, BYTES);
+	FAILS(soda_move_next(place.reader, 0, 0, &two), -EBUSY);
+	FAILS(wait_for(post_all(), NULL), -ENOSPC);
+	assert_int_equal(((const uint8_t *)one.data)[BYTES - 1],
+			 (uint8_t)((BYTES - 1) * 7 + (BYTES - 1) / 251));
+	soda_move_close(place.reader); /* it gives both back, without a word */
+	place.reader = NULL;
+	for (int ms = 0, ret = -ENOSPC; ret; ms++) {
+		assert_true(ms < TIMEOUT_MS);
+		poll(NULL, 0, 1);
+		ret = wait_for(post_all(), NULL);
+	}
+	down();
+}
+
+static void *wait_next(void *reader)
+{
+	static struct soda_move_step step;
+
+	OK(soda_move_next(reader, 0, -1, &step));
+	return &step;
+}
+
+/* The agent's end is an error of everything, and of nothing for ever. */
+static void lost(const char *where)
+{
+	struct soda_move_reserve how = { .bytes = BYTES, .mode = 0444 };
+	struct soda_move_piece p = { .from = data, .bytes = BYTES };
+	struct soda_move_ticket *t = NULL;
+	struct soda_move_step step, *first;
+	struct soda_move_buffer *b;
+	pthread_t thread;
+
+	up(where, 2, 0);
+	assert_int_equal(pthread_create(&thread, NULL, wait_next, place.reader), 0);
+	OK(wait_for(post_all(), NULL));
+	pthread_join(thread, (void **)&first);
+	stop_agent();
+	assert_memory_equal(first->data, data, BYTES); /* still there to be read */
+	FAILS(soda_move_next(place.reader, 1, -1, &step), -ENOTCONN);
+	FAILS(soda_move_release(place.reader, first), -ENOTCONN);
+	if (soda_move(place.buffer, &p, 1, &t) == 0) /* that it is lost may not be known yet */
+		FAILS(wait_for(t, NULL), -ENOTCONN);
+	FAILS(soda_move(place.buffer, &p, 1, &t), -ENOTCONN);
+	FAILS(soda_move_reserve(place.mover, "b", &how, &b), -ENOTCONN);
+	FAILS(soda_move_end(place.buffer), -ENOTCONN);
+	soda_move_close(place.reader);
+	soda_move_disconnect(place.mover);
+	soda_move_disconnect(NULL);
+	soda_move_close(NULL);
+}
+
+/* An agent without memory for this says so. */
+static void none(const char *where)
+{
+	struct soda_mover *m = NULL;
+	struct soda_move_reader *r = NULL;
+
+	start_agent(where, 0);
+	FAILS(soda_move_connect(address(), &m), -ENOTSUP);
+	assert_non_null(strstr(soda_move_last_error(), "--move-memory"));
+	FAILS(soda_move_open(address(), "heat", 0, &r), -ENOTSUP);
+	assert_true(!m && !r);
+	stop_agent();
+}
+
+/* By hand */
+
+static struct soda_conn *join(void)
+{
+	struct soda_wire_hello hello = { .epoch = 1 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = TIMEOUT_MS };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn = NULL;
+	struct soda_why why;
+
+	if (soda_conn_connect(address(), &hello, &opt, &conn, &welcome, &why))
+		fail_msg("%s: %s", address(), why.text);
+	return conn;
+}
+
+static uint8_t answer[SODA_WIRE_MAX_CONTROL];
+static size_t answer_bytes;
+
+static int ask(struct soda_conn *conn, int type, const void *body, size_t bytes)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_why why;
+
+	return soda_conn_call(conn, (enum soda_msg)type, &iov, 1, answer, sizeof(answer),
+			      &answer_bytes, TIMEOUT_MS, &why);
+}
+
+static int ask_number(struct soda_conn *conn, int type, uint64_t number, size_t bytes)
+{
+	uint8_t body[8];
+
+	soda_wire_put_u64(body, number);
+	return ask(conn, type, body, bytes);
+}
+
+static void start_by_hand(struct soda_conn *conn)
+{
+	struct soda_wire_move_start start = { .version = SODA_MOVE_VERSION };
+	uint8_t body[SODA_WIRE_MOVE_START_BYTES];
+
+	soda_wire_put_move_start(body, &start);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_START, body, sizeof(body)), 0);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_START, body, sizeof(body)), -EBUSY);
+}
+
+static void reserve_by_hand(struct soda_conn *conn, const char *name, uint64_t bytes)
+{
+	struct soda_wire_move_reserve r = { bytes, 1, 0444, 0 };
+	uint8_t body[SODA_WIRE_MOVE_RESERVE_BYTES + 16];
+
+	soda_wire_put_move_reserve(body, &r);
+	memcpy(body + SODA_WIRE_MOVE_RESERVE_BYTES, name, strlen(name));
+	assert_int_equal(
+		ask(conn, SODA_MSG_MOVE_RESERVE, body, SODA_WIRE_MOVE_RESERVE_BYTES + strlen(name)),
+		0);
+	assert_int_equal(soda_wire_get_u32(answer), 0);
+}
+
+static int post_by_hand(struct soda_conn *conn, uint64_t number, uint32_t buffer,
+			struct soda_wire_piece piece)
+{
+	struct soda_wire_move_post p = { number, buffer, 1 };
+	uint8_t body[SODA_WIRE_MOVE_POST_BYTES + SODA_WIRE_PIECE_BYTES];
+
+	soda_wire_put_move_post(body, &p);
+	soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES, &piece);
+	return ask(conn, SODA_MSG_MOVE_POST, body, sizeof(body));
+}
+
+static int put_by_hand(struct soda_conn *conn, uint64_t number, uint64_t at, size_t bytes)
+{
+	struct soda_wire_move_put p = { number, at };
+	uint8_t body[SODA_WIRE_MOVE_PUT_BYTES + 256] = { 0 };
+
+	soda_wire_put_move_put(body, &p);
+	return ask(conn, SODA_MSG_MOVE_PUT, body, SODA_WIRE_MOVE_PUT_BYTES + bytes);
+}
+
+/* What makes no sense is refused, and the connection and what it has done before stay. */
+static void abused(const char *where)
+{
+	struct soda_wire_piece p = { 0, 100, 100, 1, 0, SODA_WIRE_PIECE_COPY };
+	struct soda_wire_move_read read = { 1, 0, 10 };
+	uint8_t body[64] = { 0 };
+	struct soda_conn *conn;
+
+	start_agent(where, BUDGET);
+	conn = join();
+	for (int type = SODA_MSG_MOVE_START; type <= SODA_MSG_MOVE_LAST; type++)
+		for (size_t bytes = 0; bytes < sizeof(body); bytes++)
+			assert_true(ask(conn, type, body, bytes) < 0);
+	start_by_hand(conn);
+	reserve_by_hand(conn, "x", 200);
+	assert_int_equal(post_by_hand(conn, 1, 1, p), -EINVAL);
+	assert_int_equal(post_by_hand(conn, 0, 0, p), -EINVAL);
+	p.bytes = 201;
+	assert_int_equal(post_by_hand(conn, 1, 0, p), -EFBIG);
+	p.count = UINT64_MAX;
+	assert_int_equal(post_by_hand(conn, 1, 0, p), -EINVAL);
+	p.bytes = 100;
+	p.count = 1;
+	assert_int_equal(put_by_hand(conn, 1, 0, 10), -EINVAL);
+	assert_int_equal(post_by_hand(conn, 1, 0, p), 0);
+	assert_int_equal(answer_bytes, 0);
+	assert_int_equal(post_by_hand(conn, 2, 0, p), -EBUSY); /* one at a time */
+	assert_int_equal(put_by_hand(conn, 1, 1, 10), -EINVAL);
+	assert_int_equal(put_by_hand(conn, 2, 0, 10), -EINVAL);
+	assert_int_equal(put_by_hand(conn, 1, 0, 101), -EINVAL);
+	assert_int_equal(put_by_hand(conn, 1, 0, 60), 0);
+	assert_int_equal(put_by_hand(conn, 1, UINT64_MAX - 5, 41), -EINVAL);
+	assert_int_equal(put_by_hand(conn, 1, 60, 40), 0);
+	assert_int_equal(answer_bytes, SODA_WIRE_NOTICE_BYTES);
+	assert_int_equal(post_by_hand(conn, 1, 0, p), -EINVAL); /* numbers grow */
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_FAIL, 1, 8), -EINVAL);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_CANCEL, 99, 8), 0);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_RELEASE, 1, 8), -EINVAL);
+	memcpy(body, "\0\0\0\0x", 5);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_OPEN, body, 5), 0);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_OPEN, body, 5), -EBUSY);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_RELEASE, 1, 8), -EINVAL);
+	soda_wire_put_move_read(body, &read);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_READ, body, SODA_WIRE_MOVE_READ_BYTES), -EINVAL);
+	memset(body, 0, sizeof(body));
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_NEXT, body, SODA_WIRE_MOVE_NEXT_BYTES), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		static const struct soda_wire_move_read bad[] = {
+			{ 1, 0, 201 }, { 1, 200, 1 }, { 1, UINT64_MAX, 2 }, { 1, 0, 0 }
+		};
+
+		soda_wire_put_move_read(body, &bad[i]);
+		assert_int_equal(ask(conn, SODA_MSG_MOVE_READ, body, SODA_WIRE_MOVE_READ_BYTES),
+				 -EINVAL);
+	}
+	soda_wire_put_move_read(body, &read);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_READ, body, SODA_WIRE_MOVE_READ_BYTES), 0);
+	assert_int_equal(answer_bytes, 10);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_MAP, 1, 4),
+			 strncmp(where, "shm", 3) ? -ENOTSUP : -EINVAL);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_END, 1, 4), -EINVAL);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_END, 0, 4), 0);
+	soda_conn_close(conn);
+	stop_agent();
+}
+
+/* A producer that goes within its data: the half is never shown, and its name is free. */
+static void half(const char *where)
+{
+	struct soda_wire_piece p = { 0, 100, 100, 1, 0, SODA_WIRE_PIECE_COPY };
+	struct soda_move_step step;
+	struct soda_conn *conn;
+
+	start_agent(where, BUDGET);
+	conn = join();
+	start_by_hand(conn);
+	reserve_by_hand(conn, "half", 200);
+	OK(soda_move_open(address(), "half", 0, &place.reader));
+	assert_int_equal(post_by_hand(conn, 1, 0, p), 0);
+	assert_int_equal(put_by_hand(conn, 1, 0, 99), 0);
+	FAILS(soda_move_next(place.reader, 0, SOON_MS, &step), -ETIMEDOUT);
+	soda_conn_close(conn);
+	FAILS(soda_move_next(place.reader, 0, TIMEOUT_MS, &step), -EPIPE);
+	soda_move_close(place.reader);
+	assert_int_equal(place.dpu.movement.published, 0);
+	conn = join();
+	start_by_hand(conn);
+	reserve_by_hand(conn, "half", 200);
+	soda_conn_close(conn);
+	stop_agent();
+}
+
+/* A get that is held: by shm only. */
+
+static const char *shm(void)
+{
+	static char where[64];
+	static int n;
+
+	snprintf(where, sizeof(where), "shm://@soda-movement-%d-%d", (int)getpid(), n++);
+	return where;
+}
+
+/* A ticket in a getter's hands, one in the queue, one with the courier at the earliest. */
+static void test_cancelled(void **state)
+{
+	struct soda_move_ticket *t[3];
+	uint64_t step;
+
+	up(shm(), 2, 0);
+	gate.closed = true;
+	for (int i = 0; i < 3; i++)
+		t[i] = post_all();
+	await_gate();
+	OK(soda_move_cancel(t[0]));
+	OK(soda_move_cancel(t[1]));
+	FAILS(soda_move_wait(t[1], TIMEOUT_MS, NULL), -ECANCELED); /* while t[0] is held */
+	assert_int_equal(soda_move_wait(t[0], SOON_MS, NULL), -EINPROGRESS);
+	gate.closed = false;
+	FAILS(wait_for(t[0], NULL), -ECANCELED);
+	OK(wait_for(t[2], &step));
+	assert_int_equal(step, 1);
+	check_next(0, 1, data);
+	down();
+}
+
+/* What the program takes back while the agent reads is not published. */
+static void test_taken_back(void **state)
+{
+	struct soda_move_ticket *t;
+
+	up(shm(), 2, 0);
+	gate.closed = true;
+	t = post_all();
+	await_gate();
+	soda_mover_take_back(place.mover);
+	gate.closed = false;
+	FAILS(wait_for(t, NULL), -EIO);
+	check_none(0);
+	assert_int_equal(place.dpu.movement.published, 0);
+	down();
+}
+
+/* The process that was read has ended: it may have been another one with its number. */
+static void test_dead(void **state)
+{
+	struct soda_move_ticket *t;
+
+	up(shm(), 2, 0);
+	gate.closed = true;
+	t = post_all();
+	await_gate();
+	gate.dead = true;
+	gate.closed = false;
+	FAILS(wait_for(t, NULL), -EIO);
+	t = post_all();
+	FAILS(wait_for(t, NULL), -EIO);
+	assert_int_equal(gate.reads, 1); /* of the second nothing was read */
+	gate.dead = false;
+	check_none(0);
+	OK(wait_for(post_all(), NULL));
+	check_next(0, 1, data);
+	down();
+}
+
+/* The producer goes while the agent reads: neither waits long, and nothing is shown. */
+static void test_disconnected(void **state)
+{
+	struct soda_move_piece p = { .from = data, .bytes = BYTES };
+	struct soda_move_step step;
+
+	up(shm(), 2, 0);
+	gate.closed = true;
+	for (int i = 0; i < 5; i++)
+		OK(soda_move(place.buffer, &p, 1, NULL));
+	await_gate();
+	soda_move_disconnect(place.mover);
+	FAILS(soda_move_next(place.reader, 0, -1, &step), -EPIPE);
+	gate.closed = false;
+	soda_move_close(place.reader);
+	stop_agent();
+	assert_int_equal(place.dpu.movement.published, 0);
+	assert_int_equal(gate.reads, 1);
+}
+
+/* Two clients with long lists of tickets: the second is served before the first one's are over. */
+static void test_turns(void **state)
+{
+	struct soda_move_reserve how = { .bytes = PAGE, .mode = 0400 };
+	struct soda_move_piece p = { .from = data, .bytes = PAGE };
+	struct soda_move_ticket *t[SODA_MOVE_GETTERS + 1], *last = NULL;
+	struct soda_move_buffer *b[SODA_MOVE_GETTERS + 1];
+	struct soda_mover *m[SODA_MOVE_GETTERS + 1];
+	char name[2] = "a";
+
+	start_agent(shm(), BUDGET);
+	for (unsigned i = 0; i <= SODA_MOVE_GETTERS; i++, name[0]++) {
+		OK(soda_move_connect(address(), &m[i]));
+		OK(soda_move_reserve(m[i], name, &how, &b[i]));
+	}
+	gate.closed = true;
+	/* as many clients as getters have theirs held, and the first one has more */
+	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
+		OK(soda_move(b[i], &p, 1, &t[i]));
+	while (gate.waiting < SODA_MOVE_GETTERS)
+		poll(NULL, 0, 1);
+	for (unsigned i = 0; i < 30; i++)
+		OK(soda_move(b[0], &p, 1, i == 29 ? &last : NULL));
+	OK(soda_move(b[SODA_MOVE_GETTERS], &p, 1, &t[SODA_MOVE_GETTERS]));
+	gate.closed = false;
+	for (unsigned i = 0; i <= SODA_MOVE_GETTERS; i++)
+		OK(wait_for(t[i], NULL));
+	OK(wait_for(last, NULL));
+	for (unsigned i = 0; i <= SODA_MOVE_GETTERS; i++)
+		soda_move_disconnect(m[i]);
+	stop_agent();
+}
+
+/* A child has the parent's connections in its memory, and may not use them. */
+static void test_forked(void **state)
+{
+	struct soda_move_piece p = { .from = data, .bytes = BYTES };
+	struct soda_move_step step;
+	int status;
+	pid_t pid;
+
+	up(shm(), 2, 0);
+	pid = fork();
+	if (!pid) {
+		bool good = soda_move(place.buffer, &p, 1, NULL) == -ENOTSUP &&
+			    soda_move_next(place.reader, 0, 0, &step) == -ENOTSUP &&
+			    soda_move_end(place.buffer) == -ENOTSUP;
+
+		soda_move_disconnect(place.mover);
+		_exit(good ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	OK(wait_for(post_all(), NULL));
+	check_next(0, 1, data);
+	down();
+}
+
+static const char *verbs(void)
+{
+	const char *where = getenv("SODA_TEST_VERBS");
+
+	if (!where) {
+		print_message("SKIP: no RDMA device is named (SODA_TEST_VERBS); ./check rdma has"
+			      " one\n");
+		skip();
+	}
+	return where;
+}
+
+#define CASES(what)                                                                                \
+	static void what##_tcp(void **state)                                                       \
+	{                                                                                          \
+		what("tcp://127.0.0.1:0");                                                         \
+	}                                                                                          \
+	static void what##_shm(void **state)                                                       \
+	{                                                                                          \
+		what(shm());                                                                       \
+	}                                                                                          \
+	static void what##_verbs(void **state)                                                     \
+	{                                                                                          \
+		what(verbs());                                                                     \
+	}
+
+CASES(moved)
+CASES(placed)
+CASES(unreadable)
+CASES(refused)
+CASES(many)
+CASES(ended)
+CASES(held)
+CASES(lost)
+CASES(none)
+CASES(abused)
+CASES(half)
+
+#define EACH(X, transport)                                                                         \
+	X(moved_##transport), X(placed_##transport), X(unreadable_##transport),                    \
+		X(refused_##transport), X(many_##transport), X(ended_##transport),                 \
+		X(held_##transport), X(lost_##transport), X(none_##transport),                     \
+		X(abused_##transport), X(half_##transport)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest sockets[] = {
+		EACH(cmocka_unit_test, tcp),	  EACH(cmocka_unit_test, shm),
+		cmocka_unit_test(test_cancelled), cmocka_unit_test(test_taken_back),
+		cmocka_unit_test(test_dead),	  cmocka_unit_test(test_disconnected),
+		cmocka_unit_test(test_turns),	  cmocka_unit_test(test_forked),
+	};
+	const struct CMUnitTest rdma[] = { EACH(cmocka_unit_test, verbs) };
+
+	real_ops = soda_source_ops;
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
+	if (argc > 1 && strcmp(argv[1], "verbs") == 0)
+		return cmocka_run_group_tests_name("movement, verbs", rdma, NULL, NULL);
+	return cmocka_run_group_tests_name("movement", sockets, NULL, NULL) +
+	       cmocka_run_group_tests_name("movement, verbs", rdma, NULL, NULL);
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Movement between real processes, through libsoda-move and the agent as they are installed:
+ * producers, consumers and agents that are killed, and processes that the agent may not read.  No
+ * memory server is there: movement needs none.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/peer.h"
+#include "lib/proc.h"
+#include "soda_move.h"
+
+enum { WAIT_MS = 60000, STEPS = 20, WORDS = 100000, BIG_WORDS = 2 << 20, NOBODY = 65534 };
+
+static struct server agent;
+
+static void up(const char *listen)
+{
+	const char *args[] = { "--listen",	"tcp://127.0.0.1:0",
+			       "--server",	"tcp://127.0.0.1:1",
+			       "--move-memory", "256M",
+			       "--allow-other", NULL };
+
+	args[1] = listen;
+	assert_int_equal(agent_start(&agent, args), 0);
+}
+
+static void down(void)
+{
+	assert_int_equal(server_stop(&agent), 0);
+	assert_int_equal(server_complaints(&agent), 0);
+	server_forget(&agent);
+}
+
+static const char *shm(void)
+{
+	static char where[64];
+	static int n;
+
+	snprintf(where, sizeof(where), "shm://@soda-move-%d-%d", (int)getpid(), n++);
+	return where;
+}
+
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		int ret_ = (call);                                                                 \
+		if (ret_)                                                                          \
+			fail_msg("%s: %d: %s", #call, ret_, soda_move_last_error());               \
+	} while (0)
+
+/* In a child, whose exit status says whether all was well. */
+#define MUST(cond)                                                                                 \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			fprintf(stderr, "child, line %d: %s: %s\n", __LINE__, #cond,               \
+				soda_move_last_error());                                           \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+
+static pid_t run(void (*child)(void))
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(WAIT_MS / 1000);
+	child();
+	_exit(0);
+}
+
+static void expect_exit(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void kill_hard(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* Step i: the words i * WORDS, i * WORDS + 1 ... */
+static void fill(uint64_t *words, size_t n, uint64_t i)
+{
+	for (size_t k = 0; k < n; k++)
+		words[k] = i * n + k;
+}
+
+static bool is_step(const uint64_t *words, size_t n, uint64_t i)
+{
+	for (size_t k = 0; k < n; k++)
+		if (words[k] != i * n + k)
+			return false;
+	return true;
+}
+
+/* Producers */
+
+static void produce(size_t words_n, uint64_t steps)
+{
+	struct soda_move_reserve how = { .bytes = words_n * 8, .copies = 3, .mode = 0444 };
+	uint64_t *words[2] = { malloc(words_n * 8), malloc(words_n * 8) };
+	struct soda_move_ticket *t[2] = { NULL, NULL };
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	MUST(soda_move_connect(agent.address, &m) == 0);
+	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
+	/* while one is fetched the next one is computed, in the other memory */
+	for (uint64_t i = 1; i <= steps; i++) {
+		struct soda_move_piece p = { .from = words[i % 2], .bytes = words_n * 8 };
+		uint64_t step = 0;
+		int ret = t[i % 2] ? soda_move_wait(t[i % 2], WAIT_MS, &step) : 0;
+
+		MUST(ret == 0);
+		MUST(!t[i % 2] || step == i - 2);
+		fill(words[i % 2], words_n, i);
+		MUST(soda_move(b, &p, 1, &t[i % 2]) == 0);
+	}
+	for (int i = 0; i < 2; i++)
+		MUST(!t[i] || soda_move_wait(t[i], WAIT_MS, NULL) == 0);
+	MUST(soda_move_end(b) == 0);
+	soda_move_disconnect(m);
+}
+
+static void produce_for_ever(void)
+{
+	produce(BIG_WORDS, UINT64_MAX);
+}
+
+/* A producer whose steps wait for their consumer: it tries again where no copy is free. */
+static void produce_kept_by(int way)
+{
+	struct soda_move_reserve how = { .bytes = WORDS * 8, .flags = SODA_MOVE_KEEP };
+	uint64_t *words = malloc(WORDS * 8);
+	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	how.mode = 0444;
+	MUST(soda_move_connect(agent.address, &m) == 0);
+	MUST(soda_move_way(m) == way);
+	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
+	for (uint64_t i = 1; i <= STEPS;) {
+		struct soda_move_ticket *t;
+		int ret;
+
+		fill(words, WORDS, i);
+		MUST(soda_move(b, &p, 1, &t) == 0);
+		ret = soda_move_wait(t, WAIT_MS, NULL);
+		MUST(ret == 0 || ret == -ENOSPC);
+		if (ret)
+			usleep(1000);
+		i += !ret;
+	}
+	MUST(soda_move_end(b) == 0);
+	soda_move_disconnect(m);
+}
+
+static void produce_reads(void)
+{
+	produce_kept_by(SODA_MOVE_READS);
+}
+
+static void produce_stream(void)
+{
+	produce_kept_by(SODA_MOVE_STREAM);
+}
+
+/* All steps, in their order, each whole; then the producer's end. */
+static void consume_all(uint64_t steps)
+{
+	struct soda_move_reader *r;
+	struct soda_move_step step = { 0 };
+
+	OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+	for (uint64_t i = 1; i <= steps; i++) {
+		OK(soda_move_next(r, i - 1, WAIT_MS, &step));
+		assert_int_equal(step.number, i);
+		assert_int_equal(step.bytes, WORDS * 8);
+		assert_true(is_step(step.data, WORDS, i));
+		OK(soda_move_release(r, &step));
+	}
+	assert_int_equal(soda_move_next(r, steps, WAIT_MS, &step), -EPIPE);
+	soda_move_close(r);
+}
+
+static void passed_on(const char *listen, void (*child)(void), bool reads)
+{
+	const uint64_t bytes = STEPS * WORDS * 8ull;
+	pid_t pid;
+
+	up(listen);
+	pid = run(child);
+	consume_all(STEPS);
+	expect_exit(pid);
+	assert_int_equal(peer_stat_at(agent.address, "move_steps"), STEPS);
+	/* a ticket for which no copy is free costs no data */
+	assert_int_equal(peer_stat_at(agent.address, "move_read_bytes"), reads ? bytes : 0);
+	assert_int_equal(peer_stat_at(agent.address, "move_streamed_bytes"), reads ? 0 : bytes);
+	assert_int_equal(peer_stat_at(agent.address, "move_reserved_bytes"), 0);
+	down();
+}
+
+static void test_shm(void **state)
+{
+	passed_on(shm(), produce_reads, true);
+}
+
+static void test_tcp(void **state)
+{
+	passed_on("tcp://127.0.0.1:0", produce_stream, false);
+}
+
+/* A producer that is killed while its data are under way: what was shown is whole. */
+static void killed(const char *listen)
+{
+	up(listen);
+	for (unsigned round = 0; round < 4; round++) {
+		struct soda_move_step step = { 0 };
+		struct soda_move_reader *r;
+		uint64_t after = 0;
+		pid_t pid = run(produce_for_ever);
+		int ret;
+
+		OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+		OK(soda_move_next(r, 0, WAIT_MS, &step));
+		usleep(round * 7000);
+		kill_hard(pid);
+		do {
+			assert_true(is_step(step.data, BIG_WORDS, step.number));
+			after = step.number;
+			OK(soda_move_release(r, &step));
+			ret = soda_move_next(r, after, WAIT_MS, &step);
+		} while (ret == 0);
+		assert_int_equal(ret, -EPIPE);
+		soda_move_close(r);
+	}
+	down();
+}
+
+static void test_killed_shm(void **state)
+{
+	killed(shm());
+}
+
+static void test_killed_tcp(void **state)
+{
+	killed("tcp://127.0.0.1:0");
+}
+
+/* Another program in the same process: its memory is not the producer's. */
+static void produce_and_become(void)
+{
+	struct soda_move_reserve how = { .bytes = BIG_WORDS * 8, .copies = 3, .mode = 0444 };
+	uint64_t *words = calloc(BIG_WORDS, 8);
+	struct soda_move_piece p = { .from = words, .bytes = BIG_WORDS * 8 };
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	MUST(soda_move_connect(agent.address, &m) == 0);
+	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
+	fill(words, BIG_WORDS, 1);
+	MUST(soda_move(b, &p, 1, NULL) == 0);
+	for (uint64_t i = 2; i < 40; i++)
+		MUST(soda_move(b, &p, 1, NULL) == 0);
+	execlp("sleep", "sleep", "60", NULL);
+	_exit(1);
+}
+
+static void test_executed(void **state)
+{
+	struct soda_move_step step = { 0 };
+	struct soda_move_reader *r;
+	uint64_t after = 0;
+	pid_t pid;
+	int ret;
+
+	up(shm());
+	pid = run(produce_and_become);
+	OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+	while ((ret = soda_move_next(r, after, WAIT_MS, &step)) == 0) {
+		assert_true(is_step(step.data, BIG_WORDS, 1));
+		after = step.number;
+		OK(soda_move_release(r, &step));
+	}
+	assert_int_equal(ret, -EPIPE); /* the connection ended with the program, not the process */
+	assert_int_equal(waitpid(pid, NULL, WNOHANG), 0);
+	kill_hard(pid);
+	soda_move_close(r);
+	down();
+}
+
+/* The agent is killed: everybody is told, and what is mapped stays. */
+static void produce_until_lost(void)
+{
+	struct soda_move_reserve how = { .bytes = WORDS * 8 };
+	uint64_t *words = malloc(WORDS * 8);
+	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
+	struct soda_move_buffer *b;
+	struct soda_move_ticket *t;
+	struct soda_mover *m;
+	int ret = 0;
+
+	how.mode = 0444;
+	MUST(soda_move_connect(agent.address, &m) == 0);
+	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
+	for (uint64_t i = 1; ret == 0; i++) {
+		fill(words, WORDS, i);
+		ret = soda_move(b, &p, 1, &t);
+		if (ret == 0)
+			ret = soda_move_wait(t, WAIT_MS, NULL);
+	}
+	MUST(ret == -ENOTCONN);
+	MUST(soda_move_end(b) == -ENOTCONN);
+	soda_move_disconnect(m);
+}
+
+static void test_agent_killed(void **state)
+{
+	struct soda_move_step step, other;
+	struct soda_move_reader *r;
+	pid_t pid;
+
+	up(shm());
+	pid = run(produce_until_lost);
+	OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+	OK(soda_move_next(r, 3, WAIT_MS, &step));
+	server_kill(&agent);
+	expect_exit(pid);
+	assert_true(is_step(step.data, WORDS, step.number));
+	assert_int_equal(soda_move_next(r, step.number, -1, &other), -ENOTCONN);
+	soda_move_close(r);
+	server_forget(&agent);
+}
+
+/* A consumer that is killed holds nothing any more. */
+static void hold(void)
+{
+	struct soda_move_step steps[3];
+	struct soda_move_reader *r;
+
+	MUST(soda_move_open(agent.address, "steps", WAIT_MS, &r) == 0);
+	for (uint64_t i = 0; i < 3; i++)
+		MUST(soda_move_next(r, i, WAIT_MS, &steps[i]) == 0);
+	raise(SIGSTOP);
+	_exit(1);
+}
+
+static void test_consumer_killed(void **state)
+{
+	struct soda_move_reserve how = { .bytes = WORDS * 8, .copies = 3 };
+	uint64_t *words = calloc(WORDS, 8);
+	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
+	struct soda_move_ticket *t;
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+	int status, ret;
+	pid_t pid;
+
+	up(shm());
+	pid = run(hold); /* before this process has threads */
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_reserve(m, "steps", &how, &b));
+	for (int i = 0; i < 3; i++)
+		OK(soda_move(b, &p, 1, NULL));
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_true(WIFSTOPPED(status));
+	OK(soda_move(b, &p, 1, &t));
+	assert_int_equal(soda_move_wait(t, WAIT_MS, NULL), -ENOSPC);
+	kill_hard(pid);
+	for (int i = 0; i < LOOKS; i++) {
+		OK(soda_move(b, &p, 1, &t));
+		ret = soda_move_wait(t, WAIT_MS, NULL);
+		if (ret == 0)
+			break;
+		assert_int_equal(ret, -ENOSPC);
+		usleep(10000);
+	}
+	assert_int_equal(ret, 0);
+	soda_move_disconnect(m);
+	free(words);
+	down();
+}
+
+/* Processes that the kernel would let the agent read by CAP_SYS_PTRACE alone send their data. */
+
+static void produce_undumpable(void)
+{
+	MUST(prctl(PR_SET_DUMPABLE, 0) == 0);
+	produce_stream();
+}
+
+static void produce_as_nobody(void)
+{
+	MUST(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+	MUST(prctl(PR_SET_DUMPABLE, 1) == 0);
+	produce_stream();
+}
+
+static void test_undumpable(void **state)
+{
+	passed_on(shm(), produce_undumpable, false);
+}
+
+static void test_other_user(void **state)
+{
+	if (geteuid()) {
+		print_message("SKIP: only root can be another user\n");
+		skip();
+	}
+	passed_on(shm(), produce_as_nobody, false);
+}
+
+/* An agent that ends does not wait for producers and consumers. */
+static void test_stopped(void **state)
+{
+	struct soda_move_step step;
+	struct soda_move_reader *r;
+	pid_t pid;
+
+	up(shm());
+	pid = run(produce_until_lost);
+	OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+	OK(soda_move_next(r, 0, WAIT_MS, &step));
+	down();
+	expect_exit(pid);
+	soda_move_close(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shm),
+		cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_killed_shm),
+		cmocka_unit_test(test_killed_tcp),
+		cmocka_unit_test(test_executed),
+		cmocka_unit_test(test_agent_killed),
+		cmocka_unit_test(test_consumer_killed),
+		cmocka_unit_test(test_undumpable),
+		cmocka_unit_test(test_other_user),
+		cmocka_unit_test(test_stopped),
+	};
+
+	return cmocka_run_group_tests_name("movement between processes", tests, NULL, NULL);
+}
