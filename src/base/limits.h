@@ -51,7 +51,7 @@ enum {
 	SODA_KEEPER_COLLECT_MS = 2, /* its tick while READs ahead are outstanding */
 	SODA_RETRY_MIN_MS = 20,	    /* between two attempts to connect, doubling... */
 	SODA_RETRY_MAX_MS = 500,    /* ...up to this */
-	SODA_GOODBYE_MS = 1000,	    /* BYE, at the program's end */
+	SODA_GOODBYE_MS = 1000,	    /* BYE, at the end; before it, for a lost session's return */
 	SODA_REVOKE_MS = 2000,	    /* revoking waits so long for an agent that installs pages */
 	SODA_REVOKE_LOOK_MS = 2,    /* and tries so often */
 	SODA_RETIRE_MS = 90000,	  /* soda_free waits so long for requests in the object's chunks */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/peer.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, CHUNK_WORDS = CHUNK / 8, CHUNKS = 160, THREADS = 4 };
@@ -298,6 +299,48 @@ static void test_call_without_answer(void **state)
 	expect_exit(&out, 0);
 }
 
+/*
+ * A program that ends while its connections are lost, and cannot be made anew just then: it says
+ * BYE all the same, so that the server has its memory back at once, and not after its grace time.
+ */
+static void child_ends_away(const void *arg)
+{
+	uint64_t *fam = begin(arg, 1);
+
+	for (size_t i = 0; i < CHUNKS * CHUNK_WORDS; i += 512)
+		fam[i] = mix(i, 0);
+	CHECK_EQ(soda_sync(fam, CHUNKS * CHUNK), 0);
+	fclose(fopen(trigger, "w"));
+	soda_alloc(CHUNK, 0); /* loses the connections; it has no answer within its time */
+	turn_pass();
+	exit(0); /* nothing but the runtime's own end */
+}
+
+static void remove_soon(const void *arg)
+{
+	if (!turn_await())
+		return;
+	usleep(300000);
+	unlink(trigger);
+}
+
+static void test_ends_away(void **state)
+{
+	struct storm s = { .timeout_ms = 500 };
+	struct trial t = { .child = child_ends_away, .during = remove_soon, .arg = &s };
+	struct outcome out;
+
+	snprintf(trigger, sizeof(trigger), "%s/no-way", world.dir);
+	snprintf(s.address, sizeof(s.address), "fault+%s?do=cut&on=call,connect&while=%s",
+		 world.address, trigger);
+	peer_await_none(world.address, "used_bytes"); /* of the tests before */
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	for (int i = 0; i < 200 && peer_stat_of(world.address, "used_bytes"); i++)
+		usleep(10000);
+	assert_int_equal(peer_stat_of(world.address, "used_bytes"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -305,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_cut_and_delay), cmocka_unit_test(test_lost_answer),
 		cmocka_unit_test(test_refused_read),  cmocka_unit_test(test_refused_pin),
 		cmocka_unit_test(test_refused_write), cmocka_unit_test(test_call_without_answer),
+		cmocka_unit_test(test_ends_away),
 	};
 
 	return WORLD_RUN("connection", &world, true, tests);

@@ -305,16 +305,30 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	return ret;
 }
 
+/*
+ * Whoever ends without BYE keeps its memory on the server for the whole grace time.  So a session
+ * that is AWAY gets a moment to come back for it, while the keeper still runs.
+ */
+static void await_return(struct soda_link *link)
+{
+	if (link->keeper_runs && soda_server_state(&link->server) == SODA_SERVER_AWAY)
+		soda_server_wait(&link->server, soda_now_ns() + SODA_GOODBYE_MS * SODA_MS_NS, NULL);
+}
+
 /* Say BYE, also where the session is AWAY: the control connection may still work. */
-static void goodbye(struct soda_server *server, const struct iovec *body, int n)
+static int goodbye(struct soda_server *server, const struct iovec *body, int n)
 {
 	struct soda_why why;
+	int ret = 0;
 
 	soda_server_acquire(server);
 	if (server->control)
-		soda_conn_call(server->control, SODA_MSG_BYE, body, n, NULL, 0, NULL,
-			       SODA_GOODBYE_MS, &why);
+		ret = soda_conn_call(server->control, SODA_MSG_BYE, body, n, NULL, 0, NULL,
+				     SODA_GOODBYE_MS, &why);
+	if (soda_call_lost(ret))
+		soda_server_report(server, ret);
 	soda_server_release(server);
+	return ret;
 }
 
 void soda_session_leave(struct soda_link *link)
@@ -322,13 +336,21 @@ void soda_session_leave(struct soda_link *link)
 	uint8_t later = SODA_WIRE_BYE_LATER;
 	struct iovec body = { &later, sizeof(later) };
 
-	goodbye(&link->server, &body, 1);
+	int ret;
+
+	await_return(link);
+	ret = goodbye(&link->server, &body, 1);
+	if (ret != -ETIMEDOUT && soda_call_lost(ret)) { /* it was cut, and nobody had seen it */
+		await_return(link);
+		goodbye(&link->server, &body, 1);
+	}
 }
 
 void soda_session_stop(struct soda_link *link)
 {
 	if (!link->server.hooks) /* the session was never started */
 		return;
+	await_return(link);
 	soda_server_stop(&link->server);
 	if (link->keeper_runs) {
 		soda_link_wake_keeper(link);
