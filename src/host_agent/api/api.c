@@ -228,8 +228,8 @@ static void free_anyhow(void *p)
 
 void soda_free(void *p)
 {
-	if (__builtin_expect(soda_heap_near(p), 1))
-		soda_heap_free(p);
+	if (__builtin_expect(soda_heap_near(p) && soda_heap_mine.data, 1))
+		soda_heap_free_short(p); /* a tail call: no register is saved */
 	else
 		free_anyhow(p);
 }

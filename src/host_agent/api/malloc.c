@@ -42,7 +42,7 @@ void *soda_malloc(size_t bytes)
 {
 	/* a tail call: no register is saved and restored around it */
 	if (__builtin_expect(soda_heap_short(bytes), 1))
-		return soda_je_malloc(bytes);
+		return soda_heap_malloc_short(bytes);
 	return malloc_anyhow(bytes);
 }
 

@@ -26,7 +26,6 @@ static const uint64_t region_least = 16ull << 20, region_most = 1ull << 30,
 static uintptr_t rest, rest_end;
 static uint64_t total;
 
-__thread struct soda_why soda_heap_trouble __attribute__((tls_model("initial-exec")));
 __thread int soda_heap_error __attribute__((tls_model("initial-exec")));
 
 static uint64_t granule_of(const char *p)
@@ -67,7 +66,6 @@ static int new_region_locked(uint64_t bytes)
 		if (!why.text[0])
 			snprintf(why.text, sizeof(why.text), "the heap cannot grow: %s",
 				 soda_strerror(ret));
-		soda_heap_trouble = why;
 		soda_heap_error = ret;
 		/* here, because soda_malloc() returns the NULL of jemalloc as it is */
 		soda_explain(&why);

@@ -36,8 +36,10 @@ void soda_je_own_pages_zero(void *addr, size_t bytes);
 /* Reserve soda_heap.granules. NULL: no address space. */
 _Atomic uint8_t *soda_heap_granules_map(void);
 
-/* Why the calling thread's last allocation of pages failed; soda_heap_error is 0 if none did. */
-extern __thread struct soda_why soda_heap_trouble __attribute__((tls_model("initial-exec")));
+/*
+ * The error of the calling thread's last allocation of pages, 0 if none has failed;
+ * soda_explained() has the sentence.
+ */
 extern __thread int soda_heap_error __attribute__((tls_model("initial-exec")));
 
 #endif

@@ -104,7 +104,7 @@ static void make_arena(void)
 
 void soda_heap_stop(void)
 {
-	if (soda_heap_arena)
+	if (soda_heap_arena && !soda_heap_data())
 		background(false);
 }
 
@@ -124,8 +124,9 @@ static int prepare(struct soda_why *why)
 	soda_lock_release(&soda_agent.api_lock);
 	if (ret)
 		return ret;
-	pthread_once(&once, make_arena);
-	if (!soda_heap_arena ||
+	if (!soda_heap_data())
+		pthread_once(&once, make_arena);
+	if (!soda_heap_mine.data || !soda_heap_arena ||
 	    soda_je_mallctl("thread.arena", NULL, NULL, &soda_heap_arena,
 			    sizeof(soda_heap_arena)) ||
 	    soda_heap_thread_join()) {
@@ -144,7 +145,7 @@ static int enter(struct soda_why *why)
 static void *refused(size_t bytes, struct soda_why *why)
 {
 	if (soda_heap_error)
-		*why = soda_heap_trouble;
+		snprintf(why->text, sizeof(why->text), "%s", soda_explained());
 	else
 		snprintf(why->text, sizeof(why->text), "no %zu bytes of heap: %s", bytes,
 			 soda_strerror(-ENOMEM));
@@ -165,7 +166,7 @@ void *soda_heap_alloc(size_t alignment, size_t bytes, bool zero, struct soda_why
 	if (alignment)
 		p = soda_je_aligned_alloc(alignment, bytes);
 	else
-		p = zero ? soda_je_calloc(1, bytes) : soda_je_malloc(bytes);
+		p = zero ? soda_je_calloc(1, bytes) : soda_heap_malloc_short(bytes);
 	return p ? p : refused(bytes, why);
 }
 
@@ -185,5 +186,5 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 
 size_t soda_heap_usable(const void *p)
 {
-	return soda_je_malloc_usable_size(p);
+	return soda_heap_data() ? 0 : soda_je_malloc_usable_size(p);
 }

@@ -6,6 +6,7 @@
  *   heap.c    the calls; jemalloc itself, with all its symbols hidden, is
  *             made by hide-jemalloc
  *   thread.c  the threads that use the heap's fast path, which ends with them or the runtime
+ *   tsd.c     jemalloc's data of each thread, for which move-tsd changes its object code
  *   extent.c  where the heap's pages come from, and how they are given back
  *   stub.c    a build without jemalloc: ENOTSUP
  *
@@ -67,7 +68,7 @@ static inline bool soda_heap_owns(const void *p)
 				    memory_order_relaxed);
 }
 
-/* jemalloc's malloc and free, for soda_malloc(), soda_free() and soda_heap_free(). */
+/* jemalloc's malloc and free; called by soda_heap_malloc_short() and soda_heap_free() alone. */
 __attribute__((visibility("hidden"))) void *soda_je_malloc(size_t bytes);
 __attribute__((visibility("hidden"))) void soda_je_free(void *p);
 /*
@@ -77,17 +78,36 @@ __attribute__((visibility("hidden"))) void soda_je_free(void *p);
 enum { SODA_HEAP_SMALL = 14336 };
 
 struct soda_heap_thread {
+	/*
+	 * tsd.c: where jemalloc's data of the thread are, from the thread pointer; 0: nowhere yet,
+	 * and it may not call jemalloc.  First, because tsd.S reads it.
+	 */
+	uintptr_t data;
 	/* SODA_HEAP_SMALL + 1; 0: the thread has not joined, or the runtime has ended. */
 	_Atomic size_t limit;
 	struct soda_heap_thread *next, **back; /* list of threads that have a limit; api_lock */
 	bool known;	/* it has joined; it does not join again, because it may be ending */
-	bool ending;	/* the destructors of its thread-specific values have begun */
+	uint8_t round;	/* of the destructors of its thread-specific values; 0: none yet */
 	bool over;	/* jemalloc has freed what it kept for the thread */
 	void *jemalloc; /* the argument of jemalloc's destructor */
 };
 
 extern __thread struct soda_heap_thread soda_heap_mine
 	__attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* tsd.c: map soda_heap_mine.data, and unmap it; the caller is thread.c. 0, -ENOMEM. */
+int soda_heap_data_map(void);
+void soda_heap_data_unmap(void);
+/* thread.c: give the calling thread its data, until it ends. 0, -ENOMEM. */
+int soda_heap_data_make(void);
+/* thread.c: the calling thread, whose data are mapped, loses them when it ends. */
+void soda_heap_data_arm(void);
+
+/* Before each call of jemalloc by a thread that may not have its data. 0, -ENOMEM. errno stays. */
+static inline int soda_heap_data(void)
+{
+	return __builtin_expect(soda_heap_mine.data != 0, 1) ? 0 : soda_heap_data_make();
+}
 
 /*
  * Whether soda_je_malloc() may be called right away.  One comparison tells all: the thread uses our
@@ -96,6 +116,19 @@ extern __thread struct soda_heap_thread soda_heap_mine
 static inline bool soda_heap_short(size_t bytes)
 {
 	return bytes < atomic_load_explicit(&soda_heap_mine.limit, memory_order_relaxed);
+}
+
+/*
+ * jemalloc's malloc, where soda_heap_short() or soda_heap_data() allows it.  It has the thread's
+ * data from us, in the static chain's register (move-tsd).  By a pointer that the compiler knows
+ * nothing of: it would drop the chain of a function that, in C, has no use for one.
+ */
+static inline void *soda_heap_malloc_short(size_t bytes)
+{
+	void *(*its)(size_t) = soda_je_malloc;
+
+	__asm__("" : "+r"(its));
+	return __builtin_call_with_static_chain(its(bytes), (void *)soda_heap_mine.data);
 }
 
 /*
@@ -118,10 +151,20 @@ int soda_heap_thread_join(void);
 /* thread.c: for soda_heap_ends: closes the heap and takes all limits away. */
 extern const struct soda_heap_ends soda_heap_thread_ends __attribute__((visibility("hidden")));
 
-/* Free a live block; errno stays. */
+/* As soda_heap_malloc_short(), of its free: soda_heap_mine.data is not 0. */
+static inline void soda_heap_free_short(void *p)
+{
+	void (*its)(void *) = soda_je_free;
+
+	__asm__("" : "+r"(its));
+	__builtin_call_with_static_chain(its(p), (void *)soda_heap_mine.data);
+}
+
+/* Free a live block; errno stays. Without memory for a thread's first call the block is kept. */
 static inline void soda_heap_free(void *p)
 {
-	soda_je_free(p);
+	if (!soda_heap_data())
+		soda_heap_free_short(p);
 }
 /* How many bytes of a live block may be used. */
 size_t soda_heap_usable(const void *p);

@@ -29,6 +29,15 @@ void soda_je_free(void *p)
 {
 }
 
+int soda_heap_data_map(void)
+{
+	return -ENOTSUP;
+}
+
+void soda_heap_data_unmap(void)
+{
+}
+
 size_t soda_heap_usable(const void *p)
 {
 	return 0;

@@ -8,12 +8,14 @@
  * thread-specific value, and serves later calls of that thread from its own arena, in local memory.
  * But destructors of the program may run later and use the heap.  So jemalloc gets no key of its
  * own: our key stands for it, and calls jemalloc's destructor in the second round of destructors.
- * Allocations that come later still are refused.
+ * Allocations that come later still are refused.  What jemalloc knows of the thread is unmapped in
+ * the last round, because blocks may be freed until then.
  */
 #include "host_agent/heap/heap.h"
 #include "host_agent/life/start.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 
 #include "base/lock.h"
@@ -43,25 +45,41 @@ static void unlink_locked(struct soda_heap_thread *t)
 static void leave(void *mine)
 {
 	struct soda_heap_thread *t = mine;
+	bool again = ++t->round < PTHREAD_DESTRUCTOR_ITERATIONS && !pthread_setspecific(key, t);
 	void *its = t->jemalloc;
 
 	soda_lock_acquire(&soda_agent.api_lock);
 	unlink_locked(t);
 	soda_lock_release(&soda_agent.api_lock);
-	if (!its)
-		return;
-	if (!t->ending && !pthread_setspecific(key, t)) { /* to be called again in the next round */
-		t->ending = true;
-		return;
+	if (its && (t->round > 1 || !again)) {
+		t->jemalloc = NULL;
+		t->over = true;
+		jemalloc_ends(its);
 	}
-	t->jemalloc = NULL;
-	t->over = true;
-	jemalloc_ends(its);
+	if (!again)
+		soda_heap_data_unmap();
 }
 
 static void make_key(void)
 {
 	have_key = pthread_key_create(&key, leave) == 0;
+}
+
+void soda_heap_data_arm(void)
+{
+	pthread_once(&once, make_key);
+	/* without the value the data of one thread stay when it has ended: no reason to fail */
+	if (have_key)
+		pthread_setspecific(key, &soda_heap_mine);
+}
+
+int soda_heap_data_make(void)
+{
+	int ret = soda_heap_data_map();
+
+	if (!ret)
+		soda_heap_data_arm();
+	return ret;
 }
 
 int soda_je_pthread_key_create(pthread_key_t *key_p, void (*destructor)(void *))
@@ -130,7 +148,7 @@ static void ended_locked(void)
 static void forked(void)
 {
 	close_heap();
-	soda_heap_mine = (struct soda_heap_thread){ .known = false };
+	soda_heap_mine = (struct soda_heap_thread){ .data = soda_heap_mine.data };
 	threads = NULL;
 }
 

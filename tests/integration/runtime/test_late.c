@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libsoda loaded by dlopen(3), as a program's plug-in or an interpreter's module is, late, where
+ * others have taken most of what the C library keeps for static thread-local data.  This program is
+ * not linked with libsoda.
+ */
+#include <dlfcn.h>
+#include <elf.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/proc.h"
+#include "soda.h"
+
+#define LIBRARY "src/host_agent/libsoda.so.0"
+
+enum { TLS_MOST = 512, THREADS = 4, MIB = 1 << 20 };
+
+static struct {
+	void *(*alloc)(size_t, unsigned);
+	void *(*malloc)(size_t);
+	void (*free)(void *);
+	int (*get_stats)(struct soda_stats *, size_t);
+	const char *(*last_error)(void);
+	int (*shutdown)(void);
+} soda;
+
+/* The address of a function, in the variable at function_p. */
+static void find(void *lib, const char *name, void *function_p)
+{
+	void *found = dlsym(lib, name);
+
+	assert_non_null(found);
+	memcpy(function_p, &found, sizeof(found));
+}
+
+/* What is static of a thread's data is small: what the C library keeps is for all that come late.
+ */
+static void test_tls_size(void **state)
+{
+	FILE *in = fopen(build_path(LIBRARY), "rb");
+	Elf64_Ehdr head;
+	Elf64_Phdr part;
+	unsigned found = 0;
+
+	assert_non_null(in);
+	assert_int_equal(fread(&head, sizeof(head), 1, in), 1);
+	assert_memory_equal(head.e_ident, ELFMAG, SELFMAG);
+	assert_int_equal(fseek(in, (long)head.e_phoff, SEEK_SET), 0);
+	for (unsigned i = 0; i < head.e_phnum; i++) {
+		assert_int_equal(fread(&part, sizeof(part), 1, in), 1);
+		if (part.p_type != PT_TLS)
+			continue;
+		found++;
+		assert_in_range(part.p_memsz, 1, TLS_MOST);
+	}
+	fclose(in);
+	assert_int_equal(found, 1);
+}
+
+static void *load(const char *name)
+{
+	void *lib = dlopen(build_path(name), RTLD_NOW | RTLD_LOCAL);
+
+	if (!lib)
+		print_message("%s\n", dlerror());
+	return lib;
+}
+
+static void fill(uint64_t *words, size_t n, uint64_t key)
+{
+	for (size_t i = 0; i < n; i++)
+		words[i] = key + i;
+}
+
+static bool holds(const uint64_t *words, size_t n, uint64_t key)
+{
+	for (size_t i = 0; i < n; i++)
+		if (words[i] != key + i)
+			return false;
+	return true;
+}
+
+/* Blocks of several sizes, all alive at once, then freed, a half of them by another thread. */
+static void *use_heap(void *arg)
+{
+	enum { BLOCKS = 200, WORDS = 40 };
+	uint64_t key = (uintptr_t)arg << 32;
+	uint64_t **blocks = calloc(BLOCKS, sizeof(*blocks));
+
+	for (size_t i = 0; blocks && i < BLOCKS; i++) {
+		blocks[i] = soda.malloc((WORDS + i) * sizeof(uint64_t));
+		if (!blocks[i])
+			return NULL;
+		fill(blocks[i], WORDS + i, key + (i << 16));
+	}
+	for (size_t i = 0; blocks && i < BLOCKS; i++) {
+		if (!holds(blocks[i], WORDS + i, key + (i << 16)))
+			return NULL;
+		if (i % 2)
+			soda.free(blocks[i]);
+	}
+	return blocks;
+}
+
+/* A thread that has never allocated frees. */
+static void *free_rest(void *arg)
+{
+	uint64_t **blocks = arg;
+
+	for (size_t i = 0; i < 200; i += 2)
+		soda.free(blocks[i]);
+	free(blocks);
+	return NULL;
+}
+
+static void in_thread(void *(*function)(void *), void *arg, void **result_p)
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, function, arg), 0);
+	assert_int_equal(pthread_join(thread, result_p), 0);
+}
+
+static void threads_use_heap(void)
+{
+	pthread_t threads[THREADS];
+	void *blocks, *none;
+
+	for (uintptr_t i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, use_heap, (void *)(i + 1)), 0);
+	for (uintptr_t i = 0; i < THREADS; i++) {
+		assert_int_equal(pthread_join(threads[i], &blocks), 0);
+		assert_non_null(blocks);
+		in_thread(free_rest, blocks, &none);
+	}
+}
+
+/* A child is a copy with no fabric memory; its own malloc() and threads are as they were. */
+static void forks(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(soda.malloc(10) || !malloc(10) ? 1 : 0);
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_late(void **state)
+{
+	enum { BYTES = 24 * MIB };
+	struct soda_stats st;
+	struct server server;
+	uint64_t *words;
+	void *lib, *first;
+
+	alarm(120);
+	assert_int_equal(SERVER_START(&server, "--capacity=256M"), 0);
+	setenv("SODA_SERVER", server.address, 1);
+	setenv("SODA_BUFFER", "8M", 1);
+	assert_non_null(load("tests/integration/runtime/libtls_filler1.so"));
+	assert_non_null(load("tests/integration/runtime/libtls_filler2.so"));
+	lib = load(LIBRARY);
+	assert_non_null(lib);
+	/* it was tight: there is no room for another such library */
+	assert_null(load("tests/integration/runtime/libtls_filler3.so"));
+	find(lib, "soda_alloc", &soda.alloc);
+	find(lib, "soda_malloc", &soda.malloc);
+	find(lib, "soda_free", &soda.free);
+	find(lib, "soda_get_stats", &soda.get_stats);
+	find(lib, "soda_last_error", &soda.last_error);
+	find(lib, "soda_shutdown", &soda.shutdown);
+
+	words = soda.alloc(BYTES, 0);
+	if (!words)
+		fail_msg("%s", soda.last_error());
+	fill(words, BYTES / sizeof(*words), 7);
+	assert_true(holds(words, BYTES / sizeof(*words), 7));
+	assert_int_equal(soda.get_stats(&st, sizeof(st)), 0);
+	assert_true(st.fetches + st.prefetched > 0);
+	soda.free(words);
+
+	if (getenv("SODA_TEST_NO_HEAP")) {
+		print_message("SKIP: this libsoda has no heap: it was built without jemalloc\n");
+	} else {
+		first = use_heap((void *)100);
+		assert_non_null(first);
+		threads_use_heap();
+		forks();
+		free_rest(first);
+	}
+	assert_int_equal(soda.shutdown(), 0);
+	assert_null(soda.malloc(1));
+	assert_int_equal(server_stop(&server), 0);
+	assert_int_equal(server_complaints(&server), 0);
+	server_forget(&server);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tls_size),
+		cmocka_unit_test(test_late),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
