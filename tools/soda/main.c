@@ -25,7 +25,8 @@ static const struct command {
 static const char description[] =
 	"The tools of SODA, memory that lives across the network.\n\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
-	"bench heap allocation, soda bench node what a store for the node saves, soda bench "
+	"bench heap allocation, soda bench move how a DPU agent fetches data out of a program, "
+	"soda bench node what a store for the node saves, soda bench "
 	"start the time to the first fault, soda bench transport the transports by themselves, "
 	"soda eval graph applications in every mode, soda doctor checks what this machine has of "
 	"what SODA needs, soda graph generates, converts and "

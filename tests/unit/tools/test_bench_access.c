@@ -417,6 +417,18 @@ static void test_median(void **state)
 	assert_true(isnan(soda_bench_median(none, 2)));
 }
 
+static void test_correlation(void **state)
+{
+	const double x[] = { 1, 2, 3, 4 }, up[] = { 5, 7, 9, 11 }, down[] = { 8, 6, 4, 2 };
+	const double none[] = { 1, -1, -1, 1 }, same[] = { 3, 3, 3, 3 };
+
+	assert_true(fabs(soda_bench_correlate(x, up, 4) - 1) < 1e-12);
+	assert_true(fabs(soda_bench_correlate(x, down, 4) + 1) < 1e-12);
+	assert_true(fabs(soda_bench_correlate(x, none, 4)) < 1e-12);
+	assert_true(isnan(soda_bench_correlate(x, same, 4)));
+	assert_true(isnan(soda_bench_correlate(same, x, 4)));
+}
+
 static struct soda_bench_sample sample(uint64_t bytes, uint64_t wall_ns, uint64_t client_ns,
 				       uint64_t server_ns)
 {
@@ -471,6 +483,7 @@ int main(void)
 		cmocka_unit_test(test_lost_pages_are_seen),
 		cmocka_unit_test(test_rmw_stores_in_every_page),
 		cmocka_unit_test(test_median),
+		cmocka_unit_test(test_correlation),
 		cmocka_unit_test(test_summary),
 	};
 

@@ -13,6 +13,7 @@ static const char usage[] =
 	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
 	"  heap     allocation and free, and programs under soda run, where all is resident\n"
+	"  move     how an agent fetches data out of a program: a call's time, throughput\n"
 	"  node     what a store saves that the processes of a node share\n"
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
@@ -20,7 +21,7 @@ static const char usage[] =
 	"soda bench BENCHMARK --help tells its options.\n"
 	"\n"
 	"Environment:\n"
-	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, node and "
+	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, move, node and "
 	"transport\n"
 	"           have started may stand still, or take to end, before that is a failure; "
 	"default 20\n";
@@ -48,6 +49,7 @@ int soda_command_bench(int argc, char **argv)
 		{ "dpu", soda_command_bench_dpu },
 		{ "fault", soda_command_bench_fault },
 		{ "heap", soda_command_bench_heap },
+		{ "move", soda_command_bench_move },
 		{ "node", soda_command_bench_node },
 		{ "start", soda_command_bench_start },
 		{ "transport", soda_command_bench_transport },

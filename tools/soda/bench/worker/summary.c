@@ -47,6 +47,24 @@ double soda_bench_median(const double *values, uint32_t n)
 	return k % 2 ? known[k / 2] : (known[k / 2 - 1] + known[k / 2]) / 2;
 }
 
+double soda_bench_correlate(const double *x, const double *y, uint32_t n)
+{
+	double mean_x = 0, mean_y = 0, xx = 0, yy = 0, xy = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		mean_x += x[i] / n;
+		mean_y += y[i] / n;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		double dx = x[i] - mean_x, dy = y[i] - mean_y;
+
+		xx += dx * dx;
+		yy += dy * dy;
+		xy += dx * dy;
+	}
+	return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
+}
+
 void soda_bench_summarise(const struct soda_bench_sample *samples, uint32_t rounds,
 			  uint32_t chunk_bytes, struct soda_bench_summary *out)
 {

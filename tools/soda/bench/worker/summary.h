@@ -38,4 +38,7 @@ void soda_bench_compare(const struct soda_bench_sample *ours, const struct soda_
 /* Of those that are not NAN; NAN if there is none.  n <= SODA_BENCH_ROUNDS_MAX. */
 double soda_bench_median(const double *values, uint32_t n);
 
+/* Pearson's correlation of n pairs; NAN where one of both does not vary. */
+double soda_bench_correlate(const double *x, const double *y, uint32_t n);
+
 #endif
