@@ -377,7 +377,9 @@ int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t i
 {
 	int ret;
 
-	if (data && !soda_shared_mends(r, id))
+	/* one chunk that is mended says nothing of the others */
+	if (data && (atomic_load_explicit(&r->shared->apart, memory_order_relaxed) ||
+		     !soda_shared_mends(r, id)))
 		say_once(r);
 	ret = data ? install(r, id, data) : map_ready(t, r, id, true);
 	/* a thread waits for it, and has noted it: the agent has not evicted it since */

@@ -894,6 +894,52 @@ static void test_the_server_has_another_file(void **state)
 	}
 }
 
+/*
+ * The server comes back with the same file: to the agent it is another one, so the program's map is
+ * that of a file which nobody reads any more. What is missing it puts there itself, and says so.
+ */
+static void child_goes_on(const void *arg)
+{
+	const struct job *job = arg;
+	const uint64_t *data;
+
+	setenv("SODA_LOG", "info", 1);
+	data = open_file(job);
+	for (size_t i = 0; i < SMALL / 2; i++)
+		check_chunk(data, 0, i, 3);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone");
+	for (size_t i = 0; i < SMALL; i++)
+		check_chunk(data, 0, i, 3);
+	CHECK(stats_now().bytes_fetched >= SMALL / 3 * CHUNK, "%llu bytes came as data",
+	      (unsigned long long)stats_now().bytes_fetched);
+	soda_free((void *)(uintptr_t)data);
+}
+
+static void restart_server(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&world);
+	world_restart(&world);
+	turn_pass();
+}
+
+static void test_the_server_has_the_same_file(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		struct job job = { .mode = modes[i] };
+		struct trial t = { .child = child_goes_on, .during = restart_server, .arg = &job };
+		struct outcome out;
+
+		up("64M");
+		trial_run(&t, &out);
+		world_close_noisy(&world);
+		expect_exit(&out, 0);
+		expect_says(&out, "the agent does not keep all of it in its store any more");
+	}
+}
+
 /* Another user's programs have a store of their own: what one has read is not there for them. */
 static void read_as_users(const struct job *job, unsigned number)
 {
@@ -1029,6 +1075,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_holes_are_mended),
 		cmocka_unit_test(test_the_file_changes),
 		cmocka_unit_test(test_the_server_has_another_file),
+		cmocka_unit_test(test_the_server_has_the_same_file),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_soda_run),
 		cmocka_unit_test(test_users_are_apart),
