@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What happens to a process: no server, its end, a fork's child; and the page of documentation."""
+import os
+import re
+import unittest
+
+import servers
+
+
+class Process(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = cls.enterClassContext(servers.Server())
+
+    def ends_well(self, program, says="", **settings):
+        result = servers.run(program, self.server.address, SODA_BUFFER="8M", **settings)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, says if says else r"\A\Z")
+        return result.stdout
+
+    def test_late(self):
+        """The package needs no preload, and no tunable of the C library."""
+        out = self.ends_well("""
+            import os, soda
+            assert "LD_PRELOAD" not in os.environ and "GLIBC_TUNABLES" not in os.environ
+            print(int(soda.full(3 << 20, 2).sum()))""")
+        self.assertEqual(out, "6291456\n")
+
+    def test_shutdown(self):
+        self.ends_well("""
+            import soda
+            a = soda.zeros(1 << 20)
+            view = a[5:]
+            del a
+            try:
+                soda.shutdown()
+            except soda.Error as error:
+                assert "1 objects are still in use" in str(error), error
+            else:
+                raise AssertionError
+            assert view.sum() == 0
+            del view
+            soda.shutdown()
+            try:
+                soda.zeros(10)
+            except soda.Error:
+                pass
+            else:
+                raise AssertionError""")
+
+    def test_at_exit(self):
+        """An array that lives until the interpreter ends, and one that a file is."""
+        self.ends_well("""
+            import soda
+            a = soda.zeros(3 << 20)
+            a[:] = 1
+            f = soda.open("at-exit", float, 1000, "w+")
+            f[:] = 7""")
+        self.assertEqual(os.path.getsize(self.server.path("at-exit")), 8000)
+        with open(self.server.path("at-exit"), "rb") as file:
+            self.assertEqual(file.read(2), b"\0\0")
+            file.seek(6)
+            self.assertEqual(file.read(2), b"\x1c\x40")
+
+    def test_fork(self):
+        self.ends_well("""
+            import os, soda
+            a = soda.full(3 << 20, 1)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    soda.zeros(10)
+                except soda.Error as error:
+                    del a
+                    os._exit(0 if "spawn" in str(error) else 1)
+                os._exit(2)
+            assert os.waitpid(pid, 0)[1] == 0
+            assert a.sum() == 3 << 20""", says="RuntimeWarning: the child of a fork has no fabric memory")
+
+    def test_spawn(self):
+        """Processes that multiprocessing spawns have arrays of their own, and get copies of ours."""
+        script = self.server.path("spawned.py")
+        with open(script, "w") as file:
+            file.write("""if True:
+                import multiprocessing, soda
+
+                def work(part):
+                    own = soda.empty(part.shape, part.dtype)
+                    own[...] = part
+                    return int(own.sum())
+
+                if __name__ == "__main__":
+                    a = soda.full(3 << 20, 2)
+                    with multiprocessing.get_context("spawn").Pool(2) as pool:
+                        print(sum(pool.map(work, [a[:1 << 20], a[1 << 20:]])))
+            """)
+        out = self.ends_well(f"""
+            import subprocess, sys
+            sys.exit(subprocess.run([sys.executable, {script!r}]).returncode)""")
+        self.assertEqual(out, "6291456\n")
+
+    def test_no_server(self):
+        result = servers.run("""
+            import soda
+            try:
+                soda.zeros(10)
+            except soda.Error as error:
+                print(error.errno, error)""", "tcp://127.0.0.1:1", SODA_CONNECT_TIMEOUT="1")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"^111 .*127\.0\.0\.1:1")
+
+    def test_settings(self):
+        out = self.ends_well("""
+            import soda
+            for bad in ({"mode": "fast"}, {"buffer": "much"}):
+                try:
+                    soda.init(**bad)
+                except (ValueError, soda.Error) as error:
+                    print(error)
+            soda.init(buffer="4M", chunk=16384, mode="handler", threads=2)
+            a = soda.zeros(1 << 20)
+            print(soda.stats()["buffer_bytes"])
+            try:
+                soda.init()
+            except soda.Error as error:
+                print(error.errno)""")
+        lines = out.splitlines()
+        self.assertIn("inline", lines[0])
+        self.assertIn("much", lines[1])
+        self.assertEqual(lines[-2:], ["4194304", "114"])
+
+
+class Page(unittest.TestCase):
+    def test_programs(self):
+        """Each Python program of docs/python.md, with a private server; what it prints stands below it."""
+        with open(os.environ["SODA_SOURCE_DIR"] + "/docs/python.md") as file:
+            programs = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", file.read(), re.S)
+        self.assertGreater(len(programs), 2)
+        for program, printed in programs:
+            with self.subTest(program=program), servers.tempfile.TemporaryDirectory() as folder:
+                with servers.Server() as server:
+                    result = servers.run(f"import os; os.chdir({folder!r})\n{program}", server.address)
+                self.assertEqual((result.stderr, result.returncode), ("", 0))
+                self.assertEqual(result.stdout, printed)
+
+
+if __name__ == "__main__":
+    unittest.main()
