@@ -104,6 +104,14 @@ enum {
 	SODA_MOVE_CALL_MS = 30000,	  /* libsoda-move waits so long for the answer to a call */
 	SODA_MOVE_GOODBYE_MS = 1000,	  /* and for that to its last one */
 
+	SODA_MSG_INBOX_LEAST = 128 << 10, /* bytes of a rank's inbox */
+	SODA_MSG_INBOX_MOST = 1 << 20,
+	SODA_MSG_AWAIT_MS = 100,    /* a call that waits for messages or room waits so long */
+	SODA_MSG_ROOM_MS = 5,	    /* a PUSH for which there is no room at all waits so long */
+	SODA_MSG_CALL_MS = 5000,    /* libsoda-msg waits so long for the answer to a call */
+	SODA_MSG_GOODBYE_MS = 1000, /* and for that to its last one */
+	SODA_MSG_FLUSH_US = 500,    /* what was pushed waits so long for more */
+
 	SODA_DPU_HANDS = 4,	    /* threads of the keeper that may wait for the server */
 	SODA_DPU_LOSSES_MAX = 1024, /* clients whose data the agent knows to have lost */
 

@@ -40,6 +40,8 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	ret = soda_paging_start(&dpu->paging, &dpu->sessions, workers, cpus);
 	if (ret == 0 && opt->move_bytes)
 		ret = soda_movement_start(&dpu->movement, &dpu->sessions, opt->move_bytes);
+	if (ret == 0 && opt->msg_bytes)
+		ret = soda_messages_start(&dpu->messages, &dpu->sessions, opt->msg_bytes);
 	return ret < 0 ? ret : soda_keeper_start(&dpu->sessions);
 }
 
@@ -49,5 +51,6 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 	soda_keeper_stop(&dpu->sessions, patience_ms);
 	soda_movement_stop(&dpu->movement); /* its threads may have sessions' last references */
 	soda_paging_stop(&dpu->paging);
+	soda_messages_stop(&dpu->messages);
 	return dpu->sessions.lost;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "daemon/metrics.h"
+#include "dpu_agent/messages/messages.h"
 #include "dpu_agent/movement/movement.h"
 #include "dpu_agent/paging/paging.h"
 #include "dpu_agent/session/session.h"
@@ -18,6 +19,7 @@ struct soda_dpu {
 	struct soda_sessions sessions;
 	struct soda_paging paging;     /* the first service */
 	struct soda_movement movement; /* the second, where it has memory */
+	struct soda_messages messages; /* the third, likewise */
 };
 
 extern const struct soda_service soda_dpu_service;

@@ -58,6 +58,8 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 	ret = check_memory(nodes, "--store", opt.store_bytes);
 	if (ret == 0)
 		ret = check_memory(nodes, "--move-memory", opt.move_bytes);
+	if (ret == 0)
+		ret = check_memory(nodes, "--msg-memory", opt.msg_bytes);
 	if (ret < 0)
 		return ret;
 	ret = soda_dpu_start(self, &opt);

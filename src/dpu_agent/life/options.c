@@ -151,6 +151,14 @@ static const struct soda_option options[] = {
 	  .def = "0",
 	  .help = "Memory for buffers that programs fill and others read, by soda_move(3). Each"
 		  " buffer's is taken when it is reserved. 0: there are none." },
+	{ .name = "msg-memory",
+	  .env = ENV "MSG_MEMORY",
+	  .type = SODA_OPT_SIZE,
+	  AT(msg_bytes),
+	  .arg = "SIZE",
+	  .def = "0",
+	  .help = "Memory for messages under way between programs, by soda_msg_start(3): of each"
+		  " rank of a job 128K to 1M, as there is. 0: no messages are routed." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,
@@ -297,6 +305,7 @@ static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	" shm:///run/soda.sock\n"
 	"host$ SODA_DPU=shm:///run/soda.sock ./program\n.fi\n.RE\n"
 	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (1),\n.BR soda_move (3),\n.BR "
+	"soda_msg_start (3),\n.BR "
 	"soda_sync (3)\n";
 
 const struct soda_conf soda_dpu_conf = {

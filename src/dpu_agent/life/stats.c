@@ -158,6 +158,7 @@ void soda_dpu_walk(void *arg, struct soda_metrics *m)
 	soda_caches_walk(&dpu->paging.caches, m);
 	soda_paging_store_walk(&dpu->paging, m);
 	soda_movement_walk(&dpu->movement, m);
+	soda_messages_walk(&dpu->messages, m);
 	soda_services_walk(&dpu->sessions.services, m);
 	walk_clients(m, &dpu->sessions);
 }

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * SODA: many small messages between the ranks of a program, routed by a DPU agent.
+ *
+ * A rank pushes messages and waits for none of them; they are gathered, routed by the agent, and
+ * pulled by the ranks that they are for: each exactly once, some time, in no order.
+ *
+ *   struct soda_msg_job *job;
+ *   struct soda_message m;
+ *
+ *   soda_msg_start(NULL, &job);                      as the environment says
+ *   while (there is more to send) {
+ *           while (soda_msg_push(job, rank, &x, sizeof(x)) == -EAGAIN)
+ *                   while (soda_msg_pull(job, &m) == 0)
+ *                           ... use m.data, m.bytes ...
+ *   }
+ *   soda_msg_finish(job);                            I have sent my last
+ *   while ((ret = soda_msg_pull(job, &m)) != -ENODATA)
+ *           if (ret == 0)
+ *                   ... use m.data, m.bytes ...
+ *           else if (ret == -EAGAIN)
+ *                   soda_msg_wait(job, SODA_MSG_PULL, -1);
+ *           else
+ *                   ... an error ...
+ *   soda_msg_end(job);
+ *
+ * The agent must have memory for this: soda-dpu-agent --msg-memory SIZE.  Link with libsoda-msg;
+ * neither soda_init() nor libsoda is needed.
+ *
+ * A rank whose messages are not pulled holds up those who push to it, by -EAGAIN.  Who gets -EAGAIN
+ * must pull before it tries again: then no two ranks ever wait for each other.
+ *
+ * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone
+ * where they succeed.  After a failure other than -EAGAIN, -EINPROGRESS and -ENODATA
+ * soda_msg_last_error() has a sentence for the calling thread.  All but soda_msg_start(),
+ * soda_msg_wait() and soda_msg_end() return at once.  No function may be called from a signal
+ * handler or from the child of a fork (there: -ENOTSUP).  soda_msg_pull(), soda_msg_begin() and the
+ * collectives: one thread at a time; the others from any thread.
+ *
+ * Errors of every function, once they have come they stay: -ECANCELED: the job is broken off,
+ * because a rank has gone before its end, or does not do what the others do; the sentence names it.
+ * -ENOTCONN: the connection to the agent is lost.  What had not been pulled is lost.
+ */
+#ifndef SODA_MSG_H
+#define SODA_MSG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef SODA_API
+#define SODA_API __attribute__((visibility("default")))
+#endif
+
+struct soda_msg_job; /* a rank's part in a job */
+
+#define SODA_MSG_RANKS_MAX 4096u
+#define SODA_MSG_BYTES_MAX (1u << 20) /* of a message */
+
+/* What soda_msg_start() takes. Zero it, then set what is wanted. */
+struct soda_msg_start {
+	const char *agent; /* tcp://HOST:PORT, shm:///PATH; NULL: SODA_MSG_AGENT, or SODA_DPU */
+	const char *job;   /* a name, of printable ASCII without a space; NULL: SODA_MSG_JOB */
+	const char *key;   /* the job's secret, any string; NULL: SODA_MSG_KEY, or there is none */
+	unsigned rank;	   /* both 0: SODA_MSG_RANK and SODA_MSG_RANKS */
+	unsigned ranks;
+	unsigned timeout_ms; /* for all ranks to come; 0: 60000 */
+	unsigned flush_us;   /* a message waits so long for others; 0: 500 */
+};
+
+/* What soda_msg_pull() gives: readable until the next soda_msg_pull(). */
+struct soda_message {
+	const void
+		*data; /* aligned to 8 bytes where all of its sender's sizes are multiples of 8 */
+	size_t bytes;
+	unsigned from;	   /* rank */
+	unsigned reserved; /* zero */
+};
+
+/* What a rank has done since soda_msg_start(). */
+struct soda_msg_stats {
+	uint64_t pushed, pushed_bytes; /* messages, and their data */
+	uint64_t pulled, pulled_bytes;
+	uint64_t stalls;		     /* times soda_msg_push() returned -EAGAIN */
+	uint64_t sent_calls, received_calls; /* transfers to the agent, and from it */
+	uint64_t sent_bytes, received_bytes; /* of them, with all that is around the data */
+	uint64_t refused; /* packets that the agent had no room for, and were sent again */
+};
+
+/*
+ * Join a job, and wait until all of its ranks have.  how NULL: as the environment says.  *job_p is
+ * the caller's until soda_msg_end().  Starts two threads.  -EINVAL: no such agent, rank or name, or
+ * others of this job say another number of ranks; -EACCES: a job of this name has another key, or
+ * is another user's; -EBUSY: this rank is there already; -ENOSPC: the agent has no memory for so
+ * many ranks; -ETIMEDOUT: ranks have not come, the sentence says which; -ENOTSUP: the agent routes
+ * no messages; -ECONNREFUSED, -ENOENT...: it is not there; -ENOMEM.
+ */
+SODA_API int soda_msg_start(const struct soda_msg_start *how, struct soda_msg_job **job_p);
+/*
+ * Leave the job.  Where a phase is under way that breaks it off for the others; not, where this
+ * rank has been told its end (-ENODATA of soda_msg_pull()).  May take a second. No other call with
+ * this job may be under way. NULL: nothing.
+ */
+SODA_API void soda_msg_end(struct soda_msg_job *job);
+SODA_API unsigned soda_msg_rank(const struct soda_msg_job *job);
+SODA_API unsigned soda_msg_ranks(const struct soda_msg_job *job);
+
+/*
+ * Send a message of 0 to SODA_MSG_BYTES_MAX bytes to a rank, this one too.  The data are copied.
+ * -EAGAIN: there is no room now; pull, then try again.  -EINVAL: no such rank; -EMSGSIZE: too
+ * large; -EPIPE: after soda_msg_finish(); -ENOMEM (of a message of more than 32 KiB).
+ */
+SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *data, size_t bytes);
+/*
+ * The next message.  -EAGAIN: there is none now.  -ENODATA: all ranks have finished, and all
+ * messages to this one have been pulled: the phase is over. -EIO: a rank sends nonsense.
+ */
+SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p);
+/*
+ * Have what was pushed sent now, not at the latest after flush_us.  Messages travel without this,
+ * too.
+ */
+SODA_API int soda_msg_progress(struct soda_msg_job *job);
+/* This rank pushes no more in this phase. -EPIPE: it has said so before. */
+SODA_API int soda_msg_finish(struct soda_msg_job *job);
+/* Begin another phase, after -ENODATA of soda_msg_pull(). -EINVAL: the phase is not over. */
+SODA_API int soda_msg_begin(struct soda_msg_job *job);
+
+/*
+ * Collectives: all ranks call the same ones in the same order.  -EINPROGRESS: not all have yet;
+ * call it again, with the same arguments, until it returns something else.  Meanwhile pull, or wait
+ * for SODA_MSG_COLLECTIVE.  They say nothing of messages under way.  -EINVAL: another one is in
+ * progress.  Sums wrap around.
+ */
+SODA_API int soda_msg_barrier(struct soda_msg_job *job);
+SODA_API int soda_msg_sum(struct soda_msg_job *job, int64_t mine, int64_t *all_p);
+SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p);
+
+#define SODA_MSG_PULL 0x1u	 /* soda_msg_pull() would not return -EAGAIN */
+#define SODA_MSG_PUSH 0x2u	 /* there is room where soda_msg_push() last returned -EAGAIN */
+#define SODA_MSG_COLLECTIVE 0x4u /* a collective is complete */
+
+/*
+ * Wait for one of these, for at most timeout_ms (< 0: no limit), and have what was pushed sent.
+ * -ETIMEDOUT: none came; -EINVAL: nothing to wait for.
+ */
+SODA_API int soda_msg_wait(struct soda_msg_job *job, unsigned what, int timeout_ms);
+
+SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats *stats_p);
+
+/* The calling thread's last failure here, or "". Valid until its next call of a soda_msg function.
+ */
+SODA_API const char *soda_msg_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

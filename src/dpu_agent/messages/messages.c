@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Each body from a client is decoded and checked here, or in the function that it is passed to. */
+#include "dpu_agent/messages/messages.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "dpu_agent/session/session.h"
+#include "wire/movement.h"
+
+/* A client: one of the two connections of a rank. */
+struct client {
+	struct soda_messages *messages;
+	struct soda_session *session;
+	struct soda_msg_job
+		*job; /* NULL: before JOIN. Set by the one control connection's thread */
+	uint32_t rank;
+	enum soda_msg_role role;
+};
+
+static int join(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_msg_join j;
+	const char *name;
+	size_t name_bytes;
+	int ret = soda_wire_get_msg_join(body, bytes, &j, &name, &name_bytes);
+
+	if (ret < 0)
+		return ret;
+	if (j.version != SODA_MSG_VERSION) {
+		snprintf(reply->why.text, sizeof(reply->why.text),
+			 "messages: the agent speaks version %u, the program version %u",
+			 SODA_MSG_VERSION, j.version);
+		return -ENOTSUP;
+	}
+	if (c->job) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "messages: it has joined");
+		return -EBUSY;
+	}
+	ret = soda_msg_job_join(&c->messages->jobs, &j, name, name_bytes, &c->session->info,
+				&c->job, &reply->why);
+	if (ret < 0)
+		return ret;
+	c->rank = j.rank;
+	c->role = (enum soda_msg_role)j.role;
+	soda_wire_put_u32(reply->body, SODA_MSG_VERSION);
+	reply->bytes = sizeof(uint32_t);
+	return 0;
+}
+
+static int await(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_msg_missing missing;
+	int ret;
+
+	if (bytes != sizeof(uint32_t))
+		return -EPROTO;
+	ret = soda_msg_job_await(&c->messages->jobs, c->job, soda_wire_get_u32(body), &missing,
+				 &reply->why);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_msg_missing(reply->body, &missing);
+	reply->bytes = SODA_WIRE_MSG_MISSING_BYTES;
+	return 0;
+}
+
+static int push(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_messages *m = c->messages;
+	struct soda_msg_routed routed;
+	struct soda_wire_msg_push p;
+	int ret = soda_wire_get_msg_push(body, bytes, &p);
+
+	if (ret == 0)
+		ret = soda_msg_job_route(&m->jobs, c->job, c->rank, body, &p, reply->body, &routed,
+					 &reply->why);
+	if (ret < 0)
+		return ret;
+	reply->bytes = p.packets;
+	atomic_fetch_add(&m->messages, routed.messages);
+	atomic_fetch_add(&m->bytes, routed.bytes);
+	atomic_fetch_add(&m->packets, routed.packets);
+	atomic_fetch_add(&m->refused, routed.refused);
+	return 0;
+}
+
+static int pull(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_msg_pulled pulled;
+	struct soda_wire_msg_pull p;
+	int ret = soda_wire_get_msg_pull(body, bytes, &p);
+
+	if (ret < 0)
+		return ret;
+	if (p.room > SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES)
+		return -EPROTO;
+	ret = soda_msg_job_pull(c->job, c->rank, &p, reply->body + SODA_WIRE_MSG_PULLED_BYTES,
+				&pulled, &reply->why);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_msg_pulled(reply->body, &pulled);
+	reply->bytes = SODA_WIRE_MSG_PULLED_BYTES + (size_t)ret;
+	if (ret)
+		atomic_fetch_add(&c->messages->pulls, 1);
+	return 0;
+}
+
+static int reduce(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_msg_reduce r;
+	int ret = soda_wire_get_msg_reduce(body, bytes, &r);
+
+	return ret < 0 ? ret
+		       : soda_msg_job_reduce(&c->messages->jobs, c->job, c->rank, &r, &reply->why);
+}
+
+/* Calls of one that has joined, each role its own. */
+static int call_joined(struct client *c, int type, const void *body, size_t bytes,
+		       struct soda_reply *reply)
+{
+	bool pushes = c->role == SODA_MSG_PUSHES;
+
+	switch (type) {
+	case SODA_MSG_MESSAGES_AWAIT:
+		return await(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_PUSH:
+		return pushes ? push(c, body, bytes, reply) : -EPROTO;
+	case SODA_MSG_MESSAGES_PULL:
+		return pushes ? -EPROTO : pull(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_FINISH:
+		return pushes && !bytes ? soda_msg_job_finish(&c->messages->jobs, c->job, c->rank,
+							      &reply->why)
+					: -EPROTO;
+	case SODA_MSG_MESSAGES_REDUCE:
+		return pushes ? reduce(c, body, bytes, reply) : -EPROTO;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* Hooks */
+
+static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
+		size_t bytes, bool shares, struct soda_reply *reply)
+{
+	struct client *c = state;
+
+	if ((int)type == SODA_MSG_MESSAGES_JOIN)
+		return join(c, body, bytes, reply);
+	if (!c->job) {
+		snprintf(reply->why.text, sizeof(reply->why.text),
+			 "messages: a rank begins with JOIN");
+		return -EINVAL;
+	}
+	return call_joined(c, (int)type, body, bytes, reply);
+}
+
+static int created(void *arg, struct soda_session *s, void *state)
+{
+	struct client *c = state;
+
+	c->messages = arg;
+	c->session = s;
+	return 0;
+}
+
+static void gone(struct soda_session *s, void *state, bool stopping)
+{
+	struct client *c = state;
+
+	if (c->job)
+		soda_msg_job_leave(&c->messages->jobs, c->job, c->rank);
+}
+
+static void leave(struct soda_session *s, void *state)
+{
+	gone(s, state, false);
+}
+
+static void destroyed(struct soda_session *s, void *state)
+{
+	struct client *c = state;
+
+	gone(s, state, true); /* of a session that ended before it was in the table */
+	if (c->job)
+		soda_msg_job_put(&c->messages->jobs, c->job);
+}
+
+static const struct soda_agent_service service = {
+	.name = "messages",
+	.first = SODA_MSG_MESSAGES_JOIN,
+	.last = SODA_MSG_MESSAGES_LAST,
+	.tools = true,
+	.state_bytes = sizeof(struct client),
+	.created = created,
+	.call = call,
+	.leave = leave,
+	.gone = gone,
+	.destroyed = destroyed,
+};
+
+int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget)
+{
+	soda_msg_jobs_init(&m->jobs, budget);
+	return soda_services_register(&all->services, &service, m);
+}
+
+void soda_messages_stop(struct soda_messages *m)
+{
+	if (!m->jobs.budget)
+		return;
+	soda_msg_jobs_destroy(&m->jobs);
+	m->jobs.budget = 0;
+}
+
+static void say_count(struct soda_metrics *metrics, enum soda_metric_unit unit, const char *name,
+		      const char *help, uint64_t value)
+{
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, unit, name, help, value);
+}
+
+void soda_messages_walk(struct soda_messages *m, struct soda_metrics *metrics)
+{
+	uint64_t reserved;
+	unsigned n;
+
+	if (!m->jobs.budget)
+		return;
+	pthread_mutex_lock(&m->jobs.lock);
+	reserved = m->jobs.reserved;
+	n = m->jobs.n;
+	pthread_mutex_unlock(&m->jobs.lock);
+	soda_metrics_say_level(metrics, "msg_jobs", "jobs whose messages are routed", n);
+	soda_metrics_say_size(metrics, "msg_reserved_bytes", "memory of their inboxes", reserved);
+	say_count(metrics, SODA_UNIT_NONE, "msg_messages", "messages that were routed",
+		  atomic_load(&m->messages));
+	say_count(metrics, SODA_UNIT_BYTES, "msg_bytes", "their data", atomic_load(&m->bytes));
+	say_count(metrics, SODA_UNIT_NONE, "msg_packets", "packets that they came in",
+		  atomic_load(&m->packets));
+	say_count(metrics, SODA_UNIT_NONE, "msg_refused",
+		  "packets that were refused for lack of room", atomic_load(&m->refused));
+	say_count(metrics, SODA_UNIT_NONE, "msg_deliveries", "transfers to ranks",
+		  atomic_load(&m->pulls));
+	say_count(metrics, SODA_UNIT_NONE, "msg_broken", "jobs that were broken off",
+		  atomic_load(&m->jobs.broken_n));
+}

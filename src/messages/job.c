@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "messages/job.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/failure.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "wire/movement.h"
+
+/* Errors */
+
+static _Thread_local char last_error[320];
+
+int soda_msg_failed(int err, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(last_error, sizeof(last_error), fmt, args);
+	va_end(args);
+	return err;
+}
+
+SODA_API const char *soda_msg_last_error(void)
+{
+	return last_error;
+}
+
+int soda_msg_check(const struct soda_msg_job *job)
+{
+	static _Thread_local pid_t known; /* getpid() is a system call, and a push is not */
+
+	last_error[0] = 0;
+	if (known != job->pid) {
+		known = getpid();
+		if (known != job->pid)
+			return soda_msg_failed(-ENOTSUP,
+					       "this job is that of the process %d, before its"
+					       " fork",
+					       (int)job->pid);
+	}
+	return 0;
+}
+
+int soda_msg_error_locked(const struct soda_msg_job *job)
+{
+	return job->error ? soda_msg_failed(job->error, "%s", job->why.text) : 0;
+}
+
+uint64_t soda_msg_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why)
+{
+	const char *text = *why->text ? why->text : soda_strerror(ret);
+
+	pthread_mutex_lock(&job->lock);
+	if (!job->error && soda_call_lost(ret)) {
+		job->error = -ENOTCONN;
+		snprintf(job->why.text, sizeof(job->why.text),
+			 "the connection to the agent is lost: %.200s", text);
+	} else if (!job->error) {
+		job->error = ret;
+		snprintf(job->why.text, sizeof(job->why.text), "%s", text);
+	}
+	pthread_cond_broadcast(&job->work);
+	pthread_cond_broadcast(&job->room);
+	pthread_cond_broadcast(&job->news);
+	pthread_mutex_unlock(&job->lock);
+}
+
+/* Start */
+
+/* What the program said, with the environment for what it did not. */
+struct how {
+	char agent[SODA_ADDRESS_MAX + 1];
+	const char *name, *key;
+	uint32_t rank, ranks, timeout_ms, flush_us;
+};
+
+static int get_number(const char *name, uint32_t *value_p)
+{
+	const char *text = getenv(name);
+	char *end;
+	unsigned long value;
+
+	if (!text || !*text)
+		return soda_msg_failed(-EINVAL, "no rank is named: say rank and ranks, or set %s",
+				       name);
+	value = strtoul(text, &end, 10);
+	if (*end || value > SODA_MSG_RANKS_MAX)
+		return soda_msg_failed(-EINVAL, "%s=%s is not a number of 0 to %u", name, text,
+				       SODA_MSG_RANKS_MAX);
+	*value_p = (uint32_t)value;
+	return 0;
+}
+
+/* unix:///PATH is what SODA_DPU may say for shm:///PATH. */
+static int find_agent(const char *agent, char address[SODA_ADDRESS_MAX + 1])
+{
+	static const char unix_prefix[] = "unix://";
+	int n;
+
+	if (!agent)
+		agent = getenv("SODA_MSG_AGENT");
+	if (!agent || !*agent)
+		agent = getenv("SODA_DPU");
+	if (!agent || !*agent)
+		return soda_msg_failed(-EINVAL, "no agent is named: give its address, or set"
+						" SODA_MSG_AGENT");
+	if (!strncmp(agent, unix_prefix, strlen(unix_prefix)))
+		n = snprintf(address, SODA_ADDRESS_MAX + 1, "shm://%s",
+			     agent + strlen(unix_prefix));
+	else
+		n = snprintf(address, SODA_ADDRESS_MAX + 1, "%s", agent);
+	if (n > SODA_ADDRESS_MAX)
+		return soda_msg_failed(-EINVAL, "an agent's address has at most %d bytes",
+				       SODA_ADDRESS_MAX);
+	return 0;
+}
+
+static int find_how(const struct soda_msg_start *said, struct how *how)
+{
+	int ret = find_agent(said->agent, how->agent);
+
+	how->name = said->job ? said->job : getenv("SODA_MSG_JOB");
+	how->key = said->key ? said->key : getenv("SODA_MSG_KEY");
+	how->rank = said->rank;
+	how->ranks = said->ranks;
+	how->timeout_ms = said->timeout_ms ? said->timeout_ms : 60000;
+	how->flush_us = said->flush_us ? said->flush_us : SODA_MSG_FLUSH_US;
+	if (ret == 0 && !said->ranks && !said->rank) {
+		ret = get_number("SODA_MSG_RANK", &how->rank);
+		if (ret == 0)
+			ret = get_number("SODA_MSG_RANKS", &how->ranks);
+	}
+	if (ret < 0)
+		return ret;
+	if (!how->name || !soda_wire_move_name_ok(how->name, strlen(how->name)))
+		return soda_msg_failed(-EINVAL,
+				       "a job's name has 1 to %d printable characters of"
+				       " ASCII, and no space: say it, or set SODA_MSG_JOB",
+				       SODA_WIRE_MAX_NAME);
+	if (!how->ranks || how->ranks > SODA_MSG_RANKS_MAX || how->rank >= how->ranks)
+		return soda_msg_failed(-EINVAL,
+				       "rank %u of %u: ranks are 0 to one less than their"
+				       " number, which is at most %u",
+				       how->rank, how->ranks, SODA_MSG_RANKS_MAX);
+	return 0;
+}
+
+/* The key's string, as so many bytes: not a hash that keeps secrets, and it need not be one. */
+static void fold_key(const char *text, uint8_t key[SODA_MSG_KEY_BYTES])
+{
+	uint64_t half[2] = { 0xcbf29ce484222325, 0x9ae16a3b2f90404f };
+
+	memset(key, 0, SODA_MSG_KEY_BYTES);
+	if (!text || !*text)
+		return;
+	for (; *text; text++)
+		for (unsigned i = 0; i < 2; i++) {
+			half[i] = (half[i] ^ (uint8_t)*text) * 0x100000001b3;
+			half[i] ^= half[i] >> (29 + i);
+		}
+	soda_wire_put_u64(key, half[0]);
+	soda_wire_put_u64(key + 8, half[1] | 1);
+}
+
+static int connect_one(const struct how *how, enum soda_msg_role role, struct soda_conn **conn_p)
+{
+	struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
+					 .uid = getuid(),
+					 .gid = getgid(),
+					 .pid = (uint32_t)getpid() };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
+	struct soda_wire_msg_join join = { SODA_MSG_VERSION, role, how->rank, how->ranks, { 0 } };
+	uint8_t body[SODA_WIRE_MSG_JOIN_BYTES], reply[4];
+	struct iovec iov[2] = { { body, sizeof(body) },
+				{ (void *)(uintptr_t)how->name, strlen(how->name) } };
+	struct soda_wire_welcome welcome;
+	struct soda_why why = { "" };
+	size_t n = 0;
+	int ret;
+
+	ret = soda_conn_connect(how->agent, &hello, &opt, conn_p, &welcome, &why);
+	if (ret < 0)
+		return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
+	fold_key(how->key, join.key);
+	soda_wire_put_msg_join(body, &join);
+	ret = soda_conn_call(*conn_p, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, iov, 2, reply,
+			     sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
+	if ((ret == -ENOTSUP && strncmp(why.text, "messages:", 9) != 0) || ret == -EPROTO)
+		return soda_msg_failed(-ENOTSUP,
+				       "%s routes no messages: it needs to be a"
+				       " soda-dpu-agent with --msg-memory (%s)",
+				       how->agent, why.text);
+	return ret < 0 ? soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
+}
+
+/* Wait until all ranks have come. */
+static int await_ranks(struct soda_msg_job *job, const struct how *how)
+{
+	uint64_t end_ns = soda_msg_now_ns() + how->timeout_ms * 1000000ull;
+	struct soda_wire_msg_missing missing = { 0 };
+	uint8_t body[4], reply[SODA_WIRE_MSG_MISSING_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+
+	do {
+		struct soda_why why = { "" };
+		size_t n = 0;
+		int ret;
+
+		soda_wire_put_u32(body, SODA_MSG_AWAIT_MS);
+		ret = soda_conn_call(job->push_conn, (enum soda_msg)SODA_MSG_MESSAGES_AWAIT, &iov,
+				     1, reply, sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
+		if (ret == 0 && soda_wire_get_msg_missing(reply, n, &missing) < 0)
+			return soda_msg_failed(-ENOTCONN, "the agent's answer makes no sense");
+		if (ret < 0)
+			return soda_msg_failed(ret, "%s",
+					       *why.text ? why.text : soda_strerror(ret));
+		if (!missing.n)
+			return 0;
+	} while (soda_msg_now_ns() < end_ns);
+	return soda_msg_failed(
+		-ETIMEDOUT, "%u of the %u ranks of the job %s have not come: rank %u%s", missing.n,
+		how->ranks, how->name, missing.first, missing.n > 1 ? " and others" : "");
+}
+
+static int take_memory(struct soda_msg_job *job)
+{
+	size_t each = SODA_MSG_LANES_BYTES / SODA_LANE_SLOTS / job->ranks & ~(size_t)4095, bytes;
+
+	job->slot_bytes = each > SODA_MSG_PACKET_MAX   ? SODA_MSG_PACKET_MAX
+			  : each < SODA_MSG_SLOT_LEAST ? SODA_MSG_SLOT_LEAST
+						       : (uint32_t)each;
+	bytes = (size_t)job->ranks * SODA_LANE_SLOTS * job->slot_bytes;
+	job->slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	job->parts = calloc(job->ranks, sizeof(job->parts[0]));
+	if (job->slots == MAP_FAILED)
+		job->slots = NULL;
+	return job->slots && job->parts ? 0 : soda_msg_failed(-ENOMEM, "no memory for a job");
+}
+
+/* The threads take no signal: they are the program's. */
+static int start_threads(struct soda_msg_job *job)
+{
+	sigset_t all, saved;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	ret = pthread_create(&job->sender, NULL, soda_msg_sender_main, job);
+	if (!ret) {
+		job->threads++;
+		ret = pthread_create(&job->receiver, NULL, soda_msg_receiver_main, job);
+		job->threads += !ret;
+	}
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return ret ? soda_msg_failed(-ret, "cannot start a thread: %s", soda_strerror(ret)) : 0;
+}
+
+static void destroy(struct soda_msg_job *job)
+{
+	soda_conn_close(job->push_conn);
+	soda_conn_close(job->pull_conn);
+	if (job->slots)
+		munmap(job->slots, (size_t)job->ranks * SODA_LANE_SLOTS * job->slot_bytes);
+	for (uint32_t i = 0; i < job->ranks; i++) {
+		free(job->lanes[i].large);
+		if (job->parts)
+			free(job->parts[i].data);
+	}
+	free(job->parts);
+	free(job->given);
+	pthread_cond_destroy(&job->news);
+	pthread_cond_destroy(&job->room);
+	pthread_cond_destroy(&job->work);
+	pthread_mutex_destroy(&job->lock);
+	free(job);
+}
+
+static int set_up(struct soda_msg_job *job, const struct how *how)
+{
+	int ret = take_memory(job);
+
+	if (ret == 0)
+		ret = connect_one(how, SODA_MSG_PUSHES, &job->push_conn);
+	if (ret == 0)
+		ret = connect_one(how, SODA_MSG_PULLS, &job->pull_conn);
+	if (ret == 0)
+		ret = await_ranks(job, how);
+	return ret < 0 ? ret : start_threads(job);
+}
+
+/* End the threads; where the agent is silent, its connections first. */
+static void stop_threads(struct soda_msg_job *job)
+{
+	uint64_t until_ns = soda_msg_now_ns() + SODA_MSG_GOODBYE_MS * 1000000ull;
+	struct timespec until = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
+	bool silent;
+
+	pthread_mutex_lock(&job->lock);
+	job->stop = true;
+	pthread_cond_broadcast(&job->work);
+	pthread_cond_broadcast(&job->room);
+	while (job->stopped < job->threads)
+		if (pthread_cond_timedwait(&job->news, &job->lock, &until))
+			break;
+	silent = job->stopped < job->threads;
+	pthread_mutex_unlock(&job->lock);
+	if (silent) {
+		soda_conn_abort(job->push_conn);
+		soda_conn_abort(job->pull_conn);
+	}
+	if (job->threads > 0)
+		pthread_join(job->sender, NULL);
+	if (job->threads > 1)
+		pthread_join(job->receiver, NULL);
+	if (silent && !job->error)
+		job->error = -ENOTCONN;
+}
+
+static void say_bye(struct soda_conn *conn)
+{
+	struct soda_why why;
+
+	if (conn)
+		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_MSG_GOODBYE_MS,
+			       &why);
+}
+
+SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_job **job_p)
+{
+	static const struct soda_msg_start nothing;
+	struct soda_msg_job *job;
+	int saved = errno, ret;
+	struct how how;
+
+	last_error[0] = 0;
+	ret = find_how(said ? said : &nothing, &how);
+	if (ret < 0)
+		return ret;
+	job = calloc(1, sizeof(*job) + how.ranks * sizeof(job->lanes[0]));
+	if (!job)
+		return soda_msg_failed(-ENOMEM, "no memory for a job");
+	job->pid = getpid();
+	job->rank = how.rank;
+	job->ranks = how.ranks;
+	job->flush_ns = how.flush_us * 1000ull;
+	pthread_mutex_init(&job->lock, NULL);
+	soda_cond_init(&job->work);
+	soda_cond_init(&job->room);
+	soda_cond_init(&job->news);
+	ret = set_up(job, &how);
+	if (ret < 0) {
+		stop_threads(job);
+		destroy(job);
+	} else {
+		*job_p = job;
+	}
+	errno = saved;
+	return ret;
+}
+
+SODA_API void soda_msg_end(struct soda_msg_job *job)
+{
+	int saved = errno;
+
+	if (!job || soda_msg_check(job) < 0)
+		return;
+	stop_threads(job);
+	if (job->error != -ENOTCONN) { /* so that others know at once, and the name is free */
+		say_bye(job->push_conn);
+		say_bye(job->pull_conn);
+	}
+	destroy(job);
+	errno = saved;
+}
+
+SODA_API unsigned soda_msg_rank(const struct soda_msg_job *job)
+{
+	return job->rank;
+}
+
+SODA_API unsigned soda_msg_ranks(const struct soda_msg_job *job)
+{
+	return job->ranks;
+}
+
+SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats *stats_p)
+{
+	pthread_mutex_lock(&job->lock);
+	*stats_p = job->stats;
+	pthread_mutex_unlock(&job->lock);
+	stats_p->pulled = atomic_load_explicit(&job->pulled, memory_order_relaxed);
+	stats_p->pulled_bytes = atomic_load_explicit(&job->pulled_bytes, memory_order_relaxed);
+}
+
+/* Collectives */
+
+/* The one under way is complete. */
+static bool complete_locked(const struct soda_msg_job *job)
+{
+	return job->collective.state == SODA_COLLECTIVE_SENT &&
+	       job->collective.done == job->collective.ask.number;
+}
+
+bool soda_msg_asks_locked(const struct soda_msg_job *job)
+{
+	return job->collective.state != SODA_COLLECTIVE_NONE && !complete_locked(job);
+}
+
+static int reduce_locked(struct soda_msg_job *job, enum soda_msg_op op, int64_t mine,
+			 int64_t *all_p)
+{
+	struct soda_wire_msg_reduce *ask = &job->collective.ask;
+
+	if (job->collective.state == SODA_COLLECTIVE_NONE) {
+		int ret = soda_msg_error_locked(job);
+
+		if (ret < 0)
+			return ret;
+		*ask = (struct soda_wire_msg_reduce){ ask->number + 1, op, (uint64_t)mine };
+		job->collective.state = SODA_COLLECTIVE_ASKED;
+		pthread_cond_signal(&job->work);
+		pthread_cond_signal(&job->room);
+		return -EINPROGRESS;
+	}
+	if (ask->op != op || ask->value != (uint64_t)mine)
+		return soda_msg_failed(-EINVAL, "another collective is in progress");
+	if (!complete_locked(job))
+		return job->error ? soda_msg_error_locked(job) : -EINPROGRESS;
+	job->collective.state = SODA_COLLECTIVE_NONE;
+	*all_p = (int64_t)job->collective.value;
+	return 0;
+}
+
+static int reduce(struct soda_msg_job *job, enum soda_msg_op op, int64_t mine, int64_t *all_p)
+{
+	int ret = soda_msg_check(job);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&job->lock);
+	ret = reduce_locked(job, op, mine, all_p);
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}
+
+SODA_API int soda_msg_barrier(struct soda_msg_job *job)
+{
+	int64_t nothing;
+
+	return reduce(job, SODA_MSG_OP_BARRIER, 0, &nothing);
+}
+
+SODA_API int soda_msg_sum(struct soda_msg_job *job, int64_t mine, int64_t *all_p)
+{
+	return reduce(job, SODA_MSG_OP_SUM, mine, all_p);
+}
+
+SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p)
+{
+	return reduce(job, SODA_MSG_OP_MAX, mine, all_p);
+}
+
+/* Waiting */
+
+static bool pushable_locked(const struct soda_msg_job *job)
+{
+	const struct soda_lane *lane = &job->lanes[job->denied];
+
+	return lane->tail - lane->head < SODA_LANE_SLOTS && !lane->large;
+}
+
+static bool here_locked(const struct soda_msg_job *job, unsigned what)
+{
+	return ((what & SODA_MSG_PULL) && soda_msg_pullable_locked(job)) ||
+	       ((what & SODA_MSG_PUSH) && pushable_locked(job)) ||
+	       ((what & SODA_MSG_COLLECTIVE) && complete_locked(job));
+}
+
+static int wait_locked(struct soda_msg_job *job, unsigned what, int timeout_ms)
+{
+	uint64_t until_ns =
+		soda_msg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
+	struct timespec until = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
+	int err = 0;
+
+	job->flush = true;
+	pthread_cond_signal(&job->work);
+	job->waiting++;
+	while (!here_locked(job, what) && !job->error && err != ETIMEDOUT)
+		err = timeout_ms < 0 ? pthread_cond_wait(&job->news, &job->lock)
+				     : pthread_cond_timedwait(&job->news, &job->lock, &until);
+	job->waiting--;
+	if (here_locked(job, what))
+		return 0;
+	return job->error ? soda_msg_error_locked(job)
+			  : soda_msg_failed(-ETIMEDOUT, "nothing came in %d ms", timeout_ms);
+}
+
+SODA_API int soda_msg_wait(struct soda_msg_job *job, unsigned what, int timeout_ms)
+{
+	int ret = soda_msg_check(job);
+
+	if (ret < 0)
+		return ret;
+	if (!what || (what & ~(SODA_MSG_PULL | SODA_MSG_PUSH | SODA_MSG_COLLECTIVE)))
+		return soda_msg_failed(-EINVAL, "nothing to wait for: %#x", what);
+	pthread_mutex_lock(&job->lock);
+	ret = wait_locked(job, what, timeout_ms);
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libsoda-msg inside; include/soda_msg.h is its contract, docs/internals/messages.md its design.
+ *
+ *   job.c       start and end, errors, waiting, collectives
+ *   push.c      from soda_msg_push() to packets in lanes
+ *   pull.c      from packets in batches to soda_msg_pull()
+ *   carrier.c   the two threads, which alone use the connections
+ *
+ * One lock a job, held for pointer changes and copies of single messages, and across no call.
+ */
+#ifndef SODA_MESSAGES_JOB_H
+#define SODA_MESSAGES_JOB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/limits.h"
+#include "soda_msg.h"
+#include "transport/api/transport.h"
+#include "wire/messages.h"
+
+enum {
+	SODA_LANE_SLOTS = 3,		 /* packets of a lane, the open one among them */
+	SODA_MSG_BATCHES = 4,		 /* answers to PULLs that can wait for the program */
+	SODA_MSG_LANES_BYTES = 64 << 20, /* of all lanes of a job, or a little more */
+	SODA_MSG_SLOT_LEAST = 4 << 10,
+	SODA_MSG_LARGE =
+		32 << 10, /* larger messages travel in parts; those that fill no slot, too */
+};
+
+/*
+ * What is under way to one rank.  Slots [head, tail) are whole packets for the sender, tail's is
+ * open: head <= tail <= head + SODA_LANE_SLOTS.  Guarded by the job's lock; the content of slots
+ * [head, tail) is the sender's.
+ */
+struct soda_lane {
+	uint32_t head, tail;
+	uint32_t bytes[SODA_LANE_SLOTS]; /* with the packet's head */
+	uint32_t messages;		 /* of the open slot, and so below */
+	uint32_t run;			 /* where its last run begins; 0: none */
+	uint32_t run_size, run_count;
+	uint64_t since_ns; /* its first message */
+	uint8_t *large;	   /* a large message, or NULL; large_at of its bytes have been sent */
+	uint32_t large_bytes, large_at;
+};
+
+/* An answer to a PULL. */
+struct soda_batch {
+	uint32_t bytes;
+	bool ended;					 /* the phase, with it */
+	_Alignas(8) uint8_t data[SODA_WIRE_MAX_CONTROL]; /* behind a soda_wire_msg_pulled */
+};
+
+enum soda_collective_state { SODA_COLLECTIVE_NONE, SODA_COLLECTIVE_ASKED, SODA_COLLECTIVE_SENT };
+
+struct soda_msg_job {
+	/* set when it is made, then constant */
+	pid_t pid;
+	uint32_t rank, ranks;
+	uint64_t flush_ns;
+	uint32_t slot_bytes;
+	uint8_t *slots;		     /* of all lanes */
+	struct soda_conn *push_conn; /* the sender's, then soda_msg_end()'s */
+	struct soda_conn *pull_conn; /* the receiver's, likewise */
+	pthread_t sender, receiver;
+	unsigned threads;
+
+	pthread_mutex_t lock;
+	pthread_cond_t work; /* for the sender */
+	pthread_cond_t room; /* for the receiver: a batch is free, or a collective is asked for */
+	pthread_cond_t news; /* for the program, and who ends the job */
+	/* guarded by lock, and so below */
+	unsigned sleeping; /* sender: it waits without a deadline */
+	unsigned waiting;  /* threads in soda_msg_wait() */
+	bool flush;	   /* send what is open now */
+	uint32_t denied;   /* lane of the last -EAGAIN */
+	bool finish, finish_sent;
+	bool stop;
+	unsigned stopped; /* threads */
+	int error;
+	struct soda_why why;
+	struct {
+		enum soda_collective_state state;
+		struct soda_wire_msg_reduce ask;
+		uint32_t done; /* the last one that is complete, and its result */
+		uint64_t value;
+	} collective;
+	struct soda_msg_stats stats;
+	uint32_t batch_head, batch_tail; /* taken by the program, put by the receiver */
+	/* the program's, of soda_msg_pull(), one thread at a time */
+	struct {
+		bool open, over; /* a batch is being read; the phase has ended */
+		uint32_t at, packet_end;
+		uint32_t from;
+		uint32_t run_size, run_left;
+		bool run_part;
+	} reading;
+	struct soda_part {
+		uint8_t *data; /* a large message that is being put together, or NULL */
+		uint32_t bytes, at;
+	} * parts; /* a rank's each */
+	_Atomic uint64_t pulled, pulled_bytes;
+	uint8_t *given; /* a large message that the program has */
+
+	struct soda_batch batches[SODA_MSG_BATCHES]; /* the receiver's, or the program's */
+	uint8_t body[SODA_WIRE_MAX_CONTROL];	     /* the sender's */
+	struct soda_lane lanes[];
+};
+
+/* job.c */
+
+/* Remember the sentence for soda_msg_last_error(). Returns err. */
+int soda_msg_failed(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* 0, or -ENOTSUP in the child of a fork. Forgets the last sentence. */
+int soda_msg_check(const struct soda_msg_job *job);
+/* The job's error, remembered; 0: none. */
+int soda_msg_error_locked(const struct soda_msg_job *job);
+/* A call failed with ret and why: the job has an error, if it had none. */
+void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why);
+uint64_t soda_msg_now_ns(void);
+/* Whether a collective has been asked for, and is not known to be complete. */
+bool soda_msg_asks_locked(const struct soda_msg_job *job);
+
+/* push.c */
+
+/*
+ * Close the open slot of a lane, which has a message: it is the sender's. The lock is held, and so
+ * below.
+ */
+void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank);
+uint8_t *soda_lane_slot(struct soda_msg_job *job, uint32_t rank, uint32_t slot);
+bool soda_lane_open_locked(const struct soda_lane *lane); /* whether a slot is open */
+
+/* pull.c: whether soda_msg_pull() would not return -EAGAIN. */
+bool soda_msg_pullable_locked(const struct soda_msg_job *job);
+
+/* carrier.c */
+void *soda_msg_sender_main(void *job);
+void *soda_msg_receiver_main(void *job);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "messages/job.h"
+#include "wire/movement.h"
+
+bool soda_msg_pullable_locked(const struct soda_msg_job *job)
+{
+	return job->reading.open || job->reading.over || job->batch_head != job->batch_tail;
+}
+
+/* Another rank's library, or this one, is wrong: the job cannot go on here. */
+static int nonsense(struct soda_msg_job *job)
+{
+	struct soda_why why;
+
+	snprintf(why.text, sizeof(why.text), "what rank %u has sent makes no sense",
+		 job->reading.from);
+	soda_msg_lose(job, -EIO, &why);
+	return soda_msg_failed(-EIO, "%s", why.text);
+}
+
+/* The batch that was being read is used up. The lock is held. */
+static void end_batch_locked(struct soda_msg_job *job)
+{
+	job->reading.over = job->batches[job->batch_head % SODA_MSG_BATCHES].ended;
+	job->reading.open = false;
+	job->batch_head++;
+	pthread_cond_signal(&job->room);
+}
+
+/* Open the next batch. 0, -EAGAIN, -ENODATA, or the job's error. */
+static int next_batch(struct soda_msg_job *job)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&job->lock);
+	if (job->reading.open)
+		end_batch_locked(job);
+	if (job->reading.over)
+		ret = -ENODATA;
+	else if (job->batch_head == job->batch_tail)
+		ret = job->error ? soda_msg_error_locked(job) : -EAGAIN;
+	if (ret == 0) {
+		job->reading.open = true;
+		job->reading.at = job->reading.packet_end = SODA_WIRE_MSG_PULLED_BYTES;
+	}
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}
+
+static int next_packet(struct soda_msg_job *job, const struct soda_batch *b)
+{
+	struct soda_wire_msg_packet p;
+
+	if (soda_wire_get_msg_packet(b->data + job->reading.at, b->bytes - job->reading.at, &p) <
+		    0 ||
+	    p.rank >= job->ranks) {
+		struct soda_why why = { "the agent's answer makes no sense" };
+
+		soda_msg_lose(job, -EIO, &why);
+		return soda_msg_failed(-EIO, "%s", why.text);
+	}
+	job->reading.from = p.rank;
+	job->reading.at += SODA_WIRE_MSG_PACKET_BYTES;
+	job->reading.packet_end = job->reading.at + p.bytes;
+	return 0;
+}
+
+/* The head of the next run, checked: all of it lies in its packet. */
+static int next_run(struct soda_msg_job *job, const struct soda_batch *b)
+{
+	uint32_t left = job->reading.packet_end - job->reading.at, size, count;
+
+	if (left < 8)
+		return nonsense(job);
+	size = soda_wire_get_u32(b->data + job->reading.at);
+	count = soda_wire_get_u32(b->data + job->reading.at + 4);
+	job->reading.at += 8;
+	left -= 8;
+	job->reading.run_part = size & SODA_MSG_PART;
+	size &= ~SODA_MSG_PART;
+	job->reading.run_size = size;
+	job->reading.run_left = count;
+	if (!count || size > left || (!job->reading.run_part && (uint64_t)size * count > left) ||
+	    (job->reading.run_part && (!size || count > SODA_MSG_SIZE_MAX)))
+		return nonsense(job);
+	return 0;
+}
+
+/* Behind a run, or a part, of so many bytes in all. */
+static void pass(struct soda_msg_job *job, uint64_t bytes)
+{
+	uint64_t at = job->reading.at + ((bytes + 7) & ~7ull);
+
+	job->reading.at = at < job->reading.packet_end ? (uint32_t)at : job->reading.packet_end;
+}
+
+/* A part of a large message. 1: it is complete, and in *msg_p. */
+static int take_part(struct soda_msg_job *job, const struct soda_batch *b,
+		     struct soda_message *msg_p)
+{
+	struct soda_part *part = &job->parts[job->reading.from];
+	uint32_t size = job->reading.run_size, whole = job->reading.run_left;
+
+	job->reading.run_left = 0;
+	if (!part->data) {
+		*part = (struct soda_part){ malloc(whole), whole, 0 };
+		if (!part->data) {
+			struct soda_why why = { "no memory for a message" };
+
+			soda_msg_lose(job, -ENOMEM, &why);
+			return soda_msg_failed(-ENOMEM, "%s", why.text);
+		}
+	}
+	if (whole != part->bytes || size > part->bytes - part->at)
+		return nonsense(job);
+	memcpy(part->data + part->at, b->data + job->reading.at, size);
+	part->at += size;
+	pass(job, size);
+	if (part->at < part->bytes)
+		return 0;
+	job->given = part->data;
+	*msg_p = (struct soda_message){ part->data, part->bytes, job->reading.from, 0 };
+	part->data = NULL;
+	return 1;
+}
+
+static void take_message(struct soda_msg_job *job, const struct soda_batch *b,
+			 struct soda_message *msg_p)
+{
+	uint32_t size = job->reading.run_size;
+
+	*msg_p = (struct soda_message){ b->data + job->reading.at, size, job->reading.from, 0 };
+	job->reading.at += size;
+	if (--job->reading.run_left == 0)
+		job->reading.at = (job->reading.at + 7) & ~7u; /* packets have whole words */
+}
+
+/* The next message of the open batch. 1: there is one; 0: not; or an error. */
+static int next_message(struct soda_msg_job *job, struct soda_message *msg_p)
+{
+	const struct soda_batch *b = &job->batches[job->batch_head % SODA_MSG_BATCHES];
+
+	while (job->reading.run_left || job->reading.at < b->bytes) {
+		int ret = 0;
+
+		if (job->reading.run_left) {
+			take_message(job, b, msg_p);
+			return 1;
+		}
+		if (job->reading.at == job->reading.packet_end) {
+			ret = next_packet(job, b);
+		} else {
+			ret = next_run(job, b);
+			if (ret == 0 && job->reading.run_part)
+				ret = take_part(job, b, msg_p);
+		}
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* One thread writes these; soda_msg_get_stats() reads them. */
+static void count(_Atomic uint64_t *counter, uint64_t more)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
+
+SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
+{
+	int ret = soda_msg_check(job);
+
+	if (ret < 0)
+		return ret;
+	if (job->given) {
+		free(job->given);
+		job->given = NULL;
+	}
+	do {
+		ret = job->reading.open ? next_message(job, msg_p) : 0;
+		if (ret > 0) {
+			count(&job->pulled, 1);
+			count(&job->pulled_bytes, msg_p->bytes);
+			return 0;
+		}
+		if (ret == 0)
+			ret = next_batch(job);
+	} while (ret == 0);
+	return ret;
+}
+
+SODA_API int soda_msg_begin(struct soda_msg_job *job)
+{
+	int ret = soda_msg_check(job);
+
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&job->lock);
+	ret = soda_msg_error_locked(job);
+	if (ret == 0 && !job->reading.over)
+		ret = soda_msg_failed(-EINVAL, "the phase is not over: pull until -ENODATA");
+	if (ret == 0) {
+		job->reading.over = false;
+		job->finish = job->finish_sent = false;
+	}
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}

@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Messages over each transport: the agent without its main() in this process, ranks of a job in
+ * processes of their own, which are forked before the agent has threads.  A rank says on stderr
+ * what it finds wrong, and ends with another status than 0. test_messages_agent [verbs [CASE]]:
+ * only where SODA_TEST_VERBS names an address
+ */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/life/agent.h"
+#include "soda_msg.h"
+
+enum {
+	DEADLINE_MS = 60000,
+	NEWS_MS = 6000, /* a rank that waits hears of a dead one within this */
+	BUDGET = 32 << 20,
+	RANKS = 4,
+	MANY = 40000, /* messages of a rank and phase */
+};
+
+/* daemon.c is not linked. */
+const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
+
+static struct {
+	struct soda_dpu dpu;
+	struct soda_dpu_options opt;
+	struct soda_listener *listener;
+} agent;
+
+static void start_agent(const char *where, uint64_t budget)
+{
+	struct soda_listener_options how = { .workers = 2 };
+	struct soda_why why;
+
+	memset(&agent, 0, sizeof(agent));
+	agent.opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
+					       .write_budget = 1 << 20,
+					       .client_credit = 4 << 20,
+					       .buffers = 1 << 30,
+					       .window = 16 << 20,
+					       .daemon.workers = 2,
+					       .timeout_ms = 20000,
+					       .daemon.max_clients = 64,
+					       .msg_bytes = budget,
+					       .aggregate = true,
+					       .async = true };
+	assert_int_equal(soda_dpu_start(&agent.dpu, &agent.opt), 0);
+	if (soda_listener_open(where, &soda_dpu_service, &agent.dpu, &how, &agent.listener, &why))
+		fail_msg("%s: %s", where, why.text);
+	assert_int_equal(soda_listener_start(agent.listener), 0);
+}
+
+/* All that jobs had is given back: soda_messages_stop() asserts that. */
+static void stop_agent(void)
+{
+	soda_listener_close(agent.listener);
+	assert_int_equal(soda_dpu_stop(&agent.dpu, 20000), 0);
+}
+
+/* Ranks */
+
+struct rank {
+	const char *agent;
+	unsigned rank, ranks;
+};
+
+#define CHECK(what)                                                                                \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			fprintf(stderr, "%s:%d: rank %u: %s: %s\n", __FILE__, __LINE__, r->rank,   \
+				#what, soda_msg_last_error());                                     \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+#define IS(call, want)                                                                             \
+	do {                                                                                       \
+		int is_ = (call);                                                                  \
+		if (is_ != (want)) {                                                               \
+			fprintf(stderr, "%s:%d: rank %u: %s: %d, not %d: %s\n", __FILE__,          \
+				__LINE__, r->rank, #call, is_, (want), soda_msg_last_error());     \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+
+static int try_start(const struct rank *r, const char *name, const char *key, unsigned timeout_ms,
+		     struct soda_msg_job **job_p)
+{
+	struct soda_msg_start how = { .agent = r->agent,
+				      .job = name,
+				      .key = key,
+				      .rank = r->rank,
+				      .ranks = r->ranks,
+				      .timeout_ms = timeout_ms };
+
+	return soda_msg_start(&how, job_p);
+}
+
+static struct soda_msg_job *start(const struct rank *r)
+{
+	struct soda_msg_job *job = NULL;
+
+	IS(try_start(r, "job", "secret", DEADLINE_MS, &job), 0);
+	return job;
+}
+
+struct ranks {
+	pid_t pids[2 * RANKS];
+	unsigned n;
+	int tell[2]; /* the agent's address */
+};
+
+enum { ADDRESS = 128 };
+
+static void fork_ranks(struct ranks *all, unsigned n, void (*run)(struct rank *r))
+{
+	all->n = n;
+	assert_int_equal(pipe(all->tell), 0);
+	for (unsigned i = 0; i < n; i++) {
+		struct rank r = { .rank = i, .ranks = n };
+		char address[ADDRESS];
+
+		all->pids[i] = fork();
+		assert_true(all->pids[i] >= 0);
+		if (all->pids[i])
+			continue;
+		close(all->tell[1]);
+		r.agent = address;
+		if (read(all->tell[0], address, sizeof(address)) != sizeof(address))
+			_exit(2); /* the agent did not start */
+		run(&r);
+		_exit(0);
+	}
+	close(all->tell[0]);
+}
+
+static void tell_address(struct ranks *all)
+{
+	char address[ADDRESS] = "";
+
+	snprintf(address, sizeof(address), "%s", soda_listener_address(agent.listener));
+	for (unsigned i = 0; i < all->n; i++)
+		assert_int_equal(write(all->tell[1], address, sizeof(address)), sizeof(address));
+	close(all->tell[1]);
+}
+
+/* The status of a rank that has ended, by the deadline: else all are killed, and the test fails. */
+static int await_rank(struct ranks *all, unsigned i)
+{
+	int status;
+
+	for (int ms = 0; ms < DEADLINE_MS; ms += 5) {
+		pid_t pid = waitpid(all->pids[i], &status, WNOHANG);
+
+		if (pid == all->pids[i]) {
+			all->pids[i] = 0;
+			return status;
+		}
+		assert_int_equal(pid, 0);
+		poll(NULL, 0, 5);
+	}
+	for (unsigned k = 0; k < all->n; k++)
+		if (all->pids[k])
+			kill(all->pids[k], SIGKILL);
+	fail_msg("rank %u has not ended", i);
+	return -1;
+}
+
+static void run_ranks(const char *where, unsigned n, void (*run)(struct rank *r))
+{
+	struct ranks all;
+	int bad = 0;
+
+	fork_ranks(&all, n, run);
+	start_agent(where, BUDGET);
+	tell_address(&all);
+	for (unsigned i = 0; i < n; i++)
+		bad |= await_rank(&all, i);
+	assert_int_equal(bad, 0);
+}
+
+/* What ranks do */
+
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 31;
+	x *= 0x9e3779b97f4a7c15;
+	x ^= x >> 29;
+	x *= 0xbf58476d1ce4e5b9;
+	return x ^ x >> 32;
+}
+
+/* What tells one message from others, and notices a wrong byte. */
+static uint64_t sum_of(unsigned from, unsigned to, const uint8_t *data, size_t bytes)
+{
+	uint64_t h = mix(bytes + 1) ^ mix(from * 1000u + to + 7);
+
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ data[i]) * 0x100000001b3;
+	return mix(h);
+}
+
+static int64_t all_of(const struct rank *r, struct soda_msg_job *job, int64_t mine)
+{
+	int64_t all = 0;
+	int ret;
+
+	while ((ret = soda_msg_sum(job, mine, &all)) == -EINPROGRESS)
+		IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), 0);
+	IS(ret, 0);
+	return all;
+}
+
+struct tally {
+	uint64_t n, sum;
+	uint8_t *seen; /* a bit for each number that a rank has sent */
+};
+
+/* Pull what is there. The last result of soda_msg_pull(). */
+static int drain(const struct rank *r, struct soda_msg_job *job, struct tally *pulled)
+{
+	struct soda_message m;
+	int ret;
+
+	while ((ret = soda_msg_pull(job, &m)) == 0) {
+		CHECK(m.from < r->ranks && !m.reserved);
+		pulled->n++;
+		pulled->sum += sum_of(m.from, r->rank, m.data, m.bytes);
+		if (pulled->seen && m.bytes >= 8) {
+			uint64_t number;
+
+			memcpy(&number, m.data, 8);
+			CHECK(number < MANY);
+			number += (uint64_t)m.from * MANY;
+			CHECK(!(pulled->seen[number / 8] & 1u << number % 8));
+			pulled->seen[number / 8] |= (uint8_t)(1u << number % 8);
+		}
+	}
+	return ret;
+}
+
+static void push(const struct rank *r, struct soda_msg_job *job, unsigned to, const void *data,
+		 size_t bytes, struct tally *pushed, struct tally *pulled)
+{
+	int ret;
+
+	while ((ret = soda_msg_push(job, to, data, bytes)) == -EAGAIN) {
+		IS(drain(r, job, pulled), -EAGAIN);
+		IS(soda_msg_wait(job, SODA_MSG_PULL | SODA_MSG_PUSH, DEADLINE_MS), 0);
+	}
+	IS(ret, 0);
+	pushed->n++;
+	pushed->sum += sum_of(r->rank, to, data, bytes);
+}
+
+/* Until all have finished; then all that was pushed has been pulled, and nothing else. */
+static void finish(const struct rank *r, struct soda_msg_job *job, struct tally *pushed,
+		   struct tally *pulled)
+{
+	int ret;
+
+	IS(soda_msg_finish(job), 0);
+	IS(soda_msg_finish(job), -EPIPE);
+	IS(soda_msg_push(job, 0, "", 0), -EPIPE);
+	while ((ret = drain(r, job, pulled)) == -EAGAIN)
+		IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+	IS(ret, -ENODATA);
+	CHECK(all_of(r, job, (int64_t)(pushed->n - pulled->n)) == 0);
+	CHECK(all_of(r, job, (int64_t)(pushed->sum - pulled->sum)) == 0);
+}
+
+/* Sizes of all kinds, in three phases. */
+static void run_once(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct soda_msg_stats stats;
+	uint64_t all = 0;
+
+	for (unsigned phase = 0; phase < 3; phase++) {
+		struct tally pushed = { 0 }, pulled = { 0 };
+
+		pulled.seen = calloc(1, RANKS * MANY / 8 + 1);
+		for (uint64_t i = 0; i < MANY; i++) {
+			uint64_t dice = mix(i * 31 + r->rank + phase),
+				 data[24] = { i, dice, ~dice };
+			size_t bytes = phase == 0	 ? 8
+				       : dice % 100 == 0 ? dice / 128 % 8
+							 : dice / 512 % 100 + 8;
+
+			push(r, job, (unsigned)(dice >> 40) % r->ranks, data, bytes, &pushed,
+			     &pulled);
+		}
+		IS(soda_msg_begin(job), -EINVAL);
+		finish(r, job, &pushed, &pulled);
+		all += pushed.n;
+		free(pulled.seen);
+		if (phase < 2)
+			IS(soda_msg_begin(job), 0);
+	}
+	soda_msg_get_stats(job, &stats);
+	CHECK(stats.pushed == all);
+	CHECK(stats.pushed == 3 * MANY);
+	CHECK(stats.sent_calls && stats.sent_calls < stats.pushed / 100);
+	soda_msg_end(job);
+}
+
+static void once(const char *where)
+{
+	run_ranks(where, RANKS, run_once);
+	assert_int_equal(agent.dpu.messages.messages, 3 * MANY * RANKS);
+	assert_int_equal(agent.dpu.messages.jobs.broken_n, 0);
+	stop_agent();
+}
+
+/* Messages that travel in parts, beside small ones; everybody to everybody. */
+static void run_large(struct rank *r)
+{
+	static const size_t sizes[] = { 0,	 100,	 32 << 10,	(32 << 10) + 1, 61440,
+					1 << 17, 999999, (1 << 20) - 1, 1 << 20 };
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	uint8_t *data = malloc(1 << 20);
+
+	for (unsigned i = 0; i < 9 * r->ranks; i++) {
+		for (size_t k = 0; k < 1 << 20; k++)
+			data[k] = (uint8_t)(k * 13 + k / 251 + i + r->rank);
+		push(r, job, i / 9, data, sizes[i % 9], &pushed, &pulled);
+		push(r, job, i % r->ranks, data, i, &pushed, &pulled);
+	}
+	IS(soda_msg_push(job, 0, data, (1 << 20) + 1), -EMSGSIZE);
+	IS(soda_msg_push(job, r->ranks, data, 1), -EINVAL);
+	free(data);
+	finish(r, job, &pushed, &pulled);
+	soda_msg_end(job);
+}
+
+static void large(const char *where)
+{
+	run_ranks(where, 3, run_large);
+	stop_agent();
+}
+
+/* Rank 1 does not pull: rank 0 is told so, and rank 2 is not held up. */
+static void run_held(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	uint8_t data[1000] = { 0 };
+	struct soda_message m;
+	int ret = 0;
+
+	if (r->rank == 0) {
+		while (ret == 0) {
+			ret = soda_msg_push(job, 1, data, sizeof(data));
+			if (ret == 0) {
+				pushed.n++;
+				pushed.sum += sum_of(0, 1, data, sizeof(data));
+			}
+			if (ret == -EAGAIN && pushed.n < 2000) /* the agent's inbox is larger */
+				ret = soda_msg_wait(job, SODA_MSG_PUSH, 200);
+			if (ret == -ETIMEDOUT)
+				ret = -EAGAIN;
+		}
+		IS(ret, -EAGAIN);
+		push(r, job, 2, "go", 2, &pushed, &pulled);
+	}
+	if (r->rank == 2) {
+		IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+		IS(soda_msg_pull(job, &m), 0);
+		CHECK(m.bytes == 2 && m.from == 0);
+		pulled.n++;
+		pulled.sum += sum_of(0, 2, m.data, m.bytes);
+	}
+	/* who waits for a collective need not pull */
+	all_of(r, job, 1);
+	finish(r, job, &pushed, &pulled);
+	soda_msg_end(job);
+}
+
+static void held(const char *where)
+{
+	run_ranks(where, 3, run_held);
+	assert_true(agent.dpu.messages.refused);
+	stop_agent();
+}
+
+/* A message of a rank that does nothing else arrives. */
+static void run_slow(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	int64_t most = 0;
+	int ret;
+
+	if (r->rank == 0) {
+		push(r, job, 1, "hello", 5, &pushed, &pulled);
+		while (!pulled.n) /* no call of the library but this one: the answer's */
+			if (drain(r, job, &pulled) == -EAGAIN)
+				poll(NULL, 0, 1);
+	} else {
+		IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+		IS(drain(r, job, &pulled), -EAGAIN);
+		CHECK(pulled.n == 1);
+		push(r, job, 0, "yes", 3, &pushed, &pulled);
+		IS(soda_msg_progress(job), 0);
+	}
+	while ((ret = soda_msg_max(job, r->rank ? -3 : -9, &most)) == -EINPROGRESS)
+		IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), 0);
+	IS(ret, 0);
+	CHECK(most == -3);
+	while ((ret = soda_msg_barrier(job)) == -EINPROGRESS) {
+		IS(soda_msg_max(job, 0, &most), -EINVAL);
+		IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), 0);
+	}
+	IS(ret, 0);
+	IS(soda_msg_wait(job, SODA_MSG_PULL, 10), -ETIMEDOUT);
+	IS(soda_msg_wait(job, 0, 10), -EINVAL);
+	finish(r, job, &pushed, &pulled);
+	soda_msg_end(job);
+}
+
+static void slow(const char *where)
+{
+	run_ranks(where, 2, run_slow);
+	stop_agent();
+}
+
+/* The other ranks hear of one that is killed, whatever they do: push, pull, wait. */
+static void run_killed(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	int64_t all;
+	int ret = 0;
+
+	all_of(r, job, 0);
+	if (r->rank == 2) {
+		kill(getpid(), SIGKILL);
+	} else if (r->rank == 0) {
+		ret = soda_msg_wait(job, SODA_MSG_PULL, NEWS_MS);
+	} else if (r->rank == 1) {
+		IS(soda_msg_sum(job, 1, &all), -EINPROGRESS);
+		ret = soda_msg_wait(job, SODA_MSG_COLLECTIVE, NEWS_MS);
+	} else {
+		for (int ms = 0; ms < NEWS_MS && (ret == 0 || ret == -EAGAIN); ms++) {
+			ret = soda_msg_push(job, 2, "x", 1);
+			poll(NULL, 0, 1);
+		}
+	}
+	IS(ret, -ECANCELED);
+	CHECK(strstr(soda_msg_last_error(), "rank 2 "));
+	IS(soda_msg_push(job, 0, "x", 1), -ECANCELED);
+	IS(soda_msg_barrier(job), r->rank == 1 ? -EINVAL : -ECANCELED);
+	soda_msg_end(job);
+}
+
+static void killed(const char *where)
+{
+	struct ranks all;
+
+	fork_ranks(&all, RANKS, run_killed);
+	start_agent(where, BUDGET);
+	tell_address(&all);
+	for (unsigned i = 0; i < RANKS; i++) {
+		int status = await_rank(&all, i);
+
+		if (i == 2)
+			assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		else
+			assert_int_equal(status, 0);
+	}
+	assert_int_equal(agent.dpu.messages.jobs.broken_n, 1);
+	stop_agent();
+}
+
+/* Who leaves in the middle breaks the job off; who leaves after the end does not. */
+static void run_left(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally none = { 0 };
+	struct soda_message m;
+	int ret;
+
+	IS(soda_msg_finish(job), 0);
+	while ((ret = drain(r, job, &none)) == -EAGAIN)
+		IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+	IS(ret, -ENODATA);
+	if (r->rank) {
+		soda_msg_end(job);
+		return;
+	}
+	/* nothing has happened to it: it is over, until somebody wants more of it */
+	poll(NULL, 0, 50);
+	IS(soda_msg_pull(job, &m), -ENODATA);
+	IS(soda_msg_begin(job), 0);
+	IS(soda_msg_push(job, 1, "x", 1), 0);
+	IS(soda_msg_wait(job, SODA_MSG_PULL, NEWS_MS), -ECANCELED);
+	CHECK(strstr(soda_msg_last_error(), "rank 1 "));
+	soda_msg_end(job);
+}
+
+static void left(const char *where)
+{
+	run_ranks(where, 2, run_left);
+	stop_agent();
+}
+
+/* Ranks that do not agree. */
+static void run_apart(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	int64_t all;
+
+	IS(r->rank ? soda_msg_sum(job, 1, &all) : soda_msg_max(job, 1, &all), -EINPROGRESS);
+	IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), -ECANCELED);
+	CHECK(strstr(soda_msg_last_error(), "maximum"));
+	CHECK(strstr(soda_msg_last_error(), "sum"));
+	soda_msg_end(job);
+}
+
+static void apart(const char *where)
+{
+	run_ranks(where, 2, run_apart);
+	stop_agent();
+}
+
+/* Two jobs at a time, of four processes: nobody sees a message of the other job. */
+static void run_two(struct rank *r)
+{
+	struct rank mine = { r->agent, r->rank / 2, 2 };
+	const char *name = r->rank % 2 ? "odd" : "even";
+	struct tally pushed = { 0 }, pulled = { 0 };
+	struct soda_msg_job *job = NULL;
+
+	IS(try_start(&mine, name, name, DEADLINE_MS, &job), 0);
+	for (unsigned i = 0; i < 10000; i++)
+		push(&mine, job, i % 2, name, strlen(name), &pushed, &pulled);
+	finish(&mine, job, &pushed, &pulled);
+	CHECK(pulled.n == 10000);
+	/* of "odd" and "even" the sums differ */
+	CHECK(pulled.sum ==
+	      5000 * sum_of(0, mine.rank, (const uint8_t *)name, strlen(name)) +
+		      5000 * sum_of(1, mine.rank, (const uint8_t *)name, strlen(name)));
+	soda_msg_end(job);
+}
+
+static void two(const char *where)
+{
+	run_ranks(where, 4, run_two);
+	stop_agent();
+}
+
+/* What is refused: rank 0 holds a place in a job for which rank 1 never comes as it should. */
+static void run_refused(struct rank *r)
+{
+	struct soda_msg_job *job = NULL;
+	struct rank other = *r;
+
+	if (r->rank == 0) {
+		IS(try_start(r, "job", "secret", 3000, &job), -ETIMEDOUT);
+		CHECK(strstr(soda_msg_last_error(), "rank 1"));
+		return;
+	}
+	poll(NULL, 0, 1000); /* rank 0 has come */
+	IS(try_start(r, "job", "guessed", 100, &job), -EACCES);
+	IS(try_start(r, "job", NULL, 100, &job), -EACCES);
+	other.ranks = 3;
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	CHECK(strstr(soda_msg_last_error(), "has 2 ranks"));
+	other.ranks = 2;
+	other.rank = 0;
+	IS(try_start(&other, "job", "secret", 100, &job), -EBUSY);
+	other.rank = 2;
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	IS(try_start(r, "a b", "secret", 100, &job), -EINVAL);
+	IS(try_start(r, "", "secret", 100, &job), -EINVAL);
+	other = (struct rank){ r->agent, 5, 4096 }; /* 512 MiB */
+	IS(try_start(&other, "many", "secret", 100, &job), -ENOSPC);
+	CHECK(strstr(soda_msg_last_error(), "--msg-memory"));
+	CHECK(!job);
+}
+
+static void refused(const char *where)
+{
+	run_ranks(where, 2, run_refused);
+	stop_agent();
+}
+
+/* The agent goes: everybody is told, and nobody hangs. */
+static void run_lost(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+
+	IS(soda_msg_push(job, r->rank, "x", 1), 0);
+	IS(soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS), -ENOTCONN);
+	IS(soda_msg_push(job, 0, "x", 1), -ENOTCONN);
+	soda_msg_end(job);
+}
+
+static void lost(const char *where)
+{
+	struct ranks all;
+	int bad = 0;
+
+	fork_ranks(&all, 2, run_lost);
+	start_agent(where, BUDGET);
+	tell_address(&all);
+	for (int ms = 0; agent.dpu.messages.messages < 2 && ms < DEADLINE_MS; ms++)
+		poll(NULL, 0, 1);
+	stop_agent();
+	for (unsigned i = 0; i < 2; i++)
+		bad |= await_rank(&all, i);
+	assert_int_equal(bad, 0);
+}
+
+/* An agent without memory for messages has no such service. */
+static void run_without(struct rank *r)
+{
+	struct soda_msg_job *job = NULL;
+
+	IS(try_start(r, "job", NULL, 100, &job), -ENOTSUP);
+	CHECK(strstr(soda_msg_last_error(), "--msg-memory"));
+	CHECK(!job);
+}
+
+static void without(const char *where)
+{
+	struct ranks all;
+
+	fork_ranks(&all, 1, run_without);
+	start_agent(where, 0);
+	tell_address(&all);
+	assert_int_equal(await_rank(&all, 0), 0);
+	stop_agent();
+}
+
+/* Each case, over each transport. */
+
+static const char *tcp(void)
+{
+	return "tcp://127.0.0.1:0";
+}
+
+static const char *shm(void)
+{
+	static char where[64];
+	static int n;
+
+	snprintf(where, sizeof(where), "shm://@soda-messages-%d-%d", (int)getpid(), n++);
+	return where;
+}
+
+static const char *verbs(void)
+{
+	const char *where = getenv("SODA_TEST_VERBS");
+
+	if (!where) {
+		print_message("SKIP: no RDMA device is named (SODA_TEST_VERBS); ./check rdma has"
+			      " one\n");
+		skip();
+	}
+	return where;
+}
+
+#define CASE(what)                                                                                 \
+	static void what##_tcp(void **state)                                                       \
+	{                                                                                          \
+		what(tcp());                                                                       \
+	}                                                                                          \
+	static void what##_shm(void **state)                                                       \
+	{                                                                                          \
+		what(shm());                                                                       \
+	}                                                                                          \
+	static void what##_verbs(void **state)                                                     \
+	{                                                                                          \
+		what(verbs());                                                                     \
+	}
+CASE(once)
+CASE(large)
+CASE(held)
+CASE(slow)
+CASE(killed)
+CASE(left)
+CASE(apart)
+CASE(two)
+CASE(refused)
+CASE(lost)
+CASE(without)
+
+#define EACH(t)                                                                                    \
+	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(held_##t),       \
+		cmocka_unit_test(slow_##t), cmocka_unit_test(killed_##t),                          \
+		cmocka_unit_test(left_##t), cmocka_unit_test(apart_##t),                           \
+		cmocka_unit_test(two_##t), cmocka_unit_test(refused_##t),                          \
+		cmocka_unit_test(lost_##t), cmocka_unit_test(without_##t)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm) };
+	const struct CMUnitTest rdma[] = { EACH(verbs) };
+
+	if (argc > 2)
+		cmocka_set_test_filter(argv[2]);
+	if (argc > 1 && strcmp(argv[1], "verbs") == 0)
+		return cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
+	return cmocka_run_group_tests_name("messages", sockets, NULL, NULL) +
+	       cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
+}

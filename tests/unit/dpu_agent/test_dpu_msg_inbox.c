@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank's inbox: packets come out as they went in, round the ring's end, and phases apart. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dpu_agent/messages/inbox.h"
+
+enum { SIZE = 4096, HEAD = SODA_WIRE_MSG_PACKET_BYTES };
+
+static struct soda_inbox in;
+static uint8_t ring[SIZE], out[2 * SIZE];
+static bool ended, made_room;
+
+static int setup(void **state)
+{
+	memset(ring, 0xee, sizeof(ring));
+	soda_inbox_init(&in, ring, SIZE);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	soda_inbox_destroy(&in);
+	return 0;
+}
+
+/* A packet whose bytes are all `what`. */
+static bool put(uint32_t from, uint32_t bytes, uint8_t what)
+{
+	static uint8_t runs[SIZE];
+	struct soda_wire_msg_packet p = { 99, bytes, what };
+
+	memset(runs, what, bytes);
+	return soda_inbox_put(&in, from, &p, runs);
+}
+
+static uint32_t take(uint32_t room)
+{
+	return soda_inbox_take(&in, out, room, &ended, &made_room);
+}
+
+/* The packet at out + at. Returns where the next one is. */
+static uint32_t check(uint32_t at, uint32_t from, uint32_t bytes, uint8_t what)
+{
+	struct soda_wire_msg_packet p;
+
+	assert_int_equal(soda_wire_get_msg_packet(out + at, sizeof(out) - at, &p), 0);
+	assert_int_equal(p.rank, from);
+	assert_int_equal(p.bytes, bytes);
+	assert_int_equal(p.messages, what);
+	for (uint32_t i = 0; i < bytes; i++)
+		assert_int_equal(out[at + HEAD + i], what);
+	return at + HEAD + bytes;
+}
+
+/* Sizes that end everywhere in the ring, also within a head. */
+static void test_round(void **state)
+{
+	for (unsigned i = 0; i < 3000; i++) {
+		uint32_t a = i * 8 % 1000 / 8 * 8, b = i * 56 % 2000 / 8 * 8;
+
+		assert_true(put(i % 7, a, (uint8_t)i));
+		assert_true(put(1, b, (uint8_t)(i + 1)));
+		assert_int_equal(take(sizeof(out)), a + b + 2 * HEAD);
+		assert_int_equal(check(check(0, i % 7, a, (uint8_t)i), 1, b, (uint8_t)(i + 1)),
+				 a + b + 2 * HEAD);
+		assert_false(ended || made_room);
+	}
+	assert_int_equal(take(sizeof(out)), 0);
+}
+
+/* All of the ring can be used; who was refused is told of room, once. */
+static void test_full(void **state)
+{
+	assert_true(put(0, SIZE - 2 * HEAD, 1));
+	assert_true(put(1, 0, 2));
+	assert_false(put(2, 0, 3));
+	assert_false(put(3, 8, 3));
+	assert_int_equal(take(HEAD), 0); /* no room for the first one */
+	assert_false(made_room);
+	assert_int_equal(take(SIZE - HEAD), SIZE - HEAD);
+	assert_true(made_room);
+	assert_int_equal(take(SIZE), HEAD);
+	assert_false(made_room);
+	assert_true(put(2, SIZE - HEAD, 3));
+	take(SIZE);
+	check(0, 2, SIZE - HEAD, 3);
+}
+
+/* What is put after an end is not taken before it was told. */
+static void test_end(void **state)
+{
+	assert_true(put(0, 8, 1));
+	assert_true(put(0, 16, 2));
+	soda_inbox_end(&in);
+	assert_true(put(0, 24, 3));
+	assert_int_equal(take(HEAD + 8), HEAD + 8);
+	assert_false(ended);
+	assert_int_equal(take(SIZE), HEAD + 16);
+	assert_true(ended);
+	assert_int_equal(take(SIZE), HEAD + 24);
+	assert_false(ended);
+	soda_inbox_end(&in); /* of an empty one */
+	assert_true(soda_inbox_has_locked(&in));
+	assert_int_equal(take(SIZE), 0);
+	assert_true(ended);
+	assert_false(soda_inbox_has_locked(&in));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_round, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
