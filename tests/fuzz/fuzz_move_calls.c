@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A script of what programs ask of an agent's movement, well-formed or not, without a transport
+ * between.  The agent reads this process where a START names its token.
+ *
+ *   ops: what 8, program 8, then
+ *     0      HELLO: who 8 (bits: not of this machine, another user)
+ *     1      START: token 8 (right, wrong, none, nowhere)
+ *     2      RESERVE: bytes 32, copies 8, mode and flags 8, name 8
+ *     3      POST: buffer 8, ticket 8, pieces 8, of each: kind 8, from 16, bytes 16, stride 16,
+ *            count 8, offset 16
+ *     4      PUT: ticket 8, position 8, length 16
+ *     5      FAIL, CANCEL, RELEASE, END, MAP, AWAIT: which 8, number 8
+ *     6      OPEN: milliseconds 8, name 8
+ *     7      NEXT, and what it names is read: after 8, milliseconds 8
+ *     8      READ: step 8, offset 32, bytes 32
+ *     9      a call as it is: type 8, length 16, body
+ *     10     the connection ends
+ */
+#include <unistd.h>
+
+#include "fuzz/fixtures/calls.h"
+#include "transport/listen/server.h"
+#include "wire/movement.h"
+
+enum { PROGRAMS = 4, OPS_MAX = 200, MEMORY = 1 << 16, PIECES = 16, WAIT_MS = 3, BUDGET = 8 << 20 };
+
+/* A ticket has a notice once, and none has one that was not accepted. */
+struct program {
+	struct soda_peer base; /* first */
+	bool used;
+	uint64_t tickets[SODA_MOVE_CREDITS], last_ticket, put_at;
+	unsigned tickets_n;
+};
+
+static struct program programs[PROGRAMS];
+static uint8_t memory[MEMORY]; /* of every program */
+static uint8_t token[SODA_MOVE_TOKEN_BYTES] = "a random number";
+static uint8_t answer[SODA_WIRE_MAX_CONTROL];
+
+/* The script ends connections itself. */
+static void peer_close(struct soda_peer *base)
+{
+}
+
+static const struct soda_peer_ops peer_ops = { .close = peer_close };
+
+static void hello(struct program *p, uint8_t who)
+{
+	const struct soda_wire_hello h = { .magic = SODA_WIRE_MAGIC,
+					   .version = SODA_WIRE_VERSION,
+					   .kind = SODA_CONN_CONTROL,
+					   .epoch = 1 }; /* no chunks: no pages */
+	struct soda_peer_info info = { .address = "fuzz",
+				       .local = !(who & 1),
+				       .uid = who & 2 ? 12345 : geteuid(),
+				       .pid = getpid() };
+	struct soda_wire_welcome w = { .version = SODA_WIRE_VERSION,
+				       .max_data = SODA_WIRE_MAX_DATA };
+	struct soda_why why = { "" };
+	void *client = NULL;
+
+	if (p->used)
+		return;
+	*p = (struct program){ .base = { .ops = &peer_ops, .fd = -1, .info = info } };
+	if (fuzz_service->hello(fuzz_svc, &p->base, &h, &info, &w, &client, &why) < 0)
+		return;
+	p->base.client = client;
+	p->used = true;
+}
+
+static void finish(struct program *p)
+{
+	if (p->used)
+		fuzz_service->gone(p->base.client, &p->base);
+	p->used = false;
+}
+
+static void take_notices(struct program *p, size_t bytes)
+{
+	FUZZ_MUST(bytes % SODA_WIRE_NOTICE_BYTES == 0);
+	for (size_t at = 0; at < bytes; at += SODA_WIRE_NOTICE_BYTES) {
+		struct soda_wire_notice n;
+		unsigned i = 0;
+
+		soda_wire_get_notice(answer + at, &n);
+		while (i < p->tickets_n && p->tickets[i] != n.ticket)
+			i++;
+		FUZZ_MUST(i < p->tickets_n);
+		FUZZ_MUST((n.step != 0) == (n.status == SODA_ST_OK));
+		p->tickets[i] = p->tickets[--p->tickets_n];
+	}
+}
+
+static bool tells(int type)
+{
+	return type >= SODA_MSG_MOVE_END && type <= SODA_MSG_MOVE_CANCEL;
+}
+
+/* The call's result, with the length of the answer; -1: there is no such program. */
+static int call(struct program *p, int type, const void *body, size_t bytes, size_t *bytes_p)
+{
+	struct soda_reply reply = { .body = answer, .share = { .fd = -1 } };
+	struct soda_wire_frame frame = { .type = (uint8_t)type, .length = (uint32_t)bytes };
+	uint8_t *copy;
+	int ret = -1;
+
+	if (!p->used || !soda_control_is_call(&frame))
+		return ret;
+	copy = malloc(bytes + !bytes); /* what reads beyond it is seen */
+	FUZZ_MUST(copy);
+	if (bytes)
+		memcpy(copy, body, bytes);
+	ret = fuzz_service->call(p->base.client, (enum soda_msg)type, copy, bytes, true, &reply);
+	FUZZ_MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
+	if (ret == 0 && type == SODA_MSG_MOVE_POST) {
+		FUZZ_MUST(p->tickets_n < SODA_MOVE_CREDITS);
+		p->last_ticket = p->tickets[p->tickets_n++] = soda_wire_get_u64(copy);
+		p->put_at = 0;
+	}
+	if (ret == 0 && tells(type))
+		take_notices(p, reply.bytes);
+	*bytes_p = reply.bytes;
+	free(copy);
+	return ret;
+}
+
+static void start(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_start s = { .version = SODA_MOVE_VERSION,
+					  .token_at = (uintptr_t)token };
+	uint8_t body[SODA_WIRE_MOVE_START_BYTES], how = fuzz_u8(in);
+	size_t n;
+
+	memcpy(s.token, token, sizeof(token));
+	s.token[0] ^= how % 8 == 1;
+	if (how % 8 == 2)
+		s.token_at = 0;
+	if (how % 8 == 3)
+		s.token_at = how;
+	s.version += how % 8 == 4;
+	soda_wire_put_move_start(body, &s);
+	call(p, SODA_MSG_MOVE_START, body, sizeof(body), &n);
+}
+
+static const char *const names[] = { "a", "b", "heat", "", "with space" };
+enum { NAMES = sizeof(names) / sizeof(*names), NAME_ROOM = 16 };
+
+/* Behind the layout; its length. */
+static size_t put_name(uint8_t *at, uint8_t which)
+{
+	const char *name = names[which % NAMES];
+
+	memcpy(at, name, strlen(name));
+	return strlen(name);
+}
+
+static void reserve(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_reserve r = { .bytes = fuzz_u32(in), .copies = fuzz_u8(in) };
+	uint8_t how = fuzz_u8(in), body[SODA_WIRE_MOVE_RESERVE_BYTES + NAME_ROOM];
+	size_t n = put_name(body + SODA_WIRE_MOVE_RESERVE_BYTES, fuzz_u8(in));
+
+	if (!(how & 128)) /* else more than there is */
+		r.bytes %= 1 << 18;
+	r.mode = how & 64 ? 0400 : 0444;
+	r.flags = how & 3;
+	soda_wire_put_move_reserve(body, &r);
+	call(p, SODA_MSG_MOVE_RESERVE, body, SODA_WIRE_MOVE_RESERVE_BYTES + n, &n);
+}
+
+static struct soda_wire_piece piece(struct fuzz_input *in)
+{
+	uint8_t kind = fuzz_u8(in);
+	struct soda_wire_piece p = { .from = fuzz_u16(in),
+				     .bytes = fuzz_u16(in),
+				     .stride = fuzz_u16(in),
+				     .count = fuzz_u8(in),
+				     .offset = fuzz_u16(in),
+				     .fill = kind & 1 ? kind : SODA_WIRE_PIECE_COPY };
+
+	if (kind & 2)
+		p.bytes %= 64;
+	if (!(kind & 4)) /* else nowhere */
+		p.from = (uintptr_t)memory + p.from % MEMORY;
+	if ((kind & 0x18) == 0x18)
+		p.bytes <<= 48;
+	if ((kind & 0x28) == 0x28)
+		p.offset = UINT64_MAX - p.offset;
+	if ((kind & 0x48) == 0x48)
+		p.count <<= 56;
+	return p;
+}
+
+static void post(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_post head = { .buffer = fuzz_u8(in) % 4 };
+	uint8_t body[SODA_WIRE_MOVE_POST_BYTES + PIECES * SODA_WIRE_PIECE_BYTES];
+	int8_t ticket = (int8_t)fuzz_u8(in);
+	size_t n;
+
+	head.ticket = p->last_ticket + (uint64_t)ticket;
+	head.pieces = fuzz_u8(in) % (PIECES + 1);
+	soda_wire_put_move_post(body, &head);
+	for (uint32_t i = 0; i < head.pieces; i++) {
+		struct soda_wire_piece next = piece(in);
+
+		soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES + i * SODA_WIRE_PIECE_BYTES,
+				    &next);
+	}
+	call(p, SODA_MSG_MOVE_POST, body,
+	     SODA_WIRE_MOVE_POST_BYTES + head.pieces * SODA_WIRE_PIECE_BYTES, &n);
+}
+
+static void put(struct fuzz_input *in, struct program *p)
+{
+	static uint8_t body[SODA_WIRE_MOVE_PUT_BYTES + UINT16_MAX];
+	int8_t ticket = (int8_t)fuzz_u8(in), at = (int8_t)fuzz_u8(in);
+	struct soda_wire_move_put head = { p->last_ticket + (uint64_t)ticket,
+					   p->put_at + (uint64_t)at };
+	size_t n = fuzz_u16(in), ignored;
+
+	if (n > SODA_WIRE_MAX_CONTROL - SODA_WIRE_MOVE_PUT_BYTES)
+		n = SODA_WIRE_MAX_CONTROL - SODA_WIRE_MOVE_PUT_BYTES;
+	soda_wire_put_move_put(body, &head);
+	memset(body + SODA_WIRE_MOVE_PUT_BYTES, 0x5a, n);
+	if (call(p, SODA_MSG_MOVE_PUT, body, SODA_WIRE_MOVE_PUT_BYTES + n, &ignored) == 0)
+		p->put_at = head.at + n;
+}
+
+static void number(struct fuzz_input *in, struct program *p)
+{
+	static const uint8_t types[] = { SODA_MSG_MOVE_FAIL,	SODA_MSG_MOVE_CANCEL,
+					 SODA_MSG_MOVE_RELEASE, /* 64 bits up to here */
+					 SODA_MSG_MOVE_END,	SODA_MSG_MOVE_MAP,
+					 SODA_MSG_MOVE_AWAIT };
+	uint8_t type = types[fuzz_u8(in) % sizeof(types)], body[8];
+	uint64_t value = fuzz_u8(in);
+	size_t n;
+
+	if (type == SODA_MSG_MOVE_FAIL || type == SODA_MSG_MOVE_CANCEL)
+		value = p->last_ticket + (uint64_t)(int8_t)value;
+	if (type == SODA_MSG_MOVE_AWAIT)
+		value %= WAIT_MS + 1;
+	soda_wire_put_u64(body, value);
+	call(p, type, body,
+	     type == SODA_MSG_MOVE_END || type == SODA_MSG_MOVE_MAP || type == SODA_MSG_MOVE_AWAIT
+		     ? 4
+		     : 8,
+	     &n);
+}
+
+static void open_name(struct fuzz_input *in, struct program *p)
+{
+	uint8_t body[4 + NAME_ROOM];
+	size_t n;
+
+	soda_wire_put_u32(body, fuzz_u8(in) % (WAIT_MS + 1));
+	n = put_name(body + 4, fuzz_u8(in));
+	call(p, SODA_MSG_MOVE_OPEN, body, 4 + n, &n);
+}
+
+static int read_step(struct program *p, uint64_t step, uint64_t offset, uint32_t bytes)
+{
+	const struct soda_wire_move_read r = { step, offset, bytes };
+	uint8_t body[SODA_WIRE_MOVE_READ_BYTES];
+	size_t n = 0;
+	int ret;
+
+	soda_wire_put_move_read(body, &r);
+	ret = call(p, SODA_MSG_MOVE_READ, body, sizeof(body), &n);
+	FUZZ_MUST(ret != 0 || n == bytes);
+	return ret;
+}
+
+/* What is named is later, and held: it can be read. */
+static void next(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_next ask = { .after = fuzz_u8(in) };
+	uint8_t body[SODA_WIRE_MOVE_NEXT_BYTES];
+	struct soda_wire_move_found found;
+	size_t n;
+
+	ask.timeout_ms = fuzz_u8(in) % (WAIT_MS + 1);
+	soda_wire_put_move_next(body, &ask);
+	if (call(p, SODA_MSG_MOVE_NEXT, body, sizeof(body), &n))
+		return;
+	FUZZ_MUST(soda_wire_get_move_found(answer, n, &found) == 0);
+	if (!found.step)
+		return;
+	FUZZ_MUST(found.step > ask.after && found.copy < SODA_MOVE_COPIES);
+	FUZZ_MUST(read_step(p, found.step, 0, 1) == 0);
+}
+
+static void read_any(struct fuzz_input *in, struct program *p)
+{
+	uint64_t step = fuzz_u8(in), offset = fuzz_u32(in);
+
+	read_step(p, step, offset, fuzz_u32(in));
+}
+
+/* How long it may wait is at most WAIT_MS, or the script would stand still. */
+static void hasten(uint8_t type, uint8_t *body, size_t bytes)
+{
+	size_t at = type == SODA_MSG_MOVE_NEXT ? 8 : 0;
+
+	if ((type == SODA_MSG_MOVE_AWAIT || type == SODA_MSG_MOVE_OPEN ||
+	     type == SODA_MSG_MOVE_NEXT) &&
+	    bytes >= at + 4)
+		soda_wire_put_u32(body + at, body[at] % (WAIT_MS + 1));
+}
+
+static void raw(struct fuzz_input *in, struct program *p)
+{
+	uint8_t type = SODA_MSG_MOVE_START + fuzz_u8(in) % 16, body[4096];
+	size_t n = fuzz_u16(in) % (sizeof(body) + 1);
+
+	n = fuzz_take(in, body, n);
+	hasten(type, body, n);
+	call(p, type, body, n, &n);
+}
+
+static void step(struct fuzz_input *in)
+{
+	static void (*const ops[])(struct fuzz_input *,
+				   struct program *) = { start,	    reserve, post,     put, number,
+							 open_name, next,    read_any, raw };
+	uint8_t what = fuzz_u8(in) % 11;
+	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
+
+	if (what == 0)
+		hello(p, fuzz_u8(in));
+	else if (what == 10)
+		finish(p);
+	else
+		ops[what - 1](in, p);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	fuzz_quiet();
+	memset(memory, 0x33, sizeof(memory));
+	fuzz_agent_start("tcp://127.0.0.1:1", false, BUDGET); /* nobody there: no pages are asked */
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	struct fuzz_input in = { data, bytes };
+
+	for (int i = 0; i < OPS_MAX && in.left; i++)
+		step(&in);
+	for (struct program *p = programs; p < programs + PROGRAMS; p++)
+		finish(p);
+	fuzz_agent_await_idle();
+	return 0;
+}
