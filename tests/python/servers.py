@@ -48,9 +48,9 @@ class Server:
             raise AssertionError(f"the server ended with {status} and said: {log}")
 
 
-def run(program, address=None, **settings):
+def run(program, address=None, seconds=SECONDS, **settings):
     """Run a program's text in a Python of its own, and give what has become of it."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("SODA_")}
     env.update(settings, **({"SODA_SERVER": address} if address else {}))
     return subprocess.run([sys.executable, "-c", textwrap.dedent(program)], env=env, capture_output=True, text=True,
-                          timeout=SECONDS, check=False)
+                          timeout=seconds, check=False)
