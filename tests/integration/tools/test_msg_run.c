@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda msg run` from outside, and what the example counts with it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool.h"
+
+#define MSG_RUN(...)                                                                               \
+	assert_int_equal(                                                                          \
+		program_run(SODA, (const char *const[]){ "msg", "run", __VA_ARGS__, NULL }, &run), \
+		0)
+
+static void check_status(int status)
+{
+	if (run.status != status)
+		fail_msg("status %d, not %d: %s%s", run.status, status, run.out, run.err);
+}
+
+static const char *histogram(void)
+{
+	static char path[4096];
+
+	snprintf(path, sizeof(path), "%s", build_path("examples/messages/histogram"));
+	return path;
+}
+
+/* Verified by one rank's own count, with an agent that is started for it. */
+static void test_histogram(void **state)
+{
+	static const char *const ranks[] = { "1", "2", "3", "8" };
+
+	for (unsigned i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+		char expected[64];
+
+		MSG_RUN("-n", ranks[i], "--", histogram(), "20000");
+		check_status(0);
+		snprintf(expected, sizeof(expected), "%s ranks, %d keys: as counted by one\n",
+			 ranks[i], 20000 * atoi(ranks[i]));
+		assert_string_equal(run.out, expected);
+		assert_string_equal(run.err, "");
+	}
+}
+
+/* Two jobs, one after the other, at an agent that is there. */
+static void test_agent(void **state)
+{
+	const char *const args[] = { "--listen",
+				     "tcp://127.0.0.1:0",
+				     "--server",
+				     "tcp://127.0.0.1:1",
+				     "--msg-memory",
+				     "4M",
+				     NULL };
+	struct server agent;
+
+	assert_int_equal(agent_start(&agent, args), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		MSG_RUN("--ranks", "3", "--agent", agent.address, "--", histogram(), "50000");
+		check_status(0);
+		assert_string_equal(run.out, "3 ranks, 150000 keys: as counted by one\n");
+	}
+	assert_int_equal(server_stop(&agent), 0);
+	assert_int_equal(server_complaints(&agent), 0);
+	server_forget(&agent);
+}
+
+static void test_environment(void **state)
+{
+	MSG_RUN("-n", "3", "--", "sh", "-c",
+		"test $SODA_MSG_RANKS = 3 && test -n \"$SODA_MSG_AGENT\" && test ${#SODA_MSG_KEY} "
+		"= 32"
+		" && test ${#SODA_MSG_JOB} = 32 && test $SODA_MSG_RANK -lt 3 && echo x");
+	check_status(0);
+	assert_string_equal(run.out, "x\nx\nx\n");
+}
+
+/* A rank that fails, or is killed, is told, by its status, and the others do not stay. */
+static void test_fails(void **state)
+{
+	MSG_RUN("-n", "3", "--", "sh", "-c", "test $SODA_MSG_RANK != 1 || exit 7");
+	check_status(7);
+	MSG_RUN("-n", "2", "--", "sh", "-c",
+		"test $SODA_MSG_RANK = 1 || exec sleep 1000; kill -9 $$");
+	check_status(137);
+	assert_non_null(strstr(run.err, "rank 1 was ended by signal 9"));
+	/* one that goes on with messages is told which rank has gone */
+	MSG_RUN("-n", "2", "--", "sh", "-c",
+		"test $SODA_MSG_RANK = 1 || exec \"$0\" 1000000000; \"$0\" 1000000000 & sleep 1;"
+		" kill -9 $!; wait; exit 9",
+		histogram());
+	assert_true(run.status == 9 || run.status == 1);
+	assert_non_null(strstr(run.err, "rank 1 "));
+}
+
+static void test_refused(void **state)
+{
+	MSG_RUN("-n", "2");
+	refused(2, "which program?");
+	MSG_RUN("-n", "0", "--", "true");
+	refused(2, "out of range");
+	MSG_RUN("-n", "5000", "--", "true");
+	refused(2, "out of range");
+	MSG_RUN("-n", "2", "--", "/no/such/program");
+	refused(127, "/no/such/program");
+	assert_int_equal(program_run(SODA, (const char *const[]){ "msg", "walk", NULL }, &run), 0);
+	refused(2, "walk");
+	MSG_RUN("-n", "2", "--agent", "tcp://127.0.0.1:1", "--", histogram());
+	check_status(1);
+	assert_non_null(strstr(run.err, "histogram: start: "));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_histogram),   cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_environment), cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * `soda msg run`: the ranks of a job as processes of this machine, and an agent for them where none
+ * is named.  All of them end with this process, however that ends.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "soda/base/tool.h"
+#include "soda/stage/daemon.h"
+
+enum {
+	RANKS_MAX = 4096,  /* of a job (soda_msg.h) */
+	GRACE_S = 8,	   /* ranks end by themselves so long after one has failed */
+	MEMORY_LEAST = 16, /* MiB of our agent's; a rank has one */
+	CANNOT_RUN = 126,
+	NOT_FOUND = 127,
+};
+
+struct options {
+	uint32_t ranks;
+	char *agent;
+};
+
+static const struct soda_option option_table[] = {
+	OPTION("ranks", 'n', UINT, ranks, .arg = "RANKS", .def = "1", .min = 1, .max = RANKS_MAX,
+	       .help = "How many processes."),
+	OPTION("agent", 'a', STRING, agent, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
+	       .help = "The agent that routes: tcp://HOST:PORT, or shm:///PATH. Default: one that "
+		       "is started for this job."),
+};
+
+static const struct soda_conf conf = {
+	.program = "soda msg run",
+	.summary = "run a program of many ranks that send each other messages",
+	.args = "-- PROGRAM [ARGUMENT]...",
+	.description =
+		"Runs PROGRAM several times at once on this machine, each time with another "
+		"rank: SODA_MSG_RANK, SODA_MSG_RANKS, SODA_MSG_AGENT, SODA_MSG_JOB and "
+		"SODA_MSG_KEY are set as soda_msg_start(3) reads them, the last two to "
+		"random text. Where no agent is named a soda-dpu-agent is started, with 1 "
+		"MiB of --msg-memory for each rank, 16 MiB or more, and ends with the job.\n\n"
+		"When a rank fails the others have 8 seconds to end by themselves; then they "
+		"are ended.",
+	.epilogue = ".SH EXIT STATUS\n0 if that of all ranks is; else that of the first one that "
+		    "failed, 128 and the signal's number if a signal ended it; 126 PROGRAM cannot "
+		    "be run, 127 it was not found; 1 there is no agent; 2 wrong usage.\n"
+		    ".SH EXAMPLES\n.nf\n"
+		    "soda msg run \\-n 4 \\-\\- ./histogram\n"
+		    ".fi\n"
+		    ".SH SEE ALSO\n.BR soda\\-dpu\\-agent (1),\n.BR soda_msg_start (3),\n.BR soda "
+		    "(7)\n",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+struct ranks {
+	pid_t pids[RANKS_MAX]; /* 0: has ended */
+	uint32_t n, left;
+	int status; /* of the first that failed */
+};
+
+/* Random text, different for each job. 0 or negative errno. */
+static int set_random(const char *name)
+{
+	uint64_t random[2];
+	char text[48];
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		return -errno;
+	snprintf(text, sizeof(text), "%016llx%016llx", (unsigned long long)random[0],
+		 (unsigned long long)random[1]);
+	return setenv(name, text, 1) ? -errno : 0;
+}
+
+static int start_agent(struct soda_bench_daemon *agent, uint32_t ranks)
+{
+	char listen[64], memory[32];
+	/* no page is asked for, so no memory server is */
+	const char *const args[] = { "--listen",     listen, "--server",    "tcp://127.0.0.1:1",
+				     "--drain",	     "0s",   "--log-level", "warning",
+				     "--msg-memory", memory, NULL };
+
+	snprintf(listen, sizeof(listen), "shm://@soda-msg-%d", (int)getpid());
+	snprintf(memory, sizeof(memory), "%uM", ranks < MEMORY_LEAST ? MEMORY_LEAST : ranks);
+	return soda_bench_daemon_start(agent, &soda_bench_dpu_agent, args, NULL, NULL);
+}
+
+/* Never returns. */
+static void become(char **argv, uint32_t rank, pid_t parent, const sigset_t *signals)
+{
+	char number[16];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(NOT_FOUND); /* it has ended before */
+	sigprocmask(SIG_SETMASK, signals, NULL);
+	snprintf(number, sizeof(number), "%u", rank);
+	setenv("SODA_MSG_RANK", number, 1);
+	execvp(argv[0], argv);
+	if (!rank) /* one line, not one for each rank */
+		fprintf(stderr, "soda msg run: %s: %s\n", argv[0], strerror(errno));
+	_exit(errno == ENOENT ? NOT_FOUND : CANNOT_RUN);
+}
+
+static int start_ranks(struct ranks *all, uint32_t n, char **argv, const sigset_t *signals)
+{
+	pid_t parent = getpid();
+
+	for (all->n = 0; all->n < n; all->n++) {
+		pid_t pid = fork();
+
+		if (pid < 0) {
+			fprintf(stderr, "soda msg run: cannot start rank %u: %s\n", all->n,
+				strerror(errno));
+			return -1;
+		}
+		if (!pid)
+			become(argv, all->n, parent, signals);
+		all->pids[all->n] = pid;
+		all->left++;
+	}
+	return 0;
+}
+
+static void take_end(struct ranks *all, uint32_t rank, int status)
+{
+	int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+
+	all->pids[rank] = 0;
+	all->left--;
+	if (WIFSIGNALED(status) && !all->status)
+		fprintf(stderr, "soda msg run: rank %u was ended by signal %d (%s)\n", rank,
+			WTERMSIG(status), strsignal(WTERMSIG(status)));
+	if (!all->status)
+		all->status = code;
+}
+
+static void reap(struct ranks *all)
+{
+	int status;
+
+	for (uint32_t i = 0; i < all->n; i++)
+		if (all->pids[i] && waitpid(all->pids[i], &status, WNOHANG) == all->pids[i])
+			take_end(all, i, status);
+}
+
+static void kill_all(const struct ranks *all)
+{
+	for (uint32_t i = 0; i < all->n; i++)
+		if (all->pids[i])
+			kill(all->pids[i], SIGKILL);
+}
+
+/* Until all have ended; SIGCHLD is blocked. */
+static void await_ranks(struct ranks *all)
+{
+	const struct timespec look = { .tv_sec = 1 };
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	for (time_t end = 0; all->left;) {
+		reap(all);
+		if (all->status && !end)
+			end = time(NULL) + GRACE_S;
+		if (end && time(NULL) > end)
+			kill_all(all);
+		if (all->left)
+			sigtimedwait(&chld, NULL, &look);
+	}
+}
+
+static int run_ranks(const struct options *opt, char **argv)
+{
+	static struct ranks all;
+	sigset_t chld, before;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, &before);
+	if (start_ranks(&all, opt->ranks, argv, &before)) {
+		all.status = SODA_EXIT_FAILED;
+		kill_all(&all);
+	}
+	await_ranks(&all);
+	return all.status;
+}
+
+static int command_run(int argc, char **argv)
+{
+	struct soda_bench_daemon agent = { 0 };
+	struct options opt = { 0 };
+	struct soda_conf_error err;
+	char ranks[16];
+	int first, ret;
+
+	if (soda_conf_defaults(&conf, &opt, &err) ||
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
+		fprintf(stderr, "soda msg run: %s\n", err.text);
+		return SODA_EXIT_USAGE;
+	}
+	if (first >= argc) {
+		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
+		      "[ARGUMENT]...\n",
+		      stderr);
+		return SODA_EXIT_USAGE;
+	}
+	if (!opt.agent && start_agent(&agent, opt.ranks))
+		return SODA_EXIT_FAILED;
+	snprintf(ranks, sizeof(ranks), "%u", opt.ranks);
+	if (setenv("SODA_MSG_AGENT", opt.agent ? opt.agent : agent.address, 1) ||
+	    setenv("SODA_MSG_RANKS", ranks, 1) || set_random("SODA_MSG_JOB") ||
+	    set_random("SODA_MSG_KEY")) {
+		fputs("soda msg run: cannot set the environment\n", stderr);
+		ret = SODA_EXIT_FAILED;
+	} else {
+		ret = run_ranks(&opt, argv + first);
+	}
+	soda_bench_daemon_stop(&agent);
+	return ret;
+}
+
+int soda_command_msg(int argc, char **argv)
+{
+	static const struct soda_tool_command commands[] = { { "run", command_run },
+							     { NULL, NULL } };
+
+	return soda_tool_choose(commands, "soda msg: no command",
+				"Usage: soda msg run -n RANKS -- "
+				"PROGRAM [ARGUMENT]...\n",
+				argc, argv);
+}
