@@ -48,12 +48,21 @@ static struct place place;
 static struct soda_source_ops real_ops;
 static uint8_t data[BYTES], want[BYTES];
 
-/* Holding a get: each read of data waits while `closed`; reads of the token do not. */
+/*
+ * Holding a get: each read of data waits while `closed`, or from an address between these; reads of
+ * the token do not.
+ */
 static struct {
 	_Atomic bool closed;
+	_Atomic uintptr_t from, to;
 	_Atomic unsigned waiting, reads;
 	_Atomic bool dead; /* the process has ended, as the pidfd says */
 } gate;
+
+static bool is_held(uintptr_t at)
+{
+	return gate.closed || (at >= gate.from && at < gate.to);
+}
 
 static ssize_t gated_readv(pid_t pid, const struct iovec *local, unsigned long local_n,
 			   const struct iovec *remote, unsigned long remote_n)
@@ -63,7 +72,7 @@ static ssize_t gated_readv(pid_t pid, const struct iovec *local, unsigned long l
 	if (!token) {
 		gate.reads++;
 		gate.waiting++;
-		for (int ms = 0; gate.closed && ms < TIMEOUT_MS; ms++)
+		for (int ms = 0; is_held((uintptr_t)remote->iov_base) && ms < TIMEOUT_MS; ms++)
 			poll(NULL, 0, 1);
 		gate.waiting--;
 	}
@@ -767,6 +776,136 @@ static void test_turns(void **state)
 	stop_agent();
 }
 
+enum { LONG = 9 << 20, PART = 4 << 20, LONGS = SODA_MOVE_GETTERS + 2 };
+
+/* Gets that take a getter several reads: more clients with one each than there are getters. */
+struct longs {
+	uint8_t *data;
+	struct soda_mover *m[LONGS];
+	struct soda_move_buffer *b[LONGS];
+	struct soda_move_ticket *t[LONGS];
+};
+
+static void await_reads(unsigned reads, unsigned waiting)
+{
+	for (int ms = 0; (gate.reads < reads || gate.waiting < waiting) && ms < TIMEOUT_MS; ms++)
+		poll(NULL, 0, 1);
+	assert_int_equal(gate.reads, reads);
+	assert_int_equal(gate.waiting, waiting);
+}
+
+/* Until the agent has a client that waits for a getter. */
+static void await_turn(void)
+{
+	struct soda_movement *m = &place.dpu.movement;
+	bool waits = false;
+
+	for (int ms = 0; !waits && ms < TIMEOUT_MS; ms++) {
+		poll(NULL, 0, 1);
+		pthread_mutex_lock(&m->lock);
+		waits = m->turn;
+		pthread_mutex_unlock(&m->lock);
+	}
+	assert_true(waits);
+}
+
+static void long_post(struct longs *l, unsigned i, uint64_t bytes)
+{
+	struct soda_move_reserve how = { .bytes = bytes, .copies = 1, .mode = 0400 };
+	struct soda_move_piece p = { .from = l->data, .bytes = bytes };
+	char name[2] = { (char)('a' + i), 0 };
+
+	OK(soda_move_connect(address(), &l->m[i]));
+	OK(soda_move_reserve(l->m[i], name, &how, &l->b[i]));
+	OK(soda_move(l->b[i], &p, 1, &l->t[i]));
+}
+
+/* As many as there are getters are held in their first read. */
+static void longs_up(struct longs *l)
+{
+	memset(l, 0, sizeof(*l));
+	start_agent(shm(), BUDGET);
+	l->data = malloc(LONG);
+	assert_non_null(l->data);
+	for (size_t i = 0; i < LONG; i++)
+		l->data[i] = (uint8_t)(i * 5 + i / 4099);
+	gate.from = (uintptr_t)l->data;
+	gate.to = gate.from + LONG;
+	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
+		long_post(l, i, LONG);
+	await_reads(SODA_MOVE_GETTERS, SODA_MOVE_GETTERS);
+}
+
+static void longs_down(struct longs *l)
+{
+	for (unsigned i = 0; i < LONGS; i++)
+		soda_move_disconnect(l->m[i]);
+	stop_agent();
+	free(l->data);
+}
+
+/* Who has little to be fetched does not wait for those who have much. */
+static void test_long_gets(void **state)
+{
+	struct soda_move_reader *reader;
+	struct soda_move_step step;
+	struct longs l;
+
+	longs_up(&l);
+	long_post(&l, SODA_MOVE_GETTERS, PAGE);
+	await_turn();
+	gate.from = (uintptr_t)l.data + PART; /* the rest of the long ones stays held */
+	OK(wait_for(l.t[SODA_MOVE_GETTERS], NULL));
+	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
+		assert_int_equal(soda_move_wait(l.t[i], SOON_MS, NULL), -EINPROGRESS);
+	gate.to = 0;
+	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
+		OK(wait_for(l.t[i], NULL));
+	assert_int_equal(place.dpu.movement.read_bytes, SODA_MOVE_GETTERS * LONG + PAGE);
+	OK(soda_move_open(address(), "a", 0, &reader));
+	OK(soda_move_next(reader, 0, TIMEOUT_MS, &step));
+	assert_memory_equal(step.data, l.data, LONG);
+	soda_move_close(reader);
+	longs_down(&l);
+}
+
+/* Gets that wait for a turn between two reads: cancelled, or their producer goes. */
+static void test_long_gets_end(void **state)
+{
+	struct soda_buffers *buffers = &place.dpu.movement.buffers;
+	struct soda_move_reserve small = { .bytes = PAGE, .mode = 0400 };
+	struct soda_move_buffer *other;
+	unsigned last = LONGS - 1;
+	char name[2] = "A";
+	struct longs l;
+
+	longs_up(&l);
+	for (unsigned i = SODA_MOVE_GETTERS; i < LONGS; i++)
+		long_post(&l, i, LONG);
+	await_turn();
+	gate.from = (uintptr_t)l.data + PART;
+	await_reads(LONGS + SODA_MOVE_GETTERS, SODA_MOVE_GETTERS); /* each has had its turn */
+	soda_move_disconnect(l.m[last]);
+	l.m[last] = NULL;
+	for (unsigned i = 0; i < last; i++, name[0]++) {
+		OK(soda_move_cancel(l.t[i]));
+		/* an answered call: the agent knows of the cancel */
+		OK(soda_move_reserve(l.m[i], name, &small, &other));
+		OK(soda_move_end(other));
+	}
+	gate.to = 0;
+	for (unsigned i = 0; i < last; i++)
+		FAILS(wait_for(l.t[i], NULL), -ECANCELED);
+	for (unsigned i = 0; i < last; i++)
+		OK(soda_move_end(l.b[i]));
+	for (int ms = 0; buffers->reserved && ms < TIMEOUT_MS; ms++)
+		poll(NULL, 0, 1);
+	assert_int_equal(buffers->reserved, 0);
+	assert_int_equal(place.dpu.movement.published, 0);
+	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	longs_down(&l);
+}
+
 /* A child has the parent's connections in its memory, and may not use them. */
 static void test_forked(void **state)
 {
@@ -839,10 +978,11 @@ CASES(half)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = {
-		EACH(cmocka_unit_test, tcp),	  EACH(cmocka_unit_test, shm),
-		cmocka_unit_test(test_cancelled), cmocka_unit_test(test_taken_back),
-		cmocka_unit_test(test_dead),	  cmocka_unit_test(test_disconnected),
-		cmocka_unit_test(test_turns),	  cmocka_unit_test(test_forked),
+		EACH(cmocka_unit_test, tcp),	      EACH(cmocka_unit_test, shm),
+		cmocka_unit_test(test_cancelled),     cmocka_unit_test(test_taken_back),
+		cmocka_unit_test(test_dead),	      cmocka_unit_test(test_disconnected),
+		cmocka_unit_test(test_turns),	      cmocka_unit_test(test_long_gets),
+		cmocka_unit_test(test_long_gets_end), cmocka_unit_test(test_forked),
 	};
 	const struct CMUnitTest rdma[] = { EACH(cmocka_unit_test, verbs) };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/movement/tickets.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 
-enum { PART = 4 << 20 }; /* bytes between two looks at whether a get is still wanted */
+enum { PART = 4 << 20 }; /* bytes between two looks: is a get wanted, does another client wait */
 
 static size_t ticket_bytes(uint32_t pieces_n)
 {
@@ -77,38 +78,8 @@ static void end_queued_locked(struct soda_move_client *c, struct soda_ticket *t,
 
 /* Gets */
 
-static bool is_wanted(struct soda_move_client *c, const struct soda_ticket *t)
+static void append_turn_locked(struct soda_movement *m, struct soda_move_client *c)
 {
-	bool wanted;
-
-	pthread_mutex_lock(&c->movement->lock);
-	wanted = !t->cancelled && !c->gone;
-	pthread_mutex_unlock(&c->movement->lock);
-	return wanted;
-}
-
-/* Fetch all of a ticket's pieces into a copy of its buffer. */
-static int get(struct soda_move_client *c, const struct soda_ticket *t, uint8_t *dest)
-{
-	struct soda_piece_walk walk = { .pieces = t->pieces, .n = t->pieces_n };
-	int ret = soda_source_alive(&c->source);
-	uint64_t bytes = 1;
-
-	if (ret == 0)
-		soda_wire_pieces_set(t->pieces, t->pieces_n, dest, t->buffer->bytes);
-	while (ret == 0 && bytes) {
-		ret = is_wanted(c, t) ? soda_source_read(&c->source, &walk, dest, PART, &bytes)
-				      : -ECANCELED;
-		if (ret == 0)
-			count(&c->movement->read_bytes, bytes);
-	}
-	return ret < 0 ? ret : soda_source_check(&c->source);
-}
-
-static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *c)
-{
-	if (c->waits_turn || c->at_work || !c->queue)
-		return;
 	c->waits_turn = true;
 	c->next_turn = NULL;
 	*m->turn_end = c;
@@ -116,39 +87,103 @@ static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *
 	pthread_cond_signal(&m->work);
 }
 
+static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *c)
+{
+	if (!c->waits_turn && !c->at_work && c->queue)
+		append_turn_locked(m, c);
+}
+
+enum { GET_GOES_ON = 0, GET_PAUSES = 1 };
+
 /*
- * The next client's first ticket becomes the caller's, with a copy of its buffer to fill (or the
- * reason why not, in *err_p): the buffer stays for the copy's sake, also if its producer goes now.
- * NULL: the client has no ticket any more.
+ * Between two parts: GET_GOES_ON; -ECANCELED; GET_PAUSES: others wait for a getter, and the get for
+ * its client's next turn: from here on the ticket is not the caller's.
+ */
+static int look(struct soda_move_client *c, const struct soda_ticket *t, bool may_pause)
+{
+	struct soda_movement *m = c->movement;
+	int ret = GET_GOES_ON;
+
+	pthread_mutex_lock(&m->lock);
+	if (t->cancelled || c->gone) {
+		ret = -ECANCELED;
+	} else if (may_pause && m->turn) {
+		append_turn_locked(m, c);
+		ret = GET_PAUSES;
+	}
+	pthread_mutex_unlock(&m->lock);
+	return ret;
+}
+
+/* Before the first part of a ticket. */
+static void begin(struct soda_ticket *t)
+{
+	t->begun = true;
+	t->walk = (struct soda_piece_walk){ .pieces = t->pieces, .n = t->pieces_n };
+	soda_wire_pieces_set(t->pieces, t->pieces_n, t->copy->memory, t->buffer->bytes);
+}
+
+/*
+ * Fetch a ticket's pieces into its copy: all that are left, or a part, where others wait
+ * (GET_PAUSES).
+ */
+static int get(struct soda_move_client *c, struct soda_ticket *t)
+{
+	int ret = soda_source_alive(&c->source);
+	uint64_t bytes = 0;
+
+	if (ret == 0 && !t->begun)
+		begin(t);
+	while (ret == 0 && t->received < t->copied) {
+		ret = look(c, t, bytes > 0); /* a part for each turn */
+		if (ret == 0)
+			ret = soda_source_read(&c->source, &t->walk, t->copy->memory, PART, &bytes);
+		if (ret == 0) {
+			assert(bytes);
+			t->received += bytes;
+			count(&c->movement->read_bytes, bytes);
+		}
+	}
+	return ret ? ret : soda_source_check(&c->source);
+}
+
+/*
+ * What the next client's turn is for becomes the caller's: its ticket that was begun, or its first
+ * one, with a copy of its buffer to fill (or the reason why not, in *err_p): the buffer stays for
+ * the copy's sake, also if its producer goes now.  NULL: the client has no ticket any more.
  */
 static struct soda_ticket *take_locked(struct soda_movement *m, struct soda_move_client **c_p,
 				       int *err_p)
 {
 	struct soda_move_client *c = m->turn;
-	struct soda_ticket *t = c->queue;
+	struct soda_ticket *t = c->at_work;
 
 	m->turn = c->next_turn;
 	if (!m->turn)
 		m->turn_end = &m->turn;
 	c->waits_turn = false;
-	if (t) {
+	*c_p = c;
+	*err_p = 0;
+	if (!t && c->queue) {
+		t = c->queue;
 		c->queue = t->next;
 		if (!c->queue)
 			c->end = &c->queue;
 		c->at_work = t;
 		*err_p = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
-		soda_session_ref(c->session);
 	}
-	*c_p = c;
+	if (t)
+		soda_session_ref(c->session);
 	return t;
 }
 
-/* A getter has the ticket alone. */
+/* A getter has the ticket alone, until it ends or pauses. */
 static void serve(struct soda_move_client *c, struct soda_ticket *t, int err)
 {
 	if (err == 0)
-		err = get(c, t, t->copy->memory);
-	finish(c, t, t->copy, err);
+		err = get(c, t);
+	if (err != GET_PAUSES)
+		finish(c, t, t->copy, err);
 }
 
 static void *getter_main(void *arg)
@@ -483,22 +518,22 @@ static void drop_turn_locked(struct soda_movement *m, struct soda_move_client *c
 void soda_tickets_gone(struct soda_move_client *c)
 {
 	struct soda_movement *m = c->movement;
-	struct soda_ticket *queue, *received = NULL;
+	struct soda_ticket *queue, *begun = NULL;
 
 	pthread_mutex_lock(&m->lock);
 	c->gone = true;
+	if (c->way == SODA_WAY_STREAM || c->waits_turn) { /* no getter has it */
+		begun = c->at_work;
+		c->at_work = NULL;
+	}
 	drop_turn_locked(m, c);
 	queue = c->queue;
 	c->queue = NULL;
 	c->end = &c->queue;
-	if (c->way == SODA_WAY_STREAM) {
-		received = c->at_work;
-		c->at_work = NULL;
-	}
 	pthread_mutex_unlock(&m->lock);
 	free_all(m, queue);
-	if (received) {
-		soda_buffer_abandon(&m->buffers, received->buffer, received->copy);
-		free_ticket(m, received);
+	if (begun) {
+		soda_buffer_abandon(&m->buffers, begun->buffer, begun->copy);
+		free_ticket(m, begun);
 	}
 }

@@ -2,7 +2,8 @@
 /*
  * Clients' tickets, from their POST until the client has been told how each has ended, and the
  * getters, threads that fetch.  A client's tickets are fetched one at a time, in their order;
- * getters take turns between clients.  docs/internals/movement.md draws the states.
+ * getters take turns between clients, also within a long get.  docs/internals/movement.md draws the
+ * states.
  *
  * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
  *
@@ -26,7 +27,8 @@ struct soda_ticket {
 	struct soda_buffer *buffer;
 	bool cancelled;		     /* guarded by the lock */
 	struct soda_copy *copy;	     /* that it fills, once it is at work; NULL: none was free */
-	struct soda_piece_walk walk; /* STREAM, and so below: what has come */
+	struct soda_piece_walk walk; /* what has come */
+	bool begun;		     /* READS: walk and copy are in use */
 	uint64_t received;
 	/* set when it is made, then constant: */
 	uint64_t copied; /* bytes that the pieces copy */
@@ -49,7 +51,9 @@ struct soda_move_client {
 	uint64_t last;			  /* the highest ticket number so far */
 	unsigned credits;		  /* tickets that are not told yet */
 	struct soda_ticket *queue, **end; /* READS: not taken by a getter yet */
-	struct soda_ticket *at_work;	  /* a getter's, or STREAM: being received */
+	/* a getter's; that of no getter while waits_turn: it goes on then; STREAM: being received
+	 */
+	struct soda_ticket *at_work;
 	struct soda_wire_notice notices[SODA_MOVE_CREDITS];
 	unsigned notices_n;
 	bool gone; /* nothing is published for it any more */
