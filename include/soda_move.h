@@ -154,6 +154,83 @@ SODA_API int soda_move_wait(struct soda_move_ticket *ticket, int timeout_ms, uin
  */
 SODA_API int soda_move_cancel(struct soda_move_ticket *ticket);
 
+/*
+ * Tables
+ *
+ * A table in the memory layout of Apache Arrow, given by its C data interface, becomes a step that
+ * is an Arrow IPC stream: any Arrow library reads it.  The metadata are written by this library;
+ * the columns are fetched from where they are to where they belong in the stream.
+ */
+
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+#define ARROW_FLAG_DICTIONARY_ORDERED 1
+#define ARROW_FLAG_NULLABLE 2
+#define ARROW_FLAG_MAP_KEYS_SORTED 4
+
+struct ArrowSchema {
+	const char *format;
+	const char *name;
+	const char *metadata;
+	int64_t flags;
+	int64_t n_children;
+	struct ArrowSchema **children;
+	struct ArrowSchema *dictionary;
+	void (*release)(struct ArrowSchema *);
+	void *private_data;
+};
+
+struct ArrowArray {
+	int64_t length;
+	int64_t null_count;
+	int64_t offset;
+	int64_t n_buffers;
+	int64_t n_children;
+	const void **buffers;
+	struct ArrowArray **children;
+	struct ArrowArray *dictionary;
+	void (*release)(struct ArrowArray *);
+	void *private_data;
+};
+
+#endif
+
+/* How a table is to lie in a step. Zero it, then set what is wanted. */
+struct soda_move_arrow {
+	unsigned align;	   /* of each buffer of a column: 8, 16 ... 4096; 0: 64 */
+	unsigned reserved; /* zero */
+};
+
+/*
+ * Hand over a table, to become the buffer's next step: a stream of the schema, of n record batches,
+ * and of an end, behind which the step has zeros.  The schema is a struct ("+s"), whose children
+ * are the columns, and each batch an array of it.  Types: null, booleans, integers, floating point,
+ * decimals, dates, times, timestamps, durations, intervals, fixed-size binary, binary and utf8 with
+ * 32- or 64-bit offsets, lists with either, fixed-size lists, structs; -ENOTSUP: dictionaries,
+ * maps, unions, views, run-end encoding.  how NULL: defaults.
+ *
+ * Nothing is released: schema and arrays stay the caller's, and their buffers must stay as they are
+ * until the ticket has ended, as pieces must.  The structures themselves are not looked at after
+ * the call.  What is copied in this call, and costs time with the number of elements: bitmaps of
+ * slices that do not begin at a multiple of 8 elements, and offsets of those that do not begin with
+ * 0. Bitmaps whose null_count is -1, or that are read in part, are counted.  Buffers must be as
+ * long as the interface says; one that is not is read behind its end.  Offsets are checked where
+ * they are copied, else only the first and the last.
+ *
+ * Returns as soda_move() does, and -EINVAL: malformed structures (released, negative lengths,
+ * unknown types, missing buffers, children that are too short, too deep nesting, sizes that
+ * overflow); -E2BIG: more than PIECES_MAX buffers, or 1,024 columns; -EFBIG: the stream is longer
+ * than the step.
+ */
+SODA_API int soda_move_arrow(struct soda_move_buffer *buffer, const struct ArrowSchema *schema,
+			     const struct ArrowArray *const *batches, size_t n,
+			     const struct soda_move_arrow *how, struct soda_move_ticket **ticket_p);
+/* How many bytes such a stream has, to reserve a buffer. The errors of these structures. */
+SODA_API int soda_move_arrow_bytes(const struct ArrowSchema *schema,
+				   const struct ArrowArray *const *batches, size_t n,
+				   const struct soda_move_arrow *how, uint64_t *bytes_p);
+
 /* Consumers */
 
 /*

@@ -153,6 +153,13 @@ static int start_courier(struct soda_mover *m)
 	return ret ? soda_move_failed(-ret, "cannot start a thread: %s", soda_strerror(ret)) : 0;
 }
 
+static void free_ticket(struct soda_move_ticket *t)
+{
+	if (t)
+		soda_arrow_blocks_free(t->blocks);
+	free(t);
+}
+
 static void destroy(struct soda_mover *m)
 {
 	soda_mover_take_back(m);
@@ -162,7 +169,7 @@ static void destroy(struct soda_mover *m)
 	if (m->bounce_fd >= 0)
 		close(m->bounce_fd);
 	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
-		free(m->tickets[i]);
+		free_ticket(m->tickets[i]);
 	while (m->buffers) {
 		struct soda_move_buffer *next = m->buffers->next;
 
@@ -395,7 +402,7 @@ void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t ste
 	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX && !t->wanted; i++) {
 		if (m->tickets[i] == t) {
 			m->tickets[i] = NULL;
-			free(t);
+			free_ticket(t);
 			break;
 		}
 	}
@@ -479,8 +486,8 @@ static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
 	return 0;
 }
 
-SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
-		       struct soda_move_ticket **ticket_p)
+int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
+			 struct soda_arrow_block *blocks, struct soda_move_ticket **ticket_p)
 {
 	struct soda_mover *m = b->mover;
 	struct soda_move_ticket *t;
@@ -494,6 +501,7 @@ SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece 
 		return ret;
 	}
 	t->wanted = ticket_p;
+	t->blocks = blocks;
 	pthread_mutex_lock(&m->lock);
 	ret = queue_locked(m, t);
 	/* with the lock held: an unwanted one may end, and be freed, at once */
@@ -504,6 +512,12 @@ SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece 
 		free(t);
 	errno = saved;
 	return ret;
+}
+
+SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
+		       struct soda_move_ticket **ticket_p)
+{
+	return soda_mover_hand_over(b, pieces, n, NULL, ticket_p);
 }
 
 /* Of a ticket that has ended: its result. The ticket is gone then. */
@@ -519,7 +533,7 @@ static int settle_locked(struct soda_move_ticket *t, uint64_t *step_p)
 	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX; i++)
 		if (m->tickets[i] == t)
 			m->tickets[i] = NULL;
-	free(t);
+	free_ticket(t);
 	return ret;
 }
 

@@ -5,6 +5,7 @@
  *   mover.c     a producer's connection, its buffers and tickets, as programs see them
  *   courier.c   the thread of a mover, which alone uses its connection
  *   reader.c    consumers
+ *   table.c     tables: soda_move_arrow(), of what arrow/ has
  *
  * One lock a mover, held for pointer changes only, and across no call.
  */
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 
 #include "base/limits.h"
+#include "movement/arrow/plan.h"
 #include "soda_move.h"
 #include "transport/api/transport.h"
 #include "wire/movement.h"
@@ -38,6 +40,7 @@ struct soda_move_ticket {
 	/* set when it is made, then constant */
 	struct soda_mover *mover;
 	struct soda_move_buffer *buffer;
+	struct soda_arrow_block *blocks; /* memory that pieces name, the ticket's own; or NULL */
 	uint64_t number;
 	uint64_t copied; /* bytes that its pieces copy */
 	uint32_t pieces_n;
@@ -115,6 +118,12 @@ int soda_move_join(const char *agent, struct soda_conn **conn_p);
 int soda_move_call_failed(int ret, const struct soda_why *why);
 /* The ticket has ended. Wakes who waits; frees it if nobody will ask. The lock is held. */
 void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t step, const char *why);
+/*
+ * soda_move(), and where it succeeds the ticket has the blocks, and frees them at its end; the
+ * pieces may name their memory.
+ */
+int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
+			 struct soda_arrow_block *blocks, struct soda_move_ticket **ticket_p);
 /* Overwrite the token: the agent publishes nothing of this process from now on. */
 void soda_mover_take_back(struct soda_mover *m);
 

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tables of the Arrow C data interface through an agent: one process hands them over, another one
+ * maps the steps, or reads them over tcp, and reads the streams in them.
+ *   test_dpu_arrow [DIR N]: N tables into DIR, for other readers of Arrow: `streams`, each behind
+ * its length as a 64-bit number; and `tables`, what is in it, a line each ("lib/arrow.h")
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/arrow.h"
+#include "lib/peer.h"
+#include "lib/proc.h"
+#include "soda_move.h"
+
+enum { WAIT_MS = 60000, TABLES = 120, STEP = 1 << 20, ROWS = 1 << 20 };
+
+static struct server agent;
+static uint64_t tables_n = TABLES;
+
+static void up(const char *listen)
+{
+	const char *args[] = { "--listen",	listen, "--server",	 "tcp://127.0.0.1:1",
+			       "--move-memory", "256M", "--allow-other", NULL };
+
+	ARROW_MUST(agent_start(&agent, args) == 0);
+}
+
+static void down(void)
+{
+	ARROW_MUST(server_stop(&agent) == 0);
+	ARROW_MUST(server_complaints(&agent) == 0);
+	server_forget(&agent);
+}
+
+static const char *shm(void)
+{
+	static char where[64];
+	static int n;
+
+	snprintf(where, sizeof(where), "shm://@soda-arrow-%d-%d", (int)getpid(), n++);
+	return where;
+}
+
+#define OK(call)                                                                                   \
+	do {                                                                                       \
+		int ret_ = (call);                                                                 \
+		if (ret_) {                                                                        \
+			fprintf(stderr, "%s:%d: %s: %d: %s\n", __FILE__, __LINE__, #call, ret_,    \
+				soda_move_last_error());                                           \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* Each table is gone when its ticket has ended; its structures are when it has been handed over. */
+static void produce(void)
+{
+	static const unsigned aligns[] = { 0, 8, 64, 4096 };
+	struct soda_move_reserve how = { .bytes = STEP, .copies = 2, .mode = 0444 };
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+
+	how.flags = SODA_MOVE_KEEP;
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_reserve(m, "tables", &how, &b));
+	for (uint64_t i = 1; i <= tables_n;) {
+		struct soda_move_arrow as = { .align = aligns[i % 4] };
+		struct soda_move_ticket *ticket;
+		struct arrow_table t;
+		uint64_t step, bytes;
+		int ret;
+
+		arrow_make(&t, i);
+		OK(soda_move_arrow_bytes(t.schema, t.batches, t.batches_n, &as, &bytes));
+		ARROW_MUST(bytes <= STEP && bytes % 8 == 0);
+		OK(soda_move_arrow(b, t.schema, t.batches, t.batches_n, &as, &ticket));
+		t.schema->release(t.schema);
+		for (size_t k = 0; k < t.batches_n; k++)
+			memset((void *)(uintptr_t)t.batches[k], 0xee, sizeof(*t.batches[k]));
+		ret = soda_move_wait(ticket, WAIT_MS, &step);
+		arrow_table_free(&t);
+		ARROW_MUST(ret == -ENOSPC || (ret == 0 && step == i));
+		if (ret)
+			usleep(200); /* until the consumer has passed a step */
+		i += !ret;
+	}
+	OK(soda_move_end(b));
+	soda_move_disconnect(m);
+}
+
+static pid_t run(void (*child)(void))
+{
+	pid_t pid = fork();
+
+	ARROW_MUST(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(4 * WAIT_MS / 1000);
+	child();
+	_exit(0);
+}
+
+static void expect_exit(pid_t pid)
+{
+	int status;
+
+	ARROW_MUST(waitpid(pid, &status, 0) == pid);
+	ARROW_MUST(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* What a step has is what its seed makes. Returns how long the stream is, and what it says. */
+static size_t check_step(const struct soda_move_step *step, uint64_t seed, char **said_p)
+{
+	static const size_t aligns[] = { 64, 8, 64, 4096 };
+	struct arrow_table made, read;
+	char *want, *said;
+	size_t end;
+
+	arrow_read(&read, step->data, step->bytes, aligns[seed % 4], &end);
+	said = arrow_print(&read);
+	arrow_table_free(&read);
+	arrow_make(&made, seed);
+	want = arrow_print(&made);
+	arrow_table_free(&made);
+	if (strcmp(said, want)) {
+		fprintf(stderr, "table %" PRIu64 ":\n%.2000s\nexpected\n%.2000s\n", seed, said,
+			want);
+		abort();
+	}
+	for (size_t i = end; i < step->bytes; i++)
+		ARROW_MUST(!((const char *)step->data)[i]);
+	free(said);
+	*said_p = want;
+	return end;
+}
+
+/* All steps; each also into the files, where there are any. */
+static void consume(FILE *streams, FILE *tables)
+{
+	struct soda_move_step step = { 0 };
+	struct soda_move_reader *r;
+
+	OK(soda_move_open(agent.address, "tables", WAIT_MS, &r));
+	for (uint64_t i = 1; i <= tables_n; i++) {
+		uint64_t bytes;
+		char *said;
+
+		OK(soda_move_next(r, i - 1, WAIT_MS, &step));
+		ARROW_MUST(step.number == i && step.bytes == STEP);
+		bytes = check_step(&step, i, &said);
+		if (streams) {
+			ARROW_MUST(fwrite(&bytes, sizeof(bytes), 1, streams) == 1);
+			ARROW_MUST(fwrite(step.data, bytes, 1, streams) == 1);
+			ARROW_MUST(fprintf(tables, "%s\n", said) > 0);
+		}
+		free(said);
+		OK(soda_move_release(r, &step));
+	}
+	ARROW_MUST(soda_move_next(r, tables_n, WAIT_MS, &step) == -EPIPE);
+	soda_move_close(r);
+}
+
+static void passed_on(const char *listen, FILE *streams, FILE *tables)
+{
+	pid_t pid;
+
+	up(listen);
+	pid = run(produce);
+	consume(streams, tables);
+	expect_exit(pid);
+	down();
+}
+
+static void test_shm(void **state)
+{
+	passed_on(shm(), NULL, NULL);
+}
+
+static void test_tcp(void **state)
+{
+	passed_on("tcp://127.0.0.1:0", NULL, NULL);
+}
+
+/* One column of doubles, larger than the library's calls and the agent's reads. */
+static struct ArrowArray *make_large(struct arrow_table *t, double *values, size_t from, size_t n)
+{
+	struct ArrowArray *a;
+
+	t->schema = arrow_schema(t, "+s", "", 1);
+	t->schema->children[0] = arrow_schema(t, "g", "temperature", 0);
+	a = arrow_array(t, (int64_t)n, 1, 1);
+	a->children[0] = arrow_array(t, (int64_t)n, 2, 0);
+	a->children[0]->offset = (int64_t)from;
+	a->children[0]->buffers[1] = values;
+	t->batches[0] = a;
+	t->batches_n = 1;
+	return a;
+}
+
+/* A column lies in the mapped step as it is: a consumer computes with it in place. */
+static void large(const char *listen)
+{
+	struct soda_move_reserve how = { .mode = 0444 };
+	double *values = malloc(ROWS * sizeof(*values));
+	const struct soda_move_arrow as = { .align = 4096 };
+	struct soda_move_step step = { 0 };
+	struct arrow_table t = { 0 }, read;
+	struct soda_move_ticket *ticket;
+	struct soda_move_reader *r;
+	struct soda_move_buffer *b;
+	struct soda_mover *m;
+	const double *column;
+	size_t end;
+
+	for (size_t i = 0; i < ROWS; i++)
+		values[i] = (double)i / 3;
+	up(listen);
+	make_large(&t, values, 5, ROWS - 5);
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_arrow_bytes(t.schema, t.batches, 1, &as, &how.bytes));
+	OK(soda_move_reserve(m, "large", &how, &b));
+	OK(soda_move_open(agent.address, "large", WAIT_MS, &r));
+	OK(soda_move_arrow(b, t.schema, t.batches, 1, &as, &ticket));
+	OK(soda_move_wait(ticket, WAIT_MS, NULL));
+	OK(soda_move_next(r, 0, WAIT_MS, &step));
+	arrow_read(&read, step.data, step.bytes, 4096, &end);
+	assert_int_equal(end, step.bytes);
+	column = read.batches[0]->children[0]->buffers[1];
+	if (!strncmp(agent.address, "shm", 3))
+		assert_int_equal((uintptr_t)column % 4096, 0);
+	assert_memory_equal(column, values + 5, (ROWS - 5) * sizeof(*values));
+	arrow_table_free(&read);
+	soda_move_close(r);
+	soda_move_disconnect(m);
+	arrow_table_free(&t);
+	free(values);
+	down();
+}
+
+static void test_large_shm(void **state)
+{
+	large(shm());
+}
+
+static void test_large_tcp(void **state)
+{
+	large("tcp://127.0.0.1:0");
+}
+
+#define FAILS(call, err, words)                                                                    \
+	do {                                                                                       \
+		assert_int_equal(call, err);                                                       \
+		assert_non_null(strstr(soda_move_last_error(), words));                            \
+	} while (0)
+
+/* What is refused leaves nothing behind, and the next table is moved. */
+static void test_refused(void **state)
+{
+	struct soda_move_reserve how = { .bytes = 4096, .mode = 0444 };
+	struct soda_move_arrow as = { .align = 24 };
+	struct soda_move_ticket *ticket;
+	struct soda_move_buffer *b;
+	struct arrow_table t = { 0 };
+	struct soda_mover *m;
+	struct ArrowArray *a;
+	double values[512];
+	uint64_t bytes, step;
+
+	memset(values, 0, sizeof(values));
+	up(shm());
+	OK(soda_move_connect(agent.address, &m));
+	OK(soda_move_reserve(m, "small", &how, &b));
+	a = make_large(&t, values, 0, 512);
+	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket), -EFBIG, "4096");
+	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, &as, &ticket), -EINVAL, "aligned");
+	as.align = 8;
+	as.reserved = 1;
+	FAILS(soda_move_arrow_bytes(t.schema, t.batches, 1, &as, &bytes), -EINVAL, "reserved");
+	a->children[0]->length = -1;
+	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket), -EINVAL, "length -1");
+	a->length = a->children[0]->length = 100;
+	/* memory that is not there: the ticket's error, where the agent reads it */
+	a->children[0]->buffers[1] = (void *)(uintptr_t)4096;
+	OK(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket));
+	FAILS(soda_move_wait(ticket, WAIT_MS, NULL), -EFAULT, "");
+	a->children[0]->buffers[1] = values;
+	OK(soda_move_arrow(b, t.schema, t.batches, 1, NULL, NULL)); /* nobody will ask */
+	OK(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket));
+	OK(soda_move_wait(ticket, WAIT_MS, &step));
+	assert_int_equal(step, 2);
+	for (int i = 0; i < 10; i++) /* under way at the end */
+		OK(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket));
+	soda_move_disconnect(m);
+	arrow_table_free(&t);
+	down();
+}
+
+static FILE *open_in(const char *dir, const char *name)
+{
+	char path[4096];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	file = fopen(path, "w");
+	ARROW_MUST(file);
+	return file;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_shm),	  cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_large_shm), cmocka_unit_test(test_large_tcp),
+		cmocka_unit_test(test_refused),
+	};
+
+	if (argc == 3) {
+		FILE *streams = open_in(argv[1], "streams"), *tables = open_in(argv[1], "tables");
+
+		tables_n = strtoull(argv[2], NULL, 10);
+		passed_on(shm(), streams, tables);
+		return fclose(streams) || fclose(tables);
+	}
+	return cmocka_run_group_tests_name("arrow tables between processes", tests, NULL, NULL);
+}
