@@ -207,8 +207,8 @@ struct soda_move_arrow {
  * and of an end, behind which the step has zeros.  The schema is a struct ("+s"), whose children
  * are the columns, and each batch an array of it.  Types: null, booleans, integers, floating point,
  * decimals, dates, times, timestamps, durations, intervals, fixed-size binary, binary and utf8 with
- * 32- or 64-bit offsets, lists with either, fixed-size lists, structs; -ENOTSUP: dictionaries,
- * maps, unions, views, run-end encoding.  how NULL: defaults.
+ * 32- or 64-bit offsets, lists with either, fixed-size lists, structs, maps; -ENOTSUP:
+ * dictionaries, unions, views, run-end encoding.  how NULL: defaults.
  *
  * Nothing is released: schema and arrays stay the caller's, and their buffers must stay as they are
  * until the ticket has ended, as pieces must.  The structures themselves are not looked at after

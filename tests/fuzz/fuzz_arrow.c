@@ -113,8 +113,8 @@ static struct ArrowSchema *make_field(struct maker *m, unsigned depth)
 {
 	uint8_t odd = m->in.left ? fuzz_u8(&m->in) : 0;
 	const char *format = depth ? make_format(m) : "+s";
-	bool list =
-		!strncmp(format, "+l", 2) || !strncmp(format, "+L", 2) || !strncmp(format, "+w", 2);
+	bool list = !strncmp(format, "+l", 2) || !strncmp(format, "+L", 2) ||
+		    !strncmp(format, "+m", 2) || !strncmp(format, "+w", 2);
 	int64_t children = list ? 1 : !strcmp(format, "+s") ? fuzz_u8(&m->in) % 5 : 0;
 	struct ArrowSchema *s;
 

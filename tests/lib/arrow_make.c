@@ -154,8 +154,8 @@ static const char *make_format(struct maker *m, int nested)
 	char *format;
 
 	if (nested && seldom(m, 3)) {
-		static const char *const parents[] = { "+l", "+L", "+s", "+w:" };
-		const char *parent = parents[below(m, 4)];
+		static const char *const parents[] = { "+l", "+L", "+s", "+m", "+w:" };
+		const char *parent = parents[below(m, 5)];
 
 		if (parent[1] != 'w')
 			return parent;
@@ -164,6 +164,19 @@ static const char *make_format(struct maker *m, int nested)
 		return format;
 	}
 	return leaves[below(m, sizeof(leaves) / sizeof(*leaves))];
+}
+
+static struct ArrowSchema *make_field(struct maker *m, int depth);
+
+/* A key and a value; neither the pair nor the key may be null. */
+static struct ArrowSchema *make_entry(struct maker *m, int depth)
+{
+	struct ArrowSchema *s = arrow_schema(m->table, "+s", "entries", 2);
+
+	s->children[0] = arrow_schema(m->table, seldom(m, 2) ? "u" : "i", "key", 0);
+	s->children[1] = make_field(m, depth + 1);
+	s->children[1]->name = "value"; /* some readers know these three by these names only */
+	return s;
 }
 
 static struct ArrowSchema *make_field(struct maker *m, int depth)
@@ -175,8 +188,11 @@ static struct ArrowSchema *make_field(struct maker *m, int depth)
 	s->name = seldom(m, 20) ? NULL : word(m, seldom(m, 9) ? "h\xc3\xb6he" : "c");
 	s->flags = seldom(m, 3) ? 0 : ARROW_FLAG_NULLABLE;
 	s->metadata = make_metadata(m);
+	if (!strcmp(format, "+m") && seldom(m, 2))
+		s->flags |= ARROW_FLAG_MAP_KEYS_SORTED;
 	for (int64_t i = 0; i < children; i++)
-		s->children[i] = make_field(m, depth + 1);
+		s->children[i] =
+			strcmp(format, "+m") ? make_field(m, depth + 1) : make_entry(m, depth + 1);
 	return s;
 }
 
@@ -314,7 +330,7 @@ static void make_fixed(struct maker *m, const char *format, struct ArrowArray *a
 static struct ArrowArray *make_array(struct maker *m, const struct ArrowSchema *s, int64_t length)
 {
 	int variable = strchr("zZuU", *s->format) && !s->format[1];
-	int list = s->format[0] == '+' && (s->format[1] == 'l' || s->format[1] == 'L');
+	int list = s->format[0] == '+' && strchr("lLm", s->format[1]);
 	int fixed_list = !strncmp(s->format, "+w", 2), children = !strncmp(s->format, "+s", 2);
 	int64_t buffers = *s->format == 'n' ? 0 : variable ? 3 : fixed_list || children ? 1 : 2;
 	int64_t total, n = 1, child = 0;

@@ -167,7 +167,7 @@ static void print_value(FILE *out, const struct ArrowSchema *s, const struct Arr
 		      out);
 	else if (!strcmp(format, "+s"))
 		print_struct(out, s, a, at);
-	else if (!strcmp(format, "+l") || !strcmp(format, "+L"))
+	else if (!strcmp(format, "+l") || !strcmp(format, "+L") || !strcmp(format, "+m"))
 		print_values(out, s->children[0], a->children[0],
 			     offset_at(a, at, format[1] == 'L'),
 			     offset_at(a, at + 1, format[1] == 'L'));
@@ -207,7 +207,10 @@ static void print_field(FILE *out, const struct ArrowSchema *s)
 	if (sscanf(s->format, "d:%d,%d", &precision, &scale) == 2) /* the width may be left out */
 		fprintf(out, "\"d:%d,%d,%d\"", precision, scale, width_of(s->format) * 8);
 	else
-		fprintf(out, "\"%s\"", s->format);
+		fprintf(out, "\"%s%s\"", s->format,
+			!strcmp(s->format, "+m") && s->flags & ARROW_FLAG_MAP_KEYS_SORTED
+				? ":sorted"
+				: "");
 	fprintf(out, ",%s,", s->flags & ARROW_FLAG_NULLABLE ? "true" : "false");
 	print_fields(out, s);
 	fputc(',', out);

@@ -91,12 +91,13 @@ static char *string(struct arrow_table *t, const struct flat *f, uint32_t table,
 static const char *format_of(struct arrow_table *t, const struct flat *f, int type, uint32_t at)
 {
 	static const char *const plain[22] = {
-		[1] = "n",   [4] = "z",	 [5] = "u",  [6] = "b",	 [12] = "+l",
-		[13] = "+s", [19] = "Z", [20] = "U", [21] = "+L"
+		[1] = "n",   [4] = "z",	  [5] = "u",  [6] = "b",  [12] = "+l",
+		[13] = "+s", [17] = "+m", [19] = "Z", [20] = "U", [21] = "+L"
 	};
 	static const char units[] = "smun";
 	char *format = arrow_alloc(t, 128);
-	int unit = (int)number(f, at, 0, 2, type == 10 ? 0 : 1) & 3;
+	bool timed = type == 9 || type == 10 || type == 18;
+	int unit = timed ? (int)number(f, at, 0, 2, type == 10 ? 0 : 1) & 3 : 0;
 	uint32_t bytes;
 
 	ARROW_MUST(type > 0 && type < 22);
@@ -180,6 +181,8 @@ static struct ArrowSchema *read_field(struct arrow_table *t, const struct flat *
 	ARROW_MUST(field(f, table, 5, 4)); /* some readers need it, be it empty */
 	ARROW_MUST(!field(f, table, 4, 4));
 	s->flags = number(f, table, 1, 1, 0) ? ARROW_FLAG_NULLABLE : 0;
+	if (!strcmp(s->format, "+m") && number(f, follow(f, field(f, table, 3, 4)), 0, 1, 0))
+		s->flags |= ARROW_FLAG_MAP_KEYS_SORTED;
 	s->metadata = read_metadata(t, f, table, 6);
 	read_fields(t, f, s, first);
 	return s;
@@ -270,7 +273,7 @@ static uint64_t check_offsets(const void *offsets, uint64_t n, bool wide)
 static struct ArrowArray *read_array(struct batch *b, const struct ArrowSchema *s)
 {
 	bool variable = strchr("zZuU", *s->format) && !s->format[1];
-	bool list = s->format[0] == '+' && (s->format[1] == 'l' || s->format[1] == 'L');
+	bool list = s->format[0] == '+' && strchr("lLm", s->format[1]);
 	bool fixed_list = !strncmp(s->format, "+w", 2), children = !strncmp(s->format, "+s", 2);
 	bool wide = *s->format == 'Z' || *s->format == 'U' || (list && s->format[1] == 'L');
 	int64_t buffers = *s->format == 'n' ? 0 : variable ? 3 : fixed_list || children ? 1 : 2;

@@ -86,6 +86,19 @@ static int check_children(const struct ArrowSchema *s, const struct soda_arrow_t
 	return 0;
 }
 
+/* A map is a list of structs of a key and a value. The field below it has been checked. */
+static int check_map(const struct ArrowSchema *s, const char *name, struct soda_arrow_why *why)
+{
+	const struct ArrowSchema *entry = s->children[0];
+
+	if (strcmp(entry->format, "+s") || entry->n_children != 2)
+		return soda_arrow_wrong(why, -EINVAL,
+					"column '%.64s': a map has a struct of a key and a value,"
+					" not '%.64s' with %lld children",
+					name, entry->format, (long long)entry->n_children);
+	return 0;
+}
+
 static int check_field(struct check *c, const struct ArrowSchema *s, unsigned depth)
 {
 	const char *name = s && s->release && s->name ? s->name : "";
@@ -116,7 +129,7 @@ static int check_field(struct check *c, const struct ArrowSchema *s, unsigned de
 						SODA_ARROW_FIELDS_MAX);
 		ret = check_field(c, s->children[i], depth + 1);
 	}
-	return ret;
+	return ret == 0 && !strcmp(s->format, "+m") ? check_map(s, name, c->why) : ret;
 }
 
 int soda_arrow_schema_check(const struct ArrowSchema *schema, uint32_t *fields_p,
@@ -142,6 +155,8 @@ struct soda_arrow_type soda_arrow_type_of(const struct ArrowSchema *field)
 
 	assert(ret == 0);
 	(void)ret;
+	if (!strcmp(field->format, "+m"))
+		type.value[0] = !!(field->flags & ARROW_FLAG_MAP_KEYS_SORTED);
 	return type;
 }
 

@@ -88,6 +88,8 @@ static const struct {
 	{ "+l", PLAIN(SODA_ARROW_LIST, 4, T_LIST) },
 	{ "+L", PLAIN(SODA_ARROW_LIST, 8, T_LARGE_LIST) },
 	{ "+s", PLAIN(SODA_ARROW_STRUCT, 0, T_STRUCT) },
+	/* whether its keys are sorted, a flag of the schema says */
+	{ "+m", { SODA_ARROW_LIST, 4, T_MAP, 1, { 1 }, { 0 }, NULL } },
 };
 
 /* A number from `min` to INT32_MAX, in decimal digits; *text then stands behind it. */
@@ -170,7 +172,7 @@ static int get_fixed(const char *text, enum soda_arrow_layout layout, uint8_t id
 /* Types of the Arrow format that are not implemented here. */
 static bool is_other(const char *format)
 {
-	static const char *const others[] = { "+m", "+r", "vz", "vu", "+vl", "+vL" };
+	static const char *const others[] = { "+r", "vz", "vu", "+vl", "+vL" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		if (!strcmp(format, others[i]))

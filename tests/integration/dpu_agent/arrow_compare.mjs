@@ -35,6 +35,7 @@ function formatOf(type) {
     case Type.Interval: return 'ti' + 'MDn'[type.unit];
     case Type.List: return '+l';
     case Type.LargeList: return '+L';
+    case Type.Map: return type.keysSorted ? '+m:sorted' : '+m';
     case Type.Struct: return '+s';
     case Type.FixedSizeBinary: return `w:${type.byteWidth}`;
     case Type.FixedSizeList: return `+w:${type.listSize}`;
@@ -71,7 +72,7 @@ function valuesOf(data, from, to) {
 function valueOf(data, i) {
   const { type } = data;
   if (DataType.isNull(type) || !data.getValid(i)) return null;
-  if (type.typeId === Type.List || type.typeId === Type.LargeList)
+  if ([Type.List, Type.LargeList, Type.Map].includes(type.typeId))
     return valuesOf(data.children[0], Number(data.valueOffsets[i]), Number(data.valueOffsets[i + 1]));
   if (DataType.isFixedSizeList(type)) return valuesOf(data.children[0], i * type.listSize, (i + 1) * type.listSize);
   if (DataType.isStruct(type)) return data.children.map((child) => valueOf(child, i));

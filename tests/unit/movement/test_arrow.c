@@ -94,7 +94,7 @@ static void test_types(void **state)
 		{ "+w:0", SODA_ARROW_FIXED_LIST, 0, 0 },
 		{ "+w:7", SODA_ARROW_FIXED_LIST, 7, 0 },
 		{ "+s", SODA_ARROW_STRUCT, 0, 0 },
-		{ "+m", 0, 0, -ENOTSUP },
+		{ "+m", SODA_ARROW_LIST, 4, 0 },
 		{ "+ud:1,2", 0, 0, -ENOTSUP },
 		{ "+r", 0, 0, -ENOTSUP },
 		{ "vu", 0, 0, -ENOTSUP },
@@ -347,8 +347,8 @@ static void test_schemas(void **state)
 	t.schema = whole;
 	s->format = "q";
 	expect(&t, -EINVAL, "column 'a': there is no type 'q'");
-	s->format = "+m";
-	expect(&t, -ENOTSUP, "'+m' is not implemented");
+	s->format = "+r";
+	expect(&t, -ENOTSUP, "'+r' is not implemented");
 	s->format = NULL;
 	expect(&t, -EINVAL, "`format` is NULL");
 	s->format = "+l";
@@ -367,6 +367,12 @@ static void test_schemas(void **state)
 	s->metadata = NULL;
 	s->release(s);
 	expect(&t, -EINVAL, "has been released");
+	deep = whole->children[0] = arrow_schema(&t, "+m", "map", 1);
+	deep->children[0] = arrow_schema(&t, "+s", "entries", 1);
+	deep->children[0]->children[0] = arrow_schema(&t, "i", "key", 0);
+	expect(&t, -EINVAL, "not '+s' with 1 children");
+	deep->children[0] = deep->children[0]->children[0];
+	expect(&t, -EINVAL, "not 'i' with 0 children");
 	deep = whole->children[0] = arrow_schema(&t, "+l", "deep", 1);
 	deep->children[0] = deep;
 	expect(&t, -EINVAL, "nested more than");
