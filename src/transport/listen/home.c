@@ -114,6 +114,20 @@ int soda_home_cpu_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &cpu, &bytes) < 0 ? -1 : cpu;
 }
 
+/*
+ * Whether the thread still has the mask that it was given here, or was started with.  If not,
+ * somebody else has decided where it is to run (taskset), or a processor has been taken away.
+ */
+static bool mask_is_ours(const struct soda_home *h)
+{
+	cpu_set_t now;
+
+	if (sched_getaffinity(0, sizeof(now), &now) < 0)
+		return false;
+	return h->bound < 0 ? CPU_EQUAL(&now, &h->all->may_use)
+			    : CPU_COUNT(&now) == 1 && CPU_ISSET(h->bound, &now);
+}
+
 /* A processor that was taken away from the daemon meanwhile: the worker stays where it may be. */
 static void bind_to(struct soda_home *h, int cpu)
 {
@@ -132,9 +146,12 @@ void soda_home_look(struct soda_home *h, int client_cpu)
 	int cpu;
 
 	h->requests = 0;
-	if (h->self >= h->all->n)
+	if (h->left || h->self >= h->all->n)
 		return;
 	cpu = soda_home_decide(h, soda_now_ns(), client_cpu);
-	if (cpu != h->bound)
+	if (cpu == h->bound)
+		return;
+	h->left = !mask_is_ours(h);
+	if (!h->left)
 		bind_to(h, cpu);
 }

@@ -16,7 +16,9 @@
  * - there are more or fewer workers than processors that they may use, or only one;
  * - one of the workers is not busy: has less than SODA_HOME_LOOKS requests in SODA_HOME_BUSY_NS.
  *   Homes that are there end only when that has been so for SODA_HOME_LEAVE_NS;
- * - the client is on another machine: only requests of this machine's processes count.
+ * - the client is on another machine: only requests of this machine's processes count;
+ * - somebody else has changed a worker's affinity since (taskset -ap PID): that worker keeps what
+ *   it was given and has no home any more, and so it does not count as busy for the others either.
  *
  * A home is used by its worker's thread alone; homes of one listener share a struct soda_homes.
  */
@@ -52,6 +54,7 @@ struct soda_home {
 	uint64_t looked_ns;
 	int candidate; /* where its client was at the last look, if that is elsewhere; or -1 */
 	int bound;     /* where the worker is bound to, or -1 */
+	bool left;     /* to somebody else, who has changed its affinity: for ever */
 };
 
 /* `workers` threads will serve a listener; they may use the processors that the caller may. */
@@ -66,7 +69,10 @@ int soda_home_decide(struct soda_home *h, uint64_t now_ns, int client_cpu);
 
 /* The processor from which the last packet of a connection within this machine came, or -1. */
 int soda_home_cpu_of(int fd);
-/* Decide, and bind the calling thread, the worker, accordingly. */
+/*
+ * Decide, and bind the calling thread, the worker, accordingly; unless its affinity is not the one
+ * that it has from here, or had at the start.
+ */
 void soda_home_look(struct soda_home *h, int client_cpu);
 
 /*

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,6 +17,11 @@
 
 static struct soda_homes all;
 static struct soda_home home[3];
+
+/* Of tests that bind this thread, and what it may use beside them. */
+static struct soda_homes real;
+static struct soda_home mine;
+static cpu_set_t before;
 
 /* Workers on processors 10, 11 and 12. */
 static int setup(void **state)
@@ -126,7 +132,6 @@ static void test_a_processor_that_is_not_ours(void **state)
 
 static void test_as_many_workers_as_processors(void **state)
 {
-	static struct soda_homes real;
 	cpu_set_t set;
 	unsigned n;
 
@@ -140,29 +145,96 @@ static void test_as_many_workers_as_processors(void **state)
 	assert_int_equal(real.n, n >= 2 && n <= SODA_HOMES_MAX ? n : 0);
 }
 
+static int setup_thread(void **state)
+{
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	memset(&real, 0, sizeof(real));
+	soda_homes_init(&real, (unsigned)CPU_COUNT(&before));
+	soda_home_init(&mine, &real, 1);
+	return 0;
+}
+
+static int restore_thread(void **state)
+{
+	return sched_setaffinity(0, sizeof(before), &before);
+}
+
+/* All workers are busy, whatever the time, or none but this one ever was: this one has a look. */
+static void look_while(bool busy)
+{
+	for (unsigned i = 0; i < real.n; i++)
+		atomic_store(&real.busy_ns[i], busy ? UINT64_MAX : 0);
+	soda_home_look(&mine, -1);
+}
+
+static void expect_mask(const cpu_set_t *set)
+{
+	cpu_set_t now;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
+	assert_true(CPU_EQUAL(set, &now));
+}
+
+static cpu_set_t only(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	return set;
+}
+
 /* The thread itself goes where it was decided, and is free again afterwards. */
 static void test_binds_the_thread(void **state)
 {
-	static struct soda_homes real;
-	struct soda_home h;
-	cpu_set_t before, now;
+	cpu_set_t own;
 
-	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
-	soda_homes_init(&real, (unsigned)CPU_COUNT(&before));
 	if (!real.n)
 		skip();
-	soda_home_init(&h, &real, 1);
-	soda_home_look(&h, -1);
-	for (unsigned i = 0; i < real.n; i++)
-		atomic_store(&real.busy_ns[i], UINT64_MAX); /* busy, whatever the time */
-	soda_home_look(&h, -1);
-	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
-	assert_int_equal(CPU_COUNT(&now), 1);
-	assert_true(CPU_ISSET(atomic_load(&real.cpu[1]), &now));
-	atomic_store(&real.busy_ns[0], 0); /* never was */
-	soda_home_look(&h, -1);
-	assert_int_equal(sched_getaffinity(0, sizeof(now), &now), 0);
-	assert_true(CPU_EQUAL(&before, &now));
+	own = only(atomic_load(&real.cpu[1]));
+	look_while(false);
+	expect_mask(&before);
+	look_while(true);
+	expect_mask(&own);
+	look_while(false);
+	expect_mask(&before);
+	look_while(true);
+	expect_mask(&own);
+}
+
+/* Somebody else has said where a bound worker may run (taskset): so it is from then on. */
+static void test_a_bound_worker_is_moved(void **state)
+{
+	cpu_set_t elsewhere;
+
+	if (!real.n)
+		skip();
+	elsewhere = only(atomic_load(&real.cpu[0]));
+	look_while(true);
+	assert_int_equal(sched_setaffinity(0, sizeof(elsewhere), &elsewhere), 0);
+	look_while(false);
+	expect_mask(&elsewhere);
+	look_while(true);
+	expect_mask(&elsewhere);
+	look_while(false);
+	expect_mask(&elsewhere);
+}
+
+/* The same of one that was free; not even the mask that it was started with makes a difference. */
+static void test_a_free_worker_is_moved(void **state)
+{
+	cpu_set_t elsewhere;
+
+	if (!real.n)
+		skip();
+	elsewhere = only(atomic_load(&real.cpu[0]));
+	look_while(false);
+	assert_int_equal(sched_setaffinity(0, sizeof(elsewhere), &elsewhere), 0);
+	look_while(true);
+	expect_mask(&elsewhere);
+	assert_int_equal(sched_setaffinity(0, sizeof(before), &before), 0);
+	look_while(true);
+	expect_mask(&before);
 }
 
 int main(void)
@@ -175,7 +247,12 @@ int main(void)
 		cmocka_unit_test_setup(test_three_in_a_circle, setup),
 		cmocka_unit_test_setup(test_a_processor_that_is_not_ours, setup),
 		cmocka_unit_test(test_as_many_workers_as_processors),
-		cmocka_unit_test(test_binds_the_thread),
+		cmocka_unit_test_setup_teardown(test_binds_the_thread, setup_thread,
+						restore_thread),
+		cmocka_unit_test_setup_teardown(test_a_bound_worker_is_moved, setup_thread,
+						restore_thread),
+		cmocka_unit_test_setup_teardown(test_a_free_worker_is_moved, setup_thread,
+						restore_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
