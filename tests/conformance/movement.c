@@ -20,25 +20,20 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/life/agent.h"
+#include "agent_here.h"
 #include "movement/mover.h"
 #include "soda_move.h"
 
 enum {
-	TIMEOUT_MS = 20000,
+	TIMEOUT_MS = AGENT_TIMEOUT_MS,
 	SOON_MS = 20,
 	PAGE = 4096,
 	BYTES = 300 * 1024 + 77, /* several PUTs, and no whole pages */
 	BUDGET = 64 << 20,
 };
 
-/* daemon.c is not linked. */
-const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
-
 struct place {
-	struct soda_dpu dpu;
-	struct soda_dpu_options opt;
-	struct soda_listener *listener;
+	struct agent agent;
 	struct soda_mover *mover;
 	struct soda_move_buffer *buffer;
 	struct soda_move_reader *reader;
@@ -93,33 +88,17 @@ static void await_gate(void)
 
 static const char *address(void)
 {
-	return soda_listener_address(place.listener);
+	return soda_listener_address(place.agent.listener);
 }
 
 static void start_agent(const char *where, uint64_t budget)
 {
-	struct soda_listener_options how = { .workers = 2 };
-	struct soda_why why;
-
 	memset(&place, 0, sizeof(place));
 	memset(&gate, 0, sizeof(gate));
 	soda_source_ops.readv = gated_readv;
 	soda_source_ops.ended = gated_ended;
-	place.opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
-					       .write_budget = 1 << 20,
-					       .client_credit = 4 << 20,
-					       .buffers = 1 << 30,
-					       .window = 16 << 20,
-					       .daemon.workers = 2,
-					       .timeout_ms = TIMEOUT_MS,
-					       .daemon.max_clients = 64,
-					       .move_bytes = budget,
-					       .aggregate = true,
-					       .async = true };
-	assert_int_equal(soda_dpu_start(&place.dpu, &place.opt), 0);
-	if (soda_listener_open(where, &soda_dpu_service, &place.dpu, &how, &place.listener, &why))
-		fail_msg("%s: %s", where, why.text);
-	assert_int_equal(soda_listener_start(place.listener), 0);
+	agent_start(&place.agent, budget);
+	agent_listen(&place.agent, where);
 }
 
 /* An assertion of the library's call, with its sentence. */
@@ -157,8 +136,7 @@ static void up(const char *where, unsigned copies, unsigned flags)
 
 static void stop_agent(void)
 {
-	soda_listener_close(place.listener);
-	assert_int_equal(soda_dpu_stop(&place.dpu, TIMEOUT_MS), 0);
+	agent_stop(&place.agent);
 	soda_source_ops = real_ops;
 }
 
@@ -222,11 +200,12 @@ static void moved(const char *where)
 		assert_int_equal(step, i);
 		check_next(i - 1, i, data);
 	}
-	assert_int_equal(place.dpu.movement.published, 10);
-	assert_int_equal(place.dpu.movement.failed, 0);
-	assert_int_equal(place.dpu.movement.read_bytes + place.dpu.movement.streamed_bytes,
+	assert_int_equal(place.agent.dpu.movement.published, 10);
+	assert_int_equal(place.agent.dpu.movement.failed, 0);
+	assert_int_equal(place.agent.dpu.movement.read_bytes +
+				 place.agent.dpu.movement.streamed_bytes,
 			 10 * BYTES);
-	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
 	down();
 }
 
@@ -301,7 +280,7 @@ static void unreadable(const char *where)
 	OK(wait_for(post_all(), &step));
 	assert_int_equal(step, 1);
 	check_next(0, 1, data);
-	assert_int_equal(place.dpu.movement.failed, 3);
+	assert_int_equal(place.agent.dpu.movement.failed, 3);
 	munmap(hole, 64 * PAGE);
 	down();
 }
@@ -374,7 +353,7 @@ static void many(const char *where)
 	while ((step = 0, soda_move_test(t[0], &step)) == -EINPROGRESS)
 		poll(NULL, 0, 1);
 	assert_int_equal(step, 3 * SODA_MOVE_TICKETS_MAX + 201);
-	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
 	down();
 }
 
@@ -642,7 +621,7 @@ static void half(const char *where)
 	soda_conn_close(conn);
 	FAILS(soda_move_next(place.reader, 0, TIMEOUT_MS, &step), -EPIPE);
 	soda_move_close(place.reader);
-	assert_int_equal(place.dpu.movement.published, 0);
+	assert_int_equal(place.agent.dpu.movement.published, 0);
 	conn = join();
 	start_by_hand(conn);
 	reserve_by_hand(conn, "half", 200);
@@ -652,22 +631,13 @@ static void half(const char *where)
 
 /* A get that is held: by shm only. */
 
-static const char *shm(void)
-{
-	static char where[64];
-	static int n;
-
-	snprintf(where, sizeof(where), "shm://@soda-movement-%d-%d", (int)getpid(), n++);
-	return where;
-}
-
 /* A ticket in a getter's hands, one in the queue, one with the courier at the earliest. */
 static void test_cancelled(void **state)
 {
 	struct soda_move_ticket *t[3];
 	uint64_t step;
 
-	up(shm(), 2, 0);
+	up(agent_shm(), 2, 0);
 	gate.closed = true;
 	for (int i = 0; i < 3; i++)
 		t[i] = post_all();
@@ -689,7 +659,7 @@ static void test_taken_back(void **state)
 {
 	struct soda_move_ticket *t;
 
-	up(shm(), 2, 0);
+	up(agent_shm(), 2, 0);
 	gate.closed = true;
 	t = post_all();
 	await_gate();
@@ -697,7 +667,7 @@ static void test_taken_back(void **state)
 	gate.closed = false;
 	FAILS(wait_for(t, NULL), -EIO);
 	check_none(0);
-	assert_int_equal(place.dpu.movement.published, 0);
+	assert_int_equal(place.agent.dpu.movement.published, 0);
 	down();
 }
 
@@ -706,7 +676,7 @@ static void test_dead(void **state)
 {
 	struct soda_move_ticket *t;
 
-	up(shm(), 2, 0);
+	up(agent_shm(), 2, 0);
 	gate.closed = true;
 	t = post_all();
 	await_gate();
@@ -729,7 +699,7 @@ static void test_disconnected(void **state)
 	struct soda_move_piece p = { .from = data, .bytes = BYTES };
 	struct soda_move_step step;
 
-	up(shm(), 2, 0);
+	up(agent_shm(), 2, 0);
 	gate.closed = true;
 	for (int i = 0; i < 5; i++)
 		OK(soda_move(place.buffer, &p, 1, NULL));
@@ -739,7 +709,7 @@ static void test_disconnected(void **state)
 	gate.closed = false;
 	soda_move_close(place.reader);
 	stop_agent();
-	assert_int_equal(place.dpu.movement.published, 0);
+	assert_int_equal(place.agent.dpu.movement.published, 0);
 	assert_int_equal(gate.reads, 1);
 }
 
@@ -753,7 +723,7 @@ static void test_turns(void **state)
 	struct soda_mover *m[SODA_MOVE_GETTERS + 1];
 	char name[2] = "a";
 
-	start_agent(shm(), BUDGET);
+	start_agent(agent_shm(), BUDGET);
 	for (unsigned i = 0; i <= SODA_MOVE_GETTERS; i++, name[0]++) {
 		OK(soda_move_connect(address(), &m[i]));
 		OK(soda_move_reserve(m[i], name, &how, &b[i]));
@@ -797,7 +767,7 @@ static void await_reads(unsigned reads, unsigned waiting)
 /* Until the agent has a client that waits for a getter. */
 static void await_turn(void)
 {
-	struct soda_movement *m = &place.dpu.movement;
+	struct soda_movement *m = &place.agent.dpu.movement;
 	bool waits = false;
 
 	for (int ms = 0; !waits && ms < TIMEOUT_MS; ms++) {
@@ -824,7 +794,7 @@ static void long_post(struct longs *l, unsigned i, uint64_t bytes)
 static void longs_up(struct longs *l)
 {
 	memset(l, 0, sizeof(*l));
-	start_agent(shm(), BUDGET);
+	start_agent(agent_shm(), BUDGET);
 	l->data = malloc(LONG);
 	assert_non_null(l->data);
 	for (size_t i = 0; i < LONG; i++)
@@ -861,7 +831,7 @@ static void test_long_gets(void **state)
 	gate.to = 0;
 	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
 		OK(wait_for(l.t[i], NULL));
-	assert_int_equal(place.dpu.movement.read_bytes, SODA_MOVE_GETTERS * LONG + PAGE);
+	assert_int_equal(place.agent.dpu.movement.read_bytes, SODA_MOVE_GETTERS * LONG + PAGE);
 	OK(soda_move_open(address(), "a", 0, &reader));
 	OK(soda_move_next(reader, 0, TIMEOUT_MS, &step));
 	assert_memory_equal(step.data, l.data, LONG);
@@ -872,7 +842,7 @@ static void test_long_gets(void **state)
 /* Gets that wait for a turn between two reads: cancelled, or their producer goes. */
 static void test_long_gets_end(void **state)
 {
-	struct soda_buffers *buffers = &place.dpu.movement.buffers;
+	struct soda_buffers *buffers = &place.agent.dpu.movement.buffers;
 	struct soda_move_reserve small = { .bytes = PAGE, .mode = 0400 };
 	struct soda_move_buffer *other;
 	unsigned last = LONGS - 1;
@@ -901,8 +871,8 @@ static void test_long_gets_end(void **state)
 	for (int ms = 0; buffers->reserved && ms < TIMEOUT_MS; ms++)
 		poll(NULL, 0, 1);
 	assert_int_equal(buffers->reserved, 0);
-	assert_int_equal(place.dpu.movement.published, 0);
-	assert_int_equal(place.dpu.movement.list_bytes, 0);
+	assert_int_equal(place.agent.dpu.movement.published, 0);
+	assert_int_equal(place.agent.dpu.movement.list_bytes, 0);
 	longs_down(&l);
 }
 
@@ -914,7 +884,7 @@ static void test_forked(void **state)
 	int status;
 	pid_t pid;
 
-	up(shm(), 2, 0);
+	up(agent_shm(), 2, 0);
 	pid = fork();
 	if (!pid) {
 		bool good = soda_move(place.buffer, &p, 1, NULL) == -ENOTSUP &&
@@ -930,32 +900,6 @@ static void test_forked(void **state)
 	check_next(0, 1, data);
 	down();
 }
-
-static const char *verbs(void)
-{
-	const char *where = getenv("SODA_TEST_VERBS");
-
-	if (!where) {
-		print_message("SKIP: no RDMA device is named (SODA_TEST_VERBS); ./check rdma has"
-			      " one\n");
-		skip();
-	}
-	return where;
-}
-
-#define CASES(what)                                                                                \
-	static void what##_tcp(void **state)                                                       \
-	{                                                                                          \
-		what("tcp://127.0.0.1:0");                                                         \
-	}                                                                                          \
-	static void what##_shm(void **state)                                                       \
-	{                                                                                          \
-		what(shm());                                                                       \
-	}                                                                                          \
-	static void what##_verbs(void **state)                                                     \
-	{                                                                                          \
-		what(verbs());                                                                     \
-	}
 
 CASES(moved)
 CASES(placed)

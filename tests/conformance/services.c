@@ -17,51 +17,30 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/life/agent.h"
+#include "agent_here.h"
 #include "lib/echo_service.h"
 
-enum { TIMEOUT_MS = 20000, UNKNOWN = 200 };
-
-/* daemon.c is not linked. */
-const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
+enum { TIMEOUT_MS = AGENT_TIMEOUT_MS };
 
 struct place {
-	struct soda_dpu dpu;
-	struct soda_dpu_options opt;
+	struct agent agent;
 	struct echo echo;
-	struct soda_listener *listener;
 };
 
 static struct place place;
 
 static void up(const char *address)
 {
-	struct soda_listener_options how = { .workers = 2 };
-	struct soda_why why;
-
 	memset(&place, 0, sizeof(place));
-	place.opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
-					       .write_budget = 1 << 20,
-					       .client_credit = 4 << 20,
-					       .buffers = 1 << 30,
-					       .window = 16 << 20,
-					       .daemon.workers = 2,
-					       .timeout_ms = TIMEOUT_MS,
-					       .daemon.max_clients = 64,
-					       .aggregate = true,
-					       .async = true };
-	assert_int_equal(soda_dpu_start(&place.dpu, &place.opt), 0);
-	assert_int_equal(echo_register(&place.echo, &place.dpu.sessions), 0);
-	assert_int_equal(echo_register(&place.echo, &place.dpu.sessions), -EEXIST);
-	if (soda_listener_open(address, &soda_dpu_service, &place.dpu, &how, &place.listener, &why))
-		fail_msg("%s: %s", address, why.text);
-	assert_int_equal(soda_listener_start(place.listener), 0);
+	agent_start(&place.agent, 0);
+	assert_int_equal(echo_register(&place.echo, &place.agent.dpu.sessions), 0);
+	assert_int_equal(echo_register(&place.echo, &place.agent.dpu.sessions), -EEXIST);
+	agent_listen(&place.agent, address);
 }
 
 static void down(void)
 {
-	soda_listener_close(place.listener);
-	assert_int_equal(soda_dpu_stop(&place.dpu, TIMEOUT_MS), 0);
+	agent_stop(&place.agent);
 	assert_int_equal(place.echo.created, place.echo.gone);
 	assert_int_equal(place.echo.created, place.echo.destroyed);
 }
@@ -70,7 +49,7 @@ static struct soda_conn *join(void)
 {
 	struct soda_wire_hello hello = { .epoch = 1 }; /* no chunks: no pages */
 	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL, .timeout_ms = TIMEOUT_MS };
-	const char *address = soda_listener_address(place.listener);
+	const char *address = soda_listener_address(place.agent.listener);
 	struct soda_wire_welcome welcome;
 	struct soda_conn *conn = NULL;
 	struct soda_why why;
@@ -198,41 +177,6 @@ static void limited(const char *address)
 	soda_conn_close(other);
 	down();
 }
-
-static const char *shm(void)
-{
-	static char address[64];
-	static int n;
-
-	snprintf(address, sizeof(address), "shm://@soda-services-%d-%d", (int)getpid(), n++);
-	return address;
-}
-
-static const char *verbs(void)
-{
-	const char *address = getenv("SODA_TEST_VERBS");
-
-	if (!address) {
-		print_message("SKIP: no RDMA device is named (SODA_TEST_VERBS); ./check rdma has"
-			      " one\n");
-		skip();
-	}
-	return address;
-}
-
-#define CASES(what)                                                                                \
-	static void what##_tcp(void **state)                                                       \
-	{                                                                                          \
-		what("tcp://127.0.0.1:0");                                                         \
-	}                                                                                          \
-	static void what##_shm(void **state)                                                       \
-	{                                                                                          \
-		what(shm());                                                                       \
-	}                                                                                          \
-	static void what##_verbs(void **state)                                                     \
-	{                                                                                          \
-		what(verbs());                                                                     \
-	}
 
 CASES(echo)
 CASES(refused)

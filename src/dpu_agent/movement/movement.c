@@ -3,22 +3,9 @@
 #include "dpu_agent/movement/movement.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
-
-static int __attribute__((format(printf, 3, 4)))
-refuse(struct soda_reply *reply, int err, const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(reply->why.text, sizeof(reply->why.text), fmt, args);
-	va_end(args);
-	return err;
-}
 
 /* The answer of most calls: what the client has not been told yet. */
 static int tell(struct soda_move_client *c, struct soda_reply *reply)
@@ -54,11 +41,12 @@ static int start(struct soda_move_client *c, const void *body, size_t bytes,
 	if (ret < 0)
 		return ret;
 	if (s.version != SODA_MOVE_VERSION)
-		return refuse(reply, -ENOTSUP,
-			      "movement: the agent speaks version %u, the program version %u",
-			      SODA_MOVE_VERSION, s.version);
+		return soda_services_refuse(
+			reply, -ENOTSUP,
+			"movement: the agent speaks version %u, the program version %u",
+			SODA_MOVE_VERSION, s.version);
 	if (c->started)
-		return refuse(reply, -EBUSY, "movement: it has been started");
+		return soda_services_refuse(reply, -EBUSY, "movement: it has been started");
 	c->way = choose_way(c, &s);
 	c->started = true;
 	started.way = c->way;
@@ -84,8 +72,9 @@ static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
 	while (i < SODA_MOVE_BUFFERS && c->buffers[i])
 		i++;
 	if (i == SODA_MOVE_BUFFERS)
-		return refuse(reply, -EBUSY, "movement: this program has its %d buffers",
-			      SODA_MOVE_BUFFERS);
+		return soda_services_refuse(reply, -EBUSY,
+					    "movement: this program has its %d buffers",
+					    SODA_MOVE_BUFFERS);
 	ret = soda_buffer_reserve(&c->movement->buffers, &ask, name, name_bytes, &c->session->info,
 				  &b, &reply->why);
 	if (ret < 0)
@@ -108,7 +97,7 @@ static int end(struct soda_move_client *c, const uint8_t *body, struct soda_repl
 	struct soda_buffer *b = buffer_of(c, i);
 
 	if (!b)
-		return refuse(reply, -EINVAL, "movement: there is no buffer %u", i);
+		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u", i);
 	soda_tickets_forget(c, b);
 	c->buffers[i] = NULL;
 	soda_buffer_end(&c->movement->buffers, b);
@@ -128,7 +117,8 @@ static int post(struct soda_move_client *c, const uint8_t *body, size_t bytes,
 		return ret;
 	b = buffer_of(c, p.buffer);
 	if (!b)
-		return refuse(reply, -EINVAL, "movement: there is no buffer %u", p.buffer);
+		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u",
+					    p.buffer);
 	ret = soda_tickets_post(c, b, p.ticket, body + SODA_WIRE_MOVE_POST_BYTES, p.pieces,
 				&reply->why);
 	return ret < 0 ? ret : tell(c, reply);
@@ -166,7 +156,8 @@ static int open_reader(struct soda_move_client *c, const uint8_t *body, size_t b
 	if (bytes < sizeof(ms))
 		return -EPROTO;
 	if (c->reader.buffer)
-		return refuse(reply, -EBUSY, "movement: this connection has a buffer open");
+		return soda_services_refuse(reply, -EBUSY,
+					    "movement: this connection has a buffer open");
 	ms = soda_wire_get_u32(body);
 	ret = soda_buffer_open(&c->movement->buffers, (const char *)body + sizeof(ms),
 			       bytes - sizeof(ms), &c->session->info,
@@ -213,9 +204,10 @@ static int map(struct soda_move_client *c, const uint8_t *body, bool shares,
 	uint32_t i = soda_wire_get_u32(body);
 
 	if (!shares || !c->session->info.local)
-		return refuse(reply, -ENOTSUP, "movement: memory is shared by shm only");
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "movement: memory is shared by shm only");
 	if (i >= b->copies_n)
-		return refuse(reply, -EINVAL, "movement: there is no copy %u", i);
+		return soda_services_refuse(reply, -EINVAL, "movement: there is no copy %u", i);
 	soda_wire_put_u64(reply->body, b->bytes);
 	reply->bytes = sizeof(uint64_t);
 	reply->share.fd = b->copies[i].fd;
@@ -233,11 +225,12 @@ static int read_step(struct soda_move_client *c, const void *body, size_t bytes,
 		return ret;
 	copy = soda_buffer_held(&c->movement->buffers, &c->reader, r.step);
 	if (!copy)
-		return refuse(reply, -EINVAL, "movement: this reader does not hold step %llu",
-			      (unsigned long long)r.step);
+		return soda_services_refuse(reply, -EINVAL,
+					    "movement: this reader does not hold step %llu",
+					    (unsigned long long)r.step);
 	if (!r.bytes || r.bytes > SODA_MOVE_PUT_MAX || r.offset > c->reader.buffer->bytes ||
 	    r.bytes > c->reader.buffer->bytes - r.offset)
-		return refuse(reply, -EINVAL, "movement: not a part of the step");
+		return soda_services_refuse(reply, -EINVAL, "movement: not a part of the step");
 	memcpy(reply->body, copy->memory + r.offset, r.bytes);
 	reply->bytes = r.bytes;
 	return 0;
@@ -247,7 +240,7 @@ static int call_reader(struct soda_move_client *c, int type, const uint8_t *body
 		       bool shares, struct soda_reply *reply)
 {
 	if (!c->reader.buffer)
-		return refuse(reply, -EINVAL, "movement: no buffer is open");
+		return soda_services_refuse(reply, -EINVAL, "movement: no buffer is open");
 	switch (type) {
 	case SODA_MSG_MOVE_NEXT:
 		return next(c, body, bytes, reply);
@@ -270,7 +263,8 @@ static int call_producer(struct soda_move_client *c, int type, const uint8_t *bo
 			 struct soda_reply *reply)
 {
 	if (!c->started)
-		return refuse(reply, -EINVAL, "movement: a producer begins with START");
+		return soda_services_refuse(reply, -EINVAL,
+					    "movement: a producer begins with START");
 	switch (type) {
 	case SODA_MSG_MOVE_RESERVE:
 		return reserve(c, body, bytes, reply);

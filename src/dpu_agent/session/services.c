@@ -36,8 +36,7 @@ int soda_services_register(struct soda_services *all, const struct soda_agent_se
 
 /* Requests */
 
-static int __attribute__((format(printf, 3, 4)))
-refuse(struct soda_reply *reply, int err, const char *fmt, ...)
+int soda_services_refuse(struct soda_reply *reply, int err, const char *fmt, ...)
 {
 	va_list args;
 
@@ -62,15 +61,17 @@ static int call(struct soda_session *s, struct soda_service_entry *e, enum soda_
 	int ret;
 
 	if (ops->bytes_max && bytes > ops->bytes_max)
-		return refuse(reply, -EINVAL, "%s: a request of %zu bytes: %u are allowed",
-			      ops->name, bytes, ops->bytes_max);
+		return soda_services_refuse(reply, -EINVAL,
+					    "%s: a request of %zu bytes: %u are allowed", ops->name,
+					    bytes, ops->bytes_max);
 	/* relaxed: the counter orders nothing */
 	if (atomic_fetch_add_explicit(&e->under_way, 1, memory_order_relaxed) < ops->calls_max ||
 	    !ops->calls_max)
 		ret = ops->call(s, state_of(s, e), type, body, bytes, shares, reply);
 	else
-		ret = refuse(reply, -EBUSY, "%s: %u requests are under way, and no more may be",
-			     ops->name, ops->calls_max);
+		ret = soda_services_refuse(reply, -EBUSY,
+					   "%s: %u requests are under way, and no more may be",
+					   ops->name, ops->calls_max);
 	atomic_fetch_sub_explicit(&e->under_way, 1, memory_order_relaxed);
 	return ret;
 }
@@ -82,11 +83,13 @@ int soda_services_call(struct soda_session *s, enum soda_msg type, const void *b
 	int ret;
 
 	if (!e || !e->ops->call)
-		return refuse(reply, -ENOTSUP, "this agent has no service for requests of type %d",
-			      (int)type);
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "this agent has no service for requests of type %d",
+					    (int)type);
 	if (s->tool && !e->ops->tools)
-		return refuse(reply, -EPROTO, "%s: this client has said that it has no pages",
-			      e->ops->name);
+		return soda_services_refuse(reply, -EPROTO,
+					    "%s: this client has said that it has no pages",
+					    e->ops->name);
 	ret = call(s, e, type, body, bytes, shares, reply);
 	atomic_fetch_add_explicit(&e->calls, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->refused, ret < 0, memory_order_relaxed);

@@ -102,6 +102,9 @@ int soda_services_register(struct soda_services *all, const struct soda_agent_se
  */
 int soda_services_call(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
 		       bool shares, struct soda_reply *reply);
+/* For a service's call: give the sentence as the reason, and return err. */
+int soda_services_refuse(struct soda_reply *reply, int err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /*
  * Call the hook of all services: created, connected, tick and idle in the order of their

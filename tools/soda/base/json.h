@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static inline void soda_json_set_count(json_t *into, const char *key, uint64_t value)
 {
@@ -24,6 +26,25 @@ static inline void soda_json_set_real(json_t *into, const char *key, double valu
 static inline void soda_json_set_text(json_t *into, const char *key, const char *text)
 {
 	json_object_set_new(into, key, text ? json_string(text) : json_null());
+}
+
+/*
+ * A string of any bytes, an argument or a path: JSON has text alone, so what is not, has '?' for
+ * each byte beyond ASCII.
+ */
+static inline json_t *soda_json_text_of(const char *bytes)
+{
+	json_t *text = json_string(bytes);
+	char *copy = text ? NULL : strdup(bytes);
+
+	if (!copy)
+		return text;
+	for (char *c = copy; *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	text = json_string(copy);
+	free(copy);
+	return text;
 }
 
 /* 0: it is not there. */

@@ -119,7 +119,8 @@ static json_t *read_program(const char *target, int timeout_ms, struct soda_why 
 	return n > 0 ? parse(text, (size_t)n, why) : NULL;
 }
 
-static int connect_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
+int soda_stat_connect(const char *address, int timeout_ms, struct soda_conn **conn_p,
+		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
 	const struct soda_wire_hello hello = {
 		.magic = SODA_WIRE_MAGIC,
@@ -131,32 +132,53 @@ static int connect_server(struct soda_stat_source *source, int timeout_ms, struc
 	};
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms };
-	struct soda_wire_welcome welcome;
 
-	return source->conn ? 0
-			    : soda_conn_connect(source->target, &hello, &opt, &source->conn,
-						&welcome, why);
+	return soda_conn_connect(address, &hello, &opt, conn_p, welcome_p, why);
 }
 
-static json_t *read_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
+int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, struct soda_why *why)
 {
 	char *text = malloc(SODA_WIRE_MAX_CONTROL);
 	json_t *found = NULL;
 	size_t bytes = 0;
-	int err = text ? connect_server(source, timeout_ms, why) : -ENOMEM;
+	int err = -ENOMEM;
 
-	if (!err)
-		err = soda_conn_call(source->conn, SODA_MSG_STATS, NULL, 0, text,
-				     SODA_WIRE_MAX_CONTROL, &bytes, timeout_ms, why);
+	if (text)
+		err = soda_conn_call(conn, SODA_MSG_STATS, NULL, 0, text, SODA_WIRE_MAX_CONTROL,
+				     &bytes, timeout_ms, why);
 	if (!err) {
 		found = parse(text, bytes, why);
-	} else {
-		soda_conn_close(source->conn);
-		source->conn = NULL;
-		if (!*why->text)
-			say(why, "%s", strerror(-err));
+		err = found ? 0 : -EPROTO;
 	}
 	free(text);
+	if (!err)
+		*stats_p = found;
+	return err;
+}
+
+void soda_stat_leave(struct soda_conn *conn, int timeout_ms)
+{
+	struct soda_why ignored;
+
+	if (conn) /* or the server would wait for this client's return */
+		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms, &ignored);
+	soda_conn_close(conn);
+}
+
+static json_t *read_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
+{
+	struct soda_wire_welcome welcome;
+	json_t *found = NULL;
+	int err = 0;
+
+	if (!source->conn)
+		err = soda_stat_connect(source->target, timeout_ms, &source->conn, &welcome, why);
+	if (!err)
+		err = soda_stat_fetch(source->conn, timeout_ms, &found, why);
+	if (err)
+		soda_stat_close(source, timeout_ms);
+	if (err && !*why->text)
+		say(why, "%s", strerror(-err));
 	return found;
 }
 
@@ -179,12 +201,7 @@ json_t *soda_stat_read(struct soda_stat_source *source, int timeout_ms, struct s
 
 void soda_stat_close(struct soda_stat_source *source, int timeout_ms)
 {
-	struct soda_why why = { "" };
-
-	if (source->conn) /* leave, so that the server does not wait for this client's return */
-		soda_conn_call(source->conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms,
-			       &why);
-	soda_conn_close(source->conn);
+	soda_stat_leave(source->conn, timeout_ms);
 	source->conn = NULL;
 }
 

@@ -153,22 +153,6 @@ static int print_text(const struct soda_findings *all, bool quiet)
 	return fflush(stdout);
 }
 
-/* JSON has text alone; a path in an address may be any bytes. */
-static json_t *text_of(const char *bytes)
-{
-	json_t *text = json_string(bytes);
-	char *copy = text ? NULL : strdup(bytes);
-
-	if (!copy)
-		return text;
-	for (char *c = copy; *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	text = json_string(copy);
-	free(copy);
-	return text;
-}
-
 static json_t *checks_of(const struct soda_findings *all)
 {
 	json_t *checks = json_array();
@@ -179,7 +163,7 @@ static json_t *checks_of(const struct soda_findings *all)
 
 		soda_json_set_text(check, "check", f->check);
 		soda_json_set_text(check, "verdict", verdict_names[f->verdict]);
-		json_object_set_new(check, "found", text_of(f->found));
+		json_object_set_new(check, "found", soda_json_text_of(f->found));
 		soda_json_set_text(check, "advice", *f->advice ? f->advice : NULL);
 		json_array_append_new(checks, check);
 	}

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "soda.h"
 #include "soda/base/json.h"
+#include "soda/base/source.h"
 #include "soda/doctor/doctor.h"
 
 /* unix:///PATH, as SODA_DPU may say, is shm:///PATH to the transports. */
@@ -26,68 +27,37 @@ static void address_of(const char *given, char out[SODA_ADDRESS_MAX + 8])
 		 given + (is_unix ? strlen(prefix) : 0));
 }
 
-static int take_answer(struct soda_doctor_peer *p, const char *text, size_t bytes)
-{
-	json_t *all = json_loadb(text, bytes, 0, NULL);
-
-	if (!json_is_object(all)) {
-		json_decref(all);
-		snprintf(p->why.text, sizeof(p->why.text), "its statistics are not JSON");
-		return -EPROTO;
-	}
-	snprintf(p->version, sizeof(p->version), "%.31s", soda_json_text(all, "version"));
-	soda_make_printable(p->version);
-	p->draining = json_is_true(json_object_get(all, "draining"));
-	json_decref(all);
-	return 0;
-}
-
 static int ask_statistics(struct soda_doctor_peer *p, struct soda_conn *conn, int timeout_ms)
 {
-	char *text = malloc(SODA_WIRE_MAX_CONTROL);
-	size_t bytes = 0;
-	int ret = -ENOMEM;
+	json_t *stats;
+	int ret = soda_stat_fetch(conn, timeout_ms, &stats, &p->why);
 
-	if (text)
-		ret = soda_conn_call(conn, SODA_MSG_STATS, NULL, 0, text, SODA_WIRE_MAX_CONTROL,
-				     &bytes, timeout_ms, &p->why);
-	if (!ret)
-		ret = take_answer(p, text, bytes);
-	free(text);
-	return ret;
+	if (ret)
+		return ret;
+	snprintf(p->version, sizeof(p->version), "%.31s", soda_json_text(stats, "version"));
+	soda_make_printable(p->version);
+	p->draining = json_is_true(json_object_get(stats, "draining"));
+	json_decref(stats);
+	return 0;
 }
 
 void soda_doctor_ask(struct soda_doctor_peer *p, int timeout_ms)
 {
-	const struct soda_wire_hello hello = {
-		.magic = SODA_WIRE_MAGIC,
-		.version = SODA_WIRE_VERSION,
-		.uid = getuid(),
-		.gid = getgid(),
-		.pid = (uint32_t)getpid(),
-		.epoch = 1,
-	};
-	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
-					       .timeout_ms = timeout_ms };
 	char address[SODA_ADDRESS_MAX + 8];
 	struct soda_wire_welcome welcome;
 	uint64_t begin = soda_now_ns();
 	struct soda_conn *conn;
-	struct soda_why ignored;
 
 	p->why = (struct soda_why){ "" };
 	address_of(p->address, address);
-	p->err = soda_conn_connect(address, &hello, &opt, &conn, &welcome, &p->why);
+	p->err = soda_stat_connect(address, timeout_ms, &conn, &welcome, &p->why);
 	if (!p->err) {
 		p->agent = welcome.agent;
 		p->capacity = welcome.capacity;
 		p->free_bytes = welcome.free_bytes;
 		p->err = ask_statistics(p, conn, timeout_ms);
 		p->ms = (uint32_t)((soda_now_ns() - begin) / SODA_MS_NS);
-		if (!p->err) /* leave, so that the peer does not wait for this client's return */
-			soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms,
-				       &ignored);
-		soda_conn_close(conn);
+		soda_stat_leave(conn, timeout_ms);
 	}
 	if (p->err && !p->why.text[0])
 		snprintf(p->why.text, sizeof(p->why.text), "%s", soda_strerror(p->err));

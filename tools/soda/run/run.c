@@ -20,6 +20,7 @@
 
 #include "base/limits.h"
 #include "base/run.h"
+#include "soda/base/json.h"
 #include "soda/base/tool.h"
 
 struct options {
@@ -183,28 +184,12 @@ static json_t *lists_of(const struct soda_run_samples *samples)
 	return out;
 }
 
-/* JSON has text alone; an argument may be any bytes. */
-static json_t *text_of(const char *argument)
-{
-	json_t *text = json_string(argument);
-	char *copy = text ? NULL : strdup(argument);
-
-	if (!copy)
-		return text;
-	for (char *c = copy; *c; c++)
-		if ((unsigned char)*c >= 0x80)
-			*c = '?';
-	text = json_string(copy);
-	free(copy);
-	return text;
-}
-
 static json_t *command_of(char *const *argv)
 {
 	json_t *out = json_array();
 
 	for (int i = 0; argv[i]; i++)
-		json_array_append_new(out, text_of(argv[i]));
+		json_array_append_new(out, soda_json_text_of(argv[i]));
 	return out;
 }
 
@@ -218,7 +203,7 @@ static json_t *settings(void)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (getenv(names[i]))
-			json_object_set_new(out, names[i], text_of(getenv(names[i])));
+			json_object_set_new(out, names[i], soda_json_text_of(getenv(names[i])));
 	return out;
 }
 
