@@ -10,6 +10,7 @@
 #include "base/failure.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 
 static void note_trouble(struct soda_server *s, int err, const char *text)
 {
@@ -89,8 +90,10 @@ void soda_server_report(struct soda_server *s, int err)
 
 	/* seq_cst, and before the state: an attempt looks at it after it has set that */
 	atomic_store(&s->failed, true);
-	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY))
+	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY)) {
 		note_trouble(s, err, NULL);
+		SODA_TP_DISCONNECT(s->address, err);
+	}
 	s->hooks->failed(s, err);
 }
 
@@ -157,8 +160,10 @@ void soda_server_down(struct soda_server *s)
 {
 	uint32_t up = SODA_SERVER_UP;
 
-	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY))
+	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY)) {
 		note_trouble(s, -ECONNABORTED, NULL);
+		SODA_TP_DISCONNECT(s->address, -ECONNABORTED);
+	}
 	close_all(s);
 }
 
@@ -261,6 +266,7 @@ int soda_server_attempt(struct soda_server *s, enum soda_server_as as, struct so
 	close_all(s);
 	atomic_store(&s->failed, false);
 	ret = connect_all(s, as, why);
+	SODA_TP_RECONNECT(s->address, s->hello.epoch, ret);
 	if (!ret) {
 		s->pause_ms = 0;
 		s->next_ns = 0;

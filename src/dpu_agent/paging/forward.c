@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/tracepoint.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/turns.h"
 
@@ -24,6 +25,7 @@ void soda_forward_answer(struct soda_request *rq, int status, const struct soda_
 {
 	if (status == 0)
 		soda_count_request(rq->write, rq->bytes, soda_now_ns() - rq->arrived_ns);
+	SODA_TP_ANSWER(rq, status);
 	soda_request_done(rq, status, span);
 }
 
@@ -626,6 +628,7 @@ static void refuse(struct soda_session *s, struct soda_request *rq, int err)
 	bool write = rq->write;
 
 	soda_count_add(SODA_COUNT_requests_bad, 1);
+	SODA_TP_ANSWER(rq, err);
 	soda_request_done(rq, err, NULL);
 	if (write) {
 		soda_writes_unreserve(s, rq->hold, rq->bytes);
@@ -833,6 +836,7 @@ void soda_forward_request(struct soda_session *s, struct soda_request *rq)
 	bool up;
 	int err;
 
+	SODA_TP_REQUEST(rq, rq->region_id, rq->offset, rq->bytes, rq->write);
 	pthread_mutex_lock(&s->lock);
 	up = s->up;
 	r = soda_region_find_locked(s, rq->region_id);

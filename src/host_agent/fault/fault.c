@@ -7,6 +7,7 @@
 #include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
@@ -52,6 +53,7 @@ uint32_t soda_fault_keep(void)
 static void count_fault(struct soda_thread *t, struct soda_fault *f, enum soda_thread_counter what)
 {
 	if (!f->counted) {
+		SODA_TP_FAULT(f->id, f->store);
 		soda_count(t, what, 1);
 		if (soda_fault_seen && what == SODA_CNT_FAULTS)
 			soda_fault_seen(f->id);
@@ -291,7 +293,7 @@ static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t dea
 int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 {
 	uint64_t patience = soda_agent.settings.fault_timeout_ms * 1000000ull;
-	uint64_t began = soda_now_ns(), from = began;
+	uint64_t began = soda_now_ns(), from = began, ns;
 	int ret;
 
 	for (;; from = soda_now_ns()) {
@@ -300,7 +302,9 @@ int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 		    soda_agent.settings.on_error != SODA_ON_ERROR_WAIT)
 			break;
 	}
-	soda_count(t, SODA_CNT_STALLED_NS, soda_now_ns() - began);
+	ns = soda_now_ns() - began;
+	soda_count(t, SODA_CNT_STALLED_NS, ns);
+	SODA_TP_FAULT_DONE(f->id, ret, ns);
 	if (ret && ret != -EFAULT)
 		soda_fault_fail(t, f, ret);
 	return ret;

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/evict.h"
@@ -202,6 +203,7 @@ static bool give_up(struct pending *p, int err, bool lost)
 	if (!fail_page(p, lost))
 		return false;
 	soda_fault_fail(p->t, &p->f, err);
+	SODA_TP_FAULT_DONE(p->f.id, err, soda_now_ns() - p->since_ns);
 	if (handler.failed_n < FAILED_MAX && !has_failed(p->page))
 		handler.failed[handler.failed_n++] =
 			(struct failed){ p->page, soda_now_ns(), p->f.id };
@@ -216,6 +218,7 @@ static bool served(struct pending *p)
 	soda_thread_remember(p->t, p->f.id, soda_fault_keep());
 	soda_thread_time(p->t, ns);
 	soda_count(p->t, SODA_CNT_STALLED_NS, ns);
+	SODA_TP_FAULT_DONE(p->f.id, 0, ns);
 	return true;
 }
 

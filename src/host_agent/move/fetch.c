@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
@@ -88,6 +89,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 	atomic_store_explicit(&soda_agent.table[in.id].channel, (uint16_t)(ch - soda_channels),
 			      memory_order_release);
 	ch->tail++;
+	SODA_TP_FETCH(in.id, bytes, in.ahead);
 	/* counted now: the peer's install may wake a thread that then looks at the counters */
 	if (placed)
 		count_fetch(t, &in, bytes);
@@ -318,8 +320,12 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 			soda_install_cancel(in[i].id);
 		return soda_channel_usable(ch) ? -EIO : -ENOTCONN;
 	}
-	for (uint32_t i = 0; i < n; i++)
-		count_fetch(t, &in[i], soda_region_chunk_bytes(r, in[i].id));
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t have = soda_region_chunk_bytes(r, in[i].id);
+
+		SODA_TP_FETCH(in[i].id, have, in[i].ahead);
+		count_fetch(t, &in[i], have);
+	}
 	ret = soda_install_run(r, in, n, src);
 	drop_mapped_entries(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
 	return ret;

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/object/frozen.h"
@@ -416,6 +417,7 @@ static void queue_again(const struct soda_sending *op)
 /* The last answer of the chunk has come, or none will. */
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
+	SODA_TP_WRITEBACK_DONE(op->id, op->bytes, op->failed);
 	/* first: once the chunk is not SENDING any more its object may be freed */
 	if (op->copy)
 		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
@@ -528,6 +530,7 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 		.copy = copy,
 	};
 	s->used++;
+	SODA_TP_WRITEBACK(out->id, out->mask);
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, SODA_CW_SENDING,
 			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
 	n = post_runs(s, op);

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
@@ -282,6 +283,7 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 	struct ends ends;
 	int ret, refused;
 
+	SODA_TP_SYNC(first, n);
 	do {
 		ret = await_ends(&ends, why);
 		if (!ret)
@@ -298,6 +300,7 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 			 "or gave up its server, before it had brought all of it there");
 		ret = -EIO;
 	}
+	SODA_TP_SYNC_DONE(first, ret);
 	soda_audit_quiet("after a sync");
 	return ret;
 }

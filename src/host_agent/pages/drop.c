@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/object/region.h"
 
 static void sort(uint32_t *ids, int n)
@@ -24,6 +25,7 @@ static void gone(uint32_t id)
 	struct soda_chunk *c = &soda_agent.table[id];
 	uint32_t w = soda_chunk_load(c);
 
+	SODA_TP_EVICT(id);
 	soda_chunk_settle(c, w & SODA_CW_BACKED ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO, 0, 0,
 			  SODA_CW_QUEUED);
 }

@@ -7,6 +7,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
@@ -68,6 +69,7 @@ static bool as_fetched(const struct soda_install *in)
 
 static void settle(const struct soda_install *in, uint32_t dirty)
 {
+	SODA_TP_INSTALL(in->id, dirty);
 	soda_replace_insert(&soda_agent.replacer, in->id);
 	soda_chunk_settle(&soda_agent.table[in->id], dirty ? SODA_CHUNK_DIRTY : SODA_CHUNK_CLEAN,
 			  dirty, as_fetched(in) ? SODA_CW_AS_FETCHED : 0, SODA_CW_AS_FETCHED);

@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/tracepoint.h"
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
@@ -291,6 +292,7 @@ static int translate(void *arg, bool write, uint16_t region_id, uint64_t page_of
 	struct soda_client *client = arg;
 	int r = soda_region_acquire(&client->regions, write, region_id, page_offset, size, span);
 
+	SODA_TP_ACCESS(client->id, region_id, page_offset, size, write);
 	if (r)
 		soda_count_add(SODA_COUNT_requests_bad, 1);
 	else
