@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Machines for which move-tsd knows no instructions: jemalloc's data of a thread are thread-local
- * data of the static kind, each thread has them, and libsoda cannot be loaded late.
+ * Machines, and builds of jemalloc, whose instructions move-tsd does not know: jemalloc's data of a
+ * thread are thread-local data of the static kind, each thread has them, and libsoda cannot be
+ * loaded late.
  */
 #include "host_agent/heap/heap.h"
 
