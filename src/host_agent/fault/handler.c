@@ -296,13 +296,10 @@ static bool attempt(struct pending *p)
 		soda_fault_run_ahead(p->t, &p->f);
 		ret = soda_fetch_post(p->t, p->f.region, p->f.id,
 				      p->f.store ? (int)p->f.block : -1);
+		if (ret > 0)
+			return served(p);
 		if (ret && ret != -EAGAIN && ret != -ENOTCONN)
 			soda_log_debug("fetch not posted: %s", soda_strerror(ret));
-		/* Out of mapped memory the chunk is filled at once, without a request. */
-		if (soda_chunk_state(soda_chunk_load(&soda_agent.table[p->f.id])) !=
-			    SODA_CHUNK_FETCHING &&
-		    !ret)
-			return served(p);
 		break;
 	case SODA_STEP_ROOM:
 		if (soda_now_ns() - p->since_ns > STUCK_NS)

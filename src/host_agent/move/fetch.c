@@ -412,6 +412,8 @@ int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, i
 			soda_install_cancel(id);
 		else if ((ret = soda_conn_flush(ch->conn, false)))
 			soda_channel_break(ch, ret);
+	} else if (!ret) {
+		ret = 1;
 	}
 	soda_lock_release(&ch->lock);
 	return ret;

@@ -70,7 +70,9 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 
 /*
  * Handler mode: post the READ of such a chunk without waiting for the answer; soda_fetch_collect
- * settles the chunk.  0, -EAGAIN: no slot free, and the other errors of soda_fetch_demand. AS.
+ * settles the chunk.  0: posted, which says nothing of the chunk: the connection may have failed
+ * since; 1: it was filled at once, out of mapped memory; -EAGAIN: no slot free; and the other
+ * errors of soda_fetch_demand. AS.
  */
 int soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
 /*

@@ -14,6 +14,7 @@
 #include "base/lock.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/advise.h"
+#include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/pages/mapping.h"
 #include "unit/fakes/host_fixture.h"
@@ -202,6 +203,41 @@ static void on_its_way_in_time(void **state)
 	soda_chunk_settle(c, SODA_CHUNK_REMOTE, 0, 0, 0);
 	await_wakes(before + 1);
 	assert_false(soda_mapping_any_failing());
+	assert_int_equal(host_load(r, 1, 2), 77);
+	host_check(r);
+	stop();
+}
+
+/*
+ * The connection is lost, and the READ with it, before the handler looks at the chunk again: it
+ * must not take that for a chunk that was filled at once, and forget the thread.
+ */
+static _Atomic uint32_t lost_at_once; /* so many READs, from the next one on */
+
+int __real_soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
+int __wrap_soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block);
+int __wrap_soda_fetch_post(struct soda_thread *t, struct soda_region *r, uint32_t id, int block)
+{
+	int ret = __real_soda_fetch_post(t, r, id, block);
+
+	if (!ret && atomic_load(&lost_at_once)) {
+		atomic_fetch_sub(&lost_at_once, 1);
+		soda_fetch_abandon(id);
+	}
+	return ret;
+}
+
+static void lost_when_asked(void **state)
+{
+	struct soda_region *r;
+
+	start(true, 20000);
+	r = host_alloc(4 << 16);
+	host_store(r, 1, 2, 77);
+	make_remote(r, 1, 1);
+	atomic_store(&lost_at_once, 2);
+	touch(host_at(r, 1, 2));
+	assert_int_equal(atomic_load(&lost_at_once), 0);
 	assert_int_equal(host_load(r, 1, 2), 77);
 	host_check(r);
 	stop();
@@ -428,7 +464,7 @@ int main(void)
 		cmocka_unit_test(half_there_in_time),	cmocka_unit_test(both_fail),
 		cmocka_unit_test(on_its_way_in_time),	cmocka_unit_test(store_to_left_page),
 		cmocka_unit_test(late_store),		cmocka_unit_test(other_page_waits),
-		cmocka_unit_test(half_there_for_store),
+		cmocka_unit_test(half_there_for_store), cmocka_unit_test(lost_when_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
