@@ -68,11 +68,7 @@ static void start_agent(struct world *w, const char *listen)
 
 static void start_below(struct world *w, const char *listen)
 {
-	char text[384];
-
-	start_agent_as(&w->below, listen,
-		       with_faults(w->server_address, "SODA_TEST_AGENT_BELOW_FAULT", text),
-		       getenv("SODA_TEST_AGENT_BELOW"));
+	start_agent_as(&w->below, listen, w->server_address, getenv("SODA_TEST_AGENT_BELOW"));
 }
 
 /* listen: where, if not on shm. */

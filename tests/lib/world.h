@@ -9,7 +9,7 @@
  * Where SODA_TEST_AGENT_BELOW is set, to options or to nothing, a second agent stands between that
  * agent and the server.  It listens as the server does, or with SODA_TEST_AGENT_BELOW_SHM on shm.
  *
- * SODA_TEST_AGENT_FAULT, SODA_TEST_AGENT_BELOW_FAULT: rules (transport/fault/rules.h) for what
+ * SODA_TEST_AGENT_FAULT: rules (transport/fault/rules.h) for what
  * happens to the connections of that agent to its server.
  */
 #ifndef SODA_TEST_WORLD_H

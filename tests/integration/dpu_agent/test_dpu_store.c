@@ -593,7 +593,8 @@ static void test_read_ahead_has_a_budget(void **state)
 		expect_passes(child_team, &job);
 		asked = stat_of("net_demand_bytes") + stat_of("store_ahead_used_bytes");
 		assert_true(stat_of("store_useless_bytes") <= asked * 3 / 100 + 8 * (256 << 10));
-		assert_int_equal(stat_of("store_fills_failed"), 0);
+		/* a program that closes the file ends what is being read ahead of it, a MiB */
+		assert_true(stat_of("store_fills_failed") <= 3 * ((1 << 20) / CHUNK));
 		assert_true(stat_of("store_used_bytes") <= stat_of("store_capacity_bytes"));
 		peer_await_none(world.address, "store_members");
 		world_close(&world);

@@ -198,47 +198,58 @@ static int run_ranks(const struct options *opt, char **argv)
 	return all.status;
 }
 
-static int command_run(int argc, char **argv)
+/* A job of these options, and an agent for it where none is named. */
+static int run_job(const struct options *opt, char **program)
 {
 	struct soda_bench_daemon agent = { 0 };
-	struct options opt = { 0 };
-	struct soda_conf_error err;
 	char ranks[16];
-	int first, ret;
+	int ret;
 
-	if (soda_conf_defaults(&conf, &opt, &err) ||
-	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
-		fprintf(stderr, "soda msg run: %s\n", err.text);
-		return SODA_EXIT_USAGE;
-	}
-	if (first >= argc) {
-		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
-		      "[ARGUMENT]...\n",
-		      stderr);
-		return SODA_EXIT_USAGE;
-	}
-	if (!opt.agent && start_agent(&agent, opt.ranks))
+	if (!opt->agent && start_agent(&agent, opt->ranks))
 		return SODA_EXIT_FAILED;
-	snprintf(ranks, sizeof(ranks), "%u", opt.ranks);
-	if (setenv("SODA_MSG_AGENT", opt.agent ? opt.agent : agent.address, 1) ||
+	snprintf(ranks, sizeof(ranks), "%u", opt->ranks);
+	if (setenv("SODA_MSG_AGENT", opt->agent ? opt->agent : agent.address, 1) ||
 	    setenv("SODA_MSG_RANKS", ranks, 1) || set_random("SODA_MSG_JOB") ||
 	    set_random("SODA_MSG_KEY")) {
 		fputs("soda msg run: cannot set the environment\n", stderr);
 		ret = SODA_EXIT_FAILED;
 	} else {
-		ret = run_ranks(&opt, argv + first);
+		ret = run_ranks(opt, program);
 	}
 	soda_bench_daemon_stop(&agent);
 	return ret;
 }
+
+static int command_run(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	struct soda_conf_error err;
+	int first, ret = SODA_EXIT_USAGE;
+
+	if (soda_conf_defaults(&conf, &opt, &err) ||
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err))
+		fprintf(stderr, "soda msg run: %s\n", err.text);
+	else if (first >= argc)
+		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
+		      "[ARGUMENT]...\n",
+		      stderr);
+	else
+		ret = run_job(&opt, argv + first);
+	soda_conf_free(&conf, &opt);
+	return ret;
+}
+
+static const char usage[] = "Usage: soda msg COMMAND [ARGUMENT]...\n"
+			    "\n"
+			    "Commands:\n"
+			    "  run      start the ranks of a program, and an agent for them\n"
+			    "\n"
+			    "soda msg COMMAND --help tells its options.\n";
 
 int soda_command_msg(int argc, char **argv)
 {
 	static const struct soda_tool_command commands[] = { { "run", command_run },
 							     { NULL, NULL } };
 
-	return soda_tool_choose(commands, "soda msg: no command",
-				"Usage: soda msg run -n RANKS -- "
-				"PROGRAM [ARGUMENT]...\n",
-				argc, argv);
+	return soda_tool_choose(commands, "soda msg: no command", usage, argc, argv);
 }
