@@ -30,6 +30,17 @@ const char *build_path(const char *path)
 	return full;
 }
 
+int proc_output(const char *name)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC);
+
+	if (fd >= 0 && fcntl(fd, F_SETFL, O_APPEND)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
 /* fds 0..2 of the child are these (-1: /dev/null); life goes to LIFE_FD (-1: none). */
 static int spawn(const char *const *argv, int out, int err, int life, pid_t *pid_p)
 {
@@ -115,7 +126,7 @@ static int start_daemon(struct server *server, const char *path, const char *con
 
 	*server = (struct server){ .log_fd = -1, .life_fd = -1 };
 	add_args(argv, 3, args);
-	server->log_fd = memfd_create("log", MFD_CLOEXEC);
+	server->log_fd = proc_output("log");
 	if (server->log_fd < 0 || pipe2(life, O_CLOEXEC))
 		return -1;
 	if (pipe2(out, O_CLOEXEC))
@@ -251,7 +262,7 @@ int program_run_within(const char *path, const char *const *args, int timeout_ms
 		       struct program *program)
 {
 	const char *argv[MAX_ARGS] = { build_path(path) };
-	int out = memfd_create("out", MFD_CLOEXEC), err = memfd_create("err", MFD_CLOEXEC);
+	int out = proc_output("out"), err = proc_output("err");
 	pid_t pid;
 	int r = -1;
 

@@ -50,6 +50,12 @@ int server_complaints(const struct server *server);
 /* Give the log and the descriptors back. */
 void server_forget(struct server *server);
 
+/*
+ * A file in memory that several processes may write to: a memfd, whose position Linux does not lock
+ * (6.18: two that write at once lose a line), opened to append. A descriptor, closed by exec, or -1.
+ */
+int proc_output(const char *name);
+
 /* Outcome of a program that has ended. */
 struct program {
 	int status; /* exit status, or 128 + signal */

@@ -135,7 +135,7 @@ static void read_err(int fd, struct outcome *out)
 
 void trial_run(const struct trial *t, struct outcome *out)
 {
-	int turns[2], err_fd = memfd_create("stderr", MFD_CLOEXEC), pidfd;
+	int turns[2], err_fd = proc_output("stderr"), pidfd;
 	double begin = now_seconds();
 	int outer_fd = turn_fd; /* of a trial that runs this one beside itself */
 	pid_t outer_pid = child_pid, pid;

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -99,8 +98,7 @@ static void start(const struct job *job, const char *mode, struct running *r)
 	char soda[512];
 	size_t n = 0;
 
-	*r = (struct running){ .out = memfd_create("out", MFD_CLOEXEC),
-			       .err = memfd_create("err", MFD_CLOEXEC) };
+	*r = (struct running){ .out = proc_output("out"), .err = proc_output("err") };
 	assert_true(r->out >= 0 && r->err >= 0);
 	snprintf(soda, sizeof(soda), "%s", build_path("tools/soda/soda"));
 	if (mode) {
