@@ -11,7 +11,7 @@
 
 #include "base/failure.h"
 #include "messages/job.h"
-#include "wire/movement.h"
+#include "wire/field.h"
 
 enum { ROOM = SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES };
 

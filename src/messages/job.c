@@ -15,7 +15,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "wire/movement.h"
+#include "wire/field.h"
 
 /* Errors */
 
@@ -110,12 +110,8 @@ static int get_number(const char *name, uint32_t *value_p)
 	return 0;
 }
 
-/* unix:///PATH is what SODA_DPU may say for shm:///PATH. */
 static int find_agent(const char *agent, char address[SODA_ADDRESS_MAX + 1])
 {
-	static const char unix_prefix[] = "unix://";
-	int n;
-
 	if (!agent)
 		agent = getenv("SODA_MSG_AGENT");
 	if (!agent || !*agent)
@@ -123,12 +119,7 @@ static int find_agent(const char *agent, char address[SODA_ADDRESS_MAX + 1])
 	if (!agent || !*agent)
 		return soda_msg_failed(-EINVAL, "no agent is named: give its address, or set"
 						" SODA_MSG_AGENT");
-	if (!strncmp(agent, unix_prefix, strlen(unix_prefix)))
-		n = snprintf(address, SODA_ADDRESS_MAX + 1, "shm://%s",
-			     agent + strlen(unix_prefix));
-	else
-		n = snprintf(address, SODA_ADDRESS_MAX + 1, "%s", agent);
-	if (n > SODA_ADDRESS_MAX)
+	if (soda_address_of(agent, address) < 0)
 		return soda_msg_failed(-EINVAL, "an agent's address has at most %d bytes",
 				       SODA_ADDRESS_MAX);
 	return 0;
@@ -151,7 +142,7 @@ static int find_how(const struct soda_msg_start *said, struct how *how)
 	}
 	if (ret < 0)
 		return ret;
-	if (!how->name || !soda_wire_move_name_ok(how->name, strlen(how->name)))
+	if (!how->name || !soda_wire_name_ok(how->name, strlen(how->name)))
 		return soda_msg_failed(-EINVAL,
 				       "a job's name has 1 to %d printable characters of"
 				       " ASCII, and no space: say it, or set SODA_MSG_JOB",
@@ -183,11 +174,6 @@ static void fold_key(const char *text, uint8_t key[SODA_MSG_KEY_BYTES])
 
 static int connect_one(const struct how *how, enum soda_msg_role role, struct soda_conn **conn_p)
 {
-	struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
-					 .uid = getuid(),
-					 .gid = getgid(),
-					 .pid = (uint32_t)getpid() };
-	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
 	struct soda_wire_msg_join join = { SODA_MSG_VERSION, role, how->rank, how->ranks, { 0 } };
 	uint8_t body[SODA_WIRE_MSG_JOIN_BYTES], reply[4];
 	struct iovec iov[2] = { { body, sizeof(body) },
@@ -197,7 +183,7 @@ static int connect_one(const struct how *how, enum soda_msg_role role, struct so
 	size_t n = 0;
 	int ret;
 
-	ret = soda_conn_connect(how->agent, &hello, &opt, conn_p, &welcome, &why);
+	ret = soda_conn_join(how->agent, 0, conn_p, &welcome, &why);
 	if (ret < 0)
 		return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
 	fold_key(how->key, join.key);
@@ -336,15 +322,6 @@ static void stop_threads(struct soda_msg_job *job)
 		job->error = -ENOTCONN;
 }
 
-static void say_bye(struct soda_conn *conn)
-{
-	struct soda_why why;
-
-	if (conn)
-		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_MSG_GOODBYE_MS,
-			       &why);
-}
-
 SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_job **job_p)
 {
 	static const struct soda_msg_start nothing;
@@ -386,8 +363,9 @@ SODA_API void soda_msg_end(struct soda_msg_job *job)
 		return;
 	stop_threads(job);
 	if (job->error != -ENOTCONN) { /* so that others know at once, and the name is free */
-		say_bye(job->push_conn);
-		say_bye(job->pull_conn);
+		soda_conn_leave(job->push_conn, SODA_MSG_GOODBYE_MS);
+		soda_conn_leave(job->pull_conn, SODA_MSG_GOODBYE_MS);
+		job->push_conn = job->pull_conn = NULL;
 	}
 	destroy(job);
 	errno = saved;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "messages/job.h"
-#include "wire/movement.h"
+#include "wire/field.h"
 
 bool soda_msg_pullable_locked(const struct soda_msg_job *job)
 {

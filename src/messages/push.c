@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "messages/job.h"
-#include "wire/movement.h"
+#include "wire/field.h"
 
 enum { RUN = 8 }; /* bytes before the messages of a run */
 

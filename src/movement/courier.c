@@ -17,6 +17,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "movement/mover.h"
+#include "wire/field.h"
 
 enum {
 	SPANS = 256, /* of one system call that reads memory */

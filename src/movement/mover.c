@@ -15,6 +15,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "wire/field.h"
 
 /* Errors */
 
@@ -67,23 +68,14 @@ static int lost_locked(const struct soda_mover *m)
 
 /* Connecting */
 
-/* unix:///PATH is what SODA_DPU may say for shm:///PATH. 0, or -EINVAL. */
 static int find_address(const char *agent, char address[SODA_ADDRESS_MAX + 1])
 {
-	static const char unix_prefix[] = "unix://";
-	int n;
-
 	if (!agent)
 		agent = getenv("SODA_DPU");
 	if (!agent || !*agent)
 		return soda_move_failed(-EINVAL, "no agent is named: give its address, or set"
 						 " SODA_DPU");
-	if (!strncmp(agent, unix_prefix, strlen(unix_prefix)))
-		n = snprintf(address, SODA_ADDRESS_MAX + 1, "shm://%s",
-			     agent + strlen(unix_prefix));
-	else
-		n = snprintf(address, SODA_ADDRESS_MAX + 1, "%s", agent);
-	if (n > SODA_ADDRESS_MAX)
+	if (soda_address_of(agent, address) < 0)
 		return soda_move_failed(-EINVAL, "an agent's address has at most %d bytes",
 					SODA_ADDRESS_MAX);
 	return 0;
@@ -91,11 +83,6 @@ static int find_address(const char *agent, char address[SODA_ADDRESS_MAX + 1])
 
 int soda_move_join(const char *agent, struct soda_conn **conn_p)
 {
-	struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
-					 .uid = getuid(),
-					 .gid = getgid(),
-					 .pid = (uint32_t)getpid() };
-	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
 	struct soda_wire_welcome welcome;
 	char address[SODA_ADDRESS_MAX + 1];
 	struct soda_why why = { "" };
@@ -103,7 +90,7 @@ int soda_move_join(const char *agent, struct soda_conn **conn_p)
 
 	if (ret < 0)
 		return ret;
-	ret = soda_conn_connect(address, &hello, &opt, conn_p, &welcome, &why);
+	ret = soda_conn_join(address, 0, conn_p, &welcome, &why);
 	return ret < 0 ? soda_move_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
 }
 
@@ -250,7 +237,6 @@ static struct timespec in_ms(int ms)
 SODA_API void soda_move_disconnect(struct soda_mover *m)
 {
 	struct timespec until;
-	struct soda_why why;
 	bool stopped;
 
 	if (!m || check_process(m) < 0)
@@ -268,9 +254,10 @@ SODA_API void soda_move_disconnect(struct soda_mover *m)
 	if (!stopped) /* the agent is silent */
 		soda_conn_abort(m->conn);
 	pthread_join(m->courier, NULL);
-	if (stopped && !m->error) /* so that the names are free when this returns */
-		soda_conn_call(m->conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, SODA_MOVE_GOODBYE_MS,
-			       &why);
+	if (stopped && !m->error) { /* so that the names are free when this returns */
+		soda_conn_leave(m->conn, SODA_MOVE_GOODBYE_MS);
+		m->conn = NULL;
+	}
 	destroy(m);
 }
 
@@ -326,7 +313,7 @@ SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
 
 	if (ret < 0)
 		return ret;
-	if (!name || !soda_wire_move_name_ok(name, strlen(name)))
+	if (!name || !soda_wire_name_ok(name, strlen(name)))
 		return soda_move_failed(-EINVAL,
 					"a buffer's name has 1 to %u printable characters"
 					" of ASCII, and no space",

@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "movement/mover.h"
+#include "wire/field.h"
 
 /* One copy of the buffer, as the reader knows it. */
 struct copy {
@@ -136,7 +137,7 @@ SODA_API int soda_move_open(const char *agent, const char *name, int timeout_ms,
 	int saved = errno, ret;
 
 	soda_move_begun();
-	if (!name || !soda_wire_move_name_ok(name, strlen(name)))
+	if (!name || !soda_wire_name_ok(name, strlen(name)))
 		return soda_move_failed(-EINVAL, "no buffer can have this name");
 	r = calloc(1, sizeof(*r));
 	if (!r)

@@ -2,6 +2,7 @@
 /* The table of transports: an address finds its own by the prefix. */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "transport/api/transport_impl.h"
 
@@ -35,6 +36,28 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 	return soda_transport_connect(transport, soda_conn_connect,
 				      address + strlen(transport->prefix), hello, opt, conn_p,
 				      welcome_p, why);
+}
+
+int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
+		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	const struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
+					       .uid = getuid(),
+					       .gid = getgid(),
+					       .pid = (uint32_t)getpid() };
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = timeout_ms };
+
+	return soda_conn_connect(address, &hello, &opt, conn_p, welcome_p, why);
+}
+
+void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
+{
+	struct soda_why ignored;
+
+	if (conn)
+		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms, &ignored);
+	soda_conn_close(conn);
 }
 
 int soda_listener_open(const char *address, const struct soda_service *ops, void *svc,

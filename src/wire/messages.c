@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "wire/field.h"
 #include "wire/messages.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "wire/movement.h"
 
 static void put_words(uint8_t *out, const uint32_t *words, unsigned n)
 {

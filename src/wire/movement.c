@@ -5,43 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wire/field.h"
+
 /* Layouts */
 
 static uint8_t *put(uint8_t *out, uint64_t value, unsigned bytes)
 {
-	for (unsigned i = 0; i < bytes; i++)
-		out[i] = (uint8_t)(value >> (8 * i));
+	soda_wire_put(out, value, bytes);
 	return out + bytes;
 }
 
 static uint64_t get(const uint8_t **in, unsigned bytes)
 {
-	uint64_t value = 0;
+	const uint8_t *at = *in;
 
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)(*in)[i] << (8 * i);
 	*in += bytes;
-	return value;
-}
-
-void soda_wire_put_u32(uint8_t *out, uint32_t value)
-{
-	put(out, value, 4);
-}
-
-uint32_t soda_wire_get_u32(const uint8_t *in)
-{
-	return (uint32_t)get(&in, 4);
-}
-
-void soda_wire_put_u64(uint8_t *out, uint64_t value)
-{
-	put(out, value, 8);
-}
-
-uint64_t soda_wire_get_u64(const uint8_t *in)
-{
-	return get(&in, 8);
+	return soda_wire_get(at, bytes);
 }
 
 void soda_wire_put_move_start(uint8_t *out, const struct soda_wire_move_start *s)
@@ -250,14 +229,6 @@ int soda_wire_get_move_read(const void *bytes_in, size_t bytes, struct soda_wire
 	r->offset = get(&in, 8);
 	r->bytes = (uint32_t)get(&in, 4);
 	return 0;
-}
-
-bool soda_wire_move_name_ok(const char *name, size_t bytes)
-{
-	for (size_t i = 0; i < bytes; i++)
-		if (name[i] <= ' ' || name[i] > '~')
-			return false;
-	return bytes >= 1 && bytes <= SODA_WIRE_MAX_NAME;
 }
 
 /* Lists of pieces */

@@ -144,14 +144,7 @@ void soda_wire_put_move_found(uint8_t *out, const struct soda_wire_move_found *f
 int soda_wire_get_move_found(const void *in, size_t bytes, struct soda_wire_move_found *f);
 void soda_wire_put_move_read(uint8_t *out, const struct soda_wire_move_read *r);
 int soda_wire_get_move_read(const void *in, size_t bytes, struct soda_wire_move_read *r);
-/* One number alone: a buffer, a copy, a ticket, a step, a time, a size. */
-void soda_wire_put_u32(uint8_t *out, uint32_t value);
-uint32_t soda_wire_get_u32(const uint8_t *in);
-void soda_wire_put_u64(uint8_t *out, uint64_t value);
-uint64_t soda_wire_get_u64(const uint8_t *in);
-
-/* Whether a buffer may have this name: 1 to SODA_WIRE_MAX_NAME printable ASCII, no space. */
-bool soda_wire_move_name_ok(const char *name, size_t bytes);
+/* One number alone: a buffer, a copy, a ticket, a step, a time, a size: field.h. */
 
 /*
  * Check a list of pieces for a destination of dest_bytes.  *copied_p: bytes that are to be copied,

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/field.h"
+
 static const int errno_of_status[SODA_ST_MAX + 1] = {
 	[SODA_ST_OK] = 0,
 	[SODA_ST_INVALID] = EINVAL,
@@ -45,96 +47,81 @@ unsigned soda_status_from_errno(int err)
 	return SODA_ST_IO;
 }
 
-static void put(uint8_t *out, uint64_t value, unsigned bytes)
-{
-	for (unsigned i = 0; i < bytes; i++)
-		out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t *in, unsigned bytes)
-{
-	uint64_t value = 0;
-
-	for (unsigned i = 0; i < bytes; i++)
-		value |= (uint64_t)in[i] << (8 * i);
-	return value;
-}
-
 void soda_wire_put_frame(uint8_t out[SODA_WIRE_FRAME_BYTES], const struct soda_wire_frame *f)
 {
-	put(out, f->type, 1);
-	put(out + 1, f->flags, 1);
-	put(out + 2, f->status, 2);
-	put(out + 4, f->length, 4);
+	soda_wire_put(out, f->type, 1);
+	soda_wire_put(out + 1, f->flags, 1);
+	soda_wire_put(out + 2, f->status, 2);
+	soda_wire_put(out + 4, f->length, 4);
 }
 
 void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wire_frame *f)
 {
 	f->type = in[0];
 	f->flags = in[1];
-	f->status = (uint16_t)get(in + 2, 2);
-	f->length = (uint32_t)get(in + 4, 4);
+	f->status = (uint16_t)soda_wire_get(in + 2, 2);
+	f->length = (uint32_t)soda_wire_get(in + 4, 4);
 }
 
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r)
 {
-	put(out, r->region_id, 2);
-	put(out + 2, r->page_offset, 6);
-	put(out + 8, r->dest_addr, 8);
-	put(out + 16, r->size, 4);
-	put(out + 20, r->dest_rkey, 4);
+	soda_wire_put(out, r->region_id, 2);
+	soda_wire_put(out + 2, r->page_offset, 6);
+	soda_wire_put(out + 8, r->dest_addr, 8);
+	soda_wire_put(out + 16, r->size, 4);
+	soda_wire_put(out + 20, r->dest_rkey, 4);
 }
 
 void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r)
 {
-	r->region_id = (uint16_t)get(in, 2);
-	r->page_offset = get(in + 2, 6);
-	r->dest_addr = get(in + 8, 8);
-	r->size = (uint32_t)get(in + 16, 4);
-	r->dest_rkey = (uint32_t)get(in + 20, 4);
+	r->region_id = (uint16_t)soda_wire_get(in, 2);
+	r->page_offset = soda_wire_get(in + 2, 6);
+	r->dest_addr = soda_wire_get(in + 8, 8);
+	r->size = (uint32_t)soda_wire_get(in + 16, 4);
+	r->dest_rkey = (uint32_t)soda_wire_get(in + 20, 4);
 }
 
 void soda_wire_put_residency(uint8_t out[SODA_WIRE_RESIDENCY_BYTES],
 			     const struct soda_wire_residency *h)
 {
-	put(out, h->after, 8);
-	put(out + 8, h->before, 8);
+	soda_wire_put(out, h->after, 8);
+	soda_wire_put(out + 8, h->before, 8);
 }
 
 void soda_wire_get_residency(const uint8_t in[SODA_WIRE_RESIDENCY_BYTES],
 			     struct soda_wire_residency *h)
 {
-	h->after = get(in, 8);
-	h->before = get(in + 8, 8);
+	h->after = soda_wire_get(in, 8);
+	h->before = soda_wire_get(in + 8, 8);
 }
 
 void soda_wire_put_write(uint8_t out[SODA_WIRE_WRITE_BYTES], const struct soda_wire_write *w)
 {
-	put(out, w->region_id, 2);
-	put(out + 2, w->page_offset, 6);
-	put(out + 8, w->size, 4);
+	soda_wire_put(out, w->region_id, 2);
+	soda_wire_put(out + 2, w->page_offset, 6);
+	soda_wire_put(out + 8, w->size, 4);
 }
 
 void soda_wire_get_write(const uint8_t in[SODA_WIRE_WRITE_BYTES], struct soda_wire_write *w)
 {
-	w->region_id = (uint16_t)get(in, 2);
-	w->page_offset = get(in + 2, 6);
-	w->size = (uint32_t)get(in + 8, 4);
+	w->region_id = (uint16_t)soda_wire_get(in, 2);
+	w->page_offset = soda_wire_get(in + 2, 6);
+	w->size = (uint32_t)soda_wire_get(in + 8, 4);
 }
 
 void soda_wire_put_hello(uint8_t out[SODA_WIRE_HELLO_BYTES], const struct soda_wire_hello *h)
 {
-	put(out, h->magic, 4);
-	put(out + 4, h->version, 4);
-	put(out + 8, h->kind, 4);
-	put(out + 12, h->features, 4);
-	put(out + 16, h->chunk_bytes, 4);
-	put(out + 20, h->uid, 4);
-	put(out + 24, h->gid, 4);
-	put(out + 28, h->pid, 4);
-	put(out + 32, h->client_id, 8);
-	put(out + 40, h->secret, 8);
-	put(out + 48, h->epoch, 8);
+	soda_wire_put(out, h->magic, 4);
+	soda_wire_put(out + 4, h->version, 4);
+	soda_wire_put(out + 8, h->kind, 4);
+	soda_wire_put(out + 12, h->features, 4);
+	soda_wire_put(out + 16, h->chunk_bytes, 4);
+	soda_wire_put(out + 20, h->uid, 4);
+	soda_wire_put(out + 24, h->gid, 4);
+	soda_wire_put(out + 28, h->pid, 4);
+	soda_wire_put(out + 32, h->client_id, 8);
+	soda_wire_put(out + 40, h->secret, 8);
+	soda_wire_put(out + 48, h->epoch, 8);
 }
 
 int soda_wire_get_hello(const void *bytes_in, size_t bytes, struct soda_wire_hello *h)
@@ -143,31 +130,31 @@ int soda_wire_get_hello(const void *bytes_in, size_t bytes, struct soda_wire_hel
 
 	if (bytes != SODA_WIRE_HELLO_BYTES)
 		return -EPROTO;
-	h->magic = (uint32_t)get(in, 4);
-	h->version = (uint32_t)get(in + 4, 4);
-	h->kind = (uint32_t)get(in + 8, 4);
-	h->features = (uint32_t)get(in + 12, 4);
-	h->chunk_bytes = (uint32_t)get(in + 16, 4);
-	h->uid = (uint32_t)get(in + 20, 4);
-	h->gid = (uint32_t)get(in + 24, 4);
-	h->pid = (uint32_t)get(in + 28, 4);
-	h->client_id = get(in + 32, 8);
-	h->secret = get(in + 40, 8);
-	h->epoch = get(in + 48, 8);
+	h->magic = (uint32_t)soda_wire_get(in, 4);
+	h->version = (uint32_t)soda_wire_get(in + 4, 4);
+	h->kind = (uint32_t)soda_wire_get(in + 8, 4);
+	h->features = (uint32_t)soda_wire_get(in + 12, 4);
+	h->chunk_bytes = (uint32_t)soda_wire_get(in + 16, 4);
+	h->uid = (uint32_t)soda_wire_get(in + 20, 4);
+	h->gid = (uint32_t)soda_wire_get(in + 24, 4);
+	h->pid = (uint32_t)soda_wire_get(in + 28, 4);
+	h->client_id = soda_wire_get(in + 32, 8);
+	h->secret = soda_wire_get(in + 40, 8);
+	h->epoch = soda_wire_get(in + 48, 8);
 	return 0;
 }
 
 void soda_wire_put_welcome(uint8_t out[SODA_WIRE_WELCOME_BYTES], const struct soda_wire_welcome *w)
 {
-	put(out, w->version, 4);
-	put(out + 4, w->max_data, 4);
-	put(out + 8, w->instance_id, 8);
-	put(out + 16, w->client_id, 8);
-	put(out + 24, w->secret, 8);
-	put(out + 32, w->capacity, 8);
-	put(out + 40, w->free_bytes, 8);
-	put(out + 48, w->known, 4);
-	put(out + 52, w->agent, 4);
+	soda_wire_put(out, w->version, 4);
+	soda_wire_put(out + 4, w->max_data, 4);
+	soda_wire_put(out + 8, w->instance_id, 8);
+	soda_wire_put(out + 16, w->client_id, 8);
+	soda_wire_put(out + 24, w->secret, 8);
+	soda_wire_put(out + 32, w->capacity, 8);
+	soda_wire_put(out + 40, w->free_bytes, 8);
+	soda_wire_put(out + 48, w->known, 4);
+	soda_wire_put(out + 52, w->agent, 4);
 }
 
 int soda_wire_get_welcome(const void *bytes_in, size_t bytes, struct soda_wire_welcome *w)
@@ -176,24 +163,24 @@ int soda_wire_get_welcome(const void *bytes_in, size_t bytes, struct soda_wire_w
 
 	if (bytes != SODA_WIRE_WELCOME_BYTES)
 		return -EPROTO;
-	w->version = (uint32_t)get(in, 4);
-	w->max_data = (uint32_t)get(in + 4, 4);
-	w->instance_id = get(in + 8, 8);
-	w->client_id = get(in + 16, 8);
-	w->secret = get(in + 24, 8);
-	w->capacity = get(in + 32, 8);
-	w->free_bytes = get(in + 40, 8);
-	w->known = (uint32_t)get(in + 48, 4);
-	w->agent = (uint32_t)get(in + 52, 4);
+	w->version = (uint32_t)soda_wire_get(in, 4);
+	w->max_data = (uint32_t)soda_wire_get(in + 4, 4);
+	w->instance_id = soda_wire_get(in + 8, 8);
+	w->client_id = soda_wire_get(in + 16, 8);
+	w->secret = soda_wire_get(in + 24, 8);
+	w->capacity = soda_wire_get(in + 32, 8);
+	w->free_bytes = soda_wire_get(in + 40, 8);
+	w->known = (uint32_t)soda_wire_get(in + 48, 4);
+	w->agent = (uint32_t)soda_wire_get(in + 52, 4);
 	return 0;
 }
 
 void soda_wire_put_open(uint8_t out[SODA_WIRE_OPEN_BYTES], const struct soda_wire_open *o)
 {
-	put(out, o->region_id, 2);
-	put(out + 2, o->name_bytes, 2);
-	put(out + 4, o->flags, 4);
-	put(out + 8, o->bytes, 8);
+	soda_wire_put(out, o->region_id, 2);
+	soda_wire_put(out + 2, o->name_bytes, 2);
+	soda_wire_put(out + 4, o->flags, 4);
+	soda_wire_put(out + 8, o->bytes, 8);
 }
 
 int soda_wire_get_open(const void *bytes_in, size_t bytes, struct soda_wire_open *o,
@@ -204,22 +191,22 @@ int soda_wire_get_open(const void *bytes_in, size_t bytes, struct soda_wire_open
 
 	if (bytes < SODA_WIRE_OPEN_BYTES)
 		return -EPROTO;
-	name_bytes = (uint16_t)get(in + 2, 2);
+	name_bytes = (uint16_t)soda_wire_get(in + 2, 2);
 	if (name_bytes > SODA_WIRE_MAX_NAME || bytes != SODA_WIRE_OPEN_BYTES + (size_t)name_bytes)
 		return -EPROTO;
-	o->region_id = (uint16_t)get(in, 2);
+	o->region_id = (uint16_t)soda_wire_get(in, 2);
 	o->name_bytes = name_bytes;
-	o->flags = (uint32_t)get(in + 4, 4);
-	o->bytes = get(in + 8, 8);
+	o->flags = (uint32_t)soda_wire_get(in + 4, 4);
+	o->bytes = soda_wire_get(in + 8, 8);
 	*name_p = (const char *)in + SODA_WIRE_OPEN_BYTES;
 	return 0;
 }
 
 void soda_wire_put_opened(uint8_t out[SODA_WIRE_OPENED_BYTES], const struct soda_wire_opened *o)
 {
-	put(out, o->bytes, 8);
-	put(out + 8, o->file_id, 8);
-	put(out + 16, o->generation, 8);
+	soda_wire_put(out, o->bytes, 8);
+	soda_wire_put(out + 8, o->file_id, 8);
+	soda_wire_put(out + 16, o->generation, 8);
 }
 
 int soda_wire_get_opened(const void *bytes_in, size_t bytes, struct soda_wire_opened *o)
@@ -228,19 +215,19 @@ int soda_wire_get_opened(const void *bytes_in, size_t bytes, struct soda_wire_op
 
 	if (bytes != SODA_WIRE_OPENED_BYTES)
 		return -EPROTO;
-	o->bytes = get(in, 8);
-	o->file_id = get(in + 8, 8);
-	o->generation = get(in + 16, 8);
+	o->bytes = soda_wire_get(in, 8);
+	o->file_id = soda_wire_get(in + 8, 8);
+	o->generation = soda_wire_get(in + 16, 8);
 	return 0;
 }
 
 void soda_wire_put_advise(uint8_t out[SODA_WIRE_ADVISE_BYTES], const struct soda_wire_advise *a)
 {
-	put(out, a->region_id, 2);
-	put(out + 2, a->advice, 2);
-	put(out + 4, 0, 4);
-	put(out + 8, a->offset, 8);
-	put(out + 16, a->bytes, 8);
+	soda_wire_put(out, a->region_id, 2);
+	soda_wire_put(out + 2, a->advice, 2);
+	soda_wire_put(out + 4, 0, 4);
+	soda_wire_put(out + 8, a->offset, 8);
+	soda_wire_put(out + 16, a->bytes, 8);
 }
 
 int soda_wire_get_advise(const void *bytes_in, size_t bytes, struct soda_wire_advise *a)
@@ -249,17 +236,17 @@ int soda_wire_get_advise(const void *bytes_in, size_t bytes, struct soda_wire_ad
 
 	if (bytes != SODA_WIRE_ADVISE_BYTES)
 		return -EPROTO;
-	a->region_id = (uint16_t)get(in, 2);
-	a->advice = (uint16_t)get(in + 2, 2);
-	a->offset = get(in + 8, 8);
-	a->bytes = get(in + 16, 8);
+	a->region_id = (uint16_t)soda_wire_get(in, 2);
+	a->advice = (uint16_t)soda_wire_get(in + 2, 2);
+	a->offset = soda_wire_get(in + 8, 8);
+	a->bytes = soda_wire_get(in + 16, 8);
 	return 0;
 }
 
 void soda_wire_put_advised(uint8_t out[SODA_WIRE_ADVISED_BYTES], const struct soda_wire_advised *a)
 {
-	put(out, a->offset, 8);
-	put(out + 8, a->bytes, 8);
+	soda_wire_put(out, a->offset, 8);
+	soda_wire_put(out + 8, a->bytes, 8);
 }
 
 int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_advised *a)
@@ -268,17 +255,17 @@ int soda_wire_get_advised(const void *bytes_in, size_t bytes, struct soda_wire_a
 
 	if (bytes != SODA_WIRE_ADVISED_BYTES)
 		return -EPROTO;
-	a->offset = get(in, 8);
-	a->bytes = get(in + 8, 8);
+	a->offset = soda_wire_get(in, 8);
+	a->bytes = soda_wire_get(in + 8, 8);
 	return 0;
 }
 
 void soda_wire_put_discard(uint8_t out[SODA_WIRE_DISCARD_BYTES], const struct soda_wire_discard *d)
 {
-	put(out, d->region_id, 2);
-	put(out + 2, 0, 6);
-	put(out + 8, d->offset, 8);
-	put(out + 16, d->bytes, 8);
+	soda_wire_put(out, d->region_id, 2);
+	soda_wire_put(out + 2, 0, 6);
+	soda_wire_put(out + 8, d->offset, 8);
+	soda_wire_put(out + 16, d->bytes, 8);
 }
 
 int soda_wire_get_discard(const void *bytes_in, size_t bytes, struct soda_wire_discard *d)
@@ -287,17 +274,17 @@ int soda_wire_get_discard(const void *bytes_in, size_t bytes, struct soda_wire_d
 
 	if (bytes != SODA_WIRE_DISCARD_BYTES)
 		return -EPROTO;
-	d->region_id = (uint16_t)get(in, 2);
-	d->offset = get(in + 8, 8);
-	d->bytes = get(in + 16, 8);
+	d->region_id = (uint16_t)soda_wire_get(in, 2);
+	d->offset = soda_wire_get(in + 8, 8);
+	d->bytes = soda_wire_get(in + 16, 8);
 	return 0;
 }
 
 void soda_wire_put_written(uint8_t out[SODA_WIRE_WRITTEN_BYTES], const struct soda_wire_written *w)
 {
-	put(out, w->next, 8);
-	put(out + 8, w->oldest, 8);
-	put(out + 16, w->lost, 8);
+	soda_wire_put(out, w->next, 8);
+	soda_wire_put(out + 8, w->oldest, 8);
+	soda_wire_put(out + 16, w->lost, 8);
 }
 
 int soda_wire_get_written(const void *bytes_in, size_t bytes, struct soda_wire_written *w)
@@ -306,33 +293,33 @@ int soda_wire_get_written(const void *bytes_in, size_t bytes, struct soda_wire_w
 
 	if (bytes != SODA_WIRE_WRITTEN_BYTES)
 		return -EPROTO;
-	w->next = get(in, 8);
-	w->oldest = get(in + 8, 8);
-	w->lost = get(in + 16, 8);
+	w->next = soda_wire_get(in, 8);
+	w->oldest = soda_wire_get(in + 8, 8);
+	w->lost = soda_wire_get(in + 16, 8);
 	return 0;
 }
 
 void soda_wire_put_key(uint8_t out[SODA_WIRE_KEY_BYTES], const struct soda_wire_key *k)
 {
-	put(out, k->rkey, 4);
-	put(out + 4, k->dirty_at, 8);
+	soda_wire_put(out, k->rkey, 4);
+	soda_wire_put(out + 4, k->dirty_at, 8);
 }
 
 int soda_wire_get_key(const void *in, size_t bytes, struct soda_wire_key *k)
 {
 	if (bytes != SODA_WIRE_KEY_BYTES)
 		return -EPROTO;
-	k->rkey = (uint32_t)get(in, 4);
-	k->dirty_at = get((const uint8_t *)in + 4, 8);
+	k->rkey = (uint32_t)soda_wire_get(in, 4);
+	k->dirty_at = soda_wire_get((const uint8_t *)in + 4, 8);
 	return 0;
 }
 
 void soda_wire_put_two_sided(uint8_t out[SODA_WIRE_TWO_SIDED_BYTES],
 			     const struct soda_wire_two_sided *a)
 {
-	put(out, a->message_bytes, 4);
-	put(out + 4, a->credits, 2);
-	put(out + 6, a->answer, 2);
+	soda_wire_put(out, a->message_bytes, 4);
+	soda_wire_put(out + 4, a->credits, 2);
+	soda_wire_put(out + 6, a->answer, 2);
 }
 
 int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_sided *a)
@@ -341,9 +328,9 @@ int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_s
 
 	if (bytes != SODA_WIRE_TWO_SIDED_BYTES)
 		return -EPROTO;
-	a->message_bytes = (uint32_t)get(at, 4);
-	a->credits = (uint16_t)get(at + 4, 2);
-	a->answer = (uint16_t)get(at + 6, 2);
+	a->message_bytes = (uint32_t)soda_wire_get(at, 4);
+	a->credits = (uint16_t)soda_wire_get(at + 4, 2);
+	a->answer = (uint16_t)soda_wire_get(at + 6, 2);
 	if (!a->message_bytes)
 		return a->credits || a->answer ? -EPROTO : 0;
 	return a->message_bytes % SODA_WIRE_PAGE || a->message_bytes > SODA_WIRE_MAX_DATA ||
@@ -354,27 +341,27 @@ int soda_wire_get_two_sided(const void *in, size_t bytes, struct soda_wire_two_s
 
 void soda_wire_put_listed(uint8_t out[SODA_WIRE_LISTED_BYTES], const struct soda_wire_listed *l)
 {
-	put(out, l->region_id, 2);
-	put(out + 2, 0, 2);
-	put(out + 4, l->flags, 4);
-	put(out + 8, l->bytes, 8);
-	put(out + 16, l->file_id, 8);
-	put(out + 24, l->generation, 8);
+	soda_wire_put(out, l->region_id, 2);
+	soda_wire_put(out + 2, 0, 2);
+	soda_wire_put(out + 4, l->flags, 4);
+	soda_wire_put(out + 8, l->bytes, 8);
+	soda_wire_put(out + 16, l->file_id, 8);
+	soda_wire_put(out + 24, l->generation, 8);
 }
 
 void soda_wire_get_listed(const uint8_t in[SODA_WIRE_LISTED_BYTES], struct soda_wire_listed *l)
 {
-	l->region_id = (uint16_t)get(in, 2);
-	l->flags = (uint32_t)get(in + 4, 4);
-	l->bytes = get(in + 8, 8);
-	l->file_id = get(in + 16, 8);
-	l->generation = get(in + 24, 8);
+	l->region_id = (uint16_t)soda_wire_get(in, 2);
+	l->flags = (uint32_t)soda_wire_get(in + 4, 4);
+	l->bytes = soda_wire_get(in + 8, 8);
+	l->file_id = soda_wire_get(in + 16, 8);
+	l->generation = soda_wire_get(in + 24, 8);
 }
 
 void soda_wire_put_store(uint8_t out[SODA_WIRE_STORE_BYTES], const struct soda_wire_store *s)
 {
-	put(out, s->region_id, 2);
-	put(out + 2, s->part, 2);
+	soda_wire_put(out, s->region_id, 2);
+	soda_wire_put(out + 2, s->part, 2);
 }
 
 int soda_wire_get_store(const void *bytes_in, size_t bytes, struct soda_wire_store *s)
@@ -383,18 +370,18 @@ int soda_wire_get_store(const void *bytes_in, size_t bytes, struct soda_wire_sto
 
 	if (bytes != SODA_WIRE_STORE_BYTES)
 		return -EPROTO;
-	s->region_id = (uint16_t)get(in, 2);
-	s->part = (uint16_t)get(in + 2, 2);
+	s->region_id = (uint16_t)soda_wire_get(in, 2);
+	s->part = (uint16_t)soda_wire_get(in + 2, 2);
 	return 0;
 }
 
 void soda_wire_put_stored(uint8_t out[SODA_WIRE_STORED_BYTES], const struct soda_wire_stored *s)
 {
-	put(out, s->map_bytes, 8);
-	put(out + 8, s->chunk_bytes, 4);
-	put(out + 12, s->chunks, 4);
-	put(out + 16, s->parts, 2);
-	put(out + 18, s->member, 2);
+	soda_wire_put(out, s->map_bytes, 8);
+	soda_wire_put(out + 8, s->chunk_bytes, 4);
+	soda_wire_put(out + 12, s->chunks, 4);
+	soda_wire_put(out + 16, s->parts, 2);
+	soda_wire_put(out + 18, s->member, 2);
 }
 
 int soda_wire_get_stored(const void *bytes_in, size_t bytes, struct soda_wire_stored *s)
@@ -403,11 +390,11 @@ int soda_wire_get_stored(const void *bytes_in, size_t bytes, struct soda_wire_st
 
 	if (bytes != SODA_WIRE_STORED_BYTES)
 		return -EPROTO;
-	s->map_bytes = get(in, 8);
-	s->chunk_bytes = (uint32_t)get(in + 8, 4);
-	s->chunks = (uint32_t)get(in + 12, 4);
-	s->parts = (uint16_t)get(in + 16, 2);
-	s->member = (uint16_t)get(in + 18, 2);
+	s->map_bytes = soda_wire_get(in, 8);
+	s->chunk_bytes = (uint32_t)soda_wire_get(in + 8, 4);
+	s->chunks = (uint32_t)soda_wire_get(in + 12, 4);
+	s->parts = (uint16_t)soda_wire_get(in + 16, 2);
+	s->member = (uint16_t)soda_wire_get(in + 18, 2);
 	return 0;
 }
 
@@ -431,4 +418,12 @@ int soda_wire_check_discard(const struct soda_wire_discard *d, uint64_t region_b
 	if (d->offset % SODA_WIRE_PAGE || d->bytes % SODA_WIRE_PAGE || !n)
 		return -EINVAL;
 	return first > pages || n > pages - first ? -EINVAL : 0;
+}
+
+bool soda_wire_name_ok(const char *name, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (name[i] <= ' ' || name[i] > '~')
+			return false;
+	return bytes >= 1 && bytes <= SODA_WIRE_MAX_NAME;
 }

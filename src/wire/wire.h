@@ -390,4 +390,8 @@ int soda_wire_check_range(uint64_t page_offset, uint32_t size, uint64_t region_b
 /* A DISCARD likewise, of any number of whole pages but 0. 0, -EINVAL. */
 int soda_wire_check_discard(const struct soda_wire_discard *d, uint64_t region_bytes);
 
+/* Whether a buffer or a job may have this name: 1 to SODA_WIRE_MAX_NAME printable ASCII, no space.
+ */
+bool soda_wire_name_ok(const char *name, size_t bytes);
+
 #endif

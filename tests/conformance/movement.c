@@ -23,6 +23,7 @@
 #include "agent_here.h"
 #include "movement/mover.h"
 #include "soda_move.h"
+#include "wire/field.h"
 
 enum {
 	TIMEOUT_MS = AGENT_TIMEOUT_MS,

@@ -21,6 +21,7 @@
 
 #include "fuzz/fixtures/calls.h"
 #include "transport/listen/server.h"
+#include "wire/field.h"
 #include "wire/movement.h"
 
 enum { PROGRAMS = 4, OPS_MAX = 200, MEMORY = 1 << 16, PIECES = 16, WAIT_MS = 3, BUDGET = 8 << 20 };

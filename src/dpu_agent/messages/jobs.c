@@ -13,7 +13,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "wire/movement.h"
 
 enum { BOTH = 1 << SODA_MSG_PUSHES | 1 << SODA_MSG_PULLS };
 
@@ -200,7 +199,7 @@ int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join
 {
 	int ret;
 
-	if (!soda_wire_move_name_ok(name, name_bytes))
+	if (!soda_wire_name_ok(name, name_bytes))
 		return refuse(why, -EINVAL, "messages: not a name of a job");
 	if (!join->ranks || join->ranks > SODA_MSG_RANKS || join->rank >= join->ranks ||
 	    (join->role != SODA_MSG_PUSHES && join->role != SODA_MSG_PULLS))

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "dpu_agent/session/session.h"
-#include "wire/movement.h"
+#include "wire/field.h"
 
 /* A client: one of the two connections of a rank. */
 struct client {

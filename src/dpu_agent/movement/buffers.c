@@ -129,7 +129,7 @@ static struct soda_buffer *find_locked(struct soda_buffers *all, const char *nam
 static int check_ask(const struct soda_wire_move_reserve *ask, const char *name, size_t name_bytes,
 		     const struct soda_peer_info *owner, struct soda_why *why)
 {
-	if (!soda_wire_move_name_ok(name, name_bytes))
+	if (!soda_wire_name_ok(name, name_bytes))
 		return refuse(why, -EINVAL,
 			      "a buffer's name has 1 to %u printable characters of ASCII, and no "
 			      "space",
@@ -382,7 +382,7 @@ int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_byt
 	struct soda_buffer *b;
 	int ret = 0;
 
-	if (!soda_wire_move_name_ok(name, name_bytes))
+	if (!soda_wire_name_ok(name, name_bytes))
 		return refuse(why, -EINVAL, "no buffer can have this name");
 	pthread_mutex_lock(&all->lock);
 	while (!(b = find_ready_locked(all, name, name_bytes)))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "wire/field.h"
 
 /* The answer of most calls: what the client has not been told yet. */
 static int tell(struct soda_move_client *c, struct soda_reply *reply)

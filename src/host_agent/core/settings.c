@@ -208,13 +208,9 @@ bad:
 	return -EINVAL;
 }
 
-/*
- * Make `server` the agent's address, if there is an agent; unix:// in SODA_DPU is shm:// to the
- * transports.
- */
+/* Make `server` the agent's address, if there is an agent. */
 static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 {
-	static const char unix_prefix[] = "unix://";
 	char text[SODA_ADDRESS_MAX + 1];
 
 	if (!s->dpu)
@@ -226,9 +222,11 @@ static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 			 s->server, s->dpu);
 		return -EINVAL;
 	}
-	if (strncmp(s->dpu, unix_prefix, strlen(unix_prefix)))
-		return set_text(s, "server", s->dpu, err);
-	snprintf(text, sizeof(text), "shm://%s", s->dpu + strlen(unix_prefix));
+	if (soda_address_of(s->dpu, text)) {
+		snprintf(err->text, sizeof(err->text),
+			 "dpu (SODA_DPU): an address has at most %d bytes", SODA_ADDRESS_MAX);
+		return -EINVAL;
+	}
 	return set_text(s, "server", text, err);
 }
 

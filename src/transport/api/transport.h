@@ -26,13 +26,17 @@
 #ifndef SODA_TRANSPORT_H
 #define SODA_TRANSPORT_H
 
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/uio.h>
 
+#include "base/limits.h"
 #include "base/numa/numa_node.h"
 #include "wire/wire.h"
 
@@ -114,6 +118,33 @@ struct soda_conn_options {
 int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
 		      struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/*
+ * A control connection of this process as a client without pages: it asks for statistics, moves
+ * data or sends messages.  timeout_ms 0: SODA_CONNECT_MS.  As soda_conn_connect.
+ */
+int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
+		   struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/*
+ * Say goodbye and close: without a goodbye the peer waits for a client's return.  The answer is
+ * waited for, for timeout_ms, so that what the peer had for this client is free.  NULL is a no-op.
+ */
+void soda_conn_leave(struct soda_conn *conn, int timeout_ms);
+
+/*
+ * The address that transports know: unix:///PATH, as SODA_DPU may say, is shm:///PATH.
+ * -EINVAL: longer than SODA_ADDRESS_MAX.
+ */
+static inline int soda_address_of(const char *given, char address[SODA_ADDRESS_MAX + 1])
+{
+	static const char unix_prefix[] = "unix://";
+	bool is_unix = !strncmp(given, unix_prefix, strlen(unix_prefix));
+	int n = snprintf(address, SODA_ADDRESS_MAX + 1, "%s%s", is_unix ? "shm://" : "",
+			 given + (is_unix ? strlen(unix_prefix) : 0));
+
+	return n > SODA_ADDRESS_MAX ? -EINVAL : 0;
+}
 
 /* Close; outstanding requests are forgotten. NULL is a no-op. Not AS. */
 void soda_conn_close(struct soda_conn *conn);

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
+#include "wire/field.h"
 #include "wire/messages.h"
-#include "wire/movement.h"
 
 static uint8_t body[SODA_WIRE_MAX_CONTROL];
 

@@ -128,14 +128,14 @@ static void test_names(void **state)
 	char longest[SODA_WIRE_MAX_NAME + 1];
 
 	memset(longest, 'x', sizeof(longest));
-	assert_true(soda_wire_move_name_ok("heat.17/a~!", 11));
-	assert_true(soda_wire_move_name_ok(longest, SODA_WIRE_MAX_NAME));
-	assert_false(soda_wire_move_name_ok(longest, SODA_WIRE_MAX_NAME + 1));
-	assert_false(soda_wire_move_name_ok("", 0));
-	assert_false(soda_wire_move_name_ok("a b", 3));
-	assert_false(soda_wire_move_name_ok("a\0b", 3));
-	assert_false(soda_wire_move_name_ok("a\n", 2));
-	assert_false(soda_wire_move_name_ok("\xc3\xa9", 2));
+	assert_true(soda_wire_name_ok("heat.17/a~!", 11));
+	assert_true(soda_wire_name_ok(longest, SODA_WIRE_MAX_NAME));
+	assert_false(soda_wire_name_ok(longest, SODA_WIRE_MAX_NAME + 1));
+	assert_false(soda_wire_name_ok("", 0));
+	assert_false(soda_wire_name_ok("a b", 3));
+	assert_false(soda_wire_name_ok("a\0b", 3));
+	assert_false(soda_wire_name_ok("a\n", 2));
+	assert_false(soda_wire_name_ok("\xc3\xa9", 2));
 }
 
 /* The check */

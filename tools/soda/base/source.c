@@ -119,23 +119,6 @@ static json_t *read_program(const char *target, int timeout_ms, struct soda_why 
 	return n > 0 ? parse(text, (size_t)n, why) : NULL;
 }
 
-int soda_stat_connect(const char *address, int timeout_ms, struct soda_conn **conn_p,
-		      struct soda_wire_welcome *welcome_p, struct soda_why *why)
-{
-	const struct soda_wire_hello hello = {
-		.magic = SODA_WIRE_MAGIC,
-		.version = SODA_WIRE_VERSION,
-		.uid = getuid(),
-		.gid = getgid(),
-		.pid = (uint32_t)getpid(),
-		.epoch = 1,
-	};
-	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
-					       .timeout_ms = timeout_ms };
-
-	return soda_conn_connect(address, &hello, &opt, conn_p, welcome_p, why);
-}
-
 int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, struct soda_why *why)
 {
 	char *text = malloc(SODA_WIRE_MAX_CONTROL);
@@ -156,15 +139,6 @@ int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, st
 	return err;
 }
 
-void soda_stat_leave(struct soda_conn *conn, int timeout_ms)
-{
-	struct soda_why ignored;
-
-	if (conn) /* or the server would wait for this client's return */
-		soda_conn_call(conn, SODA_MSG_BYE, NULL, 0, NULL, 0, NULL, timeout_ms, &ignored);
-	soda_conn_close(conn);
-}
-
 static json_t *read_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
 {
 	struct soda_wire_welcome welcome;
@@ -172,7 +146,7 @@ static json_t *read_server(struct soda_stat_source *source, int timeout_ms, stru
 	int err = 0;
 
 	if (!source->conn)
-		err = soda_stat_connect(source->target, timeout_ms, &source->conn, &welcome, why);
+		err = soda_conn_join(source->target, timeout_ms, &source->conn, &welcome, why);
 	if (!err)
 		err = soda_stat_fetch(source->conn, timeout_ms, &found, why);
 	if (err)
@@ -201,7 +175,7 @@ json_t *soda_stat_read(struct soda_stat_source *source, int timeout_ms, struct s
 
 void soda_stat_close(struct soda_stat_source *source, int timeout_ms)
 {
-	soda_stat_leave(source->conn, timeout_ms);
+	soda_conn_leave(source->conn, timeout_ms);
 	source->conn = NULL;
 }
 

@@ -30,16 +30,9 @@ void soda_stat_close(struct soda_stat_source *source, int timeout_ms);
 json_t *soda_stat_ask(const char *who, const char *target);
 
 /*
- * The steps that reading a server or agent consists of, for who wants to know more of them.  Each
- * waits for at most timeout_ms.
+ * The counters by a connection that the caller has (soda_conn_join()): a new reference, within
+ * timeout_ms. 0; -EPROTO: the answer is not JSON; -ENOMEM; errors of soda_conn_call().
  */
-
-/* As a client without pages. 0; errors of soda_conn_connect(). */
-int soda_stat_connect(const char *address, int timeout_ms, struct soda_conn **conn_p,
-		      struct soda_wire_welcome *welcome_p, struct soda_why *why);
-/* 0; -EPROTO: the answer is not JSON; -ENOMEM; errors of soda_conn_call(). */
 int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, struct soda_why *why);
-/* Say goodbye and close. conn may be NULL. */
-void soda_stat_leave(struct soda_conn *conn, int timeout_ms);
 
 #endif

@@ -17,16 +17,6 @@
 #include "soda/base/source.h"
 #include "soda/doctor/doctor.h"
 
-/* unix:///PATH, as SODA_DPU may say, is shm:///PATH to the transports. */
-static void address_of(const char *given, char out[SODA_ADDRESS_MAX + 8])
-{
-	static const char prefix[] = "unix://";
-	bool is_unix = !strncmp(given, prefix, strlen(prefix));
-
-	snprintf(out, SODA_ADDRESS_MAX + 8, "%s%s", is_unix ? "shm://" : "",
-		 given + (is_unix ? strlen(prefix) : 0));
-}
-
 static int ask_statistics(struct soda_doctor_peer *p, struct soda_conn *conn, int timeout_ms)
 {
 	json_t *stats;
@@ -43,21 +33,25 @@ static int ask_statistics(struct soda_doctor_peer *p, struct soda_conn *conn, in
 
 void soda_doctor_ask(struct soda_doctor_peer *p, int timeout_ms)
 {
-	char address[SODA_ADDRESS_MAX + 8];
+	char address[SODA_ADDRESS_MAX + 1];
 	struct soda_wire_welcome welcome;
 	uint64_t begin = soda_now_ns();
 	struct soda_conn *conn;
 
 	p->why = (struct soda_why){ "" };
-	address_of(p->address, address);
-	p->err = soda_stat_connect(address, timeout_ms, &conn, &welcome, &p->why);
+	p->err = soda_address_of(p->address, address);
+	if (p->err)
+		snprintf(p->why.text, sizeof(p->why.text), "an address has at most %d bytes",
+			 SODA_ADDRESS_MAX);
+	else
+		p->err = soda_conn_join(address, timeout_ms, &conn, &welcome, &p->why);
 	if (!p->err) {
 		p->agent = welcome.agent;
 		p->capacity = welcome.capacity;
 		p->free_bytes = welcome.free_bytes;
 		p->err = ask_statistics(p, conn, timeout_ms);
 		p->ms = (uint32_t)((soda_now_ns() - begin) / SODA_MS_NS);
-		soda_stat_leave(conn, timeout_ms);
+		soda_conn_leave(conn, timeout_ms);
 	}
 	if (p->err && !p->why.text[0])
 		snprintf(p->why.text, sizeof(p->why.text), "%s", soda_strerror(p->err));
