@@ -52,7 +52,8 @@ void server_forget(struct server *server);
 
 /*
  * A file in memory that several processes may write to: a memfd, whose position Linux does not lock
- * (6.18: two that write at once lose a line), opened to append. A descriptor, closed by exec, or -1.
+ * (6.18: two that write at once lose a line), opened to append. A descriptor, closed by exec, or
+ * -1.
  */
 int proc_output(const char *name);
 
