@@ -1,99 +1,81 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A histogram whose counters are spread over ranks: each rank draws keys, and tells the owner of
- * each key's counter, by a message of 8 bytes.
- *   soda msg run -n 4 -- histogram [KEYS]
- * Every rank then counts all ranks' keys for its own counters once more, alone, and compares.
+ * each key's counter, by a message of 8 bytes.  The first of these programs to read.
+ *   soda msg run -n 4 -- histogram [-u] [KEYS]
  */
-#include <errno.h>
-#include <soda_msg.h>
-#include <stdint.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "ranks.h"
 
 enum { COUNTERS = 1 << 16 };
 
 static uint32_t counts[COUNTERS]; /* those of key % COUNTERS that are ours */
 static uint32_t serial[COUNTERS];
 
-/* The i-th key of a rank. */
-static uint64_t key_of(unsigned rank, uint64_t i)
+static void take(void *arg, const struct soda_message *m)
 {
-	uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u + rank * 0xd1b54a32d192ed03u;
-
-	x = (x ^ x >> 32) * 0xe9846af9b1a615d;
-	return x ^ x >> 28;
-}
-
-static int check(int ret, const char *what)
-{
-	if (ret < 0 && ret != -EAGAIN && ret != -ENODATA && ret != -EINPROGRESS) {
-		fprintf(stderr, "histogram: %s: %s\n", what, soda_msg_last_error());
-		exit(1);
-	}
-	return ret;
-}
-
-/* Count what has come. The last result of soda_msg_pull(). */
-static int take(struct soda_msg_job *job)
-{
-	struct soda_message m;
 	uint64_t key;
-	int ret;
 
-	while ((ret = check(soda_msg_pull(job, &m), "pull")) == 0) {
-		memcpy(&key, m.data, sizeof(key));
-		counts[key % COUNTERS]++;
-	}
-	return ret;
+	memcpy(&key, m->data, sizeof(key));
+	counts[key % COUNTERS]++;
 }
 
-static void count_all(struct soda_msg_job *job, uint64_t keys)
+static void count_all(struct ranks *r, uint64_t keys)
 {
 	for (uint64_t i = 0; i < keys; i++) {
-		uint64_t key = key_of(soda_msg_rank(job), i);
-		unsigned owner = (unsigned)(key % COUNTERS % soda_msg_ranks(job));
+		uint64_t key = random_bits(r->rank, i);
 
-		while (check(soda_msg_push(job, owner, &key, sizeof(key)), "push") == -EAGAIN) {
-			take(job);
-			check(soda_msg_wait(job, SODA_MSG_PULL | SODA_MSG_PUSH, -1), "wait");
-		}
+		ranks_push(r, (unsigned)(key % COUNTERS % r->n), &key, sizeof(key));
 	}
-	check(soda_msg_finish(job), "finish");
-	while (take(job) != -ENODATA)
-		check(soda_msg_wait(job, SODA_MSG_PULL, -1), "wait");
+	ranks_finish(r);
 }
 
-/* How many of this rank's counters are wrong. */
-static int64_t compare(struct soda_msg_job *job, uint64_t keys)
+/* Count all ranks' keys once more, alone. How many of this rank's counters are wrong. */
+static int64_t compare(const struct ranks *r, uint64_t keys)
 {
 	int64_t wrong = 0;
 
-	for (unsigned rank = 0; rank < soda_msg_ranks(job); rank++)
+	for (unsigned rank = 0; rank < r->n; rank++)
 		for (uint64_t i = 0; i < keys; i++)
-			serial[key_of(rank, i) % COUNTERS]++;
+			serial[random_bits(rank, i) % COUNTERS]++;
 	for (unsigned c = 0; c < COUNTERS; c++)
-		wrong += counts[c] !=
-			 (c % soda_msg_ranks(job) == soda_msg_rank(job) ? serial[c] : 0);
+		wrong += counts[c] != (c % r->n == r->rank ? serial[c] : 0);
 	return wrong;
+}
+
+static bool get_options(int argc, char **argv, uint64_t *keys_p)
+{
+	bool unverified = argc > 1 && !strcmp(argv[1], "-u");
+	char *end;
+
+	argc -= unverified;
+	argv += unverified;
+	*keys_p = argc > 1 ? strtoull(argv[1], &end, 10) : 1000000;
+	if (argc <= 1 || (argc == 2 && *argv[1] && !*end))
+		return unverified;
+	fputs("Usage: soda msg run -n RANKS -- histogram [-u] [KEYS]\n"
+	      "KEYS are of each rank. -u: do not verify the result.\n",
+	      stderr);
+	exit(2);
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t keys = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000000;
-	struct soda_msg_job *job;
-	int64_t mine, wrong = 0;
+	struct ranks r;
+	bool unverified;
+	uint64_t keys;
+	double seconds;
+	char what[64];
 
-	check(soda_msg_start(NULL, &job), "start");
-	count_all(job, keys);
-	mine = compare(job, keys);
-	while (check(soda_msg_sum(job, mine, &wrong), "sum") == -EINPROGRESS)
-		check(soda_msg_wait(job, SODA_MSG_COLLECTIVE, -1), "wait");
-	if (soda_msg_rank(job) == 0)
-		printf("%u ranks, %llu keys: %s\n", soda_msg_ranks(job),
-		       (unsigned long long)keys * soda_msg_ranks(job),
-		       wrong ? "WRONG" : "as counted by one");
-	soda_msg_end(job);
-	return wrong ? 1 : 0;
+	unverified = get_options(argc, argv, &keys);
+	ranks_start(&r, "histogram", take, NULL);
+	ranks_ready(&r);
+	count_all(&r, keys);
+	seconds = ranks_seconds(&r);
+	snprintf(what, sizeof(what), "%" PRIu64 " keys", keys * r.n);
+	return ranks_report(&r, what, seconds, unverified ? -1 : compare(&r, keys));
 }

@@ -31,21 +31,23 @@ static const char *histogram(void)
 	return path;
 }
 
+/* It has counted well with so many ranks, and this many keys in all. */
+static void counted(const char *what)
+{
+	check_status(0);
+	assert_true(!strncmp(run.out, what, strlen(what)));
+	assert_non_null(strstr(run.out, ": as computed by one process\n"));
+	assert_string_equal(run.err, "");
+}
+
 /* Verified by one rank's own count, with an agent that is started for it. */
 static void test_histogram(void **state)
 {
-	static const char *const ranks[] = { "1", "2", "3", "8" };
-
-	for (unsigned i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
-		char expected[64];
-
-		MSG_RUN("-n", ranks[i], "--", histogram(), "20000");
-		check_status(0);
-		snprintf(expected, sizeof(expected), "%s ranks, %d keys: as counted by one\n",
-			 ranks[i], 20000 * atoi(ranks[i]));
-		assert_string_equal(run.out, expected);
-		assert_string_equal(run.err, "");
-	}
+	MSG_RUN("-n", "2", "--", histogram(), "20000");
+	counted("histogram: 2 ranks, 40000 keys: ");
+	MSG_RUN("-n", "2", "--", histogram(), "-u", "20000");
+	check_status(0);
+	assert_non_null(strstr(run.out, ": not verified\n"));
 }
 
 /* Two jobs, one after the other, at an agent that is there. */
@@ -63,8 +65,7 @@ static void test_agent(void **state)
 	assert_int_equal(agent_start(&agent, args), 0);
 	for (unsigned i = 0; i < 2; i++) {
 		MSG_RUN("--ranks", "3", "--agent", agent.address, "--", histogram(), "50000");
-		check_status(0);
-		assert_string_equal(run.out, "3 ranks, 150000 keys: as counted by one\n");
+		counted("histogram: 3 ranks, 150000 keys: ");
 	}
 	assert_int_equal(server_stop(&agent), 0);
 	assert_int_equal(server_complaints(&agent), 0);
