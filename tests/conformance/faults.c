@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,15 @@ static void post(struct link *l, uint64_t i, bool write)
 	else
 		assert_int_equal(soda_conn_post_read(l->data, &l->mr, i * 4096, 4096, buf[i], i),
 				 0);
+}
+
+/* So that the next link can open it. */
+static void close_region(struct link *l)
+{
+	struct iovec id = { (uint8_t[]){ 7, 0 }, 2 };
+
+	assert_int_equal(
+		soda_conn_call(l->control, SODA_MSG_CLOSE, &id, 1, NULL, 0, NULL, -1, NULL), 0);
 }
 
 static int poll_all(struct link *l, struct soda_done *done, int n, int64_t timeout_ms)
@@ -101,6 +111,42 @@ static void test_delay(void **state)
 	assert_int_equal(done[1].cookie, 1);
 	assert_int_equal(done[2].cookie, 2);
 	link_close(&l);
+}
+
+/* Who sleeps at the descriptor is woken when a refusal is there, or a late answer is due. */
+static void test_descriptor(void **state)
+{
+	static const char *const queries[] = { "?do=delay&ms=20&after=1&rate=40",
+					       "?do=fail&rate=40&do=delay&ms=5&rate=40" };
+	struct env *e = *state;
+	struct link l;
+
+	if (e->variant->memory) {
+		print_message(
+			"SKIP: a poll makes the completions here: there is none to tell of\n");
+		skip();
+	}
+	for (unsigned q = 0; q < sizeof(queries) / sizeof(queries[0]); q++) {
+		link_open(e, &l, queries[q], 0, 16);
+		for (unsigned round = 0; round < 10; round++) {
+			struct pollfd p = { .fd = soda_conn_fd(l.data), .events = POLLIN };
+			struct soda_done done[12];
+
+			for (uint64_t i = 0; i < 12; i++)
+				post(&l, i, false);
+			assert_int_equal(soda_conn_flush(l.data, false), 0);
+			for (int got = 0, n; got < 12; got += n) {
+				assert_int_equal(poll(&p, 1, TIMEOUT_MS), 1);
+				n = soda_conn_poll(l.data, done, 16, 0, 0);
+				assert_true(n >= 0);
+			}
+			/* and sleeps on where there is nothing to come */
+			assert_int_equal(soda_conn_poll(l.data, done, 16, 0, 0), 0);
+			assert_int_equal(poll(&p, 1, 0), 0);
+		}
+		close_region(&l);
+		link_close(&l);
+	}
 }
 
 static void test_drop(void **state)
@@ -192,11 +238,8 @@ static void test_rate(void **state)
 			assert_int_equal(poll_all(&l, &done, 1, TIMEOUT_MS), 1);
 			pattern[round] |= (uint64_t)(done.status != 0) << i;
 		}
-		if (round == 0) {
-			struct iovec id = { (uint8_t[]){ 7, 0 }, 2 };
-
-			soda_conn_call(l.control, SODA_MSG_CLOSE, &id, 1, NULL, 0, NULL, -1, NULL);
-		}
+		if (round == 0)
+			close_region(&l);
 		link_close(&l);
 	}
 	assert_true(pattern[0] == pattern[1]);
@@ -278,9 +321,10 @@ static void test_connects(void **state)
 static int run_variant(const struct variant *v)
 {
 	struct CMUnitTest tests[] = {
-		FAULT(test_fail),	   FAULT(test_delay), FAULT(test_drop),
-		FAULT(test_abort_wakes),   FAULT(test_cut),   FAULT(test_rate),
-		FAULT(test_trigger_files), FAULT(test_calls), FAULT(test_connects),
+		FAULT(test_fail),     FAULT(test_delay),	 FAULT(test_descriptor),
+		FAULT(test_drop),     FAULT(test_abort_wakes),	 FAULT(test_cut),
+		FAULT(test_rate),     FAULT(test_trigger_files), FAULT(test_calls),
+		FAULT(test_connects),
 	};
 
 	for (unsigned i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)

@@ -7,12 +7,19 @@
  * posts; those without a fault are posted to the connection below, and complete
  * when all slots before them have.  A region's memory that can be read directly
  * (soda_mr_direct) is read without coming by here.
+ *
+ * The descriptor is that of the connection below, where there are no rules.  Else it is an epoll of
+ * two: the one below, whose answers count only while no fault is the oldest, and a timer, for when
+ * the oldest is due.  After each flush and poll tell_of_oldest() sets both.
  */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 #include "transport/api/rawsys.h"
@@ -37,6 +44,9 @@ struct fault_conn {
 	uint32_t done, posted; /* done <= posted */
 	bool cut;	       /* at the next flush */
 	bool in_place;
+	int tell_fd, timer_fd; /* -1: the descriptor is that below */
+	bool held;	       /* the descriptor below does not count */
+	uint64_t due_ns;       /* the timer's; 0: not set */
 	struct fault_request slots[];
 };
 
@@ -45,10 +55,19 @@ static struct fault_conn *fault(const struct soda_conn *conn)
 	return (struct fault_conn *)(uintptr_t)conn;
 }
 
+static void destroy(struct fault_conn *c)
+{
+	soda_conn_close(c->below);
+	if (c->timer_fd >= 0)
+		close(c->timer_fd);
+	if (c->tell_fd >= 0)
+		close(c->tell_fd);
+	free(c);
+}
+
 static void fault_close(struct soda_conn *conn)
 {
-	soda_conn_close(fault(conn)->below);
-	free(fault(conn));
+	destroy(fault(conn));
 }
 
 static void fault_abort(struct soda_conn *conn)
@@ -58,7 +77,9 @@ static void fault_abort(struct soda_conn *conn)
 
 static int fault_fd(const struct soda_conn *conn)
 {
-	return soda_conn_fd(fault(conn)->below);
+	const struct fault_conn *c = fault(conn);
+
+	return c->tell_fd >= 0 ? c->tell_fd : soda_conn_fd(c->below);
 }
 
 static int fault_device(const struct soda_conn *conn, char name[SODA_DEVICE_NAME])
@@ -157,6 +178,64 @@ static int fault_reach_keyed(struct soda_conn *conn, int timeout_ms, struct soda
 	return soda_conn_reach_keyed(fault(conn)->below, timeout_ms, why);
 }
 
+/* The descriptor */
+
+static int add_to_told(const struct fault_conn *c, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return epoll_ctl(c->tell_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+/* For a data connection with rules. 0, or negative errno: the caller destroys. */
+static int make_descriptor(struct fault_conn *c, struct soda_why *why)
+{
+	int below = soda_conn_fd(c->below), ret = 0;
+
+	if (below < 0)
+		return 0;
+	c->tell_fd = epoll_create1(EPOLL_CLOEXEC);
+	c->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (c->tell_fd < 0 || c->timer_fd < 0)
+		ret = -errno;
+	if (ret == 0)
+		ret = add_to_told(c, below);
+	if (ret == 0)
+		ret = add_to_told(c, c->timer_fd);
+	if (ret < 0)
+		soda_why_set(why, "no descriptor for the delays of faults: %s", strerror(-ret));
+	return ret;
+}
+
+/* Make the descriptor readable when there is something to poll for. AS. */
+static void tell_of_oldest(struct fault_conn *c)
+{
+	const struct fault_request *s = &c->slots[c->done & c->mask];
+	bool held = c->done != c->posted && s->action != FAULT_NONE;
+	uint64_t due_ns = 0;
+
+	if (c->tell_fd < 0)
+		return;
+	if (held && s->action == FAULT_FAIL)
+		due_ns = 1; /* long ago */
+	else if (held && s->action == FAULT_DELAY)
+		due_ns = s->due_ns;
+	if (held != c->held) {
+		/* its peer's end is told of in any case */
+		struct epoll_event event = { .events = held ? 0 : EPOLLIN };
+
+		epoll_ctl(c->tell_fd, EPOLL_CTL_MOD, soda_conn_fd(c->below), &event);
+		c->held = held;
+	}
+	if (due_ns != c->due_ns) {
+		struct itimerspec at = { .it_value = { .tv_sec = (time_t)(due_ns / 1000000000),
+						       .tv_nsec = (long)(due_ns % 1000000000) } };
+
+		timerfd_settime(c->timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+		c->due_ns = due_ns;
+	}
+}
+
 /* READs and WRITEs */
 
 static int post_below(struct fault_conn *c, const struct soda_post *p)
@@ -200,6 +279,7 @@ static int fault_flush(struct soda_conn *conn, bool polling)
 	struct fault_conn *c = fault(conn);
 	int ret = soda_conn_flush(c->below, polling);
 
+	tell_of_oldest(c);
 	if (ret < 0 || !c->cut)
 		return ret;
 	soda_conn_abort(c->below);
@@ -264,10 +344,9 @@ static int poll_faulty(struct fault_conn *c, struct soda_done *done, int64_t wai
 	return idle(c, wait_ns >= 0 && wait_ns < held ? wait_ns : held);
 }
 
-static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
-		      int64_t spin_ns)
+static int poll_all(struct fault_conn *c, struct soda_done *done, int max, int64_t timeout_ns,
+		    int64_t spin_ns)
 {
-	struct fault_conn *c = fault(conn);
 	uint64_t deadline_ns = soda_now_ns() + (uint64_t)timeout_ns;
 	int n = 0, ret;
 
@@ -292,6 +371,16 @@ static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, i
 		n += ret;
 	}
 	return n;
+}
+
+static int fault_poll(struct soda_conn *conn, struct soda_done *done, int max, int64_t timeout_ns,
+		      int64_t spin_ns)
+{
+	struct fault_conn *c = fault(conn);
+	int ret = poll_all(c, done, max, timeout_ns, spin_ns);
+
+	tell_of_oldest(c);
+	return ret;
 }
 
 static bool fault_installs(const struct soda_conn *conn)
@@ -371,13 +460,16 @@ static int fault_connect(soda_connect_fn *below, const char *rest,
 		return -ENOMEM;
 	c->mask = slots - 1;
 	c->in_place = opt->in_place;
+	c->tell_fd = c->timer_fd = -1;
 	ret = soda_fault_parse(query ? query + 1 : "", &c->rules, why);
 	if (ret == 0)
 		ret = disturb_connect(&c->rules, opt->timeout_ms, rest, why);
 	if (ret == 0)
 		ret = below(address, hello, opt, &c->below, welcome_p, why);
+	if (ret == 0 && opt->kind == SODA_CONN_DATA && c->rules.n)
+		ret = make_descriptor(c, why);
 	if (ret < 0) {
-		free(c);
+		destroy(c);
 		return ret;
 	}
 	soda_fault_vary(&c->rules, atomic_fetch_add(&connections, 1));
