@@ -4,7 +4,7 @@
  * find by name in the file, as soda:NAME, and that docs/tracing.md lists for users.  One macro
  * each.  A tracepoint is a nop and a note in the ELF file, which says where each argument is at
  * that moment: a register, a constant, a place in memory.  So arguments are what the function has
- * at hand anyway, nothing is computed for them, and none has an effect.
+ * at hand anyway, and none has an effect; only where a fault fails is its time computed for one.
  *
  * Without <sys/sdt.h> (systemtap-sdt-dev) at build time there are no tracepoints, and no code;
  * nor in the simulation, which links three programs into one, where the linker keeps one's notes.

@@ -335,7 +335,6 @@ void soda_session_leave(struct soda_link *link)
 {
 	uint8_t later = SODA_WIRE_BYE_LATER;
 	struct iovec body = { &later, sizeof(later) };
-
 	int ret;
 
 	await_return(link);

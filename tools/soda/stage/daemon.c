@@ -51,7 +51,7 @@ static void exec_program(const struct soda_bench_program *program, const char *p
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* it must not outlive the benchmark */
 	dup2(out, STDOUT_FILENO);
 	execvp(path, all);
-	fprintf(stderr, "soda bench: cannot start %s: %s; name it in %s\n", path, strerror(errno),
+	fprintf(stderr, "soda: cannot start %s: %s; name it in %s\n", path, strerror(errno),
 		program->env);
 	_exit(127);
 }
@@ -81,7 +81,7 @@ static int await_ready(struct soda_bench_daemon *daemon, const struct soda_bench
 	while (read_line(daemon->out, line, sizeof(line)))
 		if (sscanf(line, "READY %127s", daemon->address) == 1)
 			return 0;
-	fprintf(stderr, "soda bench: %s did not become ready\n", program->name);
+	fprintf(stderr, "soda: %s did not become ready\n", program->name);
 	soda_bench_daemon_stop(daemon);
 	return -ECHILD;
 }
@@ -113,7 +113,7 @@ int soda_bench_daemon_start(struct soda_bench_daemon *daemon,
 	close(out[0]);
 	daemon->pid = 0;
 complain:
-	fprintf(stderr, "soda bench: cannot start %s: %s\n", path, strerror(-err));
+	fprintf(stderr, "soda: cannot start %s: %s\n", path, strerror(-err));
 	return err;
 }
 
@@ -146,11 +146,11 @@ int soda_bench_daemon_cap(uint32_t pct, pid_t owner, struct soda_cgroup *group)
 	int err = soda_cgroup_open_cpu(pct, owner, group);
 
 	if (err == -ENOENT)
-		fprintf(stderr, "soda bench: --dpu-cpu: no cgroup hierarchy here has the cpu "
+		fprintf(stderr, "soda: --dpu-cpu: no cgroup hierarchy here has the cpu "
 				"controller\n");
 	else if (err)
-		fprintf(stderr, "soda bench: --dpu-cpu: cannot make a cgroup: %s%s\n",
-			strerror(-err), err == -EACCES || err == -EPERM ? "; it needs root" : "");
+		fprintf(stderr, "soda: --dpu-cpu: cannot make a cgroup: %s%s\n", strerror(-err),
+			err == -EACCES || err == -EPERM ? "; it needs root" : "");
 	return err;
 }
 
@@ -159,7 +159,7 @@ int soda_bench_daemon_enter_cap(const struct soda_cgroup *group)
 	int err = soda_cgroup_enter(group);
 
 	if (err)
-		fprintf(stderr, "soda bench: --dpu-cpu: cannot enter %s: %s\n", group->dir,
+		fprintf(stderr, "soda: --dpu-cpu: cannot enter %s: %s\n", group->dir,
 			strerror(-err));
 	return err;
 }

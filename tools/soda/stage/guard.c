@@ -40,7 +40,7 @@ static void reap_orphans(void)
 		if (pid == 0)
 			nanosleep(&pause, NULL);
 	}
-	fprintf(stderr, "soda bench: a process that it had started does not end\n");
+	fprintf(stderr, "soda: a process that it had started does not end\n");
 }
 
 static void clean(const struct soda_bench_work *work, void *arg,
@@ -80,7 +80,7 @@ static int guard(pid_t pid, const sigset_t *wanted, const struct soda_bench_work
 	if (sig)
 		return 128 + sig;
 	if (WIFSIGNALED(status)) {
-		fprintf(stderr, "soda bench: ended by signal %d (%s)\n", WTERMSIG(status),
+		fprintf(stderr, "soda: ended by signal %d (%s)\n", WTERMSIG(status),
 			strsignal(WTERMSIG(status)));
 		return 128 + WTERMSIG(status);
 	}
@@ -97,7 +97,7 @@ int soda_bench_guard_run(const struct soda_bench_work *work, void *arg)
 	if (snprintf(guarded.dir, sizeof(guarded.dir), "%s/soda-bench-XXXXXX",
 		     tmp && *tmp ? tmp : "/tmp") >= (int)sizeof(guarded.dir) ||
 	    !mkdtemp(guarded.dir)) {
-		fprintf(stderr, "soda bench: no temporary directory in %s: %s\n",
+		fprintf(stderr, "soda: no temporary directory in %s: %s\n",
 			tmp && *tmp ? tmp : "/tmp", strerror(errno));
 		return SODA_EXIT_FAILED;
 	}
@@ -119,7 +119,7 @@ int soda_bench_guard_run(const struct soda_bench_work *work, void *arg)
 	}
 	if (pid > 0)
 		return guard(pid, &wanted, work, arg, &guarded);
-	fprintf(stderr, "soda bench: fork: %s\n", strerror(errno));
+	fprintf(stderr, "soda: fork: %s\n", strerror(errno));
 	clean(work, arg, &guarded);
 	return SODA_EXIT_FAILED;
 }

@@ -46,7 +46,7 @@ static int run(bool quiet, const char *line)
 		if (nothing >= 0)
 			dup2(nothing, STDERR_FILENO);
 		execvp(args[0], args);
-		fprintf(stderr, "soda bench: cannot run %s (package iproute2): %s\n", args[0],
+		fprintf(stderr, "soda: cannot run %s (package iproute2): %s\n", args[0],
 			strerror(errno));
 		_exit(127);
 	}
@@ -61,7 +61,7 @@ static int run_told(const char *line)
 	int status = run(false, line);
 
 	if (status)
-		fprintf(stderr, "soda bench: --link: '%s' failed\n", line);
+		fprintf(stderr, "soda: --link: '%s' failed\n", line);
 	return status ? -EIO : 0;
 }
 
@@ -88,12 +88,12 @@ int soda_bench_link_plan(const char *rate, pid_t owner, struct soda_bench_link *
 
 	link->bits_per_s = parse_rate(rate);
 	if (!link->bits_per_s || n >= (int)sizeof(link->rate)) {
-		fprintf(stderr, "soda bench: --link: '%s' is not a rate such as 2gbit or 800mbit\n",
+		fprintf(stderr, "soda: --link: '%s' is not a rate such as 2gbit or 800mbit\n",
 			rate);
 		return -EINVAL;
 	}
 	if (geteuid() != 0) {
-		fprintf(stderr, "soda bench: --link makes a network namespace and a rate limit in "
+		fprintf(stderr, "soda: --link makes a network namespace and a rate limit in "
 				"it: it needs root\n");
 		return -EPERM;
 	}
@@ -114,7 +114,7 @@ int soda_bench_link_enter(void *arg)
 	char line[WORDS_MAX];
 
 	if (unshare(CLONE_NEWNET)) {
-		fprintf(stderr, "soda bench: --link: no network namespace: %s\n", strerror(errno));
+		fprintf(stderr, "soda: --link: no network namespace: %s\n", strerror(errno));
 		return -errno;
 	}
 	snprintf(line, sizeof(line), "ip link add %s type veth peer name %s netns %ld", name,
@@ -317,7 +317,6 @@ int soda_bench_link_carries(const struct soda_bench_link *link, pid_t server,
 		waitpid(child, NULL, 0);
 	}
 	if (err)
-		fprintf(stderr, "soda bench: --link: no plain stream over it: %s\n",
-			strerror(-err));
+		fprintf(stderr, "soda: --link: no plain stream over it: %s\n", strerror(-err));
 	return err;
 }

@@ -69,7 +69,7 @@ int soda_patience_read(int fd, const struct soda_patience_process *process, cons
 			break;
 	}
 	fprintf(stderr,
-		"soda bench: %s (process %d) stands still: waited %.1f s for %s, the last %.1f s "
+		"soda: %s (process %d) stands still: waited %.1f s for %s, the last %.1f s "
 		"of it without any work of its\n",
 		process->name, (int)process->pid, (double)(now_ms() - began) / 1e3, what,
 		(double)(now_ms() - since) / 1e3);
@@ -91,7 +91,7 @@ int soda_patience_end(const struct soda_patience_process *process, uint64_t more
 			return 0;
 		if (!killed && now_ms() - began >= limit) {
 			fprintf(stderr,
-				"soda bench: %s (process %d) has not ended within %.1f s; killed\n",
+				"soda: %s (process %d) has not ended within %.1f s; killed\n",
 				process->name, (int)process->pid, (double)limit / 1e3);
 			kill(process->pid, SIGKILL);
 			killed = true;
