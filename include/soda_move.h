@@ -158,8 +158,9 @@ SODA_API int soda_move_cancel(struct soda_move_ticket *ticket);
  * Tables
  *
  * A table in the memory layout of Apache Arrow, given by its C data interface, becomes a step that
- * is an Arrow IPC stream: any Arrow library reads it.  The metadata are written by this library;
- * the columns are fetched from where they are to where they belong in the stream.
+ * is an Arrow IPC stream or file: any Arrow library reads it.  The metadata are written by this
+ * library; the columns are fetched from where they are to where they belong.  Or the step has the
+ * C data interface's own structures, beside the columns, for consumers that use this library.
  */
 
 #ifndef ARROW_C_DATA_INTERFACE
@@ -196,15 +197,32 @@ struct ArrowArray {
 
 #endif
 
+/* What a step becomes. */
+enum soda_move_arrow_form {
+	SODA_MOVE_ARROW_STREAM, /* an IPC stream; what is left of the step behind it is zeros */
+	SODA_MOVE_ARROW_FILE,	/* an IPC file, which is as long as the step; a gap is zeros */
+	/* structures of the C data interface, for soda_move_arrow_schema() and _batch() */
+	SODA_MOVE_ARROW_STRUCTS,
+};
+
+/*
+ * struct soda_move_arrow.flags: soda_move_arrow() copies the table together itself, and what is
+ * fetched is that copy: the caller's buffers may be reused at once, for the time and the memory of
+ * the copy.  To compare, and for tables that do not stay.
+ */
+#define SODA_MOVE_ARROW_COPY 0x1u
+
 /* How a table is to lie in a step. Zero it, then set what is wanted. */
 struct soda_move_arrow {
 	unsigned align;	   /* of each buffer of a column: 8, 16 ... 4096; 0: 64 */
+	unsigned form;	   /* enum soda_move_arrow_form */
+	unsigned flags;	   /* SODA_MOVE_ARROW_COPY */
 	unsigned reserved; /* zero */
 };
 
 /*
- * Hand over a table, to become the buffer's next step: a stream of the schema, of n record batches,
- * and of an end, behind which the step has zeros.  The schema is a struct ("+s"), whose children
+ * Hand over a table, to become the buffer's next step: the schema, n record batches, and an end, in
+ * the form that `how` says.  The schema is a struct ("+s"), whose children
  * are the columns, and each batch an array of it.  Types: null, booleans, integers, floating point,
  * decimals, dates, times, timestamps, durations, intervals, fixed-size binary, binary and utf8 with
  * 32- or 64-bit offsets, lists with either, fixed-size lists, structs, maps; -ENOTSUP:
@@ -220,13 +238,13 @@ struct soda_move_arrow {
  *
  * Returns as soda_move() does, and -EINVAL: malformed structures (released, negative lengths,
  * unknown types, missing buffers, children that are too short, too deep nesting, sizes that
- * overflow); -E2BIG: more than PIECES_MAX buffers, or 1,024 columns; -EFBIG: the stream is longer
+ * overflow); -E2BIG: more than PIECES_MAX buffers, or 1,024 columns; -EFBIG: the table is longer
  * than the step.
  */
 SODA_API int soda_move_arrow(struct soda_move_buffer *buffer, const struct ArrowSchema *schema,
 			     const struct ArrowArray *const *batches, size_t n,
 			     const struct soda_move_arrow *how, struct soda_move_ticket **ticket_p);
-/* How many bytes such a stream has, to reserve a buffer. The errors of these structures. */
+/* How many bytes such a table has, to reserve a buffer. The errors of these structures. */
 SODA_API int soda_move_arrow_bytes(const struct ArrowSchema *schema,
 				   const struct ArrowArray *const *batches, size_t n,
 				   const struct soda_move_arrow *how, uint64_t *bytes_p);
@@ -264,6 +282,23 @@ SODA_API int soda_move_next(struct soda_move_reader *reader, uint64_t after, int
 SODA_API int soda_move_release(struct soda_move_reader *reader, const struct soda_move_step *step);
 /* End the reader, and give back the steps that it holds. NULL: nothing. */
 SODA_API void soda_move_close(struct soda_move_reader *reader);
+
+/*
+ * Tables that lie in a step as structures of the C data interface (SODA_MOVE_ARROW_STRUCTS).  What
+ * a step says is checked as what a stranger wrote: schema, counts, sizes, every offset of texts and
+ * lists; so the calls take time with the number of those offsets, and with nothing else's.
+ *
+ * The columns are the step's memory, nothing is copied: buffers are readable until the step is
+ * released.  The structures are the caller's, who releases each by its own `release`, also after
+ * the step.
+ */
+
+/* The schema, and *batches_p, how many batches. -EINVAL: the step has no such table; -ENOMEM. */
+SODA_API int soda_move_arrow_schema(const struct soda_move_step *step, struct ArrowSchema *schema_p,
+				    size_t *batches_p);
+/* Batch i. -EINVAL: the step has no such table, or not so many batches; -ENOMEM. */
+SODA_API int soda_move_arrow_batch(const struct soda_move_step *step, size_t i,
+				   struct ArrowArray *batch_p);
 
 /* The calling thread's last failure here, or "". Valid until its next call of a soda_move function.
  */

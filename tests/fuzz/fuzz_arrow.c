@@ -5,11 +5,13 @@
  * it says something that can be: a program that lies there is read behind its memory. align 8 | a
  * field: what is odd 8, format 8 (or text), children 8 ... | batches 8 | arrays
  */
+#include <errno.h>
 #include <stdint.h>
 
 #include "fuzz/fuzz.h"
 #include "lib/arrow.h"
 #include "movement/arrow/plan.h"
+#include "movement/arrow/structs.h"
 
 enum { FIELDS = 40, DEPTH = 40, ROWS = 64, DATA = 4096 };
 
@@ -224,14 +226,35 @@ static struct ArrowArray *make_array(struct maker *m, const struct ArrowSchema *
 	return a;
 }
 
-static void check_plan(const struct maker *m, const struct soda_arrow_plan *plan, unsigned align)
+/* What was placed can be had, but for what only who looks at every offset can refuse. */
+static void read_structs(const uint8_t *step, uint64_t bytes, size_t n)
+{
+	struct soda_arrow_why why = { "" };
+	struct ArrowSchema schema;
+	struct ArrowArray array;
+	size_t batches;
+
+	FUZZ_MUST(soda_arrow_structs_schema(step, bytes, &schema, &batches, &why) == 0);
+	FUZZ_MUST(batches == n);
+	schema.release(&schema);
+	for (size_t i = 0; i < n; i++) {
+		int ret = soda_arrow_structs_array(step, bytes, i, &array, &why);
+
+		FUZZ_MUST(ret == 0 || (ret == -EINVAL && why.text[0]));
+		if (ret == 0)
+			array.release(&array);
+	}
+}
+
+static void check_plan(const struct maker *m, const struct soda_arrow_plan *plan,
+		       const struct soda_arrow_target *as)
 {
 	struct arrow_table read;
 	uint64_t at = 0;
 	uint8_t *stream;
 	size_t end;
 
-	FUZZ_MUST(plan->pieces_n <= SODA_MOVE_PIECES_MAX && plan->bytes % 8 == 0);
+	FUZZ_MUST(plan->pieces_n <= SODA_MOVE_PIECES_MAX);
 	for (size_t i = 0; i < plan->pieces_n; i++) {
 		const struct soda_move_piece *p = &plan->pieces[i];
 
@@ -251,9 +274,16 @@ static void check_plan(const struct maker *m, const struct soda_arrow_plan *plan
 		else
 			memset(stream + p->offset, (int)p->fill, p->bytes);
 	}
-	arrow_read(&read, stream, plan->bytes, align, &end);
-	FUZZ_MUST(end == plan->bytes);
-	arrow_table_free(&read);
+	if (as->form == SODA_MOVE_ARROW_STRUCTS) {
+		read_structs(stream, plan->bytes, m->table.batches_n);
+	} else if (as->form == SODA_MOVE_ARROW_FILE) {
+		arrow_read_file(&read, stream, plan->bytes, as->align);
+		arrow_table_free(&read);
+	} else {
+		arrow_read(&read, stream, plan->bytes, as->align, &end);
+		FUZZ_MUST(end == plan->bytes);
+		arrow_table_free(&read);
+	}
 	free(stream);
 }
 
@@ -265,17 +295,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct arrow_table *t = &m.table;
 	struct soda_arrow_plan plan;
 	struct soda_arrow_why why = { "" };
+	struct soda_arrow_target as = { (how >> 4) % 4, align, (how & 15) * 100u, how & 128 };
 
 	t->schema = make_field(&m, 0);
 	t->batches_n = fuzz_u8(&m.in) % 4;
 	for (size_t i = 0; i < t->batches_n; i++)
 		t->batches[i] = one_in(&m, 64) ? NULL : make_array(&m, t->schema, 0);
-	if (soda_arrow_plan_make(t->schema, t->batches, t->batches_n, align, how & 128, &plan,
-				 &why) < 0) {
+	if (soda_arrow_plan_make(t->schema, t->batches, t->batches_n, &as, &plan, &why) < 0) {
 		FUZZ_MUST(why.text[0] && memchr(why.text, 0, sizeof(why.text)));
 	} else {
 		if (!(how & 128))
-			check_plan(&m, &plan, align);
+			check_plan(&m, &plan, &as);
 		soda_arrow_plan_free(&plan);
 	}
 	arrow_table_free(t);

@@ -54,6 +54,9 @@ void arrow_make(struct arrow_table *table_p, uint64_t seed);
 void arrow_read(struct arrow_table *table_p, const void *stream, size_t bytes, size_t align,
 		size_t *end_p);
 
+/* The same of a file, which ends with its last byte: by its footer. */
+void arrow_read_file(struct arrow_table *table_p, const void *file, size_t bytes, size_t align);
+
 /* arrow_print.c: schema and values, each on one line of JSON, which says nothing of how the table
  * lies in memory. What is returned is the caller's. */
 char *arrow_print(const struct arrow_table *table);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A reader of Arrow IPC streams that trusts nothing: FlatBuffers by the rules of their format, and
- * messages as Message.fbs and Schema.fbs describe them.
+ * A reader of Arrow IPC streams and files that trusts nothing: FlatBuffers by the rules of their
+ * format, and messages as Message.fbs and Schema.fbs describe them.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -374,4 +374,50 @@ void arrow_read(struct arrow_table *t, const void *stream, size_t bytes, size_t 
 	}
 	ARROW_MUST(t->schema);
 	*end_p = (size_t)(at - (const uint8_t *)stream);
+}
+
+/* Files */
+
+/* A batch that the footer names: where its message is, how long that is, and its body. */
+static void read_place(struct arrow_table *t, const struct flat *footer, uint32_t place,
+		       const uint8_t *file, size_t bytes, size_t align)
+{
+	uint64_t offset = get(footer, place, 8), metadata = get(footer, place + 8, 4),
+		 body = get(footer, place + 16, 8);
+	struct flat f;
+	uint32_t root;
+
+	ARROW_MUST(offset % 8 == 0 && metadata % 8 == 0 && metadata > 8);
+	ARROW_MUST(offset <= bytes && metadata <= bytes - offset &&
+		   body <= bytes - offset - metadata);
+	ARROW_MUST(!memcmp(file + offset, "\xff\xff\xff\xff", 4));
+	f = (struct flat){ file + offset + 4, 4 };
+	ARROW_MUST(get(&f, 0, 4) == metadata - 8);
+	f = (struct flat){ file + offset + 8, (uint32_t)metadata - 8 };
+	root = follow(&f, 0);
+	ARROW_MUST(number(&f, root, 0, 2, 0) == 4 && number(&f, root, 1, 1, 0) == 3);
+	ARROW_MUST((uint64_t)number(&f, root, 3, 8, 0) == body);
+	ARROW_MUST((offset + metadata) % align == 0);
+	read_batch(t, &f, follow(&f, field(&f, root, 2, 4)), file + offset + metadata, body, align);
+}
+
+void arrow_read_file(struct arrow_table *t, const void *file, size_t bytes, size_t align)
+{
+	const uint8_t *end = (const uint8_t *)file + bytes;
+	struct flat f = { end - 10, 4 };
+	uint32_t root, first = 0, n;
+	size_t size;
+
+	memset(t, 0, sizeof(*t));
+	ARROW_MUST(bytes >= 24 && !memcmp(file, "ARROW1\0", 8) && !memcmp(end - 6, "ARROW1", 6));
+	size = get(&f, 0, 4);
+	ARROW_MUST(size <= bytes - 18 && (bytes - 10 - size) % 8 == 0);
+	f = (struct flat){ end - 10 - size, (uint32_t)size };
+	root = follow(&f, 0);
+	ARROW_MUST(number(&f, root, 0, 2, 0) == 4);
+	read_schema(t, &f, follow(&f, field(&f, root, 1, 4)));
+	ARROW_MUST(field(&f, root, 2, 4) && !vector(&f, root, 2, 24, &first));
+	n = vector(&f, root, 3, 24, &first);
+	for (uint32_t i = 0; i < n; i++)
+		read_place(t, &f, first + 24 * i, file, bytes - 10 - size, align);
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "movement/arrow/structs.h"
+
 enum { PREFIX_BYTES = 8 }; /* of a message: four times 0xff, then the size of its metadata */
 
 /* A part of an array: n elements from `from` on, not counting the array's own offset. */
@@ -17,13 +19,15 @@ struct part {
 struct planner {
 	struct soda_arrow_plan *plan;
 	struct soda_arrow_why *why;
-	uint64_t align;
-	bool measure;
+	const struct soda_arrow_target *target;
 	size_t pieces_max;
 	uint64_t at; /* how much of the batch's body is placed */
 	struct soda_arrow_node *nodes;
 	struct soda_arrow_buffer *buffers;
 	uint32_t nodes_n, buffers_n;
+	struct soda_arrow_place *places; /* FILE: of the batches */
+	struct soda_arrow_structs structs;
+	uint32_t batches_n; /* so far */
 };
 
 static uint64_t round_up(uint64_t bytes, uint64_t align)
@@ -89,7 +93,7 @@ static int add_buffer(struct planner *pl, const struct part *p, const void *from
 	pl->buffers[pl->buffers_n++] = (struct soda_arrow_buffer){ pl->at, bytes };
 	if (placed)
 		ret = add_piece(pl, from, placed, pl->at);
-	pl->at += round_up(bytes, pl->align);
+	pl->at += round_up(bytes, pl->target->align);
 	return ret;
 }
 
@@ -120,7 +124,7 @@ static int add_bits(struct planner *pl, const struct part *p, const void *bits)
 	int ret;
 
 	ret = find(pl, p, bits, from / 8, 1, (p->n + 7) / 8, &at, &bytes);
-	if (ret < 0 || !bits || !p->n || from % 8 == 0 || pl->measure)
+	if (ret < 0 || !bits || !p->n || from % 8 == 0 || pl->target->measure)
 		return ret < 0 ? ret : add_buffer(pl, p, at, bytes, bytes);
 	made = add_block(pl, bytes);
 	if (!made)
@@ -217,7 +221,7 @@ static int add_offsets(struct planner *pl, const struct part *p, uint32_t width,
 		return bad_offsets(pl, p, first, last);
 	*first_p = (uint64_t)first;
 	*n_p = (uint64_t)(last - first);
-	if (first && !pl->measure) {
+	if (first && !pl->target->measure) {
 		made = add_block(pl, bytes);
 		ret = made ? rebase(pl, p, offsets, width, made) : no_memory(pl);
 	}
@@ -228,18 +232,14 @@ static int add_offsets(struct planner *pl, const struct part *p, uint32_t width,
 
 static int check_buffers(struct planner *pl, const struct part *p, enum soda_arrow_layout layout)
 {
-	static const int buffers[] = {
-		[SODA_ARROW_NOTHING] = 0,  [SODA_ARROW_FIXED] = 2, [SODA_ARROW_BITS] = 2,
-		[SODA_ARROW_VARIABLE] = 3, [SODA_ARROW_LIST] = 2,  [SODA_ARROW_FIXED_LIST] = 1,
-		[SODA_ARROW_STRUCT] = 1,
-	};
 	const struct ArrowArray *a = p->array;
+	int buffers = soda_arrow_buffers_of(layout);
 
-	if (a->n_buffers != buffers[layout])
+	if (a->n_buffers != buffers)
 		return soda_arrow_wrong(pl->why, -EINVAL,
 					"column '%.64s': an array of type '%.64s' has %d buffers,"
 					" this has %lld",
-					name_of(p), p->schema->format, buffers[layout],
+					name_of(p), p->schema->format, buffers,
 					(long long)a->n_buffers);
 	if (a->n_children != p->schema->n_children)
 		return soda_arrow_wrong(pl->why, -EINVAL,
@@ -408,13 +408,14 @@ static int add_message(struct planner *pl, const struct soda_flat *f, uint64_t a
 
 static int add_schema(struct planner *pl, const struct ArrowSchema *schema)
 {
+	size_t piece = pl->plan->pieces_n;
 	struct soda_flat f;
 	int ret = add_piece(pl, NULL, 0, 0);
 
 	if (ret < 0)
 		return ret;
 	soda_arrow_put_schema(&f, schema);
-	ret = add_message(pl, &f, SODA_ARROW_ALIGN_MIN, 0);
+	ret = add_message(pl, &f, SODA_ARROW_ALIGN_MIN, piece);
 	soda_flat_free(&f);
 	return ret;
 }
@@ -431,35 +432,60 @@ static int check_table(struct planner *pl, const struct part *p)
 	return ret;
 }
 
+/* The message of a batch whose columns have been placed. */
+static int add_batch_message(struct planner *pl, uint64_t rows, size_t piece)
+{
+	struct soda_arrow_plan *plan = pl->plan;
+	struct soda_arrow_place *place = &pl->places[pl->batches_n];
+	struct soda_flat f;
+	int ret;
+
+	soda_arrow_put_batch(&f, rows, pl->nodes, pl->nodes_n, pl->buffers, pl->buffers_n, pl->at);
+	place->offset = plan->bytes;
+	ret = add_message(pl, &f, pl->target->align, piece);
+	place->metadata_bytes = plan->bytes - place->offset;
+	place->body_bytes = pl->at;
+	soda_flat_free(&f);
+	return ret;
+}
+
+/* The same for structures, which refer to columns by where they lie in the step. */
+static void add_batch_structs(struct planner *pl, const struct ArrowSchema *schema, uint64_t rows)
+{
+	pl->plan->bytes = round_up(pl->plan->bytes, pl->target->align);
+	for (uint32_t i = 0; i < pl->buffers_n; i++)
+		pl->buffers[i].offset += pl->plan->bytes;
+	soda_arrow_structs_batch(&pl->structs, schema, rows, pl->nodes, pl->buffers);
+}
+
 /* The columns' pieces are placed from 0 on, then moved: behind the message that they decide. */
 static int add_batch(struct planner *pl, const struct ArrowSchema *schema,
 		     const struct ArrowArray *batch)
 {
 	struct part table = { schema, batch, 0,
 			      batch && batch->length > 0 ? (uint64_t)batch->length : 0 };
+	bool structs = pl->target->form == SODA_MOVE_ARROW_STRUCTS;
 	struct soda_arrow_plan *plan = pl->plan;
-	size_t message = plan->pieces_n;
-	struct soda_flat f;
+	size_t message = plan->pieces_n, columns = message + !structs;
 	int ret = check_table(pl, &table);
 
 	pl->at = pl->nodes_n = pl->buffers_n = 0;
-	if (ret == 0)
+	if (ret == 0 && !structs)
 		ret = add_piece(pl, NULL, 0, 0);
 	if (ret == 0)
 		ret = add_children(pl, &table);
+	if (ret == 0 && structs)
+		add_batch_structs(pl, schema, table.n);
+	else if (ret == 0)
+		ret = add_batch_message(pl, table.n, message);
 	if (ret < 0)
 		return ret;
-	soda_arrow_put_batch(&f, table.n, pl->nodes, pl->nodes_n, pl->buffers, pl->buffers_n,
-			     pl->at);
-	ret = add_message(pl, &f, pl->align, message);
-	soda_flat_free(&f);
-	if (ret < 0)
-		return ret;
-	for (size_t i = message + 1; i < plan->pieces_n; i++)
+	for (size_t i = columns; i < plan->pieces_n; i++)
 		plan->pieces[i].offset += plan->bytes;
 	plan->bytes += pl->at;
+	pl->batches_n++;
 	if (plan->bytes > SODA_ARROW_BYTES_MAX)
-		return soda_arrow_wrong(pl->why, -EFBIG, "the stream is longer than 1 TiB");
+		return soda_arrow_wrong(pl->why, -EFBIG, "the table is longer than 1 TiB");
 	return 0;
 }
 
@@ -475,16 +501,133 @@ static int add_end(struct planner *pl)
 	return 0;
 }
 
+/* Files and structures */
+
+static const char magic[] = "ARROW1";
+
+enum { MAGIC_BYTES = sizeof(magic) - 1, TRAILER_BYTES = 4 + MAGIC_BYTES };
+
+/* So many bytes that are made here, as a piece; NULL: *ret_p says why not. */
+static uint8_t *add_made(struct planner *pl, uint64_t bytes, uint64_t offset, int *ret_p)
+{
+	uint8_t *data = add_block(pl, bytes);
+
+	*ret_p = data ? add_piece(pl, data, bytes, offset) : no_memory(pl);
+	return *ret_p < 0 ? NULL : data;
+}
+
+static int add_magic(struct planner *pl)
+{
+	int ret;
+	uint8_t *data = add_made(pl, MAGIC_BYTES, 0, &ret);
+
+	if (data)
+		memcpy(data, magic, MAGIC_BYTES);
+	pl->plan->bytes = round_up(MAGIC_BYTES, SODA_ARROW_ALIGN_MIN);
+	return ret;
+}
+
+/* Readers begin at a file's end, which therefore is the step's. */
+static int add_footer(struct planner *pl, const struct soda_flat *f)
+{
+	struct soda_arrow_plan *plan = pl->plan;
+	uint64_t least = round_up(plan->bytes + f->bytes + TRAILER_BYTES, SODA_ARROW_ALIGN_MIN),
+		 end = pl->target->bytes > least ? pl->target->bytes : least,
+		 at = (end - TRAILER_BYTES - f->bytes) / SODA_ARROW_ALIGN_MIN *
+		      SODA_ARROW_ALIGN_MIN,
+		 size = end - TRAILER_BYTES - at;
+	uint8_t *data;
+	int ret;
+
+	if (f->failed)
+		return no_memory(pl);
+	data = add_made(pl, end - at, at, &ret);
+	if (!data)
+		return ret;
+	memcpy(data, f->at, f->bytes);
+	for (unsigned i = 0; i < 4; i++)
+		data[size + i] = (uint8_t)(size >> 8 * i);
+	memcpy(data + size + 4, magic, MAGIC_BYTES);
+	plan->bytes = end;
+	return 0;
+}
+
+static int end_file(struct planner *pl, const struct ArrowSchema *schema)
+{
+	struct soda_flat f;
+	int ret = add_end(pl);
+
+	if (ret < 0)
+		return ret;
+	soda_arrow_put_footer(&f, schema, pl->places, pl->batches_n);
+	ret = add_footer(pl, &f);
+	soda_flat_free(&f);
+	return ret;
+}
+
+/* Piece 0, made before the columns' and filled when all is known. */
+static int begin_structs(struct planner *pl, const struct ArrowSchema *schema, size_t n)
+{
+	int ret;
+
+	add_made(pl, SODA_ARROW_STRUCTS_HEADER, 0, &ret);
+	pl->plan->bytes = SODA_ARROW_STRUCTS_HEADER;
+	soda_arrow_structs_begin(&pl->structs, schema, (uint32_t)n);
+	return ret;
+}
+
+static int end_structs(struct planner *pl)
+{
+	struct soda_arrow_plan *plan = pl->plan;
+	const struct soda_flat *f = &pl->structs.flat;
+	uint8_t *data;
+	int ret;
+
+	if (f->failed)
+		return no_memory(pl);
+	soda_arrow_structs_header((uint8_t *)(uintptr_t)plan->pieces[0].from, plan->bytes,
+				  f->bytes);
+	data = add_made(pl, f->bytes, plan->bytes, &ret);
+	if (data)
+		memcpy(data, f->at, f->bytes);
+	plan->bytes += round_up(f->bytes, SODA_ARROW_ALIGN_MIN);
+	return ret;
+}
+
+static int begin(struct planner *pl, const struct ArrowSchema *schema, size_t n)
+{
+	int ret = 0;
+
+	if (pl->target->form == SODA_MOVE_ARROW_STRUCTS)
+		return begin_structs(pl, schema, n);
+	if (pl->target->form == SODA_MOVE_ARROW_FILE)
+		ret = add_magic(pl);
+	return ret < 0 ? ret : add_schema(pl, schema);
+}
+
+static int end(struct planner *pl, const struct ArrowSchema *schema)
+{
+	switch (pl->target->form) {
+	case SODA_MOVE_ARROW_STRUCTS:
+		return end_structs(pl);
+	case SODA_MOVE_ARROW_FILE:
+		return end_file(pl, schema);
+	default:
+		return add_end(pl);
+	}
+}
+
 /* Room for as many pieces as there can be; buffers are at most three an array. */
 static int make_room(struct planner *pl, uint32_t fields, size_t n)
 {
-	uint64_t most = 2 + n * (1 + 3 * (uint64_t)fields);
+	uint64_t most = 4 + n * (1 + 3 * (uint64_t)fields);
 
 	pl->pieces_max = most < SODA_MOVE_PIECES_MAX ? most : SODA_MOVE_PIECES_MAX;
 	pl->plan->pieces = calloc(pl->pieces_max, sizeof(*pl->plan->pieces));
 	pl->nodes = calloc(fields + 1, sizeof(*pl->nodes));
 	pl->buffers = calloc(3 * fields + 1, sizeof(*pl->buffers));
-	return pl->plan->pieces && pl->nodes && pl->buffers ? 0 : no_memory(pl);
+	pl->places = calloc(n + 1, sizeof(*pl->places));
+	return pl->plan->pieces && pl->nodes && pl->buffers && pl->places ? 0 : no_memory(pl);
 }
 
 static int make(struct planner *pl, const struct ArrowSchema *schema,
@@ -502,32 +645,67 @@ static int make(struct planner *pl, const struct ArrowSchema *schema,
 	if (ret == 0)
 		ret = make_room(pl, fields, n);
 	if (ret == 0)
-		ret = add_schema(pl, schema);
+		ret = begin(pl, schema, n);
 	for (size_t i = 0; ret == 0 && i < n; i++)
 		ret = add_batch(pl, schema, batches[i]);
-	return ret < 0 ? ret : add_end(pl);
+	return ret < 0 ? ret : end(pl, schema);
 }
 
-int soda_arrow_plan_make(const struct ArrowSchema *schema, const struct ArrowArray *const *batches,
-			 size_t n, unsigned align, bool measure, struct soda_arrow_plan *plan_p,
-			 struct soda_arrow_why *why)
+static int check_target(const struct soda_arrow_target *target, struct soda_arrow_why *why)
 {
-	struct soda_arrow_plan plan = { 0 };
-	struct planner pl = { .plan = &plan, .why = why, .align = align, .measure = measure };
-	int ret;
+	unsigned align = target->align;
 
 	if (align < SODA_ARROW_ALIGN_MIN || align > SODA_ARROW_ALIGN_MAX || (align & (align - 1)))
 		return soda_arrow_wrong(why, -EINVAL,
 					"columns can be aligned to 8, 16 ... %d bytes",
 					SODA_ARROW_ALIGN_MAX);
+	if (target->form > SODA_MOVE_ARROW_STRUCTS)
+		return soda_arrow_wrong(why, -EINVAL, "form %u: there is no such form of a table",
+					target->form);
+	return 0;
+}
+
+int soda_arrow_plan_make(const struct ArrowSchema *schema, const struct ArrowArray *const *batches,
+			 size_t n, const struct soda_arrow_target *target,
+			 struct soda_arrow_plan *plan_p, struct soda_arrow_why *why)
+{
+	struct soda_arrow_plan plan = { 0 };
+	struct planner pl = { .plan = &plan, .why = why, .target = target };
+	int ret = check_target(target, why);
+
+	if (ret < 0)
+		return ret;
 	ret = make(&pl, schema, batches, n);
 	free(pl.nodes);
 	free(pl.buffers);
+	free(pl.places);
+	soda_arrow_structs_free(&pl.structs);
 	if (ret < 0)
 		soda_arrow_plan_free(&plan);
 	else
 		*plan_p = plan;
 	return ret;
+}
+
+int soda_arrow_plan_copy(struct soda_arrow_plan *plan)
+{
+	struct soda_arrow_block *b = calloc(1, sizeof(*b) + plan->bytes);
+
+	if (!b)
+		return -ENOMEM;
+	for (size_t i = 0; i < plan->pieces_n; i++) {
+		const struct soda_move_piece *p = &plan->pieces[i];
+
+		if (p->from)
+			memcpy(b->data + p->offset, p->from, p->bytes);
+		else
+			memset(b->data + p->offset, (int)p->fill, p->bytes);
+	}
+	soda_arrow_blocks_free(plan->blocks);
+	plan->blocks = b;
+	plan->pieces[0] = (struct soda_move_piece){ .from = b->data, .bytes = plan->bytes };
+	plan->pieces_n = 1;
+	return 0;
 }
 
 void soda_arrow_blocks_free(struct soda_arrow_block *block)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the parts of a table lie in an Arrow IPC stream: from an ArrowSchema and ArrowArrays to a
- * list of pieces for soda_move().
+ * Where the parts of a table lie in a step: from an ArrowSchema and ArrowArrays to a list of pieces
+ * for soda_move().
  *
- *   | schema message | batch message, padding | body: columns, each padded | batch ... | end |
+ *   stream  | schema message | batch message, padding | body: columns, each padded | batch ... |
+ * end | file    | magic | stream | a gap | footer, its size, magic | structs | header | body, body
+ * ... | structures (structs.h) |
  *
  * A column's buffers are pieces of the program's own memory.  What does not lie there as it is to
  * be in the stream is made here, in blocks: messages; bits that do not begin in a byte; offsets
@@ -31,22 +33,35 @@ struct soda_arrow_block {
 struct soda_arrow_plan {
 	struct soda_move_piece *pieces; /* without gaps but padding, in the order of the stream */
 	size_t pieces_n;
-	uint64_t bytes; /* of the stream */
+	uint64_t bytes; /* of the stream, file... */
 	struct soda_arrow_block *blocks;
 };
 
+/* What is to come out. */
+struct soda_arrow_target {
+	unsigned form;	/* enum soda_move_arrow_form */
+	unsigned align; /* where each buffer begins: a power of two, SODA_ARROW_ALIGN_MIN to _MAX */
+	uint64_t bytes; /* a file ends there, if it is not longer; 0: as early as it can */
+	bool measure;	/* only the plan's `bytes` is wanted: blocks are not filled, pieces useless
+			 */
+};
+
 /*
- * The plan of a stream with n batches; align: where each buffer begins, a power of two from
- * SODA_ARROW_ALIGN_MIN to _MAX.  `measure`: only plan_p->bytes is wanted, no blocks are filled, and
- * the pieces are of no use.  The pieces' memory is the program's, who owns the arrays, and the
- * plan's, which is the caller's: soda_arrow_plan_free().
+ * The plan of a table with n batches.  The pieces' memory is the program's, who owns the arrays,
+ * and the plan's, which is the caller's: soda_arrow_plan_free().
  *
  * Errors of soda_arrow_schema_check(), and -EINVAL: malformed arrays, sizes that overflow; -E2BIG:
- * more than SODA_MOVE_PIECES_MAX pieces; -EFBIG: above the limits; -ENOMEM.
+ * more than SODA_MOVE_PIECES_MAX pieces; -EFBIG: above the limits; -ENOMEM.  Whether it fits
+ * into a step is the caller's to look at.
  */
 int soda_arrow_plan_make(const struct ArrowSchema *schema, const struct ArrowArray *const *batches,
-			 size_t n, unsigned align, bool measure, struct soda_arrow_plan *plan_p,
-			 struct soda_arrow_why *why);
+			 size_t n, const struct soda_arrow_target *target,
+			 struct soda_arrow_plan *plan_p, struct soda_arrow_why *why);
+/*
+ * Copy the plan's pieces together, into a block that then is its only piece; the program's memory
+ * is not named any more.  -ENOMEM: the plan is as it was.
+ */
+int soda_arrow_plan_copy(struct soda_arrow_plan *plan);
 void soda_arrow_plan_free(struct soda_arrow_plan *plan);
 void soda_arrow_blocks_free(struct soda_arrow_block *block);
 

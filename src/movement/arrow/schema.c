@@ -17,6 +17,17 @@ int soda_arrow_wrong(struct soda_arrow_why *why, int err, const char *fmt, ...)
 	return err;
 }
 
+int soda_arrow_buffers_of(enum soda_arrow_layout layout)
+{
+	static const int buffers[] = {
+		[SODA_ARROW_NOTHING] = 0,  [SODA_ARROW_FIXED] = 2, [SODA_ARROW_BITS] = 2,
+		[SODA_ARROW_VARIABLE] = 3, [SODA_ARROW_LIST] = 2,  [SODA_ARROW_FIXED_LIST] = 1,
+		[SODA_ARROW_STRUCT] = 1,
+	};
+
+	return buffers[layout];
+}
+
 /* Checking */
 
 struct check {
@@ -54,6 +65,26 @@ static int check_metadata(const char *metadata, const char *name, struct soda_ar
 		metadata += sizeof(bytes) + bytes;
 	}
 	return 0;
+}
+
+uint64_t soda_arrow_metadata_bytes(const char *metadata, uint64_t max)
+{
+	uint64_t at = sizeof(uint32_t);
+	uint32_t pairs;
+
+	if (!metadata || max < at)
+		return 0;
+	pairs = get_length(metadata);
+	if (pairs > SODA_ARROW_PAIRS_MAX)
+		return 0;
+	for (uint32_t i = 0; i < 2 * pairs; i++) {
+		if (max - at < sizeof(uint32_t))
+			return 0;
+		at += sizeof(uint32_t) + (uint64_t)get_length(metadata + at);
+		if (at > max)
+			return 0;
+	}
+	return at;
 }
 
 static int check_format(const char *format, const char *name, struct soda_arrow_type *type_p,
@@ -162,7 +193,7 @@ struct soda_arrow_type soda_arrow_type_of(const struct ArrowSchema *field)
 
 /* Writing */
 
-enum { REF = 4, VERSION_5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3 };
+enum { REF = 4, VERSION_5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3, PLACE_BYTES = 24 };
 
 /* The table Message, the root; what is returned is to refer to the header. */
 static uint32_t put_message(struct soda_flat *f, unsigned header, uint64_t body_bytes)
@@ -245,16 +276,44 @@ static uint32_t put_fields(struct soda_flat *f, const struct ArrowSchema *parent
 	return vector;
 }
 
-void soda_arrow_put_schema(struct soda_flat *f, const struct ArrowSchema *schema)
+/* The table Schema, which `from` is to refer to. */
+static void put_schema(struct soda_flat *f, uint32_t from, const struct ArrowSchema *schema)
 {
 	uint8_t sizes[] = { 2, REF, schema->metadata ? REF : 0 }; /* byte order, fields, metadata */
-	uint32_t at[3], header = put_message(f, HEADER_SCHEMA, 0);
+	uint32_t at[3];
 
-	soda_flat_refer(f, header, soda_flat_table(f, sizes, 3, at));
+	soda_flat_refer(f, from, soda_flat_table(f, sizes, 3, at));
 	soda_flat_put(f, at[0], __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__, 2);
 	soda_flat_refer(f, at[1], put_fields(f, schema));
 	if (schema->metadata)
 		soda_flat_refer(f, at[2], put_metadata(f, schema->metadata));
+}
+
+void soda_arrow_put_schema(struct soda_flat *f, const struct ArrowSchema *schema)
+{
+	put_schema(f, put_message(f, HEADER_SCHEMA, 0), schema);
+}
+
+void soda_arrow_put_footer(struct soda_flat *f, const struct ArrowSchema *schema,
+			   const struct soda_arrow_place *batches, uint32_t n)
+{
+	static const uint8_t sizes[] = { 2, REF, REF, REF }; /* version, schema, dictionaries... */
+	uint32_t at[4], vector;
+
+	soda_flat_begin(f);
+	soda_flat_table(f, sizes, 4, at);
+	soda_flat_put(f, at[0], VERSION_5, 2);
+	put_schema(f, at[1], schema);
+	soda_flat_refer(f, at[2], soda_flat_vector(f, 0, PLACE_BYTES));
+	vector = soda_flat_vector(f, n, PLACE_BYTES); /* ...and batches */
+	soda_flat_refer(f, at[3], vector);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t place = vector + 4 + PLACE_BYTES * i;
+
+		soda_flat_put(f, place, batches[i].offset, 8);
+		soda_flat_put(f, place + 8, batches[i].metadata_bytes, 4);
+		soda_flat_put(f, place + 16, batches[i].body_bytes, 8);
+	}
 }
 
 void soda_arrow_put_batch(struct soda_flat *f, uint64_t rows, const struct soda_arrow_node *nodes,

@@ -47,6 +47,9 @@ struct soda_arrow_type {
 	const char *zone; /* a timestamp's, or NULL; in the format string */
 };
 
+/* How many buffers an array of that layout has. */
+int soda_arrow_buffers_of(enum soda_arrow_layout layout);
+
 /* The type of a format string. -EINVAL: nobody knows it; -ENOTSUP: not implemented here. */
 int soda_arrow_type_get(const char *format, struct soda_arrow_type *type_p);
 
@@ -71,9 +74,24 @@ struct soda_arrow_buffer {
 	uint64_t offset, bytes; /* in the body; without padding */
 };
 
+/* A batch in a file. */
+struct soda_arrow_place {
+	uint64_t offset, metadata_bytes, body_bytes;
+};
+
 /* Those of a record batch. */
 void soda_arrow_put_batch(struct soda_flat *f, uint64_t rows, const struct soda_arrow_node *nodes,
 			  uint32_t nodes_n, const struct soda_arrow_buffer *buffers,
 			  uint32_t buffers_n, uint64_t body_bytes);
+
+/* The footer of a file. */
+void soda_arrow_put_footer(struct soda_flat *f, const struct ArrowSchema *schema,
+			   const struct soda_arrow_place *batches, uint32_t n);
+
+/*
+ * How long a field's own metadata are, which have been checked; NULL: 0.  max: nothing behind that
+ * is read; 0: they are longer.
+ */
+uint64_t soda_arrow_metadata_bytes(const char *metadata, uint64_t max);
 
 #endif

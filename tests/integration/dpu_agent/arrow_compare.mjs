@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Arrow IPC streams, read by npm's apache-arrow, against what the program that moved them says is in them.
-//   node compare.mjs PACKAGE DIR: DIR/streams and DIR/tables of test_dpu_arrow; PACKAGE: its node_modules/apache-arrow
+// Arrow IPC streams and files, read by npm's apache-arrow, against what the program that moved them says is in them.
+//   node compare.mjs PACKAGE DIR: DIR/streams, DIR/files and DIR/tables of test_dpu_arrow; PACKAGE: its node_modules/apache-arrow
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
@@ -103,27 +103,37 @@ function tableOf(bytes, batchesN) {
   return { fields: schema.fields.map(fieldOf), metadata: pairs(schema.metadata), batches };
 }
 
-const streams = readFileSync(`${dir}/streams`);
 const tables = readFileSync(`${dir}/tables`, 'utf8').trimEnd().split('\n');
-let at = 0, wrong = 0;
+let wrong = 0;
 const types = new Set();
 const note = (f) => { types.add(f[1].replace(/:.*/, '')); f[3].forEach(note); };
-tables.forEach((line, k) => {
-  const bytes = Number(streams.readBigUInt64LE(at));
-  // a copy, aligned as the step is
-  const stream = new Uint8Array(streams.subarray(at + 8, at + 8 + bytes));
-  at += 8 + bytes;
-  const want = JSON.parse(line);
-  want.fields.forEach(note);
-  let said;
-  try {
-    said = JSON.stringify(tableOf(stream, want.batches.length));
-  } catch (error) {
-    said = String(error.stack);
-  }
-  if (said !== JSON.stringify(want) && ++wrong <= 5)
-    console.log(`table ${k + 1}: ${said.slice(0, 1500)}\nexpected ${JSON.stringify(want).slice(0, 1500)}`);
-});
-if (at !== streams.length) throw new Error(`${streams.length - at} bytes are left`);
-console.log(`apache-arrow: ${tables.length} tables with ${types.size} kinds of types, ${wrong} of them wrong`);
+
+// Each is behind its length; isKind: whether the library takes it for what it is.
+function compare(name, isKind) {
+  const all = readFileSync(`${dir}/${name}`);
+  let at = 0;
+  tables.forEach((line, k) => {
+    const bytes = Number(all.readBigUInt64LE(at));
+    // a copy, aligned as the step is
+    const one = new Uint8Array(all.subarray(at + 8, at + 8 + bytes));
+    at += 8 + bytes;
+    const want = JSON.parse(line);
+    want.fields.forEach(note);
+    let said;
+    try {
+      if (!isKind(RecordBatchReader.from(one).open())) throw new Error(`not one of ${name}`);
+      said = JSON.stringify(tableOf(one, want.batches.length));
+    } catch (error) {
+      said = String(error.stack);
+    }
+    if (said !== JSON.stringify(want) && ++wrong <= 5)
+      console.log(`${name} ${k + 1}: ${said.slice(0, 1500)}\nexpected ${JSON.stringify(want).slice(0, 1500)}`);
+  });
+  if (at !== all.length) throw new Error(`${all.length - at} bytes are left`);
+}
+
+compare('streams', (reader) => reader.isStream());
+compare('files', (reader) => reader.isFile());
+console.log(`apache-arrow: ${tables.length} tables with ${types.size} kinds of types, as streams and as files, ` +
+  `${wrong} of them wrong`);
 process.exit(wrong ? 1 : 0);

@@ -2,8 +2,9 @@
 /*
  * Tables of the Arrow C data interface through an agent: one process hands them over, another one
  * maps the steps, or reads them over tcp, and reads the streams in them.
- *   test_dpu_arrow [DIR N]: N tables into DIR, for other readers of Arrow: `streams`, each behind
- * its length as a 64-bit number; and `tables`, what is in it, a line each ("lib/arrow.h")
+ *   test_dpu_arrow [DIR N]: N tables into DIR, for other readers of Arrow: `streams` and `files`,
+ * each behind its length as a 64-bit number; and `tables`, what is in both, a line each
+ * ("lib/arrow.h")
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -195,6 +196,123 @@ static void test_tcp(void **state)
 	passed_on("tcp://127.0.0.1:0", NULL, NULL);
 }
 
+/* Forms: each table in a buffer of its own, since a file is as long as the step. */
+
+static const unsigned form_aligns[] = { 64, 8, 128, 4096 };
+
+/* Every fifth table's memory goes at once, because the library copies it. */
+static void produce_form(struct soda_mover *m, uint64_t i, unsigned form,
+			 struct soda_move_buffer **buffer_p)
+{
+	struct soda_move_reserve how = { .copies = 1, .mode = 0444 };
+	struct soda_move_arrow as = { .align = form_aligns[i % 4], .form = form };
+	struct soda_move_ticket *ticket;
+	struct arrow_table t;
+
+	arrow_make(&t, i);
+	as.flags = i % 5 ? 0 : SODA_MOVE_ARROW_COPY;
+	OK(soda_move_arrow_bytes(t.schema, t.batches, t.batches_n, &as, &how.bytes));
+	how.bytes += i % 3 * 1000; /* a file's footer lies behind a gap then */
+	OK(soda_move_reserve(m, "table", &how, buffer_p));
+	OK(soda_move_arrow(*buffer_p, t.schema, t.batches, t.batches_n, &as, &ticket));
+	if (as.flags)
+		arrow_table_free(&t);
+	OK(soda_move_wait(ticket, WAIT_MS, NULL));
+	arrow_table_free(&t);
+}
+
+/* The structures of a step, in a table whose arrays release_structs() gives back. */
+static void import(struct arrow_table *t, const struct soda_move_step *step)
+{
+	memset(t, 0, sizeof(*t));
+	t->schema = arrow_alloc(t, sizeof(*t->schema));
+	OK(soda_move_arrow_schema(step, t->schema, &t->batches_n));
+	for (size_t i = 0; i < t->batches_n; i++) {
+		struct ArrowArray *a = arrow_alloc(t, sizeof(*a));
+
+		OK(soda_move_arrow_batch(step, i, a));
+		t->batches[i] = a;
+	}
+}
+
+static void release_structs(struct arrow_table *t)
+{
+	for (size_t i = 0; i < t->batches_n; i++) {
+		struct ArrowArray *a = (struct ArrowArray *)(uintptr_t)t->batches[i];
+
+		a->release(a);
+	}
+	t->schema->release(t->schema);
+}
+
+static void check_form(const struct soda_move_step *step, uint64_t seed, unsigned form)
+{
+	struct arrow_table made, read;
+	char *want, *said;
+
+	if (form == SODA_MOVE_ARROW_STRUCTS)
+		import(&read, step);
+	else
+		arrow_read_file(&read, step->data, step->bytes, form_aligns[seed % 4]);
+	said = arrow_print(&read);
+	if (form == SODA_MOVE_ARROW_STRUCTS)
+		release_structs(&read);
+	arrow_table_free(&read);
+	arrow_make(&made, seed);
+	want = arrow_print(&made);
+	arrow_table_free(&made);
+	ARROW_MUST(strcmp(said, want) == 0);
+	free(said);
+	free(want);
+}
+
+/* All tables, one after the other; each also into the file, where there is one. */
+static void in_form(const char *listen, unsigned form, FILE *files)
+{
+	struct soda_mover *m;
+
+	up(listen);
+	OK(soda_move_connect(agent.address, &m));
+	for (uint64_t i = 1; i <= tables_n; i++) {
+		struct soda_move_step step = { 0 };
+		struct soda_move_buffer *b;
+		struct soda_move_reader *r;
+
+		produce_form(m, i, form, &b);
+		OK(soda_move_open(agent.address, "table", WAIT_MS, &r));
+		OK(soda_move_next(r, 0, WAIT_MS, &step));
+		check_form(&step, i, form);
+		if (files) {
+			ARROW_MUST(fwrite(&step.bytes, sizeof(step.bytes), 1, files) == 1);
+			ARROW_MUST(fwrite(step.data, step.bytes, 1, files) == 1);
+		}
+		soda_move_close(r);
+		OK(soda_move_end(b));
+	}
+	soda_move_disconnect(m);
+	down();
+}
+
+static void test_file_shm(void **state)
+{
+	in_form(shm(), SODA_MOVE_ARROW_FILE, NULL);
+}
+
+static void test_file_tcp(void **state)
+{
+	in_form("tcp://127.0.0.1:0", SODA_MOVE_ARROW_FILE, NULL);
+}
+
+static void test_structs_shm(void **state)
+{
+	in_form(shm(), SODA_MOVE_ARROW_STRUCTS, NULL);
+}
+
+static void test_structs_tcp(void **state)
+{
+	in_form("tcp://127.0.0.1:0", SODA_MOVE_ARROW_STRUCTS, NULL);
+}
+
 /* One column of doubles, larger than the library's calls and the agent's reads. */
 static struct ArrowArray *make_large(struct arrow_table *t, double *values, size_t from, size_t n)
 {
@@ -290,6 +408,12 @@ static void test_refused(void **state)
 	as.align = 8;
 	as.reserved = 1;
 	FAILS(soda_move_arrow_bytes(t.schema, t.batches, 1, &as, &bytes), -EINVAL, "reserved");
+	as.reserved = 0;
+	as.flags = 2;
+	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, &as, &ticket), -EINVAL, "flags");
+	as.flags = 0;
+	as.form = 3;
+	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, &as, &ticket), -EINVAL, "form 3");
 	a->children[0]->length = -1;
 	FAILS(soda_move_arrow(b, t.schema, t.batches, 1, NULL, &ticket), -EINVAL, "length -1");
 	a->length = a->children[0]->length = 100;
@@ -323,17 +447,21 @@ static FILE *open_in(const char *dir, const char *name)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shm),	  cmocka_unit_test(test_tcp),
-		cmocka_unit_test(test_large_shm), cmocka_unit_test(test_large_tcp),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_shm),	    cmocka_unit_test(test_tcp),
+		cmocka_unit_test(test_large_shm),   cmocka_unit_test(test_large_tcp),
+		cmocka_unit_test(test_refused),	    cmocka_unit_test(test_file_shm),
+		cmocka_unit_test(test_file_tcp),    cmocka_unit_test(test_structs_shm),
+		cmocka_unit_test(test_structs_tcp),
 	};
 
 	if (argc == 3) {
-		FILE *streams = open_in(argv[1], "streams"), *tables = open_in(argv[1], "tables");
+		FILE *streams = open_in(argv[1], "streams"), *files = open_in(argv[1], "files"),
+		     *tables = open_in(argv[1], "tables");
 
 		tables_n = strtoull(argv[2], NULL, 10);
 		passed_on(shm(), streams, tables);
-		return fclose(streams) || fclose(tables);
+		in_form(shm(), SODA_MOVE_ARROW_FILE, files);
+		return fclose(streams) || fclose(files) || fclose(tables);
 	}
 	return cmocka_run_group_tests_name("arrow tables between processes", tests, NULL, NULL);
 }

@@ -13,8 +13,11 @@
 #include "lib/arrow.h"
 #include "lib/dice.h"
 #include "movement/arrow/plan.h"
+#include "movement/arrow/structs.h"
 
 enum { SEEDS = 1500 };
+
+static const struct soda_arrow_target stream_8 = { .align = 8 }, stream_64 = { .align = 64 };
 
 /* FlatBuffers */
 
@@ -184,17 +187,21 @@ static uint8_t *carry_out(const struct soda_arrow_plan *plan)
 	return stream;
 }
 
-static void make_plan(const struct arrow_table *t, unsigned align, struct soda_arrow_plan *plan)
+static void make_plan(const struct arrow_table *t, const struct soda_arrow_target *as,
+		      struct soda_arrow_plan *plan)
 {
+	struct soda_arrow_target measure = *as;
 	struct soda_arrow_plan measured;
 	struct soda_arrow_why why;
 
-	if (soda_arrow_plan_make(t->schema, t->batches, t->batches_n, align, false, plan, &why))
+	if (soda_arrow_plan_make(t->schema, t->batches, t->batches_n, as, plan, &why))
 		fail_msg("%s", why.text);
-	assert_int_equal(soda_arrow_plan_make(t->schema, t->batches, t->batches_n, align, true,
+	measure.measure = true;
+	assert_int_equal(soda_arrow_plan_make(t->schema, t->batches, t->batches_n, &measure,
 					      &measured, &why),
 			 0);
 	assert_int_equal(measured.bytes, plan->bytes);
+	assert_int_equal(plan->bytes % 8, 0);
 	soda_arrow_plan_free(&measured);
 }
 
@@ -241,7 +248,7 @@ static void test_small(void **state)
 	uint8_t *stream;
 
 	make_small(&t, values);
-	make_plan(&t, 64, &plan);
+	make_plan(&t, &stream_64, &plan);
 	stream = carry_out(&plan);
 	assert_memory_equal(stream, schema, sizeof(schema));
 	/* the body: at a multiple of 64, the column's own memory, then the end */
@@ -256,27 +263,86 @@ static void test_small(void **state)
 	arrow_table_free(&t);
 }
 
-/* What is read out of the stream says the same as the table. */
-static void same(const struct arrow_table *t, unsigned align, uint64_t seed)
+/* The table of a step that has structures. The arrays are the test's own memory then. */
+static void read_structs(struct arrow_table *t, const uint8_t *step, uint64_t bytes)
+{
+	struct ArrowSchema schema;
+	struct soda_arrow_why why;
+
+	memset(t, 0, sizeof(*t));
+	if (soda_arrow_structs_schema(step, bytes, &schema, &t->batches_n, &why))
+		fail_msg("%s", why.text);
+	t->schema = arrow_alloc(t, sizeof(schema));
+	*t->schema = schema;
+	for (size_t i = 0; i < t->batches_n; i++) {
+		struct ArrowArray *a = arrow_alloc(t, sizeof(*a));
+
+		if (soda_arrow_structs_array(step, bytes, i, a, &why))
+			fail_msg("%s", why.text);
+		t->batches[i] = a;
+	}
+}
+
+/* Each by its own `release`: the first child after its parent, as the interface allows. */
+static void release_structs(struct arrow_table *t)
+{
+	for (size_t i = 0; i < t->batches_n; i++) {
+		struct ArrowArray *a = (struct ArrowArray *)(uintptr_t)t->batches[i], child;
+		bool moved = a->n_children > 0;
+
+		if (moved) {
+			child = *a->children[0];
+			a->children[0]->release = NULL;
+		}
+		a->release(a);
+		assert_null(a->release);
+		if (moved)
+			child.release(&child);
+	}
+	t->schema->release(t->schema);
+	arrow_table_free(t);
+}
+
+static void read_back(struct arrow_table *back, const struct soda_arrow_target *as,
+		      const uint8_t *step, uint64_t bytes)
+{
+	size_t end = bytes;
+
+	if (as->form == SODA_MOVE_ARROW_STRUCTS)
+		read_structs(back, step, bytes);
+	else if (as->form == SODA_MOVE_ARROW_FILE)
+		arrow_read_file(back, step, bytes, as->align);
+	else
+		arrow_read(back, step, bytes, as->align, &end);
+	assert_int_equal(end, bytes);
+}
+
+/* What is read out of the step says the same as the table; and copied together it is the same. */
+static void same(const struct arrow_table *t, const struct soda_arrow_target *as, uint64_t seed)
 {
 	struct soda_arrow_plan plan;
 	struct arrow_table back;
 	char *said, *want = arrow_print(t);
-	uint8_t *stream;
-	size_t end;
+	uint8_t *step;
 
-	make_plan(t, align, &plan);
-	stream = carry_out(&plan);
-	arrow_read(&back, stream, plan.bytes, align, &end);
-	assert_int_equal(end, plan.bytes);
+	make_plan(t, as, &plan);
+	step = carry_out(&plan);
+	assert_true(as->form != SODA_MOVE_ARROW_FILE || plan.bytes >= as->bytes);
+	read_back(&back, as, step, plan.bytes);
 	said = arrow_print(&back);
 	if (strcmp(said, want))
-		fail_msg("seed %llu, align %u:\n%.1000s\nexpected\n%.1000s",
-			 (unsigned long long)seed, align, said, want);
-	arrow_table_free(&back);
+		fail_msg("seed %llu, form %u, align %u:\n%.1000s\nexpected\n%.1000s",
+			 (unsigned long long)seed, as->form, as->align, said, want);
+	if (as->form == SODA_MOVE_ARROW_STRUCTS)
+		release_structs(&back);
+	else
+		arrow_table_free(&back);
+	assert_int_equal(soda_arrow_plan_copy(&plan), 0);
+	assert_true(plan.pieces_n == 1 && plan.pieces[0].bytes == plan.bytes);
+	assert_memory_equal(plan.pieces[0].from, step, plan.bytes);
 	free(said);
 	free(want);
-	free(stream);
+	free(step);
 	soda_arrow_plan_free(&plan);
 }
 
@@ -285,12 +351,92 @@ static void test_any(void **state)
 	static const unsigned aligns[] = { 8, 64, 16, 4096 };
 
 	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct soda_arrow_target as = { .align = aligns[seed % 4] };
 		struct arrow_table t;
 
 		arrow_make(&t, seed);
-		same(&t, aligns[seed % 4], seed);
+		for (as.form = 0; as.form <= SODA_MOVE_ARROW_STRUCTS; as.form++) {
+			as.bytes = as.form == SODA_MOVE_ARROW_FILE ? seed * 8 : 0;
+			same(&t, &as, seed);
+		}
 		arrow_table_free(&t);
 	}
+}
+
+/* A step that anybody may have written: whatever is changed in it, a table or an error comes. */
+static void test_structs_malformed(void **state)
+{
+	const struct soda_arrow_target as = { .form = SODA_MOVE_ARROW_STRUCTS, .align = 8 };
+	struct dice d = { 99 };
+	unsigned refused = 0;
+
+	for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+		struct soda_arrow_why why = { "" };
+		struct soda_arrow_plan plan;
+		struct ArrowSchema schema;
+		struct ArrowArray array;
+		struct arrow_table t;
+		uint8_t *step, *cut;
+		size_t n, bytes;
+
+		arrow_make(&t, seed);
+		make_plan(&t, &as, &plan);
+		step = carry_out(&plan);
+		for (int i = 0; i < 4; i++)
+			step[dice_roll(&d) % plan.bytes] ^= (uint8_t)(1u << dice_roll(&d) % 8);
+		bytes = plan.bytes - (seed % 3 ? 0 : dice_roll(&d) % plan.bytes);
+		cut = malloc(bytes); /* so that a sanitizer sees what is read behind it */
+		memcpy(cut, step, bytes);
+		if (soda_arrow_structs_schema(cut, bytes, &schema, &n, &why) == 0)
+			schema.release(&schema);
+		else
+			n = 0;
+		refused += !n;
+		for (size_t i = 0; i < n && i < 4; i++) {
+			if (soda_arrow_structs_array(cut, bytes, i, &array, &why) == 0)
+				array.release(&array);
+			else
+				refused++;
+		}
+		assert_int_equal(soda_arrow_structs_array(cut, bytes, n, &array, &why), -EINVAL);
+		assert_true(why.text[0]);
+		free(cut);
+		free(step);
+		soda_arrow_plan_free(&plan);
+		arrow_table_free(&t);
+	}
+	assert_true(refused > SEEDS / 4);
+}
+
+static void test_structs_refused(void **state)
+{
+	const struct soda_arrow_target as = { .form = SODA_MOVE_ARROW_STRUCTS, .align = 64 };
+	const int32_t values[] = { 1, 2, 3 };
+	struct soda_arrow_why why = { "" };
+	struct soda_arrow_plan plan;
+	struct ArrowArray array;
+	struct arrow_table t;
+	uint8_t *step;
+
+	make_small(&t, values);
+	make_plan(&t, &as, &plan);
+	step = carry_out(&plan);
+	assert_int_equal(soda_arrow_structs_array(step, plan.bytes, 0, &array, &why), 0);
+	/* the column lies in the step itself */
+	assert_ptr_equal(array.children[0]->buffers[1], step + SODA_ARROW_STRUCTS_HEADER);
+	array.release(&array);
+	assert_int_equal(soda_arrow_structs_array(step, plan.bytes, 1, &array, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "1 batches"));
+	assert_int_equal(soda_arrow_structs_array(step, 63, 0, &array, &why), -EINVAL);
+	step[24] = 1;
+	assert_int_equal(soda_arrow_structs_array(step, plan.bytes, 0, &array, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "byte order"));
+	step[0] = 0;
+	assert_int_equal(soda_arrow_structs_array(step, plan.bytes, 0, &array, &why), -EINVAL);
+	assert_non_null(strstr(why.text, "another form"));
+	free(step);
+	soda_arrow_plan_free(&plan);
+	arrow_table_free(&t);
 }
 
 /* Columns as they are when nothing has to be made anew: none of their bytes is. */
@@ -309,7 +455,7 @@ static void test_nothing_copied(void **state)
 	a->buffers[1] = offsets;
 	a->buffers[2] = "aabbbcccc";
 	a->null_count = 1;
-	make_plan(&t, 8, &plan);
+	make_plan(&t, &stream_8, &plan);
 	for (struct soda_arrow_block *b = plan.blocks; b; b = b->next)
 		blocks++;
 	assert_int_equal(blocks, 2); /* the messages */
@@ -325,7 +471,8 @@ static void expect(const struct arrow_table *t, int err, const char *words)
 {
 	struct soda_arrow_why why = { "" };
 	struct soda_arrow_plan plan;
-	int ret = soda_arrow_plan_make(t->schema, t->batches, t->batches_n, 64, false, &plan, &why);
+	int ret =
+		soda_arrow_plan_make(t->schema, t->batches, t->batches_n, &stream_64, &plan, &why);
 
 	if (ret != err || !strstr(why.text, words))
 		fail_msg("%d, \"%s\"; expected %d, \"%s\"", ret, why.text, err, words);
@@ -487,6 +634,7 @@ static void test_too_big(void **state)
 	const int32_t values[] = { 1, 2, 3 };
 	struct soda_arrow_why why = { "" };
 	struct soda_arrow_plan plan;
+	struct soda_arrow_target as = { 0 };
 	struct ArrowArray *a, *table;
 	struct arrow_table t;
 
@@ -502,14 +650,15 @@ static void test_too_big(void **state)
 	a->offset = 1ll << 40;
 	a->children[0] = arrow_array(&t, 1, 2, 0);
 	expect(&t, -EFBIG, "2^40");
-	assert_int_equal(soda_arrow_plan_make(t.schema, t.batches, 1025, 64, false, &plan, &why),
+	assert_int_equal(soda_arrow_plan_make(t.schema, t.batches, 1025, &stream_64, &plan, &why),
 			 -E2BIG);
-	for (unsigned align = 0; align < 10000; align++)
-		if (align < 8 || align > 4096 || (align & (align - 1)))
-			assert_int_equal(
-				soda_arrow_plan_make(t.schema, NULL, 0, align, false, &plan, &why),
-				-EINVAL);
-	assert_int_equal(soda_arrow_plan_make(t.schema, NULL, 1, 64, false, &plan, &why), -EINVAL);
+	for (as.align = 0; as.align < 10000; as.align++)
+		if (as.align < 8 || as.align > 4096 || (as.align & (as.align - 1)))
+			assert_int_equal(soda_arrow_plan_make(t.schema, NULL, 0, &as, &plan, &why),
+					 -EINVAL);
+	assert_int_equal(soda_arrow_plan_make(t.schema, NULL, 1, &stream_64, &plan, &why), -EINVAL);
+	as = (struct soda_arrow_target){ .form = SODA_MOVE_ARROW_STRUCTS + 1, .align = 64 };
+	assert_int_equal(soda_arrow_plan_make(t.schema, NULL, 0, &as, &plan, &why), -EINVAL);
 	arrow_table_free(&t);
 }
 
@@ -534,20 +683,28 @@ static void test_pieces(void **state)
 	t.batches_n = 1;
 	expect(&t, -E2BIG, "more than 1024 parts");
 	t.schema->n_children = table->n_children = 510;
-	same(&t, 64, 0);
+	same(&t, &stream_64, 0);
 	arrow_table_free(&t);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_flat),	cmocka_unit_test(test_flat_too_long),
-		cmocka_unit_test(test_types),	cmocka_unit_test(test_bits),
-		cmocka_unit_test(test_small),	cmocka_unit_test(test_any),
-		cmocka_unit_test(test_schemas), cmocka_unit_test(test_nothing_copied),
-		cmocka_unit_test(test_arrays),	cmocka_unit_test(test_table_nulls),
-		cmocka_unit_test(test_offsets), cmocka_unit_test(test_too_big),
+		cmocka_unit_test(test_flat),
+		cmocka_unit_test(test_flat_too_long),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_bits),
+		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_any),
+		cmocka_unit_test(test_schemas),
+		cmocka_unit_test(test_nothing_copied),
+		cmocka_unit_test(test_arrays),
+		cmocka_unit_test(test_table_nulls),
+		cmocka_unit_test(test_offsets),
+		cmocka_unit_test(test_too_big),
 		cmocka_unit_test(test_pieces),
+		cmocka_unit_test(test_structs_malformed),
+		cmocka_unit_test(test_structs_refused),
 	};
 
 	return cmocka_run_group_tests_name("arrow tables", tests, NULL, NULL);
