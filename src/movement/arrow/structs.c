@@ -19,6 +19,7 @@ static uint32_t put_schema(struct soda_flat *f, const struct ArrowSchema *s)
 
 	set(f, at, 0, soda_flat_string(f, s->format, strlen(s->format)));
 	set(f, at, 1, soda_flat_string(f, name, strlen(name)));
+	f->failed = f->failed || (s->metadata && !metadata);
 	if (s->metadata)
 		set(f, at, 2, soda_flat_string(f, s->metadata, metadata));
 	set(f, at, 3, (uint64_t)s->flags);

@@ -150,7 +150,8 @@ static int read_strings(struct image *im, const uint8_t *vector, struct strings 
 	    strlen(s->name) != s->name_bytes || (number(vector, 2) && !s->metadata))
 		return malformed(im, "a field's strings");
 	if (s->metadata &&
-	    soda_arrow_metadata_bytes(s->metadata, s->metadata_bytes) != s->metadata_bytes)
+	    (!s->metadata_bytes ||
+	     soda_arrow_metadata_bytes(s->metadata, s->metadata_bytes) != s->metadata_bytes))
 		return malformed(im, "a field's metadata");
 	return 0;
 }
