@@ -60,13 +60,19 @@ struct soda_move_reader; /* a consumer's connection, to one buffer */
 
 /* struct soda_move_reserve.flags: a step that a consumer has not passed is not replaced. */
 #define SODA_MOVE_KEEP 0x1u
+/*
+ * The same: the agent fetches into memory of its own, as large as a step beside the copies, and
+ * then puts each piece to its place.  To compare: what it costs where an agent first has the data
+ * and then serialises them.
+ */
+#define SODA_MOVE_STAGE 0x2u
 
 /* What soda_move_reserve() takes. Zero it, then set what is wanted. */
 struct soda_move_reserve {
 	uint64_t bytes;	   /* of each step */
 	unsigned copies;   /* steps that the agent has memory for; 0: 2; at most COPIES_MAX */
 	unsigned mode;	   /* who may read: 0400 the user, 0040 the group, 0004 others; 0: 0400 */
-	unsigned flags;	   /* SODA_MOVE_KEEP */
+	unsigned flags;	   /* SODA_MOVE_KEEP, SODA_MOVE_STAGE */
 	unsigned reserved; /* zero */
 };
 
@@ -110,10 +116,10 @@ SODA_API int soda_move_way(const struct soda_mover *mover);
 
 /*
  * Reserve a buffer by a name of printable characters of ASCII, without a space.  Waits for the
- * agent, which takes all memory, bytes * copies, now.  *buffer_p lives until soda_move_end() or the
- * mover's end.  -EINVAL: no such name, size, mode or flag; -EEXIST: the name is in use; -ENOSPC:
- * over the agent's --move-memory; -EPERM: connected by tcp, and the mode does not let others read;
- * -EBUSY: too many buffers; -ENOMEM; -ENOTCONN.
+ * agent, which takes all memory, bytes * copies, and once more with STAGE, now.  *buffer_p lives
+ * until soda_move_end() or the mover's end.  -EINVAL: no such name, size, mode or flag; -EEXIST:
+ * the name is in use; -ENOSPC: over the agent's --move-memory; -EPERM: connected by tcp, and the
+ * mode does not let others read; -EBUSY: too many buffers; -ENOMEM; -ENOTCONN.
  */
 SODA_API int soda_move_reserve(struct soda_mover *mover, const char *name,
 			       const struct soda_move_reserve *how,

@@ -57,6 +57,7 @@ struct soda_wire_move_started {
 #define SODA_WIRE_MOVE_STARTED_BYTES 8u
 
 #define SODA_WIRE_MOVE_KEEP 1u
+#define SODA_WIRE_MOVE_STAGE 2u
 
 struct soda_wire_move_reserve {
 	uint64_t bytes;

@@ -98,8 +98,23 @@ static void unmake(struct soda_buffer *b)
 {
 	for (unsigned i = 0; i < b->copies_n; i++)
 		unmake_copy(&b->copies[i], b->bytes);
+	if (b->stage)
+		munmap(b->stage, whole_pages(b->bytes));
 	free(b->copies);
 	free(b);
+}
+
+/* All pages now, as make_copy(). */
+static int make_stage(struct soda_buffer *b, struct soda_why *why)
+{
+	void *memory = mmap(NULL, whole_pages(b->bytes), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return refuse(why, -ENOMEM, "the agent has no memory to stage it: %s",
+			      soda_strerror(errno));
+	b->stage = memory;
+	return 0;
 }
 
 static int make_copies(struct soda_buffer *b, unsigned n, struct soda_why *why)
@@ -137,7 +152,8 @@ static int check_ask(const struct soda_wire_move_reserve *ask, const char *name,
 	if (!ask->bytes || ask->bytes > SODA_MOVE_BYTES_MAX || ask->copies > SODA_MOVE_COPIES)
 		return refuse(why, -EINVAL, "a buffer has 1 to %llu bytes, and at most %d copies",
 			      SODA_MOVE_BYTES_MAX, SODA_MOVE_COPIES);
-	if (ask->mode & ~(uint32_t)MODES || ask->flags & ~SODA_WIRE_MOVE_KEEP)
+	if (ask->mode & ~(uint32_t)MODES ||
+	    ask->flags & ~(SODA_WIRE_MOVE_KEEP | SODA_WIRE_MOVE_STAGE))
 		return refuse(why, -EINVAL, "mode %#o, flags %#x: not known", ask->mode,
 			      ask->flags);
 	if (!owner->local && !(ask->mode & 0004))
@@ -184,8 +200,10 @@ static void unlink_locked(struct soda_buffers *all, struct soda_buffer *b)
 
 static uint64_t reserved_bytes(const struct soda_wire_move_reserve *ask)
 {
-	/* at most 2^40 * 64 */
-	return whole_pages(ask->bytes) * (ask->copies ? ask->copies : DEFAULT_COPIES);
+	uint64_t copies = ask->copies ? ask->copies : DEFAULT_COPIES;
+
+	/* at most 2^40 * 65 */
+	return whole_pages(ask->bytes) * (copies + !!(ask->flags & SODA_WIRE_MOVE_STAGE));
 }
 
 int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_reserve *ask,
@@ -205,6 +223,7 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 	bytes = reserved_bytes(ask);
 	*b = (struct soda_buffer){ .bytes = ask->bytes,
 				   .mode = ask->mode ? ask->mode : DEFAULT_MODE,
+				   .counted = bytes,
 				   .keep = ask->flags & SODA_WIRE_MOVE_KEEP,
 				   .known = owner->local,
 				   .uid = owner->uid,
@@ -216,6 +235,8 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 		return ret;
 	}
 	ret = make_copies(b, copies, why); /* without the lock: it may take long */
+	if (ret == 0 && ask->flags & SODA_WIRE_MOVE_STAGE)
+		ret = make_stage(b, why);
 	pthread_mutex_lock(&all->lock);
 	if (ret < 0) {
 		unlink_locked(all, b);
@@ -240,7 +261,7 @@ static void put_unlock(struct soda_buffers *all, struct soda_buffer *b)
 	bool last = --b->refs == 0;
 
 	if (last)
-		all->reserved -= whole_pages(b->bytes) * b->copies_n;
+		all->reserved -= b->counted;
 	pthread_mutex_unlock(&all->lock);
 	if (last)
 		unmake(b);

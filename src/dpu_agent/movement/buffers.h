@@ -43,10 +43,12 @@ struct soda_buffer {
 	uid_t uid;
 	gid_t gid;
 	struct soda_copy *copies;
-	uint64_t steps;	 /* published so far; guarded by the lock, and so below */
-	uint64_t passed; /* keep, no reader: steps up to this one may be replaced */
-	unsigned refs;	 /* its producer, readers, fills */
-	bool named;	 /* in the table: the producer has not ended it */
+	uint8_t *stage;	  /* STAGE: memory that is fetched into, for one get at a time; or NULL */
+	uint64_t counted; /* bytes of all that, against the budget */
+	uint64_t steps;	  /* published so far; guarded by the lock, and so below */
+	uint64_t passed;  /* keep, no reader: steps up to this one may be replaced */
+	unsigned refs;	  /* its producer, readers, fills */
+	bool named;	  /* in the table: the producer has not ended it */
 	struct soda_buffer_reader *readers;
 };
 

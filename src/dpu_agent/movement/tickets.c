@@ -120,7 +120,28 @@ static void begin(struct soda_ticket *t)
 {
 	t->begun = true;
 	t->walk = (struct soda_piece_walk){ .pieces = t->pieces, .n = t->pieces_n };
+	t->placing = t->walk;
 	soda_wire_pieces_set(t->pieces, t->pieces_n, t->copy->memory, t->buffer->bytes);
+}
+
+/* What is fetched lies there as it is to lie in the copy, which mostly is that. */
+static uint8_t *destination(const struct soda_ticket *t)
+{
+	return t->buffer->stage ? t->buffer->stage : t->copy->memory;
+}
+
+/* STAGE, when all has come: put so many bytes more to their place. How many. */
+static uint64_t place(struct soda_ticket *t, uint64_t max)
+{
+	struct soda_piece_span span;
+	uint64_t bytes = 0;
+
+	while (bytes < max && soda_piece_walk_next(&t->placing, max - bytes, &span)) {
+		memcpy(t->copy->memory + span.offset, t->buffer->stage + span.offset, span.bytes);
+		bytes += span.bytes;
+	}
+	t->placed += bytes;
+	return bytes;
 }
 
 /*
@@ -137,12 +158,17 @@ static int get(struct soda_move_client *c, struct soda_ticket *t)
 	while (ret == 0 && t->received < t->copied) {
 		ret = look(c, t, bytes > 0); /* a part for each turn */
 		if (ret == 0)
-			ret = soda_source_read(&c->source, &t->walk, t->copy->memory, PART, &bytes);
+			ret = soda_source_read(&c->source, &t->walk, destination(t), PART, &bytes);
 		if (ret == 0) {
 			assert(bytes);
 			t->received += bytes;
 			count(&c->movement->read_bytes, bytes);
 		}
+	}
+	while (ret == 0 && t->buffer->stage && t->placed < t->copied) {
+		ret = look(c, t, bytes > 0);
+		if (ret == 0)
+			bytes = place(t, PART);
 	}
 	return ret ? ret : soda_source_check(&c->source);
 }
@@ -324,8 +350,7 @@ static void expect(struct soda_move_client *c, struct soda_ticket *t)
 		finish(c, t, NULL, ret);
 		return;
 	}
-	t->walk = (struct soda_piece_walk){ .pieces = t->pieces, .n = t->pieces_n };
-	soda_wire_pieces_set(t->pieces, t->pieces_n, t->copy->memory, t->buffer->bytes);
+	begin(t);
 	if (!t->copied) {
 		finish(c, t, t->copy, 0);
 		return;
@@ -377,13 +402,16 @@ int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, c
 	for (size_t left = bytes; left; left -= span.bytes) {
 		if (!soda_piece_walk_next(&t->walk, left, &span))
 			return -EINVAL; /* does not happen: it has so many bytes */
-		memcpy(t->copy->memory + span.offset, data, span.bytes);
+		memcpy(destination(t) + span.offset, data, span.bytes);
 		data += span.bytes;
 	}
 	t->received += bytes;
 	count(&c->movement->streamed_bytes, bytes);
-	if (t->received == t->copied)
+	if (t->received == t->copied) {
+		if (t->buffer->stage)
+			place(t, t->copied);
 		finish(c, t, t->copy, 0);
+	}
 	return 0;
 }
 

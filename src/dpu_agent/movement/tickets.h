@@ -30,6 +30,8 @@ struct soda_ticket {
 	struct soda_piece_walk walk; /* what has come */
 	bool begun;		     /* READS: walk and copy are in use */
 	uint64_t received;
+	struct soda_piece_walk placing; /* STAGE: what has been put to its place */
+	uint64_t placed;
 	/* set when it is made, then constant: */
 	uint64_t copied; /* bytes that the pieces copy */
 	uint32_t pieces_n;

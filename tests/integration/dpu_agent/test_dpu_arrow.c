@@ -213,6 +213,7 @@ static void produce_form(struct soda_mover *m, uint64_t i, unsigned form,
 	as.flags = i % 5 ? 0 : SODA_MOVE_ARROW_COPY;
 	OK(soda_move_arrow_bytes(t.schema, t.batches, t.batches_n, &as, &how.bytes));
 	how.bytes += i % 3 * 1000; /* a file's footer lies behind a gap then */
+	how.flags = i % 4 ? 0 : SODA_MOVE_STAGE;
 	OK(soda_move_reserve(m, "table", &how, buffer_p));
 	OK(soda_move_arrow(*buffer_p, t.schema, t.batches, t.batches_n, &as, &ticket));
 	if (as.flags)
@@ -330,9 +331,9 @@ static struct ArrowArray *make_large(struct arrow_table *t, double *values, size
 }
 
 /* A column lies in the mapped step as it is: a consumer computes with it in place. */
-static void large(const char *listen)
+static void large(const char *listen, unsigned flags)
 {
-	struct soda_move_reserve how = { .mode = 0444 };
+	struct soda_move_reserve how = { .mode = 0444, .flags = flags };
 	double *values = malloc(ROWS * sizeof(*values));
 	const struct soda_move_arrow as = { .align = 4096 };
 	struct soda_move_step step = { 0 };
@@ -371,12 +372,14 @@ static void large(const char *listen)
 
 static void test_large_shm(void **state)
 {
-	large(shm());
+	large(shm(), 0);
+	large(shm(), SODA_MOVE_STAGE);
 }
 
 static void test_large_tcp(void **state)
 {
-	large("tcp://127.0.0.1:0");
+	large("tcp://127.0.0.1:0", 0);
+	large("tcp://127.0.0.1:0", SODA_MOVE_STAGE);
 }
 
 #define FAILS(call, err, words)                                                                    \

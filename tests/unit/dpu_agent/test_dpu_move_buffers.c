@@ -96,7 +96,7 @@ static void test_refused(void **state)
 	assert_int_equal(try_reserve("a", UINT64_MAX, 1, 0, 0, &me, &b), -EINVAL);
 	assert_int_equal(try_reserve("a", BYTES, 65, 0, 0, &me, &b), -EINVAL);
 	assert_int_equal(try_reserve("a", BYTES, 1, 0600, 0, &me, &b), -EINVAL);
-	assert_int_equal(try_reserve("a", BYTES, 1, 0, 2, &me, &b), -EINVAL);
+	assert_int_equal(try_reserve("a", BYTES, 1, 0, 4, &me, &b), -EINVAL);
 	assert_int_equal(try_reserve("a", SODA_MOVE_BYTES_MAX, 64, 0, 0, &me, &b), -ENOSPC);
 	assert_int_equal(try_reserve("a", BYTES, 1, 0440, 0, &far, &b), -EPERM);
 	assert_non_null(strstr(why.text, "0004"));
@@ -132,6 +132,12 @@ static void test_budget(void **state)
 	soda_buffer_close(&all, &r);
 	assert_int_equal(all.reserved, 60 * PAGE);
 	soda_buffer_abandon(&all, b, c);
+	assert_int_equal(all.reserved, 0);
+	/* what is staged is beside the copies */
+	assert_int_equal(try_reserve("b", PAGE + 1, 2, 0, SODA_WIRE_MOVE_STAGE, &me, &b), 0);
+	assert_int_equal(all.reserved, 6 * PAGE);
+	b->stage[PAGE] = 1;
+	soda_buffer_end(&all, b);
 	assert_int_equal(all.reserved, 0);
 }
 
