@@ -90,7 +90,7 @@ static void test_both_transports(void **state)
 	json_t *out;
 
 	RUN("--host-sizes", "100,64K,1M", "--calls", "4", "--sizes", "8K,256K", "--depths", "1,3",
-	    "--time", "20ms", "--rounds", "2", "--json");
+	    "--time", "20ms", "--rounds", "2", "--arrow-sizes", "none", "--json");
 	out = answers(6, 8);
 	all = json_object_get(out, "host_correlations");
 	assert_int_equal(count(out, "calls"), 4);
@@ -117,7 +117,8 @@ static void test_pieces(void **state)
 	json_t *out;
 
 	RUN("--transports", "shm", "--host-sizes", "10000", "--calls", "2", "--sizes", "1M",
-	    "--depths", "64", "--pieces", "1000", "--time", "20ms", "--rounds", "1", "--json");
+	    "--depths", "64", "--pieces", "1000", "--time", "20ms", "--rounds", "1",
+	    "--arrow-sizes", "none", "--json");
 	out = answers(1, 1);
 	assert_int_equal(count(out, "pieces"), 1000);
 	host_row(out, 0, "shm", 10000);
@@ -127,17 +128,46 @@ static void test_pieces(void **state)
 	json_decref(out);
 }
 
+/* What each strategy places is compared with what was handed over; uneven columns are cut. */
+static void test_arrow(void **state)
+{
+	static const char *const strategies[] = { "stream", "file", "structs", "host", "agent" };
+	const json_t *rows;
+	json_t *out;
+
+	RUN("--host-sizes", "none", "--sizes", "none", "--arrow-sizes", "8K,256K", "--columns",
+	    "1,3", "--time", "5ms", "--rounds", "1", "--json");
+	out = answers(0, 0);
+	rows = json_object_get(out, "arrow");
+	assert_int_equal(json_array_size(rows), 2 * 2 * 2 * 5);
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+		uint64_t columns = i / 5 % 2 ? 3 : 1, bytes = i / 10 % 2 ? 256 << 10 : 8 << 10;
+
+		whose(row, i < 20 ? "shm" : "tcp");
+		assert_string_equal(text(row, "strategy"), strategies[i % 5]);
+		assert_int_equal(count(row, "columns"), columns);
+		assert_int_equal(count(row, "bytes"), bytes / (8 * columns) * 8 * columns);
+		positive(row, "host_us");
+		positive(row, "gb_per_s");
+		positive(row, "plain_gb_per_s");
+		positive(row, "ratio");
+		positive(row, "agent_cpu_s_per_gb");
+	}
+	json_decref(out);
+}
+
 static void test_one_part_only(void **state)
 {
 	json_t *out;
 
 	RUN("--transports", "tcp", "--host-sizes", "none", "--sizes", "4K", "--depths", "2",
-	    "--time", "10ms", "--rounds", "1", "--json");
+	    "--arrow-sizes", "none", "--time", "10ms", "--rounds", "1", "--json");
 	out = answers(0, 1);
 	rate_row(out, 0, "tcp", 4096, 2);
 	json_decref(out);
 	RUN("--transports", "shm", "--host-sizes", "1,4096", "--calls", "3", "--sizes", "none",
-	    "--json");
+	    "--arrow-sizes", "none", "--json");
 	out = answers(2, 0);
 	host_row(out, 0, "shm", 1);
 	json_decref(out);
@@ -146,12 +176,15 @@ static void test_one_part_only(void **state)
 static void test_table(void **state)
 {
 	RUN("--transports", "shm", "--host-sizes", "128,64K", "--calls", "3", "--sizes", "128K",
-	    "--depths", "1", "--time", "10ms", "--rounds", "1");
+	    "--depths", "1", "--arrow-sizes", "64K", "--columns", "3", "--time", "10ms", "--rounds",
+	    "1");
 	assert_int_equal(run.status, 0);
 	assert_non_null(strstr(run.out, "soda_move() by shm"));
 	assert_non_null(strstr(run.out, "correlation of the time"));
 	assert_non_null(strstr(run.out, "plain GB/s"));
 	assert_non_null(strstr(run.out, "128 KiB"));
+	assert_non_null(strstr(run.out, "agent CPU s/GB"));
+	assert_non_null(strstr(run.out, "structs"));
 }
 
 static void test_refusals(void **state)
@@ -174,7 +207,13 @@ static void test_refusals(void **state)
 	refused(2, "--depths");
 	RUN("--pieces", "1025");
 	refused(2, "pieces");
-	RUN("--host-sizes", "none", "--sizes", "none");
+	RUN("--arrow-sizes", "1000");
+	refused(2, "whole KiB");
+	RUN("--columns", "129");
+	refused(2, "--columns");
+	RUN("--columns", "0");
+	refused(2, "--columns");
+	RUN("--host-sizes", "none", "--sizes", "none", "--arrow-sizes", "none");
 	refused(2, "nothing to measure");
 	RUN("word");
 	assert_int_equal(run.status, 2);
@@ -187,7 +226,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_both_transports), cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_one_part_only),	cmocka_unit_test(test_table),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_arrow),
 	};
 
 	return cmocka_run_group_tests(tests, make_tmp, remove_tmp);

@@ -16,12 +16,13 @@
 
 #define WHO "soda bench move"
 
-enum { PAGE = 4096, DEPTH_MAX = SODA_MOVE_TICKETS_MAX };
+/* a KiB is a number for each of 128 columns */
+enum { PAGE = 4096, KIB = 1024, DEPTH_MAX = SODA_MOVE_TICKETS_MAX };
 
 static const uint64_t bytes_max = 1ull << 36;
 
 struct options {
-	char *transports, *host_sizes, *sizes, *depths;
+	char *transports, *host_sizes, *sizes, *depths, *arrow_sizes, *columns;
 	uint32_t calls, rounds, pieces;
 	uint64_t ms;
 	bool json;
@@ -45,6 +46,10 @@ static const struct soda_option option_table[] = {
 	       .max = SODA_MOVE_PIECES_MAX,
 	       .help = "Pieces that a step is handed over in, of equal size; what is too small "
 		       "for as many is one."),
+	OPTION("arrow-sizes", 'a', LIST, arrow_sizes, .arg = "SIZE,...", .def = "128K,1M,64M",
+	       .help = "Bytes of all columns of a table of Arrow, whole KiB; none: not measured."),
+	OPTION("columns", 0, LIST, columns, .arg = "N,...", .def = "1,4,16",
+	       .help = "Columns of such a table, at most 128."),
 	OPTION("time", 0, TIME_MS, ms, .arg = "TIME", .def = "300ms", .min = 1, .max = 600000,
 	       .help = "How long either side runs in a round."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
@@ -74,6 +79,12 @@ static const struct soda_conf conf = {
 		"server, of the same size, at most 1 MiB, as many bytes of them under way, at most "
 		"32 requests. GB/s are medians over the rounds, and the ratio is the median of the "
 		"rounds' ratios. GB are 1e9 bytes. The first round is not counted.\n\n"
+		"Tables of Arrow: columns of 64-bit integers, in five ways. stream, file, structs: "
+		"placed on their way, as an IPC stream, an IPC file, structures of the C data "
+		"interface; host: serialised by the program, then moved; agent: moved, then "
+		"serialised by the agent. Plain are the same bytes as one piece; all six in "
+		"turns, two tables under way. Host CPU us is the CPU time of the whole process "
+		"for a table, agent CPU s/GB that of the agent for a GB.\n\n"
 		"The column way says whether the agent has read the program's memory (reads), "
 		"or the library has sent it (stream): always by tcp; by shm where the kernel does "
 		"not let the agent read (Yama's ptrace_scope, say).\n\n"
@@ -84,7 +95,8 @@ static const struct soda_conf conf = {
 	.epilogue = SODA_PATIENCE_MAN
 	".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
 	".SH EXAMPLES\n.nf\nsoda bench move \\-\\-transports shm \\-\\-sizes 1M \\-\\-depths 1,8\n"
-	"soda bench move \\-\\-sizes none \\-\\-calls 200 \\-\\-json\n.fi\n"
+	"soda bench move \\-\\-sizes none \\-\\-arrow\\-sizes none \\-\\-calls 200 "
+	"\\-\\-json\n.fi\n"
 	".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-bench\\-transport (1),\n"
 	".BR soda\\-dpu\\-agent (1),\n.BR soda_move (3)\n",
 	.options = option_table,
@@ -124,7 +136,7 @@ static int parse_sizes(char *text, uint64_t unit, uint64_t *list, unsigned *n_p)
 	return *n_p ? 0 : -EINVAL;
 }
 
-static int parse_depths(char *text, uint32_t *list, unsigned *n_p)
+static int parse_counts(char *text, unsigned long max, uint32_t *list, unsigned *n_p)
 {
 	const char *part;
 
@@ -132,7 +144,7 @@ static int parse_depths(char *text, uint32_t *list, unsigned *n_p)
 		char *end;
 		unsigned long value = strtoul(part, &end, 10);
 
-		if (*n_p == SODA_BENCH_MOVE_LIST_MAX || *end || !value || value > DEPTH_MAX)
+		if (*n_p == SODA_BENCH_MOVE_LIST_MAX || *end || !value || value > max)
 			return -EINVAL;
 		list[(*n_p)++] = (uint32_t)value;
 	}
@@ -171,10 +183,16 @@ static int make_plan(const struct options *opt, struct soda_bench_move_plan *pla
 	if (parse_sizes(opt->sizes, PAGE, plan->sizes, &plan->sizes_n))
 		return complain("--sizes: whole pages of 4096, up to 64G, at most 16 of them, or "
 				"none");
-	if (parse_depths(opt->depths, plan->depths, &plan->depths_n))
+	if (parse_counts(opt->depths, DEPTH_MAX, plan->depths, &plan->depths_n))
 		return complain("--depths: numbers from 1 to 64, at most 16 of them");
-	if (!plan->host_n && !plan->sizes_n)
-		return complain("--host-sizes none and --sizes none: nothing to measure");
+	if (parse_sizes(opt->arrow_sizes, KIB, plan->arrow_sizes, &plan->arrow_n))
+		return complain("--arrow-sizes: whole KiB, up to 64G, at most 16 of them, or none");
+	if (parse_counts(opt->columns, SODA_BENCH_MOVE_COLUMNS_MAX, plan->columns,
+			 &plan->columns_n))
+		return complain("--columns: numbers from 1 to 128, at most 16 of them");
+	if (!plan->host_n && !plan->sizes_n && !plan->arrow_n)
+		return complain("--host-sizes none, --sizes none and --arrow-sizes none: nothing "
+				"to measure");
 	return 0;
 }
 
@@ -214,6 +232,26 @@ static int measure_throughput(struct soda_bench_move_stage *stage, json_t *out)
 	return err;
 }
 
+static int measure_arrow(struct soda_bench_move_stage *stage, json_t *out)
+{
+	const struct soda_bench_move_plan *plan = stage->plan;
+	struct soda_bench_move_arrow rows[SODA_BENCH_MOVE_STRATEGIES];
+	bool first = true;
+	int err = 0;
+
+	for (unsigned s = 0; s < plan->arrow_n; s++)
+		for (unsigned c = 0; c < plan->columns_n && !err; c++) {
+			err = soda_bench_move_arrow(stage, plan->columns[c], plan->arrow_sizes[s],
+						    rows);
+			if (!err)
+				soda_bench_move_report_arrow(stage, rows, first, out);
+			first = false;
+		}
+	if (!err && !out && plan->arrow_n)
+		putchar('\n');
+	return err;
+}
+
 static int measure(struct soda_bench_move_stage *stage, json_t *out)
 {
 	int err = soda_bench_move_stage_open(stage);
@@ -222,6 +260,8 @@ static int measure(struct soda_bench_move_stage *stage, json_t *out)
 		err = measure_host(stage, out);
 	if (!err)
 		err = measure_throughput(stage, out);
+	if (!err)
+		err = measure_arrow(stage, out);
 	soda_bench_move_stage_close(stage);
 	return err;
 }

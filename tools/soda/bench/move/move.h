@@ -6,6 +6,7 @@
  *   stage.c       an agent, a mover, the memory that is handed over, and whether it arrived
  *   host.c        how long soda_move() takes, and what CPU time the process spends until it is done
  *   throughput.c  tickets one behind the other, and in turns the plain transport
+ *   arrow.c       tables of Arrow, in five ways, and in turns their bytes unplaced
  *   report.c      tables and JSON
  *
  * What is plain: where the agent reads memory itself, this process's process_vm_readv(2) of the
@@ -23,7 +24,12 @@
 #include "soda/stage/daemon.h"
 #include "soda_move.h"
 
-enum { SODA_BENCH_MOVE_LIST_MAX = 16, SODA_BENCH_MOVE_CALLS_MAX = 10000 };
+enum {
+	SODA_BENCH_MOVE_LIST_MAX = 16,
+	SODA_BENCH_MOVE_CALLS_MAX = 10000,
+	SODA_BENCH_MOVE_COLUMNS_MAX = 128,
+	SODA_BENCH_MOVE_STRATEGIES = 5,
+};
 
 /* The transports that programs reach the agent by. */
 enum { SODA_BENCH_MOVE_SHM, SODA_BENCH_MOVE_TCP, SODA_BENCH_MOVE_TRANSPORTS };
@@ -31,8 +37,9 @@ extern const char *const soda_bench_move_transports[SODA_BENCH_MOVE_TRANSPORTS];
 
 struct soda_bench_move_plan {
 	uint64_t host_sizes[SODA_BENCH_MOVE_LIST_MAX], sizes[SODA_BENCH_MOVE_LIST_MAX];
-	uint32_t depths[SODA_BENCH_MOVE_LIST_MAX];
-	unsigned host_n, sizes_n, depths_n;
+	uint64_t arrow_sizes[SODA_BENCH_MOVE_LIST_MAX];
+	uint32_t depths[SODA_BENCH_MOVE_LIST_MAX], columns[SODA_BENCH_MOVE_LIST_MAX];
+	unsigned host_n, sizes_n, depths_n, arrow_n, columns_n;
 	uint32_t calls, rounds, pieces;
 	double seconds; /* of a side in a round */
 	bool transports[SODA_BENCH_MOVE_TRANSPORTS];
@@ -75,6 +82,13 @@ void soda_bench_move_stamp(struct soda_bench_move_stage *stage);
 /* Read the last step as a consumer: it must be the source's content. */
 int soda_bench_move_verify(const struct soda_bench_move_stage *stage,
 			   const struct soda_bench_move_load *load, uint64_t step);
+/*
+ * Hold step `number` of a buffer as a consumer; *reader_p is to be closed, also after a failure,
+ * which is complained of.
+ */
+int soda_bench_move_step(const struct soda_bench_move_stage *stage, const char *name,
+			 uint64_t number, struct soda_move_reader **reader_p,
+			 struct soda_move_step *step_p);
 /* Hand the load over, and wait for a ticket. */
 int soda_bench_move_post(const struct soda_bench_move_load *load,
 			 struct soda_move_ticket **ticket_p);
@@ -106,6 +120,20 @@ struct soda_bench_move_rate {
 int soda_bench_move_throughput(struct soda_bench_move_stage *stage, uint64_t bytes, uint32_t depth,
 			       struct soda_bench_move_rate *rate_p);
 
+struct soda_bench_move_arrow {
+	uint32_t columns;
+	uint64_t bytes; /* of all columns */
+	unsigned strategy;
+	double host_us;		    /* CPU time of the process, a table */
+	double gb, plain_gb, ratio; /* as above; plain: the same bytes, handed over as one piece */
+	double agent_cpu_s;	    /* of the agent, a GB */
+};
+
+/* arrow.c: a row for each of SODA_BENCH_MOVE_STRATEGIES. 0, or negative errno after a message. */
+int soda_bench_move_arrow(struct soda_bench_move_stage *stage, uint32_t columns, uint64_t bytes,
+			  struct soda_bench_move_arrow *rows);
+const char *soda_bench_move_strategy(unsigned i);
+
 /* report.c: into `out`, or as tables where that is NULL. */
 void soda_bench_move_report_host(const struct soda_bench_move_stage *stage,
 				 const struct soda_bench_move_host *rows,
@@ -113,7 +141,10 @@ void soda_bench_move_report_host(const struct soda_bench_move_stage *stage,
 				 json_t *out);
 void soda_bench_move_report_rate(const struct soda_bench_move_stage *stage,
 				 const struct soda_bench_move_rate *rate, bool first, json_t *out);
-/* The object that both are added to. */
+void soda_bench_move_report_arrow(const struct soda_bench_move_stage *stage,
+				  const struct soda_bench_move_arrow *rows, bool first,
+				  json_t *out);
+/* The object that all are added to. */
 json_t *soda_bench_move_report_new(const struct soda_bench_move_plan *plan);
 
 #endif

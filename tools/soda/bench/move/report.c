@@ -29,6 +29,7 @@ json_t *soda_bench_move_report_new(const struct soda_bench_move_plan *plan)
 	json_object_set_new(out, "host_correlation", json_null());
 	json_object_set_new(out, "host_correlations", json_object());
 	json_object_set_new(out, "throughput", json_array());
+	json_object_set_new(out, "arrow", json_array());
 	return out;
 }
 
@@ -116,4 +117,43 @@ void soda_bench_move_report_rate(const struct soda_bench_move_stage *stage,
 	soda_json_set_real(row, "plain_gb_per_s", rate->plain_gb);
 	soda_json_set_real(row, "ratio", rate->ratio);
 	json_array_append_new(json_object_get(out, "throughput"), row);
+}
+
+static void print_arrow(const struct soda_bench_move_stage *stage,
+			const struct soda_bench_move_arrow *row, bool first)
+{
+	char size[16];
+
+	if (first)
+		printf("%-9s %-7s %7s %10s %-8s %12s %9s %12s %7s %15s\n", "transport", "way",
+		       "columns", "size", "strategy", "host CPU us", "GB/s", "plain GB/s", "ratio",
+		       "agent CPU s/GB");
+	printf("%-9s %-7s %7u %10s %-8s %12.1f %9.3f %12.3f %7.3f %15.3f\n", name_of(stage),
+	       way_of(stage), row->columns, soda_format_size(row->bytes, size),
+	       soda_bench_move_strategy(row->strategy), row->host_us, row->gb, row->plain_gb,
+	       row->ratio, row->agent_cpu_s);
+	fflush(stdout);
+}
+
+void soda_bench_move_report_arrow(const struct soda_bench_move_stage *stage,
+				  const struct soda_bench_move_arrow *rows, bool first, json_t *out)
+{
+	for (unsigned i = 0; i < SODA_BENCH_MOVE_STRATEGIES; i++) {
+		const struct soda_bench_move_arrow *from = &rows[i];
+		json_t *row;
+
+		if (!out) {
+			print_arrow(stage, from, first && i == 0);
+			continue;
+		}
+		row = row_of(stage, from->bytes);
+		soda_json_set_count(row, "columns", from->columns);
+		soda_json_set_text(row, "strategy", soda_bench_move_strategy(from->strategy));
+		soda_json_set_real(row, "host_us", from->host_us);
+		soda_json_set_real(row, "gb_per_s", from->gb);
+		soda_json_set_real(row, "plain_gb_per_s", from->plain_gb);
+		soda_json_set_real(row, "ratio", from->ratio);
+		soda_json_set_real(row, "agent_cpu_s_per_gb", from->agent_cpu_s);
+		json_array_append_new(json_object_get(out, "arrow"), row);
+	}
 }

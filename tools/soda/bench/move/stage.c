@@ -12,6 +12,7 @@
 #include "soda/stage/patience.h"
 
 enum { PAGE = 4096, PLAIN_BYTES = 1 << 20, PLAIN_DEPTH = 32, ROOM_BYTES = 64 << 20, COPIES = 2 };
+enum { ARROW_BYTES = 256 << 10 }; /* of a table, beside its columns */
 
 const char *const soda_bench_move_transports[] = {
 	[SODA_BENCH_MOVE_SHM] = "shm",
@@ -41,7 +42,10 @@ static uint64_t pages(uint64_t bytes)
 /* All that is reserved at a time, and what is being given back beside it. */
 static uint64_t move_memory(const struct soda_bench_move_plan *plan)
 {
-	uint64_t sum = ROOM_BYTES + 2 * COPIES * max_of(plan->sizes, plan->sizes_n);
+	uint64_t throughput = COPIES * max_of(plan->sizes, plan->sizes_n),
+		 arrow = ((SODA_BENCH_MOVE_STRATEGIES + 1) * COPIES + 1) * /* and a stage */
+			 (max_of(plan->arrow_sizes, plan->arrow_n) + ARROW_BYTES),
+		 sum = ROOM_BYTES + 2 * (throughput > arrow ? throughput : arrow);
 
 	for (unsigned i = 0; i < plan->host_n; i++)
 		sum += pages(plan->host_sizes[i]);
@@ -101,10 +105,12 @@ static int make_source(struct soda_bench_move_stage *stage)
 {
 	const struct soda_bench_move_plan *plan = stage->plan;
 	uint64_t host = max_of(plan->host_sizes, plan->host_n),
+		 arrow = max_of(plan->arrow_sizes, plan->arrow_n),
 		 other = max_of(plan->sizes, plan->sizes_n);
 	uint32_t x = 1;
 	int err;
 
+	other = other > arrow ? other : arrow;
 	stage->source_bytes = pages(host > other ? host : other);
 	err = map(-1, stage->source_bytes, &stage->source);
 	for (uint64_t i = 0; !err && i < stage->source_bytes; i += sizeof(x)) {
@@ -215,31 +221,33 @@ int soda_bench_move_await(struct soda_move_ticket *ticket, uint64_t *step_p)
 	return err ? soda_bench_move_complain("a ticket", err, NULL) : 0;
 }
 
-static int compare(const struct soda_bench_move_stage *stage,
-		   const struct soda_bench_move_load *load, const struct soda_move_step *step,
-		   uint64_t number)
+int soda_bench_move_step(const struct soda_bench_move_stage *stage, const char *name,
+			 uint64_t number, struct soda_move_reader **reader_p,
+			 struct soda_move_step *step_p)
 {
-	if (step->number == number && step->bytes == load->bytes &&
-	    memcmp(step->data, stage->source, load->bytes) == 0)
-		return 0;
-	return soda_bench_move_complain(load->name, -EILSEQ,
-					"the step is not what was handed over");
+	int patience = (int)soda_patience_ms(),
+	    err = soda_move_open(stage->agent.address, name, patience, reader_p);
+
+	if (!err)
+		err = soda_move_next(*reader_p, number - 1, patience, step_p);
+	if (err)
+		return soda_bench_move_complain(name, err, soda_move_last_error());
+	return step_p->number == number
+		       ? 0
+		       : soda_bench_move_complain(name, -EILSEQ, "the last step is not there");
 }
 
 int soda_bench_move_verify(const struct soda_bench_move_stage *stage,
 			   const struct soda_bench_move_load *load, uint64_t number)
 {
-	int patience = (int)soda_patience_ms(), err;
 	struct soda_move_reader *reader = NULL;
 	struct soda_move_step step;
+	int err = soda_bench_move_step(stage, load->name, number, &reader, &step);
 
-	err = soda_move_open(stage->agent.address, load->name, patience, &reader);
-	if (!err)
-		err = soda_move_next(reader, number - 1, patience, &step);
-	if (err)
-		soda_bench_move_complain(load->name, err, soda_move_last_error());
-	else
-		err = compare(stage, load, &step, number);
+	if (!err &&
+	    (step.bytes != load->bytes || memcmp(step.data, stage->source, load->bytes) != 0))
+		err = soda_bench_move_complain(load->name, -EILSEQ,
+					       "the step is not what was handed over");
 	soda_move_close(reader);
 	return err;
 }
