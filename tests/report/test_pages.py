@@ -193,6 +193,27 @@ class Command(unittest.TestCase):
         self.assertIn("| d.json | zipf | 4 | store | 2.000 | 3.0 | - | 2.000 | 10.0 | - |", lines[11])
         self.assertEqual({line.count("|") for line in lines[:4]}, {lines[0].count("|")})
 
+    def test_movement(self):
+        way = {"transport": "shm", "way": "reads", "columns": 4, "bytes": 1 << 20, "strategy": "stream", "host_us": 12.5,
+               "gb_per_s": 2.0, "plain_gb_per_s": 2.5, "ratio": 0.8, "agent_cpu_s_per_gb": None}
+        document = {"format": "soda-bench-move", "version": 1, "host_correlation": None, "throughput": [], "host": [
+            {"transport": "shm", "way": "reads", "bytes": 128, "median_us": 3.0, "max_us": 4.0, "cpu_us": 5.0}],
+            "arrow": [way, {**way, "strategy": "host", "host_us": 5000.0}, {**way, "transport": "tcp"}]}
+        path, page = self.write("m.json", document), os.path.join(self.folder, "m.md")
+        status, out, _ = self.run_command(path)
+        self.assertEqual(status, 0)
+        self.assertIn("| m.json | shm | 1\u202fMiB | 4 | stream | 12.5 | 2.000 | 2.500 | 0.80 | - |", out)
+        self.assertEqual(self.run_command(path, "--out", page)[0], 0)
+        with open(page, encoding="utf-8") as file:
+            self.assertIn("![movement-host](movement-host.svg)", file.read())
+        for name, told in (("movement-rate", "placed: stream: 2.00 GB/s"), ("movement-host", "5000 us")):
+            with open(os.path.join(self.folder, name + ".svg"), encoding="utf-8") as file:
+                self.assertIn(told, file.read())
+        none = self.write("n.json", {**document, "arrow": []})
+        self.assertEqual(self.run_command(none, "--out", page)[0], 0)
+        with open(page, encoding="utf-8") as file:
+            self.assertNotIn(".svg", file.read())
+
 
 if __name__ == "__main__":
     needs.run()

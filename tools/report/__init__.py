@@ -7,6 +7,7 @@
   evaluation.py   soda eval: cells (medians of a kind of run) and the values of each figure
   figures.py      soda eval: what each figure shows, and what the paper says of it
   program.py      soda run: what a program did with fabric memory, over time
+  movement.py     soda bench move: figures of its tables of Arrow
   charts.py       drawn by matplotlib;  svg.py: made fit for a page, light or dark
   palette.py      the colours, by name;  texts.py: numbers as people read them
   pages.py        the pages, from templates/

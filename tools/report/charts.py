@@ -53,6 +53,7 @@ class Bars:
     colours: list
     stacked: bool = False
     line_at: float = None
+    log: bool = False           # the axis
     _titles: dict = field(default_factory=dict)
 
 
@@ -108,7 +109,10 @@ def _put_panel(chart, axes, heading, clusters):
     if chart.line_at is not None:
         axes.axhline(chart.line_at, color=stand_in("ink"), linewidth=0.9, linestyle=(0, (4, 3)), zorder=1.5)
     axes.set_xlim(-0.55, len(clusters) - 0.45)
-    axes.set_ylim(bottom=0)
+    if chart.log:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
     axes.set_ylabel(chart.axis)
     if heading:
         axes.set_title(heading, loc="left", fontsize=10, color=stand_in("ink"), pad=18 if chart.stacked else 6)

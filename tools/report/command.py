@@ -4,12 +4,13 @@ import argparse
 import os
 import sys
 
-from . import pages, shapes, tables
+from . import movement, pages, shapes, svg, tables
 from .reading import Unreadable
 
 _EPILOG = """results: results.json of soda eval (its page is report.html beside it, with figures/), the JSON of
-soda run --report (its page has the same name and .html), or that of soda bench fault, dpu or node with --json (a table
-in Markdown, on standard output; several files have one table)."""
+soda run --report (its page has the same name and .html), or that of soda bench fault, dpu, node or move with --json
+(tables in Markdown, on standard output; several files have one table). Of bench move --out FILE.md writes the tables
+into a file, and figures beside it."""
 
 
 def _write(path, text):
@@ -37,7 +38,18 @@ def _program(document, path, page):
     return page
 
 
-_PAGES = {"soda-eval": _evaluation, "soda-run": _program}
+def _movement(document, path, page):
+    """Tables, and figures beside them."""
+    folder = os.path.dirname(os.path.abspath(page))
+    drawn = movement.figures(document)
+    for name, figure in drawn.items():
+        _write(os.path.join(folder, f"{name}.svg"), svg.stand_alone(figure))
+    shown = "".join(f"![{name}]({name}.svg)\n\n" for name in drawn)
+    _write(page, shown + tables.markdown([(path, "soda-bench-move", document)]))
+    return page
+
+
+_PAGES = {"soda-eval": _evaluation, "soda-run": _program, "soda-bench-move": _movement}
 
 
 def _arguments(words):
@@ -50,7 +62,7 @@ def _arguments(words):
 
 def _make(args):
     read = [(path, *shapes.read(path)) for path in args.results]
-    if all(kind in tables.FORMATS for _, kind, _ in read):
+    if all(kind in tables.FORMATS for _, kind, _ in read) and not (args.out and read[0][1] in _PAGES):
         print(tables.markdown([(path, kind, document) for path, kind, document in read]), end="")
         return
     if len(read) > 1:

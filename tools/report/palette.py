@@ -30,6 +30,12 @@ COLOURS = {
     "prefetch": ("#88ccee", "#5c9fc0"),
     "write_back": ("#117733", "#2b7a48"),
     "preload": ("#ddcc77", "#b5a552"),
+    # ways of soda bench move
+    "stream": ("#4477aa", "#4a6f9e"),
+    "file": ("#88ccee", "#5c9fc0"),
+    "structs": ("#117733", "#2b7a48"),
+    "host": ("#cc3355", "#c4476a"),
+    "agent": ("#ddcc77", "#b5a552"),
     # counters of soda run
     "reserved": ("#8a8f98", "#8a8f98"),
     "resident": ("#4477aa", "#6ea3d8"),

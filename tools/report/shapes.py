@@ -3,7 +3,7 @@
 
   soda-eval         results.json of soda eval: the plan, the machine, every run
   soda-run          soda run --report: counters of a program over time
-  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, -node, -start: of dpu, node, start
+  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, -node, -move, -start: of dpu...
 
 A member that is added keeps the version; one that goes, or that means something else, makes a new one.
 """
@@ -47,10 +47,19 @@ BENCH_NODE = record(runs=list_of(record(mode=text, pattern=text, processes=count
                                         memory_bytes=nullable(count), cpu_s=number, fault_us_p50=nullable(number),
                                         fault_us_p99=nullable(number), verified=flag)))
 
+BENCH_MOVE = record(
+    host=list_of(record(transport=text, way=text, bytes=count, median_us=number, max_us=number, cpu_us=number)),
+    host_correlation=nullable(number),
+    throughput=list_of(record(transport=text, way=text, bytes=count, depth=count, gb_per_s=number,
+                              plain_gb_per_s=number, ratio=number)),
+    arrow=list_of(record(transport=text, way=text, columns=count, bytes=count, strategy=text, host_us=number,
+                         gb_per_s=number, plain_gb_per_s=number, ratio=number,
+                         agent_cpu_s_per_gb=nullable(number))))
+
 BENCH_START = record(size=count, ms_first_touch=number, ms_first_fetch=number)
 
 FORMATS = {"soda-eval": EVAL, "soda-run": RUN, "soda-bench-fault": BENCH_FAULT, "soda-bench-dpu": BENCH_DPU,
-           "soda-bench-node": BENCH_NODE, "soda-bench-start": BENCH_START}
+           "soda-bench-node": BENCH_NODE, "soda-bench-move": BENCH_MOVE, "soda-bench-start": BENCH_START}
 
 
 def _samples_agree(document, path):

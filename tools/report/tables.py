@@ -5,7 +5,7 @@ import statistics
 
 from . import texts
 
-FORMATS = ("soda-bench-fault", "soda-bench-dpu", "soda-bench-node")
+FORMATS = ("soda-bench-fault", "soda-bench-dpu", "soda-bench-node", "soda-bench-move")
 _UNKNOWN = "-"
 
 
@@ -60,20 +60,44 @@ def _node_rows(path, document):
                _real(_median(runs, "fault_us_p99"), 1))
 
 
-_TABLES = {
-    "soda-bench-fault": (_fault_rows, ("file", "pattern", "threads", "GB/s", "us a fault, median", "99 %", "CPU s/GB",
+def _host_rows(path, document):
+    for run in document["host"]:
+        yield (os.path.basename(path), run["transport"], run["way"], texts.size(run["bytes"]),
+               _real(run["median_us"], 1), _real(run["max_us"], 1), _real(run["cpu_us"], 1))
+
+
+def _throughput_rows(path, document):
+    for run in document["throughput"]:
+        yield (os.path.basename(path), run["transport"], run["way"], texts.size(run["bytes"]), str(run["depth"]),
+               _real(run["gb_per_s"]), _real(run["plain_gb_per_s"]), _real(run["ratio"], 2))
+
+
+def _arrow_rows(path, document):
+    for run in document["arrow"]:
+        yield (os.path.basename(path), run["transport"], texts.size(run["bytes"]), str(run["columns"]),
+               run["strategy"], _real(run["host_us"], 1), _real(run["gb_per_s"]), _real(run["plain_gb_per_s"]),
+               _real(run["ratio"], 2), _real(run["agent_cpu_s_per_gb"]))
+
+
+_TABLES = (
+    ("soda-bench-fault", _fault_rows, ("file", "pattern", "threads", "GB/s", "us a fault, median", "99 %", "CPU s/GB",
                                        "floor GB/s", "ratio")),
-    "soda-bench-dpu": (_dpu_rows, ("file", "pattern", "mode", "GB/s", "CPU s/GB: host", "agent", "server",
+    ("soda-bench-dpu", _dpu_rows, ("file", "pattern", "mode", "GB/s", "CPU s/GB: host", "agent", "server",
                                    "MB on the network", "hit rate", "time of memserver", "of base")),
-    "soda-bench-node": (_node_rows, ("file", "pattern", "processes", "mode", "seconds", "MB from the server",
+    ("soda-bench-node", _node_rows, ("file", "pattern", "processes", "mode", "seconds", "MB from the server",
                                      "MB of memory", "CPU s", "us a fault, median", "99 %")),
-}
+    ("soda-bench-move", _host_rows, ("file", "transport", "way", "size", "us a call, median", "at most",
+                                     "CPU us to end")),
+    ("soda-bench-move", _throughput_rows, ("file", "transport", "way", "size", "depth", "GB/s", "plain GB/s", "ratio")),
+    ("soda-bench-move", _arrow_rows, ("file", "transport", "size", "columns", "way", "host CPU us", "GB/s",
+                                      "unplaced GB/s", "ratio", "agent CPU s/GB")),
+)
 
 
 def markdown(read):
-    """A table for each format of [(path, format, document)]; medians, with the least and the most in brackets."""
+    """Tables for each format of [(path, format, document)]; medians, with the least and the most in brackets."""
     told = []
-    for kind, (rows_of, names) in _TABLES.items():
+    for kind, rows_of, names in _TABLES:
         rows = [row(*cells) for path, of, document in read if of == kind for cells in rows_of(path, document)]
         if rows:
             told.append("\n".join([*head(*names), *rows]) + "\n")
