@@ -62,13 +62,23 @@ struct soda_msg_job; /* a rank's part in a job */
 
 /* What soda_msg_start() takes. Zero it, then set what is wanted. */
 struct soda_msg_start {
-	const char *agent; /* tcp://HOST:PORT, shm:///PATH; NULL: SODA_MSG_AGENT, or SODA_DPU */
+	const char *agent; /* tcp://HOST:PORT, shm:///PATH; NULL: SODA_MSG_AGENT, or below, or
+			      SODA_DPU */
 	const char *job;   /* a name, of printable ASCII without a space; NULL: SODA_MSG_JOB */
 	const char *key;   /* the job's secret, any string; NULL: SODA_MSG_KEY, or there is none */
 	unsigned rank;	   /* both 0: SODA_MSG_RANK and SODA_MSG_RANKS */
 	unsigned ranks;
 	unsigned timeout_ms; /* for all ranks to come; 0: 60000 */
 	unsigned flush_us;   /* a message waits so long for others; 0: 500 */
+	/*
+	 * A job of several agents, the same for all ranks.  agents: their addresses, as they reach
+	 * each other, joined by commas; NULL: SODA_MSG_AGENTS, or there is one.  places: which
+	 * agent, from 0, is that of which rank, "0*3,1,0": of ranks 0 to 2 the first one, of rank 3
+	 * the second, of rank 4 the first; NULL: SODA_MSG_PLACES, or each has as many ranks in a
+	 * row.  `agent` is how this rank reaches its own; NULL also: by its address in `agents`.
+	 */
+	const char *agents;
+	const char *places;
 };
 
 /* What soda_msg_pull() gives: readable until the next soda_msg_pull(). */

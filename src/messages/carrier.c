@@ -166,7 +166,7 @@ static void lose_nonsense(struct soda_msg_job *job)
 
 static void send_load_unlock(struct soda_msg_job *job, const struct load *load)
 {
-	struct soda_wire_msg_push push = { SODA_MSG_ROOM_MS, load->packets };
+	struct soda_wire_msg_push push = { job->push_number + 1, SODA_MSG_ROOM_MS, load->packets };
 	uint8_t taken[SODA_MSG_PACKETS];
 	size_t got;
 	int ret;
@@ -179,6 +179,7 @@ static void send_load_unlock(struct soda_msg_job *job, const struct load *load)
 		   sizeof(taken), &got, SODA_MSG_ROOM_MS);
 	if (ret == 0 && (got != load->packets || !in_order(load, taken)))
 		lose_nonsense(job);
+	job->push_number += ret == 0;
 	pthread_mutex_lock(&job->lock);
 	if (!job->error)
 		unload_locked(job, load, taken);
@@ -207,8 +208,10 @@ static bool say_something(struct soda_msg_job *job)
 		     &got, 0);
 	} else if (job->finish && !job->finish_sent && empty_locked(job)) {
 		job->finish_sent = true;
+		soda_wire_put_u32(body, job->phase);
 		pthread_mutex_unlock(&job->lock);
-		call(job, job->push_conn, SODA_MSG_MESSAGES_FINISH, NULL, 0, NULL, 0, &got, 0);
+		call(job, job->push_conn, SODA_MSG_MESSAGES_FINISH, body, sizeof(uint32_t), NULL, 0,
+		     &got, 0);
 	} else {
 		return false;
 	}
@@ -272,6 +275,8 @@ static void take_answer_locked(struct soda_msg_job *job, size_t bytes)
 	soda_wire_get_msg_pulled(b->data, bytes, &pulled);
 	b->bytes = (uint32_t)bytes;
 	b->ended = pulled.ended;
+	job->arrived.at += bytes - SODA_WIRE_MSG_PULLED_BYTES;
+	job->arrived.ended += b->ended;
 	if (bytes > SODA_WIRE_MSG_PULLED_BYTES || b->ended) {
 		job->batch_tail++;
 		job->stats.received_calls++;
@@ -289,8 +294,11 @@ static void receive_unlock(struct soda_msg_job *job, bool room)
 {
 	struct soda_batch *b = &job->batches[job->batch_tail % SODA_MSG_BATCHES];
 	uint8_t head[SODA_WIRE_MSG_PULLED_BYTES], body[SODA_WIRE_MSG_PULL_BYTES];
-	struct soda_wire_msg_pull ask = { room ? SODA_MSG_AWAIT_MS : SODA_MSG_ROOM_MS,
-					  room ? ROOM : 0, job->collective.done };
+	struct soda_wire_msg_pull ask = { .at = job->arrived.at,
+					  .wait_ms = room ? SODA_MSG_AWAIT_MS : SODA_MSG_ROOM_MS,
+					  .room = room ? ROOM : 0,
+					  .known = job->collective.done,
+					  .ended = job->arrived.ended };
 	struct soda_wire_msg_pulled pulled;
 	size_t got;
 	int ret;

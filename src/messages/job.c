@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -89,6 +90,9 @@ void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why
 /* What the program said, with the environment for what it did not. */
 struct how {
 	char agent[SODA_ADDRESS_MAX + 1];
+	uint32_t agents, here; /* how many, and which is ours */
+	uint8_t *shape;	       /* of a JOIN, behind the name: places and addresses; or NULL */
+	size_t shape_bytes;
 	const char *name, *key;
 	uint32_t rank, ranks, timeout_ms, flush_us;
 };
@@ -110,32 +114,141 @@ static int get_number(const char *name, uint32_t *value_p)
 	return 0;
 }
 
-static int find_agent(const char *agent, char address[SODA_ADDRESS_MAX + 1])
+static int set_agent(struct how *how, const char *agent, size_t bytes)
 {
-	if (!agent)
-		agent = getenv("SODA_MSG_AGENT");
-	if (!agent || !*agent)
-		agent = getenv("SODA_DPU");
-	if (!agent || !*agent)
-		return soda_msg_failed(-EINVAL, "no agent is named: give its address, or set"
-						" SODA_MSG_AGENT");
-	if (soda_address_of(agent, address) < 0)
+	char text[SODA_ADDRESS_MAX + 8];
+
+	snprintf(text, sizeof(text), "%.*s", (int)bytes, agent);
+	if (bytes >= sizeof(text) || soda_address_of(text, how->agent) < 0)
 		return soda_msg_failed(-EINVAL, "an agent's address has at most %d bytes",
 				       SODA_ADDRESS_MAX);
 	return 0;
 }
 
+static const char *either(const char *said, const char *name)
+{
+	const char *text = said ? said : getenv(name);
+
+	return text && *text ? text : NULL;
+}
+
+/* Places as text: "0*2,1*2": agents' numbers, each with how many ranks in a row. */
+static int read_places(const struct how *how, const char *text, uint8_t *places)
+{
+	uint32_t rank = 0;
+
+	for (const char *at = text; *at;) {
+		char *end;
+		unsigned long agent = strtoul(at, &end, 10), n = 1;
+
+		if (end != at && *end == '*') {
+			at = end + 1;
+			n = strtoul(at, &end, 10);
+		}
+		if (end == at || (*end && *end != ',') || agent >= how->agents || !n ||
+		    n > how->ranks - rank)
+			return soda_msg_failed(
+				-EINVAL,
+				"the places of %u ranks at %u agents are not \"%.100s\":"
+				" numbers of agents, from 0, as AGENT*RANKS,...",
+				how->ranks, how->agents, text);
+		memset(places + rank, (int)agent, n);
+		rank += (uint32_t)n;
+		at = *end ? end + 1 : end;
+	}
+	return rank == how->ranks
+		       ? 0
+		       : soda_msg_failed(-EINVAL, "places are named for %u ranks of %u: \"%.100s\"",
+					 rank, how->ranks, text);
+}
+
+/* Where no places are named each agent has as many ranks, in a row. */
+static void spread_places(const struct how *how, uint8_t *places)
+{
+	for (uint32_t i = 0; i < how->ranks; i++)
+		places[i] = (uint8_t)((uint64_t)i * how->agents / how->ranks);
+}
+
+/* The so many-th address of a list, not terminated. */
+static const char *nth_address(const char *list, uint32_t nth, size_t *bytes_p)
+{
+	while (nth--)
+		list = strchr(list, ',') + 1;
+	*bytes_p = strcspn(list, ",");
+	return list;
+}
+
+/* What a JOIN says of several agents. how->shape is the caller's. */
+static int find_shape(struct how *how, const char *list, const char *places)
+{
+	int ret = 0;
+	char *at;
+
+	how->shape_bytes = how->ranks + strlen(list) + 1;
+	how->shape = malloc(how->shape_bytes);
+	if (!how->shape)
+		return soda_msg_failed(-ENOMEM, "no memory for a job");
+	if (places)
+		ret = read_places(how, places, how->shape);
+	else
+		spread_places(how, how->shape);
+	if (ret < 0)
+		return ret;
+	how->here = how->shape[how->rank];
+	at = (char *)how->shape + how->ranks;
+	strcpy(at, list);
+	for (; *at; at++) {
+		if (*at == ',')
+			*at = 0;
+	}
+	return 0;
+}
+
+/* The agents of the job, and ours. After ranks are known. */
+static int find_agents(const struct soda_msg_start *said, struct how *how)
+{
+	const char *list = either(said->agents, "SODA_MSG_AGENTS");
+	const char *places = either(said->places, "SODA_MSG_PLACES");
+	const char *agent = either(said->agent, "SODA_MSG_AGENT");
+	size_t bytes;
+	int ret = 0;
+
+	how->agents = 1;
+	for (const char *at = list; at && *at; at += bytes + (at[bytes] == ',')) {
+		bytes = strcspn(at, ",");
+		if (!bytes || bytes > SODA_ADDRESS_MAX || (at[bytes] && !at[bytes + 1]))
+			return soda_msg_failed(-EINVAL, "not a list of agents: \"%.100s\"", list);
+		how->agents += at != list;
+	}
+	if (how->agents > SODA_MSG_AGENTS)
+		return soda_msg_failed(-EINVAL, "a job has at most %u agents, not %u",
+				       SODA_MSG_AGENTS, how->agents);
+	if (how->agents > 1)
+		ret = find_shape(how, list, places);
+	if (ret < 0)
+		return ret;
+	if (agent)
+		return set_agent(how, agent, strlen(agent));
+	if (list) {
+		agent = nth_address(list, how->here, &bytes);
+		return set_agent(how, agent, bytes);
+	}
+	agent = either(NULL, "SODA_DPU");
+	return agent ? set_agent(how, agent, strlen(agent))
+		     : soda_msg_failed(-EINVAL, "no agent is named: give its address, or set"
+						" SODA_MSG_AGENT");
+}
+
 static int find_how(const struct soda_msg_start *said, struct how *how)
 {
-	int ret = find_agent(said->agent, how->agent);
+	int ret = 0;
 
+	*how = (struct how){ .rank = said->rank, .ranks = said->ranks };
 	how->name = said->job ? said->job : getenv("SODA_MSG_JOB");
 	how->key = said->key ? said->key : getenv("SODA_MSG_KEY");
-	how->rank = said->rank;
-	how->ranks = said->ranks;
 	how->timeout_ms = said->timeout_ms ? said->timeout_ms : 60000;
 	how->flush_us = said->flush_us ? said->flush_us : SODA_MSG_FLUSH_US;
-	if (ret == 0 && !said->ranks && !said->rank) {
+	if (!said->ranks && !said->rank) {
 		ret = get_number("SODA_MSG_RANK", &how->rank);
 		if (ret == 0)
 			ret = get_number("SODA_MSG_RANKS", &how->ranks);
@@ -152,7 +265,7 @@ static int find_how(const struct soda_msg_start *said, struct how *how)
 				       "rank %u of %u: ranks are 0 to one less than their"
 				       " number, which is at most %u",
 				       how->rank, how->ranks, SODA_MSG_RANKS_MAX);
-	return 0;
+	return find_agents(said, how);
 }
 
 /* The key's string, as so many bytes: not a hash that keeps secrets, and it need not be one. */
@@ -172,12 +285,21 @@ static void fold_key(const char *text, uint8_t key[SODA_MSG_KEY_BYTES])
 	soda_wire_put_u64(key + 8, half[1] | 1);
 }
 
-static int connect_one(const struct how *how, enum soda_msg_role role, struct soda_conn **conn_p)
+static int connect_one(const struct how *how, uint64_t life, enum soda_msg_role role,
+		       struct soda_conn **conn_p)
 {
-	struct soda_wire_msg_join join = { SODA_MSG_VERSION, role, how->rank, how->ranks, { 0 } };
+	struct soda_wire_msg_join join = { .version = SODA_MSG_VERSION,
+					   .role = role,
+					   .rank = how->rank,
+					   .ranks = how->ranks,
+					   .life = life,
+					   .agents = how->agents,
+					   .here = how->here,
+					   .name_bytes = (uint32_t)strlen(how->name) };
 	uint8_t body[SODA_WIRE_MSG_JOIN_BYTES], reply[4];
-	struct iovec iov[2] = { { body, sizeof(body) },
-				{ (void *)(uintptr_t)how->name, strlen(how->name) } };
+	struct iovec iov[3] = { { body, sizeof(body) },
+				{ (void *)(uintptr_t)how->name, join.name_bytes },
+				{ how->shape, how->shape_bytes } };
 	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
 	size_t n = 0;
@@ -188,8 +310,8 @@ static int connect_one(const struct how *how, enum soda_msg_role role, struct so
 		return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
 	fold_key(how->key, join.key);
 	soda_wire_put_msg_join(body, &join);
-	ret = soda_conn_call(*conn_p, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, iov, 2, reply,
-			     sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
+	ret = soda_conn_call(*conn_p, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, iov,
+			     how->shape ? 3 : 2, reply, sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
 	if ((ret == -ENOTSUP && strncmp(why.text, "messages:", 9) != 0) || ret == -EPROTO)
 		return soda_msg_failed(-ENOTSUP,
 				       "%s routes no messages: it needs to be a"
@@ -286,9 +408,9 @@ static int set_up(struct soda_msg_job *job, const struct how *how)
 	int ret = take_memory(job);
 
 	if (ret == 0)
-		ret = connect_one(how, SODA_MSG_PUSHES, &job->push_conn);
+		ret = connect_one(how, job->life, SODA_MSG_PUSHES, &job->push_conn);
 	if (ret == 0)
-		ret = connect_one(how, SODA_MSG_PULLS, &job->pull_conn);
+		ret = connect_one(how, job->life, SODA_MSG_PULLS, &job->pull_conn);
 	if (ret == 0)
 		ret = await_ranks(job, how);
 	return ret < 0 ? ret : start_threads(job);
@@ -331,11 +453,17 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 
 	last_error[0] = 0;
 	ret = find_how(said ? said : &nothing, &how);
-	if (ret < 0)
+	if (ret < 0) {
+		free(how.shape);
 		return ret;
+	}
 	job = calloc(1, sizeof(*job) + how.ranks * sizeof(job->lanes[0]));
-	if (!job)
+	if (!job || getrandom(&job->life, sizeof(job->life), 0) != sizeof(job->life)) {
+		free(job);
+		free(how.shape);
 		return soda_msg_failed(-ENOMEM, "no memory for a job");
+	}
+	job->life |= 1;
 	job->pid = getpid();
 	job->rank = how.rank;
 	job->ranks = how.ranks;
@@ -351,6 +479,7 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 	} else {
 		*job_p = job;
 	}
+	free(how.shape);
 	errno = saved;
 	return ret;
 }

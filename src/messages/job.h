@@ -59,11 +59,17 @@ struct soda_msg_job {
 	/* set when it is made, then constant */
 	pid_t pid;
 	uint32_t rank, ranks;
+	uint64_t life; /* random: of this part in the job */
 	uint64_t flush_ns;
 	uint32_t slot_bytes;
 	uint8_t *slots;		     /* of all lanes */
 	struct soda_conn *push_conn; /* the sender's, then soda_msg_end()'s */
 	struct soda_conn *pull_conn; /* the receiver's, likewise */
+	uint64_t push_number;	     /* the sender's: PUSHes that were answered */
+	struct {
+		uint64_t at; /* the receiver's: bytes of packets that have arrived */
+		uint32_t ended;
+	} arrived;
 	pthread_t sender, receiver;
 	unsigned threads;
 
@@ -77,6 +83,7 @@ struct soda_msg_job {
 	bool flush;	   /* send what is open now */
 	uint32_t denied;   /* lane of the last -EAGAIN */
 	bool finish, finish_sent;
+	uint32_t phase;
 	bool stop;
 	unsigned stopped; /* threads */
 	int error;

@@ -207,6 +207,7 @@ SODA_API int soda_msg_begin(struct soda_msg_job *job)
 	if (ret == 0) {
 		job->reading.over = false;
 		job->finish = job->finish_sent = false;
+		job->phase++;
 	}
 	pthread_mutex_unlock(&job->lock);
 	return ret;

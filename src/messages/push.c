@@ -42,7 +42,7 @@ void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank)
 	struct soda_lane *lane = &job->lanes[rank];
 	uint8_t *slot = soda_lane_slot(job, rank, lane->tail);
 	uint32_t *bytes = &lane->bytes[lane->tail % SODA_LANE_SLOTS];
-	struct soda_wire_msg_packet p = { rank, 0, lane->messages };
+	struct soda_wire_msg_packet p = { .rank = rank, .messages = lane->messages };
 
 	end_run(lane, slot);
 	p.bytes = *bytes - SODA_WIRE_MSG_PACKET_BYTES;

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What travels between libsoda-msg and the DPU agent's service messages: calls of the control plane
- * (wire.h).  docs/internals/messages.md has the states.
+ * What travels between libsoda-msg and the DPU agent's service messages, and between the agents of
+ * a job: calls of the control plane (wire.h).  docs/internals/messages.md has the states.
  *
  * Messages travel in packets: all that one rank has for another one, gathered.  The agent looks at
  * a packet's head alone; behind it lie runs, messages of the same size, for the libraries:
  *
- *   packet   rank 32, bytes 32, messages 32, zero 32, then `bytes` bytes (of 8) of runs
+ *   packet   rank 32, bytes 32, messages 32, to 32, then `bytes` bytes (of 8) of runs
  *   run      size 32, count 32, then count times size bytes, filled up to a multiple of 8
  *   part     SODA_MSG_PART | size 32, bytes of the whole message 32, then size bytes, filled up
  *
- * rank: to whom, in a PUSH; from whom, in the answer to a PULL.  Parts of one message come one
- * after the other, without parts of another one from that rank between them.
+ * rank: to whom, in a PUSH; from whom, in the answer to a PULL and in a RELAY.  to: to whom, in a
+ * RELAY; else zero.  Parts of one message come one after the other, without parts of another one
+ * from that rank between them.
+ *
+ * Each call may be made again on another connection, when it is not known whether it has arrived:
+ * PUSH and RELAY have a number, and the answer to the last one is remembered; a PULL says how much
+ * has arrived; FINISH and REDUCE say which.
  *
  * Little-endian, packed. Encoders and decoders as in wire/movement.h.
  */
@@ -21,22 +26,27 @@
 #include "wire/wire.h"
 
 enum soda_messages_msg {
-	SODA_MSG_MESSAGES_JOIN = SODA_MSG_SERVICES + 32, /* soda_wire_msg_join, then the name ->
-							    version 32 */
+	SODA_MSG_MESSAGES_JOIN = SODA_MSG_SERVICES + 32, /* soda_wire_msg_join and what it says
+							    follows -> version 32 */
 	SODA_MSG_MESSAGES_AWAIT,  /* milliseconds 32 -> soda_wire_msg_missing */
 	SODA_MSG_MESSAGES_PUSH,	  /* soda_wire_msg_push, then packets -> a byte for each: 1 taken,
 				     0 refused */
 	SODA_MSG_MESSAGES_PULL,	  /* soda_wire_msg_pull -> soda_wire_msg_pulled, then packets */
-	SODA_MSG_MESSAGES_FINISH, /* empty -> empty */
+	SODA_MSG_MESSAGES_FINISH, /* which phase, 0, 1, 2...: 32 -> empty */
 	SODA_MSG_MESSAGES_REDUCE, /* soda_wire_msg_reduce -> empty */
+	/* from an agent to another one */
+	SODA_MSG_MESSAGES_LINK,	 /* soda_wire_msg_link, then the name -> version 32 */
+	SODA_MSG_MESSAGES_RELAY, /* soda_wire_msg_relay, then packets -> as of PUSH */
+	SODA_MSG_MESSAGES_BREAK, /* why the job is broken off, a sentence -> empty */
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 1u
+#define SODA_MSG_VERSION 2u
 #define SODA_MSG_KEY_BYTES 16u
 #define SODA_MSG_RANKS 4096u		/* of a job */
+#define SODA_MSG_AGENTS 64u		/* likewise */
 #define SODA_MSG_SIZE_MAX (1u << 20)	/* of a message */
-#define SODA_MSG_PACKETS 64u		/* of a PUSH */
+#define SODA_MSG_PACKETS 64u		/* of a PUSH, a RELAY */
 #define SODA_MSG_PART (1u << 31)	/* see above */
 #define SODA_MSG_PACKET_MAX (60u << 10) /* of a packet, with its head */
 
@@ -47,8 +57,23 @@ struct soda_wire_msg_join {
 	uint32_t role; /* enum soda_msg_role: a rank has a connection for each */
 	uint32_t rank, ranks;
 	uint8_t key[SODA_MSG_KEY_BYTES];
+	uint64_t life;	       /* random, not 0: this part in the job, on all of its connections */
+	uint32_t agents, here; /* of the job; which of them this one is */
+	uint32_t name_bytes;
 };
-#define SODA_WIRE_MSG_JOIN_BYTES 32u
+#define SODA_WIRE_MSG_JOIN_BYTES 56u
+
+/*
+ * What follows in a JOIN, pointing into the body: the name, not terminated; and where the job has
+ * more than one agent, a byte for each rank, which agent is its own; and the agents' addresses, as
+ * agents reach each other, each with a zero behind it.
+ */
+struct soda_wire_msg_place {
+	const char *name;
+	const uint8_t *places; /* NULL: one agent */
+	const char *addresses; /* of address_bytes */
+	size_t address_bytes;
+};
 
 struct soda_wire_msg_missing {
 	uint32_t n;	/* ranks that have not come */
@@ -57,22 +82,25 @@ struct soda_wire_msg_missing {
 #define SODA_WIRE_MSG_MISSING_BYTES 8u
 
 struct soda_wire_msg_push {
+	uint64_t number;  /* 1, 2, 3 ... of this rank; the same again: the same answer */
 	uint32_t wait_ms; /* for room, where there is none for any of the packets */
 	uint32_t packets;
 };
-#define SODA_WIRE_MSG_PUSH_BYTES 8u
+#define SODA_WIRE_MSG_PUSH_BYTES 16u
 
 struct soda_wire_msg_packet {
-	uint32_t rank, bytes, messages;
+	uint32_t rank, bytes, messages, to;
 };
 #define SODA_WIRE_MSG_PACKET_BYTES 16u
 
 struct soda_wire_msg_pull {
+	uint64_t at;	  /* bytes of packets that have arrived so far */
 	uint32_t wait_ms; /* for something to tell */
 	uint32_t room;	  /* for packets, of the answer */
 	uint32_t known;	  /* the last collective whose result is known */
+	uint32_t ended;	  /* phases whose end is known */
 };
-#define SODA_WIRE_MSG_PULL_BYTES 12u
+#define SODA_WIRE_MSG_PULL_BYTES 24u
 
 struct soda_wire_msg_pulled {
 	uint32_t ended;	     /* 1: with these packets the phase ends */
@@ -90,10 +118,43 @@ struct soda_wire_msg_reduce {
 };
 #define SODA_WIRE_MSG_REDUCE_BYTES 16u
 
+/* An agent introduces itself to another one of the job. Refused with -EBUSY: ask again later. */
+struct soda_wire_msg_link {
+	uint32_t version;
+	uint32_t ranks;
+	uint32_t agents, from, to; /* numbers of agents */
+	uint8_t key[SODA_MSG_KEY_BYTES];
+	uint64_t life;	/* random, not 0: of the job in the agent that calls */
+	uint64_t shape; /* a checksum of agents and places (soda_wire_msg_shape) */
+};
+#define SODA_WIRE_MSG_LINK_BYTES 56u
+
+/* What an agent tells another one: packets, and how far its own ranks are. */
+struct soda_wire_msg_relay {
+	uint64_t number;  /* as in a PUSH */
+	uint32_t wait_ms; /* likewise */
+	uint32_t packets; /* may be 0 */
+	uint32_t phase;	  /* of the packets */
+	uint32_t done;	  /* phases in which no packet follows for this agent */
+	uint32_t missing; /* of the agent's own ranks have not come, the lowest of them */
+	uint32_t first_missing;
+	uint32_t left; /* likewise, have left after an end */
+	uint32_t first_left;
+	struct soda_wire_msg_reduce reduce; /* what the agent's ranks have together; number 0: none
+					     */
+};
+#define SODA_WIRE_MSG_RELAY_BYTES 56u
+
 void soda_wire_put_msg_join(uint8_t *out, const struct soda_wire_msg_join *j);
-/* *name_p points behind the layout into `in`, *name_bytes_p long, not terminated. */
+/*
+ * *place_p points behind the layout into `in`.  -EPROTO also where that is not what the layout
+ * announces, a place is none of the agents, or an address is empty or too long.
+ */
 int soda_wire_get_msg_join(const void *in, size_t bytes, struct soda_wire_msg_join *j,
-			   const char **name_p, size_t *name_bytes_p);
+			   struct soda_wire_msg_place *place_p);
+/* What a JOIN says of agents and places, but for which of them is meant; 0: of one agent. */
+uint64_t soda_wire_msg_shape(const struct soda_wire_msg_join *j,
+			     const struct soda_wire_msg_place *place);
 void soda_wire_put_msg_missing(uint8_t *out, const struct soda_wire_msg_missing *m);
 int soda_wire_get_msg_missing(const void *in, size_t bytes, struct soda_wire_msg_missing *m);
 void soda_wire_put_msg_push(uint8_t *out, const struct soda_wire_msg_push *p);
@@ -112,5 +173,11 @@ void soda_wire_put_msg_pulled(uint8_t *out, const struct soda_wire_msg_pulled *p
 int soda_wire_get_msg_pulled(const void *in, size_t bytes, struct soda_wire_msg_pulled *p);
 void soda_wire_put_msg_reduce(uint8_t *out, const struct soda_wire_msg_reduce *r);
 int soda_wire_get_msg_reduce(const void *in, size_t bytes, struct soda_wire_msg_reduce *r);
+void soda_wire_put_msg_link(uint8_t *out, const struct soda_wire_msg_link *l);
+/* The name follows the layout. */
+int soda_wire_get_msg_link(const void *in, size_t bytes, struct soda_wire_msg_link *l);
+void soda_wire_put_msg_relay(uint8_t *out, const struct soda_wire_msg_relay *r);
+/* Checks the packets as soda_wire_get_msg_push(); there may be none. */
+int soda_wire_get_msg_relay(const void *in, size_t bytes, struct soda_wire_msg_relay *r);
 
 #endif

@@ -3,7 +3,8 @@
  * Messages over each transport: the agent without its main() in this process, ranks of a job in
  * processes of their own, which are forked before the agent has threads.  A rank says on stderr
  * what it finds wrong, and ends with another status than 0. test_messages_agent [verbs [CASE]]:
- * only where SODA_TEST_VERBS names an address
+ * only where SODA_TEST_VERBS names an address; test_messages_agent several [CASE]: with 2 to 4
+ * agents
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,40 +35,65 @@ enum {
 /* daemon.c is not linked. */
 const char *const soda_daemon_log_levels[] = { "error", "warning", "info", "debug", NULL };
 
-static struct {
+enum { AGENTS = 4 };
+
+static struct agent {
 	struct soda_dpu dpu;
 	struct soda_dpu_options opt;
-	struct soda_listener *listener;
-} agent;
+	struct soda_listener *listener; /* of ranks */
+	struct soda_listener *peers;	/* of other agents; NULL: of both the same */
+} agents[AGENTS], *const agent = agents;
+static unsigned agents_n;
+/* Around the addresses that agents are told of each other: of the decorator that cuts. */
+static const char *links = "", *links_rules = "";
 
-static void start_agent(const char *where, uint64_t budget)
+static void listen_at(struct agent *a, const char *where, struct soda_listener **listener_p)
 {
 	struct soda_listener_options how = { .workers = 2 };
 	struct soda_why why;
 
-	memset(&agent, 0, sizeof(agent));
-	agent.opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
-					       .write_budget = 1 << 20,
-					       .client_credit = 4 << 20,
-					       .buffers = 1 << 30,
-					       .window = 16 << 20,
-					       .daemon.workers = 2,
-					       .timeout_ms = 20000,
-					       .daemon.max_clients = 64,
-					       .msg_bytes = budget,
-					       .aggregate = true,
-					       .async = true };
-	assert_int_equal(soda_dpu_start(&agent.dpu, &agent.opt), 0);
-	if (soda_listener_open(where, &soda_dpu_service, &agent.dpu, &how, &agent.listener, &why))
+	if (soda_listener_open(where, &soda_dpu_service, &a->dpu, &how, listener_p, &why))
 		fail_msg("%s: %s", where, why.text);
-	assert_int_equal(soda_listener_start(agent.listener), 0);
+	assert_int_equal(soda_listener_start(*listener_p), 0);
+}
+
+static void start_one(struct agent *a, const char *where, uint64_t budget)
+{
+	memset(a, 0, sizeof(*a));
+	a->opt = (struct soda_dpu_options){ .server = (char *)(uintptr_t) "tcp://127.0.0.1:1",
+					    .write_budget = 1 << 20,
+					    .client_credit = 4 << 20,
+					    .buffers = 1 << 30,
+					    .window = 16 << 20,
+					    .daemon.workers = 2,
+					    .timeout_ms = 20000,
+					    .daemon.max_clients = 64,
+					    .msg_bytes = budget,
+					    .aggregate = true,
+					    .async = true };
+	assert_int_equal(soda_dpu_start(&a->dpu, &a->opt), 0);
+	listen_at(a, where, &a->listener);
+}
+
+static void start_agent(const char *where, uint64_t budget)
+{
+	agents_n = 1;
+	start_one(agent, where, budget);
 }
 
 /* All that jobs had is given back: soda_messages_stop() asserts that. */
+static void stop_one(struct agent *a)
+{
+	soda_listener_close(a->listener);
+	if (a->peers)
+		soda_listener_close(a->peers);
+	assert_int_equal(soda_dpu_stop(&a->dpu, 20000), 0);
+}
+
 static void stop_agent(void)
 {
-	soda_listener_close(agent.listener);
-	assert_int_equal(soda_dpu_stop(&agent.dpu, 20000), 0);
+	while (agents_n)
+		stop_one(&agents[--agents_n]);
 }
 
 /* Ranks */
@@ -75,6 +101,7 @@ static void stop_agent(void)
 struct rank {
 	const char *agent;
 	unsigned rank, ranks;
+	const char *agents, *places; /* of several agents */
 };
 
 #define CHECK(what)                                                                                \
@@ -103,7 +130,9 @@ static int try_start(const struct rank *r, const char *name, const char *key, un
 				      .key = key,
 				      .rank = r->rank,
 				      .ranks = r->ranks,
-				      .timeout_ms = timeout_ms };
+				      .timeout_ms = timeout_ms,
+				      .agents = *r->agents ? r->agents : NULL,
+				      .places = *r->agents ? r->places : NULL };
 
 	return soda_msg_start(&how, job_p);
 }
@@ -119,41 +148,62 @@ static struct soda_msg_job *start(const struct rank *r)
 struct ranks {
 	pid_t pids[2 * RANKS];
 	unsigned n;
-	int tell[2]; /* the agent's address */
+	int tell[2 * RANKS][2]; /* pipes for a struct told */
 };
 
-enum { ADDRESS = 128 };
+/* What ranks are told. */
+struct told {
+	char agent[128], agents[AGENTS * 128], places[128];
+};
 
 static void fork_ranks(struct ranks *all, unsigned n, void (*run)(struct rank *r))
 {
 	all->n = n;
-	assert_int_equal(pipe(all->tell), 0);
 	for (unsigned i = 0; i < n; i++) {
 		struct rank r = { .rank = i, .ranks = n };
-		char address[ADDRESS];
+		struct told told;
 
+		assert_int_equal(pipe(all->tell[i]), 0);
 		all->pids[i] = fork();
 		assert_true(all->pids[i] >= 0);
-		if (all->pids[i])
+		if (all->pids[i]) {
+			close(all->tell[i][0]);
 			continue;
-		close(all->tell[1]);
-		r.agent = address;
-		if (read(all->tell[0], address, sizeof(address)) != sizeof(address))
+		}
+		for (unsigned k = 0; k <= i; k++)
+			close(all->tell[k][1]);
+		r.agent = told.agent;
+		r.agents = told.agents;
+		r.places = told.places;
+		if (read(all->tell[i][0], &told, sizeof(told)) != sizeof(told))
 			_exit(2); /* the agent did not start */
 		run(&r);
 		_exit(0);
 	}
-	close(all->tell[0]);
 }
 
+/* The agent of a rank: in turns. */
 static void tell_address(struct ranks *all)
 {
-	char address[ADDRESS] = "";
+	struct told told;
 
-	snprintf(address, sizeof(address), "%s", soda_listener_address(agent.listener));
+	memset(&told, 0, sizeof(told));
+	for (unsigned i = 0; agents_n > 1 && i < agents_n; i++)
+		snprintf(told.agents + strlen(told.agents),
+			 sizeof(told.agents) - strlen(told.agents), "%s%s%s%s", i ? "," : "", links,
+			 soda_listener_address(agents[i].peers ? agents[i].peers
+							       : agents[i].listener),
+			 links_rules);
 	for (unsigned i = 0; i < all->n; i++)
-		assert_int_equal(write(all->tell[1], address, sizeof(address)), sizeof(address));
-	close(all->tell[1]);
+		snprintf(told.places + strlen(told.places),
+			 sizeof(told.places) - strlen(told.places), "%s%u", i ? "," : "",
+			 i % agents_n);
+	for (unsigned i = 0; i < all->n; i++) {
+		snprintf(told.agent, sizeof(told.agent), "%s",
+			 soda_listener_address(agents[i % agents_n].listener));
+		assert_int_equal(write(all->tell[i][1], &told, sizeof(told)), sizeof(told));
+		close(all->tell[i][1]);
+	}
 }
 
 /* The status of a rank that has ended, by the deadline: else all are killed, and the test fails. */
@@ -291,7 +341,7 @@ static void run_once(struct rank *r)
 	for (unsigned phase = 0; phase < 3; phase++) {
 		struct tally pushed = { 0 }, pulled = { 0 };
 
-		pulled.seen = calloc(1, RANKS * MANY / 8 + 1);
+		pulled.seen = calloc(1, r->ranks * MANY / 8 + 1);
 		for (uint64_t i = 0; i < MANY; i++) {
 			uint64_t dice = mix(i * 31 + r->rank + phase),
 				 data[24] = { i, dice, ~dice };
@@ -319,8 +369,8 @@ static void run_once(struct rank *r)
 static void once(const char *where)
 {
 	run_ranks(where, RANKS, run_once);
-	assert_int_equal(agent.dpu.messages.messages, 3 * MANY * RANKS);
-	assert_int_equal(agent.dpu.messages.jobs.broken_n, 0);
+	assert_int_equal(agent->dpu.messages.messages, 3 * MANY * RANKS);
+	assert_int_equal(agent->dpu.messages.jobs.broken_n, 0);
 	stop_agent();
 }
 
@@ -392,7 +442,7 @@ static void run_held(struct rank *r)
 static void held(const char *where)
 {
 	run_ranks(where, 3, run_held);
-	assert_true(agent.dpu.messages.refused);
+	assert_true(agent->dpu.messages.refused);
 	stop_agent();
 }
 
@@ -480,7 +530,7 @@ static void killed(const char *where)
 		else
 			assert_int_equal(status, 0);
 	}
-	assert_int_equal(agent.dpu.messages.jobs.broken_n, 1);
+	assert_int_equal(agent->dpu.messages.jobs.broken_n, 1);
 	stop_agent();
 }
 
@@ -538,7 +588,7 @@ static void apart(const char *where)
 /* Two jobs at a time, of four processes: nobody sees a message of the other job. */
 static void run_two(struct rank *r)
 {
-	struct rank mine = { r->agent, r->rank / 2, 2 };
+	struct rank mine = { r->agent, r->rank / 2, 2, "", "" };
 	const char *name = r->rank % 2 ? "odd" : "even";
 	struct tally pushed = { 0 }, pulled = { 0 };
 	struct soda_msg_job *job = NULL;
@@ -585,7 +635,7 @@ static void run_refused(struct rank *r)
 	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
 	IS(try_start(r, "a b", "secret", 100, &job), -EINVAL);
 	IS(try_start(r, "", "secret", 100, &job), -EINVAL);
-	other = (struct rank){ r->agent, 5, 4096 }; /* 512 MiB */
+	other = (struct rank){ r->agent, 5, 4096, "", "" }; /* 512 MiB */
 	IS(try_start(&other, "many", "secret", 100, &job), -ENOSPC);
 	CHECK(strstr(soda_msg_last_error(), "--msg-memory"));
 	CHECK(!job);
@@ -621,7 +671,7 @@ static void lost(const char *where)
 	fork_ranks(&all, 2, run_lost);
 	start_agent(where, BUDGET);
 	tell_address(&all);
-	for (int ms = 0; agent.dpu.messages.messages < 2 && ms < DEADLINE_MS; ms++)
+	for (int ms = 0; agent->dpu.messages.messages < 2 && ms < DEADLINE_MS; ms++)
 		poll(NULL, 0, 1);
 	stop_agent();
 	for (unsigned i = 0; i < 2; i++)
@@ -647,6 +697,202 @@ static void without(const char *where)
 	start_agent(where, 0);
 	tell_address(&all);
 	assert_int_equal(await_rank(&all, 0), 0);
+	stop_agent();
+}
+
+/* Several agents, which reach each other over tcp. */
+
+static void start_agents(const char *(*where)(void), unsigned n)
+{
+	for (agents_n = 0; agents_n < n; agents_n++) {
+		struct agent *a = &agents[agents_n];
+
+		start_one(a, where(), BUDGET);
+		if (strncmp(soda_listener_address(a->listener), "tcp:", 4) != 0)
+			listen_at(a, "tcp://127.0.0.1:0", &a->peers);
+	}
+}
+
+static void run_many(const char *(*where)(void), unsigned k, unsigned n,
+		     void (*run)(struct rank *r))
+{
+	struct ranks all;
+	int bad = 0;
+
+	fork_ranks(&all, n, run);
+	start_agents(where, k);
+	tell_address(&all);
+	for (unsigned i = 0; i < n; i++)
+		bad |= await_rank(&all, i);
+	if (bad)
+		stop_agent();
+	assert_int_equal(bad, 0);
+}
+
+static uint64_t relayed(void)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < agents_n; i++)
+		n += agents[i].dpu.messages.relayed;
+	return n;
+}
+
+/* Every number of agents, and ranks that they cannot all have as many of. */
+static void many(const char *(*where)(void))
+{
+	static const unsigned of[][2] = { { 2, 2 }, { 2, 3 }, { 3, 4 }, { 4, 4 }, { 4, 8 } };
+
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		uint64_t messages = 0, transfers = 0;
+
+		run_many(where, of[i][0], of[i][1], run_once);
+		for (unsigned k = 0; k < agents_n; k++) {
+			messages += agents[k].dpu.messages.messages;
+			transfers += agents[k].dpu.messages.jobs.relays.transfers;
+			assert_int_equal(agents[k].dpu.messages.jobs.broken_n, 0);
+		}
+		assert_int_equal(messages, 3ull * MANY * of[i][1]);
+		assert_true(relayed() > messages / 4 && transfers && transfers < messages / 50);
+		stop_agent();
+	}
+}
+
+static void many_large(const char *(*where)(void))
+{
+	run_many(where, 2, 3, run_large);
+	assert_true(relayed());
+	stop_agent();
+}
+
+/* Rank 1, of another agent, does not pull: rank 2, of the first agent's, is not held up. */
+static void many_held(const char *(*where)(void))
+{
+	run_many(where, 2, 3, run_held);
+	stop_agent();
+	run_many(where, 3, 3, run_held);
+	stop_agent();
+}
+
+static void many_slow(const char *(*where)(void))
+{
+	run_many(where, 2, 2, run_slow);
+	stop_agent();
+}
+
+static void many_left(const char *(*where)(void))
+{
+	run_many(where, 2, 2, run_left);
+	stop_agent();
+}
+
+static void many_apart(const char *(*where)(void))
+{
+	run_many(where, 2, 2, run_apart);
+	stop_agent();
+}
+
+/* Ranks of all agents hear of one that is killed. */
+static void many_killed(const char *(*where)(void))
+{
+	struct ranks all;
+
+	fork_ranks(&all, RANKS, run_killed);
+	start_agents(where, 3);
+	tell_address(&all);
+	for (unsigned i = 0; i < RANKS; i++) {
+		int status = await_rank(&all, i);
+
+		if (i != 2)
+			assert_int_equal(status, 0);
+	}
+	stop_agent();
+}
+
+/* The second agent goes: its rank has lost it, and those of others hear which one it was. */
+static void run_agent_lost(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	int lost;
+
+	all_of(r, job, 0);
+	IS(soda_msg_push(job, 0, "x", 1), 0);
+	lost = soda_msg_wait(job, SODA_MSG_COLLECTIVE, DEADLINE_MS);
+	if (r->rank != 1) {
+		CHECK(lost == -ECANCELED);
+		CHECK(strstr(soda_msg_last_error(), "rank 1"));
+	}
+	CHECK(lost == -ENOTCONN || lost == -ECANCELED);
+	soda_msg_end(job);
+}
+
+static void many_agent_lost(const char *(*where)(void))
+{
+	struct ranks all;
+	int bad = 0;
+
+	fork_ranks(&all, 3, run_agent_lost);
+	start_agents(where, 3);
+	tell_address(&all);
+	for (int ms = 0; agents[1].dpu.messages.messages < 1 && ms < DEADLINE_MS; ms++)
+		poll(NULL, 0, 1);
+	stop_one(&agents[1]);
+	for (unsigned i = 0; i < 3; i++)
+		bad |= await_rank(&all, i);
+	stop_one(&agents[2]);
+	stop_one(&agents[0]);
+	agents_n = 0;
+	assert_int_equal(bad, 0);
+}
+
+/* Links are cut again and again, by seed: nothing is lost, and nothing comes twice. */
+static void many_cut(const char *(*where)(void))
+{
+	uint64_t again = 0;
+
+	links = "fault+";
+	links_rules = "?do=cut&on=call&rate=5&seeds=7";
+	run_many(where, 3, 4, run_once);
+	links = links_rules = "";
+	for (unsigned i = 0; i < agents_n; i++) {
+		again += agents[i].dpu.messages.jobs.relays.again;
+		assert_int_equal(agents[i].dpu.messages.jobs.broken_n, 0);
+	}
+	assert_true(again);
+	stop_agent();
+}
+
+/* What is refused: lists and places that make no sense, or that ranks do not agree on. */
+static void run_many_refused(struct rank *r)
+{
+	struct soda_msg_job *job = NULL;
+	struct rank other = *r;
+
+	other.places = "0,1,0";
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	other.places = "0,2";
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	other.places = "0,";
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	other.places = "0*2x";
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	other.places = r->places;
+	other.agents = "tcp://127.0.0.1:1,,tcp://127.0.0.1:2";
+	IS(try_start(&other, "job", "secret", 100, &job), -EINVAL);
+	other.agents = r->agents;
+	if (r->rank == 1) {
+		other.places = "1,1"; /* rank 0 says otherwise to the other agent */
+		IS(try_start(&other, "job", "secret", 5000, &job), -ETIMEDOUT);
+	} else {
+		IS(try_start(&other, "job", "secret", DEADLINE_MS, &job), -ECANCELED);
+		CHECK(strstr(soda_msg_last_error(), "different lists"));
+	}
+	CHECK(!job);
+}
+
+static void many_refused(const char *(*where)(void))
+{
+	run_many(where, 2, 2, run_many_refused);
 	stop_agent();
 }
 
@@ -703,6 +949,33 @@ CASE(refused)
 CASE(lost)
 CASE(without)
 
+#define MANY_CASE(what)                                                                            \
+	static void what##_tcp(void **state)                                                       \
+	{                                                                                          \
+		what(tcp);                                                                         \
+	}                                                                                          \
+	static void what##_shm(void **state)                                                       \
+	{                                                                                          \
+		what(shm);                                                                         \
+	}
+MANY_CASE(many)
+MANY_CASE(many_large)
+MANY_CASE(many_held)
+MANY_CASE(many_slow)
+MANY_CASE(many_left)
+MANY_CASE(many_apart)
+MANY_CASE(many_killed)
+MANY_CASE(many_agent_lost)
+MANY_CASE(many_cut)
+MANY_CASE(many_refused)
+
+#define EACH_MANY(t)                                                                               \
+	cmocka_unit_test(many_##t), cmocka_unit_test(many_large_##t),                              \
+		cmocka_unit_test(many_held_##t), cmocka_unit_test(many_slow_##t),                  \
+		cmocka_unit_test(many_left_##t), cmocka_unit_test(many_apart_##t),                 \
+		cmocka_unit_test(many_killed_##t), cmocka_unit_test(many_agent_lost_##t),          \
+		cmocka_unit_test(many_cut_##t), cmocka_unit_test(many_refused_##t)
+
 #define EACH(t)                                                                                    \
 	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(held_##t),       \
 		cmocka_unit_test(slow_##t), cmocka_unit_test(killed_##t),                          \
@@ -713,12 +986,15 @@ CASE(without)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm) };
+	const struct CMUnitTest several[] = { EACH_MANY(tcp), EACH_MANY(shm) };
 	const struct CMUnitTest rdma[] = { EACH(verbs) };
 
 	if (argc > 2)
 		cmocka_set_test_filter(argv[2]);
 	if (argc > 1 && strcmp(argv[1], "verbs") == 0)
 		return cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
+	if (argc > 1 && strcmp(argv[1], "several") == 0)
+		return cmocka_run_group_tests_name("messages, several agents", several, NULL, NULL);
 	return cmocka_run_group_tests_name("messages", sockets, NULL, NULL) +
 	       cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
 }

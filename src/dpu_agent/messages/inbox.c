@@ -2,6 +2,7 @@
 #include "dpu_agent/messages/inbox.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/wait.h"
@@ -46,7 +47,7 @@ static void copy_out(const struct soda_inbox *in, uint64_t at, uint8_t *to, uint
 bool soda_inbox_put(struct soda_inbox *in, uint32_t from, const struct soda_wire_msg_packet *p,
 		    const uint8_t *runs)
 {
-	struct soda_wire_msg_packet packet = { from, p->bytes, p->messages };
+	struct soda_wire_msg_packet packet = { from, p->bytes, p->messages, 0 };
 	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
 	bool fits;
 
@@ -67,49 +68,99 @@ bool soda_inbox_put(struct soda_inbox *in, uint32_t from, const struct soda_wire
 void soda_inbox_end(struct soda_inbox *in)
 {
 	pthread_mutex_lock(&in->lock);
-	assert(!in->ending);
-	in->ending = true;
-	in->end_at = in->tail;
+	assert(in->ends - in->ends_known < 2);
+	in->end_at[in->ends++ % 2] = in->tail;
 	pthread_cond_signal(&in->news);
 	pthread_mutex_unlock(&in->lock);
 }
 
-bool soda_inbox_has_locked(const struct soda_inbox *in)
+static void move_head(struct soda_inbox *in, uint64_t to, bool *made_room_p)
 {
-	return in->head != in->tail || in->ending;
+	*made_room_p = to != in->head && in->wanted;
+	if (to != in->head)
+		in->wanted = false;
+	in->head = to;
 }
 
-uint32_t soda_inbox_take(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p,
-			 bool *made_room_p)
+int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p)
+{
+	int ret = -EPROTO;
+
+	pthread_mutex_lock(&in->lock);
+	if ((at == in->head || at == in->shown) && ends - in->ends_known <= 1 &&
+	    ends - in->ends_known <= in->ends - in->ends_known &&
+	    (ends == in->ends_known || at >= in->end_at[in->ends_known % 2])) {
+		move_head(in, at, made_room_p);
+		in->ends_known = ends;
+		ret = 0;
+	}
+	pthread_mutex_unlock(&in->lock);
+	return ret;
+}
+
+bool soda_inbox_has_locked(const struct soda_inbox *in)
+{
+	return in->head != in->tail || in->ends != in->ends_known;
+}
+
+/* Whole packets of [head, end) that fit. Returns where the next one is. */
+static uint64_t copy_packets(const struct soda_inbox *in, uint64_t end, uint8_t *out, uint32_t room,
+			     uint32_t packets)
 {
 	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
 	struct soda_wire_msg_packet p;
-	uint32_t bytes = 0;
-	uint64_t end;
+	uint64_t at = in->head;
 
-	pthread_mutex_lock(&in->lock);
-	end = in->ending ? in->end_at : in->tail;
-	while (in->head != end) {
+	while (at != end && packets--) {
 		uint32_t whole;
 
-		copy_out(in, in->head, head, sizeof(head));
+		copy_out(in, at, head, sizeof(head));
 		/* what is in the ring was checked before it was put there */
 		soda_wire_get_msg_packet(head, SODA_MSG_PACKET_MAX, &p);
 		whole = (uint32_t)sizeof(head) + p.bytes;
-		if (whole > room - bytes)
+		if (whole > room - (at - in->head))
 			break;
-		copy_out(in, in->head, out + bytes, whole);
-		bytes += whole;
-		in->head += whole;
+		copy_out(in, at, out + (at - in->head), whole);
+		at += whole;
 	}
-	*ended_p = in->ending && in->head == in->end_at;
-	if (*ended_p)
-		in->ending = false;
-	*made_room_p = bytes && in->wanted;
-	if (bytes)
-		in->wanted = false;
+	return at;
+}
+
+uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p)
+{
+	bool ends;
+	uint32_t bytes;
+	uint64_t end;
+
+	pthread_mutex_lock(&in->lock);
+	ends = in->ends != in->ends_known;
+	end = ends ? in->end_at[in->ends_known % 2] : in->tail;
+	in->shown = copy_packets(in, end, out, room, UINT32_MAX);
+	bytes = (uint32_t)(in->shown - in->head);
+	*ended_p = ends && in->shown == end;
 	pthread_mutex_unlock(&in->lock);
 	return bytes;
+}
+
+uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uint32_t packets,
+			 uint64_t *behind_p)
+{
+	uint32_t bytes;
+
+	pthread_mutex_lock(&in->lock);
+	bytes = (uint32_t)(copy_packets(in, in->tail, out, room, packets) - in->head);
+	*behind_p = in->tail - in->head - bytes;
+	pthread_mutex_unlock(&in->lock);
+	return bytes;
+}
+
+void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p)
+{
+	pthread_mutex_lock(&in->lock);
+	assert(bytes <= in->tail - in->head);
+	move_head(in, in->head + bytes, made_room_p);
+	in->shown = in->head;
+	pthread_mutex_unlock(&in->lock);
 }
 
 void soda_inbox_wake(struct soda_inbox *in)

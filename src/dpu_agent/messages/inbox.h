@@ -16,32 +16,55 @@ struct soda_inbox {
 	pthread_cond_t news;  /* something for who pulls: packets, an end, what its owner knows */
 	uint8_t *ring;	      /* set before use, then constant, and so the size: a power of two */
 	uint64_t size;
-	uint64_t head, tail; /* bytes taken, put: head <= tail <= head + size; guarded by lock, and
-				so below */
-	uint64_t end_at;     /* `ending`: the phase ends after this byte */
-	bool ending;
-	bool wanted; /* a packet was refused since somebody last made room */
+	/*
+	 * Bytes since the start that have arrived where they go, that have been shown, and that
+	 * were put: head <= shown <= tail <= head + size; guarded by lock, and so below
+	 */
+	uint64_t head, shown, tail;
+	/* Phases that end here, and those whose end is known to have arrived: 0 to 2 fewer. */
+	uint32_t ends, ends_known;
+	uint64_t end_at[2]; /* of phase p, at p % 2: it ends after this byte */
+	bool wanted;	    /* a packet was refused since somebody last made room */
 };
 
 /* The ring is the caller's, zeroed or not, of size bytes, a power of two. */
 void soda_inbox_init(struct soda_inbox *in, uint8_t *ring, uint64_t size);
 void soda_inbox_destroy(struct soda_inbox *in);
 /*
- * Put a packet, with its sender's rank for its head's.  False: there is no room, and
- * soda_inbox_take() will say that there is again.
+ * Put a packet, with its sender's rank for its head's.  False: there is no room, and *made_room_p
+ * of the functions below will say that there is again.
  */
 bool soda_inbox_put(struct soda_inbox *in, uint32_t from, const struct soda_wire_msg_packet *p,
 		    const uint8_t *runs);
-/* The phase ends behind what is in it. One end at a time. */
+/* The phase ends behind what is in it. At most two ends that are not known to have arrived. */
 void soda_inbox_end(struct soda_inbox *in);
-/* Whether there is a packet to take, or an end. The lock is held. */
+
+/*
+ * For a rank, which says how much has arrived: bytes, and ends of phases.  What it was shown is
+ * kept until then, and shown again where it has not.
+ */
+
+/* -EPROTO: that cannot be. */
+int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p);
+/* Whether there is a packet to show, or an end. The lock is held. */
 bool soda_inbox_has_locked(const struct soda_inbox *in);
 /*
- * Take whole packets, of the phase under way alone, of at most room bytes.  Returns how many bytes.
- * *ended_p: the phase has ended with them.  *made_room_p: somebody waits for the room.
+ * Show whole packets behind what has arrived, of the phase under way alone, of at most room bytes.
+ * Returns how many bytes.  *ended_p: the phase has ended with them.
  */
-uint32_t soda_inbox_take(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p,
-			 bool *made_room_p);
+uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p);
+
+/* For a link to another agent, which drops what has been taken there. Ends are nothing to it. */
+
+/*
+ * Copy whole packets from the oldest on: at most so many, of at most room bytes. *behind_p: how
+ * many bytes there are behind them.
+ */
+uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uint32_t packets,
+			 uint64_t *behind_p);
+/* The oldest packets, of so many bytes together, have arrived. */
+void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p);
+
 /* Wake who waits for news. */
 void soda_inbox_wake(struct soda_inbox *in);
 

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
 
@@ -33,11 +34,23 @@ void soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget)
 {
 	*all = (struct soda_msg_jobs){ .budget = budget };
 	pthread_mutex_init(&all->lock, NULL);
+	soda_cond_init(&all->fewer);
 }
 
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 {
-	assert(!all->n && !all->reserved && !all->list);
+	struct soda_wait wait;
+
+	soda_wait_begin(&wait, "the links of messages' jobs to end");
+	pthread_mutex_lock(&all->lock);
+	while (all->n || all->threads)
+		soda_wait_turn(&wait, &all->fewer, &all->lock);
+	pthread_mutex_unlock(&all->lock);
+	soda_wait_end(&wait);
+	if (all->has_last)
+		pthread_join(all->last, NULL);
+	assert(!all->reserved && !all->list);
+	pthread_cond_destroy(&all->fewer);
 	pthread_mutex_destroy(&all->lock);
 }
 
@@ -57,6 +70,12 @@ static void destroy(struct soda_msg_job *job)
 {
 	for (uint32_t i = 0; i < job->ranks_n; i++)
 		soda_inbox_destroy(&job->ranks[i].inbox);
+	for (uint32_t i = 0; i < job->links_n; i++) {
+		pthread_cond_destroy(&job->links[i].work);
+		pthread_mutex_destroy(&job->links[i].lock);
+	}
+	free(job->links);
+	free(job->addresses);
 	munmap(job->memory, job->memory_bytes);
 	pthread_cond_destroy(&job->changed);
 	pthread_mutex_destroy(&job->lock);
@@ -73,8 +92,59 @@ static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks)
 	return bytes >= SODA_MSG_INBOX_LEAST ? bytes : 0;
 }
 
-static struct soda_msg_job *make(const struct soda_wire_msg_join *join, const char *name,
-				 size_t name_bytes, const struct soda_peer_info *who, uint64_t each)
+/* The link to an agent; NULL: this agent. */
+static struct soda_msg_link *link_of(const struct soda_msg_job *job, uint32_t agent)
+{
+	for (uint32_t i = 0; i < job->links_n; i++)
+		if (job->links[i].agent == agent)
+			return &job->links[i];
+	return NULL;
+}
+
+/* The link that a rank of another agent is reached by, made with that agent's first one. */
+static struct soda_msg_link *add_rank(struct soda_msg_job *job, uint32_t rank, uint32_t agent)
+{
+	struct soda_msg_link *l = link_of(job, agent);
+	const char *address = job->addresses;
+
+	if (!l) {
+		l = &job->links[job->links_n++];
+		for (uint32_t i = 0; i < agent; i++)
+			address += strlen(address) + 1;
+		*l = (struct soda_msg_link){
+			.job = job, .agent = agent, .address = address, .first_rank = rank
+		};
+		pthread_mutex_init(&l->lock, NULL);
+		soda_cond_init(&l->work);
+	}
+	l->ranks_n++;
+	return l;
+}
+
+/* Next hops. -ENOMEM. */
+static int find_hops(struct soda_msg_job *job, const struct soda_wire_msg_place *place)
+{
+	job->here_n = job->ranks_n;
+	if (!place->places)
+		return 0;
+	job->links = calloc(job->agents, sizeof(job->links[0]));
+	job->addresses = malloc(place->address_bytes);
+	if (!job->links || !job->addresses)
+		return -ENOMEM;
+	memcpy(job->addresses, place->addresses, place->address_bytes);
+	job->here_n = 0;
+	for (uint32_t i = 0; i < job->ranks_n; i++) {
+		if (place->places[i] == job->here)
+			job->here_n++;
+		else
+			job->ranks[i].link = add_rank(job, i, place->places[i]);
+	}
+	return 0;
+}
+
+static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
+				 const struct soda_wire_msg_place *place,
+				 const struct soda_peer_info *who, uint64_t each)
 {
 	static const uint8_t none[SODA_MSG_KEY_BYTES];
 	struct soda_msg_job *job = calloc(1, sizeof(*job) + join->ranks * sizeof(job->ranks[0]));
@@ -88,18 +158,27 @@ static struct soda_msg_job *make(const struct soda_wire_msg_join *join, const ch
 		free(job);
 		return NULL;
 	}
-	memcpy(job->name, name, name_bytes);
+	job->all = all;
+	memcpy(job->name, place->name, join->name_bytes);
 	memcpy(job->key, join->key, sizeof(job->key));
 	job->keyed = memcmp(join->key, none, sizeof(none)) != 0;
 	job->local = who->local;
 	job->uid = who->uid;
 	job->ranks_n = join->ranks;
+	job->agents = join->agents;
+	job->here = join->here;
+	job->life = join->life;
+	job->shape = soda_wire_msg_shape(join, place);
 	job->memory = memory;
 	job->memory_bytes = bytes;
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->changed);
 	for (uint32_t i = 0; i < join->ranks; i++)
 		soda_inbox_init(&job->ranks[i].inbox, job->memory + i * each, each);
+	if (find_hops(job, place) < 0) {
+		destroy(job);
+		return NULL;
+	}
 	return job;
 }
 
@@ -118,7 +197,8 @@ static struct soda_msg_job *find_locked(const struct soda_msg_jobs *all, const c
  * machine, or come over a network, where users are not known.
  */
 static int check_same(const struct soda_msg_job *job, const struct soda_wire_msg_join *join,
-		      const struct soda_peer_info *who, struct soda_why *why)
+		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
+		      struct soda_why *why)
 {
 	bool same =
 		job->keyed || (job->local == who->local && (!who->local || job->uid == who->uid));
@@ -131,7 +211,25 @@ static int check_same(const struct soda_msg_job *job, const struct soda_wire_msg
 		return refuse(why, -EINVAL,
 			      "messages: the job %s has %u ranks, and rank %u says %u", job->name,
 			      job->ranks_n, join->rank, join->ranks);
+	if (job->shape != soda_wire_msg_shape(join, place) || job->here != join->here)
+		return refuse(why, -EINVAL,
+			      "messages: rank %u of the job %.120s names other agents, or other "
+			      "places of ranks, than the first rank here has",
+			      join->rank, job->name);
 	return 0;
+}
+
+/* There is something to say to all other agents. */
+static void kick_links(struct soda_msg_job *job)
+{
+	for (uint32_t i = 0; i < job->links_n; i++) {
+		struct soda_msg_link *l = &job->links[i];
+
+		pthread_mutex_lock(&l->lock);
+		l->kick = true;
+		pthread_cond_signal(&l->work);
+		pthread_mutex_unlock(&l->lock);
+	}
 }
 
 static int take_place(struct soda_msg_job *job, const struct soda_wire_msg_join *join,
@@ -151,18 +249,21 @@ static int take_place(struct soda_msg_job *job, const struct soda_wire_msg_join 
 		r->pid = who->local ? who->pid : 0;
 		job->come += r->roles == BOTH;
 		pthread_cond_broadcast(&job->changed);
+		if (job->come == job->here_n)
+			kick_links(job);
 	}
 	pthread_mutex_unlock(&job->lock);
 	return ret;
 }
 
 static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
-		       const char *name, size_t name_bytes, const struct soda_peer_info *who,
-		       struct soda_msg_job **job_p, struct soda_why *why)
+		       const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
+		       struct soda_msg_job **job_p, bool *made_p, struct soda_why *why)
 {
-	struct soda_msg_job *job = find_locked(all, name, name_bytes);
+	struct soda_msg_job *job = find_locked(all, place->name, join->name_bytes);
 	int ret = 0;
 
+	*made_p = !job;
 	if (!job) {
 		uint64_t each = inbox_bytes(all, join->ranks);
 
@@ -174,7 +275,7 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 				      (unsigned long long)join->ranks *
 					      (SODA_MSG_INBOX_LEAST >> 10),
 				      (unsigned long long)(all->budget - all->reserved) >> 10);
-		job = make(join, name, name_bytes, who, each);
+		job = make(all, join, place, who, each);
 		if (!job)
 			return -ENOMEM;
 		job->next = all->list;
@@ -182,54 +283,128 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 		all->n++;
 		all->reserved += job->memory_bytes;
 	} else {
-		ret = check_same(job, join, who, why);
+		ret = check_same(job, join, place, who, why);
 	}
 	if (ret == 0)
 		ret = take_place(job, join, who, why);
 	if (ret < 0)
 		return ret;
 	job->clients++;
+	job->refs++;
 	*job_p = job;
 	return 0;
 }
 
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
-		      const char *name, size_t name_bytes, const struct soda_peer_info *who,
-		      struct soda_msg_job **job_p, struct soda_why *why)
+		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
+		      struct soda_msg_job **job_p, bool *made_p, struct soda_why *why)
 {
 	int ret;
 
-	if (!soda_wire_name_ok(name, name_bytes))
+	if (!soda_wire_name_ok(place->name, join->name_bytes))
 		return refuse(why, -EINVAL, "messages: not a name of a job");
 	if (!join->ranks || join->ranks > SODA_MSG_RANKS || join->rank >= join->ranks ||
 	    (join->role != SODA_MSG_PUSHES && join->role != SODA_MSG_PULLS))
 		return refuse(why, -EINVAL, "messages: rank %u of %u is impossible", join->rank,
 			      join->ranks);
+	if (place->places && place->places[join->rank] != join->here)
+		return refuse(why, -EINVAL,
+			      "messages: rank %u belongs to the agent %u of its list, and says "
+			      "that this is the agent %u",
+			      join->rank, place->places[join->rank], join->here);
 	pthread_mutex_lock(&all->lock);
-	ret = join_locked(all, join, name, name_bytes, who, job_p, why);
+	ret = join_locked(all, join, place, who, job_p, made_p, why);
 	pthread_mutex_unlock(&all->lock);
 	return ret;
 }
 
-void soda_msg_job_put(struct soda_msg_jobs *all, struct soda_msg_job *job)
+static int check_link(const struct soda_msg_job *job, const struct soda_wire_msg_link *link,
+		      struct soda_why *why)
 {
-	bool last;
+	if (memcmp(job->key, link->key, sizeof(job->key)) != 0)
+		return refuse(why, -EACCES,
+			      "messages: the job %s is another one here, of another key",
+			      job->name);
+	if (!link->shape || job->shape != link->shape || job->ranks_n != link->ranks ||
+	    job->agents != link->agents || job->here != link->to || !link_of(job, link->from))
+		return refuse(why, -EINVAL,
+			      "messages: the agents %u and %u of the job %.120s know different "
+			      "lists of its agents and ranks",
+			      link->from, link->to, job->name);
+	return 0;
+}
+
+static int link_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
+		       const char *name, size_t name_bytes, struct soda_msg_job **job_p,
+		       struct soda_msg_link **link_p, struct soda_why *why)
+{
+	struct soda_msg_job *job = find_locked(all, name, name_bytes);
+	struct soda_msg_link *l;
+	bool same;
+	int ret;
+
+	if (!job)
+		return refuse(why, -EBUSY, "messages: no rank of this job has come here");
+	ret = check_link(job, link, why);
+	if (ret < 0)
+		return ret;
+	l = link_of(job, link->from);
+	pthread_mutex_lock(&job->lock);
+	same = !l->life || l->life == link->life;
+	if (same)
+		l->life = link->life;
+	pthread_mutex_unlock(&job->lock);
+	if (!same) /* an older job of this name has not ended here */
+		return refuse(why, -EBUSY,
+			      "messages: the agent %u has begun the job %.120s once more", l->agent,
+			      job->name);
+	job->refs++;
+	*job_p = job;
+	*link_p = l;
+	return 0;
+}
+
+int soda_msg_job_link(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
+		      const char *name, size_t name_bytes, struct soda_msg_job **job_p,
+		      struct soda_msg_link **link_p, struct soda_why *why)
+{
+	int ret;
 
 	pthread_mutex_lock(&all->lock);
-	last = --job->clients == 0;
-	if (last) {
+	ret = link_locked(all, link, name, name_bytes, job_p, link_p, why);
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+void soda_msg_job_put(struct soda_msg_job *job, bool client)
+{
+	struct soda_msg_jobs *all = job->all;
+	bool last, closing;
+
+	pthread_mutex_lock(&all->lock);
+	closing = client && --job->clients == 0;
+	if (closing) {
 		for (struct soda_msg_job **at = &all->list; *at; at = &(*at)->next) {
 			if (*at == job) {
 				*at = job->next;
 				break;
 			}
 		}
+	}
+	last = --job->refs == 0;
+	if (last) {
 		all->n--;
 		all->reserved -= job->memory_bytes;
+	} else if (closing) {
+		pthread_mutex_lock(&job->lock);
+		job->closing = true;
+		kick_links(job);
+		pthread_mutex_unlock(&job->lock);
 	}
-	pthread_mutex_unlock(&all->lock);
 	if (last)
 		destroy(job);
+	pthread_cond_broadcast(&all->fewer);
+	pthread_mutex_unlock(&all->lock);
 }
 
 /* Ends */
@@ -252,20 +427,33 @@ static void break_unlock(struct soda_msg_jobs *all, struct soda_msg_job *job)
 	atomic_store(&job->broken, true);
 	atomic_fetch_add(&all->broken_n, 1);
 	pthread_cond_broadcast(&job->changed);
+	kick_links(job);
 	pthread_mutex_unlock(&job->lock);
 	soda_log_info("%s", job->why.text); /* constant from here on */
 	wake_all(job);
 	unlist(all, job);
 }
 
+/* The link of an agent of which a rank has left, or NULL. */
+static const struct soda_msg_link *left_link_locked(const struct soda_msg_job *job)
+{
+	for (uint32_t i = 0; i < job->links_n; i++)
+		if (job->links[i].said.left)
+			return &job->links[i];
+	return NULL;
+}
+
 static void say_gone_locked(struct soda_msg_job *job)
 {
+	const struct soda_msg_link *l = job->left ? NULL : left_link_locked(job);
 	uint32_t i = 0;
 	char pid[32] = "";
 
 	while (i + 1 < job->ranks_n && !job->ranks[i].left)
 		i++;
-	if (job->ranks[i].pid)
+	if (l)
+		i = l->said.first_left;
+	else if (job->ranks[i].pid)
 		snprintf(pid, sizeof(pid), " (pid %d)", (int)job->ranks[i].pid);
 	snprintf(job->why.text, sizeof(job->why.text),
 		 "messages: rank %u%s of the job %.120s has gone, and others have not ended", i,
@@ -275,6 +463,10 @@ static void say_gone_locked(struct soda_msg_job *job)
 /* Whether something is under way that needs all ranks. */
 static bool busy_locked(const struct soda_msg_job *job)
 {
+	for (uint32_t i = 0; i < job->links_n; i++)
+		for (unsigned k = 0; k < 2; k++)
+			if (job->links[i].parts[k].number > atomic_load(&job->reduced))
+				return true;
 	return job->pushed || job->finished || job->reduce.n;
 }
 
@@ -291,15 +483,27 @@ void soda_msg_job_leave(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 	}
 	r->left = true;
 	job->left++;
-	over = job->left == job->ranks_n;
+	over = job->left == job->here_n;
 	if (!over && (!job->phase || r->ended != job->phase || busy_locked(job))) {
 		say_gone_locked(job);
 		break_unlock(all, job);
 		return;
 	}
+	kick_links(job);
 	pthread_mutex_unlock(&job->lock);
 	if (over)
 		unlist(all, job);
+}
+
+void soda_msg_job_fail(struct soda_msg_job *job, const char *why)
+{
+	pthread_mutex_lock(&job->lock);
+	if (atomic_load(&job->broken)) {
+		pthread_mutex_unlock(&job->lock);
+		return;
+	}
+	snprintf(job->why.text, sizeof(job->why.text), "%s", why);
+	break_unlock(job->all, job);
 }
 
 /*
@@ -309,7 +513,7 @@ void soda_msg_job_leave(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 static int check_all_unlock(struct soda_msg_jobs *all, struct soda_msg_job *job,
 			    struct soda_why *why)
 {
-	if (!atomic_load(&job->broken) && !job->left)
+	if (!atomic_load(&job->broken) && !job->left && !left_link_locked(job))
 		return 0;
 	if (atomic_load(&job->broken)) {
 		broken_locked(job, why);
@@ -340,20 +544,41 @@ static struct timespec until(uint32_t ms)
 	return in_ms(ms < SODA_MSG_AWAIT_MS ? ms : SODA_MSG_AWAIT_MS);
 }
 
+/* Ranks that have not come, here or to other agents, as far as these have said. */
+static struct soda_wire_msg_missing missing_locked(const struct soda_msg_job *job)
+{
+	struct soda_wire_msg_missing m = { job->here_n - job->come, job->ranks_n };
+	uint32_t i = 0;
+
+	while (i < job->ranks_n && (job->ranks[i].link || job->ranks[i].roles == BOTH))
+		i++;
+	if (m.n)
+		m.first = i;
+	for (i = 0; i < job->links_n; i++) {
+		const struct soda_msg_link *l = &job->links[i];
+		uint32_t n = l->said.number ? l->said.missing : l->ranks_n;
+		uint32_t first = l->said.number ? l->said.first_missing : l->first_rank;
+
+		m.n += n;
+		if (n && first < m.first)
+			m.first = first;
+	}
+	return m;
+}
+
 int soda_msg_job_await(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t wait_ms,
 		       struct soda_wire_msg_missing *missing_p, struct soda_why *why)
 {
 	struct timespec end = until(wait_ms);
-	uint32_t i = 0;
 	int ret = 0;
 
 	pthread_mutex_lock(&job->lock);
-	while (job->come < job->ranks_n && !atomic_load(&job->broken))
+	*missing_p = missing_locked(job);
+	while (missing_p->n && !atomic_load(&job->broken)) {
 		if (pthread_cond_timedwait(&job->changed, &job->lock, &end))
 			break;
-	while (i < job->ranks_n && job->ranks[i].roles == BOTH)
-		i++;
-	*missing_p = (struct soda_wire_msg_missing){ job->ranks_n - job->come, i };
+		*missing_p = missing_locked(job);
+	}
 	if (atomic_load(&job->broken))
 		ret = broken_locked(job, why);
 	pthread_mutex_unlock(&job->lock);
@@ -361,6 +586,26 @@ int soda_msg_job_await(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 }
 
 /* Routing */
+
+/* Packets of a PUSH or a RELAY, and what has become of them. */
+struct route {
+	struct soda_msg_job *job;
+	const struct soda_msg_link *link; /* where they come from; NULL: a PUSH, of `rank` */
+	uint32_t rank;
+	const uint8_t *body; /* the first packet */
+	uint32_t packets;
+	uint8_t *taken;
+	struct soda_msg_routed routed;
+};
+
+/* The packet at `at`, which was checked: *from_p and the rank that it is for. */
+static uint32_t read_head(const struct route *r, const uint8_t *at, struct soda_wire_msg_packet *p,
+			  uint32_t *from_p)
+{
+	soda_wire_get_msg_packet(at, SODA_MSG_PACKET_MAX, p);
+	*from_p = r->link ? p->rank : r->rank;
+	return r->link ? p->to : p->rank;
+}
 
 /* Whether a packet before the i-th, for the same rank, was refused: then so is this one. */
 static bool refused_before(const uint32_t *ranks, const uint8_t *taken, uint32_t i)
@@ -371,89 +616,175 @@ static bool refused_before(const uint32_t *ranks, const uint8_t *taken, uint32_t
 	return false;
 }
 
+/* So many bytes more, or fewer, wait for the link's thread. */
+static void count_pending(struct soda_msg_link *l, int64_t bytes)
+{
+	pthread_mutex_lock(&l->lock);
+	if (bytes > 0) {
+		if (!l->fresh) {
+			l->since_ns = soda_now_ns();
+			pthread_cond_signal(&l->work);
+		} else if (l->fresh < SODA_MSG_TRANSFER && l->fresh + bytes >= SODA_MSG_TRANSFER) {
+			pthread_cond_signal(&l->work);
+		}
+		l->fresh += bytes;
+	}
+	l->pending += bytes;
+	pthread_mutex_unlock(&l->lock);
+}
+
+static bool put_packet(struct route *r, uint32_t from, uint32_t to,
+		       const struct soda_wire_msg_packet *p, const uint8_t *runs)
+{
+	struct soda_msg_rank *rank = &r->job->ranks[to];
+	int64_t bytes = SODA_WIRE_MSG_PACKET_BYTES + p->bytes;
+
+	if (rank->link) /* before its thread can see the packet */
+		count_pending(rank->link, bytes);
+	if (soda_inbox_put(&rank->inbox, from, p, runs))
+		return true;
+	if (rank->link)
+		count_pending(rank->link, -bytes);
+	return false;
+}
+
 /*
  * Put what has not been taken yet, each where it belongs, and for each rank in the order of the
- * PUSH, which the parts of a large message need.  Returns how many were.
+ * call, which the parts of a large message need.  Returns how many were.
  */
-static uint32_t put_packets(struct soda_msg_job *job, uint32_t rank, const uint8_t *body,
-			    const struct soda_wire_msg_push *push, uint8_t *taken,
-			    struct soda_msg_routed *routed)
+static uint32_t put_packets(struct route *r)
 {
-	const uint8_t *at = body + SODA_WIRE_MSG_PUSH_BYTES;
+	const uint8_t *at = r->body;
 	uint32_t ranks[SODA_MSG_PACKETS], n = 0;
 
-	for (uint32_t i = 0; i < push->packets; i++) {
+	for (uint32_t i = 0; i < r->packets; i++) {
 		struct soda_wire_msg_packet p;
+		uint32_t from;
 
-		soda_wire_get_msg_packet(at, SODA_MSG_PACKET_MAX, &p); /* checked before */
+		ranks[i] = read_head(r, at, &p, &from);
 		at += SODA_WIRE_MSG_PACKET_BYTES;
-		ranks[i] = p.rank;
-		if (!taken[i] && !refused_before(ranks, taken, i) &&
-		    soda_inbox_put(&job->ranks[p.rank].inbox, rank, &p, at)) {
-			taken[i] = 1;
+		if (!r->taken[i] && !refused_before(ranks, r->taken, i) &&
+		    put_packet(r, from, ranks[i], &p, at)) {
+			r->taken[i] = 1;
 			n++;
-			routed->messages += p.messages;
-			routed->bytes += p.bytes;
+			r->routed.messages += p.messages;
+			r->routed.bytes += p.bytes;
 		}
 		at += p.bytes;
 	}
-	routed->packets += n;
+	r->routed.packets += n;
 	return n;
 }
 
-static int check_ranks(const struct soda_msg_job *job, const uint8_t *body,
-		       const struct soda_wire_msg_push *push, struct soda_why *why)
+static int check_ranks(const struct route *r, struct soda_why *why)
 {
-	const uint8_t *at = body + SODA_WIRE_MSG_PUSH_BYTES;
+	const struct soda_msg_job *job = r->job;
+	const uint8_t *at = r->body;
 
-	for (uint32_t i = 0; i < push->packets; i++) {
+	for (uint32_t i = 0; i < r->packets; i++) {
 		struct soda_wire_msg_packet p;
+		uint32_t from, to = read_head(r, at, &p, &from);
 
-		soda_wire_get_msg_packet(at, SODA_MSG_PACKET_MAX, &p);
-		if (p.rank >= job->ranks_n)
+		if (to >= job->ranks_n || from >= job->ranks_n)
 			return refuse(why, -EINVAL, "messages: there is no rank %u in the job %s",
-				      p.rank, job->name);
+				      to >= job->ranks_n ? to : from, job->name);
+		if (r->link && (job->ranks[to].link || job->ranks[from].link != r->link))
+			return refuse(why, -EINVAL,
+				      "messages: a packet from rank %u for rank %u of the job "
+				      "%.100s has come to the wrong agent",
+				      from, to, job->name);
 		at += SODA_WIRE_MSG_PACKET_BYTES + p.bytes;
 	}
 	return 0;
+}
+
+/* Where nothing could be put, wait for room, and try once more. */
+static void put_or_wait(struct route *r, uint32_t rooms, uint32_t wait_ms)
+{
+	struct soda_msg_job *job = r->job;
+	struct timespec end;
+
+	if (put_packets(r) || !r->packets || !wait_ms)
+		return;
+	/* an inbox that refused counts in `rooms` when it has room again */
+	end = until(wait_ms);
+	pthread_mutex_lock(&job->lock);
+	while (job->rooms == rooms && !atomic_load(&job->broken))
+		if (pthread_cond_timedwait(&job->changed, &job->lock, &end))
+			break;
+	pthread_mutex_unlock(&job->lock);
+	put_packets(r);
+}
+
+/*
+ * Begin to answer the call of this number.  0; 1: it has been answered, and so it is again;
+ * -EPROTO: another one is due.  A call that is being answered on a lost connection is waited for.
+ */
+static int begin_answer_locked(struct soda_msg_job *job, struct soda_msg_answer *a, uint64_t number,
+			       uint32_t packets, uint8_t *taken)
+{
+	while (a->busy)
+		pthread_cond_wait(&job->changed, &job->lock); /* at most SODA_MSG_AWAIT_MS */
+	if (number == a->number && number && packets == a->n) {
+		memcpy(taken, a->taken, packets);
+		return 1;
+	}
+	if (number != a->number + 1)
+		return -EPROTO;
+	memset(taken, 0, packets);
+	a->busy = true;
+	return 0;
+}
+
+static void end_answer_locked(struct soda_msg_job *job, struct soda_msg_answer *a, uint64_t number,
+			      const struct route *r)
+{
+	memcpy(a->taken, r->taken, r->packets);
+	a->n = r->packets;
+	a->number = number;
+	a->busy = false;
+	pthread_cond_broadcast(&job->changed);
 }
 
 int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 		       const uint8_t *body, const struct soda_wire_msg_push *push, uint8_t *taken,
 		       struct soda_msg_routed *routed_p, struct soda_why *why)
 {
-	struct soda_msg_routed routed = { 0 };
-	struct timespec end;
+	struct route r = { .job = job,
+			   .rank = rank,
+			   .body = body + SODA_WIRE_MSG_PUSH_BYTES,
+			   .packets = push->packets,
+			   .taken = taken };
+	struct soda_msg_answer *answer = &job->ranks[rank].pushed;
 	uint32_t rooms;
-	int ret = check_ranks(job, body, push, why);
+	int ret = check_ranks(&r, why);
 
+	*routed_p = r.routed;
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&job->lock);
 	ret = check_all_unlock(all, job, why);
 	if (ret < 0)
 		return ret;
-	if (job->ranks[rank].finished) {
+	ret = begin_answer_locked(job, answer, push->number, push->packets, taken);
+	if (ret == 0 && job->ranks[rank].finished) {
+		answer->busy = false;
+		ret = refuse(why, -EINVAL, "messages: rank %u has finished", rank);
+	}
+	if (ret) {
 		pthread_mutex_unlock(&job->lock);
-		return refuse(why, -EINVAL, "messages: rank %u has finished", rank);
+		return ret < 0 ? ret : 0;
 	}
 	job->pushed = true;
 	rooms = job->rooms;
 	pthread_mutex_unlock(&job->lock);
 
-	memset(taken, 0, push->packets);
-	if (!put_packets(job, rank, body, push, taken, &routed) && push->wait_ms) {
-		/* an inbox that refused counts in `rooms` when it has room again */
-		end = until(push->wait_ms);
-		pthread_mutex_lock(&job->lock);
-		while (job->rooms == rooms && !atomic_load(&job->broken))
-			if (pthread_cond_timedwait(&job->changed, &job->lock, &end))
-				break;
-		pthread_mutex_unlock(&job->lock);
-		put_packets(job, rank, body, push, taken, &routed);
-	}
-	routed.refused = push->packets - routed.packets;
-	*routed_p = routed;
+	put_or_wait(&r, rooms, push->wait_ms);
+	pthread_mutex_lock(&job->lock);
+	end_answer_locked(job, answer, push->number, &r);
+	pthread_mutex_unlock(&job->lock);
+	r.routed.refused = push->packets - r.routed.packets;
+	*routed_p = r.routed;
 	return 0;
 }
 
@@ -470,6 +801,14 @@ static void await_news(struct soda_msg_job *job, struct soda_inbox *in,
 	pthread_mutex_unlock(&in->lock);
 }
 
+void soda_msg_job_room(struct soda_msg_job *job)
+{
+	pthread_mutex_lock(&job->lock);
+	job->rooms++;
+	pthread_cond_broadcast(&job->changed);
+	pthread_mutex_unlock(&job->lock);
+}
+
 int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 		      const struct soda_wire_msg_pull *pull, uint8_t *out,
 		      struct soda_wire_msg_pulled *pulled_p, struct soda_why *why)
@@ -477,17 +816,18 @@ int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 	struct soda_msg_rank *r = &job->ranks[rank];
 	bool ended = false, made_room = false;
 	uint32_t bytes = 0;
-	int ret = 0;
+	int ret = soda_inbox_arrived(&r->inbox, pull->at, pull->ended, &made_room);
 
+	if (ret < 0)
+		return refuse(why, ret,
+			      "messages: rank %u says that more has arrived than was sent", rank);
+	if (made_room)
+		soda_msg_job_room(job);
 	await_news(job, &r->inbox, pull);
 	if (pull->room)
-		bytes = soda_inbox_take(&r->inbox, out, pull->room, &ended, &made_room);
+		bytes = soda_inbox_show(&r->inbox, out, pull->room, &ended);
 	pthread_mutex_lock(&job->lock);
-	if (made_room) {
-		job->rooms++;
-		pthread_cond_broadcast(&job->changed);
-	}
-	r->ended += ended;
+	r->ended = pull->ended + ended;
 	*pulled_p = (struct soda_wire_msg_pulled){ ended, atomic_load(&job->reduced), job->result };
 	if (atomic_load(&job->broken))
 		ret = broken_locked(job, why);
@@ -497,63 +837,136 @@ int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 
 /* Phases and collectives */
 
+/*
+ * The phase ends when all ranks here have finished, and each other agent has said that its ranks
+ * have, behind their packets, and has heard the same from here: then all messages for ranks here
+ * lie in their inboxes, and none for others' ranks here any more.
+ */
+static void end_phase_locked(struct soda_msg_job *job)
+{
+	if (job->finished != job->here_n)
+		return;
+	for (uint32_t i = 0; i < job->links_n; i++)
+		if (job->links[i].said.done <= job->phase || job->links[i].heard_done <= job->phase)
+			return;
+	job->phase++;
+	job->finished = 0;
+	job->pushed = false;
+	for (uint32_t i = 0; i < job->ranks_n; i++) {
+		if (job->ranks[i].link)
+			continue;
+		job->ranks[i].finished = false;
+		soda_inbox_end(&job->ranks[i].inbox);
+	}
+	pthread_cond_broadcast(&job->changed); /* RELAYs of the next phase may wait */
+}
+
 int soda_msg_job_finish(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
-			struct soda_why *why)
+			uint32_t phase, struct soda_why *why)
 {
 	struct soda_msg_rank *r = &job->ranks[rank];
 	int ret;
 
 	pthread_mutex_lock(&job->lock);
+	if (phase + 1 == job->phase || (phase == job->phase && r->finished)) {
+		pthread_mutex_unlock(&job->lock); /* it has said so before */
+		return 0;
+	}
 	ret = check_all_unlock(all, job, why);
 	if (ret < 0)
 		return ret;
-	if (r->finished || r->ended != job->phase) {
+	if (phase != job->phase || r->ended != job->phase) {
 		pthread_mutex_unlock(&job->lock);
-		return refuse(why, -EINVAL, "messages: rank %u has finished already", rank);
+		return refuse(why, -EINVAL, "messages: phase %u of rank %u is not under way", phase,
+			      rank);
 	}
 	r->finished = true;
-	if (++job->finished == job->ranks_n) {
-		/* each rank's PUSHes were over before its FINISH: all messages are in inboxes */
-		job->phase++;
-		job->finished = 0;
-		job->pushed = false;
-		for (uint32_t i = 0; i < job->ranks_n; i++) {
-			job->ranks[i].finished = false;
-			soda_inbox_end(&job->ranks[i].inbox);
-		}
+	if (++job->finished == job->here_n) {
+		kick_links(job);
+		end_phase_locked(job);
 	}
 	pthread_mutex_unlock(&job->lock);
 	return 0;
 }
 
-static void reduce_locked(struct soda_msg_job *job, const struct soda_wire_msg_reduce *r)
+static void add_part(struct soda_wire_msg_reduce *all, uint32_t op, uint64_t value)
 {
-	int64_t mine = (int64_t)r->value, all = (int64_t)job->reduce.value;
+	if (op == SODA_MSG_OP_SUM)
+		all->value += value; /* as unsigned numbers, which wrap around */
+	else if (op == SODA_MSG_OP_MAX && (int64_t)value > (int64_t)all->value)
+		all->value = value;
+}
 
-	if (!job->reduce.n) {
-		job->reduce.op = r->op;
-		job->reduce.value = r->value;
-	} else if (r->op == SODA_MSG_OP_SUM) {
-		job->reduce.value += r->value; /* as unsigned numbers, which wrap around */
-	} else if (r->op == SODA_MSG_OP_MAX && mine > all) {
-		job->reduce.value = r->value;
+/* Ranks ask for different collectives. rank: one of them. */
+static void say_apart_locked(struct soda_msg_job *job, uint32_t rank, uint32_t op, uint32_t other)
+{
+	static const char *const names[] = { "", "barrier", "sum", "maximum" };
+
+	snprintf(job->why.text, sizeof(job->why.text),
+		 "messages: rank %u of the job %.120s asks for a %s where others ask for a %s",
+		 rank, job->name, names[op], names[other]);
+}
+
+/*
+ * A collective is complete when all ranks here have taken part, each other agent has said its
+ * ranks' part, and has heard that of the ranks here.  1: it is now; 0; -ECANCELED: agents ask for
+ * different ones, and the job's sentence says so.
+ */
+static int end_collective_locked(struct soda_msg_job *job)
+{
+	uint32_t number = atomic_load(&job->reduced) + 1;
+	struct soda_wire_msg_reduce all = { number, job->reduce.op, job->reduce.value };
+
+	if (job->reduce.n != job->here_n)
+		return 0;
+	for (uint32_t i = 0; i < job->links_n; i++) {
+		const struct soda_msg_link *l = &job->links[i];
+		const struct soda_wire_msg_reduce *part = &l->parts[number % 2];
+
+		if (part->number != number || l->heard_reduce < number)
+			return 0;
+		if (part->op != all.op) {
+			say_apart_locked(job, l->first_rank, part->op, all.op);
+			return -ECANCELED;
+		}
+		add_part(&all, part->op, part->value);
 	}
-	if (++job->reduce.n < job->ranks_n)
-		return;
-	job->result = job->reduce.value;
+	job->result = all.value;
 	job->reduce.n = 0;
-	atomic_fetch_add(&job->reduced, 1);
+	atomic_store(&job->reduced, number);
+	return 1;
+}
+
+/* The same, and all that follows. Unlocks the job. 0, -ECANCELED. */
+static int end_collective_unlock(struct soda_msg_job *job, struct soda_why *why)
+{
+	int ret = end_collective_locked(job);
+
+	if (ret < 0) {
+		if (why)
+			*why = job->why;
+		break_unlock(job->all, job);
+		return ret;
+	}
+	pthread_mutex_unlock(&job->lock);
+	if (ret)
+		wake_all(job);
+	return 0;
 }
 
 int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 			const struct soda_wire_msg_reduce *r, struct soda_why *why)
 {
-	bool done;
+	struct soda_wire_msg_reduce sum = { 0, 0, job->reduce.value };
 	int ret;
 
 	if (r->op < SODA_MSG_OP_BARRIER || r->op > SODA_MSG_OP_MAX)
 		return refuse(why, -EINVAL, "messages: there is no collective %u", r->op);
 	pthread_mutex_lock(&job->lock);
+	if (r->number == job->ranks[rank].reduced && r->number) {
+		pthread_mutex_unlock(&job->lock); /* it has taken part before */
+		return 0;
+	}
 	ret = check_all_unlock(all, job, why);
 	if (ret < 0)
 		return ret;
@@ -563,21 +976,175 @@ int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 		return refuse(why, -EINVAL, "messages: not the next collective");
 	}
 	if (job->reduce.n && r->op != job->reduce.op) {
-		static const char *const names[] = { "", "barrier", "sum", "maximum" };
-
-		snprintf(job->why.text, sizeof(job->why.text),
-			 "messages: rank %u of the job %.120s asks for a %s where others ask for a "
-			 "%s",
-			 rank, job->name, names[r->op], names[job->reduce.op]);
+		say_apart_locked(job, rank, r->op, job->reduce.op);
 		*why = job->why;
 		break_unlock(all, job);
 		return -ECANCELED;
 	}
 	job->ranks[rank].reduced++;
-	reduce_locked(job, r);
-	done = !job->reduce.n;
-	pthread_mutex_unlock(&job->lock);
-	if (done)
-		wake_all(job);
+	sum.value = job->reduce.n ? job->reduce.value : r->value;
+	if (job->reduce.n)
+		add_part(&sum, r->op, r->value);
+	job->reduce.op = r->op;
+	job->reduce.value = sum.value;
+	if (++job->reduce.n == job->here_n)
+		kick_links(job);
+	return end_collective_unlock(job, why);
+}
+
+/* Other agents */
+
+/* What the agent says of its ranks. -EPROTO: it cannot be so. */
+static int hear_locked(struct soda_msg_job *job, struct soda_msg_link *l,
+		       const struct soda_wire_msg_relay *relay)
+{
+	const struct soda_wire_msg_reduce *part = &relay->reduce;
+	uint32_t reduced = atomic_load(&job->reduced);
+
+	if (relay->missing > l->ranks_n || relay->left > l->ranks_n ||
+	    (relay->missing && relay->first_missing >= job->ranks_n) ||
+	    (relay->left && relay->first_left >= job->ranks_n) || relay->done < l->said.done ||
+	    relay->done > job->phase + 2 || relay->phase > job->phase + 1)
+		return -EPROTO;
+	if (part->number && (part->number > reduced + 2 || part->op < SODA_MSG_OP_BARRIER ||
+			     part->op > SODA_MSG_OP_MAX))
+		return -EPROTO;
+	if (part->number > l->parts[part->number % 2].number)
+		l->parts[part->number % 2] = *part;
+	l->said = *relay;
+	pthread_cond_broadcast(&job->changed);
+	end_phase_locked(job);
 	return 0;
+}
+
+/*
+ * The agent may have ended a phase that has not ended here yet: its packets of the next one wait
+ * there until it has.  Returns whether they may be put.
+ */
+static bool await_phase_locked(struct soda_msg_job *job, const struct soda_wire_msg_relay *relay)
+{
+	struct timespec end = until(relay->wait_ms);
+
+	while (job->phase < relay->phase && !atomic_load(&job->broken))
+		if (pthread_cond_timedwait(&job->changed, &job->lock, &end))
+			break;
+	return job->phase == relay->phase;
+}
+
+/* The RELAY's number, and what it says. As begin_answer_locked(). Unlocks the job if not 0. */
+static int begin_relay_unlock(struct soda_msg_job *job, struct soda_msg_link *l,
+			      const struct soda_wire_msg_relay *relay, uint8_t *taken,
+			      struct soda_why *why)
+{
+	int ret = 0;
+
+	if (atomic_load(&job->broken))
+		ret = broken_locked(job, why);
+	if (ret == 0)
+		ret = begin_answer_locked(job, &l->relayed, relay->number, relay->packets, taken);
+	if (ret == 0) {
+		ret = hear_locked(job, l, relay);
+		l->relayed.busy = ret == 0;
+	}
+	if (ret == -EPROTO)
+		refuse(why, ret, "messages: what the agent %u says of the job %.120s cannot be",
+		       l->agent, job->name);
+	if (ret) {
+		pthread_mutex_unlock(&job->lock);
+		return ret;
+	}
+	if (relay->left && job->phase >= relay->phase && busy_locked(job)) {
+		l->relayed.busy = false;
+		say_gone_locked(job);
+		*why = job->why;
+		break_unlock(job->all, job);
+		return -ECANCELED;
+	}
+	return 0;
+}
+
+int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, const uint8_t *body,
+		       const struct soda_wire_msg_relay *relay, uint8_t *taken,
+		       struct soda_msg_routed *routed_p, struct soda_why *why)
+{
+	struct route r = { .job = job,
+			   .link = link,
+			   .body = body + SODA_WIRE_MSG_RELAY_BYTES,
+			   .packets = relay->packets,
+			   .taken = taken };
+	uint32_t rooms;
+	bool now;
+	int ret = check_ranks(&r, why);
+
+	*routed_p = r.routed;
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&job->lock);
+	ret = begin_relay_unlock(job, link, relay, taken, why);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	now = !relay->packets || await_phase_locked(job, relay);
+	rooms = job->rooms;
+	pthread_mutex_unlock(&job->lock);
+
+	if (now)
+		put_or_wait(&r, rooms, relay->wait_ms);
+	pthread_mutex_lock(&job->lock);
+	end_answer_locked(job, &link->relayed, relay->number, &r);
+	r.routed.refused = relay->packets - r.routed.packets;
+	*routed_p = r.routed;
+	return end_collective_unlock(job, why);
+}
+
+enum soda_msg_state soda_msg_link_say(struct soda_msg_link *l, struct soda_wire_msg_relay *relay_p)
+{
+	struct soda_wire_msg_relay r = { .wait_ms = SODA_MSG_ROOM_MS };
+	struct soda_msg_job *job = l->job;
+	enum soda_msg_state state;
+	uint32_t i = 0, k = 0;
+
+	pthread_mutex_lock(&job->lock);
+	state = atomic_load(&job->broken) ? SODA_MSG_JOB_BROKEN
+		: job->closing		  ? SODA_MSG_JOB_ENDS
+					  : SODA_MSG_JOB_RUNS;
+	r.phase = job->phase;
+	pthread_mutex_lock(&l->lock);
+	r.done = job->phase + (job->finished == job->here_n && !l->pending);
+	pthread_mutex_unlock(&l->lock);
+	r.missing = job->here_n - job->come;
+	r.left = job->left;
+	while (r.missing && i < job->ranks_n && (job->ranks[i].link || job->ranks[i].roles == BOTH))
+		i++;
+	while (r.left && k < job->ranks_n && !job->ranks[k].left)
+		k++;
+	r.first_missing = i;
+	r.first_left = k;
+	if (job->reduce.n == job->here_n)
+		r.reduce = (struct soda_wire_msg_reduce){ atomic_load(&job->reduced) + 1,
+							  job->reduce.op, job->reduce.value };
+	pthread_mutex_unlock(&job->lock);
+	*relay_p = r;
+	return state;
+}
+
+void soda_msg_link_heard(struct soda_msg_link *l, const struct soda_wire_msg_relay *relay)
+{
+	struct soda_msg_job *job = l->job;
+
+	pthread_mutex_lock(&job->lock);
+	l->heard_done = relay->done;
+	if (relay->reduce.number)
+		l->heard_reduce = relay->reduce.number;
+	end_phase_locked(job);
+	end_collective_unlock(job, NULL);
+}
+
+bool soda_msg_link_left(struct soda_msg_link *l)
+{
+	bool left;
+
+	pthread_mutex_lock(&l->job->lock);
+	left = l->said.left == l->ranks_n;
+	pthread_mutex_unlock(&l->job->lock);
+	return left;
 }

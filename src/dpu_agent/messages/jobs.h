@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Jobs: so many ranks under a name, their phases and their collectives.  A rank has two clients,
- * one that pushes and one that pulls.  docs/internals/messages.md has the states.
+ * one that pushes and one that pulls.  A job may have several agents: each has its own ranks, and
+ * hears from each other agent by RELAYs; links.h is the other direction.
+ * docs/internals/messages.md has the states.
  *
  * A job that is broken stays so: a rank has gone in the middle of it, or does not do what the
  * others do.  Every call of a rank is then refused with -ECANCELED and the job's sentence.
@@ -14,40 +16,85 @@
 #include "dpu_agent/messages/inbox.h"
 #include "transport/api/service.h"
 
+/* The answer to a PUSH or RELAY, kept because the call may be made again. */
+struct soda_msg_answer {
+	uint64_t number; /* of the call; 0: none yet */
+	uint32_t n;
+	uint8_t taken[SODA_MSG_PACKETS];
+	bool busy; /* the next one is being answered */
+};
+
+struct soda_msg_link;
+
 /* A rank, as the agent has it. Guarded by the job's lock, but for the inbox. */
 struct soda_msg_rank {
-	struct soda_inbox inbox;
+	struct soda_inbox inbox;    /* of another agent's rank: what waits for the link */
+	struct soda_msg_link *link; /* constant: the next hop; NULL: the rank is here */
+	/* of ranks that are here, all below */
 	unsigned roles;	  /* bits 1 << enum soda_msg_role of the clients that have come */
 	pid_t pid;	  /* 0: not known */
 	bool left;	  /* a client of it has gone */
 	bool finished;	  /* the phase under way */
 	uint32_t ended;	  /* phases whose end it has been told */
 	uint32_t reduced; /* collectives that it has taken part in */
+	struct soda_msg_answer pushed;
+};
+
+/* Another agent of the job: what it has said, and what waits for it. */
+struct soda_msg_link {
+	/* set when the job is made, then constant */
+	struct soda_msg_job *job;
+	const char *address;
+	uint32_t agent;
+	uint32_t ranks_n, first_rank; /* its own */
+
+	/* guarded by the job's lock */
+	uint64_t life; /* of the job in that agent; 0: it has not come */
+	struct soda_msg_answer relayed;
+	struct soda_wire_msg_relay said;      /* number 0: nothing yet */
+	struct soda_wire_msg_reduce parts[2]; /* its part in collective n, at n % 2 */
+	uint32_t heard_done, heard_reduce;    /* what it is known to have heard from here */
+
+	pthread_mutex_t lock; /* after the job's; before no other */
+	pthread_cond_t work;  /* for the link's thread */
+	uint64_t pending;     /* bytes in inboxes of its ranks; guarded by lock, and so below */
+	uint64_t fresh;	      /* of them, what the thread has not looked at */
+	uint64_t since_ns;    /* the first of these came */
+	bool kick;	      /* there is something to say at once */
 };
 
 struct soda_msg_job {
-	/* guarded by the table's lock, both */
+	struct soda_msg_jobs *all; /* constant */
+	/* guarded by the table's lock, and so the next two */
 	struct soda_msg_job *next;
-	unsigned clients;
+	unsigned clients; /* of ranks */
+	unsigned refs;	  /* clients, links' threads, other agents' sessions */
 	/* set when it is made, then constant */
 	char name[SODA_WIRE_MAX_NAME + 1];
 	uint8_t key[SODA_MSG_KEY_BYTES];
 	bool keyed, local;
 	uid_t uid;
 	uint32_t ranks_n;
+	uint32_t here_n; /* ranks of this agent */
+	uint32_t agents, here;
+	uint64_t life, shape; /* as in a LINK */
 	uint8_t *memory;
 	uint64_t memory_bytes;
+	char *addresses;
+	struct soda_msg_link *links; /* to agents that have ranks */
+	uint32_t links_n;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a rank has come, an inbox has room, or broken */
+	pthread_cond_t changed; /* a rank has come, an inbox has room, an answer, or broken */
 	uint32_t come;		/* ranks with both clients; guarded by lock, and so below */
 	uint32_t left;
 	uint32_t finished;
 	uint32_t phase; /* phases that have ended */
 	bool pushed;	/* something in the phase under way */
+	bool closing;	/* its last rank here has gone */
 	uint32_t rooms; /* times an inbox that had been asked in vain has got room */
 	struct {
-		uint32_t n; /* ranks that have taken part in the one under way */
+		uint32_t n; /* ranks here that have taken part in the one under way */
 		uint32_t op;
 		uint64_t value;
 	} reduce;
@@ -62,34 +109,53 @@ struct soda_msg_job {
 
 struct soda_msg_jobs {
 	pthread_mutex_t lock;
+	pthread_cond_t fewer;	   /* jobs, or threads */
 	uint64_t budget;	   /* set before start, then constant */
 	uint64_t reserved;	   /* guarded by lock, and so the next */
 	struct soda_msg_job *list; /* all whose name can be joined */
 	unsigned n;		   /* jobs, those that are not listed too */
+	unsigned threads;	   /* of links */
+	pthread_t last;		   /* thread that has ended, and nobody has joined */
+	bool has_last;
 	_Atomic uint64_t broken_n;
+	struct {
+		_Atomic uint64_t transfers, packets, bytes, refused, again;
+		_Atomic int64_t blocked; /* ranks on blocklists, now */
+	} relays; /* to other agents; again: connections that were made after a loss */
 };
 
 void soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget);
-/* When the last client has left its job. */
+/* When the last client has left its job; awaits the ends of jobs and of links. */
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 
 /*
  * Find the job or make it, and take the rank's place in it.  -EINVAL: impossible rank or name, or
  * the job has another number of ranks; -EACCES: another key or user; -EBUSY: the rank is there;
- * -ENOSPC: no memory for its inboxes; -ENOMEM.
+ * -ENOSPC: no memory for its inboxes; -ENOMEM.  *made_p: the job is new, and its links, if any, are
+ * to be started.
  */
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
-		      const char *name, size_t name_bytes, const struct soda_peer_info *who,
-		      struct soda_msg_job **job_p, struct soda_why *why);
+		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
+		      struct soda_msg_job **job_p, bool *made_p, struct soda_why *why);
+/*
+ * Another agent introduces itself.  A reference to the job is the caller's.  -EBUSY: no rank of
+ * such a job has come here yet; -EACCES: another key; -EINVAL: other agents or places.
+ */
+int soda_msg_job_link(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
+		      const char *name, size_t name_bytes, struct soda_msg_job **job_p,
+		      struct soda_msg_link **link_p, struct soda_why *why);
 /*
  * The rank's client is gone.  That breaks the job, unless the rank was between two phases and the
  * others have not begun another one.  May be called again.
  */
 void soda_msg_job_leave(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank);
-/* Give back the client's reference; the job is freed with the last one. */
-void soda_msg_job_put(struct soda_msg_jobs *all, struct soda_msg_job *job);
+/*
+ * Give a reference back, a rank's client's or another; the job is freed with the last one, and ends
+ * when the last client's is given back.
+ */
+void soda_msg_job_put(struct soda_msg_job *job, bool client);
 
-/* Wait for ranks that have not come. -ECANCELED. */
+/* Wait for ranks that have not come, to whatever agent. -ECANCELED. */
 int soda_msg_job_await(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t wait_ms,
 		       struct soda_wire_msg_missing *missing_p, struct soda_why *why);
 /* What routing one PUSH did. */
@@ -111,11 +177,31 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 		      const struct soda_wire_msg_pull *pull, uint8_t *out,
 		      struct soda_wire_msg_pulled *pulled_p, struct soda_why *why);
-/* -EINVAL: it has finished already; -ECANCELED. */
+/* The rank has finished this phase. Again: nothing. -EINVAL: it is another phase's; -ECANCELED. */
 int soda_msg_job_finish(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
-			struct soda_why *why);
-/* -EINVAL: not the rank's next collective, or none; -ECANCELED. */
+			uint32_t phase, struct soda_why *why);
+/* Again: nothing. -EINVAL: not the rank's next collective, or none; -ECANCELED. */
 int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 			const struct soda_wire_msg_reduce *r, struct soda_why *why);
+
+/* Another agent's checked RELAY, as soda_msg_job_route(). -EPROTO: it cannot be. */
+int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, const uint8_t *body,
+		       const struct soda_wire_msg_relay *relay, uint8_t *taken,
+		       struct soda_msg_routed *routed_p, struct soda_why *why);
+/* Break the job off, for this reason, if it is not. */
+void soda_msg_job_fail(struct soda_msg_job *job, const char *why);
+
+/* For a link's thread. */
+
+enum soda_msg_state { SODA_MSG_JOB_RUNS, SODA_MSG_JOB_ENDS, SODA_MSG_JOB_BROKEN };
+
+/* What is to be said to that agent with the next RELAY, but for number and packets. */
+enum soda_msg_state soda_msg_link_say(struct soda_msg_link *l, struct soda_wire_msg_relay *relay_p);
+/* It has heard that. */
+void soda_msg_link_heard(struct soda_msg_link *l, const struct soda_wire_msg_relay *relay);
+/* Whether all of its ranks have left, after an end. */
+bool soda_msg_link_left(struct soda_msg_link *l);
+/* An inbox that had been asked in vain has room. */
+void soda_msg_job_room(struct soda_msg_job *job);
 
 #endif

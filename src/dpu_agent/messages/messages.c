@@ -5,47 +5,74 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "dpu_agent/messages/links.h"
 #include "dpu_agent/session/session.h"
 #include "wire/field.h"
 
-/* A client: one of the two connections of a rank. */
+/* A client: one of the two connections of a rank, or another agent. */
 struct client {
 	struct soda_messages *messages;
 	struct soda_session *session;
 	struct soda_msg_job
 		*job; /* NULL: before JOIN. Set by the one control connection's thread */
+	struct soda_msg_link *link; /* not NULL: another agent */
 	uint32_t rank;
 	enum soda_msg_role role;
 };
 
+static int check_version(uint32_t version, struct soda_reply *reply)
+{
+	if (version == SODA_MSG_VERSION)
+		return 0;
+	snprintf(reply->why.text, sizeof(reply->why.text),
+		 "messages: the agent speaks version %u, its client version %u", SODA_MSG_VERSION,
+		 version);
+	return -ENOTSUP;
+}
+
+static int say_version(struct soda_reply *reply)
+{
+	soda_wire_put_u32(reply->body, SODA_MSG_VERSION);
+	reply->bytes = sizeof(uint32_t);
+	return 0;
+}
+
 static int join(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
 {
+	struct soda_wire_msg_place place;
 	struct soda_wire_msg_join j;
-	const char *name;
-	size_t name_bytes;
-	int ret = soda_wire_get_msg_join(body, bytes, &j, &name, &name_bytes);
+	bool made = false;
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	if (j.version != SODA_MSG_VERSION) {
-		snprintf(reply->why.text, sizeof(reply->why.text),
-			 "messages: the agent speaks version %u, the program version %u",
-			 SODA_MSG_VERSION, j.version);
+	/* the version first: a body of another version may be any */
+	if (bytes >= sizeof(uint32_t) && check_version(soda_wire_get_u32(body), reply) < 0)
 		return -ENOTSUP;
-	}
-	if (c->job) {
-		snprintf(reply->why.text, sizeof(reply->why.text), "messages: it has joined");
-		return -EBUSY;
-	}
-	ret = soda_msg_job_join(&c->messages->jobs, &j, name, name_bytes, &c->session->info,
-				&c->job, &reply->why);
+	ret = soda_wire_get_msg_join(body, bytes, &j, &place);
+	if (ret == 0)
+		ret = soda_msg_job_join(&c->messages->jobs, &j, &place, &c->session->info, &c->job,
+					&made, &reply->why);
 	if (ret < 0)
 		return ret;
 	c->rank = j.rank;
 	c->role = (enum soda_msg_role)j.role;
-	soda_wire_put_u32(reply->body, SODA_MSG_VERSION);
-	reply->bytes = sizeof(uint32_t);
-	return 0;
+	if (made)
+		soda_msg_links_start(c->job);
+	return say_version(reply);
+}
+
+static int link_agent(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_wire_msg_link l;
+	int ret = 0;
+
+	if (bytes >= sizeof(uint32_t) && check_version(soda_wire_get_u32(body), reply) < 0)
+		return -ENOTSUP;
+	ret = soda_wire_get_msg_link(body, bytes, &l);
+	if (ret == 0)
+		ret = soda_msg_job_link(
+			&c->messages->jobs, &l, (const char *)body + SODA_WIRE_MSG_LINK_BYTES,
+			bytes - SODA_WIRE_MSG_LINK_BYTES, &c->job, &c->link, &reply->why);
+	return ret < 0 ? ret : say_version(reply);
 }
 
 static int await(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
@@ -64,6 +91,14 @@ static int await(struct client *c, const void *body, size_t bytes, struct soda_r
 	return 0;
 }
 
+static void count_routed(struct soda_messages *m, const struct soda_msg_routed *routed)
+{
+	atomic_fetch_add(&m->messages, routed->messages);
+	atomic_fetch_add(&m->bytes, routed->bytes);
+	atomic_fetch_add(&m->packets, routed->packets);
+	atomic_fetch_add(&m->refused, routed->refused);
+}
+
 static int push(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
 {
 	struct soda_messages *m = c->messages;
@@ -77,10 +112,37 @@ static int push(struct client *c, const void *body, size_t bytes, struct soda_re
 	if (ret < 0)
 		return ret;
 	reply->bytes = p.packets;
-	atomic_fetch_add(&m->messages, routed.messages);
-	atomic_fetch_add(&m->bytes, routed.bytes);
-	atomic_fetch_add(&m->packets, routed.packets);
-	atomic_fetch_add(&m->refused, routed.refused);
+	count_routed(m, &routed);
+	return 0;
+}
+
+static int relay(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_messages *m = c->messages;
+	struct soda_msg_routed routed;
+	struct soda_wire_msg_relay r;
+	int ret = soda_wire_get_msg_relay(body, bytes, &r);
+
+	if (ret == 0)
+		ret = soda_msg_job_relay(c->job, c->link, body, &r, reply->body, &routed,
+					 &reply->why);
+	if (ret < 0)
+		return ret;
+	reply->bytes = r.packets;
+	atomic_fetch_add(&m->relayed, routed.messages);
+	return 0;
+}
+
+static int break_job(struct client *c, const void *body, size_t bytes)
+{
+	char text[sizeof(((struct soda_why *)0)->text)];
+
+	if (!bytes || bytes >= sizeof(text))
+		return -EPROTO;
+	for (size_t i = 0; i < bytes; i++) /* it is logged */
+		text[i] = ((const char *)body)[i] < ' ' ? ' ' : ((const char *)body)[i];
+	text[bytes] = 0;
+	soda_msg_job_fail(c->job, text);
 	return 0;
 }
 
@@ -128,11 +190,25 @@ static int call_joined(struct client *c, int type, const void *body, size_t byte
 	case SODA_MSG_MESSAGES_PULL:
 		return pushes ? -EPROTO : pull(c, body, bytes, reply);
 	case SODA_MSG_MESSAGES_FINISH:
-		return pushes && !bytes ? soda_msg_job_finish(&c->messages->jobs, c->job, c->rank,
-							      &reply->why)
-					: -EPROTO;
+		return pushes && bytes == sizeof(uint32_t)
+			       ? soda_msg_job_finish(&c->messages->jobs, c->job, c->rank,
+						     soda_wire_get_u32(body), &reply->why)
+			       : -EPROTO;
 	case SODA_MSG_MESSAGES_REDUCE:
 		return pushes ? reduce(c, body, bytes, reply) : -EPROTO;
+	default:
+		return -EPROTO;
+	}
+}
+
+static int call_agent(struct client *c, int type, const void *body, size_t bytes,
+		      struct soda_reply *reply)
+{
+	switch (type) {
+	case SODA_MSG_MESSAGES_RELAY:
+		return relay(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_BREAK:
+		return break_job(c, body, bytes);
 	default:
 		return -EPROTO;
 	}
@@ -145,14 +221,22 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 {
 	struct client *c = state;
 
-	if ((int)type == SODA_MSG_MESSAGES_JOIN)
-		return join(c, body, bytes, reply);
+	bool first = (int)type == SODA_MSG_MESSAGES_JOIN || (int)type == SODA_MSG_MESSAGES_LINK;
+
+	if (first && c->job) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "messages: it has joined");
+		return -EBUSY;
+	}
+	if (first)
+		return (int)type == SODA_MSG_MESSAGES_JOIN ? join(c, body, bytes, reply)
+							   : link_agent(c, body, bytes, reply);
 	if (!c->job) {
 		snprintf(reply->why.text, sizeof(reply->why.text),
-			 "messages: a rank begins with JOIN");
+			 "messages: a rank begins with JOIN, an agent with LINK");
 		return -EINVAL;
 	}
-	return call_joined(c, (int)type, body, bytes, reply);
+	return c->link ? call_agent(c, (int)type, body, bytes, reply)
+		       : call_joined(c, (int)type, body, bytes, reply);
 }
 
 static int created(void *arg, struct soda_session *s, void *state)
@@ -168,7 +252,7 @@ static void gone(struct soda_session *s, void *state, bool stopping)
 {
 	struct client *c = state;
 
-	if (c->job)
+	if (c->job && !c->link)
 		soda_msg_job_leave(&c->messages->jobs, c->job, c->rank);
 }
 
@@ -183,7 +267,7 @@ static void destroyed(struct soda_session *s, void *state)
 
 	gone(s, state, true); /* of a session that ended before it was in the table */
 	if (c->job)
-		soda_msg_job_put(&c->messages->jobs, c->job);
+		soda_msg_job_put(c->job, !c->link);
 }
 
 static const struct soda_agent_service service = {
@@ -241,6 +325,23 @@ void soda_messages_walk(struct soda_messages *m, struct soda_metrics *metrics)
 		  "packets that were refused for lack of room", atomic_load(&m->refused));
 	say_count(metrics, SODA_UNIT_NONE, "msg_deliveries", "transfers to ranks",
 		  atomic_load(&m->pulls));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_transfers",
+		  "transfers to other agents that had packets",
+		  atomic_load(&m->jobs.relays.transfers));
+	say_count(metrics, SODA_UNIT_BYTES, "msg_relay_bytes", "packets in them",
+		  atomic_load(&m->jobs.relays.bytes));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_packets", "their number",
+		  atomic_load(&m->jobs.relays.packets));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_refused",
+		  "packets that another agent had no room for",
+		  atomic_load(&m->jobs.relays.refused));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_again",
+		  "connections to other agents that were lost and made again",
+		  atomic_load(&m->jobs.relays.again));
+	soda_metrics_say_level(metrics, "msg_relay_blocked", "ranks on blocklists",
+			       (uint64_t)atomic_load(&m->jobs.relays.blocked));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relayed", "messages that other agents have sent",
+		  atomic_load(&m->relayed));
 	say_count(metrics, SODA_UNIT_NONE, "msg_broken", "jobs that were broken off",
 		  atomic_load(&m->jobs.broken_n));
 }

@@ -6,6 +6,7 @@
  *
  *   messages.c   the service's hooks and calls
  *   jobs.c       jobs, their ranks, phases and collectives; routing
+ *   links.c      the way to other agents
  *   inbox.c      what waits for one rank
  */
 #ifndef SODA_DPU_AGENT_MESSAGES_H
@@ -18,6 +19,7 @@
 struct soda_messages {
 	struct soda_msg_jobs jobs;
 	_Atomic uint64_t messages, bytes, packets, refused, pulls; /* pulls: answers with packets */
+	_Atomic uint64_t relayed;				   /* messages of other agents */
 };
 
 /*

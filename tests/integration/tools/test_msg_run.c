@@ -72,6 +72,49 @@ static void test_agent(void **state)
 	server_forget(&agent);
 }
 
+/* Several agents of its own, fewer than ranks and more. */
+static void test_nodes(void **state)
+{
+	static const char *const of[][2] = { { "4", "2" }, { "3", "3" }, { "2", "4" } };
+
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
+		char expected[64];
+
+		MSG_RUN("-n", of[i][0], "--nodes", of[i][1], "--", histogram(), "20000");
+		check_status(0);
+		snprintf(expected, sizeof(expected), "%s ranks, %d keys: as counted by one\n",
+			 of[i][0], 20000 * atoi(of[i][0]));
+		assert_string_equal(run.out, expected);
+		assert_string_equal(run.err, "");
+	}
+}
+
+/* Two agents that are there. */
+static void test_agents(void **state)
+{
+	const char *const args[] = { "--listen",
+				     "tcp://127.0.0.1:0",
+				     "--server",
+				     "tcp://127.0.0.1:1",
+				     "--msg-memory",
+				     "4M",
+				     NULL };
+	struct server agents[2];
+	char list[2 * sizeof(agents[0].address) + 2];
+
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(agent_start(&agents[i], args), 0);
+	snprintf(list, sizeof(list), "%s,%s", agents[0].address, agents[1].address);
+	MSG_RUN("--ranks", "3", "--agents", list, "--", histogram(), "50000");
+	check_status(0);
+	assert_string_equal(run.out, "3 ranks, 150000 keys: as counted by one\n");
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(server_stop(&agents[i]), 0);
+		assert_int_equal(server_complaints(&agents[i]), 0);
+		server_forget(&agents[i]);
+	}
+}
+
 static void test_environment(void **state)
 {
 	MSG_RUN("-n", "3", "--", "sh", "-c",
@@ -108,6 +151,11 @@ static void test_refused(void **state)
 	refused(2, "out of range");
 	MSG_RUN("-n", "5000", "--", "true");
 	refused(2, "out of range");
+	MSG_RUN("-n", "2", "--nodes", "2", "--agent", "tcp://127.0.0.1:1", "--", "true");
+	refused(2, "one alone");
+	MSG_RUN("-n", "2", "--agents", "tcp://127.0.0.1:1,,", "--", histogram());
+	check_status(1);
+	assert_non_null(strstr(run.err, "not a list of agents"));
 	MSG_RUN("-n", "2", "--", "/no/such/program");
 	refused(127, "/no/such/program");
 	assert_int_equal(program_run(SODA, (const char *const[]){ "msg", "walk", NULL }, &run), 0);
@@ -121,6 +169,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_histogram),   cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_nodes),	    cmocka_unit_test(test_agents),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_fails),
 		cmocka_unit_test(test_refused),
 	};

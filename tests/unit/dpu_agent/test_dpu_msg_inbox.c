@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A rank's inbox: packets come out as they went in, round the ring's end, and phases apart. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +17,14 @@ enum { SIZE = 4096, HEAD = SODA_WIRE_MSG_PACKET_BYTES };
 static struct soda_inbox in;
 static uint8_t ring[SIZE], out[2 * SIZE];
 static bool ended, made_room;
+static uint64_t at; /* what has arrived, as the rank says, and so the next */
+static uint32_t ends;
 
 static int setup(void **state)
 {
 	memset(ring, 0xee, sizeof(ring));
 	soda_inbox_init(&in, ring, SIZE);
+	at = ends = 0;
 	return 0;
 }
 
@@ -34,29 +38,36 @@ static int teardown(void **state)
 static bool put(uint32_t from, uint32_t bytes, uint8_t what)
 {
 	static uint8_t runs[SIZE];
-	struct soda_wire_msg_packet p = { 99, bytes, what };
+	struct soda_wire_msg_packet p = { 99, bytes, what, 0 };
 
 	memset(runs, what, bytes);
 	return soda_inbox_put(&in, from, &p, runs);
 }
 
+/* Show, and say what was shown before. What is shown arrives. */
 static uint32_t take(uint32_t room)
 {
-	return soda_inbox_take(&in, out, room, &ended, &made_room);
+	uint32_t bytes;
+
+	assert_int_equal(soda_inbox_arrived(&in, at, ends, &made_room), 0);
+	bytes = soda_inbox_show(&in, out, room, &ended);
+	at += bytes;
+	ends += ended;
+	return bytes;
 }
 
-/* The packet at out + at. Returns where the next one is. */
-static uint32_t check(uint32_t at, uint32_t from, uint32_t bytes, uint8_t what)
+/* The packet at out + where. Returns where the next one is. */
+static uint32_t check(uint32_t where, uint32_t from, uint32_t bytes, uint8_t what)
 {
 	struct soda_wire_msg_packet p;
 
-	assert_int_equal(soda_wire_get_msg_packet(out + at, sizeof(out) - at, &p), 0);
+	assert_int_equal(soda_wire_get_msg_packet(out + where, sizeof(out) - where, &p), 0);
 	assert_int_equal(p.rank, from);
 	assert_int_equal(p.bytes, bytes);
 	assert_int_equal(p.messages, what);
 	for (uint32_t i = 0; i < bytes; i++)
-		assert_int_equal(out[at + HEAD + i], what);
-	return at + HEAD + bytes;
+		assert_int_equal(out[where + HEAD + i], what);
+	return where + HEAD + bytes;
 }
 
 /* Sizes that end everywhere in the ring, also within a head. */
@@ -71,6 +82,7 @@ static void test_round(void **state)
 		assert_int_equal(check(check(0, i % 7, a, (uint8_t)i), 1, b, (uint8_t)(i + 1)),
 				 a + b + 2 * HEAD);
 		assert_false(ended || made_room);
+		assert_int_equal(soda_inbox_arrived(&in, at, ends, &made_room), 0);
 	}
 	assert_int_equal(take(sizeof(out)), 0);
 }
@@ -85,8 +97,10 @@ static void test_full(void **state)
 	assert_int_equal(take(HEAD), 0); /* no room for the first one */
 	assert_false(made_room);
 	assert_int_equal(take(SIZE - HEAD), SIZE - HEAD);
-	assert_true(made_room);
+	assert_false(made_room); /* it may have to be shown again */
 	assert_int_equal(take(SIZE), HEAD);
+	assert_true(made_room);
+	assert_int_equal(take(SIZE), 0);
 	assert_false(made_room);
 	assert_true(put(2, SIZE - HEAD, 3));
 	take(SIZE);
@@ -110,7 +124,55 @@ static void test_end(void **state)
 	assert_true(soda_inbox_has_locked(&in));
 	assert_int_equal(take(SIZE), 0);
 	assert_true(ended);
+	assert_int_equal(take(SIZE), 0);
 	assert_false(soda_inbox_has_locked(&in));
+}
+
+/* What has not arrived is shown again, and perhaps more; nothing else can have arrived. */
+static void test_again(void **state)
+{
+	assert_true(put(0, 8, 1));
+	assert_true(put(0, 16, 2));
+	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
+	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
+	check(0, 0, 8, 1);
+	assert_int_equal(soda_inbox_arrived(&in, HEAD, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, 0, 0, &made_room), 0);
+	soda_inbox_end(&in);
+	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);
+	assert_true(ended);
+	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
+	assert_true(put(0, 24, 3));
+	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);
+	assert_true(ended);
+	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 2, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 1, &made_room), 0);
+	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), HEAD + 24);
+	assert_false(ended);
+	check(0, 0, 24, 3);
+}
+
+/* A link looks at the oldest packets, and drops those that were taken. */
+static void test_link(void **state)
+{
+	uint64_t behind;
+
+	for (uint8_t i = 1; i < 6; i++)
+		assert_true(put(i, 8u * i, i));
+	assert_int_equal(soda_inbox_look(&in, out, SIZE, 2, &behind), 2 * HEAD + 24);
+	assert_int_equal(behind, 3 * HEAD + 96);
+	soda_inbox_drop(&in, HEAD + 8, &made_room);
+	assert_false(made_room);
+	assert_int_equal(soda_inbox_look(&in, out, 2 * HEAD + 40 + 8, 9, &behind), 2 * HEAD + 40);
+	check(check(0, 2, 16, 2), 3, 24, 3);
+	while (put(9, 512, 9))
+		;
+	soda_inbox_drop(&in, HEAD + 16, &made_room);
+	assert_true(made_room);
+	soda_inbox_drop(&in, 0, &made_room);
+	assert_false(made_room);
 }
 
 int main(void)
@@ -119,6 +181,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_round, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_link, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,24 +16,11 @@ static uint8_t body[SODA_WIRE_MAX_CONTROL];
 
 static void test_round_trips(void **state)
 {
-	struct soda_wire_msg_join j = { 1, SODA_MSG_PULLS, 0x01020304, 0x7fffffff, { 9, 8, 7 } }, k;
-	struct soda_wire_msg_pull p = { 1, 2, UINT32_MAX }, q;
+	struct soda_wire_msg_pull p = { UINT64_MAX - 1, 1, 2, UINT32_MAX, 7 }, q;
 	struct soda_wire_msg_pulled a = { 1, 77, UINT64_MAX - 5 }, b;
 	struct soda_wire_msg_reduce r = { 5, SODA_MSG_OP_MAX, (uint64_t)-3 }, s;
 	struct soda_wire_msg_missing m = { 3, 4000 }, n;
-	const char *name;
-	size_t bytes;
 
-	soda_wire_put_msg_join(body, &j);
-	memcpy(body + SODA_WIRE_MSG_JOIN_BYTES, "job", 3);
-	assert_int_equal(
-		soda_wire_get_msg_join(body, SODA_WIRE_MSG_JOIN_BYTES + 3, &k, &name, &bytes), 0);
-	assert_memory_equal(&j, &k, sizeof(j));
-	assert_int_equal(bytes, 3);
-	assert_memory_equal(name, "job", 3);
-	assert_int_equal(
-		soda_wire_get_msg_join(body, SODA_WIRE_MSG_JOIN_BYTES - 1, &k, &name, &bytes),
-		-EPROTO);
 	soda_wire_put_msg_pull(body, &p);
 	assert_int_equal(soda_wire_get_msg_pull(body, SODA_WIRE_MSG_PULL_BYTES, &q), 0);
 	assert_memory_equal(&p, &q, sizeof(p));
@@ -55,11 +42,104 @@ static void test_round_trips(void **state)
 	assert_int_equal(soda_wire_get_msg_missing(body, 0, &n), -EPROTO);
 }
 
+/* A JOIN with these bytes behind its head. */
+static int join(const struct soda_wire_msg_join *j, const char *behind, size_t n,
+		struct soda_wire_msg_place *place)
+{
+	struct soda_wire_msg_join k;
+	int ret;
+
+	soda_wire_put_msg_join(body, j);
+	memcpy(body + SODA_WIRE_MSG_JOIN_BYTES, behind, n);
+	ret = soda_wire_get_msg_join(body, SODA_WIRE_MSG_JOIN_BYTES + n, &k, place);
+	if (ret == 0)
+		assert_memory_equal(j, &k, sizeof(k));
+	return ret;
+}
+
+static void test_join(void **state)
+{
+	struct soda_wire_msg_join j;
+	struct soda_wire_msg_place place;
+	uint64_t shape;
+
+	memset(&j, 0, sizeof(j));
+	j.version = 1;
+	j.role = SODA_MSG_PULLS;
+	j.rank = 0x01020304;
+	j.ranks = 3;
+	j.key[15] = 9;
+	j.life = UINT64_MAX - 1;
+	j.agents = 1;
+	j.name_bytes = 3;
+	assert_int_equal(join(&j, "job", 3, &place), 0);
+	assert_memory_equal(place.name, "job", 3);
+	assert_null(place.places);
+	assert_int_equal(soda_wire_msg_shape(&j, &place), 0);
+	assert_int_equal(join(&j, "job!", 4, &place), -EPROTO);
+	assert_int_equal(join(&j, "jo", 2, &place), -EPROTO);
+	j.name_bytes = UINT32_MAX;
+	assert_int_equal(join(&j, "job", 3, &place), -EPROTO);
+	j.name_bytes = 3;
+	j.agents = 2;
+	j.here = 1;
+	assert_int_equal(join(&j, "job\0\1\1a\0bc", 11, &place), 0);
+	assert_memory_equal(place.places, "\0\1\1", 3);
+	assert_string_equal(place.addresses, "a");
+	assert_string_equal(place.addresses + 2, "bc");
+	assert_int_equal(place.address_bytes, 5);
+	shape = soda_wire_msg_shape(&j, &place);
+	assert_int_not_equal(shape, 0);
+	assert_int_equal(join(&j, "job\0\1\0a\0bc", 11, &place), 0);
+	assert_int_not_equal(shape, soda_wire_msg_shape(&j, &place));
+	assert_int_equal(join(&j, "job\0\1\2a\0bc", 11, &place), -EPROTO); /* no such agent */
+	assert_int_equal(join(&j, "job\0\1\1a\0bc", 10, &place), -EPROTO);
+	assert_int_equal(join(&j, "job\0\1\1a\0", 8, &place), -EPROTO);
+	assert_int_equal(join(&j, "job\0\1\1a\0bc\0d", 13, &place), -EPROTO);
+	assert_int_equal(join(&j, "job\0\1\1\0bc", 10, &place), -EPROTO);
+	j.here = 2;
+	assert_int_equal(join(&j, "job\0\1\1a\0bc", 11, &place), -EPROTO);
+	j.here = 0;
+	j.life = 0;
+	assert_int_equal(join(&j, "job\0\1\1a\0bc", 11, &place), -EPROTO);
+	j.life = 1;
+	j.agents = 0;
+	assert_int_equal(join(&j, "job", 3, &place), -EPROTO);
+}
+
+static void test_agents(void **state)
+{
+	struct soda_wire_msg_link l = { 1, 2, 3, 4, 5, { 1, 2 }, 6, 7 }, m;
+	struct soda_wire_msg_relay r = { 1, 2, 0, 4, 5, 6, 7, 8, 9, { 10, 2, UINT64_MAX } }, s;
+	struct soda_wire_msg_packet p = { 1, 8, 1, 7 }, q;
+
+	soda_wire_put_msg_link(body, &l);
+	assert_int_equal(soda_wire_get_msg_link(body, SODA_WIRE_MSG_LINK_BYTES, &m), 0);
+	assert_memory_equal(&l, &m, sizeof(l));
+	assert_int_equal(soda_wire_get_msg_link(body, SODA_WIRE_MSG_LINK_BYTES - 1, &m), -EPROTO);
+	l.life = 0;
+	soda_wire_put_msg_link(body, &l);
+	assert_int_equal(soda_wire_get_msg_link(body, SODA_WIRE_MSG_LINK_BYTES, &m), -EPROTO);
+	soda_wire_put_msg_relay(body, &r);
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES, &s), 0);
+	assert_memory_equal(&r, &s, sizeof(r));
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES - 1, &s), -EPROTO);
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES + 8, &s), -EPROTO);
+	r.packets = 1;
+	soda_wire_put_msg_relay(body, &r);
+	soda_wire_put_msg_packet(body + SODA_WIRE_MSG_RELAY_BYTES, &p);
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES + 24, &s), 0);
+	assert_int_equal(soda_wire_get_msg_packet(body + SODA_WIRE_MSG_RELAY_BYTES, 24, &q), 0);
+	assert_memory_equal(&p, &q, sizeof(p));
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES + 23, &s),
+			 -EPROTO);
+}
+
 /* A PUSH of so many packets of so many bytes each. Returns its size. */
 static size_t push(uint32_t packets, uint32_t bytes)
 {
-	struct soda_wire_msg_push p = { 5, packets };
-	struct soda_wire_msg_packet packet = { 1, bytes, 1 };
+	struct soda_wire_msg_push p = { 1, 5, packets };
+	struct soda_wire_msg_packet packet = { 1, bytes, 1, 0 };
 	size_t at = SODA_WIRE_MSG_PUSH_BYTES;
 
 	soda_wire_put_msg_push(body, &p);
@@ -98,6 +178,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_round_trips),
+		cmocka_unit_test(test_join),
+		cmocka_unit_test(test_agents),
 		cmocka_unit_test(test_push),
 	};
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `soda msg run`: the ranks of a job as processes of this machine, and an agent for them where none
- * is named.  All of them end with this process, however that ends.
+ * `soda msg run`: the ranks of a job as processes of this machine, and agents for them where none
+ * are named.  All of them end with this process, however that ends.
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 
 enum {
 	RANKS_MAX = 4096,  /* of a job (soda_msg.h) */
+	NODES_MAX = 64,	   /* its agents (soda_msg.h) */
 	GRACE_S = 8,	   /* ranks end by themselves so long after one has failed */
 	MEMORY_LEAST = 16, /* MiB of our agent's; a rank has one */
 	CANNOT_RUN = 126,
@@ -29,8 +31,8 @@ enum {
 };
 
 struct options {
-	uint32_t ranks;
-	char *agent;
+	uint32_t ranks, nodes;
+	char *agent, *agents;
 };
 
 static const struct soda_option option_table[] = {
@@ -39,6 +41,13 @@ static const struct soda_option option_table[] = {
 	OPTION("agent", 'a', STRING, agent, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "The agent that routes: tcp://HOST:PORT, or shm:///PATH. Default: one that "
 		       "is started for this job."),
+	OPTION("nodes", 'N', UINT, nodes, .arg = "NODES", .def = "1", .min = 1, .max = NODES_MAX,
+	       .help = "Start so many agents, each for as many ranks in a row, as if these were "
+		       "on so many machines: what ranks of different agents send each other goes "
+		       "from agent to agent over tcp."),
+	OPTION("agents", 'A', STRING, agents, .arg = "ADDRESS,...", .max = 65535,
+	       .help = "The agents, by the addresses at which they reach each other, each for as "
+		       "many ranks in a row."),
 };
 
 static const struct soda_conf conf = {
@@ -47,10 +56,11 @@ static const struct soda_conf conf = {
 	.args = "-- PROGRAM [ARGUMENT]...",
 	.description =
 		"Runs PROGRAM several times at once on this machine, each time with another "
-		"rank: SODA_MSG_RANK, SODA_MSG_RANKS, SODA_MSG_AGENT, SODA_MSG_JOB and "
-		"SODA_MSG_KEY are set as soda_msg_start(3) reads them, the last two to "
-		"random text. Where no agent is named a soda-dpu-agent is started, with 1 "
-		"MiB of --msg-memory for each rank, 16 MiB or more, and ends with the job.\n\n"
+		"rank: SODA_MSG_RANK, SODA_MSG_RANKS, SODA_MSG_AGENT or SODA_MSG_AGENTS, "
+		"SODA_MSG_JOB and SODA_MSG_KEY are set as soda_msg_start(3) reads them, the last "
+		"two to random text. Where no agent is named a soda-dpu-agent is started, or one "
+		"for each of the --nodes, with 1 MiB of --msg-memory for each rank, 16 MiB or "
+		"more, and ends with the job.\n\n"
 		"When a rank fails the others have 8 seconds to end by themselves; then they "
 		"are ended.",
 	.epilogue = ".SH EXIT STATUS\n0 if that of all ranks is; else that of the first one that "
@@ -58,6 +68,7 @@ static const struct soda_conf conf = {
 		    "be run, 127 it was not found; 1 there is no agent; 2 wrong usage.\n"
 		    ".SH EXAMPLES\n.nf\n"
 		    "soda msg run \\-n 4 \\-\\- ./histogram\n"
+		    "soda msg run \\-n 4 \\-\\-nodes 2 \\-\\- ./histogram\n"
 		    ".fi\n"
 		    ".SH SEE ALSO\n.BR soda\\-dpu\\-agent (1),\n.BR soda_msg_start (3),\n.BR soda "
 		    "(7)\n",
@@ -84,21 +95,75 @@ static int set_random(const char *name)
 	return setenv(name, text, 1) ? -errno : 0;
 }
 
-static int start_agent(struct soda_bench_daemon *agent, uint32_t ranks)
+/* The agents of the job that this program has started. */
+struct nodes {
+	struct soda_bench_daemon at[NODES_MAX];
+	uint32_t n;
+};
+
+/* One that its ranks reach by shm; its address for other agents, where it needs one, by tcp. */
+static int start_agent(struct nodes *nodes, uint32_t ranks, bool peers)
 {
 	char listen[64], memory[32];
-	/* no page is asked for, so no memory server is */
-	const char *const args[] = { "--listen",     listen, "--server",    "tcp://127.0.0.1:1",
-				     "--drain",	     "0s",   "--log-level", "warning",
-				     "--msg-memory", memory, NULL };
+	/* no page is asked for, so no memory server is; the address that it says is its first */
+	const char *const args[] = { "--server",
+				     "tcp://127.0.0.1:1",
+				     "--drain",
+				     "0s",
+				     "--log-level",
+				     "warning",
+				     "--msg-memory",
+				     memory,
+				     "--listen",
+				     peers ? "tcp://127.0.0.1:0" : listen,
+				     peers ? "--listen" : NULL,
+				     listen,
+				     NULL };
 
-	snprintf(listen, sizeof(listen), "shm://@soda-msg-%d", (int)getpid());
+	snprintf(listen, sizeof(listen), "shm://@soda-msg-%d-%u", (int)getpid(), nodes->n);
 	snprintf(memory, sizeof(memory), "%uM", ranks < MEMORY_LEAST ? MEMORY_LEAST : ranks);
-	return soda_bench_daemon_start(agent, &soda_bench_dpu_agent, args, NULL, NULL);
+	if (soda_bench_daemon_start(&nodes->at[nodes->n], &soda_bench_dpu_agent, args, NULL, NULL))
+		return -1;
+	nodes->n++;
+	return 0;
+}
+
+static int start_agents(struct nodes *nodes, const struct options *opt)
+{
+	uint32_t n = opt->nodes < opt->ranks ? opt->nodes : opt->ranks;
+
+	while (nodes->n < n)
+		if (start_agent(nodes, opt->ranks, n > 1))
+			return -1;
+	return 0;
+}
+
+static int set_list(const struct nodes *nodes)
+{
+	char list[NODES_MAX * (sizeof(nodes->at[0].address) + 1)] = "";
+
+	for (uint32_t i = 0; i < nodes->n; i++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i ? "," : "",
+			 nodes->at[i].address);
+	return setenv("SODA_MSG_AGENTS", list, 1);
+}
+
+/* How ranks find their agents. */
+static int set_agents(const struct options *opt, const struct nodes *nodes)
+{
+	unsetenv("SODA_MSG_PLACES"); /* of a job that this one may run in, and so the others */
+	unsetenv("SODA_MSG_AGENTS");
+	unsetenv("SODA_MSG_AGENT");
+	if (opt->agents)
+		return setenv("SODA_MSG_AGENTS", opt->agents, 1);
+	if (nodes->n > 1)
+		return set_list(nodes);
+	return setenv("SODA_MSG_AGENT", opt->agent ? opt->agent : nodes->at[0].address, 1);
 }
 
 /* Never returns. */
-static void become(char **argv, uint32_t rank, pid_t parent, const sigset_t *signals)
+static void become(char **argv, uint32_t rank, const char *agent, pid_t parent,
+		   const sigset_t *signals)
 {
 	char number[16];
 
@@ -108,13 +173,28 @@ static void become(char **argv, uint32_t rank, pid_t parent, const sigset_t *sig
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	snprintf(number, sizeof(number), "%u", rank);
 	setenv("SODA_MSG_RANK", number, 1);
+	if (agent)
+		setenv("SODA_MSG_AGENT", agent, 1);
 	execvp(argv[0], argv);
 	if (!rank) /* one line, not one for each rank */
 		fprintf(stderr, "soda msg run: %s: %s\n", argv[0], strerror(errno));
 	_exit(errno == ENOENT ? NOT_FOUND : CANNOT_RUN);
 }
 
-static int start_ranks(struct ranks *all, uint32_t n, char **argv, const sigset_t *signals)
+/* The shm address of the agent of a rank, which has as many in a row as the others; or NULL. */
+static const char *agent_of(uint32_t rank, uint32_t n, uint32_t nodes, pid_t parent)
+{
+	static char address[64];
+
+	if (nodes < 2)
+		return NULL;
+	snprintf(address, sizeof(address), "shm://@soda-msg-%d-%u", (int)parent,
+		 (uint32_t)((uint64_t)rank * nodes / n));
+	return address;
+}
+
+static int start_ranks(struct ranks *all, uint32_t n, uint32_t nodes, char **argv,
+		       const sigset_t *signals)
 {
 	pid_t parent = getpid();
 
@@ -127,7 +207,7 @@ static int start_ranks(struct ranks *all, uint32_t n, char **argv, const sigset_
 			return -1;
 		}
 		if (!pid)
-			become(argv, all->n, parent, signals);
+			become(argv, all->n, agent_of(all->n, n, nodes, parent), parent, signals);
 		all->pids[all->n] = pid;
 		all->left++;
 	}
@@ -182,7 +262,7 @@ static void await_ranks(struct ranks *all)
 	}
 }
 
-static int run_ranks(const struct options *opt, char **argv)
+static int run_ranks(const struct options *opt, uint32_t nodes, char **argv)
 {
 	static struct ranks all;
 	sigset_t chld, before;
@@ -190,7 +270,7 @@ static int run_ranks(const struct options *opt, char **argv)
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &chld, &before);
-	if (start_ranks(&all, opt->ranks, argv, &before)) {
+	if (start_ranks(&all, opt->ranks, nodes, argv, &before)) {
 		all.status = SODA_EXIT_FAILED;
 		kill_all(&all);
 	}
@@ -198,25 +278,24 @@ static int run_ranks(const struct options *opt, char **argv)
 	return all.status;
 }
 
-/* A job of these options, and an agent for it where none is named. */
+/* A job of these options, and agents for it where none are named. */
 static int run_job(const struct options *opt, char **program)
 {
-	struct soda_bench_daemon agent = { 0 };
+	static struct nodes nodes;
 	char ranks[16];
-	int ret;
+	int ret = SODA_EXIT_FAILED;
 
-	if (!opt->agent && start_agent(&agent, opt->ranks))
-		return SODA_EXIT_FAILED;
 	snprintf(ranks, sizeof(ranks), "%u", opt->ranks);
-	if (setenv("SODA_MSG_AGENT", opt->agent ? opt->agent : agent.address, 1) ||
-	    setenv("SODA_MSG_RANKS", ranks, 1) || set_random("SODA_MSG_JOB") ||
-	    set_random("SODA_MSG_KEY")) {
+	if (!opt->agent && !opt->agents && start_agents(&nodes, opt)) {
+		/* said */
+	} else if (set_agents(opt, &nodes) || setenv("SODA_MSG_RANKS", ranks, 1) ||
+		   set_random("SODA_MSG_JOB") || set_random("SODA_MSG_KEY")) {
 		fputs("soda msg run: cannot set the environment\n", stderr);
-		ret = SODA_EXIT_FAILED;
 	} else {
-		ret = run_ranks(opt, program);
+		ret = run_ranks(opt, nodes.n, program);
 	}
-	soda_bench_daemon_stop(&agent);
+	while (nodes.n)
+		soda_bench_daemon_stop(&nodes.at[--nodes.n]);
 	return ret;
 }
 
@@ -233,6 +312,10 @@ static int command_run(int argc, char **argv)
 		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
 		      "[ARGUMENT]...\n",
 		      stderr);
+	else if (!!opt.agent + !!opt.agents + (opt.nodes > 1) > 1)
+		fputs("soda msg run: of --agent, --agents and --nodes one alone says which agents"
+		      " there are\n",
+		      stderr);
 	else
 		ret = run_job(&opt, argv + first);
 	soda_conf_free(&conf, &opt);
@@ -242,7 +325,7 @@ static int command_run(int argc, char **argv)
 static const char usage[] = "Usage: soda msg COMMAND [ARGUMENT]...\n"
 			    "\n"
 			    "Commands:\n"
-			    "  run      start the ranks of a program, and an agent for them\n"
+			    "  run      start the ranks of a program, and agents for them\n"
 			    "\n"
 			    "soda msg COMMAND --help tells its options.\n";
 

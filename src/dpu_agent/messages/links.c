@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dpu_agent/messages/links.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "transport/api/transport.h"
+
+enum { NS_PER_MS = 1000000 };
+
+/* A rank at the other agent. */
+struct target {
+	uint32_t rank;
+	uint32_t wait_ms;  /* not 0: on the blocklist, and tried again so much later */
+	uint64_t retry_ns; /* when */
+};
+
+/* A link, as its thread has it. */
+struct way {
+	struct soda_msg_link *link;
+	struct soda_msg_jobs *all;
+	struct soda_conn *conn;
+	bool linked;	  /* it has been, at some time */
+	bool kicked;	  /* there is something to say */
+	uint64_t lost_ns; /* since when there is no answer; 0: there is */
+	uint64_t said_ns; /* the last RELAY that was answered */
+	uint64_t number;  /* of that */
+	struct soda_wire_msg_relay relay;
+	uint32_t bytes; /* of the RELAY in body; 0: none is being sent */
+	uint32_t first; /* target whose turn is the first one */
+	struct {
+		uint32_t target, bytes;
+	} of[SODA_MSG_PACKETS];
+	uint8_t body[SODA_WIRE_MAX_CONTROL];
+	struct target targets[];
+};
+
+/* Waiting */
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* When the thread has something to do though nobody tells it. */
+static uint64_t due_ns_locked(const struct way *w)
+{
+	const struct soda_msg_link *l = w->link;
+	uint64_t due = w->said_ns + SODA_MSG_LINK_BEAT_MS * (uint64_t)NS_PER_MS;
+
+	if (l->kick || l->fresh >= SODA_MSG_TRANSFER)
+		return 0;
+	if (l->fresh)
+		due = earlier(due, l->since_ns + SODA_MSG_LINK_FLUSH_US * 1000ull);
+	for (uint32_t i = 0; i < l->ranks_n; i++)
+		if (w->targets[i].wait_ms)
+			due = earlier(due, w->targets[i].retry_ns);
+	return due;
+}
+
+static void await_work(struct way *w)
+{
+	struct soda_msg_link *l = w->link;
+	uint64_t due;
+
+	pthread_mutex_lock(&l->lock);
+	while ((due = due_ns_locked(w)) > soda_now_ns()) {
+		struct timespec t = { (time_t)(due / 1000000000), (long)(due % 1000000000) };
+
+		pthread_cond_timedwait(&l->work, &l->lock, &t);
+	}
+	w->kicked |= l->kick;
+	l->kick = false;
+	l->fresh = 0; /* what comes from here on is counted, and perhaps loaded as well */
+	pthread_mutex_unlock(&l->lock);
+}
+
+static void pause_ms(struct way *w, uint32_t ms)
+{
+	struct soda_msg_link *l = w->link;
+	uint64_t end = soda_now_ns() + ms * (uint64_t)NS_PER_MS;
+	struct timespec t = { (time_t)(end / 1000000000), (long)(end % 1000000000) };
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->kick && !pthread_cond_timedwait(&l->work, &l->lock, &t))
+		;
+	w->kicked |= l->kick;
+	l->kick = false;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Loading */
+
+/* What lies at body + bytes is for this target. Returns how many packets. */
+static uint32_t note_packets(struct way *w, uint32_t target, uint32_t bytes)
+{
+	uint32_t end = w->bytes + bytes, n = 0;
+
+	while (w->bytes != end) {
+		struct soda_wire_msg_packet p;
+		uint32_t i = w->relay.packets++;
+
+		soda_wire_get_msg_packet(w->body + w->bytes, end - w->bytes, &p);
+		p.to = w->targets[target].rank;
+		soda_wire_put_msg_packet(w->body + w->bytes, &p);
+		w->of[i].target = target;
+		w->of[i].bytes = SODA_WIRE_MSG_PACKET_BYTES + p.bytes;
+		w->bytes += w->of[i].bytes;
+		n++;
+	}
+	return n;
+}
+
+/* Packets for one rank. Returns how many bytes stay behind that may be sent next time. */
+static uint64_t load_target(struct way *w, uint32_t target, uint64_t now)
+{
+	struct target *t = &w->targets[target];
+	struct soda_inbox *in = &w->link->job->ranks[t->rank].inbox;
+	uint32_t most = SODA_MSG_PACKETS - w->relay.packets;
+	uint64_t behind = 0;
+
+	if (t->wait_ms && t->retry_ns > now)
+		return 0;
+	if (t->wait_ms && most > 1)
+		most = 1;
+	note_packets(
+		w, target,
+		soda_inbox_look(in, w->body + w->bytes, sizeof(w->body) - w->bytes, most, &behind));
+	return t->wait_ms ? 0 : behind;
+}
+
+/* Fill a RELAY, whose head says what there is to say. */
+static void load(struct way *w)
+{
+	struct soda_msg_link *l = w->link;
+	uint64_t now = soda_now_ns(), behind = 0;
+	bool blocked = true;
+
+	w->relay.packets = 0;
+	w->bytes = SODA_WIRE_MSG_RELAY_BYTES;
+	for (uint32_t i = 0; i < l->ranks_n; i++)
+		behind += load_target(w, (w->first + i) % l->ranks_n, now);
+	w->first = (w->first + 1) % l->ranks_n;
+	for (uint32_t i = 0; i < w->relay.packets; i++)
+		blocked &= w->targets[w->of[i].target].wait_ms != 0;
+	/* only where nothing else is held up may the other agent wait for room */
+	if (!blocked)
+		w->relay.wait_ms = 0;
+	w->relay.number = w->number + 1;
+	soda_wire_put_msg_relay(w->body, &w->relay);
+	if (!behind)
+		return;
+	pthread_mutex_lock(&l->lock);
+	if (!l->fresh)
+		l->since_ns = now;
+	l->fresh += behind;
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* Settling */
+
+static void set_blocked(struct way *w, uint32_t target, bool blocked, uint64_t now)
+{
+	struct target *t = &w->targets[target];
+
+	if (blocked != (t->wait_ms != 0))
+		atomic_fetch_add(&w->all->relays.blocked, blocked ? 1 : -1);
+	t->wait_ms = !blocked					 ? 0
+		     : !t->wait_ms				 ? 1
+		     : t->wait_ms * 2 < SODA_MSG_LINK_BLOCKED_MS ? t->wait_ms * 2
+								 : SODA_MSG_LINK_BLOCKED_MS;
+	t->retry_ns = now + t->wait_ms * (uint64_t)NS_PER_MS;
+}
+
+/* Of a target's packets the first ones are taken, and none behind one that was not. */
+static bool in_order(const struct way *w, const uint8_t *taken)
+{
+	for (uint32_t i = 1; i < w->relay.packets; i++)
+		if (taken[i] && w->of[i].target == w->of[i - 1].target && !taken[i - 1])
+			return false;
+	return true;
+}
+
+/* The packets that were taken leave their inboxes. */
+static void settle(struct way *w, const uint8_t *taken)
+{
+	struct soda_msg_link *l = w->link;
+	uint64_t now = soda_now_ns(), all = 0;
+	uint32_t refused = 0;
+	bool room = false, freed = false;
+
+	for (uint32_t i = 0, k; i < w->relay.packets; i = k) {
+		uint32_t target = w->of[i].target;
+		bool made_room, blocked = false;
+		uint64_t bytes = 0;
+
+		for (k = i; k < w->relay.packets && w->of[k].target == target; k++) {
+			bytes += taken[k] ? w->of[k].bytes : 0;
+			blocked |= !taken[k];
+			refused += !taken[k];
+		}
+		soda_inbox_drop(&l->job->ranks[w->targets[target].rank].inbox, bytes, &made_room);
+		room |= made_room;
+		all += bytes;
+		freed |= !blocked && w->targets[target].wait_ms;
+		set_blocked(w, target, blocked, now);
+	}
+	pthread_mutex_lock(&l->lock);
+	l->pending -= all;
+	if (freed && l->pending && !l->fresh) { /* of a rank that is not blocked any more */
+		l->fresh = SODA_MSG_TRANSFER;
+		l->since_ns = now;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (room)
+		soda_msg_job_room(l->job);
+	atomic_fetch_add(&w->all->relays.transfers, w->relay.packets != 0);
+	atomic_fetch_add(&w->all->relays.packets, w->relay.packets - refused);
+	atomic_fetch_add(&w->all->relays.bytes, all);
+	atomic_fetch_add(&w->all->relays.refused, refused);
+}
+
+/* The connection */
+
+static void drop_conn(struct way *w)
+{
+	soda_conn_close(w->conn);
+	w->conn = NULL;
+	if (!w->lost_ns)
+		w->lost_ns = soda_now_ns();
+}
+
+static int say_link(struct way *w, struct soda_why *why)
+{
+	const struct soda_msg_job *job = w->link->job;
+	struct soda_wire_msg_link link = { .version = SODA_MSG_VERSION,
+					   .ranks = job->ranks_n,
+					   .agents = job->agents,
+					   .from = job->here,
+					   .to = w->link->agent,
+					   .life = job->life,
+					   .shape = job->shape };
+	uint8_t body[SODA_WIRE_MSG_LINK_BYTES], reply[4];
+	struct iovec iov[2] = { { body, sizeof(body) },
+				{ (void *)(uintptr_t)job->name, strlen(job->name) } };
+	size_t n;
+
+	memcpy(link.key, job->key, sizeof(link.key));
+	soda_wire_put_msg_link(body, &link);
+	return soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_LINK, iov, 2, reply,
+			      sizeof(reply), &n, SODA_MSG_PATIENCE_MS, why);
+}
+
+/* 0, or a negative errno: -EAGAIN and lost connections may be tried again. */
+static int make_conn(struct way *w, struct soda_why *why)
+{
+	struct soda_wire_welcome welcome;
+	int ret =
+		soda_conn_join(w->link->address, SODA_MSG_LINK_CONNECT_MS, &w->conn, &welcome, why);
+
+	if (ret < 0) {
+		w->conn = NULL;
+		return ret == -EINVAL || ret == -EPROTONOSUPPORT || ret == -ENOTSUP ? ret : -EAGAIN;
+	}
+	ret = say_link(w, why);
+	if (ret == 0) {
+		atomic_fetch_add(&w->all->relays.again, w->linked);
+		w->linked = true;
+		return 0;
+	}
+	soda_conn_close(w->conn);
+	w->conn = NULL;
+	return soda_call_lost(ret) || ret == -EBUSY ? -EAGAIN : ret;
+}
+
+/* Break the job off. The sentence of a refusal is given without who has refused. */
+static void fail(struct way *w, const char *what, const struct soda_why *why)
+{
+	static const char prefix[] = "messages: ";
+	const struct soda_msg_link *l = w->link;
+	const char *inner = strstr(why->text, prefix);
+	char text[sizeof(why->text)];
+
+	snprintf(text, sizeof(text), "messages: the agent %.60s of rank %u%s %s: %.120s",
+		 l->address, l->first_rank, l->ranks_n > 1 ? " and others" : "", what,
+		 inner ? inner + strlen(prefix) : why->text);
+	soda_msg_job_fail(l->job, text);
+}
+
+/* Connected, or the next attempt is due. False: it is of no use. */
+static bool connect_way(struct way *w)
+{
+	struct soda_why why = { "" };
+	uint64_t silent_ns = w->lost_ns ? soda_now_ns() - w->lost_ns : 0;
+	int ret = make_conn(w, &why);
+
+	/* one that is lost again and again is lost, too */
+	if (ret == 0 && silent_ns <= SODA_MSG_PATIENCE_MS * (uint64_t)NS_PER_MS)
+		return true;
+	if (ret != -EAGAIN && ret != -ECANCELED) {
+		fail(w, "cannot be one of this job", &why);
+		return false;
+	}
+	if (w->linked && soda_msg_link_left(w->link))
+		return false; /* its ranks have left, and so may the agent */
+	/* before it was linked for the first time the ranks know how long they wait */
+	if (w->linked && silent_ns > SODA_MSG_PATIENCE_MS * (uint64_t)NS_PER_MS) {
+		fail(w, "is lost", &why);
+		return false;
+	}
+	pause_ms(w, SODA_MSG_LINK_RETRY_MS);
+	return true;
+}
+
+/* Send what is in body. False: the link is over. */
+static bool send_relay(struct way *w)
+{
+	struct iovec iov = { w->body, w->bytes };
+	uint8_t taken[SODA_MSG_PACKETS];
+	struct soda_why why = { "" };
+	size_t n = 0;
+	int ret = soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_RELAY, &iov, 1, taken,
+				 sizeof(taken), &n, SODA_MSG_PATIENCE_MS, &why);
+
+	if (ret == -ECANCELED) {
+		soda_msg_job_fail(w->link->job, why.text);
+		return false;
+	}
+	if (ret == 0 && (n != w->relay.packets || !in_order(w, taken))) {
+		snprintf(why.text, sizeof(why.text), "its answer makes no sense");
+		ret = -EPROTO;
+	}
+	if (ret < 0 && !soda_call_lost(ret)) {
+		fail(w, "refuses packets", &why);
+		return false;
+	}
+	if (ret == -ETIMEDOUT) {
+		fail(w, "does not answer", &why);
+		return false;
+	}
+	if (ret < 0) {
+		if (w->lost_ns)
+			pause_ms(w, SODA_MSG_LINK_RETRY_MS);
+		drop_conn(w);
+		return true;
+	}
+	w->lost_ns = 0;
+	w->number++;
+	w->bytes = 0;
+	w->said_ns = soda_now_ns();
+	settle(w, taken);
+	soda_msg_link_heard(w->link, &w->relay);
+	return true;
+}
+
+/* Life */
+
+static void say_broken(struct way *w)
+{
+	struct soda_msg_job *job = w->link->job;
+	struct iovec iov = { job->why.text, strlen(job->why.text) }; /* constant by now */
+	struct soda_why why;
+
+	if (!w->conn && make_conn(w, &why) < 0)
+		return;
+	soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_BREAK, &iov, 1, NULL, 0, NULL,
+		       SODA_MSG_GOODBYE_MS, &why);
+}
+
+/* Whether the RELAY, if loaded now, would say more than the last one did. */
+static bool has_more(struct way *w, const struct soda_wire_msg_relay *last)
+{
+	struct soda_wire_msg_relay now;
+
+	return soda_msg_link_say(w->link, &now) == SODA_MSG_JOB_RUNS &&
+	       (now.done != last->done || now.reduce.number > last->reduce.number);
+}
+
+static bool is_beat(const struct way *w)
+{
+	return soda_now_ns() - w->said_ns >= SODA_MSG_LINK_BEAT_MS * (uint64_t)NS_PER_MS;
+}
+
+/* One turn. False: the link is over. */
+static bool turn(struct way *w)
+{
+	enum soda_msg_state state;
+	struct soda_wire_msg_relay next;
+
+	if (!w->bytes && w->conn && !has_more(w, &w->relay))
+		await_work(w);
+	state = soda_msg_link_say(w->link, &next);
+	if (state == SODA_MSG_JOB_BROKEN) {
+		say_broken(w);
+		return false;
+	}
+	if (!w->conn)
+		return (state == SODA_MSG_JOB_RUNS || w->linked) && connect_way(w);
+	if (!w->bytes) {
+		bool more = w->kicked || next.done != w->relay.done || next.reduce.number;
+
+		w->relay = next;
+		load(w);
+		if (!w->relay.packets && !more && !is_beat(w)) {
+			w->bytes = 0;
+			return true;
+		}
+		w->kicked = false;
+	}
+	return send_relay(w) && (state == SODA_MSG_JOB_RUNS || w->bytes);
+}
+
+static void end_thread(struct soda_msg_jobs *all)
+{
+	pthread_t last = { 0 };
+	bool has_last;
+
+	pthread_mutex_lock(&all->lock);
+	has_last = all->has_last;
+	last = all->last;
+	all->last = pthread_self();
+	all->has_last = true;
+	all->threads--;
+	pthread_cond_broadcast(&all->fewer);
+	pthread_mutex_unlock(&all->lock);
+	if (has_last)
+		pthread_join(last, NULL);
+}
+
+static void *way_main(void *arg)
+{
+	struct way *w = arg;
+	struct soda_msg_jobs *all = w->all;
+
+	pthread_setname_np(pthread_self(), "soda-msg-link");
+	while (turn(w))
+		;
+	for (uint32_t i = 0; i < w->link->ranks_n; i++)
+		if (w->targets[i].wait_ms)
+			atomic_fetch_sub(&all->relays.blocked, 1);
+	soda_conn_leave(w->conn, SODA_MSG_GOODBYE_MS);
+	soda_msg_job_put(w->link->job, false);
+	free(w);
+	end_thread(all);
+	return NULL;
+}
+
+static struct way *make_way(struct soda_msg_link *l)
+{
+	struct way *w = calloc(1, sizeof(*w) + l->ranks_n * sizeof(w->targets[0]));
+	uint32_t n = 0;
+
+	if (!w)
+		return NULL;
+	w->link = l;
+	w->all = l->job->all;
+	for (uint32_t i = 0; i < l->job->ranks_n; i++)
+		if (l->job->ranks[i].link == l)
+			w->targets[n++].rank = i;
+	return w;
+}
+
+void soda_msg_links_start(struct soda_msg_job *job)
+{
+	struct soda_msg_jobs *all = job->all;
+
+	for (uint32_t i = 0; i < job->links_n; i++) {
+		struct way *w = make_way(&job->links[i]);
+		pthread_t thread;
+		bool started;
+
+		pthread_mutex_lock(&all->lock);
+		started = w && !pthread_create(&thread, NULL, way_main, w);
+		all->threads += started;
+		job->refs += started;
+		pthread_mutex_unlock(&all->lock);
+		if (!started) {
+			free(w);
+			soda_msg_job_fail(job, "messages: the agent has no memory or no threads "
+					       "left for a link to another agent");
+			return;
+		}
+	}
+}
