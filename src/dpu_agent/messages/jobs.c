@@ -328,8 +328,8 @@ static int check_link(const struct soda_msg_job *job, const struct soda_wire_msg
 	if (!link->shape || job->shape != link->shape || job->ranks_n != link->ranks ||
 	    job->agents != link->agents || job->here != link->to || !link_of(job, link->from))
 		return refuse(why, -EINVAL,
-			      "messages: the agents %u and %u of the job %.120s know different "
-			      "lists of its agents and ranks",
+			      "messages: different lists of agents and ranks are known to the "
+			      "agents %u and %u of the job %.60s",
 			      link->from, link->to, job->name);
 	return 0;
 }
