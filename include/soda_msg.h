@@ -39,7 +39,8 @@
  *
  * Errors of every function, once they have come they stay: -ECANCELED: the job is broken off,
  * because a rank has gone before its end, or does not do what the others do; the sentence names it.
- * -ENOTCONN: the connection to the agent is lost.  What had not been pulled is lost.
+ * -ENOTCONN: the agent is lost, or has been out of reach for 4 seconds.  What had not been pulled
+ * is lost.  A shorter loss of the connection is not noticed.
  */
 #ifndef SODA_MSG_H
 #define SODA_MSG_H

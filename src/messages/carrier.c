@@ -140,18 +140,71 @@ static void unload_locked(struct soda_msg_job *job, const struct load *load, con
 		pthread_cond_broadcast(&job->news);
 }
 
-/* As soda_conn_call(). An error is the job's. */
-static int call(struct soda_msg_job *job, struct soda_conn *conn, enum soda_messages_msg type,
-		const void *body, size_t bytes, void *reply, size_t capacity, size_t *got_p,
-		int patience_ms)
+static struct soda_conn **conn_of(struct soda_msg_job *job, enum soda_msg_role role)
+{
+	return role == SODA_MSG_PUSHES ? &job->push_conn : &job->pull_conn;
+}
+
+/* The connection, or none, in place of the thread's own. False: the job is being ended. */
+static bool set_conn(struct soda_msg_job *job, enum soda_msg_role role, struct soda_conn *conn)
+{
+	struct soda_conn *old;
+	bool goes_on;
+
+	pthread_mutex_lock(&job->lock);
+	old = *conn_of(job, role);
+	*conn_of(job, role) = conn;
+	goes_on = !job->silent && !job->stop;
+	pthread_mutex_unlock(&job->lock);
+	soda_conn_close(old);
+	return goes_on;
+}
+
+/*
+ * The connection is lost: make it again, for as long as the agent waits for that. 0; -ENOTCONN: in
+ * vain; the agent's refusal.
+ */
+static int come_back(struct soda_msg_job *job, enum soda_msg_role role, uint64_t until_ns,
+		     struct soda_why *why)
+{
+	const struct timespec pause = { .tv_nsec = SODA_MSG_LINK_RETRY_MS * 1000000 };
+	struct soda_conn *conn = NULL;
+	int ret;
+
+	if (!set_conn(job, role, NULL))
+		return -ENOTCONN;
+	while (soda_msg_now_ns() < until_ns) {
+		ret = soda_msg_connect(job->agent, job->join[role - 1], job->join_bytes,
+				       SODA_MSG_LINK_CONNECT_MS, &conn, why);
+		if (ret == 0)
+			return set_conn(job, role, conn) ? 0 : -ENOTCONN;
+		if (!soda_call_lost(ret) && ret != -ECONNREFUSED && ret != -ENOENT && ret != -EBUSY)
+			return ret;
+		nanosleep(&pause, NULL);
+	}
+	return -ENOTCONN;
+}
+
+int soda_msg_call(struct soda_msg_job *job, enum soda_msg_role role, enum soda_messages_msg type,
+		  const void *body, size_t bytes, void *reply, size_t capacity, size_t *got_p,
+		  int patience_ms)
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
 	struct soda_why why = { "" };
+	uint64_t until_ns = 0;
 	int ret;
 
-	*got_p = 0;
-	ret = soda_conn_call(conn, (enum soda_msg)type, &iov, 1, reply, capacity, got_p,
-			     SODA_MSG_CALL_MS + patience_ms, &why);
+	do {
+		*got_p = 0;
+		why.text[0] = 0;
+		ret = soda_conn_call(*conn_of(job, role), (enum soda_msg)type, &iov, 1, reply,
+				     capacity, got_p, SODA_MSG_CALL_MS + patience_ms, &why);
+		if (ret == -ETIMEDOUT || !soda_call_lost(ret))
+			break;
+		if (!until_ns)
+			until_ns = soda_msg_now_ns() + SODA_MSG_PATIENCE_MS * 1000000ull;
+		ret = come_back(job, role, until_ns, &why);
+	} while (ret == 0);
 	if (ret < 0)
 		soda_msg_lose(job, ret, &why);
 	return ret;
@@ -175,8 +228,8 @@ static void send_load_unlock(struct soda_msg_job *job, const struct load *load)
 	job->stats.sent_bytes += load->bytes;
 	pthread_mutex_unlock(&job->lock);
 	soda_wire_put_msg_push(job->body, &push);
-	ret = call(job, job->push_conn, SODA_MSG_MESSAGES_PUSH, job->body, load->bytes, taken,
-		   sizeof(taken), &got, SODA_MSG_ROOM_MS);
+	ret = soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_PUSH, job->body, load->bytes,
+			    taken, sizeof(taken), &got, SODA_MSG_ROOM_MS);
 	if (ret == 0 && (got != load->packets || !in_order(load, taken)))
 		lose_nonsense(job);
 	job->push_number += ret == 0;
@@ -204,14 +257,14 @@ static bool say_something(struct soda_msg_job *job)
 		job->collective.state = SODA_COLLECTIVE_SENT;
 		soda_wire_put_msg_reduce(body, &job->collective.ask);
 		pthread_mutex_unlock(&job->lock);
-		call(job, job->push_conn, SODA_MSG_MESSAGES_REDUCE, body, sizeof(body), NULL, 0,
-		     &got, 0);
+		soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_REDUCE, body, sizeof(body),
+			      NULL, 0, &got, 0);
 	} else if (job->finish && !job->finish_sent && empty_locked(job)) {
 		job->finish_sent = true;
 		soda_wire_put_u32(body, job->phase);
 		pthread_mutex_unlock(&job->lock);
-		call(job, job->push_conn, SODA_MSG_MESSAGES_FINISH, body, sizeof(uint32_t), NULL, 0,
-		     &got, 0);
+		soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_FINISH, body,
+			      sizeof(uint32_t), NULL, 0, &got, 0);
 	} else {
 		return false;
 	}
@@ -305,9 +358,9 @@ static void receive_unlock(struct soda_msg_job *job, bool room)
 
 	pthread_mutex_unlock(&job->lock);
 	soda_wire_put_msg_pull(body, &ask);
-	ret = call(job, job->pull_conn, SODA_MSG_MESSAGES_PULL, body, sizeof(body),
-		   room ? b->data : head, room ? sizeof(b->data) : sizeof(head), &got,
-		   SODA_MSG_AWAIT_MS);
+	ret = soda_msg_call(job, SODA_MSG_PULLS, SODA_MSG_MESSAGES_PULL, body, sizeof(body),
+			    room ? b->data : head, room ? sizeof(b->data) : sizeof(head), &got,
+			    SODA_MSG_AWAIT_MS);
 	if (ret == 0 && soda_wire_get_msg_pulled(room ? b->data : head, got, &pulled) < 0) {
 		lose_nonsense(job);
 		ret = -EPROTO;

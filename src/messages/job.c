@@ -71,7 +71,7 @@ void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why
 	const char *text = *why->text ? why->text : soda_strerror(ret);
 
 	pthread_mutex_lock(&job->lock);
-	if (!job->error && soda_call_lost(ret)) {
+	if (!job->error && (soda_call_lost(ret) || ret == -ESTALE)) {
 		job->error = -ENOTCONN;
 		snprintf(job->why.text, sizeof(job->why.text),
 			 "the connection to the agent is lost: %.200s", text);
@@ -285,8 +285,9 @@ static void fold_key(const char *text, uint8_t key[SODA_MSG_KEY_BYTES])
 	soda_wire_put_u64(key + 8, half[1] | 1);
 }
 
-static int connect_one(const struct how *how, uint64_t life, enum soda_msg_role role,
-		       struct soda_conn **conn_p)
+/* A JOIN as it travels. It is the caller's. NULL: no memory. */
+static uint8_t *make_join(const struct how *how, uint64_t life, enum soda_msg_role role, bool again,
+			  size_t *bytes_p)
 {
 	struct soda_wire_msg_join join = { .version = SODA_MSG_VERSION,
 					   .role = role,
@@ -295,23 +296,58 @@ static int connect_one(const struct how *how, uint64_t life, enum soda_msg_role 
 					   .life = life,
 					   .agents = how->agents,
 					   .here = how->here,
-					   .name_bytes = (uint32_t)strlen(how->name) };
-	uint8_t body[SODA_WIRE_MSG_JOIN_BYTES], reply[4];
-	struct iovec iov[3] = { { body, sizeof(body) },
-				{ (void *)(uintptr_t)how->name, join.name_bytes },
-				{ how->shape, how->shape_bytes } };
-	struct soda_wire_welcome welcome;
-	struct soda_why why = { "" };
-	size_t n = 0;
-	int ret;
+					   .name_bytes = (uint32_t)strlen(how->name),
+					   .again = again };
+	uint8_t *body = malloc(SODA_WIRE_MSG_JOIN_BYTES + join.name_bytes + how->shape_bytes);
 
-	ret = soda_conn_join(how->agent, 0, conn_p, &welcome, &why);
-	if (ret < 0)
-		return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
+	if (!body)
+		return NULL;
 	fold_key(how->key, join.key);
 	soda_wire_put_msg_join(body, &join);
-	ret = soda_conn_call(*conn_p, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, iov,
-			     how->shape ? 3 : 2, reply, sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
+	memcpy(body + SODA_WIRE_MSG_JOIN_BYTES, how->name, join.name_bytes);
+	if (how->shape)
+		memcpy(body + SODA_WIRE_MSG_JOIN_BYTES + join.name_bytes, how->shape,
+		       how->shape_bytes);
+	*bytes_p = SODA_WIRE_MSG_JOIN_BYTES + join.name_bytes + how->shape_bytes;
+	return body;
+}
+
+int soda_msg_connect(const char *agent, const void *join, size_t bytes, int timeout_ms,
+		     struct soda_conn **conn_p, struct soda_why *why)
+{
+	struct iovec iov = { (void *)(uintptr_t)join, bytes };
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+	uint8_t reply[4];
+	size_t n = 0;
+	int ret = soda_conn_join(agent, timeout_ms, &conn, &welcome, why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_call(conn, (enum soda_msg)SODA_MSG_MESSAGES_JOIN, &iov, 1, reply,
+			     sizeof(reply), &n, timeout_ms ? timeout_ms : SODA_MSG_CALL_MS, why);
+	if (ret < 0)
+		soda_conn_close(conn);
+	else
+		*conn_p = conn;
+	return ret;
+}
+
+static int connect_one(struct soda_msg_job *job, const struct how *how, enum soda_msg_role role,
+		       struct soda_conn **conn_p)
+{
+	size_t bytes = 0;
+	uint8_t *body = make_join(how, job->life, role, false, &bytes);
+	struct soda_why why = { "" };
+	int ret;
+
+	job->join[role - 1] = make_join(how, job->life, role, true, &job->join_bytes);
+	if (!body || !job->join[role - 1]) {
+		free(body);
+		return soda_msg_failed(-ENOMEM, "no memory for a job");
+	}
+	ret = soda_msg_connect(how->agent, body, bytes, 0, conn_p, &why);
+	free(body);
 	if ((ret == -ENOTSUP && strncmp(why.text, "messages:", 9) != 0) || ret == -EPROTO)
 		return soda_msg_failed(-ENOTSUP,
 				       "%s routes no messages: it needs to be a"
@@ -326,21 +362,17 @@ static int await_ranks(struct soda_msg_job *job, const struct how *how)
 	uint64_t end_ns = soda_msg_now_ns() + how->timeout_ms * 1000000ull;
 	struct soda_wire_msg_missing missing = { 0 };
 	uint8_t body[4], reply[SODA_WIRE_MSG_MISSING_BYTES];
-	struct iovec iov = { body, sizeof(body) };
-
 	do {
-		struct soda_why why = { "" };
 		size_t n = 0;
 		int ret;
 
 		soda_wire_put_u32(body, SODA_MSG_AWAIT_MS);
-		ret = soda_conn_call(job->push_conn, (enum soda_msg)SODA_MSG_MESSAGES_AWAIT, &iov,
-				     1, reply, sizeof(reply), &n, SODA_MSG_CALL_MS, &why);
+		ret = soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_AWAIT, body,
+				    sizeof(body), reply, sizeof(reply), &n, 0);
 		if (ret == 0 && soda_wire_get_msg_missing(reply, n, &missing) < 0)
 			return soda_msg_failed(-ENOTCONN, "the agent's answer makes no sense");
-		if (ret < 0)
-			return soda_msg_failed(ret, "%s",
-					       *why.text ? why.text : soda_strerror(ret));
+		if (ret < 0) /* no thread uses the job yet */
+			return soda_msg_error_locked(job);
 		if (!missing.n)
 			return 0;
 	} while (soda_msg_now_ns() < end_ns);
@@ -396,6 +428,8 @@ static void destroy(struct soda_msg_job *job)
 	}
 	free(job->parts);
 	free(job->given);
+	free(job->join[0]);
+	free(job->join[1]);
 	pthread_cond_destroy(&job->news);
 	pthread_cond_destroy(&job->room);
 	pthread_cond_destroy(&job->work);
@@ -408,9 +442,9 @@ static int set_up(struct soda_msg_job *job, const struct how *how)
 	int ret = take_memory(job);
 
 	if (ret == 0)
-		ret = connect_one(how, job->life, SODA_MSG_PUSHES, &job->push_conn);
+		ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);
 	if (ret == 0)
-		ret = connect_one(how, job->life, SODA_MSG_PULLS, &job->pull_conn);
+		ret = connect_one(job, how, SODA_MSG_PULLS, &job->pull_conn);
 	if (ret == 0)
 		ret = await_ranks(job, how);
 	return ret < 0 ? ret : start_threads(job);
@@ -431,11 +465,12 @@ static void stop_threads(struct soda_msg_job *job)
 		if (pthread_cond_timedwait(&job->news, &job->lock, &until))
 			break;
 	silent = job->stopped < job->threads;
-	pthread_mutex_unlock(&job->lock);
-	if (silent) {
+	job->silent = silent;
+	if (silent && job->push_conn)
 		soda_conn_abort(job->push_conn);
+	if (silent && job->pull_conn)
 		soda_conn_abort(job->pull_conn);
-	}
+	pthread_mutex_unlock(&job->lock);
 	if (job->threads > 0)
 		pthread_join(job->sender, NULL);
 	if (job->threads > 1)
@@ -468,6 +503,7 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 	job->rank = how.rank;
 	job->ranks = how.ranks;
 	job->flush_ns = how.flush_us * 1000ull;
+	memcpy(job->agent, how.agent, sizeof(job->agent));
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->work);
 	soda_cond_init(&job->room);

@@ -62,7 +62,11 @@ struct soda_msg_job {
 	uint64_t life; /* random: of this part in the job */
 	uint64_t flush_ns;
 	uint32_t slot_bytes;
-	uint8_t *slots;		     /* of all lanes */
+	uint8_t *slots; /* of all lanes */
+	/*
+	 * A connection is changed under the lock, by its thread, and may be aborted under it by
+	 * who ends the job.
+	 */
 	struct soda_conn *push_conn; /* the sender's, then soda_msg_end()'s */
 	struct soda_conn *pull_conn; /* the receiver's, likewise */
 	uint64_t push_number;	     /* the sender's: PUSHes that were answered */
@@ -111,6 +115,11 @@ struct soda_msg_job {
 	_Atomic uint64_t pulled, pulled_bytes;
 	uint8_t *given; /* a large message that the program has */
 
+	char agent[SODA_ADDRESS_MAX + 1]; /* set before the threads start, then constant */
+	uint8_t *join[2]; /* JOINs of a client that comes back, by role - 1: likewise */
+	size_t join_bytes;
+	bool silent; /* who ends the job has aborted the connections */
+
 	struct soda_batch batches[SODA_MSG_BATCHES]; /* the receiver's, or the program's */
 	uint8_t body[SODA_WIRE_MAX_CONTROL];	     /* the sender's */
 	struct soda_lane lanes[];
@@ -127,6 +136,12 @@ int soda_msg_error_locked(const struct soda_msg_job *job);
 /* A call failed with ret and why: the job has an error, if it had none. */
 void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why);
 uint64_t soda_msg_now_ns(void);
+/*
+ * Connect, and say this JOIN. timeout_ms 0: as long as such things may take.  0, with the
+ * connection; errors of soda_conn_join() and of the call.
+ */
+int soda_msg_connect(const char *agent, const void *join, size_t bytes, int timeout_ms,
+		     struct soda_conn **conn_p, struct soda_why *why);
 /* Whether a collective has been asked for, and is not known to be complete. */
 bool soda_msg_asks_locked(const struct soda_msg_job *job);
 
@@ -144,6 +159,14 @@ bool soda_lane_open_locked(const struct soda_lane *lane); /* whether a slot is o
 bool soda_msg_pullable_locked(const struct soda_msg_job *job);
 
 /* carrier.c */
+
+/*
+ * As soda_conn_call(), on the role's connection, or on another one where that is lost: every call
+ * may be made again.  An error is the job's.  By the role's thread, or before there is one.
+ */
+int soda_msg_call(struct soda_msg_job *job, enum soda_msg_role role, enum soda_messages_msg type,
+		  const void *body, size_t bytes, void *reply, size_t capacity, size_t *got_p,
+		  int patience_ms);
 void *soda_msg_sender_main(void *job);
 void *soda_msg_receiver_main(void *job);
 

@@ -23,7 +23,7 @@ void soda_wire_put_msg_join(uint8_t *out, const struct soda_wire_msg_join *j)
 	put_words(out, (uint32_t[]){ j->version, j->role, j->rank, j->ranks }, 4);
 	memcpy(out + 16, j->key, SODA_MSG_KEY_BYTES);
 	soda_wire_put_u64(out + 32, j->life);
-	put_words(out + 40, (uint32_t[]){ j->agents, j->here, j->name_bytes, 0 }, 4);
+	put_words(out + 40, (uint32_t[]){ j->agents, j->here, j->name_bytes, j->again }, 4);
 }
 
 /* So many addresses, each with a zero behind it, and nothing else. */
@@ -82,9 +82,10 @@ int soda_wire_get_msg_join(const void *in, size_t bytes, struct soda_wire_msg_jo
 					  .life = soda_wire_get_u64(at + 32),
 					  .agents = word(in, 10),
 					  .here = word(in, 11),
-					  .name_bytes = word(in, 12) };
+					  .name_bytes = word(in, 12),
+					  .again = word(in, 13) };
 	memcpy(j->key, at + 16, SODA_MSG_KEY_BYTES);
-	if (!j->life)
+	if (!j->life || j->again > 1)
 		return -EPROTO;
 	return get_place(at + SODA_WIRE_MSG_JOIN_BYTES, bytes - SODA_WIRE_MSG_JOIN_BYTES, j,
 			 place_p);

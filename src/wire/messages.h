@@ -60,6 +60,7 @@ struct soda_wire_msg_join {
 	uint64_t life;	       /* random, not 0: this part in the job, on all of its connections */
 	uint32_t agents, here; /* of the job; which of them this one is */
 	uint32_t name_bytes;
+	uint32_t again; /* 1: this part has lost its connection; not a new one */
 };
 #define SODA_WIRE_MSG_JOIN_BYTES 56u
 

@@ -26,7 +26,7 @@
 
 enum {
 	DEADLINE_MS = 60000,
-	NEWS_MS = 6000, /* a rank that waits hears of a dead one within this */
+	NEWS_MS = 30000, /* a rank that waits hears of a dead one long before this */
 	BUDGET = 32 << 20,
 	RANKS = 4,
 	MANY = 40000, /* messages of a rank and phase */
@@ -46,6 +46,8 @@ static struct agent {
 static unsigned agents_n;
 /* Around the addresses that agents are told of each other: of the decorator that cuts. */
 static const char *links = "", *links_rules = "";
+/* The same, of the addresses that ranks connect to. */
+static const char *to_agent = "", *to_agent_rules = "";
 
 static void listen_at(struct agent *a, const char *where, struct soda_listener **listener_p)
 {
@@ -199,8 +201,8 @@ static void tell_address(struct ranks *all)
 			 sizeof(told.places) - strlen(told.places), "%s%u", i ? "," : "",
 			 i % agents_n);
 	for (unsigned i = 0; i < all->n; i++) {
-		snprintf(told.agent, sizeof(told.agent), "%s",
-			 soda_listener_address(agents[i % agents_n].listener));
+		snprintf(told.agent, sizeof(told.agent), "%s%s%s", to_agent,
+			 soda_listener_address(agents[i % agents_n].listener), to_agent_rules);
 		assert_int_equal(write(all->tell[i][1], &told, sizeof(told)), sizeof(told));
 		close(all->tell[i][1]);
 	}
@@ -862,6 +864,27 @@ static void many_cut(const char *(*where)(void))
 	stop_agent();
 }
 
+/* Ranks' connections as well. */
+static void all_cut(const char *(*where)(void))
+{
+	uint64_t returned = 0;
+
+	to_agent = links = "fault+";
+	to_agent_rules = links_rules = "?do=cut&on=call&rate=3&after=1&seeds=3";
+	run_many(where, 2, 4, run_once);
+	for (unsigned i = 0; i < agents_n; i++) {
+		returned += agents[i].dpu.messages.jobs.returned;
+		assert_int_equal(agents[i].dpu.messages.jobs.broken_n, 0);
+	}
+	assert_true(returned);
+	stop_agent();
+	run_many(where, 1, 3, run_large);
+	assert_true(agent->dpu.messages.jobs.returned);
+	assert_int_equal(agent->dpu.messages.jobs.broken_n, 0);
+	to_agent = to_agent_rules = links = links_rules = "";
+	stop_agent();
+}
+
 /* What is refused: lists and places that make no sense, or that ranks do not agree on. */
 static void run_many_refused(struct rank *r)
 {
@@ -967,6 +990,7 @@ MANY_CASE(many_apart)
 MANY_CASE(many_killed)
 MANY_CASE(many_agent_lost)
 MANY_CASE(many_cut)
+MANY_CASE(all_cut)
 MANY_CASE(many_refused)
 
 #define EACH_MANY(t)                                                                               \
@@ -974,7 +998,8 @@ MANY_CASE(many_refused)
 		cmocka_unit_test(many_held_##t), cmocka_unit_test(many_slow_##t),                  \
 		cmocka_unit_test(many_left_##t), cmocka_unit_test(many_apart_##t),                 \
 		cmocka_unit_test(many_killed_##t), cmocka_unit_test(many_agent_lost_##t),          \
-		cmocka_unit_test(many_cut_##t), cmocka_unit_test(many_refused_##t)
+		cmocka_unit_test(many_cut_##t), cmocka_unit_test(all_cut_##t),                     \
+		cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
 	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(held_##t),       \

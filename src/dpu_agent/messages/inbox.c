@@ -82,12 +82,30 @@ static void move_head(struct soda_inbox *in, uint64_t to, bool *made_room_p)
 	in->head = to;
 }
 
+/* Whether a packet that was shown ends there: two connections may have been shown different ones.
+ */
+static bool ends_packet(const struct soda_inbox *in, uint64_t where)
+{
+	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
+	struct soda_wire_msg_packet p;
+	uint64_t at = in->head;
+
+	if (where == in->shown)
+		return true;
+	while (at < where && at < in->shown) {
+		copy_out(in, at, head, sizeof(head));
+		soda_wire_get_msg_packet(head, SODA_MSG_PACKET_MAX, &p);
+		at += sizeof(head) + p.bytes;
+	}
+	return at == where;
+}
+
 int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p)
 {
 	int ret = -EPROTO;
 
 	pthread_mutex_lock(&in->lock);
-	if ((at == in->head || at == in->shown) && ends - in->ends_known <= 1 &&
+	if (ends_packet(in, at) && ends - in->ends_known <= 1 &&
 	    ends - in->ends_known <= in->ends - in->ends_known &&
 	    (ends == in->ends_known || at >= in->end_at[in->ends_known % 2])) {
 		move_head(in, at, made_room_p);
@@ -130,14 +148,16 @@ uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, boo
 {
 	bool ends;
 	uint32_t bytes;
-	uint64_t end;
+	uint64_t end, at;
 
 	pthread_mutex_lock(&in->lock);
 	ends = in->ends != in->ends_known;
 	end = ends ? in->end_at[in->ends_known % 2] : in->tail;
-	in->shown = copy_packets(in, end, out, room, UINT32_MAX);
-	bytes = (uint32_t)(in->shown - in->head);
-	*ended_p = ends && in->shown == end;
+	at = copy_packets(in, end, out, room, UINT32_MAX);
+	if (at > in->shown)
+		in->shown = at;
+	bytes = (uint32_t)(at - in->head);
+	*ended_p = ends && at == end;
 	pthread_mutex_unlock(&in->lock);
 	return bytes;
 }

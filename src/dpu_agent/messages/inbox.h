@@ -44,7 +44,7 @@ void soda_inbox_end(struct soda_inbox *in);
  * kept until then, and shown again where it has not.
  */
 
-/* -EPROTO: that cannot be. */
+/* -EPROTO: that is not an end of a packet that was shown, or no such phase has ended. */
 int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p);
 /* Whether there is a packet to show, or an end. The lock is held. */
 bool soda_inbox_has_locked(const struct soda_inbox *in);

@@ -3,12 +3,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
@@ -30,11 +33,77 @@ refuse(struct soda_why *why, int err, const char *fmt, ...)
 
 /* Life */
 
-void soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget)
+/* Take clients out of the list whose time is over. *next_ns_p: when the next one's is. */
+static struct soda_msg_away *take_overdue_locked(struct soda_msg_jobs *all, uint64_t *next_ns_p)
 {
+	struct soda_msg_away **at = &all->away, *overdue = NULL;
+	uint64_t now = soda_now_ns();
+
+	*next_ns_p = UINT64_MAX;
+	while (*at) {
+		struct soda_msg_away *a = *at;
+
+		if (all->stopping || a->until_ns <= now) {
+			*at = a->next;
+			a->next = overdue;
+			overdue = a;
+			continue;
+		}
+		if (a->until_ns < *next_ns_p)
+			*next_ns_p = a->until_ns;
+		at = &a->next;
+	}
+	return overdue;
+}
+
+static void *watch_main(void *arg)
+{
+	struct soda_msg_jobs *all = arg;
+	uint64_t next_ns;
+
+	pthread_setname_np(pthread_self(), "soda-msg-watch");
+	pthread_mutex_lock(&all->lock);
+	while (!all->stopping || all->away) {
+		struct soda_msg_away *a = take_overdue_locked(all, &next_ns);
+		struct timespec t = { (time_t)(next_ns / 1000000000),
+				      (long)(next_ns % 1000000000) };
+
+		if (!a && next_ns == UINT64_MAX && !all->stopping)
+			pthread_cond_wait(&all->changed, &all->lock);
+		else if (!a && !all->stopping)
+			pthread_cond_timedwait(&all->changed, &all->lock, &t);
+		while (a) { /* in its job, to which it has a reference */
+			struct soda_msg_away *next = a->next;
+			struct soda_msg_job *job = a->job;
+
+			a->job = NULL;
+			pthread_mutex_unlock(&all->lock);
+			soda_msg_job_leave(all, job, a->rank);
+			soda_msg_job_put(job, true);
+			pthread_mutex_lock(&all->lock);
+			a = next;
+		}
+	}
+	pthread_mutex_unlock(&all->lock);
+	return NULL;
+}
+
+int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget)
+{
+	int ret;
+
 	*all = (struct soda_msg_jobs){ .budget = budget };
 	pthread_mutex_init(&all->lock, NULL);
 	soda_cond_init(&all->fewer);
+	soda_cond_init(&all->changed);
+	ret = -pthread_create(&all->watch, NULL, watch_main, all);
+	if (ret < 0) {
+		pthread_cond_destroy(&all->changed);
+		pthread_cond_destroy(&all->fewer);
+		pthread_mutex_destroy(&all->lock);
+		all->budget = 0;
+	}
+	return ret;
 }
 
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
@@ -43,13 +112,17 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 
 	soda_wait_begin(&wait, "the links of messages' jobs to end");
 	pthread_mutex_lock(&all->lock);
+	all->stopping = true;
+	pthread_cond_signal(&all->changed);
 	while (all->n || all->threads)
 		soda_wait_turn(&wait, &all->fewer, &all->lock);
 	pthread_mutex_unlock(&all->lock);
 	soda_wait_end(&wait);
+	pthread_join(all->watch, NULL);
 	if (all->has_last)
 		pthread_join(all->last, NULL);
-	assert(!all->reserved && !all->list);
+	assert(!all->reserved && !all->list && !all->away);
+	pthread_cond_destroy(&all->changed);
 	pthread_cond_destroy(&all->fewer);
 	pthread_mutex_destroy(&all->lock);
 }
@@ -233,7 +306,7 @@ static void kick_links(struct soda_msg_job *job)
 }
 
 static int take_place(struct soda_msg_job *job, const struct soda_wire_msg_join *join,
-		      const struct soda_peer_info *who, struct soda_why *why)
+		      const struct soda_peer_info *who, const void *owner, struct soda_why *why)
 {
 	struct soda_msg_rank *r = &job->ranks[join->rank];
 	int ret = 0;
@@ -246,6 +319,8 @@ static int take_place(struct soda_msg_job *job, const struct soda_wire_msg_join 
 			     (int)r->pid);
 	} else {
 		r->roles |= 1u << join->role;
+		r->life[join->role - 1] = join->life;
+		r->owner[join->role - 1] = owner;
 		r->pid = who->local ? who->pid : 0;
 		job->come += r->roles == BOTH;
 		pthread_cond_broadcast(&job->changed);
@@ -256,14 +331,60 @@ static int take_place(struct soda_msg_job *job, const struct soda_wire_msg_join 
 	return ret;
 }
 
+/* The client is not away any more, and its reference is the caller's. False: it was not. */
+static bool end_away_locked(struct soda_msg_jobs *all, struct soda_msg_away *away)
+{
+	for (struct soda_msg_away **at = &all->away; *at; at = &(*at)->next) {
+		if (*at == away) {
+			*at = away->next;
+			away->job = NULL;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A client comes back, perhaps before its older connection is known to be lost. */
+static int return_locked(struct soda_msg_jobs *all, struct soda_msg_job *job,
+			 const struct soda_wire_msg_join *join, const void *owner,
+			 struct soda_msg_job **job_p, struct soda_why *why)
+{
+	struct soda_msg_rank *r = job ? &job->ranks[join->rank] : NULL;
+	bool same;
+
+	if (!job)
+		return refuse(why, -ESTALE, "messages: the job has ended while rank %u was away",
+			      join->rank);
+	pthread_mutex_lock(&job->lock);
+	same = r->life[join->role - 1] == join->life && !r->left;
+	if (same)
+		r->owner[join->role - 1] = owner;
+	pthread_mutex_unlock(&job->lock);
+	if (!same)
+		return refuse(why, -ESTALE, "messages: rank %u has been away for too long",
+			      join->rank);
+	if (!end_away_locked(all, &r->away[join->role - 1])) {
+		job->clients++;
+		job->refs++;
+	}
+	atomic_fetch_add(&all->returned, 1);
+	*job_p = job;
+	return 0;
+}
+
 static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		       const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
-		       struct soda_msg_job **job_p, bool *made_p, struct soda_why *why)
+		       const void *owner, struct soda_msg_job **job_p, bool *made_p,
+		       struct soda_why *why)
 {
 	struct soda_msg_job *job = find_locked(all, place->name, join->name_bytes);
 	int ret = 0;
 
-	*made_p = !job;
+	*made_p = !job && !join->again;
+	if (join->again) {
+		ret = job ? check_same(job, join, place, who, why) : 0;
+		return ret < 0 ? ret : return_locked(all, job, join, owner, job_p, why);
+	}
 	if (!job) {
 		uint64_t each = inbox_bytes(all, join->ranks);
 
@@ -286,7 +407,7 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 		ret = check_same(job, join, place, who, why);
 	}
 	if (ret == 0)
-		ret = take_place(job, join, who, why);
+		ret = take_place(job, join, who, owner, why);
 	if (ret < 0)
 		return ret;
 	job->clients++;
@@ -297,7 +418,8 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
-		      struct soda_msg_job **job_p, bool *made_p, struct soda_why *why)
+		      const void *owner, struct soda_msg_job **job_p, bool *made_p,
+		      struct soda_why *why)
 {
 	int ret;
 
@@ -313,9 +435,59 @@ int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join
 			      "that this is the agent %u",
 			      join->rank, place->places[join->rank], join->here);
 	pthread_mutex_lock(&all->lock);
-	ret = join_locked(all, join, place, who, job_p, made_p, why);
+	ret = join_locked(all, join, place, who, owner, job_p, made_p, why);
 	pthread_mutex_unlock(&all->lock);
 	return ret;
+}
+
+bool soda_msg_job_owns(struct soda_msg_job *job, uint32_t rank, enum soda_msg_role role,
+		       const void *owner)
+{
+	bool owns;
+
+	pthread_mutex_lock(&job->lock);
+	owns = job->ranks[rank].owner[role - 1] == owner;
+	pthread_mutex_unlock(&job->lock);
+	return owns;
+}
+
+/* Whether the process has ended, as far as this machine knows. */
+static bool has_ended(pid_t pid)
+{
+	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	bool ended = pid > 0 && fd < 0 && errno == ESRCH;
+
+	if (fd >= 0) {
+		ended = poll(&p, 1, 0) == 1;
+		close(fd);
+	}
+	return ended;
+}
+
+bool soda_msg_job_lose(struct soda_msg_job *job, uint32_t rank, enum soda_msg_role role,
+		       const void *owner)
+{
+	struct soda_msg_rank *r = &job->ranks[rank];
+	struct soda_msg_away *away = &r->away[role - 1];
+	struct soda_msg_jobs *all = job->all;
+	bool waits;
+
+	pthread_mutex_lock(&all->lock);
+	pthread_mutex_lock(&job->lock);
+	waits = r->owner[role - 1] == owner && !r->left && !atomic_load(&job->broken) &&
+		!all->stopping && !has_ended(r->pid);
+	if (waits)
+		r->owner[role - 1] = NULL;
+	pthread_mutex_unlock(&job->lock);
+	if (waits) {
+		*away = (struct soda_msg_away){ all->away, job, rank,
+						soda_now_ns() + SODA_MSG_PATIENCE_MS * 1000000ull };
+		all->away = away;
+		pthread_cond_signal(&all->changed);
+	}
+	pthread_mutex_unlock(&all->lock);
+	return waits;
 }
 
 static int check_link(const struct soda_msg_job *job, const struct soda_wire_msg_link *link,
@@ -827,7 +999,8 @@ int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 	if (pull->room)
 		bytes = soda_inbox_show(&r->inbox, out, pull->room, &ended);
 	pthread_mutex_lock(&job->lock);
-	r->ended = pull->ended + ended;
+	if (pull->ended + ended > r->ended)
+		r->ended = pull->ended + ended;
 	*pulled_p = (struct soda_wire_msg_pulled){ ended, atomic_load(&job->reduced), job->result };
 	if (atomic_load(&job->broken))
 		ret = broken_locked(job, why);

@@ -26,6 +26,14 @@ struct soda_msg_answer {
 
 struct soda_msg_link;
 
+/* A rank's client that has lost its connection, and may come back. Guarded by the table's lock. */
+struct soda_msg_away {
+	struct soda_msg_away *next;
+	struct soda_msg_job *job; /* with the client's reference; NULL: it is not away */
+	uint32_t rank;
+	uint64_t until_ns;
+};
+
 /* A rank, as the agent has it. Guarded by the job's lock, but for the inbox. */
 struct soda_msg_rank {
 	struct soda_inbox inbox;    /* of another agent's rank: what waits for the link */
@@ -38,6 +46,9 @@ struct soda_msg_rank {
 	uint32_t ended;	  /* phases whose end it has been told */
 	uint32_t reduced; /* collectives that it has taken part in */
 	struct soda_msg_answer pushed;
+	uint64_t life[2];     /* of its clients, by role - 1, and so the next two */
+	const void *owner[2]; /* which connection is the client's */
+	struct soda_msg_away away[2];
 };
 
 /* Another agent of the job: what it has said, and what waits for it. */
@@ -114,17 +125,23 @@ struct soda_msg_jobs {
 	uint64_t reserved;	   /* guarded by lock, and so the next */
 	struct soda_msg_job *list; /* all whose name can be joined */
 	unsigned n;		   /* jobs, those that are not listed too */
-	unsigned threads;	   /* of links */
-	pthread_t last;		   /* thread that has ended, and nobody has joined */
+	struct soda_msg_away *away;
+	pthread_t watch; /* ends those that do not come back */
+	bool stopping;
+	pthread_cond_t changed; /* `away`, or stopping */
+	unsigned threads;	/* of links */
+	pthread_t last;		/* thread that has ended, and nobody has joined */
 	bool has_last;
 	_Atomic uint64_t broken_n;
+	_Atomic uint64_t returned; /* clients of ranks, after a loss */
 	struct {
 		_Atomic uint64_t transfers, packets, bytes, refused, again;
 		_Atomic int64_t blocked; /* ranks on blocklists, now */
 	} relays; /* to other agents; again: connections that were made after a loss */
 };
 
-void soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget);
+/* Starts a thread. 0, negative errno. */
+int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget);
 /* When the last client has left its job; awaits the ends of jobs and of links. */
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 
@@ -133,10 +150,23 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
  * the job has another number of ranks; -EACCES: another key or user; -EBUSY: the rank is there;
  * -ENOSPC: no memory for its inboxes; -ENOMEM.  *made_p: the job is new, and its links, if any, are
  * to be started.
+ * owner: the connection.  A client that comes back (join->again) takes the place of its older one:
+ * -ESTALE: the job, or its place in it, has ended meanwhile.
  */
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
-		      struct soda_msg_job **job_p, bool *made_p, struct soda_why *why);
+		      const void *owner, struct soda_msg_job **job_p, bool *made_p,
+		      struct soda_why *why);
+/* Whether the connection is still the client's, and no newer one is. */
+bool soda_msg_job_owns(struct soda_msg_job *job, uint32_t rank, enum soda_msg_role role,
+		       const void *owner);
+/*
+ * The connection is lost.  True: its client may come back, and the reference is kept for that, or
+ * given back when it has not within SODA_MSG_PATIENCE_MS, and the rank has left then.  False: it is
+ * of no use to wait; or the client has come back already.
+ */
+bool soda_msg_job_lose(struct soda_msg_job *job, uint32_t rank, enum soda_msg_role role,
+		       const void *owner);
 /*
  * Another agent introduces itself.  A reference to the job is the caller's.  -EBUSY: no rank of
  * such a job has come here yet; -EACCES: another key; -EINVAL: other agents or places.

@@ -18,6 +18,8 @@ struct client {
 	struct soda_msg_link *link; /* not NULL: another agent */
 	uint32_t rank;
 	enum soda_msg_role role;
+	bool over; /* it has left, or is lost */
+	bool kept; /* its reference to the job is the job's, in case it comes back */
 };
 
 static int check_version(uint32_t version, struct soda_reply *reply)
@@ -49,8 +51,8 @@ static int join(struct client *c, const void *body, size_t bytes, struct soda_re
 		return -ENOTSUP;
 	ret = soda_wire_get_msg_join(body, bytes, &j, &place);
 	if (ret == 0)
-		ret = soda_msg_job_join(&c->messages->jobs, &j, &place, &c->session->info, &c->job,
-					&made, &reply->why);
+		ret = soda_msg_job_join(&c->messages->jobs, &j, &place, &c->session->info, c,
+					&c->job, &made, &reply->why);
 	if (ret < 0)
 		return ret;
 	c->rank = j.rank;
@@ -182,6 +184,11 @@ static int call_joined(struct client *c, int type, const void *body, size_t byte
 {
 	bool pushes = c->role == SODA_MSG_PUSHES;
 
+	if (!soda_msg_job_owns(c->job, c->rank, c->role, c)) {
+		snprintf(reply->why.text, sizeof(reply->why.text),
+			 "messages: rank %u has come back on another connection", c->rank);
+		return -ESTALE;
+	}
 	switch (type) {
 	case SODA_MSG_MESSAGES_AWAIT:
 		return await(c, body, bytes, reply);
@@ -248,17 +255,29 @@ static int created(void *arg, struct soda_session *s, void *state)
 	return 0;
 }
 
+/* A rank's connection has ended; without a goodbye it may come back. */
 static void gone(struct soda_session *s, void *state, bool stopping)
 {
 	struct client *c = state;
 
-	if (c->job && !c->link)
+	if (!c->job || c->link || c->over)
+		return;
+	c->over = true;
+	if (!stopping && soda_msg_job_lose(c->job, c->rank, c->role, c))
+		c->kept = true;
+	else if (soda_msg_job_owns(c->job, c->rank, c->role, c))
 		soda_msg_job_leave(&c->messages->jobs, c->job, c->rank);
 }
 
 static void leave(struct soda_session *s, void *state)
 {
-	gone(s, state, false);
+	struct client *c = state;
+
+	if (!c->job || c->link || c->over)
+		return;
+	c->over = true;
+	if (soda_msg_job_owns(c->job, c->rank, c->role, c))
+		soda_msg_job_leave(&c->messages->jobs, c->job, c->rank);
 }
 
 static void destroyed(struct soda_session *s, void *state)
@@ -266,7 +285,7 @@ static void destroyed(struct soda_session *s, void *state)
 	struct client *c = state;
 
 	gone(s, state, true); /* of a session that ended before it was in the table */
-	if (c->job)
+	if (c->job && !c->kept)
 		soda_msg_job_put(c->job, !c->link);
 }
 
@@ -285,8 +304,14 @@ static const struct soda_agent_service service = {
 
 int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget)
 {
-	soda_msg_jobs_init(&m->jobs, budget);
-	return soda_services_register(&all->services, &service, m);
+	int ret = soda_msg_jobs_init(&m->jobs, budget);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_services_register(&all->services, &service, m);
+	if (ret < 0)
+		soda_messages_stop(m);
+	return ret;
 }
 
 void soda_messages_stop(struct soda_messages *m)
@@ -342,6 +367,9 @@ void soda_messages_walk(struct soda_messages *m, struct soda_metrics *metrics)
 			       (uint64_t)atomic_load(&m->jobs.relays.blocked));
 	say_count(metrics, SODA_UNIT_NONE, "msg_relayed", "messages that other agents have sent",
 		  atomic_load(&m->relayed));
+	say_count(metrics, SODA_UNIT_NONE, "msg_returned",
+		  "connections of ranks that were lost and made again",
+		  atomic_load(&m->jobs.returned));
 	say_count(metrics, SODA_UNIT_NONE, "msg_broken", "jobs that were broken off",
 		  atomic_load(&m->jobs.broken_n));
 }

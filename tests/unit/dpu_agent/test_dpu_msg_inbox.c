@@ -137,12 +137,17 @@ static void test_again(void **state)
 	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
 	check(0, 0, 8, 1);
 	assert_int_equal(soda_inbox_arrived(&in, HEAD, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, 1, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, UINT64_MAX, 0, &made_room), -EPROTO);
 	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 0, &made_room), -EPROTO);
 	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
 	assert_int_equal(soda_inbox_arrived(&in, 0, 0, &made_room), 0);
 	soda_inbox_end(&in);
 	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);
 	assert_true(ended);
+	/* an older connection was shown less, and that is what has arrived */
+	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
+	assert_int_equal(soda_inbox_arrived(&in, HEAD + 16, 0, &made_room), -EPROTO);
 	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
 	assert_true(put(0, 24, 3));
 	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);

@@ -72,6 +72,7 @@ static void test_join(void **state)
 	j.life = UINT64_MAX - 1;
 	j.agents = 1;
 	j.name_bytes = 3;
+	j.again = 1;
 	assert_int_equal(join(&j, "job", 3, &place), 0);
 	assert_memory_equal(place.name, "job", 3);
 	assert_null(place.places);
@@ -103,6 +104,10 @@ static void test_join(void **state)
 	j.life = 0;
 	assert_int_equal(join(&j, "job\0\1\1a\0bc", 11, &place), -EPROTO);
 	j.life = 1;
+	j.again = 2;
+	j.agents = 1;
+	assert_int_equal(join(&j, "job", 3, &place), -EPROTO);
+	j.again = 0;
 	j.agents = 0;
 	assert_int_equal(join(&j, "job", 3, &place), -EPROTO);
 }
