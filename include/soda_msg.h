@@ -8,7 +8,7 @@
  *   struct soda_msg_job *job;
  *   struct soda_message m;
  *
- *   soda_msg_start(NULL, &job);                      as the environment says
+ *   soda_msg_start(NULL, &job);       as soda msg run, mpirun or srun says
  *   while (there is more to send) {
  *           while (soda_msg_push(job, rank, &x, sizeof(x)) == -EAGAIN)
  *                   while (soda_msg_pull(job, &m) == 0)
@@ -65,9 +65,11 @@ struct soda_msg_job; /* a rank's part in a job */
 struct soda_msg_start {
 	const char *agent; /* tcp://HOST:PORT, shm:///PATH; NULL: SODA_MSG_AGENT, or below, or
 			      SODA_DPU */
-	const char *job;   /* a name, of printable ASCII without a space; NULL: SODA_MSG_JOB */
-	const char *key;   /* the job's secret, any string; NULL: SODA_MSG_KEY, or there is none */
-	unsigned rank;	   /* both 0: SODA_MSG_RANK and SODA_MSG_RANKS */
+	const char *job;   /* a name, of printable ASCII without a space; NULL: SODA_MSG_JOB, or
+			      that of mpirun's or srun's job */
+	const char *key;   /* the job's secret, any string; NULL: SODA_MSG_KEY, or the first line of
+			      SODA_MSG_KEY_FILE, or there is none */
+	unsigned rank;	   /* both 0: SODA_MSG_RANK and SODA_MSG_RANKS, or as mpirun or srun says */
 	unsigned ranks;
 	unsigned timeout_ms; /* for all ranks to come; 0: 60000 */
 	unsigned flush_us;   /* a message waits so long for others; 0: 500 */
@@ -105,9 +107,10 @@ struct soda_msg_stats {
  * Join a job, and wait until all of its ranks have.  how NULL: as the environment says.  *job_p is
  * the caller's until soda_msg_end().  Starts two threads.  -EINVAL: no such agent, rank or name, or
  * others of this job say another number of ranks; -EACCES: a job of this name has another key, or
- * is another user's; -EBUSY: this rank is there already; -ENOSPC: the agent has no memory for so
- * many ranks; -ETIMEDOUT: ranks have not come, the sentence says which; -ENOTSUP: the agent routes
- * no messages; -ECONNREFUSED, -ENOENT...: it is not there; -ENOMEM.
+ * is another user's, or others may read SODA_MSG_KEY_FILE; -EBUSY: this rank is there already;
+ * -ENOSPC: the agent has no memory for so many ranks; -ETIMEDOUT: ranks have not come, the sentence
+ * says which; -ENOTSUP: the agent routes no messages; -ECONNREFUSED, -ENOENT...: it is not there;
+ * -ENOMEM.
  */
 SODA_API int soda_msg_start(const struct soda_msg_start *how, struct soda_msg_job **job_p);
 /*

@@ -16,6 +16,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "messages/launch.h"
 #include "wire/field.h"
 
 /* Errors */
@@ -95,24 +96,8 @@ struct how {
 	size_t shape_bytes;
 	const char *name, *key;
 	uint32_t rank, ranks, timeout_ms, flush_us;
+	char found_name[SODA_WIRE_MAX_NAME + 1], found_key[SODA_LAUNCH_KEY_MAX + 1];
 };
-
-static int get_number(const char *name, uint32_t *value_p)
-{
-	const char *text = getenv(name);
-	char *end;
-	unsigned long value;
-
-	if (!text || !*text)
-		return soda_msg_failed(-EINVAL, "no rank is named: say rank and ranks, or set %s",
-				       name);
-	value = strtoul(text, &end, 10);
-	if (*end || value > SODA_MSG_RANKS_MAX)
-		return soda_msg_failed(-EINVAL, "%s=%s is not a number of 0 to %u", name, text,
-				       SODA_MSG_RANKS_MAX);
-	*value_p = (uint32_t)value;
-	return 0;
-}
 
 static int set_agent(struct how *how, const char *agent, size_t bytes)
 {
@@ -239,23 +224,36 @@ static int find_agents(const struct soda_msg_start *said, struct how *how)
 						" SODA_MSG_AGENT");
 }
 
+/* What the program did not say, its launcher does. */
+static int find_part(const struct soda_msg_start *said, struct how *how)
+{
+	struct soda_launch launch = { said->rank, said->ranks };
+	struct soda_why why;
+	int ret = 0;
+
+	how->name = said->job ? said->job : how->found_name;
+	how->key = said->key ? said->key : how->found_key;
+	if (!said->rank && !said->ranks)
+		ret = soda_launch_find(&launch, &why);
+	if (ret == 0 && !said->job)
+		ret = soda_launch_name(how->found_name, &why);
+	if (ret == 0 && !said->key)
+		ret = soda_launch_key(how->found_key, &why);
+	how->rank = launch.rank;
+	how->ranks = launch.ranks;
+	return ret < 0 ? soda_msg_failed(ret, "%s", why.text) : 0;
+}
+
 static int find_how(const struct soda_msg_start *said, struct how *how)
 {
 	int ret = 0;
 
-	*how = (struct how){ .rank = said->rank, .ranks = said->ranks };
-	how->name = said->job ? said->job : getenv("SODA_MSG_JOB");
-	how->key = said->key ? said->key : getenv("SODA_MSG_KEY");
-	how->timeout_ms = said->timeout_ms ? said->timeout_ms : 60000;
-	how->flush_us = said->flush_us ? said->flush_us : SODA_MSG_FLUSH_US;
-	if (!said->ranks && !said->rank) {
-		ret = get_number("SODA_MSG_RANK", &how->rank);
-		if (ret == 0)
-			ret = get_number("SODA_MSG_RANKS", &how->ranks);
-	}
+	*how = (struct how){ .timeout_ms = said->timeout_ms ? said->timeout_ms : 60000,
+			     .flush_us = said->flush_us ? said->flush_us : SODA_MSG_FLUSH_US };
+	ret = find_part(said, how);
 	if (ret < 0)
 		return ret;
-	if (!how->name || !soda_wire_name_ok(how->name, strlen(how->name)))
+	if (!soda_wire_name_ok(how->name, strlen(how->name)))
 		return soda_msg_failed(-EINVAL,
 				       "a job's name has 1 to %d printable characters of"
 				       " ASCII, and no space: say it, or set SODA_MSG_JOB",

@@ -6,6 +6,7 @@
  *   push.c      from soda_msg_push() to packets in lanes
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
+ *   launch.c    which rank this is, as mpirun, srun or soda msg run says
  *
  * One lock a job, held for pointer changes and copies of single messages, and across no call.
  */

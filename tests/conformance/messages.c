@@ -489,6 +489,23 @@ static void slow(const char *where)
 	stop_agent();
 }
 
+/* Until each other rank has sent something: it is where it is to be when this one dies. */
+static void await_others(struct rank *r, struct soda_msg_job *job)
+{
+	struct soda_message m;
+	unsigned seen = 1u << r->rank;
+	int ret;
+
+	while (seen != (1u << RANKS) - 1) {
+		ret = soda_msg_pull(job, &m);
+		if (ret == -EAGAIN)
+			ret = soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS);
+		else
+			seen |= 1u << m.from;
+		IS(ret, 0);
+	}
+}
+
 /* The other ranks hear of one that is killed, whatever they do: push, pull, wait. */
 static void run_killed(struct rank *r)
 {
@@ -496,13 +513,15 @@ static void run_killed(struct rank *r)
 	int64_t all;
 	int ret = 0;
 
-	all_of(r, job, 0);
 	if (r->rank == 2) {
+		await_others(r, job);
 		kill(getpid(), SIGKILL);
 	} else if (r->rank == 0) {
+		IS(soda_msg_push(job, 2, "x", 1), 0);
 		ret = soda_msg_wait(job, SODA_MSG_PULL, NEWS_MS);
 	} else if (r->rank == 1) {
 		IS(soda_msg_sum(job, 1, &all), -EINPROGRESS);
+		IS(soda_msg_push(job, 2, "x", 1), 0);
 		ret = soda_msg_wait(job, SODA_MSG_COLLECTIVE, NEWS_MS);
 	} else {
 		for (int ms = 0; ms < NEWS_MS && (ret == 0 || ret == -EAGAIN); ms++) {

@@ -62,7 +62,9 @@ static const struct soda_conf conf = {
 		"for each of the --nodes, with 1 MiB of --msg-memory for each rank, 16 MiB or "
 		"more, and ends with the job.\n\n"
 		"When a rank fails the others have 8 seconds to end by themselves; then they "
-		"are ended.",
+		"are ended.\n\n"
+		"Programs start under mpirun and srun as well, without this command: "
+		"soda_msg_start(3).",
 	.epilogue = ".SH EXIT STATUS\n0 if that of all ranks is; else that of the first one that "
 		    "failed, 128 and the signal's number if a signal ended it; 126 PROGRAM cannot "
 		    "be run, 127 it was not found; 1 there is no agent; 2 wrong usage.\n"
