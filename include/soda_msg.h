@@ -75,10 +75,12 @@ struct soda_msg_start {
 	unsigned flush_us;   /* a message waits so long for others; 0: 500 */
 	/*
 	 * A job of several agents, the same for all ranks.  agents: their addresses, as they reach
-	 * each other, joined by commas; NULL: SODA_MSG_AGENTS, or there is one.  places: which
-	 * agent, from 0, is that of which rank, "0*3,1,0": of ranks 0 to 2 the first one, of rank 3
-	 * the second, of rank 4 the first; NULL: SODA_MSG_PLACES, or each has as many ranks in a
-	 * row.  `agent` is how this rank reaches its own; NULL also: by its address in `agents`.
+	 * each other, joined by commas; NULL: SODA_MSG_AGENTS, or those of the host file that
+	 * SODA_MSG_HOSTS names, or with SODA_MSG_PORT of Slurm's nodes, or there is one.  places:
+	 * which agent, from 0, is that of which rank, "0*3,1,0": of ranks 0 to 2 the first one, of
+	 * rank 3 the second, of rank 4 the first; NULL: SODA_MSG_PLACES, or each has as many ranks
+	 * in a row.  `agent` is how this rank reaches its own; NULL also: by its address in
+	 * `agents`.
 	 */
 	const char *agents;
 	const char *places;

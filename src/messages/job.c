@@ -16,6 +16,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "messages/hosts.h"
 #include "messages/launch.h"
 #include "wire/field.h"
 
@@ -190,10 +191,9 @@ static int find_shape(struct how *how, const char *list, const char *places)
 }
 
 /* The agents of the job, and ours. After ranks are known. */
-static int find_agents(const struct soda_msg_start *said, struct how *how)
+static int set_agents(const struct soda_msg_start *said, struct how *how, const char *list,
+		      const char *places)
 {
-	const char *list = either(said->agents, "SODA_MSG_AGENTS");
-	const char *places = either(said->places, "SODA_MSG_PLACES");
 	const char *agent = either(said->agent, "SODA_MSG_AGENT");
 	size_t bytes;
 	int ret = 0;
@@ -221,7 +221,24 @@ static int find_agents(const struct soda_msg_start *said, struct how *how)
 	agent = either(NULL, "SODA_DPU");
 	return agent ? set_agent(how, agent, strlen(agent))
 		     : soda_msg_failed(-EINVAL, "no agent is named: give its address, or set"
-						" SODA_MSG_AGENT");
+						" SODA_MSG_AGENT or SODA_MSG_HOSTS");
+}
+
+/* The same, out of a host file or Slurm's nodes where nobody names them. */
+static int find_agents(const struct soda_msg_start *said, struct how *how)
+{
+	const char *list = either(said->agents, "SODA_MSG_AGENTS");
+	const char *places = either(said->places, "SODA_MSG_PLACES");
+	struct soda_hosts hosts = { NULL, NULL };
+	struct soda_why why;
+	int ret = list ? 0 : soda_hosts_find(how->ranks, &hosts, &why);
+
+	if (ret < 0)
+		return soda_msg_failed(ret, "%s", why.text);
+	ret = set_agents(said, how, list ? list : hosts.agents, places ? places : hosts.places);
+	free(hosts.agents);
+	free(hosts.places);
+	return ret;
 }
 
 /* What the program did not say, its launcher does. */

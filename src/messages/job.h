@@ -7,6 +7,7 @@
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
  *   launch.c    which rank this is, as mpirun, srun or soda msg run says
+ *   hosts.c     where agents are, as a host file or Slurm says
  *
  * One lock a job, held for pointer changes and copies of single messages, and across no call.
  */
