@@ -22,17 +22,18 @@ enum { ARGS = 6 };
 static struct program run;
 static char dir[] = "/tmp/soda-messages-XXXXXX", graph[64];
 
-/* soda msg run -n RANKS [--agent AGENT] -- PROGRAM ARGUMENT...; it must be as of one process. */
-static void run_well(const char *ranks, const char *agent, const char *const *program)
+/*
+ * soda msg run -n RANKS [OPTION VALUE] -- PROGRAM ARGUMENT...; it must be as of one process. which:
+ * option and value, or NULL.
+ */
+static void run_well(const char *ranks, const char *const *which, const char *const *program)
 {
 	const char *args[8 + ARGS] = { "msg", "run", "-n", ranks };
 	char path[4096], begin[64];
 	unsigned n = 4;
 
-	if (agent) {
-		args[n++] = "--agent";
-		args[n++] = agent;
-	}
+	for (unsigned i = 0; which && i < 2; i++)
+		args[n++] = which[i];
 	snprintf(path, sizeof(path), "%s/%s", build_path("examples/messages"), program[0]);
 	args[n++] = "--";
 	args[n++] = path;
@@ -42,8 +43,8 @@ static void run_well(const char *ranks, const char *agent, const char *const *pr
 	snprintf(begin, sizeof(begin), "%s: %s ranks, ", program[0], ranks);
 	if (run.status != 0 || *run.err || strncmp(run.out, begin, strlen(begin)) != 0 ||
 	    !strstr(run.out, ": as computed by one process\n"))
-		fail_msg("%s with %s ranks: status %d: %s%s", program[0], ranks, run.status,
-			 run.out, run.err);
+		fail_msg("%s with %s ranks, %s: status %d: %s%s", program[0], ranks,
+			 which ? which[1] : "", run.status, run.out, run.err);
 }
 
 /* The number before this word in what was printed. */
@@ -58,8 +59,8 @@ static long long number_of(const char *word)
 	return atoll(at);
 }
 
-/* All five, at one agent. */
-static void run_all(const char *ranks, const char *agent)
+/* All five, at the agents that an option names. */
+static void run_all(const char *ranks, const char *option, const char *value)
 {
 	static const char *const all[][ARGS] = {
 		{ "histogram", "20000" },	    { "transpose", "-s", "10" },
@@ -68,15 +69,19 @@ static void run_all(const char *ranks, const char *agent)
 	};
 
 	for (unsigned i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		run_well(ranks, agent, all[i]);
+		run_well(ranks, (const char *const[]){ option, value }, all[i]);
 }
 
 static const char *const rank_counts[] = { "1", "2", "3", "4", "8" };
 
+/* 1 to 4 agents, which ranks reach by shm, and each other by tcp. */
 static void all_are_right_by_shm(void **state)
 {
+	static const char *const nodes[] = { "1", "2", "3", "4" };
+
 	for (unsigned i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
-		run_all(rank_counts[i], NULL);
+		for (unsigned k = 0; k < 4 && k < (unsigned)atoi(rank_counts[i]); k++)
+			run_all(rank_counts[i], "--nodes", nodes[k]);
 }
 
 static void all_are_right_by_tcp(void **state)
@@ -88,14 +93,22 @@ static void all_are_right_by_tcp(void **state)
 				     "--msg-memory",
 				     "8M",
 				     NULL };
-	struct server agent;
+	struct server agents[2];
+	char both[2 * sizeof(agents[0].address)];
 
-	assert_int_equal(agent_start(&agent, args), 0);
-	for (unsigned i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++)
-		run_all(rank_counts[i], agent.address);
-	assert_int_equal(server_stop(&agent), 0);
-	assert_int_equal(server_complaints(&agent), 0);
-	server_forget(&agent);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(agent_start(&agents[i], args), 0);
+	snprintf(both, sizeof(both), "%s,%s", agents[0].address, agents[1].address);
+	for (unsigned i = 0; i < sizeof(rank_counts) / sizeof(rank_counts[0]); i++) {
+		run_all(rank_counts[i], "--agent", agents[0].address);
+		if (i) /* more than one rank */
+			run_all(rank_counts[i], "--agents", both);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(server_stop(&agents[i]), 0);
+		assert_int_equal(server_complaints(&agents[i]), 0);
+		server_forget(&agents[i]);
+	}
 }
 
 /* The complete graph of 30 vertices, behind 100 ids that nobody has, edges in one direction. */
