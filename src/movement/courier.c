@@ -4,8 +4,10 @@
  * thread waits; cancellations; tickets, in their order; and, while somebody wants to know how a
  * ticket has ended, the question.
  *
- * On the way STREAM it reads the program's memory by writing it to a memfd: where memory is not
- * there the kernel says EFAULT, and a load would be SIGSEGV.
+ * On the way STREAM the kernel reads the program's memory, because it says EFAULT where memory is
+ * not there, and a load would be SIGSEGV.  Where the connection carries streamed calls it reads
+ * while it sends, and some tickets are under way at a time; else the courier writes to a memfd
+ * first, and makes a call for each part.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -57,16 +59,9 @@ static void lose(struct soda_mover *m, int err, const struct soda_why *why)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* As soda_conn_call(); a lost connection is the mover's end. */
-static int call(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body, int body_n,
-		uint8_t *reply, size_t capacity, size_t *bytes_p, struct soda_why *why)
+/* What comes of a call that ended with ret: a lost connection is the mover's end. */
+static int settle(struct soda_mover *m, int ret, struct soda_why *why)
 {
-	int ret;
-
-	*why = (struct soda_why){ "" };
-	*bytes_p = 0;
-	ret = soda_conn_call(m->conn, (enum soda_msg)type, body, body_n, reply, capacity, bytes_p,
-			     SODA_MOVE_CALL_MS, why);
 	if (ret == -EMSGSIZE) {
 		snprintf(why->text, sizeof(why->text), "the agent's answer makes no sense");
 		ret = -ECONNABORTED;
@@ -123,6 +118,67 @@ static void take_notices(struct soda_mover *m, const uint8_t *reply, size_t byte
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Streamed calls under way */
+
+/* The ticket ends with an error, if the agent has it still. */
+static void fail_ticket(struct soda_mover *m, uint64_t number, int err, const struct soda_why *why)
+{
+	struct soda_move_ticket *t;
+
+	pthread_mutex_lock(&m->lock);
+	t = find_locked(m, number);
+	if (t)
+		soda_ticket_end_locked(t, err, 0, *why->text ? why->text : explain(err));
+	pthread_mutex_unlock(&m->lock);
+}
+
+/* Await the oldest answer. 0, also where it is a refusal; or the connection is lost. */
+static int collect(struct soda_mover *m)
+{
+	uint64_t number = m->flight[m->flight_at++ % SODA_MOVER_FLIGHT];
+	uint8_t reply[NOTICES_BYTES];
+	struct soda_why why = { "" };
+	size_t bytes = 0;
+	int ret = settle(
+		m,
+		soda_conn_collect(m->conn, reply, sizeof(reply), &bytes, SODA_MOVE_CALL_MS, &why),
+		&why);
+
+	if (soda_call_lost(ret))
+		return ret;
+	if (ret == 0)
+		take_notices(m, reply, bytes);
+	else /* of data that followed a ticket's end nobody hears: the ticket is not found */
+		fail_ticket(m, number, ret, &why);
+	return 0;
+}
+
+static int collect_all(struct soda_mover *m)
+{
+	int ret = 0;
+
+	while (ret == 0 && soda_conn_submitted(m->conn))
+		ret = collect(m);
+	return ret;
+}
+
+/* Calls */
+
+/* As soda_conn_call(); a lost connection is the mover's end. */
+static int call(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body, int body_n,
+		uint8_t *reply, size_t capacity, size_t *bytes_p, struct soda_why *why)
+{
+	int ret = collect_all(m);
+
+	*why = (struct soda_why){ "" };
+	*bytes_p = 0;
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_call(m->conn, (enum soda_msg)type, body, body_n, reply, capacity, bytes_p,
+			     SODA_MOVE_CALL_MS, why);
+	return settle(m, ret, why);
+}
+
 /* A call whose answer is notices. */
 static int call_noticed(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body,
 			int body_n, struct soda_why *why)
@@ -160,7 +216,7 @@ static void run_errand(struct soda_mover *m, struct soda_errand *e)
 	memcpy(e->reply, reply, e->reply_bytes);
 }
 
-/* Streaming */
+/* Data in calls */
 
 /* Memory into the bounce buffer, all of it, or -EFAULT. iov is used up. */
 static int read_memory(const struct soda_mover *m, struct iovec *iov, int n, off_t at)
@@ -221,7 +277,7 @@ static const struct soda_move_ticket *expected(struct soda_mover *m, uint64_t nu
  * Send the data of a ticket that the agent has accepted, until the agent says that the ticket has
  * ended: at the latest in the answer to its last byte.  The error of a call; -EFAULT; 0.
  */
-static int stream(struct soda_mover *m, uint64_t number)
+static int put_data(struct soda_mover *m, uint64_t number)
 {
 	const struct soda_move_ticket *t;
 	struct soda_piece_walk walk = { .pieces = NULL };
@@ -254,6 +310,93 @@ static int stream(struct soda_mover *m, uint64_t number)
 	return ret;
 }
 
+/* Streamed tickets */
+
+struct flow {
+	struct soda_outflow out; /* first */
+	struct soda_piece_walk walk;
+	uint64_t left; /* of out.bytes */
+};
+
+static int next_parts(struct soda_outflow *out, struct iovec *iov, int max)
+{
+	struct flow *f = (struct flow *)out;
+	struct soda_piece_span span;
+	int n = 0;
+
+	while (n < max && f->left && soda_piece_walk_next(&f->walk, f->left, &span)) {
+		iov[n++] = (struct iovec){ (void *)(uintptr_t)span.from, span.bytes };
+		f->left -= span.bytes;
+	}
+	return n;
+}
+
+/* The body of a SEND: the list is in the first one alone. The caller frees it; NULL: no memory. */
+static uint8_t *make_send(const struct soda_move_ticket *t, uint64_t at, size_t *bytes_p)
+{
+	struct soda_wire_move_send send = { t->number, at, t->buffer->number,
+					    at ? 0 : t->pieces_n };
+	size_t bytes = soda_wire_move_send_bytes(send.pieces);
+	uint8_t *body = calloc(1, bytes), *out = body;
+
+	if (!body)
+		return NULL;
+	soda_wire_put_move_send(out, &send);
+	out += SODA_WIRE_MOVE_SEND_BYTES;
+	for (uint32_t i = 0; i < send.pieces; i++, out += SODA_WIRE_PIECE_BYTES)
+		soda_wire_put_piece(out, &t->pieces[i]);
+	*bytes_p = bytes;
+	return body;
+}
+
+/* One SEND, with the data from `at` on, of which f->walk stands at the first. */
+static int submit(struct soda_mover *m, const struct soda_move_ticket *t, struct flow *f,
+		  uint64_t at)
+{
+	uint64_t bytes = t->copied - at;
+	struct soda_why why = { "" };
+	struct iovec iov;
+	int ret;
+
+	iov.iov_base = make_send(t, at, &iov.iov_len);
+	if (!iov.iov_base)
+		return -ENOMEM;
+	f->out.bytes = f->left = bytes < SODA_MOVE_SEND_MAX ? bytes : SODA_MOVE_SEND_MAX;
+	m->flight[(m->flight_at + soda_conn_submitted(m->conn)) % SODA_MOVER_FLIGHT] = t->number;
+	ret = soda_conn_submit(m->conn, (enum soda_msg)SODA_MSG_MOVE_SEND, &iov, 1, &f->out,
+			       SODA_MOVE_CALL_MS, &why);
+	free(iov.iov_base);
+	return ret == -EFAULT ? ret : settle(m, ret, &why);
+}
+
+/*
+ * Send a ticket's data, until all are on their way, or the ticket has ended.  The error of a call;
+ * -ENOMEM; 0: the agent will say how it ended, also where its memory was not there.
+ */
+static int stream(struct soda_mover *m, uint64_t number)
+{
+	struct flow f = { .out.next = next_parts };
+	const struct soda_move_ticket *t;
+	uint64_t at = 0, copied = 1; /* not known yet */
+	bool cancel;
+	int ret = 0;
+
+	while (ret == 0 && at < copied && (t = expected(m, number, &cancel))) {
+		if (cancel)
+			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
+		if (soda_conn_submitted(m->conn) == SODA_MOVER_FLIGHT) {
+			ret = collect(m);
+			continue;
+		}
+		copied = t->copied;
+		f.walk.pieces = t->pieces;
+		f.walk.n = t->pieces_n;
+		ret = submit(m, t, &f, at);
+		at += f.out.bytes;
+	}
+	return ret == -EFAULT ? 0 : ret;
+}
+
 /* Tickets */
 
 /* POST. The ticket is in SENDING, and this thread's alone. */
@@ -282,10 +425,15 @@ static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 {
 	uint64_t number = t->number;
 	struct soda_why why = { "" };
-	int ret = post(m, t, &why);
+	int ret;
 
-	if (ret == 0 && m->way == SODA_WAY_STREAM)
+	if (m->way == SODA_WAY_STREAM && t->copied && soda_conn_streams(m->conn)) {
 		ret = stream(m, number);
+	} else {
+		ret = post(m, t, &why);
+		if (ret == 0 && m->way == SODA_WAY_STREAM)
+			ret = put_data(m, number);
+	}
 	pthread_mutex_lock(&m->lock);
 	t = m->stop ? NULL : find_locked(m, number);
 	if (t && ret < 0) {
@@ -364,6 +512,21 @@ static void run_first_errand(struct soda_mover *m)
 	pthread_cond_broadcast(&m->ended);
 }
 
+/* An answer that is under way comes without being asked for. */
+static void collect_unlock(struct soda_mover *m)
+{
+	pthread_mutex_unlock(&m->lock);
+	collect(m);
+}
+
+static bool has_work_locked(const struct soda_mover *m)
+{
+	if (m->error)
+		return false;
+	return m->cancels || m->queue || soda_conn_submitted(m->conn) ||
+	       (m->sent && (m->waiting || m->asked));
+}
+
 void *soda_courier_main(void *arg)
 {
 	struct soda_mover *m = arg;
@@ -375,8 +538,7 @@ void *soda_courier_main(void *arg)
 			run_first_errand(m);
 			continue;
 		}
-		if (m->error ||
-		    (!m->cancels && !m->queue && (!m->sent || (!m->waiting && !m->asked)))) {
+		if (!has_work_locked(m)) {
 			pthread_cond_wait(&m->work, &m->lock);
 			continue;
 		}
@@ -384,12 +546,19 @@ void *soda_courier_main(void *arg)
 			send_cancel_unlock(m);
 		else if (m->queue)
 			send_first_unlock(m);
+		else if (soda_conn_submitted(m->conn))
+			collect_unlock(m);
 		else
 			ask_unlock(m);
 		pthread_mutex_lock(&m->lock);
 	}
 	while (m->errands)
 		run_first_errand(m);
+	if (!m->error) { /* whoever makes a call next finds no answer to another */
+		pthread_mutex_unlock(&m->lock);
+		collect_all(m);
+		pthread_mutex_lock(&m->lock);
+	}
 	m->stopped = true;
 	pthread_cond_broadcast(&m->ended);
 	pthread_mutex_unlock(&m->lock);

@@ -68,6 +68,9 @@ struct soda_errand {
 	struct soda_why why;
 };
 
+/* Streamed calls under way; their answers lie in socket buffers until they are collected. */
+enum { SODA_MOVER_FLIGHT = 16 };
+
 struct soda_mover {
 	/*
 	 * What proves to the agent whose memory it reads, SODA_MOVE_TOKEN_BYTES of it. Taken back,
@@ -80,8 +83,11 @@ struct soda_mover {
 	enum soda_wire_way way;
 	struct soda_conn *conn; /* the courier's, then soda_move_disconnect()'s */
 	pthread_t courier;
-	int bounce_fd; /* STREAM: a memfd, and where it is mapped; the courier's */
+	/* the courier's: */
+	int bounce_fd; /* STREAM in calls: a memfd, and where it is mapped */
 	const uint8_t *bounce;
+	uint64_t flight[SODA_MOVER_FLIGHT]; /* whose the streamed calls without an answer are */
+	unsigned flight_at;		    /* the oldest */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;	     /* for the courier */

@@ -143,6 +143,23 @@ int soda_wire_get_move_put(const void *bytes_in, size_t bytes, struct soda_wire_
 	return 0;
 }
 
+void soda_wire_put_move_send(uint8_t *out, const struct soda_wire_move_send *s)
+{
+	out = put(out, s->ticket, 8);
+	out = put(out, s->at, 8);
+	out = put(out, s->buffer, 4);
+	put(out, s->pieces, 4);
+}
+
+int soda_wire_get_move_send(const uint8_t *in, struct soda_wire_move_send *s)
+{
+	s->ticket = get(&in, 8);
+	s->at = get(&in, 8);
+	s->buffer = (uint32_t)get(&in, 4);
+	s->pieces = (uint32_t)get(&in, 4);
+	return s->pieces <= SODA_MOVE_LIST_MAX ? 0 : -EPROTO;
+}
+
 void soda_wire_put_notice(uint8_t *out, const struct soda_wire_notice *n)
 {
 	out = put(out, n->ticket, 8);

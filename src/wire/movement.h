@@ -26,6 +26,8 @@ enum soda_move_msg {
 	SODA_MSG_MOVE_MAP,     /* copy 32 -> bytes 64 and a memfd; same machine only */
 	SODA_MSG_MOVE_READ,    /* soda_wire_move_read -> the data */
 	SODA_MSG_MOVE_RELEASE, /* step 64 -> empty */
+	/* streamed calls only: soda_wire_move_send, pieces, padding, data -> notices */
+	SODA_MSG_MOVE_SEND = SODA_MSG_MOVE_START + 14,
 	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_START + 15,
 };
 
@@ -85,6 +87,29 @@ struct soda_wire_move_put {
 };
 #define SODA_WIRE_MOVE_PUT_BYTES 16u
 
+/*
+ * A ticket's list and the first of its data, or more of its data.  The body is padded with zeros to
+ * soda_wire_move_send_bytes(), so that the data lie in socket buffers as they do in memory
+ * (wire.h).
+ */
+struct soda_wire_move_send {
+	uint64_t ticket;
+	uint64_t at; /* as in a PUT */
+	uint32_t buffer;
+	uint32_t pieces; /* 0: more of the ticket that is being received */
+};
+#define SODA_WIRE_MOVE_SEND_BYTES 24u
+#define SODA_MOVE_SEND_MAX (4u << 20) /* data of a SEND */
+
+/* Of the body, without data. */
+static inline size_t soda_wire_move_send_bytes(uint32_t pieces)
+{
+	size_t bytes = SODA_WIRE_FRAME_BYTES + SODA_WIRE_MOVE_SEND_BYTES +
+		       (size_t)pieces * SODA_WIRE_PIECE_BYTES;
+
+	return (bytes + 63) / 64 * 64 - SODA_WIRE_FRAME_BYTES;
+}
+
 /* A ticket has ended.  An answer has any number of these. */
 struct soda_wire_notice {
 	uint64_t ticket, step; /* step 0: status says why there is none */
@@ -135,6 +160,9 @@ void soda_wire_get_piece(const uint8_t *in, struct soda_wire_piece *p);
 void soda_wire_put_move_put(uint8_t *out, const struct soda_wire_move_put *p);
 /* The data, bytes - SODA_WIRE_MOVE_PUT_BYTES of them, follow the layout. */
 int soda_wire_get_move_put(const void *in, size_t bytes, struct soda_wire_move_put *p);
+void soda_wire_put_move_send(uint8_t *out, const struct soda_wire_move_send *s);
+/* The layout alone; -EPROTO: more pieces than a list may have. */
+int soda_wire_get_move_send(const uint8_t *in, struct soda_wire_move_send *s);
 void soda_wire_put_notice(uint8_t *out, const struct soda_wire_notice *n);
 void soda_wire_get_notice(const uint8_t *in, struct soda_wire_notice *n);
 void soda_wire_put_move_opened(uint8_t *out, const struct soda_wire_move_opened *o);

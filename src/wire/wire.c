@@ -63,6 +63,22 @@ void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wi
 	f->length = (uint32_t)soda_wire_get(in + 4, 4);
 }
 
+void soda_wire_put_flow_end(uint8_t out[SODA_WIRE_FLOW_END_BYTES], unsigned status)
+{
+	memset(out, 0, SODA_WIRE_FLOW_END_BYTES);
+	soda_wire_put_u32(out, status);
+}
+
+int soda_wire_get_flow_end(const uint8_t in[SODA_WIRE_FLOW_END_BYTES], unsigned *status_p)
+{
+	unsigned status = soda_wire_get_u32(in);
+
+	if (status != SODA_ST_OK && status != SODA_ST_FAULT)
+		return -EPROTO;
+	*status_p = status;
+	return 0;
+}
+
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r)
 {
 	soda_wire_put(out, r->region_id, 2);

@@ -37,6 +37,8 @@
 #define SODA_WIRE_PAGE 4096u
 #define SODA_WIRE_MAX_DATA (4u << 20)	  /* largest READ or WRITE */
 #define SODA_WIRE_MAX_CONTROL (64u << 10) /* largest control body */
+#define SODA_WIRE_MAX_STREAM (8u << 20)	  /* largest streamed call, with its data */
+#define SODA_WIRE_FLOW_END_BYTES 64u	  /* so that the next call's data are aligned again */
 #define SODA_WIRE_MAX_NAME 255u
 #define SODA_WIRE_FRAME_BYTES 8u
 #define SODA_WIRE_TAG_BYTES 8u
@@ -85,6 +87,11 @@ enum soda_msg {
 	0x01u /* the sender awaits the answer by polling: the server may poll too */
 #define SODA_WIRE_RESIDENCY 0x04u /* READ: a soda_wire_residency comes with it */
 #define SODA_WIRE_STORED 0x08u	  /* READ, in shared memory: of a chunk of the node's store */
+/*
+ * A call of a service's type on a stream: a body, data, and their status, SODA_WIRE_FLOW_END_BYTES
+ * (u32: SODA_ST_OK, or SODA_ST_FAULT: the data are not what the client has; then zeros).
+ */
+#define SODA_WIRE_STREAMED 0x10u
 
 /* Status on the wire; fixed numbers, because errno values differ between systems. */
 enum soda_status {
@@ -342,6 +349,9 @@ struct soda_wire_stored {
  */
 void soda_wire_put_frame(uint8_t out[SODA_WIRE_FRAME_BYTES], const struct soda_wire_frame *f);
 void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wire_frame *f);
+void soda_wire_put_flow_end(uint8_t out[SODA_WIRE_FLOW_END_BYTES], unsigned status);
+/* 0; -EPROTO: no status that it may have. */
+int soda_wire_get_flow_end(const uint8_t in[SODA_WIRE_FLOW_END_BYTES], unsigned *status_p);
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r);
 void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r);
 void soda_wire_put_residency(uint8_t out[SODA_WIRE_RESIDENCY_BYTES],

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,6 +284,65 @@ static void unreadable(const char *where)
 	check_next(0, 1, data);
 	assert_int_equal(place.agent.dpu.movement.failed, 3);
 	munmap(hole, 64 * PAGE);
+	down();
+}
+
+/*
+ * More than one call carries (a SEND, a part of a get): elements apart, memory that is missing far
+ * behind, a ticket that is cancelled, and what was handed over behind these.
+ */
+static void longer(const char *where)
+{
+	enum { LONG = 9 * 1024 * 1024 + 13, ELEMENTS = 3000 };
+	uint8_t *from =
+		mmap(NULL, LONG + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct soda_move_reserve how = { .bytes = LONG, .copies = 2, .mode = 0444 };
+	struct soda_move_piece p[] = {
+		{ .from = from, .bytes = LONG - 3 * ELEMENTS, .offset = 3 * ELEMENTS },
+		{ .from = from + LONG / 2, .bytes = 3, .stride = 1001, .count = ELEMENTS },
+	};
+	struct soda_move_reader *reader = NULL;
+	struct soda_move_buffer *b = NULL;
+	struct soda_move_ticket *t[4];
+	struct soda_move_step step;
+	uint64_t number;
+	int ret;
+
+	assert_true(from != MAP_FAILED);
+	for (size_t i = 0; i < LONG; i++)
+		from[i] = (uint8_t)(i * 13 + i / 509);
+	up(where, 1, 0);
+	OK(soda_move_reserve(place.mover, "long", &how, &b));
+	OK(soda_move_open(address(), "long", 0, &reader));
+	OK(soda_move(b, p, 2, &t[0]));
+	OK(wait_for(t[0], &number));
+	OK(soda_move_next(reader, 0, TIMEOUT_MS, &step));
+	assert_int_equal(step.number, 1);
+	assert_memory_equal((const uint8_t *)step.data + 3 * ELEMENTS, from, LONG - 3 * ELEMENTS);
+	for (size_t i = 0; i < ELEMENTS; i++)
+		assert_memory_equal((const uint8_t *)step.data + 3 * i, from + LONG / 2 + 1001 * i,
+				    3);
+	OK(soda_move_release(reader, &step));
+	/* within the third part, and far behind a good beginning */
+	munmap(from + 2200 * PAGE, PAGE);
+	for (unsigned i = 0; i < 3; i++)
+		OK(soda_move(b, p, i == 1 ? 1 : 2, &t[i]));
+	ret = soda_move_cancel(t[2]);
+	assert_true(ret == 0 || ret == -EALREADY);
+	p[0].bytes = 2200 * PAGE;
+	OK(soda_move(b, p, 1, &t[3]));
+	FAILS(wait_for(t[0], &number), -EFAULT);
+	FAILS(wait_for(t[1], &number), -EFAULT);
+	ret = wait_for(t[2], &number);
+	assert_true(ret == -ECANCELED || ret == -EFAULT);
+	OK(wait_for(t[3], &number));
+	assert_int_equal(number, 2);
+	OK(soda_move_next(reader, 1, TIMEOUT_MS, &step));
+	assert_memory_equal((const uint8_t *)step.data + 3 * ELEMENTS, from, p[0].bytes);
+	assert_int_equal(((const uint8_t *)step.data)[LONG - 1], 0);
+	OK(soda_move_release(reader, &step));
+	soda_move_close(reader);
+	munmap(from, LONG + PAGE);
 	down();
 }
 
@@ -604,6 +664,119 @@ static void abused(const char *where)
 	stop_agent();
 }
 
+/* Streamed calls, by hand */
+
+struct zeros {
+	struct soda_outflow out; /* first */
+	uint64_t left;
+};
+
+static int next_zeros(struct soda_outflow *out, struct iovec *iov, int max)
+{
+	static uint8_t zeros[512];
+	struct zeros *z = (struct zeros *)out;
+	uint64_t n = z->left < sizeof(zeros) ? z->left : sizeof(zeros);
+
+	z->left -= n;
+	iov[0] = (struct iovec){ zeros, n };
+	return n != 0;
+}
+
+/* A SEND that says `said` pieces, and has n of them; the result of its answer. */
+static int send_by_hand(struct soda_conn *conn, struct soda_wire_move_send s,
+			struct soda_wire_piece piece, unsigned n, uint64_t bytes)
+{
+	uint8_t body[512] = { 0 };
+	struct zeros z = { { bytes, next_zeros }, bytes };
+	struct iovec iov = { body, soda_wire_move_send_bytes(n) };
+	struct soda_why why;
+
+	soda_wire_put_move_send(body, &s);
+	for (unsigned i = 0; i < n; i++)
+		soda_wire_put_piece(body + SODA_WIRE_MOVE_SEND_BYTES + i * SODA_WIRE_PIECE_BYTES,
+				    &piece);
+	assert_int_equal(soda_conn_submit(conn, (enum soda_msg)SODA_MSG_MOVE_SEND, &iov, 1, &z.out,
+					  TIMEOUT_MS, &why),
+			 0);
+	return soda_conn_collect(conn, answer, sizeof(answer), &answer_bytes, TIMEOUT_MS, &why);
+}
+
+/* What makes no sense within a frame that does is refused, and the connection goes on. */
+static void test_sent(void **state)
+{
+	struct soda_wire_piece p = { 0, 100, 100, 1, 0, SODA_WIRE_PIECE_COPY };
+	struct soda_conn *conn;
+
+	start_agent("tcp://127.0.0.1:0", BUDGET);
+	conn = join();
+	assert_true(soda_conn_streams(conn));
+#define SEND(ticket, at, buffer, said, n, bytes)                                                   \
+	send_by_hand(conn, (struct soda_wire_move_send){ ticket, at, buffer, said }, p, n, bytes)
+	assert_int_equal(SEND(1, 0, 0, 1, 1, 100), -EINVAL); /* no START */
+	start_by_hand(conn);
+	reserve_by_hand(conn, "x", 200);
+	assert_int_equal(SEND(1, 0, 1, 1, 1, 100), -EINVAL); /* no such buffer */
+	assert_int_equal(SEND(1, 0, 0, UINT32_MAX, 1, 100), -EPROTO);
+	assert_int_equal(SEND(1, 0, 0, 1000, 1, 100), -EPROTO); /* a list that is not there */
+	assert_int_equal(SEND(1, 0, 0, 0, 0, 100), -EINVAL);	/* nothing to go on with */
+	assert_int_equal(SEND(0, 0, 0, 1, 1, 100), -EINVAL);
+	p.bytes = 201;
+	assert_int_equal(SEND(1, 0, 0, 1, 1, 100), -EFBIG);
+	p.bytes = 100;
+	assert_int_equal(SEND(1, 0, 0, 1, 1, 60), 0);
+	assert_int_equal(answer_bytes, 0);
+	assert_int_equal(SEND(2, 0, 0, 1, 1, 100), -EBUSY);
+	assert_int_equal(SEND(1, 0, 0, 0, 0, 10), -EINVAL); /* not where it stands */
+	assert_int_equal(SEND(1, UINT64_MAX - 5, 0, 0, 0, 46), -EINVAL);
+	assert_int_equal(SEND(1, 60, 0, 0, 0, 41), -EINVAL); /* more than it has */
+	assert_int_equal(SEND(2, 60, 0, 0, 0, 40), -EINVAL);
+	assert_int_equal(SEND(1, 60, 0, 0, 0, 1 << 20), -EINVAL);
+	assert_int_equal(SEND(1, 60, 0, 0, 0, 40), 0);
+	assert_int_equal(answer_bytes, SODA_WIRE_NOTICE_BYTES);
+	assert_int_equal(SEND(1, 0, 0, 1, 1, 100), -EINVAL); /* numbers grow */
+	assert_int_equal(place.agent.dpu.movement.published, 1);
+	assert_int_equal(place.agent.dpu.movement.streamed_bytes, 100);
+	/* a producer that goes within its data */
+	assert_int_equal(SEND(2, 0, 0, 1, 1, 99), 0);
+#undef SEND
+	soda_conn_close(conn);
+	stop_agent();
+	assert_int_equal(place.agent.dpu.movement.published, 1);
+}
+
+/* A frame of a streamed call that cannot be one ends its connection, within it at the latest. */
+static void test_mangled(void **state)
+{
+	static const struct soda_wire_frame frames[] = {
+		{ SODA_MSG_MOVE_SEND, SODA_WIRE_STREAMED, 0, 0 },
+		{ SODA_MSG_MOVE_SEND, SODA_WIRE_STREAMED, 0, SODA_WIRE_FLOW_END_BYTES },
+		{ SODA_MSG_MOVE_SEND, SODA_WIRE_STREAMED, 0, SODA_WIRE_MAX_STREAM + 1 },
+		{ SODA_MSG_MOVE_SEND, SODA_WIRE_STREAMED, 0, UINT32_MAX },
+		{ SODA_MSG_PING, SODA_WIRE_STREAMED, 0, 100 },
+		{ SODA_MSG_MOVE_SEND, SODA_WIRE_STREAMED, 0, 100 }, /* with an end that is none */
+	};
+	uint8_t bytes[SODA_WIRE_FRAME_BYTES + 100];
+	struct soda_conn *conn;
+	struct pollfd end;
+
+	start_agent("tcp://127.0.0.1:0", BUDGET);
+	for (unsigned i = 0; i < sizeof(frames) / sizeof(*frames); i++) {
+		conn = join();
+		start_by_hand(conn);
+		memset(bytes, 0xff, sizeof(bytes));
+		soda_wire_put_frame(bytes, &frames[i]);
+		assert_int_equal(send(soda_conn_fd(conn), bytes, sizeof(bytes), MSG_NOSIGNAL),
+				 sizeof(bytes));
+		soda_conn_end_poll(conn, &end);
+		assert_int_equal(poll(&end, 1, TIMEOUT_MS), 1);
+		soda_conn_close(conn);
+	}
+	conn = join();
+	start_by_hand(conn);
+	soda_conn_close(conn);
+	stop_agent();
+}
+
 /* A producer that goes within its data: the half is never shown, and its name is free. */
 static void half(const char *where)
 {
@@ -913,17 +1086,19 @@ CASES(lost)
 CASES(none)
 CASES(abused)
 CASES(half)
+CASES(longer)
 
 #define EACH(X, transport)                                                                         \
 	X(moved_##transport), X(placed_##transport), X(unreadable_##transport),                    \
 		X(refused_##transport), X(many_##transport), X(ended_##transport),                 \
 		X(held_##transport), X(lost_##transport), X(none_##transport),                     \
-		X(abused_##transport), X(half_##transport)
+		X(abused_##transport), X(half_##transport), X(longer_##transport)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = {
 		EACH(cmocka_unit_test, tcp),	      EACH(cmocka_unit_test, shm),
+		cmocka_unit_test(test_sent),	      cmocka_unit_test(test_mangled),
 		cmocka_unit_test(test_cancelled),     cmocka_unit_test(test_taken_back),
 		cmocka_unit_test(test_dead),	      cmocka_unit_test(test_disconnected),
 		cmocka_unit_test(test_turns),	      cmocka_unit_test(test_long_gets),

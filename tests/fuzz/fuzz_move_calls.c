@@ -16,7 +16,10 @@
  *     8      READ: step 8, offset 32, bytes 32
  *     9      a call as it is: type 8, length 16, body
  *     10     the connection ends
+ *     11     SEND: which 8 (bits: unreadable, its stream ends within), buffer 8, ticket 8, position
+ *            8, pieces 8, of each as in a POST; length 32
  */
+#include <errno.h>
 #include <unistd.h>
 
 #include "fuzz/fixtures/calls.h"
@@ -229,6 +232,88 @@ static void put(struct fuzz_input *in, struct program *p)
 		p->put_at = head.at + n;
 }
 
+/* A flow: the body, zeros, their status; the stream's error where it is over before that. */
+struct flow {
+	struct soda_inflow in; /* first */
+	const uint8_t *body;
+	uint64_t body_left, arrives; /* of what was asked for, and of the stream */
+	bool unreadable, lost;
+};
+
+static int take_flow(struct soda_inflow *in, struct iovec *iov, int n)
+{
+	struct flow *f = (struct flow *)in;
+
+	for (int i = 0; i < n; i++) {
+		uint64_t head = iov[i].iov_len < f->body_left ? iov[i].iov_len : f->body_left;
+
+		if (f->lost || iov[i].iov_len > f->arrives) {
+			f->lost = true;
+			return -ECONNRESET;
+		}
+		f->arrives -= iov[i].iov_len;
+		memcpy(iov[i].iov_base, f->body, head);
+		memset((uint8_t *)iov[i].iov_base + head, 0x5a, iov[i].iov_len - head);
+		f->body += head;
+		f->body_left -= head;
+	}
+	return 0;
+}
+
+static int end_flow(struct soda_inflow *in)
+{
+	const struct flow *f = (struct flow *)in;
+
+	return f->lost ? -ECONNRESET : f->unreadable ? -EFAULT : 0;
+}
+
+static void send_data(struct fuzz_input *in, struct program *p)
+{
+	uint8_t which = fuzz_u8(in);
+	struct soda_wire_move_send s = { .buffer = fuzz_u8(in) % 4 };
+	uint8_t body[SODA_WIRE_MOVE_SEND_BYTES + PIECES * SODA_WIRE_PIECE_BYTES + 64] = { 0 };
+	struct soda_reply reply = { .body = answer, .share = { .fd = -1 } };
+	struct flow f = { { .take = take_flow, .end = end_flow },
+			  .body = body,
+			  .unreadable = which & 1 };
+	int8_t ticket = (int8_t)fuzz_u8(in), at = (int8_t)fuzz_u8(in);
+	uint32_t data;
+	int ret;
+
+	s.ticket = p->last_ticket + (uint64_t)ticket;
+	s.pieces = fuzz_u8(in) % (PIECES + 1);
+	s.at = s.pieces ? (uint64_t)(at & 1) : p->put_at + (uint64_t)at;
+	for (uint32_t i = 0; i < s.pieces; i++) {
+		struct soda_wire_piece next = piece(in);
+
+		soda_wire_put_piece(body + SODA_WIRE_MOVE_SEND_BYTES + i * SODA_WIRE_PIECE_BYTES,
+				    &next);
+	}
+	data = fuzz_u32(in) % (1 << 17);
+	f.body_left = soda_wire_move_send_bytes(s.pieces);
+	f.in.left = f.arrives = f.body_left + data;
+	if (which & 2)
+		f.arrives /= 2;
+	if (which & 4) /* more than there is, or a length that is none */
+		s.pieces += which;
+	soda_wire_put_move_send(body, &s);
+	if (!p->used)
+		return;
+	ret = fuzz_service->stream(p->base.client, (enum soda_msg)SODA_MSG_MOVE_SEND, &f.in,
+				   &reply);
+	FUZZ_MUST(ret <= 0);
+	/* what was taken of a refused one is not told from here: it has a ticket, or none */
+	if (s.pieces && s.ticket > p->last_ticket && p->tickets_n < SODA_MOVE_CREDITS && ret == 0)
+		p->tickets[p->tickets_n++] = s.ticket;
+	if (ret == 0) {
+		p->last_ticket = s.ticket;
+		p->put_at = s.at + data;
+		take_notices(p, reply.bytes);
+	} else {
+		finish(p); /* as after a lost stream */
+	}
+}
+
 static void number(struct fuzz_input *in, struct program *p)
 {
 	static const uint8_t types[] = { SODA_MSG_MOVE_FAIL,	SODA_MSG_MOVE_CANCEL,
@@ -326,13 +411,15 @@ static void step(struct fuzz_input *in)
 	static void (*const ops[])(struct fuzz_input *,
 				   struct program *) = { start,	    reserve, post,     put, number,
 							 open_name, next,    read_any, raw };
-	uint8_t what = fuzz_u8(in) % 11;
+	uint8_t what = fuzz_u8(in) % 12;
 	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
 
 	if (what == 0)
 		hello(p, fuzz_u8(in));
 	else if (what == 10)
 		finish(p);
+	else if (what == 11)
+		send_data(in, p);
 	else
 		ops[what - 1](in, p);
 }

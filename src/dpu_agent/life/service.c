@@ -99,19 +99,17 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 	}
 }
 
-static int call(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
-		struct soda_reply *reply)
+static void begin(struct soda_session *s, struct soda_reply *reply)
 {
-	struct soda_session *s = client;
-	int ret;
-
 	reply->bytes = 0;
 	reply->share = (struct soda_share){ .fd = -1 };
 	reply->why = (struct soda_why){ "" };
 	soda_paging_heard(s);
-	ret = dispatch(s, type, body, bytes, shares, reply);
-	if (ret == 0)
-		return 0;
+}
+
+/* Returns ret. */
+static int refused(struct soda_session *s, enum soda_msg type, int ret, struct soda_reply *reply)
+{
 	/*
 	 * Our connection to the server is lost: close the peer's, so that the peer comes back and
 	 * asks again, instead of taking this for a refusal.
@@ -126,6 +124,29 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 		soda_log_info("client %016llx: request %d refused: %s", (unsigned long long)s->id,
 			      (int)type, reply->why.text);
 	return ret;
+}
+
+static int call(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
+		struct soda_reply *reply)
+{
+	struct soda_session *s = client;
+	int ret;
+
+	begin(s, reply);
+	ret = dispatch(s, type, body, bytes, shares, reply);
+	return ret == 0 ? 0 : refused(s, type, ret, reply);
+}
+
+static int stream(void *client, enum soda_msg type, struct soda_inflow *in,
+		  struct soda_reply *reply)
+{
+	struct soda_session *s = client;
+	int ret;
+
+	begin(s, reply);
+	ret = soda_services_stream(s, type, in, reply);
+	/* an error of the client's own connection ends that, and is nobody's refusal */
+	return ret == 0 || soda_call_lost(ret) ? ret : refused(s, type, ret, reply);
 }
 
 static int reserve(void *client, struct soda_peer *peer, uint16_t region_id, uint64_t page_offset,
@@ -167,6 +188,7 @@ static void rejected(void *svc, const char *address, const char *why)
 const struct soda_service soda_dpu_service = {
 	.hello = hello,
 	.call = call,
+	.stream = stream,
 	.release = release,
 	.gone = gone,
 	.rejected = rejected,

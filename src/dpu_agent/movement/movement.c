@@ -144,6 +144,60 @@ static int fail(struct soda_move_client *c, const uint8_t *body, struct soda_rep
 	return ret < 0 ? ret : tell(c, reply);
 }
 
+/* The list of a SEND: its ticket is taken, and may have ended, if no copy was free. */
+static int take_list(struct soda_move_client *c, const struct soda_wire_move_send *s,
+		     struct soda_inflow *in, struct soda_reply *reply)
+{
+	uint8_t pieces[SODA_MOVE_LIST_MAX * SODA_WIRE_PIECE_BYTES];
+	struct iovec iov = { pieces, s->pieces * SODA_WIRE_PIECE_BYTES };
+	struct soda_buffer *b = buffer_of(c, s->buffer);
+	int ret = soda_inflow_take(in, &iov, 1);
+
+	if (ret < 0)
+		return ret;
+	if (!b)
+		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u",
+					    s->buffer);
+	return soda_tickets_post(c, b, s->ticket, pieces, s->pieces, &reply->why);
+}
+
+static int take_padding(const struct soda_wire_move_send *s, struct soda_inflow *in)
+{
+	uint8_t padding[64];
+	struct iovec iov = { padding, soda_wire_move_send_bytes(s->pieces) -
+					      SODA_WIRE_MOVE_SEND_BYTES -
+					      s->pieces * SODA_WIRE_PIECE_BYTES };
+
+	return iov.iov_len ? soda_inflow_take(in, &iov, 1) : 0;
+}
+
+/* Whether the client's ticket of that number, whose list has been taken, awaits data. */
+static bool awaits(const struct soda_move_client *c, uint64_t number)
+{
+	return c->at_work && c->at_work->number == number;
+}
+
+static int send(struct soda_move_client *c, struct soda_inflow *in, struct soda_reply *reply)
+{
+	uint8_t head[SODA_WIRE_MOVE_SEND_BYTES];
+	struct iovec iov = { head, sizeof(head) };
+	struct soda_wire_move_send s;
+	int ret = soda_inflow_take(in, &iov, 1);
+
+	if (ret == 0)
+		ret = soda_wire_get_move_send(head, &s);
+	if (ret == 0 && c->way != SODA_WAY_STREAM)
+		ret = soda_services_refuse(reply, -EINVAL,
+					   "movement: this client's memory is read");
+	if (ret == 0 && s.pieces)
+		ret = take_list(c, &s, in, reply);
+	if (ret == 0)
+		ret = take_padding(&s, in);
+	if (ret == 0 && (!s.pieces || awaits(c, s.ticket)))
+		ret = soda_tickets_receive(c, s.ticket, s.at, in);
+	return ret < 0 ? ret : tell(c, reply);
+}
+
 /* Readers */
 
 /* A name that does not come within the time of the OPEN, if it has any, is no refusal. */
@@ -318,6 +372,19 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 	}
 }
 
+static int stream(struct soda_session *s, void *state, enum soda_msg type, struct soda_inflow *in,
+		  struct soda_reply *reply)
+{
+	struct soda_move_client *c = state;
+
+	if ((int)type != SODA_MSG_MOVE_SEND)
+		return -EPROTO;
+	if (!c->started)
+		return soda_services_refuse(reply, -EINVAL,
+					    "movement: a producer begins with START");
+	return send(c, in, reply);
+}
+
 static int created(void *arg, struct soda_session *s, void *state)
 {
 	struct soda_move_client *c = state;
@@ -364,6 +431,7 @@ static const struct soda_agent_service service = {
 	.state_bytes = sizeof(struct soda_move_client),
 	.created = created,
 	.call = call,
+	.stream = stream,
 	.leave = leave,
 	.gone = gone,
 	.destroyed = destroyed,

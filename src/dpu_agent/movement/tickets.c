@@ -11,7 +11,10 @@
 #include "base/log.h"
 #include "base/wait.h"
 
-enum { PART = 4 << 20 }; /* bytes between two looks: is a get wanted, does another client wait */
+enum {
+	PART = 4 << 20, /* bytes between two looks: is a get wanted, does another client wait */
+	SPANS = 256,	/* of a copy, received at a time */
+};
 
 static size_t ticket_bytes(uint32_t pieces_n)
 {
@@ -413,6 +416,52 @@ int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, c
 		finish(c, t, t->copy, 0);
 	}
 	return 0;
+}
+
+/* The next parts of the copy, at most max and of `left` bytes: how many, and their length. */
+static int next_parts(struct soda_ticket *t, uint64_t left, struct iovec *iov, int max,
+		      uint64_t *bytes_p)
+{
+	struct soda_piece_span span;
+	uint64_t bytes = 0;
+	int n = 0;
+
+	while (n < max && bytes < left && soda_piece_walk_next(&t->walk, left - bytes, &span)) {
+		uint8_t *to = t->copy->memory + span.offset;
+
+		if (n && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == to)
+			iov[n - 1].iov_len += span.bytes;
+		else
+			iov[n++] = (struct iovec){ to, span.bytes };
+		bytes += span.bytes;
+	}
+	*bytes_p = bytes;
+	return n;
+}
+
+int soda_tickets_receive(struct soda_move_client *c, uint64_t number, uint64_t at,
+			 struct soda_inflow *in)
+{
+	struct soda_ticket *t = receiving(c, number);
+	struct iovec iov[SPANS];
+	uint64_t bytes;
+	int ret = 0, n;
+
+	if (!t || at != t->received || in->left > t->copied - t->received)
+		return -EINVAL;
+	while (in->left && ret == 0) {
+		n = next_parts(t, in->left, iov, SPANS, &bytes);
+		ret = soda_inflow_take(in, iov, n);
+		t->received += bytes;
+		count(&c->movement->streamed_bytes, bytes);
+	}
+	if (ret == 0)
+		ret = soda_inflow_end(in);
+	if (ret == -EFAULT)
+		finish(c, t, t->copy, -EFAULT);
+	else if (ret == 0 && t->received == t->copied)
+		finish(c, t, t->copy, 0);
+	return ret == -EFAULT ? 0 : ret;
 }
 
 int soda_tickets_fail(struct soda_move_client *c, uint64_t number)

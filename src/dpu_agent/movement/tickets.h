@@ -96,6 +96,13 @@ int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_
  */
 int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, const uint8_t *data,
 		     size_t bytes);
+/*
+ * STREAM: the same with what is left of a flow, received straight into the copy. Nothing is taken
+ * where the ticket has ended already, or is not the one.  -EINVAL, as above; or the error of the
+ * flow: what has come then is not to be shown, and the client goes.
+ */
+int soda_tickets_receive(struct soda_move_client *c, uint64_t number, uint64_t at,
+			 struct soda_inflow *in);
 /* STREAM: the client cannot read its pieces: the ticket ends with -EFAULT. -EINVAL. */
 int soda_tickets_fail(struct soda_move_client *c, uint64_t number);
 /* Nothing happens where the ticket has ended. */

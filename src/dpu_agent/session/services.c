@@ -54,49 +54,72 @@ static struct soda_service_entry *find(struct soda_services *all, enum soda_msg 
 	return NULL;
 }
 
-static int call(struct soda_session *s, struct soda_service_entry *e, enum soda_msg type,
-		const void *body, size_t bytes, bool shares, struct soda_reply *reply)
+/* A request: a call's body, or a streamed call's flow. */
+struct request {
+	enum soda_msg type;
+	const void *body;
+	size_t bytes;
+	bool shares;
+	struct soda_inflow *in; /* NULL: not streamed */
+};
+
+static int pass(struct soda_session *s, struct soda_service_entry *e, const struct request *rq,
+		struct soda_reply *reply)
 {
 	const struct soda_agent_service *ops = e->ops;
 	int ret;
 
-	if (ops->bytes_max && bytes > ops->bytes_max)
+	if (ops->bytes_max && rq->bytes > ops->bytes_max)
 		return soda_services_refuse(reply, -EINVAL,
 					    "%s: a request of %zu bytes: %u are allowed", ops->name,
-					    bytes, ops->bytes_max);
+					    rq->bytes, ops->bytes_max);
 	/* relaxed: the counter orders nothing */
-	if (atomic_fetch_add_explicit(&e->under_way, 1, memory_order_relaxed) < ops->calls_max ||
-	    !ops->calls_max)
-		ret = ops->call(s, state_of(s, e), type, body, bytes, shares, reply);
-	else
+	if (atomic_fetch_add_explicit(&e->under_way, 1, memory_order_relaxed) >= ops->calls_max &&
+	    ops->calls_max)
 		ret = soda_services_refuse(reply, -EBUSY,
 					   "%s: %u requests are under way, and no more may be",
 					   ops->name, ops->calls_max);
+	else if (rq->in)
+		ret = ops->stream(s, state_of(s, e), rq->type, rq->in, reply);
+	else
+		ret = ops->call(s, state_of(s, e), rq->type, rq->body, rq->bytes, rq->shares,
+				reply);
 	atomic_fetch_sub_explicit(&e->under_way, 1, memory_order_relaxed);
+	return ret;
+}
+
+static int serve(struct soda_session *s, const struct request *rq, struct soda_reply *reply)
+{
+	struct soda_service_entry *e = find(&s->all->services, rq->type);
+	int ret;
+
+	if (!e || (rq->in ? !e->ops->stream : !e->ops->call))
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "this agent has no service for requests of type %d",
+					    (int)rq->type);
+	if (s->tool && !e->ops->tools)
+		return soda_services_refuse(reply, -EPROTO,
+					    "%s: this client has said that it has no pages",
+					    e->ops->name);
+	ret = pass(s, e, rq, reply);
+	atomic_fetch_add_explicit(&e->calls, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&e->refused, ret < 0, memory_order_relaxed);
+	atomic_fetch_add_explicit(&e->request_bytes, rq->bytes, memory_order_relaxed);
+	if (ret == 0)
+		atomic_fetch_add_explicit(&e->reply_bytes, reply->bytes, memory_order_relaxed);
 	return ret;
 }
 
 int soda_services_call(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
 		       bool shares, struct soda_reply *reply)
 {
-	struct soda_service_entry *e = find(&s->all->services, type);
-	int ret;
+	return serve(s, &(struct request){ type, body, bytes, shares, NULL }, reply);
+}
 
-	if (!e || !e->ops->call)
-		return soda_services_refuse(reply, -ENOTSUP,
-					    "this agent has no service for requests of type %d",
-					    (int)type);
-	if (s->tool && !e->ops->tools)
-		return soda_services_refuse(reply, -EPROTO,
-					    "%s: this client has said that it has no pages",
-					    e->ops->name);
-	ret = call(s, e, type, body, bytes, shares, reply);
-	atomic_fetch_add_explicit(&e->calls, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&e->refused, ret < 0, memory_order_relaxed);
-	atomic_fetch_add_explicit(&e->request_bytes, bytes, memory_order_relaxed);
-	if (ret == 0)
-		atomic_fetch_add_explicit(&e->reply_bytes, reply->bytes, memory_order_relaxed);
-	return ret;
+int soda_services_stream(struct soda_session *s, enum soda_msg type, struct soda_inflow *in,
+			 struct soda_reply *reply)
+{
+	return serve(s, &(struct request){ .type = type, .bytes = in->left, .in = in }, reply);
 }
 
 /* Hooks */

@@ -7,6 +7,7 @@
  *   created     the client's session is made: the state is zeroed memory
  *   connected   a control connection has said HELLO; again at each reconnection
  *   call        the client has sent a request of the service's types
+ *   stream      the same, with data behind the request
  *   leave       the client has said BYE, and is still connected
  *   tick        the keeper calls this now and then
  *   broken      the session is taken down: give up the client's requests under way
@@ -56,6 +57,9 @@ struct soda_agent_service {
 	 */
 	int (*call)(struct soda_session *s, void *state, enum soda_msg type, const void *body,
 		    size_t bytes, bool shares, struct soda_reply *reply);
+	/* A streamed call, as soda_service.stream; in that thread, too. NULL: there are none. */
+	int (*stream)(struct soda_session *s, void *state, enum soda_msg type,
+		      struct soda_inflow *in, struct soda_reply *reply);
 	/* In the thread of that control connection, which may wait. */
 	void (*leave)(struct soda_session *s, void *state);
 	/* In the keeper's thread: may not wait. */
@@ -102,6 +106,9 @@ int soda_services_register(struct soda_services *all, const struct soda_agent_se
  */
 int soda_services_call(struct soda_session *s, enum soda_msg type, const void *body, size_t bytes,
 		       bool shares, struct soda_reply *reply);
+/* The same for a streamed call. */
+int soda_services_stream(struct soda_session *s, enum soda_msg type, struct soda_inflow *in,
+			 struct soda_reply *reply);
 /* For a service's call: give the sentence as the reason, and return err. */
 int soda_services_refuse(struct soda_reply *reply, int err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

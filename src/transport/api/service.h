@@ -125,6 +125,26 @@ struct soda_reply {
 	struct soda_why why;	 /* the reason, when call returns an error */
 };
 
+/* The body and the data of a streamed call, as they come. */
+struct soda_inflow {
+	uint64_t left; /* bytes that have not been taken */
+	/* The transport's. */
+	int (*take)(struct soda_inflow *in, struct iovec *iov, int n);
+	int (*end)(struct soda_inflow *in);
+};
+
+/*
+ * The next bytes, all of iov, which is used up; waits for them, for each call at most
+ * SODA_CALL_BODY_MS.  -EPROTO: there are not so many; or the stream's error, which the service
+ * returns: the connection ends then.
+ */
+int soda_inflow_take(struct soda_inflow *in, struct iovec *iov, int n);
+/*
+ * All has been taken: 0; -EFAULT: the client could not read all of its data, and these are zeros in
+ * part; or the stream's error.
+ */
+int soda_inflow_end(struct soda_inflow *in);
+
 struct soda_service {
 	/*
 	 * A connection has introduced itself with a valid magic and version.  Fill
@@ -144,6 +164,12 @@ struct soda_service {
 	 */
 	int (*call)(void *client, enum soda_msg type, const void *body, size_t bytes, bool shares,
 		    struct soda_reply *reply);
+	/*
+	 * A streamed call (transport.h); NULL: there are none. As `call`; what it leaves untaken is
+	 * skipped.  Of a refusal the client hears at the end of its data.
+	 */
+	int (*stream)(void *client, enum soda_msg type, struct soda_inflow *in,
+		      struct soda_reply *reply);
 	/*
 	 * The memory of a validated-by-layout READ (write = false) or WRITE.  The daemon
 	 * checks region, range and access.  0, -EINVAL, -EACCES.  Then release exactly

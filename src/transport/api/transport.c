@@ -143,7 +143,7 @@ int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct i
 {
 	int ret = check(conn);
 
-	assert(conn->kind == SODA_CONN_CONTROL);
+	assert(conn->kind == SODA_CONN_CONTROL && (ret || !conn->submitted));
 	if (fd_p)
 		*fd_p = -1;
 	if (!ret && fd_p && conn->ops->call_fd)
@@ -164,6 +164,40 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 {
 	return soda_conn_call_fd(conn, type, body, body_n, reply, capacity, reply_bytes_p, NULL,
 				 timeout_ms, why);
+}
+
+bool soda_conn_streams(const struct soda_conn *conn)
+{
+	return conn->ops->streams ? conn->ops->streams(conn) : conn->ops->submit != NULL;
+}
+
+int soda_conn_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		     int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why)
+{
+	int ret = check(conn);
+
+	assert(conn->kind == SODA_CONN_CONTROL && type >= SODA_MSG_SERVICES && out->bytes);
+	if (ret == 0)
+		ret = conn->ops->submit(conn, type, body, body_n, out, timeout_ms, why);
+	conn->submitted += ret == 0 || ret == -EFAULT;
+	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
+}
+
+int soda_conn_collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
+		      int timeout_ms, struct soda_why *why)
+{
+	int ret = check(conn);
+
+	assert(conn->submitted);
+	conn->submitted--;
+	if (ret == 0)
+		ret = conn->ops->collect(conn, reply, capacity, reply_bytes_p, timeout_ms, why);
+	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
+}
+
+unsigned soda_conn_submitted(const struct soda_conn *conn)
+{
+	return conn->submitted;
 }
 
 void soda_open_body(const struct soda_wire_open *open, const char *name, uint8_t *head,

@@ -201,6 +201,34 @@ int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct i
 		      int timeout_ms, struct soda_why *why);
 
 /*
+ * Streamed calls: data behind the body, and the answer collected later.  Several may be under way;
+ * the answers come in the order of the calls.  Their data lie in memory that may not be there:
+ * where that cannot be read zeros travel, and the peer's service is told behind the data.
+ */
+
+/* What is sent behind the body. */
+struct soda_outflow {
+	uint64_t bytes; /* > 0; with the body at most SODA_WIRE_MAX_STREAM */
+	/* The next parts, none empty, at most max; how many. `bytes` bytes in all are asked for. */
+	int (*next)(struct soda_outflow *out, struct iovec *iov, int max);
+};
+
+/* Whether this connection carries streamed calls. */
+bool soda_conn_streams(const struct soda_conn *conn);
+/*
+ * Send a call of a service's type.  0; -EFAULT: not all data could be read: the call was made all
+ * the same; or an error of which soda_call_lost() is true, of soda_conn_call().
+ */
+int soda_conn_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		     int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why);
+/* Await the answer to the oldest streamed call that has none yet: as soda_conn_call(), which is
+ * made while there is none. */
+int soda_conn_collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
+		      int timeout_ms, struct soda_why *why);
+/* Streamed calls whose answers have not been collected. */
+unsigned soda_conn_submitted(const struct soda_conn *conn);
+
+/*
  * SODA_MSG_OPEN, and make the region reachable.  *mr_p is filled; undo with
  * soda_conn_unmap_region (after SODA_MSG_CLOSE or the loss of the connection).
  * Errors of soda_conn_call, -ENOMEM.

@@ -147,6 +147,36 @@ static int fault_call_fd(struct soda_conn *conn, enum soda_msg type, const struc
 	return ret;
 }
 
+static int fault_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why)
+{
+	int ret = disturb_call(conn, timeout_ms, why);
+
+	/* a call that fails before it is made has no answer to collect */
+	if (ret < 0 && !conn->error)
+		conn->error = ret = -ECONNRESET;
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_submit(fault(conn)->below, type, body, body_n, out, timeout_ms, why);
+	conn->error = fault(conn)->below->error;
+	return ret;
+}
+
+static int fault_collect(struct soda_conn *conn, void *reply, size_t capacity,
+			 size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
+{
+	int ret = soda_conn_collect(fault(conn)->below, reply, capacity, reply_bytes_p, timeout_ms,
+				    why);
+
+	conn->error = fault(conn)->below->error;
+	return ret;
+}
+
+static bool fault_streams(const struct soda_conn *conn)
+{
+	return soda_conn_streams(fault(conn)->below);
+}
+
 static int fault_open_region(struct soda_conn *conn, const struct soda_wire_open *open,
 			     const char *name, struct soda_wire_opened *opened_p,
 			     struct soda_mr *mr_p, int timeout_ms, struct soda_why *why)
@@ -399,6 +429,9 @@ static const struct soda_conn_ops fault_ops = {
 	.fd = fault_fd,
 	.call = fault_call,
 	.call_fd = fault_call_fd,
+	.submit = fault_submit,
+	.collect = fault_collect,
+	.streams = fault_streams,
 	.open_region = fault_open_region,
 	.renew_region = fault_renew_region,
 	.reach_keyed = fault_reach_keyed,

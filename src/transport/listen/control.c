@@ -13,11 +13,19 @@
 #include "base/log.h"
 #include "transport/stream/stream.h"
 
-enum { STACK_BYTES = 256 << 10 };
+enum { STACK_BYTES = 256 << 10, AHEAD_BYTES = 256, PARTS_MAX = 512, SKIP_BYTES = 16 << 10 };
 
 struct control_peer {
 	struct soda_peer peer;
 	struct soda_wire_hello hello;
+	struct soda_inflow inflow; /* of the streamed call that is being served */
+	int broken;		   /* the stream's error within it */
+	/*
+	 * Read ahead of what was asked for, [at, end): a call's head, and the small parts around
+	 * its data, come with the same system calls as the data.
+	 */
+	uint8_t ahead[AHEAD_BYTES];
+	size_t at, end;
 	uint8_t request[SODA_WIRE_MAX_CONTROL];
 	uint8_t reply[SODA_WIRE_MAX_CONTROL];
 };
@@ -38,6 +46,130 @@ static int send_reply(int sock, const struct soda_wire_frame *frame, const void 
 	}
 	return soda_stream_send(sock, iov, 2, soda_deadline(SODA_CALL_BODY_MS));
 }
+
+/* Receiving */
+
+/* Give what was read ahead; iov, n and *bytes_p are what is left to be received then. */
+static struct iovec *give_ahead(struct control_peer *c, struct iovec *iov, int *n, size_t *bytes_p)
+{
+	while (*n && c->at < c->end) {
+		size_t some = c->end - c->at < iov->iov_len ? c->end - c->at : iov->iov_len;
+
+		memcpy(iov->iov_base, c->ahead + c->at, some);
+		c->at += some;
+		*bytes_p -= some;
+		iov->iov_base = (uint8_t *)iov->iov_base + some;
+		iov->iov_len -= some;
+		if (iov->iov_len)
+			break;
+		iov++;
+		(*n)--;
+	}
+	return iov;
+}
+
+/* All of iov, at most PARTS_MAX parts. */
+static int receive(struct control_peer *c, struct iovec *iov, int n, uint64_t deadline_ns)
+{
+	struct iovec all[PARTS_MAX + 1];
+	size_t bytes = 0;
+	ssize_t got;
+
+	for (int i = 0; i < n; i++)
+		bytes += iov[i].iov_len;
+	iov = give_ahead(c, iov, &n, &bytes);
+	if (!bytes)
+		return 0;
+	memcpy(all, iov, (size_t)n * sizeof(*iov));
+	all[n] = (struct iovec){ c->ahead, sizeof(c->ahead) };
+	got = soda_stream_recv_parts(c->peer.fd, all, n + 1, bytes, deadline_ns);
+	c->at = 0;
+	c->end = got < 0 ? 0 : (size_t)got - bytes;
+	return got < 0 ? (int)got : 0;
+}
+
+static int receive_one(struct control_peer *c, void *memory, size_t bytes, uint64_t deadline_ns)
+{
+	struct iovec iov = { memory, bytes };
+
+	return bytes ? receive(c, &iov, 1, deadline_ns) : 0;
+}
+
+/* Streamed calls */
+
+static struct control_peer *peer_of(struct soda_inflow *in)
+{
+	return (struct control_peer *)((char *)in - offsetof(struct control_peer, inflow));
+}
+
+static int take(struct soda_inflow *in, struct iovec *iov, int n)
+{
+	struct control_peer *c = peer_of(in);
+
+	while (n && !c->broken) {
+		int some = n < PARTS_MAX ? n : PARTS_MAX;
+
+		c->broken = receive(c, iov, some, soda_deadline(SODA_CALL_BODY_MS));
+		iov += some;
+		n -= some;
+	}
+	return c->broken;
+}
+
+static int take_end(struct soda_inflow *in)
+{
+	struct control_peer *c = peer_of(in);
+	uint8_t end[SODA_WIRE_FLOW_END_BYTES];
+	unsigned status;
+
+	in->end = NULL;
+	if (!c->broken)
+		c->broken = receive_one(c, end, sizeof(end), soda_deadline(SODA_CALL_BODY_MS));
+	if (!c->broken)
+		c->broken = soda_wire_get_flow_end(end, &status);
+	return c->broken ? c->broken : -soda_status_to_errno(status);
+}
+
+/* What the service has left. */
+static void skip(struct control_peer *c)
+{
+	struct soda_inflow *in = &c->inflow;
+
+	while (in->left && !c->broken) {
+		struct iovec iov = { c->request, in->left < SKIP_BYTES ? in->left : SKIP_BYTES };
+
+		soda_inflow_take(in, &iov, 1);
+	}
+	if (in->end && !c->broken)
+		in->end(in);
+}
+
+static bool is_streamed(const struct control_peer *c, const struct soda_wire_frame *frame)
+{
+	return (frame->flags & SODA_WIRE_STREAMED) && frame->type >= SODA_MSG_SERVICES &&
+	       frame->length > SODA_WIRE_FLOW_END_BYTES && frame->length <= SODA_WIRE_MAX_STREAM &&
+	       c->peer.listener->ops->stream;
+}
+
+static int answer_streamed(struct control_peer *c, const struct soda_wire_frame *request)
+{
+	struct soda_reply reply = { .body = c->reply, .share = { .fd = -1 } };
+	struct soda_wire_frame frame;
+	int ret;
+
+	c->broken = 0;
+	c->inflow = (struct soda_inflow){ .left = request->length - SODA_WIRE_FLOW_END_BYTES,
+					  .take = take,
+					  .end = take_end };
+	ret = c->peer.listener->ops->stream(c->peer.client, request->type, &c->inflow, &reply);
+	skip(c);
+	if (c->broken)
+		return c->broken;
+	frame = soda_control_frame(ret, &reply);
+	return send_reply(c->peer.fd, &frame, c->reply, -1);
+}
+
+/* Calls */
 
 static int answer(struct control_peer *c, const struct soda_wire_frame *request)
 {
@@ -78,22 +210,26 @@ static void serve(struct control_peer *c)
 	const char *bad = NULL;
 
 	while (!bad) {
-		if (soda_stream_recv(c->peer.fd, head, 1, SODA_NO_DEADLINE, NULL) < 0)
+		if (receive_one(c, head, 1, SODA_NO_DEADLINE) < 0)
 			return;
 		/* a call that has begun must arrive in time */
-		if (soda_stream_recv(c->peer.fd, head + 1, sizeof(head) - 1,
-				     soda_deadline(SODA_CALL_BODY_MS), NULL) < 0) {
+		if (receive_one(c, head + 1, sizeof(head) - 1, soda_deadline(SODA_CALL_BODY_MS)) <
+		    0) {
 			bad = "the connection ended within a frame";
 			break;
 		}
 		soda_wire_get_frame(head, &frame);
-		if (!soda_control_is_call(&frame))
+		if (is_streamed(c, &frame)) {
+			if (answer_streamed(c, &frame) < 0)
+				bad = "the connection ended within a streamed call";
+		} else if (!soda_control_is_call(&frame) || frame.flags & SODA_WIRE_STREAMED) {
 			bad = "not a call, or too long";
-		else if (soda_stream_recv(c->peer.fd, c->request, frame.length,
-					  soda_deadline(SODA_CALL_BODY_MS), NULL) < 0)
+		} else if (receive_one(c, c->request, frame.length,
+				       soda_deadline(SODA_CALL_BODY_MS)) < 0) {
 			bad = "the connection ended within a call";
-		else if (answer(c, &frame) < 0)
+		} else if (answer(c, &frame) < 0) {
 			return;
+		}
 	}
 	soda_peer_rejected(&c->peer, bad);
 }

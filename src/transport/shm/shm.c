@@ -145,6 +145,8 @@ static const struct soda_conn_ops control_ops = {
 	.fd = soda_stream_control_fd,
 	.call = soda_stream_control_call,
 	.call_fd = soda_stream_control_call_fd,
+	.submit = soda_stream_control_submit,
+	.collect = soda_stream_control_collect,
 	.open_region = shm_open_region,
 };
 

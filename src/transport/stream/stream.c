@@ -80,7 +80,9 @@ ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
 	return sent < 0 ? -errno : sent;
 }
 
-static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns)
+/* *left_p counts down what has gone, also where it fails. */
+static int send_counted(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns,
+			uint64_t *left_p)
 {
 	int ret;
 
@@ -90,6 +92,7 @@ static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t dea
 
 		if (sent >= 0) {
 			advance(&iov, &n, (size_t)sent);
+			*left_p -= (uint64_t)sent;
 			pass_fd = -1;
 		} else if (sent == -EAGAIN) {
 			ret = await(fd, POLLOUT, deadline_ns);
@@ -100,6 +103,13 @@ static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t dea
 		}
 	}
 	return 0;
+}
+
+static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns)
+{
+	uint64_t left = 0; /* nobody looks */
+
+	return send_counted(fd, iov, n, pass_fd, deadline_ns, &left);
 }
 
 int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
@@ -171,6 +181,31 @@ int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int 
 		}
 	}
 	return 0;
+}
+
+ssize_t soda_stream_recv_parts(int fd, struct iovec *iov, int n, size_t bytes, uint64_t deadline_ns)
+{
+	size_t got = 0;
+	int ret;
+
+	while (got < bytes) {
+		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+		ssize_t some = recvmsg(fd, &msg, MSG_DONTWAIT);
+
+		if (some > 0) {
+			got += (size_t)some;
+			advance(&iov, &n, (size_t)some);
+		} else if (some == 0) {
+			return -ECONNRESET;
+		} else if (errno == EAGAIN) {
+			ret = await(fd, POLLIN, deadline_ns);
+			if (ret < 0)
+				return ret;
+		} else if (errno != EINTR) {
+			return -errno;
+		}
+	}
+	return (ssize_t)got;
 }
 
 int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns)
@@ -290,16 +325,11 @@ static int take_reply(struct exchange *x, const struct soda_wire_frame *frame)
 }
 
 /* The result is the stream's: 0, or why it cannot go on. */
-static int exchange(struct exchange *x)
+static int take_answer(struct exchange *x)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
-	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
-
-	/* A refused stranger is closed at once; the reason may still be there to read. */
-	if (ret < 0 && ret != -ECONNRESET)
-		return ret;
-	ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
+	int ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
 	if (ret < 0)
 		return ret;
 	soda_wire_get_frame(head, &frame);
@@ -308,6 +338,14 @@ static int exchange(struct exchange *x)
 	if (frame.type == SODA_MSG_REFUSED)
 		return take_refusal(x, &frame);
 	return frame.type == SODA_MSG_OK ? take_reply(x, &frame) : -EPROTO;
+}
+
+static int exchange(struct exchange *x)
+{
+	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
+
+	/* A refused stranger is closed at once; the reason may still be there to read. */
+	return ret < 0 && ret != -ECONNRESET ? ret : take_answer(x);
 }
 
 int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
@@ -355,6 +393,15 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 	return 0;
 }
 
+/* The connection cannot go on. */
+static int fail(struct soda_conn *conn, int err, struct soda_why *why)
+{
+	soda_why_set(why, "the call to %s failed: %s", conn->peer,
+		     err == -EPROTO ? "its answer makes no sense" : soda_strerror(err));
+	conn->error = err == -EPROTO ? -ECONNABORTED : err;
+	return conn->error;
+}
+
 int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
 		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 		     int *passed_fd_p, int timeout_ms, struct soda_why *why)
@@ -376,14 +423,120 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 	if (passed_fd_p)
 		*passed_fd_p = -1;
 	ret = exchange(&x);
-	if (ret < 0) {
-		soda_why_set(why, "the call to %s failed: %s", conn->peer,
-			     ret == -EPROTO ? "its answer makes no sense" : soda_strerror(ret));
-		ret = ret == -EPROTO ? -ECONNABORTED : ret;
-		conn->error = ret;
-		return ret;
+	return ret < 0 ? fail(conn, ret, why) : x.answer;
+}
+
+/* Streamed calls */
+
+/* Parts of data and what goes before and behind them, in one system call. */
+enum { PARTS = 256, AROUND = 1 + MAX_BODY_IOV + 1 };
+
+/* Zeros instead of data that cannot be read. */
+static int send_zeros(int fd, uint64_t bytes, uint64_t deadline_ns)
+{
+	static const uint8_t zeros[16 << 10];
+	int ret = 0;
+
+	while (bytes && !ret) {
+		struct iovec iov = { (void *)(uintptr_t)zeros,
+				     bytes < sizeof(zeros) ? bytes : sizeof(zeros) };
+
+		bytes -= iov.iov_len;
+		ret = soda_stream_send(fd, &iov, 1, deadline_ns);
 	}
-	return x.answer;
+	return ret;
+}
+
+static uint64_t length(const struct iovec *iov, int n)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += iov[i].iov_len;
+	return bytes;
+}
+
+/*
+ * The rest of a frame whose data cannot be read: what is left of its head, which the kernel may
+ * have left aside with them, zeros, and a status that says so. -EFAULT, or the stream's error.
+ */
+static int send_without(int fd, struct iovec *head, int n, uint64_t data_bytes, uint64_t left,
+			uint64_t deadline_ns)
+{
+	uint8_t status[SODA_WIRE_FLOW_END_BYTES];
+	struct iovec end = { status, sizeof(status) };
+	int ret = 0;
+
+	left -= sizeof(status);
+	if (left > data_bytes) {
+		advance(&head, &n, length(head, n) - (left - data_bytes));
+		ret = soda_stream_send(fd, head, n, deadline_ns);
+		left = data_bytes;
+	}
+	if (ret == 0)
+		ret = send_zeros(fd, left, deadline_ns);
+	soda_wire_put_flow_end(status, SODA_ST_FAULT);
+	if (ret == 0)
+		ret = soda_stream_send(fd, &end, 1, deadline_ns);
+	return ret ? ret : -EFAULT;
+}
+
+/*
+ * The head, n parts, then the data, then their status. -EFAULT: not all could be read, and the peer
+ * was told; or the stream's error.
+ */
+static int send_flow(int fd, struct iovec *head, int n, struct soda_outflow *out,
+		     uint64_t deadline_ns)
+{
+	uint8_t status[SODA_WIRE_FLOW_END_BYTES] = { 0 };
+	uint64_t left = length(head, n) + out->bytes + sizeof(status);
+	struct iovec iov[PARTS + AROUND];
+	int ret = 0, parts = n;
+
+	memcpy(iov, head, (size_t)n * sizeof(*head));
+	while (left && !ret) {
+		parts += out->next(out, iov + parts, PARTS);
+		if (length(iov, parts) == left - sizeof(status))
+			iov[parts++] = (struct iovec){ status, sizeof(status) };
+		ret = send_counted(fd, iov, parts, -1, deadline_ns, &left);
+		parts = 0;
+	}
+	return ret == -EFAULT ? send_without(fd, head, n, out->bytes, left, deadline_ns) : ret;
+}
+
+int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			       int body_n, struct soda_outflow *out, int timeout_ms,
+			       struct soda_why *why)
+{
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct iovec iov[1 + MAX_BODY_IOV];
+	struct soda_wire_frame frame = { .type = (uint8_t)type, .flags = SODA_WIRE_STREAMED };
+	uint64_t bytes = length(body, body_n) + out->bytes + SODA_WIRE_FLOW_END_BYTES;
+	int ret;
+
+	assert(body_n <= MAX_BODY_IOV && bytes <= SODA_WIRE_MAX_STREAM);
+	frame.length = (uint32_t)bytes;
+	soda_wire_put_frame(head, &frame);
+	iov[0] = (struct iovec){ head, sizeof(head) };
+	memcpy(iov + 1, body, (size_t)body_n * sizeof(*body));
+	ret = send_flow(soda_stream_control(conn)->fd, iov, 1 + body_n, out,
+			soda_deadline(timeout_ms));
+	return ret < 0 && ret != -EFAULT ? fail(conn, ret, why) : ret;
+}
+
+int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
+				size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
+{
+	struct exchange x = { .fd = soda_stream_control(conn)->fd,
+			      .peer = conn->peer,
+			      .reply = reply,
+			      .capacity = capacity,
+			      .reply_bytes_p = reply_bytes_p,
+			      .deadline_ns = soda_deadline(timeout_ms),
+			      .why = why };
+	int ret = take_answer(&x);
+
+	return ret < 0 ? fail(conn, ret, why) : x.answer;
 }
 
 /* Control connections, on the side that connects */
@@ -426,6 +579,8 @@ const struct soda_conn_ops soda_stream_control_ops = {
 	.abort = soda_stream_control_abort,
 	.fd = soda_stream_control_fd,
 	.call = soda_stream_control_call,
+	.submit = soda_stream_control_submit,
+	.collect = soda_stream_control_collect,
 };
 
 int soda_stream_control_create(int fd, const struct soda_conn_ops *ops, const char *prefix,

@@ -30,6 +30,13 @@ int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns);
 int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p);
 
 /*
+ * Receive at least `bytes` bytes into iov, which is used up to where they end; and what is there
+ * already beyond them: how many bytes in all. Errors as above.
+ */
+ssize_t soda_stream_recv_parts(int fd, struct iovec *iov, int n, size_t bytes,
+			       uint64_t deadline_ns);
+
+/*
  * One system call that does not wait: how many bytes, 0 at the end of the stream, or
  * negative errno.  pass_fd (-1: none) goes along with the first byte; *passed_fd_p as
  * above.
@@ -120,5 +127,10 @@ int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
 				const struct iovec *body, int body_n, void *reply, size_t capacity,
 				size_t *reply_bytes_p, int *fd_p, int timeout_ms,
 				struct soda_why *why);
+int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			       int body_n, struct soda_outflow *out, int timeout_ms,
+			       struct soda_why *why);
+int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
+				size_t *reply_bytes_p, int timeout_ms, struct soda_why *why);
 
 #endif

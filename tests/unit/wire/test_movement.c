@@ -26,10 +26,14 @@ static void test_sizes(void **state)
 	assert_int_equal(SODA_MSG_MOVE_START, 80);
 	assert_int_equal(SODA_MSG_MOVE_LAST, 95);
 	assert_true(SODA_MSG_MOVE_RELEASE <= SODA_MSG_MOVE_LAST);
+	assert_int_equal(SODA_MSG_MOVE_SEND, 94);
 	/* the longest list, and a PUT's and READ's data, fit into one call */
 	assert_true(SODA_WIRE_MOVE_POST_BYTES + SODA_MOVE_LIST_MAX * SODA_WIRE_PIECE_BYTES <=
 		    SODA_WIRE_MAX_CONTROL);
 	assert_true(SODA_WIRE_MOVE_PUT_BYTES + SODA_MOVE_PUT_MAX <= SODA_WIRE_MAX_CONTROL);
+	assert_true(soda_wire_move_send_bytes(SODA_MOVE_LIST_MAX) + SODA_MOVE_SEND_MAX +
+			    SODA_WIRE_FLOW_END_BYTES <=
+		    SODA_WIRE_MAX_STREAM);
 	assert_true(SODA_MOVE_CREDITS * SODA_WIRE_NOTICE_BYTES <= SODA_WIRE_MAX_CONTROL);
 }
 
@@ -66,6 +70,33 @@ static void test_post(void **state)
 	soda_wire_put_move_post(body, &p);
 	assert_int_equal(soda_wire_get_move_post(body, SODA_WIRE_MOVE_POST_BYTES + 8, &back),
 			 -EPROTO);
+}
+
+/* Data begin at a multiple of 64 bytes of the stream, whatever is before them. */
+static void test_send(void **state)
+{
+	struct soda_wire_move_send s = { 1ull << 40, 1ull << 35, 3, SODA_MOVE_LIST_MAX }, back;
+	uint8_t body[SODA_WIRE_MOVE_SEND_BYTES], end[SODA_WIRE_FLOW_END_BYTES];
+	unsigned status = 99;
+
+	for (uint32_t n = 0; n < 20; n++) {
+		size_t bytes = soda_wire_move_send_bytes(n);
+
+		assert_int_equal((bytes + SODA_WIRE_FRAME_BYTES) % 64, 0);
+		assert_in_range(bytes - SODA_WIRE_MOVE_SEND_BYTES - n * SODA_WIRE_PIECE_BYTES, 0,
+				63);
+	}
+	soda_wire_put_move_send(body, &s);
+	assert_int_equal(soda_wire_get_move_send(body, &back), 0);
+	assert_memory_equal(&back, &s, sizeof(s));
+	s.pieces++;
+	soda_wire_put_move_send(body, &s);
+	assert_int_equal(soda_wire_get_move_send(body, &back), -EPROTO);
+	soda_wire_put_flow_end(end, SODA_ST_FAULT);
+	assert_int_equal(soda_wire_get_flow_end(end, &status), 0);
+	assert_int_equal(status, SODA_ST_FAULT);
+	soda_wire_put_flow_end(end, SODA_ST_IO);
+	assert_int_equal(soda_wire_get_flow_end(end, &status), -EPROTO);
 }
 
 /* Each layout comes back, and is refused with a byte more or less. */
@@ -301,11 +332,12 @@ static void test_spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	       cmocka_unit_test(test_piece),
-		cmocka_unit_test(test_post),	       cmocka_unit_test(test_bodies),
-		cmocka_unit_test(test_names),	       cmocka_unit_test(test_check_one),
-		cmocka_unit_test(test_check_overflow), cmocka_unit_test(test_check_overlap),
-		cmocka_unit_test(test_place),	       cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_piece),
+		cmocka_unit_test(test_post),	      cmocka_unit_test(test_send),
+		cmocka_unit_test(test_bodies),	      cmocka_unit_test(test_names),
+		cmocka_unit_test(test_check_one),     cmocka_unit_test(test_check_overflow),
+		cmocka_unit_test(test_check_overlap), cmocka_unit_test(test_place),
+		cmocka_unit_test(test_spans),
 	};
 
 	return cmocka_run_group_tests_name("movement's wire", tests, NULL, NULL);
