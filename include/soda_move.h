@@ -258,8 +258,10 @@ SODA_API int soda_move_arrow_bytes(const struct ArrowSchema *schema,
 /* Consumers */
 
 /*
- * A complete step. data is readable, and stays as it is, until soda_move_release() or _close(); by
- * shm it is the agent's memory, mapped; else a copy.
+ * A complete step. data is readable until soda_move_release() or _close(); by shm it is the agent's
+ * memory, mapped; else a copy.  It stays as it is while the connection does: by shm an agent that
+ * has lost the consumer's connection, and lives, fills it anew.  soda_move_release() says whether
+ * that was so: what was read is the step's if it returns 0.
  */
 struct soda_move_step {
 	uint64_t number; /* from 1, one more for each of the buffer's steps */
@@ -284,7 +286,10 @@ SODA_API int soda_move_open(const char *agent, const char *name, int timeout_ms,
  */
 SODA_API int soda_move_next(struct soda_move_reader *reader, uint64_t after, int timeout_ms,
 			    struct soda_move_step *step_p);
-/* Give a step of soda_move_next() back. 0; -EINVAL: the reader does not hold it; -ENOTCONN. */
+/*
+ * Give a step of soda_move_next() back. 0: it has stayed as it was; -EINVAL: the reader does not
+ * hold it; -ENOTCONN: by shm, what was read of it may be of later steps in part.
+ */
 SODA_API int soda_move_release(struct soda_move_reader *reader, const struct soda_move_step *step);
 /* End the reader, and give back the steps that it holds. NULL: nothing. */
 SODA_API void soda_move_close(struct soda_move_reader *reader);

@@ -102,6 +102,29 @@ class Reader:
         return self.process.poll() is not None
 
 
+class Mover(Reader):
+    """A producer or a consumer of movement."""
+
+    def __init__(self, run, number, settings):
+        super().__init__(run, number, {**settings, 'threads': 1})
+
+    def start(self):
+        p, s = self.run.plan, self.settings
+        self.name = f'mover-{self.number}'
+        self.lives += 1
+        self.moved = {}
+        self.progress = stage.Progress(self.run.path(f'progress-{self.name}-{self.lives}'))
+        address = (self.run.links['program'] if s['proxied'] else self.run.agent).address
+        env = {k: v for k, v in os.environ.items() if not k.startswith('SODA_')}
+        env['SODA_DPU'] = address.replace('shm:', 'unix:')
+        command = [stage.built('tests/torture/torture_mover'), s['role'], 'name=' + s['name'],
+                   f'seed={p["seed"] * 1000 + 500 + self.number * 50 + self.lives}',
+                   'progress=' + self.progress.path]
+        with open(self.log(), 'ab') as log:
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=log)
+
+
 class Run:
     def __init__(self, plan, folder):
         self.plan, self.folder = plan, folder
@@ -109,6 +132,7 @@ class Run:
         self.links = {}
         self.program = None
         self.readers = []
+        self.movers = []
         self.progress = stage.Progress(self.path('progress'))
         self.moved = {}  # thread: its last step, and when
         self.undo = []  # (when, function), of the faults that last
@@ -159,6 +183,8 @@ class Run:
         self.start_program(self.links['program'].address)
         for number, settings in enumerate(self.plan['readers']):
             self.readers.append(Reader(self, number, settings))
+        for number, settings in enumerate(self.plan['movers']):
+            self.movers.append(Mover(self, number, settings))
 
     def make_file(self, name, bytes_, id_):
         subprocess.run([stage.built('tests/torture/torture_program'), 'make',
@@ -197,7 +223,7 @@ class Run:
 
     def close(self):
         """Nothing is left, whatever happened."""
-        for process in [self.program, self.left] + [d.process for d in self.daemons() + self.readers]:
+        for process in [self.program, self.left] + [d.process for d in self.daemons() + self.beside()]:
             if process and process.poll() is None:
                 process.kill()
                 process.wait()
@@ -210,7 +236,13 @@ class Run:
     def daemons(self):
         return [d for d in (self.agent, self.below, self.server) if d]
 
+    def beside(self):
+        """Processes beside the program."""
+        return self.readers + self.movers
+
     def process(self, name):
+        if name.startswith('mover '):
+            return self.movers[int(name[6:])].process
         if name.startswith('reader '):
             return self.readers[int(name[7:])].process
         return self.program if name == 'program' else self.daemon(name).process
@@ -302,8 +334,11 @@ class Run:
             self.take_descriptors(f)
         elif do == 'kill reader':
             self.kill_reader(self.readers[f['reader']], f.get('after_ms', 0), ms)
+        elif do == 'kill mover':
+            self.kill_reader(self.movers[f['mover']], 0, ms)
         elif do.startswith('stop '):
-            process = self.process(f'reader {f["reader"]}' if 'reader' in f else do[5:])
+            who = [f'{kind} {f[kind]}' for kind in ('reader', 'mover') if kind in f]
+            process = self.process(who[0] if who else do[5:])
             process.send_signal(signal.SIGSTOP)
             self.later(ms, lambda: process.send_signal(signal.SIGCONT))
         elif do == 'change file':
@@ -322,7 +357,7 @@ class Run:
         status = self.program.poll()
         if status is not None and (status or self.progress.state() != 'done'):
             raise Wrong(self.program_failure(status))
-        for reader in self.readers:
+        for reader in self.beside():
             reader.look()
         hung = self.who_hangs()
         if hung:
@@ -334,7 +369,7 @@ class Run:
     def who_hangs(self):
         """Who should have made a step for longer than HANG_S."""
         hung = who_stands_still(self.progress, self.plan['threads'], self.moved)
-        for reader in self.readers:
+        for reader in self.beside():
             if reader.process.returncode is None:
                 hung += [f'{reader.name}: {who}' for who in
                          who_stands_still(reader.progress, reader.threads, reader.moved)]
@@ -383,13 +418,17 @@ class Run:
         for reader in self.readers[:1] if self.plan['end'] == 'kill' else []:
             reader.kill()
         self.pause(lambda: all([reader.end() for reader in self.readers]))
-        for reader in self.readers:
+        # a consumer's last steps are those of a producer that goes on
+        for role in ('consume', 'produce'):
+            movers = [m for m in self.movers if m.settings['role'] == role]
+            self.pause(lambda: all([m.end() for m in movers]))
+        for reader in self.beside():
             reader.look()
 
     def judge_logs(self):
         # one that begins in the middle of faults may say what it could not have at once
         quiet = ['program', *(reader.name for reader in self.readers if reader.lives == 1)]
-        for name in ('program', 'server', 'agent', 'below', *(reader.name for reader in self.readers)):
+        for name in ('program', 'server', 'agent', 'below', *(reader.name for reader in self.beside())):
             if not os.path.exists(self.path(name + '.log')):
                 continue
             with open(self.path(name + '.log'), errors='replace') as f:
@@ -425,7 +464,8 @@ class Run:
             held = d.holdings()  # before a connection of our own
             s = d.statistics()
             wrong = [f'{k} {s[k]}' for k in ('used_bytes', 'regions', 'static_used_bytes',
-                                             'server_bytes_under_way') if s.get(k)]
+                                             'server_bytes_under_way', 'move_buffers', 'move_reserved_bytes',
+                                             'move_list_bytes') if s.get(k)]
             if s['clients'] > 1:
                 wrong.append(f'clients {s["clients"] - 1}')
             kept = d.kept_by_store(s)

@@ -198,12 +198,35 @@ def stack(p):
             event['faults'].append(agent_fault(dice))
 
 
+def mover_fault(dice, movers):
+    return {'do': dice.choice(['kill mover', 'kill mover', 'stop mover']), 'mover': dice.randrange(len(movers)),
+            'ms': outage(dice)}
+
+
+def move(p):
+    """A part of the seeds with an agent moves data, too: producers, and consumers of what they hand over.  Whoever
+    does not go through the proxy has its memory read by an agent on the same machine; else it streams.  Of what is
+    lost with an agent nothing is shown, so these are told of no rules.  A stream of its own, as above."""
+    dice = random.Random(f'{p["seed"]}, movement')
+    if not p['way'].startswith('agent') or dice.random() < 0.6:
+        return
+    p['agent'] += ['--move-memory', '128M']
+    for name in ['heat', 'wind'][:dice.choice([1, 1, 2])]:
+        p['movers'] += [{'role': 'produce', 'name': name, 'proxied': dice.random() < 0.6}]
+        p['movers'] += [{'role': 'consume', 'name': name, 'proxied': dice.random() < 0.6}
+                        for _ in range(dice.choice([1, 1, 2]))]
+    for event in p['events']:
+        if dice.random() < 0.7:
+            event['faults'].append(mover_fault(dice, p['movers']))
+
+
 def plan(seed, planted=None):
     p = make(seed)
-    p.update(readers=[], file_bytes=FILE_BYTES, below=None)
+    p.update(readers=[], file_bytes=FILE_BYTES, below=None, movers=[])
     if not planted:
         share(p)
         stack(p)
+        move(p)
         return p
     p.update(plant=planted, character='connections', program='soda', rules=[], end='exit')
     p['events'] = p['events'][:1]

@@ -15,7 +15,6 @@
  * conductor maps: who stands still there has hung.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -29,9 +28,9 @@
 #include "lib/dice.h"
 #include "memory.h"
 #include "model.h"
+#include "progress.h"
 
 enum {
-	THREADS_MAX = 8,
 	HEAP_SLOTS = 24,
 	HEAP_BYTES = 160 << 10,
 	PINS_MAX = 2, /* a thread */
@@ -42,24 +41,10 @@ enum {
 	WRITABLE_ID = 2,
 	CHANGED_ID = 9, /* conductor.py, change_file() */
 	FIRST_CHURN_ID = 16,
-	ENDED = 255,
 	PLANT_AT = 100,
 	REST_US = 3000,
 	OPEN_S = 30, /* so long an OPEN may be refused where faults are under way, or just were */
 };
-
-/* The conductor reads it (conductor.py), and writes `calm`. */
-struct progress {
-	_Atomic uint32_t calm;	/* all faults are over */
-	_Atomic uint32_t state; /* enum state */
-	struct {
-		_Atomic uint64_t ops, steps;
-		_Atomic uint32_t doing; /* of ops, or ENDED */
-		uint32_t pad;
-	} threads[THREADS_MAX + 1]; /* the last one: main */
-};
-
-enum state { STARTING, RUNNING, FINISHING, DONE };
 
 static struct {
 	uint64_t seed, ops;
@@ -526,19 +511,6 @@ static void finish(void)
 }
 
 /* Set-up */
-
-static void *map_file(const char *path, size_t bytes)
-{
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	void *p = MAP_FAILED;
-
-	if (fd >= 0 && !ftruncate(fd, (off_t)bytes))
-		p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED)
-		wrong("cannot start", "%s: %s", path, strerror(errno));
-	close(fd);
-	return p;
-}
 
 static struct object *open_file(uint64_t id, const char *name, bool writable)
 {
