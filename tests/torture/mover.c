@@ -280,7 +280,7 @@ static void produce(void)
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (!sources || producer.hole == MAP_FAILED)
 		wrong("cannot start", "memory: %s", strerror(errno));
-	munmap((uint8_t *)producer.hole + page, BYTES);
+	mprotect((uint8_t *)producer.hole + page, BYTES, PROT_NONE);
 	while (!is_calm() || !producer.whole_calm) {
 		if (producer.mover || join())
 			produce_some(sources);
