@@ -9,7 +9,8 @@
  *                                   and the region's memory mapped
  *            fault+ADDRESS?k=v&k=v  the decorator of transport/fault/fault.c over any of them
  *
- * A control connection carries calls (RPC), one at a time.  A data connection
+ * A control connection carries calls (RPC), one at a time, and where it is a byte stream also
+ * streamed calls, some at a time, with data behind them.  A data connection
  * ("queue pair") carries READs and WRITEs: post, flush, poll.
  *
  *   post_read/post_write   queue a request; nothing travels before flush
