@@ -70,6 +70,11 @@ enum {
 	SODA_MEMORY_LOOK_MS = 10,  /* and tries so often */
 	SODA_FAILED_PAGE_MS = 250, /* a page that could not be had fails so long for all threads */
 	SODA_HANDLER_IDLE_MS = 1000, /* handler mode looks at its requests at least so often */
+	SODA_RUN_SHARE_MS =
+		10000, /* a process of soda run waits so long for its part of the buffer */
+	SODA_RUN_SHARE_LOOK_MS = 2, /* and looks so often */
+	SODA_RUN_GIVE_MS =
+		20, /* giving a part of it to another process waits so long for evictions */
 	SODA_RUN_RETURN_S = 1, /* what soda run's program has unmapped goes back so much later */
 	SODA_BUFFER_SHRINK_MS = 1000, /* freeing an object waits so long for the buffer to shrink */
 

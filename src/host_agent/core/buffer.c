@@ -3,6 +3,8 @@
 
 #include "base/lock.h"
 
+const struct soda_lender *soda_lender;
+
 void soda_buffer_init(struct soda_buffer *b, uint32_t high_pct, uint32_t low_pct)
 {
 	*b = (struct soda_buffer){ .high_pct = high_pct, .low_pct = low_pct };
@@ -13,6 +15,12 @@ void soda_buffer_resize(struct soda_buffer *b, int64_t limit)
 	int64_t old = atomic_exchange(&b->limit, limit);
 
 	soda_buffer_give(b, limit - old);
+}
+
+void soda_buffer_widen(struct soda_buffer *b, int64_t chunks)
+{
+	atomic_fetch_add(&b->limit, chunks);
+	soda_buffer_give(b, chunks);
 }
 
 bool soda_buffer_take(struct soda_buffer *b)

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct soda_why;
+
 struct soda_buffer {
 	_Atomic int64_t free;	/* chunks; negative after the limit went down */
 	_Atomic int64_t limit;	/* chunks */
@@ -25,6 +27,8 @@ struct soda_buffer {
 void soda_buffer_init(struct soda_buffer *b, uint32_t high_pct, uint32_t low_pct);
 /* Change the limit; credits in use are not taken back here. */
 void soda_buffer_resize(struct soda_buffer *b, int64_t limit);
+/* Change the limit by so much, beside others that do. AS. */
+void soda_buffer_widen(struct soda_buffer *b, int64_t chunks);
 /* Take a credit if there is one. */
 bool soda_buffer_take(struct soda_buffer *b);
 void soda_buffer_give(struct soda_buffer *b, int64_t n);
@@ -46,5 +50,27 @@ static inline int64_t soda_buffer_used(const struct soda_buffer *b)
  * as many as leave low_pct.  Chunks that `sending` counts are no longer in use.
  */
 int64_t soda_buffer_excess(const struct soda_buffer *b);
+
+/*
+ * Where several processes share one page buffer (`soda run`): who lends this one its part of it.
+ * The limit is then what was lent; it grows by need and shrinks where others need it more.
+ */
+struct soda_lender {
+	/*
+	 * The runtime starts: lend at least `least` of at most `most` chunks. 0, or a negative
+	 * error with its reason.
+	 */
+	int (*begin)(int64_t least, int64_t most, int64_t *limit_p, struct soda_why *why);
+	/* Widen the limit of this process's buffer, if there is more to lend. Never waits. AS. */
+	bool (*more)(void);
+};
+/* Set before the runtime starts, then constant. NULL: the buffer is this process's own. */
+extern const struct soda_lender *soda_lender;
+
+/* Before something is evicted or refused for want of room: whether there is more now. AS. */
+static inline bool soda_buffer_more(void)
+{
+	return soda_lender && soda_lender->more();
+}
 
 #endif

@@ -201,8 +201,9 @@ static int mark_locked(uint32_t id, struct pinning *ours)
 
 	if (soda_chunk_load(c) & SODA_CW_PINNED)
 		return 0;
-	if (!soda_buffer_pin(&soda_agent.buffer, reserved()))
-		return -ENOMEM;
+	while (!soda_buffer_pin(&soda_agent.buffer, reserved()))
+		if (!soda_buffer_more())
+			return -ENOMEM;
 	soda_chunk_flags(c, SODA_CW_PINNED, 0);
 	choose(ours, id, true);
 	return 0;

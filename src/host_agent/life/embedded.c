@@ -55,7 +55,8 @@ static bool find_program(const char *given, char path[512])
 }
 
 /* In the child of a fork of a program with threads: only what is async-signal-safe. */
-static void become_server(const char *path, char *const argv[], int ready_fd, int parent_fd)
+static void become_server(const char *path, char *const argv[], char *const env[], int ready_fd,
+			  int parent_fd)
 {
 	if (fork() != 0)
 		_exit(0); /* so that the server is not the program's child */
@@ -67,7 +68,7 @@ static void become_server(const char *path, char *const argv[], int ready_fd, in
 	if (syscall(SYS_close_range, CHILD_PARENT_FD + 1, ~0u, 0))
 		for (int fd = CHILD_PARENT_FD + 1; fd < 1024; fd++)
 			close(fd);
-	execv(path, argv);
+	execve(path, argv, env);
 	_exit(127);
 }
 
@@ -102,6 +103,26 @@ static int await_ready(int fd, int timeout_ms, char *address, size_t address_byt
 	return 0;
 }
 
+static size_t count(char *const *v)
+{
+	size_t n = 0;
+
+	while (v && v[n])
+		n++;
+	return n;
+}
+
+/* The environment without what `soda run` loads into programs, which a server is not. */
+static void leave_out_preload(char **out)
+{
+	bool leave_out = getenv("SODA_RUN_LIBRARY");
+
+	for (char **v = environ; v && *v; v++)
+		if (!leave_out || strncmp(*v, "LD_PRELOAD=", 11) != 0)
+			*out++ = *v;
+	*out = NULL;
+}
+
 static int spawn(const char *path, const char *listen, int ready_fd, int parent_fd)
 {
 	char *const argv[] = {
@@ -112,13 +133,19 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 		/* if the environment asks for metrics, not this server's are meant */
 		(char *)"--metrics", (char *)"off", NULL
 	};
-	pid_t pid = fork();
+	char **env = malloc((count(environ) + 1) * sizeof(*env));
 	int status;
+	pid_t pid;
 
+	if (!env)
+		return -ENOMEM;
+	leave_out_preload(env);
+	pid = fork();
+	if (pid == 0)
+		become_server(path, argv, env, ready_fd, parent_fd);
+	free(env);
 	if (pid < 0)
 		return -errno;
-	if (pid == 0)
-		become_server(path, argv, ready_fd, parent_fd);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return 0;

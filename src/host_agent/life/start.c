@@ -80,18 +80,60 @@ static void fit_replacer(uint64_t limit)
 	soda_regions_unlock();
 }
 
-void soda_agent_resize(bool first)
+/* Whether somebody lends this process its buffer: only one whose size is given can be shared. */
+static bool lent(void)
 {
-	int64_t limit = wanted_limit();
+	return soda_lender && soda_agent.settings.buffer_bytes;
+}
+
+/* Fit to the limit what depends on it. */
+static void fit(void)
+{
+	int64_t limit = atomic_load(&soda_agent.buffer.limit);
+
+	soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
+	soda_channels_resize(limit);
+}
+
+int64_t soda_agent_shrink(int64_t chunks, uint64_t deadline_ns)
+{
+	struct soda_buffer *b = &soda_agent.buffer;
+	int64_t over;
 	sigset_t saved;
 
 	soda_signals_block(&saved);
-	soda_buffer_resize(&soda_agent.buffer, limit);
+	soda_buffer_widen(b, -chunks);
+	fit();
+	soda_evict_down(deadline_ns);
+	over = -atomic_load(&b->free);
+	if (over > 0) { /* no thread gets a credit before these are the limit's again */
+		over = over < chunks ? over : chunks;
+		soda_buffer_widen(b, over);
+		chunks -= over;
+	}
+	soda_signals_restore(&saved);
+	return chunks;
+}
+
+void soda_agent_grown(void)
+{
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	fit();
+	soda_signals_restore(&saved);
+}
+
+void soda_agent_resize(bool first)
+{
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	if (!lent())
+		soda_buffer_resize(&soda_agent.buffer, wanted_limit());
 	if (first)
-		fit_replacer((uint64_t)limit);
-	else
-		soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
-	soda_channels_resize(limit);
+		fit_replacer((uint64_t)wanted_limit());
+	fit();
 	soda_evict_down(soda_now_ns() + SODA_BUFFER_SHRINK_MS * SODA_MS_NS);
 	soda_signals_restore(&saved);
 }
@@ -108,6 +150,7 @@ static int start_memory(struct soda_why *why)
 	struct soda_settings *s = &soda_agent.settings;
 	const struct soda_policy *policy = soda_policy_find(s->evict, why);
 	bool inline_mode = s->mode == SODA_MODE_INLINE;
+	int64_t limit;
 	int ret;
 
 	if (!policy)
@@ -133,7 +176,12 @@ static int start_memory(struct soda_why *why)
 	if (ret)
 		return ret;
 	soda_buffer_init(&soda_agent.buffer, s->evict_high_pct, s->evict_low_pct);
-	soda_buffer_resize(&soda_agent.buffer, wanted_limit());
+	limit = wanted_limit();
+	if (lent())
+		ret = soda_lender->begin(soda_agent_minimum(s->threads), limit, &limit, why);
+	if (ret)
+		return ret;
+	soda_buffer_resize(&soda_agent.buffer, limit);
 	soda_replace_init(&soda_agent.replacer, policy, soda_agent.table, (uint64_t)wanted_limit());
 	return 0;
 }

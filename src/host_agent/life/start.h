@@ -26,6 +26,14 @@ int64_t soda_agent_minimum(uint32_t threads);
  * there was no object before, so nothing is resident yet.
  */
 void soda_agent_resize(bool first);
+/*
+ * Where the buffer is lent (soda_lender): make the limit smaller by so many chunks, and evict what
+ * is over it.  Returns how many it became smaller by: fewer, where they could not be evicted until
+ * then.  api_lock held.
+ */
+int64_t soda_agent_shrink(int64_t chunks, uint64_t deadline_ns);
+/* Likewise: the limit has become wider; fit to it what depends on it. api_lock held. */
+void soda_agent_grown(void);
 
 /*
  * What the heap (heap/heap.h) does when the runtime ends; this folder lies below it and may not

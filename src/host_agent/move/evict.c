@@ -76,6 +76,8 @@ void soda_evict_ahead(struct soda_thread *t)
 {
 	int64_t excess = soda_buffer_excess(&soda_agent.buffer);
 
+	while (excess > 0 && soda_buffer_more())
+		excess = soda_buffer_excess(&soda_agent.buffer);
 	if (excess > 0)
 		evict_batch(t, excess);
 }
@@ -96,7 +98,7 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 	if (soda_buffer_take(b))
 		return 0;
 	for (bool again = false;; again = true) {
-		int made = evict_batch(t, SODA_DROP_MAX / 4);
+		int made = soda_buffer_more() ? 1 : evict_batch(t, SODA_DROP_MAX / 4);
 		uint64_t now;
 
 		if (soda_buffer_take(b))

@@ -2,6 +2,7 @@
 #include "run/core/run.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -103,6 +104,8 @@ static void leave_children_alone(void)
 	unset("SODA_RUN_LIBRARY");
 	unset("SODA_RUN_THRESHOLD");
 	unset("SODA_RUN_STATS");
+	unset("SODA_RUN_CHILDREN");
+	unset("SODA_RUN_QUIET");
 }
 
 /*
@@ -126,18 +129,46 @@ static void close_stats(void)
 	run_settings.stats_fd = -1;
 }
 
+static enum run_children children_asked(void)
+{
+	const char *asked = getenv("SODA_RUN_CHILDREN");
+
+	if (asked && !strcmp(asked, "all"))
+		return RUN_CHILDREN_ALL;
+	return asked && !strcmp(asked, "none") ? RUN_CHILDREN_NONE : RUN_CHILDREN_EXEC;
+}
+
+/*
+ * Join the processes that share a page buffer, if there are any.  false: this process should, and
+ * cannot: it has local memory, because with a buffer of its own the sum would be over what was
+ * given.
+ */
+static bool joined(void)
+{
+	const char *name = getenv("SODA_RUN_TREE");
+	int ret = name ? run_share_open(name) : 0;
+
+	if (ret && !run_settings.quiet)
+		soda_log_warning("soda run: process %d has no fabric memory: the soda run that it "
+				 "belongs to %s",
+				 getpid(),
+				 ret == -ENOENT ? "has ended, or is not in its /proc"
+						: soda_strerror(ret));
+	return !ret;
+}
+
 __attribute__((constructor)) static void setup(void)
 {
 	const char *threshold = getenv("SODA_RUN_THRESHOLD");
 	const char *stats = getenv("SODA_RUN_STATS");
+	enum run_children children = children_asked();
 	uint64_t bytes = 1 << 20;
-	bool children;
 
 	if (threshold && soda_parse_size(threshold, &bytes))
 		bytes = 1 << 20;
 	run_settings.stats = stats && *stats == '1';
-	children = getenv("SODA_RUN_CHILDREN");
-	if (run_settings.stats || !children) {
+	run_settings.quiet = getenv("SODA_RUN_QUIET");
+	if (run_settings.stats || children != RUN_CHILDREN_ALL) {
 		/* a copy, because some programs close standard error before they end */
 		run_settings.stats_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 100);
 		pthread_atfork(NULL, NULL, close_stats);
@@ -145,11 +176,12 @@ __attribute__((constructor)) static void setup(void)
 	run_report_start();
 	open_samples();
 	run_become_start(children);
-	if (!children)
+	if (children != RUN_CHILDREN_ALL)
 		leave_children_alone();
 	dl_iterate_phdr(find_libc, NULL);
 	soda_fill_allowed = run_may_fill;
-	run_settings.threshold = bytes ? bytes : 1;
+	if (joined())
+		run_settings.threshold = bytes ? bytes : 1;
 }
 
 static void say_once(void)
@@ -191,6 +223,7 @@ static void begun(void)
 	run_inside++;
 	run_report_begin();
 	run_samples_start();
+	run_share_start();
 	run_inside--;
 }
 

@@ -2,6 +2,8 @@
 /* --stats: what the program did with fabric memory, on standard error at its end. */
 #include "run/core/run.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/conf/conf.h"
+#include "base/tree/tree.h"
 #include "host_agent/fault/fault.h"
 #include "soda.h"
 
@@ -69,15 +72,22 @@ static struct site *find(const void *caller)
 	return NULL;
 }
 
-void run_report_site(const void *caller, const void *p, size_t bytes)
+uint64_t run_report_peak(void)
 {
 	uint64_t now = atomic_load(&soda_agent.fam_bytes), peak = atomic_load(&fam_peak);
+
+	while (now > peak && !atomic_compare_exchange_weak(&fam_peak, &peak, now))
+		;
+	return now > peak ? now : peak;
+}
+
+void run_report_site(const void *caller, const void *p, size_t bytes)
+{
 	struct site *site;
 
 	if (!run_settings.stats)
 		return;
-	while (now > peak && !atomic_compare_exchange_weak(&fam_peak, &peak, now))
-		;
+	run_report_peak();
 	site = find(caller);
 	if (!site)
 		return;
@@ -97,6 +107,19 @@ static int by_bytes(const void *a, const void *b)
 	return x->bytes < y->bytes ? 1 : x->bytes > y->bytes ? -1 : 0;
 }
 
+/* What is told, until it is printed. Written by the thread that ends the process. */
+static char told[SODA_TREE_TOLD];
+
+__attribute__((format(printf, 1, 2))) static void say(const char *fmt, ...)
+{
+	size_t n = strlen(told);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(told + n, sizeof(told) - n, fmt, ap);
+	va_end(ap);
+}
+
 static void show_sites(void)
 {
 	static struct site sorted[SITES]; /* a copy, because other threads still change sites */
@@ -104,13 +127,12 @@ static void show_sites(void)
 
 	memcpy(sorted, sites, sizeof(sorted));
 	qsort(sorted, SITES, sizeof(sorted[0]), by_bytes);
-	dprintf(run_settings.stats_fd, "   allocated    calls     faults  by\n");
+	say("   allocated    calls     faults  by\n");
 	for (int i = 0; i < SHOWN && sorted[i].bytes; i++) {
 		run_symbol(sorted[i].caller, where, sizeof(where));
-		dprintf(run_settings.stats_fd, "  %10s %8llu %10llu  %s\n",
-			soda_format_size(sorted[i].bytes, size),
-			(unsigned long long)sorted[i].calls, (unsigned long long)sorted[i].faults,
-			where);
+		say("  %10s %8llu %10llu  %s\n", soda_format_size(sorted[i].bytes, size),
+		    (unsigned long long)sorted[i].calls, (unsigned long long)sorted[i].faults,
+		    where);
 	}
 }
 
@@ -118,20 +140,19 @@ static void show_counters(const struct soda_stats *st)
 {
 	char a[16], b[16], c[16], d[16], e[16];
 
-	dprintf(run_settings.stats_fd,
-		"soda run: fabric memory reserved, at most %s, resident at most %s of %s\n"
-		"  faults     %10llu  joined %llu; first touches: zeros for %llu chunks\n"
-		"  fetched    %10s  prefetched %llu chunks\n"
-		"  written    %10s\n"
-		"  stalled    %8.3f s  of all threads; a fetching fault: median %llu us, 99 %% in "
-		"%llu us\n",
-		soda_format_size(fam_peak, a), soda_format_size(st->resident_peak_bytes, b),
-		soda_format_size(st->buffer_bytes, c), (unsigned long long)st->faults,
-		(unsigned long long)st->faults_joined, (unsigned long long)st->zero_fills,
-		soda_format_size(st->bytes_fetched, d), (unsigned long long)st->prefetched,
-		soda_format_size(st->bytes_written_back, e), (double)st->stalled_ns / 1e9,
-		(unsigned long long)st->fault_p50_ns / 1000,
-		(unsigned long long)st->fault_p99_ns / 1000);
+	say("soda run: fabric memory reserved, at most %s, resident at most %s of %s\n"
+	    "  faults     %10llu  joined %llu; first touches: zeros for %llu chunks\n"
+	    "  fetched    %10s  prefetched %llu chunks\n"
+	    "  written    %10s\n"
+	    "  stalled    %8.3f s  of all threads; a fetching fault: median %llu us, 99 %% in "
+	    "%llu us\n",
+	    soda_format_size(fam_peak, a), soda_format_size(st->resident_peak_bytes, b),
+	    soda_format_size(run_share_budget() ? run_share_budget() : st->buffer_bytes, c),
+	    (unsigned long long)st->faults, (unsigned long long)st->faults_joined,
+	    (unsigned long long)st->zero_fills, soda_format_size(st->bytes_fetched, d),
+	    (unsigned long long)st->prefetched, soda_format_size(st->bytes_written_back, e),
+	    (double)st->stalled_ns / 1e9, (unsigned long long)st->fault_p50_ns / 1000,
+	    (unsigned long long)st->fault_p99_ns / 1000);
 }
 
 void run_report(void)
@@ -143,14 +164,14 @@ void run_report(void)
 	run_inside++;
 	if (life == SODA_LIFE_RUNNING) {
 		soda_get_stats(&st, sizeof(st));
-		if (st.fam_bytes > fam_peak)
-			fam_peak = st.fam_bytes;
+		run_report_peak();
 		show_counters(&st);
 		show_sites();
 	} else if (life == SODA_LIFE_NEW) {
-		dprintf(run_settings.stats_fd,
-			"soda run: no block or mapping of %s or more: no fabric memory was used\n",
-			soda_format_size(run_settings.threshold, size));
+		say("soda run: no block or mapping of %s or more: no fabric memory was used\n",
+		    soda_format_size(run_settings.threshold, size));
 	}
+	if (told[0] && !run_share_note(told) && (life != SODA_LIFE_NEW || !run_settings.quiet))
+		dprintf(run_settings.stats_fd, "%s", told);
 	run_inside--;
 }

@@ -28,9 +28,8 @@
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
  *   stdio.c    fread, fwrite and the like, from which the C library calls no wrapper of calls.c
- *   report.c   --stats
- *   samples.c  --report
- *   symbols.c  the names of callers
+ *   share.c    the page buffer that all processes of one `soda run` share, and what each of them
+ * did report.c   --stats samples.c  --report symbols.c  the names of callers
  *
  * AS: async-signal-safe.
  */
@@ -53,6 +52,7 @@
 struct run_settings {
 	size_t threshold; /* blocks and mappings of that many bytes or more go to fabric memory */
 	bool stats;	  /* --stats */
+	bool quiet;	  /* --quiet */
 	int stats_fd;	  /* standard error, for the end of the process; -1: none */
 };
 
@@ -191,16 +191,44 @@ void run_report_start(void);
 void run_report_begin(void);
 /* Note a block or mapping that the program got from its call at `caller`. */
 void run_report_site(const void *caller, const void *p, size_t bytes);
-/* Print the statistics. */
+/* Print the statistics, or leave them to `soda`, where it prints those of all processes. */
 void run_report(void);
+/* Most fabric memory reserved at once, of what run_report_site() saw and of what is now. */
+uint64_t run_report_peak(void);
+
+/*
+ * Who the program's children are: they get no fabric memory, nor does what it becomes by exec; that
+ * gets it; children do, too.
+ */
+enum run_children { RUN_CHILDREN_NONE, RUN_CHILDREN_EXEC, RUN_CHILDREN_ALL };
+
+/*
+ * share.c: the program starts, and is one of those that share that memory.  0 or a negative error:
+ * it has none of it.
+ */
+int run_share_open(const char *name);
+/* The runtime runs: start the thread that gives to others what they need more. */
+void run_share_start(void);
+/*
+ * Where `soda` prints the statistics of all processes, write those of this one down for it: the
+ * numbers alone (AS), or, at the end, `told`, too.  false: this process prints its own.
+ */
+bool run_share_note(const char *told);
+/* How many bytes all of them may have resident; 0: each process has a page buffer of its own. */
+uint64_t run_share_budget(void);
+/*
+ * Whether a line about this program is the first one of all these processes, which may start it
+ * often. Another one whose name hashes to the same bit counts as the same.
+ */
+bool run_share_first(const char *program);
 /* Write "function+0x12 (file)", or as much of that as is known. */
 void run_symbol(const void *address, char *text, size_t bytes);
 
 /*
- * become.c: start: the program starts, with the environment that `soda run` has made; children: the
- * program's children get that environment, too.  end: the program ends.
+ * become.c: start: the program starts, with the environment that `soda run` has made.  end: the
+ * program ends.
  */
-void run_become_start(bool children);
+void run_become_start(enum run_children children);
 void run_become_end(void);
 
 /* --report: map the memory for samples, if the descriptor is one. */

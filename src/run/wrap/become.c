@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * exec in the process that `soda run` has started.  The program may be a shell script or a shim, so
- * the program that it becomes gets the library and the settings again.  They were taken out of the
- * environment at the start, so that children do not get them.
+ * the program that it becomes gets the library and the settings again, whether they were taken out
+ * of the environment at the start, so that children do not get them, or the program has taken them
+ * out of it.  Where children have fabric memory, what they become by exec or are started as by
+ * posix_spawn gets them, too.
  * Before the exec this program gives the memory that it has back to the server.
  */
 #include "run/wrap/near.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +25,7 @@
 #include "base/run.h"
 #include "host_agent/life/start.h"
 
-enum { KEPT_MAX = 64 };
+enum { KEPT_MAX = 64, STACK_MAX = 128 << 10 };
 
 /* All wrappers call these; found at the start, because signal handlers call exec, too. */
 static int (*next_execve)(const char *, char *const *, char *const *);
@@ -30,9 +34,10 @@ static int (*next_fexecve)(int, char *const *, char *const *);
 static int (*next_execveat)(int, const char *, char *const *, char *const *, int);
 
 /* Set before the program starts, then constant. */
-static pid_t self;	     /* the process that `soda run` has started; 0: none */
-static const char *library;  /* path of this library; NULL: it was not `soda run` that loaded it */
-static bool alone;	     /* children get no fabric memory */
+static pid_t self;	    /* the process that `soda run` has started, or a fork of it; 0: none */
+static bool forked;	    /* it is a fork */
+static const char *library; /* path of this library; NULL: it was not `soda run` that loaded it */
+static enum run_children children;
 static char *kept[KEPT_MAX]; /* "SODA_X=value", of the environment at the start */
 static size_t kept_n;
 static long children_before; /* page faults of this process's children before this program */
@@ -45,7 +50,14 @@ static long children_faults(void)
 	return getrusage(RUSAGE_CHILDREN, &u) ? 0 : u.ru_minflt;
 }
 
-void run_become_start(bool children)
+/* In the child of a fork, not of vfork(2), where children have fabric memory. */
+static void own_process(void)
+{
+	self = getpid();
+	forked = true;
+}
+
+void run_become_start(enum run_children given)
 {
 	const char *level = getenv("SODA_LOG"), *path = getenv("SODA_RUN_LIBRARY");
 
@@ -54,11 +66,13 @@ void run_become_start(bool children)
 	RUN_NEXT(next_fexecve, "fexecve");
 	RUN_NEXT(next_execveat, "execveat");
 	self = getpid();
-	quiet = level && !strcmp(level, "error");
+	quiet = run_settings.quiet || (level && !strcmp(level, "error"));
 	children_before = children_faults();
-	alone = !children;
-	if (!path)
+	children = given;
+	if (!path || children == RUN_CHILDREN_NONE)
 		return;
+	if (children == RUN_CHILDREN_ALL)
+		pthread_atfork(NULL, NULL, own_process);
 	for (char **v = environ; *v && kept_n < KEPT_MAX; v++)
 		if (!strncmp(*v, "SODA_", 5) && (kept[kept_n] = strdup(*v)))
 			kept_n++;
@@ -86,9 +100,9 @@ static const char preload[] = "LD_PRELOAD=";
 
 /*
  * The environment with what was taken out of it at the start; its LD_PRELOAD as it is if that names
- * the library already.
+ * the library already.  It is made in `place`, or, if that is NULL, in memory of b's.
  */
-static char *const *complete(struct becoming *b, char *const *env)
+static char *const *complete(struct becoming *b, char *const *env, void *place, size_t bytes)
 {
 	char *const *given = find(env, preload), **all, *list, *samples;
 	const char *others = given ? *given + strlen(preload) : "";
@@ -97,11 +111,15 @@ static char *const *complete(struct becoming *b, char *const *env)
 
 	while (env && env[n])
 		n++;
-	b->place = run_bounce_get((n + kept_n + 3) * sizeof(*all) + list_bytes, &b->bytes);
-	if (!b->place)
+	list_bytes += (n + kept_n + 3) * sizeof(*all);
+	if (!place)
+		place = b->place = run_bounce_get(list_bytes, &b->bytes);
+	else if (list_bytes > bytes)
 		return env;
-	samples = run_samples_keep();
-	all = b->place;
+	if (!place)
+		return env;
+	samples = getpid() == self && !forked ? run_samples_keep() : NULL;
+	all = place;
 	list = (char *)(all + n + kept_n + 3);
 	stpcpy(stpcpy(stpcpy(stpcpy(list, preload), library), *others ? ":" : ""), others);
 	n = 0;
@@ -137,33 +155,46 @@ static void let_go(void)
 	soda_agent_leave();
 }
 
+/* For the line about a program that nothing can be loaded into. */
+static void tell(const char *path, const struct soda_run_refusal *why)
+{
+	if (getpid() == self && !forked)
+		soda_log_warning("soda run: no fabric memory for what comes now: %s", why->text);
+	else if (run_share_first(path)) /* the log's lock may be held for ever in a fork */
+		dprintf(STDERR_FILENO, "soda run: no fabric memory for a child: %s\n", why->text);
+}
+
 /*
  * To be called before an exec of `name`, looked for in the PATH if `search`: returns the
- * environment to use.  Does nothing if the exec will fail, nor in a child, also of vfork(2), which
- * shares this memory.
+ * environment to use.  Does nothing if the exec will fail, nor in a child that gets no fabric
+ * memory.  A child of vfork(2) shares this memory, so that it has the environment made in `place`,
+ * on its stack; NULL: not at all.  spawn: this process goes on, and starts `name` as another one.
  */
-static char *const *prepare(struct becoming *b, const char *name, bool search, char *const *env)
+static char *const *prepare(struct becoming *b, const char *name, bool search, char *const *env,
+			    void *place, size_t bytes, bool spawn)
 {
+	bool here_only = !search && name && !strchr(name, '/'), mine = getpid() == self;
 	struct soda_run_refusal why;
 	char path[4096], here[4096];
 	int saved = errno;
 	bool fits;
 
 	*b = (struct becoming){ NULL, 0 };
-	if (getpid() != self || !name)
+	if (!name || run_inside ||
+	    ((!mine || spawn) && (children != RUN_CHILDREN_ALL || !(place || mine))))
 		return env;
 	run_inside++;
-	if (!search && !strchr(name, '/') && strlen(name) + 3 <= sizeof(here)) {
+	if (here_only && strlen(name) + 3 <= sizeof(here)) {
 		stpcpy(stpcpy(here, "./"), name);
 		name = here;
 	}
 	fits = !soda_run_check(name, path, sizeof(path), &why);
-	if (fits || why.runs)
+	if (mine && !spawn && (fits || why.runs))
 		let_go();
 	if (fits && library)
-		env = complete(b, env);
+		env = complete(b, env, mine ? NULL : place, bytes);
 	if (!fits && why.runs && library && !quiet)
-		soda_log_warning("soda run: no fabric memory for what comes now: %s", why.text);
+		tell(path, &why);
 	run_inside--;
 	errno = saved;
 	return env;
@@ -183,8 +214,25 @@ static int failed(struct becoming *b, struct run_near *near)
 	return -1;
 }
 
+/* How many bytes complete() may need for this environment; 0: it needs nothing, or too much. */
+static size_t room(char *const *env)
+{
+	char *const *list = find(env, preload);
+	size_t n = 0, bytes;
+
+	if (!library || children != RUN_CHILDREN_ALL)
+		return 0;
+	while (env && env[n])
+		n++;
+	bytes = strlen(preload) + strlen(library) + (list ? strlen(*list) : 0) + 2 +
+		(n + kept_n + 3) * sizeof(*env);
+	return bytes <= STACK_MAX ? bytes : 0;
+}
+
 static int become(const char *path, char *const *argv, char *const *envp, bool search)
 {
+	size_t bytes = getpid() == self ? 0 : room(envp);
+	void *place = bytes ? __builtin_alloca(bytes) : NULL;
 	struct run_near near = { 0 };
 	struct becoming b;
 
@@ -193,7 +241,7 @@ static int become(const char *path, char *const *argv, char *const *envp, bool s
 	STRING(path);
 	STRINGS(argv);
 	STRINGS(envp);
-	envp = prepare(&b, path, search, envp);
+	envp = prepare(&b, path, search, envp, place, bytes, false);
 	search ? next_execvpe(path, argv, envp) : next_execve(path, argv, envp);
 	return failed(&b, &near);
 }
@@ -275,7 +323,7 @@ RUN_API int fexecve(int fd, char *const *argv, char *const *envp)
 	STRINGS(argv);
 	STRINGS(envp);
 	path_of(path, fd);
-	envp = prepare(&b, path, false, envp);
+	envp = prepare(&b, path, false, envp, NULL, 0, false);
 	next_fexecve(fd, argv, envp);
 	return failed(&b, &near);
 }
@@ -294,26 +342,56 @@ RUN_API int execveat(int dir, const char *path, char *const *argv, char *const *
 		snprintf(whole, sizeof(whole), "%s", path);
 	else
 		snprintf(whole, sizeof(whole), "/proc/self/fd/%d%s%s", dir, *path ? "/" : "", path);
-	envp = prepare(&b, whole, false, envp);
+	envp = prepare(&b, whole, false, envp, NULL, 0, false);
 	next_execveat(dir, path, argv, envp, flags);
 	return failed(&b, &near);
 }
 
+/* As the exec family, but that this process goes on. */
+#define SPAWNS(name, search)                                                                       \
+	RUN_API int name(pid_t *restrict pid, const char *restrict path,                           \
+			 const posix_spawn_file_actions_t *restrict actions,                       \
+			 const posix_spawnattr_t *restrict attr, char *const *restrict argv,       \
+			 char *const *restrict env)                                                \
+	{                                                                                          \
+		static __typeof__(&name) next;                                                     \
+		struct run_near near = { 0 };                                                      \
+		char *const *argv_near = argv, *const *env_near = env;                             \
+		const char *path_near = path;                                                      \
+		struct becoming b;                                                                 \
+		int ret;                                                                           \
+                                                                                                   \
+		RUN_NEXT(next, #name);                                                             \
+		STRING(path_near);                                                                 \
+		STRINGS(argv_near);                                                                \
+		STRINGS(env_near);                                                                 \
+		env_near = prepare(&b, path_near, search, env_near, NULL, 0, true);                \
+		ret = next(pid, path_near, actions, attr, argv_near, env_near);                    \
+		run_bounce_put(b.place, b.bytes);                                                  \
+		run_near_end(&near);                                                               \
+		return ret;                                                                        \
+	}
+
+SPAWNS(posix_spawn, false)
+SPAWNS(posix_spawnp, true)
+
 void run_become_end(void)
 {
-	if (!library || !alone || quiet || getpid() != self ||
+	if (!library || children == RUN_CHILDREN_ALL || quiet || getpid() != self ||
 	    atomic_load(&soda_agent.life) != SODA_LIFE_NEW || children_faults() == children_before)
 		return;
 	quiet = true;
 	dprintf(run_settings.stats_fd >= 0 ? run_settings.stats_fd : STDERR_FILENO,
 		"soda run: %s used no fabric memory, and the programs that it started had none: "
-		"soda run --children gives them theirs\n",
+		"soda run --children=all gives them theirs\n",
 		program_invocation_short_name);
 }
 
 /* Ends without exit handlers, as of some shells. */
 RUN_API _Noreturn void _exit(int status)
 {
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING)
+		run_share_note(NULL);
 	run_become_end();
 	for (;;)
 		syscall(SYS_exit_group, status);

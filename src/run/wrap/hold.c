@@ -50,8 +50,9 @@ static struct held *new_locked(uint32_t id)
 {
 	struct held *h = unused;
 
-	if (chunks >= allowance())
-		return NULL;
+	while (chunks >= allowance())
+		if (allowance() == HELD_MAX || !soda_buffer_more())
+			return NULL;
 	if (h)
 		unused = h->next;
 	else

@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,21 +137,6 @@ static bool any(char *const *v)
 			return true;
 	return false;
 }
-
-#define EXECS(name, PARAMS, ARGS, env)                                                             \
-	RUN_NEAR(int, name, PARAMS, ARGS, FAM(path) || any(argv) || any(env), STRING(path);        \
-		 STRINGS(argv); STRINGS(env))
-
-EXECS(posix_spawn,
-      (pid_t *restrict pid, const char *restrict path,
-       const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
-       char *const *restrict argv, char *const *restrict envp),
-      (pid, path, actions, attr, argv, envp), envp)
-EXECS(posix_spawnp,
-      (pid_t *restrict pid, const char *restrict path,
-       const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
-       char *const *restrict argv, char *const *restrict envp),
-      (pid, path, actions, attr, argv, envp), envp)
 
 /*
  * system() and popen() use the environment: make its strings that are in fabric memory local, for

@@ -149,7 +149,7 @@ static void test_exec(void **state)
 	setenv("SODA_LOG", "warning", 1);
 	for (int i = 0; i < 2; i++) {
 		setenv("SODA_MODE", modes[i], 1);
-		RUN("--mem=8M", "--children", "--", path, "become");
+		RUN("--mem=8M", "--children=all", "--", path, "become");
 		if (failed(modes[i]))
 			fail_msg("%s mode: status %d: %s", modes[i], p.status, p.err);
 	}
@@ -382,16 +382,16 @@ static void test_stats(void **state)
 	assert_non_null(strstr(p.err, "no fabric memory was used"));
 	RUN("--", path, "no such case");
 	assert_int_equal(p.status, 2);
-	RUN("--", "sh", "-c", "echo $LD_PRELOAD; exit 7");
+	RUN("--children=exec", "--", "sh", "-c", "echo $LD_PRELOAD; exit 7");
 	assert_int_equal(p.status, 7);
 	assert_string_equal(p.out, "\n");
-	RUN("--children", "--", "sh", "-c", "echo $LD_PRELOAD");
+	RUN("--children=all", "--", "sh", "-c", "echo $LD_PRELOAD");
 	assert_non_null(strstr(p.out, "libsoda-run.so"));
 	/* programs that it starts have their own fabric memory, or none: the case looks for it */
 	snprintf(command, sizeof(command), "%s brk && %s threads", path, path);
-	RUN("--mem=8M", "--children", "--", "sh", "-c", command);
+	RUN("--mem=8M", "--children=all", "--", "sh", "-c", command);
 	assert_int_equal(p.status, 0);
-	RUN("--mem=8M", "--", "sh", "-c", command);
+	RUN("--mem=8M", "--children=exec", "--", "sh", "-c", command);
 	assert_int_equal(p.status, 99);
 	unsetenv("SODA_LOG");
 }

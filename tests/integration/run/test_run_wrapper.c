@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `soda run` and programs that start through a wrapper: what a process becomes has fabric memory,
- * what it starts has none, and of that there is one line.
+ * `soda run` and programs that start through a wrapper: what a process becomes has fabric memory;
+ * with --children=exec what it starts has none, and of that there is one line.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,13 +72,13 @@ static void test_shell(void **state)
 					"test -z \"$LD_PRELOAD\" || exit 4\n"
 					"exec \"$VICTIM\" \"$@\"\n");
 
-	RUN("--mem", "8M", "--", path, "malloc");
+	RUN("--mem", "8M", "--children=exec", "--", path, "malloc");
 	expect(NULL);
-	RUN("--mem", "8M", "--", path, "maps");
+	RUN("--mem", "8M", "--children=exec", "--", path, "maps");
 	expect(NULL);
 	RUN("--mem", "8M", "--", "sh", "-c", "exec sh -c 'exec \"$VICTIM\" malloc'");
 	expect(NULL);
-	RUN("--mem", "8M", "--children", "--", "sh", "-c", "exec \"$VICTIM\" malloc");
+	RUN("--mem", "8M", "--children=all", "--", "sh", "-c", "exec \"$VICTIM\" malloc");
 	expect(NULL);
 	RUN("--mem", "8M", "--", "env", "-i", victim, "malloc");
 	expect(NULL);
@@ -160,33 +160,38 @@ static void test_python(void **state)
 	server_forget(&server);
 }
 
-/* What is started has local memory. */
+/* Without --children=all what is started has local memory. */
 static void test_children(void **state)
 {
 	const char *path = script("child", "#!/bin/sh\n\"$VICTIM\" \"$@\"\nexit $?\n");
 
-	RUN("--mem", "8M", "--", path, "plain");
-	expect("--children");
+	RUN("--mem", "8M", "--children=exec", "--", path, "plain");
+	expect("--children=all");
 	assert_non_null(strstr(p.err, "no fabric memory"));
-	RUN("--mem", "8M", "--children", "--", path, "malloc");
+	RUN("--mem", "8M", "--", path, "malloc");
 	expect(NULL);
-	RUN("--mem", "8M", "--", "sh", "-c", "(exec \"$VICTIM\" plain) && exec \"$VICTIM\" malloc");
+	RUN("--mem", "8M", "--children=none", "--", "sh", "-c", "exec \"$VICTIM\" plain");
+	expect(NULL);
+	RUN("--mem", "8M", "--children=exec", "--", "sh", "-c",
+	    "(exec \"$VICTIM\" plain) && exec \"$VICTIM\" malloc");
 	expect(NULL);
 	if (have("bash -c true")) { /* which has functions for its environment of its own */
-		RUN("--mem", "8M", "--", "bash", "-c", "\"$VICTIM\" plain; exit $?");
-		expect("--children");
+		RUN("--mem", "8M", "--children=exec", "--", "bash", "-c",
+		    "\"$VICTIM\" plain; exit $?");
+		expect("--children=all");
 	}
 	if (have("timeout 60 true")) { /* which closes its standard error before it ends */
-		RUN("--mem", "8M", "--", "timeout", "200", victim, "plain");
-		expect("--children");
+		RUN("--mem", "8M", "--children=exec", "--", "timeout", "200", victim, "plain");
+		expect("--children=all");
 	}
-	RUN("--mem", "8M", "--", "env", "true"); /* neither is there anything to say */
+	RUN("--mem", "8M", "--children=exec", "--", "env",
+	    "true"); /* neither is there anything to say */
 	expect(NULL);
 	setenv("SODA_LOG", "error", 1);
-	RUN("--mem", "8M", "--", path, "plain");
+	RUN("--mem", "8M", "--children=exec", "--", path, "plain");
 	expect(NULL);
 	unsetenv("SODA_LOG");
-	RUN("--mem", "8M", "--", victim, "starts"); /* by every call */
+	RUN("--mem", "8M", "--children=exec", "--", victim, "starts"); /* by every call */
 	expect(NULL);
 }
 

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda run` as the parent of the program: as little different from the program itself as it can.
+ */
+#ifndef SODA_TOOL_RUN_PARENT_H
+#define SODA_TOOL_RUN_PARENT_H
+
+/*
+ * Run the program as a child that gets the signals of this process and ends with it, if this one
+ * is killed, until it has ended.  The child's status as of waitpid(2), or -1 with one line on
+ * standard error.  What this process starts afterwards has no libsoda-run.so.
+ */
+int soda_run_as_child(const char *program, char **argv);
+/* A status of waitpid(2) as shells have it: the exit status, or 128 + the signal. */
+int soda_run_status(int status);
+/*
+ * What to exit with where the child has ended with that status of waitpid(2). Ends this process by
+ * the signal that has ended the child.
+ */
+int soda_run_end_as(int status);
+
+#endif
