@@ -117,28 +117,23 @@ static void test_killed(void **state)
 	waitpid(pid, NULL, 0);
 }
 
-static void become_sleep(struct soda_tree *tree)
-{
-	hold_three(tree);
-	if (!fork()) { /* this one says when it is done; the exec is at once after it */
-		usleep(200000);
-		return;
-	}
-	execl("/bin/sleep", "sleep", "60", NULL);
-	_exit(1);
-}
-
 /* So does who becomes another program, with the same process id. */
 static void test_exec(void **state)
 {
 	char name[SODA_TREE_NAME];
 	struct soda_tree *tree = make(4 * MIB, name);
-	pid_t pid = child_that(become_sleep, tree);
+	pid_t pid = fork();
 
-	for (int i = 0; i < 300 && soda_tree_processes(tree); i++) {
+	if (!pid) {
+		hold_three(tree);
+		execl("/bin/sleep", "sleep", "60", NULL);
+		_exit(1);
+	}
+	for (int i = 0; i < 3000 && (!tree->peak || soda_tree_processes(tree)); i++) {
 		soda_tree_reap(tree);
 		usleep(10000);
 	}
+	assert_int_equal(tree->peak, 3 * MIB);
 	assert_int_equal(soda_tree_processes(tree), 0);
 	end(pid);
 }
