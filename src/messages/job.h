@@ -105,6 +105,7 @@ struct soda_msg_job {
 	/* the program's, of soda_msg_pull(), one thread at a time */
 	struct {
 		bool open, over; /* a batch is being read; the phase has ended */
+		bool wrong;	 /* what is being read makes no sense: nothing more is */
 		uint32_t at, packet_end;
 		uint32_t from;
 		uint32_t run_size, run_left;

@@ -11,15 +11,22 @@ bool soda_msg_pullable_locked(const struct soda_msg_job *job)
 	return job->reading.open || job->reading.over || job->batch_head != job->batch_tail;
 }
 
-/* Another rank's library, or this one, is wrong: the job cannot go on here. */
+/* The job cannot go on here, for this reason: what is being read is not read further. */
+static int give_up(struct soda_msg_job *job, int err, const struct soda_why *why)
+{
+	job->reading.wrong = true;
+	soda_msg_lose(job, err, why);
+	return soda_msg_failed(err, "%s", why->text);
+}
+
+/* Another rank's library, or this one, is wrong. */
 static int nonsense(struct soda_msg_job *job)
 {
 	struct soda_why why;
 
 	snprintf(why.text, sizeof(why.text), "what rank %u has sent makes no sense",
 		 job->reading.from);
-	soda_msg_lose(job, -EIO, &why);
-	return soda_msg_failed(-EIO, "%s", why.text);
+	return give_up(job, -EIO, &why);
 }
 
 /* The batch that was being read is used up. The lock is held. */
@@ -58,10 +65,8 @@ static int next_packet(struct soda_msg_job *job, const struct soda_batch *b)
 	if (soda_wire_get_msg_packet(b->data + job->reading.at, b->bytes - job->reading.at, &p) <
 		    0 ||
 	    p.rank >= job->ranks) {
-		struct soda_why why = { "the agent's answer makes no sense" };
-
-		soda_msg_lose(job, -EIO, &why);
-		return soda_msg_failed(-EIO, "%s", why.text);
+		return give_up(job, -EIO,
+			       &(struct soda_why){ "the agent's answer makes no sense" });
 	}
 	job->reading.from = p.rank;
 	job->reading.at += SODA_WIRE_MSG_PACKET_BYTES;
@@ -108,12 +113,9 @@ static int take_part(struct soda_msg_job *job, const struct soda_batch *b,
 	job->reading.run_left = 0;
 	if (!part->data) {
 		*part = (struct soda_part){ malloc(whole), whole, 0 };
-		if (!part->data) {
-			struct soda_why why = { "no memory for a message" };
-
-			soda_msg_lose(job, -ENOMEM, &why);
-			return soda_msg_failed(-ENOMEM, "%s", why.text);
-		}
+		if (!part->data)
+			return give_up(job, -ENOMEM,
+				       &(struct soda_why){ "no memory for a message" });
 	}
 	if (whole != part->bytes || size > part->bytes - part->at)
 		return nonsense(job);
@@ -171,16 +173,26 @@ static void count(_Atomic uint64_t *counter, uint64_t more)
 			      memory_order_relaxed);
 }
 
+static int remembered(struct soda_msg_job *job)
+{
+	int ret;
+
+	pthread_mutex_lock(&job->lock);
+	ret = soda_msg_error_locked(job);
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}
+
 SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	int ret = soda_msg_check(job);
 
 	if (ret < 0)
 		return ret;
-	if (job->given) {
-		free(job->given);
-		job->given = NULL;
-	}
+	free(job->given);
+	job->given = NULL;
+	if (job->reading.wrong)
+		return remembered(job);
 	do {
 		ret = job->reading.open ? next_message(job, msg_p) : 0;
 		if (ret > 0) {

@@ -428,7 +428,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	fuzz_quiet();
 	memset(memory, 0x33, sizeof(memory));
-	fuzz_agent_start("tcp://127.0.0.1:1", false, BUDGET); /* nobody there: no pages are asked */
+	fuzz_agent_start("tcp://127.0.0.1:1", false, BUDGET,
+			 0); /* nobody there: no pages are asked */
 	return 0;
 }
 
