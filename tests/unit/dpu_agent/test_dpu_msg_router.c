@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The agent's routing with many ranks, as a simulation: jobs.c and inbox.c as they are, ranks as a
+ * table of this program, one step after the other, which rank does what decided by a seed.  Nothing
+ * waits, so that what could stand still for ever is seen at once: a round in which no rank can do
+ * anything.  After each job every packet has come once, to whom it was for, as it was, in its
+ * phase. test_dpu_msg_router [SEEDS]
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/limits.h"
+#include "dpu_agent/messages/jobs.h"
+#include "wire/field.h"
+
+enum {
+	RANKS_MAX = 64,
+	LANE = 3, /* packets that a rank keeps for another one, as libsoda-msg does */
+	PHASES = 3,
+	PACKETS = 400, /* of a rank in a phase, at most */
+	STILL_MAX =
+		2000 /* steps in which nothing happens: far more than it takes to ask each rank */
+};
+
+/* A packet that waits in its rank's lane: its serial number says all about it. */
+struct packet {
+	uint32_t to, bytes;
+	uint64_t serial;
+};
+
+struct rank {
+	struct packet lanes[RANKS_MAX][LANE];
+	unsigned lane_n[RANKS_MAX];
+	unsigned left;	/* packets to make in this phase */
+	bool finished;	/* it has said so in this phase */
+	unsigned phase; /* whose end it has been told */
+	uint64_t next_serial;
+	uint64_t pushes, arrived; /* calls; bytes of packets */
+};
+
+static struct rank ranks[RANKS_MAX];
+static struct soda_msg_jobs jobs;
+static struct soda_msg_job *clients[RANKS_MAX][2];
+static uint32_t ranks_n;
+static uint64_t state, seeds = 20;
+static uint8_t *seen; /* a bit for each packet: from, serial */
+static uint8_t body[SODA_WIRE_MAX_CONTROL], out[SODA_WIRE_MAX_CONTROL];
+
+enum { SERIALS = PHASES * PACKETS };
+
+static uint64_t draw(uint64_t below)
+{
+	state += 0x9e3779b97f4a7c15u; /* SplitMix64 */
+	uint64_t x = (state ^ state >> 30) * 0xbf58476d1ce4e5b9u;
+
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return (x ^ x >> 31) % below;
+}
+
+/* What a packet's bytes are made of: from whom, to whom, in which phase, which one. */
+static uint64_t tag_of(uint32_t from, uint32_t to, unsigned phase, uint64_t serial)
+{
+	return (uint64_t)from << 48 | (uint64_t)to << 32 | (uint64_t)phase << 24 | serial;
+}
+
+static void join_all(void)
+{
+	const struct soda_peer_info who = { .address = "sim", .local = true };
+	const struct soda_wire_msg_place place = { .name = "sim" };
+	struct soda_why why;
+	bool made;
+
+	for (uint32_t r = 0; r < ranks_n; r++)
+		for (unsigned role = 0; role < 2; role++) {
+			const struct soda_wire_msg_join join = { .version = SODA_MSG_VERSION,
+								 .role = SODA_MSG_PUSHES + role,
+								 .rank = r,
+								 .ranks = ranks_n,
+								 .life = r + 1,
+								 .agents = 1,
+								 .name_bytes = 3 };
+
+			assert_int_equal(soda_msg_job_join(&jobs, &join, &place, &who,
+							   &clients[r][role], &clients[r][role],
+							   &made, &why),
+					 0);
+			assert_int_equal(made, r == 0 && role == 0);
+		}
+}
+
+static void leave_all(void)
+{
+	for (uint32_t r = 0; r < ranks_n; r++)
+		for (unsigned role = 0; role < 2; role++) {
+			soda_msg_job_leave(&jobs, clients[r][role], r);
+			soda_msg_job_put(clients[r][role], true);
+		}
+}
+
+static size_t put_packet(size_t at, uint32_t from, const struct packet *p)
+{
+	const struct soda_wire_msg_packet head = { .rank = p->to,
+						   .bytes = p->bytes,
+						   .messages = 1 };
+	uint64_t tag = tag_of(from, p->to, ranks[from].phase, p->serial);
+
+	soda_wire_put_msg_packet(body + at, &head);
+	at += SODA_WIRE_MSG_PACKET_BYTES;
+	for (uint32_t i = 0; i < p->bytes; i += 8)
+		soda_wire_put_u64(body + at + i, tag + i);
+	return at + p->bytes;
+}
+
+/* As many packets of the rank's lanes as a PUSH takes, a random lane first. */
+static unsigned load(uint32_t from, uint32_t *to, size_t *bytes_p)
+{
+	uint32_t first = (uint32_t)draw(ranks_n);
+	unsigned n = 0;
+	size_t at = SODA_WIRE_MSG_PUSH_BYTES;
+
+	for (uint32_t i = 0; i < ranks_n; i++) {
+		uint32_t t = (first + i) % ranks_n;
+
+		for (unsigned k = 0; k < ranks[from].lane_n[t]; k++) {
+			const struct packet *p = &ranks[from].lanes[t][k];
+
+			if (n == SODA_MSG_PACKETS ||
+			    at + SODA_WIRE_MSG_PACKET_BYTES + p->bytes > sizeof(body))
+				break;
+			at = put_packet(at, from, p);
+			to[n++] = t;
+		}
+	}
+	*bytes_p = at;
+	return n;
+}
+
+/* True: at least one packet was taken. What was refused stays. */
+static bool push(uint32_t from)
+{
+	struct soda_msg_routed routed;
+	struct soda_wire_msg_push push = { 0 }, checked;
+	uint32_t to[SODA_MSG_PACKETS];
+	uint8_t taken[SODA_MSG_PACKETS];
+	struct soda_why why;
+	size_t bytes;
+
+	push.packets = load(from, to, &bytes);
+	if (!push.packets)
+		return false;
+	push.number = ++ranks[from].pushes;
+	soda_wire_put_msg_push(body, &push);
+	assert_int_equal(soda_wire_get_msg_push(body, bytes, &checked), 0);
+	assert_int_equal(soda_msg_job_route(&jobs, clients[from][0], from, body, &checked, taken,
+					    &routed, &why),
+			 0);
+	for (unsigned i = 0; i < push.packets; i++) {
+		struct rank *r = &ranks[from];
+
+		if (!taken[i])
+			continue;
+		r->lane_n[to[i]]--; /* a lane's packets are taken in their order */
+		memmove(&r->lanes[to[i]][0], &r->lanes[to[i]][1],
+			r->lane_n[to[i]] * sizeof(struct packet));
+	}
+	return routed.packets > 0;
+}
+
+/* A packet into a lane, if it has room. */
+static bool make(uint32_t from)
+{
+	struct rank *r = &ranks[from];
+	uint32_t to = (uint32_t)(draw(4) ? draw(ranks_n) : 0); /* rank 0 gets more: it fills up */
+	static const uint32_t most[] = { 64, 4096, 30000,
+					 SODA_MSG_PACKET_MAX - SODA_WIRE_MSG_PACKET_BYTES };
+	uint32_t bytes = (uint32_t)draw(most[draw(4)] / 8 + 1) * 8;
+
+	if (!r->left || r->lane_n[to] == LANE)
+		return false;
+	if (bytes < 8)
+		bytes = 8;
+	r->lanes[to][r->lane_n[to]++] = (struct packet){ to, bytes, r->next_serial++ };
+	r->left--;
+	return true;
+}
+
+static bool lanes_empty(const struct rank *r)
+{
+	for (uint32_t t = 0; t < ranks_n; t++)
+		if (r->lane_n[t])
+			return false;
+	return true;
+}
+
+static bool finish(uint32_t from)
+{
+	struct rank *r = &ranks[from];
+	struct soda_why why;
+
+	if (r->finished || r->left || !lanes_empty(r))
+		return false;
+	assert_int_equal(soda_msg_job_finish(&jobs, clients[from][0], from, r->phase, &why), 0);
+	r->finished = true;
+	return true;
+}
+
+/* Once, from whom and to whom it says, whole, and in its phase. */
+static void check_packet(uint32_t to, const struct soda_wire_msg_packet *p, const uint8_t *runs)
+{
+	uint64_t tag = soda_wire_get_u64(runs), serial = tag & 0xffffff, bit;
+
+	assert_int_equal(tag >> 48, p->rank);
+	assert_int_equal(tag >> 32 & 0xffff, to);
+	assert_int_equal(tag >> 24 & 0xff, ranks[to].phase);
+	for (uint32_t i = 0; i < p->bytes; i += 8)
+		assert_int_equal(soda_wire_get_u64(runs + i), tag + i);
+	assert_true(serial < ranks[p->rank].next_serial);
+	bit = p->rank * (uint64_t)SERIALS + serial;
+	assert_false(seen[bit / 8] & 1u << bit % 8);
+	seen[bit / 8] |= (uint8_t)(1u << bit % 8);
+}
+
+static void begin_phase(struct rank *r, unsigned phase)
+{
+	unsigned most = 4 * PACKETS / ranks_n;
+
+	r->phase = phase;
+	r->finished = false;
+	r->left = phase < PHASES ? (unsigned)draw((most < PACKETS ? most : PACKETS) + 1) : 0;
+}
+
+static bool pull(uint32_t to)
+{
+	const struct soda_wire_msg_pull ask = {
+		.at = ranks[to].arrived,
+		.room = draw(8) ? (uint32_t)draw(SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES)
+				: 0,
+		.ended = ranks[to].phase,
+	};
+	struct soda_wire_msg_pulled pulled;
+	struct soda_wire_msg_packet p;
+	struct soda_why why;
+	int bytes = soda_msg_job_pull(clients[to][1], to, &ask, out, &pulled, &why);
+
+	assert_in_range(bytes, 0, ask.room);
+	ranks[to].arrived += (uint32_t)bytes;
+	for (uint32_t at = 0; at < (uint32_t)bytes; at += p.bytes) {
+		assert_int_equal(soda_wire_get_msg_packet(out + at, (uint32_t)bytes - at, &p), 0);
+		at += SODA_WIRE_MSG_PACKET_BYTES;
+		check_packet(to, &p, out + at);
+	}
+	if (pulled.ended) {
+		assert_true(ranks[to].finished); /* and so have all others */
+		begin_phase(&ranks[to], ranks[to].phase + 1);
+	}
+	return bytes || pulled.ended;
+}
+
+static bool all_over(void)
+{
+	for (uint32_t r = 0; r < ranks_n; r++)
+		if (ranks[r].phase < PHASES)
+			return false;
+	return true;
+}
+
+/* One thing of one rank. Some ranks are slow to pull, some to push, for a while. */
+static bool step(void)
+{
+	static bool (*const acts[])(uint32_t) = { make, make, make, push, finish, pull };
+	uint32_t r = (uint32_t)draw(ranks_n);
+
+	return ranks[r].phase < PHASES && acts[draw(sizeof(acts) / sizeof(acts[0]))](r);
+}
+
+/* That every packet that was made has been seen. */
+static void check_all_seen(void)
+{
+	for (uint32_t r = 0; r < ranks_n; r++)
+		for (uint64_t s = 0; s < ranks[r].next_serial; s++) {
+			uint64_t bit = r * (uint64_t)SERIALS + s;
+
+			assert_true(seen[bit / 8] & 1u << bit % 8);
+		}
+}
+
+static void simulate(uint64_t seed)
+{
+	static const uint32_t sizes[] = { 1, 2, 3, 5, 16, RANKS_MAX };
+	unsigned still = 0;
+
+	state = seed;
+	ranks_n = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
+	memset(ranks, 0, sizeof(ranks));
+	memset(seen, 0, (size_t)RANKS_MAX * SERIALS / 8 + 1);
+	assert_int_equal(soda_msg_jobs_init(&jobs, (uint64_t)ranks_n * SODA_MSG_INBOX_LEAST), 0);
+	join_all();
+	for (uint32_t r = 0; r < ranks_n; r++)
+		begin_phase(&ranks[r], 0);
+	while (!all_over()) {
+		still = step() ? 0 : still + 1;
+		if (still > STILL_MAX * ranks_n)
+			fail_msg("seed %llu: %u ranks stand still", (unsigned long long)seed,
+				 ranks_n);
+	}
+	check_all_seen();
+	leave_all();
+	soda_msg_jobs_destroy(&jobs); /* it asserts that nothing is left */
+}
+
+static void every_packet_once(void **unused)
+{
+	seen = malloc((size_t)RANKS_MAX * SERIALS / 8 + 1);
+	assert_non_null(seen);
+	for (uint64_t seed = 1; seed <= seeds; seed++)
+		simulate(seed);
+	free(seen);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(every_packet_once) };
+
+	if (argc > 1)
+		seeds = strtoull(argv[1], NULL, 10);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
