@@ -40,11 +40,11 @@ uint64_t random_bits(uint64_t stream, uint64_t at)
 	return mix(mix((stream + 1) * 0x9e3779b97f4a7c15) + (at + 1) * 0x9e3779b97f4a7c15);
 }
 
-static double now(void)
+static double seconds_of(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -73,12 +73,14 @@ void ranks_ready(struct ranks *r)
 {
 	while (check(r, soda_msg_barrier(r->job), "barrier") == -EINPROGRESS)
 		ranks_wait(r, SODA_MSG_COLLECTIVE);
-	r->began = now();
+	r->processors_began = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+	r->began = seconds_of(CLOCK_MONOTONIC);
 }
 
-double ranks_seconds(const struct ranks *r)
+double ranks_seconds(struct ranks *r)
 {
-	return now() - r->began;
+	r->processors = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - r->processors_began;
+	return seconds_of(CLOCK_MONOTONIC) - r->began;
 }
 
 bool ranks_take(struct ranks *r)
@@ -139,16 +141,19 @@ int64_t ranks_max(struct ranks *r, int64_t mine)
 
 int ranks_report(struct ranks *r, const char *what, double seconds, int64_t wrong)
 {
-	int64_t messages, bytes, all_wrong;
+	int64_t messages, bytes, all_wrong, processors_us;
 	struct soda_msg_stats stats;
 
 	soda_msg_get_stats(r->job, &stats);
 	messages = ranks_sum(r, (int64_t)stats.pushed);
 	bytes = ranks_sum(r, (int64_t)stats.pushed_bytes);
+	processors_us = ranks_sum(r, (int64_t)(r->processors * 1e6));
 	all_wrong = ranks_sum(r, wrong > 0 ? wrong : 0);
 	if (r->rank == 0)
-		printf("%s: %u ranks, %s: %.3f s, %" PRId64 " messages, %" PRId64 " bytes: %s\n",
-		       r->program, r->n, what, seconds, messages, bytes,
+		printf("%s: %u ranks, %s: %.3f s, %.3f s of processors, %" PRId64
+		       " messages, %" PRId64 " bytes: %s\n",
+		       r->program, r->n, what, seconds, (double)processors_us / 1e6, messages,
+		       bytes,
 		       all_wrong   ? "WRONG"
 		       : wrong < 0 ? "not verified"
 				   : "as computed by one process");

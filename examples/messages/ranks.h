@@ -21,8 +21,9 @@ struct ranks {
 	unsigned rank, n;
 	take_fn *take;
 	void *arg;
-	bool over;    /* the phase is */
-	double began; /* seconds, of a clock that only runs forward */
+	bool over;			     /* the phase is */
+	double began;			     /* seconds, of a clock that only runs forward */
+	double processors_began, processors; /* seconds of processors, until ranks_seconds() */
 };
 
 /* Join the job that the environment names. take may be changed between phases. */
@@ -46,12 +47,13 @@ bool ranks_try_sum(struct ranks *r, int64_t mine, int64_t *all_p);
 /* Until one of SODA_MSG_PULL... is there. */
 void ranks_wait(struct ranks *r, unsigned what);
 
-/* Stop the clock of ranks_report(). */
-double ranks_seconds(const struct ranks *r);
+/* Stop the clocks of ranks_report(): the time, and that of processors. */
+double ranks_seconds(struct ranks *r);
 /*
  * Leave the job, between phases; rank 0 prints what was done, in which time, with how many
- * messages.  wrong: of this rank's results, those that are not as one process computes them, or -1:
- * nobody looked. The exit status: 1 if anything is wrong on any rank.
+ * messages, and how much time of processors, libsoda-msg's threads included.  wrong: of this rank's
+ * results, those that are not as one process computes them, or -1: nobody looked. The exit status:
+ * 1 if anything is wrong on any rank.
  */
 int ranks_report(struct ranks *r, const char *what, double seconds, int64_t wrong);
 
