@@ -17,6 +17,7 @@ int soda_command_bench(int argc, char **argv);
 int soda_command_bench_dpu(int argc, char **argv);
 int soda_command_bench_fault(int argc, char **argv);
 int soda_command_bench_heap(int argc, char **argv);
+int soda_command_bench_messages(int argc, char **argv);
 int soda_command_bench_move(int argc, char **argv);
 int soda_command_bench_node(int argc, char **argv);
 int soda_command_bench_start(int argc, char **argv);

@@ -5,6 +5,7 @@
 #include "soda/base/tool.h"
 #include "soda/bench/fault/fault.h"
 #include "soda/bench/heap/heap.h"
+#include "soda/bench/messages/messages.h"
 
 static const char usage[] =
 	"Usage: soda bench BENCHMARK [OPTION]...\n"
@@ -13,6 +14,7 @@ static const char usage[] =
 	"  dpu      what a DPU agent changes, part by part\n"
 	"  fault    page faults: rates, latencies, CPU time, beside the bare mechanism\n"
 	"  heap     allocation and free, and programs under soda run, where all is resident\n"
+	"  messages many small messages between ranks, beside MPI\n"
 	"  move     how an agent fetches data out of a program: a call's time, throughput\n"
 	"  node     what a store saves that the processes of a node share\n"
 	"  start    time to the first fault\n"
@@ -21,7 +23,8 @@ static const char usage[] =
 	"soda bench BENCHMARK --help tells its options.\n"
 	"\n"
 	"Environment:\n"
-	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, move, node and "
+	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, messages, move, node "
+	"and "
 	"transport\n"
 	"           have started may stand still, or take to end, before that is a failure; "
 	"default 20\n";
@@ -49,12 +52,14 @@ int soda_command_bench(int argc, char **argv)
 		{ "dpu", soda_command_bench_dpu },
 		{ "fault", soda_command_bench_fault },
 		{ "heap", soda_command_bench_heap },
+		{ "messages", soda_command_bench_messages },
 		{ "move", soda_command_bench_move },
 		{ "node", soda_command_bench_node },
 		{ "start", soda_command_bench_start },
 		{ "transport", soda_command_bench_transport },
 		{ ".worker", run_worker },
 		{ ".start", run_start },
+		{ ".rank", soda_bench_messages_rank },
 		{ ".sort", run_sort },
 		{ NULL, NULL },
 	};

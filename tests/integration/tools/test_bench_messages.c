@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda bench messages` from outside, small: the form of its results, and what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+#define RUN(...)                                                                                   \
+	assert_int_equal(                                                                          \
+		program_run(SODA, (const char *const[]){ "bench", "messages", __VA_ARGS__, NULL }, \
+			    &run),                                                                 \
+		0)
+
+static const json_t *rows(const json_t *out, const char *key, size_t n)
+{
+	const json_t *list = json_object_get(out, key);
+
+	assert_true(json_is_array(list));
+	assert_int_equal(json_array_size(list), n);
+	return list;
+}
+
+static json_t *answers(void)
+{
+	json_t *out = answer();
+
+	assert_string_equal(json_string_value(json_object_get(out, "format")),
+			    "soda-bench-messages");
+	assert_int_equal(count(out, "version"), 1);
+	return out;
+}
+
+/* What a build without an MPI does not know is null, all of it. */
+static void beside(const json_t *row, bool mpi, const char *rate, const char *who,
+		   const char *ratio)
+{
+	assert_true(json_is_string(json_object_get(row, who)) == mpi);
+	if (mpi) {
+		positive(row, rate);
+		positive(row, ratio);
+	} else {
+		assert_true(json_is_null(json_object_get(row, rate)));
+		assert_true(json_is_null(json_object_get(row, ratio)));
+	}
+}
+
+static void rate_row(const json_t *out, size_t i, const char *transport, uint64_t agents,
+		     uint64_t bytes)
+{
+	const json_t *row = json_array_get(json_object_get(out, "rates"), i);
+	bool mpi = json_array_size(json_object_get(out, "mpis")) > 0;
+
+	assert_string_equal(json_string_value(json_object_get(row, "transport")), transport);
+	assert_int_equal(count(row, "bytes"), bytes);
+	assert_int_equal(count(row, "ranks"), 2);
+	assert_int_equal(count(row, "agents"), agents);
+	positive(row, "messages_per_s");
+	beside(row, mpi, "mpi_messages_per_s", "mpi", "ratio");
+	beside(row, mpi, "gathered_messages_per_s", "gathered_mpi", "gathered_ratio");
+	beside(row, mpi, "alltoallv_messages_per_s", "alltoallv_mpi", "alltoallv_ratio");
+}
+
+/* Each of a few rows has six runs over MPI beside it, where there are both. */
+static void rates_of(const char *transport, const char *agents, const char *sizes, size_t n)
+{
+	json_t *out;
+
+	RUN("--transports", transport, "--agents", agents, "--ranks", "2", "--sizes", sizes,
+	    "--messages", "3000", "--rounds", "1", "--apps", "none", "--flushes", "none",
+	    "--inboxes", "none", "--json");
+	out = answers();
+	rows(out, "rates", n);
+	rows(out, "apps", 0);
+	rows(out, "sweeps", 0);
+	for (size_t i = 0; i < n; i++)
+		rate_row(out, i, transport, strtoull(agents, NULL, 10), i % 2 ? 1 << 20 : 8);
+	json_decref(out);
+}
+
+static void test_rates(void **state)
+{
+	rates_of("shm", "1", "8,1M", 2);
+	rates_of("shm", "2", "8", 1);
+	rates_of("tcp", "2,7", "8", 1); /* seven agents for two ranks: left out */
+	rates_of("tcp", "1", "8", 1);
+}
+
+static void test_sweeps(void **state)
+{
+	const json_t *list;
+	json_t *out;
+
+	RUN("--ranks", "3", "--sizes", "none", "--messages", "2000", "--rounds", "1", "--apps",
+	    "none", "--flushes", "100,1000", "--inboxes", "128K", "--json");
+	out = answers();
+	rows(out, "rates", 0);
+	list = rows(out, "sweeps", 3);
+	for (size_t i = 0; i < 3; i++) {
+		const json_t *row = json_array_get(list, i);
+
+		assert_string_equal(json_string_value(json_object_get(row, "sweep")),
+				    i < 2 ? "flush_us" : "inbox_bytes");
+		assert_int_equal(count(row, "value"), i == 0 ? 100 : i == 1 ? 1000 : 128 << 10);
+		positive(row, "messages_per_s");
+	}
+	json_decref(out);
+}
+
+/* In both places of the agent, where there are two processors; one that is not built is left out.
+ */
+static void test_apps(void **state)
+{
+	const json_t *list;
+	json_t *out;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		print_message("SKIP: one processor: an agent cannot have one of its own\n");
+		skip();
+	}
+	RUN("--ranks", "2", "--sizes", "none", "--rounds", "1", "--apps", "histogram,absent",
+	    "--flushes", "none", "--inboxes", "none", "--json");
+	assert_non_null(strstr(run.err, "absent: there is no such example"));
+	out = answers();
+	list = rows(out, "apps", 2);
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *row = json_array_get(list, i);
+
+		assert_string_equal(json_string_value(json_object_get(row, "app")), "histogram");
+		assert_string_equal(json_string_value(json_object_get(row, "mode")),
+				    i ? "own" : "shared");
+		assert_int_equal(count(row, "ranks"), 2);
+		positive(row, "seconds");
+		assert_true(count(row, "messages") >= 2000000);
+		assert_true(count(row, "bytes") >= 8 * 2000000);
+		positive(row, "mc_ratio");
+		assert_true(json_is_true(json_object_get(row, "verified")));
+	}
+	json_decref(out);
+}
+
+static void test_table(void **state)
+{
+	RUN("--transports", "tcp", "--ranks", "1", "--sizes", "64", "--messages", "1000",
+	    "--rounds", "1", "--apps", "none", "--flushes", "100", "--inboxes", "none");
+	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "Alltoallv"));
+	assert_non_null(strstr(run.out, "flush_us"));
+}
+
+static void test_refusals(void **state)
+{
+	RUN("--transports", "verbs");
+	refused(2, "--transports");
+	RUN("--ranks", "65");
+	refused(2, "--ranks");
+	RUN("--ranks", "none");
+	refused(2, "--ranks");
+	RUN("--agents", "9");
+	refused(2, "--agents");
+	RUN("--sizes", "4");
+	refused(2, "--sizes");
+	RUN("--sizes", "2M");
+	refused(2, "--sizes");
+	RUN("--flushes", "0");
+	refused(2, "--flushes");
+	RUN("--inboxes", "64K");
+	refused(2, "--inboxes");
+	RUN("--apps", "../x");
+	refused(2, "--apps");
+	RUN("word");
+	assert_int_equal(run.status, 2);
+	RUN("--man");
+	assert_non_null(strstr(run.out, "soda\\-bench\\-messages"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rates),	 cmocka_unit_test(test_sweeps),
+		cmocka_unit_test(test_apps),	 cmocka_unit_test(test_table),
+		cmocka_unit_test(test_refusals),
+	};
+
+	return cmocka_run_group_tests(tests, make_tmp, remove_tmp);
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda bench messages`: options, and what is measured in which order. */
+#include "soda/bench/messages/messages.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf/conf.h"
+#include "base/limits.h"
+#include "soda/base/json.h"
+#include "soda/base/tool.h"
+#include "soda/bench/messages/load.h"
+#include "soda/stage/guard.h"
+#include "soda/stage/patience.h"
+
+#define WHO "soda bench messages"
+
+enum { DATA_MAX = 64 << 20, MESSAGES_MAX = 100000000, APP_RANKS_MAX = 8 };
+
+struct options {
+	char *transports, *sizes, *ranks, *agents, *apps, *flushes, *inboxes;
+	uint32_t messages, rounds;
+	bool json;
+};
+
+static const struct soda_option option_table[] = {
+	OPTION("transports", 't', LIST, transports, .arg = "LIST", .def = "shm,tcp",
+	       .help = "How ranks reach the agent, one after the other: shm, tcp."),
+	OPTION("ranks", 'n', LIST, ranks, .arg = "N,...", .def = "4",
+	       .help = "Ranks of a job, at most 64."),
+	OPTION("agents", 'A', LIST, agents, .arg = "N,...", .def = "1,2",
+	       .help = "Agents of a job, at most 8, for its rates; more than ranks are left out."),
+	OPTION("sizes", 's', LIST, sizes, .arg = "SIZE,...", .def = "8,64,256,4K",
+	       .help = "Bytes of a message, 8 to 1M; none: rates are not measured."),
+	OPTION("messages", 'm', UINT, messages, .arg = "N", .def = "500000", .min = 1,
+	       .max = MESSAGES_MAX,
+	       .help = "Messages that each rank sends in a run; fewer, where they would be more "
+		       "than 64 MiB."),
+	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
+	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of each point, all sides in turns."),
+	OPTION("apps", 'a', LIST, apps, .arg = "NAME,...",
+	       .def = "histogram,transpose,triangles,sssp,particles",
+	       .help = "Applications of the build tree's examples/messages; none: not run. One "
+		       "that was not built is left out, with a line that says so."),
+	OPTION("flushes", 0, LIST, flushes, .arg = "US,...", .def = "50,200,500,2000",
+	       .help = "Sweep: microseconds that a message waits for others; none: no sweep."),
+	OPTION("inboxes", 0, LIST, inboxes, .arg = "SIZE,...", .def = "128K,256K,512K,1M",
+	       .help = "Sweep: the agent's memory for each rank; none: no sweep."),
+	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
+};
+
+static const struct soda_conf conf = {
+	.program = WHO,
+	.summary = "measure messages between ranks, beside MPI",
+	.args = "",
+	.description =
+		"Each rank of a job sends messages to ranks that random numbers name, and takes "
+		"those for it; a message's first 8 bytes are its value, and sums over all values "
+		"and counts end the benchmark where a message was lost or came twice. The time is "
+		"that from the moment when all ranks begin until all have everything.\n\n"
+		"Beside it, in turns, the same messages over MPI, in three ways: one MPI_Isend for "
+		"each message, with 64 of them and as many MPI_Irecv under way; gathered by the "
+		"program itself, in buffers of 60 KiB for each rank; in rounds of MPI_Alltoallv. "
+		"Of Open MPI and MPICH the better one counts, for each way; both are told to yield "
+		"the processor where they wait, and so do the programs. They are found where SODA "
+		"was built with them (the option mpi of meson); without them these columns "
+		"are empty.\n\n"
+		"Rates are medians over the rounds, ratios medians of the rounds' ratios. agent ns "
+		"is "
+		"the agents' CPU time, their transports' included, for each message; "
+		"not known where soda msg run has started them, which is where several are reached "
+		"by shm. "
+		"Several agents reach each other by tcp.\n\n"
+		"Applications run with the first of --ranks (at most 8), by the first of "
+		"--transports, with the agent in one of two places: shared, ranks and agent on one "
+		"processor; own, ranks on one processor, the agent on another one. That emulates a "
+		"DPU by processor affinity: its cores have their own caches and memory besides. "
+		"The "
+		"seconds are what the application says; the m/c ratio (memory to communication) is "
+		"the processor time of the ranks, which work on memory and hand messages over, by "
+		"that "
+		"of the agent, which moves them, where both share a processor. With a processor of "
+		"its own "
+		"for the agent a program can be (r + 1) / max(r, 1) times as fast at most, r being "
+		"that ratio.\n\n"
+		"Sweeps are of the first of --transports, --ranks and --sizes.\n\n"
+		"JSON: format soda-bench-messages, version 1. A value that is not known is null.",
+	.epilogue = SODA_PATIENCE_MAN
+	".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
+	".SH EXAMPLES\n.nf\nsoda bench messages \\-\\-sizes 8 \\-\\-apps none\n"
+	"soda bench messages \\-\\-sizes none \\-\\-apps histogram \\-\\-json\n.fi\n"
+	".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-msg\\-run (1),\n"
+	".BR soda\\-dpu\\-agent (1),\n.BR soda_msg_start (3)\n",
+	.options = option_table,
+	.options_n = sizeof(option_table) / sizeof(option_table[0]),
+};
+
+static int complain(const char *text)
+{
+	fprintf(stderr, WHO ": %s\n", text);
+	return -EINVAL;
+}
+
+/* The parts of a list one after the other; NULL: the end. */
+static const char *next_part(char **rest)
+{
+	const char *part = "";
+
+	while (part && !*part)
+		part = strsep(rest, ", ");
+	return part;
+}
+
+/* "none": an empty list. */
+static int parse_list(char *text, uint64_t least, uint64_t most, uint64_t *list, unsigned *n_p)
+{
+	const char *part;
+
+	*n_p = 0;
+	if (strcmp(text, "none") == 0)
+		return 0;
+	while ((part = next_part(&text))) {
+		uint64_t *value = &list[*n_p];
+
+		if (*n_p == SODA_BENCH_MSG_LIST_MAX || soda_parse_size(part, value) ||
+		    *value < least || *value > most)
+			return -EINVAL;
+		(*n_p)++;
+	}
+	return *n_p ? 0 : -EINVAL;
+}
+
+static int parse_list32(char *text, uint64_t least, uint64_t most, uint32_t *list, unsigned *n_p)
+{
+	uint64_t wide[SODA_BENCH_MSG_LIST_MAX];
+	int ret = parse_list(text, least, most, wide, n_p);
+
+	for (unsigned i = 0; ret == 0 && i < *n_p; i++)
+		list[i] = (uint32_t)wide[i];
+	return ret;
+}
+
+static int parse_transports(char *text, bool *list)
+{
+	const char *part;
+	bool any = false;
+
+	while ((part = next_part(&text))) {
+		int t = 0;
+
+		while (t < SODA_BENCH_MSG_TRANSPORTS &&
+		       strcmp(part, soda_bench_msg_transports[t]) != 0)
+			t++;
+		if (t == SODA_BENCH_MSG_TRANSPORTS)
+			return -EINVAL;
+		list[t] = any = true;
+	}
+	return any ? 0 : -EINVAL;
+}
+
+static int parse_apps(char *text, struct soda_bench_msg_plan *plan)
+{
+	const char *part;
+
+	if (strcmp(text, "none") == 0)
+		return 0;
+	while ((part = next_part(&text))) {
+		if (plan->apps_n == SODA_BENCH_MSG_LIST_MAX || strchr(part, '/'))
+			return -EINVAL;
+		plan->apps[plan->apps_n++] = part;
+	}
+	return 0;
+}
+
+/* The lists of opt are cut into their parts, which the plan points into. */
+static int make_plan(const struct options *opt, struct soda_bench_msg_plan *plan)
+{
+	*plan = (struct soda_bench_msg_plan){ .messages = opt->messages, .rounds = opt->rounds };
+	if (parse_transports(opt->transports, plan->transports))
+		return complain("--transports: of shm and tcp");
+	if (parse_list32(opt->ranks, 1, SODA_BENCH_MSG_RANKS_MAX, plan->ranks, &plan->ranks_n) ||
+	    !plan->ranks_n)
+		return complain("--ranks: numbers from 1 to 64, at most 16 of them");
+	if (parse_list32(opt->agents, 1, SODA_BENCH_MSG_AGENTS_MAX, plan->agents,
+			 &plan->agents_n) ||
+	    !plan->agents_n)
+		return complain("--agents: numbers from 1 to 8, at most 16 of them");
+	if (parse_list32(opt->sizes, SODA_BENCH_MSG_BYTES_MIN, SODA_BENCH_MSG_BYTES_MAX,
+			 plan->sizes, &plan->sizes_n))
+		return complain("--sizes: from 8 to 1M, at most 16 of them, or none");
+	if (parse_list32(opt->flushes, 1, 1000000, plan->flushes, &plan->flushes_n))
+		return complain("--flushes: microseconds, at most 1000000, at most 16 of them, or "
+				"none");
+	if (parse_list(opt->inboxes, SODA_MSG_INBOX_LEAST, SODA_MSG_INBOX_MOST, plan->inboxes,
+		       &plan->inboxes_n))
+		return complain("--inboxes: from 128K to 1M, at most 16 of them, or none");
+	if (parse_apps(opt->apps, plan))
+		return complain("--apps: names of examples, at most 16 of them, or none");
+	soda_bench_msg_find_mpis(plan);
+	return 0;
+}
+
+struct work {
+	struct soda_bench_msg_plan plan;
+	bool json;
+};
+
+static struct soda_bench_msg_job job_of(const struct soda_bench_msg_plan *plan, pid_t owner,
+					int transport, uint32_t ranks, uint32_t bytes)
+{
+	uint64_t most = DATA_MAX / bytes;
+
+	return (struct soda_bench_msg_job){ .transport = transport,
+					    .ranks = ranks,
+					    .agents = 1,
+					    .bytes = bytes,
+					    .messages =
+						    plan->messages < most ? plan->messages : most,
+					    .flush_us = SODA_MSG_FLUSH_US,
+					    .inbox_bytes = SODA_MSG_INBOX_MOST,
+					    .owner = owner };
+}
+
+/* Messages a second, [round]. */
+struct rounds {
+	double soda[SODA_BENCH_ROUNDS_MAX], agent_ns[SODA_BENCH_ROUNDS_MAX];
+	double mpi[SODA_BENCH_MSG_MPIS][SODA_BENCH_MSG_WAYS][SODA_BENCH_ROUNDS_MAX];
+};
+
+static double rate_of(const struct soda_bench_msg_result *r)
+{
+	return (double)r->messages / r->seconds;
+}
+
+/* All sides once, in turns. */
+static int one_round(const struct soda_bench_msg_plan *plan, struct soda_bench_msg_job *job,
+		     uint32_t i, struct rounds *all)
+{
+	struct soda_bench_msg_result r;
+	int err = soda_bench_msg_run_soda(job, &r);
+
+	if (err)
+		return err;
+	all->soda[i] = rate_of(&r);
+	/* the agent also routed the phase that is not measured, of a tenth */
+	all->agent_ns[i] = r.agent_seconds * 1e9 / ((double)r.messages * 1.1);
+	for (int mpi = 0; mpi < SODA_BENCH_MSG_MPIS; mpi++)
+		for (int way = 0; way < SODA_BENCH_MSG_WAYS && plan->mpi[mpi][0]; way++) {
+			err = soda_bench_msg_run_mpi(job, mpi, plan->mpi[mpi], way, &r);
+			if (err)
+				return err;
+			all->mpi[mpi][way][i] = rate_of(&r);
+		}
+	return 0;
+}
+
+static double median_ratio(const double *a, const double *b, uint32_t n)
+{
+	double ratios[SODA_BENCH_ROUNDS_MAX];
+
+	for (uint32_t i = 0; i < n; i++)
+		ratios[i] = a[i] / b[i];
+	return soda_bench_median(ratios, n);
+}
+
+/* For each way the MPI whose median is the greater one. */
+static void compare(const struct soda_bench_msg_plan *plan, const struct rounds *all,
+		    struct soda_bench_msg_rate *rate)
+{
+	for (int way = 0; way < SODA_BENCH_MSG_WAYS; way++) {
+		rate->which[way] = -1;
+		rate->mpi[way] = rate->ratio[way] = NAN;
+		for (int mpi = 0; mpi < SODA_BENCH_MSG_MPIS; mpi++) {
+			double median;
+
+			if (!plan->mpi[mpi][0])
+				continue;
+			median = soda_bench_median(all->mpi[mpi][way], plan->rounds);
+			if (rate->which[way] >= 0 && median <= rate->mpi[way])
+				continue;
+			rate->which[way] = mpi;
+			rate->mpi[way] = median;
+			rate->ratio[way] =
+				median_ratio(all->soda, all->mpi[mpi][way], plan->rounds);
+		}
+	}
+}
+
+static int measure_rate(const struct soda_bench_msg_plan *plan, struct soda_bench_msg_job *job,
+			struct soda_bench_msg_rate *rate)
+{
+	struct rounds *all = calloc(1, sizeof(*all));
+	int err = all ? soda_bench_msg_agents_start(job) : -ENOMEM;
+
+	for (uint32_t i = 0; i < plan->rounds && !err; i++)
+		err = one_round(plan, job, i, all);
+	soda_bench_msg_agents_stop(job);
+	if (!err) {
+		*rate = (struct soda_bench_msg_rate){ .transport = job->transport,
+						      .ranks = job->ranks,
+						      .agents = job->agents,
+						      .bytes = job->bytes };
+		rate->soda = soda_bench_median(all->soda, plan->rounds);
+		rate->agent_ns = soda_bench_median(all->agent_ns, plan->rounds);
+		compare(plan, all, rate);
+	}
+	free(all);
+	return err;
+}
+
+static int measure_rates(const struct soda_bench_msg_plan *plan, pid_t owner, json_t *out)
+{
+	unsigned n = plan->ranks_n * plan->agents_n * plan->sizes_n;
+	bool first = true;
+	int err = 0;
+
+	for (unsigned i = 0; i < SODA_BENCH_MSG_TRANSPORTS * n && !err; i++) {
+		unsigned s = i % plan->sizes_n, rest = i / plan->sizes_n;
+		struct soda_bench_msg_job job =
+			job_of(plan, owner, (int)(i / n),
+			       plan->ranks[rest / plan->agents_n % plan->ranks_n], plan->sizes[s]);
+		struct soda_bench_msg_rate rate;
+
+		job.agents = plan->agents[rest % plan->agents_n];
+		if (!plan->transports[job.transport] || job.agents > job.ranks)
+			continue;
+		err = measure_rate(plan, &job, &rate);
+		if (!err)
+			soda_bench_msg_report_rate(&rate, first, out);
+		first = false;
+	}
+	return err;
+}
+
+static int first_transport(const struct soda_bench_msg_plan *plan)
+{
+	return plan->transports[SODA_BENCH_MSG_SHM] ? SODA_BENCH_MSG_SHM : SODA_BENCH_MSG_TCP;
+}
+
+/* The run of the median seconds. */
+static int run_app(const struct soda_bench_msg_plan *plan, struct soda_bench_msg_job *job,
+		   const char *path, struct soda_bench_msg_result *r)
+{
+	double seconds[SODA_BENCH_ROUNDS_MAX], agent[SODA_BENCH_ROUNDS_MAX];
+	double ranks[SODA_BENCH_ROUNDS_MAX];
+	bool verified = true;
+	int err = soda_bench_msg_agents_start(job);
+
+	for (uint32_t i = 0; i < plan->rounds && !err; i++) {
+		err = soda_bench_msg_run_app(job, path, r);
+		seconds[i] = r->seconds;
+		agent[i] = r->agent_seconds;
+		ranks[i] = r->ranks_seconds;
+		verified = verified && r->verified;
+	}
+	soda_bench_msg_agents_stop(job);
+	if (!err) {
+		r->seconds = soda_bench_median(seconds, plan->rounds);
+		r->agent_seconds = soda_bench_median(agent, plan->rounds);
+		r->ranks_seconds = soda_bench_median(ranks, plan->rounds);
+		r->verified = verified;
+	}
+	return err;
+}
+
+/* The ratio is that of the shared processor, in both modes. */
+static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, const char *name,
+		       bool *first_p, json_t *out)
+{
+	uint32_t ranks = plan->ranks[0] < APP_RANKS_MAX ? plan->ranks[0] : APP_RANKS_MAX;
+	struct soda_bench_msg_app app = {
+		.name = name, .mode = SODA_BENCH_MSG_SHARED, .ranks = ranks, .mc_ratio = NAN
+	};
+	char path[PATH_MAX];
+	int err = 0;
+
+	if (!soda_bench_msg_find_app(name, path)) {
+		fprintf(stderr, WHO ": %s: there is no such example in this build\n", name);
+		return 0;
+	}
+	for (; app.mode <= SODA_BENCH_MSG_OWN && !err; app.mode++) {
+		struct soda_bench_msg_job job =
+			job_of(plan, owner, first_transport(plan), ranks, 8);
+
+		job.mode = app.mode;
+		err = run_app(plan, &job, path, &app.result);
+		if (app.mode == SODA_BENCH_MSG_SHARED)
+			app.mc_ratio = app.result.ranks_seconds / app.result.agent_seconds;
+		if (!err)
+			soda_bench_msg_report_app(&app, *first_p, out);
+		*first_p = false;
+	}
+	return err;
+}
+
+static int measure_apps(const struct soda_bench_msg_plan *plan, pid_t owner, json_t *out)
+{
+	bool first = true;
+	int err = 0;
+
+	for (unsigned i = 0; i < plan->apps_n && !err; i++)
+		err = measure_app(plan, owner, plan->apps[i], &first, out);
+	return err;
+}
+
+static int measure_point(const struct soda_bench_msg_plan *plan, struct soda_bench_msg_job *job,
+			 struct soda_bench_msg_point *p)
+{
+	double rates[SODA_BENCH_ROUNDS_MAX];
+	struct soda_bench_msg_result r;
+	int err = soda_bench_msg_agents_start(job);
+
+	for (uint32_t i = 0; i < plan->rounds && !err; i++) {
+		err = soda_bench_msg_run_soda(job, &r);
+		rates[i] = rate_of(&r);
+	}
+	soda_bench_msg_agents_stop(job);
+	if (!err)
+		p->rate = soda_bench_median(rates, plan->rounds);
+	return err;
+}
+
+static int measure_sweeps(const struct soda_bench_msg_plan *plan, pid_t owner, json_t *out)
+{
+	unsigned n = plan->flushes_n + plan->inboxes_n;
+	int err = 0;
+
+	for (unsigned i = 0; i < n && !err; i++) {
+		uint32_t bytes = plan->sizes_n ? plan->sizes[0] : 8;
+		struct soda_bench_msg_job job =
+			job_of(plan, owner, first_transport(plan), plan->ranks[0], bytes);
+		struct soda_bench_msg_point p;
+
+		if (i < plan->flushes_n) {
+			job.flush_us = plan->flushes[i];
+			p = (struct soda_bench_msg_point){ "flush_us", job.flush_us, NAN };
+		} else {
+			job.inbox_bytes = plan->inboxes[i - plan->flushes_n];
+			p = (struct soda_bench_msg_point){ "inbox_bytes", job.inbox_bytes, NAN };
+		}
+		err = measure_point(plan, &job, &p);
+		if (!err)
+			soda_bench_msg_report_point(&p, i == 0, out);
+	}
+	return err;
+}
+
+/* The benchmark's work, in the child of soda_bench_guard_run(). */
+static int run(void *arg, const struct soda_bench_guarded *guarded)
+{
+	const struct work *work = arg;
+	const struct soda_bench_msg_plan *plan = &work->plan;
+	json_t *out = work->json ? soda_bench_msg_report_new(plan) : NULL;
+	int err = 0;
+
+	if (plan->sizes_n && !plan->mpi[SODA_BENCH_MSG_OPENMPI][0] &&
+	    !plan->mpi[SODA_BENCH_MSG_MPICH][0])
+		fputs(WHO ": no MPI: SODA was built without one, or is installed without the "
+			  "programs soda-bench-openmpi and soda-bench-mpich of its build tree\n",
+		      stderr);
+	err = measure_rates(plan, guarded->owner, out);
+	if (!err)
+		err = measure_apps(plan, guarded->owner, out);
+	if (!err)
+		err = measure_sweeps(plan, guarded->owner, out);
+	if (out && !err)
+		err = soda_json_print(out);
+	else
+		json_decref(out);
+	return err || fflush(stdout) ? SODA_EXIT_FAILED : SODA_EXIT_OK;
+}
+
+int soda_command_bench_messages(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	struct work work;
+	int code = SODA_EXIT_USAGE;
+
+	if (soda_tool_options(&conf, argc, argv, &opt, NULL, 0) >= 0 &&
+	    !make_plan(&opt, &work.plan)) {
+		work.json = opt.json;
+		code = soda_bench_guard_run(&(const struct soda_bench_work){ .run = run }, &work);
+	}
+	soda_conf_free(&conf, &opt);
+	return code;
+}
