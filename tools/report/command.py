@@ -8,9 +8,9 @@ from . import movement, pages, shapes, svg, tables
 from .reading import Unreadable
 
 _EPILOG = """results: results.json of soda eval (its page is report.html beside it, with figures/), the JSON of
-soda run --report (its page has the same name and .html), or that of soda bench fault, dpu, node or move with --json
-(tables in Markdown, on standard output; several files have one table). Of bench move --out FILE.md writes the tables
-into a file, and figures beside it."""
+soda run --report (its page has the same name and .html), or that of soda bench fault, dpu, messages, node or move with
+--json (tables in Markdown, on standard output; several files have one table). Of bench move --out FILE.md writes
+the tables into a file, and figures beside it."""
 
 
 def _write(path, text):

@@ -3,7 +3,7 @@
 
   soda-eval         results.json of soda eval: the plan, the machine, every run
   soda-run          soda run --report: counters of a program over time
-  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, -node, -move, -start: of dpu...
+  soda-bench-fault  soda bench fault --json;  soda-bench-dpu, -messages, -node, -move, -start: of dpu...
 
 A member that is added keeps the version; one that goes, or that means something else, makes a new one.
 """
@@ -47,6 +47,16 @@ BENCH_NODE = record(runs=list_of(record(mode=text, pattern=text, processes=count
                                         memory_bytes=nullable(count), cpu_s=number, fault_us_p50=nullable(number),
                                         fault_us_p99=nullable(number), verified=flag)))
 
+BENCH_MESSAGES = record(
+    rates=list_of(record(transport=text, bytes=count, ranks=count, agents=count, messages_per_s=number,
+                         agent_ns=nullable(number),
+                         mpi_messages_per_s=nullable(number), mpi=nullable(text), ratio=nullable(number),
+                         gathered_messages_per_s=nullable(number), gathered_ratio=nullable(number),
+                         alltoallv_messages_per_s=nullable(number), alltoallv_ratio=nullable(number))),
+    apps=list_of(record(app=text, mode=text, ranks=count, seconds=number, messages=count, bytes=count,
+                        mc_ratio=nullable(number), verified=flag)),
+    sweeps=list_of(record(sweep=text, value=count, messages_per_s=number)))
+
 BENCH_MOVE = record(
     host=list_of(record(transport=text, way=text, bytes=count, median_us=number, max_us=number, cpu_us=number)),
     host_correlation=nullable(number),
@@ -59,7 +69,8 @@ BENCH_MOVE = record(
 BENCH_START = record(size=count, ms_first_touch=number, ms_first_fetch=number)
 
 FORMATS = {"soda-eval": EVAL, "soda-run": RUN, "soda-bench-fault": BENCH_FAULT, "soda-bench-dpu": BENCH_DPU,
-           "soda-bench-node": BENCH_NODE, "soda-bench-move": BENCH_MOVE, "soda-bench-start": BENCH_START}
+           "soda-bench-messages": BENCH_MESSAGES, "soda-bench-node": BENCH_NODE, "soda-bench-move": BENCH_MOVE,
+           "soda-bench-start": BENCH_START}
 
 
 def _samples_agree(document, path):

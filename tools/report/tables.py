@@ -5,7 +5,7 @@ import statistics
 
 from . import texts
 
-FORMATS = ("soda-bench-fault", "soda-bench-dpu", "soda-bench-node", "soda-bench-move")
+FORMATS = ("soda-bench-fault", "soda-bench-dpu", "soda-bench-messages", "soda-bench-node", "soda-bench-move")
 _UNKNOWN = "-"
 
 
@@ -60,6 +60,38 @@ def _node_rows(path, document):
                _real(_median(runs, "fault_us_p99"), 1))
 
 
+def _millions(value):
+    return _UNKNOWN if value is None else f"{value / 1e6:.2f}"
+
+
+def _message_rates(path, document):
+    for run in document["rates"]:
+        yield (os.path.basename(path), run["transport"], str(run["ranks"]), str(run["agents"]), str(run["bytes"]),
+               _millions(run["messages_per_s"]), _real(run["agent_ns"], 0),
+               _millions(run["mpi_messages_per_s"]), _real(run["ratio"], 2),
+               _millions(run["gathered_messages_per_s"]), _real(run["gathered_ratio"], 2),
+               _millions(run["alltoallv_messages_per_s"]), _real(run["alltoallv_ratio"], 2))
+
+
+def _message_apps(path, document):
+    """A row for each application: the rule says how many times as fast an agent with its own processor can make it."""
+    apps = {}
+    for run in document["apps"]:
+        apps.setdefault((run["app"], run["ranks"]), {})[run["mode"]] = run
+    for (app, ranks), modes in apps.items():
+        shared, own = (modes.get(mode, {}).get("seconds") for mode in ("shared", "own"))
+        ratio = next(iter(modes.values()))["mc_ratio"]
+        yield (os.path.basename(path), app, str(ranks), _real(shared), _real(own), _real(ratio, 2),
+               _real(None if ratio is None else (ratio + 1) / max(ratio, 1), 2),
+               _real(shared / own if shared and own else None, 2),
+               "yes" if all(run["verified"] for run in modes.values()) else "**no**")
+
+
+def _message_sweeps(path, document):
+    for run in document["sweeps"]:
+        yield os.path.basename(path), run["sweep"], str(run["value"]), _millions(run["messages_per_s"])
+
+
 def _host_rows(path, document):
     for run in document["host"]:
         yield (os.path.basename(path), run["transport"], run["way"], texts.size(run["bytes"]),
@@ -84,6 +116,12 @@ _TABLES = (
                                        "floor GB/s", "ratio")),
     ("soda-bench-dpu", _dpu_rows, ("file", "pattern", "mode", "GB/s", "CPU s/GB: host", "agent", "server",
                                    "MB on the network", "hit rate", "time of memserver", "of base")),
+    ("soda-bench-messages", _message_rates, ("file", "transport", "ranks", "agents", "bytes", "million messages a s",
+                                             "agent ns", "MPI_Isend", "ratio", "gathered over MPI", "ratio",
+                                             "MPI_Alltoallv", "ratio")),
+    ("soda-bench-messages", _message_apps, ("file", "application", "ranks", "s, agent shares", "s, agent has its own",
+                                            "m/c ratio", "times as fast, at most", "measured", "verified")),
+    ("soda-bench-messages", _message_sweeps, ("file", "sweep", "value", "million messages a s")),
     ("soda-bench-node", _node_rows, ("file", "pattern", "processes", "mode", "seconds", "MB from the server",
                                      "MB of memory", "CPU s", "us a fault, median", "99 %")),
     ("soda-bench-move", _host_rows, ("file", "transport", "way", "size", "us a call, median", "at most",
