@@ -35,7 +35,7 @@ enum {
 	PACKETS = 4, /* of a PUSH of the script */
 	RANKS = 5,
 	WAIT_MS = 2,
-	BUDGET = 2 << 20, /* of eight ranks at least, not of all */
+	BUDGET = 16 << 20, /* mostly of all; who finds none waits for jobs that have ended */
 	WORDS_LEAST = 2,
 };
 

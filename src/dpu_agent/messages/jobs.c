@@ -31,6 +31,17 @@ refuse(struct soda_why *why, int err, const char *fmt, ...)
 	return err;
 }
 
+static struct timespec in_ms(uint32_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	return t;
+}
+
 /* Life */
 
 /* Take clients out of the list whose time is over. *next_ns_p: when the next one's is. */
@@ -416,11 +427,22 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 	return 0;
 }
 
+/* Whether there is a job that nobody can join any more, and whose memory will come back. */
+static bool ending_locked(const struct soda_msg_jobs *all)
+{
+	unsigned listed = 0;
+
+	for (const struct soda_msg_job *job = all->list; job; job = job->next)
+		listed++;
+	return all->n > listed;
+}
+
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
 		      const void *owner, struct soda_msg_job **job_p, bool *made_p,
 		      struct soda_why *why)
 {
+	struct timespec end;
 	int ret;
 
 	if (!soda_wire_name_ok(place->name, join->name_bytes))
@@ -434,8 +456,12 @@ int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join
 			      "messages: rank %u belongs to the agent %u of its list, and says "
 			      "that this is the agent %u",
 			      join->rank, place->places[join->rank], join->here);
+	end = in_ms(SODA_MSG_GOODBYE_MS);
 	pthread_mutex_lock(&all->lock);
-	ret = join_locked(all, join, place, who, owner, job_p, made_p, why);
+	do
+		ret = join_locked(all, join, place, who, owner, job_p, made_p, why);
+	while (ret == -ENOSPC && ending_locked(all) &&
+	       !pthread_cond_timedwait(&all->fewer, &all->lock, &end));
 	pthread_mutex_unlock(&all->lock);
 	return ret;
 }
@@ -699,17 +725,6 @@ static int check_all_unlock(struct soda_msg_jobs *all, struct soda_msg_job *job,
 }
 
 /* Waiting */
-
-static struct timespec in_ms(uint32_t ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
-	return t;
-}
 
 static struct timespec until(uint32_t ms)
 {

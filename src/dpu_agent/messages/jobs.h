@@ -148,10 +148,11 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 /*
  * Find the job or make it, and take the rank's place in it.  -EINVAL: impossible rank or name, or
  * the job has another number of ranks; -EACCES: another key or user; -EBUSY: the rank is there;
- * -ENOSPC: no memory for its inboxes; -ENOMEM.  *made_p: the job is new, and its links, if any, are
- * to be started.
- * owner: the connection.  A client that comes back (join->again) takes the place of its older one:
- * -ESTALE: the job, or its place in it, has ended meanwhile.
+ * -ENOSPC: no memory for its inboxes, nor
+ * any that jobs which have ended give back within a second; -ENOMEM.  *made_p: the job is new, and
+ * its links, if any, are to be started. owner: the connection.  A client that comes back
+ * (join->again) takes the place of its older one: -ESTALE: the job, or its place in it, has ended
+ * meanwhile.
  */
 int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join *join,
 		      const struct soda_wire_msg_place *place, const struct soda_peer_info *who,
