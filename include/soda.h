@@ -284,6 +284,23 @@ SODA_API int soda_prefetch(const void *addr, size_t bytes);
  */
 SODA_API int soda_prefetchv(const struct iovec *ranges, int n);
 
+/*
+ * Make a range of one object resident, and keep it so until soda_unhold() of the same range: then
+ * what takes no faults can read it, a system call or another process (process_vm_readv(2)).  Each
+ * hold needs its own soda_unhold(); what is held in the meantime by others stays.  For the length
+ * of one such use: all together may hold a twentieth of the page buffer, at least two chunks, so
+ * large ranges are held and used a part at a time.  Stores of the program's go on as usual.
+ *
+ * 0; 1: it is resident now, and may go any time, because the node's store has it (a reader that
+ * finds it gone asks again), and there is nothing to undo; -EINVAL: not inside one object (bytes 0:
+ * nothing is held, and this is a question whether addr is in one); -ENOMEM: more than may be held,
+ * or no memory: nothing is held; -EIO, -ETIMEDOUT, -ENOTCONN: a page cannot be had; -EFAULT: the
+ * program has closed it with mprotect().
+ */
+SODA_API int soda_hold(const void *addr, size_t bytes);
+/* Undo one soda_hold() of the same range; also of an object that was freed. 0; -EINVAL. */
+SODA_API int soda_unhold(const void *addr, size_t bytes);
+
 /* Fill the first out_bytes bytes of *out. -EINVAL: out is NULL. Not an atomic snapshot. */
 SODA_API int soda_get_stats(struct soda_stats *out, size_t out_bytes);
 

@@ -24,6 +24,7 @@ enum soda_lock_rank {
 	SODA_RANK_WRITEBACK = 6, /* write-back queue */
 	SODA_RANK_STUCK = 7,	 /* requests that a stopped peer may still answer into our memory */
 	SODA_RANK_PINS = 8,	 /* which PINs are under way */
+	SODA_RANK_HELD = 9,	 /* which chunks are held, and how often */
 
 	/* The DPU agent's caches. */
 	SODA_RANK_DPU_POLICY = 17, /* owners, the policy, what is to be fetched */

@@ -347,6 +347,46 @@ int soda_advise(void *addr, size_t bytes, int advice)
 	return ret;
 }
 
+int soda_hold(const void *addr, size_t bytes)
+{
+	struct soda_why why = { "" };
+	struct soda_region *r;
+	uint32_t first, last;
+	int saved = errno, ret = running();
+
+	if (ret)
+		return ret;
+	r = soda_region_range(addr, bytes, &first, &last);
+	if (!r)
+		return failed(-EINVAL, "soda_hold: %zu bytes at %p are not inside one object",
+			      bytes, addr);
+	if (bytes)
+		ret = soda_advise_hold(r, first, last, &why);
+	if (ret < 0)
+		failed(ret, "soda_hold: %s", why.text[0] ? why.text : soda_strerror(ret));
+	errno = saved;
+	return ret;
+}
+
+int soda_unhold(const void *addr, size_t bytes)
+{
+	const struct soda_region *r;
+	int ret = running();
+
+	if (ret)
+		return ret;
+	if (!soda_agent_owns(addr) || bytes > soda_agent.bytes ||
+	    (bytes && !soda_agent_owns((const char *)addr + bytes - 1)))
+		return failed(-EINVAL, "soda_unhold: %zu bytes at %p are not fabric memory", bytes,
+			      addr);
+	/* also of an object that was freed meanwhile: what is held counts */
+	r = soda_region_of(soda_chunk_of(addr));
+	if (bytes && !(r && r->shared))
+		soda_advise_unhold(soda_chunk_of(addr),
+				   soda_chunk_of((const char *)addr + bytes - 1));
+	return 0;
+}
+
 static int prefetch(const char *who, const struct iovec *ranges, int n)
 {
 	uint32_t first, last;

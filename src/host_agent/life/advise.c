@@ -9,6 +9,7 @@
 #include "base/failure.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
 #include "host_agent/fault/fault.h"
@@ -281,9 +282,9 @@ static void end_pinning(const struct pinning *p, bool failed)
  * The range is right and there is room: a chunk that cannot be had is an I/O error, whatever word
  * the server refused it with.  The log has that word.
  */
-static int not_had(int err, struct soda_why *why)
+static int not_had(const char *what, int err, struct soda_why *why)
 {
-	snprintf(why->text, sizeof(why->text), "PIN: a page of the range cannot be had: %s",
+	snprintf(why->text, sizeof(why->text), "%s: a page of the range cannot be had: %s", what,
 		 soda_strerror(err));
 	if (soda_connection_lost(err))
 		return err == -ETIMEDOUT ? err : -ENOTCONN;
@@ -305,7 +306,7 @@ static int pin_chunks(struct soda_region *r, struct pinning *ours, struct soda_w
 	for (uint32_t id = ours->first; !ret && id <= ours->last; id++) {
 		ret = soda_fault_touch(t, r, id);
 		if (ret)
-			ret = not_had(ret, why);
+			ret = not_had("PIN", ret, why);
 	}
 	end_pinning(ours, ret);
 	return ret;
@@ -335,6 +336,59 @@ static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda
 			 "SODA_BUFFER larger",
 			 last - first + 1, (long long)soda_agent.buffer.limit);
 	return ret;
+}
+
+/* Hold one chunk, and make it resident. */
+static int hold_chunk(struct soda_thread *t, struct soda_region *r, uint32_t id,
+		      struct soda_why *why)
+{
+	int ret;
+
+	if (soda_chunk_is_closed(id)) {
+		snprintf(why->text, sizeof(why->text),
+			 "the program has closed a page of the range"
+			 " with mprotect()");
+		return -EFAULT;
+	}
+	/* half of what may be held is left to calls of the program's, which cannot do with less */
+	if (!r->shared && !soda_held_take(id, 2)) {
+		snprintf(
+			why->text, sizeof(why->text),
+			"%u chunks may be held at once, a twentieth of the page buffer: hold less, "
+			"or make SODA_BUFFER larger",
+			soda_held_allowance() / 2);
+		return -ENOMEM;
+	}
+	ret = soda_fault_touch(t, r, id);
+	if (ret && !r->shared)
+		soda_held_give(id);
+	return ret ? not_had("hold", ret, why) : 0;
+}
+
+int soda_advise_hold(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+{
+	struct soda_thread *t = soda_thread_self();
+	uint32_t id = first;
+	sigset_t saved;
+	int ret = 0;
+
+	if (!t)
+		return -ENOMEM;
+	soda_signals_block(&saved);
+	while (!ret && id <= last) {
+		ret = hold_chunk(t, r, id, why);
+		id += !ret;
+	}
+	if (ret && id > first && !r->shared)
+		soda_advise_unhold(first, id - 1);
+	soda_signals_restore(&saved);
+	return ret ? ret : r->shared ? 1 : 0;
+}
+
+void soda_advise_unhold(uint32_t first, uint32_t last)
+{
+	for (uint32_t id = first; id <= last; id++)
+		soda_held_give(id);
 }
 
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The work of soda_advise() and soda_prefetch(), on a checked range of one object. */
+/* The work of soda_advise(), soda_prefetch() and soda_hold(), on a checked range of one object. */
 #ifndef SODA_HOST_ADVISE_H
 #define SODA_HOST_ADVISE_H
 
@@ -12,6 +12,14 @@
 /* Carry out an advice on [addr, addr + bytes). Errors of soda_advise(). */
 int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advice,
 		      struct soda_why *why);
+/*
+ * Keep the chunks first .. last resident, each for one holder more, until soda_advise_unhold(). 0;
+ * 1: they were made resident, and are nobody's to hold, as the node's store has them; -ENOMEM: over
+ * what may be held; the other errors of PIN, -EFAULT: the program has closed a chunk.
+ */
+int soda_advise_hold(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why);
+/* One holder less of each of the chunks; also where their object is gone. */
+void soda_advise_unhold(uint32_t first, uint32_t last);
 /* From the first to the last chunk of which the server has a copy; n 0: of none. */
 struct soda_backed {
 	uint32_t first, n;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/move/channel.h"
@@ -117,14 +118,17 @@ static int check_word(struct audit *a, uint32_t id, uint32_t w)
 	return 0;
 }
 
-/* Each thread that remembers a chunk counts in the chunk's HOLD bits, up to their maximum. */
+/*
+ * Each thread that remembers a chunk counts in the chunk's HOLD bits, up to their maximum; holders
+ * (core/held.h) count once.
+ */
 static int check_hold(struct audit *a, uint32_t id, uint32_t w)
 {
 	uint32_t held = (w & SODA_CW_HOLD) / SODA_CW_HOLD_ONE, rings;
 
 	if (!held || a->how == ANYWHERE) /* a thread counts first, and remembers then */
 		return 0;
-	rings = soda_threads_holding(id);
+	rings = soda_threads_holding(id) + soda_held_has(id);
 	return held <= rings
 		       ? 0
 		       : wrong_chunk(a, id, "%u threads hold it, and %u remember it", held, rings);
@@ -395,9 +399,9 @@ static int check_accounts(struct audit *a, int64_t slots)
 
 	if (ret || a->how == ANYWHERE)
 		return ret;
-	if (pinned != a->pinned)
-		return wrong(a, "%lld chunks count as pinned, and %lld are", (long long)pinned,
-			     (long long)a->pinned);
+	if (pinned != a->pinned + soda_held_chunks())
+		return wrong(a, "%lld chunks count as pinned, and %lld are, with %u that are held",
+			     (long long)pinned, (long long)a->pinned, soda_held_chunks());
 	if (span != a->span)
 		return wrong(a, "the objects count as %llu bytes, and are %llu",
 			     (unsigned long long)span, (unsigned long long)a->span);

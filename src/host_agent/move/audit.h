@@ -11,7 +11,7 @@
  * and for all chunks together
  *
  *   credits in use      = resident chunks + chunks on their way in + staging slots
- *   credits pinned      = chunks that are PINNED
+ *   credits pinned      = chunks that are PINNED, and those that are held (core/held.h)
  *   buffer.sending      = chunks queued to be evicted + chunks under way to be evicted
  *   each QUEUED chunk has a place in the write-back queue
  *   each SENDING chunk belongs to one sender's operation

@@ -1,100 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory that the kernel itself accesses during a call: the word of a futex, the argument of an
- * ioctl whose size is unknown.  Its chunks are held (chunk.h), so that they are not evicted, and
- * then touched, so that they are resident.  Holders of a chunk are counted here, because the
- * chunk's own count goes no higher than 63.
+ * ioctl whose size is unknown.  Its chunks are held (held.h), so that they are not evicted, and
+ * then touched, so that they are resident.
  */
 #include "run/core/run.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/conf/conf.h"
 #include "base/log.h"
+#include "host_agent/core/held.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
 
-enum { HEADS = 1024, HELD_MAX = 4096, LEAST = 4, PAGE = 4096 };
-
-/* All guarded by `lock`. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct held {
-	uint32_t id, holders;
-	struct held *next;
-} pool[HELD_MAX], *heads[HEADS], *unused;
-static uint32_t used, chunks;
-
-/*
- * How many chunks may be held: a tenth of the page buffer, and no fewer than one instruction may
- * need.
- */
-static uint32_t allowance(void)
-{
-	int64_t tenth = atomic_load(&soda_agent.buffer.limit) / 10;
-
-	return tenth < LEAST ? LEAST : tenth > HELD_MAX ? HELD_MAX : (uint32_t)tenth;
-}
-
-static struct held **find_locked(uint32_t id)
-{
-	struct held **p = &heads[id % HEADS];
-
-	while (*p && (*p)->id != id)
-		p = &(*p)->next;
-	return p;
-}
-
-static struct held *new_locked(uint32_t id)
-{
-	struct held *h = unused;
-
-	while (chunks >= allowance())
-		if (allowance() == HELD_MAX || !soda_buffer_more())
-			return NULL;
-	if (h)
-		unused = h->next;
-	else
-		h = &pool[used++];
-	chunks++;
-	*h = (struct held){ .id = id };
-	atomic_fetch_add(&soda_agent.buffer.pinned, 1);
-	soda_chunk_hold(&soda_agent.table[id]);
-	return h;
-}
-
-static bool hold(uint32_t id)
-{
-	struct held **p;
-
-	pthread_mutex_lock(&lock);
-	p = find_locked(id);
-	if (!*p)
-		*p = new_locked(id);
-	if (*p)
-		(*p)->holders++;
-	pthread_mutex_unlock(&lock);
-	return *p;
-}
-
-static void unhold(uint32_t id)
-{
-	struct held **p, *h;
-
-	pthread_mutex_lock(&lock);
-	p = find_locked(id);
-	h = *p;
-	if (h && !--h->holders) {
-		*p = h->next;
-		h->next = unused;
-		unused = h;
-		chunks--;
-		atomic_fetch_sub(&soda_agent.buffer.pinned, 1);
-		soda_chunk_unhold(&soda_agent.table[id]);
-	}
-	pthread_mutex_unlock(&lock);
-}
+enum { PAGE = 4096 };
 
 /* Store the byte that is there, to take the fault of a store. */
 static void touch(char *p)
@@ -126,7 +46,7 @@ _Noreturn static void too_many(const char *what)
 		"soda run: %s: threads wait in the kernel for memory in %u chunks of "
 		"fabric memory, and these may take a tenth of the page buffer of %s; make "
 		"--mem larger, or keep what threads wait for in small blocks (--threshold)",
-		what, allowance(),
+		what, soda_held_allowance(),
 		soda_format_size((uint64_t)soda_agent.buffer.limit * soda_chunk_bytes(), size));
 	abort();
 }
@@ -145,7 +65,7 @@ void run_hold(void *addr, size_t bytes, const char *what)
 		uint32_t id = soda_chunk_of(p);
 
 		next = soda_chunk_address(id + 1);
-		if (!hold(id))
+		if (!soda_held_take(id, 1))
 			too_many(what);
 		bring(id, p, next < end ? next : end);
 	}
@@ -156,5 +76,5 @@ void run_unhold(void *addr, size_t bytes)
 	char *end = (char *)addr + run_piece(addr, bytes);
 
 	for (char *p = addr; p < end; p = soda_chunk_address(soda_chunk_of(p) + 1))
-		unhold(soda_chunk_of(p));
+		soda_held_give(soda_chunk_of(p));
 }

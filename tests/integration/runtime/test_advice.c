@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* soda_advise, soda_prefetch and soda_sync: what each promises, by counters and content. */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "lib/harness.h"
 #include "lib/world.h"
 
@@ -281,6 +284,77 @@ static void test_bad_ranges(void **state)
 	expect_passes(child_bad_ranges, getenv("SODA_TEST_AGENT"));
 }
 
+/*
+ * What is held stays, whatever else is used, and system calls read it, in either mode; and where it
+ * has been given back it goes as before.
+ */
+static void child_hold(const void *arg)
+{
+	uint64_t *fam = filled("2M"), *mine = fam + CHUNK_WORDS / 2;
+	static uint64_t copy[CHUNK_WORDS];
+	int fd = memfd_create("copy", MFD_CLOEXEC);
+	struct soda_stats before;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(soda_hold(mine, CHUNK), 0); /* the halves of two chunks */
+	CHECK_EQ(soda_hold(mine, CHUNK), 0); /* no other chunks, so that is no more */
+	CHECK_EQ(soda_hold(fam, 0), 0);
+	CHECK_EQ(stats_now().pinned_bytes, 2 * CHUNK);
+	for (int i = 0; i < 4; i++)
+		sweep(fam, 2, CHUNKS);
+	before = stats_now();
+	CHECK_EQ(pwrite(fd, mine, CHUNK, 0), CHUNK);
+	CHECK_EQ(pread(fd, copy, CHUNK, 0), CHUNK);
+	for (size_t i = 0; i < CHUNK_WORDS; i++)
+		CHECK(copy[i] == mix(CHUNK_WORDS / 2 + i, 0), "word %zu", i);
+	CHECK_EQ(soda_unhold(mine, CHUNK), 0);
+	for (int i = 0; i < 4; i++)
+		sweep(fam, 2, CHUNKS);
+	check_words(fam, 0, 2 * CHUNK_WORDS); /* still there: one holder is left */
+	CHECK_EQ(soda_unhold(mine, CHUNK), 0);
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+	for (int i = 0; i < 4; i++)
+		sweep(fam, 2, CHUNKS);
+	before = stats_now();
+	check_words(fam, 0, 2 * CHUNK_WORDS);
+	CHECK(stats_now().fetches > before.fetches);
+	close(fd);
+}
+
+static void test_held_for_system_calls(void **state)
+{
+	expect_passes(child_hold, NULL);
+}
+
+/* Holds have their allowance, and one that fails holds nothing. */
+static void child_hold_too_much(const void *arg)
+{
+	uint64_t *fam = filled("32M");
+	uint64_t local;
+
+	CHECK_EQ(soda_hold(fam, CHUNKS * CHUNK), -ENOMEM);
+	CHECK(strstr(soda_last_error(), "SODA_BUFFER"), "%s", soda_last_error());
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+	CHECK_EQ(soda_hold(&local, sizeof(local)), -EINVAL);
+	CHECK_EQ(soda_hold(&local, 0), -EINVAL);
+	CHECK_EQ(soda_unhold(&local, sizeof(local)), -EINVAL);
+	CHECK_EQ(soda_hold(fam, CHUNKS * CHUNK + 1), -EINVAL);
+	CHECK_EQ(soda_unhold(fam, CHUNK), 0); /* of nothing */
+	CHECK_EQ(soda_hold(fam, 25 * CHUNK), 0);
+	CHECK_EQ(soda_hold(fam + 25 * CHUNK_WORDS, CHUNK), -ENOMEM);
+	CHECK_EQ(soda_hold(fam + 5, 25 * CHUNK - 40), 0); /* the same ones */
+	CHECK_EQ(soda_unhold(fam, 25 * CHUNK), 0);
+	CHECK_EQ(stats_now().pinned_bytes, 25 * CHUNK);
+	soda_free(fam);
+	CHECK_EQ(soda_unhold(fam, 25 * CHUNK), 0); /* of an object that is gone */
+	CHECK_EQ(stats_now().pinned_bytes, 0);
+}
+
+static void test_hold_too_much(void **state)
+{
+	expect_passes(child_hold_too_much, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +368,8 @@ int main(void)
 		cmocka_unit_test(test_streams),
 		cmocka_unit_test(test_sync_cleans),
 		cmocka_unit_test(test_bad_ranges),
+		cmocka_unit_test(test_held_for_system_calls),
+		cmocka_unit_test(test_hold_too_much),
 	};
 
 	return WORLD_RUN("advice", &world, false, tests);
