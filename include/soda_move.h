@@ -17,7 +17,7 @@
  *                                                     soda_move_close(reader)
  *
  * The agent must have memory for this: soda-dpu-agent --move-memory SIZE.  Link with libsoda-move;
- * neither soda_init() nor libsoda is needed.
+ * neither soda_init() nor libsoda is needed, but a program may use both.
  *
  * How the data come.  From a producer on the agent's machine, connected by shm, the agent reads the
  * memory itself, where both have the same user and the kernel lets it (process_vm_readv(2)).
@@ -134,8 +134,12 @@ SODA_API int soda_move_end(struct soda_move_buffer *buffer);
  * Hand over n pieces, to become the buffer's next step.  Returns at once.  The list is copied; the
  * memory that it names must stay as it is until the ticket has ended, or the step's content is that
  * of various moments.  Lists of one mover are fetched in the order of these calls.  Memory that
- * cannot be read is -EFAULT of the ticket; so is, for now, memory of SODA's own objects that is not
- * resident.
+ * cannot be read is -EFAULT of the ticket.
+ *
+ * Pieces may lie in SODA's own objects, resident or not, where libsoda was loaded before
+ * soda_move_connect(): they are made resident a part at a time (soda_hold() of soda.h) until they
+ * have been fetched, which takes the courier's time and a twentieth of the page buffer.  A page
+ * that cannot be had is -EFAULT, too.
  *
  * *ticket_p is for soda_move_test() or _wait(), by one thread at a time.  ticket_p NULL: nobody
  * will ask.  -EINVAL: no pieces, one without bytes, sizes that overflow, pieces that overlap in the

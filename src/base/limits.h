@@ -108,6 +108,7 @@ enum {
 	SODA_MOVE_LISTS_BYTES = 64 << 20, /* of memory for lists of pieces, of all clients */
 	SODA_MOVE_CALL_MS = 30000,	  /* libsoda-move waits so long for the answer to a call */
 	SODA_MOVE_GOODBYE_MS = 1000,	  /* and for that to its last one */
+	SODA_MOVE_HOLD_MS = 5000, /* and for room to hold a few chunks of the program's objects */
 
 	SODA_MSG_INBOX_LEAST = 128 << 10, /* bytes of a rank's inbox */
 	SODA_MSG_INBOX_MOST = 1 << 20,

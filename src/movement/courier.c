@@ -7,7 +7,8 @@
  * On the way STREAM the kernel reads the program's memory, because it says EFAULT where memory is
  * not there, and a load would be SIGSEGV.  Where the connection carries streamed calls it reads
  * while it sends, and some tickets are under way at a time; else the courier writes to a memfd
- * first, and makes a call for each part.
+ * first, and makes a call for each part.  What lies in SODA's objects it has held for the time that
+ * it, or the agent, reads it (fabric.h), and always sends in calls.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 enum {
 	SPANS = 256, /* of one system call that reads memory */
 	NOTICES_BYTES = SODA_MOVE_CREDITS * SODA_WIRE_NOTICE_BYTES,
+	FAULTS = 16, /* of one part, until it is not to be had */
 };
 
 int soda_courier_prepare(struct soda_mover *m)
@@ -218,16 +220,33 @@ static void run_errand(struct soda_mover *m, struct soda_errand *e)
 
 /* Data in calls */
 
+/*
+ * How many of these the kernel can take at once.  It makes all that goes into one page of the
+ * bounce buffer resident, and then copies without a fault, or begins anew: of SODA's objects that
+ * is one element at a time, since together they may be in more chunks than the page buffer has.
+ */
+static int together(const struct soda_mover *m, const struct iovec *iov, int n)
+{
+	int i = 0;
+
+	while (i < n && !soda_fabric_has(&m->fabric, (uintptr_t)iov[i].iov_base))
+		i++;
+	return i ? i : 1;
+}
+
 /* Memory into the bounce buffer, all of it, or -EFAULT. iov is used up. */
 static int read_memory(const struct soda_mover *m, struct iovec *iov, int n, off_t at)
 {
 	while (n) {
-		ssize_t got = pwritev(m->bounce_fd, iov, n, at);
+		ssize_t got = pwritev(m->bounce_fd, iov, together(m, iov, n), at);
 
 		if (got < 0 && errno == EINTR)
 			continue;
+		if (got < 0)
+			got = errno == EFAULT ? soda_fabric_write(&m->fabric, m->bounce_fd, iov, at)
+					      : -errno;
 		if (got <= 0)
-			return got < 0 ? -errno : -EIO;
+			return got < 0 ? (int)got : -EIO;
 		at += got;
 		while (n && (size_t)got >= iov->iov_len) {
 			got -= (ssize_t)iov->iov_len;
@@ -397,10 +416,85 @@ static int stream(struct soda_mover *m, uint64_t number)
 	return ret == -EFAULT ? 0 : ret;
 }
 
+/* Parts */
+
+/*
+ * Say that so much of the ticket can be read, and wait until it has been, or the ticket has ended,
+ * or is not wanted any more.  -EAGAIN: some of it was not there; the error of a call.  The window
+ * is given back before a program is told that the ticket has ended.
+ */
+static int read_part(struct soda_mover *m, uint64_t number, uint64_t to,
+		     struct soda_fabric_window *window)
+{
+	uint8_t body[SODA_WIRE_MOVE_PART_BYTES], reply[sizeof(uint32_t) + NOTICES_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	uint32_t state = SODA_PART_UNREAD;
+	struct soda_why why;
+	bool cancel = false;
+	size_t bytes;
+	int ret = 0;
+
+	soda_wire_put_move_part(body,
+				&(struct soda_wire_move_part){ number, to, SODA_MOVE_AWAIT_MS });
+	while (ret == 0 && state == SODA_PART_UNREAD && !cancel && expected(m, number, &cancel)) {
+		ret = call(m, SODA_MSG_MOVE_PART, &iov, 1, reply, sizeof(reply), &bytes, &why);
+		if (ret == 0 && bytes < sizeof(state))
+			ret = -EIO;
+		if (ret == 0) {
+			state = soda_wire_get_u32(reply);
+			if (state == SODA_PART_READ || state == SODA_PART_ENDED)
+				soda_fabric_release(&m->fabric, window);
+			take_notices(m, reply + sizeof(state), bytes - sizeof(state));
+		}
+	}
+	return ret == 0 && state == SODA_PART_FAULT ? -EAGAIN : ret;
+}
+
+/* The same; what was not there, because it went again at once, is held once more. */
+static int read_held(struct soda_mover *m, uint64_t number, uint64_t to,
+		     struct soda_fabric_window *window)
+{
+	int ret = read_part(m, number, to, window);
+
+	for (int i = 0; ret == -EAGAIN && i < FAULTS; i++) {
+		ret = soda_fabric_hold_again(&m->fabric, window);
+		if (ret == 0)
+			ret = read_part(m, number, to, window);
+	}
+	soda_fabric_release(&m->fabric, window);
+	return ret == -EAGAIN ? -EFAULT : ret;
+}
+
+/* READS: hold a part of the ticket's pieces after the other, each until the agent has read it. */
+static int pass_parts(struct soda_mover *m, uint64_t number)
+{
+	struct soda_piece_walk walk = { .pieces = NULL };
+	struct soda_fabric_window window = { .n = 0 };
+	const struct soda_move_ticket *t;
+	uint64_t to = 0, bytes = 0;
+	bool cancel;
+	int ret = 0;
+
+	while (ret == 0 && (t = expected(m, number, &cancel))) {
+		if (cancel)
+			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
+		walk.pieces = t->pieces;
+		walk.n = t->pieces_n;
+		ret = soda_fabric_hold(&m->fabric, &walk, &window, &bytes);
+		if (ret == 0 && !bytes)
+			break; /* all has been read: what is left is the notice */
+		to += bytes;
+		if (ret == 0)
+			ret = read_held(m, number, to, &window);
+	}
+	return ret == -EFAULT ? call_number(m, SODA_MSG_MOVE_FAIL, number) : ret;
+}
+
 /* Tickets */
 
 /* POST. The ticket is in SENDING, and this thread's alone. */
-static int post(struct soda_mover *m, const struct soda_move_ticket *t, struct soda_why *why)
+static int post(struct soda_mover *m, const struct soda_move_ticket *t, enum soda_move_msg type,
+		struct soda_why *why)
 {
 	struct soda_wire_move_post post = { t->number, t->buffer->number, t->pieces_n };
 	size_t bytes = SODA_WIRE_MOVE_POST_BYTES + t->pieces_n * SODA_WIRE_PIECE_BYTES;
@@ -414,7 +508,7 @@ static int post(struct soda_mover *m, const struct soda_move_ticket *t, struct s
 			soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES +
 						    i * SODA_WIRE_PIECE_BYTES,
 					    &t->pieces[i]);
-		ret = call_noticed(m, SODA_MSG_MOVE_POST, &iov, 1, why);
+		ret = call_noticed(m, type, &iov, 1, why);
 	}
 	free(body);
 	return ret;
@@ -423,15 +517,19 @@ static int post(struct soda_mover *m, const struct soda_move_ticket *t, struct s
 /* Hand a ticket to the agent. From the POST's answer on it may have ended, and be gone. */
 static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 {
+	bool fabric = soda_fabric_any(&m->fabric, t->pieces, t->pieces_n);
+	bool parts = fabric && m->way == SODA_WAY_READS;
 	uint64_t number = t->number;
 	struct soda_why why = { "" };
 	int ret;
 
-	if (m->way == SODA_WAY_STREAM && t->copied && soda_conn_streams(m->conn)) {
+	if (m->way == SODA_WAY_STREAM && t->copied && !fabric && soda_conn_streams(m->conn)) {
 		ret = stream(m, number);
 	} else {
-		ret = post(m, t, &why);
-		if (ret == 0 && m->way == SODA_WAY_STREAM)
+		ret = post(m, t, parts ? SODA_MSG_MOVE_POST_PARTS : SODA_MSG_MOVE_POST, &why);
+		if (ret == 0 && parts)
+			ret = pass_parts(m, number);
+		else if (ret == 0 && m->way == SODA_WAY_STREAM)
 			ret = put_data(m, number);
 	}
 	pthread_mutex_lock(&m->lock);

@@ -150,6 +150,8 @@ static void free_ticket(struct soda_move_ticket *t)
 static void destroy(struct soda_mover *m)
 {
 	soda_mover_take_back(m);
+	if (m->token_held)
+		m->fabric.unhold(m->token, sizeof(m->token));
 	soda_conn_close(m->conn);
 	if (m->bounce)
 		munmap((void *)(uintptr_t)m->bounce, SODA_MOVE_PUT_MAX);
@@ -179,6 +181,9 @@ static int set_up(struct soda_mover *m, const char *agent)
 		return soda_move_failed(-EIO, "the kernel has no random numbers");
 	for (unsigned i = 0; i < 2; i++)
 		atomic_store(&m->token[i], random[i]);
+	soda_fabric_find(&m->fabric);
+	m->token_held = soda_fabric_has(&m->fabric, (uintptr_t)m->token) &&
+			m->fabric.hold(m->token, sizeof(m->token)) == 0;
 	ret = soda_move_join(agent, &m->conn);
 	if (ret == 0)
 		ret = say_start(m);

@@ -18,6 +18,7 @@
 
 #include "base/limits.h"
 #include "movement/arrow/plan.h"
+#include "movement/fabric.h"
 #include "soda_move.h"
 #include "transport/api/transport.h"
 #include "wire/movement.h"
@@ -88,6 +89,8 @@ struct soda_mover {
 	const uint8_t *bounce;
 	uint64_t flight[SODA_MOVER_FLIGHT]; /* whose the streamed calls without an answer are */
 	unsigned flight_at;		    /* the oldest */
+	struct soda_fabric fabric;
+	bool token_held; /* it lies in an object: `soda run` has the program's memory there */
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;	     /* for the courier */

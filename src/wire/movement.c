@@ -105,6 +105,25 @@ int soda_wire_get_move_post(const void *bytes_in, size_t bytes, struct soda_wire
 		       : -EPROTO;
 }
 
+void soda_wire_put_move_part(uint8_t *out, const struct soda_wire_move_part *p)
+{
+	out = put(out, p->ticket, 8);
+	out = put(out, p->to, 8);
+	put(out, p->timeout_ms, 4);
+}
+
+int soda_wire_get_move_part(const void *bytes_in, size_t bytes, struct soda_wire_move_part *p)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_MOVE_PART_BYTES)
+		return -EPROTO;
+	p->ticket = get(&in, 8);
+	p->to = get(&in, 8);
+	p->timeout_ms = (uint32_t)get(&in, 4);
+	return 0;
+}
+
 void soda_wire_put_piece(uint8_t *out, const struct soda_wire_piece *p)
 {
 	out = put(out, p->from, 8);
@@ -369,7 +388,7 @@ bool soda_piece_walk_next(struct soda_piece_walk *w, uint64_t max, struct soda_p
 	left = each - w->within;
 	*span_p = (struct soda_piece_span){ p->from + w->element * p->stride + w->within,
 					    p->offset + w->element * p->bytes + w->within,
-					    left < max ? left : max };
+					    left < max ? left : max, w->piece };
 	w->within += span_p->bytes;
 	if (w->within < each)
 		return true;

@@ -14,21 +14,24 @@
 
 enum soda_move_msg {
 	SODA_MSG_MOVE_START = SODA_MSG_SERVICES + 16, /* soda_wire_move_start -> _started */
-	SODA_MSG_MOVE_RESERVE, /* soda_wire_move_reserve, then the name -> buffer 32 */
-	SODA_MSG_MOVE_END,     /* buffer 32 -> notices */
-	SODA_MSG_MOVE_POST,    /* soda_wire_move_post, then the pieces -> notices */
-	SODA_MSG_MOVE_PUT,     /* soda_wire_move_put, then data -> notices */
-	SODA_MSG_MOVE_FAIL,    /* ticket 64: its pieces cannot be read -> notices */
-	SODA_MSG_MOVE_AWAIT,   /* milliseconds 32 -> notices, after that time perhaps none */
-	SODA_MSG_MOVE_CANCEL,  /* ticket 64 -> notices */
-	SODA_MSG_MOVE_OPEN,    /* milliseconds 32, then the name -> soda_wire_move_opened */
-	SODA_MSG_MOVE_NEXT,    /* soda_wire_move_next -> soda_wire_move_found */
-	SODA_MSG_MOVE_MAP,     /* copy 32 -> bytes 64 and a memfd; same machine only */
-	SODA_MSG_MOVE_READ,    /* soda_wire_move_read -> the data */
-	SODA_MSG_MOVE_RELEASE, /* step 64 -> empty */
+	SODA_MSG_MOVE_RESERVE,	  /* soda_wire_move_reserve, then the name -> buffer 32 */
+	SODA_MSG_MOVE_END,	  /* buffer 32 -> notices */
+	SODA_MSG_MOVE_POST,	  /* soda_wire_move_post, then the pieces -> notices */
+	SODA_MSG_MOVE_PUT,	  /* soda_wire_move_put, then data -> notices */
+	SODA_MSG_MOVE_FAIL,	  /* ticket 64: its pieces cannot be read -> notices */
+	SODA_MSG_MOVE_AWAIT,	  /* milliseconds 32 -> notices, after that time perhaps none */
+	SODA_MSG_MOVE_CANCEL,	  /* ticket 64 -> notices */
+	SODA_MSG_MOVE_OPEN,	  /* milliseconds 32, then the name -> soda_wire_move_opened */
+	SODA_MSG_MOVE_NEXT,	  /* soda_wire_move_next -> soda_wire_move_found */
+	SODA_MSG_MOVE_MAP,	  /* copy 32 -> bytes 64 and a memfd; same machine only */
+	SODA_MSG_MOVE_READ,	  /* soda_wire_move_read -> the data */
+	SODA_MSG_MOVE_RELEASE,	  /* step 64 -> empty */
+	SODA_MSG_MOVE_POST_PARTS, /* as POST; what may be read when, PARTs say -> notices */
 	/* streamed calls only: soda_wire_move_send, pieces, padding, data -> notices */
 	SODA_MSG_MOVE_SEND = SODA_MSG_MOVE_START + 14,
-	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_START + 15,
+	/* soda_wire_move_part -> enum soda_part_state 32, then notices */
+	SODA_MSG_MOVE_PART = SODA_MSG_MOVE_START + 15,
+	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_PART,
 };
 
 #define SODA_MOVE_VERSION 1u
@@ -80,6 +83,23 @@ struct soda_wire_piece {
 };
 #define SODA_WIRE_PIECE_BYTES 44u
 #define SODA_WIRE_PIECE_COPY 256u
+
+/*
+ * READS: what is copied of a ticket, in its order, can be read up to `to`; never lower than before.
+ * Answered when that has been read, or cannot be, or the time is over.
+ */
+struct soda_wire_move_part {
+	uint64_t ticket, to;
+	uint32_t timeout_ms;
+};
+#define SODA_WIRE_MOVE_PART_BYTES 20u
+
+enum soda_part_state {
+	SODA_PART_UNREAD = 1, /* not yet: ask again */
+	SODA_PART_READ = 2,
+	SODA_PART_FAULT = 3, /* some of it is not there: ask again, or FAIL */
+	SODA_PART_ENDED = 4, /* the ticket: there is a notice, or was */
+};
 
 struct soda_wire_move_put {
 	uint64_t ticket;
@@ -155,6 +175,8 @@ void soda_wire_put_move_post(uint8_t *out, const struct soda_wire_move_post *p);
 /* The pieces follow the layout; that there are as many bytes of them as p->pieces says is checked.
  */
 int soda_wire_get_move_post(const void *in, size_t bytes, struct soda_wire_move_post *p);
+void soda_wire_put_move_part(uint8_t *out, const struct soda_wire_move_part *p);
+int soda_wire_get_move_part(const void *in, size_t bytes, struct soda_wire_move_part *p);
 void soda_wire_put_piece(uint8_t *out, const struct soda_wire_piece *p);
 void soda_wire_get_piece(const uint8_t *in, struct soda_wire_piece *p);
 void soda_wire_put_move_put(uint8_t *out, const struct soda_wire_move_put *p);
@@ -195,6 +217,7 @@ struct soda_piece_span {
 	uint64_t from;	 /* address in the producer */
 	uint64_t offset; /* in the destination */
 	uint64_t bytes;
+	size_t piece; /* which one it is of */
 };
 
 /* A walk over the spans of a checked list, in its order. Begin with {pieces, n}. */

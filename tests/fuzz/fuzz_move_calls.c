@@ -18,6 +18,8 @@
  *     10     the connection ends
  *     11     SEND: which 8 (bits: unreadable, its stream ends within), buffer 8, ticket 8, position
  *            8, pieces 8, of each as in a POST; length 32
+ *     12     PART: ticket 8, to 16, milliseconds 8
+ *     13     POST_PARTS: as 3
  */
 #include <errno.h>
 #include <unistd.h>
@@ -80,14 +82,14 @@ static void finish(struct program *p)
 	p->used = false;
 }
 
-static void take_notices(struct program *p, size_t bytes)
+static void take_notices(struct program *p, const uint8_t *from, size_t bytes)
 {
 	FUZZ_MUST(bytes % SODA_WIRE_NOTICE_BYTES == 0);
 	for (size_t at = 0; at < bytes; at += SODA_WIRE_NOTICE_BYTES) {
 		struct soda_wire_notice n;
 		unsigned i = 0;
 
-		soda_wire_get_notice(answer + at, &n);
+		soda_wire_get_notice(from + at, &n);
 		while (i < p->tickets_n && p->tickets[i] != n.ticket)
 			i++;
 		FUZZ_MUST(i < p->tickets_n);
@@ -98,7 +100,8 @@ static void take_notices(struct program *p, size_t bytes)
 
 static bool tells(int type)
 {
-	return type >= SODA_MSG_MOVE_END && type <= SODA_MSG_MOVE_CANCEL;
+	return (type >= SODA_MSG_MOVE_END && type <= SODA_MSG_MOVE_CANCEL) ||
+	       type == SODA_MSG_MOVE_POST_PARTS;
 }
 
 /* The call's result, with the length of the answer; -1: there is no such program. */
@@ -117,13 +120,17 @@ static int call(struct program *p, int type, const void *body, size_t bytes, siz
 		memcpy(copy, body, bytes);
 	ret = fuzz_service->call(p->base.client, (enum soda_msg)type, copy, bytes, true, &reply);
 	FUZZ_MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
-	if (ret == 0 && type == SODA_MSG_MOVE_POST) {
+	if (ret == 0 && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS)) {
 		FUZZ_MUST(p->tickets_n < SODA_MOVE_CREDITS);
 		p->last_ticket = p->tickets[p->tickets_n++] = soda_wire_get_u64(copy);
 		p->put_at = 0;
 	}
 	if (ret == 0 && tells(type))
-		take_notices(p, reply.bytes);
+		take_notices(p, answer, reply.bytes);
+	if (ret == 0 && type == SODA_MSG_MOVE_PART) {
+		FUZZ_MUST(soda_wire_get_u32(answer) - 1 < SODA_PART_ENDED);
+		take_notices(p, answer + sizeof(uint32_t), reply.bytes - sizeof(uint32_t));
+	}
 	*bytes_p = reply.bytes;
 	free(copy);
 	return ret;
@@ -196,7 +203,7 @@ static struct soda_wire_piece piece(struct fuzz_input *in)
 	return p;
 }
 
-static void post(struct fuzz_input *in, struct program *p)
+static void post_as(struct fuzz_input *in, struct program *p, int type)
 {
 	struct soda_wire_move_post head = { .buffer = fuzz_u8(in) % 4 };
 	uint8_t body[SODA_WIRE_MOVE_POST_BYTES + PIECES * SODA_WIRE_PIECE_BYTES];
@@ -212,8 +219,17 @@ static void post(struct fuzz_input *in, struct program *p)
 		soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES + i * SODA_WIRE_PIECE_BYTES,
 				    &next);
 	}
-	call(p, SODA_MSG_MOVE_POST, body,
-	     SODA_WIRE_MOVE_POST_BYTES + head.pieces * SODA_WIRE_PIECE_BYTES, &n);
+	call(p, type, body, SODA_WIRE_MOVE_POST_BYTES + head.pieces * SODA_WIRE_PIECE_BYTES, &n);
+}
+
+static void post(struct fuzz_input *in, struct program *p)
+{
+	post_as(in, p, SODA_MSG_MOVE_POST);
+}
+
+static void post_parts(struct fuzz_input *in, struct program *p)
+{
+	post_as(in, p, SODA_MSG_MOVE_POST_PARTS);
 }
 
 static void put(struct fuzz_input *in, struct program *p)
@@ -308,7 +324,7 @@ static void send_data(struct fuzz_input *in, struct program *p)
 	if (ret == 0) {
 		p->last_ticket = s.ticket;
 		p->put_at = s.at + data;
-		take_notices(p, reply.bytes);
+		take_notices(p, answer, reply.bytes);
 	} else {
 		finish(p); /* as after a lost stream */
 	}
@@ -344,6 +360,18 @@ static void open_name(struct fuzz_input *in, struct program *p)
 	soda_wire_put_u32(body, fuzz_u8(in) % (WAIT_MS + 1));
 	n = put_name(body + 4, fuzz_u8(in));
 	call(p, SODA_MSG_MOVE_OPEN, body, 4 + n, &n);
+}
+
+/* What a PART's state says, and the notices behind it. */
+static void part(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_part ask = { p->last_ticket - fuzz_u8(in) % 3, fuzz_u16(in), 0 };
+	uint8_t body[SODA_WIRE_MOVE_PART_BYTES];
+	size_t n;
+
+	ask.timeout_ms = fuzz_u8(in) % (WAIT_MS + 1);
+	soda_wire_put_move_part(body, &ask);
+	call(p, SODA_MSG_MOVE_PART, body, sizeof(body), &n);
 }
 
 static int read_step(struct program *p, uint64_t step, uint64_t offset, uint32_t bytes)
@@ -388,10 +416,10 @@ static void read_any(struct fuzz_input *in, struct program *p)
 /* How long it may wait is at most WAIT_MS, or the script would stand still. */
 static void hasten(uint8_t type, uint8_t *body, size_t bytes)
 {
-	size_t at = type == SODA_MSG_MOVE_NEXT ? 8 : 0;
+	size_t at = type == SODA_MSG_MOVE_NEXT ? 8 : type == SODA_MSG_MOVE_PART ? 16 : 0;
 
 	if ((type == SODA_MSG_MOVE_AWAIT || type == SODA_MSG_MOVE_OPEN ||
-	     type == SODA_MSG_MOVE_NEXT) &&
+	     type == SODA_MSG_MOVE_NEXT || type == SODA_MSG_MOVE_PART) &&
 	    bytes >= at + 4)
 		soda_wire_put_u32(body + at, body[at] % (WAIT_MS + 1));
 }
@@ -406,20 +434,22 @@ static void raw(struct fuzz_input *in, struct program *p)
 	call(p, type, body, n, &n);
 }
 
+static void finish_now(struct fuzz_input *in, struct program *p)
+{
+	finish(p);
+}
+
 static void step(struct fuzz_input *in)
 {
-	static void (*const ops[])(struct fuzz_input *,
-				   struct program *) = { start,	    reserve, post,     put, number,
-							 open_name, next,    read_any, raw };
-	uint8_t what = fuzz_u8(in) % 12;
+	static void (*const ops[])(struct fuzz_input *, struct program *) = {
+		start,	  reserve, post,       put,	  number, open_name, next,
+		read_any, raw,	   finish_now, send_data, part,	  post_parts
+	};
+	uint8_t what = fuzz_u8(in) % 14;
 	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
 
 	if (what == 0)
 		hello(p, fuzz_u8(in));
-	else if (what == 10)
-		finish(p);
-	else if (what == 11)
-		send_data(in, p);
 	else
 		ops[what - 1](in, p);
 }

@@ -107,7 +107,7 @@ static int end(struct soda_move_client *c, const uint8_t *body, struct soda_repl
 
 /* Tickets */
 
-static int post(struct soda_move_client *c, const uint8_t *body, size_t bytes,
+static int post(struct soda_move_client *c, const uint8_t *body, size_t bytes, bool parts,
 		struct soda_reply *reply)
 {
 	struct soda_wire_move_post p;
@@ -120,9 +120,25 @@ static int post(struct soda_move_client *c, const uint8_t *body, size_t bytes,
 	if (!b)
 		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u",
 					    p.buffer);
-	ret = soda_tickets_post(c, b, p.ticket, body + SODA_WIRE_MOVE_POST_BYTES, p.pieces,
+	ret = soda_tickets_post(c, b, p.ticket, body + SODA_WIRE_MOVE_POST_BYTES, p.pieces, parts,
 				&reply->why);
 	return ret < 0 ? ret : tell(c, reply);
+}
+
+static int part(struct soda_move_client *c, const uint8_t *body, size_t bytes,
+		struct soda_reply *reply)
+{
+	enum soda_part_state state = SODA_PART_ENDED;
+	struct soda_wire_move_part p;
+	int ret = soda_wire_get_move_part(body, bytes, &p);
+
+	if (ret == 0)
+		ret = soda_tickets_part(c, p.ticket, p.to, p.timeout_ms, &state);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_u32(reply->body, state);
+	reply->bytes = sizeof(uint32_t) + soda_tickets_tell(c, reply->body + sizeof(uint32_t));
+	return 0;
 }
 
 static int put(struct soda_move_client *c, const uint8_t *body, size_t bytes,
@@ -158,7 +174,7 @@ static int take_list(struct soda_move_client *c, const struct soda_wire_move_sen
 	if (!b)
 		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u",
 					    s->buffer);
-	return soda_tickets_post(c, b, s->ticket, pieces, s->pieces, &reply->why);
+	return soda_tickets_post(c, b, s->ticket, pieces, s->pieces, false, &reply->why);
 }
 
 static int take_padding(const struct soda_wire_move_send *s, struct soda_inflow *in)
@@ -326,7 +342,10 @@ static int call_producer(struct soda_move_client *c, int type, const uint8_t *bo
 	case SODA_MSG_MOVE_END:
 		return bytes == sizeof(uint32_t) ? end(c, body, reply) : -EPROTO;
 	case SODA_MSG_MOVE_POST:
-		return post(c, body, bytes, reply);
+	case SODA_MSG_MOVE_POST_PARTS:
+		return post(c, body, bytes, type == SODA_MSG_MOVE_POST_PARTS, reply);
+	case SODA_MSG_MOVE_PART:
+		return part(c, body, bytes, reply);
 	case SODA_MSG_MOVE_PUT:
 		return put(c, body, bytes, reply);
 	case SODA_MSG_MOVE_FAIL:
@@ -355,6 +374,8 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 	case SODA_MSG_MOVE_RESERVE:
 	case SODA_MSG_MOVE_END:
 	case SODA_MSG_MOVE_POST:
+	case SODA_MSG_MOVE_POST_PARTS:
+	case SODA_MSG_MOVE_PART:
 	case SODA_MSG_MOVE_PUT:
 	case SODA_MSG_MOVE_FAIL:
 	case SODA_MSG_MOVE_AWAIT:

@@ -98,23 +98,69 @@ static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *
 
 enum { GET_GOES_ON = 0, GET_PAUSES = 1 };
 
-/*
- * Between two parts: GET_GOES_ON; -ECANCELED; GET_PAUSES: others wait for a getter, and the get for
- * its client's next turn: from here on the ticket is not the caller's.
+/* No getter has the ticket until its client says that more may be read, or that no more is to be.
  */
-static int look(struct soda_move_client *c, const struct soda_ticket *t, bool may_pause)
+static void park_locked(struct soda_move_client *c, struct soda_ticket *t, bool faulted)
+{
+	t->parked = true;
+	t->faulted = faulted;
+	pthread_cond_broadcast(&c->movement->ended);
+}
+
+static void unpark_locked(struct soda_move_client *c, struct soda_ticket *t)
+{
+	if (!t->parked)
+		return;
+	t->parked = t->faulted = false;
+	append_turn_locked(c->movement, c);
+}
+
+static int given_up_locked(const struct soda_move_client *c, const struct soda_ticket *t)
+{
+	if (!t->cancelled && !c->gone)
+		return 0;
+	return t->unreadable ? -EFAULT : -ECANCELED;
+}
+
+/*
+ * Between two parts: GET_GOES_ON, with *most_p bytes; -ECANCELED, -EFAULT: the client has given up;
+ * GET_PAUSES: others wait for a getter, and the get for its client's next turn, or it waits for the
+ * client: from here on the ticket is not the caller's.
+ */
+static int look(struct soda_move_client *c, struct soda_ticket *t, bool may_pause, uint64_t *most_p)
 {
 	struct soda_movement *m = c->movement;
-	int ret = GET_GOES_ON;
+	uint64_t most = PART;
+	int ret;
 
 	pthread_mutex_lock(&m->lock);
-	if (t->cancelled || c->gone) {
-		ret = -ECANCELED;
-	} else if (may_pause && m->turn) {
+	if (t->parts && t->received < t->copied && t->allowed - t->received < most)
+		most = t->allowed - t->received;
+	ret = given_up_locked(c, t);
+	if (ret == 0 && !most) {
+		park_locked(c, t, false);
+		ret = GET_PAUSES;
+	} else if (ret == 0 && may_pause && m->turn) {
 		append_turn_locked(m, c);
 		ret = GET_PAUSES;
 	}
 	pthread_mutex_unlock(&m->lock);
+	*most_p = most;
+	return ret;
+}
+
+/* A part of what the client said may be read was not there: it may say so again. As look(). */
+static int ask_again(struct soda_move_client *c, struct soda_ticket *t)
+{
+	int ret;
+
+	pthread_mutex_lock(&c->movement->lock);
+	ret = given_up_locked(c, t);
+	if (ret == 0) {
+		park_locked(c, t, true);
+		ret = GET_PAUSES;
+	}
+	pthread_mutex_unlock(&c->movement->lock);
 	return ret;
 }
 
@@ -154,24 +200,31 @@ static uint64_t place(struct soda_ticket *t, uint64_t max)
 static int get(struct soda_move_client *c, struct soda_ticket *t)
 {
 	int ret = soda_source_alive(&c->source);
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, most;
 
 	if (ret == 0 && !t->begun)
 		begin(t);
 	while (ret == 0 && t->received < t->copied) {
-		ret = look(c, t, bytes > 0); /* a part for each turn */
-		if (ret == 0)
-			ret = soda_source_read(&c->source, &t->walk, destination(t), PART, &bytes);
+		struct soda_piece_walk before = t->walk;
+
+		ret = look(c, t, bytes > 0, &most); /* a part for each turn */
+		if (ret)
+			return ret;
+		ret = soda_source_read(&c->source, &t->walk, destination(t), most, &bytes);
 		if (ret == 0) {
 			assert(bytes);
 			t->received += bytes;
 			count(&c->movement->read_bytes, bytes);
+		} else if (ret == -EFAULT && t->parts) {
+			t->walk = before;
+			return ask_again(c, t);
 		}
 	}
 	while (ret == 0 && t->buffer->stage && t->placed < t->copied) {
-		ret = look(c, t, bytes > 0);
-		if (ret == 0)
-			bytes = place(t, PART);
+		ret = look(c, t, bytes > 0, &most);
+		if (ret)
+			return ret;
+		bytes = place(t, most);
 	}
 	return ret ? ret : soda_source_check(&c->source);
 }
@@ -288,7 +341,7 @@ static int refuse(struct soda_why *why, int err, const char *text)
 /* A ticket of a checked list; NULL: *err_p and why say what is wrong. */
 static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_buffer *b,
 				       uint64_t number, const uint8_t *pieces, uint32_t n,
-				       int *err_p, struct soda_why *why)
+				       bool parts, int *err_p, struct soda_why *why)
 {
 	struct soda_movement *m = c->movement;
 	struct soda_ticket *t;
@@ -308,7 +361,7 @@ static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_b
 		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
 		return NULL;
 	}
-	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n };
+	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n, .parts = parts };
 	for (uint32_t i = 0; i < n; i++)
 		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
 	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
@@ -364,12 +417,15 @@ static void expect(struct soda_move_client *c, struct soda_ticket *t)
 }
 
 int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
-		      const uint8_t *pieces, uint32_t n, struct soda_why *why)
+		      const uint8_t *pieces, uint32_t n, bool parts, struct soda_why *why)
 {
 	struct soda_movement *m = c->movement;
+	struct soda_ticket *t;
 	int ret;
-	struct soda_ticket *t = make_ticket(c, b, number, pieces, n, &ret, why);
 
+	if (parts && c->way != SODA_WAY_READS)
+		return refuse(why, -EINVAL, "a client that sends its data needs no parts");
+	t = make_ticket(c, b, number, pieces, n, parts, &ret, why);
 	if (!t)
 		return ret;
 	pthread_mutex_lock(&m->lock);
@@ -464,14 +520,92 @@ int soda_tickets_receive(struct soda_move_client *c, uint64_t number, uint64_t a
 	return ret == -EFAULT ? 0 : ret;
 }
 
+/* READS: the client's ticket in parts, whether a getter has taken it yet or not. */
+static struct soda_ticket *find_parts_locked(const struct soda_move_client *c, uint64_t number)
+{
+	struct soda_ticket *t = c->at_work;
+
+	if (!t || t->number != number)
+		for (t = c->queue; t && t->number != number;)
+			t = t->next;
+	return t && t->parts ? t : NULL;
+}
+
+/* The ticket is to end without a step, wherever it is. */
+static void give_up_locked(struct soda_move_client *c, struct soda_ticket *t, bool unreadable)
+{
+	t->cancelled = true;
+	t->unreadable = unreadable;
+	unpark_locked(c, t);
+}
+
 int soda_tickets_fail(struct soda_move_client *c, uint64_t number)
 {
 	struct soda_ticket *t = receiving(c, number);
 
+	if (t) {
+		finish(c, t, t->copy, -EFAULT);
+		return 0;
+	}
+	pthread_mutex_lock(&c->movement->lock);
+	t = find_parts_locked(c, number);
+	if (t)
+		give_up_locked(c, t, true);
+	pthread_mutex_unlock(&c->movement->lock);
+	return t ? 0 : -EINVAL;
+}
+
+static struct timespec in_ms(uint32_t ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	return until;
+}
+
+/* Until the ticket is parked, or has ended. */
+static enum soda_part_state await_part_locked(struct soda_move_client *c, uint64_t number,
+					      uint32_t ms)
+{
+	struct timespec until = in_ms(ms);
+	const struct soda_ticket *t;
+	int over = 0;
+
+	while ((t = find_parts_locked(c, number)) && !t->parked && !over)
+		over = pthread_cond_timedwait(&c->movement->ended, &c->movement->lock, &until);
 	if (!t)
-		return -EINVAL;
-	finish(c, t, t->copy, -EFAULT);
-	return 0;
+		return SODA_PART_ENDED;
+	if (!t->parked)
+		return SODA_PART_UNREAD;
+	return t->faulted ? SODA_PART_FAULT : SODA_PART_READ;
+}
+
+int soda_tickets_part(struct soda_move_client *c, uint64_t number, uint64_t to, uint32_t ms,
+		      enum soda_part_state *state_p)
+{
+	struct soda_movement *m = c->movement;
+	struct soda_ticket *t;
+	int ret = 0;
+
+	pthread_mutex_lock(&m->lock);
+	t = find_parts_locked(c, number);
+	if (t && (to < t->allowed || to > t->copied))
+		ret = -EINVAL;
+	else if (t) {
+		t->allowed = to;
+		/* one that is parked is no getter's, so `received` stands */
+		if (t->parked && t->received < to)
+			unpark_locked(c, t);
+	}
+	if (ret == 0)
+		*state_p = await_part_locked(c, number, ms);
+	pthread_mutex_unlock(&m->lock);
+	return ret;
 }
 
 /* Take the tickets of a number, or of a buffer, out of the queue, to end with -ECANCELED. */
@@ -516,7 +650,7 @@ void soda_tickets_cancel(struct soda_move_client *c, uint64_t number)
 	pthread_mutex_lock(&m->lock);
 	out = take_out_locked(c, number, NULL);
 	if (c->at_work && c->at_work->number == number)
-		c->at_work->cancelled = true;
+		give_up_locked(c, c->at_work, false);
 	pthread_mutex_unlock(&m->lock);
 	free_all(m, out);
 }
@@ -537,7 +671,7 @@ void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b
 	pthread_mutex_lock(&m->lock);
 	out = take_out_locked(c, 0, b);
 	while (c->at_work && c->at_work->buffer == b) {
-		c->at_work->cancelled = true;
+		give_up_locked(c, c->at_work, false);
 		soda_wait_turn(&wait, &m->ended, &m->lock);
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -548,14 +682,8 @@ void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b
 void soda_tickets_await(struct soda_move_client *c, uint32_t ms)
 {
 	struct soda_movement *m = c->movement;
-	struct timespec until;
+	struct timespec until = in_ms(ms);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_mutex_lock(&m->lock);
 	while (!c->notices_n && c->credits)
 		if (pthread_cond_timedwait(&m->ended, &m->lock, &until))
@@ -599,7 +727,8 @@ void soda_tickets_gone(struct soda_move_client *c)
 
 	pthread_mutex_lock(&m->lock);
 	c->gone = true;
-	if (c->way == SODA_WAY_STREAM || c->waits_turn) { /* no getter has it */
+	if (c->way == SODA_WAY_STREAM || c->waits_turn ||
+	    (c->at_work && c->at_work->parked)) { /* no getter has it */
 		begun = c->at_work;
 		c->at_work = NULL;
 	}

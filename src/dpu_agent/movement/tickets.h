@@ -25,7 +25,11 @@ struct soda_ticket {
 	struct soda_ticket *next;
 	uint64_t number;
 	struct soda_buffer *buffer;
-	bool cancelled;		     /* guarded by the lock */
+	bool cancelled;	  /* guarded by the lock, and so the next five */
+	bool unreadable;  /* cancelled, because the client cannot have it read */
+	bool parked;	  /* parts: at work, and no getter has it: the client's PART is awaited */
+	bool faulted;	  /* parked, because a part was not there */
+	uint64_t allowed; /* parts: so much of what is copied may be read */
 	struct soda_copy *copy;	     /* that it fills, once it is at work; NULL: none was free */
 	struct soda_piece_walk walk; /* what has come */
 	bool begun;		     /* READS: walk and copy are in use */
@@ -33,6 +37,7 @@ struct soda_ticket {
 	struct soda_piece_walk placing; /* STAGE: what has been put to its place */
 	uint64_t placed;
 	/* set when it is made, then constant: */
+	bool parts;	 /* PARTs say what may be read when */
 	uint64_t copied; /* bytes that the pieces copy */
 	uint32_t pieces_n;
 	struct soda_wire_piece pieces[];
@@ -83,13 +88,20 @@ int soda_tickets_start(struct soda_movement *m);
 void soda_tickets_stop(struct soda_movement *m);
 
 /*
- * Take a client's list. b: one of its buffers; pieces: encoded, n of them.  -EINVAL: a number that
+ * Take a client's list. b: one of its buffers; pieces: encoded, n of them; parts: as
+ * SODA_MSG_MOVE_POST_PARTS, for the way READS alone.  -EINVAL: a number that
  * is not above the last one, or no possible list (soda_wire_pieces_check); -E2BIG, -EFBIG; -EBUSY:
  * no credit, or STREAM and another ticket is being received; -ENOMEM. reply->why is set.  A ticket
  * that is taken and cannot go on (no copy is free) ends with a notice.
  */
 int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
-		      const uint8_t *pieces, uint32_t n, struct soda_why *why);
+		      const uint8_t *pieces, uint32_t n, bool parts, struct soda_why *why);
+/*
+ * A part of a ticket that was posted in parts may be read: `to` bytes of what is copied; waits, at
+ * most ms, until it is.  -EINVAL: less than before, or more than there is.
+ */
+int soda_tickets_part(struct soda_move_client *c, uint64_t number, uint64_t to, uint32_t ms,
+		      enum soda_part_state *state_p);
 /*
  * STREAM: the next bytes of the ticket that is being received.  -EINVAL: not that ticket, not the
  * next bytes, or more than it has.
@@ -103,7 +115,10 @@ int soda_tickets_put(struct soda_move_client *c, uint64_t number, uint64_t at, c
  */
 int soda_tickets_receive(struct soda_move_client *c, uint64_t number, uint64_t at,
 			 struct soda_inflow *in);
-/* STREAM: the client cannot read its pieces: the ticket ends with -EFAULT. -EINVAL. */
+/*
+ * STREAM, or in parts: the client's pieces cannot be read: the ticket ends with -EFAULT. -EINVAL:
+ * no such ticket.
+ */
 int soda_tickets_fail(struct soda_move_client *c, uint64_t number);
 /* Nothing happens where the ticket has ended. */
 void soda_tickets_cancel(struct soda_move_client *c, uint64_t number);

@@ -357,6 +357,8 @@ int soda_hold(const void *addr, size_t bytes)
 	if (ret)
 		return ret;
 	r = soda_region_range(addr, bytes, &first, &last);
+	if (!r && !bytes)
+		return -EINVAL; /* that was the question */
 	if (!r)
 		return failed(-EINVAL, "soda_hold: %zu bytes at %p are not inside one object",
 			      bytes, addr);

@@ -338,50 +338,61 @@ static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda
 	return ret;
 }
 
-/* Hold one chunk, and make it resident. */
-static int hold_chunk(struct soda_thread *t, struct soda_region *r, uint32_t id,
+/* Count one holder more of each chunk; of an object in the node's store they are not ours to hold.
+ */
+static int take_holds(const struct soda_region *r, uint32_t first, uint32_t last,
 		      struct soda_why *why)
 {
-	int ret;
-
-	if (soda_chunk_is_closed(id)) {
-		snprintf(why->text, sizeof(why->text),
-			 "the program has closed a page of the range"
-			 " with mprotect()");
-		return -EFAULT;
-	}
 	/* half of what may be held is left to calls of the program's, which cannot do with less */
-	if (!r->shared && !soda_held_take(id, 2)) {
-		snprintf(
-			why->text, sizeof(why->text),
-			"%u chunks may be held at once, a twentieth of the page buffer: hold less, "
-			"or make SODA_BUFFER larger",
-			soda_held_allowance() / 2);
-		return -ENOMEM;
+	uint32_t id = first;
+
+	while (id <= last && (r->shared || soda_held_take(id, 2)))
+		id++;
+	if (id > last)
+		return 0;
+	if (id > first)
+		soda_advise_unhold(first, id - 1);
+	snprintf(
+		why->text, sizeof(why->text),
+		"%u chunks may be held at once, a twentieth of the page buffer: hold less, or make "
+		"SODA_BUFFER larger",
+		soda_held_allowance() / 2);
+	return -ENOMEM;
+}
+
+static int touch_held(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+{
+	struct soda_thread *t = soda_thread_self();
+	sigset_t saved;
+	int ret = t ? 0 : -ENOMEM;
+
+	soda_signals_block(&saved);
+	for (uint32_t id = first; !ret && id <= last; id++) {
+		if (soda_chunk_is_closed(id)) {
+			snprintf(why->text, sizeof(why->text),
+				 "the program has closed a page of the range with mprotect()");
+			ret = -EFAULT;
+		} else if ((ret = soda_fault_touch(t, r, id))) {
+			ret = not_had("hold", ret, why);
+		}
 	}
-	ret = soda_fault_touch(t, r, id);
-	if (ret && !r->shared)
-		soda_held_give(id);
-	return ret ? not_had("hold", ret, why) : 0;
+	soda_signals_restore(&saved);
+	return ret;
 }
 
 int soda_advise_hold(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
 {
-	struct soda_thread *t = soda_thread_self();
-	uint32_t id = first;
-	sigset_t saved;
-	int ret = 0;
+	struct iovec range = { soda_chunk_address(first), (uint64_t)(last - first)
+								  << soda_agent.chunk_shift };
+	int ret = take_holds(r, first, last, why);
 
-	if (!t)
-		return -ENOMEM;
-	soda_signals_block(&saved);
-	while (!ret && id <= last) {
-		ret = hold_chunk(t, r, id, why);
-		id += !ret;
-	}
-	if (ret && id > first && !r->shared)
-		soda_advise_unhold(first, id - 1);
-	soda_signals_restore(&saved);
+	if (ret)
+		return ret;
+	if (first < last) /* all requests first; the last chunk may be a part */
+		soda_advise_willneed(&range, 1);
+	ret = touch_held(r, first, last, why);
+	if (ret && !r->shared)
+		soda_advise_unhold(first, last);
 	return ret ? ret : r->shared ? 1 : 0;
 }
 
