@@ -38,13 +38,13 @@ void soda_buffers_init(struct soda_buffers *all, uint64_t budget)
 {
 	*all = (struct soda_buffers){ .budget = budget };
 	pthread_mutex_init(&all->lock, NULL);
-	soda_cond_init(&all->changed);
+	soda_cond_init(&all->appeared);
 }
 
 void soda_buffers_destroy(struct soda_buffers *all)
 {
 	assert(!all->list && !all->reserved);
-	pthread_cond_destroy(&all->changed);
+	pthread_cond_destroy(&all->appeared);
 	pthread_mutex_destroy(&all->lock);
 }
 
@@ -101,6 +101,7 @@ static void unmake(struct soda_buffer *b)
 	if (b->stage)
 		munmap(b->stage, whole_pages(b->bytes));
 	free(b->copies);
+	pthread_cond_destroy(&b->changed);
 	free(b);
 }
 
@@ -229,9 +230,10 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 				   .uid = owner->uid,
 				   .gid = owner->gid };
 	memcpy(b->name, name, name_bytes);
+	soda_cond_init(&b->changed);
 	ret = enter(all, b, bytes, why);
 	if (ret < 0) {
-		free(b);
+		unmake(b);
 		return ret;
 	}
 	ret = make_copies(b, copies, why); /* without the lock: it may take long */
@@ -244,7 +246,7 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 	} else {
 		b->refs = 1;
 		b->named = true;
-		pthread_cond_broadcast(&all->changed);
+		pthread_cond_broadcast(&all->appeared);
 	}
 	pthread_mutex_unlock(&all->lock);
 	if (ret < 0) {
@@ -272,7 +274,7 @@ void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b)
 	pthread_mutex_lock(&all->lock);
 	unlink_locked(all, b);
 	b->named = false;
-	pthread_cond_broadcast(&all->changed);
+	pthread_cond_broadcast(&b->changed);
 	put_unlock(all, b);
 }
 
@@ -335,7 +337,7 @@ uint64_t soda_buffer_publish(struct soda_buffers *all, struct soda_buffer *b, st
 	step = ++b->steps;
 	c->step = step;
 	c->state = SODA_COPY_COMPLETE;
-	pthread_cond_broadcast(&all->changed);
+	pthread_cond_broadcast(&b->changed);
 	put_unlock(all, b);
 	return step;
 }
@@ -407,7 +409,7 @@ int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_byt
 		return refuse(why, -EINVAL, "no buffer can have this name");
 	pthread_mutex_lock(&all->lock);
 	while (!(b = find_ready_locked(all, name, name_bytes)))
-		if (pthread_cond_timedwait(&all->changed, &all->lock, &until))
+		if (pthread_cond_timedwait(&all->appeared, &all->lock, &until))
 			break;
 	b = find_ready_locked(all, name, name_bytes);
 	if (!b) {
@@ -453,7 +455,7 @@ int soda_buffer_next(struct soda_buffers *all, struct soda_buffer_reader *reader
 	if (after > reader->passed && after <= b->steps)
 		reader->passed = after;
 	while (!(c = oldest_locked(b, after)) && b->named)
-		if (pthread_cond_timedwait(&all->changed, &all->lock, &until))
+		if (pthread_cond_timedwait(&b->changed, &all->lock, &until))
 			break;
 	c = oldest_locked(b, after);
 	found.ended = !b->named;

@@ -45,10 +45,11 @@ struct soda_buffer {
 	struct soda_copy *copies;
 	uint8_t *stage;	  /* STAGE: memory that is fetched into, for one get at a time; or NULL */
 	uint64_t counted; /* bytes of all that, against the budget */
-	uint64_t steps;	  /* published so far; guarded by the lock, and so below */
-	uint64_t passed;  /* keep, no reader: steps up to this one may be replaced */
-	unsigned refs;	  /* its producer, readers, fills */
-	bool named;	  /* in the table: the producer has not ended it */
+	pthread_cond_t changed; /* a step was published, or the buffer ended; with the lock */
+	uint64_t steps;		/* published so far; guarded by the lock, and so below */
+	uint64_t passed;	/* keep, no reader: steps up to this one may be replaced */
+	unsigned refs;		/* its producer, readers, fills */
+	bool named;		/* in the table: the producer has not ended it */
 	struct soda_buffer_reader *readers;
 };
 
@@ -62,7 +63,7 @@ struct soda_buffer_reader {
 
 struct soda_buffers {
 	pthread_mutex_t lock;
-	pthread_cond_t changed;	  /* a step was published, a buffer reserved or ended */
+	pthread_cond_t appeared;  /* a buffer was reserved: its name may be the one */
 	uint64_t budget;	  /* constant */
 	uint64_t reserved;	  /* guarded by lock, and so below; bytes of all copies */
 	struct soda_buffer *list; /* by name */

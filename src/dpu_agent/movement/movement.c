@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/wait.h"
 #include "wire/field.h"
 
 /* The answer of most calls: what the client has not been told yet. */
@@ -414,6 +415,7 @@ static int created(void *arg, struct soda_session *s, void *state)
 	c->session = s;
 	c->source.pidfd = -1;
 	c->end = &c->queue;
+	soda_cond_init(&c->ended);
 	return 0;
 }
 
@@ -442,6 +444,7 @@ static void destroyed(struct soda_session *s, void *state)
 {
 	gone(s, state, true); /* of a session that ended before it was in the table */
 	soda_source_close(&((struct soda_move_client *)state)->source);
+	pthread_cond_destroy(&((struct soda_move_client *)state)->ended);
 }
 
 static const struct soda_agent_service service = {

@@ -40,7 +40,7 @@ static void notify_locked(struct soda_move_client *c, uint64_t number, int err, 
 	c->notices[c->notices_n++] = (struct soda_wire_notice){
 		.ticket = number, .step = step, .status = soda_status_from_errno(-err)
 	};
-	pthread_cond_broadcast(&c->movement->ended);
+	pthread_cond_broadcast(&c->ended);
 }
 
 /*
@@ -104,7 +104,7 @@ static void park_locked(struct soda_move_client *c, struct soda_ticket *t, bool 
 {
 	t->parked = true;
 	t->faulted = faulted;
-	pthread_cond_broadcast(&c->movement->ended);
+	pthread_cond_broadcast(&c->ended);
 }
 
 static void unpark_locked(struct soda_move_client *c, struct soda_ticket *t)
@@ -306,7 +306,6 @@ int soda_tickets_start(struct soda_movement *m)
 
 	pthread_mutex_init(&m->lock, NULL);
 	soda_cond_init(&m->work);
-	soda_cond_init(&m->ended);
 	m->turn_end = &m->turn;
 	while (!ret && m->getters_n < SODA_MOVE_GETTERS) {
 		ret = pthread_create(&m->getters[m->getters_n], NULL, getter_main, m);
@@ -325,7 +324,6 @@ void soda_tickets_stop(struct soda_movement *m)
 	pthread_mutex_unlock(&m->lock);
 	while (m->getters_n)
 		soda_wait_join(m->getters[--m->getters_n], "a getter to end");
-	pthread_cond_destroy(&m->ended);
 	pthread_cond_destroy(&m->work);
 	pthread_mutex_destroy(&m->lock);
 }
@@ -577,7 +575,7 @@ static enum soda_part_state await_part_locked(struct soda_move_client *c, uint64
 	int over = 0;
 
 	while ((t = find_parts_locked(c, number)) && !t->parked && !over)
-		over = pthread_cond_timedwait(&c->movement->ended, &c->movement->lock, &until);
+		over = pthread_cond_timedwait(&c->ended, &c->movement->lock, &until);
 	if (!t)
 		return SODA_PART_ENDED;
 	if (!t->parked)
@@ -672,7 +670,7 @@ void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b
 	out = take_out_locked(c, 0, b);
 	while (c->at_work && c->at_work->buffer == b) {
 		give_up_locked(c, c->at_work, false);
-		soda_wait_turn(&wait, &m->ended, &m->lock);
+		soda_wait_turn(&wait, &c->ended, &m->lock);
 	}
 	pthread_mutex_unlock(&m->lock);
 	soda_wait_end(&wait);
@@ -686,7 +684,7 @@ void soda_tickets_await(struct soda_move_client *c, uint32_t ms)
 
 	pthread_mutex_lock(&m->lock);
 	while (!c->notices_n && c->credits)
-		if (pthread_cond_timedwait(&m->ended, &m->lock, &until))
+		if (pthread_cond_timedwait(&c->ended, &m->lock, &until))
 			break;
 	pthread_mutex_unlock(&m->lock);
 }

@@ -54,6 +54,7 @@ struct soda_move_client {
 	struct soda_buffer_reader reader;
 	struct soda_buffer *buffers[SODA_MOVE_BUFFERS];
 
+	pthread_cond_t ended; /* a ticket has ended, or is parked; with the movement's lock */
 	/* guarded by the movement's lock, and so below */
 	uint64_t last;			  /* the highest ticket number so far */
 	unsigned credits;		  /* tickets that are not told yet */
@@ -72,7 +73,6 @@ struct soda_movement {
 	struct soda_buffers buffers;
 	pthread_mutex_t lock;
 	pthread_cond_t work;			   /* for getters */
-	pthread_cond_t ended;			   /* a ticket has ended */
 	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
 	bool stop;
 	pthread_t getters[SODA_MOVE_GETTERS];

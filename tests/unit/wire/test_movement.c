@@ -112,6 +112,7 @@ static void test_bodies(void **state)
 	struct soda_wire_move_reserve reserve = { 1ull << 40, 64, 0444, 1 }, reserve_back;
 	struct soda_wire_move_put put = { 5, 1ull << 35 }, put_back;
 	struct soda_wire_notice notice = { 5, 9, SODA_ST_FAULT }, notice_back;
+	struct soda_wire_move_part part = { 6, 1ull << 36, 250 }, part_back;
 	const char *name;
 	size_t name_bytes;
 
@@ -123,6 +124,9 @@ static void test_bodies(void **state)
 				 -EPROTO);                                                         \
 		assert_int_equal(soda_wire_get_move_##what(b, (bytes)-1, &what##_back), -EPROTO);  \
 	} while (0)
+	SAME(part, SODA_WIRE_MOVE_PART_BYTES);
+	assert_true(part_back.ticket == 6 && part_back.to == part.to &&
+		    part_back.timeout_ms == 250);
 	SAME(start, SODA_WIRE_MOVE_START_BYTES);
 	assert_true(start_back.token_at == start.token_at);
 	assert_memory_equal(start_back.token, start.token, SODA_MOVE_TOKEN_BYTES);
