@@ -578,15 +578,21 @@ static void reserve_by_hand(struct soda_conn *conn, const char *name, uint64_t b
 	assert_int_equal(soda_wire_get_u32(answer), 0);
 }
 
-static int post_by_hand(struct soda_conn *conn, uint64_t number, uint32_t buffer,
-			struct soda_wire_piece piece)
+static int post_as(struct soda_conn *conn, int type, uint64_t number, uint32_t buffer,
+		   struct soda_wire_piece piece)
 {
 	struct soda_wire_move_post p = { number, buffer, 1 };
 	uint8_t body[SODA_WIRE_MOVE_POST_BYTES + SODA_WIRE_PIECE_BYTES];
 
 	soda_wire_put_move_post(body, &p);
 	soda_wire_put_piece(body + SODA_WIRE_MOVE_POST_BYTES, &piece);
-	return ask(conn, SODA_MSG_MOVE_POST, body, sizeof(body));
+	return ask(conn, type, body, sizeof(body));
+}
+
+static int post_by_hand(struct soda_conn *conn, uint64_t number, uint32_t buffer,
+			struct soda_wire_piece piece)
+{
+	return post_as(conn, SODA_MSG_MOVE_POST, number, buffer, piece);
 }
 
 static int put_by_hand(struct soda_conn *conn, uint64_t number, uint64_t at, size_t bytes)
@@ -615,6 +621,7 @@ static void abused(const char *where)
 	reserve_by_hand(conn, "x", 200);
 	assert_int_equal(post_by_hand(conn, 1, 1, p), -EINVAL);
 	assert_int_equal(post_by_hand(conn, 0, 0, p), -EINVAL);
+	assert_int_equal(post_as(conn, SODA_MSG_MOVE_POST_PARTS, 1, 0, p), -EINVAL);
 	p.bytes = 201;
 	assert_int_equal(post_by_hand(conn, 1, 0, p), -EFBIG);
 	p.count = UINT64_MAX;
@@ -800,6 +807,170 @@ static void half(const char *where)
 	start_by_hand(conn);
 	reserve_by_hand(conn, "half", 200);
 	soda_conn_close(conn);
+	stop_agent();
+}
+
+/* Lists in parts: by shm only. */
+
+/* A client that the agent reads, with a buffer of 300 bytes. */
+static struct soda_conn *join_reading(void)
+{
+	static const uint8_t token[SODA_MOVE_TOKEN_BYTES] = "a random number";
+	struct soda_wire_move_start start = { .version = SODA_MOVE_VERSION,
+					      .token_at = (uintptr_t)token };
+	uint8_t body[SODA_WIRE_MOVE_START_BYTES];
+	struct soda_wire_move_started started;
+	struct soda_conn *conn = join();
+
+	memcpy(start.token, token, sizeof(token));
+	soda_wire_put_move_start(body, &start);
+	assert_int_equal(ask(conn, SODA_MSG_MOVE_START, body, sizeof(body)), 0);
+	assert_int_equal(soda_wire_get_move_started(answer, answer_bytes, &started), 0);
+	assert_int_equal(started.way, SODA_WAY_READS);
+	reserve_by_hand(conn, "parts", 300);
+	return conn;
+}
+
+static void post_parts(struct soda_conn *conn, uint64_t number, const void *from)
+{
+	struct soda_wire_piece p = { (uintptr_t)from, 200, 200, 1, 50, SODA_WIRE_PIECE_COPY };
+
+	assert_int_equal(post_as(conn, SODA_MSG_MOVE_POST_PARTS, number, 0, p), 0);
+	assert_int_equal(answer_bytes, 0);
+}
+
+static int part(struct soda_conn *conn, uint64_t number, uint64_t to, uint32_t ms)
+{
+	const struct soda_wire_move_part p = { number, to, ms };
+	uint8_t body[SODA_WIRE_MOVE_PART_BYTES];
+
+	soda_wire_put_move_part(body, &p);
+	return ask(conn, SODA_MSG_MOVE_PART, body, sizeof(body));
+}
+
+/* The part's answer, which has notices where the ticket has ended. */
+static void check_part(struct soda_conn *conn, uint64_t number, uint64_t to,
+		       enum soda_part_state state)
+{
+	do
+		assert_int_equal(part(conn, number, to, TIMEOUT_MS), 0);
+	while (soda_wire_get_u32(answer) == SODA_PART_UNREAD);
+	assert_int_equal(soda_wire_get_u32(answer), state);
+	assert_int_equal(answer_bytes, 4 + (state == SODA_PART_ENDED ? SODA_WIRE_NOTICE_BYTES : 0));
+}
+
+/* Notices of tickets that became no step. */
+static void check_notices(struct soda_conn *conn, int type, uint32_t value, uint64_t first, int n,
+			  int err)
+{
+	struct soda_wire_notice notice;
+
+	do
+		assert_int_equal(ask_number(conn, type, value, 4), 0);
+	while (!answer_bytes);
+	assert_int_equal(answer_bytes, n * SODA_WIRE_NOTICE_BYTES);
+	for (int i = 0; i < n; i++) {
+		soda_wire_get_notice(answer + i * SODA_WIRE_NOTICE_BYTES, &notice);
+		assert_true(notice.ticket == first + i || n > 1);
+		assert_int_equal(soda_status_to_errno(notice.status), err);
+	}
+}
+
+static void check_step_of_parts(uint64_t number, const uint8_t *from)
+{
+	static const uint8_t zeros[50];
+	struct soda_move_step step;
+
+	OK(soda_move_next(place.reader, number - 1, TIMEOUT_MS, &step));
+	assert_int_equal(step.number, number);
+	assert_memory_equal(step.data, zeros, 50);
+	assert_memory_equal((const uint8_t *)step.data + 50, from, 200);
+	assert_memory_equal((const uint8_t *)step.data + 250, zeros, 50);
+	OK(soda_move_release(place.reader, &step));
+}
+
+/* Nothing is read before the client says so, and what was not there is read when it says so again.
+ */
+static void test_parts(void **state)
+{
+	uint8_t *page =
+		mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct soda_conn *conn;
+
+	assert_true(page != MAP_FAILED);
+	memset(page, 7, PAGE);
+	start_agent(agent_shm(), BUDGET);
+	conn = join_reading();
+	OK(soda_move_open(address(), "parts", 0, &place.reader));
+	post_parts(conn, 1, data);
+	check_part(conn, 1, 0, SODA_PART_READ);
+	assert_int_equal(gate.reads, 0);
+	memset(data, 1, 100);
+	check_part(conn, 1, 100, SODA_PART_READ);
+	assert_int_equal(part(conn, 1, 99, 0), -EINVAL);
+	assert_int_equal(part(conn, 1, 201, 0), -EINVAL);
+	check_part(conn, 1, 100, SODA_PART_READ);
+	assert_int_equal(gate.reads, 1);
+	memset(data + 100, 2, 100);
+	check_none(0);
+	check_part(conn, 1, 200, SODA_PART_ENDED);
+	check_step_of_parts(1, data);
+
+	assert_int_equal(mprotect(page, PAGE, PROT_NONE), 0);
+	post_parts(conn, 2, page);
+	check_part(conn, 2, 150, SODA_PART_FAULT);
+	check_part(conn, 2, 150, SODA_PART_FAULT);
+	assert_int_equal(mprotect(page, PAGE, PROT_READ), 0);
+	check_part(conn, 2, 150, SODA_PART_READ);
+	check_part(conn, 2, 200, SODA_PART_ENDED);
+	check_step_of_parts(2, page);
+
+	gate.closed = true; /* while it is being read */
+	post_parts(conn, 3, page);
+	assert_int_equal(part(conn, 3, 200, 1), 0);
+	assert_int_equal(soda_wire_get_u32(answer), SODA_PART_UNREAD);
+	gate.closed = false;
+	check_part(conn, 3, 200, SODA_PART_ENDED);
+	check_step_of_parts(3, page);
+	soda_move_close(place.reader);
+	soda_conn_close(conn);
+	stop_agent();
+	munmap(page, PAGE);
+}
+
+/* Lists whose client does not go on with them end all the same, and others come after them. */
+static void test_parts_given_up(void **state)
+{
+	struct soda_wire_piece p = { (uintptr_t)data, 200, 200, 1, 0, SODA_WIRE_PIECE_COPY };
+	struct soda_conn *conn;
+
+	start_agent(agent_shm(), BUDGET);
+	conn = join_reading();
+	post_parts(conn, 1, NULL); /* nowhere */
+	check_part(conn, 1, 200, SODA_PART_FAULT);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_FAIL, 1, 8), 0);
+	if (!answer_bytes)
+		check_notices(conn, SODA_MSG_MOVE_AWAIT, TIMEOUT_MS, 1, 1, EFAULT);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_FAIL, 1, 8), -EINVAL);
+	post_parts(conn, 2, data);
+	check_part(conn, 2, 100, SODA_PART_READ);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_CANCEL, 2, 8), 0);
+	if (!answer_bytes)
+		check_notices(conn, SODA_MSG_MOVE_AWAIT, TIMEOUT_MS, 2, 1, ECANCELED);
+	post_parts(conn, 3, data); /* one that stands, and two that wait behind it */
+	check_part(conn, 3, 100, SODA_PART_READ);
+	post_parts(conn, 4, data);
+	assert_int_equal(part(conn, 4, 200, 1), 0);
+	assert_int_equal(soda_wire_get_u32(answer), SODA_PART_UNREAD);
+	assert_int_equal(post_by_hand(conn, 5, 0, p), 0);
+	assert_int_equal(part(conn, 5, 200, 1), 0);
+	assert_int_equal(soda_wire_get_u32(answer), SODA_PART_ENDED); /* it has no parts */
+	check_notices(conn, SODA_MSG_MOVE_END, 0, 3, 3, ECANCELED);
+	assert_int_equal(place.agent.dpu.movement.published, 0);
+	reserve_by_hand(conn, "again", 300);
+	post_parts(conn, 6, data);
+	check_part(conn, 6, 100, SODA_PART_READ);
+	soda_conn_close(conn); /* with one that stands */
 	stop_agent();
 }
 
@@ -1103,6 +1274,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_dead),	      cmocka_unit_test(test_disconnected),
 		cmocka_unit_test(test_turns),	      cmocka_unit_test(test_long_gets),
 		cmocka_unit_test(test_long_gets_end), cmocka_unit_test(test_forked),
+		cmocka_unit_test(test_parts),	      cmocka_unit_test(test_parts_given_up),
 	};
 	const struct CMUnitTest rdma[] = { EACH(cmocka_unit_test, verbs) };
 
