@@ -150,8 +150,9 @@ static const struct soda_conf conf = {
 		       "were measured. Of results.json of soda eval: report.html beside it, and "
 		       "figures/, SVG. Of the JSON that soda run --report writes: its page, of the "
 		       "same name and .html. Of the JSON of soda bench fault, dpu, messages, node "
-		       "or move: "
-		       "tables in Markdown, on standard output; several files have one table. A "
+		       "or move: tables in Markdown, on standard output; several files have one "
+		       "table. Of bench move with --out FILE.md: that file, and figures beside it. "
+		       "A "
 		       "page is one file, light or dark as the reader has it, and can be "
 		       "printed.\n\n"
 		       "Needs python3 with matplotlib and jinja2 (Debian: python3-matplotlib, "
@@ -161,7 +162,7 @@ static const struct soda_conf conf = {
 		    "127 python3 is not.\n"
 		    ".SH SEE ALSO\n.BR soda (1),\n.BR soda\\-eval (1),\n.BR soda\\-run (1),\n"
 		    ".BR soda\\-bench\\-fault (1),\n.BR soda\\-bench\\-dpu (1),\n"
-		    ".BR soda\\-bench\\-node (1)\n",
+		    ".BR soda\\-bench\\-node (1),\n.BR soda\\-bench\\-move (1)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
 };
