@@ -1145,7 +1145,7 @@ static int end_collective_unlock(struct soda_msg_job *job, struct soda_why *why)
 int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 			const struct soda_wire_msg_reduce *r, struct soda_why *why)
 {
-	struct soda_wire_msg_reduce sum = { 0, 0, job->reduce.value };
+	struct soda_wire_msg_reduce sum = { 0 };
 	int ret;
 
 	if (r->op < SODA_MSG_OP_BARRIER || r->op > SODA_MSG_OP_MAX)
