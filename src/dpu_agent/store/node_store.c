@@ -974,12 +974,33 @@ static uint64_t trial_share(uint64_t ready)
 	return ready / TRIAL_SHARE > least ? ready / TRIAL_SHARE : least;
 }
 
-/* The next victim: of trial, as long as it has more than its share, else of settled. */
-static struct chunk *next_locked(const struct user *u)
+/* How many chunks of each list may still be looked at: an eviction looks at each once. */
+struct looks {
+	uint64_t trial, settled;
+};
+
+static struct looks at_all_of(const struct user *u)
 {
-	if (u->trial.n > trial_share(ready_of(u)) || !u->settled.n)
-		return u->trial.oldest;
-	return u->settled.oldest;
+	return (struct looks){ u->trial.n, u->settled.n };
+}
+
+/*
+ * The next that may be a victim: of trial, as long as it has more than its share, else of settled;
+ * of the other one where all of that list was looked at.  NULL: all of both was.
+ */
+static struct chunk *next_locked(const struct user *u, struct looks *looks)
+{
+	bool trial = u->trial.n > trial_share(ready_of(u)) || !u->settled.n;
+	uint64_t *left = trial ? &looks->trial : &looks->settled;
+
+	if (!*left) {
+		trial = !trial;
+		left = trial ? &looks->trial : &looks->settled;
+	}
+	if (!*left)
+		return NULL;
+	--*left;
+	return trial ? u->trial.oldest : u->settled.oldest;
 }
 
 /*
@@ -1004,16 +1025,13 @@ static bool stays_locked(struct chunk *c)
 	return true;
 }
 
-/*
- * Up to BATCH chunks that are to go, each looked at once.  *left_p: how many more may be looked
- * at; any: whatever may speak for them.
- */
-static void choose_locked(struct user *u, struct batch *b, uint64_t *left_p, bool any)
+/* Up to max chunks (BATCH or fewer) that are to go. any: whatever may speak for them. */
+static void choose_locked(struct user *u, struct batch *b, struct looks *looks, bool any, int max)
 {
-	b->n = 0;
-	for (; b->n < BATCH && ready_of(u) && *left_p; --*left_p) {
-		struct chunk *c = next_locked(u);
+	struct chunk *c;
 
+	b->n = 0;
+	while (b->n < max && (c = next_locked(u, looks))) {
 		unlink_locked(c);
 		if (!any && stays_locked(c)) {
 			link_newest_locked(c);
@@ -1094,28 +1112,33 @@ static struct user *victim_locked(const struct soda_node_store *store, struct us
 	return most;
 }
 
-/* What nobody holds; where all is held, the oldest of that. */
-static void pick_locked(struct soda_node_store *store, struct user *asker, struct batch *b)
+/* Of what nobody holds a batch, if there is any. any: as in choose_locked. */
+static void pick_free_locked(struct soda_node_store *store, struct user *u, struct batch *b,
+			     bool any)
 {
-	struct user *u = victim_locked(store, asker);
-	uint64_t left = ready_of(u);
+	struct looks looks = at_all_of(u);
 
 	b->n = 0;
-	while (!b->n && left) {
-		choose_locked(u, b, &left, false);
+	while (!b->n && (looks.trial || looks.settled)) {
+		choose_locked(u, b, &looks, any, BATCH);
 		mark_held_locked(b);
 		keep_held_locked(store, b);
 	}
+}
+
+/* What nobody holds, nor anything else speaks for; what nobody holds; the oldest, held or not. */
+static void pick_locked(struct soda_node_store *store, struct user *asker, struct batch *b)
+{
+	struct user *u = victim_locked(store, asker);
+	struct looks looks;
+
+	pick_free_locked(store, u, b, false);
+	if (!b->n)
+		pick_free_locked(store, u, b, true);
 	if (b->n)
 		return;
-	left = ready_of(u) < BATCH ? ready_of(u) : BATCH; /* all were spoken for, or are held */
-	choose_locked(u, b, &left, true);
-	mark_held_locked(b);
-	keep_held_locked(store, b);
-	if (b->n)
-		return;
-	left = 1;
-	choose_locked(u, b, &left, true);
+	looks = at_all_of(u);
+	choose_locked(u, b, &looks, true, 1);
 	store->stats.forced += (uint64_t)b->n;
 	keep_held_locked(store, b);
 }

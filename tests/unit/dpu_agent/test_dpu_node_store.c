@@ -365,6 +365,28 @@ static void test_held_ones_stay(void **state)
 	soda_node_leave(&a);
 }
 
+/* All of the list whose turn it is are held: what goes is of the other one. */
+static void test_a_list_is_held(void **state)
+{
+	struct soda_node_member m = join(&file);
+	struct view v = view_of(&m);
+
+	fill_range(m.object, 0, ROOM);
+	for (uint32_t i = 0; i < ROOM / 2; i++)
+		atomic_store(&soda_store_touched(v.map, CHUNKS)[i], 1);
+	for (uint32_t i = ROOM / 2; i < ROOM; i++)
+		hold(&v, i, i);
+	for (uint32_t i = ROOM; i < ROOM + ROOM / 4; i++) {
+		fill(m.object, i);
+		hold(&v, i, i);
+	}
+	assert_int_equal(count_ready(&v, ROOM / 2, ROOM + ROOM / 4), ROOM * 3 / 4);
+	assert_int_equal(stats().forced, 0);
+	assert_int_equal(soda_node_check_now(store, &why), 0);
+	close_view(&v);
+	soda_node_leave(&m);
+}
+
 /* More is held than there is room for: the store goes on, within its budget. */
 static void test_all_are_held(void **state)
 {
@@ -987,6 +1009,7 @@ int main(void)
 		CASE(test_what_is_left_goes),
 		CASE(test_a_loop_finds_a_part),
 		CASE(test_held_ones_stay),
+		CASE(test_a_list_is_held),
 		CASE(test_all_are_held),
 		CASE(test_nonsense_in_the_map),
 		CASE(test_users_have_shares),
