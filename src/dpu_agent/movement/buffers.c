@@ -408,9 +408,11 @@ int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_byt
 	if (!soda_wire_name_ok(name, name_bytes))
 		return refuse(why, -EINVAL, "no buffer can have this name");
 	pthread_mutex_lock(&all->lock);
+	all->seekers++;
 	while (!(b = find_ready_locked(all, name, name_bytes)))
 		if (pthread_cond_timedwait(&all->appeared, &all->lock, &until))
 			break;
+	all->seekers--;
 	b = find_ready_locked(all, name, name_bytes);
 	if (!b) {
 		ret = refuse(why, -ENOENT, "no buffer has the name %.*s",

@@ -68,6 +68,7 @@ struct soda_buffers {
 	uint64_t reserved;	  /* guarded by lock, and so below; bytes of all copies */
 	struct soda_buffer *list; /* by name */
 	unsigned n;
+	unsigned seekers; /* readers that await a name */
 };
 
 void soda_buffers_init(struct soda_buffers *all, uint64_t budget);

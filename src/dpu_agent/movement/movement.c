@@ -489,15 +489,18 @@ void soda_movement_stop(struct soda_movement *m)
 void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 {
 	uint64_t reserved;
-	unsigned n;
+	unsigned n, seekers;
 
 	if (!m->buffers.budget)
 		return;
 	pthread_mutex_lock(&m->buffers.lock);
 	reserved = m->buffers.reserved;
 	n = m->buffers.n;
+	seekers = m->buffers.seekers;
 	pthread_mutex_unlock(&m->buffers.lock);
 	soda_metrics_say_level(metrics, "move_buffers", "named buffers", n);
+	soda_metrics_say_level(metrics, "move_awaited", "consumers that await a buffer's name",
+			       seekers);
 	soda_metrics_say_size(metrics, "move_reserved_bytes", "memory of named buffers", reserved);
 	soda_metrics_say_size(metrics, "move_list_bytes", "memory of lists of pieces under way",
 			      atomic_load(&m->list_bytes));
