@@ -73,6 +73,9 @@ enum {
 	SODA_RUN_SHARE_MS =
 		10000, /* a process of soda run waits so long for its part of the buffer */
 	SODA_RUN_SHARE_LOOK_MS = 2, /* and looks so often */
+	SODA_RUN_SERVER_LOOK_MS =
+		50, /* one that waits for the server looks whether soda is there so often */
+	SODA_RUN_SERVER_IDLE_MS = 60000, /* soda's wait for somebody who wants one, repeated */
 	SODA_RUN_GIVE_MS =
 		20, /* giving a part of it to another process waits so long for evictions */
 	SODA_RUN_RETURN_S = 1, /* what soda run's program has unmapped goes back so much later */
@@ -141,6 +144,7 @@ enum {
 enum {
 	SODA_SERVER_LEAVING_MS = 2000,	  /* an OPEN waits so long for clients that have said BYE */
 	SODA_SERVER_LEAVING_LOOK_MS = 10, /* and looks so often */
+	SODA_SERVER_PROCESS_LOOK_MS = 100, /* whether a client's process has ended, so often */
 	SODA_DRAIN_LOOK_MS = 50, /* a daemon that drains looks so often which clients are left */
 
 	SODA_KEPT_MAX = 4096,	  /* closed regions whose descriptors clients keep */

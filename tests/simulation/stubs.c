@@ -12,13 +12,13 @@
 #include "transport/api/memory.h"
 #include "base/numa/numa_node.h"
 
-int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
-			struct soda_why *why)
+int soda_private_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
+		       struct soda_why *why)
 {
 	return -ENOTSUP;
 }
 
-void soda_embedded_stop(void)
+void soda_private_stop(void)
 {
 }
 

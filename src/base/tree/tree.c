@@ -28,7 +28,8 @@ static int map(int fd, struct soda_tree **tree_p)
 	return 0;
 }
 
-int soda_tree_create(int64_t budget, struct soda_tree **tree_p, char name[SODA_TREE_NAME])
+int soda_tree_create(int64_t budget, const char *server_program, struct soda_tree **tree_p,
+		     char name[SODA_TREE_NAME])
 {
 	int fd = memfd_create("soda-run-tree", MFD_CLOEXEC), ret;
 
@@ -42,6 +43,7 @@ int soda_tree_create(int64_t budget, struct soda_tree **tree_p, char name[SODA_T
 	if (getrandom(&(*tree_p)->token, sizeof((*tree_p)->token), 0) != sizeof((*tree_p)->token))
 		(*tree_p)->token = (uint64_t)getpid() << 32 | (uint32_t)time(NULL);
 	(*tree_p)->budget = budget;
+	soda_tree_server_init(*tree_p, fd, server_program);
 	/* the descriptor stays open: its name in /proc is how the others find the memory */
 	snprintf(name, SODA_TREE_NAME, "/proc/%d/fd/%d:%016" PRIx64, getpid(), fd,
 		 (*tree_p)->token);

@@ -21,6 +21,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/tree/server.h"
+
 enum { SODA_TREE_SLOTS = 1024, SODA_TREE_ROWS = 512, SODA_TREE_NAME = 64, SODA_TREE_TOLD = 3072 };
 
 struct soda_tree_slot {
@@ -50,15 +52,17 @@ struct soda_tree {
 	_Atomic uint32_t programs; /* that the library was loaded into, where rows are wanted */
 	_Atomic uint32_t refused; /* a bit for names of programs that it could not be loaded into */
 	_Atomic uint32_t rows_n;  /* may be more than there are rows */
+	struct soda_tree_server server;
 	struct soda_tree_slot slots[SODA_TREE_SLOTS];
 	struct soda_tree_row rows[SODA_TREE_ROWS];
 };
 
 /*
  * For `soda`, which keeps the memory until it ends: make it, with the name by which processes of
- * this user find it.  0 or a negative error.
+ * this user find it.  server_program: SODA_MEM_SERVER, or NULL.  0 or a negative error.
  */
-int soda_tree_create(int64_t budget, struct soda_tree **tree_p, char name[SODA_TREE_NAME]);
+int soda_tree_create(int64_t budget, const char *server_program, struct soda_tree **tree_p,
+		     char name[SODA_TREE_NAME]);
 /*
  * Map the memory of that name, for good. 0; -ENOENT: who made it has ended, or cannot be seen from
  * here; another negative error.

@@ -194,8 +194,8 @@ static int start_server(char address[SODA_ADDRESS_MAX + 1], struct soda_why *why
 		snprintf(address, SODA_ADDRESS_MAX + 1, "%s", s->server);
 		return 0;
 	}
-	return soda_embedded_start(s->server_program, (int)s->connect_timeout_ms, address,
-				   SODA_ADDRESS_MAX + 1, why);
+	return soda_private_start(s->server_program, (int)s->connect_timeout_ms, address,
+				  SODA_ADDRESS_MAX + 1, why);
 }
 
 static int start_faults(void)
@@ -232,7 +232,7 @@ static void in_child(void)
 			       there */
 	soda_trace_forget();
 	soda_session_forget(&soda_agent.link);
-	soda_embedded_stop();
+	soda_private_stop();
 	soda_stat_socket_stop();
 	soda_inline_stop();
 	soda_closed_stop();
@@ -303,7 +303,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 			snprintf(why->text, sizeof(why->text), "the runtime did not start: %s",
 				 soda_strerror(ret));
 		soda_session_stop(&soda_agent.link);
-		soda_embedded_stop();
+		soda_private_stop();
 		soda_closed_stop();
 		soda_trace_stop();
 		soda_uffd_close();
@@ -383,7 +383,7 @@ int soda_agent_stop(void)
 	soda_session_stop(&soda_agent.link);
 	soda_stat_socket_stop();
 	soda_uffd_close();
-	soda_embedded_stop();
+	soda_private_stop();
 	soda_inline_stop();
 	soda_closed_stop();
 	soda_regions_each(forget_shared, NULL);

@@ -52,9 +52,8 @@ extern const struct soda_heap_ends *_Atomic soda_heap_ends;
 extern void (*_Atomic soda_agent_stops)(void);
 
 /*
- * embedded.c: the private memory server of a process for which no server is named.  That server is
- * a process of its own, reached over shm, and not our child as wait(2) sees it.  It ends when we
- * end: it then reads end-of-file from a pipe whose other end only we hold.
+ * private.c: the private memory server of a process for which no server is named
+ * (base/embedded.h).  It ends when we end, or, where others share it, when the last of us does.
  */
 
 /*
@@ -62,9 +61,16 @@ extern void (*_Atomic soda_agent_stops)(void);
  * address receives where it listens.  0; -ENOENT: no program; -ETIMEDOUT, -EIO, -EPROTO: it did not
  * say within timeout_ms that it listens; errors of making pipes and processes.
  */
-int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
-			struct soda_why *why);
+int soda_private_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
+		       struct soda_why *why);
 /* End the private server, if there is one; in a fork's child only close our end of the pipe. */
-void soda_embedded_stop(void);
+void soda_private_stop(void);
+/*
+ * Set before the runtime starts by who has a server that processes share (`soda run`): where that
+ * listens, and a descriptor that keeps it running; program as above.  -ENOENT: this process starts
+ * one of its own. Another error, with *why: there is no server.
+ */
+extern int (*soda_private_shared)(const char *program, int timeout_ms, char *address,
+				  size_t address_bytes, int *life_fd_p, struct soda_why *why);
 
 #endif

@@ -82,6 +82,7 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 	server->clients.max_clients = opt.daemon.max_clients;
 	server->clients.grace_ms = opt.grace_ms;
 	server->clients.allow_other = opt.daemon.allow_other;
+	server->clients.own = opt.own_clients;
 	server->started_ns = soda_now_ns();
 	r = soda_clients_start(&server->clients);
 	return r ? fail("cannot start a thread", r) : 0;

@@ -41,6 +41,14 @@ static const struct soda_option options[] = {
 	  .arg = "TIME",
 	  .def = "60s",
 	  .help = "How long the regions of a client that has no connection are kept." },
+	{ .name = "own-clients",
+	  .env = ENV "OWN_CLIENTS",
+	  .type = SODA_OPT_BOOL,
+	  AT(own_clients),
+	  .def = "no",
+	  .help = "Clients are programs of this machine, with no agent before them: the regions of"
+		  " one whose process has ended are freed at once, and not after --grace. That is"
+		  " how libsoda starts private servers." },
 	SODA_DAEMON_DRAIN(ENV),
 	{ .name = "close-wait",
 	  .env = ENV "CLOSE_WAIT",
@@ -73,7 +81,7 @@ static const struct soda_option options[] = {
 	  .help = "Allocate all of a region when it is opened, where programs of this machine map"
 		  " it (shm), so that what is promised is there. no: as it is used; where the"
 		  " machine has no more then, it ends somebody. That is how libsoda starts the"
-		  " private server of one program." },
+		  " private servers." },
 	SODA_DAEMON_ALLOW_OTHER(ENV, "the server's own and root. Files are opened with the "
 				     "permissions of the client's user then."),
 	SODA_DAEMON_MAX_CLIENTS(ENV),
@@ -89,7 +97,8 @@ static const struct soda_option options[] = {
 		  " mapping." },
 	SODA_DAEMON_MAX_CONNECTIONS(ENV),
 	SODA_DAEMON_METRICS(ENV),
-	SODA_DAEMON_PARENT_FD("for a server that belongs to one process. Its standard error is "
+	SODA_DAEMON_PARENT_FD("for a server that belongs to one process, or to those of one soda "
+			      "run. Its standard error is "
 			      "that process's, so that level info of the log is left out."),
 	SODA_DAEMON_CONFIG(ENV, "soda-mem-server"),
 	SODA_DAEMON_LOG_LEVEL,

@@ -24,6 +24,7 @@ struct soda_server_options {
 	uint64_t capacity;		   /* 0: 80 % of the memory available */
 	uint64_t quota;			   /* 0: none */
 	uint32_t grace_ms, close_ms;
+	bool own_clients;
 	uint32_t max_regions;
 	bool hugepages, populate;
 };

@@ -3,8 +3,10 @@
 #include "mem_server/session/clients.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,6 +50,9 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	client->epoch = hello->epoch;
 	client->chunk_bytes = hello->chunk_bytes;
 	client->info = *info;
+	client->process = -1;
+	if (clients->own && info->local && info->pid > 0)
+		client->process = (int)syscall(SYS_pidfd_open, info->pid, 0);
 	client->regions.uid = is_somebody_else(info) ? info->uid : hello->uid;
 	if (!info->local) {
 		client->info.uid = hello->uid;
@@ -72,17 +77,37 @@ static unsigned close_regions(struct soda_client *client)
 static void destroy_client(struct soda_client *client)
 {
 	soda_region_set_destroy(&client->regions);
+	if (client->process >= 0)
+		close(client->process);
 	free(client);
 }
 
-/* When the client may be freed; UINT64_MAX: not as long as nothing changes. */
+/* Whether its process has ended: a pidfd is readable then. */
+static bool process_ended(const struct soda_client *client)
+{
+	struct pollfd p = { .fd = client->process, .events = POLLIN };
+
+	return client->process >= 0 && poll(&p, 1, 0) == 1;
+}
+
+/*
+ * When the client may be freed, or is to be looked at again; UINT64_MAX: not as long as nothing
+ * changes.
+ */
 static uint64_t free_at_locked(const struct soda_clients *clients, const struct soda_client *client)
 {
+	uint64_t due, look;
+
 	if (client->peers || client->busy)
 		return UINT64_MAX;
 	if (client->left || !client->chunk_bytes || clients->stopping)
 		return 0;
-	return client->away_since_ms + clients->grace_ms;
+	if (process_ended(client))
+		return 0;
+	due = client->away_since_ms + clients->grace_ms;
+	/* its connections end a moment before the process does */
+	look = soda_now_ms() + SODA_SERVER_PROCESS_LOOK_MS;
+	return client->process >= 0 && look < due ? look : due;
 }
 
 /* Take a client that may be freed out of the list; NULL: *next_p is when to look again. */

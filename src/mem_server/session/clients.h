@@ -3,8 +3,8 @@
  * Clients and their connections.
  *
  *   new -> connected <-> away -> freed        away: no connection at all, for at
- *             |                    ^          most the grace time
- *             +------- BYE --------+
+ *             |                    ^          most the grace time, and, with own, as long as
+ *             +------- BYE --------+          the process runs
  *
  * A client is known by a random id and a random secret.  Each control HELLO of a
  * known client carries a higher epoch than the one before.  It is answered only when the
@@ -47,6 +47,7 @@ struct soda_client {
 	uint64_t id, secret;
 	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
 	struct soda_peer_info info;
+	int process; /* pidfd, where clients->own; -1: not known */
 	struct soda_file_user
 		user; /* whose files it may use, if neither the server's user nor root */
 	struct soda_region_set regions; /* own locks */
@@ -57,6 +58,7 @@ struct soda_clients {
 	uint32_t max_clients;
 	uint32_t grace_ms;
 	bool allow_other; /* local peers of other users */
+	bool own; /* clients are processes, not agents: one that has ended does not come back */
 	uint64_t instance_id;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;

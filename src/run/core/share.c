@@ -141,6 +141,23 @@ static bool lend_more(void)
 
 static const struct soda_lender lender = { lend_first, lend_more };
 
+static int join_server(const char *program, int timeout_ms, char *address, size_t address_bytes,
+		       int *life_fd_p, struct soda_why *why)
+{
+	char reason[SODA_TREE_WHY];
+	int ret = soda_tree_server_join(tree, program, timeout_ms, address, address_bytes,
+					life_fd_p, reason);
+
+	if (ret == -EIO)
+		snprintf(why->text, sizeof(why->text), "%.*s", (int)sizeof(why->text) - 1, reason);
+	if (ret == -ETIMEDOUT)
+		snprintf(why->text, sizeof(why->text),
+			 "soda run has started no memory server for its processes within %d ms "
+			 "(SODA_CONNECT_TIMEOUT); is it stopped?",
+			 timeout_ms);
+	return ret;
+}
+
 int run_share_open(const char *name)
 {
 	int ret = soda_tree_open(name, &tree);
@@ -149,6 +166,7 @@ int run_share_open(const char *name)
 		return ret;
 	if (run_settings.stats)
 		atomic_fetch_add(&tree->programs, 1);
+	soda_private_shared = join_server;
 	if (tree->budget)
 		soda_lender = &lender;
 	return 0;

@@ -336,6 +336,120 @@ static void test_ends(void **state)
 	}
 }
 
+/* A memory server that writes its process id down first. */
+static void count_servers(void)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/server", dir);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fprintf(f, "#!/bin/sh\necho $$ >>%s/servers\nexec %s \"$@\"\n", dir,
+		build_path("src/mem_server/soda-mem-server"));
+	fclose(f);
+	assert_int_equal(chmod(path, 0755), 0);
+	setenv("SODA_MEM_SERVER", path, 1);
+}
+
+/* How many have been started since count_servers(); waits until all of them have ended. */
+static int servers(void)
+{
+	char path[128], line[32];
+	int n = 0;
+	FILE *f;
+
+	unsetenv("SODA_MEM_SERVER");
+	snprintf(path, sizeof(path), "%s/servers", dir);
+	f = fopen(path, "r");
+	for (; f && fgets(line, sizeof(line), f); n++) {
+		for (int looks = 0; !kill(atoi(line), 0); looks++) {
+			if (looks == LOOKS_MAX)
+				fail_msg("memory server %s is left behind", line);
+			usleep(LOOK_US);
+		}
+	}
+	if (f)
+		fclose(f);
+	unlink(path);
+	return n;
+}
+
+/* One for all of them, none for programs that need none; another one when it has died. */
+static void test_one_server(void **state)
+{
+	count_servers();
+	RUN("--mem", "32M", "--stats", "--", "sh", "-c",
+	    "$MEMBER 20 0 & $MEMBER 20 1 & $MEMBER 20 0 & wait; $MEMBER 20 1; true");
+	expect_right(4);
+	assert_non_null(strstr(p.err, "4 processes used fabric memory"));
+	assert_int_equal(servers(), 1);
+	count_servers();
+	RUN("--", "sh", "-c", "$MEMBER 20 0; $MEMBER 20 0"); /* each has a buffer of its own */
+	expect_right(2);
+	assert_int_equal(servers(), 1);
+	count_servers();
+	RUN("--", "sh", "-c", "true; true");
+	assert_int_equal(servers(), 0);
+	count_servers();
+	RUN("--children", "exec", "--", member, "20", "0");
+	expect_right(1);
+	assert_int_equal(servers(), 1);
+	count_servers();
+	RUN("--", "sh", "-c",
+	    "$MEMBER 20 0; kill -9 $(cat ${SODA_MEM_SERVER}s)\n"
+	    "while kill -0 $(cat ${SODA_MEM_SERVER}s) 2>/dev/null; do sleep 0.1; done\n"
+	    "$MEMBER 20 0");
+	expect_right(2);
+	assert_int_equal(servers(), 2);
+}
+
+/* What a killed process had, the next one can have. */
+static void test_killed(void **state)
+{
+	setenv("SODA_MEM_SERVER_CAPACITY", "80M", 1);
+	RUN("--mem", "16M", "--", "sh", "-c",
+	    "for i in 1 2 3; do\n"
+	    "  n=0; mkfifo $0/f$i; $MEMBER 50 0 99 >$0/f$i & p=$!; read x <$0/f$i; echo $x\n"
+	    "  kill -9 $p; wait $p\n"
+	    "  until $MEMBER 50 0; do n=$((n+1)); [ $n -lt 300 ] || exit 1; sleep 0.1; done\n"
+	    "done",
+	    dir);
+	unsetenv("SODA_MEM_SERVER_CAPACITY");
+	expect_right(6);
+}
+
+static void expect_file(const char *name, const char *text)
+{
+	char path[128], line[64] = "";
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	for (int looks = 0; looks < LOOKS_MAX && !strchr(line, '\n'); looks++) {
+		FILE *f = fopen(path, "r");
+
+		if (!f || !fgets(line, sizeof(line), f))
+			usleep(LOOK_US);
+		if (f)
+			fclose(f);
+	}
+	assert_string_equal(line, text);
+}
+
+/* A process that goes on when the program, and so soda, has ended keeps its memory. */
+static void test_outlives(void **state)
+{
+	count_servers();
+	RUN("--mem", "16M", "--", "sh", "-c",
+	    "mkfifo $0/up; (cat $0/up; sleep 5; $MEMBER 4 0 >$0/late) >/dev/null 2>&1 &\n"
+	    "sh -c 'echo >$0/up; exec $MEMBER 40 6 >$0/out' $0 >/dev/null 2>&1 &\n"
+	    "sleep 2; exec $MEMBER 4 0",
+	    dir);
+	expect_right(1);
+	expect_file("out", "right\n");
+	expect_file("late", "right\n");
+	assert_in_range(servers(), 1, 3); /* what comes late has one of its own */
+}
+
 static int setup(void **state)
 {
 	snprintf(member, sizeof(member), "%s", build_path("tests/integration/run/tree_member"));
@@ -357,12 +471,15 @@ int main(void)
 		cmocka_unit_test(test_smaps),	    cmocka_unit_test(test_table),
 		cmocka_unit_test(test_environment), cmocka_unit_test(test_too_small),
 		cmocka_unit_test(test_privileged),  cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_one_server),  cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_outlives),
 	};
 
 	/* a machine may be busy, and none of this is about patience */
 	setenv("SODA_CONNECT_TIMEOUT", "900s", 1);
 	setenv("SODA_FAULT_TIMEOUT", "900s", 1);
 	unsetenv("SODA_SERVER");
+	unsetenv("SODA_MEM_SERVER");
 	unsetenv("SODA_DPU");
 	unsetenv("SODA_BUFFER");
 	unsetenv("SODA_LOG");

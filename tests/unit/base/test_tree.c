@@ -23,7 +23,7 @@ static struct soda_tree *make(int64_t budget, char name[SODA_TREE_NAME])
 {
 	struct soda_tree *tree;
 
-	assert_int_equal(soda_tree_create(budget, &tree, name), 0);
+	assert_int_equal(soda_tree_create(budget, NULL, &tree, name), 0);
 	return tree;
 }
 

@@ -56,7 +56,7 @@ static _Noreturn void become(const char *program, char **argv, pid_t parent)
 	_exit(126);
 }
 
-int soda_run_as_child(const char *program, char **argv)
+int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, const char *library)
 {
 	pid_t self = getpid(), pid;
 	sigset_t before;
@@ -74,6 +74,8 @@ int soda_run_as_child(const char *program, char **argv)
 	}
 	child = pid;
 	unsetenv("LD_PRELOAD");
+	if (tree) /* now: a fork of a process with threads could do less */
+		soda_run_serve(tree, library);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)

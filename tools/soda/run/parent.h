@@ -4,12 +4,19 @@
 #ifndef SODA_TOOL_RUN_PARENT_H
 #define SODA_TOOL_RUN_PARENT_H
 
+struct soda_tree;
+
 /*
  * Run the program as a child that gets the signals of this process and ends with it, if this one
  * is killed, until it has ended.  The child's status as of waitpid(2), or -1 with one line on
- * standard error.  What this process starts afterwards has no libsoda-run.so.
+ * standard error.  What this process starts afterwards has no libsoda-run.so.  tree: what the
+ * program shares with its children, for whom this process starts one memory server when the first
+ * of them asks for it, or NULL; library: the path of libsoda-run.so.
  */
-int soda_run_as_child(const char *program, char **argv);
+int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree,
+		      const char *library);
+/* server.c: be ready to start that server, until this process ends. */
+void soda_run_serve(struct soda_tree *tree, const char *library);
 /* A status of waitpid(2) as shells have it: the exit status, or 128 + the signal. */
 int soda_run_status(int status);
 /*

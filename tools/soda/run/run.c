@@ -44,7 +44,8 @@ static const struct soda_option option_table[] = {
 		       "memory; smaller ones stay with the program's allocator."),
 	OPTION("server", 's', STRING, server, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, "
-		       "or a private server, which ends with the program."),
+		       "or a private server for the program and what it starts, which ends with "
+		       "the last of them."),
 	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH."),
 	OPTION("stats", 0, BOOL, stats,
@@ -144,7 +145,8 @@ static int share(struct soda_tree **tree_p)
 
 	if (size && !strchr(size, '/') && soda_parse_size(size, &bytes))
 		bytes = 0; /* the program's runtime says what is wrong with it */
-	ret = soda_tree_create(bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX, tree_p, name);
+	ret = soda_tree_create(bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX,
+			       getenv("SODA_MEM_SERVER"), tree_p, name);
 	if (!ret && !setenv("SODA_RUN_TREE", name, 1))
 		return 0;
 	fprintf(stderr, "soda run: no memory to share with the program's children: %s\n",
@@ -153,9 +155,10 @@ static int share(struct soda_tree **tree_p)
 }
 
 /* Run the program as a child, and do what is to be done at its end. Returns its exit status. */
-static int stay(const struct options *opt, struct soda_tree *tree, const char *program, char **argv)
+static int stay(const struct options *opt, struct soda_tree *tree, const char *library,
+		const char *program, char **argv)
 {
-	int status = soda_run_as_child(program, argv);
+	int status = soda_run_as_child(program, argv, tree, library);
 
 	if (tree && opt->stats && status >= 0)
 		soda_run_table(tree, opt->threshold, opt->quiet);
@@ -202,7 +205,7 @@ int soda_command_run(int argc, char **argv)
 	if (opt.children == CHILDREN_ALL && share(&tree))
 		return 127;
 	if (opt.report || tree)
-		return stay(&opt, tree, program, argv + first);
+		return stay(&opt, tree, library, program, argv + first);
 	execv(program, argv + first);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/life/start.h"
+#include "base/embedded.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,31 +16,26 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "base/log.h"
 
 enum { CHILD_PARENT_FD = 3 };
 
-static int life_fd = -1; /* our end of the pipe whose end-of-file ends the server */
-
-/* Find the server's program: as given, else beside the library, else in the PATH. */
-static bool find_program(const char *given, char path[512])
+bool soda_embedded_find(const char *given, const char *library, char path[SODA_EMBEDDED_PATH])
 {
 	static const char *const beside[] = { "soda-mem-server", "../bin/soda-mem-server",
 					      "../../bin/soda-mem-server",
 					      "../../../bin/soda-mem-server",
 					      "../mem_server/soda-mem-server" };
 	const char *dirs = getenv("PATH");
-	Dl_info self;
 
-	if (given) {
-		snprintf(path, 512, "%s", given);
+	if (given && *given) {
+		snprintf(path, SODA_EMBEDDED_PATH, "%s", given);
 		return true;
 	}
-	if (dladdr((void *)soda_embedded_start, &self) && strrchr(self.dli_fname, '/')) {
-		int dir = (int)(strrchr(self.dli_fname, '/') - self.dli_fname);
+	if (library && strrchr(library, '/')) {
+		int dir = (int)(strrchr(library, '/') - library);
 
 		for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++) {
-			snprintf(path, 512, "%.*s/%s", dir, self.dli_fname, beside[i]);
+			snprintf(path, SODA_EMBEDDED_PATH, "%.*s/%s", dir, library, beside[i]);
 			if (access(path, X_OK) == 0)
 				return true;
 		}
@@ -46,7 +43,7 @@ static bool find_program(const char *given, char path[512])
 	while (dirs && *dirs) {
 		int len = (int)strcspn(dirs, ":");
 
-		snprintf(path, 512, "%.*s/soda-mem-server", len, dirs);
+		snprintf(path, SODA_EMBEDDED_PATH, "%.*s/soda-mem-server", len, dirs);
 		if (access(path, X_OK) == 0)
 			return true;
 		dirs += len + (dirs[len] == ':');
@@ -58,9 +55,13 @@ static bool find_program(const char *given, char path[512])
 static void become_server(const char *path, char *const argv[], char *const env[], int ready_fd,
 			  int parent_fd)
 {
+	sigset_t none;
+
 	if (fork() != 0)
 		_exit(0); /* so that the server is not the program's child */
 	setsid();
+	sigemptyset(&none); /* who starts it may have blocked all */
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (dup2(parent_fd, CHILD_PARENT_FD) < 0 || dup2(ready_fd, STDOUT_FILENO) < 0)
 		_exit(127);
 	fcntl(CHILD_PARENT_FD, F_SETFD, 0);
@@ -128,8 +129,11 @@ static int spawn(const char *path, const char *listen, int ready_fd, int parent_
 	char *const argv[] = {
 		(char *)path, (char *)"--listen", (char *)listen, (char *)"--parent-fd",
 		(char *)"3",
-		/* do not touch all of the memory: it is this machine's, for this program alone */
-		(char *)"--populate=no",
+		/* do not touch all of the memory: it is this machine's, for these programs alone */
+		(char *)"--populate=no", (char *)"--own-clients=yes",
+		/* a tree of processes may be wide */
+		(char *)"--max-clients", (char *)"8192", (char *)"--max-connections",
+		(char *)"65536",
 		/* if the environment asks for metrics, not this server's are meant */
 		(char *)"--metrics", (char *)"off", NULL
 	};
@@ -166,7 +170,8 @@ static int spawn_with(const char *path, const char *listen, int ready[2], int li
 	return ret;
 }
 
-static int start(const char *path, int timeout_ms, char *address, size_t address_bytes)
+int soda_embedded_start(const char *path, int timeout_ms, char *address, size_t address_bytes,
+			int *life_fd_p)
 {
 	int ready[2], life[2], ret;
 	uint64_t token;
@@ -191,33 +196,6 @@ static int start(const char *path, int timeout_ms, char *address, size_t address
 	if (ret)
 		close(life[1]);
 	else
-		life_fd = life[1];
+		*life_fd_p = life[1];
 	return ret;
-}
-
-int soda_embedded_start(const char *program, int timeout_ms, char *address, size_t address_bytes,
-			struct soda_why *why)
-{
-	char path[512];
-	int ret;
-
-	if (!find_program(program, path)) {
-		snprintf(why->text, sizeof(why->text),
-			 "soda-mem-server was not found beside the library or in the PATH: set "
-			 "SODA_MEM_SERVER to it, or SODA_SERVER to a running server");
-		return -ENOENT;
-	}
-	ret = start(path, timeout_ms, address, address_bytes);
-	if (ret)
-		snprintf(why->text, sizeof(why->text),
-			 "the private memory server %.180s did not start: %s", path,
-			 soda_strerror(ret));
-	return ret;
-}
-
-void soda_embedded_stop(void)
-{
-	if (life_fd >= 0)
-		close(life_fd);
-	life_fd = -1;
 }
