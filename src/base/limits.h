@@ -109,8 +109,10 @@ enum {
 	SODA_MOVE_AWAIT_MS = 250, /* a call that waits for a ticket or a step waits so long */
 	SODA_MOVE_BUFFERS = 16,	  /* named buffers of one client */
 	SODA_MOVE_LISTS_BYTES = 64 << 20, /* of memory for lists of pieces, of all clients */
+	SODA_MOVE_RINGS = 256,		  /* clients whose lists travel in shared memory */
 	SODA_MOVE_CALL_MS = 30000,	  /* libsoda-move waits so long for the answer to a call */
 	SODA_MOVE_GOODBYE_MS = 1000,	  /* and for that to its last one */
+	SODA_MOVE_RING_MS = 100,  /* and for a notice in its ring, until it asks for it by a call */
 	SODA_MOVE_HOLD_MS = 5000, /* and for room to hold a few chunks of the program's objects */
 
 	SODA_MSG_INBOX_LEAST = 128 << 10, /* bytes of a rank's inbox */

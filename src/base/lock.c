@@ -53,25 +53,44 @@ uint64_t soda_now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-int soda_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns)
+static int futex_wait(_Atomic uint32_t *word, int op, uint32_t expected, int64_t timeout_ns)
 {
 	struct timespec ts = { .tv_sec = timeout_ns / 1000000000,
 			       .tv_nsec = timeout_ns % 1000000000 };
 	int saved = errno;
-	long ret = syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected,
-			   timeout_ns < 0 ? NULL : &ts, NULL, 0);
+	long ret = syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? NULL : &ts, NULL, 0);
 	int err = ret < 0 ? errno : 0;
 
 	errno = saved;
 	return err == EAGAIN || err == ETIMEDOUT ? -err : 0;
 }
 
-void soda_futex_wake(_Atomic uint32_t *word, int count)
+static void futex_wake(_Atomic uint32_t *word, int op, int count)
 {
 	int saved = errno;
 
-	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, NULL, NULL, 0);
+	syscall(SYS_futex, word, op, count, NULL, NULL, 0);
 	errno = saved;
+}
+
+int soda_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns)
+{
+	return futex_wait(word, FUTEX_WAIT_PRIVATE, expected, timeout_ns);
+}
+
+void soda_futex_wake(_Atomic uint32_t *word, int count)
+{
+	futex_wake(word, FUTEX_WAKE_PRIVATE, count);
+}
+
+int soda_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns)
+{
+	return futex_wait(word, FUTEX_WAIT, expected, timeout_ns);
+}
+
+void soda_futex_wake_shared(_Atomic uint32_t *word, int count)
+{
+	futex_wake(word, FUTEX_WAKE, count);
 }
 
 void soda_lock_init(struct soda_lock *lock, enum soda_lock_rank rank)

@@ -55,6 +55,9 @@ void soda_lock_release(struct soda_lock *lock);
  */
 int soda_futex_wait(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns);
 void soda_futex_wake(_Atomic uint32_t *word, int count);
+/* The same on a word in memory that processes share. */
+int soda_futex_wait_shared(_Atomic uint32_t *word, uint32_t expected, int64_t timeout_ns);
+void soda_futex_wake_shared(_Atomic uint32_t *word, int count);
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t soda_now_ns(void);

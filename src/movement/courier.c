@@ -100,23 +100,28 @@ static const char *explain(int status)
 	}
 }
 
+void soda_ticket_notice_locked(struct soda_mover *m, const struct soda_wire_notice *n)
+{
+	struct soda_move_ticket *t = find_locked(m, n->ticket);
+	int status = -soda_status_to_errno(n->status);
+
+	if (status == 0 && !n->step)
+		status = -EIO;
+	if (t)
+		soda_ticket_end_locked(t, status, n->step, explain(status));
+}
+
+/* What an answer has, and what lies in the ring. */
 static void take_notices(struct soda_mover *m, const uint8_t *reply, size_t bytes)
 {
 	struct soda_wire_notice n;
 
 	pthread_mutex_lock(&m->lock);
 	for (size_t at = 0; at + SODA_WIRE_NOTICE_BYTES <= bytes; at += SODA_WIRE_NOTICE_BYTES) {
-		struct soda_move_ticket *t;
-		int status;
-
 		soda_wire_get_notice(reply + at, &n);
-		t = find_locked(m, n.ticket);
-		status = -soda_status_to_errno(n.status);
-		if (status == 0 && !n.step)
-			status = -EIO;
-		if (t)
-			soda_ticket_end_locked(t, status, n.step, explain(status));
+		soda_ticket_notice_locked(m, &n);
 	}
+	soda_mover_ring_reap_locked(m);
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -517,13 +522,12 @@ static int post(struct soda_mover *m, const struct soda_move_ticket *t, enum sod
 /* Hand a ticket to the agent. From the POST's answer on it may have ended, and be gone. */
 static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 {
-	bool fabric = soda_fabric_any(&m->fabric, t->pieces, t->pieces_n);
-	bool parts = fabric && m->way == SODA_WAY_READS;
+	bool parts = t->fabric && m->way == SODA_WAY_READS;
 	uint64_t number = t->number;
 	struct soda_why why = { "" };
 	int ret;
 
-	if (m->way == SODA_WAY_STREAM && t->copied && !fabric && soda_conn_streams(m->conn)) {
+	if (m->way == SODA_WAY_STREAM && t->copied && !t->fabric && soda_conn_streams(m->conn)) {
 		ret = stream(m, number);
 	} else {
 		ret = post(m, t, parts ? SODA_MSG_MOVE_POST_PARTS : SODA_MSG_MOVE_POST, &why);
@@ -533,6 +537,7 @@ static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 			ret = put_data(m, number);
 	}
 	pthread_mutex_lock(&m->lock);
+	m->sending = false;
 	t = m->stop ? NULL : find_locked(m, number);
 	if (t && ret < 0) {
 		soda_ticket_end_locked(t, ret, 0, *why.text ? why.text : explain(ret));
@@ -578,19 +583,23 @@ static void send_first_unlock(struct soda_mover *m)
 		return;
 	}
 	t->state = SODA_TICKET_SENDING;
+	m->sending = true;
 	pthread_mutex_unlock(&m->lock);
 	send_ticket(m, t);
 }
 
-static void ask_unlock(struct soda_mover *m)
+/* The agent also looks at the ring then. */
+static void ask_unlock(struct soda_mover *m, uint32_t ms)
 {
 	uint8_t body[sizeof(uint32_t)];
 	struct iovec iov = { body, sizeof(body) };
 	struct soda_why why;
 
-	m->asked = false;
+	m->knock = false;
+	if (ms)
+		m->asked = false;
 	pthread_mutex_unlock(&m->lock);
-	soda_wire_put_u32(body, SODA_MOVE_AWAIT_MS);
+	soda_wire_put_u32(body, ms);
 	call_noticed(m, SODA_MSG_MOVE_AWAIT, &iov, 1, &why);
 }
 
@@ -621,7 +630,7 @@ static bool has_work_locked(const struct soda_mover *m)
 {
 	if (m->error)
 		return false;
-	return m->cancels || m->queue || soda_conn_submitted(m->conn) ||
+	return m->cancels || m->queue || m->knock || soda_conn_submitted(m->conn) ||
 	       (m->sent && (m->waiting || m->asked));
 }
 
@@ -647,7 +656,7 @@ void *soda_courier_main(void *arg)
 		else if (soda_conn_submitted(m->conn))
 			collect_unlock(m);
 		else
-			ask_unlock(m);
+			ask_unlock(m, m->knock ? 0 : SODA_MOVE_AWAIT_MS);
 		pthread_mutex_lock(&m->lock);
 	}
 	while (m->errands)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "wire/field.h"
@@ -97,13 +98,14 @@ int soda_move_join(const char *agent, struct soda_conn **conn_p)
 static int say_start(struct soda_mover *m)
 {
 	struct soda_wire_move_start start = { .version = SODA_MOVE_VERSION,
+					      .flags = SODA_WIRE_MOVE_RING,
 					      .token_at = (uintptr_t)m->token };
 	uint8_t body[SODA_WIRE_MOVE_START_BYTES], reply[SODA_WIRE_MOVE_STARTED_BYTES];
 	struct iovec iov = { body, sizeof(body) };
 	struct soda_wire_move_started started;
 	struct soda_why why = { "" };
 	size_t n = 0;
-	int ret;
+	int fd = -1, ret;
 
 	for (unsigned i = 0; i < 2; i++) {
 		uint64_t half = atomic_load(&m->token[i]);
@@ -111,8 +113,8 @@ static int say_start(struct soda_mover *m)
 		memcpy(start.token + i * sizeof(half), &half, sizeof(half));
 	}
 	soda_wire_put_move_start(body, &start);
-	ret = soda_conn_call(m->conn, (enum soda_msg)SODA_MSG_MOVE_START, &iov, 1, reply,
-			     sizeof(reply), &n, SODA_MOVE_CALL_MS, &why);
+	ret = soda_conn_call_fd(m->conn, (enum soda_msg)SODA_MSG_MOVE_START, &iov, 1, reply,
+				sizeof(reply), &n, &fd, SODA_MOVE_CALL_MS, &why);
 	if (ret == -ENOTSUP || ret == -EPROTO)
 		return soda_move_failed(-ENOTSUP,
 					"%s does not move data: it needs to be a"
@@ -120,9 +122,19 @@ static int say_start(struct soda_mover *m)
 					soda_conn_peer(m->conn), why.text);
 	if (ret < 0)
 		return soda_move_call_failed(ret, &why);
-	if (soda_wire_get_move_started(reply, n, &started) < 0 ||
-	    (started.way != SODA_WAY_READS && started.way != SODA_WAY_STREAM))
-		return soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
+	ret = soda_wire_get_move_started(reply, n, &started);
+	if (ret == 0 && ((started.way != SODA_WAY_READS && started.way != SODA_WAY_STREAM) ||
+			 !started.ring_bytes != (fd < 0) ||
+			 (fd >= 0 && started.ring_bytes != SODA_MOVE_RING_BYTES)))
+		ret = -EPROTO;
+	if (ret == 0 && fd >= 0)
+		ret = soda_mover_ring_map(m, fd);
+	if (fd >= 0)
+		close(fd);
+	if (ret < 0)
+		return ret == -ENOMEM
+			       ? soda_move_failed(ret, "no memory for a connection")
+			       : soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
 	m->way = (enum soda_wire_way)started.way;
 	return 0;
 }
@@ -153,6 +165,7 @@ static void destroy(struct soda_mover *m)
 	if (m->token_held)
 		m->fabric.unhold(m->token, sizeof(m->token));
 	soda_conn_close(m->conn);
+	soda_mover_ring_unmap(m);
 	if (m->bounce)
 		munmap((void *)(uintptr_t)m->bounce, SODA_MOVE_PUT_MAX);
 	if (m->bounce_fd >= 0)
@@ -454,13 +467,21 @@ static struct soda_move_ticket *make_ticket(struct soda_move_buffer *b,
 	return NULL;
 }
 
-/* Give the ticket a credit and a number, and queue it. */
+/* Unless the courier is about to: it looks when it is done. */
+static void reap_locked(struct soda_mover *m)
+{
+	if (!m->sending)
+		soda_mover_ring_reap_locked(m);
+}
+
+/* Give the ticket a credit and a number, and hand it to the agent or the courier. */
 static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
 {
 	unsigned i = 0;
 
 	if (m->error)
 		return lost_locked(m);
+	reap_locked(m);
 	while (i < SODA_MOVE_TICKETS_MAX && m->tickets[i])
 		i++;
 	if (i == SODA_MOVE_TICKETS_MAX) {
@@ -472,9 +493,15 @@ static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
 	m->tickets[i] = t;
 	t->number = ++m->last;
 	t->buffer->tickets++;
-	*m->queue_end = t;
-	m->queue_end = &t->next;
-	pthread_cond_signal(&m->work);
+	if (soda_mover_ring_post_locked(m, t)) {
+		t->state = SODA_TICKET_SENT;
+		m->sent++;
+	} else {
+		*m->queue_end = t;
+		m->queue_end = &t->next;
+	}
+	if (m->queue || m->knock)
+		pthread_cond_signal(&m->work);
 	return 0;
 }
 
@@ -494,6 +521,7 @@ int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piec
 	}
 	t->wanted = ticket_p;
 	t->blocks = blocks;
+	t->fabric = soda_fabric_any(&m->fabric, t->pieces, t->pieces_n);
 	pthread_mutex_lock(&m->lock);
 	ret = queue_locked(m, t);
 	/* with the lock held: an unwanted one may end, and be freed, at once */
@@ -510,6 +538,14 @@ SODA_API int soda_move(struct soda_move_buffer *b, const struct soda_move_piece 
 		       struct soda_move_ticket **ticket_p)
 {
 	return soda_mover_hand_over(b, pieces, n, NULL, ticket_p);
+}
+
+/* Whether notices of the ring are all that it waits for. */
+static bool by_ring_locked(const struct soda_move_ticket *t)
+{
+	const struct soda_mover *m = t->mover;
+
+	return m->ring && !m->sending && t->state == SODA_TICKET_SENT;
 }
 
 /* Of a ticket that has ended: its result. The ticket is gone then. */
@@ -529,6 +565,18 @@ static int settle_locked(struct soda_move_ticket *t, uint64_t *step_p)
 	return ret;
 }
 
+/* By a ring its end would be known; but not that the connection is lost. */
+static void ask_locked(struct soda_mover *m, const struct soda_move_ticket *t)
+{
+	uint64_t now = soda_now_ms();
+
+	if (by_ring_locked(t) && now - m->asked_ms < SODA_MOVE_RING_MS)
+		return;
+	m->asked_ms = now;
+	m->asked = true;
+	pthread_cond_signal(&m->work);
+}
+
 SODA_API int soda_move_test(struct soda_move_ticket *t, uint64_t *step_p)
 {
 	struct soda_mover *m = t->mover;
@@ -537,33 +585,62 @@ SODA_API int soda_move_test(struct soda_move_ticket *t, uint64_t *step_p)
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&m->lock);
+	reap_locked(m);
 	if (t->state == SODA_TICKET_ENDED) {
 		ret = settle_locked(t, step_p);
 	} else {
 		ret = -EINPROGRESS;
-		m->asked = true;
-		pthread_cond_signal(&m->work);
+		ask_locked(m, t);
 	}
 	pthread_mutex_unlock(&m->lock);
 	errno = saved;
 	return ret;
 }
 
+/* For a while: who waits longer has the courier ask, which learns that a connection is lost. */
+static void await_ring_locked(const struct soda_move_ticket *t, uint64_t deadline_ms)
+{
+	uint64_t now = soda_now_ms(), until = now + SODA_MOVE_RING_MS;
+
+	until = until < deadline_ms ? until : deadline_ms;
+	reap_locked(t->mover);
+	while (by_ring_locked(t) && now < until) {
+		soda_mover_ring_await_locked(t->mover, until - now);
+		reap_locked(t->mover);
+		now = soda_now_ms();
+	}
+}
+
+/* The courier asks while anybody waits so. */
+static void await_courier_locked(const struct soda_move_ticket *t, uint64_t deadline_ms)
+{
+	struct timespec until = { .tv_sec = (time_t)(deadline_ms / 1000),
+				  .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
+	struct soda_mover *m = t->mover;
+	int over = 0;
+
+	if (t->state == SODA_TICKET_ENDED)
+		return;
+	m->waiting++;
+	pthread_cond_signal(&m->work);
+	while (t->state != SODA_TICKET_ENDED && !over)
+		over = deadline_ms == UINT64_MAX
+			       ? pthread_cond_wait(&m->ended, &m->lock)
+			       : pthread_cond_timedwait(&m->ended, &m->lock, &until);
+	m->waiting--;
+}
+
 SODA_API int soda_move_wait(struct soda_move_ticket *t, int timeout_ms, uint64_t *step_p)
 {
 	struct soda_mover *m = t->mover;
-	struct timespec until = in_ms(timeout_ms > 0 ? timeout_ms : 0);
-	int saved = errno, ret = check_process(m), over = 0;
+	uint64_t deadline_ms = timeout_ms < 0 ? UINT64_MAX : soda_now_ms() + (uint64_t)timeout_ms;
+	int saved = errno, ret = check_process(m);
 
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&m->lock);
-	m->waiting++;
-	pthread_cond_signal(&m->work);
-	while (t->state != SODA_TICKET_ENDED && !over)
-		over = timeout_ms < 0 ? pthread_cond_wait(&m->ended, &m->lock)
-				      : pthread_cond_timedwait(&m->ended, &m->lock, &until);
-	m->waiting--;
+	await_ring_locked(t, deadline_ms);
+	await_courier_locked(t, deadline_ms);
 	ret = t->state == SODA_TICKET_ENDED ? settle_locked(t, step_p) : -EINPROGRESS;
 	pthread_mutex_unlock(&m->lock);
 	errno = saved;

@@ -4,6 +4,7 @@
  *
  *   mover.c     a producer's connection, its buffers and tickets, as programs see them
  *   courier.c   the thread of a mover, which alone uses its connection
+ *   ring.c      lists and notices through memory that is shared with the agent, on one machine
  *   reader.c    consumers
  *   table.c     tables: soda_move_arrow(), of what arrow/ has
  *
@@ -20,8 +21,9 @@
 #include "movement/arrow/plan.h"
 #include "movement/fabric.h"
 #include "soda_move.h"
+#include "transport/api/spin.h"
 #include "transport/api/transport.h"
-#include "wire/movement.h"
+#include "wire/move_ring.h"
 
 enum soda_ticket_state {
 	SODA_TICKET_QUEUED, /* waits for the courier */
@@ -43,6 +45,7 @@ struct soda_move_ticket {
 	struct soda_move_buffer *buffer;
 	struct soda_arrow_block *blocks; /* memory that pieces name, the ticket's own; or NULL */
 	uint64_t number;
+	bool fabric;	 /* a piece lies in an object of SODA's */
 	uint64_t copied; /* bytes that its pieces copy */
 	uint32_t pieces_n;
 	struct soda_wire_piece pieces[];
@@ -90,6 +93,7 @@ struct soda_mover {
 	uint64_t flight[SODA_MOVER_FLIGHT]; /* whose the streamed calls without an answer are */
 	unsigned flight_at;		    /* the oldest */
 	struct soda_fabric fabric;
+	struct soda_move_ring *ring; /* set when it is made, then constant; NULL: none */
 	bool token_held; /* it lies in an object: `soda run` has the program's memory there */
 
 	pthread_mutex_t lock;
@@ -99,11 +103,17 @@ struct soda_mover {
 	struct soda_move_ticket *queue, **queue_end;
 	struct soda_move_ticket *tickets[SODA_MOVE_TICKETS_MAX]; /* all that are not gone */
 	struct soda_move_buffer *buffers;
-	uint64_t last;	  /* ticket number */
-	unsigned sent;	  /* tickets in SENT */
-	unsigned waiting; /* threads that wait for a ticket */
-	bool asked;	  /* a thread has tested one, or found no credit */
-	bool cancels;	  /* a ticket in SENT is to be cancelled */
+	uint64_t last;			  /* ticket number */
+	unsigned sent;			  /* tickets in SENT */
+	unsigned waiting;		  /* threads that wait for a ticket */
+	bool asked;			  /* a thread has tested one, or found no credit */
+	bool cancels;			  /* a ticket in SENT is to be cancelled */
+	bool sending;			  /* the courier has a ticket in SENDING */
+	bool knock;			  /* the agent does not look at the ring by itself */
+	uint64_t asked_ms;		  /* ring: when a test has last asked the agent */
+	uint32_t ring_posted, ring_taken; /* as the ring's words, which the agent could change */
+	bool spinning;			  /* a thread uses `spin`, without the lock */
+	struct soda_spin spin;
 	bool stop, stopped;
 	int error; /* 0, or -ENOTCONN: the connection is lost */
 	struct soda_why why;
@@ -136,7 +146,28 @@ int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piec
 /* Overwrite the token: the agent publishes nothing of this process from now on. */
 void soda_mover_take_back(struct soda_mover *m);
 
+/* ring.c */
+
+/* Map the agent's ring; fd stays the caller's. -EPROTO: it cannot be one; -ENOMEM. */
+int soda_mover_ring_map(struct soda_mover *m, int fd);
+void soda_mover_ring_unmap(struct soda_mover *m);
+/*
+ * Hand a ticket to the agent by the ring.  False: it goes by the courier. Else m->knock says
+ * whether the courier has to make a call, so that the agent looks.
+ */
+bool soda_mover_ring_post_locked(struct soda_mover *m, const struct soda_move_ticket *t);
+/*
+ * Take all notices. The courier, or while it sends no ticket: else a program could be told of a
+ * ticket's end before the courier has given back what it holds for it.
+ */
+void soda_mover_ring_reap_locked(struct soda_mover *m);
+/* Wait for a notice that has not been taken, at most ms. The lock is let go meanwhile. */
+void soda_mover_ring_await_locked(struct soda_mover *m, uint64_t ms);
+
 /* courier.c */
+
+/* What the agent says of a ticket: it has ended, if it had not. */
+void soda_ticket_notice_locked(struct soda_mover *m, const struct soda_wire_notice *n);
 
 /* The courier's thread; arg: its mover. */
 void *soda_courier_main(void *arg);

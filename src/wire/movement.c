@@ -26,6 +26,7 @@ static uint64_t get(const uint8_t **in, unsigned bytes)
 void soda_wire_put_move_start(uint8_t *out, const struct soda_wire_move_start *s)
 {
 	out = put(out, s->version, 4);
+	out = put(out, s->flags, 4);
 	out = put(out, s->token_at, 8);
 	memcpy(out, s->token, SODA_MOVE_TOKEN_BYTES);
 }
@@ -37,6 +38,7 @@ int soda_wire_get_move_start(const void *bytes_in, size_t bytes, struct soda_wir
 	if (bytes != SODA_WIRE_MOVE_START_BYTES)
 		return -EPROTO;
 	s->version = (uint32_t)get(&in, 4);
+	s->flags = (uint32_t)get(&in, 4);
 	s->token_at = get(&in, 8);
 	memcpy(s->token, in, SODA_MOVE_TOKEN_BYTES);
 	return 0;
@@ -45,7 +47,8 @@ int soda_wire_get_move_start(const void *bytes_in, size_t bytes, struct soda_wir
 void soda_wire_put_move_started(uint8_t *out, const struct soda_wire_move_started *s)
 {
 	out = put(out, s->version, 4);
-	put(out, s->way, 4);
+	out = put(out, s->way, 4);
+	put(out, s->ring_bytes, 4);
 }
 
 int soda_wire_get_move_started(const void *bytes_in, size_t bytes, struct soda_wire_move_started *s)
@@ -56,6 +59,7 @@ int soda_wire_get_move_started(const void *bytes_in, size_t bytes, struct soda_w
 		return -EPROTO;
 	s->version = (uint32_t)get(&in, 4);
 	s->way = (uint32_t)get(&in, 4);
+	s->ring_bytes = (uint32_t)get(&in, 4);
 	return 0;
 }
 
@@ -90,15 +94,18 @@ void soda_wire_put_move_post(uint8_t *out, const struct soda_wire_move_post *p)
 	put(out, p->pieces, 4);
 }
 
-int soda_wire_get_move_post(const void *bytes_in, size_t bytes, struct soda_wire_move_post *p)
+void soda_wire_get_move_head(const uint8_t *in, struct soda_wire_move_post *p)
 {
-	const uint8_t *in = bytes_in;
-
-	if (bytes < SODA_WIRE_MOVE_POST_BYTES)
-		return -EPROTO;
 	p->ticket = get(&in, 8);
 	p->buffer = (uint32_t)get(&in, 4);
 	p->pieces = (uint32_t)get(&in, 4);
+}
+
+int soda_wire_get_move_post(const void *in, size_t bytes, struct soda_wire_move_post *p)
+{
+	if (bytes < SODA_WIRE_MOVE_POST_BYTES)
+		return -EPROTO;
+	soda_wire_get_move_head(in, p);
 	/* 64 bits: a count of 2^32 - 1 does not overflow */
 	return bytes - SODA_WIRE_MOVE_POST_BYTES == (uint64_t)p->pieces * SODA_WIRE_PIECE_BYTES
 		       ? 0

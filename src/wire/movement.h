@@ -34,7 +34,7 @@ enum soda_move_msg {
 	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_PART,
 };
 
-#define SODA_MOVE_VERSION 1u
+#define SODA_MOVE_VERSION 2u
 #define SODA_MOVE_TOKEN_BYTES 16u
 #define SODA_MOVE_PUT_MAX (60u << 10)	 /* data of a PUT, and of the answer to a READ */
 #define SODA_MOVE_BYTES_MAX (1ull << 40) /* of a buffer */
@@ -48,18 +48,22 @@ enum { /* as in soda_move.h */
 /* How the agent gets a client's data. */
 enum soda_wire_way { SODA_WAY_READS = 1, SODA_WAY_STREAM = 2 };
 
+#define SODA_WIRE_MOVE_RING 1u /* lists and notices are to go through a ring (move_ring.h) */
+
 struct soda_wire_move_start {
 	uint32_t version;
+	uint32_t flags;
 	uint64_t token_at; /* address in the client; 0: it is not to be read */
 	uint8_t token[SODA_MOVE_TOKEN_BYTES];
 };
-#define SODA_WIRE_MOVE_START_BYTES 28u
+#define SODA_WIRE_MOVE_START_BYTES 32u
 
 struct soda_wire_move_started {
 	uint32_t version;
-	uint32_t way; /* enum soda_wire_way */
+	uint32_t way;	     /* enum soda_wire_way */
+	uint32_t ring_bytes; /* of the memfd that came with it; 0: none */
 };
-#define SODA_WIRE_MOVE_STARTED_BYTES 8u
+#define SODA_WIRE_MOVE_STARTED_BYTES 12u
 
 #define SODA_WIRE_MOVE_KEEP 1u
 #define SODA_WIRE_MOVE_STAGE 2u
@@ -172,6 +176,8 @@ void soda_wire_put_move_reserve(uint8_t *out, const struct soda_wire_move_reserv
 int soda_wire_get_move_reserve(const void *in, size_t bytes, struct soda_wire_move_reserve *r,
 			       const char **name_p, size_t *name_bytes_p);
 void soda_wire_put_move_post(uint8_t *out, const struct soda_wire_move_post *p);
+/* The layout alone, SODA_WIRE_MOVE_POST_BYTES. */
+void soda_wire_get_move_head(const uint8_t *in, struct soda_wire_move_post *p);
 /* The pieces follow the layout; that there are as many bytes of them as p->pieces says is checked.
  */
 int soda_wire_get_move_post(const void *in, size_t bytes, struct soda_wire_move_post *p);

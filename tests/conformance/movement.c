@@ -974,6 +974,140 @@ static void test_parts_given_up(void **state)
 	stop_agent();
 }
 
+/* Lists in a ring: by shm only. */
+
+/* More tickets than the ring has room for, some at a time, all by the ring and in their order. */
+static void test_ring(void **state)
+{
+	enum { N = 3 * SODA_MOVE_RING_SIZE, DEPTH = 8 };
+	struct soda_move_ticket *t[DEPTH];
+	struct soda_move_piece p = { .from = data, .bytes = 100 };
+	uint64_t step;
+
+	up(agent_shm(), 2, 0);
+	assert_non_null(place.mover->ring);
+	for (uint64_t i = 0; i < N + DEPTH; i++) {
+		if (i >= DEPTH) {
+			OK(wait_for(t[i % DEPTH], &step));
+			assert_int_equal(step, i - DEPTH + 1);
+		}
+		if (i < N)
+			t[i % DEPTH] = post(&p, 1);
+	}
+	assert_int_equal(place.mover->ring_posted, N);
+	assert_int_equal(place.agent.dpu.movement.published, N);
+	down();
+}
+
+/* A list that is too long for the ring goes by the courier, and those behind it stay behind it. */
+static void test_ring_and_calls(void **state)
+{
+	enum { LONG = SODA_MOVE_RING_PIECES + 1 };
+	struct soda_move_piece pieces[LONG];
+	struct soda_move_ticket *t[3];
+	uint64_t step;
+
+	up(agent_shm(), 3, 0);
+	for (unsigned i = 0; i < LONG; i++)
+		pieces[i] = (struct soda_move_piece){ .from = data, .bytes = 8, .offset = i * 8 };
+	for (int round = 0; round < 10; round++) {
+		t[0] = post(pieces, 1);
+		t[1] = post(pieces, LONG);
+		t[2] = post(pieces, LONG - 1);
+		for (uint64_t i = 0; i < 3; i++) {
+			OK(wait_for(t[i], &step));
+			assert_int_equal(step, 3 * (uint64_t)round + i + 1);
+		}
+	}
+	/* the first does; each other one may find the courier at work */
+	assert_in_range(place.mover->ring_posted, 1, 20);
+	assert_int_equal(place.agent.dpu.movement.failed, 0);
+	down();
+}
+
+/* As join_reading(), with a ring. */
+static struct soda_conn *join_ring(struct soda_move_ring **ring_p)
+{
+	static const uint8_t token[SODA_MOVE_TOKEN_BYTES] = "a random number";
+	struct soda_wire_move_start start = { .version = SODA_MOVE_VERSION,
+					      .flags = SODA_WIRE_MOVE_RING,
+					      .token_at = (uintptr_t)token };
+	uint8_t body[SODA_WIRE_MOVE_START_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_conn *conn = join();
+	struct soda_why why;
+	int fd = -1;
+
+	memcpy(start.token, token, sizeof(token));
+	soda_wire_put_move_start(body, &start);
+	assert_int_equal(soda_conn_call_fd(conn, (enum soda_msg)SODA_MSG_MOVE_START, &iov, 1,
+					   answer, sizeof(answer), &answer_bytes, &fd, TIMEOUT_MS,
+					   &why),
+			 0);
+	assert_true(fd >= 0);
+	assert_int_not_equal(ftruncate(fd, 4096), 0); /* it is sealed */
+	*ring_p = mmap(NULL, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(*ring_p != MAP_FAILED);
+	close(fd);
+	reserve_by_hand(conn, "ring", 300);
+	return conn;
+}
+
+/* Write a list, and have the agent look; the notice that comes must be that of the ticket. */
+static void check_list(struct soda_conn *conn, struct soda_move_ring *ring,
+		       struct soda_wire_move_post head, uint64_t bytes, int err)
+{
+	struct soda_wire_piece p = { (uintptr_t)data, bytes, bytes, 1, 0, SODA_WIRE_PIECE_COPY };
+	uint32_t posted = atomic_load(&ring->posted), told = atomic_load(&ring->told);
+	uint8_t *list = soda_move_ring_list(ring, posted);
+	struct soda_wire_notice n;
+
+	soda_wire_put_move_post(list, &head);
+	soda_wire_put_piece(list + SODA_WIRE_MOVE_POST_BYTES, &p);
+	atomic_store(&ring->taken, told);
+	atomic_store(&ring->posted, posted + 1);
+	while (atomic_load(&ring->told) == told) {
+		assert_int_equal(ask_number(conn, SODA_MSG_MOVE_AWAIT, TIMEOUT_MS, 4), 0);
+		assert_int_equal(answer_bytes, 0);
+	}
+	assert_int_equal(atomic_load(&ring->told), told + 1);
+	soda_wire_get_notice(soda_move_ring_notice(ring, told), &n);
+	assert_true(n.ticket == head.ticket);
+	assert_int_equal(soda_status_to_errno(n.status), err);
+	assert_int_equal(n.step != 0, err == 0);
+}
+
+/* What makes no sense is refused by a notice, or by the next call; what follows it goes on. */
+static void test_ring_abused(void **state)
+{
+	struct soda_move_ring *ring;
+	struct soda_conn *conn;
+
+	start_agent(agent_shm(), BUDGET);
+	conn = join_ring(&ring);
+	check_list(conn, ring, (struct soda_wire_move_post){ 1, 0, 1 }, 300, 0);
+	check_list(conn, ring, (struct soda_wire_move_post){ 1, 0, 1 }, 300, EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 1, 1 }, 300, EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, UINT32_MAX, 1 }, 300, EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 0, 0 }, 300, EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 0, UINT32_MAX }, 300, EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 0, SODA_MOVE_RING_PIECES + 1 }, 300,
+		   EINVAL);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 0, 1 }, 301, EFBIG);
+	check_list(conn, ring, (struct soda_wire_move_post){ 2, 0, 1 }, 300, 0);
+	assert_int_equal(place.agent.dpu.movement.published, 2);
+	/* a getter that has nothing to do gives up looking */
+	for (int ms = 0; atomic_load(&ring->attended) && ms < TIMEOUT_MS; ms++)
+		poll(NULL, 0, 1);
+	assert_int_equal(atomic_load(&ring->attended), 0);
+	atomic_fetch_add(&ring->posted, SODA_MOVE_RING_SIZE + 1);
+	assert_int_equal(ask_number(conn, SODA_MSG_MOVE_AWAIT, 0, 4), -EPROTO);
+	assert_int_equal(place.agent.dpu.movement.published, 2);
+	soda_conn_close(conn);
+	munmap(ring, SODA_MOVE_RING_BYTES);
+	stop_agent();
+}
+
 /* A get that is held: by shm only. */
 
 /* A ticket in a getter's hands, one in the queue, one with the courier at the earliest. */
@@ -1275,6 +1409,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_turns),	      cmocka_unit_test(test_long_gets),
 		cmocka_unit_test(test_long_gets_end), cmocka_unit_test(test_forked),
 		cmocka_unit_test(test_parts),	      cmocka_unit_test(test_parts_given_up),
+		cmocka_unit_test(test_ring),	      cmocka_unit_test(test_ring_and_calls),
+		cmocka_unit_test(test_ring_abused),
 	};
 	const struct CMUnitTest rdma[] = { EACH(cmocka_unit_test, verbs) };
 

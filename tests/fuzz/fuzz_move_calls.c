@@ -5,7 +5,7 @@
  *
  *   ops: what 8, program 8, then
  *     0      HELLO: who 8 (bits: not of this machine, another user)
- *     1      START: token 8 (right, wrong, none, nowhere)
+ *     1      START: token 8 (right, wrong, none, nowhere; bits: with a ring, unknown flags)
  *     2      RESERVE: bytes 32, copies 8, mode and flags 8, name 8
  *     3      POST: buffer 8, ticket 8, pieces 8, of each: kind 8, from 16, bytes 16, stride 16,
  *            count 8, offset 16
@@ -20,14 +20,17 @@
  *            8, pieces 8, of each as in a POST; length 32
  *     12     PART: ticket 8, to 16, milliseconds 8
  *     13     POST_PARTS: as 3
+ *     14     a list in the ring: buffer 8, ticket 8, pieces 8, of each as in a POST; how many lists
+ *            that is said to be 8
  */
 #include <errno.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fuzz/fixtures/calls.h"
 #include "transport/listen/server.h"
 #include "wire/field.h"
-#include "wire/movement.h"
+#include "wire/move_ring.h"
 
 enum { PROGRAMS = 4, OPS_MAX = 200, MEMORY = 1 << 16, PIECES = 16, WAIT_MS = 3, BUDGET = 8 << 20 };
 
@@ -37,6 +40,8 @@ struct program {
 	bool used;
 	uint64_t tickets[SODA_MOVE_CREDITS], last_ticket, put_at;
 	unsigned tickets_n;
+	struct soda_move_ring *ring; /* then answers have no notices */
+	uint32_t told;
 };
 
 static struct program programs[PROGRAMS];
@@ -80,6 +85,22 @@ static void finish(struct program *p)
 	if (p->used)
 		fuzz_service->gone(p->base.client, &p->base);
 	p->used = false;
+	if (p->ring)
+		munmap(p->ring, SODA_MOVE_RING_BYTES);
+	p->ring = NULL;
+}
+
+/* What the agent tells by the ring makes sense, whatever the lists were. */
+static void look_at_ring(struct program *p)
+{
+	uint32_t told = p->ring ? atomic_load(&p->ring->told) : 0;
+	struct soda_wire_notice n;
+
+	for (; p->ring && p->told != told; p->told++) {
+		soda_wire_get_notice(soda_move_ring_notice(p->ring, p->told), &n);
+		FUZZ_MUST(told - p->told > SODA_MOVE_RING_SIZE ||
+			  (n.step != 0) == (n.status == SODA_ST_OK));
+	}
 }
 
 static void take_notices(struct program *p, const uint8_t *from, size_t bytes)
@@ -120,7 +141,15 @@ static int call(struct program *p, int type, const void *body, size_t bytes, siz
 		memcpy(copy, body, bytes);
 	ret = fuzz_service->call(p->base.client, (enum soda_msg)type, copy, bytes, true, &reply);
 	FUZZ_MUST(ret <= 0 && reply.bytes <= SODA_WIRE_MAX_CONTROL);
-	if (ret == 0 && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS)) {
+	if (ret == 0 && reply.share.fd >= 0 && type == SODA_MSG_MOVE_START) {
+		p->ring = mmap(NULL, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			       reply.share.fd, 0);
+		FUZZ_MUST(p->ring != MAP_FAILED);
+	}
+	look_at_ring(p);
+	if (ret == 0 && p->ring && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS))
+		p->last_ticket = soda_wire_get_u64(copy);
+	else if (ret == 0 && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS)) {
 		FUZZ_MUST(p->tickets_n < SODA_MOVE_CREDITS);
 		p->last_ticket = p->tickets[p->tickets_n++] = soda_wire_get_u64(copy);
 		p->put_at = 0;
@@ -150,6 +179,8 @@ static void start(struct fuzz_input *in, struct program *p)
 	if (how % 8 == 3)
 		s.token_at = how;
 	s.version += how % 8 == 4;
+	if (how & 8)
+		s.flags = how & 16 ? how : SODA_WIRE_MOVE_RING;
 	soda_wire_put_move_start(body, &s);
 	call(p, SODA_MSG_MOVE_START, body, sizeof(body), &n);
 }
@@ -220,6 +251,33 @@ static void post_as(struct fuzz_input *in, struct program *p, int type)
 				    &next);
 	}
 	call(p, type, body, SODA_WIRE_MOVE_POST_BYTES + head.pieces * SODA_WIRE_PIECE_BYTES, &n);
+}
+
+static void ring_list(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_post head = { .buffer = fuzz_u8(in) % 20 };
+	int8_t ticket = (int8_t)fuzz_u8(in);
+	uint8_t pieces = fuzz_u8(in), *list;
+	uint32_t posted;
+
+	head.ticket = p->last_ticket + (uint64_t)ticket;
+	head.pieces = pieces & 0x80 ? UINT32_MAX - pieces : pieces % (PIECES + 1);
+	if (!p->ring)
+		return;
+	posted = atomic_load(&p->ring->posted);
+	list = soda_move_ring_list(p->ring, posted);
+	soda_wire_put_move_post(list, &head);
+	for (uint32_t i = 0; i < head.pieces && i < PIECES; i++) {
+		struct soda_wire_piece next = piece(in);
+
+		soda_wire_put_piece(list + SODA_WIRE_MOVE_POST_BYTES + i * SODA_WIRE_PIECE_BYTES,
+				    &next);
+	}
+	if (head.ticket > p->last_ticket)
+		p->last_ticket = head.ticket;
+	pieces = fuzz_u8(in); /* mostly one, and now and then what leaps or goes back */
+	atomic_store(&p->ring->posted, posted + (pieces < 0xf0 ? 1 : pieces - 0xf8u));
+	look_at_ring(p);
 }
 
 static void post(struct fuzz_input *in, struct program *p)
@@ -442,10 +500,10 @@ static void finish_now(struct fuzz_input *in, struct program *p)
 static void step(struct fuzz_input *in)
 {
 	static void (*const ops[])(struct fuzz_input *, struct program *) = {
-		start,	  reserve, post,       put,	  number, open_name, next,
-		read_any, raw,	   finish_now, send_data, part,	  post_parts
+		start,	  reserve, post,       put,	  number, open_name,  next,
+		read_any, raw,	   finish_now, send_data, part,	  post_parts, ring_list
 	};
-	uint8_t what = fuzz_u8(in) % 14;
+	uint8_t what = fuzz_u8(in) % 15;
 	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
 
 	if (what == 0)

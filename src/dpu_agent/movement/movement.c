@@ -33,7 +33,7 @@ static enum soda_wire_way choose_way(struct soda_move_client *c,
 	return ret < 0 ? SODA_WAY_STREAM : SODA_WAY_READS;
 }
 
-static int start(struct soda_move_client *c, const void *body, size_t bytes,
+static int start(struct soda_move_client *c, const void *body, size_t bytes, bool shares,
 		 struct soda_reply *reply)
 {
 	struct soda_wire_move_start s;
@@ -49,15 +49,31 @@ static int start(struct soda_move_client *c, const void *body, size_t bytes,
 			SODA_MOVE_VERSION, s.version);
 	if (c->started)
 		return soda_services_refuse(reply, -EBUSY, "movement: it has been started");
+	if (s.flags & ~SODA_WIRE_MOVE_RING)
+		return soda_services_refuse(reply, -EINVAL, "movement: START with flags %#x",
+					    s.flags);
 	c->way = choose_way(c, &s);
 	c->started = true;
 	started.way = c->way;
+	/* one that cannot be had is none: lists and notices travel in calls then */
+	if (shares && c->way == SODA_WAY_READS && s.flags && soda_tickets_ring(c) == 0) {
+		started.ring_bytes = SODA_MOVE_RING_BYTES;
+		reply->share.fd = c->ring.fd;
+	}
 	soda_wire_put_move_started(reply->body, &started);
 	reply->bytes = SODA_WIRE_MOVE_STARTED_BYTES;
 	return 0;
 }
 
 /* Buffers */
+
+/* Getters look there for what lists in rings name. */
+static void set_buffer(struct soda_move_client *c, uint32_t i, struct soda_buffer *b)
+{
+	pthread_mutex_lock(&c->movement->lock);
+	c->buffers[i] = b;
+	pthread_mutex_unlock(&c->movement->lock);
+}
 
 static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
 		   struct soda_reply *reply)
@@ -81,7 +97,7 @@ static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
 				  &b, &reply->why);
 	if (ret < 0)
 		return ret;
-	c->buffers[i] = b;
+	set_buffer(c, i, b);
 	soda_wire_put_u32(reply->body, i);
 	reply->bytes = sizeof(uint32_t);
 	return 0;
@@ -100,8 +116,8 @@ static int end(struct soda_move_client *c, const uint8_t *body, struct soda_repl
 
 	if (!b)
 		return soda_services_refuse(reply, -EINVAL, "movement: there is no buffer %u", i);
+	set_buffer(c, i, NULL); /* so that no list in the ring names it, from here on */
 	soda_tickets_forget(c, b);
-	c->buffers[i] = NULL;
 	soda_buffer_end(&c->movement->buffers, b);
 	return tell(c, reply);
 }
@@ -337,6 +353,10 @@ static int call_producer(struct soda_move_client *c, int type, const uint8_t *bo
 	if (!c->started)
 		return soda_services_refuse(reply, -EINVAL,
 					    "movement: a producer begins with START");
+	if (soda_tickets_look(c) < 0)
+		return soda_services_refuse(reply, -EPROTO,
+					    "movement: the program's ring makes no sense: more"
+					    " lists than it has room for");
 	switch (type) {
 	case SODA_MSG_MOVE_RESERVE:
 		return reserve(c, body, bytes, reply);
@@ -371,7 +391,7 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 
 	switch ((int)type) {
 	case SODA_MSG_MOVE_START:
-		return start(c, body, bytes, reply);
+		return start(c, body, bytes, shares, reply);
 	case SODA_MSG_MOVE_RESERVE:
 	case SODA_MSG_MOVE_END:
 	case SODA_MSG_MOVE_POST:
@@ -444,6 +464,7 @@ static void destroyed(struct soda_session *s, void *state)
 {
 	gone(s, state, true); /* of a session that ended before it was in the table */
 	soda_source_close(&((struct soda_move_client *)state)->source);
+	soda_tickets_unring(state);
 	pthread_cond_destroy(&((struct soda_move_client *)state)->ended);
 }
 

@@ -139,9 +139,9 @@ int soda_source_alive(const struct soda_source *src)
 	return soda_source_ops.ended(src->pidfd) ? -ESRCH : 0;
 }
 
-int soda_source_check(const struct soda_source *src)
+int soda_source_check(const struct soda_source *src, bool proof)
 {
-	if (read_token(src) < 0)
+	if (!proof && read_token(src) < 0)
 		return -ESRCH;
 	return soda_source_alive(src);
 }
@@ -153,12 +153,14 @@ static bool continues(const struct iovec *iov, const uint8_t *at)
 }
 
 int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk, uint8_t *dest,
-		     uint64_t max, uint64_t *read_p)
+		     uint64_t max, uint64_t *read_p, bool *proof_p)
 {
-	struct iovec local[SPANS], remote[SPANS];
+	struct iovec local[SPANS + 1], remote[SPANS + 1];
+	uint8_t token[SODA_MOVE_TOKEN_BYTES];
 	struct soda_piece_span span;
 	unsigned local_n = 0, remote_n = 0;
 	uint64_t bytes = 0;
+	int ret;
 
 	while (remote_n < SPANS && bytes < max && soda_piece_walk_next(walk, max - bytes, &span)) {
 		uint8_t *to = dest + span.offset;
@@ -173,5 +175,12 @@ int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk
 	*read_p = bytes;
 	if (!bytes)
 		return 0;
-	return read_all(src->pid, local, local_n, remote, remote_n, bytes);
+	if (!proof_p)
+		return read_all(src->pid, local, local_n, remote, remote_n, bytes);
+	/* in the order of the list, process_vm_readv(2): behind the data */
+	local[local_n++] = (struct iovec){ token, sizeof(token) };
+	remote[remote_n++] = (struct iovec){ (void *)(uintptr_t)src->token_at, sizeof(token) };
+	ret = read_all(src->pid, local, local_n, remote, remote_n, bytes + sizeof(token));
+	*proof_p = ret == 0 && !memcmp(token, src->token, sizeof(token));
+	return ret;
 }

@@ -56,11 +56,17 @@ int soda_source_alive(const struct soda_source *src);
  * Read what the walk yields into dest, at most about `max` bytes, which is no more than 1 GiB.
  * *read_p: how many; 0: the walk was at its end.  -EFAULT: a part cannot be read; -ESRCH, -EPERM.
  * The calling thread has given CAP_SYS_PTRACE up.
+ *
+ * proof_p, not NULL: the token is read behind the data, in the same system call, and *proof_p says
+ * whether it was there; where it cannot be read, that is -EFAULT, as of data.
  */
 int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk, uint8_t *dest,
-		     uint64_t max, uint64_t *read_p);
-/* After a get: 0; -ESRCH: what was read is not to be shown. */
-int soda_source_check(const struct soda_source *src);
+		     uint64_t max, uint64_t *read_p, bool *proof_p);
+/*
+ * After a get: 0; -ESRCH: what was read is not to be shown.  proof: the last read has found the
+ * token.
+ */
+int soda_source_check(const struct soda_source *src, bool proof);
 
 /*
  * Take CAP_SYS_PTRACE out of the calling thread's effective capabilities. *had_p: it was there.

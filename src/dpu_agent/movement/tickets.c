@@ -10,10 +10,12 @@
 
 #include "base/log.h"
 #include "base/wait.h"
+#include "transport/api/spin.h"
 
 enum {
-	PART = 4 << 20, /* bytes between two looks: is a get wanted, does another client wait */
-	SPANS = 256,	/* of a copy, received at a time */
+	LOOK_NS = 100000, /* a getter without work looks at rings so long */
+	PART = 4 << 20,	  /* bytes between two looks: is a get wanted, does another client wait */
+	SPANS = 256,	  /* of a copy, received at a time */
 };
 
 static size_t ticket_bytes(uint32_t pieces_n)
@@ -37,9 +39,17 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
 /* There is room: each ticket has a credit, and there are as many notices as credits. */
 static void notify_locked(struct soda_move_client *c, uint64_t number, int err, uint64_t step)
 {
-	c->notices[c->notices_n++] = (struct soda_wire_notice){
-		.ticket = number, .step = step, .status = soda_status_from_errno(-err)
-	};
+	const struct soda_wire_notice n = { .ticket = number,
+					    .step = step,
+					    .status = soda_status_from_errno(-err) };
+
+	if (c->ring.map) {
+		if (!c->gone) /* else its program hears that the connection is lost */
+			soda_ring_tell(&c->ring, &n);
+		c->credits--;
+	} else {
+		c->notices[c->notices_n++] = n;
+	}
 	pthread_cond_broadcast(&c->ended);
 }
 
@@ -53,7 +63,7 @@ static void finish(struct soda_move_client *c, struct soda_ticket *t, struct sod
 		   int err)
 {
 	struct soda_movement *m = c->movement;
-	uint64_t step = 0;
+	uint64_t number = t->number, step = 0;
 
 	pthread_mutex_lock(&m->lock);
 	if (err == 0 && (t->cancelled || c->gone))
@@ -67,8 +77,8 @@ static void finish(struct soda_move_client *c, struct soda_ticket *t, struct sod
 	}
 	c->at_work = NULL;
 	count(err ? &m->failed : &m->published, 1);
-	notify_locked(c, t->number, err, step);
 	free_ticket(m, t);
+	notify_locked(c, number, err, step); /* by a ring its program knows at once */
 	pthread_mutex_unlock(&m->lock);
 }
 
@@ -81,19 +91,145 @@ static void end_queued_locked(struct soda_move_client *c, struct soda_ticket *t,
 
 /* Gets */
 
+/* There is a turn, for a getter that sleeps if none looks for it. */
+static void rouse_locked(struct soda_movement *m)
+{
+	if (!m->looking)
+		pthread_cond_signal(&m->work);
+}
+
 static void append_turn_locked(struct soda_movement *m, struct soda_move_client *c)
 {
 	c->waits_turn = true;
 	c->next_turn = NULL;
 	*m->turn_end = c;
 	m->turn_end = &c->next_turn;
-	pthread_cond_signal(&m->work);
 }
 
 static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *c)
 {
 	if (!c->waits_turn && !c->at_work && c->queue)
 		append_turn_locked(m, c);
+}
+
+/* Lists */
+
+static int refuse(struct soda_why *why, int err, const char *text)
+{
+	snprintf(why->text, sizeof(why->text), "movement: %s", text);
+	return err;
+}
+
+/* A ticket of a checked list; NULL: *err_p and why say what is wrong. */
+static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_buffer *b,
+				       uint64_t number, const uint8_t *pieces, uint32_t n,
+				       bool parts, int *err_p, struct soda_why *why)
+{
+	struct soda_movement *m = c->movement;
+	struct soda_ticket *t;
+	const char *what;
+
+	if (n > SODA_MOVE_LIST_MAX) {
+		*err_p = refuse(why, -E2BIG, "there are too many pieces");
+		return NULL;
+	}
+	t = atomic_fetch_add_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed) >
+			    SODA_MOVE_LISTS_BYTES
+		    ? NULL
+		    : malloc(ticket_bytes(n));
+	if (!t) {
+		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
+		*err_p = refuse(why, -ENOMEM, "the agent has no memory for more lists of pieces");
+		return NULL;
+	}
+	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n, .parts = parts };
+	for (uint32_t i = 0; i < n; i++)
+		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
+	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
+	if (*err_p == 0)
+		return t;
+	refuse(why, *err_p, what);
+	free_ticket(m, t);
+	return NULL;
+}
+
+/* Whether the client may have a ticket of that number more; it counts then. */
+static int admit_locked(struct soda_move_client *c, uint64_t number, struct soda_why *why)
+{
+	if (number <= c->last)
+		return refuse(why, -EINVAL, "ticket numbers must grow");
+	if (c->credits >= SODA_MOVE_CREDITS)
+		return refuse(why, -EBUSY, "too many tickets: ask for those that have ended");
+	if (c->way == SODA_WAY_STREAM && c->at_work)
+		return refuse(why, -EBUSY, "another ticket's data are still to come");
+	c->last = number;
+	c->credits++;
+	return 0;
+}
+
+/* READS: a getter will see to it; one that sleeps is not roused here. */
+static void enqueue_locked(struct soda_move_client *c, struct soda_ticket *t)
+{
+	struct soda_movement *m = c->movement;
+
+	if (!c->queue)
+		c->end = &c->queue;
+	*c->end = t;
+	c->end = &t->next;
+	queue_turn_locked(m, c);
+	if (c->ring.map && !c->attended) {
+		c->attended = true;
+		c->next_attended = m->attended;
+		m->attended = c;
+		soda_ring_attend(&c->ring, true);
+	}
+}
+
+/* A list of the client's ring becomes a ticket, or a notice that says why not. */
+static void take_list_locked(struct soda_move_client *c, const struct soda_wire_move_post *p,
+			     const uint8_t *pieces)
+{
+	struct soda_buffer *b = p->buffer < SODA_MOVE_BUFFERS ? c->buffers[p->buffer] : NULL;
+	struct soda_ticket *t = NULL;
+	struct soda_why why;
+	int ret = -EINVAL;
+
+	if (b && p->pieces <= SODA_MOVE_RING_PIECES)
+		t = make_ticket(c, b, p->ticket, pieces, p->pieces, false, &ret, &why);
+	if (t)
+		ret = admit_locked(c, p->ticket, &why);
+	if (ret == 0) {
+		enqueue_locked(c, t);
+		return;
+	}
+	if (t)
+		free_ticket(c->movement, t);
+	count(&c->movement->failed, 1);
+	c->credits++; /* which the notice gives back */
+	notify_locked(c, p->ticket, ret, 0);
+}
+
+static void take_client_lists_locked(struct soda_move_client *c)
+{
+	struct soda_wire_move_post p;
+	const uint8_t *pieces;
+
+	/* at most so many, then others: a client may post as fast as they are refused */
+	for (int i = 0; i < SODA_MOVE_RING_SIZE && !c->gone; i++) {
+		if (!soda_ring_take(&c->ring, &p, &pieces))
+			break;
+		take_list_locked(c, &p, pieces);
+	}
+}
+
+/* Of all clients that are attended to. Whether somebody's turn has come who had none. */
+static bool take_lists_locked(struct soda_movement *m)
+{
+	bool had = m->turn;
+
+	for (struct soda_move_client *c = m->attended; c; c = c->next_attended)
+		take_client_lists_locked(c);
+	return !had && m->turn;
 }
 
 enum { GET_GOES_ON = 0, GET_PAUSES = 1 };
@@ -113,6 +249,7 @@ static void unpark_locked(struct soda_move_client *c, struct soda_ticket *t)
 		return;
 	t->parked = t->faulted = false;
 	append_turn_locked(c->movement, c);
+	rouse_locked(c->movement);
 }
 
 static int given_up_locked(const struct soda_move_client *c, const struct soda_ticket *t)
@@ -134,6 +271,8 @@ static int look(struct soda_move_client *c, struct soda_ticket *t, bool may_paus
 	int ret;
 
 	pthread_mutex_lock(&m->lock);
+	if (take_lists_locked(m))
+		rouse_locked(m);
 	if (t->parts && t->received < t->copied && t->allowed - t->received < most)
 		most = t->allowed - t->received;
 	ret = given_up_locked(c, t);
@@ -201,6 +340,7 @@ static int get(struct soda_move_client *c, struct soda_ticket *t)
 {
 	int ret = soda_source_alive(&c->source);
 	uint64_t bytes = 0, most;
+	bool proof = false, last;
 
 	if (ret == 0 && !t->begun)
 		begin(t);
@@ -210,7 +350,9 @@ static int get(struct soda_move_client *c, struct soda_ticket *t)
 		ret = look(c, t, bytes > 0, &most); /* a part for each turn */
 		if (ret)
 			return ret;
-		ret = soda_source_read(&c->source, &t->walk, destination(t), most, &bytes);
+		last = t->copied - t->received <= most;
+		ret = soda_source_read(&c->source, &t->walk, destination(t), most, &bytes,
+				       last ? &proof : NULL);
 		if (ret == 0) {
 			assert(bytes);
 			t->received += bytes;
@@ -226,7 +368,7 @@ static int get(struct soda_move_client *c, struct soda_ticket *t)
 			return ret;
 		bytes = place(t, most);
 	}
-	return ret ? ret : soda_source_check(&c->source);
+	return ret ? ret : soda_source_check(&c->source, proof);
 }
 
 /*
@@ -268,10 +410,61 @@ static void serve(struct soda_move_client *c, struct soda_ticket *t, int err)
 		finish(c, t, t->copy, err);
 }
 
+/* Nobody looks at a ring any more that is empty, and whose client has no ticket under way. */
+static void disregard_locked(struct soda_movement *m)
+{
+	struct soda_move_client **at = &m->attended, *c;
+
+	while ((c = *at)) {
+		if (c->at_work || c->queue) {
+			at = &c->next_attended;
+			continue;
+		}
+		*at = c->next_attended;
+		c->attended = false;
+		soda_ring_attend(&c->ring, false);
+		take_client_lists_locked(c); /* attends to it again, behind the list's beginning */
+		if (c->attended && at == &m->attended)
+			at = &c->next_attended;
+	}
+}
+
+static bool look_once(void *arg)
+{
+	struct soda_movement *m = arg;
+	bool found;
+
+	pthread_mutex_lock(&m->lock);
+	take_lists_locked(m);
+	found = m->turn || m->stop;
+	pthread_mutex_unlock(&m->lock);
+	return found;
+}
+
+/* Wait for a turn, or the end. */
+static void await_turn_locked(struct soda_movement *m, struct soda_spin *spin)
+{
+	while (!m->turn && !m->stop) {
+		if (m->attended && !m->looking) {
+			m->looking = true;
+			pthread_mutex_unlock(&m->lock);
+			soda_spin_until(spin, LOOK_NS, look_once, m);
+			pthread_mutex_lock(&m->lock);
+			m->looking = false;
+			if (!m->turn)
+				disregard_locked(m);
+		}
+		if (!m->turn && !m->stop)
+			pthread_cond_wait(&m->work, &m->lock);
+	}
+}
+
 static void *getter_main(void *arg)
 {
 	struct soda_movement *m = arg;
 	struct soda_move_client *c;
+	struct soda_ring_place place = { 0 };
+	struct soda_spin spin;
 	struct soda_ticket *t;
 	bool had;
 	int err = soda_source_renounce(&had);
@@ -279,18 +472,23 @@ static void *getter_main(void *arg)
 	pthread_setname_np(pthread_self(), "soda-getter");
 	if (err < 0) /* no client has the way READS then: its first read was refused likewise */
 		soda_log_error("movement: cannot give CAP_SYS_PTRACE up: %s", soda_strerror(err));
+	soda_spin_init(&spin, NULL);
 	pthread_mutex_lock(&m->lock);
 	for (;;) {
-		while (!m->turn && !m->stop)
-			pthread_cond_wait(&m->work, &m->lock);
+		await_turn_locked(m, &spin);
 		if (!m->turn)
 			break;
 		t = take_locked(m, &c, &err);
+		if (m->turn)
+			rouse_locked(m);
 		if (!t)
 			continue;
 		pthread_mutex_unlock(&m->lock);
+		soda_ring_give_way(&c->ring, &place);
 		serve(c, t, err);
 		pthread_mutex_lock(&m->lock);
+		/* the first of these turns is this thread's: nobody is roused for it */
+		take_lists_locked(m);
 		queue_turn_locked(m, c);
 		pthread_mutex_unlock(&m->lock);
 		soda_session_put(c->session); /* perhaps the last reference: without the lock */
@@ -330,70 +528,6 @@ void soda_tickets_stop(struct soda_movement *m)
 
 /* Calls */
 
-static int refuse(struct soda_why *why, int err, const char *text)
-{
-	snprintf(why->text, sizeof(why->text), "movement: %s", text);
-	return err;
-}
-
-/* A ticket of a checked list; NULL: *err_p and why say what is wrong. */
-static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_buffer *b,
-				       uint64_t number, const uint8_t *pieces, uint32_t n,
-				       bool parts, int *err_p, struct soda_why *why)
-{
-	struct soda_movement *m = c->movement;
-	struct soda_ticket *t;
-	const char *what;
-
-	*err_p = refuse(why, -E2BIG, "there are too many pieces");
-	if (n > SODA_MOVE_LIST_MAX)
-		return NULL;
-	*err_p = refuse(why, -ENOMEM, "the agent has no memory for more lists of pieces");
-	if (atomic_fetch_add_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed) >
-	    SODA_MOVE_LISTS_BYTES) {
-		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
-		return NULL;
-	}
-	t = malloc(ticket_bytes(n));
-	if (!t) {
-		atomic_fetch_sub_explicit(&m->list_bytes, ticket_bytes(n), memory_order_relaxed);
-		return NULL;
-	}
-	*t = (struct soda_ticket){ .number = number, .buffer = b, .pieces_n = n, .parts = parts };
-	for (uint32_t i = 0; i < n; i++)
-		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
-	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
-	if (*err_p == 0)
-		return t;
-	refuse(why, *err_p, what);
-	free_ticket(m, t);
-	return NULL;
-}
-
-/* Whether the client may have a ticket of that number more; it counts then. */
-static int admit_locked(struct soda_move_client *c, uint64_t number, struct soda_why *why)
-{
-	if (number <= c->last)
-		return refuse(why, -EINVAL, "ticket numbers must grow");
-	if (c->credits >= SODA_MOVE_CREDITS)
-		return refuse(why, -EBUSY, "too many tickets: ask for those that have ended");
-	if (c->way == SODA_WAY_STREAM && c->at_work)
-		return refuse(why, -EBUSY, "another ticket's data are still to come");
-	c->last = number;
-	c->credits++;
-	return 0;
-}
-
-/* READS: a getter will see to it. */
-static void enqueue_locked(struct soda_move_client *c, struct soda_ticket *t)
-{
-	if (!c->queue)
-		c->end = &c->queue;
-	*c->end = t;
-	c->end = &t->next;
-	queue_turn_locked(c->movement, c);
-}
-
 /* STREAM: its data come with PUTs. */
 static void expect(struct soda_move_client *c, struct soda_ticket *t)
 {
@@ -428,8 +562,10 @@ int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_
 		return ret;
 	pthread_mutex_lock(&m->lock);
 	ret = admit_locked(c, number, why);
-	if (ret == 0 && c->way == SODA_WAY_READS)
+	if (ret == 0 && c->way == SODA_WAY_READS) {
 		enqueue_locked(c, t);
+		rouse_locked(m);
+	}
 	pthread_mutex_unlock(&m->lock);
 	if (ret < 0)
 		free_ticket(m, t);
@@ -636,6 +772,41 @@ static void free_all(struct soda_movement *m, struct soda_ticket *list)
 	}
 }
 
+int soda_tickets_ring(struct soda_move_client *c)
+{
+	struct soda_movement *m = c->movement;
+	int ret = -ENOMEM;
+
+	if (atomic_fetch_add_explicit(&m->rings, 1, memory_order_relaxed) < SODA_MOVE_RINGS)
+		ret = soda_ring_make(&c->ring);
+	if (ret < 0)
+		atomic_fetch_sub_explicit(&m->rings, 1, memory_order_relaxed);
+	return ret;
+}
+
+void soda_tickets_unring(struct soda_move_client *c)
+{
+	if (c->ring.map)
+		atomic_fetch_sub_explicit(&c->movement->rings, 1, memory_order_relaxed);
+	soda_ring_unmake(&c->ring);
+}
+
+int soda_tickets_look(struct soda_move_client *c)
+{
+	struct soda_movement *m = c->movement;
+	bool broken;
+
+	if (!c->ring.map)
+		return 0;
+	pthread_mutex_lock(&m->lock);
+	take_client_lists_locked(c);
+	if (m->turn)
+		rouse_locked(m);
+	broken = c->ring.broken;
+	pthread_mutex_unlock(&m->lock);
+	return broken ? -EPROTO : 0;
+}
+
 void soda_tickets_cancel(struct soda_move_client *c, uint64_t number)
 {
 	struct soda_ticket *out, *t = receiving(c, number);
@@ -683,7 +854,7 @@ void soda_tickets_await(struct soda_move_client *c, uint32_t ms)
 	struct timespec until = in_ms(ms);
 
 	pthread_mutex_lock(&m->lock);
-	while (!c->notices_n && c->credits)
+	while (!c->notices_n && !soda_ring_untaken(&c->ring) && c->credits)
 		if (pthread_cond_timedwait(&c->ended, &m->lock, &until))
 			break;
 	pthread_mutex_unlock(&m->lock);
@@ -718,6 +889,18 @@ static void drop_turn_locked(struct soda_movement *m, struct soda_move_client *c
 	c->waits_turn = false;
 }
 
+static void drop_attended_locked(struct soda_movement *m, struct soda_move_client *c)
+{
+	struct soda_move_client **at = &m->attended;
+
+	if (!c->attended)
+		return;
+	while (*at != c)
+		at = &(*at)->next_attended;
+	*at = c->next_attended;
+	c->attended = false;
+}
+
 void soda_tickets_gone(struct soda_move_client *c)
 {
 	struct soda_movement *m = c->movement;
@@ -731,6 +914,7 @@ void soda_tickets_gone(struct soda_move_client *c)
 		c->at_work = NULL;
 	}
 	drop_turn_locked(m, c);
+	drop_attended_locked(m, c);
 	queue = c->queue;
 	c->queue = NULL;
 	c->end = &c->queue;

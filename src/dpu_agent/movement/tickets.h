@@ -5,6 +5,11 @@
  * getters take turns between clients, also within a long get.  docs/internals/movement.md draws the
  * states.
  *
+ * Lists come by calls, and from rings.  A client with a ring that has used it lately is *attended*:
+ * a getter that has nothing to do looks at its ring for a while before it sleeps, and one that has
+ * looks between two parts and after each ticket.  Notices of such a client go through its ring
+ * alone.
+ *
  * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
  *
  * A ticket is the queue's, then its getter's or, on the way STREAM, its client's, and is freed when
@@ -18,6 +23,7 @@
 
 #include "base/limits.h"
 #include "dpu_agent/movement/buffers.h"
+#include "dpu_agent/movement/ring.h"
 #include "dpu_agent/movement/source.h"
 #include "dpu_agent/session/session.h"
 
@@ -52,7 +58,6 @@ struct soda_move_client {
 	enum soda_wire_way way; /* set by START, then constant */
 	struct soda_source source;
 	struct soda_buffer_reader reader;
-	struct soda_buffer *buffers[SODA_MOVE_BUFFERS];
 
 	pthread_cond_t ended; /* a ticket has ended, or is parked; with the movement's lock */
 	/* guarded by the movement's lock, and so below */
@@ -64,9 +69,11 @@ struct soda_move_client {
 	struct soda_ticket *at_work;
 	struct soda_wire_notice notices[SODA_MOVE_CREDITS];
 	unsigned notices_n;
-	bool gone; /* nothing is published for it any more */
-	bool waits_turn;
-	struct soda_move_client *next_turn;
+	struct soda_buffer *buffers[SODA_MOVE_BUFFERS]; /* changed by its calls alone */
+	bool gone;					/* nothing is published for it any more */
+	bool waits_turn, attended;
+	struct soda_move_client *next_turn, *next_attended;
+	struct soda_ring ring;
 };
 
 struct soda_movement {
@@ -74,11 +81,14 @@ struct soda_movement {
 	pthread_mutex_t lock;
 	pthread_cond_t work;			   /* for getters */
 	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
+	struct soda_move_client *attended;
+	bool looking; /* a getter that has nothing to do looks for turns, and at rings */
 	bool stop;
 	pthread_t getters[SODA_MOVE_GETTERS];
 	unsigned getters_n;
 	/* statistics; they order nothing */
 	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
+	_Atomic unsigned rings;
 	_Atomic uint64_t published, failed, read_bytes, streamed_bytes;
 };
 
@@ -120,6 +130,12 @@ int soda_tickets_receive(struct soda_move_client *c, uint64_t number, uint64_t a
  * no such ticket.
  */
 int soda_tickets_fail(struct soda_move_client *c, uint64_t number);
+/* Give the client a ring. -ENOMEM: also where there are enough; -ENOTSUP. */
+int soda_tickets_ring(struct soda_move_client *c);
+/* The session ends. */
+void soda_tickets_unring(struct soda_move_client *c);
+/* Take what is in the client's ring. -EPROTO: it makes no sense. No ring: 0. */
+int soda_tickets_look(struct soda_move_client *c);
 /* Nothing happens where the ticket has ended. */
 void soda_tickets_cancel(struct soda_move_client *c, uint64_t number);
 /* Cancel what is queued for a buffer, which its client ends, and await what a getter has of it. */

@@ -103,8 +103,8 @@ static void test_send(void **state)
 static void test_bodies(void **state)
 {
 	uint8_t b[128];
-	struct soda_wire_move_start start = { 1, 0x1234567890, "0123456789abcde" }, start_back;
-	struct soda_wire_move_started started = { 1, SODA_WAY_READS }, started_back;
+	struct soda_wire_move_start start = { 2, 1, 0x1234567890, "0123456789abcde" }, start_back;
+	struct soda_wire_move_started started = { 2, SODA_WAY_READS, 135168 }, started_back;
 	struct soda_wire_move_opened opened = { 1ull << 40, 64, 1 }, opened_back;
 	struct soda_wire_move_next next = { UINT64_MAX, 250 }, next_back;
 	struct soda_wire_move_found found = { 7, 63, 1 }, found_back;
