@@ -1243,19 +1243,21 @@ static void await_reads(unsigned reads, unsigned waiting)
 	assert_int_equal(gate.waiting, waiting);
 }
 
-/* Until the agent has a client that waits for a getter. */
-static void await_turn(void)
+/* Until the agent has so many clients that wait for a getter. */
+static void await_turns(unsigned n)
 {
 	struct soda_movement *m = &place.agent.dpu.movement;
-	bool waits = false;
+	unsigned waiting = 0;
 
-	for (int ms = 0; !waits && ms < TIMEOUT_MS; ms++) {
+	for (int ms = 0; waiting < n && ms < TIMEOUT_MS; ms++) {
 		poll(NULL, 0, 1);
+		waiting = 0;
 		pthread_mutex_lock(&m->lock);
-		waits = m->turn;
+		for (const struct soda_move_client *c = m->turn; c; c = c->next_turn)
+			waiting++;
 		pthread_mutex_unlock(&m->lock);
 	}
-	assert_true(waits);
+	assert_int_equal(waiting, n);
 }
 
 static void long_post(struct longs *l, unsigned i, uint64_t bytes)
@@ -1302,7 +1304,7 @@ static void test_long_gets(void **state)
 
 	longs_up(&l);
 	long_post(&l, SODA_MOVE_GETTERS, PAGE);
-	await_turn();
+	await_turns(1);
 	gate.from = (uintptr_t)l.data + PART; /* the rest of the long ones stays held */
 	OK(wait_for(l.t[SODA_MOVE_GETTERS], NULL));
 	for (unsigned i = 0; i < SODA_MOVE_GETTERS; i++)
@@ -1331,7 +1333,7 @@ static void test_long_gets_end(void **state)
 	longs_up(&l);
 	for (unsigned i = SODA_MOVE_GETTERS; i < LONGS; i++)
 		long_post(&l, i, LONG);
-	await_turn();
+	await_turns(LONGS - SODA_MOVE_GETTERS);
 	gate.from = (uintptr_t)l.data + PART;
 	await_reads(LONGS + SODA_MOVE_GETTERS, SODA_MOVE_GETTERS); /* each has had its turn */
 	soda_move_disconnect(l.m[last]);
