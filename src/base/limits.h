@@ -38,6 +38,9 @@ enum {
 	SODA_DEPTH = 64,	     /* requests under way on a connection, by default */
 	SODA_DEPTH_MAX = 1024,	     /* and at most */
 	SODA_PEER_GROUPS_MAX = 64,   /* supplementary groups of a local peer that are looked at */
+	SODA_TENANTS_MAX = 1024,     /* of a server's tenants file */
+	SODA_TENANT_EXPORTS_MAX = 8, /* directories of one tenant */
+	SODA_TENANTS_FILE_MAX = 4 << 20,
 };
 
 /* Every daemon. */

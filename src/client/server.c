@@ -42,6 +42,13 @@ void soda_server_init(struct soda_server *s, const char *address, int connect_ms
 	soda_lock_init(&s->lock, SODA_RANK_SESSION);
 }
 
+void soda_server_identify(struct soda_server *s, const struct soda_identity *identity)
+{
+	s->proves = identity;
+	if (identity)
+		s->identity = *identity;
+}
+
 /* Whoever waits for the state looks at it again. */
 static void set_state(struct soda_server *s, enum soda_server_state state)
 {
@@ -72,6 +79,8 @@ void soda_server_end(struct soda_server *s)
 	soda_server_stop(s);
 	s->open = false;
 	soda_conn_close(take_control(s));
+	soda_wipe(s->identity.key, sizeof(s->identity.key));
+	soda_wipe(s->client_key, sizeof(s->client_key));
 	set_state(s, SODA_SERVER_GONE);
 }
 
@@ -167,11 +176,13 @@ void soda_server_down(struct soda_server *s)
 	close_all(s);
 }
 
-static int say_hello(struct soda_server *s, struct soda_conn **conn_p, struct soda_wire_welcome *w,
-		     struct soda_why *why)
+static int say_hello(struct soda_server *s, uint8_t client_key[SODA_KEY_BYTES],
+		     struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
 {
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
-					       .timeout_ms = s->connect_ms };
+					       .timeout_ms = s->connect_ms,
+					       .identity = soda_server_identity(s),
+					       .client_key = client_key };
 
 	s->hello.epoch++;
 	return soda_conn_connect(s->address, &s->hello, &opt, conn_p, w, why);
@@ -197,14 +208,20 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 			   enum soda_server_met *met_p, struct soda_why *why)
 {
 	uint64_t instance = s->welcome.instance_id;
+	uint8_t client_key[SODA_KEY_BYTES];
 	struct soda_wire_welcome w;
 	struct soda_conn *conn;
-	int ret = say_hello(s, &conn, &w, why);
+	int ret;
+
+	if (s->proves)
+		soda_identity_refresh(&s->identity);
+	memcpy(client_key, s->client_key, sizeof(client_key));
+	ret = say_hello(s, client_key, &conn, &w, why);
 
 	if (ret == -ESTALE && as == SODA_AS_AGAIN) { /* it forgot us, or is another server */
 		s->hello.client_id = s->hello.secret = 0;
 		s->hello.epoch = 0;
-		ret = say_hello(s, &conn, &w, why);
+		ret = say_hello(s, client_key, &conn, &w, why);
 	}
 	if (ret)
 		return ret;
@@ -217,6 +234,7 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	s->welcome = w;
 	s->hello.client_id = w.client_id;
 	s->hello.secret = w.secret;
+	memcpy(s->client_key, client_key, sizeof(client_key));
 	soda_lock_acquire(&s->lock);
 	s->control = conn;
 	soda_lock_release(&s->lock);

@@ -39,6 +39,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "transport/api/transport.h"
+#include "trust/identity.h"
 #include "wire/wire.h"
 
 enum soda_server_state {
@@ -95,12 +96,15 @@ struct soda_server {
 	void *owner;
 	char address[SODA_ADDRESS_MAX + 1];
 	int connect_ms; /* an attempt to connect, and its HELLO, may take so long */
+	bool proves;	/* who we are, to a server that must prove itself: `identity` */
 
 	/* the driver's */
 	struct soda_wire_hello hello;	  /* as whom we come; the owner sets it before an attempt */
 	struct soda_wire_welcome welcome; /* the answer to the last HELLO that was answered */
-	bool open;			  /* there are connections to be closed */
-	uint32_t pause_ms;		  /* soda_server_tick's, doubling */
+	struct soda_identity identity;	  /* where it proves */
+	uint8_t client_key[SODA_KEY_BYTES]; /* of the client, then */
+	bool open;			    /* there are connections to be closed */
+	uint32_t pause_ms;		    /* soda_server_tick's, doubling */
 	uint64_t next_ns;
 
 	_Atomic uint32_t state;	 /* enum soda_server_state; futex */
@@ -124,6 +128,16 @@ struct soda_server {
  */
 void soda_server_init(struct soda_server *server, const char *address, int connect_ms,
 		      const struct soda_server_hooks *hooks, void *owner);
+/*
+ * Before start: from now on both sides prove who they are.  identity: copied, but for its path,
+ * which must stay; NULL: they do not.
+ */
+void soda_server_identify(struct soda_server *server, const struct soda_identity *identity);
+/* For soda_conn_options. */
+static inline const struct soda_identity *soda_server_identity(const struct soda_server *server)
+{
+	return server->proves ? &server->identity : NULL;
+}
 /* Nobody waits for it any more, and attempts are over. Any thread. */
 void soda_server_stop(struct soda_server *server);
 /* The driver: GONE; closes the control connection. The owner has closed the others. */

@@ -26,6 +26,7 @@ struct listeners {
 enum event {
 	TIMEOUT,
 	TERMINATE,   /* SIGTERM or SIGINT */
+	RELOAD,	     /* SIGHUP */
 	PARENT_GONE, /* end-of-file on the parent's descriptor */
 };
 
@@ -123,34 +124,44 @@ static void termination_signals(sigset_t *set)
 }
 
 /* Block the signals and collect them, before any thread starts. A descriptor, or negative errno. */
-static int open_signals(void)
+static int open_signals(bool reloads)
 {
 	sigset_t set;
 	int fd;
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	termination_signals(&set);
+	if (reloads)
+		sigaddset(&set, SIGHUP); /* not of a background job that ignores it, either */
+	signal(SIGHUP, reloads ? SIG_DFL : SIG_IGN);
 	if (pthread_sigmask(SIG_BLOCK, &set, NULL))
 		return -EINVAL;
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? -errno : fd;
 }
 
-/* The first signal has come: log it, and let the next one have its default action. */
-static void take_signal(int signal_fd)
+/* Signals have come. The first that ends is logged, and the next one has its default action. */
+static enum event take_signal(int signal_fd)
 {
 	struct signalfd_siginfo info;
+	bool ends = false;
 	sigset_t set;
 
-	while (read(signal_fd, &info, sizeof(info)) == sizeof(info))
+	while (read(signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGHUP)
+			continue;
+		ends = true;
 		soda_log_info("%s: draining; a second one ends at once",
 			      info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+	}
+	if (!ends)
+		return RELOAD;
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	termination_signals(&set);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	return TERMINATE;
 }
 
 /* The parent's descriptor is readable: whether the parent has ended. Bytes from it are ignored. */
@@ -176,10 +187,8 @@ static enum event await(int signal_fd, int parent_fd, int timeout_ms)
 			return TIMEOUT;
 		if (poll(fds, 2, timeout_ms < 0 ? -1 : (int)(left_ns / (int64_t)SODA_MS_NS)) <= 0)
 			continue;
-		if (fds[0].revents) {
-			take_signal(signal_fd);
-			return TERMINATE;
-		}
+		if (fds[0].revents)
+			return take_signal(signal_fd);
 		if (fds[1].revents && parent_ended(parent_fd))
 			return PARENT_GONE;
 	}
@@ -325,6 +334,16 @@ static bool drain(const struct soda_daemon *d, struct listeners *listeners, int 
 	return true;
 }
 
+/* Until it is to end. True: by a signal. */
+static bool await_end(const struct soda_daemon *d, int signal_fd, int parent_fd)
+{
+	enum event event;
+
+	while ((event = await(signal_fd, parent_fd, -1)) == RELOAD)
+		d->reload(d->self);
+	return event == TERMINATE;
+}
+
 static int serve(const struct soda_daemon *d, const struct soda_listener_options *how,
 		 int signal_fd)
 {
@@ -338,8 +357,7 @@ static int serve(const struct soda_daemon *d, const struct soda_listener_options
 		ret = open_metrics(d, &http);
 	if (ret == 0) {
 		announce(d, &listeners, http);
-		if (await(signal_fd, parent_fd, -1) == TERMINATE &&
-		    !drain(d, &listeners, parent_fd))
+		if (await_end(d, signal_fd, parent_fd) && !drain(d, &listeners, parent_fd))
 			soda_log_info("%u clients did not finish: their connections are closed",
 				      d->connected(d->self));
 	}
@@ -363,7 +381,7 @@ int soda_daemon_run(const struct soda_daemon *d, int argc, char **argv)
 	raise_descriptor_limit();
 	how = (struct soda_listener_options){ .workers = d->options->workers,
 					      .max_connections = d->options->max_connections };
-	signal_fd = open_signals();
+	signal_fd = open_signals(d->reload);
 	if (signal_fd < 0)
 		fail("cannot receive signals", signal_fd);
 	else if (choose_nodes(d->options->numa_node, &nodes) == 0 &&

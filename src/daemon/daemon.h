@@ -9,8 +9,9 @@
  *   -> every connection is closed -> stop -> exit
  *
  * Signals.  The first SIGTERM or SIGINT starts the drain; from then on they have their default
- * action, so that the second one ends the process at once.  SIGPIPE, SIGHUP and SIGXFSZ are
- * ignored: the calls report the error.
+ * action, so that the second one ends the process at once.  SIGPIPE and SIGXFSZ are
+ * ignored: the calls report the error.  SIGHUP makes a daemon read its files again, where it has
+ * some; else it is ignored.
  *
  * Readiness: the daemon prints a line "READY <address>" on standard output for each address, that
  * of the metrics last, and sends READY=1 to the service manager of NOTIFY_SOCKET (sd_notify(3)), if
@@ -48,6 +49,7 @@ struct soda_daemon {
 	 */
 	int (*start)(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how);
 	void (*announce)(void *self);	   /* log what the daemon serves, just before READY */
+	void (*reload)(void *self);	   /* SIGHUP, until the drain; NULL: it is ignored */
 	void (*drain)(void *self);	   /* refuse new clients from now on */
 	unsigned (*connected)(void *self); /* clients that a drain waits for */
 	/*

@@ -41,12 +41,20 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
 		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
+	return soda_conn_join_as(address, NULL, timeout_ms, conn_p, welcome_p, why);
+}
+
+int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,
+		      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+		      struct soda_why *why)
+{
 	const struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
 					       .uid = getuid(),
 					       .gid = getgid(),
 					       .pid = (uint32_t)getpid() };
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
-					       .timeout_ms = timeout_ms };
+					       .timeout_ms = timeout_ms,
+					       .identity = identity };
 
 	return soda_conn_connect(address, &hello, &opt, conn_p, welcome_p, why);
 }
@@ -70,6 +78,13 @@ int soda_listener_open(const char *address, const struct soda_service *ops, void
 		return -EINVAL;
 	if (!transport->listen) {
 		soda_why_set(why, "%s: one cannot listen on this transport", address);
+		return -ENOTSUP;
+	}
+	if (opt->guard && !transport->proves) {
+		soda_why_set(why,
+			     "%s: a server with tenants cannot listen on this transport, which asks"
+			     " nobody for a proof: use tcp or shm",
+			     address);
 		return -ENOTSUP;
 	}
 	return transport->listen(address + strlen(transport->prefix), ops, svc, opt, listener_p,

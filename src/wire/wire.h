@@ -34,6 +34,7 @@
 
 #define SODA_WIRE_MAGIC 0x41444f53u /* "SODA" */
 #define SODA_WIRE_VERSION 1u
+#define SODA_WIRE_VERSION_PROVED 2u /* a HELLO that a proof follows (wire/proof.h) */
 #define SODA_WIRE_PAGE 4096u
 #define SODA_WIRE_MAX_DATA (4u << 20)	  /* largest READ or WRITE */
 #define SODA_WIRE_MAX_CONTROL (64u << 10) /* largest control body */
@@ -77,6 +78,9 @@ enum soda_msg {
 			     published.md); asked again it is answered as before */
 	SODA_MSG_OK = 32, /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
+	SODA_MSG_ASK = 34,     /* behind a HELLO of version 2, and so the next (wire/proof.h) */
+	SODA_MSG_CHALLENGE = 35,
+	SODA_MSG_PROOF = 36,
 	SODA_MSG_SERVICES = 64, /* this one and all above it: of further services of a DPU agent */
 };
 
@@ -166,7 +170,7 @@ struct soda_wire_hello {
 	uint32_t chunk_bytes;	/* the client's; 0 for tools that only ask for statistics */
 	uint32_t uid, gid, pid; /* as claimed; on UNIX sockets the kernel's word counts */
 	uint64_t client_id;	/* 0: a new client (control connections only) */
-	uint64_t secret;	/* proves a client id; from the welcome */
+	uint64_t secret;	/* proves a client id; from the welcome; 0 in version 2 */
 	uint64_t epoch;		/* counts a client's reconnections from 1; a control HELLO with a
 				   higher epoch closes and drains all of the older ones; a data
 				   HELLO must carry the current one */

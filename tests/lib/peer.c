@@ -30,25 +30,50 @@ static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_c
 		.secret = peer->welcome.secret,
 		.epoch = peer->epoch,
 	};
-	const struct soda_conn_options opt = { .kind = kind, .timeout_ms = PEER_TIMEOUT_MS };
+	const struct soda_conn_options opt = { .kind = kind,
+					       .timeout_ms = PEER_TIMEOUT_MS,
+					       .identity = peer->identity,
+					       .client_key = peer->client_key };
 
 	return soda_conn_connect(peer->address, &hello, &opt, conn_p, welcome_p, &peer->why);
 }
 
-int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
-		uint64_t epoch)
+/* Who and what is set already. */
+static int come(struct peer *peer, const char *address)
 {
 	struct soda_wire_welcome welcome;
 	int r;
 
-	*peer = (struct peer){ .epoch = epoch };
-	if (was)
-		peer->welcome = *was;
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
 	r = connect_as(peer, SODA_CONN_CONTROL, &peer->control, &welcome);
 	if (!r)
 		peer->welcome = welcome;
 	return r;
+}
+
+int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
+		uint64_t epoch)
+{
+	*peer = (struct peer){ .epoch = epoch };
+	if (was)
+		peer->welcome = *was;
+	return come(peer, address);
+}
+
+int peer_return_as(struct peer *peer, const char *address, const struct soda_identity *identity,
+		   const struct peer *was, uint64_t epoch)
+{
+	*peer = (struct peer){ .epoch = epoch, .identity = identity };
+	if (was) {
+		peer->welcome = was->welcome;
+		memcpy(peer->client_key, was->client_key, sizeof(peer->client_key));
+	}
+	return come(peer, address);
+}
+
+int peer_join_as(struct peer *peer, const char *address, const struct soda_identity *identity)
+{
+	return peer_return_as(peer, address, identity, NULL, 1);
 }
 
 int peer_join(struct peer *peer, const char *address)
@@ -58,9 +83,14 @@ int peer_join(struct peer *peer, const char *address)
 
 int peer_ask(struct peer *peer, const char *address)
 {
+	return peer_ask_as(peer, address, NULL);
+}
+
+int peer_ask_as(struct peer *peer, const char *address, const struct soda_identity *identity)
+{
 	struct soda_wire_welcome welcome;
 
-	*peer = (struct peer){ .epoch = 1, .tool = true };
+	*peer = (struct peer){ .epoch = 1, .tool = true, .identity = identity };
 	snprintf(peer->address, sizeof(peer->address), "%s", address);
 	return connect_as(peer, SODA_CONN_CONTROL, &peer->control, &welcome);
 }

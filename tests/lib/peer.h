@@ -7,13 +7,16 @@
 #define SODA_TEST_PEER_H
 
 #include "transport/api/transport.h"
+#include "trust/identity.h"
 
 struct peer {
 	struct soda_conn *control, *data;
 	struct soda_wire_welcome welcome;
 	struct soda_why why; /* of the last refusal */
 	uint64_t epoch;
-	bool tool; /* it only asks for statistics */
+	bool tool;			      /* it only asks for statistics */
+	const struct soda_identity *identity; /* NULL: nobody */
+	uint8_t client_key[SODA_KEY_BYTES];   /* with an identity */
 	char address[128];
 };
 
@@ -21,8 +24,14 @@ enum { PEER_TIMEOUT_MS = 60000 };
 
 /* A new client. 0 or negative errno. */
 int peer_join(struct peer *peer, const char *address);
+/* The same as a tenant. */
+int peer_join_as(struct peer *peer, const char *address, const struct soda_identity *identity);
+/* The client that `was` is, as this tenant, with another epoch. */
+int peer_return_as(struct peer *peer, const char *address, const struct soda_identity *identity,
+		   const struct peer *was, uint64_t epoch);
 /* No client, but who asks for statistics. 0 or negative errno. */
 int peer_ask(struct peer *peer, const char *address);
+int peer_ask_as(struct peer *peer, const char *address, const struct soda_identity *identity);
 /* The client that this welcome was for, with another epoch. */
 int peer_return(struct peer *peer, const char *address, const struct soda_wire_welcome *was,
 		uint64_t epoch);

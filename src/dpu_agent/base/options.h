@@ -4,10 +4,13 @@
 #define SODA_DPU_AGENT_OPTIONS_H
 
 #include "daemon/options.h"
+#include "trust/identity.h"
 
 struct soda_dpu_options {
 	struct soda_daemon_options daemon; /* first */
 	char *server;			   /* the memory server's address */
+	char *tenant, *key_file, *server_name;
+	struct soda_identity *identity; /* of these, set before start; NULL: nobody */
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;

@@ -47,6 +47,17 @@ static int check_memory(const struct soda_nodes *nodes, const char *option, uint
 	return 0;
 }
 
+static int load_identity(void)
+{
+	struct soda_conf_error err = { "" };
+	int ret = soda_identity_load(opt.tenant, opt.key_file, opt.server_name, opt.server,
+				     &opt.identity, &err);
+
+	if (ret < 0)
+		soda_log_error("%s", err.text);
+	return ret;
+}
+
 static int start(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how)
 {
 	int ret = soda_nodes_place_all(nodes);
@@ -62,6 +73,9 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		ret = check_memory(nodes, "--msg-memory", opt.msg_bytes);
 	if (ret < 0)
 		return ret;
+	ret = load_identity();
+	if (ret < 0)
+		return ret;
 	ret = soda_dpu_start(self, &opt);
 	if (ret < 0)
 		soda_log_error("cannot start: %s", soda_strerror(ret));
@@ -75,6 +89,9 @@ static void announce(void *self)
 
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", opt.server, dpu->id,
 		      dpu->paging.aggregate ? "on" : "off", dpu->paging.async ? "on" : "off");
+	if (opt.identity)
+		soda_log_info("all programs of this agent are tenant %s to the server %s",
+			      opt.identity->tenant, opt.identity->server);
 }
 
 static void drain(void *self)
@@ -103,7 +120,10 @@ static unsigned connected(void *self)
 
 static unsigned stop(void *self)
 {
-	return soda_dpu_stop(self, opt.daemon.drain_ms);
+	unsigned lost = soda_dpu_stop(self, opt.daemon.drain_ms);
+
+	soda_identity_free(opt.identity);
+	return lost;
 }
 
 int main(int argc, char **argv)

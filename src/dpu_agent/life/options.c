@@ -31,6 +31,32 @@ static const struct soda_option options[] = {
 	  .max = SODA_ADDRESS_MAX,
 	  .help = "The memory server; or another agent, which has the memory server behind it and"
 		  " is reached by tcp or verbs." },
+	{ .name = "tenant",
+	  .env = ENV "TENANT",
+	  .type = SODA_OPT_STRING,
+	  AT(tenant),
+	  .arg = "NAME",
+	  .max = SODA_TENANT_NAME_MAX,
+	  .help = "As which tenant, of role agent, the agent and all of its programs use a server "
+		  "with tenants. Default: the one in the key file." },
+	{ .name = "key-file",
+	  .env = ENV "KEY_FILE",
+	  .type = SODA_OPT_STRING,
+	  AT(key_file),
+	  .arg = "FILE",
+	  .help = "That tenant's key, which soda-tenant-add(1) made. Nobody else may read the "
+		  "file. "
+		  "With "
+		  "it the agent uses only a server that proves itself; without it, one that serves "
+		  "everybody." },
+	{ .name = "server-name",
+	  .env = ENV "SERVER_NAME",
+	  .type = SODA_OPT_STRING,
+	  AT(server_name),
+	  .arg = "NAME",
+	  .max = SODA_WIRE_TENANT_MAX,
+	  .help = "The name of the server that is meant, as its tenants file has it. Default: the "
+		  "host in its address, localhost for shm." },
 	{ .name = "base",
 	  .env = ENV "BASE",
 	  .type = SODA_OPT_BOOL,

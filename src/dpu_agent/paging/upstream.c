@@ -50,7 +50,9 @@ static int connect_channels(struct soda_session *s, struct soda_why *why)
 		const struct soda_conn_options opt = { .kind = SODA_CONN_DATA,
 						       .depth = SODA_CHANNEL_DEPTH,
 						       .deep = i >= soda_paging(s)->channels,
-						       .timeout_ms = p->server.connect_ms };
+						       .timeout_ms = p->server.connect_ms,
+						       .identity = soda_server_identity(&p->server),
+						       .client_key = p->server.client_key };
 		struct soda_wire_welcome w;
 		struct soda_conn *conn;
 		int ret = soda_conn_connect(p->server.address, &p->server.hello, &opt, &conn, &w,
@@ -349,6 +351,7 @@ void soda_upstream_init(struct soda_session *s)
 {
 	soda_server_init(&soda_pager(s)->server, soda_paging(s)->opt->server, SODA_CONNECT_MS,
 			 &hooks, s);
+	soda_server_identify(&soda_pager(s)->server, soda_paging(s)->opt->identity);
 }
 
 static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)

@@ -36,6 +36,7 @@ struct soda_agent {
 	struct soda_lock api_lock; /* held for start, end, and changes of the table of objects */
 	pid_t pid;
 	struct soda_settings settings;
+	struct soda_identity *identity; /* of the settings; NULL: nobody proves anything */
 	struct soda_uffd_info uffd;
 	const struct soda_page_ops *page_ops;
 

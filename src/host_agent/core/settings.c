@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
+#include "wire/proof.h"
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
 static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
@@ -27,6 +28,19 @@ static const struct soda_option options[] = {
 	  NULL, 0,
 	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "
 	  "unix:///PATH on the same machine." },
+	{ "tenant", 0, "SODA_TENANT", SODA_OPT_STRING, AT(tenant), "NAME", NULL, 0,
+	  SODA_TENANT_NAME_MAX, NULL, 0,
+	  "Whose tenant the program is, to a server with tenants. Default: the one in the key "
+	  "file." },
+	{ "key-file", 0, "SODA_KEY_FILE", SODA_OPT_STRING, AT(key_file), "FILE", NULL, 0, 0, NULL,
+	  0,
+	  "The tenant's key, which soda-tenant-add(1) made: with it the program uses only a server "
+	  "that "
+	  "proves itself, and proves the tenant to it. Nobody else may read the file." },
+	{ "server-name", 0, "SODA_SERVER_NAME", SODA_OPT_STRING, AT(server_name), "NAME", NULL, 0,
+	  SODA_WIRE_TENANT_MAX, NULL, 0,
+	  "The name of the server that is meant, as its tenants file has it. Default: the host in "
+	  "its address, localhost for shm." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
 	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },

@@ -23,8 +23,9 @@ struct soda_settings {
 	char *server_program; /* path of the private server's program */
 	char *trace;	      /* NULL: none */
 	char *numa_node;
-	int node;	      /* numa_node, for soda_node_choose */
-	uint64_t trace_limit; /* bytes */
+	char *tenant, *key_file, *server_name; /* NULL: as soda_identity_load() says */
+	int node;			       /* numa_node, for soda_node_choose */
+	uint64_t trace_limit;		       /* bytes */
 	uint64_t chunk_bytes;
 	uint32_t mode;	     /* enum soda_mode */
 	uint32_t mechanisms; /* enum soda_mechanisms */

@@ -51,6 +51,8 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.hand_over =
 			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
 		.uffd = soda_agent.uffd.fd,
+		.identity = soda_server_identity(server),
+		.client_key = server->client_key,
 	};
 	struct soda_wire_welcome w;
 
@@ -290,6 +292,7 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	int ret;
 
 	ret = soda_link_start(link, address, (int)soda_agent.settings.connect_timeout_ms, &hooks);
+	soda_server_identify(&link->server, soda_agent.identity);
 	if (ret)
 		return ret;
 	link->pairs = pairs;

@@ -186,13 +186,26 @@ static int start_memory(struct soda_why *why)
 	return 0;
 }
 
+/* With a private server, of which nobody else knows, there is none. */
+static int load_identity(struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	struct soda_conf_error err = { "" };
+	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, s->server,
+				     &soda_agent.identity, &err);
+
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "%s", err.text);
+	return ret;
+}
+
 static int start_server(char address[SODA_ADDRESS_MAX + 1], struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 
 	if (s->server && *s->server) {
 		snprintf(address, SODA_ADDRESS_MAX + 1, "%s", s->server);
-		return 0;
+		return load_identity(why);
 	}
 	return soda_private_start(s->server_program, (int)s->connect_timeout_ms, address,
 				  SODA_ADDRESS_MAX + 1, why);
@@ -309,6 +322,8 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		soda_uffd_close();
 		soda_objects_undo();
 		soda_settings_free(&soda_agent.settings);
+		soda_identity_free(soda_agent.identity);
+		soda_agent.identity = NULL;
 		return ret;
 	}
 	soda_stat_socket_start();

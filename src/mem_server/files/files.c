@@ -220,23 +220,29 @@ static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint
 	return 0;
 }
 
+static int dir_of(const struct soda_files *files, const struct soda_file_request *req)
+{
+	return req->dir ? *req->dir : files->dir;
+}
+
 /* A descriptor of the file; *created_p: the file was created now. */
 static int open_file(struct soda_files *files, const struct soda_file_request *req, bool *created_p,
 		     struct soda_why *why)
 {
 	int mode = req->flags & SODA_WIRE_WRITABLE ? O_RDWR : O_RDONLY, fd;
+	int dir = dir_of(files, req);
 
 	*created_p = false;
-	if (files->dir < 0) {
+	if (dir < 0) {
 		soda_server_why(why, "the server exports no directory: start it with --export");
 		return -EACCES;
 	}
-	fd = soda_beneath_open(files->dir, req->name, mode, req->user, why);
+	fd = soda_beneath_open(dir, req->name, mode, req->user, why);
 	if (fd != -ENOENT || !(req->flags & SODA_WIRE_CREATE))
 		return fd;
-	fd = soda_beneath_open(files->dir, req->name, mode | O_CREAT | O_EXCL, req->user, why);
+	fd = soda_beneath_open(dir, req->name, mode | O_CREAT | O_EXCL, req->user, why);
 	if (fd == -EEXIST) /* another client was faster */
-		return soda_beneath_open(files->dir, req->name, mode, req->user, why);
+		return soda_beneath_open(dir, req->name, mode, req->user, why);
 	*created_p = fd >= 0;
 	return fd;
 }
@@ -440,7 +446,7 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
  * meanwhile. While that goes on the file is in the list as REMOVING, so that no client begins to
  * use it.
  */
-static void take_back(struct soda_files *files, const char *name, int fd)
+static void take_back(struct soda_files *files, int dir, const char *name, int fd)
 {
 	struct soda_file made = { .mode = SODA_WIRE_WRITABLE, .state = SODA_FILE_REMOVING };
 	struct stat st;
@@ -458,7 +464,7 @@ static void take_back(struct soda_files *files, const char *name, int fd)
 	pthread_mutex_unlock(&files->lock);
 	if (used)
 		return;
-	soda_beneath_remove(files->dir, name, fd);
+	soda_beneath_remove(dir, name, fd);
 	pthread_mutex_lock(&files->lock);
 	unlink_locked(files, &made);
 	pthread_cond_broadcast(&files->loaded);
@@ -476,9 +482,9 @@ static int open_named(struct soda_files *files, const struct soda_file_request *
 		return fd;
 	r = open_once(files, req, fd, file_p, why);
 	if (created && r)
-		take_back(files, req->name, fd);
+		take_back(files, dir_of(files, req), req->name, fd);
 	else if (created)
-		soda_beneath_settle(files->dir, req->name);
+		soda_beneath_settle(dir_of(files, req), req->name);
 	close(fd);
 	return r;
 }

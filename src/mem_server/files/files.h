@@ -78,6 +78,8 @@ struct soda_file_request {
 	bool populate;		      /* as soda_memory_options.populate */
 	struct soda_account *account; /* charged for the memory */
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
+	/* A directory beside that of the server, open; NULL: that of the server. */
+	const int *dir;
 };
 
 /* directory: whose files may be opened; NULL: none. 0 or negative errno of opening it. */

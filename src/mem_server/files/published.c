@@ -26,17 +26,18 @@ int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_
 	return 0;
 }
 
-static struct soda_file *find_locked(const struct soda_files *files, uid_t uid, const char *name)
+static struct soda_file *find_locked(const struct soda_files *files, uint64_t owner,
+				     const char *name)
 {
 	struct soda_file *at = files->in_use;
 
-	while (at && (!at->published || at->published->uid != uid ||
+	while (at && (!at->published || at->published->owner != owner ||
 		      strcmp(at->published->name, name) != 0))
 		at = at->next;
 	return at;
 }
 
-static struct soda_file *create(uid_t uid, const char *name, const struct soda_memory *memory,
+static struct soda_file *create(uint64_t owner, const char *name, const struct soda_memory *memory,
 				uint64_t bytes)
 {
 	struct soda_file *file = calloc(1, sizeof(*file));
@@ -48,7 +49,7 @@ static struct soda_file *create(uid_t uid, const char *name, const struct soda_m
 		return NULL;
 	}
 	published->id = soda_server_random_id();
-	published->uid = uid;
+	published->owner = owner;
 	strcpy(published->name, name);
 	file->bytes = bytes;
 	file->mode = SODA_WIRE_READ_ONLY;
@@ -69,11 +70,11 @@ static void forget(struct soda_file *file)
 	free(file);
 }
 
-int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
+int soda_published_add(struct soda_files *files, uint64_t owner, const char *name,
 		       const struct soda_memory *memory, uint64_t bytes, struct soda_file **file_p,
 		       struct soda_why *why)
 {
-	struct soda_file *file = create(uid, name, memory, bytes);
+	struct soda_file *file = create(owner, name, memory, bytes);
 	bool taken;
 
 	if (!file) {
@@ -81,7 +82,7 @@ int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
 		return -ENOMEM;
 	}
 	pthread_mutex_lock(&files->lock);
-	taken = find_locked(files, uid, name);
+	taken = find_locked(files, owner, name);
 	if (!taken) {
 		file->generation = ++files->generation;
 		file->next = files->in_use;
@@ -101,7 +102,7 @@ int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
 	return 0;
 }
 
-int soda_published_open(struct soda_files *files, uid_t uid, const char *name,
+int soda_published_open(struct soda_files *files, uint64_t owner, const char *name,
 			struct soda_account *account, struct soda_file **file_p,
 			struct soda_why *why)
 {
@@ -109,13 +110,13 @@ int soda_published_open(struct soda_files *files, uid_t uid, const char *name,
 	int r;
 
 	pthread_mutex_lock(&files->lock);
-	file = find_locked(files, uid, name);
+	file = find_locked(files, owner, name);
 	if (file)
 		file->refs++;
 	pthread_mutex_unlock(&files->lock);
 	if (!file) {
 		soda_server_why(why, "%.100s: user %u has published no object of that name", name,
-				(unsigned)uid);
+				(unsigned)owner); /* the lower half */
 		return -ENOENT;
 	}
 	r = soda_account_charge(files->store, account, file->memory.backing_bytes, why);

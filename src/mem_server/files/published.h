@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Objects that clients have published: a region's memory under a name, as a READ_ONLY file that
- * lies in no directory (docs/internals/published.md).  Each user has names of its own.  The name
+ * lies in no directory (docs/internals/published.md).  Each owner, a user or a tenant, has names of
+ * its own.  The name
  * and the memory go with the last use, whoever has that.
  *
  * An object is in the list of the files in use, guarded by the files' lock.
@@ -15,8 +16,8 @@
 
 /* What a published object is known by; constant. */
 struct soda_published {
-	uint64_t id; /* random, not 0 */
-	uid_t uid;   /* whose name it is */
+	uint64_t id;	/* random, not 0 */
+	uint64_t owner; /* whose name it is: a user, or a tenant (soda_region_set.owner) */
 	char name[SODA_WIRE_MAX_NAME + 1];
 };
 
@@ -32,7 +33,7 @@ int soda_published_check(const char *name, size_t bytes, char out[SODA_WIRE_MAX_
  * account is charged.  name: checked.  0: *file_p has the memory, with one use, which ends with
  * soda_files_close() and that account; -EEXIST: the user has an object of that name; -ENOMEM.
  */
-int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
+int soda_published_add(struct soda_files *files, uint64_t owner, const char *name,
 		       const struct soda_memory *memory, uint64_t bytes, struct soda_file **file_p,
 		       struct soda_why *why);
 
@@ -40,7 +41,7 @@ int soda_published_add(struct soda_files *files, uid_t uid, const char *name,
  * Begin a use of the user's object of that name, which is charged to the account until
  * soda_files_close().  0; -ENOENT; -EDQUOT.
  */
-int soda_published_open(struct soda_files *files, uid_t uid, const char *name,
+int soda_published_open(struct soda_files *files, uint64_t owner, const char *name,
 			struct soda_account *account, struct soda_file **file_p,
 			struct soda_why *why);
 

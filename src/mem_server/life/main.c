@@ -68,6 +68,20 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		soda_log_warning("memory that local clients keep after they have closed it does not"
 				 " count as theirs: this kernel does not tell when it is gone (%s)",
 				 soda_strerror(r));
+	if (opt.tenants && opt.export_dir) {
+		soda_log_error(
+			"--export is for everybody, and --tenants for tenants: say in %s which"
+			" directories each tenant has, and leave --export out",
+			opt.tenants);
+		return -EINVAL;
+	}
+	r = soda_tenants_start(&server->tenants, &server->store, opt.tenants);
+	if (r)
+		return r;
+	if (opt.tenants) {
+		how->guard = &server->tenants.guard;
+		server->clients.tenants = &server->tenants;
+	}
 	r = soda_files_init(&server->files, &server->store, opt.export_dir);
 	if (r)
 		return fail(opt.export_dir, r);
@@ -97,9 +111,27 @@ static void announce(void *self)
 		soda_log_info("memory from NUMA %s %s",
 			      server->store.nodes.n > 1 ? "nodes" : "node",
 			      soda_nodes_format(&server->store.nodes, nodes));
+	if (server->tenants.path)
+		soda_log_info("%s serves the %u tenants of %s", server->tenants.server,
+			      server->tenants.n, server->tenants.path);
+	else
+		soda_log_debug("open: whoever can connect is served");
 	soda_log_info("capacity %s, instance %016llx",
 		      soda_format_size(server->store.capacity, capacity),
 		      (unsigned long long)server->clients.instance_id);
+}
+
+static void end_tenant(void *arg, struct soda_tenant *tenant)
+{
+	soda_clients_end_tenant(arg, tenant);
+}
+
+static void reload(void *self)
+{
+	struct soda_mem_server *server = self;
+
+	if (server->tenants.path)
+		soda_tenants_reload(&server->tenants, end_tenant, &server->clients);
 }
 
 static void drain(void *self)
@@ -114,7 +146,11 @@ static unsigned connected(void *self)
 
 static unsigned stop(void *self)
 {
-	return soda_clients_stop(&((struct soda_mem_server *)self)->clients);
+	struct soda_mem_server *server = self;
+	unsigned lost = soda_clients_stop(&server->clients);
+
+	soda_tenants_stop(&server->tenants);
+	return lost;
 }
 
 int main(int argc, char **argv)
@@ -129,6 +165,7 @@ int main(int argc, char **argv)
 		.quiet_with_parent = true,
 		.start = start,
 		.announce = announce,
+		.reload = reload,
 		.drain = drain,
 		.connected = connected,
 		.stop = stop,

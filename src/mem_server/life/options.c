@@ -34,6 +34,15 @@ static const struct soda_option options[] = {
 	  AT(export_dir),
 	  .arg = "DIR",
 	  .help = "Directory of the files that clients may open. Default: none." },
+	{ .name = "tenants",
+	  .env = ENV "TENANTS",
+	  .type = SODA_OPT_STRING,
+	  AT(tenants),
+	  .arg = "FILE",
+	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
+		  "their"
+		  " keys; with quotas and directories of their own, instead of --export. Read again"
+		  " on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
 	{ .name = "grace",
 	  .env = ENV "GRACE",
 	  .type = SODA_OPT_TIME_MS,
@@ -131,7 +140,9 @@ static const char description[] =
 	"Clients. A client that loses its connections may come back within the grace time and find"
 	" its regions. One that does not is dead: its regions are freed. Whoever can connect to a"
 	" tcp address is served, with the server's own permissions for files: keep it on a network"
-	" that you trust. A shm address serves the"
+	" that you trust. With --tenants a client must prove the key of a tenant of that file, has"
+	" that tenant's directories and a share of its quota, and sees its statistics only; such a"
+	" server listens on tcp and shm alone, and data are not encrypted. A shm address serves the"
 	" server's own user and root, unless --allow-other is given. Of a client of another user "
 	"the"
 	" kernel tells user and groups (up to 64), and their permissions decide, by the bits for"
@@ -161,7 +172,7 @@ static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	"soda\\-mem\\-server \\-\\-listen shm:///run/soda/mem.sock\n"
 	"SODA_SERVER=shm:///run/soda/mem.sock ./program\n.fi\n.RE\n"
 	".SH SEE ALSO\n.BR soda (1),\n.BR soda_alloc (3),\n.BR soda_alloc_file (3),\n"
-	".BR soda_sync (3)\n";
+	".BR soda\\-tenant\\-add (1),\n.BR soda_sync (3)\n";
 
 const struct soda_conf soda_server_conf = {
 	.program = "soda-mem-server",

@@ -4,7 +4,7 @@
  *
  * Threads: main (signals, drain), the reaper (session/clients.c), and the transports'.
  * Lock order: a region set's `control`, the clients' lock, a region set's `lock`, a
- * file's sync_lock, the files' lock, the store's lock.
+ * file's sync_lock, the files' lock, the tenants' lock, the store's lock.
  */
 #ifndef SODA_MEM_SERVER_SERVER_H
 #define SODA_MEM_SERVER_SERVER_H
@@ -21,6 +21,7 @@
 struct soda_server_options {
 	struct soda_daemon_options daemon; /* first */
 	char *export_dir;		   /* NULL: none */
+	char *tenants;			   /* a file; NULL: everybody is served */
 	uint64_t capacity;		   /* 0: 80 % of the memory available */
 	uint64_t quota;			   /* 0: none */
 	uint32_t grace_ms, close_ms;
@@ -36,6 +37,7 @@ struct soda_mem_server {
 	struct soda_files files;
 	struct soda_region_pool pool;
 	struct soda_clients clients;
+	struct soda_tenants tenants;
 	uint64_t started_ns; /* soda_now_ns() */
 };
 
@@ -46,5 +48,11 @@ extern const struct soda_service soda_server_service;
  * for a moment each.
  */
 void soda_server_walk(void *arg, struct soda_metrics *m);
+/* The same for one who may see the clients of one tenant only. arg: a struct soda_server_view. */
+struct soda_server_view {
+	struct soda_mem_server *server;
+	const struct soda_tenant *of; /* NULL: all clients, and all tenants */
+};
+void soda_server_walk_view(void *arg, struct soda_metrics *m);
 
 #endif

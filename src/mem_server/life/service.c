@@ -49,6 +49,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 		 void **client_p, struct soda_why *why)
 {
 	struct soda_mem_server *server = svc;
+	struct soda_tenant *tenant = info->proved ? info->proved->tenant : NULL;
 	int r;
 
 	*why = (struct soda_why){ "" };
@@ -57,8 +58,11 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	if (!r)
 		return 0;
 	soda_count_add(SODA_COUNT_hellos_refused, 1);
+	if (tenant)
+		atomic_fetch_add(&tenant->refused, 1);
 	if (may_note())
-		soda_log_info("%s: refused: %s", info->address, why->text);
+		soda_log_info("%s%s%s: refused: %s", info->address, tenant ? " of tenant " : "",
+			      tenant ? tenant->name : "", why->text);
 	return r;
 }
 
@@ -118,9 +122,16 @@ static int open_region(struct soda_client *client, const void *body, size_t byte
 
 static int write_stats(struct soda_client *client, size_t bytes, struct soda_reply *reply)
 {
-	long n = bytes ? -EPROTO
-		       : soda_metrics_json(soda_server_walk, server_of(client), (char *)reply->body,
-					   SODA_WIRE_MAX_CONTROL);
+	struct soda_mem_server *server = server_of(client);
+	struct soda_server_view view = { .server = server };
+	long n;
+
+	if (client->tenant &&
+	    soda_tenant_role(&server->tenants, client->tenant) != SODA_ROLE_OPERATOR)
+		view.of = client->tenant;
+	n = bytes ? -EPROTO
+		  : soda_metrics_json(soda_server_walk_view, &view, (char *)reply->body,
+				      SODA_WIRE_MAX_CONTROL);
 
 	if (n < 0)
 		return (int)n;
@@ -300,6 +311,14 @@ static int translate(void *arg, bool write, uint16_t region_id, uint64_t page_of
 	return r;
 }
 
+static void count_of_tenant(struct soda_tenant *tenant, bool write, uint32_t bytes)
+{
+	atomic_fetch_add_explicit(write ? &tenant->writes : &tenant->reads, 1,
+				  memory_order_relaxed);
+	atomic_fetch_add_explicit(write ? &tenant->bytes_written : &tenant->bytes_read, bytes,
+				  memory_order_relaxed);
+}
+
 static void release(void *arg, bool write, const struct soda_span *span, bool landed)
 {
 	struct soda_client *client = arg;
@@ -307,6 +326,8 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 	if (!write || landed)
 		soda_count_record(write ? SODA_TIMES_WRITE : SODA_TIMES_READ,
 				  soda_now_ns() - span->since_ns);
+	if (client->tenant && (!write || landed))
+		count_of_tenant(client->tenant, write, span->bytes);
 	if (write && landed) {
 		soda_count_add(SODA_COUNT_writes, 1);
 		soda_count_add(SODA_COUNT_bytes_written, span->bytes);

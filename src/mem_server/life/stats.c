@@ -4,7 +4,7 @@
 #include "mem_server/life/server.h"
 
 /* At most so many are listed, so that Prometheus need not remember more series. */
-enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
+enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256, TENANTS_SHOWN = 64 };
 
 static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
 
@@ -43,6 +43,8 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client, bool
 	soda_metrics_item(m);
 	soda_metrics_hex(m, "id", client->id, 16);
 	soda_metrics_text(m, "address", client->info.address);
+	if (client->tenant)
+		soda_metrics_text(m, "tenant", client->tenant->name);
 	soda_metrics_say_flag(m, "connected", "whether a client has a connection", connected);
 	soda_metrics_id(m, "pid", (uint64_t)client->info.pid);
 	soda_metrics_id(m, "uid", client->info.uid);
@@ -60,7 +62,9 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client, bool
 	soda_metrics_item_end(m);
 }
 
-static void walk_clients(struct soda_metrics *m, struct soda_clients *clients)
+/* of: as in soda_server_view. */
+static void walk_clients(struct soda_metrics *m, struct soda_clients *clients,
+			 const struct soda_tenant *of)
 {
 	static const struct soda_metric_list listed = { "client_list", "client", CLIENTS_SHOWN };
 
@@ -79,7 +83,8 @@ static void walk_clients(struct soda_metrics *m, struct soda_clients *clients)
 
 		at->busy++; /* so that it stays in the list */
 		pthread_mutex_unlock(&clients->lock);
-		walk_client(m, at, connected, epoch);
+		if (!of || at->tenant == of)
+			walk_client(m, at, connected, epoch);
 		pthread_mutex_lock(&clients->lock);
 		next = at->next;
 		if (--at->busy == 0)
@@ -113,13 +118,101 @@ static void walk_memory(struct soda_metrics *m, struct soda_mem_server *server)
 	soda_metrics_say_level(m, "regions", "regions open", atomic_load(&server->pool.regions));
 }
 
+/* How many clients with pages a tenant has. */
+static unsigned count_clients(struct soda_clients *clients, const struct soda_tenant *tenant)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&clients->lock);
+	for (const struct soda_client *at = clients->list; at; at = at->next)
+		n += at->tenant == tenant && at->chunk_bytes;
+	pthread_mutex_unlock(&clients->lock);
+	return n;
+}
+
+static void walk_tenant(struct soda_metrics *m, struct soda_mem_server *server,
+			struct soda_tenant *t)
+{
+	static const struct soda_metric tenant_counters[] = {
+		{ .key = "reads", .help = "READs served to a tenant", .kind = SODA_METRIC_COUNTER },
+		{ .key = "writes",
+		  .help = "WRITEs stored of a tenant",
+		  .kind = SODA_METRIC_COUNTER },
+		{ .key = "bytes_read",
+		  .help = "data sent to a tenant",
+		  .unit = SODA_UNIT_BYTES,
+		  .kind = SODA_METRIC_COUNTER },
+		{ .key = "bytes_written",
+		  .help = "data received from a tenant",
+		  .unit = SODA_UNIT_BYTES,
+		  .kind = SODA_METRIC_COUNTER },
+		{ .key = "refused",
+		  .help = "connections refused that named a tenant",
+		  .kind = SODA_METRIC_COUNTER },
+	};
+	uint64_t quota;
+
+	pthread_mutex_lock(&server->store.lock);
+	quota = t->account.quota;
+	pthread_mutex_unlock(&server->store.lock);
+	soda_metrics_item(m);
+	soda_metrics_text(m, "id", t->name);
+	soda_metrics_text(m, "role",
+			  soda_tenant_removed(&server->tenants, t)
+				  ? "removed"
+				  : soda_role_names[soda_tenant_role(&server->tenants, t)]);
+	soda_metrics_say_level(m, "clients", "clients of a tenant, away ones included",
+			       count_clients(&server->clients, t));
+	soda_metrics_say_size(m, "used_bytes", "memory promised to a tenant",
+			      soda_account_used(&server->store, &t->account));
+	soda_metrics_say_size(m, "quota_bytes", "most that a tenant may have; 0: no limit", quota);
+	soda_metrics_number(m, &tenant_counters[0], atomic_load(&t->reads));
+	soda_metrics_number(m, &tenant_counters[1], atomic_load(&t->writes));
+	soda_metrics_number(m, &tenant_counters[2], atomic_load(&t->bytes_read));
+	soda_metrics_number(m, &tenant_counters[3], atomic_load(&t->bytes_written));
+	soda_metrics_number(m, &tenant_counters[4], atomic_load(&t->refused));
+	soda_metrics_item_end(m);
+}
+
+/* The list only grows, at its end, and a record stays. */
+static void walk_tenants(struct soda_metrics *m, struct soda_mem_server *server,
+			 const struct soda_tenant *of)
+{
+	static const struct soda_metric_list listed = { "tenant_list", "tenant", TENANTS_SHOWN };
+	struct soda_tenant *at;
+
+	if (!server->tenants.path)
+		return;
+	soda_metrics_list(m, &listed);
+	pthread_mutex_lock(&server->tenants.lock);
+	at = server->tenants.list;
+	pthread_mutex_unlock(&server->tenants.lock);
+	while (at) {
+		if (!of || at == of)
+			walk_tenant(m, server, at);
+		pthread_mutex_lock(&server->tenants.lock);
+		at = at->next;
+		pthread_mutex_unlock(&server->tenants.lock);
+	}
+	soda_metrics_list_end(m);
+}
+
 void soda_server_walk(void *arg, struct soda_metrics *m)
 {
-	struct soda_mem_server *server = arg;
+	struct soda_server_view view = { .server = arg };
+
+	soda_server_walk_view(&view, m);
+}
+
+void soda_server_walk_view(void *arg, struct soda_metrics *m)
+{
+	const struct soda_server_view *view = arg;
+	struct soda_mem_server *server = view->server;
 
 	walk_process(m, server);
 	walk_memory(m, server);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, times, SODA_DISTRIBUTIONS_N);
-	walk_clients(m, &server->clients);
+	walk_tenants(m, server, view->of);
+	walk_clients(m, &server->clients, view->of);
 }

@@ -46,14 +46,22 @@ static struct soda_client *create_client(struct soda_clients *clients,
 	}
 	client->all = clients;
 	client->id = soda_server_random_id();
-	client->secret = soda_server_random_id();
+	client->secret = info->proved ? 0 : soda_server_random_id();
 	client->epoch = hello->epoch;
 	client->chunk_bytes = hello->chunk_bytes;
 	client->info = *info;
 	client->process = -1;
 	if (clients->own && info->local && info->pid > 0)
 		client->process = (int)syscall(SYS_pidfd_open, info->pid, 0);
-	client->regions.uid = is_somebody_else(info) ? info->uid : hello->uid;
+	client->info.proved = NULL; /* the transport's, until its welcome */
+	client->regions.owner = is_somebody_else(info) ? info->uid : hello->uid;
+	if (info->proved) {
+		client->tenant = info->proved->tenant;
+		client->regions.tenants = clients->tenants;
+		client->regions.tenant = client->tenant;
+		client->regions.owner |= (uint64_t)client->tenant->number << 32;
+		client->regions.account.parent = &client->tenant->account;
+	}
 	if (!info->local) {
 		client->info.uid = hello->uid;
 		client->info.gid = hello->gid;
@@ -79,6 +87,7 @@ static void destroy_client(struct soda_client *client)
 	soda_region_set_destroy(&client->regions);
 	if (client->process >= 0)
 		close(client->process);
+	soda_wipe(client->key, sizeof(client->key));
 	free(client);
 }
 
@@ -330,6 +339,14 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 				soda_wire_agents(hello), SODA_AGENTS_MAX);
 		return -EINVAL;
 	}
+	if (info->proved && soda_wire_agents(hello) &&
+	    soda_tenant_role(clients->tenants, info->proved->tenant) != SODA_ROLE_AGENT) {
+		soda_server_why(why,
+				"by way of an agent, and the role of tenant %s does not allow that:"
+				" 'role = agent' in the server's tenants file",
+				((const struct soda_tenant *)info->proved->tenant)->name);
+		return -EPERM;
+	}
 	if (info->local && info->uid != geteuid() && info->uid && !clients->allow_other) {
 		soda_server_why(why,
 				"this server serves user %u only (and root): start it with"
@@ -379,6 +396,28 @@ static bool is_same_user(const struct soda_client *client, const struct soda_pee
 	return !info->local || !client->info.local || info->uid == client->info.uid || !info->uid;
 }
 
+/* Whether the connection is of the process that this client is. 0, -EPERM, -ESTALE. */
+static int prove_client(const struct soda_client *client, const struct soda_wire_hello *hello,
+			const struct soda_peer_info *info, struct soda_why *why)
+{
+	if (!info->proved && hello->secret != client->secret) {
+		refuse(why, "wrong secret for this client id");
+		return -ESTALE;
+	}
+	if (!info->proved)
+		return 0;
+	if (client->tenant != info->proved->tenant) {
+		refuse(why, "this client is another tenant's");
+		return -EPERM;
+	}
+	if (soda_proof_check(&info->proved->transcript, SODA_PROOF_SESSION, client->key,
+			     info->proved->session)) {
+		refuse(why, "the proof for this client id is wrong: it is another process's");
+		return -ESTALE;
+	}
+	return 0;
+}
+
 static int hello_known_locked(struct soda_client *client, struct soda_peer *peer,
 			      const struct soda_wire_hello *hello,
 			      const struct soda_peer_info *info, struct soda_why *why)
@@ -390,10 +429,9 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 		refuse(why, "this client is another user's");
 		return -EPERM;
 	}
-	if (hello->secret != client->secret) {
-		refuse(why, "wrong secret for this client id");
-		return -ESTALE;
-	}
+	r = prove_client(client, hello, info, why);
+	if (r)
+		return r;
 	if (!control && hello->epoch != client->epoch) {
 		refuse(why, "a data connection must carry the epoch of the control connection");
 		return -ESTALE;
@@ -447,6 +485,12 @@ static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 
 	if (r)
 		return r;
+	if (info->proved)
+		r = soda_client_key(info->proved->key, client->key);
+	if (r) {
+		destroy_client(client);
+		return r;
+	}
 	pthread_mutex_lock(&clients->lock);
 	if (clients->count >= clients->max_clients && !clients->draining)
 		empty = unlink_empty_locked(clients);
@@ -457,6 +501,10 @@ static int hello_new(struct soda_clients *clients, struct soda_peer *peer,
 		soda_server_why(why, "the server has its %u clients (--max-clients)",
 				clients->max_clients);
 		r = -EBUSY;
+	} else if (client->tenant && soda_tenant_removed(clients->tenants, client->tenant)) {
+		/* after its proof; soda_clients_end_tenant() may not see this client */
+		refuse(why, "this tenant has been removed");
+		r = -EACCES;
 	} else {
 		r = add_peer_locked(client, peer, true);
 	}
@@ -524,11 +572,47 @@ int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 	if (control && known)
 		soda_count_add(SODA_COUNT_clients_returned, 1);
 	if (control)
-		soda_log_info("client %016llx (%s) %s", (unsigned long long)client->id,
-			      info->address, known ? "is back" : "is new");
+		soda_log_info("client %016llx (%s)%s%s %s", (unsigned long long)client->id,
+			      info->address, client->tenant ? " of tenant " : "",
+			      client->tenant ? client->tenant->name : "",
+			      known ? "is back" : "is new");
 	welcome_client(client, known, welcome);
 	*client_p = client;
 	return 0;
+}
+
+/* A connection of the tenant's clients that nobody has begun to close. */
+static struct soda_client_peer *next_of_tenant_locked(struct soda_clients *clients,
+						      const struct soda_tenant *tenant)
+{
+	for (struct soda_client *at = clients->list; at; at = at->next) {
+		struct soda_client_peer *entry =
+			at->tenant == tenant ? next_to_go_locked(at, UINT64_MAX, false, false)
+					     : NULL;
+
+		if (entry)
+			return entry;
+	}
+	return NULL;
+}
+
+void soda_clients_end_tenant(struct soda_clients *clients, struct soda_tenant *tenant)
+{
+	struct soda_client_peer *entry;
+
+	pthread_mutex_lock(&clients->lock);
+	for (struct soda_client *at = clients->list; at; at = at->next)
+		at->left = at->left || at->tenant == tenant;
+	while ((entry = next_of_tenant_locked(clients, tenant))) {
+		entry->closing = true;
+		entry->pins++;
+		pthread_mutex_unlock(&clients->lock);
+		soda_peer_close(entry->peer);
+		pthread_mutex_lock(&clients->lock);
+		entry->pins--;
+	}
+	pthread_cond_broadcast(&clients->changed); /* the reaper */
+	pthread_mutex_unlock(&clients->lock);
 }
 
 void soda_client_bye(struct soda_client *client)

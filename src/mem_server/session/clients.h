@@ -6,7 +6,8 @@
  *             |                    ^          most the grace time, and, with own, as long as
  *             +------- BYE --------+          the process runs
  *
- * A client is known by a random id and a random secret.  Each control HELLO of a
+ * A client is known by a random id and a random secret; a tenant's by the tenant and a key that
+ * never travels (docs/internals/tenants.md).  Each control HELLO of a
  * known client carries a higher epoch than the one before.  It is answered only when the
  * connections of older epochs are closed and gone, so that a repeated WRITE never races its
  * original.  Data HELLOs carry the current epoch.
@@ -45,7 +46,9 @@ struct soda_client {
 	uint64_t leaving_since_ms;
 	struct soda_clients *all; /* this and below: constant */
 	uint64_t id, secret;
-	uint32_t chunk_bytes; /* 0: a tool, freed with its last connection */
+	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret */
+	struct soda_tenant *tenant;  /* NULL: the server is open */
+	uint32_t chunk_bytes;	     /* 0: a tool, freed with its last connection */
 	struct soda_peer_info info;
 	int process; /* pidfd, where clients->own; -1: not known */
 	struct soda_file_user
@@ -55,6 +58,7 @@ struct soda_client {
 
 struct soda_clients {
 	struct soda_region_pool *pool; /* set before start, then constant, and so below */
+	struct soda_tenants *tenants;  /* whose clients these are; NULL: the server is open */
 	uint32_t max_clients;
 	uint32_t grace_ms;
 	bool allow_other; /* local peers of other users */
@@ -87,11 +91,17 @@ unsigned soda_clients_connected(struct soda_clients *clients);
  * A connection has said HELLO.  As soda_service.hello.  Where there are max_clients, a client that
  * is away and has no regions is freed for a new one.  0; -ESTALE: no such client, wrong secret or
  * old epoch; -EINVAL: chunk size, or an epoch that leaps; -EPERM: another user, or another user's
- * client; -EBUSY: too many clients, or connections of this one; -ESHUTDOWN; -ENOMEM.
+ * or tenant's client, or a tenant's role; -EBUSY: too many clients, or connections of this one;
+ * -ESHUTDOWN; -ENOMEM.
  */
 int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		      struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+/*
+ * A tenant has been removed: its clients' connections are closed, and its clients are freed as they
+ * end.  Does not wait.
+ */
+void soda_clients_end_tenant(struct soda_clients *clients, struct soda_tenant *tenant);
 /* BYE: close the client's data connections and regions. */
 void soda_client_bye(struct soda_client *client);
 /*

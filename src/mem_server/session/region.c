@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/wait.h"
@@ -287,6 +288,52 @@ static int open_anonymous(struct soda_region_set *set, struct soda_client_region
 	return r;
 }
 
+/*
+ * In the first of a tenant's directories that has the file; WRITABLE in those alone that it may
+ * write to.  -ENOENT: in none.
+ */
+static int open_in(struct soda_region_set *set, const struct soda_tenant_dir *dirs, unsigned n,
+		   const struct soda_file_request *like, struct soda_file **file_p,
+		   struct soda_why *why)
+{
+	struct soda_file_request req = *like;
+	int r = -ENOENT;
+
+	for (unsigned i = 0; i < n && r == -ENOENT; i++) {
+		if ((req.flags & SODA_WIRE_WRITABLE) && !dirs[i].writable)
+			continue;
+		req.dir = &dirs[i].fd;
+		r = soda_files_open(set->pool->files, &req, file_p, why);
+	}
+	return r;
+}
+
+static int open_of_tenant(struct soda_region_set *set, const struct soda_file_request *asked,
+			  struct soda_file **file_p, struct soda_why *why)
+{
+	struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX];
+	unsigned n = soda_tenant_dirs(set->tenants, set->tenant, dirs);
+	struct soda_file_request req = *asked;
+	bool writes = asked->flags & SODA_WIRE_WRITABLE, any = false;
+	int r;
+
+	for (unsigned i = 0; i < n; i++)
+		any = any || dirs[i].writable || !writes;
+	/* made in the first directory only when none of them has it */
+	req.flags &= ~SODA_WIRE_CREATE;
+	r = open_in(set, dirs, n, &req, file_p, why);
+	req.flags = asked->flags;
+	if (r == -ENOENT && (req.flags & SODA_WIRE_CREATE))
+		r = open_in(set, dirs, n, &req, file_p, why);
+	for (unsigned i = 0; i < n; i++)
+		close(dirs[i].fd);
+	if (any)
+		return r;
+	soda_server_why(why, "%.100s: tenant %s has no directory that it may %s", asked->name,
+			set->tenant->name, writes ? "write to" : "read");
+	return -EACCES;
+}
+
 static int open_file(struct soda_region_set *set, const struct soda_wire_open *open,
 		     struct soda_client_region *region, bool shares, struct soda_why *why)
 {
@@ -297,7 +344,8 @@ static int open_file(struct soda_region_set *set, const struct soda_wire_open *o
 					       .account = &set->account,
 					       .user = set->user };
 	struct soda_file *file;
-	int r = soda_files_open(set->pool->files, &req, &file, why);
+	int r = set->tenant ? open_of_tenant(set, &req, &file, why)
+			    : soda_files_open(set->pool->files, &req, &file, why);
 
 	if (r)
 		return r;
@@ -312,8 +360,8 @@ static int open_published(struct soda_region_set *set, struct soda_client_region
 			  bool shares, struct soda_why *why)
 {
 	struct soda_file *file;
-	int r = soda_published_open(set->pool->files, set->uid, region->name, &set->account, &file,
-				    why);
+	int r = soda_published_open(set->pool->files, set->owner, region->name, &set->account,
+				    &file, why);
 
 	if (!r && shares && file->memory.fd < 0) {
 		soda_files_close(set->pool->files, file, &set->account);
@@ -663,8 +711,8 @@ static int publish_anonymous(struct soda_region_set *set, struct soda_client_reg
 		soda_server_why(why, "region %u has WRITEs under way", region->id);
 		return r;
 	}
-	r = soda_published_add(set->pool->files, set->uid, name, &region->own, region->bytes, &file,
-			       why);
+	r = soda_published_add(set->pool->files, set->owner, name, &region->own, region->bytes,
+			       &file, why);
 	if (r) {
 		atomic_store(&region->writable, true);
 		return r;

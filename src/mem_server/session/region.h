@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "mem_server/files/files.h"
+#include "mem_server/session/tenants.h"
 #include "mem_server/store/store.h"
 #include "transport/api/service.h"
 
@@ -53,8 +54,14 @@ struct soda_region_slot {
 struct soda_region_set {
 	struct soda_region_pool *pool;
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
-	uid_t uid;			   /* whose published objects it names; set at start */
-	struct soda_region_slot *slots;	   /* 65,536; not populated, pages come when touched */
+	/*
+	 * Whose published objects it names, set at start: the user in the lower 32 bits, the
+	 * tenant's number above.
+	 */
+	uint64_t owner;
+	struct soda_tenants *tenants; /* set at start; NULL: the server is open, or so the next */
+	struct soda_tenant *tenant;
+	struct soda_region_slot *slots; /* 65,536; not populated, pages come when touched */
 	uint32_t slots_end; /* no region ever had this number or a higher one; guarded by control */
 	pthread_mutex_t control; /* taken first */
 	pthread_mutex_t lock;	 /* taken before the files' and the store's */
@@ -99,7 +106,7 @@ int soda_region_discard(struct soda_region_set *set, const struct soda_wire_disc
 int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 		     struct soda_why *why);
 /*
- * PUBLISH: end WRITEs to an anonymous region, and give it a name, by which those of set->uid open
+ * PUBLISH: end WRITEs to an anonymous region, and give it a name, by which those of set->owner open
  * it.  Where it has that name already: as if that were done now.  0; -EINVAL: no such region, a
  * file's, a name that cannot be, or the region has another one; -EBUSY: its WRITEs do not end;
  * -EEXIST, -ENOMEM: errors of soda_published_add.  After an error WRITEs go on.

@@ -110,7 +110,7 @@ static void refund_locked(struct soda_store *store, uint64_t cost, struct soda_a
 {
 	store->used -= cost;
 	store->refunds++;
-	if (account)
+	for (; account; account = account->parent)
 		account->used -= cost;
 }
 
@@ -183,7 +183,7 @@ void soda_account_forget(struct soda_store *store, struct soda_account *account)
 	pthread_mutex_lock(&store->lock);
 	for (struct soda_handed *at = store->handed; at; at = at->next)
 		if (at->account == account)
-			at->account = NULL;
+			at->account = account->parent;
 	pthread_mutex_unlock(&store->lock);
 }
 

@@ -107,34 +107,43 @@ uint64_t soda_store_refunds(struct soda_store *store)
 	return refunds;
 }
 
+static bool fits_locked(const struct soda_account *account, uint64_t cost)
+{
+	return !account->quota ||
+	       (account->used <= account->quota && cost <= account->quota - account->used);
+}
+
 int soda_account_charge(struct soda_store *store, struct soda_account *account, uint64_t cost,
 			struct soda_why *why)
 {
 	char wanted[16], used[16], quota[16];
-	uint64_t before;
-	bool fits;
+	struct soda_account *full = account, was = { 0 };
 
 	pthread_mutex_lock(&store->lock);
 	soda_handed_settle_locked(store);
-	before = account->used;
-	fits = !account->quota || (before <= account->quota && cost <= account->quota - before);
-	if (fits)
-		account->used += cost;
+	while (full && fits_locked(full, cost))
+		full = full->parent;
+	if (full)
+		was = *full;
+	for (struct soda_account *at = full ? NULL : account; at; at = at->parent)
+		at->used += cost;
 	pthread_mutex_unlock(&store->lock);
-	if (fits)
+	if (!full)
 		return 0;
-	soda_server_why(why,
-			"%s wanted, but %s of this client's quota of %s are in use: free something,"
-			" or start the server with a larger --quota",
-			soda_format_size(cost, wanted), soda_format_size(before, used),
-			soda_format_size(account->quota, quota));
+	soda_server_why(
+		why, "%s wanted, but %s of this %s quota of %s are in use: free something, or %s",
+		soda_format_size(cost, wanted), soda_format_size(was.used, used),
+		full == account ? "client's" : "tenant's", soda_format_size(was.quota, quota),
+		full == account ? "start the server with a larger --quota"
+				: "give it more in the server's tenants file");
 	return -EDQUOT;
 }
 
 void soda_account_refund(struct soda_store *store, struct soda_account *account, uint64_t cost)
 {
 	pthread_mutex_lock(&store->lock);
-	account->used -= cost;
+	for (; account; account = account->parent)
+		account->used -= cost;
 	pthread_mutex_unlock(&store->lock);
 }
 

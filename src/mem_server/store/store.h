@@ -45,10 +45,14 @@ struct soda_store {
 
 struct soda_handed;
 
-/* How much one client may have, and has.  Guarded by the store's lock. */
+/*
+ * How much one client, or all clients of one tenant, may have, and have.  Guarded by the store's
+ * lock.
+ */
 struct soda_account {
-	uint64_t quota; /* 0: no limit; constant */
-	uint64_t used;
+	uint64_t quota;		     /* 0: no limit */
+	uint64_t used;		     /* that of accounts below included */
+	struct soda_account *parent; /* charged for the same; NULL: none; constant */
 };
 
 struct soda_memory {

@@ -39,6 +39,8 @@
 
 struct soda_peer;
 struct soda_listener;
+struct soda_guard; /* trust/proof.h, and so the next */
+struct soda_proved;
 
 /* Who is at the other end. */
 struct soda_peer_info {
@@ -50,6 +52,8 @@ struct soda_peer_info {
 	/* Local: supplementary groups, by the kernel's word; none where there are too many. */
 	unsigned groups_n;
 	gid_t groups[SODA_PEER_GROUPS_MAX];
+	/* What the connection has proved, during hello; NULL: the listener has no guard. */
+	const struct soda_proved *proved;
 };
 
 /* A piece of a region's memory, held between translate and release. */
@@ -215,12 +219,15 @@ struct soda_listener_options {
 	int hello_timeout_ms;	  /* 0: 5000 */
 	enum soda_engine engine;  /* of the data threads; auto: io_uring where the kernel lets us */
 	enum soda_answer_by answer; /* verbs, two-sided: how READs are answered */
+	/* Whom to let in: by a proof only.  NULL: everybody who says a HELLO of version 1. */
+	const struct soda_guard *guard;
 };
 
 /*
  * Listen on an address (as in transport.h; tcp port 0 picks one).  Connections
- * are accepted from soda_listener_start on.  -EINVAL, -EADDRINUSE, -EACCES, -ENOTSUP,
- * -EMFILE...; why says what to do.
+ * are accepted from soda_listener_start on.  -EINVAL, -EADDRINUSE, -EACCES, -EMFILE...;
+ * -ENOTSUP: also where this transport cannot ask for proofs, and there is a guard; why says
+ * what to do.
  */
 int soda_listener_open(const char *address, const struct soda_service *ops, void *svc,
 		       const struct soda_listener_options *opt, struct soda_listener **listener_p,

@@ -55,10 +55,17 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 			     transport->prefix, rest, SODA_DEPTH_MAX);
 		return -EINVAL;
 	}
+	if (opt->identity && !transport->proves && !transport->decorate) {
+		soda_why_set(why,
+			     "%s%s: this transport cannot prove who is at either end, and a key is"
+			     " given: use tcp or shm",
+			     transport->prefix, rest);
+		return -ENOTSUP;
+	}
 	full.depth = opt->depth ? opt->depth : SODA_DEPTH;
 	full.timeout_ms = opt->timeout_ms > 0 ? opt->timeout_ms : SODA_CONNECT_MS;
 	introduction.magic = SODA_WIRE_MAGIC;
-	introduction.version = SODA_WIRE_VERSION;
+	introduction.version = opt->identity ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
 	introduction.features = hello->features & SODA_FEATURE_AGENTS;
 	ret = transport->decorate

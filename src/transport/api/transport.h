@@ -42,6 +42,7 @@
 #include "wire/wire.h"
 
 struct soda_conn;
+struct soda_identity; /* trust/identity.h */
 
 /* Why something failed: a sentence for people. */
 struct soda_why {
@@ -106,15 +107,26 @@ struct soda_conn_options {
 	 */
 	bool hand_over;
 	int uffd;
+	/*
+	 * As whom: a server that cannot prove that it is the one of this identity is refused, and
+	 * one that does not ask for our proof.  NULL: nobody proves anything.
+	 */
+	const struct soda_identity *identity;
+	/*
+	 * With an identity: the client's key, SODA_KEY_BYTES.  Read where the HELLO names a client;
+	 * written where a control connection's welcome is a new client's (known is 0).
+	 */
+	uint8_t *client_key;
 };
 
 /*
  * Connect and say HELLO.  hello->kind is set from opt.  On success *conn_p is the
  * caller's, to be closed with soda_conn_close, and *welcome_p the server's answer.
  * -EINVAL: not an address (why says what is expected); -ENOTSUP: transport not
- * built; -ETIMEDOUT, -ECONNREFUSED, -ENOENT, -EHOSTUNREACH...: no answer;
- * -EPROTONOSUPPORT, -ESTALE, -EPERM...: refused, the reason in why; -EPROTO:
- * the peer does not speak SODA.  May block up to the time-out.
+ * built, or it cannot prove identities; -EACCES: no proof, or a wrong one, of either side;
+ * -ETIMEDOUT, -ECONNREFUSED, -ENOENT, -EHOSTUNREACH...: no answer; -EPROTONOSUPPORT, -ESTALE,
+ * -EPERM...: refused, the reason in why; -EPROTO: the peer does not speak SODA.  May block up to
+ * the time-out.
  */
 int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		      const struct soda_conn_options *opt, struct soda_conn **conn_p,
@@ -126,6 +138,11 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
  */
 int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
 		   struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/* The same as somebody; identity NULL: as nobody. */
+int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,
+		      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+		      struct soda_why *why);
 
 /*
  * Say goodbye and close: without a goodbye the peer waits for a client's return.  The answer is

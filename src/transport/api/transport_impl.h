@@ -114,6 +114,7 @@ typedef int soda_connect_fn(const char *address, const struct soda_wire_hello *h
 /* A transport; transport/registry.c has the table of all. */
 struct soda_transport {
 	const char *prefix; /* of the addresses that are its own: "tcp://" */
+	bool proves;	    /* both sides carry the proof of an identity */
 	/*
 	 * The address comes without the prefix.  The HELLO's kind is set; options
 	 * are complete (no zeros); *conn_p's base is filled by soda_conn_init.

@@ -19,6 +19,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "transport/listen/prove.h"
 #include "transport/stream/stream.h"
 
 enum {
@@ -35,6 +36,8 @@ struct stranger {
 	uint64_t deadline_ns;
 	struct stranger *next, *prev; /* oldest first */
 	struct soda_peer_info info;
+	struct soda_wire_hello hello; /* once it is complete */
+	struct soda_prover *prover;   /* a proof is expected; or NULL */
 	uint8_t in[SODA_WIRE_FRAME_BYTES + SODA_WIRE_HELLO_BYTES];
 };
 
@@ -68,17 +71,28 @@ void soda_refuse(int fd, int err, const char *reason)
 			break;
 }
 
-int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd)
+int soda_welcome(struct soda_peer *peer, const struct soda_wire_welcome *welcome, int pass_fd)
 {
-	uint8_t out[SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES];
-	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = SODA_WIRE_WELCOME_BYTES };
-	struct iovec iov = { out, sizeof(out) };
-	ssize_t n;
+	const struct soda_proved *proved = peer->info.proved;
+	uint8_t out[SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES + SODA_WIRE_MAC_BYTES];
+	uint8_t *body = out + SODA_WIRE_FRAME_BYTES;
+	uint32_t length = SODA_WIRE_WELCOME_BYTES + (proved ? SODA_WIRE_MAC_BYTES : 0);
+	struct soda_wire_frame frame = { .type = SODA_MSG_OK, .length = length };
+	struct iovec iov = { out, SODA_WIRE_FRAME_BYTES + length };
+	struct soda_wire_welcome w = *welcome;
+	ssize_t n, bytes = (ssize_t)iov.iov_len;
+	int r;
 
+	if (proved)
+		w.version = SODA_WIRE_VERSION_PROVED;
 	soda_wire_put_frame(out, &frame);
-	soda_wire_put_welcome(out + SODA_WIRE_FRAME_BYTES, welcome);
-	n = soda_stream_send_once(fd, &iov, 1, pass_fd);
-	return n == sizeof(out) ? 0 : n < 0 ? (int)n : -EIO;
+	soda_wire_put_welcome(body, &w);
+	r = proved ? soda_welcome_mac(proved->key, body, body + SODA_WIRE_WELCOME_BYTES) : 0;
+	peer->info.proved = NULL;
+	if (r)
+		return r;
+	n = soda_stream_send_once(peer->fd, &iov, 1, pass_fd);
+	return n == bytes ? 0 : n < 0 ? (int)n : -EIO;
 }
 
 /* Strangers */
@@ -96,6 +110,7 @@ static void stranger_drop(struct acceptor *a, struct stranger *s)
 	close(s->fd);
 	if (s->passed_fd >= 0)
 		close(s->passed_fd);
+	soda_prover_end(s->prover);
 	free(s);
 }
 
@@ -177,47 +192,101 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 	if (hello->kind == SODA_CONN_CONTROL && s->passed_fd >= 0)
 		close(s->passed_fd);
 	stranger_unlink(a, s);
+	soda_prover_end(s->prover);
 	free(s);
 }
 
-int soda_hello_check(const void *in, size_t bytes, struct soda_wire_hello *hello, char reason[96])
+/* Which version must it be? 0, -EPROTONOSUPPORT, -EACCES. */
+static int check_version(uint32_t version, bool guarded, char reason[SODA_REASON_BYTES])
 {
+	if (version == (guarded ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION))
+		return 0;
+	if (version == SODA_WIRE_VERSION) {
+		snprintf(reason, SODA_REASON_BYTES,
+			 "this server serves its tenants only: give SODA_TENANT and"
+			 " SODA_KEY_FILE");
+		return -EACCES;
+	}
+	if (version == SODA_WIRE_VERSION_PROVED) {
+		snprintf(reason, SODA_REASON_BYTES,
+			 "nobody here has tenants, or can prove anything: leave SODA_KEY_FILE out, "
+			 "or name another server");
+		return -EPROTONOSUPPORT;
+	}
+	snprintf(reason, SODA_REASON_BYTES,
+		 "the server speaks protocol version %u, the client version %u",
+		 guarded ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION, version);
+	return -EPROTONOSUPPORT;
+}
+
+int soda_hello_check(const void *in, size_t bytes, bool guarded, struct soda_wire_hello *hello,
+		     char reason[SODA_REASON_BYTES])
+{
+	int ret;
+
 	if (bytes < SODA_WIRE_HELLO_BYTES ||
 	    soda_wire_get_hello(in, SODA_WIRE_HELLO_BYTES, hello) < 0 ||
 	    hello->magic != SODA_WIRE_MAGIC) {
-		snprintf(reason, 96, "this is not a SODA HELLO (magic)");
+		snprintf(reason, SODA_REASON_BYTES, "this is not a SODA HELLO (magic)");
 		return -EPROTO;
 	}
-	if (hello->version != SODA_WIRE_VERSION) {
-		snprintf(reason, 96, "the server speaks protocol version %u, the client version %u",
-			 SODA_WIRE_VERSION, hello->version);
-		return -EPROTONOSUPPORT;
-	}
+	ret = check_version(hello->version, guarded, reason);
+	if (ret)
+		return ret;
 	if (hello->kind == SODA_CONN_CONTROL || hello->kind == SODA_CONN_DATA)
 		return 0;
-	snprintf(reason, 96, "unknown kind of connection");
+	snprintf(reason, SODA_REASON_BYTES, "unknown kind of connection");
 	return -EPROTO;
 }
 
 static void check_hello(struct acceptor *a, struct stranger *s)
 {
-	struct soda_wire_hello hello;
-	char reason[96];
-	int ret = soda_hello_check(s->in + SODA_WIRE_FRAME_BYTES, SODA_WIRE_HELLO_BYTES, &hello,
-				   reason);
+	const uint8_t *said = s->in + SODA_WIRE_FRAME_BYTES;
+	const struct soda_guard *guard = a->l->opt.guard;
+	char reason[SODA_REASON_BYTES];
+	int ret = soda_hello_check(said, SODA_WIRE_HELLO_BYTES, guard, &s->hello, reason);
 
-	if (ret < 0)
+	if (ret < 0) {
 		reject(a, s, ret, reason);
-	else
-		introduce(a, s, &hello);
+	} else if (!guard) {
+		introduce(a, s, &s->hello);
+	} else {
+		s->prover = soda_prover_begin(guard, said);
+		if (!s->prover)
+			reject(a, s, -ENOMEM, "the server has no memory for a connection more");
+	}
+}
+
+/* A stranger whose HELLO is complete goes on with its proof. */
+static void stranger_proves(struct acceptor *a, struct stranger *s)
+{
+	struct soda_prover_why why = { "", "" };
+	int ret = soda_prover_speaks(s->prover, s->fd, &why);
+
+	if (ret > 0) {
+		s->info.proved = soda_prover_proved(s->prover);
+		introduce(a, s, &s->hello);
+	} else if (ret < 0) {
+		if (a->l->ops->rejected)
+			a->l->ops->rejected(a->l->svc, s->info.address,
+					    *why.log ? why.log : "closed within its proof");
+		if (*why.peer)
+			soda_refuse(s->fd, ret, why.peer);
+		stranger_drop(a, s);
+	}
 }
 
 static void stranger_speaks(struct acceptor *a, struct stranger *s)
 {
 	struct soda_wire_frame frame;
-	ssize_t n = soda_stream_recv_once(s->fd, s->in + s->got, sizeof(s->in) - s->got,
-					  a->l->plane->takes_fd ? &s->passed_fd : NULL);
+	ssize_t n;
 
+	if (s->prover) {
+		stranger_proves(a, s);
+		return;
+	}
+	n = soda_stream_recv_once(s->fd, s->in + s->got, sizeof(s->in) - s->got,
+				  a->l->plane->takes_fd ? &s->passed_fd : NULL);
 	if (n == -EAGAIN || n == -EINTR)
 		return;
 	if (n <= 0) {

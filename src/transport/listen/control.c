@@ -12,12 +12,14 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "transport/stream/stream.h"
+#include "trust/proof.h"
 
 enum { STACK_BYTES = 256 << 10, AHEAD_BYTES = 256, PARTS_MAX = 512, SKIP_BYTES = 16 << 10 };
 
 struct control_peer {
 	struct soda_peer peer;
 	struct soda_wire_hello hello;
+	struct soda_proved proved; /* until the welcome */
 	struct soda_inflow inflow; /* of the streamed call that is being served */
 	int broken;		   /* the stream's error within it */
 	/*
@@ -247,7 +249,7 @@ static void *control_main(void *arg)
 	if (ret < 0) {
 		soda_refuse(c->peer.fd, ret, why.text);
 	} else {
-		if (soda_welcome(c->peer.fd, &welcome, -1) == 0)
+		if (soda_welcome(&c->peer, &welcome, -1) == 0)
 			serve(c);
 		l->ops->gone(c->peer.client, &c->peer);
 	}
@@ -282,6 +284,10 @@ int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_i
 	}
 	c->peer = (struct soda_peer){ .listener = l, .fd = fd, .info = *info };
 	c->hello = *hello;
+	if (info->proved) {
+		c->proved = *info->proved;
+		c->peer.info.proved = &c->proved;
+	}
 	ret = soda_peer_add(&c->peer, why);
 	if (ret < 0) {
 		free(c);

@@ -2,7 +2,7 @@
 /*
  * The side that listens, for byte streams (TCP, UNIX sockets).  Threads:
  *
- *   acceptor (accept.c)   accepts, awaits each HELLO, hands over
+ *   acceptor (accept.c)   accepts, awaits each HELLO, and its proof (prove.c), hands over
  *   control  (control.c)  one for each control connection; may block
  *   worker   (worker.c)   N, each an event loop over its data connections: engine_uring.c, or
  *                         engine_epoll.c where the kernel has or allows no io_uring; the protocol
@@ -119,17 +119,22 @@ void soda_ring(int eventfd);
 
 /* accept.c */
 
-/* Is this a HELLO that one may let in? 0, or why not, in `reason`, too. */
-int soda_hello_check(const void *in, size_t bytes, struct soda_wire_hello *hello, char reason[96]);
+/*
+ * Is this a HELLO that one may let in, or, guarded, that a proof may follow?  0, or why not, in
+ * `reason`, too.
+ */
+#define SODA_REASON_BYTES 128
+int soda_hello_check(const void *in, size_t bytes, bool guarded, struct soda_wire_hello *hello,
+		     char reason[SODA_REASON_BYTES]);
 /* The acceptor's thread; arg is the listener. */
 void *soda_acceptor_main(void *arg);
 /* Best effort, never blocks. */
 void soda_refuse(int fd, int err, const char *reason);
 /*
- * Never blocks: the welcome is the first thing in an empty socket buffer.  pass_fd: a
- * descriptor to go with it, or -1. 0, negative errno.
+ * Never blocks: there is room in the socket buffer, which the peer has emptied.  pass_fd: a
+ * descriptor to go with it, or -1.  peer->info.proved ends here. 0, negative errno.
  */
-int soda_welcome(int fd, const struct soda_wire_welcome *welcome, int pass_fd);
+int soda_welcome(struct soda_peer *peer, const struct soda_wire_welcome *welcome, int pass_fd);
 
 /* control.c */
 

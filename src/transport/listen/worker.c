@@ -212,7 +212,7 @@ static int greet(struct soda_stream_conn *c, const struct soda_wire_hello *hello
 
 	if (ret < 0)
 		return ret;
-	ret = soda_welcome(c->peer.fd, &welcome, -1);
+	ret = soda_welcome(&c->peer, &welcome, -1);
 	if (ret < 0)
 		l->ops->gone(c->peer.client, &c->peer);
 	return ret;

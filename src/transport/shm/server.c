@@ -718,7 +718,7 @@ static int make_queue(struct soda_queue_conn *c, const struct soda_wire_hello *h
 	return ret;
 }
 
-static int welcome(struct soda_queue_conn *c, const struct soda_wire_hello *hello, int fd,
+static int welcome(struct soda_queue_conn *c, const struct soda_wire_hello *hello,
 		   struct soda_wire_welcome *w, struct soda_why *why)
 {
 	int queue_fd, ret = make_queue(c, hello, &queue_fd, why);
@@ -726,7 +726,7 @@ static int welcome(struct soda_queue_conn *c, const struct soda_wire_hello *hell
 	if (ret < 0)
 		return ret;
 	w->max_data = c->q.slot_bytes;
-	ret = soda_welcome(fd, w, queue_fd);
+	ret = soda_welcome(&c->peer, w, queue_fd);
 	close(queue_fd);
 	if (ret < 0)
 		soda_queue_unmap(&c->q);
@@ -739,13 +739,13 @@ static int greet(struct soda_queue_conn *c, const struct soda_wire_hello *hello,
 {
 	struct soda_listener *l = c->peer.listener;
 	struct soda_wire_welcome w;
-	int ret = soda_peer_add(&c->peer, why), fd = c->peer.fd;
+	int ret = soda_peer_add(&c->peer, why);
 
 	if (ret < 0)
 		return ret;
 	ret = soda_peer_hello(&c->peer, hello, &w, why);
 	if (ret == 0) {
-		ret = welcome(c, hello, fd, &w, why);
+		ret = welcome(c, hello, &w, why);
 		if (ret < 0)
 			l->ops->gone(c->peer.client, &c->peer);
 	}

@@ -204,8 +204,9 @@ static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 		return fd;
 	introduction.features |= SODA_FEATURE_QUEUE;
 	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, &introduction, data && opt->hand_over ? opt->uffd : -1,
-				deadline_ns, welcome_p, data ? &queue_fd : NULL, why);
+	ret = soda_stream_hello(fd, peer, &introduction, opt,
+				data && opt->hand_over ? opt->uffd : -1, deadline_ns, welcome_p,
+				data ? &queue_fd : NULL, why);
 	if (ret < 0) {
 		if (queue_fd >= 0)
 			close(queue_fd);
@@ -278,6 +279,7 @@ static int shm_listen(const char *rest, const struct soda_service *ops, void *sv
 
 const struct soda_transport soda_tp_shm = {
 	.prefix = SODA_SHM_PREFIX,
+	.proves = true,
 	.connect = shm_connect,
 	.listen = shm_listen,
 };

@@ -348,9 +348,49 @@ static int exchange(struct exchange *x)
 	return ret < 0 && ret != -ECONNRESET ? ret : take_answer(x);
 }
 
-int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
-		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
-		      struct soda_why *why)
+/* The answer, of which this is the frame: 0, or as soda_stream_exchange. */
+static int take_expected(const struct soda_stream_exchange *x, const struct soda_wire_frame *frame,
+			 enum soda_msg expected, void *reply, size_t reply_bytes)
+{
+	int ret;
+
+	if (frame->type == expected && frame->length == reply_bytes)
+		return soda_stream_recv(x->fd, reply, reply_bytes, x->deadline_ns, NULL);
+	if (frame->type != SODA_MSG_REFUSED || frame->status == SODA_ST_OK ||
+	    frame->length > SODA_WIRE_MAX_CONTROL)
+		return -EPROTO;
+	ret = recv_reason(x->fd, x->peer, frame->length, x->deadline_ns, x->why);
+	return ret < 0 ? ret : -soda_status_to_errno(frame->status);
+}
+
+int soda_stream_exchange(const struct soda_stream_exchange *x, const void *said, size_t said_bytes,
+			 int pass_fd, enum soda_msg expected, void *reply, size_t reply_bytes,
+			 int *passed_fd_p)
+{
+	struct iovec iov = { (void *)(uintptr_t)said, said_bytes };
+	uint8_t head[SODA_WIRE_FRAME_BYTES];
+	struct soda_wire_frame frame;
+	int ret = send_with(x->fd, &iov, 1, pass_fd, x->deadline_ns);
+
+	/* who is refused is told before the connection is closed: that may be there to read */
+	if (ret == 0 || ret == -ECONNRESET)
+		ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, passed_fd_p);
+	if (ret < 0) {
+		soda_why_set(x->why, "%s does not answer the HELLO: %s", x->peer,
+			     soda_strerror(ret));
+		return ret;
+	}
+	soda_wire_get_frame(head, &frame);
+	ret = take_expected(x, &frame, expected, reply, reply_bytes);
+	if (ret < 0 && ret != -EPROTO && frame.type == expected)
+		soda_why_set(x->why, "%s does not answer the HELLO: %s", x->peer,
+			     soda_strerror(ret));
+	return ret;
+}
+
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, int pass_fd, uint64_t deadline_ns,
+		      struct soda_wire_welcome *welcome_p, int *passed_fd_p, struct soda_why *why)
 {
 	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
 	struct iovec iov = { .iov_base = body, .iov_len = sizeof(body) };
@@ -371,6 +411,9 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 
 	if (passed_fd_p)
 		*passed_fd_p = -1;
+	if (opt->identity)
+		return soda_stream_prove(fd, peer, hello, opt, pass_fd, deadline_ns, welcome_p,
+					 passed_fd_p, why);
 	soda_wire_put_hello(body, hello);
 	ret = exchange(&x);
 	if (ret == 0 && x.answer == 0)

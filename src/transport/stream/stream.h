@@ -72,12 +72,33 @@ static inline int soda_iov_add(struct iovec *iov, int n, void *memory, size_t by
 int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns);
 
 /*
- * Introduce oneself. Errors as soda_conn_connect; peer is for why.  pass_fd (-1: none)
- * goes along; passed_fd_p as in soda_stream_call.
+ * Introduce oneself, by a proof where the options have an identity. Errors as soda_conn_connect;
+ * peer is for why.  pass_fd (-1: none) goes along; passed_fd_p as in soda_stream_call.
  */
-int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello, int pass_fd,
-		      uint64_t deadline_ns, struct soda_wire_welcome *welcome_p, int *passed_fd_p,
-		      struct soda_why *why);
+int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, int pass_fd, uint64_t deadline_ns,
+		      struct soda_wire_welcome *welcome_p, int *passed_fd_p, struct soda_why *why);
+
+/* Of soda_stream_hello, where there is an identity (prove.c). */
+int soda_stream_prove(int fd, const char *peer, const struct soda_wire_hello *hello,
+		      const struct soda_conn_options *opt, int pass_fd, uint64_t deadline_ns,
+		      struct soda_wire_welcome *welcome_p, int *passed_fd_p, struct soda_why *why);
+
+/* Exchanges on a stream that carries no calls yet. */
+struct soda_stream_exchange {
+	int fd;
+	const char *peer; /* for why */
+	uint64_t deadline_ns;
+	struct soda_why *why;
+};
+/*
+ * Send these bytes, await a message of this type with exactly so many bytes of body.  0; -EPROTO,
+ * without a why: another answer; the status of a refusal as -errno, with its reason; or the
+ * stream's error.  passed_fd_p (may be NULL) as above.
+ */
+int soda_stream_exchange(const struct soda_stream_exchange *x, const void *said, size_t said_bytes,
+			 int pass_fd, enum soda_msg expected, void *reply, size_t reply_bytes,
+			 int *passed_fd_p);
 
 /* soda_conn_call over a stream; passed_fd_p as above, -1 when none came. */
 int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,

@@ -77,7 +77,7 @@ static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (fd < 0)
 		return fd;
 	snprintf(peer, sizeof(peer), SODA_TCP_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, hello, -1, deadline_ns, welcome_p, NULL, why);
+	ret = soda_stream_hello(fd, peer, hello, opt, -1, deadline_ns, welcome_p, NULL, why);
 	if (ret < 0) {
 		close(fd);
 		return ret;
@@ -168,6 +168,7 @@ static int tcp_listen(const char *rest, const struct soda_service *ops, void *sv
 
 const struct soda_transport soda_tp_tcp = {
 	.prefix = SODA_TCP_PREFIX,
+	.proves = true,
 	.connect = tcp_connect,
 	.listen = tcp_listen,
 };

@@ -342,7 +342,7 @@ static void check_publish_users(void **state)
 	struct soda_share share;
 
 	start_publishing();
-	reader.uid = 1000;
+	reader.owner = 1000;
 	assert_int_equal(publish(&set, 5, "a"), 0);
 	assert_int_equal(open_published(&reader, 1, "a", false, &opened), -ENOENT);
 	assert_int_equal(soda_region_open(&reader, &open, NULL, false, &opened, &share, &why), 0);

@@ -17,6 +17,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "trust/identity.h"
+
 enum { ASK_TIMEOUT_MS = 60000 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct soda_why *why, const char *fmt, ...)
@@ -139,6 +141,22 @@ int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, st
 	return err;
 }
 
+int soda_stat_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
+		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	struct soda_conf_error err = { "" };
+	struct soda_identity *identity;
+	int ret = soda_identity_of_environment(address, &identity, &err);
+
+	if (ret) {
+		say(why, "%s", err.text);
+		return ret;
+	}
+	ret = soda_conn_join_as(address, identity, timeout_ms, conn_p, welcome_p, why);
+	soda_identity_free(identity);
+	return ret;
+}
+
 static json_t *read_server(struct soda_stat_source *source, int timeout_ms, struct soda_why *why)
 {
 	struct soda_wire_welcome welcome;
@@ -146,7 +164,7 @@ static json_t *read_server(struct soda_stat_source *source, int timeout_ms, stru
 	int err = 0;
 
 	if (!source->conn)
-		err = soda_conn_join(source->target, timeout_ms, &source->conn, &welcome, why);
+		err = soda_stat_join(source->target, timeout_ms, &source->conn, &welcome, why);
 	if (!err)
 		err = soda_stat_fetch(source->conn, timeout_ms, &found, why);
 	if (err)

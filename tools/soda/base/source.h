@@ -30,7 +30,14 @@ void soda_stat_close(struct soda_stat_source *source, int timeout_ms);
 json_t *soda_stat_ask(const char *who, const char *target);
 
 /*
- * The counters by a connection that the caller has (soda_conn_join()): a new reference, within
+ * soda_conn_join_as() whom the environment says (SODA_TENANT, SODA_KEY_FILE, SODA_SERVER_NAME); and
+ * errors of soda_identity_load().
+ */
+int soda_stat_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
+		   struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/*
+ * The counters by a connection that the caller has (soda_stat_join()): a new reference, within
  * timeout_ms. 0; -EPROTO: the answer is not JSON; -ENOMEM; errors of soda_conn_call().
  */
 int soda_stat_fetch(struct soda_conn *conn, int timeout_ms, json_t **stats_p, struct soda_why *why);

@@ -44,7 +44,7 @@ void soda_doctor_ask(struct soda_doctor_peer *p, int timeout_ms)
 		snprintf(p->why.text, sizeof(p->why.text), "an address has at most %d bytes",
 			 SODA_ADDRESS_MAX);
 	else
-		p->err = soda_conn_join(address, timeout_ms, &conn, &welcome, &p->why);
+		p->err = soda_stat_join(address, timeout_ms, &conn, &welcome, &p->why);
 	if (!p->err) {
 		p->agent = welcome.agent;
 		p->capacity = welcome.capacity;

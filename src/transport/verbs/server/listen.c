@@ -210,8 +210,8 @@ static void rejected(const struct soda_verbs_peer *p, int err, const char *reaso
 static void introduce(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, const void *said,
 		      size_t bytes)
 {
-	char reason[96];
-	int ret = soda_hello_check(said, bytes, &p->hello, reason);
+	char reason[SODA_REASON_BYTES];
+	int ret = soda_hello_check(said, bytes, false, &p->hello, reason);
 
 	if (ret < 0)
 		rejected(p, ret, reason);

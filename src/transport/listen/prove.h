@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The proof behind a HELLO of version 2, on the side that listens, for a connection that has not
+ * been let in (docs/internals/tenants.md).  Never blocks; the acceptor's thread.
+ */
+#ifndef SODA_LISTEN_PROVE_H
+#define SODA_LISTEN_PROVE_H
+
+#include "trust/proof.h"
+
+struct soda_prover;
+
+/* What to say of a connection that is refused: to the peer, and in the log. */
+struct soda_prover_why {
+	char peer[160], log[256];
+};
+
+/* hello: as it came. NULL: no memory. */
+struct soda_prover *soda_prover_begin(const struct soda_guard *guard,
+				      const uint8_t hello[SODA_WIRE_HELLO_BYTES]);
+/* NULL is a no-op. */
+void soda_prover_end(struct soda_prover *p);
+
+/*
+ * fd is readable.  1: the peer has proved what it must; 0: there is more to come; -EACCES, -EPROTO:
+ * refused; -ECONNRESET, and other errors of the socket: it has gone.
+ */
+int soda_prover_speaks(struct soda_prover *p, int fd, struct soda_prover_why *why);
+/* After 1, until soda_prover_end. */
+const struct soda_proved *soda_prover_proved(const struct soda_prover *p);
+
+#endif

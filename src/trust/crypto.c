@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * libcrypto, loaded by name and asked for two functions: linking it would cost every program under
+ * `soda run` its mapping and relocation, and in a program that exports an OpenSSL of its own our
+ * calls would land there.
+ */
+#include "trust/crypto.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/opensslv.h>
+#include <pthread.h>
+
+#define TEXT(x) #x
+#define NAME(version) "libcrypto.so." TEXT(version)
+#define LIBRARY NAME(OPENSSL_SHLIB_VERSION)
+
+typedef unsigned char *hmac_fn(const EVP_MD *md, const void *key, int key_bytes,
+			       const unsigned char *data, size_t bytes, unsigned char *mac,
+			       unsigned *mac_bytes);
+typedef const EVP_MD *sha256_fn(void);
+
+static struct {
+	hmac_fn *hmac;
+	sha256_fn *sha256;
+} library; /* set by load(), then constant */
+
+static void load(void)
+{
+	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!handle)
+		return;
+	library.sha256 = (sha256_fn *)dlsym(handle, "EVP_sha256");
+	library.hmac = (hmac_fn *)dlsym(handle, "HMAC");
+}
+
+static bool is_ready(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, load);
+	return library.hmac && library.sha256;
+}
+
+int soda_crypto_ready(struct soda_conf_error *err)
+{
+	if (is_ready())
+		return 0;
+	return soda_conf_fail(err, -ENOTSUP,
+			      "keys need OpenSSL's " LIBRARY ", which is not installed (Debian: "
+			      "libssl3)");
+}
+
+int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,
+	      uint8_t mac[SODA_KEY_BYTES])
+{
+	unsigned n = 0;
+
+	if (!is_ready())
+		return -ENOTSUP;
+	if (!library.hmac(library.sha256(), key, (int)key_bytes, data, bytes, mac, &n) ||
+	    n != SODA_KEY_BYTES)
+		return -EIO;
+	return 0;
+}

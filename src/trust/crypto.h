@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * HMAC-SHA256 (RFC 2104) and HKDF over it (RFC 5869), by OpenSSL's libcrypto, which is loaded when
+ * it is first asked for: a program without a key never maps it, and a program with an OpenSSL of
+ * its own keeps that.
+ *
+ * Any thread; not async-signal-safe.  Where SODA was built without OpenSSL every function fails
+ * with -ENOTSUP.
+ */
+#ifndef SODA_TRUST_CRYPTO_H
+#define SODA_TRUST_CRYPTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/conf/conf.h"
+
+#define SODA_KEY_BYTES 32u
+
+/* See that the library is there. 0; -ENOTSUP, with a sentence. */
+int soda_crypto_ready(struct soda_conf_error *err);
+
+/* 0, -ENOTSUP, -EIO. */
+int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,
+	      uint8_t mac[SODA_KEY_BYTES]);
+
+/* One key; info has at most SODA_HKDF_INFO_MAX bytes.  0, -ENOTSUP, -EIO. */
+#define SODA_HKDF_INFO_MAX 512u
+int soda_hkdf(const uint8_t key[SODA_KEY_BYTES], const void *salt, size_t salt_bytes,
+	      const void *info, size_t info_bytes, uint8_t out[SODA_KEY_BYTES]);
+
+/* In a time that does not depend on where they differ. */
+bool soda_mac_equal(const uint8_t *a, const uint8_t *b, size_t bytes);
+
+/* Bytes from the kernel that nobody can guess. 0 or negative errno. */
+int soda_random(void *out, size_t bytes);
+
+/* Overwrite what is not needed any more; not optimised away. */
+void soda_wipe(void *memory, size_t bytes);
+
+#endif

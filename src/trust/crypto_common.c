@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What needs no libcrypto: HKDF over HMAC, comparison, randomness. */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "trust/crypto.h"
+
+int soda_hkdf(const uint8_t key[SODA_KEY_BYTES], const void *salt, size_t salt_bytes,
+	      const void *info, size_t info_bytes, uint8_t out[SODA_KEY_BYTES])
+{
+	static const uint8_t zeros[SODA_KEY_BYTES];
+	uint8_t pseudo[SODA_KEY_BYTES], text[SODA_HKDF_INFO_MAX + 1];
+	int r;
+
+	assert(info_bytes <= SODA_HKDF_INFO_MAX);
+	r = soda_hmac(salt_bytes ? salt : zeros, salt_bytes ? salt_bytes : sizeof(zeros), key,
+		      SODA_KEY_BYTES, pseudo);
+	memcpy(text, info, info_bytes);
+	text[info_bytes] = 1; /* the first block of HKDF-Expand, which is one hash long */
+	if (!r)
+		r = soda_hmac(pseudo, sizeof(pseudo), text, info_bytes + 1, out);
+	soda_wipe(pseudo, sizeof(pseudo));
+	return r;
+}
+
+bool soda_mac_equal(const uint8_t *a, const uint8_t *b, size_t bytes)
+{
+	volatile uint8_t differ = 0;
+
+	for (size_t i = 0; i < bytes; i++)
+		differ |= a[i] ^ b[i];
+	return !differ;
+}
+
+int soda_random(void *out, size_t bytes)
+{
+	uint8_t *at = out;
+
+	while (bytes) {
+		ssize_t n = getrandom(at, bytes, 0);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			at += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+void soda_wipe(void *memory, size_t bytes)
+{
+	explicit_bzero(memory, bytes);
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "trust/identity.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "trust/proof.h"
+
+int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_error *err)
+{
+	/* NONBLOCK: a FIFO is refused, not waited for */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0) {
+		int r = -errno;
+
+		return soda_conf_fail(err, r, "%.180s: %s", path, soda_strerror(r));
+	}
+	if (fstat(fd, st_p))
+		st_p->st_mode = 0;
+	if (S_ISREG(st_p->st_mode) && !(st_p->st_mode & 077) &&
+	    (st_p->st_uid == geteuid() || !st_p->st_uid || !geteuid()))
+		return fd;
+	close(fd);
+	if (S_ISREG(st_p->st_mode) && st_p->st_mode & 077)
+		return soda_conf_fail(err, -EACCES,
+				      "%.150s: others than its owner can use this file (mode %04o),"
+				      " and it holds keys: chmod 600, and rotate them",
+				      path, (unsigned)st_p->st_mode & 07777);
+	return soda_conf_fail(err, -EACCES,
+			      "%.180s: a file with keys is a regular file of this user or root",
+			      path);
+}
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int soda_key_parse(const char *text, uint8_t key[SODA_KEY_BYTES])
+{
+	if (strlen(text) != SODA_KEY_TEXT_BYTES - 1)
+		return -EINVAL;
+	for (size_t i = 0; i < SODA_KEY_BYTES; i++) {
+		int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		key[i] = (uint8_t)(high << 4 | low);
+	}
+	return 0;
+}
+
+char *soda_key_format(const uint8_t *bytes, size_t n, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = digits[bytes[i] >> 4];
+		out[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	out[2 * n] = 0;
+	return out;
+}
+
+/* The file of a key */
+
+struct key_file {
+	char *name, *key;
+};
+
+static const struct soda_option key_file_options[] = {
+	{ .name = "name", .type = SODA_OPT_STRING, .offset = offsetof(struct key_file, name) },
+	{ .name = "key", .type = SODA_OPT_STRING, .offset = offsetof(struct key_file, key) },
+};
+
+static const struct soda_conf key_file_conf = {
+	.program = "tenant", /* the section */
+	.options = key_file_options,
+	.options_n = sizeof(key_file_options) / sizeof(key_file_options[0]),
+};
+
+static int take_key(const char *path, const struct key_file *file,
+		    char tenant[SODA_WIRE_TENANT_MAX + 1], uint8_t key[SODA_KEY_BYTES],
+		    struct soda_conf_error *err)
+{
+	if (!file->name || !soda_wire_tenant_ok(file->name))
+		return soda_conf_fail(err, -EINVAL,
+				      "%.150s: expected 'name = TENANT', of 1 to %u letters, digits"
+				      " and . _ - :",
+				      path, SODA_TENANT_NAME_MAX);
+	if (!file->key || soda_key_parse(file->key, key))
+		return soda_conf_fail(err, -EINVAL,
+				      "%.150s: expected 'key = ' and 64 hexadecimal digits", path);
+	memcpy(tenant, file->name, strlen(file->name) + 1);
+	return 0;
+}
+
+int soda_key_file_read(const char *path, char tenant[SODA_WIRE_TENANT_MAX + 1],
+		       uint8_t key[SODA_KEY_BYTES], struct stat *st_p, struct soda_conf_error *err)
+{
+	struct key_file file = { NULL, NULL };
+	char by_fd[64];
+	int fd = soda_private_open(path, st_p, err), r;
+
+	if (fd < 0)
+		return fd;
+	/* what was looked at is what is read, whatever the name leads to by now */
+	snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
+	r = soda_conf_file(&key_file_conf, by_fd, &file, err);
+	if (!r)
+		r = take_key(path, &file, tenant, key, err);
+	if (file.key)
+		soda_wipe(file.key, strlen(file.key));
+	soda_conf_free(&key_file_conf, &file);
+	close(fd);
+	return r;
+}
+
+/* Identities */
+
+/* The host in an address, or "localhost" where there is none. */
+static void host_of(const char *address, char out[SODA_WIRE_TENANT_MAX + 1])
+{
+	const char *at = strstr(address, "://"), *end;
+	size_t bytes;
+
+	strcpy(out, "localhost");
+	if (!at || strncmp(at - 3, "shm", 3) == 0)
+		return;
+	at += 3;
+	end = strchr(at, '?');
+	bytes = end ? (size_t)(end - at) : strlen(at);
+	if (*at == '[') {
+		at++;
+		end = strchr(at, ']');
+	} else {
+		end = memrchr(at, ':', bytes);
+	}
+	bytes = end ? (size_t)(end - at) : 0;
+	if (!bytes || bytes > SODA_WIRE_TENANT_MAX)
+		return;
+	memcpy(out, at, bytes);
+	out[bytes] = 0;
+}
+
+static int read_key(struct soda_identity *identity, const char *tenant, struct soda_conf_error *err)
+{
+	char name[SODA_WIRE_TENANT_MAX + 1];
+	uint8_t root[SODA_KEY_BYTES], key[SODA_KEY_BYTES];
+	uint8_t id[SODA_WIRE_KEY_ID_BYTES];
+	struct stat st;
+	int r = soda_key_file_read(identity->path, name, root, &st, err);
+
+	if (r)
+		return r;
+	if (tenant && strcmp(tenant, name))
+		r = soda_conf_fail(err, -EINVAL,
+				   "%.100s: this key is of tenant %s, and %.63s is wanted "
+				   "(SODA_TENANT)",
+				   identity->path, name, tenant);
+	if (!r)
+		r = soda_key_for_server(root, identity->server, key);
+	if (!r)
+		r = soda_key_id(key, id);
+	if (!r) {
+		memcpy(identity->tenant, name, sizeof(name));
+		memcpy(identity->key, key, sizeof(key));
+		memcpy(identity->key_id, id, sizeof(id));
+		identity->age = st.st_mtim;
+		identity->ino = st.st_ino;
+	}
+	soda_wipe(root, sizeof(root));
+	soda_wipe(key, sizeof(key));
+	return r;
+}
+
+int soda_identity_load(const char *tenant, const char *key_file, const char *server,
+		       const char *address, struct soda_identity **identity_p,
+		       struct soda_conf_error *err)
+{
+	struct soda_identity *identity;
+	int r;
+
+	*identity_p = NULL;
+	if (!key_file && !tenant)
+		return 0;
+	if (!key_file)
+		return soda_conf_fail(err, -EINVAL,
+				      "tenant %.63s has no key: name its file (SODA_KEY_FILE)",
+				      tenant);
+	r = soda_crypto_ready(err);
+	if (r)
+		return r;
+	if (server && !soda_wire_server_ok(server))
+		return soda_conf_fail(err, -EINVAL,
+				      "'%.63s' (SODA_SERVER_NAME) is no server's name: 1 to %u "
+				      "letters, digits and . _ - :",
+				      server, SODA_WIRE_TENANT_MAX);
+	identity = calloc(1, sizeof(*identity));
+	if (identity)
+		identity->path = strdup(key_file);
+	if (!identity || !identity->path) {
+		free(identity);
+		return soda_conf_fail(err, -ENOMEM, "out of memory");
+	}
+	if (server)
+		snprintf(identity->server, sizeof(identity->server), "%s", server);
+	else
+		host_of(address, identity->server);
+	r = read_key(identity, tenant, err);
+	if (r)
+		soda_identity_free(identity);
+	else
+		*identity_p = identity;
+	return r;
+}
+
+static const char *variable(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value && *value ? value : NULL;
+}
+
+int soda_identity_of_environment(const char *address, struct soda_identity **identity_p,
+				 struct soda_conf_error *err)
+{
+	return soda_identity_load(variable("SODA_TENANT"), variable("SODA_KEY_FILE"),
+				  variable("SODA_SERVER_NAME"), address, identity_p, err);
+}
+
+void soda_identity_refresh(struct soda_identity *identity)
+{
+	char tenant[SODA_WIRE_TENANT_MAX + 1];
+	struct soda_conf_error err;
+	struct stat st;
+
+	if (stat(identity->path, &st) ||
+	    (st.st_mtim.tv_sec == identity->age.tv_sec &&
+	     st.st_mtim.tv_nsec == identity->age.tv_nsec && st.st_ino == identity->ino))
+		return;
+	memcpy(tenant, identity->tenant, sizeof(tenant));
+	if (read_key(identity, tenant, &err))
+		soda_log_warning("the key that was read before is used on: %s", err.text);
+}
+
+void soda_identity_free(struct soda_identity *identity)
+{
+	if (!identity)
+		return;
+	soda_wipe(identity->key, sizeof(identity->key));
+	free(identity->path);
+	free(identity);
+}

@@ -1,0 +1,774 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A real memory server with tenants, on tcp and on shm: who is let in, and what those try who are
+ * not.  Whoever is refused disturbs nobody: in each case a tenant's client works on.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/peer.h"
+#include "lib/proc.h"
+#include "trust/proof.h"
+#include "trust/tenants_file.h"
+
+#define MIB (1ull << 20)
+#define PAGE 4096u
+
+enum { PHYSICS, BIOLOGY, OPERATOR, TENANTS };
+
+static const char *const names[TENANTS] = { "physics", "biology", "operator" };
+
+static char dir[64], file[96], shm[80];
+static uint8_t roots[TENANTS][SODA_KEY_BYTES];
+static struct soda_tenants_file content;
+static struct server server;
+static const char *address; /* of the transport under test */
+static struct soda_identity *who[TENANTS];
+static struct peer worker; /* of physics: what must not be disturbed */
+static struct soda_mr worker_mr;
+
+/* What tenants have */
+
+static void key_path(char out[128], const char *name)
+{
+	snprintf(out, 128, "%s/%s.key", dir, name);
+}
+
+static void write_key(const char *name, const uint8_t *root)
+{
+	char text[256], path[128], hex[SODA_KEY_TEXT_BYTES];
+	struct soda_conf_error err;
+	int n = snprintf(text, sizeof(text), "[tenant]\nname = %s\nkey = %s\n", name,
+			 soda_key_format(root, SODA_KEY_BYTES, hex));
+
+	key_path(path, name);
+	assert_int_equal(soda_private_write(path, text, (size_t)n, &err), 0);
+}
+
+static struct soda_identity *identity_of(const char *name, const char *server_name)
+{
+	struct soda_conf_error err = { "" };
+	struct soda_identity *identity;
+	char path[128];
+
+	key_path(path, name);
+	if (soda_identity_load(name, path, server_name, address, &identity, &err))
+		fail_msg("%s", err.text);
+	return identity;
+}
+
+static struct soda_tenant_entry *entry_of(int tenant)
+{
+	return soda_tenants_file_find(&content, names[tenant]);
+}
+
+static void save(void)
+{
+	struct soda_conf_error err;
+
+	assert_int_equal(soda_tenants_file_write(file, &content, &err), 0);
+}
+
+static void make_tenants(void)
+{
+	struct soda_tenant_entry *entry;
+	struct soda_conf_error err;
+	char export[96];
+
+	soda_tenants_file_free(&content);
+	strcpy(content.server, "mem1");
+	for (int i = 0; i < TENANTS; i++) {
+		assert_int_equal(soda_random(roots[i], SODA_KEY_BYTES), 0);
+		write_key(names[i], roots[i]);
+		assert_int_equal(soda_tenants_file_add(&content, names[i], &entry, &err), 0);
+		assert_int_equal(soda_key_for_server(roots[i], "mem1", entry->key), 0);
+	}
+	entry_of(OPERATOR)->role = SODA_ROLE_OPERATOR;
+	entry_of(PHYSICS)->quota = 32 * MIB;
+	snprintf(export, sizeof(export), "ro %s/shared", dir);
+	assert_int_equal(soda_tenant_export_add(entry_of(PHYSICS), export, &err), 0);
+	assert_int_equal(soda_tenant_export_add(entry_of(BIOLOGY), export, &err), 0);
+	snprintf(export, sizeof(export), "rw %s/physics", dir);
+	assert_int_equal(soda_tenant_export_add(entry_of(PHYSICS), export, &err), 0);
+	save();
+}
+
+/* The server, and a client that works */
+
+static void check_worker(uint8_t value)
+{
+	static uint8_t page[PAGE], got[PAGE];
+
+	memset(page, value, sizeof(page));
+	assert_int_equal(peer_write(&worker, &worker_mr, PAGE, page, PAGE), 0);
+	assert_int_equal(peer_read(&worker, &worker_mr, PAGE, got, PAGE), 0);
+	assert_memory_equal(page, got, PAGE);
+}
+
+static void begin(bool on_shm)
+{
+	static int n;
+
+	snprintf(shm, sizeof(shm), "shm://@soda-test-tenants-%d-%d", (int)getpid(), n++);
+	make_tenants();
+	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--listen", shm,
+				      "--tenants", file, "--capacity", "256M", "--log-level",
+				      "debug"),
+			 0);
+	address = on_shm ? shm : server.address;
+	for (int i = 0; i < TENANTS; i++)
+		who[i] = identity_of(names[i], "mem1");
+	assert_int_equal(peer_join_as(&worker, address, who[PHYSICS]), 0);
+	assert_int_equal(peer_open(&worker, 1, NULL, 4 * MIB, 0, &worker_mr, NULL), 0);
+	check_worker(1);
+}
+
+static void end(void)
+{
+	check_worker(0xee);
+	soda_conn_unmap_region(&worker_mr);
+	peer_leave(&worker);
+	for (int i = 0; i < TENANTS; i++)
+		soda_identity_free(who[i]);
+	assert_int_equal(server_stop(&server), 0);
+	assert_int_equal(server_complaints(&server), 0);
+	server_forget(&server);
+}
+
+static void await_log(const char *text)
+{
+	for (int i = 0; i < LOOKS && !strstr(server_log(&server), text); i++)
+		usleep(10000);
+	if (!strstr(server_log(&server), text))
+		fail_msg("the server has not logged '%s':\n%s", text, server_log(&server));
+}
+
+/* Connect as a client of the same id as the worker. */
+static int pretend(const struct soda_identity *identity, uint64_t epoch, bool with_key,
+		   struct soda_why *why_p)
+{
+	struct peer like = worker, liar;
+	int r;
+
+	if (!with_key)
+		memset(like.client_key, 0x11, sizeof(like.client_key));
+	r = peer_return_as(&liar, address, identity, &like, epoch);
+	*why_p = liar.why;
+	if (!r)
+		peer_vanish(&liar);
+	return r;
+}
+
+/* Somebody in between, who writes down what the client says, and may change it */
+
+struct relay {
+	int listener, client, server;
+	char address[80];
+	pthread_t thread;
+	uint8_t said[4096];
+	size_t said_n;
+	size_t flip_said, flip_heard; /* which byte to change; 0: none */
+	size_t heard_n;
+};
+
+static int dial(const char *to)
+{
+	struct timeval patience = { .tv_sec = 60 };
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd, r;
+
+	if (!strncmp(to, "tcp://", 6)) {
+		in.sin_port = htons((uint16_t)atoi(strrchr(to, ':') + 1));
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		r = connect(fd, (struct sockaddr *)&in, sizeof(in));
+	} else {
+		memcpy(un.sun_path + 1, to + 7, strlen(to + 7)); /* behind "shm://@" */
+		fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		r = connect(
+			fd, (struct sockaddr *)&un,
+			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to + 7)));
+	}
+	assert_int_equal(r, 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return fd;
+}
+
+/* Forward once. False: this side has ended. */
+static bool pass(int from, int to, uint8_t *keep, size_t *n, size_t flip)
+{
+	uint8_t bytes[2048];
+	ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+
+	if (got <= 0)
+		return false;
+	if (flip && flip >= *n && flip < *n + (size_t)got)
+		bytes[flip - *n] ^= 0x40;
+	if (keep && *n + (size_t)got <= sizeof(((struct relay *)0)->said))
+		memcpy(keep + *n, bytes, (size_t)got);
+	*n += (size_t)got;
+	return send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
+}
+
+static void *relay_main(void *arg)
+{
+	struct relay *r = arg;
+	bool on = true;
+
+	r->client = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
+	r->server = dial(address);
+	while (on) {
+		struct pollfd fds[2] = { { r->client, POLLIN, 0 }, { r->server, POLLIN, 0 } };
+
+		if (poll(fds, 2, 60000) <= 0)
+			break;
+		if (fds[0].revents)
+			on = pass(r->client, r->server, r->said, &r->said_n, r->flip_said);
+		if (on && fds[1].revents)
+			on = pass(r->server, r->client, NULL, &r->heard_n, r->flip_heard);
+	}
+	close(r->client);
+	close(r->server);
+	return NULL;
+}
+
+static void listen_on_loopback(int *fd_p, char out[80])
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+
+	*fd_p = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(*fd_p, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(*fd_p, 8), 0);
+	assert_int_equal(getsockname(*fd_p, (struct sockaddr *)&at, &bytes), 0);
+	snprintf(out, 80, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+}
+
+/* One connection of physics through a relay that changes these bytes; its outcome. */
+static int by_relay(struct relay *r, size_t flip_said, size_t flip_heard, struct soda_why *why)
+{
+	struct peer peer;
+	int ret;
+
+	*r = (struct relay){ .flip_said = flip_said, .flip_heard = flip_heard };
+	listen_on_loopback(&r->listener, r->address);
+	assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+	ret = peer_join_as(&peer, r->address, who[PHYSICS]);
+	*why = peer.why;
+	if (!ret)
+		peer_leave(&peer);
+	pthread_join(r->thread, NULL);
+	close(r->listener);
+	return ret;
+}
+
+/* Cases */
+
+static void serves(bool on_shm)
+{
+	struct peer again, other;
+	struct soda_mr mr;
+
+	begin(on_shm);
+	assert_int_equal(worker.welcome.secret, 0);
+	await_log("of tenant physics is new");
+	/* it comes back, by its key, and finds its region */
+	peer_vanish(&worker);
+	assert_int_equal(peer_return_as(&again, address, who[PHYSICS], &worker, 2), 0);
+	assert_int_equal(again.welcome.known, 1);
+	worker = again;
+	check_worker(2);
+	/* tenants beside each other; a region id of another tenant's is nothing here */
+	assert_int_equal(peer_join_as(&other, address, who[BIOLOGY]), 0);
+	assert_int_equal(peer_call(&other, SODA_MSG_CLOSE, 1), -EINVAL);
+	assert_int_equal(peer_open(&other, 1, NULL, 4 * MIB, 0, &mr, NULL), 0);
+	soda_conn_unmap_region(&mr);
+	peer_leave(&other);
+	end();
+}
+
+static void refuses_strangers(bool on_shm)
+{
+	struct soda_tenant_entry *entry = NULL;
+	struct soda_identity forged;
+	struct peer peer;
+
+	begin(on_shm);
+	/* nobody: a HELLO of version 1 */
+	assert_int_equal(peer_join(&peer, address), -EACCES);
+	assert_non_null(strstr(peer.why.text, "SODA_KEY_FILE"));
+	await_log("this server serves its tenants only");
+	/* a key that is not the tenant's */
+	forged = *who[PHYSICS];
+	forged.key[0] ^= 1;
+	forged.key_id[0] ^= 1;
+	assert_int_equal(peer_join_as(&peer, address, &forged), -EACCES);
+	await_log("tenant physics: another key than its own");
+	/* the id of the right key, without the key: the server is no liar, we are */
+	forged = *who[PHYSICS];
+	forged.key[0] ^= 1;
+	assert_int_equal(peer_join_as(&peer, address, &forged), -EACCES);
+	/* a tenant that there is not */
+	forged = *who[PHYSICS];
+	strcpy(forged.tenant, "chemistry");
+	assert_int_equal(peer_join_as(&peer, address, &forged), -EACCES);
+	await_log("tenant chemistry: there is none of that name");
+	/* by way of an agent, which its role does not allow */
+	entry = entry_of(PHYSICS);
+	assert_int_equal(entry->role, SODA_ROLE_CLIENT);
+	end();
+}
+
+static void refuses_liars(bool on_shm)
+{
+	struct soda_conn *conn;
+	struct peer liar;
+	struct soda_why why;
+
+	begin(on_shm);
+	/* another tenant, and another process of the same one, with the id of the worker */
+	assert_int_equal(pretend(who[BIOLOGY], 2, true, &why), -EPERM);
+	assert_non_null(strstr(why.text, "another tenant's"));
+	await_log("of tenant biology: refused: this client is another tenant's");
+	assert_int_equal(pretend(who[PHYSICS], 2, false, &why), -ESTALE);
+	await_log("of tenant physics: refused: the proof for this client id is wrong");
+	/* an epoch after which nobody could come back */
+	assert_int_equal(pretend(who[PHYSICS], UINT64_MAX, true, &why), -EINVAL);
+	assert_int_equal(pretend(who[BIOLOGY], UINT64_MAX, true, &why), -EPERM);
+	assert_int_equal(pretend(who[PHYSICS], UINT64_MAX, false, &why), -ESTALE);
+	/* data connections of the worker's client, by others */
+	liar = worker;
+	liar.identity = who[BIOLOGY];
+	assert_int_equal(peer_connect_data(&liar, &conn), -EPERM);
+	liar.identity = who[PHYSICS];
+	memset(liar.client_key, 0, sizeof(liar.client_key));
+	assert_int_equal(peer_connect_data(&liar, &conn), -ESTALE);
+	liar = worker;
+	liar.identity = NULL;
+	assert_int_equal(peer_connect_data(&liar, &conn), -EACCES);
+	end();
+}
+
+static void refuses_replay(bool on_shm)
+{
+	uint8_t heard[512];
+	struct soda_why why;
+	struct relay r;
+	ssize_t n, all = 0;
+	int fd;
+
+	begin(on_shm);
+	/* somebody between who only listens */
+	assert_int_equal(by_relay(&r, 0, 0, &why), 0);
+	assert_true(r.said_n > 200);
+	/* all that the client has said, once more */
+	fd = dial(address);
+	assert_int_equal(send(fd, r.said, r.said_n, MSG_NOSIGNAL), r.said_n);
+	while ((n = recv(fd, heard + all, sizeof(heard) - (size_t)all, 0)) > 0)
+		all += n;
+	close(fd);
+	/* the challenge, another one than before, and a refusal */
+	assert_true(all > (ssize_t)(SODA_WIRE_FRAME_BYTES + SODA_WIRE_CHALLENGE_BYTES));
+	assert_int_equal(heard[0], SODA_MSG_CHALLENGE);
+	assert_int_equal(heard[SODA_WIRE_FRAME_BYTES + SODA_WIRE_CHALLENGE_BYTES],
+			 SODA_MSG_REFUSED);
+	await_log("tenant physics: the proof is wrong");
+	end();
+}
+
+static void refuses_changes(bool on_shm)
+{
+	/* where the parts lie: HELLO, ASK, PROOF; CHALLENGE, welcome */
+	const size_t hello = SODA_WIRE_FRAME_BYTES;
+	const size_t ask = hello + SODA_WIRE_HELLO_BYTES + SODA_WIRE_FRAME_BYTES;
+	const size_t proof = ask + SODA_WIRE_ASK_BYTES + SODA_WIRE_FRAME_BYTES;
+	const size_t welcome = 2 * SODA_WIRE_FRAME_BYTES + SODA_WIRE_CHALLENGE_BYTES;
+	const size_t said[] = { hello + 12 /* features */, hello + 48 /* epoch */,
+				ask + 3 /* nonce */, proof + 5 };
+	const size_t heard[] = { SODA_WIRE_FRAME_BYTES + 2 /* nonce */,
+				 SODA_WIRE_FRAME_BYTES + 40 /* mac */, welcome + 20 /* client id */,
+				 welcome + SODA_WIRE_WELCOME_BYTES + 1 };
+	struct soda_why why;
+	struct relay r;
+
+	begin(on_shm);
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		assert_int_equal(by_relay(&r, said[i], 0, &why), -EACCES);
+	for (size_t i = 0; i < sizeof(heard) / sizeof(heard[0]); i++) {
+		assert_int_equal(by_relay(&r, 0, heard[i], &why), -EACCES);
+		assert_non_null(strstr(why.text, "does not prove"));
+	}
+	end();
+}
+
+/* A server that answers what it likes. */
+struct rogue {
+	int listener;
+	char address[80];
+	pthread_t thread;
+	const void *answer;
+	size_t bytes;
+};
+
+static void *rogue_main(void *arg)
+{
+	struct rogue *r = arg;
+	int fd = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
+	uint8_t said[512];
+
+	/* HELLO and ASK: all, so that the close is no reset */
+	recv(fd, said, 2 * SODA_WIRE_FRAME_BYTES + SODA_WIRE_HELLO_BYTES + SODA_WIRE_ASK_BYTES,
+	     MSG_WAITALL);
+	send(fd, r->answer, r->bytes, MSG_NOSIGNAL);
+	shutdown(fd, SHUT_WR);
+	while (recv(fd, said, sizeof(said), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+static int ask_rogue(const void *answer, size_t bytes, struct soda_why *why)
+{
+	struct rogue r = { .answer = answer, .bytes = bytes };
+	struct peer peer;
+	int ret;
+
+	listen_on_loopback(&r.listener, r.address);
+	assert_int_equal(pthread_create(&r.thread, NULL, rogue_main, &r), 0);
+	ret = peer_join_as(&peer, r.address, who[PHYSICS]);
+	*why = peer.why;
+	pthread_join(r.thread, NULL);
+	close(r.listener);
+	return ret;
+}
+
+static void finds_out_rogues(bool on_shm)
+{
+	uint8_t text[SODA_WIRE_FRAME_BYTES + SODA_WIRE_CHALLENGE_BYTES] = { 0 };
+	struct soda_identity *elsewhere;
+	struct soda_why why;
+	struct server open;
+	struct peer peer;
+
+	begin(on_shm);
+	/* an open server, whose address this could be */
+	assert_int_equal(SERVER_START(&open, "--capacity", "64M"), 0);
+	assert_int_equal(peer_join_as(&peer, open.address, who[PHYSICS]), -EPROTONOSUPPORT);
+	assert_int_equal(server_stop(&open), 0);
+	server_forget(&open);
+	/* one that lets us in without a challenge: the downgrade */
+	soda_wire_put_frame(text, &(struct soda_wire_frame){ .type = SODA_MSG_OK,
+							     .length = SODA_WIRE_WELCOME_BYTES });
+	assert_int_equal(ask_rogue(text, SODA_WIRE_FRAME_BYTES + SODA_WIRE_WELCOME_BYTES, &why),
+			 -EACCES);
+	assert_non_null(strstr(why.text, "proves nothing"));
+	/* one that has no key */
+	soda_wire_put_frame(text, &(struct soda_wire_frame){ .type = SODA_MSG_CHALLENGE,
+							     .length = SODA_WIRE_CHALLENGE_BYTES });
+	assert_int_equal(ask_rogue(text, sizeof(text), &why), -EACCES);
+	assert_non_null(strstr(why.text, "does not prove"));
+	/* another server that this tenant has: its key is of another name */
+	elsewhere = identity_of(names[PHYSICS], "mem2");
+	assert_int_equal(peer_join_as(&peer, address, elsewhere), -EACCES);
+	soda_identity_free(elsewhere);
+	end();
+}
+
+static void keeps_quotas(bool on_shm)
+{
+	struct soda_mr mr[3];
+	struct peer a, b, asks, sees;
+	char *text = NULL;
+
+	begin(on_shm);
+	/* 32 MiB for all of physics, 4 of which the worker has */
+	assert_int_equal(peer_join_as(&a, address, who[PHYSICS]), 0);
+	assert_int_equal(peer_join_as(&b, address, who[PHYSICS]), 0);
+	assert_int_equal(peer_open(&a, 1, NULL, 16 * MIB, 0, &mr[0], NULL), 0);
+	assert_int_equal(peer_open(&b, 1, NULL, 16 * MIB, 0, &mr[1], NULL), -EDQUOT);
+	assert_non_null(strstr(b.why.text, "tenant's quota"));
+	assert_int_equal(peer_open(&b, 1, NULL, 12 * MIB, 0, &mr[1], NULL), 0);
+	/* others have theirs */
+	assert_int_equal(peer_join_as(&asks, address, who[OPERATOR]), 0);
+	assert_int_equal(peer_open(&asks, 1, NULL, 64 * MIB, 0, &mr[2], NULL), 0);
+	assert_int_equal(peer_stat_sum(&asks, "tenant_list", "used_bytes"), 96 * MIB);
+	assert_int_equal(peer_stat_sum(&asks, "tenant_list", "quota_bytes"), 32 * MIB);
+	assert_int_equal(peer_stat_sum(&asks, "tenant_list", "clients"), 4);
+	assert_true(peer_stat_sum(&asks, "tenant_list", "bytes_written") >= (on_shm ? 0 : PAGE));
+	/* and do not see what others have */
+	assert_int_equal(peer_join_as(&sees, address, who[BIOLOGY]), 0);
+	assert_int_equal(peer_stat_sum(&sees, "tenant_list", "used_bytes"), 0);
+	assert_int_equal(peer_stat_sum(&sees, "client_list", "used_bytes"), 0);
+	peer_leave(&sees);
+	for (int i = 0; i < 3; i++)
+		soda_conn_unmap_region(&mr[i]);
+	peer_leave(&a);
+	peer_leave(&b);
+	assert_int_equal(peer_join_as(&a, address, who[PHYSICS]), 0);
+	assert_int_equal(peer_open(&a, 1, NULL, 28 * MIB, 0, &mr[0], NULL), 0);
+	soda_conn_unmap_region(&mr[0]);
+	peer_leave(&a);
+	peer_leave(&asks);
+	free(text);
+	end();
+}
+
+static void make_file(const char *name, const char *text)
+{
+	char path[160];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+static int try_open(struct peer *peer, const char *name, uint32_t flags, uint64_t bytes)
+{
+	struct soda_mr mr;
+	int r = peer_open(peer, 9, name, bytes, flags, &mr, NULL);
+
+	if (!r) {
+		soda_conn_unmap_region(&mr);
+		assert_int_equal(peer_call(peer, SODA_MSG_CLOSE, 9), 0);
+	}
+	return r;
+}
+
+static void keeps_directories(bool on_shm)
+{
+	struct peer physics, biology, operator;
+	char made[160];
+	struct stat st;
+
+	make_file("shared/graph", "all may read this");
+	make_file("physics/notes", "physics alone");
+	make_file("secret", "nobody");
+	begin(on_shm);
+	assert_int_equal(peer_join_as(&physics, address, who[PHYSICS]), 0);
+	assert_int_equal(peer_join_as(&biology, address, who[BIOLOGY]), 0);
+	assert_int_equal(peer_join_as(&operator, address, who[OPERATOR]), 0);
+	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_READ_ONLY, 0), 0);
+	assert_int_equal(try_open(&biology, "graph", SODA_WIRE_READ_ONLY, 0), 0);
+	assert_int_equal(try_open(&physics, "notes", SODA_WIRE_WRITABLE, 0), 0);
+	/* another tenant's file; nobody's; what may be read only; who has no directory */
+	assert_int_equal(try_open(&biology, "notes", SODA_WIRE_READ_ONLY, 0), -ENOENT);
+	assert_int_equal(try_open(&biology, "../physics/notes", SODA_WIRE_READ_ONLY, 0), -EACCES);
+	assert_int_equal(try_open(&physics, "secret", SODA_WIRE_READ_ONLY, 0), -ENOENT);
+	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_WRITABLE, 0), -ENOENT);
+	assert_int_equal(try_open(&biology, "graph", SODA_WIRE_WRITABLE, 0), -EACCES);
+	assert_int_equal(try_open(&operator, "graph", SODA_WIRE_READ_ONLY, 0), -EACCES);
+	/* made where the tenant may write, although that is its second directory */
+	assert_int_equal(try_open(&physics, "new", SODA_WIRE_WRITABLE | SODA_WIRE_CREATE, 8192), 0);
+	snprintf(made, sizeof(made), "%s/physics/new", dir);
+	assert_int_equal(stat(made, &st), 0);
+	assert_int_equal(unlink(made), 0);
+	peer_leave(&physics);
+	peer_leave(&biology);
+	peer_leave(&operator);
+	end();
+}
+
+/* SIGHUP, and that the file has been read. */
+static void reload(const char *logs)
+{
+	assert_int_equal(kill(server.pid, SIGHUP), 0);
+	await_log(logs);
+}
+
+static void rotate(int tenant, time_t until)
+{
+	struct soda_tenant_entry *entry = entry_of(tenant);
+
+	memcpy(entry->previous, entry->key, SODA_KEY_BYTES);
+	entry->has_previous = true;
+	entry->previous_until = until;
+	assert_int_equal(soda_random(roots[tenant], SODA_KEY_BYTES), 0);
+	assert_int_equal(soda_key_for_server(roots[tenant], "mem1", entry->key), 0);
+	write_key(names[tenant], roots[tenant]);
+	save();
+}
+
+static void reads_again(bool on_shm)
+{
+	struct soda_identity *newer;
+	struct peer peer;
+
+	begin(on_shm);
+	/* rotated: the old key and the new one both are right for a while */
+	rotate(PHYSICS, time(NULL) + 3600);
+	reload("read again: 3 tenants");
+	newer = identity_of(names[PHYSICS], "mem1");
+	assert_memory_not_equal(newer->key, who[PHYSICS]->key, SODA_KEY_BYTES);
+	assert_int_equal(peer_join_as(&peer, address, who[PHYSICS]), 0);
+	peer_leave(&peer);
+	assert_int_equal(peer_join_as(&peer, address, newer), 0);
+	peer_leave(&peer);
+	check_worker(3);
+	/* and then not */
+	entry_of(PHYSICS)->previous_until = time(NULL) - 10;
+	soda_tenants_file_remove(&content, entry_of(BIOLOGY));
+	save();
+	assert_int_equal(peer_join_as(&peer, address, who[BIOLOGY]), 0);
+	reload("read again: 2 tenants");
+	assert_int_equal(peer_open(&peer, 1, NULL, MIB, 0, &(struct soda_mr){ 0 }, NULL),
+			 -ECONNRESET);
+	peer_vanish(&peer);
+	await_log("tenant biology has been removed");
+	assert_int_equal(peer_join_as(&peer, address, who[BIOLOGY]), -EACCES);
+	assert_int_equal(peer_join_as(&peer, address, who[PHYSICS]), -EACCES);
+	await_log("tenant physics: its previous key, which was valid until");
+	/* who reads the key file again has the new one; the client stays the one it was */
+	soda_identity_refresh(who[PHYSICS]);
+	assert_memory_equal(newer->key, who[PHYSICS]->key, SODA_KEY_BYTES);
+	peer_vanish(&worker);
+	assert_int_equal(peer_return_as(&peer, address, who[PHYSICS], &worker, 2), 0);
+	assert_int_equal(peer.welcome.known, 1);
+	worker = peer;
+	soda_identity_free(newer);
+	end();
+}
+
+/* What cannot be used changes nothing, and is said. */
+static void keeps_what_it_has(bool on_shm)
+{
+	static const char bad[] = "[server]\nname = mem1\n[tenant x]\nkey = 12\n";
+	struct soda_conf_error err;
+	struct peer peer;
+
+	begin(on_shm);
+	assert_int_equal(soda_private_write(file, bad, sizeof(bad) - 1, &err), 0);
+	reload(".ini:4: a key is 64 hexadecimal digits");
+	assert_int_equal(peer_join_as(&peer, address, who[BIOLOGY]), 0);
+	peer_leave(&peer);
+	assert_int_equal(chmod(file, 0640), 0);
+	reload("others than its owner can use this file");
+	check_worker(4);
+	soda_conn_unmap_region(&worker_mr);
+	peer_leave(&worker);
+	for (int i = 0; i < TENANTS; i++)
+		soda_identity_free(who[i]);
+	assert_int_equal(server_stop(&server), 0);
+	server_forget(&server);
+}
+
+static void refuses_to_start(void **state)
+{
+	struct program p;
+
+	make_tenants();
+	assert_int_equal(chmod(file, 0604), 0);
+	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+				     (const char *const[]){ "--tenants", file, NULL }, &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "others than its owner can use this file (mode 0604)"));
+	assert_int_equal(chmod(file, 0600), 0);
+	assert_int_equal(
+		program_run("src/mem_server/soda-mem-server",
+			    (const char *const[]){ "--tenants", file, "--export", dir, NULL }, &p),
+		0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "leave --export out"));
+	/* verbs cannot ask for proofs: not even tried */
+	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+				     (const char *const[]){ "--tenants", file, "--listen",
+							    "verbs://127.0.0.1:0", NULL },
+				     &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "asks nobody for a proof"));
+}
+
+#define BOTH(name)                                                                                 \
+	static void name##_tcp(void **state)                                                       \
+	{                                                                                          \
+		name(false);                                                                       \
+	}                                                                                          \
+	static void name##_shm(void **state)                                                       \
+	{                                                                                          \
+		name(true);                                                                        \
+	}
+
+BOTH(serves)
+BOTH(refuses_strangers)
+BOTH(refuses_liars)
+BOTH(refuses_replay)
+BOTH(refuses_changes)
+BOTH(finds_out_rogues)
+BOTH(keeps_quotas)
+BOTH(keeps_directories)
+BOTH(reads_again)
+BOTH(keeps_what_it_has)
+
+#define TESTS(name) cmocka_unit_test(name##_tcp), cmocka_unit_test(name##_shm)
+
+static int set_up(void **state)
+{
+	char path[96];
+
+	snprintf(dir, sizeof(dir), "%s/soda-tenants-XXXXXX",
+		 getenv("TMPDIR") && strlen(getenv("TMPDIR")) < 30 ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(file, sizeof(file), "%s/tenants.ini", dir);
+	snprintf(path, sizeof(path), "%s/shared", dir);
+	if (mkdir(path, 0755))
+		return -1;
+	snprintf(path, sizeof(path), "%s/physics", dir);
+	return mkdir(path, 0755);
+}
+
+static int tear_down(void **state)
+{
+	char command[128];
+
+	soda_tenants_file_free(&content);
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TESTS(serves),
+		TESTS(refuses_strangers),
+		TESTS(refuses_liars),
+		TESTS(refuses_replay),
+		TESTS(refuses_changes),
+		TESTS(finds_out_rogues),
+		TESTS(keeps_quotas),
+		TESTS(keeps_directories),
+		TESTS(reads_again),
+		TESTS(keeps_what_it_has),
+		cmocka_unit_test(refuses_to_start),
+	};
+	struct soda_conf_error err;
+
+	if (soda_crypto_ready(&err)) {
+		printf("SKIP: %s\n", err.text);
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

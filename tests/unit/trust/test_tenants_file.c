@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tenants file: read, written, refused; files that others can read; identities. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "trust/identity.h"
+#include "trust/tenants_file.h"
+
+#define KEY "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
+
+static char dir[64], path[96];
+
+static int parse(const char *text, struct soda_tenants_file *file, struct soda_conf_error *err)
+{
+	return soda_tenants_file_parse(text, strlen(text), "t.ini", file, err);
+}
+
+static void takes_all_of_it(void **state)
+{
+	static const char text[] = "; a comment\n[server]\n  name = mem1.example ; and one more\n\n"
+				   "[tenant physics]\nrole = agent\nkey = " KEY "\n"
+				   "previous = " KEY "\nprevious-until = 2026-12-31T23:59:59Z\n"
+				   "quota = 16G\nexport = ro /srv/my graphs\nexport = rw /srv/p\n"
+				   "[tenant b]\nkey=" KEY "\n";
+	struct soda_tenants_file file;
+	struct soda_conf_error err;
+	const struct soda_tenant_entry *t;
+
+	assert_int_equal(parse(text, &file, &err), 0);
+	assert_string_equal(file.server, "mem1.example");
+	assert_int_equal(file.n, 2);
+	t = soda_tenants_file_find(&file, "physics");
+	assert_int_equal(t->role, SODA_ROLE_AGENT);
+	assert_int_equal(t->key[1], 0x11);
+	assert_int_equal(t->key[31], 0xff);
+	assert_true(t->has_previous);
+	assert_int_equal(t->previous_until, 1798761599);
+	assert_int_equal(t->quota, 16ull << 30);
+	assert_int_equal(t->exports_n, 2);
+	assert_string_equal(t->exports[0].path, "/srv/my graphs");
+	assert_false(t->exports[0].writable);
+	assert_true(t->exports[1].writable);
+	t = soda_tenants_file_find(&file, "b");
+	assert_int_equal(t->role, SODA_ROLE_CLIENT);
+	assert_false(t->has_previous);
+	assert_null(soda_tenants_file_find(&file, "c"));
+	soda_tenants_file_free(&file);
+}
+
+/* Each is refused with its line, and what was expected. */
+static void says_what_is_wrong(void **state)
+{
+	static const struct {
+		const char *text, *line, *says;
+	} bad[] = {
+		{ "", ":0:", "whose it is" },
+		{ "name = x\n", ":1:", "expected [server]" },
+		{ "[server]\nname = a b\n", ":2:", "[server] has one" },
+		{ "[server]\nname = a\nname = b\n", ":3:", "[server] has one" },
+		{ "[other]\n", ":1:", "[tenant NAME]" },
+		{ "[tenant a b]\n", ":1:", "is no tenant's name" },
+		{ "[tenant]\n", ":1:", "[tenant NAME]" },
+		{ "[tenant x\n", ":1:", "expected '[server]'" },
+		{ "[server]\nname = a\n[tenant x]\n", ":3:", "has no key" },
+		{ "[tenant x]\nrole = client\n[server]\nname = a\n", ":4:", "has no key" },
+		{ "[tenant x]\n[tenant y]\n", ":2:", "has no key" },
+		{ "[tenant x]\nkey = 12\n", ":2:", "64 hexadecimal" },
+		{ "[tenant x]\nkey = " KEY "0\n", ":2:", "64 hexadecimal" },
+		{ "[tenant x]\nkey = " KEY "\nkey = " KEY "\n", ":3:", "already" },
+		{ "[tenant x]\nkey = " KEY "\nprevious = " KEY "\n", ":3:", "both of previous" },
+		{ "[tenant x]\nprevious-until = tomorrow\n", ":2:", "2026-12-31T23:59:59Z" },
+		{ "[tenant x]\nrole = king\n", ":2:", "client, agent or operator" },
+		{ "[tenant x]\nquota = much\n", ":2:", "16G" },
+		{ "[tenant x]\nexport = /srv\n", ":2:", "ro /DIRECTORY" },
+		{ "[tenant x]\nexport = ro srv\n", ":2:", "ro /DIRECTORY" },
+		{ "[tenant x]\nexport = r\n", ":2:", "ro /DIRECTORY" },
+		{ "[tenant x]\ncolour = red\n", ":2:", "are expected" },
+		{ "[tenant x]\nnonsense\n", ":2:", "key = value" },
+		{ "[tenant x]\nkey = " KEY "\n[tenant x]\n", ":3:", "there already" },
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct soda_tenants_file file;
+		struct soda_conf_error err = { "" };
+
+		assert_int_equal(parse(bad[i].text, &file, &err), -EINVAL);
+		if (!strstr(err.text, bad[i].line) || !strstr(err.text, bad[i].says))
+			fail_msg("case %zu: '%s', expected %s and '%s'", i, err.text, bad[i].line,
+				 bad[i].says);
+	}
+}
+
+static void reads_what_it_wrote(void **state)
+{
+	struct soda_tenants_file file = { .server = "mem1" }, got;
+	struct soda_tenant_entry *t;
+	struct soda_conf_error err;
+	struct stat st;
+
+	assert_int_equal(soda_tenants_file_add(&file, "a", &t, &err), 0);
+	memset(t->key, 0xa5, sizeof(t->key));
+	assert_int_equal(soda_tenants_file_add(&file, "b", &t, &err), 0);
+	assert_int_equal(soda_tenants_file_add(&file, "b", &t, &err), -EEXIST);
+	t = soda_tenants_file_find(&file, "b");
+	t->quota = 12345;
+	t->role = SODA_ROLE_OPERATOR;
+	t->has_previous = true;
+	t->previous_until = 1798761599;
+	assert_int_equal(soda_tenant_export_add(t, "rw /srv/x", &err), 0);
+	assert_int_equal(soda_tenants_file_write(path, &file, &err), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(soda_tenants_file_read(path, &got, &err), 0);
+	assert_int_equal(got.n, 2);
+	assert_memory_equal(got.tenants[0].key, file.tenants[0].key, SODA_KEY_BYTES);
+	assert_int_equal(got.tenants[1].quota, 12345);
+	assert_int_equal(got.tenants[1].previous_until, 1798761599);
+	assert_string_equal(got.tenants[1].exports[0].path, "/srv/x");
+	soda_tenants_file_remove(&got, &got.tenants[0]);
+	assert_int_equal(got.n, 1);
+	assert_string_equal(got.tenants[0].name, "b");
+	soda_tenants_file_free(&got);
+	/* what others can read, or is no file, is not used */
+	assert_int_equal(chmod(path, 0640), 0);
+	assert_int_equal(soda_tenants_file_read(path, &got, &err), -EACCES);
+	assert_non_null(strstr(err.text, "chmod 600"));
+	assert_int_equal(soda_tenants_file_read(dir, &got, &err), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(soda_tenants_file_read(path, &got, &err), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(soda_tenants_file_read(path, &got, &err), -ENOENT);
+	soda_tenants_file_free(&file);
+}
+
+static void expect_server(const char *address, const char *server)
+{
+	struct soda_identity *identity;
+	struct soda_conf_error err = { "" };
+
+	if (soda_identity_load(NULL, path, NULL, address, &identity, &err))
+		fail_msg("%s", err.text);
+	assert_string_equal(identity->tenant, "physics");
+	assert_string_equal(identity->server, server);
+	soda_identity_free(identity);
+}
+
+static void knows_which_server_is_meant(void **state)
+{
+	static const char text[] = "[tenant]\nname = physics\nkey = " KEY "\n";
+	struct soda_identity *identity;
+	struct soda_conf_error err;
+
+	if (soda_crypto_ready(&err)) {
+		print_message("without keys: %s\n", err.text);
+		return;
+	}
+	assert_int_equal(soda_private_write(path, text, sizeof(text) - 1, &err), 0);
+	expect_server("tcp://10.0.0.1:7001", "10.0.0.1");
+	expect_server("tcp://mem1.example:7001", "mem1.example");
+	expect_server("tcp://[fe80::1]:7001", "fe80::1");
+	expect_server("shm:///run/soda/mem.sock", "localhost");
+	expect_server("fault+tcp://mem2:1?cut=3", "mem2");
+	expect_server("verbs://10.0.0.2:1", "10.0.0.2");
+	/* another tenant is wanted; a tenant and no key; neither */
+	assert_int_equal(soda_identity_load("biology", path, NULL, "tcp://a:1", &identity, &err),
+			 -EINVAL);
+	assert_int_equal(soda_identity_load("physics", NULL, NULL, "tcp://a:1", &identity, &err),
+			 -EINVAL);
+	assert_int_equal(soda_identity_load(NULL, NULL, NULL, "tcp://a:1", &identity, &err), 0);
+	assert_null(identity);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_int_equal(soda_identity_load(NULL, path, NULL, "tcp://a:1", &identity, &err),
+			 -EACCES);
+	assert_int_equal(unlink(path), 0);
+}
+
+static int set_up(void **state)
+{
+	strcpy(dir, "/tmp/soda-tenants-file-XXXXXX");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/tenants.ini", dir);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	return rmdir(dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(takes_all_of_it),
+		cmocka_unit_test(says_what_is_wrong),
+		cmocka_unit_test(reads_what_it_wrote),
+		cmocka_unit_test(knows_which_server_is_meant),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
