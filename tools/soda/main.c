@@ -18,6 +18,7 @@ static const struct command {
 	{ "report", soda_command_report, "make pages and tables from results" },
 	{ "run", soda_command_run, "run an unmodified program on fabric memory" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
+	{ "tenant", soda_command_tenant, "make, rotate and remove the tenants of a memory server" },
 	{ "top", soda_command_top, "watch programs, agents and servers live" },
 };
 
@@ -34,7 +35,9 @@ static const char description[] =
 	"describes graphs, soda msg run starts the ranks of a program that sends messages, soda "
 	"report makes pages and tables of results, soda run runs a "
 	"program that knows nothing of SODA, soda stat shows the counters of a running program "
-	"or of a memory server, soda top watches several of them live. Each "
+	"or of a memory server, soda tenant makes the tenants of a memory server and their keys, "
+	"soda "
+	"top watches several of them live. Each "
 	"command has a manual page of its own and answers --help.";
 
 static void print_usage(FILE *out)
@@ -64,7 +67,8 @@ static int print_man(void)
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
 			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-msg\\-run (1),\n.BR "
 			    "soda\\-report (1),\n.BR soda\\-run "
-			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-top (1),\n.BR "
+			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-tenant\\-add (1),\n.BR "
+			    "soda\\-top (1),\n.BR "
 			    "soda\\-mem\\-server (1)\n",
 	};
 
