@@ -209,8 +209,8 @@ static int check_version(uint32_t version, bool guarded, char reason[SODA_REASON
 	}
 	if (version == SODA_WIRE_VERSION_PROVED) {
 		snprintf(reason, SODA_REASON_BYTES,
-			 "nobody here has tenants, or can prove anything: leave SODA_KEY_FILE out, "
-			 "or name another server");
+			 "protocol version 2 proves tenants, which nobody here has: leave"
+			 " SODA_KEY_FILE out, or name another server");
 		return -EPROTONOSUPPORT;
 	}
 	snprintf(reason, SODA_REASON_BYTES,

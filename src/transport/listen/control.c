@@ -249,7 +249,9 @@ static void *control_main(void *arg)
 	if (ret < 0) {
 		soda_refuse(c->peer.fd, ret, why.text);
 	} else {
-		if (soda_welcome(&c->peer, &welcome, -1) == 0)
+		ret = soda_welcome(&c->peer, &welcome, -1);
+		soda_wipe(&c->proved, sizeof(c->proved));
+		if (ret == 0)
 			serve(c);
 		l->ops->gone(c->peer.client, &c->peer);
 	}
