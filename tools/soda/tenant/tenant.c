@@ -466,8 +466,12 @@ int soda_command_tenant(int argc, char **argv)
 	};
 
 	return soda_tool_choose(commands, "soda tenant: no command",
-				"Usage: soda tenant add|list|remove|rotate [OPTION]... [NAME]\n\n"
-				"Makes and changes the tenants of a memory server. Each command "
-				"answers --help.\n",
+				"Usage: soda tenant COMMAND [ARGUMENT]...\n\n"
+				"Commands:\n"
+				"  add      give a memory server a tenant more\n"
+				"  list     show the tenants of a memory server\n"
+				"  remove   take a tenant from a memory server\n"
+				"  rotate   give a tenant another key\n\n"
+				"soda tenant COMMAND --help tells its options.\n",
 				argc, argv);
 }
