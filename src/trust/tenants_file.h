@@ -94,8 +94,8 @@ int soda_tenant_export_add(struct soda_tenant_entry *entry, const char *text,
 char *soda_utc_format(time_t at, char out[SODA_UTC_BYTES]);
 
 /*
- * Write a file of mode 0600 in the place of the one there, whose owner it gets: by a new file beside
- * it, synchronised, and renamed.  0 or negative errno.
+ * Write a file of mode 0600 in the place of the one there, whose owner it gets: by a new file
+ * beside it, synchronised, and renamed.  0 or negative errno.
  */
 int soda_private_write(const char *path, const char *text, size_t bytes,
 		       struct soda_conf_error *err);
