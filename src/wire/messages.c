@@ -212,6 +212,26 @@ int soda_wire_get_msg_reduce(const void *in, size_t bytes, struct soda_wire_msg_
 	return 0;
 }
 
+void soda_wire_put_msg_rings(uint8_t *out, const struct soda_wire_msg_rings *r)
+{
+	put_words(out, (uint32_t[]){ r->slot_bytes, r->inbox_bytes }, 2);
+}
+
+int soda_wire_get_msg_rings(const void *in, size_t bytes, struct soda_wire_msg_rings *r)
+{
+	if (bytes != SODA_WIRE_MSG_RINGS_BYTES)
+		return -EPROTO;
+	r->slot_bytes = word(in, 0);
+	r->inbox_bytes = word(in, 1);
+	if (r->slot_bytes % 8 || r->slot_bytes < SODA_MSG_SLOT_LEAST ||
+	    r->slot_bytes > SODA_MSG_PACKET_MAX)
+		return -EPROTO;
+	if (r->inbox_bytes < SODA_MSG_INBOX_LEAST || r->inbox_bytes > SODA_MSG_INBOX_MOST ||
+	    (r->inbox_bytes & (r->inbox_bytes - 1)))
+		return -EPROTO;
+	return 0;
+}
+
 void soda_wire_put_msg_link(uint8_t *out, const struct soda_wire_msg_link *l)
 {
 	put_words(out, (uint32_t[]){ l->version, l->ranks, l->agents, l->from, l->to, 0 }, 6);

@@ -38,10 +38,13 @@ enum soda_messages_msg {
 	SODA_MSG_MESSAGES_LINK,	 /* soda_wire_msg_link, then the name -> version 32 */
 	SODA_MSG_MESSAGES_RELAY, /* soda_wire_msg_relay, then packets -> as of PUSH */
 	SODA_MSG_MESSAGES_BREAK, /* why the job is broken off, a sentence -> empty */
+	/* of a rank on the agent's machine */
+	SODA_MSG_MESSAGES_RINGS, /* empty -> soda_wire_msg_rings, with a memfd: of `out` to who
+				    pushes, of `in` to who pulls (msg_rings.h) */
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 2u
+#define SODA_MSG_VERSION 3u
 #define SODA_MSG_KEY_BYTES 16u
 #define SODA_MSG_RANKS 4096u		/* of a job */
 #define SODA_MSG_AGENTS 64u		/* likewise */
@@ -119,6 +122,13 @@ struct soda_wire_msg_reduce {
 };
 #define SODA_WIRE_MSG_REDUCE_BYTES 16u
 
+/* Sizes of a rank's rings. */
+struct soda_wire_msg_rings {
+	uint32_t slot_bytes;  /* whole words, 4 KiB to SODA_MSG_PACKET_MAX */
+	uint32_t inbox_bytes; /* a power of two */
+};
+#define SODA_WIRE_MSG_RINGS_BYTES 8u
+
 /* An agent introduces itself to another one of the job. Refused with -EBUSY: ask again later. */
 struct soda_wire_msg_link {
 	uint32_t version;
@@ -174,6 +184,8 @@ void soda_wire_put_msg_pulled(uint8_t *out, const struct soda_wire_msg_pulled *p
 int soda_wire_get_msg_pulled(const void *in, size_t bytes, struct soda_wire_msg_pulled *p);
 void soda_wire_put_msg_reduce(uint8_t *out, const struct soda_wire_msg_reduce *r);
 int soda_wire_get_msg_reduce(const void *in, size_t bytes, struct soda_wire_msg_reduce *r);
+void soda_wire_put_msg_rings(uint8_t *out, const struct soda_wire_msg_rings *r);
+int soda_wire_get_msg_rings(const void *in, size_t bytes, struct soda_wire_msg_rings *r);
 void soda_wire_put_msg_link(uint8_t *out, const struct soda_wire_msg_link *l);
 /* The name follows the layout. */
 int soda_wire_get_msg_link(const void *in, size_t bytes, struct soda_wire_msg_link *l);

@@ -44,42 +44,147 @@ static void copy_out(const struct soda_inbox *in, uint64_t at, uint8_t *to, uint
 	memcpy(to + first, in->ring, bytes - first);
 }
 
-bool soda_inbox_put(struct soda_inbox *in, uint32_t from, const struct soda_wire_msg_packet *p,
-		    const uint8_t *runs)
-{
-	struct soda_wire_msg_packet packet = { from, p->bytes, p->messages, 0 };
-	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
-	bool fits;
-
-	soda_wire_put_msg_packet(head, &packet);
-	pthread_mutex_lock(&in->lock);
-	fits = in->size - (in->tail - in->head) >= sizeof(head) + p->bytes;
-	if (fits) {
-		copy_in(in, head, sizeof(head));
-		copy_in(in, runs, p->bytes);
-		pthread_cond_signal(&in->news);
-	} else {
-		in->wanted = true;
-	}
-	pthread_mutex_unlock(&in->lock);
-	return fits;
-}
-
-void soda_inbox_end(struct soda_inbox *in)
-{
-	pthread_mutex_lock(&in->lock);
-	assert(in->ends - in->ends_known < 2);
-	in->end_at[in->ends++ % 2] = in->tail;
-	pthread_cond_signal(&in->news);
-	pthread_mutex_unlock(&in->lock);
-}
-
 static void move_head(struct soda_inbox *in, uint64_t to, bool *made_room_p)
 {
 	*made_room_p = to != in->head && in->wanted;
 	if (to != in->head)
 		in->wanted = false;
 	in->head = to;
+}
+
+/*
+ * What the rank has pulled, as its program says in memory that it may write at any time: each word
+ * is read once.  The end of a phase is said behind the bytes before it.
+ */
+static int hear_locked(struct soda_inbox *in, bool *made_room_p)
+{
+	struct soda_msg_rings *rings = atomic_load(&in->rings);
+	struct soda_rings_out *out = rings->out;
+	uint32_t ended = atomic_load(&out->ended);
+	/* with the program's store, when it has read what lies before that */
+	uint64_t at = atomic_load(&out->pulled);
+	uint32_t more = ended - in->ends_known;
+
+	if (at - in->head > in->tail - in->head || more > in->ends - in->ends_known ||
+	    (more && at < in->end_at[(ended - 1) % 2]))
+		return -EPROTO;
+	move_head(in, at, made_room_p);
+	if (*made_room_p)
+		atomic_store(&rings->in->wanted, 0);
+	in->ends_known = ended;
+	return 0;
+}
+
+int soda_inbox_hear(struct soda_inbox *in, uint32_t *ends_p, bool *made_room_p)
+{
+	int ret;
+
+	*made_room_p = false;
+	pthread_mutex_lock(&in->lock);
+	ret = hear_locked(in, made_room_p);
+	*ends_p = in->ends_known;
+	pthread_mutex_unlock(&in->lock);
+	return ret;
+}
+
+bool soda_inbox_share(struct soda_inbox *in, struct soda_msg_rings *rings)
+{
+	bool unused;
+
+	pthread_mutex_lock(&in->lock);
+	unused = !in->tail && !in->ends && !atomic_load(&in->rings);
+	if (unused) {
+		in->ring = rings->inbox;
+		in->size = rings->sizes.inbox_bytes;
+		atomic_store(&in->rings, rings);
+	}
+	pthread_mutex_unlock(&in->lock);
+	return unused;
+}
+
+static bool has_room_locked(const struct soda_inbox *in, uint64_t bytes)
+{
+	return in->size - (in->tail - in->head) >= bytes;
+}
+
+/* Whether there is room once the rank's program has been heard, if nobody else waits for that. */
+static bool hears_room_locked(struct soda_inbox *in, uint64_t bytes)
+{
+	bool made_room;
+
+	/* nonsense is found by who serves the rings */
+	return !in->wanted && !hear_locked(in, &made_room) && has_room_locked(in, bytes);
+}
+
+/*
+ * Whether there is room.  Of rings the program is heard once more after they say that room is
+ * wanted: either this sees that there is some, or the program that it shall tell.
+ */
+static bool find_room_locked(struct soda_inbox *in, uint64_t bytes)
+{
+	struct soda_msg_rings *rings = atomic_load(&in->rings);
+
+	if (has_room_locked(in, bytes) || (rings && hears_room_locked(in, bytes)))
+		return true;
+	if (rings && !in->wanted) {
+		atomic_store(&rings->in->wanted, 1);
+		if (hears_room_locked(in, bytes)) {
+			atomic_store(&rings->in->wanted, 0);
+			return true;
+		}
+	}
+	in->wanted = true;
+	return false;
+}
+
+bool soda_inbox_put(struct soda_inbox *in, uint32_t from, const struct soda_wire_msg_packet *p,
+		    const uint8_t *runs)
+{
+	struct soda_wire_msg_packet packet = { from, p->bytes, p->messages, 0 };
+	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
+	struct soda_msg_rings *rings = atomic_load(&in->rings);
+	bool fits;
+
+	soda_wire_put_msg_packet(head, &packet);
+	pthread_mutex_lock(&in->lock);
+	fits = find_room_locked(in, sizeof(head) + p->bytes);
+	if (fits) {
+		copy_in(in, head, sizeof(head));
+		copy_in(in, runs, p->bytes);
+		if (rings) /* with the program's load before it reads them */
+			atomic_store(&rings->in->tail, in->tail);
+		else
+			pthread_cond_signal(&in->news);
+	}
+	pthread_mutex_unlock(&in->lock);
+	if (fits && rings)
+		soda_msg_rings_tell(rings);
+	return fits;
+}
+
+static void share_end_locked(const struct soda_inbox *in, struct soda_rings_in *shared)
+{
+	uint32_t phase = in->ends - 1;
+
+	atomic_store_explicit(&shared->end_at[phase % 2], in->end_at[phase % 2],
+			      memory_order_relaxed);
+	/* with the program's load before it reads where */
+	atomic_store(&shared->ends, in->ends);
+}
+
+void soda_inbox_end(struct soda_inbox *in)
+{
+	struct soda_msg_rings *rings = atomic_load(&in->rings);
+
+	pthread_mutex_lock(&in->lock);
+	assert(in->ends - in->ends_known < 2);
+	in->end_at[in->ends++ % 2] = in->tail;
+	if (rings)
+		share_end_locked(in, rings->in);
+	pthread_cond_signal(&in->news);
+	pthread_mutex_unlock(&in->lock);
+	if (rings)
+		soda_msg_rings_tell(rings);
 }
 
 /* Whether a packet that was shown ends there: two connections may have been shown different ones.
@@ -185,7 +290,11 @@ void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p)
 
 void soda_inbox_wake(struct soda_inbox *in)
 {
+	struct soda_msg_rings *rings = atomic_load(&in->rings);
+
 	pthread_mutex_lock(&in->lock);
 	pthread_cond_broadcast(&in->news);
 	pthread_mutex_unlock(&in->lock);
+	if (rings)
+		soda_msg_rings_bell(rings);
 }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Packets that wait in the agent for one rank: a ring of bytes, taken when the job is made, so that
- * nothing is allocated on the way.  Knows no job and no session.
+ * nothing is allocated on the way.  A rank asks for them by calls, or has the ring mapped
+ * (rings.h), and reads it where it is.  Knows no job and no session.
  */
 #ifndef SODA_DPU_AGENT_INBOX_H
 #define SODA_DPU_AGENT_INBOX_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "dpu_agent/messages/rings.h"
 #include "wire/messages.h"
 
 struct soda_inbox {
@@ -25,6 +28,7 @@ struct soda_inbox {
 	uint32_t ends, ends_known;
 	uint64_t end_at[2]; /* of phase p, at p % 2: it ends after this byte */
 	bool wanted;	    /* a packet was refused since somebody last made room */
+	_Atomic(struct soda_msg_rings *) rings; /* NULL: none; set once, before it is used */
 };
 
 /* The ring is the caller's, zeroed or not, of size bytes, a power of two. */
@@ -53,6 +57,17 @@ bool soda_inbox_has_locked(const struct soda_inbox *in);
  * Returns how many bytes.  *ended_p: the phase has ended with them.
  */
 uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p);
+
+/*
+ * For a rank that has the ring mapped, in place of the three above.  The ring becomes that of
+ * rings, which stay the caller's.  False: something has been put already.
+ */
+bool soda_inbox_share(struct soda_inbox *in, struct soda_msg_rings *rings);
+/*
+ * Hear from the rings how much has arrived; *ends_p: phases whose end the rank has been told.
+ * -EPROTO: that cannot be.
+ */
+int soda_inbox_hear(struct soda_inbox *in, uint32_t *ends_p, bool *made_room_p);
 
 /* For a link to another agent, which drops what has been taken there. Ends are nothing to it. */
 

@@ -76,10 +76,11 @@ struct soda_msg_link {
 
 struct soda_msg_job {
 	struct soda_msg_jobs *all; /* constant */
-	/* guarded by the table's lock, and so the next two */
+	/* guarded by the table's lock, and so the next three */
 	struct soda_msg_job *next;
-	unsigned clients; /* of ranks */
-	unsigned refs;	  /* clients, links' threads, other agents' sessions */
+	unsigned clients;     /* of ranks */
+	unsigned refs;	      /* clients, links' threads, other agents' sessions */
+	uint64_t rings_bytes; /* of the budget, beside the inboxes */
 	/* set when it is made, then constant */
 	char name[SODA_WIRE_MAX_NAME + 1];
 	uint8_t key[SODA_MSG_KEY_BYTES];
@@ -186,6 +187,15 @@ void soda_msg_job_leave(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
  */
 void soda_msg_job_put(struct soda_msg_job *job, bool client);
 
+/*
+ * The rank reaches its agent by rings: make them, or find them, before its client that pulls has
+ * come.  -ENOSPC: the budget has no room for them; -EINVAL: too late; -ESTALE: it pulls, and has
+ * none; errors of soda_msg_rings_make().
+ */
+int soda_msg_job_rings(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
+		       enum soda_msg_role role, struct soda_msg_rings **rings_p,
+		       struct soda_why *why);
+
 /* Wait for ranks that have not come, to whatever agent. -ECANCELED. */
 int soda_msg_job_await(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t wait_ms,
 		       struct soda_wire_msg_missing *missing_p, struct soda_why *why);
@@ -208,6 +218,16 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 		      const struct soda_wire_msg_pull *pull, uint8_t *out,
 		      struct soda_wire_msg_pulled *pulled_p, struct soda_why *why);
+/*
+ * Of a rank with rings, in place of the two above: route what its lanes have until there is another
+ * collective to tell, or nothing has come for pull->wait_ms.  -EINVAL: packets after FINISH;
+ * -ECANCELED, also where what its program has written makes no sense.
+ */
+int soda_msg_job_serve(struct soda_msg_job *job, uint32_t rank,
+		       const struct soda_wire_msg_pull *pull, struct soda_wire_msg_pulled *pulled_p,
+		       struct soda_msg_routed *routed_p, struct soda_why *why);
+/* Whether the rank has rings. */
+bool soda_msg_job_has_rings(const struct soda_msg_job *job, uint32_t rank);
 /* The rank has finished this phase. Again: nothing. -EINVAL: it is another phase's; -ECANCELED. */
 int soda_msg_job_finish(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 			uint32_t phase, struct soda_why *why);

@@ -108,6 +108,8 @@ static int push(struct client *c, const void *body, size_t bytes, struct soda_re
 	struct soda_wire_msg_push p;
 	int ret = soda_wire_get_msg_push(body, bytes, &p);
 
+	if (ret == 0 && soda_msg_job_has_rings(c->job, c->rank))
+		ret = soda_services_refuse(reply, -EINVAL, "messages: rank %u has rings", c->rank);
 	if (ret == 0)
 		ret = soda_msg_job_route(&m->jobs, c->job, c->rank, body, &p, reply->body, &routed,
 					 &reply->why);
@@ -148,6 +150,44 @@ static int break_job(struct client *c, const void *body, size_t bytes)
 	return 0;
 }
 
+/* Its rings, of which each of a rank's clients gets its own part. */
+static int rings(struct client *c, size_t bytes, bool shares, struct soda_reply *reply)
+{
+	struct soda_msg_rings *r;
+	int ret;
+
+	if (bytes)
+		return -EPROTO;
+	if (!shares)
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "messages: rings need an agent on the same machine");
+	ret = soda_msg_job_rings(&c->messages->jobs, c->job, c->rank, c->role, &r, &reply->why);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_msg_rings(reply->body, &r->sizes);
+	reply->bytes = SODA_WIRE_MSG_RINGS_BYTES;
+	reply->share.fd = c->role == SODA_MSG_PUSHES ? r->out_fd : r->in_fd;
+	return 0;
+}
+
+/* A PULL of a rank with rings brings nothing but collectives; while it waits they are served. */
+static int serve(struct client *c, const struct soda_wire_msg_pull *p, struct soda_reply *reply)
+{
+	struct soda_wire_msg_pulled pulled;
+	struct soda_msg_routed routed;
+	int ret;
+
+	if (p->room)
+		return soda_services_refuse(reply, -EINVAL, "messages: rank %u has rings", c->rank);
+	ret = soda_msg_job_serve(c->job, c->rank, p, &pulled, &routed, &reply->why);
+	count_routed(c->messages, &routed);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_msg_pulled(reply->body, &pulled);
+	reply->bytes = SODA_WIRE_MSG_PULLED_BYTES;
+	return 0;
+}
+
 static int pull(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
 {
 	struct soda_wire_msg_pulled pulled;
@@ -158,6 +198,8 @@ static int pull(struct client *c, const void *body, size_t bytes, struct soda_re
 		return ret;
 	if (p.room > SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES)
 		return -EPROTO;
+	if (soda_msg_job_has_rings(c->job, c->rank))
+		return serve(c, &p, reply);
 	ret = soda_msg_job_pull(c->job, c->rank, &p, reply->body + SODA_WIRE_MSG_PULLED_BYTES,
 				&pulled, &reply->why);
 	if (ret < 0)
@@ -179,7 +221,7 @@ static int reduce(struct client *c, const void *body, size_t bytes, struct soda_
 }
 
 /* Calls of one that has joined, each role its own. */
-static int call_joined(struct client *c, int type, const void *body, size_t bytes,
+static int call_joined(struct client *c, int type, const void *body, size_t bytes, bool shares,
 		       struct soda_reply *reply)
 {
 	bool pushes = c->role == SODA_MSG_PUSHES;
@@ -192,6 +234,8 @@ static int call_joined(struct client *c, int type, const void *body, size_t byte
 	switch (type) {
 	case SODA_MSG_MESSAGES_AWAIT:
 		return await(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_RINGS:
+		return rings(c, bytes, shares, reply);
 	case SODA_MSG_MESSAGES_PUSH:
 		return pushes ? push(c, body, bytes, reply) : -EPROTO;
 	case SODA_MSG_MESSAGES_PULL:
@@ -243,7 +287,7 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 		return -EINVAL;
 	}
 	return c->link ? call_agent(c, (int)type, body, bytes, reply)
-		       : call_joined(c, (int)type, body, bytes, reply);
+		       : call_joined(c, (int)type, body, bytes, shares, reply);
 }
 
 static int created(void *arg, struct soda_session *s, void *state)
