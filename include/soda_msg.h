@@ -100,7 +100,8 @@ struct soda_msg_stats {
 	uint64_t pushed, pushed_bytes; /* messages, and their data */
 	uint64_t pulled, pulled_bytes;
 	uint64_t stalls;		     /* times soda_msg_push() returned -EAGAIN */
-	uint64_t sent_calls, received_calls; /* transfers to the agent, and from it */
+	uint64_t sent_calls, received_calls; /* transfers to the agent, and from it: calls, or
+						packets in memory that is shared with it */
 	uint64_t sent_bytes, received_bytes; /* of them, with all that is around the data */
 	uint64_t refused; /* packets that the agent had no room for, and were sent again */
 };
@@ -160,7 +161,8 @@ SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p
 #define SODA_MSG_COLLECTIVE 0x4u /* a collective is complete */
 
 /*
- * Wait for one of these, for at most timeout_ms (< 0: no limit), and have what was pushed sent.
+ * Wait for one of these, for at most timeout_ms (< 0: no limit), and have what was pushed sent: now,
+ * or within flush_us where what was sent before has not been taken yet.
  * -ETIMEDOUT: none came; -EINVAL: nothing to wait for.
  */
 SODA_API int soda_msg_wait(struct soda_msg_job *job, unsigned what, int timeout_ms);

@@ -50,30 +50,65 @@ static void load_slots_locked(struct soda_msg_job *job, uint32_t rank, struct lo
 	}
 }
 
-/* The next part of a large message, as a packet of its own. */
-static void load_part_locked(struct soda_msg_job *job, uint32_t rank, struct load *load)
-{
-	enum { HEADS = SODA_WIRE_MSG_PACKET_BYTES + 8 };
-	const struct soda_lane *lane = &job->lanes[rank];
-	uint32_t size = lane->large_bytes - lane->large_at, whole;
-	uint8_t *at = job->body + load->bytes;
-	struct soda_wire_msg_packet p = { .rank = rank };
+enum { PART_HEADS = SODA_WIRE_MSG_PACKET_BYTES + 8 };
 
-	if (size > SODA_MSG_PACKET_MAX - HEADS)
-		size = SODA_MSG_PACKET_MAX - HEADS;
-	whole = (size + 7) & ~7u;
-	if (!has_room(load, HEADS + whole))
-		return;
-	p.bytes = 8 + whole;
+/* Bytes of a large message in its next part, in a packet of at most `most`. */
+static uint32_t part_size(const struct soda_lane *lane, uint32_t most)
+{
+	uint32_t left = lane->large_bytes - lane->large_at;
+
+	return left < most - PART_HEADS ? left : most - PART_HEADS;
+}
+
+/* That part, as a packet of its own. Returns its bytes. */
+static uint32_t put_part(const struct soda_lane *lane, uint32_t rank, uint32_t size, uint8_t *at)
+{
+	uint32_t whole = (size + 7) & ~7u;
+	struct soda_wire_msg_packet p = { .rank = rank, .bytes = 8 + whole };
+
 	p.messages = lane->large_at + size == lane->large_bytes;
 	soda_wire_put_msg_packet(at, &p);
 	soda_wire_put_u32(at + SODA_WIRE_MSG_PACKET_BYTES, SODA_MSG_PART | size);
 	soda_wire_put_u32(at + SODA_WIRE_MSG_PACKET_BYTES + 4, lane->large_bytes);
-	memcpy(at + HEADS, lane->large + lane->large_at, size);
-	memset(at + HEADS + size, 0, whole - size);
-	load->bytes += HEADS + whole;
+	memcpy(at + PART_HEADS, lane->large + lane->large_at, size);
+	memset(at + PART_HEADS + size, 0, whole - size);
+	return PART_HEADS + whole;
+}
+
+/* So many bytes more of it have been sent. */
+static void pass_part(struct soda_lane *lane, uint32_t size)
+{
+	lane->large_at += size;
+	if (lane->large_at == lane->large_bytes) {
+		free(lane->large);
+		lane->large = NULL;
+	}
+}
+
+static void load_part_locked(struct soda_msg_job *job, uint32_t rank, struct load *load)
+{
+	const struct soda_lane *lane = &job->lanes[rank];
+	uint32_t size = part_size(lane, SODA_MSG_PACKET_MAX);
+
+	if (!has_room(load, PART_HEADS + ((size + 7) & ~7u)))
+		return;
+	load->bytes += put_part(lane, rank, size, job->body + load->bytes);
 	load->of[load->packets].rank = rank;
 	load->of[load->packets++].part = size;
+}
+
+/* Close what is open and due, or all. When what is left open is due. */
+static uint64_t close_due_locked(struct soda_msg_job *job, uint32_t rank, uint64_t now, bool all)
+{
+	const struct soda_lane *lane = &job->lanes[rank];
+	uint64_t due = lane->since_ns + job->flush_ns;
+
+	if (!soda_lane_open_locked(lane))
+		return UINT64_MAX;
+	if (!all && due > now)
+		return due;
+	soda_lane_close_locked(job, rank);
+	return UINT64_MAX;
 }
 
 /*
@@ -93,14 +128,9 @@ static void load_locked(struct soda_msg_job *job, uint32_t first, struct load *l
 		uint32_t rank = (first + i) % job->ranks;
 		struct soda_lane *lane = &job->lanes[rank];
 
-		if (soda_lane_open_locked(lane)) {
-			uint64_t due = lane->since_ns + job->flush_ns;
+		uint64_t due = close_due_locked(job, rank, now, all);
 
-			if (all || due <= now)
-				soda_lane_close_locked(job, rank);
-			else if (due < *next_ns_p)
-				*next_ns_p = due;
-		}
+		*next_ns_p = due < *next_ns_p ? due : *next_ns_p;
 		load_slots_locked(job, rank, load);
 		if (lane->large)
 			load_part_locked(job, rank, load);
@@ -130,14 +160,9 @@ static void unload_locked(struct soda_msg_job *job, const struct load *load, con
 			lane->head++;
 			continue;
 		}
-		lane->large_at += load->of[i].part;
-		if (lane->large_at == lane->large_bytes) {
-			free(lane->large);
-			lane->large = NULL;
-		}
+		pass_part(lane, load->of[i].part);
 	}
-	if (job->waiting)
-		pthread_cond_broadcast(&job->news);
+	soda_msg_news_locked(job);
 }
 
 static struct soda_conn **conn_of(struct soda_msg_job *job, enum soda_msg_role role)
@@ -238,11 +263,10 @@ static void send_load_unlock(struct soda_msg_job *job, const struct load *load)
 		unload_locked(job, load, taken);
 }
 
-static bool empty_locked(const struct soda_msg_job *job)
+static bool empty_locked(struct soda_msg_job *job)
 {
 	for (uint32_t i = 0; i < job->ranks; i++)
-		if (job->lanes[i].head != job->lanes[i].tail || job->lanes[i].messages ||
-		    job->lanes[i].large)
+		if (soda_lane_used_locked(job, i) || job->lanes[i].messages || job->lanes[i].large)
 			return false;
 	return true;
 }
@@ -272,16 +296,20 @@ static bool say_something(struct soda_msg_job *job)
 	return true;
 }
 
-static void sleep_locked(struct soda_msg_job *job, uint64_t until_ns)
+/*
+ * next_ns: when an open slot is due.  Where none is open whoever opens one wakes the sender.
+ * until_ns: to be awake then, too.
+ */
+static void sleep_locked(struct soda_msg_job *job, uint64_t next_ns, uint64_t until_ns)
 {
-	struct timespec t = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
+	uint64_t due = next_ns < until_ns ? next_ns : until_ns;
+	struct timespec t = { (time_t)(due / 1000000000), (long)(due % 1000000000) };
 
-	if (until_ns != UINT64_MAX) {
+	job->sleeping = next_ns == UINT64_MAX;
+	if (due == UINT64_MAX)
+		pthread_cond_wait(&job->work, &job->lock);
+	else
 		pthread_cond_timedwait(&job->work, &job->lock, &t);
-		return;
-	}
-	job->sleeping = 1;
-	pthread_cond_wait(&job->work, &job->lock);
 	job->sleeping = 0;
 }
 
@@ -292,15 +320,119 @@ static void stopped(struct soda_msg_job *job)
 	pthread_mutex_unlock(&job->lock);
 }
 
-void *soda_msg_sender_main(void *arg)
+/* Parts of large messages go where their lanes have free slots. */
+static void put_parts_locked(struct soda_msg_job *job, uint32_t rank)
 {
-	struct soda_msg_job *job = arg;
+	struct soda_lane *lane = &job->lanes[rank];
+
+	if (soda_lane_open_locked(lane))
+		soda_lane_close_locked(job, rank);
+	while (lane->large && soda_lane_used_locked(job, rank) < SODA_LANE_SLOTS) {
+		uint32_t size = part_size(lane, job->slot_bytes);
+
+		soda_lane_put_locked(
+			job, rank,
+			put_part(lane, rank, size, soda_lane_slot(job, rank, lane->tail)));
+		pass_part(lane, size);
+		if (!lane->large)
+			soda_msg_news_locked(job);
+	}
+}
+
+/*
+ * With rings the sender carries nothing: it closes what is due, and puts parts.  Returns whether it
+ * waits for the agent to take something.  *next_ns_p: when it has something to do otherwise.
+ */
+static bool tend_rings_locked(struct soda_msg_job *job, uint64_t *next_ns_p)
+{
+	bool all = job->flush || job->finish, waits = job->finish && !job->finish_sent;
+	uint64_t now = soda_msg_now_ns();
+
+	*next_ns_p = UINT64_MAX;
+	for (uint32_t i = 0; i < job->ranks; i++) {
+		uint64_t due = close_due_locked(job, i, now, all);
+
+		*next_ns_p = due < *next_ns_p ? due : *next_ns_p;
+		if (job->lanes[i].large)
+			put_parts_locked(job, i);
+		waits |= job->lanes[i].large != NULL;
+	}
+	job->flush = false;
+	return waits;
+}
+
+/* Say that this rank is there, though it makes no calls. */
+static void beat_locked(struct soda_msg_job *job)
+{
+	uint8_t body[4], reply[SODA_WIRE_MSG_MISSING_BYTES];
+	size_t got;
+
+	pthread_mutex_unlock(&job->lock);
+	soda_wire_put_u32(body, 0);
+	soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_AWAIT, body, sizeof(body), reply,
+		      sizeof(reply), &got, 0);
+	pthread_mutex_lock(&job->lock);
+}
+
+static void listen_locked(struct soda_msg_job *job, bool listens)
+{
+	if (listens && !job->listening)
+		soda_rings_begin_sleep(&job->rings);
+	else if (!listens && job->listening)
+		soda_rings_end_sleep(&job->rings);
+	job->listening = listens;
+}
+
+/* Until the agent has news, which are listened to before the last look; or as sleep_locked(). */
+static void sleep_listening_locked(struct soda_msg_job *job, uint32_t word, uint64_t next_ns)
+{
+	uint64_t now = soda_msg_now_ns();
+
+	if (!job->listening) {
+		listen_locked(job, true);
+		return;
+	}
+	job->sleeping = next_ns == UINT64_MAX;
+	pthread_mutex_unlock(&job->lock);
+	soda_rings_sleep(&job->rings, word, next_ns > now ? next_ns - now : 0);
+	pthread_mutex_lock(&job->lock);
+	job->sleeping = 0;
+}
+
+static void tend_rings(struct soda_msg_job *job)
+{
+	const uint64_t beat = SODA_MSG_BEAT_MS * 1000000ull;
+	uint64_t next_ns, beat_ns = soda_msg_now_ns() + beat;
+
+	while (!job->stop && !job->error) {
+		uint32_t word = soda_rings_word(&job->rings);
+		bool waits;
+
+		if (soda_msg_now_ns() >= beat_ns) {
+			beat_locked(job);
+			beat_ns = soda_msg_now_ns() + beat;
+			continue;
+		}
+		if (say_something(job))
+			continue;
+		waits = tend_rings_locked(job, &next_ns);
+		if (job->finish && !job->finish_sent && empty_locked(job))
+			continue;
+		listen_locked(job, job->listening && waits);
+		if (waits)
+			sleep_listening_locked(job, word, next_ns);
+		else
+			sleep_locked(job, next_ns, beat_ns);
+	}
+	listen_locked(job, false);
+}
+
+static void send_loads(struct soda_msg_job *job)
+{
 	struct load load;
 	uint64_t next_ns;
 	uint32_t first = 0;
 
-	pthread_setname_np(pthread_self(), "soda-msg-send");
-	pthread_mutex_lock(&job->lock);
 	while (!job->stop && !job->error) {
 		/* a collective does not wait behind packets that have no room */
 		if (say_something(job))
@@ -310,9 +442,21 @@ void *soda_msg_sender_main(void *arg)
 			first = (load.of[0].rank + 1) % job->ranks;
 			send_load_unlock(job, &load);
 		} else {
-			sleep_locked(job, next_ns);
+			sleep_locked(job, next_ns, UINT64_MAX);
 		}
 	}
+}
+
+void *soda_msg_sender_main(void *arg)
+{
+	struct soda_msg_job *job = arg;
+
+	pthread_setname_np(pthread_self(), "soda-msg-send");
+	pthread_mutex_lock(&job->lock);
+	if (soda_msg_has_rings(job))
+		tend_rings(job);
+	else
+		send_loads(job);
 	stopped(job);
 	return NULL;
 }
@@ -339,8 +483,7 @@ static void take_answer_locked(struct soda_msg_job *job, size_t bytes)
 		job->collective.done = pulled.collective;
 		job->collective.value = pulled.value;
 	}
-	if (job->waiting)
-		pthread_cond_broadcast(&job->news);
+	soda_msg_news_locked(job);
 }
 
 static void receive_unlock(struct soda_msg_job *job, bool room)
@@ -348,7 +491,9 @@ static void receive_unlock(struct soda_msg_job *job, bool room)
 	struct soda_batch *b = &job->batches[job->batch_tail % SODA_MSG_BATCHES];
 	uint8_t head[SODA_WIRE_MSG_PULLED_BYTES], body[SODA_WIRE_MSG_PULL_BYTES];
 	struct soda_wire_msg_pull ask = { .at = job->arrived.at,
-					  .wait_ms = room ? SODA_MSG_AWAIT_MS : SODA_MSG_ROOM_MS,
+					  .wait_ms = room || soda_msg_has_rings(job)
+							     ? SODA_MSG_AWAIT_MS
+							     : SODA_MSG_ROOM_MS,
 					  .room = room ? ROOM : 0,
 					  .known = job->collective.done,
 					  .ended = job->arrived.ended };
@@ -371,8 +516,7 @@ static void receive_unlock(struct soda_msg_job *job, bool room)
 	} else if (ret == 0 && pulled.collective != job->collective.done) {
 		job->collective.done = pulled.collective;
 		job->collective.value = pulled.value;
-		if (job->waiting)
-			pthread_cond_broadcast(&job->news);
+		soda_msg_news_locked(job);
 	}
 }
 
@@ -385,6 +529,10 @@ void *soda_msg_receiver_main(void *arg)
 	while (!job->stop && !job->error) {
 		bool room = job->batch_tail - job->batch_head < SODA_MSG_BATCHES;
 
+		if (soda_msg_has_rings(job)) { /* while this waits the agent serves the rings */
+			receive_unlock(job, false);
+			continue;
+		}
 		/* who waits for a collective need not pull */
 		if (room || soda_msg_asks_locked(job))
 			receive_unlock(job, room);

@@ -22,7 +22,10 @@
 
 /* Errors */
 
-static _Thread_local char last_error[320];
+/* initial-exec: a message costs no call to find them */
+#define QUICK __attribute__((tls_model("initial-exec")))
+
+static _Thread_local char last_error[320] QUICK;
 
 int soda_msg_failed(int err, const char *fmt, ...)
 {
@@ -41,7 +44,8 @@ SODA_API const char *soda_msg_last_error(void)
 
 int soda_msg_check(const struct soda_msg_job *job)
 {
-	static _Thread_local pid_t known; /* getpid() is a system call, and a push is not */
+	/* getpid() is a system call, and a push is not */
+	static _Thread_local pid_t known QUICK;
 
 	last_error[0] = 0;
 	if (known != job->pid) {
@@ -81,10 +85,28 @@ void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why
 		job->error = ret;
 		snprintf(job->why.text, sizeof(job->why.text), "%s", text);
 	}
-	pthread_cond_broadcast(&job->work);
+	soda_msg_work_locked(job);
 	pthread_cond_broadcast(&job->room);
-	pthread_cond_broadcast(&job->news);
+	soda_msg_news_locked(job);
 	pthread_mutex_unlock(&job->lock);
+}
+
+void soda_msg_news_locked(struct soda_msg_job *job)
+{
+	if (!job->waiting)
+		return;
+	if (soda_msg_has_rings(job))
+		soda_rings_tell(&job->rings);
+	else
+		pthread_cond_broadcast(&job->news);
+}
+
+void soda_msg_work_locked(struct soda_msg_job *job)
+{
+	if (job->listening)
+		soda_rings_tell(&job->rings);
+	else
+		pthread_cond_signal(&job->work);
 }
 
 /* Start */
@@ -371,23 +393,33 @@ static int connect_one(struct soda_msg_job *job, const struct how *how, enum sod
 	return ret < 0 ? soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
 }
 
+/* How many ranks are missing, waiting so many milliseconds for them. 0; the job's error. */
+static int await_once(struct soda_msg_job *job, uint32_t ms,
+		      struct soda_wire_msg_missing *missing_p)
+{
+	uint8_t body[4], reply[SODA_WIRE_MSG_MISSING_BYTES];
+	size_t n = 0;
+	int ret;
+
+	soda_wire_put_u32(body, ms);
+	ret = soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_AWAIT, body, sizeof(body),
+			    reply, sizeof(reply), &n, 0);
+	if (ret == 0 && soda_wire_get_msg_missing(reply, n, missing_p) < 0)
+		return soda_msg_failed(-ENOTCONN, "the agent's answer makes no sense");
+	return ret < 0 ? soda_msg_error_locked(job) : 0; /* no thread uses the job yet */
+}
+
 /* Wait until all ranks have come. */
 static int await_ranks(struct soda_msg_job *job, const struct how *how)
 {
 	uint64_t end_ns = soda_msg_now_ns() + how->timeout_ms * 1000000ull;
 	struct soda_wire_msg_missing missing = { 0 };
-	uint8_t body[4], reply[SODA_WIRE_MSG_MISSING_BYTES];
-	do {
-		size_t n = 0;
-		int ret;
 
-		soda_wire_put_u32(body, SODA_MSG_AWAIT_MS);
-		ret = soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_AWAIT, body,
-				    sizeof(body), reply, sizeof(reply), &n, 0);
-		if (ret == 0 && soda_wire_get_msg_missing(reply, n, &missing) < 0)
-			return soda_msg_failed(-ENOTCONN, "the agent's answer makes no sense");
-		if (ret < 0) /* no thread uses the job yet */
-			return soda_msg_error_locked(job);
+	do {
+		int ret = await_once(job, SODA_MSG_AWAIT_MS, &missing);
+
+		if (ret < 0)
+			return ret;
 		if (!missing.n)
 			return 0;
 	} while (soda_msg_now_ns() < end_ns);
@@ -396,7 +428,35 @@ static int await_ranks(struct soda_msg_job *job, const struct how *how)
 		how->ranks, how->name, missing.first, missing.n > 1 ? " and others" : "");
 }
 
-static int take_memory(struct soda_msg_job *job)
+/* The rings, where the agent is on this machine and has memory for them: 0 also if it has not. */
+static int take_rings(struct soda_msg_job *job)
+{
+	struct soda_why why = { "" };
+	int ret = strstr(job->agent, "shm://")
+			  ? soda_rings_ask(&job->rings, job->push_conn, job->ranks, &why)
+			  : 0;
+
+	if (ret < 0)
+		return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
+	return 0;
+}
+
+static int take_inbox(struct soda_msg_job *job)
+{
+	struct soda_wire_msg_missing missing;
+	struct soda_why why = { "" };
+	int ret = soda_rings_ask_inbox(&job->rings, job->pull_conn, &why);
+
+	if (ret == 0)
+		return 0;
+	/* it has joined another job of that name: the first one was broken off, and knows why */
+	if (ret == -ESTALE && await_once(job, 0, &missing) == -ECANCELED)
+		return soda_msg_error_locked(job);
+	return soda_msg_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret));
+}
+
+/* The lanes' slots, where the rings have none. */
+static int take_slots(struct soda_msg_job *job)
 {
 	size_t each = SODA_MSG_LANES_BYTES / SODA_LANE_SLOTS / job->ranks & ~(size_t)4095, bytes;
 
@@ -406,10 +466,21 @@ static int take_memory(struct soda_msg_job *job)
 	bytes = (size_t)job->ranks * SODA_LANE_SLOTS * job->slot_bytes;
 	job->slots = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	job->parts = calloc(job->ranks, sizeof(job->parts[0]));
 	if (job->slots == MAP_FAILED)
 		job->slots = NULL;
-	return job->slots && job->parts ? 0 : soda_msg_failed(-ENOMEM, "no memory for a job");
+	return job->slots ? 0 : soda_msg_failed(-ENOMEM, "no memory for a job");
+}
+
+static int take_memory(struct soda_msg_job *job)
+{
+	job->parts = calloc(job->ranks, sizeof(job->parts[0]));
+	if (!job->parts)
+		return soda_msg_failed(-ENOMEM, "no memory for a job");
+	if (!soda_msg_has_rings(job))
+		return take_slots(job);
+	job->slots = job->rings.slots;
+	job->slot_bytes = job->rings.sizes.slot_bytes;
+	return 0;
 }
 
 /* The threads take no signal: they are the program's. */
@@ -434,7 +505,9 @@ static void destroy(struct soda_msg_job *job)
 {
 	soda_conn_close(job->push_conn);
 	soda_conn_close(job->pull_conn);
-	if (job->slots)
+	if (soda_msg_has_rings(job))
+		soda_rings_unmap(&job->rings);
+	else if (job->slots)
 		munmap(job->slots, (size_t)job->ranks * SODA_LANE_SLOTS * job->slot_bytes);
 	for (uint32_t i = 0; i < job->ranks; i++) {
 		free(job->lanes[i].large);
@@ -454,12 +527,16 @@ static void destroy(struct soda_msg_job *job)
 
 static int set_up(struct soda_msg_job *job, const struct how *how)
 {
-	int ret = take_memory(job);
+	int ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);
 
 	if (ret == 0)
-		ret = connect_one(job, how, SODA_MSG_PUSHES, &job->push_conn);
+		ret = take_rings(job);
+	if (ret == 0)
+		ret = take_memory(job);
 	if (ret == 0)
 		ret = connect_one(job, how, SODA_MSG_PULLS, &job->pull_conn);
+	if (ret == 0 && soda_msg_has_rings(job))
+		ret = take_inbox(job);
 	if (ret == 0)
 		ret = await_ranks(job, how);
 	return ret < 0 ? ret : start_threads(job);
@@ -474,7 +551,7 @@ static void stop_threads(struct soda_msg_job *job)
 
 	pthread_mutex_lock(&job->lock);
 	job->stop = true;
-	pthread_cond_broadcast(&job->work);
+	soda_msg_work_locked(job);
 	pthread_cond_broadcast(&job->room);
 	while (job->stopped < job->threads)
 		if (pthread_cond_timedwait(&job->news, &job->lock, &until))
@@ -566,6 +643,8 @@ SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats
 	pthread_mutex_lock(&job->lock);
 	*stats_p = job->stats;
 	pthread_mutex_unlock(&job->lock);
+	stats_p->received_calls += atomic_load_explicit(&job->ranges, memory_order_relaxed);
+	stats_p->received_bytes += atomic_load_explicit(&job->ranges_bytes, memory_order_relaxed);
 	stats_p->pulled = atomic_load_explicit(&job->pulled, memory_order_relaxed);
 	stats_p->pulled_bytes = atomic_load_explicit(&job->pulled_bytes, memory_order_relaxed);
 }
@@ -596,7 +675,7 @@ static int reduce_locked(struct soda_msg_job *job, enum soda_msg_op op, int64_t 
 			return ret;
 		*ask = (struct soda_wire_msg_reduce){ ask->number + 1, op, (uint64_t)mine };
 		job->collective.state = SODA_COLLECTIVE_ASKED;
-		pthread_cond_signal(&job->work);
+		soda_msg_work_locked(job);
 		pthread_cond_signal(&job->room);
 		return -EINPROGRESS;
 	}
@@ -640,33 +719,63 @@ SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p
 
 /* Waiting */
 
-static bool pushable_locked(const struct soda_msg_job *job)
+static bool pushable_locked(struct soda_msg_job *job)
 {
-	const struct soda_lane *lane = &job->lanes[job->denied];
-
-	return lane->tail - lane->head < SODA_LANE_SLOTS && !lane->large;
+	return soda_lane_used_locked(job, job->denied) < SODA_LANE_SLOTS &&
+	       !job->lanes[job->denied].large;
 }
 
-static bool here_locked(const struct soda_msg_job *job, unsigned what)
+static bool here_locked(struct soda_msg_job *job, unsigned what)
 {
 	return ((what & SODA_MSG_PULL) && soda_msg_pullable_locked(job)) ||
 	       ((what & SODA_MSG_PUSH) && pushable_locked(job)) ||
 	       ((what & SODA_MSG_COLLECTIVE) && complete_locked(job));
 }
 
+/* Sleep once, without the lock, until there is news or the time is over. */
+static void sleep_in_rings(struct soda_msg_job *job, unsigned what, uint64_t until_ns)
+{
+	struct soda_rings *r = &job->rings;
+	uint32_t word;
+	uint64_t now;
+
+	soda_rings_begin_sleep(r);
+	word = soda_rings_word(r);
+	if (!here_locked(job, what) && !job->error) {
+		pthread_mutex_unlock(&job->lock);
+		now = soda_msg_now_ns();
+		soda_rings_sleep(r, word, until_ns > now ? until_ns - now : 0);
+		pthread_mutex_lock(&job->lock);
+	}
+	soda_rings_end_sleep(r);
+}
+
+/* Once. True: the time is over. */
+static bool await_news_locked(struct soda_msg_job *job, unsigned what, uint64_t until_ns)
+{
+	struct timespec until = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
+
+	if (soda_msg_has_rings(job)) {
+		sleep_in_rings(job, what, until_ns);
+		return soda_msg_now_ns() >= until_ns;
+	}
+	if (until_ns == UINT64_MAX)
+		return pthread_cond_wait(&job->news, &job->lock) != 0;
+	return pthread_cond_timedwait(&job->news, &job->lock, &until) == ETIMEDOUT;
+}
+
 static int wait_locked(struct soda_msg_job *job, unsigned what, int timeout_ms)
 {
 	uint64_t until_ns =
-		soda_msg_now_ns() + (uint64_t)(timeout_ms < 0 ? 0 : timeout_ms) * 1000000;
-	struct timespec until = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
-	int err = 0;
+		timeout_ms < 0 ? UINT64_MAX : soda_msg_now_ns() + (uint64_t)timeout_ms * 1000000;
+	bool over = false;
 
-	job->flush = true;
-	pthread_cond_signal(&job->work);
+	/* who still has packets under way waits no longer than others for more */
+	if (!soda_msg_has_rings(job) || !soda_msg_under_way_locked(job))
+		soda_msg_flush_locked(job);
 	job->waiting++;
-	while (!here_locked(job, what) && !job->error && err != ETIMEDOUT)
-		err = timeout_ms < 0 ? pthread_cond_wait(&job->news, &job->lock)
-				     : pthread_cond_timedwait(&job->news, &job->lock, &until);
+	while (!here_locked(job, what) && !job->error && !over)
+		over = await_news_locked(job, what, until_ns);
 	job->waiting--;
 	if (here_locked(job, what))
 		return 0;

@@ -6,6 +6,7 @@
  *   push.c      from soda_msg_push() to packets in lanes
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
+ *   rings.c     memory that the agent has mapped, too, where it is on this machine
  *   launch.c    which rank this is, as mpirun, srun or soda msg run says
  *   hosts.c     where agents are, as a host file or Slurm says
  *
@@ -19,15 +20,15 @@
 #include <stdbool.h>
 
 #include "base/limits.h"
+#include "messages/rings.h"
 #include "soda_msg.h"
 #include "transport/api/transport.h"
 #include "wire/messages.h"
 
 enum {
-	SODA_LANE_SLOTS = 3,		 /* packets of a lane, the open one among them */
-	SODA_MSG_BATCHES = 4,		 /* answers to PULLs that can wait for the program */
-	SODA_MSG_LANES_BYTES = 64 << 20, /* of all lanes of a job, or a little more */
-	SODA_MSG_SLOT_LEAST = 4 << 10,
+	SODA_LANE_SLOTS = SODA_RING_SLOTS, /* packets of a lane, the open one among them */
+	SODA_MSG_BATCHES = 4,		   /* answers to PULLs that can wait for the program */
+	SODA_MSG_LANES_BYTES = 64 << 20,   /* of all lanes of a job, or a little more */
 	SODA_MSG_LARGE =
 		32 << 10, /* larger messages travel in parts; those that fill no slot, too */
 };
@@ -64,7 +65,8 @@ struct soda_msg_job {
 	uint64_t life; /* random: of this part in the job */
 	uint64_t flush_ns;
 	uint32_t slot_bytes;
-	uint8_t *slots; /* of all lanes */
+	uint8_t *slots; /* of all lanes; with rings in memory that the agent has mapped, too */
+	struct soda_rings rings; /* out NULL: there are none, and calls are made instead */
 	/*
 	 * A connection is changed under the lock, by its thread, and may be aborted under it by
 	 * who ends the job.
@@ -85,6 +87,7 @@ struct soda_msg_job {
 	pthread_cond_t news; /* for the program, and who ends the job */
 	/* guarded by lock, and so below */
 	unsigned sleeping; /* sender: it waits without a deadline */
+	bool listening;	   /* likewise: to the rings, for room or for the agent to take the last */
 	unsigned waiting;  /* threads in soda_msg_wait() */
 	bool flush;	   /* send what is open now */
 	uint32_t denied;   /* lane of the last -EAGAIN */
@@ -104,8 +107,12 @@ struct soda_msg_job {
 	uint32_t batch_head, batch_tail; /* taken by the program, put by the receiver */
 	/* the program's, of soda_msg_pull(), one thread at a time */
 	struct {
-		bool open, over; /* a batch is being read; the phase has ended */
-		bool wrong;	 /* what is being read makes no sense: nothing more is */
+		_Atomic bool open, over; /* packets are being read; the phase has ended */
+		bool wrong;		 /* what is being read makes no sense: nothing more is */
+		bool ends;		 /* the phase, behind what is being read */
+		const uint8_t *data;	 /* of a batch, or of the rings' inbox */
+		uint32_t bytes;
+		uint64_t base; /* of the rings: where data lies in all that has come */
 		uint32_t at, packet_end;
 		uint32_t from;
 		uint32_t run_size, run_left;
@@ -116,7 +123,8 @@ struct soda_msg_job {
 		uint32_t bytes, at;
 	} * parts; /* a rank's each */
 	_Atomic uint64_t pulled, pulled_bytes;
-	uint8_t *given; /* a large message that the program has */
+	_Atomic uint64_t ranges, ranges_bytes; /* of the rings that were read */
+	uint8_t *given;			       /* a large message that the program has */
 
 	char agent[SODA_ADDRESS_MAX + 1]; /* set before the threads start, then constant */
 	uint8_t *join[2]; /* JOINs of a client that comes back, by role - 1: likewise */
@@ -145,6 +153,14 @@ uint64_t soda_msg_now_ns(void);
  */
 int soda_msg_connect(const char *agent, const void *join, size_t bytes, int timeout_ms,
 		     struct soda_conn **conn_p, struct soda_why *why);
+/* There is news for the program. */
+void soda_msg_news_locked(struct soda_msg_job *job);
+/* There is work for the sender. */
+void soda_msg_work_locked(struct soda_msg_job *job);
+static inline bool soda_msg_has_rings(const struct soda_msg_job *job)
+{
+	return job->rings.out != NULL;
+}
 /* Whether a collective has been asked for, and is not known to be complete. */
 bool soda_msg_asks_locked(const struct soda_msg_job *job);
 
@@ -157,6 +173,15 @@ bool soda_msg_asks_locked(const struct soda_msg_job *job);
 void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank);
 uint8_t *soda_lane_slot(struct soda_msg_job *job, uint32_t rank, uint32_t slot);
 bool soda_lane_open_locked(const struct soda_lane *lane); /* whether a slot is open */
+/* The slot at the lane's tail has a packet of so many bytes, and is the sender's, or the agent's.
+ */
+void soda_lane_put_locked(struct soda_msg_job *job, uint32_t rank, uint32_t bytes);
+/* Whether the agent has something to take. */
+bool soda_msg_under_way_locked(struct soda_msg_job *job);
+/* What is open is to be sent now. */
+void soda_msg_flush_locked(struct soda_msg_job *job);
+/* Slots that are not free; of rings, as of now. */
+uint32_t soda_lane_used_locked(struct soda_msg_job *job, uint32_t rank);
 
 /* pull.c: whether soda_msg_pull() would not return -EAGAIN. */
 bool soda_msg_pullable_locked(const struct soda_msg_job *job);

@@ -6,9 +6,17 @@
 #include "messages/job.h"
 #include "wire/field.h"
 
+/* One thread writes these; soda_msg_get_stats() reads them. */
+static void count(_Atomic uint64_t *counter, uint64_t more)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+			      memory_order_relaxed);
+}
+
 bool soda_msg_pullable_locked(const struct soda_msg_job *job)
 {
-	return job->reading.open || job->reading.over || job->batch_head != job->batch_tail;
+	return job->reading.open || job->reading.over || job->batch_head != job->batch_tail ||
+	       (soda_msg_has_rings(job) && soda_rings_here(&job->rings));
 }
 
 /* The job cannot go on here, for this reason: what is being read is not read further. */
@@ -51,19 +59,72 @@ static int next_batch(struct soda_msg_job *job)
 	else if (job->batch_head == job->batch_tail)
 		ret = job->error ? soda_msg_error_locked(job) : -EAGAIN;
 	if (ret == 0) {
+		struct soda_batch *b = &job->batches[job->batch_head % SODA_MSG_BATCHES];
+
 		job->reading.open = true;
+		job->reading.data = b->data;
+		job->reading.bytes = b->bytes;
 		job->reading.at = job->reading.packet_end = SODA_WIRE_MSG_PULLED_BYTES;
 	}
 	pthread_mutex_unlock(&job->lock);
 	return ret;
 }
 
-static int next_packet(struct soda_msg_job *job, const struct soda_batch *b)
+/* All that was read in the rings up to here is the agent's again. */
+static void let_go(struct soda_msg_job *job)
+{
+	soda_rings_pulled(&job->rings, job->reading.base + job->reading.at);
+}
+
+static int none_here(struct soda_msg_job *job)
+{
+	int ret;
+
+	pthread_mutex_lock(&job->lock);
+	ret = job->error ? soda_msg_error_locked(job) : -EAGAIN;
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}
+
+static void count_transfer(struct soda_msg_job *job)
+{
+	count(&job->ranges, 1);
+	count(&job->ranges_bytes, job->reading.bytes);
+}
+
+/* The same in the rings: no lock, unless there is nothing. */
+static int next_range(struct soda_msg_job *job)
+{
+	struct soda_rings *r = &job->rings;
+
+	if (job->reading.open && job->reading.at)
+		let_go(job);
+	if (job->reading.open && job->reading.ends) {
+		soda_rings_ended(r);
+		job->reading.over = true;
+	}
+	job->reading.open = false;
+	if (job->reading.over)
+		return -ENODATA;
+	if (soda_rings_look(r, &job->reading.data, &job->reading.bytes, &job->reading.ends) < 0)
+		return give_up(job, -EIO, &(struct soda_why){ "the agent's rings make no sense" });
+	if (!job->reading.bytes && !job->reading.ends)
+		return none_here(job);
+	job->reading.open = true;
+	job->reading.base = atomic_load_explicit(&r->at, memory_order_relaxed);
+	job->reading.at = job->reading.packet_end = 0;
+	count_transfer(job);
+	return 0;
+}
+
+static int next_packet(struct soda_msg_job *job)
 {
 	struct soda_wire_msg_packet p;
 
-	if (soda_wire_get_msg_packet(b->data + job->reading.at, b->bytes - job->reading.at, &p) <
-		    0 ||
+	if (soda_msg_has_rings(job) && job->reading.at)
+		let_go(job);
+	if (soda_wire_get_msg_packet(job->reading.data + job->reading.at,
+				     job->reading.bytes - job->reading.at, &p) < 0 ||
 	    p.rank >= job->ranks) {
 		return give_up(job, -EIO,
 			       &(struct soda_why){ "the agent's answer makes no sense" });
@@ -75,14 +136,14 @@ static int next_packet(struct soda_msg_job *job, const struct soda_batch *b)
 }
 
 /* The head of the next run, checked: all of it lies in its packet. */
-static int next_run(struct soda_msg_job *job, const struct soda_batch *b)
+static int next_run(struct soda_msg_job *job)
 {
 	uint32_t left = job->reading.packet_end - job->reading.at, size, count;
 
 	if (left < 8)
 		return nonsense(job);
-	size = soda_wire_get_u32(b->data + job->reading.at);
-	count = soda_wire_get_u32(b->data + job->reading.at + 4);
+	size = soda_wire_get_u32(job->reading.data + job->reading.at);
+	count = soda_wire_get_u32(job->reading.data + job->reading.at + 4);
 	job->reading.at += 8;
 	left -= 8;
 	job->reading.run_part = size & SODA_MSG_PART;
@@ -104,8 +165,7 @@ static void pass(struct soda_msg_job *job, uint64_t bytes)
 }
 
 /* A part of a large message. 1: it is complete, and in *msg_p. */
-static int take_part(struct soda_msg_job *job, const struct soda_batch *b,
-		     struct soda_message *msg_p)
+static int take_part(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	struct soda_part *part = &job->parts[job->reading.from];
 	uint32_t size = job->reading.run_size, whole = job->reading.run_left;
@@ -119,7 +179,7 @@ static int take_part(struct soda_msg_job *job, const struct soda_batch *b,
 	}
 	if (whole != part->bytes || size > part->bytes - part->at)
 		return nonsense(job);
-	memcpy(part->data + part->at, b->data + job->reading.at, size);
+	memcpy(part->data + part->at, job->reading.data + job->reading.at, size);
 	part->at += size;
 	pass(job, size);
 	if (part->at < part->bytes)
@@ -130,12 +190,12 @@ static int take_part(struct soda_msg_job *job, const struct soda_batch *b,
 	return 1;
 }
 
-static void take_message(struct soda_msg_job *job, const struct soda_batch *b,
-			 struct soda_message *msg_p)
+static void take_message(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	uint32_t size = job->reading.run_size;
 
-	*msg_p = (struct soda_message){ b->data + job->reading.at, size, job->reading.from, 0 };
+	*msg_p = (struct soda_message){ job->reading.data + job->reading.at, size,
+					job->reading.from, 0 };
 	job->reading.at += size;
 	if (--job->reading.run_left == 0)
 		job->reading.at = (job->reading.at + 7) & ~7u; /* packets have whole words */
@@ -144,33 +204,24 @@ static void take_message(struct soda_msg_job *job, const struct soda_batch *b,
 /* The next message of the open batch. 1: there is one; 0: not; or an error. */
 static int next_message(struct soda_msg_job *job, struct soda_message *msg_p)
 {
-	const struct soda_batch *b = &job->batches[job->batch_head % SODA_MSG_BATCHES];
-
-	while (job->reading.run_left || job->reading.at < b->bytes) {
+	while (job->reading.run_left || job->reading.at < job->reading.bytes) {
 		int ret = 0;
 
 		if (job->reading.run_left) {
-			take_message(job, b, msg_p);
+			take_message(job, msg_p);
 			return 1;
 		}
 		if (job->reading.at == job->reading.packet_end) {
-			ret = next_packet(job, b);
+			ret = next_packet(job);
 		} else {
-			ret = next_run(job, b);
+			ret = next_run(job);
 			if (ret == 0 && job->reading.run_part)
-				ret = take_part(job, b, msg_p);
+				ret = take_part(job, msg_p);
 		}
 		if (ret)
 			return ret;
 	}
 	return 0;
-}
-
-/* One thread writes these; soda_msg_get_stats() reads them. */
-static void count(_Atomic uint64_t *counter, uint64_t more)
-{
-	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
-			      memory_order_relaxed);
 }
 
 static int remembered(struct soda_msg_job *job)
@@ -189,8 +240,10 @@ SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
 
 	if (ret < 0)
 		return ret;
-	free(job->given);
-	job->given = NULL;
+	if (job->given) {
+		free(job->given);
+		job->given = NULL;
+	}
 	if (job->reading.wrong)
 		return remembered(job);
 	do {
@@ -201,7 +254,7 @@ SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
 			return 0;
 		}
 		if (ret == 0)
-			ret = next_batch(job);
+			ret = soda_msg_has_rings(job) ? next_range(job) : next_batch(job);
 	} while (ret == 0);
 	return ret;
 }

@@ -34,6 +34,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/limits.h"
 #include "wire/messages.h"
 
 #define SODA_RING_SLOTS 4u /* of a lane; a power of two, because indices wrap */
@@ -61,6 +62,16 @@ struct soda_rings_in {
 static inline uint64_t soda_rings_whole(uint64_t bytes)
 {
 	return (bytes + SODA_RINGS_PAGE - 1) / SODA_RINGS_PAGE * SODA_RINGS_PAGE;
+}
+
+/* Bytes of a slot in a job of so many ranks. */
+static inline uint32_t soda_rings_slot_bytes(uint32_t ranks)
+{
+	uint32_t each = SODA_MSG_SLOTS_BYTES / SODA_RING_SLOTS / ranks & ~4095u;
+
+	return each > SODA_MSG_PACKET_MAX   ? SODA_MSG_PACKET_MAX
+	       : each < SODA_MSG_SLOT_LEAST ? SODA_MSG_SLOT_LEAST
+					    : each;
 }
 
 /* Where the tails are, of uint32_t, a rank's each, and behind them the sizes. */

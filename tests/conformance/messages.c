@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "conformance/scribble.h"
 #include "dpu_agent/life/agent.h"
 #include "soda_msg.h"
 
@@ -723,6 +724,99 @@ static void without(const char *where)
 
 /* Several agents, which reach each other over tcp. */
 
+/*
+ * Rank 1's program writes into its rings what it should not, at any time.  Others hear which rank
+ * it was, the agent goes on, and the next job of the same ranks is a good one.
+ */
+
+static enum scribble scribble; /* set before the ranks are forked */
+
+static void run_scribbled(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	uint64_t data[16] = { r->rank };
+	int ret = 0;
+
+	CHECK(scribble_has_rings(job));
+	for (unsigned i = 0; ret == 0 || ret == -EAGAIN; i++) {
+		struct soda_message m;
+
+		if (r->rank == 1 && i > 100)
+			scribble_into(job, scribble, mix(i));
+		if (r->rank == 1) { /* its own pushes would mend what it has written */
+			poll(NULL, 0, 1);
+			ret = soda_msg_wait(job, SODA_MSG_COLLECTIVE, 1);
+			ret = ret == -ETIMEDOUT ? 0 : ret;
+			continue;
+		}
+		ret = soda_msg_push(job, i % 3, data, sizeof(data));
+		while (soda_msg_pull(job, &m) == 0)
+			;
+		if (ret == -EAGAIN)
+			soda_msg_wait(job, SODA_MSG_PULL | SODA_MSG_PUSH, 1);
+	}
+	IS(ret, -ECANCELED);
+	CHECK(strstr(soda_msg_last_error(), "rank 1 "));
+	soda_msg_end(job);
+
+	IS(try_start(r, "after", "secret", DEADLINE_MS, &job), 0);
+	for (unsigned i = 0; i < MANY; i++)
+		push(r, job, i % 3, data, sizeof(data), &pushed, &pulled);
+	finish(r, job, &pushed, &pulled);
+	soda_msg_end(job);
+}
+
+static void scribbled(const char *(*where)(void))
+{
+	for (scribble = SCRIBBLE_TAIL; scribble < SCRIBBLES; scribble++) {
+		run_ranks(where(), 3, run_scribbled);
+		assert_int_equal(agent->dpu.messages.jobs.broken_n, 1);
+		stop_agent();
+	}
+}
+
+/* Where the budget has no room for rings, calls do. */
+static void run_small(struct rank *r)
+{
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+
+	CHECK(!scribble_has_rings(job));
+	for (uint64_t i = 0; i < MANY; i++)
+		push(r, job, i % 3, &i, sizeof(i), &pushed, &pulled);
+	finish(r, job, &pushed, &pulled);
+	soda_msg_end(job);
+}
+
+static void small(const char *(*where)(void))
+{
+	struct ranks all;
+	int bad = 0;
+
+	fork_ranks(&all, 3, run_small);
+	start_agent(where(), 3 * SODA_MSG_INBOX_LEAST);
+	tell_address(&all);
+	for (unsigned i = 0; i < 3; i++)
+		bad |= await_rank(&all, i);
+	assert_int_equal(bad, 0);
+	stop_agent();
+}
+
+static const char *tcp(void)
+{
+	return "tcp://127.0.0.1:0";
+}
+
+static const char *shm(void)
+{
+	static char where[64];
+	static int n;
+
+	snprintf(where, sizeof(where), "shm://@soda-messages-%d-%d", (int)getpid(), n++);
+	return where;
+}
+
 static void start_agents(const char *(*where)(void), unsigned n)
 {
 	for (agents_n = 0; agents_n < n; agents_n++) {
@@ -883,13 +977,14 @@ static void many_cut(const char *(*where)(void))
 	stop_agent();
 }
 
-/* Ranks' connections as well. */
+/* Ranks' connections as well, of which those with rings make few calls. */
 static void all_cut(const char *(*where)(void))
 {
 	uint64_t returned = 0;
 
 	to_agent = links = "fault+";
-	to_agent_rules = links_rules = "?do=cut&on=call&rate=3&after=1&seeds=3";
+	links_rules = "?do=cut&on=call&rate=3&after=1&seeds=3";
+	to_agent_rules = where == shm ? "?do=cut&on=call&rate=30&after=4&seeds=3" : links_rules;
 	run_many(where, 2, 4, run_once);
 	for (unsigned i = 0; i < agents_n; i++) {
 		returned += agents[i].dpu.messages.jobs.returned;
@@ -940,20 +1035,6 @@ static void many_refused(const char *(*where)(void))
 
 /* Each case, over each transport. */
 
-static const char *tcp(void)
-{
-	return "tcp://127.0.0.1:0";
-}
-
-static const char *shm(void)
-{
-	static char where[64];
-	static int n;
-
-	snprintf(where, sizeof(where), "shm://@soda-messages-%d-%d", (int)getpid(), n++);
-	return where;
-}
-
 static const char *verbs(void)
 {
 	const char *where = getenv("SODA_TEST_VERBS");
@@ -990,6 +1071,16 @@ CASE(two)
 CASE(refused)
 CASE(lost)
 CASE(without)
+
+static void scribbled_shm(void **state)
+{
+	scribbled(shm);
+}
+
+static void small_shm(void **state)
+{
+	small(shm);
+}
 
 #define MANY_CASE(what)                                                                            \
 	static void what##_tcp(void **state)                                                       \
@@ -1029,7 +1120,8 @@ MANY_CASE(many_refused)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm) };
+	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm), cmocka_unit_test(scribbled_shm),
+					      cmocka_unit_test(small_shm) };
 	const struct CMUnitTest several[] = { EACH_MANY(tcp), EACH_MANY(shm) };
 	const struct CMUnitTest rdma[] = { EACH(verbs) };
 

@@ -17,17 +17,21 @@
  *     9      LINK: another agent of a job introduces itself: ranks 8, job 8, what is odd 8
  *     10     RELAY, or BREAK, of that agent: which 8, phase 8, done 8, packets 8, of each: from 8,
  *            to 8, words 8
+ *     11     RINGS
+ *     12     the program writes into its rings: words 8, of each: which 16, value 32
  *
  * A job of two agents (JOIN, odd & 64) has its ranks in turns at this one and at one that nobody
  * reaches.  A call as it is names no other agents, because this one connects to whom a JOIN names.
  */
 #include <errno.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fuzz/fixtures/calls.h"
 #include "transport/listen/server.h"
 #include "wire/field.h"
 #include "wire/messages.h"
+#include "wire/msg_rings.h"
 
 enum {
 	CLIENTS = 8,
@@ -47,6 +51,9 @@ struct client {
 	uint32_t rank, ranks, job, reduced;
 	uint32_t phase;			  /* pushes: FINISHes; pulls: ends that were told */
 	uint64_t pushes, relays, arrived; /* calls; bytes of packets that were pulled */
+	bool ringed;
+	uint32_t *rings; /* the part of them that it can write, or NULL */
+	size_t rings_bytes;
 };
 
 /* A packet that was pushed, by its number. */
@@ -58,6 +65,7 @@ struct packet {
 static struct client clients[CLIENTS];
 static struct packet packets[OPS_MAX * PACKETS];
 static uint32_t packets_n;
+static bool wrote;		    /* into rings: packets may be of anybody's making */
 static uint64_t lives[CLIENTS / 2]; /* of two clients, a rank's: another one when one has gone */
 static uint8_t answer[SODA_WIRE_MAX_CONTROL], body[SODA_WIRE_MAX_CONTROL];
 static const char *const names[] = { "a", "job", "heat-1", "", "with space" };
@@ -128,6 +136,8 @@ static void finish_client(struct client *c)
 	call(c, SODA_MSG_BYE, NULL, 0, &n);
 	fuzz_service->gone(c->base.client, &c->base);
 	lives[(c - clients) / 2]++;
+	if (c->rings)
+		munmap(c->rings, c->rings_bytes);
 	c->used = false;
 }
 
@@ -245,7 +255,7 @@ static void check_packet(const struct client *c, const struct soda_wire_msg_pack
 	struct packet *known;
 
 	FUZZ_MUST(p->rank < c->ranks);
-	if (number >= packets_n)
+	if (number >= packets_n || wrote)
 		return;
 	known = &packets[number];
 	FUZZ_MUST(known->taken && !known->pulled);
@@ -278,7 +288,7 @@ static void pull(struct fuzz_input *in, struct client *c)
 {
 	struct soda_wire_msg_pull p = { .at = c->arrived,
 					.wait_ms = fuzz_u8(in) % (WAIT_MS + 1),
-					.room = fuzz_u16(in),
+					.room = fuzz_u16(in) * !c->ringed,
 					.known = fuzz_u8(in),
 					.ended = c->phase };
 	size_t n;
@@ -432,6 +442,40 @@ static void relay(struct fuzz_input *in, struct client *c)
 	c->relays = r.number;
 }
 
+/* As the client's program: its part is mapped, if it can be written. */
+static void rings(struct fuzz_input *in, struct client *c)
+{
+	struct soda_reply reply = { .body = answer, .share = { .fd = -1 } };
+	struct soda_wire_msg_rings sizes;
+	void *p;
+
+	if (!c->used || fuzz_service->call(c->base.client, (enum soda_msg)SODA_MSG_MESSAGES_RINGS,
+					   NULL, 0, true, &reply) < 0)
+		return;
+	FUZZ_MUST(c->joined && reply.share.fd >= 0);
+	FUZZ_MUST(soda_wire_get_msg_rings(answer, reply.bytes, &sizes) == 0);
+	c->ringed = true;
+	if (c->rings)
+		return;
+	c->rings_bytes = soda_rings_out_bytes(c->ranks, sizes.slot_bytes);
+	p = mmap(NULL, c->rings_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, reply.share.fd, 0);
+	FUZZ_MUST((p == MAP_FAILED) == c->pulls);
+	c->rings = p == MAP_FAILED ? NULL : p;
+}
+
+static void write_rings(struct fuzz_input *in, struct client *c)
+{
+	for (unsigned n = fuzz_u8(in) % 16u; n && in->left; n--) {
+		size_t at = fuzz_u16(in);
+		uint32_t value = (uint32_t)fuzz_u16(in) | (uint32_t)fuzz_u16(in) << 16;
+
+		if (!c->used || !c->rings)
+			continue;
+		c->rings[at % (c->rings_bytes / sizeof(*c->rings))] = value;
+		wrote = true;
+	}
+}
+
 static void end(struct fuzz_input *in, struct client *c)
 {
 	finish_client(c);
@@ -440,7 +484,8 @@ static void end(struct fuzz_input *in, struct client *c)
 static void step(struct fuzz_input *in)
 {
 	static void (*const ops[])(struct fuzz_input *, struct client *) = {
-		hello, join, push, pull, await, finish, reduce, raw, end, link_agent, relay
+		hello, join, push,	 pull,	await, finish,	   reduce,
+		raw,   end,  link_agent, relay, rings, write_rings
 	};
 	uint8_t what = fuzz_u8(in) % (sizeof(ops) / sizeof(*ops));
 
@@ -459,6 +504,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	struct fuzz_input in = { data, bytes };
 
 	packets_n = 0;
+	wrote = false;
 	for (int i = 0; i < CLIENTS / 2; i++)
 		lives[i] = 1000 * (unsigned)i + 1;
 	for (int i = 0; i < OPS_MAX && in.left; i++)

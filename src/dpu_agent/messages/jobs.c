@@ -168,12 +168,24 @@ static void destroy(struct soda_msg_job *job)
 	free(job);
 }
 
-/* Bytes of one rank's inbox in a new job: as many as may be, of what is left. 0: too little is. */
-static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks)
+/* Of one rank's rings, what its inbox does not have. */
+static uint64_t rings_bytes(uint32_t ranks)
 {
-	uint64_t bytes = SODA_MSG_INBOX_MOST;
+	return soda_rings_out_bytes(ranks, soda_rings_slot_bytes(ranks));
+}
 
-	while (bytes >= SODA_MSG_INBOX_LEAST && bytes * ranks > all->budget - all->reserved)
+/*
+ * Bytes of one rank's inbox in a new job: as many as may be, of what is left, and beside which all
+ * ranks may have rings, if they can.  0: too little is left.
+ */
+static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks, bool local)
+{
+	uint64_t bytes = SODA_MSG_INBOX_MOST, left = all->budget - all->reserved;
+	uint64_t rings = local ? ranks * rings_bytes(ranks) : 0;
+
+	if (rings + (uint64_t)ranks * SODA_MSG_INBOX_LEAST <= left)
+		left -= rings;
+	while (bytes >= SODA_MSG_INBOX_LEAST && bytes * ranks > left)
 		bytes /= 2;
 	return bytes >= SODA_MSG_INBOX_LEAST ? bytes : 0;
 }
@@ -399,7 +411,7 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 		return ret < 0 ? ret : return_locked(all, job, join, owner, job_p, why);
 	}
 	if (!job) {
-		uint64_t each = inbox_bytes(all, join->ranks);
+		uint64_t each = inbox_bytes(all, join->ranks, who->local);
 
 		if (!each)
 			return refuse(why, -ENOSPC,
@@ -1107,7 +1119,7 @@ static int make_rings_locked(struct soda_msg_job *job, uint32_t rank, struct sod
 static int make_rings(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
 		      struct soda_why *why)
 {
-	uint64_t bytes = soda_msg_rings_bytes(job->ranks_n);
+	uint64_t bytes = rings_bytes(job->ranks_n);
 	bool made = false;
 	int ret = 0;
 

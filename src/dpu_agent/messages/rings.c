@@ -18,20 +18,6 @@
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 
-static uint32_t slot_bytes(uint32_t ranks)
-{
-	uint32_t each = SODA_MSG_SLOTS_BYTES / SODA_RING_SLOTS / ranks & ~4095u;
-
-	return each > SODA_MSG_PACKET_MAX   ? SODA_MSG_PACKET_MAX
-	       : each < SODA_MSG_SLOT_LEAST ? SODA_MSG_SLOT_LEAST
-					    : each;
-}
-
-uint64_t soda_msg_rings_bytes(uint32_t ranks)
-{
-	return soda_rings_out_bytes(ranks, slot_bytes(ranks));
-}
-
 /*
  * Memory that is there, mapped here, and can neither grow nor shrink.  read_only: nobody else can
  * write it.
@@ -79,7 +65,7 @@ int soda_msg_rings_make(uint32_t ranks, uint32_t inbox_bytes, struct soda_msg_ri
 	if (!r)
 		return ret;
 	*r = (struct soda_msg_rings){ .ranks = ranks,
-				      .sizes = { slot_bytes(ranks), inbox_bytes },
+				      .sizes = { soda_rings_slot_bytes(ranks), inbox_bytes },
 				      .out_fd = -1,
 				      .in_fd = -1,
 				      .heads = calloc(ranks, sizeof(r->heads[0])) };

@@ -29,8 +29,6 @@ struct soda_msg_rings {
 	_Atomic bool blocked; /* who serves them waits for room in an inbox */
 };
 
-/* Bytes of the program's part, in a job of so many ranks. */
-uint64_t soda_msg_rings_bytes(uint32_t ranks);
 /* 0, with memory that is all there; -ENOMEM, -ENOTSUP: the kernel cannot seal it. */
 int soda_msg_rings_make(uint32_t ranks, uint32_t inbox_bytes, struct soda_msg_rings **rings_p,
 			struct soda_why *why);

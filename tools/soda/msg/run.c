@@ -25,7 +25,8 @@ enum {
 	RANKS_MAX = 4096,  /* of a job (soda_msg.h) */
 	NODES_MAX = 64,	   /* its agents (soda_msg.h) */
 	GRACE_S = 8,	   /* ranks end by themselves so long after one has failed */
-	MEMORY_LEAST = 16, /* MiB of our agent's; a rank has one */
+	MEMORY_LEAST = 16, /* MiB of our agent's */
+	MEMORY_RANK = 4,   /* of them for a rank: its inbox, and its rings */
 	CANNOT_RUN = 126,
 	NOT_FOUND = 127,
 };
@@ -59,7 +60,7 @@ static const struct soda_conf conf = {
 		"rank: SODA_MSG_RANK, SODA_MSG_RANKS, SODA_MSG_AGENT or SODA_MSG_AGENTS, "
 		"SODA_MSG_JOB and SODA_MSG_KEY are set as soda_msg_start(3) reads them, the last "
 		"two to random text. Where no agent is named a soda-dpu-agent is started, or one "
-		"for each of the --nodes, with 1 MiB of --msg-memory for each rank, 16 MiB or "
+		"for each of the --nodes, with 4 MiB of --msg-memory for each rank, 16 MiB or "
 		"more, and ends with the job.\n\n"
 		"When a rank fails the others have 8 seconds to end by themselves; then they "
 		"are ended.\n\n"
@@ -123,7 +124,8 @@ static int start_agent(struct nodes *nodes, uint32_t ranks, bool peers)
 				     NULL };
 
 	snprintf(listen, sizeof(listen), "shm://@soda-msg-%d-%u", (int)getpid(), nodes->n);
-	snprintf(memory, sizeof(memory), "%uM", ranks < MEMORY_LEAST ? MEMORY_LEAST : ranks);
+	snprintf(memory, sizeof(memory), "%uM",
+		 ranks * MEMORY_RANK < MEMORY_LEAST ? MEMORY_LEAST : ranks * MEMORY_RANK);
 	if (soda_bench_daemon_start(&nodes->at[nodes->n], &soda_bench_dpu_agent, args, NULL, NULL))
 		return -1;
 	nodes->n++;

@@ -14,6 +14,7 @@
 #include "soda/base/tool.h"
 #include "soda/bench/messages/load.h"
 #include "soda/bench/messages/messages.h"
+#include "wire/msg_rings.h"
 #include "soda/stage/patience.h"
 
 #define WHO "soda bench messages"
@@ -73,6 +74,16 @@ static int before_agent(void *arg)
 	return settle(((const struct soda_bench_msg_job *)arg)->mode, true);
 }
 
+/* The agent's, for inboxes of this size, and no larger ones; by shm for rings beside them. */
+static uint64_t agent_bytes(const struct soda_bench_msg_job *job)
+{
+	uint64_t each = job->inbox_bytes;
+
+	if (job->transport == SODA_BENCH_MSG_SHM)
+		each += soda_rings_out_bytes(job->ranks, soda_rings_slot_bytes(job->ranks));
+	return each * job->ranks;
+}
+
 static int start_agent(struct soda_bench_msg_job *job)
 {
 	char listen[64] = "tcp://127.0.0.1:0", memory[32];
@@ -85,7 +96,7 @@ static int start_agent(struct soda_bench_msg_job *job)
 	if (job->transport == SODA_BENCH_MSG_SHM)
 		snprintf(listen, sizeof(listen), "shm://@soda-bench-messages-%ld",
 			 (long)job->owner);
-	snprintf(memory, sizeof(memory), "%" PRIu64, job->inbox_bytes * job->ranks);
+	snprintf(memory, sizeof(memory), "%" PRIu64, agent_bytes(job));
 	err = soda_bench_daemon_start(&job->at[job->started], &soda_bench_dpu_agent, args,
 				      before_agent, job);
 	job->started += !err;
