@@ -181,13 +181,44 @@ static void test_push(void **state)
 	assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), -EPROTO);
 }
 
+/* Sizes of rings that an agent may have, and that it may not. */
+static void test_rings(void **state)
+{
+	static const struct soda_wire_msg_rings wrong[] = {
+		{ 0, 1 << 20 },
+		{ 4088, 1 << 20 },
+		{ 61448, 1 << 20 },
+		{ 4100, 1 << 20 },
+		{ 4096, 0 },
+		{ 4096, 64 << 10 },
+		{ 4096, 2 << 20 },
+		{ 4096, (1 << 20) - 8 },
+		{ UINT32_MAX, 1 << 20 },
+	};
+	const struct soda_wire_msg_rings rings = { 61440, 128 << 10 };
+	struct soda_wire_msg_rings got;
+
+	soda_wire_put_msg_rings(body, &rings);
+	assert_int_equal(soda_wire_get_msg_rings(body, SODA_WIRE_MSG_RINGS_BYTES, &got), 0);
+	assert_int_equal(got.slot_bytes, rings.slot_bytes);
+	assert_int_equal(got.inbox_bytes, rings.inbox_bytes);
+	assert_int_equal(soda_wire_get_msg_rings(body, SODA_WIRE_MSG_RINGS_BYTES - 1, &got),
+			 -EPROTO);
+	assert_int_equal(soda_wire_get_msg_rings(body, SODA_WIRE_MSG_RINGS_BYTES + 1, &got),
+			 -EPROTO);
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		soda_wire_put_msg_rings(body, &wrong[i]);
+		assert_int_equal(soda_wire_get_msg_rings(body, SODA_WIRE_MSG_RINGS_BYTES, &got),
+				 -EPROTO);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_round_trips),
-		cmocka_unit_test(test_join),
-		cmocka_unit_test(test_agents),
-		cmocka_unit_test(test_push),
+		cmocka_unit_test(test_round_trips), cmocka_unit_test(test_join),
+		cmocka_unit_test(test_agents),	    cmocka_unit_test(test_push),
+		cmocka_unit_test(test_rings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
