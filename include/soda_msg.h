@@ -161,9 +161,9 @@ SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p
 #define SODA_MSG_COLLECTIVE 0x4u /* a collective is complete */
 
 /*
- * Wait for one of these, for at most timeout_ms (< 0: no limit), and have what was pushed sent: now,
- * or within flush_us where what was sent before has not been taken yet.
- * -ETIMEDOUT: none came; -EINVAL: nothing to wait for.
+ * Wait for one of these, for at most timeout_ms (< 0: no limit), and have what was pushed sent:
+ * now, or within flush_us where what was sent before has not been taken yet. -ETIMEDOUT: none came;
+ * -EINVAL: nothing to wait for.
  */
 SODA_API int soda_msg_wait(struct soda_msg_job *job, unsigned what, int timeout_ms);
 
