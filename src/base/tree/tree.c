@@ -97,6 +97,7 @@ static void cover(struct soda_tree *tree, uint32_t i)
 static void clear(struct soda_tree_slot *slot)
 {
 	atomic_store(&slot->held, 0);
+	atomic_store(&slot->local, 0);
 	atomic_store(&slot->wanted, 0);
 	atomic_store(&slot->starting, 0);
 	atomic_store(&slot->need, 0);
@@ -198,12 +199,22 @@ void soda_tree_reap(struct soda_tree *tree)
 	}
 }
 
+int64_t soda_tree_local(const struct soda_tree *tree)
+{
+	int64_t sum = 0;
+
+	for (uint32_t i = 0, n = used(tree); i < n; i++)
+		sum += atomic_load(&tree->slots[i].local);
+	return sum;
+}
+
 uint32_t soda_tree_processes(const struct soda_tree *tree)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0, all = used(tree); i < all; i++)
-		n += atomic_load(&tree->slots[i].owner) != 0;
+		n += atomic_load(&tree->slots[i].owner) &&
+		     (atomic_load(&tree->slots[i].held) || !atomic_load(&tree->slots[i].local));
 	return n;
 }
 

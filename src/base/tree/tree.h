@@ -28,6 +28,7 @@ enum { SODA_TREE_SLOTS = 1024, SODA_TREE_ROWS = 512, SODA_TREE_NAME = 64, SODA_T
 struct soda_tree_slot {
 	_Alignas(64) _Atomic uint64_t owner; /* soda_alive_self() of who has it; 0: free */
 	_Atomic int64_t held;		     /* bytes: only its owner adds, and who frees it */
+	_Atomic int64_t local;	   /* bytes of other memory, where that has a limit, too */
 	_Atomic int64_t wanted;	   /* bytes that it was refused, and has not got since; 0: none */
 	_Atomic uint32_t starting; /* it waits for the least that it can start with */
 	_Atomic uint32_t need;	   /* chunks a second that were not resident, lately */
@@ -85,7 +86,9 @@ void soda_tree_ask(struct soda_tree *tree, struct soda_tree_slot *slot, int64_t 
 void soda_tree_wait(struct soda_tree *tree, uint32_t seen, int64_t timeout_ns);
 /* Free the slots of processes that have ended. */
 void soda_tree_reap(struct soda_tree *tree);
-/* How many processes have a slot. */
+/* The sum of what the slots say of local memory. */
+int64_t soda_tree_local(const struct soda_tree *tree);
+/* How many processes have a slot, but for those that have only local memory. */
 uint32_t soda_tree_processes(const struct soda_tree *tree);
 /* Whether a process other than that slot's wants more. */
 bool soda_tree_wanting(const struct soda_tree *tree, const struct soda_tree_slot *but);

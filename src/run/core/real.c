@@ -103,6 +103,7 @@ static void leave_children_alone(void)
 		unset("LD_PRELOAD");
 	unset("SODA_RUN_LIBRARY");
 	unset("SODA_RUN_THRESHOLD");
+	unset("SODA_RUN_LOCAL");
 	unset("SODA_RUN_STATS");
 	unset("SODA_RUN_CHILDREN");
 	unset("SODA_RUN_QUIET");
@@ -160,9 +161,10 @@ static bool joined(void)
 __attribute__((constructor)) static void setup(void)
 {
 	const char *threshold = getenv("SODA_RUN_THRESHOLD");
+	const char *local = getenv("SODA_RUN_LOCAL");
 	const char *stats = getenv("SODA_RUN_STATS");
 	enum run_children children = children_asked();
-	uint64_t bytes = 1 << 20;
+	uint64_t bytes = 1 << 20, local_bytes = 0;
 
 	if (threshold && soda_parse_size(threshold, &bytes))
 		bytes = 1 << 20;
@@ -180,8 +182,12 @@ __attribute__((constructor)) static void setup(void)
 		leave_children_alone();
 	dl_iterate_phdr(find_libc, NULL);
 	soda_fill_allowed = run_may_fill;
-	if (joined())
+	if (local && soda_parse_size(local, &local_bytes))
+		local_bytes = 0;
+	if (joined()) {
 		run_settings.threshold = bytes ? bytes : 1;
+		run_local_start(local_bytes);
+	}
 }
 
 static void say_once(void)

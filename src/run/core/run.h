@@ -28,6 +28,7 @@
  *   print.c    printf and puts
  *   polls.c    poll, epoll_wait and the like
  *   stdio.c    fread, fwrite and the like, from which the C library calls no wrapper of calls.c
+ *   local.c    --threshold auto: where small blocks go when local memory is full
  *   share.c    the page buffer that all processes of one `soda run` share, and what each of them
  * did report.c   --stats samples.c  --report symbols.c  the names of callers
  *
@@ -50,10 +51,11 @@
 
 /* From the environment that `soda run` makes; constant after the start. */
 struct run_settings {
-	size_t threshold; /* blocks and mappings of that many bytes or more go to fabric memory */
-	bool stats;	  /* --stats */
-	bool quiet;	  /* --quiet */
-	int stats_fd;	  /* standard error, for the end of the process; -1: none */
+	/* blocks and mappings of that many bytes or more go to fabric memory; local.c lowers it */
+	_Atomic size_t threshold;
+	bool stats;   /* --stats */
+	bool quiet;   /* --quiet */
+	int stats_fd; /* standard error, for the end of the process; -1: none */
 };
 
 extern struct run_settings run_settings;
@@ -197,6 +199,13 @@ void run_report(void);
 uint64_t run_report_peak(void);
 
 /*
+ * local.c: --threshold auto, where all processes may have that many bytes of local memory; before
+ * there are threads.  asked: the program is about to get so many bytes of local memory.
+ */
+void run_local_start(uint64_t bytes);
+void run_local_asked(size_t bytes);
+
+/*
  * Who the program's children are: they get no fabric memory, nor does what it becomes by exec; that
  * gets it; children do, too.
  */
@@ -216,6 +225,11 @@ void run_share_start(void);
 bool run_share_note(const char *told);
 /* How many bytes all of them may have resident; 0: each process has a page buffer of its own. */
 uint64_t run_share_budget(void);
+/*
+ * Note how much local memory this process has. Returns what all of them have; of those that have
+ * ended it counts nothing.
+ */
+int64_t run_share_local(int64_t bytes);
 /*
  * Whether a line about this program is the first one of all these processes, which may start it
  * often. Another one whose name hashes to the same bit counts as the same.

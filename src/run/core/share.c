@@ -34,6 +34,7 @@ enum {
 /* Set before the program's threads run, or with api_lock held before the runtime runs. */
 static struct soda_tree *tree;
 static struct soda_tree_slot *slot;
+static pid_t slot_pid; /* whose it is: this process's, or, before a fork, its parent's */
 static struct soda_tree_row *row;
 static int64_t step, cap; /* bytes; cap: what this process may hold at most */
 static pid_t self;	  /* which has the row */
@@ -98,6 +99,7 @@ static int lend_first(int64_t least, int64_t most, int64_t *limit_p, struct soda
 	int64_t chunk = (int64_t)soda_chunk_bytes(), first;
 
 	slot = soda_tree_claim(tree);
+	slot_pid = getpid();
 	if (!slot) {
 		snprintf(why->text, sizeof(why->text),
 			 "%d processes of soda run have fabric memory, and there is no room for "
@@ -260,6 +262,33 @@ static void *run(void *arg)
 			pause = LOOK_NS;
 		soda_tree_wait(tree, seen, pause);
 	}
+}
+
+/* The slot of the memory that is local; a fork's child, which is another process, has its own. */
+static struct soda_tree_slot *local_slot(void)
+{
+	if (slot && slot_pid == getpid())
+		return slot;
+	if (!tree || !soda_lock_try(&soda_agent.api_lock))
+		return NULL; /* the runtime starts; at the next look */
+	if (!slot || slot_pid != getpid()) {
+		slot = soda_tree_claim(tree);
+		slot_pid = getpid();
+	}
+	soda_lock_release(&soda_agent.api_lock);
+	return slot;
+}
+
+int64_t run_share_local(int64_t bytes)
+{
+	struct soda_tree_slot *mine = local_slot();
+
+	if (!mine)
+		return bytes;
+	atomic_store(&mine->local, bytes);
+	if (soda_tree_local(tree) > bytes)
+		soda_tree_reap(tree);
+	return soda_tree_local(tree);
 }
 
 uint64_t run_share_budget(void)

@@ -41,8 +41,12 @@ enum { LIBC_LOCAL = 1 << 20 };
 
 static bool wanted(size_t bytes, const void *caller)
 {
-	return bytes >= run_settings.threshold && (bytes >= LIBC_LOCAL || !run_is_libc(caller)) &&
-	       !internal(caller) && !soda_heap_over();
+	if (bytes < atomic_load_explicit(&run_settings.threshold, memory_order_relaxed)) {
+		run_local_asked(bytes);
+		return false;
+	}
+	return (bytes >= LIBC_LOCAL || !run_is_libc(caller)) && !internal(caller) &&
+	       !soda_heap_over();
 }
 
 /*

@@ -79,6 +79,8 @@ static bool wanted(const void *addr, size_t bytes, int prot, int flags, int fd)
 	const int never = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_STACK | MAP_GROWSDOWN |
 			  MAP_HUGETLB | MAP_NORESERVE | MAP_SHARED | MAP_32BIT | MAP_LOCKED;
 
+	if (fd < 0 && bytes < atomic_load_explicit(&run_settings.threshold, memory_order_relaxed))
+		run_local_asked(bytes);
 	return bytes >= run_settings.threshold && (flags & MAP_ANONYMOUS) &&
 	       (flags & MAP_PRIVATE) && !(flags & never) && prot == (PROT_READ | PROT_WRITE);
 }

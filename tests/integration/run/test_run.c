@@ -497,6 +497,36 @@ static void test_report_page(void **state)
 }
 
 /* What cannot be is said, with the reason. */
+static void refused(const char *sentence)
+{
+	assert_int_equal(p.status, 2);
+	if (!strstr(p.err, sentence))
+		fail_msg("it says: %s", p.err);
+}
+
+static void refuse_auto(void)
+{
+	RUN("--threshold", "auto", "--", "true");
+	refused("--threshold auto needs --local SIZE");
+	RUN("--local", "64M", "--", "true");
+	refused("--local is for --threshold auto");
+	RUN("--threshold", "auto", "--threshold", "64K", "--local", "64M", "--", "true");
+	refused("--threshold is given more than once, as auto,64K");
+	RUN("--threshold", "auto", "--local", "1M", "--", "true");
+	refused("local");
+	RUN("--threshold", "auto", "--local", "much", "--", "true");
+	refused("local");
+	RUN("--threshold", "auto", "--local", "64M", "--mem", "1/3", "--", "true");
+	refused("is a fraction");
+	RUN("--threshold", "auto", "--local", "64M", "--mem", "56M", "--", "true");
+	refused("leaves nothing of --local");
+	RUN("--threshold", "auto", "--local", "64M", "--mem", "lots", "--", "true");
+	refused("is not a size");
+	RUN("--threshold", "auto", "--local", "64M", "--stats", "--", "true");
+	assert_int_equal(p.status, 0);
+	assert_non_null(strstr(p.err, "small ones were never more than --local has room for"));
+}
+
 static void test_refusals(void **state)
 {
 	char dir[] = "/tmp/soda-run-XXXXXX", path[64], text[2000];
@@ -510,6 +540,10 @@ static void test_refusals(void **state)
 	assert_int_equal(p.status, 2);
 	RUN("--threshold", "lots", "--", "true");
 	assert_int_equal(p.status, 2);
+	assert_non_null(strstr(p.err, "--threshold lots is neither a size"));
+	RUN("--threshold", "0", "--", "true");
+	assert_int_equal(p.status, 2);
+	refuse_auto();
 	snprintf(text, sizeof(text), "%s", build_path(victim));
 	RUN("--server", "nowhere", "--", text, "brk");
 	assert_int_equal(p.status, 127);

@@ -38,6 +38,7 @@ struct job {
 	const char *argv[24];
 	const char *input; /* a file, or NULL */
 	const char *mem, *threshold;
+	const char *local; /* of --threshold auto; NULL: it is a size */
 	const char *chunk; /* NULL: the default */
 	uint64_t limit;	   /* of the cgroup */
 };
@@ -107,6 +108,11 @@ static void start(const struct job *job, const char *mode, struct running *r)
 
 		for (; n < sizeof(words) / sizeof(words[0]); n++)
 			argv[n] = words[n];
+		if (job->local) {
+			argv[n - 1] = "--local";
+			argv[n++] = job->local;
+			argv[n++] = "--";
+		}
 		if (capped)
 			assert_int_equal(
 				soda_cgroup_open_memory(job->limit, false, getpid(), &r->group), 0);
@@ -450,6 +456,51 @@ static void test_redis(void **state)
 	say_if_not_capped();
 }
 
+/* Many small blocks: local first, and in fabric memory when that is full, without a restart. */
+static void test_auto(void **state)
+{
+	static const char hash[] =
+		"my %h; my $n = 0; keys(%h) = 50_000; $h{$_} = $_ x 250 for 1 .. 50_000;\n"
+		"$n += length $h{$_ * 7919 % 50_000 + 1} for 1 .. 5_000;\n"
+		"delete $h{$_ * 3} for 1 .. 5_000; $h{-$_} = $_ for 1 .. 5_000;\n"
+		"print scalar(keys %h), ' ', $n, \"\\n\";\n";
+	static const char dict[] = "d = {i: (i, str(i * 7) * 3) for i in range(700000)}\n"
+				   "n = sum(len(d[i * 7919 % 700000][1]) for i in range(5000))\n"
+				   "for i in range(0, 15000, 3): del d[i]\n"
+				   "print(len(d), n)\n";
+	static const char sqlite[] =
+		"import sqlite3\n"
+		"c = sqlite3.connect(':memory:')\n"
+		"c.execute('CREATE TABLE t(id INTEGER PRIMARY KEY, k INT, v TEXT)')\n"
+		"c.executemany('INSERT INTO t VALUES(?, ?, ?)',\n"
+		"  ((i, i * 7919 % 200003, '%0400d' % i) for i in range(200000)))\n"
+		"c.execute('CREATE INDEX x ON t(k)')\n"
+		"print(c.execute('SELECT count(*), sum(length(v)), max(k) FROM t WHERE k % 3 = 1')"
+		".fetchall())\n";
+	const struct job jobs[] = {
+		{ .argv = { "/usr/bin/perl", "-e", hash, NULL },
+		  .limit = 18 * MIB,
+		  .local = "16M" },
+		{ .argv = { "/usr/bin/python3", "-c", dict, NULL },
+		  .limit = 56 * MIB,
+		  .local = "48M" },
+		{ .argv = { "/usr/bin/python3", "-c", sqlite, NULL },
+		  .limit = 32 * MIB,
+		  .local = "28M" },
+	};
+
+	for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
+		struct job job = jobs[i];
+
+		if (!there(strrchr(job.argv[0], '/') + 1))
+			continue;
+		job.mem = "6M";
+		job.threshold = "auto";
+		compare(&job);
+	}
+	say_if_not_capped();
+}
+
 static void test_polls(void **state)
 {
 	char path[512];
@@ -493,6 +544,7 @@ int main(void)
 		cmocka_unit_test(test_polls),  cmocka_unit_test(test_sort),
 		cmocka_unit_test(test_sqlite), cmocka_unit_test(test_numpy),
 		cmocka_unit_test(test_stress), cmocka_unit_test(test_redis),
+		cmocka_unit_test(test_auto),
 	};
 
 	return cmocka_run_group_tests_name("run_programs", tests, setup, teardown);

@@ -218,6 +218,31 @@ static void test_due(void **state)
 	assert_int_equal(soda_tree_due(tree, a, 10, 5), 5);
 }
 
+static void note_local(struct soda_tree *tree)
+{
+	atomic_store(&soda_tree_claim(tree)->local, 5 * MIB);
+}
+
+/* Local memory is summed up, counts for no part of the budget, and goes with its process. */
+static void test_local(void **state)
+{
+	char name[SODA_TREE_NAME];
+	struct soda_tree *tree = make(10 * MIB, name);
+	struct soda_tree_slot *slot = soda_tree_claim(tree);
+	pid_t pid;
+
+	atomic_store(&slot->local, 20 * MIB);
+	assert_int_equal(soda_tree_local(tree), 20 * MIB);
+	pid = child_that(note_local, tree);
+	assert_int_equal(soda_tree_local(tree), 25 * MIB);
+	assert_int_equal(soda_tree_processes(tree), 0); /* with a part of the budget */
+	assert_true(soda_tree_take(tree, slot, 10 * MIB));
+	assert_int_equal(soda_tree_processes(tree), 1);
+	end(pid);
+	soda_tree_reap(tree);
+	assert_int_equal(soda_tree_local(tree), 20 * MIB);
+}
+
 static void test_rows(void **state)
 {
 	char name[SODA_TREE_NAME];
@@ -240,7 +265,7 @@ int main(void)
 		cmocka_unit_test(test_name),	 cmocka_unit_test(test_take),
 		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_exec),
 		cmocka_unit_test(test_together), cmocka_unit_test(test_due),
-		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_rows),	 cmocka_unit_test(test_local),
 	};
 
 	return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,23 +26,29 @@ struct options {
 	char *mem;
 	char *server;
 	char *dpu;
-	uint64_t threshold;
+	char *threshold;
+	uint64_t local;
 	char *report;
 	bool stats;
 	bool quiet;
 	uint32_t children;
 };
 
-enum { CHILDREN_ALL = 2 };
+enum { CHILDREN_ALL = 2, LOCAL_MIN = 16 << 20, THRESHOLD = 1 << 20 };
 static const char *const children[] = { "none", "exec", "all", NULL };
 
 static const struct soda_option option_table[] = {
 	OPTION("mem", 'm', STRING, mem, .arg = "SIZE",
 	       .help = "The page buffer: how much fabric memory is resident at once (512M, or 1/3 "
 		       "of what is allocated). Default: SODA_BUFFER, or 1/3, at least 16 MiB."),
-	OPTION("threshold", 't', SIZE, threshold, .arg = "SIZE", .def = "1M", .min = 1,
+	OPTION("threshold", 't', LIST, threshold, .arg = "SIZE", .def = "1M",
 	       .help = "Blocks of malloc and anonymous mappings of this size and more go to fabric "
-		       "memory; smaller ones stay with the program's allocator."),
+		       "memory; smaller ones stay with the program's allocator. auto: smaller ones "
+		       "than 1M do, too, once local memory is nearly what --local says."),
+	OPTION("local", 'l', SIZE, local, .arg = "SIZE", .min = LOCAL_MIN,
+	       .help = "With --threshold auto, how much anonymous memory the program and what it "
+		       "starts may have resident, the page buffer (--mem) included, which is "
+		       "half of it by default; an eighth is left for the runtime."),
 	OPTION("server", 's', STRING, server, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, "
 		       "or a private server for the program and what it starts, which ends with "
@@ -102,7 +109,75 @@ static void set_unless_null(const char *name, const char *value)
 		setenv(name, value, 1);
 }
 
-static void set_environment(const struct options *opt, const char *library)
+/* Who goes to fabric memory: blocks from `threshold` on, and smaller ones beyond `local` bytes. */
+struct blocks {
+	uint64_t threshold, local; /* local 0: they never do */
+	char mem[32];		   /* --mem where none is given; "": SODA_BUFFER stays */
+};
+
+static int usage(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("soda run: ", stderr);
+	vfprintf(stderr, format, args);
+	fputs("\n", stderr);
+	va_end(args);
+	return SODA_EXIT_USAGE;
+}
+
+/* --threshold auto: what --local leaves for small blocks. */
+static int share_local(const struct options *opt, struct blocks *what)
+{
+	const char *mem = opt->mem ? opt->mem : getenv("SODA_BUFFER");
+	uint64_t bytes = opt->local / 2, reserve = opt->local / 8;
+
+	if (!opt->local)
+		return usage("--threshold auto needs --local SIZE: how much local memory small "
+			     "blocks and the page buffer may have together");
+	if (mem && strchr(mem, '/'))
+		return usage("--mem (SODA_BUFFER) %s is a fraction, and with --threshold auto the "
+			     "page buffer is a part of --local: give a size, or neither, for half "
+			     "of --local",
+			     mem);
+	if (mem && soda_parse_size(mem, &bytes))
+		return usage("--mem (SODA_BUFFER) %s is not a size", mem);
+	if (bytes >= opt->local - reserve)
+		return usage(
+			"--mem (SODA_BUFFER) %s leaves nothing of --local for small blocks: it "
+			"must be less than seven eighths of --local, %llu bytes",
+			mem, (unsigned long long)(opt->local - reserve));
+	if (!mem)
+		snprintf(what->mem, sizeof(what->mem), "%llu", (unsigned long long)bytes);
+	what->threshold = THRESHOLD;
+	what->local = opt->local - reserve - bytes;
+	return 0;
+}
+
+/* 0, or an exit status after a message. */
+static int choose_blocks(const struct options *opt, struct blocks *what)
+{
+	const char *given = opt->threshold;
+
+	*what = (struct blocks){ 0 };
+	if (strchr(given, ','))
+		return usage("--threshold is given more than once, as %s: give one size, or auto",
+			     given);
+	if (!strcmp(given, "auto"))
+		return share_local(opt, what);
+	if (soda_parse_size(given, &what->threshold) || !what->threshold)
+		return usage(
+			"--threshold %s is neither a size of at least 1 byte (64K, 1M) nor auto",
+			given);
+	if (opt->local)
+		return usage("--local is for --threshold auto: with a threshold that is a size "
+			     "small blocks are always local");
+	return 0;
+}
+
+static void set_environment(const struct options *opt, const struct blocks *what,
+			    const char *library)
 {
 	const char *before = getenv("LD_PRELOAD");
 	char list[2 * PATH_MAX], number[32];
@@ -111,8 +186,10 @@ static void set_environment(const struct options *opt, const char *library)
 		 before ? before : "");
 	setenv("LD_PRELOAD", list, 1);
 	setenv("SODA_RUN_LIBRARY", library, 1);
-	snprintf(number, sizeof(number), "%llu", (unsigned long long)opt->threshold);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)what->threshold);
 	setenv("SODA_RUN_THRESHOLD", number, 1);
+	snprintf(number, sizeof(number), "%llu", (unsigned long long)what->local);
+	setenv("SODA_RUN_LOCAL", number, 1);
 	setenv("SODA_RUN_STATS", opt->stats ? "1" : "0", 1);
 	setenv("SODA_RUN_CHILDREN", children[opt->children], 1);
 	if (opt->quiet)
@@ -120,7 +197,7 @@ static void set_environment(const struct options *opt, const char *library)
 	else
 		unsetenv("SODA_RUN_QUIET");
 	unsetenv("SODA_RUN_TREE"); /* of a soda run that this one runs under */
-	set_unless_null("SODA_BUFFER", opt->mem);
+	set_unless_null("SODA_BUFFER", what->mem[0] ? what->mem : opt->mem);
 	set_unless_null("SODA_SERVER", opt->server);
 	set_unless_null("SODA_DPU", opt->dpu);
 	if (opt->server && !opt->dpu)
@@ -155,13 +232,13 @@ static int share(struct soda_tree **tree_p)
 }
 
 /* Run the program as a child, and do what is to be done at its end. Returns its exit status. */
-static int stay(const struct options *opt, struct soda_tree *tree, const char *library,
-		const char *program, char **argv)
+static int stay(const struct options *opt, const struct blocks *what, struct soda_tree *tree,
+		const char *library, const char *program, char **argv)
 {
 	int status = soda_run_as_child(program, argv, tree, library);
 
 	if (tree && opt->stats && status >= 0)
-		soda_run_table(tree, opt->threshold, opt->quiet);
+		soda_run_table(tree, what->threshold, what->local, opt->quiet);
 	if (opt->report && status >= 0)
 		soda_run_numbers_close(opt->report, argv, soda_run_status(status));
 	return status < 0 ? 126 : soda_run_end_as(status);
@@ -174,6 +251,7 @@ int soda_command_run(int argc, char **argv)
 					      NULL };
 	struct options opt = { 0 };
 	struct soda_tree *tree = NULL;
+	struct blocks what;
 	struct soda_conf_error err;
 	struct soda_run_refusal why;
 	char library[PATH_MAX], program[1024];
@@ -189,6 +267,8 @@ int soda_command_run(int argc, char **argv)
 		      stderr);
 		return SODA_EXIT_USAGE;
 	}
+	if (choose_blocks(&opt, &what))
+		return SODA_EXIT_USAGE;
 	if (!soda_tool_find(places, library)) {
 		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
 		      "installation is not complete\n",
@@ -199,13 +279,13 @@ int soda_command_run(int argc, char **argv)
 		fprintf(stderr, "soda run: %s\n", why.text);
 		return why.status;
 	}
-	set_environment(&opt, library);
+	set_environment(&opt, &what, library);
 	if (opt.report && soda_run_numbers_open(opt.report))
 		return 127;
 	if (opt.children == CHILDREN_ALL && share(&tree))
 		return 127;
 	if (opt.report || tree)
-		return stay(&opt, tree, library, program, argv + first);
+		return stay(&opt, &what, tree, library, program, argv + first);
 	execv(program, argv + first);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;

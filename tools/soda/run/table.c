@@ -56,7 +56,7 @@ static void show_all(const struct soda_tree *tree, uint32_t n)
 		      stderr);
 }
 
-void soda_run_table(const struct soda_tree *tree, uint64_t threshold, bool quiet)
+void soda_run_table(const struct soda_tree *tree, uint64_t threshold, uint64_t local, bool quiet)
 {
 	uint32_t all = atomic_load(&tree->rows_n), programs = atomic_load(&tree->programs);
 	uint32_t n = all < SODA_TREE_ROWS ? all : SODA_TREE_ROWS;
@@ -66,8 +66,10 @@ void soda_run_table(const struct soda_tree *tree, uint64_t threshold, bool quiet
 
 	if (!n && !quiet)
 		fprintf(stderr,
-			"soda run: no block or mapping of %s or more: no fabric memory was used\n",
-			soda_format_size(threshold, budget));
+			"soda run: no block or mapping of %s or more%s: no fabric memory was "
+			"used\n",
+			soda_format_size(threshold, budget),
+			local ? ", and small ones were never more than --local has room for" : "");
 	if (only)
 		fprintf(stderr, "%.*s", SODA_TREE_TOLD, only->told);
 	if (!n || only)
