@@ -95,6 +95,13 @@ static const char *explain(int status)
 		return "no copy of the buffer was free: all are held, or kept, for readers";
 	case -EPIPE:
 		return "the buffer was ended";
+	case -EINVAL:
+		return "the agent refuses the list: a buffer that is not there, or pieces that "
+		       "overlap";
+	case -EFBIG:
+		return "the agent refuses the list: a piece ends behind the buffer";
+	case -ENOMEM:
+		return "the agent has no memory for the list";
 	default:
 		return soda_strerror(status);
 	}

@@ -118,7 +118,8 @@ static int say_start(struct soda_mover *m)
 	if (ret == -ENOTSUP || ret == -EPROTO)
 		return soda_move_failed(-ENOTSUP,
 					"%s does not move data: it needs to be a"
-					" soda-dpu-agent with --move-memory (%s)",
+					" soda-dpu-agent of this library's version, with"
+					" --move-memory (%s)",
 					soda_conn_peer(m->conn), why.text);
 	if (ret < 0)
 		return soda_move_call_failed(ret, &why);
