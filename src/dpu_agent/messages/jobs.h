@@ -242,7 +242,7 @@ int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, con
 /* Break the job off, for this reason, if it is not. */
 void soda_msg_job_fail(struct soda_msg_job *job, const char *why);
 
-/* For a link's thread. */
+/* For a link's thread (links.c). */
 
 enum soda_msg_state { SODA_MSG_JOB_RUNS, SODA_MSG_JOB_ENDS, SODA_MSG_JOB_BROKEN };
 
@@ -254,5 +254,7 @@ void soda_msg_link_heard(struct soda_msg_link *l, const struct soda_wire_msg_rel
 bool soda_msg_link_left(struct soda_msg_link *l);
 /* An inbox that had been asked in vain has room. */
 void soda_msg_job_room(struct soda_msg_job *job);
+/* links.c: start the threads of a new job's links, if it has any; else the job is broken off. */
+void soda_msg_links_start(struct soda_msg_job *job);
 
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "dpu_agent/messages/links.h"
 #include "dpu_agent/session/session.h"
 #include "wire/field.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "soda/run/numbers.h"
+#include "soda/run/results.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -18,9 +18,8 @@
 #include "base/run.h"
 #include "base/tree/tree.h"
 #include "soda/base/tool.h"
-#include "soda/run/numbers.h"
 #include "soda/run/parent.h"
-#include "soda/run/table.h"
+#include "soda/run/results.h"
 
 struct options {
 	char *mem;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "soda/run/table.h"
+#include "soda/run/results.h"
 
 #include <stdio.h>
 

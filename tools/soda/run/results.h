@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What `soda run` tells of its programs: a table (--stats), and a page (--report).  What they did
+ * is in memory that they share with it (base/tree/tree.h, base/run.h), so that a program that
+ * crashes is told of, too.
+ */
+#ifndef SODA_TOOL_RUN_RESULTS_H
+#define SODA_TOOL_RUN_RESULTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/tree/tree.h"
+
+/*
+ * table.c: print on standard error what the processes did with fabric memory: of one all that it
+ * has told, of several a table, a process a line, and the sum.  Where there was none: why, unless
+ * quiet.
+ */
+void soda_run_table(const struct soda_tree *tree, uint64_t threshold, uint64_t local, bool quiet);
+
+/*
+ * numbers.c.  Before the program starts: that its numbers can be written, as JSON (format soda-run;
+ * tools/report reads it), and the memory for samples, which the program finds by its environment.
+ * Whether a page can be drawn does not keep it from running.  path: of the page.  0, or -1 with one
+ * line on standard error.
+ */
+int soda_run_numbers_open(const char *path);
+/*
+ * Write its numbers and the page; without what that needs the numbers remain, and it is said how
+ * the page is made.  argv: the program's; status: its exit status, or 128 + its signal.
+ */
+void soda_run_numbers_close(const char *path, char *const *argv, int status);
+
+#endif
