@@ -243,30 +243,18 @@ static int stay(const struct options *opt, const struct blocks *what, struct sod
 	return status < 0 ? 126 : soda_run_end_as(status);
 }
 
-int soda_command_run(int argc, char **argv)
+/* Become the program, or run it; what this process exits with. */
+static int run(const struct options *opt, char **argv)
 {
 	/* where this build has it, or where it is installed */
 	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY,
 					      NULL };
-	struct options opt = { 0 };
 	struct soda_tree *tree = NULL;
 	struct blocks what;
-	struct soda_conf_error err;
 	struct soda_run_refusal why;
 	char library[PATH_MAX], program[1024];
-	int first;
 
-	if (soda_conf_defaults(&conf, &opt, &err) ||
-	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err)) {
-		fprintf(stderr, "soda run: %s\n", err.text);
-		return SODA_EXIT_USAGE;
-	}
-	if (first >= argc) {
-		fputs("soda run: which program? soda run [OPTION]... -- PROGRAM [ARGUMENT]...\n",
-		      stderr);
-		return SODA_EXIT_USAGE;
-	}
-	if (choose_blocks(&opt, &what))
+	if (choose_blocks(opt, &what))
 		return SODA_EXIT_USAGE;
 	if (!soda_tool_find(places, library)) {
 		fputs("soda run: libsoda-run.so is not there: this build has no jemalloc, or the "
@@ -274,18 +262,36 @@ int soda_command_run(int argc, char **argv)
 		      stderr);
 		return 127;
 	}
-	if (soda_run_check(argv[first], program, sizeof(program), &why)) {
+	if (soda_run_check(argv[0], program, sizeof(program), &why)) {
 		fprintf(stderr, "soda run: %s\n", why.text);
 		return why.status;
 	}
-	set_environment(&opt, &what, library);
-	if (opt.report && soda_run_numbers_open(opt.report))
+	set_environment(opt, &what, library);
+	if (opt->report && soda_run_numbers_open(opt->report))
 		return 127;
-	if (opt.children == CHILDREN_ALL && share(&tree))
+	if (opt->children == CHILDREN_ALL && share(&tree))
 		return 127;
-	if (opt.report || tree)
-		return stay(&opt, &what, tree, library, program, argv + first);
-	execv(program, argv + first);
+	if (opt->report || tree)
+		return stay(opt, &what, tree, library, program, argv);
+	execv(program, argv);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;
+}
+
+int soda_command_run(int argc, char **argv)
+{
+	struct options opt = { 0 };
+	struct soda_conf_error err;
+	int first, status = SODA_EXIT_USAGE;
+
+	if (soda_conf_defaults(&conf, &opt, &err) ||
+	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err))
+		fprintf(stderr, "soda run: %s\n", err.text);
+	else if (first >= argc)
+		fputs("soda run: which program? soda run [OPTION]... -- PROGRAM [ARGUMENT]...\n",
+		      stderr);
+	else
+		status = run(&opt, argv + first);
+	soda_conf_free(&conf, &opt);
+	return status;
 }
