@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/opensslv.h>
@@ -21,17 +22,29 @@ typedef unsigned char *hmac_fn(const EVP_MD *md, const void *key, int key_bytes,
 			       const unsigned char *data, size_t bytes, unsigned char *mac,
 			       unsigned *mac_bytes);
 typedef const EVP_MD *sha256_fn(void);
+typedef int init_fn(uint64_t options, const OPENSSL_INIT_SETTINGS *settings);
 
 static struct {
 	hmac_fn *hmac;
 	sha256_fn *sha256;
 } library; /* set by load(), then constant */
 
+/*
+ * By default libcrypto frees all that it has when the process exits, while other threads of ours
+ * may be proving who they are, or have state of their own in it.
+ */
+static bool begin_without_end(void *handle)
+{
+	init_fn *init = (init_fn *)dlsym(handle, "OPENSSL_init_crypto");
+
+	return init && init(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
 static void load(void)
 {
 	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 
-	if (!handle)
+	if (!handle || !begin_without_end(handle))
 		return;
 	library.sha256 = (sha256_fn *)dlsym(handle, "EVP_sha256");
 	library.hmac = (hmac_fn *)dlsym(handle, "HMAC");

@@ -73,7 +73,10 @@ static void start_agent(const char *key_file)
 
 static void end_agent(void)
 {
-	assert_int_equal(server_stop(&agent), 0);
+	int status = server_stop(&agent);
+
+	if (status)
+		fail_msg("the agent ended with %d: %s", status, server_log(&agent));
 	server_forget(&agent);
 }
 
