@@ -365,8 +365,10 @@ static void child_syncs(const void *arg)
 	fill(data, 1);
 	sync_checked();
 	fill(data, 2);
+	data[words - 1] = 0;
 	turn_pass();
 	CHECK(turn_await(), "the parent is gone");
+	data[words - 1] = mix(words - 1, 2); /* all else may have been brought there meanwhile */
 	sync_checked();
 	atomic_store(over, 1);
 	turn_pass();
