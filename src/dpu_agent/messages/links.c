@@ -271,7 +271,7 @@ static int say_link(struct way *w, struct soda_why *why)
 			      sizeof(reply), &n, SODA_MSG_PATIENCE_MS, why);
 }
 
-/* 0, or a negative errno: -EAGAIN and lost connections may be tried again. */
+/* 0, or a negative errno: -EAGAIN may be tried again, and -EBUSY: the job is not there. */
 static int make_conn(struct way *w, struct soda_why *why)
 {
 	struct soda_wire_welcome welcome;
@@ -290,7 +290,7 @@ static int make_conn(struct way *w, struct soda_why *why)
 	}
 	soda_conn_close(w->conn);
 	w->conn = NULL;
-	return soda_call_lost(ret) || ret == -EBUSY ? -EAGAIN : ret;
+	return soda_call_lost(ret) ? -EAGAIN : ret;
 }
 
 /* Break the job off. The sentence of a refusal is given without who has refused. */
@@ -317,7 +317,7 @@ static bool connect_way(struct way *w)
 	/* one that is lost again and again is lost, too */
 	if (ret == 0 && silent_ns <= SODA_MSG_PATIENCE_MS * (uint64_t)NS_PER_MS)
 		return true;
-	if (ret != -EAGAIN && ret != -ECANCELED) {
+	if (ret != -EAGAIN && ret != -EBUSY && ret != -ECANCELED) {
 		fail(w, "cannot be one of this job", &why);
 		return false;
 	}
@@ -375,16 +375,44 @@ static bool send_relay(struct way *w)
 
 /* Life */
 
-static void say_broken(struct way *w)
+/* 0: it has been said, or need not be; -EAGAIN. */
+static int try_to_say_broken(struct way *w)
 {
 	struct soda_msg_job *job = w->link->job;
 	struct iovec iov = { job->why.text, strlen(job->why.text) }; /* constant by now */
 	struct soda_why why;
+	int ret = w->conn ? 0 : make_conn(w, &why);
 
-	if (!w->conn && make_conn(w, &why) < 0)
-		return;
-	soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_BREAK, &iov, 1, NULL, 0, NULL,
-		       SODA_MSG_GOODBYE_MS, &why);
+	if (ret < 0)
+		return ret == -EAGAIN ? ret : 0;
+	ret = soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_BREAK, &iov, 1, NULL, 0,
+			     NULL, SODA_MSG_GOODBYE_MS, &why);
+	if (ret == 0 || !soda_call_lost(ret))
+		return 0;
+	drop_conn(w);
+	return -EAGAIN;
+}
+
+static bool is_stopping(struct soda_msg_jobs *all)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&all->lock);
+	stopping = all->stopping;
+	pthread_mutex_unlock(&all->lock);
+	return stopping;
+}
+
+/*
+ * Tell the other agent why.  It may be out of reach now, and is waited for as ever: or its ranks
+ * would hear that this agent is lost, and not who has gone.
+ */
+static void say_broken(struct way *w)
+{
+	uint64_t until_ns = soda_now_ns() + SODA_MSG_PATIENCE_MS * (uint64_t)NS_PER_MS;
+
+	while (try_to_say_broken(w) < 0 && soda_now_ns() < until_ns && !is_stopping(w->all))
+		pause_ms(w, SODA_MSG_LINK_RETRY_MS);
 }
 
 /* Whether the RELAY, if loaded now, would say more than the last one did. */
