@@ -34,8 +34,8 @@
  * where they succeed.  After a failure other than -EAGAIN, -EINPROGRESS and -ENODATA
  * soda_msg_last_error() has a sentence for the calling thread.  All but soda_msg_start(),
  * soda_msg_wait() and soda_msg_end() return at once.  No function may be called from a signal
- * handler or from the child of a fork (there: -ENOTSUP).  soda_msg_pull(), soda_msg_begin() and the
- * collectives: one thread at a time; the others from any thread.
+ * handler or from the child of a fork (there: -ENOTSUP).  soda_msg_pull(), soda_msg_pull_many(),
+ * soda_msg_begin() and the collectives: one thread at a time; the others from any thread.
  *
  * Errors of every function, once they have come they stay: -ECANCELED: the job is broken off,
  * because a rank has gone before its end, or does not do what the others do; the sentence names it.
@@ -95,6 +95,15 @@ struct soda_message {
 	unsigned reserved; /* zero */
 };
 
+/* What soda_msg_pull_many() gives: readable until the next one, or the next soda_msg_pull(). */
+struct soda_message_run {
+	const void *data;  /* one message behind the other; aligned as those of soda_msg_pull() */
+	size_t bytes;	   /* of each */
+	size_t count;	   /* 1 or more */
+	unsigned from;	   /* rank, of all of them */
+	unsigned reserved; /* zero */
+};
+
 /* What a rank has done since soda_msg_start(). */
 struct soda_msg_stats {
 	uint64_t pushed, pushed_bytes; /* messages, and their data */
@@ -136,6 +145,19 @@ SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *
  * messages to this one have been pulled: the phase is over. -EIO: a rank sends nonsense.
  */
 SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p);
+/*
+ * The same for many messages of one size, of a program that gathers them itself: a call, and a copy
+ * of all, instead of one for each.  They mix with those of the two functions above.
+ *
+ * push_many: `count` messages of `bytes` each, which lie one behind the other, are pushed as by
+ * soda_msg_push(), from the first on; *pushed_p: how many were.  Fewer than count: the next one
+ * would have failed, mostly by -EAGAIN.  Errors of soda_msg_push(): none was.
+ * pull_many: the next messages that lie one behind the other: of one size, from one rank.  Errors
+ * of soda_msg_pull().
+ */
+SODA_API int soda_msg_push_many(struct soda_msg_job *job, unsigned rank, const void *data,
+				size_t bytes, size_t count, size_t *pushed_p);
+SODA_API int soda_msg_pull_many(struct soda_msg_job *job, struct soda_message_run *run_p);
 /*
  * Have what was pushed sent now, not at the latest after flush_us.  Messages travel without this,
  * too.

@@ -164,8 +164,8 @@ static void pass(struct soda_msg_job *job, uint64_t bytes)
 	job->reading.at = at < job->reading.packet_end ? (uint32_t)at : job->reading.packet_end;
 }
 
-/* A part of a large message. 1: it is complete, and in *msg_p. */
-static int take_part(struct soda_msg_job *job, struct soda_message *msg_p)
+/* A part of a large message. 1: it is complete, and in *out. */
+static int take_part(struct soda_msg_job *job, struct soda_message_run *out)
 {
 	struct soda_part *part = &job->parts[job->reading.from];
 	uint32_t size = job->reading.run_size, whole = job->reading.run_left;
@@ -185,30 +185,33 @@ static int take_part(struct soda_msg_job *job, struct soda_message *msg_p)
 	if (part->at < part->bytes)
 		return 0;
 	job->given = part->data;
-	*msg_p = (struct soda_message){ part->data, part->bytes, job->reading.from, 0 };
+	*out = (struct soda_message_run){ part->data, part->bytes, 1, job->reading.from, 0 };
 	part->data = NULL;
 	return 1;
 }
 
-static void take_message(struct soda_msg_job *job, struct soda_message *msg_p)
+/* Messages of the run that is being read, at most so many. */
+static void take_messages(struct soda_msg_job *job, uint32_t most, struct soda_message_run *out)
 {
-	uint32_t size = job->reading.run_size;
+	uint32_t size = job->reading.run_size, left = job->reading.run_left;
+	uint32_t n = left < most ? left : most;
 
-	*msg_p = (struct soda_message){ job->reading.data + job->reading.at, size,
-					job->reading.from, 0 };
-	job->reading.at += size;
-	if (--job->reading.run_left == 0)
+	*out = (struct soda_message_run){ job->reading.data + job->reading.at, size, n,
+					  job->reading.from, 0 };
+	job->reading.at += n * size;
+	job->reading.run_left = left - n;
+	if (left == n)
 		job->reading.at = (job->reading.at + 7) & ~7u; /* packets have whole words */
 }
 
-/* The next message of the open batch. 1: there is one; 0: not; or an error. */
-static int next_message(struct soda_msg_job *job, struct soda_message *msg_p)
+/* The next messages of the open batch. 1: there are some; 0: none; or an error. */
+static int next_messages(struct soda_msg_job *job, uint32_t most, struct soda_message_run *out)
 {
 	while (job->reading.run_left || job->reading.at < job->reading.bytes) {
 		int ret = 0;
 
 		if (job->reading.run_left) {
-			take_message(job, msg_p);
+			take_messages(job, most, out);
 			return 1;
 		}
 		if (job->reading.at == job->reading.packet_end) {
@@ -216,7 +219,7 @@ static int next_message(struct soda_msg_job *job, struct soda_message *msg_p)
 		} else {
 			ret = next_run(job);
 			if (ret == 0 && job->reading.run_part)
-				ret = take_part(job, msg_p);
+				ret = take_part(job, out);
 		}
 		if (ret)
 			return ret;
@@ -234,7 +237,7 @@ static int remembered(struct soda_msg_job *job)
 	return ret;
 }
 
-SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
+static inline int pull(struct soda_msg_job *job, uint32_t most, struct soda_message_run *out)
 {
 	int ret = soda_msg_check(job);
 
@@ -247,15 +250,35 @@ SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
 	if (job->reading.wrong)
 		return remembered(job);
 	do {
-		ret = job->reading.open ? next_message(job, msg_p) : 0;
+		ret = job->reading.open ? next_messages(job, most, out) : 0;
 		if (ret > 0) {
-			count(&job->pulled, 1);
-			count(&job->pulled_bytes, msg_p->bytes);
+			count(&job->pulled, out->count);
+			count(&job->pulled_bytes, out->count * out->bytes);
 			return 0;
 		}
 		if (ret == 0)
 			ret = soda_msg_has_rings(job) ? next_range(job) : next_batch(job);
 	} while (ret == 0);
+	return ret;
+}
+
+SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
+{
+	struct soda_message_run one;
+	int ret = pull(job, 1, &one);
+
+	if (ret == 0)
+		*msg_p = (struct soda_message){ one.data, one.bytes, one.from, 0 };
+	return ret;
+}
+
+SODA_API int soda_msg_pull_many(struct soda_msg_job *job, struct soda_message_run *run_p)
+{
+	struct soda_message_run some;
+	int ret = pull(job, UINT32_MAX, &some);
+
+	if (ret == 0)
+		*run_p = some;
 	return ret;
 }
 

@@ -85,13 +85,20 @@ static void wake_sender_locked(struct soda_msg_job *job, bool now)
 		soda_msg_work_locked(job);
 }
 
-static bool fits(const struct soda_msg_job *job, const struct soda_lane *lane, uint32_t bytes)
+/* How many messages of this size an open slot takes, of so many. */
+static uint32_t count_fitting(const struct soda_msg_job *job, const struct soda_lane *lane,
+			      uint32_t size, uint32_t count)
 {
-	uint32_t at = lane->bytes[lane->tail % SODA_LANE_SLOTS];
+	uint32_t at = lane->bytes[lane->tail % SODA_LANE_SLOTS], most;
 
-	if (lane->run && lane->run_size == bytes)
-		return padded(at + bytes) <= job->slot_bytes;
-	return padded(at) + RUN + padded(bytes) <= job->slot_bytes;
+	if (!lane->run || lane->run_size != size)
+		at = padded(at) + RUN;
+	if (at + size > job->slot_bytes) /* which are whole words */
+		return 0;
+	if (count == 1) /* the usual case, without a division */
+		return 1;
+	most = size ? (job->slot_bytes - at) / size : UINT32_MAX - lane->messages;
+	return count < most ? count : most;
 }
 
 static void begin_slot(struct soda_msg_job *job, struct soda_lane *lane)
@@ -102,15 +109,33 @@ static void begin_slot(struct soda_msg_job *job, struct soda_lane *lane)
 	wake_sender_locked(job, false);
 }
 
-/* A message that fits into a slot. */
+/* Messages of this size follow in the open slot. */
+static void open_run(struct soda_lane *lane, uint8_t *slot, uint32_t size)
+{
+	uint32_t *bytes = &lane->bytes[lane->tail % SODA_LANE_SLOTS];
+
+	if (lane->run && lane->run_size == size)
+		return;
+	end_run(lane, slot);
+	lane->run = *bytes;
+	lane->run_size = size;
+	lane->run_count = 0;
+	soda_wire_put_u32(slot + *bytes, size);
+	*bytes += RUN;
+}
+
+/*
+ * Messages that fit into a slot, `count` of them, at least one, one behind the other: as many as
+ * one slot takes.  How many, or -EAGAIN.
+ */
 static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void *data,
-			     uint32_t size)
+			     uint32_t size, uint32_t count)
 {
 	struct soda_lane *lane = &job->lanes[rank];
-	uint32_t *bytes;
+	uint32_t *bytes, n;
 	uint8_t *slot;
 
-	if (lane->tail - lane->head < SODA_LANE_SLOTS && lane->messages && !fits(job, lane, size)) {
+	if (soda_lane_open_locked(lane) && !count_fitting(job, lane, size, count)) {
 		soda_lane_close_locked(job, rank);
 		if (!soda_msg_has_rings(job))
 			wake_sender_locked(job, true);
@@ -120,27 +145,21 @@ static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void
 		return -EAGAIN;
 	if (!lane->messages)
 		begin_slot(job, lane);
+	n = count_fitting(job, lane, size, count);
 	slot = soda_lane_slot(job, rank, lane->tail);
+	open_run(lane, slot, size);
 	bytes = &lane->bytes[lane->tail % SODA_LANE_SLOTS];
-	if (!lane->run || lane->run_size != size) {
-		end_run(lane, slot);
-		lane->run = *bytes;
-		lane->run_size = size;
-		lane->run_count = 0;
-		soda_wire_put_u32(slot + *bytes, size);
-		*bytes += RUN;
-	}
-	if (size == sizeof(uint64_t)) /* the most frequent one, without a call */
+	if (n == 1 && size == sizeof(uint64_t)) /* the most frequent case, without a call */
 		memcpy(slot + *bytes, data, sizeof(uint64_t));
 	else if (size)
-		memcpy(slot + *bytes, data, size);
-	*bytes += size;
-	lane->run_count++;
-	lane->messages++;
-	return 0;
+		memcpy(slot + *bytes, data, (size_t)n * size);
+	*bytes += n * size;
+	lane->run_count += n;
+	lane->messages += n;
+	return (int)n;
 }
 
-/* A message that the sender cuts into parts. */
+/* A message that the sender cuts into parts. 1; -EAGAIN, -ENOMEM. */
 static int push_large_locked(struct soda_msg_job *job, uint32_t rank, const void *data,
 			     uint32_t size)
 {
@@ -155,10 +174,12 @@ static int push_large_locked(struct soda_msg_job *job, uint32_t rank, const void
 	lane->large_bytes = size;
 	lane->large_at = 0;
 	wake_sender_locked(job, true);
-	return 0;
+	return 1;
 }
 
-static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data, uint32_t size)
+/* As push_small_locked(), of any size. */
+static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data, uint32_t size,
+		       uint32_t count)
 {
 	int ret = soda_msg_error_locked(job);
 
@@ -171,10 +192,10 @@ static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data
 	    SODA_WIRE_MSG_PACKET_BYTES + RUN + padded(size) > job->slot_bytes)
 		ret = push_large_locked(job, rank, data, size);
 	else
-		ret = push_small_locked(job, rank, data, size);
-	if (ret == 0) {
-		job->stats.pushed++;
-		job->stats.pushed_bytes += size;
+		ret = push_small_locked(job, rank, data, size, count);
+	if (ret > 0) {
+		job->stats.pushed += (uint32_t)ret;
+		job->stats.pushed_bytes += (uint64_t)size * (uint32_t)ret;
 	} else if (ret == -EAGAIN) {
 		job->stats.stalls++;
 		job->denied = rank;
@@ -182,7 +203,7 @@ static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data
 	return ret;
 }
 
-SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *data, size_t bytes)
+static int check_message(const struct soda_msg_job *job, unsigned rank, size_t bytes)
 {
 	int ret = soda_msg_check(job);
 
@@ -194,10 +215,47 @@ SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *
 	if (bytes > SODA_MSG_BYTES_MAX)
 		return soda_msg_failed(-EMSGSIZE, "a message has at most %u bytes, not %zu",
 				       SODA_MSG_BYTES_MAX, bytes);
+	return 0;
+}
+
+SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *data, size_t bytes)
+{
+	int ret = check_message(job, rank, bytes);
+
+	if (ret < 0)
+		return ret;
 	pthread_mutex_lock(&job->lock);
-	ret = push_locked(job, rank, data, (uint32_t)bytes);
+	ret = push_locked(job, rank, data, (uint32_t)bytes, 1);
 	pthread_mutex_unlock(&job->lock);
-	return ret;
+	return ret < 0 ? ret : 0;
+}
+
+SODA_API int soda_msg_push_many(struct soda_msg_job *job, unsigned rank, const void *data,
+				size_t bytes, size_t count, size_t *pushed_p)
+{
+	const uint32_t most = 1 << 20; /* at once: as many of no bytes */
+	int ret = check_message(job, rank, bytes);
+	size_t n = 0;
+
+	if (ret < 0)
+		return ret;
+	if (!count) {
+		*pushed_p = 0;
+		return 0;
+	}
+	do { /* a slot a turn: other threads push meanwhile */
+		size_t left = count - n;
+
+		pthread_mutex_lock(&job->lock);
+		ret = push_locked(job, rank, (const uint8_t *)data + n * bytes, (uint32_t)bytes,
+				  left < most ? (uint32_t)left : most);
+		pthread_mutex_unlock(&job->lock);
+		n += ret > 0 ? (size_t)ret : 0;
+	} while (ret > 0 && n < count);
+	if (ret < 0 && !n)
+		return ret;
+	*pushed_p = n;
+	return 0;
 }
 
 bool soda_msg_under_way_locked(struct soda_msg_job *job)

@@ -406,6 +406,86 @@ static void large(const char *where)
 	stop_agent();
 }
 
+/* All that is here, run by run. */
+static int drain_many(struct rank *r, struct soda_msg_job *job, struct tally *pulled)
+{
+	struct soda_message_run m;
+	int ret;
+
+	while ((ret = soda_msg_pull_many(job, &m)) == 0) {
+		CHECK(m.count && m.from < r->ranks);
+		for (size_t i = 0; i < m.count; i++)
+			pulled->sum += sum_of(m.from, r->rank,
+					      (const uint8_t *)m.data + i * m.bytes, m.bytes);
+		pulled->n += m.count;
+	}
+	return ret;
+}
+
+/* `count` messages of a size, however many calls that takes. */
+static void push_many(struct rank *r, struct soda_msg_job *job, unsigned to, const uint8_t *data,
+		      size_t bytes, size_t count, struct tally *pushed, struct tally *pulled)
+{
+	for (size_t i = 0; i < count; i++)
+		pushed->sum += sum_of(r->rank, to, data + i * bytes, bytes);
+	pushed->n += count;
+	while (count) {
+		size_t n = 0;
+		int ret = soda_msg_push_many(job, to, data, bytes, count, &n);
+
+		if (ret == -EAGAIN) {
+			IS(drain_many(r, job, pulled), -EAGAIN);
+			IS(soda_msg_wait(job, SODA_MSG_PUSH | SODA_MSG_PULL, DEADLINE_MS), 0);
+			continue;
+		}
+		IS(ret, 0);
+		CHECK(n && n <= count);
+		data += n * bytes;
+		count -= n;
+	}
+}
+
+/* Many messages a call, of all sizes, beside single ones. */
+static void run_bulk(struct rank *r)
+{
+	static const size_t sizes[] = { 8, 0, 1, 24, 1000, 61400, 8, 0, 70000 };
+	struct soda_msg_job *job = start(r);
+	struct tally pushed = { 0 }, pulled = { 0 };
+	size_t room = 1 << 18, n = 7;
+	uint8_t *data = malloc(room);
+	int ret;
+
+	for (size_t k = 0; k < room; k++)
+		data[k] = (uint8_t)(k * 7 + k / 255 + r->rank);
+	for (unsigned i = 0; i < 9 * r->ranks; i++) {
+		size_t bytes = sizes[i % 9], most = bytes ? room / bytes : 5000;
+
+		push_many(r, job, i / 9, data, bytes, most, &pushed, &pulled);
+		push_many(r, job, i / 9, data, bytes, 1, &pushed, &pulled);
+		push(r, job, i / 9, data, i, &pushed, &pulled);
+	}
+	IS(soda_msg_push_many(job, 0, data, 8, 0, &n), 0);
+	CHECK(n == 0);
+	IS(soda_msg_push_many(job, r->ranks, data, 8, 2, &n), -EINVAL);
+	IS(soda_msg_push_many(job, 0, data, (1 << 20) + 1, 2, &n), -EMSGSIZE);
+	IS(soda_msg_finish(job), 0);
+	IS(soda_msg_push_many(job, 0, data, 8, 2, &n), -EPIPE);
+	free(data);
+	while ((ret = drain_many(r, job, &pulled)) == -EAGAIN)
+		IS(soda_msg_wait(job, SODA_MSG_PULL, DEADLINE_MS), 0);
+	IS(ret, -ENODATA);
+	CHECK(all_of(r, job, (int64_t)(pushed.n - pulled.n)) == 0);
+	CHECK(all_of(r, job, (int64_t)(pushed.sum - pulled.sum)) == 0);
+	soda_msg_end(job);
+}
+
+static void bulk(const char *where)
+{
+	run_ranks(where, 3, run_bulk);
+	assert_int_equal(agent->dpu.messages.jobs.broken_n, 0);
+	stop_agent();
+}
+
 /* Rank 1 does not pull: rank 0 is told so, and rank 2 is not held up. */
 static void run_held(struct rank *r)
 {
@@ -1063,6 +1143,7 @@ static const char *verbs(void)
 	}
 CASE(once)
 CASE(large)
+CASE(bulk)
 CASE(held)
 CASE(slow)
 CASE(killed)
@@ -1113,11 +1194,12 @@ MANY_CASE(many_refused)
 		cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
-	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(held_##t),       \
-		cmocka_unit_test(slow_##t), cmocka_unit_test(killed_##t),                          \
-		cmocka_unit_test(left_##t), cmocka_unit_test(apart_##t),                           \
-		cmocka_unit_test(two_##t), cmocka_unit_test(refused_##t),                          \
-		cmocka_unit_test(lost_##t), cmocka_unit_test(without_##t)
+	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(bulk_##t),       \
+		cmocka_unit_test(held_##t), cmocka_unit_test(slow_##t),                            \
+		cmocka_unit_test(killed_##t), cmocka_unit_test(left_##t),                          \
+		cmocka_unit_test(apart_##t), cmocka_unit_test(two_##t),                            \
+		cmocka_unit_test(refused_##t), cmocka_unit_test(lost_##t),                         \
+		cmocka_unit_test(without_##t)
 
 int main(int argc, char **argv)
 {

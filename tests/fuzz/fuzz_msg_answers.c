@@ -45,6 +45,21 @@ static void pull(struct soda_msg_job *job)
 	(void)sum;
 }
 
+static void pull_many(struct soda_msg_job *job)
+{
+	struct soda_message_run m;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < PULLS_MAX; i++) {
+		if (checked(soda_msg_pull_many(job, &m)) < 0)
+			break;
+		FUZZ_MUST(m.from < RANKS && m.bytes <= SODA_MSG_BYTES_MAX && m.count && m.data);
+		for (size_t at = 0; at < m.bytes * m.count; at++)
+			sum += ((const volatile uint8_t *)m.data)[at];
+	}
+	(void)sum;
+}
+
 static void collective(struct soda_msg_job *job, struct fuzz_input *in)
 {
 	uint8_t which = fuzz_u8(in);
@@ -65,14 +80,23 @@ static void ask(struct soda_msg_job *job, struct fuzz_input *in)
 {
 	uint8_t what = fuzz_u8(in) % 8;
 
-	if (what < 4) {
+	if (what == 0) {
+		unsigned rank = fuzz_u8(in) % (RANKS + 1);
+		size_t bytes = fuzz_u8(in), n = 0;
+
+		if (checked(soda_msg_push_many(job, rank, data, bytes, fuzz_u8(in), &n)) == 0)
+			FUZZ_MUST(n <= UINT8_MAX);
+	} else if (what < 4) {
 		unsigned rank = fuzz_u8(in) % (RANKS + 1);
 
 		checked(soda_msg_push(job, rank, data, fuzz_u16(in) << (what == 3 ? 4 : 0)));
 	} else if (what < 6) {
 		pull(job);
 		checked(soda_msg_wait(job, SODA_MSG_PULL | SODA_MSG_COLLECTIVE, 1));
-		pull(job);
+		if (what == 4)
+			pull(job);
+		else
+			pull_many(job);
 	} else if (what == 6) {
 		checked(fuzz_u8(in) & 1 ? soda_msg_finish(job) : soda_msg_progress(job));
 	} else {
@@ -105,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
 		for (int i = 0; i < ASKS_MAX && in.left; i++)
 			ask(job, &in);
 		soda_msg_get_stats(job, &stats);
-		FUZZ_MUST(stats.pushed <= ASKS_MAX);
+		FUZZ_MUST(stats.pushed <= ASKS_MAX * UINT8_MAX);
 		soda_msg_end(job);
 	}
 	rogue_end();
