@@ -64,6 +64,8 @@ static void rate_row(const json_t *out, size_t i, const char *transport, uint64_
 	assert_int_equal(count(row, "ranks"), 2);
 	assert_int_equal(count(row, "agents"), agents);
 	positive(row, "messages_per_s");
+	positive(row, "many_messages_per_s");
+	assert_true(json_is_null(json_object_get(row, "many_ratio")) == !mpi);
 	beside(row, mpi, "mpi_messages_per_s", "mpi", "ratio");
 	beside(row, mpi, "gathered_messages_per_s", "gathered_mpi", "gathered_ratio");
 	beside(row, mpi, "alltoallv_messages_per_s", "alltoallv_mpi", "alltoallv_ratio");
@@ -75,12 +77,13 @@ static void rates_of(const char *transport, const char *agents, const char *size
 	json_t *out;
 
 	RUN("--transports", transport, "--agents", agents, "--ranks", "2", "--sizes", sizes,
-	    "--messages", "3000", "--rounds", "1", "--apps", "none", "--flushes", "none",
-	    "--inboxes", "none", "--json");
+	    "--messages", "3000", "--slow", "0", "--rounds", "1", "--apps", "none", "--flushes",
+	    "none", "--inboxes", "none", "--json");
 	out = answers();
 	rows(out, "rates", n);
 	rows(out, "apps", 0);
 	rows(out, "sweeps", 0);
+	rows(out, "slow", 0);
 	for (size_t i = 0; i < n; i++)
 		rate_row(out, i, transport, strtoull(agents, NULL, 10), i % 2 ? 1 << 20 : 8);
 	json_decref(out);
@@ -99,8 +102,8 @@ static void test_sweeps(void **state)
 	const json_t *list;
 	json_t *out;
 
-	RUN("--ranks", "3", "--sizes", "none", "--messages", "2000", "--rounds", "1", "--apps",
-	    "none", "--flushes", "100,1000", "--inboxes", "128K", "--json");
+	RUN("--ranks", "3", "--sizes", "none", "--messages", "2000", "--slow", "0", "--rounds", "1",
+	    "--apps", "none", "--flushes", "100,1000", "--inboxes", "128K", "--json");
 	out = answers();
 	rows(out, "rates", 0);
 	list = rows(out, "sweeps", 3);
@@ -111,6 +114,31 @@ static void test_sweeps(void **state)
 				    i < 2 ? "flush_us" : "inbox_bytes");
 		assert_int_equal(count(row, "value"), i == 0 ? 100 : i == 1 ? 1000 : 128 << 10);
 		positive(row, "messages_per_s");
+	}
+	json_decref(out);
+}
+
+/* A message of a slow sender waits for its time, and then travels. */
+static void test_slow(void **state)
+{
+	const json_t *list;
+	json_t *out;
+
+	RUN("--ranks", "2", "--agents", "1,2", "--sizes", "none", "--slow", "10", "--apps", "none",
+	    "--flushes", "none", "--inboxes", "none", "--json");
+	out = answers();
+	list = rows(out, "slow", 4);
+	for (size_t i = 0; i < 4; i++) {
+		const json_t *row = json_array_get(list, i);
+		double p50 = json_real_value(json_object_get(row, "p50_us"));
+		double p99 = json_real_value(json_object_get(row, "p99_us"));
+
+		assert_string_equal(json_string_value(json_object_get(row, "transport")),
+				    i < 2 ? "shm" : "tcp");
+		assert_int_equal(count(row, "agents"), 1 + i % 2);
+		assert_int_equal(count(row, "messages"), 10);
+		assert_true(count(row, "flush_us") && p50 > 0 && p99 >= p50);
+		assert_true(json_real_value(json_object_get(row, "max_us")) >= p99);
 	}
 	json_decref(out);
 }
@@ -126,8 +154,8 @@ static void test_apps(void **state)
 		print_message("SKIP: one processor: an agent cannot have one of its own\n");
 		skip();
 	}
-	RUN("--ranks", "2", "--sizes", "none", "--rounds", "1", "--apps", "histogram,absent",
-	    "--flushes", "none", "--inboxes", "none", "--json");
+	RUN("--ranks", "2", "--sizes", "none", "--slow", "0", "--rounds", "1", "--apps",
+	    "histogram,absent", "--flushes", "none", "--inboxes", "none", "--json");
 	assert_non_null(strstr(run.err, "absent: there is no such example"));
 	out = answers();
 	list = rows(out, "apps", 2);
@@ -149,9 +177,10 @@ static void test_apps(void **state)
 
 static void test_table(void **state)
 {
-	RUN("--transports", "tcp", "--ranks", "1", "--sizes", "64", "--messages", "1000",
-	    "--rounds", "1", "--apps", "none", "--flushes", "100", "--inboxes", "none");
+	RUN("--transports", "tcp", "--ranks", "1", "--sizes", "64", "--messages", "1000", "--slow",
+	    "3", "--rounds", "1", "--apps", "none", "--flushes", "100", "--inboxes", "none");
 	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "slow sender"));
 	assert_non_null(strstr(run.out, "Alltoallv"));
 	assert_non_null(strstr(run.out, "flush_us"));
 }
@@ -185,9 +214,9 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rates),	 cmocka_unit_test(test_sweeps),
-		cmocka_unit_test(test_apps),	 cmocka_unit_test(test_table),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_rates), cmocka_unit_test(test_sweeps),
+		cmocka_unit_test(test_slow),  cmocka_unit_test(test_apps),
+		cmocka_unit_test(test_table), cmocka_unit_test(test_refusals),
 	};
 
 	return cmocka_run_group_tests(tests, make_tmp, remove_tmp);

@@ -10,7 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { SODA_BENCH_MSG_BYTES_MIN = 8, SODA_BENCH_MSG_BYTES_MAX = 1 << 20 };
+enum {
+	SODA_BENCH_MSG_BYTES_MIN = 8,
+	SODA_BENCH_MSG_BYTES_MAX = 1 << 20,
+	SODA_BENCH_MSG_GATHERED = 60
+				  << 10, /* what a program gathers for a rank, over MPI or SODA */
+};
 
 struct soda_bench_msg_load {
 	uint32_t rank, ranks;
@@ -68,5 +73,8 @@ static inline bool soda_bench_msg_verified(const struct soda_bench_msg_sums *all
 
 /* rank 0's line about a run: seconds, messages, 1 if verified. */
 #define SODA_BENCH_MSG_LINE "soda-bench-messages %.9f %llu %d\n"
+
+/* Of a slow sender: microseconds from push to pull, median, 99th of a hundred, the longest. */
+#define SODA_BENCH_MSG_SLOW_LINE "soda-bench-messages-slow %.1f %.1f %.1f\n"
 
 #endif

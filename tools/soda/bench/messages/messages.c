@@ -22,7 +22,7 @@ enum { DATA_MAX = 64 << 20, MESSAGES_MAX = 100000000, APP_RANKS_MAX = 8 };
 
 struct options {
 	char *transports, *sizes, *ranks, *agents, *apps, *flushes, *inboxes;
-	uint32_t messages, rounds;
+	uint32_t messages, slow, rounds;
 	bool json;
 };
 
@@ -39,6 +39,8 @@ static const struct soda_option option_table[] = {
 	       .max = MESSAGES_MAX,
 	       .help = "Messages that each rank sends in a run; fewer, where they would be more "
 		       "than 64 MiB."),
+	OPTION("slow", 0, UINT, slow, .arg = "N", .def = "200", .min = 0, .max = 100000,
+	       .help = "Messages of a slow sender, for the time that one takes; 0: not measured."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
 	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of each point, all sides in turns."),
 	OPTION("apps", 'a', LIST, apps, .arg = "NAME,...",
@@ -68,12 +70,20 @@ static const struct soda_conf conf = {
 		"the processor where they wait, and so do the programs. They are found where SODA "
 		"was built with them (the option mpi of meson); without them these columns "
 		"are empty.\n\n"
+		"Beside a call for each message (SODA) ranks also gather messages themselves, as "
+		"over MPI, and hand them over with soda_msg_push_many(3) (many); its ratio is that "
+		"by gathered.\n\n"
 		"Rates are medians over the rounds, ratios medians of the rounds' ratios. agent ns "
 		"is "
 		"the agents' CPU time, their transports' included, for each message; "
 		"not known where soda msg run has started them, which is where several are reached "
 		"by shm. "
 		"Several agents reach each other by tcp.\n\n"
+		"A slow sender (--slow) is rank 0, which pushes a message to the last rank all 5 "
+		"ms and does nothing else, so that it is sent on when its time is over "
+		"(flush_us); the "
+		"microseconds are those from push to pull. Of each of --transports and --agents, "
+		"with the first of --ranks.\n\n"
 		"Applications run with the first of --ranks (at most 8), by the first of "
 		"--transports, with the agent in one of two places: shared, ranks and agent on one "
 		"processor; own, ranks on one processor, the agent on another one. That emulates a "
@@ -178,7 +188,9 @@ static int parse_apps(char *text, struct soda_bench_msg_plan *plan)
 /* The lists of opt are cut into their parts, which the plan points into. */
 static int make_plan(const struct options *opt, struct soda_bench_msg_plan *plan)
 {
-	*plan = (struct soda_bench_msg_plan){ .messages = opt->messages, .rounds = opt->rounds };
+	*plan = (struct soda_bench_msg_plan){ .messages = opt->messages,
+					      .slow = opt->slow,
+					      .rounds = opt->rounds };
 	if (parse_transports(opt->transports, plan->transports))
 		return complain("--transports: of shm and tcp");
 	if (parse_list32(opt->ranks, 1, SODA_BENCH_MSG_RANKS_MAX, plan->ranks, &plan->ranks_n) ||
@@ -227,6 +239,7 @@ static struct soda_bench_msg_job job_of(const struct soda_bench_msg_plan *plan, 
 /* Messages a second, [round]. */
 struct rounds {
 	double soda[SODA_BENCH_ROUNDS_MAX], agent_ns[SODA_BENCH_ROUNDS_MAX];
+	double many[SODA_BENCH_ROUNDS_MAX];
 	double mpi[SODA_BENCH_MSG_MPIS][SODA_BENCH_MSG_WAYS][SODA_BENCH_ROUNDS_MAX];
 };
 
@@ -240,13 +253,17 @@ static int one_round(const struct soda_bench_msg_plan *plan, struct soda_bench_m
 		     uint32_t i, struct rounds *all)
 {
 	struct soda_bench_msg_result r;
-	int err = soda_bench_msg_run_soda(job, &r);
+	int err = soda_bench_msg_run_soda(job, false, &r);
 
 	if (err)
 		return err;
 	all->soda[i] = rate_of(&r);
 	/* the agent also routed the phase that is not measured, of a tenth */
 	all->agent_ns[i] = r.agent_seconds * 1e9 / ((double)r.messages * 1.1);
+	err = soda_bench_msg_run_soda(job, true, &r);
+	if (err)
+		return err;
+	all->many[i] = rate_of(&r);
 	for (int mpi = 0; mpi < SODA_BENCH_MSG_MPIS; mpi++)
 		for (int way = 0; way < SODA_BENCH_MSG_WAYS && plan->mpi[mpi][0]; way++) {
 			err = soda_bench_msg_run_mpi(job, mpi, plan->mpi[mpi], way, &r);
@@ -270,6 +287,7 @@ static double median_ratio(const double *a, const double *b, uint32_t n)
 static void compare(const struct soda_bench_msg_plan *plan, const struct rounds *all,
 		    struct soda_bench_msg_rate *rate)
 {
+	rate->many_ratio = NAN;
 	for (int way = 0; way < SODA_BENCH_MSG_WAYS; way++) {
 		rate->which[way] = -1;
 		rate->mpi[way] = rate->ratio[way] = NAN;
@@ -285,6 +303,9 @@ static void compare(const struct soda_bench_msg_plan *plan, const struct rounds 
 			rate->mpi[way] = median;
 			rate->ratio[way] =
 				median_ratio(all->soda, all->mpi[mpi][way], plan->rounds);
+			if (way == SODA_BENCH_MSG_GATHER)
+				rate->many_ratio =
+					median_ratio(all->many, all->mpi[mpi][way], plan->rounds);
 		}
 	}
 }
@@ -304,6 +325,7 @@ static int measure_rate(const struct soda_bench_msg_plan *plan, struct soda_benc
 						      .agents = job->agents,
 						      .bytes = job->bytes };
 		rate->soda = soda_bench_median(all->soda, plan->rounds);
+		rate->many = soda_bench_median(all->many, plan->rounds);
 		rate->agent_ns = soda_bench_median(all->agent_ns, plan->rounds);
 		compare(plan, all, rate);
 	}
@@ -330,6 +352,33 @@ static int measure_rates(const struct soda_bench_msg_plan *plan, pid_t owner, js
 		err = measure_rate(plan, &job, &rate);
 		if (!err)
 			soda_bench_msg_report_rate(&rate, first, out);
+		first = false;
+	}
+	return err;
+}
+
+/* One run says enough: its messages are many. */
+static int measure_slow(const struct soda_bench_msg_plan *plan, pid_t owner, json_t *out)
+{
+	unsigned n = SODA_BENCH_MSG_TRANSPORTS * plan->agents_n;
+	bool first = true;
+	int err = 0;
+
+	for (unsigned i = 0; i < n && plan->slow && !err; i++) {
+		struct soda_bench_msg_job job = job_of(plan, owner, (int)(i / plan->agents_n),
+						       plan->ranks[0], SODA_BENCH_MSG_BYTES_MIN);
+		struct soda_bench_msg_slow slow;
+
+		job.agents = plan->agents[i % plan->agents_n];
+		job.messages = plan->slow;
+		if (!plan->transports[job.transport] || job.agents > job.ranks)
+			continue;
+		err = soda_bench_msg_agents_start(&job);
+		if (!err)
+			err = soda_bench_msg_run_slow(&job, &slow);
+		soda_bench_msg_agents_stop(&job);
+		if (!err)
+			soda_bench_msg_report_slow(&job, &slow, first, out);
 		first = false;
 	}
 	return err;
@@ -414,7 +463,7 @@ static int measure_point(const struct soda_bench_msg_plan *plan, struct soda_ben
 	int err = soda_bench_msg_agents_start(job);
 
 	for (uint32_t i = 0; i < plan->rounds && !err; i++) {
-		err = soda_bench_msg_run_soda(job, &r);
+		err = soda_bench_msg_run_soda(job, false, &r);
 		rates[i] = rate_of(&r);
 	}
 	soda_bench_msg_agents_stop(job);
@@ -462,6 +511,8 @@ static int run(void *arg, const struct soda_bench_guarded *guarded)
 			  "programs soda-bench-openmpi and soda-bench-mpich of its build tree\n",
 		      stderr);
 	err = measure_rates(plan, guarded->owner, out);
+	if (!err)
+		err = measure_slow(plan, guarded->owner, out);
 	if (!err)
 		err = measure_apps(plan, guarded->owner, out);
 	if (!err)

@@ -45,6 +45,7 @@ struct soda_bench_msg_plan {
 	const char *apps[SODA_BENCH_MSG_LIST_MAX];
 	unsigned sizes_n, ranks_n, agents_n, flushes_n, inboxes_n, apps_n;
 	uint64_t messages; /* of a rank in a run, at most */
+	uint32_t slow;	   /* messages of a slow sender; 0: none */
 	uint32_t rounds;
 	bool transports[SODA_BENCH_MSG_TRANSPORTS];
 	char mpi[SODA_BENCH_MSG_MPIS][256]; /* the programs; "": it is not there */
@@ -72,10 +73,18 @@ struct soda_bench_msg_result {
 	double ranks_seconds; /* likewise, of an application's ranks */
 };
 
+/* Microseconds from a slow sender's push to the pull. */
+struct soda_bench_msg_slow {
+	double p50, p99, most;
+};
+
 /* run.c. Errors after a message. */
 int soda_bench_msg_agents_start(struct soda_bench_msg_job *job);
 void soda_bench_msg_agents_stop(struct soda_bench_msg_job *job);
-int soda_bench_msg_run_soda(struct soda_bench_msg_job *job, struct soda_bench_msg_result *r);
+int soda_bench_msg_run_soda(struct soda_bench_msg_job *job, bool many,
+			    struct soda_bench_msg_result *r);
+/* A slow sender's job->messages. */
+int soda_bench_msg_run_slow(struct soda_bench_msg_job *job, struct soda_bench_msg_slow *slow);
 /* The program at that path, an application (examples/messages). */
 int soda_bench_msg_run_app(struct soda_bench_msg_job *job, const char *path,
 			   struct soda_bench_msg_result *r);
@@ -92,6 +101,7 @@ struct soda_bench_msg_rate {
 	int transport;
 	uint32_t ranks, agents, bytes;
 	double soda, agent_ns;		 /* CPU time of the agent, of a message */
+	double many, many_ratio;	 /* gathered by the program; by the same over MPI */
 	double mpi[SODA_BENCH_MSG_WAYS]; /* of the better MPI for each */
 	int which[SODA_BENCH_MSG_WAYS];	 /* that one; -1: none */
 	double ratio[SODA_BENCH_MSG_WAYS];
@@ -115,6 +125,8 @@ json_t *soda_bench_msg_report_new(const struct soda_bench_msg_plan *plan);
 /* out NULL: as lines of a table, the first one with its head. */
 void soda_bench_msg_report_rate(const struct soda_bench_msg_rate *rate, bool first, json_t *out);
 void soda_bench_msg_report_app(const struct soda_bench_msg_app *app, bool first, json_t *out);
+void soda_bench_msg_report_slow(const struct soda_bench_msg_job *job,
+				const struct soda_bench_msg_slow *slow, bool first, json_t *out);
 void soda_bench_msg_report_point(const struct soda_bench_msg_point *p, bool first, json_t *out);
 
 /* rank.c */

@@ -18,7 +18,7 @@
 
 #include "soda/bench/messages/load.h"
 
-enum { WINDOW = 64, BUFFER = 60 << 10, MESSAGE = 1, LAST = 2 };
+enum { WINDOW = 64, BUFFER = SODA_BENCH_MSG_GATHERED, MESSAGE = 1, LAST = 2 };
 
 struct window {
 	MPI_Request requests[WINDOW];

@@ -20,6 +20,7 @@ json_t *soda_bench_msg_report_new(const struct soda_bench_msg_plan *plan)
 			json_array_append_new(mpis, json_string(soda_bench_msg_mpis[i]));
 	json_object_set_new(out, "mpis", mpis);
 	json_object_set_new(out, "rates", json_array());
+	json_object_set_new(out, "slow", json_array());
 	json_object_set_new(out, "apps", json_array());
 	json_object_set_new(out, "sweeps", json_array());
 	return out;
@@ -37,9 +38,10 @@ static void print_rate(const struct soda_bench_msg_rate *r, bool first)
 {
 	if (first) {
 		puts("millions of messages a second; ratios are SODA's by that of the better MPI");
-		printf("%-9s %5s %6s %8s %10s %9s %10s %-8s %7s %10s %-8s %7s %10s %-8s %7s\n",
-		       "transport", "ranks", "agents", "bytes", "SODA", "agent ns", "Isend", "",
-		       "ratio", "gathered", "", "ratio", "Alltoallv", "", "ratio");
+		printf("%-9s %5s %6s %8s %10s %9s %10s %7s %10s %-8s %7s %10s %-8s %7s %10s %-8s "
+		       "%7s\n",
+		       "transport", "ranks", "agents", "bytes", "SODA", "agent ns", "many", "ratio",
+		       "Isend", "", "ratio", "gathered", "", "ratio", "Alltoallv", "", "ratio");
 	}
 	printf("%-9s %5u %6u %8u %10.3f", soda_bench_msg_transports[r->transport], r->ranks,
 	       r->agents, r->bytes, r->soda / 1e6);
@@ -47,6 +49,11 @@ static void print_rate(const struct soda_bench_msg_rate *r, bool first)
 		printf(" %9s", "-");
 	else
 		printf(" %9.0f", r->agent_ns);
+	printf(" %10.3f", r->many / 1e6);
+	if (isnan(r->many_ratio))
+		printf(" %7s", "-");
+	else
+		printf(" %7.2f", r->many_ratio);
 	for (int way = 0; way < SODA_BENCH_MSG_WAYS; way++)
 		print_mpi(r->mpi[way], r->which[way], r->ratio[way]);
 	putchar('\n');
@@ -84,9 +91,37 @@ void soda_bench_msg_report_rate(const struct soda_bench_msg_rate *r, bool first,
 	soda_json_set_count(row, "agents", r->agents);
 	soda_json_set_real(row, "messages_per_s", r->soda);
 	soda_json_set_real(row, "agent_ns", r->agent_ns);
+	soda_json_set_real(row, "many_messages_per_s", r->many);
+	soda_json_set_real(row, "many_ratio", r->many_ratio);
 	for (int way = 0; way < SODA_BENCH_MSG_WAYS; way++)
 		set_way(row, r, way);
 	json_array_append_new(json_object_get(out, "rates"), row);
+}
+
+void soda_bench_msg_report_slow(const struct soda_bench_msg_job *job,
+				const struct soda_bench_msg_slow *slow, bool first, json_t *out)
+{
+	json_t *row;
+
+	if (!out) {
+		if (first)
+			printf("\n%-12s %6s %9s %9s %9s %9s us, of a slow sender\n", "transport",
+			       "agents", "waits", "p50", "p99", "longest");
+		printf("%-12s %6u %9u %9.0f %9.0f %9.0f\n",
+		       soda_bench_msg_transports[job->transport], job->agents, job->flush_us,
+		       slow->p50, slow->p99, slow->most);
+		fflush(stdout);
+		return;
+	}
+	row = json_object();
+	soda_json_set_text(row, "transport", soda_bench_msg_transports[job->transport]);
+	soda_json_set_count(row, "agents", job->agents);
+	soda_json_set_count(row, "messages", job->messages);
+	soda_json_set_count(row, "flush_us", job->flush_us);
+	soda_json_set_real(row, "p50_us", slow->p50);
+	soda_json_set_real(row, "p99_us", slow->p99);
+	soda_json_set_real(row, "max_us", slow->most);
+	json_array_append_new(json_object_get(out, "slow"), row);
 }
 
 void soda_bench_msg_report_app(const struct soda_bench_msg_app *app, bool first, json_t *out)

@@ -245,22 +245,51 @@ static const char *say_agents(const struct soda_bench_msg_job *job, char *value,
 
 enum { AGENTS_BYTES = SODA_BENCH_MSG_AGENTS_MAX * 132 };
 
-int soda_bench_msg_run_soda(struct soda_bench_msg_job *job, struct soda_bench_msg_result *r)
+/* The command of a job over SODA, whose ranks work in that way. The words of args are in text. */
+struct command {
+	char ranks[16], bytes[16], messages[24], flush[16], agents[AGENTS_BYTES];
+	const char *args[16];
+};
+
+static void make_command(const struct soda_bench_msg_job *job, const char *way, struct command *c)
 {
-	char self[] = "/proc/self/exe", ranks[16], bytes[16], messages[24], flush[16];
-	char agents[AGENTS_BYTES];
-	const char *option = say_agents(job, agents, sizeof(agents));
-	const char *const args[] = { self, "msg",   "run",   "-n",  ranks,    option, agents, "--",
-				     self, "bench", ".rank", bytes, messages, flush,  NULL };
+	static const char self[] = "/proc/self/exe";
+	const char *option = say_agents(job, c->agents, sizeof(c->agents));
+	const char *const args[] = { self,	  "msg",    "run", "-n",    c->ranks, option,
+				     c->agents,	  "--",	    self,  "bench", ".rank",  c->bytes,
+				     c->messages, c->flush, way,   NULL };
+
+	memcpy(c->args, args, sizeof(args));
+	snprintf(c->ranks, sizeof(c->ranks), "%u", job->ranks);
+	snprintf(c->bytes, sizeof(c->bytes), "%u", job->bytes);
+	snprintf(c->messages, sizeof(c->messages), "%" PRIu64, job->messages);
+	snprintf(c->flush, sizeof(c->flush), "%u", job->flush_us);
+}
+
+int soda_bench_msg_run_soda(struct soda_bench_msg_job *job, bool many,
+			    struct soda_bench_msg_result *r)
+{
 	double before = agent_seconds(job);
+	struct command c;
 	int err;
 
-	snprintf(ranks, sizeof(ranks), "%u", job->ranks);
-	snprintf(bytes, sizeof(bytes), "%u", job->bytes);
-	snprintf(messages, sizeof(messages), "%" PRIu64, job->messages);
-	snprintf(flush, sizeof(flush), "%u", job->flush_us);
-	err = run_ranks(args, job, r);
+	make_command(job, many ? "many" : "each", &c);
+	err = run_ranks(c.args, job, r);
 	r->agent_seconds = agent_seconds(job) - before;
+	return err;
+}
+
+int soda_bench_msg_run_slow(struct soda_bench_msg_job *job, struct soda_bench_msg_slow *slow)
+{
+	struct command c;
+	char text[512];
+	int err;
+
+	make_command(job, "slow", &c);
+	err = run(c.args, job->mode, text, sizeof(text));
+	if (!err && sscanf(text, "soda-bench-messages-slow %lf %lf %lf", &slow->p50, &slow->p99,
+			   &slow->most) != 3)
+		err = said_nothing(c.args[0], text);
 	return err;
 }
 
