@@ -22,7 +22,8 @@
  * How the data come.  From a producer on the agent's machine, connected by shm, the agent reads the
  * memory itself, where both have the same user and the kernel lets it (process_vm_readv(2)).
  * Otherwise a thread of this library reads and sends it, which costs the producer's processors the
- * copy; soda_move_way() says which.
+ * copy; soda_move_way() says which.  Memory of soda_move_alloc() is the agent's, too, where both
+ * are on one machine: it is copied by the agent, whoever their users are.
  *
  * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone
  * where they succeed.  After a failure soda_move_last_error() has a sentence for the calling
@@ -113,6 +114,23 @@ SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p);
 SODA_API void soda_move_disconnect(struct soda_mover *mover);
 /* enum soda_move_way */
 SODA_API int soda_move_way(const struct soda_mover *mover);
+
+/*
+ * Memory to compute in and to hand over: whole pages of zeros, that the agent has made, counts
+ * against its --move-memory, and maps, too, so that it copies pieces of them without asking the
+ * kernel, and also from a program of another user.  Connected by tcp, it is memory of the program
+ * alone, and its pieces travel as others.  A list of a mover with SODA_MOVE_STREAM is copied so
+ * where all of its pieces lie in such memory.  The child of a fork shares it.  It lives until
+ * soda_move_free(), or the mover's end; also where the connection is lost.  -EINVAL: no bytes, or
+ * more than 2^40; -ENOSPC: over the agent's --move-memory; -EBUSY: there are 64; -ENOMEM;
+ * -ENOTCONN.
+ */
+SODA_API int soda_move_alloc(struct soda_mover *mover, uint64_t bytes, void **memory_p);
+/*
+ * Give memory of soda_move_alloc() back, after the lists that were handed over before have ended.
+ * -EINVAL: it is none, and stays; 0, -ENOTCONN: it is gone. NULL: nothing.
+ */
+SODA_API int soda_move_free(struct soda_mover *mover, void *memory);
 
 /*
  * Reserve a buffer by a name of printable characters of ASCII, without a space.  Waits for the

@@ -178,9 +178,10 @@ static int collect_all(struct soda_mover *m)
 
 /* Calls */
 
-/* As soda_conn_call(); a lost connection is the mover's end. */
-static int call(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body, int body_n,
-		uint8_t *reply, size_t capacity, size_t *bytes_p, struct soda_why *why)
+/* As soda_conn_call_fd(); a lost connection is the mover's end. */
+static int call_fd(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body,
+		   int body_n, uint8_t *reply, size_t capacity, size_t *bytes_p, int *fd_p,
+		   struct soda_why *why)
 {
 	int ret = collect_all(m);
 
@@ -188,9 +189,15 @@ static int call(struct soda_mover *m, enum soda_move_msg type, const struct iove
 	*bytes_p = 0;
 	if (ret < 0)
 		return ret;
-	ret = soda_conn_call(m->conn, (enum soda_msg)type, body, body_n, reply, capacity, bytes_p,
-			     SODA_MOVE_CALL_MS, why);
+	ret = soda_conn_call_fd(m->conn, (enum soda_msg)type, body, body_n, reply, capacity,
+				bytes_p, fd_p, SODA_MOVE_CALL_MS, why);
 	return settle(m, ret, why);
+}
+
+static int call(struct soda_mover *m, enum soda_move_msg type, const struct iovec *body, int body_n,
+		uint8_t *reply, size_t capacity, size_t *bytes_p, struct soda_why *why)
+{
+	return call_fd(m, type, body, body_n, reply, capacity, bytes_p, NULL, why);
 }
 
 /* A call whose answer is notices. */
@@ -223,8 +230,9 @@ static void run_errand(struct soda_mover *m, struct soda_errand *e)
 	uint8_t reply[NOTICES_BYTES];
 	size_t bytes = 0;
 
-	e->ret = call(m, e->type, e->body, e->body_n, reply, sizeof(reply), &bytes, &e->why);
-	if (e->ret == 0 && e->type == SODA_MSG_MOVE_END)
+	e->ret = call_fd(m, e->type, e->body, e->body_n, reply, sizeof(reply), &bytes,
+			 e->type == SODA_MSG_MOVE_ALLOC ? &e->fd : NULL, &e->why);
+	if (e->ret == 0 && (e->type == SODA_MSG_MOVE_END || e->type == SODA_MSG_MOVE_FREE))
 		take_notices(m, reply, bytes);
 	e->reply_bytes = bytes < sizeof(e->reply) ? bytes : sizeof(e->reply);
 	memcpy(e->reply, reply, e->reply_bytes);
@@ -529,18 +537,18 @@ static int post(struct soda_mover *m, const struct soda_move_ticket *t, enum sod
 /* Hand a ticket to the agent. From the POST's answer on it may have ended, and be gone. */
 static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 {
-	bool parts = t->fabric && m->way == SODA_WAY_READS;
+	bool parts = t->fabric && m->way == SODA_WAY_READS, streamed = t->streamed;
 	uint64_t number = t->number;
 	struct soda_why why = { "" };
 	int ret;
 
-	if (m->way == SODA_WAY_STREAM && t->copied && !t->fabric && soda_conn_streams(m->conn)) {
+	if (t->streamed && !t->fabric && soda_conn_streams(m->conn)) {
 		ret = stream(m, number);
 	} else {
 		ret = post(m, t, parts ? SODA_MSG_MOVE_POST_PARTS : SODA_MSG_MOVE_POST, &why);
 		if (ret == 0 && parts)
 			ret = pass_parts(m, number);
-		else if (ret == 0 && m->way == SODA_WAY_STREAM)
+		else if (ret == 0 && streamed)
 			ret = put_data(m, number);
 	}
 	pthread_mutex_lock(&m->lock);
@@ -551,6 +559,7 @@ static void send_ticket(struct soda_mover *m, struct soda_move_ticket *t)
 	} else if (t) {
 		t->state = SODA_TICKET_SENT;
 		m->sent++;
+		m->streamed += t->streamed;
 		m->cancels = m->cancels || t->cancel;
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -633,6 +642,12 @@ static void collect_unlock(struct soda_mover *m)
 	collect(m);
 }
 
+/* The queue's first is streamed: not before the agent has fetched what it fetches by itself. */
+static bool must_wait_locked(const struct soda_mover *m)
+{
+	return m->queue->streamed && m->sent > m->streamed;
+}
+
 static bool has_work_locked(const struct soda_mover *m)
 {
 	if (m->error)
@@ -658,7 +673,7 @@ void *soda_courier_main(void *arg)
 		}
 		if (m->cancels)
 			send_cancel_unlock(m);
-		else if (m->queue)
+		else if (m->queue && !must_wait_locked(m))
 			send_first_unlock(m);
 		else if (soda_conn_submitted(m->conn))
 			collect_unlock(m);

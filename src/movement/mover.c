@@ -50,8 +50,8 @@ int soda_move_call_failed(int ret, const struct soda_why *why)
 	return soda_move_failed(ret, "%s", *why->text ? why->text : soda_strerror(ret));
 }
 
-/* 0, or -ENOTSUP in the child of a fork, whose mover has no courier. */
-static int check_process(const struct soda_mover *m)
+/* The mover of a fork's child has no courier. */
+int soda_mover_check(const struct soda_mover *m)
 {
 	soda_move_begun();
 	if (m->pid == getpid())
@@ -167,6 +167,7 @@ static void destroy(struct soda_mover *m)
 		m->fabric.unhold(m->token, sizeof(m->token));
 	soda_conn_close(m->conn);
 	soda_mover_ring_unmap(m);
+	soda_mover_areas_unmap(m);
 	if (m->bounce)
 		munmap((void *)(uintptr_t)m->bounce, SODA_MOVE_PUT_MAX);
 	if (m->bounce_fd >= 0)
@@ -237,6 +238,9 @@ void soda_mover_take_back(struct soda_mover *m)
 	 */
 	for (unsigned i = 0; i < 2; i++)
 		atomic_exchange(&m->token[i], 0);
+	pthread_mutex_lock(&m->lock);
+	soda_mover_areas_take_back_locked(m);
+	pthread_mutex_unlock(&m->lock);
 }
 
 static struct timespec in_ms(int ms)
@@ -258,7 +262,7 @@ SODA_API void soda_move_disconnect(struct soda_mover *m)
 	struct timespec until;
 	bool stopped;
 
-	if (!m || check_process(m) < 0)
+	if (!m || soda_mover_check(m) < 0)
 		return;
 	soda_mover_take_back(m);
 	until = in_ms(SODA_MOVE_GOODBYE_MS);
@@ -287,8 +291,7 @@ SODA_API int soda_move_way(const struct soda_mover *m)
 
 /* Buffers */
 
-/* Have the courier make a call, and wait for its end. */
-static int run_errand(struct soda_mover *m, struct soda_errand *e)
+int soda_mover_run(struct soda_mover *m, struct soda_errand *e)
 {
 	struct soda_errand **at;
 	int ret;
@@ -328,7 +331,7 @@ SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
 					   { (void *)(uintptr_t)name, name ? strlen(name) : 0 } },
 				 .body_n = 2 };
 	struct soda_move_buffer *b;
-	int ret = check_process(m);
+	int ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;
@@ -343,7 +346,7 @@ SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
 	if (!b)
 		return soda_move_failed(-ENOMEM, "no memory for a buffer");
 	soda_wire_put_move_reserve(body, &ask);
-	ret = run_errand(m, &e);
+	ret = soda_mover_run(m, &e);
 	if (ret == 0 && e.reply_bytes != sizeof(uint32_t))
 		ret = soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
 	if (ret < 0) {
@@ -377,13 +380,13 @@ SODA_API int soda_move_end(struct soda_move_buffer *b)
 				 .body = { { body, sizeof(body) } },
 				 .body_n = 1 };
 	struct soda_move_buffer **at;
-	int ret = check_process(m);
+	int ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;
 	await_tickets(b);
 	soda_wire_put_u32(body, b->number);
-	ret = run_errand(m, &e);
+	ret = soda_mover_run(m, &e);
 	pthread_mutex_lock(&m->lock);
 	for (at = &m->buffers; *at != b;)
 		at = &(*at)->next;
@@ -399,7 +402,10 @@ void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t ste
 {
 	struct soda_mover *m = t->mover;
 
-	m->sent -= t->state == SODA_TICKET_SENT;
+	if (t->state == SODA_TICKET_SENT) {
+		m->sent--;
+		m->streamed -= t->streamed;
+	}
 	t->state = SODA_TICKET_ENDED;
 	t->status = status;
 	t->step = step;
@@ -494,6 +500,7 @@ static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
 	m->tickets[i] = t;
 	t->number = ++m->last;
 	t->buffer->tickets++;
+	soda_mover_areas_name_locked(m, t);
 	if (soda_mover_ring_post_locked(m, t)) {
 		t->state = SODA_TICKET_SENT;
 		m->sent++;
@@ -511,7 +518,7 @@ int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piec
 {
 	struct soda_mover *m = b->mover;
 	struct soda_move_ticket *t;
-	int saved = errno, ret = check_process(m);
+	int saved = errno, ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;
@@ -581,7 +588,7 @@ static void ask_locked(struct soda_mover *m, const struct soda_move_ticket *t)
 SODA_API int soda_move_test(struct soda_move_ticket *t, uint64_t *step_p)
 {
 	struct soda_mover *m = t->mover;
-	int saved = errno, ret = check_process(m);
+	int saved = errno, ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;
@@ -635,7 +642,7 @@ SODA_API int soda_move_wait(struct soda_move_ticket *t, int timeout_ms, uint64_t
 {
 	struct soda_mover *m = t->mover;
 	uint64_t deadline_ms = timeout_ms < 0 ? UINT64_MAX : soda_now_ms() + (uint64_t)timeout_ms;
-	int saved = errno, ret = check_process(m);
+	int saved = errno, ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;
@@ -651,7 +658,7 @@ SODA_API int soda_move_wait(struct soda_move_ticket *t, int timeout_ms, uint64_t
 SODA_API int soda_move_cancel(struct soda_move_ticket *t)
 {
 	struct soda_mover *m = t->mover;
-	int ret = check_process(m);
+	int ret = soda_mover_check(m);
 
 	if (ret < 0)
 		return ret;

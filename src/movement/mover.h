@@ -5,6 +5,7 @@
  *   mover.c     a producer's connection, its buffers and tickets, as programs see them
  *   courier.c   the thread of a mover, which alone uses its connection
  *   ring.c      lists and notices through memory that is shared with the agent, on one machine
+ *   shared.c    memory that is shared with the agent, and that programs compute in
  *   reader.c    consumers
  *   table.c     tables: soda_move_arrow(), of what arrow/ has
  *
@@ -46,6 +47,7 @@ struct soda_move_ticket {
 	struct soda_arrow_block *blocks; /* memory that pieces name, the ticket's own; or NULL */
 	uint64_t number;
 	bool fabric;	 /* a piece lies in an object of SODA's */
+	bool streamed;	 /* the courier sends its data; set when it is queued */
 	uint64_t copied; /* bytes that its pieces copy */
 	uint32_t pieces_n;
 	struct soda_wire_piece pieces[];
@@ -68,6 +70,7 @@ struct soda_errand {
 	int body_n;
 	uint8_t reply[64];
 	size_t reply_bytes;
+	int fd; /* that came with the answer to an ALLOC; -1: none */
 	int ret;
 	struct soda_why why;
 };
@@ -104,7 +107,9 @@ struct soda_mover {
 	struct soda_move_ticket *tickets[SODA_MOVE_TICKETS_MAX]; /* all that are not gone */
 	struct soda_move_buffer *buffers;
 	uint64_t last;			  /* ticket number */
+	struct soda_move_area *areas;	  /* of soda_move_alloc() (shared.c) */
 	unsigned sent;			  /* tickets in SENT */
+	unsigned streamed;		  /* of these, whose data were sent, or are under way */
 	unsigned waiting;		  /* threads that wait for a ticket */
 	bool asked;			  /* a thread has tested one, or found no credit */
 	bool cancels;			  /* a ticket in SENT is to be cancelled */
@@ -143,8 +148,26 @@ void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t ste
  */
 int soda_mover_hand_over(struct soda_move_buffer *b, const struct soda_move_piece *pieces, size_t n,
 			 struct soda_arrow_block *blocks, struct soda_move_ticket **ticket_p);
-/* Overwrite the token: the agent publishes nothing of this process from now on. */
+/* Overwrite the token, and the words of areas: the agent publishes nothing of this process from now
+ * on. */
 void soda_mover_take_back(struct soda_mover *m);
+/* A function of programs begins. 0, or -ENOTSUP in the child of a fork. */
+int soda_mover_check(const struct soda_mover *m);
+/* Have the courier make a call, and wait for its end. Errors of soda_move.h, remembered. */
+int soda_mover_run(struct soda_mover *m, struct soda_errand *e);
+
+/* shared.c */
+
+/* Map memory of the agent's; fd stays the caller's. -EPROTO: a touch could be a fault; -ENOMEM. */
+int soda_shared_map(int fd, uint64_t bytes, int protection, void **memory_p);
+/*
+ * Before a ticket is queued: say whether it is streamed, and name those of its pieces by their area
+ * which the agent is to copy out of it.
+ */
+void soda_mover_areas_name_locked(struct soda_mover *m, struct soda_move_ticket *t);
+void soda_mover_areas_take_back_locked(struct soda_mover *m);
+/* Of a mover that ends. */
+void soda_mover_areas_unmap(struct soda_mover *m);
 
 /* ring.c */
 

@@ -7,12 +7,10 @@
  * the first step in it is met and stays so; else it is read into memory of the program's own.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/failure.h"
@@ -173,24 +171,12 @@ SODA_API void soda_move_close(struct soda_move_reader *r)
 
 /* Steps */
 
-/* A touch of it must be no fault: whole, and of a size that nobody can change. 0, -errno. */
-static int check_memory(int fd, uint64_t bytes)
-{
-	const int resized = F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	if (seals < 0 || (seals & resized) != resized)
-		return -EPROTO;
-	return fstat(fd, &st) < 0 || st.st_size < 0 || (uint64_t)st.st_size < bytes ? -EPROTO : 0;
-}
-
 /* Map a copy of the buffer, if it is not. */
 static int map_copy(struct soda_move_reader *r, uint32_t i)
 {
 	uint8_t body[sizeof(uint32_t)], reply[sizeof(uint64_t)];
 	struct iovec iov = { body, sizeof(body) };
-	void *memory = MAP_FAILED;
+	void *memory;
 	size_t bytes = 0;
 	int fd = -1, ret;
 
@@ -198,18 +184,16 @@ static int map_copy(struct soda_move_reader *r, uint32_t i)
 		return 0;
 	soda_wire_put_u32(body, i);
 	ret = call(r, SODA_MSG_MOVE_MAP, &iov, 1, reply, sizeof(reply), &bytes, &fd);
-	if (ret == 0 && (fd < 0 || check_memory(fd, r->bytes) < 0)) {
-		if (fd >= 0)
-			close(fd);
-		return makes_no_sense(r);
-	}
 	if (ret < 0)
 		return ret;
-	memory = mmap(NULL, r->bytes, PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
-	if (memory == MAP_FAILED)
-		return soda_move_failed(-ENOMEM, "cannot map a step of %llu bytes: %s",
-					(unsigned long long)r->bytes, soda_strerror(errno));
+	ret = fd < 0 ? -EPROTO : soda_shared_map(fd, r->bytes, PROT_READ, &memory);
+	if (fd >= 0)
+		close(fd);
+	if (ret == -EPROTO)
+		return makes_no_sense(r);
+	if (ret < 0)
+		return soda_move_failed(ret, "cannot map a step of %llu bytes",
+					(unsigned long long)r->bytes);
 	r->copies[i].memory = memory;
 	return 0;
 }

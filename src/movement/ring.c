@@ -4,39 +4,21 @@
  * thread that hands it over, if none waits for the courier before it; notices are taken by whoever
  * looks first: a thread that waits for a ticket or tests one, or the courier after a call.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/lock.h"
 #include "movement/mover.h"
 
 enum { SPIN_NS = 100000 }; /* a thread that waits looks so long before it sleeps */
 
-/* A touch of it must be no fault: whole, and of a size that nobody can change. 0; -EPROTO. */
-static int check_memory(int fd)
-{
-	const int resized = F_SEAL_SHRINK | F_SEAL_GROW;
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct stat st;
-
-	if (seals < 0 || (seals & resized) != resized)
-		return -EPROTO;
-	return fstat(fd, &st) < 0 || st.st_size < SODA_MOVE_RING_BYTES ? -EPROTO : 0;
-}
-
 int soda_mover_ring_map(struct soda_mover *m, int fd)
 {
 	void *memory;
+	int ret = soda_shared_map(fd, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, &memory);
 
-	if (check_memory(fd) < 0)
-		return -EPROTO;
-	memory = mmap(NULL, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (memory == MAP_FAILED)
-		return -ENOMEM;
+	if (ret < 0)
+		return ret;
 	m->ring = memory;
 	soda_spin_init(&m->spin, NULL);
 	return 0;
@@ -54,9 +36,9 @@ bool soda_mover_ring_post_locked(struct soda_mover *m, const struct soda_move_ti
 	struct soda_wire_move_post post = { t->number, t->buffer->number, t->pieces_n };
 	uint8_t *list;
 
-	/* what the courier has comes first */
-	if (!m->ring || m->queue || m->sending || t->fabric || t->cancel ||
-	    t->pieces_n > SODA_MOVE_RING_PIECES)
+	/* what the courier has comes first, and what it has sent */
+	if (!m->ring || m->queue || m->sending || m->streamed || t->streamed || t->fabric ||
+	    t->cancel || t->pieces_n > SODA_MOVE_RING_PIECES)
 		return false;
 	list = soda_move_ring_list(m->ring, m->ring_posted++);
 	soda_wire_put_move_post(list, &post);

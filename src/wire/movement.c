@@ -316,14 +316,14 @@ static int check_piece(const struct soda_wire_piece *p, uint64_t dest_bytes, con
 	if (!p->bytes || !p->count)
 		return -EINVAL;
 	*what_p = "the fill of a piece is no byte";
-	if (p->fill > SODA_WIRE_PIECE_COPY)
+	if (p->fill >= SODA_WIRE_PIECE_AREA + SODA_MOVE_AREAS)
 		return -EINVAL;
 	*what_p = "the size of a piece overflows";
 	if (__builtin_mul_overflow(p->bytes, p->count, &bytes) ||
 	    __builtin_add_overflow(bytes, p->offset, &end))
 		return -EINVAL;
 	*what_p = "the addresses of a piece overflow";
-	if (p->fill == SODA_WIRE_PIECE_COPY && !is_addressable(p))
+	if (soda_wire_piece_copies(p) && !is_addressable(p))
 		return -EINVAL;
 	*what_p = "a piece ends behind the buffer";
 	return end > dest_bytes ? -EFBIG : 0;
@@ -351,7 +351,7 @@ int soda_wire_pieces_check(const struct soda_wire_piece *pieces, size_t n, uint6
 			return -EINVAL;
 	/* no sum overflows: together they are no longer than the destination */
 	for (size_t i = 0; i < n; i++)
-		if (pieces[i].fill == SODA_WIRE_PIECE_COPY)
+		if (soda_wire_piece_copies(&pieces[i]))
 			copied += pieces[i].bytes * pieces[i].count;
 	*copied_p = copied;
 	return 0;
@@ -370,7 +370,7 @@ void soda_wire_pieces_set(const struct soda_wire_piece *pieces, size_t n, void *
 	}
 	memset((uint8_t *)dest + at, 0, dest_bytes - at);
 	for (size_t i = 0; i < n; i++)
-		if (pieces[i].fill != SODA_WIRE_PIECE_COPY)
+		if (!soda_wire_piece_copies(&pieces[i]))
 			memset((uint8_t *)dest + pieces[i].offset, (int)pieces[i].fill,
 			       pieces[i].bytes * pieces[i].count);
 }
@@ -386,7 +386,7 @@ bool soda_piece_walk_next(struct soda_piece_walk *w, uint64_t max, struct soda_p
 	const struct soda_wire_piece *p;
 	uint64_t each, left;
 
-	while (w->piece < w->n && w->pieces[w->piece].fill != SODA_WIRE_PIECE_COPY)
+	while (w->piece < w->n && !soda_wire_piece_copies(&w->pieces[w->piece]))
 		w->piece++;
 	if (w->piece == w->n)
 		return false;

@@ -10,10 +10,12 @@
 #ifndef SODA_WIRE_MOVEMENT_H
 #define SODA_WIRE_MOVEMENT_H
 
+#include <stdatomic.h>
+
 #include "wire/wire.h"
 
 enum soda_move_msg {
-	SODA_MSG_MOVE_START = SODA_MSG_SERVICES + 16, /* soda_wire_move_start -> _started */
+	SODA_MSG_MOVE_START = SODA_MSG_SERVICES + 48, /* soda_wire_move_start -> _started */
 	SODA_MSG_MOVE_RESERVE,	  /* soda_wire_move_reserve, then the name -> buffer 32 */
 	SODA_MSG_MOVE_END,	  /* buffer 32 -> notices */
 	SODA_MSG_MOVE_POST,	  /* soda_wire_move_post, then the pieces -> notices */
@@ -31,10 +33,12 @@ enum soda_move_msg {
 	SODA_MSG_MOVE_SEND = SODA_MSG_MOVE_START + 14,
 	/* soda_wire_move_part -> enum soda_part_state 32, then notices */
 	SODA_MSG_MOVE_PART = SODA_MSG_MOVE_START + 15,
-	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_PART,
+	SODA_MSG_MOVE_ALLOC, /* bytes 64 -> area 32, and a memfd; same machine only */
+	SODA_MSG_MOVE_FREE,  /* area 32 -> notices */
+	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_FREE,
 };
 
-#define SODA_MOVE_VERSION 2u
+#define SODA_MOVE_VERSION 3u
 #define SODA_MOVE_TOKEN_BYTES 16u
 #define SODA_MOVE_PUT_MAX (60u << 10)	 /* data of a PUT, and of the answer to a READ */
 #define SODA_MOVE_BYTES_MAX (1ull << 40) /* of a buffer */
@@ -43,6 +47,7 @@ enum { /* as in soda_move.h */
        SODA_MOVE_LIST_MAX = 1024,
        SODA_MOVE_CREDITS = 64,
        SODA_MOVE_COPIES = 64,
+       SODA_MOVE_AREAS = 64, /* of a producer */
 };
 
 /* How the agent gets a client's data. */
@@ -80,13 +85,46 @@ struct soda_wire_move_post {
 };
 #define SODA_WIRE_MOVE_POST_BYTES 16u
 
-/* A piece, as in soda_move.h, with a count of at least 1; fill: SODA_WIRE_PIECE_COPY, or a byte. */
+/*
+ * A piece, as in soda_move.h, with a count of at least 1.  fill: a byte; SODA_WIRE_PIECE_COPY: it
+ * is copied from the address `from` in the producer; SODA_WIRE_PIECE_AREA + i: from the position
+ * `from` in the producer's area i.
+ */
 struct soda_wire_piece {
 	uint64_t from, bytes, stride, count, offset;
 	uint32_t fill;
 };
 #define SODA_WIRE_PIECE_BYTES 44u
 #define SODA_WIRE_PIECE_COPY 256u
+#define SODA_WIRE_PIECE_AREA 257u
+
+/* Whether the piece is copied, from wherever. */
+static inline bool soda_wire_piece_copies(const struct soda_wire_piece *p)
+{
+	return p->fill >= SODA_WIRE_PIECE_COPY;
+}
+
+static inline bool soda_wire_piece_in_area(const struct soda_wire_piece *p)
+{
+	return p->fill >= SODA_WIRE_PIECE_AREA;
+}
+
+/*
+ * An area: memory of a producer's that is the agent's memfd, mapped by both (ALLOC).  Behind its
+ * data, in whole pages, is a page of which one word is in use, 1 from the beginning.  The producer
+ * sets it to 0 before it stops to keep what it has handed over as it is; the agent shows no step
+ * that was copied out of areas after that.
+ */
+struct soda_move_area_tail {
+	_Atomic uint32_t stands;
+};
+#define SODA_MOVE_AREA_TAIL_BYTES 4096u
+
+/* Where it lies in the memfd of an area of so many bytes, at most SODA_MOVE_BYTES_MAX. */
+static inline uint64_t soda_move_area_tail_at(uint64_t bytes)
+{
+	return (bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
+}
 
 /*
  * READS: what is copied of a ticket, in its order, can be read up to `to`; never lower than before.
@@ -205,9 +243,10 @@ int soda_wire_get_move_read(const void *in, size_t bytes, struct soda_wire_move_
 
 /*
  * Check a list of pieces for a destination of dest_bytes.  *copied_p: bytes that are to be copied,
- * not filled.  -EINVAL: no piece; one without bytes, or with an impossible fill; sizes or addresses
- * that overflow; two that overlap in the destination.  -E2BIG: more than SODA_MOVE_LIST_MAX.
- * -EFBIG: one ends behind the destination. *what_p (a constant) says which.
+ * not filled.  What areas there are is not known here.  -EINVAL: no piece; one without bytes, or
+ * with an impossible fill; sizes or addresses that overflow; two that overlap in the destination.
+ * -E2BIG: more than SODA_MOVE_LIST_MAX. -EFBIG: one ends behind the destination. *what_p (a
+ * constant) says which.
  */
 int soda_wire_pieces_check(const struct soda_wire_piece *pieces, size_t n, uint64_t dest_bytes,
 			   uint64_t *copied_p, const char **what_p);

@@ -22,6 +22,8 @@
  *     13     POST_PARTS: as 3
  *     14     a list in the ring: buffer 8, ticket 8, pieces 8, of each as in a POST; how many lists
  *            that is said to be 8
+ *     15     ALLOC: bytes 16, shift 8; what is written behind its data 8
+ *     16     FREE: which 8
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -42,6 +44,7 @@ struct program {
 	unsigned tickets_n;
 	struct soda_move_ring *ring; /* then answers have no notices */
 	uint32_t told;
+	int area_fd; /* of the last ALLOC */
 };
 
 static struct program programs[PROGRAMS];
@@ -122,7 +125,7 @@ static void take_notices(struct program *p, const uint8_t *from, size_t bytes)
 static bool tells(int type)
 {
 	return (type >= SODA_MSG_MOVE_END && type <= SODA_MSG_MOVE_CANCEL) ||
-	       type == SODA_MSG_MOVE_POST_PARTS;
+	       type == SODA_MSG_MOVE_POST_PARTS || type == SODA_MSG_MOVE_FREE;
 }
 
 /* The call's result, with the length of the answer; -1: there is no such program. */
@@ -146,6 +149,8 @@ static int call(struct program *p, int type, const void *body, size_t bytes, siz
 			       reply.share.fd, 0);
 		FUZZ_MUST(p->ring != MAP_FAILED);
 	}
+	if (ret == 0 && reply.share.fd >= 0 && type == SODA_MSG_MOVE_ALLOC)
+		p->area_fd = reply.share.fd; /* the agent's */
 	look_at_ring(p);
 	if (ret == 0 && p->ring && (type == SODA_MSG_MOVE_POST || type == SODA_MSG_MOVE_POST_PARTS))
 		p->last_ticket = soda_wire_get_u64(copy);
@@ -220,6 +225,11 @@ static struct soda_wire_piece piece(struct fuzz_input *in)
 				     .count = fuzz_u8(in),
 				     .offset = fuzz_u16(in),
 				     .fill = kind & 1 ? kind : SODA_WIRE_PIECE_COPY };
+
+	if ((kind & 0x81) == 0x80) { /* in an area, or behind its end */
+		p.fill = SODA_WIRE_PIECE_AREA + (kind >> 4 & 3);
+		kind |= 4;
+	}
 
 	if (kind & 2)
 		p.bytes %= 64;
@@ -410,6 +420,36 @@ static void number(struct fuzz_input *in, struct program *p)
 	     &n);
 }
 
+static void alloc(struct fuzz_input *in, struct program *p)
+{
+	uint64_t bytes = (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 64);
+	uint8_t body[8], word = fuzz_u8(in);
+	uint64_t at = soda_move_area_tail_at(bytes);
+	struct soda_move_area_tail *tail;
+	size_t n;
+
+	soda_wire_put_u64(body, bytes);
+	if (call(p, SODA_MSG_MOVE_ALLOC, body, sizeof(body), &n))
+		return;
+	FUZZ_MUST(n == 4 && soda_wire_get_u32(answer) < SODA_MOVE_AREAS);
+	tail = mmap(NULL, SODA_MOVE_AREA_TAIL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, p->area_fd,
+		    (off_t)at);
+	FUZZ_MUST(tail != MAP_FAILED);
+	FUZZ_MUST(atomic_load(&tail->stands) == 1);
+	if (word > 0x80)
+		atomic_store(&tail->stands, word);
+	munmap(tail, SODA_MOVE_AREA_TAIL_BYTES);
+}
+
+static void free_area(struct fuzz_input *in, struct program *p)
+{
+	uint8_t body[4];
+	size_t n;
+
+	soda_wire_put_u32(body, fuzz_u8(in));
+	call(p, SODA_MSG_MOVE_FREE, body, sizeof(body), &n);
+}
+
 static void open_name(struct fuzz_input *in, struct program *p)
 {
 	uint8_t body[4 + NAME_ROOM];
@@ -484,7 +524,9 @@ static void hasten(uint8_t type, uint8_t *body, size_t bytes)
 
 static void raw(struct fuzz_input *in, struct program *p)
 {
-	uint8_t type = SODA_MSG_MOVE_START + fuzz_u8(in) % 16, body[4096];
+	uint8_t type = SODA_MSG_MOVE_START +
+		       fuzz_u8(in) % (SODA_MSG_MOVE_LAST - SODA_MSG_MOVE_START + 1),
+		body[4096];
 	size_t n = fuzz_u16(in) % (sizeof(body) + 1);
 
 	n = fuzz_take(in, body, n);
@@ -500,10 +542,10 @@ static void finish_now(struct fuzz_input *in, struct program *p)
 static void step(struct fuzz_input *in)
 {
 	static void (*const ops[])(struct fuzz_input *, struct program *) = {
-		start,	  reserve, post,       put,	  number, open_name,  next,
-		read_any, raw,	   finish_now, send_data, part,	  post_parts, ring_list
+		start, reserve,	   post,      put,  number,	open_name, next,  read_any,
+		raw,   finish_now, send_data, part, post_parts, ring_list, alloc, free_area
 	};
-	uint8_t what = fuzz_u8(in) % 15;
+	uint8_t what = fuzz_u8(in) % 17;
 	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
 
 	if (what == 0)

@@ -171,9 +171,11 @@ static struct {
 	struct soda_mover *mover;
 	struct soda_move_buffer *buffer;
 	uint64_t life, number;
-	uint64_t last;	     /* step of this life */
-	uint64_t whole_calm; /* steps that were published when all was calm */
-	void *hole;	     /* memory that is not there, behind a page that is */
+	uint64_t last;		/* step of this life */
+	uint64_t whole_calm;	/* steps that were published when all was calm */
+	void *hole;		/* memory that is not there, behind a page that is */
+	struct source *own;	/* SOURCES of them, as the next two */
+	struct source *sources; /* of this connection: `own`, or memory that the agent shares */
 } producer;
 
 static void leave(void)
@@ -187,6 +189,7 @@ static bool join(void)
 {
 	const struct soda_move_reserve how = { .bytes = BYTES, .copies = COPIES, .mode = 0444 };
 	int ret = soda_move_connect(NULL, &producer.mover);
+	void *shared;
 
 	if (ret < 0) {
 		producer.mover = NULL;
@@ -194,6 +197,10 @@ static bool join(void)
 		return false;
 	}
 	producer.life = dice_roll(&dice);
+	producer.sources = producer.own;
+	if (roll(2) &&
+	    soda_move_alloc(producer.mover, SOURCES * sizeof(struct source), &shared) == 0)
+		producer.sources = shared; /* it may be lost again, or have no memory for it */
 	ret = soda_move_reserve(producer.mover, name, &how, &producer.buffer);
 	if (ret == 0)
 		return true;
@@ -265,6 +272,8 @@ static void produce_some(struct source *sources)
 	for (uint64_t i = 0; i < posted && connected; i++)
 		connected = judge(&posts[i]);
 	if (!connected) {
+		/* what has not been shown by now is never shown, whatever becomes of it */
+		memset(sources, 0xee, SOURCES * sizeof(*sources));
 		cannot("the connection is kept", -ENOTCONN);
 		leave();
 	}
@@ -273,21 +282,21 @@ static void produce_some(struct source *sources)
 
 static void produce(void)
 {
-	struct source *sources = calloc(SOURCES, sizeof(*sources));
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
+	producer.own = calloc(SOURCES, sizeof(*producer.own));
 	producer.hole = mmap(NULL, BYTES + page, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (!sources || producer.hole == MAP_FAILED)
+	if (!producer.own || producer.hole == MAP_FAILED)
 		wrong("cannot start", "memory: %s", strerror(errno));
 	mprotect((uint8_t *)producer.hole + page, BYTES, PROT_NONE);
 	while (!is_calm() || !producer.whole_calm) {
 		if (producer.mover || join())
-			produce_some(sources);
+			produce_some(producer.sources);
 		atomic_fetch_add(&progress->threads[0].ops, 1);
 	}
 	leave();
-	free(sources);
+	free(producer.own);
 }
 
 /* The consumer */

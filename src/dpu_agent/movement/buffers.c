@@ -3,23 +3,17 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/wait.h"
-
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE 0x0010
-#endif
+#include "dpu_agent/movement/memory.h"
 
 enum { MODES = 0444, DEFAULT_COPIES = 2, DEFAULT_MODE = 0400 };
 
@@ -50,65 +44,26 @@ void soda_buffers_destroy(struct soda_buffers *all)
 
 /* Memory */
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-	return (bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE * SODA_WIRE_PAGE;
-}
-
-static void unmake_copy(struct soda_copy *c, uint64_t bytes)
-{
-	if (c->memory)
-		munmap(c->memory, whole_pages(bytes));
-	if (c->fd >= 0)
-		close(c->fd);
-}
-
-/*
- * All pages are taken now, so that no later store is SIGBUS.  The agent's mapping is made before
- * the seal that forbids writable ones.
- */
 static int make_copy(struct soda_copy *c, uint64_t bytes, struct soda_why *why)
 {
-	uint64_t size = whole_pages(bytes);
-	void *memory;
-	int ret;
-
-	*c = (struct soda_copy){ .fd = memfd_create("soda-move", MFD_CLOEXEC | MFD_ALLOW_SEALING) };
-	if (c->fd < 0)
-		return refuse(why, -ENOMEM, "the agent has no memory file more: %s",
-			      soda_strerror(errno));
-	do
-		ret = fallocate(c->fd, 0, 0, (off_t)size);
-	while (ret < 0 && errno == EINTR);
-	if (ret < 0)
-		return refuse(why, -ENOMEM, "the agent's machine has no memory for it: %s",
-			      soda_strerror(errno));
-	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
-	if (memory == MAP_FAILED)
-		return refuse(why, -ENOMEM, "the agent cannot map it: %s", soda_strerror(errno));
-	c->memory = memory;
-	if (fcntl(c->fd, F_ADD_SEALS,
-		  F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return refuse(why, -ENOTSUP,
-			      "the agent's kernel cannot seal memory against writing (Linux 5.1)");
-	return 0;
+	return soda_memory_make("soda-move", bytes, SODA_MEMORY_READ_ONLY, &c->fd, &c->memory, why);
 }
 
 static void unmake(struct soda_buffer *b)
 {
 	for (unsigned i = 0; i < b->copies_n; i++)
-		unmake_copy(&b->copies[i], b->bytes);
+		soda_memory_unmake(b->copies[i].fd, b->copies[i].memory, b->bytes);
 	if (b->stage)
-		munmap(b->stage, whole_pages(b->bytes));
+		munmap(b->stage, soda_memory_pages(b->bytes));
 	free(b->copies);
 	pthread_cond_destroy(&b->changed);
 	free(b);
 }
 
-/* All pages now, as make_copy(). */
+/* All pages now, as of copies. */
 static int make_stage(struct soda_buffer *b, struct soda_why *why)
 {
-	void *memory = mmap(NULL, whole_pages(b->bytes), PROT_READ | PROT_WRITE,
+	void *memory = mmap(NULL, soda_memory_pages(b->bytes), PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 	if (memory == MAP_FAILED)
@@ -165,6 +120,34 @@ static int check_ask(const struct soda_wire_move_reserve *ask, const char *name,
 	return 0;
 }
 
+static int take_locked(struct soda_buffers *all, uint64_t bytes, struct soda_why *why)
+{
+	if (bytes > all->budget - all->reserved)
+		return refuse(why, -ENOSPC,
+			      "%" PRIu64 " bytes are asked for, and %" PRIu64
+			      " of the agent's %" PRIu64 " are free (--move-memory)",
+			      bytes, all->budget - all->reserved, all->budget);
+	all->reserved += bytes;
+	return 0;
+}
+
+int soda_buffers_take(struct soda_buffers *all, uint64_t bytes, struct soda_why *why)
+{
+	int ret;
+
+	pthread_mutex_lock(&all->lock);
+	ret = take_locked(all, bytes, why);
+	pthread_mutex_unlock(&all->lock);
+	return ret;
+}
+
+void soda_buffers_give(struct soda_buffers *all, uint64_t bytes)
+{
+	pthread_mutex_lock(&all->lock);
+	all->reserved -= bytes;
+	pthread_mutex_unlock(&all->lock);
+}
+
 /* Count the memory, and take the name by a buffer without copies: others find it in use. */
 static int enter(struct soda_buffers *all, struct soda_buffer *b, uint64_t bytes,
 		 struct soda_why *why)
@@ -174,13 +157,9 @@ static int enter(struct soda_buffers *all, struct soda_buffer *b, uint64_t bytes
 	pthread_mutex_lock(&all->lock);
 	if (find_locked(all, b->name, strlen(b->name)))
 		ret = refuse(why, -EEXIST, "another buffer has the name %.100s", b->name);
-	else if (bytes > all->budget - all->reserved)
-		ret = refuse(why, -ENOSPC,
-			     "%" PRIu64 " bytes are asked for, and %" PRIu64
-			     " of the agent's %" PRIu64 " are free (--move-memory)",
-			     bytes, all->budget - all->reserved, all->budget);
+	else
+		ret = take_locked(all, bytes, why);
 	if (ret == 0) {
-		all->reserved += bytes;
 		b->next = all->list;
 		all->list = b;
 		all->n++;
@@ -204,7 +183,7 @@ static uint64_t reserved_bytes(const struct soda_wire_move_reserve *ask)
 	uint64_t copies = ask->copies ? ask->copies : DEFAULT_COPIES;
 
 	/* at most 2^40 * 65 */
-	return whole_pages(ask->bytes) * (copies + !!(ask->flags & SODA_WIRE_MOVE_STAGE));
+	return soda_memory_pages(ask->bytes) * (copies + !!(ask->flags & SODA_WIRE_MOVE_STAGE));
 }
 
 int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_reserve *ask,

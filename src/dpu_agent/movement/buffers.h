@@ -65,7 +65,7 @@ struct soda_buffers {
 	pthread_mutex_t lock;
 	pthread_cond_t appeared;  /* a buffer was reserved: its name may be the one */
 	uint64_t budget;	  /* constant */
-	uint64_t reserved;	  /* guarded by lock, and so below; bytes of all copies */
+	uint64_t reserved;	  /* guarded by lock, and so below; bytes of copies and areas */
 	struct soda_buffer *list; /* by name */
 	unsigned n;
 	unsigned seekers; /* readers that await a name */
@@ -74,6 +74,10 @@ struct soda_buffers {
 void soda_buffers_init(struct soda_buffers *all, uint64_t budget);
 /* No buffer is left. */
 void soda_buffers_destroy(struct soda_buffers *all);
+
+/* Count memory that is no buffer's against the budget. -ENOSPC: over that; why is set. */
+int soda_buffers_take(struct soda_buffers *all, uint64_t bytes, struct soda_why *why);
+void soda_buffers_give(struct soda_buffers *all, uint64_t bytes);
 
 /*
  * Make a buffer of that name, with a reference for its producer, who gives it back by

@@ -56,7 +56,7 @@ static int start(struct soda_move_client *c, const void *body, size_t bytes, boo
 	c->started = true;
 	started.way = c->way;
 	/* one that cannot be had is none: lists and notices travel in calls then */
-	if (shares && c->way == SODA_WAY_READS && s.flags && soda_tickets_ring(c) == 0) {
+	if (shares && c->session->info.local && s.flags && soda_tickets_ring(c) == 0) {
 		started.ring_bytes = SODA_MOVE_RING_BYTES;
 		reply->share.fd = c->ring.fd;
 	}
@@ -120,6 +120,58 @@ static int end(struct soda_move_client *c, const uint8_t *body, struct soda_repl
 	soda_tickets_forget(c, b);
 	soda_buffer_end(&c->movement->buffers, b);
 	return tell(c, reply);
+}
+
+/* Areas */
+
+static int alloc(struct soda_move_client *c, const uint8_t *body, bool shares,
+		 struct soda_reply *reply)
+{
+	struct soda_area area;
+	unsigned i;
+	int ret;
+
+	if (!shares || !c->session->info.local)
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "movement: memory is shared by shm only");
+	ret = soda_area_make(&c->movement->buffers, soda_wire_get_u64(body), &area, &reply->why);
+	if (ret < 0)
+		return ret;
+	ret = soda_tickets_add_area(c, &area, &i);
+	if (ret < 0) {
+		soda_area_unmake(&c->movement->buffers, &area);
+		return soda_services_refuse(reply, ret,
+					    "movement: this program has its %d shared memories",
+					    SODA_MOVE_AREAS);
+	}
+	soda_wire_put_u32(reply->body, i);
+	reply->bytes = sizeof(uint32_t);
+	reply->share.fd = area.fd;
+	return 0;
+}
+
+static int free_area(struct soda_move_client *c, const uint8_t *body, struct soda_reply *reply)
+{
+	uint32_t i = soda_wire_get_u32(body);
+	struct soda_area area;
+	int ret = soda_tickets_remove_area(c, i, &area);
+
+	if (ret < 0)
+		return soda_services_refuse(reply, ret, "movement: shared memory %u %s", i,
+					    ret == -EBUSY ? "has pieces of a list under way"
+							  : "is not there");
+	soda_area_unmake(&c->movement->buffers, &area);
+	return tell(c, reply);
+}
+
+/* But those that a getter reads; that is the last reference then. */
+static void drop_areas(struct soda_move_client *c)
+{
+	struct soda_area area;
+
+	for (uint32_t i = 0; i < SODA_MOVE_AREAS; i++)
+		if (soda_tickets_remove_area(c, i, &area) == 0)
+			soda_area_unmake(&c->movement->buffers, &area);
 }
 
 /* Tickets */
@@ -207,7 +259,7 @@ static int take_padding(const struct soda_wire_move_send *s, struct soda_inflow 
 /* Whether the client's ticket of that number, whose list has been taken, awaits data. */
 static bool awaits(const struct soda_move_client *c, uint64_t number)
 {
-	return c->at_work && c->at_work->number == number;
+	return c->receiving && c->receiving->number == number;
 }
 
 static int send(struct soda_move_client *c, struct soda_inflow *in, struct soda_reply *reply)
@@ -348,7 +400,7 @@ static int call_reader(struct soda_move_client *c, int type, const uint8_t *body
 
 /* Calls that need START before them. */
 static int call_producer(struct soda_move_client *c, int type, const uint8_t *body, size_t bytes,
-			 struct soda_reply *reply)
+			 bool shares, struct soda_reply *reply)
 {
 	if (!c->started)
 		return soda_services_refuse(reply, -EINVAL,
@@ -371,6 +423,10 @@ static int call_producer(struct soda_move_client *c, int type, const uint8_t *bo
 		return put(c, body, bytes, reply);
 	case SODA_MSG_MOVE_FAIL:
 		return bytes == sizeof(uint64_t) ? fail(c, body, reply) : -EPROTO;
+	case SODA_MSG_MOVE_ALLOC:
+		return bytes == sizeof(uint64_t) ? alloc(c, body, shares, reply) : -EPROTO;
+	case SODA_MSG_MOVE_FREE:
+		return bytes == sizeof(uint32_t) ? free_area(c, body, reply) : -EPROTO;
 	case SODA_MSG_MOVE_AWAIT:
 		if (bytes != sizeof(uint32_t))
 			return -EPROTO;
@@ -401,7 +457,9 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 	case SODA_MSG_MOVE_FAIL:
 	case SODA_MSG_MOVE_AWAIT:
 	case SODA_MSG_MOVE_CANCEL:
-		return call_producer(c, (int)type, body, bytes, reply);
+	case SODA_MSG_MOVE_ALLOC:
+	case SODA_MSG_MOVE_FREE:
+		return call_producer(c, (int)type, body, bytes, shares, reply);
 	case SODA_MSG_MOVE_OPEN:
 		return open_reader(c, body, bytes, shares, reply);
 	case SODA_MSG_MOVE_NEXT:
@@ -451,6 +509,7 @@ static void gone(struct soda_session *s, void *state, bool stopping)
 		c->buffers[i] = NULL;
 	}
 	soda_buffer_close(&c->movement->buffers, &c->reader);
+	drop_areas(c);
 }
 
 /* BYE: now, so that a name is free for the producer's next run when that answer comes. */
@@ -522,7 +581,8 @@ void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 	soda_metrics_say_level(metrics, "move_buffers", "named buffers", n);
 	soda_metrics_say_level(metrics, "move_awaited", "consumers that await a buffer's name",
 			       seekers);
-	soda_metrics_say_size(metrics, "move_reserved_bytes", "memory of named buffers", reserved);
+	soda_metrics_say_size(metrics, "move_reserved_bytes",
+			      "memory of named buffers, and that programs share", reserved);
 	soda_metrics_say_size(metrics, "move_list_bytes", "memory of lists of pieces under way",
 			      atomic_load(&m->list_bytes));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_steps",
@@ -531,6 +591,9 @@ void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 			 "lists of pieces that became no step", atomic_load(&m->failed));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_read_bytes",
 			 "data read out of programs' memory", atomic_load(&m->read_bytes));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_shared_bytes",
+			 "data copied out of memory that programs share with the agent",
+			 atomic_load(&m->shared_bytes));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_streamed_bytes",
 			 "data that programs sent", atomic_load(&m->streamed_bytes));
 }

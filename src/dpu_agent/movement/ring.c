@@ -1,56 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dpu_agent/movement/ring.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/lock.h"
+#include "dpu_agent/movement/memory.h"
 
 enum { MOVED_NS = 2000000 }; /* the kernel gets so long to place both threads */
 
-/* All pages are taken now, so that no later store is SIGBUS. */
-static int make_memory(int fd, void **memory_p)
-{
-	int ret;
-
-	do
-		ret = fallocate(fd, 0, 0, SODA_MOVE_RING_BYTES);
-	while (ret < 0 && errno == EINTR);
-	if (ret < 0)
-		return -ENOMEM;
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-		return -ENOTSUP;
-	*memory_p = mmap(NULL, SODA_MOVE_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	return *memory_p == MAP_FAILED ? -ENOMEM : 0;
-}
-
 int soda_ring_make(struct soda_ring *r)
 {
-	void *memory = NULL;
-	int fd = memfd_create("soda-move-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
+	struct soda_why why;
+	uint8_t *memory;
+	int fd, ret = soda_memory_make("soda-move-ring", SODA_MOVE_RING_BYTES, SODA_MEMORY_SHARED,
+				       &fd, &memory, &why);
 
-	if (fd < 0)
-		return -ENOMEM;
-	ret = make_memory(fd, &memory);
-	if (ret < 0) {
-		close(fd);
-		return ret;
-	}
-	*r = (struct soda_ring){ .map = memory, .fd = fd };
-	return 0;
+	if (ret == 0)
+		*r = (struct soda_ring){ .map = (void *)memory, .fd = fd };
+	return ret;
 }
 
 void soda_ring_unmake(struct soda_ring *r)
 {
-	if (!r->map)
-		return;
-	munmap(r->map, SODA_MOVE_RING_BYTES);
-	close(r->fd);
+	soda_memory_unmake(r->fd, (uint8_t *)r->map, SODA_MOVE_RING_BYTES);
 	r->map = NULL;
 }
 

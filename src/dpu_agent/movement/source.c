@@ -152,35 +152,62 @@ static bool continues(const struct iovec *iov, const uint8_t *at)
 	return (const uint8_t *)iov->iov_base + iov->iov_len == at;
 }
 
-int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk, uint8_t *dest,
-		     uint64_t max, uint64_t *read_p, bool *proof_p)
-{
+/* One system call's worth: where it lies on both sides. */
+struct batch {
 	struct iovec local[SPANS + 1], remote[SPANS + 1];
+	unsigned local_n, remote_n;
+	uint64_t bytes;
+};
+
+static void add(struct batch *b, const struct soda_piece_span *span, uint8_t *to)
+{
+	if (b->local_n && continues(&b->local[b->local_n - 1], to))
+		b->local[b->local_n - 1].iov_len += span->bytes;
+	else
+		b->local[b->local_n++] = (struct iovec){ to, span->bytes };
+	b->remote[b->remote_n++] = (struct iovec){ (void *)(uintptr_t)span->from, span->bytes };
+	b->bytes += span->bytes;
+}
+
+/* In the order of the list, process_vm_readv(2): the token behind the data. */
+static int read_with_token(const struct soda_source *src, struct batch *b, bool *proof_p)
+{
 	uint8_t token[SODA_MOVE_TOKEN_BYTES];
-	struct soda_piece_span span;
-	unsigned local_n = 0, remote_n = 0;
-	uint64_t bytes = 0;
 	int ret;
 
-	while (remote_n < SPANS && bytes < max && soda_piece_walk_next(walk, max - bytes, &span)) {
-		uint8_t *to = dest + span.offset;
-
-		if (local_n && continues(&local[local_n - 1], to))
-			local[local_n - 1].iov_len += span.bytes;
-		else
-			local[local_n++] = (struct iovec){ to, span.bytes };
-		remote[remote_n++] = (struct iovec){ (void *)(uintptr_t)span.from, span.bytes };
-		bytes += span.bytes;
-	}
-	*read_p = bytes;
-	if (!bytes)
-		return 0;
-	if (!proof_p)
-		return read_all(src->pid, local, local_n, remote, remote_n, bytes);
-	/* in the order of the list, process_vm_readv(2): behind the data */
-	local[local_n++] = (struct iovec){ token, sizeof(token) };
-	remote[remote_n++] = (struct iovec){ (void *)(uintptr_t)src->token_at, sizeof(token) };
-	ret = read_all(src->pid, local, local_n, remote, remote_n, bytes + sizeof(token));
+	b->local[b->local_n++] = (struct iovec){ token, sizeof(token) };
+	b->remote[b->remote_n++] =
+		(struct iovec){ (void *)(uintptr_t)src->token_at, sizeof(token) };
+	ret = read_all(src->pid, b->local, b->local_n, b->remote, b->remote_n,
+		       b->bytes + sizeof(token));
 	*proof_p = ret == 0 && !memcmp(token, src->token, sizeof(token));
+	return ret;
+}
+
+int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk, uint8_t *dest,
+		     uint64_t max, bool prove, struct soda_source_got *got_p)
+{
+	struct soda_source_got got = { 0 };
+	struct soda_piece_span span;
+	struct batch b;
+	int ret = 0;
+
+	b.local_n = b.remote_n = 0;
+	b.bytes = 0;
+	while (b.remote_n < SPANS && got.bytes < max &&
+	       soda_piece_walk_next(walk, max - got.bytes, &span)) {
+		if (soda_wire_piece_in_area(&walk->pieces[span.piece])) {
+			memcpy(dest + span.offset, (const void *)(uintptr_t)span.from, span.bytes);
+			got.shared += span.bytes;
+		} else {
+			add(&b, &span, dest + span.offset);
+		}
+		got.bytes += span.bytes;
+	}
+	if (b.remote_n && prove)
+		ret = read_with_token(src, &b, &got.proof);
+	else if (b.remote_n)
+		ret = read_all(src->pid, b.local, b.local_n, b.remote, b.remote_n, b.bytes);
+	*got_p = got;
 	return ret;
 }

@@ -52,16 +52,24 @@ void soda_source_close(struct soda_source *src);
 
 /* Before a get: 0, or -ESRCH: the process has ended. */
 int soda_source_alive(const struct soda_source *src);
+/* What soda_source_read() has got. */
+struct soda_source_got {
+	uint64_t bytes;	 /* 0: the walk was at its end */
+	uint64_t shared; /* of these, copied out of areas */
+	bool proof;	 /* the token was read behind them, and was there */
+};
+
 /*
- * Read what the walk yields into dest, at most about `max` bytes, which is no more than 1 GiB.
- * *read_p: how many; 0: the walk was at its end.  -EFAULT: a part cannot be read; -ESRCH, -EPERM.
- * The calling thread has given CAP_SYS_PTRACE up.
+ * Read what the walk yields into dest, at most about `max` bytes, which is no more than 1 GiB: of
+ * pieces in areas, whose `from` is an address of the agent's (areas.h), by copying; else out of the
+ * process.  -EFAULT: a part cannot be read; -ESRCH, -EPERM.  The calling thread has given
+ * CAP_SYS_PTRACE up.
  *
- * proof_p, not NULL: the token is read behind the data, in the same system call, and *proof_p says
- * whether it was there; where it cannot be read, that is -EFAULT, as of data.
+ * prove: the token is read behind the data, in the same system call, if there is one; where it
+ * cannot be read, that is -EFAULT, as of data.
  */
 int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk, uint8_t *dest,
-		     uint64_t max, uint64_t *read_p, bool *proof_p);
+		     uint64_t max, bool prove, struct soda_source_got *got_p);
 /*
  * After a get: 0; -ESRCH: what was read is not to be shown.  proof: the last read has found the
  * token.

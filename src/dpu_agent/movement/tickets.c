@@ -75,7 +75,10 @@ static void finish(struct soda_move_client *c, struct soda_ticket *t, struct sod
 		soda_buffer_abandon(&m->buffers, t->buffer, copy);
 		pthread_mutex_lock(&m->lock);
 	}
-	c->at_work = NULL;
+	if (c->receiving == t)
+		c->receiving = NULL;
+	else
+		c->at_work = NULL;
 	count(err ? &m->failed : &m->published, 1);
 	free_ticket(m, t);
 	notify_locked(c, number, err, step); /* by a ring its program knows at once */
@@ -147,27 +150,44 @@ static struct soda_ticket *make_ticket(struct soda_move_client *c, struct soda_b
 		soda_wire_get_piece(pieces + i * SODA_WIRE_PIECE_BYTES, &t->pieces[i]);
 	*err_p = soda_wire_pieces_check(t->pieces, n, b->bytes, &t->copied, &what);
 	if (*err_p == 0)
+		*err_p = soda_areas_resolve(&c->areas, t->pieces, n, &t->areas, &t->shared, &what);
+	if (*err_p == 0 && c->way == SODA_WAY_STREAM && t->shared && t->shared < t->copied) {
+		what = "a client that sends its data has them all in shared memory, or none";
+		*err_p = -EINVAL;
+	}
+	if (*err_p == 0)
 		return t;
 	refuse(why, *err_p, what);
 	free_ticket(m, t);
 	return NULL;
 }
 
-/* Whether the client may have a ticket of that number more; it counts then. */
-static int admit_locked(struct soda_move_client *c, uint64_t number, struct soda_why *why)
+/* Whether its client sends the ticket's data. */
+static bool is_sent(const struct soda_move_client *c, const struct soda_ticket *t)
 {
+	return c->way == SODA_WAY_STREAM && t->shared < t->copied;
+}
+
+/* Whether the client may have the ticket; it counts then. */
+static int admit_locked(struct soda_move_client *c, const struct soda_ticket *t,
+			struct soda_why *why)
+{
+	uint64_t number = t->number;
+
 	if (number <= c->last)
 		return refuse(why, -EINVAL, "ticket numbers must grow");
 	if (c->credits >= SODA_MOVE_CREDITS)
 		return refuse(why, -EBUSY, "too many tickets: ask for those that have ended");
-	if (c->way == SODA_WAY_STREAM && c->at_work)
+	if (c->receiving)
 		return refuse(why, -EBUSY, "another ticket's data are still to come");
+	if (is_sent(c, t) && (c->at_work || c->queue))
+		return refuse(why, -EBUSY, "another ticket's data are still to be fetched");
 	c->last = number;
 	c->credits++;
 	return 0;
 }
 
-/* READS: a getter will see to it; one that sleeps is not roused here. */
+/* A getter will see to it; one that sleeps is not roused here. */
 static void enqueue_locked(struct soda_move_client *c, struct soda_ticket *t)
 {
 	struct soda_movement *m = c->movement;
@@ -197,7 +217,7 @@ static void take_list_locked(struct soda_move_client *c, const struct soda_wire_
 	if (b && p->pieces <= SODA_MOVE_RING_PIECES)
 		t = make_ticket(c, b, p->ticket, pieces, p->pieces, false, &ret, &why);
 	if (t)
-		ret = admit_locked(c, p->ticket, &why);
+		ret = is_sent(c, t) ? -EINVAL : admit_locked(c, t, &why);
 	if (ret == 0) {
 		enqueue_locked(c, t);
 		return;
@@ -338,37 +358,40 @@ static uint64_t place(struct soda_ticket *t, uint64_t max)
  */
 static int get(struct soda_move_client *c, struct soda_ticket *t)
 {
-	int ret = soda_source_alive(&c->source);
-	uint64_t bytes = 0, most;
-	bool proof = false, last;
+	bool shared = t->shared == t->copied, last;
+	int ret = shared ? 0 : soda_source_alive(&c->source);
+	struct soda_source_got got = { 0 };
+	uint64_t most;
 
 	if (ret == 0 && !t->begun)
 		begin(t);
 	while (ret == 0 && t->received < t->copied) {
 		struct soda_piece_walk before = t->walk;
 
-		ret = look(c, t, bytes > 0, &most); /* a part for each turn */
+		ret = look(c, t, got.bytes > 0, &most); /* a part for each turn */
 		if (ret)
 			return ret;
 		last = t->copied - t->received <= most;
-		ret = soda_source_read(&c->source, &t->walk, destination(t), most, &bytes,
-				       last ? &proof : NULL);
+		ret = soda_source_read(&c->source, &t->walk, destination(t), most, last, &got);
 		if (ret == 0) {
-			assert(bytes);
-			t->received += bytes;
-			count(&c->movement->read_bytes, bytes);
+			assert(got.bytes);
+			t->received += got.bytes;
+			count(&c->movement->read_bytes, got.bytes - got.shared);
+			count(&c->movement->shared_bytes, got.shared);
 		} else if (ret == -EFAULT && t->parts) {
 			t->walk = before;
 			return ask_again(c, t);
 		}
 	}
 	while (ret == 0 && t->buffer->stage && t->placed < t->copied) {
-		ret = look(c, t, bytes > 0, &most);
+		ret = look(c, t, got.bytes > 0, &most);
 		if (ret)
 			return ret;
-		bytes = place(t, most);
+		got.bytes = place(t, most);
 	}
-	return ret ? ret : soda_source_check(&c->source, proof);
+	if (ret == 0 && shared)
+		return soda_areas_stand(&c->areas, t->areas) ? 0 : -ESRCH;
+	return ret ? ret : soda_source_check(&c->source, got.proof);
 }
 
 /*
@@ -528,7 +551,7 @@ void soda_tickets_stop(struct soda_movement *m)
 
 /* Calls */
 
-/* STREAM: its data come with PUTs. */
+/* Its data come with PUTs, or behind the SEND. */
 static void expect(struct soda_move_client *c, struct soda_ticket *t)
 {
 	struct soda_movement *m = c->movement;
@@ -539,13 +562,7 @@ static void expect(struct soda_move_client *c, struct soda_ticket *t)
 		return;
 	}
 	begin(t);
-	if (!t->copied) {
-		finish(c, t, t->copy, 0);
-		return;
-	}
-	pthread_mutex_lock(&m->lock);
-	c->at_work = t;
-	pthread_mutex_unlock(&m->lock);
+	c->receiving = t;
 }
 
 int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
@@ -553,6 +570,7 @@ int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_
 {
 	struct soda_movement *m = c->movement;
 	struct soda_ticket *t;
+	bool sent;
 	int ret;
 
 	if (parts && c->way != SODA_WAY_READS)
@@ -561,25 +579,25 @@ int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_
 	if (!t)
 		return ret;
 	pthread_mutex_lock(&m->lock);
-	ret = admit_locked(c, number, why);
-	if (ret == 0 && c->way == SODA_WAY_READS) {
+	sent = is_sent(c, t);
+	ret = admit_locked(c, t, why);
+	if (ret == 0 && !sent) {
 		enqueue_locked(c, t);
 		rouse_locked(m);
 	}
 	pthread_mutex_unlock(&m->lock);
 	if (ret < 0)
 		free_ticket(m, t);
-	else if (c->way == SODA_WAY_STREAM)
+	else if (sent)
 		expect(c, t);
 	if (ret == 0)
 		*why = (struct soda_why){ "" };
 	return ret;
 }
 
-/* STREAM: at_work is changed by the client's own calls alone, which come one after the other. */
 static struct soda_ticket *receiving(const struct soda_move_client *c, uint64_t number)
 {
-	struct soda_ticket *t = c->way == SODA_WAY_STREAM ? c->at_work : NULL;
+	struct soda_ticket *t = c->receiving;
 
 	return t && t->number == number ? t : NULL;
 }
@@ -772,6 +790,51 @@ static void free_all(struct soda_movement *m, struct soda_ticket *list)
 	}
 }
 
+/* Areas */
+
+int soda_tickets_add_area(struct soda_move_client *c, const struct soda_area *area, unsigned *i_p)
+{
+	unsigned i = 0;
+
+	while (i < SODA_MOVE_AREAS && c->areas.at[i].memory)
+		i++;
+	if (i == SODA_MOVE_AREAS)
+		return -EBUSY;
+	pthread_mutex_lock(&c->movement->lock);
+	c->areas.at[i] = *area;
+	pthread_mutex_unlock(&c->movement->lock);
+	*i_p = i;
+	return 0;
+}
+
+static bool names_area_locked(const struct soda_move_client *c, uint32_t i)
+{
+	uint64_t named = c->at_work ? c->at_work->areas : 0;
+
+	for (const struct soda_ticket *t = c->queue; t; t = t->next)
+		named |= t->areas;
+	return named >> i & 1;
+}
+
+int soda_tickets_remove_area(struct soda_move_client *c, uint32_t i, struct soda_area *area_p)
+{
+	int ret = -EINVAL;
+
+	if (i >= SODA_MOVE_AREAS)
+		return ret;
+	pthread_mutex_lock(&c->movement->lock);
+	if (c->areas.at[i].memory)
+		ret = names_area_locked(c, i) ? -EBUSY : 0;
+	if (ret == 0) {
+		*area_p = c->areas.at[i];
+		c->areas.at[i].memory = NULL;
+	}
+	pthread_mutex_unlock(&c->movement->lock);
+	return ret;
+}
+
+/* Rings */
+
 int soda_tickets_ring(struct soda_move_client *c)
 {
 	struct soda_movement *m = c->movement;
@@ -827,15 +890,11 @@ void soda_tickets_cancel(struct soda_move_client *c, uint64_t number)
 void soda_tickets_forget(struct soda_move_client *c, const struct soda_buffer *b)
 {
 	struct soda_movement *m = c->movement;
-	struct soda_ticket *out, *t;
+	struct soda_ticket *out;
 	struct soda_wait wait;
 
-	if (c->way == SODA_WAY_STREAM) {
-		t = c->at_work;
-		if (t && t->buffer == b)
-			finish(c, t, t->copy, -ECANCELED);
-		return;
-	}
+	if (c->receiving && c->receiving->buffer == b)
+		finish(c, c->receiving, c->receiving->copy, -ECANCELED);
 	soda_wait_begin(&wait, "a get into a buffer that its producer ends");
 	pthread_mutex_lock(&m->lock);
 	out = take_out_locked(c, 0, b);
@@ -901,6 +960,15 @@ static void drop_attended_locked(struct soda_movement *m, struct soda_move_clien
 	c->attended = false;
 }
 
+/* A ticket without a step, of a client that is told nothing any more. */
+static void drop(struct soda_movement *m, struct soda_ticket *t)
+{
+	if (!t)
+		return;
+	soda_buffer_abandon(&m->buffers, t->buffer, t->copy);
+	free_ticket(m, t);
+}
+
 void soda_tickets_gone(struct soda_move_client *c)
 {
 	struct soda_movement *m = c->movement;
@@ -908,8 +976,7 @@ void soda_tickets_gone(struct soda_move_client *c)
 
 	pthread_mutex_lock(&m->lock);
 	c->gone = true;
-	if (c->way == SODA_WAY_STREAM || c->waits_turn ||
-	    (c->at_work && c->at_work->parked)) { /* no getter has it */
+	if (c->waits_turn || (c->at_work && c->at_work->parked)) { /* no getter has it */
 		begun = c->at_work;
 		c->at_work = NULL;
 	}
@@ -920,8 +987,7 @@ void soda_tickets_gone(struct soda_move_client *c)
 	c->end = &c->queue;
 	pthread_mutex_unlock(&m->lock);
 	free_all(m, queue);
-	if (begun) {
-		soda_buffer_abandon(&m->buffers, begun->buffer, begun->copy);
-		free_ticket(m, begun);
-	}
+	drop(m, begun);
+	drop(m, c->receiving);
+	c->receiving = NULL;
 }

@@ -5,6 +5,9 @@
  * getters take turns between clients, also within a long get.  docs/internals/movement.md draws the
  * states.
  *
+ * A client of the way STREAM sends the data of a list itself, unless all that it copies lies in
+ * areas: then a getter has it, too.  It has the one kind under way or the other: it waits between.
+ *
  * Lists come by calls, and from rings.  A client with a ring that has used it lately is *attended*:
  * a getter that has nothing to do looks at its ring for a while before it sleeps, and one that has
  * looks between two parts and after each ticket.  Notices of such a client go through its ring
@@ -12,8 +15,8 @@
  *
  * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
  *
- * A ticket is the queue's, then its getter's or, on the way STREAM, its client's, and is freed when
- * it ends.  What is left then is its notice, and the client's credit, until a call's answer has
+ * A ticket is the queue's, then its getter's, or its client's that sends it, and is freed when it
+ * ends.  What is left then is its notice, and the client's credit, until a call's answer has
  * told the client.
  */
 #ifndef SODA_DPU_AGENT_TICKETS_H
@@ -22,6 +25,7 @@
 #include <stdatomic.h>
 
 #include "base/limits.h"
+#include "dpu_agent/movement/areas.h"
 #include "dpu_agent/movement/buffers.h"
 #include "dpu_agent/movement/ring.h"
 #include "dpu_agent/movement/source.h"
@@ -45,6 +49,8 @@ struct soda_ticket {
 	/* set when it is made, then constant: */
 	bool parts;	 /* PARTs say what may be read when */
 	uint64_t copied; /* bytes that the pieces copy */
+	uint64_t shared; /* of these, such as lie in areas */
+	uint64_t areas;	 /* in which, a bit for each */
 	uint32_t pieces_n;
 	struct soda_wire_piece pieces[];
 };
@@ -58,15 +64,16 @@ struct soda_move_client {
 	enum soda_wire_way way; /* set by START, then constant */
 	struct soda_source source;
 	struct soda_buffer_reader reader;
+	struct soda_ticket *receiving; /* STREAM: whose data are still to come */
 
 	pthread_cond_t ended; /* a ticket has ended, or is parked; with the movement's lock */
 	/* guarded by the movement's lock, and so below */
 	uint64_t last;			  /* the highest ticket number so far */
 	unsigned credits;		  /* tickets that are not told yet */
-	struct soda_ticket *queue, **end; /* READS: not taken by a getter yet */
-	/* a getter's; that of no getter while waits_turn: it goes on then; STREAM: being received
-	 */
+	struct soda_ticket *queue, **end; /* not taken by a getter yet */
+	/* a getter's; that of no getter while waits_turn: it goes on then */
 	struct soda_ticket *at_work;
+	struct soda_areas areas; /* changed by its calls alone */
 	struct soda_wire_notice notices[SODA_MOVE_CREDITS];
 	unsigned notices_n;
 	struct soda_buffer *buffers[SODA_MOVE_BUFFERS]; /* changed by its calls alone */
@@ -89,7 +96,7 @@ struct soda_movement {
 	/* statistics; they order nothing */
 	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
 	_Atomic unsigned rings;
-	_Atomic uint64_t published, failed, read_bytes, streamed_bytes;
+	_Atomic uint64_t published, failed, read_bytes, streamed_bytes, shared_bytes;
 };
 
 /* 0, negative errno: nothing has been started. */
@@ -101,7 +108,7 @@ void soda_tickets_stop(struct soda_movement *m);
  * Take a client's list. b: one of its buffers; pieces: encoded, n of them; parts: as
  * SODA_MSG_MOVE_POST_PARTS, for the way READS alone.  -EINVAL: a number that
  * is not above the last one, or no possible list (soda_wire_pieces_check); -E2BIG, -EFBIG; -EBUSY:
- * no credit, or STREAM and another ticket is being received; -ENOMEM. reply->why is set.  A ticket
+ * no credit, or STREAM and others are under way, see above; -ENOMEM. reply->why is set.  A ticket
  * that is taken and cannot go on (no copy is free) ends with a notice.
  */
 int soda_tickets_post(struct soda_move_client *c, struct soda_buffer *b, uint64_t number,
@@ -136,6 +143,10 @@ int soda_tickets_ring(struct soda_move_client *c);
 void soda_tickets_unring(struct soda_move_client *c);
 /* Take what is in the client's ring. -EPROTO: it makes no sense. No ring: 0. */
 int soda_tickets_look(struct soda_move_client *c);
+/* Put an area into the client's table; -EBUSY: it has SODA_MOVE_AREAS. *i_p: its number. */
+int soda_tickets_add_area(struct soda_move_client *c, const struct soda_area *area, unsigned *i_p);
+/* Take it out of there: it is the caller's. -EINVAL: there is none; -EBUSY: a ticket names it. */
+int soda_tickets_remove_area(struct soda_move_client *c, uint32_t i, struct soda_area *area_p);
 /* Nothing happens where the ticket has ended. */
 void soda_tickets_cancel(struct soda_move_client *c, uint64_t number);
 /* Cancel what is queued for a buffer, which its client ends, and await what a getter has of it. */

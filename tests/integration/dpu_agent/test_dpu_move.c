@@ -116,15 +116,29 @@ static bool is_step(const uint64_t *words, size_t n, uint64_t i)
 
 /* Producers */
 
-static void produce(size_t words_n, uint64_t steps)
+/* Memory to hand over: shared with the agent, or the program's own. */
+static uint64_t *memory(struct soda_mover *m, size_t words_n, bool shared)
+{
+	void *words = NULL;
+
+	MUST(!shared || soda_move_alloc(m, words_n * 8, &words) == 0);
+	if (!shared)
+		words = malloc(words_n * 8);
+	MUST(words);
+	return words;
+}
+
+static void produce(size_t words_n, uint64_t steps, bool shared)
 {
 	struct soda_move_reserve how = { .bytes = words_n * 8, .copies = 3, .mode = 0444 };
-	uint64_t *words[2] = { malloc(words_n * 8), malloc(words_n * 8) };
 	struct soda_move_ticket *t[2] = { NULL, NULL };
 	struct soda_move_buffer *b;
 	struct soda_mover *m;
+	uint64_t *words[2];
 
 	MUST(soda_move_connect(agent.address, &m) == 0);
+	for (int i = 0; i < 2; i++)
+		words[i] = memory(m, words_n, shared);
 	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
 	/* while one is fetched the next one is computed, in the other memory */
 	for (uint64_t i = 1; i <= steps; i++) {
@@ -145,21 +159,27 @@ static void produce(size_t words_n, uint64_t steps)
 
 static void produce_for_ever(void)
 {
-	produce(BIG_WORDS, UINT64_MAX);
+	produce(BIG_WORDS, UINT64_MAX, false);
+}
+
+static void produce_shared_for_ever(void)
+{
+	produce(BIG_WORDS, UINT64_MAX, true);
 }
 
 /* A producer whose steps wait for their consumer: it tries again where no copy is free. */
-static void produce_kept_by(int way)
+static void produce_kept_by(int way, bool shared)
 {
 	struct soda_move_reserve how = { .bytes = WORDS * 8, .flags = SODA_MOVE_KEEP };
-	uint64_t *words = malloc(WORDS * 8);
-	struct soda_move_piece p = { .from = words, .bytes = WORDS * 8 };
+	struct soda_move_piece p = { .bytes = WORDS * 8 };
 	struct soda_move_buffer *b;
 	struct soda_mover *m;
+	uint64_t *words;
 
 	how.mode = 0444;
 	MUST(soda_move_connect(agent.address, &m) == 0);
 	MUST(soda_move_way(m) == way);
+	p.from = words = memory(m, WORDS, shared);
 	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
 	for (uint64_t i = 1; i <= STEPS;) {
 		struct soda_move_ticket *t;
@@ -179,12 +199,17 @@ static void produce_kept_by(int way)
 
 static void produce_reads(void)
 {
-	produce_kept_by(SODA_MOVE_READS);
+	produce_kept_by(SODA_MOVE_READS, false);
 }
 
 static void produce_stream(void)
 {
-	produce_kept_by(SODA_MOVE_STREAM);
+	produce_kept_by(SODA_MOVE_STREAM, false);
+}
+
+static void produce_shared(void)
+{
+	produce_kept_by(SODA_MOVE_READS, true);
 }
 
 /* All steps, in their order, each whole; then the producer's end. */
@@ -205,8 +230,12 @@ static void consume_all(uint64_t steps)
 	soda_move_close(r);
 }
 
-static void passed_on(const char *listen, void (*child)(void), bool reads)
+/* stat: what counts the bytes that came. */
+static void passed_on(const char *listen, void (*child)(void), const char *stat)
 {
+	static const char *const all[] = { "move_read_bytes", "move_shared_bytes",
+					   "move_streamed_bytes" };
+
 	const uint64_t bytes = STEPS * WORDS * 8ull;
 	pid_t pid;
 
@@ -216,31 +245,37 @@ static void passed_on(const char *listen, void (*child)(void), bool reads)
 	expect_exit(pid);
 	assert_int_equal(peer_stat_at(agent.address, "move_steps"), STEPS);
 	/* a ticket for which no copy is free costs no data */
-	assert_int_equal(peer_stat_at(agent.address, "move_read_bytes"), reads ? bytes : 0);
-	assert_int_equal(peer_stat_at(agent.address, "move_streamed_bytes"), reads ? 0 : bytes);
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		assert_int_equal(peer_stat_at(agent.address, all[i]),
+				 strcmp(stat, all[i]) ? 0 : bytes);
 	peer_await_none(agent.address, "move_reserved_bytes"); /* it has yet to hear of their end */
 	down();
 }
 
 static void test_shm(void **state)
 {
-	passed_on(shm(), produce_reads, true);
+	passed_on(shm(), produce_reads, "move_read_bytes");
+}
+
+static void test_shared(void **state)
+{
+	passed_on(shm(), produce_shared, "move_shared_bytes");
 }
 
 static void test_tcp(void **state)
 {
-	passed_on("tcp://127.0.0.1:0", produce_stream, false);
+	passed_on("tcp://127.0.0.1:0", produce_stream, "move_streamed_bytes");
 }
 
 /* A producer that is killed while its data are under way: what was shown is whole. */
-static void killed(const char *listen)
+static void killed(const char *listen, void (*child)(void))
 {
 	up(listen);
 	for (unsigned round = 0; round < 4; round++) {
 		struct soda_move_step step = { 0 };
 		struct soda_move_reader *r;
 		uint64_t after = 0;
-		pid_t pid = run(produce_for_ever);
+		pid_t pid = run(child);
 		int ret;
 
 		OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
@@ -261,12 +296,17 @@ static void killed(const char *listen)
 
 static void test_killed_shm(void **state)
 {
-	killed(shm());
+	killed(shm(), produce_for_ever);
+}
+
+static void test_killed_shared(void **state)
+{
+	killed(shm(), produce_shared_for_ever);
 }
 
 static void test_killed_tcp(void **state)
 {
-	killed("tcp://127.0.0.1:0");
+	killed("tcp://127.0.0.1:0", produce_for_ever);
 }
 
 /* Another program in the same process: its memory is not the producer's. */
@@ -418,9 +458,21 @@ static void produce_as_nobody(void)
 	produce_stream();
 }
 
+static void produce_shared_undumpable(void)
+{
+	MUST(prctl(PR_SET_DUMPABLE, 0) == 0);
+	produce_kept_by(SODA_MOVE_STREAM, true);
+}
+
 static void test_undumpable(void **state)
 {
-	passed_on(shm(), produce_undumpable, false);
+	passed_on(shm(), produce_undumpable, "move_streamed_bytes");
+}
+
+/* But memory that they share with it needs no right. */
+static void test_shared_undumpable(void **state)
+{
+	passed_on(shm(), produce_shared_undumpable, "move_shared_bytes");
 }
 
 static void test_other_user(void **state)
@@ -429,7 +481,7 @@ static void test_other_user(void **state)
 		print_message("SKIP: only root can be another user\n");
 		skip();
 	}
-	passed_on(shm(), produce_as_nobody, false);
+	passed_on(shm(), produce_as_nobody, "move_streamed_bytes");
 }
 
 /* An agent that ends does not wait for producers and consumers. */
@@ -452,13 +504,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shm),
+		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_tcp),
 		cmocka_unit_test(test_killed_shm),
+		cmocka_unit_test(test_killed_shared),
 		cmocka_unit_test(test_killed_tcp),
 		cmocka_unit_test(test_executed),
 		cmocka_unit_test(test_agent_killed),
 		cmocka_unit_test(test_consumer_killed),
 		cmocka_unit_test(test_undumpable),
+		cmocka_unit_test(test_shared_undumpable),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_stopped),
 	};

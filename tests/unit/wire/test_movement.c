@@ -23,10 +23,10 @@
 
 static void test_sizes(void **state)
 {
-	assert_int_equal(SODA_MSG_MOVE_START, 80);
-	assert_int_equal(SODA_MSG_MOVE_LAST, 95);
+	assert_int_equal(SODA_MSG_MOVE_START, 112);
+	assert_int_equal(SODA_MSG_MOVE_LAST, 129);
 	assert_true(SODA_MSG_MOVE_RELEASE <= SODA_MSG_MOVE_LAST);
-	assert_int_equal(SODA_MSG_MOVE_SEND, 94);
+	assert_int_equal(SODA_MSG_MOVE_SEND, 126);
 	/* the longest list, and a PUT's and READ's data, fit into one call */
 	assert_true(SODA_WIRE_MOVE_POST_BYTES + SODA_MOVE_LIST_MAX * SODA_WIRE_PIECE_BYTES <=
 		    SODA_WIRE_MAX_CONTROL);
@@ -203,7 +203,12 @@ static void test_check_one(void **state)
 	p.count = 0;
 	assert_int_equal(check_one(p, 128), -EINVAL);
 	p.count = 1;
-	p.fill = SODA_WIRE_PIECE_COPY + 1;
+	p.fill = SODA_WIRE_PIECE_AREA + SODA_MOVE_AREAS - 1;
+	assert_int_equal(check_one(p, 128), 0); /* whether it is there is not known here */
+	p.from = UINT64_MAX - 99;
+	assert_int_equal(check_one(p, 128), -EINVAL);
+	p.from = 0;
+	p.fill++;
 	assert_int_equal(check_one(p, 128), -EINVAL);
 }
 

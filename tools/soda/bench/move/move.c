@@ -23,14 +23,20 @@ static const uint64_t bytes_max = 1ull << 36;
 
 struct options {
 	char *transports, *host_sizes, *sizes, *depths, *arrow_sizes, *columns;
-	uint32_t calls, rounds, pieces;
+	uint32_t calls, rounds, pieces, memory;
 	uint64_t ms;
 	bool json;
 };
 
+enum { MEMORY_SHARED, MEMORY_OWN };
+static const char *const memories[] = { [MEMORY_SHARED] = "shared", [MEMORY_OWN] = "own", NULL };
+
 static const struct soda_option option_table[] = {
 	OPTION("transports", 't', LIST, transports, .arg = "LIST", .def = "shm,tcp",
 	       .help = "How the program reaches the agent, one after the other: shm, tcp."),
+	OPTION("memory", 'm', CHOICE, memory, .arg = "WHOSE", .def = "shared", .choices = memories,
+	       .help = "Where the program has its data: shared: of soda_move_alloc(), which on one "
+		       "machine the agent maps, too; own: its own memory, which the agent reads."),
 	OPTION("host-sizes", 0, LIST, host_sizes, .arg = "SIZE,...",
 	       .def = "128,4K,64K,1M,16M,256M,1G",
 	       .help = "Bytes of a step, for the time of a call; none: not measured. The agent has "
@@ -85,9 +91,11 @@ static const struct soda_conf conf = {
 		"serialised by the agent. Plain are the same bytes as one piece; all six in "
 		"turns, two tables under way. Host CPU us is the CPU time of the whole process "
 		"for a table, agent CPU s/GB that of the agent for a GB.\n\n"
-		"The column way says whether the agent has read the program's memory (reads), "
-		"or the library has sent it (stream): always by tcp; by shm where the kernel does "
-		"not let the agent read (Yama's ptrace_scope, say).\n\n"
+		"The column way says whether the agent has copied memory that it shares with the "
+		"program (shared), has read the program's (reads), "
+		"or the library has sent it (stream): always by tcp; by shm with --memory own "
+		"where "
+		"the kernel does not let the agent read (Yama's ptrace_scope, say).\n\n"
 		"JSON: format soda-bench-move, version 1. host_correlation is the correlation with "
 		"the size of that transport where it is farthest from 0, host_correlations has "
 		"all. "
@@ -175,6 +183,7 @@ static int make_plan(const struct options *opt, struct soda_bench_move_plan *pla
 	*plan = (struct soda_bench_move_plan){ .calls = opt->calls,
 					       .rounds = opt->rounds,
 					       .pieces = opt->pieces,
+					       .shared = opt->memory == MEMORY_SHARED,
 					       .seconds = (double)opt->ms / 1e3 };
 	if (parse_transports(opt->transports, plan->transports))
 		return complain("--transports: of shm and tcp");

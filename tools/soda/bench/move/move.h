@@ -43,6 +43,7 @@ struct soda_bench_move_plan {
 	uint32_t calls, rounds, pieces;
 	double seconds; /* of a side in a round */
 	bool transports[SODA_BENCH_MOVE_TRANSPORTS];
+	bool shared; /* the source is memory of soda_move_alloc() */
 };
 
 struct soda_bench_move_stage {
@@ -51,7 +52,7 @@ struct soda_bench_move_stage {
 	int transport;
 	struct soda_bench_daemon server, agent;
 	struct soda_mover *mover;
-	uint8_t *source; /* the largest size, in whole pages */
+	uint8_t *source; /* the largest size, in whole pages; shared: the mover's */
 	uint64_t source_bytes;
 	uint64_t stamp;	 /* what was last written into the source */
 	uint8_t *target; /* memory of a memfd, two of the largest size of throughput; shm only */

@@ -8,6 +8,8 @@
 
 static const char *way_of(const struct soda_bench_move_stage *stage)
 {
+	if (stage->plan->shared && stage->transport == SODA_BENCH_MOVE_SHM)
+		return "shared";
 	return soda_move_way(stage->mover) == SODA_MOVE_READS ? "reads" : "stream";
 }
 

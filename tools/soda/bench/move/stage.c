@@ -39,6 +39,16 @@ static uint64_t pages(uint64_t bytes)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
+static uint64_t source_bytes(const struct soda_bench_move_plan *plan)
+{
+	uint64_t host = max_of(plan->host_sizes, plan->host_n),
+		 arrow = max_of(plan->arrow_sizes, plan->arrow_n),
+		 other = max_of(plan->sizes, plan->sizes_n);
+
+	other = other > arrow ? other : arrow;
+	return pages(host > other ? host : other);
+}
+
 /* All that is reserved at a time, and what is being given back beside it. */
 static uint64_t move_memory(const struct soda_bench_move_plan *plan)
 {
@@ -49,7 +59,7 @@ static uint64_t move_memory(const struct soda_bench_move_plan *plan)
 
 	for (unsigned i = 0; i < plan->host_n; i++)
 		sum += pages(plan->host_sizes[i]);
-	return sum;
+	return sum + (plan->shared ? source_bytes(plan) + PAGE : 0);
 }
 
 /* By environment: the user's own variables decide the rest (workers, ...). */
@@ -101,18 +111,25 @@ static int make_target(struct soda_bench_move_stage *stage)
 	return err;
 }
 
+static int share_source(struct soda_bench_move_stage *stage)
+{
+	void *memory;
+	int err = soda_move_alloc(stage->mover, stage->source_bytes, &memory);
+
+	if (err)
+		return soda_bench_move_complain("memory for the data", err, soda_move_last_error());
+	stage->source = memory;
+	return 0;
+}
+
 static int make_source(struct soda_bench_move_stage *stage)
 {
-	const struct soda_bench_move_plan *plan = stage->plan;
-	uint64_t host = max_of(plan->host_sizes, plan->host_n),
-		 arrow = max_of(plan->arrow_sizes, plan->arrow_n),
-		 other = max_of(plan->sizes, plan->sizes_n);
 	uint32_t x = 1;
 	int err;
 
-	other = other > arrow ? other : arrow;
-	stage->source_bytes = pages(host > other ? host : other);
-	err = map(-1, stage->source_bytes, &stage->source);
+	stage->source_bytes = source_bytes(stage->plan);
+	err = stage->plan->shared ? share_source(stage)
+				  : map(-1, stage->source_bytes, &stage->source);
 	for (uint64_t i = 0; !err && i < stage->source_bytes; i += sizeof(x)) {
 		x = x * 1664525u + 1013904223u;
 		memcpy(stage->source + i, &x, sizeof(x));
@@ -139,21 +156,20 @@ int soda_bench_move_stage_open(struct soda_bench_move_stage *stage)
 	int err = start_daemons(stage);
 
 	if (!err)
-		err = make_source(stage);
-	if (!err)
 		err = open_plain(stage);
 	if (err)
 		return err;
 	err = soda_move_connect(stage->agent.address, &stage->mover);
-	return err ? soda_bench_move_complain(stage->agent.address, err, soda_move_last_error())
-		   : 0;
+	if (err)
+		return soda_bench_move_complain(stage->agent.address, err, soda_move_last_error());
+	return make_source(stage);
 }
 
 void soda_bench_move_stage_close(struct soda_bench_move_stage *stage)
 {
 	soda_move_disconnect(stage->mover);
 	soda_transport_link_close(&stage->plain);
-	if (stage->source)
+	if (stage->source && !stage->plan->shared)
 		munmap(stage->source, stage->source_bytes);
 	if (stage->target)
 		munmap(stage->target, stage->target_bytes);
