@@ -285,3 +285,11 @@ int soda_wire_get_msg_relay(const void *in, size_t bytes, struct soda_wire_msg_r
 	soda_wire_get_msg_reduce((const uint8_t *)in + 40, SODA_WIRE_MSG_REDUCE_BYTES, &r->reduce);
 	return check_packets((const uint8_t *)in + at, bytes - at, r->packets);
 }
+
+int soda_wire_get_msg_offer(const void *in, size_t bytes, uint32_t ranks,
+			    struct soda_wire_msg_relay *r)
+{
+	if (bytes != SODA_WIRE_MSG_RELAY_BYTES + sizeof(uint64_t) * ranks)
+		return -EPROTO;
+	return soda_wire_get_msg_relay(in, SODA_WIRE_MSG_RELAY_BYTES, r);
+}

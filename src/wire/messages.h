@@ -40,11 +40,15 @@ enum soda_messages_msg {
 	SODA_MSG_MESSAGES_BREAK, /* why the job is broken off, a sentence -> empty */
 	/* of a rank on the agent's machine */
 	SODA_MSG_MESSAGES_RINGS, /* empty -> soda_wire_msg_rings, with a memfd: of `out` to who
-				    pushes, of `in` to who pulls (msg_rings.h) */
+				    pushes, of `in` to who pulls (msg_rings.h); to an agent, with
+				    the memory in which packets for its ranks lie */
+	SODA_MSG_MESSAGES_OFFER, /* to an agent that has that memory: soda_wire_msg_relay without
+				    packets, then of each of its ranks how many bytes were put into
+				    its ring, 64 -> of each, how many have been taken, 64 */
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 3u
+#define SODA_MSG_VERSION 4u
 #define SODA_MSG_KEY_BYTES 16u
 #define SODA_MSG_RANKS 4096u		/* of a job */
 #define SODA_MSG_AGENTS 64u		/* likewise */
@@ -192,5 +196,8 @@ int soda_wire_get_msg_link(const void *in, size_t bytes, struct soda_wire_msg_li
 void soda_wire_put_msg_relay(uint8_t *out, const struct soda_wire_msg_relay *r);
 /* Checks the packets as soda_wire_get_msg_push(); there may be none. */
 int soda_wire_get_msg_relay(const void *in, size_t bytes, struct soda_wire_msg_relay *r);
+/* An OFFER to an agent of so many ranks, whose numbers follow the layout. */
+int soda_wire_get_msg_offer(const void *in, size_t bytes, uint32_t ranks,
+			    struct soda_wire_msg_relay *r);
 
 #endif

@@ -45,6 +45,8 @@ static struct agent {
 	struct soda_listener *peers;	/* of other agents; NULL: of both the same */
 } agents[AGENTS], *const agent = agents;
 static unsigned agents_n;
+/* Agents reach each other as ranks reach them, and not over tcp. */
+static bool near;
 /* Around the addresses that agents are told of each other: of the decorator that cuts. */
 static const char *links = "", *links_rules = "";
 /* The same, of the addresses that ranks connect to. */
@@ -803,7 +805,7 @@ static void without(const char *where)
 	stop_agent();
 }
 
-/* Several agents, which reach each other over tcp. */
+/* Several agents. */
 
 /*
  * Rank 1's program writes into its rings what it should not, at any time.  Others hear which rank
@@ -904,7 +906,7 @@ static void start_agents(const char *(*where)(void), unsigned n)
 		struct agent *a = &agents[agents_n];
 
 		start_one(a, where(), BUDGET);
-		if (strncmp(soda_listener_address(a->listener), "tcp:", 4) != 0)
+		if (!near && strncmp(soda_listener_address(a->listener), "tcp:", 4) != 0)
 			listen_at(a, "tcp://127.0.0.1:0", &a->peers);
 	}
 }
@@ -940,16 +942,18 @@ static void many(const char *(*where)(void))
 	static const unsigned of[][2] = { { 2, 2 }, { 2, 3 }, { 3, 4 }, { 4, 4 }, { 4, 8 } };
 
 	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		uint64_t messages = 0, transfers = 0;
+		uint64_t messages = 0, transfers = 0, taken = 0;
 
 		run_many(where, of[i][0], of[i][1], run_once);
 		for (unsigned k = 0; k < agents_n; k++) {
 			messages += agents[k].dpu.messages.messages;
 			transfers += agents[k].dpu.messages.jobs.relays.transfers;
+			taken += agents[k].dpu.messages.jobs.relays.near;
 			assert_int_equal(agents[k].dpu.messages.jobs.broken_n, 0);
 		}
 		assert_int_equal(messages, 3ull * MANY * of[i][1]);
 		assert_true(relayed() > messages / 4 && transfers && transfers < messages / 4);
+		assert_int_equal(taken, near ? transfers : 0);
 		stop_agent();
 	}
 }
@@ -1172,6 +1176,12 @@ static void small_shm(void **state)
 	static void what##_shm(void **state)                                                       \
 	{                                                                                          \
 		what(shm);                                                                         \
+	}                                                                                          \
+	static void what##_near(void **state)                                                      \
+	{                                                                                          \
+		near = true;                                                                       \
+		what(shm);                                                                         \
+		near = false;                                                                      \
 	}
 MANY_CASE(many)
 MANY_CASE(many_large)
@@ -1205,7 +1215,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm), cmocka_unit_test(scribbled_shm),
 					      cmocka_unit_test(small_shm) };
-	const struct CMUnitTest several[] = { EACH_MANY(tcp), EACH_MANY(shm) };
+	const struct CMUnitTest several[] = { EACH_MANY(tcp), EACH_MANY(shm), EACH_MANY(near) };
 	const struct CMUnitTest rdma[] = { EACH(verbs) };
 
 	if (argc > 2)

@@ -19,6 +19,7 @@
  *            to 8, words 8
  *     11     RINGS
  *     12     the program writes into its rings: words 8, of each: which 16, value 32
+ *     13     OFFER of that agent, whose memory nobody here has: which 8, ranks 8, of each 16
  *
  * A job of two agents (JOIN, odd & 64) has its ranks in turns at this one and at one that nobody
  * reaches.  A call as it is names no other agents, because this one connects to whom a JOIN names.
@@ -51,7 +52,7 @@ struct client {
 	uint32_t rank, ranks, job, reduced;
 	uint32_t phase;			  /* pushes: FINISHes; pulls: ends that were told */
 	uint64_t pushes, relays, arrived; /* calls; bytes of packets that were pulled */
-	bool ringed;
+	bool ringed, linked;
 	uint32_t *rings; /* the part of them that it can write, or NULL */
 	size_t rings_bytes;
 };
@@ -357,7 +358,9 @@ static void follow_raw(struct client *c, uint8_t type, size_t bytes)
 		c->phase += soda_wire_get_u32(body) == c->phase;
 	} else if (type == SODA_MSG_MESSAGES_REDUCE) {
 		c->reduced += soda_wire_get_u32(body) == c->reduced + 1;
-	} else if (type == SODA_MSG_MESSAGES_RELAY) {
+	} else if (type == SODA_MSG_MESSAGES_LINK) {
+		c->linked = true;
+	} else if (type == SODA_MSG_MESSAGES_RELAY || type == SODA_MSG_MESSAGES_OFFER) {
 		c->relays = soda_wire_get_u64(body);
 	}
 }
@@ -372,7 +375,7 @@ static void tame(uint8_t type, size_t bytes)
 	if (type == SODA_MSG_MESSAGES_AWAIT && bytes >= 4)
 		soda_wire_put_u32(body, body[0] % (WAIT_MS + 1));
 	if ((type == SODA_MSG_MESSAGES_PUSH || type == SODA_MSG_MESSAGES_PULL ||
-	     type == SODA_MSG_MESSAGES_RELAY) &&
+	     type == SODA_MSG_MESSAGES_RELAY || type == SODA_MSG_MESSAGES_OFFER) &&
 	    bytes >= WAIT_AT + 4)
 		soda_wire_put_u32(body + WAIT_AT, body[WAIT_AT] % (WAIT_MS + 1));
 }
@@ -409,7 +412,8 @@ static void link_agent(struct fuzz_input *in, struct client *c)
 	l.shape = soda_wire_msg_shape(&j, &place) + (odd % 8 == 6);
 	soda_wire_put_msg_link(body, &l);
 	memcpy(body + SODA_WIRE_MSG_LINK_BYTES, name, j.name_bytes);
-	call(c, SODA_MSG_MESSAGES_LINK, body, SODA_WIRE_MSG_LINK_BYTES + j.name_bytes, &n);
+	if (call(c, SODA_MSG_MESSAGES_LINK, body, SODA_WIRE_MSG_LINK_BYTES + j.name_bytes, &n) == 0)
+		c->linked = true;
 }
 
 static void relay(struct fuzz_input *in, struct client *c)
@@ -452,8 +456,14 @@ static void rings(struct fuzz_input *in, struct client *c)
 	if (!c->used || fuzz_service->call(c->base.client, (enum soda_msg)SODA_MSG_MESSAGES_RINGS,
 					   NULL, 0, true, &reply) < 0)
 		return;
-	FUZZ_MUST(c->joined && reply.share.fd >= 0);
+	FUZZ_MUST((c->joined || c->linked) && reply.share.fd >= 0);
 	FUZZ_MUST(soda_wire_get_msg_rings(answer, reply.bytes, &sizes) == 0);
+	if (c->linked) { /* which cannot write it */
+		p = mmap(NULL, sizes.inbox_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 reply.share.fd, 0);
+		FUZZ_MUST(p == MAP_FAILED);
+		return;
+	}
 	c->ringed = true;
 	if (c->rings)
 		return;
@@ -476,6 +486,26 @@ static void write_rings(struct fuzz_input *in, struct client *c)
 	}
 }
 
+/* Nothing is taken: the agent has not come to the script, and so has not mapped its memory. */
+static void offer(struct fuzz_input *in, struct client *c)
+{
+	uint8_t which = fuzz_u8(in);
+	struct soda_wire_msg_relay r = { .number = c->relays + (which & 128 ? which % 4u : 1u),
+					 .wait_ms = WAIT_MS,
+					 .phase = which % 4 };
+	size_t at = SODA_WIRE_MSG_RELAY_BYTES, n;
+
+	soda_wire_put_msg_relay(body, &r);
+	for (unsigned i = fuzz_u8(in) % (RANKS + 1); i; i--, at += 8)
+		soda_wire_put_u64(body + at, fuzz_u16(in));
+	if (call(c, SODA_MSG_MESSAGES_OFFER, body, at, &n) < 0)
+		return;
+	FUZZ_MUST(c->linked && SODA_WIRE_MSG_RELAY_BYTES + n == at);
+	for (size_t i = 0; i < n; i++)
+		FUZZ_MUST(!answer[i]);
+	c->relays = r.number;
+}
+
 static void end(struct fuzz_input *in, struct client *c)
 {
 	finish_client(c);
@@ -484,8 +514,8 @@ static void end(struct fuzz_input *in, struct client *c)
 static void step(struct fuzz_input *in)
 {
 	static void (*const ops[])(struct fuzz_input *, struct client *) = {
-		hello, join, push,	 pull,	await, finish,	   reduce,
-		raw,   end,  link_agent, relay, rings, write_rings
+		hello, join, push,	 pull,	await, finish,	    reduce,
+		raw,   end,  link_agent, relay, rings, write_rings, offer
 	};
 	uint8_t what = fuzz_u8(in) % (sizeof(ops) / sizeof(*ops));
 

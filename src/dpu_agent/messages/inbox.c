@@ -279,6 +279,26 @@ uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uin
 	return bytes;
 }
 
+bool soda_inbox_move(struct soda_inbox *in, uint8_t *ring)
+{
+	bool unused;
+
+	pthread_mutex_lock(&in->lock);
+	unused = !in->tail;
+	if (unused)
+		in->ring = ring;
+	pthread_mutex_unlock(&in->lock);
+	return unused;
+}
+
+void soda_inbox_span(struct soda_inbox *in, uint64_t *head_p, uint64_t *tail_p)
+{
+	pthread_mutex_lock(&in->lock);
+	*head_p = in->head;
+	*tail_p = in->tail;
+	pthread_mutex_unlock(&in->lock);
+}
+
 void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p)
 {
 	pthread_mutex_lock(&in->lock);

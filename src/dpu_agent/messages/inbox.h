@@ -77,6 +77,13 @@ int soda_inbox_hear(struct soda_inbox *in, uint32_t *ends_p, bool *made_room_p);
  */
 uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uint32_t packets,
 			 uint64_t *behind_p);
+/*
+ * In place of looking: the ring is one that the other agent has mapped, from now on, of the same
+ * size, and stays the caller's.  False: something has been put already.
+ */
+bool soda_inbox_move(struct soda_inbox *in, uint8_t *ring);
+/* Where what waits begins and ends, in bytes since the start. */
+void soda_inbox_span(struct soda_inbox *in, uint64_t *head_p, uint64_t *tail_p);
 /* The oldest packets, of so many bytes together, have arrived. */
 void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p);
 

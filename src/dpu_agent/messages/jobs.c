@@ -17,6 +17,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "wire/field.h"
 
 enum { BOTH = 1 << SODA_MSG_PUSHES | 1 << SODA_MSG_PULLS };
 
@@ -157,6 +158,8 @@ static void destroy(struct soda_msg_job *job)
 		soda_inbox_destroy(&job->ranks[i].inbox);
 	}
 	for (uint32_t i = 0; i < job->links_n; i++) {
+		soda_msg_near_destroy(&job->links[i].near_out);
+		soda_msg_near_unmap(job->links[i].near_in);
 		pthread_cond_destroy(&job->links[i].work);
 		pthread_mutex_destroy(&job->links[i].lock);
 	}
@@ -939,21 +942,24 @@ static int check_ranks(const struct route *r, struct soda_why *why)
 	return 0;
 }
 
-/* Where nothing could be put, wait for room, and try once more. */
-static void put_or_wait(struct route *r, uint32_t rooms, uint32_t wait_ms)
+/* Until an inbox that refused has room again, which counts in `rooms`. */
+static void await_room(struct soda_msg_job *job, uint32_t rooms, uint32_t wait_ms)
 {
-	struct soda_msg_job *job = r->job;
-	struct timespec end;
+	struct timespec end = until(wait_ms);
 
-	if (put_packets(r) || !r->packets || !wait_ms)
-		return;
-	/* an inbox that refused counts in `rooms` when it has room again */
-	end = until(wait_ms);
 	pthread_mutex_lock(&job->lock);
 	while (job->rooms == rooms && !atomic_load(&job->broken))
 		if (pthread_cond_timedwait(&job->changed, &job->lock, &end))
 			break;
 	pthread_mutex_unlock(&job->lock);
+}
+
+/* Where nothing could be put, wait for room, and try once more. */
+static void put_or_wait(struct route *r, uint32_t rooms, uint32_t wait_ms)
+{
+	if (put_packets(r) || !r->packets || !wait_ms)
+		return;
+	await_room(r->job, rooms, wait_ms);
 	put_packets(r);
 }
 
@@ -1553,6 +1559,197 @@ int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, con
 	r.routed.refused = relay->packets - r.routed.packets;
 	*routed_p = r.routed;
 	return end_collective_unlock(job, why);
+}
+
+/* Packets that lie in the other agent's memory */
+
+/* The rings of its ranks lie there from now on. False: something has been put already. */
+static bool move_inboxes(struct soda_msg_job *job, const struct soda_msg_link *l)
+{
+	uint8_t *ring = l->near_out.rings;
+
+	for (uint32_t i = 0; i < job->ranks_n; i++) {
+		if (job->ranks[i].link != l)
+			continue;
+		if (!soda_inbox_move(&job->ranks[i].inbox, ring))
+			return false; /* what has been moved is as good as where it was */
+		ring += job->ranks[i].inbox.size;
+	}
+	return true;
+}
+
+static int make_near_locked(struct soda_msg_job *job, struct soda_msg_link *l, struct soda_why *why)
+{
+	int ret = l->near_out.rings ? 0
+				    : soda_msg_near_make(l->ranks_n, job->ranks[0].inbox.size,
+							 &l->near_out, why);
+
+	if (ret == 0 && !l->near_out.used)
+		l->near_out.used = move_inboxes(job, l);
+	if (ret == 0 && !l->near_out.used)
+		ret = refuse(why, -EINVAL,
+			     "messages: the agent %u asks for packets' memory too late", l->agent);
+	return ret;
+}
+
+int soda_msg_job_near(struct soda_msg_job *job, struct soda_msg_link *link,
+		      const struct soda_peer_info *who, struct soda_wire_msg_rings *sizes_p,
+		      int *fd_p, struct soda_why *why)
+{
+	int ret;
+
+	/* who knows no key has not proved to belong to the job */
+	if (!job->keyed && (!job->local || !who->local || who->uid != job->uid))
+		return refuse(why, -EACCES,
+			      "messages: the job %.120s has no key, and is another user's",
+			      job->name);
+	pthread_mutex_lock(&job->lock);
+	ret = make_near_locked(job, link, why);
+	if (ret == 0) {
+		*sizes_p = (struct soda_wire_msg_rings){ SODA_MSG_PACKET_MAX,
+							 (uint32_t)job->ranks[0].inbox.size };
+		*fd_p = link->near_out.fd;
+	}
+	pthread_mutex_unlock(&job->lock);
+	return ret;
+}
+
+/* Packets of one ring. How many, unless the rank's inbox is full; -EPROTO. */
+static int take_ring(struct route *r, struct soda_msg_near_in *in, uint32_t ring, uint32_t to,
+		     uint64_t tail)
+{
+	struct soda_msg_job *job = r->job;
+	struct soda_wire_msg_packet p;
+	const uint8_t *runs;
+	int n = 0, ret;
+
+	while ((ret = soda_msg_near_peek(in, ring, tail, &p, &runs)) > 0) {
+		if (p.rank >= job->ranks_n || job->ranks[p.rank].link != r->link)
+			return -EPROTO;
+		if (!put_packet(r, p.rank, to, &p, runs))
+			break;
+		soda_msg_near_take(in, ring, &p);
+		r->routed.packets++;
+		r->routed.messages += p.messages;
+		r->routed.bytes += p.bytes;
+		n++;
+	}
+	return ret < 0 ? ret : n;
+}
+
+/* Of all rings. How many; -EPROTO. */
+static int take_rings(struct route *r, struct soda_msg_near_in *in, const uint8_t *tails)
+{
+	uint32_t ring = 0;
+	int n = 0;
+
+	for (uint32_t i = 0; i < r->job->ranks_n; i++) {
+		int ret;
+
+		if (r->job->ranks[i].link)
+			continue;
+		ret = take_ring(r, in, ring, i, soda_wire_get_u64(tails + 8 * (size_t)ring));
+		if (ret < 0)
+			return ret;
+		n += ret;
+		ring++;
+	}
+	return n;
+}
+
+/* Whether a ring is filled further than it was taken. */
+static bool offers_any(const struct soda_msg_near_in *in, const uint8_t *tails)
+{
+	for (uint32_t i = 0; i < in->ranks; i++)
+		if (soda_wire_get_u64(tails + 8 * (size_t)i) != atomic_load(&in->taken[i]))
+			return true;
+	return false;
+}
+
+/* The same; where nothing could be taken, wait for room, and try once more. 0; -EPROTO. */
+static int take_or_wait(struct route *r, struct soda_msg_near_in *in, const uint8_t *tails,
+			uint32_t rooms, uint32_t wait_ms)
+{
+	int ret = take_rings(r, in, tails);
+
+	if (ret == 0 && wait_ms) {
+		await_room(r->job, rooms, wait_ms);
+		ret = take_rings(r, in, tails);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+/* How far each ring has been taken: zeros, where none are mapped. */
+static void say_taken(const struct soda_msg_job *job, const struct soda_msg_near_in *in,
+		      uint8_t *taken)
+{
+	for (uint32_t i = 0; i < job->here_n; i++)
+		soda_wire_put_u64(taken + 8 * (size_t)i, in ? atomic_load(&in->taken[i]) : 0);
+}
+
+int soda_msg_job_offer(struct soda_msg_job *job, struct soda_msg_link *link,
+		       const struct soda_wire_msg_relay *relay, const uint8_t *tails,
+		       uint8_t *taken, struct soda_msg_routed *routed_p, struct soda_why *why)
+{
+	uint8_t none[SODA_MSG_PACKETS];
+	struct route r = { .job = job, .link = link, .taken = none };
+	struct soda_msg_near_in *in;
+	uint32_t rooms;
+	bool now;
+	int ret;
+
+	*routed_p = r.routed;
+	pthread_mutex_lock(&job->lock);
+	in = link->near_in;
+	ret = begin_relay_unlock(job, link, relay, none, why);
+	if (ret >= 0)
+		say_taken(job, in, taken);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	now = in && offers_any(in, tails) && await_phase_locked(job, relay);
+	rooms = job->rooms;
+	pthread_mutex_unlock(&job->lock);
+
+	if (now)
+		ret = take_or_wait(&r, in, tails, rooms, relay->wait_ms);
+	pthread_mutex_lock(&job->lock);
+	end_answer_locked(job, &link->relayed, relay->number, &r);
+	say_taken(job, in, taken);
+	*routed_p = r.routed;
+	if (ret < 0) {
+		pthread_mutex_unlock(&job->lock);
+		return refuse(why, ret,
+			      "messages: what the agent %u offers to the job %.120s makes no sense",
+			      link->agent, job->name);
+	}
+	return end_collective_unlock(job, why);
+}
+
+uint32_t soda_msg_link_phase(struct soda_msg_link *l)
+{
+	uint32_t phase;
+
+	pthread_mutex_lock(&l->job->lock);
+	phase = l->job->phase;
+	pthread_mutex_unlock(&l->job->lock);
+	return phase;
+}
+
+bool soda_msg_link_is_near(struct soda_msg_link *l)
+{
+	bool near;
+
+	pthread_mutex_lock(&l->job->lock);
+	near = l->near_out.used;
+	pthread_mutex_unlock(&l->job->lock);
+	return near;
+}
+
+void soda_msg_link_take_near(struct soda_msg_link *l, struct soda_msg_near_in *near_in)
+{
+	pthread_mutex_lock(&l->job->lock);
+	l->near_in = near_in;
+	pthread_mutex_unlock(&l->job->lock);
 }
 
 enum soda_msg_state soda_msg_link_say(struct soda_msg_link *l, struct soda_wire_msg_relay *relay_p)

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "dpu_agent/messages/inbox.h"
+#include "dpu_agent/messages/near.h"
 #include "transport/api/service.h"
 
 /* The answer to a PUSH or RELAY, kept because the call may be made again. */
@@ -65,6 +66,9 @@ struct soda_msg_link {
 	struct soda_wire_msg_relay said;      /* number 0: nothing yet */
 	struct soda_wire_msg_reduce parts[2]; /* its part in collective n, at n % 2 */
 	uint32_t heard_done, heard_reduce;    /* what it is known to have heard from here */
+	/* where it is on this machine: packets for it; from it, set once, NULL: none */
+	struct soda_msg_near_out near_out;
+	struct soda_msg_near_in *near_in;
 
 	pthread_mutex_t lock; /* after the job's; before no other */
 	pthread_cond_t work;  /* for the link's thread */
@@ -136,7 +140,7 @@ struct soda_msg_jobs {
 	_Atomic uint64_t broken_n;
 	_Atomic uint64_t returned; /* clients of ranks, after a loss */
 	struct {
-		_Atomic uint64_t transfers, packets, bytes, refused, again;
+		_Atomic uint64_t transfers, packets, bytes, refused, again, near;
 		_Atomic int64_t blocked; /* ranks on blocklists, now */
 	} relays; /* to other agents; again: connections that were made after a loss */
 };
@@ -239,6 +243,21 @@ int soda_msg_job_reduce(struct soda_msg_jobs *all, struct soda_msg_job *job, uin
 int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, const uint8_t *body,
 		       const struct soda_wire_msg_relay *relay, uint8_t *taken,
 		       struct soda_msg_routed *routed_p, struct soda_why *why);
+/*
+ * The other agent is on this machine, and asks for the memory in which packets for its ranks lie,
+ * before there are any.  The link keeps the descriptor.  -EACCES: who asks is not of this job's
+ * user; -EINVAL: too late; errors of soda_msg_near_make().
+ */
+int soda_msg_job_near(struct soda_msg_job *job, struct soda_msg_link *link,
+		      const struct soda_peer_info *who, struct soda_wire_msg_rings *sizes_p,
+		      int *fd_p, struct soda_why *why);
+/*
+ * As soda_msg_job_relay(), for packets in the other agent's memory.  tails: how far each ring of a
+ * rank here is filled.  taken: how far each has been taken; none is, where it is not mapped.
+ */
+int soda_msg_job_offer(struct soda_msg_job *job, struct soda_msg_link *link,
+		       const struct soda_wire_msg_relay *relay, const uint8_t *tails,
+		       uint8_t *taken, struct soda_msg_routed *routed_p, struct soda_why *why);
 /* Break the job off, for this reason, if it is not. */
 void soda_msg_job_fail(struct soda_msg_job *job, const char *why);
 
@@ -248,6 +267,12 @@ enum soda_msg_state { SODA_MSG_JOB_RUNS, SODA_MSG_JOB_ENDS, SODA_MSG_JOB_BROKEN 
 
 /* What is to be said to that agent with the next RELAY, but for number and packets. */
 enum soda_msg_state soda_msg_link_say(struct soda_msg_link *l, struct soda_wire_msg_relay *relay_p);
+/* The phase under way: that of the packets that were loaded before. */
+uint32_t soda_msg_link_phase(struct soda_msg_link *l);
+/* Whether packets are offered to it, not sent. */
+bool soda_msg_link_is_near(struct soda_msg_link *l);
+/* Its memory is mapped here. It is the link's. */
+void soda_msg_link_take_near(struct soda_msg_link *l, struct soda_msg_near_in *near_in);
 /* It has heard that. */
 void soda_msg_link_heard(struct soda_msg_link *l, const struct soda_wire_msg_relay *relay);
 /* Whether all of its ranks have left, after an end. */

@@ -6,7 +6,9 @@
  *   wait     until a transfer is full, its first packet has waited for SODA_MSG_LINK_FLUSH_US, a
  *            rank on the blocklist is to be tried again, or there is something to say
  *   load     packets of all ranks in turns, but of one on the blocklist the oldest alone
- *   RELAY    until it is answered; on another connection where one is lost, with the same number
+ *   RELAY    until it is answered; on another connection where one is lost, with the same number;
+ *            or an OFFER: where the packets lie in memory that the other agent has mapped (near.h),
+ *            how far each of its ranks' rings is filled
  *   settle   packets that were taken leave their inboxes; ranks whose packets were not are on the
  *            blocklist
  *
@@ -18,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/failure.h"
 #include "base/limits.h"
@@ -25,14 +28,19 @@
 #include "base/log.h"
 #include "dpu_agent/messages/jobs.h"
 #include "transport/api/transport.h"
+#include "wire/field.h"
 
-enum { NS_PER_MS = 1000000 };
+enum {
+	NS_PER_MS = 1000000,
+	TAKEN_MAX = SODA_MSG_RANKS * sizeof(uint64_t), /* the longest answer */
+};
 
 /* A rank at the other agent. */
 struct target {
 	uint32_t rank;
-	uint32_t wait_ms;  /* not 0: on the blocklist, and tried again so much later */
-	uint64_t retry_ns; /* when */
+	uint32_t wait_ms;    /* not 0: on the blocklist, and tried again so much later */
+	uint64_t retry_ns;   /* when */
+	uint64_t head, tail; /* of its inbox, as was offered */
 };
 
 /* A link, as its thread has it. */
@@ -40,7 +48,10 @@ struct way {
 	struct soda_msg_link *link;
 	struct soda_msg_jobs *all;
 	struct soda_conn *conn;
-	bool linked;	  /* it has been, at some time */
+	bool linked; /* it has been, at some time */
+	bool asked;  /* for the other agent's memory */
+	bool offers; /* the RELAY in body is an OFFER, of `offered` bytes */
+	uint64_t offered;
 	bool kicked;	  /* there is something to say */
 	uint64_t lost_ns; /* since when there is no answer; 0: there is */
 	uint64_t said_ns; /* the last RELAY that was answered */
@@ -149,14 +160,34 @@ static uint64_t load_target(struct way *w, uint32_t target, uint64_t now)
 	return t->wait_ms ? 0 : behind;
 }
 
-/* Fill a RELAY, whose head says what there is to say. */
-static void load(struct way *w)
+/* What lies in the memory of all ranks' packets: none of it is held up by another one's. */
+static void load_offer(struct way *w)
+{
+	struct soda_msg_link *l = w->link;
+	bool blocked = true;
+
+	w->offered = 0;
+	w->bytes = SODA_WIRE_MSG_RELAY_BYTES;
+	for (uint32_t i = 0; i < l->ranks_n; i++) {
+		struct target *t = &w->targets[i];
+
+		soda_inbox_span(&l->job->ranks[t->rank].inbox, &t->head, &t->tail);
+		soda_wire_put_u64(w->body + w->bytes, t->tail);
+		w->bytes += sizeof(t->tail);
+		w->offered += t->tail - t->head;
+		blocked &= t->tail == t->head || t->wait_ms;
+	}
+	if (!blocked)
+		w->relay.wait_ms = 0;
+}
+
+/* Packets of all ranks, in turns. */
+static void load_packets(struct way *w)
 {
 	struct soda_msg_link *l = w->link;
 	uint64_t now = soda_now_ns(), behind = 0;
 	bool blocked = true;
 
-	w->relay.packets = 0;
 	w->bytes = SODA_WIRE_MSG_RELAY_BYTES;
 	for (uint32_t i = 0; i < l->ranks_n; i++)
 		behind += load_target(w, (w->first + i) % l->ranks_n, now);
@@ -166,8 +197,6 @@ static void load(struct way *w)
 	/* only where nothing else is held up may the other agent wait for room */
 	if (!blocked)
 		w->relay.wait_ms = 0;
-	w->relay.number = w->number + 1;
-	soda_wire_put_msg_relay(w->body, &w->relay);
 	if (!behind)
 		return;
 	pthread_mutex_lock(&l->lock);
@@ -175,6 +204,24 @@ static void load(struct way *w)
 		l->since_ns = now;
 	l->fresh += behind;
 	pthread_mutex_unlock(&l->lock);
+}
+
+/* Fill a RELAY, whose head says what there is to say. */
+static void load(struct way *w)
+{
+	w->relay.packets = 0;
+	w->offers = soda_msg_link_is_near(w->link);
+	if (w->offers)
+		load_offer(w);
+	else
+		load_packets(w);
+	/*
+	 * The phase may have ended since the head was made: then there were no packets of it, and
+	 * those that have been loaded are of the next one.
+	 */
+	w->relay.phase = soda_msg_link_phase(w->link);
+	w->relay.number = w->number + 1;
+	soda_wire_put_msg_relay(w->body, &w->relay);
 }
 
 /* Settling */
@@ -201,43 +248,102 @@ static bool in_order(const struct way *w, const uint8_t *taken)
 	return true;
 }
 
-/* The packets that were taken leave their inboxes. */
-static void settle(struct way *w, const uint8_t *taken)
+/* What has become of a RELAY, or an OFFER. */
+struct settled {
+	uint64_t bytes; /* of packets that were taken */
+	uint32_t packets, refused;
+	bool room;  /* an inbox has some that had been asked in vain */
+	bool freed; /* a rank is not blocked any more */
+};
+
+/* So many bytes for that rank were taken, and others, perhaps, were not. */
+static void settle_target(struct way *w, uint32_t target, uint64_t bytes, bool blocked,
+			  struct settled *all)
 {
-	struct soda_msg_link *l = w->link;
-	uint64_t now = soda_now_ns(), all = 0;
-	uint32_t refused = 0;
-	bool room = false, freed = false;
+	struct target *t = &w->targets[target];
+	bool made_room;
+
+	soda_inbox_drop(&w->link->job->ranks[t->rank].inbox, bytes, &made_room);
+	all->room |= made_room;
+	all->bytes += bytes;
+	all->freed |= !blocked && t->wait_ms;
+	set_blocked(w, target, blocked, soda_now_ns());
+}
+
+static struct settled settle_packets(struct way *w, const uint8_t *taken)
+{
+	struct settled all = { 0 };
 
 	for (uint32_t i = 0, k; i < w->relay.packets; i = k) {
-		uint32_t target = w->of[i].target;
-		bool made_room, blocked = false;
+		uint32_t target = w->of[i].target, refused = all.refused;
 		uint64_t bytes = 0;
 
 		for (k = i; k < w->relay.packets && w->of[k].target == target; k++) {
 			bytes += taken[k] ? w->of[k].bytes : 0;
-			blocked |= !taken[k];
-			refused += !taken[k];
+			all.refused += !taken[k];
 		}
-		soda_inbox_drop(&l->job->ranks[w->targets[target].rank].inbox, bytes, &made_room);
-		room |= made_room;
-		all += bytes;
-		freed |= !blocked && w->targets[target].wait_ms;
-		set_blocked(w, target, blocked, now);
+		settle_target(w, target, bytes, all.refused != refused, &all);
 	}
+	all.packets = w->relay.packets - all.refused;
+	return all;
+}
+
+static uint64_t taken_of(const uint8_t *taken, uint32_t target)
+{
+	return soda_wire_get_u64(taken + sizeof(uint64_t) * target);
+}
+
+static struct settled settle_offer(struct way *w, const uint8_t *taken)
+{
+	struct settled all = { 0 };
+
+	for (uint32_t i = 0; i < w->link->ranks_n; i++) {
+		const struct target *t = &w->targets[i];
+		uint64_t at = taken_of(taken, i);
+
+		if (t->head == t->tail)
+			continue;
+		all.refused += at != t->tail;
+		settle_target(w, i, at - t->head, at != t->tail, &all);
+	}
+	return all;
+}
+
+/* Whether the answer can be: as many numbers, and none taken that was not offered. */
+static bool is_answer(const struct way *w, const uint8_t *taken, size_t bytes)
+{
+	if (!w->offers)
+		return bytes == w->relay.packets && in_order(w, taken);
+	if (bytes != sizeof(uint64_t) * w->link->ranks_n)
+		return false;
+	for (uint32_t i = 0; i < w->link->ranks_n; i++)
+		if (taken_of(taken, i) - w->targets[i].head >
+		    w->targets[i].tail - w->targets[i].head)
+			return false;
+	return true;
+}
+
+/* What was taken leaves the inboxes. */
+static void settle(struct way *w, const uint8_t *taken)
+{
+	struct settled all = w->offers ? settle_offer(w, taken) : settle_packets(w, taken);
+	bool any = w->offers ? w->offered : w->relay.packets;
+	struct soda_msg_link *l = w->link;
+
 	pthread_mutex_lock(&l->lock);
-	l->pending -= all;
-	if (freed && l->pending && !l->fresh) { /* of a rank that is not blocked any more */
+	l->pending -= all.bytes;
+	if (all.freed && l->pending && !l->fresh) { /* of a rank that is not blocked any more */
 		l->fresh = SODA_MSG_TRANSFER;
-		l->since_ns = now;
+		l->since_ns = soda_now_ns();
 	}
 	pthread_mutex_unlock(&l->lock);
-	if (room)
+	if (all.room)
 		soda_msg_job_room(l->job);
-	atomic_fetch_add(&w->all->relays.transfers, w->relay.packets != 0);
-	atomic_fetch_add(&w->all->relays.packets, w->relay.packets - refused);
-	atomic_fetch_add(&w->all->relays.bytes, all);
-	atomic_fetch_add(&w->all->relays.refused, refused);
+	atomic_fetch_add(&w->all->relays.transfers, any);
+	atomic_fetch_add(&w->all->relays.near, any && w->offers);
+	atomic_fetch_add(&w->all->relays.packets, all.packets);
+	atomic_fetch_add(&w->all->relays.bytes, all.bytes);
+	atomic_fetch_add(&w->all->relays.refused, all.refused);
 }
 
 /* The connection */
@@ -271,6 +377,40 @@ static int say_link(struct way *w, struct soda_why *why)
 			      sizeof(reply), &n, SODA_MSG_PATIENCE_MS, why);
 }
 
+/*
+ * On the same machine, the memory in which the other agent's packets for ranks here lie: before it
+ * hears of this agent, and so of its ranks that have come.  0, also if it has none for this agent.
+ */
+static int ask_near(struct way *w, struct soda_why *why)
+{
+	uint8_t reply[SODA_WIRE_MSG_RINGS_BYTES];
+	struct soda_msg_near_in *in = NULL;
+	struct soda_wire_msg_rings sizes;
+	size_t n = 0;
+	int fd = -1, ret;
+
+	w->asked = true;
+	if (!strstr(w->link->address, "shm://"))
+		return 0;
+	ret = soda_conn_call_fd(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_RINGS, NULL, 0, reply,
+				sizeof(reply), &n, &fd, SODA_MSG_PATIENCE_MS, why);
+	w->asked = !soda_call_lost(ret);
+	if (ret == 0)
+		ret = fd < 0 ? -EPROTO : soda_wire_get_msg_rings(reply, n, &sizes);
+	else if (!soda_call_lost(ret))
+		return 0; /* packets are sent */
+	if (ret == 0)
+		ret = soda_msg_near_map(fd, w->link->job->here_n, sizes.inbox_bytes, &in);
+	if (fd >= 0)
+		close(fd);
+	if (ret == 0)
+		soda_msg_link_take_near(w->link, in);
+	else if (w->asked)
+		snprintf(why->text, sizeof(why->text), "the memory of its packets: %s",
+			 soda_strerror(ret));
+	return ret;
+}
+
 /* 0, or a negative errno: -EAGAIN may be tried again, and -EBUSY: the job is not there. */
 static int make_conn(struct way *w, struct soda_why *why)
 {
@@ -283,6 +423,8 @@ static int make_conn(struct way *w, struct soda_why *why)
 		return ret == -EINVAL || ret == -EPROTONOSUPPORT || ret == -ENOTSUP ? ret : -EAGAIN;
 	}
 	ret = say_link(w, why);
+	if (ret == 0 && !w->asked)
+		ret = ask_near(w, why);
 	if (ret == 0) {
 		atomic_fetch_add(&w->all->relays.again, w->linked);
 		w->linked = true;
@@ -336,17 +478,18 @@ static bool connect_way(struct way *w)
 static bool send_relay(struct way *w)
 {
 	struct iovec iov = { w->body, w->bytes };
-	uint8_t taken[SODA_MSG_PACKETS];
+	enum soda_messages_msg type = w->offers ? SODA_MSG_MESSAGES_OFFER : SODA_MSG_MESSAGES_RELAY;
+	uint8_t taken[TAKEN_MAX];
 	struct soda_why why = { "" };
 	size_t n = 0;
-	int ret = soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_RELAY, &iov, 1, taken,
-				 sizeof(taken), &n, SODA_MSG_PATIENCE_MS, &why);
+	int ret = soda_conn_call(w->conn, (enum soda_msg)type, &iov, 1, taken, sizeof(taken), &n,
+				 SODA_MSG_PATIENCE_MS, &why);
 
 	if (ret == -ECANCELED) {
 		soda_msg_job_fail(w->link->job, why.text);
 		return false;
 	}
-	if (ret == 0 && (n != w->relay.packets || !in_order(w, taken))) {
+	if (ret == 0 && !is_answer(w, taken, n)) {
 		snprintf(why.text, sizeof(why.text), "its answer makes no sense");
 		ret = -EPROTO;
 	}
@@ -449,7 +592,7 @@ static bool turn(struct way *w)
 
 		w->relay = next;
 		load(w);
-		if (!w->relay.packets && !more && !is_beat(w)) {
+		if (!(w->offers ? w->offered : w->relay.packets) && !more && !is_beat(w)) {
 			w->bytes = 0;
 			return true;
 		}

@@ -136,6 +136,46 @@ static int relay(struct client *c, const void *body, size_t bytes, struct soda_r
 	return 0;
 }
 
+static int offer(struct client *c, const void *body, size_t bytes, struct soda_reply *reply)
+{
+	struct soda_messages *m = c->messages;
+	struct soda_msg_routed routed;
+	struct soda_wire_msg_relay r;
+	uint32_t ranks = c->job->here_n;
+	int ret = soda_wire_get_msg_offer(body, bytes, ranks, &r);
+
+	if (ret == 0)
+		ret = soda_msg_job_offer(c->job, c->link, &r,
+					 (const uint8_t *)body + SODA_WIRE_MSG_RELAY_BYTES,
+					 reply->body, &routed, &reply->why);
+	if (ret < 0)
+		return ret;
+	reply->bytes = sizeof(uint64_t) * ranks;
+	atomic_fetch_add(&m->relayed, routed.messages);
+	return 0;
+}
+
+/* The memory of packets for the other agent. */
+static int near(struct client *c, size_t bytes, bool shares, struct soda_reply *reply)
+{
+	struct soda_wire_msg_rings sizes;
+	int ret;
+
+	if (bytes)
+		return -EPROTO;
+	if (!shares)
+		return soda_services_refuse(reply, -ENOTSUP,
+					    "messages: packets' memory is for agents on the same "
+					    "machine");
+	ret = soda_msg_job_near(c->job, c->link, &c->session->info, &sizes, &reply->share.fd,
+				&reply->why);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_msg_rings(reply->body, &sizes);
+	reply->bytes = SODA_WIRE_MSG_RINGS_BYTES;
+	return 0;
+}
+
 static int break_job(struct client *c, const void *body, size_t bytes)
 {
 	char text[sizeof(((struct soda_why *)0)->text)];
@@ -251,12 +291,16 @@ static int call_joined(struct client *c, int type, const void *body, size_t byte
 	}
 }
 
-static int call_agent(struct client *c, int type, const void *body, size_t bytes,
+static int call_agent(struct client *c, int type, const void *body, size_t bytes, bool shares,
 		      struct soda_reply *reply)
 {
 	switch (type) {
 	case SODA_MSG_MESSAGES_RELAY:
 		return relay(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_OFFER:
+		return offer(c, body, bytes, reply);
+	case SODA_MSG_MESSAGES_RINGS:
+		return near(c, bytes, shares, reply);
 	case SODA_MSG_MESSAGES_BREAK:
 		return break_job(c, body, bytes);
 	default:
@@ -285,7 +329,7 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 			 "messages: a rank begins with JOIN, an agent with LINK");
 		return -EINVAL;
 	}
-	return c->link ? call_agent(c, (int)type, body, bytes, reply)
+	return c->link ? call_agent(c, (int)type, body, bytes, shares, reply)
 		       : call_joined(c, (int)type, body, bytes, shares, reply);
 }
 
@@ -396,10 +440,13 @@ void soda_messages_walk(struct soda_messages *m, struct soda_metrics *metrics)
 	say_count(metrics, SODA_UNIT_NONE, "msg_relay_transfers",
 		  "transfers to other agents that had packets",
 		  atomic_load(&m->jobs.relays.transfers));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_near",
+		  "of them, those whose packets an agent on this machine has taken out of memory",
+		  atomic_load(&m->jobs.relays.near));
 	say_count(metrics, SODA_UNIT_BYTES, "msg_relay_bytes", "packets in them",
 		  atomic_load(&m->jobs.relays.bytes));
-	say_count(metrics, SODA_UNIT_NONE, "msg_relay_packets", "their number",
-		  atomic_load(&m->jobs.relays.packets));
+	say_count(metrics, SODA_UNIT_NONE, "msg_relay_packets",
+		  "their number, of those that were sent", atomic_load(&m->jobs.relays.packets));
 	say_count(metrics, SODA_UNIT_NONE, "msg_relay_refused",
 		  "packets that another agent had no room for",
 		  atomic_load(&m->jobs.relays.refused));

@@ -8,6 +8,8 @@
  *   jobs.c       jobs, their ranks, phases and collectives; routing
  *   links.c      the way to other agents
  *   inbox.c      what waits for one rank
+ *   rings.c      memory that a rank on this machine has mapped
+ *   near.c       memory that another agent on this machine has
  */
 #ifndef SODA_DPU_AGENT_MESSAGES_H
 #define SODA_DPU_AGENT_MESSAGES_H

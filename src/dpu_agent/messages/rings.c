@@ -18,12 +18,8 @@
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
 
-/*
- * Memory that is there, mapped here, and can neither grow nor shrink.  read_only: nobody else can
- * write it.
- */
-static int make_memory(uint64_t bytes, bool read_only, int *fd_p, void **memory_p,
-		       struct soda_why *why)
+int soda_msg_rings_memory(uint64_t bytes, bool read_only, int *fd_p, void **memory_p,
+			  struct soda_why *why)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 	int fd = memfd_create("soda-msg-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING), ret;
@@ -70,12 +66,12 @@ int soda_msg_rings_make(uint32_t ranks, uint32_t inbox_bytes, struct soda_msg_ri
 				      .in_fd = -1,
 				      .heads = calloc(ranks, sizeof(r->heads[0])) };
 	if (r->heads)
-		ret = make_memory(soda_rings_out_bytes(ranks, r->sizes.slot_bytes), false,
-				  &r->out_fd, &out, why);
+		ret = soda_msg_rings_memory(soda_rings_out_bytes(ranks, r->sizes.slot_bytes), false,
+					    &r->out_fd, &out, why);
 	r->out = out;
 	if (ret == 0)
-		ret = make_memory(soda_rings_in_bytes(ranks, inbox_bytes), true, &r->in_fd, &in,
-				  why);
+		ret = soda_msg_rings_memory(soda_rings_in_bytes(ranks, inbox_bytes), true,
+					    &r->in_fd, &in, why);
 	r->in = in;
 	if (ret < 0) {
 		soda_msg_rings_destroy(r);

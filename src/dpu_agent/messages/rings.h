@@ -29,6 +29,13 @@ struct soda_msg_rings {
 	_Atomic bool blocked; /* who serves them waits for room in an inbox */
 };
 
+/*
+ * Memory that is all there, mapped here, and can neither grow nor shrink.  read_only: nobody else
+ * can write it.  0, and both are the caller's; -ENOMEM; -ENOTSUP: the kernel cannot seal it.
+ */
+int soda_msg_rings_memory(uint64_t bytes, bool read_only, int *fd_p, void **memory_p,
+			  struct soda_why *why);
+
 /* 0, with memory that is all there; -ENOMEM, -ENOTSUP: the kernel cannot seal it. */
 int soda_msg_rings_make(uint32_t ranks, uint32_t inbox_bytes, struct soda_msg_rings **rings_p,
 			struct soda_why *why);

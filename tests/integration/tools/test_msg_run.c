@@ -80,7 +80,8 @@ static void test_nodes(void **state)
 	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		char expected[64];
 
-		MSG_RUN("-n", of[i][0], "--nodes", of[i][1], "--", histogram(), "20000");
+		MSG_RUN("-n", of[i][0], "--nodes", of[i][1], "--links", i % 2 ? "tcp" : "shm", "--",
+			histogram(), "20000");
 		snprintf(expected, sizeof(expected), "histogram: %s ranks, %d keys: ", of[i][0],
 			 20000 * atoi(of[i][0]));
 		counted(expected);
@@ -148,6 +149,9 @@ static void test_refused(void **state)
 	refused(2, "out of range");
 	MSG_RUN("-n", "5000", "--", "true");
 	refused(2, "out of range");
+	MSG_RUN("-n", "2", "--nodes", "2", "--links", "verbs", "--", "true");
+	check_status(2);
+	assert_non_null(strstr(run.err, "--links"));
 	MSG_RUN("-n", "2", "--nodes", "2", "--agent", "tcp://127.0.0.1:1", "--", "true");
 	refused(2, "one alone");
 	MSG_RUN("-n", "2", "--agents", "tcp://127.0.0.1:1,,", "--", histogram());

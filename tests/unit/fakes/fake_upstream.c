@@ -462,6 +462,16 @@ int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iove
 	return ret;
 }
 
+/* It has no file to give. */
+int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
+		      int timeout_ms, struct soda_why *why)
+{
+	*fd_p = -1;
+	return soda_conn_call(conn, type, body, body_n, reply, capacity, reply_bytes_p, timeout_ms,
+			      why);
+}
+
 static int post(struct soda_conn *c, struct posted p)
 {
 	int ret;

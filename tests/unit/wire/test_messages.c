@@ -132,6 +132,13 @@ static void test_agents(void **state)
 	assert_memory_equal(&r, &s, sizeof(r));
 	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES - 1, &s), -EPROTO);
 	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES + 8, &s), -EPROTO);
+	/* the same head of an OFFER to three ranks, or two */
+	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 24, 3, &s), 0);
+	assert_memory_equal(&r, &s, sizeof(r));
+	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 24, 2, &s),
+			 -EPROTO);
+	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 23, 3, &s),
+			 -EPROTO);
 	r.packets = 1;
 	soda_wire_put_msg_relay(body, &r);
 	soda_wire_put_msg_packet(body + SODA_WIRE_MSG_RELAY_BYTES, &p);

@@ -33,7 +33,7 @@ enum {
 
 struct options {
 	uint32_t ranks, nodes;
-	char *agent, *agents;
+	char *agent, *agents, *links;
 };
 
 static const struct soda_option option_table[] = {
@@ -43,9 +43,11 @@ static const struct soda_option option_table[] = {
 	       .help = "The agent that routes: tcp://HOST:PORT, or shm:///PATH. Default: one that "
 		       "is started for this job."),
 	OPTION("nodes", 'N', UINT, nodes, .arg = "NODES", .def = "1", .min = 1, .max = NODES_MAX,
-	       .help = "Start so many agents, each for as many ranks in a row, as if these were "
-		       "on so many machines: what ranks of different agents send each other goes "
-		       "from agent to agent over tcp."),
+	       .help = "Start so many agents, each for as many ranks in a row: what ranks of "
+		       "different agents send each other goes from agent to agent."),
+	OPTION("links", 'l', STRING, links, .arg = "TRANSPORT", .def = "shm", .max = 8,
+	       .help = "How these agents reach each other: shm, as agents of one machine; tcp, as "
+		       "if they were on several."),
 	OPTION("agents", 'A', STRING, agents, .arg = "ADDRESS,...", .max = 65535,
 	       .help = "The agents, by the addresses at which they reach each other, each for as "
 		       "many ranks in a row."),
@@ -104,8 +106,8 @@ struct nodes {
 	uint32_t n;
 };
 
-/* One that its ranks reach by shm; its address for other agents, where it needs one, by tcp. */
-static int start_agent(struct nodes *nodes, uint32_t ranks, bool peers)
+/* One that its ranks reach by shm, and other agents as well, or by tcp. */
+static int start_agent(struct nodes *nodes, uint32_t ranks, bool tcp)
 {
 	char listen[64], memory[32];
 	/* no page is asked for, so no memory server is; the address that it says is its first */
@@ -118,8 +120,8 @@ static int start_agent(struct nodes *nodes, uint32_t ranks, bool peers)
 				     "--msg-memory",
 				     memory,
 				     "--listen",
-				     peers ? "tcp://127.0.0.1:0" : listen,
-				     peers ? "--listen" : NULL,
+				     tcp ? "tcp://127.0.0.1:0" : listen,
+				     tcp ? "--listen" : NULL,
 				     listen,
 				     NULL };
 
@@ -137,7 +139,7 @@ static int start_agents(struct nodes *nodes, const struct options *opt)
 	uint32_t n = opt->nodes < opt->ranks ? opt->nodes : opt->ranks;
 
 	while (nodes->n < n)
-		if (start_agent(nodes, opt->ranks, n > 1))
+		if (start_agent(nodes, opt->ranks, n > 1 && strcmp(opt->links, "tcp") == 0))
 			return -1;
 	return 0;
 }
@@ -316,6 +318,8 @@ static int command_run(int argc, char **argv)
 		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
 		      "[ARGUMENT]...\n",
 		      stderr);
+	else if (strcmp(opt.links, "shm") != 0 && strcmp(opt.links, "tcp") != 0)
+		fprintf(stderr, "soda msg run: --links is shm or tcp, not \"%s\"\n", opt.links);
 	else if (!!opt.agent + !!opt.agents + (opt.nodes > 1) > 1)
 		fputs("soda msg run: of --agent, --agents and --nodes one alone says which agents"
 		      " there are\n",
