@@ -6,6 +6,7 @@
  * only where SODA_TEST_VERBS names an address; test_messages_agent several [CASE]: with 2 to 4
  * agents
  */
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -161,8 +162,45 @@ struct told {
 	char agent[128], agents[AGENTS * 128], places[128];
 };
 
+/* Threads of this process that agents have made: all have names. */
+static unsigned threads_of_agents(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *e;
+	unsigned n = 0;
+
+	assert_non_null(dir);
+	while ((e = readdir(dir))) {
+		char path[300], name[8] = "";
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "r");
+		if (!f)
+			continue;
+		n += fgets(name, sizeof(name), f) && strncmp(name, "soda-", 5) == 0;
+		fclose(f);
+	}
+	closedir(dir);
+	return n;
+}
+
+/*
+ * An agent that has stopped has counted its threads of connections, which are detached: the last of
+ * them may still be on its way out, and a process that is forked beside one may not start threads
+ * under ThreadSanitizer.
+ */
+static void await_threads_gone(void)
+{
+	for (int ms = 0; threads_of_agents(); ms++) {
+		assert_true(ms < 5000);
+		poll(NULL, 0, 1);
+	}
+}
+
 static void fork_ranks(struct ranks *all, unsigned n, void (*run)(struct rank *r))
 {
+	await_threads_gone();
 	all->n = n;
 	for (unsigned i = 0; i < n; i++) {
 		struct rank r = { .rank = i, .ranks = n };
