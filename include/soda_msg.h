@@ -72,7 +72,7 @@ struct soda_msg_start {
 	unsigned rank;	   /* both 0: SODA_MSG_RANK and SODA_MSG_RANKS, or as mpirun or srun says */
 	unsigned ranks;
 	unsigned timeout_ms; /* for all ranks to come; 0: 60000 */
-	unsigned flush_us;   /* a message waits so long for others; 0: 500 */
+	unsigned flush_us;   /* a message waits so long for others; 0: SODA_MSG_FLUSH_US, or 500 */
 	/*
 	 * A job of several agents, the same for all ranks.  agents: their addresses, as they reach
 	 * each other, joined by commas; NULL: SODA_MSG_AGENTS, or those of the host file that

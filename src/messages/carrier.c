@@ -327,8 +327,8 @@ static void put_parts_locked(struct soda_msg_job *job, uint32_t rank)
 
 	if (soda_lane_open_locked(lane))
 		soda_lane_close_locked(job, rank);
-	while (lane->large && soda_lane_used_locked(job, rank) < SODA_LANE_SLOTS) {
-		uint32_t size = part_size(lane, job->slot_bytes);
+	while (lane->large && soda_lane_used_locked(job, rank) < job->lane_slots) {
+		uint32_t size = part_size(lane, job->packet_bytes);
 
 		soda_lane_put_locked(
 			job, rank,

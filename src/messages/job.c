@@ -118,7 +118,8 @@ struct how {
 	uint8_t *shape;	       /* of a JOIN, behind the name: places and addresses; or NULL */
 	size_t shape_bytes;
 	const char *name, *key;
-	uint32_t rank, ranks, timeout_ms, flush_us;
+	uint32_t rank, ranks, timeout_ms;
+	struct soda_launch_sizes sizes;
 	char found_name[SODA_WIRE_MAX_NAME + 1], found_key[SODA_LAUNCH_KEY_MAX + 1];
 };
 
@@ -285,10 +286,14 @@ static int find_part(const struct soda_msg_start *said, struct how *how)
 
 static int find_how(const struct soda_msg_start *said, struct how *how)
 {
+	struct soda_why why;
 	int ret = 0;
 
-	*how = (struct how){ .timeout_ms = said->timeout_ms ? said->timeout_ms : 60000,
-			     .flush_us = said->flush_us ? said->flush_us : SODA_MSG_FLUSH_US };
+	*how = (struct how){ .timeout_ms = said->timeout_ms ? said->timeout_ms : 60000 };
+	if (soda_launch_sizes(&how->sizes, &why) < 0)
+		return soda_msg_failed(-EINVAL, "%s", why.text);
+	if (said->flush_us)
+		how->sizes.flush_us = said->flush_us;
 	ret = find_part(said, how);
 	if (ret < 0)
 		return ret;
@@ -473,14 +478,20 @@ static int take_slots(struct soda_msg_job *job)
 
 static int take_memory(struct soda_msg_job *job)
 {
+	int ret = 0;
+
 	job->parts = calloc(job->ranks, sizeof(job->parts[0]));
 	if (!job->parts)
 		return soda_msg_failed(-ENOMEM, "no memory for a job");
-	if (!soda_msg_has_rings(job))
-		return take_slots(job);
-	job->slots = job->rings.slots;
-	job->slot_bytes = job->rings.sizes.slot_bytes;
-	return 0;
+	if (soda_msg_has_rings(job)) {
+		job->slots = job->rings.slots;
+		job->slot_bytes = job->rings.sizes.slot_bytes;
+	} else {
+		ret = take_slots(job);
+	}
+	if (job->packet_bytes > job->slot_bytes)
+		job->packet_bytes = job->slot_bytes;
+	return ret;
 }
 
 /* The threads take no signal: they are the program's. */
@@ -594,7 +605,9 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 	job->pid = getpid();
 	job->rank = how.rank;
 	job->ranks = how.ranks;
-	job->flush_ns = how.flush_us * 1000ull;
+	job->flush_ns = how.sizes.flush_us * 1000ull;
+	job->packet_bytes = how.sizes.packet_bytes;
+	job->lane_slots = how.sizes.slots;
 	memcpy(job->agent, how.agent, sizeof(job->agent));
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->work);
@@ -721,7 +734,7 @@ SODA_API int soda_msg_max(struct soda_msg_job *job, int64_t mine, int64_t *all_p
 
 static bool pushable_locked(struct soda_msg_job *job)
 {
-	return soda_lane_used_locked(job, job->denied) < SODA_LANE_SLOTS &&
+	return soda_lane_used_locked(job, job->denied) < job->lane_slots &&
 	       !job->lanes[job->denied].large;
 }
 

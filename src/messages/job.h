@@ -65,6 +65,8 @@ struct soda_msg_job {
 	uint64_t life; /* random: of this part in the job */
 	uint64_t flush_ns;
 	uint32_t slot_bytes;
+	uint32_t packet_bytes; /* that a slot is filled up to */
+	uint32_t lane_slots;   /* that a lane uses */
 	uint8_t *slots; /* of all lanes; with rings in memory that the agent has mapped, too */
 	struct soda_rings rings; /* out NULL: there are none, and calls are made instead */
 	/*

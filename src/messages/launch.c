@@ -11,8 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
-#include "wire/messages.h"
+#include "wire/msg_rings.h"
 
 /* The table of launch.h. */
 static const struct launcher {
@@ -177,5 +178,40 @@ int soda_launch_key(char key[SODA_LAUNCH_KEY_MAX + 1], struct soda_why *why)
 	if (ret == 0)
 		ret = read_key(fd, path, key, why);
 	close(fd);
+	return ret;
+}
+
+/* A number within bounds, where the variable is set. */
+static int get_bounded(const char *name, uint32_t least, uint32_t most, uint32_t *value_p,
+		       struct soda_why *why)
+{
+	const char *text = get(name);
+	unsigned long value;
+	char *end;
+
+	if (!text)
+		return 0;
+	value = strtoul(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || value < least || value > most)
+		return fail(why, -EINVAL, "%s=%.40s is not a number of %u to %u", name, text, least,
+			    most);
+	*value_p = (uint32_t)value;
+	return 0;
+}
+
+int soda_launch_sizes(struct soda_launch_sizes *sizes_p, struct soda_why *why)
+{
+	struct soda_launch_sizes sizes = { SODA_MSG_PACKET_MAX, SODA_RING_SLOTS,
+					   SODA_MSG_FLUSH_US };
+	int ret = get_bounded("SODA_MSG_PACKET", SODA_MSG_SLOT_LEAST, SODA_MSG_PACKET_MAX,
+			      &sizes.packet_bytes, why);
+
+	sizes.packet_bytes &= ~7u;
+	if (ret == 0)
+		ret = get_bounded("SODA_MSG_SLOTS", 1, SODA_RING_SLOTS, &sizes.slots, why);
+	if (ret == 0)
+		ret = get_bounded("SODA_MSG_FLUSH_US", 1, 1000000, &sizes.flush_us, why);
+	if (ret == 0)
+		*sizes_p = sizes;
 	return ret;
 }

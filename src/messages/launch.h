@@ -45,4 +45,14 @@ int soda_launch_name(char name[SODA_WIRE_MAX_NAME + 1], struct soda_why *why);
  */
 int soda_launch_key(char key[SODA_LAUNCH_KEY_MAX + 1], struct soda_why *why);
 
+/* How messages are gathered: SODA_MSG_PACKET, SODA_MSG_SLOTS, SODA_MSG_FLUSH_US. */
+struct soda_launch_sizes {
+	uint32_t packet_bytes; /* of a packet, at most: 4 KiB to SODA_MSG_PACKET_MAX, whole words */
+	uint32_t slots;	       /* packets of a lane, 1 to SODA_RING_SLOTS */
+	uint32_t flush_us;
+};
+
+/* What the environment says of them, and what is usual. 0; -EINVAL: it says no such number. */
+int soda_launch_sizes(struct soda_launch_sizes *sizes_p, struct soda_why *why);
+
 #endif

@@ -93,11 +93,11 @@ static uint32_t count_fitting(const struct soda_msg_job *job, const struct soda_
 
 	if (!lane->run || lane->run_size != size)
 		at = padded(at) + RUN;
-	if (at + size > job->slot_bytes) /* which are whole words */
+	if (at + size > job->packet_bytes) /* which are whole words */
 		return 0;
 	if (count == 1) /* the usual case, without a division */
 		return 1;
-	most = size ? (job->slot_bytes - at) / size : UINT32_MAX - lane->messages;
+	most = size ? (job->packet_bytes - at) / size : UINT32_MAX - lane->messages;
 	return count < most ? count : most;
 }
 
@@ -140,8 +140,8 @@ static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void
 		if (!soda_msg_has_rings(job))
 			wake_sender_locked(job, true);
 	}
-	if (lane->tail - lane->head == SODA_LANE_SLOTS &&
-	    soda_lane_used_locked(job, rank) == SODA_LANE_SLOTS)
+	if (lane->tail - lane->head >= job->lane_slots &&
+	    soda_lane_used_locked(job, rank) >= job->lane_slots)
 		return -EAGAIN;
 	if (!lane->messages)
 		begin_slot(job, lane);
@@ -189,7 +189,7 @@ static int push_locked(struct soda_msg_job *job, uint32_t rank, const void *data
 		return soda_msg_failed(-EPIPE, "this rank has said that it pushes no more"
 					       " (soda_msg_finish)");
 	if (size > SODA_MSG_LARGE ||
-	    SODA_WIRE_MSG_PACKET_BYTES + RUN + padded(size) > job->slot_bytes)
+	    SODA_WIRE_MSG_PACKET_BYTES + RUN + padded(size) > job->packet_bytes)
 		ret = push_large_locked(job, rank, data, size);
 	else
 		ret = push_small_locked(job, rank, data, size, count);

@@ -75,6 +75,11 @@ static void start_one(struct agent *a, const char *where, uint64_t budget)
 					    .timeout_ms = 20000,
 					    .daemon.max_clients = 64,
 					    .msg_bytes = budget,
+					    .msg_inbox = SODA_MSG_INBOX_MOST,
+					    .msg_transfer = SODA_MSG_TRANSFER,
+					    .msg_wait_us = SODA_MSG_LINK_FLUSH_US,
+					    /* by tcp they take turns */
+					    .msg_threads = strstr(where, "tcp") ? 1 : 0,
 					    .aggregate = true,
 					    .async = true };
 	assert_int_equal(soda_dpu_start(&a->dpu, &a->opt), 0);

@@ -221,12 +221,12 @@ class Command(unittest.TestCase):
         app = {"app": "sssp", "mode": "shared", "ranks": 4, "seconds": 3.0, "messages": 7, "bytes": 56, "mc_ratio": 2.0,
                "verified": True}
         document = {"format": "soda-bench-messages", "version": 1, "rates": [rate],
-                    "apps": [app, {**app, "mode": "own", "seconds": 2.5}],
+                    "apps": [app, {**app, "mode": "own", "seconds": 2.5}, {**app, "mode": "private", "seconds": 3.5}],
                     "sweeps": [{"sweep": "flush_us", "value": 50, "messages_per_s": 2.5e6}]}
         status, out, _ = self.run_command(self.write("m.json", document))
         self.assertEqual(status, 0)
         self.assertIn("| m.json | shm | 4 | 2 | 8 | 5.00 | 12 | 1.00 | 5.00 | - | - | - | - |\n", out)
-        self.assertIn("| m.json | sssp | 4 | 3.000 | 2.500 | 2.00 | 1.50 | 1.20 | yes |\n", out)
+        self.assertIn("| m.json | sssp | 4 | 3.500 | 3.000 | 2.500 | 2.00 | 1.50 | 1.20 | yes |\n", out)
         self.assertIn("| m.json | flush_us | 50 | 2.50 |\n", out)
         document["apps"][1]["verified"] = False
         self.assertIn("| **no** |", self.run_command(self.write("m.json", document))[1])

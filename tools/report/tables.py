@@ -79,9 +79,9 @@ def _message_apps(path, document):
     for run in document["apps"]:
         apps.setdefault((run["app"], run["ranks"]), {})[run["mode"]] = run
     for (app, ranks), modes in apps.items():
-        shared, own = (modes.get(mode, {}).get("seconds") for mode in ("shared", "own"))
+        shared, own, private = (modes.get(mode, {}).get("seconds") for mode in ("shared", "own", "private"))
         ratio = next(iter(modes.values()))["mc_ratio"]
-        yield (os.path.basename(path), app, str(ranks), _real(shared), _real(own), _real(ratio, 2),
+        yield (os.path.basename(path), app, str(ranks), _real(private), _real(shared), _real(own), _real(ratio, 2),
                _real(None if ratio is None else (ratio + 1) / max(ratio, 1), 2),
                _real(shared / own if shared and own else None, 2),
                "yes" if all(run["verified"] for run in modes.values()) else "**no**")
@@ -119,8 +119,8 @@ _TABLES = (
     ("soda-bench-messages", _message_rates, ("file", "transport", "ranks", "agents", "bytes", "million messages a s",
                                              "agent ns", "MPI_Isend", "ratio", "gathered over MPI", "ratio",
                                              "MPI_Alltoallv", "ratio")),
-    ("soda-bench-messages", _message_apps, ("file", "application", "ranks", "s, agent shares", "s, agent has its own",
-                                            "m/c ratio", "times as fast, at most", "measured", "verified")),
+    ("soda-bench-messages", _message_apps, ("file", "application", "ranks", "s, an agent each", "s, agent shares",
+                                            "s, agent has its own", "m/c ratio", "times as fast, at most", "measured", "verified")),
     ("soda-bench-messages", _message_sweeps, ("file", "sweep", "value", "million messages a s")),
     ("soda-bench-node", _node_rows, ("file", "pattern", "processes", "mode", "seconds", "MB from the server",
                                      "MB of memory", "CPU s", "us a fault, median", "99 %")),

@@ -14,8 +14,10 @@ struct soda_dpu_options {
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;
-	uint64_t store_bytes;	/* of the node's store; 0: there is none */
-	uint64_t msg_bytes;	/* of ranks' inboxes; 0: no messages are routed */
+	uint64_t store_bytes; /* of the node's store; 0: there is none */
+	uint64_t msg_bytes;   /* of ranks' inboxes; 0: no messages are routed */
+	uint64_t msg_inbox, msg_transfer;
+	uint32_t msg_wait_us, msg_threads;
 	uint64_t move_bytes;	/* of movement's named buffers; 0: there is no movement */
 	uint64_t write_budget;	/* bytes acknowledged and not on the server, of each client */
 	uint64_t client_credit; /* bytes of READs under way, of each client */

@@ -26,6 +26,10 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	unsigned workers = opt->daemon.workers	? opt->daemon.workers
 			   : cpus < THREADS_MAX ? cpus
 						: THREADS_MAX;
+	const struct soda_msg_tuning tuning = { .inbox_bytes = opt->msg_inbox,
+						.transfer_bytes = opt->msg_transfer,
+						.wait_us = opt->msg_wait_us,
+						.threads = opt->msg_threads };
 	bool async = opt->async && !opt->base;
 	int ret;
 
@@ -41,7 +45,7 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	if (ret == 0 && opt->move_bytes)
 		ret = soda_movement_start(&dpu->movement, &dpu->sessions, opt->move_bytes);
 	if (ret == 0 && opt->msg_bytes)
-		ret = soda_messages_start(&dpu->messages, &dpu->sessions, opt->msg_bytes);
+		ret = soda_messages_start(&dpu->messages, &dpu->sessions, opt->msg_bytes, &tuning);
 	return ret < 0 ? ret : soda_keeper_start(&dpu->sessions);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The option table, and the words of the man page. */
 #include "dpu_agent/base/options.h"
+#include "base/limits.h"
+#include "wire/messages.h"
 
 #include "base/limits.h"
 #include "dpu_agent/cache/dynamic/dynamic_cache.h"
@@ -185,6 +187,43 @@ static const struct soda_option options[] = {
 	  .def = "0",
 	  .help = "Memory for messages under way between programs, by soda_msg_start(3): of each"
 		  " rank of a job 128K to 1M, as there is. 0: no messages are routed." },
+	{ .name = "msg-inbox",
+	  .env = ENV "MSG_INBOX",
+	  .type = SODA_OPT_SIZE,
+	  AT(msg_inbox),
+	  .arg = "SIZE",
+	  .def = "1M",
+	  .min = SODA_MSG_INBOX_LEAST,
+	  .max = SODA_MSG_INBOX_MOST,
+	  .help = "Of --msg-memory at most so much for what waits for one rank; a power of two, or "
+		  "what is next below it." },
+	{ .name = "msg-transfer",
+	  .env = ENV "MSG_TRANSFER",
+	  .type = SODA_OPT_SIZE,
+	  AT(msg_transfer),
+	  .arg = "SIZE",
+	  .def = "48K",
+	  .min = 1,
+	  .max = SODA_MSG_PACKET_MAX,
+	  .help = "So many bytes of messages for the ranks of one other agent travel at once; fewer"
+		  " wait for --msg-wait." },
+	{ .name = "msg-wait",
+	  .env = ENV "MSG_WAIT",
+	  .type = SODA_OPT_UINT,
+	  AT(msg_wait_us),
+	  .arg = "US",
+	  .def = "300",
+	  .max = 1000000,
+	  .help = "Microseconds that fewer than --msg-transfer bytes wait for more." },
+	{ .name = "msg-threads",
+	  .env = ENV "MSG_THREADS",
+	  .type = SODA_OPT_UINT,
+	  AT(msg_threads),
+	  .arg = "N",
+	  .def = "0",
+	  .max = 1024,
+	  .help = "Threads that route messages at the same time. Each rank, and each other agent,"
+		  " has one; more than these wait for their turn. 0: no limit." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,

@@ -43,6 +43,25 @@ static struct timespec in_ms(uint32_t ms)
 	return t;
 }
 
+/* Turns to route */
+
+const struct soda_msg_tuning soda_msg_tuning_usual = { .inbox_bytes = SODA_MSG_INBOX_MOST,
+						       .transfer_bytes = SODA_MSG_TRANSFER,
+						       .wait_us = SODA_MSG_LINK_FLUSH_US };
+
+/* Where not all threads may route at once; who has the turn waits for nothing but locks. */
+static void begin_turn(struct soda_msg_jobs *all)
+{
+	while (all->tuning.threads && sem_wait(&all->turns) && errno == EINTR)
+		;
+}
+
+static void end_turn(struct soda_msg_jobs *all)
+{
+	if (all->tuning.threads)
+		sem_post(&all->turns);
+}
+
 /* Life */
 
 /* Take clients out of the list whose time is over. *next_ns_p: when the next one's is. */
@@ -100,16 +119,21 @@ static void *watch_main(void *arg)
 	return NULL;
 }
 
-int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget)
+int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget,
+		       const struct soda_msg_tuning *tuning)
 {
 	int ret;
 
-	*all = (struct soda_msg_jobs){ .budget = budget };
+	*all = (struct soda_msg_jobs){ .budget = budget, .tuning = *tuning };
+	sem_init(&all->turns, 0, tuning->threads);
+	while (all->tuning.inbox_bytes & (all->tuning.inbox_bytes - 1)) /* a ring's size */
+		all->tuning.inbox_bytes &= all->tuning.inbox_bytes - 1;
 	pthread_mutex_init(&all->lock, NULL);
 	soda_cond_init(&all->fewer);
 	soda_cond_init(&all->changed);
 	ret = -pthread_create(&all->watch, NULL, watch_main, all);
 	if (ret < 0) {
+		sem_destroy(&all->turns);
 		pthread_cond_destroy(&all->changed);
 		pthread_cond_destroy(&all->fewer);
 		pthread_mutex_destroy(&all->lock);
@@ -134,6 +158,7 @@ void soda_msg_jobs_destroy(struct soda_msg_jobs *all)
 	if (all->has_last)
 		pthread_join(all->last, NULL);
 	assert(!all->reserved && !all->list && !all->away);
+	sem_destroy(&all->turns);
 	pthread_cond_destroy(&all->changed);
 	pthread_cond_destroy(&all->fewer);
 	pthread_mutex_destroy(&all->lock);
@@ -183,7 +208,7 @@ static uint64_t rings_bytes(uint32_t ranks)
  */
 static uint64_t inbox_bytes(const struct soda_msg_jobs *all, uint32_t ranks, bool local)
 {
-	uint64_t bytes = SODA_MSG_INBOX_MOST, left = all->budget - all->reserved;
+	uint64_t bytes = all->tuning.inbox_bytes, left = all->budget - all->reserved;
 	uint64_t rings = local ? ranks * rings_bytes(ranks) : 0;
 
 	if (rings + (uint64_t)ranks * SODA_MSG_INBOX_LEAST <= left)
@@ -863,12 +888,14 @@ static bool refused_before(const uint32_t *ranks, const uint8_t *taken, uint32_t
 /* So many bytes more, or fewer, wait for the link's thread. */
 static void count_pending(struct soda_msg_link *l, int64_t bytes)
 {
+	uint64_t enough = l->job->all->tuning.transfer_bytes;
+
 	pthread_mutex_lock(&l->lock);
 	if (bytes > 0) {
 		if (!l->fresh) {
 			l->since_ns = soda_now_ns();
 			pthread_cond_signal(&l->work);
-		} else if (l->fresh < SODA_MSG_TRANSFER && l->fresh + bytes >= SODA_MSG_TRANSFER) {
+		} else if (l->fresh < enough && l->fresh + bytes >= enough) {
 			pthread_cond_signal(&l->work);
 		}
 		l->fresh += bytes;
@@ -901,6 +928,7 @@ static uint32_t put_packets(struct route *r)
 	const uint8_t *at = r->body;
 	uint32_t ranks[SODA_MSG_PACKETS], n = 0;
 
+	begin_turn(r->job->all);
 	for (uint32_t i = 0; i < r->packets; i++) {
 		struct soda_wire_msg_packet p;
 		uint32_t from;
@@ -916,6 +944,7 @@ static uint32_t put_packets(struct route *r)
 		}
 		at += p.bytes;
 	}
+	end_turn(r->job->all);
 	r->routed.packets += n;
 	return n;
 }
@@ -1228,10 +1257,14 @@ static int take_lanes(struct route *r, struct soda_msg_rings *rings, bool *block
 	if (!soda_msg_rings_any(rings))
 		return 0;
 	ret = check_pusher(job, r->rank, why);
+	if (ret < 0)
+		return ret;
+	begin_turn(job->all);
 	for (uint32_t i = 0; i < job->ranks_n && ret >= 0; i++) {
 		ret = take_lane(r, rings, (rings->first + i) % job->ranks_n, blocked_p);
 		n += ret > 0 ? ret : 0;
 	}
+	end_turn(job->all);
 	rings->first = (rings->first + 1) % job->ranks_n;
 	if (n)
 		soda_msg_rings_tell(rings);
@@ -1641,20 +1674,18 @@ static int take_ring(struct route *r, struct soda_msg_near_in *in, uint32_t ring
 static int take_rings(struct route *r, struct soda_msg_near_in *in, const uint8_t *tails)
 {
 	uint32_t ring = 0;
-	int n = 0;
+	int n = 0, ret = 0;
 
-	for (uint32_t i = 0; i < r->job->ranks_n; i++) {
-		int ret;
-
+	begin_turn(r->job->all);
+	for (uint32_t i = 0; i < r->job->ranks_n && ret >= 0; i++) {
 		if (r->job->ranks[i].link)
 			continue;
 		ret = take_ring(r, in, ring, i, soda_wire_get_u64(tails + 8 * (size_t)ring));
-		if (ret < 0)
-			return ret;
-		n += ret;
+		n += ret > 0 ? ret : 0;
 		ring++;
 	}
-	return n;
+	end_turn(r->job->all);
+	return ret < 0 ? ret : n;
 }
 
 /* Whether a ring is filled further than it was taken. */

@@ -11,6 +11,7 @@
 #ifndef SODA_DPU_AGENT_JOBS_H
 #define SODA_DPU_AGENT_JOBS_H
 
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "dpu_agent/messages/inbox.h"
@@ -123,7 +124,17 @@ struct soda_msg_job {
 	struct soda_msg_rank ranks[];
 };
 
+/* Sizes and times that a user may choose. */
+struct soda_msg_tuning {
+	uint64_t inbox_bytes;	 /* of a rank's inbox, at most */
+	uint64_t transfer_bytes; /* that wait for another agent's ranks are sent at once... */
+	uint32_t wait_us;	 /* ...and so long fewer wait for more */
+	uint32_t threads;	 /* that route at the same time; 0: as many as there are */
+};
+
 struct soda_msg_jobs {
+	struct soda_msg_tuning tuning; /* set before start, then constant */
+	sem_t turns;		       /* of tuning.threads, where these are limited */
 	pthread_mutex_t lock;
 	pthread_cond_t fewer;	   /* jobs, or threads */
 	uint64_t budget;	   /* set before start, then constant */
@@ -145,8 +156,11 @@ struct soda_msg_jobs {
 	} relays; /* to other agents; again: connections that were made after a loss */
 };
 
+extern const struct soda_msg_tuning soda_msg_tuning_usual;
+
 /* Starts a thread. 0, negative errno. */
-int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget);
+int soda_msg_jobs_init(struct soda_msg_jobs *all, uint64_t budget,
+		       const struct soda_msg_tuning *tuning);
 /* When the last client has left its job; awaits the ends of jobs and of links. */
 void soda_msg_jobs_destroy(struct soda_msg_jobs *all);
 

@@ -3,7 +3,7 @@
  * The way from this agent to the other agents of a job: a thread for each, which takes packets for
  * that agent's ranks out of their inboxes, and RELAYs them, many together.
  *
- *   wait     until a transfer is full, its first packet has waited for SODA_MSG_LINK_FLUSH_US, a
+ *   wait     until a transfer is full, its first packet has waited for its time, a
  *            rank on the blocklist is to be tried again, or there is something to say
  *   load     packets of all ranks in turns, but of one on the blocklist the oldest alone
  *   RELAY    until it is answered; on another connection where one is lost, with the same number;
@@ -79,10 +79,10 @@ static uint64_t due_ns_locked(const struct way *w)
 	const struct soda_msg_link *l = w->link;
 	uint64_t due = w->said_ns + SODA_MSG_LINK_BEAT_MS * (uint64_t)NS_PER_MS;
 
-	if (l->kick || l->fresh >= SODA_MSG_TRANSFER)
+	if (l->kick || l->fresh >= w->all->tuning.transfer_bytes)
 		return 0;
 	if (l->fresh)
-		due = earlier(due, l->since_ns + SODA_MSG_LINK_FLUSH_US * 1000ull);
+		due = earlier(due, l->since_ns + w->all->tuning.wait_us * 1000ull);
 	for (uint32_t i = 0; i < l->ranks_n; i++)
 		if (w->targets[i].wait_ms)
 			due = earlier(due, w->targets[i].retry_ns);
@@ -333,7 +333,7 @@ static void settle(struct way *w, const uint8_t *taken)
 	pthread_mutex_lock(&l->lock);
 	l->pending -= all.bytes;
 	if (all.freed && l->pending && !l->fresh) { /* of a rank that is not blocked any more */
-		l->fresh = SODA_MSG_TRANSFER;
+		l->fresh = w->all->tuning.transfer_bytes;
 		l->since_ns = soda_now_ns();
 	}
 	pthread_mutex_unlock(&l->lock);

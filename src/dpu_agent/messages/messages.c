@@ -389,9 +389,10 @@ static const struct soda_agent_service service = {
 	.destroyed = destroyed,
 };
 
-int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget)
+int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget,
+			const struct soda_msg_tuning *tuning)
 {
-	int ret = soda_msg_jobs_init(&m->jobs, budget);
+	int ret = soda_msg_jobs_init(&m->jobs, budget, tuning);
 
 	if (ret < 0)
 		return ret;

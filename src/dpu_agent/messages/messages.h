@@ -28,7 +28,8 @@ struct soda_messages {
  * Start the service, with so much memory for inboxes, and register it for these sessions.  *m is
  * zeroed memory.  0, negative errno: nothing has been started.
  */
-int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget);
+int soda_messages_start(struct soda_messages *m, struct soda_sessions *all, uint64_t budget,
+			const struct soda_msg_tuning *tuning);
 /* When the sessions have ended. Nothing happens where it was not started. */
 void soda_messages_stop(struct soda_messages *m);
 

@@ -20,6 +20,11 @@
 			    &run),                                                                 \
 		0)
 
+#define NO_OTHER_SWEEPS                                                                            \
+	"--inboxes", "none", "--packets", "none", "--slots", "none", "--transfers", "none",        \
+		"--threads", "none", "--weak", "none"
+#define NO_SWEEPS "--flushes", "none", NO_OTHER_SWEEPS
+
 static const json_t *rows(const json_t *out, const char *key, size_t n)
 {
 	const json_t *list = json_object_get(out, key);
@@ -77,8 +82,8 @@ static void rates_of(const char *transport, const char *agents, const char *size
 	json_t *out;
 
 	RUN("--transports", transport, "--agents", agents, "--ranks", "2", "--sizes", sizes,
-	    "--messages", "3000", "--slow", "0", "--rounds", "1", "--apps", "none", "--flushes",
-	    "none", "--inboxes", "none", "--json");
+	    "--messages", "3000", "--slow", "0", "--rounds", "1", "--apps", "none", NO_SWEEPS,
+	    "--json");
 	out = answers();
 	rows(out, "rates", n);
 	rows(out, "apps", 0);
@@ -99,21 +104,36 @@ static void test_rates(void **state)
 
 static void test_sweeps(void **state)
 {
+	static const struct {
+		const char *sweep;
+		uint64_t value;
+	} points[] = { { "flush_us", 100 },
+		       { "flush_us", 1000 },
+		       { "inbox_bytes", 128 << 10 },
+		       { "packet_bytes", 4 << 10 },
+		       { "slots", 1 },
+		       { "transfer_bytes", 1 << 10 },
+		       { "threads", 1 },
+		       { "weak_agents", 1 },
+		       { "weak_agents", 3 } };
+	const size_t n = sizeof(points) / sizeof(points[0]);
 	const json_t *list;
 	json_t *out;
 
 	RUN("--ranks", "3", "--sizes", "none", "--messages", "2000", "--slow", "0", "--rounds", "1",
-	    "--apps", "none", "--flushes", "100,1000", "--inboxes", "128K", "--json");
+	    "--apps", "none", "--flushes", "100,1000", "--inboxes", "128K", "--packets", "4K",
+	    "--slots", "1", "--transfers", "1K", "--threads", "1", "--weak", "1,3", "--json");
 	out = answers();
 	rows(out, "rates", 0);
-	list = rows(out, "sweeps", 3);
-	for (size_t i = 0; i < 3; i++) {
+	list = rows(out, "sweeps", n);
+	for (size_t i = 0; i < n; i++) {
 		const json_t *row = json_array_get(list, i);
 
 		assert_string_equal(json_string_value(json_object_get(row, "sweep")),
-				    i < 2 ? "flush_us" : "inbox_bytes");
-		assert_int_equal(count(row, "value"), i == 0 ? 100 : i == 1 ? 1000 : 128 << 10);
+				    points[i].sweep);
+		assert_int_equal(count(row, "value"), points[i].value);
 		positive(row, "messages_per_s");
+		positive(row, "cpu_ns");
 	}
 	json_decref(out);
 }
@@ -125,7 +145,7 @@ static void test_slow(void **state)
 	json_t *out;
 
 	RUN("--ranks", "2", "--agents", "1,2", "--sizes", "none", "--slow", "10", "--apps", "none",
-	    "--flushes", "none", "--inboxes", "none", "--json");
+	    NO_SWEEPS, "--json");
 	out = answers();
 	list = rows(out, "slow", 4);
 	for (size_t i = 0; i < 4; i++) {
@@ -143,7 +163,7 @@ static void test_slow(void **state)
 	json_decref(out);
 }
 
-/* In both places of the agent, where there are two processors; one that is not built is left out.
+/* In all places of the agent, where there are two processors; one that is not built is left out.
  */
 static void test_apps(void **state)
 {
@@ -155,16 +175,16 @@ static void test_apps(void **state)
 		skip();
 	}
 	RUN("--ranks", "2", "--sizes", "none", "--slow", "0", "--rounds", "1", "--apps",
-	    "histogram,absent", "--flushes", "none", "--inboxes", "none", "--json");
+	    "histogram,absent", NO_SWEEPS, "--json");
 	assert_non_null(strstr(run.err, "absent: there is no such example"));
 	out = answers();
-	list = rows(out, "apps", 2);
-	for (size_t i = 0; i < 2; i++) {
+	list = rows(out, "apps", 3);
+	for (size_t i = 0; i < 3; i++) {
 		const json_t *row = json_array_get(list, i);
 
 		assert_string_equal(json_string_value(json_object_get(row, "app")), "histogram");
 		assert_string_equal(json_string_value(json_object_get(row, "mode")),
-				    i ? "own" : "shared");
+				    ((const char *const[]){ "shared", "own", "private" })[i]);
 		assert_int_equal(count(row, "ranks"), 2);
 		positive(row, "seconds");
 		assert_true(count(row, "messages") >= 2000000);
@@ -178,7 +198,7 @@ static void test_apps(void **state)
 static void test_table(void **state)
 {
 	RUN("--transports", "tcp", "--ranks", "1", "--sizes", "64", "--messages", "1000", "--slow",
-	    "3", "--rounds", "1", "--apps", "none", "--flushes", "100", "--inboxes", "none");
+	    "3", "--rounds", "1", "--apps", "none", NO_OTHER_SWEEPS, "--flushes", "100");
 	assert_int_equal(run.status, 0);
 	assert_non_null(strstr(run.out, "slow sender"));
 	assert_non_null(strstr(run.out, "Alltoallv"));
@@ -203,6 +223,16 @@ static void test_refusals(void **state)
 	refused(2, "--flushes");
 	RUN("--inboxes", "64K");
 	refused(2, "--inboxes");
+	RUN("--packets", "61K");
+	refused(2, "--packets");
+	RUN("--slots", "5");
+	refused(2, "--slots");
+	RUN("--transfers", "61K");
+	refused(2, "--transfers");
+	RUN("--threads", "0");
+	refused(2, "--threads");
+	RUN("--weak", "9");
+	refused(2, "--weak");
 	RUN("--apps", "../x");
 	refused(2, "--apps");
 	RUN("word");

@@ -300,7 +300,9 @@ static void simulate(uint64_t seed)
 	ranks_n = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
 	memset(ranks, 0, sizeof(ranks));
 	memset(seen, 0, (size_t)RANKS_MAX * SERIALS / 8 + 1);
-	assert_int_equal(soda_msg_jobs_init(&jobs, (uint64_t)ranks_n * SODA_MSG_INBOX_LEAST), 0);
+	assert_int_equal(soda_msg_jobs_init(&jobs, (uint64_t)ranks_n * SODA_MSG_INBOX_LEAST,
+					    &soda_msg_tuning_usual),
+			 0);
 	join_all();
 	for (uint32_t r = 0; r < ranks_n; r++)
 		begin_phase(&ranks[r], 0);

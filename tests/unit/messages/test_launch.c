@@ -32,6 +32,9 @@ static const char *const variables[] = {
 	"PMI_RANK",
 	"PMI_SIZE",
 	"PMI_JOBID",
+	"SODA_MSG_PACKET",
+	"SODA_MSG_SLOTS",
+	"SODA_MSG_FLUSH_US",
 };
 
 /* Only these are set: NAME, VALUE, NAME, VALUE ... */
@@ -222,6 +225,41 @@ static void long_keys(void **state)
 	accepted(text);
 }
 
+static void sizes_are(uint32_t packet_bytes, uint32_t slots, uint32_t flush_us)
+{
+	struct soda_launch_sizes found;
+	struct soda_why why;
+
+	assert_int_equal(soda_launch_sizes(&found, &why), 0);
+	assert_int_equal(found.packet_bytes, packet_bytes);
+	assert_int_equal(found.slots, slots);
+	assert_int_equal(found.flush_us, flush_us);
+}
+
+static void sizes(void **state)
+{
+	static const char *const wrong[][2] = {
+		{ "SODA_MSG_PACKET", "4095" },	{ "SODA_MSG_PACKET", "61441" },
+		{ "SODA_MSG_PACKET", "8K" },	{ "SODA_MSG_SLOTS", "0" },
+		{ "SODA_MSG_SLOTS", "5" },	{ "SODA_MSG_SLOTS", "-1" },
+		{ "SODA_MSG_FLUSH_US", "0" },	{ "SODA_MSG_FLUSH_US", "1000001" },
+		{ "SODA_MSG_FLUSH_US", " 12" },
+	};
+
+	ONLY("PMI_RANK", "0");
+	sizes_are(60 << 10, 4, 500);
+	ONLY("SODA_MSG_PACKET", "8191", "SODA_MSG_SLOTS", "2", "SODA_MSG_FLUSH_US", "7");
+	sizes_are(8184, 2, 7);
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct soda_launch_sizes found;
+		struct soda_why why;
+
+		ONLY(wrong[i][0], wrong[i][1]);
+		assert_int_equal(soda_launch_sizes(&found, &why), -EINVAL);
+		assert_non_null(strstr(why.text, wrong[i][0]));
+	}
+}
+
 static int make_file(void **state)
 {
 	int fd = mkstemp(path);
@@ -240,6 +278,7 @@ int main(void)
 		cmocka_unit_test(launchers), cmocka_unit_test(which_counts),
 		cmocka_unit_test(nobody),    cmocka_unit_test(long_names),
 		cmocka_unit_test(keys),	     cmocka_unit_test(long_keys),
+		cmocka_unit_test(sizes),
 	};
 
 	return cmocka_run_group_tests(tests, make_file, remove_file);

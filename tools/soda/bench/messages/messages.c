@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/conf/conf.h"
 #include "base/limits.h"
@@ -15,13 +16,15 @@
 #include "soda/bench/messages/load.h"
 #include "soda/stage/guard.h"
 #include "soda/stage/patience.h"
+#include "wire/msg_rings.h"
 
 #define WHO "soda bench messages"
 
-enum { DATA_MAX = 64 << 20, MESSAGES_MAX = 100000000, APP_RANKS_MAX = 8 };
+enum { DATA_MAX = 64 << 20, MESSAGES_MAX = 100000000, APP_RANKS_MAX = 8, WEAK_RANKS = 2 };
 
 struct options {
-	char *transports, *sizes, *ranks, *agents, *apps, *flushes, *inboxes;
+	char *transports, *sizes, *ranks, *agents, *apps;
+	char *flushes, *inboxes, *packets, *slots, *transfers, *threads, *weak;
 	uint32_t messages, slow, rounds;
 	bool json;
 };
@@ -51,6 +54,18 @@ static const struct soda_option option_table[] = {
 	       .help = "Sweep: microseconds that a message waits for others; none: no sweep."),
 	OPTION("inboxes", 0, LIST, inboxes, .arg = "SIZE,...", .def = "128K,256K,512K,1M",
 	       .help = "Sweep: the agent's memory for each rank; none: no sweep."),
+	OPTION("packets", 0, LIST, packets, .arg = "SIZE,...", .def = "4K,16K,60K",
+	       .help = "Sweep: bytes for one rank that travel together, from program to agent; "
+		       "none: no sweep."),
+	OPTION("slots", 0, LIST, slots, .arg = "N,...", .def = "1,2,4",
+	       .help = "Sweep: so many of them for one rank may be under way; none: no sweep."),
+	OPTION("transfers", 0, LIST, transfers, .arg = "SIZE,...", .def = "1K,4K,16K,48K",
+	       .help = "Sweep: bytes that travel together from agent to agent, of two that reach "
+		       "each other by tcp, ranks likewise; none: no sweep."),
+	OPTION("threads", 0, LIST, threads, .arg = "N,...", .def = "1,2,4",
+	       .help = "Sweep: the agent's threads that route at the same time; none: no sweep."),
+	OPTION("weak", 0, LIST, weak, .arg = "N,...", .def = "1,2,4,8",
+	       .help = "Weak scaling: agents, at most 8, each for two ranks; none: not measured."),
 	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object on standard output."),
 };
 
@@ -85,7 +100,11 @@ static const struct soda_conf conf = {
 		"microseconds are those from push to pull. Of each of --transports and --agents, "
 		"with the first of --ranks.\n\n"
 		"Applications run with the first of --ranks (at most 8), by the first of "
-		"--transports, with the agent in one of two places: shared, ranks and agent on one "
+		"--transports, with the agent in one of three places: private, an agent for each "
+		"rank alone, all of them on the ranks' processor: what routing in the program "
+		"itself costs, only that the thread that routes is in a process beside it, and has "
+		"one program to serve; shared, "
+		"ranks and one agent on one "
 		"processor; own, ranks on one processor, the agent on another one. That emulates a "
 		"DPU by processor affinity: its cores have their own caches and memory besides. "
 		"The "
@@ -96,7 +115,13 @@ static const struct soda_conf conf = {
 		"its own "
 		"for the agent a program can be (r + 1) / max(r, 1) times as fast at most, r being "
 		"that ratio.\n\n"
-		"Sweeps are of the first of --transports, --ranks and --sizes.\n\n"
+		"Sweeps are of the first of --transports, --ranks and --sizes, with one agent "
+		"unless their option says otherwise. Weak scaling has two ranks for each agent, "
+		"and "
+		"as many messages of each rank: on a machine of few processors the rate cannot "
+		"grow, and "
+		"what counts is cpu ns, the processor time of all ranks and agents for each "
+		"message, their starts and ends included, which should stay.\n\n"
 		"JSON: format soda-bench-messages, version 1. A value that is not known is null.",
 	.epilogue = SODA_PATIENCE_MAN
 	".SH EXIT STATUS\n0 success, 1 failure, 2 wrong usage.\n"
@@ -185,6 +210,48 @@ static int parse_apps(char *text, struct soda_bench_msg_plan *plan)
 	return 0;
 }
 
+static const struct sweep {
+	const char *what, *option;
+	size_t list; /* in struct options */
+	uint64_t least, most;
+	const char *variable; /* that says the value, to ranks or agents; NULL: another way */
+	uint32_t agents;
+	const char *bounds;
+} sweeps[SODA_BENCH_MSG_SWEEPS] = {
+	[SODA_BENCH_MSG_FLUSHES] = { "flush_us", "--flushes", offsetof(struct options, flushes), 1,
+				     1000000, NULL, 1, "microseconds, at most 1000000" },
+	[SODA_BENCH_MSG_INBOXES] = { "inbox_bytes", "--inboxes", offsetof(struct options, inboxes),
+				     SODA_MSG_INBOX_LEAST, SODA_MSG_INBOX_MOST, NULL, 1,
+				     "from 128K to 1M" },
+	[SODA_BENCH_MSG_PACKETS] = { "packet_bytes", "--packets", offsetof(struct options, packets),
+				     SODA_MSG_SLOT_LEAST, SODA_MSG_PACKET_MAX, "SODA_MSG_PACKET", 1,
+				     "from 4K to 60K" },
+	[SODA_BENCH_MSG_SLOTS] = { "slots", "--slots", offsetof(struct options, slots), 1,
+				   SODA_RING_SLOTS, "SODA_MSG_SLOTS", 1, "from 1 to 4" },
+	[SODA_BENCH_MSG_TRANSFERS] = { "transfer_bytes", "--transfers",
+				       offsetof(struct options, transfers), 1, SODA_MSG_PACKET_MAX,
+				       "SODA_DPU_MSG_TRANSFER", 2, "at most 60K" },
+	[SODA_BENCH_MSG_THREADS] = { "threads", "--threads", offsetof(struct options, threads), 1,
+				     1024, "SODA_DPU_MSG_THREADS", 1, "at most 1024" },
+	[SODA_BENCH_MSG_WEAK] = { "weak_agents", "--weak", offsetof(struct options, weak), 1,
+				  SODA_BENCH_MSG_AGENTS_MAX, NULL, 0, "at most 8" },
+};
+
+static int parse_sweeps(const struct options *opt, struct soda_bench_msg_plan *plan)
+{
+	for (int i = 0; i < SODA_BENCH_MSG_SWEEPS; i++) {
+		const struct sweep *s = &sweeps[i];
+		char *const *list = (char *const *)((const char *)opt + s->list);
+
+		if (!parse_list(*list, s->least, s->most, plan->sweeps[i], &plan->sweeps_n[i]))
+			continue;
+		fprintf(stderr, WHO ": %s: %s, at most 16 of them, or none\n", s->option,
+			s->bounds);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* The lists of opt are cut into their parts, which the plan points into. */
 static int make_plan(const struct options *opt, struct soda_bench_msg_plan *plan)
 {
@@ -203,12 +270,8 @@ static int make_plan(const struct options *opt, struct soda_bench_msg_plan *plan
 	if (parse_list32(opt->sizes, SODA_BENCH_MSG_BYTES_MIN, SODA_BENCH_MSG_BYTES_MAX,
 			 plan->sizes, &plan->sizes_n))
 		return complain("--sizes: from 8 to 1M, at most 16 of them, or none");
-	if (parse_list32(opt->flushes, 1, 1000000, plan->flushes, &plan->flushes_n))
-		return complain("--flushes: microseconds, at most 1000000, at most 16 of them, or "
-				"none");
-	if (parse_list(opt->inboxes, SODA_MSG_INBOX_LEAST, SODA_MSG_INBOX_MOST, plan->inboxes,
-		       &plan->inboxes_n))
-		return complain("--inboxes: from 128K to 1M, at most 16 of them, or none");
+	if (parse_sweeps(opt, plan))
+		return -EINVAL;
 	if (parse_apps(opt->apps, plan))
 		return complain("--apps: names of examples, at most 16 of them, or none");
 	soda_bench_msg_find_mpis(plan);
@@ -415,7 +478,7 @@ static int run_app(const struct soda_bench_msg_plan *plan, struct soda_bench_msg
 	return err;
 }
 
-/* The ratio is that of the shared processor, in both modes. */
+/* The ratio is that of the shared processor, in all modes. */
 static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, const char *name,
 		       bool *first_p, json_t *out)
 {
@@ -423,6 +486,9 @@ static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, cons
 	struct soda_bench_msg_app app = {
 		.name = name, .mode = SODA_BENCH_MSG_SHARED, .ranks = ranks, .mc_ratio = NAN
 	};
+	/* shared first: it has the ratio */
+	static const int modes[] = { SODA_BENCH_MSG_SHARED, SODA_BENCH_MSG_OWN,
+				     SODA_BENCH_MSG_PRIVATE };
 	char path[PATH_MAX];
 	int err = 0;
 
@@ -430,11 +496,12 @@ static int measure_app(const struct soda_bench_msg_plan *plan, pid_t owner, cons
 		fprintf(stderr, WHO ": %s: there is no such example in this build\n", name);
 		return 0;
 	}
-	for (; app.mode <= SODA_BENCH_MSG_OWN && !err; app.mode++) {
+	for (unsigned i = 0; i < sizeof(modes) / sizeof(modes[0]) && !err; i++) {
 		struct soda_bench_msg_job job =
 			job_of(plan, owner, first_transport(plan), ranks, 8);
 
-		job.mode = app.mode;
+		job.mode = app.mode = modes[i];
+		job.agents = app.mode == SODA_BENCH_MSG_PRIVATE ? ranks : 1;
 		err = run_app(plan, &job, path, &app.result);
 		if (app.mode == SODA_BENCH_MSG_SHARED)
 			app.mc_ratio = app.result.ranks_seconds / app.result.agent_seconds;
@@ -455,11 +522,22 @@ static int measure_apps(const struct soda_bench_msg_plan *plan, pid_t owner, jso
 	return err;
 }
 
+/* Processor time of all processes that have ended, of ranks and agents. */
+static double children_seconds(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_CHILDREN, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
 static int measure_point(const struct soda_bench_msg_plan *plan, struct soda_bench_msg_job *job,
 			 struct soda_bench_msg_point *p)
 {
 	double rates[SODA_BENCH_ROUNDS_MAX];
 	struct soda_bench_msg_result r;
+	double before = children_seconds();
 	int err = soda_bench_msg_agents_start(job);
 
 	for (uint32_t i = 0; i < plan->rounds && !err; i++) {
@@ -467,33 +545,65 @@ static int measure_point(const struct soda_bench_msg_plan *plan, struct soda_ben
 		rates[i] = rate_of(&r);
 	}
 	soda_bench_msg_agents_stop(job);
-	if (!err)
-		p->rate = soda_bench_median(rates, plan->rounds);
+	if (err)
+		return err;
+	p->rate = soda_bench_median(rates, plan->rounds);
+	/* a tenth more is sent in a phase that is not measured */
+	p->cpu_ns = (children_seconds() - before) * 1e9 /
+		    ((double)job->messages * 1.1 * job->ranks * plan->rounds);
+	return 0;
+}
+
+/* The job of a point of a sweep. */
+static struct soda_bench_msg_job job_of_point(const struct soda_bench_msg_plan *plan, pid_t owner,
+					      int sweep, uint64_t value)
+{
+	const struct sweep *s = &sweeps[sweep];
+	int transport = s->agents > 1 ? SODA_BENCH_MSG_TCP : first_transport(plan);
+	uint32_t bytes = plan->sizes_n ? plan->sizes[0] : SODA_BENCH_MSG_BYTES_MIN;
+	struct soda_bench_msg_job job = job_of(plan, owner, transport, plan->ranks[0], bytes);
+
+	job.variable = s->variable;
+	job.value = value;
+	job.agents = s->agents;
+	if (sweep == SODA_BENCH_MSG_FLUSHES)
+		job.flush_us = (uint32_t)value;
+	if (sweep == SODA_BENCH_MSG_INBOXES)
+		job.inbox_bytes = value;
+	if (sweep == SODA_BENCH_MSG_WEAK) {
+		job.agents = (uint32_t)value;
+		job.ranks = WEAK_RANKS * job.agents;
+	}
+	return job;
+}
+
+static int measure_sweep(const struct soda_bench_msg_plan *plan, pid_t owner, int sweep,
+			 bool *first_p, json_t *out)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < plan->sweeps_n[sweep] && !err; i++) {
+		uint64_t value = plan->sweeps[sweep][i];
+		struct soda_bench_msg_job job = job_of_point(plan, owner, sweep, value);
+		struct soda_bench_msg_point p = { sweeps[sweep].what, value, NAN, NAN };
+
+		if (job.agents > job.ranks)
+			continue;
+		err = measure_point(plan, &job, &p);
+		if (!err)
+			soda_bench_msg_report_point(&p, *first_p, out);
+		*first_p = false;
+	}
 	return err;
 }
 
 static int measure_sweeps(const struct soda_bench_msg_plan *plan, pid_t owner, json_t *out)
 {
-	unsigned n = plan->flushes_n + plan->inboxes_n;
+	bool first = true;
 	int err = 0;
 
-	for (unsigned i = 0; i < n && !err; i++) {
-		uint32_t bytes = plan->sizes_n ? plan->sizes[0] : 8;
-		struct soda_bench_msg_job job =
-			job_of(plan, owner, first_transport(plan), plan->ranks[0], bytes);
-		struct soda_bench_msg_point p;
-
-		if (i < plan->flushes_n) {
-			job.flush_us = plan->flushes[i];
-			p = (struct soda_bench_msg_point){ "flush_us", job.flush_us, NAN };
-		} else {
-			job.inbox_bytes = plan->inboxes[i - plan->flushes_n];
-			p = (struct soda_bench_msg_point){ "inbox_bytes", job.inbox_bytes, NAN };
-		}
-		err = measure_point(plan, &job, &p);
-		if (!err)
-			soda_bench_msg_report_point(&p, i == 0, out);
-	}
+	for (int i = 0; i < SODA_BENCH_MSG_SWEEPS && !err; i++)
+		err = measure_sweep(plan, owner, i, &first, out);
 	return err;
 }
 

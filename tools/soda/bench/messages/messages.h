@@ -34,16 +34,34 @@ enum { SODA_BENCH_MSG_ISEND, SODA_BENCH_MSG_GATHER, SODA_BENCH_MSG_ALLTOALLV, SO
 extern const char *const soda_bench_msg_ways[SODA_BENCH_MSG_WAYS];
 
 /* Where the agent of an application runs. */
-enum { SODA_BENCH_MSG_FREE, SODA_BENCH_MSG_SHARED, SODA_BENCH_MSG_OWN, SODA_BENCH_MSG_MODES };
+enum {
+	SODA_BENCH_MSG_FREE,
+	SODA_BENCH_MSG_PRIVATE,
+	SODA_BENCH_MSG_SHARED,
+	SODA_BENCH_MSG_OWN,
+	SODA_BENCH_MSG_MODES
+};
 extern const char *const soda_bench_msg_modes[SODA_BENCH_MSG_MODES];
+
+/* What is swept, besides what is measured anyway. */
+enum {
+	SODA_BENCH_MSG_FLUSHES,
+	SODA_BENCH_MSG_INBOXES,
+	SODA_BENCH_MSG_PACKETS,
+	SODA_BENCH_MSG_SLOTS,
+	SODA_BENCH_MSG_TRANSFERS,
+	SODA_BENCH_MSG_THREADS,
+	SODA_BENCH_MSG_WEAK,
+	SODA_BENCH_MSG_SWEEPS
+};
 
 struct soda_bench_msg_plan {
 	uint32_t sizes[SODA_BENCH_MSG_LIST_MAX], ranks[SODA_BENCH_MSG_LIST_MAX];
 	uint32_t agents[SODA_BENCH_MSG_LIST_MAX];
-	uint32_t flushes[SODA_BENCH_MSG_LIST_MAX]; /* us, of the sweep */
-	uint64_t inboxes[SODA_BENCH_MSG_LIST_MAX]; /* bytes of a rank's, of the sweep */
+	uint64_t sweeps[SODA_BENCH_MSG_SWEEPS][SODA_BENCH_MSG_LIST_MAX];
+	unsigned sweeps_n[SODA_BENCH_MSG_SWEEPS];
 	const char *apps[SODA_BENCH_MSG_LIST_MAX];
-	unsigned sizes_n, ranks_n, agents_n, flushes_n, inboxes_n, apps_n;
+	unsigned sizes_n, ranks_n, agents_n, apps_n;
 	uint64_t messages; /* of a rank in a run, at most */
 	uint32_t slow;	   /* messages of a slow sender; 0: none */
 	uint32_t rounds;
@@ -58,6 +76,8 @@ struct soda_bench_msg_job {
 	uint64_t messages; /* of each rank */
 	uint32_t flush_us;
 	uint64_t inbox_bytes;
+	const char *variable; /* set to `value` for ranks and agents; NULL: none */
+	uint64_t value;
 	pid_t owner; /* agents' addresses contain this number */
 	int mode;
 	struct soda_bench_daemon at[SODA_BENCH_MSG_AGENTS_MAX];
@@ -119,6 +139,7 @@ struct soda_bench_msg_point {
 	const char *what;
 	uint64_t value;
 	double rate;
+	double cpu_ns; /* of all processes, of a message; their starts and ends are among it */
 };
 
 json_t *soda_bench_msg_report_new(const struct soda_bench_msg_plan *plan);

@@ -158,9 +158,9 @@ void soda_bench_msg_report_point(const struct soda_bench_msg_point *p, bool firs
 
 	if (!out) {
 		if (first)
-			printf("\n%-12s %10s %12s\n", "sweep", "value", "million/s");
-		printf("%-12s %10llu %12.3f\n", p->what, (unsigned long long)p->value,
-		       p->rate / 1e6);
+			printf("\n%-14s %10s %12s %8s\n", "sweep", "value", "million/s", "cpu ns");
+		printf("%-14s %10llu %12.3f %8.1f\n", p->what, (unsigned long long)p->value,
+		       p->rate / 1e6, p->cpu_ns);
 		fflush(stdout);
 		return;
 	}
@@ -168,5 +168,6 @@ void soda_bench_msg_report_point(const struct soda_bench_msg_point *p, bool firs
 	soda_json_set_text(row, "sweep", p->what);
 	soda_json_set_count(row, "value", p->value);
 	soda_json_set_real(row, "messages_per_s", p->rate);
+	soda_json_set_real(row, "cpu_ns", p->cpu_ns);
 	json_array_append_new(json_object_get(out, "sweeps"), row);
 }

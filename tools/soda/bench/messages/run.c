@@ -36,6 +36,7 @@ const char *const soda_bench_msg_ways[] = {
 };
 const char *const soda_bench_msg_modes[] = {
 	[SODA_BENCH_MSG_FREE] = "free",
+	[SODA_BENCH_MSG_PRIVATE] = "private",
 	[SODA_BENCH_MSG_SHARED] = "shared",
 	[SODA_BENCH_MSG_OWN] = "own",
 };
@@ -69,9 +70,23 @@ static int settle(int mode, bool agent)
 	return sched_setaffinity(0, sizeof(one), &one) ? complain("sched_setaffinity", -errno) : 0;
 }
 
+/* A variable that ranks and agents read. */
+static void set_variable(const struct soda_bench_msg_job *job)
+{
+	char text[24];
+
+	if (!job->variable)
+		return;
+	snprintf(text, sizeof(text), "%" PRIu64, job->value);
+	setenv(job->variable, text, 1);
+}
+
 static int before_agent(void *arg)
 {
-	return settle(((const struct soda_bench_msg_job *)arg)->mode, true);
+	const struct soda_bench_msg_job *job = arg;
+
+	set_variable(job);
+	return settle(job->mode, true);
 }
 
 /* The agent's, for inboxes of this size, and no larger ones; by shm for rings beside them. */
@@ -123,7 +138,7 @@ void soda_bench_msg_agents_stop(struct soda_bench_msg_job *job)
 }
 
 /* Never returns. */
-static void become(const char *const *args, int out, int mode)
+static void become(const char *const *args, int out, const struct soda_bench_msg_job *job)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(out, STDOUT_FILENO);
@@ -133,7 +148,8 @@ static void become(const char *const *args, int out, int mode)
 	/* both MPIs yield the processor where they wait: there may be more ranks than processors */
 	setenv("OMPI_MCA_mpi_yield_when_idle", "1", 1);
 	setenv("MPIR_CVAR_POLLS_BEFORE_YIELD", "1", 1);
-	if (settle(mode, false))
+	set_variable(job);
+	if (settle(job->mode, false))
 		_exit(SODA_EXIT_FAILED);
 	execvp(args[0], (char *const *)(uintptr_t)args);
 	complain(args[0], -errno);
@@ -167,7 +183,8 @@ static int read_all(int fd, const char *name, char *text, size_t bytes)
 }
 
 /* Run it to its end; what it prints is in text. */
-static int run(const char *const *args, int mode, char *text, size_t bytes)
+static int run(const char *const *args, const struct soda_bench_msg_job *job, char *text,
+	       size_t bytes)
 {
 	struct soda_patience_process process = { .name = args[0] };
 	int fds[2], err, status;
@@ -177,7 +194,7 @@ static int run(const char *const *args, int mode, char *text, size_t bytes)
 		return complain("pipe", -errno);
 	process.pid = fork();
 	if (process.pid == 0)
-		become(args, fds[1], mode);
+		become(args, fds[1], job);
 	close(fds[1]);
 	err = process.pid < 0 ? complain("fork", -errno) : read_all(fds[0], args[0], text, bytes);
 	close(fds[0]);
@@ -205,7 +222,7 @@ static int run_ranks(const char *const *args, const struct soda_bench_msg_job *j
 {
 	unsigned long long messages;
 	char text[512];
-	int verified, err = run(args, job->mode, text, sizeof(text));
+	int verified, err = run(args, job, text, sizeof(text));
 
 	if (err)
 		return err;
@@ -286,7 +303,7 @@ int soda_bench_msg_run_slow(struct soda_bench_msg_job *job, struct soda_bench_ms
 	int err;
 
 	make_command(job, "slow", &c);
-	err = run(c.args, job->mode, text, sizeof(text));
+	err = run(c.args, job, text, sizeof(text));
 	if (!err && sscanf(text, "soda-bench-messages-slow %lf %lf %lf", &slow->p50, &slow->p99,
 			   &slow->most) != 3)
 		err = said_nothing(c.args[0], text);
@@ -349,7 +366,7 @@ int soda_bench_msg_run_app(struct soda_bench_msg_job *job, const char *path,
 	int err;
 
 	snprintf(ranks, sizeof(ranks), "%u", job->ranks);
-	err = run(args, job->mode, text, sizeof(text));
+	err = run(args, job, text, sizeof(text));
 	r->agent_seconds = agent_seconds(job) - before;
 	return err ? err : parse_app(path, text, r);
 }
