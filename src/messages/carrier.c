@@ -135,6 +135,7 @@ static void load_locked(struct soda_msg_job *job, uint32_t first, struct load *l
 		if (lane->large)
 			load_part_locked(job, rank, load);
 	}
+	soda_quick_open_locked(&job->quick);
 	job->flush = false;
 }
 
@@ -357,6 +358,7 @@ static bool tend_rings_locked(struct soda_msg_job *job, uint64_t *next_ns_p)
 			put_parts_locked(job, i);
 		waits |= job->lanes[i].large != NULL;
 	}
+	soda_quick_open_locked(&job->quick);
 	job->flush = false;
 	return waits;
 }

@@ -22,10 +22,8 @@
 
 /* Errors */
 
-/* initial-exec: a message costs no call to find them */
-#define QUICK __attribute__((tls_model("initial-exec")))
-
-static _Thread_local char last_error[320] QUICK;
+static _Thread_local char last_error[320] __attribute__((tls_model("initial-exec")));
+_Thread_local pid_t soda_msg_known SODA_MSG_TLS;
 
 int soda_msg_failed(int err, const char *fmt, ...)
 {
@@ -42,15 +40,23 @@ SODA_API const char *soda_msg_last_error(void)
 	return last_error;
 }
 
+/* The thread that has forked is another one. */
+static void forget_process(void)
+{
+	soda_msg_known = 0;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, forget_process);
+}
+
 int soda_msg_check(const struct soda_msg_job *job)
 {
-	/* getpid() is a system call, and a push is not */
-	static _Thread_local pid_t known QUICK;
-
 	last_error[0] = 0;
-	if (known != job->pid) {
-		known = getpid();
-		if (known != job->pid)
+	if (soda_msg_known != job->pid) { /* getpid() is a system call, and a push is not */
+		soda_msg_known = getpid();
+		if (soda_msg_known != job->pid)
 			return soda_msg_failed(-ENOTSUP,
 					       "this job is that of the process %d, before its"
 					       " fork",
@@ -85,6 +91,9 @@ void soda_msg_lose(struct soda_msg_job *job, int ret, const struct soda_why *why
 		job->error = ret;
 		snprintf(job->why.text, sizeof(job->why.text), "%s", text);
 	}
+	soda_quick_bar_locked(&job->quick, &soda_msg_known);
+	soda_lanes_settle_locked(job); /* so that the next push sees it */
+	soda_quick_open_locked(&job->quick);
 	soda_msg_work_locked(job);
 	pthread_cond_broadcast(&job->room);
 	soda_msg_news_locked(job);
@@ -585,11 +594,13 @@ static void stop_threads(struct soda_msg_job *job)
 SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_job **job_p)
 {
 	static const struct soda_msg_start nothing;
+	static pthread_once_t forks = PTHREAD_ONCE_INIT;
 	struct soda_msg_job *job;
 	int saved = errno, ret;
 	struct how how;
 
 	last_error[0] = 0;
+	pthread_once(&forks, watch_forks);
 	ret = find_how(said ? said : &nothing, &how);
 	if (ret < 0) {
 		free(how.shape);
@@ -609,6 +620,7 @@ SODA_API int soda_msg_start(const struct soda_msg_start *said, struct soda_msg_j
 	job->packet_bytes = how.sizes.packet_bytes;
 	job->lane_slots = how.sizes.slots;
 	memcpy(job->agent, how.agent, sizeof(job->agent));
+	soda_quick_init(&job->quick);
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->work);
 	soda_cond_init(&job->room);
@@ -654,6 +666,9 @@ SODA_API unsigned soda_msg_ranks(const struct soda_msg_job *job)
 SODA_API void soda_msg_get_stats(struct soda_msg_job *job, struct soda_msg_stats *stats_p)
 {
 	pthread_mutex_lock(&job->lock);
+	soda_quick_bar_locked(&job->quick, &soda_msg_known);
+	soda_lanes_settle_locked(job);
+	soda_quick_open_locked(&job->quick);
 	*stats_p = job->stats;
 	pthread_mutex_unlock(&job->lock);
 	stats_p->received_calls += atomic_load_explicit(&job->ranges, memory_order_relaxed);

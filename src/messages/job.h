@@ -4,6 +4,7 @@
  *
  *   job.c       start and end, errors, waiting, collectives
  *   push.c      from soda_msg_push() to packets in lanes
+ *   quick.c     push without the lock, for one thread
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
  *   rings.c     memory that the agent has mapped, too, where it is on this machine
@@ -20,6 +21,7 @@
 #include <stdbool.h>
 
 #include "base/limits.h"
+#include "messages/quick.h"
 #include "messages/rings.h"
 #include "soda_msg.h"
 #include "transport/api/transport.h"
@@ -39,6 +41,7 @@ enum {
  * [head, tail) is the sender's.
  */
 struct soda_lane {
+	struct soda_quick_run quick; /* what was pushed so is not counted below */
 	uint32_t head, tail;
 	uint32_t bytes[SODA_LANE_SLOTS]; /* with the packet's head */
 	uint32_t messages;		 /* of the open slot, and so below */
@@ -55,6 +58,9 @@ struct soda_batch {
 	bool ended;					 /* the phase, with it */
 	_Alignas(8) uint8_t data[SODA_WIRE_MAX_CONTROL]; /* behind a soda_wire_msg_pulled */
 };
+
+/* initial-exec: a message costs no call to find them */
+#define SODA_MSG_TLS __attribute__((tls_model("initial-exec"), visibility("hidden")))
 
 enum soda_collective_state { SODA_COLLECTIVE_NONE, SODA_COLLECTIVE_ASKED, SODA_COLLECTIVE_SENT };
 
@@ -83,6 +89,7 @@ struct soda_msg_job {
 	pthread_t sender, receiver;
 	unsigned threads;
 
+	struct soda_quick quick;
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* for the sender */
 	pthread_cond_t room; /* for the receiver: a batch is free, or a collective is asked for */
@@ -142,6 +149,8 @@ struct soda_msg_job {
 
 /* Remember the sentence for soda_msg_last_error(). Returns err. */
 int soda_msg_failed(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The process that this thread has found itself in; its address names the thread. */
+extern _Thread_local pid_t soda_msg_known SODA_MSG_TLS;
 /* 0, or -ENOTSUP in the child of a fork. Forgets the last sentence. */
 int soda_msg_check(const struct soda_msg_job *job);
 /* The job's error, remembered; 0: none. */
@@ -173,6 +182,8 @@ bool soda_msg_asks_locked(const struct soda_msg_job *job);
  * below.
  */
 void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank);
+/* Nothing in any lane is pushed without the lock. The pusher is barred, or is the caller. */
+void soda_lanes_settle_locked(struct soda_msg_job *job);
 uint8_t *soda_lane_slot(struct soda_msg_job *job, uint32_t rank, uint32_t slot);
 bool soda_lane_open_locked(const struct soda_lane *lane); /* whether a slot is open */
 /* The slot at the lane's tail has a packet of so many bytes, and is the sender's, or the agent's.

@@ -262,11 +262,30 @@ static inline int pull(struct soda_msg_job *job, uint32_t most, struct soda_mess
 	return ret;
 }
 
+/* The next one of the run that is being read: nearly all messages of 8 bytes are that. */
+static inline bool pull_quickly(struct soda_msg_job *job, struct soda_message *msg_p)
+{
+	uint32_t size = job->reading.run_size, left = job->reading.run_left, at = job->reading.at;
+
+	if (soda_msg_known != job->pid || !left || job->reading.wrong || job->given)
+		return false;
+	*msg_p = (struct soda_message){ job->reading.data + at, size, job->reading.from, 0 };
+	at += size;
+	job->reading.at = left > 1 ? at : (at + 7) & ~7u; /* packets have whole words */
+	job->reading.run_left = left - 1;
+	count(&job->pulled, 1);
+	count(&job->pulled_bytes, size);
+	return true;
+}
+
 SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	struct soda_message_run one;
-	int ret = pull(job, 1, &one);
+	int ret;
 
+	if (pull_quickly(job, msg_p))
+		return 0;
+	ret = pull(job, 1, &one);
 	if (ret == 0)
 		*msg_p = (struct soda_message){ one.data, one.bytes, one.from, 0 };
 	return ret;

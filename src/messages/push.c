@@ -6,7 +6,10 @@
 #include "messages/job.h"
 #include "wire/field.h"
 
-enum { RUN = 8 }; /* bytes before the messages of a run */
+enum {
+	RUN = 8,	       /* bytes before the messages of a run */
+	QUICK_EMPTY = 1 << 16, /* messages of no bytes that are pushed without a look */
+};
 
 uint8_t *soda_lane_slot(struct soda_msg_job *job, uint32_t rank, uint32_t slot)
 {
@@ -37,13 +40,38 @@ static void end_run(struct soda_lane *lane, uint8_t *slot)
 	lane->run = 0;
 }
 
+/* Count what was pushed without the lock; the next message is not. */
+static void settle(struct soda_msg_job *job, struct soda_lane *lane)
+{
+	struct soda_quick_run *quick = &lane->quick;
+	uint32_t n = quick->armed - quick->left;
+
+	quick->left = quick->armed = 0;
+	if (!n)
+		return;
+	lane->bytes[lane->tail % SODA_LANE_SLOTS] += n * quick->size;
+	lane->run_count += n;
+	lane->messages += n;
+	job->stats.pushed += n;
+	job->stats.pushed_bytes += (uint64_t)n * quick->size;
+}
+
+void soda_lanes_settle_locked(struct soda_msg_job *job)
+{
+	for (uint32_t i = 0; i < job->ranks; i++)
+		settle(job, &job->lanes[i]);
+}
+
 void soda_lane_close_locked(struct soda_msg_job *job, uint32_t rank)
 {
 	struct soda_lane *lane = &job->lanes[rank];
 	uint8_t *slot = soda_lane_slot(job, rank, lane->tail);
 	uint32_t *bytes = &lane->bytes[lane->tail % SODA_LANE_SLOTS];
-	struct soda_wire_msg_packet p = { .rank = rank, .messages = lane->messages };
+	struct soda_wire_msg_packet p = { .rank = rank };
 
+	soda_quick_bar_locked(&job->quick, &soda_msg_known);
+	settle(job, lane);
+	p.messages = lane->messages;
 	end_run(lane, slot);
 	p.bytes = *bytes - SODA_WIRE_MSG_PACKET_BYTES;
 	soda_wire_put_msg_packet(slot, &p);
@@ -125,6 +153,23 @@ static void open_run(struct soda_lane *lane, uint8_t *slot, uint32_t size)
 }
 
 /*
+ * The next messages of this size are pushed without the lock.  Not of the first one of a run, which
+ * may be the last one.
+ */
+static void arm(struct soda_msg_job *job, struct soda_lane *lane, uint8_t *slot)
+{
+	uint32_t at = lane->bytes[lane->tail % SODA_LANE_SLOTS], size = lane->run_size;
+
+	if (lane->run_count < 2 || size > SODA_QUICK_MOST ||
+	    atomic_load_explicit(&job->quick.pusher, memory_order_relaxed) != &soda_msg_known)
+		return;
+	lane->quick.at = slot + at;
+	lane->quick.size = size;
+	lane->quick.left = size ? (job->packet_bytes - at) / size : QUICK_EMPTY;
+	lane->quick.armed = lane->quick.left;
+}
+
+/*
  * Messages that fit into a slot, `count` of them, at least one, one behind the other: as many as
  * one slot takes.  How many, or -EAGAIN.
  */
@@ -135,6 +180,8 @@ static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void
 	uint32_t *bytes, n;
 	uint8_t *slot;
 
+	soda_quick_enter_locked(job, &soda_msg_known);
+	settle(job, lane);
 	if (soda_lane_open_locked(lane) && !count_fitting(job, lane, size, count)) {
 		soda_lane_close_locked(job, rank);
 		if (!soda_msg_has_rings(job))
@@ -156,6 +203,7 @@ static int push_small_locked(struct soda_msg_job *job, uint32_t rank, const void
 	*bytes += n * size;
 	lane->run_count += n;
 	lane->messages += n;
+	arm(job, lane, slot);
 	return (int)n;
 }
 
@@ -218,10 +266,21 @@ static int check_message(const struct soda_msg_job *job, unsigned rank, size_t b
 	return 0;
 }
 
+/* Whether the caller is the pusher, and not the child of a fork. */
+static bool pushes_quickly(const struct soda_msg_job *job)
+{
+	return atomic_load_explicit(&job->quick.pusher, memory_order_relaxed) == &soda_msg_known &&
+	       soda_msg_known == job->pid;
+}
+
 SODA_API int soda_msg_push(struct soda_msg_job *job, unsigned rank, const void *data, size_t bytes)
 {
-	int ret = check_message(job, rank, bytes);
+	int ret;
 
+	if (pushes_quickly(job) && rank < job->ranks &&
+	    soda_quick_push(&job->quick, &job->lanes[rank].quick, data, bytes))
+		return 0;
+	ret = check_message(job, rank, bytes);
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&job->lock);
@@ -276,6 +335,7 @@ void soda_msg_flush_locked(struct soda_msg_job *job)
 	for (uint32_t i = 0; i < job->ranks; i++)
 		if (soda_lane_open_locked(&job->lanes[i]))
 			soda_lane_close_locked(job, i);
+	soda_quick_open_locked(&job->quick);
 }
 
 SODA_API int soda_msg_progress(struct soda_msg_job *job)
@@ -303,6 +363,9 @@ SODA_API int soda_msg_finish(struct soda_msg_job *job)
 		ret = soda_msg_failed(-EPIPE, "this rank has finished already");
 	if (ret == 0) {
 		job->finish = true;
+		soda_quick_bar_locked(&job->quick, &soda_msg_known);
+		soda_lanes_settle_locked(job); /* so that the next push sees it */
+		soda_quick_open_locked(&job->quick);
 		soda_msg_work_locked(job);
 	}
 	pthread_mutex_unlock(&job->lock);

@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -420,6 +421,107 @@ static void once(const char *where)
 	run_ranks(where, RANKS, run_once);
 	assert_int_equal(agent->dpu.messages.messages, 3 * MANY * RANKS);
 	assert_int_equal(agent->dpu.messages.jobs.broken_n, 0);
+	stop_agent();
+}
+
+/*
+ * Several threads with one job: one pushes, while another one asks for what it has done and has it
+ * sent; then both push.  Whoever pulls is the first one.
+ */
+struct helper {
+	struct rank *r;
+	struct soda_msg_job *job;
+	_Atomic bool pushes; /* else it looks */
+	_Atomic bool stop;
+	struct tally pushed;
+	uint64_t looks;
+};
+
+/* Without pulling: the other thread does that. */
+static void help_to_push(struct helper *h, uint64_t i)
+{
+	const struct rank *r = h->r;
+	uint64_t data[3] = { i, mix(i), ~i };
+	size_t bytes = i % 7 ? 8 : 8 * (i / 7 % 3 + 1);
+	unsigned to = (unsigned)(data[1] >> 20) % h->r->ranks;
+	int ret;
+
+	while ((ret = soda_msg_push(h->job, to, data, bytes)) == -EAGAIN)
+		soda_msg_wait(h->job, SODA_MSG_PUSH, 10);
+	IS(ret, 0);
+	h->pushed.n++;
+	h->pushed.sum += sum_of(h->r->rank, to, (const uint8_t *)data, bytes);
+}
+
+static void *help(void *arg)
+{
+	struct helper *h = arg;
+	const struct rank *r = h->r;
+	uint64_t last = 0;
+
+	for (uint64_t i = 0; !atomic_load(&h->stop); i++) {
+		struct soda_msg_stats stats;
+
+		if (atomic_load(&h->pushes) && i < MANY) {
+			help_to_push(h, i);
+			continue;
+		}
+		soda_msg_get_stats(h->job, &stats);
+		CHECK(stats.pushed >= last);
+		IS(soda_msg_progress(h->job), 0);
+		last = stats.pushed;
+		h->looks++;
+		usleep(20);
+	}
+	return NULL;
+}
+
+/* The child of a fork cannot push, however its parent did. */
+static void fork_once(struct rank *r, struct soda_msg_job *job)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(soda_msg_push(job, 0, "", 0) == -ENOTSUP ? 0 : 1);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void run_threads(struct rank *r)
+{
+	struct helper h = { .r = r, .job = start(r) };
+	struct tally pushed = { 0 }, pulled = { 0 };
+	struct soda_msg_stats stats;
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, help, &h) == 0);
+	for (uint64_t i = 0; i < 20 * MANY; i++) {
+		uint64_t dice = mix(i + 77 * r->rank), data[2] = { i, dice };
+
+		if (i == 10 * MANY)
+			atomic_store(&h.pushes, true);
+		if (i == 9 * MANY)
+			fork_once(r, h.job);
+		push(r, h.job, (unsigned)(dice >> 40) % r->ranks, data, i / 5 % 9 ? 8 : dice % 17,
+		     &pushed, &pulled);
+	}
+	atomic_store(&h.stop, true);
+	while (pthread_tryjoin_np(thread, NULL)) { /* it may wait for room, here or elsewhere */
+		IS(drain(r, h.job, &pulled), -EAGAIN);
+		usleep(100);
+	}
+	CHECK(h.looks && h.pushed.n);
+	pushed.n += h.pushed.n;
+	pushed.sum += h.pushed.sum;
+	finish(r, h.job, &pushed, &pulled);
+	soda_msg_get_stats(h.job, &stats);
+	CHECK(stats.pushed == pushed.n && stats.pulled == pulled.n);
+	soda_msg_end(h.job);
+}
+
+static void threads(const char *where)
+{
+	run_ranks(where, 2, run_threads);
 	stop_agent();
 }
 
@@ -1189,6 +1291,7 @@ static const char *verbs(void)
 		what(verbs());                                                                     \
 	}
 CASE(once)
+CASE(threads)
 CASE(large)
 CASE(bulk)
 CASE(held)
@@ -1247,12 +1350,12 @@ MANY_CASE(many_refused)
 		cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
-	cmocka_unit_test(once_##t), cmocka_unit_test(large_##t), cmocka_unit_test(bulk_##t),       \
-		cmocka_unit_test(held_##t), cmocka_unit_test(slow_##t),                            \
-		cmocka_unit_test(killed_##t), cmocka_unit_test(left_##t),                          \
-		cmocka_unit_test(apart_##t), cmocka_unit_test(two_##t),                            \
-		cmocka_unit_test(refused_##t), cmocka_unit_test(lost_##t),                         \
-		cmocka_unit_test(without_##t)
+	cmocka_unit_test(once_##t), cmocka_unit_test(threads_##t), cmocka_unit_test(large_##t),    \
+		cmocka_unit_test(bulk_##t), cmocka_unit_test(held_##t),                            \
+		cmocka_unit_test(slow_##t), cmocka_unit_test(killed_##t),                          \
+		cmocka_unit_test(left_##t), cmocka_unit_test(apart_##t),                           \
+		cmocka_unit_test(two_##t), cmocka_unit_test(refused_##t),                          \
+		cmocka_unit_test(lost_##t), cmocka_unit_test(without_##t)
 
 int main(int argc, char **argv)
 {
