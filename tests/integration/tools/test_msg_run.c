@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -86,6 +87,57 @@ static void test_nodes(void **state)
 			 20000 * atoi(of[i][0]));
 		counted(expected);
 	}
+}
+
+/* The machine's namespaces of networks, of all processes that may be looked at. */
+static unsigned count_namespaces(void)
+{
+	FILE *list = popen("lsns -n -t net -o NS 2>/dev/null", "r");
+	unsigned n = 0;
+	char line[64];
+
+	while (list && fgets(line, sizeof(line), list))
+		n++;
+	if (list)
+		pclose(list);
+	return n;
+}
+
+/*
+ * In namespaces of their own: a rank sees its agent's network and no other one, and nothing is
+ * left.  Where they cannot be had a line says so, and all is as with tcp.
+ */
+static void test_net(void **state)
+{
+	unsigned before = count_namespaces();
+
+	MSG_RUN("-n", "4", "--nodes", "2", "--links", "net", "--", histogram(), "20000");
+	check_status(0);
+	assert_non_null(strstr(run.out, "histogram: 4 ranks, 80000 keys: "));
+	if (*run.err) {
+		assert_non_null(strstr(run.err, "no network namespaces here"));
+		print_message("SKIP: %s", run.err);
+		skip();
+	}
+	MSG_RUN("-n", "4", "--nodes", "2", "--links", "net", "--", "sh", "-c",
+		"ip -4 -o address show eth0 | sed 's/.*inet //; s/ .*//'; grep -c : /proc/net/dev");
+	check_status(0);
+	for (unsigned i = 1; i <= 2; i++) {
+		char address[32];
+
+		snprintf(address, sizeof(address), "10.93.0.%u/24\n", i);
+		assert_non_null(strstr(run.out, address));
+		assert_non_null(strstr(strstr(run.out, address) + 1, address)); /* of two ranks */
+	}
+	assert_non_null(strstr(run.out, "2\n")); /* lo and eth0 */
+	/* also when it is killed */
+	assert_int_equal(
+		system("timeout -s KILL 2 \"$SODA_BUILD_DIR\"/tools/soda/soda msg run -n 4 "
+		       "--nodes 2 --links net -- sleep 1000 2>/dev/null") != 0,
+		1);
+	for (unsigned i = 0; i < 100 && count_namespaces() > before; i++)
+		usleep(100000);
+	assert_true(count_namespaces() <= before);
 }
 
 /* Two agents that are there. */
@@ -169,10 +221,10 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_histogram),   cmocka_unit_test(test_agent),
-		cmocka_unit_test(test_nodes),	    cmocka_unit_test(test_agents),
-		cmocka_unit_test(test_environment), cmocka_unit_test(test_fails),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_histogram), cmocka_unit_test(test_agent),
+		cmocka_unit_test(test_nodes),	  cmocka_unit_test(test_net),
+		cmocka_unit_test(test_agents),	  cmocka_unit_test(test_environment),
+		cmocka_unit_test(test_fails),	  cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@
 
 #include "base/limits.h"
 #include "soda/base/tool.h"
+#include "soda/msg/net.h"
 #include "soda/stage/daemon.h"
 
 enum {
@@ -47,7 +48,9 @@ static const struct soda_option option_table[] = {
 		       "different agents send each other goes from agent to agent."),
 	OPTION("links", 'l', STRING, links, .arg = "TRANSPORT", .def = "shm", .max = 8,
 	       .help = "How these agents reach each other: shm, as agents of one machine; tcp, as "
-		       "if they were on several."),
+		       "if they were on several; net, by tcp, each with its ranks in a network "
+		       "namespace of its own, from which it reaches nothing else. Where namespaces "
+		       "cannot be had (they need root), tcp, with a line that says so."),
 	OPTION("agents", 'A', STRING, agents, .arg = "ADDRESS,...", .max = 65535,
 	       .help = "The agents, by the addresses at which they reach each other, each for as "
 		       "many ranks in a row."),
@@ -104,12 +107,21 @@ static int set_random(const char *name)
 struct nodes {
 	struct soda_bench_daemon at[NODES_MAX];
 	uint32_t n;
+	bool tcp; /* they reach each other so */
+	bool net; /* in namespaces of their own */
 };
 
-/* One that its ranks reach by shm, and other agents as well, or by tcp. */
-static int start_agent(struct nodes *nodes, uint32_t ranks, bool tcp)
+static int before_agent(void *arg)
 {
-	char listen[64], memory[32];
+	const struct nodes *nodes = arg;
+
+	return nodes->net ? soda_msg_net_begin(nodes->n) : 0;
+}
+
+/* One that its ranks reach by shm, and other agents as well, or by tcp. */
+static int start_agent(struct nodes *nodes, uint32_t ranks)
+{
+	char listen[64], memory[32], host[SODA_MSG_NET_ADDRESS] = "127.0.0.1", first[32];
 	/* no page is asked for, so no memory server is; the address that it says is its first */
 	const char *const args[] = { "--server",
 				     "tcp://127.0.0.1:1",
@@ -120,15 +132,19 @@ static int start_agent(struct nodes *nodes, uint32_t ranks, bool tcp)
 				     "--msg-memory",
 				     memory,
 				     "--listen",
-				     tcp ? "tcp://127.0.0.1:0" : listen,
-				     tcp ? "--listen" : NULL,
+				     nodes->tcp ? first : listen,
+				     nodes->tcp ? "--listen" : NULL,
 				     listen,
 				     NULL };
 
+	if (nodes->net)
+		soda_msg_net_address(nodes->n, host);
+	snprintf(first, sizeof(first), "tcp://%s:0", host);
 	snprintf(listen, sizeof(listen), "shm://@soda-msg-%d-%u", (int)getpid(), nodes->n);
 	snprintf(memory, sizeof(memory), "%uM",
 		 ranks * MEMORY_RANK < MEMORY_LEAST ? MEMORY_LEAST : ranks * MEMORY_RANK);
-	if (soda_bench_daemon_start(&nodes->at[nodes->n], &soda_bench_dpu_agent, args, NULL, NULL))
+	if (soda_bench_daemon_start(&nodes->at[nodes->n], &soda_bench_dpu_agent, args, before_agent,
+				    nodes))
 		return -1;
 	nodes->n++;
 	return 0;
@@ -138,8 +154,10 @@ static int start_agents(struct nodes *nodes, const struct options *opt)
 {
 	uint32_t n = opt->nodes < opt->ranks ? opt->nodes : opt->ranks;
 
+	nodes->tcp = n > 1 && strcmp(opt->links, "shm") != 0;
+	nodes->net = n > 1 && strcmp(opt->links, "net") == 0 && soda_msg_net_make();
 	while (nodes->n < n)
-		if (start_agent(nodes, opt->ranks, n > 1 && strcmp(opt->links, "tcp") == 0))
+		if (start_agent(nodes, opt->ranks))
 			return -1;
 	return 0;
 }
@@ -168,14 +186,19 @@ static int set_agents(const struct options *opt, const struct nodes *nodes)
 }
 
 /* Never returns. */
-static void become(char **argv, uint32_t rank, const char *agent, pid_t parent,
-		   const sigset_t *signals)
+static void become(char **argv, uint32_t rank, const struct nodes *nodes, const char *agent,
+		   uint32_t node, pid_t parent, const sigset_t *signals)
 {
 	char number[16];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(NOT_FOUND); /* it has ended before */
+	if (nodes->net && soda_msg_net_enter(nodes->at[node].pid)) {
+		fprintf(stderr, "soda msg run: rank %u cannot enter its agent's namespace: %s\n",
+			rank, strerror(errno));
+		_exit(CANNOT_RUN);
+	}
 	sigprocmask(SIG_SETMASK, signals, NULL);
 	snprintf(number, sizeof(number), "%u", rank);
 	setenv("SODA_MSG_RANK", number, 1);
@@ -187,24 +210,30 @@ static void become(char **argv, uint32_t rank, const char *agent, pid_t parent,
 	_exit(errno == ENOENT ? NOT_FOUND : CANNOT_RUN);
 }
 
-/* The shm address of the agent of a rank, which has as many in a row as the others; or NULL. */
-static const char *agent_of(uint32_t rank, uint32_t n, uint32_t nodes, pid_t parent)
+/* The agent of a rank, which has as many in a row as the others. */
+static uint32_t node_of(uint32_t rank, uint32_t n, const struct nodes *nodes)
+{
+	return (uint32_t)((uint64_t)rank * nodes->n / n);
+}
+
+/* Its shm address, or NULL. */
+static const char *agent_of(uint32_t node, const struct nodes *nodes, pid_t parent)
 {
 	static char address[64];
 
-	if (nodes < 2)
+	if (nodes->n < 2)
 		return NULL;
-	snprintf(address, sizeof(address), "shm://@soda-msg-%d-%u", (int)parent,
-		 (uint32_t)((uint64_t)rank * nodes / n));
+	snprintf(address, sizeof(address), "shm://@soda-msg-%d-%u", (int)parent, node);
 	return address;
 }
 
-static int start_ranks(struct ranks *all, uint32_t n, uint32_t nodes, char **argv,
+static int start_ranks(struct ranks *all, uint32_t n, const struct nodes *nodes, char **argv,
 		       const sigset_t *signals)
 {
 	pid_t parent = getpid();
 
 	for (all->n = 0; all->n < n; all->n++) {
+		uint32_t node = node_of(all->n, n, nodes);
 		pid_t pid = fork();
 
 		if (pid < 0) {
@@ -213,7 +242,8 @@ static int start_ranks(struct ranks *all, uint32_t n, uint32_t nodes, char **arg
 			return -1;
 		}
 		if (!pid)
-			become(argv, all->n, agent_of(all->n, n, nodes, parent), parent, signals);
+			become(argv, all->n, nodes, agent_of(node, nodes, parent), node, parent,
+			       signals);
 		all->pids[all->n] = pid;
 		all->left++;
 	}
@@ -268,7 +298,7 @@ static void await_ranks(struct ranks *all)
 	}
 }
 
-static int run_ranks(const struct options *opt, uint32_t nodes, char **argv)
+static int run_ranks(const struct options *opt, const struct nodes *nodes, char **argv)
 {
 	static struct ranks all;
 	sigset_t chld, before;
@@ -298,7 +328,7 @@ static int run_job(const struct options *opt, char **program)
 		   set_random("SODA_MSG_JOB") || set_random("SODA_MSG_KEY")) {
 		fputs("soda msg run: cannot set the environment\n", stderr);
 	} else {
-		ret = run_ranks(opt, nodes.n, program);
+		ret = run_ranks(opt, &nodes, program);
 	}
 	while (nodes.n)
 		soda_bench_daemon_stop(&nodes.at[--nodes.n]);
@@ -318,8 +348,10 @@ static int command_run(int argc, char **argv)
 		fputs("soda msg run: which program? soda msg run -n RANKS -- PROGRAM "
 		      "[ARGUMENT]...\n",
 		      stderr);
-	else if (strcmp(opt.links, "shm") != 0 && strcmp(opt.links, "tcp") != 0)
-		fprintf(stderr, "soda msg run: --links is shm or tcp, not \"%s\"\n", opt.links);
+	else if (strcmp(opt.links, "shm") != 0 && strcmp(opt.links, "tcp") != 0 &&
+		 strcmp(opt.links, "net") != 0)
+		fprintf(stderr, "soda msg run: --links is shm, tcp or net, not \"%s\"\n",
+			opt.links);
 	else if (!!opt.agent + !!opt.agents + (opt.nodes > 1) > 1)
 		fputs("soda msg run: of --agent, --agents and --nodes one alone says which agents"
 		      " there are\n",
