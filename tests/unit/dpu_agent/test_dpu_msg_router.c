@@ -4,13 +4,15 @@
  * table of this program, one step after the other, which rank does what decided by a seed.  Nothing
  * waits, so that what could stand still for ever is seen at once: a round in which no rank can do
  * anything.  After each job every packet has come once, to whom it was for, as it was, in its
- * phase. test_dpu_msg_router [SEEDS]
+ * phase.  The same with up to 64 agents, whose links (router_links.h) lose calls and answers, are
+ * down for seconds, and whose agents are stopped. test_dpu_msg_router [SEEDS]
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,7 @@
 
 #include "base/limits.h"
 #include "dpu_agent/messages/jobs.h"
+#include "unit/dpu_agent/router_links.h"
 #include "wire/field.h"
 
 enum {
@@ -26,7 +29,8 @@ enum {
 	PHASES = 3,
 	PACKETS = 400, /* of a rank in a phase, at most */
 	STILL_MAX =
-		2000 /* steps in which nothing happens: far more than it takes to ask each rank */
+		2000, /* steps in which nothing happens: far more than it takes to ask each rank */
+	STILL_MS = 20000, /* the same with several agents, in the simulation's time */
 };
 
 /* A packet that waits in its rank's lane: its serial number says all about it. */
@@ -46,7 +50,9 @@ struct rank {
 };
 
 static struct rank ranks[RANKS_MAX];
-static struct soda_msg_jobs jobs;
+static struct soda_msg_jobs agents[AGENTS_MAX];
+static uint8_t places[RANKS_MAX]; /* which agent is whose */
+static uint32_t agents_n;
 static struct soda_msg_job *clients[RANKS_MAX][2];
 static uint32_t ranks_n;
 static uint64_t state, seeds = 20;
@@ -70,10 +76,24 @@ static uint64_t tag_of(uint32_t from, uint32_t to, unsigned phase, uint64_t seri
 	return (uint64_t)from << 48 | (uint64_t)to << 32 | (uint64_t)phase << 24 | serial;
 }
 
-static void join_all(void)
+/* Their addresses, one behind the other. near: as agents of one machine. How many bytes. */
+static size_t name_agents(bool near, char *text)
 {
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < agents_n; i++)
+		n += (size_t)sprintf(text + n, "%s://%u", near ? "shm" : "sim", i) + 1;
+	return n;
+}
+
+static void join_all(bool near)
+{
+	char addresses[AGENTS_MAX * 16];
 	const struct soda_peer_info who = { .address = "sim", .local = true };
-	const struct soda_wire_msg_place place = { .name = "sim" };
+	const struct soda_wire_msg_place place = { .name = "sim",
+						   .places = agents_n > 1 ? places : NULL,
+						   .addresses = addresses,
+						   .address_bytes = name_agents(near, addresses) };
 	struct soda_why why;
 	bool made;
 
@@ -84,14 +104,17 @@ static void join_all(void)
 								 .rank = r,
 								 .ranks = ranks_n,
 								 .life = r + 1,
-								 .agents = 1,
+								 .agents = agents_n,
+								 .here = places[r],
 								 .name_bytes = 3 };
 
-			assert_int_equal(soda_msg_job_join(&jobs, &join, &place, &who,
+			assert_int_equal(soda_msg_job_join(&agents[places[r]], &join, &place, &who,
 							   &clients[r][role], &clients[r][role],
 							   &made, &why),
 					 0);
-			assert_int_equal(made, r == 0 && role == 0);
+			assert_int_equal(made, role == 0 && (!r || places[r] != places[r - 1]));
+			if (made)
+				router_add(clients[r][role]);
 		}
 }
 
@@ -99,7 +122,7 @@ static void leave_all(void)
 {
 	for (uint32_t r = 0; r < ranks_n; r++)
 		for (unsigned role = 0; role < 2; role++) {
-			soda_msg_job_leave(&jobs, clients[r][role], r);
+			soda_msg_job_leave(&agents[places[r]], clients[r][role], r);
 			soda_msg_job_put(clients[r][role], true);
 		}
 }
@@ -158,8 +181,8 @@ static bool push(uint32_t from)
 	push.number = ++ranks[from].pushes;
 	soda_wire_put_msg_push(body, &push);
 	assert_int_equal(soda_wire_get_msg_push(body, bytes, &checked), 0);
-	assert_int_equal(soda_msg_job_route(&jobs, clients[from][0], from, body, &checked, taken,
-					    &routed, &why),
+	assert_int_equal(soda_msg_job_route(&agents[places[from]], clients[from][0], from, body,
+					    &checked, taken, &routed, &why),
 			 0);
 	for (unsigned i = 0; i < push.packets; i++) {
 		struct rank *r = &ranks[from];
@@ -206,7 +229,9 @@ static bool finish(uint32_t from)
 
 	if (r->finished || r->left || !lanes_empty(r))
 		return false;
-	assert_int_equal(soda_msg_job_finish(&jobs, clients[from][0], from, r->phase, &why), 0);
+	assert_int_equal(
+		soda_msg_job_finish(&agents[places[from]], clients[from][0], from, r->phase, &why),
+		0);
 	r->finished = true;
 	return true;
 }
@@ -277,6 +302,8 @@ static bool step(void)
 	static bool (*const acts[])(uint32_t) = { make, make, make, push, finish, pull };
 	uint32_t r = (uint32_t)draw(ranks_n);
 
+	if (router_stopped(places[r]))
+		return false;
 	return ranks[r].phase < PHASES && acts[draw(sizeof(acts) / sizeof(acts[0]))](r);
 }
 
@@ -291,30 +318,106 @@ static void check_all_seen(void)
 		}
 }
 
+/* So many agents, each with as many ranks in a row. */
+static void begin(uint32_t agents_wanted, uint32_t ranks_wanted, bool near)
+{
+	agents_n = agents_wanted;
+	ranks_n = ranks_wanted;
+	memset(ranks, 0, sizeof(ranks));
+	memset(seen, 0, (size_t)RANKS_MAX * SERIALS / 8 + 1);
+	for (uint32_t i = 0; i < agents_n; i++)
+		assert_int_equal(soda_msg_jobs_init(&agents[i],
+						    (uint64_t)ranks_n * SODA_MSG_INBOX_LEAST,
+						    &soda_msg_tuning_usual),
+				 0);
+	for (uint32_t r = 0; r < ranks_n; r++)
+		places[r] = (uint8_t)(r * agents_n / ranks_n);
+	join_all(near);
+	for (uint32_t r = 0; r < ranks_n; r++)
+		begin_phase(&ranks[r], 0);
+}
+
+static void end(void)
+{
+	check_all_seen();
+	leave_all();
+	router_end();
+	for (uint32_t i = 0; i < agents_n; i++)
+		soda_msg_jobs_destroy(&agents[i]); /* it asserts that nothing is left */
+}
+
 static void simulate(uint64_t seed)
 {
 	static const uint32_t sizes[] = { 1, 2, 3, 5, 16, RANKS_MAX };
 	unsigned still = 0;
 
 	state = seed;
-	ranks_n = sizes[draw(sizeof(sizes) / sizeof(sizes[0]))];
-	memset(ranks, 0, sizeof(ranks));
-	memset(seen, 0, (size_t)RANKS_MAX * SERIALS / 8 + 1);
-	assert_int_equal(soda_msg_jobs_init(&jobs, (uint64_t)ranks_n * SODA_MSG_INBOX_LEAST,
-					    &soda_msg_tuning_usual),
-			 0);
-	join_all();
-	for (uint32_t r = 0; r < ranks_n; r++)
-		begin_phase(&ranks[r], 0);
+	router_begin(agents, (struct router_faults){ 0 }, draw);
+	begin(1, sizes[draw(sizeof(sizes) / sizeof(sizes[0]))], false);
 	while (!all_over()) {
 		still = step() ? 0 : still + 1;
 		if (still > STILL_MAX * ranks_n)
 			fail_msg("seed %llu: %u ranks stand still", (unsigned long long)seed,
 				 ranks_n);
 	}
-	check_all_seen();
-	leave_all();
-	soda_msg_jobs_destroy(&jobs); /* it asserts that nothing is left */
+	end();
+}
+
+/*
+ * Ranks and links, one step after the other.  An outage lasts 3 s at most, and so nobody stands
+ * still for longer than that and a little more.
+ */
+static void simulate_agents(uint64_t seed, uint32_t agents_wanted, uint32_t ranks_wanted)
+{
+	static const uint32_t cuts[] = { 0, 1000, 100, 10 };
+	struct router_faults faults;
+	uint64_t moved_ms;
+
+	state = seed * 1000003;
+	faults = (struct router_faults){ cuts[draw(4)], draw(3) > 0 };
+	router_begin(agents, faults, draw);
+	begin(agents_wanted, ranks_wanted, agents_wanted <= 5 && draw(2));
+	moved_ms = router_now_ms();
+	while (!all_over()) {
+		bool moves = router_step();
+
+		for (unsigned i = 0; i < 4; i++)
+			moves |= step();
+		if (moves)
+			moved_ms = router_now_ms();
+		if (router_now_ms() - moved_ms > STILL_MS)
+			fail_msg("seed %llu: %u ranks of %u agents stand still",
+				 (unsigned long long)seed, ranks_n, agents_n);
+	}
+	end();
+}
+
+static void agents_under_faults(void **unused)
+{
+	static const uint32_t of[][2] = { { 2, 2 }, { 2, 7 }, { 3, 3 }, { 5, 16 }, { 16, 16 } };
+	struct router_counts all = { 0 };
+
+	seen = malloc((size_t)RANKS_MAX * SERIALS / 8 + 1);
+	assert_non_null(seen);
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
+		uint32_t i = (uint32_t)(seed % 5);
+
+		simulate_agents(seed, of[i][0], of[i][1]);
+		all.cuts += router_counts().cuts;
+		all.outages += router_counts().outages;
+	}
+	if (seeds > 4)
+		assert_true(all.cuts && all.outages);
+	free(seen);
+}
+
+static void sixty_four_agents(void **unused)
+{
+	seen = malloc((size_t)RANKS_MAX * SERIALS / 8 + 1);
+	assert_non_null(seen);
+	for (uint64_t seed = 1; seed <= (seeds + 9) / 10; seed++)
+		simulate_agents(seed, AGENTS_MAX, RANKS_MAX);
+	free(seen);
 }
 
 static void every_packet_once(void **unused)
@@ -328,7 +431,9 @@ static void every_packet_once(void **unused)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(every_packet_once) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(every_packet_once),
+					    cmocka_unit_test(agents_under_faults),
+					    cmocka_unit_test(sixty_four_agents) };
 
 	if (argc > 1)
 		seeds = strtoull(argv[1], NULL, 10);
