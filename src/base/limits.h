@@ -97,6 +97,7 @@ enum {
 	SODA_REGIONS_MAX = 65535,    /* objects; ids have 16 bits */
 	SODA_WRITEBACK_DEPTH = 512,  /* WRITEs under way on the write-back connection */
 	SODA_DEMAND_DEPTH = 128,     /* requests under way on a thread's own connection */
+	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */
 	SODA_SLOTS_MAX = 256,	     /* staging slots of one connection */
 };

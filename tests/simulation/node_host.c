@@ -607,9 +607,9 @@ struct sim_belief sim_host_believes(void)
 	struct sim_belief b = { .restarts = 0 };
 
 	sim_hold(true);
-	b.restarts = soda_link_restarts(&soda_agent.link);
+	b.restarts = soda_link_restarts(&soda_agent.links[0]);
 	b.deaths = soda_unacked_deaths();
-	b.up = soda_server_up(&soda_agent.link.server) && !(b.restarts & 1);
+	b.up = soda_server_up(&soda_agent.links[0].server) && !(b.restarts & 1);
 	sim_hold(false);
 	return b;
 }

@@ -165,7 +165,8 @@ int soda_publish(void *object, const char *name)
 	return ret;
 }
 
-static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
+/* Of one region. */
+static int write_part_back(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_why why = { "" };
 	int ret = soda_sync_range(r, first, n, &why);
@@ -175,11 +176,54 @@ static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
 		return failed(ret, "%s is not written: %s", name, why.text);
 	if (ret)
 		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
-			      soda_agent.link.server.address,
-			      soda_server_up(&soda_agent.link.server)
+			      r->link->server.address,
+			      soda_server_up(&r->link->server)
 				      ? soda_strerror(ret)
-				      : soda_server_trouble(&soda_agent.link.server));
+				      : soda_server_trouble(&r->link->server));
 	return 0;
+}
+
+/* The first error of a sync of several regions, and what soda_last_error() said of it. */
+struct first_error {
+	int err;
+	struct soda_why why;
+	uint32_t away; /* bit i: server i could not be reached */
+};
+
+/*
+ * An error of one region's does not end the sync of the others; but of a server that cannot be
+ * reached no other region is tried: each would wait for it again, for as long as a fault.
+ */
+static void write_also(struct first_error *e, struct soda_region *r, uint32_t first, uint32_t n)
+{
+	uint32_t server = 1u << r->link->index;
+	int ret = e->away & server ? 0 : write_part_back(r, first, n);
+
+	if (soda_connection_lost(ret))
+		e->away |= server;
+	if (!ret || e->err)
+		return;
+	e->err = ret;
+	snprintf(e->why.text, sizeof(e->why.text), "%s", soda_explained());
+}
+
+static int tell(const struct first_error *e)
+{
+	if (e->err)
+		soda_explain(&e->why);
+	return e->err;
+}
+
+/* Each slab that the chunks lie in. */
+static int write_back(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	struct first_error e = { .err = 0 };
+
+	for (uint32_t had; r && n; r = r->rest, first += had, n -= had) {
+		had = soda_region_has(r, first, n);
+		write_also(&e, r, first, had);
+	}
+	return tell(&e);
 }
 
 int soda_try_free(void *p)
@@ -246,6 +290,18 @@ static void obey_rule(struct soda_region *r)
 				 r->name, why.text[0] ? why.text : soda_strerror(ret));
 }
 
+/* To each slab. *advice_p: of the first. */
+static int give_name(struct soda_region *r, const char *name, int *advice_p, struct soda_why *why)
+{
+	int ret = 0, ignored;
+
+	for (struct soda_region *slab = r; slab && !ret; slab = slab->rest) {
+		snprintf(slab->name, sizeof(slab->name), "%s", name);
+		ret = soda_calls_name_region(slab, slab == r ? advice_p : &ignored, why);
+	}
+	return ret;
+}
+
 int soda_set_name(void *obj, const char *name)
 {
 	struct soda_why why = { "" };
@@ -260,8 +316,7 @@ int soda_set_name(void *obj, const char *name)
 		ret = failed(-EINVAL, r ? "soda_set_name: a name of at most 255 bytes is needed"
 					: "soda_set_name: not the start of a live object");
 	} else {
-		snprintf(r->name, sizeof(r->name), "%s", name);
-		ret = soda_calls_name_region(r, &advice, &why);
+		ret = give_name(r, name, &advice, &why);
 		if (ret)
 			failed(ret, "soda_set_name: %s", why.text);
 		else if (advice == SODA_STATIC_CACHE)
@@ -272,38 +327,20 @@ int soda_set_name(void *obj, const char *name)
 	return ret;
 }
 
-/* The first error of a sync of all objects, and what soda_last_error() said of it. */
-struct first_error {
-	int err;
-	struct soda_why why;
-};
-
-/*
- * An error of one object's does not end the sync of the others, but a server that cannot be reached
- * does: each of them would wait for it again, for as long as a fault.
- */
 static int sync_one(struct soda_region *r, void *arg)
 {
-	int ret = write_back(r, r->first, r->chunks);
-	struct first_error *first = arg;
-
-	if (ret && !first->err) {
-		first->err = ret;
-		snprintf(first->why.text, sizeof(first->why.text), "%s", soda_explained());
-	}
-	return soda_connection_lost(ret) ? ret : 0;
+	write_also(arg, r, r->first, r->chunks);
+	return 0;
 }
 
 static int sync_all(void)
 {
-	struct first_error first = { .err = 0 };
+	struct first_error e = { .err = 0 };
 
 	soda_lock_acquire(&soda_agent.api_lock);
-	soda_regions_each(sync_one, &first);
+	soda_regions_each(sync_one, &e);
 	soda_lock_release(&soda_agent.api_lock);
-	if (first.err)
-		soda_explain(&first.why);
-	return first.err;
+	return tell(&e);
 }
 
 int soda_sync(void *addr, size_t bytes)

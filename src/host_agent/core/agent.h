@@ -36,7 +36,8 @@ struct soda_agent {
 	struct soda_lock api_lock; /* held for start, end, and changes of the table of objects */
 	pid_t pid;
 	struct soda_settings settings;
-	struct soda_identity *identity; /* of the settings; NULL: nobody proves anything */
+	/* To each member, of the settings; NULL: nobody proves anything. */
+	struct soda_identity *identities[SODA_MEMBERS_MAX];
 	struct soda_uffd_info uffd;
 	const struct soda_page_ops *page_ops;
 
@@ -48,7 +49,12 @@ struct soda_agent {
 	uint32_t processors; /* that this process may run on */
 	bool may_poll;	     /* processors > 1, and SODA_POLL is not off */
 
-	struct soda_link link;		     /* to the memory server; synchronised in link.h */
+	/*
+	 * To the memory server, or to each member of a pool of them; synchronised in link.h.
+	 * members: how many are in use; more are added during the start alone.
+	 */
+	struct soda_link links[SODA_MEMBERS_MAX];
+	_Atomic uint32_t members;
 	struct soda_buffer buffer;	     /* synchronised in buffer.h */
 	struct soda_replacer replacer;	     /* synchronised in replace.h */
 	_Atomic uint64_t fam_bytes;	     /* span of all objects; changed with api_lock */
@@ -62,6 +68,12 @@ extern struct soda_agent soda_agent;
 static inline uint64_t soda_chunk_bytes(void)
 {
 	return 1ull << soda_agent.chunk_shift;
+}
+
+/* How many memory servers the objects' slabs may lie on. AS. */
+static inline uint32_t soda_members(void)
+{
+	return atomic_load_explicit(&soda_agent.members, memory_order_relaxed);
 }
 
 static inline bool soda_agent_owns(const void *addr)

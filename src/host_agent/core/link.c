@@ -6,12 +6,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "host_agent/core/agent.h"
+
 int soda_link_start(struct soda_link *link, const char *address, int connect_ms,
 		    const struct soda_server_hooks *hooks)
 {
 	struct soda_writeback *kept = link->writeback;
 
-	*link = (struct soda_link){ .event_fd = -1, .writeback = kept };
+	*link = (struct soda_link){ .index = (uint32_t)(link - soda_agent.links),
+				    .event_fd = -1,
+				    .writeback = kept };
 	soda_server_init(&link->server, address, connect_ms, hooks, link);
 	link->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return link->event_fd < 0 ? -errno : 0;

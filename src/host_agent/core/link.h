@@ -19,8 +19,10 @@
 struct soda_writeback;
 
 struct soda_link {
-	struct soda_server server; /* its owner is the link */
-	uint32_t pairs;		   /* of data channels */
+	struct soda_server server;   /* its owner is the link */
+	uint32_t index;		     /* in soda_agent.links */
+	_Atomic uint64_t free_bytes; /* of the server, as far as we know: the pool's placement */
+	uint32_t pairs;		     /* of data channels */
 	pthread_t keeper;
 	bool keeper_runs;
 	int event_fd;			 /* eventfd; the keeper waits on it */

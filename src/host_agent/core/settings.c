@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
+#include "pool/members.h"
 #include "wire/proof.h"
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
@@ -19,10 +20,11 @@ static const char *const levels[] = { "off", "error", "warning", "info", "debug"
 #define AT(field) offsetof(struct soda_settings, field)
 
 static const struct soda_option options[] = {
-	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS", NULL, 0,
-	  SODA_ADDRESS_MAX, NULL, 0,
+	{ "server", 0, "SODA_SERVER", SODA_OPT_STRING, AT(server), "ADDRESS[,...]", NULL, 0,
+	  SODA_MEMBERS_TEXT_MAX, NULL, 0,
 	  "The memory server: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), or shm:///PATH on the "
-	  "same machine. "
+	  "same machine; or several of them with commas between: a pool, over which objects are "
+	  "spread. "
 	  "Default: a private server, which ends with the process." },
 	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, SODA_ADDRESS_MAX,
 	  NULL, 0,
@@ -46,6 +48,10 @@ static const struct soda_option options[] = {
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },
 	{ "chunk", 0, "SODA_CHUNK", SODA_OPT_SIZE, AT(chunk_bytes), "SIZE", "64K", 4096, 2u << 20,
 	  NULL, 0, "Unit of fetching and eviction: a power of two from 4K to 2M." },
+	{ "slab", 0, "SODA_SLAB", SODA_OPT_SIZE, AT(slab_bytes), "SIZE", "64M", 2u << 20,
+	  1ull << 40, NULL, 0,
+	  "On a pool of servers: objects are cut into slabs of this size, a multiple of 2M; "
+	  "each lies on one server." },
 	{ "mode", 0, "SODA_MODE", SODA_OPT_CHOICE, AT(mode), "MODE", "auto", 0, 0, modes, 0,
 	  "Who serves a page fault: the faulting thread (inline, which is auto) or threads of the "
 	  "library (handler)." },
@@ -244,12 +250,30 @@ static int choose_server(struct soda_settings *s, struct soda_conf_error *err)
 	return set_text(s, "server", text, err);
 }
 
+/* One server, or a list of them. */
+static int check_servers(struct soda_settings *s, struct soda_conf_error *err)
+{
+	struct soda_members members = { .n = 1 };
+	struct soda_why why;
+
+	if (s->server && *s->server && soda_members_parse(s->server, &members, &why))
+		return soda_conf_fail(err, -EINVAL, "server (SODA_SERVER): %.200s", why.text);
+	s->servers = members.n;
+	return 0;
+}
+
 static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 {
 	if (s->chunk_bytes & (s->chunk_bytes - 1)) {
 		snprintf(err->text, sizeof(err->text),
 			 "chunk (SODA_CHUNK): %llu is not a power of two from 4 KiB to 2 MiB",
 			 (unsigned long long)s->chunk_bytes);
+		return -EINVAL;
+	}
+	if (s->slab_bytes & ((2u << 20) - 1)) {
+		snprintf(err->text, sizeof(err->text),
+			 "slab (SODA_SLAB): %llu is not a multiple of 2 MiB",
+			 (unsigned long long)s->slab_bytes);
 		return -EINVAL;
 	}
 	if (s->evict_low_pct > s->evict_high_pct) {
@@ -314,6 +338,8 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, s
 		ret = apply_struct(cfg, s, &err);
 	if (!ret)
 		ret = choose_server(s, &err);
+	if (!ret)
+		ret = check_servers(s, &err);
 	if (!ret)
 		ret = check_values(s, &err);
 	if (!ret)

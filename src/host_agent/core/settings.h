@@ -16,7 +16,8 @@
 enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
 
 struct soda_settings {
-	char *server; /* address of the memory server, or of the agent; NULL: a private server */
+	char *server; /* address of the memory server, or of several, or of the agent; NULL: a
+			 private server */
 	char *dpu;    /* address of the agent as given, or NULL; `server` is the same then */
 	char *buffer;
 	char *evict;
@@ -26,11 +27,12 @@ struct soda_settings {
 	char *tenant, *key_file, *server_name; /* NULL: as soda_identity_load() says */
 	int node;			       /* numa_node, for soda_node_choose */
 	uint64_t trace_limit;		       /* bytes */
-	uint64_t chunk_bytes;
+	uint64_t chunk_bytes, slab_bytes;
 	uint32_t mode;	     /* enum soda_mode */
 	uint32_t mechanisms; /* enum soda_mechanisms */
 	uint32_t on_error;   /* enum soda_on_error */
 	uint32_t threads;
+	uint32_t servers; /* how many `server` names; 0 counts as 1 */
 	uint32_t evict_high_pct, evict_low_pct;
 	uint32_t prefetch_chunks; /* 0: off */
 	uint32_t poll_us;	  /* 0: off */

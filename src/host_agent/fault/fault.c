@@ -314,8 +314,8 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 {
 	const struct soda_region *r = f->region;
 	const struct soda_server *server = &r->link->server;
-	unsigned long long at =
-		soda_region_offset(r, f->id) + ((uint64_t)f->block << soda_agent.block_shift);
+	unsigned long long at = r->before + soda_region_offset(r, f->id) +
+				((uint64_t)f->block << soda_agent.block_shift);
 	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
 
 	soda_count(t, SODA_CNT_ERRORS, 1);

@@ -29,7 +29,7 @@ static bool fetch_range(struct soda_thread *t, const struct iovec *range,
 	struct soda_region *r = soda_region_range(range->iov_base, range->iov_len, &first, &last);
 
 	while (r && range->iov_len && first <= last) {
-		uint32_t left = last - first + 1;
+		uint32_t left = soda_region_has(r, first, last - first + 1);
 		struct soda_plan plan = { .first = first,
 					  .stride = 1,
 					  .n = left < PIECE ? left : PIECE };
@@ -38,6 +38,8 @@ static bool fetch_range(struct soda_thread *t, const struct iovec *range,
 		first += done;
 		if (done < plan.n)
 			return false;
+		if (first == r->first + r->chunks)
+			r = r->rest;
 	}
 	return true;
 }
@@ -55,7 +57,8 @@ void soda_advise_willneed(const struct iovec *ranges, int n)
 	for (int i = 0; i < n && fetch_range(t, &ranges[i], &batch); i++)
 		;
 	soda_fetch_batch_end(&batch);
-	soda_link_want_collector(&soda_agent.link);
+	for (uint32_t k = 0; k < soda_members(); k++)
+		soda_link_want_collector(&soda_agent.links[k]);
 	soda_signals_restore(&saved);
 }
 
@@ -106,13 +109,24 @@ static int discard_chunk(uint32_t id, struct soda_backed *backed)
 	return ret;
 }
 
+/* Where the slab ends that `end`, the end of a range from r on, lies in or behind. */
+static char *end_of(const struct soda_region *r, const char *end)
+{
+	char *slab_end = soda_chunk_address(r->first) + r->span;
+
+	for (; end > slab_end && r->rest; slab_end += r->span)
+		r = r->rest;
+	return slab_end;
+}
+
 int soda_advise_discard(struct soda_region *r, char *addr, size_t bytes, struct soda_backed *backed)
 {
 	uint64_t chunk = soda_chunk_bytes();
-	char *end = addr + bytes, *object_end = soda_chunk_address(r->first) + r->span;
+	char *end = addr + bytes, *object_end;
 	sigset_t saved;
 	int ret = 0;
 
+	object_end = end_of(r, end);
 	addr = (char *)(((uintptr_t)addr + chunk - 1) & ~(uintptr_t)(chunk - 1));
 	if (r->flags & SODA_READ_ONLY || atomic_load(&r->sealed) || is_frozen(r, addr, end))
 		return -EACCES;
@@ -295,7 +309,7 @@ static int not_had(const char *what, int err, struct soda_why *why)
  * Mark all chunks, then make all resident; also those that were pinned before, which may have been
  * discarded since.
  */
-static int pin_chunks(struct soda_region *r, struct pinning *ours, struct soda_why *why)
+static int pin_chunks(struct pinning *ours, struct soda_why *why)
 {
 	struct soda_thread *t = soda_thread_self();
 	int ret = t ? 0 : -ENOMEM;
@@ -304,7 +318,7 @@ static int pin_chunks(struct soda_region *r, struct pinning *ours, struct soda_w
 	for (uint32_t id = ours->first; !ret && id <= ours->last; id++)
 		ret = mark_pinned(id, ours);
 	for (uint32_t id = ours->first; !ret && id <= ours->last; id++) {
-		ret = soda_fault_touch(t, r, id);
+		ret = soda_fault_touch(t, soda_region_of(id), id);
 		if (ret)
 			ret = not_had("PIN", ret, why);
 	}
@@ -312,7 +326,7 @@ static int pin_chunks(struct soda_region *r, struct pinning *ours, struct soda_w
 	return ret;
 }
 
-static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+static int pin(uint32_t first, uint32_t last, struct soda_why *why)
 {
 	struct pinning ours = { .first = first,
 				.last = last,
@@ -326,7 +340,7 @@ static int pin(struct soda_region *r, uint32_t first, uint32_t last, struct soda
 		return ret;
 	}
 	soda_signals_block(&saved);
-	ret = pin_chunks(r, &ours, why);
+	ret = pin_chunks(&ours, why);
 	soda_signals_restore(&saved);
 	free(ours.bits);
 	if (ret == -ENOMEM)
@@ -360,7 +374,7 @@ static int take_holds(const struct soda_region *r, uint32_t first, uint32_t last
 	return -ENOMEM;
 }
 
-static int touch_held(struct soda_region *r, uint32_t first, uint32_t last, struct soda_why *why)
+static int touch_held(uint32_t first, uint32_t last, struct soda_why *why)
 {
 	struct soda_thread *t = soda_thread_self();
 	sigset_t saved;
@@ -372,7 +386,7 @@ static int touch_held(struct soda_region *r, uint32_t first, uint32_t last, stru
 			snprintf(why->text, sizeof(why->text),
 				 "the program has closed a page of the range with mprotect()");
 			ret = -EFAULT;
-		} else if ((ret = soda_fault_touch(t, r, id))) {
+		} else if ((ret = soda_fault_touch(t, soda_region_of(id), id))) {
 			ret = not_had("hold", ret, why);
 		}
 	}
@@ -390,7 +404,7 @@ int soda_advise_hold(struct soda_region *r, uint32_t first, uint32_t last, struc
 		return ret;
 	if (first < last) /* all requests first; the last chunk may be a part */
 		soda_advise_willneed(&range, 1);
-	ret = touch_held(r, first, last, why);
+	ret = touch_held(first, last, why);
 	if (ret && !r->shared)
 		soda_advise_unhold(first, last);
 	return ret ? ret : r->shared ? 1 : 0;
@@ -421,7 +435,8 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_NORMAL:
 	case SODA_SEQUENTIAL:
 	case SODA_RANDOM:
-		atomic_store(&r->advice, (uint32_t)advice);
+		for (; r && r->first <= last; r = r->rest)
+			atomic_store(&r->advice, (uint32_t)advice);
 		return 0;
 	case SODA_WILLNEED:
 		soda_advise_willneed(&(struct iovec){ addr, bytes }, 1);
@@ -431,7 +446,7 @@ int soda_advise_range(struct soda_region *r, char *addr, size_t bytes, int advic
 	case SODA_DISCARD:
 		return soda_advise_discard(r, addr, bytes, &ignored);
 	case SODA_PIN:
-		return pin(r, first, last, why);
+		return pin(first, last, why);
 	case SODA_UNPIN:
 		unpin(first, last);
 		return 0;

@@ -81,7 +81,7 @@ static void exclusively(void (*fn)(void *arg), struct change *c)
 	sigset_t saved;
 
 	soda_signals_block(&saved);
-	soda_channels_exclusive(fn, c);
+	soda_channels_exclusive(c->r->link, fn, c);
 	soda_signals_restore(&saved);
 }
 

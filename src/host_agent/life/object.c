@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/recover.h"
@@ -18,6 +19,7 @@
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
+#include "pool/placement.h"
 #include "soda.h"
 #include "wire/wire.h"
 
@@ -124,22 +126,42 @@ void soda_objects_end(void)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+/*
+ * Where an object, or a slab, gets its addresses: from the chunk `first` on, which the caller has
+ * found to be free, or, not `fixed`, where there is room.
+ */
+struct site {
+	bool of_heap, fixed;
+	uint32_t first;
+};
+
+static int no_room(uint64_t bytes, struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "no room for %llu bytes in the reserved address range of %llu GiB",
+		 (unsigned long long)bytes, (unsigned long long)(soda_agent.bytes >> 30));
+	return -ENOMEM;
+}
+
+static bool find_site(struct soda_region *r, const struct site *site)
+{
+	if (!site->fixed)
+		return soda_region_find_room(r, site->of_heap);
+	r->first = site->first;
+	soda_region_count_chunks(r);
+	return true;
+}
+
 /* Choose addresses for the size that the server has told, and set the chunks' states. */
-static int place(struct soda_region *r, bool of_heap, struct soda_why *why)
+static int place(struct soda_region *r, const struct site *site, struct soda_why *why)
 {
 	uint64_t page = SODA_WIRE_PAGE;
 	enum soda_chunk_state state = r->flags ? SODA_CHUNK_REMOTE : SODA_CHUNK_ZERO;
 	uint32_t set = r->flags ? SODA_CW_BACKED : 0;
 
 	r->span = (r->bytes + page - 1) & ~(page - 1);
-	if (r->span < r->bytes || r->span > soda_agent.bytes ||
-	    !soda_region_find_room(r, of_heap)) {
-		snprintf(why->text, sizeof(why->text),
-			 "no room for %llu bytes in the reserved address range of %llu GiB",
-			 (unsigned long long)r->bytes,
-			 (unsigned long long)(soda_agent.bytes >> 30));
-		return -ENOMEM;
-	}
+	if (r->span < r->bytes || r->span > soda_agent.bytes || !find_site(r, site))
+		return no_room(r->bytes, why);
 	if (mprotect(soda_chunk_address(r->first), r->span, soda_region_prot(r))) {
 		snprintf(why->text, sizeof(why->text),
 			 "the kernel gives no memory map: %s (vm.max_map_count)",
@@ -215,13 +237,13 @@ static void join_store(struct soda_region *r)
 			      why.text[0] ? why.text : soda_strerror(ret));
 }
 
-static int open_and_place(struct soda_region *r, bool of_heap, struct soda_why *why)
+static int open_and_place(struct soda_region *r, const struct site *site, struct soda_why *why)
 {
 	int ret = soda_calls_open_region(r, why);
 
 	if (ret)
 		return ret;
-	ret = place(r, of_heap, why);
+	ret = place(r, site, why);
 	if (ret)
 		close_region(r, &(struct soda_why){ "" });
 	else
@@ -260,8 +282,9 @@ static bool publish(struct soda_region *r)
 	return good;
 }
 
-int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
-		       struct soda_region **region_p, struct soda_why *why)
+/* On that server. */
+static int create(struct soda_link *link, const struct site *site, const char *file, uint64_t bytes,
+		  uint32_t flags, struct soda_region **region_p, struct soda_why *why)
 {
 	struct soda_region *r = soda_region_take();
 	int ret;
@@ -270,11 +293,12 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		snprintf(why->text, sizeof(why->text), "65534 objects are allocated: free some");
 		return -ENOSPC;
 	}
+	r->link = link;
 	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
 	r->file = file ? strdup(file) : NULL;
 	do {
 		r->bytes = bytes;
-		ret = open_and_place(r, flags & SODA_REGION_HEAP, why);
+		ret = open_and_place(r, site, why);
 	} while (!ret && !publish(r));
 	if (ret) {
 		soda_region_put(r);
@@ -283,6 +307,143 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
 	*region_p = r;
 	return 0;
+}
+
+/* What is known of the members: one that cannot be reached takes no slab now. */
+static void look_at_members(struct soda_candidate *members, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct soda_link *link = &soda_agent.links[i];
+
+		members[i] = (struct soda_candidate){ atomic_load(&link->free_bytes),
+						      !soda_server_up(&link->server) };
+	}
+}
+
+/* Our slabs on that server are `bytes` more, or less, until it says anew what it has. */
+static void note_free(struct soda_link *link, uint64_t bytes, bool taken)
+{
+	uint64_t had = atomic_load(&link->free_bytes), now;
+
+	do {
+		now = !taken ? had + bytes : had > bytes ? had - bytes : 0;
+	} while (!atomic_compare_exchange_weak(&link->free_bytes, &had, now));
+}
+
+/* Place a slab on one of the servers. The last refusal, where all refuse. */
+static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
+		       struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_candidate members[SODA_MEMBERS_MAX];
+	uint32_t n = soda_members();
+	int ret = -ENOTCONN;
+
+	look_at_members(members, n);
+	for (;;) {
+		int i = soda_placement_choose(members, n, bytes,
+					      soda_now_ns() * 0x9e3779b97f4a7c15u);
+
+		if (i < 0)
+			return ret;
+		ret = create(&soda_agent.links[i], site, NULL, bytes, flags, region_p, why);
+		if (!ret) {
+			note_free(&soda_agent.links[i], (*region_p)->span, true);
+			return 0;
+		}
+		members[i].refused = true;
+	}
+}
+
+/* Say what the servers have of what was asked for. */
+static int explain_full(uint64_t bytes, uint64_t placed, int err, struct soda_why *why)
+{
+	struct soda_why last = *why;
+	uint64_t had = 0;
+	uint32_t up = 0;
+
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (soda_server_up(&soda_agent.links[i].server)) {
+			had += atomic_load(&soda_agent.links[i].free_bytes);
+			up++;
+		}
+	snprintf(why->text, sizeof(why->text),
+		 "%llu bytes are not to be had: %u of the pool's %u servers can be reached, and "
+		 "have "
+		 "%llu bytes free in all: %.100s",
+		 (unsigned long long)bytes, up, soda_members(), (unsigned long long)(had + placed),
+		 last.text[0] ? last.text : soda_strerror(err));
+	return err;
+}
+
+/* Append the slabs of an object to *first_p, which begins at `site`, one after the other. */
+static int create_slabs(struct site *site, uint64_t bytes, uint32_t flags,
+			struct soda_region **first_p, uint64_t *placed_p, struct soda_why *why)
+{
+	const uint64_t unit = 1ull << SODA_GRANULE_SHIFT;
+	uint64_t most = soda_agent.settings.slab_bytes;
+	struct soda_region *slab, **to = first_p;
+	uint64_t refused = 0, size;
+	int ret = -ENOSPC;
+
+	for (*placed_p = 0; *placed_p < bytes;) {
+		size = soda_placement_slab(bytes - *placed_p, most, refused, unit);
+		if (!size)
+			return ret;
+		ret = create_slab(site, size, flags, &slab, why);
+		if (ret && soda_connection_lost(ret))
+			return ret;
+		refused = ret ? size : 0;
+		if (ret)
+			continue;
+		most = size > unit ? (size + unit - 1) / unit * unit : unit;
+		slab->before = *placed_p;
+		slab->continues = *placed_p;
+		*to = slab;
+		to = &slab->rest;
+		*placed_p += size;
+		site->first += slab->chunks;
+	}
+	return 0;
+}
+
+/* All of an anonymous object, in slabs, or nothing. */
+static int create_on_pool(uint64_t bytes, uint32_t flags, struct soda_region **region_p,
+			  struct soda_why *why)
+{
+	struct soda_region room = { .span = bytes }, *first = NULL;
+	struct site site = { .fixed = true };
+	struct soda_why ignored = { "" };
+	uint64_t placed;
+	int ret;
+
+	if (bytes > soda_agent.bytes || !soda_region_find_room(&room, flags & SODA_REGION_HEAP))
+		return no_room(bytes, why);
+	site.first = room.first;
+	ret = create_slabs(&site, bytes, flags, &first, &placed, why);
+	if (!ret) {
+		*region_p = first;
+		return 0;
+	}
+	explain_full(bytes, placed, ret, why);
+	if (first)
+		soda_object_destroy(first, &ignored);
+	return ret;
+}
+
+int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
+		       struct soda_region **region_p, struct soda_why *why)
+{
+	struct site site = { .of_heap = flags & SODA_REGION_HEAP };
+
+	if (soda_members() <= 1)
+		return create(&soda_agent.links[0], &site, file, bytes, flags, region_p, why);
+	if (!file)
+		return create_on_pool(bytes, flags, region_p, why);
+	snprintf(why->text, sizeof(why->text),
+		 "%.60s: files and published objects lie on one server, and SODA_SERVER names a "
+		 "pool of %u: a program that uses them names the one that has them",
+		 file, soda_members());
+	return -ENOTSUP;
 }
 
 int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
@@ -298,7 +459,7 @@ int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
 	return ret;
 }
 
-void soda_object_destroy(struct soda_region *r, struct soda_why *why)
+static void destroy(struct soda_region *r, struct soda_why *why)
 {
 	char *base = soda_chunk_address(r->first);
 	uint64_t page = SODA_WIRE_PAGE;
@@ -324,6 +485,7 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	else if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
 		kept = -ENOMEM;
 	close_region(r, why);
+	note_free(r->link, r->span, false);
 	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);
 	soda_regions_lock();
 	soda_recover_forget(r->first, r->chunks);
@@ -334,4 +496,15 @@ void soda_object_destroy(struct soda_region *r, struct soda_why *why)
 	soda_guess_forget(r->first, r->chunks);
 	soda_unacked_forget(r->first, r->chunks);
 	soda_region_put(r);
+}
+
+void soda_object_destroy(struct soda_region *r, struct soda_why *why)
+{
+	while (r->rest) {
+		struct soda_region *next = r->rest;
+
+		r->rest = next->rest;
+		destroy(next, why);
+	}
+	destroy(r, why);
 }

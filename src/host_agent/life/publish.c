@@ -49,6 +49,12 @@ static int check(const struct soda_region *r, const char *name, struct soda_why 
 {
 	uint32_t flags = atomic_load(&r->flags);
 
+	if (soda_members() > 1)
+		return refuse(why, -ENOTSUP,
+			      "an object on a pool of %u servers lies on several of them, and only "
+			      "one that lies on one server can be published",
+			      soda_members());
+
 	if (flags & SODA_REGION_PUBLISHED)
 		return refuse(why, -EALREADY, "it is published already, as %.200s", r->file);
 	if (flags)

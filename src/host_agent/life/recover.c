@@ -18,12 +18,12 @@
 
 enum { UNDECIDED_MAX = 64 }; /* an object with a further one is lost for good */
 
-/* Whether there are objects that the server has refused, and when to ask again; the keeper's. */
-static struct {
+/* Whether there are objects that a server has refused, and when to ask again; its keeper's. */
+static struct refusals {
 	bool any;
 	uint32_t pause_ms; /* between two questions, doubling; 0: none was asked yet */
 	uint64_t next_ns;
-} refusals;
+} all_refusals[SODA_MEMBERS_MAX];
 
 static uint64_t patience(void)
 {
@@ -132,21 +132,33 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 static void lose_chunks(struct soda_region *r)
 {
 	uint64_t deadline_ns = patience();
-	bool lost = false;
+	uint32_t lost = 0, first = 0, last = 0;
 
 	for (uint32_t i = 0; i < r->chunks; i++)
-		lost = lose_chunk(r, r->first + i, deadline_ns) || lost;
+		if (lose_chunk(r, r->first + i, deadline_ns)) {
+			first = lost++ ? first : i;
+			last = i;
+		}
 	if (lost)
 		atomic_store(&r->unwritten, true);
+	if (lost && soda_members() > 1)
+		soda_log_error("%s: %u chunks between its bytes %llu and %llu are lost with %s",
+			       name_of(r), lost,
+			       (unsigned long long)(r->before +
+						    ((uint64_t)first << soda_agent.chunk_shift)),
+			       (unsigned long long)(r->before + ((uint64_t)(last + 1)
+								 << soda_agent.chunk_shift)),
+			       r->link->server.address);
 }
 
 void soda_recover_anew(struct soda_link *link)
 {
 	atomic_fetch_add(&link->meeting, 1);
-	refusals.pause_ms = 0;
+	all_refusals[link->index].pause_ms = 0;
 }
 
 struct recovery {
+	const struct soda_link *link; /* objects of other servers are left alone */
 	struct soda_conn *control;
 	struct soda_why *why;
 	uint64_t patient_until_ns; /* until when refusals are tried again, for all objects together
@@ -195,7 +207,7 @@ static void set_refused(const struct recovery *o, struct soda_region *r, int err
 	r->meeting = soda_link_meeting(r->link);
 	atomic_store(&r->refused, err);
 	set_lost(r);
-	refusals.any = true;
+	all_refusals[r->link->index].any = true;
 	if (before)
 		return;
 	soda_log_error("%s %s (%llu bytes) could not be opened again on %s: %s; what is not "
@@ -242,7 +254,7 @@ static int reopen(struct soda_region *r, struct recovery *o)
 	int ret;
 
 	give_up_the_old(r);
-	soda_channels_exclusive(unmap_old, r);
+	soda_channels_exclusive(r->link, unmap_old, r);
 	ret = open_patiently(o, r);
 	if (soda_call_lost(ret))
 		return ret;
@@ -284,7 +296,7 @@ static int recover_one(struct soda_region *r, void *arg)
 	struct recovery *o = arg;
 	int ret;
 
-	if (r->going)
+	if (r->going || r->link != o->link)
 		return 0;
 	if (r->refused || r->meeting != soda_link_meeting(r->link))
 		ret = reopen(r, o);
@@ -299,7 +311,9 @@ static int renew(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
 
-	return r->refused || r->going ? 0 : soda_freeze_renew(o->control, r, o->why);
+	return r->refused || r->going || r->link != o->link
+		       ? 0
+		       : soda_freeze_renew(o->control, r, o->why);
 }
 
 /* The agent has ended with the content of the object's unacknowledged chunks. */
@@ -336,16 +350,17 @@ void soda_recover_unacked(uint32_t agent)
 			lost);
 }
 
-int soda_recover_regions(struct soda_conn *control, struct soda_why *why)
+int soda_recover_regions(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
 {
 	struct recovery o = {
+		.link = link,
 		.control = control,
 		.why = why,
 		.patient_until_ns = soda_now_ns() + SODA_REOPEN_MS * SODA_MS_NS,
 	};
 	int ret;
 
-	refusals.any = false;
+	all_refusals[link->index].any = false;
 	soda_regions_lock();
 	ret = soda_regions_each(recover_one, &o);
 	if (!ret)
@@ -411,7 +426,7 @@ static int ask_again(struct soda_region *r, void *arg)
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
 
-	if (!r->refused || r->going)
+	if (!r->refused || r->going || r->link != o->link)
 		return 0;
 	if (r->asked)
 		ret = soda_calls_close_unknown(o->control, r, timeout_ms, o->why);
@@ -431,7 +446,7 @@ static int ask_again(struct soda_region *r, void *arg)
 static int ask_for_refused(struct soda_conn *control, void *arg, bool again, int timeout_ms,
 			   struct soda_why *why)
 {
-	struct recovery o = { .control = control, .why = why };
+	struct recovery o = { .link = arg, .control = control, .why = why };
 	int ret = soda_regions_each(ask_again, &o);
 
 	/* one was opened: this error breaks the connections, and a recovery follows */
@@ -441,21 +456,22 @@ static int ask_for_refused(struct soda_conn *control, void *arg, bool again, int
 /* Ask for the objects that were refused, at a bounded pace. */
 static void look_at_refused(struct soda_link *link)
 {
+	struct refusals *refusals = &all_refusals[link->index];
 	struct soda_why why = { "" };
 	uint64_t now = soda_now_ns();
 
-	if (!refusals.any || (refusals.pause_ms && now < refusals.next_ns))
+	if (!refusals->any || (refusals->pause_ms && now < refusals->next_ns))
 		return;
-	if (refusals.pause_ms) {
+	if (refusals->pause_ms) {
 		soda_regions_lock();
-		soda_call_once(&link->server, ask_for_refused, NULL,
+		soda_call_once(&link->server, ask_for_refused, link,
 			       (int)soda_agent.settings.fault_timeout_ms, &why);
 		soda_regions_unlock();
 	}
-	refusals.pause_ms = refusals.pause_ms ? refusals.pause_ms * 2 : SODA_REFUSED_MIN_MS;
-	if (refusals.pause_ms > SODA_REFUSED_MAX_MS)
-		refusals.pause_ms = SODA_REFUSED_MAX_MS;
-	refusals.next_ns = now + refusals.pause_ms * SODA_MS_NS;
+	refusals->pause_ms = refusals->pause_ms ? refusals->pause_ms * 2 : SODA_REFUSED_MIN_MS;
+	if (refusals->pause_ms > SODA_REFUSED_MAX_MS)
+		refusals->pause_ms = SODA_REFUSED_MAX_MS;
+	refusals->next_ns = now + refusals->pause_ms * SODA_MS_NS;
 }
 
 void soda_recover_look(struct soda_link *link)

@@ -24,12 +24,12 @@ void soda_recover_unacked(uint32_t agent);
  */
 void soda_recover_anew(struct soda_link *link);
 /*
- * Open the objects that the server does not have.  If the connection fails on the way, the next
- * call, with the next connection, goes on with the objects that were not opened yet.  An object
- * that the server refuses is neither fetched nor written back from then on; that is logged, the
- * other objects go on, and soda_recover_look() asks again.  0, or an error of the connection.
+ * Open the objects of that server's which it does not have.  If the connection fails on the way,
+ * the next call, with the next connection, goes on with the objects that were not opened yet.  An
+ * object that the server refuses is neither fetched nor written back from then on; that is logged,
+ * the other objects go on, and soda_recover_look() asks again.  0, or an error of the connection.
  */
-int soda_recover_regions(struct soda_conn *control, struct soda_why *why);
+int soda_recover_regions(struct soda_link *link, struct soda_conn *control, struct soda_why *why);
 
 /*
  * The keeper, at each tick: decide of chunks that were in use for longer than a recovery could

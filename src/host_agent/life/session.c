@@ -61,14 +61,15 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 
 static int connect_data(struct soda_server *server, struct soda_why *why)
 {
+	const struct soda_link *link = server->owner;
 	struct soda_conn *conn;
 	int ret;
 
-	for (uint32_t i = 0; i < 2 * soda_channels_pairs(); i++) {
-		ret = connect_one(server, i < soda_channels_pairs() ? DEMAND : AHEAD, &conn, why);
+	for (uint32_t i = 0; i < 2 * link->pairs; i++) {
+		ret = connect_one(server, i < link->pairs ? DEMAND : AHEAD, &conn, why);
 		if (ret)
 			return ret;
-		soda_channels_connect(i, conn);
+		soda_channels_connect(link, i, conn);
 	}
 	ret = connect_one(server, WRITEBACK, &conn, why);
 	if (!ret)
@@ -97,7 +98,7 @@ static int recover(struct soda_link *link, struct soda_conn *control, enum soda_
 		soda_recover_anew(link);
 		soda_calls_forget_closes(link);
 	}
-	ret = soda_recover_regions(control, why);
+	ret = soda_recover_regions(link, control, why);
 	if (!ret && soda_link_restarts(link) & 1)
 		atomic_fetch_add(&link->restarts, 1);
 	return ret;
@@ -108,8 +109,10 @@ static int begin(struct soda_link *link, struct soda_conn *control)
 {
 	int ret;
 
-	soda_numa_detect(control); /* first: threads and slots are placed by what it finds */
-	ret = soda_channels_start(link->pairs);
+	if (link == soda_agent.links)
+		soda_numa_detect(
+			control); /* first: threads and slots are placed by what it finds */
+	ret = soda_channels_start(link, link->pairs);
 	return ret ? ret : soda_writeback_start(link);
 }
 
@@ -119,6 +122,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	struct soda_link *link = server->owner;
 	int ret;
 
+	atomic_store(&link->free_bytes, server->welcome.free_bytes);
 	soda_recover_unacked(server->welcome.agent);
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, met, why);
 	return ret ? ret : connect_data(server, why);
@@ -133,8 +137,8 @@ static void come_up(struct soda_server *server)
 
 static void go_away(struct soda_server *server)
 {
-	soda_channels_abort();
-	soda_channels_disconnect();
+	soda_channels_abort(server->owner);
+	soda_channels_disconnect(server->owner);
 	soda_writeback_disconnect(server->owner);
 }
 
@@ -191,7 +195,7 @@ static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 static void reach_keyed(struct soda_link *link)
 {
 	struct soda_why why = { "" };
-	int ret = soda_channels_reach_keyed(link->server.connect_ms, &why);
+	int ret = soda_channels_reach_keyed(link, link->server.connect_ms, &why);
 
 	if (ret)
 		soda_log_warning("%s: its static cache is read by requests: %s",
@@ -215,7 +219,7 @@ static void keeper_waits(struct soda_link *link)
 {
 	struct pollfd fds[] = {
 		{ .fd = link->event_fd, .events = POLLIN },
-		{ .fd = soda_stat_socket_fd(), .events = POLLIN },
+		{ .fd = link == soda_agent.links ? soda_stat_socket_fd() : -1, .events = POLLIN },
 		{ .fd = -1 },
 	};
 	uint64_t ignored;
@@ -252,7 +256,7 @@ static void ask_agent(struct soda_link *link)
 static void collect_left(struct soda_link *link, struct soda_thread *t)
 {
 	atomic_store(&link->want_collector, 0);
-	if (soda_fetch_collect_left(t))
+	if (soda_fetch_collect_left(t, link))
 		atomic_store(&link->want_collector, 1);
 }
 
@@ -292,7 +296,7 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	int ret;
 
 	ret = soda_link_start(link, address, (int)soda_agent.settings.connect_timeout_ms, &hooks);
-	soda_server_identify(&link->server, soda_agent.identity);
+	soda_server_identify(&link->server, soda_agent.identities[link->index]);
 	if (ret)
 		return ret;
 	link->pairs = pairs;
@@ -305,6 +309,8 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	if (!ret)
 		ret = soda_helper_start(&link->keeper, "soda-keeper", keep, link);
 	link->keeper_runs = !ret;
+	if (!ret && soda_members() <= link->index)
+		atomic_store(&soda_agent.members, link->index + 1);
 	return ret;
 }
 
@@ -362,7 +368,7 @@ void soda_session_stop(struct soda_link *link)
 	soda_writeback_stop(link);
 	goodbye(&link->server, NULL, 0);
 	soda_server_end(&link->server);
-	soda_channels_stop();
+	soda_channels_stop(link);
 	soda_link_end(link);
 }
 
@@ -376,8 +382,11 @@ static void close_descriptor(struct soda_conn *conn)
 
 void soda_session_forget(struct soda_link *link)
 {
+	if (!link->server.hooks) /* the session was never started */
+		return;
 	soda_server_forget(&link->server);
 	soda_link_end(link);
-	soda_channels_forget(close_descriptor);
+	if (link == soda_agent.links)
+		soda_channels_forget(close_descriptor);
 	soda_writeback_forget(link, close_descriptor);
 }

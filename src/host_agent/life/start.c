@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
@@ -27,6 +28,7 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
+#include "pool/members.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 
@@ -35,7 +37,10 @@ void (*_Atomic soda_agent_stops)(void);
 
 int64_t soda_agent_minimum(uint32_t threads)
 {
-	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + 1);
+	uint32_t servers = soda_agent.settings.servers;
+
+	/* each thread has a staging slot for each server */
+	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + (servers ? servers : 1));
 }
 
 static int64_t wanted_limit(void)
@@ -187,28 +192,102 @@ static int start_memory(struct soda_why *why)
 }
 
 /* With a private server, of which nobody else knows, there is none. */
-static int load_identity(struct soda_why *why)
+static int load_identity(uint32_t i, const char *address, struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 	struct soda_conf_error err = { "" };
-	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, s->server,
-				     &soda_agent.identity, &err);
+	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address,
+				     &soda_agent.identities[i], &err);
 
 	if (ret)
 		snprintf(why->text, sizeof(why->text), "%s", err.text);
 	return ret;
 }
 
-static int start_server(char address[SODA_ADDRESS_MAX + 1], struct soda_why *why)
+/* What only one server can give is refused where a pool is named. */
+static int check_pool(const struct soda_members *m, struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
+	const char *what =
+		s->dpu			       ? "a DPU agent (SODA_DPU) leads to one server"
+		: s->mode == SODA_MODE_HANDLER ? "mode handler (SODA_MODE) works with one server"
+		: s->trace		       ? "a trace (SODA_TRACE) is of one server"
+		: s->server_name ? "server-name (SODA_SERVER_NAME) is the name of one server"
+				 : NULL;
 
-	if (s->server && *s->server) {
-		snprintf(address, SODA_ADDRESS_MAX + 1, "%s", s->server);
-		return load_identity(why);
+	if (m->n == 1 || !what)
+		return 0;
+	snprintf(why->text, sizeof(why->text), "%s, and the list has %u", what, m->n);
+	return -ENOTSUP;
+}
+
+/* The servers' addresses: the user's, or that of a private server, which is started. */
+static int find_servers(struct soda_members *m, struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	int ret;
+
+	if (!s->server || !*s->server) {
+		m->n = 1;
+		return soda_private_start(s->server_program, (int)s->connect_timeout_ms,
+					  m->address[0], SODA_ADDRESS_MAX + 1, why);
 	}
-	return soda_private_start(s->server_program, (int)s->connect_timeout_ms, address,
-				  SODA_ADDRESS_MAX + 1, why);
+	ret = soda_members_parse(s->server, m, why);
+	if (!ret)
+		ret = check_pool(m, why);
+	for (uint32_t i = 0; !ret && i < m->n; i++)
+		ret = load_identity(i, m->address[i], why);
+	return ret;
+}
+
+/* Whether the server that was met as the last one can be a member beside those before. */
+static int check_member(const struct soda_members *m, uint32_t last, struct soda_why *why)
+{
+	const struct soda_wire_welcome *w = &soda_agent.links[last].server.welcome;
+
+	if (m->n > 1 && w->agent) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.150s is a DPU agent: the members of a pool are memory servers",
+			 m->address[last]);
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < last; i++)
+		if (soda_agent.links[i].server.welcome.instance_id == w->instance_id) {
+			snprintf(why->text, sizeof(why->text),
+				 "%.90s and %.90s are the same server: name each server once",
+				 m->address[i], m->address[last]);
+			return -EINVAL;
+		}
+	return 0;
+}
+
+/* All members must be there at the start: say of the first that is not, and how many are. */
+static int meet_servers(const struct soda_members *m, struct soda_why *why)
+{
+	uint32_t pairs = soda_agent.settings.threads, missing = 0;
+	struct soda_why said;
+	char names[160] = "";
+	int ret = 0, err;
+
+	pairs = pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX;
+	for (uint32_t i = 0; i < m->n; i++) {
+		said = (struct soda_why){ "" };
+		err = soda_session_start(&soda_agent.links[i], m->address[i], pairs, &said);
+		if (!err)
+			err = check_member(m, i, &said);
+		if (!err)
+			continue;
+		if (m->n > 1 && missing++)
+			snprintf(names + strlen(names), sizeof(names) - strlen(names), ", %.70s",
+				 m->address[i]);
+		else
+			*why = said;
+		ret = ret ? ret : err;
+	}
+	if (missing > 1)
+		snprintf(why->text + strlen(why->text), sizeof(why->text) - strlen(why->text),
+			 "; nor can be used%s of the %u servers", names + 1, m->n);
+	return ret;
 }
 
 static int start_faults(void)
@@ -244,7 +323,8 @@ static void in_child(void)
 	soda_objects_end(); /* the range stays taken, so that the child maps nothing of its own
 			       there */
 	soda_trace_forget();
-	soda_session_forget(&soda_agent.link);
+	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
+		soda_session_forget(&soda_agent.links[i]);
 	soda_private_stop();
 	soda_stat_socket_stop();
 	soda_inline_stop();
@@ -261,17 +341,14 @@ static void at_exit(void)
 static int start_all(struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
-	uint32_t pairs = s->threads;
-	char address[SODA_ADDRESS_MAX + 1];
+	static struct soda_members members; /* large; api_lock is held */
 	int ret;
 
 	ret = start_memory(why);
 	if (!ret)
-		ret = start_server(address, why);
+		ret = find_servers(&members, why);
 	if (!ret)
-		ret = soda_session_start(
-			&soda_agent.link, address,
-			pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX, why);
+		ret = meet_servers(&members, why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.page_ops, why);
 	/*
@@ -283,6 +360,12 @@ static int start_all(struct soda_why *why)
 	if (!ret)
 		ret = start_faults();
 	return ret;
+}
+
+static void stop_sessions(void)
+{
+	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
+		soda_session_stop(&soda_agent.links[i]);
 }
 
 int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
@@ -315,15 +398,17 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		if (!why->text[0])
 			snprintf(why->text, sizeof(why->text), "the runtime did not start: %s",
 				 soda_strerror(ret));
-		soda_session_stop(&soda_agent.link);
+		stop_sessions();
 		soda_private_stop();
 		soda_closed_stop();
 		soda_trace_stop();
 		soda_uffd_close();
 		soda_objects_undo();
 		soda_settings_free(&soda_agent.settings);
-		soda_identity_free(soda_agent.identity);
-		soda_agent.identity = NULL;
+		for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++) {
+			soda_identity_free(soda_agent.identities[i]);
+			soda_agent.identities[i] = NULL;
+		}
 		return ret;
 	}
 	soda_stat_socket_start();
@@ -334,7 +419,9 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 	soda_log_info("%s, %s mode, chunks of %llu KiB, %s, server %s", soda_agent.uffd.how,
 		      soda_agent.settings.mode == SODA_MODE_INLINE ? "inline" : "handler",
 		      (unsigned long long)soda_chunk_bytes() >> 10,
-		      soda_agent.replacer.policy->name, soda_agent.link.server.address);
+		      soda_agent.replacer.policy->name,
+		      soda_members() > 1 ? soda_agent.settings.server
+					 : soda_agent.links[0].server.address);
 	return 0;
 }
 
@@ -366,7 +453,8 @@ void soda_agent_leave(void)
 	soda_lock_acquire(&soda_agent.api_lock);
 	if (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING) {
 		soda_regions_each(write_file_back, &ignored);
-		soda_session_leave(&soda_agent.link);
+		for (uint32_t i = 0; i < soda_members(); i++)
+			soda_session_leave(&soda_agent.links[i]);
 		soda_trace_stop();
 	}
 	soda_lock_release(&soda_agent.api_lock);
@@ -395,7 +483,7 @@ int soda_agent_stop(void)
 	soda_objects_end();
 	soda_handler_stop();
 	soda_trace_stop();
-	soda_session_stop(&soda_agent.link);
+	stop_sessions();
 	soda_stat_socket_stop();
 	soda_uffd_close();
 	soda_private_stop();

@@ -30,7 +30,8 @@ static int add(struct soda_region *r, void *arg)
 static uint64_t metadata_bytes(void)
 {
 	uint64_t sum = soda_threads_bytes() + soda_unacked_bytes() + soda_sender_queue_bytes() +
-		       sizeof(soda_agent);
+		       sizeof(soda_agent) -
+		       (SODA_MEMBERS_MAX - soda_members()) * sizeof(soda_agent.links[0]);
 
 	soda_regions_lock();
 	soda_regions_each(add, &sum);

@@ -129,7 +129,7 @@ static void ring(struct soda_fetch_channel *ch)
 static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
 		       uint32_t *done_p)
 {
-	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, r->link)];
 	bool direct;
 
 	*done_p = 0;
@@ -156,13 +156,18 @@ uint32_t soda_fetch_ahead(struct soda_thread *t, struct soda_region *r,
  * Lock a channel for READs ahead: the thread's own, or, while another thread waits there for a
  * chunk, the next one that is free.
  */
-static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t)
+static bool open_batch(struct soda_fetch_batch *b, const struct soda_thread *t,
+		       const struct soda_link *link)
 {
-	uint32_t n = soda_channels_pairs(), own = soda_channel_demand(t);
+	uint32_t n = soda_channels_pairs(), own = t->index % n;
+	struct soda_fetch_channel *first =
+		&soda_channels[link->index * SODA_CHANNELS_OF_MEMBER + SODA_CHANNEL_PAIRS_MAX];
+
+	if (b->ch && soda_channel_link(b->ch) != link)
+		soda_fetch_batch_end(b);
 
 	for (uint32_t i = 0; i < n && !b->ch; i++) {
-		struct soda_fetch_channel *ch =
-			&soda_channels[SODA_CHANNEL_PAIRS_MAX + (own + i) % n];
+		struct soda_fetch_channel *ch = &first[(own + i) % n];
 
 		if (soda_lock_try(&ch->lock))
 			*b = (struct soda_fetch_batch){ .ch = ch, .rung = ch->tail };
@@ -185,7 +190,7 @@ uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 		if (try_direct(t, r, plan, &n))
 			return n;
 	}
-	if (!open_batch(b, t) || !soda_channel_usable(b->ch))
+	if (!open_batch(b, t, r->link) || !soda_channel_usable(b->ch))
 		return 0;
 	n = post(t, b->ch, r, plan);
 	if (b->ch->tail - b->rung >= RING) {
@@ -221,17 +226,21 @@ void soda_fetch_collect_idle(struct soda_thread *t)
 {
 	uint32_t n = soda_channels_pairs();
 
-	for (uint32_t i = 0; i < n; i++)
-		collect_here(t, &soda_channels[SODA_CHANNEL_PAIRS_MAX + i]);
+	for (uint32_t k = 0; k < soda_members(); k++)
+		for (uint32_t i = 0; i < n; i++)
+			collect_here(t, &soda_channels[k * SODA_CHANNELS_OF_MEMBER +
+						       SODA_CHANNEL_PAIRS_MAX + i]);
 }
 
-bool soda_fetch_collect_left(struct soda_thread *t)
+bool soda_fetch_collect_left(struct soda_thread *t, const struct soda_link *link)
 {
+	struct soda_fetch_channel *first =
+		&soda_channels[link->index * SODA_CHANNELS_OF_MEMBER + SODA_CHANNEL_PAIRS_MAX];
 	uint32_t n = soda_channels_pairs();
 	bool more = false;
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct soda_fetch_channel *ch = &soda_channels[SODA_CHANNEL_PAIRS_MAX + i];
+		struct soda_fetch_channel *ch = &first[i];
 
 		if (ch->seen == ch->head)
 			collect_here(t, ch);
@@ -243,5 +252,6 @@ bool soda_fetch_collect_left(struct soda_thread *t)
 
 void soda_fetch_collect_own(struct soda_thread *t)
 {
-	collect_here(t, &soda_channels[soda_channel_ahead(t)]);
+	for (uint32_t k = 0; k < soda_members(); k++)
+		collect_here(t, &soda_channels[soda_channel_ahead(t, &soda_agent.links[k])]);
 }

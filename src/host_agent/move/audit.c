@@ -207,7 +207,8 @@ static uint32_t senders_with(uint32_t id, void (*look)(const struct soda_sender 
 static uint32_t requests_of(uint32_t id)
 {
 	uint16_t i = atomic_load(&soda_agent.table[id].channel);
-	struct soda_fetch_channel *ch = &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+	struct soda_fetch_channel *ch =
+		&soda_channels[i % (SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER)];
 	uint32_t n = 0;
 
 	if (i == SODA_CHANNEL_NONE)
@@ -332,13 +333,15 @@ static int check_channel(struct audit *a, uint32_t i, int64_t *slots)
 
 static int check_channels(struct audit *a, int64_t *slots)
 {
-	uint32_t n = soda_channels_pairs();
+	uint32_t pairs = soda_channels_pairs(), n = soda_members() * pairs;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < n && !ret; i++) {
-		ret = check_channel(a, i, slots);
+		uint32_t at = i / pairs * SODA_CHANNELS_OF_MEMBER + i % pairs;
+
+		ret = check_channel(a, at, slots);
 		if (!ret)
-			ret = check_channel(a, SODA_CHANNEL_PAIRS_MAX + i, slots);
+			ret = check_channel(a, SODA_CHANNEL_PAIRS_MAX + at, slots);
 	}
 	return ret;
 }

@@ -180,14 +180,14 @@ static void unmap(void *arg)
  */
 static void close_later(struct soda_link *link, uint16_t id)
 {
-	soda_region_id_keep(id);
+	soda_region_id_keep(id, link->index);
 	atomic_store(&link->unclosed, true);
 }
 
 void soda_calls_forget_closes(struct soda_link *link)
 {
 	atomic_store(&link->unclosed, false);
-	soda_region_ids_release();
+	soda_region_ids_release(link->index);
 }
 
 /* Close a region that was kept for closing; a refusal is logged, and not tried again. */
@@ -217,7 +217,7 @@ static int close_kept(struct soda_conn *control, void *arg, bool again, int time
 
 	atomic_store(&link->unclosed, false);
 	for (uint32_t id = 1; !ret && id < SODA_REGIONS_MAX; id++)
-		if (soda_region_id_is_kept((uint16_t)id))
+		if (soda_region_id_is_kept_by((uint16_t)id, link->index))
 			ret = close_one(control, (uint16_t)id);
 	if (ret)
 		atomic_store(&link->unclosed, true);
@@ -251,7 +251,7 @@ int soda_calls_close_region(struct soda_region *r, struct soda_why *why)
 	if (soda_call_lost(ret))
 		close_later(r->link, r->id);
 	soda_signals_block(&saved);
-	soda_channels_exclusive(unmap, r);
+	soda_channels_exclusive(r->link, unmap, r);
 	soda_signals_restore(&saved);
 	return soda_call_lost(ret) ? 0 : ret;
 }
@@ -390,7 +390,8 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
  * later WRITE, whose data it would erase.  So the connections are broken: later WRITEs travel on
  * those of the next epoch, and the server ends the older epoch first.
  */
-int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
+/* Of one region. */
+static int discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	struct soda_server *server = &r->link->server;
 	struct soda_conn *control;
@@ -415,4 +416,16 @@ int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 		atomic_store_explicit(&r->keeps, true, memory_order_relaxed);
 	soda_signals_restore(&saved);
 	return lost || !control ? ret : 0;
+}
+
+int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	int ret = 0;
+
+	for (uint32_t had; n && !ret; first += had, n -= had) {
+		r = soda_members() > 1 ? soda_region_of(first) : r;
+		had = soda_region_has(r, first, n);
+		ret = discard(r, first, had);
+	}
+	return ret;
 }

@@ -12,12 +12,27 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/stuck.h"
 
-struct soda_fetch_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
-static _Atomic uint32_t pairs;
+struct soda_fetch_channel soda_channels[SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER];
+static _Atomic uint32_t pairs[SODA_MEMBERS_MAX]; /* of each member */
 
 uint32_t soda_channels_pairs(void)
 {
-	return atomic_load(&pairs);
+	return atomic_load(&pairs[0]);
+}
+
+/* How many channels the member has. */
+static uint32_t channels_of(const struct soda_link *link)
+{
+	return 2 * atomic_load(&pairs[link->index]);
+}
+
+/* Channel i of them, the demand channels first. */
+static struct soda_fetch_channel *channel(const struct soda_link *link, uint32_t i)
+{
+	uint32_t n = atomic_load(&pairs[link->index]);
+
+	return &soda_channels[link->index * SODA_CHANNELS_OF_MEMBER +
+			      (i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n)];
 }
 
 static int init_channel(struct soda_fetch_channel *ch)
@@ -35,47 +50,42 @@ static int init_channel(struct soda_fetch_channel *ch)
 	return 0;
 }
 
-static bool add_pair(void)
+static bool add_pair(const struct soda_link *link)
 {
-	uint32_t p = atomic_load(&pairs);
+	struct soda_fetch_channel *first = &soda_channels[link->index * SODA_CHANNELS_OF_MEMBER];
+	uint32_t p = atomic_load(&pairs[link->index]);
 
 	/*
 	 * A demand channel needs a slot at once; soda_channels_resize gives slots to the channel
 	 * for fetching ahead, if the buffer has room.
 	 */
-	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&soda_channels[p]) ||
-	    init_channel(&soda_channels[SODA_CHANNEL_PAIRS_MAX + p]))
+	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&first[p]) ||
+	    init_channel(&first[SODA_CHANNEL_PAIRS_MAX + p]))
 		return false;
 	if (!soda_buffer_take(&soda_agent.buffer))
 		return false;
-	soda_channels[p].slots_n = 1;
-	atomic_store(&pairs, p + 1);
+	first[p].slots_n = 1;
+	atomic_store(&pairs[link->index], p + 1);
 	return true;
 }
 
-int soda_channels_start(uint32_t n)
+int soda_channels_start(const struct soda_link *link, uint32_t n)
 {
-	memset(soda_channels, 0, sizeof(soda_channels));
-	atomic_store(&pairs, 0);
-	while (soda_channels_pairs() < n && n <= SODA_CHANNEL_PAIRS_MAX)
-		if (!add_pair())
+	memset(&soda_channels[link->index * SODA_CHANNELS_OF_MEMBER], 0,
+	       SODA_CHANNELS_OF_MEMBER * sizeof(soda_channels[0]));
+	atomic_store(&pairs[link->index], 0);
+	while (atomic_load(&pairs[link->index]) < n && n <= SODA_CHANNEL_PAIRS_MAX)
+		if (!add_pair(link))
 			return -ENOMEM;
 	return 0;
 }
 
-/* The index in soda_channels of channel i of 2 * n, the n demand channels first. */
-static uint32_t index_of(uint32_t i, uint32_t n)
+/* fn for each channel to that server, with its lock held. */
+static void each_channel(const struct soda_link *link,
+			 void (*fn)(struct soda_fetch_channel *ch, void *arg), void *arg)
 {
-	return i < n ? i : SODA_CHANNEL_PAIRS_MAX + i - n;
-}
-
-/* fn for each channel in use, with its lock held. */
-static void each_channel(void (*fn)(struct soda_fetch_channel *ch, void *arg), void *arg)
-{
-	uint32_t n = soda_channels_pairs();
-
-	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
+	for (uint32_t i = 0; i < channels_of(link); i++) {
+		struct soda_fetch_channel *ch = channel(link, i);
 
 		soda_lock_acquire(&ch->lock);
 		fn(ch, arg);
@@ -120,11 +130,11 @@ static void disconnect(struct soda_fetch_channel *ch, void *arg)
 	ch->head = ch->tail; /* one store: other threads read both without the lock */
 }
 
-void soda_channels_disconnect(void)
+void soda_channels_disconnect(const struct soda_link *link)
 {
 	uint64_t deadline_ns = soda_now_ns() + SODA_REVOKE_MS * SODA_MS_NS;
 
-	each_channel(disconnect, &deadline_ns);
+	each_channel(link, disconnect, &deadline_ns);
 }
 
 static void unmap(struct soda_fetch_channel *ch, void *arg)
@@ -133,23 +143,21 @@ static void unmap(struct soda_fetch_channel *ch, void *arg)
 	ch->slots = NULL;
 }
 
-void soda_channels_stop(void)
+void soda_channels_stop(const struct soda_link *link)
 {
-	soda_channels_disconnect();
+	soda_channels_disconnect(link);
 	soda_stuck_end();
-	each_channel(unmap, NULL);
+	each_channel(link, unmap, NULL);
 }
 
-void soda_channels_abort(void)
+void soda_channels_abort(const struct soda_link *link)
 {
-	uint32_t n = soda_channels_pairs();
-
 	/*
 	 * Without the lock: the thread that holds it may be the one that waits for an answer.  The
 	 * connection stays: only the keeper closes connections, and only the keeper calls this.
 	 */
-	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
+	for (uint32_t i = 0; i < channels_of(link); i++) {
+		struct soda_fetch_channel *ch = channel(link, i);
 
 		if (ch->conn)
 			soda_conn_abort(ch->conn);
@@ -158,15 +166,16 @@ void soda_channels_abort(void)
 
 void soda_channels_forget(void (*fn)(struct soda_conn *conn))
 {
-	for (uint32_t i = 0; i < 2 * SODA_CHANNEL_PAIRS_MAX; i++)
-		fn(soda_channels[i].conn);
+	for (uint32_t k = 0; k < soda_members(); k++)
+		for (uint32_t i = 0; i < channels_of(&soda_agent.links[k]); i++)
+			fn(channel(&soda_agent.links[k], i)->conn);
 	soda_stuck_forget(fn);
 }
 
-int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
-		       void *arg)
+int soda_channels_lend(struct soda_thread *t, const struct soda_link *link,
+		       int (*fn)(struct soda_conn *conn, void *arg), void *arg)
 {
-	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
 	int ret = -EBUSY;
 
 	if (!soda_lock_try(&ch->lock))
@@ -182,10 +191,10 @@ int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, 
 	return ret;
 }
 
-void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
+void soda_channels_exclusive(const struct soda_link *link, void (*fn)(void *arg), void *arg)
 {
 	const int64_t look_ns = 1000000;
-	uint32_t n = soda_channels_pairs();
+	uint32_t n = channels_of(link);
 	_Atomic uint32_t nobody = 0;
 
 	/*
@@ -193,25 +202,24 @@ void soda_channels_exclusive(void (*fn)(void *arg), void *arg)
 	 * order.  It sleeps on a word of its own and not on the lock's: a wake-up there is meant
 	 * for a thread that waits for the lock, which would not get it.
 	 */
-	for (uint32_t i = 0; i < 2 * n; i++) {
-		struct soda_lock *lock = &soda_channels[index_of(i, n)].lock;
+	for (uint32_t i = 0; i < n; i++) {
+		struct soda_lock *lock = &channel(link, i)->lock;
 
 		while (!soda_lock_try(lock))
 			soda_futex_wait(&nobody, 0, look_ns);
 	}
 	fn(arg);
-	for (uint32_t i = 0; i < 2 * n; i++)
-		soda_lock_release(&soda_channels[index_of(i, n)].lock);
+	for (uint32_t i = 0; i < n; i++)
+		soda_lock_release(&channel(link, i)->lock);
 }
 
-int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
+int soda_channels_reach_keyed(const struct soda_link *link, int timeout_ms, struct soda_why *why)
 {
-	uint32_t n = soda_channels_pairs();
 	int ret = 0;
 
 	/* Without the locks: only the keeper closes connections, and only the keeper calls this. */
-	for (uint32_t i = 0; i < 2 * n && ret == 0; i++) {
-		struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
+	for (uint32_t i = 0; i < channels_of(link) && ret == 0; i++) {
+		struct soda_fetch_channel *ch = channel(link, i);
 
 		if (ch->conn)
 			ret = soda_conn_reach_keyed(ch->conn, timeout_ms, why);
@@ -219,10 +227,9 @@ int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why)
 	return ret;
 }
 
-void soda_channels_connect(uint32_t i, struct soda_conn *conn)
+void soda_channels_connect(const struct soda_link *link, uint32_t i, struct soda_conn *conn)
 {
-	uint32_t n = soda_channels_pairs();
-	struct soda_fetch_channel *ch = &soda_channels[index_of(i, n)];
+	struct soda_fetch_channel *ch = channel(link, i);
 
 	soda_lock_acquire(&ch->lock);
 	ch->conn = conn;
@@ -255,7 +262,7 @@ static void fit_ahead(struct soda_fetch_channel *ch, void *arg)
 
 void soda_channels_resize(int64_t limit)
 {
-	int64_t share = limit / 8 / soda_channels_pairs();
+	int64_t share = limit / 8 / (soda_channels_pairs() * soda_members());
 	uint32_t n = soda_agent.settings.prefetch_chunks;
 
 	/*
@@ -265,7 +272,8 @@ void soda_channels_resize(int64_t limit)
 	n = n < SODA_SLOTS_MAX ? n : SODA_SLOTS_MAX;
 	n = n < share ? n : (uint32_t)share;
 	n = n < 2 ? 0 : n;
-	each_channel(fit_ahead, &n);
+	for (uint32_t k = 0; k < soda_members(); k++)
+		each_channel(&soda_agent.links[k], fit_ahead, &n);
 	if (soda_agent.settings.mode == SODA_MODE_HANDLER) {
 		/* The handler's demands share one channel. */
 		uint32_t deep = share < 2 ? 1 : share < 16 ? (uint32_t)share : 16;
@@ -279,5 +287,5 @@ void soda_channels_resize(int64_t limit)
 void soda_channel_break(struct soda_fetch_channel *ch, int err)
 {
 	soda_channel_fail(ch);
-	soda_server_report(&soda_agent.link.server, err);
+	soda_server_report(&soda_channel_link(ch)->server, err);
 }

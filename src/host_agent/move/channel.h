@@ -4,8 +4,9 @@
  * of the channels), fetch.c (demands and answers), ahead.c, stuck.c and audit.c include this; what
  * other modules may call is in fetch.h.
  *
- * Demand channels are 0 .. pairs - 1, the channel for fetching ahead of pair p is
- * SODA_CHANNEL_PAIRS_MAX + p.
+ * Each member of a pool has SODA_CHANNELS_OF_MEMBER places in soda_channels: its demand channels
+ * are the first .. pairs - 1, the channel for fetching ahead of pair p is SODA_CHANNEL_PAIRS_MAX +
+ * p.
  *
  * AS: async-signal-safe.
  */
@@ -18,7 +19,7 @@
 #include "host_agent/pages/install.h"
 
 /* Answers collected in one call: their descriptions lie on a signal handler's stack. */
-enum { SODA_COLLECT_MAX = 64 };
+enum { SODA_COLLECT_MAX = 64, SODA_CHANNELS_OF_MEMBER = 2 * SODA_CHANNEL_PAIRS_MAX };
 
 struct soda_fetch_request {
 	struct soda_install in;
@@ -42,21 +43,32 @@ struct soda_fetch_channel {
 	uint32_t seen;		     /* the keeper's alone: head when it last looked */
 } __attribute__((aligned(64)));
 
-extern struct soda_fetch_channel soda_channels[2 * SODA_CHANNEL_PAIRS_MAX];
+_Static_assert((SODA_CHANNEL_PAIRS_MAX & (SODA_CHANNEL_PAIRS_MAX - 1)) == 0,
+	       "a bit of the index tells the two kinds apart");
 
-static inline uint32_t soda_channel_demand(const struct soda_thread *t)
+extern struct soda_fetch_channel soda_channels[SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER];
+
+/* The thread's channel to that server. */
+static inline uint32_t soda_channel_demand(const struct soda_thread *t,
+					   const struct soda_link *link)
 {
-	return t->index % soda_channels_pairs();
+	return link->index * SODA_CHANNELS_OF_MEMBER + t->index % soda_channels_pairs();
 }
 
-static inline uint32_t soda_channel_ahead(const struct soda_thread *t)
+static inline uint32_t soda_channel_ahead(const struct soda_thread *t, const struct soda_link *link)
 {
-	return SODA_CHANNEL_PAIRS_MAX + soda_channel_demand(t);
+	return SODA_CHANNEL_PAIRS_MAX + soda_channel_demand(t, link);
 }
 
 static inline bool soda_channel_for_ahead(const struct soda_fetch_channel *ch)
 {
-	return ch >= &soda_channels[SODA_CHANNEL_PAIRS_MAX];
+	return (ch - soda_channels) & SODA_CHANNEL_PAIRS_MAX;
+}
+
+/* To which server it leads. */
+static inline struct soda_link *soda_channel_link(const struct soda_fetch_channel *ch)
+{
+	return &soda_agent.links[(uint64_t)(ch - soda_channels) / SODA_CHANNELS_OF_MEMBER];
 }
 
 static inline uint32_t soda_channel_outstanding(const struct soda_fetch_channel *ch)

@@ -385,7 +385,7 @@ static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
 int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		      uint64_t deadline_ns)
 {
-	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, r->link)];
 	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
 	int ret;
 
@@ -455,7 +455,7 @@ static struct soda_fetch_channel *channel_of(uint32_t id)
 {
 	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
 
-	return &soda_channels[i % (2 * SODA_CHANNEL_PAIRS_MAX)];
+	return &soda_channels[i % (SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER)];
 }
 
 void soda_fetch_abandon(uint32_t id)

@@ -28,27 +28,28 @@
 #include "host_agent/object/region.h"
 #include "transport/api/transport.h"
 
-/* Make `pairs` pairs of channels (demand, ahead), without connections yet. */
-int soda_channels_start(uint32_t pairs);
-void soda_channels_stop(void);
+/* Make `pairs` pairs of channels (demand, ahead) to that server, without connections yet. */
+int soda_channels_start(const struct soda_link *link, uint32_t pairs);
+void soda_channels_stop(const struct soda_link *link);
+/* How many pairs of channels each server has. */
 uint32_t soda_channels_pairs(void);
 
-/* Give channel i (0 .. 2 * pairs) a connection, owned from now on. */
-void soda_channels_connect(uint32_t i, struct soda_conn *conn);
-/* Break all channels: the requests under way fail, connections are closed. */
-void soda_channels_disconnect(void);
-/* Make threads return that wait for an answer; any thread. */
-void soda_channels_abort(void);
+/* Give channel i (0 .. 2 * pairs) to that server a connection, owned from now on. */
+void soda_channels_connect(const struct soda_link *link, uint32_t i, struct soda_conn *conn);
+/* Break all channels to that server: the requests under way fail, connections are closed. */
+void soda_channels_disconnect(const struct soda_link *link);
+/* Make threads return that wait for an answer of that server; any thread. */
+void soda_channels_abort(const struct soda_link *link);
 /*
- * Call fn with the thread's demand connection, if no other thread uses that: -EBUSY, -ENOTCONN, or
- * what fn returns; a negative result of fn says that the connection has failed. AS.
+ * Call fn with the thread's demand connection to that server, if no other thread uses that: -EBUSY,
+ * -ENOTCONN, or what fn returns; a negative result of fn says that the connection has failed. AS.
  */
-int soda_channels_lend(struct soda_thread *t, int (*fn)(struct soda_conn *conn, void *arg),
-		       void *arg);
-/* Run fn while no fetch can use a mapping or a key. */
-void soda_channels_exclusive(void (*fn)(void *arg), void *arg);
+int soda_channels_lend(struct soda_thread *t, const struct soda_link *link,
+		       int (*fn)(struct soda_conn *conn, void *arg), void *arg);
+/* Run fn while no fetch from that server can use a mapping or a key. */
+void soda_channels_exclusive(const struct soda_link *link, void (*fn)(void *arg), void *arg);
 /* soda_conn_reach_keyed of each connection; the keeper alone calls this. The first error, or 0. */
-int soda_channels_reach_keyed(int timeout_ms, struct soda_why *why);
+int soda_channels_reach_keyed(const struct soda_link *link, int timeout_ms, struct soda_why *why);
 
 /* In a fork's child: call fn for each connection, without locks. */
 void soda_channels_forget(void (*fn)(struct soda_conn *conn));
@@ -124,10 +125,10 @@ void soda_fetch_collect_own(struct soda_thread *t);
 void soda_fetch_collect_idle(struct soda_thread *t);
 
 /*
- * The keeper alone calls this: as soda_fetch_collect_idle, on channels from which no thread has
- * collected since the last call.  (A thread that collects its own answers has the data in its
- * cache.)  True: answers are still outstanding. AS.
+ * The keeper of that link alone calls this: as soda_fetch_collect_idle, on its channels from which
+ * no thread has collected since the last call.  (A thread that collects its own answers has the
+ * data in its cache.)  True: answers are still outstanding. AS.
  */
-bool soda_fetch_collect_left(struct soda_thread *t);
+bool soda_fetch_collect_left(struct soda_thread *t, const struct soda_link *link);
 
 #endif

@@ -109,7 +109,7 @@ static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		if (ret && soda_now_ns() > deadline_ns)
 			return ret;
 		if (ret)
-			soda_link_silent(&soda_agent.link);
+			soda_link_silent(soda_region_of(id)->link);
 	}
 }
 

@@ -37,37 +37,74 @@ enum { RING = 16384 };
 _Static_assert(SODA_WRITEBACK_QUEUE <= RING / 2,
 	       "the other half is for chunks that senders put back");
 
-static struct {
+struct queue {
 	struct soda_lock lock;
 	/* guarded by lock */
 	uint64_t chunks[RING];	     /* chunk id, and why << 32 */
 	_Atomic uint32_t head, tail; /* changed with lock; read without it, too */
-	_Atomic uint32_t refused;
-	_Atomic bool doubt; /* see doubt_all() */
-} queue;
+};
+
+static struct queue queues[SODA_MEMBERS_MAX]; /* a chunk waits in its server's */
+static _Atomic uint32_t queue_refused;
+static _Atomic bool queue_doubt; /* see doubt_all() */
 
 uint64_t soda_sender_queue_bytes(void)
 {
-	return sizeof(queue);
+	return soda_members() * sizeof(queues[0]);
 }
 
-void soda_sender_queue_clear(void)
+void soda_sender_queue_clear(const struct soda_link *link)
 {
-	soda_lock_init(&queue.lock, SODA_RANK_WRITEBACK);
-	queue.head = queue.tail = 0;
-	queue.doubt = false;
+	struct queue *queue = &queues[link->index];
+
+	soda_lock_init(&queue->lock, SODA_RANK_WRITEBACK);
+	queue->head = queue->tail = 0;
+	queue_doubt = false;
+}
+
+static struct queue *queue_of(uint32_t id)
+{
+	return soda_members() > 1 ? &queues[soda_region_of(id)->link->index] : &queues[0];
+}
+
+/* As many of the chunks as have room there. */
+static int put(struct queue *queue, const uint32_t *ids, int n, int why)
+{
+	int queued = 0;
+
+	soda_lock_acquire(&queue->lock);
+	while (queued < n && queue->tail - queue->head < SODA_WRITEBACK_QUEUE)
+		queue->chunks[queue->tail++ % RING] = ids[queued++] | (uint64_t)why << 32;
+	soda_lock_release(&queue->lock);
+	return queued;
+}
+
+/* Neighbours in the array that go to the same server with one lock, until one has no room. */
+static int put_all(const uint32_t *ids, int n, int why)
+{
+	int done = 0, to, got;
+
+	if (soda_members() <= 1)
+		return put(&queues[0], ids, n, why);
+	for (int from = 0; from < n; from = to) {
+		struct queue *queue = queue_of(ids[from]);
+
+		for (to = from + 1; to < n && queue_of(ids[to]) == queue;)
+			to++;
+		got = put(queue, ids + from, to - from, why);
+		done += got;
+		if (got < to - from)
+			break;
+	}
+	return done;
 }
 
 int soda_sender_queue_put(const uint32_t *ids, int n, int why)
 {
-	int queued = 0;
+	int queued = put_all(ids, n, why);
 
-	soda_lock_acquire(&queue.lock);
-	while (queued < n && queue.tail - queue.head < SODA_WRITEBACK_QUEUE)
-		queue.chunks[queue.tail++ % RING] = ids[queued++] | (uint64_t)why << 32;
-	soda_lock_release(&queue.lock);
 	if (queued < n)
-		atomic_fetch_add(&queue.refused, 1);
+		atomic_fetch_add(&queue_refused, 1);
 	for (int i = queued; i < n; i++)
 		soda_chunk_flags(&soda_agent.table[ids[i]], 0, SODA_CW_QUEUED);
 	if (why == SODA_WB_EVICT)
@@ -77,7 +114,7 @@ int soda_sender_queue_put(const uint32_t *ids, int n, int why)
 
 uint32_t soda_sender_queue_refused(void)
 {
-	return atomic_load(&queue.refused);
+	return atomic_load(&queue_refused);
 }
 
 /*
@@ -85,23 +122,36 @@ uint32_t soda_sender_queue_refused(void)
  */
 static void put_back(uint32_t id, int why)
 {
-	soda_lock_acquire(&queue.lock);
-	assert(queue.tail - queue.head < RING && "more chunks come back than were taken");
-	queue.chunks[queue.tail++ % RING] = id | (uint64_t)why << 32;
-	soda_lock_release(&queue.lock);
+	struct queue *queue = queue_of(id);
+
+	soda_lock_acquire(&queue->lock);
+	assert(queue->tail - queue->head < RING && "more chunks come back than were taken");
+	queue->chunks[queue->tail++ % RING] = id | (uint64_t)why << 32;
+	soda_lock_release(&queue->lock);
 }
 
 void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *arg)
 {
-	for (uint32_t i = queue.head; i != queue.tail; i++)
-		fn((uint32_t)queue.chunks[i % RING], (int)(queue.chunks[i % RING] >> 32), arg);
+	for (struct queue *q = queues; q < queues + soda_members(); q++)
+		for (uint32_t i = q->head; i != q->tail; i++)
+			fn((uint32_t)q->chunks[i % RING], (int)(q->chunks[i % RING] >> 32), arg);
+}
+
+uint32_t soda_sender_queue_waits_for(const struct soda_link *link)
+{
+	const struct queue *queue = &queues[link->index];
+	uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+
+	return atomic_load_explicit(&queue->tail, memory_order_relaxed) - head;
 }
 
 uint32_t soda_sender_queue_waiting(void)
 {
-	uint32_t head = atomic_load_explicit(&queue.head, memory_order_relaxed);
+	uint32_t sum = 0;
 
-	return atomic_load_explicit(&queue.tail, memory_order_relaxed) - head;
+	for (uint32_t k = 0; k < soda_members(); k++)
+		sum += soda_sender_queue_waits_for(&soda_agent.links[k]);
+	return sum;
 }
 
 /* A chunk that was queued for this reason is neither queued nor under way any more. */
@@ -184,15 +234,15 @@ static void sort_outgoing(struct outgoing *out, int n)
 /*
  * Take up to max chunks from the queue; those that there is something to send of are BUSY, in out.
  */
-static int pop(struct outgoing *out, int max)
+static int pop(struct queue *queue, struct outgoing *out, int max)
 {
 	uint64_t taken[SODA_SENDER_BATCH];
 	int n = 0, k = 0;
 
-	soda_lock_acquire(&queue.lock);
-	while (n < max && queue.head != queue.tail)
-		taken[n++] = queue.chunks[queue.head++ % RING];
-	soda_lock_release(&queue.lock);
+	soda_lock_acquire(&queue->lock);
+	while (n < max && queue->head != queue->tail)
+		taken[n++] = queue->chunks[queue->head++ % RING];
+	soda_lock_release(&queue->lock);
 	for (int i = 0; i < n; i++) {
 		uint32_t id = (uint32_t)taken[i];
 		int why = (int)(taken[i] >> 32);
@@ -216,7 +266,7 @@ static int pop(struct outgoing *out, int max)
  */
 static void doubt_all(void)
 {
-	atomic_store(&queue.doubt, true);
+	atomic_store(&queue_doubt, true);
 }
 
 /* Whether the kernel can read n pages from `at` on for us; true also where it refuses to try. */
@@ -307,9 +357,9 @@ static bool check_frozen(struct outgoing *out)
  * how many; 0 also where the chunks in the queue had nothing to send.  The caller sees to it that
  * leaves() is called for each.
  */
-static int take(struct outgoing *out, int max)
+static int take(struct queue *queue, struct outgoing *out, int max)
 {
-	int n = pop(out, max < SODA_SENDER_BATCH ? max : SODA_SENDER_BATCH);
+	int n = pop(queue, out, max < SODA_SENDER_BATCH ? max : SODA_SENDER_BATCH);
 
 	if (!n)
 		return 0;
@@ -320,7 +370,7 @@ static int take(struct outgoing *out, int max)
 		soda_protect_close(out[i].id);
 		if (check_frozen(&out[i]))
 			continue;
-		out[i].unreadable = atomic_load_explicit(&queue.doubt, memory_order_relaxed) &&
+		out[i].unreadable = atomic_load_explicit(&queue_doubt, memory_order_relaxed) &&
 				    !readable(out[i].id, out[i].mask);
 		if (!out[i].unreadable)
 			check_guess(&out[i]);
@@ -569,7 +619,7 @@ static bool has_no_place(const struct outgoing *out)
 int soda_sender_send(struct soda_sender *s)
 {
 	struct outgoing out[SODA_SENDER_BATCH];
-	int n = take(out, (int)(s->max - s->used)), err = 0;
+	int n = take(&queues[s->server], out, (int)(s->max - s->used)), err = 0;
 	bool tell = false;
 
 	for (int i = 0; i < n; i++) {

@@ -48,6 +48,7 @@ struct soda_sending {
 
 struct soda_sender {
 	struct soda_thread *t;	  /* whose counters count what is sent */
+	uint32_t server;	  /* to which `conn` leads: index of its link */
 	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
 	struct soda_sending *ops; /* max of them, zeroed; max: SODA_SENDER_BATCH or fewer */
 	uint32_t max, used;
@@ -55,12 +56,12 @@ struct soda_sender {
 	int gone_n;
 };
 
-/* Empty the queue. */
-void soda_sender_queue_clear(void);
+/* Empty the queue of chunks for that server. */
+void soda_sender_queue_clear(const struct soda_link *link);
 
 /*
- * Queue chunks whose QUEUED flag the caller has set.  Returns how many were queued; where the queue
- * is full, clears the flag of the others.  Never waits.
+ * Queue chunks, each for its server, whose QUEUED flag the caller has set.  Returns how many were
+ * queued; where the queue is full, clears the flag of the others.  Never waits.
  */
 int soda_sender_queue_put(const uint32_t *ids, int n, int why);
 
@@ -76,7 +77,8 @@ void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *a
 
 /* Memory that the queue takes. */
 uint64_t soda_sender_queue_bytes(void);
-/* About how many chunks are in the queue. */
+/* About how many chunks are in the queue for that server; and in all queues. */
+uint32_t soda_sender_queue_waits_for(const struct soda_link *link);
 uint32_t soda_sender_queue_waiting(void);
 
 /*

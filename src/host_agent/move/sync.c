@@ -207,9 +207,9 @@ static int bring(uint32_t first, uint32_t n, bool *before_p)
 	return ret;
 }
 
-int soda_sync_chunks(uint32_t first, uint32_t n)
+/* Of one region. */
+static int sync_part(const struct soda_region *r, uint32_t first, uint32_t n)
 {
-	const struct soda_region *r = soda_region_of(first);
 	uint32_t refusals = atomic_load(&r->unsent);
 	bool before = false;
 	int ret;
@@ -226,6 +226,19 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 	return ret;
 }
 
+int soda_sync_chunks(uint32_t first, uint32_t n)
+{
+	int ret = 0;
+
+	for (uint32_t had; n && !ret; first += had, n -= had) {
+		const struct soda_region *r = soda_region_of(first);
+
+		had = soda_region_has(r, first, n);
+		ret = sync_part(r, first, had);
+	}
+	return ret;
+}
+
 /* Wait until unacknowledged chunks are on the server, and a WRITABLE file's content in the file. */
 static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
@@ -239,22 +252,21 @@ struct ends {
 	uint32_t deaths, restarts;
 };
 
-static bool ended_since(const struct ends *e)
+static bool ended_since(const struct ends *e, const struct soda_link *link)
 {
-	return e->deaths != soda_unacked_deaths() ||
-	       e->restarts != soda_link_restarts(&soda_agent.link);
+	return e->deaths != soda_unacked_deaths() || e->restarts != soda_link_restarts(link);
 }
 
 /*
  * Read the numbers when both are even: while one is odd the keeper is still making dirty what is
  * resident of the lost data.  0, -ETIMEDOUT.
  */
-static int await_ends(struct ends *e, struct soda_why *why)
+static int await_ends(struct ends *e, const struct soda_link *link, struct soda_why *why)
 {
 	uint64_t deadline_ns = from_now();
 
 	for (;;) {
-		*e = (struct ends){ soda_unacked_deaths(), soda_link_restarts(&soda_agent.link) };
+		*e = (struct ends){ soda_unacked_deaths(), soda_link_restarts(link) };
 		if (!((e->deaths | e->restarts) & 1))
 			return 0;
 		if (soda_now_ns() > deadline_ns)
@@ -263,18 +275,18 @@ static int await_ends(struct ends *e, struct soda_why *why)
 	}
 	snprintf(why->text, sizeof(why->text),
 		 "the runtime is still finding out what %.120s has lost, as it started anew",
-		 soda_agent.link.server.address);
+		 link->server.address);
 	return -ETIMEDOUT;
 }
 
 /* The object has dirty data, and the server has refused to open it. */
-static int explain_refusal(int refused, struct soda_why *why)
+static int explain_refusal(const struct soda_region *r, int refused, struct soda_why *why)
 {
 	snprintf(
 		why->text, sizeof(why->text),
 		"%.120s, which has started anew, does not take it (%s); it is asked again, and the "
 		"data stays in memory",
-		soda_agent.link.server.address, soda_strerror(refused));
+		r->link->server.address, soda_strerror(refused));
 	return refused == -ENOSPC || refused == -EDQUOT ? -ENOSPC : -EIO;
 }
 
@@ -285,15 +297,15 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 
 	SODA_TP_SYNC(first, n);
 	do {
-		ret = await_ends(&ends, why);
+		ret = await_ends(&ends, r->link, why);
 		if (!ret)
 			ret = soda_sync_chunks(first, n);
 		if (!ret)
 			ret = settle(r, first, n, why);
-	} while (!ret && ended_since(&ends));
+	} while (!ret && ended_since(&ends, r->link));
 	refused = atomic_load(&r->refused);
 	if (ret && refused)
-		ret = explain_refusal(refused, why);
+		ret = explain_refusal(r, refused, why);
 	if (!ret && atomic_exchange(&r->unwritten, false)) {
 		snprintf(why->text, sizeof(why->text),
 			 "some of it is lost: the server has started anew, or the DPU agent died, "

@@ -48,10 +48,13 @@ struct soda_writeback {
 	struct soda_sending ops[OPS];
 };
 
-/* Never NULL: it was made before there were chunks. */
+/*
+ * The one that counts the threads which evict, for all servers.  Never NULL: it was made before
+ * there were chunks.
+ */
 static inline struct soda_writeback *current(void)
 {
-	return soda_agent.link.writeback;
+	return soda_agent.links[0].writeback;
 }
 
 static void ring(struct soda_writeback *wb)
@@ -63,7 +66,10 @@ static void ring(struct soda_writeback *wb)
 
 void soda_writeback_ring(void)
 {
-	ring(current());
+	/* of a pool, those alone that have something to do; else the one: it may have to drop */
+	for (uint32_t k = 0, n = soda_members(); k < n; k++)
+		if (n == 1 || soda_sender_queue_waits_for(&soda_agent.links[k]))
+			ring(soda_agent.links[k].writeback);
 }
 
 /*
@@ -122,16 +128,25 @@ void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 	soda_progress_await(seen, timeout_ns);
 }
 
+struct helping {
+	struct soda_thread *t;
+	const struct soda_link *link;
+};
+
 /*
- * Send one batch from the queue over the thread's own idle connection and collect all its answers.
- * How many chunks, or the connection's error.  For soda_channels_lend().
+ * Send one batch from the server's queue over the thread's own idle connection and collect all its
+ * answers. How many chunks, or the connection's error.  For soda_channels_lend().
  */
 static int help_over(struct soda_conn *conn, void *arg)
 {
+	const struct helping *h = arg;
 	struct soda_sending ops[HELP_OPS] = { 0 };
-	struct soda_sender s = { .t = arg, .conn = conn, .ops = ops, .max = HELP_OPS };
+	struct soda_sender s = {
+		.t = h->t, .server = h->link->index, .conn = conn, .ops = ops, .max = HELP_OPS
+	};
 	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
-	const struct soda_sender **place = &current()->helpers[s.t->index % soda_channels_pairs()];
+	const struct soda_sender **place =
+		&h->link->writeback->helpers[s.t->index % soda_channels_pairs()];
 	int n, ret;
 
 	*place = &s;
@@ -155,16 +170,32 @@ static int help_over(struct soda_conn *conn, void *arg)
 	return ret < 0 ? ret : n;
 }
 
+/* As soda_channels_lend(). */
+static int help(struct soda_thread *t, const struct soda_link *link)
+{
+	struct helping h = { t, link };
+
+	return soda_channels_lend(t, link, help_over, &h);
+}
+
 void soda_writeback_help(struct soda_thread *t)
 {
-	if (soda_sender_queue_waiting() >= HELP_OPS && helps(t))
-		soda_channels_lend(t, help_over, t);
+	for (const struct soda_link *link = soda_agent.links, *end = link + soda_members();
+	     link < end; link++)
+		if (soda_sender_queue_waits_for(link) >= HELP_OPS && helps(t))
+			help(t, link);
 }
 
 bool soda_writeback_share(struct soda_thread *t)
 {
-	return batches_fit() && soda_sender_queue_waiting() &&
-	       soda_channels_lend(t, help_over, t) > 0;
+	bool sent = false;
+
+	if (!batches_fit())
+		return false;
+	for (uint32_t k = 0; k < soda_members() && !sent; k++)
+		sent = soda_sender_queue_waits_for(&soda_agent.links[k]) &&
+		       help(t, &soda_agent.links[k]) > 0;
+	return sent;
 }
 
 /* Close the write-back thread's connection, which has failed or is to be closed. */
@@ -211,7 +242,7 @@ static void idle(struct soda_writeback *wb, uint32_t seen, int64_t timeout_ns)
  */
 static int send_some(struct soda_writeback *wb)
 {
-	uint32_t left = soda_sender_queue_waiting();
+	uint32_t left = soda_sender_queue_waits_for(wb->link);
 	int n = soda_sender_send(&wb->sender);
 
 	while (!n && left > SODA_SENDER_BATCH && wb->sender.used < wb->sender.max) {
@@ -237,7 +268,8 @@ static void turn(struct soda_writeback *wb)
 		soda_sender_drop(&wb->sender);
 		/* Chunks that still wait cannot be sent now: BUSY, or SENDING by another sender. */
 		idle(wb, seen,
-		     soda_sender_queue_waiting() ? ANSWER_NS : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
+		     soda_sender_queue_waits_for(wb->link) ? ANSWER_NS
+							   : SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}
 	/* Not long while there are chunks to drop: a store to one of them waits for that. */
@@ -272,10 +304,12 @@ int soda_writeback_start(struct soda_link *link)
 		return -ENOMEM;
 	*wb = (struct soda_writeback){ .link = link };
 	wb->sender.ops = wb->ops;
+	wb->sender.server = link->index;
 	wb->sender.max = OPS;
 	soda_lock_init(&wb->lock, SODA_RANK_WRITEBACK);
-	soda_sender_queue_clear();
-	soda_progress_start();
+	soda_sender_queue_clear(link);
+	if (link == soda_agent.links)
+		soda_progress_start();
 	ret = soda_helper_start(&wb->thread, "soda-writeback", run, wb);
 	wb->running = !ret;
 	return ret;
@@ -330,12 +364,14 @@ void soda_writeback_disconnect(struct soda_link *link)
 
 void soda_writeback_each_sender(void (*fn)(const struct soda_sender *s, void *arg), void *arg)
 {
-	const struct soda_writeback *wb = current();
+	for (uint32_t k = 0; k < soda_members(); k++) {
+		const struct soda_writeback *wb = soda_agent.links[k].writeback;
 
-	fn(&wb->sender, arg);
-	for (int i = 0; i < SODA_CHANNEL_PAIRS_MAX; i++)
-		if (wb->helpers[i])
-			fn(wb->helpers[i], arg);
+		fn(&wb->sender, arg);
+		for (int i = 0; i < SODA_CHANNEL_PAIRS_MAX; i++)
+			if (wb->helpers[i])
+				fn(wb->helpers[i], arg);
+	}
 }
 
 void soda_writeback_forget(struct soda_link *link, void (*fn)(struct soda_conn *conn))

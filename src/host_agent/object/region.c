@@ -71,7 +71,7 @@ static struct soda_region *get_descriptor(void)
 	if (r) {
 		unused = r->next;
 		memset(r, 0, sizeof(*r));
-		r->link = &soda_agent.link;
+		r->link = &soda_agent.links[0];
 	}
 	return r;
 }
@@ -100,20 +100,27 @@ struct soda_region *soda_region_at(const void *p)
 {
 	struct soda_region *r = soda_agent_owns(p) ? soda_region_of(soda_chunk_of(p)) : NULL;
 
-	return r && soda_chunk_address(r->first) == p ? r : NULL;
+	return r && !r->continues && soda_chunk_address(r->first) == p ? r : NULL;
 }
 
 struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
 				      uint32_t *last_p)
 {
 	struct soda_region *r = soda_agent_owns(addr) ? soda_region_of(soda_chunk_of(addr)) : NULL;
-	uint64_t at;
+	uint64_t at, all = bytes;
 
 	if (!r)
 		return NULL;
 	at = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
-	if (at >= r->span || bytes > r->span - at)
+	if (at >= r->span)
 		return NULL;
+	for (const struct soda_region *in = r; bytes > in->span - at; at = 0) {
+		bytes -= in->span - at;
+		in = in->rest;
+		if (!in)
+			return NULL;
+	}
+	bytes = all;
 	*first_p = soda_chunk_of(addr);
 	*last_p = bytes ? soda_chunk_of((const char *)addr + bytes - 1) : *first_p;
 	return r;
@@ -171,8 +178,12 @@ static void mark_granules(const struct soda_region *r, uint16_t id)
 /* A bit for each number that was kept (soda_region_id_keep) and not yet released. */
 static _Atomic uint64_t kept_ids[SODA_REGIONS_MAX / 64 + 1];
 
-void soda_region_id_keep(uint16_t id)
+/* For which server. */
+static _Atomic uint8_t kept_for[SODA_REGIONS_MAX + 1];
+
+void soda_region_id_keep(uint16_t id, uint32_t server)
 {
+	atomic_store(&kept_for[id], (uint8_t)server);
 	atomic_fetch_or(&kept_ids[id / 64], 1ull << id % 64);
 }
 
@@ -181,15 +192,25 @@ bool soda_region_id_is_kept(uint16_t id)
 	return atomic_load(&kept_ids[id / 64]) >> id % 64 & 1;
 }
 
+bool soda_region_id_is_kept_by(uint16_t id, uint32_t server)
+{
+	return soda_region_id_is_kept(id) && atomic_load(&kept_for[id]) == server;
+}
+
 void soda_region_id_release(uint16_t id)
 {
 	atomic_fetch_and(&kept_ids[id / 64], ~(1ull << id % 64));
 }
 
-void soda_region_ids_release(void)
+void soda_region_ids_release(uint32_t server)
 {
-	for (size_t i = 0; i < sizeof(kept_ids) / sizeof(kept_ids[0]); i++)
-		atomic_store(&kept_ids[i], 0);
+	for (uint32_t i = 0; i < sizeof(kept_ids) / sizeof(kept_ids[0]); i++)
+		for (uint64_t w = atomic_load(&kept_ids[i]); w; w &= w - 1) {
+			uint16_t id = (uint16_t)(i * 64 + (uint32_t)__builtin_ctzll(w));
+
+			if (atomic_load(&kept_for[id]) == server)
+				soda_region_id_release(id);
+		}
 }
 
 static int find_id(void)
@@ -233,8 +254,13 @@ bool soda_region_find_room(struct soda_region *r, bool of_heap)
 	if (g < 0)
 		return false;
 	r->first = (uint32_t)g << (SODA_GRANULE_SHIFT - soda_agent.chunk_shift);
-	r->chunks = (uint32_t)((r->span + soda_chunk_bytes() - 1) >> soda_agent.chunk_shift);
+	soda_region_count_chunks(r);
 	return true;
+}
+
+void soda_region_count_chunks(struct soda_region *r)
+{
+	r->chunks = (uint32_t)((r->span + soda_chunk_bytes() - 1) >> soda_agent.chunk_shift);
 }
 
 void soda_region_occupy(const struct soda_region *r)

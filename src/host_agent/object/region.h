@@ -26,7 +26,16 @@ enum { SODA_REGION_PUBLISHED = 0x10 };
 struct soda_shared;
 
 struct soda_region {
-	uint16_t id;		/* on the wire, and index of the table; never 0 */
+	uint16_t id; /* on the wire, and index of the table; never 0 */
+	/*
+	 * An object on a pool of servers is cut into slabs, each a region of its own, one after the
+	 * other in the address space: the next slab (NULL: there is none), whether this one is not
+	 * the first, and how many bytes of the object lie before it.  Set before the object is
+	 * given to the program, then constant.
+	 */
+	struct soda_region *rest;
+	bool continues;
+	uint64_t before;
 	struct soda_link *link; /* to the server that has it */
 	/* Of soda_alloc_file, and SODA_REGION_PUBLISHED; 0: anonymous, until soda_publish. */
 	_Atomic uint32_t flags;
@@ -85,7 +94,10 @@ struct soda_region {
  */
 struct soda_region *soda_region_of(uint32_t chunk);
 struct soda_region *soda_region_at(const void *p);
-/* Also says the first and the last chunk that the bytes lie in. */
+/*
+ * Also says the first and the last chunk that the bytes lie in.  Of an object in slabs: the slab
+ * with the first byte; all bytes lie in it and in those that follow.
+ */
 struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
 				      uint32_t *last_p);
 
@@ -96,6 +108,14 @@ static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint
 	uint64_t left = r->span - at;
 
 	return (uint32_t)(left < soda_chunk_bytes() ? left : soda_chunk_bytes());
+}
+
+/* How many of the n chunks from `first` on, which lies in the region, do. AS. */
+static inline uint32_t soda_region_has(const struct soda_region *r, uint32_t first, uint32_t n)
+{
+	uint32_t left = r->first + r->chunks - first;
+
+	return left < n ? left : n;
 }
 
 /* The protection of the object's addresses. */
@@ -143,6 +163,8 @@ void soda_region_put(struct soda_region *r);
  * no room.
  */
 bool soda_region_find_room(struct soda_region *r, bool of_heap);
+/* Set r->chunks, for r->span; r->first is set. */
+void soda_region_count_chunks(struct soda_region *r);
 /* Mark the room that soda_region_find_room() found as the object's. */
 void soda_region_occupy(const struct soda_region *r);
 /* Mark the room of an object that was never shown as free again. */
@@ -156,14 +178,16 @@ void soda_region_show_locked(struct soda_region *r);
 void soda_region_hide_locked(const struct soda_region *r, bool used_up);
 
 /*
- * Numbers of objects that were freed here and that the server may still have open: a kept number is
+ * Numbers of objects that were freed here and that the server (index of its link) may still have
+ * open: a kept number is
  * not used again before it is released. Any thread.
  */
-void soda_region_id_keep(uint16_t id);
+void soda_region_id_keep(uint16_t id, uint32_t server);
 bool soda_region_id_is_kept(uint16_t id);
+bool soda_region_id_is_kept_by(uint16_t id, uint32_t server);
 void soda_region_id_release(uint16_t id);
-/* Release all numbers. */
-void soda_region_ids_release(void);
+/* Release all numbers that were kept for that server. */
+void soda_region_ids_release(uint32_t server);
 
 /*
  * Between these two calls no object appears or goes.  They are for the keeper, which must not wait

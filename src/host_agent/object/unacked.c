@@ -214,5 +214,5 @@ uint32_t soda_unacked_deaths(void)
 
 uint32_t soda_unacked_losses(void)
 {
-	return soda_unacked_deaths() + soda_link_restarts(&soda_agent.link);
+	return soda_unacked_deaths() + soda_link_restarts(&soda_agent.links[0]);
 }

@@ -253,7 +253,7 @@ static void discard(struct pool *pool, char *from, char *to)
 	if (ret && !said)
 		soda_log_warning("soda run: what the program has unmapped cannot be given back "
 				 "while %s does not answer (%s): it is kept until then",
-				 soda_agent.link.server.address, soda_strerror(ret));
+				 soda_agent.links[0].server.address, soda_strerror(ret));
 	said |= ret != 0;
 	if (ret || any_is_stale(pool, first, n))
 		return_later();
@@ -344,7 +344,8 @@ static void judge(bool under_way)
 	if (!under_way || !returning.under_way_ns) {
 		returning.under_way_ns = under_way ? now : 0;
 	} else if (now - returning.under_way_ns > most) {
-		soda_link_silent(&soda_agent.link);
+		for (uint32_t i = 0; i < soda_members(); i++)
+			soda_link_silent(&soda_agent.links[i]);
 		returning.under_way_ns = now;
 	}
 }

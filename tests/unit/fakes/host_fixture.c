@@ -89,7 +89,7 @@ void host_start(const struct host_options *o)
 	soda_buffer_resize(&soda_agent.buffer, chunks);
 	soda_replace_init(&soda_agent.replacer, soda_policy_find(s->evict, &why), soda_agent.table,
 			  (uint64_t)chunks);
-	if (soda_session_start(&soda_agent.link, "fake://server", s->threads, &why))
+	if (soda_session_start(&soda_agent.links[0], "fake://server", s->threads, &why))
 		fake_fail("session: %s", why.text);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
 	for (int c = 0; c < SODA_CNT_MAX; c++)
@@ -98,7 +98,7 @@ void host_start(const struct host_options *o)
 
 void host_stop(void)
 {
-	soda_session_stop(&soda_agent.link);
+	soda_session_stop(&soda_agent.links[0]);
 	soda_closed_stop();
 	soda_regions_forget();
 	soda_threads_clear();

@@ -94,7 +94,8 @@ static void read_that_is_late(void **state)
 	assert_int_equal(host_state(r, 1), SODA_CHUNK_REMOTE);
 	fake_net_hold(false, false);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	host_store(r, 1, 0, 6);
 	host_settle(r, true);
 	assert_int_equal(host_load(r, 1, 0), 6);
@@ -115,7 +116,7 @@ static void channel_that_is_full(void **state)
 
 	host_start(&plain);
 	t = soda_thread_self();
-	assert_int_equal(soda_channel_demand(t), 0);
+	assert_int_equal(soda_channel_demand(t, &soda_agent.links[0]), 0);
 	r = numbered(40);
 	for (; !ret && posted < 12; posted++) {
 		struct soda_fault f = { .region = r, .id = r->first + posted };
@@ -237,7 +238,7 @@ static void peer_dies_installing(void **state)
 		fake_unlock();
 		assert_int_equal(fake_load(host_at(r, busy, 0), &v), -ETIMEDOUT);
 		fake_net_hold(false, false);
-		assert_int_equal(soda_server_wait(&soda_agent.link.server,
+		assert_int_equal(soda_server_wait(&soda_agent.links[0].server,
 						  soda_now_ns() + 60000000000u, NULL),
 				 0);
 		assert_int_equal(fake_net.revokes, busy + 1);
@@ -366,7 +367,8 @@ static void lost_under_a_fault(void **state)
 	assert_int_equal((uintptr_t)v, 8);
 	assert_int_equal(fake_net.reads, 2);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	host_check(r);
 	host_stop();
 }

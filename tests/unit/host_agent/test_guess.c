@@ -201,9 +201,10 @@ static void a_guess_does_not_outlive_the_server(void **state)
 	for (uint32_t i = 0; i < 4; i++)
 		host_load(r, i, 0);
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(host_sync(r), 0);
 	for (uint32_t i = 0; i < 4; i++)
 		assert_int_equal(fake_server_word(r->id, (uint64_t)i << 16), i + 1);

@@ -130,7 +130,7 @@ static void await_session(void)
 	uint32_t before = atomic_load(&soda_agent.reconnects);
 	uint64_t end = soda_now_ns() + 30000000000u;
 
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	fake_net_hold(false, false);
 	while (atomic_load(&soda_agent.reconnects) == before) {
 		if (soda_now_ns() > end)
@@ -208,9 +208,10 @@ static void lost_is_discarded(enum soda_mode mode)
 	fake_unlock();
 	assert_int_equal(host_cold(object, 0, 1), 0);
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(host_state(object, 0), SODA_CHUNK_LOST);
 	below = soda_agent.page_ops;
 	ops = *below;

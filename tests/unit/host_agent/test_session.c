@@ -71,7 +71,8 @@ static void lost_in_flight(void **state)
 	fake_net_hold(false, false);
 	fake_net_mend();
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(host_sync(r), 0);
 	for (uint32_t i = 0; i < 6; i++)
 		assert_int_equal(fake_server_word(r->id, i * 65536 + 4096), i + 60);
@@ -99,7 +100,8 @@ static void sync_across_a_loss(void **state)
 	assert_int_equal(host_state(r, 0), SODA_CHUNK_DIRTY);
 	fake_net_mend();
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(host_sync(r), 0);
 	assert_int_equal(fake_server_word(r->id, 0), 1);
 	/* And one that the server's return saves. */
@@ -136,9 +138,10 @@ static void server_starts_anew(void **state)
 	host_expect(r, 3, SODA_CHUNK_REMOTE);
 	host_store(r, 2, 9, 90);
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_int_equal(host_state(r, i), SODA_CHUNK_DIRTY);
 		assert_int_equal(host_load(r, i, i), i + 70);
@@ -177,9 +180,10 @@ static void known_as_another(void **state)
 	assert_int_equal(host_cold(r, 2, 1), 0);
 	host_expect(r, 2, SODA_CHUNK_REMOTE);
 	fake_net_mistake();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(host_state(r, 2), SODA_CHUNK_LOST);
 	assert_int_equal(fake_load(host_at(r, 2, 2), &v), -EIO);
 	assert_int_equal(host_sync(r), 0); /* what is resident is on the server again */
@@ -210,9 +214,10 @@ static void lost_in_recovery(void **state)
 	fake_unlock();
 	fake_net_restart();
 	client = fake_net.client;
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(fake_net.lose_at_open, 0);
 	assert_int_equal(fake_net.client, client + 1);
 	for (int k = 0; k < 2; k++) {
@@ -253,7 +258,7 @@ static void sync_amid_recovery(void **state)
 	fake_net.on_connect = refuse_the_next;
 	fake_unlock();
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	for (uint32_t left = 1; left; usleep(100)) {
 		fake_lock();
 		left = fake_net.lose_at_open;
@@ -264,7 +269,8 @@ static void sync_amid_recovery(void **state)
 				 -ETIMEDOUT);
 	fake_net_mend();
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	for (int k = 0; k < 2; k++) {
 		assert_int_equal(soda_sync_range(r[k], r[k]->first, r[k]->chunks, &why), 0);
 		assert_int_equal(fake_server_word(r[k]->id, 65536), 11);
@@ -289,9 +295,10 @@ static void open_not_understood(void **state)
 	fake_net.refuse_open = -EPROTO;
 	fake_unlock();
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_true(r[0]->lost);
 	assert_int_equal(fake_load(host_at(r[0], 1, 0), &v), -EIO);
 	assert_int_equal(host_load(r[0], 2, 0), 12); /* is here */
@@ -320,16 +327,18 @@ static void refused_and_taken(void **state)
 	fake_net.refuse_open = -ENOSPC;
 	fake_unlock();
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	host_store(r, 3, 0, 13);
 	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), -ENOSPC);
 	assert_non_null(strstr(why.text, "does not take it"));
 	for (end = soda_now_ns() + 30000000000u; r->refused; usleep(1000))
 		assert_true(soda_now_ns() < end);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), -EIO); /* chunk 0 */
 	assert_int_equal(soda_sync_range(r, r->first, r->chunks, &why), 0);
 	assert_int_equal(fake_load(host_at(r, 0, 0), &v), -EIO);
@@ -366,9 +375,10 @@ static void in_use_during_recovery(void **state)
 	w = soda_chunk_load(c);
 	assert_true(soda_chunk_begin(c, &w, SODA_CHUNK_BUSY));
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_true(r->lost);
 	assert_int_equal(fake_load(host_at(r, 3, 0), &v), -EIO); /* not the new server's zeros */
 	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_chunk_dirty(w), 0, 0);
@@ -436,7 +446,7 @@ static void freed_while_away(void **state)
 	host_store(r, 1, 0, 11);
 	let_go();
 	fake_net_break(-ECONNREFUSED);
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	host_free(r);
 	assert_true(server_has(id));
 	fake_net_mend();
@@ -485,7 +495,7 @@ static void answer_of_freezing_lost(void **state)
 						    SODA_STATIC_CACHE, &why),
 				 round ? -ETIMEDOUT : -ENOSPC);
 		fake_net_mend();
-		assert_int_equal(soda_server_wait(&soda_agent.link.server,
+		assert_int_equal(soda_server_wait(&soda_agent.links[0].server,
 						  soda_now_ns() + 60000000000u, NULL),
 				 0);
 		host_store(r, 1, 0, 12);
@@ -549,7 +559,7 @@ static void restart_behind_an_answer(struct soda_region *r)
 	soda_regions_lock();
 	fake_net.on_connect = has_connected;
 	fake_net_restart();
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	sem_post(&anew.restarted);
 	while (!atomic_load(&anew.connected))
 		usleep(50);
@@ -614,7 +624,7 @@ static _Atomic uint32_t reports;
 static void report_once(void)
 {
 	if (atomic_fetch_add(&reports, 1) == 1)
-		soda_server_report(&soda_agent.link.server, -ECONNRESET);
+		soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 }
 
 static void lost_while_reconnecting(void **state)
@@ -628,9 +638,10 @@ static void lost_while_reconnecting(void **state)
 	fake_net.on_connect = report_once;
 	fake_unlock();
 	fake_net_break(0);
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(atomic_load(&reports), 2 * connects); /* made twice */
 	host_stop();
 }
@@ -651,7 +662,8 @@ static void call_not_answered(void **state)
 	assert_int_equal(soda_calls_sync_region(r, &why), -ETIMEDOUT);
 	assert_non_null(strstr(why.text, "SODA_FAULT_TIMEOUT"));
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	assert_int_equal(soda_calls_sync_region(r, &why), 0);
 	assert_int_equal(fake_net.connects, 2 * connects);
 	host_free(host_alloc(4 << 16));
@@ -692,7 +704,8 @@ static sem_t about_to_wait;
 static void *waits(void *arg)
 {
 	sem_post(&about_to_wait);
-	*(int *)arg = soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL);
+	*(int *)arg =
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL);
 	return NULL;
 }
 
@@ -704,7 +717,7 @@ static void wait_of_stopped_process(void **state)
 
 	host_start(&plain);
 	fake_net_break(-ECONNREFUSED);
-	soda_server_report(&soda_agent.link.server, -ECONNRESET);
+	soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 	sem_init(&about_to_wait, 0, 0);
 	assert_int_equal(pthread_create(&thread, NULL, waits, &ret), 0);
 	sem_wait(&about_to_wait);
@@ -722,7 +735,7 @@ static void fail_under_call(void)
 {
 	if (!atomic_exchange(&reports, 1)) {
 		fake_net_break(0);
-		soda_server_report(&soda_agent.link.server, -ECONNRESET);
+		soda_server_report(&soda_agent.links[0].server, -ECONNRESET);
 		usleep(20000);
 	}
 }
@@ -763,7 +776,7 @@ static void late_report(void **state)
 		let_others_first(true);
 		assert_int_equal(soda_calls_sync_region(r, &why), 0);
 		let_others_first(false);
-		assert_int_equal(soda_server_wait(&soda_agent.link.server,
+		assert_int_equal(soda_server_wait(&soda_agent.links[0].server,
 						  soda_now_ns() + 60000000000u, NULL),
 				 0);
 		after = fake_net.connects;

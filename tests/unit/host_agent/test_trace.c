@@ -178,7 +178,8 @@ static void finish(struct trace *t)
 	fake_net_hold(false, false);
 	fake_net_refuse(true, 0, 0);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 60000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 60000000000u, NULL),
+		0);
 	for (uint32_t i = 0; i < CHUNKS; i++)
 		for (uint32_t p = 0; p < t->pages; p++)
 			load(t, i, p);

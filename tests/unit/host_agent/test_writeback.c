@@ -701,7 +701,8 @@ static void discard_out_of_time(void **state)
 	fake_net_mend();
 	soda_chunk_flags(&soda_agent.table[id], 0, SODA_CW_QUEUED);
 	assert_int_equal(
-		soda_server_wait(&soda_agent.link.server, soda_now_ns() + 30000000000u, NULL), 0);
+		soda_server_wait(&soda_agent.links[0].server, soda_now_ns() + 30000000000u, NULL),
+		0);
 	host_check(r);
 	host_stop();
 }

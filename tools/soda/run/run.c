@@ -48,8 +48,10 @@ static const struct soda_option option_table[] = {
 	       .help = "With --threshold auto, how much anonymous memory the program and what it "
 		       "starts may have resident, the page buffer (--mem) included, which is "
 		       "half of it by default; an eighth is left for the runtime."),
-	OPTION("server", 's', STRING, server, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
-	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH. Default: SODA_SERVER, "
+	OPTION("server", 's', STRING, server, .arg = "ADDRESS",
+	       .max = SODA_MEMBERS_MAX * (SODA_ADDRESS_MAX + 1),
+	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH; several with commas "
+		       "between are a pool. Default: SODA_SERVER, "
 		       "or a private server for the program and what it starts, which ends with "
 		       "the last of them."),
 	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,

@@ -46,7 +46,8 @@ static const struct soda_option option_table[] = {
 	       .choices = transport_names,
 	       .help = "Transport to the memory server that the benchmark starts."),
 	OPTION("server", 0, STRING, server, .arg = "ADDRESS",
-	       .help = "Use this memory server instead; its CPU time is then not known."),
+	       .help = "Use this memory server instead, or these, with commas between; its CPU "
+		       "time is then not known."),
 	OPTION("mode", 0, CHOICE, mode, .arg = "MODE", .def = "auto",
 	       .choices = soda_bench_mode_names, .help = "Fault mode."),
 	OPTION("evict", 0, STRING, evict, .arg = "POLICY",

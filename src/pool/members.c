@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "pool/members.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+__attribute__((format(printf, 2, 3))) static int refuse(struct soda_why *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why->text, sizeof(why->text), fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+/* The address of so many bytes at `at`, the next in the list. */
+static int add(struct soda_members *out, const char *at, size_t bytes, struct soda_why *why)
+{
+	char *to;
+
+	if (!bytes)
+		return refuse(why, "the list of servers has an empty place, its %uth", out->n + 1);
+	if (bytes > SODA_ADDRESS_MAX)
+		return refuse(why,
+			      "the list of servers: its address %u has %zu bytes, and may have at "
+			      "most %d",
+			      out->n + 1, bytes, SODA_ADDRESS_MAX);
+	if (out->n == SODA_MEMBERS_MAX)
+		return refuse(why, "the list of servers has more than %d members",
+			      SODA_MEMBERS_MAX);
+	to = out->address[out->n];
+	memcpy(to, at, bytes);
+	to[bytes] = '\0';
+	for (uint32_t i = 0; i < out->n; i++)
+		if (!strcmp(out->address[i], to))
+			return refuse(why,
+				      "the list of servers has %.150s twice: name each server once",
+				      to);
+	out->n++;
+	return 0;
+}
+
+int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why)
+{
+	const char *at = list;
+	int ret;
+
+	out->n = 0;
+	for (;;) {
+		size_t bytes = strcspn(at, ",");
+
+		ret = add(out, at, bytes, why);
+		if (ret || !at[bytes])
+			break;
+		at += bytes + 1;
+	}
+	for (uint32_t i = 0; !ret && out->n > 1 && i < out->n; i++)
+		if (!strstr(out->address[i], "://"))
+			ret = refuse(
+				why,
+				"the list of servers: '%.100s' is no address; write each as "
+				"tcp://HOST:PORT, verbs://HOST:PORT or shm:///PATH, with commas "
+				"between",
+				out->address[i]);
+	return ret;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A pool of four servers of 256 MiB: objects larger than any of them, ranges over several slabs, a
+ * member that is away or has lost its memory, and lists that are refused.
+ */
+#include <signal.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum { SERVERS = 4, PAGE = 4096, SLAB = 2 << 20, SMALL = 64 << 20, FAULT_MS = 300 };
+
+static struct world worlds[SERVERS];
+static char list[SERVERS * 160];
+
+static const char *const capacity[] = { "--capacity", "256M", NULL };
+
+static void open_pool(void)
+{
+	list[0] = '\0';
+	for (int i = 0; i < SERVERS; i++) {
+		world_open(&worlds[i], i == 1 ? WORLD_SHM : WORLD_TCP, capacity);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
+			 worlds[i].address);
+	}
+}
+
+static void close_pool(int noisy)
+{
+	for (int i = 0; i < SERVERS; i++)
+		if (i == noisy)
+			world_close_noisy(&worlds[i]);
+		else
+			world_close(&worlds[i]);
+}
+
+static struct soda_config config(void)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	cfg.server = list;
+	cfg.buffer = "32M";
+	cfg.threads = 2;
+	return cfg;
+}
+
+/* One word of each page, at another place in each. */
+static uint64_t *word_of(char *p, size_t page)
+{
+	return (uint64_t *)(p + page * PAGE + page % 512 * 8);
+}
+
+static uint64_t value_of(size_t page)
+{
+	return (page + 1) * 0x9e3779b97f4a7c15u;
+}
+
+static void store(char *p, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / PAGE; i++)
+		*word_of(p, i) = value_of(i);
+}
+
+static void verify(char *p, size_t from, size_t bytes)
+{
+	for (size_t i = from / PAGE; i < (from + bytes) / PAGE; i++)
+		CHECK(*word_of(p, i) == value_of(i), "page %zu", i);
+}
+
+static void child_large(const void *arg)
+{
+	const size_t bytes = 900ul << 20;
+	struct soda_config cfg = config();
+	char *p;
+
+	start(&cfg);
+	p = alloc_checked(bytes);
+	store(p, bytes);
+	for (size_t i = 0, page = 1; i < 20000; i++) {
+		page = (page * 6364136223846793005u + 1442695040888963407u) % (bytes / PAGE);
+		CHECK(*word_of(p, page) == value_of(page), "page %zu", page);
+	}
+	verify(p, 0, bytes);
+	soda_free(p);
+	p = alloc_checked(bytes); /* what was freed is free on the servers, too */
+	for (size_t i = 0; i < bytes / PAGE; i += 1024)
+		CHECK_EQ(*word_of(p, i), 0);
+	soda_free(p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_larger_than_any(void **state)
+{
+	open_pool();
+	expect_passes(child_large, NULL);
+	close_pool(-1);
+}
+
+/* Calls with a range that lies in several slabs. */
+static void child_ranges(const void *arg)
+{
+	struct soda_config cfg = config();
+	size_t at = 3 * SLAB - 16 * PAGE, n = SLAB + 32 * PAGE;
+	char *p;
+
+	setenv("SODA_SLAB", "2M", 1);
+	start(&cfg);
+	p = alloc_checked(SMALL + 5 * PAGE);
+	CHECK_EQ(soda_set_name(p, "striped"), 0);
+	store(p, SMALL + 5 * PAGE);
+	CHECK_EQ(soda_sync(p + at, n), 0);
+	CHECK_EQ(soda_sync(p, SMALL + 5 * PAGE), 0);
+	CHECK_EQ(soda_sync(p + SLAB, SMALL + 5 * PAGE), -EINVAL); /* behind its end */
+	CHECK_EQ(soda_advise(p, SMALL + 5 * PAGE, SODA_COLD), 0);
+	CHECK_EQ(soda_advise(p, SMALL, SODA_SEQUENTIAL), 0);
+	CHECK_EQ(soda_prefetch(p + at, n), 0);
+	CHECK_EQ(soda_hold(p + at + 8 * PAGE, 16 * PAGE), 0);
+	CHECK_EQ(soda_unhold(p + at + 8 * PAGE, 16 * PAGE), 0);
+	CHECK_EQ(soda_advise(p + at, n, SODA_PIN), 0);
+	CHECK(stats_now().pinned_bytes >= n, "the range is pinned");
+	CHECK_EQ(soda_advise(p + at, n, SODA_UNPIN), 0);
+	verify(p, 0, SMALL + 5 * PAGE);
+	CHECK_EQ(soda_advise(p + at, n, SODA_DISCARD), 0);
+	for (size_t i = at / PAGE; i < (at + n) / PAGE; i++)
+		CHECK_EQ(*word_of(p, i), 0);
+	verify(p, 0, at);
+	verify(p, at + n, SMALL + 5 * PAGE - at - n);
+	CHECK_EQ(soda_try_free(p + SLAB), -EINVAL); /* a slab is no object */
+	soda_free(p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_ranges(void **state)
+{
+	open_pool();
+	expect_passes(child_ranges, NULL);
+	close_pool(-1);
+}
+
+/* How many slabs cannot be read; the others must be right, and come at once. */
+static unsigned unreadable(char *p)
+{
+	unsigned n = 0;
+
+	for (size_t slab = 0; slab < SMALL / SLAB; slab++) {
+		uint64_t *word = word_of(p, slab * (SLAB / PAGE) + 7);
+		double from = now_seconds();
+
+		if (touch_signal(word, false)) {
+			n++;
+			continue;
+		}
+		CHECK(now_seconds() - from < FAULT_MS / 1000.0, "slab %zu waited", slab);
+		CHECK(*word == value_of(slab * (SLAB / PAGE) + 7), "slab %zu", slab);
+	}
+	return n;
+}
+
+static void child_away(const void *arg)
+{
+	struct soda_config cfg = config();
+	unsigned away, gone;
+	char *p, *q;
+
+	setenv("SODA_SLAB", "2M", 1);
+	cfg.fault_timeout_ms = FAULT_MS;
+	start(&cfg);
+	p = alloc_checked(SMALL);
+	CHECK_EQ(soda_set_name(p, "table"), 0);
+	store(p, SMALL);
+	CHECK_EQ(soda_sync(p, SMALL), 0);
+	CHECK_EQ(soda_advise(p, SMALL, SODA_COLD), 0);
+	CHECK_EQ(unreadable(p), 0);
+	CHECK_EQ(soda_advise(p, SMALL, SODA_COLD), 0);
+	turn_pass();
+	CHECK(turn_await());
+	away = unreadable(p);
+	CHECK(away > 0 && away < SMALL / SLAB / 2, "%u slabs are away", away);
+	turn_pass();
+	CHECK(turn_await());
+	while (!stats_now().reconnects)
+		sleep_ms(10);
+	gone = unreadable(p);
+	CHECK_EQ(gone, away);
+	q = alloc_checked(SMALL); /* the member is one again */
+	store(q, SMALL);
+	verify(q, 0, SMALL);
+	CHECK(soda_sync(p, SMALL) == -EIO);
+	soda_free(p);
+	soda_free(q);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void lose_a_member(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&worlds[2]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	world_restart(&worlds[2]);
+	turn_pass();
+}
+
+static void test_member_away(void **state)
+{
+	struct trial t = { .child = child_away, .during = lose_a_member };
+	struct outcome out;
+	char said[160];
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "table: ");
+	snprintf(said, sizeof(said), "are lost with %s", worlds[2].address);
+	expect_says(&out, said);
+	close_pool(2);
+}
+
+struct refusal {
+	const char *list, *says, *mode;
+};
+
+static void child_refused(const void *arg)
+{
+	const struct refusal *r = arg;
+	struct soda_config cfg = config();
+
+	cfg.server = r->list;
+	cfg.mode = r->mode ? SODA_MODE_HANDLER : SODA_MODE_AUTO;
+	CHECK(soda_init(&cfg) < 0);
+	CHECK(strstr(soda_last_error(), r->says), "%s", soda_last_error());
+}
+
+static void test_bad_lists(void **state)
+{
+	char twice[512], again[512], away[512];
+	struct refusal cases[] = {
+		{ twice, "twice", NULL },
+		{ again, "are the same server", NULL },
+		{ away, "tcp://127.0.0.1:1", NULL },
+		{ "tcp://127.0.0.1:1,tcp://127.0.0.1:2", "nor can be used tcp://127.0.0.1:2",
+		  NULL },
+		{ "tcp://127.0.0.1:1,,", "empty place", NULL },
+		{ list, "mode handler", "handler" },
+	};
+
+	open_pool();
+	snprintf(twice, sizeof(twice), "%s,%s", worlds[0].address, worlds[0].address);
+	snprintf(again, sizeof(again), "%s,tcp://localhost%s", worlds[0].address,
+		 strrchr(worlds[0].address, ':'));
+	snprintf(away, sizeof(away), "%s,tcp://127.0.0.1:1", worlds[0].address);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		expect_passes(child_refused, &cases[i]);
+	close_pool(-1);
+}
+
+static void child_too_much(const void *arg)
+{
+	struct soda_config cfg = config();
+	char *p;
+
+	start(&cfg);
+	CHECK(!soda_alloc(1100ul << 20, 0));
+	CHECK(strstr(soda_last_error(), "have 1073741824 bytes free"), "%s", soda_last_error());
+	CHECK(!soda_alloc_file("a", 4096, SODA_WRITABLE | SODA_CREATE, NULL));
+	CHECK(strstr(soda_last_error(), "lie on one server"), "%s", soda_last_error());
+	p = alloc_checked(1000ul << 20); /* nothing is left of what could not be had */
+	soda_free(p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_too_much(void **state)
+{
+	open_pool();
+	expect_passes(child_too_much, NULL);
+	close_pool(-1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_bad_lists),
+		cmocka_unit_test(test_too_much),
+	};
+
+	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}
