@@ -309,7 +309,7 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	if (!ret)
 		ret = soda_helper_start(&link->keeper, "soda-keeper", keep, link);
 	link->keeper_runs = !ret;
-	if (!ret && soda_members() <= link->index)
+	if (!ret && soda_members() == link->index)
 		atomic_store(&soda_agent.members, link->index + 1);
 	return ret;
 }

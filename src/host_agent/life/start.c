@@ -261,32 +261,59 @@ static int check_member(const struct soda_members *m, uint32_t last, struct soda
 	return 0;
 }
 
-/* All members must be there at the start: say of the first that is not, and how many are. */
+/* Which servers of a pool cannot be used, and what the pool would have without them. */
+struct missing {
+	uint32_t n, found;
+	uint64_t free_bytes; /* of those that were found */
+	char names[72];	     /* of all but the first that is missing, each after ", " */
+};
+
+static void note_missing(struct missing *missing, const char *address)
+{
+	size_t at = strlen(missing->names);
+
+	if (missing->n++)
+		snprintf(missing->names + at, sizeof(missing->names) - at, ", %.32s", address);
+}
+
+/* *why says what is wrong with the first of them. */
+static void explain_missing(const struct missing *missing, struct soda_why *why)
+{
+	struct soda_why first = *why;
+
+	snprintf(why->text, sizeof(why->text),
+		 "%.80s%s%s; the pool's other %u servers have %llu MiB free", first.text,
+		 missing->n > 1 ? "; nor can be used" : "",
+		 missing->n > 1 ? missing->names + 1 : "", missing->found,
+		 (unsigned long long)(missing->free_bytes >> 20));
+}
+
+/* All members must be there at the start. */
 static int meet_servers(const struct soda_members *m, struct soda_why *why)
 {
-	uint32_t pairs = soda_agent.settings.threads, missing = 0;
-	struct soda_why said;
-	char names[160] = "";
+	uint32_t pairs = soda_agent.settings.threads;
+	struct missing missing = { 0 };
 	int ret = 0, err;
 
 	pairs = pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX;
 	for (uint32_t i = 0; i < m->n; i++) {
-		said = (struct soda_why){ "" };
-		err = soda_session_start(&soda_agent.links[i], m->address[i], pairs, &said);
+		struct soda_link *link = &soda_agent.links[i];
+		struct soda_why said = { "" };
+
+		err = soda_session_start(link, m->address[i], pairs, &said);
 		if (!err)
 			err = check_member(m, i, &said);
-		if (!err)
+		if (err) {
+			note_missing(&missing, m->address[i]);
+			*why = ret ? *why : said;
+			ret = ret ? ret : err;
 			continue;
-		if (m->n > 1 && missing++)
-			snprintf(names + strlen(names), sizeof(names) - strlen(names), ", %.70s",
-				 m->address[i]);
-		else
-			*why = said;
-		ret = ret ? ret : err;
+		}
+		missing.found++;
+		missing.free_bytes += atomic_load(&link->free_bytes);
 	}
-	if (missing > 1)
-		snprintf(why->text + strlen(why->text), sizeof(why->text) - strlen(why->text),
-			 "; nor can be used%s of the %u servers", names + 1, m->n);
+	if (missing.n && m->n > 1 && why->text[0])
+		explain_missing(&missing, why);
 	return ret;
 }
 

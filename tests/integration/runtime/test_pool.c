@@ -175,7 +175,7 @@ static void child_away(const void *arg)
 	turn_pass();
 	CHECK(turn_await());
 	away = unreadable(p);
-	CHECK(away > 0 && away < SMALL / SLAB / 2, "%u slabs are away", away);
+	CHECK(away > 0 && away < SMALL / SLAB, "%u slabs are away", away);
 	turn_pass();
 	CHECK(turn_await());
 	while (!stats_now().reconnects)
@@ -240,6 +240,7 @@ static void test_bad_lists(void **state)
 		{ twice, "twice", NULL },
 		{ again, "are the same server", NULL },
 		{ away, "tcp://127.0.0.1:1", NULL },
+		{ away, "the pool's other 2 servers have 512 MiB free", NULL },
 		{ "tcp://127.0.0.1:1,tcp://127.0.0.1:2", "nor can be used tcp://127.0.0.1:2",
 		  NULL },
 		{ "tcp://127.0.0.1:1,,", "empty place", NULL },
@@ -250,7 +251,8 @@ static void test_bad_lists(void **state)
 	snprintf(twice, sizeof(twice), "%s,%s", worlds[0].address, worlds[0].address);
 	snprintf(again, sizeof(again), "%s,tcp://localhost%s", worlds[0].address,
 		 strrchr(worlds[0].address, ':'));
-	snprintf(away, sizeof(away), "%s,tcp://127.0.0.1:1", worlds[0].address);
+	snprintf(away, sizeof(away), "%s,tcp://127.0.0.1:1,%s", worlds[0].address,
+		 worlds[3].address);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		expect_passes(child_refused, &cases[i]);
 	close_pool(-1);
