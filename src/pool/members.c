@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,6 +44,27 @@ static int add(struct soda_members *out, const char *at, size_t bytes, struct so
 	return 0;
 }
 
+static bool begins_address(const char *text)
+{
+	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz+");
+
+	return n && !strncmp(text + n, "://", 3);
+}
+
+/*
+ * How many bytes the address at `at` has.  Behind its '?', in the rules of transport/fault, a comma
+ * ends it only where another address follows.
+ */
+static size_t length(const char *at)
+{
+	bool rules = false;
+	size_t n = 0;
+
+	for (; at[n] && !(at[n] == ',' && (!rules || begins_address(at + n + 1))); n++)
+		rules = rules || at[n] == '?';
+	return n;
+}
+
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why)
 {
 	const char *at = list;
@@ -50,7 +72,7 @@ int soda_members_parse(const char *list, struct soda_members *out, struct soda_w
 
 	out->n = 0;
 	for (;;) {
-		size_t bytes = strcspn(at, ",");
+		size_t bytes = length(at);
 
 		ret = add(out, at, bytes, why);
 		if (ret || !at[bytes])

@@ -35,6 +35,17 @@ static void test_lists(void **state)
 	assert_int_equal(members.n, 3);
 	assert_string_equal(members.address[1], "shm:///s");
 	assert_string_equal(members.address[2], "tcp://b:7001");
+	/* rules of transport/fault have commas of their own */
+	assert_int_equal(
+		soda_members_parse("fault+tcp://a:1?do=cut&on=call,connect", &members, &why), 0);
+	assert_int_equal(members.n, 1);
+	assert_int_equal(
+		soda_members_parse(
+			"fault+tcp://a:1?on=call,read,fault+tcp://b:1?on=read,call,shm:///s",
+			&members, &why),
+		0);
+	assert_int_equal(members.n, 3);
+	assert_string_equal(members.address[1], "fault+tcp://b:1?on=read,call");
 }
 
 static void test_bad_lists(void **state)
