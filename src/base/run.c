@@ -64,11 +64,11 @@ static int check_privilege(const char *path, int fd, struct soda_run_refusal *wh
 		return refuse(why, 126, "%.900s: %s", path, strerror(errno));
 	if ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
 	    (st.st_mode & S_ISGID && st.st_gid != getegid()))
-		return refuse(why, 126,
-			      "%.900s is set-user-id or set-group-id: the system loads no library "
-			      "into it. "
-			      "Run a copy without that bit, or as the user that it belongs to",
-			      path);
+		return refuse(
+			why, 126,
+			"%.900s is set-user-id or set-group-id: the system loads no library into "
+			"it. Run a copy without that bit, or as the user that it belongs to",
+			path);
 	if (geteuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
 		return refuse(
 			why, 126,

@@ -25,20 +25,19 @@ static const struct command {
 #define COMMANDS_N (sizeof(commands) / sizeof(commands[0]))
 
 static const char description[] =
-	"The tools of SODA, memory that lives across the network.\n\n"
+	"The tools of SODA, memory that lives across the network.\n"
+	"\n"
 	"soda bench fault measures page faults, soda bench dpu what a DPU agent changes, soda "
 	"bench heap allocation, soda bench move how a DPU agent fetches data out of a program, "
-	"soda bench node what a store for the node saves, soda bench "
-	"start the time to the first fault, soda bench transport the transports by themselves, "
-	"soda eval graph applications in every mode, soda doctor checks what this machine has of "
-	"what SODA needs, soda graph generates, converts and "
-	"describes graphs, soda msg run starts the ranks of a program that sends messages, soda "
-	"report makes pages and tables of results, soda run runs a "
-	"program that knows nothing of SODA, soda stat shows the counters of a running program "
-	"or of a memory server, soda tenant makes the tenants of a memory server and their keys, "
-	"soda "
-	"top watches several of them live. Each "
-	"command has a manual page of its own and answers --help.";
+	"soda bench node what a store for the node saves, soda bench start the time to the first "
+	"fault, soda bench transport the transports by themselves, soda eval graph applications in "
+	"every mode, soda doctor checks what this machine has of what SODA needs, soda graph "
+	"generates, converts and describes graphs, soda msg run starts the ranks of a program that "
+	"sends messages, soda report makes pages and tables of results, soda run runs a program "
+	"that knows nothing of SODA, soda stat shows the counters of a running program or of a "
+	"memory server, soda tenant makes the tenants of a memory server and their keys, soda top "
+	"watches several of them live. Each command has a manual page of its own and answers "
+	"--help.";
 
 static void print_usage(FILE *out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The option table, and the words of the man page. */
 #include "dpu_agent/base/options.h"
-#include "base/limits.h"
 #include "wire/messages.h"
 
 #include "base/limits.h"
@@ -31,8 +30,8 @@ static const struct soda_option options[] = {
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7001",
 	  .max = SODA_ADDRESS_MAX,
-	  .help = "The memory server; or another agent, which has the memory server behind it and"
-		  " is reached by tcp or verbs." },
+	  .help = "The memory server; or another agent, which has the memory server behind it and "
+		  "is reached by tcp or verbs." },
 	{ .name = "tenant",
 	  .env = ENV "TENANT",
 	  .type = SODA_OPT_STRING,
@@ -47,10 +46,8 @@ static const struct soda_option options[] = {
 	  AT(key_file),
 	  .arg = "FILE",
 	  .help = "That tenant's key, which soda-tenant-add(1) made. Nobody else may read the "
-		  "file. "
-		  "With "
-		  "it the agent uses only a server that proves itself; without it, one that serves "
-		  "everybody." },
+		  "file. With it the agent uses only a server that proves itself; without it, one "
+		  "that serves everybody." },
 	{ .name = "server-name",
 	  .env = ENV "SERVER_NAME",
 	  .type = SODA_OPT_STRING,
@@ -64,22 +61,22 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(base),
 	  .def = "no",
-	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that"
-		  " follows." },
+	  .help = "Plain proxy: receive, forward, wait, reply. Switches everything off that "
+		  "follows." },
 	{ .name = "aggregate",
 	  .env = ENV "AGGREGATE",
 	  .type = SODA_OPT_BOOL,
 	  AT(aggregate),
 	  .def = "yes",
-	  .help = "Forward requests that wait at the same time as one batch, and adjacent ones as"
-		  " one transfer." },
+	  .help = "Forward requests that wait at the same time as one batch, and adjacent ones as "
+		  "one transfer." },
 	{ .name = "async",
 	  .env = ENV "ASYNC",
 	  .type = SODA_OPT_BOOL,
 	  AT(async),
 	  .def = "yes",
-	  .help = "Receive and complete in separate threads, and acknowledge programs' writes at"
-		  " once." },
+	  .help = "Receive and complete in separate threads, and acknowledge programs' writes at "
+		  "once." },
 	{ .name = "dynamic",
 	  .env = ENV "DYNAMIC",
 	  .type = SODA_OPT_BOOL,
@@ -91,8 +88,8 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(adaptive),
 	  .def = "yes",
-	  .help = "Decide for each object whether the dynamic cache pays, as --prefetch-limit says;"
-		  " without it, it is on for all, without a limit." },
+	  .help = "Decide for each object whether the dynamic cache pays, as --prefetch-limit "
+		  "says; without it, it is on for all, without a limit." },
 	{ .name = "prefetch-limit",
 	  .env = ENV "PREFETCH_LIMIT",
 	  .type = SODA_OPT_CHOICE,
@@ -101,10 +98,8 @@ static const struct soda_option options[] = {
 	  .def = "both",
 	  .choices = limits,
 	  .help = "What decides for an object: budget, what is fetched ahead and not asked for is "
-		  "at"
-		  " most 3 % of what programs ask for; model, the hits against the two bandwidths, "
-		  "as"
-		  " in the paper; both must agree." },
+		  "at most 3 % of what programs ask for; model, the hits against the two "
+		  "bandwidths, as in the paper; both must agree." },
 	{ .name = "cache-bytes",
 	  .env = ENV "CACHE_BYTES",
 	  .type = SODA_OPT_SIZE,
@@ -121,16 +116,16 @@ static const struct soda_option options[] = {
 	  .def = "1M",
 	  .min = SODA_CACHE_ENTRY_MIN,
 	  .max = SODA_CACHE_ENTRY_MAX,
-	  .help = "What the dynamic cache fetches at a time: a power of two, at least the"
-		  " programs' chunks." },
+	  .help = "What the dynamic cache fetches at a time: a power of two, at least the "
+		  "programs' chunks." },
 	{ .name = "policy",
 	  .env = ENV "POLICY",
 	  .type = SODA_OPT_STRING,
 	  AT(policy),
 	  .arg = "NAME",
 	  .def = "stream",
-	  .help = "What the dynamic cache fetches and evicts: stream, random (as in the paper), or"
-		  " the name of a shared object in --policy-dir." },
+	  .help = "What the dynamic cache fetches and evicts: stream, random (as in the paper), or "
+		  "the name of a shared object in --policy-dir." },
 	{ .name = "policy-dir",
 	  .env = ENV "POLICY_DIR",
 	  .type = SODA_OPT_STRING,
@@ -142,51 +137,50 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(statics),
 	  .def = "yes",
-	  .help = "Let programs put ranges into the static cache: SODA_STATIC_CACHE of"
-		  " soda_advise(3)." },
+	  .help = "Let programs put ranges into the static cache: SODA_STATIC_CACHE of "
+		  "soda_advise(3)." },
 	{ .name = "static-bytes",
 	  .env = ENV "STATIC_BYTES",
 	  .type = SODA_OPT_SIZE,
 	  AT(static_bytes),
 	  .arg = "SIZE",
 	  .def = "1G",
-	  .help = "Most that the static cache may hold, of all programs; beside it half of --store,"
-		  " for objects that are there." },
+	  .help = "Most that the static cache may hold, of all programs; beside it half of "
+		  "--store, for objects that are there." },
 	{ .name = "static-rule",
 	  .env = ENV "STATIC_RULE",
 	  .type = SODA_OPT_LIST,
 	  AT(static_rule),
 	  .arg = "PATTERN",
-	  .help = "Objects whose name, given by soda_set_name(3), matches (see glob(7)) go into the"
-		  " static cache as a whole, and cannot be stored to from then on; several,"
-		  " separated by commas, or the option again." },
+	  .help = "Objects whose name, given by soda_set_name(3), matches (see glob(7)) go into "
+		  "the static cache as a whole, and cannot be stored to from then on; several, "
+		  "separated by commas, or the option again." },
 	{ .name = "store",
 	  .env = ENV "STORE",
 	  .type = SODA_OPT_SIZE,
 	  AT(store_bytes),
 	  .arg = "SIZE",
 	  .def = "0",
-	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a"
-		  " user's programs, in so much memory: at least 8M. They connect by shm, and map"
-		  " it; the agent's memory cgroup pays for it. More than that may ever have, or "
-		  "than the"
-		  " machine has, is refused. 0: each program has copies of its own." },
+	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a "
+		  "user's programs, in so much memory: at least 8M. They connect by shm, and map "
+		  "it; the agent's memory cgroup pays for it. More than that may ever have, or "
+		  "than the machine has, is refused. 0: each program has copies of its own." },
 	{ .name = "move-memory",
 	  .env = ENV "MOVE_MEMORY",
 	  .type = SODA_OPT_SIZE,
 	  AT(move_bytes),
 	  .arg = "SIZE",
 	  .def = "0",
-	  .help = "Memory for buffers that programs fill and others read, by soda_move(3). Each"
-		  " buffer's is taken when it is reserved. 0: there are none." },
+	  .help = "Memory for buffers that programs fill and others read, by soda_move(3). Each "
+		  "buffer's is taken when it is reserved. 0: there are none." },
 	{ .name = "msg-memory",
 	  .env = ENV "MSG_MEMORY",
 	  .type = SODA_OPT_SIZE,
 	  AT(msg_bytes),
 	  .arg = "SIZE",
 	  .def = "0",
-	  .help = "Memory for messages under way between programs, by soda_msg_start(3): of each"
-		  " rank of a job 128K to 1M, as there is. 0: no messages are routed." },
+	  .help = "Memory for messages under way between programs, by soda_msg_start(3): of each "
+		  "rank of a job 128K to 1M, as there is. 0: no messages are routed." },
 	{ .name = "msg-inbox",
 	  .env = ENV "MSG_INBOX",
 	  .type = SODA_OPT_SIZE,
@@ -205,8 +199,8 @@ static const struct soda_option options[] = {
 	  .def = "48K",
 	  .min = 1,
 	  .max = SODA_MSG_PACKET_MAX,
-	  .help = "So many bytes of messages for the ranks of one other agent travel at once; fewer"
-		  " wait for --msg-wait." },
+	  .help = "So many bytes of messages for the ranks of one other agent travel at once; "
+		  "fewer wait for --msg-wait." },
 	{ .name = "msg-wait",
 	  .env = ENV "MSG_WAIT",
 	  .type = SODA_OPT_UINT,
@@ -222,8 +216,8 @@ static const struct soda_option options[] = {
 	  .arg = "N",
 	  .def = "0",
 	  .max = 1024,
-	  .help = "Threads that route messages at the same time. Each rank, and each other agent,"
-		  " has one; more than these wait for their turn. 0: no limit." },
+	  .help = "Threads that route messages at the same time. Each rank, and each other agent, "
+		  "has one; more than these wait for their turn. 0: no limit." },
 	{ .name = "write-budget",
 	  .env = ENV "WRITE_BUDGET",
 	  .type = SODA_OPT_SIZE,
@@ -231,8 +225,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "32M",
 	  .min = 4u << 20,
-	  .help = "Written data of one client that the agent acknowledges before the server has"
-		  " it; beyond it acknowledgements wait." },
+	  .help = "Written data of one client that the agent acknowledges before the server has "
+		  "it; beyond it acknowledgements wait." },
 	{ .name = "client-credit",
 	  .env = ENV "CLIENT_CREDIT",
 	  .type = SODA_OPT_SIZE,
@@ -240,8 +234,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "8M",
 	  .min = 4u << 20,
-	  .help = "Data that one client may have asked for and not yet taken; its further reads"
-		  " wait. Less while others ask for less: twice what they have on average." },
+	  .help = "Data that one client may have asked for and not yet taken; its further reads "
+		  "wait. Less while others ask for less: twice what they have on average." },
 	{ .name = "buffers",
 	  .env = ENV "BUFFERS",
 	  .type = SODA_OPT_SIZE,
@@ -250,10 +244,8 @@ static const struct soda_option options[] = {
 	  .def = "1G",
 	  .min = 8u << 20,
 	  .help = "Memory for both, of all clients together, half for writes and half for reads. "
-		  "Where"
-		  " it is used up each client goes on with one write, and with 256 KiB of reads, "
-		  "at a"
-		  " time." },
+		  "Where it is used up each client goes on with one write, and with 256 KiB of "
+		  "reads, at a time." },
 	{ .name = "window",
 	  .env = ENV "WINDOW",
 	  .type = SODA_OPT_SIZE,
@@ -261,8 +253,8 @@ static const struct soda_option options[] = {
 	  .arg = "SIZE",
 	  .def = "16M",
 	  .min = 4u << 20,
-	  .help = "Data that is asked of the server at a time, for all clients; they take turns"
-		  " in it." },
+	  .help = "Data that is asked of the server at a time, for all clients; they take turns in "
+		  "it." },
 	{ .name = "channels",
 	  .env = ENV "CHANNELS",
 	  .type = SODA_OPT_UINT,
@@ -270,10 +262,9 @@ static const struct soda_option options[] = {
 	  .arg = "N",
 	  .def = "0",
 	  .max = 16,
-	  .help = "Connections to the server for each client's reads; one more carries its writes."
-		  " 0: one a worker; with async, and processors to spare for completers, half as "
-		  "many as"
-		  " processors, at most 4." },
+	  .help = "Connections to the server for each client's reads; one more carries its writes. "
+		  "0: one a worker; with async, and processors to spare for completers, half as "
+		  "many as processors, at most 4." },
 	{ .name = "completers",
 	  .env = ENV "COMPLETERS",
 	  .type = SODA_OPT_UINT,
@@ -281,8 +272,8 @@ static const struct soda_option options[] = {
 	  .arg = "N",
 	  .def = "0",
 	  .max = 64,
-	  .help = "Threads that take in what the server answers; 0: half as many as processors, at"
-		  " most 4." },
+	  .help = "Threads that take in what the server answers; 0: half as many as processors, at "
+		  "most 4." },
 	SODA_DAEMON_WORKERS(
 		ENV, "Threads that receive from programs, of each address; 0: one a processor, at"
 		     " most 4."),
@@ -298,8 +289,8 @@ static const struct soda_option options[] = {
 	  .arg = "WAY",
 	  .def = "write",
 	  .choices = answers,
-	  .help = "How reads that come by verbs are answered: write, straight into the program's"
-		  " buffer, or send, into the next buffer that the program has posted." },
+	  .help = "How reads that come by verbs are answered: write, straight into the program's "
+		  "buffer, or send, into the next buffer that the program has posted." },
 	{ .name = "timeout",
 	  .env = ENV "TIMEOUT",
 	  .type = SODA_OPT_TIME_MS,
@@ -314,9 +305,9 @@ static const struct soda_option options[] = {
 	  AT(grace_ms),
 	  .arg = "TIME",
 	  .def = "60s",
-	  .help = "How long written data of a client that has gone is kept while the server cannot"
-		  " be reached. Then it is dropped, and a client that comes back learns that it is"
-		  " lost." },
+	  .help = "How long written data of a client that has gone is kept while the server cannot "
+		  "be reached. Then it is dropped, and a client that comes back learns that it is "
+		  "lost." },
 	SODA_DAEMON_DRAIN(ENV),
 	SODA_DAEMON_ALLOW_OTHER(ENV, "the agent's own and root."),
 	SODA_DAEMON_MAX_CLIENTS(ENV),
@@ -329,31 +320,30 @@ static const struct soda_option options[] = {
 
 static const char description[] =
 	"Stands between the programs of a compute node and their memory server, on the node's DPU "
-	"or"
-	" on spare processors of the node, and takes the work of moving data from the programs."
-	" Programs name it in SODA_DPU instead of a server in SODA_SERVER. Once it accepts"
-	" connections it prints one line 'READY ADDRESS' for each address on standard output, and"
-	" tells the service manager (NOTIFY_SOCKET).\n\n"
-	"Each program is a client of the memory server as it would be without the agent: quotas,"
-	" files, single writers and grace times are the server's. The agent keeps nothing that a"
-	" restart would need: programs reconnect to a restarted agent and go on.\n\n"
-	"Writes are acknowledged as soon as the agent has them, and are brought to the server then,"
-	" also when the program has ended; soda_sync(3) waits until they are there. If the agent is"
-	" killed, what it had acknowledged and not written since the last soda_sync is lost.\n\n"
+	"or on spare processors of the node, and takes the work of moving data from the programs. "
+	"Programs name it in SODA_DPU instead of a server in SODA_SERVER. Once it accepts "
+	"connections it prints one line 'READY ADDRESS' for each address on standard output, and "
+	"tells the service manager (NOTIFY_SOCKET).\n"
+	"\n"
+	"Each program is a client of the memory server as it would be without the agent: quotas, "
+	"files, single writers and grace times are the server's. The agent keeps nothing that a "
+	"restart would need: programs reconnect to a restarted agent and go on.\n"
+	"\n"
+	"Writes are acknowledged as soon as the agent has them, and are brought to the server "
+	"then, also when the program has ended; soda_sync(3) waits until they are there. If the "
+	"agent is killed, what it had acknowledged and not written since the last soda_sync is "
+	"lost.\n"
+	"\n"
 	"Two agents may stand in a row: one on the node, with --store and reached by shm, in front "
-	"of"
-	" one on its DPU, which the first one's --server names and which is reached by tcp or "
-	"verbs."
-	" A third one, or a circle, is refused. The second one acknowledges a write when the "
-	"memory"
-	" server has it: so it may die without a loss, and soda_sync means what it means with one"
-	" agent. Caching advice, and the rules of both, are followed by the first one that has such"
-	" a cache: with --static=no on the node static ranges lie on the DPU.\n\n"
+	"of one on its DPU, which the first one's --server names and which is reached by tcp or "
+	"verbs. A third one, or a circle, is refused. The second one acknowledges a write when the "
+	"memory server has it: so it may die without a loss, and soda_sync means what it means "
+	"with one agent. Caching advice, and the rules of both, are followed by the first one that "
+	"has such a cache: with --static=no on the node static ranges lie on the DPU.\n"
+	"\n"
 	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
-	"for"
-	" the time of --drain, then every connection is closed, what was acknowledged is written, "
-	"and"
-	" the agent ends. A second signal ends it at once, without writing.";
+	"for the time of --drain, then every connection is closed, what was acknowledged is "
+	"written, and the agent ends. A second signal ends it at once, without writing.";
 
 static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT
 	".SH EXIT STATUS\n.TP\n.B 0\nended by a signal or with its parent, nothing lost\n"

@@ -132,11 +132,12 @@ static void walk_process(struct soda_metrics *m, struct soda_dpu *dpu)
 
 static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
 {
-	static const struct soda_metric under_way = { .key = "server_bytes_under_way",
-						      .name = "server_under_way_bytes",
-						      .help = "data asked of the server and not"
-							      " answered yet",
-						      .kind = SODA_METRIC_GAUGE };
+	static const struct soda_metric under_way = {
+		.key = "server_bytes_under_way",
+		.name = "server_under_way_bytes",
+		.help = "data asked of the server and not answered yet",
+		.kind = SODA_METRIC_GAUGE
+	};
 	uint64_t n;
 
 	soda_metrics_say_size(m, "buffer_bytes", "memory of requests under way",

@@ -116,8 +116,7 @@ void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *by
 	    (flags & SODA_CREATE && kind != SODA_WRITABLE)) {
 		errno = -failed(-EINVAL,
 				"soda_alloc_file: flags 0x%x: exactly one of READ_ONLY, WRITABLE, "
-				"PRIVATE, and "
-				"CREATE only with WRITABLE",
+				"PRIVATE, and CREATE only with WRITABLE",
 				flags);
 		return NULL;
 	}

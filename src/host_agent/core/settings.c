@@ -24,8 +24,7 @@ static const struct soda_option options[] = {
 	  SODA_MEMBERS_TEXT_MAX, NULL, 0,
 	  "The memory server: tcp://HOST:PORT, verbs://HOST:PORT (RDMA), or shm:///PATH on the "
 	  "same machine; or several of them with commas between: a pool, over which objects are "
-	  "spread. "
-	  "Default: a private server, which ends with the process." },
+	  "spread. Default: a private server, which ends with the process." },
 	{ "dpu", 0, "SODA_DPU", SODA_OPT_STRING, AT(dpu), "ADDRESS", NULL, 0, SODA_ADDRESS_MAX,
 	  NULL, 0,
 	  "A DPU agent, which knows its memory server, instead of a server: tcp://HOST:PORT, or "
@@ -37,8 +36,7 @@ static const struct soda_option options[] = {
 	{ "key-file", 0, "SODA_KEY_FILE", SODA_OPT_STRING, AT(key_file), "FILE", NULL, 0, 0, NULL,
 	  0,
 	  "The tenant's key, which soda-tenant-add(1) made: with it the program uses only a server "
-	  "that "
-	  "proves itself, and proves the tenant to it. Nobody else may read the file." },
+	  "that proves itself, and proves the tenant to it. Nobody else may read the file." },
 	{ "server-name", 0, "SODA_SERVER_NAME", SODA_OPT_STRING, AT(server_name), "NAME", NULL, 0,
 	  SODA_WIRE_TENANT_MAX, NULL, 0,
 	  "The name of the server that is meant, as its tenants file has it. Default: the host in "
@@ -60,8 +58,7 @@ static const struct soda_option options[] = {
 	{ "mechanisms", 0, "SODA_MECHANISMS", SODA_OPT_CHOICE, AT(mechanisms), "SET", "auto", 0, 0,
 	  mechanisms, 0,
 	  "auto: what the kernel has, and a DPU agent on this machine may install pages; own: it "
-	  "may "
-	  "not; copy: nor is anything used that Linux 5.7 has not." },
+	  "may not; copy: nor is anything used that Linux 5.7 has not." },
 	{ "on-error", 0, "SODA_ON_ERROR", SODA_OPT_CHOICE, AT(on_error), "ACTION", "sigbus", 0, 0,
 	  on_errors, 0, "What a page that cannot be had does: sigbus, abort, or wait." },
 	{ "threads", 0, "SODA_THREADS", SODA_OPT_UINT, AT(threads), "N", NULL, 1, 1024, NULL, 0,
@@ -81,8 +78,7 @@ static const struct soda_option options[] = {
 	{ "numa-node", 0, "SODA_NUMA_NODE", SODA_OPT_STRING, AT(numa_node), "NODE", "auto", 0, 0,
 	  NULL, 0,
 	  "Where the library's threads run and its buffers lie: the NUMA node of the network "
-	  "device "
-	  "in use (auto), another one by its number, or anywhere (off)." },
+	  "device in use (auto), another one by its number, or anywhere (off)." },
 	{ "connect-timeout", 0, "SODA_CONNECT_TIMEOUT", SODA_OPT_TIME_MS, AT(connect_timeout_ms),
 	  "TIME", "5s", 1, 3600000, NULL, 0, "For reaching the server at start-up." },
 	{ "fault-timeout", 0, "SODA_FAULT_TIMEOUT", SODA_OPT_TIME_MS, AT(fault_timeout_ms), "TIME",

@@ -346,8 +346,7 @@ static int pin(uint32_t first, uint32_t last, struct soda_why *why)
 	if (ret == -ENOMEM)
 		snprintf(why->text, sizeof(why->text),
 			 "PIN of %u chunks: over the page buffer of %lld chunks less its minimum; "
-			 "make "
-			 "SODA_BUFFER larger",
+			 "make SODA_BUFFER larger",
 			 last - first + 1, (long long)soda_agent.buffer.limit);
 	return ret;
 }

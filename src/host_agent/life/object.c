@@ -368,8 +368,7 @@ static int explain_full(uint64_t bytes, uint64_t placed, int err, struct soda_wh
 		}
 	snprintf(why->text, sizeof(why->text),
 		 "%llu bytes are not to be had: %u of the pool's %u servers can be reached, and "
-		 "have "
-		 "%llu bytes free in all: %.100s",
+		 "have %llu bytes free in all: %.100s",
 		 (unsigned long long)bytes, up, soda_members(), (unsigned long long)(had + placed),
 		 last.text[0] ? last.text : soda_strerror(err));
 	return err;

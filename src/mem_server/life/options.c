@@ -18,8 +18,8 @@ static const struct soda_option options[] = {
 	  AT(capacity),
 	  .arg = "SIZE",
 	  .min = 2u << 20,
-	  .help = "Memory that may be promised to clients. Default: 80 % of the memory available"
-		  " at start (all free huge pages with --hugepages)." },
+	  .help = "Memory that may be promised to clients. Default: 80 % of the memory available "
+		  "at start (all free huge pages with --hugepages)." },
 	{ .name = "quota",
 	  .env = ENV "QUOTA",
 	  .letter = 'q',
@@ -40,9 +40,8 @@ static const struct soda_option options[] = {
 	  AT(tenants),
 	  .arg = "FILE",
 	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
-		  "their"
-		  " keys; with quotas and directories of their own, instead of --export. Read again"
-		  " on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
+		  "their keys; with quotas and directories of their own, instead of --export. Read "
+		  "again on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
 	{ .name = "grace",
 	  .env = ENV "GRACE",
 	  .type = SODA_OPT_TIME_MS,
@@ -55,9 +54,9 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(own_clients),
 	  .def = "no",
-	  .help = "Clients are programs of this machine, with no agent before them: the regions of"
-		  " one whose process has ended are freed at once, and not after --grace. That is"
-		  " how libsoda starts private servers." },
+	  .help = "Clients are programs of this machine, with no agent before them: the regions of "
+		  "one whose process has ended are freed at once, and not after --grace. That is "
+		  "how libsoda starts private servers." },
 	SODA_DAEMON_DRAIN(ENV),
 	{ .name = "close-wait",
 	  .env = ENV "CLOSE_WAIT",
@@ -87,10 +86,10 @@ static const struct soda_option options[] = {
 	  .type = SODA_OPT_BOOL,
 	  AT(populate),
 	  .def = "yes",
-	  .help = "Allocate all of a region when it is opened, where programs of this machine map"
-		  " it (shm), so that what is promised is there. no: as it is used; where the"
-		  " machine has no more then, it ends somebody. That is how libsoda starts the"
-		  " private servers." },
+	  .help = "Allocate all of a region when it is opened, where programs of this machine map "
+		  "it (shm), so that what is promised is there. no: as it is used; where the "
+		  "machine has no more then, it ends somebody. That is how libsoda starts the "
+		  "private servers." },
 	SODA_DAEMON_ALLOW_OTHER(ENV, "the server's own and root. Files are opened with the "
 				     "permissions of the client's user then."),
 	SODA_DAEMON_MAX_CLIENTS(ENV),
@@ -102,8 +101,8 @@ static const struct soda_option options[] = {
 	  .def = "16384",
 	  .min = 1,
 	  .max = 1u << 20,
-	  .help = "Most regions at a time, of all clients; each takes a file descriptor and a"
-		  " mapping." },
+	  .help = "Most regions at a time, of all clients; each takes a file descriptor and a "
+		  "mapping." },
 	SODA_DAEMON_MAX_CONNECTIONS(ENV),
 	SODA_DAEMON_METRICS(ENV),
 	SODA_DAEMON_PARENT_FD("for a server that belongs to one process, or to those of one soda "
@@ -115,48 +114,44 @@ static const struct soda_option options[] = {
 
 static const char description[] =
 	"Holds fabric-attached memory: objects that programs allocate with soda_alloc(3) live in "
-	"the"
-	" DRAM of the node that runs this server, and files of its export directory can be opened"
-	" as objects with soda_alloc_file(3). Once it accepts connections it prints one line"
-	" 'READY ADDRESS' for each address, the one of --metrics last, on standard output, and "
-	"tells the service manager"
-	" (NOTIFY_SOCKET).\n\n"
+	"the DRAM of the node that runs this server, and files of its export directory can be "
+	"opened as objects with soda_alloc_file(3). Once it accepts connections it prints one line "
+	"'READY ADDRESS' for each address, the one of --metrics last, on standard output, and "
+	"tells the service manager (NOTIFY_SOCKET).\n"
+	"\n"
 	"Reservation is accounting: an object is charged, rounded up to 2 MiB, when it is "
-	"allocated,"
-	" and refused at once with ENOSPC (over the capacity) or EDQUOT (over the client's quota);"
-	" what has been allocated can always be written. Memory that is freed goes back to the"
-	" system. A local program that keeps a region's memory mapped when it has closed it has it "
-	"on"
-	" its account until it lets go, and so has the server; READ_ONLY files count for a client "
-	"as"
-	" long as they are open.\n\n"
-	"Files. No name leaves the export directory, by '..', as an absolute path or through a"
-	" symbolic link; links that stay inside are followed where the kernel can check that"
-	" (openat2, Linux 5.6), and refused elsewhere. READ_ONLY files are loaded once for all"
-	" clients and kept while in use. A WRITABLE file has one client and no reader; its dirty"
-	" data is written when the client synchronises or frees it, leaves, stays away longer than"
-	" the grace time, and when the server ends by SIGTERM. A PRIVATE file is in use only while"
-	" it is loaded.\n\n"
-	"Clients. A client that loses its connections may come back within the grace time and find"
-	" its regions. One that does not is dead: its regions are freed. Whoever can connect to a"
-	" tcp address is served, with the server's own permissions for files: keep it on a network"
-	" that you trust. With --tenants a client must prove the key of a tenant of that file, has"
-	" that tenant's directories and a share of its quota, and sees its statistics only; such a"
-	" server listens on tcp and shm alone, and data are not encrypted. A shm address serves the"
-	" server's own user and root, unless --allow-other is given. Of a client of another user "
-	"the"
-	" kernel tells user and groups (up to 64), and their permissions decide, by the bits for"
-	" owner, group and others: search for each directory from the export directory on, read,"
-	" read and write for WRITABLE, write for the directory in which CREATE makes a file. What "
-	"is"
-	" made belongs to that user, which a server that is not root cannot do: it refuses. "
-	"Symbolic"
-	" links and files with an access control list are refused to them, unless the list is on a"
-	" file of their own, and so is writing to set-user-ID files. An agent in between is the"
-	" client: what it may open, all of its programs may.\n\n"
-	"SIGTERM or SIGINT starts a drain: no new client and no new region is taken, those that are"
-	" there may finish for the time of --drain, then every connection is closed, dirty WRITABLE"
-	" files are written, and the server ends. A second signal ends it at once, without "
+	"allocated, and refused at once with ENOSPC (over the capacity) or EDQUOT (over the "
+	"client's quota); what has been allocated can always be written. Memory that is freed goes "
+	"back to the system. A local program that keeps a region's memory mapped when it has "
+	"closed it has it on its account until it lets go, and so has the server; READ_ONLY files "
+	"count for a client as long as they are open.\n"
+	"\n"
+	"Files. No name leaves the export directory, by '..', as an absolute path or through a "
+	"symbolic link; links that stay inside are followed where the kernel can check that "
+	"(openat2, Linux 5.6), and refused elsewhere. READ_ONLY files are loaded once for all "
+	"clients and kept while in use. A WRITABLE file has one client and no reader; its dirty "
+	"data is written when the client synchronises or frees it, leaves, stays away longer than "
+	"the grace time, and when the server ends by SIGTERM. A PRIVATE file is in use only while "
+	"it is loaded.\n"
+	"\n"
+	"Clients. A client that loses its connections may come back within the grace time and find "
+	"its regions. One that does not is dead: its regions are freed. Whoever can connect to a "
+	"tcp address is served, with the server's own permissions for files: keep it on a network "
+	"that you trust. With --tenants a client must prove the key of a tenant of that file, has "
+	"that tenant's directories and a share of its quota, and sees its statistics only; such a "
+	"server listens on tcp and shm alone, and data are not encrypted. A shm address serves the "
+	"server's own user and root, unless --allow-other is given. Of a client of another user "
+	"the kernel tells user and groups (up to 64), and their permissions decide, by the bits "
+	"for owner, group and others: search for each directory from the export directory on, "
+	"read, read and write for WRITABLE, write for the directory in which CREATE makes a file. "
+	"What is made belongs to that user, which a server that is not root cannot do: it refuses. "
+	"Symbolic links and files with an access control list are refused to them, unless the list "
+	"is on a file of their own, and so is writing to set-user-ID files. An agent in between is "
+	"the client: what it may open, all of its programs may.\n"
+	"\n"
+	"SIGTERM or SIGINT starts a drain: no new client and no new region is taken, those that "
+	"are there may finish for the time of --drain, then every connection is closed, dirty "
+	"WRITABLE files are written, and the server ends. A second signal ends it at once, without "
 	"writing.";
 
 static const char epilogue[] = SODA_DAEMON_MAN_ENVIRONMENT

@@ -10,12 +10,12 @@ static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC
 
 static const struct soda_metric times[SODA_DISTRIBUTIONS_N] = {
 	[SODA_TIMES_READ] = { .key = "read_time_ns",
-			      .help = "service time of READs, from the header to the last byte"
-				      " sent",
+			      .help = "service time of READs, from the header to the last byte "
+				      "sent",
 			      .unit = SODA_UNIT_NS },
 	[SODA_TIMES_WRITE] = { .key = "write_time_ns",
-			       .help = "service time of WRITEs, from the header to the last byte"
-				       " stored",
+			       .help = "service time of WRITEs, from the header to the last byte "
+				       "stored",
 			       .unit = SODA_UNIT_NS },
 };
 

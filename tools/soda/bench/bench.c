@@ -24,8 +24,7 @@ static const char usage[] =
 	"\n"
 	"Environment:\n"
 	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, messages, move, node "
-	"and "
-	"transport\n"
+	"and transport\n"
 	"           have started may stand still, or take to end, before that is a failure; "
 	"default 20\n";
 

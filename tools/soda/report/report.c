@@ -146,17 +146,17 @@ static const struct soda_conf conf = {
 	.program = "soda report",
 	.summary = "pages, figures and tables from results",
 	.args = "RESULTS.json...",
-	.description = "Makes of results what people read, on any machine, at any time after they "
-		       "were measured. Of results.json of soda eval: report.html beside it, and "
-		       "figures/, SVG. Of the JSON that soda run --report writes: its page, of the "
-		       "same name and .html. Of the JSON of soda bench fault, dpu, messages, node "
-		       "or move: tables in Markdown, on standard output; several files have one "
-		       "table. Of bench move with --out FILE.md: that file, and figures beside it. "
-		       "A "
-		       "page is one file, light or dark as the reader has it, and can be "
-		       "printed.\n\n"
-		       "Needs python3 with matplotlib and jinja2 (Debian: python3-matplotlib, "
-		       "python3-jinja2). Results of another version of their format are refused.",
+	.description =
+		"Makes of results what people read, on any machine, at any time after they were "
+		"measured. Of results.json of soda eval: report.html beside it, and figures/, SVG. "
+		"Of the JSON that soda run --report writes: its page, of the same name and .html. "
+		"Of the JSON of soda bench fault, dpu, messages, node or move: tables in Markdown, "
+		"on standard output; several files have one table. Of bench move with --out "
+		"FILE.md: that file, and figures beside it. A page is one file, light or dark as "
+		"the reader has it, and can be printed.\n"
+		"\n"
+		"Needs python3 with matplotlib and jinja2 (Debian: python3-matplotlib, "
+		"python3-jinja2). Results of another version of their format are refused.",
 	.epilogue = ".SH EXIT STATUS\n0 success, 1 results that cannot be read or a page that "
 		    "cannot be written, 2 wrong usage, 3 matplotlib or jinja2 is not installed, "
 		    "127 python3 is not.\n"

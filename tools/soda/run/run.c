@@ -66,11 +66,9 @@ static const struct soda_option option_table[] = {
 		       "child of soda."),
 	OPTION("children", 0, CHOICE, children, .arg = "WHICH", .def = "all", .choices = children,
 	       .help = "Who has fabric memory beside this program: all programs that it starts, "
-		       "and "
-		       "they theirs; exec: only what it becomes itself, as a shell script does "
-		       "that "
-		       "ends with exec; none. With all, each has a runtime of its own, and --mem, "
-		       "where it is a size, is what all of them have together."),
+		       "and they theirs; exec: only what it becomes itself, as a shell script does "
+		       "that ends with exec; none. With all, each has a runtime of its own, and "
+		       "--mem, where it is a size, is what all of them have together."),
 	OPTION("quiet", 'q', BOOL, quiet,
 	       .help = "Say nothing about programs that use no fabric memory or cannot have any."),
 };

@@ -45,8 +45,7 @@ static const struct soda_option add_table[] = {
 		       "host in its address, or in SODA_SERVER_NAME."),
 	OPTION("role", 0, CHOICE, role, .arg = "ROLE", .def = "client", .choices = soda_role_names,
 	       .help = "client; agent: may connect by way of DPU agents; operator: sees "
-		       "everybody's "
-		       "statistics."),
+		       "everybody's statistics."),
 	OPTION("quota", 0, SIZE, quota, .arg = "SIZE",
 	       .help = "Most memory of all of its clients together; 0: no limit, the default."),
 	OPTION("read", 0, LIST, read, .arg = "DIR",
