@@ -50,7 +50,8 @@ extern "C" {
 #endif
 
 struct soda_mover;	 /* a producer's connection to an agent */
-struct soda_move_buffer; /* a buffer that it has reserved */
+struct soda_move_buffer; /* a buffer that it has reserved, or a range of an object */
+struct soda_move_object; /* memory of the agent's memory server */
 struct soda_move_ticket; /* a list of pieces that was handed over */
 struct soda_move_reader; /* a consumer's connection, to one buffer */
 
@@ -181,6 +182,63 @@ SODA_API int soda_move_wait(struct soda_move_ticket *ticket, int timeout_ms, uin
  * it would have.  0, or -EALREADY: it has ended.
  */
 SODA_API int soda_move_cancel(struct soda_move_ticket *ticket);
+
+/*
+ * Objects
+ *
+ * What is handed over can be placed in fabric-attached memory (FAM) instead of the agent's: in
+ * ranges of an object, on the agent's memory server.  Nobody sees it before it is published; then
+ * programs of the same user map it by its name, for reading (soda_open_published() of soda.h), and
+ * it stays as long as one of them, or this mover, has it.
+ *
+ *   soda_move_object_alloc(m, bytes, &object)
+ *   soda_move_object_range(object, 0, bytes, 0, &buffer)
+ *   soda_move(buffer, ...), soda_move_arrow(buffer, ...), soda_move_wait(...)
+ *   soda_move_object_publish(object, "heat.17")
+ *   soda_move_object_free(object)
+ *
+ * The agent alone writes the object: it is not mapped in this process, and a program's objects of
+ * soda_alloc() are no destination.  A list is gathered in the agent's memory, and then written as a
+ * whole: one that fails before that (-EFAULT, -ECANCELED...) leaves the range as it was.  A ticket
+ * that ended with 0 is on the memory server.  Objects have a connection of their own, which is made
+ * with the first: their lists are placed in their order, and in none with those of other buffers.
+ */
+
+/*
+ * Make an object of zeros, which counts against what the memory server has.  *object_p lives until
+ * soda_move_object_free() or the mover's end.  -EINVAL: no bytes, or more than 2^40; -ENOSPC,
+ * -EDQUOT: the server, or the user's share of it, is full; -EBUSY: too many objects; the errors of
+ * soda_move_connect().
+ */
+SODA_API int soda_move_object_alloc(struct soda_mover *mover, uint64_t bytes,
+				    struct soda_move_object **object_p);
+/*
+ * A buffer whose lists fill the range [at, at + bytes) of the object: offsets of pieces are from
+ * `at` on, and what no piece covers becomes zeros.  It has no name.  copies, 0: 2: so many lists
+ * may be gathered and written at once; the agent takes bytes * copies of its --move-memory now.
+ * Lives until soda_move_end(), soda_move_object_free() or the mover's end.  -EINVAL: not in the
+ * object, or not whole pages of 4096 bytes, but for the object's end; -ENOSPC: over the agent's
+ * --move-memory; -EBUSY: too many buffers; -ENOMEM; -ENOTCONN.
+ *
+ * soda_move() and soda_move_arrow() of such a buffer also return -EROFS: the object is published;
+ * its tickets end as others, and with -EIO: the memory server did not take it all, and the object
+ * cannot be published any more.
+ */
+SODA_API int soda_move_object_range(struct soda_move_object *object, uint64_t at, uint64_t bytes,
+				    unsigned copies, struct soda_move_buffer **buffer_p);
+/*
+ * Show the object to programs of this user by a name of printable characters of ASCII, without a
+ * space: when all lists that were handed over before have ended.  From now on it does not change.
+ * Lists that failed are no error, unless with -EIO.  -EINVAL: no such name; -EEXIST: the name is in
+ * use; -EALREADY: it is published; -EIO: see above; -ENOTSUP: the server cannot; -ENOTCONN,
+ * -ETIMEDOUT.
+ */
+SODA_API int soda_move_object_publish(struct soda_move_object *object, const char *name);
+/*
+ * End the object's ranges, after the lists that were handed over before, and give the object back:
+ * published, it stays for those that have it open.  *object is gone. 0, -ENOTCONN. NULL: nothing.
+ */
+SODA_API int soda_move_object_free(struct soda_move_object *object);
 
 /*
  * Tables

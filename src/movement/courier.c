@@ -102,6 +102,8 @@ static const char *explain(int status)
 		return "the agent refuses the list: a piece ends behind the buffer";
 	case -ENOMEM:
 		return "the agent has no memory for the list";
+	case -EIO:
+		return "the memory server did not take a part of it";
 	default:
 		return soda_strerror(status);
 	}

@@ -18,6 +18,8 @@
 #include "base/wait.h"
 #include "wire/field.h"
 
+enum { CHUNK = 65536 }; /* that clients with regions say; nothing here is done by chunks */
+
 /* Errors */
 
 static _Thread_local char last_error[320];
@@ -82,17 +84,27 @@ static int find_address(const char *agent, char address[SODA_ADDRESS_MAX + 1])
 	return 0;
 }
 
+static int join(const char *address, bool pages, struct soda_conn **conn_p)
+{
+	const struct soda_wire_hello hello = { .epoch = 1,
+					       .chunk_bytes = pages ? CHUNK : 0,
+					       .uid = getuid(),
+					       .gid = getgid(),
+					       .pid = (uint32_t)getpid() };
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
+	struct soda_wire_welcome welcome;
+	struct soda_why why = { "" };
+	int ret = soda_conn_connect(address, &hello, &opt, conn_p, &welcome, &why);
+
+	return ret < 0 ? soda_move_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
+}
+
 int soda_move_join(const char *agent, struct soda_conn **conn_p)
 {
-	struct soda_wire_welcome welcome;
 	char address[SODA_ADDRESS_MAX + 1];
-	struct soda_why why = { "" };
 	int ret = find_address(agent, address);
 
-	if (ret < 0)
-		return ret;
-	ret = soda_conn_join(address, 0, conn_p, &welcome, &why);
-	return ret < 0 ? soda_move_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
+	return ret < 0 ? ret : join(address, false, conn_p);
 }
 
 static int say_start(struct soda_mover *m)
@@ -180,13 +192,15 @@ static void destroy(struct soda_mover *m)
 		free(m->buffers);
 		m->buffers = next;
 	}
+	soda_mover_objects_free(m);
 	pthread_cond_destroy(&m->ended);
 	pthread_cond_destroy(&m->work);
 	pthread_mutex_destroy(&m->lock);
+	pthread_mutex_destroy(&m->pages_lock);
 	free(m);
 }
 
-static int set_up(struct soda_mover *m, const char *agent)
+static int set_up(struct soda_mover *m)
 {
 	uint64_t random[2];
 	int ret;
@@ -199,7 +213,7 @@ static int set_up(struct soda_mover *m, const char *agent)
 	soda_fabric_find(&m->fabric);
 	m->token_held = soda_fabric_has(&m->fabric, (uintptr_t)m->token) &&
 			m->fabric.hold(m->token, sizeof(m->token)) == 0;
-	ret = soda_move_join(agent, &m->conn);
+	ret = join(m->address, m->has_pages, &m->conn);
 	if (ret == 0)
 		ret = say_start(m);
 	if (ret == 0 && m->way == SODA_WAY_STREAM && soda_courier_prepare(m) < 0)
@@ -207,25 +221,39 @@ static int set_up(struct soda_mover *m, const char *agent)
 	return ret < 0 ? ret : start_courier(m);
 }
 
-SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p)
+int soda_mover_connect(const char *address, bool pages, struct soda_mover **mover_p)
 {
 	struct soda_mover *m = calloc(1, sizeof(*m));
-	int saved = errno, ret;
+	int ret;
 
-	soda_move_begun();
 	if (!m)
 		return soda_move_failed(-ENOMEM, "no memory for a connection");
+	snprintf(m->address, sizeof(m->address), "%s", address);
+	m->has_pages = pages;
 	m->pid = getpid();
 	m->bounce_fd = -1;
 	m->queue_end = &m->queue;
+	pthread_mutex_init(&m->pages_lock, NULL);
 	pthread_mutex_init(&m->lock, NULL);
 	soda_cond_init(&m->work);
 	soda_cond_init(&m->ended);
-	ret = set_up(m, agent);
+	ret = set_up(m);
 	if (ret < 0)
 		destroy(m);
 	else
 		*mover_p = m;
+	return ret;
+}
+
+SODA_API int soda_move_connect(const char *agent, struct soda_mover **mover_p)
+{
+	char address[SODA_ADDRESS_MAX + 1];
+	int saved = errno, ret;
+
+	soda_move_begun();
+	ret = find_address(agent, address);
+	if (ret == 0)
+		ret = soda_mover_connect(address, false, mover_p);
 	errno = saved;
 	return ret;
 }
@@ -264,6 +292,7 @@ SODA_API void soda_move_disconnect(struct soda_mover *m)
 
 	if (!m || soda_mover_check(m) < 0)
 		return;
+	soda_move_disconnect(m->pages);
 	soda_mover_take_back(m);
 	until = in_ms(SODA_MOVE_GOODBYE_MS);
 	pthread_mutex_lock(&m->lock);
@@ -309,10 +338,18 @@ int soda_mover_run(struct soda_mover *m, struct soda_errand *e)
 	return ret < 0 && ret == e->ret ? soda_move_call_failed(ret, &e->why) : ret;
 }
 
-static int add_buffer(struct soda_mover *m, uint64_t bytes, uint32_t number,
-		      struct soda_move_buffer *b)
+int soda_mover_make_buffer(struct soda_mover *m, struct soda_errand *e, uint64_t bytes,
+			   struct soda_move_object *o, struct soda_move_buffer *b)
 {
-	*b = (struct soda_move_buffer){ .mover = m, .bytes = bytes, .number = number };
+	int ret = soda_mover_run(m, e);
+
+	if (ret == 0 && e->reply_bytes != sizeof(uint32_t))
+		ret = soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
+	if (ret < 0)
+		return ret;
+	*b = (struct soda_move_buffer){
+		.mover = m, .object = o, .bytes = bytes, .number = soda_wire_get_u32(e->reply)
+	};
 	pthread_mutex_lock(&m->lock);
 	b->next = m->buffers;
 	m->buffers = b;
@@ -346,20 +383,15 @@ SODA_API int soda_move_reserve(struct soda_mover *m, const char *name,
 	if (!b)
 		return soda_move_failed(-ENOMEM, "no memory for a buffer");
 	soda_wire_put_move_reserve(body, &ask);
-	ret = soda_mover_run(m, &e);
-	if (ret == 0 && e.reply_bytes != sizeof(uint32_t))
-		ret = soda_move_failed(-ENOTCONN, "the agent's answer makes no sense");
-	if (ret < 0) {
+	ret = soda_mover_make_buffer(m, &e, how->bytes, NULL, b);
+	if (ret < 0)
 		free(b);
-		return ret;
-	}
-	*buffer_p = b;
-	return add_buffer(m, how->bytes, soda_wire_get_u32(e.reply), b);
+	else
+		*buffer_p = b;
+	return ret;
 }
 
-/* Wait until all of the buffer's tickets have ended, which they also do when the connection does.
- */
-static void await_tickets(struct soda_move_buffer *b)
+void soda_mover_await_tickets(struct soda_move_buffer *b)
 {
 	struct soda_mover *m = b->mover;
 
@@ -384,7 +416,7 @@ SODA_API int soda_move_end(struct soda_move_buffer *b)
 
 	if (ret < 0)
 		return ret;
-	await_tickets(b);
+	soda_mover_await_tickets(b);
 	soda_wire_put_u32(body, b->number);
 	ret = soda_mover_run(m, &e);
 	pthread_mutex_lock(&m->lock);
@@ -410,6 +442,8 @@ void soda_ticket_end_locked(struct soda_move_ticket *t, int status, uint64_t ste
 	t->status = status;
 	t->step = step;
 	snprintf(t->why.text, sizeof(t->why.text), "%s", why);
+	if (t->buffer->object && status == -EIO)
+		t->buffer->object->torn = true;
 	t->buffer->tickets--;
 	for (unsigned i = 0; i < SODA_MOVE_TICKETS_MAX && !t->wanted; i++) {
 		if (m->tickets[i] == t) {
@@ -488,6 +522,9 @@ static int queue_locked(struct soda_mover *m, struct soda_move_ticket *t)
 
 	if (m->error)
 		return lost_locked(m);
+	if (t->buffer->object && t->buffer->object->sealed)
+		return soda_move_failed(-EROFS, "the object has been published: it does not change"
+						" any more");
 	reap_locked(m);
 	while (i < SODA_MOVE_TICKETS_MAX && m->tickets[i])
 		i++;

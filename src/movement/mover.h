@@ -54,11 +54,22 @@ struct soda_move_ticket {
 };
 
 struct soda_move_buffer {
-	struct soda_move_buffer *next; /* of the mover; guarded by its lock, and so `tickets` */
-	struct soda_mover *mover;      /* set when it is made, then constant */
+	struct soda_move_buffer *next;	 /* of the mover; guarded by its lock, and so `tickets` */
+	struct soda_mover *mover;	 /* set when it is made, then constant */
+	struct soda_move_object *object; /* whose range it is; NULL: a buffer with a name */
 	uint64_t bytes;
 	uint32_t number;  /* the agent's */
 	unsigned tickets; /* that have not ended */
+};
+
+/* An object in FAM. */
+struct soda_move_object {
+	struct soda_move_object *next; /* of the mover; guarded by its lock, and so the two flags */
+	struct soda_mover *mover;      /* that has the region, see `pages`; constant, as the rest */
+	uint64_t bytes;
+	uint16_t region;
+	bool sealed; /* it is being published, or has been: nothing is placed in it any more */
+	bool torn;   /* the server refused a part of a list */
 };
 
 /* A call that a program's thread waits for. */
@@ -86,6 +97,8 @@ struct soda_mover {
 	 */
 	_Atomic uint64_t token[2];
 	/* set when it is made, then constant */
+	char address[SODA_ADDRESS_MAX + 1];
+	bool has_pages; /* it is another mover's `pages` */
 	pid_t pid;
 	enum soda_wire_way way;
 	struct soda_conn *conn; /* the courier's, then soda_move_disconnect()'s */
@@ -98,6 +111,15 @@ struct soda_mover {
 	struct soda_fabric fabric;
 	struct soda_move_ring *ring; /* set when it is made, then constant; NULL: none */
 	bool token_held; /* it lies in an object: `soda run` has the program's memory there */
+
+	/*
+	 * The connection for objects: a mover of its own, that is a client with regions. Made when
+	 * it is needed, by one thread at a time.
+	 */
+	pthread_mutex_t pages_lock;
+	struct soda_mover *pages;	  /* guarded by pages_lock; changed with lock, too */
+	struct soda_move_object *objects; /* `pages` has them; guarded by lock, and so below */
+	uint16_t last_region;
 
 	pthread_mutex_t lock;
 	pthread_cond_t work;	     /* for the courier */
@@ -125,6 +147,18 @@ struct soda_mover {
 };
 
 /* mover.c */
+
+/*
+ * Connect. address: of at most SODA_ADDRESS_MAX bytes; pages: as a client with regions.  Errors of
+ * soda_move_connect(), remembered.
+ */
+int soda_mover_connect(const char *address, bool pages, struct soda_mover **mover_p);
+/* Wait until all of the buffer's tickets have ended, which they also do when the connection does.
+ */
+void soda_mover_await_tickets(struct soda_move_buffer *b);
+/* Make a call whose answer is a buffer's number; *b becomes that buffer, and the mover's. */
+int soda_mover_make_buffer(struct soda_mover *m, struct soda_errand *e, uint64_t bytes,
+			   struct soda_move_object *o, struct soda_move_buffer *b);
 
 /* Remember the sentence for soda_move_last_error(). Returns err. */
 int soda_move_failed(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -168,6 +202,11 @@ void soda_mover_areas_name_locked(struct soda_mover *m, struct soda_move_ticket 
 void soda_mover_areas_take_back_locked(struct soda_mover *m);
 /* Of a mover that ends. */
 void soda_mover_areas_unmap(struct soda_mover *m);
+
+/* object.c */
+
+/* The mover ends. */
+void soda_mover_objects_free(struct soda_mover *m);
 
 /* ring.c */
 

@@ -201,6 +201,30 @@ static bool is_named_locked(const struct soda_mover *m, const struct soda_move_a
 	return false;
 }
 
+static void await_unnamed_locked(struct soda_mover *m, const struct soda_move_area *a)
+{
+	m->waiting++;
+	pthread_cond_signal(&m->work);
+	while (is_named_locked(m, a))
+		pthread_cond_wait(&m->ended, &m->lock);
+	m->waiting--;
+}
+
+/* Lists of objects' ranges, by the connection that these have. */
+static void await_unnamed_in_pages(struct soda_mover *m, const struct soda_move_area *a)
+{
+	struct soda_mover *pages;
+
+	pthread_mutex_lock(&m->lock);
+	pages = m->pages;
+	pthread_mutex_unlock(&m->lock);
+	if (!pages)
+		return;
+	pthread_mutex_lock(&pages->lock);
+	await_unnamed_locked(pages, a);
+	pthread_mutex_unlock(&pages->lock);
+}
+
 /* Take it out of the list, when no ticket needs it any more; all end when the connection does. */
 static struct soda_move_area *take_out(struct soda_mover *m, const void *memory)
 {
@@ -211,11 +235,10 @@ static struct soda_move_area *take_out(struct soda_mover *m, const void *memory)
 		a = a->next;
 	if (a) {
 		a->leaves = true;
-		m->waiting++;
-		pthread_cond_signal(&m->work);
-		while (is_named_locked(m, a))
-			pthread_cond_wait(&m->ended, &m->lock);
-		m->waiting--;
+		pthread_mutex_unlock(&m->lock);
+		await_unnamed_in_pages(m, a);
+		pthread_mutex_lock(&m->lock);
+		await_unnamed_locked(m, a);
 		for (at = &m->areas; *at != a;)
 			at = &(*at)->next;
 		*at = a->next;

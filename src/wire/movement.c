@@ -112,6 +112,27 @@ int soda_wire_get_move_post(const void *in, size_t bytes, struct soda_wire_move_
 		       : -EPROTO;
 }
 
+void soda_wire_put_move_range(uint8_t *out, const struct soda_wire_move_range *r)
+{
+	out = put(out, r->region, 4);
+	out = put(out, r->copies, 4);
+	out = put(out, r->at, 8);
+	put(out, r->bytes, 8);
+}
+
+int soda_wire_get_move_range(const void *bytes_in, size_t bytes, struct soda_wire_move_range *r)
+{
+	const uint8_t *in = bytes_in;
+
+	if (bytes != SODA_WIRE_MOVE_RANGE_BYTES)
+		return -EPROTO;
+	r->region = (uint32_t)get(&in, 4);
+	r->copies = (uint32_t)get(&in, 4);
+	r->at = get(&in, 8);
+	r->bytes = get(&in, 8);
+	return 0;
+}
+
 void soda_wire_put_move_part(uint8_t *out, const struct soda_wire_move_part *p)
 {
 	out = put(out, p->ticket, 8);

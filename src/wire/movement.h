@@ -35,7 +35,8 @@ enum soda_move_msg {
 	SODA_MSG_MOVE_PART = SODA_MSG_MOVE_START + 15,
 	SODA_MSG_MOVE_ALLOC, /* bytes 64 -> area 32, and a memfd; same machine only */
 	SODA_MSG_MOVE_FREE,  /* area 32 -> notices */
-	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_FREE,
+	SODA_MSG_MOVE_RANGE, /* soda_wire_move_range -> buffer 32; by clients with pages */
+	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_RANGE,
 };
 
 #define SODA_MOVE_VERSION 3u
@@ -78,6 +79,16 @@ struct soda_wire_move_reserve {
 	uint32_t copies, mode, flags;
 };
 #define SODA_WIRE_MOVE_RESERVE_BYTES 20u
+
+/*
+ * A buffer whose lists are written to a range of the client's region, at a page.  Whole pages are
+ * written: those behind `bytes` are zeros.
+ */
+struct soda_wire_move_range {
+	uint32_t region, copies;
+	uint64_t at, bytes;
+};
+#define SODA_WIRE_MOVE_RANGE_BYTES 24u
 
 struct soda_wire_move_post {
 	uint64_t ticket;
@@ -213,6 +224,8 @@ void soda_wire_put_move_reserve(uint8_t *out, const struct soda_wire_move_reserv
 /* *name_p points behind the layout into `in`, *name_bytes_p long, not terminated. */
 int soda_wire_get_move_reserve(const void *in, size_t bytes, struct soda_wire_move_reserve *r,
 			       const char **name_p, size_t *name_bytes_p);
+void soda_wire_put_move_range(uint8_t *out, const struct soda_wire_move_range *r);
+int soda_wire_get_move_range(const void *in, size_t bytes, struct soda_wire_move_range *r);
 void soda_wire_put_move_post(uint8_t *out, const struct soda_wire_move_post *p);
 /* The layout alone, SODA_WIRE_MOVE_POST_BYTES. */
 void soda_wire_get_move_head(const uint8_t *in, struct soda_wire_move_post *p);

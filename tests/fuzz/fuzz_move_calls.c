@@ -24,11 +24,13 @@
  *            that is said to be 8
  *     15     ALLOC: bytes 16, shift 8; what is written behind its data 8
  *     16     FREE: which 8
+ *     17     RANGE: region 8, copies 8, page 8, bytes 32
  */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "dpu_agent/life/agent.h"
 #include "fuzz/fixtures/calls.h"
 #include "transport/listen/server.h"
 #include "wire/field.h"
@@ -450,6 +452,43 @@ static void free_area(struct fuzz_input *in, struct program *p)
 	call(p, SODA_MSG_MOVE_FREE, body, sizeof(body), &n);
 }
 
+/* Ranges of a region that every client has: what comes is written, or refused. */
+enum { REGION = 1, REGION_BYTES = 64 << 10 };
+static uint8_t region[REGION_BYTES];
+
+static int region_check(struct soda_session *s, uint32_t id, uint64_t offset, uint64_t bytes,
+			struct soda_why *why)
+{
+	return id == REGION && bytes && offset % SODA_WIRE_PAGE == 0 &&
+			       bytes % SODA_WIRE_PAGE == 0 && offset <= REGION_BYTES &&
+			       bytes <= REGION_BYTES - offset
+		       ? 0
+		       : -EINVAL;
+}
+
+static int region_write(struct soda_session *s, uint32_t id, uint64_t offset, uint8_t *data,
+			uint64_t bytes)
+{
+	FUZZ_MUST(region_check(s, id, offset, bytes, NULL) == 0);
+	memcpy(region + offset, data, bytes);
+	return region[0] == 0x34 ? -EIO : 0;
+}
+
+static const struct soda_agent_regions regions = { region_check, region_write };
+
+static void range(struct fuzz_input *in, struct program *p)
+{
+	struct soda_wire_move_range r = { .region = REGION + !(fuzz_u8(in) % 8),
+					  .copies = fuzz_u8(in) % 4,
+					  .at = fuzz_u8(in) % 17 * (uint64_t)SODA_WIRE_PAGE,
+					  .bytes = fuzz_u32(in) };
+	uint8_t body[SODA_WIRE_MOVE_RANGE_BYTES];
+	size_t n;
+
+	soda_wire_put_move_range(body, &r);
+	call(p, SODA_MSG_MOVE_RANGE, body, sizeof(body), &n);
+}
+
 static void open_name(struct fuzz_input *in, struct program *p)
 {
 	uint8_t body[4 + NAME_ROOM];
@@ -542,10 +581,11 @@ static void finish_now(struct fuzz_input *in, struct program *p)
 static void step(struct fuzz_input *in)
 {
 	static void (*const ops[])(struct fuzz_input *, struct program *) = {
-		start, reserve,	   post,      put,  number,	open_name, next,  read_any,
-		raw,   finish_now, send_data, part, post_parts, ring_list, alloc, free_area
+		start,	    reserve,   post,  put,	  number,    open_name,
+		next,	    read_any,  raw,   finish_now, send_data, part,
+		post_parts, ring_list, alloc, free_area,  range
 	};
-	uint8_t what = fuzz_u8(in) % 17;
+	uint8_t what = fuzz_u8(in) % 18;
 	struct program *p = &programs[fuzz_u8(in) % PROGRAMS];
 
 	if (what == 0)
@@ -560,6 +600,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	memset(memory, 0x33, sizeof(memory));
 	fuzz_agent_start("tcp://127.0.0.1:1", false, BUDGET,
 			 0); /* nobody there: no pages are asked */
+	((struct soda_dpu *)fuzz_svc)->sessions.regions = &regions;
 	return 0;
 }
 

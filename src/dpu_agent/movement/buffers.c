@@ -236,6 +236,47 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 	return 0;
 }
 
+static int check_range(const struct soda_wire_move_range *ask, struct soda_why *why)
+{
+	if (!ask->bytes || ask->bytes > SODA_MOVE_BYTES_MAX || ask->copies > SODA_MOVE_COPIES)
+		return refuse(why, -EINVAL, "a range has 1 to %llu bytes, and at most %d copies",
+			      SODA_MOVE_BYTES_MAX, SODA_MOVE_COPIES);
+	return 0;
+}
+
+int soda_buffer_range(struct soda_buffers *all, const struct soda_wire_move_range *ask,
+		      struct soda_buffer **buffer_p, struct soda_why *why)
+{
+	unsigned copies = ask->copies ? ask->copies : DEFAULT_COPIES;
+	struct soda_buffer *b;
+	int ret = check_range(ask, why);
+
+	if (ret < 0)
+		return ret;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return refuse(why, -ENOMEM, "the agent has no memory for it");
+	*b = (struct soda_buffer){ .bytes = ask->bytes,
+				   .counted = soda_memory_pages(ask->bytes) * copies,
+				   .range = true,
+				   .region = ask->region,
+				   .at = ask->at,
+				   .refs = 1,
+				   .named = true };
+	soda_cond_init(&b->changed);
+	ret = soda_buffers_take(all, b->counted, why);
+	if (ret == 0) {
+		ret = make_copies(b, copies, why);
+		if (ret < 0)
+			soda_buffers_give(all, b->counted);
+	}
+	if (ret < 0)
+		unmake(b);
+	else
+		*buffer_p = b;
+	return ret;
+}
+
 /* Give a reference back, with the lock held, which is let go; the last one frees the buffer. */
 static void put_unlock(struct soda_buffers *all, struct soda_buffer *b)
 {
@@ -251,7 +292,8 @@ static void put_unlock(struct soda_buffers *all, struct soda_buffer *b)
 void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b)
 {
 	pthread_mutex_lock(&all->lock);
-	unlink_locked(all, b);
+	if (!b->range)
+		unlink_locked(all, b);
 	b->named = false;
 	pthread_cond_broadcast(&b->changed);
 	put_unlock(all, b);
@@ -317,6 +359,18 @@ uint64_t soda_buffer_publish(struct soda_buffers *all, struct soda_buffer *b, st
 	c->step = step;
 	c->state = SODA_COPY_COMPLETE;
 	pthread_cond_broadcast(&b->changed);
+	put_unlock(all, b);
+	return step;
+}
+
+uint64_t soda_buffer_stored(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c)
+{
+	uint64_t step;
+
+	pthread_mutex_lock(&all->lock);
+	assert(c->state == SODA_COPY_FILLING && b->range);
+	step = ++b->steps;
+	c->state = SODA_COPY_FREE;
 	put_unlock(all, b);
 	return step;
 }

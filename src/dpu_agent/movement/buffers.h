@@ -39,6 +39,9 @@ struct soda_buffer {
 	unsigned copies_n;
 	unsigned mode;
 	bool keep;  /* what a reader has not passed is not replaced */
+	bool range; /* of an object in FAM: its copies are written there, and nobody opens it */
+	uint32_t region; /* range: of its client, and where it begins in that */
+	uint64_t at;
 	bool known; /* uid and gid are the kernel's word */
 	uid_t uid;
 	gid_t gid;
@@ -89,6 +92,12 @@ void soda_buffers_give(struct soda_buffers *all, uint64_t bytes);
 int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_reserve *ask,
 			const char *name, size_t name_bytes, const struct soda_peer_info *owner,
 			struct soda_buffer **buffer_p, struct soda_why *why);
+/*
+ * Make a range: a buffer without a name, for lists that are written to a client's region.  Memory
+ * as of soda_buffer_reserve(). -EINVAL: no such size; -ENOSPC; -ENOMEM; -ENOTSUP. why is set.
+ */
+int soda_buffer_range(struct soda_buffers *all, const struct soda_wire_move_range *ask,
+		      struct soda_buffer **buffer_p, struct soda_why *why);
 /* The producer's end: the name is free, readers are woken, the reference is given back. */
 void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b);
 
@@ -100,6 +109,8 @@ void soda_buffer_end(struct soda_buffers *all, struct soda_buffer *b);
 int soda_buffer_fill(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy **copy_p);
 /* The copy is complete: it becomes the next step, whose number is returned. */
 uint64_t soda_buffer_publish(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c);
+/* Of a range: the copy has been written, which is the next step, and is free again. */
+uint64_t soda_buffer_stored(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c);
 /* The copy is not to be shown: it is free again. */
 void soda_buffer_abandon(struct soda_buffers *all, struct soda_buffer *b, struct soda_copy *c);
 

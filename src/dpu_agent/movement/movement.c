@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/wait.h"
+#include "dpu_agent/movement/memory.h"
 #include "wire/field.h"
 
 /* The answer of most calls: what the client has not been told yet. */
@@ -75,6 +76,30 @@ static void set_buffer(struct soda_move_client *c, uint32_t i, struct soda_buffe
 	pthread_mutex_unlock(&c->movement->lock);
 }
 
+/* A number that the client has no buffer of; SODA_MOVE_BUFFERS: it has all of its buffers. */
+static unsigned free_number(const struct soda_move_client *c)
+{
+	unsigned i = 0;
+
+	while (i < SODA_MOVE_BUFFERS && c->buffers[i])
+		i++;
+	return i;
+}
+
+static int refuse_more(struct soda_reply *reply)
+{
+	return soda_services_refuse(reply, -EBUSY, "movement: this program has its %d buffers",
+				    SODA_MOVE_BUFFERS);
+}
+
+static void answer_buffer(struct soda_move_client *c, unsigned i, struct soda_buffer *b,
+			  struct soda_reply *reply)
+{
+	set_buffer(c, i, b);
+	soda_wire_put_u32(reply->body, i);
+	reply->bytes = sizeof(uint32_t);
+}
+
 static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
 		   struct soda_reply *reply)
 {
@@ -82,25 +107,45 @@ static int reserve(struct soda_move_client *c, const void *body, size_t bytes,
 	struct soda_buffer *b;
 	size_t name_bytes;
 	const char *name;
-	unsigned i = 0;
+	unsigned i = free_number(c);
 	int ret = soda_wire_get_move_reserve(body, bytes, &ask, &name, &name_bytes);
 
 	if (ret < 0)
 		return ret;
-	while (i < SODA_MOVE_BUFFERS && c->buffers[i])
-		i++;
 	if (i == SODA_MOVE_BUFFERS)
-		return soda_services_refuse(reply, -EBUSY,
-					    "movement: this program has its %d buffers",
-					    SODA_MOVE_BUFFERS);
+		return refuse_more(reply);
 	ret = soda_buffer_reserve(&c->movement->buffers, &ask, name, name_bytes, &c->session->info,
 				  &b, &reply->why);
+	if (ret == 0)
+		answer_buffer(c, i, b, reply);
+	return ret;
+}
+
+/* A range of the client's region: its lists are written there. */
+static int range(struct soda_move_client *c, const void *body, size_t bytes,
+		 struct soda_reply *reply)
+{
+	const struct soda_agent_regions *regions = c->session->all->regions;
+	struct soda_wire_move_range ask;
+	unsigned i = free_number(c);
+	struct soda_buffer *b;
+	int ret = soda_wire_get_move_range(body, bytes, &ask);
+
 	if (ret < 0)
 		return ret;
-	set_buffer(c, i, b);
-	soda_wire_put_u32(reply->body, i);
-	reply->bytes = sizeof(uint32_t);
-	return 0;
+	if (i == SODA_MOVE_BUFFERS)
+		return refuse_more(reply);
+	if (ask.bytes > SODA_MOVE_BYTES_MAX) /* in pages it could be none */
+		return soda_services_refuse(reply, -EINVAL, "movement: no range is so long");
+	if (!regions)
+		return soda_services_refuse(reply, -ENOTSUP, "movement: there are no regions here");
+	ret = regions->check(c->session, ask.region, ask.at, soda_memory_pages(ask.bytes),
+			     &reply->why);
+	if (ret == 0)
+		ret = soda_buffer_range(&c->movement->buffers, &ask, &b, &reply->why);
+	if (ret == 0)
+		answer_buffer(c, i, b, reply);
+	return ret;
 }
 
 /* The client's buffer of that number, or NULL. */
@@ -427,6 +472,8 @@ static int call_producer(struct soda_move_client *c, int type, const uint8_t *bo
 		return bytes == sizeof(uint64_t) ? alloc(c, body, shares, reply) : -EPROTO;
 	case SODA_MSG_MOVE_FREE:
 		return bytes == sizeof(uint32_t) ? free_area(c, body, reply) : -EPROTO;
+	case SODA_MSG_MOVE_RANGE:
+		return range(c, body, bytes, reply);
 	case SODA_MSG_MOVE_AWAIT:
 		if (bytes != sizeof(uint32_t))
 			return -EPROTO;
@@ -459,6 +506,7 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 	case SODA_MSG_MOVE_CANCEL:
 	case SODA_MSG_MOVE_ALLOC:
 	case SODA_MSG_MOVE_FREE:
+	case SODA_MSG_MOVE_RANGE:
 		return call_producer(c, (int)type, body, bytes, shares, reply);
 	case SODA_MSG_MOVE_OPEN:
 		return open_reader(c, body, bytes, shares, reply);
@@ -596,4 +644,7 @@ void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 			 atomic_load(&m->shared_bytes));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_streamed_bytes",
 			 "data that programs sent", atomic_load(&m->streamed_bytes));
+	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "move_stored_bytes",
+			 "data that were written to objects on the memory server",
+			 atomic_load(&m->stored_bytes));
 }

@@ -8,14 +8,17 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/failure.h"
 #include "base/log.h"
 #include "base/wait.h"
+#include "dpu_agent/movement/memory.h"
 #include "transport/api/spin.h"
 
 enum {
 	LOOK_NS = 100000, /* a getter without work looks at rings so long */
 	PART = 4 << 20,	  /* bytes between two looks: is a get wanted, does another client wait */
 	SPANS = 256,	  /* of a copy, received at a time */
+	STORED_MS = 50,	  /* a look whether a session is up, while a copy is awaited */
 };
 
 static size_t ticket_bytes(uint32_t pieces_n)
@@ -53,6 +56,20 @@ static void notify_locked(struct soda_move_client *c, uint64_t number, int err, 
 	pthread_cond_broadcast(&c->ended);
 }
 
+/* All of a range's list has come, and stands: it is the storer's. */
+static void store_locked(struct soda_move_client *c, struct soda_ticket *t)
+{
+	struct soda_movement *m = c->movement;
+
+	soda_session_ref(c->session);
+	c->storing++;
+	t->client = c;
+	t->next = NULL;
+	*m->stores_end = t;
+	m->stores_end = &t->next;
+	pthread_cond_signal(&m->store);
+}
+
 /*
  * The client's ticket at work ends: without a copy, or with one that is published here and nowhere
  * else, in one step with the look whether it was cancelled or the client has gone.  A copy is given
@@ -64,11 +81,13 @@ static void finish(struct soda_move_client *c, struct soda_ticket *t, struct sod
 {
 	struct soda_movement *m = c->movement;
 	uint64_t number = t->number, step = 0;
+	bool store;
 
 	pthread_mutex_lock(&m->lock);
 	if (err == 0 && (t->cancelled || c->gone))
 		err = -ECANCELED;
-	if (err == 0)
+	store = err == 0 && t->buffer->range;
+	if (err == 0 && !store)
 		step = soda_buffer_publish(&m->buffers, t->buffer, copy);
 	if (err && copy) {
 		pthread_mutex_unlock(&m->lock);
@@ -79,6 +98,11 @@ static void finish(struct soda_move_client *c, struct soda_ticket *t, struct sod
 		c->receiving = NULL;
 	else
 		c->at_work = NULL;
+	if (store) {
+		store_locked(c, t);
+		pthread_mutex_unlock(&m->lock);
+		return;
+	}
 	count(err ? &m->failed : &m->published, 1);
 	free_ticket(m, t);
 	notify_locked(c, number, err, step); /* by a ring its program knows at once */
@@ -111,7 +135,7 @@ static void append_turn_locked(struct soda_movement *m, struct soda_move_client 
 
 static void queue_turn_locked(struct soda_movement *m, struct soda_move_client *c)
 {
-	if (!c->waits_turn && !c->at_work && c->queue)
+	if (!c->waits_turn && !c->at_work && c->queue && !c->blocked)
 		append_turn_locked(m, c);
 }
 
@@ -413,11 +437,15 @@ static struct soda_ticket *take_locked(struct soda_movement *m, struct soda_move
 	*err_p = 0;
 	if (!t && c->queue) {
 		t = c->queue;
+		*err_p = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
+		if (*err_p == -ENOSPC && t->buffer->range) {
+			c->blocked = true; /* the storer has them all: this client's go on then */
+			return NULL;
+		}
 		c->queue = t->next;
 		if (!c->queue)
 			c->end = &c->queue;
 		c->at_work = t;
-		*err_p = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
 	}
 	if (t)
 		soda_session_ref(c->session);
@@ -521,13 +549,86 @@ static void *getter_main(void *arg)
 	return NULL;
 }
 
+/* Storing */
+
+static int write_copy(struct soda_move_client *c, const struct soda_ticket *t)
+{
+	const struct soda_buffer *b = t->buffer;
+	uint64_t bytes = soda_memory_pages(b->bytes);
+	int ret = c->session->all->regions->write(c->session, b->region, b->at, t->copy->memory,
+						  bytes);
+
+	if (ret == 0)
+		count(&c->movement->stored_bytes, bytes);
+	else if (!soda_call_lost(ret)) /* else paging says what has happened */
+		soda_log_warning("%s: movement: %llu bytes for region %u could not be written to"
+				 " the memory server: %s; the program is told, and its object is"
+				 " not published",
+				 c->session->info.address, (unsigned long long)bytes, b->region,
+				 soda_strerror(ret));
+	return ret;
+}
+
+/* The copy is free before the client is told, and before those go on that wait for it. */
+static void end_store(struct soda_ticket *t, int err)
+{
+	struct soda_move_client *c = t->client;
+	struct soda_movement *m = c->movement;
+	uint64_t step = 0;
+
+	if (err == 0)
+		step = soda_buffer_stored(&m->buffers, t->buffer, t->copy);
+	else
+		soda_buffer_abandon(&m->buffers, t->buffer, t->copy);
+	count(err ? &m->failed : &m->published, 1);
+	pthread_mutex_lock(&m->lock);
+	c->storing--;
+	notify_locked(c, t->number, err ? -EIO : 0, step);
+	free_ticket(m, t);
+	if (c->blocked) {
+		c->blocked = false;
+		queue_turn_locked(m, c);
+		rouse_locked(m);
+	}
+	pthread_mutex_unlock(&m->lock);
+	soda_session_put(c->session); /* perhaps the last reference */
+}
+
+static void *storer_main(void *arg)
+{
+	struct soda_movement *m = arg;
+	struct soda_ticket *t;
+
+	pthread_setname_np(pthread_self(), "soda-storer");
+	pthread_mutex_lock(&m->lock);
+	for (;;) {
+		while (!m->stores && !m->stop)
+			pthread_cond_wait(&m->store, &m->lock);
+		t = m->stores;
+		if (!t)
+			break;
+		m->stores = t->next;
+		if (!m->stores)
+			m->stores_end = &m->stores;
+		pthread_mutex_unlock(&m->lock);
+		end_store(t, write_copy(t->client, t));
+		pthread_mutex_lock(&m->lock);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return NULL;
+}
+
 int soda_tickets_start(struct soda_movement *m)
 {
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_init(&m->lock, NULL);
 	soda_cond_init(&m->work);
+	soda_cond_init(&m->store);
 	m->turn_end = &m->turn;
+	m->stores_end = &m->stores;
+	ret = pthread_create(&m->storer, NULL, storer_main, m);
+	m->storer_runs = !ret;
 	while (!ret && m->getters_n < SODA_MOVE_GETTERS) {
 		ret = pthread_create(&m->getters[m->getters_n], NULL, getter_main, m);
 		m->getters_n += !ret;
@@ -542,20 +643,65 @@ void soda_tickets_stop(struct soda_movement *m)
 	pthread_mutex_lock(&m->lock);
 	m->stop = true;
 	pthread_cond_broadcast(&m->work);
+	pthread_cond_broadcast(&m->store);
 	pthread_mutex_unlock(&m->lock);
 	while (m->getters_n)
 		soda_wait_join(m->getters[--m->getters_n], "a getter to end");
+	if (m->storer_runs)
+		soda_wait_join(m->storer, "the storer to end");
+	pthread_cond_destroy(&m->store);
 	pthread_cond_destroy(&m->work);
 	pthread_mutex_destroy(&m->lock);
 }
 
 /* Calls */
 
+static struct timespec in_ms(uint32_t ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	return until;
+}
+
+/* Whether what is gathered for the range can be written: not where the session is broken. */
+static bool can_store(const struct soda_move_client *c, const struct soda_buffer *b)
+{
+	struct soda_why ignored;
+
+	return c->session->all->regions->check(c->session, b->region, b->at,
+					       soda_memory_pages(b->bytes), &ignored) == 0;
+}
+
+/*
+ * A copy to fill.  Of a range the storer may have them all: then the client's connection waits for
+ * it.
+ */
+static int fill_in_time(struct soda_move_client *c, struct soda_ticket *t)
+{
+	struct soda_movement *m = c->movement;
+	struct timespec until;
+	int ret;
+
+	while ((ret = soda_buffer_fill(&m->buffers, t->buffer, &t->copy)) == -ENOSPC &&
+	       t->buffer->range && can_store(c, t->buffer)) {
+		until = in_ms(STORED_MS);
+		pthread_mutex_lock(&m->lock);
+		pthread_cond_timedwait(&c->ended, &m->lock, &until);
+		pthread_mutex_unlock(&m->lock);
+	}
+	return ret;
+}
+
 /* Its data come with PUTs, or behind the SEND. */
 static void expect(struct soda_move_client *c, struct soda_ticket *t)
 {
-	struct soda_movement *m = c->movement;
-	int ret = soda_buffer_fill(&m->buffers, t->buffer, &t->copy);
+	int ret = fill_in_time(c, t);
 
 	if (ret < 0) {
 		finish(c, t, NULL, ret);
@@ -705,19 +851,6 @@ int soda_tickets_fail(struct soda_move_client *c, uint64_t number)
 		give_up_locked(c, t, true);
 	pthread_mutex_unlock(&c->movement->lock);
 	return t ? 0 : -EINVAL;
-}
-
-static struct timespec in_ms(uint32_t ms)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	return until;
 }
 
 /* Until the ticket is parked, or has ended. */

@@ -13,6 +13,9 @@
  * looks between two parts and after each ticket.  Notices of such a client go through its ring
  * alone.
  *
+ * A list of a range of an object is gathered in the same way; then the storer, one thread, writes
+ * it to the memory server, and its ticket ends.
+ *
  * Lock: soda_movement.lock, held for pointer changes only; soda_buffers.lock may be taken with it.
  *
  * A ticket is the queue's, then its getter's, or its client's that sends it, and is freed when it
@@ -44,7 +47,8 @@ struct soda_ticket {
 	struct soda_piece_walk walk; /* what has come */
 	bool begun;		     /* READS: walk and copy are in use */
 	uint64_t received;
-	struct soda_piece_walk placing; /* STAGE: what has been put to its place */
+	struct soda_move_client *client; /* while it is being stored, the storer's */
+	struct soda_piece_walk placing;	 /* STAGE: what has been put to its place */
 	uint64_t placed;
 	/* set when it is made, then constant: */
 	bool parts;	 /* PARTs say what may be read when */
@@ -78,6 +82,8 @@ struct soda_move_client {
 	unsigned notices_n;
 	struct soda_buffer *buffers[SODA_MOVE_BUFFERS]; /* changed by its calls alone */
 	bool gone;					/* nothing is published for it any more */
+	unsigned storing; /* tickets that are gathered, and are being written to an object */
+	bool blocked;	  /* no turn: all copies of the first ticket's range are being written */
 	bool waits_turn, attended;
 	struct soda_move_client *next_turn, *next_attended;
 	struct soda_ring ring;
@@ -89,19 +95,25 @@ struct soda_movement {
 	pthread_cond_t work;			   /* for getters */
 	struct soda_move_client *turn, **turn_end; /* guarded by lock, and so below */
 	struct soda_move_client *attended;
+	struct soda_ticket *stores, **stores_end; /* gathered, for the storer */
+	pthread_cond_t store;			  /* for it */
 	bool looking; /* a getter that has nothing to do looks for turns, and at rings */
 	bool stop;
 	pthread_t getters[SODA_MOVE_GETTERS];
 	unsigned getters_n;
+	pthread_t storer;
+	bool storer_runs;
 	/* statistics; they order nothing */
 	_Atomic uint64_t list_bytes; /* memory of all lists of pieces */
 	_Atomic unsigned rings;
-	_Atomic uint64_t published, failed, read_bytes, streamed_bytes, shared_bytes;
+	_Atomic uint64_t published, failed, read_bytes, streamed_bytes, shared_bytes, stored_bytes;
 };
 
 /* 0, negative errno: nothing has been started. */
 int soda_tickets_start(struct soda_movement *m);
-/* No session is left, but getters may have the last references of some. Ends the getters. */
+/*
+ * No session is left, but getters and the storer may have the last references of some. Ends them.
+ */
 void soda_tickets_stop(struct soda_movement *m);
 
 /*

@@ -621,6 +621,28 @@ void soda_forward_writes(struct soda_session *s)
 		collect(c);
 }
 
+int soda_forward_own(struct soda_transfer *t)
+{
+	struct soda_session *s = t->session;
+	struct soda_channel *c = &soda_pager(s)->channels[soda_paging(s)->channels];
+	bool direct = t->region->mr.map;
+	uint32_t bytes = t->bytes;
+	int ret = -EAGAIN, flushed = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH)
+		ret = soda_channel_post_locked(c, t, &t->region->mr);
+	if (ret == 0) {
+		soda_count_transfer(true, bytes);
+		flushed = soda_conn_flush(c->conn, false);
+	}
+	/* posted and not flushed: it ends with the connection */
+	release(c, NULL, NULL, ret == 0 ? flushed : ret == -EAGAIN ? 0 : ret);
+	if (direct && ret == 0 && flushed == 0)
+		collect(c);
+	return ret;
+}
+
 /* Requests as they come in. */
 
 static void refuse(struct soda_session *s, struct soda_request *rq, int err)

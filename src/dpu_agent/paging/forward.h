@@ -58,11 +58,19 @@ void soda_forward_drop_transfers(struct soda_transfer *list);
  */
 void soda_forward_late(struct soda_task *task, const struct soda_span *span);
 /*
- * Post n READs of the caches (t[]) on a channel that only the caches use, and wait for their ends.
+ * Post n READs of the caches (t[]), or without async WRITEs of the agent's own, on a channel that
+ * nobody else uses, and wait for their ends.
  * The caller holds the channel's lock, which is released here.  0 (t->ended was called for each),
  * or the connection's error.
  */
 int soda_forward_await(struct soda_channel *c, struct soda_transfer *t, unsigned n);
+/*
+ * async: post a WRITE of the agent's own, without tasks and writes, on the channel of the session's
+ * WRITEs; *t is malloc()ed.  t->ended is called at its end, which frees it: in any thread, also in
+ * this call.  -EAGAIN: too many transfers are under way; or the connection's error: it is still the
+ * caller's.
+ */
+int soda_forward_own(struct soda_transfer *t);
 /* The hook soda_service.release: an answer's data has been sent. */
 void soda_forward_sent(struct soda_session *s, const struct soda_span *span);
 

@@ -840,6 +840,7 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	paging->near = paging->async && processors < workers + completers;
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);
+	all->regions = &soda_paging_regions;
 	ret = soda_caches_start(&paging->caches, opt);
 	if (ret == 0)
 		ret = soda_paging_store_start(paging);

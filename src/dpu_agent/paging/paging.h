@@ -11,6 +11,7 @@
  *   write_list.c  WRITEs that are not on the server yet
  *   caches.c      how requests use the static and the dynamic cache
  *   store.c       how READs use the node's store
+ *   place.c       WRITEs that another service of the agent makes in a client's name
  */
 #ifndef SODA_DPU_AGENT_PAGING_H
 #define SODA_DPU_AGENT_PAGING_H
@@ -96,6 +97,9 @@ struct soda_paging {
 	struct soda_node_store *store; /* NULL: none */
 	_Atomic bool server_is_agent;  /* as of the last connection to it */
 };
+
+/* place.c */
+extern const struct soda_agent_regions soda_paging_regions;
 
 /*
  * Start paging and register it as the first service of these sessions.  workers: threads that serve

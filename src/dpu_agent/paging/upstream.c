@@ -93,6 +93,8 @@ static void take_back(struct soda_transfer *list)
 
 		if (list->writes) {
 			free(list);
+		} else if (list->ended) {
+			list->ended(list, -ECONNRESET);
 		} else {
 			list->next = NULL;
 			soda_forward_drop_transfers(list);

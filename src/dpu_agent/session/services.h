@@ -77,6 +77,24 @@ struct soda_agent_service {
 	void (*destroyed)(struct soda_session *s, void *state);
 };
 
+/* What paging does for other services: WRITEs of the agent's own into a client's regions. */
+struct soda_agent_regions {
+	/*
+	 * Whether the client has a region of that id, which may be written, with the range in it.
+	 * -EINVAL, -EACCES: why is set.
+	 */
+	int (*check)(struct soda_session *s, uint32_t region_id, uint64_t offset, uint64_t bytes,
+		     struct soda_why *why);
+	/*
+	 * Write whole pages, and wait until the memory server has them all: at most as long as the
+	 * client's own WRITEs may take.  The client must not write to the range meanwhile.  Errors
+	 * of check; the server's; -ECONNRESET, -ENOTCONN, -ETIMEDOUT: the session is broken, and
+	 * the server may have some of it.
+	 */
+	int (*write)(struct soda_session *s, uint32_t region_id, uint64_t offset, uint8_t *data,
+		     uint64_t bytes);
+};
+
 /* A registered service, and its counters. */
 struct soda_service_entry {
 	const struct soda_agent_service *ops;

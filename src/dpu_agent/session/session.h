@@ -77,6 +77,7 @@ struct soda_loss {
 struct soda_sessions {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
 	struct soda_services services;
+	const struct soda_agent_regions *regions; /* set before start, then constant; paging's */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct soda_session *list; /* guarded by lock, and so below */

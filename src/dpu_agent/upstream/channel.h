@@ -38,7 +38,8 @@ struct soda_transfer {
 	bool write;
 	uint64_t posted_ns;
 	/*
-	 * A READ of the caches, which has no tasks: called at its end; the memory is the caches'.
+	 * A READ of the caches, or a WRITE of the agent's own (paging/place.c), which has no tasks:
+	 * called at its end; the memory is theirs.
 	 */
 	void (*ended)(struct soda_transfer *t, int status);
 	void *arg;		  /* ended's */

@@ -24,7 +24,8 @@
 static void test_sizes(void **state)
 {
 	assert_int_equal(SODA_MSG_MOVE_START, 112);
-	assert_int_equal(SODA_MSG_MOVE_LAST, 129);
+	assert_int_equal(SODA_MSG_MOVE_RANGE, 130);
+	assert_int_equal(SODA_MSG_MOVE_LAST, 130);
 	assert_true(SODA_MSG_MOVE_RELEASE <= SODA_MSG_MOVE_LAST);
 	assert_int_equal(SODA_MSG_MOVE_SEND, 126);
 	/* the longest list, and a PUT's and READ's data, fit into one call */
@@ -113,6 +114,7 @@ static void test_bodies(void **state)
 	struct soda_wire_move_put put = { 5, 1ull << 35 }, put_back;
 	struct soda_wire_notice notice = { 5, 9, SODA_ST_FAULT }, notice_back;
 	struct soda_wire_move_part part = { 6, 1ull << 36, 250 }, part_back;
+	struct soda_wire_move_range range = { 65535, 64, 1ull << 39, 1ull << 38 }, range_back;
 	const char *name;
 	size_t name_bytes;
 
@@ -127,6 +129,8 @@ static void test_bodies(void **state)
 	SAME(part, SODA_WIRE_MOVE_PART_BYTES);
 	assert_true(part_back.ticket == 6 && part_back.to == part.to &&
 		    part_back.timeout_ms == 250);
+	SAME(range, SODA_WIRE_MOVE_RANGE_BYTES);
+	assert_memory_equal(&range_back, &range, sizeof(range));
 	SAME(start, SODA_WIRE_MOVE_START_BYTES);
 	assert_true(start_back.token_at == start.token_at);
 	assert_memory_equal(start_back.token, start.token, SODA_MOVE_TOKEN_BYTES);
