@@ -12,6 +12,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+void (*soda_run_local_hook)(int step);
+
 __attribute__((format(printf, 3, 4))) static int refuse(struct soda_run_refusal *why, int status,
 							const char *fmt, ...)
 {

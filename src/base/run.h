@@ -47,4 +47,16 @@ struct soda_run_samples {
 	struct soda_run_sample samples[SODA_RUN_SAMPLES];
 };
 
+/*
+ * Libraries of others that libsoda loads must find what they have allocated also while no server
+ * can be reached: between soda_run_local(1) and soda_run_local(-1) nothing that the thread
+ * allocates lies in fabric memory.  libsoda-run sets the function; elsewhere it is NULL.
+ */
+extern void (*soda_run_local_hook)(int step);
+static inline void soda_run_local(int step)
+{
+	if (soda_run_local_hook)
+		soda_run_local_hook(step);
+}
+
 #endif

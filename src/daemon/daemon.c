@@ -234,6 +234,41 @@ static void announce(const struct soda_daemon *d, const struct listeners *listen
 	notify("READY=1");
 }
 
+/* TLS */
+
+static bool names(const char *list, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	for (const char *at = list; (at = strstr(at, prefix)); at += n)
+		if (at == list || at[-1] == ',' || at[-1] == ' ')
+			return true;
+	return false;
+}
+
+/* As --tls says, for the listeners that it concerns. */
+static int prepare_tls(const struct soda_daemon *d, struct soda_listener_options *how)
+{
+	const struct soda_daemon_options *o = d->options;
+	struct soda_conf_error err = { "" };
+	int ret;
+
+	if (o->tls == SODA_TLS_OFF)
+		return 0;
+	if (o->tls == SODA_TLS_REQUIRE && names(o->listen, "verbs://")) {
+		soda_log_error("--tls require: verbs carries everything in clear: listen on tcp or"
+			       " shm, or use --tls on");
+		return -ENOTSUP;
+	}
+	if (!names(o->listen, "tcp://"))
+		return 0;
+	ret = soda_tls_serve(how->guard, o->certificates, &how->tls, &err);
+	how->tls_only = o->tls == SODA_TLS_REQUIRE;
+	if (ret < 0)
+		soda_log_error("--tls %s: %s", soda_tls_mode_names[o->tls], err.text);
+	return ret;
+}
+
 /* Listeners and metrics */
 
 static int open_listener(const struct soda_daemon *d, const struct soda_listener_options *how,
@@ -294,6 +329,8 @@ static int open_metrics(const struct soda_daemon *d, struct soda_metrics_http **
 		.walk = d->walk,
 		.arg = d->self,
 		.draining = &draining,
+		.certificates = d->options->tls ? d->options->certificates : NULL,
+		.local_only = d->options->tls == SODA_TLS_REQUIRE,
 	};
 	const char *address = d->options->metrics;
 	struct soda_conf_error err;
@@ -344,15 +381,16 @@ static bool await_end(const struct soda_daemon *d, int signal_fd, int parent_fd)
 	return event == TERMINATE;
 }
 
-static int serve(const struct soda_daemon *d, const struct soda_listener_options *how,
-		 int signal_fd)
+static int serve(const struct soda_daemon *d, struct soda_listener_options *how, int signal_fd)
 {
 	int parent_fd = d->options->parent_fd == UINT32_MAX ? -1 : (int)d->options->parent_fd;
 	struct listeners listeners = { .n = 0 };
 	struct soda_metrics_http *http = NULL;
-	int ret = open_listeners(d, how, &listeners);
+	int ret = prepare_tls(d, how);
 	unsigned lost;
 
+	if (ret == 0)
+		ret = open_listeners(d, how, &listeners);
 	if (ret == 0)
 		ret = open_metrics(d, &http);
 	if (ret == 0) {
@@ -363,6 +401,7 @@ static int serve(const struct soda_daemon *d, const struct soda_listener_options
 	}
 	close_listeners(&listeners);
 	soda_metrics_http_stop(http);
+	soda_tls_context_free(how->tls);
 	lost = d->stop(d->self);
 	if (ret == 0)
 		soda_log_info("ended");

@@ -8,6 +8,8 @@
 #include "daemon/metrics_http.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/limits.h> /* PATH_MAX */
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,19 +17,24 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "trust/identity.h"
+#include "trust/tls.h"
 
 enum {
 	LOW_PRIORITY = 10,
+	PEM_MAX = 1 << 20, /* bytes of a key, or of certificates */
 };
 
 struct soda_metrics_http {
 	struct soda_metrics_source source; /* set before start, then constant, and so below */
 	struct MHD_Daemon *daemon;
 	char url[128];
+	char *key, *chain; /* of https, PEM; NULL: http */
 	/* Places: descriptors, -1: free.  This and below: the thread's alone. */
 	int places[SODA_METRICS_CONNECTIONS_MAX];
 	uint64_t came;		   /* connections so far; each takes the next place in turn */
@@ -147,13 +154,72 @@ static void destroy(struct soda_metrics_http *http)
 		MHD_stop_daemon(http->daemon);
 	if (http->text)
 		MHD_destroy_response(http->text);
+	if (http->key)
+		soda_wipe(http->key, strlen(http->key));
+	free(http->key);
+	free(http->chain);
 	free(http);
+}
+
+/* A file of the directory of certificates, as text. */
+static int read_pem(const char *dir, const char *name, bool is_private, char **text_p,
+		    struct soda_conf_error *err)
+{
+	char path[PATH_MAX];
+	struct stat st = { .st_size = 0 };
+	ssize_t got = -1;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return soda_conf_fail(err, -ENAMETOOLONG, "metrics: %.180s: too long", dir);
+	fd = is_private ? soda_private_open(path, &st, err) : open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return is_private ? fd
+				  : soda_conf_fail(err, -errno, "metrics: %.150s: %s", path,
+						   soda_strerror(errno));
+	if (!fstat(fd, &st) && st.st_size <= PEM_MAX)
+		*text_p = calloc(1, (size_t)st.st_size + 1);
+	if (*text_p)
+		got = read(fd, *text_p, (size_t)st.st_size);
+	close(fd);
+	return got == st.st_size && got
+		       ? 0
+		       : soda_conf_fail(err, -EIO, "metrics: %.150s: cannot read", path);
+}
+
+/* Key and certificate, where there are any. */
+static int prepare_tls(struct soda_metrics_http *http, struct soda_conf_error *err)
+{
+	const char *dir = http->source.certificates;
+	int r;
+
+	if (!dir)
+		return 0;
+	if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+		return soda_conf_fail(
+			err, -ENOTSUP,
+			"metrics: this libmicrohttpd has no TLS: leave --metrics out, "
+			"or --tls-certificates");
+	r = read_pem(dir, SODA_TLS_KEY, true, &http->key, err);
+	return r ? r : read_pem(dir, SODA_TLS_CHAIN, false, &http->chain, err);
+}
+
+static bool is_local(const char *where)
+{
+	return !strncmp(where, "127.", 4) || !strncmp(where, "[::1]", 5);
 }
 
 int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
 			    struct soda_metrics_http **http_p, struct soda_conf_error *err)
 {
 	struct soda_metrics_http *http = calloc(1, sizeof(*http));
+	struct MHD_OptionItem tls[] = {
+		{ MHD_OPTION_END, 0, NULL },
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, NULL },
+		{ MHD_OPTION_HTTPS_PRIORITIES, 0,
+		  (void *)(uintptr_t) "SECURE128:-VERS-ALL:+VERS-TLS1.3" },
+		{ MHD_OPTION_END, 0, NULL },
+	};
 	char where[96];
 	int fd, r;
 
@@ -162,20 +228,33 @@ int soda_metrics_http_start(const char *address, const struct soda_metrics_sourc
 	http->source = *source;
 	for (unsigned i = 0; i < SODA_METRICS_CONNECTIONS_MAX; i++)
 		http->places[i] = -1;
-	r = soda_metrics_listen(address, &fd, where, err);
+	r = prepare_tls(http, err);
+	if (!r)
+		r = soda_metrics_listen(address, &fd, where, err);
+	if (!r && source->local_only && !http->key && !is_local(where)) {
+		close(fd);
+		r = soda_conf_fail(err, -EACCES,
+				   "metrics: http in clear at %.80s, beyond this machine, is what "
+				   "--tls require forbids: give --tls-certificates, or 127.0.0.1",
+				   where);
+	}
 	if (r) {
 		destroy(http);
 		return r;
 	}
-	snprintf(http->url, sizeof(http->url), "http://%s/metrics", where);
-	http->daemon =
-		MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, handle, http,
-				 MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-				 SODA_METRICS_CONNECTIONS_MAX + 1u, /* with the new one */
-				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
-				 MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-				 (size_t)SODA_METRICS_REQUEST_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-				 MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+	if (http->key) {
+		tls[0] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, http->key };
+		tls[1].ptr_value = http->chain;
+	}
+	snprintf(http->url, sizeof(http->url), "http%s://%s/metrics", http->key ? "s" : "", where);
+	http->daemon = MHD_start_daemon(
+		MHD_USE_EPOLL_INTERNAL_THREAD | (http->key ? MHD_USE_TLS : 0), 0, NULL, NULL,
+		handle, http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+		SODA_METRICS_CONNECTIONS_MAX + 1u, /* with the new one */
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SODA_METRICS_IDLE_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)SODA_METRICS_REQUEST_MAX,
+		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http,
+		MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 	if (!http->daemon) {
 		close(fd);
 		destroy(http);

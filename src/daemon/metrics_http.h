@@ -25,6 +25,8 @@ struct soda_metrics_source {
 	soda_metrics_walk *walk;
 	void *arg;
 	const _Atomic bool *draining; /* the daemon has been told to end */
+	const char *certificates;     /* a directory (trust/tls.h): https; NULL: http */
+	bool local_only;	      /* http beyond this machine is refused */
 };
 
 /*
@@ -37,7 +39,8 @@ int soda_metrics_listen(const char *address, int *fd_p, char where_p[96],
 
 /*
  * Start the endpoint.  address: as in soda_metrics_listen.  The caller has blocked the signals that
- * the daemon waits for.  0; the errors of soda_metrics_listen, -ENOMEM, -EAGAIN, -ENOTSUP.
+ * the daemon waits for.  0; the errors of soda_metrics_listen and of reading certificates, -ENOMEM,
+ * -EAGAIN, -ENOTSUP; -EACCES: of local_only.
  */
 int soda_metrics_http_start(const char *address, const struct soda_metrics_source *source,
 			    struct soda_metrics_http **http_p, struct soda_conf_error *err);

@@ -12,6 +12,7 @@
 
 #include "base/conf/conf.h"
 #include "base/log.h"
+#include "trust/tls.h"
 
 /* The first member of each daemon's own options, named `daemon`. */
 struct soda_daemon_options {
@@ -23,6 +24,8 @@ struct soda_daemon_options {
 	uint32_t drain_ms;
 	uint32_t parent_fd; /* UINT32_MAX: none */
 	uint32_t log_level; /* counted from SODA_LOG_LVL_ERROR */
+	uint32_t tls;	    /* enum soda_tls_mode */
+	char *certificates; /* a directory (trust/tls.h), or NULL */
 	bool allow_other;
 };
 
@@ -81,6 +84,28 @@ struct soda_daemon_options {
 		SODA_DAEMON_ROW(UINT, "parent-fd", NULL, parent_fd),                               \
 			.arg = "FD", .def = "off", .max = 1u << 20, .allow_off = 1,                \
 			.help = "End without a drain at end-of-file on this descriptor: " HELP     \
+	}
+
+/* HELP: what beside the listening side goes by them. */
+#define SODA_DAEMON_TLS(ENV, HELP)                                                                 \
+	{                                                                                          \
+		SODA_DAEMON_ROW(CHOICE, "tls", ENV "TLS", tls),                                    \
+			.arg = "MODE", .def = "off", .choices = soda_tls_mode_names,               \
+			.help = "TLS 1.3 for control connections on tcp, by the tenants' keys or " \
+				"a "                                                               \
+				"certificate. on: clients may use it. require: they must, and "    \
+				"data connections from other machines, which TLS does not carry, " \
+				"are refused." HELP                                                \
+	}
+
+#define SODA_DAEMON_TLS_CERTIFICATES(ENV, HELP)                                                    \
+	{                                                                                          \
+		SODA_DAEMON_ROW(STRING, "tls-certificates", ENV "TLS_CERTIFICATES", certificates), \
+			.arg = "DIR",                                                              \
+			.help = "Directory of cert.pem, the server's certificate and those above " \
+				"it, and key.pem, its key, which nobody else may read; with "      \
+				"--tls "                                                           \
+				"also --metrics is https then." HELP                               \
 	}
 
 #define SODA_DAEMON_METRICS(ENV)                                                                   \

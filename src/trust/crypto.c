@@ -14,6 +14,8 @@
 #include <openssl/opensslv.h>
 #include <pthread.h>
 
+#include "base/run.h"
+
 #define TEXT(x) #x
 #define NAME(version) "libcrypto.so." TEXT(version)
 #define LIBRARY NAME(OPENSSL_SHLIB_VERSION)
@@ -54,7 +56,9 @@ static bool is_ready(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+	soda_run_local(1);
 	pthread_once(&once, load);
+	soda_run_local(-1);
 	return library.hmac && library.sha256;
 }
 
@@ -70,12 +74,13 @@ int soda_crypto_ready(struct soda_conf_error *err)
 int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,
 	      uint8_t mac[SODA_KEY_BYTES])
 {
+	unsigned char *done;
 	unsigned n = 0;
 
 	if (!is_ready())
 		return -ENOTSUP;
-	if (!library.hmac(library.sha256(), key, (int)key_bytes, data, bytes, mac, &n) ||
-	    n != SODA_KEY_BYTES)
-		return -EIO;
-	return 0;
+	soda_run_local(1);
+	done = library.hmac(library.sha256(), key, (int)key_bytes, data, bytes, mac, &n);
+	soda_run_local(-1);
+	return done && n == SODA_KEY_BYTES ? 0 : -EIO;
 }

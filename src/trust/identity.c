@@ -44,18 +44,23 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int soda_key_parse(const char *text, uint8_t key[SODA_KEY_BYTES])
+int soda_hex_parse(const char *text, uint8_t *bytes, size_t n)
 {
-	if (strlen(text) != SODA_KEY_TEXT_BYTES - 1)
+	if (strlen(text) != 2 * n)
 		return -EINVAL;
-	for (size_t i = 0; i < SODA_KEY_BYTES; i++) {
+	for (size_t i = 0; i < n; i++) {
 		int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return -EINVAL;
-		key[i] = (uint8_t)(high << 4 | low);
+		bytes[i] = (uint8_t)(high << 4 | low);
 	}
 	return 0;
+}
+
+int soda_key_parse(const char *text, uint8_t key[SODA_KEY_BYTES])
+{
+	return soda_hex_parse(text, key, SODA_KEY_BYTES);
 }
 
 char *soda_key_format(const uint8_t *bytes, size_t n, char *out)
@@ -182,6 +187,23 @@ static int read_key(struct soda_identity *identity, const char *tenant, struct s
 	return r;
 }
 
+static int bad_server_name(const char *server, struct soda_conf_error *err)
+{
+	return soda_conf_fail(err, -EINVAL,
+			      "'%.63s' (SODA_SERVER_NAME) is no server's name: 1 to %u letters,"
+			      " digits and . _ - :",
+			      server, SODA_WIRE_TENANT_MAX);
+}
+
+/* The server that is meant at an address; server: its name, or NULL. */
+static void name_server(struct soda_identity *identity, const char *server, const char *address)
+{
+	if (server)
+		snprintf(identity->server, sizeof(identity->server), "%s", server);
+	else
+		host_of(address, identity->server);
+}
+
 int soda_identity_load(const char *tenant, const char *key_file, const char *server,
 		       const char *address, struct soda_identity **identity_p,
 		       struct soda_conf_error *err)
@@ -200,10 +222,7 @@ int soda_identity_load(const char *tenant, const char *key_file, const char *ser
 	if (r)
 		return r;
 	if (server && !soda_wire_server_ok(server))
-		return soda_conf_fail(err, -EINVAL,
-				      "'%.63s' (SODA_SERVER_NAME) is no server's name: 1 to %u "
-				      "letters, digits and . _ - :",
-				      server, SODA_WIRE_TENANT_MAX);
+		return bad_server_name(server, err);
 	identity = calloc(1, sizeof(*identity));
 	if (identity)
 		identity->path = strdup(key_file);
@@ -211,16 +230,60 @@ int soda_identity_load(const char *tenant, const char *key_file, const char *ser
 		free(identity);
 		return soda_conf_fail(err, -ENOMEM, "out of memory");
 	}
-	if (server)
-		snprintf(identity->server, sizeof(identity->server), "%s", server);
-	else
-		host_of(address, identity->server);
+	name_server(identity, server, address);
+	identity->proves = identity->clear_data = true;
 	r = read_key(identity, tenant, err);
 	if (r)
 		soda_identity_free(identity);
 	else
 		*identity_p = identity;
 	return r;
+}
+
+/* What an address leads over, whatever decorates it. */
+static bool is_over(const char *address, const char *transport)
+{
+	const char *at = strstr(address, "://");
+	size_t n = strlen(transport);
+
+	return at && (size_t)(at - address) >= n && !strncmp(at - n, transport, n);
+}
+
+int soda_identity_encrypt(enum soda_tls_mode mode, const char *certificates, const char *server,
+			  const char *address, struct soda_identity **identity_p,
+			  struct soda_conf_error *err)
+{
+	struct soda_identity *identity = *identity_p;
+	struct soda_tls_context *tls = NULL;
+	int r;
+
+	if (mode == SODA_TLS_OFF || is_over(address, "shm"))
+		return 0;
+	if (is_over(address, "verbs"))
+		return soda_conf_fail(err, -ENOTSUP,
+				      "%.100s: verbs carries no TLS, and TLS is wanted (SODA_TLS):"
+				      " use tcp, or leave it out on a network that you trust",
+				      address);
+	if (!certificates && !identity)
+		return soda_conf_fail(
+			err, -EINVAL,
+			"TLS (SODA_TLS) needs a tenant's key (SODA_KEY_FILE), or whose"
+			" certificates are believed (SODA_TLS_CERTIFICATES)");
+	if (server && !soda_wire_server_ok(server))
+		return bad_server_name(server, err);
+	r = soda_tls_visit(certificates, &tls, err);
+	if (r)
+		return r;
+	if (!identity)
+		identity = *identity_p = calloc(1, sizeof(*identity));
+	if (!identity) {
+		soda_tls_context_free(tls);
+		return soda_conf_fail(err, -ENOMEM, "out of memory");
+	}
+	name_server(identity, server, address);
+	identity->tls = tls;
+	identity->clear_data = mode != SODA_TLS_REQUIRE;
+	return 0;
 }
 
 static const char *variable(const char *name)
@@ -233,8 +296,26 @@ static const char *variable(const char *name)
 int soda_identity_of_environment(const char *address, struct soda_identity **identity_p,
 				 struct soda_conf_error *err)
 {
-	return soda_identity_load(variable("SODA_TENANT"), variable("SODA_KEY_FILE"),
-				  variable("SODA_SERVER_NAME"), address, identity_p, err);
+	const char *server = variable("SODA_SERVER_NAME"), *wanted = variable("SODA_TLS");
+	enum soda_tls_mode mode = SODA_TLS_OFF;
+	int r;
+
+	while (wanted && soda_tls_mode_names[mode] && strcmp(wanted, soda_tls_mode_names[mode]))
+		mode++;
+	*identity_p = NULL;
+	if (!soda_tls_mode_names[mode])
+		return soda_conf_fail(err, -EINVAL,
+				      "SODA_TLS: '%.40s' is none of off, on and require", wanted);
+	r = soda_identity_load(variable("SODA_TENANT"), variable("SODA_KEY_FILE"), server, address,
+			       identity_p, err);
+	if (!r)
+		r = soda_identity_encrypt(mode, variable("SODA_TLS_CERTIFICATES"), server, address,
+					  identity_p, err);
+	if (r) {
+		soda_identity_free(*identity_p);
+		*identity_p = NULL;
+	}
+	return r;
 }
 
 void soda_identity_refresh(struct soda_identity *identity)
@@ -243,7 +324,7 @@ void soda_identity_refresh(struct soda_identity *identity)
 	struct soda_conf_error err;
 	struct stat st;
 
-	if (stat(identity->path, &st) ||
+	if (!identity->proves || stat(identity->path, &st) ||
 	    (st.st_mtim.tv_sec == identity->age.tv_sec &&
 	     st.st_mtim.tv_nsec == identity->age.tv_nsec && st.st_ino == identity->ino))
 		return;
@@ -257,6 +338,7 @@ void soda_identity_free(struct soda_identity *identity)
 	if (!identity)
 		return;
 	soda_wipe(identity->key, sizeof(identity->key));
+	soda_tls_context_free(identity->tls);
 	free(identity->path);
 	free(identity);
 }

@@ -17,12 +17,16 @@
 #include "base/conf/conf.h"
 #include "base/limits.h"
 #include "trust/crypto.h"
+#include "trust/tls.h"
 #include "wire/proof.h"
 
 struct soda_identity {
 	char tenant[SODA_WIRE_TENANT_MAX + 1];
 	char server[SODA_WIRE_TENANT_MAX + 1];
-	uint8_t key[SODA_KEY_BYTES]; /* the server's of the tenant */
+	bool proves;		      /* there is a key: both sides prove who they are */
+	bool clear_data;	      /* data may travel in clear beyond this machine */
+	struct soda_tls_context *tls; /* for control connections on tcp; NULL: without TLS */
+	uint8_t key[SODA_KEY_BYTES];  /* the server's of the tenant */
 	uint8_t key_id[SODA_WIRE_KEY_ID_BYTES];
 	char *path;	     /* of the key file */
 	struct timespec age; /* its mtime when it was read */
@@ -35,6 +39,8 @@ struct soda_identity {
  */
 int soda_private_open(const char *path, struct stat *st_p, struct soda_conf_error *err);
 
+/* So many bytes in hexadecimal digits, and nothing else. 0, -EINVAL. */
+int soda_hex_parse(const char *text, uint8_t *bytes, size_t n);
 /* 64 hexadecimal digits. 0, -EINVAL. */
 int soda_key_parse(const char *text, uint8_t key[SODA_KEY_BYTES]);
 #define SODA_KEY_TEXT_BYTES (2 * SODA_KEY_BYTES + 1)
@@ -54,7 +60,18 @@ int soda_key_file_read(const char *path, char tenant[SODA_WIRE_TENANT_MAX + 1],
 int soda_identity_load(const char *tenant, const char *key_file, const char *server,
 		       const char *address, struct soda_identity **identity_p,
 		       struct soda_conf_error *err);
-/* The same of SODA_TENANT, SODA_KEY_FILE and SODA_SERVER_NAME. */
+/*
+ * How the server at this address is to be reached: by TLS, which is for tcp and says nothing of
+ * shm.  An identity is made where there was none, which is nobody and proves nothing; it has the
+ * server's name, as in soda_identity_load().  certificates: a directory, or NULL: by the identity's
+ * key.  0; -EINVAL: TLS without either; -ENOTSUP: also on verbs; errors of soda_tls_visit().
+ */
+int soda_identity_encrypt(enum soda_tls_mode mode, const char *certificates, const char *server,
+			  const char *address, struct soda_identity **identity_p,
+			  struct soda_conf_error *err);
+/*
+ * Both, of SODA_TENANT, SODA_KEY_FILE and SODA_SERVER_NAME, SODA_TLS and SODA_TLS_CERTIFICATES.
+ */
 int soda_identity_of_environment(const char *address, struct soda_identity **identity_p,
 				 struct soda_conf_error *err);
 /* Read the key file again if it is another one; what cannot be used changes nothing. */

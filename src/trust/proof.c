@@ -9,6 +9,7 @@
 #define CLIENT_KEY "SODA client key"
 #define CONNECTION "SODA connection"
 #define WELCOME "SODA welcome"
+#define BOUND "SODA TLS bound"
 
 static const char labels[][SODA_PROOF_LABEL_BYTES] = {
 	[SODA_PROOF_SERVER] = "SODA server",
@@ -68,6 +69,17 @@ int soda_proof_check(const struct soda_transcript *t, enum soda_proof_of of,
 	if (r)
 		return r;
 	return soda_mac_equal(right, mac, sizeof(right)) ? 0 : -EACCES;
+}
+
+int soda_key_bind(uint8_t key[SODA_KEY_BYTES], const uint8_t channel[SODA_KEY_BYTES])
+{
+	uint8_t bound[SODA_KEY_BYTES];
+	int r = soda_hkdf(key, channel, SODA_KEY_BYTES, BOUND, sizeof(BOUND), bound);
+
+	if (!r)
+		memcpy(key, bound, sizeof(bound));
+	soda_wipe(bound, sizeof(bound));
+	return r;
 }
 
 int soda_connection_key(const struct soda_transcript *t, const uint8_t key[SODA_KEY_BYTES],

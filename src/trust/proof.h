@@ -42,8 +42,8 @@ struct soda_guard {
 	const char *server; /* its name; constant */
 	/*
 	 * The key of a tenant that has this id: 0; -EACCES: there is no such tenant, or it has no
-	 * such key (any more); for *why, which holds 128 bytes, a sentence for the log. Any thread,
-	 * does not block.
+	 * such key (any more); tenant NULL: whichever has this key; for *why, which holds 128
+	 * bytes, a sentence for the log. Any thread, does not block.
 	 */
 	int (*find)(void *arg, const char *tenant, const uint8_t id[SODA_WIRE_KEY_ID_BYTES],
 		    uint8_t key[SODA_KEY_BYTES], void **tenant_p, char *why);
@@ -54,6 +54,9 @@ struct soda_guard {
 int soda_key_for_server(const uint8_t tenant_key[SODA_KEY_BYTES], const char *server,
 			uint8_t key[SODA_KEY_BYTES]);
 int soda_key_id(const uint8_t key[SODA_KEY_BYTES], uint8_t id[SODA_WIRE_KEY_ID_BYTES]);
+
+/* The same key on a connection by TLS only: channel is soda_tls_channel()'s. */
+int soda_key_bind(uint8_t key[SODA_KEY_BYTES], const uint8_t channel[SODA_KEY_BYTES]);
 
 /* Begin a transcript with what is known when the ASK is: hello, as it travels. */
 void soda_transcript_begin(struct soda_transcript *t, const char *server,

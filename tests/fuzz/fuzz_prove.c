@@ -11,6 +11,7 @@
 
 #include "fuzz/fuzz.h"
 #include "transport/listen/prove.h"
+#include "transport/stream/stream.h"
 
 #define FRAME SODA_WIRE_FRAME_BYTES
 
@@ -51,7 +52,7 @@ static void listen_to(struct stranger *s)
 
 		if (recv(s->ours, &any, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
 			return;
-		s->result = soda_prover_speaks(s->prover, s->ours, &s->why);
+		s->result = soda_prover_speaks(s->prover, soda_plain(s->ours), &s->why);
 	}
 }
 

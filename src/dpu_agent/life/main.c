@@ -4,6 +4,9 @@
  * acknowledged WRITEs to the memory server.
  */
 #include <errno.h>
+#include <linux/limits.h> /* PATH_MAX */
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/conf/conf.h"
 #include "base/log.h"
@@ -47,12 +50,28 @@ static int check_memory(const struct soda_nodes *nodes, const char *option, uint
 	return 0;
 }
 
+/* The directory of the roots that the server's certificate is held against; NULL: keys are used. */
+static const char *trusted(void)
+{
+	char path[PATH_MAX];
+
+	if (!opt.daemon.certificates ||
+	    snprintf(path, sizeof(path), "%s/" SODA_TLS_ROOTS, opt.daemon.certificates) >=
+		    (int)sizeof(path) ||
+	    access(path, F_OK))
+		return NULL;
+	return opt.daemon.certificates;
+}
+
 static int load_identity(void)
 {
 	struct soda_conf_error err = { "" };
 	int ret = soda_identity_load(opt.tenant, opt.key_file, opt.server_name, opt.server,
 				     &opt.identity, &err);
 
+	if (ret == 0)
+		ret = soda_identity_encrypt(opt.daemon.tls, trusted(), opt.server_name, opt.server,
+					    &opt.identity, &err);
 	if (ret < 0)
 		soda_log_error("%s", err.text);
 	return ret;
@@ -89,7 +108,7 @@ static void announce(void *self)
 
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", opt.server, dpu->id,
 		      dpu->paging.aggregate ? "on" : "off", dpu->paging.async ? "on" : "off");
-	if (opt.identity)
+	if (opt.identity && opt.identity->proves)
 		soda_log_info("all programs of this agent are tenant %s to the server %s",
 			      opt.identity->tenant, opt.identity->server);
 }

@@ -56,6 +56,10 @@ static const struct soda_option options[] = {
 	  .max = SODA_WIRE_TENANT_MAX,
 	  .help = "The name of the server that is meant, as its tenants file has it. Default: the "
 		  "host in its address, localhost for shm." },
+	SODA_DAEMON_TLS(ENV, " The agent's own control connections to the server are by TLS with "
+			     "both, by --key-file or ca.pem."),
+	SODA_DAEMON_TLS_CERTIFICATES(ENV, " And ca.pem, whose certificates are believed of the "
+					  "server. Default: keys are used."),
 	{ .name = "base",
 	  .env = ENV "BASE",
 	  .type = SODA_OPT_BOOL,

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
 #include "pool/members.h"
+#include "trust/tls.h"
 #include "wire/proof.h"
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
@@ -41,6 +42,15 @@ static const struct soda_option options[] = {
 	  SODA_WIRE_TENANT_MAX, NULL, 0,
 	  "The name of the server that is meant, as its tenants file has it. Default: the host in "
 	  "its address, localhost for shm." },
+	{ "tls", 0, "SODA_TLS", SODA_OPT_CHOICE, AT(tls), "MODE", "off", 0, 0, soda_tls_mode_names,
+	  0,
+	  "TLS 1.3 for control connections on tcp, by the tenant's key or a certificate. on: no "
+	  "server without it is used. require: and no data connection to another machine, which "
+	  "TLS does not carry." },
+	{ "tls-certificates", 0, "SODA_TLS_CERTIFICATES", SODA_OPT_STRING, AT(certificates), "DIR",
+	  NULL, 0, 0, NULL, 0,
+	  "Directory of ca.pem, whose certificates are believed of a server, for its name. "
+	  "Default: the key that is given is used." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
 	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },

@@ -24,6 +24,8 @@ struct soda_settings {
 	char *server_program; /* path of the private server's program */
 	char *trace;	      /* NULL: none */
 	char *numa_node;
+	uint32_t tls;			       /* enum soda_tls_mode */
+	char *certificates;		       /* a directory; NULL: keys are used */
 	char *tenant, *key_file, *server_name; /* NULL: as soda_identity_load() says */
 	int node;			       /* numa_node, for soda_node_choose */
 	uint64_t trace_limit;		       /* bytes */

@@ -199,6 +199,9 @@ static int load_identity(uint32_t i, const char *address, struct soda_why *why)
 	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address,
 				     &soda_agent.identities[i], &err);
 
+	if (!ret)
+		ret = soda_identity_encrypt(s->tls, s->certificates, s->server_name, address,
+					    &soda_agent.identities[i], &err);
 	if (ret)
 		snprintf(why->text, sizeof(why->text), "%s", err.text);
 	return ret;

@@ -42,6 +42,8 @@ static const struct soda_option options[] = {
 	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
 		  "their keys; with quotas and directories of their own, instead of --export. Read "
 		  "again on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
+	SODA_DAEMON_TLS(ENV, ""),
+	SODA_DAEMON_TLS_CERTIFICATES(ENV, ""),
 	{ .name = "grace",
 	  .env = ENV "GRACE",
 	  .type = SODA_OPT_TIME_MS,

@@ -46,6 +46,16 @@ static int find_key_locked(const struct soda_tenant *t, const uint8_t *id, uint8
 	return 0;
 }
 
+static struct soda_tenant *find_by_id_locked(struct soda_tenants *tenants, const uint8_t *id)
+{
+	struct soda_tenant *t = tenants->list;
+
+	while (t && (t->removed || (!is_id(id, t->key_id) &&
+				    (!t->entry.has_previous || !is_id(id, t->previous_id)))))
+		t = t->next;
+	return t;
+}
+
 static int find_key(void *arg, const char *name, const uint8_t *id, uint8_t *key, void **tenant_p,
 		    char *why)
 {
@@ -54,9 +64,9 @@ static int find_key(void *arg, const char *name, const uint8_t *id, uint8_t *key
 	int r = -EACCES;
 
 	pthread_mutex_lock(&tenants->lock);
-	t = find_locked(tenants, name);
+	t = name ? find_locked(tenants, name) : find_by_id_locked(tenants, id);
 	if (!t || t->removed)
-		snprintf(why, 128, "there is none of that name");
+		snprintf(why, 128, name ? "there is none of that name" : "no tenant has this key");
 	else
 		r = find_key_locked(t, id, key, why);
 	pthread_mutex_unlock(&tenants->lock);

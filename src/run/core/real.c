@@ -13,6 +13,7 @@
 
 #include "base/conf/conf.h"
 #include "base/log.h"
+#include "base/run.h"
 #include "host_agent/life/start.h"
 #include "host_agent/pages/install.h"
 
@@ -21,6 +22,12 @@ extern const char _end[] __attribute__((visibility("hidden")));
 
 struct run_settings run_settings = { .threshold = SIZE_MAX, .stats_fd = -1 };
 __thread int run_inside __attribute__((tls_model("initial-exec")));
+__thread int run_local __attribute__((tls_model("initial-exec")));
+
+static void keep_local(int step)
+{
+	run_local += step;
+}
 
 bool run_is_ours(const void *caller)
 {
@@ -182,6 +189,7 @@ __attribute__((constructor)) static void setup(void)
 		leave_children_alone();
 	dl_iterate_phdr(find_libc, NULL);
 	soda_fill_allowed = run_may_fill;
+	soda_run_local_hook = keep_local;
 	if (local && soda_parse_size(local, &local_bytes))
 		local_bytes = 0;
 	if (joined()) {

@@ -70,6 +70,9 @@ bool run_is_libc(const void *caller);
 /* Not 0: the calling thread is inside the runtime: its blocks come from the C library's heap. */
 extern __thread int run_inside __attribute__((tls_model("initial-exec")));
 
+/* Not 0: the calling thread's blocks are to be local, from the program's allocator. */
+extern __thread int run_local __attribute__((tls_model("initial-exec")));
+
 /*
  * Start the runtime if it was not.  True: it runs.  False: this is the child of a fork, or the
  * process is ending.  If it cannot start, logs why and ends the process.

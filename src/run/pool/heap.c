@@ -45,7 +45,7 @@ static bool wanted(size_t bytes, const void *caller)
 		run_local_asked(bytes);
 		return false;
 	}
-	return (bytes >= LIBC_LOCAL || !run_is_libc(caller)) && !internal(caller) &&
+	return (bytes >= LIBC_LOCAL || !run_is_libc(caller)) && !internal(caller) && !run_local &&
 	       !soda_heap_over();
 }
 

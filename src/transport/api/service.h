@@ -41,6 +41,7 @@ struct soda_peer;
 struct soda_listener;
 struct soda_guard; /* trust/proof.h, and so the next */
 struct soda_proved;
+struct soda_tls_context; /* trust/tls.h */
 
 /* Who is at the other end. */
 struct soda_peer_info {
@@ -221,6 +222,9 @@ struct soda_listener_options {
 	enum soda_answer_by answer; /* verbs, two-sided: how READs are answered */
 	/* Whom to let in: by a proof only.  NULL: everybody who says a HELLO of version 1. */
 	const struct soda_guard *guard;
+	/* On tcp: control connections may come by TLS. NULL: they may not. */
+	struct soda_tls_context *tls;
+	bool tls_only; /* they must, and data connections in clear are this machine's only */
 };
 
 /*

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/numa/numa_node.h"
+#include "trust/identity.h"
 
 void soda_why_set(struct soda_why *why, const char *fmt, ...)
 {
@@ -65,7 +66,8 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	full.depth = opt->depth ? opt->depth : SODA_DEPTH;
 	full.timeout_ms = opt->timeout_ms > 0 ? opt->timeout_ms : SODA_CONNECT_MS;
 	introduction.magic = SODA_WIRE_MAGIC;
-	introduction.version = opt->identity ? SODA_WIRE_VERSION_PROVED : SODA_WIRE_VERSION;
+	introduction.version = opt->identity && opt->identity->proves ? SODA_WIRE_VERSION_PROVED
+								      : SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
 	introduction.features = hello->features & SODA_FEATURE_AGENTS;
 	ret = transport->decorate

@@ -31,7 +31,9 @@ enum {
 /* A connection that has not said HELLO yet. */
 struct stranger {
 	int fd;
-	int passed_fd; /* came along, or -1 */
+	int passed_fd;	      /* came along, or -1 */
+	struct soda_tls *tls; /* it comes by TLS; or NULL */
+	bool shaking;	      /* whose handshake is not over */
 	uint32_t got;
 	uint64_t deadline_ns;
 	struct stranger *next, *prev; /* oldest first */
@@ -50,7 +52,7 @@ struct acceptor {
 	struct stranger *oldest, *newest;
 };
 
-void soda_refuse(int fd, int err, const char *reason)
+void soda_refuse(struct soda_byte_stream s, int err, const char *reason)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES], rest[4096];
 	struct soda_wire_frame frame = { .type = SODA_MSG_REFUSED,
@@ -58,16 +60,15 @@ void soda_refuse(int fd, int err, const char *reason)
 					 .length = (uint32_t)strlen(reason) };
 	struct iovec iov[2] = { { head, sizeof(head) },
 				{ (void *)(uintptr_t)reason, frame.length } };
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 
 	soda_wire_put_frame(head, &frame);
-	sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	soda_stream_send_once(s, iov, 2, -1);
 	/*
 	 * Closing with unread bytes resets the connection, and the reason is lost; but whoever
 	 * sends as fast as we read may not keep us.
 	 */
 	for (int i = 0; i < REFUSED_READS; i++)
-		if (recv(fd, rest, sizeof(rest), MSG_DONTWAIT) != sizeof(rest))
+		if (recv(s.fd, rest, sizeof(rest), MSG_DONTWAIT) != sizeof(rest))
 			break;
 }
 
@@ -91,11 +92,16 @@ int soda_welcome(struct soda_peer *peer, const struct soda_wire_welcome *welcome
 	peer->info.proved = NULL;
 	if (r)
 		return r;
-	n = soda_stream_send_once(peer->fd, &iov, 1, pass_fd);
+	n = soda_stream_send_once(soda_peer_stream(peer), &iov, 1, pass_fd);
 	return n == bytes ? 0 : n < 0 ? (int)n : -EIO;
 }
 
 /* Strangers */
+
+static struct soda_byte_stream stream_of(const struct stranger *s)
+{
+	return (struct soda_byte_stream){ .fd = s->fd, .tls = s->tls };
+}
 
 static void stranger_unlink(struct acceptor *a, struct stranger *s)
 {
@@ -107,6 +113,7 @@ static void stranger_unlink(struct acceptor *a, struct stranger *s)
 static void stranger_drop(struct acceptor *a, struct stranger *s)
 {
 	stranger_unlink(a, s);
+	soda_tls_close(s->tls);
 	close(s->fd);
 	if (s->passed_fd >= 0)
 		close(s->passed_fd);
@@ -116,7 +123,8 @@ static void stranger_drop(struct acceptor *a, struct stranger *s)
 
 static void reject(struct acceptor *a, struct stranger *s, int err, const char *reason)
 {
-	soda_refuse(s->fd, err, reason);
+	if (!s->shaking)
+		soda_refuse(stream_of(s), err, reason);
 	if (a->l->ops->rejected)
 		a->l->ops->rejected(a->l->svc, s->info.address, reason);
 	stranger_drop(a, s);
@@ -180,12 +188,12 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 
 	epoll_ctl(a->epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	if (hello->kind == SODA_CONN_CONTROL)
-		ret = soda_control_start(a->l, s->fd, &s->info, hello, &why);
+		ret = soda_control_start(a->l, stream_of(s), &s->info, hello, &why);
 	else
 		ret = a->l->plane->take(a->l, s->fd, s->passed_fd, &s->info, hello, &why);
 	if (ret < 0) {
 		/* not `rejected`: that was the daemon's or our own decision, not a bad HELLO */
-		soda_refuse(s->fd, ret, why.text);
+		soda_refuse(stream_of(s), ret, why.text);
 		stranger_drop(a, s);
 		return;
 	}
@@ -194,6 +202,27 @@ static void introduce(struct acceptor *a, struct stranger *s, const struct soda_
 	stranger_unlink(a, s);
 	soda_prover_end(s->prover);
 	free(s);
+}
+
+/* May this kind of connection come in this way? 0, or why not, in *reason_p. */
+static int check_way(const struct acceptor *a, const struct stranger *s, const char **reason_p)
+{
+	if (s->tls && s->hello.kind == SODA_CONN_DATA) {
+		*reason_p = "data connections do not come by TLS";
+		return -EPROTO;
+	}
+	if (s->tls || a->l->local || !a->l->opt.tls_only)
+		return 0;
+	if (s->hello.kind == SODA_CONN_CONTROL) {
+		*reason_p = "control connections to this server are by TLS only (SODA_TLS=on)";
+		return -EACCES;
+	}
+	if (soda_inet_protected(s->fd, false))
+		return 0;
+	*reason_p =
+		"data would travel in clear to another machine, which this server forbids (--tls "
+		"require)";
+	return -EACCES;
 }
 
 /* Which version must it be? 0, -EPROTONOSUPPORT, -EACCES. */
@@ -239,74 +268,140 @@ int soda_hello_check(const void *in, size_t bytes, bool guarded, struct soda_wir
 	return -EPROTO;
 }
 
-static void check_hello(struct acceptor *a, struct stranger *s)
+/* As a step. */
+static int check_hello(struct acceptor *a, struct stranger *s)
 {
 	const uint8_t *said = s->in + SODA_WIRE_FRAME_BYTES;
 	const struct soda_guard *guard = a->l->opt.guard;
 	char reason[SODA_REASON_BYTES];
+	const char *refused = reason;
 	int ret = soda_hello_check(said, SODA_WIRE_HELLO_BYTES, guard, &s->hello, reason);
 
+	if (ret == 0)
+		ret = check_way(a, s, &refused);
 	if (ret < 0) {
-		reject(a, s, ret, reason);
-	} else if (!guard) {
-		introduce(a, s, &s->hello);
-	} else {
-		s->prover = soda_prover_begin(guard, said);
-		if (!s->prover)
-			reject(a, s, -ENOMEM, "the server has no memory for a connection more");
+		reject(a, s, ret, refused);
+		return -1;
 	}
+	if (!guard) {
+		introduce(a, s, &s->hello);
+		return -1;
+	}
+	s->prover = soda_prover_begin(guard, said);
+	if (s->prover)
+		return 1;
+	reject(a, s, -ENOMEM, "the server has no memory for a connection more");
+	return -1;
 }
 
 /* A stranger whose HELLO is complete goes on with its proof. */
-static void stranger_proves(struct acceptor *a, struct stranger *s)
+static int stranger_proves(struct acceptor *a, struct stranger *s)
 {
 	struct soda_prover_why why = { "", "" };
-	int ret = soda_prover_speaks(s->prover, s->fd, &why);
+	int ret = soda_prover_speaks(s->prover, stream_of(s), &why);
 
+	if (ret == 0)
+		return 1;
+	if (ret == -EAGAIN)
+		return 0;
 	if (ret > 0) {
 		s->info.proved = soda_prover_proved(s->prover);
 		introduce(a, s, &s->hello);
-	} else if (ret < 0) {
-		if (a->l->ops->rejected)
-			a->l->ops->rejected(a->l->svc, s->info.address,
-					    *why.log ? why.log : "closed within its proof");
-		if (*why.peer)
-			soda_refuse(s->fd, ret, why.peer);
-		stranger_drop(a, s);
+		return -1;
 	}
+	if (a->l->ops->rejected)
+		a->l->ops->rejected(a->l->svc, s->info.address,
+				    *why.log ? why.log : "closed within its proof");
+	if (*why.peer)
+		soda_refuse(stream_of(s), ret, why.peer);
+	stranger_drop(a, s);
+	return -1;
 }
 
-static void stranger_speaks(struct acceptor *a, struct stranger *s)
+/* The first bytes are there: are they TLS? 0: they are not, or there are none yet. */
+static int look(struct acceptor *a, struct stranger *s)
+{
+	uint8_t first;
+
+	if (!a->l->opt.tls || a->l->local || recv(s->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1 ||
+	    !soda_tls_begins(first))
+		return 0;
+	s->shaking = true;
+	return soda_tls_accept(a->l->opt.tls, s->fd, &s->tls);
+}
+
+/* 1: it may go on at once; 0: with the next bytes; -1: it is gone, and so below. */
+static int stranger_shakes(struct acceptor *a, struct stranger *s)
+{
+	char why[SODA_TLS_WHY];
+	int ret = soda_tls_handshake(s->tls, why);
+
+	if (ret == 0) {
+		s->shaking = false;
+		return 1;
+	}
+	if (ret == -EAGAIN)
+		return 0;
+	/* libssl has said so to the peer, with an alert */
+	reject(a, s, ret, *why ? why : "closed within its TLS handshake");
+	return -1;
+}
+
+static int take_bytes(struct acceptor *a, struct stranger *s)
 {
 	struct soda_wire_frame frame;
-	ssize_t n;
+	ssize_t n = soda_stream_recv_once(stream_of(s), s->in + s->got, sizeof(s->in) - s->got,
+					  a->l->plane->takes_fd ? &s->passed_fd : NULL);
 
-	if (s->prover) {
-		stranger_proves(a, s);
-		return;
-	}
-	n = soda_stream_recv_once(s->fd, s->in + s->got, sizeof(s->in) - s->got,
-				  a->l->plane->takes_fd ? &s->passed_fd : NULL);
 	if (n == -EAGAIN || n == -EINTR)
-		return;
+		return 0;
 	if (n <= 0) {
 		/* a connection that says nothing at all is a port check, no offence */
 		if (s->got && a->l->ops->rejected)
 			a->l->ops->rejected(a->l->svc, s->info.address, "closed within its HELLO");
 		stranger_drop(a, s);
-		return;
+		return -1;
 	}
 	s->got += (uint32_t)n;
 	if (s->got < SODA_WIRE_FRAME_BYTES)
-		return;
+		return 1;
 	soda_wire_get_frame(s->in, &frame);
-	if (frame.type != SODA_MSG_HELLO || frame.length < 8 ||
-	    frame.length > SODA_WIRE_MAX_CONTROL)
+	if (!s->tls && soda_tls_begins(s->in[0]))
+		reject(a, s, -EPROTONOSUPPORT,
+		       "TLS is not served here: leave SODA_TLS out, or give the server --tls on");
+	else if (frame.type != SODA_MSG_HELLO || frame.length < 8 ||
+		 frame.length > SODA_WIRE_MAX_CONTROL)
 		reject(a, s, -EPROTO, "a connection begins with a SODA HELLO");
 	else if (s->got >= SODA_WIRE_FRAME_BYTES + 8 && frame.length != SODA_WIRE_HELLO_BYTES)
-		check_hello(a, s); /* another version's, or nonsense: magic and version are there */
+		return check_hello(
+			a, s); /* another version's, or nonsense: magic and version are there */
 	else if (s->got == sizeof(s->in))
-		check_hello(a, s);
+		return check_hello(a, s);
+	else
+		return 1;
+	return -1;
+}
+
+/* One step. */
+static int stranger_step(struct acceptor *a, struct stranger *s)
+{
+	if (s->shaking)
+		return stranger_shakes(a, s);
+	return s->prover ? stranger_proves(a, s) : take_bytes(a, s);
+}
+
+static void stranger_speaks(struct acceptor *a, struct stranger *s)
+{
+	int on;
+
+	if (!s->got && !s->tls && look(a, s) < 0) {
+		reject(a, s, -ENOMEM, "the server has no memory for a connection more");
+		return;
+	}
+	/* what TLS has taken from the socket does not make that readable again */
+	do {
+		on = stranger_step(a, s);
+	} while (on > 0 && s->tls);
 }
 
 static void drop_silent(struct acceptor *a)
@@ -371,7 +466,7 @@ static void stop_listening(struct acceptor *a)
 	a->resume_ns = 0;
 	shutdown(a->l->fd, SHUT_RDWR);
 	while ((fd = accept4(a->l->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-		soda_refuse(fd, -ESHUTDOWN, "the server is shutting down");
+		soda_refuse(soda_plain(fd), -ESHUTDOWN, "the server is shutting down");
 		close(fd);
 	}
 }

@@ -33,7 +33,8 @@ struct control_peer {
 };
 
 /* Head and body in one message, and a descriptor with them if fd >= 0. */
-static int send_reply(int sock, const struct soda_wire_frame *frame, const void *body, int fd)
+static int send_reply(struct soda_byte_stream s, const struct soda_wire_frame *frame,
+		      const void *body, int fd)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct iovec iov[2] = { { head, sizeof(head) },
@@ -42,11 +43,11 @@ static int send_reply(int sock, const struct soda_wire_frame *frame, const void 
 	soda_wire_put_frame(head, frame);
 	if (fd >= 0) {
 		/* eight bytes always fit: replies do not pile up, there is one at a time */
-		if (soda_stream_send_once(sock, iov, 1, fd) != sizeof(head))
+		if (soda_stream_send_once(s, iov, 1, fd) != sizeof(head))
 			return -ECONNRESET;
 		iov[0].iov_len = 0;
 	}
-	return soda_stream_send(sock, iov, 2, soda_deadline(SODA_CALL_BODY_MS));
+	return soda_stream_send(s, iov, 2, soda_deadline(SODA_CALL_BODY_MS));
 }
 
 /* Receiving */
@@ -84,7 +85,7 @@ static int receive(struct control_peer *c, struct iovec *iov, int n, uint64_t de
 		return 0;
 	memcpy(all, iov, (size_t)n * sizeof(*iov));
 	all[n] = (struct iovec){ c->ahead, sizeof(c->ahead) };
-	got = soda_stream_recv_parts(c->peer.fd, all, n + 1, bytes, deadline_ns);
+	got = soda_stream_recv_parts(soda_peer_stream(&c->peer), all, n + 1, bytes, deadline_ns);
 	c->at = 0;
 	c->end = got < 0 ? 0 : (size_t)got - bytes;
 	return got < 0 ? (int)got : 0;
@@ -168,7 +169,7 @@ static int answer_streamed(struct control_peer *c, const struct soda_wire_frame 
 	if (c->broken)
 		return c->broken;
 	frame = soda_control_frame(ret, &reply);
-	return send_reply(c->peer.fd, &frame, c->reply, -1);
+	return send_reply(soda_peer_stream(&c->peer), &frame, c->reply, -1);
 }
 
 /* Calls */
@@ -181,7 +182,7 @@ static int answer(struct control_peer *c, const struct soda_wire_frame *request)
 			       l->shares, &reply);
 	struct soda_wire_frame frame = soda_control_frame(ret, &reply);
 
-	return send_reply(c->peer.fd, &frame, c->reply,
+	return send_reply(soda_peer_stream(&c->peer), &frame, c->reply,
 			  ret == 0 && l->shares ? reply.share.fd : -1);
 }
 
@@ -247,7 +248,7 @@ static void *control_main(void *arg)
 	pthread_setname_np(pthread_self(), "soda-control");
 	ret = soda_peer_hello(&c->peer, &c->hello, &welcome, &why);
 	if (ret < 0) {
-		soda_refuse(c->peer.fd, ret, why.text);
+		soda_refuse(soda_peer_stream(&c->peer), ret, why.text);
 	} else {
 		ret = soda_welcome(&c->peer, &welcome, -1);
 		soda_wipe(&c->proved, sizeof(c->proved));
@@ -274,8 +275,9 @@ int soda_control_thread(void *(*main)(void *arg), void *arg)
 	return -ret;
 }
 
-int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
-		       const struct soda_wire_hello *hello, struct soda_why *why)
+int soda_control_start(struct soda_listener *l, struct soda_byte_stream s,
+		       const struct soda_peer_info *info, const struct soda_wire_hello *hello,
+		       struct soda_why *why)
 {
 	struct control_peer *c = calloc(1, sizeof(*c));
 	int ret;
@@ -284,7 +286,7 @@ int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_i
 		soda_why_set(why, "the server has no memory for a connection more");
 		return -ENOMEM;
 	}
-	c->peer = (struct soda_peer){ .listener = l, .fd = fd, .info = *info };
+	c->peer = (struct soda_peer){ .listener = l, .fd = s.fd, .tls = s.tls, .info = *info };
 	c->hello = *hello;
 	if (info->proved) {
 		c->proved = *info->proved;
@@ -298,7 +300,8 @@ int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_i
 	ret = soda_control_thread(control_main, c);
 	if (ret < 0) {
 		soda_why_set(why, "the server cannot start a thread more");
-		c->peer.fd = -1; /* the caller keeps it */
+		c->peer.fd = -1; /* the caller keeps it, and TLS */
+		c->peer.tls = NULL;
 		soda_peer_remove(&c->peer);
 		free(c);
 	}

@@ -61,7 +61,7 @@ static int cannot_compute(struct soda_prover_why *why, int err)
 	return refuse(why, err, "the server cannot compute proofs (libcrypto)");
 }
 
-static int challenge(struct soda_prover *p, int fd, struct soda_prover_why *why)
+static int challenge(struct soda_prover *p, struct soda_byte_stream s, struct soda_prover_why *why)
 {
 	struct soda_transcript *t = &p->proved.transcript;
 	uint8_t out[FRAME + SODA_WIRE_CHALLENGE_BYTES];
@@ -80,10 +80,10 @@ static int challenge(struct soda_prover *p, int fd, struct soda_prover_why *why)
 							    .length = SODA_WIRE_CHALLENGE_BYTES });
 	soda_wire_put_challenge(out + FRAME, &c);
 	/* the first bytes in an empty socket buffer: they fit */
-	return soda_stream_send_once(fd, &iov, 1, -1) == sizeof(out) ? 0 : -ECONNRESET;
+	return soda_stream_send_once(s, &iov, 1, -1) == sizeof(out) ? 0 : -ECONNRESET;
 }
 
-static int take_ask(struct soda_prover *p, int fd, struct soda_prover_why *why)
+static int take_ask(struct soda_prover *p, struct soda_byte_stream s, struct soda_prover_why *why)
 {
 	struct soda_wire_ask ask;
 	char sentence[128] = "";
@@ -102,8 +102,17 @@ static int take_ask(struct soda_prover *p, int fd, struct soda_prover_why *why)
 		snprintf(why->log, sizeof(why->log), "tenant %s: %s", p->tenant, sentence);
 		return r;
 	}
+	if (s.tls) {
+		uint8_t channel[SODA_KEY_BYTES];
+
+		r = soda_tls_channel(s.tls, channel);
+		if (!r)
+			r = soda_key_bind(p->key, channel);
+		if (r)
+			return cannot_compute(why, r);
+	}
 	p->stage = PROOF;
-	return challenge(p, fd, why);
+	return challenge(p, s, why);
 }
 
 static int take_proof(struct soda_prover *p, struct soda_prover_why *why)
@@ -135,16 +144,17 @@ static size_t expected(const struct soda_prover *p, uint8_t *type_p)
 	return FRAME + (p->stage == ASK ? SODA_WIRE_ASK_BYTES : SODA_WIRE_PROOF_BYTES);
 }
 
-int soda_prover_speaks(struct soda_prover *p, int fd, struct soda_prover_why *why)
+int soda_prover_speaks(struct soda_prover *p, struct soda_byte_stream s,
+		       struct soda_prover_why *why)
 {
 	struct soda_wire_frame frame;
 	uint8_t type;
 	size_t wanted = expected(p, &type);
 	/* no byte more: what follows is the connection's */
-	ssize_t n = soda_stream_recv_once(fd, p->in + p->got, wanted - p->got, NULL);
+	ssize_t n = soda_stream_recv_once(s, p->in + p->got, wanted - p->got, NULL);
 
 	if (n == -EAGAIN || n == -EINTR)
-		return 0;
+		return -EAGAIN;
 	if (n <= 0)
 		return n ? (int)n : -ECONNRESET;
 	p->got += (size_t)n;
@@ -158,5 +168,5 @@ int soda_prover_speaks(struct soda_prover *p, int fd, struct soda_prover_why *wh
 	if (p->got < wanted)
 		return 0;
 	p->got = 0;
-	return p->stage == ASK ? take_ask(p, fd, why) : take_proof(p, why);
+	return p->stage == ASK ? take_ask(p, s, why) : take_proof(p, why);
 }

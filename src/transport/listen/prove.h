@@ -8,6 +8,7 @@
 
 #include "trust/proof.h"
 
+struct soda_byte_stream;
 struct soda_prover;
 
 /* What to say of a connection that is refused: to the peer, and in the log. */
@@ -22,10 +23,12 @@ struct soda_prover *soda_prover_begin(const struct soda_guard *guard,
 void soda_prover_end(struct soda_prover *p);
 
 /*
- * fd is readable.  1: the peer has proved what it must; 0: there is more to come; -EACCES, -EPROTO:
- * refused; -ECONNRESET, and other errors of the socket: it has gone.
+ * The stream is readable.  1: the peer has proved what it must; 0: there is more to come; -EAGAIN:
+ * it is not here yet; -EACCES, -EPROTO: refused; -ECONNRESET, and other errors of the socket: it
+ * has gone.
  */
-int soda_prover_speaks(struct soda_prover *p, int fd, struct soda_prover_why *why);
+int soda_prover_speaks(struct soda_prover *p, struct soda_byte_stream s,
+		       struct soda_prover_why *why);
 /* After 1, until soda_prover_end. */
 const struct soda_proved *soda_prover_proved(const struct soda_prover *p);
 

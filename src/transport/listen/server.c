@@ -215,6 +215,7 @@ void soda_peer_remove(struct soda_peer *peer)
 	struct soda_listener *l = peer->listener;
 	int fd = peer->fd;
 
+	soda_tls_close(peer->tls);
 	pthread_mutex_lock(&l->lock);
 	if (peer->prev)
 		peer->prev->next = peer->next;

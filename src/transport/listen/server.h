@@ -19,6 +19,7 @@
 
 #include "transport/api/transport_impl.h"
 #include "transport/listen/home.h"
+#include "transport/stream/stream.h"
 
 struct soda_peer;
 
@@ -35,6 +36,7 @@ struct soda_peer {
 	const struct soda_peer_ops *ops; /* NULL: none */
 	void *client;			 /* the daemon's, from hello */
 	int fd;				 /* open until gone has returned */
+	struct soda_tls *tls; /* the peer's own: how bytes travel on fd; NULL: as they are */
 	struct soda_peer_info info;
 };
 
@@ -102,6 +104,11 @@ int soda_listener_create(int fd, const char *address, bool local,
 			 const struct soda_data_plane *plane, const struct soda_service *ops,
 			 void *svc, const struct soda_listener_options *opt,
 			 struct soda_listener **listener_p, struct soda_why *why);
+static inline struct soda_byte_stream soda_peer_stream(const struct soda_peer *peer)
+{
+	return (struct soda_byte_stream){ .fd = peer->fd, .tls = peer->tls };
+}
+
 /* 0, or -EBUSY and why: max_connections are there already. */
 int soda_peer_add(struct soda_peer *peer, struct soda_why *why);
 /* After gone: forget the peer and close its socket. The caller frees the memory. */
@@ -129,7 +136,7 @@ int soda_hello_check(const void *in, size_t bytes, bool guarded, struct soda_wir
 /* The acceptor's thread; arg is the listener. */
 void *soda_acceptor_main(void *arg);
 /* Best effort, never blocks. */
-void soda_refuse(int fd, int err, const char *reason);
+void soda_refuse(struct soda_byte_stream s, int err, const char *reason);
 /*
  * Never blocks: there is room in the socket buffer, which the peer has emptied.  pass_fd: a
  * descriptor to go with it, or -1.  peer->info.proved ends here. 0, negative errno.
@@ -140,10 +147,11 @@ int soda_welcome(struct soda_peer *peer, const struct soda_wire_welcome *welcome
 
 /*
  * Take over a connection that has sent a control HELLO; the answer comes from its
- * thread.  On failure the caller keeps fd, and refuses with why.
+ * thread.  On failure the caller keeps s, and refuses with why.
  */
-int soda_control_start(struct soda_listener *l, int fd, const struct soda_peer_info *info,
-		       const struct soda_wire_hello *hello, struct soda_why *why);
+int soda_control_start(struct soda_listener *l, struct soda_byte_stream s,
+		       const struct soda_peer_info *info, const struct soda_wire_hello *hello,
+		       struct soda_why *why);
 
 /* Of every control connection, whatever carries it: */
 

@@ -121,7 +121,7 @@ static int shm_open_region(struct soda_conn *conn, const struct soda_wire_open *
 	int fd = -1, ret;
 
 	soda_open_body(open, name, head, iov);
-	ret = soda_stream_call(conn, soda_stream_control(conn)->fd, SODA_MSG_OPEN, iov, 2, reply,
+	ret = soda_stream_call(conn, soda_stream_control(conn)->s, SODA_MSG_OPEN, iov, 2, reply,
 			       sizeof(reply), &bytes, &fd, timeout_ms, why);
 	if (ret == -EMSGSIZE)
 		ret = -EPROTO;
@@ -178,8 +178,8 @@ static int create(int fd, int queue_fd, const char *rest, const struct soda_conn
 	int ret;
 
 	if (opt->kind == SODA_CONN_CONTROL)
-		ret = soda_stream_control_create(fd, &control_ops, SODA_SHM_PREFIX, rest, opt,
-						 conn_p);
+		ret = soda_stream_control_create(soda_plain(fd), &control_ops, SODA_SHM_PREFIX,
+						 rest, opt, conn_p);
 	else if (queue_fd < 0)
 		ret = soda_shm_data_create(fd, rest, opt, conn_p);
 	else
@@ -204,7 +204,7 @@ static int shm_connect(const char *rest, const struct soda_wire_hello *hello,
 		return fd;
 	introduction.features |= SODA_FEATURE_QUEUE;
 	snprintf(peer, sizeof(peer), SODA_SHM_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, &introduction, opt,
+	ret = soda_stream_hello(soda_plain(fd), peer, &introduction, opt,
 				data && opt->hand_over ? opt->uffd : -1, deadline_ns, welcome_p,
 				data ? &queue_fd : NULL, why);
 	if (ret < 0) {

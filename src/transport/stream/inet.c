@@ -92,3 +92,29 @@ bool soda_inet_same_host(int fd)
 	return here.any.sa_family == AF_INET6 &&
 	       memcmp(&here.v6.sin6_addr, &there.v6.sin6_addr, sizeof(here.v6.sin6_addr)) == 0;
 }
+
+static bool is_loopback(const struct sockaddr_storage *at)
+{
+	const struct in6_addr *v6 = &((const struct sockaddr_in6 *)at)->sin6_addr;
+	uint32_t v4;
+
+	if (at->ss_family == AF_INET6 && !IN6_IS_ADDR_V4MAPPED(v6))
+		return IN6_IS_ADDR_LOOPBACK(v6);
+	if (at->ss_family == AF_INET6)
+		memcpy(&v4, &v6->s6_addr[12], sizeof(v4));
+	else if (at->ss_family == AF_INET)
+		v4 = ((const struct sockaddr_in *)at)->sin_addr.s_addr;
+	else
+		return at->ss_family == AF_UNIX;
+	return ntohl(v4) >> 24 == 127;
+}
+
+bool soda_inet_protected(int fd, bool sealed)
+{
+	struct sockaddr_storage peer = { 0 };
+	socklen_t bytes = sizeof(peer);
+
+	if (sealed || soda_inet_same_host(fd))
+		return true;
+	return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0 && is_loopback(&peer);
+}

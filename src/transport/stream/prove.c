@@ -12,7 +12,8 @@ struct proving {
 	struct soda_stream_exchange x;
 	const struct soda_identity *as;
 	const struct soda_wire_hello *hello;
-	uint8_t *client_key; /* of the options */
+	uint8_t key[SODA_KEY_BYTES]; /* the identity's; by TLS bound to it */
+	uint8_t *client_key;	     /* of the options */
 	struct soda_transcript t;
 	uint8_t welcome[SODA_WIRE_WELCOME_BYTES + SODA_WIRE_MAC_BYTES];
 };
@@ -68,7 +69,7 @@ static int ask(struct proving *p, int pass_fd)
 		return r;
 	soda_wire_get_challenge(answer, sizeof(answer), &challenge);
 	memcpy(p->t.nonce, challenge.nonce, sizeof(p->t.nonce));
-	r = soda_proof_check(&p->t, SODA_PROOF_SERVER, p->as->key, challenge.mac);
+	r = soda_proof_check(&p->t, SODA_PROOF_SERVER, p->key, challenge.mac);
 	if (r == -EACCES)
 		return not_that_server(p);
 	return r ? cannot_compute(p, r) : 0;
@@ -79,7 +80,7 @@ static int prove(struct proving *p, int *passed_fd_p)
 {
 	uint8_t said[SODA_WIRE_FRAME_BYTES + SODA_WIRE_PROOF_BYTES];
 	struct soda_wire_proof proof = { { 0 }, { 0 } };
-	int r = soda_proof_mac(&p->t, SODA_PROOF_CLIENT, p->as->key, proof.mac);
+	int r = soda_proof_mac(&p->t, SODA_PROOF_CLIENT, p->key, proof.mac);
 
 	if (!r && p->hello->client_id && p->client_key)
 		r = soda_proof_mac(&p->t, SODA_PROOF_SESSION, p->client_key, proof.session);
@@ -96,7 +97,7 @@ static int prove(struct proving *p, int *passed_fd_p)
 static int take_welcome(struct proving *p, struct soda_wire_welcome *welcome_p)
 {
 	uint8_t connection[SODA_KEY_BYTES], mac[SODA_WIRE_MAC_BYTES];
-	int r = soda_connection_key(&p->t, p->as->key, connection);
+	int r = soda_connection_key(&p->t, p->key, connection);
 
 	if (!r)
 		r = soda_welcome_mac(connection, p->welcome, mac);
@@ -116,22 +117,32 @@ static int take_welcome(struct proving *p, struct soda_wire_welcome *welcome_p)
 	return r;
 }
 
-int soda_stream_prove(int fd, const char *peer, const struct soda_wire_hello *hello,
-		      const struct soda_conn_options *opt, int pass_fd, uint64_t deadline_ns,
-		      struct soda_wire_welcome *welcome_p, int *passed_fd_p, struct soda_why *why)
+int soda_stream_prove(struct soda_byte_stream s, const char *peer,
+		      const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+		      int pass_fd, uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+		      int *passed_fd_p, struct soda_why *why)
 {
-	struct proving p = {
-		.x = { .fd = fd, .peer = peer, .deadline_ns = deadline_ns, .why = why },
-		.as = opt->identity,
-		.hello = hello,
-		.client_key = opt->client_key
-	};
-	int r = ask(&p, pass_fd);
+	struct proving p = { .x = { .s = s, .peer = peer, .deadline_ns = deadline_ns, .why = why },
+			     .as = opt->identity,
+			     .hello = hello,
+			     .client_key = opt->client_key };
+	uint8_t channel[SODA_KEY_BYTES];
+	int r = s.tls ? soda_tls_channel(s.tls, channel) : 0;
 
+	memcpy(p.key, opt->identity->key, sizeof(p.key));
+	if (!r && s.tls)
+		r = soda_key_bind(p.key, channel);
+	if (r)
+		cannot_compute(&p, r);
+	else
+		r = ask(&p, pass_fd);
 	if (!r) {
 		r = prove(&p, passed_fd_p);
 		if (r == -EPROTO)
 			soda_why_set(why, "%s answers, but does not speak SODA", peer);
 	}
-	return r ? r : take_welcome(&p, welcome_p);
+	if (!r)
+		r = take_welcome(&p, welcome_p);
+	soda_wipe(p.key, sizeof(p.key));
+	return r;
 }

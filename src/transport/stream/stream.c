@@ -15,6 +15,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "trust/identity.h"
 
 enum { MAX_BODY_IOV = 4 };
 
@@ -59,7 +60,7 @@ static void advance(struct iovec **iov, int *n, size_t bytes)
 	}
 }
 
-ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
+ssize_t soda_stream_send_once(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -68,6 +69,8 @@ ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
 	ssize_t sent;
 
+	if (s.tls)
+		return soda_tls_send(s.tls, iov, n);
 	if (pass_fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
@@ -76,26 +79,26 @@ ssize_t soda_stream_send_once(int fd, struct iovec *iov, int n, int pass_fd)
 						  .cmsg_len = CMSG_LEN(sizeof(int)) };
 		memcpy(CMSG_DATA(&control.align), &pass_fd, sizeof(pass_fd));
 	}
-	sent = sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	sent = sendmsg(s.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return sent < 0 ? -errno : sent;
 }
 
 /* *left_p counts down what has gone, also where it fails. */
-static int send_counted(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns,
-			uint64_t *left_p)
+static int send_counted(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd,
+			uint64_t deadline_ns, uint64_t *left_p)
 {
 	int ret;
 
 	advance(&iov, &n, 0);
 	while (n) {
-		ssize_t sent = soda_stream_send_once(fd, iov, n, pass_fd);
+		ssize_t sent = soda_stream_send_once(s, iov, n, pass_fd);
 
 		if (sent >= 0) {
 			advance(&iov, &n, (size_t)sent);
 			*left_p -= (uint64_t)sent;
 			pass_fd = -1;
 		} else if (sent == -EAGAIN) {
-			ret = await(fd, POLLOUT, deadline_ns);
+			ret = await(s.fd, POLLOUT, deadline_ns);
 			if (ret < 0)
 				return ret;
 		} else if (sent != -EINTR) {
@@ -105,16 +108,17 @@ static int send_counted(int fd, struct iovec *iov, int n, int pass_fd, uint64_t 
 	return 0;
 }
 
-static int send_with(int fd, struct iovec *iov, int n, int pass_fd, uint64_t deadline_ns)
+static int send_with(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd,
+		     uint64_t deadline_ns)
 {
 	uint64_t left = 0; /* nobody looks */
 
-	return send_counted(fd, iov, n, pass_fd, deadline_ns, &left);
+	return send_counted(s, iov, n, pass_fd, deadline_ns, &left);
 }
 
-int soda_stream_send(int fd, struct iovec *iov, int n, uint64_t deadline_ns)
+int soda_stream_send(struct soda_byte_stream s, struct iovec *iov, int n, uint64_t deadline_ns)
 {
-	return send_with(fd, iov, n, -1, deadline_ns);
+	return send_with(s, iov, n, -1, deadline_ns);
 }
 
 /* Take the first descriptor that came along, close all others. */
@@ -137,7 +141,7 @@ static void take_fds(struct msghdr *msg, int *passed_fd_p)
 	}
 }
 
-ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p)
+ssize_t soda_stream_recv_once(struct soda_byte_stream s, void *buf, size_t bytes, int *passed_fd_p)
 {
 	union {
 		char bytes[CMSG_SPACE(8 * sizeof(int))];
@@ -147,11 +151,13 @@ ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
+	if (s.tls)
+		return soda_tls_recv(s.tls, buf, bytes);
 	if (passed_fd_p) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
 	}
-	n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	n = recvmsg(s.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return -errno;
 	if (passed_fd_p)
@@ -159,13 +165,14 @@ ssize_t soda_stream_recv_once(int fd, void *buf, size_t bytes, int *passed_fd_p)
 	return n;
 }
 
-int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int *passed_fd_p)
+int soda_stream_recv(struct soda_byte_stream s, void *buf, size_t bytes, uint64_t deadline_ns,
+		     int *passed_fd_p)
 {
 	char *at = buf;
 	int ret;
 
 	while (bytes) {
-		ssize_t n = soda_stream_recv_once(fd, at, bytes, passed_fd_p);
+		ssize_t n = soda_stream_recv_once(s, at, bytes, passed_fd_p);
 
 		if (n > 0) {
 			at += n;
@@ -173,7 +180,7 @@ int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int 
 		} else if (n == 0) {
 			return -ECONNRESET;
 		} else if (n == -EAGAIN) {
-			ret = await(fd, POLLIN, deadline_ns);
+			ret = await(s.fd, POLLIN, deadline_ns);
 			if (ret < 0)
 				return ret;
 		} else if (n != -EINTR) {
@@ -183,26 +190,43 @@ int soda_stream_recv(int fd, void *buf, size_t bytes, uint64_t deadline_ns, int 
 	return 0;
 }
 
-ssize_t soda_stream_recv_parts(int fd, struct iovec *iov, int n, size_t bytes, uint64_t deadline_ns)
+/* Some bytes, without waiting: as recvmsg, but -errno. */
+static ssize_t recv_some(struct soda_byte_stream s, struct iovec *iov, int n)
+{
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+	ssize_t some;
+
+	if (s.tls) { /* a record at most, and so into one part */
+		while (n > 1 && !iov->iov_len) {
+			iov++;
+			n--;
+		}
+		return soda_tls_recv(s.tls, iov->iov_base, iov->iov_len);
+	}
+	some = recvmsg(s.fd, &msg, MSG_DONTWAIT);
+	return some < 0 ? -errno : some;
+}
+
+ssize_t soda_stream_recv_parts(struct soda_byte_stream s, struct iovec *iov, int n, size_t bytes,
+			       uint64_t deadline_ns)
 {
 	size_t got = 0;
 	int ret;
 
 	while (got < bytes) {
-		struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
-		ssize_t some = recvmsg(fd, &msg, MSG_DONTWAIT);
+		ssize_t some = recv_some(s, iov, n);
 
 		if (some > 0) {
 			got += (size_t)some;
 			advance(&iov, &n, (size_t)some);
 		} else if (some == 0) {
 			return -ECONNRESET;
-		} else if (errno == EAGAIN) {
-			ret = await(fd, POLLIN, deadline_ns);
+		} else if (some == -EAGAIN) {
+			ret = await(s.fd, POLLIN, deadline_ns);
 			if (ret < 0)
 				return ret;
-		} else if (errno != EINTR) {
-			return -errno;
+		} else if (some != -EINTR) {
+			return some;
 		}
 	}
 	return (ssize_t)got;
@@ -237,8 +261,8 @@ int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t 
 	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-static int send_request(int fd, enum soda_msg type, const struct iovec *body, int body_n,
-			int pass_fd, uint64_t deadline_ns)
+static int send_request(struct soda_byte_stream s, enum soda_msg type, const struct iovec *body,
+			int body_n, int pass_fd, uint64_t deadline_ns)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame = { .type = (uint8_t)type };
@@ -251,11 +275,11 @@ static int send_request(int fd, enum soda_msg type, const struct iovec *body, in
 	}
 	soda_wire_put_frame(head, &frame);
 	iov[0] = (struct iovec){ .iov_base = head, .iov_len = sizeof(head) };
-	return send_with(fd, iov, 1 + body_n, pass_fd, deadline_ns);
+	return send_with(s, iov, 1 + body_n, pass_fd, deadline_ns);
 }
 
 /* Receive and forget. */
-static int skip(int fd, size_t bytes, uint64_t deadline_ns)
+static int skip(struct soda_byte_stream s, size_t bytes, uint64_t deadline_ns)
 {
 	char scratch[512];
 	int ret = 0;
@@ -263,19 +287,19 @@ static int skip(int fd, size_t bytes, uint64_t deadline_ns)
 	while (bytes && !ret) {
 		size_t n = bytes < sizeof(scratch) ? bytes : sizeof(scratch);
 
-		ret = soda_stream_recv(fd, scratch, n, deadline_ns, NULL);
+		ret = soda_stream_recv(s, scratch, n, deadline_ns, NULL);
 		bytes -= n;
 	}
 	return ret;
 }
 
 /* The reason of a refusal comes from the peer and ends in our log: printable characters only. */
-static int recv_reason(int fd, const char *peer, size_t bytes, uint64_t deadline_ns,
-		       struct soda_why *why)
+static int recv_reason(struct soda_byte_stream s, const char *peer, size_t bytes,
+		       uint64_t deadline_ns, struct soda_why *why)
 {
 	char text[128];
 	size_t n = bytes < sizeof(text) - 1 ? bytes : sizeof(text) - 1;
-	int ret = soda_stream_recv(fd, text, n, deadline_ns, NULL);
+	int ret = soda_stream_recv(s, text, n, deadline_ns, NULL);
 
 	if (ret < 0)
 		return ret;
@@ -284,12 +308,12 @@ static int recv_reason(int fd, const char *peer, size_t bytes, uint64_t deadline
 		if (!isprint((unsigned char)text[i]))
 			text[i] = '?';
 	soda_why_set(why, "%s refused: %s", peer, text);
-	return skip(fd, bytes - n, deadline_ns);
+	return skip(s, bytes - n, deadline_ns);
 }
 
 /* One request and its reply. */
 struct exchange {
-	int fd;
+	struct soda_byte_stream s;
 	const char *peer;
 	enum soda_msg type;
 	const struct iovec *body;
@@ -310,7 +334,7 @@ static int take_refusal(struct exchange *x, const struct soda_wire_frame *frame)
 	if (frame->status == SODA_ST_OK)
 		return -EPROTO;
 	x->answer = -soda_status_to_errno(frame->status);
-	return recv_reason(x->fd, x->peer, frame->length, x->deadline_ns, x->why);
+	return recv_reason(x->s, x->peer, frame->length, x->deadline_ns, x->why);
 }
 
 static int take_reply(struct exchange *x, const struct soda_wire_frame *frame)
@@ -318,10 +342,10 @@ static int take_reply(struct exchange *x, const struct soda_wire_frame *frame)
 	if (x->reply_bytes_p)
 		*x->reply_bytes_p = frame->length;
 	if (frame->length <= x->capacity)
-		return soda_stream_recv(x->fd, x->reply, frame->length, x->deadline_ns, NULL);
+		return soda_stream_recv(x->s, x->reply, frame->length, x->deadline_ns, NULL);
 	x->answer = -EMSGSIZE;
 	soda_why_set(x->why, "the answer of %s is longer than expected", x->peer);
-	return skip(x->fd, frame->length, x->deadline_ns);
+	return skip(x->s, frame->length, x->deadline_ns);
 }
 
 /* The result is the stream's: 0, or why it cannot go on. */
@@ -329,7 +353,7 @@ static int take_answer(struct exchange *x)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
-	int ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
+	int ret = soda_stream_recv(x->s, head, sizeof(head), x->deadline_ns, x->passed_fd_p);
 	if (ret < 0)
 		return ret;
 	soda_wire_get_frame(head, &frame);
@@ -342,7 +366,7 @@ static int take_answer(struct exchange *x)
 
 static int exchange(struct exchange *x)
 {
-	int ret = send_request(x->fd, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
+	int ret = send_request(x->s, x->type, x->body, x->body_n, x->pass_fd, x->deadline_ns);
 
 	/* A refused stranger is closed at once; the reason may still be there to read. */
 	return ret < 0 && ret != -ECONNRESET ? ret : take_answer(x);
@@ -355,11 +379,11 @@ static int take_expected(const struct soda_stream_exchange *x, const struct soda
 	int ret;
 
 	if (frame->type == expected && frame->length == reply_bytes)
-		return soda_stream_recv(x->fd, reply, reply_bytes, x->deadline_ns, NULL);
+		return soda_stream_recv(x->s, reply, reply_bytes, x->deadline_ns, NULL);
 	if (frame->type != SODA_MSG_REFUSED || frame->status == SODA_ST_OK ||
 	    frame->length > SODA_WIRE_MAX_CONTROL)
 		return -EPROTO;
-	ret = recv_reason(x->fd, x->peer, frame->length, x->deadline_ns, x->why);
+	ret = recv_reason(x->s, x->peer, frame->length, x->deadline_ns, x->why);
 	return ret < 0 ? ret : -soda_status_to_errno(frame->status);
 }
 
@@ -370,11 +394,11 @@ int soda_stream_exchange(const struct soda_stream_exchange *x, const void *said,
 	struct iovec iov = { (void *)(uintptr_t)said, said_bytes };
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
 	struct soda_wire_frame frame;
-	int ret = send_with(x->fd, &iov, 1, pass_fd, x->deadline_ns);
+	int ret = send_with(x->s, &iov, 1, pass_fd, x->deadline_ns);
 
 	/* who is refused is told before the connection is closed: that may be there to read */
 	if (ret == 0 || ret == -ECONNRESET)
-		ret = soda_stream_recv(x->fd, head, sizeof(head), x->deadline_ns, passed_fd_p);
+		ret = soda_stream_recv(x->s, head, sizeof(head), x->deadline_ns, passed_fd_p);
 	if (ret < 0) {
 		soda_why_set(x->why, "%s does not answer the HELLO: %s", x->peer,
 			     soda_strerror(ret));
@@ -388,14 +412,15 @@ int soda_stream_exchange(const struct soda_stream_exchange *x, const void *said,
 	return ret;
 }
 
-int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *hello,
-		      const struct soda_conn_options *opt, int pass_fd, uint64_t deadline_ns,
-		      struct soda_wire_welcome *welcome_p, int *passed_fd_p, struct soda_why *why)
+int soda_stream_hello(struct soda_byte_stream s, const char *peer,
+		      const struct soda_wire_hello *hello, const struct soda_conn_options *opt,
+		      int pass_fd, uint64_t deadline_ns, struct soda_wire_welcome *welcome_p,
+		      int *passed_fd_p, struct soda_why *why)
 {
 	uint8_t body[SODA_WIRE_HELLO_BYTES], reply[SODA_WIRE_WELCOME_BYTES];
 	struct iovec iov = { .iov_base = body, .iov_len = sizeof(body) };
 	size_t bytes = 0;
-	struct exchange x = { .fd = fd,
+	struct exchange x = { .s = s,
 			      .peer = peer,
 			      .type = SODA_MSG_HELLO,
 			      .body = &iov,
@@ -411,8 +436,8 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 
 	if (passed_fd_p)
 		*passed_fd_p = -1;
-	if (opt->identity)
-		return soda_stream_prove(fd, peer, hello, opt, pass_fd, deadline_ns, welcome_p,
+	if (opt->identity && opt->identity->proves)
+		return soda_stream_prove(s, peer, hello, opt, pass_fd, deadline_ns, welcome_p,
 					 passed_fd_p, why);
 	soda_wire_put_hello(body, hello);
 	ret = exchange(&x);
@@ -436,6 +461,31 @@ int soda_stream_hello(int fd, const char *peer, const struct soda_wire_hello *he
 	return 0;
 }
 
+int soda_stream_encrypt(int fd, const char *peer, const struct soda_identity *as,
+			uint64_t deadline_ns, struct soda_tls **tls_p, struct soda_why *why)
+{
+	char reason[SODA_TLS_WHY] = "";
+	struct soda_tls *tls = NULL;
+	int ret = soda_tls_connect(as, fd, &tls);
+
+	while (ret == 0) {
+		ret = soda_tls_handshake(tls, reason);
+		if (ret == 0) {
+			*tls_p = tls;
+			return 0;
+		}
+		if (ret == -EAGAIN)
+			ret = await(fd, POLLIN, deadline_ns);
+	}
+	if (*reason)
+		soda_why_set(why, "%.100s: %.190s", peer, reason);
+	else
+		soda_why_set(why, "%.100s does not answer the TLS handshake: %s", peer,
+			     soda_strerror(ret));
+	soda_tls_close(tls);
+	return ret;
+}
+
 /* The connection cannot go on. */
 static int fail(struct soda_conn *conn, int err, struct soda_why *why)
 {
@@ -445,11 +495,11 @@ static int fail(struct soda_conn *conn, int err, struct soda_why *why)
 	return conn->error;
 }
 
-int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const struct iovec *body,
-		     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
-		     int *passed_fd_p, int timeout_ms, struct soda_why *why)
+int soda_stream_call(struct soda_conn *conn, struct soda_byte_stream s, enum soda_msg type,
+		     const struct iovec *body, int body_n, void *reply, size_t capacity,
+		     size_t *reply_bytes_p, int *passed_fd_p, int timeout_ms, struct soda_why *why)
 {
-	struct exchange x = { .fd = fd,
+	struct exchange x = { .s = s,
 			      .peer = conn->peer,
 			      .type = type,
 			      .body = body,
@@ -475,7 +525,7 @@ int soda_stream_call(struct soda_conn *conn, int fd, enum soda_msg type, const s
 enum { PARTS = 256, AROUND = 1 + MAX_BODY_IOV + 1 };
 
 /* Zeros instead of data that cannot be read. */
-static int send_zeros(int fd, uint64_t bytes, uint64_t deadline_ns)
+static int send_zeros(struct soda_byte_stream s, uint64_t bytes, uint64_t deadline_ns)
 {
 	static const uint8_t zeros[16 << 10];
 	int ret = 0;
@@ -485,7 +535,7 @@ static int send_zeros(int fd, uint64_t bytes, uint64_t deadline_ns)
 				     bytes < sizeof(zeros) ? bytes : sizeof(zeros) };
 
 		bytes -= iov.iov_len;
-		ret = soda_stream_send(fd, &iov, 1, deadline_ns);
+		ret = soda_stream_send(s, &iov, 1, deadline_ns);
 	}
 	return ret;
 }
@@ -503,8 +553,8 @@ static uint64_t length(const struct iovec *iov, int n)
  * The rest of a frame whose data cannot be read: what is left of its head, which the kernel may
  * have left aside with them, zeros, and a status that says so. -EFAULT, or the stream's error.
  */
-static int send_without(int fd, struct iovec *head, int n, uint64_t data_bytes, uint64_t left,
-			uint64_t deadline_ns)
+static int send_without(struct soda_byte_stream s, struct iovec *head, int n, uint64_t data_bytes,
+			uint64_t left, uint64_t deadline_ns)
 {
 	uint8_t status[SODA_WIRE_FLOW_END_BYTES];
 	struct iovec end = { status, sizeof(status) };
@@ -513,14 +563,14 @@ static int send_without(int fd, struct iovec *head, int n, uint64_t data_bytes, 
 	left -= sizeof(status);
 	if (left > data_bytes) {
 		advance(&head, &n, length(head, n) - (left - data_bytes));
-		ret = soda_stream_send(fd, head, n, deadline_ns);
+		ret = soda_stream_send(s, head, n, deadline_ns);
 		left = data_bytes;
 	}
 	if (ret == 0)
-		ret = send_zeros(fd, left, deadline_ns);
+		ret = send_zeros(s, left, deadline_ns);
 	soda_wire_put_flow_end(status, SODA_ST_FAULT);
 	if (ret == 0)
-		ret = soda_stream_send(fd, &end, 1, deadline_ns);
+		ret = soda_stream_send(s, &end, 1, deadline_ns);
 	return ret ? ret : -EFAULT;
 }
 
@@ -528,7 +578,7 @@ static int send_without(int fd, struct iovec *head, int n, uint64_t data_bytes, 
  * The head, n parts, then the data, then their status. -EFAULT: not all could be read, and the peer
  * was told; or the stream's error.
  */
-static int send_flow(int fd, struct iovec *head, int n, struct soda_outflow *out,
+static int send_flow(struct soda_byte_stream s, struct iovec *head, int n, struct soda_outflow *out,
 		     uint64_t deadline_ns)
 {
 	uint8_t status[SODA_WIRE_FLOW_END_BYTES] = { 0 };
@@ -541,10 +591,10 @@ static int send_flow(int fd, struct iovec *head, int n, struct soda_outflow *out
 		parts += out->next(out, iov + parts, PARTS);
 		if (length(iov, parts) == left - sizeof(status))
 			iov[parts++] = (struct iovec){ status, sizeof(status) };
-		ret = send_counted(fd, iov, parts, -1, deadline_ns, &left);
+		ret = send_counted(s, iov, parts, -1, deadline_ns, &left);
 		parts = 0;
 	}
-	return ret == -EFAULT ? send_without(fd, head, n, out->bytes, left, deadline_ns) : ret;
+	return ret == -EFAULT ? send_without(s, head, n, out->bytes, left, deadline_ns) : ret;
 }
 
 int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
@@ -562,7 +612,7 @@ int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const
 	soda_wire_put_frame(head, &frame);
 	iov[0] = (struct iovec){ head, sizeof(head) };
 	memcpy(iov + 1, body, (size_t)body_n * sizeof(*body));
-	ret = send_flow(soda_stream_control(conn)->fd, iov, 1 + body_n, out,
+	ret = send_flow(soda_stream_control(conn)->s, iov, 1 + body_n, out,
 			soda_deadline(timeout_ms));
 	return ret < 0 && ret != -EFAULT ? fail(conn, ret, why) : ret;
 }
@@ -570,7 +620,7 @@ int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const
 int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
 				size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
 {
-	struct exchange x = { .fd = soda_stream_control(conn)->fd,
+	struct exchange x = { .s = soda_stream_control(conn)->s,
 			      .peer = conn->peer,
 			      .reply = reply,
 			      .capacity = capacity,
@@ -586,25 +636,26 @@ int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capa
 
 void soda_stream_control_close(struct soda_conn *conn)
 {
-	close(soda_stream_control(conn)->fd);
+	soda_tls_close(soda_stream_control(conn)->s.tls);
+	close(soda_stream_control(conn)->s.fd);
 	free(soda_stream_control(conn));
 }
 
 void soda_stream_control_abort(struct soda_conn *conn)
 {
-	shutdown(soda_stream_control(conn)->fd, SHUT_RDWR);
+	shutdown(soda_stream_control(conn)->s.fd, SHUT_RDWR);
 }
 
 int soda_stream_control_fd(const struct soda_conn *conn)
 {
-	return soda_stream_control(conn)->fd;
+	return soda_stream_control(conn)->s.fd;
 }
 
 int soda_stream_control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			     int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 			     int timeout_ms, struct soda_why *why)
 {
-	return soda_stream_call(conn, soda_stream_control(conn)->fd, type, body, body_n, reply,
+	return soda_stream_call(conn, soda_stream_control(conn)->s, type, body, body_n, reply,
 				capacity, reply_bytes_p, NULL, timeout_ms, why);
 }
 
@@ -613,8 +664,14 @@ int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
 				size_t *reply_bytes_p, int *fd_p, int timeout_ms,
 				struct soda_why *why)
 {
-	return soda_stream_call(conn, soda_stream_control(conn)->fd, type, body, body_n, reply,
+	return soda_stream_call(conn, soda_stream_control(conn)->s, type, body, body_n, reply,
 				capacity, reply_bytes_p, fd_p, timeout_ms, why);
+}
+
+/* By TLS there are none: data that cannot be read would end us, where the kernel tells of them. */
+static bool control_streams(const struct soda_conn *conn)
+{
+	return !soda_stream_control(conn)->s.tls;
 }
 
 const struct soda_conn_ops soda_stream_control_ops = {
@@ -624,20 +681,22 @@ const struct soda_conn_ops soda_stream_control_ops = {
 	.call = soda_stream_control_call,
 	.submit = soda_stream_control_submit,
 	.collect = soda_stream_control_collect,
+	.streams = control_streams,
 };
 
-int soda_stream_control_create(int fd, const struct soda_conn_ops *ops, const char *prefix,
-			       const char *rest, const struct soda_conn_options *opt,
-			       struct soda_conn **conn_p)
+int soda_stream_control_create(struct soda_byte_stream s, const struct soda_conn_ops *ops,
+			       const char *prefix, const char *rest,
+			       const struct soda_conn_options *opt, struct soda_conn **conn_p)
 {
 	struct soda_stream_control *c = calloc(1, sizeof(*c));
 
 	if (!c) {
-		close(fd);
+		soda_tls_close(s.tls);
+		close(s.fd);
 		return -ENOMEM;
 	}
 	soda_conn_init(&c->conn, ops, opt, prefix, rest);
-	c->fd = fd;
+	c->s = s;
 	*conn_p = &c->conn;
 	return 0;
 }

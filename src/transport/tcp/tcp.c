@@ -15,6 +15,7 @@
 #include "transport/listen/server.h"
 #include "transport/stream/stream.h"
 #include "transport/tcp/tcp.h"
+#include "trust/identity.h"
 
 enum { BACKLOG = 1024 };
 
@@ -65,28 +66,50 @@ static int resolve_and_connect(const char *rest, uint64_t deadline_ns, struct so
 	return ret;
 }
 
+/* As the identity wants it: TLS for a control connection, for data a way that nobody reads. */
+static int protect(struct soda_byte_stream *s, const char *peer,
+		   const struct soda_conn_options *opt, uint64_t deadline_ns, struct soda_why *why)
+{
+	const struct soda_identity *as = opt->identity;
+
+	if (!as || !as->tls)
+		return 0;
+	if (opt->kind == SODA_CONN_CONTROL)
+		return soda_stream_encrypt(s->fd, peer, as, deadline_ns, &s->tls, why);
+	if (as->clear_data || soda_inet_protected(s->fd, false))
+		return 0;
+	soda_why_set(why,
+		     "%s: data would travel in clear to another machine, which SODA_TLS=require"
+		     " forbids: a tunnel, a server on this machine, or SODA_TLS=on",
+		     peer);
+	return -EACCES;
+}
+
 static int tcp_connect(const char *rest, const struct soda_wire_hello *hello,
 		       const struct soda_conn_options *opt, struct soda_conn **conn_p,
 		       struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
 	uint64_t deadline_ns = soda_deadline(opt->timeout_ms);
-	int fd = resolve_and_connect(rest, deadline_ns, why);
+	struct soda_byte_stream s = soda_plain(resolve_and_connect(rest, deadline_ns, why));
 	char peer[128];
 	int ret;
 
-	if (fd < 0)
-		return fd;
+	if (s.fd < 0)
+		return s.fd;
 	snprintf(peer, sizeof(peer), SODA_TCP_PREFIX "%s", rest);
-	ret = soda_stream_hello(fd, peer, hello, opt, -1, deadline_ns, welcome_p, NULL, why);
+	ret = protect(&s, peer, opt, deadline_ns, why);
+	if (ret == 0)
+		ret = soda_stream_hello(s, peer, hello, opt, -1, deadline_ns, welcome_p, NULL, why);
 	if (ret < 0) {
-		close(fd);
+		soda_tls_close(s.tls);
+		close(s.fd);
 		return ret;
 	}
 	if (opt->kind == SODA_CONN_CONTROL)
-		ret = soda_stream_control_create(fd, &soda_stream_control_ops, SODA_TCP_PREFIX,
-						 rest, opt, conn_p);
+		ret = soda_stream_control_create(s, &soda_stream_control_ops, SODA_TCP_PREFIX, rest,
+						 opt, conn_p);
 	else
-		ret = soda_tcp_data_create(fd, rest, opt, conn_p);
+		ret = soda_tcp_data_create(s.fd, rest, opt, conn_p);
 	if (ret < 0)
 		soda_why_set(why, "%s: no memory for a connection", peer);
 	return ret;

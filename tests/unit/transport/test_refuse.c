@@ -30,7 +30,7 @@ static void check_flood(void **state)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	alarm(20);
-	soda_refuse(fds[0], -EBUSY, "too many");
+	soda_refuse(soda_plain(fds[0]), -EBUSY, "too many");
 	alarm(0);
 	assert_true(receives > 0 && receives <= 64);
 	assert_int_equal(read(fds[1], reason, sizeof(reason)), SODA_WIRE_FRAME_BYTES + 8);

@@ -1,0 +1,580 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A real memory server by TLS, with tenants' keys and with certificates: what an observer does not
+ * see, and what those try who are between, or are not who they say.  Whoever is refused disturbs
+ * nobody: in each case a client that came by TLS works on.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "lib/peer.h"
+#include "lib/proc.h"
+#include "trust/proof.h"
+#include "trust/tenants_file.h"
+
+#define MIB (1ull << 20)
+#define PAGE 4096u
+#define MARK "a-name-that-nobody-is-to-see"
+
+static char dir[64], file[96], key_path[96];
+static uint8_t root[SODA_KEY_BYTES];
+static struct server server;
+static struct soda_identity *plain, *by_key; /* tenant physics, without and by TLS */
+static struct peer worker;
+static struct soda_mr worker_mr;
+
+/* What everybody has */
+
+static struct soda_identity *identity_of(enum soda_tls_mode mode, const char *certificates,
+					 bool with_key, const char *server_name)
+{
+	struct soda_conf_error err = { "" };
+	struct soda_identity *identity = NULL;
+
+	if (with_key &&
+	    soda_identity_load(NULL, key_path, server_name, "tcp://127.0.0.1:1", &identity, &err))
+		fail_msg("%s", err.text);
+	if (soda_identity_encrypt(mode, certificates, server_name, "tcp://127.0.0.1:1", &identity,
+				  &err))
+		fail_msg("%s", err.text);
+	return identity;
+}
+
+static void make_tenant(void)
+{
+	struct soda_tenants_file content = { .server = "mem1" };
+	struct soda_tenant_entry *entry;
+	char text[256], hex[SODA_KEY_TEXT_BYTES], export[96];
+	struct soda_conf_error err;
+	int n;
+
+	assert_int_equal(soda_random(root, sizeof(root)), 0);
+	n = snprintf(text, sizeof(text), "[tenant]\nname = physics\nkey = %s\n",
+		     soda_key_format(root, sizeof(root), hex));
+	assert_int_equal(soda_private_write(key_path, text, (size_t)n, &err), 0);
+	assert_int_equal(soda_tenants_file_add(&content, "physics", &entry, &err), 0);
+	assert_int_equal(soda_key_for_server(root, "mem1", entry->key), 0);
+	snprintf(export, sizeof(export), "rw %s", dir);
+	assert_int_equal(soda_tenant_export_add(entry, export, &err), 0);
+	assert_int_equal(soda_tenants_file_write(file, &content, &err), 0);
+	soda_tenants_file_free(&content);
+}
+
+static void check_worker(uint8_t value)
+{
+	static uint8_t page[PAGE], got[PAGE];
+
+	memset(page, value, sizeof(page));
+	assert_int_equal(peer_write(&worker, &worker_mr, PAGE, page, PAGE), 0);
+	assert_int_equal(peer_read(&worker, &worker_mr, PAGE, got, PAGE), 0);
+	assert_memory_equal(page, got, PAGE);
+	assert_int_equal(peer_call(&worker, SODA_MSG_SYNC, 1), 0);
+}
+
+static void begin(const char *mode)
+{
+	make_tenant();
+	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--tenants", file,
+				      "--tls", mode, "--capacity", "64M", "--log-level", "debug"),
+			 0);
+	plain = identity_of(SODA_TLS_OFF, NULL, true, "mem1");
+	by_key = identity_of(SODA_TLS_REQUIRE, NULL, true, "mem1");
+	if (peer_join_as(&worker, server.address, by_key))
+		fail_msg("%s", worker.why.text);
+	assert_int_equal(peer_open(&worker, 1, NULL, 4 * MIB, 0, &worker_mr, NULL), 0);
+	check_worker(1);
+}
+
+static void end(void)
+{
+	check_worker(0xee);
+	soda_conn_unmap_region(&worker_mr);
+	peer_leave(&worker);
+	soda_identity_free(plain);
+	soda_identity_free(by_key);
+	assert_int_equal(server_stop(&server), 0);
+	assert_int_equal(server_complaints(&server), 0);
+	server_forget(&server);
+}
+
+static void await_log(const char *text)
+{
+	for (int i = 0; i < LOOKS && !strstr(server_log(&server), text); i++)
+		usleep(10000);
+	if (!strstr(server_log(&server), text))
+		fail_msg("the server has not logged '%s':\n%s", text, server_log(&server));
+}
+
+static int join(struct peer *peer, const struct soda_identity *identity)
+{
+	int r = peer_join_as(peer, server.address, identity);
+
+	if (!r)
+		peer_leave(peer);
+	return r;
+}
+
+/* Somebody in between, who writes down what both say, and may change a byte of it */
+
+struct relay {
+	int listener, client, server;
+	char address[80];
+	pthread_t thread;
+	uint8_t said[8192], heard[8192];
+	size_t said_n, heard_n;
+	size_t flip_said, flip_heard; /* which byte to change; 0: none */
+};
+
+static int dial(const char *to)
+{
+	struct timeval patience = { .tv_sec = 60 };
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				  .sin_port = htons((uint16_t)atoi(strrchr(to, ':') + 1)) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return fd;
+}
+
+/* Forward once. False: this side has ended. */
+static bool pass(int from, int to, uint8_t *keep, size_t *n, size_t flip)
+{
+	uint8_t bytes[2048];
+	ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+
+	if (got <= 0)
+		return false;
+	if (flip && flip >= *n && flip < *n + (size_t)got)
+		bytes[flip - *n] ^= 0x40;
+	if (*n + (size_t)got <= sizeof(((struct relay *)0)->said))
+		memcpy(keep + *n, bytes, (size_t)got);
+	*n += (size_t)got;
+	return send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
+}
+
+static void *relay_main(void *arg)
+{
+	struct relay *r = arg;
+	bool on = true;
+
+	r->client = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
+	r->server = dial(server.address);
+	while (on) {
+		struct pollfd fds[2] = { { r->client, POLLIN, 0 }, { r->server, POLLIN, 0 } };
+
+		if (poll(fds, 2, 60000) <= 0)
+			break;
+		if (fds[0].revents)
+			on = pass(r->client, r->server, r->said, &r->said_n, r->flip_said);
+		if (on && fds[1].revents)
+			on = pass(r->server, r->client, r->heard, &r->heard_n, r->flip_heard);
+	}
+	close(r->client);
+	close(r->server);
+	return NULL;
+}
+
+static void listen_on_loopback(int *fd_p, char out[80])
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(at);
+
+	*fd_p = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(*fd_p, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(*fd_p, 8), 0);
+	assert_int_equal(getsockname(*fd_p, (struct sockaddr *)&at, &bytes), 0);
+	snprintf(out, 80, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
+}
+
+/* One client through a relay that changes these bytes, which opens a file of a name; its outcome.
+ */
+static int by_relay(struct relay *r, const struct soda_identity *as, size_t flip_said,
+		    size_t flip_heard, struct soda_why *why)
+{
+	struct soda_mr mr;
+	struct peer peer;
+	int ret;
+
+	*r = (struct relay){ .flip_said = flip_said, .flip_heard = flip_heard };
+	listen_on_loopback(&r->listener, r->address);
+	assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+	ret = peer_join_as(&peer, r->address, as);
+	if (!ret)
+		ret = peer_open(&peer, 2, MARK, 0, SODA_WIRE_READ_ONLY, &mr, NULL);
+	*why = peer.why;
+	peer_vanish(&peer);
+	pthread_join(r->thread, NULL);
+	close(r->listener);
+	return ret;
+}
+
+static bool saw(const struct relay *r, const void *what, size_t bytes)
+{
+	return memmem(r->said, r->said_n, what, bytes) || memmem(r->heard, r->heard_n, what, bytes);
+}
+
+/* Cases */
+
+/* An observer sees neither names nor keys; without TLS the same observer sees the names. */
+static void hides(void **state)
+{
+	struct relay r;
+	struct soda_why why;
+
+	begin("on");
+	assert_int_equal(by_relay(&r, plain, 0, 0, &why), -ENOENT);
+	assert_true(saw(&r, MARK, strlen(MARK)) && saw(&r, "physics", 7));
+	assert_int_equal(by_relay(&r, by_key, 0, 0, &why), -ENOENT);
+	assert_true(r.said_n > 400 && r.heard_n > 200);
+	assert_false(saw(&r, MARK, strlen(MARK)));
+	assert_false(saw(&r, "physics", 7));
+	assert_false(saw(&r, by_key->key, 16));
+	assert_false(saw(&r, root, 16));
+	/* the first bytes tell */
+	assert_true(soda_tls_begins(r.said[0]) && soda_tls_begins(r.heard[0]));
+	end();
+}
+
+/* It comes back by its key, and long calls come through whole. */
+static void serves(void **state)
+{
+	struct peer again;
+	static char text[SODA_WIRE_MAX_CONTROL];
+	size_t n = 0;
+
+	begin("on");
+	peer_vanish(&worker);
+	assert_int_equal(peer_return_as(&again, server.address, by_key, &worker, 2), 0);
+	assert_int_equal(again.welcome.known, 1);
+	worker = again;
+	for (int i = 0; i < 50; i++) {
+		assert_int_equal(soda_conn_call(worker.control, SODA_MSG_STATS, NULL, 0, text,
+						sizeof(text), &n, PEER_TIMEOUT_MS, &worker.why),
+				 0);
+		assert_true(n > 1000 && text[0] == '{' && text[n - 1] == '}');
+	}
+	end();
+}
+
+static void refuses_downgrade(void **state)
+{
+	struct soda_why why;
+	struct relay r;
+	struct peer peer;
+	int fd;
+
+	begin("require");
+	/* the server takes nothing else */
+	assert_int_equal(join(&peer, plain), -EACCES);
+	assert_non_null(strstr(peer.why.text, "by TLS only"));
+	await_log("control connections to this server are by TLS only");
+	assert_int_equal(peer_join(&peer, server.address), -EACCES);
+	/* data connections need no TLS on this machine, and do not come by it */
+	check_worker(2);
+	/* nor does a client that wants TLS say a word without it, whoever answers */
+	assert_int_equal(by_relay(&r, by_key, 0, 1, &why), -EACCES);
+	assert_false(saw(&r, "physics", 7));
+	/* a port check is no offence, and half a record no reason to wait */
+	fd = dial(server.address);
+	assert_int_equal(send(fd, "\x16\x03\x01\x02", 4, MSG_NOSIGNAL), 4);
+	assert_int_equal(join(&peer, by_key), 0);
+	close(fd);
+	await_log("closed within its TLS handshake");
+	end();
+}
+
+/* A server without TLS, and one that answers in plain SODA: the client goes no further. */
+static void client_refuses_plain(void **state)
+{
+	struct server other;
+	struct peer peer;
+
+	begin("on");
+	assert_int_equal(SERVER_START(&other, "--tenants", file, "--capacity", "64M", "--log-level",
+				      "debug"),
+			 0);
+	assert_int_equal(peer_join_as(&peer, other.address, by_key), -EACCES);
+	assert_non_null(strstr(peer.why.text, "does not speak TLS"));
+	assert_int_equal(server_stop(&other), 0);
+	assert_non_null(strstr(server_log(&other), "TLS is not served here"));
+	server_forget(&other);
+	/* where TLS is on, and not required, there is a way without */
+	assert_int_equal(join(&peer, plain), 0);
+	end();
+}
+
+static void refuses_keys(void **state)
+{
+	struct soda_identity forged;
+	struct soda_identity *elsewhere;
+	struct peer peer;
+
+	begin("on");
+	/* the id of the right key, without the key */
+	forged = *by_key;
+	forged.key[0] ^= 1;
+	assert_int_equal(join(&peer, &forged), -EACCES);
+	await_log("TLS: no handshake");
+	/* a key that nobody has here; and of the same tenant, for another server */
+	forged.key_id[0] ^= 1;
+	assert_int_equal(join(&peer, &forged), -EACCES);
+	await_log("TLS: no tenant has this key");
+	elsewhere = identity_of(SODA_TLS_ON, NULL, true, "mem2");
+	assert_int_equal(join(&peer, elsewhere), -EACCES);
+	assert_non_null(strstr(peer.why.text, "has not the key"));
+	soda_identity_free(elsewhere);
+	end();
+}
+
+static void refuses_replay_and_changes(void **state)
+{
+	uint8_t heard[4096];
+	struct soda_why why;
+	struct relay r, all;
+	ssize_t n, heard_n = 0;
+	int fd;
+
+	begin("require");
+	assert_int_equal(by_relay(&all, by_key, 0, 0, &why), -ENOENT);
+	/* all that the client has said, once more: an answer to the hello, then an alert (21) */
+	fd = dial(server.address);
+	assert_int_equal(send(fd, all.said, all.said_n, MSG_NOSIGNAL), all.said_n);
+	while ((n = recv(fd, heard + heard_n, sizeof(heard) - (size_t)heard_n, 0)) > 0)
+		heard_n += n;
+	close(fd);
+	assert_true(heard_n > 0 && (size_t)heard_n < all.heard_n);
+	/* any byte of the connection, of either side */
+	for (size_t at = 1; at < all.said_n; at += all.said_n / 12) {
+		int ret = by_relay(&r, by_key, at, 0, &why);
+
+		assert_true(ret < 0 && ret != -ENOENT);
+	}
+	for (size_t at = 1; at < all.heard_n; at += all.heard_n / 12) {
+		int ret = by_relay(&r, by_key, 0, at, &why);
+
+		assert_true(ret < 0 && ret != -ENOENT);
+	}
+	end();
+}
+
+/* Those who begin and say no more cost nobody else anything, and go after the HELLO time-out. */
+static void outlasts_silence(void **state)
+{
+	static const uint8_t hello[] = { 22, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3 };
+	struct peer peer;
+	int fds[64];
+	char byte;
+
+	begin("require");
+	for (size_t i = 0; i < 64; i++) {
+		fds[i] = dial(server.address);
+		assert_int_equal(send(fds[i], hello, 1 + i % sizeof(hello), MSG_NOSIGNAL),
+				 1 + i % sizeof(hello));
+	}
+	for (int i = 0; i < 8; i++)
+		assert_int_equal(join(&peer, by_key), 0);
+	check_worker(3);
+	for (size_t i = 0; i < 64; i++) {
+		while (recv(fds[i], &byte, 1, 0) > 0)
+			;
+		close(fds[i]);
+	}
+	await_log("no HELLO within the time-out");
+	end();
+}
+
+/* Certificates */
+
+static int make_certificates(const char *name)
+{
+	char command[1024];
+
+	/* DIR/NAME: of an authority of its own, for the server's name "mem1" */
+	snprintf(command, sizeof(command),
+		 "set -e; mkdir %s/%s; cd %s/%s; exec 2>/dev/null\n"
+		 "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+		 " -subj /CN=authority -keyout ca.key -out ca.pem\n"
+		 "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x"
+		 " -keyout key.pem -out csr\n"
+		 "echo subjectAltName=DNS:mem1,IP:127.0.0.1 >ext\n"
+		 "openssl x509 -req -in csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
+		 " -extfile ext -out cert.pem\n"
+		 "chmod 600 key.pem",
+		 dir, name, dir, name);
+	return system(command);
+}
+
+static int ask(const struct server *whom, const char *certificates, const char *name, bool with_key,
+	       struct peer *peer)
+{
+	struct soda_identity *as = identity_of(SODA_TLS_REQUIRE, certificates, with_key, name);
+	int r = peer_join_as(peer, whom->address, as);
+
+	if (!r)
+		peer_leave(peer);
+	soda_identity_free(as);
+	return r;
+}
+
+static void certifies(void **state)
+{
+	char ours[96], theirs[96], path[128], command[512];
+	const char *url;
+	struct server open, guarded;
+	struct program p;
+	struct peer peer;
+
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	assert_int_equal(make_certificates("ours"), 0);
+	assert_int_equal(make_certificates("theirs"), 0);
+	snprintf(ours, sizeof(ours), "%s/ours", dir);
+	snprintf(theirs, sizeof(theirs), "%s/theirs", dir);
+	make_tenant();
+	assert_int_equal(SERVER_START(&open, "--tls", "require", "--tls-certificates", ours,
+				      "--capacity", "64M", "--metrics", "127.0.0.1:0",
+				      "--log-level", "debug"),
+			 0);
+	/* for its name, for its address; not for another, nor of another authority */
+	assert_int_equal(ask(&open, ours, "mem1", false, &peer), 0);
+	assert_int_equal(ask(&open, ours, "127.0.0.1", false, &peer), 0);
+	assert_int_equal(ask(&open, ours, "mem2", false, &peer), -EACCES);
+	assert_non_null(strstr(peer.why.text, "not that of the server \"mem2\""));
+	assert_int_equal(ask(&open, theirs, "mem1", false, &peer), -EACCES);
+	assert_non_null(strstr(peer.why.text, "not that of the server \"mem1\""));
+	assert_int_equal(peer_join(&peer, open.address), -EACCES);
+	/* the metrics, too */
+	url = strstr(server_log(&open), "https://");
+	if (!url)
+		fail_msg("%s", server_log(&open));
+	snprintf(command, sizeof(command),
+		 "python3 -c \"import ssl,sys,urllib.request as u;"
+		 " c=ssl.create_default_context(cafile='%s/ca.pem');"
+		 " sys.exit(b'soda_mem_server' not in u.urlopen('%.*s',context=c).read())\"",
+		 ours, (int)strcspn(url, "\n"), url);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(server_stop(&open), 0);
+	server_forget(&open);
+	/* with tenants: the proof of the key is inside, and counts */
+	assert_int_equal(SERVER_START(&guarded, "--tls", "require", "--tls-certificates", ours,
+				      "--tenants", file, "--capacity", "64M"),
+			 0);
+	assert_int_equal(ask(&guarded, ours, "mem1", true, &peer), 0);
+	assert_int_equal(ask(&guarded, NULL, "mem1", true, &peer), 0);
+	assert_int_equal(ask(&guarded, ours, "mem1", false, &peer), -EACCES);
+	assert_non_null(strstr(peer.why.text, "SODA_KEY_FILE"));
+	assert_int_equal(server_stop(&guarded), 0);
+	server_forget(&guarded);
+	/* a key that others can read */
+	snprintf(path, sizeof(path), "%s/key.pem", ours);
+	assert_int_equal(chmod(path, 0644), 0);
+	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+				     (const char *const[]){ "--tls", "on", "--tls-certificates",
+							    ours, NULL },
+				     &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "others than its owner can use this file"));
+}
+
+static void refuses_to_start(void **state)
+{
+	struct soda_identity *none = NULL;
+	struct soda_conf_error err;
+	struct program p;
+
+	make_tenant();
+	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+				     (const char *const[]){ "--tls", "on", NULL }, &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "--tls on: TLS needs keys"));
+	assert_int_equal(
+		program_run("src/mem_server/soda-mem-server",
+			    (const char *const[]){ "--tls", "require", "--tenants", file,
+						   "--listen", "verbs://127.0.0.1:0", NULL },
+			    &p),
+		0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "verbs carries everything in clear"));
+	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+				     (const char *const[]){ "--tls", "require", "--tenants", file,
+							    "--listen", "tcp://127.0.0.1:0",
+							    "--metrics", "0.0.0.0:0", NULL },
+				     &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "beyond this machine"));
+	/* and programs likewise */
+	assert_int_equal(soda_identity_encrypt(SODA_TLS_ON, NULL, NULL, "tcp://a:1", &none, &err),
+			 -EINVAL);
+	assert_int_equal(soda_identity_encrypt(SODA_TLS_ON, dir, NULL, "verbs://a:1", &none, &err),
+			 -ENOTSUP);
+	assert_int_equal(soda_identity_encrypt(SODA_TLS_ON, dir, NULL, "tcp://a:1", &none, &err),
+			 -ENOENT);
+	assert_int_equal(soda_identity_encrypt(SODA_TLS_ON, NULL, NULL, "shm://@a", &none, &err),
+			 0);
+	assert_null(none);
+}
+
+static int set_up(void **state)
+{
+	snprintf(dir, sizeof(dir), "%s/soda-tls-XXXXXX",
+		 getenv("TMPDIR") && strlen(getenv("TMPDIR")) < 30 ? getenv("TMPDIR") : "/tmp");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(file, sizeof(file), "%s/tenants.ini", dir);
+	snprintf(key_path, sizeof(key_path), "%s/physics.key", dir);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", dir);
+	return system(command);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(hides),
+		cmocka_unit_test(serves),
+		cmocka_unit_test(refuses_downgrade),
+		cmocka_unit_test(client_refuses_plain),
+		cmocka_unit_test(refuses_keys),
+		cmocka_unit_test(refuses_replay_and_changes),
+		cmocka_unit_test(outlasts_silence),
+		cmocka_unit_test(certifies),
+		cmocka_unit_test(refuses_to_start),
+	};
+	struct soda_conf_error err;
+
+	if (soda_crypto_ready(&err)) {
+		printf("SKIP: %s\n", err.text);
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
