@@ -25,6 +25,7 @@ enum {
 	SODA_TCP_USER_MS = 30000,      /* the kernel, for an acknowledgment (TCP_USER_TIMEOUT) */
 	SODA_TCP_KEEPALIVE_S = 10,     /* a silent TCP connection is probed this often... */
 	SODA_TCP_KEEPALIVE_PROBES = 3, /* ...and so often, before it has ended */
+	SODA_CONN_CALLS = 8,	       /* calls that may be under way on a control connection */
 	SODA_VERBS_PROBE_MS = 5000,    /* a silent peer is probed this often... */
 	SODA_VERBS_SILENT_MS = 20000,  /* ...and counts as gone if its adapter is silent so long */
 	SODA_VERBS_LAST_MS = 5,	  /* a queue pair that ends waits so long for the last answers */

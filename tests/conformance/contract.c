@@ -118,6 +118,52 @@ static void test_calls(void **state)
 	soda_conn_close(conn);
 }
 
+/* Submitted together, answered in order; one that is refused is answered so, and others are not. */
+static void test_calls_ahead(void **state)
+{
+	struct env *e = *state;
+	struct soda_wire_hello hello = { .chunk_bytes = 65536, .epoch = 1 };
+	struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					 .timeout_ms = TIMEOUT_MS,
+					 .calls = SODA_CONN_CALLS };
+	static uint8_t body[40000], reply[80000];
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
+
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &conn, &welcome, &e->why), 0);
+	for (unsigned round = 0; round < 5; round++) {
+		unsigned n = round % 2 ? SODA_CONN_CALLS : round + 1;
+
+		for (unsigned i = 0; i < n; i++) {
+			size_t bytes = i == 3 ? sizeof(body) : (i * 7919 + round * 4001) % 32768;
+			struct iovec iov[2] = { { body, bytes / 2 },
+						{ body + bytes / 2, bytes - bytes / 2 } };
+
+			memset(body, (int)(round * 16 + i), bytes);
+			assert_int_equal(
+				soda_conn_submit_call(conn, FAKE_ECHO, iov, 2, TIMEOUT_MS, &e->why),
+				0);
+			assert_int_equal(soda_conn_submitted(conn), i + 1);
+		}
+		for (unsigned i = 0; i < n; i++) {
+			size_t bytes = (i * 7919 + round * 4001) % 32768, got = 0;
+			int ret = soda_conn_collect(conn, reply, sizeof(reply), &got, TIMEOUT_MS,
+						    &e->why);
+
+			assert_int_equal(ret, i == 3 ? -EFBIG : 0);
+			assert_int_equal(got, i == 3 ? 0 : 2 * bytes);
+			for (size_t k = 0; k < got; k++)
+				assert_int_equal(reply[k], round * 16 + i);
+		}
+		assert_int_equal(soda_conn_submitted(conn), 0);
+		assert_int_equal(echo(conn, 10, 20), 0);
+	}
+	soda_conn_close(conn);
+	opt.calls = SODA_CONN_CALLS + 1;
+	assert_int_equal(soda_conn_connect(e->address, &hello, &opt, &conn, &welcome, &e->why),
+			 -EINVAL);
+}
+
 static void test_call_times_out(void **state)
 {
 	struct env *e = *state;
@@ -392,15 +438,25 @@ static void test_advise(void **state)
 static int run_variant(const struct variant *v)
 {
 	struct CMUnitTest tests[] = {
-		CONTRACT(test_hello),	       CONTRACT(test_refused),
-		CONTRACT(test_calls),	       CONTRACT(test_call_times_out),
-		CONTRACT(test_read),	       CONTRACT(test_write),
-		CONTRACT(test_ranges),	       CONTRACT(test_pipeline),
-		CONTRACT(test_errors_between), CONTRACT(test_descriptor_tells),
-		CONTRACT(test_tells),	       CONTRACT(test_peer_ends),
-		CONTRACT(test_abort),	       CONTRACT(test_many_at_once),
-		CONTRACT(test_deep_writes),    CONTRACT(test_stop_accepting),
-		CONTRACT(test_close_within),   CONTRACT(test_advise),
+		CONTRACT(test_hello),
+		CONTRACT(test_refused),
+		CONTRACT(test_calls),
+		CONTRACT(test_calls_ahead),
+		CONTRACT(test_call_times_out),
+		CONTRACT(test_read),
+		CONTRACT(test_write),
+		CONTRACT(test_ranges),
+		CONTRACT(test_pipeline),
+		CONTRACT(test_errors_between),
+		CONTRACT(test_descriptor_tells),
+		CONTRACT(test_tells),
+		CONTRACT(test_peer_ends),
+		CONTRACT(test_abort),
+		CONTRACT(test_many_at_once),
+		CONTRACT(test_deep_writes),
+		CONTRACT(test_stop_accepting),
+		CONTRACT(test_close_within),
+		CONTRACT(test_advise),
 		CONTRACT(test_peer_resigns), /* the last: for two-sided ones */
 	};
 	size_t n = sizeof(tests) / sizeof(tests[0]) - (v->two_sided ? 0 : 1);

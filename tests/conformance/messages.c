@@ -47,7 +47,7 @@ static struct agent {
 	struct soda_listener *peers;	/* of other agents; NULL: of both the same */
 } agents[AGENTS], *const agent = agents;
 static unsigned agents_n;
-/* Agents reach each other as ranks reach them, and not over tcp. */
+/* Agents reach each other as ranks reach them, by shm or verbs, and not over tcp. */
 static bool near;
 /* Around the addresses that agents are told of each other: of the decorator that cuts. */
 static const char *links = "", *links_rules = "";
@@ -1081,26 +1081,40 @@ static uint64_t relayed(void)
 	return n;
 }
 
+static void many_of(const char *(*where)(void), unsigned k, unsigned n)
+{
+	uint64_t messages = 0, transfers = 0, taken = 0;
+
+	run_many(where, k, n, run_once);
+	for (unsigned i = 0; i < agents_n; i++) {
+		messages += agents[i].dpu.messages.messages;
+		transfers += agents[i].dpu.messages.jobs.relays.transfers;
+		taken += agents[i].dpu.messages.jobs.relays.near;
+		assert_int_equal(agents[i].dpu.messages.jobs.broken_n, 0);
+	}
+	assert_int_equal(messages, 3ull * MANY * n);
+	assert_true(relayed() > messages / 4 && transfers && transfers < messages / 4);
+	assert_int_equal(taken, near && where == shm ? transfers : 0);
+	stop_agent();
+}
+
 /* Every number of agents, and ranks that they cannot all have as many of. */
 static void many(const char *(*where)(void))
 {
 	static const unsigned of[][2] = { { 2, 2 }, { 2, 3 }, { 3, 4 }, { 4, 4 }, { 4, 8 } };
 
-	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
-		uint64_t messages = 0, transfers = 0, taken = 0;
+	for (unsigned i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+		many_of(where, of[i][0], of[i][1]);
+}
 
-		run_many(where, of[i][0], of[i][1], run_once);
-		for (unsigned k = 0; k < agents_n; k++) {
-			messages += agents[k].dpu.messages.messages;
-			transfers += agents[k].dpu.messages.jobs.relays.transfers;
-			taken += agents[k].dpu.messages.jobs.relays.near;
-			assert_int_equal(agents[k].dpu.messages.jobs.broken_n, 0);
-		}
-		assert_int_equal(messages, 3ull * MANY * of[i][1]);
-		assert_true(relayed() > messages / 4 && transfers && transfers < messages / 4);
-		assert_int_equal(taken, near ? transfers : 0);
-		stop_agent();
-	}
+static void many_two(const char *(*where)(void))
+{
+	many_of(where, 2, 3);
+}
+
+static void many_four(const char *(*where)(void))
+{
+	many_of(where, 4, 4);
 }
 
 static void many_large(const char *(*where)(void))
@@ -1115,6 +1129,10 @@ static void many_held(const char *(*where)(void))
 {
 	run_many(where, 2, 3, run_held);
 	stop_agent();
+}
+
+static void three_held(const char *(*where)(void))
+{
 	run_many(where, 3, 3, run_held);
 	stop_agent();
 }
@@ -1221,11 +1239,19 @@ static void all_cut(const char *(*where)(void))
 		assert_int_equal(agents[i].dpu.messages.jobs.broken_n, 0);
 	}
 	assert_true(returned);
+	to_agent = to_agent_rules = links = links_rules = "";
 	stop_agent();
+}
+
+static void large_cut(const char *(*where)(void))
+{
+	to_agent = "fault+";
+	to_agent_rules =
+		where == shm ? "?do=cut&on=call&after=4" : "?do=cut&on=call&rate=3&after=1&seeds=3";
 	run_many(where, 1, 3, run_large);
 	assert_true(agent->dpu.messages.jobs.returned);
 	assert_int_equal(agent->dpu.messages.jobs.broken_n, 0);
-	to_agent = to_agent_rules = links = links_rules = "";
+	to_agent = to_agent_rules = "";
 	stop_agent();
 }
 
@@ -1332,6 +1358,7 @@ static void small_shm(void **state)
 MANY_CASE(many)
 MANY_CASE(many_large)
 MANY_CASE(many_held)
+MANY_CASE(three_held)
 MANY_CASE(many_slow)
 MANY_CASE(many_left)
 MANY_CASE(many_apart)
@@ -1339,15 +1366,39 @@ MANY_CASE(many_killed)
 MANY_CASE(many_agent_lost)
 MANY_CASE(many_cut)
 MANY_CASE(all_cut)
+MANY_CASE(large_cut)
 MANY_CASE(many_refused)
 
+#define VERBS_CASE(what)                                                                           \
+	static void what##_verbs(void **state)                                                     \
+	{                                                                                          \
+		verbs();                                                                           \
+		near = true;                                                                       \
+		what(verbs);                                                                       \
+		near = false;                                                                      \
+	}
+VERBS_CASE(many_two)
+VERBS_CASE(many_four)
+VERBS_CASE(many_large)
+VERBS_CASE(many_held)
+VERBS_CASE(three_held)
+VERBS_CASE(many_slow)
+VERBS_CASE(many_left)
+VERBS_CASE(many_apart)
+VERBS_CASE(many_killed)
+VERBS_CASE(many_agent_lost)
+VERBS_CASE(many_cut)
+VERBS_CASE(all_cut)
+VERBS_CASE(large_cut)
+VERBS_CASE(many_refused)
+
 #define EACH_MANY(t)                                                                               \
-	cmocka_unit_test(many_##t), cmocka_unit_test(many_large_##t),                              \
-		cmocka_unit_test(many_held_##t), cmocka_unit_test(many_slow_##t),                  \
+	cmocka_unit_test(many_large_##t), cmocka_unit_test(many_held_##t),                         \
+		cmocka_unit_test(three_held_##t), cmocka_unit_test(many_slow_##t),                 \
 		cmocka_unit_test(many_left_##t), cmocka_unit_test(many_apart_##t),                 \
 		cmocka_unit_test(many_killed_##t), cmocka_unit_test(many_agent_lost_##t),          \
 		cmocka_unit_test(many_cut_##t), cmocka_unit_test(all_cut_##t),                     \
-		cmocka_unit_test(many_refused_##t)
+		cmocka_unit_test(large_cut_##t), cmocka_unit_test(many_refused_##t)
 
 #define EACH(t)                                                                                    \
 	cmocka_unit_test(once_##t), cmocka_unit_test(threads_##t), cmocka_unit_test(large_##t),    \
@@ -1357,15 +1408,43 @@ MANY_CASE(many_refused)
 		cmocka_unit_test(two_##t), cmocka_unit_test(refused_##t),                          \
 		cmocka_unit_test(lost_##t), cmocka_unit_test(without_##t)
 
+/*
+ * Each in a process of its own: ranks are forked, and what librdmacm has opened is of no use in a
+ * process that was forked behind it.
+ */
+static int run_each(const char *program, const struct CMUnitTest *tests, size_t n)
+{
+	int bad = 0, status;
+
+	for (size_t i = 0; i < n; i++) {
+		pid_t pid;
+
+		fflush(stdout);
+		pid = fork();
+		if (pid == 0) {
+			execl("/proc/self/exe", program, "verbs", tests[i].name, NULL);
+			_exit(127);
+		}
+		bad += pid < 0 || waitpid(pid, &status, 0) != pid || status;
+	}
+	return bad;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = { EACH(tcp), EACH(shm), cmocka_unit_test(scribbled_shm),
 					      cmocka_unit_test(small_shm) };
-	const struct CMUnitTest several[] = { EACH_MANY(tcp), EACH_MANY(shm), EACH_MANY(near) };
-	const struct CMUnitTest rdma[] = { EACH(verbs) };
+	const struct CMUnitTest several[] = { cmocka_unit_test(many_tcp),  EACH_MANY(tcp),
+					      cmocka_unit_test(many_shm),  EACH_MANY(shm),
+					      cmocka_unit_test(many_near), EACH_MANY(near) };
+	const struct CMUnitTest rdma[] = { EACH(verbs), cmocka_unit_test(many_two_verbs),
+					   cmocka_unit_test(many_four_verbs), EACH_MANY(verbs) };
+	bool one = argc > 2 && strcmp(argv[2], "*") != 0;
 
-	if (argc > 2)
+	if (one)
 		cmocka_set_test_filter(argv[2]);
+	if (argc > 1 && strcmp(argv[1], "verbs") == 0 && !one)
+		return run_each(argv[0], rdma, sizeof(rdma) / sizeof(rdma[0]));
 	if (argc > 1 && strcmp(argv[1], "verbs") == 0)
 		return cmocka_run_group_tests_name("messages, verbs", rdma, NULL, NULL);
 	if (argc > 1 && strcmp(argv[1], "several") == 0)

@@ -263,7 +263,7 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	int ret = 0;
 
 	pthread_mutex_lock(&f->lock);
-	switch (type) {
+	switch ((int)type) {
 	case SODA_MSG_OPEN:
 		ret = call_open(f, body, bytes, reply);
 		break;
@@ -276,7 +276,8 @@ static int call(void *client, enum soda_msg type, const void *body, size_t bytes
 	case SODA_MSG_ADVISE:
 		ret = call_advise(f, body, bytes, shares, reply);
 		break;
-	case SODA_MSG_STATS: /* echoes, twice: for tests of long bodies */
+	case SODA_MSG_SERVICES + 16: /* FAKE_ECHO */
+	case SODA_MSG_STATS:	     /* echoes, twice: for tests of long bodies */
 		if (bytes * 2 > SODA_WIRE_MAX_CONTROL) {
 			ret = -EFBIG;
 			break;

@@ -17,6 +17,9 @@ enum {
 	FAKE_KEPT = 8,	  /* of them: answered, and not yet freed */
 };
 
+/* A call of a service: as STATS. */
+#define FAKE_ECHO ((enum soda_msg)(SODA_MSG_SERVICES + 16))
+
 struct fake_region {
 	bool open, writable;
 	uint16_t id;

@@ -34,6 +34,7 @@ void soda_conn_init(struct soda_conn *conn, const struct soda_conn_ops *ops,
 	conn->ops = ops;
 	conn->kind = opt->kind;
 	conn->depth = opt->depth;
+	conn->calls = opt->calls;
 	conn->max_data = SODA_WIRE_MAX_DATA;
 	atomic_init(&conn->aborted, false);
 	snprintf(conn->peer, sizeof(conn->peer), "%s%s", prefix, rest);
@@ -50,7 +51,7 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	struct soda_conn *conn;
 	int ret;
 
-	if (opt->depth > SODA_DEPTH_MAX ||
+	if (opt->depth > SODA_DEPTH_MAX || opt->calls > SODA_CONN_CALLS ||
 	    (opt->kind != SODA_CONN_CONTROL && opt->kind != SODA_CONN_DATA)) {
 		soda_why_set(why, "%s%s: a data connection takes 1 to %d outstanding requests",
 			     transport->prefix, rest, SODA_DEPTH_MAX);
@@ -64,6 +65,7 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 		return -ENOTSUP;
 	}
 	full.depth = opt->depth ? opt->depth : SODA_DEPTH;
+	full.calls = opt->calls ? opt->calls : 1;
 	full.timeout_ms = opt->timeout_ms > 0 ? opt->timeout_ms : SODA_CONNECT_MS;
 	introduction.magic = SODA_WIRE_MAGIC;
 	introduction.version = opt->identity && opt->identity->proves ? SODA_WIRE_VERSION_PROVED
@@ -189,6 +191,19 @@ int soda_conn_submit(struct soda_conn *conn, enum soda_msg type, const struct io
 	if (ret == 0)
 		ret = conn->ops->submit(conn, type, body, body_n, out, timeout_ms, why);
 	conn->submitted += ret == 0 || ret == -EFAULT;
+	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
+}
+
+int soda_conn_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			  int body_n, int timeout_ms, struct soda_why *why)
+{
+	int ret = check(conn);
+
+	assert(conn->kind == SODA_CONN_CONTROL && type >= SODA_MSG_SERVICES);
+	assert(conn->submitted < conn->calls);
+	if (ret == 0)
+		ret = conn->ops->submit_call(conn, type, body, body_n, timeout_ms, why);
+	conn->submitted += ret == 0;
 	return ret < 0 && aborted(conn) ? -ECONNABORTED : ret;
 }
 

@@ -94,6 +94,8 @@ struct soda_conn_options {
 	enum soda_conn_kind kind;
 	uint32_t depth; /* data: requests that may be outstanding, 1..1024; 0: 64 */
 	bool deep;	/* data: a user with a long queue, off the fault path (write-back) */
+	/* control: calls of soda_conn_submit_call() that may be under way, 1..8; 0: 1 */
+	unsigned calls;
 	int timeout_ms; /* for connecting and the HELLO, in all */
 	bool in_place;	/* data: an answer may lie where soda_done.data says */
 	/*
@@ -239,11 +241,18 @@ bool soda_conn_streams(const struct soda_conn *conn);
  */
 int soda_conn_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		     int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why);
-/* Await the answer to the oldest streamed call that has none yet: as soda_conn_call(), which is
+/* Await the answer to the oldest submitted call that has none yet: as soda_conn_call(), which is
  * made while there is none. */
 int soda_conn_collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
 		      int timeout_ms, struct soda_why *why);
-/* Streamed calls whose answers have not been collected. */
+/*
+ * Send a plain call of a service's type, likewise without awaiting the answer: as many of them as
+ * soda_conn_options.calls may be under way.  The peer takes one after the other.  0, or an error of
+ * which soda_call_lost() is true.
+ */
+int soda_conn_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			  int body_n, int timeout_ms, struct soda_why *why);
+/* Calls whose answers have not been collected. */
 unsigned soda_conn_submitted(const struct soda_conn *conn);
 
 /*

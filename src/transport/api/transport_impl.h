@@ -59,9 +59,14 @@ struct soda_conn_ops {
 	int (*call_fd)(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		       int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
 		       int timeout_ms, struct soda_why *why);
-	/* Streamed calls; both NULL: there are none. They set conn->error likewise. */
+	/*
+	 * Calls that are collected later: streamed ones, NULL: there are none; and plain ones. They
+	 * set conn->error likewise.
+	 */
 	int (*submit)(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		      int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why);
+	int (*submit_call)(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			   int body_n, int timeout_ms, struct soda_why *why);
 	int (*collect)(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
 		       int timeout_ms, struct soda_why *why);
 	/* NULL: where there is `submit`. */
@@ -96,7 +101,8 @@ struct soda_conn {
 	enum soda_conn_kind kind;
 	uint32_t depth;
 	uint32_t outstanding; /* posted - completed, at most depth */
-	uint32_t submitted;   /* streamed calls without an answer yet */
+	uint32_t submitted;   /* calls without an answer yet */
+	uint32_t calls;	      /* plain ones of them, at most */
 	uint32_t max_data;    /* largest READ or WRITE: ours and the peer's */
 	int error;	      /* 0, or what every later call returns */
 	bool asks;	      /* soda_conn_asks */

@@ -147,17 +147,36 @@ static int fault_call_fd(struct soda_conn *conn, enum soda_msg type, const struc
 	return ret;
 }
 
-static int fault_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
-			int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why)
+/* A call that fails before it is made has no answer to collect. */
+static int disturb_submit(struct soda_conn *conn, int timeout_ms, struct soda_why *why)
 {
 	int ret = disturb_call(conn, timeout_ms, why);
 
-	/* a call that fails before it is made has no answer to collect */
 	if (ret < 0 && !conn->error)
 		conn->error = ret = -ECONNRESET;
+	return ret;
+}
+
+static int fault_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why)
+{
+	int ret = disturb_submit(conn, timeout_ms, why);
+
 	if (ret < 0)
 		return ret;
 	ret = soda_conn_submit(fault(conn)->below, type, body, body_n, out, timeout_ms, why);
+	conn->error = fault(conn)->below->error;
+	return ret;
+}
+
+static int fault_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			     int body_n, int timeout_ms, struct soda_why *why)
+{
+	int ret = disturb_submit(conn, timeout_ms, why);
+
+	if (ret < 0)
+		return ret;
+	ret = soda_conn_submit_call(fault(conn)->below, type, body, body_n, timeout_ms, why);
 	conn->error = fault(conn)->below->error;
 	return ret;
 }
@@ -430,6 +449,7 @@ static const struct soda_conn_ops fault_ops = {
 	.call = fault_call,
 	.call_fd = fault_call_fd,
 	.submit = fault_submit,
+	.submit_call = fault_submit_call,
 	.collect = fault_collect,
 	.streams = fault_streams,
 	.open_region = fault_open_region,

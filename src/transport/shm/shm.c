@@ -146,6 +146,7 @@ static const struct soda_conn_ops control_ops = {
 	.call = soda_stream_control_call,
 	.call_fd = soda_stream_control_call_fd,
 	.submit = soda_stream_control_submit,
+	.submit_call = soda_stream_control_submit_call,
 	.collect = soda_stream_control_collect,
 	.open_region = shm_open_region,
 };

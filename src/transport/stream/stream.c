@@ -617,6 +617,16 @@ int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const
 	return ret < 0 && ret != -EFAULT ? fail(conn, ret, why) : ret;
 }
 
+int soda_stream_control_submit_call(struct soda_conn *conn, enum soda_msg type,
+				    const struct iovec *body, int body_n, int timeout_ms,
+				    struct soda_why *why)
+{
+	int ret = send_request(soda_stream_control(conn)->fd, type, body, body_n, -1,
+			       soda_deadline(timeout_ms));
+
+	return ret < 0 ? fail(conn, ret, why) : 0;
+}
+
 int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
 				size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
 {
@@ -680,6 +690,7 @@ const struct soda_conn_ops soda_stream_control_ops = {
 	.fd = soda_stream_control_fd,
 	.call = soda_stream_control_call,
 	.submit = soda_stream_control_submit,
+	.submit_call = soda_stream_control_submit_call,
 	.collect = soda_stream_control_collect,
 	.streams = control_streams,
 };

@@ -178,6 +178,9 @@ int soda_stream_control_call_fd(struct soda_conn *conn, enum soda_msg type,
 int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			       int body_n, struct soda_outflow *out, int timeout_ms,
 			       struct soda_why *why);
+int soda_stream_control_submit_call(struct soda_conn *conn, enum soda_msg type,
+				    const struct iovec *body, int body_n, int timeout_ms,
+				    struct soda_why *why);
 int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
 				size_t *reply_bytes_p, int timeout_ms, struct soda_why *why);
 

@@ -22,9 +22,8 @@ static struct verbs_control *control(const struct soda_conn *conn)
 	return (struct verbs_control *)(uintptr_t)conn;
 }
 
-/* One request and its reply, which is in c->messages.in. 0: answered, in *frame_p. */
-static int exchange(struct verbs_control *c, enum soda_msg type, const struct iovec *body,
-		    int body_n, uint64_t deadline_ns, struct soda_wire_frame *frame_p)
+static int send_call(struct verbs_control *c, enum soda_msg type, const struct iovec *body,
+		     int body_n, uint64_t deadline_ns)
 {
 	struct soda_verbs_messages *m = &c->messages;
 	struct soda_wire_frame frame = { .type = (uint8_t)type };
@@ -36,17 +35,13 @@ static int exchange(struct verbs_control *c, enum soda_msg type, const struct io
 		       body[i].iov_len);
 		frame.length += (uint32_t)body[i].iov_len;
 	}
-	if (ret == 0)
-		ret = soda_verbs_message_send(m, &frame);
-	if (ret == 0)
-		ret = soda_verbs_message_await(m, deadline_ns, frame_p);
-	return ret;
+	return ret == 0 ? soda_verbs_message_send(m, &frame) : ret;
 }
 
 static int take_reply(struct verbs_control *c, const struct soda_wire_frame *frame, void *reply,
 		      size_t capacity, size_t *reply_bytes_p, struct soda_why *why)
 {
-	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
+	const uint8_t *body = c->messages.now->data + SODA_WIRE_FRAME_BYTES;
 
 	if (frame->type == SODA_MSG_REFUSED && frame->status != SODA_ST_OK) {
 		soda_verbs_refusal(c->conn.peer, body, frame->length, why);
@@ -63,28 +58,54 @@ static int take_reply(struct verbs_control *c, const struct soda_wire_frame *fra
 	return 0;
 }
 
+/* The connection cannot go on. */
+static int fail(struct soda_conn *conn, int err, struct soda_why *why)
+{
+	soda_why_set(why, "the call to %s failed: %s", conn->peer,
+		     err == -EPROTO ? "its answer makes no sense" : soda_strerror(err));
+	conn->error = err == -EPROTO ? -ECONNABORTED : err;
+	return conn->error;
+}
+
+static int collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
+		   uint64_t deadline_ns, struct soda_why *why)
+{
+	struct verbs_control *c = control(conn);
+	struct soda_wire_frame frame;
+	int ret = soda_verbs_message_await(&c->messages, deadline_ns, &frame), answer;
+
+	if (ret == 0 && frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED)
+		ret = -EPROTO;
+	if (ret < 0)
+		return fail(conn, ret, why);
+	answer = take_reply(c, &frame, reply, capacity, reply_bytes_p, why);
+	ret = soda_verbs_message_expect(&c->messages);
+	return ret < 0 ? fail(conn, ret, why) : answer;
+}
+
 static int control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 			int timeout_ms, struct soda_why *why)
 {
-	struct verbs_control *c = control(conn);
-	struct soda_wire_frame frame;
-	int ret, answer;
+	uint64_t deadline_ns = soda_deadline(timeout_ms);
+	int ret = send_call(control(conn), type, body, body_n, deadline_ns);
 
-	ret = exchange(c, type, body, body_n, soda_deadline(timeout_ms), &frame);
-	if (ret == 0 && frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED)
-		ret = -EPROTO;
-	answer = ret < 0 ? ret : take_reply(c, &frame, reply, capacity, reply_bytes_p, why);
-	if (ret == 0)
-		ret = soda_verbs_message_expect(&c->messages);
-	if (ret < 0) {
-		soda_why_set(why, "the call to %s failed: %s", conn->peer,
-			     ret == -EPROTO ? "its answer makes no sense" : soda_strerror(ret));
-		ret = ret == -EPROTO ? -ECONNABORTED : ret;
-		conn->error = ret;
-		return ret;
-	}
-	return answer;
+	return ret < 0 ? fail(conn, ret, why)
+		       : collect(conn, reply, capacity, reply_bytes_p, deadline_ns, why);
+}
+
+static int control_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			       int body_n, int timeout_ms, struct soda_why *why)
+{
+	int ret = send_call(control(conn), type, body, body_n, soda_deadline(timeout_ms));
+
+	return ret < 0 ? fail(conn, ret, why) : 0;
+}
+
+static int control_collect(struct soda_conn *conn, void *reply, size_t capacity,
+			   size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
+{
+	return collect(conn, reply, capacity, reply_bytes_p, soda_deadline(timeout_ms), why);
 }
 
 static int use_key(struct soda_mr *mr, const void *in, size_t bytes, struct soda_why *why)
@@ -187,6 +208,8 @@ static const struct soda_conn_ops control_ops = {
 	.device = control_device,
 	.end_poll = control_end_poll,
 	.call = control_call,
+	.submit_call = control_submit_call,
+	.collect = control_collect,
 	.open_region = control_open_region,
 	.renew_region = control_renew_region,
 };
@@ -207,7 +230,8 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 	}
 	soda_conn_init(&c->conn, &control_ops, opt, SODA_VERBS_PREFIX, rest);
 	c->link = *l;
-	ret = soda_verbs_messages_create(&c->messages, &c->link, c->conn.peer, why);
+	ret = soda_verbs_messages_create(&c->messages, &c->link, opt->calls, NULL, c->conn.peer,
+					 why);
 	c->messages.aborted = &c->conn.aborted;
 	if (ret == 0)
 		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,

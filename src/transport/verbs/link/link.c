@@ -201,8 +201,9 @@ static int open_queues(struct soda_verbs_link *l, const struct soda_verbs_room *
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
+		.srq = room->srq,
 		.cap = { .max_send_wr = room->sends,
-			 .max_recv_wr = room->receives,
+			 .max_recv_wr = room->srq ? 0 : room->receives,
 			 .max_send_sge = 2,
 			 .max_recv_sge = 2,
 			 .max_inline_data = SODA_VERBS_INLINE },

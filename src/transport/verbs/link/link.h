@@ -5,6 +5,7 @@
  *   link.c              a connection's objects: set up by librdmacm, waited on, torn down
  *   registered.h        registered memory, its limit, registrations of a daemon's memory
  *   message.c           control plane: frames as SENDs
+ *   receives.c          receives that many control connections share
  *   ../client/          the side that connects
  *   ../server/          the side that listens
  *
@@ -42,6 +43,9 @@ enum {
 		16,		/* 4.096 us * 2^16: what the end of a burst that got lost costs */
 	SODA_VERBS_RETRIES = 7, /* 7: of a receiver that is not ready, for ever */
 	SODA_VERBS_RNR_TIMER = 12, /* 0.64 ms: that long a peer waits for a receive of ours */
+	SODA_VERBS_CALL_BYTES = SODA_WIRE_FRAME_BYTES + SODA_WIRE_MAX_CONTROL,
+	SODA_VERBS_CALL_ROOM = (SODA_VERBS_CALL_BYTES + 4095) / 4096 * 4096,
+	SODA_VERBS_CALLS_MOST = 1024, /* buffers of soda_verbs_receives */
 	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_TWO_SIDED_BYTES,
 };
 
@@ -67,6 +71,7 @@ struct soda_verbs_link {
 /* How much a queue pair holds, and another one that completes into the same queue. */
 struct soda_verbs_room {
 	uint32_t sends, receives, others;
+	struct ibv_srq *srq; /* receives are from there; else NULL */
 };
 
 /* Reach HOST:PORT: device and route. Undone by soda_verbs_link_close, also on failure. */
@@ -126,34 +131,71 @@ void soda_verbs_recancel(int before);
 /* soda_conn_device */
 int soda_verbs_link_device(const struct soda_verbs_link *l, char name[SODA_DEVICE_NAME]);
 
+/* receives.c */
+
+/* A buffer for one message, SODA_VERBS_CALL_BYTES long. */
+struct soda_verbs_receive {
+	struct soda_verbs_receive *next;
+	uint8_t *data;
+	uint32_t lkey;
+	uint32_t bytes; /* that have come */
+};
+
+/* Those that the control connections of a listener on one device share. */
+struct soda_verbs_receives;
+int soda_verbs_receives_create(struct ibv_context *device, struct soda_verbs_receives **all_p);
+/* No connection is left. */
+void soda_verbs_receives_destroy(struct soda_verbs_receives *all);
+/* One connection more. False: there are all that there may be. */
+bool soda_verbs_receives_join(struct soda_verbs_receives *all);
+/* It has no queue pair any more. */
+void soda_verbs_receives_leave(struct soda_verbs_receives *all);
+struct ibv_srq *soda_verbs_receives_queue(const struct soda_verbs_receives *all);
+/* Whose all queue pairs are: there are no remote keys in it. */
+struct ibv_pd *soda_verbs_receives_pd(const struct soda_verbs_receives *all);
+int soda_verbs_receives_post(struct soda_verbs_receives *all, struct soda_verbs_receive *r);
+
 /* message.c */
 
-/* Frames in both directions, one at a time each. */
+/* Frames in both directions. */
 struct soda_verbs_messages {
 	struct soda_verbs_link *link;
 	const char *peer;
-	_Atomic bool *aborted; /* or NULL */
-	uint8_t *in, *out;     /* a frame and SODA_WIRE_MAX_CONTROL bytes each */
+	_Atomic bool *aborted;		    /* or NULL */
+	struct soda_verbs_receives *shared; /* or NULL: receives of its own */
+	unsigned calls;			    /* buffers to send from, and own receives */
+	uint8_t *memory;		    /* of both */
 	struct ibv_mr *mr;
-	bool sending, received;
+	struct soda_verbs_receive own[SODA_CONN_CALLS];
+	uint8_t *out;			 /* the next message, after begin */
+	unsigned sent, sending;		 /* messages; of them, those that are under way */
+	struct soda_verbs_receive *came; /* and nobody has awaited them: the oldest first */
+	struct soda_verbs_receive *now;	 /* the one that was awaited last */
+	unsigned came_n;
 	bool probes; /* while it waits without a deadline it looks whether the peer is there */
 	bool probing, silent; /* ... and the peer's adapter has not answered */
 	uint64_t probed_ns;
-	uint32_t in_bytes;
 };
 
-/* Before connect or accept: the first message may come at once. */
+/*
+ * Before connect or accept: the first message may come at once.  calls: messages that may be under
+ * way in each direction; shared: receives are from there, and the link's domain is theirs.
+ */
 int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_link *l,
-			       const char *peer, struct soda_why *why);
+			       unsigned calls, struct soda_verbs_receives *shared, const char *peer,
+			       struct soda_why *why);
 /* Stops the link. */
 void soda_verbs_messages_destroy(struct soda_verbs_messages *m);
-/* Room for one more message from the peer: `in` is written over. */
+/* The message that was awaited last is done with, and there is room for one more. */
 int soda_verbs_message_expect(struct soda_verbs_messages *m);
 /* `out` is free to be written to. 0, -ETIMEDOUT, -ECONNRESET, -ECONNABORTED. */
 int soda_verbs_message_begin(struct soda_verbs_messages *m, uint64_t deadline_ns);
 /* Send the frame and the body behind it in `out`. */
 int soda_verbs_message_send(struct soda_verbs_messages *m, const struct soda_wire_frame *frame);
-/* The next message, in `in`. Errors as begin; -EPROTO: not a message. */
+/*
+ * The next message, in now->data. Errors as begin; -EPROTO: not a message, or more than
+ * SODA_CONN_CALLS have come at once.
+ */
 int soda_verbs_message_await(struct soda_verbs_messages *m, uint64_t deadline_ns,
 			     struct soda_wire_frame *frame_p);
 

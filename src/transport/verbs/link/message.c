@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control plane on verbs: each message is one SEND of a frame and its body.  There
- * is one request outstanding a connection, so that one receive is enough: it is posted
- * before whatever makes the peer send.
+ * The control plane on verbs: each message is one SEND of a frame and its body.  The side that
+ * connects has a receive for each call that it may have under way, posted before the call; the side
+ * that listens has others' as well (receives.c), or one of its own.
  *
  * A machine that vanishes says nothing, and a queue pair that sends nothing does not notice:
  * a daemon that waits for the next call probes.
@@ -17,60 +17,62 @@
 #include "transport/stream/stream.h"
 #include "transport/verbs/link/link.h"
 
-enum {
-	MESSAGE_BYTES = SODA_WIRE_FRAME_BYTES + SODA_WIRE_MAX_CONTROL,
-	ROOM = (MESSAGE_BYTES + 4095) / 4096 * 4096,
-	ID_SEND = 1,
-	ID_RECEIVE = 2,
-	ID_PROBE = 3,
-};
+/* wr_id of what is no receive, whose id is its address. */
+enum { ID_SEND = 1, ID_PROBE = 2 };
 
-int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_link *l,
-			       const char *peer, struct soda_why *why)
+/* One for each that may be under way, in each direction. */
+static int make_buffers(struct soda_verbs_messages *m, struct soda_why *why)
 {
-	static const struct soda_verbs_room room = { .sends = 2, .receives = 2 };
+	unsigned n = m->shared ? m->calls : 2 * m->calls;
+	uint64_t bytes = (uint64_t)n * SODA_VERBS_CALL_ROOM;
 	int ret;
 
-	*m = (struct soda_verbs_messages){ .link = l, .peer = peer };
-	ret = soda_verbs_link_prepare(l, &room, why);
-	if (ret < 0)
-		return ret;
-	m->in = soda_verbs_map(l->id->verbs, 2 * ROOM);
-	if (!m->in) {
-		soda_why_set(why, "%s: no memory for a connection", peer);
+	m->memory = soda_verbs_map(m->link->id->verbs, bytes);
+	if (!m->memory) {
+		soda_why_set(why, "%s: no memory for a connection", m->peer);
 		return -ENOMEM;
 	}
-	m->out = m->in + ROOM;
-	ret = soda_verbs_register(l->pd, m->in, 2 * ROOM, IBV_ACCESS_LOCAL_WRITE, &m->mr, why);
-	if (ret == 0) {
+	ret = soda_verbs_register(m->link->pd, m->memory, bytes, IBV_ACCESS_LOCAL_WRITE, &m->mr,
+				  why);
+	for (unsigned i = 0; i < m->calls && ret == 0 && !m->shared; i++) {
+		m->own[i].data = m->memory + (uint64_t)(m->calls + i) * SODA_VERBS_CALL_ROOM;
+		m->own[i].lkey = m->mr->lkey;
+		m->now = &m->own[i];
 		ret = soda_verbs_message_expect(m);
 		if (ret < 0)
-			soda_why_set(why, "%s: no receive can be posted", peer);
+			soda_why_set(why, "%s: no receive can be posted", m->peer);
 	}
 	return ret;
 }
 
-void soda_verbs_messages_destroy(struct soda_verbs_messages *m)
+int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_link *l,
+			       unsigned calls, struct soda_verbs_receives *shared, const char *peer,
+			       struct soda_why *why)
 {
-	if (!m->link)
-		return; /* never made */
-	soda_verbs_link_stop(m->link);
-	soda_verbs_unregister(m->mr);
-	if (m->in)
-		munmap(m->in, 2 * ROOM);
-	m->in = m->out = NULL;
-	m->mr = NULL;
+	/* a peer may take all receives that are shared, before its connection is ended for that */
+	const struct soda_verbs_room room = {
+		.sends = calls + 1,
+		.receives = shared ? SODA_VERBS_CALLS_MOST : calls,
+		.srq = shared ? soda_verbs_receives_queue(shared) : NULL,
+	};
+	int ret;
+
+	*m = (struct soda_verbs_messages){
+		.link = l, .peer = peer, .calls = calls, .shared = shared
+	};
+	ret = soda_verbs_link_prepare(l, &room, why);
+	return ret < 0 ? ret : make_buffers(m, why);
 }
 
 int soda_verbs_message_expect(struct soda_verbs_messages *m)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)m->in,
-			       .length = MESSAGE_BYTES,
-			       .lkey = m->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = ID_RECEIVE, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct soda_verbs_receive *r = m->now;
+	struct ibv_sge sge = { (uintptr_t)r->data, SODA_VERBS_CALL_BYTES, r->lkey };
+	struct ibv_recv_wr wr = { .wr_id = (uintptr_t)r, .sg_list = &sge, .num_sge = 1 }, *bad;
 
-	m->received = false;
-	return -ibv_post_recv(m->link->id->qp, &wr, &bad);
+	m->now = NULL;
+	return m->shared ? soda_verbs_receives_post(m->shared, r)
+			 : -ibv_post_recv(m->link->id->qp, &wr, &bad);
 }
 
 int soda_verbs_message_send(struct soda_verbs_messages *m, const struct soda_wire_frame *frame)
@@ -90,31 +92,88 @@ int soda_verbs_message_send(struct soda_verbs_messages *m, const struct soda_wir
 	if (sge.length <= m->link->inline_bytes)
 		wr.send_flags |= IBV_SEND_INLINE;
 	ret = -ibv_post_send(m->link->id->qp, &wr, &bad);
-	m->sending = ret == 0;
+	m->sending += ret == 0;
+	m->sent += ret == 0;
 	return ret;
+}
+
+static void add_came(struct soda_verbs_messages *m, struct soda_verbs_receive *r)
+{
+	struct soda_verbs_receive **last = &m->came;
+
+	while (*last)
+		last = &(*last)->next;
+	r->next = NULL;
+	*last = r;
+	m->came_n++;
 }
 
 /* What has completed. */
 static int reap(struct soda_verbs_messages *m)
 {
 	struct ibv_wc wc;
-	int n;
+	int n, ret = 0;
 
 	while ((n = ibv_poll_cq(m->link->cq, 1, &wc)) > 0) {
-		if (wc.status != IBV_WC_SUCCESS) {
+		bool receive = wc.wr_id != ID_PROBE && wc.wr_id != ID_SEND;
+
+		if (receive) {
+			struct soda_verbs_receive *r =
+				(struct soda_verbs_receive *)(uintptr_t)wc.wr_id;
+
+			r->bytes = wc.status == IBV_WC_SUCCESS ? wc.byte_len : 0;
+			add_came(m, r);
+		}
+		if (wc.status != IBV_WC_SUCCESS && ret == 0) {
 			m->silent |= wc.status == IBV_WC_RETRY_EXC_ERR;
-			return soda_verbs_link_error(wc.status, m->peer);
+			ret = soda_verbs_link_error(wc.status, m->peer);
 		}
-		if (wc.wr_id == ID_PROBE) {
+		if (wc.wr_id == ID_PROBE)
 			m->probing = false;
-		} else if (wc.wr_id == ID_SEND) {
-			m->sending = false;
-		} else {
-			m->received = true;
-			m->in_bytes = wc.byte_len;
-		}
+		else if (wc.wr_id == ID_SEND)
+			m->sending--;
 	}
-	return n;
+	if (ret == 0 && m->came_n > SODA_CONN_CALLS)
+		ret = -EPROTO;
+	return ret < 0 ? ret : n;
+}
+
+/*
+ * Receives that the queue pair took and that others need, back: those that it is filling come
+ * within SODA_VERBS_DRAIN_MS once it is in its error state, or never.
+ */
+static void give_back(struct soda_verbs_messages *m)
+{
+	uint64_t end_ns = soda_now_ns() + SODA_VERBS_DRAIN_MS * SODA_MS_NS;
+
+	rdma_disconnect(m->link->id);
+	do {
+		reap(m);
+		if (m->now)
+			soda_verbs_message_expect(m);
+		while (m->came) {
+			m->now = m->came;
+			m->came = m->now->next;
+			m->came_n--;
+			soda_verbs_message_expect(m);
+		}
+		usleep(1000);
+	} while (soda_now_ns() < end_ns);
+}
+
+void soda_verbs_messages_destroy(struct soda_verbs_messages *m)
+{
+	if (!m->link)
+		return; /* never made */
+	if (m->shared && m->link->cq && m->link->id && m->link->id->qp)
+		give_back(m);
+	soda_verbs_link_stop(m->link);
+	soda_verbs_unregister(m->mr);
+	if (m->memory)
+		munmap(m->memory,
+		       (uint64_t)(m->shared ? m->calls : 2 * m->calls) * SODA_VERBS_CALL_ROOM);
+	m->memory = m->out = NULL;
+	m->mr = NULL;
 }
 
 static int64_t left_ns(uint64_t deadline_ns)
@@ -150,19 +209,30 @@ static int probe(struct soda_verbs_messages *m)
 	return ret;
 }
 
-/* One look, and a sleep if there is nothing: 1 it may have changed, or negative errno. */
-static int look(struct soda_verbs_messages *m, const bool *changed, bool from, uint64_t deadline_ns)
+static bool may_send(const struct soda_verbs_messages *m)
+{
+	return m->sending < m->calls;
+}
+
+static bool has_come(const struct soda_verbs_messages *m)
+{
+	return m->came;
+}
+
+/* One look, and a sleep if there is nothing: 1 it may be ready, or negative errno. */
+static int look(struct soda_verbs_messages *m, bool (*ready)(const struct soda_verbs_messages *),
+		uint64_t deadline_ns)
 {
 	bool probes = m->probes && deadline_ns == SODA_NO_DEADLINE;
 	uint64_t due_ns = soda_now_ns() + SODA_VERBS_PROBE_MS * SODA_MS_NS;
 	int64_t left = probes ? SODA_VERBS_PROBE_MS * 1000000ll : left_ns(deadline_ns);
 	int ret = reap(m), gone;
 
-	if (ret == 0 && *changed == from)
+	if (ret == 0 && !ready(m))
 		ret = soda_verbs_link_arm(m->link);
-	if (ret == 0 && *changed == from)
+	if (ret == 0 && !ready(m))
 		ret = reap(m);
-	if (ret < 0 || *changed != from)
+	if (ret < 0 || ready(m))
 		return ret;
 	if (m->aborted && atomic_load_explicit(m->aborted, memory_order_acquire))
 		return -ECONNABORTED;
@@ -170,8 +240,8 @@ static int look(struct soda_verbs_messages *m, const bool *changed, bool from, u
 		return -ETIMEDOUT;
 	gone = soda_verbs_link_sleep(m->link, left);
 	ret = reap(m); /* what came before the end counts */
-	if (ret < 0 || *changed != from || gone)
-		return ret < 0 || *changed != from ? ret : gone;
+	if (ret < 0 || ready(m) || gone)
+		return ret < 0 || ready(m) ? ret : gone;
 	return probes && soda_now_ns() >= due_ns ? probe(m) : 0;
 }
 
@@ -179,8 +249,9 @@ int soda_verbs_message_begin(struct soda_verbs_messages *m, uint64_t deadline_ns
 {
 	int ret = 0;
 
-	while (m->sending && ret == 0)
-		ret = look(m, &m->sending, true, deadline_ns);
+	while (!may_send(m) && ret == 0)
+		ret = look(m, may_send, deadline_ns);
+	m->out = m->memory + (uint64_t)(m->sent % m->calls) * SODA_VERBS_CALL_ROOM;
 	return ret;
 }
 
@@ -189,12 +260,15 @@ int soda_verbs_message_await(struct soda_verbs_messages *m, uint64_t deadline_ns
 {
 	int ret = 0;
 
-	while (!m->received && ret == 0)
-		ret = look(m, &m->received, false, deadline_ns);
+	while (!m->came && ret == 0)
+		ret = look(m, has_come, deadline_ns);
 	if (ret < 0)
 		return ret;
-	if (m->in_bytes < SODA_WIRE_FRAME_BYTES)
+	m->now = m->came;
+	m->came = m->now->next;
+	m->came_n--;
+	if (m->now->bytes < SODA_WIRE_FRAME_BYTES)
 		return -EPROTO;
-	soda_wire_get_frame(m->in, frame_p);
-	return frame_p->length == m->in_bytes - SODA_WIRE_FRAME_BYTES ? 0 : -EPROTO;
+	soda_wire_get_frame(m->now->data, frame_p);
+	return frame_p->length == m->now->bytes - SODA_WIRE_FRAME_BYTES ? 0 : -EPROTO;
 }

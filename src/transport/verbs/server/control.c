@@ -17,6 +17,7 @@ struct verbs_control_peer {
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
 	struct soda_verbs_keys keys;
+	struct soda_verbs_receives *receives; /* that it shares; NULL: it has its own */
 };
 
 void soda_verbs_reject(struct rdma_cm_id *id, int err, const char *reason)
@@ -138,7 +139,7 @@ static void drop_keys(struct verbs_control_peer *c, enum soda_msg type, const ui
 
 static int answer(struct verbs_control_peer *c, const struct soda_wire_frame *request)
 {
-	const uint8_t *body = c->messages.in + SODA_WIRE_FRAME_BYTES;
+	const uint8_t *body = c->messages.now->data + SODA_WIRE_FRAME_BYTES;
 	struct soda_reply reply = { .body = c->messages.out + SODA_WIRE_FRAME_BYTES,
 				    .share = { .fd = -1 } };
 	struct soda_wire_frame frame;
@@ -188,8 +189,10 @@ static int greet(struct verbs_control_peer *c, const struct soda_wire_welcome *w
 		soda_why_set(why, "the server has no memory for a connection more");
 		return ret;
 	}
-	c->link.pd = c->p.client->pd;
-	ret = soda_verbs_messages_create(&c->messages, &c->link, c->p.peer.info.address, why);
+	c->receives = soda_verbs_receives_of(vl, c->p.id->verbs);
+	c->link.pd = c->receives ? soda_verbs_receives_pd(c->receives) : c->p.client->pd;
+	ret = soda_verbs_messages_create(&c->messages, &c->link, 1, c->receives,
+					 c->p.peer.info.address, why);
 	if (ret < 0)
 		return ret;
 	c->messages.probes = true;
@@ -220,6 +223,8 @@ static void finish(struct verbs_control_peer *c, bool welcome, bool accepted, in
 	struct soda_verbs_listener *vl = soda_verbs_listener(listener(c));
 
 	soda_verbs_messages_destroy(&c->messages);
+	if (c->receives)
+		soda_verbs_receives_leave(c->receives);
 	soda_verbs_keys_drop_all(&c->keys);
 	if (!accepted) {
 		soda_verbs_reject(c->p.id, err, why);

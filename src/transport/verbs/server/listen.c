@@ -198,6 +198,59 @@ static void data_begin(struct soda_verbs_listener *vl, const struct soda_verbs_p
 	vl->data = p;
 }
 
+/* Receives for calls */
+
+struct soda_verbs_calls {
+	struct soda_verbs_calls *next;
+	const struct ibv_context *device;
+	struct soda_verbs_receives *receives; /* NULL: the device has no shared queue */
+};
+
+static struct soda_verbs_calls *make_calls(struct ibv_context *device)
+{
+	struct soda_verbs_calls *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->device = device;
+	if (soda_verbs_receives_create(device, &c->receives) < 0)
+		c->receives = NULL;
+	return c;
+}
+
+struct soda_verbs_receives *soda_verbs_receives_of(struct soda_verbs_listener *vl,
+						   struct ibv_context *device)
+{
+	struct soda_verbs_receives *receives = NULL;
+	struct soda_verbs_calls *c;
+
+	if (!vl->base->ops->request)
+		return NULL;
+	pthread_mutex_lock(&vl->clients_lock);
+	for (c = vl->calls; c && c->device != device; c = c->next)
+		;
+	if (!c && (c = make_calls(device))) {
+		c->next = vl->calls;
+		vl->calls = c;
+	}
+	if (c && c->receives && soda_verbs_receives_join(c->receives))
+		receives = c->receives;
+	pthread_mutex_unlock(&vl->clients_lock);
+	return receives;
+}
+
+static void end_calls(struct soda_verbs_listener *vl)
+{
+	while (vl->calls) {
+		struct soda_verbs_calls *c = vl->calls;
+
+		vl->calls = c->next;
+		if (c->receives)
+			soda_verbs_receives_destroy(c->receives);
+		free(c);
+	}
+}
+
 /* Requests to connect */
 
 static void rejected(const struct soda_verbs_peer *p, int err, const char *reason)
@@ -341,6 +394,7 @@ static void listener_destroy(struct soda_listener *l)
 
 	stop_listening(vl);
 	soda_verbs_workers_end(vl);
+	end_calls(vl);
 	if (vl->events)
 		rdma_destroy_event_channel(vl->events);
 	pthread_mutex_destroy(&vl->clients_lock);

@@ -32,6 +32,7 @@ struct soda_verbs_listener {
 	struct soda_verbs_peer *data; /* the events thread's */
 	pthread_mutex_t clients_lock; /* a leaf */
 	struct soda_verbs_client *clients;
+	struct soda_verbs_calls *calls;	    /* of each device; guarded by clients_lock */
 	struct soda_verbs_workers *workers; /* two-sided: of each device; the events thread's */
 };
 
@@ -59,6 +60,13 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 		      struct soda_why *why);
 
 /* listen.c */
+
+/*
+ * Of a two-sided listener, the receives that its control connections on the device share, with one
+ * connection more.  NULL: it has none, or none that are left.
+ */
+struct soda_verbs_receives *soda_verbs_receives_of(struct soda_verbs_listener *vl,
+						   struct ibv_context *device);
 
 /* Accept the connection: welcome, and how to ask where the daemon is two-sided. 0 or -errno. */
 int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome);
