@@ -48,15 +48,23 @@ int soda_conn_join_as(const char *address, const struct soda_identity *identity,
 		      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
 		      struct soda_why *why)
 {
-	const struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
-					       .uid = getuid(),
-					       .gid = getgid(),
-					       .pid = (uint32_t)getpid() };
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms,
 					       .identity = identity };
 
-	return soda_conn_connect(address, &hello, &opt, conn_p, welcome_p, why);
+	return soda_conn_join_with(address, &opt, conn_p, welcome_p, why);
+}
+
+int soda_conn_join_with(const char *address, const struct soda_conn_options *opt,
+			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			struct soda_why *why)
+{
+	const struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
+					       .uid = getuid(),
+					       .gid = getgid(),
+					       .pid = (uint32_t)getpid() };
+
+	return soda_conn_connect(address, &hello, opt, conn_p, welcome_p, why);
 }
 
 void soda_conn_leave(struct soda_conn *conn, int timeout_ms)

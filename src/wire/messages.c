@@ -265,6 +265,7 @@ void soda_wire_put_msg_relay(uint8_t *out, const struct soda_wire_msg_relay *r)
 				r->first_missing, r->left, r->first_left },
 		  8);
 	soda_wire_put_msg_reduce(out + 40, &r->reduce);
+	put_words(out + 56, (uint32_t[]){ r->ahead, 0 }, 2);
 }
 
 int soda_wire_get_msg_relay(const void *in, size_t bytes, struct soda_wire_msg_relay *r)
@@ -283,6 +284,9 @@ int soda_wire_get_msg_relay(const void *in, size_t bytes, struct soda_wire_msg_r
 					   .left = word(in, 8),
 					   .first_left = word(in, 9) };
 	soda_wire_get_msg_reduce((const uint8_t *)in + 40, SODA_WIRE_MSG_REDUCE_BYTES, &r->reduce);
+	r->ahead = word(in, 14);
+	if (r->ahead >= SODA_MSG_AHEAD || r->ahead >= r->number || word(in, 15))
+		return -EPROTO;
 	return check_packets((const uint8_t *)in + at, bytes - at, r->packets);
 }
 

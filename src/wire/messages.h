@@ -15,8 +15,9 @@
  * from that rank between them.
  *
  * Each call may be made again on another connection, when it is not known whether it has arrived:
- * PUSH and RELAY have a number, and the answer to the last one is remembered; a PULL says how much
- * has arrived; FINISH and REDUCE say which.
+ * PUSH and RELAY have a number, and the answer to the last one is remembered, or to the last
+ * SODA_MSG_AHEAD RELAYs, of which so many may be under way; a PULL says how much has arrived;
+ * FINISH and REDUCE say which.
  *
  * Little-endian, packed. Encoders and decoders as in wire/movement.h.
  */
@@ -48,12 +49,13 @@ enum soda_messages_msg {
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 4u
+#define SODA_MSG_VERSION 5u
 #define SODA_MSG_KEY_BYTES 16u
 #define SODA_MSG_RANKS 4096u		/* of a job */
 #define SODA_MSG_AGENTS 64u		/* likewise */
 #define SODA_MSG_SIZE_MAX (1u << 20)	/* of a message */
 #define SODA_MSG_PACKETS 64u		/* of a PUSH, a RELAY */
+#define SODA_MSG_AHEAD 4u		/* RELAYs of a link that may be under way */
 #define SODA_MSG_PART (1u << 31)	/* see above */
 #define SODA_MSG_PACKET_MAX (60u << 10) /* of a packet, with its head */
 
@@ -157,8 +159,14 @@ struct soda_wire_msg_relay {
 	uint32_t first_left;
 	struct soda_wire_msg_reduce reduce; /* what the agent's ranks have together; number 0: none
 					     */
+	/*
+	 * RELAYs just before this one whose answers were not known when it was made, fewer than
+	 * SODA_MSG_AHEAD: a packet for a rank for which they have one that was refused is refused,
+	 * or packets would overtake others.
+	 */
+	uint32_t ahead;
 };
-#define SODA_WIRE_MSG_RELAY_BYTES 56u
+#define SODA_WIRE_MSG_RELAY_BYTES 64u /* the last 4 are zero */
 
 void soda_wire_put_msg_join(uint8_t *out, const struct soda_wire_msg_join *j);
 /*

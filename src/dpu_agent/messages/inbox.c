@@ -226,13 +226,13 @@ bool soda_inbox_has_locked(const struct soda_inbox *in)
 	return in->head != in->tail || in->ends != in->ends_known;
 }
 
-/* Whole packets of [head, end) that fit. Returns where the next one is. */
-static uint64_t copy_packets(const struct soda_inbox *in, uint64_t end, uint8_t *out, uint32_t room,
-			     uint32_t packets)
+/* Whole packets of [from, end) that fit. Returns where the next one is. */
+static uint64_t copy_packets(const struct soda_inbox *in, uint64_t from, uint64_t end, uint8_t *out,
+			     uint32_t room, uint32_t packets)
 {
 	uint8_t head[SODA_WIRE_MSG_PACKET_BYTES];
 	struct soda_wire_msg_packet p;
-	uint64_t at = in->head;
+	uint64_t at = from;
 
 	while (at != end && packets--) {
 		uint32_t whole;
@@ -241,9 +241,9 @@ static uint64_t copy_packets(const struct soda_inbox *in, uint64_t end, uint8_t 
 		/* what is in the ring was checked before it was put there */
 		soda_wire_get_msg_packet(head, SODA_MSG_PACKET_MAX, &p);
 		whole = (uint32_t)sizeof(head) + p.bytes;
-		if (whole > room - (at - in->head))
+		if (whole > room - (at - from))
 			break;
-		copy_out(in, at, out + (at - in->head), whole);
+		copy_out(in, at, out + (at - from), whole);
 		at += whole;
 	}
 	return at;
@@ -258,7 +258,7 @@ uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, boo
 	pthread_mutex_lock(&in->lock);
 	ends = in->ends != in->ends_known;
 	end = ends ? in->end_at[in->ends_known % 2] : in->tail;
-	at = copy_packets(in, end, out, room, UINT32_MAX);
+	at = copy_packets(in, in->head, end, out, room, UINT32_MAX);
 	if (at > in->shown)
 		in->shown = at;
 	bytes = (uint32_t)(at - in->head);
@@ -267,16 +267,19 @@ uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, boo
 	return bytes;
 }
 
-uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uint32_t packets,
-			 uint64_t *behind_p)
+uint32_t soda_inbox_look(struct soda_inbox *in, uint64_t from, uint8_t *out, uint32_t room,
+			 uint32_t packets, uint64_t *behind_p)
 {
-	uint32_t bytes;
+	uint64_t at, tail;
 
 	pthread_mutex_lock(&in->lock);
-	bytes = (uint32_t)(copy_packets(in, in->tail, out, room, packets) - in->head);
-	*behind_p = in->tail - in->head - bytes;
+	assert(from - in->head <= in->tail - in->head);
+	tail = in->tail;
 	pthread_mutex_unlock(&in->lock);
-	return bytes;
+	/* who asks is the one who drops: none of it goes meanwhile */
+	at = copy_packets(in, from, tail, out, room, packets);
+	*behind_p = tail - at;
+	return (uint32_t)(at - from);
 }
 
 bool soda_inbox_move(struct soda_inbox *in, uint8_t *ring)
@@ -299,13 +302,16 @@ void soda_inbox_span(struct soda_inbox *in, uint64_t *head_p, uint64_t *tail_p)
 	pthread_mutex_unlock(&in->lock);
 }
 
-void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p)
+uint64_t soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p)
 {
+	uint64_t head;
+
 	pthread_mutex_lock(&in->lock);
 	assert(bytes <= in->tail - in->head);
 	move_head(in, in->head + bytes, made_room_p);
-	in->shown = in->head;
+	in->shown = head = in->head;
 	pthread_mutex_unlock(&in->lock);
+	return head;
 }
 
 void soda_inbox_wake(struct soda_inbox *in)

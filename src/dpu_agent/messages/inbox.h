@@ -72,11 +72,11 @@ int soda_inbox_hear(struct soda_inbox *in, uint32_t *ends_p, bool *made_room_p);
 /* For a link to another agent, which drops what has been taken there. Ends are nothing to it. */
 
 /*
- * Copy whole packets from the oldest on: at most so many, of at most room bytes. *behind_p: how
- * many bytes there are behind them.
+ * Copy whole packets from the one on that begins at `from`, in bytes since the start: at most so
+ * many, of at most room bytes. *behind_p: how many bytes there are behind them.
  */
-uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uint32_t packets,
-			 uint64_t *behind_p);
+uint32_t soda_inbox_look(struct soda_inbox *in, uint64_t from, uint8_t *out, uint32_t room,
+			 uint32_t packets, uint64_t *behind_p);
 /*
  * In place of looking: the ring is one that the other agent has mapped, from now on, of the same
  * size, and stays the caller's.  False: something has been put already.
@@ -84,8 +84,8 @@ uint32_t soda_inbox_look(struct soda_inbox *in, uint8_t *out, uint32_t room, uin
 bool soda_inbox_move(struct soda_inbox *in, uint8_t *ring);
 /* Where what waits begins and ends, in bytes since the start. */
 void soda_inbox_span(struct soda_inbox *in, uint64_t *head_p, uint64_t *tail_p);
-/* The oldest packets, of so many bytes together, have arrived. */
-void soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p);
+/* The oldest packets, of so many bytes together, have arrived: where the oldest one is now. */
+uint64_t soda_inbox_drop(struct soda_inbox *in, uint64_t bytes, bool *made_room_p);
 
 /* Wake who waits for news. */
 void soda_inbox_wake(struct soda_inbox *in);

@@ -240,6 +240,8 @@ static struct soda_msg_link *add_rank(struct soda_msg_job *job, uint32_t rank, u
 		*l = (struct soda_msg_link){
 			.job = job, .agent = agent, .address = address, .first_rank = rank
 		};
+		l->relayed = (struct soda_msg_answers){ .window = SODA_MSG_AHEAD,
+							.at = l->last_relayed };
 		pthread_mutex_init(&l->lock, NULL);
 		soda_cond_init(&l->work);
 	}
@@ -299,8 +301,12 @@ static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wi
 	job->memory_bytes = bytes;
 	pthread_mutex_init(&job->lock, NULL);
 	soda_cond_init(&job->changed);
-	for (uint32_t i = 0; i < join->ranks; i++)
-		soda_inbox_init(&job->ranks[i].inbox, job->memory + i * each, each);
+	for (uint32_t i = 0; i < join->ranks; i++) {
+		struct soda_msg_rank *r = &job->ranks[i];
+
+		soda_inbox_init(&r->inbox, job->memory + i * each, each);
+		r->pushed = (struct soda_msg_answers){ .window = 1, .at = &r->last_pushed };
+	}
 	if (find_hops(job, place) < 0) {
 		destroy(job);
 		return NULL;
@@ -864,6 +870,10 @@ struct route {
 	const uint8_t *body; /* the first packet */
 	uint32_t packets;
 	uint8_t *taken;
+	uint16_t to[SODA_MSG_PACKETS]; /* whom they are for: of check_ranks() */
+	/* ranks for which nothing may be put: packets of earlier RELAYs were refused */
+	uint16_t held[SODA_MSG_AHEAD * SODA_MSG_PACKETS];
+	uint32_t held_n;
 	struct soda_msg_routed routed;
 };
 
@@ -877,10 +887,13 @@ static uint32_t read_head(const struct route *r, const uint8_t *at, struct soda_
 }
 
 /* Whether a packet before the i-th, for the same rank, was refused: then so is this one. */
-static bool refused_before(const uint32_t *ranks, const uint8_t *taken, uint32_t i)
+static bool refused_before(const struct route *r, uint32_t i)
 {
 	for (uint32_t k = 0; k < i; k++)
-		if (!taken[k] && ranks[k] == ranks[i])
+		if (!r->taken[k] && r->to[k] == r->to[i])
+			return true;
+	for (uint32_t k = 0; k < r->held_n; k++)
+		if (r->held[k] == r->to[i])
 			return true;
 	return false;
 }
@@ -926,17 +939,17 @@ static bool put_packet(struct route *r, uint32_t from, uint32_t to,
 static uint32_t put_packets(struct route *r)
 {
 	const uint8_t *at = r->body;
-	uint32_t ranks[SODA_MSG_PACKETS], n = 0;
+	uint32_t n = 0;
 
 	begin_turn(r->job->all);
 	for (uint32_t i = 0; i < r->packets; i++) {
 		struct soda_wire_msg_packet p;
 		uint32_t from;
 
-		ranks[i] = read_head(r, at, &p, &from);
+		read_head(r, at, &p, &from);
 		at += SODA_WIRE_MSG_PACKET_BYTES;
-		if (!r->taken[i] && !refused_before(ranks, r->taken, i) &&
-		    put_packet(r, from, ranks[i], &p, at)) {
+		if (!r->taken[i] && !refused_before(r, i) &&
+		    put_packet(r, from, r->to[i], &p, at)) {
 			r->taken[i] = 1;
 			n++;
 			r->routed.messages += p.messages;
@@ -949,7 +962,8 @@ static uint32_t put_packets(struct route *r)
 	return n;
 }
 
-static int check_ranks(const struct route *r, struct soda_why *why)
+/* Whom they are for, and whether that can be. -EINVAL. */
+static int check_ranks(struct route *r, struct soda_why *why)
 {
 	const struct soda_msg_job *job = r->job;
 	const uint8_t *at = r->body;
@@ -966,6 +980,7 @@ static int check_ranks(const struct route *r, struct soda_why *why)
 				      "messages: a packet from rank %u for rank %u of the job "
 				      "%.100s has come to the wrong agent",
 				      from, to, job->name);
+		r->to[i] = (uint16_t)to;
 		at += SODA_WIRE_MSG_PACKET_BYTES + p.bytes;
 	}
 	return 0;
@@ -996,30 +1011,49 @@ static void put_or_wait(struct route *r, uint32_t rooms, uint32_t wait_ms)
  * Begin to answer the call of this number.  0; 1: it has been answered, and so it is again;
  * -EPROTO: another one is due.  A call that is being answered on a lost connection is waited for.
  */
-static int begin_answer_locked(struct soda_msg_job *job, struct soda_msg_answer *a, uint64_t number,
-			       uint32_t packets, uint8_t *taken)
+static int begin_answer_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
+			       uint64_t number, uint32_t packets, uint8_t *taken)
 {
-	while (a->busy)
+	const struct soda_msg_answer *a = &all->at[number % all->window];
+
+	while (all->busy)
 		pthread_cond_wait(&job->changed, &job->lock); /* at most SODA_MSG_AWAIT_MS */
-	if (number == a->number && number && packets == a->n) {
+	if (number && number <= all->number && all->number - number < all->window &&
+	    packets == a->n) {
 		memcpy(taken, a->taken, packets);
 		return 1;
 	}
-	if (number != a->number + 1)
+	if (number != all->number + 1)
 		return -EPROTO;
 	memset(taken, 0, packets);
-	a->busy = true;
+	all->busy = true;
 	return 0;
 }
 
-static void end_answer_locked(struct soda_msg_job *job, struct soda_msg_answer *a, uint64_t number,
-			      const struct route *r)
+static void end_answer_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
+			      uint64_t number, const struct route *r)
 {
+	struct soda_msg_answer *a = &all->at[number % all->window];
+
 	memcpy(a->taken, r->taken, r->packets);
+	memcpy(a->to, r->to, r->packets * sizeof(r->to[0]));
 	a->n = r->packets;
-	a->number = number;
-	a->busy = false;
+	all->number = number;
+	all->busy = false;
 	pthread_cond_broadcast(&job->changed);
+}
+
+/* The ranks of packets that RELAYs just before this one had, and that were refused. */
+static void find_held_locked(struct route *r, const struct soda_msg_answers *all,
+			     const struct soda_wire_msg_relay *relay)
+{
+	for (uint64_t k = relay->number - relay->ahead; k < relay->number; k++) {
+		const struct soda_msg_answer *a = &all->at[k % all->window];
+
+		for (uint32_t i = 0; i < a->n; i++)
+			if (!a->taken[i])
+				r->held[r->held_n++] = a->to[i];
+	}
 }
 
 int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint32_t rank,
@@ -1031,7 +1065,7 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 			   .body = body + SODA_WIRE_MSG_PUSH_BYTES,
 			   .packets = push->packets,
 			   .taken = taken };
-	struct soda_msg_answer *answer = &job->ranks[rank].pushed;
+	struct soda_msg_answers *answer = &job->ranks[rank].pushed;
 	uint32_t rooms;
 	int ret = check_ranks(&r, why);
 
@@ -1582,6 +1616,7 @@ int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, con
 	if (ret)
 		return ret < 0 ? ret : 0;
 	now = !relay->packets || await_phase_locked(job, relay);
+	find_held_locked(&r, &link->relayed, relay);
 	rooms = job->rooms;
 	pthread_mutex_unlock(&job->lock);
 

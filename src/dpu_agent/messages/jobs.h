@@ -20,9 +20,16 @@
 
 /* The answer to a PUSH or RELAY, kept because the call may be made again. */
 struct soda_msg_answer {
-	uint64_t number; /* of the call; 0: none yet */
 	uint32_t n;
 	uint8_t taken[SODA_MSG_PACKETS];
+	uint16_t to[SODA_MSG_PACKETS]; /* ranks */
+};
+
+/* Of the last calls, as many as may be under way. */
+struct soda_msg_answers {
+	uint64_t number; /* of the last one; 0: none yet */
+	uint32_t window; /* constant, and so the next: call k's is at k % window */
+	struct soda_msg_answer *at;
 	bool busy; /* the next one is being answered */
 };
 
@@ -47,7 +54,8 @@ struct soda_msg_rank {
 	bool finished;	  /* the phase under way */
 	uint32_t ended;	  /* phases whose end it has been told */
 	uint32_t reduced; /* collectives that it has taken part in */
-	struct soda_msg_answer pushed;
+	struct soda_msg_answers pushed;
+	struct soda_msg_answer last_pushed;
 	uint64_t life[2];     /* of its clients, by role - 1, and so the next two */
 	const void *owner[2]; /* which connection is the client's */
 	struct soda_msg_away away[2];
@@ -63,7 +71,8 @@ struct soda_msg_link {
 
 	/* guarded by the job's lock */
 	uint64_t life; /* of the job in that agent; 0: it has not come */
-	struct soda_msg_answer relayed;
+	struct soda_msg_answers relayed;
+	struct soda_msg_answer last_relayed[SODA_MSG_AHEAD];
 	struct soda_wire_msg_relay said;      /* number 0: nothing yet */
 	struct soda_wire_msg_reduce parts[2]; /* its part in collective n, at n % 2 */
 	uint32_t heard_done, heard_reduce;    /* what it is known to have heard from here */

@@ -6,14 +6,17 @@
  *   wait     until a transfer is full, its first packet has waited for its time, a
  *            rank on the blocklist is to be tried again, or there is something to say
  *   load     packets of all ranks in turns, but of one on the blocklist the oldest alone
- *   RELAY    until it is answered; on another connection where one is lost, with the same number;
+ *   RELAY    up to SODA_MSG_AHEAD of them before the first one is answered; on another connection
+ *            where one is lost, all that have no answer again, with the same numbers;
  *            or an OFFER: where the packets lie in memory that the other agent has mapped (near.h),
  *            how far each of its ranks' rings is filled
  *   settle   packets that were taken leave their inboxes; ranks whose packets were not are on the
  *            blocklist
  *
  * A packet stays in its inbox until its RELAY is answered, so a connection may be lost at any time.
- * For SODA_MSG_PATIENCE_MS without an answer the job is broken off.
+ * Where one is refused, so are those for the same rank in the RELAYs behind it
+ * (soda_wire_msg_relay, ahead), and they are loaded again, in their order. For SODA_MSG_PATIENCE_MS
+ * without an answer the job is broken off.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,7 +43,22 @@ struct target {
 	uint32_t rank;
 	uint32_t wait_ms;    /* not 0: on the blocklist, and tried again so much later */
 	uint64_t retry_ns;   /* when */
+	uint64_t loaded;     /* of its inbox, in bytes since the start */
+	uint64_t stale;	     /* what RELAYs up to this one have for it will not be taken */
+	uint32_t flying;     /* its packets in RELAYs that have no answer yet */
 	uint64_t head, tail; /* of its inbox, as was offered */
+};
+
+/* A RELAY or an OFFER, until it is answered. */
+struct flight {
+	struct soda_wire_msg_relay relay;
+	bool offers;
+	uint64_t offered; /* bytes, of an OFFER */
+	uint32_t bytes;	  /* of body */
+	struct {
+		uint32_t target, bytes;
+	} of[SODA_MSG_PACKETS];
+	uint8_t body[SODA_WIRE_MAX_CONTROL];
 };
 
 /* A link, as its thread has it. */
@@ -48,23 +66,24 @@ struct way {
 	struct soda_msg_link *link;
 	struct soda_msg_jobs *all;
 	struct soda_conn *conn;
-	bool linked; /* it has been, at some time */
-	bool asked;  /* for the other agent's memory */
-	bool offers; /* the RELAY in body is an OFFER, of `offered` bytes */
-	uint64_t offered;
-	bool kicked;	  /* there is something to say */
-	uint64_t lost_ns; /* since when there is no answer; 0: there is */
-	uint64_t said_ns; /* the last RELAY that was answered */
-	uint64_t number;  /* of that */
-	struct soda_wire_msg_relay relay;
-	uint32_t bytes; /* of the RELAY in body; 0: none is being sent */
+	bool linked;			 /* it has been, at some time */
+	bool asked;			 /* for the other agent's memory */
+	bool kicked;			 /* there is something to say */
+	bool last;			 /* nothing follows what has been made */
+	uint64_t lost_ns;		 /* since when there is no answer; 0: there is */
+	uint64_t said_ns;		 /* the last RELAY that was answered */
+	struct soda_wire_msg_relay said; /* the last one that was made */
+	/* the last RELAY that was answered, sent on this connection, made */
+	uint64_t number, sent, made;
 	uint32_t first; /* target whose turn is the first one */
-	struct {
-		uint32_t target, bytes;
-	} of[SODA_MSG_PACKETS];
-	uint8_t body[SODA_WIRE_MAX_CONTROL];
+	struct flight flights[SODA_MSG_AHEAD];
 	struct target targets[];
 };
+
+static struct flight *flight(struct way *w, uint64_t number)
+{
+	return &w->flights[number % SODA_MSG_AHEAD];
+}
 
 /* Waiting */
 
@@ -89,6 +108,17 @@ static uint64_t due_ns_locked(const struct way *w)
 	return due;
 }
 
+/* What is there to be done is the caller's; what comes from here on is counted, and perhaps loaded
+ * as well. */
+static void take_work_locked(struct way *w)
+{
+	struct soda_msg_link *l = w->link;
+
+	w->kicked |= l->kick;
+	l->kick = false;
+	l->fresh = 0;
+}
+
 static void await_work(struct way *w)
 {
 	struct soda_msg_link *l = w->link;
@@ -100,10 +130,22 @@ static void await_work(struct way *w)
 
 		pthread_cond_timedwait(&l->work, &l->lock, &t);
 	}
-	w->kicked |= l->kick;
-	l->kick = false;
-	l->fresh = 0; /* what comes from here on is counted, and perhaps loaded as well */
+	take_work_locked(w);
 	pthread_mutex_unlock(&l->lock);
+}
+
+/* The same without waiting. False: there is nothing to be done. */
+static bool find_work(struct way *w)
+{
+	struct soda_msg_link *l = w->link;
+	bool due;
+
+	pthread_mutex_lock(&l->lock);
+	due = due_ns_locked(w) <= soda_now_ns();
+	if (due)
+		take_work_locked(w);
+	pthread_mutex_unlock(&l->lock);
+	return due;
 }
 
 static void pause_ms(struct way *w, uint32_t ms)
@@ -122,81 +164,79 @@ static void pause_ms(struct way *w, uint32_t ms)
 
 /* Loading */
 
-/* What lies at body + bytes is for this target. Returns how many packets. */
-static uint32_t note_packets(struct way *w, uint32_t target, uint32_t bytes)
+/* What lies at the end of body, so many bytes, is for this target. */
+static void note_packets(struct way *w, struct flight *f, uint32_t target, uint32_t bytes)
 {
-	uint32_t end = w->bytes + bytes, n = 0;
+	uint32_t end = f->bytes + bytes;
 
-	while (w->bytes != end) {
+	while (f->bytes != end) {
 		struct soda_wire_msg_packet p;
-		uint32_t i = w->relay.packets++;
+		uint32_t i = f->relay.packets++;
 
-		soda_wire_get_msg_packet(w->body + w->bytes, end - w->bytes, &p);
+		soda_wire_get_msg_packet(f->body + f->bytes, end - f->bytes, &p);
 		p.to = w->targets[target].rank;
-		soda_wire_put_msg_packet(w->body + w->bytes, &p);
-		w->of[i].target = target;
-		w->of[i].bytes = SODA_WIRE_MSG_PACKET_BYTES + p.bytes;
-		w->bytes += w->of[i].bytes;
-		n++;
+		soda_wire_put_msg_packet(f->body + f->bytes, &p);
+		f->of[i].target = target;
+		f->of[i].bytes = SODA_WIRE_MSG_PACKET_BYTES + p.bytes;
+		f->bytes += f->of[i].bytes;
+		w->targets[target].flying++;
 	}
-	return n;
 }
 
 /* Packets for one rank. Returns how many bytes stay behind that may be sent next time. */
-static uint64_t load_target(struct way *w, uint32_t target, uint64_t now)
+static uint64_t load_target(struct way *w, struct flight *f, uint32_t target, uint64_t now)
 {
 	struct target *t = &w->targets[target];
 	struct soda_inbox *in = &w->link->job->ranks[t->rank].inbox;
-	uint32_t most = SODA_MSG_PACKETS - w->relay.packets;
+	uint32_t most = SODA_MSG_PACKETS - f->relay.packets, bytes;
 	uint64_t behind = 0;
 
-	if (t->wait_ms && t->retry_ns > now)
+	if (t->wait_ms && (t->retry_ns > now || t->flying))
 		return 0;
 	if (t->wait_ms && most > 1)
 		most = 1;
-	note_packets(
-		w, target,
-		soda_inbox_look(in, w->body + w->bytes, sizeof(w->body) - w->bytes, most, &behind));
+	bytes = soda_inbox_look(in, t->loaded, f->body + f->bytes, sizeof(f->body) - f->bytes, most,
+				&behind);
+	t->loaded += bytes;
+	note_packets(w, f, target, bytes);
 	return t->wait_ms ? 0 : behind;
 }
 
 /* What lies in the memory of all ranks' packets: none of it is held up by another one's. */
-static void load_offer(struct way *w)
+static void load_offer(struct way *w, struct flight *f)
 {
 	struct soda_msg_link *l = w->link;
 	bool blocked = true;
 
-	w->offered = 0;
-	w->bytes = SODA_WIRE_MSG_RELAY_BYTES;
+	f->offered = 0;
 	for (uint32_t i = 0; i < l->ranks_n; i++) {
 		struct target *t = &w->targets[i];
 
 		soda_inbox_span(&l->job->ranks[t->rank].inbox, &t->head, &t->tail);
-		soda_wire_put_u64(w->body + w->bytes, t->tail);
-		w->bytes += sizeof(t->tail);
-		w->offered += t->tail - t->head;
+		soda_wire_put_u64(f->body + f->bytes, t->tail);
+		f->bytes += sizeof(t->tail);
+		f->offered += t->tail - t->head;
 		blocked &= t->tail == t->head || t->wait_ms;
 	}
 	if (!blocked)
-		w->relay.wait_ms = 0;
+		f->relay.wait_ms = 0;
 }
 
 /* Packets of all ranks, in turns. */
-static void load_packets(struct way *w)
+static void load_packets(struct way *w, struct flight *f)
 {
 	struct soda_msg_link *l = w->link;
 	uint64_t now = soda_now_ns(), behind = 0;
 	bool blocked = true;
 
-	w->bytes = SODA_WIRE_MSG_RELAY_BYTES;
 	for (uint32_t i = 0; i < l->ranks_n; i++)
-		behind += load_target(w, (w->first + i) % l->ranks_n, now);
+		behind += load_target(w, f, (w->first + i) % l->ranks_n, now);
 	w->first = (w->first + 1) % l->ranks_n;
-	for (uint32_t i = 0; i < w->relay.packets; i++)
-		blocked &= w->targets[w->of[i].target].wait_ms != 0;
+	for (uint32_t i = 0; i < f->relay.packets; i++)
+		blocked &= w->targets[f->of[i].target].wait_ms != 0;
 	/* only where nothing else is held up may the other agent wait for room */
-	if (!blocked)
-		w->relay.wait_ms = 0;
+	if (!blocked || w->made != w->number)
+		f->relay.wait_ms = 0;
 	if (!behind)
 		return;
 	pthread_mutex_lock(&l->lock);
@@ -206,22 +246,28 @@ static void load_packets(struct way *w)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Fill a RELAY, whose head says what there is to say. */
-static void load(struct way *w)
+/* Make the next RELAY, whose head says what there is to say. */
+static struct flight *load(struct way *w, const struct soda_wire_msg_relay *head)
 {
-	w->relay.packets = 0;
-	w->offers = soda_msg_link_is_near(w->link);
-	if (w->offers)
-		load_offer(w);
+	struct flight *f = flight(w, w->made + 1);
+
+	f->relay = *head;
+	f->relay.packets = 0;
+	f->bytes = SODA_WIRE_MSG_RELAY_BYTES;
+	f->offers = soda_msg_link_is_near(w->link);
+	if (f->offers)
+		load_offer(w, f);
 	else
-		load_packets(w);
+		load_packets(w, f);
 	/*
 	 * The phase may have ended since the head was made: then there were no packets of it, and
 	 * those that have been loaded are of the next one.
 	 */
-	w->relay.phase = soda_msg_link_phase(w->link);
-	w->relay.number = w->number + 1;
-	soda_wire_put_msg_relay(w->body, &w->relay);
+	f->relay.phase = soda_msg_link_phase(w->link);
+	f->relay.number = w->made + 1;
+	f->relay.ahead = (uint32_t)(w->made - w->number);
+	soda_wire_put_msg_relay(f->body, &f->relay);
+	return f;
 }
 
 /* Settling */
@@ -239,12 +285,17 @@ static void set_blocked(struct way *w, uint32_t target, bool blocked, uint64_t n
 	t->retry_ns = now + t->wait_ms * (uint64_t)NS_PER_MS;
 }
 
-/* Of a target's packets the first ones are taken, and none behind one that was not. */
-static bool in_order(const struct way *w, const uint8_t *taken)
+/* Of a target's packets the first ones are taken, and none that was loaded behind a refused one. */
+static bool in_order(const struct way *w, const struct flight *f, const uint8_t *taken)
 {
-	for (uint32_t i = 1; i < w->relay.packets; i++)
-		if (taken[i] && w->of[i].target == w->of[i - 1].target && !taken[i - 1])
+	for (uint32_t i = 0; i < f->relay.packets; i++) {
+		uint32_t target = f->of[i].target;
+
+		if (taken[i] && f->relay.number <= w->targets[target].stale)
 			return false;
+		if (taken[i] && i && target == f->of[i - 1].target && !taken[i - 1])
+			return false;
+	}
 	return true;
 }
 
@@ -256,35 +307,43 @@ struct settled {
 	bool freed; /* a rank is not blocked any more */
 };
 
-/* So many bytes for that rank were taken, and others, perhaps, were not. */
-static void settle_target(struct way *w, uint32_t target, uint64_t bytes, bool blocked,
-			  struct settled *all)
+/* So many bytes for that rank were taken, and others, perhaps, were not: those are loaded again. */
+static void settle_target(struct way *w, const struct flight *f, uint32_t target, uint64_t bytes,
+			  bool refused, struct settled *all)
 {
 	struct target *t = &w->targets[target];
+	uint64_t head;
 	bool made_room;
 
-	soda_inbox_drop(&w->link->job->ranks[t->rank].inbox, bytes, &made_room);
+	head = soda_inbox_drop(&w->link->job->ranks[t->rank].inbox, bytes, &made_room);
 	all->room |= made_room;
 	all->bytes += bytes;
-	all->freed |= !blocked && t->wait_ms;
-	set_blocked(w, target, blocked, soda_now_ns());
+	if (f->relay.number <= t->stale)
+		return;
+	if (refused) {
+		t->loaded = head;
+		t->stale = w->made;
+	}
+	all->freed |= !refused && t->wait_ms;
+	set_blocked(w, target, refused, soda_now_ns());
 }
 
-static struct settled settle_packets(struct way *w, const uint8_t *taken)
+static struct settled settle_packets(struct way *w, const struct flight *f, const uint8_t *taken)
 {
 	struct settled all = { 0 };
 
-	for (uint32_t i = 0, k; i < w->relay.packets; i = k) {
-		uint32_t target = w->of[i].target, refused = all.refused;
+	for (uint32_t i = 0, k; i < f->relay.packets; i = k) {
+		uint32_t target = f->of[i].target, refused = all.refused;
 		uint64_t bytes = 0;
 
-		for (k = i; k < w->relay.packets && w->of[k].target == target; k++) {
-			bytes += taken[k] ? w->of[k].bytes : 0;
+		for (k = i; k < f->relay.packets && f->of[k].target == target; k++) {
+			bytes += taken[k] ? f->of[k].bytes : 0;
 			all.refused += !taken[k];
 		}
-		settle_target(w, target, bytes, all.refused != refused, &all);
+		w->targets[target].flying -= k - i;
+		settle_target(w, f, target, bytes, all.refused != refused, &all);
 	}
-	all.packets = w->relay.packets - all.refused;
+	all.packets = f->relay.packets - all.refused;
 	return all;
 }
 
@@ -293,7 +352,7 @@ static uint64_t taken_of(const uint8_t *taken, uint32_t target)
 	return soda_wire_get_u64(taken + sizeof(uint64_t) * target);
 }
 
-static struct settled settle_offer(struct way *w, const uint8_t *taken)
+static struct settled settle_offer(struct way *w, const struct flight *f, const uint8_t *taken)
 {
 	struct settled all = { 0 };
 
@@ -304,16 +363,17 @@ static struct settled settle_offer(struct way *w, const uint8_t *taken)
 		if (t->head == t->tail)
 			continue;
 		all.refused += at != t->tail;
-		settle_target(w, i, at - t->head, at != t->tail, &all);
+		settle_target(w, f, i, at - t->head, at != t->tail, &all);
 	}
 	return all;
 }
 
 /* Whether the answer can be: as many numbers, and none taken that was not offered. */
-static bool is_answer(const struct way *w, const uint8_t *taken, size_t bytes)
+static bool is_answer(const struct way *w, const struct flight *f, const uint8_t *taken,
+		      size_t bytes)
 {
-	if (!w->offers)
-		return bytes == w->relay.packets && in_order(w, taken);
+	if (!f->offers)
+		return bytes == f->relay.packets && in_order(w, f, taken);
 	if (bytes != sizeof(uint64_t) * w->link->ranks_n)
 		return false;
 	for (uint32_t i = 0; i < w->link->ranks_n; i++)
@@ -323,11 +383,15 @@ static bool is_answer(const struct way *w, const uint8_t *taken, size_t bytes)
 	return true;
 }
 
-/* What was taken leaves the inboxes. */
-static void settle(struct way *w, const uint8_t *taken)
+static bool has_packets(const struct flight *f)
 {
-	struct settled all = w->offers ? settle_offer(w, taken) : settle_packets(w, taken);
-	bool any = w->offers ? w->offered : w->relay.packets;
+	return f->offers ? f->offered : f->relay.packets;
+}
+
+/* What was taken leaves the inboxes. */
+static void settle(struct way *w, const struct flight *f, const uint8_t *taken)
+{
+	struct settled all = f->offers ? settle_offer(w, f, taken) : settle_packets(w, f, taken);
 	struct soda_msg_link *l = w->link;
 
 	pthread_mutex_lock(&l->lock);
@@ -339,8 +403,8 @@ static void settle(struct way *w, const uint8_t *taken)
 	pthread_mutex_unlock(&l->lock);
 	if (all.room)
 		soda_msg_job_room(l->job);
-	atomic_fetch_add(&w->all->relays.transfers, any);
-	atomic_fetch_add(&w->all->relays.near, any && w->offers);
+	atomic_fetch_add(&w->all->relays.transfers, has_packets(f));
+	atomic_fetch_add(&w->all->relays.near, has_packets(f) && f->offers);
 	atomic_fetch_add(&w->all->relays.packets, all.packets);
 	atomic_fetch_add(&w->all->relays.bytes, all.bytes);
 	atomic_fetch_add(&w->all->relays.refused, all.refused);
@@ -414,10 +478,13 @@ static int ask_near(struct way *w, struct soda_why *why)
 /* 0, or a negative errno: -EAGAIN may be tried again, and -EBUSY: the job is not there. */
 static int make_conn(struct way *w, struct soda_why *why)
 {
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = SODA_MSG_LINK_CONNECT_MS,
+					       .calls = SODA_MSG_AHEAD };
 	struct soda_wire_welcome welcome;
-	int ret =
-		soda_conn_join(w->link->address, SODA_MSG_LINK_CONNECT_MS, &w->conn, &welcome, why);
+	int ret = soda_conn_join_with(w->link->address, &opt, &w->conn, &welcome, why);
 
+	w->sent = w->number;
 	if (ret < 0) {
 		w->conn = NULL;
 		return ret == -EINVAL || ret == -EPROTONOSUPPORT || ret == -ENOTSUP ? ret : -EAGAIN;
@@ -474,49 +541,77 @@ static bool connect_way(struct way *w)
 	return true;
 }
 
-/* Send what is in body. False: the link is over. */
+/* A call has failed. False: so has the link. */
+static bool bear(struct way *w, int err, const struct soda_why *why)
+{
+	if (err == -ECANCELED) {
+		soda_msg_job_fail(w->link->job, why->text);
+		return false;
+	}
+	if (!soda_call_lost(err)) {
+		fail(w, "refuses packets", why);
+		return false;
+	}
+	if (err == -ETIMEDOUT) {
+		fail(w, "does not answer", why);
+		return false;
+	}
+	if (w->lost_ns)
+		pause_ms(w, SODA_MSG_LINK_RETRY_MS);
+	drop_conn(w);
+	return true;
+}
+
+/* Send the next one that has been made. False: the link is over. */
 static bool send_relay(struct way *w)
 {
-	struct iovec iov = { w->body, w->bytes };
-	enum soda_messages_msg type = w->offers ? SODA_MSG_MESSAGES_OFFER : SODA_MSG_MESSAGES_RELAY;
+	struct flight *f = flight(w, w->sent + 1);
+	struct iovec iov = { f->body, f->bytes };
+	enum soda_messages_msg type = f->offers ? SODA_MSG_MESSAGES_OFFER : SODA_MSG_MESSAGES_RELAY;
+	struct soda_why why = { "" };
+	int ret = soda_conn_submit_call(w->conn, (enum soda_msg)type, &iov, 1, SODA_MSG_PATIENCE_MS,
+					&why);
+
+	w->sent += ret == 0;
+	return ret == 0 || bear(w, ret, &why);
+}
+
+/* Await the answer to the oldest one that has none. False: the link is over. */
+static bool collect_answer(struct way *w)
+{
+	struct flight *f = flight(w, w->number + 1);
 	uint8_t taken[TAKEN_MAX];
 	struct soda_why why = { "" };
 	size_t n = 0;
-	int ret = soda_conn_call(w->conn, (enum soda_msg)type, &iov, 1, taken, sizeof(taken), &n,
-				 SODA_MSG_PATIENCE_MS, &why);
+	int ret = soda_conn_collect(w->conn, taken, sizeof(taken), &n, SODA_MSG_PATIENCE_MS, &why);
 
-	if (ret == -ECANCELED) {
-		soda_msg_job_fail(w->link->job, why.text);
-		return false;
-	}
-	if (ret == 0 && !is_answer(w, taken, n)) {
+	if (ret == 0 && !is_answer(w, f, taken, n)) {
 		snprintf(why.text, sizeof(why.text), "its answer makes no sense");
 		ret = -EPROTO;
 	}
-	if (ret < 0 && !soda_call_lost(ret)) {
-		fail(w, "refuses packets", &why);
-		return false;
-	}
-	if (ret == -ETIMEDOUT) {
-		fail(w, "does not answer", &why);
-		return false;
-	}
-	if (ret < 0) {
-		if (w->lost_ns)
-			pause_ms(w, SODA_MSG_LINK_RETRY_MS);
-		drop_conn(w);
-		return true;
-	}
+	if (ret < 0)
+		return bear(w, ret, &why);
 	w->lost_ns = 0;
 	w->number++;
-	w->bytes = 0;
 	w->said_ns = soda_now_ns();
-	settle(w, taken);
-	soda_msg_link_heard(w->link, &w->relay);
+	settle(w, f, taken);
+	soda_msg_link_heard(w->link, &f->relay);
 	return true;
 }
 
 /* Life */
+
+/* Answers that nobody wants: a call follows, or the end. */
+static void skip_answers(struct way *w)
+{
+	uint8_t taken[TAKEN_MAX];
+	struct soda_why why;
+
+	while (w->conn && soda_conn_submitted(w->conn))
+		if (soda_call_lost(soda_conn_collect(w->conn, taken, sizeof(taken), NULL,
+						     SODA_MSG_GOODBYE_MS, &why)))
+			drop_conn(w);
+}
 
 /* 0: it has been said, or need not be; -EAGAIN. */
 static int try_to_say_broken(struct way *w)
@@ -524,8 +619,10 @@ static int try_to_say_broken(struct way *w)
 	struct soda_msg_job *job = w->link->job;
 	struct iovec iov = { job->why.text, strlen(job->why.text) }; /* constant by now */
 	struct soda_why why;
-	int ret = w->conn ? 0 : make_conn(w, &why);
+	int ret;
 
+	skip_answers(w);
+	ret = w->conn ? 0 : make_conn(w, &why);
 	if (ret < 0)
 		return ret == -EAGAIN ? ret : 0;
 	ret = soda_conn_call(w->conn, (enum soda_msg)SODA_MSG_MESSAGES_BREAK, &iov, 1, NULL, 0,
@@ -572,13 +669,42 @@ static bool is_beat(const struct way *w)
 	return soda_now_ns() - w->said_ns >= SODA_MSG_LINK_BEAT_MS * (uint64_t)NS_PER_MS;
 }
 
+/* Whether it would say more than the last RELAY did. */
+static bool says_more(struct way *w)
+{
+	return has_more(w, &w->said);
+}
+
+/* Whether one more may be under way; of OFFERs, which say all that there is, one is. */
+static bool may_load(struct way *w)
+{
+	return !w->last &&
+	       w->made - w->number < (soda_msg_link_is_near(w->link) ? 1 : SODA_MSG_AHEAD);
+}
+
+/* Make a RELAY, if there is anything to say. */
+static void load_next(struct way *w, enum soda_msg_state state,
+		      const struct soda_wire_msg_relay *next)
+{
+	bool more = w->kicked || next->done != w->said.done || next->reduce.number;
+	const struct flight *f = load(w, next);
+
+	if (!has_packets(f) && !more && !is_beat(w))
+		return;
+	w->kicked = false;
+	w->said = f->relay;
+	w->made++;
+	w->last = state != SODA_MSG_JOB_RUNS;
+}
+
 /* One turn. False: the link is over. */
 static bool turn(struct way *w)
 {
 	enum soda_msg_state state;
 	struct soda_wire_msg_relay next;
+	bool idle = w->conn && w->made == w->number && !says_more(w);
 
-	if (!w->bytes && w->conn && !has_more(w, &w->relay))
+	if (idle)
 		await_work(w);
 	state = soda_msg_link_say(w->link, &next);
 	if (state == SODA_MSG_JOB_BROKEN) {
@@ -587,18 +713,16 @@ static bool turn(struct way *w)
 	}
 	if (!w->conn)
 		return (state == SODA_MSG_JOB_RUNS || w->linked) && connect_way(w);
-	if (!w->bytes) {
-		bool more = w->kicked || next.done != w->relay.done || next.reduce.number;
-
-		w->relay = next;
-		load(w);
-		if (!(w->offers ? w->offered : w->relay.packets) && !more && !is_beat(w)) {
-			w->bytes = 0;
-			return true;
-		}
-		w->kicked = false;
+	if (w->sent != w->made)
+		return send_relay(w);
+	if (may_load(w) && (idle || find_work(w) || says_more(w))) {
+		load_next(w, state, &next);
+		if (w->sent != w->made)
+			return send_relay(w);
 	}
-	return send_relay(w) && (state == SODA_MSG_JOB_RUNS || w->bytes);
+	if (w->made == w->number)
+		return true;
+	return collect_answer(w) && !(w->last && w->made == w->number);
 }
 
 static void end_thread(struct soda_msg_jobs *all)
@@ -629,6 +753,7 @@ static void *way_main(void *arg)
 	for (uint32_t i = 0; i < w->link->ranks_n; i++)
 		if (w->targets[i].wait_ms)
 			atomic_fetch_sub(&all->relays.blocked, 1);
+	skip_answers(w);
 	soda_conn_leave(w->conn, SODA_MSG_GOODBYE_MS);
 	soda_msg_job_put(w->link->job, false);
 	free(w);

@@ -145,6 +145,10 @@ int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_
 int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,
 		      struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
 		      struct soda_why *why);
+/* The same with options, of a control connection. */
+int soda_conn_join_with(const char *address, const struct soda_conn_options *opt,
+			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			struct soda_why *why);
 
 /*
  * Say goodbye and close: without a goodbye the peer waits for a client's return.  The answer is

@@ -104,14 +104,40 @@ static void draw_outage(uint32_t agents)
 
 /* Connections */
 
+/* A call that was submitted. */
+struct submitted {
+	int type;
+	bool served;  /* it has arrived */
+	bool unheard; /* its answer is lost */
+	int ret;      /* of the other agent's, once served, and so the next */
+	size_t got;
+	struct soda_why why;
+	uint8_t said[TAKEN_MAX];
+	size_t bytes;
+	uint8_t body[SODA_WIRE_MAX_CONTROL];
+};
+
 struct soda_conn {
 	uint32_t from, to;
 	struct soda_msg_job *job; /* in the other agent; NULL: before LINK */
 	struct soda_msg_link *link;
+	struct submitted *calls[SODA_MSG_AHEAD]; /* the oldest first */
+	unsigned calls_n;
+	bool broken;
 };
 
-int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
-		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
+/*
+ * Connections that have been lost here, while the other agent still has calls of them to serve: it
+ * does so later, when these calls have been made again on other ones.
+ */
+enum { GHOSTS = 32 };
+
+static struct soda_conn *ghosts[GHOSTS];
+static unsigned ghosts_n;
+
+int soda_conn_join_with(const char *address, const struct soda_conn_options *opt,
+			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			struct soda_why *why)
 {
 	uint32_t from = sim.acting->link->job->here;
 	uint32_t to = (uint32_t)strtoul(strrchr(address, '/') + 1, NULL, 10);
@@ -123,18 +149,6 @@ int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_
 	assert_non_null(*conn_p);
 	**conn_p = (struct soda_conn){ .from = from, .to = to };
 	return 0;
-}
-
-void soda_conn_close(struct soda_conn *conn)
-{
-	if (conn && conn->job)
-		soda_msg_job_put(conn->job, false);
-	free(conn);
-}
-
-void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
-{
-	soda_conn_close(conn);
 }
 
 /* As the service messages does with the same bodies. */
@@ -179,23 +193,32 @@ static int answer(struct soda_conn *conn, int type, const uint8_t *body, size_t 
 	}
 }
 
+/* One of many calls is lost: 0; 1: its answer is; more: neither. */
+static uint64_t draw_fate(void)
+{
+	uint64_t fate = sim.faults.cut ? sim.draw(2ull * sim.faults.cut) : UINT64_MAX;
+
+	sim.counts.calls++;
+	sim.counts.cuts += fate < 2;
+	return fate;
+}
+
 int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		      int body_n, void *reply, size_t capacity, size_t *reply_bytes_p, int *fd_p,
 		      int timeout_ms, struct soda_why *why)
 {
 	static uint8_t whole[SODA_WIRE_MAX_CONTROL], said[TAKEN_MAX];
-	uint64_t fate = sim.faults.cut ? sim.draw(2ull * sim.faults.cut) : UINT64_MAX;
+	uint64_t fate = draw_fate();
 	size_t bytes = 0, got = 0;
 	int ret;
 
+	assert_int_equal(conn->calls_n, 0);
 	for (int i = 0; i < body_n; i++) {
 		memcpy(whole + bytes, body[i].iov_base, body[i].iov_len);
 		bytes += body[i].iov_len;
 	}
-	sim.counts.calls++;
-	sim.counts.cuts += fate < 2;
 	*fd_p = -1;
-	if (fate == 0 || is_down(conn->from, conn->to))
+	if (fate == 0 || conn->broken || is_down(conn->from, conn->to))
 		return -ECONNRESET;
 	ret = answer(conn, (int)type, whole, bytes, said, &got, fd_p, why);
 	if (fate == 1) { /* it has arrived, and its answer does not */
@@ -209,6 +232,114 @@ int soda_conn_call_fd(struct soda_conn *conn, enum soda_msg type, const struct i
 	if (ret == 0 && reply_bytes_p)
 		*reply_bytes_p = got;
 	return ret;
+}
+
+/* The other agent takes the next call of the connection, if there is one. */
+static bool serve_next(struct soda_conn *conn)
+{
+	for (unsigned i = 0; i < conn->calls_n; i++) {
+		struct submitted *c = conn->calls[i];
+		int fd;
+
+		if (c->served)
+			continue;
+		c->served = true;
+		c->ret = answer(conn, c->type, c->body, c->bytes, c->said, &c->got, &fd, &c->why);
+		return true;
+	}
+	return false;
+}
+
+int soda_conn_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			  int body_n, int timeout_ms, struct soda_why *why)
+{
+	uint64_t fate = draw_fate();
+	struct submitted *c;
+
+	if (fate == 0 || conn->broken || is_down(conn->from, conn->to))
+		return -ECONNRESET;
+	assert_true(conn->calls_n < SODA_MSG_AHEAD && body_n == 1);
+	c = calloc(1, sizeof(*c));
+	assert_non_null(c);
+	c->type = (int)type;
+	c->unheard = fate == 1;
+	c->bytes = body->iov_len;
+	memcpy(c->body, body->iov_base, c->bytes);
+	conn->calls[conn->calls_n++] = c;
+	if (sim.draw(2))
+		serve_next(conn);
+	sim.counts.ahead += conn->calls_n > 1;
+	return 0;
+}
+
+int soda_conn_collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
+		      int timeout_ms, struct soda_why *why)
+{
+	struct submitted *c = conn->calls[0];
+	int ret;
+
+	assert_true(conn->calls_n);
+	conn->broken |= c->unheard || is_down(conn->from, conn->to);
+	if (conn->broken)
+		return -ECONNRESET; /* what has arrived of it is served all the same */
+	while (!c->served)
+		serve_next(conn);
+	ret = c->ret;
+	*why = c->why;
+	if (ret == 0)
+		memcpy(reply, c->said, c->got < capacity ? c->got : capacity);
+	if (ret == 0 && reply_bytes_p)
+		*reply_bytes_p = c->got;
+	conn->calls_n--;
+	memmove(&conn->calls[0], &conn->calls[1], conn->calls_n * sizeof(conn->calls[0]));
+	free(c);
+	return ret;
+}
+
+unsigned soda_conn_submitted(const struct soda_conn *conn)
+{
+	return conn->calls_n;
+}
+
+static void forget(struct soda_conn *conn)
+{
+	while (conn->calls_n)
+		free(conn->calls[--conn->calls_n]);
+	if (conn->job)
+		soda_msg_job_put(conn->job, false);
+	free(conn);
+}
+
+/* Some of what has been submitted has arrived, and is served now, later, or never. */
+void soda_conn_close(struct soda_conn *conn)
+{
+	if (!conn)
+		return;
+	if (conn->calls_n && ghosts_n < GHOSTS && sim.draw(2)) {
+		ghosts[ghosts_n++] = conn;
+		return;
+	}
+	while (sim.draw(2) && serve_next(conn))
+		;
+	forget(conn);
+}
+
+void soda_conn_leave(struct soda_conn *conn, int timeout_ms)
+{
+	soda_conn_close(conn);
+}
+
+static void serve_ghost(void)
+{
+	unsigned i;
+
+	if (!ghosts_n)
+		return;
+	i = (unsigned)sim.draw(ghosts_n);
+	if (serve_next(ghosts[i]))
+		return;
+	forget(ghosts[i]);
+	ghosts[i] = ghosts[--ghosts_n];
 }
 
 int soda_conn_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body, int body_n,
@@ -253,7 +384,7 @@ static bool is_ready(struct way *w)
 
 	if (router_stopped(w->link->job->here) || router_stopped(w->link->agent))
 		return false;
-	if (!w->conn || w->bytes || has_more(w, &w->relay))
+	if (!w->conn || w->made != w->number || says_more(w))
 		return true;
 	pthread_mutex_lock(&w->link->lock);
 	due = due_ns_locked(w);
@@ -276,6 +407,7 @@ static void act(uint32_t i)
 	for (uint32_t k = 0; k < w->link->ranks_n; k++)
 		if (w->targets[k].wait_ms)
 			atomic_fetch_sub(&w->all->relays.blocked, 1);
+	skip_answers(w);
 	soda_conn_leave(w->conn, 0);
 	soda_msg_job_put(w->link->job, false);
 	free(w);
@@ -296,6 +428,8 @@ bool router_step(void)
 	uint64_t before;
 
 	sim.now_ns += STEP_NS;
+	if (!sim.draw(8))
+		serve_ghost();
 	if (!w)
 		return false;
 	draw_outage(w->link->job->agents);
@@ -323,6 +457,8 @@ void router_end(void)
 		if (++steps > 100000000)
 			fail_msg("%u links of %u do not end", sim.ways_n - sim.ended, sim.ways_n);
 	}
+	while (ghosts_n)
+		serve_ghost();
 	sim.agents = NULL;
 }
 

@@ -33,7 +33,8 @@ uint64_t router_now_ms(void);
 void router_end(void);
 /* What has happened so far. */
 struct router_counts {
-	uint64_t calls, cuts, outages;
+	uint64_t calls, cuts, outages,
+		ahead; /* ahead: calls made while another one was under way */
 };
 struct router_counts router_counts(void);
 

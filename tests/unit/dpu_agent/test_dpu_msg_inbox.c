@@ -166,11 +166,16 @@ static void test_link(void **state)
 
 	for (uint8_t i = 1; i < 6; i++)
 		assert_true(put(i, 8u * i, i));
-	assert_int_equal(soda_inbox_look(&in, out, SIZE, 2, &behind), 2 * HEAD + 24);
+	assert_int_equal(soda_inbox_look(&in, 0, out, SIZE, 2, &behind), 2 * HEAD + 24);
 	assert_int_equal(behind, 3 * HEAD + 96);
-	soda_inbox_drop(&in, HEAD + 8, &made_room);
+	/* the next ones, before it is known what has become of these */
+	assert_int_equal(soda_inbox_look(&in, 2 * HEAD + 24, out, SIZE, 1, &behind), HEAD + 24);
+	assert_int_equal(behind, 2 * HEAD + 72);
+	check(0, 3, 24, 3);
+	assert_int_equal(soda_inbox_drop(&in, HEAD + 8, &made_room), HEAD + 8);
 	assert_false(made_room);
-	assert_int_equal(soda_inbox_look(&in, out, 2 * HEAD + 40 + 8, 9, &behind), 2 * HEAD + 40);
+	assert_int_equal(soda_inbox_look(&in, HEAD + 8, out, 2 * HEAD + 40 + 8, 9, &behind),
+			 2 * HEAD + 40);
 	check(check(0, 2, 16, 2), 3, 24, 3);
 	while (put(9, 512, 9))
 		;

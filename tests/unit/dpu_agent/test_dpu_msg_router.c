@@ -405,9 +405,10 @@ static void agents_under_faults(void **unused)
 		simulate_agents(seed, of[i][0], of[i][1]);
 		all.cuts += router_counts().cuts;
 		all.outages += router_counts().outages;
+		all.ahead += router_counts().ahead;
 	}
 	if (seeds > 4)
-		assert_true(all.cuts && all.outages);
+		assert_true(all.cuts && all.outages && all.ahead);
 	free(seen);
 }
 

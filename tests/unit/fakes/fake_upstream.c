@@ -310,10 +310,28 @@ void soda_conn_close(struct soda_conn *conn)
 }
 
 /* For services that reach other agents, which these tests have none of. */
-int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
-		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
+int soda_conn_join_with(const char *address, const struct soda_conn_options *opt,
+			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			struct soda_why *why)
 {
 	return -ECONNREFUSED;
+}
+
+int soda_conn_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			  int body_n, int timeout_ms, struct soda_why *why)
+{
+	return -ECONNRESET;
+}
+
+int soda_conn_collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
+		      int timeout_ms, struct soda_why *why)
+{
+	return -ECONNRESET;
+}
+
+unsigned soda_conn_submitted(const struct soda_conn *conn)
+{
+	return 0;
 }
 
 void soda_conn_leave(struct soda_conn *conn, int timeout_ms)

@@ -115,7 +115,7 @@ static void test_join(void **state)
 static void test_agents(void **state)
 {
 	struct soda_wire_msg_link l = { 1, 2, 3, 4, 5, { 1, 2 }, 6, 7 }, m;
-	struct soda_wire_msg_relay r = { 1, 2, 0, 4, 5, 6, 7, 8, 9, { 10, 2, UINT64_MAX } }, s;
+	struct soda_wire_msg_relay r = { 4, 2, 0, 4, 5, 6, 7, 8, 9, { 10, 2, UINT64_MAX }, 3 }, s;
 	struct soda_wire_msg_packet p = { 1, 8, 1, 7 }, q;
 
 	soda_wire_put_msg_link(body, &l);
@@ -129,12 +129,25 @@ static void test_agents(void **state)
 	assert_int_equal(soda_wire_get_msg_link(body, SODA_WIRE_MSG_LINK_BYTES, &m), -EPROTO);
 	soda_wire_put_msg_relay(body, &r);
 	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES, &s), 0);
-	assert_memory_equal(&r, &s, sizeof(r));
+	assert_memory_equal(&r, &s, offsetof(struct soda_wire_msg_relay, ahead));
+	assert_int_equal(s.ahead, 3);
 	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES - 1, &s), -EPROTO);
 	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES + 8, &s), -EPROTO);
+	body[60] = 1; /* spare */
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES, &s), -EPROTO);
+	r.ahead = SODA_MSG_AHEAD;
+	soda_wire_put_msg_relay(body, &r);
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES, &s), -EPROTO);
+	r.ahead = 3;
+	r.number = 3; /* there are no three before it */
+	soda_wire_put_msg_relay(body, &r);
+	assert_int_equal(soda_wire_get_msg_relay(body, SODA_WIRE_MSG_RELAY_BYTES, &s), -EPROTO);
+	r.number = 4;
+	soda_wire_put_msg_relay(body, &r);
 	/* the same head of an OFFER to three ranks, or two */
 	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 24, 3, &s), 0);
-	assert_memory_equal(&r, &s, sizeof(r));
+	assert_memory_equal(&r, &s, offsetof(struct soda_wire_msg_relay, ahead));
+	assert_int_equal(s.ahead, 3);
 	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 24, 2, &s),
 			 -EPROTO);
 	assert_int_equal(soda_wire_get_msg_offer(body, SODA_WIRE_MSG_RELAY_BYTES + 23, 3, &s),
