@@ -621,7 +621,7 @@ int soda_stream_control_submit_call(struct soda_conn *conn, enum soda_msg type,
 				    const struct iovec *body, int body_n, int timeout_ms,
 				    struct soda_why *why)
 {
-	int ret = send_request(soda_stream_control(conn)->fd, type, body, body_n, -1,
+	int ret = send_request(soda_stream_control(conn)->s, type, body, body_n, -1,
 			       soda_deadline(timeout_ms));
 
 	return ret < 0 ? fail(conn, ret, why) : 0;
