@@ -155,6 +155,11 @@ struct soda_stats {
 	uint64_t store_bytes_mapped; /* data of store_maps; again each time that it is mapped */
 	uint64_t store_bytes_asked;  /* data of store_asks */
 	uint64_t store_object_bytes; /* of fam_bytes, the objects that are there now */
+	/* redundancy, of slabs of objects */
+	uint64_t copies_missing;  /* slabs that have fewer copies than they should, now */
+	uint64_t copies_expelled; /* copies that were given up, as their server was away */
+	uint64_t copies_rebuilt;  /* copies that were made anew... */
+	uint64_t rebuilt_bytes;	  /* ...and what was copied for them */
 };
 
 /*

@@ -151,6 +151,10 @@ static PyObject *module_stats(PyObject *module, PyObject *none)
 		FIELD(store_bytes_mapped),
 		FIELD(store_bytes_asked),
 		FIELD(store_object_bytes),
+		FIELD(copies_missing),
+		FIELD(copies_expelled),
+		FIELD(copies_rebuilt),
+		FIELD(rebuilt_bytes),
 	};
 	struct soda_stats st = { 0 };
 	PyObject *all = PyDict_New();

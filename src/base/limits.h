@@ -51,13 +51,25 @@ enum {
 
 /* The host agent. */
 enum {
-	SODA_KEEPER_TICK_MS = 250,  /* the keeper's tick */
-	SODA_KEEPER_COLLECT_MS = 2, /* its tick while READs ahead are outstanding */
-	SODA_RETRY_MIN_MS = 20,	    /* between two attempts to connect, doubling... */
-	SODA_RETRY_MAX_MS = 500,    /* ...up to this */
-	SODA_GOODBYE_MS = 1000,	    /* BYE, at the end; before it, for a lost session's return */
-	SODA_REVOKE_MS = 2000,	    /* revoking waits so long for an agent that installs pages */
-	SODA_REVOKE_LOOK_MS = 2,    /* and tries so often */
+	SODA_KEEPER_TICK_MS = 250, /* the keeper's tick */
+	/*
+	 * With redundancy: a server is asked whether it is there so often, is silent after so long
+	 * without an answer, and counts as away when it cannot be connected to within so long.
+	 */
+	SODA_COPIES_PING_MS = 100,
+	SODA_SILENT_MS = 900,
+	SODA_COPIES_CONNECT_MS = 150,
+	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */
+	SODA_REBUILD_AWAY_MS = 3000, /* and now they are rebuilt on other servers */
+	SODA_REBUILD_LOOK_MS = 100,  /* copies to rebuild are looked for so often... */
+	SODA_REBUILD_PAUSE_MS = 500, /* ...and after a failure */
+	SODA_COPIES_LOOK_MS = 5,     /* a fault that waits for any copy's server looks so often */
+	SODA_KEEPER_COLLECT_MS = 2,  /* its tick while READs ahead are outstanding */
+	SODA_RETRY_MIN_MS = 20,	     /* between two attempts to connect, doubling... */
+	SODA_RETRY_MAX_MS = 500,     /* ...up to this */
+	SODA_GOODBYE_MS = 1000,	     /* BYE, at the end; before it, for a lost session's return */
+	SODA_REVOKE_MS = 2000,	     /* revoking waits so long for an agent that installs pages */
+	SODA_REVOKE_LOOK_MS = 2,     /* and tries so often */
 	SODA_RETIRE_MS = 90000,	  /* soda_free waits so long for requests in the object's chunks */
 	SODA_REOPEN_MS = 3000,	  /* a new server gets so long to have memory for all objects */
 	SODA_REOPEN_LOOK_MS = 20, /* and is asked so often */
@@ -98,6 +110,7 @@ enum {
 	SODA_REGIONS_MAX = 65535,    /* objects; ids have 16 bits */
 	SODA_WRITEBACK_DEPTH = 512,  /* WRITEs under way on the write-back connection */
 	SODA_DEMAND_DEPTH = 128,     /* requests under way on a thread's own connection */
+	SODA_COPIES = 2,	     /* of a slab with redundancy mirror:2 */
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */
 	SODA_SLOTS_MAX = 256,	     /* staging slots of one connection */

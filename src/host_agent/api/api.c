@@ -20,6 +20,7 @@
 #include "host_agent/life/stats.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/object/copies.h"
 
 /* Set soda_last_error(); returns err. */
 __attribute__((format(printf, 2, 3))) static int failed(int err, const char *fmt, ...)
@@ -170,15 +171,15 @@ static int write_part_back(struct soda_region *r, uint32_t first, uint32_t n)
 	struct soda_why why = { "" };
 	int ret = soda_sync_range(r, first, n, &why);
 	const char *name = r->name[0] ? r->name : r->file ? r->file : "an object";
+	const struct soda_server *server = &soda_copies_source(r, NULL)->server;
 
 	if (ret && why.text[0])
 		return failed(ret, "%s is not written: %s", name, why.text);
 	if (ret)
 		return failed(ret, "dirty data of %s is not on %s: %s; it stays in memory", name,
-			      r->link->server.address,
-			      soda_server_up(&r->link->server)
-				      ? soda_strerror(ret)
-				      : soda_server_trouble(&r->link->server));
+			      server->address,
+			      soda_server_up(server) ? soda_strerror(ret)
+						     : soda_server_trouble(server));
 	return 0;
 }
 
@@ -195,7 +196,7 @@ struct first_error {
  */
 static void write_also(struct first_error *e, struct soda_region *r, uint32_t first, uint32_t n)
 {
-	uint32_t server = 1u << r->link->index;
+	uint32_t server = 1u << soda_copies_source(r, NULL)->index;
 	int ret = e->away & server ? 0 : write_part_back(r, first, n);
 
 	if (soda_connection_lost(ret))

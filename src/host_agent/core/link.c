@@ -67,3 +67,17 @@ void soda_link_await_keyed(struct soda_link *link)
 		now = soda_now_ns();
 	}
 }
+
+void soda_link_took(struct soda_link *link, uint64_t bytes)
+{
+	uint64_t had = atomic_load(&link->free_bytes);
+
+	while (!atomic_compare_exchange_weak(&link->free_bytes, &had,
+					     had > bytes ? had - bytes : 0))
+		;
+}
+
+void soda_link_gave(struct soda_link *link, uint64_t bytes)
+{
+	atomic_fetch_add(&link->free_bytes, bytes);
+}

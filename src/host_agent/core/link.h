@@ -29,9 +29,11 @@ struct soda_link {
 	_Atomic uint32_t restarts;	 /* see soda_link_restarts(); the keeper changes it */
 	_Atomic uint32_t meeting;	 /* see soda_link_meeting(); the keeper changes it */
 	_Atomic uint32_t want_collector; /* see soda_link_want_collector() */
-	_Atomic bool unclosed;		 /* objects were freed whose regions the server still has */
-	_Atomic bool keyed;		 /* an object has keys to an agent's static cache */
-	_Atomic uint32_t want_keyed; /* futex: 1 until the channels have been made to reach it */
+	_Atomic uint64_t expelled_ns; /* when its copies of slabs became stale; 0: it is UP, or away
+					 for a moment */
+	_Atomic bool unclosed;	      /* objects were freed whose regions the server still has */
+	_Atomic bool keyed;	      /* an object has keys to an agent's static cache */
+	_Atomic uint32_t want_keyed;  /* futex: 1 until the channels have been made to reach it */
 	struct soda_writeback *writeback; /* move/writeback.h; stays when the link ends */
 };
 
@@ -74,5 +76,9 @@ void soda_link_want_collector(struct soda_link *link);
 void soda_link_want_keyed(struct soda_link *link);
 /* Wait until the keeper has done that, or has failed; no longer than connecting may take. */
 void soda_link_await_keyed(struct soda_link *link);
+
+/* Our slabs on that server are so many bytes more, or less, until it says anew what it has free. */
+void soda_link_took(struct soda_link *link, uint64_t bytes);
+void soda_link_gave(struct soda_link *link, uint64_t bytes);
 
 #endif

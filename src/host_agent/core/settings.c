@@ -16,6 +16,7 @@
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
 static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
 static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
+static const char *const redundancies[] = { "none", "mirror:2", NULL };
 static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
 
 #define AT(field) offsetof(struct soda_settings, field)
@@ -60,6 +61,17 @@ static const struct soda_option options[] = {
 	  1ull << 40, NULL, 0,
 	  "On a pool of servers: objects are cut into slabs of this size, a multiple of 2M; "
 	  "each lies on one server." },
+	{ "redundancy", 0, "SODA_REDUNDANCY", SODA_OPT_CHOICE, AT(redundancy), "KIND", "none", 0, 0,
+	  redundancies, 0,
+	  "On a pool of servers: on how many of them each slab lies. none: on one; mirror:2: on "
+	  "two, and nothing is lost when one of them ends." },
+	{ "rebuild-rate", 0, "SODA_REBUILD_RATE", SODA_OPT_SIZE, AT(rebuild_rate), "SIZE", "128M",
+	  1u << 20, 1ull << 40, NULL, 0,
+	  "With redundancy: how many bytes a second are copied at most to have all copies "
+	  "again." },
+	{ "strict", 0, "SODA_STRICT", SODA_OPT_BOOL, AT(strict), NULL, "off", 0, 0, NULL, 0,
+	  "With redundancy: soda_sync() fails with EIO while what it synchronises has fewer copies "
+	  "than it should. Default: it succeeds with one copy." },
 	{ "mode", 0, "SODA_MODE", SODA_OPT_CHOICE, AT(mode), "MODE", "auto", 0, 0, modes, 0,
 	  "Who serves a page fault: the faulting thread (inline, which is auto) or threads of the "
 	  "library (handler)." },
@@ -291,6 +303,17 @@ static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 	return parse_buffer(s, err);
 }
 
+/* Copies of a slab lie on different servers. */
+static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
+{
+	if (s->redundancy == SODA_REDUNDANCY_NONE || s->servers >= SODA_COPIES)
+		return 0;
+	return soda_conf_fail(err, -EINVAL,
+			      "redundancy (SODA_REDUNDANCY): %s needs %d servers or more, and "
+			      "server (SODA_SERVER) names %u",
+			      redundancies[s->redundancy], SODA_COPIES, s->servers);
+}
+
 static int parse_node(struct soda_settings *s, struct soda_conf_error *err)
 {
 	struct soda_conf_error why;
@@ -348,6 +371,8 @@ int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s, s
 		ret = check_servers(s, &err);
 	if (!ret)
 		ret = check_values(s, &err);
+	if (!ret)
+		ret = check_redundancy(s, &err);
 	if (!ret)
 		ret = parse_node(s, &err);
 	if (ret) {

@@ -15,6 +15,8 @@
 
 enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
 
+enum soda_redundancy { SODA_REDUNDANCY_NONE, SODA_REDUNDANCY_MIRROR };
+
 struct soda_settings {
 	char *server; /* address of the memory server, or of several, or of the agent; NULL: a
 			 private server */
@@ -30,9 +32,12 @@ struct soda_settings {
 	int node;			       /* numa_node, for soda_node_choose */
 	uint64_t trace_limit;		       /* bytes */
 	uint64_t chunk_bytes, slab_bytes;
-	uint32_t mode;	     /* enum soda_mode */
-	uint32_t mechanisms; /* enum soda_mechanisms */
-	uint32_t on_error;   /* enum soda_on_error */
+	uint64_t rebuild_rate; /* bytes a second */
+	uint32_t mode;	       /* enum soda_mode */
+	uint32_t mechanisms;   /* enum soda_mechanisms */
+	uint32_t on_error;     /* enum soda_on_error */
+	uint32_t redundancy;   /* enum soda_redundancy */
+	bool strict;	       /* soda_sync fails while copies are missing */
 	uint32_t threads;
 	uint32_t servers; /* how many `server` names; 0 counts as 1 */
 	uint32_t evict_high_pct, evict_low_pct;

@@ -55,8 +55,9 @@ enum soda_thread_counter {
 enum { SODA_HIST_BUCKETS = 96 };
 
 struct soda_thread {
-	_Atomic int32_t tid; /* 0: the context is free */
-	uint32_t index;	     /* from 0 among the program's threads, or among the library's own */
+	const struct soda_link *avoid; /* its last READ failed with that connection */
+	_Atomic int32_t tid;	       /* 0: the context is free */
+	uint32_t index; /* from 0 among the program's threads, or among the library's own */
 	uint32_t last[SODA_LAST_CHUNKS_MAX]; /* ring; each chunk's HOLD bits count this thread */
 	_Atomic uint32_t last_n;	     /* chunks in the ring; also read without ring_taken */
 	uint32_t last_at;		     /* where the next chunk goes */

@@ -12,6 +12,7 @@
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/protect.h"
@@ -74,7 +75,7 @@ static enum soda_fault_step take(struct soda_thread *t, struct soda_fault *f, ui
 
 	if (!zero && atomic_load_explicit(&f->region->lost, memory_order_relaxed))
 		return SODA_STEP_LOST;
-	if (!zero && !soda_server_up(&f->region->link->server))
+	if (!zero && !soda_copies_reachable(f->region))
 		return SODA_STEP_DOWN;
 	soda_thread_trim(t, soda_fault_keep() - 1); /* this chunk becomes the ring's last one */
 	if (soda_evict_credit(t, 0))
@@ -233,13 +234,19 @@ static int make_room(struct soda_thread *t, uint64_t deadline_ns)
 	return ret;
 }
 
-/* Lets the program's signals in: this may take long, and the thread holds no lock or chunk. */
+/*
+ * Lets the program's signals in: this may take long, and the thread holds no lock or chunk.  Of a
+ * slab with copies another server may be the first that is there: not long for one.
+ */
 static int await_server(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
 {
-	struct soda_server *server = &f->region->link->server;
+	struct soda_server *server = &soda_copies_source(f->region, NULL)->server;
+	uint64_t soon_ns = soda_now_ns() + SODA_COPIES_LOOK_MS * SODA_MS_NS;
 	sigset_t blocked;
 	int ret;
 
+	if (soda_redundant() && soon_ns < deadline_ns)
+		deadline_ns = soon_ns;
 	if (!f->mask)
 		return soda_server_wait(server, deadline_ns, &t->still_ns);
 	soda_signals_swap(f->mask, &blocked);
@@ -313,7 +320,7 @@ int soda_fault_serve(struct soda_thread *t, struct soda_fault *f)
 void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 {
 	const struct soda_region *r = f->region;
-	const struct soda_server *server = &r->link->server;
+	const struct soda_server *server = &soda_copies_source(r, NULL)->server;
 	unsigned long long at = r->before + soda_region_offset(r, f->id) +
 				((uint64_t)f->block << soda_agent.block_shift);
 	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";

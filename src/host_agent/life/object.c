@@ -10,10 +10,12 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/life/freeze.h"
+#include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/retire.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/mapping.h"
@@ -282,6 +284,12 @@ static bool publish(struct soda_region *r)
 	return good;
 }
 
+static int no_number(struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text), "65534 objects are allocated: free some");
+	return -ENOSPC;
+}
+
 /* On that server. */
 static int create(struct soda_link *link, const struct site *site, const char *file, uint64_t bytes,
 		  uint32_t flags, struct soda_region **region_p, struct soda_why *why)
@@ -289,10 +297,8 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	struct soda_region *r = soda_region_take();
 	int ret;
 
-	if (!r) {
-		snprintf(why->text, sizeof(why->text), "65534 objects are allocated: free some");
-		return -ENOSPC;
-	}
+	if (!r)
+		return no_number(why);
 	r->link = link;
 	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
 	r->file = file ? strdup(file) : NULL;
@@ -320,14 +326,83 @@ static void look_at_members(struct soda_candidate *members, uint32_t n)
 	}
 }
 
-/* Our slabs on that server are `bytes` more, or less, until it says anew what it has. */
-static void note_free(struct soda_link *link, uint64_t bytes, bool taken)
+/*
+ * The copies of a slab with redundancy, each on another server, whose region is open.  On an error
+ * none is.
+ */
+static int open_copies(struct soda_region *r, struct soda_candidate *members, struct soda_why *why)
 {
-	uint64_t had = atomic_load(&link->free_bytes), now;
+	uint32_t k = 0;
+	int ret = 0;
 
-	do {
-		now = !taken ? had + bytes : had > bytes ? had - bytes : 0;
-	} while (!atomic_compare_exchange_weak(&link->free_bytes, &had, now));
+	for (; k < SODA_COPIES; k++) {
+		ret = soda_copy_open(r, k, members, why);
+		if (ret)
+			break;
+	}
+	while (ret && k--)
+		soda_copy_close(r->copy[k]);
+	return ret;
+}
+
+/* Show the slab to recoveries, unless a server of a copy has been met that does not have it. */
+static bool publish_copies(struct soda_region *r)
+{
+	bool good = true;
+
+	soda_regions_lock();
+	for (uint32_t k = 0; k < SODA_COPIES; k++)
+		good = good && r->copy[k]->meeting == soda_link_meeting(r->copy[k]->link);
+	if (good) {
+		atomic_store(&r->copies, SODA_COPIES_ALL);
+		soda_region_show_locked(r);
+	}
+	soda_regions_unlock();
+	return good;
+}
+
+static int open_mirrored(struct soda_region *r, const struct site *site, struct soda_why *why)
+{
+	struct soda_candidate members[SODA_MEMBERS_MAX];
+	int ret;
+
+	look_at_members(members, soda_members());
+	ret = open_copies(r, members, why);
+	if (ret)
+		return ret;
+	ret = place(r, site, why);
+	for (uint32_t k = 0; k < SODA_COPIES && !ret; k++)
+		soda_copy_fit(r->copy[k], r);
+	if (!ret && publish_copies(r))
+		return 0;
+	if (!ret) {
+		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
+		soda_region_vacate(r);
+	}
+	for (uint32_t k = 0; k < SODA_COPIES; k++)
+		soda_copy_close(r->copy[k]);
+	return ret ? ret : -ECONNRESET;
+}
+
+/* A slab with copies. */
+static int create_mirrored(const struct site *site, uint64_t bytes, uint32_t flags,
+			   struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_region *r = soda_region_take();
+	int ret;
+
+	if (!r)
+		return no_number(why);
+	r->bytes = bytes;
+	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
+	ret = open_mirrored(r, site, why);
+	if (ret) {
+		soda_region_put(r);
+		return ret;
+	}
+	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
+	*region_p = r;
+	return 0;
 }
 
 /* Place a slab on one of the servers. The last refusal, where all refuse. */
@@ -338,6 +413,8 @@ static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
 	uint32_t n = soda_members();
 	int ret = -ENOTCONN;
 
+	if (soda_redundant())
+		return create_mirrored(site, bytes, flags, region_p, why);
 	look_at_members(members, n);
 	for (;;) {
 		int i = soda_placement_choose(members, n, bytes,
@@ -347,7 +424,7 @@ static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
 			return ret;
 		ret = create(&soda_agent.links[i], site, NULL, bytes, flags, region_p, why);
 		if (!ret) {
-			note_free(&soda_agent.links[i], (*region_p)->span, true);
+			soda_link_took(&soda_agent.links[i], (*region_p)->span);
 			return 0;
 		}
 		members[i].refused = true;
@@ -367,9 +444,10 @@ static int explain_full(uint64_t bytes, uint64_t placed, int err, struct soda_wh
 			up++;
 		}
 	snprintf(why->text, sizeof(why->text),
-		 "%llu bytes are not to be had: %u of the pool's %u servers can be reached, and "
+		 "%llu bytes %sare not to be had: %u of the pool's %u servers can be reached, and "
 		 "have %llu bytes free in all: %.100s",
-		 (unsigned long long)bytes, up, soda_members(), (unsigned long long)(had + placed),
+		 (unsigned long long)bytes, soda_redundant() ? "on two servers each " : "", up,
+		 soda_members(), (unsigned long long)(had + placed),
 		 last.text[0] ? last.text : soda_strerror(err));
 	return err;
 }
@@ -466,6 +544,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 	uintptr_t end = (uintptr_t)&soda_agent.table[r->first + r->chunks] & ~(page - 1);
 	int kept; /* not 0: no other object may be placed at these addresses */
 
+	soda_rebuild_leave(r);
 	soda_freeze_end(r);
 	kept = soda_retire_range(r->first, r->chunks);
 	if (kept == -ETIMEDOUT) {
@@ -483,8 +562,13 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 		kept = soda_shared_detach(r) ? -ENOMEM : kept;
 	else if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
 		kept = -ENOMEM;
-	close_region(r, why);
-	note_free(r->link, r->span, false);
+	if (soda_copies(r)) {
+		for (uint32_t k = 0; k < SODA_COPIES; k++)
+			soda_copy_close(r->copy[k]);
+	} else {
+		close_region(r, why);
+		soda_link_gave(r->link, r->span);
+	}
 	atomic_fetch_sub(&soda_agent.fam_bytes, r->span);
 	soda_regions_lock();
 	soda_recover_forget(r->first, r->chunks);

@@ -13,6 +13,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/shared.h"
 
@@ -52,6 +53,22 @@ static bool is_undecided(uint32_t id)
 static void set_lost(struct soda_region *r)
 {
 	atomic_store(&r->lost, r->refused || r->undecided || r->given_up);
+}
+
+/* The object that the region, or the copy of a slab, is a part of. */
+static struct soda_region *whole(struct soda_region *part)
+{
+	return soda_region_of(part->first);
+}
+
+/* Whether the server has refused the region; of a copy: the last one. */
+static void note_refused(struct soda_region *part, int err)
+{
+	struct soda_region *r = whole(part);
+
+	atomic_store(&part->refused, err);
+	atomic_store(&r->refused, err);
+	set_lost(r);
 }
 
 static const char *name_of(const struct soda_region *r)
@@ -129,7 +146,7 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 }
 
 /* The server has no copy of the object's chunks. If content is lost, the next soda_sync says so. */
-static void lose_chunks(struct soda_region *r)
+static void lose_chunks(struct soda_region *r, const struct soda_link *link)
 {
 	uint64_t deadline_ns = patience();
 	uint32_t lost = 0, first = 0, last = 0;
@@ -148,7 +165,7 @@ static void lose_chunks(struct soda_region *r)
 						    ((uint64_t)first << soda_agent.chunk_shift)),
 			       (unsigned long long)(r->before + ((uint64_t)(last + 1)
 								 << soda_agent.chunk_shift)),
-			       r->link->server.address);
+			       link->server.address);
 }
 
 void soda_recover_anew(struct soda_link *link)
@@ -179,7 +196,7 @@ static void unmap_old(void *arg)
  */
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
-	int timeout_ms = (int)soda_agent.settings.fault_timeout_ms, ret;
+	int timeout_ms = soda_calls_patience((int)soda_agent.settings.fault_timeout_ms), ret;
 	bool first = r->meeting != soda_link_meeting(r->link);
 
 	for (;;) {
@@ -205,8 +222,7 @@ static void set_refused(const struct recovery *o, struct soda_region *r, int err
 	bool before = r->refused;
 
 	r->meeting = soda_link_meeting(r->link);
-	atomic_store(&r->refused, err);
-	set_lost(r);
+	note_refused(r, err);
 	all_refusals[r->link->index].any = true;
 	if (before)
 		return;
@@ -224,8 +240,7 @@ static void set_placed(struct soda_region *r)
 {
 	if (!r->refused)
 		return;
-	atomic_store(&r->refused, 0);
-	set_lost(r);
+	note_refused(r, 0);
 	soda_log_warning("%s has a place on %s again", name_of(r), r->link->server.address);
 }
 
@@ -234,18 +249,22 @@ static void set_placed(struct soda_region *r)
  * nothing may be fetched from there that was not written there.  READ_ONLY files' chunks stay as
  * they are.
  */
-static void give_up_the_old(struct soda_region *r)
+static void give_up_the_old(struct soda_region *part)
 {
-	if (r->decided == soda_link_meeting(r->link))
+	struct soda_region *r = whole(part);
+
+	if (part->decided == soda_link_meeting(part->link))
 		return;
 	if (!(r->flags & SODA_READ_ONLY)) {
 		/* first: lose_chunks() makes chunks dirty, which those of a frozen range, or of a
 		   sealed object, never are */
 		soda_freeze_lose(r);
 		atomic_store(&r->sealed, false);
-		lose_chunks(r);
+		atomic_fetch_add(&r->losses, 1);
+		lose_chunks(r, part->link);
+		atomic_fetch_add(&r->losses, 1);
 	}
-	r->decided = soda_link_meeting(r->link);
+	part->decided = soda_link_meeting(part->link);
 }
 
 static int reopen(struct soda_region *r, struct recovery *o)
@@ -290,19 +309,50 @@ static int rejoin_store(const struct recovery *o, struct soda_region *r)
 	return soda_call_lost(ret) ? ret : 0;
 }
 
+/* Whether the server that was met does not have the region. */
+static bool forgotten(const struct soda_region *r)
+{
+	return r->refused || r->meeting != soda_link_meeting(r->link);
+}
+
+static int renew_region(const struct recovery *o, struct soda_region *r)
+{
+	int timeout_ms = soda_calls_patience((int)soda_agent.settings.fault_timeout_ms);
+
+	return soda_conn_renew_region(o->control, &r->mr, timeout_ms, o->why);
+}
+
+/*
+ * A slab's copy on the server, if there is one.  Where the server does not have it, it is stale,
+ * and will be rebuilt; the last copy is opened anew, and what was only there is lost.
+ */
+static int recover_copy(struct soda_region *r, struct recovery *o)
+{
+	int k = soda_copy_on(r, o->link);
+	struct soda_region *copy;
+
+	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k))
+		return 0;
+	copy = r->copy[k];
+	if (!forgotten(copy))
+		return renew_region(o, copy);
+	if (!soda_copies_drop(r, (uint32_t)k))
+		return reopen(copy, o);
+	soda_channels_exclusive(o->link, unmap_old, copy);
+	return 0;
+}
+
 /* Open an object anew that the server does not have; else renew what depends on the connection. */
 static int recover_one(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
 	int ret;
 
+	if (!r->going && soda_copies(r))
+		return recover_copy(r, o);
 	if (r->going || r->link != o->link)
 		return 0;
-	if (r->refused || r->meeting != soda_link_meeting(r->link))
-		ret = reopen(r, o);
-	else
-		ret = soda_conn_renew_region(o->control, &r->mr,
-					     (int)soda_agent.settings.fault_timeout_ms, o->why);
+	ret = forgotten(r) ? reopen(r, o) : renew_region(o, r);
 	return ret ? ret : rejoin_store(o, r);
 }
 
@@ -311,7 +361,7 @@ static int renew(struct soda_region *r, void *arg)
 {
 	struct recovery *o = arg;
 
-	return r->refused || r->going || r->link != o->link
+	return soda_copies(r) || r->refused || r->going || r->link != o->link
 		       ? 0
 		       : soda_freeze_renew(o->control, r, o->why);
 }
@@ -426,7 +476,11 @@ static int ask_again(struct soda_region *r, void *arg)
 	struct soda_wire_opened opened;
 	struct soda_mr mr;
 
-	if (!r->refused || r->going || r->link != o->link)
+	if (r->going)
+		return 0;
+	if (soda_copies(r))
+		r = soda_copy_to_read(r, o->link);
+	if (!r || !r->refused || r->link != o->link)
 		return 0;
 	if (r->asked)
 		ret = soda_calls_close_unknown(o->control, r, timeout_ms, o->why);

@@ -14,6 +14,7 @@
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/audit.h"
@@ -21,6 +22,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
 
 /* What a data connection is for. */
@@ -172,6 +174,20 @@ static void tell_trouble(const struct soda_server *server, enum soda_server_stat
 				 soda_server_trouble(server));
 }
 
+/*
+ * With redundancy: while copies of the server's still count as current a connection is made soon,
+ * or they become stale.  away_ns: since when it is away.
+ */
+static void give_up_copies(struct soda_link *link, uint64_t away_ns)
+{
+	if (!soda_redundant() || atomic_load(&link->expelled_ns) ||
+	    soda_now_ns() - away_ns < SODA_COPIES_AWAY_MS * SODA_MS_NS)
+		return;
+	atomic_store(&link->expelled_ns, soda_now_ns());
+	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
+	soda_rebuild_expel(link);
+}
+
 /* Try to come UP. told_p: the state that was logged last. */
 static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 {
@@ -181,6 +197,7 @@ static void keep_up(struct soda_link *link, enum soda_server_state *told_p)
 
 	if (!ret) {
 		*told_p = SODA_SERVER_UP;
+		atomic_store(&link->expelled_ns, 0);
 		atomic_fetch_add(&soda_agent.reconnects, 1);
 		soda_log_info("%s: connected again, epoch %llu", server->address,
 			      (unsigned long long)server->hello.epoch);
@@ -211,6 +228,8 @@ static int pause_ms(const struct soda_link *link)
 
 	if (!soda_server_up(&link->server))
 		return now < next ? (int)((next - now) / SODA_MS_NS + 1) : 0;
+	if (soda_redundant() && !atomic_load(&link->want_collector))
+		return SODA_COPIES_PING_MS;
 	return atomic_load(&link->want_collector) ? SODA_KEEPER_COLLECT_MS : SODA_KEEPER_TICK_MS;
 }
 
@@ -260,6 +279,24 @@ static void collect_left(struct soda_link *link, struct soda_thread *t)
 		atomic_store(&link->want_collector, 1);
 }
 
+static int ping(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		struct soda_why *why)
+{
+	return soda_conn_call(control, SODA_MSG_PING, NULL, 0, NULL, 0, NULL, timeout_ms, why);
+}
+
+/* A server whose slabs have other copies is not waited for when it is silent. */
+static void ask_whether_there(struct soda_link *link, uint64_t *asked_ns_p)
+{
+	struct soda_why ignored;
+	uint64_t now = soda_now_ns();
+
+	if (!soda_redundant() || now - *asked_ns_p < SODA_COPIES_PING_MS * SODA_MS_NS / 2)
+		return;
+	*asked_ns_p = now;
+	soda_call_once(&link->server, ping, NULL, SODA_SILENT_MS, &ignored);
+}
+
 static void tend(struct soda_link *link, struct soda_thread *t)
 {
 	if (atomic_load(&link->want_keyed))
@@ -276,13 +313,25 @@ static void *keep(void *arg)
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
+	uint64_t away_ns = 0, asked_ns = 0; /* 0: it is UP */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
-		if (!soda_server_up(&link->server))
+		if (!soda_server_up(&link->server)) {
+			if (!away_ns) {
+				away_ns = soda_now_ns();
+				if (soda_redundant())
+					link->server.connect_ms = SODA_COPIES_CONNECT_MS;
+			}
 			keep_up(link, &told);
-		if (soda_server_up(&link->server))
+		}
+		if (soda_server_up(&link->server)) {
+			away_ns = 0;
+			ask_whether_there(link, &asked_ns);
 			tend(link, t);
+		} else if (away_ns) {
+			give_up_copies(link, away_ns);
+		}
 	}
 	return NULL;
 }

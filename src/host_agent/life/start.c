@@ -16,6 +16,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/object.h"
+#include "host_agent/life/rebuild.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/life/trace.h"
@@ -389,11 +390,14 @@ static int start_all(struct soda_why *why)
 		ret = soda_closed_start();
 	if (!ret)
 		ret = start_faults();
+	if (!ret)
+		ret = soda_rebuild_start();
 	return ret;
 }
 
 static void stop_sessions(void)
 {
+	soda_rebuild_stop();
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
 		soda_session_stop(&soda_agent.links[i]);
 }

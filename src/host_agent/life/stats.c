@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "host_agent/core/agent.h"
+#include "host_agent/life/rebuild.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/guess.h"
@@ -90,6 +91,10 @@ static const struct {
 	COUNTER(store_bytes_mapped, STORE_BYTES_MAPPED),
 	COUNTER(store_bytes_asked, STORE_BYTES_ASKED),
 	OTHER(store_object_bytes),
+	OTHER(copies_missing),
+	OTHER(copies_expelled),
+	OTHER(copies_rebuilt),
+	OTHER(rebuilt_bytes),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -98,8 +103,14 @@ void soda_stats_gather(struct soda_stats *out)
 {
 	struct soda_buffer *b = &soda_agent.buffer;
 	uint64_t chunk = soda_agent.chunk_shift ? soda_chunk_bytes() : 0;
+	struct soda_rebuild_counts copies;
 
+	soda_rebuild_count(&copies);
 	*out = (struct soda_stats){
+		.copies_missing = copies.missing,
+		.copies_expelled = copies.expelled,
+		.copies_rebuilt = copies.completed,
+		.rebuilt_bytes = copies.bytes,
 		.reconnects = soda_agent.reconnects,
 		.fam_bytes = soda_agent.fam_bytes,
 		.buffer_bytes = (uint64_t)b->limit * chunk,

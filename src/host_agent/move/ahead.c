@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* READs ahead of faults, and collecting the answers that no thread waits for. */
 #include "host_agent/move/channel.h"
+#include "host_agent/object/copies.h"
 
 #include "host_agent/move/evict.h"
 #include "host_agent/pages/install.h"
@@ -61,15 +62,16 @@ static bool mapped(const struct soda_region *r, uint32_t first, uint32_t last)
 static uint32_t ahead_direct(struct soda_thread *t, struct soda_fetch_channel *ch,
 			     struct soda_region *r, const struct soda_plan *plan)
 {
+	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
 	struct soda_install in[SODA_COLLECT_MAX];
 	uint32_t run = 0, i;
 
-	for (i = 0; i < plan->n && mapped(r, planned(plan, i), planned(plan, i)); i++) {
+	for (i = 0; i < plan->n && mapped(from, planned(plan, i), planned(plan, i)); i++) {
 		uint32_t id = planned(plan, i);
 		bool mine = remote(id) && claim_ahead(t, r, id);
 
 		if (run && (!mine || id != in[run - 1].id + 1 || run == SODA_COLLECT_MAX ||
-			    !mapped(r, in[0].id, id))) {
+			    !mapped(from, in[0].id, id))) {
 			soda_channel_install_direct(t, ch, r, in, run);
 			run = 0;
 		}
@@ -126,16 +128,18 @@ static void ring(struct soda_fetch_channel *ch)
  * True: the plan begins in memory that is mapped here, or another thread has the demand channel;
  * *done_p: how many chunks were dealt with.  False: nothing of it is mapped, nothing was done.
  */
-static bool try_direct(struct soda_thread *t, struct soda_region *r, const struct soda_plan *plan,
-		       uint32_t *done_p)
+static bool try_direct(struct soda_thread *t, const struct soda_link *link, struct soda_region *r,
+		       const struct soda_plan *plan, uint32_t *done_p)
 {
-	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, r->link)];
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
+	const struct soda_region *from;
 	bool direct;
 
 	*done_p = 0;
 	if (!soda_lock_try(&ch->lock))
 		return true;
-	direct = mapped(r, planned(plan, 0), planned(plan, 0));
+	from = soda_copy_to_read(r, link);
+	direct = from && mapped(from, planned(plan, 0), planned(plan, 0));
 	if (direct && soda_channel_usable(ch))
 		*done_p = ahead_direct(t, ch, r, plan);
 	soda_lock_release(&ch->lock);
@@ -179,18 +183,20 @@ uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 			      struct soda_region *r, const struct soda_plan *plan)
 {
 	enum { RING = 32 };
+	const struct soda_link *link = soda_copies_source(r, t->avoid);
+	const struct soda_region *from = soda_copy_to_read(r, link);
 	uint32_t n;
 
-	if (r->mr.map || r->mr.statics) {
+	if (from && (from->mr.map || from->mr.statics)) {
 		/*
 		 * try_direct locks a demand channel, and both locks have the same rank: unlock
 		 * first.
 		 */
 		soda_fetch_batch_end(b);
-		if (try_direct(t, r, plan, &n))
+		if (try_direct(t, link, r, plan, &n))
 			return n;
 	}
-	if (!open_batch(b, t, r->link) || !soda_channel_usable(b->ch))
+	if (!open_batch(b, t, link) || !soda_channel_usable(b->ch))
 		return 0;
 	n = post(t, b->ch, r, plan);
 	if (b->ch->tail - b->rung >= RING) {

@@ -204,6 +204,14 @@ static uint32_t senders_with(uint32_t id, void (*look)(const struct soda_sender 
 	return s.n;
 }
 
+static uint32_t relays_with(uint32_t id)
+{
+	struct search s = { .id = id };
+
+	soda_sender_relays_each(look_at_place, &s);
+	return s.n;
+}
+
 static uint32_t requests_of(uint32_t id)
 {
 	uint16_t i = atomic_load(&soda_agent.table[id].channel);
@@ -224,7 +232,7 @@ static int check_owner(struct audit *a, uint32_t id, uint32_t w)
 	uint32_t n;
 
 	if (w & SODA_CW_SENDING) {
-		n = senders_with(id, look_at_ops);
+		n = senders_with(id, look_at_ops) + relays_with(id);
 		if (n != 1 && !(n > 1 && a->how == ANYWHERE))
 			return wrong_chunk(a, id, "SENDING, and %u senders have it under way", n);
 	}
@@ -363,6 +371,7 @@ static int check_sending(struct audit *a)
 
 	if (a->how == BETWEEN) {
 		soda_sender_queue_each(count_place, &evicted);
+		soda_sender_relays_each(count_place, &evicted);
 		soda_writeback_each_sender(count_ops, &evicted);
 	}
 	if (a->how == ANYWHERE || evicted == counted)

@@ -14,7 +14,7 @@
  *   credits pinned      = chunks that are PINNED, and those that are held (core/held.h)
  *   buffer.sending      = chunks queued to be evicted + chunks under way to be evicted
  *   each QUEUED chunk has a place in the write-back queue
- *   each SENDING chunk belongs to one sender's operation
+ *   each SENDING chunk belongs to one sender's operation, or has a place in one relay
  *   each BUSY chunk is one that a sender is about to drop
  *   each FETCHING chunk belongs to one request of the channel that it names
  *

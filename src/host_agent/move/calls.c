@@ -11,6 +11,7 @@
 #include "client/call.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
 
 /* A control call for an object: soda_call_fn, with the object's own argument. */
@@ -28,7 +29,12 @@ static int call_for_region(struct soda_conn *c, void *arg, bool again, int timeo
 {
 	struct region_call *call = arg;
 
-	return call->fn(c, call->r, call->arg, again, timeout_ms, why);
+	return call->fn(c, call->r, call->arg, again, soda_calls_patience(timeout_ms), why);
+}
+
+int soda_calls_patience(int timeout_ms)
+{
+	return soda_redundant() && timeout_ms > SODA_SILENT_MS ? SODA_SILENT_MS : timeout_ms;
 }
 
 static int fault_timeout(void)
@@ -36,12 +42,18 @@ static int fault_timeout(void)
 	return (int)soda_agent.settings.fault_timeout_ms;
 }
 
+/* With redundancy there is time for one more attempt. */
+static int patience(void)
+{
+	return soda_redundant() ? 2 * soda_calls_patience(fault_timeout()) : fault_timeout();
+}
+
 /* Make the call, again on the next connection if one fails, within the fault time-out. */
 static int with_control(region_fn *fn, struct soda_region *r, void *arg, struct soda_why *why)
 {
 	struct region_call call = { fn, r, arg };
 
-	return soda_call_persist(&r->link->server, call_for_region, &call, fault_timeout(), why);
+	return soda_call_persist(&r->link->server, call_for_region, &call, patience(), why);
 }
 
 static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,
@@ -261,9 +273,28 @@ int soda_calls_sync_region(struct soda_region *r, struct soda_why *why)
 	return with_control(sync_call, r, NULL, why);
 }
 
+/* The name is for those who operate the servers: one that is away does not get it. */
+static int name_copies(struct soda_region *r, int *advice_p, struct soda_why *why)
+{
+	int ret = 0;
+
+	for (uint32_t k = 0; k < SODA_COPIES && !ret; k++) {
+		struct soda_region *copy = r->copy[k];
+
+		memcpy(copy->name, r->name, sizeof(copy->name));
+		if (!soda_server_up(&copy->link->server))
+			continue;
+		ret = with_control(name_call, copy, advice_p, why);
+		ret = soda_call_lost(ret) ? 0 : ret;
+	}
+	return ret;
+}
+
 int soda_calls_name_region(struct soda_region *r, int *advice_p, struct soda_why *why)
 {
 	*advice_p = SODA_NORMAL;
+	if (soda_copies(r))
+		return name_copies(r, advice_p, why);
 	return with_control(name_call, r, advice_p, why);
 }
 
@@ -382,7 +413,8 @@ static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32
 
 	d.bytes = soda_region_offset(r, last) + soda_region_chunk_bytes(r, last) - d.offset;
 	soda_wire_put_discard(text, &d);
-	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL, fault_timeout(), &why);
+	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL,
+			      soda_calls_patience(fault_timeout()), &why);
 }
 
 /*
@@ -418,6 +450,23 @@ static int discard(struct soda_region *r, uint32_t first, uint32_t n)
 	return lost || !control ? ret : 0;
 }
 
+/* A copy that misses it is stale.  An error: that of the last copy. */
+static int discard_copies(struct soda_region *r, uint32_t first, uint32_t n)
+{
+	int ret = 0;
+
+	for (uint32_t k = 0; k < SODA_COPIES; k++) {
+		if (!soda_copy_is_written(soda_copies(r), k))
+			continue;
+		ret = discard(r->copy[k], first, n);
+		if (ret && soda_copies_drop(r, k))
+			ret = 0;
+		if (ret)
+			break;
+	}
+	return ret;
+}
+
 int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	int ret = 0;
@@ -425,7 +474,7 @@ int soda_calls_discard(struct soda_region *r, uint32_t first, uint32_t n)
 	for (uint32_t had; n && !ret; first += had, n -= had) {
 		r = soda_members() > 1 ? soda_region_of(first) : r;
 		had = soda_region_has(r, first, n);
-		ret = discard(r, first, had);
+		ret = soda_copies(r) ? discard_copies(r, first, had) : discard(r, first, had);
 	}
 	return ret;
 }

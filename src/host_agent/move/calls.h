@@ -90,4 +90,10 @@ void soda_calls_close_late(struct soda_link *link);
 /* The keeper: a server was met that has no region of ours, so none is to be closed. */
 void soda_calls_forget_closes(struct soda_link *link);
 
+/*
+ * How long one call may take: with redundancy a server that does not answer for SODA_SILENT_MS
+ * counts as away, and others have what it has.
+ */
+int soda_calls_patience(int timeout_ms);
+
 #endif

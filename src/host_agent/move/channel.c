@@ -101,7 +101,9 @@ int soda_channel_fail(struct soda_fetch_channel *ch)
 	for (; ch->head != ch->tail; ch->head++) {
 		struct soda_fetch_request *q = &ch->req[ch->head % ch->slots_n];
 
-		if (q->placed)
+		if (q->copying)
+			q->copying->state = -ENOTCONN;
+		else if (q->placed)
 			soda_install_undo(q->in.id);
 		else
 			soda_install_cancel(q->in.id);

@@ -21,8 +21,15 @@
 /* Answers collected in one call: their descriptions lie on a signal handler's stack. */
 enum { SODA_COLLECT_MAX = 64, SODA_CHANNELS_OF_MEMBER = 2 * SODA_CHANNEL_PAIRS_MAX };
 
+/* A READ whose data are not installed: where they go, and 0, or 1, or a negative errno. */
+struct soda_fetch_copying {
+	void *to;
+	int state;
+};
+
 struct soda_fetch_request {
 	struct soda_install in;
+	struct soda_fetch_copying *copying; /* or NULL: the data are installed */
 	uint32_t bytes;
 	bool placed; /* the peer may install it */
 };

@@ -3,12 +3,15 @@
 #include "host_agent/move/fetch.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/tracepoint.h"
+#include "base/failure.h"
 #include "host_agent/move/channel.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 
@@ -54,12 +57,13 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 		      struct soda_install in)
 {
 	struct soda_fetch_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
+	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
 	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
 	struct soda_wire_residency hint;
 	bool placed, protect;
 	int ret;
 
-	if (!soda_channel_usable(ch))
+	if (!soda_channel_usable(ch) || !from)
 		return -ENOTCONN;
 	if (soda_channel_refuses(r))
 		return -EIO;
@@ -72,14 +76,14 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 	placed = !in.shared && soda_conn_installs(ch->conn) &&
 		 soda_install_by_peer(r, &in, &protect);
 	if (in.shared && !soda_shared_mends(r, in.id))
-		ret = soda_conn_post_stored(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
-					    slot_of(ch, ch->tail), in.id);
+		ret = soda_conn_post_stored(ch->conn, &from->mr, soda_region_offset(r, in.id),
+					    bytes, slot_of(ch, ch->tail), in.id);
 	else if (placed)
-		ret = soda_conn_post_install(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
-					     slot_of(ch, ch->tail), soda_chunk_address(in.id),
-					     protect, in.id);
+		ret = soda_conn_post_install(ch->conn, &from->mr, soda_region_offset(r, in.id),
+					     bytes, slot_of(ch, ch->tail),
+					     soda_chunk_address(in.id), protect, in.id);
 	else
-		ret = soda_conn_post_read(ch->conn, &r->mr, soda_region_offset(r, in.id), bytes,
+		ret = soda_conn_post_read(ch->conn, &from->mr, soda_region_offset(r, in.id), bytes,
 					  slot_of(ch, ch->tail), in.id);
 	if (ret && ret != -EAGAIN && ret != -EINVAL)
 		soda_channel_break(ch, ret);
@@ -110,7 +114,7 @@ static bool adjacent(struct soda_fetch_channel *ch, uint32_t k, const struct sod
 	const struct soda_fetch_request *a = &ch->req[(k - 1) % ch->slots_n],
 					*b = &ch->req[k % ch->slots_n];
 
-	return !done[1].status && !done[1].installed && b->in.id == a->in.id + 1 &&
+	return !done[1].status && !done[1].installed && !b->copying && b->in.id == a->in.id + 1 &&
 	       a->in.block < 0 && b->in.block < 0 && a->bytes == soda_chunk_bytes() &&
 	       data_of(ch, k, &done[1]) == data_of(ch, k - 1, &done[0]) + a->bytes &&
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
@@ -159,6 +163,15 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	return ret == -ENOENT ? 0 : ret;
 }
 
+static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
+{
+	const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
+
+	if (!done->status)
+		memcpy(q->copying->to, data_of(ch, k, done), q->bytes);
+	q->copying->state = done->status ? done->status : 1;
+}
+
 /* Install the next n answers, neighbours in one call. */
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   const struct soda_done *done, int n)
@@ -171,6 +184,11 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 		struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 		int ret;
 
+		if (q->copying) {
+			settle_copying(ch, k, &done[i]);
+			i++;
+			continue;
+		}
 		if (done[i].status) {
 			soda_log_error("fetch of chunk %u from %s refused: %s", q->in.id,
 				       soda_conn_peer(ch->conn), soda_strerror(done[i].status));
@@ -310,9 +328,12 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 				struct soda_region *r, const struct soda_install *in, uint32_t n)
 {
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
-	const void *src = soda_mr_direct(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
+	const void *src;
 	int ret;
 
+	src = from ? soda_mr_direct(&from->mr, soda_region_offset(r, in->id), (uint32_t)bytes)
+		   : NULL;
 	if (!src)
 		return 1;
 	if (!soda_channel_usable(ch) || soda_channel_refuses(r)) {
@@ -327,7 +348,7 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 		count_fetch(t, &in[i], have);
 	}
 	ret = soda_install_run(r, in, n, src);
-	drop_mapped_entries(&r->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
+	drop_mapped_entries(&from->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
 	return ret;
 }
 
@@ -385,7 +406,8 @@ static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
 int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		      uint64_t deadline_ns)
 {
-	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, r->link)];
+	struct soda_link *link = soda_copies_source(r, t->avoid);
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
 	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
 	int ret;
 
@@ -394,6 +416,54 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		return -ETIMEDOUT;
 	}
 	ret = demand_locked(t, ch, r, in, deadline_ns);
+	soda_lock_release(&ch->lock);
+	if (soda_redundant()) /* the next attempt asks the other copy's server */
+		t->avoid = soda_connection_lost(ret) ? link : NULL;
+	return ret;
+}
+
+static int copy_locked(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,
+		       uint32_t id, void *to, uint64_t deadline_ns)
+{
+	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
+	uint32_t bytes = soda_region_chunk_bytes(r, id);
+	struct soda_fetch_copying copying = { .to = to };
+	const void *direct;
+	int ret, err;
+
+	if (!soda_channel_usable(ch) || !from)
+		return -ENOTCONN;
+	direct = soda_mr_direct(&from->mr, soda_region_offset(r, id), bytes);
+	if (direct) {
+		memcpy(to, direct, bytes);
+		return 0;
+	}
+	ret = post_with_room(t, ch, r, (struct soda_install){ .id = id, .block = -1 }, deadline_ns);
+	if (ret)
+		return ret;
+	ch->req[(ch->tail - 1) % ch->slots_n].copying = &copying;
+	ret = soda_conn_flush(ch->conn, false);
+	while (!ret && !copying.state) {
+		ret = collect(t, ch, SODA_MS_NS, 0, &err);
+		ret = ret > 0 ? 0 : ret;
+		if (!ret && !copying.state && soda_now_ns() > deadline_ns)
+			ret = -ETIMEDOUT;
+	}
+	if (!copying.state) /* no answer may come any more: it would go to `copying` */
+		soda_channel_break(ch, ret);
+	return copying.state < 0 ? copying.state : ret;
+}
+
+int soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,
+		    uint64_t deadline_ns)
+{
+	struct soda_link *link = soda_copies_source(r, NULL);
+	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
+	int ret;
+
+	if (!soda_lock_acquire_until(&ch->lock, deadline_ns))
+		return -ETIMEDOUT;
+	ret = copy_locked(t, ch, r, id, to, deadline_ns);
 	soda_lock_release(&ch->lock);
 	return ret;
 }

@@ -70,6 +70,13 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t deadline_ns);
 
 /*
+ * Read a chunk that the caller has made FETCHING into `to`, and leave it so: for a rebuild
+ * (life/rebuild.c), of a slab with copies.  0, or an error as of soda_fetch_demand.
+ */
+int soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,
+		    uint64_t deadline_ns);
+
+/*
  * Handler mode: post the READ of such a chunk without waiting for the answer; soda_fetch_collect
  * settles the chunk.  0: posted, which says nothing of the chunk: the connection may have failed
  * since; 1: it was filled at once, out of mapped memory; -EAGAIN: no slot free; and the other

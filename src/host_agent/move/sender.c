@@ -14,6 +14,7 @@
 #include "base/tracepoint.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/progress.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/unacked.h"
@@ -48,9 +49,31 @@ static struct queue queues[SODA_MEMBERS_MAX]; /* a chunk waits in its server's *
 static _Atomic uint32_t queue_refused;
 static _Atomic bool queue_doubt; /* see doubt_all() */
 
+/*
+ * Chunks that one copy's server has acknowledged, and that the relay's server gets next.  New
+ * chunks are not sent while RELAYED_MOST are in relays; besides these all senders together have
+ * some 17000 under way (1088 to each of 16 servers), so that a relay always has a place.
+ */
+enum { RELAY = 32768, RELAYED_MOST = 8192 };
+
+struct relayed {
+	uint32_t id;
+	uint16_t mask;
+	uint8_t why, done;
+};
+
+struct relay {
+	/* guarded by the queue's lock */
+	struct relayed chunks[RELAY];
+	_Atomic uint32_t head, tail;
+};
+
+static struct relay relays[SODA_MEMBERS_MAX];
+static _Atomic uint32_t relayed_n; /* in all relays */
+
 uint64_t soda_sender_queue_bytes(void)
 {
-	return soda_members() * sizeof(queues[0]);
+	return soda_members() * (sizeof(queues[0]) + (soda_redundant() ? sizeof(relays[0]) : 0));
 }
 
 void soda_sender_queue_clear(const struct soda_link *link)
@@ -59,12 +82,21 @@ void soda_sender_queue_clear(const struct soda_link *link)
 
 	soda_lock_init(&queue->lock, SODA_RANK_WRITEBACK);
 	queue->head = queue->tail = 0;
+	relays[link->index].head = relays[link->index].tail = 0;
 	queue_doubt = false;
 }
 
+/* Of a slab with copies: that of the first one's server. */
 static struct queue *queue_of(uint32_t id)
 {
-	return soda_members() > 1 ? &queues[soda_region_of(id)->link->index] : &queues[0];
+	const struct soda_region *r;
+
+	if (soda_members() <= 1)
+		return &queues[0];
+	r = soda_region_of(id);
+	if (soda_copies(r))
+		return &queues[soda_copy_link(r, (uint32_t)soda_copies_next(r, 0))->index];
+	return &queues[r->link->index];
 }
 
 /* As many of the chunks as have room there. */
@@ -117,19 +149,6 @@ uint32_t soda_sender_queue_refused(void)
 	return atomic_load(&queue_refused);
 }
 
-/*
- * Put a chunk that was taken back into the queue; it is QUEUED. leaves() is not called for it yet.
- */
-static void put_back(uint32_t id, int why)
-{
-	struct queue *queue = queue_of(id);
-
-	soda_lock_acquire(&queue->lock);
-	assert(queue->tail - queue->head < RING && "more chunks come back than were taken");
-	queue->chunks[queue->tail++ % RING] = id | (uint64_t)why << 32;
-	soda_lock_release(&queue->lock);
-}
-
 void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *arg)
 {
 	for (struct queue *q = queues; q < queues + soda_members(); q++)
@@ -137,12 +156,27 @@ void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *a
 			fn((uint32_t)q->chunks[i % RING], (int)(q->chunks[i % RING] >> 32), arg);
 }
 
+void soda_sender_relays_each(void (*fn)(uint32_t id, int why, void *arg), void *arg)
+{
+	for (struct relay *q = relays; q < relays + soda_members(); q++)
+		for (uint32_t i = q->head; i != q->tail; i++)
+			fn(q->chunks[i % RELAY].id, q->chunks[i % RELAY].why, arg);
+}
+
+static uint32_t waits(const _Atomic uint32_t *head, const _Atomic uint32_t *tail)
+{
+	uint32_t from = atomic_load_explicit(head, memory_order_relaxed);
+
+	return atomic_load_explicit(tail, memory_order_relaxed) - from;
+}
+
 uint32_t soda_sender_queue_waits_for(const struct soda_link *link)
 {
 	const struct queue *queue = &queues[link->index];
-	uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+	const struct relay *relay = &relays[link->index];
+	uint32_t n = waits(&queue->head, &queue->tail);
 
-	return atomic_load_explicit(&queue->tail, memory_order_relaxed) - head;
+	return soda_redundant() ? n + waits(&relay->head, &relay->tail) : n;
 }
 
 uint32_t soda_sender_queue_waiting(void)
@@ -231,6 +265,43 @@ static void sort_outgoing(struct outgoing *out, int n)
 	}
 }
 
+static void put_back_here(struct queue *queue, uint32_t id, int why)
+{
+	soda_lock_acquire(&queue->lock);
+	assert(queue->tail - queue->head < RING && "more chunks come back than were taken");
+	queue->chunks[queue->tail++ % RING] = id | (uint64_t)why << 32;
+	soda_lock_release(&queue->lock);
+}
+
+/*
+ * Put a chunk that was taken back into the queue; it is QUEUED. leaves() is not called for it yet.
+ */
+static void put_back(uint32_t id, int why)
+{
+	put_back_here(queue_of(id), id, why);
+}
+
+/*
+ * Whether a chunk that was taken from the queue is for another one now, as its copy here is stale;
+ * then it is put there, or, while that has no room, back.  A chunk that is not QUEUED any more may
+ * be of an object that is being freed, and goes nowhere.
+ */
+static bool move_on(struct queue *queue, uint32_t id, int why)
+{
+	const struct soda_region *r = soda_redundant() ? soda_region_of(id) : NULL;
+	int first = r ? soda_copies_next(r, 0) : -1;
+	struct queue *to;
+
+	if (first < 0 || !(soda_chunk_load(&soda_agent.table[id]) & SODA_CW_QUEUED))
+		return false;
+	to = &queues[soda_copy_link(r, (uint32_t)first)->index];
+	if (to == queue)
+		return false;
+	if (!put(to, &id, 1, why))
+		put_back_here(queue, id, why);
+	return true;
+}
+
 /*
  * Take up to max chunks from the queue; those that there is something to send of are BUSY, in out.
  */
@@ -248,6 +319,8 @@ static int pop(struct queue *queue, struct outgoing *out, int max)
 		int why = (int)(taken[i] >> 32);
 		bool again;
 
+		if (move_on(queue, id, why))
+			continue;
 		out[k] = (struct outgoing){ .id = id, .mask = begin(id, &again), .why = why };
 		if (out[k].mask)
 			k++;
@@ -417,11 +490,44 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 
 static void finish(struct soda_sender *s, const struct soda_sending *op)
 {
-	soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 	soda_protect_learn(soda_region_of(op->id), op->mask);
 	soda_unacked_note(op->id); /* before SENDING goes: soda_sync then asks unacked.h */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
 	drop_later(s, op->id, op->why);
+}
+
+/* The chunk, which stays SENDING, waits for the copy's server. */
+static void relay(uint32_t k, const struct soda_sending *op)
+{
+	uint32_t server = soda_copy_link(soda_region_of(op->id), k)->index;
+	struct relay *to = &relays[server];
+
+	soda_lock_acquire(&queues[server].lock);
+	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
+	to->chunks[to->tail % RELAY] =
+		(struct relayed){ op->id, (uint16_t)op->mask, op->why, op->done };
+	to->tail++;
+	soda_lock_release(&queues[server].lock);
+	atomic_fetch_add(&relayed_n, 1);
+}
+
+/* To the next copy's server, or, where there is none, the chunk is done. */
+static void forward(struct soda_sender *s, const struct soda_sending *op)
+{
+	const struct soda_region *r = soda_region_of(op->id);
+	int next = soda_copies(r) ? soda_copies_next(r, op->done) : -1;
+
+	if (next < 0)
+		finish(s, op);
+	else
+		relay((uint32_t)next, op);
+}
+
+/* A server has the chunk, or its copy there has become stale. */
+static void advance(struct soda_sender *s, struct soda_sending *op)
+{
+	op->done |= (uint8_t)(1u << op->copy_k);
+	forward(s, op);
 }
 
 /*
@@ -464,6 +570,14 @@ static void queue_again(const struct soda_sending *op)
 		put_back(op->id, op->why);
 }
 
+/* The server has refused the chunk: its copy there is stale, unless it is the last one. */
+static bool refused_by_copy(const struct soda_sender *s, const struct soda_sending *op)
+{
+	struct soda_region *r = soda_region_of(op->id);
+
+	return soda_copies(r) && soda_copies_drop(r, op->copy_k);
+}
+
 /* The last answer of the chunk has come, or none will. */
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
@@ -472,9 +586,15 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 	if (op->copy)
 		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	if (!op->failed) {
-		finish(s, op);
+		soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
+		advance(s, op);
 	} else if (op->lost) {
-		queue_again(op);
+		if (op->done)
+			forward(s, op);
+		else
+			queue_again(op);
+	} else if (refused_by_copy(s, op)) {
+		advance(s, op);
 	} else {
 		restore(op->id, op->mask, 0);
 		leaves(op->why);
@@ -526,12 +646,13 @@ static void refuse(const struct outgoing *out)
 static int post_runs(struct soda_sender *s, struct soda_sending *op)
 {
 	struct soda_region *r = soda_region_of(op->id);
+	const struct soda_region *there = soda_copy_to_write(r, &soda_agent.links[s->server]);
 	uint64_t offset = soda_region_offset(r, op->id);
 	uint32_t have = soda_region_chunk_bytes(r, op->id), mask = op->mask;
 	char *base = op->copy ? op->copy : soda_chunk_address(op->id);
 	int n = 0;
 
-	while (mask) {
+	while (there && mask) {
 		uint32_t first = (uint32_t)__builtin_ctz(mask);
 		uint32_t len = (uint32_t)__builtin_ctz(~(mask >> first));
 		uint32_t from = first << soda_agent.block_shift;
@@ -542,8 +663,8 @@ static int post_runs(struct soda_sender *s, struct soda_sending *op)
 		if (from >= have)
 			break;
 		to = to < have ? to : have;
-		ret = soda_conn_post_write(s->conn, &r->mr, offset + from, to - from, base + from,
-					   (uint64_t)(op - s->ops));
+		ret = soda_conn_post_write(s->conn, &there->mr, offset + from, to - from,
+					   base + from, (uint64_t)(op - s->ops));
 		if (ret)
 			return ret;
 		op->bytes += to - from;
@@ -563,6 +684,27 @@ static struct soda_sending *free_op(struct soda_sender *s)
 }
 
 /*
+ * Post the WRITEs of a chunk that is SENDING. 0, or the connection's error: it waits again.  0 also
+ * where its copy here has become stale meanwhile: then it goes to another server.
+ */
+static int post_op(struct soda_sender *s, struct soda_sending *op)
+{
+	const struct soda_region *r = soda_region_of(op->id);
+	int n;
+
+	if (soda_copies(r))
+		op->copy_k = (uint8_t)soda_copy_on(r, &soda_agent.links[s->server]);
+	n = post_runs(s, op);
+	if (n > 0) {
+		op->parts = (uint16_t)n;
+		return 0;
+	}
+	op->failed = op->lost = true;
+	op_ends(s, op);
+	return n;
+}
+
+/*
  * Post the WRITEs of a BUSY, write-protected chunk. 0, or the connection's error: the chunk is
  * queued again.  copy: its content, where the chunk itself may not be read, else NULL; freed at the
  * end.
@@ -570,7 +712,6 @@ static struct soda_sending *free_op(struct soda_sender *s)
 static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *copy)
 {
 	struct soda_sending *op = free_op(s);
-	int n;
 
 	*op = (struct soda_sending){
 		.id = out->id,
@@ -583,14 +724,7 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 	SODA_TP_WRITEBACK(out->id, out->mask);
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, SODA_CW_SENDING,
 			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
-	n = post_runs(s, op);
-	if (n > 0) {
-		op->parts = (uint16_t)n;
-		return 0;
-	}
-	op->failed = op->lost = true;
-	op_ends(s, op);
-	return n;
+	return post_op(s, op);
 }
 
 /*
@@ -616,10 +750,121 @@ static bool has_no_place(const struct outgoing *out)
 	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
 }
 
+/* How many the relay of that server had, in `out`; at most max and SODA_SENDER_BATCH. */
+static int take_relayed(uint32_t server, struct relayed *out, uint32_t max)
+{
+	struct relay *from = &relays[server];
+	uint32_t n = 0;
+
+	if (from->head == from->tail)
+		return 0;
+	max = max < SODA_SENDER_BATCH ? max : SODA_SENDER_BATCH;
+	soda_lock_acquire(&queues[server].lock);
+	while (n < max && from->head != from->tail)
+		out[n++] = from->chunks[from->head++ % RELAY];
+	soda_lock_release(&queues[server].lock);
+	atomic_fetch_sub(&relayed_n, n);
+	return (int)n;
+}
+
+/*
+ * A chunk from the relay of the sender's server: where its copy there is not written any more, it
+ * goes on without; with `post`, else its WRITEs are posted. 0, or the connection's error.
+ */
+static int send_relayed(struct soda_sender *s, const struct relayed *in, bool post)
+{
+	struct soda_region *r = soda_region_of(in->id);
+	int k = soda_copy_on(r, &soda_agent.links[s->server]);
+	struct soda_sending *op,
+		gone = { .id = in->id, .mask = in->mask, .why = in->why, .done = in->done };
+	bool closed;
+
+	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k)) {
+		forward(s, &gone);
+		soda_progress_tell();
+		return 0;
+	}
+	if (!post) {
+		relay((uint32_t)k, &gone);
+		return 0;
+	}
+	closed = atomic_load_explicit(&queue_doubt, memory_order_relaxed) &&
+		 !readable(in->id, in->mask);
+	op = free_op(s);
+	*op = gone;
+	op->used = true;
+	s->used++;
+	if (closed)
+		op->copy = soda_closed_copy(soda_chunk_address(in->id),
+					    soda_region_chunk_bytes(r, in->id));
+	if (!closed || op->copy)
+		return post_op(s, op);
+	say_unreadable(s, in->id);
+	op->failed = true;
+	restore(op->id, op->mask, 0);
+	leaves(op->why);
+	op->used = false;
+	s->used--;
+	return 0;
+}
+
+/* What waits in the relay of the sender's server. How many; the connection's error. */
+static int send_all_relayed(struct soda_sender *s)
+{
+	struct relayed in[SODA_SENDER_BATCH];
+	int n = take_relayed(s->server, in, s->max - s->used), err = 0;
+
+	for (int i = 0; i < n; i++) {
+		int ret = send_relayed(s, &in[i], !err);
+
+		err = err ? err : ret;
+	}
+	return err ? err : n;
+}
+
+void soda_sender_reroute(struct soda_sender *s)
+{
+	struct queue *queue = &queues[s->server];
+	uint32_t n = waits(&queue->head, &queue->tail);
+	struct relayed in[SODA_SENDER_BATCH];
+	int got;
+
+	for (uint32_t left = waits(&relays[s->server].head, &relays[s->server].tail); left;
+	     left = left > (uint32_t)got ? left - (uint32_t)got : 0) {
+		got = take_relayed(s->server, in, left);
+		if (!got)
+			break;
+		for (int i = 0; i < got; i++)
+			send_relayed(s, &in[i], false);
+	}
+	for (; n; n--) {
+		uint64_t taken;
+
+		soda_lock_acquire(&queue->lock);
+		taken = queue->head != queue->tail ? queue->chunks[queue->head++ % RING] : 0;
+		soda_lock_release(&queue->lock);
+		if (!taken)
+			break;
+		if (!move_on(queue, (uint32_t)taken, (int)(taken >> 32)))
+			put_back_here(queue, (uint32_t)taken, (int)(taken >> 32));
+	}
+	soda_sender_drop(s);
+}
+
+/* How many new chunks the sender may take. */
+static int room(const struct soda_sender *s)
+{
+	if (soda_redundant() && atomic_load(&relayed_n) >= RELAYED_MOST)
+		return 0;
+	return (int)(s->max - s->used);
+}
+
 int soda_sender_send(struct soda_sender *s)
 {
 	struct outgoing out[SODA_SENDER_BATCH];
-	int n = take(&queues[s->server], out, (int)(s->max - s->used)), err = 0;
+	int relayed = soda_redundant() ? send_all_relayed(s) : 0;
+	int n = relayed < 0 ? 0 : take(&queues[s->server], out, room(s));
+	int err = relayed < 0 ? relayed : 0;
 	bool tell = false;
 
 	for (int i = 0; i < n; i++) {
@@ -643,7 +888,7 @@ int soda_sender_send(struct soda_sender *s)
 		soda_progress_tell();
 	if (!err && s->used)
 		err = soda_conn_flush(s->conn, false);
-	return err ? err : n;
+	return err ? err : n + relayed;
 }
 
 static void answered(struct soda_sender *s, const struct soda_done *done, int n)
@@ -653,7 +898,8 @@ static void answered(struct soda_sender *s, const struct soda_done *done, int n)
 
 		if (done[i].status && !op->failed) {
 			op->failed = true;
-			count_refusal(op->id, done[i].status);
+			if (!soda_copies_spare(soda_region_of(op->id)))
+				count_refusal(op->id, done[i].status);
 			soda_log_error(
 				"write-back of %u bytes to %s failed: %s; the data stays in memory",
 				op->bytes, soda_conn_peer(s->conn), soda_strerror(done[i].status));

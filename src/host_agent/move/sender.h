@@ -9,6 +9,11 @@
  *         -> a WRITE refused by the server: DIRTY, with the dirty mask from before
  *         -> the connection failed: the same, and QUEUED again
  *
+ * A chunk of a slab with copies (object/copies.h) goes to their servers one after the other: when
+ * one has acknowledged it waits, still SENDING, in the relay of the next one's server, whose sender
+ * takes it from there.  A thread may store to the chunk meanwhile, and the copies get different
+ * content: then the chunk is DIRTY, and all of them get those blocks again before it is dropped.
+ *
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
  * (closed_pages.h), from a copy.  A sender is one thread's at a time; writeback.h decides which
  * threads have one and when they send.  All functions are AS.
@@ -39,6 +44,8 @@ struct soda_sending {
 	uint32_t bytes;
 	uint16_t parts; /* WRITEs not answered yet */
 	uint8_t why;
+	uint8_t copy_k; /* of a slab with copies: which one it is sent to... */
+	uint8_t done;	/* ...and, a bit each, which have acknowledged it */
 	bool used;
 	bool failed; /* the server has refused a WRITE, or `lost` */
 	bool lost;   /* the connection has failed */
@@ -74,6 +81,15 @@ uint32_t soda_sender_queue_refused(void);
 
 /* Call fn for each place in the queue, which no thread may change meanwhile. For audit.c. */
 void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *arg);
+
+/* The same for the relays. */
+void soda_sender_relays_each(void (*fn)(uint32_t id, int why, void *arg), void *arg);
+
+/*
+ * The sender's server is away: chunks in its queue and its relay whose copies there are not written
+ * any more go to those of another server, or are done.
+ */
+void soda_sender_reroute(struct soda_sender *s);
 
 /* Memory that the queue takes. */
 uint64_t soda_sender_queue_bytes(void);

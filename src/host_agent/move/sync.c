@@ -18,6 +18,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
 
 /* A deadline that moves on while the server answers. */
@@ -252,21 +253,27 @@ struct ends {
 	uint32_t deaths, restarts;
 };
 
-static bool ended_since(const struct ends *e, const struct soda_link *link)
+/* Of a slab with copies: how often the last one was lost, counted twice. */
+static uint32_t restarts_of(const struct soda_region *r)
 {
-	return e->deaths != soda_unacked_deaths() || e->restarts != soda_link_restarts(link);
+	return soda_copies(r) ? atomic_load(&r->losses) : soda_link_restarts(r->link);
+}
+
+static bool ended_since(const struct ends *e, const struct soda_region *r)
+{
+	return e->deaths != soda_unacked_deaths() || e->restarts != restarts_of(r);
 }
 
 /*
  * Read the numbers when both are even: while one is odd the keeper is still making dirty what is
  * resident of the lost data.  0, -ETIMEDOUT.
  */
-static int await_ends(struct ends *e, const struct soda_link *link, struct soda_why *why)
+static int await_ends(struct ends *e, const struct soda_region *r, struct soda_why *why)
 {
 	uint64_t deadline_ns = from_now();
 
 	for (;;) {
-		*e = (struct ends){ soda_unacked_deaths(), soda_link_restarts(link) };
+		*e = (struct ends){ soda_unacked_deaths(), restarts_of(r) };
 		if (!((e->deaths | e->restarts) & 1))
 			return 0;
 		if (soda_now_ns() > deadline_ns)
@@ -275,7 +282,7 @@ static int await_ends(struct ends *e, const struct soda_link *link, struct soda_
 	}
 	snprintf(why->text, sizeof(why->text),
 		 "the runtime is still finding out what %.120s has lost, as it started anew",
-		 link->server.address);
+		 soda_copies_source(r, NULL)->server.address);
 	return -ETIMEDOUT;
 }
 
@@ -286,8 +293,17 @@ static int explain_refusal(const struct soda_region *r, int refused, struct soda
 		why->text, sizeof(why->text),
 		"%.120s, which has started anew, does not take it (%s); it is asked again, and the "
 		"data stays in memory",
-		r->link->server.address, soda_strerror(refused));
+		soda_copies_source(r, NULL)->server.address, soda_strerror(refused));
 	return refused == -ENOSPC || refused == -EDQUOT ? -ENOSPC : -EIO;
+}
+
+/* The data are safe, but not as safe as SODA_STRICT wants. */
+static int explain_missing(const struct soda_region *r, struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "it is on %.150s alone, as a copy is missing (SODA_STRICT)",
+		 soda_copies_source(r, NULL)->server.address);
+	return -EIO;
 }
 
 int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
@@ -297,12 +313,12 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 
 	SODA_TP_SYNC(first, n);
 	do {
-		ret = await_ends(&ends, r->link, why);
+		ret = await_ends(&ends, r, why);
 		if (!ret)
 			ret = soda_sync_chunks(first, n);
 		if (!ret)
 			ret = settle(r, first, n, why);
-	} while (!ret && ended_since(&ends, r->link));
+	} while (!ret && ended_since(&ends, r));
 	refused = atomic_load(&r->refused);
 	if (ret && refused)
 		ret = explain_refusal(r, refused, why);
@@ -312,6 +328,8 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 			 "or gave up its server, before it had brought all of it there");
 		ret = -EIO;
 	}
+	if (!ret && soda_agent.settings.strict && soda_copies_missing(r))
+		ret = explain_missing(r, why);
 	SODA_TP_SYNC_DONE(first, ret);
 	soda_audit_quiet("after a sync");
 	return ret;

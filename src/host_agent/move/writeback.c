@@ -14,6 +14,7 @@
 #include "host_agent/core/progress.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
+#include "host_agent/object/copies.h"
 
 enum {
 	OPS = 64,      /* chunks that the write-back thread has under way */
@@ -260,6 +261,8 @@ static void turn(struct soda_writeback *wb)
 
 	adopt_connection(wb);
 	if (!wb->sender.conn) {
+		if (soda_redundant())
+			soda_sender_reroute(&wb->sender);
 		idle(wb, seen, SODA_WRITEBACK_LOOK_MS * SODA_MS_NS);
 		return;
 	}

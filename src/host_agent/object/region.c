@@ -213,6 +213,14 @@ void soda_region_ids_release(uint32_t server)
 		}
 }
 
+/* A bit for each number that a copy of a slab has. */
+static _Atomic uint64_t copy_ids[SODA_REGIONS_MAX / 64 + 1];
+
+static bool is_copy(uint16_t id)
+{
+	return atomic_load(&copy_ids[id / 64]) >> id % 64 & 1;
+}
+
 static int find_id(void)
 {
 	for (uint32_t i = 0; i < SODA_REGIONS_MAX; i++) {
@@ -221,7 +229,7 @@ static int find_id(void)
 		if (!next_id)
 			next_id = 1;
 		if (!id || id == no_object || atomic_load(&objects[id]) ||
-		    soda_region_id_is_kept(id))
+		    soda_region_id_is_kept(id) || is_copy(id))
 			continue;
 		if (id >= atomic_load(&ids_end))
 			atomic_store(&ids_end, id + 1u);
@@ -242,6 +250,21 @@ struct soda_region *soda_region_take(void)
 
 void soda_region_put(struct soda_region *r)
 {
+	put_descriptor(r);
+}
+
+struct soda_region *soda_region_take_copy(void)
+{
+	struct soda_region *r = soda_region_take();
+
+	if (r)
+		atomic_fetch_or(&copy_ids[r->id / 64], 1ull << r->id % 64);
+	return r;
+}
+
+void soda_region_put_copy(struct soda_region *r)
+{
+	atomic_fetch_and(&copy_ids[r->id / 64], ~(1ull << r->id % 64));
 	put_descriptor(r);
 }
 

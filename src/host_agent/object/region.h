@@ -37,6 +37,16 @@ struct soda_region {
 	bool continues;
 	uint64_t before;
 	struct soda_link *link; /* to the server that has it */
+	/*
+	 * A slab with redundancy is no region on the wire itself: its copies are, one on each of
+	 * two servers (object/copies.h).  copies: enum soda_copies_bits; 0: without redundancy.  Of
+	 * a copy, first, chunks, bytes and span are those of its slab.
+	 */
+	_Atomic uint32_t copies;
+	struct soda_region *_Atomic copy[SODA_COPIES];
+	_Atomic uint8_t copy_on[SODA_COPIES]; /* index of the link to its server */
+	_Atomic uint32_t losses;	      /* how often the last current copy was lost */
+	_Atomic bool leaving;		      /* the slab is being freed: nothing rebuilds it */
 	/* Of soda_alloc_file, and SODA_REGION_PUBLISHED; 0: anonymous, until soda_publish. */
 	_Atomic uint32_t flags;
 	uint32_t first, chunks;	      /* ids */
@@ -158,6 +168,9 @@ void soda_regions_forget(void);
  */
 struct soda_region *soda_region_take(void);
 void soda_region_put(struct soda_region *r);
+/* The same for a copy of a slab, whose number leads to no object. */
+struct soda_region *soda_region_take_copy(void);
+void soda_region_put_copy(struct soda_region *r);
 /*
  * Set r->first and r->chunks for r->span; of_heap: where other objects rarely are.  false: there is
  * no room.

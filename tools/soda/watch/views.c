@@ -42,6 +42,11 @@ static const struct soda_top_row program_rows[] = {
 	  "Chunks that were being written back to be dropped when a store to them came." },
 	{ SODA_TOP_COUNT, "waits for room", "evict_waits", NULL,
 	  "Faults that waited for a write-back: the network or the server is too slow." },
+	{ SODA_TOP_HEADING, "Redundancy", NULL, NULL, NULL },
+	{ SODA_TOP_LEVEL, "copies missing", "copies_missing", NULL,
+	  "Slabs of objects that have one copy instead of two." },
+	{ SODA_TOP_BYTES, "rebuilt", "rebuilt_bytes", NULL,
+	  "Data copied for copies that are made anew." },
 	{ SODA_TOP_HEADING, "Node's store", NULL, NULL, NULL },
 	{ SODA_TOP_SIZE, "objects there", "store_object_bytes", NULL,
 	  "Of what is allocated, objects in the agent's store, which programs have in common; they "

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/rebuild.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/wait.h"
+#include "host_agent/core/helper.h"
+#include "host_agent/move/calls.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
+#include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
+#include "host_agent/pages/install.h"
+
+static struct {
+	pthread_t thread;
+	bool runs;
+	_Atomic bool stop;
+	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
+	_Atomic uint64_t expelled, bytes, completed;
+	void *buffer;	  /* the thread's: a chunk */
+	uint64_t next_ns; /* likewise: when SODA_REBUILD_RATE allows the next chunk */
+} rebuild;
+
+/* Copies. */
+
+int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *members,
+		   struct soda_why *why)
+{
+	int ret = -ENOTCONN;
+
+	for (;;) {
+		int i = soda_placement_choose(members, soda_members(), r->bytes,
+					      soda_now_ns() * 0x9e3779b97f4a7c15u);
+		struct soda_region *copy;
+
+		if (i < 0)
+			return ret;
+		copy = soda_region_take_copy();
+		if (!copy)
+			return -ENOSPC;
+		members[i].refused = true;
+		copy->link = &soda_agent.links[i];
+		copy->bytes = r->bytes;
+		copy->flags = r->flags;
+		memcpy(copy->name, r->name, sizeof(copy->name));
+		ret = soda_calls_open_region(copy, why);
+		if (!ret) {
+			soda_link_took(copy->link, r->bytes);
+			atomic_store(&r->copy[k], copy);
+			atomic_store(&r->copy_on[k], (uint8_t)i);
+			return 0;
+		}
+		soda_region_put_copy(copy);
+	}
+}
+
+void soda_copy_fit(struct soda_region *copy, const struct soda_region *r)
+{
+	copy->first = r->first;
+	copy->chunks = r->chunks;
+	copy->span = r->span;
+}
+
+static void close_region(struct soda_region *copy)
+{
+	struct soda_why why = { "" };
+	int ret = soda_calls_close_region(copy, &why);
+
+	if (ret)
+		soda_log_error("a copy of an object is freed here, but %s keeps it until the "
+			       "program ends: %s",
+			       copy->link->server.address,
+			       why.text[0] ? why.text : soda_strerror(ret));
+}
+
+void soda_copy_close(struct soda_region *copy)
+{
+	close_region(copy);
+	soda_link_gave(copy->link, copy->bytes);
+	soda_region_put_copy(copy);
+}
+
+/* A server is away. */
+
+struct expelling {
+	const struct soda_link *link;
+	uint32_t stale, waiting;
+};
+
+static int expel_copy(struct soda_region *r, void *arg)
+{
+	struct expelling *e = arg;
+	int k;
+
+	if (r->going || !soda_copies(r))
+		return 0;
+	k = soda_copy_on(r, e->link);
+	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k))
+		return 0;
+	if (soda_copies_drop(r, (uint32_t)k))
+		e->stale++;
+	else
+		e->waiting++;
+	return 0;
+}
+
+void soda_rebuild_expel(struct soda_link *link)
+{
+	struct expelling e = { .link = link };
+
+	soda_regions_lock();
+	soda_regions_each(expel_copy, &e);
+	soda_regions_unlock();
+	atomic_fetch_add(&rebuild.expelled, e.stale);
+	if (e.stale)
+		soda_log_warning("%s is away: %u slabs go on with their other copy",
+				 link->server.address, e.stale);
+	if (e.waiting)
+		soda_log_warning("%s is away, and has the only copy of %u slabs: what is not "
+				 "resident of them waits for it",
+				 link->server.address, e.waiting);
+	soda_writeback_ring();
+}
+
+/* The rebuild. */
+
+/* What one rebuild is about. */
+struct task {
+	struct soda_thread *t;
+	struct soda_region *r;
+	uint32_t k;
+	struct soda_link *to;
+};
+
+static bool given_up(const struct task *job)
+{
+	return atomic_load(&rebuild.stop) || atomic_load(&job->r->leaving);
+}
+
+/* Of the members that are UP and do not have the other copy, one for copy k; NULL: none. */
+static struct soda_link *other_member(const struct soda_region *r, uint32_t k)
+{
+	struct soda_candidate members[SODA_MEMBERS_MAX];
+	uint32_t n = soda_members();
+	int i;
+
+	for (uint32_t m = 0; m < n; m++) {
+		struct soda_link *link = &soda_agent.links[m];
+
+		members[m] = (struct soda_candidate){
+			.free_bytes = atomic_load(&link->free_bytes),
+			.refused = !soda_server_up(&link->server) || soda_copy_on(r, link) >= 0,
+		};
+		members[m].refused = members[m].refused || members[m].free_bytes < r->bytes;
+	}
+	i = soda_placement_choose(members, n, r->bytes, soda_now_ns() * 0x9e3779b97f4a7c15u);
+	return i < 0 ? NULL : &soda_agent.links[i];
+}
+
+/* Where copy k may be rebuilt now; NULL: nowhere yet. */
+static struct soda_link *place_for(const struct soda_region *r, uint32_t k)
+{
+	struct soda_link *own = soda_copy_link(r, k);
+	uint64_t since = atomic_load(&own->expelled_ns);
+
+	if (soda_server_up(&own->server))
+		return own;
+	if (!since || soda_now_ns() - since < SODA_REBUILD_AWAY_MS * SODA_MS_NS)
+		return NULL;
+	return other_member(r, k);
+}
+
+/* For soda_regions_each: 1: the slab has a copy that can be rebuilt now. */
+static int consider(struct soda_region *r, void *arg)
+{
+	struct task *job = arg;
+	uint32_t copies = soda_copies(r);
+
+	if (r->going || atomic_load(&r->leaving) || !soda_copies_missing(r) || r->lost ||
+	    !soda_copies_reachable(r))
+		return 0;
+	for (uint32_t k = 0; k < SODA_COPIES; k++) {
+		if (soda_copy_is_written(copies, k))
+			continue;
+		job->to = place_for(r, k);
+		if (!job->to)
+			continue;
+		job->r = r;
+		job->k = k;
+		return 1;
+	}
+	return 0;
+}
+
+static bool choose(struct task *job)
+{
+	bool found;
+
+	soda_regions_lock();
+	found = soda_regions_each(consider, job) == 1;
+	if (found)
+		atomic_store(&rebuild.at, job->r);
+	soda_regions_unlock();
+	return found;
+}
+
+/* A call of the API may hold the lock for long, and may wait for this thread meanwhile. */
+static bool lock_api(const struct task *job)
+{
+	while (!soda_lock_try(&soda_agent.api_lock)) {
+		if (given_up(job))
+			return false;
+		poll(NULL, 0, 1);
+	}
+	return true;
+}
+
+/*
+ * Close the region that the copy has, to which no WRITE and no READ is under way: it became stale
+ * when its server's connections had ended.  Then open a new one.
+ */
+static int replace_region(struct task *job, struct soda_why *why)
+{
+	struct soda_candidate members[SODA_MEMBERS_MAX] = { 0 };
+	struct soda_region *r = job->r, *old = r->copy[job->k];
+	int ret;
+
+	for (uint32_t m = 0; m < soda_members(); m++)
+		members[m] = (struct soda_candidate){ r->bytes, m != job->to->index };
+	if (!lock_api(job))
+		return -ECANCELED;
+	close_region(old); /* again, if an earlier attempt came no further */
+	ret = soda_copy_open(r, job->k, members, why);
+	if (!ret) {
+		soda_copy_fit(r->copy[job->k], r);
+		soda_link_gave(old->link, old->bytes);
+		soda_region_put_copy(old);
+	}
+	soda_lock_release(&soda_agent.api_lock);
+	return ret;
+}
+
+/* Sleep so long that SODA_REBUILD_RATE is kept. */
+static void pace(const struct task *job, uint64_t bytes)
+{
+	uint64_t now = soda_now_ns(), rate = soda_agent.settings.rebuild_rate;
+
+	atomic_fetch_add(&rebuild.bytes, bytes);
+	if (rebuild.next_ns < now)
+		rebuild.next_ns = now;
+	rebuild.next_ns += bytes * 1000000000u / rate;
+	while ((now = soda_now_ns()) + SODA_MS_NS < rebuild.next_ns && !given_up(job)) {
+		uint64_t ms = (rebuild.next_ns - now) / SODA_MS_NS;
+
+		poll(NULL, 0, ms < SODA_REBUILD_LOOK_MS ? (int)ms : SODA_REBUILD_LOOK_MS);
+	}
+}
+
+struct writing {
+	const struct task *job;
+	uint32_t id, bytes;
+	uint64_t deadline_ns;
+};
+
+/* For soda_channels_lend: write the chunk, which lies in the buffer, to the copy. */
+static int write_over(struct soda_conn *conn, void *arg)
+{
+	const struct writing *w = arg;
+	struct soda_region *to = soda_copy_to_write(w->job->r, w->job->to);
+	struct soda_done done;
+	int ret;
+
+	if (!to)
+		return 1;
+	ret = soda_conn_post_write(conn, &to->mr, soda_region_offset(to, w->id), w->bytes,
+				   rebuild.buffer, 0);
+	if (!ret)
+		ret = soda_conn_flush(conn, false);
+	while (!ret) {
+		ret = soda_conn_poll(conn, &done, 1, SODA_MS_NS, 0);
+		if (!ret && soda_now_ns() > w->deadline_ns)
+			ret = -ETIMEDOUT;
+	}
+	return ret < 0 ? ret : done.status ? 1 : 0;
+}
+
+/* The chunk in the buffer goes to the copy. 0, -ECANCELED: the copy is stale. */
+static int write_chunk(const struct task *job, uint32_t id)
+{
+	struct writing w = {
+		.job = job,
+		.id = id,
+		.bytes = soda_region_chunk_bytes(job->r, id),
+		.deadline_ns = soda_now_ns() + soda_calls_patience(INT32_MAX) * SODA_MS_NS,
+	};
+	int ret;
+
+	do {
+		ret = soda_channels_lend(job->t, job->to, write_over, &w);
+		if (ret == -EBUSY)
+			poll(NULL, 0, 1);
+	} while (ret == -EBUSY && soda_now_ns() < w.deadline_ns && !given_up(job));
+	return ret ? -ECANCELED : 0;
+}
+
+/* A REMOTE chunk. 0; -EAGAIN: it is not REMOTE any more; -ECANCELED. */
+static int copy_chunk(const struct task *job, uint32_t id, uint32_t w)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint64_t deadline_ns = soda_now_ns() + soda_calls_patience(INT32_MAX) * SODA_MS_NS;
+	sigset_t saved;
+	int ret;
+
+	if (soda_evict_credit(job->t, deadline_ns))
+		return -EAGAIN;
+	if (!soda_chunk_begin(c, &w, SODA_CHUNK_FETCHING)) {
+		soda_buffer_give(&soda_agent.buffer, 1);
+		return -EAGAIN;
+	}
+	atomic_store_explicit(&c->channel, SODA_CHANNEL_NONE, memory_order_relaxed);
+	soda_signals_block(&saved);
+	ret = soda_fetch_copy(job->t, job->r, id, rebuild.buffer, deadline_ns);
+	if (!ret)
+		ret = write_chunk(job, id);
+	soda_install_cancel(id); /* REMOTE again, and its credit is given back */
+	soda_signals_restore(&saved);
+	return ret && ret != -EAGAIN ? -ECANCELED : ret;
+}
+
+/* A resident chunk becomes dirty, all of it. false: its word has changed. */
+static bool make_dirty(uint32_t id, uint32_t w)
+{
+	uint32_t to = (w & ~(SODA_CW_STATE | SODA_CW_AS_FETCHED)) | SODA_CHUNK_DIRTY |
+		      soda_blocks_all() << SODA_CW_DIRTY_SHIFT;
+
+	return soda_chunk_swap(&soda_agent.table[id], &w, to);
+}
+
+/* See to it that the copy gets the chunk. 0; -ECANCELED. */
+static int bring(const struct task *job, uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+
+	while (!given_up(job) && soda_copy_to_write(job->r, job->to)) {
+		uint32_t w = soda_chunk_load(c);
+		int ret;
+
+		switch (soda_chunk_state(w)) {
+		case SODA_CHUNK_FETCHING:
+			soda_fetch_join(job->t, id, soda_now_ns() + 10 * SODA_MS_NS);
+			break;
+		case SODA_CHUNK_BUSY:
+			soda_chunk_wait(c, SODA_MS_NS);
+			break;
+		case SODA_CHUNK_CLEAN:
+		case SODA_CHUNK_DIRTY:
+			/* never written back: what is not dirty of it is zeros, as in the copy */
+			if (!(w & (SODA_CW_BACKED | SODA_CW_SENDING)) || make_dirty(id, w))
+				return 0;
+			break;
+		case SODA_CHUNK_REMOTE:
+			ret = copy_chunk(job, id, w);
+			if (!ret)
+				pace(job, soda_region_chunk_bytes(job->r, id));
+			if (ret != -EAGAIN)
+				return ret;
+			break;
+		default:
+			return 0;
+		}
+	}
+	return -ECANCELED;
+}
+
+static int bring_all(const struct task *job)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; i < job->r->chunks && !ret; i++)
+		ret = bring(job, job->r->first + i);
+	return ret;
+}
+
+/* true: the slab has all of its copies. */
+static bool work(struct task *job)
+{
+	struct soda_region *r = job->r;
+	struct soda_why why = { "" };
+	int ret = replace_region(job, &why);
+
+	if (ret) {
+		if (ret != -ECANCELED)
+			soda_log_warning("a copy of %s cannot be rebuilt on %s: %s",
+					 r->name[0] ? r->name : "an object",
+					 job->to->server.address,
+					 why.text[0] ? why.text : soda_strerror(ret));
+		return false;
+	}
+	soda_copies_begin(r, job->k);
+	ret = bring_all(job);
+	if (!ret && soda_copies_complete(r, job->k)) {
+		atomic_fetch_add(&rebuild.completed, 1);
+		return true;
+	}
+	soda_copies_drop(r, job->k);
+	return false;
+}
+
+static void rest(int ms)
+{
+	for (; ms > 0 && !atomic_load(&rebuild.stop); ms -= SODA_REBUILD_LOOK_MS)
+		poll(NULL, 0, SODA_REBUILD_LOOK_MS);
+}
+
+static void *run(void *arg)
+{
+	struct task job = { .t = soda_thread_internal() };
+	bool told = true; /* that nothing is missing */
+
+	while (!atomic_load(&rebuild.stop)) {
+		struct soda_rebuild_counts now;
+		bool done;
+
+		if (!choose(&job)) {
+			soda_rebuild_count(&now);
+			if (!now.missing && !told)
+				soda_log_warning("all slabs have their copies again, %llu bytes "
+						 "were copied",
+						 (unsigned long long)now.bytes);
+			told = !now.missing;
+			rest(SODA_REBUILD_LOOK_MS);
+			continue;
+		}
+		told = false;
+		done = work(&job);
+		atomic_store(&rebuild.at, NULL);
+		if (!done)
+			rest(SODA_REBUILD_PAUSE_MS);
+	}
+	return NULL;
+}
+
+int soda_rebuild_start(void)
+{
+	int ret;
+
+	if (!soda_redundant())
+		return 0;
+	rebuild.buffer = aligned_alloc(4096, soda_chunk_bytes());
+	if (!rebuild.buffer)
+		return -ENOMEM;
+	atomic_store(&rebuild.stop, false);
+	ret = soda_helper_start(&rebuild.thread, "soda-rebuild", run, NULL);
+	rebuild.runs = !ret;
+	return ret;
+}
+
+void soda_rebuild_stop(void)
+{
+	atomic_store(&rebuild.stop, true);
+	if (rebuild.runs)
+		soda_wait_join(rebuild.thread, "the rebuild of copies to end");
+	rebuild.runs = false;
+	free(rebuild.buffer);
+	rebuild.buffer = NULL;
+}
+
+void soda_rebuild_leave(struct soda_region *r)
+{
+	if (!soda_copies(r))
+		return;
+	atomic_store(&r->leaving, true);
+	soda_regions_lock(); /* the thread has chosen r before, or does not any more */
+	soda_regions_unlock();
+	while (atomic_load(&rebuild.at) == r)
+		poll(NULL, 0, 1);
+}
+
+static int count_missing(struct soda_region *r, void *arg)
+{
+	*(uint64_t *)arg += !r->going && soda_copies_missing(r);
+	return 0;
+}
+
+void soda_rebuild_count(struct soda_rebuild_counts *out)
+{
+	*out = (struct soda_rebuild_counts){
+		.expelled = atomic_load(&rebuild.expelled),
+		.bytes = atomic_load(&rebuild.bytes),
+		.completed = atomic_load(&rebuild.completed),
+	};
+	if (!soda_redundant())
+		return;
+	soda_regions_lock();
+	soda_regions_each(count_missing, &out->missing);
+	soda_regions_unlock();
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/object/copies.h"
+
+#include <stddef.h>
+
+enum { CURRENT_ALL = SODA_COPIES_ALL & 0xf };
+
+int soda_copy_on(const struct soda_region *r, const struct soda_link *link)
+{
+	for (uint32_t k = 0; k < SODA_COPIES; k++)
+		if (soda_copy_link(r, k) == link)
+			return (int)k;
+	return -1;
+}
+
+struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link *link,
+				   enum soda_copies_bits bit)
+{
+	int k = soda_copy_on(r, link);
+
+	return k >= 0 && soda_copies(r) & (uint32_t)bit << k ? r->copy[k] : NULL;
+}
+
+struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
+{
+	uint32_t copies = soda_copies(r);
+	struct soda_link *link, *best = NULL;
+	bool best_up = false;
+
+	for (uint32_t k = 0; k < SODA_COPIES; k++) {
+		bool up;
+
+		if (!soda_copy_is_current(copies, k))
+			continue;
+		link = soda_copy_link(r, k);
+		up = soda_server_up(&link->server);
+		if (up && link != avoid)
+			return link;
+		if (!best || (up && !best_up)) {
+			best = link;
+			best_up = up;
+		}
+	}
+	return best;
+}
+
+int soda_copies_next(const struct soda_region *r, uint32_t done)
+{
+	uint32_t copies;
+
+	/* pairs with the fence of soda_copies_begin() */
+	atomic_thread_fence(memory_order_seq_cst);
+	copies = soda_copies(r);
+	for (uint32_t k = 0; k < SODA_COPIES; k++)
+		if (soda_copy_is_written(copies, k) && !(done >> k & 1))
+			return (int)k;
+	return -1;
+}
+
+bool soda_copies_drop(struct soda_region *r, uint32_t k)
+{
+	uint32_t both = (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN) << k;
+	uint32_t copies = soda_copies(r);
+
+	do {
+		if (!(copies & ~both & CURRENT_ALL))
+			return false;
+	} while (!atomic_compare_exchange_weak(&r->copies, &copies, copies & ~both));
+	return true;
+}
+
+void soda_copies_begin(struct soda_region *r, uint32_t k)
+{
+	atomic_fetch_or(&r->copies, (uint32_t)SODA_COPIES_WRITTEN << k);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool soda_copies_complete(struct soda_region *r, uint32_t k)
+{
+	uint32_t copies = soda_copies(r);
+
+	do {
+		if (!soda_copy_is_written(copies, k))
+			return false;
+	} while (!atomic_compare_exchange_weak(&r->copies, &copies,
+					       copies | (uint32_t)SODA_COPIES_CURRENT << k));
+	return true;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The copies of a slab with redundancy (mirror:2): two regions on the wire, each on a server of its
+ * own.  One word says of each copy whether it is
+ *
+ *   WRITTEN   write-backs and DISCARDs of the slab go to it
+ *   CURRENT   it has the content of each chunk that is not resident; it may be read
+ *
+ *   both ---- its server is away for too long, has none of its memory, or refuses a write --->
+ * stale stale --- a new region is opened for it, and it is rebuilt (life/rebuild.c) -> WRITTEN ->
+ * both
+ *
+ * A current copy is always written, and a slab always has a current copy: the last one never
+ * becomes stale; when its server loses it, chunks are LOST as without redundancy.
+ *
+ * A write-back takes a chunk to the written copies one after the other (move/sender.c).  The chunk
+ * stays resident and SENDING until the last has acknowledged, so that at most one WRITE of a chunk
+ * is under way, and a copy that missed one never counts as current.
+ *
+ * AS: async-signal-safe; all functions here are.
+ */
+#ifndef SODA_HOST_COPIES_H
+#define SODA_HOST_COPIES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/core/agent.h"
+#include "host_agent/object/region.h"
+
+enum soda_copies_bits {
+	SODA_COPIES_CURRENT = 1,      /* << index of the copy */
+	SODA_COPIES_WRITTEN = 1 << 4, /* likewise */
+	SODA_COPIES_ALL = 0x33,
+};
+
+/* Whether the objects' slabs have copies. */
+static inline bool soda_redundant(void)
+{
+	return soda_agent.settings.redundancy != SODA_REDUNDANCY_NONE;
+}
+
+static inline uint32_t soda_copies(const struct soda_region *r)
+{
+	return atomic_load_explicit(&r->copies, memory_order_acquire);
+}
+
+static inline bool soda_copy_is_current(uint32_t copies, uint32_t k)
+{
+	return copies >> k & SODA_COPIES_CURRENT;
+}
+
+static inline bool soda_copy_is_written(uint32_t copies, uint32_t k)
+{
+	return copies >> k & SODA_COPIES_WRITTEN;
+}
+
+static inline struct soda_link *soda_copy_link(const struct soda_region *r, uint32_t k)
+{
+	return &soda_agent.links[atomic_load_explicit(&r->copy_on[k], memory_order_relaxed)];
+}
+
+/* Which copy of the slab lies on that server; -1: none. */
+int soda_copy_on(const struct soda_region *r, const struct soda_link *link);
+
+/* The slab's copy on that server, where it has the bit; else NULL. */
+struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link *link,
+				   enum soda_copies_bits bit);
+/*
+ * The region on the wire that a READ of the slab over a channel to that server means: r itself
+ * without redundancy; else its copy there, if that is current; else NULL.  To be asked with the
+ * channel's lock: a copy becomes stale before its server's channels get new connections.
+ */
+static inline struct soda_region *soda_copy_to_read(struct soda_region *r,
+						    const struct soda_link *link)
+{
+	return soda_copies(r) ? soda_copy_with(r, link, SODA_COPIES_CURRENT) : r;
+}
+
+/* The same for a WRITE: a copy that is written. */
+static inline struct soda_region *soda_copy_to_write(struct soda_region *r,
+						     const struct soda_link *link)
+{
+	return soda_copies(r) ? soda_copy_with(r, link, SODA_COPIES_WRITTEN) : r;
+}
+
+/* soda_copies_source() of a slab that has copies. */
+struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid);
+/*
+ * To which server a READ of the slab goes: one that is UP and has a current copy, if possible not
+ * `avoid` (NULL: any); where none is UP the one to wait for.
+ */
+static inline struct soda_link *soda_copies_source(const struct soda_region *r,
+						   const struct soda_link *avoid)
+{
+	return soda_copies(r) ? soda_copies_choose(r, avoid) : r->link;
+}
+
+/* Whether a server that the slab can be read from is UP. */
+static inline bool soda_copies_reachable(const struct soda_region *r)
+{
+	return soda_server_up(&soda_copies_source(r, NULL)->server);
+}
+
+/*
+ * The first written copy that is not in the mask `done` (bit: index); -1: there is none.  Of a slab
+ * with copies.  The chunk's word was changed before: then either soda_copies_begin()'s caller sees
+ * that change, or this function sees the copy that began to be written.
+ */
+int soda_copies_next(const struct soda_region *r, uint32_t done);
+
+/* The copy is not read or written any more.  false: it is the last current one, and stays. */
+bool soda_copies_drop(struct soda_region *r, uint32_t k);
+/* Whether a copy of the slab may become stale: it has another one. */
+static inline bool soda_copies_spare(const struct soda_region *r)
+{
+	return __builtin_popcount(soda_copies(r) & (SODA_COPIES_ALL & 0xf)) > 1;
+}
+/* A stale copy is written from now on, with a new region. */
+void soda_copies_begin(struct soda_region *r, uint32_t k);
+/* A written copy has all content.  false: it has become stale meanwhile. */
+bool soda_copies_complete(struct soda_region *r, uint32_t k);
+
+/* Whether the slab has redundancy, and fewer current copies than it should. */
+static inline bool soda_copies_missing(const struct soda_region *r)
+{
+	uint32_t copies = soda_copies(r);
+
+	return copies && (copies & SODA_COPIES_ALL) != SODA_COPIES_ALL;
+}
+
+#endif

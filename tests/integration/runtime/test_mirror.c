@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A pool of three servers with redundancy mirror:2, under load by two threads that verify each word
+ * they read: a server that is killed, or stands still, at a time drawn by seed; what it had is
+ * rebuilt, on it or on another one, so that the next one may be lost; and the loss of both copies.
+ *
+ * SODA_TEST_SEEDS: how many seeds of each, beside the few of every run; SODA_TEST_SEED: only that
+ * one.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum { SERVERS = 3, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
+enum { PAGES = BYTES / PAGE };
+
+static struct world worlds[SERVERS];
+static char list[SERVERS * 160];
+
+static void open_pool(void)
+{
+	list[0] = '\0';
+	for (int i = 0; i < SERVERS; i++) {
+		world_open(&worlds[i], WORLD_TCP, NULL);
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
+			 worlds[i].address);
+	}
+}
+
+static void close_pool(void)
+{
+	for (int i = 0; i < SERVERS; i++)
+		world_close_noisy(&worlds[i]);
+}
+
+static uint64_t draw(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* What a run of the load does, and came to. */
+struct load {
+	uint64_t seed;
+	double seconds;
+	char *p;
+	uint32_t *version; /* of each page, in the process's own memory; a thread's own pages */
+	_Atomic bool stop;
+	double longest[THREADS];
+	uint64_t ops[THREADS];
+};
+
+/* The word that a page's version has at this place; 0: never stored to. */
+static uint64_t value(uint32_t page, uint32_t version)
+{
+	return version ? (page + 1ull) * 0x9e3779b97f4a7c15u + version * 0xbf58476d1ce4e5b9u : 0;
+}
+
+static uint64_t *word_of(const struct load *l, uint32_t page)
+{
+	return (uint64_t *)(l->p + (uint64_t)page * PAGE) + page % WORDS;
+}
+
+static void touch(struct load *l, unsigned me, uint32_t page, bool change)
+{
+	double from = now_seconds(), took;
+	uint64_t *word = word_of(l, page);
+
+	CHECK(*word == value(page, l->version[page]), "page %u, version %u: %llx, seed %llu", page,
+	      l->version[page], (unsigned long long)*word, (unsigned long long)l->seed);
+	if (change)
+		*word = value(page, ++l->version[page]);
+	took = now_seconds() - from;
+	if (took > l->longest[me])
+		l->longest[me] = took;
+	l->ops[me]++;
+}
+
+static void work(void *arg, unsigned me)
+{
+	struct load *l = arg;
+	uint64_t state = (l->seed + 1) * 0x9e3779b97f4a7c15u + me;
+
+	while (!atomic_load(&l->stop)) {
+		uint64_t r = draw(&state);
+
+		touch(l, me, (uint32_t)(r >> 8) % (PAGES / THREADS) * THREADS + me, r & 1);
+	}
+}
+
+static struct load load;
+
+static void start_load(uint64_t seed)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_SLAB", "4M", 1);
+	cfg.server = list;
+	cfg.buffer = "16M";
+	cfg.threads = THREADS;
+	cfg.fault_timeout_ms = 20000;
+	start(&cfg);
+	load = (struct load){ .seed = seed };
+	load.version = calloc(PAGES, sizeof(*load.version));
+	load.p = alloc_checked(BYTES);
+	CHECK_EQ(soda_set_name(load.p, "table"), 0);
+	for (uint32_t page = 0; page < PAGES; page++)
+		touch(&load, 0, page, true);
+}
+
+static void stop_when_told(void *arg, unsigned index)
+{
+	if (index < THREADS) {
+		work(arg, index);
+		return;
+	}
+	turn_await();
+	atomic_store(&load.stop, true);
+}
+
+/* Load until the parent says that it is enough. The longest stall in seconds. */
+static double run_load(void)
+{
+	double longest = 0;
+
+	atomic_store(&load.stop, false);
+	memset(load.longest, 0, sizeof(load.longest));
+	turn_pass();
+	run_threads(THREADS + 1, stop_when_told, &load);
+	for (unsigned i = 0; i < THREADS; i++)
+		longest = load.longest[i] > longest ? load.longest[i] : longest;
+	return longest;
+}
+
+static void verify_all(void)
+{
+	for (uint32_t page = 0; page < PAGES; page++)
+		touch(&load, 0, page, false);
+}
+
+static void await_copies(void)
+{
+	for (int i = 0; stats_now().copies_missing && i < LOOKS; i++)
+		sleep_ms(10);
+	CHECK_EQ(stats_now().copies_missing, 0);
+}
+
+/* One is killed under load, and comes back; when it has its copies, another one is killed. */
+static void child_killed(const void *arg)
+{
+	double longest;
+
+	start_load(*(const uint64_t *)arg);
+	longest = run_load();
+	printf("seed %llu: longest stall %.0f ms\n", (unsigned long long)load.seed, longest * 1e3);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	verify_all();
+	await_copies();
+	CHECK(stats_now().copies_rebuilt > 0, "a server had slabs");
+	longest = run_load();
+	printf("seed %llu: longest stall %.0f ms\n", (unsigned long long)load.seed, longest * 1e3);
+	verify_all();
+	await_copies();
+	soda_free(load.p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_killed(const void *arg)
+{
+	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
+
+	for (int round = 0; round < 2; round++) {
+		struct world *w = &worlds[draw(&state) % SERVERS];
+
+		if (!turn_await())
+			return;
+		sleep_ms(draw(&state) % 300);
+		world_kill(w);
+		sleep_ms(draw(&state) % 700);
+		world_restart(w);
+		sleep_ms(100);
+		turn_pass();
+	}
+}
+
+/* One stands still for 700 ms, which nobody minds, or longer, and then it is given up. */
+static void child_stopped(const void *arg)
+{
+	double longest;
+
+	start_load(*(const uint64_t *)arg);
+	run_load();
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	longest = run_load();
+	printf("seed %llu: longest stall %.0f ms\n", (unsigned long long)load.seed, longest * 1e3);
+	CHECK(stats_now().copies_expelled > 0, "it was silent for too long");
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	verify_all();
+	await_copies();
+	verify_all();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_stopped(const void *arg)
+{
+	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
+	static const unsigned still_ms[2] = { 700, 2500 };
+
+	for (int round = 0; round < 2; round++) {
+		struct world *w = &worlds[draw(&state) % SERVERS];
+
+		if (!turn_await())
+			return;
+		sleep_ms(draw(&state) % 200);
+		kill(w->server.pid, SIGSTOP);
+		sleep_ms(still_ms[round]);
+		kill(w->server.pid, SIGCONT);
+		sleep_ms(100);
+		turn_pass();
+	}
+}
+
+static void by_seed(void (*child)(const void *arg), void (*during)(const void *arg), uint64_t few)
+{
+	const char *more = getenv("SODA_TEST_SEEDS"), *one = getenv("SODA_TEST_SEED");
+	uint64_t from = one ? strtoull(one, NULL, 0) : 1;
+	uint64_t n = one ? 1 : more ? strtoull(more, NULL, 0) : few;
+
+	for (uint64_t seed = from; seed < from + n; seed++) {
+		struct trial t = { .child = child, .arg = &seed, .during = during };
+		struct outcome out;
+
+		open_pool();
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
+		close_pool();
+	}
+}
+
+static void test_killed(void **state)
+{
+	by_seed(child_killed, during_killed, 2);
+}
+
+static void test_stopped(void **state)
+{
+	by_seed(child_stopped, during_stopped, 1);
+}
+
+/* Both copies: what was only there is lost, and nothing else. */
+static void child_both(const void *arg)
+{
+	unsigned lost = 0, n = 0;
+
+	start_load(1);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
+	turn_pass();
+	CHECK(turn_await());
+	while (stats_now().reconnects < 2)
+		sleep_ms(10);
+	for (uint32_t page = 0; page < PAGES; page += 16, n++) {
+		if (touch_signal(word_of(&load, page), false))
+			lost++;
+		else
+			touch(&load, 0, page, false);
+	}
+	CHECK(lost > 0 && lost < n, "%u of %u chunks are lost", lost, n);
+	CHECK_EQ(soda_sync(load.p, BYTES), -EIO);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_both(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&worlds[0]);
+	world_kill(&worlds[2]);
+	sleep_ms(500);
+	world_restart(&worlds[0]);
+	world_restart(&worlds[2]);
+	turn_pass();
+}
+
+static void test_both_lost(void **state)
+{
+	struct trial t = { .child = child_both, .during = during_both };
+	struct outcome out;
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "are lost with tcp://");
+	expect_says(&out, "page at offset");
+	close_pool();
+}
+
+/* With two servers one of which has ended: what works, and what is refused. */
+static void child_degraded(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char *p;
+
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_STRICT", "on", 1);
+	*strrchr(list, ',') = '\0'; /* without the third */
+	cfg.server = list;
+	start(&cfg);
+	p = alloc_checked(8 << 20);
+	memset(p, 7, 8 << 20);
+	CHECK_EQ(soda_sync(p, 8 << 20), 0);
+	turn_pass();
+	CHECK(turn_await());
+	for (int i = 0; !stats_now().copies_missing && i < LOOKS; i++)
+		sleep_ms(10);
+	p[0] = 8;
+	CHECK_EQ(soda_sync(p, 8 << 20), -EIO);
+	CHECK(strstr(soda_last_error(), "SODA_STRICT"), "%s", soda_last_error());
+	CHECK(!soda_alloc(8 << 20, 0));
+	CHECK(strstr(soda_last_error(), "1 of the pool's 2 servers"), "%s", soda_last_error());
+	CHECK_EQ(soda_advise(p, 8 << 20, SODA_COLD), 0);
+	for (int i = 0; i < 8 << 20; i += 512)
+		CHECK(p[i] == (i ? 7 : 8), "byte %d", i);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_degraded(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&worlds[1]);
+	turn_pass();
+}
+
+static void test_degraded(void **state)
+{
+	struct trial t = { .child = child_degraded, .during = during_degraded };
+	struct outcome out;
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "go on with their other copy");
+	close_pool();
+}
+
+static void child_refused(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	setenv("SODA_REDUNDANCY", arg, 1);
+	cfg.server = worlds[0].address;
+	CHECK(soda_init(&cfg) < 0);
+	CHECK(strstr(soda_last_error(), "SODA_REDUNDANCY"), "%s", soda_last_error());
+}
+
+static void test_refused(void **state)
+{
+	open_pool();
+	expect_passes(child_refused, "mirror:2");
+	expect_passes(child_refused, "mirror:9");
+	close_pool();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed),	  cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_both_lost), cmocka_unit_test(test_degraded),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
+}
