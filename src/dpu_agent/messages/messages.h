@@ -5,7 +5,7 @@
  * programs' side.
  *
  *   messages.c   the service's hooks and calls
- *   jobs.c       jobs, their ranks, phases and collectives; routing
+ *   jobs.h       jobs, their ranks, phases and collectives; routing (jobs_impl.h: in which files)
  *   links.c      the way to other agents
  *   inbox.c      what waits for one rank
  *   rings.c      memory that a rank on this machine has mapped

@@ -61,7 +61,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
 	if (!simulated())
 		return __real_pthread_cond_timedwait(cond, lock, until);
 	at = (uint64_t)until->tv_sec * 1000000000 + (uint64_t)until->tv_nsec;
-	/* jobs.c takes its deadlines, which are for room, from the machine's clock */
+	/* members.c takes its deadlines, which are for room, from the machine's clock */
 	if (at > sim.now_ns + 2ull * SODA_MSG_LINK_BEAT_MS * NS_PER_MS)
 		at = sim.now_ns + SODA_MSG_ROOM_MS * NS_PER_MS;
 	else if (at == sim.deadline_ns && at > sim.now_ns)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Links between agents of a simulation: links.c as it is, its threads as a table, and its
- * connections as calls of the other agent's jobs.c, which are lost by seed: before they arrive, or
+ * connections as calls of the other agent's routing, which are lost by seed: before they arrive, or
  * their answers.  The clock is the simulation's own.  For test_dpu_msg_router.c.
  */
 #ifndef SODA_TEST_ROUTER_LINKS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The agent's routing with many ranks, as a simulation: jobs.c and inbox.c as they are, ranks as a
+ * The agent's routing with many ranks, as a simulation: what is behind jobs.h as it is, ranks as a
  * table of this program, one step after the other, which rank does what decided by a seed.  Nothing
  * waits, so that what could stand still for ever is seen at once: a round in which no rank can do
  * anything.  After each job every packet has come once, to whom it was for, as it was, in its
