@@ -71,15 +71,17 @@ static int new_region_locked(uint64_t bytes)
 		soda_explain(&why);
 		return ret;
 	}
-	strcpy(r->name, "heap");
 	base = soda_chunk_address(r->first);
-	for (uint64_t at = 0; at < r->span; at += granule)
+	bytes = soda_region_object_span(r);
+	for (; r; r = r->rest)
+		strcpy(r->name, "heap");
+	for (uint64_t at = 0; at < bytes; at += granule)
 		atomic_store_explicit(&soda_heap.granules[granule_of(base + at)], 1,
 				      memory_order_relaxed);
-	extend_locked(base, r->span);
-	total += r->span;
+	extend_locked(base, bytes);
+	total += bytes;
 	rest = (uintptr_t)base;
-	rest_end = rest + r->span;
+	rest_end = rest + bytes;
 	return 0;
 }
 

@@ -111,6 +111,16 @@ struct soda_region *soda_region_at(const void *p);
 struct soda_region *soda_region_range(const void *addr, uint64_t bytes, uint32_t *first_p,
 				      uint32_t *last_p);
 
+/* The bytes of the whole object, of which r is the first slab, in whole pages. */
+static inline uint64_t soda_region_object_span(const struct soda_region *r)
+{
+	uint64_t bytes = 0;
+
+	for (; r; r = r->rest)
+		bytes += r->span;
+	return bytes;
+}
+
 /* How many bytes of the chunk belong to the object: the last chunk may be a part. AS. */
 static inline uint32_t soda_region_chunk_bytes(const struct soda_region *r, uint32_t chunk)
 {

@@ -109,7 +109,8 @@ static struct pool *new_pool_sized(uint64_t bytes)
 	soda_lock_release(&soda_agent.api_lock);
 	if (ret)
 		return NULL;
-	strcpy(r->name, "mmap");
+	for (struct soda_region *slab = r; slab; slab = slab->rest)
+		strcpy(slab->name, "mmap");
 	pool->region = r;
 	pool->base = soda_chunk_address(r->first);
 	pool->chunks = chunks;

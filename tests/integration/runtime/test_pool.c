@@ -96,6 +96,43 @@ static void test_larger_than_any(void **state)
 	close_pool(-1);
 }
 
+/* The heap's regions lie on the pool as well: a block larger than any server, and zeros later. */
+static void child_heap(const void *arg)
+{
+	const size_t large = 300ul << 20;
+	struct soda_config cfg = config();
+	char *p, *small[64];
+
+	start(&cfg);
+	for (size_t i = 0; i < 64; i++) {
+		small[i] = soda_malloc(1 << 20);
+		CHECK(small[i] != NULL, "block %zu", i);
+		store(small[i], 1 << 20);
+	}
+	p = soda_malloc(large);
+	CHECK(p != NULL, "a block of %zu bytes", large);
+	store(p, large);
+	verify(p, 0, large);
+	for (size_t i = 0; i < 64; i++) {
+		verify(small[i], 0, 1 << 20);
+		soda_free(small[i]);
+	}
+	soda_free(p);
+	p = soda_calloc(large / PAGE, PAGE);
+	CHECK(p != NULL, "zeros");
+	for (size_t i = 0; i < large / PAGE; i += 16)
+		CHECK_EQ(*word_of(p, i), 0);
+	soda_free(p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_heap(void **state)
+{
+	open_pool();
+	expect_passes(child_heap, NULL);
+	close_pool(-1);
+}
+
 /* Calls with a range that lies in several slabs. */
 static void child_ranges(const void *arg)
 {
@@ -283,9 +320,9 @@ static void test_too_much(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_ranges),
-		cmocka_unit_test(test_member_away),	cmocka_unit_test(test_bad_lists),
-		cmocka_unit_test(test_too_much),
+		cmocka_unit_test(test_larger_than_any), cmocka_unit_test(test_heap),
+		cmocka_unit_test(test_ranges),		cmocka_unit_test(test_member_away),
+		cmocka_unit_test(test_bad_lists),	cmocka_unit_test(test_too_much),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
