@@ -31,7 +31,8 @@ def blocks(page):
 
 def run(script, folder):
     """Standard output and error of all of it.  Whatever it has started and left ends with it."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SODA_") or name == "SODA_BUILD_DIR"}
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith("SODA_") or name in ("SODA_BUILD_DIR", "SODA_EXAMPLES")}
     shell = subprocess.Popen(["bash", "-c", script], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              stdin=subprocess.DEVNULL, text=True, start_new_session=True)
     try:
