@@ -500,7 +500,7 @@ static void overlapping_hellos(void **state)
 	fake_on_close = close_slowly;
 	fake_cut(p.id, 0);
 	begin_return(&first, &p);
-	AWAIT(fake_busy(p.id) || fake_get(&fake_upstream.connects) > 8);
+	AWAIT(fake_busy(p.id) || first.done); /* done: the keeper was faster on a busy machine */
 	p.epoch++;
 	fake_lock_net();
 	fake_upstream.refuse_client = p.id;
