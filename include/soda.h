@@ -100,6 +100,9 @@ struct soda_config {
 #define SODA_PRIVATE 0x4u   /* preloaded and writable, the file unchanged */
 #define SODA_CREATE 0x8u    /* with WRITABLE: make the file if there is none */
 
+/* Flag of soda_alloc(). */
+#define SODA_SEALED 0x100u /* encrypted and authenticated wherever it leaves the process */
+
 /* Advice for soda_advise(). */
 enum soda_advice {
 	SODA_NORMAL = 0,     /* default behaviour */
@@ -160,6 +163,10 @@ struct soda_stats {
 	uint64_t copies_expelled; /* copies that were given up, as their server was away */
 	uint64_t copies_rebuilt;  /* copies that were made anew... */
 	uint64_t rebuilt_bytes;	  /* ...and what was copied for them */
+	/* Of sealed objects: */
+	uint64_t bytes_sealed;	      /* encrypted, to be sent */
+	uint64_t bytes_opened;	      /* fetched, and found to be what was sent */
+	uint64_t seal_metadata_bytes; /* of metadata_bytes, their blocks' versions and tags */
 };
 
 /*
@@ -175,10 +182,11 @@ SODA_API int soda_init(const struct soda_config *cfg);
 
 /*
  * An anonymous object in fabric memory, zero-filled and chunk-aligned.
- * flags: must be 0.
+ * flags: 0, or SODA_SEALED: as all objects where SODA_SEAL is set.
  * Returns its address; NULL with errno EINVAL (bytes is 0, unknown flags),
- * ENOSPC (over the server's capacity or quota), ENOMEM (no address space) or
- * an error of soda_init().  The caller owns it until soda_free().
+ * ENOSPC (over the server's capacity or quota), ENOMEM (no address space; sealed:
+ * the page buffer is too small), ENOTSUP (sealed: no OpenSSL) or an error of soda_init().  The
+ * caller owns it until soda_free().
  */
 SODA_API void *soda_alloc(size_t bytes, unsigned flags);
 

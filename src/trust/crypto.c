@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "base/run.h"
+#include "trust/crypto_library.h"
 
 #define TEXT(x) #x
 #define NAME(version) "libcrypto.so." TEXT(version)
@@ -29,6 +30,7 @@ typedef int init_fn(uint64_t options, const OPENSSL_INIT_SETTINGS *settings);
 static struct {
 	hmac_fn *hmac;
 	sha256_fn *sha256;
+	void *handle;
 } library; /* set by load(), then constant */
 
 /*
@@ -48,6 +50,7 @@ static void load(void)
 
 	if (!handle || !begin_without_end(handle))
 		return;
+	library.handle = handle;
 	library.sha256 = (sha256_fn *)dlsym(handle, "EVP_sha256");
 	library.hmac = (hmac_fn *)dlsym(handle, "HMAC");
 }
@@ -60,6 +63,11 @@ static bool is_ready(void)
 	pthread_once(&once, load);
 	soda_run_local(-1);
 	return library.hmac && library.sha256;
+}
+
+void *soda_crypto_symbol(const char *name)
+{
+	return is_ready() ? dlsym(library.handle, name) : NULL;
 }
 
 int soda_crypto_ready(struct soda_conf_error *err)

@@ -62,8 +62,10 @@ void *shared_memory(size_t bytes)
 /* What the developer's shell sets for soda must not change what is tested. */
 static void clean_environment(void)
 {
-	static const char *const keep[] = { "SODA_MECHANISMS=", "SODA_MODE=",	    "SODA_EVICT=",
-					    "SODA_BUILD_DIR=",	"SODA_SOURCE_DIR=", "SODA_TEST_" };
+	static const char *const keep[] = {
+		"SODA_MECHANISMS=", "SODA_MODE=",	"SODA_EVICT=", "SODA_SEAL=",
+		"SODA_BUILD_DIR=",  "SODA_SOURCE_DIR=", "SODA_TEST_"
+	};
 	char name[128];
 
 again:

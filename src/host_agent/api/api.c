@@ -95,13 +95,13 @@ static void *allocate(const char *file, size_t bytes, unsigned flags, size_t *by
 
 void *soda_alloc(size_t bytes, unsigned flags)
 {
-	if (!bytes || flags) {
+	if (!bytes || flags & ~SODA_SEALED) {
 		errno = -failed(-EINVAL,
 				bytes ? "soda_alloc: unknown flags 0x%x" : "soda_alloc: 0 bytes",
 				flags);
 		return NULL;
 	}
-	return allocate(NULL, bytes, 0, NULL);
+	return allocate(NULL, bytes, flags, NULL);
 }
 
 void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p)

@@ -52,6 +52,10 @@ static const struct soda_option options[] = {
 	  NULL, 0, 0, NULL, 0,
 	  "Directory of ca.pem, whose certificates are believed of a server, for its name. "
 	  "Default: the key that is given is used." },
+	{ "seal", 0, "SODA_SEAL", SODA_OPT_BOOL, AT(seal), NULL, "no", 0, 0, NULL, 0,
+	  "Encrypt and authenticate objects where they leave the process: servers, agents and the "
+	  "network see no content, and cannot change it unnoticed. Needs OpenSSL. Files and "
+	  "published objects are refused." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
 	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },

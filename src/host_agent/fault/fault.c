@@ -326,7 +326,11 @@ void soda_fault_fail(struct soda_thread *t, const struct soda_fault *f, int err)
 	const char *what = r->name[0] ? r->name : r->file ? r->file : "an object";
 
 	soda_count(t, SODA_CNT_ERRORS, 1);
-	if (err == -EIO)
+	if (err == -EIO && r->damaged)
+		soda_log_error("page at offset %llu of %s cannot be had: what %s has is not what "
+			       "was stored there",
+			       at, what, server->address);
+	else if (err == -EIO)
 		soda_log_error("page at offset %llu of %s cannot be had: it was lost when %s, the "
 			       "memory server or a DPU agent before it, started anew",
 			       at, what, server->address);

@@ -9,14 +9,18 @@
 
 #include "base/failure.h"
 #include "base/log.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/evict.h"
+#include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
@@ -300,13 +304,17 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	if (!r)
 		return no_number(why);
 	r->link = link;
-	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
+	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
 	r->file = file ? strdup(file) : NULL;
+	/* one that is too large for all addresses is refused below, by whoever is asked first */
+	ret = flags & SODA_SEALED && bytes <= soda_agent.bytes ? soda_sealing_begin(r, bytes, why)
+							       : 0;
 	do {
 		r->bytes = bytes;
-		ret = open_and_place(r, site, why);
+		ret = ret ? ret : open_and_place(r, site, why);
 	} while (!ret && !publish(r));
 	if (ret) {
+		soda_sealing_end(r);
 		soda_region_put(r);
 		return ret;
 	}
@@ -507,11 +515,79 @@ static int create_on_pool(uint64_t bytes, uint32_t flags, struct soda_region **r
 	return ret;
 }
 
+/* One place for a sealed chunk, with a credit that may have to be evicted for. */
+static int add_place(struct soda_why *why)
+{
+	struct soda_thread *t = soda_thread_self();
+	uint64_t until = soda_now_ns() + soda_agent.settings.fault_timeout_ms * SODA_MS_NS;
+
+	if (t && !soda_evict_credit(t, until)) {
+		soda_sealing_slot_add();
+		return 0;
+	}
+	snprintf(why->text, sizeof(why->text),
+		 "the page buffer (SODA_BUFFER) has no room for sealed chunks that are sent");
+	return -ENOMEM;
+}
+
+int soda_object_seals(struct soda_why *why)
+{
+	int64_t limit = atomic_load(&soda_agent.buffer.limit);
+	int64_t least = soda_agent_minimum(soda_agent.settings.threads);
+	sigset_t saved;
+	int ret;
+
+	if (soda_sealing_on())
+		return 0;
+	if (soda_redundant()) {
+		snprintf(why->text, sizeof(why->text),
+			 "objects with redundancy (SODA_REDUNDANCY) cannot be sealed (SODA_SEAL, "
+			 "SODA_SEALED) yet: give up the one or the other");
+		return -ENOTSUP;
+	}
+	least += soda_agent.settings.seal ? 0 : SODA_SEALING_SLOTS_MIN;
+	if (limit < least) {
+		snprintf(
+			why->text, sizeof(why->text),
+			"sealed objects need a page buffer (SODA_BUFFER) of %llu bytes or more: it "
+			"has %llu",
+			(unsigned long long)least << soda_agent.chunk_shift,
+			(unsigned long long)limit << soda_agent.chunk_shift);
+		return -ENOMEM;
+	}
+	ret = soda_sealing_start(soda_channels_pairs(), why);
+	soda_signals_block(&saved);
+	for (int i = 0; i < SODA_SEALING_SLOTS_MIN && !ret; i++)
+		ret = add_place(why);
+	soda_signals_restore(&saved);
+	return ret;
+}
+
+/* Whether the object is to be sealed: adds that to the flags. What cannot be sealed is refused. */
+static int decide_sealing(const char *file, uint32_t *flags, struct soda_why *why)
+{
+	if (soda_agent.settings.seal)
+		*flags |= SODA_SEALED;
+	if (!(*flags & SODA_SEALED))
+		return 0;
+	if (!file)
+		return soda_object_seals(why);
+	snprintf(why->text, sizeof(why->text),
+		 "%.60s: files and published objects cannot be sealed, and sealing (SODA_SEAL) is "
+		 "on: a program that uses them runs without it, and seals objects one by one "
+		 "(soda_alloc with SODA_SEALED)",
+		 file);
+	return -ENOTSUP;
+}
+
 int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		       struct soda_region **region_p, struct soda_why *why)
 {
 	struct site site = { .of_heap = flags & SODA_REGION_HEAP };
+	int ret = decide_sealing(file, &flags, why);
 
+	if (ret)
+		return ret;
 	if (soda_members() <= 1)
 		return create(&soda_agent.links[0], &site, file, bytes, flags, region_p, why);
 	if (!file)
@@ -578,6 +654,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 		madvise((void *)entries, end - entries, MADV_DONTNEED);
 	soda_guess_forget(r->first, r->chunks);
 	soda_unacked_forget(r->first, r->chunks);
+	soda_sealing_end(r);
 	soda_region_put(r);
 }
 

@@ -25,6 +25,12 @@ void soda_objects_end(void);
 enum { SODA_REGION_HEAP = 1 << 30 };
 
 /*
+ * Make ready for sealed objects. api_lock held. 0; -ENOTSUP: there is no OpenSSL; -ENOMEM: the page
+ * buffer has no room for what sealing needs of it; with a sentence.
+ */
+int soda_object_seals(struct soda_why *why);
+
+/*
  * Make an object: open the region on the server, choose addresses, set chunk states.  file NULL:
  * anonymous; with SODA_REGION_PUBLISHED a published object's name.  api_lock held.  Errors of
  * soda_alloc_file() and soda_open_published().

@@ -55,6 +55,10 @@ static int check(const struct soda_region *r, const char *name, struct soda_why 
 			      "one that lies on one server can be published",
 			      soda_members());
 
+	if (r->sealing)
+		return refuse(why, -ENOTSUP,
+			      "it is sealed (SODA_SEAL, SODA_SEALED), with a key that no other "
+			      "program has");
 	if (flags & SODA_REGION_PUBLISHED)
 		return refuse(why, -EALREADY, "it is published already, as %.200s", r->file);
 	if (flags)

@@ -25,6 +25,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
@@ -40,8 +41,11 @@ int64_t soda_agent_minimum(uint32_t threads)
 {
 	uint32_t servers = soda_agent.settings.servers;
 
+	bool seals = soda_agent.settings.seal || soda_sealing_on();
+
 	/* each thread has a staging slot for each server */
-	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + (servers ? servers : 1));
+	return (int64_t)threads * (SODA_LAST_CHUNKS_MIN + (servers ? servers : 1)) +
+	       (seals ? SODA_SEALING_SLOTS_MIN : 0);
 }
 
 static int64_t wanted_limit(void)
@@ -99,6 +103,7 @@ static void fit(void)
 
 	soda_replace_resize(&soda_agent.replacer, (uint64_t)limit);
 	soda_channels_resize(limit);
+	soda_sealing_fit(limit);
 }
 
 int64_t soda_agent_shrink(int64_t chunks, uint64_t deadline_ns)
@@ -380,6 +385,8 @@ static int start_all(struct soda_why *why)
 		ret = find_servers(&members, why);
 	if (!ret)
 		ret = meet_servers(&members, why);
+	if (!ret && s->seal)
+		ret = soda_object_seals(why);
 	if (!ret && s->trace)
 		ret = soda_trace_start(s->trace, s->trace_limit, &soda_agent.page_ops, why);
 	/*
@@ -433,6 +440,7 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 			snprintf(why->text, sizeof(why->text), "the runtime did not start: %s",
 				 soda_strerror(ret));
 		stop_sessions();
+		soda_sealing_stop();
 		soda_private_stop();
 		soda_closed_stop();
 		soda_trace_stop();
@@ -525,6 +533,7 @@ int soda_agent_stop(void)
 	soda_closed_stop();
 	soda_regions_each(forget_shared, NULL);
 	soda_regions_forget();
+	soda_sealing_stop();
 	soda_lock_release(&soda_agent.api_lock);
 	return ret;
 }

@@ -11,6 +11,7 @@
 #include "host_agent/object/guess.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/sealing.h"
 
 /* Add an object's share of metadata_bytes(): its entries of the chunk table, in whole pages. */
 static int add(struct soda_region *r, void *arg)
@@ -18,7 +19,8 @@ static int add(struct soda_region *r, void *arg)
 	uint64_t page = SODA_WIRE_PAGE, *sum = arg;
 	uint64_t entries = (uint64_t)r->chunks * sizeof(struct soda_chunk);
 
-	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r) + soda_guess_bytes(r);
+	*sum += ((entries + page - 1) & ~(page - 1)) + sizeof(*r) + soda_guess_bytes(r) +
+		soda_sealing_bytes(r);
 	return 0;
 }
 
@@ -36,6 +38,22 @@ static uint64_t metadata_bytes(void)
 
 	soda_regions_lock();
 	soda_regions_each(add, &sum);
+	soda_regions_unlock();
+	return sum;
+}
+
+static int add_seals(struct soda_region *r, void *arg)
+{
+	*(uint64_t *)arg += soda_sealing_bytes(r);
+	return 0;
+}
+
+static uint64_t seal_metadata_bytes(void)
+{
+	uint64_t sum = 0;
+
+	soda_regions_lock();
+	soda_regions_each(add_seals, &sum);
 	soda_regions_unlock();
 	return sum;
 }
@@ -95,6 +113,9 @@ static const struct {
 	OTHER(copies_expelled),
 	OTHER(copies_rebuilt),
 	OTHER(rebuilt_bytes),
+	COUNTER(bytes_sealed, BYTES_SEALED),
+	COUNTER(bytes_opened, BYTES_OPENED),
+	OTHER(seal_metadata_bytes),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -123,6 +144,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
 		.store_object_bytes = soda_agent.store_object_bytes,
+		.seal_metadata_bytes = seal_metadata_bytes(),
 	};
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i].counter >= 0)

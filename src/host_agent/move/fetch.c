@@ -12,6 +12,7 @@
 #include "base/failure.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 
@@ -73,7 +74,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 		look_around(r, in.id, &hint);
 		soda_conn_tell(ch->conn, &hint);
 	}
-	placed = !in.shared && soda_conn_installs(ch->conn) &&
+	placed = !in.shared && !r->sealing && soda_conn_installs(ch->conn) &&
 		 soda_install_by_peer(r, &in, &protect);
 	if (in.shared && !soda_shared_mends(r, in.id))
 		ret = soda_conn_post_stored(ch->conn, &from->mr, soda_region_offset(r, in.id),
@@ -172,20 +173,72 @@ static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const stru
 	q->copying->state = done->status ? done->status : 1;
 }
 
+/*
+ * What has come is not what this process has sealed last: nobody has that any more, and the chunk
+ * is LOST.
+ */
+static void lose_damaged(const struct soda_fetch_channel *ch, struct soda_region *r, uint32_t id)
+{
+	soda_log_error("%llu bytes at offset %llu of %s are not what was sent to %s: they were "
+		       "changed, or are older, there or on the way; they are not used, and every "
+		       "touch of them is an error",
+		       (unsigned long long)soda_region_chunk_bytes(r, id),
+		       (unsigned long long)(r->before + soda_region_offset(r, id)),
+		       r->name[0] ? r->name : "an object", soda_conn_peer(ch->conn));
+	atomic_store(&r->damaged, true);
+	atomic_store(&r->unwritten, true);
+	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_LOST, 0, 0, SODA_CW_BACKED);
+	soda_buffer_give(&soda_agent.buffer, 1);
+}
+
+/*
+ * Open the chunks of sealed objects among the next n answers, in their slots: other memory, which
+ * the peer may share, could change between the check and the use.  Returns a bit for each answer
+ * that is not what was sealed; its status is set, and its chunk is LOST.
+ */
+static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch,
+			    struct soda_done *done, int n)
+{
+	uint64_t damaged = 0;
+
+	for (int i = 0; i < n; i++) {
+		uint32_t k = ch->head + (uint32_t)i;
+		const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
+		struct soda_region *r = soda_region_of(q->in.id);
+
+		if (done[i].status || q->copying || !r->sealing)
+			continue;
+		if (done[i].data)
+			memcpy(slot_of(ch, k), done[i].data, q->bytes);
+		done[i].data = NULL;
+		if (soda_sealing_open((uint32_t)(ch - soda_channels), r, q->in.id,
+				      slot_of(ch, k))) {
+			lose_damaged(ch, r, q->in.id);
+			done[i].status = -EBADMSG;
+			damaged |= 1ull << i;
+		} else {
+			soda_count(t, SODA_CNT_BYTES_OPENED, q->bytes);
+		}
+	}
+	return damaged;
+}
+
 /* Install the next n answers, neighbours in one call. */
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
-			   const struct soda_done *done, int n)
+			   struct soda_done *done, int n)
 {
 	struct soda_install in[SODA_COLLECT_MAX];
-	int err = 0;
+	uint64_t damaged = soda_sealing_on() ? open_sealed(t, ch, done, n) : 0;
+	int err = damaged ? -EIO : 0;
 
 	for (int i = 0; i < n;) {
 		uint32_t k = ch->head + (uint32_t)i, run = 0;
 		struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 		int ret;
 
-		if (q->copying) {
-			settle_copying(ch, k, &done[i]);
+		if (q->copying || damaged >> i & 1) {
+			if (q->copying)
+				settle_copying(ch, k, &done[i]);
 			i++;
 			continue;
 		}
@@ -329,11 +382,11 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 {
 	uint64_t bytes = soda_chunk_bytes() * (n - 1) + soda_region_chunk_bytes(r, in[n - 1].id);
 	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
-	const void *src;
+	const void *src = NULL;
 	int ret;
 
-	src = from ? soda_mr_direct(&from->mr, soda_region_offset(r, in->id), (uint32_t)bytes)
-		   : NULL;
+	if (from && !r->sealing)
+		src = soda_mr_direct(&from->mr, soda_region_offset(r, in->id), (uint32_t)bytes);
 	if (!src)
 		return 1;
 	if (!soda_channel_usable(ch) || soda_channel_refuses(r)) {

@@ -17,6 +17,7 @@
 #include "host_agent/object/copies.h"
 #include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/protect.h"
@@ -27,6 +28,7 @@ struct outgoing {
 	uint32_t mask;	 /* blocks to send; 0: nothing to send, it is CLEAN again */
 	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
 	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.h) */
+	void *sealed;	 /* one of sealing.h's places, with the blocks sealed, or NULL */
 };
 
 /*
@@ -583,7 +585,9 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
 	SODA_TP_WRITEBACK_DONE(op->id, op->bytes, op->failed);
 	/* first: once the chunk is not SENDING any more its object may be freed */
-	if (op->copy)
+	if (op->sealed)
+		soda_sealing_slot_give(op->copy);
+	else if (op->copy)
 		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	if (!op->failed) {
 		soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
@@ -706,8 +710,8 @@ static int post_op(struct soda_sender *s, struct soda_sending *op)
 
 /*
  * Post the WRITEs of a BUSY, write-protected chunk. 0, or the connection's error: the chunk is
- * queued again.  copy: its content, where the chunk itself may not be read, else NULL; freed at the
- * end.
+ * queued again.  copy: its content, where the chunk itself may not be read, or what of it was
+ * sealed, else NULL; freed at the end.
  */
 static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *copy)
 {
@@ -719,12 +723,64 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 		.why = (uint8_t)out->why,
 		.used = true,
 		.copy = copy,
+		.sealed = copy && copy == out->sealed,
 	};
 	s->used++;
 	SODA_TP_WRITEBACK(out->id, out->mask);
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, SODA_CW_SENDING,
 			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
 	return post_op(s, op);
+}
+
+/* Seal, in place, the copy of a chunk that the program has closed; nothing where it is not sealed.
+ */
+static int seal_copy(struct soda_sender *s, const struct outgoing *out, void *copy)
+{
+	struct soda_region *r = soda_region_of(out->id);
+	int64_t n =
+		r->sealing ? soda_sealing_seal(s->station, r, out->id, out->mask, copy, copy) : 0;
+
+	if (n > 0)
+		soda_count(s->t, SODA_CNT_BYTES_SEALED, (uint64_t)n);
+	return n < 0 ? (int)n : 0;
+}
+
+/*
+ * Seal the blocks of a BUSY chunk that are to be sent, if its object is sealed.  0, also where it
+ * is found to be unreadable; -EAGAIN: there is no place for them now; -EIO.
+ */
+static int seal(struct soda_sender *s, struct outgoing *out)
+{
+	struct soda_region *r = soda_region_of(out->id);
+	int64_t n;
+
+	if (!r->sealing)
+		return 0;
+	out->sealed = soda_sealing_slot_take();
+	if (!out->sealed)
+		return -EAGAIN;
+	n = soda_sealing_seal(s->station, r, out->id, out->mask, soda_chunk_address(out->id),
+			      out->sealed);
+	if (n >= 0) {
+		soda_count(s->t, SODA_CNT_BYTES_SEALED, (uint64_t)n);
+		return 0;
+	}
+	soda_sealing_slot_give(out->sealed);
+	out->sealed = NULL;
+	if (n != -EFAULT)
+		return (int)n;
+	doubt_all();
+	out->unreadable = true;
+	return 0;
+}
+
+/* A chunk that could not be sealed yet is DIRTY again, and waits in the queue. */
+static void put_off(const struct outgoing *out)
+{
+	struct soda_chunk *c = &soda_agent.table[out->id];
+
+	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_chunk_dirty(soda_chunk_load(c)), 0, 0);
+	put_back(out->id, out->why);
 }
 
 /*
@@ -736,6 +792,10 @@ static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *
 	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(out->id), out->id);
 	void *copy = soda_closed_copy(soda_chunk_address(out->id), bytes);
 
+	if (copy && seal_copy(s, out, copy)) {
+		soda_closed_free(copy, bytes);
+		copy = NULL;
+	}
 	if (copy)
 		return send_chunk(s, out, copy);
 	say_unreadable(s, out->id);
@@ -851,33 +911,44 @@ void soda_sender_reroute(struct soda_sender *s)
 	soda_sender_drop(s);
 }
 
-/* How many new chunks the sender may take. */
+/* How many new chunks the sender may take; where objects are sealed, as many as have places. */
 static int room(const struct soda_sender *s)
 {
+	uint32_t n = s->max - s->used, places;
+
 	if (soda_redundant() && atomic_load(&relayed_n) >= RELAYED_MOST)
 		return 0;
-	return (int)(s->max - s->used);
+	if (!soda_sealing_on())
+		return (int)n;
+	places = soda_sealing_slots_free();
+	return (int)(n < places ? n : places);
 }
 
 int soda_sender_send(struct soda_sender *s)
 {
 	struct outgoing out[SODA_SENDER_BATCH];
 	int relayed = soda_redundant() ? send_all_relayed(s) : 0;
-	int n = relayed < 0 ? 0 : take(&queues[s->server], out, room(s));
+	int n = relayed < 0 ? 0 : take(&queues[s->server], out, room(s)), later = 0;
 	int err = relayed < 0 ? relayed : 0;
 	bool tell = false;
 
 	for (int i = 0; i < n; i++) {
-		int ret = 0;
+		bool nowhere = out[i].mask && has_no_place(&out[i]);
+		int ret = 0, sealed = 0;
 
-		if (out[i].mask && has_no_place(&out[i])) {
+		if (out[i].mask && !nowhere && !out[i].unreadable)
+			sealed = seal(s, &out[i]);
+		if (sealed == -EAGAIN) {
+			put_off(&out[i]);
+			later++;
+		} else if (nowhere || sealed) {
 			count_refusal(out[i].id, -EIO);
 			refuse(&out[i]);
 			tell = true;
 		} else if (out[i].unreadable) {
 			ret = send_closed(s, &out[i], &tell);
 		} else if (out[i].mask) {
-			ret = send_chunk(s, &out[i], NULL);
+			ret = send_chunk(s, &out[i], out[i].sealed);
 		} else {
 			drop_later(s, out[i].id, out[i].why);
 			tell = true;
@@ -888,7 +959,7 @@ int soda_sender_send(struct soda_sender *s)
 		soda_progress_tell();
 	if (!err && s->used)
 		err = soda_conn_flush(s->conn, false);
-	return err ? err : n + relayed;
+	return err ? err : n + relayed - later;
 }
 
 static void answered(struct soda_sender *s, const struct soda_done *done, int n)

@@ -49,6 +49,7 @@ struct soda_sending {
 	bool used;
 	bool failed; /* the server has refused a WRITE, or `lost` */
 	bool lost;   /* the connection has failed */
+	bool sealed; /* `copy` is one of sealing.h's places, with the blocks sealed */
 	void *copy;  /* what is sent, where the chunk itself may not be read (closed_pages.h), or
 			NULL */
 };
@@ -56,6 +57,7 @@ struct soda_sending {
 struct soda_sender {
 	struct soda_thread *t;	  /* whose counters count what is sent */
 	uint32_t server;	  /* to which `conn` leads: index of its link */
+	uint32_t station;	  /* with whose engine it seals: object/sealing.h */
 	struct soda_conn *conn;	  /* depth: max * SODA_SENDER_PARTS_MAX or more */
 	struct soda_sending *ops; /* max of them, zeroed; max: SODA_SENDER_BATCH or fewer */
 	uint32_t max, used;

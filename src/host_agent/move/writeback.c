@@ -15,6 +15,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/sealing.h"
 
 enum {
 	OPS = 64,      /* chunks that the write-back thread has under way */
@@ -146,10 +147,11 @@ static int help_over(struct soda_conn *conn, void *arg)
 		.t = h->t, .server = h->link->index, .conn = conn, .ops = ops, .max = HELP_OPS
 	};
 	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
-	const struct soda_sender **place =
-		&h->link->writeback->helpers[s.t->index % soda_channels_pairs()];
+	uint32_t pair = s.t->index % soda_channels_pairs();
+	const struct soda_sender **place = &h->link->writeback->helpers[pair];
 	int n, ret;
 
+	s.station = soda_sealing_channel(s.server, pair);
 	*place = &s;
 	ret = n = soda_sender_send(&s);
 	while (ret >= 0 && s.used) {
@@ -308,6 +310,7 @@ int soda_writeback_start(struct soda_link *link)
 	*wb = (struct soda_writeback){ .link = link };
 	wb->sender.ops = wb->ops;
 	wb->sender.server = link->index;
+	wb->sender.station = soda_sealing_writer(link->index);
 	wb->sender.max = OPS;
 	soda_lock_init(&wb->lock, SODA_RANK_WRITEBACK);
 	soda_sender_queue_clear(link);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host_agent/object/frozen.h"
+#include "host_agent/object/sealing.h"
 
 bool (*_Atomic soda_chunk_closed)(uint32_t id);
 
@@ -83,6 +84,7 @@ void soda_regions_forget(void)
 
 		if (r) {
 			soda_frozen_forget(r);
+			soda_sealing_end(r);
 			put_descriptor(r);
 		}
 	}

@@ -24,6 +24,7 @@ enum { SODA_GRANULE_SHIFT = 21 };
 enum { SODA_REGION_PUBLISHED = 0x10 };
 
 struct soda_shared;
+struct soda_sealing;
 
 struct soda_region {
 	uint16_t id; /* on the wire, and index of the table; never 0 */
@@ -55,7 +56,12 @@ struct soda_region {
 	uint64_t file_id, generation; /* as file, changed with the lock of soda_regions_lock */
 	struct soda_shared *shared;   /* its place in the node's store, or NULL: pages/shared.h; set
 					 before anybody finds the object */
-	char *_Atomic file;	      /* name on the server, or NULL */
+	/*
+	 * Its key, and the versions and tags of its blocks (object/sealing.h); NULL: its content
+	 * travels in clear.  Set before anybody finds the object.
+	 */
+	struct soda_sealing *sealing;
+	char *_Atomic file;	 /* name on the server, or NULL */
 	char *doubtful;		 /* the name that an unanswered soda_publish may have given it, or
 				    NULL; changed with api_lock */
 	_Atomic bool sealed;	 /* nobody stores to it any more, and what was stored is on the
@@ -78,6 +84,7 @@ struct soda_region {
 
 	struct soda_frozen *frozen; /* in the agent's static cache; changed with api_lock and the
 				       lock of soda_regions_lock */
+	_Atomic bool damaged;	    /* of a sealed one: something else came than was sent there */
 	_Atomic bool unwritten;	    /* a peer ended with the object's data; soda_sync reports it */
 	_Atomic int unsent_error;   /* why the last chunk that failed could not be written back */
 	_Atomic uint32_t unsent;    /* how many could not; counted after unsent_error is set */

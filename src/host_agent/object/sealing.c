@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/object/sealing.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/guard.h"
+#include "base/log.h"
+#include "trust/seal.h"
+
+struct block {
+	uint8_t tag[SODA_SEAL_TAG];
+	uint64_t version; /* 0: never sent */
+};
+_Static_assert(sizeof(struct block) == 24, "0.6 % of what was written");
+
+/* A mapping of its own: this, a bit for each page of `blocks` that was written, `blocks`. */
+struct soda_sealing {
+	struct soda_seal_key key;
+	uint64_t bytes;		/* of the mapping */
+	_Atomic uint64_t pages; /* of `blocks`, that were written */
+	_Atomic uint64_t *written;
+	struct block *blocks;
+};
+
+enum { STATIONS = SODA_MEMBERS_MAX * (SODA_SEALING_CHANNELS + 1) };
+
+_Atomic bool soda_sealing_started;
+
+/* Made by soda_sealing_start, then constant. */
+static struct soda_seal_engine *engines[STATIONS];
+static uint8_t root[SODA_KEY_BYTES];
+static char *slots;
+
+static uint64_t serials;	  /* of the objects' keys; api_lock */
+static _Atomic uint64_t versions; /* that were drawn: each by one encryption */
+
+static struct {
+	_Atomic uint64_t free; /* a bit for each place that is free */
+	_Atomic uint32_t n;    /* places, free and taken */
+} pool;
+
+static int make_engines(uint32_t pairs)
+{
+	int ret = 0;
+
+	for (uint32_t k = 0; k < soda_members() && !ret; k++) {
+		for (uint32_t i = 0; i < pairs && !ret; i++) {
+			uint32_t ahead = SODA_CHANNEL_PAIRS_MAX + i;
+
+			ret = soda_seal_engine_new(&engines[soda_sealing_channel(k, i)]);
+			if (!ret)
+				ret = soda_seal_engine_new(
+					&engines[soda_sealing_channel(k, ahead)]);
+		}
+		if (!ret)
+			ret = soda_seal_engine_new(&engines[soda_sealing_writer(k)]);
+	}
+	return ret;
+}
+
+static void free_engines(void)
+{
+	for (int i = 0; i < STATIONS; i++) {
+		soda_seal_engine_free(engines[i]);
+		engines[i] = NULL;
+	}
+}
+
+static void *map(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK);
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	madvise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
+static int start(uint32_t pairs, struct soda_why *why)
+{
+	struct soda_conf_error err = { "" };
+	const char *name = "";
+	int ret = soda_seal_ready(&name, &err);
+
+	if (ret) {
+		snprintf(why->text, sizeof(why->text), "sealing (SODA_SEAL): %.200s", err.text);
+		return ret;
+	}
+	ret = soda_random(root, sizeof(root));
+	if (!ret)
+		ret = make_engines(pairs);
+	if (!ret && !(slots = map(SODA_SEALING_SLOTS_MAX * soda_chunk_bytes())))
+		ret = -ENOMEM;
+	if (!ret)
+		soda_log_info("sealing with %s", name);
+	return ret;
+}
+
+int soda_sealing_start(uint32_t pairs, struct soda_why *why)
+{
+	int ret;
+
+	if (soda_sealing_on())
+		return 0;
+	ret = start(pairs, why);
+	if (ret) {
+		free_engines();
+		return ret;
+	}
+	/* release: pairs with the threads' finding a sealed object, which is shown later */
+	atomic_store(&soda_sealing_started, true);
+	return 0;
+}
+
+void soda_sealing_stop(void)
+{
+	if (!soda_sealing_on())
+		return;
+	atomic_store(&soda_sealing_started, false);
+	free_engines();
+	soda_wipe(root, sizeof(root));
+	munmap(slots, SODA_SEALING_SLOTS_MAX * soda_chunk_bytes());
+	slots = NULL;
+	pool.free = pool.n = 0;
+}
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+	return (bytes + SODA_WIRE_PAGE - 1) & ~(uint64_t)(SODA_WIRE_PAGE - 1);
+}
+
+static int derive(struct soda_seal_key *key)
+{
+	char info[64];
+	int n = snprintf(info, sizeof(info), "soda seal object %llu",
+			 (unsigned long long)(key->serial = ++serials));
+
+	return soda_hkdf(root, NULL, 0, info, (size_t)n, key->key);
+}
+
+int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *why)
+{
+	uint64_t blocks = (bytes + SODA_SEAL_BLOCK - 1) / SODA_SEAL_BLOCK;
+	uint64_t table = whole_pages(blocks * sizeof(struct block));
+	uint64_t marks = whole_pages(table / SODA_WIRE_PAGE / 8 + 8);
+	uint64_t all = SODA_WIRE_PAGE + marks + table;
+	struct soda_sealing *s;
+	int ret;
+
+	if (blocks > UINT32_MAX) { /* a block's number is 32 bits of its nonce */
+		snprintf(why->text, sizeof(why->text),
+			 "a sealed object has at most 16 TiB, not %llu bytes",
+			 (unsigned long long)bytes);
+		return -EINVAL;
+	}
+	s = map(all);
+	if (!s) {
+		snprintf(why->text, sizeof(why->text),
+			 "no address space for the versions and tags of a sealed object: raise the "
+			 "address space limit (ulimit -v)");
+		return -ENOMEM;
+	}
+	s->bytes = all;
+	s->written = (void *)((char *)s + SODA_WIRE_PAGE);
+	s->blocks = (void *)((char *)s->written + marks);
+	ret = derive(&s->key);
+	if (ret) {
+		munmap(s, all);
+		return ret;
+	}
+	r->sealing = s;
+	return 0;
+}
+
+void soda_sealing_end(struct soda_region *r)
+{
+	if (!r->sealing)
+		return;
+	soda_wipe(&r->sealing->key, sizeof(r->sealing->key));
+	munmap(r->sealing, r->sealing->bytes);
+	r->sealing = NULL;
+}
+
+uint64_t soda_sealing_bytes(const struct soda_region *r)
+{
+	return r->sealing ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
+}
+
+static uint32_t first_block(const struct soda_region *r, uint32_t id)
+{
+	return (uint32_t)(soda_region_offset(r, id) / SODA_SEAL_BLOCK);
+}
+
+/* Pages of entries first .. last are written from now on. */
+static void count_written(struct soda_sealing *s, uint32_t first, uint32_t last)
+{
+	uint64_t page = (uint64_t)first * sizeof(struct block) / SODA_WIRE_PAGE;
+	uint64_t end = ((uint64_t)(last + 1) * sizeof(struct block) - 1) / SODA_WIRE_PAGE;
+
+	for (; page <= end; page++) {
+		uint64_t bit = 1ull << page % 64;
+		_Atomic uint64_t *word = &s->written[page / 64];
+
+		if (!(atomic_load_explicit(word, memory_order_relaxed) & bit) &&
+		    !(atomic_fetch_or(word, bit) & bit))
+			atomic_fetch_add(&s->pages, 1);
+	}
+}
+
+/*
+ * The server has no copy of the chunk, or one that does not count any more (DISCARD, a server that
+ * started anew): what is not sent now is zeros.
+ */
+static void forget_old(struct soda_sealing *s, uint32_t first, uint32_t n)
+{
+	for (uint32_t i = first; i < first + n; i++)
+		if (s->blocks[i].version)
+			s->blocks[i].version = 0;
+}
+
+struct sealing_job {
+	struct soda_seal_engine *engine;
+	struct soda_sealing *s;
+	const char *plain;
+	char *sealed;
+	uint32_t first, blocks;	   /* of the chunk */
+	uint32_t mask, mask_shift; /* a bit for each 1 << mask_shift blocks */
+	uint64_t version;	   /* the next one that is ours */
+	int64_t done;		   /* bytes, or the error */
+};
+
+static bool is_masked(const struct sealing_job *job, uint32_t i)
+{
+	return job->mask >> (i >> job->mask_shift) & 1;
+}
+
+static void run(void *arg)
+{
+	struct sealing_job *job = arg;
+
+	for (uint32_t i = 0; i < job->blocks; i++) {
+		struct block *b = &job->s->blocks[job->first + i];
+		size_t at = (size_t)i * SODA_SEAL_BLOCK;
+
+		if (!is_masked(job, i))
+			continue;
+		b->version = job->version++;
+		if (soda_seal_block(job->engine, &job->s->key, job->first + i, b->version,
+				    job->plain + at, job->sealed + at, b->tag)) {
+			job->done = -EIO;
+			return;
+		}
+		job->done += SODA_SEAL_BLOCK;
+	}
+}
+
+int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, uint32_t mask,
+			  const void *plain, void *sealed)
+{
+	struct soda_sealing *s = r->sealing;
+	struct sealing_job job = {
+		.engine = engines[station],
+		.s = s,
+		.plain = plain,
+		.sealed = sealed,
+		.first = first_block(r, id),
+		.blocks = soda_region_chunk_bytes(r, id) / SODA_SEAL_BLOCK,
+		.mask = mask,
+		.mask_shift = soda_agent.block_shift - 12,
+	};
+	int ret;
+
+	if (!job.engine)
+		return -EIO;
+	if (!(soda_chunk_load(&soda_agent.table[id]) & SODA_CW_BACKED))
+		forget_old(s, job.first, job.blocks);
+	count_written(s, job.first, job.first + job.blocks - 1);
+	/* relaxed: each draws numbers of its own, whatever the order */
+	job.version = atomic_fetch_add_explicit(&versions, job.blocks, memory_order_relaxed) + 1;
+	ret = soda_guard_call(run, &job);
+	return ret ? ret : job.done;
+}
+
+int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id, void *data)
+{
+	const struct soda_sealing *s = r->sealing;
+	struct soda_seal_engine *engine = engines[station];
+	uint32_t first = first_block(r, id);
+	uint32_t n = soda_region_chunk_bytes(r, id) / SODA_SEAL_BLOCK;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct block *b = &s->blocks[first + i];
+		char *at = (char *)data + (size_t)i * SODA_SEAL_BLOCK;
+
+		if (!b->version)
+			memset(at, 0, SODA_SEAL_BLOCK);
+		else if (!engine ||
+			 soda_open_block(engine, &s->key, first + i, b->version, at, b->tag, at))
+			return -EBADMSG;
+	}
+	return 0;
+}
+
+void *soda_sealing_slot_take(void)
+{
+	uint64_t free = atomic_load(&pool.free);
+
+	while (free) {
+		uint32_t i = (uint32_t)__builtin_ctzll(free);
+
+		/* acquire: pairs with the release of whoever used the place before */
+		if (atomic_compare_exchange_weak(&pool.free, &free, free & ~(1ull << i)))
+			return slots + i * soda_chunk_bytes();
+	}
+	return NULL;
+}
+
+void soda_sealing_slot_give(void *slot)
+{
+	uint64_t i = (uint64_t)((char *)slot - slots) >> soda_agent.chunk_shift;
+
+	atomic_fetch_or(&pool.free, 1ull << i);
+}
+
+uint32_t soda_sealing_slots_free(void)
+{
+	return (uint32_t)__builtin_popcountll(
+		atomic_load_explicit(&pool.free, memory_order_relaxed));
+}
+
+/* Places are 0 .. n - 1. */
+bool soda_sealing_slot_add(void)
+{
+	uint32_t n = atomic_load(&pool.n);
+
+	if (n == SODA_SEALING_SLOTS_MAX)
+		return false;
+	atomic_store(&pool.n, n + 1);
+	atomic_fetch_or(&pool.free, 1ull << n);
+	return true;
+}
+
+/* The last place goes, with its memory, if it is free. */
+static bool remove_last(void)
+{
+	uint32_t n = atomic_load(&pool.n);
+	uint64_t bit = 1ull << (n - 1);
+
+	if (!(atomic_fetch_and(&pool.free, ~bit) & bit))
+		return false;
+	atomic_store(&pool.n, n - 1);
+	madvise(slots + (n - 1) * soda_chunk_bytes(), soda_chunk_bytes(), MADV_DONTNEED);
+	soda_buffer_give(&soda_agent.buffer, 1);
+	return true;
+}
+
+void soda_sealing_fit(int64_t limit)
+{
+	int64_t want = limit / 16;
+
+	if (!soda_sealing_on())
+		return;
+	want = want < SODA_SEALING_SLOTS_MIN   ? SODA_SEALING_SLOTS_MIN
+	       : want > SODA_SEALING_SLOTS_MAX ? SODA_SEALING_SLOTS_MAX
+					       : want;
+	while (atomic_load(&pool.n) > want && remove_last())
+		;
+	while (atomic_load(&pool.n) < want && soda_buffer_take(&soda_agent.buffer))
+		soda_sealing_slot_add();
+}

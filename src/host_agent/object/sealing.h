@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealed objects: what their chunks' blocks are on the server, and on the way there, is encrypted
+ * and authenticated by this process, with a key that leaves it nowhere (docs/internals/sealing.md).
+ *
+ * Of each block of 4 KiB the process keeps 24 bytes: the version it was sealed with last, and the
+ * tag.  A block without a version has never been sent, and reads as zeros, whatever the server
+ * says. The entries of a chunk are written by the sender that has it BUSY, and read by the thread
+ * that collects its READ, while it is FETCHING: never both at once, and the chunk's word orders
+ * them.
+ *
+ * Stations: each has an engine of its own (trust/seal.h), which one thread at a time uses: that
+ * which has the lock of a channel, or the write-back thread of a server.
+ *
+ * AS: async-signal-safe, without allocation, without locks.
+ */
+#ifndef SODA_HOST_SEALING_H
+#define SODA_HOST_SEALING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host_agent/object/region.h"
+
+enum {
+	SODA_SEALING_SLOTS_MIN = 2, /* of the page buffer, for what has been sealed and not sent */
+	SODA_SEALING_SLOTS_MAX = 64,
+	SODA_SEALING_CHANNELS = 2 * SODA_CHANNEL_PAIRS_MAX, /* of each server */
+};
+
+/* Whether any object is, or was, sealed: else no more than this is asked on the path of a fault. */
+extern _Atomic bool soda_sealing_started;
+static inline bool soda_sealing_on(void)
+{
+	return atomic_load_explicit(&soda_sealing_started, memory_order_relaxed);
+}
+
+/* The station of a channel (its number among all, move/channel.h), and of a write-back thread. */
+static inline uint32_t soda_sealing_channel(uint32_t server, uint32_t channel)
+{
+	return server * SODA_SEALING_CHANNELS + channel;
+}
+static inline uint32_t soda_sealing_writer(uint32_t server)
+{
+	return SODA_MEMBERS_MAX * SODA_SEALING_CHANNELS + server;
+}
+
+/*
+ * Before the first sealed object: the root key, and the engines of all stations, for `pairs` pairs
+ * of channels to each server.  api_lock held.  0, also where it was done before; -ENOTSUP, -ENOMEM,
+ * -EIO, with a sentence.
+ */
+int soda_sealing_start(uint32_t pairs, struct soda_why *why);
+/* At the runtime's end: the keys are forgotten. */
+void soda_sealing_stop(void);
+
+/* The object of `bytes` bytes, new and not shown yet, is sealed: r->sealing is set. 0; -ENOMEM...
+ */
+int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *why);
+/* Nobody works on the object any more. Nothing where it is not sealed. */
+void soda_sealing_end(struct soda_region *r);
+/* Memory that its versions and tags take. */
+uint64_t soda_sealing_bytes(const struct soda_region *r);
+
+/*
+ * Seal the blocks in the mask (of chunk.h) of a BUSY chunk, at their places in `sealed`, which has
+ * a chunk's length; it may be `plain`.  Versions are new ones each time.  How many bytes; -EFAULT:
+ * `plain` may not be read; -EIO. AS.
+ */
+int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, uint32_t mask,
+			  const void *plain, void *sealed);
+/*
+ * Open a FETCHING chunk that has arrived, in place, in memory of this process alone.  0; -EBADMSG:
+ * a block is not what was sent last; nothing at `data` may be used. AS.
+ */
+int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id, void *data);
+
+/*
+ * A place for a sealed chunk until its WRITEs are answered; its credit of the page buffer is
+ * taken.  NULL: none is free. AS.
+ */
+void *soda_sealing_slot_take(void);
+void soda_sealing_slot_give(void *slot);
+/* About how many are free. AS. */
+uint32_t soda_sealing_slots_free(void);
+/* One more place, with a credit that the caller has taken. False: there are enough. */
+bool soda_sealing_slot_add(void);
+/* The buffer has `limit` chunks: have a sixteenth of them as places, as far as credits are there.
+ */
+void soda_sealing_fit(int64_t limit);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* SODA without OpenSSL: nothing can be sealed, and soda_seal_ready() says so before the rest. */
+#include <errno.h>
+
+#include "trust/seal.h"
+
+int soda_seal_ready(const char **name_p, struct soda_conf_error *err)
+{
+	return soda_crypto_ready(err);
+}
+
+int soda_seal_engine_new(struct soda_seal_engine **engine_p)
+{
+	return -ENOTSUP;
+}
+
+void soda_seal_engine_free(struct soda_seal_engine *engine)
+{
+}
+
+int soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
+		    uint32_t block, uint64_t version, const void *plain, void *sealed,
+		    uint8_t tag[SODA_SEAL_TAG])
+{
+	return -EIO;
+}
+
+int soda_open_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
+		    uint32_t block, uint64_t version, const void *sealed,
+		    const uint8_t tag[SODA_SEAL_TAG], void *plain)
+{
+	return -EBADMSG;
+}

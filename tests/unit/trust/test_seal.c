@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealing of blocks: what was changed in any way is not opened; and the path of a fault may use it:
+ * no allocation, no lock, little stack, also with a tag that does not fit.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "trust/seal.h"
+
+/*
+ * The functions of the C library that OpenSSL calls to allocate and to lock; this program's are
+ * found first, also by the library that is loaded later.
+ */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_realloc(void *p, size_t bytes);
+extern void *__libc_calloc(size_t n, size_t bytes);
+extern void __libc_free(void *p);
+
+static int trapping, trapped;
+
+static void trap(void)
+{
+	trapped += trapping;
+}
+
+__attribute__((visibility("default"))) void *malloc(size_t bytes)
+{
+	trap();
+	return __libc_malloc(bytes);
+}
+
+__attribute__((visibility("default"))) void *calloc(size_t n, size_t bytes)
+{
+	trap();
+	return __libc_calloc(n, bytes);
+}
+
+__attribute__((visibility("default"))) void *realloc(void *p, size_t bytes)
+{
+	trap();
+	return __libc_realloc(p, bytes);
+}
+
+__attribute__((visibility("default"))) void free(void *p)
+{
+	trap();
+	__libc_free(p);
+}
+
+/* One thread runs while these are counted: that nothing is locked does no harm. */
+#define LOCKS(name, type)                                                                          \
+	__attribute__((visibility("default"))) int name(type *lock)                                \
+	{                                                                                          \
+		trap();                                                                            \
+		return 0;                                                                          \
+	}
+LOCKS(pthread_mutex_lock, pthread_mutex_t)
+LOCKS(pthread_mutex_unlock, pthread_mutex_t)
+LOCKS(pthread_rwlock_rdlock, pthread_rwlock_t)
+LOCKS(pthread_rwlock_wrlock, pthread_rwlock_t)
+LOCKS(pthread_rwlock_unlock, pthread_rwlock_t)
+
+enum { BLOCKS = 16 };
+
+static struct soda_seal_engine *engine;
+static const struct soda_seal_key keys[2] = { { .serial = 1, .key = "one" },
+					      { .serial = 2, .key = "two" } };
+static uint8_t plain[SODA_SEAL_BLOCK], sealed[SODA_SEAL_BLOCK], opened[SODA_SEAL_BLOCK];
+static uint8_t tag[SODA_SEAL_TAG];
+
+static int setup(void **state)
+{
+	struct soda_conf_error err;
+	const char *name;
+
+	for (size_t i = 0; i < sizeof(plain); i++)
+		plain[i] = (uint8_t)(i * 7);
+	assert_int_equal(soda_seal_ready(&name, &err), 0);
+	printf("cipher: %s\n", name);
+	return soda_seal_engine_new(&engine);
+}
+
+static int teardown(void **state)
+{
+	soda_seal_engine_free(engine);
+	return 0;
+}
+
+static int try_open(const struct soda_seal_key *key, uint32_t block, uint64_t version)
+{
+	return soda_open_block(engine, key, block, version, sealed, tag, opened);
+}
+
+static void test_what_was_sealed_is_opened(void **state)
+{
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		const struct soda_seal_key *key = &keys[i % 2];
+
+		assert_int_equal(soda_seal_block(engine, key, i, i + 1, plain, sealed, tag), 0);
+		assert_memory_not_equal(plain, sealed, SODA_SEAL_BLOCK);
+		assert_int_equal(try_open(key, i, i + 1), 0);
+		assert_memory_equal(plain, opened, SODA_SEAL_BLOCK);
+		/* in place */
+		assert_int_equal(soda_open_block(engine, key, i, i + 1, sealed, tag, sealed), 0);
+		assert_memory_equal(plain, sealed, SODA_SEAL_BLOCK);
+	}
+}
+
+static void test_what_is_another_is_refused(void **state)
+{
+	assert_int_equal(soda_seal_block(engine, &keys[0], 5, 9, plain, sealed, tag), 0);
+	assert_int_equal(try_open(&keys[1], 5, 9), -EBADMSG);
+	assert_int_equal(try_open(&keys[0], 4, 9), -EBADMSG);
+	assert_int_equal(try_open(&keys[0], 5, 8), -EBADMSG);
+	assert_int_equal(try_open(&keys[0], 5, 9), 0);
+	for (uint32_t at = 0; at < SODA_SEAL_BLOCK; at += 97) {
+		sealed[at] ^= (uint8_t)(1u << at % 8);
+		assert_int_equal(try_open(&keys[0], 5, 9), -EBADMSG);
+		sealed[at] ^= (uint8_t)(1u << at % 8);
+	}
+	for (uint32_t at = 0; at < SODA_SEAL_TAG; at++) {
+		tag[at] ^= 1;
+		assert_int_equal(try_open(&keys[0], 5, 9), -EBADMSG);
+		tag[at] ^= 1;
+	}
+	assert_int_equal(try_open(&keys[0], 5, 9), 0);
+}
+
+/* The same block, sealed again with another version, is other bytes. */
+static void test_versions_differ(void **state)
+{
+	uint8_t again[SODA_SEAL_BLOCK], its_tag[SODA_SEAL_TAG];
+
+	assert_int_equal(soda_seal_block(engine, &keys[0], 5, 9, plain, sealed, tag), 0);
+	assert_int_equal(soda_seal_block(engine, &keys[0], 5, 10, plain, again, its_tag), 0);
+	assert_memory_not_equal(sealed, again, SODA_SEAL_BLOCK);
+	assert_memory_not_equal(tag, its_tag, SODA_SEAL_TAG);
+}
+
+/* What a fault, and a write-back in a thread's fault, does; with each key in turn. */
+static void fault_work(void)
+{
+	for (uint32_t i = 0; i < 8; i++) {
+		const struct soda_seal_key *key = &keys[i / 2 % 2];
+
+		assert_int_equal(soda_seal_block(engine, key, i, i + 1, plain, sealed, tag), 0);
+		assert_int_equal(try_open(key, i, i + 1), 0);
+		tag[3] ^= 4;
+		assert_int_equal(try_open(key, i, i + 1), -EBADMSG);
+	}
+}
+
+static void test_no_allocation_no_lock(void **state)
+{
+	struct soda_seal_engine *other;
+	int seen, in_faults;
+
+	trapping = 1;
+	assert_int_equal(soda_seal_engine_new(&other), 0); /* the traps work: that allocates */
+	seen = trapped;
+	soda_seal_engine_free(other);
+	trapped = 0;
+	fault_work();
+	in_faults = trapped;
+	trapping = 0;
+	assert_true(seen > 2);
+	assert_int_equal(in_faults, 0);
+}
+
+enum { STACK = 1 << 20, STACK_MOST = 2048 };
+
+static void *work_alone(void *arg)
+{
+	/* volatile: all of it below this frame is painted before the call */
+	volatile uint8_t *here = __builtin_frame_address(0);
+	volatile uint8_t *low = here - 32 * 1024, *at;
+	size_t *used = arg;
+
+	for (at = low; at < here - 256; at++)
+		*at = 0xa5;
+	soda_seal_block(engine, &keys[0], 1, 1, plain, sealed, tag);
+	soda_open_block(engine, &keys[1], 1, 1, sealed, tag, opened); /* a tag that does not fit */
+	for (at = low; *at == 0xa5;)
+		at++;
+	*used = (size_t)(here - at);
+	return NULL;
+}
+
+static void test_little_stack(void **state)
+{
+	pthread_t thread;
+	size_t used = 0;
+
+	assert_int_equal(pthread_create(&thread, NULL, work_alone, &used), 0);
+	pthread_join(thread, NULL);
+	printf("stack: %zu bytes\n", used);
+	assert_true(used > 64);
+	assert_true(used <= STACK_MOST);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_was_sealed_is_opened),
+		cmocka_unit_test(test_what_is_another_is_refused),
+		cmocka_unit_test(test_versions_differ),
+		cmocka_unit_test(test_no_allocation_no_lock),
+		cmocka_unit_test(test_little_stack),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
