@@ -22,7 +22,8 @@
  * How the data come.  From a producer on the agent's machine, connected by shm, the agent reads the
  * memory itself, where both have the same user and the kernel lets it (process_vm_readv(2)).
  * Otherwise a thread of this library reads and sends it, which costs the producer's processors the
- * copy; soda_move_way() says which.  Memory of soda_move_alloc() is the agent's, too, where both
+ * copy (connected by verbs: registers it for the agent's adapter to read); soda_move_way() says
+ * which.  Memory of soda_move_alloc() is the agent's, too, where both
  * are on one machine: it is copied by the agent, whoever their users are.
  *
  * Conventions.  Functions that return int return 0 or a negative errno value, and leave errno alone

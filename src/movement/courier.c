@@ -425,7 +425,7 @@ static int stream(struct soda_mover *m, uint64_t number)
 	while (ret == 0 && at < copied && (t = expected(m, number, &cancel))) {
 		if (cancel)
 			return call_number(m, SODA_MSG_MOVE_CANCEL, number);
-		if (soda_conn_submitted(m->conn) == SODA_MOVER_FLIGHT) {
+		if (soda_conn_submitted(m->conn) == m->flight_most) {
 			ret = collect(m);
 			continue;
 		}

@@ -214,8 +214,12 @@ static int set_up(struct soda_mover *m)
 	m->token_held = soda_fabric_has(&m->fabric, (uintptr_t)m->token) &&
 			m->fabric.hold(m->token, sizeof(m->token)) == 0;
 	ret = join(m->address, m->has_pages, &m->conn);
-	if (ret == 0)
+	if (ret == 0) {
+		unsigned most = soda_conn_streams_most(m->conn);
+
+		m->flight_most = most < SODA_MOVER_FLIGHT ? most : SODA_MOVER_FLIGHT;
 		ret = say_start(m);
+	}
 	if (ret == 0 && m->way == SODA_WAY_STREAM && soda_courier_prepare(m) < 0)
 		ret = soda_move_failed(-ENOMEM, "no memory for a connection");
 	return ret < 0 ? ret : start_courier(m);

@@ -108,6 +108,7 @@ struct soda_mover {
 	const uint8_t *bounce;
 	uint64_t flight[SODA_MOVER_FLIGHT]; /* whose the streamed calls without an answer are */
 	unsigned flight_at;		    /* the oldest */
+	unsigned flight_most;		    /* set when it is made, then constant */
 	struct soda_fabric fabric;
 	struct soda_move_ring *ring; /* set when it is made, then constant; NULL: none */
 	bool token_held; /* it lies in an object: `soda run` has the program's memory there */

@@ -39,7 +39,7 @@ enum soda_move_msg {
 	SODA_MSG_MOVE_LAST = SODA_MSG_MOVE_RANGE,
 };
 
-#define SODA_MOVE_VERSION 3u
+#define SODA_MOVE_VERSION 4u /* 4: SENDs by verbs, RANGE */
 #define SODA_MOVE_TOKEN_BYTES 16u
 #define SODA_MOVE_PUT_MAX (60u << 10)	 /* data of a PUT, and of the answer to a READ */
 #define SODA_MOVE_BYTES_MAX (1ull << 40) /* of a buffer */

@@ -79,6 +79,58 @@ int soda_wire_get_flow_end(const uint8_t in[SODA_WIRE_FLOW_END_BYTES], unsigned 
 	return 0;
 }
 
+void soda_wire_put_flow(uint8_t *out, const struct soda_wire_flow *f)
+{
+	soda_wire_put(out, f->parts, 4);
+	soda_wire_put(out + 4, f->status, 4);
+	soda_wire_put(out + 8, f->bytes, 8);
+}
+
+void soda_wire_put_flow_part(uint8_t *out, const struct soda_wire_flow_part *p)
+{
+	soda_wire_put(out, p->at, 8);
+	soda_wire_put(out + 8, p->bytes, 4);
+	soda_wire_put(out + 12, p->rkey, 4);
+}
+
+/* How many bytes the parts have; 0: one has none, or ends behind all addresses. */
+static uint64_t get_parts(const uint8_t *in, uint32_t n, struct soda_wire_flow_part *parts)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++, in += SODA_WIRE_FLOW_PART_BYTES) {
+		parts[i] = (struct soda_wire_flow_part){ soda_wire_get(in, 8),
+							 (uint32_t)soda_wire_get(in + 8, 4),
+							 (uint32_t)soda_wire_get(in + 12, 4) };
+		if (!parts[i].bytes || parts[i].at > UINT64_MAX - parts[i].bytes)
+			return 0;
+		sum += parts[i].bytes;
+	}
+	return sum;
+}
+
+int soda_wire_get_flow(const uint8_t *in, size_t bytes, struct soda_wire_flow *f,
+		       struct soda_wire_flow_part parts[SODA_WIRE_FLOW_PARTS], size_t *body_p)
+{
+	uint64_t sum;
+
+	if (bytes < SODA_WIRE_FLOW_BYTES)
+		return -EPROTO;
+	f->parts = (uint32_t)soda_wire_get(in, 4);
+	f->status = (uint32_t)soda_wire_get(in + 4, 4);
+	f->bytes = soda_wire_get(in + 8, 8);
+	if (f->parts > SODA_WIRE_FLOW_PARTS ||
+	    bytes - SODA_WIRE_FLOW_BYTES < f->parts * SODA_WIRE_FLOW_PART_BYTES)
+		return -EPROTO;
+	*body_p = SODA_WIRE_FLOW_BYTES + f->parts * SODA_WIRE_FLOW_PART_BYTES;
+	if (!f->bytes || f->bytes > SODA_WIRE_MAX_STREAM - (bytes - *body_p))
+		return -EPROTO;
+	sum = get_parts(in + SODA_WIRE_FLOW_BYTES, f->parts, parts);
+	if (f->status == SODA_ST_FAULT)
+		return f->parts ? -EPROTO : 0;
+	return f->status == SODA_ST_OK && sum == f->bytes ? 0 : -EPROTO;
+}
+
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r)
 {
 	soda_wire_put(out, r->region_id, 2);

@@ -96,6 +96,22 @@ enum soda_msg {
  * (u32: SODA_ST_OK, or SODA_ST_FAULT: the data are not what the client has; then zeros).
  */
 #define SODA_WIRE_STREAMED 0x10u
+/*
+ * The same by messages of an adapter (verbs): the listening side reads the data where they lie, so
+ * the message is a soda_wire_flow, its parts, and the body.
+ */
+struct soda_wire_flow {
+	uint32_t parts;	 /* at most SODA_WIRE_FLOW_PARTS; none where the status is SODA_ST_FAULT */
+	uint32_t status; /* as in a stream */
+	uint64_t bytes;	 /* of all parts, or that there would have been; > 0 */
+};
+#define SODA_WIRE_FLOW_BYTES 16u
+struct soda_wire_flow_part {
+	uint64_t at;
+	uint32_t bytes, rkey;
+};
+#define SODA_WIRE_FLOW_PART_BYTES 16u
+#define SODA_WIRE_FLOW_PARTS 128u
 
 /* Status on the wire; fixed numbers, because errno values differ between systems. */
 enum soda_status {
@@ -356,6 +372,14 @@ void soda_wire_get_frame(const uint8_t in[SODA_WIRE_FRAME_BYTES], struct soda_wi
 void soda_wire_put_flow_end(uint8_t out[SODA_WIRE_FLOW_END_BYTES], unsigned status);
 /* 0; -EPROTO: no status that it may have. */
 int soda_wire_get_flow_end(const uint8_t in[SODA_WIRE_FLOW_END_BYTES], unsigned *status_p);
+void soda_wire_put_flow(uint8_t *out, const struct soda_wire_flow *f);
+/*
+ * Of a message of so many bytes, with its parts; *body_p: where the body begins.  -EPROTO: lengths
+ * that do not fit, parts without bytes, or whose sum is another.
+ */
+int soda_wire_get_flow(const uint8_t *in, size_t bytes, struct soda_wire_flow *f,
+		       struct soda_wire_flow_part parts[SODA_WIRE_FLOW_PARTS], size_t *body_p);
+void soda_wire_put_flow_part(uint8_t *out, const struct soda_wire_flow_part *p);
 void soda_wire_put_read(uint8_t out[SODA_WIRE_READ_BYTES], const struct soda_wire_read *r);
 void soda_wire_get_read(const uint8_t in[SODA_WIRE_READ_BYTES], struct soda_wire_read *r);
 void soda_wire_put_residency(uint8_t out[SODA_WIRE_RESIDENCY_BYTES],

@@ -709,12 +709,12 @@ static int send_by_hand(struct soda_conn *conn, struct soda_wire_move_send s,
 }
 
 /* What makes no sense within a frame that does is refused, and the connection goes on. */
-static void test_sent(void **state)
+static void sent(const char *where)
 {
 	struct soda_wire_piece p = { 0, 100, 100, 1, 0, SODA_WIRE_PIECE_COPY };
 	struct soda_conn *conn;
 
-	start_agent("tcp://127.0.0.1:0", BUDGET);
+	start_agent(where, BUDGET);
 	conn = join();
 	assert_true(soda_conn_streams(conn));
 #define SEND(ticket, at, buffer, said, n, bytes)                                                   \
@@ -750,6 +750,8 @@ static void test_sent(void **state)
 	stop_agent();
 	assert_int_equal(place.agent.dpu.movement.published, 1);
 }
+
+CASES(sent)
 
 /* A frame of a streamed call that cannot be one ends its connection, within it at the latest. */
 static void test_mangled(void **state)
@@ -1399,20 +1401,20 @@ CASES(longer)
 	X(moved_##transport), X(placed_##transport), X(unreadable_##transport),                    \
 		X(refused_##transport), X(many_##transport), X(ended_##transport),                 \
 		X(held_##transport), X(lost_##transport), X(none_##transport),                     \
-		X(abused_##transport), X(half_##transport), X(longer_##transport)
+		X(abused_##transport), X(half_##transport), X(longer_##transport),                 \
+		X(sent_##transport)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest sockets[] = {
-		EACH(cmocka_unit_test, tcp),	      EACH(cmocka_unit_test, shm),
-		cmocka_unit_test(test_sent),	      cmocka_unit_test(test_mangled),
-		cmocka_unit_test(test_cancelled),     cmocka_unit_test(test_taken_back),
-		cmocka_unit_test(test_dead),	      cmocka_unit_test(test_disconnected),
-		cmocka_unit_test(test_turns),	      cmocka_unit_test(test_long_gets),
-		cmocka_unit_test(test_long_gets_end), cmocka_unit_test(test_forked),
-		cmocka_unit_test(test_parts),	      cmocka_unit_test(test_parts_given_up),
-		cmocka_unit_test(test_ring),	      cmocka_unit_test(test_ring_and_calls),
-		cmocka_unit_test(test_ring_abused),
+		EACH(cmocka_unit_test, tcp),	       EACH(cmocka_unit_test, shm),
+		cmocka_unit_test(test_mangled),	       cmocka_unit_test(test_cancelled),
+		cmocka_unit_test(test_taken_back),     cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_disconnected),   cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_long_gets),      cmocka_unit_test(test_long_gets_end),
+		cmocka_unit_test(test_forked),	       cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_parts_given_up), cmocka_unit_test(test_ring),
+		cmocka_unit_test(test_ring_and_calls), cmocka_unit_test(test_ring_abused),
 	};
 	const struct CMUnitTest rdma[] = { EACH(cmocka_unit_test, verbs) };
 

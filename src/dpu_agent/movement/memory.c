@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "transport/api/memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -60,10 +61,12 @@ int soda_memory_make(const char *name, uint64_t bytes, enum soda_memory_kind kin
 	if (fd < 0)
 		return refuse(why, -ENOMEM, "the agent has no memory file more");
 	ret = fill(fd, soda_memory_pages(bytes), kind, memory_p, why);
-	if (ret < 0)
+	if (ret < 0) {
 		close(fd);
-	else
+	} else {
 		*fd_p = fd;
+		soda_memory_add(*memory_p, soda_memory_pages(bytes));
+	}
 	return ret;
 }
 
@@ -71,6 +74,7 @@ void soda_memory_unmake(int fd, uint8_t *memory, uint64_t bytes)
 {
 	if (!memory)
 		return;
+	soda_memory_remove(memory, soda_memory_pages(bytes));
 	munmap(memory, soda_memory_pages(bytes));
 	close(fd);
 }

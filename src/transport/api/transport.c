@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -182,12 +183,18 @@ bool soda_conn_streams(const struct soda_conn *conn)
 	return conn->ops->streams ? conn->ops->streams(conn) : conn->ops->submit != NULL;
 }
 
+unsigned soda_conn_streams_most(const struct soda_conn *conn)
+{
+	return conn->ops->streams_most ? conn->ops->streams_most(conn) : UINT_MAX;
+}
+
 int soda_conn_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 		     int body_n, struct soda_outflow *out, int timeout_ms, struct soda_why *why)
 {
 	int ret = check(conn);
 
 	assert(conn->kind == SODA_CONN_CONTROL && type >= SODA_MSG_SERVICES && out->bytes);
+	assert(conn->submitted < soda_conn_streams_most(conn));
 	if (ret == 0)
 		ret = conn->ops->submit(conn, type, body, body_n, out, timeout_ms, why);
 	conn->submitted += ret == 0 || ret == -EFAULT;

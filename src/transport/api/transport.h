@@ -239,6 +239,8 @@ struct soda_outflow {
 
 /* Whether this connection carries streamed calls. */
 bool soda_conn_streams(const struct soda_conn *conn);
+/* How many of them may be under way, without an answer that was collected: 1 or more. */
+unsigned soda_conn_streams_most(const struct soda_conn *conn);
 /*
  * Send a call of a service's type.  0; -EFAULT: not all data could be read: the call was made all
  * the same; or an error of which soda_call_lost() is true, of soda_conn_call().

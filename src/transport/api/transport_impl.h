@@ -69,6 +69,8 @@ struct soda_conn_ops {
 			   int body_n, int timeout_ms, struct soda_why *why);
 	int (*collect)(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
 		       int timeout_ms, struct soda_why *why);
+	/* How many may be under way; NULL: any number. */
+	unsigned (*streams_most)(const struct soda_conn *conn);
 	/* NULL: where there is `submit`. */
 	bool (*streams)(const struct soda_conn *conn);
 	/* NULL: the plain call of SODA_MSG_OPEN, nothing mapped. */

@@ -191,6 +191,11 @@ static int fault_collect(struct soda_conn *conn, void *reply, size_t capacity,
 	return ret;
 }
 
+static unsigned fault_streams_most(const struct soda_conn *conn)
+{
+	return soda_conn_streams_most(fault(conn)->below);
+}
+
 static bool fault_streams(const struct soda_conn *conn)
 {
 	return soda_conn_streams(fault(conn)->below);
@@ -451,6 +456,7 @@ static const struct soda_conn_ops fault_ops = {
 	.submit = fault_submit,
 	.submit_call = fault_submit_call,
 	.collect = fault_collect,
+	.streams_most = fault_streams_most,
 	.streams = fault_streams,
 	.open_region = fault_open_region,
 	.renew_region = fault_renew_region,

@@ -100,6 +100,54 @@ static void test_send(void **state)
 	assert_int_equal(soda_wire_get_flow_end(end, &status), -EPROTO);
 }
 
+/* Of verbs: what cannot be a streamed call's message is refused. */
+static void test_flow(void **state)
+{
+	uint8_t in[SODA_WIRE_FLOW_BYTES + 129 * SODA_WIRE_FLOW_PART_BYTES] = { 0 };
+	struct soda_wire_flow_part p[2] = { { 1ull << 40, 5000, 77 }, { 3, UINT32_MAX, 78 } };
+	struct soda_wire_flow_part parts[SODA_WIRE_FLOW_PARTS];
+	struct soda_wire_flow f = { 2, SODA_ST_OK, 5000 + 1000 }, back;
+	uint8_t *second = in + SODA_WIRE_FLOW_BYTES + SODA_WIRE_FLOW_PART_BYTES;
+	size_t at;
+
+#define GET(bytes) (soda_wire_put_flow(in, &f), soda_wire_get_flow(in, bytes, &back, parts, &at))
+	soda_wire_put_flow_part(in + SODA_WIRE_FLOW_BYTES, &p[0]);
+	p[1].bytes = 1000;
+	soda_wire_put_flow_part(second, &p[1]);
+	assert_int_equal(GET(100), 0);
+	assert_memory_equal(parts, p, sizeof(p));
+	assert_true(back.parts == 2 && back.bytes == 6000 && at == 48);
+	assert_int_equal(GET(48), 0); /* no body */
+	assert_int_equal(GET(47), -EPROTO);
+	assert_int_equal(GET(15), -EPROTO);
+	f.bytes++;
+	assert_int_equal(GET(100), -EPROTO);
+	f.bytes = 6000;
+	f.status = SODA_ST_FAULT; /* with parts */
+	assert_int_equal(GET(100), -EPROTO);
+	f.parts = 0;
+	assert_int_equal(GET(100), 0);
+	f.bytes = 0;
+	assert_int_equal(GET(100), -EPROTO);
+	f.bytes = UINT64_MAX;
+	assert_int_equal(GET(100), -EPROTO);
+	f = (struct soda_wire_flow){ 2, SODA_ST_OK, 5000 };
+	p[1].bytes = 0;
+	soda_wire_put_flow_part(second, &p[1]);
+	assert_int_equal(GET(100), -EPROTO);
+	p[1] = (struct soda_wire_flow_part){ UINT64_MAX - 5, 1000, 1 };
+	f.bytes = 6000;
+	soda_wire_put_flow_part(second, &p[1]);
+	assert_int_equal(GET(100), -EPROTO);
+	f.status = SODA_ST_IO;
+	assert_int_equal(GET(100), -EPROTO);
+	f = (struct soda_wire_flow){ SODA_WIRE_FLOW_PARTS + 1, SODA_ST_OK, 6000 };
+	assert_int_equal(GET(sizeof(in)), -EPROTO);
+	f.parts = UINT32_MAX;
+	assert_int_equal(GET(sizeof(in)), -EPROTO);
+#undef GET
+}
+
 /* Each layout comes back, and is refused with a byte more or less. */
 static void test_bodies(void **state)
 {
@@ -345,12 +393,12 @@ static void test_spans(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	      cmocka_unit_test(test_piece),
-		cmocka_unit_test(test_post),	      cmocka_unit_test(test_send),
-		cmocka_unit_test(test_bodies),	      cmocka_unit_test(test_names),
-		cmocka_unit_test(test_check_one),     cmocka_unit_test(test_check_overflow),
-		cmocka_unit_test(test_check_overlap), cmocka_unit_test(test_place),
-		cmocka_unit_test(test_spans),
+		cmocka_unit_test(test_sizes),	       cmocka_unit_test(test_piece),
+		cmocka_unit_test(test_post),	       cmocka_unit_test(test_send),
+		cmocka_unit_test(test_flow),	       cmocka_unit_test(test_bodies),
+		cmocka_unit_test(test_names),	       cmocka_unit_test(test_check_one),
+		cmocka_unit_test(test_check_overflow), cmocka_unit_test(test_check_overlap),
+		cmocka_unit_test(test_place),	       cmocka_unit_test(test_spans),
 	};
 
 	return cmocka_run_group_tests_name("movement's wire", tests, NULL, NULL);

@@ -9,11 +9,13 @@
 #include "base/log.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
+#include "transport/verbs/client/flow.h"
 
 struct verbs_control {
 	struct soda_conn conn;
 	struct soda_verbs_link link;
 	struct soda_verbs_messages messages;
+	struct soda_verbs_flow flow;
 	struct soda_wire_two_sided two_sided; /* message_bytes 0: regions have keys */
 };
 
@@ -22,20 +24,21 @@ static struct verbs_control *control(const struct soda_conn *conn)
 	return (struct verbs_control *)(uintptr_t)conn;
 }
 
-static int send_call(struct verbs_control *c, enum soda_msg type, const struct iovec *body,
-		     int body_n, uint64_t deadline_ns)
+/* Send the frame, with the `at` bytes that are in c->messages.out behind it already, and the body.
+ */
+static int send_behind(struct verbs_control *c, struct soda_wire_frame *frame, uint32_t at,
+		       const struct iovec *body, int body_n)
 {
 	struct soda_verbs_messages *m = &c->messages;
-	struct soda_wire_frame frame = { .type = (uint8_t)type };
-	int ret = soda_verbs_message_begin(m, deadline_ns);
 
-	for (int i = 0; ret == 0 && i < body_n; i++) {
-		assert(body[i].iov_len <= SODA_WIRE_MAX_CONTROL - frame.length);
-		memcpy(m->out + SODA_WIRE_FRAME_BYTES + frame.length, body[i].iov_base,
+	frame->length = at;
+	for (int i = 0; i < body_n; i++) {
+		assert(body[i].iov_len <= SODA_WIRE_MAX_CONTROL - frame->length);
+		memcpy(m->out + SODA_WIRE_FRAME_BYTES + frame->length, body[i].iov_base,
 		       body[i].iov_len);
-		frame.length += (uint32_t)body[i].iov_len;
+		frame->length += (uint32_t)body[i].iov_len;
 	}
-	return ret == 0 ? soda_verbs_message_send(m, &frame) : ret;
+	return soda_verbs_message_send(m, frame);
 }
 
 static int take_reply(struct verbs_control *c, const struct soda_wire_frame *frame, void *reply,
@@ -58,54 +61,111 @@ static int take_reply(struct verbs_control *c, const struct soda_wire_frame *fra
 	return 0;
 }
 
-/* The connection cannot go on. */
-static int fail(struct soda_conn *conn, int err, struct soda_why *why)
+/* A call cannot go on: the connection's error. */
+static int fail(struct verbs_control *c, int ret, struct soda_why *why)
 {
-	soda_why_set(why, "the call to %s failed: %s", conn->peer,
-		     err == -EPROTO ? "its answer makes no sense" : soda_strerror(err));
-	conn->error = err == -EPROTO ? -ECONNABORTED : err;
-	return conn->error;
+	soda_why_set(why, "the call to %s failed: %s", c->conn.peer,
+		     ret == -EPROTO ? "its answer makes no sense" : soda_strerror(ret));
+	ret = ret == -EPROTO ? -ECONNABORTED : ret;
+	c->conn.error = ret;
+	return ret;
 }
 
-static int collect(struct soda_conn *conn, void *reply, size_t capacity, size_t *reply_bytes_p,
-		   uint64_t deadline_ns, struct soda_why *why)
+/* The answer, and room for the next one. */
+static int await_answer(struct verbs_control *c, void *reply, size_t capacity,
+			size_t *reply_bytes_p, uint64_t deadline_ns, struct soda_why *why)
 {
-	struct verbs_control *c = control(conn);
 	struct soda_wire_frame frame;
 	int ret = soda_verbs_message_await(&c->messages, deadline_ns, &frame), answer;
 
 	if (ret == 0 && frame.type != SODA_MSG_OK && frame.type != SODA_MSG_REFUSED)
 		ret = -EPROTO;
-	if (ret < 0)
-		return fail(conn, ret, why);
-	answer = take_reply(c, &frame, reply, capacity, reply_bytes_p, why);
-	ret = soda_verbs_message_expect(&c->messages);
-	return ret < 0 ? fail(conn, ret, why) : answer;
+	answer = ret < 0 ? ret : take_reply(c, &frame, reply, capacity, reply_bytes_p, why);
+	if (ret == 0)
+		ret = soda_verbs_message_expect(&c->messages);
+	return ret < 0 ? fail(c, ret, why) : answer;
+}
+
+static int send_call(struct verbs_control *c, enum soda_msg type, const struct iovec *body,
+		     int body_n, uint64_t deadline_ns)
+{
+	struct soda_wire_frame frame = { .type = (uint8_t)type };
+	int ret = soda_verbs_message_begin(&c->messages, deadline_ns);
+
+	return ret == 0 ? send_behind(c, &frame, 0, body, body_n) : ret;
 }
 
 static int control_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			int body_n, void *reply, size_t capacity, size_t *reply_bytes_p,
 			int timeout_ms, struct soda_why *why)
 {
+	struct verbs_control *c = control(conn);
 	uint64_t deadline_ns = soda_deadline(timeout_ms);
-	int ret = send_call(control(conn), type, body, body_n, deadline_ns);
+	int ret = send_call(c, type, body, body_n, deadline_ns);
 
-	return ret < 0 ? fail(conn, ret, why)
-		       : collect(conn, reply, capacity, reply_bytes_p, deadline_ns, why);
+	if (ret < 0)
+		return fail(c, ret, why);
+	return await_answer(c, reply, capacity, reply_bytes_p, deadline_ns, why);
+}
+
+/* Streamed calls, one at a time: its keys end with the answer. */
+
+static unsigned control_streams_most(const struct soda_conn *conn)
+{
+	return 1;
+}
+
+static uint32_t put_flow(uint8_t *out, const struct soda_wire_flow *flow,
+			 const struct soda_wire_flow_part *parts)
+{
+	soda_wire_put_flow(out, flow);
+	for (uint32_t i = 0; i < flow->parts; i++)
+		soda_wire_put_flow_part(out + SODA_WIRE_FLOW_BYTES + i * SODA_WIRE_FLOW_PART_BYTES,
+					&parts[i]);
+	return SODA_WIRE_FLOW_BYTES + flow->parts * SODA_WIRE_FLOW_PART_BYTES;
 }
 
 static int control_submit_call(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
 			       int body_n, int timeout_ms, struct soda_why *why)
 {
-	int ret = send_call(control(conn), type, body, body_n, soda_deadline(timeout_ms));
+	struct verbs_control *c = control(conn);
+	int ret = send_call(c, type, body, body_n, soda_deadline(timeout_ms));
 
-	return ret < 0 ? fail(conn, ret, why) : 0;
+	return ret < 0 ? fail(c, ret, why) : 0;
 }
 
+static int control_submit(struct soda_conn *conn, enum soda_msg type, const struct iovec *body,
+			  int body_n, struct soda_outflow *out, int timeout_ms,
+			  struct soda_why *why)
+{
+	struct verbs_control *c = control(conn);
+	struct soda_wire_frame frame = { .type = (uint8_t)type, .flags = SODA_WIRE_STREAMED };
+	struct soda_wire_flow flow = { .bytes = out->bytes };
+	struct soda_wire_flow_part parts[SODA_WIRE_FLOW_PARTS];
+	int exposed = soda_verbs_flow_expose(&c->flow, c->link.pd, out, parts, &flow.parts);
+	int ret = soda_verbs_message_begin(&c->messages, soda_deadline(timeout_ms));
+
+	if (exposed < 0)
+		flow.status = SODA_ST_FAULT;
+	if (ret == 0)
+		ret = send_behind(c, &frame,
+				  put_flow(c->messages.out + SODA_WIRE_FRAME_BYTES, &flow, parts),
+				  body, body_n);
+	if (ret < 0)
+		return fail(c, ret, why);
+	return exposed < 0 ? -EFAULT : 0;
+}
+
+/* The peer has read all that it wants when it answers. */
 static int control_collect(struct soda_conn *conn, void *reply, size_t capacity,
 			   size_t *reply_bytes_p, int timeout_ms, struct soda_why *why)
 {
-	return collect(conn, reply, capacity, reply_bytes_p, soda_deadline(timeout_ms), why);
+	struct verbs_control *c = control(conn);
+	int ret = await_answer(c, reply, capacity, reply_bytes_p, soda_deadline(timeout_ms), why);
+
+	if (!conn->error && !conn->submitted)
+		soda_verbs_flow_release(&c->flow);
+	return ret;
 }
 
 static int use_key(struct soda_mr *mr, const void *in, size_t bytes, struct soda_why *why)
@@ -197,6 +257,7 @@ static void control_close(struct soda_conn *conn)
 	struct verbs_control *c = control(conn);
 
 	soda_verbs_messages_destroy(&c->messages);
+	soda_verbs_flow_end(&c->flow);
 	soda_verbs_link_close(&c->link);
 	free(c);
 }
@@ -209,7 +270,9 @@ static const struct soda_conn_ops control_ops = {
 	.end_poll = control_end_poll,
 	.call = control_call,
 	.submit_call = control_submit_call,
+	.submit = control_submit,
 	.collect = control_collect,
+	.streams_most = control_streams_most,
 	.open_region = control_open_region,
 	.renew_region = control_renew_region,
 };

@@ -172,7 +172,8 @@ struct soda_verbs_messages {
 	struct soda_verbs_receive *came; /* and nobody has awaited them: the oldest first */
 	struct soda_verbs_receive *now;	 /* the one that was awaited last */
 	unsigned came_n;
-	bool probes; /* while it waits without a deadline it looks whether the peer is there */
+	unsigned reads; /* RDMA READs under way */
+	bool probes;	/* while it waits without a deadline it looks whether the peer is there */
 	bool probing, silent; /* ... and the peer's adapter has not answered */
 	uint64_t probed_ns;
 };
@@ -198,6 +199,15 @@ int soda_verbs_message_send(struct soda_verbs_messages *m, const struct soda_wir
  */
 int soda_verbs_message_await(struct soda_verbs_messages *m, uint64_t deadline_ns,
 			     struct soda_wire_frame *frame_p);
+
+/*
+ * RDMA READ: begin one of the peer's memory at a key of the peer's; waits where too many are under
+ * way.  The memory is registered in the link's domain.  await_reads: all have ended.  Errors as
+ * begin: a key that is none ends the connection.
+ */
+int soda_verbs_message_read(struct soda_verbs_messages *m, void *to, uint32_t lkey,
+			    const struct soda_wire_flow_part *from, uint64_t deadline_ns);
+int soda_verbs_message_await_reads(struct soda_verbs_messages *m, uint64_t deadline_ns);
 
 /* The text of a refusal, from the peer, for people. */
 void soda_verbs_refusal(const char *peer, const void *text, size_t bytes, struct soda_why *why);

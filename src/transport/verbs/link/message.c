@@ -18,7 +18,7 @@
 #include "transport/verbs/link/link.h"
 
 /* wr_id of what is no receive, whose id is its address. */
-enum { ID_SEND = 1, ID_PROBE = 2 };
+enum { ID_SEND = 1, ID_PROBE = 2, ID_READ = 3 };
 
 /* One for each that may be under way, in each direction. */
 static int make_buffers(struct soda_verbs_messages *m, struct soda_why *why)
@@ -51,7 +51,7 @@ int soda_verbs_messages_create(struct soda_verbs_messages *m, struct soda_verbs_
 {
 	/* a peer may take all receives that are shared, before its connection is ended for that */
 	const struct soda_verbs_room room = {
-		.sends = calls + 1,
+		.sends = calls + 1 + SODA_VERBS_READS,
 		.receives = shared ? SODA_VERBS_CALLS_MOST : calls,
 		.srq = shared ? soda_verbs_receives_queue(shared) : NULL,
 	};
@@ -115,7 +115,7 @@ static int reap(struct soda_verbs_messages *m)
 	int n, ret = 0;
 
 	while ((n = ibv_poll_cq(m->link->cq, 1, &wc)) > 0) {
-		bool receive = wc.wr_id != ID_PROBE && wc.wr_id != ID_SEND;
+		bool receive = wc.wr_id > ID_READ;
 
 		if (receive) {
 			struct soda_verbs_receive *r =
@@ -132,6 +132,8 @@ static int reap(struct soda_verbs_messages *m)
 			m->probing = false;
 		else if (wc.wr_id == ID_SEND)
 			m->sending--;
+		else if (wc.wr_id == ID_READ)
+			m->reads--;
 	}
 	if (ret == 0 && m->came_n > SODA_CONN_CALLS)
 		ret = -EPROTO;
@@ -219,6 +221,16 @@ static bool has_come(const struct soda_verbs_messages *m)
 	return m->came;
 }
 
+static bool may_read(const struct soda_verbs_messages *m)
+{
+	return m->reads < SODA_VERBS_READS;
+}
+
+static bool has_read(const struct soda_verbs_messages *m)
+{
+	return !m->reads;
+}
+
 /* One look, and a sleep if there is nothing: 1 it may be ready, or negative errno. */
 static int look(struct soda_verbs_messages *m, bool (*ready)(const struct soda_verbs_messages *),
 		uint64_t deadline_ns)
@@ -252,6 +264,36 @@ int soda_verbs_message_begin(struct soda_verbs_messages *m, uint64_t deadline_ns
 	while (!may_send(m) && ret == 0)
 		ret = look(m, may_send, deadline_ns);
 	m->out = m->memory + (uint64_t)(m->sent % m->calls) * SODA_VERBS_CALL_ROOM;
+	return ret;
+}
+
+int soda_verbs_message_read(struct soda_verbs_messages *m, void *to, uint32_t lkey,
+			    const struct soda_wire_flow_part *from, uint64_t deadline_ns)
+{
+	struct ibv_sge sge = { .addr = (uintptr_t)to, .length = from->bytes, .lkey = lkey };
+	struct ibv_send_wr wr = { .wr_id = ID_READ,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_READ,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .wr.rdma = { .remote_addr = from->at, .rkey = from->rkey } },
+			   *bad;
+	int ret = 0;
+
+	while (!may_read(m) && ret == 0)
+		ret = look(m, may_read, deadline_ns);
+	if (ret == 0)
+		ret = -ibv_post_send(m->link->id->qp, &wr, &bad);
+	m->reads += ret == 0;
+	return ret;
+}
+
+int soda_verbs_message_await_reads(struct soda_verbs_messages *m, uint64_t deadline_ns)
+{
+	int ret = 0;
+
+	while (m->reads && ret == 0)
+		ret = look(m, has_read, deadline_ns);
 	return ret;
 }
 

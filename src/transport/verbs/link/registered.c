@@ -43,16 +43,17 @@ static int check_limit(uint64_t bytes, struct soda_why *why)
 	return -ENOMEM;
 }
 
-int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int access,
-			struct ibv_mr **mr_p, struct soda_why *why)
+/* at: the remote address of its first byte. */
+static int register_at(struct ibv_pd *pd, void *memory, uint64_t bytes, int access, uint64_t at,
+		       struct ibv_mr **mr_p, struct soda_why *why)
 {
 	int ret = check_limit(bytes, why);
 	struct ibv_mr *mr;
 
 	if (ret < 0)
 		return ret;
-	if (access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE))
-		mr = ibv_reg_mr_iova(pd, memory, bytes, 0, (unsigned)access);
+	if (at != (uintptr_t)memory)
+		mr = ibv_reg_mr_iova(pd, memory, bytes, at, (unsigned)access);
 	else
 		mr = ibv_reg_mr(pd, memory, bytes, (unsigned)access);
 	if (!mr) {
@@ -65,6 +66,23 @@ int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int acc
 	atomic_fetch_add(&registered, bytes);
 	*mr_p = mr;
 	return 0;
+}
+
+int soda_verbs_register(struct ibv_pd *pd, void *memory, uint64_t bytes, int access,
+			struct ibv_mr **mr_p, struct soda_why *why)
+{
+	bool remote = access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+
+	return register_at(pd, memory, bytes, access, remote ? 0 : (uintptr_t)memory, mr_p, why);
+}
+
+int soda_verbs_expose(struct ibv_pd *pd, void *memory, uint64_t bytes, struct ibv_mr **mr_p,
+		      struct soda_why *why)
+{
+	/* as if to be written: else kernels before 6.2 also give what the program may not read */
+	int access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE;
+
+	return register_at(pd, memory, bytes, access, (uintptr_t)memory, mr_p, why);
 }
 
 void soda_verbs_unregister(struct ibv_mr *mr)
@@ -180,6 +198,16 @@ int soda_regcache_get(struct ibv_context *device, struct soda_regcache **cache_p
 	return r ? 0 : -ENOMEM;
 }
 
+struct soda_regcache *soda_regcache_own(struct ibv_pd *pd)
+{
+	struct soda_regcache *r = calloc(1, sizeof(*r));
+
+	soda_memory_set_forget(forget_all);
+	if (r)
+		*r = (struct soda_regcache){ .refs = 1, .own = true, .pd = pd };
+	return r;
+}
+
 void soda_regcache_put(struct soda_regcache *cache)
 {
 	struct soda_regcache **at = &caches;
@@ -189,10 +217,12 @@ void soda_regcache_put(struct soda_regcache *cache)
 	pthread_rwlock_wrlock(&soda_memory_lock);
 	if (--cache->refs == 0) {
 		soda_memory_each_locked(forget_one, cache);
-		while (*at != cache)
+		while (!cache->own && *at != cache)
 			at = &(*at)->next;
-		*at = cache->next;
-		ibv_dealloc_pd(cache->pd);
+		if (!cache->own) {
+			*at = cache->next;
+			ibv_dealloc_pd(cache->pd);
+		}
 		free(cache);
 	}
 	pthread_rwlock_unlock(&soda_memory_lock);

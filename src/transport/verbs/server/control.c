@@ -1,16 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A control connection's thread on verbs: HELLO, then one call after the other. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "transport/api/memory.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/server/server.h"
+
+enum { READ_BYTES = 1 << 20, COPY_BYTES = 64 << 10 };
+
+/* The streamed call that is being served: its body, and data that are read where they lie. */
+struct flow {
+	struct soda_inflow in;
+	struct soda_wire_flow head;
+	struct soda_wire_flow_part parts[SODA_WIRE_FLOW_PARTS]; /* what is left of each */
+	uint32_t part;						/* the next one */
+	const uint8_t *body;
+	size_t body_left;
+	int broken; /* the connection, with this error */
+	/* made with the first such call */
+	struct soda_regcache *cache;
+	uint8_t *copies; /* for data whose destination cannot be registered */
+	struct ibv_mr *mr;
+};
 
 struct verbs_control_peer {
 	struct soda_verbs_peer p; /* first: it is the id's context */
@@ -18,6 +38,7 @@ struct verbs_control_peer {
 	struct soda_verbs_messages messages;
 	struct soda_verbs_keys keys;
 	struct soda_verbs_receives *receives; /* that it shares; NULL: it has its own */
+	struct flow flow;
 };
 
 void soda_verbs_reject(struct rdma_cm_id *id, int err, const char *reason)
@@ -137,6 +158,143 @@ static void drop_keys(struct verbs_control_peer *c, enum soda_msg type, const ui
 		soda_verbs_keys_drop_all(&c->keys);
 }
 
+/* Streamed calls */
+
+static struct verbs_control_peer *peer_of(struct soda_inflow *in)
+{
+	return (struct verbs_control_peer *)((char *)in -
+					     offsetof(struct verbs_control_peer, flow.in));
+}
+
+static int prepare_flow(struct verbs_control_peer *c)
+{
+	struct ibv_pd *pd = c->link.pd; /* its queue pair's; the keys are local ones */
+	struct soda_why why;
+
+	if (!c->flow.cache)
+		c->flow.cache = soda_regcache_own(pd);
+	if (!c->flow.copies)
+		c->flow.copies = soda_verbs_map(c->p.id->verbs, COPY_BYTES);
+	if (!c->flow.cache || !c->flow.copies)
+		return -ENOMEM;
+	return c->flow.mr ? 0
+			  : soda_verbs_register(pd, c->flow.copies, COPY_BYTES,
+						IBV_ACCESS_LOCAL_WRITE, &c->flow.mr, &why);
+}
+
+static void end_flow(struct flow *f)
+{
+	soda_verbs_unregister(f->mr);
+	if (f->copies)
+		munmap(f->copies, COPY_BYTES);
+	soda_regcache_put(f->cache);
+}
+
+/* Into memory that cannot be registered. */
+static int read_and_copy(struct verbs_control_peer *c, uint8_t *to,
+			 const struct soda_wire_flow_part *from, uint64_t deadline_ns)
+{
+	int ret = soda_verbs_message_read(&c->messages, c->flow.copies, c->flow.mr->lkey, from,
+					  deadline_ns);
+
+	if (ret == 0)
+		ret = soda_verbs_message_await_reads(&c->messages, deadline_ns);
+	if (ret == 0)
+		soda_payload_copy(to, c->flow.copies, from->bytes);
+	return ret;
+}
+
+/* The next bytes of the client's memory: a READ is begun. */
+static int read_some(struct verbs_control_peer *c, uint8_t *to, size_t *bytes_p,
+		     uint64_t deadline_ns)
+{
+	struct soda_wire_flow_part *part = &c->flow.parts[c->flow.part], from = *part;
+	uint32_t lkey;
+	int ret;
+
+	if (from.bytes > *bytes_p)
+		from.bytes = (uint32_t)*bytes_p;
+	if (from.bytes > READ_BYTES)
+		from.bytes = READ_BYTES;
+	if (soda_regcache_lkey(c->flow.cache, to, from.bytes, &lkey)) {
+		ret = soda_verbs_message_read(&c->messages, to, lkey, &from, deadline_ns);
+	} else {
+		if (from.bytes > COPY_BYTES)
+			from.bytes = COPY_BYTES;
+		ret = read_and_copy(c, to, &from, deadline_ns);
+	}
+	part->at += from.bytes;
+	part->bytes -= from.bytes;
+	c->flow.part += !part->bytes;
+	*bytes_p = from.bytes;
+	return ret;
+}
+
+static int take_one(struct verbs_control_peer *c, uint8_t *to, size_t bytes, uint64_t deadline_ns)
+{
+	size_t some = bytes < c->flow.body_left ? bytes : c->flow.body_left;
+	int ret = 0;
+
+	memcpy(to, c->flow.body, some);
+	c->flow.body += some;
+	c->flow.body_left -= some;
+	for (size_t at = some; ret == 0 && at < bytes; at += some) {
+		some = bytes - at;
+		if (c->flow.head.status == SODA_ST_OK)
+			ret = read_some(c, to + at, &some, deadline_ns);
+		else
+			memset(to + at, 0, some);
+	}
+	return ret;
+}
+
+static int take(struct soda_inflow *in, struct iovec *iov, int n)
+{
+	struct verbs_control_peer *c = peer_of(in);
+	uint64_t deadline_ns = soda_deadline(SODA_CALL_BODY_MS);
+	int ret = c->flow.broken;
+
+	for (int i = 0; ret == 0 && i < n; i++)
+		ret = take_one(c, iov[i].iov_base, iov[i].iov_len, deadline_ns);
+	if (ret == 0)
+		ret = soda_verbs_message_await_reads(&c->messages, deadline_ns);
+	c->flow.broken = ret;
+	return ret;
+}
+
+static int take_end(struct soda_inflow *in)
+{
+	struct verbs_control_peer *c = peer_of(in);
+
+	return c->flow.broken ? c->flow.broken : -soda_status_to_errno(c->flow.head.status);
+}
+
+static int call_streamed(struct verbs_control_peer *c, enum soda_msg type, const uint8_t *body,
+			 size_t bytes, struct soda_reply *reply)
+{
+	struct flow *f = &c->flow;
+	size_t at;
+	int ret = listener(c)->ops->stream
+			  ? soda_wire_get_flow(body, bytes, &f->head, f->parts, &at)
+			  : -EPROTO;
+
+	f->broken = ret;
+	if (ret < 0)
+		return ret;
+	ret = prepare_flow(c);
+	if (ret < 0) {
+		soda_why_set(&reply->why, "the server's device takes no more memory");
+		return ret;
+	}
+	f->part = 0;
+	f->body = body + at;
+	f->body_left = bytes - at;
+	f->in = (struct soda_inflow){ .left = f->body_left + f->head.bytes,
+				      .take = take,
+				      .end = take_end };
+	return listener(c)->ops->stream(c->p.peer.client, type, &f->in, reply);
+}
+
 static int answer(struct verbs_control_peer *c, const struct soda_wire_frame *request)
 {
 	const uint8_t *body = c->messages.now->data + SODA_WIRE_FRAME_BYTES;
@@ -144,12 +302,19 @@ static int answer(struct verbs_control_peer *c, const struct soda_wire_frame *re
 				    .share = { .fd = -1 } };
 	struct soda_wire_frame frame;
 	enum soda_msg type = request->type;
+	bool streamed = request->flags & SODA_WIRE_STREAMED;
 	int ret;
 
-	drop_keys(c, type, body, request->length);
-	ret = call(c, type, body, request->length, &reply);
-	if (ret == 0)
-		ret = settle_keys(c, type, body, request->length, &reply);
+	if (streamed) {
+		ret = call_streamed(c, type, body, request->length, &reply);
+		if (c->flow.broken)
+			return c->flow.broken;
+	} else {
+		drop_keys(c, type, body, request->length);
+		ret = call(c, type, body, request->length, &reply);
+		if (ret == 0)
+			ret = settle_keys(c, type, body, request->length, &reply);
+	}
 	frame = soda_control_frame(ret, &reply);
 	/* closed meanwhile: the client is to come back, not to take this for the answer */
 	if (soda_verbs_link_ended(&c->link))
@@ -165,7 +330,9 @@ static void serve(struct verbs_control_peer *c)
 
 	while (ret == 0) {
 		ret = soda_verbs_message_await(&c->messages, SODA_NO_DEADLINE, &frame);
-		if (ret == 0 && !soda_control_is_call(&frame))
+		if (ret == 0 &&
+		    (!soda_control_is_call(&frame) ||
+		     (frame.flags & SODA_WIRE_STREAMED && frame.type < SODA_MSG_SERVICES)))
 			ret = -EPROTO;
 		if (ret == 0)
 			ret = soda_verbs_message_begin(&c->messages,
@@ -225,6 +392,7 @@ static void finish(struct verbs_control_peer *c, bool welcome, bool accepted, in
 	soda_verbs_messages_destroy(&c->messages);
 	if (c->receives)
 		soda_verbs_receives_leave(c->receives);
+	end_flow(&c->flow);
 	soda_verbs_keys_drop_all(&c->keys);
 	if (!accepted) {
 		soda_verbs_reject(c->p.id, err, why);
