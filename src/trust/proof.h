@@ -37,6 +37,8 @@ struct soda_proved {
 	uint8_t session[SODA_WIRE_MAC_BYTES];
 };
 
+struct soda_flow; /* base/flow.h */
+
 /* Who decides on a listener that asks for proofs: the daemon. */
 struct soda_guard {
 	const char *server; /* its name; constant */
@@ -47,6 +49,8 @@ struct soda_guard {
 	 */
 	int (*find)(void *arg, const char *tenant, const uint8_t id[SODA_WIRE_KEY_ID_BYTES],
 		    uint8_t key[SODA_KEY_BYTES], void **tenant_p, char *why);
+	/* Whose share a tenant's data connections have. NULL: there are no shares. Any thread. */
+	struct soda_flow *(*flow)(void *arg, void *tenant);
 	void *arg;
 };
 

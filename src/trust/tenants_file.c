@@ -124,7 +124,7 @@ struct reader {
 	int status;   /* the first error */
 	unsigned in;  /* tenants so far, the one whose section this is the last; 0: none yet */
 	bool has_key; /* of that one, and so below */
-	bool has_until, has_role, has_quota;
+	bool has_until, has_role, has_quota, has_rate, has_requests, has_weight;
 	bool in_server;
 };
 
@@ -174,6 +174,7 @@ static int begin_section(struct reader *r, const char *section)
 		return bad(r, why.text);
 	r->in = r->file->n;
 	r->has_key = r->has_until = r->has_role = r->has_quota = false;
+	r->has_rate = r->has_requests = r->has_weight = false;
 	return 0;
 }
 
@@ -250,6 +251,51 @@ static int take_key(struct reader *r, bool *has, uint8_t *key, const char *value
 	return 0;
 }
 
+/* Like a rate: a size, or 0. */
+static int take_size(struct reader *r, bool *has, uint64_t *value, const char *text,
+		     const char *expected)
+{
+	*has = true;
+	return soda_parse_size(text, value) ? bad(r, expected) : 0;
+}
+
+static int take_number(struct reader *r, bool *has, uint64_t min, uint64_t max, uint64_t *value,
+		       const char *text, const char *expected)
+{
+	unsigned long long n;
+	char *end;
+
+	*has = true;
+	n = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || n < min || n > max)
+		return bad(r, expected);
+	*value = n;
+	return 0;
+}
+
+static int take_share(struct reader *r, const char *name, const char *value)
+{
+	struct soda_tenant_entry *t = current(r);
+	uint64_t weight = 0;
+	int ret;
+
+	if (!strcmp(name, "rate") && !r->has_rate)
+		return take_size(r, &r->has_rate, &t->rate, value,
+				 "rate: expected bytes a second such as 500M, or 0: no limit");
+	if (!strcmp(name, "requests") && !r->has_requests)
+		return take_number(r, &r->has_requests, 0, SODA_TENANT_REQUESTS_MAX, &t->requests,
+				   value,
+				   "requests: expected a number a second, at most 1000000000; 0: no"
+				   " limit");
+	if (strcmp(name, "weight") || r->has_weight)
+		return bad(r, "of a tenant once each key, previous, previous-until, role, quota, "
+			      "rate, requests and weight are expected, and any number of export");
+	ret = take_number(r, &r->has_weight, 1, SODA_TENANT_WEIGHT_MAX, &weight, value,
+			  "weight: expected a number from 1 to 100");
+	t->weight = (uint32_t)weight;
+	return ret;
+}
+
 static int take_tenant(struct reader *r, const char *name, const char *value)
 {
 	struct soda_tenant_entry *t = current(r);
@@ -263,16 +309,12 @@ static int take_tenant(struct reader *r, const char *name, const char *value)
 		return take_until(r, value);
 	if (!strcmp(name, "role") && !r->has_role)
 		return take_role(r, value);
-	if (!strcmp(name, "quota") && !r->has_quota) {
-		r->has_quota = true;
-		return soda_parse_size(value, &t->quota)
-			       ? bad(r, "quota: expected a size such as 16G, or 0: none")
-			       : 0;
-	}
+	if (!strcmp(name, "quota") && !r->has_quota)
+		return take_size(r, &r->has_quota, &t->quota, value,
+				 "quota: expected a size such as 16G, or 0: none");
 	if (!strcmp(name, "export"))
 		return soda_tenant_export_add(t, value, &why) ? bad(r, why.text) : 0;
-	return bad(r, "of a tenant once each key, previous, previous-until, role and quota are "
-		      "expected, and any number of export");
+	return take_share(r, name, value);
 }
 
 static int take_server(struct reader *r, const char *name, const char *value)
@@ -430,6 +472,12 @@ static void print_entry(FILE *out, const struct soda_tenant_entry *t)
 			soda_utc_format(t->previous_until, until));
 	if (t->quota)
 		fprintf(out, "quota = %llu\n", (unsigned long long)t->quota);
+	if (t->rate)
+		fprintf(out, "rate = %llu\n", (unsigned long long)t->rate);
+	if (t->requests)
+		fprintf(out, "requests = %llu\n", (unsigned long long)t->requests);
+	if (t->weight)
+		fprintf(out, "weight = %u\n", t->weight);
 	for (unsigned i = 0; i < t->exports_n; i++)
 		fprintf(out, "export = %s %s\n", t->exports[i].writable ? "rw" : "ro",
 			t->exports[i].path);

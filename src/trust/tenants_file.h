@@ -11,6 +11,9 @@
  *   previous = 64 hexadecimal digits
  *   previous-until = 2026-12-31T23:59:59Z
  *   quota = 16G
+ *   rate = 500M
+ *   requests = 20000
+ *   weight = 2
  *   export = ro /srv/graphs
  *   export = rw /srv/physics
  *
@@ -34,6 +37,8 @@ enum soda_role {
 	SODA_ROLE_OPERATOR, /* sees everybody's statistics */
 };
 
+enum { SODA_TENANT_WEIGHT_MAX = 100, SODA_TENANT_REQUESTS_MAX = 1000000000 };
+
 extern const char *const soda_role_names[]; /* by enum soda_role, then NULL */
 
 struct soda_tenant_export {
@@ -48,7 +53,10 @@ struct soda_tenant_entry {
 	bool has_previous;
 	time_t previous_until;
 	enum soda_role role;
-	uint64_t quota; /* 0: none */
+	uint64_t quota;	   /* 0: none */
+	uint64_t rate;	   /* bytes a second; 0: no limit, and so the next */
+	uint64_t requests; /* READs and WRITEs a second */
+	uint32_t weight;   /* beside other tenants; 0: none is given, which is 1 */
 	struct soda_tenant_export exports[SODA_TENANT_EXPORTS_MAX];
 	unsigned exports_n;
 };

@@ -146,12 +146,19 @@ static void walk_tenant(struct soda_metrics *m, struct soda_mem_server *server,
 		  .help = "data received from a tenant",
 		  .unit = SODA_UNIT_BYTES,
 		  .kind = SODA_METRIC_COUNTER },
+		{ .key = "delayed",
+		  .help = "requests of a tenant that its rate has made wait",
+		  .kind = SODA_METRIC_COUNTER },
 		{ .key = "refused",
 		  .help = "connections refused that named a tenant",
 		  .kind = SODA_METRIC_COUNTER },
 	};
-	uint64_t quota;
+	uint64_t quota, rate, requests;
 
+	pthread_mutex_lock(&t->flow.lock);
+	rate = t->flow.bytes_per_s;
+	requests = t->flow.requests_per_s;
+	pthread_mutex_unlock(&t->flow.lock);
 	pthread_mutex_lock(&server->store.lock);
 	quota = t->account.quota;
 	pthread_mutex_unlock(&server->store.lock);
@@ -166,11 +173,18 @@ static void walk_tenant(struct soda_metrics *m, struct soda_mem_server *server,
 	soda_metrics_say_size(m, "used_bytes", "memory promised to a tenant",
 			      soda_account_used(&server->store, &t->account));
 	soda_metrics_say_size(m, "quota_bytes", "most that a tenant may have; 0: no limit", quota);
+	soda_metrics_say_size(m, "rate_bytes", "most that a tenant may move a second; 0: no limit",
+			      rate);
+	soda_metrics_say_level(m, "rate_requests",
+			       "requests that it may make a second; 0: no limit", requests);
+	soda_metrics_say_level(m, "weight", "its share beside other tenants",
+			       atomic_load(&t->flow.weight));
 	soda_metrics_number(m, &tenant_counters[0], atomic_load(&t->reads));
 	soda_metrics_number(m, &tenant_counters[1], atomic_load(&t->writes));
 	soda_metrics_number(m, &tenant_counters[2], atomic_load(&t->bytes_read));
 	soda_metrics_number(m, &tenant_counters[3], atomic_load(&t->bytes_written));
-	soda_metrics_number(m, &tenant_counters[4], atomic_load(&t->refused));
+	soda_metrics_number(m, &tenant_counters[4], atomic_load(&t->flow.delayed));
+	soda_metrics_number(m, &tenant_counters[5], atomic_load(&t->refused));
 	soda_metrics_item_end(m);
 }
 

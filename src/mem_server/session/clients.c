@@ -347,6 +347,14 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 				((const struct soda_tenant *)info->proved->tenant)->name);
 		return -EPERM;
 	}
+	if (info->proved && info->local &&
+	    soda_tenant_limited(clients->tenants, info->proved->tenant)) {
+		soda_server_why(why,
+				"tenant %s has a rate, and over shm its programs would read the"
+				" server's memory past it: connect by tcp",
+				((const struct soda_tenant *)info->proved->tenant)->name);
+		return -EPERM;
+	}
 	if (info->local && info->uid != geteuid() && info->uid && !clients->allow_other) {
 		soda_server_why(why,
 				"this server serves user %u only (and root): start it with"

@@ -128,11 +128,17 @@ static int prepare(struct soda_tenants *tenants, const struct soda_tenant_entry 
 	return c->record ? 0 : soda_conf_fail(err, -ENOMEM, "out of memory");
 }
 
+static struct soda_flow *flow_of(void *arg, void *tenant)
+{
+	return &((struct soda_tenant *)tenant)->flow;
+}
+
 static void add_locked(struct soda_tenants *tenants, struct soda_tenant *t, const char *name)
 {
 	struct soda_tenant **end = &tenants->list;
 
 	memcpy(t->name, name, sizeof(t->name));
+	soda_flow_init(&t->flow);
 	t->number = ++tenants->n;
 	while (*end)
 		end = &(*end)->next;
@@ -158,6 +164,7 @@ static void apply_locked(struct soda_tenants *tenants, const struct soda_tenant_
 	memcpy(t->key_id, c->key_id, sizeof(t->key_id));
 	memcpy(t->previous_id, c->previous_id, sizeof(t->previous_id));
 	t->removed = false;
+	soda_flow_set(&t->flow, entry->rate, entry->requests, entry->weight);
 	pthread_mutex_lock(&tenants->store->lock);
 	t->account.quota = entry->quota;
 	pthread_mutex_unlock(&tenants->store->lock);
@@ -201,8 +208,9 @@ int soda_tenants_start(struct soda_tenants *tenants, struct soda_store *store, c
 	if (r)
 		soda_log_error("--tenants: %s", err.text);
 	memcpy(tenants->server, file.server, sizeof(tenants->server));
-	tenants->guard =
-		(struct soda_guard){ .server = tenants->server, .find = find_key, .arg = tenants };
+	tenants->guard = (struct soda_guard){
+		.server = tenants->server, .find = find_key, .flow = flow_of, .arg = tenants
+	};
 	soda_tenants_file_free(&file);
 	return r;
 }
@@ -259,6 +267,7 @@ void soda_tenants_stop(struct soda_tenants *tenants)
 
 		tenants->list = t->next;
 		close_dirs(t->dirs, t->dirs_n);
+		soda_flow_destroy(&t->flow);
 		soda_wipe(t, sizeof(*t));
 		free(t);
 	}
@@ -273,6 +282,11 @@ enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_
 	role = tenant->entry.role;
 	pthread_mutex_unlock(&tenants->lock);
 	return role;
+}
+
+bool soda_tenant_limited(struct soda_tenants *tenants, const struct soda_tenant *tenant)
+{
+	return atomic_load(&tenant->flow.limited);
 }
 
 bool soda_tenant_removed(struct soda_tenants *tenants, const struct soda_tenant *tenant)

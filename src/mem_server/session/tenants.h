@@ -16,6 +16,7 @@
 #include "mem_server/store/store.h"
 #include "trust/proof.h"
 #include "trust/tenants_file.h"
+#include "base/flow.h"
 
 /* A directory of a tenant. */
 struct soda_tenant_dir {
@@ -28,6 +29,7 @@ struct soda_tenant {
 	char name[SODA_WIRE_TENANT_MAX + 1];
 	uint32_t number;	     /* counted from 1 */
 	struct soda_account account; /* guarded by the store's lock */
+	struct soda_flow flow;	     /* of its data connections on tcp */
 	_Atomic uint64_t reads, writes, bytes_read, bytes_written, refused;
 	/* guarded by the tenants' lock, from here on */
 	bool removed;
@@ -60,6 +62,8 @@ void soda_tenants_stop(struct soda_tenants *tenants);
 
 /* What may change: */
 enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_tenant *tenant);
+/* Whether it has a rate. */
+bool soda_tenant_limited(struct soda_tenants *tenants, const struct soda_tenant *tenant);
 bool soda_tenant_removed(struct soda_tenants *tenants, const struct soda_tenant *tenant);
 /* Duplicates of its directories' descriptors, the caller's to close. How many. */
 unsigned soda_tenant_dirs(struct soda_tenants *tenants, const struct soda_tenant *tenant,

@@ -312,6 +312,22 @@ static void take_data(struct soda_stream_conn *c)
 	write_landed(c, n);
 }
 
+/* Shares: a request that may not go on yet stays where it is, and nothing is received. */
+static bool may_go_on(struct soda_stream_conn *c, uint32_t bytes)
+{
+	return !c->share || soda_worker_admits(c, bytes);
+}
+
+static bool read_may_go_on(struct soda_stream_conn *c, const uint8_t *in)
+{
+	struct soda_wire_read read;
+
+	if (!c->share)
+		return true;
+	soda_wire_get_read(in, &read);
+	return may_go_on(c, read.size);
+}
+
 /* One request, if it is all there. False: it is not, or it was bad. */
 static bool take_request(struct soda_stream_conn *c)
 {
@@ -324,13 +340,15 @@ static bool take_request(struct soda_stream_conn *c)
 	soda_wire_get_frame(in, &frame);
 	c->wants_polling = frame.flags & SODA_WIRE_POLLING;
 	if (frame.type == SODA_MSG_READ && frame.length == SODA_WIRE_READ_BYTES) {
-		if (have < SODA_WIRE_HEAD_BYTES)
+		if (have < SODA_WIRE_HEAD_BYTES ||
+		    !read_may_go_on(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES))
 			return false;
 		c->rx_begin += SODA_WIRE_HEAD_BYTES;
 		start_read(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_READ_BYTES,
 			   frame.flags & SODA_WIRE_RESIDENCY ? in + SODA_WIRE_FRAME_BYTES : NULL);
 	} else if (frame.type == SODA_MSG_WRITE && frame.length > SODA_WIRE_WRITE_BYTES) {
-		if (have < SODA_WIRE_HEAD_BYTES)
+		if (have < SODA_WIRE_HEAD_BYTES ||
+		    !may_go_on(c, frame.length - SODA_WIRE_WRITE_BYTES))
 			return false;
 		start_write(c, in + SODA_WIRE_HEAD_BYTES - SODA_WIRE_WRITE_BYTES, frame.length);
 	} else {
@@ -341,7 +359,7 @@ static bool take_request(struct soda_stream_conn *c)
 
 static void take_all(struct soda_stream_conn *c)
 {
-	bool go_on = !c->closing && !c->paused;
+	bool go_on = !c->closing && !c->paused && !c->held;
 
 	while (go_on) {
 		if (c->writing && c->rx_begin != c->rx_end)
@@ -355,7 +373,7 @@ static void take_all(struct soda_stream_conn *c)
 
 bool soda_stream_conn_may_recv(const struct soda_stream_conn *c)
 {
-	return !c->closing && !c->paused && (c->writing || !tx_full(c));
+	return !c->closing && !c->paused && !c->held && (c->writing || !tx_full(c));
 }
 
 bool soda_stream_conn_aim_recv(struct soda_stream_conn *c, void *scratch, size_t scratch_bytes)
@@ -437,6 +455,12 @@ void soda_stream_conn_continue(struct soda_stream_conn *c, uint32_t answered, bo
 		c->paused = false;
 		take_all(c);
 	}
+}
+
+void soda_stream_conn_release(struct soda_stream_conn *c)
+{
+	c->held = false;
+	take_all(c);
 }
 
 static void drop_write(struct soda_stream_conn *c)

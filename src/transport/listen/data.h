@@ -40,6 +40,12 @@ struct soda_stream_conn {
 	bool closing;			      /* no further receive or send is to start */
 	bool wants_polling;		      /* the last request came from a client that polls */
 	bool same_host;			      /* the client runs on this machine, by TCP */
+	/* whose requests these are, at this worker; NULL: nobody counts */
+	struct soda_flow *flow;
+	struct soda_flow_share *share;
+	bool held;			    /* a request waits for its turn, or for the rate */
+	uint64_t due_ns;		    /* of the rate; 0: with the next round */
+	struct soda_stream_conn *held_next; /* of the worker's list */
 	/* the engine's */
 	bool rx_busy, tx_busy;
 	bool watched;	 /* epoll: it is in the set */
@@ -88,6 +94,8 @@ bool soda_stream_conn_aim_send(struct soda_stream_conn *c);
 void soda_stream_conn_sent(struct soda_stream_conn *c, int result);
 /* Answers have become ready, or the connection may go on: it comes from the ready list. */
 void soda_stream_conn_continue(struct soda_stream_conn *c, uint32_t answered, bool resumed);
+/* It is held no more: its requests go on, or it is held again. */
+void soda_stream_conn_release(struct soda_stream_conn *c);
 /* No receive, send or request is under way: give spans back, tell the daemon, close, free. */
 void soda_stream_conn_destroy(struct soda_stream_conn *c);
 

@@ -87,6 +87,18 @@ static void serve_ready(struct soda_worker *w, int epoll)
 		serve(w, epoll, c, 0);
 }
 
+/* What waits for its turn, or has waited for its rate. */
+static void serve_held(struct soda_worker *w, int epoll)
+{
+	struct soda_stream_conn *c = w->held ? soda_worker_round(w) : NULL, *next;
+
+	for (; c; c = next) {
+		next = c->held_next;
+		soda_stream_conn_release(c);
+		serve(w, epoll, c, 0);
+	}
+}
+
 static void take_mail(struct soda_worker *w, int epoll)
 {
 	struct soda_stream_conn *c;
@@ -102,8 +114,11 @@ static void take_mail(struct soda_worker *w, int epoll)
 static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p)
 {
 	struct epoll_event events[EVENTS];
+	int64_t patience = soda_worker_patience(w);
 	int n;
 
+	if (timeout_ms && patience >= 0)
+		timeout_ms = (int)((patience + 999999) / 1000000);
 	if (timeout_ms && !soda_worker_may_sleep(w))
 		timeout_ms = 0;
 	n = epoll_wait(epoll, events, EVENTS, timeout_ms);
@@ -120,6 +135,7 @@ static bool turn(struct soda_worker *w, int epoll, int timeout_ms, bool *polls_p
 		if (!events[i].data.ptr)
 			take_mail(w, epoll);
 	serve_ready(w, epoll);
+	serve_held(w, epoll);
 	soda_worker_ring(w);
 	return n > 0;
 }

@@ -138,6 +138,8 @@ static void complete(struct engine *e, const struct io_uring_cqe *cqe)
 {
 	struct soda_stream_conn *c = (void *)(uintptr_t)(cqe->user_data & ~(uint64_t)OP_MASK);
 
+	if (cqe->user_data == LIBURING_UDATA_TIMEOUT) /* liburing's, on old kernels */
+		return;
 	if (!c) {
 		take_mail(e);
 		return;
@@ -180,6 +182,33 @@ static void reap_ready(struct engine *e)
 		go_on(e, c);
 }
 
+/* What waits for its turn, or has waited for its rate. */
+static void release_held(struct engine *e)
+{
+	struct soda_stream_conn *c = e->w->held ? soda_worker_round(e->w) : NULL, *next;
+
+	for (; c; c = next) {
+		next = c->held_next;
+		soda_stream_conn_release(c);
+		go_on(e, c);
+	}
+}
+
+/* Sleep until something has completed, or a held connection is due. */
+static int await(struct engine *e)
+{
+	int64_t patience = soda_worker_patience(e->w);
+	struct __kernel_timespec ts = { .tv_sec = patience / 1000000000,
+					.tv_nsec = patience % 1000000000 };
+	struct io_uring_cqe *cqe;
+
+	if (!patience || !soda_worker_may_sleep(e->w))
+		return io_uring_submit_and_get_events(&e->ring);
+	if (patience < 0)
+		return io_uring_submit_and_wait(&e->ring, 1);
+	return io_uring_submit_and_wait_timeout(&e->ring, &cqe, 1, &ts, NULL);
+}
+
 /* The kernel has work for us that an io_uring_enter would turn into completions. */
 static bool work_pending(const struct engine *e)
 {
@@ -216,17 +245,17 @@ int soda_engine_uring(struct soda_worker *w)
 		return ret;
 	await_mail(&e);
 	while (!atomic_load(&w->stop) || w->conns) {
-		if (e.polls && e.task_flag)
+		if (e.polls && e.task_flag && !w->held)
 			spin(&e);
-		ret = soda_worker_may_sleep(w) ? io_uring_submit_and_wait(&e.ring, 1)
-					       : io_uring_submit_and_get_events(&e.ring);
+		ret = await(&e);
 		soda_worker_awake(w);
-		if (ret < 0 && ret != -EINTR && ret != -EAGAIN && ret != -EBUSY) {
+		if (ret < 0 && ret != -EINTR && ret != -ETIME && ret != -EAGAIN && ret != -EBUSY) {
 			soda_log_error("a data worker's ring has failed: %s", soda_strerror(ret));
 			abort(); /* buffers are the kernel's, nothing can be ended in order */
 		}
 		reap(&e);
 		reap_ready(&e);
+		release_held(&e);
 		soda_worker_ring(w);
 	}
 	soda_uring_end(&e.ring);

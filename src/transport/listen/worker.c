@@ -8,9 +8,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "transport/stream/stream.h"
+#include "trust/proof.h"
 
 static void *worker_main(void *arg)
 {
@@ -39,6 +41,8 @@ static int stream_start(struct soda_listener *l, void **worker_p)
 	if (!w)
 		return -ENOMEM;
 	w->listener = l;
+	w->held_end = &w->held;
+	w->round = 1;
 	soda_home_init(&w->home, &l->homes, l->workers_n);
 	pthread_mutex_init(&w->lock, NULL);
 	w->wake_fd = eventfd(0, EFD_CLOEXEC);
@@ -69,6 +73,40 @@ static void stream_stop(void *worker)
 	free(w);
 }
 
+/* Shares */
+
+static int join_share(struct soda_worker *w, struct soda_stream_conn *c)
+{
+	struct soda_flow_share *s = w->shares;
+
+	while (s && s->flow != c->flow)
+		s = s->next;
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->flow = c->flow;
+		s->next = w->shares;
+		w->shares = s;
+	}
+	s->conns++;
+	c->share = s;
+	return 0;
+}
+
+static void leave_share(struct soda_worker *w, struct soda_stream_conn *c)
+{
+	struct soda_flow_share **at = &w->shares, *s = c->share;
+
+	if (!s || --s->conns)
+		return;
+	soda_flow_share_rest(s);
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	free(s);
+}
+
 struct soda_stream_conn *soda_worker_take(struct soda_worker *w)
 {
 	struct soda_stream_conn *c;
@@ -85,7 +123,85 @@ struct soda_stream_conn *soda_worker_take(struct soda_worker *w)
 	if (w->conns)
 		w->conns->prev = c;
 	w->conns = c;
+	if (c->flow && join_share(w, c))
+		c->closing = true; /* never beyond its share for want of memory */
 	return c;
+}
+
+/* Held connections, and rounds */
+
+bool soda_worker_admits(struct soda_stream_conn *c, uint32_t bytes)
+{
+	struct soda_worker *w = c->worker;
+	uint64_t wait = soda_flow_share_take(c->share, w->round, !w->shares->next, w->least, bytes);
+
+	if (!wait)
+		return true;
+	c->held = true;
+	c->due_ns = wait == 1 ? 0 : soda_now_ns() + wait;
+	c->held_next = NULL;
+	*w->held_end = c;
+	w->held_end = &c->held_next;
+	return false;
+}
+
+int64_t soda_worker_patience(const struct soda_worker *w)
+{
+	uint64_t due = UINT64_MAX, now;
+
+	for (const struct soda_stream_conn *c = w->held; c && due; c = c->held_next)
+		due = c->due_ns < due ? c->due_ns : due;
+	if (due == UINT64_MAX)
+		return -1;
+	now = due ? soda_now_ns() : 0;
+	return due > now ? (int64_t)(due - now) : 0;
+}
+
+struct soda_stream_conn *soda_worker_round(struct soda_worker *w)
+{
+	struct soda_stream_conn *all = w->held, *first = NULL, **end = &first;
+	uint64_t now = 0;
+
+	w->least = 0;
+	for (struct soda_flow_share *s = w->shares; s; s = s->next) {
+		uint64_t got = atomic_load_explicit(&s->flow->got, memory_order_relaxed);
+
+		if (s->waited_in != w->round)
+			soda_flow_share_rest(s);
+		else if (!w->least || got < w->least)
+			w->least = got;
+	}
+	w->round++;
+	w->held = NULL;
+	w->held_end = &w->held;
+	while (all) {
+		struct soda_stream_conn *c = all;
+
+		all = c->held_next;
+		c->held_next = NULL;
+		now = c->due_ns && !now ? soda_now_ns() : now;
+		if (c->due_ns > now) {
+			*w->held_end = c;
+			w->held_end = &c->held_next;
+		} else {
+			*end = c;
+			end = &c->held_next;
+		}
+	}
+	return first;
+}
+
+static void forget_held(struct soda_worker *w, struct soda_stream_conn *c)
+{
+	struct soda_stream_conn **at = &w->held;
+
+	while (*at && *at != c)
+		at = &(*at)->held_next;
+	if (!*at)
+		return;
+	*at = c->held_next;
+	if (w->held_end == &c->held_next)
+		w->held_end = at;
 }
 
 struct soda_stream_conn *soda_worker_ready(struct soda_worker *w)
@@ -176,6 +292,8 @@ void soda_worker_ring(struct soda_worker *w)
 void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c)
 {
 	soda_worker_ring(w);
+	forget_held(w, c);
+	leave_share(w, c);
 	*(c->prev ? &c->prev->next : &w->conns) = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
@@ -231,6 +349,8 @@ static int stream_take(struct soda_listener *l, int fd, int passed_fd,
 		return -ENOMEM;
 	}
 	c->peer = (struct soda_peer){ .listener = l, .ops = &peer_ops, .fd = fd, .info = *info };
+	if (info->proved && l->opt.guard->flow)
+		c->flow = l->opt.guard->flow(l->opt.guard->arg, info->proved->tenant);
 	ret = soda_peer_add(&c->peer, why);
 	if (ret < 0) {
 		free(c);

@@ -5,6 +5,7 @@
 
 #include "transport/api/spin.h"
 #include "transport/listen/data.h"
+#include "base/flow.h"
 
 /* How long a worker looks for the next request of a client that polls. */
 #define SODA_WORKER_SPIN_NS 60000
@@ -21,7 +22,11 @@ struct soda_worker {
 	_Atomic bool has_ready;		  /* changed with the lock held: a look is free */
 	_Atomic bool asleep;		  /* or about to be: who adds to `ready` wakes it */
 	struct soda_stream_conn *conns;	  /* the worker's own, and so below */
-	struct soda_stream_conn *rung; /* delivered requests, and the daemon has no doorbell yet */
+	struct soda_stream_conn *rung;	/* delivered requests, and the daemon has no doorbell yet */
+	struct soda_flow_share *shares; /* of flows that have connections here */
+	struct soda_stream_conn *held, **held_end;
+	uint64_t round; /* counted from 1 */
+	uint64_t least; /* what the flow has got that has least, of those that waited in the last */
 	struct soda_spin spin;
 	struct soda_home home;
 	uint8_t scratch[64 << 10]; /* data of refused WRITEs, never looked at */
@@ -46,6 +51,21 @@ static inline void soda_worker_awake(struct soda_worker *w)
 {
 	atomic_store_explicit(&w->asleep, false, memory_order_relaxed);
 }
+/*
+ * Whether a request of so many bytes may go on; false: the connection is held.  Writes that are
+ * stopped by lack of memory afterwards have been counted: they are asked for again.
+ */
+bool soda_worker_admits(struct soda_stream_conn *c, uint32_t bytes);
+/*
+ * Nanoseconds until the first held connection is due: 0: there is one; -1: none is held.
+ */
+int64_t soda_worker_patience(const struct soda_worker *w);
+/*
+ * Begin a round: all that has come in has been looked at.  The connections that are due, from
+ * `first` on by held_next, are held no more, and are to be released one after the other.
+ */
+struct soda_stream_conn *soda_worker_round(struct soda_worker *w);
+
 /* Take it off the list and destroy it. */
 void soda_worker_drop(struct soda_worker *w, struct soda_stream_conn *c);
 

@@ -63,7 +63,12 @@ static void goes_through_a_tenants_life(void **state)
 	assert_non_null(strstr(p.err, "is the key of tenant physics"));
 	SODA(2, "tenant", "add", "a b", "--file", file);
 	SODA(0, "tenant", "add", "ops", "--file", file, "--key-file", operator_key, "--role",
-	     "operator");
+	     "operator", "--rate", "20M", "--requests", "500", "--weight", "9");
+	SODA(2, "tenant", "add", "z", "--file", file, "--weight", "0");
+	SODA(0, "tenant", "list", "--file", file, "--json");
+	assert_non_null(strstr(p.out, "\"rate_bytes\": 20971520"));
+	assert_non_null(strstr(p.out, "\"rate_requests\": 500"));
+	assert_non_null(strstr(p.out, "\"weight\": 9"));
 	SODA(0, "tenant", "list", "--file", file);
 	assert_non_null(strstr(p.out, "ops"));
 	assert_null(strstr(p.out, "key ="));

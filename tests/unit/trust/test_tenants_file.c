@@ -30,7 +30,8 @@ static void takes_all_of_it(void **state)
 	static const char text[] = "; a comment\n[server]\n  name = mem1.example ; and one more\n\n"
 				   "[tenant physics]\nrole = agent\nkey = " KEY "\n"
 				   "previous = " KEY "\nprevious-until = 2026-12-31T23:59:59Z\n"
-				   "quota = 16G\nexport = ro /srv/my graphs\nexport = rw /srv/p\n"
+				   "quota = 16G\nrate = 500M\nrequests = 20000\nweight = 7\n"
+				   "export = ro /srv/my graphs\nexport = rw /srv/p\n"
 				   "[tenant b]\nkey=" KEY "\n";
 	struct soda_tenants_file file;
 	struct soda_conf_error err;
@@ -46,6 +47,9 @@ static void takes_all_of_it(void **state)
 	assert_true(t->has_previous);
 	assert_int_equal(t->previous_until, 1798761599);
 	assert_int_equal(t->quota, 16ull << 30);
+	assert_int_equal(t->rate, 500u << 20);
+	assert_int_equal(t->requests, 20000);
+	assert_int_equal(t->weight, 7);
 	assert_int_equal(t->exports_n, 2);
 	assert_string_equal(t->exports[0].path, "/srv/my graphs");
 	assert_false(t->exports[0].writable);
@@ -81,6 +85,12 @@ static void says_what_is_wrong(void **state)
 		{ "[tenant x]\nprevious-until = tomorrow\n", ":2:", "2026-12-31T23:59:59Z" },
 		{ "[tenant x]\nrole = king\n", ":2:", "client, agent or operator" },
 		{ "[tenant x]\nquota = much\n", ":2:", "16G" },
+		{ "[tenant x]\nrate = fast\n", ":2:", "500M" },
+		{ "[tenant x]\nrequests = -1\n", ":2:", "1000000000" },
+		{ "[tenant x]\nrequests = 1k\n", ":2:", "1000000000" },
+		{ "[tenant x]\nweight = 0\n", ":2:", "1 to 100" },
+		{ "[tenant x]\nweight = 101\n", ":2:", "1 to 100" },
+		{ "[tenant x]\nweight = 2\nweight = 2\n", ":3:", "once each" },
 		{ "[tenant x]\nexport = /srv\n", ":2:", "ro /DIRECTORY" },
 		{ "[tenant x]\nexport = ro srv\n", ":2:", "ro /DIRECTORY" },
 		{ "[tenant x]\nexport = r\n", ":2:", "ro /DIRECTORY" },
@@ -113,6 +123,9 @@ static void reads_what_it_wrote(void **state)
 	assert_int_equal(soda_tenants_file_add(&file, "b", &t, &err), -EEXIST);
 	t = soda_tenants_file_find(&file, "b");
 	t->quota = 12345;
+	t->rate = 1000;
+	t->requests = 30;
+	t->weight = 5;
 	t->role = SODA_ROLE_OPERATOR;
 	t->has_previous = true;
 	t->previous_until = 1798761599;
@@ -124,6 +137,9 @@ static void reads_what_it_wrote(void **state)
 	assert_int_equal(got.n, 2);
 	assert_memory_equal(got.tenants[0].key, file.tenants[0].key, SODA_KEY_BYTES);
 	assert_int_equal(got.tenants[1].quota, 12345);
+	assert_int_equal(got.tenants[1].rate, 1000);
+	assert_int_equal(got.tenants[1].requests, 30);
+	assert_int_equal(got.tenants[1].weight, 5);
 	assert_int_equal(got.tenants[1].previous_until, 1798761599);
 	assert_string_equal(got.tenants[1].exports[0].path, "/srv/x");
 	soda_tenants_file_remove(&got, &got.tenants[0]);

@@ -22,7 +22,8 @@
 
 struct options {
 	char *file, *key_file, *server_name, *read, *write;
-	uint64_t quota;
+	uint64_t quota, rate;
+	uint32_t requests, weight;
 	uint32_t role, keep_days;
 	bool json;
 };
@@ -48,6 +49,17 @@ static const struct soda_option add_table[] = {
 		       "everybody's statistics."),
 	OPTION("quota", 0, SIZE, quota, .arg = "SIZE",
 	       .help = "Most memory of all of its clients together; 0: no limit, the default."),
+	OPTION("rate", 0, SIZE, rate, .arg = "SIZE",
+	       .help = "Most bytes a second, read and written, of all of its clients together; 0: "
+		       "no "
+		       "limit, the default. A tenant with a rate connects by tcp, not shm."),
+	OPTION("requests", 0, UINT, requests, .arg = "N", .def = "0",
+	       .max = SODA_TENANT_REQUESTS_MAX, .help = "The same of READs and WRITEs a second."),
+	OPTION("weight", 0, UINT, weight, .arg = "N", .def = "1", .min = 1,
+	       .max = SODA_TENANT_WEIGHT_MAX,
+	       .help = "Its share where several tenants' requests wait for the server, beside "
+		       "theirs, "
+		       "on tcp."),
 	OPTION("read", 0, LIST, read, .arg = "DIR",
 	       .help = "Absolute directory whose files the tenant may read; several, separated by "
 		       "commas, or the option again."),
@@ -91,7 +103,8 @@ CONF(add, "NAME", "give a memory server a tenant more",
      "of it and of the server's name, of no use anywhere else. Bring the key file to those "
      "who run the tenant's programs by a way that nobody else reads, with mode 0600." AFTERWARDS);
 CONF(list, "", "show the tenants of a memory server",
-     "Prints the tenants of a server's file, without their keys: name, role, quota, until when a "
+     "Prints the tenants of a server's file, without their keys: name, role, quota, rates, weight, "
+     "until when a "
      "key before is valid, directories.");
 CONF(rotate, "NAME", "give a tenant of a memory server another key",
      "Writes a new key into the key file and its derived one into the server's tenants file, where "
@@ -293,6 +306,9 @@ static int add(struct edit *e)
 		return r;
 	entry->role = (enum soda_role)e->opt.role;
 	entry->quota = e->opt.quota;
+	entry->rate = e->opt.rate;
+	entry->requests = e->opt.requests;
+	entry->weight = e->opt.weight;
 	/* first the key, which nobody can make again */
 	r = there ? 0 : write_key(e, root);
 	soda_wipe(root, sizeof(root));
@@ -374,8 +390,10 @@ static json_t *describe(const struct soda_tenant_entry *t)
 		json_array_append_new(directories,
 				      json_pack("{s:s, s:b}", "path", t->exports[i].path,
 						"writable", t->exports[i].writable));
-	o = json_pack("{s:s, s:s, s:I, s:o}", "name", t->name, "role", soda_role_names[t->role],
-		      "quota_bytes", (json_int_t)t->quota, "directories", directories);
+	o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "name", t->name, "role",
+		      soda_role_names[t->role], "quota_bytes", (json_int_t)t->quota, "rate_bytes",
+		      (json_int_t)t->rate, "rate_requests", (json_int_t)t->requests, "weight",
+		      (json_int_t)(t->weight ? t->weight : 1), "directories", directories);
 	if (o && t->has_previous)
 		json_object_set_new(o, "previous_until",
 				    json_string(soda_utc_format(t->previous_until, until)));
@@ -396,10 +414,13 @@ static void print_json(const struct edit *e)
 
 static void print_tenant(const struct soda_tenant_entry *t)
 {
-	char quota[16], until[SODA_UTC_BYTES];
+	char quota[16], rate[16], requests[24], until[SODA_UTC_BYTES];
 
-	printf("%-20s %-9s %-10s %-21s", t->name, soda_role_names[t->role],
+	snprintf(requests, sizeof(requests), "%llu", (unsigned long long)t->requests);
+	printf("%-20s %-9s %-10s %-10s %-10s %-6u %-21s", t->name, soda_role_names[t->role],
 	       t->quota ? soda_format_size(t->quota, quota) : "-",
+	       t->rate ? soda_format_size(t->rate, rate) : "-", t->requests ? requests : "-",
+	       t->weight ? t->weight : 1,
 	       t->has_previous ? soda_utc_format(t->previous_until, until) : "-");
 	for (unsigned i = 0; i < t->exports_n; i++)
 		printf(" %s:%s", t->exports[i].writable ? "rw" : "ro", t->exports[i].path);
@@ -416,8 +437,8 @@ static int list(struct edit *e)
 		print_json(e);
 		return 0;
 	}
-	printf("server %s\n%-20s %-9s %-10s %-21s directories\n", e->file.server, "tenant", "role",
-	       "quota", "previous key until");
+	printf("server %s\n%-20s %-9s %-10s %-10s %-10s %-6s %-21s directories\n", e->file.server,
+	       "tenant", "role", "quota", "bytes/s", "requests/s", "weight", "previous key until");
 	for (unsigned i = 0; i < e->file.n; i++)
 		print_tenant(&e->file.tenants[i]);
 	return 0;
