@@ -647,7 +647,8 @@ static const void *gather(struct soda_tls *tls, const struct iovec *iov, int n, 
 		size_t left = RECORD_BYTES - bytes;
 		size_t some = iov[i].iov_len < left ? iov[i].iov_len : left;
 
-		memcpy(tls->record + bytes, iov[i].iov_base, some);
+		if (some) /* else there may be no memory at all */
+			memcpy(tls->record + bytes, iov[i].iov_base, some);
 		bytes += some;
 	}
 	*bytes_p = bytes;
