@@ -65,11 +65,12 @@ enum {
 	SODA_REBUILD_PAUSE_MS = 500, /* ...and after a failure */
 	SODA_COPIES_LOOK_MS = 5,     /* a fault that waits for any copy's server looks so often */
 	SODA_KEEPER_COLLECT_MS = 2,  /* its tick while READs ahead are outstanding */
-	SODA_RETRY_MIN_MS = 20,	     /* between two attempts to connect, doubling... */
-	SODA_RETRY_MAX_MS = 500,     /* ...up to this */
-	SODA_GOODBYE_MS = 1000,	     /* BYE, at the end; before it, for a lost session's return */
-	SODA_REVOKE_MS = 2000,	     /* revoking waits so long for an agent that installs pages */
-	SODA_REVOKE_LOOK_MS = 2,     /* and tries so often */
+	SODA_KEEPER_ASK_MS = 1,	  /* its tick while much is kept that an agent has acknowledged */
+	SODA_RETRY_MIN_MS = 20,	  /* between two attempts to connect, doubling... */
+	SODA_RETRY_MAX_MS = 500,  /* ...up to this */
+	SODA_GOODBYE_MS = 1000,	  /* BYE, at the end; before it, for a lost session's return */
+	SODA_REVOKE_MS = 2000,	  /* revoking waits so long for an agent that installs pages */
+	SODA_REVOKE_LOOK_MS = 2,  /* and tries so often */
 	SODA_RETIRE_MS = 90000,	  /* soda_free waits so long for requests in the object's chunks */
 	SODA_REOPEN_MS = 3000,	  /* a new server gets so long to have memory for all objects */
 	SODA_REOPEN_LOOK_MS = 20, /* and is asked so often */

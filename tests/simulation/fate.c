@@ -228,7 +228,7 @@ static void restart_one(void)
 	sim_note("FAULT process %d %s%s for %.3f ms", p, gently ? "ends" : "is killed",
 		 silently ? ", silently," : "", (double)length / 1e6);
 	fault_begins();
-	sim_history.killed = true;
+	sim_history.killed = sim_history.killed || p == SIM_SERVER;
 	sim_history.drained = sim_history.drained || (gently && p == SIM_SERVER);
 	if (gently)
 		sim_join(sim_spawn(p, "main", p == SIM_AGENT ? end_agent : end_server, NULL));

@@ -56,15 +56,15 @@ void sim_model_excuse(const char *what, int err, uint64_t began_ns)
 
 /*
  * What the host has been told, as of the last look.  What only a server had goes with it, or when
- * it forgets the host: whatever has not been seen since the host is through with that.  What only
- * an agent had is at most what no soda_sync has promised since then.
+ * it forgets the host: whatever has not been seen since the host is through with that.  Nothing
+ * goes with an agent.
  */
 static struct {
 	bool begun;
 	struct sim_welcomed server; /* that has the host's objects, when the host was last up... */
 	uint32_t up_restarts;	    /* ...and what it believed then */
-	uint32_t restarts, deaths;  /* when it was last looked at */
-	uint64_t forgotten_ns, dropped_ns;
+	uint32_t restarts;	    /* when it was last looked at */
+	uint64_t forgotten_ns;
 } known;
 
 static bool same(const struct sim_welcomed *a, const struct sim_welcomed *b)
@@ -79,8 +79,6 @@ static void look_at_host(void)
 	struct sim_welcomed now = sim_net_welcomed();
 	bool restarted = b.restarts != known.up_restarts;
 
-	if (b.deaths != known.deaths || b.deaths & 1)
-		known.dropped_ns = sim_now();
 	if (b.restarts != known.restarts || b.restarts & 1)
 		known.forgotten_ns = sim_now();
 	if (restarted && known.begun &&
@@ -91,7 +89,6 @@ static void look_at_host(void)
 		sim_fail("BROKEN PROMISE: the server has forgotten the host's objects, and the "
 			 "host goes on with it as if nothing had happened");
 	known.restarts = b.restarts;
-	known.deaths = b.deaths;
 	if (b.up) {
 		known.server = now;
 		known.up_restarts = b.restarts;
@@ -102,15 +99,12 @@ static void look_at_host(void)
 bool sim_model_lost(void)
 {
 	look_at_host();
-	return sim_history.killed || known.forgotten_ns || known.dropped_ns;
+	return sim_history.killed || known.forgotten_ns;
 }
 
 static bool may_be_lost(const struct sim_cell *c)
 {
-	if (c->good_ns <= known.forgotten_ns)
-		return true;
-	return c->good_ns <= known.dropped_ns &&
-	       (c->synced != c->value || c->synced_ns <= known.forgotten_ns);
+	return c->good_ns <= known.forgotten_ns;
 }
 
 static size_t chunk_cells(void)
@@ -163,8 +157,8 @@ static void failed(const struct sim_object *o, size_t cell, const char *what, in
 	if (err == -EIO) {
 		if (!chunk_may_be_lost(o, cell) && !chunk_was_discarded(o, cell, a.since) &&
 		    !sim_model_abandoned(o))
-			sim_fail("BROKEN PROMISE: page %zu is lost, and no server or agent has "
-				 "lost it: %s",
+			sim_fail("BROKEN PROMISE: page %zu is lost, and no server has lost it: "
+				 "%s",
 				 page_number(cell), sim_host_chunk(sim_cell_at(o, cell)));
 		return;
 	}
@@ -288,10 +282,7 @@ static bool check_promise(const struct sim_object *o, size_t cell, uint64_t was,
  */
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
-	uint64_t lost_ns =
-		known.forgotten_ns > known.dropped_ns ? known.forgotten_ns : known.dropped_ns;
-
-	if (err == -EIO && o->told_ns <= lost_ns) {
+	if (err == -EIO && o->told_ns <= known.forgotten_ns) {
 		o->told_ns = sim_now();
 		return;
 	}

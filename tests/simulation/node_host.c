@@ -19,7 +19,6 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/core/agent.h"
-#include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
@@ -608,7 +607,6 @@ struct sim_belief sim_host_believes(void)
 
 	sim_hold(true);
 	b.restarts = soda_link_restarts(&soda_agent.links[0]);
-	b.deaths = soda_unacked_deaths();
 	b.up = soda_server_up(&soda_agent.links[0].server) && !(b.restarts & 1);
 	sim_hold(false);
 	return b;

@@ -68,7 +68,6 @@ uint32_t sim_host_reconnects(void);
 struct sim_belief {
 	bool up;	   /* connected, and all objects are there */
 	uint32_t restarts; /* servers that it took for new ones, twice; odd: one just now */
-	uint32_t deaths;   /* likewise agents that had not written what they had acknowledged */
 };
 struct sim_belief sim_host_believes(void);
 

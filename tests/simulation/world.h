@@ -92,7 +92,7 @@ struct sim_history {
 	unsigned in_force;     /* faults that go on just now */
 	unsigned done;	       /* operations */
 	bool starved;	       /* a server or agent lacked memory or descriptors */
-	bool killed;	       /* a server or agent was, or ended */
+	bool killed;	       /* a server was, or ended */
 	bool drained;	       /* a server ended by itself: until then it opens nothing more */
 };
 

@@ -495,7 +495,7 @@ class Run:
             self.judge_daemon(d)
         for d in self.daemons():
             # an agent that could not write what it had acknowledged says so, at last by its exit status
-            d.stop((0, 1) if d is self.agent and 'unsynced' in self.plan['rules'] else (0,))
+            d.stop((0, 1) if d is self.agent and self.plan.get('early') and 'lose' in self.plan['rules'] else (0,))
         for name in ('s.sock', 'a.sock'):
             if os.path.exists(self.path(name)):
                 raise Wrong(f'leak: {name} is left')

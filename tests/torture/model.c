@@ -16,9 +16,6 @@
 
 struct model model;
 
-/* In `unsynced` runs: that data are lost is said once, and to whoever asks first. */
-static pthread_mutex_t one_sync = PTHREAD_MUTEX_INITIALIZER;
-
 _Noreturn void wrong(const char *what, const char *fmt, ...)
 {
 	char text[512];
@@ -111,7 +108,7 @@ struct object *object_new(uint64_t id, enum kind kind, void *words, size_t bytes
 {
 	struct object *o = local(sizeof(*o));
 
-	*o = (struct object){ .id = id, .kind = kind, .words = words, .told = model.told };
+	*o = (struct object){ .id = id, .kind = kind, .words = words };
 	o->chunks = bytes / model.chunk_bytes;
 	o->table = local(o->chunks * sizeof(*o->table));
 	for (size_t c = 0; c < o->chunks && kind != ANONYMOUS; c++)
@@ -161,15 +158,13 @@ static bool may_be_back(const struct object *o)
 	return o->kind == READ_ONLY && model.rules.store;
 }
 
-static bool may_be_lost(const struct object *o, const struct chunk *c)
+static bool may_be_lost(const struct object *o)
 {
 	if (model.rules.error)
 		return true;
 	if (o->kind == READ_ONLY)
 		return model.rules.changed;
-	return model.rules.lose ||
-	       (model.rules.unsynced && (c->told || c->stores > atomic_load(&c->synced) ||
-					 (o->passing && o->told != model.told)));
+	return model.rules.lose;
 }
 
 /* A touch ended as SIGBUS; pinned: it was before the touch, too. */
@@ -187,8 +182,8 @@ static void judge_bus(struct object *o, size_t chunk, uint32_t era, bool pinned)
 		why = "nobody has stored to it";
 	else if (pinned)
 		why = "it is pinned";
-	else if (!may_be_lost(o, c))
-		why = model.rules.unsynced ? "a sync has acknowledged it" : "nothing may be lost";
+	else if (!may_be_lost(o))
+		why = "nothing may be lost";
 	if (why && atomic_load(&c->era) == era)
 		wrong("wrong code",
 		      "SIGBUS at object %llu, chunk %zu: %s; stores %llu, synced %llu",
@@ -278,8 +273,7 @@ void discard_chunks(struct object *o, size_t first, size_t n)
 
 bool judge_call(const char *call, int ret)
 {
-	bool allowed =
-		ret == -EIO && (model.rules.lose || model.rules.unsynced || model.rules.changed);
+	bool allowed = ret == -EIO && (model.rules.lose || model.rules.changed);
 
 	if (!ret)
 		return true;
@@ -353,8 +347,6 @@ bool sync_chunks(struct object *o, size_t first, size_t n)
 	struct before *b = local(n * sizeof(*b));
 	bool done;
 
-	if (model.rules.unsynced)
-		pthread_mutex_lock(&one_sync);
 	look_before(o, first, n, b);
 	done = judge_call("sync",
 			  memory.sync(&o->words[first * chunk_words()], n * model.chunk_bytes));
@@ -362,8 +354,6 @@ bool sync_chunks(struct object *o, size_t first, size_t n)
 		note_synced(o, first, n, b);
 	else
 		note_told(o);
-	if (model.rules.unsynced)
-		pthread_mutex_unlock(&one_sync);
 	munmap(b, n * sizeof(*b));
 	return done;
 }
@@ -373,14 +363,11 @@ bool sync_objects(struct object *const *objects, size_t n)
 	struct before *b[8] = { NULL };
 	bool done;
 
-	if (model.rules.unsynced)
-		pthread_mutex_lock(&one_sync);
 	for (size_t i = 0; i < n; i++) {
 		b[i] = local(objects[i]->chunks * sizeof(**b));
 		look_before(objects[i], 0, objects[i]->chunks, b[i]);
 	}
 	done = judge_call("sync of everything", memory.sync(NULL, 0));
-	atomic_fetch_add(&model.told, !done);
 	for (size_t i = 0; i < n; i++) {
 		if (done)
 			note_synced(objects[i], 0, objects[i]->chunks, b[i]);
@@ -388,7 +375,5 @@ bool sync_objects(struct object *const *objects, size_t n)
 			note_told(objects[i]);
 		munmap(b[i], objects[i]->chunks * sizeof(**b));
 	}
-	if (model.rules.unsynced)
-		pthread_mutex_unlock(&one_sync);
 	return done;
 }

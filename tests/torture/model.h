@@ -10,8 +10,7 @@
  *
  * A touch that ends as SIGBUS is judged by what the plan of this run allows (struct rules)
  * and by what the program knows of the chunk: one that nobody has stored to, or that is pinned, is
- * never lost, and with `unsynced` none that a sync has acknowledged.  A chunk that is lost stays so
- * until it is discarded.
+ * never lost.  A chunk that is lost stays so until it is discarded.
  *
  * Threads: any, but for what the comments leave to an owner.
  */
@@ -27,13 +26,12 @@ enum { MARKS = 16, BLOCK = 8 /* neighbouring chunks have one owner */ };
 
 /* What may go wrong in this run. */
 struct rules {
-	bool lose;     /* the server may come back without anonymous data */
-	bool unsynced; /* an agent may die with what it has acknowledged */
-	bool error;    /* what cannot be had in time is an error, and may be had later */
-	bool full;     /* the server may have no room */
-	bool changed;  /* the read-only file may become another one */
-	bool fills;    /* soda run: what follows a store may count as stored to, too (fill.c) */
-	bool store;    /* a read-only file's chunk that one program cannot have another may bring */
+	bool lose;    /* the server may come back without anonymous data */
+	bool error;   /* what cannot be had in time is an error, and may be had later */
+	bool full;    /* the server may have no room */
+	bool changed; /* the read-only file may become another one */
+	bool fills;   /* soda run: what follows a store may count as stored to, too (fill.c) */
+	bool store;   /* a read-only file's chunk that one program cannot have another may bring */
 };
 
 enum kind { ANONYMOUS, READ_ONLY, WRITABLE };
@@ -67,16 +65,13 @@ struct object {
 	size_t chunks;
 	struct chunk *table;
 	struct promise *promises; /* WRITABLE only */
-	bool passing;		  /* it comes and goes: sync_objects does not name it */
-	uint64_t told;		  /* passing: model.told when it came */
 };
 
 struct model {
 	struct rules rules;
 	size_t chunk_bytes;
 	unsigned threads;
-	bool shared;	       /* every thread owns marks of every chunk; none is discarded */
-	_Atomic uint64_t told; /* how often a sync of everything has said that something is lost */
+	bool shared; /* every thread owns marks of every chunk; none is discarded */
 	_Atomic uint64_t losses, errors, refusals;
 };
 

@@ -13,7 +13,7 @@ import wire
 CHARACTERS = {
     'connections': (6, ''),            # cut, slow, silent, refused; processes that stand still
     'full': (1, 'full'),               # and no room at the server
-    'agent dies': (4, 'unsynced'),     # with what it has acknowledged, if it does that early
+    'agent dies': (4, ''),             # with what it has acknowledged, if it does that early
     'server dies': (5, 'lose'),        # and comes back empty
     'expired': (1, 'lose'),            # a client stays away for longer than the grace time
     'file changes': (1, 'lose changed'),
@@ -250,10 +250,6 @@ def make(seed):
     p['mode'] = 'handler' if dice.random() < 0.3 else 'inline'
     settings(dice, p)
     p['rules'] = CHARACTERS[character][1].split()
-    if p['way'].startswith('agent') and p.get('early') and 'lose' in p['rules']:
-        p['rules'].append('unsynced')
-    if character == 'agent dies' and not p['early']:
-        p['rules'] = []
     chunk = 65536
     if p['program'] == 'soda' and dice.random() < 0.4:
         chunk = dice.choice([4096, 16384, 262144])

@@ -282,7 +282,6 @@ static void op_churn(struct worker *w)
 	}
 	o = object_new(FIRST_CHURN_ID + w->index + (++w->churns) * THREADS_MAX, ANONYMOUS, p,
 		       bytes);
-	o->passing = true;
 	check_chunks(o, 0, o->chunks);
 	step(w);
 	for (size_t c = 0; c < o->chunks; c++) {
@@ -317,7 +316,7 @@ static void op_greedy(struct worker *w)
 
 static bool heap_touch_failed(const char *what)
 {
-	if (!model.rules.lose && !model.rules.unsynced && !model.rules.error)
+	if (!model.rules.lose && !model.rules.error)
 		wrong("wrong code", "SIGBUS in a heap block: %s", what);
 	atomic_fetch_add(&model.errors, 1);
 	return false;
@@ -587,7 +586,6 @@ static void read_rules(const char *text)
 {
 	model.rules = (struct rules){
 		.lose = strstr(text, "lose"),
-		.unsynced = strstr(text, "unsynced"),
 		.error = strstr(text, "error"),
 		.full = strstr(text, "full"),
 		.changed = strstr(text, "changed"),

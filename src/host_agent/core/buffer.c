@@ -51,6 +51,16 @@ void soda_buffer_give(struct soda_buffer *b, int64_t n)
 	}
 }
 
+void soda_buffer_keep(struct soda_buffer *b, int64_t n)
+{
+	/* in this order fewer are never said to be used than are */
+	if (n > 0)
+		atomic_fetch_add(&b->kept, n);
+	soda_buffer_give(b, n);
+	if (n < 0)
+		atomic_fetch_add(&b->kept, n);
+}
+
 void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns)
 {
 	uint32_t seen = atomic_load(&b->freed);
@@ -79,8 +89,8 @@ void soda_buffer_unpin(struct soda_buffer *b)
 int64_t soda_buffer_excess(const struct soda_buffer *b)
 {
 	int64_t limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
-	int64_t used =
-		soda_buffer_used(b) - atomic_load_explicit(&b->sending, memory_order_relaxed);
+	int64_t used = limit - atomic_load_explicit(&b->free, memory_order_relaxed) -
+		       atomic_load_explicit(&b->sending, memory_order_relaxed);
 
 	if (used * 100 < limit * b->high_pct)
 		return 0;

@@ -13,8 +13,10 @@
 struct soda_why;
 
 struct soda_buffer {
-	_Atomic int64_t free;	/* chunks; negative after the limit went down */
+	_Atomic int64_t free;	/* chunks; negative after the limit went down, or a kept one came
+				   back */
 	_Atomic int64_t limit;	/* chunks */
+	_Atomic int64_t kept;	/* chunks that are resident beside the limit (move/kept.h) */
 	_Atomic uint32_t freed; /* futex: goes up when credits come back and a thread waits */
 	_Atomic uint32_t waiters;
 	_Atomic int64_t peak;	/* most credits in use at once */
@@ -32,6 +34,11 @@ void soda_buffer_widen(struct soda_buffer *b, int64_t chunks);
 /* Take a credit if there is one. */
 bool soda_buffer_take(struct soda_buffer *b);
 void soda_buffer_give(struct soda_buffer *b, int64_t n);
+/*
+ * n resident chunks count beside the limit from now on, and their credits come back; n < 0: they
+ * count in it again, also where no credit is free. AS.
+ */
+void soda_buffer_keep(struct soda_buffer *b, int64_t n);
 /* Wait until credits have come back, at most timeout_ns. */
 void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns);
 
@@ -39,15 +46,17 @@ void soda_buffer_wait(struct soda_buffer *b, int64_t timeout_ns);
 bool soda_buffer_pin(struct soda_buffer *b, int64_t keep);
 void soda_buffer_unpin(struct soda_buffer *b);
 
+/* Resident chunks, kept ones included, chunks under way and staging slots. */
 static inline int64_t soda_buffer_used(const struct soda_buffer *b)
 {
-	return atomic_load_explicit(&b->limit, memory_order_relaxed) -
+	return atomic_load_explicit(&b->limit, memory_order_relaxed) +
+	       atomic_load_explicit(&b->kept, memory_order_relaxed) -
 	       atomic_load_explicit(&b->free, memory_order_relaxed);
 }
 
 /*
  * How many chunks should be evicted now: 0 while fewer than high_pct of the limit are in use, else
- * as many as leave low_pct.  Chunks that `sending` counts are no longer in use.
+ * as many as leave low_pct.  Chunks that `sending` or `kept` counts are no longer in use.
  */
 int64_t soda_buffer_excess(const struct soda_buffer *b);
 

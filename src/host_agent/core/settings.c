@@ -76,6 +76,11 @@ static const struct soda_option options[] = {
 	{ "strict", 0, "SODA_STRICT", SODA_OPT_BOOL, AT(strict), NULL, "off", 0, 0, NULL, 0,
 	  "With redundancy: soda_sync() fails with EIO while what it synchronises has fewer copies "
 	  "than it should. Default: it succeeds with one copy." },
+	{ "agent-keep", 0, "SODA_AGENT_KEEP", SODA_OPT_SIZE, AT(agent_keep), "SIZE", "16M", 0,
+	  1ull << 40, NULL, 0,
+	  "What a DPU agent has acknowledged stays in memory until its server has it, so that the "
+	  "agent's death loses nothing: this much beside the buffer, at most a quarter of the "
+	  "buffer; what is more stays in the buffer." },
 	{ "mode", 0, "SODA_MODE", SODA_OPT_CHOICE, AT(mode), "MODE", "auto", 0, 0, modes, 0,
 	  "Who serves a page fault: the faulting thread (inline, which is auto) or threads of the "
 	  "library (handler)." },

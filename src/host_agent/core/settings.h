@@ -31,7 +31,7 @@ struct soda_settings {
 	char *tenant, *key_file, *server_name; /* NULL: as soda_identity_load() says */
 	int node;			       /* numa_node, for soda_node_choose */
 	uint64_t trace_limit;		       /* bytes */
-	uint64_t chunk_bytes, slab_bytes;
+	uint64_t chunk_bytes, slab_bytes, agent_keep;
 	uint64_t rebuild_rate; /* bytes a second */
 	uint32_t mode;	       /* enum soda_mode */
 	uint32_t mechanisms;   /* enum soda_mechanisms */

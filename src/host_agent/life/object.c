@@ -17,6 +17,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
@@ -75,7 +76,7 @@ static int reserve_addresses(struct soda_why *why)
 	soda_agent.table = reserve((bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk),
 				   PROT_READ | PROT_WRITE);
 	if (!soda_agent.table || soda_regions_start(bytes) || soda_guess_start() ||
-	    soda_unacked_start()) {
+	    soda_unacked_start() || soda_kept_start()) {
 		snprintf(why->text, sizeof(why->text),
 			 "no address space for the chunk table: raise the address space limit "
 			 "(ulimit -v)");
@@ -121,6 +122,7 @@ void soda_objects_undo(void)
 	soda_regions_undo();
 	soda_guess_undo(chunks);
 	soda_unacked_undo(chunks);
+	soda_kept_undo(chunks);
 }
 
 void soda_objects_end(void)

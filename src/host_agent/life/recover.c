@@ -9,6 +9,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "client/call.h"
+#include "host_agent/core/helper.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
@@ -366,38 +367,93 @@ static int renew(struct soda_region *r, void *arg)
 		       : soda_freeze_renew(o->control, r, o->why);
 }
 
-/* The agent has ended with the content of the object's unacknowledged chunks. */
-static int lose_unacked(struct soda_region *r, void *arg)
+/* What became of unacknowledged chunks. */
+struct returned {
+	uint32_t dirty, lost;
+};
+
+/* The agent has ended with WRITEs of the object's unacknowledged chunks. */
+static int take_back(struct soda_region *r, void *arg)
 {
-	uint32_t *lost = arg, before = *lost;
+	struct returned *back = arg;
 	uint64_t deadline_ns = patience();
+	uint32_t before = back->lost;
 
 	if (r->flags & SODA_READ_ONLY)
 		return 0;
-	for (uint32_t id = r->first; id < r->first + r->chunks; id++)
-		if (soda_unacked_is(id) && lose_chunk(r, id, deadline_ns))
-			++*lost;
-	if (*lost != before)
+	for (uint32_t id = r->first; id < r->first + r->chunks; id++) {
+		if (!soda_unacked_certainly(id))
+			continue;
+		if (lose_chunk(r, id, deadline_ns))
+			back->lost++;
+		else
+			back->dirty++;
+	}
+	if (back->lost != before)
 		atomic_store(&r->unwritten, true);
 	return 0;
 }
 
 void soda_recover_unacked(uint32_t agent)
 {
-	uint32_t lost = 0;
+	struct returned back = { 0, 0 };
 
 	if (!soda_unacked_meet(agent))
 		return;
 	soda_regions_lock();
-	soda_regions_each(lose_unacked, &lost);
+	soda_regions_each(take_back, &back);
 	soda_regions_unlock();
 	soda_unacked_buried();
-	if (lost)
-		soda_log_error(
-			"the DPU agent died, or gave up its server, with %u chunks that it "
-			"had not brought there yet: a touch of one is an error; soda_sync in time "
-			"prevents it",
-			lost);
+	soda_log_info("the DPU agent is another one: %u chunks that the one before may not have "
+		      "brought to the server are written back again",
+		      back.dirty);
+	if (back.lost) /* in use all the time; the touch of one that is not resident is an error */
+		soda_log_error("%u chunks that the DPU agent before had acknowledged are in use "
+			       "for longer than a fault may take, and may be lost",
+			       back.lost);
+}
+
+/* The chunk is dirty, all of it, and no longer unacknowledged. */
+static void send_again(uint32_t id)
+{
+	struct soda_chunk *c = &soda_agent.table[id];
+	uint32_t w = soda_chunk_load(c);
+
+	for (;;) {
+		enum soda_chunk_state s = soda_chunk_state(w);
+
+		if (!soda_unacked_certainly(id))
+			return;
+		if (s == SODA_CHUNK_BUSY) {
+			soda_chunk_wait(c, 1000000);
+			w = soda_chunk_load(c);
+		} else if (s != SODA_CHUNK_CLEAN && s != SODA_CHUNK_DIRTY) {
+			return;
+		} else if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY)) {
+			break;
+		}
+	}
+	/* while it is BUSY, so that no thread takes it for one that may be dropped */
+	soda_unacked_forget(id, 1);
+	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_blocks_all(), 0, SODA_CW_AS_FETCHED);
+}
+
+static int send_region_again(struct soda_region *r, void *arg)
+{
+	sigset_t saved;
+
+	soda_signals_block(&saved);
+	for (uint32_t id = r->first; id < r->first + r->chunks && !r->going; id++)
+		send_again(id);
+	soda_signals_restore(&saved);
+	return 0;
+}
+
+void soda_recover_refused(void)
+{
+	soda_regions_lock();
+	soda_regions_each(send_region_again, NULL);
+	soda_regions_unlock();
 }
 
 int soda_recover_regions(struct soda_link *link, struct soda_conn *control, struct soda_why *why)

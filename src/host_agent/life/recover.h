@@ -14,9 +14,14 @@
 
 /*
  * We are connected to the agent of that number now (soda_wire_welcome.agent).  If it is another
- * agent than before, unacknowledged chunks become LOST, or dirty where they are resident.
+ * agent than before, unacknowledged chunks, all of which are resident, become dirty.
  */
 void soda_recover_unacked(uint32_t agent);
+/*
+ * The server has refused WRITEs that the agent had acknowledged: unacknowledged chunks become dirty
+ * and are sent again.  The session is UP.
+ */
+void soda_recover_refused(void);
 
 /*
  * A server was met that has none of our objects: soda_recover_regions() will open each anew and

@@ -20,6 +20,7 @@
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
@@ -228,6 +229,8 @@ static int pause_ms(const struct soda_link *link)
 
 	if (!soda_server_up(&link->server))
 		return now < next ? (int)((next - now) / SODA_MS_NS + 1) : 0;
+	if (link == soda_agent.links && soda_kept_pressing())
+		return SODA_KEEPER_ASK_MS;
 	if (soda_redundant() && !atomic_load(&link->want_collector))
 		return SODA_COPIES_PING_MS;
 	return atomic_load(&link->want_collector) ? SODA_KEEPER_COLLECT_MS : SODA_KEEPER_TICK_MS;
@@ -257,7 +260,7 @@ static void keeper_waits(struct soda_link *link)
 static int ask_unacked(struct soda_conn *control, void *arg, bool again, int timeout_ms,
 		       struct soda_why *why)
 {
-	int ret = soda_unacked_ask(control, timeout_ms);
+	int ret = soda_unacked_ask(control, timeout_ms, arg);
 
 	return !ret || soda_call_lost(ret) ? ret : -ECONNABORTED; /* the answer makes no sense */
 }
@@ -266,9 +269,15 @@ static int ask_unacked(struct soda_conn *control, void *arg, bool again, int tim
 static void ask_agent(struct soda_link *link)
 {
 	struct soda_why ignored;
+	bool refused = false;
 
-	soda_call_once(&link->server, ask_unacked, NULL, (int)soda_agent.settings.fault_timeout_ms,
-		       &ignored);
+	if (link != soda_agent.links) /* of a pool, which has no agent */
+		return;
+	soda_call_once(&link->server, ask_unacked, &refused,
+		       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+	if (refused)
+		soda_recover_refused();
+	soda_kept_look();
 }
 
 /* Take in what the program's threads have fetched ahead and do not collect. */

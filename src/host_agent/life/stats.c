@@ -9,6 +9,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/guess.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
@@ -32,8 +33,8 @@ static int add(struct soda_region *r, void *arg)
  */
 static uint64_t metadata_bytes(void)
 {
-	uint64_t sum = soda_threads_bytes() + soda_unacked_bytes() + soda_sender_queue_bytes() +
-		       sizeof(soda_agent) -
+	uint64_t sum = soda_threads_bytes() + soda_unacked_bytes() + soda_kept_bytes() +
+		       soda_sender_queue_bytes() + sizeof(soda_agent) -
 		       (SODA_MEMBERS_MAX - soda_members()) * sizeof(soda_agent.links[0]);
 
 	soda_regions_lock();

@@ -13,6 +13,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/core/progress.h"
 #include "host_agent/move/channel.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
@@ -31,7 +32,7 @@ struct audit {
 	bool lists_open; /* ANYWHERE: a thread is changing the policy's lists */
 	bool api_open;	 /* ANYWHERE: a thread is changing objects, or the size of the buffer */
 	/* How many chunks there are, counted by their words. */
-	int64_t resident, fetching, pinned;
+	int64_t resident, fetching, pinned, kept;
 	uint64_t span; /* of all objects */
 };
 
@@ -152,10 +153,14 @@ static int check_list(struct audit *a, uint32_t id, uint32_t w)
 	if (a->lists_open)
 		return 0;
 	is = listed(a, id);
-	if (in(w, STATE(CLEAN) | STATE(DIRTY)) && !is)
+	if (in(w, STATE(CLEAN) | STATE(DIRTY)) && is && soda_kept_has(id))
+		return wrong_chunk(a, id, "it is kept, and in a list of the policy");
+	if (in(w, STATE(CLEAN) | STATE(DIRTY)) && !is && !soda_kept_has(id))
 		return wrong_chunk(a, id, "it is in no list of the policy: never evicted");
 	if (in(w, STATE(ZERO) | STATE(REMOTE) | STATE(LOST) | STATE(SHARED)) && is)
 		return wrong_chunk(a, id, "it is in a list of the policy, and not there");
+	if (!in(w, RESIDENT) && soda_kept_has(id))
+		return wrong_chunk(a, id, "it is kept, and not there");
 	return 0;
 }
 
@@ -276,6 +281,7 @@ static int check_chunk(struct audit *a, uint32_t id)
 	/* A FETCHING chunk without a request may have its credit or not (retire.c): not counted. */
 	a->fetching += in(w, STATE(FETCHING)) && (a->how != ANYWHERE || requests_of(id));
 	a->pinned += !!(w & SODA_CW_PINNED);
+	a->kept += soda_kept_has(id);
 	a->moving = a->moving || in(w, STATE(BUSY) | STATE(FETCHING)) ||
 		    w & (SODA_CW_QUEUED | SODA_CW_SENDING);
 	if (ret || (a->how == LIVE && a->moving))
@@ -414,6 +420,9 @@ static int check_accounts(struct audit *a, int64_t slots)
 	if (pinned != a->pinned + soda_held_chunks())
 		return wrong(a, "%lld chunks count as pinned, and %lld are, with %u that are held",
 			     (long long)pinned, (long long)a->pinned, soda_held_chunks());
+	if (atomic_load(&soda_agent.buffer.kept) != a->kept)
+		return wrong(a, "%lld chunks count as kept, and %lld are",
+			     (long long)soda_agent.buffer.kept, (long long)a->kept);
 	if (span != a->span)
 		return wrong(a, "the objects count as %llu bytes, and are %llu",
 			     (unsigned long long)span, (unsigned long long)a->span);

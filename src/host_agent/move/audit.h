@@ -5,12 +5,13 @@
  *
  *   the dirty mask is empty but for DIRTY and BUSY, and never empty in DIRTY
  *   BACKED: always in REMOTE, never in ZERO     SENDING: CLEAN, DIRTY, BUSY     QUEUED: DIRTY, BUSY
- *   the chunk is in a list of the policy exactly while it is CLEAN or DIRTY
+ *   the chunk is in a list of the policy exactly while it is CLEAN or DIRTY, and not kept (kept.h)
  *   its count of holds is at most the number of threads that remember it
  *
  * and for all chunks together
  *
- *   credits in use      = resident chunks + chunks on their way in + staging slots
+ *   credits in use      = resident chunks + chunks on their way in + staging slots, of which
+ *   buffer.kept         = kept chunks are beside the buffer's limit
  *   credits pinned      = chunks that are PINNED, and those that are held (core/held.h)
  *   buffer.sending      = chunks queued to be evicted + chunks under way to be evicted
  *   each QUEUED chunk has a place in the write-back queue

@@ -7,9 +7,11 @@
 #include "base/log.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/pages/install.h"
 
 /* Dirty chunks that consider() met: evict_batch() queues them when the shard's lock is released. */
@@ -29,6 +31,8 @@ static enum soda_take consider(void *arg, uint32_t id)
 
 	for (;;) {
 		if (soda_chunk_droppable(w)) {
+			if (soda_unacked_is(id) && !soda_kept_room())
+				return SODA_TAKE_NO;
 			if (soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 				return SODA_TAKE_DROP;
 		} else if (soda_chunk_state(w) == SODA_CHUNK_DIRTY && !(w & unable) &&
@@ -56,7 +60,7 @@ static int evict_batch(struct soda_thread *t, int64_t want)
 {
 	uint32_t ids[SODA_DROP_MAX];
 	struct gathering g;
-	int n;
+	int n, kept;
 
 	if (want > SODA_DROP_MAX)
 		want = SODA_DROP_MAX;
@@ -66,10 +70,11 @@ static int evict_batch(struct soda_thread *t, int64_t want)
 	if (g.dirty_n)
 		soda_writeback_evict(t, g.dirty, g.dirty_n);
 	learn_unstored(ids, n);
+	kept = soda_kept_add_some(ids, &n);
 	if (n)
 		n = soda_drop_chunks(ids, n);
-	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)n);
-	return n + g.dirty_n;
+	soda_count(t, SODA_CNT_EVICTED_CLEAN, (uint64_t)(n + kept));
+	return n + kept + g.dirty_n;
 }
 
 void soda_evict_ahead(struct soda_thread *t)
@@ -112,6 +117,7 @@ int soda_evict_credit(struct soda_thread *t, uint64_t deadline_ns)
 			soda_count(t, SODA_CNT_EVICT_WAITS, 1);
 		else if (!made)
 			soda_evict_unstick(t);
+		soda_kept_hurry();
 		soda_writeback_ring();
 		soda_buffer_wait(b, step_ns);
 		deadline_ns += soda_thread_stood_still(t, step_ns, soda_now_ns() - now);

@@ -8,9 +8,11 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/move/fetch.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/unacked.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
@@ -58,6 +60,7 @@ static void forget_chunk(uint32_t id)
 {
 	struct soda_chunk *c = &soda_agent.table[id];
 
+	soda_kept_forget(id);
 	soda_replace_remove(&soda_agent.replacer, id);
 	c->prev = 0;
 	c->credit = 0;
@@ -155,6 +158,7 @@ static int drop_resident(uint32_t id)
 	int ret;
 
 	soda_protect_close(id);
+	soda_kept_forget(id);
 	soda_replace_remove(&soda_agent.replacer, id);
 	ret = soda_agent.page_ops->drop(&one, 1, &dropped);
 	if (!ret) {
@@ -250,6 +254,11 @@ void soda_retire_cold(uint32_t id, uint32_t keep)
 	       !(w & (keep | SODA_CW_SENDING | SODA_CW_QUEUED))) {
 		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 			continue;
+		if (soda_unacked_is(id)) {
+			soda_kept_add(id);
+			return;
+		}
+		soda_kept_forget(id);
 		soda_replace_remove(&soda_agent.replacer, id);
 		soda_drop_chunks(&id, 1);
 		return;

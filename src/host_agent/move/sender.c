@@ -14,6 +14,7 @@
 #include "base/tracepoint.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/progress.h"
+#include "host_agent/move/kept.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
@@ -468,7 +469,8 @@ void soda_sender_drop(struct soda_sender *s)
 
 /*
  * There is nothing more to send of the chunk, which was sent for this reason: if to be evicted, it
- * will be dropped, unless a thread has stored to it or holds it (soda_chunk_droppable).
+ * will be dropped, unless a thread has stored to it or holds it (soda_chunk_droppable); kept, if
+ * only an agent has acknowledged it.
  */
 static void drop_later(struct soda_sender *s, uint32_t id, int why)
 {
@@ -481,6 +483,12 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 	while (soda_chunk_droppable(w)) {
 		if (!soda_chunk_begin(c, &w, SODA_CHUNK_BUSY))
 			continue;
+		if (soda_unacked_is(id)) {
+			if (soda_kept_add(id))
+				soda_count(s->t, SODA_CNT_EVICTED_DIRTY, 1);
+			return;
+		}
+		soda_kept_forget(id);
 		soda_replace_remove(&soda_agent.replacer, id);
 		s->gone[s->gone_n++] = id;
 		if (s->gone_n == SODA_DROP_MAX)

@@ -15,6 +15,8 @@ static struct {
 	_Atomic bool early;   /* the agent acknowledges a WRITE before the server does */
 	_Atomic bool pending; /* a chunk was noted since the agent was last asked */
 	_Atomic uint32_t deaths;
+	_Atomic uint32_t moves; /* odd while bits move from one array to the other, which only
+				   who has the control connection lets them do */
 
 	/* The keeper's alone. */
 	uint32_t agent; /* number of the agent we are connected to; 0: none yet, or no agent */
@@ -23,6 +25,7 @@ static struct {
 	 * ASKED chunks are on the server; 0: the agent has not been asked.
 	 */
 	uint64_t until;
+	uint64_t lost; /* WRITEs that the agent could not bring to the server, as it said last */
 } unacked;
 
 static bits *reserve(uint64_t bytes)
@@ -96,6 +99,8 @@ static void move(bits *from, bits *to, uint32_t first, uint32_t n)
 {
 	uint32_t end = end_of(first, n);
 
+	if (to)
+		atomic_fetch_add(&unacked.moves, 1);
 	while (first < end) {
 		uint32_t word = first / 64;
 		uint64_t set = atomic_load(&from[word]) & mask_of(&first, end);
@@ -107,12 +112,12 @@ static void move(bits *from, bits *to, uint32_t first, uint32_t n)
 			atomic_fetch_or(&to[word], set);
 		atomic_fetch_and(&from[word], ~set);
 	}
+	if (to)
+		atomic_fetch_add(&unacked.moves, 1);
 }
 
-bool soda_unacked_any(uint32_t first, uint32_t n)
+static bool any(uint32_t first, uint32_t end)
 {
-	uint32_t end = end_of(first, n);
-
 	while (first < end) {
 		uint32_t word = first / 64;
 		uint64_t mask = mask_of(&first, end);
@@ -123,9 +128,32 @@ bool soda_unacked_any(uint32_t first, uint32_t n)
 	return false;
 }
 
+bool soda_unacked_any(uint32_t first, uint32_t n)
+{
+	uint32_t end = end_of(first, n), moves;
+
+	if (first >= end)
+		return false;
+	/* A bit that moved to the array that was looked at first would not be seen. */
+	moves = atomic_load(&unacked.moves);
+	return any(first, end) || moves & 1 || moves != atomic_load(&unacked.moves);
+}
+
 bool soda_unacked_is(uint32_t chunk)
 {
 	return soda_unacked_any(chunk, 1);
+}
+
+bool soda_unacked_certainly(uint32_t chunk)
+{
+	uint32_t end = end_of(chunk, 1), moves;
+
+	do {
+		moves = atomic_load(&unacked.moves);
+		if (any(chunk, end))
+			return true;
+	} while (moves & 1 || moves != atomic_load(&unacked.moves));
+	return false;
 }
 
 void soda_unacked_forget(uint32_t first, uint32_t n)
@@ -153,7 +181,7 @@ void soda_unacked_end(uint32_t first, uint32_t n, bool written)
 		atomic_store(&unacked.pending, true);
 }
 
-int soda_unacked_ask(struct soda_conn *control, int timeout_ms)
+int soda_unacked_ask(struct soda_conn *control, int timeout_ms, bool *refused_p)
 {
 	uint8_t reply[SODA_WIRE_WRITTEN_BYTES];
 	struct soda_wire_written w;
@@ -179,9 +207,10 @@ int soda_unacked_ask(struct soda_conn *control, int timeout_ms)
 	}
 	if (!unacked.until)
 		unacked.until = w.next;
-	/* What could not be written stays unacknowledged: soda_sync will say so. */
-	if (w.oldest >= unacked.until) {
-		soda_unacked_end(0, UINT32_MAX, !w.lost);
+	*refused_p = w.lost != unacked.lost;
+	unacked.lost = w.lost;
+	if (*refused_p || w.oldest >= unacked.until) {
+		soda_unacked_end(0, UINT32_MAX, !*refused_p);
 		unacked.until = 0;
 	}
 	return 0;
@@ -193,6 +222,8 @@ bool soda_unacked_meet(uint32_t agent)
 
 	unacked.agent = agent;
 	unacked.until = 0;
+	if (other)
+		unacked.lost = 0;
 	atomic_store(&unacked.early, agent & SODA_WIRE_AGENT_EARLY);
 	soda_unacked_end(0, UINT32_MAX, false);
 	if (!other || !soda_unacked_any(0, UINT32_MAX))

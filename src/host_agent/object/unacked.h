@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Unacknowledged chunks, "unacked" in names: the DPU agent has acknowledged their WRITEs, the
- * memory server has not yet.  Only the agent holds their content, and the server's copy is an older
- * one, so if the agent dies these chunks are lost, and recover.c has to know which they are.  Two
- * bits for each chunk:
+ * memory server has not yet, and its copy is an older one.  They are not dropped before it has
+ * (move/kept.h), so if the agent dies recover.c writes them back again; it has to know which they
+ * are.  Two bits for each chunk:
  *
  *   NOTED   the agent has acknowledged a WRITE of the chunk since it was last asked
  *   ASKED   the agent has been asked how far its WRITEs are, and the answer may not cover this one
@@ -33,7 +33,10 @@ void soda_unacked_undo(uint64_t chunks);
 
 /* A WRITE of the chunk was acknowledged: NOTED, if the agent acknowledges early. AS. */
 void soda_unacked_note(uint32_t chunk);
-/* Whether any chunk of [first, first + n) is unacknowledged. */
+/*
+ * Whether any chunk of [first, first + n) is unacknowledged; true also where that cannot be told
+ * because another thread asks the agent. AS.
+ */
 bool soda_unacked_any(uint32_t first, uint32_t n);
 /* Clear both bits of the chunks: their object has been freed. */
 void soda_unacked_forget(uint32_t first, uint32_t n);
@@ -51,18 +54,22 @@ void soda_unacked_begin(uint32_t first, uint32_t n);
 void soda_unacked_end(uint32_t first, uint32_t n, bool written);
 /*
  * Ask the agent how far its WRITEs are, where a chunk is unacknowledged; the agent answers at once
- * and does not wait for the WRITEs.  0, or an error of the connection.
+ * and does not wait for the WRITEs.  0, or an error of the connection.  *refused_p: the server has
+ * refused some since the last question, and nobody knows which: all are NOTED, and the caller sends
+ * their chunks again.
  */
-int soda_unacked_ask(struct soda_conn *control, int timeout_ms);
+int soda_unacked_ask(struct soda_conn *control, int timeout_ms, bool *refused_p);
 
 /*
  * The connections are new, to the agent of that number (soda_wire_welcome.agent), and nothing of
- * the connections before is under way.  True: it is another agent than before, so the content of
- * the unacknowledged chunks is lost; the caller settles each chunk for which soda_unacked_is() is
- * true and calls soda_unacked_buried().
+ * the connections before is under way.  True: it is another agent than before, so only this
+ * process has the content of the unacknowledged chunks; the caller makes each chunk for which
+ * soda_unacked_is() is true dirty and calls soda_unacked_buried().
  */
 bool soda_unacked_meet(uint32_t agent);
-bool soda_unacked_is(uint32_t chunk);
+bool soda_unacked_is(uint32_t chunk); /* AS */
+/* The same, exactly; waits for the loop of a thread that asks the agent. */
+bool soda_unacked_certainly(uint32_t chunk);
 void soda_unacked_buried(void);
 /*
  * How many times another agent was met while chunks were unacknowledged, counted twice: when that
