@@ -94,7 +94,7 @@ static int join(const char *address, bool pages, struct soda_conn **conn_p)
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL };
 	struct soda_wire_welcome welcome;
 	struct soda_why why = { "" };
-	int ret = soda_conn_connect(address, &hello, &opt, conn_p, &welcome, &why);
+	int ret = soda_conn_connect_as_told(address, &hello, &opt, conn_p, &welcome, &why);
 
 	return ret < 0 ? soda_move_failed(ret, "%s", *why.text ? why.text : soda_strerror(ret)) : 0;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "transport/api/transport_impl.h"
+#include "trust/identity.h"
 
 static const struct soda_transport *const transports[] = {
 	&soda_tp_tcp,
@@ -38,10 +39,41 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 				      welcome_p, why);
 }
 
+int soda_conn_connect_as_told(const char *address, const struct soda_wire_hello *hello,
+			      const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			      struct soda_wire_welcome *welcome_p, struct soda_why *why)
+{
+	struct soda_conn_options as = *opt;
+	struct soda_conf_error err = { "" };
+	struct soda_identity *identity;
+	int ret = soda_identity_of_environment(address, &identity, &err);
+
+	if (ret) {
+		soda_why_set(why, "%s", err.text);
+		return ret;
+	}
+	as.identity = identity;
+	ret = soda_conn_connect(address, hello, &as, conn_p, welcome_p, why);
+	soda_identity_free(identity);
+	return ret;
+}
+
+/* No chunks: no pages. */
+static struct soda_wire_hello join_hello(void)
+{
+	return (struct soda_wire_hello){
+		.epoch = 1, .uid = getuid(), .gid = getgid(), .pid = (uint32_t)getpid()
+	};
+}
+
 int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
 		   struct soda_wire_welcome *welcome_p, struct soda_why *why)
 {
-	return soda_conn_join_as(address, NULL, timeout_ms, conn_p, welcome_p, why);
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = timeout_ms };
+	const struct soda_wire_hello hello = join_hello();
+
+	return soda_conn_connect_as_told(address, &hello, &opt, conn_p, welcome_p, why);
 }
 
 int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,
@@ -59,10 +91,7 @@ int soda_conn_join_with(const char *address, const struct soda_conn_options *opt
 			struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
 			struct soda_why *why)
 {
-	const struct soda_wire_hello hello = { .epoch = 1, /* no chunks: no pages */
-					       .uid = getuid(),
-					       .gid = getgid(),
-					       .pid = (uint32_t)getpid() };
+	const struct soda_wire_hello hello = join_hello();
 
 	return soda_conn_connect(address, &hello, opt, conn_p, welcome_p, why);
 }

@@ -135,8 +135,16 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 		      struct soda_wire_welcome *welcome_p, struct soda_why *why);
 
 /*
- * A control connection of this process as a client without pages: it asks for statistics, moves
- * data or sends messages.  timeout_ms 0: SODA_CONNECT_MS.  As soda_conn_connect.
+ * The same as whom the environment says, and by TLS if it says so (soda_identity_of_environment(),
+ * whose errors come first); opt->identity is not looked at.
+ */
+int soda_conn_connect_as_told(const char *address, const struct soda_wire_hello *hello,
+			      const struct soda_conn_options *opt, struct soda_conn **conn_p,
+			      struct soda_wire_welcome *welcome_p, struct soda_why *why);
+
+/*
+ * A control connection of this process as a client without pages, as whom the environment says: it
+ * moves data or sends messages.  timeout_ms 0: SODA_CONNECT_MS.  As soda_conn_connect_as_told.
  */
 int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
 		   struct soda_wire_welcome *welcome_p, struct soda_why *why);

@@ -439,7 +439,9 @@ static void certifies(void **state)
 {
 	char ours[96], theirs[96], path[128], command[512];
 	const char *url;
-	struct server open, guarded;
+	struct server open, guarded, agent;
+	struct soda_wire_welcome welcome;
+	struct soda_conn *conn;
 	struct program p;
 	struct peer peer;
 
@@ -464,6 +466,26 @@ static void certifies(void **state)
 	assert_int_equal(ask(&open, theirs, "mem1", false, &peer), -EACCES);
 	assert_non_null(strstr(peer.why.text, "not that of the server \"mem1\""));
 	assert_int_equal(peer_join(&peer, open.address), -EACCES);
+	/* an agent before it, with both sides by TLS; and a program that moves data or messages */
+	assert_int_equal(
+		agent_start(&agent,
+			    (const char *const[]){ "--listen", "tcp://127.0.0.1:0", "--server",
+						   open.address, "--server-name", "mem1", "--tls",
+						   "require", "--tls-certificates", ours, NULL }),
+		0);
+	assert_int_equal(ask(&agent, ours, "mem1", false, &peer), 0);
+	assert_int_equal(ask(&agent, theirs, "mem1", false, &peer), -EACCES);
+	assert_int_equal(soda_conn_join(agent.address, 0, &conn, &welcome, &peer.why), -EACCES);
+	assert_non_null(strstr(peer.why.text, "by TLS only"));
+	setenv("SODA_TLS", "require", 1);
+	assert_int_equal(soda_conn_join(agent.address, 0, &conn, &welcome, &peer.why), -EINVAL);
+	setenv("SODA_TLS_CERTIFICATES", ours, 1);
+	assert_int_equal(soda_conn_join(agent.address, 0, &conn, &welcome, &peer.why), 0);
+	soda_conn_leave(conn, 0);
+	unsetenv("SODA_TLS");
+	unsetenv("SODA_TLS_CERTIFICATES");
+	assert_int_equal(server_stop(&agent), 0);
+	server_forget(&agent);
 	/* the metrics, too */
 	url = strstr(server_log(&open), "https://");
 	if (!url)
