@@ -6,6 +6,7 @@
 #include "soda/bench/fault/fault.h"
 #include "soda/bench/heap/heap.h"
 #include "soda/bench/messages/messages.h"
+#include "soda/bench/seal/seal.h"
 
 static const char usage[] =
 	"Usage: soda bench BENCHMARK [OPTION]...\n"
@@ -17,14 +18,15 @@ static const char usage[] =
 	"  messages many small messages between ranks, beside MPI\n"
 	"  move     how an agent fetches data out of a program: a call's time, throughput\n"
 	"  node     what a store saves that the processes of a node share\n"
+	"  seal     what sealed objects cost, and attacks on them\n"
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
 	"\n"
 	"soda bench BENCHMARK --help tells its options.\n"
 	"\n"
 	"Environment:\n"
-	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, messages, move, node "
-	"and transport\n"
+	"  SODA_BENCH_PATIENCE=SECONDS  how long processes that dpu, fault, messages, move, node, "
+	"seal and transport\n"
 	"           have started may stand still, or take to end, before that is a failure; "
 	"default 20\n";
 
@@ -54,11 +56,13 @@ int soda_command_bench(int argc, char **argv)
 		{ "messages", soda_command_bench_messages },
 		{ "move", soda_command_bench_move },
 		{ "node", soda_command_bench_node },
+		{ "seal", soda_command_bench_seal },
 		{ "start", soda_command_bench_start },
 		{ "transport", soda_command_bench_transport },
 		{ ".worker", run_worker },
 		{ ".start", run_start },
 		{ ".rank", soda_bench_messages_rank },
+		{ ".sealed", soda_seal_victim },
 		{ ".sort", run_sort },
 		{ NULL, NULL },
 	};
