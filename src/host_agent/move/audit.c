@@ -18,6 +18,7 @@
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/sealing.h"
 
 enum how {
 	ANYWHERE, /* SODA_AUDIT_ANYWHERE */
@@ -431,7 +432,7 @@ static int check_accounts(struct audit *a, int64_t slots)
 
 static int check_all(struct audit *a)
 {
-	int64_t slots = 0;
+	int64_t slots = soda_sealing_slots();
 	int ret = soda_regions_each(check_region, a);
 
 	if (!ret)

@@ -787,8 +787,8 @@ static void put_off(const struct outgoing *out)
 {
 	struct soda_chunk *c = &soda_agent.table[out->id];
 
+	put_back(out->id, out->why); /* first: once it is not BUSY its object may be freed */
 	soda_chunk_settle(c, SODA_CHUNK_DIRTY, soda_chunk_dirty(soda_chunk_load(c)), 0, 0);
-	put_back(out->id, out->why);
 }
 
 /*

@@ -334,6 +334,11 @@ uint32_t soda_sealing_slots_free(void)
 		atomic_load_explicit(&pool.free, memory_order_relaxed));
 }
 
+uint32_t soda_sealing_slots(void)
+{
+	return atomic_load(&pool.n);
+}
+
 /* Places are 0 .. n - 1. */
 bool soda_sealing_slot_add(void)
 {

@@ -81,8 +81,9 @@ int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id
  */
 void *soda_sealing_slot_take(void);
 void soda_sealing_slot_give(void *slot);
-/* About how many are free. AS. */
+/* About how many are free; and how many there are. AS. */
 uint32_t soda_sealing_slots_free(void);
+uint32_t soda_sealing_slots(void);
 /* One more place, with a credit that the caller has taken. False: there are enough. */
 bool soda_sealing_slot_add(void);
 /* The buffer has `limit` chunks: have a sixteenth of them as places, as far as credits are there.

@@ -227,6 +227,8 @@ static void check_drop(const char *at)
 	/* PINNED may be: whoever pins it just now brings it back before PIN returns. */
 	if (w & (SODA_CW_SENDING | SODA_CW_DIRTY))
 		fake_fail("drop of chunk %u, whose word is %08x", id, w);
+	if (w & SODA_CW_BACKED && r->sealing) /* the server has ciphertext: a load will tell */
+		return;
 	if (w & SODA_CW_BACKED)
 		same = fake_server_page(r->id, (uint64_t)(at - soda_chunk_address(r->first)));
 	if (memcmp(at, same, PAGE) != 0)

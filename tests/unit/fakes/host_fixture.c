@@ -18,6 +18,7 @@
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/uffd.h"
 #include "host_agent/life/session.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
 #include "host_agent/life/start.h"
@@ -101,6 +102,7 @@ void host_stop(void)
 	soda_session_stop(&soda_agent.links[0]);
 	soda_closed_stop();
 	soda_regions_forget();
+	soda_sealing_stop();
 	soda_threads_clear();
 	munmap(soda_agent.table,
 	       (soda_agent.bytes >> soda_agent.chunk_shift) * sizeof(struct soda_chunk));
@@ -233,7 +235,8 @@ static struct account count_up(const struct soda_region *r)
 static bool balanced(const struct account *a)
 {
 	const struct soda_buffer *b = &soda_agent.buffer;
-	int64_t others = soda_buffer_used(b) - a->resident - soda_channels_pairs();
+	int64_t others =
+		soda_buffer_used(b) - a->resident - soda_channels_pairs() - soda_sealing_slots();
 
 	return a->listed == a->resident && !a->pages_missing && !a->pages_left &&
 	       a->pinned == b->pinned && b->sending == 0 &&
