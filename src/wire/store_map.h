@@ -8,8 +8,8 @@
  * words     one for each chunk of the file, written by the agent alone (and, once no agent answers
  *           for it any more, by the processes): its state, and a generation that grows with each
  *           eviction.  READY: all pages of the chunk are in the memfd.
- * touched   one byte for each chunk, set by a process that maps it, cleared by the agent that looks
- *           for what to evict.
+ * touched   one byte for each chunk, set by a process that maps it (enum soda_store_touch), cleared
+ *           by the agent that looks for what to evict.
  * members   for each process that has joined: the chunks, + 1, that its threads have mapped last;
  *           SODA_STORE_LAST of each of SODA_STORE_RINGS threads.  Nothing of them is evicted as
  *           long as there is anything else.
@@ -42,6 +42,17 @@ enum soda_store_state {
 };
 #define SODA_STORE_STATE 3u
 #define SODA_STORE_GENERATION 4u
+
+/*
+ * How a process came to a chunk: by itself, or PASSED it with a stream, whose READs ahead may have
+ * brought it.  Other values are taken for TOUCHED, the only one that older processes set; an older
+ * agent takes each for it.
+ */
+enum soda_store_touch {
+	SODA_STORE_UNTOUCHED = 0,
+	SODA_STORE_TOUCHED = 1,
+	SODA_STORE_PASSED = 2,
+};
 
 #define SODA_STORE_MAGIC 0x4e444f53u /* "SODN" */
 

@@ -186,14 +186,18 @@ static bool is_touched(const struct chunk *c)
 				    memory_order_relaxed);
 }
 
-/* A look first, because most have not been, and the line is shared. */
-static bool was_touched(const struct chunk *c)
+/*
+ * How, and it is forgotten.  A look first, because most have not been, and the line is shared.
+ */
+static enum soda_store_touch take_touch(const struct chunk *c)
 {
 	const struct soda_node_object *o = c->object;
+	uint8_t how = is_touched(c) ? atomic_exchange_explicit(
+					      &soda_store_touched(o->map, o->chunks_n)[index_of(c)],
+					      0, memory_order_relaxed)
+				    : SODA_STORE_UNTOUCHED;
 
-	return is_touched(c) &&
-	       atomic_exchange_explicit(&soda_store_touched(o->map, o->chunks_n)[index_of(c)], 0,
-					memory_order_relaxed);
+	return how == SODA_STORE_UNTOUCHED || how == SODA_STORE_PASSED ? how : SODA_STORE_TOUCHED;
 }
 
 /* Accounts and lists, with the lock held. */
@@ -289,7 +293,7 @@ static bool end_ahead_locked(struct chunk *c)
 
 	if (!c->ahead)
 		return false;
-	if (was_touched(c)) {
+	if (take_touch(c)) {
 		count_used_locked(c);
 		return false;
 	}
@@ -941,7 +945,7 @@ static void arrive_locked(struct chunk *c)
 	struct soda_node_object *o = c->object;
 	struct user *u = o->user;
 
-	was_touched(c); /* forget a touch that came when the chunk was leaving */
+	take_touch(c); /* forget a touch that came when the chunk was leaving */
 	c->state = READY;
 	publish(c, SODA_STORE_READY);
 	if (!++u->arrivals)
@@ -1003,19 +1007,27 @@ static struct chunk *next_locked(const struct user *u, struct looks *looks)
 	return trial ? u->trial.oldest : u->settled.oldest;
 }
 
+/* Whether more than one program has joined: the stream of one alone passes what it brought itself.
+ */
+static bool has_company_locked(const struct soda_node_object *o)
+{
+	return o->members & (o->members - 1);
+}
+
 /*
  * Whether the chunk, which is in no list now, stays: another program has mapped it since it was
- * looked at last, or it has come back so soon that it may go round once more.
+ * looked at last, or it has come back so soon that it may go round once more.  A program that is
+ * alone maps by its stream what its own READs ahead have brought, which is one use and not two.
  */
 static bool stays_locked(struct chunk *c)
 {
-	bool touched = was_touched(c);
+	enum soda_store_touch touched = take_touch(c);
 
 	if (touched && c->ahead) {
 		use_locked(c);
 		return true;
 	}
-	if (touched) {
+	if (touched == SODA_STORE_TOUCHED || (touched && has_company_locked(c->object))) {
 		c->settled = true;
 		return true;
 	}
@@ -1470,7 +1482,7 @@ static uint32_t harvest_locked(struct soda_node_object *o, uint64_t *offsets, ui
 	for (; left && n < max; left--) {
 		struct chunk *c = shift_ahead_locked(o);
 
-		if (c->ahead && c->state == READY && was_touched(c)) {
+		if (c->ahead && c->state == READY && take_touch(c)) {
 			use_ready_locked(c);
 			offsets[n++] = offset_of(c);
 		} else if (c->ahead) {

@@ -116,6 +116,14 @@ struct soda_plan soda_streams_note(struct soda_streams *st, int64_t id, int64_t 
 	return none;
 }
 
+bool soda_streams_expect(const struct soda_streams *st, int64_t id)
+{
+	for (int i = 0; i < SODA_STREAMS; i++)
+		if (continues(&st->s[i], id))
+			return true;
+	return false;
+}
+
 void soda_streams_cut(struct soda_streams *st, const struct soda_plan *plan, uint32_t done)
 {
 	int64_t end = plan->first + (int64_t)plan->n * plan->stride;

@@ -52,6 +52,9 @@ void soda_streams_init(struct soda_streams *st);
 struct soda_plan soda_streams_note(struct soda_streams *st, int64_t id, int64_t base, int64_t limit,
 				   uint32_t window_max, bool eager);
 
+/* Whether a fault on chunk id goes on with a stream: it would be noted as its next one. */
+bool soda_streams_expect(const struct soda_streams *st, int64_t id);
+
 /* Only `done` of the plan's n chunks were asked for: the window ends there. */
 void soda_streams_cut(struct soda_streams *st, const struct soda_plan *plan, uint32_t done);
 

@@ -110,7 +110,10 @@ static enum soda_fault_step look_into_store(struct soda_thread *t, struct soda_f
 {
 	if (!soda_chunk_begin(chunk(f), &w, SODA_CHUNK_BUSY))
 		return SODA_STEP_JOIN;
-	f->error = soda_shared_touch(t, f->region, f->id);
+	f->error = soda_shared_touch(t, f->region, f->id,
+				     soda_streams_expect(&t->streams, f->id) ? SODA_STORE_PASSED
+									     : SODA_STORE_TOUCHED,
+				     f->joined);
 	if (!f->error)
 		soda_fault_run_ahead(t, f);
 	soda_chunk_settle(chunk(f), SODA_CHUNK_SHARED, 0, 0, 0);
@@ -164,6 +167,7 @@ enum soda_fault_step soda_fault_step(struct soda_thread *t, struct soda_fault *f
 		if (!f->counted)
 			soda_count(t, SODA_CNT_JOINED, 1);
 		count_fault(t, f, SODA_CNT_FAULTS);
+		f->joined = true;
 		return SODA_STEP_JOIN;
 	case SODA_CHUNK_BUSY:
 		return SODA_STEP_JOIN;

@@ -29,6 +29,7 @@ struct soda_fault {
 	uint32_t block; /* in the chunk */
 	bool store;	/* false also where the machine does not tell loads from stores */
 	bool counted;	/* in the statistics */
+	bool joined;	/* it has waited for the chunk's answer */
 	int error;	/* of a FAILED step; negative errno */
 	/* soda_protect_closings() before the handler read it; 0: the thread serves it itself */
 	uint64_t closings;

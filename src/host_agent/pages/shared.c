@@ -23,6 +23,7 @@ struct soda_shared {
 	uint32_t agent;			 /* soda_wire_welcome.agent of the one that it has joined */
 	_Atomic bool apart;		 /* the agent's place for it is in another store's map */
 	_Atomic uint8_t *touched;
+	_Atomic uint32_t *mapped; /* a chunk's word when it was mapped here last: a hint */
 	_Atomic uint32_t mend; /* a chunk that the agent has, and that is not there; + 1, 0: none */
 	/* Chunks that this process has put there itself, + 1: a ring, and how many ever were. */
 	_Atomic uint32_t *put, puts;
@@ -92,6 +93,7 @@ static int map_parts(struct soda_region *r, const struct soda_shared *s)
 static void unmap_map(struct soda_shared *s)
 {
 	free((void *)s->put);
+	free((void *)s->mapped);
 	if (s->map)
 		munmap(s->map, s->memory.stored.map_bytes);
 	free(s);
@@ -116,8 +118,10 @@ int soda_shared_attach(struct soda_region *r, struct soda_shared_memory *memory,
 		s->memory = *memory;
 		s->agent = r->link->server.welcome.agent;
 		s->put_max = most_put();
-		s->put = calloc(s->put_max, sizeof(*s->put)); /* touched where it is used */
-		ret = s->put ? map_map(s) : -ENOMEM;
+		/* both touched where they are used */
+		s->put = calloc(s->put_max, sizeof(*s->put));
+		s->mapped = calloc(memory->stored.chunks, sizeof(*s->mapped));
+		ret = s->put && s->mapped ? map_map(s) : -ENOMEM;
 	}
 	if (!ret)
 		ret = map_parts(r, s);
@@ -240,11 +244,21 @@ static int told_by(int err)
 	return err == -EFAULT ? -ENOENT : err == -ENOENT ? -EFAULT : err;
 }
 
+/* A hint; a touch of a program that needs the chunk by itself is not made less. */
+static void note_touch(struct soda_shared *s, uint32_t chunk, enum soda_store_touch how)
+{
+	if (how == SODA_STORE_TOUCHED ||
+	    (how == SODA_STORE_PASSED &&
+	     !atomic_load_explicit(&s->touched[chunk], memory_order_relaxed)))
+		atomic_store_explicit(&s->touched[chunk], (uint8_t)how, memory_order_relaxed);
+}
+
 /*
  * A word that has changed: the chunk was evicted meanwhile, and perhaps it is being filled anew.
  * What was mapped of it goes again, and comes with the next look.
  */
-static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_t id, bool asked)
+static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_t id,
+		     enum soda_store_touch how)
 {
 	struct soda_shared *s = r->shared;
 	uint32_t chunk = id - r->first, bytes = soda_region_chunk_bytes(r, id);
@@ -254,8 +268,7 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 
 	if ((word & SODA_STORE_STATE) != SODA_STORE_READY)
 		return -ENOENT;
-	if (!asked) /* the agent knows of those who asked */
-		atomic_store_explicit(&s->touched[chunk], 1, memory_order_relaxed); /* a hint */
+	note_touch(s, chunk, how);
 	ret = soda_agent.page_ops->map(addr, bytes);
 	if (atomic_load(&s->words[chunk]) != word) {
 		if (!ret)
@@ -263,6 +276,8 @@ static int map_ready(struct soda_thread *t, const struct soda_region *r, uint32_
 		return -ENOENT;
 	}
 	if (!ret) {
+		/* relaxed, as it is a hint: who is misled by it faults once more, or maps again */
+		atomic_store_explicit(&s->mapped[chunk], word, memory_order_relaxed);
 		soda_count(t, SODA_CNT_STORE_MAPS, 1);
 		soda_count(t, SODA_CNT_STORE_BYTES_MAPPED, bytes);
 	}
@@ -285,10 +300,24 @@ bool soda_shared_lacks(const struct soda_region *r, uint32_t id)
 	return (word & SODA_STORE_STATE) == SODA_STORE_EMPTY;
 }
 
-int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id)
+/* Whether the chunk is there, and this process has mapped it since it came: a hint. */
+static bool is_mapped(const struct soda_shared *s, uint32_t chunk)
+{
+	uint32_t word = atomic_load(&s->words[chunk]);
+
+	return (word & SODA_STORE_STATE) == SODA_STORE_READY &&
+	       atomic_load_explicit(&s->mapped[chunk], memory_order_relaxed) == word;
+}
+
+int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id,
+		      enum soda_store_touch how, bool again)
 {
 	hold(t, r->shared, id - r->first);
-	return map_ready(t, r, id, false);
+	if (!again || !is_mapped(r->shared, id - r->first))
+		return map_ready(t, r, id, how);
+	/* if the hint is wrong the thread faults anew, and that fault has not waited */
+	note_touch(r->shared, id - r->first, how);
+	return 0;
 }
 
 static bool punch(const struct soda_region *r, uint32_t chunk)
@@ -381,7 +410,7 @@ int soda_shared_arrived(struct soda_thread *t, struct soda_region *r, uint32_t i
 	if (data && (atomic_load_explicit(&r->shared->apart, memory_order_relaxed) ||
 		     !soda_shared_mends(r, id)))
 		say_once(r);
-	ret = data ? install(r, id, data) : map_ready(t, r, id, true);
+	ret = data ? install(r, id, data) : map_ready(t, r, id, SODA_STORE_UNTOUCHED);
 	/* a thread waits for it, and has noted it: the agent has not evicted it since */
 	if (ret == -ENOENT && !data && !ahead)
 		atomic_store_explicit(&r->shared->mend, id - r->first + 1, memory_order_relaxed);

@@ -23,6 +23,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/object/region.h"
 #include "transport/api/transport.h"
+#include "wire/store_map.h"
 #include "wire/wire.h"
 
 /* What the agent has passed: descriptors, each -1 or the owner's to close. */
@@ -64,9 +65,11 @@ void soda_shared_forked(const struct soda_region *r);
 
 /*
  * A thread has touched the chunk: note that, and map its pages if the store has them. 0; -ENOENT:
- * it does not, ask the agent; other errors of the pager. AS.
+ * it does not, ask the agent; other errors of the pager.  again: the same fault has waited for the
+ * chunk, and what the answer has mapped is not mapped once more.  AS.
  */
-int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id);
+int soda_shared_touch(struct soda_thread *t, struct soda_region *r, uint32_t id,
+		      enum soda_store_touch how, bool again);
 /*
  * Whether the agent is to send the chunk's data, although it has the chunk: pages of it are gone
  * from the memfd that it has not evicted, or its word is wrong, as the last answer has shown. AS.

@@ -338,6 +338,40 @@ static void test_a_loop_finds_a_part(void **state)
 	soda_node_leave(&m);
 }
 
+/* A lap over the file in streams, each of which passes what the READs ahead have brought. */
+static uint64_t pass_all(const struct soda_node_member *m, const struct view *v)
+{
+	uint64_t before = stats().fills;
+
+	for (uint32_t i = 0; i < CHUNKS; i++) {
+		need(m->object, v, i, i + 1);
+		atomic_store(&soda_store_touched(v->map, CHUNKS)[i], SODA_STORE_PASSED);
+	}
+	return stats().fills - before;
+}
+
+/*
+ * A program that is alone passes what it has brought itself: a loop finds a part all the same.
+ * Where another one has joined, what is passed stays for those that are behind.
+ */
+static void test_alone_and_in_company(void **state)
+{
+	struct soda_node_member a = join(&file), b;
+	struct view v = view_of(&a);
+	uint64_t fills = 0;
+
+	for (int lap = 0; lap < 8; lap++)
+		fills = pass_all(&a, &v);
+	assert_true(fills < CHUNKS - CHUNKS / 8);
+	b = join(&file);
+	for (int lap = 0; lap < 8; lap++)
+		fills = pass_all(&a, &v);
+	assert_true(fills > CHUNKS - CHUNKS / 8);
+	close_view(&v);
+	soda_node_leave(&a);
+	soda_node_leave(&b);
+}
+
 /* What threads may need for one instruction is not evicted, however long ago it was mapped. */
 static void test_held_ones_stay(void **state)
 {
@@ -1008,6 +1042,7 @@ int main(void)
 		CASE(test_what_comes_back_stays),
 		CASE(test_what_is_left_goes),
 		CASE(test_a_loop_finds_a_part),
+		CASE(test_alone_and_in_company),
 		CASE(test_held_ones_stay),
 		CASE(test_a_list_is_held),
 		CASE(test_all_are_held),
