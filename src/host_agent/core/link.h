@@ -29,6 +29,8 @@ struct soda_link {
 	_Atomic uint32_t restarts;	 /* see soda_link_restarts(); the keeper changes it */
 	_Atomic uint32_t meeting;	 /* see soda_link_meeting(); the keeper changes it */
 	_Atomic uint32_t want_collector; /* see soda_link_want_collector() */
+	_Atomic uint32_t late; /* READs that have not been answered when the chunk was asked for
+				  elsewhere; the server is not asked for others then */
 	_Atomic uint64_t expelled_ns; /* when its copies of slabs became stale; 0: it is UP, or away
 					 for a moment */
 	_Atomic bool unclosed;	      /* objects were freed whose regions the server still has */

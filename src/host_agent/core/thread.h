@@ -67,6 +67,7 @@ struct soda_thread {
 	struct soda_streams streams, fills; /* faults that fetch; first touches */
 	struct soda_waiting waiting;
 	uint32_t shared_at; /* where its next chunk of the node's store is noted: pages/shared.c */
+	uint64_t reads, hedged; /* with redundancy: READs it waited for; second ones among them */
 	uint64_t active_period; /* writeback.c: the period in which it was counted last */
 	uint64_t still_ns;	/* sum of what soda_thread_stood_still() has found */
 	_Atomic uint64_t counters[SODA_CNT_MAX];

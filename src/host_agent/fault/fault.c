@@ -210,6 +210,17 @@ void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
 		soda_streams_cut(&t->streams, &plan, done);
 }
 
+/* Of a slab with copies: a server that is late with what was asked for ahead is not waited for. */
+static int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
+{
+	uint64_t soon_ns = soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS;
+	int ret = soda_fetch_join(t, f->id, soon_ns < deadline_ns ? soon_ns : deadline_ns);
+
+	if (ret != -ETIMEDOUT || soda_now_ns() >= deadline_ns)
+		return ret;
+	return soda_fetch_rescue(t, f->region, f->id, f->store ? (int)f->block : -1, deadline_ns);
+}
+
 static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
 {
 	if (soda_chunk_state(soda_chunk_load(chunk(f))) != SODA_CHUNK_FETCHING) {
@@ -217,6 +228,8 @@ static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_n
 		return 0;
 	}
 	soda_fault_run_ahead(t, f);
+	if (soda_copies(f->region))
+		return join_copies(t, f, deadline_ns);
 	return soda_fetch_join(t, f->id, deadline_ns);
 }
 

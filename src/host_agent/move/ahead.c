@@ -253,6 +253,11 @@ bool soda_fetch_collect_left(struct soda_thread *t, const struct soda_link *link
 		ch->seen = ch->head;
 		more = more || soda_channel_outstanding(ch);
 	}
+	first -= SODA_CHANNEL_PAIRS_MAX;
+	for (uint32_t i = 0; i < n && atomic_load(&link->late); i++) { /* and of late demands */
+		collect_here(t, &first[i]);
+		more = true;
+	}
 	return more;
 }
 

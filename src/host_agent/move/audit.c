@@ -228,7 +228,7 @@ static uint32_t requests_of(uint32_t id)
 	if (i == SODA_CHANNEL_NONE)
 		return soda_stuck_has(id);
 	for (uint32_t k = ch->head; k != ch->tail; k++)
-		n += ch->req[k % ch->slots_n].in.id == id;
+		n += ch->req[k % ch->slots_n].in.id == id && !ch->req[k % ch->slots_n].withdrawn;
 	return n;
 }
 
@@ -316,6 +316,8 @@ static int check_request(struct audit *a, uint32_t channel, const struct soda_fe
 	struct soda_region *r = soda_region_of(q->in.id);
 	uint32_t named = atomic_load(&soda_agent.table[q->in.id].channel);
 
+	if (q->withdrawn)
+		return 0;
 	if (!r || !in(word_of(q->in.id), STATE(FETCHING)))
 		return wrong_chunk(a, q->in.id, "channel %u has a request for it under way",
 				   channel);

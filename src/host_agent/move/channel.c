@@ -101,7 +101,9 @@ int soda_channel_fail(struct soda_fetch_channel *ch)
 	for (; ch->head != ch->tail; ch->head++) {
 		struct soda_fetch_request *q = &ch->req[ch->head % ch->slots_n];
 
-		if (q->copying)
+		if (q->withdrawn)
+			soda_channel_forget_late(ch);
+		else if (q->copying)
 			q->copying->state = -ENOTCONN;
 		else if (q->placed)
 			soda_install_undo(q->in.id);
@@ -284,6 +286,11 @@ void soda_channels_resize(int64_t limit)
 		fit_slots(&soda_channels[0], deep);
 		soda_lock_release(&soda_channels[0].lock);
 	}
+}
+
+void soda_channel_forget_late(struct soda_fetch_channel *ch)
+{
+	atomic_fetch_sub(&soda_channel_link(ch)->late, 1);
 }
 
 void soda_channel_break(struct soda_fetch_channel *ch, int err)

@@ -31,7 +31,9 @@ struct soda_fetch_request {
 	struct soda_install in;
 	struct soda_fetch_copying *copying; /* or NULL: the data are installed */
 	uint32_t bytes;
-	bool placed; /* the peer may install it */
+	bool placed;	/* the peer may install it */
+	bool withdrawn; /* it was late, and the chunk is asked for elsewhere: its answer is
+			   ignored, and its slot is taken until then */
 };
 
 struct soda_fetch_channel {
@@ -106,6 +108,8 @@ static inline bool soda_channel_refuses(const struct soda_region *r)
  * installing one of the chunks now, and all requests stay under way; call again.
  */
 int soda_channel_fail(struct soda_fetch_channel *ch);
+/* The answer of a withdrawn request has come, or none will. */
+void soda_channel_forget_late(struct soda_fetch_channel *ch);
 /* The connection failed with err: cancel the requests under way, tell the keeper. */
 void soda_channel_break(struct soda_fetch_channel *ch, int err);
 

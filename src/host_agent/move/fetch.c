@@ -115,8 +115,9 @@ static bool adjacent(struct soda_fetch_channel *ch, uint32_t k, const struct sod
 	const struct soda_fetch_request *a = &ch->req[(k - 1) % ch->slots_n],
 					*b = &ch->req[k % ch->slots_n];
 
-	return !done[1].status && !done[1].installed && !b->copying && b->in.id == a->in.id + 1 &&
-	       a->in.block < 0 && b->in.block < 0 && a->bytes == soda_chunk_bytes() &&
+	return !done[1].status && !done[1].installed && !b->copying && !b->withdrawn &&
+	       b->in.id == a->in.id + 1 && a->in.block < 0 && b->in.block < 0 &&
+	       a->bytes == soda_chunk_bytes() &&
 	       data_of(ch, k, &done[1]) == data_of(ch, k - 1, &done[0]) + a->bytes &&
 	       soda_region_of(a->in.id) == soda_region_of(b->in.id);
 }
@@ -206,7 +207,7 @@ static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch
 		const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 		struct soda_region *r = soda_region_of(q->in.id);
 
-		if (done[i].status || q->copying || !r->sealing)
+		if (done[i].status || q->copying || q->withdrawn || !r->sealing)
 			continue;
 		if (done[i].data)
 			memcpy(slot_of(ch, k), done[i].data, q->bytes);
@@ -236,6 +237,11 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 		struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
 		int ret;
 
+		if (q->withdrawn) {
+			soda_channel_forget_late(ch);
+			i++;
+			continue;
+		}
 		if (q->copying || damaged >> i & 1) {
 			if (q->copying)
 				settle_copying(ch, k, &done[i]);
@@ -315,14 +321,57 @@ static bool fetching(uint32_t id)
 }
 
 /*
+ * Whether a READ from that server that is late may be asked for at another one: few may, so that a
+ * machine that is slow as a whole is not burdened with twice the READs.
+ */
+static bool may_hedge(const struct soda_thread *t, const struct soda_region *r,
+		      const struct soda_link *link)
+{
+	const struct soda_link *other = soda_copies_source(r, link);
+
+	return other != link && soda_server_up(&other->server) && !atomic_load(&other->late) &&
+	       t->hedged * SODA_HEDGE_SHARE <= t->reads + SODA_HEDGE_SPARE * SODA_HEDGE_SHARE;
+}
+
+/*
+ * The channel's request for the chunk is late: its answer will be ignored, and the caller, whose
+ * the FETCHING chunk is from now on, asks elsewhere.  false: there is no such request.
+ */
+static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t id)
+{
+	struct soda_link *link = soda_channel_link(ch);
+
+	for (uint32_t k = ch->head; k != ch->tail; k++) {
+		struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
+
+		if (q->in.id != id || q->withdrawn || q->placed || q->copying)
+			continue;
+		q->withdrawn = true;
+		atomic_fetch_add(&link->late, 1);
+		atomic_store_explicit(&soda_agent.table[id].channel, SODA_CHANNEL_NONE,
+				      memory_order_relaxed);
+		t->hedged++;
+		soda_link_want_collector(link);
+		return true;
+	}
+	return false;
+}
+
+enum { MOVED = 1 };
+
+/*
  * Collect until the chunk has settled. The lock is held.  If the chunk is FETCHING and nothing is
  * under way here, our answer has come and another thread fetches the chunk anew on its own channel:
- * the thread faults again and then waits for that one.
+ * the thread faults again and then waits for that one.  MOVED: the answer is late, and the chunk is
+ * the caller's, to be asked for at another copy's server.
  */
-static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, uint32_t id,
-			 uint64_t deadline_ns, int64_t spin_ns)
+static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch,
+			 const struct soda_region *r, uint32_t id, uint64_t deadline_ns,
+			 int64_t spin_ns)
 {
-	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	const int64_t look_ns =
+		soda_redundant() ? SODA_HEDGE_MS * SODA_MS_NS : SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	uint64_t late_ns = soda_redundant() ? soda_now_ns() + (uint64_t)look_ns : UINT64_MAX;
 	int err = 0;
 
 	while (fetching(id) && soda_channel_outstanding(ch)) {
@@ -335,6 +384,9 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch, u
 			return n;
 		if (n || !fetching(id))
 			continue;
+		if (soda_now_ns() >= late_ns && may_hedge(t, r, soda_channel_link(ch)) &&
+		    withdraw(t, ch, id))
+			return MOVED;
 		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
 		if (soda_now_ns() >= deadline_ns) {
 			/*
@@ -447,7 +499,7 @@ static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
 		soda_channel_break(ch, ret);
 		return ret;
 	}
-	ret = collect_chunk(t, ch, in.id, deadline_ns,
+	ret = collect_chunk(t, ch, r, in.id, deadline_ns,
 			    polled ? soda_agent.settings.poll_us * 1000ll : 0);
 	if (!ret) {
 		soda_waiting_learn(&t->waiting, polled, soda_now_ns() - start);
@@ -456,23 +508,61 @@ static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
 	return ret;
 }
 
-int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
-		      uint64_t deadline_ns)
+/* The channel on which the chunk is fetched, or was last: then there may be nothing to collect. */
+static struct soda_fetch_channel *channel_of(uint32_t id)
 {
-	struct soda_link *link = soda_copies_source(r, t->avoid);
+	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
+
+	return &soda_channels[i % (SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER)];
+}
+
+/* As soda_fetch_demand, from that server; or MOVED. */
+static int demand_from(struct soda_thread *t, const struct soda_link *link, struct soda_region *r,
+		       struct soda_install in, uint64_t deadline_ns)
+{
 	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
-	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
 	int ret;
 
 	if (!soda_lock_acquire_until(&ch->lock, deadline_ns)) {
-		soda_install_cancel(id);
+		soda_install_cancel(in.id);
 		return -ETIMEDOUT;
 	}
 	ret = demand_locked(t, ch, r, in, deadline_ns);
 	soda_lock_release(&ch->lock);
-	if (soda_redundant()) /* the next attempt asks the other copy's server */
-		t->avoid = soda_connection_lost(ret) ? link : NULL;
 	return ret;
+}
+
+int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		      uint64_t deadline_ns)
+{
+	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
+	const struct soda_link *link = soda_copies_source(r, t->avoid);
+	int ret = demand_from(t, link, r, in, deadline_ns);
+
+	if (!soda_redundant())
+		return ret;
+	t->reads++;
+	while (ret == MOVED) {
+		link = soda_copies_source(r, link);
+		ret = demand_from(t, link, r, in, deadline_ns);
+	}
+	/* the next attempt asks the other copy's server */
+	t->avoid = soda_connection_lost(ret) ? link : NULL;
+	return ret;
+}
+
+int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		      uint64_t deadline_ns)
+{
+	struct soda_fetch_channel *ch = channel_of(id);
+	struct soda_link *link = soda_channel_link(ch);
+	bool ours;
+
+	if (!ch->slots_n || !may_hedge(t, r, link) || !soda_lock_try(&ch->lock))
+		return 0;
+	ours = fetching(id) && withdraw(t, ch, id);
+	soda_lock_release(&ch->lock);
+	return ours ? soda_fetch_demand(t, r, id, block, deadline_ns) : 0;
 }
 
 static int copy_locked(struct soda_thread *t, struct soda_fetch_channel *ch, struct soda_region *r,
@@ -571,14 +661,6 @@ int soda_fetch_fd(uint32_t channel)
 unsigned soda_fetch_outstanding(uint32_t channel)
 {
 	return soda_channel_outstanding(&soda_channels[channel]);
-}
-
-/* The channel on which the chunk is fetched, or was last: then there may be nothing to collect. */
-static struct soda_fetch_channel *channel_of(uint32_t id)
-{
-	uint16_t i = atomic_load_explicit(&soda_agent.table[id].channel, memory_order_acquire);
-
-	return &soda_channels[i % (SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER)];
 }
 
 void soda_fetch_abandon(uint32_t id)

@@ -24,21 +24,20 @@ struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link
 struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
 {
 	uint32_t copies = soda_copies(r);
-	struct soda_link *link, *best = NULL;
-	bool best_up = false;
+	struct soda_link *best = NULL;
+	int most = -1;
 
 	for (uint32_t k = 0; k < SODA_COPIES; k++) {
-		bool up;
+		struct soda_link *link = soda_copy_link(r, k);
+		int score;
 
 		if (!soda_copy_is_current(copies, k))
 			continue;
-		link = soda_copy_link(r, k);
-		up = soda_server_up(&link->server);
-		if (up && link != avoid)
-			return link;
-		if (!best || (up && !best_up)) {
+		score = (soda_server_up(&link->server) ? 4 : 0) + (link != avoid ? 2 : 0) +
+			(atomic_load_explicit(&link->late, memory_order_relaxed) ? 0 : 1);
+		if (score > most) {
+			most = score;
 			best = link;
-			best_up = up;
 		}
 	}
 	return best;

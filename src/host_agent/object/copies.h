@@ -89,7 +89,7 @@ static inline struct soda_region *soda_copy_to_write(struct soda_region *r,
 struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid);
 /*
  * To which server a READ of the slab goes: one that is UP and has a current copy, if possible not
- * `avoid` (NULL: any); where none is UP the one to wait for.
+ * `avoid` (NULL: any), and not one that is late; where none is UP the one to wait for.
  */
 static inline struct soda_link *soda_copies_source(const struct soda_region *r,
 						   const struct soda_link *avoid)

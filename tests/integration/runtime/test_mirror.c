@@ -14,7 +14,7 @@
 #include "lib/world.h"
 
 enum { SERVERS = 3, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
-enum { PAGES = BYTES / PAGE };
+enum { PAGES = BYTES / PAGE, SLOW_MS = 20 };
 
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
@@ -50,8 +50,9 @@ struct load {
 	char *p;
 	uint32_t *version; /* of each page, in the process's own memory; a thread's own pages */
 	_Atomic bool stop;
+	bool reads_only;
 	double longest[THREADS];
-	uint64_t ops[THREADS];
+	uint64_t ops[THREADS], slow[THREADS]; /* slow: over SLOW_MS */
 };
 
 /* The word that a page's version has at this place; 0: never stored to. */
@@ -78,6 +79,7 @@ static void touch(struct load *l, unsigned me, uint32_t page, bool change)
 	if (took > l->longest[me])
 		l->longest[me] = took;
 	l->ops[me]++;
+	l->slow[me] += took > SLOW_MS / 1e3;
 }
 
 static void work(void *arg, unsigned me)
@@ -88,7 +90,8 @@ static void work(void *arg, unsigned me)
 	while (!atomic_load(&l->stop)) {
 		uint64_t r = draw(&state);
 
-		touch(l, me, (uint32_t)(r >> 8) % (PAGES / THREADS) * THREADS + me, r & 1);
+		touch(l, me, (uint32_t)(r >> 8) % (PAGES / THREADS) * THREADS + me,
+		      r & 1 && !l->reads_only);
 	}
 }
 
@@ -130,6 +133,8 @@ static double run_load(void)
 
 	atomic_store(&load.stop, false);
 	memset(load.longest, 0, sizeof(load.longest));
+	memset(load.ops, 0, sizeof(load.ops));
+	memset(load.slow, 0, sizeof(load.slow));
 	turn_pass();
 	run_threads(THREADS + 1, stop_when_told, &load);
 	for (unsigned i = 0; i < THREADS; i++)
@@ -225,6 +230,45 @@ static void during_stopped(const void *arg)
 	}
 }
 
+/* Reads while one stands still for 700 ms, again and again: they come from the other copy. */
+static void child_late(const void *arg)
+{
+	uint64_t ops, slow;
+	double longest;
+
+	start_load(*(const uint64_t *)arg);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	load.reads_only = true;
+	longest = run_load();
+	ops = load.ops[0] + load.ops[1];
+	slow = load.slow[0] + load.slow[1];
+	printf("seed %llu: longest read %.0f ms, %llu of %llu over %d ms\n",
+	       (unsigned long long)load.seed, longest * 1e3, (unsigned long long)slow,
+	       (unsigned long long)ops, SLOW_MS);
+	CHECK(slow * 100 < ops, "%llu of %llu reads took longer than %d ms",
+	      (unsigned long long)slow, (unsigned long long)ops, SLOW_MS);
+	CHECK_EQ(stats_now().copies_expelled, 0);
+	verify_all();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_late(const void *arg)
+{
+	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
+
+	if (!turn_await())
+		return;
+	for (int round = 0; round < 3; round++) {
+		struct world *w = &worlds[draw(&state) % SERVERS];
+
+		kill(w->server.pid, SIGSTOP);
+		sleep_ms(700);
+		kill(w->server.pid, SIGCONT);
+		sleep_ms(50);
+	}
+	turn_pass();
+}
+
 static void by_seed(void (*child)(const void *arg), void (*during)(const void *arg), uint64_t few)
 {
 	const char *more = getenv("SODA_TEST_SEEDS"), *one = getenv("SODA_TEST_SEED");
@@ -250,6 +294,11 @@ static void test_killed(void **state)
 static void test_stopped(void **state)
 {
 	by_seed(child_stopped, during_stopped, 1);
+}
+
+static void test_late(void **state)
+{
+	by_seed(child_late, during_late, 1);
 }
 
 /* Both copies: what was only there is lost, and nothing else. */
@@ -370,9 +419,9 @@ static void test_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),	  cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_both_lost), cmocka_unit_test(test_degraded),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_late),	 cmocka_unit_test(test_both_lost),
+		cmocka_unit_test(test_degraded), cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
