@@ -264,7 +264,7 @@ static void during_late(const void *arg)
 		kill(w->server.pid, SIGSTOP);
 		sleep_ms(700);
 		kill(w->server.pid, SIGCONT);
-		sleep_ms(50);
+		sleep_ms(300);
 	}
 	turn_pass();
 }

@@ -20,6 +20,7 @@ int soda_command_bench_heap(int argc, char **argv);
 int soda_command_bench_messages(int argc, char **argv);
 int soda_command_bench_move(int argc, char **argv);
 int soda_command_bench_node(int argc, char **argv);
+int soda_command_bench_pool(int argc, char **argv);
 int soda_command_bench_seal(int argc, char **argv);
 int soda_command_bench_start(int argc, char **argv);
 int soda_command_bench_transport(int argc, char **argv);

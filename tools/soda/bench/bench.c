@@ -18,6 +18,7 @@ static const char usage[] =
 	"  messages many small messages between ranks, beside MPI\n"
 	"  move     how an agent fetches data out of a program: a call's time, throughput\n"
 	"  node     what a store saves that the processes of a node share\n"
+	"  pool     a pool of memory servers, redundancy, servers killed under load\n"
 	"  seal     what sealed objects cost, and attacks on them\n"
 	"  start    time to the first fault\n"
 	"  transport  READ and WRITE on each transport, without page faults\n"
@@ -56,6 +57,7 @@ int soda_command_bench(int argc, char **argv)
 		{ "messages", soda_command_bench_messages },
 		{ "move", soda_command_bench_move },
 		{ "node", soda_command_bench_node },
+		{ "pool", soda_command_bench_pool },
 		{ "seal", soda_command_bench_seal },
 		{ "start", soda_command_bench_start },
 		{ "transport", soda_command_bench_transport },

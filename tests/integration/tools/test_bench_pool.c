@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* `soda bench pool` from outside, small: the form of its results, a server killed, wrong usage. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+
+#include "tool.h"
+
+#define RUN(...)                                                                                   \
+	assert_int_equal(program_run(SODA,                                                         \
+				     (const char *const[]){ "bench", "pool", __VA_ARGS__, NULL },  \
+				     &run),                                                        \
+			 0)
+#define SMALL "--json", "--size", "24M", "--time", "200ms", "--rounds", "1", "--servers", "3"
+
+/* The one run, whose form is right. */
+static const json_t *only_run(const json_t *out)
+{
+	const json_t *in = json_array_get(json_object_get(out, "runs"), 0);
+
+	assert_string_equal(json_string_value(json_object_get(out, "format")), "soda-bench-pool");
+	assert_int_equal(json_array_size(json_object_get(out, "runs")), 1);
+	assert_int_equal(count(in, "servers"), 3);
+	positive(in, "gb_per_s");
+	positive(in, "ratio_gb_per_s");
+	positive(in, "ratio_cpu");
+	positive(in, "stall_ms_max");
+	assert_true(json_real_value(json_object_get(in, "wrong_bytes")) == 0);
+	assert_true(json_real_value(json_object_get(in, "lost_bytes")) == 0);
+	return in;
+}
+
+static void test_killed(void **state)
+{
+	const json_t *in;
+	double memory;
+	json_t *out;
+
+	RUN(SMALL, "--redundancy", "mirror:2", "--pattern", "rmw", "--kill", "1");
+	out = answer();
+	in = only_run(out);
+	memory = json_real_value(json_object_get(in, "memory_overhead"));
+	assert_true(memory > 1.9 && memory < 3);
+	positive(in, "rebuild_s");
+	positive(in, "rebuild_bytes");
+	positive(in, "host_bytes_per_dirty_byte");
+	json_decref(out);
+}
+
+static void test_without_redundancy(void **state)
+{
+	const json_t *in;
+	double memory;
+	json_t *out;
+
+	RUN(SMALL);
+	out = answer();
+	in = only_run(out);
+	memory = json_real_value(json_object_get(in, "memory_overhead"));
+	assert_true(memory > 0.9 && memory < 2);
+	json_decref(out);
+}
+
+static void test_refused(void **state)
+{
+	RUN("--kill", "1");
+	refused(2, "--redundancy");
+	RUN("--redundancy", "mirror:2", "--servers", "1");
+	refused(2, "two servers");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_without_redundancy),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests_name("bench pool", tests, NULL, NULL);
+}
