@@ -2,6 +2,7 @@
 #include "messages/job.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -760,6 +761,23 @@ static bool here_locked(struct soda_msg_job *job, unsigned what)
 	       ((what & SODA_MSG_COLLECTIVE) && complete_locked(job));
 }
 
+/*
+ * Others run meanwhile, and what is waited for is mostly there soon: a processor that goes to sleep
+ * wakes up much later.
+ */
+static void yield_in_rings(struct soda_msg_job *job, unsigned what, uint64_t until_ns)
+{
+	uint64_t end_ns = soda_msg_now_ns() + SODA_MSG_YIELD_US * 1000ull;
+
+	if (end_ns > until_ns)
+		end_ns = until_ns;
+	while (!here_locked(job, what) && !job->error && soda_msg_now_ns() < end_ns) {
+		pthread_mutex_unlock(&job->lock);
+		sched_yield();
+		pthread_mutex_lock(&job->lock);
+	}
+}
+
 /* Sleep once, without the lock, until there is news or the time is over. */
 static void sleep_in_rings(struct soda_msg_job *job, unsigned what, uint64_t until_ns)
 {
@@ -802,6 +820,8 @@ static int wait_locked(struct soda_msg_job *job, unsigned what, int timeout_ms)
 	if (!soda_msg_has_rings(job) || !soda_msg_under_way_locked(job))
 		soda_msg_flush_locked(job);
 	job->waiting++;
+	if (soda_msg_has_rings(job))
+		yield_in_rings(job, what, until_ns);
 	while (!here_locked(job, what) && !job->error && !over)
 		over = await_news_locked(job, what, until_ns);
 	job->waiting--;

@@ -4,6 +4,7 @@
  * waits in a PULL (rings.h has the memory).
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "base/limits.h"
@@ -198,14 +199,17 @@ static int take_lanes(struct soda_msg_route *r, struct soda_msg_rings *rings, bo
 }
 
 /*
- * Who serves says that it is idle, and looks once more, before it sleeps; and it does not sleep
- * where that look has found an inbox full for the first time: who makes room did not know then.
+ * Who serves lets others run for a while, as long as it had something to do just now: a processor
+ * that goes to sleep wakes up much later than one that was lent.  Then it says that it is idle, and
+ * looks once more, before it sleeps; and it does not sleep where that look has found an inbox full
+ * for the first time: who makes room did not know then.
  */
 static int serve_until(struct soda_msg_route *r, struct soda_msg_rings *rings,
 		       const struct soda_wire_msg_pull *pull, uint64_t end, struct soda_why *why)
 {
 	struct soda_msg_job *job = r->job;
 	bool idle = false, blocked, was_blocked;
+	uint64_t worked_ns = 0;
 	int n = 0;
 
 	atomic_store(&rings->blocked, false);
@@ -221,6 +225,12 @@ static int serve_until(struct soda_msg_route *r, struct soda_msg_rings *rings,
 		if (n < 0 || now >= end || atomic_load(&job->reduced) != pull->known ||
 		    atomic_load(&job->broken))
 			break;
+		if (n)
+			worked_ns = now;
+		if (!n && !idle && now - worked_ns < SODA_MSG_YIELD_US * 1000ull) {
+			sched_yield();
+			continue;
+		}
 		if (idle && !n && blocked <= was_blocked)
 			soda_futex_wait_shared(&rings->out->doorbell, seen, (int64_t)(end - now));
 		idle = !idle && !n;
