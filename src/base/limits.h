@@ -143,11 +143,11 @@ enum {
 	SODA_MSG_SLOTS_BYTES = 2 << 20, /* of all lanes of a rank with rings, or a little more */
 	SODA_MSG_BEAT_MS = 1000,	/* a rank with rings says so often that it is there */
 	SODA_MSG_AWAIT_MS = 100,	/* a call that waits for messages or room waits so long */
-	SODA_MSG_YIELD_US = 30,	/* who has had something to do looks so long before it sleeps */
-	SODA_MSG_ROOM_MS = 5,		/* a PUSH for which there is no room at all waits so long */
-	SODA_MSG_CALL_MS = 5000,	/* libsoda-msg waits so long for the answer to a call */
-	SODA_MSG_GOODBYE_MS = 1000,	/* and for that to its last one */
-	SODA_MSG_FLUSH_US = 500,	/* what was pushed waits so long for more */
+	SODA_MSG_YIELD_US = 30,	    /* who has had something to do looks so long before it sleeps */
+	SODA_MSG_ROOM_MS = 5,	    /* a PUSH for which there is no room at all waits so long */
+	SODA_MSG_CALL_MS = 5000,    /* libsoda-msg waits so long for the answer to a call */
+	SODA_MSG_GOODBYE_MS = 1000, /* and for that to its last one */
+	SODA_MSG_FLUSH_US = 500,    /* what was pushed waits so long for more */
 	SODA_MSG_TRANSFER = 48 << 10, /* bytes for another agent's ranks that are sent at once... */
 	SODA_MSG_LINK_FLUSH_US = 300, /* ...and so long fewer wait for more */
 	SODA_MSG_LINK_BLOCKED_MS = 8, /* a rank without room is tried again at least so often */
