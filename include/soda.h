@@ -167,6 +167,7 @@ struct soda_stats {
 	uint64_t bytes_sealed;	      /* encrypted, to be sent */
 	uint64_t bytes_opened;	      /* fetched, and found to be what was sent */
 	uint64_t seal_metadata_bytes; /* of metadata_bytes, their blocks' versions and tags */
+	uint64_t fault_max_ns;	      /* the longest fetching fault */
 };
 
 /*

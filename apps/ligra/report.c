@@ -44,6 +44,9 @@ static json_t *describe(const struct report *r)
 			    count(fam ? stats.resident_peak_bytes : objects));
 	json_object_set_new(o, "pss_bytes", count(r->measured.pss_bytes));
 	json_object_set_new(o, "metadata_bytes", count(stats.metadata_bytes));
+	json_object_set_new(o, "fault_max_ns", count(stats.fault_max_ns));
+	json_object_set_new(o, "copies_expelled", count(stats.copies_expelled));
+	json_object_set_new(o, "rebuilt_bytes", count(stats.rebuilt_bytes));
 	return o;
 }
 

@@ -155,6 +155,10 @@ static PyObject *module_stats(PyObject *module, PyObject *none)
 		FIELD(copies_expelled),
 		FIELD(copies_rebuilt),
 		FIELD(rebuilt_bytes),
+		FIELD(bytes_sealed),
+		FIELD(bytes_opened),
+		FIELD(seal_metadata_bytes),
+		FIELD(fault_max_ns),
 	};
 	struct soda_stats st = { 0 };
 	PyObject *all = PyDict_New();

@@ -117,6 +117,7 @@ static const struct {
 	COUNTER(bytes_sealed, BYTES_SEALED),
 	COUNTER(bytes_opened, BYTES_OPENED),
 	OTHER(seal_metadata_bytes),
+	OTHER(fault_max_ns),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -142,6 +143,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.metadata_bytes = metadata_bytes(),
 		.fault_p50_ns = soda_threads_percentile_ns(50),
 		.fault_p99_ns = soda_threads_percentile_ns(99),
+		.fault_max_ns = soda_threads_percentile_ns(100),
 		.mode = soda_agent.settings.mode,
 		.chunk_bytes = (uint32_t)chunk,
 		.store_object_bytes = soda_agent.store_object_bytes,

@@ -127,7 +127,8 @@ void soda_sealing_stop(void)
 	soda_wipe(root, sizeof(root));
 	munmap(slots, SODA_SEALING_SLOTS_MAX * soda_chunk_bytes());
 	slots = NULL;
-	pool.free = pool.n = 0;
+	pool.free = 0;
+	pool.n = 0;
 }
 
 static uint64_t whole_pages(uint64_t bytes)

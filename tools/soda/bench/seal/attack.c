@@ -274,7 +274,7 @@ static int set_stage(struct stage *s, bool shm, bool sealed, uint32_t blocks)
 	if (shm)
 		snprintf(listen, sizeof(listen), "shm://@soda-seal-%ld-%d", (long)getpid(), sealed);
 	err = soda_bench_server_start(&s->server, listen, (uint64_t)blocks * PAGE + (64u << 20),
-				      NULL, &(struct soda_bench_start){ NULL });
+				      NULL, &(struct soda_bench_start){ 0 });
 	if (err)
 		return err;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))

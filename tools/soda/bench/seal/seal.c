@@ -98,7 +98,7 @@ static int start(struct test *t, int where)
 		snprintf(listen, sizeof(listen), "shm://@soda-bench-seal-%ld-%s", (long)getpid(),
 			 where_names[where]);
 	err = soda_bench_server_start(&t->server[where], listen, plan.bytes + (64u << 20), NULL,
-				      &(struct soda_bench_start){ NULL });
+				      &(struct soda_bench_start){ 0 });
 	if (err)
 		return err;
 	plan.server_pid = t->server[where].pid;
