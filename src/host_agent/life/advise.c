@@ -19,6 +19,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/object/unacked.h"
 
 /* Post READs for the range's REMOTE chunks. False: no slot or credit is free for more. */
 static bool fetch_range(struct soda_thread *t, const struct iovec *range,
@@ -67,6 +68,22 @@ static uint64_t patience(void)
 	return soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
 }
 
+/*
+ * Have an agent bring what it alone has acknowledged of the chunks to the server: until then they
+ * are not dropped (kept.h).  Where that fails they stay, as advice is no promise.
+ */
+static void bring_home(uint32_t first, uint32_t last)
+{
+	struct soda_region *r;
+	struct soda_why why;
+
+	for (; first <= last; first += soda_region_has(r, first, last - first + 1)) {
+		r = soda_region_of(first);
+		if (soda_unacked_any(first, soda_region_has(r, first, last - first + 1)))
+			soda_calls_sync_region(r, &why);
+	}
+}
+
 /* Write the chunks back and drop them, but not those with a flag of `keep`. */
 static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 {
@@ -75,6 +92,7 @@ static int send_away(uint32_t first, uint32_t last, uint32_t keep)
 
 	if (ret)
 		return ret;
+	bring_home(first, last);
 	soda_signals_block(&saved);
 	for (uint32_t id = first; id <= last; id++)
 		soda_retire_cold(id, keep);

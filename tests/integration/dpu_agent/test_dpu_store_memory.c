@@ -370,8 +370,8 @@ static void read_and_store(unsigned pattern)
 
 static void child_patterns(const void *arg)
 {
-	int failed = 0, status;
 	pid_t pids[PATTERNS];
+	int status = -1;
 
 	for (unsigned i = 0; i < PATTERNS; i++) {
 		pids[i] = fork();
@@ -382,8 +382,8 @@ static void child_patterns(const void *arg)
 		exit(0);
 	}
 	for (int i = 0; i < PATTERNS; i++)
-		failed += waitpid(pids[i], &status, 0) < 0 || status;
-	CHECK_EQ(failed, 0);
+		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status, "pattern %d: status %#x",
+		      i, (unsigned)status);
 }
 
 static void test_never_over_the_budget(void **state)

@@ -207,6 +207,16 @@ static size_t resident(void)
 	return bytes;
 }
 
+/* With a DPU agent: what it alone has acknowledged, a quarter of the buffer or four chunks. */
+static size_t kept_beside(size_t limit)
+{
+	size_t least = (size_t)4 * CHUNK;
+
+	if (!getenv("SODA_TEST_AGENT"))
+		return 0;
+	return limit / 4 > least ? limit / 4 : least;
+}
+
 static void press_and_measure(const void *arg)
 {
 	size_t most = 0;
@@ -223,7 +233,7 @@ static void press_and_measure(const void *arg)
 	turn_await();
 	turn_pass();
 	/* The lower bound shows that the right mappings were looked at. */
-	assert_in_range(most, pressure->limit / 2, pressure->limit);
+	assert_in_range(most, pressure->limit / 2, pressure->limit + kept_beside(pressure->limit));
 }
 
 static void test_resident_within_buffer(void **state)

@@ -189,12 +189,14 @@ static int run_pattern(const struct options *opt, const char *pattern, json_t *r
 				    .bytes = opt->size & ~(uint64_t)7,
 				    .seed = 1,
 				    .shm = opt->transport == SHM } };
-	int err = soda_bench_plan_fill(WHO, pattern, false, opt->buffer, NULL, &t.plan);
+	int err = 0;
 
-	if (!err && t.plan.pattern == SODA_BENCH_TRACE) {
+	if (!strncmp(pattern, "trace", strlen("trace"))) {
 		fprintf(stderr, WHO ": --pattern: a trace is for soda bench fault\n");
 		err = -EINVAL;
 	}
+	if (!err)
+		err = soda_bench_plan_fill(WHO, pattern, false, opt->buffer, NULL, &t.plan);
 	if (!err && !(err = measure(&t, opt->rounds)))
 		add_runs(&t, opt, runs);
 	for (int w = 0; w < WHERES; w++)
