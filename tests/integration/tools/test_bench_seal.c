@@ -45,6 +45,11 @@ static void attack(const char *transport)
 {
 	json_t *out, *runs;
 
+#ifdef __SANITIZE_ADDRESS__
+	print_message("SKIP: AddressSanitizer maps terabytes, all of which would be read\n");
+	skip();
+#endif
+
 	RUN("--transport", transport, "--size", "16M", "--rounds", "1", "--tampered", "400",
 	    "--pattern", "rand,rmw", "--json");
 	out = answer();
