@@ -239,8 +239,9 @@ static uint32_t begin(uint32_t id, bool *again_p)
 
 /*
  * Write-protect the chunks, neighbours in one call, because each call flushes other cores' TLBs.
+ * False: the runtime has ended, and has taken all pages away (soda_objects_end).
  */
-static void protect_batch(struct outgoing *out, int n)
+static bool protect_batch(struct outgoing *out, int n)
 {
 	for (int i = 0; i < n;) {
 		int k = i + 1;
@@ -249,10 +250,14 @@ static void protect_batch(struct outgoing *out, int n)
 
 		while (k < n && out[k].id == out[k - 1].id + 1 && soda_region_of(out[k].id) == r)
 			bytes += soda_region_chunk_bytes(r, out[k++].id);
-		if (soda_agent.page_ops->protect(soda_chunk_address(out[i].id), bytes, true))
+		if (soda_agent.page_ops->protect(soda_chunk_address(out[i].id), bytes, true)) {
+			if (atomic_load(&soda_agent.life) == SODA_LIFE_ENDED)
+				return false;
 			abort(); /* resident and registered: the kernel has no reason to refuse */
+		}
 		i = k;
 	}
+	return true;
 }
 
 /* By id. They are few, and mostly in order; qsort may allocate, which a signal handler may not. */
@@ -440,7 +445,8 @@ static int take(struct queue *queue, struct outgoing *out, int max)
 	if (!n)
 		return 0;
 	sort_outgoing(out, n);
-	protect_batch(out, n);
+	if (!protect_batch(out, n))
+		return 0; /* they stay BUSY: nobody waits for them any more */
 	for (int i = 0; i < n; i++) {
 		out[i].unreadable = false;
 		soda_protect_close(out[i].id);
