@@ -18,7 +18,7 @@
 
 struct serving {
 	struct soda_tree *tree;
-	const char *library;
+	const char *beside;
 	int life_fd; /* keeps the server running; -1: there is none */
 };
 
@@ -28,7 +28,7 @@ static void start(struct serving *s, uint32_t timeout_ms)
 	int before = s->life_fd, ret;
 
 	s->life_fd = -1;
-	if (!soda_embedded_find(getenv("SODA_MEM_SERVER"), s->library, path)) {
+	if (!soda_embedded_find(getenv("SODA_MEM_SERVER"), s->beside, path)) {
 		soda_tree_server_failed(s->tree,
 					"soda-mem-server was not found beside the library or in "
 					"the PATH: set SODA_MEM_SERVER to it, or name a running "
@@ -68,7 +68,7 @@ void soda_run_serve(struct soda_tree *tree, const char *library)
 	pthread_t thread;
 	int ret;
 
-	serving = (struct serving){ .tree = tree, .library = library, .life_fd = -1 };
+	serving = (struct serving){ .tree = tree, .beside = library, .life_fd = -1 };
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	ret = pthread_create(&thread, NULL, serve, &serving);
