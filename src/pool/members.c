@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pool/members.h"
+#include "pool/pool.h"
 
 #include <errno.h>
 #include <stdarg.h>

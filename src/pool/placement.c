@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "pool/placement.h"
+#include "pool/pool.h"
 
 /* The member at place `at`, from 0, of those that have the room. */
 static int nth(const struct soda_candidate *members, uint32_t n, uint64_t bytes, uint64_t at)

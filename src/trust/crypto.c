@@ -15,7 +15,6 @@
 #include <pthread.h>
 
 #include "base/run.h"
-#include "trust/crypto_library.h"
 
 #define TEXT(x) #x
 #define NAME(version) "libcrypto.so." TEXT(version)

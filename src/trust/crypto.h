@@ -21,6 +21,10 @@
 /* See that the library is there. 0; -ENOTSUP, with a sentence. */
 int soda_crypto_ready(struct soda_conf_error *err);
 
+/* For the other files of this folder: a function of libcrypto, after soda_crypto_ready(), or NULL.
+ */
+void *soda_crypto_symbol(const char *name);
+
 /* 0, -ENOTSUP, -EIO. */
 int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t bytes,
 	      uint8_t mac[SODA_KEY_BYTES]);

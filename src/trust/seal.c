@@ -6,6 +6,8 @@
  */
 #include "trust/seal.h"
 
+#include "trust/crypto.h"
+
 #include <errno.h>
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -14,7 +16,6 @@
 #include <time.h>
 
 #include "base/run.h"
-#include "trust/crypto_library.h"
 
 enum { NONCE = 12 };
 

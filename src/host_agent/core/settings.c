@@ -9,7 +9,7 @@
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
-#include "pool/members.h"
+#include "pool/pool.h"
 #include "trust/tls.h"
 #include "wire/proof.h"
 

@@ -26,7 +26,7 @@
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
-#include "pool/placement.h"
+#include "pool/pool.h"
 #include "soda.h"
 #include "wire/wire.h"
 

@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #include "host_agent/object/region.h"
-#include "pool/placement.h"
+#include "pool/pool.h"
 
 /*
  * Open copy k of the slab, whose bytes are set, on one of the members, which is marked as refused

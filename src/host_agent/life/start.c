@@ -30,7 +30,7 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
-#include "pool/members.h"
+#include "pool/pool.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 

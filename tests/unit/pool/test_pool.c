@@ -9,8 +9,7 @@
 
 #include <cmocka.h>
 
-#include "pool/members.h"
-#include "pool/placement.h"
+#include "pool/pool.h"
 
 static const uint64_t mib = 1 << 20;
 

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "transport/stream/stream.h"
 #include "transport/verbs/client/client.h"
-#include "transport/verbs/client/flow.h"
 
 struct verbs_control {
 	struct soda_conn conn;

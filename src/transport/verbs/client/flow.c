@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "transport/verbs/client/flow.h"
+#include "transport/verbs/client/client.h"
 
 enum {
 	COPY_BYTES = 4 << 20, /* memory for copies */
