@@ -6,8 +6,6 @@
  */
 #include "trust/seal.h"
 
-#include "trust/crypto.h"
-
 #include <errno.h>
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -16,6 +14,7 @@
 #include <time.h>
 
 #include "base/run.h"
+#include "trust/crypto.h"
 
 enum { NONCE = 12 };
 
