@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/failure.h"
+#include "base/iov.h"
 #include "base/log.h"
 #include "movement/mover.h"
 #include "wire/field.h"
@@ -270,15 +271,7 @@ static int read_memory(const struct soda_mover *m, struct iovec *iov, int n, off
 		if (got <= 0)
 			return got < 0 ? (int)got : -EIO;
 		at += got;
-		while (n && (size_t)got >= iov->iov_len) {
-			got -= (ssize_t)iov->iov_len;
-			iov++;
-			n--;
-		}
-		if (n) {
-			iov->iov_base = (uint8_t *)iov->iov_base + got;
-			iov->iov_len -= (size_t)got;
-		}
+		soda_iov_advance(&iov, &n, (size_t)got);
 	}
 	return 0;
 }

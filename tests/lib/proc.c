@@ -226,6 +226,16 @@ const char *server_log(const struct server *server)
 	return text;
 }
 
+bool server_logs(const struct server *server, const char *text)
+{
+	for (int i = 0; i < LOOKS && !strstr(server_log(server), text); i++)
+		usleep(10000);
+	if (strstr(server_log(server), text))
+		return true;
+	fprintf(stderr, "the server has not logged '%s':\n%s", text, server_log(server));
+	return false;
+}
+
 int server_complaints(const struct server *server)
 {
 	char *text = strdup(server_log(server)), *rest = text, *line;

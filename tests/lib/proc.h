@@ -45,6 +45,8 @@ void server_kill(struct server *server);
 
 /* All that it has logged so far; a static buffer. */
 const char *server_log(const struct server *server);
+/* Whether it logs the text within a minute; if not, what it has logged is on standard error. */
+bool server_logs(const struct server *server, const char *text);
 /* Warnings and errors that it has logged, each shown on standard error. */
 int server_complaints(const struct server *server);
 /* Give the log and the descriptors back. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/iov.h"
 #include "base/lock.h"
 #include "transport/listen/worker.h"
 #include "transport/stream/stream.h"

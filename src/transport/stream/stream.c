@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/iov.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "trust/identity.h"
@@ -47,19 +48,6 @@ static int await(int fd, short events, uint64_t deadline_ns)
 	return n == 0 ? -ETIMEDOUT : 0;
 }
 
-static void advance(struct iovec **iov, int *n, size_t bytes)
-{
-	while (*n && bytes >= (*iov)->iov_len) {
-		bytes -= (*iov)->iov_len;
-		(*iov)++;
-		(*n)--;
-	}
-	if (*n) {
-		(*iov)->iov_base = (char *)(*iov)->iov_base + bytes;
-		(*iov)->iov_len -= bytes;
-	}
-}
-
 ssize_t soda_stream_send_once(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd)
 {
 	union {
@@ -89,12 +77,12 @@ static int send_counted(struct soda_byte_stream s, struct iovec *iov, int n, int
 {
 	int ret;
 
-	advance(&iov, &n, 0);
+	soda_iov_advance(&iov, &n, 0);
 	while (n) {
 		ssize_t sent = soda_stream_send_once(s, iov, n, pass_fd);
 
 		if (sent >= 0) {
-			advance(&iov, &n, (size_t)sent);
+			soda_iov_advance(&iov, &n, (size_t)sent);
 			*left_p -= (uint64_t)sent;
 			pass_fd = -1;
 		} else if (sent == -EAGAIN) {
@@ -218,7 +206,7 @@ ssize_t soda_stream_recv_parts(struct soda_byte_stream s, struct iovec *iov, int
 
 		if (some > 0) {
 			got += (size_t)some;
-			advance(&iov, &n, (size_t)some);
+			soda_iov_advance(&iov, &n, (size_t)some);
 		} else if (some == 0) {
 			return -ECONNRESET;
 		} else if (some == -EAGAIN) {
@@ -562,7 +550,7 @@ static int send_without(struct soda_byte_stream s, struct iovec *head, int n, ui
 
 	left -= sizeof(status);
 	if (left > data_bytes) {
-		advance(&head, &n, length(head, n) - (left - data_bytes));
+		soda_iov_advance(&head, &n, length(head, n) - (left - data_bytes));
 		ret = soda_stream_send(s, head, n, deadline_ns);
 		left = data_bytes;
 	}

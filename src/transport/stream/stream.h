@@ -57,30 +57,6 @@ ssize_t soda_stream_recv_parts(struct soda_byte_stream s, struct iovec *iov, int
 ssize_t soda_stream_send_once(struct soda_byte_stream s, struct iovec *iov, int n, int pass_fd);
 ssize_t soda_stream_recv_once(struct soda_byte_stream s, void *buf, size_t bytes, int *passed_fd_p);
 
-/*
- * Add memory to iov, which has n pieces; all of it but the first *skip bytes, which have gone, and
- * of which *skip forgets as many.  What begins where the last piece ends makes that longer. How
- * many pieces there are now. AS.
- */
-static inline int soda_iov_add(struct iovec *iov, int n, void *memory, size_t bytes, size_t *skip)
-{
-	uint8_t *from = memory;
-
-	if (*skip >= bytes) {
-		*skip -= bytes;
-		return n;
-	}
-	from += *skip;
-	bytes -= *skip;
-	*skip = 0;
-	if (n && (uint8_t *)iov[n - 1].iov_base + iov[n - 1].iov_len == from) {
-		iov[n - 1].iov_len += bytes;
-		return n;
-	}
-	iov[n] = (struct iovec){ .iov_base = from, .iov_len = bytes };
-	return n + 1;
-}
-
 /* Connect a non-blocking socket and make it blocking. 0, -ETIMEDOUT, -ECONNREFUSED... */
 int soda_stream_connect(int fd, const void *addr, unsigned addr_bytes, uint64_t deadline_ns);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/iov.h"
 #include "transport/stream/stream.h"
 
 enum {

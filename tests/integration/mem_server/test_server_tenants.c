@@ -25,6 +25,7 @@
 
 #include "lib/peer.h"
 #include "lib/proc.h"
+#include "relay.h"
 #include "trust/proof.h"
 #include "trust/tenants_file.h"
 
@@ -152,14 +153,6 @@ static void end(void)
 	server_forget(&server);
 }
 
-static void await_log(const char *text)
-{
-	for (int i = 0; i < LOOKS && !strstr(server_log(&server), text); i++)
-		usleep(10000);
-	if (!strstr(server_log(&server), text))
-		fail_msg("the server has not logged '%s':\n%s", text, server_log(&server));
-}
-
 /* Connect as a client of the same id as the worker. */
 static int pretend(const struct soda_identity *identity, uint64_t epoch, bool with_key,
 		   struct soda_why *why_p)
@@ -176,108 +169,18 @@ static int pretend(const struct soda_identity *identity, uint64_t epoch, bool wi
 	return r;
 }
 
-/* Somebody in between, who writes down what the client says, and may change it */
-
-struct relay {
-	int listener, client, server;
-	char address[80];
-	pthread_t thread;
-	uint8_t said[4096];
-	size_t said_n;
-	size_t flip_said, flip_heard; /* which byte to change; 0: none */
-	size_t heard_n;
-};
-
-static int dial(const char *to)
-{
-	struct timeval patience = { .tv_sec = 60 };
-	struct sockaddr_in in = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_un un = { .sun_family = AF_UNIX };
-	int fd, r;
-
-	if (!strncmp(to, "tcp://", 6)) {
-		in.sin_port = htons((uint16_t)atoi(strrchr(to, ':') + 1));
-		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		r = connect(fd, (struct sockaddr *)&in, sizeof(in));
-	} else {
-		memcpy(un.sun_path + 1, to + 7, strlen(to + 7)); /* behind "shm://@" */
-		fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		r = connect(
-			fd, (struct sockaddr *)&un,
-			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to + 7)));
-	}
-	assert_int_equal(r, 0);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	return fd;
-}
-
-/* Forward once. False: this side has ended. */
-static bool pass(int from, int to, uint8_t *keep, size_t *n, size_t flip)
-{
-	uint8_t bytes[2048];
-	ssize_t got = recv(from, bytes, sizeof(bytes), 0);
-
-	if (got <= 0)
-		return false;
-	if (flip && flip >= *n && flip < *n + (size_t)got)
-		bytes[flip - *n] ^= 0x40;
-	if (keep && *n + (size_t)got <= sizeof(((struct relay *)0)->said))
-		memcpy(keep + *n, bytes, (size_t)got);
-	*n += (size_t)got;
-	return send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
-}
-
-static void *relay_main(void *arg)
-{
-	struct relay *r = arg;
-	bool on = true;
-
-	r->client = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
-	r->server = dial(address);
-	while (on) {
-		struct pollfd fds[2] = { { r->client, POLLIN, 0 }, { r->server, POLLIN, 0 } };
-
-		if (poll(fds, 2, 60000) <= 0)
-			break;
-		if (fds[0].revents)
-			on = pass(r->client, r->server, r->said, &r->said_n, r->flip_said);
-		if (on && fds[1].revents)
-			on = pass(r->server, r->client, NULL, &r->heard_n, r->flip_heard);
-	}
-	close(r->client);
-	close(r->server);
-	return NULL;
-}
-
-static void listen_on_loopback(int *fd_p, char out[80])
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-
-	*fd_p = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(*fd_p, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(*fd_p, 8), 0);
-	assert_int_equal(getsockname(*fd_p, (struct sockaddr *)&at, &bytes), 0);
-	snprintf(out, 80, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
-}
-
 /* One connection of physics through a relay that changes these bytes; its outcome. */
 static int by_relay(struct relay *r, size_t flip_said, size_t flip_heard, struct soda_why *why)
 {
 	struct peer peer;
 	int ret;
 
-	*r = (struct relay){ .flip_said = flip_said, .flip_heard = flip_heard };
-	listen_on_loopback(&r->listener, r->address);
-	assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+	relay_begin(r, address, flip_said, flip_heard);
 	ret = peer_join_as(&peer, r->address, who[PHYSICS]);
 	*why = peer.why;
 	if (!ret)
 		peer_leave(&peer);
-	pthread_join(r->thread, NULL);
-	close(r->listener);
+	relay_end(r);
 	return ret;
 }
 
@@ -290,7 +193,7 @@ static void serves(bool on_shm)
 
 	begin(on_shm);
 	assert_int_equal(worker.welcome.secret, 0);
-	await_log("of tenant physics is new");
+	assert_true(server_logs(&server, "of tenant physics is new"));
 	/* it comes back, by its key, and finds its region */
 	peer_vanish(&worker);
 	assert_int_equal(peer_return_as(&again, address, who[PHYSICS], &worker, 2), 0);
@@ -316,13 +219,13 @@ static void refuses_strangers(bool on_shm)
 	/* nobody: a HELLO of version 1 */
 	assert_int_equal(peer_join(&peer, address), -EACCES);
 	assert_non_null(strstr(peer.why.text, "SODA_KEY_FILE"));
-	await_log("this server serves its tenants only");
+	assert_true(server_logs(&server, "this server serves its tenants only"));
 	/* a key that is not the tenant's */
 	forged = *who[PHYSICS];
 	forged.key[0] ^= 1;
 	forged.key_id[0] ^= 1;
 	assert_int_equal(peer_join_as(&peer, address, &forged), -EACCES);
-	await_log("tenant physics: another key than its own");
+	assert_true(server_logs(&server, "tenant physics: another key than its own"));
 	/* the id of the right key, without the key: the server is no liar, we are */
 	forged = *who[PHYSICS];
 	forged.key[0] ^= 1;
@@ -331,7 +234,7 @@ static void refuses_strangers(bool on_shm)
 	forged = *who[PHYSICS];
 	strcpy(forged.tenant, "chemistry");
 	assert_int_equal(peer_join_as(&peer, address, &forged), -EACCES);
-	await_log("tenant chemistry: there is none of that name");
+	assert_true(server_logs(&server, "tenant chemistry: there is none of that name"));
 	/* by way of an agent, which its role does not allow */
 	entry = entry_of(PHYSICS);
 	assert_int_equal(entry->role, SODA_ROLE_CLIENT);
@@ -348,9 +251,11 @@ static void refuses_liars(bool on_shm)
 	/* another tenant, and another process of the same one, with the id of the worker */
 	assert_int_equal(pretend(who[BIOLOGY], 2, true, &why), -EPERM);
 	assert_non_null(strstr(why.text, "another tenant's"));
-	await_log("of tenant biology: refused: this client is another tenant's");
+	assert_true(server_logs(&server,
+				"of tenant biology: refused: this client is another tenant's"));
 	assert_int_equal(pretend(who[PHYSICS], 2, false, &why), -ESTALE);
-	await_log("of tenant physics: refused: the proof for this client id is wrong");
+	assert_true(server_logs(
+		&server, "of tenant physics: refused: the proof for this client id is wrong"));
 	/* an epoch after which nobody could come back */
 	assert_int_equal(pretend(who[PHYSICS], UINT64_MAX, true, &why), -EINVAL);
 	assert_int_equal(pretend(who[BIOLOGY], UINT64_MAX, true, &why), -EPERM);
@@ -381,7 +286,7 @@ static void refuses_replay(bool on_shm)
 	assert_int_equal(by_relay(&r, 0, 0, &why), 0);
 	assert_true(r.said_n > 200);
 	/* all that the client has said, once more */
-	fd = dial(address);
+	fd = relay_dial(address);
 	assert_int_equal(send(fd, r.said, r.said_n, MSG_NOSIGNAL), r.said_n);
 	while ((n = recv(fd, heard + all, sizeof(heard) - (size_t)all, 0)) > 0)
 		all += n;
@@ -391,7 +296,7 @@ static void refuses_replay(bool on_shm)
 	assert_int_equal(heard[0], SODA_MSG_CHALLENGE);
 	assert_int_equal(heard[SODA_WIRE_FRAME_BYTES + SODA_WIRE_CHALLENGE_BYTES],
 			 SODA_MSG_REFUSED);
-	await_log("tenant physics: the proof is wrong");
+	assert_true(server_logs(&server, "tenant physics: the proof is wrong"));
 	end();
 }
 
@@ -452,7 +357,7 @@ static int ask_rogue(const void *answer, size_t bytes, struct soda_why *why)
 	struct peer peer;
 	int ret;
 
-	listen_on_loopback(&r.listener, r.address);
+	r.listener = relay_listen(r.address);
 	assert_int_equal(pthread_create(&r.thread, NULL, rogue_main, &r), 0);
 	ret = peer_join_as(&peer, r.address, who[PHYSICS]);
 	*why = peer.why;
@@ -594,7 +499,7 @@ static void keeps_directories(bool on_shm)
 static void reload(const char *logs)
 {
 	assert_int_equal(kill(server.pid, SIGHUP), 0);
-	await_log(logs);
+	assert_true(server_logs(&server, logs));
 }
 
 static void rotate(int tenant, time_t until)
@@ -635,10 +540,11 @@ static void reads_again(bool on_shm)
 	assert_int_equal(peer_open(&peer, 1, NULL, MIB, 0, &(struct soda_mr){ 0 }, NULL),
 			 -ECONNRESET);
 	peer_vanish(&peer);
-	await_log("tenant biology has been removed");
+	assert_true(server_logs(&server, "tenant biology has been removed"));
 	assert_int_equal(peer_join_as(&peer, address, who[BIOLOGY]), -EACCES);
 	assert_int_equal(peer_join_as(&peer, address, who[PHYSICS]), -EACCES);
-	await_log("tenant physics: its previous key, which was valid until");
+	assert_true(
+		server_logs(&server, "tenant physics: its previous key, which was valid until"));
 	/* who reads the key file again has the new one; the client stays the one it was */
 	soda_identity_refresh(who[PHYSICS]);
 	assert_memory_equal(newer->key, who[PHYSICS]->key, SODA_KEY_BYTES);

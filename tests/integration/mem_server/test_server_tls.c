@@ -25,6 +25,7 @@
 
 #include "lib/peer.h"
 #include "lib/proc.h"
+#include "relay.h"
 #include "trust/proof.h"
 #include "trust/tenants_file.h"
 
@@ -113,14 +114,6 @@ static void end(void)
 	server_forget(&server);
 }
 
-static void await_log(const char *text)
-{
-	for (int i = 0; i < LOOKS && !strstr(server_log(&server), text); i++)
-		usleep(10000);
-	if (!strstr(server_log(&server), text))
-		fail_msg("the server has not logged '%s':\n%s", text, server_log(&server));
-}
-
 static int join(struct peer *peer, const struct soda_identity *identity)
 {
 	int r = peer_join_as(peer, server.address, identity);
@@ -128,81 +121,6 @@ static int join(struct peer *peer, const struct soda_identity *identity)
 	if (!r)
 		peer_leave(peer);
 	return r;
-}
-
-/* Somebody in between, who writes down what both say, and may change a byte of it */
-
-struct relay {
-	int listener, client, server;
-	char address[80];
-	pthread_t thread;
-	uint8_t said[8192], heard[8192];
-	size_t said_n, heard_n;
-	size_t flip_said, flip_heard; /* which byte to change; 0: none */
-};
-
-static int dial(const char *to)
-{
-	struct timeval patience = { .tv_sec = 60 };
-	struct sockaddr_in in = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-				  .sin_port = htons((uint16_t)atoi(strrchr(to, ':') + 1)) };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	return fd;
-}
-
-/* Forward once. False: this side has ended. */
-static bool pass(int from, int to, uint8_t *keep, size_t *n, size_t flip)
-{
-	uint8_t bytes[2048];
-	ssize_t got = recv(from, bytes, sizeof(bytes), 0);
-
-	if (got <= 0)
-		return false;
-	if (flip && flip >= *n && flip < *n + (size_t)got)
-		bytes[flip - *n] ^= 0x40;
-	if (*n + (size_t)got <= sizeof(((struct relay *)0)->said))
-		memcpy(keep + *n, bytes, (size_t)got);
-	*n += (size_t)got;
-	return send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
-}
-
-static void *relay_main(void *arg)
-{
-	struct relay *r = arg;
-	bool on = true;
-
-	r->client = accept4(r->listener, NULL, NULL, SOCK_CLOEXEC);
-	r->server = dial(server.address);
-	while (on) {
-		struct pollfd fds[2] = { { r->client, POLLIN, 0 }, { r->server, POLLIN, 0 } };
-
-		if (poll(fds, 2, 60000) <= 0)
-			break;
-		if (fds[0].revents)
-			on = pass(r->client, r->server, r->said, &r->said_n, r->flip_said);
-		if (on && fds[1].revents)
-			on = pass(r->server, r->client, r->heard, &r->heard_n, r->flip_heard);
-	}
-	close(r->client);
-	close(r->server);
-	return NULL;
-}
-
-static void listen_on_loopback(int *fd_p, char out[80])
-{
-	struct sockaddr_in at = { .sin_family = AF_INET,
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t bytes = sizeof(at);
-
-	*fd_p = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(bind(*fd_p, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(*fd_p, 8), 0);
-	assert_int_equal(getsockname(*fd_p, (struct sockaddr *)&at, &bytes), 0);
-	snprintf(out, 80, "tcp://127.0.0.1:%u", ntohs(at.sin_port));
 }
 
 /* One client through a relay that changes these bytes, which opens a file of a name; its outcome.
@@ -214,22 +132,14 @@ static int by_relay(struct relay *r, const struct soda_identity *as, size_t flip
 	struct peer peer;
 	int ret;
 
-	*r = (struct relay){ .flip_said = flip_said, .flip_heard = flip_heard };
-	listen_on_loopback(&r->listener, r->address);
-	assert_int_equal(pthread_create(&r->thread, NULL, relay_main, r), 0);
+	relay_begin(r, server.address, flip_said, flip_heard);
 	ret = peer_join_as(&peer, r->address, as);
 	if (!ret)
 		ret = peer_open(&peer, 2, MARK, 0, SODA_WIRE_READ_ONLY, &mr, NULL);
 	*why = peer.why;
 	peer_vanish(&peer);
-	pthread_join(r->thread, NULL);
-	close(r->listener);
+	relay_end(r);
 	return ret;
-}
-
-static bool saw(const struct relay *r, const void *what, size_t bytes)
-{
-	return memmem(r->said, r->said_n, what, bytes) || memmem(r->heard, r->heard_n, what, bytes);
 }
 
 /* Cases */
@@ -242,13 +152,13 @@ static void hides(void **state)
 
 	begin("on");
 	assert_int_equal(by_relay(&r, plain, 0, 0, &why), -ENOENT);
-	assert_true(saw(&r, MARK, strlen(MARK)) && saw(&r, "physics", 7));
+	assert_true(relay_saw(&r, MARK, strlen(MARK)) && relay_saw(&r, "physics", 7));
 	assert_int_equal(by_relay(&r, by_key, 0, 0, &why), -ENOENT);
 	assert_true(r.said_n > 400 && r.heard_n > 200);
-	assert_false(saw(&r, MARK, strlen(MARK)));
-	assert_false(saw(&r, "physics", 7));
-	assert_false(saw(&r, by_key->key, 16));
-	assert_false(saw(&r, root, 16));
+	assert_false(relay_saw(&r, MARK, strlen(MARK)));
+	assert_false(relay_saw(&r, "physics", 7));
+	assert_false(relay_saw(&r, by_key->key, 16));
+	assert_false(relay_saw(&r, root, 16));
 	/* the first bytes tell */
 	assert_true(soda_tls_begins(r.said[0]) && soda_tls_begins(r.heard[0]));
 	end();
@@ -286,19 +196,19 @@ static void refuses_downgrade(void **state)
 	/* the server takes nothing else */
 	assert_int_equal(join(&peer, plain), -EACCES);
 	assert_non_null(strstr(peer.why.text, "by TLS only"));
-	await_log("control connections to this server are by TLS only");
+	assert_true(server_logs(&server, "control connections to this server are by TLS only"));
 	assert_int_equal(peer_join(&peer, server.address), -EACCES);
 	/* data connections need no TLS on this machine, and do not come by it */
 	check_worker(2);
 	/* nor does a client that wants TLS say a word without it, whoever answers */
 	assert_int_equal(by_relay(&r, by_key, 0, 1, &why), -EACCES);
-	assert_false(saw(&r, "physics", 7));
+	assert_false(relay_saw(&r, "physics", 7));
 	/* a port check is no offence, and half a record no reason to wait */
-	fd = dial(server.address);
+	fd = relay_dial(server.address);
 	assert_int_equal(send(fd, "\x16\x03\x01\x02", 4, MSG_NOSIGNAL), 4);
 	assert_int_equal(join(&peer, by_key), 0);
 	close(fd);
-	await_log("closed within its TLS handshake");
+	assert_true(server_logs(&server, "closed within its TLS handshake"));
 	end();
 }
 
@@ -333,11 +243,11 @@ static void refuses_keys(void **state)
 	forged = *by_key;
 	forged.key[0] ^= 1;
 	assert_int_equal(join(&peer, &forged), -EACCES);
-	await_log("TLS: no handshake");
+	assert_true(server_logs(&server, "TLS: no handshake"));
 	/* a key that nobody has here; and of the same tenant, for another server */
 	forged.key_id[0] ^= 1;
 	assert_int_equal(join(&peer, &forged), -EACCES);
-	await_log("TLS: no tenant has this key");
+	assert_true(server_logs(&server, "TLS: no tenant has this key"));
 	elsewhere = identity_of(SODA_TLS_ON, NULL, true, "mem2");
 	assert_int_equal(join(&peer, elsewhere), -EACCES);
 	assert_non_null(strstr(peer.why.text, "has not the key"));
@@ -356,7 +266,7 @@ static void refuses_replay_and_changes(void **state)
 	begin("require");
 	assert_int_equal(by_relay(&all, by_key, 0, 0, &why), -ENOENT);
 	/* all that the client has said, once more: an answer to the hello, then an alert (21) */
-	fd = dial(server.address);
+	fd = relay_dial(server.address);
 	assert_int_equal(send(fd, all.said, all.said_n, MSG_NOSIGNAL), all.said_n);
 	while ((n = recv(fd, heard + heard_n, sizeof(heard) - (size_t)heard_n, 0)) > 0)
 		heard_n += n;
@@ -386,7 +296,7 @@ static void outlasts_silence(void **state)
 
 	begin("require");
 	for (size_t i = 0; i < 64; i++) {
-		fds[i] = dial(server.address);
+		fds[i] = relay_dial(server.address);
 		assert_int_equal(send(fds[i], hello, 1 + i % sizeof(hello), MSG_NOSIGNAL),
 				 1 + i % sizeof(hello));
 	}
@@ -398,7 +308,7 @@ static void outlasts_silence(void **state)
 			;
 		close(fds[i]);
 	}
-	await_log("no HELLO within the time-out");
+	assert_true(server_logs(&server, "no HELLO within the time-out"));
 	end();
 }
 

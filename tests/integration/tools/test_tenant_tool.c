@@ -27,17 +27,10 @@ static void soda(int status, const char *const *args)
 }
 #define SODA(status, ...) soda(status, (const char *const[]){ __VA_ARGS__, NULL })
 
-static void await_log(const char *text)
-{
-	for (int i = 0; i < LOOKS && !strstr(server_log(&server), text); i++)
-		usleep(10000);
-	assert_non_null(strstr(server_log(&server), text));
-}
-
 static void reload(const char *logs)
 {
 	assert_int_equal(kill(server.pid, SIGHUP), 0);
-	await_log(logs);
+	assert_true(server_logs(&server, logs));
 }
 
 static void expect_mode_0600(const char *path)
@@ -129,7 +122,7 @@ static void programs_use_it(void **state)
 	assert_non_null(strstr(p.err, "SODA_KEY_FILE"));
 	setenv("SODA_KEY_FILE", operator_key, 1);
 	run_minimal(0);
-	await_log("of tenant chemistry is new");
+	assert_true(server_logs(&server, "of tenant chemistry is new"));
 	setenv("SODA_TENANT", "physics", 1);
 	run_minimal(1);
 	assert_non_null(strstr(p.err, "is of tenant chemistry"));

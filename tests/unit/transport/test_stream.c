@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/iov.h"
 #include "transport/stream/stream.h"
 
 static uint8_t memory[256];

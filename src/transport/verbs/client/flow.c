@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/iov.h"
 #include "base/log.h"
 #include "transport/verbs/client/client.h"
 
@@ -115,15 +116,7 @@ static int copy_parts(int fd, struct iovec *iov, int n, off_t at)
 		if (got <= 0)
 			return got < 0 ? -errno : -EIO;
 		at += got;
-		while (n && (size_t)got >= iov->iov_len) {
-			got -= (ssize_t)iov->iov_len;
-			iov++;
-			n--;
-		}
-		if (n) {
-			iov->iov_base = (uint8_t *)iov->iov_base + got;
-			iov->iov_len -= (size_t)got;
-		}
+		soda_iov_advance(&iov, &n, (size_t)got);
 	}
 	return 0;
 }
