@@ -149,15 +149,21 @@ static void await_told(struct soda_conn *conn, struct soda_done *done, int count
 	}
 }
 
-/* Who sleeps at the descriptor misses no answer, also not of those that come behind a refusal. */
+/*
+ * Who sleeps at the descriptor misses no answer, also not of those that come behind a refusal. Over
+ * verbs one in a thousand rounds showed an event that was taken for nothing and not asked for
+ * again.
+ */
 void test_descriptor_tells(void **state)
 {
 	enum { N = 24, UNIT = 4096 };
+	const struct env *e = *state;
+	unsigned rounds = strstr(e->variant->name, "verbs") ? 800 : 20;
 	struct soda_done done[N];
 	struct mixed m;
 
 	mixed_open(*state, &m, N, UNIT);
-	for (unsigned round = 0; round < 20; round++) {
+	for (unsigned round = 0; round < rounds; round++) {
 		mixed_post(&m, round, 2 * UNIT);
 		usleep(1000); /* so that several answers are there at once */
 		await_told(m.l.data, done, N, round % 2 ? 5 : N);

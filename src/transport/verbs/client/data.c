@@ -735,7 +735,9 @@ static int await(struct vdata *c, struct soda_done *done, int max, int64_t timeo
 		n = turn(c, done, max);
 		if (n || ended < 0)
 			return n ? n : ended;
-		if (left == 0)
+		/* Not after an event that was for nothing: who sleeps at the descriptor is to get
+		 * the next one. */
+		if (left == 0 && c->link.armed)
 			return 0;
 	}
 }
