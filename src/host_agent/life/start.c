@@ -24,6 +24,7 @@
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/pages/closed_pages.h"
@@ -517,6 +518,9 @@ int soda_agent_stop(void)
 	}
 	soda_regions_each(write_file_back, &ret);
 	soda_audit_quiet("at the end");
+	/* Write-back reads the pages, and write-protects them: it ends before they go. */
+	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
+		soda_writeback_stop(&soda_agent.links[i]);
 	atomic_store(&soda_agent.life, SODA_LIFE_ENDED);
 	heap = atomic_load(&soda_heap_ends);
 	if (heap)

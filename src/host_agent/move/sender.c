@@ -640,6 +640,8 @@ static void say_unreadable(const struct soda_sender *s, uint32_t id)
 	const struct soda_region *r = soda_region_of(id);
 
 	count_refusal(id, -EFAULT);
+	if (atomic_load(&soda_agent.life) == SODA_LIFE_ENDED)
+		return;
 	if (atomic_exchange(&last, r->id) != r->id)
 		soda_log_error("dirty data of %s is not written back to %s: it cannot be read, as "
 			       "the program has closed it (mprotect) and /proc/self/mem does not "
@@ -746,6 +748,24 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 	return post_op(s, op);
 }
 
+/*
+ * A copy of a chunk that the program has closed.  NULL: it cannot be read, or the runtime has
+ * ended: then what was read may be the zeros of the mapping that took the pages' place
+ * (soda_objects_end).
+ */
+static void *copy_closed(uint32_t id)
+{
+	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(id), id);
+	void *copy = soda_closed_copy(soda_chunk_address(id), bytes);
+
+	/* asked after the read: the runtime has ended before it takes the pages away */
+	if (copy && atomic_load(&soda_agent.life) == SODA_LIFE_ENDED) {
+		soda_closed_free(copy, bytes);
+		copy = NULL;
+	}
+	return copy;
+}
+
 /* Seal, in place, the copy of a chunk that the program has closed; nothing where it is not sealed.
  */
 static int seal_copy(struct soda_sender *s, const struct outgoing *out, void *copy)
@@ -803,11 +823,10 @@ static void put_off(const struct outgoing *out)
  */
 static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *refused_p)
 {
-	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(out->id), out->id);
-	void *copy = soda_closed_copy(soda_chunk_address(out->id), bytes);
+	void *copy = copy_closed(out->id);
 
 	if (copy && seal_copy(s, out, copy)) {
-		soda_closed_free(copy, bytes);
+		soda_closed_free(copy, soda_region_chunk_bytes(soda_region_of(out->id), out->id));
 		copy = NULL;
 	}
 	if (copy)
@@ -869,8 +888,7 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 	op->used = true;
 	s->used++;
 	if (closed)
-		op->copy = soda_closed_copy(soda_chunk_address(in->id),
-					    soda_region_chunk_bytes(r, in->id));
+		op->copy = copy_closed(in->id);
 	if (!closed || op->copy)
 		return post_op(s, op);
 	say_unreadable(s, in->id);

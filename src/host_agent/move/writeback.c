@@ -30,7 +30,7 @@ enum {
 struct soda_writeback {
 	struct soda_link *link;
 	pthread_t thread;
-	bool running; /* the thread has been started */
+	_Atomic bool running; /* the thread has been started */
 	_Atomic bool stop;
 	_Atomic uint32_t bell; /* futex: goes up when there is something to do */
 	_Atomic uint32_t asleep;
@@ -324,14 +324,21 @@ int soda_writeback_start(struct soda_link *link)
 void soda_writeback_stop(struct soda_link *link)
 {
 	struct soda_writeback *wb = link->writeback;
+	struct soda_conn *unused;
 
-	if (!wb || !wb->running)
+	if (!wb)
 		return;
-	atomic_store(&wb->stop, true);
-	ring(wb);
-	soda_wait_join(wb->thread, "the write-back thread to end");
-	soda_conn_close(wb->next_conn);
-	wb->running = false;
+	if (atomic_load(&wb->running)) {
+		atomic_store(&wb->stop, true);
+		ring(wb);
+		soda_wait_join(wb->thread, "the write-back thread to end");
+		atomic_store(&wb->running, false);
+	}
+	soda_lock_acquire(&wb->lock); /* the keeper may connect it still */
+	unused = wb->next_conn;
+	wb->next_conn = NULL;
+	soda_lock_release(&wb->lock);
+	soda_conn_close(unused);
 }
 
 void soda_writeback_connect(struct soda_link *link, struct soda_conn *conn)
@@ -349,7 +356,7 @@ void soda_writeback_disconnect(struct soda_link *link)
 	struct soda_writeback *wb = link->writeback;
 	struct soda_conn *unused;
 
-	if (!wb || !wb->running)
+	if (!wb)
 		return;
 	soda_lock_acquire(&wb->lock);
 	unused = wb->next_conn;
@@ -360,7 +367,8 @@ void soda_writeback_disconnect(struct soda_link *link)
 	soda_conn_close(unused);
 	atomic_store(&wb->drop_conn, true);
 	ring(wb);
-	while (atomic_load(&wb->drop_conn) && !atomic_load(&wb->stop)) {
+	while (atomic_load(&wb->drop_conn) && atomic_load(&wb->running) &&
+	       !atomic_load(&wb->stop)) {
 		uint32_t seen = soda_progress_seen();
 
 		if (atomic_load(&wb->drop_conn))

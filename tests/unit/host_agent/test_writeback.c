@@ -585,6 +585,40 @@ static void closed_to_all(void **state)
 	host_stop();
 }
 
+/*
+ * At the runtime's end other pages, of zeros, which nobody may read, take the place of the
+ * program's: a thread that still writes back then does not send them.
+ */
+static void pages_taken_away(void **state)
+{
+	const struct host_options o = { .buffer_chunks = 24, .fault_timeout_ms = 3000 };
+	enum soda_agent_life life;
+	struct soda_region *r;
+
+	host_start(&o);
+	r = host_alloc(8 << 16);
+	host_store(r, 3, 0, 4);
+	let_go();
+	assert_int_equal(mprotect(host_at(r, 3, 2), 4096, PROT_NONE), 0);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(fake_server_word(r->id, 3 << 16), 4);
+	host_store(r, 3, 0, 300);
+	let_go();
+	life = atomic_exchange(&soda_agent.life, SODA_LIFE_ENDED);
+	send(r, 3, SODA_WB_SYNC);
+	while (host_word(r, 3) & (SODA_CW_QUEUED | SODA_CW_SENDING))
+		usleep(50);
+	assert_int_equal(fake_server_word(r->id, 3 << 16), 4);
+	assert_int_equal(host_state(r, 3), SODA_CHUNK_DIRTY);
+	assert_int_equal(host_errors(), 0);
+	atomic_store(&soda_agent.life, life);
+	assert_int_equal(mprotect(host_at(r, 3, 2), 4096, PROT_READ | PROT_WRITE), 0);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(fake_server_word(r->id, 3 << 16), 300);
+	host_check(r);
+	host_stop();
+}
+
 /* Data that nothing can read are refused; others go, over a connection that lives. */
 static void out_of_reach(void **state)
 {
@@ -749,6 +783,7 @@ int main(void)
 		cmocka_unit_test(acknowledged_beside_silence),
 		cmocka_unit_test(a_mark_taken_back),
 		cmocka_unit_test(closed_to_all),
+		cmocka_unit_test(pages_taken_away),
 		cmocka_unit_test(out_of_reach),
 		cmocka_unit_test(restart_under_a_sync),
 		cmocka_unit_test(discard_out_of_time),
