@@ -139,6 +139,7 @@ struct task {
 	struct soda_region *r;
 	uint32_t k;
 	struct soda_link *to;
+	const struct soda_link *failed; /* where the last attempt failed; NULL: it did not */
 };
 
 static bool given_up(const struct task *job)
@@ -166,14 +167,19 @@ static struct soda_link *other_member(const struct soda_region *r, uint32_t k)
 	return i < 0 ? NULL : &soda_agent.links[i];
 }
 
-/* Where copy k may be rebuilt now; NULL: nowhere yet. */
-static struct soda_link *place_for(const struct soda_region *r, uint32_t k)
+/*
+ * Where copy k may be rebuilt now; NULL: nowhere yet.  Its own server may be there and refuse it,
+ * as it has no room any more: then another one is asked, where there is one.
+ */
+static struct soda_link *place_for(const struct task *job, const struct soda_region *r, uint32_t k)
 {
-	struct soda_link *own = soda_copy_link(r, k);
+	struct soda_link *own = soda_copy_link(r, k), *other;
 	uint64_t since = atomic_load(&own->expelled_ns);
 
-	if (soda_server_up(&own->server))
-		return own;
+	if (soda_server_up(&own->server)) {
+		other = own == job->failed ? other_member(r, k) : NULL;
+		return other ? other : own;
+	}
 	if (!since || soda_now_ns() - since < SODA_REBUILD_AWAY_MS * SODA_MS_NS)
 		return NULL;
 	return other_member(r, k);
@@ -191,7 +197,7 @@ static int consider(struct soda_region *r, void *arg)
 	for (uint32_t k = 0; k < SODA_COPIES; k++) {
 		if (soda_copy_is_written(copies, k))
 			continue;
-		job->to = place_for(r, k);
+		job->to = place_for(job, r, k);
 		if (!job->to)
 			continue;
 		job->r = r;
@@ -225,8 +231,10 @@ static bool lock_api(const struct task *job)
 }
 
 /*
- * Close the region that the copy has, to which no WRITE and no READ is under way: it became stale
- * when its server's connections had ended.  Then open a new one.
+ * Close the region that the copy has, and open a new one.  Where it became stale because its server
+ * was away no READ and no WRITE of it is under way; where the server has refused a WRITE, or missed
+ * a DISCARD, its connections live, and one that was posted before may still be answered.  A WRITE
+ * does no harm, as its chunk is brought to the new region all the same.
  */
 static int replace_region(struct task *job, struct soda_why *why)
 {
@@ -437,14 +445,17 @@ static void *run(void *arg)
 						 "were copied",
 						 (unsigned long long)now.bytes);
 			told = !now.missing;
+			job.failed = NULL;
 			rest(SODA_REBUILD_LOOK_MS);
 			continue;
 		}
 		told = false;
 		done = work(&job);
 		atomic_store(&rebuild.at, NULL);
-		if (!done)
+		if (!done) {
+			job.failed = job.to;
 			rest(SODA_REBUILD_PAUSE_MS);
+		}
 	}
 	return NULL;
 }

@@ -126,7 +126,8 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	int ret;
 
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
-	soda_recover_unacked(server->welcome.agent);
+	if (link == soda_agent.links) /* members of a pool are no agents, and come back at once */
+		soda_recover_unacked(server->welcome.agent);
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, met, why);
 	return ret ? ret : connect_data(server, why);
 }

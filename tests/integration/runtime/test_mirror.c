@@ -398,6 +398,56 @@ static void test_degraded(void **state)
 	close_pool();
 }
 
+/* A server comes back with no room for what it had: that is rebuilt on the third one. */
+static void child_shrunk(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	uint64_t bytes = 32 << 20;
+	char *p;
+
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_SLAB", "4M", 1);
+	cfg.server = list;
+	cfg.buffer = "16M";
+	start(&cfg);
+	p = alloc_checked(bytes);
+	memset(p, 7, bytes);
+	CHECK_EQ(soda_sync(p, bytes), 0);
+	turn_pass();
+	CHECK(turn_await());
+	for (int i = 0; !stats_now().copies_expelled && i < LOOKS; i++)
+		sleep_ms(10);
+	await_copies();
+	for (uint64_t i = 0; i < bytes; i += 512)
+		CHECK(p[i] == 7, "byte %llu", (unsigned long long)i);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_shrunk(const void *arg)
+{
+	static const char *const little[] = { "--quota", "1M", NULL };
+
+	if (!turn_await())
+		return;
+	world_kill(&worlds[0]);
+	sleep_ms(500);
+	worlds[0].more = little;
+	world_restart(&worlds[0]);
+	turn_pass();
+}
+
+static void test_shrunk(void **state)
+{
+	struct trial t = { .child = child_shrunk, .during = during_shrunk };
+	struct outcome out;
+
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "cannot be rebuilt on tcp://");
+	close_pool();
+}
+
 static void child_refused(const void *arg)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
@@ -421,7 +471,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_late),	 cmocka_unit_test(test_both_lost),
-		cmocka_unit_test(test_degraded), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_degraded), cmocka_unit_test(test_shrunk),
+		cmocka_unit_test(test_refused),
 	};
 
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
