@@ -313,10 +313,15 @@ static void take_data(struct soda_stream_conn *c)
 	write_landed(c, n);
 }
 
-/* Shares: a request that may not go on yet stays where it is, and nothing is received. */
+/*
+ * Shares: a request that may not go on yet stays where it is, and nothing is received.  The peer's
+ * number of bytes has not been checked: what is too large ends the connection, and costs no more
+ * than what may be.
+ */
 static bool may_go_on(struct soda_stream_conn *c, uint32_t bytes)
 {
-	return !c->share || soda_worker_admits(c, bytes);
+	return !c->share ||
+	       soda_worker_admits(c, bytes < SODA_WIRE_MAX_DATA ? bytes : SODA_WIRE_MAX_DATA);
 }
 
 static bool read_may_go_on(struct soda_stream_conn *c, const uint8_t *in)

@@ -107,7 +107,7 @@ static void take_mail(struct soda_worker *w, int epoll)
 	if (read(w->wake_fd, &count, sizeof(count)) < 0)
 		return;
 	while ((c = soda_worker_take(w)))
-		await(epoll, c, true);
+		serve(w, epoll, c, 0); /* or drop it: there may have been no memory for it */
 }
 
 /* True: something came in. */

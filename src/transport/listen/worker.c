@@ -3,6 +3,7 @@
 #include "transport/listen/worker.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -130,6 +131,14 @@ struct soda_stream_conn *soda_worker_take(struct soda_worker *w)
 
 /* Held connections, and rounds */
 
+/* Shut by us or reset: nothing is received while it is held, so nothing else would notice. */
+static bool hung_up(const struct soda_stream_conn *c)
+{
+	struct pollfd p = { .fd = c->peer.fd };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 bool soda_worker_admits(struct soda_stream_conn *c, uint32_t bytes)
 {
 	struct soda_worker *w = c->worker;
@@ -137,6 +146,10 @@ bool soda_worker_admits(struct soda_stream_conn *c, uint32_t bytes)
 
 	if (!wait)
 		return true;
+	if (wait > 1 && hung_up(c)) {
+		c->closing = true;
+		return false;
+	}
 	c->held = true;
 	c->due_ns = wait == 1 ? 0 : soda_now_ns() + wait;
 	c->held_next = NULL;

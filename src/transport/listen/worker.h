@@ -52,8 +52,9 @@ static inline void soda_worker_awake(struct soda_worker *w)
 	atomic_store_explicit(&w->asleep, false, memory_order_relaxed);
 }
 /*
- * Whether a request of so many bytes may go on; false: the connection is held.  Writes that are
- * stopped by lack of memory afterwards have been counted: they are asked for again.
+ * Whether a request of so many bytes may go on; false: the connection is held, or closing if it
+ * would wait for its rate and has been shut.  Writes that are stopped by lack of memory afterwards
+ * have been counted: they are asked for again.
  */
 bool soda_worker_admits(struct soda_stream_conn *c, uint32_t bytes);
 /*

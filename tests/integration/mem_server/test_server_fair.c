@@ -63,7 +63,7 @@ static void begin(void)
 	save();
 	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--tenants", file,
 				      "--capacity", "256M", "--log-level", "debug", "--workers",
-				      getenv("SODA_FAIR_WORKERS") ?: "1"),
+				      getenv("SODA_FAIR_WORKERS") ?: "1", "--drain", "100ms"),
 			 0);
 }
 
@@ -310,6 +310,32 @@ static void keeps_rates(void **state)
 	end();
 }
 
+/* What waits for its rate keeps neither a client's end nor the server's waiting. */
+static void ends_what_waits(void **state)
+{
+	struct load l = { .tenant = 0, .conns = 8, .depth = 2, .bytes = 4096 };
+	uint64_t began;
+
+	begin();
+	soda_tenants_file_find(&content, "t0")->requests = 1;
+	reload("read again: 4 tenants");
+	open_load(&l);
+	for (unsigned c = 0; c < l.conns; c++) {
+		assert_int_equal(post(&l, c, 0) | post(&l, c, 1), 0);
+		assert_int_equal(soda_conn_flush(l.conn[c], false), 0);
+	}
+	usleep(100000);
+	began = soda_now_ns();
+	end();
+	assert_true(soda_now_ns() - began < 4000000000);
+	for (unsigned c = 0; c < l.conns; c++)
+		soda_conn_close(l.conn[c]);
+	soda_conn_unmap_region(&l.mr);
+	peer_vanish(&l.peer);
+	free(l.memory);
+	free(l.us);
+}
+
 /* Over shm nobody would see what it reads. */
 static void refuses_one_sided(void **state)
 {
@@ -431,6 +457,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(keeps_rates),
+		cmocka_unit_test(ends_what_waits),
 		cmocka_unit_test(refuses_one_sided),
 		cmocka_unit_test(shares_beside_a_flood),
 		cmocka_unit_test(keeps_weights),
