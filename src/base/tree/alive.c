@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "base/tree/alive.h"
+#include "base/tree/tree.h"
 
 #include <errno.h>
 #include <fcntl.h>

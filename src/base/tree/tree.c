@@ -14,8 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/tree/alive.h"
-
 /* Map the file's memory. By system calls: under `soda run` mmap is a wrapper. */
 static int map(int fd, struct soda_tree **tree_p)
 {

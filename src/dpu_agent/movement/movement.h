@@ -6,8 +6,11 @@
  *
  *   movement.c   the service's hooks and calls
  *   tickets.c    what a client has handed over, and the threads that fetch it
+ *   ring.c       lists and notices in memory that is shared with a client
  *   source.c     another process's memory
+ *   areas.c      memory of the agent's that clients compute in
  *   buffers.c    named buffers
+ *   memory.c     memory files for both
  */
 #ifndef SODA_DPU_AGENT_MOVEMENT_H
 #define SODA_DPU_AGENT_MOVEMENT_H

@@ -19,7 +19,7 @@
 #include "host_agent/life/start.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
 
 /* Set soda_last_error(); returns err. */

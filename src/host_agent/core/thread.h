@@ -20,7 +20,6 @@
 
 #include "base/limits.h"
 #include "host_agent/core/stream.h"
-#include "host_agent/core/waiting.h"
 
 enum { SODA_LAST_CHUNKS_MAX = 16, SODA_LAST_CHUNKS_MIN = 4 };
 
@@ -55,6 +54,22 @@ enum soda_thread_counter {
 
 /* Fetch times: four buckets an octave from 1 us on. */
 enum { SODA_HIST_BUCKETS = 96 };
+
+/*
+ * How a thread waits for an answer: asleep, or polling for a short time first.
+ * Waking a halted core can take longer than the answer itself; polling on a loaded
+ * machine takes the core from the peer that should answer.  No fixed rule
+ * tells which is better, so the thread measures: most fetches use the way
+ * that was faster lately, a few try the other.  The server polls only after a
+ * request whose sender polls, so one decision is for both ends.
+ */
+struct soda_waiting {
+	uint64_t mean_ns[2];  /* moving averages: [0] asleep, [1] polling */
+	uint32_t until_trial; /* fetches until the other way is tried */
+	uint32_t trial_left;  /* fetches left in the trial under way; 0: none is */
+	uint32_t patience;    /* fetches between trials; doubles when a trial does not pay */
+	bool polls;	      /* the way that most fetches use */
+};
 
 struct soda_thread {
 	const struct soda_link *avoid; /* its last READ failed with that connection */
@@ -130,5 +145,12 @@ uint64_t soda_thread_stood_still(struct soda_thread *t, uint64_t asked_ns, uint6
 uint64_t soda_threads_sum(enum soda_thread_counter c);
 /* The p-th percentile of all fetch times; 0: there are none. */
 uint64_t soda_threads_percentile_ns(double p);
+
+/* waiting.c */
+void soda_waiting_init(struct soda_waiting *w);
+/* Whether to poll for the next answer. may_poll: false: never. */
+bool soda_waiting_choose(struct soda_waiting *w, bool may_poll);
+/* An answer came after ns; polled: what soda_waiting_choose() had returned. */
+void soda_waiting_learn(struct soda_waiting *w, bool polled, uint64_t ns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/waiting.h"
+#include "host_agent/core/thread.h"
 
 enum {
 	TRIAL = 8, /* fetches of one trial; the first is not measured: the peer was not polling yet

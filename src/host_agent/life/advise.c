@@ -18,7 +18,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/unacked.h"
 
 /* Post READs for the range's REMOTE chunks. False: no slot or credit is free for more. */

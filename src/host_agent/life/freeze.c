@@ -12,7 +12,7 @@
 #include "host_agent/core/link.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/unacked.h"
 
 static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)

@@ -17,7 +17,7 @@
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/unacked.h"
 #include "soda.h"
 

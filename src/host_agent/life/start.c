@@ -23,7 +23,6 @@
 #include "host_agent/move/audit.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "host_agent/core/held.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/progress.h"
 #include "host_agent/move/channel.h"
 #include "host_agent/move/kept.h"
 #include "host_agent/move/sender.h"

@@ -10,7 +10,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/kept.h"
 #include "host_agent/move/stuck.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/install.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/move/sync.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +11,6 @@
 #include "base/tracepoint.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
-#include "host_agent/core/progress.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"

@@ -11,7 +11,6 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
 #include "host_agent/core/link.h"
-#include "host_agent/core/progress.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/object/copies.h"

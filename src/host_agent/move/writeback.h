@@ -3,7 +3,8 @@
  * Which threads send dirty chunks to the server, and when (sender.h says how).  A write-back thread
  * does, on a connection of its own.  Where as many threads fault as there are processors, these
  * threads do it themselves, a batch at a time on their own connections, because no processor is
- * free for the write-back thread.
+ * free for the write-back thread.  At the end: waiting for write-backs, which soda_sync(), COLD and
+ * the end of an object need (sync.c, progress.c).
  *
  * AS: async-signal-safe.
  */
@@ -16,6 +17,7 @@
 #include "host_agent/core/link.h"
 #include "host_agent/core/thread.h"
 #include "host_agent/move/sender.h"
+#include "host_agent/object/region.h"
 #include "transport/api/transport.h"
 
 /*
@@ -66,5 +68,42 @@ void soda_writeback_ring(void);
 
 /* As soda_progress_await, for a thread that waits for chunks in the queue. */
 void soda_writeback_await(uint32_t seen, int64_t timeout_ns);
+
+/*
+ * Tells threads that wait for write-backs when it pays to look again. Any thread; all but the wait
+ * is async-signal-safe.
+ */
+void soda_progress_start(void);
+
+/* Wake the waiting threads: chunks are not under way any more, or a connection was lost. */
+void soda_progress_tell(void);
+/* As soda_progress_tell, and WRITEs were answered: the server is there and takes data. */
+void soda_progress_answered(void);
+
+/* Goes up with each soda_progress_tell and each soda_progress_answered. */
+uint32_t soda_progress_seen(void);
+/* Wait until soda_progress_seen() is not `seen` any more, at most timeout_ns. */
+void soda_progress_await(uint32_t seen, int64_t timeout_ns);
+/* Goes up with each soda_progress_answered. */
+uint32_t soda_progress_answers(void);
+
+/*
+ * Write the dirty chunks of [first, first + n) back and wait for the acknowledgments.  0;
+ * -ETIMEDOUT: for the fault time-out no write-back was answered, or another thread had one of the
+ * chunks BUSY or FETCHING; the error of a refused WRITE.  What could not be written stays dirty and
+ * resident.
+ */
+int soda_sync_chunks(uint32_t first, uint32_t n);
+
+/*
+ * soda_sync_chunks() for chunks of r, and then wait until unacknowledged ones are on the server,
+ * and until a WRITABLE file's content is in that file.  Errors of soda_sync_chunks() and of the
+ * control call; -EIO: since the last call an agent or a server has ended with some of the object's
+ * data.
+ */
+int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why);
+
+/* Wait until the chunk is neither queued nor in flight, at most until deadline_ns. */
+void soda_sync_settle(uint32_t id, uint64_t deadline_ns);
 
 #endif

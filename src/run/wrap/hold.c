@@ -11,7 +11,7 @@
 #include "base/conf/conf.h"
 #include "base/log.h"
 #include "host_agent/core/held.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 
 enum { PAGE = 4096 };

@@ -456,10 +456,8 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(keeps_rates),
-		cmocka_unit_test(ends_what_waits),
-		cmocka_unit_test(refuses_one_sided),
-		cmocka_unit_test(shares_beside_a_flood),
+		cmocka_unit_test(keeps_rates),	     cmocka_unit_test(ends_what_waits),
+		cmocka_unit_test(refuses_one_sided), cmocka_unit_test(shares_beside_a_flood),
 		cmocka_unit_test(keeps_weights),
 	};
 	struct soda_conf_error err;

@@ -14,7 +14,6 @@
 
 #include <cmocka.h>
 
-#include "base/tree/alive.h"
 #include "base/tree/tree.h"
 
 enum { MIB = 1 << 20, PROCESSES = 4, TURNS = 20000 };

@@ -20,7 +20,7 @@
 #include "host_agent/life/session.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/life/start.h"
 #include "host_agent/life/object.h"
 #include "host_agent/life/advise.h"

@@ -18,7 +18,6 @@
 #include "host_agent/move/channel.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/sender.h"
-#include "host_agent/move/sync.h"
 #include "host_agent/move/writeback.h"
 #include "unit/fakes/host_fixture.h"
 

@@ -15,7 +15,7 @@
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/advise.h"
 #include "host_agent/move/fetch.h"
-#include "host_agent/move/sync.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/pages/mapping.h"
 #include "unit/fakes/host_fixture.h"
 

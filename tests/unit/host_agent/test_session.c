@@ -17,7 +17,6 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/fault/fault.h"
-#include "host_agent/move/sync.h"
 #include "host_agent/core/link.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/writeback.h"

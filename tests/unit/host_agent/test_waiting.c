@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "host_agent/core/waiting.h"
+#include "host_agent/core/thread.h"
 
 enum { FETCHES = 100000, SETTLING = 200 };
 

@@ -17,7 +17,6 @@
 #include "host_agent/move/evict.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/retire.h"
-#include "host_agent/move/sync.h"
 #include "host_agent/core/link.h"
 #include "host_agent/move/writeback.h"
 #include "unit/fakes/host_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/core/progress.h"
+#include "host_agent/move/writeback.h"
 
 #include <stdatomic.h>
 
