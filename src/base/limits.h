@@ -63,6 +63,8 @@ enum {
 	SODA_REBUILD_AWAY_MS = 3000, /* and now they are rebuilt on other servers */
 	SODA_REBUILD_LOOK_MS = 100,  /* copies to rebuild are looked for so often... */
 	SODA_REBUILD_PAUSE_MS = 500, /* ...and after a failure */
+	SODA_REBUILD_RETIRED_MS =
+		60000,	   /* what a replaced copy was is not used again for so long */
 	SODA_HEDGE_MS = 5, /* a READ that takes longer is asked for at the other copy's server; */
 	SODA_HEDGE_SHARE = 20,	    /* one in so many of a thread's READs at most, */
 	SODA_HEDGE_SPARE = 64,	    /* and so many more */

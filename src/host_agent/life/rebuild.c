@@ -26,7 +26,13 @@ static struct {
 	_Atomic bool stop;
 	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
 	_Atomic uint64_t expelled, bytes, completed;
-	void *buffer;	  /* the thread's: a chunk */
+	void *buffer; /* the thread's: a chunk */
+	/*
+	 * Regions that copies had.  A thread may have found one and be about to post to it, so that
+	 * it is used again a while later only. Guarded by api_lock.
+	 */
+	struct soda_region *young, *old;
+	uint64_t aged_ns; /* when those that are old were young last */
 	uint64_t next_ns; /* likewise: when SODA_REBUILD_RATE allows the next chunk */
 } rebuild;
 
@@ -230,6 +236,25 @@ static bool lock_api(const struct task *job)
 	return true;
 }
 
+/* A minute later, and two at the most, its struct may be another region's. With api_lock. */
+static void retire_region(struct soda_region *copy)
+{
+	uint64_t now = soda_now_ns();
+	struct soda_region *next;
+
+	if (now - rebuild.aged_ns > SODA_REBUILD_RETIRED_MS * SODA_MS_NS) {
+		for (; rebuild.old; rebuild.old = next) {
+			next = rebuild.old->next;
+			soda_region_put_copy(rebuild.old);
+		}
+		rebuild.old = rebuild.young;
+		rebuild.young = NULL;
+		rebuild.aged_ns = now;
+	}
+	copy->next = rebuild.young;
+	rebuild.young = copy;
+}
+
 /*
  * Close the region that the copy has, and open a new one.  Where it became stale because its server
  * was away no READ and no WRITE of it is under way; where the server has refused a WRITE, or missed
@@ -251,7 +276,7 @@ static int replace_region(struct task *job, struct soda_why *why)
 	if (!ret) {
 		soda_copy_fit(r->copy[job->k], r);
 		soda_link_gave(old->link, old->bytes);
-		soda_region_put_copy(old);
+		retire_region(old);
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	return ret;
@@ -406,7 +431,7 @@ static bool work(struct task *job)
 	int ret = replace_region(job, &why);
 
 	if (ret) {
-		if (ret != -ECANCELED)
+		if (ret != -ECANCELED && job->to != job->failed) /* it is tried again and again */
 			soda_log_warning("a copy of %s cannot be rebuilt on %s: %s",
 					 r->name[0] ? r->name : "an object",
 					 job->to->server.address,

@@ -224,6 +224,23 @@ static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch
 	return damaged;
 }
 
+/*
+ * The server has refused a READ.  -ENOTCONN where its copy of the slab has become stale since, and
+ * its region was closed: the other copy's server is asked.
+ */
+static int refused(struct soda_fetch_channel *ch, uint32_t id, int status)
+{
+	struct soda_region *r = soda_region_of(id);
+
+	if (soda_copies(r) && !soda_copy_to_read(r, soda_channel_link(ch)))
+		status = -ENOTCONN;
+	else
+		soda_log_error("fetch of chunk %u from %s refused: %s", id,
+			       soda_conn_peer(ch->conn), soda_strerror(status));
+	soda_install_cancel(id);
+	return status;
+}
+
 /* Install the next n answers, neighbours in one call. */
 static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   struct soda_done *done, int n)
@@ -249,10 +266,7 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			continue;
 		}
 		if (done[i].status) {
-			soda_log_error("fetch of chunk %u from %s refused: %s", q->in.id,
-				       soda_conn_peer(ch->conn), soda_strerror(done[i].status));
-			soda_install_cancel(q->in.id);
-			err = done[i].status;
+			err = refused(ch, q->in.id, done[i].status);
 			i++;
 			continue;
 		}

@@ -586,12 +586,17 @@ static void queue_again(const struct soda_sending *op)
 		put_back(op->id, op->why);
 }
 
-/* The server has refused the chunk: its copy there is stale, unless it is the last one. */
+/*
+ * The server has refused the chunk: its copy there is stale, unless it is the last one.  Not if
+ * that copy has begun anew meanwhile: then the rebuild brings it the chunk.
+ */
 static bool refused_by_copy(const struct soda_sender *s, const struct soda_sending *op)
 {
 	struct soda_region *r = soda_region_of(op->id);
 
-	return soda_copies(r) && soda_copies_drop(r, op->copy_k);
+	if (!soda_copies(r))
+		return false;
+	return atomic_load(&r->copy[op->copy_k]) != op->there || soda_copies_drop(r, op->copy_k);
 }
 
 /* The last answer of the chunk has come, or none will. */
@@ -672,6 +677,7 @@ static int post_runs(struct soda_sender *s, struct soda_sending *op)
 	char *base = op->copy ? op->copy : soda_chunk_address(op->id);
 	int n = 0;
 
+	op->there = there;
 	while (there && mask) {
 		uint32_t first = (uint32_t)__builtin_ctz(mask);
 		uint32_t len = (uint32_t)__builtin_ctz(~(mask >> first));
