@@ -16,7 +16,7 @@
  * Chunks that a member has pinned are never evicted; how much may be pinned is a part of the
  * budget.
  *
- * This file knows no sessions and no network: paging/store.c brings the requests and the data.
+ * The store knows no sessions and no network: paging/store.c brings the requests and the data.
  *
  * Locks: one, a leaf; no system call on memory is made with it.  Threads: any.
  */
