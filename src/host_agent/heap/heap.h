@@ -68,9 +68,14 @@ static inline bool soda_heap_owns(const void *p)
 				    memory_order_relaxed);
 }
 
-/* jemalloc's malloc and free; called by soda_heap_malloc_short() and soda_heap_free() alone. */
-__attribute__((visibility("hidden"))) void *soda_je_malloc(size_t bytes);
-__attribute__((visibility("hidden"))) void soda_je_free(void *p);
+/*
+ * jemalloc's malloc and free; called by soda_heap_malloc_short() and soda_heap_free_short() alone.
+ * data: where it finds the calling thread's data, soda_heap_mine.data.  Its C code has no such
+ * argument; move-tsd has made its object code take it from there.  (Where it has not, nothing
+ * reads that register.)
+ */
+__attribute__((visibility("hidden"))) void *soda_je_malloc(size_t bytes, uintptr_t data);
+__attribute__((visibility("hidden"))) void soda_je_free(void *p, uintptr_t data);
 /*
  * The largest block that jemalloc cuts from a slab.  When soda_je_malloc() fails for such a block,
  * extent.c has failed, and has set soda_last_error(); errno is ENOMEM.
@@ -118,17 +123,10 @@ static inline bool soda_heap_short(size_t bytes)
 	return bytes < atomic_load_explicit(&soda_heap_mine.limit, memory_order_relaxed);
 }
 
-/*
- * jemalloc's malloc, where soda_heap_short() or soda_heap_data() allows it.  It has the thread's
- * data from us, in the static chain's register (move-tsd).  By a pointer that the compiler knows
- * nothing of: it would drop the chain of a function that, in C, has no use for one.
- */
+/* jemalloc's malloc, where soda_heap_short() or soda_heap_data() allows it. */
 static inline void *soda_heap_malloc_short(size_t bytes)
 {
-	void *(*its)(size_t) = soda_je_malloc;
-
-	__asm__("" : "+r"(its));
-	return __builtin_call_with_static_chain(its(bytes), (void *)soda_heap_mine.data);
+	return soda_je_malloc(bytes, soda_heap_mine.data);
 }
 
 /*
@@ -154,10 +152,7 @@ extern const struct soda_heap_ends soda_heap_thread_ends __attribute__((visibili
 /* As soda_heap_malloc_short(), of its free: soda_heap_mine.data is not 0. */
 static inline void soda_heap_free_short(void *p)
 {
-	void (*its)(void *) = soda_je_free;
-
-	__asm__("" : "+r"(its));
-	__builtin_call_with_static_chain(its(p), (void *)soda_heap_mine.data);
+	soda_je_free(p, soda_heap_mine.data);
 }
 
 /* Free a live block; errno stays. Without memory for a thread's first call the block is kept. */

@@ -20,12 +20,12 @@ void *soda_heap_realloc(void *p, size_t bytes, struct soda_why *why)
 
 struct soda_heap soda_heap;
 
-void *soda_je_malloc(size_t bytes)
+void *soda_je_malloc(size_t bytes, uintptr_t data)
 {
 	return NULL;
 }
 
-void soda_je_free(void *p)
+void soda_je_free(void *p, uintptr_t data)
 {
 }
 
