@@ -129,9 +129,12 @@ enum {
 	SODA_DPU_LEAVING_LOOK_MS = 5, /* and looks so often */
 	SODA_DPU_AWAIT_LOOK_MS = 100, /* waits for the server are cut into such pieces */
 
-	SODA_MOVE_GETTERS = 2,	  /* threads that fetch programs' data for movement */
-	SODA_MOVE_AWAIT_MS = 250, /* a call that waits for a ticket or a step waits so long */
-	SODA_MOVE_BUFFERS = 16,	  /* named buffers of one client */
+	SODA_MOVE_GETTERS = 2,	     /* threads that fetch programs' data for movement */
+	SODA_MOVE_GETTERS_MOST = 16, /* with those that a program's memory holds up */
+	SODA_MOVE_LATE_MS = 2000,    /* a getter is, whose read of 4 MiB has taken so long */
+	SODA_MOVE_LEAVE_MS = 5000,   /* the agent's end waits so long for such ones */
+	SODA_MOVE_AWAIT_MS = 250,    /* a call that waits for a ticket or a step waits so long */
+	SODA_MOVE_BUFFERS = 16,	     /* named buffers of one client */
 	SODA_MOVE_LISTS_BYTES = 64 << 20, /* of memory for lists of pieces, of all clients */
 	SODA_MOVE_RINGS = 256,		  /* clients whose lists travel in shared memory */
 	SODA_MOVE_CALL_MS = 30000,	  /* libsoda-move waits so long for the answer to a call */

@@ -575,6 +575,11 @@ static void destroyed(struct soda_session *s, void *state)
 	pthread_cond_destroy(&((struct soda_move_client *)state)->ended);
 }
 
+static void tick(struct soda_session *s, void *state)
+{
+	soda_getters_tick(((struct soda_move_client *)state)->movement);
+}
+
 static const struct soda_agent_service service = {
 	.name = "movement",
 	.first = SODA_MSG_MOVE_START,
@@ -585,6 +590,7 @@ static const struct soda_agent_service service = {
 	.call = call,
 	.stream = stream,
 	.leave = leave,
+	.tick = tick,
 	.gone = gone,
 	.destroyed = destroyed,
 };
@@ -609,7 +615,8 @@ void soda_movement_stop(struct soda_movement *m)
 {
 	if (!m->buffers.budget)
 		return;
-	soda_tickets_stop(m);
+	if (!soda_tickets_stop(m))
+		return; /* what getters still fill has to stay */
 	soda_buffers_destroy(&m->buffers);
 	m->buffers.budget = 0;
 }
@@ -617,7 +624,7 @@ void soda_movement_stop(struct soda_movement *m)
 void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 {
 	uint64_t reserved;
-	unsigned n, seekers;
+	unsigned n, seekers, late;
 
 	if (!m->buffers.budget)
 		return;
@@ -626,11 +633,16 @@ void soda_movement_walk(struct soda_movement *m, struct soda_metrics *metrics)
 	n = m->buffers.n;
 	seekers = m->buffers.seekers;
 	pthread_mutex_unlock(&m->buffers.lock);
+	pthread_mutex_lock(&m->lock);
+	late = m->getters_late;
+	pthread_mutex_unlock(&m->lock);
 	soda_metrics_say_level(metrics, "move_buffers", "named buffers", n);
 	soda_metrics_say_level(metrics, "move_awaited", "consumers that await a buffer's name",
 			       seekers);
 	soda_metrics_say_size(metrics, "move_reserved_bytes",
 			      "memory of named buffers, and that programs share", reserved);
+	soda_metrics_say_level(metrics, "move_late",
+			       "reads of programs' memory that take too long, now", late);
 	soda_metrics_say_size(metrics, "move_list_bytes", "memory of lists of pieces under way",
 			      atomic_load(&m->list_bytes));
 	soda_metrics_say(metrics, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "move_steps",

@@ -38,10 +38,11 @@ struct soda_ticket {
 	struct soda_ticket *next;
 	uint64_t number;
 	struct soda_buffer *buffer;
-	bool cancelled;	  /* guarded by the lock, and so the next five */
+	bool cancelled;	  /* guarded by the lock, and so the next six */
 	bool unreadable;  /* cancelled, because the client cannot have it read */
 	bool parked;	  /* parts: at work, and no getter has it: the client's PART is awaited */
 	bool faulted;	  /* parked, because a part was not there */
+	bool late;	  /* its getter is */
 	uint64_t allowed; /* parts: so much of what is copied may be read */
 	struct soda_copy *copy;	     /* that it fills, once it is at work; NULL: none was free */
 	struct soda_piece_walk walk; /* what has come */
@@ -89,6 +90,22 @@ struct soda_move_client {
 	struct soda_ring ring;
 };
 
+enum soda_getter_state {
+	SODA_GETTER_NONE,
+	SODA_GETTER_READY, /* one of those that take turns */
+	SODA_GETTER_LATE,  /* in a get that takes too long; another one has its place */
+	SODA_GETTER_OVER,  /* it ends, or has ended */
+};
+
+/* A thread that fetches: getters.c. */
+struct soda_getter {
+	struct soda_movement *movement; /* set before start, then constant, and so the next */
+	pthread_t thread;
+	enum soda_getter_state state;	 /* guarded by the movement's lock, and so below */
+	struct soda_move_client *client; /* of the get under way; NULL: none */
+	uint64_t since_ns;		 /* the part under way began */
+};
+
 struct soda_movement {
 	struct soda_buffers buffers;
 	pthread_mutex_t lock;
@@ -99,8 +116,9 @@ struct soda_movement {
 	pthread_cond_t store;			  /* for it */
 	bool looking; /* a getter that has nothing to do looks for turns, and at rings */
 	bool stop;
-	pthread_t getters[SODA_MOVE_GETTERS];
-	unsigned getters_n;
+	bool left; /* it has stopped, and getters were left behind */
+	struct soda_getter getters[SODA_MOVE_GETTERS_MOST];
+	unsigned getters_ready, getters_late;
 	pthread_t storer;
 	bool storer_runs;
 	/* statistics; they order nothing */
@@ -113,8 +131,12 @@ struct soda_movement {
 int soda_tickets_start(struct soda_movement *m);
 /*
  * No session is left, but getters and the storer may have the last references of some. Ends them.
+ * False: getters are still in gets that do not end; they may use *m, its buffers and their sessions
+ * until the process ends.
  */
-void soda_tickets_stop(struct soda_movement *m);
+bool soda_tickets_stop(struct soda_movement *m);
+/* Getters that are late get others in their place: to be called now and then. Does not wait. */
+void soda_getters_tick(struct soda_movement *m);
 
 /*
  * Take a client's list. b: one of its buffers; pieces: encoded, n of them; parts: as

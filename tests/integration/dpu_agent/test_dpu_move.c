@@ -5,6 +5,8 @@
  * memory server is there: movement needs none.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,12 +15,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/limits.h"
 #include "lib/peer.h"
 #include "lib/proc.h"
 #include "soda_move.h"
@@ -38,11 +44,16 @@ static void up(const char *listen)
 	assert_int_equal(agent_start(&agent, args), 0);
 }
 
-static void down(void)
+static void down_after(int complaints)
 {
 	assert_int_equal(server_stop(&agent), 0);
-	assert_int_equal(server_complaints(&agent), 0);
+	assert_int_equal(server_complaints(&agent), complaints);
 	server_forget(&agent);
+}
+
+static void down(void)
+{
+	down_after(0);
 }
 
 static const char *shm(void)
@@ -500,6 +511,132 @@ static void test_stopped(void **state)
 	soda_move_close(r);
 }
 
+/* Pages that nobody puts there, until zero_pages(): whoever has them read waits. */
+static void *pages_that_do_not_come(size_t bytes, int *fd_p)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	reg.range.start = (uintptr_t)p;
+	reg.range.len = bytes;
+	MUST(fd >= 0 && p != MAP_FAILED);
+	MUST(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
+	*fd_p = fd;
+	return p;
+}
+
+static void zero_pages(int fd, void *p, size_t bytes)
+{
+	struct uffdio_zeropage zero = { .range = { .start = (uintptr_t)p, .len = bytes } };
+
+	MUST(ioctl(fd, UFFDIO_ZEROPAGE, &zero) == 0);
+}
+
+static bool has_userfaultfd(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	else
+		print_message("an ordinary user's userfaultfd serves no reads by the kernel\n");
+	return fd >= 0;
+}
+
+/* A list whose page does not come is under way. */
+static struct soda_move_ticket *hold_a_getter(struct soda_mover **m_p, int *fd_p, void **page_p)
+{
+	struct soda_move_reserve how = { .bytes = 4096 };
+	struct soda_move_piece p = { .bytes = 4096 };
+	struct soda_move_ticket *t;
+	struct soda_move_buffer *b;
+	char name[32];
+
+	p.from = *page_p = pages_that_do_not_come(4096, fd_p);
+	snprintf(name, sizeof(name), "held-%d", (int)getpid());
+	MUST(soda_move_connect(agent.address, m_p) == 0);
+	MUST(soda_move_way(*m_p) == SODA_MOVE_READS);
+	MUST(soda_move_reserve(*m_p, name, &how, &b) == 0);
+	MUST(soda_move(b, &p, 1, &t) == 0);
+	return t;
+}
+
+static void hold_for_ever(void)
+{
+	struct soda_mover *m;
+	void *page;
+	int fd;
+
+	hold_a_getter(&m, &fd, &page);
+	for (;;)
+		pause();
+}
+
+static void hold_for_a_while(void)
+{
+	struct soda_move_ticket *t;
+	struct soda_mover *m;
+	void *page;
+	int fd;
+
+	t = hold_a_getter(&m, &fd, &page);
+	while (peer_stat_at(agent.address, "move_late") < 1)
+		usleep(10000);
+	zero_pages(fd, page, 4096);
+	MUST(soda_move_wait(t, WAIT_MS, NULL) == 0);
+	soda_move_disconnect(m);
+}
+
+/* Programs hold more getters than there are; others are served all the same, and the agent ends. */
+static void test_held_getters(void **state)
+{
+	pid_t held[SODA_MOVE_GETTERS + 1];
+
+	if (!has_userfaultfd())
+		skip();
+	up(shm());
+	for (int i = 0; i <= SODA_MOVE_GETTERS; i++)
+		held[i] = run(hold_for_ever);
+	peer_await_stat(agent.address, "move_buffers", SODA_MOVE_GETTERS + 1);
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = run(produce_reads);
+
+		consume_all(STEPS);
+		expect_exit(pid);
+	}
+	peer_await_stat(agent.address, "move_late", SODA_MOVE_GETTERS + 1);
+#ifdef __SANITIZE_ADDRESS__
+	/* its search for leaks would wait at the agent's end for the getters, which do not stop */
+	for (int i = 0; i <= SODA_MOVE_GETTERS; i++)
+		kill_hard(held[i]);
+	down_after(SODA_MOVE_GETTERS + 1);
+#else
+	down_after(SODA_MOVE_GETTERS + 2); /* a line for each, and one when they are left behind */
+	for (int i = 0; i <= SODA_MOVE_GETTERS; i++)
+		kill_hard(held[i]);
+#endif
+}
+
+/* What such a get brings in the end is published; getters are as many as before, and all serve. */
+static void test_getters_let_go(void **state)
+{
+	pid_t held[SODA_MOVE_GETTERS + 1];
+
+	if (!has_userfaultfd())
+		skip();
+	up(shm());
+	for (int i = 0; i <= SODA_MOVE_GETTERS; i++)
+		held[i] = run(hold_for_a_while);
+	for (int i = 0; i <= SODA_MOVE_GETTERS; i++)
+		expect_exit(held[i]);
+	peer_await_none(agent.address, "move_late");
+	assert_int_equal(peer_stat_at(agent.address, "move_steps"), SODA_MOVE_GETTERS + 1);
+	assert_int_equal(server_stop(&agent), 0);
+	server_forget(&agent);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -516,6 +653,8 @@ int main(void)
 		cmocka_unit_test(test_shared_undumpable),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_held_getters),
+		cmocka_unit_test(test_getters_let_go),
 	};
 
 	return cmocka_run_group_tests_name("movement between processes", tests, NULL, NULL);
