@@ -57,6 +57,9 @@ enum {
 	 * without an answer, and counts as away when it cannot be connected to within so long.
 	 */
 	SODA_COPIES_PING_MS = 100,
+	SODA_MEMBER_ASK_MS = 1000, /* without redundancy so often, for its domain and free memory */
+	SODA_MEMBER_ANSWER_MS = 5000, /* and the answer is waited for so long */
+	SODA_MEMBER_COUNT_MS = 1000,  /* what a program tells of its slabs is counted so often */
 	SODA_SILENT_MS = 900,
 	SODA_COPIES_CONNECT_MS = 150,
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */

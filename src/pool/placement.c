@@ -40,6 +40,27 @@ int soda_placement_choose(const struct soda_candidate *members, uint32_t n, uint
 	return members[b].free_bytes > members[a].free_bytes ? b : a;
 }
 
+void soda_placement_exclude(struct soda_candidate *members, uint32_t n, uint32_t domain)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (members[i].domain == domain)
+			members[i].refused = true;
+}
+
+uint32_t soda_placement_domains(const struct soda_candidate *members, uint32_t n)
+{
+	uint32_t domains = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool seen = members[i].refused;
+
+		for (uint32_t k = 0; k < i && !seen; k++)
+			seen = !members[k].refused && members[k].domain == members[i].domain;
+		domains += !seen;
+	}
+	return domains;
+}
+
 uint64_t soda_placement_slab(uint64_t left, uint64_t most, uint64_t refused, uint64_t unit)
 {
 	uint64_t bytes = most;

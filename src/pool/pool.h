@@ -34,6 +34,7 @@ int soda_members_parse(const char *list, struct soda_members *out, struct soda_w
 struct soda_candidate {
 	uint64_t free_bytes;
 	bool refused;
+	uint32_t domain; /* equal numbers: the same failure domain */
 };
 
 /*
@@ -43,6 +44,13 @@ struct soda_candidate {
  */
 int soda_placement_choose(const struct soda_candidate *members, uint32_t n, uint64_t bytes,
 			  uint64_t random);
+/*
+ * The slab has a copy in that failure domain: its members are not chosen for another one. A server
+ * that fails with others, with a rack's power or its switch, has none of what they have.
+ */
+void soda_placement_exclude(struct soda_candidate *members, uint32_t n, uint32_t domain);
+/* In how many failure domains the members lie that have not refused. */
+uint32_t soda_placement_domains(const struct soda_candidate *members, uint32_t n);
 /*
  * The size of the next slab of an object of which `left` bytes are not placed, where no member has
  * taken one of `refused` bytes (0: none was refused yet); 0: no smaller one makes sense.  A

@@ -73,10 +73,11 @@ enum soda_msg {
 	SODA_MSG_DISCARD = 28, /* soda_wire_discard -> empty; the range reads as zeros */
 	SODA_MSG_STORE = 29,   /* soda_wire_store -> soda_wire_stored and a memfd; by agents only */
 	SODA_MSG_PUBLISH =
-		30,	  /* region_id 16, then a name -> soda_wire_opened: the anonymous region
-			     changes no more, and is opened by that name (docs/internals/
-			     published.md); asked again it is answered as before */
-	SODA_MSG_OK = 32, /* reply of any control request */
+		30,	    /* region_id 16, then a name -> soda_wire_opened: the anonymous region
+			       changes no more, and is opened by that name (docs/internals/
+			       published.md); asked again it is answered as before */
+	SODA_MSG_POOL = 31, /* soda_wire_tell -> soda_wire_member (wire/pool.h); by servers only */
+	SODA_MSG_OK = 32,   /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 	SODA_MSG_ASK = 34,     /* behind a HELLO of version 2, and so the next (wire/proof.h) */
 	SODA_MSG_CHALLENGE = 35,

@@ -8,6 +8,7 @@
 
 #include "soda.h"
 #include "transport/listen/server.h"
+#include "wire/pool.h"
 
 enum { PEERS = 6, IDENTITIES = 4, BATCH_MAX = 8, PATIENCE_S = 30, OPS_MAX = 200 };
 
@@ -273,6 +274,11 @@ static void call_name(struct fuzz_input *in)
 	uint8_t which = fuzz_u8(in), region = fuzz_u8(in), body[2 + 255] = { region % 4, 0 };
 	size_t n = fuzz_u8(in);
 
+	if (region & 32 && n >= SODA_WIRE_TELL_BYTES) { /* a program tells of its pool */
+		n = fuzz_take(in, body, n);
+		call(which, SODA_MSG_POOL, body, n);
+		return;
+	}
 	if (region & 64 && n < NAMES) { /* a name that call_open has, too */
 		memcpy(body + 2, names[n], strlen(names[n]));
 		n = strlen(names[n]);

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "client/server.h"
+#include "wire/pool.h"
 
 struct soda_writeback;
 
@@ -22,7 +23,15 @@ struct soda_link {
 	struct soda_server server;   /* its owner is the link */
 	uint32_t index;		     /* in soda_agent.links */
 	_Atomic uint64_t free_bytes; /* of the server, as far as we know: the pool's placement */
-	uint32_t pairs;		     /* of data channels */
+	/*
+	 * Of a pool: the name of the server's failure domain, "" where it has none, guarded by
+	 * soda_regions_lock; and the lowest index of a member in the same one.  life/member.c.
+	 */
+	char domain_name[SODA_WIRE_DOMAIN_MAX + 1];
+	_Atomic uint32_t domain;
+	bool asks_nothing; /* the server does not know SODA_MSG_POOL; the keeper's, and so next */
+	uint64_t asked_ns; /* when it was asked last */
+	uint32_t pairs;	   /* of data channels */
 	pthread_t keeper;
 	bool keeper_runs;
 	int event_fd;			 /* eventfd; the keeper waits on it */

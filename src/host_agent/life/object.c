@@ -325,17 +325,6 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	return 0;
 }
 
-/* What is known of the members: one that cannot be reached takes no slab now. */
-static void look_at_members(struct soda_candidate *members, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		struct soda_link *link = &soda_agent.links[i];
-
-		members[i] = (struct soda_candidate){ atomic_load(&link->free_bytes),
-						      !soda_server_up(&link->server) };
-	}
-}
-
 /*
  * The copies of a slab with redundancy, each on another server, whose region is open.  On an error
  * none is.
@@ -371,13 +360,28 @@ static bool publish_copies(struct soda_region *r)
 	return good;
 }
 
+/* Whether those that can be reached lie in as many failure domains as there are copies. */
+static int check_domains(const struct soda_candidate *members, struct soda_why *why)
+{
+	uint32_t domains = soda_placement_domains(members, soda_members());
+
+	if (domains >= SODA_COPIES)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "mirror:%d needs servers in %d failure domains (--domain), and those lie in %u",
+		 SODA_COPIES, SODA_COPIES, domains);
+	return -ENOSPC;
+}
+
 static int open_mirrored(struct soda_region *r, const struct site *site, struct soda_why *why)
 {
 	struct soda_candidate members[SODA_MEMBERS_MAX];
 	int ret;
 
-	look_at_members(members, soda_members());
-	ret = open_copies(r, members, why);
+	soda_members_look(members, soda_members());
+	ret = check_domains(members, why);
+	if (!ret)
+		ret = open_copies(r, members, why);
 	if (ret)
 		return ret;
 	ret = place(r, site, why);
@@ -425,7 +429,7 @@ static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
 
 	if (soda_redundant())
 		return create_mirrored(site, bytes, flags, region_p, why);
-	look_at_members(members, n);
+	soda_members_look(members, n);
 	for (;;) {
 		int i = soda_placement_choose(members, n, bytes,
 					      soda_now_ns() * 0x9e3779b97f4a7c15u);

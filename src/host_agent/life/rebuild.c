@@ -36,6 +36,19 @@ static struct {
 	uint64_t next_ns; /* likewise: when SODA_REBUILD_RATE allows the next chunk */
 } rebuild;
 
+void soda_members_look(struct soda_candidate *members, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct soda_link *link = &soda_agent.links[i];
+
+		members[i] = (struct soda_candidate){
+			.free_bytes = atomic_load(&link->free_bytes),
+			.refused = !soda_server_up(&link->server),
+			.domain = atomic_load(&link->domain),
+		};
+	}
+}
+
 /* Copies. */
 
 int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *members,
@@ -61,6 +74,7 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 		ret = soda_calls_open_region(copy, why);
 		if (!ret) {
 			soda_link_took(copy->link, r->bytes);
+			soda_placement_exclude(members, soda_members(), members[i].domain);
 			atomic_store(&r->copy[k], copy);
 			atomic_store(&r->copy_on[k], (uint8_t)i);
 			return 0;
@@ -153,22 +167,24 @@ static bool given_up(const struct task *job)
 	return atomic_load(&rebuild.stop) || atomic_load(&job->r->leaving);
 }
 
-/* Of the members that are UP and do not have the other copy, one for copy k; NULL: none. */
+/*
+ * Of the members that are UP, and that do not have a copy, nor lie in the failure domain of another
+ * one, one for copy k; NULL: none.
+ */
 static struct soda_link *other_member(const struct soda_region *r, uint32_t k)
 {
 	struct soda_candidate members[SODA_MEMBERS_MAX];
 	uint32_t n = soda_members();
 	int i;
 
-	for (uint32_t m = 0; m < n; m++) {
-		struct soda_link *link = &soda_agent.links[m];
-
-		members[m] = (struct soda_candidate){
-			.free_bytes = atomic_load(&link->free_bytes),
-			.refused = !soda_server_up(&link->server) || soda_copy_on(r, link) >= 0,
-		};
-		members[m].refused = members[m].refused || members[m].free_bytes < r->bytes;
-	}
+	soda_members_look(members, n);
+	for (uint32_t m = 0; m < n; m++)
+		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 || members[m].free_bytes < r->bytes)
+			members[m].refused = true;
+	for (uint32_t other = 0; other < SODA_COPIES; other++)
+		if (other != k)
+			soda_placement_exclude(members, n,
+					       atomic_load(&soda_copy_link(r, other)->domain));
 	i = soda_placement_choose(members, n, r->bytes, soda_now_ns() * 0x9e3779b97f4a7c15u);
 	return i < 0 ? NULL : &soda_agent.links[i];
 }
@@ -268,7 +284,10 @@ static int replace_region(struct task *job, struct soda_why *why)
 	int ret;
 
 	for (uint32_t m = 0; m < soda_members(); m++)
-		members[m] = (struct soda_candidate){ r->bytes, m != job->to->index };
+		members[m] = (struct soda_candidate){
+			.free_bytes = r->bytes,
+			.refused = m != job->to->index,
+		};
 	if (!lock_api(job))
 		return -ECANCELED;
 	close_region(old); /* again, if an earlier attempt came no further */

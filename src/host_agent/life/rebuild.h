@@ -24,9 +24,13 @@
 #include "host_agent/object/region.h"
 #include "pool/pool.h"
 
+/* What is known of the members now: one that cannot be reached takes no slab. */
+void soda_members_look(struct soda_candidate *members, uint32_t n);
+
 /*
- * Open copy k of the slab, whose bytes are set, on one of the members, which is marked as refused
- * then, as are those that do not take it.  0, or the last refusal.  api_lock held.
+ * Open copy k of the slab, whose bytes are set, on one of the members.  Those of its failure domain
+ * are marked as refused then, as are those that do not take it.  0, or the last refusal.  api_lock
+ * held.
  */
 int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *members,
 		   struct soda_why *why);

@@ -14,6 +14,7 @@
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/life/member.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
 #include "host_agent/life/stats.h"
@@ -128,6 +129,9 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
 	if (link == soda_agent.links) /* members of a pool are no agents, and come back at once */
 		soda_recover_unacked(server->welcome.agent);
+	ret = soda_agent.settings.servers > 1 ? soda_member_meet(link, control, why) : 0;
+	if (ret)
+		return ret;
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, met, why);
 	return ret ? ret : connect_data(server, why);
 }
@@ -289,24 +293,6 @@ static void collect_left(struct soda_link *link, struct soda_thread *t)
 		atomic_store(&link->want_collector, 1);
 }
 
-static int ping(struct soda_conn *control, void *arg, bool again, int timeout_ms,
-		struct soda_why *why)
-{
-	return soda_conn_call(control, SODA_MSG_PING, NULL, 0, NULL, 0, NULL, timeout_ms, why);
-}
-
-/* A server whose slabs have other copies is not waited for when it is silent. */
-static void ask_whether_there(struct soda_link *link, uint64_t *asked_ns_p)
-{
-	struct soda_why ignored;
-	uint64_t now = soda_now_ns();
-
-	if (!soda_redundant() || now - *asked_ns_p < SODA_COPIES_PING_MS * SODA_MS_NS / 2)
-		return;
-	*asked_ns_p = now;
-	soda_call_once(&link->server, ping, NULL, SODA_SILENT_MS, &ignored);
-}
-
 static void tend(struct soda_link *link, struct soda_thread *t)
 {
 	if (atomic_load(&link->want_keyed))
@@ -323,7 +309,7 @@ static void *keep(void *arg)
 	struct soda_thread *t = soda_thread_internal();
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
-	uint64_t away_ns = 0, asked_ns = 0; /* 0: it is UP */
+	uint64_t away_ns = 0; /* 0: it is UP */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
@@ -337,7 +323,7 @@ static void *keep(void *arg)
 		}
 		if (soda_server_up(&link->server)) {
 			away_ns = 0;
-			ask_whether_there(link, &asked_ns);
+			soda_member_ask(link);
 			tend(link, t);
 		} else if (away_ns) {
 			give_up_copies(link, away_ns);

@@ -12,6 +12,7 @@
 #include "daemon/host_memory.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
+#include "wire/pool.h"
 
 static struct soda_mem_server the_server;
 static struct soda_server_options opt; /* soda_daemon_run() sets it before start */
@@ -68,6 +69,13 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		soda_log_warning("memory that local clients keep after they have closed it does not"
 				 " count as theirs: this kernel does not tell when it is gone (%s)",
 				 soda_strerror(r));
+	if (opt.domain && !soda_wire_domain_ok(opt.domain)) {
+		soda_log_error("--domain %s: a failure domain's name is 1 to %u of A-Z a-z 0-9 . _"
+			       " - :",
+			       opt.domain, SODA_WIRE_DOMAIN_MAX);
+		return -EINVAL;
+	}
+	server->domain = opt.domain;
 	if (opt.tenants && opt.export_dir) {
 		soda_log_error(
 			"--export is for everybody, and --tenants for tenants: say in %s which"
@@ -116,9 +124,11 @@ static void announce(void *self)
 			      server->tenants.n, server->tenants.path);
 	else
 		soda_log_debug("open: whoever can connect is served");
-	soda_log_info("capacity %s, instance %016llx",
+	soda_log_info("capacity %s, instance %016llx%s%s",
 		      soda_format_size(server->store.capacity, capacity),
-		      (unsigned long long)server->clients.instance_id);
+		      (unsigned long long)server->clients.instance_id,
+		      server->domain ? ", failure domain " : "",
+		      server->domain ? server->domain : "");
 }
 
 static void end_tenant(void *arg, struct soda_tenant *tenant)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The option table, and the words of the man page. */
 #include "mem_server/life/server.h"
+#include "wire/pool.h"
 
 #define ENV "SODA_MEM_SERVER_"
 #define AT(field) .offset = offsetof(struct soda_server_options, field)
@@ -42,6 +43,16 @@ static const struct soda_option options[] = {
 	  .help = "Serve the tenants of this file only (soda-tenant-add(1) makes it), who prove "
 		  "their keys; with quotas and directories of their own, instead of --export. Read "
 		  "again on SIGHUP. On tcp and shm. Default: whoever can connect is served." },
+	{ .name = "domain",
+	  .env = ENV "DOMAIN",
+	  .type = SODA_OPT_STRING,
+	  AT(domain),
+	  .arg = "NAME",
+	  .max = SODA_WIRE_DOMAIN_MAX,
+	  .help = "The failure domain of the server, rack1 for one: what fails together, by a "
+		  "switch or a power supply. Programs that use a pool of servers with redundancy "
+		  "never place two copies of the same data in one domain. Default: each server is "
+		  "a domain of its own." },
 	SODA_DAEMON_TLS(ENV, ""),
 	SODA_DAEMON_TLS_CERTIFICATES(ENV, ""),
 	{ .name = "grace",

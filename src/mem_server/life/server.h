@@ -22,6 +22,7 @@ struct soda_server_options {
 	struct soda_daemon_options daemon; /* first */
 	char *export_dir;		   /* NULL: none */
 	char *tenants;			   /* a file; NULL: everybody is served */
+	char *domain;			   /* its failure domain; NULL: it is one of its own */
 	uint64_t capacity;		   /* 0: 80 % of the memory available */
 	uint64_t quota;			   /* 0: none */
 	uint32_t grace_ms, close_ms;
@@ -38,6 +39,7 @@ struct soda_mem_server {
 	struct soda_region_pool pool;
 	struct soda_clients clients;
 	struct soda_tenants tenants;
+	const char *domain;  /* NULL: none; set before start, then constant, and so below */
 	uint64_t started_ns; /* soda_now_ns() */
 };
 

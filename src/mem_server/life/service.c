@@ -15,6 +15,7 @@
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
+#include "wire/pool.h"
 
 #define NOTES_A_SECOND 10
 
@@ -225,6 +226,26 @@ static int discard(struct soda_client *client, const void *body, size_t bytes, s
 	return r ? r : soda_region_discard(&client->regions, &d, why);
 }
 
+/* POOL: what the program says is kept for the statistics; the answer says what this server is. */
+static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
+		     struct soda_reply *reply)
+{
+	const struct soda_mem_server *server = server_of(client);
+	struct soda_wire_member member = { .capacity = server->store.capacity };
+	struct soda_wire_tell tell;
+	int r = soda_wire_get_tell(body, bytes, &tell);
+
+	if (r)
+		return r;
+	soda_client_told(client, &tell);
+	member.free_bytes = soda_store_free_bytes(client->all->pool->store);
+	if (server->domain)
+		strcpy(member.domain, server->domain); /* not longer: main.c has checked it */
+	soda_wire_put_member(reply->body, &member);
+	reply->bytes = SODA_WIRE_MEMBER_BYTES;
+	return 0;
+}
+
 /* KEY: the transport makes a key from the shared memory. */
 static int share_region(struct soda_client *client, const uint8_t *body, size_t bytes, bool shares,
 			struct soda_reply *reply)
@@ -257,6 +278,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		return list_regions(client, body, bytes, reply);
 	case SODA_MSG_DISCARD:
 		return discard(client, body, bytes, &reply->why);
+	case SODA_MSG_POOL:
+		return tell_pool(client, body, bytes, reply);
 	case SODA_MSG_PUBLISH:
 		return publish(client, body, bytes, reply);
 	case SODA_MSG_BYE:

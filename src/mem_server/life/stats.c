@@ -29,9 +29,30 @@ static void walk_region(struct soda_metrics *m, const struct soda_client_region 
 	soda_metrics_item_end(m);
 }
 
-/* connected, epoch: the client's, read while the clients' lock was held. */
+/* What a program has said of the pool that this server is a member of. */
+static void walk_told(struct soda_metrics *m, const struct soda_wire_tell *told)
+{
+	if (!told->members)
+		return;
+	soda_metrics_hex(m, "pool_program", told->program, 16);
+	soda_metrics_say_level(m, "pool_members", "servers of a client's pool", told->members);
+	soda_metrics_say_level(m, "pool_slabs", "slabs of a client's objects, on all servers",
+			       told->slabs);
+	soda_metrics_say_level(m, "pool_slabs_here", "of them, those with a copy here", told->here);
+	soda_metrics_say_level(m, "pool_copies_missing",
+			       "slabs of a client's with fewer copies than they should have",
+			       told->missing);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_expelled",
+			 "copies that a client gave up, as their server was away", told->expelled);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_rebuilt",
+			 "copies that a client has made anew", told->rebuilt);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "pool_rebuilt_bytes",
+			 "what it has copied for them", told->rebuilt_bytes);
+}
+
+/* connected, epoch, told: the client's, read while the clients' lock was held. */
 static void walk_client(struct soda_metrics *m, struct soda_client *client, bool connected,
-			uint64_t epoch)
+			uint64_t epoch, const struct soda_wire_tell *told)
 {
 	static const struct soda_metric regions_n = { .key = "regions_n",
 						      .name = "regions",
@@ -52,6 +73,7 @@ static void walk_client(struct soda_metrics *m, struct soda_client *client, bool
 	soda_metrics_id(m, "chunk_bytes", client->chunk_bytes);
 	soda_metrics_say_size(m, "used_bytes", "memory promised to a client",
 			      soda_account_used(set->pool->store, &set->account));
+	walk_told(m, told);
 	pthread_mutex_lock(&set->lock);
 	soda_metrics_number(m, &regions_n, set->count);
 	soda_metrics_list(m, &regions);
@@ -80,11 +102,12 @@ static void walk_clients(struct soda_metrics *m, struct soda_clients *clients,
 	for (at = clients->list; at; at = next) {
 		bool connected = at->peers;
 		uint64_t epoch = at->epoch;
+		struct soda_wire_tell told = at->told;
 
 		at->busy++; /* so that it stays in the list */
 		pthread_mutex_unlock(&clients->lock);
 		if (!of || at->tenant == of)
-			walk_client(m, at, connected, epoch);
+			walk_client(m, at, connected, epoch, &told);
 		pthread_mutex_lock(&clients->lock);
 		next = at->next;
 		if (--at->busy == 0)
@@ -99,6 +122,7 @@ static void walk_process(struct soda_metrics *m, struct soda_mem_server *server)
 	soda_metrics_text(m, "program", "soda-mem-server");
 	soda_metrics_text(m, "version", SODA_VERSION);
 	soda_metrics_hex(m, "instance_id", server->clients.instance_id, 16);
+	soda_metrics_text(m, "domain", server->domain ? server->domain : "");
 	soda_metrics_say_flag(m, "draining", "whether the server has been told to end",
 			      soda_clients_draining(&server->clients));
 	soda_metrics_process(m, server->started_ns);

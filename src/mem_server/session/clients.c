@@ -246,6 +246,13 @@ unsigned soda_clients_connected(struct soda_clients *clients)
 	return n;
 }
 
+void soda_client_told(struct soda_client *client, const struct soda_wire_tell *told)
+{
+	pthread_mutex_lock(&client->all->lock);
+	client->told = *told;
+	pthread_mutex_unlock(&client->all->lock);
+}
+
 void soda_clients_drain(struct soda_clients *clients)
 {
 	pthread_mutex_lock(&clients->lock);

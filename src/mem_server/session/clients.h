@@ -24,6 +24,7 @@
 
 #include "mem_server/session/region.h"
 #include "transport/api/service.h"
+#include "wire/pool.h"
 
 /* One connection of a client; guarded by the clients' lock. */
 struct soda_client_peer {
@@ -44,7 +45,8 @@ struct soda_client {
 	bool left;     /* BYE: no connection joins it, and it is freed with its last one */
 	bool leaving;  /* BYE_LATER: as left, its regions still open; counted in clients->leaving */
 	uint64_t leaving_since_ms;
-	struct soda_clients *all; /* this and below: constant */
+	struct soda_wire_tell told; /* the last; all zeros: it has told nothing of a pool */
+	struct soda_clients *all;   /* this and below: constant */
 	uint64_t id, secret;
 	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret */
 	struct soda_tenant *tenant;  /* NULL: the server is open */
@@ -115,6 +117,8 @@ void soda_client_bye_later(struct soda_client *client);
  * there was a client to wait for, so that it pays to try again.
  */
 bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
+/* The client has said what it has in its pool. */
+void soda_client_told(struct soda_client *client, const struct soda_wire_tell *told);
 /* A connection of the client has ended. As soda_service.gone. */
 void soda_client_gone(struct soda_client *client, struct soda_peer *peer);
 

@@ -67,7 +67,10 @@ static void test_bad_lists(void **state)
 static void test_choice(void **state)
 {
 	struct soda_candidate m[4] = {
-		{ 100 * mib, false }, { 300 * mib, false }, { 10 * mib, false }, { 900 * mib, true }
+		{ 100 * mib, false, 0 },
+		{ 300 * mib, false, 1 },
+		{ 10 * mib, false, 2 },
+		{ 900 * mib, true, 3 },
 	};
 	uint32_t got[4] = { 0 };
 
@@ -90,7 +93,9 @@ static void test_choice(void **state)
 /* What is known may be old: where nobody seems to have the room, the server decides. */
 static void test_choice_without_room(void **state)
 {
-	struct soda_candidate m[3] = { { 1 * mib, false }, { 3 * mib, false }, { 2 * mib, false } };
+	struct soda_candidate m[3] = { { 1 * mib, false, 0 },
+				       { 3 * mib, false, 1 },
+				       { 2 * mib, false, 2 } };
 
 	assert_int_equal(soda_placement_choose(m, 3, 64 * mib, 7), 1);
 	m[1].refused = true;
@@ -108,7 +113,7 @@ static void test_balance(void **state)
 	uint64_t least = UINT64_MAX, most = 0;
 
 	for (int i = 0; i < 4; i++)
-		m[i] = (struct soda_candidate){ 4096 * mib, false };
+		m[i] = (struct soda_candidate){ .free_bytes = 4096 * mib };
 	for (uint64_t i = 0; i < 128; i++)
 		m[soda_placement_choose(m, 4, 64 * mib, (i + 1) * 0x9e3779b97f4a7c15u)]
 			.free_bytes -= 64 * mib;
@@ -117,6 +122,28 @@ static void test_balance(void **state)
 		most = m[i].free_bytes > most ? m[i].free_bytes : most;
 	}
 	assert_in_range(most - least, 0, 3 * 64 * mib);
+}
+
+/* Whatever is drawn, the second copy lies in another failure domain than the first. */
+static void test_domains(void **state)
+{
+	for (uint64_t i = 1; i <= 4096; i++) {
+		struct soda_candidate m[5] = { { 300 * mib, false, 0 },
+					       { 300 * mib, false, 0 },
+					       { 300 * mib, false, 0 },
+					       { 100 * mib, false, 3 },
+					       { 100 * mib, i % 2, 4 } };
+		uint64_t random = i * 0x9e3779b97f4a7c15u;
+		int first = soda_placement_choose(m, 5, 64 * mib, random), second;
+
+		assert_int_equal(soda_placement_domains(m, 5), i % 2 ? 2 : 3);
+		soda_placement_exclude(m, 5, m[first].domain);
+		second = soda_placement_choose(m, 5, 64 * mib, random * random);
+		assert_in_range(second, 0, 4);
+		assert_int_not_equal(m[first].domain, m[second].domain);
+		soda_placement_exclude(m, 5, m[second].domain);
+		assert_int_equal(soda_placement_domains(m, 5), i % 2 ? 0 : 1);
+	}
 }
 
 static void test_slabs(void **state)
@@ -135,7 +162,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists),	cmocka_unit_test(test_bad_lists),
 		cmocka_unit_test(test_choice),	cmocka_unit_test(test_choice_without_room),
-		cmocka_unit_test(test_balance), cmocka_unit_test(test_slabs),
+		cmocka_unit_test(test_balance), cmocka_unit_test(test_domains),
+		cmocka_unit_test(test_slabs),
 	};
 
 	return cmocka_run_group_tests_name("pool_placement", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/pool.h"
 #include "wire/wire.h"
 
 #define PAGES_48 0xa1a2a3a4a5a6u
@@ -169,6 +170,50 @@ static void test_welcome(void **state)
 	assert_int_equal(soda_wire_get_welcome(out, sizeof(out), &back), 0);
 	assert_memory_equal(&back, &w, sizeof(w));
 	assert_int_equal(soda_wire_get_welcome(out, sizeof(out) - 1, &back), -EPROTO);
+}
+
+static void test_pool(void **state)
+{
+	struct soda_wire_tell t = { .program = 1ull << 40,
+				    .members = 2,
+				    .slabs = 3,
+				    .missing = 4,
+				    .here = 5,
+				    .expelled = 6ull << 40,
+				    .rebuilt = 7ull << 40,
+				    .rebuilt_bytes = 8ull << 40 };
+	struct soda_wire_member m = {
+		.capacity = 1ull << 40, .free_bytes = 2ull << 40, .flags = 3, .domain = "rack-1.b:2"
+	};
+	struct soda_wire_member member;
+	struct soda_wire_tell tell;
+	uint8_t out[SODA_WIRE_MEMBER_BYTES + 8] = { 0 };
+
+	soda_wire_put_tell(out, &t);
+	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), 0);
+	assert_memory_equal(&tell, &t, sizeof(t));
+	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES - 1, &tell), -EPROTO);
+	/* of a later version */
+	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES + 8, &tell), 0);
+	soda_wire_put_member(out, &m);
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), 0);
+	assert_int_equal(member.capacity, m.capacity);
+	assert_int_equal(member.free_bytes, m.free_bytes);
+	assert_int_equal(member.flags, 3);
+	assert_string_equal(member.domain, m.domain);
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES - 1, &member), -EPROTO);
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES + 8, &member), 0);
+	out[SODA_WIRE_MEMBER_BYTES - SODA_WIRE_DOMAIN_MAX - 1] = ' ';
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), -EPROTO);
+	memset(out + SODA_WIRE_MEMBER_BYTES - SODA_WIRE_DOMAIN_MAX - 1, 'x',
+	       SODA_WIRE_DOMAIN_MAX + 1);
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), -EPROTO);
+	out[SODA_WIRE_MEMBER_BYTES - 1] = 0;
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), 0);
+	m.domain[0] = '\0';
+	soda_wire_put_member(out, &m);
+	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), 0);
+	assert_string_equal(member.domain, "");
 }
 
 static void test_open(void **state)
@@ -337,10 +382,10 @@ int main(void)
 		cmocka_unit_test(test_advise),	cmocka_unit_test(test_node_store),
 		cmocka_unit_test(test_discard), cmocka_unit_test(test_read),
 		cmocka_unit_test(test_write),	cmocka_unit_test(test_hello),
-		cmocka_unit_test(test_welcome), cmocka_unit_test(test_open),
-		cmocka_unit_test(test_opened),	cmocka_unit_test(test_status),
-		cmocka_unit_test(test_ranges),	cmocka_unit_test(test_asked),
-		cmocka_unit_test(test_has),
+		cmocka_unit_test(test_welcome), cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_open),	cmocka_unit_test(test_opened),
+		cmocka_unit_test(test_status),	cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_asked),	cmocka_unit_test(test_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/member.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "client/call.h"
+#include "host_agent/core/agent.h"
+#include "host_agent/life/rebuild.h"
+#include "host_agent/move/calls.h"
+#include "host_agent/object/copies.h"
+
+/* What the program has, of all members; guarded by soda_regions_lock. */
+static struct tally {
+	uint64_t program; /* random; 0: not drawn yet */
+	uint64_t counted_ns;
+	uint32_t slabs, here[SODA_MEMBERS_MAX];
+} tally;
+
+static int count_slab(struct soda_region *r, void *arg)
+{
+	uint32_t copies = soda_copies(r);
+
+	if (r->going)
+		return 0;
+	tally.slabs++;
+	if (!copies)
+		tally.here[r->link->index]++;
+	for (uint32_t k = 0; copies && k < SODA_COPIES; k++)
+		if (soda_copy_is_written(copies, k))
+			tally.here[soda_copy_link(r, k)->index]++;
+	return 0;
+}
+
+static void count_slabs_locked(void)
+{
+	uint64_t now = soda_now_ns();
+
+	if (!tally.program && getrandom(&tally.program, sizeof(tally.program), 0) < 0)
+		tally.program = now; /* statistics alone depend on it */
+	if (tally.counted_ns && now - tally.counted_ns < SODA_MEMBER_COUNT_MS * SODA_MS_NS)
+		return;
+	tally.counted_ns = now;
+	tally.slabs = 0;
+	memset(tally.here, 0, sizeof(tally.here));
+	soda_regions_each(count_slab, NULL);
+}
+
+static struct soda_wire_tell gather(const struct soda_link *link)
+{
+	struct soda_rebuild_counts copies;
+	struct soda_wire_tell tell;
+
+	soda_rebuild_count(&copies);
+	soda_regions_lock();
+	count_slabs_locked();
+	tell = (struct soda_wire_tell){
+		.program = tally.program,
+		.members = soda_agent.settings.servers,
+		.slabs = tally.slabs,
+		.here = tally.here[link->index],
+	};
+	soda_regions_unlock();
+	tell.missing = (uint32_t)copies.missing;
+	tell.expelled = copies.expelled;
+	tell.rebuilt = copies.completed;
+	tell.rebuilt_bytes = copies.bytes;
+	return tell;
+}
+
+/* The first of the members that have the same domain. soda_regions_lock held. */
+static uint32_t first_of_domain(uint32_t member)
+{
+	const char *name = soda_agent.links[member].domain_name;
+
+	for (uint32_t i = 0; *name && i < member; i++)
+		if (!strcmp(soda_agent.links[i].domain_name, name))
+			return i;
+	return member;
+}
+
+static void set_domain(struct soda_link *link, const char *name)
+{
+	soda_regions_lock();
+	strcpy(link->domain_name, name);
+	for (uint32_t i = 0; i < soda_agent.settings.servers; i++)
+		atomic_store(&soda_agent.links[i].domain, first_of_domain(i));
+	soda_regions_unlock();
+}
+
+/* One call and its answer; what is to be told, and then what the server has said. */
+struct exchange {
+	struct soda_wire_tell tell;
+	struct soda_wire_member member;
+};
+
+static int exchange(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		    struct soda_why *why)
+{
+	uint8_t body[SODA_WIRE_TELL_BYTES], reply[SODA_WIRE_MEMBER_BYTES + 256];
+	struct iovec iov = { body, sizeof(body) };
+	struct exchange *x = arg;
+	size_t bytes;
+	int ret;
+
+	soda_wire_put_tell(body, &x->tell);
+	ret = soda_conn_call(control, SODA_MSG_POOL, &iov, 1, reply, sizeof(reply), &bytes,
+			     timeout_ms, why);
+	if (ret)
+		return ret;
+	/* not -EPROTO: that is the answer of a server that does not know the call */
+	return soda_wire_get_member(reply, bytes, &x->member) ? -ECONNABORTED : 0;
+}
+
+static void learn(struct soda_link *link, const struct soda_wire_member *member)
+{
+	atomic_store(&link->free_bytes, member->free_bytes);
+	if (strcmp(link->domain_name, member->domain)) /* this thread alone changes it */
+		set_domain(link, member->domain);
+}
+
+int soda_member_meet(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
+{
+	struct exchange x = { .tell = gather(link) };
+	int ret = exchange(control, &x, false, link->server.connect_ms, why);
+
+	link->asked_ns = soda_now_ns();
+	link->asks_nothing = ret == -EPROTO;
+	if (ret && ret != -EPROTO)
+		return ret;
+	set_domain(link, x.member.domain);
+	if (!ret)
+		atomic_store(&link->free_bytes, x.member.free_bytes);
+	return 0;
+}
+
+static int ping(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		struct soda_why *why)
+{
+	return soda_conn_call(control, SODA_MSG_PING, NULL, 0, NULL, 0, NULL, timeout_ms, why);
+}
+
+static int patience(void)
+{
+	uint32_t ms = soda_agent.settings.fault_timeout_ms;
+
+	return soda_calls_patience((int)(ms < SODA_MEMBER_ANSWER_MS ? ms : SODA_MEMBER_ANSWER_MS));
+}
+
+void soda_member_ask(struct soda_link *link)
+{
+	uint64_t now = soda_now_ns();
+	uint32_t pace_ms = soda_redundant() ? SODA_COPIES_PING_MS / 2 : SODA_MEMBER_ASK_MS;
+	struct soda_why ignored;
+	struct exchange x;
+
+	if (soda_agent.settings.servers <= 1 || now - link->asked_ns < pace_ms * SODA_MS_NS)
+		return;
+	link->asked_ns = now;
+	if (link->asks_nothing) {
+		soda_call_once(&link->server, ping, NULL, patience(), &ignored);
+		return;
+	}
+	x.tell = gather(link);
+	if (!soda_call_once(&link->server, exchange, &x, patience(), &ignored))
+		learn(link, &x.member);
+}

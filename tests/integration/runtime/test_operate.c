@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A pool of servers as its operator sees it: failure domains, in which no slab has two copies, not
+ * after a rebuild either.
+ */
+#include <signal.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum { SERVERS = 4, MIB = 1 << 20, BYTES = 24 * MIB };
+
+static struct world worlds[SERVERS];
+static char list[SERVERS * 160];
+
+/* NULL: without a domain. */
+static void open_pool(const char *const domains[SERVERS])
+{
+	list[0] = '\0';
+	for (int i = 0; i < SERVERS; i++) {
+		const char *more[] = { "--domain", domains[i], NULL };
+
+		world_open(&worlds[i], WORLD_TCP, domains[i] ? more : NULL);
+		worlds[i].more = NULL; /* `more` goes */
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
+			 worlds[i].address);
+	}
+}
+
+static void close_pool(void)
+{
+	for (int i = 0; i < SERVERS; i++)
+		world_close_noisy(&worlds[i]);
+}
+
+/* A number of the server's statistics, the first with that key. */
+static unsigned long long stat_of(int server, const char *key)
+{
+	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
+	static struct program program;
+	char quoted[64];
+	const char *at;
+
+	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+	at = strstr(program.out, quoted);
+	if (!at)
+		fail_msg("no %s in %s%s", quoted, program.out, program.err);
+	return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+/* The program tells of its slabs once a second. */
+static unsigned long long slabs_here(int from, int to)
+{
+	unsigned long long n = 0;
+
+	for (int i = from; i <= to; i++)
+		n += stat_of(i, "pool_slabs_here");
+	return n;
+}
+
+static void start_program(const char *redundancy)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+
+	setenv("SODA_REDUNDANCY", redundancy, 1);
+	setenv("SODA_SLAB", "2M", 1);
+	cfg.server = list;
+	cfg.buffer = "8M";
+	cfg.threads = 2;
+	start(&cfg);
+}
+
+/* Each page has a word that says which page and round it is of. */
+static uint64_t *word_of(char *p, size_t page)
+{
+	return (uint64_t *)(p + page * 4096 + page % 512 * 8);
+}
+
+static void store(char *p, size_t bytes, uint64_t round)
+{
+	for (size_t i = 0; i < bytes / 4096; i++)
+		*word_of(p, i) = mix(i, round);
+}
+
+static void verify(char *p, size_t bytes, uint64_t round)
+{
+	for (size_t i = 0; i < bytes / 4096; i++)
+		CHECK(*word_of(p, i) == mix(i, round), "page %zu of round %llu", i,
+		      (unsigned long long)round);
+}
+
+static void await_missing(bool some)
+{
+	for (int i = 0; !stats_now().copies_missing == some && i < LOOKS; i++)
+		sleep_ms(10);
+	CHECK(!!stats_now().copies_missing == some);
+}
+
+/* One copy of everything is on the server that has a domain of its own, as the others share one. */
+static void child_domains(const void *arg)
+{
+	char *p;
+
+	start_program("mirror:2");
+	p = alloc_checked(BYTES);
+	store(p, BYTES, 1);
+	CHECK_EQ(soda_sync(p, BYTES), 0);
+	turn_pass();
+	CHECK(turn_await()); /* the first server has been killed: rebuilt in its domain */
+	await_missing(true);
+	await_missing(false);
+	verify(p, BYTES, 1);
+	turn_pass();
+	CHECK(turn_await()); /* the fourth was killed: nobody else can have what it had */
+	await_missing(true);
+	store(p, BYTES, 2);
+	sleep_ms(4500); /* longer than it takes until others are asked */
+	CHECK_EQ(stats_now().copies_missing, BYTES / (2 * MIB));
+	verify(p, BYTES, 2);
+	CHECK(!soda_alloc(BYTES, 0));
+	CHECK(strstr(soda_last_error(), "2 failure domains (--domain), and those lie in 1"), "%s",
+	      soda_last_error());
+	turn_pass();
+	CHECK(turn_await()); /* it is there again */
+	await_missing(false);
+	verify(p, BYTES, 2);
+	turn_pass();
+	CHECK(turn_await());
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_domains(const void *arg)
+{
+	static const char *const fourth[] = { "--domain", "rack2", NULL };
+
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of(3, "used_bytes"), BYTES);
+	assert_int_equal(stat_of(0, "used_bytes") + stat_of(1, "used_bytes") +
+				 stat_of(2, "used_bytes"),
+			 BYTES);
+	world_kill(&worlds[0]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of(3, "used_bytes"), BYTES);
+	assert_int_equal(stat_of(1, "used_bytes") + stat_of(2, "used_bytes"), BYTES);
+	for (int i = 0; slabs_here(1, 2) != BYTES / (2 * MIB) && i < LOOKS / 10; i++)
+		sleep_ms(100);
+	assert_int_equal(slabs_here(1, 2), BYTES / (2 * MIB));
+	world_kill(&worlds[3]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of(1, "used_bytes") + stat_of(2, "used_bytes"), BYTES);
+	worlds[3].more = fourth;
+	world_restart(&worlds[3]);
+	turn_pass();
+	if (!turn_await())
+		return;
+	assert_int_equal(stat_of(3, "used_bytes"), BYTES);
+	turn_pass();
+}
+
+static void test_domains(void **state)
+{
+	static const char *const domains[SERVERS] = { "rack1", "rack1", "rack1", "rack2" };
+	struct trial t = { .child = child_domains, .during = during_domains };
+	struct outcome out;
+
+	open_pool(domains);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
+}
+
+/* All in one domain: refused with the numbers, and without redundancy all is well. */
+static void child_one_domain(const void *arg)
+{
+	start_program(arg);
+	if (!strcmp(arg, "none")) {
+		soda_free(alloc_checked(BYTES));
+	} else {
+		CHECK(!soda_alloc(BYTES, 0));
+		CHECK_EQ(errno, ENOSPC);
+		CHECK(strstr(soda_last_error(), "4 of the pool's 4 servers"), "%s",
+		      soda_last_error());
+		CHECK(strstr(soda_last_error(), "mirror:2 needs servers in 2 failure domains"),
+		      "%s", soda_last_error());
+	}
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_one_domain(void **state)
+{
+	static const char *const domains[SERVERS] = { "r", "r", "r", "r" };
+
+	open_pool(domains);
+	expect_passes(child_one_domain, "mirror:2");
+	expect_passes(child_one_domain, "none");
+	close_pool();
+}
+
+static void test_bad_domain(void **state)
+{
+	static const char *const bad[] = { "", "two words", "a/b", "\xc3\xa9" };
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		const char *const args[] = { "--listen", "tcp://127.0.0.1:0", "--domain", bad[i],
+					     NULL };
+		static struct program program;
+
+		assert_int_equal(program_run("src/mem_server/soda-mem-server", args, &program), 0);
+		if (!program.status || !strstr(program.err, "domain"))
+			fail_msg("'%s': %d %s", bad[i], program.status, program.err);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_domains),
+		cmocka_unit_test(test_one_domain),
+		cmocka_unit_test(test_bad_domain),
+	};
+
+	return cmocka_run_group_tests_name("operate", tests, NULL, NULL);
+}
