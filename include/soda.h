@@ -100,8 +100,15 @@ struct soda_config {
 #define SODA_PRIVATE 0x4u   /* preloaded and writable, the file unchanged */
 #define SODA_CREATE 0x8u    /* with WRITABLE: make the file if there is none */
 
-/* Flag of soda_alloc(). */
+/* Flags of soda_alloc(). */
 #define SODA_SEALED 0x100u /* encrypted and authenticated wherever it leaves the process */
+/*
+ * At most one of these: on a pool of servers, the redundancy of this object, whatever
+ * SODA_REDUNDANCY says.  What can be computed again needs none; what cannot, lies on n servers, of
+ * different failure domains.
+ */
+#define SODA_NO_REDUNDANCY 0x10000u
+#define SODA_MIRROR(n) (0x20000u | ((unsigned)(n)&0xfu) << 20) /* n is 2 */
 
 /* Advice for soda_advise(). */
 enum soda_advice {
@@ -183,11 +190,13 @@ SODA_API int soda_init(const struct soda_config *cfg);
 
 /*
  * An anonymous object in fabric memory, zero-filled and chunk-aligned.
- * flags: 0, or SODA_SEALED: as all objects where SODA_SEAL is set.
+ * flags: 0, or of SODA_SEALED, as all objects where SODA_SEAL is set, and one of
+ * SODA_NO_REDUNDANCY and SODA_MIRROR(2), instead of what SODA_REDUNDANCY says.
  * Returns its address; NULL with errno EINVAL (bytes is 0, unknown flags),
- * ENOSPC (over the server's capacity or quota), ENOMEM (no address space; sealed:
- * the page buffer is too small), ENOTSUP (sealed: no OpenSSL) or an error of soda_init().  The
- * caller owns it until soda_free().
+ * ENOSPC (over the server's capacity or quota, or redundancy that the servers which can be reached,
+ * or their failure domains, cannot give), ENOMEM (no address space; sealed: the page buffer is too
+ * small), ENOTSUP (sealed: no OpenSSL; redundancy: with a single server, or sealed) or an error of
+ * soda_init().  The caller owns it until soda_free().
  */
 SODA_API void *soda_alloc(size_t bytes, unsigned flags);
 

@@ -95,7 +95,7 @@ static void *allocate(const char *file, size_t bytes, unsigned flags, size_t *by
 
 void *soda_alloc(size_t bytes, unsigned flags)
 {
-	if (!bytes || flags & ~SODA_SEALED) {
+	if (!bytes || flags & ~(SODA_SEALED | SODA_OBJECT_REDUNDANCY)) {
 		errno = -failed(-EINVAL,
 				bytes ? "soda_alloc: unknown flags 0x%x" : "soda_alloc: 0 bytes",
 				flags);

@@ -55,7 +55,8 @@ struct soda_agent {
 	 */
 	struct soda_link links[SODA_MEMBERS_MAX];
 	_Atomic uint32_t members;
-	struct soda_buffer buffer;	     /* synchronised in buffer.h */
+	_Atomic bool redundant;	   /* some slabs have copies, or had; changed with api_lock, once */
+	struct soda_buffer buffer; /* synchronised in buffer.h */
 	struct soda_replacer replacer;	     /* synchronised in replace.h */
 	_Atomic uint64_t fam_bytes;	     /* span of all objects; changed with api_lock */
 	_Atomic uint64_t store_object_bytes; /* of it, in the node's store: pages/shared.c */

@@ -136,11 +136,13 @@ void soda_objects_end(void)
 
 /*
  * Where an object, or a slab, gets its addresses: from the chunk `first` on, which the caller has
- * found to be free, or, not `fixed`, where there is room.
+ * found to be free, or, not `fixed`, where there is room; and with which redundancy it lies on the
+ * servers.
  */
 struct site {
 	bool of_heap, fixed;
 	uint32_t first;
+	enum soda_redundancy redundancy;
 };
 
 static int no_room(uint64_t bytes, struct soda_why *why)
@@ -427,7 +429,7 @@ static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
 	uint32_t n = soda_members();
 	int ret = -ENOTCONN;
 
-	if (soda_redundant())
+	if (site->redundancy != SODA_REDUNDANCY_NONE)
 		return create_mirrored(site, bytes, flags, region_p, why);
 	soda_members_look(members, n);
 	for (;;) {
@@ -446,7 +448,8 @@ static int create_slab(const struct site *site, uint64_t bytes, uint32_t flags,
 }
 
 /* Say what the servers have of what was asked for. */
-static int explain_full(uint64_t bytes, uint64_t placed, int err, struct soda_why *why)
+static int explain_full(uint64_t bytes, uint64_t placed, enum soda_redundancy redundancy, int err,
+			struct soda_why *why)
 {
 	struct soda_why last = *why;
 	uint64_t had = 0;
@@ -460,7 +463,8 @@ static int explain_full(uint64_t bytes, uint64_t placed, int err, struct soda_wh
 	snprintf(why->text, sizeof(why->text),
 		 "%llu bytes %sare not to be had: %u of the pool's %u servers can be reached, and "
 		 "have %llu bytes free in all: %.100s",
-		 (unsigned long long)bytes, soda_redundant() ? "on two servers each " : "", up,
+		 (unsigned long long)bytes,
+		 redundancy == SODA_REDUNDANCY_NONE ? "" : "on two servers each ", up,
 		 soda_members(), (unsigned long long)(had + placed),
 		 last.text[0] ? last.text : soda_strerror(err));
 	return err;
@@ -498,24 +502,26 @@ static int create_slabs(struct site *site, uint64_t bytes, uint32_t flags,
 }
 
 /* All of an anonymous object, in slabs, or nothing. */
-static int create_on_pool(uint64_t bytes, uint32_t flags, struct soda_region **region_p,
-			  struct soda_why *why)
+static int create_on_pool(struct site site, uint64_t bytes, uint32_t flags,
+			  struct soda_region **region_p, struct soda_why *why)
 {
 	struct soda_region room = { .span = bytes }, *first = NULL;
-	struct site site = { .fixed = true };
 	struct soda_why ignored = { "" };
 	uint64_t placed;
 	int ret;
 
-	if (bytes > soda_agent.bytes || !soda_region_find_room(&room, flags & SODA_REGION_HEAP))
+	if (site.redundancy != SODA_REDUNDANCY_NONE && (ret = soda_rebuild_start()))
+		return ret;
+	if (bytes > soda_agent.bytes || !soda_region_find_room(&room, site.of_heap))
 		return no_room(bytes, why);
+	site.fixed = true;
 	site.first = room.first;
 	ret = create_slabs(&site, bytes, flags, &first, &placed, why);
 	if (!ret) {
 		*region_p = first;
 		return 0;
 	}
-	explain_full(bytes, placed, ret, why);
+	explain_full(bytes, placed, site.redundancy, ret, why);
 	if (first)
 		soda_object_destroy(first, &ignored);
 	return ret;
@@ -536,6 +542,14 @@ static int add_place(struct soda_why *why)
 	return -ENOMEM;
 }
 
+static int refuse_sealed_copies(struct soda_why *why)
+{
+	snprintf(why->text, sizeof(why->text),
+		 "objects with redundancy (SODA_REDUNDANCY, SODA_MIRROR) cannot be sealed "
+		 "(SODA_SEAL, SODA_SEALED) yet: give up the one or the other");
+	return -ENOTSUP;
+}
+
 int soda_object_seals(struct soda_why *why)
 {
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
@@ -545,12 +559,8 @@ int soda_object_seals(struct soda_why *why)
 
 	if (soda_sealing_on())
 		return 0;
-	if (soda_redundant()) {
-		snprintf(why->text, sizeof(why->text),
-			 "objects with redundancy (SODA_REDUNDANCY) cannot be sealed (SODA_SEAL, "
-			 "SODA_SEALED) yet: give up the one or the other");
-		return -ENOTSUP;
-	}
+	if (soda_agent.settings.seal && soda_agent.settings.redundancy != SODA_REDUNDANCY_NONE)
+		return refuse_sealed_copies(why);
 	least += soda_agent.settings.seal ? 0 : SODA_SEALING_SLOTS_MIN;
 	if (limit < least) {
 		snprintf(
@@ -586,18 +596,52 @@ static int decide_sealing(const char *file, uint32_t *flags, struct soda_why *wh
 	return -ENOTSUP;
 }
 
+/*
+ * What redundancy the object is to have: the flags', else that of SODA_REDUNDANCY.  The flags have
+ * no such bits then.
+ */
+static int decide_redundancy(uint32_t *flags, enum soda_redundancy *redundancy_p,
+			     struct soda_why *why)
+{
+	uint32_t wanted = *flags & SODA_OBJECT_REDUNDANCY;
+
+	*flags &= ~(uint32_t)SODA_OBJECT_REDUNDANCY;
+	*redundancy_p = soda_agent.settings.redundancy;
+	if (wanted && wanted != SODA_NO_REDUNDANCY && wanted != SODA_MIRROR(SODA_COPIES)) {
+		snprintf(
+			why->text, sizeof(why->text),
+			"soda_alloc: flags 0x%x: of SODA_NO_REDUNDANCY and SODA_MIRROR(%d) at most "
+			"one, and nothing else",
+			wanted, SODA_COPIES);
+		return -EINVAL;
+	}
+	if (wanted)
+		*redundancy_p = wanted == SODA_NO_REDUNDANCY ? SODA_REDUNDANCY_NONE
+							     : SODA_REDUNDANCY_MIRROR;
+	if (*redundancy_p == SODA_REDUNDANCY_NONE || soda_members() >= SODA_COPIES)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "SODA_MIRROR(%d) needs %d servers or more, and server (SODA_SERVER) names %u",
+		 SODA_COPIES, SODA_COPIES, soda_members());
+	return -ENOTSUP;
+}
+
 int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		       struct soda_region **region_p, struct soda_why *why)
 {
 	struct site site = { .of_heap = flags & SODA_REGION_HEAP };
-	int ret = decide_sealing(file, &flags, why);
+	int ret = decide_redundancy(&flags, &site.redundancy, why);
 
+	if (!ret)
+		ret = decide_sealing(file, &flags, why);
+	if (!ret && flags & SODA_SEALED && site.redundancy != SODA_REDUNDANCY_NONE)
+		ret = refuse_sealed_copies(why);
 	if (ret)
 		return ret;
 	if (soda_members() <= 1)
 		return create(&soda_agent.links[0], &site, file, bytes, flags, region_p, why);
 	if (!file)
-		return create_on_pool(bytes, flags, region_p, why);
+		return create_on_pool(site, bytes, flags, region_p, why);
 	snprintf(why->text, sizeof(why->text),
 		 "%.60s: files and published objects lie on one server, and SODA_SERVER names a "
 		 "pool of %u: a program that uses them names the one that has them",

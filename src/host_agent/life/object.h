@@ -23,6 +23,8 @@ void soda_objects_end(void);
  * possible.
  */
 enum { SODA_REGION_HEAP = 1 << 30 };
+/* The bits of soda_alloc()'s flags that say the object's redundancy: a kind, and its numbers. */
+enum { SODA_OBJECT_REDUNDANCY = 0xfff0000 };
 
 /*
  * Make ready for sealed objects. api_lock held. 0; -ENOTSUP: there is no OpenSSL; -ENOMEM: the page

@@ -508,7 +508,7 @@ int soda_rebuild_start(void)
 {
 	int ret;
 
-	if (!soda_redundant())
+	if (rebuild.runs)
 		return 0;
 	rebuild.buffer = aligned_alloc(4096, soda_chunk_bytes());
 	if (!rebuild.buffer)
@@ -516,7 +516,13 @@ int soda_rebuild_start(void)
 	atomic_store(&rebuild.stop, false);
 	ret = soda_helper_start(&rebuild.thread, "soda-rebuild", run, NULL);
 	rebuild.runs = !ret;
-	return ret;
+	if (ret) {
+		free(rebuild.buffer);
+		rebuild.buffer = NULL;
+		return ret;
+	}
+	atomic_store(&soda_agent.redundant, true);
+	return 0;
 }
 
 void soda_rebuild_stop(void)

@@ -42,7 +42,10 @@ void soda_copy_close(struct soda_region *copy);
 /* The server is away: what has another copy goes on without. The link's keeper calls this. */
 void soda_rebuild_expel(struct soda_link *link);
 
-/* Start the thread. 0 or negative errno. stop: end it; the caller may hold api_lock. */
+/*
+ * Start the thread, unless it runs; before the first slab with copies is made, and with api_lock. 0
+ * or negative errno.  stop: end it; the caller may hold api_lock.
+ */
 int soda_rebuild_start(void);
 void soda_rebuild_stop(void);
 /* The slab is about to be freed: it is not rebuilt any more when this returns. */

@@ -397,7 +397,7 @@ static int start_all(struct soda_why *why)
 		ret = soda_closed_start();
 	if (!ret)
 		ret = start_faults();
-	if (!ret)
+	if (!ret && s->redundancy != SODA_REDUNDANCY_NONE)
 		ret = soda_rebuild_start();
 	return ret;
 }

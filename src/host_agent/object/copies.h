@@ -35,10 +35,13 @@ enum soda_copies_bits {
 	SODA_COPIES_ALL = 0x33,
 };
 
-/* Whether the objects' slabs have copies. */
+/*
+ * Whether there may be slabs that have copies: silent servers are missed, and what is late is asked
+ * for elsewhere.  True from the first object with redundancy on (soda_rebuild_start).
+ */
 static inline bool soda_redundant(void)
 {
-	return soda_agent.settings.redundancy != SODA_REDUNDANCY_NONE;
+	return atomic_load_explicit(&soda_agent.redundant, memory_order_relaxed);
 }
 
 static inline uint32_t soda_copies(const struct soda_region *r)

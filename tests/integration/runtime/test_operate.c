@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A pool of servers as its operator sees it: failure domains, in which no slab has two copies, not
- * after a rebuild either.
+ * after a rebuild either; redundancy object by object.
  */
 #include <signal.h>
 
@@ -202,6 +202,103 @@ static void test_one_domain(void **state)
 	close_pool();
 }
 
+/*
+ * One object on two servers and one on one, in one process; the flag counts, not SODA_REDUNDANCY.
+ * When a server has been killed, and lost its memory, only the other one has lost chunks.
+ */
+static void child_objects(const void *arg)
+{
+	unsigned lost = 0;
+	char *twice, *once;
+
+	start_program(arg);
+	once = alloc_checked(1);
+	soda_free(once); /* with the process's own redundancy */
+	twice = soda_alloc(BYTES, SODA_MIRROR(2));
+	once = soda_alloc(BYTES, SODA_NO_REDUNDANCY);
+	CHECK(twice && once, "%s", soda_last_error());
+	store(twice, BYTES, 1);
+	store(once, BYTES, 2);
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	CHECK_EQ(soda_advise(once, BYTES, SODA_COLD), 0);
+	CHECK_EQ(soda_advise(twice, BYTES, SODA_COLD), 0);
+	turn_pass();
+	CHECK(turn_await());
+	for (int i = 0; !stats_now().copies_rebuilt && i < LOOKS; i++)
+		sleep_ms(10);
+	verify(twice, BYTES, 1);
+	for (size_t i = 0; i < BYTES / 4096; i += 512)
+		if (touch_signal(word_of(once, i), false))
+			lost++;
+		else
+			CHECK_EQ(*word_of(once, i), mix(i, 2));
+	CHECK(lost > 0 && lost < BYTES / (2 * MIB), "%u slabs are lost", lost);
+	CHECK(!soda_alloc(BYTES, SODA_MIRROR(2) | SODA_NO_REDUNDANCY));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(!soda_alloc(BYTES, SODA_MIRROR(3)));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(!soda_alloc(BYTES, SODA_MIRROR(2) | SODA_SEALED));
+	CHECK_EQ(errno, ENOTSUP);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_objects(const void *arg)
+{
+	unsigned long long used = 0;
+
+	if (!turn_await())
+		return;
+	for (int i = 0; i < SERVERS; i++)
+		used += stat_of(i, "used_bytes");
+	assert_int_equal(used, 3ull * BYTES);
+	world_kill(&worlds[1]);
+	world_restart(&worlds[1]);
+	turn_pass();
+}
+
+static void test_objects(void **state)
+{
+	static const char *const domains[SERVERS];
+	static const char *const processes[] = { "none", "mirror:2" };
+
+	for (int i = 0; i < 2; i++) {
+		struct trial t = { .child = child_objects,
+				   .during = during_objects,
+				   .arg = processes[i] };
+		struct outcome out;
+
+		open_pool(domains);
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
+		close_pool();
+	}
+}
+
+/* With a single server there is no redundancy to be had, and none is not refused. */
+static void child_single(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char *p;
+
+	cfg.server = arg;
+	start(&cfg);
+	CHECK(!soda_alloc(BYTES, SODA_MIRROR(2)));
+	CHECK_EQ(errno, ENOTSUP);
+	CHECK(strstr(soda_last_error(), "SODA_SERVER"), "%s", soda_last_error());
+	p = soda_alloc(BYTES, SODA_NO_REDUNDANCY);
+	CHECK(p, "%s", soda_last_error());
+	store(p, BYTES, 1);
+	verify(p, BYTES, 1);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_single(void **state)
+{
+	world_open(&worlds[0], WORLD_TCP, NULL);
+	expect_passes(child_single, worlds[0].address);
+	world_close(&worlds[0]);
+}
+
 static void test_bad_domain(void **state)
 {
 	static const char *const bad[] = { "", "two words", "a/b", "\xc3\xa9" };
@@ -220,8 +317,8 @@ static void test_bad_domain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_domains),
-		cmocka_unit_test(test_one_domain),
+		cmocka_unit_test(test_domains),	   cmocka_unit_test(test_one_domain),
+		cmocka_unit_test(test_objects),	   cmocka_unit_test(test_single),
 		cmocka_unit_test(test_bad_domain),
 	};
 
