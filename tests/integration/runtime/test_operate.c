@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A pool of servers as its operator sees it: failure domains, in which no slab has two copies, not
- * after a rebuild either; redundancy object by object.
+ * after a rebuild either; redundancy object by object; and what `soda pool` says of all that.
  */
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "lib/harness.h"
 #include "lib/world.h"
@@ -47,6 +49,80 @@ static unsigned long long stat_of(int server, const char *key)
 	if (!at)
 		fail_msg("no %s in %s%s", quoted, program.out, program.err);
 	return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+static const char *first_missing(const char *const *words, const char *text)
+{
+	while (*words && strstr(text, *words))
+		words++;
+	return *words;
+}
+
+/*
+ * `soda pool status` ends with that code, and says the words (NULL ends them), in JSON or not: once
+ * the programs have told the servers, which they do once a second.
+ */
+static void expect_status(int status, const char *const *words, bool json)
+{
+	const char *const args[] = { "pool", "status", list, json ? "--json" : NULL, NULL };
+	static struct program program;
+	const char *missing = "";
+
+	for (int i = 0; missing && i < LOOKS / 10; i++) {
+		assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+		missing = first_missing(words, program.out);
+		if (missing)
+			sleep_ms(100);
+	}
+	if (missing)
+		fail_msg("no %s in %s%s", missing, program.out, program.err);
+	assert_int_equal(program.status, status);
+}
+#define EXPECT_STATUS(status, json, ...)                                                           \
+	expect_status(status, (const char *const[]){ __VA_ARGS__, NULL }, json)
+
+/* `soda pool events` of the pool, beside the test. */
+static struct {
+	pid_t pid;
+	FILE *lines;
+} watcher;
+
+static void start_watching(void)
+{
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	watcher.pid = fork();
+	assert_true(watcher.pid >= 0);
+	if (!watcher.pid) {
+		dup2(fds[1], STDOUT_FILENO);
+		close(fds[0]);
+		close(fds[1]);
+		execl(build_path("tools/soda/soda"), "soda", "pool", "events", list, "-i", "100ms",
+		      "-t", "120s", (char *)NULL);
+		_exit(127);
+	}
+	close(fds[1]);
+	watcher.lines = fdopen(fds[0], "r");
+	assert_non_null(watcher.lines);
+}
+
+/* Read on until a line has both. The limit of the whole test bounds the wait. */
+static void expect_event(const char *event, const char *with)
+{
+	char line[1024];
+
+	do {
+		if (!fgets(line, sizeof(line), watcher.lines))
+			fail_msg("the events end without %s %s", event, with);
+	} while (!strstr(line, event) || !strstr(line, with));
+}
+
+static void stop_watching(void)
+{
+	kill(watcher.pid, SIGTERM);
+	waitpid(watcher.pid, NULL, 0);
+	fclose(watcher.lines);
 }
 
 /* The program tells of its slabs once a second. */
@@ -140,10 +216,17 @@ static void during_domains(const void *arg)
 	assert_int_equal(stat_of(0, "used_bytes") + stat_of(1, "used_bytes") +
 				 stat_of(2, "used_bytes"),
 			 BYTES);
+	EXPECT_STATUS(0, true, "\"copies_missing\":0}", "\"domain\":\"rack1\"", "\"domains\":2",
+		      "\"slabs\":12,", "\"used_bytes\":50331648");
+	EXPECT_STATUS(0, false, "4 of 4 servers, 2 failure domains", "no copy is missing");
+	start_watching();
+	expect_event("\"came\"", "\"pid\":");
 	world_kill(&worlds[0]);
 	turn_pass();
 	if (!turn_await())
 		return;
+	expect_event("\"state\"", "\"to\":\"unreachable\"");
+	expect_event("\"rebuilt\"", "\"copies\":");
 	assert_int_equal(stat_of(3, "used_bytes"), BYTES);
 	assert_int_equal(stat_of(1, "used_bytes") + stat_of(2, "used_bytes"), BYTES);
 	for (int i = 0; slabs_here(1, 2) != BYTES / (2 * MIB) && i < LOOKS / 10; i++)
@@ -153,6 +236,10 @@ static void during_domains(const void *arg)
 	turn_pass();
 	if (!turn_await())
 		return;
+	expect_event("\"missing\"", "\"to\":12");
+	EXPECT_STATUS(1, true, "\"copies_missing\":12}", "\"state\":\"unreachable\"",
+		      "\"free_bytes\":null");
+	EXPECT_STATUS(1, false, "2 of 4 servers, 1 failure domain,", "12 slabs miss a copy");
 	assert_int_equal(stat_of(1, "used_bytes") + stat_of(2, "used_bytes"), BYTES);
 	worlds[3].more = fourth;
 	world_restart(&worlds[3]);
@@ -160,6 +247,9 @@ static void during_domains(const void *arg)
 	if (!turn_await())
 		return;
 	assert_int_equal(stat_of(3, "used_bytes"), BYTES);
+	expect_event("\"restarted\"", worlds[3].address);
+	expect_event("\"missing\"", "\"to\":0");
+	stop_watching();
 	turn_pass();
 }
 

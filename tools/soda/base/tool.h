@@ -28,6 +28,7 @@ int soda_command_doctor(int argc, char **argv);
 int soda_command_eval(int argc, char **argv);
 int soda_command_graph(int argc, char **argv);
 int soda_command_msg(int argc, char **argv);
+int soda_command_pool(int argc, char **argv);
 int soda_command_report(int argc, char **argv);
 int soda_command_run(int argc, char **argv);
 int soda_command_stat(int argc, char **argv);
