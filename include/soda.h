@@ -167,7 +167,8 @@ struct soda_stats {
 	uint64_t store_object_bytes; /* of fam_bytes, the objects that are there now */
 	/* redundancy, of slabs of objects */
 	uint64_t copies_missing;  /* slabs that have fewer copies than they should, now */
-	uint64_t copies_expelled; /* copies that were given up, as their server was away */
+	uint64_t copies_expelled; /* copies that were given up: their server was away, had them no
+				     more, refused them, or had others than were sealed */
 	uint64_t copies_rebuilt;  /* copies that were made anew... */
 	uint64_t rebuilt_bytes;	  /* ...and what was copied for them */
 	/* Of sealed objects: */
@@ -195,7 +196,7 @@ SODA_API int soda_init(const struct soda_config *cfg);
  * Returns its address; NULL with errno EINVAL (bytes is 0, unknown flags),
  * ENOSPC (over the server's capacity or quota, or redundancy that the servers which can be reached,
  * or their failure domains, cannot give), ENOMEM (no address space; sealed: the page buffer is too
- * small), ENOTSUP (sealed: no OpenSSL; redundancy: with a single server, or sealed) or an error of
+ * small), ENOTSUP (sealed: no OpenSSL; redundancy: with a single server) or an error of
  * soda_init().  The caller owns it until soda_free().
  */
 SODA_API void *soda_alloc(size_t bytes, unsigned flags);

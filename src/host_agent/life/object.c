@@ -410,9 +410,12 @@ static int create_mirrored(const struct site *site, uint64_t bytes, uint32_t fla
 	if (!r)
 		return no_number(why);
 	r->bytes = bytes;
-	r->flags = flags & ~(uint32_t)SODA_REGION_HEAP;
-	ret = open_mirrored(r, site, why);
+	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
+	ret = flags & SODA_SEALED ? soda_sealing_begin(r, bytes, why) : 0;
+	if (!ret)
+		ret = open_mirrored(r, site, why);
 	if (ret) {
+		soda_sealing_end(r);
 		soda_region_put(r);
 		return ret;
 	}
@@ -542,14 +545,6 @@ static int add_place(struct soda_why *why)
 	return -ENOMEM;
 }
 
-static int refuse_sealed_copies(struct soda_why *why)
-{
-	snprintf(why->text, sizeof(why->text),
-		 "objects with redundancy (SODA_REDUNDANCY, SODA_MIRROR) cannot be sealed "
-		 "(SODA_SEAL, SODA_SEALED) yet: give up the one or the other");
-	return -ENOTSUP;
-}
-
 int soda_object_seals(struct soda_why *why)
 {
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
@@ -559,8 +554,6 @@ int soda_object_seals(struct soda_why *why)
 
 	if (soda_sealing_on())
 		return 0;
-	if (soda_agent.settings.seal && soda_agent.settings.redundancy != SODA_REDUNDANCY_NONE)
-		return refuse_sealed_copies(why);
 	least += soda_agent.settings.seal ? 0 : SODA_SEALING_SLOTS_MIN;
 	if (limit < least) {
 		snprintf(
@@ -634,8 +627,6 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 
 	if (!ret)
 		ret = decide_sealing(file, &flags, why);
-	if (!ret && flags & SODA_SEALED && site.redundancy != SODA_REDUNDANCY_NONE)
-		ret = refuse_sealed_copies(why);
 	if (ret)
 		return ret;
 	if (soda_members() <= 1)

@@ -25,7 +25,7 @@ static struct {
 	bool runs;
 	_Atomic bool stop;
 	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
-	_Atomic uint64_t expelled, bytes, completed;
+	_Atomic uint64_t bytes, completed;
 	void *buffer; /* the thread's: a chunk */
 	/*
 	 * Regions that copies had.  A thread may have found one and be about to post to it, so that
@@ -140,7 +140,6 @@ void soda_rebuild_expel(struct soda_link *link)
 	soda_regions_lock();
 	soda_regions_each(expel_copy, &e);
 	soda_regions_unlock();
-	atomic_fetch_add(&rebuild.expelled, e.stale);
 	if (e.stale)
 		soda_log_warning("%s is away: %u slabs go on with their other copy",
 				 link->server.address, e.stale);
@@ -383,8 +382,12 @@ static int copy_chunk(const struct task *job, uint32_t id, uint32_t w)
 	ret = soda_fetch_copy(job->t, job->r, id, rebuild.buffer, deadline_ns);
 	if (!ret)
 		ret = write_chunk(job, id);
-	soda_install_cancel(id); /* REMOTE again, and its credit is given back */
+	if (ret != -EBADMSG)
+		soda_install_cancel(id); /* REMOTE again, and its credit is given back */
 	soda_signals_restore(&saved);
+	if (ret ==
+	    -EBADMSG) /* of a sealed object, and changed there: it is LOST, and others are not */
+		return -EAGAIN;
 	return ret && ret != -EAGAIN ? -ECANCELED : ret;
 }
 
@@ -555,7 +558,7 @@ static int count_missing(struct soda_region *r, void *arg)
 void soda_rebuild_count(struct soda_rebuild_counts *out)
 {
 	*out = (struct soda_rebuild_counts){
-		.expelled = atomic_load(&rebuild.expelled),
+		.expelled = soda_copies_dropped(),
 		.bytes = atomic_load(&rebuild.bytes),
 		.completed = atomic_load(&rebuild.completed),
 	};

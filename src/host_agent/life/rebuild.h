@@ -53,7 +53,7 @@ void soda_rebuild_leave(struct soda_region *r);
 
 struct soda_rebuild_counts {
 	uint64_t missing;   /* slabs with fewer copies than they should have */
-	uint64_t expelled;  /* how often copies became stale, because their server was away */
+	uint64_t expelled;  /* how often copies became stale */
 	uint64_t bytes;	    /* that were copied */
 	uint64_t completed; /* copies that were rebuilt */
 };

@@ -165,21 +165,27 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	return ret == -ENOENT ? 0 : ret;
 }
 
-static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
-{
-	const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
-
-	if (!done->status)
-		memcpy(q->copying->to, data_of(ch, k, done), q->bytes);
-	q->copying->state = done->status ? done->status : 1;
-}
-
 /*
- * What has come is not what this process has sealed last: nobody has that any more, and the chunk
- * is LOST.
+ * What has come is not what this process has sealed last.  -ENOTCONN: that copy of the slab is not
+ * read any more, and the chunk is REMOTE again, to be asked for at the other copy's server; -EIO:
+ * nobody has it any more, and the chunk is LOST.
  */
-static void lose_damaged(const struct soda_fetch_channel *ch, struct soda_region *r, uint32_t id)
+static int settle_damaged(const struct soda_fetch_channel *ch, struct soda_region *r, uint32_t id)
 {
+	const struct soda_link *link = soda_channel_link(ch);
+	int k = soda_copies(r) ? soda_copy_on(r, link) : -1;
+	bool spare = k >= 0 && soda_copies_drop(r, (uint32_t)k);
+
+	if (spare || !soda_copy_to_read(r, link)) {
+		soda_log_error(
+			"%u bytes at offset %llu of %s are not what was sent to %s: the copy "
+			"there is given up, and they are read from the other one",
+			soda_region_chunk_bytes(r, id),
+			(unsigned long long)(r->before + soda_region_offset(r, id)),
+			r->name[0] ? r->name : "an object", soda_conn_peer(ch->conn));
+		soda_install_cancel(id);
+		return -ENOTCONN;
+	}
 	soda_log_error("%llu bytes at offset %llu of %s are not what was sent to %s: they were "
 		       "changed, or are older, there or on the way; they are not used, and every "
 		       "touch of them is an error",
@@ -190,15 +196,42 @@ static void lose_damaged(const struct soda_fetch_channel *ch, struct soda_region
 	atomic_store(&r->unwritten, true);
 	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_LOST, 0, 0, SODA_CW_BACKED);
 	soda_buffer_give(&soda_agent.buffer, 1);
+	return -EIO;
+}
+
+static int open_in(struct soda_fetch_channel *ch, const struct soda_region *r, uint32_t id,
+		   const void *sealed, void *plain)
+{
+	return soda_sealing_open((uint32_t)(ch - soda_channels), r, id, sealed, plain);
+}
+
+/*
+ * What is copied is as the server has it: of a sealed object ciphertext, which is opened, in the
+ * request's slot, to see that it is what was sent; -EBADMSG: it is not, and has been settled.
+ */
+static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
+{
+	const struct soda_fetch_request *q = &ch->req[k % ch->slots_n];
+	struct soda_region *r = soda_region_of(q->in.id);
+	int state = done->status ? done->status : 1;
+
+	if (!done->status)
+		memcpy(q->copying->to, data_of(ch, k, done), q->bytes);
+	if (!done->status && r->sealing &&
+	    open_in(ch, r, q->in.id, q->copying->to, slot_of(ch, k))) {
+		settle_damaged(ch, r, q->in.id);
+		state = -EBADMSG;
+	}
+	q->copying->state = state;
 }
 
 /*
  * Open the chunks of sealed objects among the next n answers, in their slots: other memory, which
  * the peer may share, could change between the check and the use.  Returns a bit for each answer
- * that is not what was sealed; its status is set, and its chunk is LOST.
+ * that is not what was sealed; its status is set, and its chunk settled; *err_p: the last of them.
  */
 static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch,
-			    struct soda_done *done, int n)
+			    struct soda_done *done, int n, int *err_p)
 {
 	uint64_t damaged = 0;
 
@@ -212,9 +245,8 @@ static uint64_t open_sealed(struct soda_thread *t, struct soda_fetch_channel *ch
 		if (done[i].data)
 			memcpy(slot_of(ch, k), done[i].data, q->bytes);
 		done[i].data = NULL;
-		if (soda_sealing_open((uint32_t)(ch - soda_channels), r, q->in.id,
-				      slot_of(ch, k))) {
-			lose_damaged(ch, r, q->in.id);
+		if (open_in(ch, r, q->in.id, slot_of(ch, k), slot_of(ch, k))) {
+			*err_p = settle_damaged(ch, r, q->in.id);
 			done[i].status = -EBADMSG;
 			damaged |= 1ull << i;
 		} else {
@@ -246,8 +278,8 @@ static int install_arrived(struct soda_thread *t, struct soda_fetch_channel *ch,
 			   struct soda_done *done, int n)
 {
 	struct soda_install in[SODA_COLLECT_MAX];
-	uint64_t damaged = soda_sealing_on() ? open_sealed(t, ch, done, n) : 0;
-	int err = damaged ? -EIO : 0;
+	int err = 0;
+	uint64_t damaged = soda_sealing_on() ? open_sealed(t, ch, done, n, &err) : 0;
 
 	for (int i = 0; i < n;) {
 		uint32_t k = ch->head + (uint32_t)i, run = 0;
@@ -590,7 +622,7 @@ static int copy_locked(struct soda_thread *t, struct soda_fetch_channel *ch, str
 
 	if (!soda_channel_usable(ch) || !from)
 		return -ENOTCONN;
-	direct = soda_mr_direct(&from->mr, soda_region_offset(r, id), bytes);
+	direct = r->sealing ? NULL : soda_mr_direct(&from->mr, soda_region_offset(r, id), bytes);
 	if (direct) {
 		memcpy(to, direct, bytes);
 		return 0;

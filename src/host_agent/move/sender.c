@@ -63,6 +63,7 @@ struct relayed {
 	uint32_t id;
 	uint16_t mask;
 	uint8_t why, done;
+	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
 struct relay {
@@ -504,31 +505,50 @@ static void drop_later(struct soda_sender *s, uint32_t id, int why)
 	soda_count(s->t, SODA_CNT_LOCAL_REFAULTS, soda_chunk_state(w) == SODA_CHUNK_DIRTY);
 }
 
-static void finish(struct soda_sender *s, const struct soda_sending *op)
+/* What was sent in the chunk's stead is not needed any more. */
+static void free_copy(struct soda_sending *op)
 {
+	if (op->sealed)
+		soda_sealing_slot_give(op->copy);
+	else if (op->copy)
+		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
+	op->sealed = false;
+	op->copy = NULL;
+}
+
+static void finish(struct soda_sender *s, struct soda_sending *op)
+{
+	free_copy(op); /* first: once the chunk is not SENDING any more its object may be freed */
 	soda_protect_learn(soda_region_of(op->id), op->mask);
 	soda_unacked_note(op->id); /* before SENDING goes: soda_sync then asks unacked.h */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
 	drop_later(s, op->id, op->why);
 }
 
-/* The chunk, which stays SENDING, waits for the copy's server. */
-static void relay(uint32_t k, const struct soda_sending *op)
+/*
+ * The chunk, which stays SENDING, waits for the copy's server, with what was sealed of it: the
+ * versions and tags are those of that.
+ */
+static void relay(uint32_t k, struct soda_sending *op)
 {
 	uint32_t server = soda_copy_link(soda_region_of(op->id), k)->index;
 	struct relay *to = &relays[server];
+	void *sealed = op->sealed ? op->copy : NULL;
+
+	if (!sealed)
+		free_copy(op);
 
 	soda_lock_acquire(&queues[server].lock);
 	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
 	to->chunks[to->tail % RELAY] =
-		(struct relayed){ op->id, (uint16_t)op->mask, op->why, op->done };
+		(struct relayed){ op->id, (uint16_t)op->mask, op->why, op->done, sealed };
 	to->tail++;
 	soda_lock_release(&queues[server].lock);
 	atomic_fetch_add(&relayed_n, 1);
 }
 
 /* To the next copy's server, or, where there is none, the chunk is done. */
-static void forward(struct soda_sender *s, const struct soda_sending *op)
+static void forward(struct soda_sender *s, struct soda_sending *op)
 {
 	const struct soda_region *r = soda_region_of(op->id);
 	int next = soda_copies(r) ? soda_copies_next(r, op->done) : -1;
@@ -576,10 +596,12 @@ static uint32_t restore(uint32_t id, uint32_t mask, uint32_t flag)
 }
 
 /* The connection failed: the chunk is sent again, over the next one. */
-static void queue_again(const struct soda_sending *op)
+static void queue_again(struct soda_sending *op)
 {
-	uint32_t before = restore(op->id, op->mask, SODA_CW_QUEUED);
+	uint32_t before;
 
+	free_copy(op);
+	before = restore(op->id, op->mask, SODA_CW_QUEUED);
 	if (before & SODA_CW_QUEUED) /* stored to and queued meanwhile: the queue has it */
 		leaves(op->why);
 	else
@@ -603,11 +625,6 @@ static bool refused_by_copy(const struct soda_sender *s, const struct soda_sendi
 static void op_ends(struct soda_sender *s, struct soda_sending *op)
 {
 	SODA_TP_WRITEBACK_DONE(op->id, op->bytes, op->failed);
-	/* first: once the chunk is not SENDING any more its object may be freed */
-	if (op->sealed)
-		soda_sealing_slot_give(op->copy);
-	else if (op->copy)
-		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
 	if (!op->failed) {
 		soda_count(s->t, SODA_CNT_BYTES_WRITTEN, op->bytes);
 		advance(s, op);
@@ -619,6 +636,7 @@ static void op_ends(struct soda_sender *s, struct soda_sending *op)
 	} else if (refused_by_copy(s, op)) {
 		advance(s, op);
 	} else {
+		free_copy(op);
 		restore(op->id, op->mask, 0);
 		leaves(op->why);
 	}
@@ -772,46 +790,48 @@ static void *copy_closed(uint32_t id)
 	return copy;
 }
 
-/* Seal, in place, the copy of a chunk that the program has closed; nothing where it is not sealed.
- */
-static int seal_copy(struct soda_sender *s, const struct outgoing *out, void *copy)
+/* Seal a chunk that the program has closed. As soda_sealing_seal(); -EFAULT: nobody can read it. */
+static int64_t seal_closed(struct soda_sender *s, const struct outgoing *out)
 {
 	struct soda_region *r = soda_region_of(out->id);
-	int64_t n =
-		r->sealing ? soda_sealing_seal(s->station, r, out->id, out->mask, copy, copy) : 0;
+	void *copy = copy_closed(out->id);
+	int64_t n = copy ? soda_sealing_seal(s->station, r, out->id, out->mask, copy, out->sealed)
+			 : -EFAULT;
 
-	if (n > 0)
-		soda_count(s->t, SODA_CNT_BYTES_SEALED, (uint64_t)n);
-	return n < 0 ? (int)n : 0;
+	if (copy)
+		soda_closed_free(copy, soda_region_chunk_bytes(r, out->id));
+	return n;
 }
 
 /*
  * Seal the blocks of a BUSY chunk that are to be sent, if its object is sealed.  0, also where it
- * is found to be unreadable; -EAGAIN: there is no place for them now; -EIO.
+ * is unreadable, and is not sealed; -EAGAIN: there is no place for them now; -EIO.
  */
 static int seal(struct soda_sender *s, struct outgoing *out)
 {
 	struct soda_region *r = soda_region_of(out->id);
-	int64_t n;
+	int64_t n = -EFAULT;
 
 	if (!r->sealing)
 		return 0;
 	out->sealed = soda_sealing_slot_take();
 	if (!out->sealed)
 		return -EAGAIN;
-	n = soda_sealing_seal(s->station, r, out->id, out->mask, soda_chunk_address(out->id),
-			      out->sealed);
+	if (!out->unreadable)
+		n = soda_sealing_seal(s->station, r, out->id, out->mask,
+				      soda_chunk_address(out->id), out->sealed);
+	if (n == -EFAULT) {
+		doubt_all();
+		out->unreadable = true;
+		n = seal_closed(s, out);
+	}
 	if (n >= 0) {
 		soda_count(s->t, SODA_CNT_BYTES_SEALED, (uint64_t)n);
 		return 0;
 	}
 	soda_sealing_slot_give(out->sealed);
 	out->sealed = NULL;
-	if (n != -EFAULT)
-		return (int)n;
-	doubt_all();
-	out->unreadable = true;
-	return 0;
+	return n == -EFAULT ? 0 : (int)n;
 }
 
 /* A chunk that could not be sealed yet is DIRTY again, and waits in the queue. */
@@ -829,12 +849,8 @@ static void put_off(const struct outgoing *out)
  */
 static int send_closed(struct soda_sender *s, const struct outgoing *out, bool *refused_p)
 {
-	void *copy = copy_closed(out->id);
+	void *copy = soda_region_of(out->id)->sealing ? NULL : copy_closed(out->id);
 
-	if (copy && seal_copy(s, out, copy)) {
-		soda_closed_free(copy, soda_region_chunk_bytes(soda_region_of(out->id), out->id));
-		copy = NULL;
-	}
 	if (copy)
 		return send_chunk(s, out, copy);
 	say_unreadable(s, out->id);
@@ -874,8 +890,12 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 {
 	struct soda_region *r = soda_region_of(in->id);
 	int k = soda_copy_on(r, &soda_agent.links[s->server]);
-	struct soda_sending *op,
-		gone = { .id = in->id, .mask = in->mask, .why = in->why, .done = in->done };
+	struct soda_sending *op, gone = { .id = in->id,
+					  .mask = in->mask,
+					  .why = in->why,
+					  .done = in->done,
+					  .sealed = in->sealed,
+					  .copy = in->sealed };
 	bool closed;
 
 	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k)) {
@@ -887,7 +907,7 @@ static int send_relayed(struct soda_sender *s, const struct relayed *in, bool po
 		relay((uint32_t)k, &gone);
 		return 0;
 	}
-	closed = atomic_load_explicit(&queue_doubt, memory_order_relaxed) &&
+	closed = !in->sealed && atomic_load_explicit(&queue_doubt, memory_order_relaxed) &&
 		 !readable(in->id, in->mask);
 	op = free_op(s);
 	*op = gone;
@@ -974,7 +994,7 @@ int soda_sender_send(struct soda_sender *s)
 		bool nowhere = out[i].mask && has_no_place(&out[i]);
 		int ret = 0, sealed = 0;
 
-		if (out[i].mask && !nowhere && !out[i].unreadable)
+		if (out[i].mask && !nowhere)
 			sealed = seal(s, &out[i]);
 		if (sealed == -EAGAIN) {
 			put_off(&out[i]);
@@ -983,7 +1003,7 @@ int soda_sender_send(struct soda_sender *s)
 			count_refusal(out[i].id, -EIO);
 			refuse(&out[i]);
 			tell = true;
-		} else if (out[i].unreadable) {
+		} else if (out[i].unreadable && !out[i].sealed) {
 			ret = send_closed(s, &out[i], &tell);
 		} else if (out[i].mask) {
 			ret = send_chunk(s, &out[i], out[i].sealed);

@@ -15,8 +15,10 @@
  * content: then the chunk is DIRTY, and all of them get those blocks again before it is dropped.
  *
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
- * (closed_pages.h), from a copy.  A sender is one thread's at a time; writeback.h decides which
- * threads have one and when they send.  All functions are AS.
+ * (closed_pages.h), from a copy; of a sealed object, from a place of sealing.h, which the chunk
+ * keeps until all copies' servers have acknowledged it: they get the same bytes.  A sender is one
+ * thread's at a time; writeback.h decides which threads have one and when they send.  All functions
+ * are AS.
  *
  * AS: async-signal-safe.
  */

@@ -5,6 +5,8 @@
 
 enum { CURRENT_ALL = SODA_COPIES_ALL & 0xf };
 
+static _Atomic uint64_t dropped; /* current copies */
+
 int soda_copy_on(const struct soda_region *r, const struct soda_link *link)
 {
 	for (uint32_t k = 0; k < SODA_COPIES; k++)
@@ -65,7 +67,14 @@ bool soda_copies_drop(struct soda_region *r, uint32_t k)
 		if (!(copies & ~both & CURRENT_ALL))
 			return false;
 	} while (!atomic_compare_exchange_weak(&r->copies, &copies, copies & ~both));
+	if (soda_copy_is_current(copies, k))
+		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 	return true;
+}
+
+uint64_t soda_copies_dropped(void)
+{
+	return atomic_load_explicit(&dropped, memory_order_relaxed);
 }
 
 void soda_copies_begin(struct soda_region *r, uint32_t k)

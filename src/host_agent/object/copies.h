@@ -115,6 +115,8 @@ int soda_copies_next(const struct soda_region *r, uint32_t done);
 
 /* The copy is not read or written any more.  false: it is the last current one, and stays. */
 bool soda_copies_drop(struct soda_region *r, uint32_t k);
+/* How many current copies were given up so, of all slabs. */
+uint64_t soda_copies_dropped(void);
 /* Whether a copy of the slab may become stale: it has another one. */
 static inline bool soda_copies_spare(const struct soda_region *r)
 {

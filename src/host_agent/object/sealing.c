@@ -288,7 +288,8 @@ int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, 
 	return ret ? ret : job.done;
 }
 
-int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id, void *data)
+int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id,
+		      const void *sealed, void *plain)
 {
 	const struct soda_sealing *s = r->sealing;
 	struct soda_seal_engine *engine = engines[station];
@@ -297,12 +298,13 @@ int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct block *b = &s->blocks[first + i];
-		char *at = (char *)data + (size_t)i * SODA_SEAL_BLOCK;
+		size_t at = (size_t)i * SODA_SEAL_BLOCK;
 
 		if (!b->version)
-			memset(at, 0, SODA_SEAL_BLOCK);
+			memset((char *)plain + at, 0, SODA_SEAL_BLOCK);
 		else if (!engine ||
-			 soda_open_block(engine, &s->key, first + i, b->version, at, b->tag, at))
+			 soda_open_block(engine, &s->key, first + i, b->version,
+					 (const char *)sealed + at, b->tag, (char *)plain + at))
 			return -EBADMSG;
 	}
 	return 0;

@@ -70,10 +70,11 @@ uint64_t soda_sealing_bytes(const struct soda_region *r);
 int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, uint32_t mask,
 			  const void *plain, void *sealed);
 /*
- * Open a FETCHING chunk that has arrived, in place, in memory of this process alone.  0; -EBADMSG:
- * a block is not what was sent last; nothing at `data` may be used. AS.
+ * Open a FETCHING chunk that has arrived, in memory of this process alone; `plain` may be `sealed`.
+ * 0; -EBADMSG: a block is not what was sent last; nothing at `plain` may be used. AS.
  */
-int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id, void *data);
+int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id,
+		      const void *sealed, void *plain);
 
 /*
  * A place for a sealed chunk until its WRITEs are answered; its credit of the page buffer is

@@ -7,8 +7,10 @@
  * SODA_TEST_SEEDS: how many seeds of each, beside the few of every run; SODA_TEST_SEED: only that
  * one.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "lib/harness.h"
 #include "lib/world.h"
@@ -466,13 +468,92 @@ static void test_refused(void **state)
 	close_pool();
 }
 
+/* Sealed: what one server has is changed there, all of it. */
+static void spoil(pid_t pid)
+{
+	static char data[1 << 20];
+	char path[64], line[256];
+	FILE *maps;
+	int mem;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	maps = fopen(path, "r");
+	assert_non_null(maps);
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	mem = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(mem >= 0);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long from, to;
+
+		/* slabs lie in large mappings, the server's own data in small ones */
+		if (sscanf(line, "%lx-%lx", &from, &to) != 2 || to - from < 4ul << 20 ||
+		    !strstr(line, " rw"))
+			continue;
+		for (; from < to; from += sizeof(data)) {
+			size_t want = to - from < sizeof(data) ? to - from : sizeof(data);
+			ssize_t n = pread(mem, data, want, (off_t)from);
+
+			for (ssize_t at = 0; at < n; at += PAGE) {
+				char other = (char)(data[at] + 1);
+
+				if (data[at] | data[at + 1] | data[at + 2])
+					assert_int_equal(pwrite(mem, &other, 1, (off_t)from + at),
+							 1);
+			}
+		}
+	}
+	close(mem);
+	fclose(maps);
+}
+
+static void child_spoilt(const void *arg)
+{
+	setenv("SODA_SEAL", "1", 1);
+	start_load(1);
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
+	turn_pass();
+	CHECK(turn_await());
+	verify_all();
+	CHECK(stats_now().copies_expelled > 0, "a server had copies of slabs");
+	await_copies();
+	CHECK_EQ(soda_sync(load.p, BYTES), 0);
+	verify_all();
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_spoilt(const void *arg)
+{
+	if (!turn_await())
+		return;
+	spoil(worlds[0].server.pid);
+	turn_pass();
+}
+
+/* It is found, and the other copy is read and copied: nothing is lost. */
+static void test_spoilt(void **state)
+{
+	struct trial t = { .child = child_spoilt, .during = during_spoilt };
+	struct outcome out;
+
+#ifdef __SANITIZE_ADDRESS__
+	print_message("SKIP: AddressSanitizer maps terabytes, all of which would be read\n");
+	skip();
+#endif
+	open_pool();
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	expect_says(&out, "the copy there is given up");
+	close_pool();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_late),	 cmocka_unit_test(test_both_lost),
 		cmocka_unit_test(test_degraded), cmocka_unit_test(test_shrunk),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_spoilt),
 	};
 
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
