@@ -334,10 +334,10 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 static int open_copies(struct soda_region *r, struct soda_candidate *members, struct soda_why *why)
 {
 	uint32_t k = 0;
-	int ret = 0;
+	int ret = 0, refusal = -ENOTCONN;
 
 	for (; k < SODA_COPIES; k++) {
-		ret = soda_copy_open(r, k, members, why);
+		ret = soda_copy_open(r, k, members, &refusal, why);
 		if (ret)
 			break;
 	}

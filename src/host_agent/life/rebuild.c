@@ -52,9 +52,9 @@ void soda_members_look(struct soda_candidate *members, uint32_t n)
 /* Copies. */
 
 int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *members,
-		   struct soda_why *why)
+		   int *refusal_p, struct soda_why *why)
 {
-	int ret = -ENOTCONN;
+	int ret;
 
 	for (;;) {
 		int i = soda_placement_choose(members, soda_members(), r->bytes,
@@ -62,7 +62,7 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 		struct soda_region *copy;
 
 		if (i < 0)
-			return ret;
+			return *refusal_p;
 		copy = soda_region_take_copy();
 		if (!copy)
 			return -ENOSPC;
@@ -79,6 +79,7 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 			atomic_store(&r->copy_on[k], (uint8_t)i);
 			return 0;
 		}
+		*refusal_p = ret;
 		soda_region_put_copy(copy);
 	}
 }
@@ -280,7 +281,7 @@ static int replace_region(struct task *job, struct soda_why *why)
 {
 	struct soda_candidate members[SODA_MEMBERS_MAX] = { 0 };
 	struct soda_region *r = job->r, *old = r->copy[job->k];
-	int ret;
+	int ret, refusal = -ENOTCONN;
 
 	for (uint32_t m = 0; m < soda_members(); m++)
 		members[m] = (struct soda_candidate){
@@ -290,7 +291,7 @@ static int replace_region(struct task *job, struct soda_why *why)
 	if (!lock_api(job))
 		return -ECANCELED;
 	close_region(old); /* again, if an earlier attempt came no further */
-	ret = soda_copy_open(r, job->k, members, why);
+	ret = soda_copy_open(r, job->k, members, &refusal, why);
 	if (!ret) {
 		soda_copy_fit(r->copy[job->k], r);
 		soda_link_gave(old->link, old->bytes);

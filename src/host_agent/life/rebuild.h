@@ -29,11 +29,12 @@ void soda_members_look(struct soda_candidate *members, uint32_t n);
 
 /*
  * Open copy k of the slab, whose bytes are set, on one of the members.  Those of its failure domain
- * are marked as refused then, as are those that do not take it.  0, or the last refusal.  api_lock
- * held.
+ * are marked as refused then, as are those that do not take it.  0, or the last refusal, which is
+ * also kept in *refusal_p: -ENOTCONN before the slab's first copy, and of use for the next one,
+ * whose members are fewer.  api_lock held.
  */
 int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *members,
-		   struct soda_why *why);
+		   int *refusal_p, struct soda_why *why);
 /* The slab has its addresses: so has the copy. */
 void soda_copy_fit(struct soda_region *copy, const struct soda_region *r);
 /* Close its region, now or when its server is there again. api_lock held. */
