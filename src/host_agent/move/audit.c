@@ -238,7 +238,7 @@ static int check_owner(struct audit *a, uint32_t id, uint32_t w)
 
 	if (w & SODA_CW_SENDING) {
 		n = senders_with(id, look_at_ops) + relays_with(id);
-		if (n != 1 && !(n > 1 && a->how == ANYWHERE))
+		if (n != 1 && !(a->how == ANYWHERE && (n > 1 || soda_sender_relays_taken())))
 			return wrong_chunk(a, id, "SENDING, and %u senders have it under way", n);
 	}
 	if (a->how != BETWEEN)

@@ -73,7 +73,8 @@ struct relay {
 };
 
 static struct relay relays[SODA_MEMBERS_MAX];
-static _Atomic uint32_t relayed_n; /* in all relays */
+/* In all relays, and those that a sender has taken from there and not yet passed on. */
+static _Atomic uint32_t relayed_n;
 
 uint64_t soda_sender_queue_bytes(void)
 {
@@ -165,6 +166,15 @@ void soda_sender_relays_each(void (*fn)(uint32_t id, int why, void *arg), void *
 	for (struct relay *q = relays; q < relays + soda_members(); q++)
 		for (uint32_t i = q->head; i != q->tail; i++)
 			fn(q->chunks[i % RELAY].id, q->chunks[i % RELAY].why, arg);
+}
+
+bool soda_sender_relays_taken(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < soda_members(); k++)
+		n += relays[k].tail - relays[k].head;
+	return atomic_load(&relayed_n) > n;
 }
 
 static uint32_t waits(const _Atomic uint32_t *head, const _Atomic uint32_t *tail)
@@ -538,13 +548,13 @@ static void relay(uint32_t k, struct soda_sending *op)
 	if (!sealed)
 		free_copy(op);
 
+	atomic_fetch_add(&relayed_n, 1);
 	soda_lock_acquire(&queues[server].lock);
 	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
 	to->chunks[to->tail % RELAY] =
 		(struct relayed){ op->id, (uint16_t)op->mask, op->why, op->done, sealed };
 	to->tail++;
 	soda_lock_release(&queues[server].lock);
-	atomic_fetch_add(&relayed_n, 1);
 }
 
 /* To the next copy's server, or, where there is none, the chunk is done. */
@@ -865,7 +875,10 @@ static bool has_no_place(const struct outgoing *out)
 	return atomic_load_explicit(&soda_region_of(out->id)->refused, memory_order_relaxed);
 }
 
-/* How many the relay of that server had, in `out`; at most max and SODA_SENDER_BATCH. */
+/*
+ * How many the relay of that server had, in `out`; at most max and SODA_SENDER_BATCH.  They count
+ * as relayed until the caller has found another place for each.
+ */
 static int take_relayed(uint32_t server, struct relayed *out, uint32_t max)
 {
 	struct relay *from = &relays[server];
@@ -878,7 +891,6 @@ static int take_relayed(uint32_t server, struct relayed *out, uint32_t max)
 	while (n < max && from->head != from->tail)
 		out[n++] = from->chunks[from->head++ % RELAY];
 	soda_lock_release(&queues[server].lock);
-	atomic_fetch_sub(&relayed_n, n);
 	return (int)n;
 }
 
@@ -935,6 +947,7 @@ static int send_all_relayed(struct soda_sender *s)
 	for (int i = 0; i < n; i++) {
 		int ret = send_relayed(s, &in[i], !err);
 
+		atomic_fetch_sub(&relayed_n, 1);
 		err = err ? err : ret;
 	}
 	return err ? err : n;
@@ -952,8 +965,10 @@ void soda_sender_reroute(struct soda_sender *s)
 		got = take_relayed(s->server, in, left);
 		if (!got)
 			break;
-		for (int i = 0; i < got; i++)
+		for (int i = 0; i < got; i++) {
 			send_relayed(s, &in[i], false);
+			atomic_fetch_sub(&relayed_n, 1);
+		}
 	}
 	for (; n; n--) {
 		uint64_t taken;

@@ -89,6 +89,8 @@ void soda_sender_queue_each(void (*fn)(uint32_t id, int why, void *arg), void *a
 
 /* The same for the relays. */
 void soda_sender_relays_each(void (*fn)(uint32_t id, int why, void *arg), void *arg);
+/* Whether a sender may have chunks in its hands that it has taken from a relay. */
+bool soda_sender_relays_taken(void);
 
 /*
  * The sender's server is away: chunks in its queue and its relay whose copies there are not written
