@@ -71,6 +71,9 @@ enum {
 	SODA_HEDGE_MS = 5, /* a READ that takes longer is asked for at the other copy's server; */
 	SODA_HEDGE_SHARE = 20,	    /* one in so many of a thread's READs at most, */
 	SODA_HEDGE_SPARE = 64,	    /* and so many more */
+	/* A connection on which WRITEs, or READs that were late, get no answer for so long is lost,
+	   whatever the server says on others. */
+	SODA_COPIES_LATE_MS = 2000,
 	SODA_COPIES_LOOK_MS = 5,    /* a fault that waits for any copy's server looks so often */
 	SODA_KEEPER_COLLECT_MS = 2, /* its tick while READs ahead are outstanding */
 	SODA_KEEPER_ASK_MS = 1,	    /* its tick while much is kept that an agent has acknowledged */

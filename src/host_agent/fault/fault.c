@@ -211,17 +211,21 @@ void soda_fault_run_ahead(struct soda_thread *t, const struct soda_fault *f)
 }
 
 /* Of a slab with copies: a server that is late with what was asked for ahead is not waited for. */
-static int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64_t deadline_ns)
+static int join_copies(struct soda_thread *t, const struct soda_fault *f, uint64_t since_ns,
+		       uint64_t deadline_ns)
 {
 	uint64_t soon_ns = soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS;
 	int ret = soda_fetch_join(t, f->id, soon_ns < deadline_ns ? soon_ns : deadline_ns);
 
 	if (ret != -ETIMEDOUT || soda_now_ns() >= deadline_ns)
 		return ret;
-	return soda_fetch_rescue(t, f->region, f->id, f->store ? (int)f->block : -1, deadline_ns);
+	return soda_fetch_rescue(t, f->region, f->id, f->store ? (int)f->block : -1, since_ns,
+				 deadline_ns);
 }
 
-static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_ns)
+/* since_ns: when the thread began to wait for the chunk. */
+static int join(struct soda_thread *t, struct soda_fault *f, uint64_t since_ns,
+		uint64_t deadline_ns)
 {
 	if (soda_chunk_state(soda_chunk_load(chunk(f))) != SODA_CHUNK_FETCHING) {
 		soda_chunk_wait(chunk(f), 1000000);
@@ -229,7 +233,7 @@ static int join(struct soda_thread *t, struct soda_fault *f, uint64_t deadline_n
 	}
 	soda_fault_run_ahead(t, f);
 	if (soda_copies(f->region))
-		return join_copies(t, f, deadline_ns);
+		return join_copies(t, f, since_ns, deadline_ns);
 	return soda_fetch_join(t, f->id, deadline_ns);
 }
 
@@ -295,7 +299,7 @@ static int serve_until(struct soda_thread *t, struct soda_fault *f, uint64_t dea
 			break;
 		case SODA_STEP_JOIN:
 			start = start ? start : soda_now_ns();
-			ret = join(t, f, deadline_ns);
+			ret = join(t, f, start, deadline_ns);
 			break;
 		case SODA_STEP_ROOM:
 			ret = make_room(t, deadline_ns);

@@ -225,6 +225,7 @@ static void collect_here(struct soda_thread *t, struct soda_fetch_channel *ch)
 		return;
 	if (soda_channel_outstanding(ch))
 		soda_channel_collect(t, ch, (int)soda_channel_outstanding(ch), 0, 0, &err);
+	soda_channel_end_late(ch);
 	soda_lock_release(&ch->lock);
 }
 
@@ -236,6 +237,27 @@ void soda_fetch_collect_idle(struct soda_thread *t)
 		for (uint32_t i = 0; i < n; i++)
 			collect_here(t, &soda_channels[k * SODA_CHANNELS_OF_MEMBER +
 						       SODA_CHANNEL_PAIRS_MAX + i]);
+}
+
+/*
+ * With redundancy: READs ahead that nobody waits for and that are not answered keep their chunks
+ * from those who would look for them elsewhere.  The keeper has looked at the channel before.
+ */
+static void end_silent(struct soda_fetch_channel *ch)
+{
+	uint64_t now = soda_now_ns();
+
+	if (ch->seen != ch->head || !soda_channel_outstanding(ch))
+		ch->seen_ns = 0;
+	else if (!ch->seen_ns)
+		ch->seen_ns = now;
+	if (!ch->seen_ns || now - ch->seen_ns < SODA_COPIES_LATE_MS * SODA_MS_NS ||
+	    !soda_lock_acquire_until(&ch->lock, now + SODA_HEDGE_MS * SODA_MS_NS))
+		return;
+	if (ch->seen == ch->head && soda_channel_outstanding(ch))
+		soda_channel_break(ch, -ETIMEDOUT);
+	ch->seen_ns = 0;
+	soda_lock_release(&ch->lock);
 }
 
 bool soda_fetch_collect_left(struct soda_thread *t, const struct soda_link *link)
@@ -250,6 +272,8 @@ bool soda_fetch_collect_left(struct soda_thread *t, const struct soda_link *link
 
 		if (ch->seen == ch->head)
 			collect_here(t, ch);
+		if (soda_redundant())
+			end_silent(ch);
 		ch->seen = ch->head;
 		more = more || soda_channel_outstanding(ch);
 	}

@@ -293,6 +293,19 @@ void soda_channel_forget_late(struct soda_fetch_channel *ch)
 	atomic_fetch_sub(&soda_channel_link(ch)->late, 1);
 }
 
+bool soda_channel_end_late(struct soda_fetch_channel *ch)
+{
+	const struct soda_fetch_request *q;
+
+	if (ch->head == ch->tail)
+		return false;
+	q = &ch->req[ch->head % ch->slots_n];
+	if (!q->withdrawn || soda_now_ns() - q->withdrawn_ns < SODA_COPIES_LATE_MS * SODA_MS_NS)
+		return false;
+	soda_channel_break(ch, -ETIMEDOUT);
+	return true;
+}
+
 void soda_channel_break(struct soda_fetch_channel *ch, int err)
 {
 	soda_channel_fail(ch);

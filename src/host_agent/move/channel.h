@@ -34,6 +34,7 @@ struct soda_fetch_request {
 	bool placed;	/* the peer may install it */
 	bool withdrawn; /* it was late, and the chunk is asked for elsewhere: its answer is
 			   ignored, and its slot is taken until then */
+	uint64_t withdrawn_ns; /* when, if it was */
 };
 
 struct soda_fetch_channel {
@@ -49,7 +50,10 @@ struct soda_fetch_channel {
 	 */
 	_Atomic uint32_t slots_n;    /* slots in use: each has a credit of the buffer */
 	_Atomic uint32_t head, tail; /* requests outstanding: slot = number % slots_n */
-	uint32_t seen;		     /* the keeper's alone: head when it last looked */
+	/* the keeper's alone: head when it last looked, and since when it has been that, with
+	   requests outstanding; 0: there were none */
+	uint32_t seen;
+	uint64_t seen_ns;
 } __attribute__((aligned(64)));
 
 _Static_assert((SODA_CHANNEL_PAIRS_MAX & (SODA_CHANNEL_PAIRS_MAX - 1)) == 0,
@@ -110,6 +114,11 @@ static inline bool soda_channel_refuses(const struct soda_region *r)
 int soda_channel_fail(struct soda_fetch_channel *ch);
 /* The answer of a withdrawn request has come, or none will. */
 void soda_channel_forget_late(struct soda_fetch_channel *ch);
+/*
+ * The connection counts as lost if the answer of a withdrawn request has not come for
+ * SODA_COPIES_LATE_MS: true. The lock is held.
+ */
+bool soda_channel_end_late(struct soda_fetch_channel *ch);
 /* The connection failed with err: cancel the requests under way, tell the keeper. */
 void soda_channel_break(struct soda_fetch_channel *ch, int err);
 

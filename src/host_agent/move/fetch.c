@@ -366,17 +366,31 @@ static bool fetching(uint32_t id)
 	return soda_chunk_state(soda_chunk_load(&soda_agent.table[id])) == SODA_CHUNK_FETCHING;
 }
 
-/*
- * Whether a READ from that server that is late may be asked for at another one: few may, so that a
- * machine that is slow as a whole is not burdened with twice the READs.
- */
-static bool may_hedge(const struct soda_thread *t, const struct soda_region *r,
-		      const struct soda_link *link)
+enum { MOVED = 1 };
+
+/* Whether the slab can be read from another server that is UP. */
+static bool elsewhere(const struct soda_region *r, const struct soda_link *link)
 {
 	const struct soda_link *other = soda_copies_source(r, link);
 
-	return other != link && soda_server_up(&other->server) && !atomic_load(&other->late) &&
-	       t->hedged * SODA_HEDGE_SHARE <= t->reads + SODA_HEDGE_SPARE * SODA_HEDGE_SHARE;
+	return other != link && soda_server_up(&other->server);
+}
+
+/*
+ * Whether a READ from that server that is late may be asked for at another one: few may, so that a
+ * machine that is slow as a whole is not burdened with twice the READs; but each may that has taken
+ * so long as a server may be silent.
+ */
+static bool may_hedge(const struct soda_thread *t, const struct soda_region *r,
+		      const struct soda_link *link, uint64_t since_ns)
+{
+	const struct soda_link *other = soda_copies_source(r, link);
+
+	if (!elsewhere(r, link))
+		return false;
+	return soda_now_ns() - since_ns >= SODA_SILENT_MS * SODA_MS_NS ||
+	       (!atomic_load(&other->late) &&
+		t->hedged * SODA_HEDGE_SHARE <= t->reads + SODA_HEDGE_SPARE * SODA_HEDGE_SHARE);
 }
 
 /*
@@ -393,6 +407,7 @@ static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch, uint3
 		if (q->in.id != id || q->withdrawn || q->placed || q->copying)
 			continue;
 		q->withdrawn = true;
+		q->withdrawn_ns = soda_now_ns();
 		atomic_fetch_add(&link->late, 1);
 		atomic_store_explicit(&soda_agent.table[id].channel, SODA_CHANNEL_NONE,
 				      memory_order_relaxed);
@@ -402,8 +417,6 @@ static bool withdraw(struct soda_thread *t, struct soda_fetch_channel *ch, uint3
 	}
 	return false;
 }
-
-enum { MOVED = 1 };
 
 /*
  * Collect until the chunk has settled. The lock is held.  If the chunk is FETCHING and nothing is
@@ -417,7 +430,8 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch,
 {
 	const int64_t look_ns =
 		soda_redundant() ? SODA_HEDGE_MS * SODA_MS_NS : SODA_COLLECT_LOOK_MS * SODA_MS_NS;
-	uint64_t late_ns = soda_redundant() ? soda_now_ns() + (uint64_t)look_ns : UINT64_MAX;
+	uint64_t began = soda_redundant() ? soda_now_ns() : 0; /* of use with redundancy alone */
+	uint64_t late_ns = soda_redundant() ? began + (uint64_t)look_ns : UINT64_MAX;
 	int err = 0;
 
 	while (fetching(id) && soda_channel_outstanding(ch)) {
@@ -430,7 +444,7 @@ static int collect_chunk(struct soda_thread *t, struct soda_fetch_channel *ch,
 			return n;
 		if (n || !fetching(id))
 			continue;
-		if (soda_now_ns() >= late_ns && may_hedge(t, r, soda_channel_link(ch)) &&
+		if (soda_now_ns() >= late_ns && may_hedge(t, r, soda_channel_link(ch), began) &&
 		    withdraw(t, ch, id))
 			return MOVED;
 		deadline_ns += soda_thread_stood_still(t, (uint64_t)asked, soda_now_ns() - now);
@@ -505,12 +519,14 @@ int soda_channel_install_direct(struct soda_thread *t, struct soda_fetch_channel
 
 /*
  * Post the READ; where the channel has no free slot (in handler mode the handler's requests have
- * them), collect answers first.
+ * them; with redundancy one that was late), collect answers first.  MOVED: nothing is posted, as no
+ * slot gets free soon, and another copy's server is UP.
  */
 static int post_with_room(struct soda_thread *t, struct soda_fetch_channel *ch,
 			  struct soda_region *r, struct soda_install in, uint64_t deadline_ns)
 {
-	const int64_t look_ns = SODA_COLLECT_LOOK_MS * SODA_MS_NS;
+	const int64_t look_ns =
+		soda_redundant() ? SODA_HEDGE_MS * SODA_MS_NS : SODA_COLLECT_LOOK_MS * SODA_MS_NS;
 	int ret, err, n;
 
 	while ((ret = soda_channel_post(t, ch, r, in)) == -EAGAIN) {
@@ -521,6 +537,10 @@ static int post_with_room(struct soda_thread *t, struct soda_fetch_channel *ch,
 		n = collect(t, ch, look_ns, 0, &err);
 		if (n < 0)
 			return n;
+		if (!n && soda_redundant() && soda_channel_end_late(ch))
+			return -ETIMEDOUT;
+		if (!n && soda_redundant() && elsewhere(r, soda_channel_link(ch)))
+			return MOVED;
 		deadline_ns += soda_thread_stood_still(t, (uint64_t)look_ns, soda_now_ns() - now);
 	}
 	return ret;
@@ -536,6 +556,8 @@ static int demand_locked(struct soda_thread *t, struct soda_fetch_channel *ch,
 	if (ret <= 0)
 		return ret;
 	ret = post_with_room(t, ch, r, in, deadline_ns);
+	if (ret == MOVED)
+		return ret;
 	if (ret) {
 		soda_install_cancel(in.id);
 		return ret;
@@ -598,13 +620,15 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 }
 
 int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
-		      uint64_t deadline_ns)
+		      uint64_t since_ns, uint64_t deadline_ns)
 {
 	struct soda_fetch_channel *ch = channel_of(id);
 	struct soda_link *link = soda_channel_link(ch);
 	bool ours;
 
-	if (!ch->slots_n || !may_hedge(t, r, link) || !soda_lock_try(&ch->lock))
+	/* not only tried: others that wait for the chunk hand the lock to each other */
+	if (!ch->slots_n || !may_hedge(t, r, link, since_ns) ||
+	    !soda_lock_acquire_until(&ch->lock, soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS))
 		return 0;
 	ours = fetching(id) && withdraw(t, ch, id);
 	soda_lock_release(&ch->lock);
@@ -629,7 +653,7 @@ static int copy_locked(struct soda_thread *t, struct soda_fetch_channel *ch, str
 	}
 	ret = post_with_room(t, ch, r, (struct soda_install){ .id = id, .block = -1 }, deadline_ns);
 	if (ret)
-		return ret;
+		return ret == MOVED ? -EAGAIN : ret;
 	ch->req[(ch->tail - 1) % ch->slots_n].copying = &copying;
 	ret = soda_conn_flush(ch->conn, false);
 	while (!ret && !copying.state) {

@@ -11,6 +11,7 @@
 #include "host_agent/move/kept.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/install.h"
@@ -88,6 +89,18 @@ static bool vacate(uint32_t id)
 	}
 }
 
+/* One of the servers that a chunk of the region's may wait for is silent. */
+static void suspect(const struct soda_region *r)
+{
+	uint32_t copies = soda_copies(r);
+
+	if (!copies)
+		soda_link_silent(r->link);
+	for (uint32_t k = 0; copies && k < SODA_COPIES; k++)
+		if (soda_copy_is_written(copies, k))
+			soda_link_silent(soda_copy_link(r, k));
+}
+
 /*
  * Make the chunk BUSY, if it is resident (*had_p), or NONE.  0; -EBUSY: it stays FETCHING, as a
  * stopped peer may still store to it; -ETIMEDOUT.  When a chunk is in use for the time of a fault
@@ -112,7 +125,7 @@ static int end_chunk(struct soda_thread *t, uint32_t id, uint64_t deadline_ns, b
 		if (ret && soda_now_ns() > deadline_ns)
 			return ret;
 		if (ret)
-			soda_link_silent(soda_region_of(id)->link);
+			suspect(soda_region_of(id));
 	}
 }
 

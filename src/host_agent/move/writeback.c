@@ -45,6 +45,9 @@ struct soda_writeback {
 	/* By demand channel: the sender of the thread that has borrowed its connection. */
 	const struct soda_sender *helpers[SODA_CHANNEL_PAIRS_MAX];
 
+	/* With redundancy: since when WRITEs of the thread's are under way, and nothing came. */
+	uint64_t unanswered_ns;
+
 	struct soda_sender sender; /* the write-back thread's; its conn is set with lock held */
 	struct soda_sending ops[OPS];
 };
@@ -129,6 +132,22 @@ void soda_writeback_await(uint32_t seen, int64_t timeout_ns)
 	soda_progress_await(seen, timeout_ns);
 }
 
+/*
+ * How long WRITEs may be under way on a connection without any answer.  Where chunks have copies
+ * the connection then counts as lost, although the server may answer on others: what waits for it
+ * would fill the buffer, and the program's stores would fail, while another server has all.
+ */
+static uint64_t patience_ns(void)
+{
+	uint64_t ms = soda_agent.settings.fault_timeout_ms;
+
+	if (soda_redundant() && ms > 2 * SODA_COPIES_LATE_MS)
+		ms = SODA_COPIES_LATE_MS;
+	else if (soda_redundant())
+		ms /= 2;
+	return ms * SODA_MS_NS;
+}
+
 struct helping {
 	struct soda_thread *t;
 	const struct soda_link *link;
@@ -145,7 +164,7 @@ static int help_over(struct soda_conn *conn, void *arg)
 	struct soda_sender s = {
 		.t = h->t, .server = h->link->index, .conn = conn, .ops = ops, .max = HELP_OPS
 	};
-	uint64_t deadline = soda_now_ns() + soda_agent.settings.fault_timeout_ms * 1000000ull;
+	uint64_t deadline = soda_now_ns() + patience_ns();
 	uint32_t pair = s.t->index % soda_channels_pairs();
 	const struct soda_sender **place = &h->link->writeback->helpers[pair];
 	int n, ret;
@@ -206,6 +225,7 @@ static void lose(struct soda_writeback *wb, int err)
 	struct soda_conn *conn;
 
 	soda_sender_lose(&wb->sender, err);
+	wb->unanswered_ns = 0;
 	ring(wb);
 	soda_lock_acquire(&wb->lock);
 	conn = wb->sender.conn;
@@ -254,6 +274,30 @@ static int send_some(struct soda_writeback *wb)
 	return n;
 }
 
+/*
+ * Collect answers for so long.  As soda_sender_collect(); -ETIMEDOUT: with redundancy, when nothing
+ * has come for too long.  Without, soda_sync and faults have their own time-outs.
+ */
+static int collect_some(struct soda_writeback *wb, int64_t timeout_ns)
+{
+	uint64_t from;
+	int n;
+
+	if (!soda_redundant())
+		return soda_sender_collect(&wb->sender, timeout_ns);
+	from = soda_now_ns();
+	if (!wb->unanswered_ns)
+		wb->unanswered_ns = from;
+	n = soda_sender_collect(&wb->sender, timeout_ns);
+	if (n || !wb->sender.used) {
+		wb->unanswered_ns = 0;
+		return n;
+	}
+	wb->unanswered_ns += soda_thread_stood_still(wb->sender.t, (uint64_t)timeout_ns,
+						     soda_now_ns() - from);
+	return from > wb->unanswered_ns + patience_ns() ? -ETIMEDOUT : 0;
+}
+
 /* One turn of the thread's loop: send what waits, or collect answers, or sleep. */
 static void turn(struct soda_writeback *wb)
 {
@@ -278,8 +322,7 @@ static void turn(struct soda_writeback *wb)
 	}
 	/* Not long while there are chunks to drop: a store to one of them waits for that. */
 	if (n >= 0 && wb->sender.used)
-		n = soda_sender_collect(&wb->sender,
-					wb->sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
+		n = collect_some(wb, wb->sender.gone_n ? ANSWER_NS : 100 * ANSWER_NS);
 	if (n < 0) {
 		soda_server_report(&wb->link->server, n);
 		lose(wb, n);
