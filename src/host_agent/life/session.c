@@ -84,25 +84,27 @@ static int connect_data(struct soda_server *server, struct soda_why *why)
 /* The session's hooks. */
 
 /*
- * Open or check all regions at the server.  If the server has none of them (FORGOTTEN), restarts is
- * odd until one attempt has gone through all regions.  An attempt that fails leaves the regions
- * that it has not come to as they were; the server then knows the client, and the next attempt,
- * KNOWN, goes on with those regions.
+ * The server has none of our regions.  Noted before anything of this attempt can fail, because the
+ * server knows the client from now on, and the next attempt meets it as KNOWN.
  */
-static int recover(struct soda_link *link, struct soda_conn *control, enum soda_server_met met,
-		   struct soda_why *why)
+static void note_forgotten(struct soda_link *link)
 {
-	int ret;
+	soda_log_warning("%s has started anew: what only it held is lost", link->server.address);
+	if (!(soda_link_restarts(link) & 1))
+		atomic_fetch_add(&link->restarts, 1);
+	soda_recover_anew(link);
+	soda_calls_forget_closes(link);
+}
 
-	if (met == SODA_MET_FORGOTTEN) {
-		soda_log_warning("%s has started anew: what only it held is lost",
-				 link->server.address);
-		if (!(soda_link_restarts(link) & 1))
-			atomic_fetch_add(&link->restarts, 1);
-		soda_recover_anew(link);
-		soda_calls_forget_closes(link);
-	}
-	ret = soda_recover_regions(link, control, why);
+/*
+ * Open or check all regions at the server.  If it had none of them, restarts is odd until one
+ * attempt has gone through all regions.  An attempt that fails leaves the regions that it has not
+ * come to as they were, and the next one goes on with those.
+ */
+static int recover(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
+{
+	int ret = soda_recover_regions(link, control, why);
+
 	if (!ret && soda_link_restarts(link) & 1)
 		atomic_fetch_add(&link->restarts, 1);
 	return ret;
@@ -126,13 +128,15 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	struct soda_link *link = server->owner;
 	int ret;
 
+	if (met == SODA_MET_FORGOTTEN)
+		note_forgotten(link);
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
 	if (link == soda_agent.links) /* members of a pool are no agents, and come back at once */
 		soda_recover_unacked(server->welcome.agent);
 	ret = soda_agent.settings.servers > 1 ? soda_member_meet(link, control, why) : 0;
 	if (ret)
 		return ret;
-	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, met, why);
+	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, why);
 	return ret ? ret : connect_data(server, why);
 }
 
