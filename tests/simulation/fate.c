@@ -5,6 +5,8 @@
 #include "fibers.h"
 #include "world.h"
 
+static enum sim_process victim; /* of a pool, where one server is struck at a time */
+
 /* From the end of a fault on, so long until its last consequences are known to everybody. */
 static uint64_t aftermath(void)
 {
@@ -14,6 +16,8 @@ static uint64_t aftermath(void)
 		ms += plan.fault_ms;
 	if (plan.agent)
 		ms += plan.agent_settings.timeout_ms + 5000;
+	if (plan.mirrored)
+		ms += SODA_SILENT_MS + SODA_COPIES_AWAY_MS + SODA_COPIES_CONNECT_MS;
 	return ms * SIM_MS;
 }
 
@@ -102,12 +106,20 @@ static uint64_t a_moment(void)
 	return 1 + sim_below(lengths[sim_below(3)]);
 }
 
+/* Where one is struck at a time: that one. */
+static enum sim_process some_server(void)
+{
+	if (plan.one_at_a_time)
+		return victim;
+	return plan.servers > 1 ? SIM_SERVER + (unsigned)sim_below(plan.servers) : SIM_SERVER;
+}
+
 static void some_link(enum sim_process *client_p, enum sim_process *server_p)
 {
 	bool first = sim_chance(50);
 
 	*client_p = plan.agent && !first ? SIM_AGENT : SIM_HOST;
-	*server_p = plan.agent && first ? SIM_AGENT : SIM_SERVER;
+	*server_p = plan.agent && first ? SIM_AGENT : some_server();
 }
 
 static void break_some(void)
@@ -169,11 +181,13 @@ static void delay_one(void)
 	some_link(&client, &server);
 	disturb(length);
 	sim_net_delay_one(client, server, length);
+	if (plan.one_at_a_time)
+		sim_sleep(length, "a connection that stands still");
 }
 
 static enum sim_process some_process(void)
 {
-	return plan.agent && sim_chance(50) ? SIM_AGENT : SIM_SERVER;
+	return plan.agent && sim_chance(50) ? SIM_AGENT : some_server();
 }
 
 static void stop_one(void)
@@ -181,6 +195,8 @@ static void stop_one(void)
 	enum sim_process p = sim_chance(15) ? SIM_HOST : some_process();
 	uint64_t length = some_time();
 
+	if (plan.one_at_a_time && p == SIM_HOST)
+		p = victim;
 	sim_note("FAULT process %d is stopped for %.3f ms", p, (double)length / 1e6);
 	fault_begins();
 	sim_stop(p, true);
@@ -192,7 +208,7 @@ static void stop_one(void)
 
 static void *boot_server(void *arg)
 {
-	sim_server_boot(&plan.server);
+	sim_server(sim_process())->boot(&plan.server);
 	return NULL;
 }
 
@@ -204,7 +220,7 @@ static void *boot_agent(void *arg)
 
 static void *end_server(void *arg)
 {
-	sim_server_end();
+	sim_server(sim_process())->end();
 	return NULL;
 }
 
@@ -228,14 +244,15 @@ static void restart_one(void)
 	sim_note("FAULT process %d %s%s for %.3f ms", p, gently ? "ends" : "is killed",
 		 silently ? ", silently," : "", (double)length / 1e6);
 	fault_begins();
-	sim_history.killed = sim_history.killed || p == SIM_SERVER;
-	sim_history.drained = sim_history.drained || (gently && p == SIM_SERVER);
+	sim_history.killed = sim_history.killed || p >= SIM_SERVER;
+	sim_history.drained = sim_history.drained || (gently && p >= SIM_SERVER);
 	if (gently)
 		sim_join(sim_spawn(p, "main", p == SIM_AGENT ? end_agent : end_server, NULL));
 	sim_kill(p);
 	sim_net_kill(p, silently && !gently);
 	sim_fd_kill(p);
 	sim_memory_fresh(p);
+	sim_copies_look();
 	sim_sleep(length, "a process that is not there");
 	sim_fate_boot(p);
 	fault_ends();
@@ -309,10 +326,33 @@ static void refuse_reads(void)
 	fault_ends();
 }
 
+/* Of one server alone, which nobody needs as long as there is another copy. */
+static void fault_of_victim(void)
+{
+	uint64_t dice = sim_below(100);
+
+	if (dice < 35)
+		break_some();
+	else if (dice < 50)
+		cut_link();
+	else if (dice < 60)
+		delay_one();
+	else if (dice < 75)
+		stop_one();
+	else if (dice < 93)
+		restart_one();
+	else
+		starve_one();
+}
+
 static void one_fault(void)
 {
 	uint64_t dice = sim_below(100);
 
+	if (plan.one_at_a_time) {
+		fault_of_victim();
+		return;
+	}
 	if (plan.agent_settings.store && sim_chance(15))
 		refuse_reads();
 	else if (dice < 35)
@@ -345,6 +385,76 @@ static uint64_t some_time_of_an_operation(void)
 	return 1 + sim_below(lengths[sim_below(4)]);
 }
 
+/* The middle of a rebuild, where there is one within that time. */
+static void await_rebuild(void)
+{
+	uint64_t deadline = sim_now() + sim_between(1, 5) * SIM_S;
+	unsigned begun = sim_history.begun;
+
+	while (sim_history.begun == begun && sim_now() < deadline)
+		sim_wait(&sim_history.begun, deadline, "a rebuild");
+	sim_sleep(sim_chance(50) ? a_moment() : 1 + sim_below(200 * SIM_MS), "a rebuild to go on");
+}
+
+/*
+ * One connection after another to the server on which a copy is rebuilt stands still for a moment:
+ * what was sent there first arrives last.
+ */
+static void stagger_rebuild(void)
+{
+	for (uint64_t n = sim_between(5, 20); n && sim_history.begun != sim_history.ended; n--) {
+		uint64_t length = 1 + sim_below(20 * SIM_MS);
+
+		disturb(length);
+		sim_net_delay_one(SIM_HOST, sim_history.rebuilt_on, length);
+		sim_sleep(1 + sim_below(10 * SIM_MS), "a rebuild to go on");
+	}
+}
+
+/* Not only for all that the host has heard yet. */
+static bool all_up(void)
+{
+	sim_model_look_at_host();
+	for (unsigned i = 0; i < plan.servers; i++) {
+		enum sim_process p = SIM_SERVER + i;
+		struct sim_welcomed met = sim_model_met(p);
+
+		if (!sim_host_believes(p).up || !sim_server(p)->knows(met.instance, met.client))
+			return false;
+	}
+	return true;
+}
+
+void sim_fate_await_copies(void)
+{
+	uint64_t deadline;
+
+	while (sim_net_silent_until() == SIM_NEVER)
+		sim_sleep(SIM_S, "the end of a silence");
+	deadline = sim_now() + aftermath() + 60 * SIM_S;
+	while (!all_up() || sim_host_missing()) {
+		if (sim_now() > deadline)
+			sim_fail("BROKEN PROMISE: all servers are there for %llu s, and %llu slabs "
+				 "lack a copy",
+				 (unsigned long long)((aftermath() + 60 * SIM_S) / SIM_S),
+				 (unsigned long long)sim_host_missing());
+		sim_sleep(20 * SIM_MS, "the copies of slabs");
+	}
+}
+
+/* Some time after the last one's copies have been rebuilt; or at once the same one again. */
+static void choose_victim(void)
+{
+	static unsigned since; /* faults of the same one */
+
+	if (victim && ++since < 3 && sim_chance(50))
+		return;
+	if (victim)
+		sim_fate_await_copies();
+	victim = SIM_SERVER + (unsigned)sim_below(plan.servers);
+	since = 0;
+}
+
 void *sim_fate_main(void *arg)
 {
 	for (unsigned i = 0; i < plan.faults; i++) {
@@ -353,6 +463,13 @@ void *sim_fate_main(void *arg)
 
 		while (sim_history.done < when)
 			sim_wait(&sim_history.done, SIM_NEVER, "the time for a fault");
+		if (plan.one_at_a_time)
+			choose_victim();
+		if (plan.mirrored && sim_chance(40)) {
+			await_rebuild();
+			if (sim_chance(50))
+				stagger_rebuild();
+		}
 		sim_sleep(some_time_of_an_operation(), "the time for a fault");
 		one_fault();
 		if (sim_chance(50))
@@ -367,7 +484,8 @@ void sim_fate_mend(void)
 {
 	sim_net_delay(plan.delay_ns, plan.jitter_ns);
 	sim_starve(SIM_AGENT, 0, 0);
-	sim_starve(SIM_SERVER, 0, 0);
+	for (unsigned i = 0; i < plan.servers; i++)
+		sim_starve(SIM_SERVER + i, 0, 0);
 	sim_host_pager_fails(0);
 	sim_net_refuse_reads(0);
 }

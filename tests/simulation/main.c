@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * simulation [--seeds N] [--seed S] [--first S] [--seconds S] [--until-failure] [--quiet]
- *            [--trace] [--watch CHUNK]
+ *            [--pool] [--trace] [--watch CHUNK]
  *
  * Each seed runs in a child of this process, which has everything mapped and nothing begun.
  */
@@ -37,12 +37,20 @@ static void *host_main(void *arg)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 	struct sim_fiber *workers[SIM_THREADS], *fate;
-	char buffer[32];
+	char buffer[32], servers[SIM_SERVERS * 32] = "";
 	int ret;
 
 	snprintf(buffer, sizeof(buffer), "%llu",
 		 (unsigned long long)plan.buffer_chunks * plan.chunk_bytes);
-	cfg.server = plan.agent ? NULL : "sim://server";
+	for (unsigned i = 0; i < plan.servers; i++)
+		snprintf(servers + strlen(servers), 32, "%ssim://%s", i ? "," : "",
+			 sim_net_name(SIM_SERVER + i));
+	if (plan.servers > 1) {
+		setenv("SODA_SLAB", "2M", 1);
+		setenv("SODA_REBUILD_RATE", plan.rebuild_rate, 1);
+		setenv("SODA_REDUNDANCY", plan.mirrored ? "mirror:2" : "none", 1);
+	}
+	cfg.server = plan.agent ? NULL : servers;
 	cfg.dpu = plan.agent ? "sim://agent" : NULL;
 	cfg.buffer = buffer;
 	cfg.evict = plan.evict;
@@ -81,7 +89,8 @@ static void run(void *arg)
 {
 	sim_plan_print();
 	sim_net_delay(plan.delay_ns, plan.jitter_ns);
-	sim_fate_boot(SIM_SERVER);
+	for (unsigned i = 0; i < plan.servers; i++)
+		sim_fate_boot(SIM_SERVER + i);
 	if (plan.agent)
 		sim_fate_boot(SIM_AGENT);
 	sim_join(sim_spawn(SIM_HOST, "main", host_main, NULL));
@@ -207,6 +216,7 @@ int main(int argc, char **argv)
 		{ "first", required_argument, NULL, 'f' },
 		{ "seconds", required_argument, NULL, 't' },
 		{ "until-failure", no_argument, NULL, 'u' },
+		{ "pool", no_argument, NULL, 'p' }, /* only seeds with several servers */
 		{ "watch", required_argument, NULL, 'w' },
 		{ "trace", no_argument, NULL, 'v' },
 		{ "quiet", no_argument, NULL, 'q' },
@@ -214,7 +224,7 @@ int main(int argc, char **argv)
 	};
 	uint64_t first = 1, seeds = 100, passed = 0, failed = 0;
 	double began = now(), seconds = 0;
-	bool quiet = false, stops = false;
+	bool quiet = false, stops = false, pools = false;
 	enum sim_notes notes = SIM_NOTES_NONE;
 	int c;
 
@@ -235,6 +245,9 @@ int main(int argc, char **argv)
 			break;
 		case 'u':
 			stops = true;
+			break;
+		case 'p':
+			pools = true;
 			break;
 		case 'v':
 			notes = SIM_NOTES_PRINTED;
@@ -258,6 +271,8 @@ int main(int argc, char **argv)
 	sim_memory_prepare();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (uint64_t i = 0; i < seeds && !(seconds > 0 && now() - began > seconds); i++) {
+		if (pools && !sim_plan_has_pool(first + i))
+			continue;
 		if (one(first + i, notes, quiet))
 			passed++;
 		else

@@ -14,6 +14,9 @@
 
 SECTIONS(agent)
 SECTIONS(server)
+SECTIONS(server2)
+SECTIONS(server3)
+SECTIONS(server4)
 
 enum { PAGE = 4096 };
 
@@ -22,11 +25,20 @@ struct part {
 	char *start, *stop, *copy; /* of the first kind */
 };
 
+#define PARTS(name)                                                                                \
+	{                                                                                          \
+		{ __start_sim_##name##_data, __stop_sim_##name##_data, NULL },                     \
+		{                                                                                  \
+			__start_sim_##name##_bss, __stop_sim_##name##_bss, NULL                    \
+		}                                                                                  \
+	}
+
 static struct part parts[SIM_PROCESSES][2] = {
-	[SIM_AGENT] = { { __start_sim_agent_data, __stop_sim_agent_data, NULL },
-			{ __start_sim_agent_bss, __stop_sim_agent_bss, NULL } },
-	[SIM_SERVER] = { { __start_sim_server_data, __stop_sim_server_data, NULL },
-			 { __start_sim_server_bss, __stop_sim_server_bss, NULL } },
+	[SIM_AGENT] = PARTS(agent),
+	[SIM_SERVER] = PARTS(server),
+	[SIM_SERVER + 1] = PARTS(server2),
+	[SIM_SERVER + 2] = PARTS(server3),
+	[SIM_SERVER + 3] = PARTS(server4),
 };
 
 void sim_memory_prepare(void)

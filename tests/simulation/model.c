@@ -31,7 +31,7 @@ bool sim_model_abandoned(const struct sim_object *o)
 		return false;
 	if (err == -ESHUTDOWN && sim_history.drained)
 		return true;
-	if (!sim_history.starved && roomy && !o->flags)
+	if (!sim_history.starved && roomy && !o->flags && plan.servers == 1)
 		sim_fail("BROKEN PROMISE: an object was not opened again, and nobody lacked what "
 			 "that takes");
 	return true;
@@ -54,57 +54,101 @@ void sim_model_excuse(const char *what, int err, uint64_t began_ns)
 			 (double)(sim_now() - sim_history.disturbed_ns) / 1e6);
 }
 
+/* The same of what a program does with its memory: where one server at a time is struck, nothing. */
+static void excuse_access(const char *what, int err, uint64_t began_ns)
+{
+	if (plan.one_at_a_time)
+		sim_fail("BROKEN PROMISE: %s: %s (%s), and only one server was ever struck at a "
+			 "time",
+			 what, soda_strerror(err), soda_last_error());
+	sim_model_excuse(what, err, began_ns);
+}
+
 /*
  * What the host has been told, as of the last look.  What only a server had goes with it, or when
  * it forgets the host: whatever has not been seen since the host is through with that.  Nothing
  * goes with an agent.
  */
-static struct {
+struct known {
 	bool begun;
 	struct sim_welcomed server; /* that has the host's objects, when the host was last up... */
 	uint32_t up_restarts;	    /* ...and what it believed then */
 	uint32_t restarts;	    /* when it was last looked at */
 	uint64_t forgotten_ns;
-} known;
+};
+static struct known all_known[SIM_PROCESSES];
+
+struct sim_welcomed sim_model_met(enum sim_process server)
+{
+	return all_known[server].server;
+}
 
 static bool same(const struct sim_welcomed *a, const struct sim_welcomed *b)
 {
 	return a->instance == b->instance && a->client == b->client;
 }
 
-/* At the beginning and the end of each operation: does the host know what has happened? */
-static void look_at_host(void)
+static void look_at_server(enum sim_process p)
 {
-	struct sim_belief b = sim_host_believes();
-	struct sim_welcomed now = sim_net_welcomed();
-	bool restarted = b.restarts != known.up_restarts;
+	struct sim_belief b = sim_host_believes(p);
+	struct sim_welcomed now = sim_net_welcomed(p);
+	struct known *known = &all_known[p];
+	bool restarted = b.restarts != known->up_restarts;
 
-	if (b.restarts != known.restarts || b.restarts & 1)
-		known.forgotten_ns = sim_now();
-	if (restarted && known.begun &&
-	    sim_server_knows(known.server.instance, known.server.client))
+	if (b.restarts != known->restarts || b.restarts & 1)
+		known->forgotten_ns = sim_now();
+	if (restarted && known->begun &&
+	    sim_server(p)->knows(known->server.instance, known->server.client))
 		sim_fail("BROKEN PROMISE: the host takes the server for another one, and gives up "
 			 "what only that has: it is the same, and knows the host");
-	if (b.up && known.begun && !restarted && !same(&now, &known.server))
+	if (b.up && known->begun && !restarted && !same(&now, &known->server))
 		sim_fail("BROKEN PROMISE: the server has forgotten the host's objects, and the "
 			 "host goes on with it as if nothing had happened");
-	known.restarts = b.restarts;
+	known->restarts = b.restarts;
 	if (b.up) {
-		known.server = now;
-		known.up_restarts = b.restarts;
-		known.begun = true;
+		known->server = now;
+		known->up_restarts = b.restarts;
+		known->begun = true;
 	}
+}
+
+/* Also at the beginning and the end of each operation. */
+void sim_model_look_at_host(void)
+{
+	for (unsigned i = 0; i < plan.servers; i++)
+		look_at_server(SIM_SERVER + i);
+	sim_copies_look();
+}
+
+/* When something that only one server, or no current copy, had may last have gone, of any object. */
+static uint64_t last_loss(void)
+{
+	uint64_t last = 0;
+
+	for (unsigned i = 0; !plan.mirrored && i < plan.servers; i++)
+		if (all_known[SIM_SERVER + i].forgotten_ns > last)
+			last = all_known[SIM_SERVER + i].forgotten_ns;
+	for (int i = 0; plan.mirrored && i < SIM_OBJECTS; i++)
+		for (int s = 0; s < SIM_SLABS; s++)
+			if (sim_objects[i].base && sim_objects[i].unsafe_ns[s] > last)
+				last = sim_objects[i].unsafe_ns[s];
+	return last;
 }
 
 bool sim_model_lost(void)
 {
-	look_at_host();
-	return sim_history.killed || known.forgotten_ns;
+	sim_model_look_at_host();
+	return (sim_history.killed && !plan.mirrored) || last_loss();
 }
 
-static bool may_be_lost(const struct sim_cell *c)
+static bool may_be_lost(const struct sim_object *o, size_t cell)
 {
-	return c->good_ns <= known.forgotten_ns;
+	struct sim_places places;
+
+	if (plan.mirrored)
+		return o->cells[cell].good_ns <= sim_copies_unsafe_ns(o, cell);
+	places = sim_host_places(sim_cell_at(o, cell));
+	return o->cells[cell].good_ns <= all_known[places.copy[0].server].forgotten_ns;
 }
 
 static size_t chunk_cells(void)
@@ -122,7 +166,7 @@ static bool chunk_may_be_lost(const struct sim_object *o, size_t cell)
 	bool may = false, stored = o->flags; /* a file has something in it from the start */
 
 	for (size_t i = first; i < first + chunk_cells() && i < sim_cells(o); i++) {
-		may = may || may_be_lost(&o->cells[i]);
+		may = may || may_be_lost(o, i);
 		stored = stored || o->cells[i].stored;
 	}
 	return may && stored;
@@ -162,7 +206,7 @@ static void failed(const struct sim_object *o, size_t cell, const char *what, in
 				 page_number(cell), sim_host_chunk(sim_cell_at(o, cell)));
 		return;
 	}
-	sim_model_excuse(what, err, a.began);
+	excuse_access(what, err, a.began);
 }
 
 void sim_model_load(struct sim_object *o, size_t cell)
@@ -173,7 +217,7 @@ void sim_model_load(struct sim_object *o, size_t cell)
 	uint64_t v = 0;
 	int ret = sim_load(at, &v);
 
-	look_at_host();
+	sim_model_look_at_host();
 	if (ret) {
 		failed(o, cell, "a load", ret, a);
 		return;
@@ -195,7 +239,7 @@ void sim_model_store(struct sim_object *o, size_t cell)
 	int ret = sim_store(sim_cell_at(o, cell), &values);
 
 	/* no point since the store itself */
-	look_at_host();
+	sim_model_look_at_host();
 	if (ret) {
 		failed(o, cell, "a store", ret, a);
 		return;
@@ -230,7 +274,7 @@ void sim_model_discard(struct sim_object *o, size_t first, size_t n)
 	sim_note("DISCARD of pages %zu to %zu of %p: %d", page_number(first),
 		 page_number(first + n) - 1, (void *)o->base, ret);
 	if (ret && ret != -EACCES)
-		sim_model_excuse("DISCARD", ret, began);
+		excuse_access("DISCARD", ret, began);
 	for (size_t i = first; i < first + n; i++) {
 		struct sim_cell *c = &o->cells[i];
 
@@ -254,26 +298,44 @@ static bool check_promise(const struct sim_object *o, size_t cell, uint64_t was,
 {
 	const struct sim_cell *c = &o->cells[cell];
 	char *at = sim_cell_at(o, cell);
-	const void *page;
-	uint64_t has, offset;
-	uint16_t region;
+	struct sim_places places = sim_host_places(at);
+	bool has_it = false, any = false;
+	uint64_t has = 0;
 
-	if (!was || c->or_zero || c->discarded > since || !sim_host_where(at, &region, &offset))
+	if (!was || c->or_zero || c->discarded > since || !places.n)
 		return false;
 	if (sim_host_may_be_lost(at) && chunk_may_be_lost(o, cell))
 		return false;
-	page = sim_server_page(known.server.client, region, offset & ~4095ull);
-	if (!page)
-		sim_fail("BROKEN PROMISE: soda_sync says that page %zu is on the server, which "
-			 "has no region %u",
-			 page_number(cell), region);
-	memcpy(&has, (const char *)page + (offset & 4095), sizeof(has));
-	if (has < was || has > c->value)
+	for (unsigned k = 0; k < places.n; k++) {
+		if (!sim_copies_word(&places, k, &has))
+			continue;
+		any = true;
+		has_it = has_it || (has >= was && has <= c->value);
+	}
+	if (any && !has_it)
 		sim_fail("BROKEN PROMISE: soda_sync says that page %zu is on the server: %llu is, "
 			 "and %llu was stored before (%s)",
 			 page_number(cell), (unsigned long long)has, (unsigned long long)was,
 			 sim_host_chunk(at));
+	if (!any)
+		return false;
 	return true;
+}
+
+/*
+ * The cell's server was there all the time since: not one that has just gone, or has just come.  Of
+ * a copy that was rebuilt meanwhile resident chunks are dirty again.
+ */
+static bool was_there(const struct sim_object *o, size_t cell, const struct known *before,
+		      unsigned rebuilt)
+{
+	struct sim_places places = sim_host_places(sim_cell_at(o, cell));
+	enum sim_process p = places.copy[0].server;
+
+	if (plan.mirrored)
+		return rebuilt == sim_history.rebuilt;
+	return places.n && same(&before[p].server, &all_known[p].server) &&
+	       sim_server(p)->knows(before[p].server.instance, before[p].server.client);
 }
 
 /*
@@ -282,22 +344,23 @@ static bool check_promise(const struct sim_object *o, size_t cell, uint64_t was,
  */
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
-	if (err == -EIO && o->told_ns <= known.forgotten_ns) {
+	if (err == -EIO && o->told_ns <= last_loss()) {
 		o->told_ns = sim_now();
 		return;
 	}
-	sim_model_excuse("soda_sync", err, began);
+	excuse_access("soda_sync", err, began);
 }
 
 void sim_model_sync(struct sim_object *o, size_t first, size_t n)
 {
 	uint64_t *was = malloc(n * sizeof(*was));
 	uint64_t began = sim_now(), since = ++stores;
-	struct sim_welcomed before;
+	struct known before[SIM_PROCESSES];
+	unsigned rebuilt = sim_history.rebuilt;
 	int ret;
 
-	look_at_host();
-	before = known.server;
+	sim_model_look_at_host();
+	memcpy(before, all_known, sizeof(before));
 	for (size_t i = 0; i < n; i++) /* 0: it may be zero for all that is known */
 		was[i] = o->cells[first + i].or_zero ? 0 : o->cells[first + i].value;
 	sim_note("soda_sync begins of pages %zu to %zu of %p", page_number(first),
@@ -305,18 +368,17 @@ void sim_model_sync(struct sim_object *o, size_t first, size_t n)
 	ret = soda_sync(sim_cell_at(o, first), n / SIM_SLOTS * 4096);
 	sim_note("soda_sync of pages %zu to %zu of %p: %d", page_number(first),
 		 page_number(first + n) - 1, (void *)o->base, ret);
-	look_at_host();
+	sim_model_look_at_host();
 	if (ret)
 		check_refusal(o, ret, began);
-	/* a server that was there all the time, not one that has just gone, or has just come */
-	sim_hold(true); /* so that it does not go while it is looked at */
-	if (!ret && same(&before, &known.server) &&
-	    sim_server_knows(before.instance, before.client))
-		for (size_t i = 0; i < n; i++)
-			if (check_promise(o, first + i, was[i], since)) {
-				o->cells[first + i].synced = was[i];
-				o->cells[first + i].synced_ns = began;
-			}
+	sim_hold(true); /* so that no server goes while it is looked at */
+	for (size_t i = 0; !ret && i < n; i++)
+		if (was_there(o, first + i, before, rebuilt) &&
+		    check_promise(o, first + i, was[i], since)) {
+			o->cells[first + i].synced = was[i];
+			o->cells[first + i].synced_ns = began;
+		}
+	sim_copies_check(o, first, ret ? 0 : n);
 	sim_hold(false);
 	free(was);
 }

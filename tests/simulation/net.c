@@ -111,14 +111,20 @@ static struct {
 	uint64_t delay, jitter;
 	bool cut[SIM_PROCESSES][SIM_PROCESSES];
 	struct soda_listener *listening[SIM_PROCESSES];
-	struct sim_welcomed welcomed;
+	struct sim_welcomed welcomed[SIM_PROCESSES];
 	uint64_t silence_ended;
 	unsigned refuse_reads;
 } net = { .delay = 10 * SIM_US };
 
 bool sim_net_local;
 
-static const char *const names[] = { "world", "host", "agent", "server" };
+static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",  "server",
+						  "server2", "server3", "server4" };
+
+const char *sim_net_name(enum sim_process p)
+{
+	return names[p];
+}
 
 void sim_net_delay(uint64_t ns, uint64_t jitter_ns)
 {
@@ -126,9 +132,9 @@ void sim_net_delay(uint64_t ns, uint64_t jitter_ns)
 	net.jitter = jitter_ns;
 }
 
-struct sim_welcomed sim_net_welcomed(void)
+struct sim_welcomed sim_net_welcomed(enum sim_process server)
 {
-	return net.welcomed;
+	return net.welcomed[server];
 }
 
 /* Queues */
@@ -666,7 +672,7 @@ static int sim_connect(const char *rest, const struct soda_wire_hello *hello,
 	if (ret)
 		return ret;
 	if (p->from == SIM_HOST && opt->kind == SODA_CONN_CONTROL)
-		net.welcomed =
+		net.welcomed[p->to == SIM_AGENT ? SIM_SERVER : p->to] =
 			(struct sim_welcomed){ welcome_p->instance_id, welcome_p->client_id };
 	c = calloc(1, sizeof(*c));
 	soda_conn_init(&c->conn, opt->kind == SODA_CONN_CONTROL ? &control_ops : &data_ops, opt,
@@ -728,7 +734,7 @@ static int say_hello(struct pipe *p)
 				       .uid = user,
 				       .gid = user,
 				       .pid = 4711,
-				       .local = p->to == SIM_SERVER
+				       .local = p->to >= SIM_SERVER
 							? sim_net_local && p->from != SIM_AGENT
 							: sim_host_shares };
 	struct soda_why why = { "" };

@@ -2,7 +2,7 @@
 /*
  * The network: the project's transport contract with queues in memory, on both sides.
  *
- *   sim://agent, sim://server    addresses
+ *   sim://agent, sim://server, sim://server2, ...    addresses
  *
  * A connection is two queues, each in order; two connections know nothing of each other's, so
  * that what travels on one overtakes the other. What is under way when a connection ends may
@@ -52,11 +52,13 @@ void sim_net_kill(enum sim_process p, bool silently);
 void sim_net_check(void);
 /* The process goes on after a stop. */
 void sim_net_continue(enum sim_process p);
-/* What the host was told by whoever welcomed its last control connection. */
+/* As in its address. */
+const char *sim_net_name(enum sim_process p);
+/* What the host was told when its last control connection to the server was welcomed. */
 struct sim_welcomed {
 	uint64_t instance, client; /* of the server */
 };
-struct sim_welcomed sim_net_welcomed(void);
+struct sim_welcomed sim_net_welcomed(enum sim_process server);
 unsigned sim_net_connections(enum sim_process client, enum sim_process server);
 
 #endif

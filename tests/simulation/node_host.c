@@ -19,6 +19,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/core/agent.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/region.h"
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
@@ -522,15 +523,125 @@ void sim_host_check_resident(const void *addr, size_t bytes)
 				 sim_host_chunk((const char *)addr + at));
 }
 
-bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p)
+static void set_place(struct sim_places *places, unsigned k, const struct soda_region *part,
+		      bool current)
 {
-	struct soda_region *r = soda_region_of(soda_chunk_of(addr));
+	places->copy[k].server = SIM_SERVER + part->link->index;
+	places->copy[k].region = part->id;
+	places->copy[k].current = current;
+	places->copy[k].refused = part->refused;
+}
 
-	if (!r)
-		return false;
-	*region_p = r->id;
-	*offset_p = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
-	return true;
+static bool is_settled(uint32_t w)
+{
+	enum soda_chunk_state s = soda_chunk_state(w);
+
+	return s == SODA_CHUNK_REMOTE ||
+	       (s == SODA_CHUNK_CLEAN && w & SODA_CW_BACKED && !(w & SODA_CW_SENDING));
+}
+
+struct sim_places sim_host_places(const void *addr)
+{
+	struct sim_places places = { .n = 0 };
+	struct soda_region *r;
+	uint32_t copies;
+
+	sim_hold(true);
+	r = soda_region_of(soda_chunk_of(addr));
+	copies = r ? soda_copies(r) : 0;
+	for (; copies && places.n < SODA_COPIES; places.n++)
+		set_place(&places, places.n, r->copy[places.n],
+			  soda_copy_is_current(copies, places.n));
+	if (r && !copies)
+		set_place(&places, places.n++, r, true);
+	if (r)
+		places.offset = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	places.settled = copies && is_settled(word_at(addr));
+	sim_hold(false);
+	return places;
+}
+
+/* link-agent leads the program's calls of these functions here; nothing else happens meanwhile. */
+bool __real_soda_copies_drop(struct soda_region *r, uint32_t k);
+void __real_soda_copies_begin(struct soda_region *r, uint32_t k);
+bool __real_soda_copies_complete(struct soda_region *r, uint32_t k);
+bool __wrap_soda_copies_drop(struct soda_region *r, uint32_t k);
+void __wrap_soda_copies_begin(struct soda_region *r, uint32_t k);
+bool __wrap_soda_copies_complete(struct soda_region *r, uint32_t k);
+
+static void tell(enum sim_copies_change what, const struct soda_region *r, uint32_t k)
+{
+	sim_copies_changed(what, soda_chunk_address(r->first), k);
+}
+
+bool __wrap_soda_copies_drop(struct soda_region *r, uint32_t k)
+{
+	bool current, done;
+
+	sim_hold(true);
+	current = soda_copy_is_current(soda_copies(r), k);
+	done = __real_soda_copies_drop(r, k);
+	if (!current)
+		tell(SIM_COPY_BROKEN_OFF, r, k);
+	else
+		tell(done ? SIM_COPY_GIVEN_UP : SIM_COPY_LAST, r, k);
+	sim_hold(false);
+	return done;
+}
+
+void __wrap_soda_copies_begin(struct soda_region *r, uint32_t k)
+{
+	__real_soda_copies_begin(r, k);
+	sim_hold(true);
+	tell(SIM_COPY_BEGUN, r, k);
+	sim_hold(false);
+}
+
+bool __wrap_soda_copies_complete(struct soda_region *r, uint32_t k)
+{
+	bool done;
+
+	sim_hold(true);
+	done = __real_soda_copies_complete(r, k);
+	if (done)
+		tell(SIM_COPY_COMPLETE, r, k);
+	sim_hold(false);
+	return done;
+}
+
+static char *rebuilding;
+
+int __real_soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,
+			   uint64_t deadline_ns);
+int __wrap_soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,
+			   uint64_t deadline_ns);
+
+int __wrap_soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *to,
+			   uint64_t deadline_ns)
+{
+	rebuilding = soda_chunk_address(id);
+	return __real_soda_fetch_copy(t, r, id, to, deadline_ns);
+}
+
+char *sim_host_rebuilding(void)
+{
+	return rebuilding;
+}
+
+static int count_missing(struct soda_region *r, void *arg)
+{
+	*(uint64_t *)arg += !r->going && soda_copies_missing(r);
+	return 0;
+}
+
+uint64_t sim_host_missing(void)
+{
+	uint64_t n = 0;
+
+	sim_hold(true);
+	soda_regions_each(count_missing, &n);
+	sim_hold(false);
+	return n;
 }
 
 bool sim_host_may_be_lost(const void *addr)
@@ -601,13 +712,14 @@ uint32_t sim_host_reconnects(void)
 	return soda_agent.reconnects;
 }
 
-struct sim_belief sim_host_believes(void)
+struct sim_belief sim_host_believes(enum sim_process server)
 {
+	const struct soda_link *link = &soda_agent.links[server - SIM_SERVER];
 	struct sim_belief b = { .restarts = 0 };
 
 	sim_hold(true);
-	b.restarts = soda_link_restarts(&soda_agent.links[0]);
-	b.up = soda_server_up(&soda_agent.links[0].server) && !(b.restarts & 1);
+	b.restarts = soda_link_restarts(link);
+	b.up = soda_server_up(&link->server) && !(b.restarts & 1);
 	sim_hold(false);
 	return b;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory server, as main.c puts it together. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/lock.h"
@@ -7,6 +8,7 @@
 #include "disk.h"
 #include "fibers.h"
 #include "mem_server/life/server.h"
+#include "net.h"
 #include "nodes.h"
 
 static struct soda_mem_server server;
@@ -17,11 +19,13 @@ static void on_log(int level, const char *line, void *arg)
 	sim_note("log %d: %s", level, line);
 }
 
-void sim_server_boot(const struct sim_server_settings *s)
+static void boot(const struct sim_server_settings *s)
 {
 	struct soda_listener_options how = { .workers = s->workers };
 	struct soda_why why = { "" };
+	char address[32];
 
+	snprintf(address, sizeof(address), "sim://%s", sim_net_name(sim_process()));
 	soda_log_setup("server", SODA_LOG_LVL_INFO, on_log, NULL);
 	soda_store_init(&server.store, s->capacity);
 	soda_store_populate_later(&server.store);
@@ -39,13 +43,13 @@ void sim_server_boot(const struct sim_server_settings *s)
 	server.clients.allow_other = s->local;
 	server.started_ns = soda_now_ns();
 	if (soda_clients_start(&server.clients) ||
-	    soda_listener_open("sim://server", &soda_server_service, &server, &how, &listener,
+	    soda_listener_open(address, &soda_server_service, &server, &how, &listener,
 			       &why) ||
 	    soda_listener_start(listener))
 		sim_fail("the server cannot start: %s", why.text);
 }
 
-void sim_server_end(void)
+static void end(void)
 {
 	soda_clients_drain(&server.clients);
 	soda_listener_stop_accepting(listener);
@@ -65,12 +69,12 @@ static struct soda_client *find(uint64_t id)
 	return c;
 }
 
-bool sim_server_knows(uint64_t instance, uint64_t client)
+static bool knows(uint64_t instance, uint64_t client)
 {
 	return server.clients.instance_id == instance && find(client);
 }
 
-const void *sim_server_page(uint64_t client, uint16_t region, uint64_t offset)
+static const void *page(uint64_t client, uint16_t region, uint64_t offset)
 {
 	struct soda_client *c = find(client);
 	const struct soda_client_region *r = c ? c->regions.slots[region].region : NULL;
@@ -80,19 +84,17 @@ const void *sim_server_page(uint64_t client, uint16_t region, uint64_t offset)
 	return (r->file ? r->file->memory.map : r->own.map) + offset;
 }
 
-uint64_t sim_server_used(void)
+static uint64_t used(void)
 {
 	return server.store.used;
 }
 
-uint64_t sim_server_clients(void)
-{
-	static uint64_t changes, last;
-	uint64_t sum = 0;
-
-	for (struct soda_client *c = server.clients.list; c; c = c->next)
-		sum = sum * 31 + c->id;
-	changes += sum != last;
-	last = sum;
-	return changes;
-}
+/* Each server's object has it by a name of its own (link-agent). */
+extern const struct sim_server sim_node;
+const struct sim_server sim_node = {
+	.boot = boot,
+	.end = end,
+	.knows = knows,
+	.page = page,
+	.used = used,
+};

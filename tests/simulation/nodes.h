@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fibers.h"
+
 /* The host agent, and its pages. */
 
 /* One access of eight bytes, as the processor makes it. 0, or the error of the fault. */
@@ -26,8 +28,33 @@ const void *sim_host_page(const void *addr);
 bool sim_host_has(const void *addr);
 /* Only present pages can be sent. */
 void sim_host_check_resident(const void *addr, size_t bytes);
-/* The region's number on the server, and where the address is in it; false: no object. */
-bool sim_host_where(const void *addr, uint16_t *region_p, uint64_t *offset_p);
+/* Where the content of an address lies. */
+struct sim_places {
+	unsigned n; /* copies of its slab; 1: an object without redundancy; 0: no object */
+	struct {
+		enum sim_process server;
+		uint16_t region;
+		bool current; /* the host reads it */
+		bool refused; /* the server does not open it again */
+	} copy[2];
+	uint64_t offset; /* in the region */
+	/* Where there are copies: nothing of the chunk is dirty or under way, so all have it. */
+	bool settled;
+};
+struct sim_places sim_host_places(const void *addr);
+/* The host tells of its copies; the slab's first byte, and which copy. */
+enum sim_copies_change {
+	SIM_COPY_GIVEN_UP, /* it was current */
+	SIM_COPY_LAST,	   /* it was to be given up, and is the last one */
+	SIM_COPY_BEGUN,
+	SIM_COPY_COMPLETE,
+	SIM_COPY_BROKEN_OFF /* the rebuild */
+};
+void sim_copies_changed(enum sim_copies_change what, const void *slab, unsigned k);
+/* The chunk that the rebuild copies, or has copied last; NULL: none yet. */
+char *sim_host_rebuilding(void);
+/* How many slabs have fewer copies than they should. */
+uint64_t sim_host_missing(void);
 /*
  * The host takes the address's chunk for lost; or it is FETCHING, as which the handler has a lost
  * chunk while it fails one of its pages.
@@ -66,10 +93,10 @@ uint32_t sim_host_reconnects(void);
 
 /* What the host believes of those it speaks with. */
 struct sim_belief {
-	bool up;	   /* connected, and all objects are there */
+	bool up;	   /* connected, and all of the server's objects are there */
 	uint32_t restarts; /* servers that it took for new ones, twice; odd: one just now */
 };
-struct sim_belief sim_host_believes(void);
+struct sim_belief sim_host_believes(enum sim_process server);
 
 /* The memory server. */
 
@@ -80,16 +107,21 @@ struct sim_server_settings {
 	bool local; /* its clients are users of its machine, each with permissions of their own */
 };
 
-void sim_server_boot(const struct sim_server_settings *s);
-/* SIGTERM: drain, write back, end. */
-void sim_server_end(void);
-/* Whether it is this instance, and has not forgotten the client. */
-bool sim_server_knows(uint64_t instance, uint64_t client);
-/* A page of the client's region; NULL: it has no such region. */
-const void *sim_server_page(uint64_t client, uint16_t region, uint64_t offset);
-uint64_t sim_server_used(void);
-/* Clients that were made, and that were given up. */
-uint64_t sim_server_clients(void);
+/* Each server of a pool is an object of its own, linked of the same program. */
+struct sim_server {
+	void (*boot)(const struct sim_server_settings *s);
+	/* SIGTERM: drain, write back, end. */
+	void (*end)(void);
+	/* Whether it is this instance, and has not forgotten the client. */
+	bool (*knows)(uint64_t instance, uint64_t client);
+	/* A page of the client's region; NULL: it has no such region. */
+	const void *(*page)(uint64_t client, uint16_t region, uint64_t offset);
+	uint64_t (*used)(void);
+};
+
+extern const struct sim_server sim_server_node, sim_server2_node, sim_server3_node,
+	sim_server4_node;
+const struct sim_server *sim_server(enum sim_process p);
 
 /* The DPU agent. */
 

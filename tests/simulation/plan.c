@@ -14,6 +14,14 @@ static uint64_t one_of(const uint64_t *list, unsigned n)
 #define ONE_OF(...)                                                                                \
 	one_of((const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }) / 8)
 
+static uint64_t dice_of(uint64_t seed, uint64_t what)
+{
+	uint64_t dice = (seed ^ what) * 0x9e3779b97f4a7c15u;
+
+	dice = (dice ^ dice >> 29) * 0xbf58476d1ce4e5b9u;
+	return dice ^ dice >> 32;
+}
+
 /*
  * In a part of the seeds the agent has a store for the node, which files are larger than.  The dice
  * are others than the rest's, so that all other seeds stay what they are.
@@ -21,16 +29,44 @@ static uint64_t one_of(const uint64_t *list, unsigned n)
 static void offer_store(uint64_t seed)
 {
 	static const unsigned chunks[] = { 8, 12, 16, 24, 32, 64 };
-	uint64_t dice = (seed ^ 0x53746f7265u) * 0x9e3779b97f4a7c15u;
+	uint64_t dice = dice_of(seed, 0x53746f7265);
 	struct sim_agent_settings *s = &plan.agent_settings;
 
-	dice = (dice ^ dice >> 29) * 0xbf58476d1ce4e5b9u;
-	dice ^= dice >> 32;
 	if (!plan.agent || !plan.server.files || !s->async || s->base || dice % 100 >= 60)
 		return;
 	s->store = (uint64_t)chunks[dice / 100 % 6] * plan.chunk_bytes;
 	sim_host_shares = true;
 	sim_host_poisons = dice / 1000 % 100 >= 30;
+}
+
+bool sim_plan_has_pool(uint64_t seed)
+{
+	return dice_of(seed, 0x506f6f6c) % 100 < 15;
+}
+
+/*
+ * In a part of the seeds there are several servers.  The dice are others than the rest's, so that
+ * all other seeds stay what they are.  A pool has no files and no agent.
+ */
+static void offer_pool(uint64_t seed)
+{
+	uint64_t dice = dice_of(seed, 0x4d656d62657273);
+
+	plan.servers = 1;
+	if (!sim_plan_has_pool(seed))
+		return;
+	plan.servers = 2 + (unsigned)(dice % 100 < 40 ? 1 : dice % 100 < 70 ? 2 : 0);
+	plan.mirrored = dice / 100 % 100 < 90;
+	plan.one_at_a_time = plan.mirrored && dice / 10000 % 100 < 50;
+	plan.rebuild_rate = dice / 1000000 % 100 < 50 ? "1M" : "128M";
+	plan.agent = plan.handler = plan.neighbour = plan.server.files = false;
+	plan.server.max_clients = 1000; /* servers do not refuse the host itself */
+	plan.buffer_chunks += plan.threads * plan.servers; /* a staging slot for each */
+	if (plan.one_at_a_time) {
+		plan.server.capacity += 64ull << 20; /* room for what each one that dies had */
+		plan.server.quota = 0;
+		plan.fault_ms = 10000;
+	}
 }
 
 /* sim_run has begun: the seed decides. */
@@ -88,6 +124,7 @@ void sim_plan_make(uint64_t seed)
 		.limit = (uint32_t)sim_between(0, 2),
 	};
 	offer_store(seed);
+	offer_pool(seed);
 }
 
 void sim_plan_print(void)
@@ -96,6 +133,10 @@ void sim_plan_print(void)
 		 "fault %u ms, %u faults",
 		 plan.agent ? "with an agent" : "direct", plan.threads, plan.chunk_bytes,
 		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
+	if (plan.servers > 1)
+		sim_note("plan: a pool of %u servers%s%s", plan.servers,
+			 plan.mirrored ? ", mirror:2" : "",
+			 plan.one_at_a_time ? ", of which one at a time is struck" : "");
 	if (plan.agent_settings.store)
 		sim_note("plan: a store of %llu chunks%s",
 			 (unsigned long long)plan.agent_settings.store / plan.chunk_bytes,

@@ -37,6 +37,30 @@ static unsigned prefer_stored(struct sim_object **objects, unsigned n)
 	return kept ? kept : n;
 }
 
+/* Where in the object the rebuild is; false: it is at another one, or there was none. */
+static bool is_rebuilt(const struct sim_object *o, size_t *cell_p)
+{
+	size_t at = (size_t)(sim_host_rebuilding() - o->base);
+
+	if (!sim_host_rebuilding() || at >= o->bytes || sim_history.begun == sim_history.ended)
+		return false;
+	*cell_p = at / 4096 * SIM_SLOTS;
+	return true;
+}
+
+/* In the middle of a rebuild, often its object. */
+static unsigned prefer_rebuilt(struct sim_object **objects, unsigned n)
+{
+	size_t cell;
+
+	for (unsigned i = 0; plan.mirrored && i < n; i++)
+		if (is_rebuilt(objects[i], &cell) && sim_chance(60)) {
+			objects[0] = objects[i];
+			return 1;
+		}
+	return n;
+}
+
 static struct sim_object *use(void)
 {
 	struct sim_object *live[SIM_OBJECTS];
@@ -48,6 +72,7 @@ static struct sim_object *use(void)
 	if (!n)
 		return NULL;
 	n = prefer_stored(live, n);
+	n = prefer_rebuilt(live, n);
 	live[0] = live[sim_chance(plan.crowded) ? 0 : sim_below(n)];
 	live[0]->users++;
 	return live[0];
@@ -93,6 +118,8 @@ static void allocate(void)
 	bytes = chunks * plan.chunk_bytes;
 	if (bytes > 2u << 20)
 		bytes = 2u << 20;
+	if (plan.servers > 1 && sim_chance(10)) /* of several slabs */
+		bytes += sim_between(1, SIM_SLABS - 1) * SIM_SLAB;
 	if (sim_chance(30)) /* the last chunk is not whole */
 		bytes -= sim_below(plan.chunk_bytes / 4096) * 4096;
 	p = soda_alloc(bytes, 0);
@@ -275,6 +302,26 @@ static size_t range(const struct sim_object *o, bool chunks, size_t *first_p)
 	return n * unit;
 }
 
+/* What is just copied is stored to, and brought to the servers. */
+static bool meet_rebuild(struct sim_object *o)
+{
+	size_t cell, chunk = plan.chunk_bytes / 4096 * SIM_SLOTS;
+
+	if (!plan.mirrored || !is_rebuilt(o, &cell) || !sim_chance(60))
+		return false;
+	if (sim_chance(30)) /* the next one that it comes to */
+		cell += chunk;
+	if (cell >= sim_cells(o))
+		return false;
+	if (cell + chunk > sim_cells(o))
+		chunk = sim_cells(o) - cell;
+	for (uint64_t n = sim_between(1, 3); n; n--)
+		sim_model_store(o, cell + sim_below(chunk));
+	if (sim_chance(80))
+		sim_model_sync(o, cell, chunk);
+	return true;
+}
+
 static void touch_some(struct sim_object *o, bool store)
 {
 	size_t cells = sim_cells(o), n = sim_between(1, 12), step = sim_chance(70) ? 1 : SIM_SLOTS;
@@ -420,6 +467,8 @@ static void step(void)
 	}
 	if (sim_model_abandoned(o) && sim_chance(10))
 		release(o);
+	else if (meet_rebuild(o))
+		;
 	else if (dice < 400)
 		touch_some(o, false);
 	else if (dice < 750)
@@ -457,8 +506,21 @@ void *sim_work_main(void *thread)
 		step();
 		sim_host_check(false);
 		sim_agent_check();
+		if (plan.mirrored)
+			sim_copies_check_some();
 	}
 	return NULL;
+}
+
+/* Of the server that has the most in use. */
+static uint64_t used_most(void)
+{
+	uint64_t most = 0;
+
+	for (unsigned i = 0; i < plan.servers; i++)
+		if (sim_server(SIM_SERVER + i)->used() > most)
+			most = sim_server(SIM_SERVER + i)->used();
+	return most;
 }
 
 /* The end of the application; what it had on the server is freed, now or after its patience. */
@@ -471,11 +533,11 @@ static void leave(void)
 	for (int i = 0; !ret && i < SIM_OBJECTS; i++)
 		if (sim_objects[i].base)
 			check_file(&sim_objects[i], !sim_model_lost());
-	for (int i = 0; sim_server_used() && i < 300; i++)
+	for (int i = 0; used_most() && i < 300; i++)
 		sim_sleep(SIM_S, "the server to free all");
-	if (sim_server_used())
-		sim_fail("LEAK: nobody has anything, and the server has %llu bytes in use",
-			 (unsigned long long)sim_server_used());
+	if (used_most())
+		sim_fail("LEAK: nobody has anything, and a server has %llu bytes in use",
+			 (unsigned long long)used_most());
 }
 
 static void *neighbour_end(void *arg)
@@ -488,7 +550,7 @@ static void *neighbour_end(void *arg)
 static bool has_room(const struct sim_object *o)
 {
 	return !o->flags && !plan.server.quota &&
-	       sim_server_used() + o->bytes + (2u << 20) <= plan.server.capacity;
+	       used_most() + o->bytes + (2u << 20) <= plan.server.capacity;
 }
 
 /* What was refused in bad times is asked for again. */
@@ -514,6 +576,8 @@ void sim_work_end(void)
 		sim_join(neighbour);
 	sim_join(sim_spawn(SIM_WORLD, "neighbour", neighbour_end, NULL)); /* not the host's */
 	await_places();
+	if (plan.mirrored && plan.server.capacity >= 64u << 20 && !plan.server.quota)
+		sim_fate_await_copies();
 	for (int i = 0; i < SIM_OBJECTS; i++)
 		if (sim_model_abandoned(&sim_objects[i]))
 			release(&sim_objects[i]);
@@ -532,6 +596,7 @@ void sim_work_end(void)
 		sim_model_sync(o, 0, sim_cells(o));
 		for (size_t cell = 0; cell < sim_cells(o); cell++)
 			sim_model_load(o, cell);
+		sim_copies_check(o, 0, sim_cells(o));
 	}
 	sim_model_look();
 	/* The loads have sent dirty chunks away, and a fault's server is at it longer than who has

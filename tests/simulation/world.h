@@ -5,6 +5,7 @@
  *   plan.c      the seed's settings: sizes, time-outs, with an agent or without
  *   work.c      threads of the application: loads, stores, and the calls of soda.h
  *   model.c     what each load may see, and what soda_sync has promised
+ *   copies.c    what the servers of a pool must have of each object
  *   neighbour.c another client, by the wire's contract
  *   fate.c      faults: when, which, how long
  */
@@ -15,6 +16,8 @@
 #include "fibers.h"
 
 enum { SIM_OBJECTS = 8, SIM_THREADS = 4, SIM_FAULTS = 16, SIM_SLOTS = 2 };
+/* Of a pool: what lies on one server, or on two; and the most that an object has. */
+enum { SIM_SLAB = 2 << 20, SIM_SLABS = 3 };
 
 struct sim_plan {
 	uint64_t seed;
@@ -23,6 +26,11 @@ struct sim_plan {
 	bool neighbour;	  /* another client */
 	unsigned crowded; /* percent of what threads do, where others are at it, too */
 	bool handler;	  /* a thread serves all faults */
+	unsigned servers; /* more than one: a pool */
+	bool mirrored;	  /* mirror:2 */
+	/* With redundancy: the next server is struck when all have all copies again. */
+	bool one_at_a_time;
+	const char *rebuild_rate;
 	uint32_t chunk_bytes, buffer_chunks, prefetch;
 	uint32_t connect_ms, fault_ms;
 	const char *evict;
@@ -34,6 +42,8 @@ struct sim_plan {
 
 extern struct sim_plan plan;
 void sim_plan_make(uint64_t seed);
+/* Whether the seed has a pool of servers. */
+bool sim_plan_has_pool(uint64_t seed);
 void sim_plan_print(void);
 
 /* The model. */
@@ -60,6 +70,8 @@ struct sim_object {
 	int file;
 	uint64_t born_ns;
 	uint64_t told_ns; /* when soda_sync has said that something is lost */
+	/* With redundancy, of each slab: when there was no current copy on a server that lived. */
+	uint64_t unsafe_ns[SIM_SLABS];
 };
 
 extern struct sim_object sim_objects[SIM_OBJECTS];
@@ -86,6 +98,23 @@ void sim_model_excuse(const char *what, int err, uint64_t began_ns);
 /* The pages that are there hold what they should, every byte. */
 void sim_model_look(void);
 
+/* As whom, and of which instance, the host was welcomed that has its objects on the server. */
+struct sim_welcomed sim_model_met(enum sim_process server);
+/* Does the host know what has happened? */
+void sim_model_look_at_host(void);
+
+/* Copies, where there is redundancy. */
+
+/* At any time: which slabs have no current copy. */
+void sim_copies_look(void);
+uint64_t sim_copies_unsafe_ns(const struct sim_object *o, size_t cell);
+/* What copy k has there. false: it is not current, or its server has lost it. */
+bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p);
+/* What is settled of these cells is right in each current copy. */
+void sim_copies_check(const struct sim_object *o, size_t first, size_t n);
+/* Other ones each time. */
+void sim_copies_check_some(void);
+
 /* What has happened, for the model. */
 struct sim_history {
 	uint64_t disturbed_ns; /* until then errors of what began have an excuse */
@@ -94,6 +123,10 @@ struct sim_history {
 	bool starved;	       /* a server or agent lacked memory or descriptors */
 	bool killed;	       /* a server was, or ended */
 	bool drained;	       /* a server ended by itself: until then it opens nothing more */
+	/* Of copies: rebuilds that began, how many had when the last one ended, and that were
+	   complete; and the server of the last one. */
+	unsigned begun, ended, rebuilt;
+	enum sim_process rebuilt_on;
 };
 
 extern struct sim_history sim_history;
@@ -110,6 +143,8 @@ void sim_fate_boot(enum sim_process p);
 void sim_fate_mend(void);
 /* And everybody knows. */
 void sim_fate_settle(void);
+/* All servers are there: all slabs get all of their copies, within a minute. */
+void sim_fate_await_copies(void);
 /* A fault goes on, or what began then could still meet with its consequences. */
 bool sim_fate_explains(uint64_t began_ns);
 

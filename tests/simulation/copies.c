@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A pool of servers with redundancy: what the copies of objects must hold.
+ *
+ * The simulation looks into the servers' memory: a copy that the host counts as current has, of
+ * each chunk of which nothing is dirty or under way, what was stored there last; and a chunk may be
+ * LOST only if since it was last seen there was a moment at which no server that lived had a current
+ * copy of its slab.
+ */
+#include <string.h>
+
+#include "net.h"
+#include "soda.h"
+#include "world.h"
+
+const struct sim_server *sim_server(enum sim_process p)
+{
+	static const struct sim_server *const list[SIM_SERVERS] = {
+		&sim_server_node, &sim_server2_node, &sim_server3_node, &sim_server4_node
+	};
+
+	return list[p - SIM_SERVER];
+}
+
+/* The server has what the host has written there: it is the one that the host has met. */
+static bool lives(const struct sim_places *places, unsigned k)
+{
+	struct sim_welcomed met = sim_model_met(places->copy[k].server);
+
+	return !places->copy[k].refused &&
+	       sim_server(places->copy[k].server)->knows(met.instance, met.client);
+}
+
+static bool any_lives(const struct sim_places *places)
+{
+	for (unsigned k = 0; k < places->n; k++)
+		if (places->copy[k].current && lives(places, k))
+			return true;
+	return false;
+}
+
+void sim_copies_look(void)
+{
+	for (int i = 0; plan.mirrored && i < SIM_OBJECTS; i++) {
+		struct sim_object *o = &sim_objects[i];
+
+		for (size_t at = 0; o->base && at < o->bytes; at += SIM_SLAB) {
+			struct sim_places places = sim_host_places(o->base + at);
+
+			if (places.n && !any_lives(&places))
+				o->unsafe_ns[at / SIM_SLAB] = sim_now();
+		}
+	}
+}
+
+uint64_t sim_copies_unsafe_ns(const struct sim_object *o, size_t cell)
+{
+	return o->unsafe_ns[(size_t)(sim_cell_at(o, cell) - o->base) / SIM_SLAB];
+}
+
+bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p)
+{
+	struct sim_welcomed met = sim_model_met(places->copy[k].server);
+	const char *page;
+
+	if (!places->copy[k].current || !lives(places, k))
+		return false;
+	page = sim_server(places->copy[k].server)
+		       ->page(met.client, places->copy[k].region, places->offset & ~4095ull);
+	if (!page)
+		sim_fail("BROKEN PROMISE: a copy counts as current, and %s has no region %u",
+			 sim_net_name(places->copy[k].server), places->copy[k].region);
+	memcpy(word_p, page + (places->offset & 4095), sizeof(*word_p));
+	return true;
+}
+
+void sim_copies_check(const struct sim_object *o, size_t first, size_t n)
+{
+	sim_hold(true);
+	for (size_t cell = first; plan.mirrored && cell < first + n; cell++) {
+		const struct sim_cell *c = &o->cells[cell];
+		struct sim_places places = sim_host_places(sim_cell_at(o, cell));
+		uint64_t has;
+
+		if (!places.settled || c->or_zero || c->discards)
+			continue;
+		for (unsigned k = 0; k < places.n; k++)
+			if (sim_copies_word(&places, k, &has) && has != c->value)
+				sim_fail("BROKEN PROMISE: the copy on %s counts as current, and has "
+					 "%llu of page %zu, of which %llu was stored (%s)",
+					 sim_net_name(places.copy[k].server),
+					 (unsigned long long)has, cell / SIM_SLOTS,
+					 (unsigned long long)c->value,
+					 sim_host_chunk(sim_cell_at(o, cell)));
+	}
+	sim_hold(false);
+}
+
+void sim_copies_check_some(void)
+{
+	enum { AT_ONCE = 48 };
+	static unsigned turn;
+	const struct sim_object *o = &sim_objects[turn++ % SIM_OBJECTS];
+	size_t cells = o->base ? sim_cells(o) : 0, first;
+
+	if (!cells)
+		return;
+	first = (size_t)turn * AT_ONCE * 7 % cells;
+	sim_copies_check(o, first, cells - first < AT_ONCE ? cells - first : AT_ONCE);
+}
+
+/* The object that the program has there; NULL: none that it has been given, or has not let go. */
+static struct sim_object *object_at(const char *addr)
+{
+	for (int i = 0; i < SIM_OBJECTS; i++)
+		if (sim_objects[i].base &&
+		    (size_t)(addr - sim_objects[i].base) < sim_objects[i].bytes)
+			return &sim_objects[i];
+	return NULL;
+}
+
+static void completed(const struct sim_object *o, const char *slab)
+{
+	size_t first = (size_t)(slab - o->base) / 4096 * SIM_SLOTS;
+	size_t left = sim_cells(o) - first, all = SIM_SLAB / 4096 * SIM_SLOTS;
+
+	sim_history.rebuilt++;
+	sim_copies_check(o, first, left < all ? left : all);
+}
+
+void sim_copies_changed(enum sim_copies_change what, const void *slab, unsigned k)
+{
+	static const char *const said[] = { "is given up", "is the last one", "is begun anew",
+					    "is complete", "is given up again" };
+	struct sim_object *o = object_at(slab);
+
+	sim_note("copy %u of the slab at %p %s", k, slab, said[what]);
+	sim_model_look_at_host();
+	if (what == SIM_COPY_GIVEN_UP && !sim_fate_explains(sim_now()))
+		sim_fail("BROKEN PROMISE: a copy is given up, and nothing was wrong");
+	if (what == SIM_COPY_BEGUN) {
+		sim_history.begun++;
+		sim_history.rebuilt_on = sim_host_places(slab).copy[k].server;
+		sim_wake(&sim_history.begun, SIM_FIBERS);
+	}
+	if (what == SIM_COPY_COMPLETE || what == SIM_COPY_BROKEN_OFF)
+		sim_history.ended = sim_history.begun;
+	if (o && what == SIM_COPY_COMPLETE)
+		completed(o, slab);
+}
