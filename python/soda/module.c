@@ -159,6 +159,7 @@ static PyObject *module_stats(PyObject *module, PyObject *none)
 		FIELD(bytes_opened),
 		FIELD(seal_metadata_bytes),
 		FIELD(fault_max_ns),
+		FIELD(copies_moved),
 	};
 	struct soda_stats st = { 0 };
 	PyObject *all = PyDict_New();

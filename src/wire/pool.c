@@ -21,7 +21,10 @@ void soda_wire_put_tell(uint8_t out[SODA_WIRE_TELL_BYTES], const struct soda_wir
 	soda_wire_put_u32(out + 20, t->here);
 	soda_wire_put_u64(out + 24, t->expelled);
 	soda_wire_put_u64(out + 32, t->rebuilt);
-	soda_wire_put_u64(out + 40, t->rebuilt_bytes);
+	soda_wire_put_u64(out + 40, t->moved);
+	soda_wire_put_u64(out + 48, t->rebuilt_bytes);
+	soda_wire_put_u32(out + 56, t->ask);
+	soda_wire_put_u32(out + 60, t->held);
 }
 
 int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t)
@@ -38,9 +41,12 @@ int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t)
 		.here = soda_wire_get_u32(at + 20),
 		.expelled = soda_wire_get_u64(at + 24),
 		.rebuilt = soda_wire_get_u64(at + 32),
-		.rebuilt_bytes = soda_wire_get_u64(at + 40),
+		.moved = soda_wire_get_u64(at + 40),
+		.rebuilt_bytes = soda_wire_get_u64(at + 48),
+		.ask = soda_wire_get_u32(at + 56),
+		.held = soda_wire_get_u32(at + 60),
 	};
-	return 0;
+	return t->ask > SODA_WIRE_POOL_KEEP ? -EPROTO : 0;
 }
 
 void soda_wire_put_member(uint8_t out[SODA_WIRE_MEMBER_BYTES], const struct soda_wire_member *m)

@@ -17,6 +17,20 @@
 
 #define SODA_WIRE_DOMAIN_MAX 63u
 
+/* What the operator wants of the server: that it becomes empty, or that it stays. */
+enum soda_wire_pool_ask {
+	SODA_WIRE_POOL_TELL = 0,
+	SODA_WIRE_POOL_DRAIN = 1,
+	SODA_WIRE_POOL_KEEP = 2
+};
+
+/* Why slabs of a program stay on a server that is drained. */
+enum soda_wire_held {
+	SODA_WIRE_HELD_NOT = 0,	   /* they do not: they are moved, or there are none */
+	SODA_WIRE_HELD_ROOM = 1,   /* no other server may, or can, take one of them */
+	SODA_WIRE_HELD_SEALED = 2, /* they are sealed */
+};
+
 /* What a program says of its pool. Numbers are statistics: the server shows them. */
 struct soda_wire_tell {
 	uint64_t program;	    /* random, and the same at all members; 0: a tool */
@@ -24,14 +38,19 @@ struct soda_wire_tell {
 	uint32_t slabs, missing;    /* slabs; of them, with fewer copies than they should have */
 	uint32_t here;		    /* slabs that this server has a copy of */
 	uint64_t expelled, rebuilt; /* copies given up, and made anew, since the start */
-	uint64_t rebuilt_bytes;
+	uint64_t moved;		    /* copies moved away from servers that were drained */
+	uint64_t rebuilt_bytes;	    /* what was copied for both */
+	uint32_t ask, held;	    /* enum soda_wire_pool_ask, soda_wire_held */
 };
-#define SODA_WIRE_TELL_BYTES 48u
+#define SODA_WIRE_TELL_BYTES 64u
+
+/* flags of a member */
+#define SODA_WIRE_MEMBER_DRAINS 1u /* it takes nothing new, and what it has shall move away */
 
 /* What a server says of itself. */
 struct soda_wire_member {
 	uint64_t capacity, free_bytes;
-	uint32_t flags;			       /* none yet */
+	uint32_t flags;			       /* SODA_WIRE_MEMBER_... */
 	char domain[SODA_WIRE_DOMAIN_MAX + 1]; /* "": it is one of its own */
 };
 #define SODA_WIRE_MEMBER_BYTES 84u /* zeros behind the name */
@@ -40,7 +59,7 @@ struct soda_wire_member {
 bool soda_wire_domain_ok(const char *name);
 
 /* Encoders write exactly the named number of bytes; decoders return 0, or -EPROTO: too short, or
- * a name that cannot be. */
+ * a name or an ask that cannot be. */
 void soda_wire_put_tell(uint8_t out[SODA_WIRE_TELL_BYTES], const struct soda_wire_tell *t);
 int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t);
 void soda_wire_put_member(uint8_t out[SODA_WIRE_MEMBER_BYTES], const struct soda_wire_member *m);

@@ -15,7 +15,7 @@ static const struct command {
 	{ "eval", soda_command_eval, "run the paper's evaluation on this machine" },
 	{ "graph", soda_command_graph, "generate, convert and describe graphs" },
 	{ "msg", soda_command_msg, "run a program of many ranks that send each other messages" },
-	{ "pool", soda_command_pool, "show a pool of memory servers, and what changes in it" },
+	{ "pool", soda_command_pool, "show a pool of memory servers, and drain one of them" },
 	{ "report", soda_command_report, "make pages and tables from results" },
 	{ "run", soda_command_run, "run an unmodified program on fabric memory" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
@@ -37,7 +37,8 @@ static const char description[] =
 	"every mode, soda doctor checks what this machine has of what SODA needs, soda graph "
 	"generates, converts and describes graphs, soda msg run starts the ranks of a program that "
 	"sends messages, soda pool status and soda pool events show a pool of memory servers and "
-	"what changes in it, soda report makes pages and tables of results, soda run runs a "
+	"what changes in it, soda pool drain moves what a server has to the others, soda report "
+	"makes pages and tables of results, soda run runs a "
 	"program "
 	"that knows nothing of SODA, soda stat shows the counters of a running program or of a "
 	"memory server, soda tenant makes the tenants of a memory server and their keys, soda top "
@@ -72,7 +73,8 @@ static int print_man(void)
 			    ".BR soda\\-doctor (1),\n.BR soda\\-eval (1),\n"
 			    ".BR soda\\-graph\\-convert (1),\n.BR soda\\-graph\\-gen (1),\n"
 			    ".BR soda\\-graph\\-info (1),\n.BR soda\\-msg\\-run (1),\n.BR "
-			    "soda\\-pool\\-events (1),\n.BR soda\\-pool\\-status (1),\n.BR "
+			    "soda\\-pool\\-drain (1),\n.BR soda\\-pool\\-events (1),\n.BR "
+			    "soda\\-pool\\-status (1),\n.BR "
 			    "soda\\-report (1),\n.BR soda\\-run "
 			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-tenant\\-add (1),\n.BR "
 			    "soda\\-top (1),\n.BR "

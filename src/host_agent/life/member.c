@@ -7,6 +7,8 @@
 
 #include "base/failure.h"
 #include "base/limits.h"
+#include "base/lock.h"
+#include "base/log.h"
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/rebuild.h"
@@ -29,7 +31,7 @@ static int count_slab(struct soda_region *r, void *arg)
 	tally.slabs++;
 	if (!copies)
 		tally.here[r->link->index]++;
-	for (uint32_t k = 0; copies && k < SODA_COPIES; k++)
+	for (uint32_t k = 0; copies && k < SODA_COPY_PLACES; k++)
 		if (soda_copy_is_written(copies, k))
 			tally.here[soda_copy_link(r, k)->index]++;
 	return 0;
@@ -67,7 +69,9 @@ static struct soda_wire_tell gather(const struct soda_link *link)
 	tell.missing = (uint32_t)copies.missing;
 	tell.expelled = copies.expelled;
 	tell.rebuilt = copies.completed;
+	tell.moved = copies.moved;
 	tell.rebuilt_bytes = copies.bytes;
+	tell.held = atomic_load(&link->held);
 	return tell;
 }
 
@@ -115,9 +119,33 @@ static int exchange(struct soda_conn *control, void *arg, bool again, int timeou
 	return soda_wire_get_member(reply, bytes, &x->member) ? -ECONNABORTED : 0;
 }
 
+/*
+ * What the program has on a server that is drained moves away by the rebuild's thread, which may
+ * not run yet.  api_lock is tried, as its holder may wait for the keeper: else the next answer
+ * comes here again.
+ */
+static void set_draining(struct soda_link *link, bool draining)
+{
+	if (draining && !soda_redundant() && soda_lock_try(&soda_agent.api_lock)) {
+		if (soda_rebuild_start())
+			soda_log_error("%s is drained, and there is no memory for a thread that "
+				       "moves what is there",
+				       link->server.address);
+		soda_lock_release(&soda_agent.api_lock);
+	}
+	if (atomic_exchange(&link->draining, draining) == draining)
+		return;
+	if (draining)
+		soda_log_info("%s is drained: what lies there moves to other servers",
+			      link->server.address);
+	else
+		soda_log_info("%s is not drained any more", link->server.address);
+}
+
 static void learn(struct soda_link *link, const struct soda_wire_member *member)
 {
 	atomic_store(&link->free_bytes, member->free_bytes);
+	set_draining(link, member->flags & SODA_WIRE_MEMBER_DRAINS);
 	if (strcmp(link->domain_name, member->domain)) /* this thread alone changes it */
 		set_domain(link, member->domain);
 }
@@ -132,6 +160,7 @@ int soda_member_meet(struct soda_link *link, struct soda_conn *control, struct s
 	if (ret && ret != -EPROTO)
 		return ret;
 	set_domain(link, x.member.domain);
+	atomic_store(&link->draining, x.member.flags & SODA_WIRE_MEMBER_DRAINS);
 	if (!ret)
 		atomic_store(&link->free_bytes, x.member.free_bytes);
 	return 0;

@@ -355,7 +355,7 @@ static bool publish_copies(struct soda_region *r)
 	for (uint32_t k = 0; k < SODA_COPIES; k++)
 		good = good && r->copy[k]->meeting == soda_link_meeting(r->copy[k]->link);
 	if (good) {
-		atomic_store(&r->copies, SODA_COPIES_ALL);
+		atomic_store(&r->copies, SODA_COPIES_FIRST);
 		soda_region_show_locked(r);
 	}
 	soda_regions_unlock();
@@ -411,6 +411,7 @@ static int create_mirrored(const struct site *site, uint64_t bytes, uint32_t fla
 		return no_number(why);
 	r->bytes = bytes;
 	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
+	r->copies_wanted = SODA_COPIES;
 	ret = flags & SODA_SEALED ? soda_sealing_begin(r, bytes, why) : 0;
 	if (!ret)
 		ret = open_mirrored(r, site, why);
@@ -680,8 +681,9 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 	else if (soda_mapping_any_failing() && soda_mapping_anew(base, r->span, PROT_NONE))
 		kept = -ENOMEM;
 	if (soda_copies(r)) {
-		for (uint32_t k = 0; k < SODA_COPIES; k++)
-			soda_copy_close(r->copy[k]);
+		for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+			if (r->copy[k])
+				soda_copy_close(r->copy[k]);
 	} else {
 		close_region(r, why);
 		soda_link_gave(r->link, r->span);

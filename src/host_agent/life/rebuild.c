@@ -25,7 +25,7 @@ static struct {
 	bool runs;
 	_Atomic bool stop;
 	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
-	_Atomic uint64_t bytes, completed;
+	_Atomic uint64_t bytes, completed, moved;
 	void *buffer; /* the thread's: a chunk */
 	/*
 	 * Regions that copies had.  A thread may have found one and be about to post to it, so that
@@ -43,7 +43,7 @@ void soda_members_look(struct soda_candidate *members, uint32_t n)
 
 		members[i] = (struct soda_candidate){
 			.free_bytes = atomic_load(&link->free_bytes),
-			.refused = !soda_server_up(&link->server),
+			.refused = !soda_server_up(&link->server) || atomic_load(&link->draining),
 			.domain = atomic_load(&link->domain),
 		};
 	}
@@ -75,8 +75,8 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 		if (!ret) {
 			soda_link_took(copy->link, r->bytes);
 			soda_placement_exclude(members, soda_members(), members[i].domain);
+			atomic_store(&r->copy_on[k], (uint8_t)(i + 1));
 			atomic_store(&r->copy[k], copy);
-			atomic_store(&r->copy_on[k], (uint8_t)i);
 			return 0;
 		}
 		*refusal_p = ret;
@@ -153,25 +153,52 @@ void soda_rebuild_expel(struct soda_link *link)
 
 /* The rebuild. */
 
-/* What one rebuild is about. */
+/* What one rebuild, or one move, is about. */
 struct task {
 	struct soda_thread *t;
 	struct soda_region *r;
-	uint32_t k;
+	uint32_t k; /* the place of the new copy, that has a stale one or is free */
+	int leaves; /* the place of the copy that is given up then; -1: none */
 	struct soda_link *to;
-	const struct soda_link *failed; /* where the last attempt failed; NULL: it did not */
+	const struct soda_link *failed;	 /* where the last attempt failed; NULL: it did not */
+	uint32_t held[SODA_MEMBERS_MAX]; /* enum soda_wire_held, as this look has found it */
 };
+
+enum { NO_PLACE = -1 };
 
 static bool given_up(const struct task *job)
 {
 	return atomic_load(&rebuild.stop) || atomic_load(&job->r->leaving);
 }
 
+/* The place of a copy that is not written: the stale one's, or (`free`) one that has none. */
+static int unwritten_place(const struct soda_region *r, bool free)
+{
+	uint32_t copies = soda_copies(r);
+
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+		if (!soda_copy_is_written(copies, k) && soda_copy_place_free(r, k) == free)
+			return (int)k;
+	return NO_PLACE;
+}
+
+/* Where the slab has copies other than k, and in their failure domains, there may be no other. */
+static void exclude_copies(const struct soda_region *r, int k, struct soda_candidate *members)
+{
+	uint32_t copies = soda_copies(r), n = soda_members();
+
+	for (int other = 0; other < SODA_COPY_PLACES; other++)
+		if (other != k && soda_copy_is_written(copies, (uint32_t)other))
+			soda_placement_exclude(
+				members, n,
+				atomic_load(&soda_copy_link(r, (uint32_t)other)->domain));
+}
+
 /*
- * Of the members that are UP, and that do not have a copy, nor lie in the failure domain of another
- * one, one for copy k; NULL: none.
+ * Of the members that are UP and not drained, have the room and no copy, nor lie in the failure
+ * domain of a copy other than k, one for a new copy; NULL: none.
  */
-static struct soda_link *other_member(const struct soda_region *r, uint32_t k)
+static struct soda_link *other_member(const struct soda_region *r, int k)
 {
 	struct soda_candidate members[SODA_MEMBERS_MAX];
 	uint32_t n = soda_members();
@@ -181,63 +208,145 @@ static struct soda_link *other_member(const struct soda_region *r, uint32_t k)
 	for (uint32_t m = 0; m < n; m++)
 		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 || members[m].free_bytes < r->bytes)
 			members[m].refused = true;
-	for (uint32_t other = 0; other < SODA_COPIES; other++)
-		if (other != k)
-			soda_placement_exclude(members, n,
-					       atomic_load(&soda_copy_link(r, other)->domain));
+	if (!soda_copies(r))
+		members[r->link->index].refused = true;
+	exclude_copies(r, k, members);
 	i = soda_placement_choose(members, n, r->bytes, soda_now_ns() * 0x9e3779b97f4a7c15u);
 	return i < 0 ? NULL : &soda_agent.links[i];
 }
 
-/*
- * Where copy k may be rebuilt now; NULL: nowhere yet.  Its own server may be there and refuse it,
- * as it has no room any more: then another one is asked, where there is one.
- */
-static struct soda_link *place_for(const struct task *job, const struct soda_region *r, uint32_t k)
+/* Whether the stale copy k may be made anew where it was. */
+static bool may_return(const struct soda_region *r, int k)
 {
-	struct soda_link *own = soda_copy_link(r, k), *other;
+	const struct soda_link *own = soda_copy_link(r, (uint32_t)k);
+	struct soda_candidate members[SODA_MEMBERS_MAX];
+
+	soda_members_look(members, soda_members());
+	exclude_copies(r, k, members);
+	return !members[own->index].refused;
+}
+
+/*
+ * Where stale copy k may be rebuilt now; NULL: nowhere yet.  Its own server may be there and refuse
+ * it, as it has no room any more: then another one is asked, where there is one.
+ */
+static struct soda_link *place_for(const struct task *job, const struct soda_region *r, int k)
+{
+	struct soda_link *own = soda_copy_link(r, (uint32_t)k), *other;
 	uint64_t since = atomic_load(&own->expelled_ns);
 
-	if (soda_server_up(&own->server)) {
+	if (may_return(r, k)) {
 		other = own == job->failed ? other_member(r, k) : NULL;
 		return other ? other : own;
 	}
-	if (!since || soda_now_ns() - since < SODA_REBUILD_AWAY_MS * SODA_MS_NS)
+	if (!soda_server_up(&own->server) &&
+	    (!since || soda_now_ns() - since < SODA_REBUILD_AWAY_MS * SODA_MS_NS))
 		return NULL;
 	return other_member(r, k);
 }
 
-/* For soda_regions_each: 1: the slab has a copy that can be rebuilt now. */
+/* Whether the slab can be worked on. */
+static bool is_sound(const struct soda_region *r)
+{
+	return !r->going && !atomic_load(&r->leaving) && !r->lost && soda_copies_reachable(r);
+}
+
+/* For soda_regions_each: 1: the slab misses a copy that can be rebuilt now. */
 static int consider(struct soda_region *r, void *arg)
 {
 	struct task *job = arg;
+	int k;
+
+	if (!is_sound(r) || !soda_copies_missing(r))
+		return 0;
+	k = unwritten_place(r, false);
+	job->to = k == NO_PLACE ? NULL : place_for(job, r, k);
+	if (!job->to)
+		return 0;
+	job->r = r;
+	job->k = (uint32_t)k;
+	job->leaves = NO_PLACE;
+	return 1;
+}
+
+/* The place of a current copy whose server is drained. */
+static int drained_place(const struct soda_region *r)
+{
 	uint32_t copies = soda_copies(r);
 
-	if (r->going || atomic_load(&r->leaving) || !soda_copies_missing(r) || r->lost ||
-	    !soda_copies_reachable(r))
-		return 0;
-	for (uint32_t k = 0; k < SODA_COPIES; k++) {
-		if (soda_copy_is_written(copies, k))
-			continue;
-		job->to = place_for(job, r, k);
-		if (!job->to)
-			continue;
-		job->r = r;
-		job->k = k;
-		return 1;
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+		if (soda_copy_is_current(copies, k) && atomic_load(&soda_copy_link(r, k)->draining))
+			return (int)k;
+	return NO_PLACE;
+}
+
+/* Where the slab's copy on that server, in place `leaves`, moves to; NULL: it is held there. */
+static struct soda_link *place_away(struct task *job, const struct soda_region *r, int leaves,
+				    const struct soda_link *from)
+{
+	struct soda_link *to = r->sealing ? NULL : other_member(r, leaves);
+
+	if (!to)
+		job->held[from->index] = r->sealing ? SODA_WIRE_HELD_SEALED : SODA_WIRE_HELD_ROOM;
+	return to;
+}
+
+/* Of a slab with copies: its copy on a server that is drained, and where it moves to. */
+static bool choose_move(struct task *job, const struct soda_region *r)
+{
+	int leaves = drained_place(r), k = 0;
+
+	if (leaves == NO_PLACE)
+		return false;
+	job->to = NULL; /* if it has another copy already, this one just goes */
+	if (soda_copies_current(soda_copies(r)) <= r->copies_wanted) {
+		k = unwritten_place(r, true);
+		k = k == NO_PLACE ? unwritten_place(r, false) : k;
+		job->to = place_away(job, r, leaves, soda_copy_link(r, (uint32_t)leaves));
+		if (!job->to || k == NO_PLACE)
+			return false;
 	}
-	return 0;
+	job->k = (uint32_t)k;
+	job->leaves = leaves;
+	return true;
+}
+
+/* The same of one without: its region becomes the copy in place 0 then. */
+static bool choose_region(struct task *job, const struct soda_region *r)
+{
+	if (!atomic_load(&r->link->draining) || r->refused)
+		return false;
+	job->to = place_away(job, r, NO_PLACE, r->link);
+	job->k = 1;
+	job->leaves = 0;
+	return job->to;
+}
+
+/* For soda_regions_each: 1: the slab has something on a server that is drained, and may move. */
+static int consider_moving(struct soda_region *r, void *arg)
+{
+	struct task *job = arg;
+
+	job->r = r;
+	if (!is_sound(r) || soda_copies_missing(r))
+		return 0;
+	return soda_copies(r) ? choose_move(job, r) : choose_region(job, r);
 }
 
 static bool choose(struct task *job)
 {
 	bool found;
 
+	memset(job->held, 0, sizeof(job->held));
 	soda_regions_lock();
-	found = soda_regions_each(consider, job) == 1;
+	found = soda_regions_each(consider, job) == 1 ||
+		soda_regions_each(consider_moving, job) == 1;
 	if (found)
 		atomic_store(&rebuild.at, job->r);
 	soda_regions_unlock();
+	/* while something moves, more may find a place when it has */
+	for (uint32_t i = 0; i < soda_members(); i++)
+		atomic_store(&soda_agent.links[i].held, found ? SODA_WIRE_HELD_NOT : job->held[i]);
 	return found;
 }
 
@@ -272,10 +381,10 @@ static void retire_region(struct soda_region *copy)
 }
 
 /*
- * Close the region that the copy has, and open a new one.  Where it became stale because its server
- * was away no READ and no WRITE of it is under way; where the server has refused a WRITE, or missed
- * a DISCARD, its connections live, and one that was posted before may still be answered.  A WRITE
- * does no harm, as its chunk is brought to the new region all the same.
+ * Open a new region in the task's place, and close that of a stale copy there.  Where that became
+ * stale because its server was away no READ and no WRITE of it is under way; where the server has
+ * refused a WRITE, or missed a DISCARD, its connections live, and one that was posted before may
+ * still be answered.  A WRITE does no harm, as its chunk is brought to the new region all the same.
  */
 static int replace_region(struct task *job, struct soda_why *why)
 {
@@ -290,15 +399,90 @@ static int replace_region(struct task *job, struct soda_why *why)
 		};
 	if (!lock_api(job))
 		return -ECANCELED;
-	close_region(old); /* again, if an earlier attempt came no further */
+	if (old)
+		close_region(old); /* again, if an earlier attempt came no further */
 	ret = soda_copy_open(r, job->k, members, &refusal, why);
 	if (!ret) {
 		soda_copy_fit(r->copy[job->k], r);
-		soda_link_gave(old->link, old->bytes);
-		retire_region(old);
+		if (old) {
+			soda_link_gave(old->link, old->bytes);
+			retire_region(old);
+		}
 	}
 	soda_lock_release(&soda_agent.api_lock);
 	return ret;
+}
+
+/*
+ * A slab without redundancy gets a copy: its region, in place 0, with what recoveries know of it.
+ * Who has found the region itself before may go on with it: it is the same on the wire.
+ */
+static int adopt_region(struct task *job)
+{
+	struct soda_region *r = job->r, *twin;
+	bool good;
+
+	if (!lock_api(job))
+		return -ECANCELED;
+	twin = soda_region_take_twin(r);
+	soda_regions_lock();
+	good = twin && !soda_copies(r) && !r->refused && !r->lost;
+	if (good) {
+		twin->link = r->link;
+		twin->bytes = r->bytes;
+		twin->flags = r->flags;
+		memcpy(twin->name, r->name, sizeof(twin->name));
+		soda_copy_fit(twin, r);
+		twin->mr = r->mr;
+		twin->meeting = r->meeting;
+		twin->decided = r->decided;
+		twin->asked = r->asked;
+		twin->keeps = r->keeps;
+		/* soda_sync() compares these with those from before */
+		atomic_store(&r->losses, soda_link_restarts(r->link));
+		r->copies_wanted = 1;
+		atomic_store(&r->copy_on[0], (uint8_t)(r->link->index + 1));
+		atomic_store(&r->copy[0], twin);
+		atomic_store(&r->copies, SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN);
+	}
+	soda_regions_unlock();
+	if (twin && !good)
+		soda_region_put_copy(twin);
+	soda_lock_release(&soda_agent.api_lock);
+	return good ? 0 : -ECANCELED;
+}
+
+/*
+ * A WRITE that was posted to a copy before that was given up belongs to a chunk that has been
+ * SENDING since: wait until none has, or is again, for a moment.
+ */
+static void await_writes(const struct task *job)
+{
+	uint64_t deadline_ns = soda_now_ns() + SODA_SILENT_MS * SODA_MS_NS;
+	uint32_t first = job->r->first;
+
+	for (uint32_t id = first; id < first + job->r->chunks; id++)
+		while (soda_chunk_load(&soda_agent.table[id]) & SODA_CW_SENDING &&
+		       soda_now_ns() < deadline_ns && !given_up(job))
+			poll(NULL, 0, 1);
+}
+
+/*
+ * The copy in that place, which is given up, is closed, and the place is free.  A READ that was
+ * posted before may be refused, and is asked for elsewhere then.
+ */
+static void clear_place(const struct task *job, uint32_t k)
+{
+	struct soda_region *r = job->r, *old = r->copy[k];
+
+	await_writes(job);
+	if (!lock_api(job)) /* the slab is being freed, with all that is in its places */
+		return;
+	close_region(old);
+	soda_link_gave(old->link, old->bytes);
+	atomic_store(&r->copy[k], NULL);
+	retire_region(old);
+	soda_lock_release(&soda_agent.api_lock);
 }
 
 /* Sleep so long that SODA_REBUILD_RATE is kept. */
@@ -446,29 +630,67 @@ static int bring_all(const struct task *job)
 	return ret;
 }
 
-/* true: the slab has all of its copies. */
-static bool work(struct task *job)
+static void say_refused(const struct task *job, int err, const struct soda_why *why)
+{
+	const struct soda_region *r = job->r;
+
+	if (err == -ECANCELED || job->to == job->failed) /* it is tried again and again */
+		return;
+	soda_log_warning("a copy of %s cannot be %s %s: %s", r->name[0] ? r->name : "an object",
+			 job->leaves == NO_PLACE ? "rebuilt on" : "moved to",
+			 job->to->server.address, why->text[0] ? why->text : soda_strerror(err));
+}
+
+/* Make the new copy. true: it is current. */
+static bool make_copy(struct task *job)
 {
 	struct soda_region *r = job->r;
 	struct soda_why why = { "" };
-	int ret = replace_region(job, &why);
+	int ret = soda_copies(r) ? 0 : adopt_region(job);
 
+	if (!ret)
+		ret = replace_region(job, &why);
 	if (ret) {
-		if (ret != -ECANCELED && job->to != job->failed) /* it is tried again and again */
-			soda_log_warning("a copy of %s cannot be rebuilt on %s: %s",
-					 r->name[0] ? r->name : "an object",
-					 job->to->server.address,
-					 why.text[0] ? why.text : soda_strerror(ret));
+		say_refused(job, ret, &why);
 		return false;
 	}
 	soda_copies_begin(r, job->k);
 	ret = bring_all(job);
-	if (!ret && soda_copies_complete(r, job->k)) {
+	if (!ret && soda_copies_complete(r, job->k))
+		return true;
+	soda_copies_drop(r, job->k);
+	if (job->leaves != NO_PLACE) /* nothing is missing without it */
+		clear_place(job, job->k);
+	return false;
+}
+
+/* A copy that is to leave goes, if there are enough without it. */
+static bool give_up_copy(const struct task *job)
+{
+	struct soda_region *r = job->r;
+	uint32_t k = (uint32_t)job->leaves;
+
+	if (soda_copy_is_current(soda_copies(r), k) &&
+	    soda_copies_current(soda_copies(r)) <= r->copies_wanted)
+		return false; /* another one has become stale meanwhile: first it is rebuilt */
+	if (!soda_copies_leave(r, k))
+		return false;
+	soda_writeback_ring(); /* chunks that wait for that server go on */
+	clear_place(job, k);
+	atomic_fetch_add(&rebuild.moved, 1);
+	return true;
+}
+
+/* true: the slab is as it should be. */
+static bool work(struct task *job)
+{
+	if (job->to && !make_copy(job))
+		return false;
+	if (job->leaves == NO_PLACE) {
 		atomic_fetch_add(&rebuild.completed, 1);
 		return true;
 	}
-	soda_copies_drop(r, job->k);
-	return false;
+	return give_up_copy(job);
 }
 
 static void rest(int ms)
@@ -497,7 +719,7 @@ static void *run(void *arg)
 			rest(SODA_REBUILD_LOOK_MS);
 			continue;
 		}
-		told = false;
+		told = told && job.leaves != NO_PLACE;
 		done = work(&job);
 		atomic_store(&rebuild.at, NULL);
 		if (!done) {
@@ -541,7 +763,7 @@ void soda_rebuild_stop(void)
 
 void soda_rebuild_leave(struct soda_region *r)
 {
-	if (!soda_copies(r))
+	if (!soda_redundant())
 		return;
 	atomic_store(&r->leaving, true);
 	soda_regions_lock(); /* the thread has chosen r before, or does not any more */
@@ -562,6 +784,7 @@ void soda_rebuild_count(struct soda_rebuild_counts *out)
 		.expelled = soda_copies_dropped(),
 		.bytes = atomic_load(&rebuild.bytes),
 		.completed = atomic_load(&rebuild.completed),
+		.moved = atomic_load(&rebuild.moved),
 	};
 	if (!soda_redundant())
 		return;

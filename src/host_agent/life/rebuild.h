@@ -13,6 +13,10 @@
  *      dropped; what is ZERO is zeros there already
  *   3. the copy is current
  *
+ * A copy whose server is drained moves in the same way: the new one is made in the place that is
+ * free, and the old one is given up and closed when the new one is current, so that there is never
+ * a copy less.  A slab without redundancy gets a copy for that: the region that it has.
+ *
  * So content never replaces newer content: there is one WRITE of a chunk at a time, and its source
  * is either memory or, while the chunk is not in memory, a copy that has its latest write-back.
  */
@@ -24,7 +28,7 @@
 #include "host_agent/object/region.h"
 #include "pool/pool.h"
 
-/* What is known of the members now: one that cannot be reached takes no slab. */
+/* What is known of the members now: one that cannot be reached, or is drained, takes no slab. */
 void soda_members_look(struct soda_candidate *members, uint32_t n);
 
 /*
@@ -57,6 +61,7 @@ struct soda_rebuild_counts {
 	uint64_t expelled;  /* how often copies became stale */
 	uint64_t bytes;	    /* that were copied */
 	uint64_t completed; /* copies that were rebuilt */
+	uint64_t moved;	    /* from servers that are drained, to others */
 };
 void soda_rebuild_count(struct soda_rebuild_counts *out);
 

@@ -329,12 +329,11 @@ static int renew_region(const struct recovery *o, struct soda_region *r)
  */
 static int recover_copy(struct soda_region *r, struct recovery *o)
 {
+	struct soda_region *copy = soda_copy_with(r, o->link, SODA_COPIES_WRITTEN);
 	int k = soda_copy_on(r, o->link);
-	struct soda_region *copy;
 
-	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k))
+	if (!copy || k < 0)
 		return 0;
-	copy = r->copy[k];
 	if (!forgotten(copy))
 		return renew_region(o, copy);
 	if (!soda_copies_drop(r, (uint32_t)k))

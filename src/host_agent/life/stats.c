@@ -118,6 +118,7 @@ static const struct {
 	COUNTER(bytes_opened, BYTES_OPENED),
 	OTHER(seal_metadata_bytes),
 	OTHER(fault_max_ns),
+	OTHER(copies_moved),
 };
 
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
@@ -134,6 +135,7 @@ void soda_stats_gather(struct soda_stats *out)
 		.copies_expelled = copies.expelled,
 		.copies_rebuilt = copies.completed,
 		.rebuilt_bytes = copies.bytes,
+		.copies_moved = copies.moved,
 		.reconnects = soda_agent.reconnects,
 		.fam_bytes = soda_agent.fam_bytes,
 		.buffer_bytes = (uint64_t)b->limit * chunk,

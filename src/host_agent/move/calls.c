@@ -278,9 +278,11 @@ static int name_copies(struct soda_region *r, int *advice_p, struct soda_why *wh
 {
 	int ret = 0;
 
-	for (uint32_t k = 0; k < SODA_COPIES && !ret; k++) {
+	for (uint32_t k = 0; k < SODA_COPY_PLACES && !ret; k++) {
 		struct soda_region *copy = r->copy[k];
 
+		if (!copy)
+			continue;
 		memcpy(copy->name, r->name, sizeof(copy->name));
 		if (!soda_server_up(&copy->link->server))
 			continue;
@@ -455,10 +457,12 @@ static int discard_copies(struct soda_region *r, uint32_t first, uint32_t n)
 {
 	int ret = 0;
 
-	for (uint32_t k = 0; k < SODA_COPIES; k++) {
-		if (!soda_copy_is_written(soda_copies(r), k))
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
+		struct soda_region *copy = r->copy[k];
+
+		if (!copy || !soda_copy_is_written(soda_copies(r), k))
 			continue;
-		ret = discard(r->copy[k], first, n);
+		ret = discard(copy, first, n);
 		if (ret && soda_copies_drop(r, k))
 			ret = 0;
 		if (ret)

@@ -626,7 +626,8 @@ static bool refused_by_copy(const struct soda_sender *s, const struct soda_sendi
 {
 	struct soda_region *r = soda_region_of(op->id);
 
-	if (!soda_copies(r))
+	/* posted before the slab got copies: its region has refused it */
+	if (!soda_copies(r) || op->there == r)
 		return false;
 	return atomic_load(&r->copy[op->copy_k]) != op->there || soda_copies_drop(r, op->copy_k);
 }

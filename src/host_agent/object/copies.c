@@ -3,14 +3,12 @@
 
 #include <stddef.h>
 
-enum { CURRENT_ALL = SODA_COPIES_ALL & 0xf };
-
 static _Atomic uint64_t dropped; /* current copies */
 
 int soda_copy_on(const struct soda_region *r, const struct soda_link *link)
 {
-	for (uint32_t k = 0; k < SODA_COPIES; k++)
-		if (soda_copy_link(r, k) == link)
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+		if (!soda_copy_place_free(r, k) && soda_copy_link(r, k) == link)
 			return (int)k;
 	return -1;
 }
@@ -19,8 +17,12 @@ struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link
 				   enum soda_copies_bits bit)
 {
 	int k = soda_copy_on(r, link);
+	struct soda_region *copy;
 
-	return k >= 0 && soda_copies(r) & (uint32_t)bit << k ? r->copy[k] : NULL;
+	if (k < 0 || !(soda_copies(r) & (uint32_t)bit << k))
+		return NULL;
+	copy = r->copy[k];
+	return copy && copy->link == link ? copy : NULL;
 }
 
 struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
@@ -29,12 +31,13 @@ struct soda_link *soda_copies_choose(const struct soda_region *r, const struct s
 	struct soda_link *best = NULL;
 	int most = -1;
 
-	for (uint32_t k = 0; k < SODA_COPIES; k++) {
-		struct soda_link *link = soda_copy_link(r, k);
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
+		struct soda_link *link;
 		int score;
 
 		if (!soda_copy_is_current(copies, k))
 			continue;
+		link = soda_copy_link(r, k);
 		score = (soda_server_up(&link->server) ? 4 : 0) + (link != avoid ? 2 : 0) +
 			(atomic_load_explicit(&link->late, memory_order_relaxed) ? 0 : 1);
 		if (score > most) {
@@ -52,22 +55,31 @@ int soda_copies_next(const struct soda_region *r, uint32_t done)
 	/* pairs with the fence of soda_copies_begin() */
 	atomic_thread_fence(memory_order_seq_cst);
 	copies = soda_copies(r);
-	for (uint32_t k = 0; k < SODA_COPIES; k++)
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
 		if (soda_copy_is_written(copies, k) && !(done >> k & 1))
 			return (int)k;
 	return -1;
 }
 
-bool soda_copies_drop(struct soda_region *r, uint32_t k)
+bool soda_copies_leave(struct soda_region *r, uint32_t k)
 {
 	uint32_t both = (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN) << k;
 	uint32_t copies = soda_copies(r);
 
 	do {
-		if (!(copies & ~both & CURRENT_ALL))
+		if (!(copies & ~both & SODA_COPIES_CURRENT_ALL))
 			return false;
 	} while (!atomic_compare_exchange_weak(&r->copies, &copies, copies & ~both));
-	if (soda_copy_is_current(copies, k))
+	return true;
+}
+
+bool soda_copies_drop(struct soda_region *r, uint32_t k)
+{
+	bool current = soda_copy_is_current(soda_copies(r), k);
+
+	if (!soda_copies_leave(r, k))
+		return false;
+	if (current) /* two threads may count one copy: statistics */
 		atomic_fetch_add_explicit(&dropped, 1, memory_order_relaxed);
 	return true;
 }

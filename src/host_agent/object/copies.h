@@ -17,6 +17,10 @@
  * stays resident and SENDING until the last has acknowledged, so that at most one WRITE of a chunk
  * is under way, and a copy that missed one never counts as current.
  *
+ * There is a place more than copies, so that one whose server is drained (soda pool drain) stays
+ * current until another has been made, as a rebuild does it, in the place that is free. A slab
+ * without redundancy gets a single copy for that, its region, and keeps to it.
+ *
  * AS: async-signal-safe; all functions here are.
  */
 #ifndef SODA_HOST_COPIES_H
@@ -30,9 +34,10 @@
 #include "host_agent/object/region.h"
 
 enum soda_copies_bits {
-	SODA_COPIES_CURRENT = 1,      /* << index of the copy */
+	SODA_COPIES_CURRENT = 1,      /* << the copy's place */
 	SODA_COPIES_WRITTEN = 1 << 4, /* likewise */
-	SODA_COPIES_ALL = 0x33,
+	SODA_COPIES_CURRENT_ALL = 0xf,
+	SODA_COPIES_FIRST = 0x33, /* of a new slab: those in places 0 and 1 */
 };
 
 /*
@@ -54,20 +59,35 @@ static inline bool soda_copy_is_current(uint32_t copies, uint32_t k)
 	return copies >> k & SODA_COPIES_CURRENT;
 }
 
+/* How many are current. */
+static inline uint32_t soda_copies_current(uint32_t copies)
+{
+	return (uint32_t)__builtin_popcount(copies & SODA_COPIES_CURRENT_ALL);
+}
+
 static inline bool soda_copy_is_written(uint32_t copies, uint32_t k)
 {
 	return copies >> k & SODA_COPIES_WRITTEN;
 }
 
+/* Of a place that has, or had, a copy. */
 static inline struct soda_link *soda_copy_link(const struct soda_region *r, uint32_t k)
 {
-	return &soda_agent.links[atomic_load_explicit(&r->copy_on[k], memory_order_relaxed)];
+	return &soda_agent.links[atomic_load_explicit(&r->copy_on[k], memory_order_relaxed) - 1];
+}
+
+static inline bool soda_copy_place_free(const struct soda_region *r, uint32_t k)
+{
+	return !atomic_load_explicit(&r->copy[k], memory_order_relaxed);
 }
 
 /* Which copy of the slab lies on that server; -1: none. */
 int soda_copy_on(const struct soda_region *r, const struct soda_link *link);
 
-/* The slab's copy on that server, where it has the bit; else NULL. */
+/*
+ * The slab's copy on that server, where it has the bit; else NULL.  A place may get a copy on
+ * another server between the looks at its server and at its bits: then NULL.
+ */
 struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link *link,
 				   enum soda_copies_bits bit);
 /*
@@ -117,10 +137,12 @@ int soda_copies_next(const struct soda_region *r, uint32_t done);
 bool soda_copies_drop(struct soda_region *r, uint32_t k);
 /* How many current copies were given up so, of all slabs. */
 uint64_t soda_copies_dropped(void);
+/* The same of one that leaves a server, and is not counted as given up. */
+bool soda_copies_leave(struct soda_region *r, uint32_t k);
 /* Whether a copy of the slab may become stale: it has another one. */
 static inline bool soda_copies_spare(const struct soda_region *r)
 {
-	return __builtin_popcount(soda_copies(r) & (SODA_COPIES_ALL & 0xf)) > 1;
+	return soda_copies_current(soda_copies(r)) > 1;
 }
 /* A stale copy is written from now on, with a new region. */
 void soda_copies_begin(struct soda_region *r, uint32_t k);
@@ -132,7 +154,7 @@ static inline bool soda_copies_missing(const struct soda_region *r)
 {
 	uint32_t copies = soda_copies(r);
 
-	return copies && (copies & SODA_COPIES_ALL) != SODA_COPIES_ALL;
+	return copies && soda_copies_current(copies) < r->copies_wanted;
 }
 
 #endif

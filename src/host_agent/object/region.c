@@ -264,9 +264,21 @@ struct soda_region *soda_region_take_copy(void)
 	return r;
 }
 
+struct soda_region *soda_region_take_twin(const struct soda_region *r)
+{
+	struct soda_region *twin = get_descriptor();
+
+	if (twin) {
+		twin->id = r->id;
+		twin->twin = true;
+	}
+	return twin;
+}
+
 void soda_region_put_copy(struct soda_region *r)
 {
-	atomic_fetch_and(&copy_ids[r->id / 64], ~(1ull << r->id % 64));
+	if (!r->twin) /* else the number is, or was, another region's */
+		atomic_fetch_and(&copy_ids[r->id / 64], ~(1ull << r->id % 64));
 	put_descriptor(r);
 }
 

@@ -44,10 +44,14 @@ struct soda_region {
 	 * a copy, first, chunks, bytes and span are those of its slab.
 	 */
 	_Atomic uint32_t copies;
-	struct soda_region *_Atomic copy[SODA_COPIES];
-	_Atomic uint8_t copy_on[SODA_COPIES]; /* index of the link to its server */
-	_Atomic uint32_t losses;	      /* how often the last current copy was lost */
-	_Atomic bool leaving;		      /* the slab is being freed: nothing rebuilds it */
+	struct soda_region *_Atomic copy[SODA_COPY_PLACES];
+	/* 1 + the index of the link to its server; stays when the place is free, copy NULL, again
+	 */
+	_Atomic uint8_t copy_on[SODA_COPY_PLACES];
+	uint32_t copies_wanted;	 /* how many current ones; set before `copies` */
+	bool twin;		 /* of a copy: its number is that of its slab */
+	_Atomic uint32_t losses; /* how often the last current copy was lost */
+	_Atomic bool leaving;	 /* the slab is being freed: nothing rebuilds it */
 	/* Of soda_alloc_file, and SODA_REGION_PUBLISHED; 0: anonymous, until soda_publish. */
 	_Atomic uint32_t flags;
 	uint32_t first, chunks;	      /* ids */
@@ -185,8 +189,12 @@ void soda_regions_forget(void);
  */
 struct soda_region *soda_region_take(void);
 void soda_region_put(struct soda_region *r);
-/* The same for a copy of a slab, whose number leads to no object. */
+/*
+ * The same for a copy of a slab, whose number leads to no object; and for one that has the slab's
+ * own region, and number.
+ */
 struct soda_region *soda_region_take_copy(void);
+struct soda_region *soda_region_take_twin(const struct soda_region *r);
 void soda_region_put_copy(struct soda_region *r);
 /*
  * Set r->first and r->chunks for r->span; of_heap: where other objects rarely are.  false: there is

@@ -110,6 +110,11 @@ static int open_region(struct soda_client *client, const void *body, size_t byte
 		soda_server_why(&reply->why, "the server is shutting down");
 		r = -ESHUTDOWN;
 	}
+	if (!r && atomic_load(&client->all->moving)) {
+		soda_server_why(&reply->why,
+				"the server is drained (soda pool drain) and takes nothing new");
+		r = -ESHUTDOWN;
+	}
 	if (!r)
 		r = open_when_there_is_room(client, &open, name, shares, &opened, reply);
 	if (r) {
@@ -235,9 +240,12 @@ static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
 	struct soda_wire_tell tell;
 	int r = soda_wire_get_tell(body, bytes, &tell);
 
+	if (!r && tell.ask != SODA_WIRE_POOL_TELL)
+		r = soda_clients_move(client, tell.ask == SODA_WIRE_POOL_DRAIN, &reply->why);
 	if (r)
 		return r;
 	soda_client_told(client, &tell);
+	member.flags = atomic_load(&client->all->moving) ? SODA_WIRE_MEMBER_DRAINS : 0;
 	member.free_bytes = soda_store_free_bytes(client->all->pool->store);
 	if (server->domain)
 		strcpy(member.domain, server->domain); /* not longer: main.c has checked it */

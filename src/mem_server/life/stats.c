@@ -46,8 +46,14 @@ static void walk_told(struct soda_metrics *m, const struct soda_wire_tell *told)
 			 "copies that a client gave up, as their server was away", told->expelled);
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_rebuilt",
 			 "copies that a client has made anew", told->rebuilt);
+	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_moved",
+			 "copies that it has moved from servers that were drained", told->moved);
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "pool_rebuilt_bytes",
-			 "what it has copied for them", told->rebuilt_bytes);
+			 "what it has copied for both", told->rebuilt_bytes);
+	soda_metrics_say_level(m, "pool_held",
+			       "why what a client has here does not move though the server is "
+			       "drained; 0: it does, 1: no other server has room, 2: it is sealed",
+			       told->held);
 }
 
 /* connected, epoch, told: the client's, read while the clients' lock was held. */
@@ -125,6 +131,9 @@ static void walk_process(struct soda_metrics *m, struct soda_mem_server *server)
 	soda_metrics_text(m, "domain", server->domain ? server->domain : "");
 	soda_metrics_say_flag(m, "draining", "whether the server has been told to end",
 			      soda_clients_draining(&server->clients));
+	soda_metrics_say_flag(m, "pool_draining",
+			      "whether what the server has is to move to others",
+			      atomic_load(&server->clients.moving));
 	soda_metrics_process(m, server->started_ns);
 }
 

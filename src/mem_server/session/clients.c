@@ -270,6 +270,30 @@ bool soda_clients_draining(struct soda_clients *clients)
 	return draining;
 }
 
+/* In an open server, whoever may have memory here; of another user's processes, nobody. */
+static bool may_operate(const struct soda_client *client)
+{
+	return client->tenant ? soda_tenant_role(client->all->tenants, client->tenant) ==
+					SODA_ROLE_OPERATOR
+			      : !is_somebody_else(&client->info);
+}
+
+int soda_clients_move(struct soda_client *client, bool away, struct soda_why *why)
+{
+	if (!may_operate(client)) {
+		soda_server_why(why, "%s",
+				client->tenant ? "a tenant of role operator may drain this server"
+					       : "the server's own user and root may drain it");
+		return -EPERM;
+	}
+	if (atomic_exchange(&client->all->moving, away) != away)
+		soda_log_info("%s asks that %s", client->info.address,
+			      away ? "this server be drained: it takes nothing new, and what it "
+				     "has moves away"
+				   : "this server be used as before");
+	return 0;
+}
+
 static int add_peer_locked(struct soda_client *client, struct soda_peer *peer, bool control)
 {
 	struct soda_client_peer *entry;

@@ -71,7 +71,9 @@ struct soda_clients {
 	struct soda_client *list; /* guarded by lock, and so below */
 	unsigned count;
 	unsigned leaving; /* clients that have said BYE_LATER and whose regions are not freed yet */
-	bool draining;
+	bool draining;	  /* the server is about to end */
+	_Atomic bool
+		moving; /* it takes no new region, and what it has shall move away; any thread */
 	bool stopping;
 	unsigned lost; /* files whose changes could not be written back */
 	pthread_t reaper;
@@ -86,6 +88,11 @@ unsigned soda_clients_stop(struct soda_clients *clients);
 /* Refuse new clients and new regions from now on. */
 void soda_clients_drain(struct soda_clients *clients);
 bool soda_clients_draining(struct soda_clients *clients);
+/*
+ * An operator asks that programs move what they have here to other servers of their pools, or that
+ * it may stay (SODA_WIRE_POOL_DRAIN, _KEEP). 0; -EPERM: the client may not ask that.
+ */
+int soda_clients_move(struct soda_client *client, bool away, struct soda_why *why);
 /* How many clients have a connection; tools do not count. */
 unsigned soda_clients_connected(struct soda_clients *clients);
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A pool of servers as its operator sees it: failure domains, in which no slab has two copies, not
- * after a rebuild either; redundancy object by object; and what `soda pool` says of all that.
+ * after a rebuild either; redundancy object by object; servers that are drained under load; and
+ * what `soda pool` says of all that.
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -389,6 +391,233 @@ static void test_single(void **state)
 	world_close(&worlds[0]);
 }
 
+/* Two threads that store to and verify objects of both kinds until they are told to stop. */
+struct load {
+	char *objects[2];
+	uint64_t *versions[2]; /* of each page */
+	_Atomic bool stop;
+};
+
+static struct load load;
+
+static void touch(unsigned object, size_t page, bool change)
+{
+	uint64_t *word = word_of(load.objects[object], page);
+	uint64_t version = load.versions[object][page];
+
+	CHECK(*word == (version ? mix(page, version) : 0), "object %u, page %zu, version %llu",
+	      object, page, (unsigned long long)version);
+	if (change)
+		*word = mix(page, ++load.versions[object][page]);
+}
+
+static void work(void *arg, unsigned index)
+{
+	struct dice dice = { .state = index + 1 };
+
+	if (index == 2) {
+		turn_await();
+		atomic_store(&load.stop, true);
+	}
+	while (!atomic_load(&load.stop)) {
+		uint64_t r = dice_roll(&dice);
+
+		touch(r >> 60 & 1, (r >> 8) % (BYTES / 4096 / 2) * 2 + index, r & 1);
+	}
+}
+
+static void run_load(void)
+{
+	atomic_store(&load.stop, false);
+	turn_pass();
+	run_threads(3, work, NULL);
+}
+
+static void touch_all(bool change)
+{
+	for (unsigned object = 0; object < 2; object++)
+		for (size_t page = 0; page < BYTES / 4096; page++)
+			touch(object, page, change);
+}
+
+/*
+ * Three servers are drained under load one after the other, and killed, the second before it is
+ * used as before again; nothing is lost, of the object without redundancy neither.
+ */
+static void child_drained(const void *arg)
+{
+	char *more;
+
+	setenv("SODA_REBUILD_RATE", "1G", 1);
+	start_program("none");
+	load.objects[0] = alloc_checked(BYTES);
+	load.objects[1] = soda_alloc(BYTES, arg ? SODA_MIRROR(2) : 0);
+	CHECK(load.objects[1], "%s", soda_last_error());
+	for (int i = 0; i < 2; i++)
+		load.versions[i] = calloc(BYTES / 4096, sizeof(uint64_t));
+	touch_all(true);
+	run_load(); /* one is drained */
+	CHECK(stats_now().copies_moved > 0);
+	touch_all(false);
+	turn_pass();
+	CHECK(turn_await()); /* and has been killed */
+	touch_all(true);
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	touch_all(false);
+	more = soda_alloc(BYTES, SODA_MIRROR(2));
+	CHECK(more, "%s", soda_last_error());
+	soda_free(more);
+	run_load(); /* another one */
+	touch_all(false);
+	turn_pass();
+	CHECK(turn_await()); /* is killed */
+	touch_all(true);
+	CHECK_EQ(stats_now().copies_missing, 0);
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	touch_all(false);
+	soda_free(load.objects[0]);
+	touch(1, 7, true);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+/* `soda pool drain` ends with that code, and says the words. */
+static void drain(int server, int status, const char *option, const char *words)
+{
+	const char *const args[] = { "pool", "drain", worlds[server].address, "--patience", "3s",
+				     option, NULL };
+	static struct program program;
+
+	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+	if (program.status != status ||
+	    (!strstr(program.out, words) && !strstr(program.err, words)))
+		fail_msg("%d, and not %d and '%s': %s%s", program.status, status, words,
+			 program.out, program.err);
+}
+
+static void during_drained(const void *arg)
+{
+	static const int order[2] = { 1, 3 };
+
+	for (int i = 0; i < 2; i++) {
+		if (!turn_await())
+			return;
+		drain(order[i], 0, NULL, "is empty");
+		assert_int_equal(stat_of(order[i], "used_bytes"), 0);
+		if (i == 0)
+			EXPECT_STATUS(0, true, "\"state\":\"draining\"");
+		turn_pass();
+		if (!turn_await())
+			return;
+		world_kill(&worlds[order[i]]);
+		turn_pass();
+	}
+}
+
+static void test_drained(void **state)
+{
+	static const char *const domains[SERVERS];
+
+	for (int mirrored = 0; mirrored < 2; mirrored++) {
+		struct trial t = { .child = child_drained,
+				   .during = during_drained,
+				   .arg = mirrored ? "mirrored" : NULL };
+		struct outcome out;
+
+		open_pool(domains);
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
+		if (strstr(out.err, "failed") || strstr(out.err, "lost with"))
+			fail_msg("%s", out.err);
+		close_pool();
+	}
+}
+
+/* Where the drain cannot finish it says why; a server that is drained takes nothing new. */
+static void child_held(const void *arg)
+{
+	char *p;
+
+	start_program("mirror:2");
+	p = alloc_checked(BYTES);
+	store(p, BYTES, 1);
+	turn_pass();
+	CHECK(turn_await());
+	CHECK(!soda_alloc(BYTES, 0));
+	CHECK(strstr(soda_last_error(), "those lie in 1"), "%s", soda_last_error());
+	verify(p, BYTES, 1);
+	turn_pass();
+	CHECK(turn_await());
+	for (int i = 0; !soda_alloc(4096, 0) && i < LOOKS; i++)
+		sleep_ms(10);
+	CHECK_EQ(stats_now().copies_moved, 0);
+	CHECK_EQ(stats_now().copies_missing, 0);
+	verify(p, BYTES, 1);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_held(const void *arg)
+{
+	if (!turn_await())
+		return;
+	drain(3, 1, NULL, "no other server that it can reach may take it");
+	turn_pass();
+	if (!turn_await())
+		return;
+	drain(3, 0, "--cancel", "as before");
+	turn_pass();
+}
+
+static void test_held(void **state)
+{
+	static const char *const domains[SERVERS] = { "r", "r", "r", "s" };
+	struct trial t = { .child = child_held, .during = during_held };
+	struct outcome out;
+
+	open_pool(domains);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	close_pool();
+}
+
+/* A program that has no other server. */
+static void child_alone(const void *arg)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char *p;
+
+	cfg.server = worlds[0].address;
+	start(&cfg);
+	p = alloc_checked(BYTES);
+	store(p, BYTES, 1);
+	turn_pass();
+	CHECK(turn_await());
+	CHECK(!soda_alloc(4096, 0));
+	CHECK(strstr(soda_last_error(), "drained"), "%s", soda_last_error());
+	verify(p, BYTES, 1);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_alone(const void *arg)
+{
+	if (!turn_await())
+		return;
+	drain(0, 1, NULL, "it knows no other server");
+	turn_pass();
+}
+
+static void test_alone(void **state)
+{
+	struct trial t = { .child = child_alone, .during = during_alone };
+	struct outcome out;
+
+	world_open(&worlds[0], WORLD_TCP, NULL);
+	trial_run(&t, &out);
+	expect_exit(&out, 0);
+	drain(0, 0, NULL, "is empty");
+	world_close(&worlds[0]);
+	drain(0, 1, "--cancel", "is the server running there?");
+}
+
 static void test_bad_domain(void **state)
 {
 	static const char *const bad[] = { "", "two words", "a/b", "\xc3\xa9" };
@@ -407,9 +636,10 @@ static void test_bad_domain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_domains),	   cmocka_unit_test(test_one_domain),
-		cmocka_unit_test(test_objects),	   cmocka_unit_test(test_single),
-		cmocka_unit_test(test_bad_domain),
+		cmocka_unit_test(test_domains), cmocka_unit_test(test_one_domain),
+		cmocka_unit_test(test_objects), cmocka_unit_test(test_single),
+		cmocka_unit_test(test_drained), cmocka_unit_test(test_held),
+		cmocka_unit_test(test_alone),	cmocka_unit_test(test_bad_domain),
 	};
 
 	return cmocka_run_group_tests_name("operate", tests, NULL, NULL);

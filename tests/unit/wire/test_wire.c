@@ -181,7 +181,10 @@ static void test_pool(void **state)
 				    .here = 5,
 				    .expelled = 6ull << 40,
 				    .rebuilt = 7ull << 40,
-				    .rebuilt_bytes = 8ull << 40 };
+				    .moved = 8ull << 40,
+				    .rebuilt_bytes = 9ull << 40,
+				    .ask = SODA_WIRE_POOL_KEEP,
+				    .held = 10 };
 	struct soda_wire_member m = {
 		.capacity = 1ull << 40, .free_bytes = 2ull << 40, .flags = 3, .domain = "rack-1.b:2"
 	};
@@ -193,6 +196,9 @@ static void test_pool(void **state)
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), 0);
 	assert_memory_equal(&tell, &t, sizeof(t));
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES - 1, &tell), -EPROTO);
+	out[56] = 3; /* an ask that cannot be */
+	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), -EPROTO);
+	out[56] = 0;
 	/* of a later version */
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES + 8, &tell), 0);
 	soda_wire_put_member(out, &m);

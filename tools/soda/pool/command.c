@@ -6,6 +6,7 @@
 int soda_command_pool(int argc, char **argv)
 {
 	static const struct soda_tool_command commands[] = {
+		{ "drain", soda_command_pool_drain },
 		{ "events", soda_command_pool_events },
 		{ "status", soda_command_pool_status },
 		{ NULL, NULL },
@@ -14,6 +15,7 @@ int soda_command_pool(int argc, char **argv)
 	return soda_tool_choose(commands, "soda pool: no command",
 				"Usage: soda pool COMMAND [ARGUMENT]...\n\n"
 				"Commands:\n"
+				"  drain    move what a server has to the others\n"
 				"  events   print what changes in a pool, as it happens\n"
 				"  status   show the servers of a pool and the redundancy of what "
 				"is there\n\n"

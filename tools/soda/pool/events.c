@@ -45,9 +45,10 @@ static const struct soda_conf conf = {
 		"(a "
 		"number of its own), \"pid\" and \"from_address\": \"came\", \"left\", \"missing\" "
 		"(how many "
-		"of its slabs have fewer copies than they should, \"from\", \"to\"), \"expelled\" "
-		"and "
-		"\"rebuilt\" (how many \"copies\" it has given up, and made anew, with \"bytes\").",
+		"of its slabs have fewer copies than they should, \"from\", \"to\"), "
+		"\"expelled\", \"rebuilt\" and \"moved\" (how many \"copies\" it has given up, "
+		"made "
+		"anew, and moved from a server that is drained).",
 	.epilogue = ".SH EXIT STATUS\n.TP\n.B 0\nit has ended as it was told to\n"
 		    ".TP\n.B 1\nstandard output is gone\n.TP\n.B 2\nwrong usage\n"
 		    ".SH SEE ALSO\n.BR soda\\-pool\\-status (1),\n.BR soda\\-top (1),\n"
@@ -167,7 +168,11 @@ static void compare_program(const struct soda_pool_program *was, const struct so
 	if (p->rebuilt > was->rebuilt) {
 		o = begin_of_program("rebuilt", p);
 		soda_json_set_count(o, "copies", p->rebuilt - was->rebuilt);
-		soda_json_set_count(o, "bytes", p->rebuilt_bytes - was->rebuilt_bytes);
+		say(o);
+	}
+	if (p->moved > was->moved) {
+		o = begin_of_program("moved", p);
+		soda_json_set_count(o, "copies", p->moved - was->moved);
 		say(o);
 	}
 }

@@ -9,7 +9,7 @@
 #include "soda/base/json.h"
 #include "soda/pool/look.h"
 
-const char *const soda_pool_states[] = { "up", "ending", "unreachable" };
+const char *const soda_pool_states[] = { "up", "draining", "ending", "unreachable" };
 
 int soda_pool_open(struct soda_pool *pool, const char *who, const char *list)
 {
@@ -92,7 +92,16 @@ static void take_client(struct soda_pool *pool, const json_t *client)
 	keep_greater(&program->missing, client, "pool_copies_missing");
 	keep_greater(&program->expelled, client, "pool_copies_expelled");
 	keep_greater(&program->rebuilt, client, "pool_copies_rebuilt");
+	keep_greater(&program->moved, client, "pool_copies_moved");
 	keep_greater(&program->rebuilt_bytes, client, "pool_rebuilt_bytes");
+}
+
+static enum soda_pool_state state_of(const json_t *answer)
+{
+	if (json_is_true(json_object_get(answer, "draining")))
+		return SODA_POOL_ENDING;
+	return json_is_true(json_object_get(answer, "pool_draining")) ? SODA_POOL_DRAINING
+								      : SODA_POOL_UP;
 }
 
 static void take_answer(struct soda_pool *pool, struct soda_pool_member *member,
@@ -101,8 +110,7 @@ static void take_answer(struct soda_pool *pool, struct soda_pool_member *member,
 	json_t *clients = json_object_get(answer, "client_list"), *client;
 	size_t i;
 
-	member->state =
-		json_is_true(json_object_get(answer, "draining")) ? SODA_POOL_ENDING : SODA_POOL_UP;
+	member->state = state_of(answer);
 	take_text(member->domain, sizeof(member->domain), answer, "domain");
 	take_text(member->version, sizeof(member->version), answer, "version");
 	take_text(member->instance, sizeof(member->instance), answer, "instance_id");

@@ -12,7 +12,8 @@
 
 enum soda_pool_state {
 	SODA_POOL_UP,
-	SODA_POOL_ENDING, /* it has been told to end, by SIGTERM */
+	SODA_POOL_DRAINING, /* what it has is to move to others */
+	SODA_POOL_ENDING,   /* it has been told to end, by SIGTERM */
 	SODA_POOL_UNREACHABLE,
 };
 
@@ -32,7 +33,7 @@ struct soda_pool_member {
 struct soda_pool_program {
 	char id[24], address[64]; /* address: as one of the servers sees it */
 	uint64_t pid;
-	uint64_t slabs, missing, expelled, rebuilt, rebuilt_bytes;
+	uint64_t slabs, missing, expelled, rebuilt, moved, rebuilt_bytes;
 	uint64_t copies; /* of slabs, on the servers that can be reached */
 	uint64_t used;	 /* bytes there */
 };
@@ -58,6 +59,7 @@ uint64_t soda_pool_missing(const struct soda_pool *pool);
 /* In how many failure domains the members lie that are up. */
 uint32_t soda_pool_domains(const struct soda_pool *pool);
 
+int soda_command_pool_drain(int argc, char **argv);
 int soda_command_pool_status(int argc, char **argv);
 int soda_command_pool_events(int argc, char **argv);
 

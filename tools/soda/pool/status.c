@@ -29,11 +29,11 @@ static const struct soda_conf conf = {
 	.args = "[ADDRESS,...]",
 	.description =
 		"Asks each server of the list, or of SODA_SERVER, and prints its state (up; "
-		"ending: it "
-		"has been told to end; unreachable), failure domain, memory, clients and version; "
+		"draining: by soda pool drain; ending: it has been told to end; unreachable), "
+		"failure domain, memory, clients and version; "
 		"and each program that uses the pool: its slabs, how many of them have fewer "
 		"copies than they should (missing), and the copies that it gave up, as a server "
-		"was away, and has made anew (rebuilt), with what it copied for them.\n"
+		"was away, and has made anew (rebuilt) or moved, with what it copied for them.\n"
 		"\n"
 		"What is said of programs they have told the servers themselves, ten times a "
 		"second "
@@ -48,13 +48,15 @@ static const struct soda_conf conf = {
 		"\"free_bytes\", \"clients\", \"version\", \"instance\"}], \"domains\", "
 		"\"programs\": [{\"program\", \"pid\", \"address\", \"slabs\", \"copies\", "
 		"\"copies_missing\", \"copies_expelled\", \"copies_rebuilt\", "
-		"\"rebuilt_bytes\", \"used_bytes\"}], \"copies_missing\"}. Of a server that is "
+		"\"copies_moved\", \"rebuilt_bytes\", \"used_bytes\"}], \"copies_missing\"}. Of a "
+		"server that is "
 		"unreachable numbers are null, and why says what happened.",
 	.epilogue =
 		".SH EXIT STATUS\n.TP\n.B 0\nevery server can be reached, and no copy is missing\n"
 		".TP\n.B 1\nnot so (the last time, where it repeats)\n"
 		".TP\n.B 2\nwrong usage\n"
-		".SH SEE ALSO\n.BR soda\\-pool\\-events (1),\n.BR soda\\-stat (1),\n"
+		".SH SEE ALSO\n.BR soda\\-pool\\-drain (1),\n.BR soda\\-pool\\-events (1),\n.BR "
+		"soda\\-stat (1),\n"
 		".BR soda\\-mem\\-server (1),\n.BR soda (7)\n",
 	.options = option_table,
 	.options_n = sizeof(option_table) / sizeof(option_table[0]),
@@ -82,10 +84,11 @@ static void print_program(const struct soda_pool_program *p)
 	char used[16], copied[16], pid[24];
 
 	snprintf(pid, sizeof(pid), "%llu", (unsigned long long)p->pid);
-	printf("%-8s %-23s %9s %7llu %8llu %8llu %8llu %9s\n", pid, p->address,
+	printf("%-8s %-23s %9s %7llu %8llu %8llu %8llu %6llu %9s\n", pid, p->address,
 	       soda_format_size(p->used, used), (unsigned long long)p->slabs,
 	       (unsigned long long)p->missing, (unsigned long long)p->expelled,
-	       (unsigned long long)p->rebuilt, soda_format_size(p->rebuilt_bytes, copied));
+	       (unsigned long long)p->rebuilt, (unsigned long long)p->moved,
+	       soda_format_size(p->rebuilt_bytes, copied));
 }
 
 static void print_sums(const struct soda_pool *pool)
@@ -127,8 +130,8 @@ static int print_text(const struct soda_pool *pool)
 	for (uint32_t i = 0; i < pool->list.n; i++)
 		print_member(&pool->members[i]);
 	if (pool->programs_n)
-		printf("\n%-8s %-23s %9s %7s %8s %8s %8s %9s\n", "program", "from", "used", "slabs",
-		       "missing", "expelled", "rebuilt", "copied");
+		printf("\n%-8s %-23s %9s %7s %8s %8s %8s %6s %9s\n", "program", "from", "used",
+		       "slabs", "missing", "expelled", "rebuilt", "moved", "copied");
 	for (size_t i = 0; i < pool->programs_n; i++)
 		print_program(&pool->programs[i]);
 	puts("");
@@ -173,6 +176,7 @@ static json_t *describe_program(const struct soda_pool_program *p)
 	soda_json_set_count(o, "copies_missing", p->missing);
 	soda_json_set_count(o, "copies_expelled", p->expelled);
 	soda_json_set_count(o, "copies_rebuilt", p->rebuilt);
+	soda_json_set_count(o, "copies_moved", p->moved);
 	soda_json_set_count(o, "rebuilt_bytes", p->rebuilt_bytes);
 	soda_json_set_count(o, "used_bytes", p->used);
 	return o;
