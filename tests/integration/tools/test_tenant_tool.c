@@ -76,10 +76,22 @@ static void goes_through_a_tenants_life(void **state)
 	SODA(0, "stat", "--json", server.address);
 	assert_non_null(strstr(p.out, "physics"));
 	assert_null(strstr(p.out, "ops"));
+	SODA(1, "pool", "drain", server.address);
+	assert_non_null(strstr(p.err, "role operator may drain this server"));
+	SODA(1, "pool", "drain", "--cancel", server.address);
 	setenv("SODA_KEY_FILE", operator_key, 1);
 	SODA(0, "stat", "--json", server.address);
 	assert_non_null(strstr(p.out, "physics"));
 	assert_non_null(strstr(p.out, "ops"));
+	assert_non_null(strstr(p.out, "\"pool_draining\":false"));
+	SODA(0, "pool", "drain", server.address);
+	assert_non_null(strstr(p.out, "is empty"));
+	SODA(0, "pool", "status", server.address);
+	assert_non_null(strstr(p.out, "draining"));
+	SODA(0, "pool", "drain", "--cancel", "--json", server.address);
+	assert_string_equal(p.out, "{\"state\":\"cancelled\"}\n");
+	SODA(0, "stat", "--json", server.address);
+	assert_non_null(strstr(p.out, "\"pool_draining\":false"));
 
 	/* rotated: the key file has the new key at once, the server takes it when it is told */
 	SODA(0, "tenant", "rotate", "ops", "--file", file, "--key-file", operator_key,
