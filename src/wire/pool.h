@@ -26,9 +26,8 @@ enum soda_wire_pool_ask {
 
 /* Why slabs of a program stay on a server that is drained. */
 enum soda_wire_held {
-	SODA_WIRE_HELD_NOT = 0,	   /* they do not: they are moved, or there are none */
-	SODA_WIRE_HELD_ROOM = 1,   /* no other server may, or can, take one of them */
-	SODA_WIRE_HELD_SEALED = 2, /* they are sealed */
+	SODA_WIRE_HELD_NOT = 0,	 /* they do not: they are moved, or there are none */
+	SODA_WIRE_HELD_ROOM = 1, /* no other server may, or can, take one of them */
 };
 
 /* What a program says of its pool. Numbers are statistics: the server shows them. */

@@ -284,10 +284,10 @@ static int drained_place(const struct soda_region *r)
 static struct soda_link *place_away(struct task *job, const struct soda_region *r, int leaves,
 				    const struct soda_link *from)
 {
-	struct soda_link *to = r->sealing ? NULL : other_member(r, leaves);
+	struct soda_link *to = other_member(r, leaves);
 
 	if (!to)
-		job->held[from->index] = r->sealing ? SODA_WIRE_HELD_SEALED : SODA_WIRE_HELD_ROOM;
+		job->held[from->index] = SODA_WIRE_HELD_ROOM;
 	return to;
 }
 

@@ -329,8 +329,6 @@ static void child_objects(const void *arg)
 	CHECK_EQ(errno, EINVAL);
 	CHECK(!soda_alloc(BYTES, SODA_MIRROR(3)));
 	CHECK_EQ(errno, EINVAL);
-	CHECK(!soda_alloc(BYTES, SODA_MIRROR(2) | SODA_SEALED));
-	CHECK_EQ(errno, ENOTSUP);
 	CHECK_EQ(soda_shutdown(), 0);
 }
 

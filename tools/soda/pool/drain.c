@@ -49,7 +49,7 @@ static const struct soda_conf conf = {
 		"starts anew is not.\n"
 		"\n"
 		"Some things cannot move: what programs have that use this server alone, published "
-		"objects and files among that; sealed objects; and what no other server of the "
+		"objects and files among that; and what no other server of the "
 		"pool that can be reached has room for, in a failure domain where it may lie. "
 		"When nothing has moved for the time of --patience, the command says whose they "
 		"are and what would help, and ends with 1.\n"
@@ -131,8 +131,6 @@ static const char *held(const json_t *client)
 	case SODA_WIRE_HELD_ROOM:
 		return "no other server that it can reach may take it: add memory, or a server in "
 		       "another failure domain";
-	case SODA_WIRE_HELD_SEALED:
-		return "sealed objects cannot move yet: end it";
 	default:
 		return NULL;
 	}
