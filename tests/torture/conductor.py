@@ -15,6 +15,7 @@ from stage import Wrong
 # more than a fault's time-out, which the plan sets
 HANG_S = float(os.environ.get('SODA_TORTURE_HANG', '45'))
 LOOK_S = 0.02
+COPIES_S = 60  # all servers of a pool are there: so long until all copies are
 RUN_S = 300
 
 
@@ -156,11 +157,13 @@ class Run:
         # some go without a word, or their last one is lost: the first agent does not look at a connection that is idle
         gone = self.plan['end'] == 'kill' or self.plan['readers'] or self.plan['below'] is not None
         grace = {'expired': '1s'}.get(self.plan['character'], '8s' if gone else '60s')
-        self.server = stage.Daemon('server', 'src/mem_server/soda-mem-server',
-                                   ['--capacity', '320M', '--export', self.path('export'),
-                                    '--grace', grace, *self.plan['server']],
-                                   'shm://' + self.path('s.sock') if way == 'shm' else host, self.folder)
-        self.server.start()
+        for i in range(self.plan['members']):
+            self.servers.append(stage.Daemon(f'server {i}' if i else 'server', 'src/mem_server/soda-mem-server',
+                                             ['--capacity', '320M', '--export', self.path('export'),
+                                              '--grace', grace, *self.plan['server']],
+                                             'shm://' + self.path('s.sock') if way == 'shm' else host, self.folder))
+            self.servers[i].start()
+        self.server = self.servers[0]
         self.agent = None
         first = self.server
         if way.startswith('agent'):
@@ -180,7 +183,9 @@ class Run:
             first = self.agent
         listen = host if first.address.startswith('tcp') else 'shm://' + self.path('p.sock')
         self.links['program'] = self.proxy.link(listen, first.address)
-        self.start_program(self.links['program'].address)
+        for i, member in list(enumerate(self.servers))[1:]:
+            self.links[f'program {i}'] = self.proxy.link(listen, member.address)
+        self.start_program(','.join(link.address for name, link in self.links.items() if name.startswith('program')))
         for number, settings in enumerate(self.plan['readers']):
             self.readers.append(Reader(self, number, settings))
         for number, settings in enumerate(self.plan['movers']):
@@ -231,10 +236,11 @@ class Run:
     # Faults
 
     def daemon(self, name):
-        return {'server': self.server, 'agent': self.agent, 'below': self.below}[name]
+        named = {'agent': self.agent, 'below': self.below, **{d.name: d for d in self.servers}}
+        return named[name]
 
     def daemons(self):
-        return [d for d in (self.agent, self.below, self.server) if d]
+        return [d for d in (self.agent, self.below, *self.servers) if d]
 
     def beside(self):
         """Processes beside the program."""
@@ -301,7 +307,7 @@ class Run:
             return  # a program without descriptors cannot even begin
         was = stage.limit_descriptors(pid, max(stage.descriptors(pid)) + 1 + f['more'])
         if f['cut']:
-            link = self.links['program' if f['of'] != 'server' or not self.agent else 'server']
+            link = self.links['server' if f['of'] == 'server' and self.agent else f.get('link') or 'program']
             self.proxy.do(link.cut)
 
         def end():
@@ -309,7 +315,17 @@ class Run:
                 stage.limit_descriptors(pid, was[0])
         self.later(f['ms'], end)
 
+    def aim(self, f):
+        """At the member of the pool that the event strikes: what is said of the server and its link is said of that."""
+        member = f.get('member')
+        if member:
+            f = {**f, 'do': f['do'].replace('server', f'server {member}'), 'link': f'program {member}'}
+            if f.get('of') == 'server':
+                f['of'] = f'server {member}'
+        return f
+
     def strike(self, f):
+        f = self.aim(f)
         self.note(' '.join(f'{k}={v}' for k, v in f.items()))
         do, ms, link = f['do'], f['ms'], self.links.get(f.get('link', ''))
         if do == 'cut':
@@ -395,10 +411,23 @@ class Run:
     def play(self):
         for event in self.plan['events']:
             self.pause(lambda: self.progress.ops() >= event['at'] and not self.undo)
+            self.await_copies()
             for f in event['faults']:
                 self.strike(f)
         self.pause(lambda: not self.undo)
         self.note('calm')
+
+    def await_copies(self):
+        """Of a pool: all servers know the program, and say that no copy is missing; twice, because it may not have
+        noticed a server's end yet."""
+        good, end = 0, time.monotonic() + COPIES_S
+        while len(self.servers) > 1 and good < 2:
+            self.pause(lambda until=time.monotonic() + 0.4: time.monotonic() >= until)
+            missing = [max([c.get('pool_copies_missing', 0) for c in d.statistics()['client_list'] if c.get('pool_program')],
+                           default='?') for d in self.servers]
+            good = good + 1 if not any(missing) else 0
+            if time.monotonic() > end:
+                raise Wrong(f'hang: copies are missing for {COPIES_S} s: {missing}')
 
     # Verdicts
 
@@ -428,7 +457,7 @@ class Run:
     def judge_logs(self):
         # one that begins in the middle of faults may say what it could not have at once
         quiet = ['program', *(reader.name for reader in self.readers if reader.lives == 1)]
-        for name in ('program', 'server', 'agent', 'below', *(reader.name for reader in self.beside())):
+        for name in ('program', *(d.name for d in self.servers), 'agent', 'below', *(reader.name for reader in self.beside())):
             if not os.path.exists(self.path(name + '.log')):
                 continue
             with open(self.path(name + '.log'), errors='replace') as f:
@@ -513,6 +542,7 @@ class Run:
         """None, or what was wrong."""
         self.started = time.monotonic()
         self.agent = self.below = self.server = self.left = None
+        self.servers = []
         try:
             self.open()
             self.play()

@@ -220,10 +220,43 @@ def move(p):
             event['faults'].append(mover_fault(dice, p['movers']))
 
 
+def member_fault(dice):
+    """One of a member of the pool: its copies are given up, and made anew there or on another one."""
+    do = dice.choice(['kill server', 'kill server', 'stop server', 'stop server', 'cut', 'hold', 'refuse', 'hold and cut'])
+    f = {'do': do, 'ms': dice.choice([0, 5, 50, 400, 1000, 1500, 4000])}
+    if do == 'hold and cut' or do == 'hold':
+        f['ms'] = min(f['ms'], 1500)
+    if not do.endswith('server'):
+        f['link'] = 'program'
+    return f
+
+
+def pool(p):
+    """A part of the seeds without an agent has a pool of servers with mirror:2. Each event strikes one of them, and
+    the next one comes when all copies are there again: so nothing may be lost, and no error be seen. A stream of its
+    own, as above."""
+    dice = random.Random(f'{p["seed"]}, several servers')
+    if p['way'] not in ('tcp', 'shm') or p['character'] not in ('connections', 'server dies') or dice.random() < 0.25:
+        return
+    p['members'] = dice.choice([2, 3, 3, 4])
+    p.update(way='tcp', mode='inline', files=False, rules=[r for r in p['rules'] if r == 'full'])
+    p['env'].update(SODA_MODE='inline', SODA_REDUNDANCY='mirror:2', SODA_SLAB=dice.choice(['2M', '4M', '64M']),
+                    SODA_REBUILD_RATE=dice.choice(['4M', '128M']))
+    p['buffer'] += p['members'] * p['chunk'] * (p['threads'] + 2)
+    for event in p['events']:
+        more = member_fault(dice)
+        if dice.random() < 0.7 and not any(f['do'] == 'kill server' for f in event['faults']):
+            event['faults'].append(more)
+        member = dice.randrange(p['members'])
+        for f in event['faults']:
+            f['member'] = member
+
+
 def plan(seed, planted=None):
     p = make(seed)
-    p.update(readers=[], file_bytes=FILE_BYTES, below=None, movers=[])
+    p.update(readers=[], file_bytes=FILE_BYTES, below=None, movers=[], members=1)
     if not planted:
+        pool(p)
         share(p)
         stack(p)
         move(p)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The processes of one run: memory server, DPU agent (or two, then the one before the server is "below"),
-program; and what they leave behind."""
+"""The processes of one run: memory server (or several, a pool), DPU agent (or two, then the one before the server
+is "below"), program; and what they leave behind."""
 
 import collections
 import json
