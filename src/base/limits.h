@@ -69,8 +69,8 @@ enum {
 	SODA_REBUILD_RETIRED_MS =
 		60000,	   /* what a replaced copy was is not used again for so long */
 	SODA_HEDGE_MS = 5, /* a READ that takes longer is asked for at the other copy's server; */
-	SODA_HEDGE_SHARE = 20,	    /* one in so many of a thread's READs at most, */
-	SODA_HEDGE_SPARE = 64,	    /* and so many more */
+	SODA_HEDGE_SHARE = 20, /* one in so many of a thread's READs at most, */
+	SODA_HEDGE_SPARE = 64, /* and so many more */
 	/* A connection on which WRITEs, or READs that were late, get no answer for so long is lost,
 	   whatever the server says on others. */
 	SODA_COPIES_LATE_MS = 2000,

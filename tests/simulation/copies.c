@@ -4,8 +4,8 @@
  *
  * The simulation looks into the servers' memory: a copy that the host counts as current has, of
  * each chunk of which nothing is dirty or under way, what was stored there last; and a chunk may be
- * LOST only if since it was last seen there was a moment at which no server that lived had a current
- * copy of its slab.
+ * LOST only if since it was last seen there was a moment at which no server that lived had a
+ * current copy of its slab.
  */
 #include <string.h>
 
@@ -86,12 +86,13 @@ void sim_copies_check(const struct sim_object *o, size_t first, size_t n)
 			continue;
 		for (unsigned k = 0; k < places.n; k++)
 			if (sim_copies_word(&places, k, &has) && has != c->value)
-				sim_fail("BROKEN PROMISE: the copy on %s counts as current, and has "
-					 "%llu of page %zu, of which %llu was stored (%s)",
-					 sim_net_name(places.copy[k].server),
-					 (unsigned long long)has, cell / SIM_SLOTS,
-					 (unsigned long long)c->value,
-					 sim_host_chunk(sim_cell_at(o, cell)));
+				sim_fail(
+					"BROKEN PROMISE: the copy on %s counts as current, and has "
+					"%llu of page %zu, of which %llu was stored (%s)",
+					sim_net_name(places.copy[k].server),
+					(unsigned long long)has, cell / SIM_SLOTS,
+					(unsigned long long)c->value,
+					sim_host_chunk(sim_cell_at(o, cell)));
 	}
 	sim_hold(false);
 }

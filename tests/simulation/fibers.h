@@ -20,7 +20,13 @@
 /* Who a fiber, a connection or a descriptor belongs to: what ends, and stops, together. */
 enum { SIM_SERVERS = 4 };
 /* The servers of a pool have the numbers from SIM_SERVER on. */
-enum sim_process { SIM_WORLD, SIM_HOST, SIM_AGENT, SIM_SERVER, SIM_PROCESSES = SIM_SERVER + SIM_SERVERS };
+enum sim_process {
+	SIM_WORLD,
+	SIM_HOST,
+	SIM_AGENT,
+	SIM_SERVER,
+	SIM_PROCESSES = SIM_SERVER + SIM_SERVERS
+};
 
 enum { SIM_STACK = 256 << 10, SIM_FIBERS = 320 };
 

@@ -34,10 +34,8 @@ struct part {
 	}
 
 static struct part parts[SIM_PROCESSES][2] = {
-	[SIM_AGENT] = PARTS(agent),
-	[SIM_SERVER] = PARTS(server),
-	[SIM_SERVER + 1] = PARTS(server2),
-	[SIM_SERVER + 2] = PARTS(server3),
+	[SIM_AGENT] = PARTS(agent),	   [SIM_SERVER] = PARTS(server),
+	[SIM_SERVER + 1] = PARTS(server2), [SIM_SERVER + 2] = PARTS(server3),
 	[SIM_SERVER + 3] = PARTS(server4),
 };
 

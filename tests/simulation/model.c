@@ -54,7 +54,8 @@ void sim_model_excuse(const char *what, int err, uint64_t began_ns)
 			 (double)(sim_now() - sim_history.disturbed_ns) / 1e6);
 }
 
-/* The same of what a program does with its memory: where one server at a time is struck, nothing. */
+/* The same of what a program does with its memory: where one server at a time is struck, nothing.
+ */
 static void excuse_access(const char *what, int err, uint64_t began_ns)
 {
 	if (plan.one_at_a_time)
@@ -120,7 +121,8 @@ void sim_model_look_at_host(void)
 	sim_copies_look();
 }
 
-/* When something that only one server, or no current copy, had may last have gone, of any object. */
+/* When something that only one server, or no current copy, had may last have gone, of any object.
+ */
 static uint64_t last_loss(void)
 {
 	uint64_t last = 0;

@@ -43,8 +43,7 @@ static void boot(const struct sim_server_settings *s)
 	server.clients.allow_other = s->local;
 	server.started_ns = soda_now_ns();
 	if (soda_clients_start(&server.clients) ||
-	    soda_listener_open(address, &soda_server_service, &server, &how, &listener,
-			       &why) ||
+	    soda_listener_open(address, &soda_server_service, &server, &how, &listener, &why) ||
 	    soda_listener_start(listener))
 		sim_fail("the server cannot start: %s", why.text);
 }

@@ -31,9 +31,9 @@ struct soda_fetch_request {
 	struct soda_install in;
 	struct soda_fetch_copying *copying; /* or NULL: the data are installed */
 	uint32_t bytes;
-	bool placed;	/* the peer may install it */
-	bool withdrawn; /* it was late, and the chunk is asked for elsewhere: its answer is
-			   ignored, and its slot is taken until then */
+	bool placed;	       /* the peer may install it */
+	bool withdrawn;	       /* it was late, and the chunk is asked for elsewhere: its answer is
+				  ignored, and its slot is taken until then */
 	uint64_t withdrawn_ns; /* when, if it was */
 };
 

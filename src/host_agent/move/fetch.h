@@ -70,9 +70,9 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t deadline_ns);
 
 /*
- * A thread has waited SODA_HEDGE_MS or longer, since then, for a chunk of a slab with copies that is
- * FETCHING: where the READ was posted ahead, fetch the chunk from another copy's server.  0, also where nothing was
- * done; or as soda_fetch_demand. AS.
+ * A thread has waited SODA_HEDGE_MS or longer, since then, for a chunk of a slab with copies that
+ * is FETCHING: where the READ was posted ahead, fetch the chunk from another copy's server.  0,
+ * also where nothing was done; or as soda_fetch_demand. AS.
  */
 int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		      uint64_t since_ns, uint64_t deadline_ns);

@@ -293,8 +293,8 @@ static int collect_some(struct soda_writeback *wb, int64_t timeout_ns)
 		wb->unanswered_ns = 0;
 		return n;
 	}
-	wb->unanswered_ns += soda_thread_stood_still(wb->sender.t, (uint64_t)timeout_ns,
-						     soda_now_ns() - from);
+	wb->unanswered_ns +=
+		soda_thread_stood_still(wb->sender.t, (uint64_t)timeout_ns, soda_now_ns() - from);
 	return from > wb->unanswered_ns + patience_ns() ? -ETIMEDOUT : 0;
 }
 
