@@ -96,7 +96,7 @@ static void suspect(const struct soda_region *r)
 
 	if (!copies)
 		soda_link_silent(r->link);
-	for (uint32_t k = 0; copies && k < SODA_COPIES; k++)
+	for (uint32_t k = 0; copies && k < SODA_COPY_PLACES; k++)
 		if (soda_copy_is_written(copies, k))
 			soda_link_silent(soda_copy_link(r, k));
 }

@@ -4,6 +4,7 @@
  * after a rebuild either; redundancy object by object; servers that are drained under load; and
  * what `soda pool` says of all that.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -447,6 +448,8 @@ static void child_drained(const void *arg)
 	char *more;
 
 	setenv("SODA_REBUILD_RATE", "1G", 1);
+	if (arg && !strcmp(arg, "sealed"))
+		setenv("SODA_SEAL", "1", 1);
 	start_program("none");
 	load.objects[0] = alloc_checked(BYTES);
 	load.objects[1] = soda_alloc(BYTES, arg ? SODA_MIRROR(2) : 0);
@@ -456,6 +459,7 @@ static void child_drained(const void *arg)
 	touch_all(true);
 	run_load(); /* one is drained */
 	CHECK(stats_now().copies_moved > 0);
+	CHECK_EQ(stats_now().copies_expelled, 0);
 	touch_all(false);
 	turn_pass();
 	CHECK(turn_await()); /* and has been killed */
@@ -515,10 +519,12 @@ static void test_drained(void **state)
 {
 	static const char *const domains[SERVERS];
 
-	for (int mirrored = 0; mirrored < 2; mirrored++) {
+	static const char *const kinds[] = { NULL, "mirrored", "sealed" };
+
+	for (int i = 0; i < 3; i++) {
 		struct trial t = { .child = child_drained,
 				   .during = during_drained,
-				   .arg = mirrored ? "mirrored" : NULL };
+				   .arg = kinds[i] };
 		struct outcome out;
 
 		open_pool(domains);
@@ -526,6 +532,96 @@ static void test_drained(void **state)
 		expect_exit(&out, 0);
 		if (strstr(out.err, "failed") || strstr(out.err, "lost with"))
 			fail_msg("%s", out.err);
+		close_pool();
+	}
+}
+
+/*
+ * While one server is drained under load another one, or itself, is killed, and comes back; an
+ * object is made and freed meanwhile.  Nothing is lost, and in the end nothing misses a copy.
+ */
+static void child_disturbed(const void *arg)
+{
+	setenv("SODA_REBUILD_RATE", "16M", 1);
+	start_program("mirror:2");
+	for (int i = 0; i < 2; i++) {
+		load.objects[i] = alloc_checked(BYTES);
+		load.versions[i] = calloc(BYTES / 4096, sizeof(uint64_t));
+	}
+	touch_all(true);
+	for (int round = 0; round < 2; round++) {
+		char *more = alloc_checked(BYTES / 2);
+
+		store(more, BYTES / 2, 1);
+		run_load();
+		verify(more, BYTES / 2, 1);
+		soda_free(more);
+		touch_all(false);
+		await_missing(false);
+	}
+	CHECK_EQ(soda_sync(NULL, 0), 0);
+	touch_all(false);
+	CHECK_EQ(stats_now().errors, 0);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static pid_t start_drain(int server)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+	dup2(STDOUT_FILENO, STDERR_FILENO);
+	execl(build_path("tools/soda/soda"), "soda", "pool", "drain", worlds[server].address,
+	      (char *)NULL);
+	_exit(127);
+}
+
+static void during_disturbed(const void *arg)
+{
+	struct dice dice = { .state = *(const uint64_t *)arg * 0x9e3779b97f4a7c15u };
+
+	for (int round = 0; round < 2; round++) {
+		int drained = (int)(dice_roll(&dice) % SERVERS);
+		int killed = (int)(dice_roll(&dice) % SERVERS);
+		pid_t pid;
+
+		if (!turn_await())
+			return;
+		pid = start_drain(drained);
+		sleep_ms(dice_roll(&dice) % 1500);
+		world_kill(&worlds[killed]);
+		sleep_ms(dice_roll(&dice) % 1500);
+		world_restart(&worlds[killed]);
+		sleep_ms(200);
+		kill(pid, SIGTERM);
+		waitpid(pid, NULL, 0);
+		if (killed != drained)
+			drain(drained, 0, "--cancel", "as before");
+		turn_pass();
+	}
+}
+
+/* SODA_TEST_SEEDS: how many, beside the few of every run; SODA_TEST_SEED: only that one. */
+static void test_disturbed(void **state)
+{
+	static const char *const domains[SERVERS];
+	const char *more = getenv("SODA_TEST_SEEDS"), *one = getenv("SODA_TEST_SEED");
+	uint64_t from = one ? strtoull(one, NULL, 0) : 1;
+	uint64_t n = one ? 1 : more ? strtoull(more, NULL, 0) : 2;
+
+	for (uint64_t seed = from; seed < from + n; seed++) {
+		struct trial t = { .child = child_disturbed,
+				   .during = during_disturbed,
+				   .arg = &seed };
+		struct outcome out;
+
+		printf("seed %llu\n", (unsigned long long)seed);
+		open_pool(domains);
+		trial_run(&t, &out);
+		expect_exit(&out, 0);
 		close_pool();
 	}
 }
@@ -634,10 +730,11 @@ static void test_bad_domain(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_domains), cmocka_unit_test(test_one_domain),
-		cmocka_unit_test(test_objects), cmocka_unit_test(test_single),
-		cmocka_unit_test(test_drained), cmocka_unit_test(test_held),
-		cmocka_unit_test(test_alone),	cmocka_unit_test(test_bad_domain),
+		cmocka_unit_test(test_domains),	   cmocka_unit_test(test_one_domain),
+		cmocka_unit_test(test_objects),	   cmocka_unit_test(test_single),
+		cmocka_unit_test(test_drained),	   cmocka_unit_test(test_disturbed),
+		cmocka_unit_test(test_held),	   cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_bad_domain),
 	};
 
 	return cmocka_run_group_tests_name("operate", tests, NULL, NULL);

@@ -124,16 +124,12 @@ static const char *held(const json_t *client)
 		       "unless "
 		       "it comes back";
 	if (soda_json_count(client, "pool_members") < 2)
-		return "it knows no other server (SODA_SERVER), or is of a version that cannot "
-		       "move "
-		       "it: end it";
-	switch (soda_json_count(client, "pool_held")) {
-	case SODA_WIRE_HELD_ROOM:
-		return "no other server that it can reach may take it: add memory, or a server in "
-		       "another failure domain";
-	default:
+		return "it knows no other server (SODA_SERVER), or is of a version that moves "
+		       "nothing: end it";
+	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_NOT)
 		return NULL;
-	}
+	return "no other server that it can reach may take it: add memory, or a server in another "
+	       "failure domain";
 }
 
 static json_t *describe(const json_t *client)
