@@ -83,7 +83,8 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 			opt.tenants);
 		return -EINVAL;
 	}
-	r = soda_tenants_start(&server->tenants, &server->store, opt.tenants);
+	r = soda_tenants_start(&server->tenants, opt.tenants, &soda_server_tenants_ops,
+			       &server->store);
 	if (r)
 		return r;
 	if (opt.tenants) {

@@ -342,14 +342,6 @@ static int translate(void *arg, bool write, uint16_t region_id, uint64_t page_of
 	return r;
 }
 
-static void count_of_tenant(struct soda_tenant *tenant, bool write, uint32_t bytes)
-{
-	atomic_fetch_add_explicit(write ? &tenant->writes : &tenant->reads, 1,
-				  memory_order_relaxed);
-	atomic_fetch_add_explicit(write ? &tenant->bytes_written : &tenant->bytes_read, bytes,
-				  memory_order_relaxed);
-}
-
 static void release(void *arg, bool write, const struct soda_span *span, bool landed)
 {
 	struct soda_client *client = arg;
@@ -358,7 +350,7 @@ static void release(void *arg, bool write, const struct soda_span *span, bool la
 		soda_count_record(write ? SODA_TIMES_WRITE : SODA_TIMES_READ,
 				  soda_now_ns() - span->since_ns);
 	if (client->tenant && (!write || landed))
-		count_of_tenant(client->tenant, write, span->bytes);
+		soda_tenant_count(client->tenant, write, span->bytes);
 	if (write && landed) {
 		soda_count_add(SODA_COUNT_writes, 1);
 		soda_count_add(SODA_COUNT_bytes_written, span->bytes);

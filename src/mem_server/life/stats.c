@@ -4,7 +4,7 @@
 #include "mem_server/life/server.h"
 
 /* At most so many are listed, so that Prometheus need not remember more series. */
-enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256, TENANTS_SHOWN = 64 };
+enum { CLIENTS_SHOWN = 64, REGIONS_SHOWN = 256 };
 
 static const struct soda_metric counters[] = { SODA_COUNTERS(SODA_COUNTER_METRIC) };
 
@@ -163,85 +163,20 @@ static unsigned count_clients(struct soda_clients *clients, const struct soda_te
 	return n;
 }
 
-static void walk_tenant(struct soda_metrics *m, struct soda_mem_server *server,
-			struct soda_tenant *t)
+static void walk_tenant(void *arg, struct soda_metrics *m, struct soda_tenant *t)
 {
-	static const struct soda_metric tenant_counters[] = {
-		{ .key = "reads", .help = "READs served to a tenant", .kind = SODA_METRIC_COUNTER },
-		{ .key = "writes",
-		  .help = "WRITEs stored of a tenant",
-		  .kind = SODA_METRIC_COUNTER },
-		{ .key = "bytes_read",
-		  .help = "data sent to a tenant",
-		  .unit = SODA_UNIT_BYTES,
-		  .kind = SODA_METRIC_COUNTER },
-		{ .key = "bytes_written",
-		  .help = "data received from a tenant",
-		  .unit = SODA_UNIT_BYTES,
-		  .kind = SODA_METRIC_COUNTER },
-		{ .key = "delayed",
-		  .help = "requests of a tenant that its rate has made wait",
-		  .kind = SODA_METRIC_COUNTER },
-		{ .key = "refused",
-		  .help = "connections refused that named a tenant",
-		  .kind = SODA_METRIC_COUNTER },
-	};
-	uint64_t quota, rate, requests;
+	struct soda_account *account = &soda_server_tenant(t)->account;
+	struct soda_mem_server *server = arg;
+	uint64_t quota;
 
-	pthread_mutex_lock(&t->flow.lock);
-	rate = t->flow.bytes_per_s;
-	requests = t->flow.requests_per_s;
-	pthread_mutex_unlock(&t->flow.lock);
 	pthread_mutex_lock(&server->store.lock);
-	quota = t->account.quota;
+	quota = account->quota;
 	pthread_mutex_unlock(&server->store.lock);
-	soda_metrics_item(m);
-	soda_metrics_text(m, "id", t->name);
-	soda_metrics_text(m, "role",
-			  soda_tenant_removed(&server->tenants, t)
-				  ? "removed"
-				  : soda_role_names[soda_tenant_role(&server->tenants, t)]);
 	soda_metrics_say_level(m, "clients", "clients of a tenant, away ones included",
 			       count_clients(&server->clients, t));
 	soda_metrics_say_size(m, "used_bytes", "memory promised to a tenant",
-			      soda_account_used(&server->store, &t->account));
+			      soda_account_used(&server->store, account));
 	soda_metrics_say_size(m, "quota_bytes", "most that a tenant may have; 0: no limit", quota);
-	soda_metrics_say_size(m, "rate_bytes", "most that a tenant may move a second; 0: no limit",
-			      rate);
-	soda_metrics_say_level(m, "rate_requests",
-			       "requests that it may make a second; 0: no limit", requests);
-	soda_metrics_say_level(m, "weight", "its share beside other tenants",
-			       atomic_load(&t->flow.weight));
-	soda_metrics_number(m, &tenant_counters[0], atomic_load(&t->reads));
-	soda_metrics_number(m, &tenant_counters[1], atomic_load(&t->writes));
-	soda_metrics_number(m, &tenant_counters[2], atomic_load(&t->bytes_read));
-	soda_metrics_number(m, &tenant_counters[3], atomic_load(&t->bytes_written));
-	soda_metrics_number(m, &tenant_counters[4], atomic_load(&t->flow.delayed));
-	soda_metrics_number(m, &tenant_counters[5], atomic_load(&t->refused));
-	soda_metrics_item_end(m);
-}
-
-/* The list only grows, at its end, and a record stays. */
-static void walk_tenants(struct soda_metrics *m, struct soda_mem_server *server,
-			 const struct soda_tenant *of)
-{
-	static const struct soda_metric_list listed = { "tenant_list", "tenant", TENANTS_SHOWN };
-	struct soda_tenant *at;
-
-	if (!server->tenants.path)
-		return;
-	soda_metrics_list(m, &listed);
-	pthread_mutex_lock(&server->tenants.lock);
-	at = server->tenants.list;
-	pthread_mutex_unlock(&server->tenants.lock);
-	while (at) {
-		if (!of || at == of)
-			walk_tenant(m, server, at);
-		pthread_mutex_lock(&server->tenants.lock);
-		at = at->next;
-		pthread_mutex_unlock(&server->tenants.lock);
-	}
-	soda_metrics_list_end(m);
 }
 
 void soda_server_walk(void *arg, struct soda_metrics *m)
@@ -260,6 +195,6 @@ void soda_server_walk_view(void *arg, struct soda_metrics *m)
 	walk_memory(m, server);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, times, SODA_DISTRIBUTIONS_N);
-	walk_tenants(m, server, view->of);
+	soda_tenants_walk(&server->tenants, view->of, walk_tenant, server, m);
 	walk_clients(m, &server->clients, view->of);
 }

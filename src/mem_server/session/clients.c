@@ -60,7 +60,7 @@ static struct soda_client *create_client(struct soda_clients *clients,
 		client->regions.tenants = clients->tenants;
 		client->regions.tenant = client->tenant;
 		client->regions.owner |= (uint64_t)client->tenant->number << 32;
-		client->regions.account.parent = &client->tenant->account;
+		client->regions.account.parent = &soda_server_tenant(client->tenant)->account;
 	}
 	if (!info->local) {
 		client->info.uid = hello->uid;
@@ -370,21 +370,11 @@ static int check_hello(const struct soda_clients *clients, const struct soda_wir
 				soda_wire_agents(hello), SODA_AGENTS_MAX);
 		return -EINVAL;
 	}
-	if (info->proved && soda_wire_agents(hello) &&
-	    soda_tenant_role(clients->tenants, info->proved->tenant) != SODA_ROLE_AGENT) {
-		soda_server_why(why,
-				"by way of an agent, and the role of tenant %s does not allow that:"
-				" 'role = agent' in the server's tenants file",
-				((const struct soda_tenant *)info->proved->tenant)->name);
-		return -EPERM;
-	}
-	if (info->proved && info->local &&
-	    soda_tenant_limited(clients->tenants, info->proved->tenant)) {
-		soda_server_why(why,
-				"tenant %s has a rate, and over shm its programs would read the"
-				" server's memory past it: connect by tcp",
-				((const struct soda_tenant *)info->proved->tenant)->name);
-		return -EPERM;
+	if (info->proved) {
+		int r = soda_tenant_admit(clients->tenants, info->proved->tenant, hello, info, why);
+
+		if (r)
+			return r;
 	}
 	if (info->local && info->uid != geteuid() && info->uid && !clients->allow_other) {
 		soda_server_why(why,

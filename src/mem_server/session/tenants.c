@@ -9,81 +9,10 @@
 
 #include "base/log.h"
 
-static struct soda_tenant *find_locked(struct soda_tenants *tenants, const char *name)
-{
-	struct soda_tenant *t = tenants->list;
-
-	while (t && strcmp(t->name, name))
-		t = t->next;
-	return t;
-}
-
-/* The guard: which key has this id? */
-
-static bool is_id(const uint8_t *a, const uint8_t *b)
-{
-	return soda_mac_equal(a, b, SODA_WIRE_KEY_ID_BYTES);
-}
-
-static int find_key_locked(const struct soda_tenant *t, const uint8_t *id, uint8_t *key, char *why)
-{
-	char until[SODA_UTC_BYTES];
-
-	if (is_id(id, t->key_id)) {
-		memcpy(key, t->entry.key, SODA_KEY_BYTES);
-		return 0;
-	}
-	if (!t->entry.has_previous || !is_id(id, t->previous_id)) {
-		snprintf(why, 128, "another key than its own, or a key for another server's name");
-		return -EACCES;
-	}
-	if (time(NULL) > t->entry.previous_until) {
-		snprintf(why, 128, "its previous key, which was valid until %s",
-			 soda_utc_format(t->entry.previous_until, until));
-		return -EACCES;
-	}
-	memcpy(key, t->entry.previous, SODA_KEY_BYTES);
-	return 0;
-}
-
-static struct soda_tenant *find_by_id_locked(struct soda_tenants *tenants, const uint8_t *id)
-{
-	struct soda_tenant *t = tenants->list;
-
-	while (t && (t->removed || (!is_id(id, t->key_id) &&
-				    (!t->entry.has_previous || !is_id(id, t->previous_id)))))
-		t = t->next;
-	return t;
-}
-
-static int find_key(void *arg, const char *name, const uint8_t *id, uint8_t *key, void **tenant_p,
-		    char *why)
-{
-	struct soda_tenants *tenants = arg;
-	struct soda_tenant *t;
-	int r = -EACCES;
-
-	pthread_mutex_lock(&tenants->lock);
-	t = name ? find_locked(tenants, name) : find_by_id_locked(tenants, id);
-	if (!t || t->removed)
-		snprintf(why, 128, name ? "there is none of that name" : "no tenant has this key");
-	else
-		r = find_key_locked(t, id, key, why);
-	pthread_mutex_unlock(&tenants->lock);
-	if (t && r)
-		atomic_fetch_add(&t->refused, 1);
-	*tenant_p = t;
-	return r;
-}
-
-/* Reading the file */
-
-/* What a tenant will be, before anything changes: directories opened, key ids computed. */
+/* Directories of an entry, opened before anything changes. */
 struct coming {
 	struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX];
-	unsigned dirs_n;
-	uint8_t key_id[SODA_WIRE_KEY_ID_BYTES], previous_id[SODA_WIRE_KEY_ID_BYTES];
-	struct soda_tenant *record; /* made for it, or NULL: there is one */
+	unsigned n;
 };
 
 static void close_dirs(struct soda_tenant_dir *dirs, unsigned n)
@@ -92,222 +21,78 @@ static void close_dirs(struct soda_tenant_dir *dirs, unsigned n)
 		close(dirs[i].fd);
 }
 
-static void drop_coming(struct coming *coming, unsigned n)
+static void discard(void *arg)
 {
-	for (unsigned i = 0; i < n; i++) {
-		close_dirs(coming[i].dirs, coming[i].dirs_n);
-		free(coming[i].record);
-	}
-	free(coming);
+	struct coming *c = arg;
+
+	close_dirs(c->dirs, c->n);
+	free(c);
 }
 
-static int prepare(struct soda_tenants *tenants, const struct soda_tenant_entry *entry,
-		   struct coming *c, struct soda_conf_error *err)
+static int prepare(void *arg, const struct soda_tenant_entry *entry, void **coming_p,
+		   struct soda_conf_error *err)
 {
-	int r = soda_key_id(entry->key, c->key_id);
+	struct coming *c = calloc(1, sizeof(*c));
 
-	if (!r && entry->has_previous)
-		r = soda_key_id(entry->previous, c->previous_id);
-	if (r)
-		return soda_conf_fail(err, r, "cannot compute with keys: %s", soda_strerror(r));
+	if (!c)
+		return soda_conf_fail(err, -ENOMEM, "out of memory");
 	for (unsigned i = 0; i < entry->exports_n; i++) {
-		int fd = open(entry->exports[i].path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		int fd = open(entry->exports[i].path, O_PATH | O_DIRECTORY | O_CLOEXEC), r = -errno;
 
 		if (fd < 0) {
-			r = -errno;
+			discard(c);
 			return soda_conf_fail(err, r, "tenant %s: export %.120s: %s", entry->name,
 					      entry->exports[i].path, soda_strerror(r));
 		}
-		c->dirs[c->dirs_n++] =
+		c->dirs[c->n++] =
 			(struct soda_tenant_dir){ .fd = fd,
 						  .writable = entry->exports[i].writable };
 	}
-	if (find_locked(tenants, entry->name)) /* this thread alone changes the list */
-		return 0;
-	c->record = calloc(1, sizeof(*c->record));
-	return c->record ? 0 : soda_conf_fail(err, -ENOMEM, "out of memory");
+	*coming_p = c;
+	return 0;
 }
 
-static struct soda_flow *flow_of(void *arg, void *tenant)
+static void apply(void *arg, struct soda_tenant *tenant, const struct soda_tenant_entry *entry,
+		  void *coming)
 {
-	return &((struct soda_tenant *)tenant)->flow;
-}
+	struct soda_server_tenant *t = soda_server_tenant(tenant);
+	struct soda_store *store = arg;
+	struct coming *c = coming;
 
-static void add_locked(struct soda_tenants *tenants, struct soda_tenant *t, const char *name)
-{
-	struct soda_tenant **end = &tenants->list;
-
-	memcpy(t->name, name, sizeof(t->name));
-	soda_flow_init(&t->flow);
-	t->number = ++tenants->n;
-	while (*end)
-		end = &(*end)->next;
-	*end = t;
-}
-
-static void apply_locked(struct soda_tenants *tenants, const struct soda_tenant_entry *entry,
-			 struct coming *c)
-{
-	struct soda_tenant *t = c->record;
-
-	if (t)
-		add_locked(tenants, t, entry->name);
-	else
-		t = find_locked(tenants, entry->name);
-	c->record = NULL;
 	close_dirs(t->dirs, t->dirs_n);
 	memcpy(t->dirs, c->dirs, sizeof(t->dirs));
-	t->dirs_n = c->dirs_n;
-	c->dirs_n = 0;
-	t->entry = *entry;
-	t->entry.exports_n = 0; /* the file's */
-	memcpy(t->key_id, c->key_id, sizeof(t->key_id));
-	memcpy(t->previous_id, c->previous_id, sizeof(t->previous_id));
-	t->removed = false;
-	soda_flow_set(&t->flow, entry->rate, entry->requests, entry->weight);
-	pthread_mutex_lock(&tenants->store->lock);
+	t->dirs_n = c->n;
+	c->n = 0;
+	pthread_mutex_lock(&store->lock);
 	t->account.quota = entry->quota;
-	pthread_mutex_unlock(&tenants->store->lock);
+	pthread_mutex_unlock(&store->lock);
 }
 
-/* All or nothing. */
-static int apply(struct soda_tenants *tenants, const struct soda_tenants_file *file,
-		 struct soda_conf_error *err)
+static void destroyed(struct soda_tenant *tenant)
 {
-	struct coming *coming = calloc(file->n ? file->n : 1, sizeof(*coming));
-	int r = coming ? 0 : soda_conf_fail(err, -ENOMEM, "out of memory");
+	struct soda_server_tenant *t = soda_server_tenant(tenant);
 
-	for (unsigned i = 0; i < file->n && !r; i++)
-		r = prepare(tenants, &file->tenants[i], &coming[i], err);
-	if (!r) {
-		pthread_mutex_lock(&tenants->lock);
-		for (unsigned i = 0; i < file->n; i++)
-			apply_locked(tenants, &file->tenants[i], &coming[i]);
-		pthread_mutex_unlock(&tenants->lock);
-	}
-	if (coming)
-		drop_coming(coming, file->n);
-	return r;
+	close_dirs(t->dirs, t->dirs_n);
 }
 
-int soda_tenants_start(struct soda_tenants *tenants, struct soda_store *store, const char *path)
-{
-	struct soda_tenants_file file = { .n = 0 };
-	struct soda_conf_error err = { "" };
-	int r;
+const struct soda_tenants_ops soda_server_tenants_ops = {
+	.record_bytes = sizeof(struct soda_server_tenant),
+	.prepare = prepare,
+	.apply = apply,
+	.discard = discard,
+	.destroyed = destroyed,
+};
 
-	*tenants = (struct soda_tenants){ .path = path, .store = store };
-	pthread_mutex_init(&tenants->lock, NULL);
-	if (!path)
-		return 0;
-	r = soda_crypto_ready(&err);
-	if (!r)
-		r = soda_tenants_file_read(path, &file, &err);
-	if (!r)
-		r = apply(tenants, &file, &err);
-	if (r)
-		soda_log_error("--tenants: %s", err.text);
-	memcpy(tenants->server, file.server, sizeof(tenants->server));
-	tenants->guard = (struct soda_guard){
-		.server = tenants->server, .find = find_key, .flow = flow_of, .arg = tenants
-	};
-	soda_tenants_file_free(&file);
-	return r;
-}
-
-static void remove_missing(struct soda_tenants *tenants, const struct soda_tenants_file *file,
-			   void (*gone)(void *arg, struct soda_tenant *tenant), void *arg)
-{
-	for (struct soda_tenant *t = tenants->list; t; t = t->next) {
-		bool was;
-
-		if (soda_tenants_file_find(file, t->name))
-			continue;
-		pthread_mutex_lock(&tenants->lock);
-		was = t->removed;
-		t->removed = true;
-		soda_wipe(&t->entry, sizeof(t->entry));
-		pthread_mutex_unlock(&tenants->lock);
-		if (was)
-			continue;
-		soda_log_info("tenant %s has been removed: its connections end, and its memory is "
-			      "freed",
-			      t->name);
-		gone(arg, t);
-	}
-}
-
-void soda_tenants_reload(struct soda_tenants *tenants,
-			 void (*gone)(void *arg, struct soda_tenant *tenant), void *arg)
-{
-	struct soda_tenants_file file = { .n = 0 };
-	struct soda_conf_error err = { "" };
-	int r = soda_tenants_file_read(tenants->path, &file, &err);
-
-	if (!r && strcmp(file.server, tenants->server))
-		r = soda_conf_fail(&err, -EINVAL,
-				   "%.100s: the server is %s, and its name cannot change to %s "
-				   "while it runs",
-				   tenants->path, tenants->server, file.server);
-	if (!r)
-		r = apply(tenants, &file, &err);
-	if (r) {
-		soda_log_error("the tenants stay as they were: %s", err.text);
-	} else {
-		remove_missing(tenants, &file, gone, arg);
-		soda_log_info("%s read again: %u tenants", tenants->path, file.n);
-	}
-	soda_tenants_file_free(&file);
-}
-
-void soda_tenants_stop(struct soda_tenants *tenants)
-{
-	while (tenants->list) {
-		struct soda_tenant *t = tenants->list;
-
-		tenants->list = t->next;
-		close_dirs(t->dirs, t->dirs_n);
-		soda_flow_destroy(&t->flow);
-		soda_wipe(t, sizeof(*t));
-		free(t);
-	}
-	pthread_mutex_destroy(&tenants->lock);
-}
-
-enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_tenant *tenant)
-{
-	enum soda_role role;
-
-	pthread_mutex_lock(&tenants->lock);
-	role = tenant->entry.role;
-	pthread_mutex_unlock(&tenants->lock);
-	return role;
-}
-
-bool soda_tenant_limited(struct soda_tenants *tenants, const struct soda_tenant *tenant)
-{
-	return atomic_load(&tenant->flow.limited);
-}
-
-bool soda_tenant_removed(struct soda_tenants *tenants, const struct soda_tenant *tenant)
-{
-	bool removed;
-
-	pthread_mutex_lock(&tenants->lock);
-	removed = tenant->removed;
-	pthread_mutex_unlock(&tenants->lock);
-	return removed;
-}
-
-unsigned soda_tenant_dirs(struct soda_tenants *tenants, const struct soda_tenant *tenant,
+unsigned soda_tenant_dirs(struct soda_tenants *tenants, struct soda_tenant *tenant,
 			  struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX])
 {
+	struct soda_server_tenant *t = soda_server_tenant(tenant);
 	unsigned n = 0;
 
 	pthread_mutex_lock(&tenants->lock);
-	for (unsigned i = 0; i < tenant->dirs_n; i++) {
-		dirs[n] = tenant->dirs[i];
-		dirs[n].fd = fcntl(tenant->dirs[i].fd, F_DUPFD_CLOEXEC, 0);
+	for (unsigned i = 0; i < t->dirs_n; i++) {
+		dirs[n] = t->dirs[i];
+		dirs[n].fd = fcntl(t->dirs[i].fd, F_DUPFD_CLOEXEC, 0);
 		n += dirs[n].fd >= 0;
 	}
 	pthread_mutex_unlock(&tenants->lock);
