@@ -300,6 +300,21 @@ int soda_tenant_admit(struct soda_tenants *tenants, const struct soda_tenant *te
 	return 0;
 }
 
+int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KEY_BYTES],
+		     const struct soda_proved *proved, struct soda_why *why)
+{
+	if (tenant != proved->tenant) {
+		snprintf(why->text, sizeof(why->text), "this client is another tenant's");
+		return -EPERM;
+	}
+	if (soda_proof_check(&proved->transcript, SODA_PROOF_SESSION, key, proved->session)) {
+		snprintf(why->text, sizeof(why->text),
+			 "the proof for this client id is wrong: it is another process's");
+		return -ESTALE;
+	}
+	return 0;
+}
+
 void soda_tenant_count(struct soda_tenant *tenant, bool write, uint32_t bytes)
 {
 	atomic_fetch_add_explicit(write ? &tenant->writes : &tenant->reads, 1,

@@ -32,11 +32,14 @@ struct soda_tenant {
 	uint8_t key_id[SODA_WIRE_KEY_ID_BYTES], previous_id[SODA_WIRE_KEY_ID_BYTES];
 };
 
-/* What a daemon has of a tenant beside that. All functions may be NULL; arg: of the start. */
+/*
+ * What a daemon has of a tenant beside that.  Functions may be NULL, but not discard where prepare
+ * gives it something; arg: of the start.
+ */
 struct soda_tenants_ops {
 	size_t record_bytes; /* of the daemon's record, which begins with a struct soda_tenant */
 	/*
-	 * Check an entry of the file, and get ready what may fail; the file's own lock is not held.
+	 * Check an entry of the file, and get ready what may fail. Without the tenants' lock.
 	 * 0: *coming_p is given to apply, then to discard; a negative errno, with the sentence:
 	 * nothing of the file is used.
 	 */
@@ -75,12 +78,19 @@ void soda_tenants_stop(struct soda_tenants *tenants);
 
 /*
  * Whether a tenant may have this connection: -EPERM, with the sentence: by way of an agent, which
- * its role does not allow; or with a rate by shm, where nobody counts.  Then the client's own proof
- * is to be checked (soda_proof_check).
+ * its role does not allow; or with a rate by shm, where nobody counts.
  */
 int soda_tenant_admit(struct soda_tenants *tenants, const struct soda_tenant *tenant,
 		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		      struct soda_why *why);
+
+/*
+ * Whether what a connection has proved is of the process whose client id it names: key is that
+ * client's (soda_client_key()), tenant the client's.  0; -EPERM: another tenant's client; -ESTALE:
+ * another process's; with the sentence.
+ */
+int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KEY_BYTES],
+		     const struct soda_proved *proved, struct soda_why *why);
 
 /* What may change: */
 enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_tenant *tenant);

@@ -10,6 +10,7 @@ struct soda_dpu_options {
 	struct soda_daemon_options daemon; /* first */
 	char *server;			   /* the memory server's address */
 	char *tenant, *key_file, *server_name;
+	char *tenants;			/* a file; NULL: everybody is served */
 	struct soda_identity *identity; /* of these, set before start; NULL: nobody */
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */

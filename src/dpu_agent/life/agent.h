@@ -16,6 +16,7 @@ struct soda_dpu {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
 	uint32_t id; /* random; soda_wire_welcome.agent for clients that have lost nothing */
 	uint64_t started_ns;
+	struct soda_tenants tenants; /* whom it serves, if there is a file */
 	struct soda_sessions sessions;
 	struct soda_paging paging;     /* the first service */
 	struct soda_movement movement; /* the second, where it has memory */
@@ -40,6 +41,12 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms);
  * session's, for a moment each.
  */
 void soda_dpu_walk(void *arg, struct soda_metrics *m);
+/* The same for one who may see the clients of one tenant only. arg: a struct soda_dpu_view. */
+struct soda_dpu_view {
+	struct soda_dpu *dpu;
+	const struct soda_tenant *of; /* NULL: all clients, all tenants, and what the caches have */
+};
+void soda_dpu_walk_view(void *arg, struct soda_metrics *m);
 
 static inline struct soda_dpu *soda_dpu_of(struct soda_session *s)
 {

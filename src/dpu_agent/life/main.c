@@ -99,6 +99,8 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 	if (ret < 0)
 		soda_log_error("cannot start: %s", soda_strerror(ret));
 	how->answer = opt.answer;
+	if (opt.tenants)
+		how->guard = &the_agent.tenants.guard;
 	return ret;
 }
 
@@ -111,6 +113,24 @@ static void announce(void *self)
 	if (opt.identity && opt.identity->proves)
 		soda_log_info("all programs of this agent are tenant %s to the server %s",
 			      opt.identity->tenant, opt.identity->server);
+	if (dpu->tenants.path)
+		soda_log_info("%s serves the %u tenants of %s", dpu->tenants.server, dpu->tenants.n,
+			      dpu->tenants.path);
+	else
+		soda_log_debug("open: whoever can connect is served");
+}
+
+static void end_tenant(void *arg, struct soda_tenant *tenant)
+{
+	soda_sessions_end_tenant(arg, tenant);
+}
+
+static void reload(void *self)
+{
+	struct soda_dpu *dpu = self;
+
+	if (dpu->tenants.path)
+		soda_tenants_reload(&dpu->tenants, end_tenant, &dpu->sessions);
 }
 
 static void drain(void *self)
@@ -156,6 +176,7 @@ int main(int argc, char **argv)
 		.walk = soda_dpu_walk,
 		.start = start,
 		.announce = announce,
+		.reload = reload,
 		.drain = drain,
 		.connected = connected,
 		.stop = stop,

@@ -56,6 +56,15 @@ static const struct soda_option options[] = {
 	  .max = SODA_WIRE_TENANT_MAX,
 	  .help = "The name of the server that is meant, as its tenants file has it. Default: the "
 		  "host in its address, localhost for shm." },
+	{ .name = "tenants",
+	  .env = ENV "TENANTS",
+	  .type = SODA_OPT_STRING,
+	  AT(tenants),
+	  .arg = "FILE",
+	  .help = "Serve the tenants of this file, and nobody else: see soda-tenant-add(1). Each "
+		  "client proves its tenant's key; rates and weights hold here, quotas and "
+		  "directories are the memory server's, to which all of them are the agent's "
+		  "tenant. Nobody else may read the file. Read again at SIGHUP. Not with verbs." },
 	SODA_DAEMON_TLS(ENV, " The agent's own control connections to the server are by TLS with "
 			     "both, by --key-file or ca.pem."),
 	SODA_DAEMON_TLS_CERTIFICATES(ENV, " And ca.pem, whose certificates are believed of the "
@@ -311,7 +320,8 @@ static const struct soda_option options[] = {
 	  .def = "60s",
 	  .help = "How long written data of a client that has gone is kept while the server cannot "
 		  "be reached. Then it is dropped, and a client that comes back learns that it is "
-		  "lost." },
+		  "lost. With --tenants or --key-file also how long a client that has lost its "
+		  "connections may come back." },
 	SODA_DAEMON_DRAIN(ENV),
 	SODA_DAEMON_ALLOW_OTHER(ENV, "the agent's own and root."),
 	SODA_DAEMON_MAX_CLIENTS(ENV),
@@ -331,7 +341,9 @@ static const char description[] =
 	"\n"
 	"Each program is a client of the memory server as it would be without the agent: quotas, "
 	"files, single writers and grace times are the server's. The agent keeps nothing that a "
-	"restart would need: programs reconnect to a restarted agent and go on.\n"
+	"restart would need: programs reconnect to a restarted agent and go on, but for one with "
+	"--tenants or --key-file: what their proofs need ends with the agent, and the objects of "
+	"its programs are lost, as if the memory server had died.\n"
 	"\n"
 	"Writes are acknowledged as soon as the agent has them, and are brought to the server "
 	"then, also when the program has ended; soda_sync(3) waits until they are there. If the "

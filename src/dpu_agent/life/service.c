@@ -42,6 +42,7 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 		 const struct soda_peer_info *info, struct soda_wire_welcome *welcome,
 		 void **client_p, struct soda_why *why)
 {
+	struct soda_tenant *tenant = info->proved ? info->proved->tenant : NULL;
 	int ret;
 
 	*why = (struct soda_why){ "" };
@@ -50,8 +51,11 @@ static int hello(void *svc, struct soda_peer *peer, const struct soda_wire_hello
 	if (explained(ret, why) == 0)
 		return 0;
 	soda_count_add(SODA_COUNT_hellos_refused, 1);
+	if (tenant)
+		atomic_fetch_add(&tenant->refused, 1);
 	if (may_note())
-		soda_log_info("%s: refused: %s", info->address, why->text);
+		soda_log_info("%s%s%s: refused: %s", info->address, tenant ? " of tenant " : "",
+			      tenant ? tenant->name : "", why->text);
 	return ret;
 }
 
@@ -72,9 +76,14 @@ static int leave(struct soda_session *s, const uint8_t *body, size_t bytes)
 
 static int write_stats(struct soda_session *s, size_t bytes, struct soda_reply *reply)
 {
-	long n = bytes ? -EPROTO
-		       : soda_metrics_json(soda_dpu_walk, soda_dpu_of(s), (char *)reply->body,
-					   SODA_WIRE_MAX_CONTROL);
+	struct soda_dpu_view view = { .dpu = soda_dpu_of(s) };
+	long n;
+
+	if (s->tenant && soda_tenant_role(s->all->tenants, s->tenant) != SODA_ROLE_OPERATOR)
+		view.of = s->tenant;
+	n = bytes ? -EPROTO
+		  : soda_metrics_json(soda_dpu_walk_view, &view, (char *)reply->body,
+				      SODA_WIRE_MAX_CONTROL);
 
 	if (n < 0)
 		return (int)n;

@@ -59,6 +59,8 @@ static void walk_client(struct soda_metrics *m, struct shown *shown)
 	soda_metrics_item(m);
 	soda_metrics_hex(m, "id", shown->id, 16);
 	soda_metrics_text(m, "address", s->info.address);
+	if (s->tenant)
+		soda_metrics_text(m, "tenant", s->tenant->name);
 	soda_metrics_id(m, "pid", (uint64_t)s->info.pid);
 	soda_metrics_say_size(m, "unwritten_bytes",
 			      "data of a client that is not on the server yet",
@@ -96,7 +98,9 @@ static struct shown *take_sessions(struct soda_sessions *all, unsigned *n_p, boo
 	return shown;
 }
 
-static void walk_clients(struct soda_metrics *m, struct soda_sessions *all)
+/* of: as in soda_dpu_view. */
+static void walk_clients(struct soda_metrics *m, struct soda_sessions *all,
+			 const struct soda_tenant *of)
 {
 	static const struct soda_metric_list clients = { "client_list", "client", CLIENTS_SHOWN };
 	struct shown *shown;
@@ -108,7 +112,8 @@ static void walk_clients(struct soda_metrics *m, struct soda_sessions *all)
 	soda_metrics_say_flag(m, "draining", "whether the agent has been told to end", draining);
 	soda_metrics_list(m, &clients);
 	for (unsigned i = 0; shown && i < n; i++) {
-		walk_client(m, &shown[i]);
+		if (!of || shown[i].session->tenant == of)
+			walk_client(m, &shown[i]);
 		soda_session_put(shown[i].session);
 	}
 	soda_metrics_list_end(m);
@@ -148,18 +153,41 @@ static void walk_memory(struct soda_metrics *m, struct soda_dpu *dpu)
 	soda_metrics_number(m, &under_way, n);
 }
 
+/* How many clients with pages a tenant has. */
+static void walk_tenant(void *arg, struct soda_metrics *m, struct soda_tenant *tenant)
+{
+	struct soda_sessions *all = arg;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&all->lock);
+	for (const struct soda_session *s = all->list; s; s = s->next)
+		n += s->tenant == tenant && !s->tool;
+	pthread_mutex_unlock(&all->lock);
+	soda_metrics_say_level(m, "clients", "clients of a tenant, away ones included", n);
+}
+
 void soda_dpu_walk(void *arg, struct soda_metrics *m)
 {
-	struct soda_dpu *dpu = arg;
+	struct soda_dpu_view view = { .dpu = arg };
+
+	soda_dpu_walk_view(&view, m);
+}
+
+void soda_dpu_walk_view(void *arg, struct soda_metrics *m)
+{
+	const struct soda_dpu_view *view = arg;
+	struct soda_dpu *dpu = view->dpu;
 
 	walk_process(m, dpu);
 	walk_memory(m, dpu);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, distributions, SODA_DISTRIBUTIONS_N);
-	soda_caches_walk(&dpu->paging.caches, m);
+	if (!view->of) /* it lists everybody's objects */
+		soda_caches_walk(&dpu->paging.caches, m);
 	soda_paging_store_walk(&dpu->paging, m);
 	soda_movement_walk(&dpu->movement, m);
 	soda_messages_walk(&dpu->messages, m);
 	soda_services_walk(&dpu->sessions.services, m);
-	walk_clients(m, &dpu->sessions);
+	soda_tenants_walk(&dpu->tenants, view->of, walk_tenant, &dpu->sessions, m);
+	walk_clients(m, &dpu->sessions, view->of);
 }

@@ -243,6 +243,7 @@ static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wi
 	memcpy(job->key, join->key, sizeof(job->key));
 	job->keyed = memcmp(join->key, none, sizeof(none)) != 0;
 	job->local = who->local;
+	job->tenant = who->tenant;
 	job->uid = who->uid;
 	job->ranks_n = join->ranks;
 	job->agents = join->agents;
@@ -266,12 +267,13 @@ static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wi
 	return job;
 }
 
-static struct soda_msg_job *find_locked(const struct soda_msg_jobs *all, const char *name,
-					size_t bytes)
+static struct soda_msg_job *find_locked(const struct soda_msg_jobs *all, uint32_t tenant,
+					const char *name, size_t bytes)
 {
 	struct soda_msg_job *job = all->list;
 
-	while (job && (strlen(job->name) != bytes || memcmp(job->name, name, bytes) != 0))
+	while (job && (job->tenant != tenant || strlen(job->name) != bytes ||
+		       memcmp(job->name, name, bytes) != 0))
 		job = job->next;
 	return job;
 }
@@ -377,7 +379,7 @@ static int join_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_joi
 		       const void *owner, struct soda_msg_job **job_p, bool *made_p,
 		       struct soda_why *why)
 {
-	struct soda_msg_job *job = find_locked(all, place->name, join->name_bytes);
+	struct soda_msg_job *job = find_locked(all, who->tenant, place->name, join->name_bytes);
 	int ret = 0;
 
 	*made_p = !job && !join->again;
@@ -524,10 +526,11 @@ static int check_link(const struct soda_msg_job *job, const struct soda_wire_msg
 }
 
 static int link_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
-		       const char *name, size_t name_bytes, struct soda_msg_job **job_p,
-		       struct soda_msg_link **link_p, struct soda_why *why)
+		       const char *name, size_t name_bytes, uint32_t tenant,
+		       struct soda_msg_job **job_p, struct soda_msg_link **link_p,
+		       struct soda_why *why)
 {
-	struct soda_msg_job *job = find_locked(all, name, name_bytes);
+	struct soda_msg_job *job = find_locked(all, tenant, name, name_bytes);
 	struct soda_msg_link *l;
 	bool same;
 	int ret;
@@ -554,13 +557,14 @@ static int link_locked(struct soda_msg_jobs *all, const struct soda_wire_msg_lin
 }
 
 int soda_msg_job_link(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
-		      const char *name, size_t name_bytes, struct soda_msg_job **job_p,
-		      struct soda_msg_link **link_p, struct soda_why *why)
+		      const char *name, size_t name_bytes, uint32_t tenant,
+		      struct soda_msg_job **job_p, struct soda_msg_link **link_p,
+		      struct soda_why *why)
 {
 	int ret;
 
 	pthread_mutex_lock(&all->lock);
-	ret = link_locked(all, link, name, name_bytes, job_p, link_p, why);
+	ret = link_locked(all, link, name, name_bytes, tenant, job_p, link_p, why);
 	pthread_mutex_unlock(&all->lock);
 	return ret;
 }

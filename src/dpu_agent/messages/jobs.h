@@ -99,6 +99,7 @@ struct soda_msg_job {
 	char name[SODA_WIRE_MAX_NAME + 1];
 	uint8_t key[SODA_MSG_KEY_BYTES];
 	bool keyed, local;
+	uint32_t tenant; /* whose names this one is among (soda_peer_info.tenant) */
 	uid_t uid;
 	uint32_t ranks_n;
 	uint32_t here_n; /* ranks of this agent */
@@ -201,8 +202,9 @@ bool soda_msg_job_lose(struct soda_msg_job *job, uint32_t rank, enum soda_msg_ro
  * such a job has come here yet; -EACCES: another key; -EINVAL: other agents or places.
  */
 int soda_msg_job_link(struct soda_msg_jobs *all, const struct soda_wire_msg_link *link,
-		      const char *name, size_t name_bytes, struct soda_msg_job **job_p,
-		      struct soda_msg_link **link_p, struct soda_why *why);
+		      const char *name, size_t name_bytes, uint32_t tenant,
+		      struct soda_msg_job **job_p, struct soda_msg_link **link_p,
+		      struct soda_why *why);
 /*
  * The rank's client is gone.  That breaks the job, unless the rank was between two phases and the
  * others have not begun another one.  May be called again.

@@ -487,7 +487,10 @@ static int make_conn(struct way *w, struct soda_why *why)
 	w->sent = w->number;
 	if (ret < 0) {
 		w->conn = NULL;
-		return ret == -EINVAL || ret == -EPROTONOSUPPORT || ret == -ENOTSUP ? ret : -EAGAIN;
+		return ret == -EINVAL || ret == -EPROTONOSUPPORT || ret == -ENOTSUP ||
+				       ret == -EACCES /* it has tenants, for one */
+			       ? ret
+			       : -EAGAIN;
 	}
 	ret = say_link(w, why);
 	if (ret == 0 && !w->asked)

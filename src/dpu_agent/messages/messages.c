@@ -70,9 +70,10 @@ static int link_agent(struct client *c, const void *body, size_t bytes, struct s
 		return -ENOTSUP;
 	ret = soda_wire_get_msg_link(body, bytes, &l);
 	if (ret == 0)
-		ret = soda_msg_job_link(
-			&c->messages->jobs, &l, (const char *)body + SODA_WIRE_MSG_LINK_BYTES,
-			bytes - SODA_WIRE_MSG_LINK_BYTES, &c->job, &c->link, &reply->why);
+		ret = soda_msg_job_link(&c->messages->jobs, &l,
+					(const char *)body + SODA_WIRE_MSG_LINK_BYTES,
+					bytes - SODA_WIRE_MSG_LINK_BYTES, c->session->info.tenant,
+					&c->job, &c->link, &reply->why);
 	return ret < 0 ? ret : say_version(reply);
 }
 

@@ -87,12 +87,13 @@ static int make_copies(struct soda_buffer *b, unsigned n, struct soda_why *why)
 
 /* Reserving */
 
-static struct soda_buffer *find_locked(struct soda_buffers *all, const char *name,
+static struct soda_buffer *find_locked(struct soda_buffers *all, uint32_t tenant, const char *name,
 				       size_t name_bytes)
 {
 	struct soda_buffer *b = all->list;
 
-	while (b && (strlen(b->name) != name_bytes || memcmp(b->name, name, name_bytes)))
+	while (b && (b->tenant != tenant || strlen(b->name) != name_bytes ||
+		     memcmp(b->name, name, name_bytes)))
 		b = b->next;
 	return b;
 }
@@ -155,7 +156,7 @@ static int enter(struct soda_buffers *all, struct soda_buffer *b, uint64_t bytes
 	int ret = 0;
 
 	pthread_mutex_lock(&all->lock);
-	if (find_locked(all, b->name, strlen(b->name)))
+	if (find_locked(all, b->tenant, b->name, strlen(b->name)))
 		ret = refuse(why, -EEXIST, "another buffer has the name %.100s", b->name);
 	else
 		ret = take_locked(all, bytes, why);
@@ -206,6 +207,7 @@ int soda_buffer_reserve(struct soda_buffers *all, const struct soda_wire_move_re
 				   .counted = bytes,
 				   .keep = ask->flags & SODA_WIRE_MOVE_KEEP,
 				   .known = owner->local,
+				   .tenant = owner->tenant,
 				   .uid = owner->uid,
 				   .gid = owner->gid };
 	memcpy(b->name, name, name_bytes);
@@ -422,10 +424,10 @@ static struct timespec in_ms(uint32_t ms)
 }
 
 /* The buffer of a name that is ready to be opened; its memory may still be in the making. */
-static struct soda_buffer *find_ready_locked(struct soda_buffers *all, const char *name,
-					     size_t name_bytes)
+static struct soda_buffer *find_ready_locked(struct soda_buffers *all, uint32_t tenant,
+					     const char *name, size_t name_bytes)
 {
-	struct soda_buffer *b = find_locked(all, name, name_bytes);
+	struct soda_buffer *b = find_locked(all, tenant, name, name_bytes);
 
 	return b && b->named ? b : NULL;
 }
@@ -442,11 +444,11 @@ int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_byt
 		return refuse(why, -EINVAL, "no buffer can have this name");
 	pthread_mutex_lock(&all->lock);
 	all->seekers++;
-	while (!(b = find_ready_locked(all, name, name_bytes)))
+	while (!(b = find_ready_locked(all, who->tenant, name, name_bytes)))
 		if (pthread_cond_timedwait(&all->appeared, &all->lock, &until))
 			break;
 	all->seekers--;
-	b = find_ready_locked(all, name, name_bytes);
+	b = find_ready_locked(all, who->tenant, name, name_bytes);
 	if (!b) {
 		ret = refuse(why, -ENOENT, "no buffer has the name %.*s",
 			     (int)(name_bytes < 100 ? name_bytes : 100), name);

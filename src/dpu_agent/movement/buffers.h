@@ -42,7 +42,8 @@ struct soda_buffer {
 	bool range; /* of an object in FAM: its copies are written there, and nobody opens it */
 	uint32_t region; /* range: of its client, and where it begins in that */
 	uint64_t at;
-	bool known; /* uid and gid are the kernel's word */
+	uint32_t tenant; /* whose names this one is among (soda_peer_info.tenant) */
+	bool known;	 /* uid and gid are the kernel's word */
 	uid_t uid;
 	gid_t gid;
 	struct soda_copy *copies;
@@ -116,7 +117,8 @@ void soda_buffer_abandon(struct soda_buffers *all, struct soda_buffer *b, struct
 
 /*
  * Open the buffer of a name for a reader; waits at most timeout_ms for one to be reserved.
- * -ENOENT; -EACCES: its mode does not let `who` read. why is set.
+ * Each tenant has names of its own.  -ENOENT; -EACCES: its mode does not let `who` read. why is
+ * set.
  */
 int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_bytes,
 		     const struct soda_peer_info *who, uint32_t timeout_ms,

@@ -402,6 +402,7 @@ void soda_caches_view(struct soda_session *s, struct soda_paging_region *r,
 
 	name.view_chunk = soda_pager(s)->server.hello.chunk_bytes;
 	name.view_user = s->info.uid;
+	name.view_tenant = s->info.tenant;
 	if (!c->dynamic || soda_prefetch_open_view(c->dynamic, &name, o, &rc->view))
 		return; /* nothing is read ahead of it: no error for the client */
 	pthread_mutex_lock(&c->lock);
@@ -724,8 +725,10 @@ static void walk_owner(void *arg, const struct soda_owner_stats *o)
 			 (unsigned long long)o->name.bytes >> 12);
 
 	if (o->name.view_chunk)
-		snprintf(id + n, sizeof(id) - (size_t)n, ".%u.%x", o->name.view_user,
-			 o->name.view_chunk >> 12);
+		n += snprintf(id + n, sizeof(id) - (size_t)n, ".%u.%x", o->name.view_user,
+			      o->name.view_chunk >> 12);
+	if (o->name.view_tenant)
+		snprintf(id + n, sizeof(id) - (size_t)n, ".%u", o->name.view_tenant);
 	soda_metrics_item(m);
 	soda_metrics_text(m, "id", id);
 	soda_metrics_text(m, "kind",

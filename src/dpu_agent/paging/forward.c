@@ -20,11 +20,20 @@ enum {
 
 /* The ends of requests: answered, or dropped. */
 
+static void count(const struct soda_request *rq)
+{
+	const struct soda_session *s = rq->client;
+
+	soda_count_request(rq->write, rq->bytes, soda_now_ns() - rq->arrived_ns);
+	if (s->tenant)
+		soda_tenant_count(s->tenant, rq->write, rq->bytes);
+}
+
 /* Counts first: a client that has the answer may ask for the statistics. */
 void soda_forward_answer(struct soda_request *rq, int status, const struct soda_span *span)
 {
 	if (status == 0)
-		soda_count_request(rq->write, rq->bytes, soda_now_ns() - rq->arrived_ns);
+		count(rq);
 	SODA_TP_ANSWER(rq, status);
 	soda_request_done(rq, status, span);
 }

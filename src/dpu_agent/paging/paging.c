@@ -104,6 +104,46 @@ void soda_paging_heard(struct soda_session *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/*
+ * To the server all tenants of this agent are one: the names of what they publish begin there with
+ * the tenant's, and a '/', which is in no tenant's name.  out has SODA_WIRE_MAX_NAME bytes.
+ * Returns how many, or -EINVAL: it becomes too long.
+ */
+static int name_of_tenant(const struct soda_session *s, const char *name, size_t bytes, char *out,
+			  struct soda_why *why)
+{
+	size_t before = s->tenant && bytes ? strlen(s->tenant->name) + 1 : 0;
+
+	if (before + bytes > SODA_WIRE_MAX_NAME) {
+		snprintf(why->text, sizeof(why->text),
+			 "a published name has at most %zu bytes, beside the name of tenant %s",
+			 SODA_WIRE_MAX_NAME - before, s->tenant->name);
+		return -EINVAL;
+	}
+	if (before) {
+		memcpy(out, s->tenant->name, before - 1);
+		out[before - 1] = '/';
+	}
+	memcpy(out + before, name, bytes);
+	return (int)(before + bytes);
+}
+
+static int open_upstream(struct soda_session *s, const struct soda_wire_open *open,
+			 const char *name, struct soda_wire_opened *opened_p, struct soda_why *why)
+{
+	struct soda_wire_open said = *open;
+	char text[SODA_WIRE_MAX_NAME];
+	int bytes;
+
+	if (!s->tenant || !(open->flags & SODA_WIRE_PUBLISHED))
+		return soda_upstream_open(s, open, name, opened_p, why);
+	bytes = name_of_tenant(s, name, open->name_bytes, text, why);
+	if (bytes < 0)
+		return bytes;
+	said.name_bytes = (uint16_t)bytes;
+	return soda_upstream_open(s, &said, text, opened_p, why);
+}
+
 static int open_region(struct soda_session *s, const void *body, size_t bytes,
 		       struct soda_reply *reply)
 {
@@ -124,10 +164,10 @@ static int open_region(struct soda_session *s, const void *body, size_t bytes,
 			 open.region_id);
 		return -EBUSY;
 	}
-	ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+	ret = open_upstream(s, &open, name, &opened, &reply->why);
 	if ((ret == -EBUSY || ret == -ENOSPC) && soda_sessions_await_leaving(s, ended)) {
 		reply->why = (struct soda_why){ "" };
-		ret = soda_upstream_open(s, &open, name, &opened, &reply->why);
+		ret = open_upstream(s, &open, name, &opened, &reply->why);
 	}
 	if (ret < 0)
 		return ret;
@@ -397,12 +437,20 @@ static int publish_held(struct soda_session *s, struct soda_paging_region *r,
 static int publish_region(struct soda_session *s, const uint8_t *body, size_t bytes,
 			  struct soda_reply *reply)
 {
-	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	uint8_t said[SODA_WIRE_REGION_BYTES + SODA_WIRE_MAX_NAME];
+	struct iovec iov = { said, SODA_WIRE_REGION_BYTES };
 	struct soda_paging_region *r;
 	int ret;
 
-	if (bytes < SODA_WIRE_REGION_BYTES || bytes > SODA_WIRE_REGION_BYTES + SODA_WIRE_MAX_NAME)
+	if (bytes < SODA_WIRE_REGION_BYTES || bytes > sizeof(said))
 		return -EPROTO;
+	memcpy(said, body, SODA_WIRE_REGION_BYTES);
+	ret = name_of_tenant(s, (const char *)body + SODA_WIRE_REGION_BYTES,
+			     bytes - SODA_WIRE_REGION_BYTES, (char *)said + SODA_WIRE_REGION_BYTES,
+			     &reply->why);
+	if (ret < 0)
+		return ret;
+	iov.iov_len += (size_t)ret;
 	r = hold_region(s, (uint16_t)(body[0] | body[1] << 8), &reply->why);
 	if (!r)
 		return -EINVAL;
@@ -762,6 +810,18 @@ static void reconnect(struct soda_session *s)
 	pthread_mutex_unlock(&s->life);
 }
 
+static bool has_regions(struct soda_session *s)
+{
+	const struct soda_pager *p = soda_pager(s);
+	bool has = false;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned id = 0; id < p->regions_end && !has; id++)
+		has = p->regions[id];
+	pthread_mutex_unlock(&s->lock);
+	return has;
+}
+
 static bool idle(struct soda_session *s, void *state, bool stopping)
 {
 	bool up, leaving;
@@ -778,7 +838,7 @@ static bool idle(struct soda_session *s, void *state, bool stopping)
 	if (leaving) /* what is no file is of no use without the client */
 		soda_writes_discard(s, NULL, false);
 	if (!soda_writes_unwritten(s))
-		return true;
+		return !has_regions(s) || !soda_session_awaits(s);
 	if (up)
 		soda_forward_writes(s);
 	else

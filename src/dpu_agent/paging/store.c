@@ -52,6 +52,7 @@ static bool has_joined(struct soda_session *s, struct soda_paging_region *r)
 static int join(struct soda_session *s, struct soda_paging_region *r, struct soda_why *why)
 {
 	struct soda_node_name name = { .uid = s->info.uid,
+				       .tenant = s->info.tenant,
 				       .file_id = r->file_id,
 				       .generation = r->generation,
 				       .bytes = r->mr.bytes,

@@ -235,6 +235,7 @@ void soda_keeper_stop(struct soda_sessions *all, uint32_t patience_ms)
 	if (!all->keeper_runs)
 		return;
 	pthread_mutex_lock(&all->lock);
+	all->draining = true; /* also where nobody has asked for a drain */
 	while (all->list && soda_now_ms() < end_ms)
 		sleep_locked(all);
 	all->stopping = true;

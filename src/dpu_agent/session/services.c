@@ -101,6 +101,11 @@ static int serve(struct soda_session *s, const struct request *rq, struct soda_r
 		return soda_services_refuse(reply, -EPROTO,
 					    "%s: this client has said that it has no pages",
 					    e->ops->name);
+	if (s->tenant && e != s->all->services.at && soda_tenant_limited(s->tenant))
+		return soda_services_refuse(reply, -EPERM,
+					    "%s: tenant %s has a rate, by which READs and WRITEs "
+					    "of pages alone are counted",
+					    e->ops->name, s->tenant->name);
 	ret = pass(s, e, rq, reply);
 	atomic_fetch_add_explicit(&e->calls, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&e->refused, ret < 0, memory_order_relaxed);

@@ -6,15 +6,19 @@
 #include "dpu_agent/session/session.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "base/wait.h"
 #include "dpu_agent/base/counters.h"
+#include "trust/identity.h"
 
 static void refuse(struct soda_why *why, const char *text)
 {
@@ -35,6 +39,10 @@ static int may_join_locked(const struct soda_session *s, bool control, uint64_t 
 	if (s->epoch != epoch) {
 		refuse(why, "overtaken by a newer connection of this client");
 		return -ESTALE;
+	}
+	if (s->removed) {
+		refuse(why, "this tenant has been removed");
+		return -EACCES;
 	}
 	if (s->peers_n >= SODA_SESSION_PEERS || s->dead) {
 		refuse(why, "this client has too many connections");
@@ -86,6 +94,7 @@ void soda_session_gone(struct soda_session *s, struct soda_peer *peer)
 		at = &(*at)->next;
 	*at = entry->next;
 	last = --s->peers_n == 0;
+	s->away_since_ms = soda_now_ms();
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 	soda_wait_end(&wait);
@@ -167,11 +176,124 @@ void soda_session_break(struct soda_session *s, int err)
 	pthread_mutex_unlock(&all->lock);
 }
 
+/* Tenants */
+
+/* The next session of the tenant that has not been told, with a reference; NULL: there is none. */
+static struct soda_session *next_to_end(struct soda_sessions *all, const struct soda_tenant *tenant)
+{
+	struct soda_session *s;
+
+	pthread_mutex_lock(&all->lock);
+	for (s = all->list; s; s = s->next) {
+		bool told;
+
+		if (s->tenant != tenant)
+			continue;
+		pthread_mutex_lock(&s->lock);
+		told = s->removed;
+		s->removed = true;
+		pthread_mutex_unlock(&s->lock);
+		if (!told)
+			break;
+	}
+	if (s)
+		soda_session_ref(s);
+	pthread_mutex_unlock(&all->lock);
+	return s;
+}
+
+/* To services it is as if each client had said BYE. */
+void soda_sessions_end_tenant(struct soda_sessions *all, struct soda_tenant *tenant)
+{
+	struct soda_session *s;
+
+	while ((s = next_to_end(all, tenant))) {
+		pthread_mutex_lock(&s->lock);
+		if (!s->leaving)
+			s->leaving_since_ms = soda_now_ms();
+		s->leaving = true;
+		pthread_mutex_unlock(&s->lock);
+		soda_session_expel(s, false, false);
+		soda_session_put(s);
+	}
+}
+
+/* As far as this machine knows. */
+static bool process_ended(const struct soda_peer_info *info)
+{
+	return info->local && info->pid > 0 && kill(info->pid, 0) && errno == ESRCH;
+}
+
+bool soda_session_awaits(struct soda_session *s)
+{
+	const struct soda_identity *own = s->all->opt->identity;
+	bool awaits;
+
+	if ((!s->tenant && !(own && own->proves)) || s->tool || process_ended(&s->info))
+		return false;
+	pthread_mutex_lock(&s->all->lock);
+	awaits = !s->all->draining;
+	pthread_mutex_unlock(&s->all->lock);
+	pthread_mutex_lock(&s->lock);
+	awaits = awaits && !s->leaving && soda_now_ms() < s->away_since_ms + s->all->opt->grace_ms;
+	pthread_mutex_unlock(&s->lock);
+	return awaits;
+}
+
+/*
+ * Whether the HELLO is of the process that this client is.  Without tenants the secret says so,
+ * which the server has given to the client.
+ */
+static int prove_client(struct soda_session *s, const struct soda_wire_hello *hello,
+			const struct soda_peer_info *info, struct soda_why *why)
+{
+	uint8_t key[SODA_KEY_BYTES];
+	int ret;
+
+	if (!info->proved && s->secret != hello->secret) {
+		refuse(why, "wrong secret for this client id");
+		return -ESTALE;
+	}
+	if (!info->proved)
+		return 0;
+	pthread_mutex_lock(&s->lock);
+	memcpy(key, s->key, sizeof(key));
+	pthread_mutex_unlock(&s->lock);
+	ret = soda_tenant_owns(s->tenant, key, info->proved, why);
+	soda_wipe(key, sizeof(key));
+	return ret;
+}
+
+/* The client is a new one, or is told another id: its key is this connection's from now on. */
+static int take_key(struct soda_session *s, const struct soda_peer_info *info,
+		    const struct soda_wire_welcome *welcome)
+{
+	uint8_t key[SODA_KEY_BYTES];
+	int ret;
+
+	if (!info->proved || welcome->known)
+		return 0;
+	ret = soda_client_key(info->proved->key, key);
+	if (ret < 0)
+		return ret;
+	pthread_mutex_lock(&s->lock);
+	memcpy(s->key, key, sizeof(key));
+	pthread_mutex_unlock(&s->lock);
+	soda_wipe(key, sizeof(key));
+	return 0;
+}
+
 /* HELLO */
 
 static int check_hello(const struct soda_sessions *all, const struct soda_wire_hello *hello,
 		       const struct soda_peer_info *info, struct soda_why *why)
 {
+	if (info->proved) {
+		int ret = soda_tenant_admit(all->tenants, info->proved->tenant, hello, info, why);
+
+		if (ret < 0)
+			return ret;
+	}
 	if (hello->epoch > UINT64_MAX >> SODA_AGENT_EPOCH_SHIFT) {
 		snprintf(why->text, sizeof(why->text),
 			 "epoch %llu: nobody reconnects as often as that, and it leaves no room for"
@@ -213,6 +335,8 @@ static void welcome_client(struct soda_session *s, uint32_t max_data,
 			   struct soda_wire_welcome *welcome)
 {
 	welcome->version = SODA_WIRE_VERSION;
+	if (s->tenant)
+		welcome->secret = 0; /* the server's, for the agent alone */
 	if (max_data < welcome->max_data || !welcome->max_data)
 		welcome->max_data = max_data;
 	pthread_mutex_lock(&s->lock);
@@ -283,6 +407,8 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	if (ret == 0)
 		ret = soda_services_connected(s, hello, info, welcome, why);
+	if (ret == 0)
+		ret = take_key(s, info, welcome);
 	if (ret == 0) {
 		take_name(s, welcome);
 		ret = add_peer(s, peer, true, hello->epoch, why);
@@ -310,6 +436,8 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
 	ret = soda_services_connected(s, hello, info, welcome, why);
+	if (ret == 0)
+		ret = take_key(s, info, welcome);
 	if (ret == 0) {
 		take_name(s, welcome);
 		ret = soda_session_insert(s, why);
@@ -335,12 +463,15 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 
 	if (hello->client_id)
 		s = soda_session_find(all, hello->client_id);
-	if (s && s->secret != hello->secret) {
-		refuse(why, "wrong secret for this client id");
+	if (s) {
+		ret = prove_client(s, hello, info, why);
+		again = ret == 0;
+		if (again)
+			ret = hello_again(s, peer, hello, info, welcome, why);
+	} else if (info->proved && hello->client_id) {
+		/* who could say whether it is this process's, and this tenant's? */
+		refuse(why, "this agent does not know the client any more");
 		ret = -ESTALE;
-	} else if (s) {
-		again = true;
-		ret = hello_again(s, peer, hello, info, welcome, why);
 	} else {
 		ret = hello_new(all, peer, hello, info, welcome, &s, why);
 	}
@@ -348,16 +479,20 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 		*client_p = s;
 		soda_session_unbusy(s);
 	}
-	if (ret == 0)
-		soda_count_add(again || welcome->known ? SODA_COUNT_clients_returned
-						       : SODA_COUNT_clients_opened,
-			       1);
-	return ret;
+	if (ret < 0)
+		return ret;
+	again = again || welcome->known;
+	soda_count_add(again ? SODA_COUNT_clients_returned : SODA_COUNT_clients_opened, 1);
+	if (s->tenant)
+		soda_log_info("client %016llx (%s) of tenant %s %s",
+			      (unsigned long long)welcome->client_id, info->address,
+			      s->tenant->name, again ? "is back" : "is new");
+	return 0;
 }
 
 static int hello_data(struct soda_sessions *all, struct soda_peer *peer,
-		      const struct soda_wire_hello *hello, struct soda_wire_welcome *welcome,
-		      void **client_p, struct soda_why *why)
+		      const struct soda_wire_hello *hello, const struct soda_peer_info *info,
+		      struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why)
 {
 	struct soda_session *s = soda_session_find(all, hello->client_id);
 	int ret = -ESTALE;
@@ -366,13 +501,12 @@ static int hello_data(struct soda_sessions *all, struct soda_peer *peer,
 		refuse(why, "a data connection of an unknown client");
 		return ret;
 	}
-	if (s->secret != hello->secret)
-		refuse(why, "wrong secret for this client id");
-	else
+	ret = prove_client(s, hello, info, why);
+	if (ret == 0)
 		ret = add_peer(s, peer, false, hello->epoch, why);
 	if (ret == 0) {
 		welcome->client_id = s->id;
-		welcome->secret = s->secret;
+		welcome->secret = s->tenant ? 0 : s->secret;
 		welcome->known = 1;
 		pthread_mutex_lock(&s->lock);
 		welcome->agent = soda_session_agent_locked(s);
@@ -392,6 +526,6 @@ int soda_session_hello(struct soda_sessions *all, struct soda_peer *peer,
 	if (ret < 0)
 		return ret;
 	if (hello->kind == SODA_CONN_DATA)
-		return hello_data(all, peer, hello, welcome, client_p, why);
+		return hello_data(all, peer, hello, info, welcome, client_p, why);
 	return hello_control(all, peer, hello, info, welcome, client_p, why);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/limits.h"
+#include "daemon/tenants.h"
 #include "dpu_agent/base/options.h"
 #include "dpu_agent/session/services.h"
 #include "transport/api/service.h"
@@ -41,6 +42,7 @@ struct soda_session {
 	uint64_t id, secret; /* set before it is in the table */
 	bool tool;	     /* a client without pages: statistics, and services that serve such */
 	struct soda_peer_info info;
+	struct soda_tenant *tenant; /* whose client it is; NULL: the agent is open */
 
 	pthread_mutex_t life; /* held while services connect the session and take it down */
 
@@ -50,8 +52,11 @@ struct soda_session {
 	bool broken;  /* the keeper has to take it down */
 	bool leaving; /* the client has said BYE */
 	uint64_t leaving_since_ms;
-	bool left;	 /* the agent has passed the BYE on to the server */
-	bool dead;	 /* not in the table any more */
+	bool left;		     /* the agent has passed the BYE on to the server */
+	bool dead;		     /* not in the table any more */
+	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret */
+	bool removed;		     /* its tenant has been removed: no connection joins */
+	uint64_t away_since_ms;	     /* its last connection ended */
 	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */
 	bool by_agent;	 /* another agent passes the client on, and acknowledges its WRITEs */
 	uint64_t epoch;	 /* the client's */
@@ -77,6 +82,7 @@ struct soda_loss {
 struct soda_sessions {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
 	struct soda_services services;
+	struct soda_tenants *tenants;		  /* set before start; NULL: the agent is open */
 	const struct soda_agent_regions *regions; /* set before start, then constant; paging's */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -101,6 +107,18 @@ struct soda_sessions {
 int soda_session_hello(struct soda_sessions *all, struct soda_peer *peer,
 		       const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		       struct soda_wire_welcome *welcome, void **client_p, struct soda_why *why);
+/*
+ * A tenant has been removed: its clients' connections are closed, what they had on the server is
+ * given back as they end.  Does not wait for that.
+ */
+void soda_sessions_end_tenant(struct soda_sessions *all, struct soda_tenant *tenant);
+/*
+ * Whether a session without connections is kept, if it has something, for its client, which can
+ * come back to no other: only this one has the key that the client proves, or proves itself to the
+ * server by a key.  Not for longer than the grace time, nor when its process has ended or the agent
+ * is to end.
+ */
+bool soda_session_awaits(struct soda_session *s);
 /* A connection of the session has ended. As soda_service.gone. */
 void soda_session_gone(struct soda_session *s, struct soda_peer *peer);
 

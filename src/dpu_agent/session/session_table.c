@@ -20,6 +20,11 @@ struct soda_session *soda_session_create(struct soda_sessions *all,
 		return NULL;
 	s->all = all;
 	s->info = *info;
+	s->info.proved = NULL; /* the transport's, until its welcome */
+	if (info->proved) {
+		s->tenant = info->proved->tenant;
+		s->info.tenant = s->tenant->number;
+	}
 	s->refs = 1;
 	pthread_mutex_init(&s->life, NULL);
 	pthread_mutex_init(&s->lock, NULL);
@@ -41,6 +46,7 @@ void soda_session_put(struct soda_session *s)
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);
+	soda_wipe(s->key, sizeof(s->key));
 	free(s);
 }
 
@@ -176,6 +182,10 @@ int soda_session_insert(struct soda_session *s, struct soda_why *why)
 		snprintf(why->text, sizeof(why->text),
 			 "the agent has its %u clients (--max-clients)", max);
 		ret = -EBUSY;
+	} else if (s->tenant && soda_tenant_removed(all->tenants, s->tenant)) {
+		/* after its proof; soda_sessions_end_tenant() may not see this session */
+		snprintf(why->text, sizeof(why->text), "this tenant has been removed");
+		ret = -EACCES;
 	} else if (is_there_locked(all, s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "overtaken by another connection of this client");

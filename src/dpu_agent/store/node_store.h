@@ -32,11 +32,12 @@
 #include "wire/store_map.h"
 
 struct soda_node_store;
-struct soda_node_object; /* a user's file in the store */
+struct soda_node_object; /* a file in the store, of a user who is one tenant */
 
 /* Of what an object is. */
 struct soda_node_name {
 	uid_t uid;
+	uint32_t tenant; /* soda_peer_info.tenant */
 	uint64_t file_id, generation;
 	uint64_t bytes; /* of the file, in whole pages */
 	uint32_t chunk_bytes;

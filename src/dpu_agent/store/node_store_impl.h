@@ -61,6 +61,7 @@ struct soda_node_list {
 struct soda_node_user {
 	struct soda_node_user *next;
 	uid_t uid;
+	uint32_t tenant; /* one user as two tenants is two */
 	unsigned objects;
 	uint64_t used, pinned;
 	struct soda_node_list trial, settled;

@@ -252,25 +252,28 @@ static struct soda_node_object *find_locked(struct soda_node_store *store,
 {
 	struct soda_node_object *o = store->objects;
 
-	while (o && (o->name.uid != name->uid || o->name.file_id != name->file_id ||
-		     o->name.generation != name->generation || o->name.bytes != name->bytes ||
-		     o->name.chunk_bytes != name->chunk_bytes))
+	while (o && (o->name.uid != name->uid || o->name.tenant != name->tenant ||
+		     o->name.file_id != name->file_id || o->name.generation != name->generation ||
+		     o->name.bytes != name->bytes || o->name.chunk_bytes != name->chunk_bytes))
 		o = o->next;
 	return o;
 }
 
 /* The user's struct, with one object more; NULL: no memory. */
-static struct soda_node_user *get_user_locked(struct soda_node_store *store, uid_t uid)
+static struct soda_node_user *get_user_locked(struct soda_node_store *store,
+					      const struct soda_node_name *name)
 {
 	struct soda_node_user *u = store->users;
 
-	while (u && u->uid != uid)
+	while (u && (u->uid != name->uid || u->tenant != name->tenant))
 		u = u->next;
 	if (!u) {
 		u = calloc(1, sizeof(*u));
 		if (!u)
 			return NULL;
-		*u = (struct soda_node_user){ .uid = uid, .next = store->users };
+		*u = (struct soda_node_user){ .uid = name->uid,
+					      .tenant = name->tenant,
+					      .next = store->users };
 		store->users = u;
 		store->users_n++;
 	}
@@ -287,7 +290,7 @@ static struct soda_node_object *show_locked(struct soda_node_store *store,
 	if (o)
 		return o;
 	o = *made_p;
-	o->user = get_user_locked(store, o->name.uid);
+	o->user = get_user_locked(store, &o->name);
 	if (!o->user)
 		return NULL;
 	o->next = store->objects;

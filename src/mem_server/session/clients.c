@@ -433,18 +433,7 @@ static int prove_client(const struct soda_client *client, const struct soda_wire
 		refuse(why, "wrong secret for this client id");
 		return -ESTALE;
 	}
-	if (!info->proved)
-		return 0;
-	if (client->tenant != info->proved->tenant) {
-		refuse(why, "this client is another tenant's");
-		return -EPERM;
-	}
-	if (soda_proof_check(&info->proved->transcript, SODA_PROOF_SESSION, client->key,
-			     info->proved->session)) {
-		refuse(why, "the proof for this client id is wrong: it is another process's");
-		return -ESTALE;
-	}
-	return 0;
+	return info->proved ? soda_tenant_owns(client->tenant, client->key, info->proved, why) : 0;
 }
 
 static int hello_known_locked(struct soda_client *client, struct soda_peer *peer,

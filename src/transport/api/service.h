@@ -55,6 +55,8 @@ struct soda_peer_info {
 	gid_t groups[SODA_PEER_GROUPS_MAX];
 	/* What the connection has proved, during hello; NULL: the listener has no guard. */
 	const struct soda_proved *proved;
+	/* The daemon's: which tenant has proved itself, counted from 1; 0: nobody has. */
+	uint32_t tenant;
 };
 
 /* A piece of a region's memory, held between translate and release. */

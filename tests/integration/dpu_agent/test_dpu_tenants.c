@@ -108,8 +108,16 @@ static void programs_are_the_agents_tenant(void **state)
 	assert_int_equal(soda_identity_load(NULL, key, NULL, agent.address, &identity, &err), 0);
 	assert_int_equal(peer_join_as(&other, agent.address, identity), -EPROTONOSUPPORT);
 	soda_identity_free(identity);
+	/* the agent keeps what it proves itself with, for a client that comes back */
+	peer_vanish(&program);
+	usleep(1000000);
+	assert_int_equal(peer_return(&other, agent.address, &program.welcome, 2), 0);
+	assert_int_equal(other.welcome.known, 1);
+	memset(got, 0, sizeof(got));
+	assert_int_equal(peer_read(&other, &mr, PAGE, got, PAGE), 0);
+	assert_memory_equal(page, got, PAGE);
 	soda_conn_unmap_region(&mr);
-	peer_leave(&program);
+	peer_leave(&other);
 	end_agent();
 	assert_int_equal(server_complaints(&server), 0);
 	end_server();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A real memory server with tenants, on tcp and on shm: who is let in, and what those try who are
- * not.  Whoever is refused disturbs nobody: in each case a tenant's client works on.
+ * A real memory server with tenants, on tcp and on shm; with the argument "agent" a DPU agent with
+ * tenants, before an open memory server: who is let in, and what those try who are not.  Whoever is
+ * refused disturbs nobody: in each case a tenant's client works on.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,8 +40,10 @@ static const char *const names[TENANTS] = { "physics", "biology", "operator" };
 static char dir[64], file[96], shm[80];
 static uint8_t roots[TENANTS][SODA_KEY_BYTES];
 static struct soda_tenants_file content;
-static struct server server;
-static const char *address; /* of the transport under test */
+static bool of_agent;
+static struct server memory; /* behind the agent */
+static struct server server; /* which has the tenants: that, or the agent */
+static const char *address;  /* of the transport under test */
 static struct soda_identity *who[TENANTS];
 static struct peer worker; /* of physics: what must not be disturbed */
 static struct soda_mr worker_mr;
@@ -102,6 +105,10 @@ static void make_tenants(void)
 		assert_int_equal(soda_key_for_server(roots[i], "mem1", entry->key), 0);
 	}
 	entry_of(OPERATOR)->role = SODA_ROLE_OPERATOR;
+	if (of_agent) { /* quotas and directories are the memory server's */
+		save();
+		return;
+	}
 	entry_of(PHYSICS)->quota = 32 * MIB;
 	snprintf(export, sizeof(export), "ro %s/shared", dir);
 	assert_int_equal(soda_tenant_export_add(entry_of(PHYSICS), export, &err), 0);
@@ -123,16 +130,41 @@ static void check_worker(uint8_t value)
 	assert_memory_equal(page, got, PAGE);
 }
 
+static void start(void)
+{
+	if (!of_agent) {
+		assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--listen",
+					      shm, "--tenants", file, "--capacity", "256M",
+					      "--log-level", "debug"),
+				 0);
+		return;
+	}
+	assert_int_equal(SERVER_START(&memory, "--capacity", "256M"), 0);
+	const char *const args[] = { "--listen", "tcp://127.0.0.1:0", "--listen",
+				     shm,	 "--tenants",	      file,
+				     "--server", memory.address,      "--store",
+				     "64M",	 "--log-level",	      "debug",
+				     NULL };
+
+	assert_int_equal(agent_start(&server, args), 0);
+}
+
+static void stop(void)
+{
+	assert_int_equal(server_stop(&server), 0);
+	if (of_agent) {
+		assert_int_equal(server_stop(&memory), 0);
+		server_forget(&memory);
+	}
+}
+
 static void begin(bool on_shm)
 {
 	static int n;
 
 	snprintf(shm, sizeof(shm), "shm://@soda-test-tenants-%d-%d", (int)getpid(), n++);
 	make_tenants();
-	assert_int_equal(SERVER_START(&server, "--listen", "tcp://127.0.0.1:0", "--listen", shm,
-				      "--tenants", file, "--capacity", "256M", "--log-level",
-				      "debug"),
-			 0);
+	start();
 	address = on_shm ? shm : server.address;
 	for (int i = 0; i < TENANTS; i++)
 		who[i] = identity_of(names[i], "mem1");
@@ -148,9 +180,15 @@ static void end(void)
 	peer_leave(&worker);
 	for (int i = 0; i < TENANTS; i++)
 		soda_identity_free(who[i]);
-	assert_int_equal(server_stop(&server), 0);
+	stop();
 	assert_int_equal(server_complaints(&server), 0);
 	server_forget(&server);
+}
+
+/* The highest that anybody may say. */
+static uint64_t last_epoch(void)
+{
+	return UINT64_MAX >> (of_agent ? SODA_AGENT_EPOCH_SHIFT : 0);
 }
 
 /* Connect as a client of the same id as the worker. */
@@ -258,8 +296,9 @@ static void refuses_liars(bool on_shm)
 		&server, "of tenant physics: refused: the proof for this client id is wrong"));
 	/* an epoch after which nobody could come back */
 	assert_int_equal(pretend(who[PHYSICS], UINT64_MAX, true, &why), -EINVAL);
-	assert_int_equal(pretend(who[BIOLOGY], UINT64_MAX, true, &why), -EPERM);
-	assert_int_equal(pretend(who[PHYSICS], UINT64_MAX, false, &why), -ESTALE);
+	assert_int_equal(pretend(who[PHYSICS], last_epoch(), true, &why), -EINVAL);
+	assert_int_equal(pretend(who[BIOLOGY], last_epoch(), true, &why), -EPERM);
+	assert_int_equal(pretend(who[PHYSICS], last_epoch(), false, &why), -ESTALE);
 	/* data connections of the worker's client, by others */
 	liar = worker;
 	liar.identity = who[BIOLOGY];
@@ -575,30 +614,58 @@ static void keeps_what_it_has(bool on_shm)
 	peer_leave(&worker);
 	for (int i = 0; i < TENANTS; i++)
 		soda_identity_free(who[i]);
-	assert_int_equal(server_stop(&server), 0);
+	stop();
 	server_forget(&server);
+}
+
+/* What a memory server's file may say, and an agent's may not. */
+static void refuses_what_is_the_servers(const char *program)
+{
+	struct soda_conf_error err;
+	struct program p;
+
+	entry_of(PHYSICS)->quota = 32 * MIB;
+	save();
+	assert_int_equal(program_run(program, (const char *const[]){ "--tenants", file, NULL }, &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "tenant physics: an agent has no memory that a quota"));
+	entry_of(PHYSICS)->quota = 0;
+	assert_int_equal(soda_tenant_export_add(entry_of(BIOLOGY), "ro /tmp", &err), 0);
+	save();
+	assert_int_equal(program_run(program, (const char *const[]){ "--tenants", file, NULL }, &p),
+			 0);
+	assert_int_equal(p.status, 1);
+	assert_non_null(strstr(p.err, "tenant biology: an agent exports no directories"));
+	make_tenants();
 }
 
 static void refuses_to_start(void **state)
 {
+	const char *program =
+		of_agent ? "src/dpu_agent/soda-dpu-agent" : "src/mem_server/soda-mem-server";
 	struct program p;
 
 	make_tenants();
 	assert_int_equal(chmod(file, 0604), 0);
-	assert_int_equal(program_run("src/mem_server/soda-mem-server",
-				     (const char *const[]){ "--tenants", file, NULL }, &p),
+	assert_int_equal(program_run(program, (const char *const[]){ "--tenants", file, NULL }, &p),
 			 0);
 	assert_int_equal(p.status, 1);
 	assert_non_null(strstr(p.err, "others than its owner can use this file (mode 0604)"));
 	assert_int_equal(chmod(file, 0600), 0);
-	assert_int_equal(
-		program_run("src/mem_server/soda-mem-server",
-			    (const char *const[]){ "--tenants", file, "--export", dir, NULL }, &p),
-		0);
-	assert_int_equal(p.status, 1);
-	assert_non_null(strstr(p.err, "leave --export out"));
+	if (of_agent) {
+		refuses_what_is_the_servers(program);
+	} else {
+		assert_int_equal(program_run(program,
+					     (const char *const[]){ "--tenants", file, "--export",
+								    dir, NULL },
+					     &p),
+				 0);
+		assert_int_equal(p.status, 1);
+		assert_non_null(strstr(p.err, "leave --export out"));
+	}
 	/* verbs cannot ask for proofs: not even tried */
-	assert_int_equal(program_run("src/mem_server/soda-mem-server",
+	assert_int_equal(program_run(program,
 				     (const char *const[]){ "--tenants", file, "--listen",
 							    "verbs://127.0.0.1:0", NULL },
 				     &p),
@@ -655,26 +722,26 @@ static int tear_down(void **state)
 	return system(command);
 }
 
-int main(void)
+#define EVERYBODYS                                                                                 \
+	TESTS(serves), TESTS(refuses_strangers), TESTS(refuses_liars), TESTS(refuses_replay),      \
+		TESTS(refuses_changes), TESTS(finds_out_rogues), TESTS(reads_again),               \
+		TESTS(keeps_what_it_has), cmocka_unit_test(refuses_to_start)
+
+int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		TESTS(serves),
-		TESTS(refuses_strangers),
-		TESTS(refuses_liars),
-		TESTS(refuses_replay),
-		TESTS(refuses_changes),
-		TESTS(finds_out_rogues),
+	const struct CMUnitTest servers[] = {
+		EVERYBODYS,
 		TESTS(keeps_quotas),
 		TESTS(keeps_directories),
-		TESTS(reads_again),
-		TESTS(keeps_what_it_has),
-		cmocka_unit_test(refuses_to_start),
 	};
+	const struct CMUnitTest agents[] = { EVERYBODYS };
 	struct soda_conf_error err;
 
 	if (soda_crypto_ready(&err)) {
 		printf("SKIP: %s\n", err.text);
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	of_agent = argc > 1 && !strcmp(argv[1], "agent");
+	return of_agent ? cmocka_run_group_tests(agents, set_up, tear_down)
+			: cmocka_run_group_tests(servers, set_up, tear_down);
 }

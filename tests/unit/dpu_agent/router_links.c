@@ -168,7 +168,7 @@ static int answer(struct soda_conn *conn, int type, const uint8_t *body, size_t 
 		*got_p = 4;
 		return soda_msg_job_link(
 			&sim.agents[conn->to], &l, (const char *)body + SODA_WIRE_MSG_LINK_BYTES,
-			bytes - SODA_WIRE_MSG_LINK_BYTES, &conn->job, &conn->link, why);
+			bytes - SODA_WIRE_MSG_LINK_BYTES, who.tenant, &conn->job, &conn->link, why);
 	case SODA_MSG_MESSAGES_RINGS:
 		ret = soda_msg_job_near(conn->job, conn->link, &who, &sizes, fd_p, why);
 		if (ret < 0)

@@ -84,8 +84,10 @@ static const struct soda_option rotate_table[] = {
 static const struct soda_option remove_table[] = { FILE_OPTION };
 
 #define AFTERWARDS                                                                                 \
-	"\n\nThe server reads the file again on SIGHUP (systemctl reload soda-mem-server)."
-#define SEE ".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda (7)\n"
+	"\n\nThe server reads the file again on SIGHUP (systemctl reload soda-mem-server, or "     \
+	"soda-dpu-agent)."
+#define SEE                                                                                        \
+	".SH SEE ALSO\n.BR soda\\-mem\\-server (1),\n.BR soda\\-dpu\\-agent (1),\n.BR soda (7)\n"
 #define CONF(NAME, ARGS, SUMMARY, DESCRIPTION)                                                     \
 	static const struct soda_conf NAME##_conf = {                                              \
 		.program = "soda tenant " #NAME,                                                   \
@@ -101,7 +103,9 @@ CONF(add, "NAME", "give a memory server a tenant more",
      "Makes a key for the tenant NAME in a key file of its programs, and an entry in the server's "
      "tenants file, which is made if there is none. The server's file gets a key that is derived "
      "of it and of the server's name, of no use anywhere else. Bring the key file to those "
-     "who run the tenant's programs by a way that nobody else reads, with mode 0600." AFTERWARDS);
+     "who run the tenant's programs by a way that nobody else reads, with mode 0600. The file may "
+     "be a DPU agent's, too: without quotas and directories, which are the memory "
+     "server's." AFTERWARDS);
 CONF(list, "", "show the tenants of a memory server",
      "Prints the tenants of a server's file, without their keys: name, role, quota, rates, weight, "
      "until when a "
