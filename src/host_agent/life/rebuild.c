@@ -261,6 +261,8 @@ static int consider(struct soda_region *r, void *arg)
 		return 0;
 	k = unwritten_place(r, false);
 	job->to = k == NO_PLACE ? NULL : place_for(job, r, k);
+	if (k != NO_PLACE && !job->to && atomic_load(&soda_copy_link(r, (uint32_t)k)->draining))
+		job->held[soda_copy_link(r, (uint32_t)k)->index] = SODA_WIRE_HELD_ROOM;
 	if (!job->to)
 		return 0;
 	job->r = r;
@@ -269,11 +271,17 @@ static int consider(struct soda_region *r, void *arg)
 	return 1;
 }
 
-/* The place of a current copy whose server is drained. */
-static int drained_place(const struct soda_region *r)
+/*
+ * The place of a copy that is to leave: stale, while others are as many as there should be; or
+ * current, and its server is drained.
+ */
+static int leaving_place(const struct soda_region *r)
 {
 	uint32_t copies = soda_copies(r);
+	int stale = unwritten_place(r, false);
 
+	if (stale != NO_PLACE)
+		return stale;
 	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
 		if (soda_copy_is_current(copies, k) && atomic_load(&soda_copy_link(r, k)->draining))
 			return (int)k;
@@ -291,17 +299,17 @@ static struct soda_link *place_away(struct task *job, const struct soda_region *
 	return to;
 }
 
-/* Of a slab with copies: its copy on a server that is drained, and where it moves to. */
+/* Of a slab with copies: the one that is to leave, and where it moves to. */
 static bool choose_move(struct task *job, const struct soda_region *r)
 {
-	int leaves = drained_place(r), k = 0;
+	int leaves = leaving_place(r), k = 0;
 
 	if (leaves == NO_PLACE)
 		return false;
-	job->to = NULL; /* if it has another copy already, this one just goes */
-	if (soda_copies_current(soda_copies(r)) <= r->copies_wanted) {
+	job->to = NULL; /* if there are enough others, it just goes */
+	if (soda_copy_is_current(soda_copies(r), (uint32_t)leaves) &&
+	    soda_copies_current(soda_copies(r)) <= r->copies_wanted) {
 		k = unwritten_place(r, true);
-		k = k == NO_PLACE ? unwritten_place(r, false) : k;
 		job->to = place_away(job, r, leaves, soda_copy_link(r, (uint32_t)leaves));
 		if (!job->to || k == NO_PLACE)
 			return false;
@@ -669,15 +677,15 @@ static bool give_up_copy(const struct task *job)
 {
 	struct soda_region *r = job->r;
 	uint32_t k = (uint32_t)job->leaves;
+	bool current = soda_copy_is_current(soda_copies(r), k);
 
-	if (soda_copy_is_current(soda_copies(r), k) &&
-	    soda_copies_current(soda_copies(r)) <= r->copies_wanted)
+	if (current && soda_copies_current(soda_copies(r)) <= r->copies_wanted)
 		return false; /* another one has become stale meanwhile: first it is rebuilt */
 	if (!soda_copies_leave(r, k))
 		return false;
 	soda_writeback_ring(); /* chunks that wait for that server go on */
 	clear_place(job, k);
-	atomic_fetch_add(&rebuild.moved, 1);
+	atomic_fetch_add(&rebuild.moved, current);
 	return true;
 }
 

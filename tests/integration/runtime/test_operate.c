@@ -562,7 +562,18 @@ static void child_disturbed(const void *arg)
 	CHECK_EQ(soda_sync(NULL, 0), 0);
 	touch_all(false);
 	CHECK_EQ(stats_now().errors, 0);
+	turn_pass();
+	CHECK(turn_await()); /* there is nothing left of copies that were given up */
 	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static unsigned long long used_in_all(void)
+{
+	unsigned long long used = 0;
+
+	for (int i = 0; i < SERVERS; i++)
+		used += stat_of(i, "used_bytes");
+	return used;
 }
 
 static pid_t start_drain(int server)
@@ -602,6 +613,12 @@ static void during_disturbed(const void *arg)
 			drain(drained, 0, "--cancel", "as before");
 		turn_pass();
 	}
+	if (!turn_await())
+		return;
+	for (int i = 0; used_in_all() != 4ull * BYTES && i < LOOKS / 10; i++)
+		sleep_ms(100);
+	assert_int_equal(used_in_all(), 4ull * BYTES);
+	turn_pass();
 }
 
 /* SODA_TEST_SEEDS: how many, beside the few of every run; SODA_TEST_SEED: only that one. */
