@@ -551,7 +551,7 @@ int soda_object_seals(struct soda_why *why)
 	int64_t limit = atomic_load(&soda_agent.buffer.limit);
 	int64_t least = soda_agent_minimum(soda_agent.settings.threads);
 	sigset_t saved;
-	int ret;
+	int ret = 0;
 
 	if (soda_sealing_on())
 		return 0;
@@ -565,11 +565,15 @@ int soda_object_seals(struct soda_why *why)
 			(unsigned long long)limit << soda_agent.chunk_shift);
 		return -ENOMEM;
 	}
-	ret = soda_sealing_start(soda_channels_pairs(), why);
+	/* The places first: once sealing is on nothing is sent without them, nor evicted for them.
+	 */
 	soda_signals_block(&saved);
 	for (int i = 0; i < SODA_SEALING_SLOTS_MIN && !ret; i++)
 		ret = add_place(why);
 	soda_signals_restore(&saved);
+	ret = ret ? ret : soda_sealing_start(soda_channels_pairs(), why);
+	if (ret)
+		soda_sealing_slots_remove();
 	return ret;
 }
 

@@ -363,9 +363,16 @@ static bool remove_last(void)
 	if (!(atomic_fetch_and(&pool.free, ~bit) & bit))
 		return false;
 	atomic_store(&pool.n, n - 1);
-	madvise(slots + (n - 1) * soda_chunk_bytes(), soda_chunk_bytes(), MADV_DONTNEED);
+	if (slots)
+		madvise(slots + (n - 1) * soda_chunk_bytes(), soda_chunk_bytes(), MADV_DONTNEED);
 	soda_buffer_give(&soda_agent.buffer, 1);
 	return true;
+}
+
+void soda_sealing_slots_remove(void)
+{
+	while (atomic_load(&pool.n) && remove_last())
+		;
 }
 
 void soda_sealing_fit(int64_t limit)

@@ -85,8 +85,13 @@ void soda_sealing_slot_give(void *slot);
 /* About how many are free; and how many there are. AS. */
 uint32_t soda_sealing_slots_free(void);
 uint32_t soda_sealing_slots(void);
-/* One more place, with a credit that the caller has taken. False: there are enough. */
+/*
+ * One more place, with a credit that the caller has taken, also before soda_sealing_start.  False:
+ * there are enough.
+ */
 bool soda_sealing_slot_add(void);
+/* soda_sealing_start will not be called, or has failed: none of them, and their credits back. */
+void soda_sealing_slots_remove(void);
 /* The buffer has `limit` chunks: have a sixteenth of them as places, as far as credits are there.
  */
 void soda_sealing_fit(int64_t limit);
