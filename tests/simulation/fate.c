@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "net.h"
 #include "fibers.h"
+#include "sealing/sealing.h"
 #include "world.h"
 
 static enum sim_process victim; /* of a pool, where one server is struck at a time */
@@ -345,10 +346,18 @@ static void fault_of_victim(void)
 		starve_one();
 }
 
+/* Nobody is told, and it is found when somebody reads it. */
+static void change_some(void)
+{
+	for (uint64_t n = plan.sealed ? sim_below(6) : 0; n; n--)
+		sim_seal_change_one(plan.one_at_a_time ? victim : SIM_WORLD);
+}
+
 static void one_fault(void)
 {
 	uint64_t dice = sim_below(100);
 
+	change_some();
 	if (plan.one_at_a_time) {
 		fault_of_victim();
 		return;

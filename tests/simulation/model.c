@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "net.h"
+#include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"
 
@@ -150,7 +151,8 @@ static bool may_be_lost(const struct sim_object *o, size_t cell)
 	if (plan.mirrored)
 		return o->cells[cell].good_ns <= sim_copies_unsafe_ns(o, cell);
 	places = sim_host_places(sim_cell_at(o, cell));
-	return o->cells[cell].good_ns <= all_known[places.copy[0].server].forgotten_ns;
+	return o->cells[cell].good_ns <= all_known[places.copy[0].server].forgotten_ns ||
+	       sim_seal_was_chunk_changed(&places);
 }
 
 static size_t chunk_cells(void)
@@ -346,7 +348,7 @@ static bool was_there(const struct sim_object *o, size_t cell, const struct know
  */
 static void check_refusal(struct sim_object *o, int err, uint64_t began)
 {
-	if (err == -EIO && o->told_ns <= last_loss()) {
+	if (err == -EIO && (o->told_ns <= last_loss() || sim_seal_was_changed())) {
 		o->told_ns = sim_now();
 		return;
 	}

@@ -21,6 +21,7 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/region.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/core/link.h"
 #include "host_agent/pages/uffd.h"
 #include "nodes.h"
@@ -556,6 +557,7 @@ struct sim_places sim_host_places(const void *addr)
 		set_place(&places, places.n++, r, true);
 	if (r)
 		places.offset = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	places.sealed = r && r->sealing;
 	places.settled = copies && is_settled(word_at(addr));
 	sim_hold(false);
 	return places;
@@ -698,6 +700,8 @@ void sim_host_say(void)
 	printf("the host's buffer: %lld of %lld free, %lld pinned, %lld to be sent\n",
 	       (long long)b->free, (long long)b->limit, (long long)b->pinned,
 	       (long long)b->sending);
+	printf("its places for sealed chunks: %u of %u free\n", soda_sealing_slots_free(),
+	       soda_sealing_slots());
 	puts("its chunks, Zero Remote Fetching Clean Dirty Busy Lost; pinned held queued sending:");
 	soda_regions_each(say_object, NULL);
 }

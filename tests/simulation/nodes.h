@@ -38,6 +38,7 @@ struct sim_places {
 		bool refused; /* the server does not open it again */
 	} copy[2];
 	uint64_t offset; /* in the region */
+	bool sealed;
 	/* Where there are copies: nothing of the chunk is dirty or under way, so all have it. */
 	bool settled;
 };

@@ -69,6 +69,17 @@ static void offer_pool(uint64_t seed)
 	}
 }
 
+/* In a part of the seeds objects are sealed; with dice of their own, too. */
+static void offer_sealing(uint64_t seed)
+{
+	uint64_t dice = dice_of(seed, 0x5365616c);
+
+	if (dice % 100 >= (plan.mirrored ? 40 : 15))
+		return;
+	plan.sealed = dice / 100 % 2 ? 100 : 50;
+	plan.buffer_chunks += 4; /* places for what has been sealed */
+}
+
 /* sim_run has begun: the seed decides. */
 void sim_plan_make(uint64_t seed)
 {
@@ -125,6 +136,7 @@ void sim_plan_make(uint64_t seed)
 	};
 	offer_store(seed);
 	offer_pool(seed);
+	offer_sealing(seed);
 }
 
 void sim_plan_print(void)
@@ -137,6 +149,8 @@ void sim_plan_print(void)
 		sim_note("plan: a pool of %u servers%s%s", plan.servers,
 			 plan.mirrored ? ", mirror:2" : "",
 			 plan.one_at_a_time ? ", of which one at a time is struck" : "");
+	if (plan.sealed)
+		sim_note("plan: %u of 100 objects are sealed", plan.sealed);
 	if (plan.agent_settings.store)
 		sim_note("plan: a store of %llu chunks%s",
 			 (unsigned long long)plan.agent_settings.store / plan.chunk_bytes,

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "disk.h"
+#include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"
 
@@ -109,6 +110,7 @@ static void allocate(void)
 	size_t chunks = sim_between(1, 120);
 	struct sim_object *o = find_place();
 	uint64_t began = sim_now();
+	unsigned flags;
 	size_t bytes;
 	char *p;
 
@@ -122,8 +124,9 @@ static void allocate(void)
 		bytes += sim_between(1, SIM_SLABS - 1) * SIM_SLAB;
 	if (sim_chance(30)) /* the last chunk is not whole */
 		bytes -= sim_below(plan.chunk_bytes / 4096) * 4096;
-	p = soda_alloc(bytes, 0);
-	sim_note("soda_alloc(%zu): %s", bytes, p ? "" : soda_last_error());
+	flags = plan.sealed && sim_chance(plan.sealed) ? SODA_SEALED : 0;
+	p = soda_alloc(bytes, flags);
+	sim_note("soda_alloc(%zu, %x): %s", bytes, flags, p ? "" : soda_last_error());
 	if (!p && errno != ENOSPC && errno != EDQUOT && errno != ENOMEM)
 		sim_model_excuse("soda_alloc", -errno, began);
 	if (p) {
@@ -272,6 +275,7 @@ static bool release(struct sim_object *o)
 		check_file(o, !sim_model_lost());
 		files[o->file].writers -= writes;
 		files[o->file].readers -= !!(o->flags & SODA_READ_ONLY);
+		sim_seal_gone(o->base, o->bytes);
 		free(o->cells);
 		o->base = NULL;
 	}
@@ -528,7 +532,7 @@ static void leave(void)
 {
 	int ret = soda_shutdown();
 
-	if (ret && !(ret == -EIO && sim_model_lost()))
+	if (ret && !(ret == -EIO && (sim_model_lost() || sim_seal_was_changed())))
 		sim_fail("WRONG CODE: soda_shutdown: %d", ret);
 	for (int i = 0; !ret && i < SIM_OBJECTS; i++)
 		if (sim_objects[i].base)

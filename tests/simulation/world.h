@@ -6,6 +6,7 @@
  *   work.c      threads of the application: loads, stores, and the calls of soda.h
  *   model.c     what each load may see, and what soda_sync has promised
  *   copies.c    what the servers of a pool must have of each object
+ *   sealing/    what servers may have of sealed objects, and what they change of them
  *   neighbour.c another client, by the wire's contract
  *   fate.c      faults: when, which, how long
  */
@@ -31,6 +32,7 @@ struct sim_plan {
 	/* With redundancy: the next server is struck when all have all copies again. */
 	bool one_at_a_time;
 	const char *rebuild_rate;
+	unsigned sealed; /* percent of the objects */
 	uint32_t chunk_bytes, buffer_chunks, prefetch;
 	uint32_t connect_ms, fault_ms;
 	const char *evict;
@@ -108,7 +110,12 @@ void sim_model_look_at_host(void);
 /* At any time: which slabs have no current copy. */
 void sim_copies_look(void);
 uint64_t sim_copies_unsafe_ns(const struct sim_object *o, size_t cell);
-/* What copy k has there. false: it is not current, or its server has lost it. */
+/*
+ * The page that copy k has there; NULL: it is not current, or its server has lost it, or does not
+ * have it yet, or any more.
+ */
+const char *sim_copies_page(const struct sim_places *places, unsigned k);
+/* A word of it, opened where it is sealed. false: it is not current, or its server has lost it. */
 bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word_p);
 /* What is settled of these cells is right in each current copy. */
 void sim_copies_check(const struct sim_object *o, size_t first, size_t n);

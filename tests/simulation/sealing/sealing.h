@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealed objects: what servers may have of them, and servers that change what they have.
+ *
+ * A block of a sealed object is, in a server's memory, zeros or what the host has sealed for that
+ * block, in one encryption, as a whole: anything else is plaintext, or a mixture.  But for what
+ * the seed itself has changed there: that must be found before anybody sees it.
+ *
+ * cipher.c is linked into the host's object, changes.c into the world.
+ */
+#ifndef SODA_SIM_SEALING_H
+#define SODA_SIM_SEALING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../nodes.h"
+
+/*
+ * The word at byte `at` of a page that a server has as that block.  false: the host has never
+ * sealed such a block.
+ */
+bool sim_seal_read(const void *page, uint32_t block, size_t at, uint64_t *word_p);
+
+/* FAULT: change a block that a server has.  p: of that one alone; SIM_WORLD: of any. */
+void sim_seal_change_one(enum sim_process p);
+/* The server has, in the region of copy k, a block that is still as the seed has changed it. */
+bool sim_seal_is_changed(const struct sim_places *places, unsigned k);
+/* The seed has, at any time, changed something of that chunk; of that region of the server. */
+bool sim_seal_was_chunk_changed(const struct sim_places *places);
+bool sim_seal_was_region_changed(enum sim_process server, uint16_t region);
+/* Anything of anybody. */
+bool sim_seal_was_changed(void);
+/* The object has been freed: its addresses and regions are others' from now on. */
+void sim_seal_gone(const char *base, size_t bytes);
+
+#endif
