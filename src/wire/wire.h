@@ -244,6 +244,12 @@ struct soda_wire_welcome {
 #define SODA_WIRE_PUBLISHED                                                                        \
 	0x10u /* with READ_ONLY: the name is one of SODA_MSG_PUBLISH; bytes is not looked at */
 
+/*
+ * Anonymous memory, of which the server has ciphertext that a DPU agent has made: by LIST the next
+ * agent learns that, and that without the keys it is not to be used.
+ */
+#define SODA_WIRE_SEALED 0x20u
+
 /* SODA_MSG_OPEN; flags as above; followed by the file name. */
 struct soda_wire_open {
 	uint16_t region_id; /* the client chooses; EBUSY if it is in use */

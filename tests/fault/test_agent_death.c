@@ -163,10 +163,18 @@ static void kill_by_seed(const void *arg)
 	atomic_store(over, 1);
 }
 
+/* SODA_TEST_SEAL: the agents seal, and each finds the keys of the one before it. */
+static char seal_state[] = "/dev/shm/soda-death-XXXXXX";
+
 static void open_world(bool shm)
 {
+	bool seal = getenv("SODA_TEST_SEAL");
+	char options[160];
+
 	/* a server that is stopped for a while is not taken for one that is gone */
-	setenv("SODA_TEST_AGENT", "--timeout=100s", 1);
+	snprintf(options, sizeof(options), "--timeout=100s%s%s",
+		 seal ? " --seal --seal-state=" : "", seal ? seal_state : "");
+	setenv("SODA_TEST_AGENT", options, 1);
 	if (shm)
 		setenv("SODA_TEST_AGENT_SHM", "1", 1);
 	else
@@ -393,5 +401,12 @@ int main(void)
 		cmocka_unit_test(test_full),	  cmocka_unit_test(test_sync_outlives_the_agent),
 	};
 
-	return cmocka_run_group_tests_name("agent_death", tests, NULL, NULL);
+	int failed;
+
+	if (getenv("SODA_TEST_SEAL") && !mkdtemp(seal_state))
+		return 1;
+	failed = cmocka_run_group_tests_name("agent_death", tests, NULL, NULL);
+	if (getenv("SODA_TEST_SEAL") && rmdir(seal_state)) /* all programs have said goodbye */
+		failed++;
+	return failed;
 }

@@ -31,6 +31,9 @@ struct soda_dpu_options {
 	uint32_t timeout_ms, grace_ms;
 	bool base, aggregate, async;
 	bool dynamic, adaptive, statics; /* caches */
+	bool seal;
+	char *seal_state;     /* directory; NULL: none */
+	uint64_t seal_memory; /* of versions and tags, at most */
 };
 
 extern const struct soda_conf soda_dpu_conf;

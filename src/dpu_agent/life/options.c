@@ -90,6 +90,34 @@ static const struct soda_option options[] = {
 	  .def = "yes",
 	  .help = "Receive and complete in separate threads, and acknowledge programs' writes at "
 		  "once." },
+	{ .name = "seal",
+	  .env = ENV "SEAL",
+	  .type = SODA_OPT_BOOL,
+	  AT(seal),
+	  .def = "no",
+	  .help = "Encrypt and authenticate what programs write, before it goes to the server, and "
+		  "open what comes back: the memory server, and the wire to it, have ciphertext "
+		  "only, and a block that was changed there is SIGBUS. Files may be read and are "
+		  "not sealed; files to be written, and published objects, are refused. Needs "
+		  "--async." },
+	{ .name = "seal-state",
+	  .env = ENV "SEAL_STATE",
+	  .type = SODA_OPT_STRING,
+	  AT(seal_state),
+	  .arg = "DIR",
+	  .help = "Where keys, versions and tags of --seal lie, so that the next agent on this "
+		  "machine finds them if this one dies: a directory of its own on a tmpfs, mode "
+		  "0700. Default: in the agent's memory; then what is sealed is lost with it, and "
+		  "is SIGBUS." },
+	{ .name = "seal-memory",
+	  .env = ENV "SEAL_MEMORY",
+	  .type = SODA_OPT_SIZE,
+	  AT(seal_memory),
+	  .arg = "SIZE",
+	  .def = "1G",
+	  .min = 1u << 20,
+	  .help = "Memory that the versions and tags of --seal may come to have, 24 bytes for 4 "
+		  "KiB: objects for which they could be more are refused." },
 	{ .name = "dynamic",
 	  .env = ENV "DYNAMIC",
 	  .type = SODA_OPT_BOOL,
@@ -341,9 +369,10 @@ static const char description[] =
 	"\n"
 	"Each program is a client of the memory server as it would be without the agent: quotas, "
 	"files, single writers and grace times are the server's. The agent keeps nothing that a "
-	"restart would need: programs reconnect to a restarted agent and go on, but for one with "
-	"--tenants or --key-file: what their proofs need ends with the agent, and the objects of "
-	"its programs are lost, as if the memory server had died.\n"
+	"restart would need, but with --seal the keys (--seal-state): programs reconnect to a "
+	"restarted agent and go on, but for one with --tenants or --key-file: what their proofs "
+	"need ends with the agent, and the objects of its programs are lost, as if the memory "
+	"server had died.\n"
 	"\n"
 	"Writes are acknowledged as soon as the agent has them, and are brought to the server "
 	"then, also when the program has ended; soda_sync(3) waits until they are there. If the "

@@ -182,6 +182,7 @@ void soda_dpu_walk_view(void *arg, struct soda_metrics *m)
 	walk_memory(m, dpu);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, distributions, SODA_DISTRIBUTIONS_N);
+	soda_sealer_walk(&dpu->paging.sealer, m);
 	if (!view->of) /* it lists everybody's objects */
 		soda_caches_walk(&dpu->paging.caches, m);
 	soda_paging_store_walk(&dpu->paging, m);

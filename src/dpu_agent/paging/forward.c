@@ -16,7 +16,32 @@ enum {
 	SYNC_TASKS = 64,  /* in one batch, where the thread that posts also waits */
 	SPIN_NS = 50000,  /* busy, at the start of a wait, where the client polls */
 	NEAR_NS = 500000, /* a worker itself waits so long; then a completer takes over */
+	SEALED_TRIES = 64,
 };
+
+/* Posting and polling, where what is sealed is sealed and opened. */
+
+static int post_locked(struct soda_channel *c, struct soda_transfer *t)
+{
+	int ret = t->region->sealing ? soda_sealing_post(c->engine, t) : 0;
+
+	if (ret == 0)
+		ret = soda_channel_post_locked(c, t, &t->region->mr);
+	if (ret < 0)
+		soda_sealing_release(t);
+	return ret;
+}
+
+static int poll_locked(struct soda_channel *c, int64_t timeout_ns, int64_t spin_ns,
+		       struct soda_transfer **done_p, int *status)
+{
+	int n = soda_channel_poll_locked(c, timeout_ns, spin_ns, done_p, status), i = 0;
+
+	for (struct soda_transfer *t = *done_p; t; t = t->next, i++)
+		if (t->region->sealing)
+			status[i] = soda_sealing_ended(c->engine, t, status[i]);
+	return n;
+}
 
 /* The ends of requests: answered, or dropped. */
 
@@ -116,10 +141,36 @@ static uint32_t finish_task(struct soda_transfer *t, struct soda_task *task, int
 	return 0;
 }
 
+/*
+ * A READ of a sealed region has passed a WRITE, and came to neither's content: make it again.
+ * False: it was made often enough.
+ */
+static bool read_again(struct soda_transfer *t)
+{
+	for (struct soda_task *task = t->tasks; task; task = task->next)
+		if (task->fill || ++task->tries > SEALED_TRIES)
+			return false;
+	if (soda_paging(t->session)->async)
+		soda_schedule_count(&soda_paging(t->session)->schedule, -(int64_t)t->bytes);
+	soda_forward_again(t->session, t->tasks);
+	if (t->block)
+		soda_block_put(t->block);
+	free(t);
+	return true;
+}
+
 static void finish(struct soda_transfer *t, int status)
 {
 	struct soda_session *s = t->session;
 	uint64_t credit = 0;
+
+	if (t->damaged)
+		soda_sealing_report(t, s->id, soda_paging(s)->opt->server);
+	if (status == -EAGAIN && t->tasks) {
+		if (read_again(t))
+			return;
+		status = -EIO;
+	}
 
 	if (t->ended) {
 		t->ended(t, status);
@@ -191,7 +242,7 @@ static bool collect(struct soda_channel *c)
 
 	do {
 		pthread_mutex_lock(&c->lock);
-		n = soda_channel_poll_locked(c, 0, 0, &list, status);
+		n = poll_locked(c, 0, 0, &list, status);
 		if (n < 0)
 			soda_completer_failed_locked(c);
 		release(c, list, status, n);
@@ -333,7 +384,7 @@ static int post_transfers_locked(struct soda_channel *c, struct soda_transfer *l
 	while (list && ret == 0) {
 		struct soda_transfer *next = list->next;
 
-		ret = soda_channel_post_locked(c, list, &list->region->mr);
+		ret = post_locked(c, list);
 		if (ret < 0)
 			break;
 		soda_count_transfer(list->write, list->bytes);
@@ -372,7 +423,7 @@ static int await_all_locked(struct soda_channel *c, int64_t timeout_ns, bool pol
 	while (c->first && n >= 0) {
 		struct soda_transfer *list;
 
-		n = soda_channel_poll_locked(c, timeout_ns, polling ? SPIN_NS : 0, &list, status);
+		n = poll_locked(c, timeout_ns, polling ? SPIN_NS : 0, &list, status);
 		if (n == 0) {
 			soda_conn_abort(c->conn);
 			return -ETIMEDOUT;
@@ -399,13 +450,13 @@ int soda_forward_await(struct soda_channel *c, struct soda_transfer *t, unsigned
 	int status[SODA_CHANNEL_POLL], ret = 0;
 
 	for (unsigned i = 0; i < n && ret == 0; i++)
-		ret = soda_channel_post_locked(c, &t[i], &t[i].region->mr);
+		ret = post_locked(c, &t[i]);
 	if (ret == 0)
 		ret = soda_conn_flush(c->conn, false);
 	while (ret == 0 && c->first) {
 		struct soda_transfer *done;
-		int got = soda_channel_poll_locked(
-			c, (int64_t)(SODA_DPU_AWAIT_LOOK_MS * SODA_MS_NS), 0, &done, status);
+		int got = poll_locked(c, (int64_t)(SODA_DPU_AWAIT_LOOK_MS * SODA_MS_NS), 0, &done,
+				      status);
 
 		finish_all(done, status);
 		if (got < 0)
@@ -455,8 +506,8 @@ static bool answer_some(struct soda_channel *c, uint64_t end_ns)
 
 	pthread_mutex_lock(&c->lock);
 	if (c->first)
-		n = soda_channel_poll_locked(c, over ? 0 : (int64_t)(end_ns - now),
-					     c->polling && !over ? SPIN_NS : 0, &list, status);
+		n = poll_locked(c, over ? 0 : (int64_t)(end_ns - now),
+				c->polling && !over ? SPIN_NS : 0, &list, status);
 	more = c->first;
 	again = more && (over ? n == SODA_CHANNEL_POLL : n > 0);
 	if (more && !again)
@@ -607,7 +658,7 @@ void soda_forward_writes(struct soda_session *s)
 	pthread_mutex_lock(&c->lock);
 	while (ret == 0 && c->posted_bytes < writes_share(s) &&
 	       atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH && (t = take_writes(s))) {
-		ret = soda_channel_post_locked(c, t, &t->region->mr);
+		ret = post_locked(c, t);
 		if (ret < 0) {
 			free(t); /* the WRITEs stay on the write list, and will be posted again */
 			break;
@@ -640,7 +691,7 @@ int soda_forward_own(struct soda_transfer *t)
 
 	pthread_mutex_lock(&c->lock);
 	if (atomic_load(&c->under_way) < SODA_CHANNEL_DEPTH)
-		ret = soda_channel_post_locked(c, t, &t->region->mr);
+		ret = post_locked(c, t);
 	if (ret == 0) {
 		soda_count_transfer(true, bytes);
 		flushed = soda_conn_flush(c->conn, false);

@@ -237,6 +237,7 @@ static int close_region(struct soda_session *s, struct soda_paging_region *r,
 	soda_caches_free(s, r);
 	soda_paging_store_leave(r);
 	soda_conn_unmap_region(&r->mr);
+	soda_sealing_end(r->sealing, false);
 	free(r);
 	return lost;
 }
@@ -387,7 +388,11 @@ static int discard_held(struct soda_session *s, struct soda_paging_region *r,
 	if (ret < 0)
 		return ret;
 	soda_caches_written(r, d->offset, d->bytes);
+	if (r->sealing)
+		soda_sealing_discard_begin(r->sealing);
 	ret = soda_upstream_call(s, SODA_MSG_DISCARD, body, 1, why);
+	if (r->sealing)
+		soda_sealing_discard_end(r->sealing, d->offset, d->bytes, ret == 0);
 	soda_caches_written(r, d->offset, d->bytes);
 	return ret;
 }
@@ -418,8 +423,15 @@ static int publish_held(struct soda_session *s, struct soda_paging_region *r,
 			const struct iovec *body, struct soda_reply *reply)
 {
 	uint64_t ended = soda_sessions_ended(s->all);
-	int ret = await_loadable(s, r);
+	int ret;
 
+	if (r->sealing) {
+		snprintf(reply->why.text, sizeof(reply->why.text),
+			 "the DPU agent seals what programs write (--seal), so nobody else could "
+			 "read it");
+		return -ENOTSUP;
+	}
+	ret = await_loadable(s, r);
 	if (ret < 0)
 		return ret;
 	ret = soda_upstream_ask(s, SODA_MSG_PUBLISH, body, 1, reply->body, SODA_WIRE_OPENED_BYTES,
@@ -556,15 +568,32 @@ static int say_written(struct soda_session *s, size_t bytes, struct soda_reply *
 	return 0;
 }
 
+/* That a region is sealed is this agent's affair. */
+static void hide_sealing(struct soda_reply *reply)
+{
+	struct soda_wire_listed l;
+
+	for (size_t at = 0; at + SODA_WIRE_LISTED_BYTES <= reply->bytes;
+	     at += SODA_WIRE_LISTED_BYTES) {
+		soda_wire_get_listed(reply->body + at, &l);
+		l.flags &= ~SODA_WIRE_SEALED;
+		soda_wire_put_listed(reply->body + at, &l);
+	}
+}
+
 /* LIST, by an agent whose server this one is. The server's list is this agent's. */
 static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 			struct soda_reply *reply)
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	int ret;
 
 	if (bytes != SODA_WIRE_REGION_BYTES)
 		return -EPROTO;
-	return soda_upstream_pass(s, SODA_MSG_LIST, &iov, 1, reply);
+	ret = soda_upstream_pass(s, SODA_MSG_LIST, &iov, 1, reply);
+	if (ret == 0 && soda_paging(s)->sealer.on)
+		hide_sealing(reply);
+	return ret;
 }
 
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
@@ -596,6 +625,26 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 
 /* The client's life */
 
+/* Before the first request: no path of one makes a cipher's context. */
+static int make_engines(struct soda_pager *p)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < p->channels_n && !ret; i++)
+		ret = soda_seal_engine_new(&p->channels[i].engine);
+	return ret;
+}
+
+static void free_state(struct soda_pager *p)
+{
+	for (unsigned i = 0; i < p->channels_n; i++) {
+		soda_seal_engine_free(p->channels[i].engine);
+		soda_channel_destroy(&p->channels[i]);
+	}
+	munmap(p->regions, REGIONS_BYTES);
+	free(p->channels);
+}
+
 static int created(void *arg, struct soda_session *s, void *state)
 {
 	struct soda_paging *paging = arg;
@@ -619,6 +668,10 @@ static int created(void *arg, struct soda_session *s, void *state)
 	soda_upstream_init(s);
 	for (unsigned i = 0; i < p->channels_n; i++)
 		soda_channel_init(&p->channels[i], s);
+	if (paging->sealer.on && make_engines(p) < 0) {
+		free_state(p);
+		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -626,13 +679,10 @@ static void destroyed(struct soda_session *s, void *state)
 {
 	struct soda_pager *p = state;
 
-	soda_upstream_forget_regions(s);
+	soda_upstream_forget_regions(s, !s->leaving);
 	if (p->writes.run)
 		soda_block_put(p->writes.run);
-	for (unsigned i = 0; i < p->channels_n; i++)
-		soda_channel_destroy(&p->channels[i]);
-	munmap(p->regions, REGIONS_BYTES);
-	free(p->channels);
+	free_state(p);
 }
 
 /*
@@ -901,7 +951,9 @@ int soda_paging_start(struct soda_paging *paging, struct soda_sessions *all, uns
 	paging->channels = choose(opt->channels, paging->async && !paging->near ? half : workers);
 	soda_schedule_init(&paging->schedule, opt->window);
 	all->regions = &soda_paging_regions;
-	ret = soda_caches_start(&paging->caches, opt);
+	ret = soda_sealer_start(&paging->sealer, opt);
+	if (ret == 0)
+		ret = soda_caches_start(&paging->caches, opt);
 	if (ret == 0)
 		ret = soda_paging_store_start(paging);
 	if (ret < 0)
@@ -921,5 +973,6 @@ void soda_paging_stop(struct soda_paging *paging)
 	soda_completers_stop(&paging->completers);
 	soda_caches_destroy(&paging->caches);
 	soda_node_store_destroy(paging->store);
+	soda_sealer_stop(&paging->sealer);
 	soda_blocks_free();
 }

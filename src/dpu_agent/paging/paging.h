@@ -10,6 +10,7 @@
  *   turns.c       how much a client may have under way, and whose turn it is
  *   write_list.c  WRITEs that are not on the server yet
  *   caches.c      how requests use the static and the dynamic cache
+ *   sealing.c     what is sealed on its way to the server
  *   store.c       how READs use the node's store
  *   place.c       WRITEs that another service of the agent makes in a client's name
  */
@@ -18,6 +19,7 @@
 
 #include "client/server.h"
 #include "dpu_agent/paging/caches.h"
+#include "dpu_agent/paging/sealing.h"
 #include "dpu_agent/paging/store.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/write_list.h"
@@ -30,6 +32,7 @@ struct soda_paging_region {
 	struct soda_mr mr;
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
+	struct soda_sealing *sealing; /* NULL: it is not sealed */
 	unsigned holds; /* requests that use it; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
 	struct soda_node_member member; /* in the node's store; changed with session->lock */
@@ -48,6 +51,7 @@ struct soda_task {
 	bool credited;			 /* it has passed the gate: pager->read_bytes counts it */
 	struct soda_cache_waiter waiter; /* while it waits for an entry of the dynamic cache */
 	struct soda_node_waiter stored;	 /* while it waits for a chunk of the node's store */
+	unsigned tries;			 /* of a READ that passed WRITEs (sealing.h) */
 	bool fill;			 /* its data are for the store (soda_paging_store_filled) */
 };
 
@@ -94,6 +98,7 @@ struct soda_paging {
 	struct soda_gates gates;
 	_Atomic uint64_t reserved_bytes; /* memory for WRITEs' data, of all sessions */
 	struct soda_caches caches;
+	struct soda_sealer sealer;
 	struct soda_node_store *store; /* NULL: none */
 	_Atomic bool server_is_agent;  /* as of the last connection to it */
 };

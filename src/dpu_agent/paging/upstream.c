@@ -91,6 +91,7 @@ static void take_back(struct soda_transfer *list)
 	while (list) {
 		struct soda_transfer *next = list->next;
 
+		soda_sealing_release(list);
 		if (list->writes) {
 			free(list);
 		} else if (list->ended) {
@@ -151,14 +152,44 @@ static void add_region(struct soda_session *s, struct soda_paging_region *r)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/*
+ * What an earlier instance of the agent has sealed, and nothing else that may be written, is sealed
+ * by this one.
+ */
+static int learn_sealing(struct soda_session *s, const struct soda_wire_listed *l,
+			 struct soda_paging_region *r, struct soda_why *why)
+{
+	struct soda_sealer *sealer = &soda_paging(s)->sealer;
+	uint64_t client = soda_pager(s)->server.hello.client_id;
+	bool sealed = l->flags & SODA_WIRE_SEALED, plain = l->flags & SODA_WIRE_READ_ONLY;
+
+	if (sealed && !sealer->on)
+		snprintf(why->text, sizeof(why->text),
+			 "what this program has was sealed by the agent before this one: start it "
+			 "with --seal, and the same --seal-state");
+	else if (sealer->on && !sealed &&
+		 (!plain || soda_sealing_exists(sealer, client, l->region_id)))
+		snprintf(why->text, sizeof(why->text),
+			 "this agent seals (--seal), and what the server has of this program's "
+			 "region %u is not sealed: start the program anew",
+			 l->region_id);
+	else
+		return sealed ? soda_sealing_begin(sealer, client, l->region_id, r->mr.bytes, true,
+						   &r->sealing, why)
+			      : 0;
+	return -EACCES;
+}
+
 /* Add a region that the client opened through an earlier instance of the agent. */
-static int learn_region(struct soda_session *s, const struct soda_wire_listed *l)
+static int learn_region(struct soda_session *s, const struct soda_wire_listed *l,
+			struct soda_why *why)
 {
 	struct soda_mr mr = { .bytes = (l->bytes + SODA_WIRE_PAGE - 1) / SODA_WIRE_PAGE *
 				       SODA_WIRE_PAGE,
 			      .region_id = l->region_id,
 			      .writable = !(l->flags & SODA_WIRE_READ_ONLY) };
 	struct soda_paging_region *r;
+	int ret;
 
 	if (!l->bytes || l->bytes > UINT64_MAX / 2)
 		return -EPROTO;
@@ -173,6 +204,11 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 	*r = (struct soda_paging_region){
 		.mr = mr, .flags = l->flags, .file_id = l->file_id, .generation = l->generation
 	};
+	ret = learn_sealing(s, l, r, why);
+	if (ret < 0) {
+		free(r);
+		return ret;
+	}
 	add_region(s, r);
 	return 0;
 }
@@ -197,7 +233,7 @@ static int learn_regions(struct soda_session *s, struct soda_conn *control, stru
 			break;
 		for (size_t at = 0; ret == 0 && at < bytes; at += SODA_WIRE_LISTED_BYTES) {
 			soda_wire_get_listed(reply + at, &l);
-			ret = l.region_id < from ? -EPROTO : learn_region(s, &l);
+			ret = l.region_id < from ? -EPROTO : learn_region(s, &l, why);
 			from = l.region_id + 1u;
 		}
 	}
@@ -218,7 +254,7 @@ static void await_let_go(struct soda_session *s, struct soda_paging_region *r)
 	soda_wait_end(&wait);
 }
 
-void soda_upstream_forget_regions(struct soda_session *s)
+void soda_upstream_forget_regions(struct soda_session *s, bool kept)
 {
 	struct soda_pager *p = soda_pager(s);
 	struct soda_paging_region *r;
@@ -235,6 +271,7 @@ void soda_upstream_forget_regions(struct soda_session *s)
 		soda_caches_free(s, r);
 		soda_paging_store_leave(r);
 		soda_conn_unmap_region(&r->mr);
+		soda_sealing_end(r->sealing, kept);
 		free(r);
 	}
 }
@@ -245,7 +282,7 @@ static void lose_all(struct soda_session *s)
 	if (soda_writes_acknowledged(s))
 		soda_session_bury(s);
 	soda_writes_discard(s, NULL, true);
-	soda_upstream_forget_regions(s);
+	soda_upstream_forget_regions(s, false);
 }
 
 /*
@@ -428,12 +465,53 @@ static int open_call(struct soda_conn *control, void *arg, bool again, int timeo
 	return soda_conn_open_region(control, o->open, o->name, o->opened, o->mr, timeout_ms, why);
 }
 
-int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
+/*
+ * --seal: an anonymous region is sealed; a file that may be written cannot be.  The region is new,
+ * so that it is zeros, whatever the server has there.
+ */
+static int begin_sealing(struct soda_session *s, struct soda_wire_open *open,
+			 struct soda_paging_region *r, struct soda_why *why)
+{
+	struct soda_sealer *sealer = &soda_paging(s)->sealer;
+	uint64_t pages = open->bytes / SODA_WIRE_PAGE + (open->bytes % SODA_WIRE_PAGE != 0);
+
+	if (!sealer->on || open->flags & SODA_WIRE_READ_ONLY)
+		return 0;
+	if (open->flags) {
+		snprintf(why->text, sizeof(why->text),
+			 open->flags & SODA_WIRE_SEALED
+				 ? "two agents in a row seal: start one of them without --seal"
+				 : "the DPU agent seals what programs write (--seal), and files "
+				   "cannot be sealed: open it READ_ONLY, or use an agent without "
+				   "--seal");
+		return -ENOTSUP;
+	}
+	if (pages > UINT32_MAX || !pages) {
+		snprintf(why->text, sizeof(why->text), "a sealed object has 1 byte to 16 TiB");
+		return -EINVAL;
+	}
+	open->flags = SODA_WIRE_SEALED;
+	return soda_sealing_begin(sealer, soda_pager(s)->server.hello.client_id, open->region_id,
+				  pages * SODA_WIRE_PAGE, false, &r->sealing, why);
+}
+
+/* The table of a sealed region ends where the program's size does. */
+static int check_opened(const struct soda_paging_region *r, const struct soda_wire_open *open)
+{
+	uint64_t left = open->bytes % SODA_WIRE_PAGE;
+
+	return r->sealing && r->mr.bytes > open->bytes + (left ? SODA_WIRE_PAGE - left : 0)
+		       ? -EPROTO
+		       : 0;
+}
+
+int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *asked, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
 	struct soda_paging_region *r =
 		calloc(1, sizeof(*r)); /* before OPEN: an open region must be added */
 	char text[SODA_WIRE_MAX_NAME + 1];
+	struct soda_wire_open sent = *asked, *open = &sent;
 	struct opening opening = { open, text, opened_p, r ? &r->mr : NULL };
 	int ret;
 
@@ -441,9 +519,14 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open
 		return -ENOMEM;
 	memcpy(text, name, open->name_bytes);
 	text[open->name_bytes] = 0;
-	ret = soda_call_once(&soda_pager(s)->server, open_call, &opening,
-			     (int)soda_paging(s)->opt->timeout_ms, why);
+	ret = begin_sealing(s, open, r, why);
+	if (ret == 0)
+		ret = soda_call_once(&soda_pager(s)->server, open_call, &opening,
+				     (int)soda_paging(s)->opt->timeout_ms, why);
+	if (ret == 0)
+		ret = check_opened(r, open);
 	if (ret < 0) {
+		soda_sealing_end(r->sealing, false);
 		free(r);
 		return ret;
 	}

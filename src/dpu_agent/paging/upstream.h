@@ -42,8 +42,11 @@ int soda_upstream_pass(struct soda_session *s, enum soda_msg type, const struct 
 /* OPEN the region at the server, and add it to the session. */
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *open, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why);
-/* Forget all regions; waits until nothing holds any of them. */
-void soda_upstream_forget_regions(struct soda_session *s);
+/*
+ * Forget all regions; waits until nothing holds any of them.  kept: the server has them on, and the
+ * client may come back for them.
+ */
+void soda_upstream_forget_regions(struct soda_session *s, bool kept);
 /* Whether a channel has had transfers under way, and no answer, for longer than the time-out. */
 bool soda_upstream_stuck(struct soda_session *s);
 

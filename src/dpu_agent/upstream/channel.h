@@ -20,6 +20,7 @@ struct soda_paging_region;
 struct soda_task;
 struct soda_write;
 struct soda_completer;
+struct soda_seal_engine;
 
 enum {
 	SODA_CHANNEL_DEPTH = 256, /* transfers under way */
@@ -45,6 +46,10 @@ struct soda_transfer {
 	void *arg;		  /* ended's */
 	struct soda_block *block; /* a READ's memory, with one reference; else NULL */
 	uint8_t *memory;
+	/* of a region that is sealed (paging/sealing.h) */
+	struct soda_block *sealed; /* a WRITE's data as they travel; else NULL */
+	uint64_t version, damaged; /* its first, or a READ's latest; number of a bad block + 1 */
+	bool racing;		   /* the READ may pass a WRITE or a DISCARD */
 };
 
 struct soda_channel {
@@ -53,9 +58,10 @@ struct soda_channel {
 	struct soda_completer *completer; /* guarded by lock, and so below; NULL: threads that post
 					     also collect */
 	bool watched;			  /* the completer is told of answers */
-	bool failed;		/* the connection has failed, and the completer ignores it */
-	bool polling;		/* the thread that waits for the last transfer polls */
-	struct soda_conn *conn; /* NULL: not connected */
+	bool failed;  /* the connection has failed, and the completer ignores it */
+	bool polling; /* the thread that waits for the last transfer polls */
+	struct soda_seal_engine *engine;    /* with --seal; paging's */
+	struct soda_conn *conn;		    /* NULL: not connected */
 	struct soda_transfer *first, **end; /* under way, in their order */
 	uint64_t posted_bytes;
 	/*

@@ -248,13 +248,18 @@ static int check_name(const char *name, size_t bytes, char out[SODA_WIRE_MAX_NAM
 	return -EACCES;
 }
 
+static bool is_anonymous(const struct soda_wire_open *open)
+{
+	return !(open->flags & ~SODA_WIRE_SEALED);
+}
+
 static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 {
 	uint32_t mode = open->flags & MODES;
 	bool one = mode && !(mode & (mode - 1));
 	bool create = open->flags & SODA_WIRE_CREATE;
 
-	if (!open->flags && open->bytes && !open->name_bytes)
+	if (is_anonymous(open) && open->bytes && !open->name_bytes)
 		return 0;
 	if (open->flags == (SODA_WIRE_READ_ONLY | SODA_WIRE_PUBLISHED))
 		return 0;
@@ -383,7 +388,7 @@ static int open_published(struct soda_region_set *set, struct soda_client_region
 static int open_content(struct soda_region_set *set, const struct soda_wire_open *open,
 			struct soda_client_region *region, bool shares, struct soda_why *why)
 {
-	if (!open->flags)
+	if (is_anonymous(open))
 		return open_anonymous(set, region, shares, why);
 	if (open->flags & SODA_WIRE_PUBLISHED)
 		return open_published(set, region, shares, why);
@@ -393,7 +398,7 @@ static int open_content(struct soda_region_set *set, const struct soda_wire_open
 static int check_open_name(const struct soda_wire_open *open, const char *name,
 			   char out[SODA_WIRE_MAX_NAME + 1], struct soda_why *why)
 {
-	if (!open->flags)
+	if (is_anonymous(open))
 		return 0;
 	if (open->flags & SODA_WIRE_PUBLISHED)
 		return soda_published_check(name, open->name_bytes, out, why);
@@ -463,6 +468,7 @@ static int open_new(struct soda_region_set *set, const struct soda_wire_open *op
 		return -ENOMEM;
 	region->id = open->region_id;
 	region->bytes = open->bytes;
+	region->sealed = open->flags & SODA_WIRE_SEALED;
 	region->writable = true;
 	r = check_open_name(open, name, region->name, why);
 	if (!r)
@@ -645,6 +651,7 @@ unsigned soda_region_list(struct soda_region_set *set, uint16_t from, struct sod
 		if (!region)
 			continue;
 		list[n] = (struct soda_wire_listed){ .region_id = region->id,
+						     .flags = region->sealed ? SODA_WIRE_SEALED : 0,
 						     .bytes = region->bytes };
 		if (region->file) {
 			list[n].flags = region->file->mode |

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * --seal: what programs write into anonymous regions is encrypted and authenticated on its way to
+ * the memory server, block by block (4 KiB, trust/seal.h), and opened when it has come back.
+ * Caches, the write list and programs have plaintext.
+ *
+ * A region has a key of its own and a table with 24 bytes a block: the tag, and the version that
+ * the block was sealed with last.
+ *
+ *   no version   never written: zeros, whatever the server sends; where the table is not the one
+ *                that the region began with (the agent before this one had it): lost
+ *   ZERO         discarded: zeros
+ *   PENDING      its WRITE is not answered yet: the server may have it, or what was before
+ *
+ * Key, table and the counter of versions lie in one file: of --seal-state, which is a tmpfs, so
+ * that the next agent on this machine finds them after this one's death; or in memory that nobody
+ * else sees, and that is gone then.
+ *
+ * A READ that passes a WRITE of the same block on another connection may bring either content.
+ * That is no attack: it ends with -EAGAIN, and is made again.
+ *
+ * Locks: a region's own, below the channel's; the sealer's, below none.
+ */
+#ifndef SODA_DPU_AGENT_SEALING_H
+#define SODA_DPU_AGENT_SEALING_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/metrics.h"
+#include "transport/api/transport.h"
+#include "trust/seal.h"
+
+struct soda_dpu_options;
+struct soda_transfer;
+struct soda_sealing;
+
+struct soda_sealer {
+	bool on;			    /* set before start, then constant, and so below */
+	int dir;			    /* of --seal-state; -1: none */
+	uint64_t limit;			    /* of bytes that tables may come to have */
+	_Atomic uint64_t metadata, damaged; /* bytes of tables; blocks that were refused */
+	_Atomic uint64_t sealed, opened;    /* bytes */
+	pthread_mutex_t lock;
+	uint64_t serials, reserved; /* guarded by lock, and so below */
+	/* of clients that were connected, and may come back; the oldest first */
+	struct soda_sealing *parked, **parked_end;
+};
+
+/* 0; or negative errno, with a line: no cipher, no such directory, or one that will not do. */
+int soda_sealer_start(struct soda_sealer *sealer, const struct soda_dpu_options *opt);
+void soda_sealer_stop(struct soda_sealer *sealer);
+void soda_sealer_walk(struct soda_sealer *sealer, struct soda_metrics *m);
+
+/*
+ * The state of a region of `bytes` bytes that its client opens now; or, if known, that the server
+ * has already: what was parked or lies in the directory, else everything in it is lost.
+ * 0, -ENOMEM, -ENOSPC, -EIO, with a sentence.
+ */
+int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
+		       bool known, struct soda_sealing **sealing_p, struct soda_why *why);
+/* Whether that region was sealed by this agent or one before it. */
+bool soda_sealing_exists(struct soda_sealer *sealer, uint64_t client, uint16_t region);
+/* Nothing uses it any more. park: the server has the region, and its client may come back. */
+void soda_sealing_end(struct soda_sealing *s, bool park);
+
+/*
+ * Before t, of a region with sealing, is posted: a WRITE's data are sealed, into memory of t's own.
+ * The channel's lock is held, whose engine it is.  0; -ENOMEM, -ENOSPC, -EIO: do not post it.
+ */
+int soda_sealing_post(struct soda_seal_engine *engine, struct soda_transfer *t);
+/*
+ * t has ended with this status: a READ's data are opened in place.  Its status from now on:
+ * -EAGAIN: make it again; -EIO: a block is not what was sent, or its key is gone (t->damaged).
+ */
+int soda_sealing_ended(struct soda_seal_engine *engine, struct soda_transfer *t, int status);
+/* t is not under way any more, whatever became of it. */
+void soda_sealing_release(struct soda_transfer *t);
+/* Say why t->damaged was refused. */
+void soda_sealing_report(const struct soda_transfer *t, uint64_t client, const char *server);
+
+/* Around a DISCARD; after one that succeeded the range is zeros. */
+void soda_sealing_discard_begin(struct soda_sealing *s);
+void soda_sealing_discard_end(struct soda_sealing *s, uint64_t offset, uint64_t bytes, bool done);
+
+#endif

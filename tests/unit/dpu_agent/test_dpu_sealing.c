@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealing in the agent, without a server: no nonce is used twice, counted over all calls of
+ * soda_seal_block(), which is wrapped here: while WRITEs are sent again, refused and overtaken, and
+ * over the agent's death; and what READs get that pass WRITEs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dpu_agent/base/options.h"
+#include "dpu_agent/paging/paging.h"
+#include "lib/dice.h"
+
+enum { BLOCK = SODA_SEAL_BLOCK, BLOCKS = 32, BYTES = BLOCKS * BLOCK, NONCES = 1 << 16 };
+
+struct nonce {
+	uint8_t key[SODA_KEY_BYTES];
+	uint64_t version, block;
+};
+
+static struct nonce nonces[NONCES];
+static size_t used;
+
+int __real_soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
+			   uint32_t block, uint64_t version, const void *plain, void *sealed,
+			   uint8_t tag[SODA_SEAL_TAG]);
+int __wrap_soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
+			   uint32_t block, uint64_t version, const void *plain, void *sealed,
+			   uint8_t tag[SODA_SEAL_TAG]);
+
+int __wrap_soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key *key,
+			   uint32_t block, uint64_t version, const void *plain, void *sealed,
+			   uint8_t tag[SODA_SEAL_TAG])
+{
+	struct nonce *n = &nonces[used++];
+
+	assert_true(used < NONCES);
+	*n = (struct nonce){ .version = version, .block = block };
+	memcpy(n->key, key->key, sizeof(n->key));
+	return __real_soda_seal_block(engine, key, block, version, plain, sealed, tag);
+}
+
+static int by_nonce(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(struct nonce));
+}
+
+static void expect_all_different(void)
+{
+	qsort(nonces, used, sizeof(nonces[0]), by_nonce);
+	for (size_t i = 1; i < used; i++)
+		assert_int_not_equal(by_nonce(&nonces[i - 1], &nonces[i]), 0);
+}
+
+static char dir[] = "/dev/shm/soda-sealing-XXXXXX";
+static struct soda_dpu_options opt = { .seal = true, .async = true, .seal_memory = 1u << 20 };
+static struct soda_sealer sealer;
+static struct soda_seal_engine *engine;
+static struct soda_paging_region region;
+static uint8_t server[BYTES], plain[BYTES];
+
+static void open_region(bool known)
+{
+	struct soda_why why;
+
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 7, 3, BYTES, known, &region.sealing, &why), 0);
+	assert_int_equal(soda_seal_engine_new(&engine), 0);
+}
+
+static void close_region(bool kept)
+{
+	soda_sealing_end(region.sealing, kept);
+	soda_sealer_stop(&sealer);
+	soda_seal_engine_free(engine);
+}
+
+/* A WRITE is on its way. */
+static struct soda_transfer post(uint32_t first, uint32_t n)
+{
+	struct soda_transfer t = { .region = &region,
+				   .offset = (uint64_t)first * BLOCK,
+				   .bytes = n * BLOCK,
+				   .write = true,
+				   .memory = plain + (size_t)first * BLOCK };
+
+	memset(t.memory, (int)used, t.bytes);
+	assert_int_equal(soda_sealing_post(engine, &t), 0);
+	assert_memory_not_equal(t.sealed->memory, t.memory, BLOCK);
+	return t;
+}
+
+static void arrive(const struct soda_transfer *t)
+{
+	memcpy(server + t->offset, t->sealed->memory, t->bytes);
+}
+
+static struct soda_transfer ask(uint8_t *to, uint32_t first, uint32_t n)
+{
+	struct soda_transfer t = { .region = &region,
+				   .offset = (uint64_t)first * BLOCK,
+				   .bytes = n * BLOCK,
+				   .memory = to };
+
+	assert_int_equal(soda_sealing_post(engine, &t), 0);
+	return t;
+}
+
+static int get(struct soda_transfer *t)
+{
+	memcpy(t->memory, server + t->offset, t->bytes);
+	return soda_sealing_ended(engine, t, 0);
+}
+
+static void expect_content(void)
+{
+	static uint8_t data[BYTES];
+	struct soda_transfer t = ask(data, 0, BLOCKS);
+
+	assert_int_equal(get(&t), 0);
+	assert_memory_equal(data, plain, BYTES);
+}
+
+static void write_somehow(struct dice *d)
+{
+	uint32_t first = (uint32_t)(dice_roll(d) % BLOCKS);
+	uint32_t n = 1 + (uint32_t)(dice_roll(d) % (BLOCKS - first));
+	struct soda_transfer t = post(first, n);
+
+	while (dice_roll(d) % 3 == 0) { /* the connection was lost, before or after its arrival */
+		if (dice_roll(d) % 2)
+			arrive(&t);
+		soda_sealing_release(&t);
+		t = post(first, n);
+	}
+	arrive(&t);
+	assert_int_equal(soda_sealing_ended(engine, &t, 0), 0);
+}
+
+static void test_no_nonce_twice(void **state)
+{
+	struct dice d = { .state = 1 };
+
+	assert_non_null(mkdtemp(dir));
+	opt.seal_state = dir;
+	memset(server, 0, BYTES);
+	memset(plain, 0, BYTES);
+	open_region(false);
+	for (int life = 0; life < 8; life++) {
+		for (int i = 0; i < 100; i++)
+			write_somehow(&d);
+		expect_content();
+		close_region(true); /* another agent finds key, counter and table */
+		open_region(true);
+		expect_content();
+	}
+	close_region(false);
+	assert_int_equal(rmdir(dir), 0);
+	opt.seal_state = NULL;
+	expect_all_different();
+}
+
+/* A READ that was overtaken is made again; one that was not is refused, and counted. */
+static void test_passed_and_changed(void **state)
+{
+	static uint8_t data[BYTES];
+	struct soda_transfer read, write;
+
+	used = 0;
+	memset(server, 0, BYTES);
+	memset(plain, 0, BYTES);
+	open_region(false);
+	write = post(0, BLOCKS);
+	arrive(&write);
+	assert_int_equal(soda_sealing_ended(engine, &write, 0), 0);
+	read = ask(data, 4, 2);
+	write = post(4, 1); /* has not arrived: the READ brings what was before */
+	assert_int_equal(get(&read), -EAGAIN);
+	read = ask(data, 4, 2);
+	arrive(&write);
+	assert_int_equal(soda_sealing_ended(engine, &write, 0), 0);
+	assert_int_equal(get(&read), 0);
+	expect_content();
+	soda_sealing_discard_begin(region.sealing);
+	memset(server + 4 * BLOCK, 0, BLOCK);
+	read = ask(data, 4, 1);
+	assert_int_equal(get(&read), -EAGAIN);
+	soda_sealing_discard_end(region.sealing, 4 * BLOCK, BLOCK, true);
+	memset(plain + 4 * BLOCK, 0, BLOCK);
+	expect_content();
+	server[9 * BLOCK + 1] ^= 1;
+	read = ask(data, 8, 2);
+	assert_int_equal(get(&read), -EIO);
+	assert_int_equal(read.damaged, 9 + 1);
+	assert_int_equal(atomic_load(&sealer.damaged), 1);
+	close_region(false);
+}
+
+/* No key: lost, until it is written or discarded. */
+static void test_orphan(void **state)
+{
+	static uint8_t data[BYTES];
+	struct soda_transfer read, write;
+
+	memset(server, 0, BYTES);
+	open_region(true);
+	read = ask(data, 0, 1);
+	assert_int_equal(get(&read), -EIO);
+	write = post(0, 1);
+	arrive(&write);
+	assert_int_equal(soda_sealing_ended(engine, &write, 0), 0);
+	read = ask(data, 0, 1);
+	assert_int_equal(get(&read), 0);
+	soda_sealing_discard_begin(region.sealing);
+	soda_sealing_discard_end(region.sealing, BLOCK, BLOCK, true);
+	read = ask(data, 0, 2);
+	assert_int_equal(get(&read), 0);
+	read = ask(data, 1, 2);
+	assert_int_equal(get(&read), -EIO);
+	close_region(false);
+}
+
+/* What may not be promised is refused, and what is parked makes room. */
+static void test_budget(void **state)
+{
+	struct soda_sealing *one = NULL, *two = NULL;
+	const uint64_t most = (1u << 20) / 4096 * 170 * 4096ull - 170 * 4096;
+	struct soda_why why = { "" };
+
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, most, false, &one, &why), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 2, BYTES, false, &two, &why), -ENOMEM);
+	assert_non_null(strstr(why.text, "--seal-memory"));
+	soda_sealing_end(one, true);
+	assert_true(soda_sealing_exists(&sealer, 1, 1));
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 2, BYTES, false, &two, &why), 0);
+	assert_false(soda_sealing_exists(&sealer, 1, 1));
+	soda_sealing_end(two, false);
+	assert_int_equal(atomic_load(&sealer.metadata), 0);
+	soda_sealer_stop(&sealer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_no_nonce_twice),
+		cmocka_unit_test(test_passed_and_changed),
+		cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_budget),
+	};
+
+	return cmocka_run_group_tests_name("dpu_sealing", tests, NULL, NULL);
+}
