@@ -20,10 +20,17 @@
 #define WHO "soda bench seal"
 
 static const char *const transport_names[] = { "tcp", "shm", NULL };
-static const char *const where_names[] = { "none", "host" };
+static const char *const where_names[] = { "none", "host", "agent", "dpu" };
 
 enum { TCP, SHM };
-enum { NONE, HOST, WHERES };
+/* AGENT: through a DPU agent, not sealed; DPU: through one that seals. */
+enum { NONE, HOST, AGENT, DPU, WHERES };
+
+/* What one is compared with. */
+static int base_of(int where)
+{
+	return where == DPU ? AGENT : where == HOST ? NONE : where;
+}
 
 struct options {
 	uint32_t transport, threads, rounds, tampered;
@@ -60,8 +67,11 @@ static const struct soda_conf conf = {
 	.summary = "measure what sealed objects cost, and attack them",
 	.args = "",
 	.description =
-		"Two processes touch an object on a memory server each, in turns: one without "
-		"sealing (none), one that seals (host, SODA_SEAL of soda(7)). Every value is "
+		"Processes touch an object on a memory server each, in turns: one without sealing "
+		"(none), one that seals (host, SODA_SEAL of soda(7)), one through a DPU agent "
+		"(agent), and one through an agent that seals (dpu, --seal of soda-dpu-agent(1)), "
+		"which is compared with the one before. To agents it is shm, and tcp from there, "
+		"with --transport shm. Every value is "
 		"verified. Patterns are those of soda-bench-fault(1). Ratios are medians of the "
 		"rounds' own ratios; CPU seconds a GB are the client's, for each GB fetched; what "
 		"sealing adds is given for each GB that was encrypted or decrypted.\n\n"
@@ -82,10 +92,28 @@ static const struct soda_conf conf = {
 /* One pattern. */
 struct test {
 	struct soda_bench_plan plan;
-	struct soda_bench_daemon server[WHERES];
+	struct soda_bench_daemon server[WHERES], agent[WHERES];
 	struct soda_bench_driver driver[WHERES];
 	struct soda_bench_sample *samples[WHERES];
 };
+
+/* The agent, which the process takes for its server. */
+static int start_agent(struct test *t, int where, struct soda_bench_plan *plan)
+{
+	char listen[64] = "tcp://127.0.0.1:0";
+	int err;
+
+	if (plan->shm)
+		snprintf(listen, sizeof(listen), "shm://@soda-bench-seal-%ld-%s", (long)getpid(),
+			 where_names[where]);
+	setenv("SODA_DPU_SEAL", where == DPU ? "yes" : "no", 1);
+	err = soda_bench_agent_start(&t->agent[where], listen, t->server[where].address,
+				     &(struct soda_bench_start){ 0 });
+	unsetenv("SODA_DPU_SEAL");
+	snprintf(plan->server, sizeof(plan->server), "%s", t->agent[where].address);
+	plan->agent = 1;
+	return err;
+}
 
 static int start(struct test *t, int where)
 {
@@ -94,7 +122,7 @@ static int start(struct test *t, int where)
 	char listen[64] = "tcp://127.0.0.1:0";
 	int err;
 
-	if (plan.shm)
+	if (plan.shm && where < AGENT)
 		snprintf(listen, sizeof(listen), "shm://@soda-bench-seal-%ld-%s", (long)getpid(),
 			 where_names[where]);
 	err = soda_bench_server_start(&t->server[where], listen, plan.bytes + (64u << 20), NULL,
@@ -103,6 +131,10 @@ static int start(struct test *t, int where)
 		return err;
 	plan.server_pid = t->server[where].pid;
 	snprintf(plan.server, sizeof(plan.server), "%s", t->server[where].address);
+	if (where >= AGENT)
+		err = start_agent(t, where, &plan);
+	if (err)
+		return err;
 	setenv("SODA_SEAL", where == HOST ? "1" : "0", 1);
 	t->driver[where].name = where_names[where];
 	return soda_bench_driver_start(&t->driver[where], &plan, &ready);
@@ -122,19 +154,20 @@ static int measure(struct test *t, uint32_t rounds)
 			err = soda_bench_driver_round(&t->driver[w], flags, &t->samples[w][i]);
 	for (int w = 0; w < WHERES; w++) {
 		soda_bench_driver_stop(&t->driver[w]);
+		soda_bench_daemon_stop(&t->agent[w]);
 		soda_bench_daemon_stop(&t->server[w]);
 	}
 	return err;
 }
 
 /* CPU seconds of the client that sealing adds, for each GB that went either way. */
-static double added(const struct test *t, uint32_t rounds)
+static double added(const struct test *t, int where, uint32_t rounds)
 {
 	double each[SODA_BENCH_ROUNDS_MAX];
 
 	for (uint32_t i = 0; i < rounds; i++) {
-		const struct soda_bench_sample *plain = &t->samples[NONE][i];
-		const struct soda_bench_sample *sealed = &t->samples[HOST][i];
+		const struct soda_bench_sample *plain = &t->samples[base_of(where)][i];
+		const struct soda_bench_sample *sealed = &t->samples[where][i];
 		double bytes = (double)sealed->counters.bytes_fetched +
 			       (double)sealed->counters.bytes_written_back;
 
@@ -162,20 +195,24 @@ static void add_runs(const struct test *t, const struct options *opt, json_t *ru
 
 	for (int w = 0; w < WHERES; w++)
 		soda_bench_summarise(t->samples[w], opt->rounds, (uint32_t)opt->chunk, &sums[w]);
-	soda_bench_compare(t->samples[HOST], t->samples[NONE], opt->rounds, (uint32_t)opt->chunk,
-			   ratios);
 	for (int w = 0; w < WHERES; w++) {
 		json_t *run = json_object();
+		int base = base_of(w);
 
+		if (base != w)
+			soda_bench_compare(t->samples[w], t->samples[base], opt->rounds,
+					   (uint32_t)opt->chunk, ratios);
 		soda_json_set_text(run, "where", where_names[w]);
 		soda_json_set_text(run, "transport", transport_names[opt->transport]);
 		soda_json_set_text(run, "pattern",
 				   soda_bench_pattern_name(&t->plan, name, sizeof(name)));
 		soda_json_set_real(run, "gb_per_s", sums[w].middle[SODA_BENCH_GB]);
-		soda_json_set_real(run, "ratio_gb_per_s", w == HOST ? ratios[SODA_BENCH_GB] : 1.0);
+		soda_json_set_real(run, "ratio_gb_per_s", base != w ? ratios[SODA_BENCH_GB] : 1.0);
 		soda_json_set_real(run, "cpu_s_per_gb_client", sums[w].middle[SODA_BENCH_CLIENT]);
+		soda_json_set_real(run, "ratio_cpu_s_per_gb_client",
+				   base != w ? ratios[SODA_BENCH_CLIENT] : 1.0);
 		soda_json_set_real(run, "cpu_s_added_per_gb_sealed",
-				   w == HOST ? added(t, opt->rounds) : 0.0);
+				   base != w ? added(t, w, opt->rounds) : 0.0);
 		soda_json_set_count(run, "metadata_bytes", metadata(sums, w));
 		json_array_append_new(runs, run);
 	}
