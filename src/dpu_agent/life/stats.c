@@ -182,9 +182,10 @@ void soda_dpu_walk_view(void *arg, struct soda_metrics *m)
 	walk_memory(m, dpu);
 	soda_counters_walk(m, counters, SODA_COUNTERS_N);
 	soda_distributions_walk(m, distributions, SODA_DISTRIBUTIONS_N);
-	soda_sealer_walk(&dpu->paging.sealer, m);
-	if (!view->of) /* it lists everybody's objects */
+	if (!view->of) { /* of everybody's objects */
+		soda_sealer_walk(&dpu->paging.sealer, m);
 		soda_caches_walk(&dpu->paging.caches, m);
+	}
 	soda_paging_store_walk(&dpu->paging, m);
 	soda_movement_walk(&dpu->movement, m);
 	soda_messages_walk(&dpu->messages, m);
