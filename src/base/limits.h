@@ -123,7 +123,8 @@ enum {
 	SODA_WRITEBACK_DEPTH = 512,  /* WRITEs under way on the write-back connection */
 	SODA_DEMAND_DEPTH = 128,     /* requests under way on a thread's own connection */
 	SODA_COPIES = 2,	     /* of a slab with redundancy mirror:2 */
-	SODA_COPY_PLACES = 3,	     /* and one more that takes the place of one that moves */
+	SODA_COPY_PLACES = 10,	     /* of a slab: two copies and one that takes the place of one
+					that moves, or the pieces of ec:8+2 */
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */
 	SODA_SLOTS_MAX = 256,	     /* staging slots of one connection */

@@ -9,14 +9,22 @@
 
 #include "base/limits.h"
 #include "base/numa/numa_node.h"
+#include "pool/erasure.h"
 #include "pool/pool.h"
 #include "trust/tls.h"
 #include "wire/proof.h"
+#include "wire/wire.h"
 
 static const char *const modes[] = { "auto", "inline", "handler", NULL };
 static const char *const mechanisms[] = { "auto", "copy", "own", NULL };
 static const char *const on_errors[] = { "default", "sigbus", "abort", "wait", NULL };
-static const char *const redundancies[] = { "none", "mirror:2", NULL };
+static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
+					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
+
+const struct soda_code soda_codes[SODA_REDUNDANCIES] = {
+	{ "none", 1, 0 },   { "mirror:2", SODA_COPIES, 0 }, { "ec:2+1", 3, 2 }, { "ec:2+2", 4, 2 },
+	{ "ec:4+1", 5, 4 }, { "ec:4+2", 6, 4 },		    { "ec:8+1", 9, 8 }, { "ec:8+2", 10, 8 },
+};
 static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
 
 #define AT(field) offsetof(struct soda_settings, field)
@@ -68,7 +76,8 @@ static const struct soda_option options[] = {
 	{ "redundancy", 0, "SODA_REDUNDANCY", SODA_OPT_CHOICE, AT(redundancy), "KIND", "none", 0, 0,
 	  redundancies, 0,
 	  "On a pool of servers: on how many of them each slab lies. none: on one; mirror:2: on "
-	  "two, and nothing is lost when one of them ends." },
+	  "two, and nothing is lost when one of them ends; ec:K+M: in K pieces and M of parity, "
+	  "each on a server of its own, and nothing is lost when M of them end." },
 	{ "rebuild-rate", 0, "SODA_REBUILD_RATE", SODA_OPT_SIZE, AT(rebuild_rate), "SIZE", "128M",
 	  1u << 20, 1ull << 40, NULL, 0,
 	  "With redundancy: how many bytes a second are copied at most to have all copies "
@@ -315,12 +324,33 @@ static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 /* Copies of a slab lie on different servers. */
 static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
 {
-	if (s->redundancy == SODA_REDUNDANCY_NONE || s->servers >= SODA_COPIES)
+	const struct soda_code *code = &soda_codes[s->redundancy];
+
+	if (s->redundancy != SODA_REDUNDANCY_NONE && s->servers < code->members)
+		return soda_conf_fail(err, -EINVAL,
+				      "redundancy (SODA_REDUNDANCY): %s needs %u servers or more, "
+				      "and server (SODA_SERVER) names %u",
+				      code->name, code->members, s->servers);
+	if (!code->pieces)
 		return 0;
-	return soda_conf_fail(err, -EINVAL,
-			      "redundancy (SODA_REDUNDANCY): %s needs %d servers or more, and "
-			      "server (SODA_SERVER) names %u",
-			      redundancies[s->redundancy], SODA_COPIES, s->servers);
+	if (!soda_erasure_built())
+		return soda_conf_fail(err, -ENOTSUP,
+				      "redundancy (SODA_REDUNDANCY): %s: this build of SODA has no "
+				      "ISA-L (libisal-dev); mirror:2 needs none",
+				      code->name);
+	if (s->chunk_bytes % ((uint64_t)code->pieces * SODA_WIRE_PAGE))
+		return soda_conf_fail(err, -EINVAL,
+				      "redundancy (SODA_REDUNDANCY): %s cuts a chunk into %u "
+				      "pieces of whole 4 KiB pages: chunk (SODA_CHUNK) must be %uK "
+				      "or more, and is %lluK",
+				      code->name, code->pieces, code->pieces * 4u,
+				      (unsigned long long)s->chunk_bytes >> 10);
+	if (s->seal)
+		return soda_conf_fail(err, -EINVAL,
+				      "redundancy (SODA_REDUNDANCY): sealed objects have copies "
+				      "(mirror:2), and not yet erasure codes: %s",
+				      code->name);
+	return 0;
 }
 
 static int parse_node(struct soda_settings *s, struct soda_conf_error *err)

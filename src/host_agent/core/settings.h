@@ -15,7 +15,19 @@
 
 enum soda_mechanisms { SODA_MECHANISMS_AUTO, SODA_MECHANISMS_COPY, SODA_MECHANISMS_OWN };
 
-enum soda_redundancy { SODA_REDUNDANCY_NONE, SODA_REDUNDANCY_MIRROR };
+enum soda_redundancy {
+	SODA_REDUNDANCY_NONE,
+	SODA_REDUNDANCY_MIRROR,
+	SODA_REDUNDANCY_CODES, /* this and what follows: erasure codes */
+	SODA_REDUNDANCIES = SODA_REDUNDANCY_CODES + 6,
+};
+
+/* By enum soda_redundancy: on how many servers a slab lies, and how many pieces of data a chunk has. */
+struct soda_code {
+	const char *name;
+	uint8_t members, pieces;
+};
+extern const struct soda_code soda_codes[SODA_REDUNDANCIES];
 
 struct soda_settings {
 	char *server; /* address of the memory server, or of several, or of the agent; NULL: a

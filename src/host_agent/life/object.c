@@ -22,6 +22,7 @@
 #include "host_agent/object/copies.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/mapping.h"
 #include "host_agent/pages/shared.h"
@@ -336,7 +337,7 @@ static int open_copies(struct soda_region *r, struct soda_candidate *members, st
 	uint32_t k = 0;
 	int ret = 0, refusal = -ENOTCONN;
 
-	for (; k < SODA_COPIES; k++) {
+	for (; k < r->copies_wanted; k++) {
 		ret = soda_copy_open(r, k, members, &refusal, why);
 		if (ret)
 			break;
@@ -352,10 +353,10 @@ static bool publish_copies(struct soda_region *r)
 	bool good = true;
 
 	soda_regions_lock();
-	for (uint32_t k = 0; k < SODA_COPIES; k++)
+	for (uint32_t k = 0; k < r->copies_wanted; k++)
 		good = good && r->copy[k]->meeting == soda_link_meeting(r->copy[k]->link);
 	if (good) {
-		atomic_store(&r->copies, SODA_COPIES_FIRST);
+		atomic_store(&r->copies, soda_copies_first(r->copies_wanted));
 		soda_region_show_locked(r);
 	}
 	soda_regions_unlock();
@@ -363,15 +364,16 @@ static bool publish_copies(struct soda_region *r)
 }
 
 /* Whether those that can be reached lie in as many failure domains as there are copies. */
-static int check_domains(const struct soda_candidate *members, struct soda_why *why)
+static int check_domains(const struct soda_candidate *members, const struct soda_code *code,
+			 struct soda_why *why)
 {
 	uint32_t domains = soda_placement_domains(members, soda_members());
 
-	if (domains >= SODA_COPIES)
+	if (domains >= code->members)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
-		 "mirror:%d needs servers in %d failure domains (--domain), and those lie in %u",
-		 SODA_COPIES, SODA_COPIES, domains);
+		 "%s needs servers in %u failure domains (--domain), and those lie in %u", code->name,
+		 code->members, domains);
 	return -ENOSPC;
 }
 
@@ -381,13 +383,13 @@ static int open_mirrored(struct soda_region *r, const struct site *site, struct 
 	int ret;
 
 	soda_members_look(members, soda_members());
-	ret = check_domains(members, why);
+	ret = check_domains(members, &soda_codes[site->redundancy], why);
 	if (!ret)
 		ret = open_copies(r, members, why);
 	if (ret)
 		return ret;
 	ret = place(r, site, why);
-	for (uint32_t k = 0; k < SODA_COPIES && !ret; k++)
+	for (uint32_t k = 0; k < r->copies_wanted && !ret; k++)
 		soda_copy_fit(r->copy[k], r);
 	if (!ret && publish_copies(r))
 		return 0;
@@ -395,7 +397,7 @@ static int open_mirrored(struct soda_region *r, const struct site *site, struct 
 		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
 		soda_region_vacate(r);
 	}
-	for (uint32_t k = 0; k < SODA_COPIES; k++)
+	for (uint32_t k = 0; k < r->copies_wanted; k++)
 		soda_copy_close(r->copy[k]);
 	return ret ? ret : -ECONNRESET;
 }
@@ -404,6 +406,7 @@ static int open_mirrored(struct soda_region *r, const struct site *site, struct 
 static int create_mirrored(const struct site *site, uint64_t bytes, uint32_t flags,
 			   struct soda_region **region_p, struct soda_why *why)
 {
+	const struct soda_code *code = &soda_codes[site->redundancy];
 	struct soda_region *r = soda_region_take();
 	int ret;
 
@@ -411,7 +414,9 @@ static int create_mirrored(const struct site *site, uint64_t bytes, uint32_t fla
 		return no_number(why);
 	r->bytes = bytes;
 	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
-	r->copies_wanted = SODA_COPIES;
+	r->copies_wanted = code->members;
+	r->pieces = code->pieces;
+	r->parities = code->pieces ? (uint8_t)(code->members - code->pieces) : 0;
 	ret = flags & SODA_SEALED ? soda_sealing_begin(r, bytes, why) : 0;
 	if (!ret)
 		ret = open_mirrored(r, site, why);
@@ -458,18 +463,23 @@ static int explain_full(uint64_t bytes, uint64_t placed, enum soda_redundancy re
 	struct soda_why last = *why;
 	uint64_t had = 0;
 	uint32_t up = 0;
+	char how[32] = "";
 
 	for (uint32_t i = 0; i < soda_members(); i++)
 		if (soda_server_up(&soda_agent.links[i].server)) {
 			had += atomic_load(&soda_agent.links[i].free_bytes);
 			up++;
 		}
+	if (redundancy == SODA_REDUNDANCY_MIRROR)
+		snprintf(how, sizeof(how), "on two servers each ");
+	else if (redundancy != SODA_REDUNDANCY_NONE)
+		snprintf(how, sizeof(how), "with %s ", soda_codes[redundancy].name);
 	snprintf(why->text, sizeof(why->text),
 		 "%llu bytes %sare not to be had: %u of the pool's %u servers can be reached, and "
 		 "have %llu bytes free in all: %.100s",
 		 (unsigned long long)bytes,
-		 redundancy == SODA_REDUNDANCY_NONE ? "" : "on two servers each ", up,
-		 soda_members(), (unsigned long long)(had + placed),
+		 how, up, soda_members(),
+		 (unsigned long long)(had + placed),
 		 last.text[0] ? last.text : soda_strerror(err));
 	return err;
 }
@@ -632,6 +642,12 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 
 	if (!ret)
 		ret = decide_sealing(file, &flags, why);
+	if (!ret && flags & SODA_SEALED && soda_codes[site.redundancy].pieces) {
+		snprintf(why->text, sizeof(why->text),
+			 "sealed objects have copies (mirror:2), and not yet erasure codes: %s",
+			 soda_codes[site.redundancy].name);
+		ret = -ENOTSUP;
+	}
 	if (ret)
 		return ret;
 	if (soda_members() <= 1)

@@ -18,6 +18,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/pages/install.h"
 
 static struct {
@@ -26,7 +27,7 @@ static struct {
 	_Atomic bool stop;
 	struct soda_region *_Atomic at; /* which slab it works on; set with soda_regions_lock */
 	_Atomic uint64_t bytes, completed, moved;
-	void *buffer; /* the thread's: a chunk */
+	void *buffer; /* the thread's: a chunk, with erasure codes all pieces of one */
 	/*
 	 * Regions that copies had.  A thread may have found one and be about to post to it, so that
 	 * it is used again a while later only. Guarded by api_lock.
@@ -57,7 +58,8 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 	int ret;
 
 	for (;;) {
-		int i = soda_placement_choose(members, soda_members(), r->bytes,
+		uint64_t bytes = soda_stripe_region_bytes(r);
+		int i = soda_placement_choose(members, soda_members(), bytes,
 					      soda_now_ns() * 0x9e3779b97f4a7c15u);
 		struct soda_region *copy;
 
@@ -68,12 +70,13 @@ int soda_copy_open(struct soda_region *r, uint32_t k, struct soda_candidate *mem
 			return -ENOSPC;
 		members[i].refused = true;
 		copy->link = &soda_agent.links[i];
-		copy->bytes = r->bytes;
+		copy->bytes = bytes;
+		copy->pieces = r->pieces;
 		copy->flags = r->flags;
 		memcpy(copy->name, r->name, sizeof(copy->name));
 		ret = soda_calls_open_region(copy, why);
 		if (!ret) {
-			soda_link_took(copy->link, r->bytes);
+			soda_link_took(copy->link, bytes);
 			soda_placement_exclude(members, soda_members(), members[i].domain);
 			atomic_store(&r->copy_on[k], (uint8_t)(i + 1));
 			atomic_store(&r->copy[k], copy);
@@ -142,10 +145,10 @@ void soda_rebuild_expel(struct soda_link *link)
 	soda_regions_each(expel_copy, &e);
 	soda_regions_unlock();
 	if (e.stale)
-		soda_log_warning("%s is away: %u slabs go on with their other copy",
+		soda_log_warning("%s is away: %u slabs go on without it",
 				 link->server.address, e.stale);
 	if (e.waiting)
-		soda_log_warning("%s is away, and has the only copy of %u slabs: what is not "
+		soda_log_warning("%s is away, and %u slabs cannot do without it: what is not "
 				 "resident of them waits for it",
 				 link->server.address, e.waiting);
 	soda_writeback_ring();
@@ -206,12 +209,13 @@ static struct soda_link *other_member(const struct soda_region *r, int k)
 
 	soda_members_look(members, n);
 	for (uint32_t m = 0; m < n; m++)
-		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 || members[m].free_bytes < r->bytes)
+		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 || members[m].free_bytes < soda_stripe_region_bytes(r))
 			members[m].refused = true;
 	if (!soda_copies(r))
 		members[r->link->index].refused = true;
 	exclude_copies(r, k, members);
-	i = soda_placement_choose(members, n, r->bytes, soda_now_ns() * 0x9e3779b97f4a7c15u);
+	i = soda_placement_choose(members, n, soda_stripe_region_bytes(r),
+				  soda_now_ns() * 0x9e3779b97f4a7c15u);
 	return i < 0 ? NULL : &soda_agent.links[i];
 }
 
@@ -306,6 +310,10 @@ static bool choose_move(struct task *job, const struct soda_region *r)
 
 	if (leaves == NO_PLACE)
 		return false;
+	if (r->pieces) { /* all of its places have pieces of their own */
+		job->held[soda_copy_link(r, (uint32_t)leaves)->index] = SODA_WIRE_HELD_CODED;
+		return false;
+	}
 	job->to = NULL; /* if there are enough others, it just goes */
 	if (soda_copy_is_current(soda_copies(r), (uint32_t)leaves) &&
 	    soda_copies_current(soda_copies(r)) <= r->copies_wanted) {
@@ -512,6 +520,7 @@ static void pace(const struct task *job, uint64_t bytes)
 struct writing {
 	const struct task *job;
 	uint32_t id, bytes;
+	const void *from;
 	uint64_t deadline_ns;
 };
 
@@ -525,8 +534,8 @@ static int write_over(struct soda_conn *conn, void *arg)
 
 	if (!to)
 		return 1;
-	ret = soda_conn_post_write(conn, &to->mr, soda_region_offset(to, w->id), w->bytes,
-				   rebuild.buffer, 0);
+	ret = soda_conn_post_write(conn, &to->mr, soda_stripe_offset_of(w->job->r, w->id), w->bytes,
+				   w->from, 0);
 	if (!ret)
 		ret = soda_conn_flush(conn, false);
 	while (!ret) {
@@ -543,7 +552,9 @@ static int write_chunk(const struct task *job, uint32_t id)
 	struct writing w = {
 		.job = job,
 		.id = id,
-		.bytes = soda_region_chunk_bytes(job->r, id),
+		.bytes = soda_stripe_bytes_of(job->r, id),
+		.from = job->r->pieces ? soda_stripe_piece(job->r, job->k, rebuild.buffer)
+				       : rebuild.buffer,
 		.deadline_ns = soda_now_ns() + soda_calls_patience(INT32_MAX) * SODA_MS_NS,
 	};
 	int ret;
@@ -618,7 +629,7 @@ static int bring(const struct task *job, uint32_t id)
 		case SODA_CHUNK_REMOTE:
 			ret = copy_chunk(job, id, w);
 			if (!ret)
-				pace(job, soda_region_chunk_bytes(job->r, id));
+				pace(job, soda_stripe_bytes_of(job->r, id));
 			if (ret != -EAGAIN)
 				return ret;
 			break;
@@ -744,7 +755,10 @@ int soda_rebuild_start(void)
 
 	if (rebuild.runs)
 		return 0;
-	rebuild.buffer = aligned_alloc(4096, soda_chunk_bytes());
+	ret = soda_codes[soda_agent.settings.redundancy].pieces ? soda_stripes_start() : 0;
+	if (ret)
+		return ret;
+	rebuild.buffer = aligned_alloc(4096, 2 * soda_chunk_bytes()); /* with parity */
 	if (!rebuild.buffer)
 		return -ENOMEM;
 	atomic_store(&rebuild.stop, false);

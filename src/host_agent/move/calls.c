@@ -12,6 +12,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
 
 /* A control call for an object: soda_call_fn, with the object's own argument. */
@@ -407,13 +408,13 @@ int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *adv
 static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,
 			uint32_t n)
 {
-	struct soda_wire_discard d = { .region_id = r->id, .offset = soda_region_offset(r, first) };
+	struct soda_wire_discard d = { .region_id = r->id, .offset = soda_stripe_offset_of(r, first) };
 	uint8_t text[SODA_WIRE_DISCARD_BYTES];
 	struct iovec body = { text, sizeof(text) };
 	uint32_t last = first + n - 1;
 	struct soda_why why;
 
-	d.bytes = soda_region_offset(r, last) + soda_region_chunk_bytes(r, last) - d.offset;
+	d.bytes = soda_stripe_offset_of(r, last) + soda_stripe_bytes_of(r, last) - d.offset;
 	soda_wire_put_discard(text, &d);
 	return soda_conn_call(c, SODA_MSG_DISCARD, &body, 1, NULL, 0, NULL,
 			      soda_calls_patience(fault_timeout()), &why);

@@ -11,8 +11,10 @@
 #include "base/tracepoint.h"
 #include "base/failure.h"
 #include "host_agent/move/channel.h"
+#include "host_agent/move/gather.h"
 #include "host_agent/object/copies.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 
@@ -59,7 +61,7 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 {
 	struct soda_fetch_request *q = &ch->req[ch->slots_n ? ch->tail % ch->slots_n : 0];
 	const struct soda_region *from = soda_copy_to_read(r, soda_channel_link(ch));
-	uint32_t bytes = soda_region_chunk_bytes(r, in.id);
+	uint32_t bytes = soda_stripe_bytes_of(r, in.id);
 	struct soda_wire_residency hint;
 	bool placed, protect;
 	int ret;
@@ -84,8 +86,8 @@ int soda_channel_post(struct soda_thread *t, struct soda_fetch_channel *ch, stru
 					     bytes, slot_of(ch, ch->tail),
 					     soda_chunk_address(in.id), protect, in.id);
 	else
-		ret = soda_conn_post_read(ch->conn, &from->mr, soda_region_offset(r, in.id), bytes,
-					  slot_of(ch, ch->tail), in.id);
+		ret = soda_conn_post_read(ch->conn, &from->mr, soda_stripe_offset_of(r, in.id),
+					  bytes, slot_of(ch, ch->tail), in.id);
 	if (ret && ret != -EAGAIN && ret != -EINVAL)
 		soda_channel_break(ch, ret);
 	if (ret)
@@ -604,9 +606,13 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t deadline_ns)
 {
 	struct soda_install in = { .id = id, .block = (int16_t)block, .shared = r->shared };
-	const struct soda_link *link = soda_copies_source(r, t->avoid);
-	int ret = demand_from(t, link, r, in, deadline_ns);
+	const struct soda_link *link;
+	int ret;
 
+	if (r->pieces)
+		return soda_gather_demand(t, r, id, block, deadline_ns);
+	link = soda_copies_source(r, t->avoid);
+	ret = demand_from(t, link, r, in, deadline_ns);
 	if (!soda_redundant())
 		return ret;
 	t->reads++;
@@ -627,7 +633,7 @@ int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id,
 	bool ours;
 
 	/* not only tried: others that wait for the chunk hand the lock to each other */
-	if (!ch->slots_n || !may_hedge(t, r, link, since_ns) ||
+	if (r->pieces || !ch->slots_n || !may_hedge(t, r, link, since_ns) ||
 	    !soda_lock_acquire_until(&ch->lock, soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS))
 		return 0;
 	ours = fetching(id) && withdraw(t, ch, id);
@@ -674,6 +680,8 @@ int soda_fetch_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, v
 	struct soda_fetch_channel *ch = &soda_channels[soda_channel_demand(t, link)];
 	int ret;
 
+	if (r->pieces)
+		return soda_gather_copy(t, r, id, to, deadline_ns);
 	if (!soda_lock_acquire_until(&ch->lock, deadline_ns))
 		return -ETIMEDOUT;
 	ret = copy_locked(t, ch, r, id, to, deadline_ns);

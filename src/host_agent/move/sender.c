@@ -19,6 +19,7 @@
 #include "host_agent/object/frozen.h"
 #include "host_agent/object/guess.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/closed_pages.h"
 #include "host_agent/pages/protect.h"
@@ -62,7 +63,8 @@ enum { RELAY = 32768, RELAYED_MOST = 8192 };
 struct relayed {
 	uint32_t id;
 	uint16_t mask;
-	uint8_t why, done;
+	uint16_t done;
+	uint8_t why;
 	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
@@ -522,8 +524,10 @@ static void free_copy(struct soda_sending *op)
 		soda_sealing_slot_give(op->copy);
 	else if (op->copy)
 		soda_closed_free(op->copy, soda_region_chunk_bytes(soda_region_of(op->id), op->id));
+	if (op->stripe)
+		soda_stripe_give(op->stripe);
 	op->sealed = false;
-	op->copy = NULL;
+	op->stripe = op->copy = NULL;
 }
 
 static void finish(struct soda_sender *s, struct soda_sending *op)
@@ -552,7 +556,13 @@ static void relay(uint32_t k, struct soda_sending *op)
 	soda_lock_acquire(&queues[server].lock);
 	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
 	to->chunks[to->tail % RELAY] =
-		(struct relayed){ op->id, (uint16_t)op->mask, op->why, op->done, sealed };
+		(struct relayed){
+		.id = op->id,
+		.mask = (uint16_t)op->mask,
+		.why = op->why,
+		.done = op->done,
+		.sealed = sealed,
+	};
 	to->tail++;
 	soda_lock_release(&queues[server].lock);
 }
@@ -563,6 +573,11 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 	const struct soda_region *r = soda_region_of(op->id);
 	int next = soda_copies(r) ? soda_copies_next(r, op->done) : -1;
 
+	/* one that has a piece of which nothing has changed is not written */
+	while (next >= 0 && r->pieces && !soda_stripe_blocks(r, (uint32_t)next, op->mask)) {
+		op->done |= (uint16_t)(1u << next);
+		next = soda_copies_next(r, op->done);
+	}
 	if (next < 0)
 		finish(s, op);
 	else
@@ -572,7 +587,7 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 /* A server has the chunk, or its copy there has become stale. */
 static void advance(struct soda_sender *s, struct soda_sending *op)
 {
-	op->done |= (uint8_t)(1u << op->copy_k);
+	op->done |= (uint16_t)(1u << op->copy_k);
 	forward(s, op);
 }
 
@@ -696,33 +711,91 @@ static void refuse(const struct outgoing *out)
 	leaves(out->why);
 }
 
+/* Bytes of a chunk, from .. to. */
+struct run {
+	uint32_t from, to;
+};
+
+/* The next run of blocks in the mask, which loses them; empty behind the object's end. */
+static struct run next_run(const struct soda_region *r, uint32_t id, uint32_t *mask_p)
+{
+	uint32_t first = (uint32_t)__builtin_ctz(*mask_p), have = soda_region_chunk_bytes(r, id);
+	uint32_t len = (uint32_t)__builtin_ctz(~(*mask_p >> first));
+	struct run run = { first << soda_agent.block_shift,
+			   (first + len) << soda_agent.block_shift };
+
+	*mask_p &= ~(((1u << len) - 1) << first);
+	run.to = run.to < have ? run.to : have;
+	return run;
+}
+
+/* Where the chunk's content is read for its WRITEs. */
+static char *base_of(const struct soda_sending *op)
+{
+	return op->copy ? op->copy : soda_chunk_address(op->id);
+}
+
+/*
+ * With erasure codes: of parity the whole piece, computed from what the pages hold now; of data
+ * the runs of dirty blocks in the piece.  Returns as post_runs(); `there` is the piece's region.
+ */
+static int post_piece(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r,
+		      const struct soda_region *there)
+{
+	uint32_t mask = soda_stripe_blocks(r, op->copy_k, op->mask);
+	uint32_t bytes = soda_stripe_piece_bytes(r), before = op->copy_k * bytes;
+	uint64_t offset = soda_stripe_offset_of(r, op->id);
+	int ret, n = 0;
+
+	if (op->stripe) {
+		op->bytes += bytes;
+		ret = soda_conn_post_write(s->conn, &there->mr, offset, bytes,
+					   soda_stripe_piece(r, op->copy_k, op->stripe),
+					   (uint64_t)(op - s->ops));
+		return ret ? ret : 1;
+	}
+	while (mask) {
+		struct run run = next_run(r, op->id, &mask);
+
+		if (run.from >= run.to)
+			break;
+		ret = soda_conn_post_write(s->conn, &there->mr, offset + run.from - before,
+					   run.to - run.from, base_of(op) + run.from,
+					   (uint64_t)(op - s->ops));
+		if (ret)
+			return ret;
+		op->bytes += run.to - run.from;
+		n++;
+	}
+	return n;
+}
+
 /* Post a WRITE for each run of dirty blocks. Returns how many, or the connection's error. */
 static int post_runs(struct soda_sender *s, struct soda_sending *op)
 {
 	struct soda_region *r = soda_region_of(op->id);
 	const struct soda_region *there = soda_copy_to_write(r, &soda_agent.links[s->server]);
 	uint64_t offset = soda_region_offset(r, op->id);
-	uint32_t have = soda_region_chunk_bytes(r, op->id), mask = op->mask;
-	char *base = op->copy ? op->copy : soda_chunk_address(op->id);
+	uint32_t mask = op->mask;
 	int n = 0;
 
 	op->there = there;
+	if (r->pieces) /* the place may have got a piece on another server since */
+		return there && there == atomic_load(&r->copy[op->copy_k])
+			       ? post_piece(s, op, r, there)
+			       : 0;
 	while (there && mask) {
-		uint32_t first = (uint32_t)__builtin_ctz(mask);
-		uint32_t len = (uint32_t)__builtin_ctz(~(mask >> first));
-		uint32_t from = first << soda_agent.block_shift;
-		uint32_t to = (first + len) << soda_agent.block_shift;
+		struct run run = next_run(r, op->id, &mask);
 		int ret;
 
-		mask &= ~(((1u << len) - 1) << first);
-		if (from >= have)
+		if (run.from >= run.to)
 			break;
-		to = to < have ? to : have;
-		ret = soda_conn_post_write(s->conn, &there->mr, offset + from, to - from,
-					   base + from, (uint64_t)(op - s->ops));
+		ret = soda_conn_post_write(s->conn, &there->mr, offset + run.from,
+					   run.to - run.from, base_of(op) + run.from,
+					   (uint64_t)(op - s->ops));
 		if (ret)
 			return ret;
-		op->bytes += to - from;
+		op->bytes += run.to - run.from;
 		n++;
 	}
 	return n;
@@ -739,17 +812,77 @@ static struct soda_sending *free_op(struct soda_sender *s)
 }
 
 /*
+ * A copy of a chunk that the program has closed.  NULL: it cannot be read, or the runtime has
+ * ended: then what was read may be the zeros of the mapping that took the pages' place
+ * (soda_objects_end).
+ */
+static void *copy_closed(uint32_t id)
+{
+	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(id), id);
+	void *copy = soda_closed_copy(soda_chunk_address(id), bytes);
+
+	/* asked after the read: the runtime has ended before it takes the pages away */
+	if (copy && atomic_load(&soda_agent.life) == SODA_LIFE_ENDED) {
+		soda_closed_free(copy, bytes);
+		copy = NULL;
+	}
+	return copy;
+}
+
+/*
+ * The chunk's data for its parity. 0; -EAGAIN: all places are taken, and the chunk waits in the
+ * relay; -EFAULT: nobody can read the chunk, which stays dirty, and is not sent.
+ */
+static int take_stripe(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r)
+{
+	op->stripe = soda_stripe_take(s->server);
+	if (!op->stripe) {
+		relay(op->copy_k, op);
+		op->used = false;
+		s->used--;
+		return -EAGAIN;
+	}
+	if (!op->copy && soda_stripe_read(r, op->id, op->stripe)) {
+		doubt_all();
+		op->copy = copy_closed(op->id);
+	} else if (!op->copy) {
+		return 0;
+	}
+	if (op->copy) {
+		soda_stripe_copy(r, op->id, op->copy, op->stripe);
+		return 0;
+	}
+	say_unreadable(s, op->id);
+	free_copy(op);
+	restore(op->id, op->mask, 0);
+	leaves(op->why);
+	op->used = false;
+	s->used--;
+	return -EFAULT;
+}
+
+/*
  * Post the WRITEs of a chunk that is SENDING. 0, or the connection's error: it waits again.  0 also
  * where its copy here has become stale meanwhile: then it goes to another server.
  */
 static int post_op(struct soda_sender *s, struct soda_sending *op)
 {
 	const struct soda_region *r = soda_region_of(op->id);
+	int k = soda_copies(r) ? soda_copy_on(r, &soda_agent.links[s->server]) : 0;
 	int n;
 
-	if (soda_copies(r))
-		op->copy_k = (uint8_t)soda_copy_on(r, &soda_agent.links[s->server]);
-	n = post_runs(s, op);
+	op->copy_k = (uint8_t)(k < 0 ? 0 : k);
+	if (r->pieces && k >= 0 && !soda_stripe_blocks(r, (uint32_t)k, op->mask)) {
+		op_ends(s, op); /* nothing of its piece has changed */
+		soda_progress_tell();
+		return 0;
+	}
+	if (r->pieces && k >= r->pieces) {
+		n = take_stripe(s, op, r);
+		if (n)
+			return n < 0 ? 0 : n;
+	}
+	n = r->pieces && k < 0 ? 0 : post_runs(s, op);
 	if (n > 0) {
 		op->parts = (uint16_t)n;
 		return 0;
@@ -781,24 +914,6 @@ static int send_chunk(struct soda_sender *s, const struct outgoing *out, void *c
 	soda_chunk_settle(&soda_agent.table[out->id], SODA_CHUNK_CLEAN, 0, SODA_CW_SENDING,
 			  SODA_CW_QUEUED | SODA_CW_AS_FETCHED);
 	return post_op(s, op);
-}
-
-/*
- * A copy of a chunk that the program has closed.  NULL: it cannot be read, or the runtime has
- * ended: then what was read may be the zeros of the mapping that took the pages' place
- * (soda_objects_end).
- */
-static void *copy_closed(uint32_t id)
-{
-	uint32_t bytes = soda_region_chunk_bytes(soda_region_of(id), id);
-	void *copy = soda_closed_copy(soda_chunk_address(id), bytes);
-
-	/* asked after the read: the runtime has ended before it takes the pages away */
-	if (copy && atomic_load(&soda_agent.life) == SODA_LIFE_ENDED) {
-		soda_closed_free(copy, bytes);
-		copy = NULL;
-	}
-	return copy;
 }
 
 /* Seal a chunk that the program has closed. As soda_sealing_seal(); -EFAULT: nobody can read it. */

@@ -25,11 +25,36 @@ struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link
 	return copy && copy->link == link ? copy : NULL;
 }
 
+/* With erasure codes: one that is UP, if enough are; else one to wait for. */
+static struct soda_link *choose_of_pieces(const struct soda_region *r, uint32_t copies)
+{
+	struct soda_link *up = NULL, *away = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
+		struct soda_link *link;
+
+		if (!soda_copy_is_current(copies, k))
+			continue;
+		link = soda_copy_link(r, k);
+		if (soda_server_up(&link->server)) {
+			up = link;
+			n++;
+		} else {
+			away = link;
+		}
+	}
+	return n >= r->pieces || !away ? up : away;
+}
+
 struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
 {
 	uint32_t copies = soda_copies(r);
 	struct soda_link *best = NULL;
 	int most = -1;
+
+	if (r->pieces)
+		return choose_of_pieces(r, copies);
 
 	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
 		struct soda_link *link;
@@ -67,7 +92,7 @@ bool soda_copies_leave(struct soda_region *r, uint32_t k)
 	uint32_t copies = soda_copies(r);
 
 	do {
-		if (!(copies & ~both & SODA_COPIES_CURRENT_ALL))
+		if (soda_copies_current(copies & ~both) < soda_copies_needed(r))
 			return false;
 	} while (!atomic_compare_exchange_weak(&r->copies, &copies, copies & ~both));
 	return true;

@@ -21,6 +21,9 @@
  * current until another has been made, as a rebuild does it, in the place that is free. A slab
  * without redundancy gets a single copy for that, its region, and keeps to it.
  *
+ * With erasure codes (ec:K+M, object/stripe.h) a copy is what has one piece of each chunk: there are
+ * K + M of them, a chunk is read from K, and the last K current ones never become stale.
+ *
  * AS: async-signal-safe; all functions here are.
  */
 #ifndef SODA_HOST_COPIES_H
@@ -34,11 +37,22 @@
 #include "host_agent/object/region.h"
 
 enum soda_copies_bits {
-	SODA_COPIES_CURRENT = 1,      /* << the copy's place */
-	SODA_COPIES_WRITTEN = 1 << 4, /* likewise */
-	SODA_COPIES_CURRENT_ALL = 0xf,
-	SODA_COPIES_FIRST = 0x33, /* of a new slab: those in places 0 and 1 */
+	SODA_COPIES_CURRENT = 1,       /* << the copy's place */
+	SODA_COPIES_WRITTEN = 1 << 16, /* likewise */
+	SODA_COPIES_CURRENT_ALL = 0xffff,
 };
+
+/* Of a new slab: those in the first n places, current and written. */
+static inline uint32_t soda_copies_first(uint32_t n)
+{
+	return ((1u << n) - 1) * (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN);
+}
+
+/* How many current ones the slab cannot be read without. */
+static inline uint32_t soda_copies_needed(const struct soda_region *r)
+{
+	return r->pieces ? r->pieces : 1;
+}
 
 /*
  * Whether there may be slabs that have copies: silent servers are missed, and what is late is asked
@@ -142,7 +156,7 @@ bool soda_copies_leave(struct soda_region *r, uint32_t k);
 /* Whether a copy of the slab may become stale: it has another one. */
 static inline bool soda_copies_spare(const struct soda_region *r)
 {
-	return soda_copies_current(soda_copies(r)) > 1;
+	return soda_copies_current(soda_copies(r)) > soda_copies_needed(r);
 }
 /* A stale copy is written from now on, with a new region. */
 void soda_copies_begin(struct soda_region *r, uint32_t k);

@@ -49,6 +49,11 @@ struct soda_region {
 	 */
 	_Atomic uint8_t copy_on[SODA_COPY_PLACES];
 	uint32_t copies_wanted;	 /* how many current ones; set before `copies` */
+	/*
+	 * With erasure codes (object/stripe.h): how many pieces of data a chunk has, and of parity;
+	 * 0: a copy has whole chunks.  Place k has piece k.  Of a copy as of its slab.
+	 */
+	uint8_t pieces, parities;
 	bool twin;		 /* of a copy: its number is that of its slab */
 	_Atomic uint32_t losses; /* how often the last current copy was lost */
 	_Atomic bool leaving;	 /* the slab is being freed: nothing rebuilds it */

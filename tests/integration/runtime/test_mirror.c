@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A pool of three servers with redundancy mirror:2, under load by two threads that verify each word
+ * A pool with redundancy, mirror:2 on three servers or what SODA_TEST_REDUNDANCY says, under load by two threads that verify each word
  * they read: a server that is killed, or stands still, at a time drawn by seed; what it had is
- * rebuilt, on it or on another one, so that the next one may be lost; and the loss of both copies.
+ * rebuilt, on it or on another one, so that the next one may be lost; and the loss of one too many.
  *
  * SODA_TEST_SEEDS: how many seeds of each, beside the few of every run; SODA_TEST_SEED: only that
  * one.
@@ -15,16 +15,32 @@
 #include "lib/harness.h"
 #include "lib/world.h"
 
-enum { SERVERS = 3, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
+enum { SERVERS_MAX = 7, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
 enum { PAGES = BYTES / PAGE, SLOW_MS = 20 };
 
-static struct world worlds[SERVERS];
-static char list[SERVERS * 160];
+/* One server more than a slab lies on, and how many of these may be lost. */
+static const struct kind {
+	const char *name;
+	int servers, losses;
+} kinds[] = { { "mirror:2", 3, 1 }, { "ec:2+1", 4, 1 }, { "ec:4+2", 7, 2 } };
+
+static const struct kind *kind = kinds;
+static struct world worlds[SERVERS_MAX];
+static char list[SERVERS_MAX * 160];
+
+static void choose_kind(void)
+{
+	const char *name = getenv("SODA_TEST_REDUNDANCY");
+
+	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].name, name))
+			kind = &kinds[i];
+}
 
 static void open_pool(void)
 {
 	list[0] = '\0';
-	for (int i = 0; i < SERVERS; i++) {
+	for (int i = 0; i < kind->servers; i++) {
 		world_open(&worlds[i], WORLD_TCP, NULL);
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
 			 worlds[i].address);
@@ -33,7 +49,7 @@ static void open_pool(void)
 
 static void close_pool(void)
 {
-	for (int i = 0; i < SERVERS; i++)
+	for (int i = 0; i < kind->servers; i++)
 		world_close_noisy(&worlds[i]);
 }
 
@@ -103,7 +119,7 @@ static void start_load(uint64_t seed)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 
-	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_SLAB", "4M", 1);
 	cfg.server = list;
 	cfg.buffer = "16M";
@@ -157,7 +173,7 @@ static void await_copies(void)
 	CHECK_EQ(stats_now().copies_missing, 0);
 }
 
-/* One is killed under load, and comes back; when it has its copies, another one is killed. */
+/* As many as may be lost are killed under load, and come back; with their copies, others are. */
 static void child_killed(const void *arg)
 {
 	double longest;
@@ -177,19 +193,27 @@ static void child_killed(const void *arg)
 	CHECK_EQ(soda_shutdown(), 0);
 }
 
+static struct world *one_of(unsigned i)
+{
+	return &worlds[i % (unsigned)kind->servers];
+}
+
 static void during_killed(const void *arg)
 {
 	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
 
 	for (int round = 0; round < 2; round++) {
-		struct world *w = &worlds[draw(&state) % SERVERS];
+		unsigned first = (unsigned)draw(&state);
 
 		if (!turn_await())
 			return;
-		sleep_ms(draw(&state) % 300);
-		world_kill(w);
+		for (int i = 0; i < kind->losses; i++) {
+			sleep_ms(draw(&state) % 300);
+			world_kill(one_of(first + i));
+		}
 		sleep_ms(draw(&state) % 700);
-		world_restart(w);
+		for (int i = 0; i < kind->losses; i++)
+			world_restart(one_of(first + i));
 		sleep_ms(100);
 		turn_pass();
 	}
@@ -219,7 +243,7 @@ static void during_stopped(const void *arg)
 	static const unsigned still_ms[2] = { 700, 2500 };
 
 	for (int round = 0; round < 2; round++) {
-		struct world *w = &worlds[draw(&state) % SERVERS];
+		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
 
 		if (!turn_await())
 			return;
@@ -261,7 +285,7 @@ static void during_late(const void *arg)
 	if (!turn_await())
 		return;
 	for (int round = 0; round < 3; round++) {
-		struct world *w = &worlds[draw(&state) % SERVERS];
+		struct world *w = &worlds[draw(&state) % (unsigned)kind->servers];
 
 		kill(w->server.pid, SIGSTOP);
 		sleep_ms(700);
@@ -303,7 +327,7 @@ static void test_late(void **state)
 	by_seed(child_late, during_late, 1);
 }
 
-/* Both copies: what was only there is lost, and nothing else. */
+/* One too many: what was only there is lost, and nothing else. */
 static void child_both(const void *arg)
 {
 	unsigned lost = 0, n = 0;
@@ -313,7 +337,7 @@ static void child_both(const void *arg)
 	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
 	turn_pass();
 	CHECK(turn_await());
-	while (stats_now().reconnects < 2)
+	while (stats_now().reconnects < (unsigned)kind->losses + 1)
 		sleep_ms(10);
 	for (uint32_t page = 0; page < PAGES; page += 16, n++) {
 		if (touch_signal(word_of(&load, page), false))
@@ -330,11 +354,11 @@ static void during_both(const void *arg)
 {
 	if (!turn_await())
 		return;
-	world_kill(&worlds[0]);
-	world_kill(&worlds[2]);
+	for (int i = 0; i <= kind->losses; i++)
+		world_kill(&worlds[i]);
 	sleep_ms(500);
-	world_restart(&worlds[0]);
-	world_restart(&worlds[2]);
+	for (int i = 0; i <= kind->losses; i++)
+		world_restart(&worlds[i]);
 	turn_pass();
 }
 
@@ -351,15 +375,15 @@ static void test_both_lost(void **state)
 	close_pool();
 }
 
-/* With two servers one of which has ended: what works, and what is refused. */
+/* With no server to spare, one of which has ended: what works, and what is refused. */
 static void child_degraded(const void *arg)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
-	char *p;
+	char there[64], *p;
 
-	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_STRICT", "on", 1);
-	*strrchr(list, ',') = '\0'; /* without the third */
+	*strrchr(list, ',') = '\0'; /* without the last */
 	cfg.server = list;
 	start(&cfg);
 	p = alloc_checked(8 << 20);
@@ -373,7 +397,9 @@ static void child_degraded(const void *arg)
 	CHECK_EQ(soda_sync(p, 8 << 20), -EIO);
 	CHECK(strstr(soda_last_error(), "SODA_STRICT"), "%s", soda_last_error());
 	CHECK(!soda_alloc(8 << 20, 0));
-	CHECK(strstr(soda_last_error(), "1 of the pool's 2 servers"), "%s", soda_last_error());
+	snprintf(there, sizeof(there), "%d of the pool's %d servers", kind->servers - 2,
+		 kind->servers - 1);
+	CHECK(strstr(soda_last_error(), there), "%s", soda_last_error());
 	CHECK_EQ(soda_advise(p, 8 << 20, SODA_COLD), 0);
 	for (int i = 0; i < 8 << 20; i += 512)
 		CHECK(p[i] == (i ? 7 : 8), "byte %d", i);
@@ -396,7 +422,7 @@ static void test_degraded(void **state)
 	open_pool();
 	trial_run(&t, &out);
 	expect_exit(&out, 0);
-	expect_says(&out, "go on with their other copy");
+	expect_says(&out, "go on without it");
 	close_pool();
 }
 
@@ -407,7 +433,7 @@ static void child_shrunk(const void *arg)
 	uint64_t bytes = 32 << 20;
 	char *p;
 
-	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_SLAB", "4M", 1);
 	cfg.server = list;
 	cfg.buffer = "16M";
@@ -464,6 +490,9 @@ static void test_refused(void **state)
 {
 	open_pool();
 	expect_passes(child_refused, "mirror:2");
+	expect_passes(child_refused, "ec:4+2");
+	expect_passes(child_refused, "ec:4+0");
+	expect_passes(child_refused, "ec:3+1");
 	expect_passes(child_refused, "mirror:9");
 	close_pool();
 }
@@ -536,6 +565,9 @@ static void test_spoilt(void **state)
 	struct trial t = { .child = child_spoilt, .during = during_spoilt };
 	struct outcome out;
 
+	if (kind != kinds) { /* not sealed */
+		skip();
+	}
 #ifdef __SANITIZE_ADDRESS__
 	print_message("SKIP: AddressSanitizer maps terabytes, all of which would be read\n");
 	skip();
@@ -556,5 +588,6 @@ int main(void)
 		cmocka_unit_test(test_refused),	 cmocka_unit_test(test_spoilt),
 	};
 
+	choose_kind();
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
 }

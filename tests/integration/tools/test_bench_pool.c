@@ -51,6 +51,24 @@ static void test_killed(void **state)
 	json_decref(out);
 }
 
+#ifdef SODA_HAVE_ISAL
+static void test_coded(void **state)
+{
+	const json_t *in;
+	double memory;
+	json_t *out;
+
+	RUN("--json", "--size", "24M", "--time", "200ms", "--rounds", "1", "--servers", "3",
+	    "--redundancy", "ec:2+1", "--pattern", "rmw", "--kill", "1");
+	out = answer();
+	in = only_run(out);
+	memory = json_real_value(json_object_get(in, "memory_overhead"));
+	assert_true(memory > 1.4 && memory < 2);
+	positive(in, "rebuild_bytes");
+	json_decref(out);
+}
+#endif
+
 static void test_without_redundancy(void **state)
 {
 	const json_t *in;
@@ -70,13 +88,18 @@ static void test_refused(void **state)
 	RUN("--kill", "1");
 	refused(2, "--redundancy");
 	RUN("--redundancy", "mirror:2", "--servers", "1");
-	refused(2, "two servers");
+	refused(2, "2 servers or more");
+	RUN("--redundancy", "ec:4+2", "--servers", "5");
+	refused(2, "6 servers or more");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),
+#ifdef SODA_HAVE_ISAL
+		cmocka_unit_test(test_coded),
+#endif
 		cmocka_unit_test(test_without_redundancy),
 		cmocka_unit_test(test_refused),
 	};

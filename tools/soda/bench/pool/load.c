@@ -116,11 +116,13 @@ static int complain(const char *what)
 	return 1;
 }
 
-static uint64_t slab_mib(uint64_t bytes)
+/* A server gives memory in pieces of 2M: with erasure codes each has so much of a slab, or more. */
+static uint64_t slab_mib(const struct soda_bench_pool_plan *plan)
 {
-	uint64_t mib = (bytes / 16 >> 21) * 2;
+	uint64_t step = strncmp(plan->redundancy, "ec:", 3) ? 2 : 16;
+	uint64_t mib = (plan->bytes / 16 >> 20) / step * step;
 
-	return mib < 2 ? 2 : mib > 64 ? 64 : mib;
+	return mib < step ? step : mib > 64 ? 64 : mib;
 }
 
 /* The object, filled, on the servers. */
@@ -131,7 +133,7 @@ static int open_field(struct field *f)
 	char buffer[32], slab[32];
 
 	/* all servers have some, also of a small object */
-	snprintf(slab, sizeof(slab), "%lluM", (unsigned long long)slab_mib(plan->bytes));
+	snprintf(slab, sizeof(slab), "%lluM", (unsigned long long)slab_mib(plan));
 	setenv("SODA_SLAB", slab, 0);
 	snprintf(buffer, sizeof(buffer), "%llu", (unsigned long long)plan->buffer_bytes);
 	setenv("SODA_REDUNDANCY", plan->redundancy, 1);

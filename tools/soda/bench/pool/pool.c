@@ -28,7 +28,10 @@
 enum { RAND, RMW, READY_MS = 300000, RESTART_MS = 1000, STOPPED_MS = 2500 };
 
 static const char *const patterns[] = { "rand", "rmw", NULL };
-static const char *const redundancies[] = { "none", "mirror:2", NULL };
+static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
+					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
+/* How many servers each needs. */
+static const uint32_t servers_of[] = { 1, 2, 3, 4, 5, 6, 9, 10 };
 
 struct options {
 	uint32_t servers, redundancy, threads, pattern, kills, stops, rounds, seed;
@@ -412,9 +415,12 @@ static int run(void *arg, const struct soda_bench_guarded *guarded)
 static int check(const struct options *opt)
 {
 	const char *wrong = NULL;
+	char few[80];
 
-	if (opt->redundancy && opt->servers < 2)
-		wrong = "--redundancy needs two servers or more";
+	snprintf(few, sizeof(few), "--redundancy %s needs %u servers or more",
+		 redundancies[opt->redundancy], servers_of[opt->redundancy]);
+	if (opt->servers < servers_of[opt->redundancy])
+		wrong = few;
 	else if (opt->chunk & (opt->chunk - 1))
 		wrong = "--chunk must be a power of two";
 	else if ((opt->kills || opt->stops) && !opt->redundancy)

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/move/gather.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "base/failure.h"
+#include "base/limits.h"
+#include "base/lock.h"
+#include "host_agent/move/channel.h"
+#include "host_agent/object/copies.h"
+#include "host_agent/object/stripe.h"
+#include "host_agent/pages/install.h"
+#include "pool/erasure.h"
+
+struct piece {
+	struct soda_fetch_channel *ch;
+	struct soda_fetch_copying copying; /* guarded by the channel's lock while it is asked */
+};
+
+struct gathering {
+	struct soda_thread *t;
+	struct soda_region *r;
+	uint32_t id;
+	char *stripe;
+	uint64_t deadline_ns;
+	struct piece piece[SODA_COPY_PLACES];
+	uint32_t tried, asked, have; /* masks of pieces; asked: and not answered */
+	int err;		     /* of the last one that failed */
+};
+
+static uint32_t how_many(uint32_t mask)
+{
+	return (uint32_t)__builtin_popcount(mask);
+}
+
+/* The next piece to ask for: of a server that is UP, if possible not late; -1: none. */
+static int next_piece(const struct gathering *g)
+{
+	uint32_t copies = soda_copies(g->r);
+	int late = -1;
+
+	for (int k = 0; k < g->r->pieces + g->r->parities; k++) {
+		const struct soda_link *link;
+
+		if (g->tried >> k & 1 || !soda_copy_is_current(copies, (uint32_t)k))
+			continue;
+		link = soda_copy_link(g->r, (uint32_t)k);
+		if (!soda_server_up(&link->server))
+			continue;
+		if (!atomic_load_explicit(&link->late, memory_order_relaxed))
+			return k;
+		late = late < 0 ? k : late;
+	}
+	return late;
+}
+
+/* Post the READ; where all slots are taken, collect answers first, for a moment. */
+static int post_with_room(struct gathering *g, struct soda_fetch_channel *ch)
+{
+	uint64_t until_ns = soda_now_ns() + SODA_HEDGE_MS * SODA_MS_NS;
+	struct soda_install in = { .id = g->id, .block = -1 };
+	int ret, n, err;
+
+	while ((ret = soda_channel_post(g->t, ch, g->r, in)) == -EAGAIN) {
+		n = soda_channel_collect(g->t, ch, SODA_COLLECT_MAX, SODA_MS_NS, 0, &err);
+		if (n < 0)
+			return n;
+		if (!n && (soda_channel_end_late(ch) || soda_now_ns() > until_ns))
+			return -ETIMEDOUT;
+	}
+	return ret;
+}
+
+static int ask_locked(struct gathering *g, int k, const struct soda_link *link)
+{
+	struct piece *p = &g->piece[k];
+	int ret;
+
+	if (soda_copy_on(g->r, link) != k)
+		return -ENOTCONN; /* it is on another server since */
+	ret = post_with_room(g, p->ch);
+	if (ret)
+		return ret;
+	p->ch->req[(p->ch->tail - 1) % p->ch->slots_n].copying = &p->copying;
+	g->asked |= 1u << k;
+	ret = soda_conn_flush(p->ch->conn, false);
+	if (ret) /* p->copying is told */
+		soda_channel_break(p->ch, ret);
+	return 0;
+}
+
+/* Ask for another piece. false: there is none. */
+static bool ask_next(struct gathering *g)
+{
+	int k = next_piece(g), ret;
+	const struct soda_link *link;
+
+	if (k < 0)
+		return false;
+	link = soda_copy_link(g->r, (uint32_t)k);
+	g->tried |= 1u << k;
+	g->piece[k].ch = &soda_channels[soda_channel_demand(g->t, link)];
+	g->piece[k].copying.to = g->stripe + (uint64_t)k * soda_stripe_piece_bytes(g->r);
+	if (!soda_lock_acquire_until(&g->piece[k].ch->lock, g->deadline_ns)) {
+		g->err = -ETIMEDOUT;
+		return true;
+	}
+	ret = ask_locked(g, k, link);
+	soda_lock_release(&g->piece[k].ch->lock);
+	g->err = ret ? ret : g->err;
+	return true;
+}
+
+/* As many as are missing. */
+static void ask_enough(struct gathering *g)
+{
+	while (how_many(g->asked | g->have) < g->r->pieces && ask_next(g))
+		;
+}
+
+/* Wait for the piece, at most so long. */
+static void collect_piece(struct gathering *g, int k, int64_t timeout_ns)
+{
+	struct piece *p = &g->piece[k];
+	int err, state;
+
+	if (!soda_lock_acquire_until(&p->ch->lock, soda_now_ns() + (uint64_t)timeout_ns))
+		return;
+	if (!p->copying.state)
+		soda_channel_collect(g->t, p->ch, SODA_COLLECT_MAX, timeout_ns, 0, &err);
+	state = p->copying.state;
+	soda_lock_release(&p->ch->lock);
+	if (!state)
+		return;
+	g->asked &= ~(1u << k);
+	if (state > 0)
+		g->have |= 1u << k;
+	else /* a refusal of one that has become stale since says nothing of the chunk */
+		g->err = soda_copy_is_current(soda_copies(g->r), (uint32_t)k) ? state : -ENOTCONN;
+}
+
+/* Few READs may be asked for twice, so that a machine that is slow as a whole is not burdened. */
+static bool may_hedge(const struct soda_thread *t, uint64_t began_ns)
+{
+	uint64_t took_ns = soda_now_ns() - began_ns;
+
+	return took_ns >= SODA_SILENT_MS * SODA_MS_NS ||
+	       (took_ns >= SODA_HEDGE_MS * SODA_MS_NS &&
+		t->hedged * SODA_HEDGE_SHARE <= t->reads + SODA_HEDGE_SPARE * SODA_HEDGE_SHARE);
+}
+
+/* The answer, if it comes, goes nowhere. */
+static void withdraw(struct gathering *g, int k)
+{
+	struct piece *p = &g->piece[k];
+	struct soda_link *link = soda_channel_link(p->ch);
+
+	soda_lock_acquire(&p->ch->lock);
+	for (uint32_t n = p->ch->head; !p->copying.state && n != p->ch->tail; n++) {
+		struct soda_fetch_request *q = &p->ch->req[n % p->ch->slots_n];
+
+		if (q->copying != &p->copying)
+			continue;
+		q->copying = NULL;
+		q->withdrawn = true;
+		q->withdrawn_ns = soda_now_ns();
+		atomic_fetch_add(&link->late, 1);
+		soda_link_want_collector(link);
+		g->t->hedged++;
+	}
+	soda_lock_release(&p->ch->lock);
+}
+
+/* K pieces. 0; an error. Nothing is under way to the stripe at the end. */
+static int gather(struct gathering *g)
+{
+	uint64_t began_ns = soda_now_ns();
+	int ret = 0;
+
+	g->t->reads++;
+	atomic_store_explicit(&soda_agent.table[g->id].channel, SODA_CHANNEL_NONE,
+			      memory_order_relaxed);
+	while (!ret && how_many(g->have) < g->r->pieces) {
+		uint64_t now = soda_now_ns();
+
+		ask_enough(g);
+		if (how_many(g->asked | g->have) < g->r->pieces) {
+			ret = g->err ? g->err : -ENOTCONN;
+			break;
+		}
+		collect_piece(g, __builtin_ctz(g->asked), SODA_MS_NS);
+		for (uint32_t rest = g->asked; rest && soda_now_ns() - now >= SODA_MS_NS;
+		     rest &= rest - 1)
+			collect_piece(g, __builtin_ctz(rest), 0);
+		if (may_hedge(g->t, began_ns))
+			ask_next(g);
+		g->deadline_ns +=
+			soda_thread_stood_still(g->t, 4 * SODA_MS_NS, soda_now_ns() - now);
+		if (soda_now_ns() >= g->deadline_ns)
+			ret = -ETIMEDOUT;
+	}
+	for (uint32_t rest = g->asked; rest; rest &= rest - 1)
+		withdraw(g, __builtin_ctz(rest));
+	return how_many(g->have) >= g->r->pieces ? 0 : ret;
+}
+
+int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *stripe,
+		     uint64_t deadline_ns)
+{
+	struct gathering g = {
+		.t = t, .r = r, .id = id, .stripe = stripe, .deadline_ns = deadline_ns
+	};
+	int ret = gather(&g);
+
+	if (!ret &&
+	    !soda_erasure_decode(r->pieces, g.have, soda_stripe_piece_bytes(r), stripe))
+		ret = -EIO; /* the code gives every K pieces the others: not reached */
+	return ret;
+}
+
+static void *take_place(uint64_t deadline_ns)
+{
+	void *place;
+
+	while (!(place = soda_stripe_take(SODA_STRIPE_READER)) && soda_now_ns() < deadline_ns)
+		sched_yield();
+	return place;
+}
+
+int soda_gather_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
+		       uint64_t deadline_ns)
+{
+	struct soda_install in = { .id = id, .block = (int16_t)block };
+	void *place = take_place(deadline_ns);
+	int ret = place ? soda_gather_copy(t, r, id, place, deadline_ns) : -ETIMEDOUT;
+
+	if (ret) {
+		soda_install_cancel(id);
+	} else {
+		soda_count(t, SODA_CNT_BYTES_FETCHED, soda_region_chunk_bytes(r, id));
+		soda_count(t, SODA_CNT_FETCHES, 1);
+		ret = soda_install_run(r, &in, 1, place);
+	}
+	if (place)
+		soda_stripe_give(place);
+	return ret;
+}
