@@ -22,8 +22,10 @@ static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:
 					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
 
 const struct soda_code soda_codes[SODA_REDUNDANCIES] = {
-	{ "none", 1, 0 },   { "mirror:2", SODA_COPIES, 0 }, { "ec:2+1", 3, 2 }, { "ec:2+2", 4, 2 },
-	{ "ec:4+1", 5, 4 }, { "ec:4+2", 6, 4 },		    { "ec:8+1", 9, 8 }, { "ec:8+2", 10, 8 },
+	{ "none", 1, 0 },   { "mirror:2", SODA_COPIES, 0 },
+	{ "ec:2+1", 3, 2 }, { "ec:2+2", 4, 2 },
+	{ "ec:4+1", 5, 4 }, { "ec:4+2", 6, 4 },
+	{ "ec:8+1", 9, 8 }, { "ec:8+2", 10, 8 },
 };
 static const char *const levels[] = { "off", "error", "warning", "info", "debug", NULL };
 

@@ -22,7 +22,8 @@ enum soda_redundancy {
 	SODA_REDUNDANCIES = SODA_REDUNDANCY_CODES + 6,
 };
 
-/* By enum soda_redundancy: on how many servers a slab lies, and how many pieces of data a chunk has. */
+/* By enum soda_redundancy: on how many servers a slab lies, and how many pieces of data a chunk
+ * has. */
 struct soda_code {
 	const char *name;
 	uint8_t members, pieces;

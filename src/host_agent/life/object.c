@@ -372,8 +372,8 @@ static int check_domains(const struct soda_candidate *members, const struct soda
 	if (domains >= code->members)
 		return 0;
 	snprintf(why->text, sizeof(why->text),
-		 "%s needs servers in %u failure domains (--domain), and those lie in %u", code->name,
-		 code->members, domains);
+		 "%s needs servers in %u failure domains (--domain), and those lie in %u",
+		 code->name, code->members, domains);
 	return -ENOSPC;
 }
 
@@ -477,10 +477,8 @@ static int explain_full(uint64_t bytes, uint64_t placed, enum soda_redundancy re
 	snprintf(why->text, sizeof(why->text),
 		 "%llu bytes %sare not to be had: %u of the pool's %u servers can be reached, and "
 		 "have %llu bytes free in all: %.100s",
-		 (unsigned long long)bytes,
-		 how, up, soda_members(),
-		 (unsigned long long)(had + placed),
-		 last.text[0] ? last.text : soda_strerror(err));
+		 (unsigned long long)bytes, how, up, soda_members(),
+		 (unsigned long long)(had + placed), last.text[0] ? last.text : soda_strerror(err));
 	return err;
 }
 

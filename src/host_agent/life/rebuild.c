@@ -145,8 +145,8 @@ void soda_rebuild_expel(struct soda_link *link)
 	soda_regions_each(expel_copy, &e);
 	soda_regions_unlock();
 	if (e.stale)
-		soda_log_warning("%s is away: %u slabs go on without it",
-				 link->server.address, e.stale);
+		soda_log_warning("%s is away: %u slabs go on without it", link->server.address,
+				 e.stale);
 	if (e.waiting)
 		soda_log_warning("%s is away, and %u slabs cannot do without it: what is not "
 				 "resident of them waits for it",
@@ -209,7 +209,8 @@ static struct soda_link *other_member(const struct soda_region *r, int k)
 
 	soda_members_look(members, n);
 	for (uint32_t m = 0; m < n; m++)
-		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 || members[m].free_bytes < soda_stripe_region_bytes(r))
+		if (soda_copy_on(r, &soda_agent.links[m]) >= 0 ||
+		    members[m].free_bytes < soda_stripe_region_bytes(r))
 			members[m].refused = true;
 	if (!soda_copies(r))
 		members[r->link->index].refused = true;

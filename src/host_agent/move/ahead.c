@@ -187,7 +187,8 @@ uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 	const struct soda_region *from = soda_copy_to_read(r, link);
 	uint32_t n;
 
-	if (r->pieces) /* of such chunks the pieces are asked for together, by who needs the chunk */
+	if (r->pieces) /* of such chunks the pieces are asked for together, by who needs the chunk
+			*/
 		return plan->n;
 	if (!r->sealing && from && (from->mr.map || from->mr.statics)) {
 		/*

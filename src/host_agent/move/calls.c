@@ -408,7 +408,8 @@ int soda_calls_freeze_region(struct soda_region *r, struct soda_wire_advise *adv
 static int discard_call(struct soda_conn *c, const struct soda_region *r, uint32_t first,
 			uint32_t n)
 {
-	struct soda_wire_discard d = { .region_id = r->id, .offset = soda_stripe_offset_of(r, first) };
+	struct soda_wire_discard d = { .region_id = r->id,
+				       .offset = soda_stripe_offset_of(r, first) };
 	uint8_t text[SODA_WIRE_DISCARD_BYTES];
 	struct iovec body = { text, sizeof(text) };
 	uint32_t last = first + n - 1;

@@ -213,8 +213,7 @@ int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, 
 	};
 	int ret = gather(&g);
 
-	if (!ret &&
-	    !soda_erasure_decode(r->pieces, g.have, soda_stripe_piece_bytes(r), stripe))
+	if (!ret && !soda_erasure_decode(r->pieces, g.have, soda_stripe_piece_bytes(r), stripe))
 		ret = -EIO; /* the code gives every K pieces the others: not reached */
 	return ret;
 }

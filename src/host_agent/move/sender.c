@@ -555,8 +555,7 @@ static void relay(uint32_t k, struct soda_sending *op)
 	atomic_fetch_add(&relayed_n, 1);
 	soda_lock_acquire(&queues[server].lock);
 	assert(to->tail - to->head < RELAY && "more chunks are relayed than can be under way");
-	to->chunks[to->tail % RELAY] =
-		(struct relayed){
+	to->chunks[to->tail % RELAY] = (struct relayed){
 		.id = op->id,
 		.mask = (uint16_t)op->mask,
 		.why = op->why,
@@ -721,8 +720,8 @@ static struct run next_run(const struct soda_region *r, uint32_t id, uint32_t *m
 {
 	uint32_t first = (uint32_t)__builtin_ctz(*mask_p), have = soda_region_chunk_bytes(r, id);
 	uint32_t len = (uint32_t)__builtin_ctz(~(*mask_p >> first));
-	struct run run = { first << soda_agent.block_shift,
-			   (first + len) << soda_agent.block_shift };
+	struct run run = { first << soda_agent.block_shift, (first + len)
+								    << soda_agent.block_shift };
 
 	*mask_p &= ~(((1u << len) - 1) << first);
 	run.to = run.to < have ? run.to : have;

@@ -50,12 +50,12 @@ struct soda_sending {
 	uint16_t done;			 /* ...and, a bit each, which have acknowledged it */
 	const struct soda_region *there; /* that copy's region when it was posted */
 	bool used;
-	bool failed; /* the server has refused a WRITE, or `lost` */
-	bool lost;   /* the connection has failed */
-	bool sealed; /* `copy` is one of sealing.h's places, with the blocks sealed */
+	bool failed;  /* the server has refused a WRITE, or `lost` */
+	bool lost;    /* the connection has failed */
+	bool sealed;  /* `copy` is one of sealing.h's places, with the blocks sealed */
 	void *stripe; /* a place of stripe.h with the piece of parity that is sent, or NULL */
-	void *copy;  /* what is sent, where the chunk itself may not be read (closed_pages.h), or
-			NULL */
+	void *copy;   /* what is sent, where the chunk itself may not be read (closed_pages.h), or
+			 NULL */
 };
 
 struct soda_sender {

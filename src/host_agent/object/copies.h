@@ -21,8 +21,8 @@
  * current until another has been made, as a rebuild does it, in the place that is free. A slab
  * without redundancy gets a single copy for that, its region, and keeps to it.
  *
- * With erasure codes (ec:K+M, object/stripe.h) a copy is what has one piece of each chunk: there are
- * K + M of them, a chunk is read from K, and the last K current ones never become stale.
+ * With erasure codes (ec:K+M, object/stripe.h) a copy is what has one piece of each chunk: there
+ * are K + M of them, a chunk is read from K, and the last K current ones never become stale.
  *
  * AS: async-signal-safe; all functions here are.
  */

@@ -48,7 +48,7 @@ struct soda_region {
 	/* 1 + the index of the link to its server; stays when the place is free, copy NULL, again
 	 */
 	_Atomic uint8_t copy_on[SODA_COPY_PLACES];
-	uint32_t copies_wanted;	 /* how many current ones; set before `copies` */
+	uint32_t copies_wanted; /* how many current ones; set before `copies` */
 	/*
 	 * With erasure codes (object/stripe.h): how many pieces of data a chunk has, and of parity;
 	 * 0: a copy has whole chunks.  Place k has piece k.  Of a copy as of its slab.

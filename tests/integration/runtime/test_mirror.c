@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A pool with redundancy, mirror:2 on three servers or what SODA_TEST_REDUNDANCY says, under load by two threads that verify each word
- * they read: a server that is killed, or stands still, at a time drawn by seed; what it had is
- * rebuilt, on it or on another one, so that the next one may be lost; and the loss of one too many.
+ * A pool with redundancy, mirror:2 on three servers or what SODA_TEST_REDUNDANCY says, under load
+ * by two threads that verify each word they read: a server that is killed, or stands still, at a
+ * time drawn by seed; what it had is rebuilt, on it or on another one, so that the next one may be
+ * lost; and the loss of one too many.
  *
  * SODA_TEST_SEEDS: how many seeds of each, beside the few of every run; SODA_TEST_SEED: only that
  * one.

@@ -130,7 +130,8 @@ static const char *held(const json_t *client)
 		return NULL;
 	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_CODED)
 		return "pieces of erasure codes (ec:K+M) do not move while their server is there: "
-		       "end the server, if no other one is missing, and they are made anew on others";
+		       "end the server, if no other one is missing, and they are made anew on "
+		       "others";
 	return "no other server that it can reach may take it: add memory, or a server in another "
 	       "failure domain";
 }
