@@ -572,6 +572,13 @@ static void await_places(void)
 }
 
 /* Everything is mended: all is brought to the server, all is seen once more, and freed. */
+/* All slabs have their copies, if the servers have room for them. */
+static void await_copies(void)
+{
+	if (plan.mirrored && plan.server.capacity >= 64u << 20 && !plan.server.quota)
+		sim_fate_await_copies();
+}
+
 void sim_work_end(void)
 {
 	int ret = -1;
@@ -580,8 +587,7 @@ void sim_work_end(void)
 		sim_join(neighbour);
 	sim_join(sim_spawn(SIM_WORLD, "neighbour", neighbour_end, NULL)); /* not the host's */
 	await_places();
-	if (plan.mirrored && plan.server.capacity >= 64u << 20 && !plan.server.quota)
-		sim_fate_await_copies();
+	await_copies();
 	for (int i = 0; i < SIM_OBJECTS; i++)
 		if (sim_model_abandoned(&sim_objects[i]))
 			release(&sim_objects[i]);
@@ -606,7 +612,8 @@ void sim_work_end(void)
 	/* The loads have sent dirty chunks away, and a fault's server is at it longer than who has
 	 * it. */
 	sim_sleep(SIM_S, "the end of write-back and of the last fault");
-	sim_host_check(true);
+	await_copies(); /* the loads may have found a copy that its server has changed */
+	sim_host_check(!sim_host_missing());
 	sim_agent_check();
 	for (int i = 0; i < SIM_OBJECTS * 3; i++) {
 		struct sim_object *o = &sim_objects[i % SIM_OBJECTS];

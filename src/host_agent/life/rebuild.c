@@ -590,8 +590,7 @@ static int copy_chunk(const struct task *job, uint32_t id, uint32_t w)
 	if (ret != -EBADMSG)
 		soda_install_cancel(id); /* REMOTE again, and its credit is given back */
 	soda_signals_restore(&saved);
-	if (ret ==
-	    -EBADMSG) /* of a sealed object, and changed there: it is LOST, and others are not */
+	if (ret == -EBADMSG) /* of a sealed object, and changed there: it alone is LOST */
 		return -EAGAIN;
 	return ret && ret != -EAGAIN ? -ECANCELED : ret;
 }
