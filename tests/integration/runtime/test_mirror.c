@@ -570,8 +570,8 @@ static void test_spoilt(void **state)
 		print_message("SKIP: with erasure codes nothing is sealed\n");
 		skip();
 	}
-#ifdef __SANITIZE_ADDRESS__
-	print_message("SKIP: AddressSanitizer maps terabytes, all of which would be read\n");
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	print_message("SKIP: a sanitizer maps terabytes, all of which would be read\n");
 	skip();
 #endif
 	open_pool();
