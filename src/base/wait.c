@@ -2,7 +2,6 @@
 #include "base/wait.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/limits.h"
 #include "base/lock.h"
@@ -14,12 +13,20 @@ void soda_wait_begin(struct soda_wait *w, const char *what)
 	w->began_ns = w->told_ns = soda_now_ns();
 }
 
+static struct timespec at(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+struct timespec soda_wait_until(uint32_t ms)
+{
+	return at(soda_now_ns() + ms * SODA_MS_NS);
+}
+
 static struct timespec next_line(const struct soda_wait *w)
 {
-	uint64_t at = w->told_ns + SODA_WAIT_TELL_MS * SODA_MS_NS;
-
-	return (struct timespec){ .tv_sec = (time_t)(at / 1000000000u),
-				  .tv_nsec = (long)(at % 1000000000u) };
+	return at(w->told_ns + SODA_WAIT_TELL_MS * SODA_MS_NS);
 }
 
 static double seconds(const struct soda_wait *w)

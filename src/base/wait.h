@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
 struct soda_wait {
 	const char *what; /* "client 12ab's connections to end": completes "waits for ..." */
@@ -40,6 +41,8 @@ void soda_wait_end(const struct soda_wait *w);
 
 /* Initialise a condition whose timed waits use CLOCK_MONOTONIC. */
 void soda_cond_init(pthread_cond_t *cond);
+/* So long from now, on that clock. */
+struct timespec soda_wait_until(uint32_t ms);
 
 /* pthread_join(), as such a wait. */
 void soda_wait_join(pthread_t thread, const char *what);

@@ -275,20 +275,6 @@ void soda_mover_take_back(struct soda_mover *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
-static struct timespec in_ms(int ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
-	return t;
-}
-
 SODA_API void soda_move_disconnect(struct soda_mover *m)
 {
 	struct timespec until;
@@ -298,7 +284,7 @@ SODA_API void soda_move_disconnect(struct soda_mover *m)
 		return;
 	soda_move_disconnect(m->pages);
 	soda_mover_take_back(m);
-	until = in_ms(SODA_MOVE_GOODBYE_MS);
+	until = soda_wait_until(SODA_MOVE_GOODBYE_MS);
 	pthread_mutex_lock(&m->lock);
 	m->stop = true;
 	pthread_cond_broadcast(&m->work);

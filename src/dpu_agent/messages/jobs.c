@@ -448,7 +448,7 @@ int soda_msg_job_join(struct soda_msg_jobs *all, const struct soda_wire_msg_join
 			"messages: rank %u belongs to the agent %u of its list, and says "
 			"that this is the agent %u",
 			join->rank, place->places[join->rank], join->here);
-	end = soda_msg_in_ms(SODA_MSG_GOODBYE_MS);
+	end = soda_wait_until(SODA_MSG_GOODBYE_MS);
 	pthread_mutex_lock(&all->lock);
 	do
 		ret = join_locked(all, join, place, who, owner, job_p, made_p, why);

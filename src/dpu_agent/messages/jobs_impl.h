@@ -25,8 +25,7 @@ enum { SODA_MSG_BOTH = 1 << SODA_MSG_PUSHES | 1 << SODA_MSG_PULLS };
 /* The sentence, and err. */
 int __attribute__((format(printf, 3, 4)))
 soda_msg_refuse(struct soda_why *why, int err, const char *fmt, ...);
-/* So long from now; the second: but no longer than a call waits. */
-struct timespec soda_msg_in_ms(uint32_t ms);
+/* So long from now, but no longer than a call waits. */
 struct timespec soda_msg_until(uint32_t ms);
 /* There is something to say to all other agents. */
 void soda_msg_job_kick_links(struct soda_msg_job *job);

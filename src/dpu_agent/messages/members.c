@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "dpu_agent/messages/jobs_impl.h"
 
 int __attribute__((format(printf, 3, 4)))
@@ -20,20 +21,9 @@ soda_msg_refuse(struct soda_why *why, int err, const char *fmt, ...)
 	return err;
 }
 
-struct timespec soda_msg_in_ms(uint32_t ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
-	t.tv_nsec %= 1000000000;
-	return t;
-}
-
 struct timespec soda_msg_until(uint32_t ms)
 {
-	return soda_msg_in_ms(ms < SODA_MSG_AWAIT_MS ? ms : SODA_MSG_AWAIT_MS);
+	return soda_wait_until(ms < SODA_MSG_AWAIT_MS ? ms : SODA_MSG_AWAIT_MS);
 }
 
 void soda_msg_job_kick_links(struct soda_msg_job *job)

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/log.h"
 #include "base/wait.h"
@@ -409,20 +408,6 @@ static bool may_read(const struct soda_buffer *b, const struct soda_peer_info *w
 	return b->mode & 0004;
 }
 
-static struct timespec in_ms(uint32_t ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_nsec -= 1000000000;
-		t.tv_sec++;
-	}
-	return t;
-}
-
 /* The buffer of a name that is ready to be opened; its memory may still be in the making. */
 static struct soda_buffer *find_ready_locked(struct soda_buffers *all, uint32_t tenant,
 					     const char *name, size_t name_bytes)
@@ -436,7 +421,7 @@ int soda_buffer_open(struct soda_buffers *all, const char *name, size_t name_byt
 		     const struct soda_peer_info *who, uint32_t timeout_ms,
 		     struct soda_buffer_reader *reader, struct soda_why *why)
 {
-	struct timespec until = in_ms(timeout_ms);
+	struct timespec until = soda_wait_until(timeout_ms);
 	struct soda_buffer *b;
 	int ret = 0;
 
@@ -481,7 +466,7 @@ static struct soda_copy *oldest_locked(const struct soda_buffer *b, uint64_t aft
 int soda_buffer_next(struct soda_buffers *all, struct soda_buffer_reader *reader, uint64_t after,
 		     uint32_t timeout_ms, struct soda_wire_move_found *found_p)
 {
-	struct timespec until = in_ms(timeout_ms);
+	struct timespec until = soda_wait_until(timeout_ms);
 	struct soda_buffer *b = reader->buffer;
 	struct soda_wire_move_found found = { 0 };
 	struct soda_copy *c;

@@ -406,7 +406,7 @@ static unsigned at_work_locked(const struct soda_movement *m)
 
 bool soda_getters_stop(struct soda_movement *m)
 {
-	struct timespec until = soda_in_ms(SODA_MOVE_LEAVE_MS);
+	struct timespec until = soda_wait_until(SODA_MOVE_LEAVE_MS);
 	unsigned left;
 	int over = 0;
 

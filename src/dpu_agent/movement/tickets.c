@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/failure.h"
 #include "base/wait.h"
@@ -300,24 +299,10 @@ uint64_t soda_ticket_place(struct soda_ticket *t, uint64_t max)
 
 /* Calls */
 
-struct timespec soda_in_ms(uint32_t ms)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += ms / 1000;
-	until.tv_nsec += ms % 1000 * 1000000L;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	return until;
-}
-
-/* The same, but no longer than a call waits. */
+/* So long from now, but no longer than a call waits. */
 static struct timespec in_ms(uint32_t ms)
 {
-	return soda_in_ms(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS);
+	return soda_wait_until(ms < SODA_MOVE_AWAIT_MS ? ms : SODA_MOVE_AWAIT_MS);
 }
 
 /* Whether what is gathered for the range can be written: not where the session is broken. */

@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "dpu_agent/movement/tickets.h"
 
@@ -55,9 +54,6 @@ void soda_ticket_begin(struct soda_ticket *t);
 uint8_t *soda_ticket_destination(const struct soda_ticket *t);
 /* STAGE, when all has come: put so many bytes more to their place. How many. */
 uint64_t soda_ticket_place(struct soda_ticket *t, uint64_t max);
-
-/* So long from now, on CLOCK_MONOTONIC. */
-struct timespec soda_in_ms(uint32_t ms);
 
 /* getters.c */
 

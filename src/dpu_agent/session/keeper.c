@@ -172,14 +172,8 @@ static void look_at_all_locked(struct soda_sessions *all)
 
 static void sleep_locked(struct soda_sessions *all)
 {
-	struct timespec until;
+	struct timespec until = soda_wait_until(SODA_DPU_TICK_MS);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(SODA_DPU_TICK_MS * SODA_MS_NS);
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_cond_timedwait(&all->changed, &all->lock, &until);
 }
 

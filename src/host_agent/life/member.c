@@ -19,7 +19,7 @@
 static struct tally {
 	uint64_t program; /* random; 0: not drawn yet */
 	uint64_t counted_ns;
-	uint32_t slabs, here[SODA_MEMBERS_MAX];
+	uint32_t slabs, missing, here[SODA_MEMBERS_MAX];
 } tally;
 
 static int count_slab(struct soda_region *r, void *arg)
@@ -29,6 +29,7 @@ static int count_slab(struct soda_region *r, void *arg)
 	if (r->going)
 		return 0;
 	tally.slabs++;
+	tally.missing += soda_copies_missing(r);
 	if (!copies)
 		tally.here[r->link->index]++;
 	for (uint32_t k = 0; copies && k < SODA_COPY_PLACES; k++)
@@ -46,7 +47,7 @@ static void count_slabs_locked(void)
 	if (tally.counted_ns && now - tally.counted_ns < SODA_MEMBER_COUNT_MS * SODA_MS_NS)
 		return;
 	tally.counted_ns = now;
-	tally.slabs = 0;
+	tally.slabs = tally.missing = 0;
 	memset(tally.here, 0, sizeof(tally.here));
 	soda_regions_each(count_slab, NULL);
 }
@@ -63,10 +64,10 @@ static struct soda_wire_tell gather(const struct soda_link *link)
 		.program = tally.program,
 		.members = soda_agent.settings.servers,
 		.slabs = tally.slabs,
+		.missing = tally.missing,
 		.here = tally.here[link->index],
 	};
 	soda_regions_unlock();
-	tell.missing = (uint32_t)copies.missing;
 	tell.expelled = copies.expelled;
 	tell.rebuilt = copies.completed;
 	tell.moved = copies.moved;

@@ -724,16 +724,16 @@ static void *run(void *arg)
 	bool told = true; /* that nothing is missing */
 
 	while (!atomic_load(&rebuild.stop)) {
-		struct soda_rebuild_counts now;
 		bool done;
 
 		if (!choose(&job)) {
-			soda_rebuild_count(&now);
-			if (!now.missing && !told)
+			bool missing = soda_rebuild_missing();
+
+			if (!missing && !told)
 				soda_log_warning("all slabs have their copies again, %llu bytes "
 						 "were copied",
-						 (unsigned long long)now.bytes);
-			told = !now.missing;
+						 (unsigned long long)atomic_load(&rebuild.bytes));
+			told = !missing;
 			job.failed = NULL;
 			rest(SODA_REBUILD_LOOK_MS);
 			continue;
@@ -800,6 +800,18 @@ static int count_missing(struct soda_region *r, void *arg)
 	return 0;
 }
 
+uint64_t soda_rebuild_missing(void)
+{
+	uint64_t n = 0;
+
+	if (!soda_redundant())
+		return 0;
+	soda_regions_lock();
+	soda_regions_each(count_missing, &n);
+	soda_regions_unlock();
+	return n;
+}
+
 void soda_rebuild_count(struct soda_rebuild_counts *out)
 {
 	*out = (struct soda_rebuild_counts){
@@ -808,9 +820,4 @@ void soda_rebuild_count(struct soda_rebuild_counts *out)
 		.completed = atomic_load(&rebuild.completed),
 		.moved = atomic_load(&rebuild.moved),
 	};
-	if (!soda_redundant())
-		return;
-	soda_regions_lock();
-	soda_regions_each(count_missing, &out->missing);
-	soda_regions_unlock();
 }

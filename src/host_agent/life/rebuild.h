@@ -57,12 +57,13 @@ void soda_rebuild_stop(void);
 void soda_rebuild_leave(struct soda_region *r);
 
 struct soda_rebuild_counts {
-	uint64_t missing;   /* slabs with fewer copies than they should have */
 	uint64_t expelled;  /* how often copies became stale */
 	uint64_t bytes;	    /* that were copied */
 	uint64_t completed; /* copies that were rebuilt */
 	uint64_t moved;	    /* from servers that are drained, to others */
 };
 void soda_rebuild_count(struct soda_rebuild_counts *out);
+/* Slabs with fewer copies than they should have. Looks at all. */
+uint64_t soda_rebuild_missing(void);
 
 #endif

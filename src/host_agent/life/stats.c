@@ -131,7 +131,7 @@ void soda_stats_gather(struct soda_stats *out)
 
 	soda_rebuild_count(&copies);
 	*out = (struct soda_stats){
-		.copies_missing = copies.missing,
+		.copies_missing = soda_rebuild_missing(),
 		.copies_expelled = copies.expelled,
 		.copies_rebuilt = copies.completed,
 		.rebuilt_bytes = copies.bytes,

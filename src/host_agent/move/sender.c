@@ -735,26 +735,19 @@ static char *base_of(const struct soda_sending *op)
 }
 
 /*
- * With erasure codes: of parity the whole piece, computed from what the pages hold now; of data
- * the runs of dirty blocks in the piece.  Returns as post_runs(); `there` is the piece's region.
+ * A WRITE for each run of the blocks in the mask; byte `before` of the chunk lies at `offset` of
+ * `there`. As post_runs().
  */
-static int post_piece(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r,
-		      const struct soda_region *there)
+static int post_blocks(struct soda_sender *s, struct soda_sending *op,
+		       const struct soda_region *there, uint32_t mask, uint64_t offset,
+		       uint32_t before)
 {
-	uint32_t mask = soda_stripe_blocks(r, op->copy_k, op->mask);
-	uint32_t bytes = soda_stripe_piece_bytes(r), before = op->copy_k * bytes;
-	uint64_t offset = soda_stripe_offset_of(r, op->id);
-	int ret, n = 0;
+	const struct soda_region *r = soda_region_of(op->id);
+	int n = 0;
 
-	if (op->stripe) {
-		op->bytes += bytes;
-		ret = soda_conn_post_write(s->conn, &there->mr, offset, bytes,
-					   soda_stripe_piece(r, op->copy_k, op->stripe),
-					   (uint64_t)(op - s->ops));
-		return ret ? ret : 1;
-	}
 	while (mask) {
 		struct run run = next_run(r, op->id, &mask);
+		int ret;
 
 		if (run.from >= run.to)
 			break;
@@ -769,35 +762,40 @@ static int post_piece(struct soda_sender *s, struct soda_sending *op, const stru
 	return n;
 }
 
-/* Post a WRITE for each run of dirty blocks. Returns how many, or the connection's error. */
+/*
+ * With erasure codes: of parity the whole piece, computed from what the pages hold now; of data
+ * the dirty blocks in the piece.  As post_runs().
+ */
+static int post_piece(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r,
+		      const struct soda_region *there)
+{
+	uint32_t bytes = soda_stripe_piece_bytes(r);
+	uint64_t offset = soda_stripe_offset_of(r, op->id);
+	int ret;
+
+	if (!op->stripe)
+		return post_blocks(s, op, there, soda_stripe_blocks(r, op->copy_k, op->mask),
+				   offset, op->copy_k * bytes);
+	op->bytes += bytes;
+	ret = soda_conn_post_write(s->conn, &there->mr, offset, bytes,
+				   soda_stripe_piece(r, op->copy_k, op->stripe),
+				   (uint64_t)(op - s->ops));
+	return ret ? ret : 1;
+}
+
+/* Post the WRITEs of the chunk's dirty blocks. Returns how many, or the connection's error. */
 static int post_runs(struct soda_sender *s, struct soda_sending *op)
 {
 	struct soda_region *r = soda_region_of(op->id);
 	const struct soda_region *there = soda_copy_to_write(r, &soda_agent.links[s->server]);
-	uint64_t offset = soda_region_offset(r, op->id);
-	uint32_t mask = op->mask;
-	int n = 0;
 
 	op->there = there;
-	if (r->pieces) /* the place may have got a piece on another server since */
-		return there && there == atomic_load(&r->copy[op->copy_k])
-			       ? post_piece(s, op, r, there)
-			       : 0;
-	while (there && mask) {
-		struct run run = next_run(r, op->id, &mask);
-		int ret;
-
-		if (run.from >= run.to)
-			break;
-		ret = soda_conn_post_write(s->conn, &there->mr, offset + run.from,
-					   run.to - run.from, base_of(op) + run.from,
-					   (uint64_t)(op - s->ops));
-		if (ret)
-			return ret;
-		op->bytes += run.to - run.from;
-		n++;
-	}
-	return n;
+	if (!there)
+		return 0;
+	if (!r->pieces)
+		return post_blocks(s, op, there, op->mask, soda_region_offset(r, op->id), 0);
+	/* the place may have got a piece on another server since */
+	return there == atomic_load(&r->copy[op->copy_k]) ? post_piece(s, op, r, there) : 0;
 }
 
 /* An unused entry; there is one, because no more chunks are taken than there are entries free. */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -57,24 +56,10 @@ static struct soda_client_region *take(struct soda_region_set *set, struct soda_
 	return NULL;
 }
 
-static struct timespec deadline(uint32_t ms)
-{
-	struct timespec at;
-
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += ms / 1000;
-	at.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_nsec -= 1000000000;
-		at.tv_sec++;
-	}
-	return at;
-}
-
 /* Clear OPEN and wait until there is no hold. 0; -EBUSY after close_ms: OPEN stays cleared. */
 static int close_slot(struct soda_region_set *set, struct soda_region_slot *slot)
 {
-	struct timespec until = deadline(set->pool->close_ms);
+	struct timespec until = soda_wait_until(set->pool->close_ms);
 	int r = 0;
 
 	atomic_fetch_and(&slot->state, ~OPEN);
@@ -114,7 +99,7 @@ static void end_write(struct soda_region_set *set, struct soda_client_region *re
 /* Refuse WRITEs from now on, and await the end of those under way. 0; -EBUSY: allowed again. */
 static int forbid_writes(struct soda_region_set *set, struct soda_client_region *region)
 {
-	struct timespec until = deadline(set->pool->close_ms);
+	struct timespec until = soda_wait_until(set->pool->close_ms);
 	int r = 0;
 
 	atomic_store(&region->writable, false);
