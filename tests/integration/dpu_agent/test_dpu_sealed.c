@@ -10,13 +10,14 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/memory.h"
 #include "lib/peer.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, CHUNKS = 96, BYTES = CHUNKS * CHUNK, WORDS = BYTES / 8 };
 
 static struct world world;
-static const char mark[16] = "fifteen letters";
+static const char mark[MEMORY_MARK] = "fifteen letters";
 static char state_dir[64];
 
 static void open_world(bool shm, bool with_state, const char *more)
@@ -60,77 +61,6 @@ static char *begin(size_t bytes)
 	cfg.fault_timeout_ms = 50000;
 	start(&cfg);
 	return bytes ? alloc_checked(bytes) : NULL;
-}
-
-/* How often the mark stands in the memory of the server. */
-static size_t marks_on_server(void)
-{
-	static char data[1 << 20];
-	char path[64], line[256];
-	size_t found = 0;
-	FILE *maps;
-	int mem;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", world.server.pid);
-	maps = fopen(path, "r");
-	assert_non_null(maps);
-	snprintf(path, sizeof(path), "/proc/%d/mem", world.server.pid);
-	mem = open(path, O_RDWR | O_CLOEXEC);
-	assert_true(mem >= 0);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long from, end;
-
-		if (sscanf(line, "%lx-%lx", &from, &end) != 2)
-			continue;
-		for (; from < end; from += sizeof(data)) {
-			size_t want = end - from < sizeof(data) ? end - from : sizeof(data);
-			ssize_t n = pread(mem, data, want, (off_t)from);
-
-			for (ssize_t at = 0; at + (ssize_t)sizeof(mark) <= n; at += sizeof(mark))
-				found += memcmp(data + at, mark, sizeof(mark)) == 0;
-		}
-	}
-	close(mem);
-	fclose(maps);
-	return found;
-}
-
-/* Flip a bit of each page of the server's that is not compressible, as ciphertext is. */
-static size_t spoil_server(void)
-{
-	static uint8_t page[4096];
-	char path[64], line[256], rights[5];
-	size_t changed = 0;
-	FILE *maps;
-	int mem;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", world.server.pid);
-	maps = fopen(path, "r");
-	assert_non_null(maps);
-	snprintf(path, sizeof(path), "/proc/%d/mem", world.server.pid);
-	mem = open(path, O_RDWR | O_CLOEXEC);
-	assert_true(mem >= 0);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long from, end;
-
-		if (sscanf(line, "%lx-%lx %4s", &from, &end, rights) != 3 || rights[1] != 'w')
-			continue;
-		for (; from < end; from += sizeof(page)) {
-			uint32_t seen[256] = { 0 }, values = 0;
-
-			if (pread(mem, page, sizeof(page), (off_t)from) != sizeof(page))
-				continue;
-			for (size_t i = 0; i < sizeof(page); i++)
-				values += !seen[page[i]]++;
-			if (values < 250)
-				continue;
-			page[17] ^= 4;
-			changed += pwrite(mem, page, sizeof(page), (off_t)from) == sizeof(page);
-		}
-	}
-	close(mem);
-	fclose(maps);
-	return changed;
 }
 
 static void fill_with_marks(char *data, size_t from, size_t to)
@@ -178,7 +108,7 @@ static void look(const void *arg)
 {
 	if (!turn_await())
 		return;
-	found = marks_on_server();
+	found = memory_count_marks(world.server.pid, mark);
 	sealed = agent_says("sealed_bytes");
 	metadata = agent_says("seal_metadata_bytes");
 	turn_pass();
@@ -208,18 +138,9 @@ static void check_nothing_found(const struct outcome *out)
 	assert_int_equal(found, 0);
 }
 
-/* The server's memory is read, all of it. */
-static void skip_with_sanitizers(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("SKIP: a sanitizer maps terabytes, all of which would be read\n");
-	skip();
-#endif
-}
-
 static void test_no_plaintext(void **state)
 {
-	skip_with_sanitizers();
+	memory_skip_with_sanitizers();
 	each_way(child_marks, look, false, check_nothing_found);
 }
 
@@ -252,7 +173,7 @@ static void attack(const void *arg)
 {
 	if (!turn_await())
 		return;
-	found = spoil_server();
+	found = memory_spoil_ciphertext(world.server.pid);
 	turn_pass();
 	if (!turn_await())
 		return;
@@ -269,7 +190,7 @@ static void check_detected(const struct outcome *out)
 
 static void test_changed_blocks(void **state)
 {
-	skip_with_sanitizers();
+	memory_skip_with_sanitizers();
 	each_way(child_is_attacked, attack, false, check_detected);
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/memory.h"
 #include "lib/world.h"
 
 enum { SERVERS_MAX = 7, THREADS = 2, PAGE = 4096, WORDS = PAGE / 8, BYTES = 48 << 20 };
@@ -499,43 +500,6 @@ static void test_refused(void **state)
 }
 
 /* Sealed: what one server has is changed there, all of it. */
-static void spoil(pid_t pid)
-{
-	static char data[1 << 20];
-	char path[64], line[256];
-	FILE *maps;
-	int mem;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	maps = fopen(path, "r");
-	assert_non_null(maps);
-	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-	mem = open(path, O_RDWR | O_CLOEXEC);
-	assert_true(mem >= 0);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long from, to;
-
-		/* slabs lie in large mappings, the server's own data in small ones */
-		if (sscanf(line, "%lx-%lx", &from, &to) != 2 || to - from < 4ul << 20 ||
-		    !strstr(line, " rw"))
-			continue;
-		for (; from < to; from += sizeof(data)) {
-			size_t want = to - from < sizeof(data) ? to - from : sizeof(data);
-			ssize_t n = pread(mem, data, want, (off_t)from);
-
-			for (ssize_t at = 0; at < n; at += PAGE) {
-				char other = (char)(data[at] + 1);
-
-				if (data[at] | data[at + 1] | data[at + 2])
-					assert_int_equal(pwrite(mem, &other, 1, (off_t)from + at),
-							 1);
-			}
-		}
-	}
-	close(mem);
-	fclose(maps);
-}
-
 static void child_spoilt(const void *arg)
 {
 	setenv("SODA_SEAL", "1", 1);
@@ -556,7 +520,7 @@ static void during_spoilt(const void *arg)
 {
 	if (!turn_await())
 		return;
-	spoil(worlds[0].server.pid);
+	memory_spoil_ciphertext(worlds[0].server.pid);
 	turn_pass();
 }
 
@@ -570,10 +534,7 @@ static void test_spoilt(void **state)
 		print_message("SKIP: with erasure codes nothing is sealed\n");
 		skip();
 	}
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("SKIP: a sanitizer maps terabytes, all of which would be read\n");
-	skip();
-#endif
+	memory_skip_with_sanitizers();
 	open_pool();
 	trial_run(&t, &out);
 	expect_exit(&out, 0);

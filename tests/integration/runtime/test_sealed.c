@@ -8,12 +8,13 @@
 #include <unistd.h>
 
 #include "lib/harness.h"
+#include "lib/memory.h"
 #include "lib/world.h"
 
 enum { CHUNK = 65536, CHUNKS = 96, BYTES = CHUNKS * CHUNK, WORDS = BYTES / 8, BUFFER = 32 * CHUNK };
 
 static struct world world;
-static const char mark[16] = "fifteen letters";
+static const char mark[MEMORY_MARK] = "fifteen letters";
 
 static void start_at_world(bool all)
 {
@@ -26,41 +27,6 @@ static void start_at_world(bool all)
 	cfg.chunk_bytes = CHUNK;
 	set_buffer(&cfg, BUFFER, text);
 	start(&cfg);
-}
-
-/* How often the mark stands in the memory of the server: every mapping, as the kernel gives it. */
-static size_t marks_on_server(void)
-{
-	static char data[1 << 20];
-	char path[64], line[256];
-	size_t found = 0;
-	FILE *maps;
-	int mem;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", world.server.pid);
-	maps = fopen(path, "r");
-	assert_non_null(maps);
-	snprintf(path, sizeof(path), "/proc/%d/mem", world.server.pid);
-	mem = open(path, O_RDONLY | O_CLOEXEC);
-	assert_true(mem >= 0);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long from, to;
-
-		if (sscanf(line, "%lx-%lx", &from, &to) != 2)
-			continue;
-		for (; from < to; from += sizeof(data)) {
-			size_t want = to - from < sizeof(data) ? to - from : sizeof(data);
-			ssize_t n = pread(mem, data, want, (off_t)from);
-			char *at = data;
-
-			/* marks lie at multiples of their length */
-			for (; n >= (ssize_t)sizeof(mark); at += sizeof(mark), n -= sizeof(mark))
-				found += memcmp(at, mark, sizeof(mark)) == 0;
-		}
-	}
-	close(mem);
-	fclose(maps);
-	return found;
 }
 
 static void fill_with_marks(char *data)
@@ -98,7 +64,7 @@ static void look_for_marks(const void *arg)
 {
 	if (!turn_await())
 		return;
-	found = marks_on_server();
+	found = memory_count_marks(world.server.pid, mark);
 	turn_pass();
 }
 
@@ -108,11 +74,7 @@ static void test_no_plaintext(void **state)
 	struct trial t = { .child = child_marks, .during = look_for_marks };
 	struct outcome end;
 
-#ifdef __SANITIZE_ADDRESS__
-	print_message("SKIP: AddressSanitizer maps terabytes, all of which would be read\n");
-	skip();
-#endif
-
+	memory_skip_with_sanitizers();
 	trial_run(&t, &end);
 	expect_quiet_success(&end);
 	assert_true(found >= BYTES / sizeof(mark));
