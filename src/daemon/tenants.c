@@ -290,10 +290,12 @@ int soda_tenant_admit(struct soda_tenants *tenants, const struct soda_tenant *te
 			 tenant->name);
 		return -EPERM;
 	}
-	if (info->local && soda_tenant_limited(tenant)) {
+	if ((info->local || info->unmetered) && soda_tenant_limited(tenant)) {
 		snprintf(why->text, sizeof(why->text),
-			 "tenant %s has a rate, and over shm its programs would use the server's "
-			 "memory past it: connect by tcp",
+			 info->local ? "tenant %s has a rate, and over shm its programs would use "
+				       "the server's memory past it: connect by tcp"
+				     : "tenant %s has a rate, and over verbs requests do not wait "
+				       "for it: connect by tcp",
 			 tenant->name);
 		return -EPERM;
 	}
@@ -307,7 +309,8 @@ int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KE
 		snprintf(why->text, sizeof(why->text), "this client is another tenant's");
 		return -EPERM;
 	}
-	if (soda_proof_check(&proved->transcript, SODA_PROOF_SESSION, key, proved->session)) {
+	if (soda_proof_check(&proved->transcript, SODA_PROOF_SESSION, key, proved->session,
+			     proved->mac_bytes)) {
 		snprintf(why->text, sizeof(why->text),
 			 "the proof for this client id is wrong: it is another process's");
 		return -ESTALE;

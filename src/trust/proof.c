@@ -61,14 +61,16 @@ int soda_proof_mac(const struct soda_transcript *t, enum soda_proof_of of,
 }
 
 int soda_proof_check(const struct soda_transcript *t, enum soda_proof_of of,
-		     const uint8_t key[SODA_KEY_BYTES], const uint8_t mac[SODA_WIRE_MAC_BYTES])
+		     const uint8_t key[SODA_KEY_BYTES], const uint8_t *mac, size_t bytes)
 {
 	uint8_t right[SODA_WIRE_MAC_BYTES];
 	int r = soda_proof_mac(t, of, key, right);
 
 	if (r)
 		return r;
-	return soda_mac_equal(right, mac, sizeof(right)) ? 0 : -EACCES;
+	if (bytes < SODA_WIRE_BRIEF_MAC_BYTES || bytes > sizeof(right))
+		return -EACCES;
+	return soda_mac_equal(right, mac, bytes) ? 0 : -EACCES;
 }
 
 int soda_key_bind(uint8_t key[SODA_KEY_BYTES], const uint8_t channel[SODA_KEY_BYTES])

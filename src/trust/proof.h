@@ -35,6 +35,7 @@ struct soda_proved {
 	struct soda_transcript transcript;
 	uint8_t key[SODA_KEY_BYTES]; /* of the connection */
 	uint8_t session[SODA_WIRE_MAC_BYTES];
+	size_t mac_bytes; /* of the session mac, that travelled: fewer than all on verbs */
 };
 
 struct soda_flow; /* base/flow.h */
@@ -69,9 +70,9 @@ void soda_transcript_begin(struct soda_transcript *t, const char *server,
 
 int soda_proof_mac(const struct soda_transcript *t, enum soda_proof_of of,
 		   const uint8_t key[SODA_KEY_BYTES], uint8_t mac[SODA_WIRE_MAC_BYTES]);
-/* 0; -EACCES: it is another mac. */
+/* The mac's first bytes, as many as have come: 0; -EACCES: it is another one. */
 int soda_proof_check(const struct soda_transcript *t, enum soda_proof_of of,
-		     const uint8_t key[SODA_KEY_BYTES], const uint8_t mac[SODA_WIRE_MAC_BYTES]);
+		     const uint8_t key[SODA_KEY_BYTES], const uint8_t *mac, size_t bytes);
 
 /* The connection's key, of the server's key of the tenant. */
 int soda_connection_key(const struct soda_transcript *t, const uint8_t key[SODA_KEY_BYTES],

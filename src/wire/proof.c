@@ -88,3 +88,52 @@ int soda_wire_get_proof(const void *in, size_t bytes, struct soda_wire_proof *p)
 {
 	return get_pair(in, bytes, p->mac, p->session);
 }
+
+void soda_wire_put_number(uint8_t out[SODA_WIRE_NUMBER_BYTES], uint64_t number)
+{
+	for (unsigned i = 0; i < SODA_WIRE_NUMBER_BYTES; i++)
+		out[i] = (uint8_t)(number >> 8 * i);
+}
+
+uint64_t soda_wire_get_number(const uint8_t in[SODA_WIRE_NUMBER_BYTES])
+{
+	uint64_t number = 0;
+
+	for (unsigned i = 0; i < SODA_WIRE_NUMBER_BYTES; i++)
+		number |= (uint64_t)in[i] << 8 * i;
+	return number;
+}
+
+/* An ASK and a PROOF are as long as each other. */
+_Static_assert(SODA_WIRE_BRIEF_BYTES == SODA_WIRE_FRAME_BYTES + sizeof(struct soda_wire_brief) &&
+		       sizeof(((struct soda_wire_brief *)0)->ask) ==
+			       sizeof(((struct soda_wire_brief *)0)->proof),
+	       "no padding");
+
+void soda_wire_put_brief(uint8_t out[SODA_WIRE_BRIEF_BYTES], enum soda_msg type,
+			 const struct soda_wire_brief *b)
+{
+	soda_wire_put_frame(out, &(struct soda_wire_frame){ .type = (uint8_t)type,
+							    .length = SODA_WIRE_BRIEF_BYTES -
+								      SODA_WIRE_FRAME_BYTES });
+	out += SODA_WIRE_FRAME_BYTES;
+	soda_wire_put_number(out, b->number);
+	memcpy(out + SODA_WIRE_NUMBER_BYTES, &b->ask, sizeof(b->ask));
+}
+
+int soda_wire_get_brief(const void *in, size_t bytes, struct soda_wire_brief *b)
+{
+	const uint8_t *at = in;
+	struct soda_wire_frame frame;
+
+	if (bytes != SODA_WIRE_BRIEF_BYTES)
+		return -EPROTO;
+	soda_wire_get_frame(at, &frame);
+	if ((frame.type != SODA_MSG_ASK && frame.type != SODA_MSG_PROOF) || frame.flags ||
+	    frame.status || frame.length != SODA_WIRE_BRIEF_BYTES - SODA_WIRE_FRAME_BYTES)
+		return -EPROTO;
+	at += SODA_WIRE_FRAME_BYTES;
+	b->number = soda_wire_get_number(at);
+	memcpy(&b->ask, at + SODA_WIRE_NUMBER_BYTES, sizeof(b->ask));
+	return frame.type;
+}

@@ -35,6 +35,29 @@ struct soda_wire_proof {
 };
 #define SODA_WIRE_PROOF_BYTES 64u
 
+/*
+ * The same on verbs, where requests to connect have room for 56 bytes: a frame, the number that the
+ * server has given the HELLO, and what is left of an ASK without the tenant's name, or of a PROOF
+ * with the first bytes of each mac.
+ */
+#define SODA_WIRE_BRIEF_MAC_BYTES 20u
+
+struct soda_wire_brief {
+	uint64_t number;
+	union {
+		struct {
+			uint8_t nonce[SODA_WIRE_NONCE_BYTES];
+			uint8_t key_id[SODA_WIRE_KEY_ID_BYTES];
+		} ask;
+		struct {
+			uint8_t mac[SODA_WIRE_BRIEF_MAC_BYTES];
+			uint8_t session[SODA_WIRE_BRIEF_MAC_BYTES];
+		} proof;
+	};
+};
+#define SODA_WIRE_BRIEF_BYTES 56u
+#define SODA_WIRE_NUMBER_BYTES 8u
+
 /* Of A-Z a-z 0-9 . _ - : as many as the limits above, and at least one. */
 bool soda_wire_tenant_ok(const char *name);
 bool soda_wire_server_ok(const char *name);
@@ -48,5 +71,11 @@ void soda_wire_put_challenge(uint8_t out[SODA_WIRE_CHALLENGE_BYTES],
 int soda_wire_get_challenge(const void *in, size_t bytes, struct soda_wire_challenge *c);
 void soda_wire_put_proof(uint8_t out[SODA_WIRE_PROOF_BYTES], const struct soda_wire_proof *p);
 int soda_wire_get_proof(const void *in, size_t bytes, struct soda_wire_proof *p);
+/* type: SODA_MSG_ASK or SODA_MSG_PROOF.  get: which it is, or -EPROTO. */
+void soda_wire_put_brief(uint8_t out[SODA_WIRE_BRIEF_BYTES], enum soda_msg type,
+			 const struct soda_wire_brief *b);
+int soda_wire_get_brief(const void *in, size_t bytes, struct soda_wire_brief *b);
+void soda_wire_put_number(uint8_t out[SODA_WIRE_NUMBER_BYTES], uint64_t number);
+uint64_t soda_wire_get_number(const uint8_t in[SODA_WIRE_NUMBER_BYTES]);
 
 #endif

@@ -12,7 +12,7 @@
 #include "conformance.h"
 #include "soda.h"
 #include "transport/stream/stream.h"
-#include "transport/verbs/link/link.h"
+#include "transport/verbs/client/client.h"
 
 static const struct variant variants[] = {
 	{ "bad requests, answers by WRITE", VERBS, "", SODA_ENGINE_AUTO, false, true },
@@ -47,8 +47,8 @@ static void meet_as(struct env *e, struct stranger *s, uint32_t features)
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(soda_verbs_link_resolve(&s->link, rest, deadline, &e->why), 0);
 	assert_int_equal(soda_verbs_link_prepare(&s->link, &room, &e->why), 0);
-	assert_int_equal(soda_verbs_link_connect(&s->link, rest, &hello, deadline, &welcome,
-						 &s->two_sided, &e->why),
+	assert_int_equal(soda_verbs_introduce(&s->link, rest, &hello, NULL, NULL, deadline,
+					      &welcome, &s->two_sided, &e->why),
 			 0);
 	s->buf = aligned_alloc(4096, BUFFER);
 	memset(s->buf, 0, BUFFER);

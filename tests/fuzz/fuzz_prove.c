@@ -94,7 +94,8 @@ static void say_proof(struct stranger *s, int bit)
 	if (n == sizeof(heard) && heard[0] == SODA_MSG_CHALLENGE && s->asked) {
 		soda_wire_get_challenge(heard + FRAME, SODA_WIRE_CHALLENGE_BYTES, &c);
 		memcpy(s->t.nonce, c.nonce, sizeof(s->t.nonce));
-		FUZZ_MUST(soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac) == 0);
+		FUZZ_MUST(soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac,
+					   SODA_WIRE_MAC_BYTES) == 0);
 		FUZZ_MUST(soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, proof.mac) == 0);
 		s->right = !s->odd && bit < 0;
 	}

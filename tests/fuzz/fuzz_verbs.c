@@ -4,7 +4,9 @@
  * I's layout, and of their answers.  librdmacm and the receive buffers are played here. what 8: 0
  * a connection request's private data: length 8, bytes     1  the acceptance's     2  a
  * rejection's: status 8 3  requests: ops: 0,1 a READ  2 a WRITE  3 as it is: opcode 8, imm 32,
- * length 32, bytes  4  answer  5  free  6  sent 4  a key: as it is
+ * length 32, bytes  4  answer  5  free  6  sent 4  a key: as it is  5  requests to a listener with
+ * a guard: ops: 0  a HELLO  1  the ASK of the tenant that there is  2  of another one  3  the right
+ * PROOF  4  but for one bit: which 8  5  the last request once more  6  as it is: 56 bytes
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,13 +15,13 @@
 #include <unistd.h>
 
 #include "fuzz/fixtures/daemon.h"
+#include "fuzz/fixtures/verbs_door.h"
 #include "fuzz/fuzz.h"
 #include "transport/verbs/server/two_sided.h"
 
-/* These two have what reads private data, as functions of their own. */
+/* These have what reads private data, as functions of their own. */
+#include "transport/verbs/client/introduce.c"
 #include "transport/verbs/link/link.c"
-
-int fuzz_verbs_request(struct soda_listener *l, struct rdma_cm_event *event);
 
 static struct fuzz_daemon daemon_;
 static unsigned buffers_out;
@@ -70,16 +72,25 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 
 static void accepted(struct rdma_cm_event *event, bool rejection)
 {
-	struct soda_wire_welcome welcome;
-	struct soda_wire_two_sided two_sided;
 	struct soda_why why = { "" };
-	int ret = rejection ? rejected(event, "peer:1", &why)
-			    : established(event, "peer:1", &welcome, &two_sided, &why);
+	struct introduction in = { .rest = "peer:1", .why = &why };
+	struct soda_wire_two_sided two_sided = { 0 };
+	struct soda_wire_welcome welcome;
+	struct soda_wire_frame frame;
+	int ret;
 
-	FUZZ_MUST(ret <= 0);
-	FUZZ_MUST(rejection ? ret < 0 && why.text[0] : ret == 0 || why.text[0]);
+	note(&in.heard, &event->param.conn);
+	in.heard.accepted = !rejection;
+	ret = rejection ? rejected(event, in.rest, &in.heard, &why)
+			: take_welcome(&in, SODA_WIRE_VERSION, SODA_VERBS_WELCOME_BYTES, &welcome,
+				       &two_sided);
+	FUZZ_MUST(ret <= 0 && (ret == 0 || why.text[0]));
 	if (ret == 0 && two_sided.message_bytes)
 		FUZZ_MUST(two_sided.credits && two_sided.answer <= SODA_ANSWER_SEND);
+	if (ret == 0 && rejection) {
+		soda_wire_get_frame(in.heard.data, &frame);
+		FUZZ_MUST(frame.length <= in.heard.bytes - SODA_WIRE_FRAME_BYTES);
+	}
 }
 
 static void private_data(uint8_t what, struct fuzz_input *in)
@@ -87,6 +98,7 @@ static void private_data(uint8_t what, struct fuzz_input *in)
 	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = 7 };
 	struct rdma_cm_id id = { .verbs = NULL };
 	struct rdma_cm_event event = { .id = &id };
+	struct fuzz_verbs_answer answer;
 	size_t n = fuzz_u8(in);
 	uint8_t *data;
 
@@ -100,10 +112,166 @@ static void private_data(uint8_t what, struct fuzz_input *in)
 	event.param.conn.private_data = n ? data : NULL;
 	event.param.conn.private_data_len = (uint8_t)n;
 	if (what == 0)
-		fuzz_verbs_request(&daemon_.listener, &event);
+		fuzz_verbs_request(&daemon_.listener, &event, &answer);
 	else
 		accepted(&event, what == 2);
 	free(data);
+}
+
+/* A listener with a guard: nobody is let in but by the right proof, once. */
+
+static const uint8_t the_key[SODA_KEY_BYTES] = { 42 };
+static int the_tenant;
+
+static int find(void *arg, const char *tenant, const uint8_t *id, uint8_t *key, void **tenant_p,
+		char *why)
+{
+	FUZZ_MUST(!tenant); /* on verbs the key alone tells */
+	*tenant_p = &the_tenant;
+	if (memcmp(id, the_key, SODA_WIRE_KEY_ID_BYTES)) {
+		snprintf(why, 128, "nobody");
+		return -EACCES;
+	}
+	memcpy(key, the_key, sizeof(the_key));
+	return 0;
+}
+
+static const struct soda_guard guard = { .server = "mem1", .find = find };
+
+/* One who asks to connect, again and again. */
+struct stranger {
+	uint64_t number;
+	struct soda_transcript t;
+	uint8_t said[SODA_WIRE_BRIEF_BYTES];
+	bool asked; /* the last that was answered was the ASK of the tenant that there is */
+};
+
+static bool say(struct stranger *s, struct fuzz_verbs_answer *answer_p)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = 7 };
+	struct rdma_cm_id id = { .verbs = NULL };
+	struct rdma_cm_event event = { .id = &id };
+
+	memcpy(&id.route.addr.dst_addr, &from, sizeof(from));
+	event.param.conn.private_data = s->said;
+	event.param.conn.private_data_len = sizeof(s->said);
+	return fuzz_verbs_request(&daemon_.listener, &event, answer_p);
+}
+
+/* The body of a CHALLENGE of so many bytes, or NULL: it was refused. */
+static const uint8_t *body_of(const struct fuzz_verbs_answer *a, uint32_t bytes)
+{
+	struct soda_wire_frame frame;
+
+	soda_wire_get_frame(a->data, &frame);
+	FUZZ_MUST(frame.type == SODA_MSG_CHALLENGE || frame.type == SODA_MSG_REFUSED);
+	if (frame.type != SODA_MSG_CHALLENGE || frame.length != bytes)
+		return NULL;
+	return a->data + SODA_WIRE_FRAME_BYTES;
+}
+
+static void say_hello(struct stranger *s)
+{
+	const struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
+					       .version = SODA_WIRE_VERSION_PROVED,
+					       .kind = SODA_CONN_CONTROL };
+	struct fuzz_verbs_answer answer;
+	const uint8_t *number;
+
+	soda_wire_put_hello(s->said, &hello);
+	memcpy(s->t.hello, s->said, sizeof(s->t.hello));
+	FUZZ_MUST(!say(s, &answer));
+	number = body_of(&answer, SODA_WIRE_NUMBER_BYTES);
+	FUZZ_MUST(number);
+	s->number = soda_wire_get_number(number);
+	s->asked = false;
+}
+
+static void say_ask(struct stranger *s, bool right)
+{
+	struct soda_wire_brief brief = { .number = s->number };
+	struct soda_wire_ask ask = { .nonce = { 1 } };
+	uint8_t hello[SODA_WIRE_HELLO_BYTES], asked[SODA_WIRE_ASK_BYTES];
+	struct soda_wire_challenge c;
+	struct fuzz_verbs_answer answer;
+	const uint8_t *body;
+
+	memcpy(ask.key_id, the_key, sizeof(ask.key_id));
+	ask.key_id[0] ^= !right;
+	memcpy(brief.ask.nonce, ask.nonce, sizeof(ask.nonce));
+	memcpy(brief.ask.key_id, ask.key_id, sizeof(ask.key_id));
+	soda_wire_put_brief(s->said, SODA_MSG_ASK, &brief);
+	FUZZ_MUST(!say(s, &answer));
+	body = body_of(&answer, SODA_WIRE_CHALLENGE_BYTES);
+	FUZZ_MUST(!body || right);
+	s->asked = body;
+	if (!body)
+		return;
+	memcpy(hello, s->t.hello, sizeof(hello));
+	soda_wire_put_ask(asked, &ask);
+	soda_transcript_begin(&s->t, "mem1", hello, asked);
+	soda_wire_get_challenge(body, SODA_WIRE_CHALLENGE_BYTES, &c);
+	memcpy(s->t.nonce, c.nonce, sizeof(c.nonce));
+	FUZZ_MUST(!soda_proof_check(&s->t, SODA_PROOF_SERVER, the_key, c.mac, sizeof(c.mac)));
+}
+
+/* bit < 0: the right one, of whatever has been said before. */
+static void say_proof(struct stranger *s, int bit)
+{
+	struct soda_wire_brief brief = { .number = s->number };
+	uint8_t mac[SODA_WIRE_MAC_BYTES];
+	struct fuzz_verbs_answer answer;
+	bool right = s->asked && bit < 0;
+
+	FUZZ_MUST(!soda_proof_mac(&s->t, SODA_PROOF_CLIENT, the_key, mac));
+	memcpy(brief.proof.mac, mac, sizeof(brief.proof.mac));
+	if (bit >= 0)
+		brief.proof.mac[bit / 8 % sizeof(brief.proof.mac)] ^= (uint8_t)(1 << bit % 8);
+	soda_wire_put_brief(s->said, SODA_MSG_PROOF, &brief);
+	FUZZ_MUST(say(s, &answer) == right);
+	s->asked = false;
+}
+
+static void guarded(struct fuzz_input *in)
+{
+	struct stranger s = { .number = 0 };
+	struct fuzz_verbs_answer answer;
+	struct soda_conf_error err;
+
+	if (soda_crypto_ready(&err))
+		return;
+	daemon_.listener.opt.guard = &guard;
+	daemon_.listener.opt.hello_timeout_ms = 60000;
+	while (in->left) {
+		switch (fuzz_u8(in) % 7) {
+		case 0:
+			say_hello(&s);
+			break;
+		case 1:
+			say_ask(&s, true);
+			break;
+		case 2:
+			say_ask(&s, false);
+			break;
+		case 3:
+			say_proof(&s, -1);
+			break;
+		case 4:
+			say_proof(&s, fuzz_u8(in));
+			break;
+		case 5:
+			FUZZ_MUST(!say(&s, &answer));
+			s.asked = false;
+			break;
+		default:
+			memset(s.said, 0, sizeof(s.said));
+			fuzz_take(in, s.said, sizeof(s.said));
+			FUZZ_MUST(!say(&s, &answer));
+			s.asked = false;
+		}
+	}
+	fuzz_verbs_leave();
+	daemon_.listener.opt.guard = NULL;
 }
 
 /* Requests of one connection */
@@ -256,7 +424,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct fuzz_input in = { data, bytes };
-	uint8_t what = fuzz_u8(&in) % 5;
+	uint8_t what = fuzz_u8(&in) % 6;
 
 	buffers_out = 0;
 	fuzz_daemon_init(&daemon_, false);
@@ -265,6 +433,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		requests(&in);
 	else if (what == 4)
 		key(&in);
+	else if (what == 5)
+		guarded(&in);
 	else
 		private_data(what, &in);
 	daemon_.gone = true;

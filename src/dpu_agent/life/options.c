@@ -64,7 +64,7 @@ static const struct soda_option options[] = {
 	  .help = "Serve the tenants of this file, and nobody else: see soda-tenant-add(1). Each "
 		  "client proves its tenant's key; rates and weights hold here, quotas and "
 		  "directories are the memory server's, to which all of them are the agent's "
-		  "tenant. Nobody else may read the file. Read again at SIGHUP. Not with verbs." },
+		  "tenant. Nobody else may read the file. Read again at SIGHUP." },
 	SODA_DAEMON_TLS(ENV, " The agent's own control connections to the server are by TLS with "
 			     "both, by --key-file or ca.pem."),
 	SODA_DAEMON_TLS_CERTIFICATES(ENV, " And ca.pem, whose certificates are believed of the "

@@ -50,6 +50,7 @@ struct soda_peer_info {
 	uid_t uid;
 	gid_t gid;
 	pid_t pid;
+	bool unmetered; /* what its data connections ask for waits for no rate (verbs) */
 	/* Local: supplementary groups, by the kernel's word; none where there are too many. */
 	unsigned groups_n;
 	gid_t groups[SODA_PEER_GROUPS_MAX];

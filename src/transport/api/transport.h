@@ -111,7 +111,8 @@ struct soda_conn_options {
 	int uffd;
 	/*
 	 * As whom: a server that cannot prove that it is the one of this identity is refused, and
-	 * one that does not ask for our proof.  NULL: nobody proves anything.
+	 * one that does not ask for our proof.  NULL: nobody proves anything.  It outlives the
+	 * connection, and so does the next one.
 	 */
 	const struct soda_identity *identity;
 	/*

@@ -26,4 +26,5 @@ const struct soda_transport soda_tp_verbs = {
 	.prefix = SODA_VERBS_PREFIX,
 	.connect = verbs_connect,
 	.listen = soda_verbs_listen,
+	.proves = true,
 };

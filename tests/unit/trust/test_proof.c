@@ -86,20 +86,26 @@ static void every_byte_counts(void **state)
 		assert_int_equal(soda_proof_mac(&t, all[i], key, mac[i]), 0);
 	for (int i = 0; i < 3; i++)
 		for (int j = 0; j < 3; j++)
-			assert_int_equal(soda_proof_check(&t, all[i], key, mac[j]),
-					 i == j ? 0 : -EACCES);
+			assert_int_equal(
+				soda_proof_check(&t, all[i], key, mac[j], SODA_WIRE_MAC_BYTES),
+				i == j ? 0 : -EACCES);
 	for (size_t at = SODA_PROOF_LABEL_BYTES; at < sizeof(t); at++) {
 		((uint8_t *)&t)[at] ^= 1;
-		assert_int_equal(soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1]), -EACCES);
+		assert_int_equal(
+			soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1], SODA_WIRE_MAC_BYTES),
+			-EACCES);
 		((uint8_t *)&t)[at] ^= 1;
 	}
 	for (size_t at = 0; at < sizeof(mac[1]); at++) {
 		mac[1][at] ^= 0x80;
-		assert_int_equal(soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1]), -EACCES);
+		assert_int_equal(
+			soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1], SODA_WIRE_MAC_BYTES),
+			-EACCES);
 		mac[1][at] ^= 0x80;
 	}
 	key[31] ^= 1;
-	assert_int_equal(soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1]), -EACCES);
+	assert_int_equal(soda_proof_check(&t, SODA_PROOF_CLIENT, key, mac[1], SODA_WIRE_MAC_BYTES),
+			 -EACCES);
 }
 
 /* Connections have keys of their own, and so have the clients that they make. */

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs, the side that connects: control connections (control.c), data connections
- * (data.c), what streamed calls make readable (flow.c). */
+/* verbs, the side that connects: HELLO, and its proof (introduce.c), control connections
+ * (control.c), data connections (data.c), what streamed calls make readable (flow.c). */
 #ifndef SODA_VERBS_CLIENT_H
 #define SODA_VERBS_CLIENT_H
 
 #include "transport/verbs/link/link.h"
+
+/*
+ * Introduce oneself on a link that is prepared, as opt->identity if that is somebody.  Errors as
+ * soda_conn_connect.
+ */
+int soda_verbs_introduce(struct soda_verbs_link *l, const char *rest,
+			 const struct soda_wire_hello *hello, const struct soda_identity *as,
+			 uint8_t *client_key, uint64_t deadline_ns,
+			 struct soda_wire_welcome *welcome_p,
+			 struct soda_wire_two_sided *two_sided_p, struct soda_why *why);
 
 /* Connect, and own the link, also on failure.  Errors of soda_conn_connect. */
 int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,

@@ -296,8 +296,8 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 					 why);
 	c->messages.aborted = &c->conn.aborted;
 	if (ret == 0)
-		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
-					      &c->two_sided, why);
+		ret = soda_verbs_introduce(&c->link, rest, hello, opt->identity, opt->client_key,
+					   deadline_ns, welcome_p, &c->two_sided, why);
 	if (ret < 0) {
 		control_close(&c->conn);
 		return ret;

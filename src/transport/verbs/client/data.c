@@ -83,6 +83,8 @@ struct vdata {
 	struct soda_verbs_link link;
 	_Atomic(struct soda_verbs_link *) keyed; /* the second queue pair, or NULL */
 	struct soda_wire_hello hello;
+	const struct soda_identity *as; /* of the options, and so the next: for the second one */
+	uint8_t *client_key;
 	struct soda_regcache *regcache; /* whose protection domain it is, or NULL: its own */
 	struct ibv_mr *mr;
 	uint8_t *arena; /* the slots, behind them a page of dirty marks, or of heads */
@@ -183,7 +185,8 @@ static int meet(const struct vdata *c, struct soda_verbs_link *l, uint64_t deadl
 	int ret;
 
 	hello.features |= SODA_FEATURE_KEYED;
-	ret = soda_verbs_link_connect(l, rest, &hello, deadline_ns, &welcome, &two_sided, why);
+	ret = soda_verbs_introduce(l, rest, &hello, c->as, c->client_key, deadline_ns, &welcome,
+				   &two_sided, why);
 	if (ret == 0 && two_sided.message_bytes) {
 		soda_why_set(why, "%s has given a key, but takes requests only", c->conn.peer);
 		ret = -EPROTO;
@@ -919,12 +922,14 @@ int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
 		return -ENOMEM;
 	}
 	c->hello = *hello;
+	c->as = opt->identity;
+	c->client_key = opt->client_key;
 	ret = choose_domain(c, why);
 	if (ret == 0)
 		ret = soda_verbs_link_prepare(&c->link, &room, why);
 	if (ret == 0)
-		ret = soda_verbs_link_connect(&c->link, rest, hello, deadline_ns, welcome_p,
-					      &c->two_sided, why);
+		ret = soda_verbs_introduce(&c->link, rest, hello, c->as, c->client_key, deadline_ns,
+					   welcome_p, &c->two_sided, why);
 	/* the peer sends nothing before a request */
 	choose_sizes(c, opt, hello->chunk_bytes);
 	if (ret == 0)

@@ -281,10 +281,18 @@ void soda_verbs_refusal(const char *peer, const void *bytes, size_t n, struct so
 	soda_why_set(why, "%s refused: %s", peer, text);
 }
 
-static int rejected(const struct rdma_cm_event *event, const char *rest, struct soda_why *why)
+static void note(struct soda_verbs_heard *heard_p, const struct rdma_conn_param *conn)
 {
-	const uint8_t *data = event->param.conn.private_data;
-	size_t bytes = event->param.conn.private_data_len;
+	size_t bytes = conn->private_data_len;
+
+	heard_p->bytes = bytes < sizeof(heard_p->data) ? bytes : sizeof(heard_p->data);
+	if (heard_p->bytes)
+		memcpy(heard_p->data, conn->private_data, heard_p->bytes);
+}
+
+static int rejected(const struct rdma_cm_event *event, const char *rest,
+		    const struct soda_verbs_heard *heard, struct soda_why *why)
+{
 	struct soda_wire_frame frame;
 	char peer[128];
 
@@ -293,52 +301,34 @@ static int rejected(const struct rdma_cm_event *event, const char *rest, struct 
 		return -ECONNREFUSED;
 	}
 	snprintf(peer, sizeof(peer), SODA_VERBS_PREFIX "%.100s", rest);
-	if (event->status != REJECTED_BY_PEER || bytes < SODA_WIRE_FRAME_BYTES) {
+	if (event->status != REJECTED_BY_PEER || heard->bytes < SODA_WIRE_FRAME_BYTES) {
 		soda_why_set(why, "%s rejects the connection (reason %d)", peer, event->status);
 		return -ECONNREFUSED;
 	}
-	soda_wire_get_frame(data, &frame);
+	soda_wire_get_frame(heard->data, &frame);
+	if (frame.type == SODA_MSG_CHALLENGE &&
+	    frame.length <= heard->bytes - SODA_WIRE_FRAME_BYTES)
+		return 0;
 	if (frame.type != SODA_MSG_REFUSED || frame.status == SODA_ST_OK ||
-	    frame.length > bytes - SODA_WIRE_FRAME_BYTES) {
+	    frame.length > heard->bytes - SODA_WIRE_FRAME_BYTES) {
 		soda_why_set(why, "%s answers, but does not speak SODA", peer);
 		return -EPROTO;
 	}
-	soda_verbs_refusal(peer, data + SODA_WIRE_FRAME_BYTES, frame.length, why);
+	soda_verbs_refusal(peer, heard->data + SODA_WIRE_FRAME_BYTES, frame.length, why);
 	return -soda_status_to_errno(frame.status);
 }
 
-static int established(const struct rdma_cm_event *event, const char *rest,
-		       struct soda_wire_welcome *welcome_p, struct soda_wire_two_sided *two_sided_p,
-		       struct soda_why *why)
+int soda_verbs_link_say(struct soda_verbs_link *l, const char *rest,
+			const uint8_t said[SODA_WIRE_HELLO_BYTES], uint64_t deadline_ns,
+			struct soda_verbs_heard *heard_p, struct soda_why *why)
 {
-	const struct rdma_conn_param *conn = &event->param.conn;
-	const uint8_t *said = conn->private_data;
-
-	if (conn->private_data_len < SODA_VERBS_WELCOME_BYTES ||
-	    soda_wire_get_welcome(said, SODA_WIRE_WELCOME_BYTES, welcome_p) < 0 ||
-	    welcome_p->version != SODA_WIRE_VERSION ||
-	    soda_wire_get_two_sided(said + SODA_WIRE_WELCOME_BYTES, SODA_WIRE_TWO_SIDED_BYTES,
-				    two_sided_p) < 0) {
-		soda_why_set(why, "verbs://%.100s answers, but does not speak SODA", rest);
-		return -EPROTO;
-	}
-	return 0;
-}
-
-int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
-			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p,
-			    struct soda_wire_two_sided *two_sided_p, struct soda_why *why)
-{
-	uint8_t said[SODA_WIRE_HELLO_BYTES];
 	struct rdma_conn_param param;
 	struct rdma_cm_event *event;
 	int ret = 0;
 
-	soda_wire_put_hello(said, hello);
 	soda_verbs_link_param(l, NULL, &param);
 	param.private_data = said;
-	param.private_data_len = sizeof(said);
+	param.private_data_len = SODA_WIRE_HELLO_BYTES;
 	if (rdma_connect(l->id, &param) < 0)
 		ret = -errno;
 	if (ret == 0)
@@ -347,11 +337,12 @@ int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
 		explain(rest, ret, why);
 		return ret;
 	}
-	if (event->event == RDMA_CM_EVENT_ESTABLISHED) {
+	note(heard_p, &event->param.conn);
+	heard_p->accepted = event->event == RDMA_CM_EVENT_ESTABLISHED;
+	if (heard_p->accepted) {
 		soda_verbs_link_rnr(l->id);
-		ret = established(event, rest, welcome_p, two_sided_p, why);
 	} else if (event->event == RDMA_CM_EVENT_REJECTED) {
-		ret = rejected(event, rest, why);
+		ret = rejected(event, rest, heard_p, why);
 	} else {
 		ret = event->status < 0 ? event->status : -EHOSTUNREACH;
 		explain(rest, ret, why);

@@ -12,7 +12,9 @@
  * HELLO and welcome are the private data of the connection request and its answer: 56
  * bytes each, exactly what InfiniBand's connection manager leaves a request of
  * RDMA_PS_TCP, so that a stranger costs no queue pair.  A refusal is the private data of
- * a reject: a frame with the status, and the reason.
+ * a reject: a frame with the status, and the reason.  Where a proof is asked for
+ * (docs/internals/tenants.md) it takes three requests, the first two of which are rejected with
+ * what is to be answered by the next.
  *
  * A region of a one-sided daemon is one registration, in the protection domain of its client,
  * addressed by offset from 0.  READ and WRITE are one-sided: the server's processors
@@ -32,6 +34,7 @@
 #include "base/limits.h"
 #include "transport/api/transport_impl.h"
 #include "transport/verbs/link/registered.h"
+#include "wire/proof.h"
 
 #define SODA_VERBS_PREFIX "verbs://"
 
@@ -47,6 +50,8 @@ enum {
 	SODA_VERBS_CALL_ROOM = (SODA_VERBS_CALL_BYTES + 4095) / 4096 * 4096,
 	SODA_VERBS_CALLS_MOST = 1024, /* buffers of soda_verbs_receives */
 	SODA_VERBS_WELCOME_BYTES = SODA_WIRE_WELCOME_BYTES + SODA_WIRE_TWO_SIDED_BYTES,
+	/* where a proof was asked for */
+	SODA_VERBS_PROVED_BYTES = SODA_VERBS_WELCOME_BYTES + SODA_WIRE_MAC_BYTES,
 };
 
 /* link.c */
@@ -80,11 +85,20 @@ int soda_verbs_link_resolve(struct soda_verbs_link *l, const char *rest, uint64_
 /* Completion queue and queue pair on l->id; l->pd, or one of its own if that is NULL. */
 int soda_verbs_link_prepare(struct soda_verbs_link *l, const struct soda_verbs_room *room,
 			    struct soda_why *why);
-/* Introduce oneself. Errors as soda_conn_connect. */
-int soda_verbs_link_connect(struct soda_verbs_link *l, const char *rest,
-			    const struct soda_wire_hello *hello, uint64_t deadline_ns,
-			    struct soda_wire_welcome *welcome_p,
-			    struct soda_wire_two_sided *two_sided_p, struct soda_why *why);
+/* What the peer has answered to a request to connect. */
+struct soda_verbs_heard {
+	bool accepted; /* data: welcome, how to ask, and the mac; else a frame CHALLENGE and its
+			  body */
+	size_t bytes;  /* of data: that, and whatever the network has put behind it */
+	uint8_t data[SODA_WIRE_FRAME_BYTES + SODA_VERBS_REASON]; /* a refusal is the longest */
+};
+/*
+ * Ask to connect, with these private data.  0: *heard_p; errors as soda_conn_connect, a refusal's
+ * included.
+ */
+int soda_verbs_link_say(struct soda_verbs_link *l, const char *rest,
+			const uint8_t said[SODA_WIRE_HELLO_BYTES], uint64_t deadline_ns,
+			struct soda_verbs_heard *heard_p, struct soda_why *why);
 /* The parameters of both sides; theirs: of the peer's request, or NULL. */
 void soda_verbs_link_param(const struct soda_verbs_link *l, const struct rdma_conn_param *theirs,
 			   struct rdma_conn_param *param_p);

@@ -403,6 +403,7 @@ static void finish(struct verbs_control_peer *c, bool welcome, bool accepted, in
 	if (welcome)
 		listener(c)->ops->gone(c->p.peer.client, &c->p.peer);
 	soda_peer_remove(&c->p.peer);
+	soda_wipe(&c->p.proved, sizeof(c->p.proved));
 	free(c);
 }
 
@@ -439,6 +440,7 @@ static int begin(struct verbs_control_peer *c, const struct soda_verbs_peer *fro
 	int ret;
 
 	c->p = *from;
+	soda_verbs_peer_moved(&c->p);
 	c->p.peer.ops = &ops;
 	c->p.peer.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	soda_verbs_link_none(&c->link);

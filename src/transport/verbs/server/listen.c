@@ -52,6 +52,7 @@ static void data_free(struct soda_verbs_listener *vl, struct soda_verbs_peer *p,
 	if (welcome)
 		l->ops->gone(p->peer.client, &p->peer);
 	soda_peer_remove(&p->peer);
+	soda_wipe(&p->proved, sizeof(p->proved));
 	if (is_two_sided(p))
 		soda_verbs_conn_free(two_sided_conn(p));
 	else
@@ -105,21 +106,40 @@ static int data_queues(struct soda_verbs_peer *p)
 	return rdma_create_qp(p->id, p->client->pd, &attr) < 0 ? -errno : 0;
 }
 
-int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome)
+/* Welcome, how to ask, and the mac where there was a proof.  How many bytes, or negative errno. */
+static int say_welcome(struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome,
+		       uint8_t out[SODA_VERBS_PROVED_BYTES])
 {
-	const struct soda_verbs_link link = { .id = p->id };
-	const struct soda_listener *l = p->peer.listener;
 	struct soda_wire_two_sided how = { .message_bytes = 0 };
-	uint8_t said[SODA_VERBS_WELCOME_BYTES];
-	struct rdma_conn_param param;
+	struct soda_wire_welcome w = *welcome;
+	int ret;
 
 	if (is_two_sided(p))
-		soda_verbs_conn_say(l, &how);
-	soda_wire_put_welcome(said, welcome);
-	soda_wire_put_two_sided(said + SODA_WIRE_WELCOME_BYTES, &how);
+		soda_verbs_conn_say(p->peer.listener, &how);
+	if (p->peer.info.proved)
+		w.version = SODA_WIRE_VERSION_PROVED;
+	soda_wire_put_welcome(out, &w);
+	soda_wire_put_two_sided(out + SODA_WIRE_WELCOME_BYTES, &how);
+	if (!p->peer.info.proved)
+		return SODA_VERBS_WELCOME_BYTES;
+	ret = soda_welcome_mac(p->proved.key, out, out + SODA_VERBS_WELCOME_BYTES);
+	p->peer.info.proved = NULL;
+	soda_wipe(&p->proved, sizeof(p->proved));
+	return ret < 0 ? ret : SODA_VERBS_PROVED_BYTES;
+}
+
+int soda_verbs_accept(struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome)
+{
+	const struct soda_verbs_link link = { .id = p->id };
+	uint8_t said[SODA_VERBS_PROVED_BYTES];
+	struct rdma_conn_param param;
+	int bytes = say_welcome(p, welcome, said);
+
+	if (bytes < 0)
+		return bytes;
 	soda_verbs_link_param(&link, &p->theirs, &param);
 	param.private_data = said;
-	param.private_data_len = sizeof(said);
+	param.private_data_len = (uint8_t)bytes;
 	param.srq = p->id->qp && p->id->qp->srq;
 	soda_verbs_link_patience(p->id);
 	if (rdma_accept(p->id, &param) < 0)
@@ -161,6 +181,7 @@ static struct soda_verbs_peer *data_make(struct soda_verbs_listener *vl,
 	if (!p)
 		return NULL;
 	*p = *from;
+	soda_verbs_peer_moved(p);
 	p->peer.ops = &ops;
 	p->id->context = p;
 	if (soda_peer_add(&p->peer, why) < 0) {
@@ -259,19 +280,31 @@ static void rejected(const struct soda_verbs_peer *p, int err, const char *reaso
 	soda_verbs_reject(p->id, err, reason);
 }
 
-/* p->id's connection request, with what came along. */
+/* p->id's connection request, with what came along: whether it may be let in. */
+static bool check(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, const void *said,
+		  size_t bytes)
+{
+	char reason[SODA_REASON_BYTES];
+	int ret;
+
+	if (vl->base->opt.guard)
+		return soda_verbs_stranger_speaks(&vl->strangers, p, said, bytes) > 0;
+	ret = soda_hello_check(said, bytes, false, &p->hello, reason);
+	if (ret < 0)
+		rejected(p, ret, reason);
+	return ret == 0;
+}
+
 static void introduce(struct soda_verbs_listener *vl, struct soda_verbs_peer *p, const void *said,
 		      size_t bytes)
 {
-	char reason[SODA_REASON_BYTES];
-	int ret = soda_hello_check(said, bytes, false, &p->hello, reason);
-
-	if (ret < 0)
-		rejected(p, ret, reason);
-	else if (p->hello.kind == SODA_CONN_CONTROL)
+	if (!check(vl, p, said, bytes))
+		return;
+	if (p->hello.kind == SODA_CONN_CONTROL)
 		soda_verbs_serve(p);
 	else
 		data_begin(vl, p);
+	soda_wipe(&p->proved, sizeof(p->proved));
 }
 
 static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *event)
@@ -286,6 +319,7 @@ static void on_request(struct soda_verbs_listener *vl, struct rdma_cm_event *eve
 		memcpy(said, conn->private_data, bytes);
 	p.peer = (struct soda_peer){ .listener = vl->base, .fd = -1 };
 	p.peer.info.uid = p.peer.info.gid = (uid_t)-1;
+	p.peer.info.unmetered = true;
 	soda_inet_format(SODA_VERBS_PREFIX, rdma_get_peer_addr(p.id),
 			 ntohs(rdma_get_dst_port(p.id)), p.peer.info.address,
 			 sizeof(p.peer.info.address));
@@ -395,6 +429,7 @@ static void listener_destroy(struct soda_listener *l)
 	stop_listening(vl);
 	soda_verbs_workers_end(vl);
 	end_calls(vl);
+	soda_verbs_strangers_end(&vl->strangers);
 	if (vl->events)
 		rdma_destroy_event_channel(vl->events);
 	pthread_mutex_destroy(&vl->clients_lock);

@@ -2,8 +2,9 @@
 /*
  * verbs, the side that listens.  Threads:
  *
- *   events   (listen.c)   one: connection requests, ends; data connections are its own, for the
- *                         server has no part in one-sided requests
+ *   events   (listen.c)   one: connection requests (of those that have to prove who they are
+ *                         strangers.c), ends; data connections are its own, for the server has no
+ *                         part in one-sided requests
  *   control  (control.c)  one for each control connection; may block
  *   workers               of two-sided daemons: two_sided.h
  *
@@ -16,6 +17,7 @@
 
 #include "transport/listen/server.h"
 #include "transport/verbs/link/link.h"
+#include "trust/proof.h"
 
 /* A client on one device: its connections share a protection domain, nobody else has it. */
 struct soda_verbs_client {
@@ -25,8 +27,15 @@ struct soda_verbs_client {
 	struct ibv_pd *pd;
 };
 
+/* Who is within a proof (strangers.c); the events thread's. */
+struct soda_verbs_strangers {
+	struct soda_verbs_stranger *oldest;
+	unsigned n;
+};
+
 struct soda_verbs_listener {
 	struct soda_listener *base;
+	struct soda_verbs_strangers strangers;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;	      /* NULL once it accepts no more */
 	struct soda_verbs_peer *data; /* the events thread's */
@@ -43,11 +52,19 @@ struct soda_verbs_peer {
 	struct rdma_cm_id *id;
 	struct rdma_conn_param theirs; /* of their request to connect */
 	struct soda_wire_hello hello;
+	struct soda_proved proved; /* until the connection is accepted, if it has a guard */
 	struct soda_verbs_client *client;
 	/* data */
 	struct soda_verbs_peer *next;
 	struct ibv_cq *cq;
 };
+
+/* It has been copied from where it was: what points into it does so again. */
+static inline void soda_verbs_peer_moved(struct soda_verbs_peer *p)
+{
+	if (p->peer.info.proved)
+		p->peer.info.proved = &p->proved;
+}
 
 static inline struct soda_verbs_listener *soda_verbs_listener(const struct soda_listener *l)
 {
@@ -68,8 +85,22 @@ int soda_verbs_listen(const char *rest, const struct soda_service *ops, void *sv
 struct soda_verbs_receives *soda_verbs_receives_of(struct soda_verbs_listener *vl,
 						   struct ibv_context *device);
 
-/* Accept the connection: welcome, and how to ask where the daemon is two-sided. 0 or -errno. */
-int soda_verbs_accept(const struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome);
+/*
+ * Accept the connection: welcome, and how to ask where the daemon is two-sided. What it has proved
+ * ends here.  0 or -errno.
+ */
+int soda_verbs_accept(struct soda_verbs_peer *p, const struct soda_wire_welcome *welcome);
+
+/* strangers.c */
+
+/*
+ * A request to connect, p->id, of a listener with a guard.  1: the peer has proved what it must,
+ * p->hello is its HELLO, and p->peer.info.proved what it has proved; else the request has been
+ * answered, and p->id is gone.
+ */
+int soda_verbs_stranger_speaks(struct soda_verbs_strangers *all, struct soda_verbs_peer *p,
+			       const void *said, size_t bytes);
+void soda_verbs_strangers_end(struct soda_verbs_strangers *all);
 
 /* keys.c */
 
