@@ -95,7 +95,7 @@ struct soda_daemon_options {
 				"a "                                                               \
 				"certificate. on: clients may use it. require: they must, and "    \
 				"data connections from other machines, which TLS does not carry, " \
-				"are refused." HELP                                                \
+				"are refused, but those that say that all is sealed." HELP         \
 	}
 
 #define SODA_DAEMON_TLS_CERTIFICATES(ENV, HELP)                                                    \

@@ -202,6 +202,8 @@ struct soda_wire_hello {
 #define SODA_FEATURE_QUEUE 1u
 /* verbs, a data connection to a two-sided peer: it asks nothing, it reads by keys. */
 #define SODA_FEATURE_KEYED 2u
+/* A data connection: all that it carries of objects is sealed by the client, or was. */
+#define SODA_FEATURE_SEALED 4u
 /* How many agents the client's HELLO has passed on its way, in these bits; soda_wire_agents(). */
 #define SODA_FEATURE_AGENTS_SHIFT 8
 #define SODA_FEATURE_AGENTS (0xfu << SODA_FEATURE_AGENTS_SHIFT)

@@ -32,6 +32,7 @@ static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_c
 	};
 	const struct soda_conn_options opt = { .kind = kind,
 					       .timeout_ms = PEER_TIMEOUT_MS,
+					       .sealed = peer->sealed,
 					       .identity = peer->identity,
 					       .client_key = peer->client_key };
 

@@ -15,6 +15,7 @@ struct peer {
 	struct soda_why why; /* of the last refusal */
 	uint64_t epoch;
 	bool tool;			      /* it only asks for statistics */
+	bool sealed;			      /* data connections say that all is sealed */
 	const struct soda_identity *identity; /* NULL: nobody */
 	uint8_t client_key[SODA_KEY_BYTES];   /* with an identity */
 	char address[128];

@@ -55,6 +55,8 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.hand_over =
 			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
 		.uffd = soda_agent.uffd.fd,
+		/* of the whole process: what cannot be sealed is refused then */
+		.sealed = settings->seal,
 		.identity = soda_server_identity(server),
 		.client_key = server->client_key,
 	};

@@ -73,6 +73,8 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 								      : SODA_WIRE_VERSION;
 	introduction.kind = opt->kind;
 	introduction.features = hello->features & SODA_FEATURE_AGENTS;
+	if (opt->sealed && opt->kind == SODA_CONN_DATA)
+		introduction.features |= SODA_FEATURE_SEALED;
 	ret = transport->decorate
 		      ? transport->decorate(connect, rest, &introduction, &full, &conn, &welcome,
 					    why)

@@ -109,6 +109,8 @@ struct soda_conn_options {
 	 */
 	bool hand_over;
 	int uffd;
+	/* data: the caller sends nothing of an object that is not sealed, and asks for nothing */
+	bool sealed;
 	/*
 	 * As whom: a server that cannot prove that it is the one of this identity is refused, and
 	 * one that does not ask for our proof.  NULL: nobody proves anything.  It outlives the

@@ -217,11 +217,11 @@ static int check_way(const struct acceptor *a, const struct stranger *s, const c
 		*reason_p = "control connections to this server are by TLS only (SODA_TLS=on)";
 		return -EACCES;
 	}
-	if (soda_inet_protected(s->fd, false))
+	if (soda_inet_protected(s->fd, s->hello.features & SODA_FEATURE_SEALED))
 		return 0;
 	*reason_p =
 		"data would travel in clear to another machine, which this server forbids (--tls "
-		"require)";
+		"require): seal it (SODA_SEAL=1)";
 	return -EACCES;
 }
 

@@ -76,11 +76,11 @@ static int protect(struct soda_byte_stream *s, const char *peer,
 		return 0;
 	if (opt->kind == SODA_CONN_CONTROL)
 		return soda_stream_encrypt(s->fd, peer, as, deadline_ns, &s->tls, why);
-	if (as->clear_data || soda_inet_protected(s->fd, false))
+	if (as->clear_data || soda_inet_protected(s->fd, opt->sealed))
 		return 0;
 	soda_why_set(why,
 		     "%s: data would travel in clear to another machine, which SODA_TLS=require"
-		     " forbids: a tunnel, a server on this machine, or SODA_TLS=on",
+		     " forbids: SODA_SEAL=1, a tunnel, a server on this machine, or SODA_TLS=on",
 		     peer);
 	return -EACCES;
 }

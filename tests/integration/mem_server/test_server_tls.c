@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -430,6 +432,125 @@ static void certifies(void **state)
 	assert_non_null(strstr(p.err, "others than its owner can use this file"));
 }
 
+/* Two machines: network namespaces with a cable between them. */
+
+#define THERE "tcp://10.213.77.1:7001"
+
+/* A program that needs fabric memory. */
+static int run_there(bool seals)
+{
+	static const char *const python[] = {
+		"run",	       "--server",
+		THERE,	       "--quiet",
+		"--mem",       "16M",
+		"--threshold", "1M",
+		"--",	       "python3",
+		"-c",	       "b=bytearray(64<<20); b[::4096]=b'x'*16384; print(b.count(b'x'))",
+		NULL
+	};
+	struct program p;
+
+	setenv("SODA_TLS", "require", 1);
+	setenv("SODA_KEY_FILE", key_path, 1);
+	setenv("SODA_SERVER_NAME", "mem1", 1);
+	setenv("SODA_SEAL", seals ? "1" : "0", 1);
+	if (program_run("tools/soda/soda", python, &p))
+		return 1;
+	if (seals ? p.status || !strstr(p.out, "16384")
+		  : !p.status || !strstr(p.err, "SODA_SEAL=1")) {
+		fprintf(stderr, "seals %d: status %d, out %s, err %s\n", seals, p.status, p.out,
+			p.err);
+		return 1;
+	}
+	return 0;
+}
+
+/* By hand: TLS is on, not required, so it is the server that refuses. */
+static int connect_there(void)
+{
+	struct soda_identity *on = identity_of(SODA_TLS_ON, NULL, true, "mem1");
+	struct soda_conn *conn = NULL;
+	struct peer peer;
+	int wrong = 0;
+
+	if (peer_join_as(&peer, THERE, on))
+		return 1;
+	wrong |= peer_connect_data(&peer, &conn) != -EACCES ||
+		 !strstr(peer.why.text, "which this server forbids");
+	peer.sealed = true;
+	wrong |= peer_connect_data(&peer, &conn) != 0;
+	soda_conn_close(conn);
+	peer_leave(&peer);
+	soda_identity_free(on);
+	return wrong;
+}
+
+/* Its end of the cable is there once `ready` says so. */
+static int other_machine(int ready)
+{
+	char go;
+
+	if (unshare(CLONE_NEWNET) || write(ready, "n", 1) != 1 || read(ready, &go, 1) != 1)
+		return 77;
+	return connect_there() | run_there(false) << 1 | run_there(true) << 2;
+}
+
+static int machine(void)
+{
+	struct server there;
+	char command[512], go;
+	int pair[2], status = 0, ended;
+	pid_t other;
+
+	if (unshare(CLONE_NEWNET) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return 77;
+	other = fork();
+	if (!other) {
+		close(pair[0]);
+		_exit(other_machine(pair[1]));
+	}
+	close(pair[1]);
+	snprintf(command, sizeof(command),
+		 "ip link add v0 type veth peer name v1 netns %d && ip addr add 10.213.77.1/30 dev "
+		 "v0 && ip link set v0 up && nsenter -t %d -n ip addr add 10.213.77.2/30 dev v1 && "
+		 "nsenter -t %d -n ip link set v1 up",
+		 (int)other, (int)other, (int)other);
+	if (read(pair[0], &go, 1) != 1 ||
+	    system(command) || /* NOLINT: a constant but for the pid */
+	    SERVER_START(&there, "--listen", THERE, "--tenants", file, "--tls", "require",
+			 "--capacity", "256M"))
+		status = 77;
+	if (!status && write(pair[0], "g", 1) != 1)
+		status = 1;
+	close(pair[0]); /* where there was no word it ends */
+	if (waitpid(other, &ended, 0) != other)
+		return 1;
+	if (!status)
+		status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 1;
+	if (status != 77 && server_stop(&there))
+		status = 1;
+	return status;
+}
+
+/* Beyond this machine only what is sealed. */
+static void lets_sealed_data_in(void **state)
+{
+	int status = 0;
+	pid_t pid;
+
+	make_tenant();
+	pid = fork();
+	if (!pid)
+		_exit(machine());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) {
+		print_message("SKIP: network namespaces, ip and nsenter are needed\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void refuses_to_start(void **state)
 {
 	struct soda_identity *none = NULL;
@@ -500,6 +621,7 @@ int main(void)
 		cmocka_unit_test(refuses_replay_and_changes),
 		cmocka_unit_test(outlasts_silence),
 		cmocka_unit_test(certifies),
+		cmocka_unit_test(lets_sealed_data_in),
 		cmocka_unit_test(refuses_to_start),
 	};
 	struct soda_conf_error err;
