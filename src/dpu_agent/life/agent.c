@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "dpu_agent/session/keeper.h"
+#include "dpu_agent/session/tenants.h"
 
 enum {
 	THREADS_MAX = 4,
@@ -20,28 +21,6 @@ static unsigned processors(void)
 
 	return n < 1 ? 1 : n > 2 * THREADS_MAX ? 2 * THREADS_MAX : (unsigned)n;
 }
-
-/* Memory and files are the server's, which knows all programs of the agent as one tenant. */
-static int prepare_tenant(void *arg, const struct soda_tenant_entry *entry, void **coming_p,
-			  struct soda_conf_error *err)
-{
-	if (entry->quota)
-		return soda_conf_fail(err, -EINVAL,
-				      "tenant %s: an agent has no memory that a quota could be of: "
-				      "give one to the agent's tenant, in the memory server's file",
-				      entry->name);
-	if (entry->exports_n)
-		return soda_conf_fail(err, -EINVAL,
-				      "tenant %s: an agent exports no directories: those are the "
-				      "memory server's, and in its file the agent's tenant's",
-				      entry->name);
-	return 0;
-}
-
-static const struct soda_tenants_ops tenants_ops = {
-	.record_bytes = sizeof(struct soda_tenant),
-	.prepare = prepare_tenant,
-};
 
 int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 {
@@ -64,7 +43,7 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0) |
 		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0);
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
-	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &tenants_ops, NULL);
+	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);
 	if (ret < 0)
 		return ret;
 	if (opt->tenants)

@@ -62,7 +62,7 @@ static const struct soda_option options[] = {
 	  AT(tenants),
 	  .arg = "FILE",
 	  .help = "Serve the tenants of this file, and nobody else: see soda-tenant-add(1). Each "
-		  "client proves its tenant's key; rates and weights hold here, quotas and "
+		  "client proves its tenant's key; rates, weights and quotas hold here, "
 		  "directories are the memory server's, to which all of them are the agent's "
 		  "tenant. Nobody else may read the file. Read again at SIGHUP." },
 	SODA_DAEMON_TLS(ENV, " The agent's own control connections to the server are by TLS with "

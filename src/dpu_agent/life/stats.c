@@ -5,6 +5,7 @@
 #include "base/lock.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/life/agent.h"
+#include "dpu_agent/session/tenants.h"
 
 /* At most so many clients are listed, so that Prometheus need not remember more series. */
 enum { CLIENTS_SHOWN = 64 };
@@ -164,6 +165,10 @@ static void walk_tenant(void *arg, struct soda_metrics *m, struct soda_tenant *t
 		n += s->tenant == tenant && !s->tool;
 	pthread_mutex_unlock(&all->lock);
 	soda_metrics_say_level(m, "clients", "clients of a tenant, away ones included", n);
+	soda_metrics_say_size(m, "used_bytes", "memory promised to a tenant",
+			      atomic_load(&soda_agent_tenant(tenant)->used));
+	soda_metrics_say_size(m, "quota_bytes", "most that a tenant may have; 0: no limit",
+			      atomic_load(&soda_agent_tenant(tenant)->quota));
 }
 
 void soda_dpu_walk(void *arg, struct soda_metrics *m)

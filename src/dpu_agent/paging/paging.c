@@ -18,6 +18,7 @@
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
+#include "dpu_agent/session/tenants.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_paging_region *))
 
@@ -165,7 +166,8 @@ static int open_region(struct soda_session *s, const void *body, size_t bytes,
 		return -EBUSY;
 	}
 	ret = open_upstream(s, &open, name, &opened, &reply->why);
-	if ((ret == -EBUSY || ret == -ENOSPC) && soda_sessions_await_leaving(s, ended)) {
+	if ((ret == -EBUSY || ret == -ENOSPC || ret == -EDQUOT) &&
+	    soda_sessions_await_leaving(s, ended)) {
 		reply->why = (struct soda_why){ "" };
 		ret = open_upstream(s, &open, name, &opened, &reply->why);
 	}
@@ -238,6 +240,7 @@ static int close_region(struct soda_session *s, struct soda_paging_region *r,
 	soda_paging_store_leave(r);
 	soda_conn_unmap_region(&r->mr);
 	soda_sealing_end(r->sealing, false);
+	soda_quota_refund(s->tenant, r->charged);
 	free(r);
 	return lost;
 }

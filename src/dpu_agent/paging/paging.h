@@ -33,6 +33,7 @@ struct soda_paging_region {
 	uint32_t flags; /* as in OPEN */
 	uint64_t file_id, generation;
 	struct soda_sealing *sealing; /* NULL: it is not sealed */
+	uint64_t charged;	      /* to the tenant's quota */
 	unsigned holds; /* requests that use it; this and below: guarded by session->lock */
 	struct soda_region_cache cache;
 	struct soda_node_member member; /* in the node's store; changed with session->lock */

@@ -22,6 +22,7 @@
 #include "client/call.h"
 #include "dpu_agent/base/counters.h"
 #include "dpu_agent/paging/forward.h"
+#include "dpu_agent/session/tenants.h"
 
 static struct soda_session *session_of(const struct soda_server *server)
 {
@@ -209,6 +210,10 @@ static int learn_region(struct soda_session *s, const struct soda_wire_listed *l
 		free(r);
 		return ret;
 	}
+	if (!l->file_id) {
+		r->charged = r->mr.bytes;
+		soda_quota_note(s->tenant, r->charged);
+	}
 	add_region(s, r);
 	return 0;
 }
@@ -272,6 +277,7 @@ void soda_upstream_forget_regions(struct soda_session *s, bool kept)
 		soda_paging_store_leave(r);
 		soda_conn_unmap_region(&r->mr);
 		soda_sealing_end(r->sealing, kept);
+		soda_quota_refund(s->tenant, r->charged);
 		free(r);
 	}
 }
@@ -505,6 +511,16 @@ static int check_opened(const struct soda_paging_region *r, const struct soda_wi
 		       : 0;
 }
 
+/* To the tenant's quota, where it is memory. r->charged is what is to be refunded. */
+static int charge(struct soda_session *s, const struct soda_wire_open *open,
+		  struct soda_paging_region *r, struct soda_why *why)
+{
+	int ret = open->name_bytes ? 0 : soda_quota_charge(s->tenant, open->bytes, why);
+
+	r->charged = ret || open->name_bytes ? 0 : open->bytes;
+	return ret;
+}
+
 int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *asked, const char *name,
 		       struct soda_wire_opened *opened_p, struct soda_why *why)
 {
@@ -519,7 +535,9 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *aske
 		return -ENOMEM;
 	memcpy(text, name, open->name_bytes);
 	text[open->name_bytes] = 0;
-	ret = begin_sealing(s, open, r, why);
+	ret = charge(s, open, r, why);
+	if (ret == 0)
+		ret = begin_sealing(s, open, r, why);
 	if (ret == 0)
 		ret = soda_call_once(&soda_pager(s)->server, open_call, &opening,
 				     (int)soda_paging(s)->opt->timeout_ms, why);
@@ -527,6 +545,7 @@ int soda_upstream_open(struct soda_session *s, const struct soda_wire_open *aske
 		ret = check_opened(r, open);
 	if (ret < 0) {
 		soda_sealing_end(r->sealing, false);
+		soda_quota_refund(s->tenant, r->charged);
 		free(r);
 		return ret;
 	}

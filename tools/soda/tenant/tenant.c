@@ -104,8 +104,7 @@ CONF(add, "NAME", "give a memory server a tenant more",
      "tenants file, which is made if there is none. The server's file gets a key that is derived "
      "of it and of the server's name, of no use anywhere else. Bring the key file to those "
      "who run the tenant's programs by a way that nobody else reads, with mode 0600. The file may "
-     "be a DPU agent's, too: without quotas and directories, which are the memory "
-     "server's." AFTERWARDS);
+     "be a DPU agent's, too: without directories, which are the memory server's." AFTERWARDS);
 CONF(list, "", "show the tenants of a memory server",
      "Prints the tenants of a server's file, without their keys: name, role, quota, rates, weight, "
      "until when a "
