@@ -347,11 +347,6 @@ static int check_redundancy(const struct soda_settings *s, struct soda_conf_erro
 				      "or more, and is %lluK",
 				      code->name, code->pieces, code->pieces * 4u,
 				      (unsigned long long)s->chunk_bytes >> 10);
-	if (s->seal)
-		return soda_conf_fail(err, -EINVAL,
-				      "redundancy (SODA_REDUNDANCY): sealed objects have copies "
-				      "(mirror:2), and not yet erasure codes: %s",
-				      code->name);
 	return 0;
 }
 

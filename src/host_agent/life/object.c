@@ -640,12 +640,6 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 
 	if (!ret)
 		ret = decide_sealing(file, &flags, why);
-	if (!ret && flags & SODA_SEALED && soda_codes[site.redundancy].pieces) {
-		snprintf(why->text, sizeof(why->text),
-			 "sealed objects have copies (mirror:2), and not yet erasure codes: %s",
-			 soda_codes[site.redundancy].name);
-		ret = -ENOTSUP;
-	}
 	if (ret)
 		return ret;
 	if (soda_members() <= 1)

@@ -167,6 +167,20 @@ static int settle_shared(struct soda_thread *t, struct soda_fetch_channel *ch, u
 	return ret == -ENOENT ? 0 : ret;
 }
 
+void soda_fetch_damaged(struct soda_region *r, uint32_t id, const char *peer)
+{
+	soda_log_error("%llu bytes at offset %llu of %s are not what was sent to %s: they were "
+		       "changed, or are older, there or on the way; they are not used, and every "
+		       "touch of them is an error",
+		       (unsigned long long)soda_region_chunk_bytes(r, id),
+		       (unsigned long long)(r->before + soda_region_offset(r, id)),
+		       r->name[0] ? r->name : "an object", peer);
+	atomic_store(&r->damaged, true);
+	atomic_store(&r->unwritten, true);
+	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_LOST, 0, 0, SODA_CW_BACKED);
+	soda_buffer_give(&soda_agent.buffer, 1);
+}
+
 /*
  * What has come is not what this process has sealed last.  -ENOTCONN: that copy of the slab is not
  * read any more, and the chunk is REMOTE again, to be asked for at the other copy's server; -EIO:
@@ -188,16 +202,7 @@ static int settle_damaged(const struct soda_fetch_channel *ch, struct soda_regio
 		soda_install_cancel(id);
 		return -ENOTCONN;
 	}
-	soda_log_error("%llu bytes at offset %llu of %s are not what was sent to %s: they were "
-		       "changed, or are older, there or on the way; they are not used, and every "
-		       "touch of them is an error",
-		       (unsigned long long)soda_region_chunk_bytes(r, id),
-		       (unsigned long long)(r->before + soda_region_offset(r, id)),
-		       r->name[0] ? r->name : "an object", soda_conn_peer(ch->conn));
-	atomic_store(&r->damaged, true);
-	atomic_store(&r->unwritten, true);
-	soda_chunk_settle(&soda_agent.table[id], SODA_CHUNK_LOST, 0, 0, SODA_CW_BACKED);
-	soda_buffer_give(&soda_agent.buffer, 1);
+	soda_fetch_damaged(r, id, soda_conn_peer(ch->conn));
 	return -EIO;
 }
 
@@ -209,7 +214,8 @@ static int open_in(struct soda_fetch_channel *ch, const struct soda_region *r, u
 
 /*
  * What is copied is as the server has it: of a sealed object ciphertext, which is opened, in the
- * request's slot, to see that it is what was sent; -EBADMSG: it is not, and has been settled.
+ * request's slot, to see that it is what was sent (a piece of a stripe is no such thing); -EBADMSG:
+ * it is not, and has been settled.
  */
 static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const struct soda_done *done)
 {
@@ -219,7 +225,7 @@ static void settle_copying(struct soda_fetch_channel *ch, uint32_t k, const stru
 
 	if (!done->status)
 		memcpy(q->copying->to, data_of(ch, k, done), q->bytes);
-	if (!done->status && r->sealing &&
+	if (!done->status && r->sealing && !r->pieces &&
 	    open_in(ch, r, q->in.id, q->copying->to, slot_of(ch, k))) {
 		settle_damaged(ch, r, q->in.id);
 		state = -EBADMSG;

@@ -78,6 +78,12 @@ int soda_fetch_rescue(struct soda_thread *t, struct soda_region *r, uint32_t id,
 		      uint64_t since_ns, uint64_t deadline_ns);
 
 /*
+ * No server has what was sealed last of a FETCHING chunk: it is LOST, with a line that says so, and
+ * its credit is given back.  peer: where it was, for the line.
+ */
+void soda_fetch_damaged(struct soda_region *r, uint32_t id, const char *peer);
+
+/*
  * Read a chunk that the caller has made FETCHING into `to`, and leave it so: for a rebuild
  * (life/rebuild.c), of a slab with copies; with erasure codes there is room for all its pieces.  0,
  * or an error as of soda_fetch_demand.

@@ -7,8 +7,11 @@
 #include "base/failure.h"
 #include "base/limits.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "host_agent/move/channel.h"
+#include "host_agent/move/fetch.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/object/stripe.h"
 #include "host_agent/pages/install.h"
 #include "pool/erasure.h"
@@ -205,17 +208,133 @@ static int gather(struct gathering *g)
 	return how_many(g->have) >= g->r->pieces ? 0 : ret;
 }
 
-int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *stripe,
-		     uint64_t deadline_ns)
+/* K pieces among those in the mask, and from them the data. As gather(). */
+static int gather_among(struct gathering *g, uint32_t among)
 {
-	struct gathering g = {
-		.t = t, .r = r, .id = id, .stripe = stripe, .deadline_ns = deadline_ns
-	};
-	int ret = gather(&g);
+	int ret;
 
-	if (!ret && !soda_erasure_decode(r->pieces, g.have, soda_stripe_piece_bytes(r), stripe))
+	g->tried = ~among;
+	ret = gather(g);
+	if (!ret &&
+	    !soda_erasure_decode(g->r->pieces, g->have, soda_stripe_piece_bytes(g->r), g->stripe))
 		ret = -EIO; /* the code gives every K pieces the others: not reached */
 	return ret;
+}
+
+/* Sealed chunks: the pieces are of ciphertext, and one that was changed changes what is decoded. */
+
+/* A chunk that is read, and where it is opened to: the stripe itself, or other memory. */
+struct opening {
+	struct soda_thread *t;
+	struct soda_region *r;
+	uint32_t id;
+	void *stripe, *plain;
+	uint64_t deadline_ns;
+	uint32_t have; /* the pieces that were read last */
+};
+
+/* By the engine of a channel that one of the pieces came through. */
+static int open_gathered(const struct opening *o, struct soda_fetch_channel *ch)
+{
+	int ret;
+
+	if (!soda_lock_acquire_until(&ch->lock, o->deadline_ns))
+		return -ETIMEDOUT;
+	ret = soda_sealing_open((uint32_t)(ch - soda_channels), o->r, o->id, o->stripe, o->plain);
+	soda_lock_release(&ch->lock);
+	return ret;
+}
+
+/* -EBADMSG: a piece is not what was sent; other errors as of gather(). */
+static int read_among(struct opening *o, uint32_t among, uint64_t deadline_ns)
+{
+	struct gathering g = {
+		.t = o->t, .r = o->r, .id = o->id, .stripe = o->stripe, .deadline_ns = deadline_ns
+	};
+	int ret = gather_among(&g, among);
+
+	o->have = g.have;
+	return ret ? ret : open_gathered(o, g.piece[__builtin_ctz(g.have)].ch);
+}
+
+/* The same with no piece but these, for which a server that is silent has a moment. */
+static int try_exactly(struct opening *o, uint32_t pieces)
+{
+	uint64_t until_ns = soda_now_ns() + SODA_SILENT_MS * SODA_MS_NS;
+
+	return read_among(o, pieces, until_ns < o->deadline_ns ? until_ns : o->deadline_ns);
+}
+
+static uint32_t current_pieces(const struct soda_region *r)
+{
+	uint32_t copies = soda_copies(r), current = 0;
+
+	for (uint32_t k = 0; k < (uint32_t)r->pieces + r->parities; k++)
+		current |= (uint32_t)soda_copy_is_current(copies, k) << k;
+	return current;
+}
+
+/* K pieces that are all as they were sent. 0: there are none; *unsure_p: as far as could be asked.
+ */
+static uint32_t find_right(struct opening *o, bool *unsure_p)
+{
+	uint32_t current = current_pieces(o->r);
+
+	*unsure_p = false;
+	for (uint32_t set = current; set; set = (set - 1) & current) {
+		int ret = how_many(set) == o->r->pieces ? try_exactly(o, set) : -EBADMSG;
+
+		if (!ret)
+			return set;
+		*unsure_p |= ret != -EBADMSG;
+	}
+	return 0;
+}
+
+static void give_up_piece(const struct opening *o, uint32_t k)
+{
+	soda_log_error("%u bytes at offset %llu of %s are not what was sent to %s: the piece there "
+		       "is given up, and they are computed from the others",
+		       soda_stripe_piece_bytes(o->r),
+		       (unsigned long long)(o->r->before + soda_region_offset(o->r, o->id)),
+		       o->r->name[0] ? o->r->name : "an object",
+		       soda_copy_link(o->r, k)->server.address);
+	soda_copies_drop(o->r, k);
+}
+
+/*
+ * Of the pieces `bad`, not all of which are right, give up those that are not: each is tried with
+ * K - 1 that are.
+ */
+static void give_up_wrong(struct opening *o, uint32_t bad, uint32_t right)
+{
+	for (uint32_t rest = bad & ~right; rest; rest &= rest - 1) {
+		uint32_t one = rest & -rest;
+
+		if (try_exactly(o, (right & (right - 1)) | one) == -EBADMSG)
+			give_up_piece(o, (uint32_t)__builtin_ctz(one));
+	}
+}
+
+/* 0; -EBADMSG: it has been settled as LOST; other errors of gather(). */
+static int read_sealed(struct opening *o)
+{
+	int ret = read_among(o, ~0u, o->deadline_ns);
+	uint32_t bad = o->have, right;
+	bool unsure;
+
+	if (ret != -EBADMSG)
+		return ret;
+	right = find_right(o, &unsure);
+	if (!right && unsure)
+		return -ENOTCONN;
+	if (!right) {
+		soda_fetch_damaged(o->r, o->id, "its servers");
+		return -EBADMSG;
+	}
+	give_up_wrong(o, bad, right);
+	ret = try_exactly(o, right);
+	return ret == -EBADMSG ? -ENOTCONN : ret; /* changed since: once more */
 }
 
 static void *take_place(uint64_t deadline_ns)
@@ -227,14 +346,54 @@ static void *take_place(uint64_t deadline_ns)
 	return place;
 }
 
+int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *stripe,
+		     uint64_t deadline_ns)
+{
+	struct gathering g = {
+		.t = t, .r = r, .id = id, .stripe = stripe, .deadline_ns = deadline_ns
+	};
+	struct opening o = {
+		.t = t, .r = r, .id = id, .stripe = stripe, .deadline_ns = deadline_ns
+	};
+	int ret;
+
+	if (!r->sealing)
+		return gather_among(&g, ~0u);
+	o.plain = take_place(deadline_ns);
+	if (!o.plain)
+		return -ETIMEDOUT;
+	ret = read_sealed(&o);
+	soda_stripe_give(o.plain);
+	return ret;
+}
+
+/* To the place, opened if it is sealed. */
+static int demand(struct soda_thread *t, struct soda_region *r, uint32_t id, void *place,
+		  uint64_t deadline_ns)
+{
+	struct opening o = { .t = t,
+			     .r = r,
+			     .id = id,
+			     .stripe = place,
+			     .plain = place,
+			     .deadline_ns = deadline_ns };
+	int ret = r->sealing ? read_sealed(&o) : soda_gather_copy(t, r, id, place, deadline_ns);
+
+	if (!ret && r->sealing)
+		soda_count(t, SODA_CNT_BYTES_OPENED, soda_region_chunk_bytes(r, id));
+	return ret;
+}
+
 int soda_gather_demand(struct soda_thread *t, struct soda_region *r, uint32_t id, int block,
 		       uint64_t deadline_ns)
 {
 	struct soda_install in = { .id = id, .block = (int16_t)block };
 	void *place = take_place(deadline_ns);
-	int ret = place ? soda_gather_copy(t, r, id, place, deadline_ns) : -ETIMEDOUT;
+	int ret = place ? demand(t, r, id, place, deadline_ns) : -ETIMEDOUT;
 
-	if (ret) {
+	if (ret == -EBADMSG) {
+		ret = -EIO; /* LOST, and its credit given back */
+	} else if (ret) {
 		soda_install_cancel(id);
 	} else {
 		soda_count(t, SODA_CNT_BYTES_FETCHED, soda_region_chunk_bytes(r, id));

@@ -7,6 +7,10 @@
  * connection ends, is replaced by another one; so are those that are late (SODA_HEDGE_MS), whose
  * answers are withdrawn when K others have come.  Pieces of data that are missing then are decoded.
  *
+ * Of a sealed object the pieces are of ciphertext, and what is decoded is opened.  Where that says
+ * that a piece was changed, each K of those that there are are tried; the pieces that were wrong
+ * are given up, as a copy is, and rebuilt.  Where no K are right the chunk is LOST.
+ *
  * One channel's lock is held at a time.  The chunk is FETCHING and the caller's all the while, so
  * that nobody changes its pieces.
  *
@@ -25,7 +29,8 @@ int soda_gather_demand(struct soda_thread *t, struct soda_region *r, uint32_t id
 		       uint64_t deadline_ns);
 /*
  * The data of a chunk to `stripe`, where there is room for all of its pieces.  The chunk stays
- * FETCHING. 0, or an error as of soda_fetch_demand.
+ * FETCHING. 0, or an error as of soda_fetch_demand; -EBADMSG: it was sealed, no pieces are right,
+ * and it is LOST.  Of a sealed object it is the ciphertext, which has been checked.
  */
 int soda_gather_copy(struct soda_thread *t, struct soda_region *r, uint32_t id, void *stripe,
 		     uint64_t deadline_ns);

@@ -549,6 +549,10 @@ static void relay(uint32_t k, struct soda_sending *op)
 	struct relay *to = &relays[server];
 	void *sealed = op->sealed ? op->copy : NULL;
 
+	if (sealed && op->stripe) {
+		soda_stripe_give(op->stripe);
+		op->stripe = NULL;
+	}
 	if (!sealed)
 		free_copy(op);
 
@@ -940,6 +944,9 @@ static int seal(struct soda_sender *s, struct outgoing *out)
 	out->sealed = soda_sealing_slot_take();
 	if (!out->sealed)
 		return -EAGAIN;
+	if (r->pieces) /* parity is of all of the chunk's ciphertext, and nobody keeps the old one
+			*/
+		out->mask = soda_blocks_all();
 	if (!out->unreadable)
 		n = soda_sealing_seal(s->station, r, out->id, out->mask,
 				      soda_chunk_address(out->id), out->sealed);
