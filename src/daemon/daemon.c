@@ -218,6 +218,17 @@ static void notify(const char *state)
 		close(fd);
 }
 
+static int tell_addresses(const struct soda_daemon *d, const struct listeners *listeners)
+{
+	const char *addresses[SODA_LISTENERS_MAX];
+
+	if (!d->listening)
+		return 0;
+	for (size_t i = 0; i < listeners->n; i++)
+		addresses[i] = soda_listener_address(listeners->at[i]);
+	return d->listening(d->self, addresses, listeners->n);
+}
+
 static void announce(const struct soda_daemon *d, const struct listeners *listeners,
 		     const struct soda_metrics_http *http)
 {
@@ -393,6 +404,8 @@ static int serve(const struct soda_daemon *d, struct soda_listener_options *how,
 		ret = open_listeners(d, how, &listeners);
 	if (ret == 0)
 		ret = open_metrics(d, &http);
+	if (ret == 0)
+		ret = tell_addresses(d, &listeners);
 	if (ret == 0) {
 		announce(d, &listeners, http);
 		if (await_end(d, signal_fd, parent_fd) && !drain(d, &listeners, parent_fd))

@@ -3,7 +3,7 @@
  * The life of every daemon: from main's arguments to the exit status.  A daemon describes itself
  * in one struct soda_daemon; its main() is one call.
  *
- *   configure -> start -> listen, metrics -> announce -> READY -> wait for the end
+ *   configure -> start -> listen, metrics -> listening -> announce -> READY -> wait for the end
  *     SIGTERM, SIGINT: drain: new clients are refused, others have the time of --drain to finish
  *     the parent has ended (--parent-fd): no client is waited for
  *   -> every connection is closed -> stop -> exit
@@ -48,6 +48,11 @@ struct soda_daemon {
 	 * without stop.
 	 */
 	int (*start)(void *self, const struct soda_nodes *nodes, struct soda_listener_options *how);
+	/*
+	 * It listens on these addresses, with the ports that it has; nobody has been told yet.  0,
+	 * or an error that the hook has logged: the daemon ends, with stop.  NULL: nothing to do.
+	 */
+	int (*listening)(void *self, const char *const *addresses, size_t n);
 	void (*announce)(void *self);	   /* log what the daemon serves, just before READY */
 	void (*reload)(void *self);	   /* SIGHUP, until the drain; NULL: it is ignored */
 	void (*drain)(void *self);	   /* refuse new clients from now on */

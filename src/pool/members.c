@@ -71,6 +71,12 @@ int soda_members_parse(const char *list, struct soda_members *out, struct soda_w
 	int ret;
 
 	out->n = 0;
+	if (!strncmp(list, "etcd://", 7))
+		return refuse(why,
+			      "%.80s is a registry, which no program asks itself: start it with "
+			      "soda run --server etcd://..., or name the servers, which soda pool "
+			      "status etcd://... shows",
+			      list);
 	for (;;) {
 		size_t bytes = length(at);
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/host_memory.h"
+#include "mem_server/life/registration.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 #include "wire/pool.h"
@@ -76,6 +77,9 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		return -EINVAL;
 	}
 	server->domain = opt.domain;
+	r = soda_server_registration_check(&opt);
+	if (r)
+		return r;
 	if (opt.tenants && opt.export_dir) {
 		soda_log_error(
 			"--export is for everybody, and --tenants for tenants: say in %s which"
@@ -109,6 +113,11 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 	server->started_ns = soda_now_ns();
 	r = soda_clients_start(&server->clients);
 	return r ? fail("cannot start a thread", r) : 0;
+}
+
+static int listening(void *self, const char *const *addresses, size_t n)
+{
+	return soda_server_registration_start(self, &opt, addresses, n);
 }
 
 static void announce(void *self)
@@ -158,8 +167,10 @@ static unsigned connected(void *self)
 static unsigned stop(void *self)
 {
 	struct soda_mem_server *server = self;
-	unsigned lost = soda_clients_stop(&server->clients);
+	unsigned lost;
 
+	soda_server_registration_stop(server);
+	lost = soda_clients_stop(&server->clients);
 	soda_tenants_stop(&server->tenants);
 	return lost;
 }
@@ -175,6 +186,7 @@ int main(int argc, char **argv)
 		.walk = soda_server_walk,
 		.quiet_with_parent = true,
 		.start = start,
+		.listening = listening,
 		.announce = announce,
 		.reload = reload,
 		.drain = drain,

@@ -53,6 +53,23 @@ static const struct soda_option options[] = {
 		  "switch or a power supply. Programs that use a pool of servers with redundancy "
 		  "never place two copies of the same data in one domain. Default: each server is "
 		  "a domain of its own." },
+	{ .name = "pool",
+	  .env = ENV "POOL",
+	  .type = SODA_OPT_STRING,
+	  AT(registry),
+	  .arg = "etcd://HOST:PORT[,...]/NAME",
+	  .help = "Register the server in etcd as a member of this pool, by a key with a lease: "
+		  "address, memory, failure domain and state. Programs find it by soda run "
+		  "--server with the same words. While etcd is away the server goes on, and is "
+		  "registered again later. Default: none, programs name the server." },
+	{ .name = "pool-address",
+	  .env = ENV "POOL_ADDRESS",
+	  .type = SODA_OPT_STRING,
+	  AT(pool_address),
+	  .arg = "ADDRESS",
+	  .help = "The address that --pool tells programs. Default: the first of --listen." },
+	SODA_ETCD_CA(ENV "ETCD_CA", AT(etcd.ca)),
+	SODA_ETCD_USER(ENV "ETCD_USER", AT(etcd.user_file)),
 	SODA_DAEMON_TLS(ENV, ""),
 	SODA_DAEMON_TLS_CERTIFICATES(ENV, ""),
 	{ .name = "grace",

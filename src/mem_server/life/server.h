@@ -15,6 +15,7 @@
 #include "mem_server/session/region.h"
 #include "mem_server/session/clients.h"
 #include "mem_server/store/store.h"
+#include "registry/registry.h"
 #include "transport/api/service.h"
 
 /* The options; options.c has the table. */
@@ -23,8 +24,11 @@ struct soda_server_options {
 	char *export_dir;		   /* NULL: none */
 	char *tenants;			   /* a file; NULL: everybody is served */
 	char *domain;			   /* its failure domain; NULL: it is one of its own */
-	uint64_t capacity;		   /* 0: 80 % of the memory available */
-	uint64_t quota;			   /* 0: none */
+	char *registry;			   /* of its pool, etcd://...; NULL: it is not registered */
+	char *pool_address;		   /* as it is registered; NULL: as it listens */
+	struct soda_registry_login etcd;
+	uint64_t capacity; /* 0: 80 % of the memory available */
+	uint64_t quota;	   /* 0: none */
 	uint32_t grace_ms, close_ms;
 	bool own_clients;
 	uint32_t max_regions;
@@ -41,6 +45,8 @@ struct soda_mem_server {
 	struct soda_tenants tenants;
 	const char *domain;  /* NULL: none; set before start, then constant, and so below */
 	uint64_t started_ns; /* soda_now_ns() */
+	char address[SODA_ADDRESS_MAX + 1];	   /* as it is registered */
+	struct soda_registry_keeper *registration; /* NULL: it is not; the main thread's */
 };
 
 extern const struct soda_service soda_server_service;

@@ -14,6 +14,7 @@
 #include "soda/pool/look.h"
 
 struct options {
+	struct soda_registry_login etcd;
 	uint32_t interval_ms, timeout_ms, time_ms;
 };
 
@@ -24,14 +25,17 @@ static const struct soda_option option_table[] = {
 	       .help = "End after this time. Default: when it is interrupted."),
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "2s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for a server's answer."),
+	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda pool events",
 	.summary = "print what changes in a pool of memory servers, as it happens",
-	.args = "[ADDRESS,...]",
+	.args = "[ADDRESS,...|etcd://HOST:PORT[,...]/POOL]",
 	.description =
-		"Looks at each server of the list, or of SODA_SERVER, again and again, and prints "
+		"Looks at each server of the list, or of SODA_SERVER (etcd://...: those that are "
+		"registered there when it begins), again and again, and prints "
 		"what "
 		"has changed since the look before, each change as a line of JSON; the first look "
 		"prints what there is. What happens and ends between two looks is not seen; the "
@@ -50,7 +54,8 @@ static const struct soda_conf conf = {
 		"made "
 		"anew, and moved from a server that is drained).",
 	.epilogue = ".SH EXIT STATUS\n.TP\n.B 0\nit has ended as it was told to\n"
-		    ".TP\n.B 1\nstandard output is gone\n.TP\n.B 2\nwrong usage\n"
+		    ".TP\n.B 1\nstandard output is gone, or etcd cannot be asked, or has no server "
+		    "of the pool\n.TP\n.B 2\nwrong usage\n"
 		    ".SH SEE ALSO\n.BR soda\\-pool\\-status (1),\n.BR soda\\-top (1),\n"
 		    ".BR soda (7)\n",
 	.options = option_table,
@@ -216,8 +221,11 @@ int soda_command_pool_events(int argc, char **argv)
 	int n = soda_tool_options(&conf, argc, argv, &opt, &list, 1), err;
 	uint64_t begun = soda_now_ms();
 
-	if (n < 0 || soda_pool_open(&pool, conf.program, n ? list : NULL))
+	if (n < 0)
 		return SODA_EXIT_USAGE;
+	err = soda_pool_open(&pool, conf.program, n ? list : NULL, &opt.etcd);
+	if (err)
+		return soda_pool_exit(err);
 	for (;;) {
 		soda_pool_look(&pool, (int)opt.timeout_ms);
 		compare(&before, &pool);

@@ -7,13 +7,21 @@
 
 #include "base/log.h"
 #include "soda/base/json.h"
+#include "soda/base/tool.h"
 #include "soda/pool/look.h"
 
 const char *const soda_pool_states[] = { "up", "draining", "ending", "unreachable" };
 
-int soda_pool_open(struct soda_pool *pool, const char *who, const char *list)
+int soda_pool_exit(int err)
+{
+	return err == -EINVAL ? SODA_EXIT_USAGE : SODA_EXIT_FAILED;
+}
+
+int soda_pool_open(struct soda_pool *pool, const char *who, const char *list,
+		   const struct soda_registry_login *login)
 {
 	struct soda_why why = { "" };
+	int ret;
 
 	memset(pool, 0, sizeof(*pool));
 	list = list ? list : getenv("SODA_SERVER");
@@ -24,9 +32,12 @@ int soda_pool_open(struct soda_pool *pool, const char *who, const char *list)
 			who);
 		return -EINVAL;
 	}
-	if (soda_members_parse(list, &pool->list, &why)) {
+	ret = soda_registry_is_name(list)
+		      ? soda_registry_resolve(list, login, true, &pool->list, &why)
+		      : soda_members_parse(list, &pool->list, &why);
+	if (ret) {
 		fprintf(stderr, "%s: %s\n", who, why.text);
-		return -EINVAL;
+		return ret;
 	}
 	for (uint32_t i = 0; i < pool->list.n; i++)
 		if (!strstr(pool->list.address[i], "://") ||

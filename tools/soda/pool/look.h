@@ -8,6 +8,7 @@
 #define SODA_TOOL_POOL_H
 
 #include "pool/pool.h"
+#include "registry/registry.h"
 #include "soda/base/source.h"
 
 enum soda_pool_state {
@@ -46,10 +47,14 @@ struct soda_pool {
 };
 
 /*
- * list: addresses with commas between; NULL: what SODA_SERVER says.  0, or -EINVAL after a message
- * that begins with `who`.
+ * list: addresses with commas between, or etcd://..., which is asked for them once, here, as login
+ * says; NULL: what SODA_SERVER says.  0, or an error after a message that begins with `who`:
+ * -EINVAL, or one of soda_registry_resolve().
  */
-int soda_pool_open(struct soda_pool *pool, const char *who, const char *list);
+int soda_pool_open(struct soda_pool *pool, const char *who, const char *list,
+		   const struct soda_registry_login *login);
+/* With which exit code a command ends that soda_pool_open() has failed. */
+int soda_pool_exit(int err);
 /* Ask every member, each for at most so long, one after the other. */
 void soda_pool_look(struct soda_pool *pool, int timeout_ms);
 void soda_pool_close(struct soda_pool *pool, int timeout_ms);

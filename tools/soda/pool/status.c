@@ -11,6 +11,7 @@
 #include "soda/pool/look.h"
 
 struct options {
+	struct soda_registry_login etcd;
 	uint32_t interval_ms, timeout_ms;
 	bool json;
 };
@@ -21,14 +22,17 @@ static const struct soda_option option_table[] = {
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "2s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for a server's answer."),
 	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object, in one line."),
+	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 };
 
 static const struct soda_conf conf = {
 	.program = "soda pool status",
 	.summary = "show the servers of a pool, and the redundancy of what programs have there",
-	.args = "[ADDRESS,...]",
+	.args = "[ADDRESS,...|etcd://HOST:PORT[,...]/POOL]",
 	.description =
-		"Asks each server of the list, or of SODA_SERVER, and prints its state (up; "
+		"Asks each server of the list, or of SODA_SERVER, or those that are registered in "
+		"etcd, and prints its state (up; "
 		"draining: by soda pool drain; ending: it has been told to end; unreachable), "
 		"failure domain, memory, clients and version; "
 		"and each program that uses the pool: its slabs, how many of them have fewer "
@@ -53,7 +57,8 @@ static const struct soda_conf conf = {
 		"unreachable numbers are null, and why says what happened.",
 	.epilogue =
 		".SH EXIT STATUS\n.TP\n.B 0\nevery server can be reached, and no copy is missing\n"
-		".TP\n.B 1\nnot so (the last time, where it repeats)\n"
+		".TP\n.B 1\nnot so (the last time, where it repeats), or etcd cannot be asked, or "
+		"has no server of the pool\n"
 		".TP\n.B 2\nwrong usage\n"
 		".SH SEE ALSO\n.BR soda\\-pool\\-drain (1),\n.BR soda\\-pool\\-events (1),\n.BR "
 		"soda\\-stat (1),\n"
@@ -218,8 +223,11 @@ int soda_command_pool_status(int argc, char **argv)
 	int n = soda_tool_options(&conf, argc, argv, &opt, &list, 1), err = 0;
 	bool first = true, well;
 
-	if (n < 0 || soda_pool_open(&pool, conf.program, n ? list : NULL))
+	if (n < 0)
 		return SODA_EXIT_USAGE;
+	err = soda_pool_open(&pool, conf.program, n ? list : NULL, &opt.etcd);
+	if (err)
+		return soda_pool_exit(err);
 	do {
 		if (!first) {
 			usleep(opt.interval_ms * 1000u);

@@ -17,6 +17,7 @@
 #include "base/limits.h"
 #include "base/run.h"
 #include "base/tree/tree.h"
+#include "registry/registry.h"
 #include "soda/base/tool.h"
 #include "soda/run/parent.h"
 #include "soda/run/results.h"
@@ -25,6 +26,7 @@ struct options {
 	char *mem;
 	char *server;
 	char *dpu;
+	struct soda_registry_login etcd;
 	char *threshold;
 	uint64_t local;
 	char *report;
@@ -51,11 +53,15 @@ static const struct soda_option option_table[] = {
 	OPTION("server", 's', STRING, server, .arg = "ADDRESS",
 	       .max = SODA_MEMBERS_MAX * (SODA_ADDRESS_MAX + 1),
 	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH; several with commas "
-		       "between are a pool. Default: SODA_SERVER, "
+		       "between are a pool, and etcd://HOST:PORT[,HOST:PORT...]/POOL is one whose "
+		       "servers are registered in etcd, of which those that are up when PROGRAM "
+		       "begins are taken, at most 16. Default: SODA_SERVER, "
 		       "or a private server for the program and what it starts, which ends with "
 		       "the last of them."),
 	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH."),
+	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 	OPTION("stats", 0, BOOL, stats,
 	       .help = "At the program's end print on standard error what it did with fabric "
 		       "memory; with --children=all what each process did."),
@@ -208,6 +214,25 @@ static void set_environment(const struct options *opt, const struct blocks *what
 }
 
 /*
+ * Where the servers are registered in etcd, name those that are up in SODA_SERVER: the program does
+ * not ask etcd.  0, or -1 with one line on standard error.
+ */
+static int find_servers(const struct soda_registry_login *login)
+{
+	static char list[SODA_MEMBERS_TEXT_MAX + 1];
+	const char *server = getenv("SODA_SERVER");
+	struct soda_why why = { "" };
+
+	if (!soda_registry_is_name(server))
+		return 0;
+	if (soda_registry_list(server, login, list, &why)) {
+		fprintf(stderr, "soda run: %s\n", why.text);
+		return -1;
+	}
+	return setenv("SODA_SERVER", list, 1);
+}
+
+/*
  * The memory that the program shares with those that it starts.  SODA_BUFFER, which --mem has set,
  * is what they have together; not so a fraction, which is one of what each of them allocates.
  * 0, or -1 with one line on standard error.
@@ -267,6 +292,8 @@ static int run(const struct options *opt, char **argv)
 		return why.status;
 	}
 	set_environment(opt, &what, library);
+	if (find_servers(&opt->etcd))
+		return 127;
 	if (opt->report && soda_run_numbers_open(opt->report))
 		return 127;
 	if (opt->children == CHILDREN_ALL && share(&tree))
@@ -284,7 +311,7 @@ int soda_command_run(int argc, char **argv)
 	struct soda_conf_error err;
 	int first, status = SODA_EXIT_USAGE;
 
-	if (soda_conf_defaults(&conf, &opt, &err) ||
+	if (soda_conf_defaults(&conf, &opt, &err) || soda_conf_environment(&conf, &opt, &err) ||
 	    soda_conf_flags(&conf, argc, argv, &opt, &first, &err))
 		fprintf(stderr, "soda run: %s\n", err.text);
 	else if (first >= argc)

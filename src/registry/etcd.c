@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "registry/etcd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "registry/base64.h"
+#include "registry/http.h"
+
+/* Codes of gRPC that the gateway passes on. */
+enum {
+	CODE_DEADLINE = 4,
+	CODE_NOT_FOUND = 5,
+	CODE_DENIED = 7,
+	CODE_UNAVAILABLE = 14,
+	CODE_UNAUTHENTICATED = 16,
+};
+
+struct soda_etcd {
+	struct soda_registry_name name;
+	struct soda_http *http;
+	const atomic_bool *stop;
+	bool tls;
+	uint32_t at;	       /* the endpoint that answered last */
+	char *user, *password; /* NULL: nobody */
+	char *token;	       /* of user; NULL: to be asked for */
+};
+
+/* What an answer that is no success says. */
+struct refusal {
+	int code;
+	char text[160];
+};
+
+/* The file of the user */
+
+static int bad_file(struct soda_why *why, const char *path, int ret, const char *reason)
+{
+	return soda_registry_fail(why, ret, "the file of etcd's user, %.120s: %s", path, reason);
+}
+
+/* NAME:PASSWORD, to the end of the line. */
+static int take_user(struct soda_etcd *etcd, char *line, const char *path, struct soda_why *why)
+{
+	char *colon = strchr(line, ':');
+
+	line[strcspn(line, "\r\n")] = '\0';
+	if (!colon || colon == line || !colon[1])
+		return bad_file(why, path, -EINVAL, "it is to have one line, NAME:PASSWORD");
+	*colon = '\0';
+	etcd->user = strdup(line);
+	etcd->password = strdup(colon + 1);
+	return etcd->user && etcd->password ? 0 : bad_file(why, path, -ENOMEM, "no memory");
+}
+
+static int read_user(struct soda_etcd *etcd, const char *path, struct soda_why *why)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), ret;
+	char line[SODA_REGISTRY_USER_MAX + 1];
+	struct stat st;
+	ssize_t n;
+
+	if (fd < 0)
+		return bad_file(why, path, -errno, soda_strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_mode & 077) {
+		close(fd);
+		return bad_file(why, path, -EINVAL,
+				"others may read it, or it is no file: chmod 600");
+	}
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	line[n < 0 ? 0 : n] = '\0';
+	ret = take_user(etcd, line, path, why);
+	explicit_bzero(line, sizeof(line));
+	return ret;
+}
+
+int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
+		   const atomic_bool *stop, struct soda_etcd **etcd_p, struct soda_why *why)
+{
+	struct soda_etcd *etcd = calloc(1, sizeof(*etcd));
+	int ret;
+
+	if (!etcd)
+		return soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
+	etcd->name = *name;
+	etcd->stop = stop;
+	etcd->tls = login->ca;
+	ret = login->user_file ? read_user(etcd, login->user_file, why) : 0;
+	if (!ret && login->ca && access(login->ca, R_OK))
+		ret = soda_registry_fail(why, -errno, "the certificates for etcd, %.120s: %s",
+					 login->ca, soda_strerror(errno));
+	if (!ret)
+		ret = soda_http_open(login->ca, &etcd->http, why);
+	if (ret)
+		soda_etcd_close(etcd);
+	else
+		*etcd_p = etcd;
+	return ret;
+}
+
+void soda_etcd_close(struct soda_etcd *etcd)
+{
+	if (!etcd)
+		return;
+	soda_http_close(etcd->http);
+	if (etcd->password)
+		explicit_bzero(etcd->password, strlen(etcd->password));
+	free(etcd->user);
+	free(etcd->password);
+	free(etcd->token);
+	free(etcd);
+}
+
+/* One call */
+
+static const char *endpoint(const struct soda_etcd *etcd)
+{
+	return etcd->name.endpoint[etcd->at];
+}
+
+/* Of a call's answer that is not as etcd answers. */
+static int strange(const struct soda_etcd *etcd, struct soda_why *why)
+{
+	return soda_registry_fail(
+		why, -EPROTO,
+		"what answers at %.100s is not etcd's JSON gateway (/v3, etcd 3.4 "
+		"or later)",
+		endpoint(etcd));
+}
+
+static void take_refusal(const json_t *from, long status, struct refusal *refusal)
+{
+	const char *text = json_string_value(json_object_get(from, "error"));
+
+	refusal->code = (int)json_integer_value(json_object_get(from, "code"));
+	if (!refusal->code && status >= 500)
+		refusal->code = CODE_UNAVAILABLE;
+	snprintf(refusal->text, sizeof(refusal->text), "%s", text ? text : "no reason");
+	soda_make_printable(refusal->text);
+}
+
+/*
+ * Ask one endpoint.  0: *answer_p is etcd's, or NULL, and the refusal says why; -EIO: it does not
+ * answer; -EPROTO; -ECANCELED.
+ */
+static int ask(struct soda_etcd *etcd, const char *path, const char *body, json_t **answer_p,
+	       struct refusal *refusal, struct soda_why *why)
+{
+	char url[SODA_REGISTRY_HOST + 64];
+	struct soda_http_answer answer;
+	json_t *all;
+	int ret;
+
+	snprintf(url, sizeof(url), "http%s://%s/v3/%s", etcd->tls ? "s" : "", endpoint(etcd), path);
+	ret = soda_http_post(etcd->http, url, etcd->token, body, SODA_REGISTRY_CALL_MS, etcd->stop,
+			     &answer, why);
+	if (ret)
+		return ret;
+	all = answer.body ? json_loadb(answer.body, answer.bytes, 0, NULL) : NULL;
+	free(answer.body);
+	*answer_p = NULL;
+	if (answer.status == 200 && json_is_object(all)) {
+		*answer_p = all;
+		return 0;
+	}
+	ret = json_is_object(all) || answer.status >= 500 ? 0 : strange(etcd, why);
+	if (!ret)
+		take_refusal(all, answer.status, refusal);
+	json_decref(all);
+	return ret;
+}
+
+/* Whether another endpoint may do what this one could not. */
+static bool elsewhere(int ret, const json_t *answer, const struct refusal *refusal)
+{
+	return ret == -EIO ||
+	       (!ret && !answer &&
+		(refusal->code == CODE_UNAVAILABLE || refusal->code == CODE_DEADLINE));
+}
+
+/* As ask, of the endpoints in turn. */
+static int ask_any(struct soda_etcd *etcd, const char *path, const char *body, json_t **answer_p,
+		   struct refusal *refusal, struct soda_why *why)
+{
+	struct soda_why last = { "" };
+	int ret = -EIO;
+
+	for (uint32_t tried = 0; tried < etcd->name.n; tried++) {
+		*refusal = (struct refusal){ .code = 0 };
+		ret = ask(etcd, path, body, answer_p, refusal, &last);
+		if (!elsewhere(ret, *answer_p, refusal))
+			break;
+		soda_registry_fail(why, -EIO,
+				   "etcd cannot be asked, the last tried was %.80s: %.120s",
+				   endpoint(etcd), ret ? last.text : refusal->text);
+		etcd->at = (etcd->at + 1) % etcd->name.n;
+		ret = -EIO;
+	}
+	if (ret == -EPROTO)
+		*why = last;
+	return ret;
+}
+
+static int refused(const struct soda_etcd *etcd, const struct refusal *refusal,
+		   struct soda_why *why)
+{
+	int ret = -EPROTO;
+
+	if (refusal->code == CODE_NOT_FOUND)
+		ret = -ENOENT;
+	if (refusal->code == CODE_DENIED || refusal->code == CODE_UNAUTHENTICATED)
+		ret = -EACCES;
+	return soda_registry_fail(why, ret, "etcd at %.80s refuses: %.140s", endpoint(etcd),
+				  refusal->text);
+}
+
+/* Take the reference to the request, as text. */
+static char *text_of(json_t *request)
+{
+	char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+
+	json_decref(request);
+	return text;
+}
+
+static void forget(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
+static int take_token(struct soda_etcd *etcd, const json_t *answer, struct soda_why *why)
+{
+	const char *token = json_string_value(json_object_get(answer, "token"));
+
+	if (!token || strlen(token) > SODA_REGISTRY_TOKEN_MAX || strpbrk(token, "\r\n"))
+		return strange(etcd, why);
+	etcd->token = strdup(token);
+	return etcd->token ? 0 : soda_registry_fail(why, -ENOMEM, "no memory for etcd's token");
+}
+
+static int authenticate(struct soda_etcd *etcd, struct soda_why *why)
+{
+	char *body = text_of(json_pack("{ss ss}", "name", etcd->user, "password", etcd->password));
+	struct refusal refusal;
+	json_t *answer = NULL;
+	int ret;
+
+	free(etcd->token);
+	etcd->token = NULL;
+	if (!body)
+		return soda_registry_fail(why, -EACCES,
+					  "name and password of etcd's user are to be UTF-8");
+	ret = ask_any(etcd, "auth/authenticate", body, &answer, &refusal, why);
+	forget(body);
+	if (!ret && !answer) {
+		refused(etcd, &refusal, why);
+		ret = -EACCES;
+	}
+	if (!ret)
+		ret = take_token(etcd, answer, why);
+	json_decref(answer);
+	return ret;
+}
+
+/* Of a refusal whether a new token may help: one that etcd gave before it was started anew. */
+static bool forgotten(const struct soda_etcd *etcd, int ret, const json_t *answer,
+		      const struct refusal *refusal)
+{
+	return etcd->user && !ret && !answer && refusal->code == CODE_UNAUTHENTICATED;
+}
+
+/* Takes the reference to the request. */
+static int call(struct soda_etcd *etcd, const char *path, json_t *request, json_t **answer_p,
+		struct soda_why *why)
+{
+	char *body = text_of(request);
+	struct refusal refusal = { .code = 0 };
+	int ret = 0;
+
+	*answer_p = NULL;
+	if (!body)
+		return soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
+	if (etcd->user && !etcd->token)
+		ret = authenticate(etcd, why);
+	if (!ret)
+		ret = ask_any(etcd, path, body, answer_p, &refusal, why);
+	if (forgotten(etcd, ret, *answer_p, &refusal)) {
+		ret = authenticate(etcd, why);
+		if (!ret)
+			ret = ask_any(etcd, path, body, answer_p, &refusal, why);
+	}
+	free(body);
+	return ret || *answer_p ? ret : refused(etcd, &refusal, why);
+}
+
+/* Leases and keys */
+
+int soda_etcd_grant(struct soda_etcd *etcd, int seconds, char lease[SODA_ETCD_LEASE],
+		    struct soda_why *why)
+{
+	const char *id;
+	json_t *answer;
+	int ret = call(etcd, "lease/grant", json_pack("{si}", "TTL", seconds), &answer, why);
+
+	if (ret)
+		return ret;
+	id = json_string_value(json_object_get(answer, "ID")); /* 64 bits: a string */
+	if (id && *id && strlen(id) < SODA_ETCD_LEASE && strspn(id, "-0123456789") == strlen(id))
+		strcpy(lease, id);
+	else
+		ret = strange(etcd, why);
+	json_decref(answer);
+	return ret;
+}
+
+int soda_etcd_renew(struct soda_etcd *etcd, const char *lease, struct soda_why *why)
+{
+	const char *left;
+	json_t *answer;
+	int ret = call(etcd, "lease/keepalive", json_pack("{ss}", "ID", lease), &answer, why);
+
+	if (ret)
+		return ret;
+	/* of a stream, of which one message was asked for; a lease that has ended has none left */
+	left = json_string_value(json_object_get(json_object_get(answer, "result"), "TTL"));
+	if (!left || strtol(left, NULL, 10) <= 0)
+		ret = soda_registry_fail(why, -ENOENT, "etcd's lease has ended");
+	json_decref(answer);
+	return ret;
+}
+
+int soda_etcd_revoke(struct soda_etcd *etcd, const char *lease, struct soda_why *why)
+{
+	json_t *answer;
+	int ret = call(etcd, "lease/revoke", json_pack("{ss}", "ID", lease), &answer, why);
+
+	json_decref(answer);
+	return ret;
+}
+
+int soda_etcd_put(struct soda_etcd *etcd, const char *key, const char *value, const char *lease,
+		  struct soda_why *why)
+{
+	char *key64 = soda_base64_encode(key, strlen(key));
+	char *value64 = soda_base64_encode(value, strlen(value));
+	json_t *answer = NULL;
+	int ret = -ENOMEM;
+
+	if (key64 && value64)
+		ret = call(etcd, "kv/put",
+			   json_pack("{ss ss ss}", "key", key64, "value", value64, "lease", lease),
+			   &answer, why);
+	else
+		soda_registry_fail(why, ret, "no memory to ask etcd");
+	json_decref(answer);
+	free(key64);
+	free(value64);
+	return ret;
+}
+
+/* The request for all keys with the prefix: up to the one whose last byte is one more. */
+static json_t *range_of(const char *prefix)
+{
+	size_t n = strlen(prefix);
+	char *from = soda_base64_encode(prefix, n), *to = NULL, *end = strdup(prefix);
+	json_t *request = NULL;
+
+	if (end) {
+		end[n - 1]++;
+		to = soda_base64_encode(end, n);
+	}
+	if (from && to)
+		request = json_pack("{ss ss ss ss si}", "key", from, "range_end", to, "sort_target",
+				    "CREATE", "sort_order", "ASCEND", "limit", SODA_REGISTRY_ASKED);
+	free(end);
+	free(from);
+	free(to);
+	return request;
+}
+
+int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
+		   void (*each)(void *arg, const char *value, size_t bytes), void *arg,
+		   struct soda_why *why)
+{
+	json_t *answer, *at;
+	size_t i;
+	int ret = call(etcd, "kv/range", range_of(prefix), &answer, why);
+
+	json_array_foreach(json_object_get(answer, "kvs"), i, at)
+	{
+		const char *text = json_string_value(json_object_get(at, "value"));
+		size_t bytes = 0;
+		char *value = text ? soda_base64_decode(text, &bytes) : NULL;
+
+		if (value)
+			each(arg, value, bytes);
+		free(value);
+	}
+	json_decref(answer);
+	return ret;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls of etcd 3.4's JSON gateway (/v3/...), in which keys and values are base64.  Each asks the
+ * endpoint that answered last, and when that does not answer, or has no leader, the next one, once
+ * around.  One thread at a time.
+ *
+ * All return 0; -EIO (no endpoint answers, each for at most SODA_REGISTRY_CALL_MS), -EACCES (user,
+ * password, or what the user may do), -ENOENT (of a lease that has ended), -EPROTO (what is there
+ * is no etcd 3.4), -ECANCELED (stop), -ENOMEM, with *why, which names etcd.
+ */
+#ifndef SODA_REGISTRY_ETCD_H
+#define SODA_REGISTRY_ETCD_H
+
+#include <stdatomic.h>
+
+#include "registry/registry.h"
+
+enum { SODA_ETCD_LEASE = 24 }; /* a lease's number as text, with its end */
+
+struct soda_etcd;
+
+/*
+ * stop: calls are given up within a second once it is true; NULL: never.  Nothing is asked yet.
+ * Also -ENOTSUP (no libcurl), -EINVAL or an error of opening it (the file of the user).
+ */
+int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
+		   const atomic_bool *stop, struct soda_etcd **etcd_p, struct soda_why *why);
+void soda_etcd_close(struct soda_etcd *etcd); /* NULL is fine */
+
+/* A lease that ends after so many seconds without soda_etcd_renew(). */
+int soda_etcd_grant(struct soda_etcd *etcd, int seconds, char lease[SODA_ETCD_LEASE],
+		    struct soda_why *why);
+int soda_etcd_renew(struct soda_etcd *etcd, const char *lease, struct soda_why *why);
+/* End it, and with it its keys. */
+int soda_etcd_revoke(struct soda_etcd *etcd, const char *lease, struct soda_why *why);
+/* A key that goes when the lease ends. */
+int soda_etcd_put(struct soda_etcd *etcd, const char *key, const char *value, const char *lease,
+		  struct soda_why *why);
+/*
+ * Call `each` with every value, oldest creation first, of the keys that begin with the prefix; at
+ * most SODA_REGISTRY_ASKED. value: not ended.
+ */
+int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
+		   void (*each)(void *arg, const char *value, size_t bytes), void *arg,
+		   struct soda_why *why);
+
+#endif

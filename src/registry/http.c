@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "registry/http.h"
+
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "registry/registry.h"
+
+#define LIBRARY "libcurl.so.4"
+
+static struct {
+	CURLcode (*start)(long flags);
+	CURL *(*init)(void);
+	CURLcode (*set)(CURL *curl, CURLoption option, ...);
+	CURLcode (*get)(CURL *curl, CURLINFO info, ...);
+	CURLcode (*perform)(CURL *curl);
+	void (*cleanup)(CURL *curl);
+	struct curl_slist *(*append)(struct curl_slist *list, const char *text);
+	void (*free_list)(struct curl_slist *list);
+	bool ready;
+} lib; /* set by load(), then constant */
+
+struct soda_http {
+	CURL *curl;
+	const atomic_bool *stop; /* of the call under way, as answer is; NULL: none */
+	struct soda_http_answer answer;
+	char error[CURL_ERROR_SIZE];
+};
+
+static void load(void)
+{
+	/* dlsym() gives an object pointer; its place is filled, as POSIX shows it */
+	const struct {
+		const char *name;
+		void *to;
+	} symbols[] = {
+		{ "curl_global_init", &lib.start },    { "curl_easy_init", &lib.init },
+		{ "curl_easy_setopt", &lib.set },      { "curl_easy_getinfo", &lib.get },
+		{ "curl_easy_perform", &lib.perform }, { "curl_easy_cleanup", &lib.cleanup },
+		{ "curl_slist_append", &lib.append },  { "curl_slist_free_all", &lib.free_list },
+	};
+	void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	bool all = handle;
+
+	for (size_t i = 0; all && i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		void *found = dlsym(handle, symbols[i].name);
+
+		memcpy(symbols[i].to, &found, sizeof(found));
+		all = found;
+	}
+	lib.ready = all && lib.start(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+}
+
+static size_t take(char *data, size_t size, size_t n, void *arg)
+{
+	struct soda_http_answer *to = &((struct soda_http *)arg)->answer;
+	char *more;
+
+	n *= size;
+	if (n > SODA_REGISTRY_ANSWER_MAX - to->bytes)
+		return 0;
+	more = realloc(to->body, to->bytes + n + 1);
+	if (!more)
+		return 0;
+	memcpy(more + to->bytes, data, n);
+	to->body = more;
+	to->bytes += n;
+	return n;
+}
+
+static int go_on(void *arg, curl_off_t down, curl_off_t down_now, curl_off_t up, curl_off_t up_now)
+{
+	const struct soda_http *http = arg;
+
+	return http->stop && atomic_load(http->stop);
+}
+
+static void set_always(struct soda_http *http, const char *ca)
+{
+	CURL *c = http->curl;
+
+	lib.set(c, CURLOPT_NOSIGNAL, 1L);
+	lib.set(c, CURLOPT_PROXY, ""); /* whatever the environment says */
+	lib.set(c, CURLOPT_PROTOCOLS_STR, "http,https");
+	lib.set(c, CURLOPT_FOLLOWLOCATION, 0L);
+	lib.set(c, CURLOPT_ERRORBUFFER, http->error);
+	lib.set(c, CURLOPT_WRITEFUNCTION, take);
+	lib.set(c, CURLOPT_WRITEDATA, http);
+	lib.set(c, CURLOPT_XFERINFOFUNCTION, go_on);
+	lib.set(c, CURLOPT_XFERINFODATA, http);
+	lib.set(c, CURLOPT_NOPROGRESS, 0L);
+	if (ca) {
+		lib.set(c, CURLOPT_CAINFO, ca);
+		lib.set(c, CURLOPT_CAPATH, NULL);
+	}
+}
+
+int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *why)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct soda_http *http;
+
+	pthread_once(&once, load);
+	if (!lib.ready)
+		return soda_registry_fail(why, -ENOTSUP,
+					  "etcd is asked by " LIBRARY ", which is not installed "
+					  "(Debian: libcurl4)");
+	http = calloc(1, sizeof(*http));
+	if (http)
+		http->curl = lib.init();
+	if (!http || !http->curl) {
+		free(http);
+		return soda_registry_fail(why, -ENOMEM, "no memory for a connection to etcd");
+	}
+	set_always(http, ca);
+	*http_p = http;
+	return 0;
+}
+
+static int perform(struct soda_http *http, struct soda_why *why)
+{
+	CURLcode code = lib.perform(http->curl);
+
+	if (code == CURLE_OK) {
+		lib.get(http->curl, CURLINFO_RESPONSE_CODE, &http->answer.status);
+		return 0;
+	}
+	if (code == CURLE_ABORTED_BY_CALLBACK)
+		return -ECANCELED;
+	if (code == CURLE_WRITE_ERROR)
+		return soda_registry_fail(why, -EIO, "its answer has more than %d bytes",
+					  SODA_REGISTRY_ANSWER_MAX);
+	return soda_registry_fail(why, -EIO, "%.150s",
+				  *http->error ? http->error : "no connection");
+}
+
+static struct curl_slist *headers_for(const char *token)
+{
+	char line[SODA_REGISTRY_TOKEN_MAX + 32];
+	struct curl_slist *list = lib.append(NULL, "Content-Type: application/json"), *more;
+
+	if (!list || !token)
+		return list;
+	snprintf(line, sizeof(line), "Authorization: %s", token);
+	more = lib.append(list, line);
+	if (!more)
+		lib.free_list(list);
+	return more;
+}
+
+int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
+		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
+		   struct soda_why *why)
+{
+	struct curl_slist *headers = headers_for(token);
+	int ret;
+
+	if (!headers)
+		return soda_registry_fail(why, -EIO, "no memory for a request");
+	http->stop = stop;
+	http->answer = (struct soda_http_answer){ .body = NULL };
+	http->error[0] = '\0';
+	lib.set(http->curl, CURLOPT_URL, url);
+	lib.set(http->curl, CURLOPT_HTTPHEADER, headers);
+	lib.set(http->curl, CURLOPT_POSTFIELDS, body);
+	lib.set(http->curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+	lib.set(http->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)timeout_ms);
+	ret = perform(http, why);
+	lib.free_list(headers);
+	if (ret)
+		free(http->answer.body);
+	else
+		*answer_p = http->answer;
+	return ret;
+}
+
+void soda_http_close(struct soda_http *http)
+{
+	if (!http)
+		return;
+	lib.cleanup(http->curl);
+	free(http);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * POST of JSON over HTTP, by libcurl, which is loaded by name with the first soda_http_open(): a
+ * daemon without a registry does not have it and the dozens of libraries below it.  http_stub.c:
+ * builds without libcurl's headers.
+ */
+#ifndef SODA_REGISTRY_HTTP_H
+#define SODA_REGISTRY_HTTP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "transport/api/transport.h"
+
+struct soda_http; /* connections are kept; one thread at a time */
+
+struct soda_http_answer {
+	long status;
+	char *body; /* for the caller to free; NULL: empty */
+	size_t bytes;
+};
+
+/*
+ * ca: a PEM file with the certificates that are believed of a server, or NULL.  -ENOTSUP: there is
+ * no libcurl; -ENOMEM; with *why.
+ */
+int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *why);
+/*
+ * token: of a header Authorization, or NULL.  stop: the call is given up within a second once it is
+ * true; may be NULL.  0, whatever the status; -ECANCELED; -EIO, with *why: no answer within
+ * timeout_ms, or a longer one than SODA_REGISTRY_ANSWER_MAX.
+ */
+int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
+		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
+		   struct soda_why *why);
+void soda_http_close(struct soda_http *http); /* NULL is fine */
+
+#endif

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Memory servers that are registered in a real etcd of three nodes, and programs that find them by
+ * `soda run`: servers come and go, the leader is killed, then all of etcd, while a program works.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "etcd_rig.h"
+#include "lib/proc.h"
+
+#define SODA "tools/soda/soda"
+
+static char dir[] = "/tmp/soda-test-registry-XXXXXX";
+static char self[512];
+static struct rig rig;
+static struct program run;
+
+/* "etcd://.../POOL"; a static buffer. */
+static const char *pool(const char *name)
+{
+	static char text[160];
+
+	snprintf(text, sizeof(text), "%s/%s", rig.list, name);
+	return text;
+}
+
+static void begin_server(struct server *server, const char *name, const char *listen,
+			 const char *domain)
+{
+	const char *args[] = { "--listen", listen,   "--capacity",
+			       "64M",	   "--pool", pool(name),
+			       "--drain",  "1s",     domain ? "--domain" : NULL,
+			       domain,	   NULL };
+
+	assert_int_equal(server_start(server, args), 0);
+}
+
+static void end_server(struct server *server)
+{
+	assert_int_equal(server_stop(server), 0);
+	server_forget(server);
+}
+
+/* The list that a program gets; "": none, and the run has failed. */
+static const char *found(const char *name)
+{
+	const char *args[] = { "run",	   "--quiet",  "--children=none",
+			       "--server", pool(name), "--",
+			       "/bin/sh",  "-c",       "echo $SODA_SERVER",
+			       NULL };
+
+	assert_int_equal(program_run(SODA, args, &run), 0);
+	run.out[strcspn(run.out, "\n")] = '\0';
+	return run.status ? "" : run.out;
+}
+
+static int count_addresses(const char *list)
+{
+	int n = *list != '\0';
+
+	for (; *list; list++)
+		n += *list == ',';
+	return n;
+}
+
+/* Until so many servers are found, the one of that address, where one is given, among them. */
+static void await_found(const char *name, int n, const char *address)
+{
+	const char *list = "";
+
+	for (int i = 0; i < RIG_LOOKS; i++) {
+		list = found(name);
+		if (count_addresses(list) == n && (!address || strstr(list, address)))
+			return;
+		usleep(RIG_LOOK_US);
+	}
+	fail_msg("%d servers of pool %s are wanted, found: '%s' %s", n, name, list, run.err);
+}
+
+/* It is refused, with these words. */
+static void refused(const char *const *args, int status, const char *words)
+{
+	assert_int_equal(program_run(SODA, args, &run), 0);
+	if (run.status != status || !strstr(run.err, words))
+		print_error("status %d: %s", run.status, run.err);
+	assert_int_equal(run.status, status);
+	assert_non_null(strstr(run.err, words));
+}
+
+/* A program that works: this one, with the argument `work` */
+
+enum { WORK = 24 << 20, PAGE = 4096 };
+
+struct work {
+	pid_t pid;
+	char begun[96], enough[96]; /* it makes this file; it ends when this one is there */
+};
+
+static int work(const char *begun, const char *enough)
+{
+	uint64_t *p = malloc(WORK), round = 1;
+
+	for (; p && access(enough, F_OK); round++) {
+		for (size_t i = 0; i < WORK / PAGE; i++)
+			p[i * (PAGE / 8) + i % 500] = round * i;
+		for (size_t i = 0; i < WORK / PAGE; i++)
+			if (p[i * (PAGE / 8) + i % 500] != round * i)
+				return 3;
+		close(open(begun, O_WRONLY | O_CREAT, 0600));
+	}
+	return p && round > 1 ? 0 : 4;
+}
+
+static void work_become(const struct work *w, const char *server, pid_t parent)
+{
+	char soda[512];
+	const char *argv[] = { soda, "run", "--mem", "16M",    "--server", server,
+			       "--", self,  "work",  w->begun, w->enough,  NULL };
+
+	snprintf(soda, sizeof(soda), "%s", build_path(SODA));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == parent)
+		execv(soda, (char *const *)argv);
+	_exit(126);
+}
+
+static void work_begin(struct work *w, const char *name)
+{
+	const char *server = pool(name);
+	pid_t parent = getpid();
+
+	snprintf(w->begun, sizeof(w->begun), "%s/begun", dir);
+	snprintf(w->enough, sizeof(w->enough), "%s/enough", dir);
+	unlink(w->begun);
+	unlink(w->enough);
+	w->pid = fork();
+	if (!w->pid)
+		work_become(w, server, parent);
+	for (int i = 0; i < RIG_LOOKS && access(w->begun, F_OK); i++)
+		usleep(RIG_LOOK_US);
+	assert_int_equal(access(w->begun, F_OK), 0);
+}
+
+/* It has gone on: another round has ended since this call began. */
+static void work_goes_on(struct work *w)
+{
+	assert_int_equal(unlink(w->begun), 0);
+	for (int i = 0; i < RIG_LOOKS && access(w->begun, F_OK); i++)
+		usleep(RIG_LOOK_US);
+	assert_int_equal(access(w->begun, F_OK), 0);
+}
+
+static void work_end(struct work *w)
+{
+	int status = -1;
+	pid_t got = 0;
+
+	close(open(w->enough, O_WRONLY | O_CREAT, 0600));
+	for (int i = 0; i < RIG_LOOKS && !got; i++) {
+		got = waitpid(w->pid, &status, WNOHANG);
+		usleep(RIG_LOOK_US);
+	}
+	if (!got) {
+		kill(w->pid, SIGKILL);
+		waitpid(w->pid, &status, 0);
+	}
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* Servers come and go */
+
+static void test_come_and_go(void **state)
+{
+	struct server servers[3];
+	char address[128];
+	struct work w;
+
+	for (int i = 0; i < 3; i++)
+		begin_server(&servers[i], "a", "tcp://127.0.0.1:0", i ? "rack1" : NULL);
+	for (int i = 0; i < 3; i++)
+		await_found("a", 3, servers[i].address);
+	work_begin(&w, "a");
+	work_goes_on(&w);
+	work_end(&w);
+	/* one that ends goes at once; one that is killed, with its lease */
+	end_server(&servers[0]);
+	assert_int_equal(count_addresses(found("a")), 2);
+	snprintf(address, sizeof(address), "%s", servers[1].address);
+	server_kill(&servers[1]);
+	server_forget(&servers[1]);
+	/* and when it is there again before that, it is one server */
+	begin_server(&servers[1], "a", address, NULL);
+	await_found("a", 2, address);
+	server_kill(&servers[1]);
+	server_forget(&servers[1]);
+	await_found("a", 1, servers[2].address);
+	end_server(&servers[2]);
+	assert_string_equal(found("a"), "");
+	assert_int_equal(run.status, 127);
+	assert_non_null(strstr(run.err, "no server is registered in this pool"));
+}
+
+static void test_drained(void **state)
+{
+	struct server servers[2];
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], "drained", "tcp://127.0.0.1:0", NULL);
+	await_found("drained", 2, NULL);
+	assert_int_equal(
+		program_run(SODA,
+			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
+			    &run),
+		0);
+	assert_int_equal(run.status, 0);
+	/* programs that begin do not get it, who looks sees it */
+	await_found("drained", 1, servers[1].address);
+	assert_int_equal(
+		program_run(SODA, (const char *const[]){ "pool", "status", pool("drained"), NULL },
+			    &run),
+		0);
+	assert_int_equal(run.status, 0);
+	assert_non_null(strstr(run.out, "draining"));
+	assert_non_null(strstr(run.out, servers[0].address));
+	assert_non_null(strstr(run.out, servers[1].address));
+	for (int i = 0; i < 2; i++)
+		end_server(&servers[i]);
+}
+
+/* etcd's nodes end */
+
+static void test_leader_killed(void **state)
+{
+	struct server first, second;
+	struct work w;
+	int leader;
+
+	begin_server(&first, "b", "tcp://127.0.0.1:0", NULL);
+	await_found("b", 1, NULL);
+	work_begin(&w, "b");
+	leader = rig_leader(&rig);
+	rig_kill(&rig, leader);
+	work_goes_on(&w);
+	begin_server(&second, "b", "tcp://127.0.0.1:0", NULL);
+	await_found("b", 2, second.address);
+	assert_non_null(strstr(found("b"), first.address));
+	work_end(&w);
+	rig_start(&rig, leader);
+	end_server(&first);
+	end_server(&second);
+}
+
+static void test_all_killed(void **state)
+{
+	struct server servers[2];
+	struct work w;
+
+	begin_server(&servers[0], "c", "tcp://127.0.0.1:0", NULL);
+	await_found("c", 1, NULL);
+	work_begin(&w, "c");
+	for (int i = 0; i < RIG_NODES; i++)
+		rig_kill(&rig, i);
+	assert_true(server_logs(&servers[0], "it goes on, and tries again"));
+	work_goes_on(&w);
+	assert_string_equal(found("c"), "");
+	assert_int_equal(run.status, 127);
+	assert_non_null(strstr(run.err, "etcd cannot be asked"));
+	/* a server begins, and one ends, without etcd */
+	begin_server(&servers[1], "c", "tcp://127.0.0.1:0", NULL);
+	assert_true(server_logs(&servers[1], "it goes on, and tries again"));
+	for (int i = 0; i < RIG_NODES; i++)
+		rig_start(&rig, i);
+	await_found("c", 2, servers[1].address);
+	work_goes_on(&w);
+	work_end(&w);
+	for (int i = 0; i < RIG_NODES; i++)
+		rig_kill(&rig, i);
+	end_server(&servers[0]);
+	end_server(&servers[1]);
+	for (int i = 0; i < RIG_NODES; i++)
+		rig_start(&rig, i);
+	rig_await(&rig);
+}
+
+/* What is refused */
+
+static void test_refusals(void **state)
+{
+	const char *no_pool[] = { "pool", "status", pool("nothing"), NULL };
+	struct program minimal;
+
+	refused(no_pool, 1, "no server is registered in this pool");
+	refused((const char *const[]){ "pool", "status", "etcd://127.0.0.1:1", NULL }, 2,
+		"the pool's name");
+	refused((const char *const[]){ "run", "--server", "etcd://127.0.0.1/p", "--", "true",
+				       NULL },
+		127, "'127.0.0.1' is not HOST:PORT");
+	/* a program that asks by itself */
+	setenv("SODA_SERVER", pool("nothing"), 1);
+	assert_int_equal(program_run("examples/minimal", (const char *const[]){ NULL }, &minimal),
+			 0);
+	unsetenv("SODA_SERVER");
+	assert_int_not_equal(minimal.status, 0);
+	assert_non_null(strstr(minimal.err, "soda run --server etcd://"));
+}
+
+static void test_server_refusals(void **state)
+{
+	static const struct {
+		const char *args[8], *words;
+	} cases[] = {
+		{ { "--pool", "etcd://127.0.0.1:1" }, "the pool's name" },
+		{ { "--pool", "etcd://127.0.0.1:1/p", "--listen", "tcp://0.0.0.0:0" },
+		  "--pool-address" },
+		{ { "--pool", "etcd://127.0.0.1:1/p", "--pool-address", "tcp://a:1,tcp://b:1" },
+		  "one address" },
+		{ { "--etcd-ca", "/nothing" }, "are for --pool" },
+		{ { "--pool", "etcd://127.0.0.1:1/p", "--etcd-ca", "/nothing" }, "/nothing" },
+		{ { "--pool", "etcd://127.0.0.1:1/p", "--etcd-user", "/nothing" }, "/nothing" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const char *args[16] = { "--capacity", "16M" };
+		int n = 2;
+
+		if (!cases[i].args[2] || strcmp(cases[i].args[2], "--listen")) {
+			args[n++] = "--listen";
+			args[n++] = "tcp://127.0.0.1:0";
+		}
+		for (int k = 0; cases[i].args[k]; k++)
+			args[n++] = cases[i].args[k];
+		assert_int_equal(program_run("src/mem_server/soda-mem-server", args, &run), 0);
+		assert_int_equal(run.status, 1);
+		if (!strstr(run.err, cases[i].words))
+			fail_msg("%s", run.err);
+	}
+}
+
+/* A user, and TLS */
+
+static void write_file(const char *path, const char *text, mode_t mode)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void make_certificates(void)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command),
+		 "cd %s && exec 2>/dev/null;"
+		 "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+		 " -subj /CN=ca -keyout ca.key -out ca.pem &&"
+		 "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=x"
+		 " -keyout key.pem -out csr && printf 'subjectAltName=IP:127.0.0.1' >ext &&"
+		 "openssl x509 -req -in csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
+		 " -extfile ext -out cert.pem",
+		 dir);
+	assert_int_equal(system(command), 0);
+}
+
+/* User soda may write and read below /soda/pools/t/, and nothing else. */
+static void make_users(const struct rig *one)
+{
+	rig_do(one, "auth/user/add", "{\"name\":\"root\",\"password\":\"r\"}");
+	rig_do(one, "auth/role/add", "{\"name\":\"root\"}");
+	rig_do(one, "auth/user/grant", "{\"user\":\"root\",\"role\":\"root\"}");
+	rig_do(one, "auth/user/add", "{\"name\":\"soda\",\"password\":\"pass:word\"}");
+	rig_do(one, "auth/role/add", "{\"name\":\"pools\"}");
+	rig_do(one, "auth/role/grant",
+	       "{\"name\":\"pools\",\"perm\":{\"permType\":\"READWRITE\","
+	       "\"key\":\"L3NvZGEvcG9vbHMvdC8=\",\"range_end\":\"L3NvZGEvcG9vbHMvdDA=\"}}");
+	rig_do(one, "auth/user/grant", "{\"user\":\"soda\",\"role\":\"pools\"}");
+	rig_do(one, "auth/enable", "{}");
+}
+
+static void status_with(const struct rig *one, const char *name, const char *ca, const char *user,
+			int status, const char *words)
+{
+	const char *args[12] = { "pool", "status" };
+	char at[160];
+	int n = 2;
+
+	snprintf(at, sizeof(at), "%s/%s", one->list, name);
+	args[n++] = at;
+	if (ca) {
+		args[n++] = "--etcd-ca";
+		args[n++] = ca;
+	}
+	if (user) {
+		args[n++] = "--etcd-user";
+		args[n++] = user;
+	}
+	for (int i = 0; i < RIG_LOOKS; i++) {
+		assert_int_equal(program_run(SODA, args, &run), 0);
+		if (run.status == status && strstr(status ? run.err : run.out, words))
+			return;
+		usleep(RIG_LOOK_US);
+	}
+	fail_msg("status %d: %s%s", run.status, run.out, run.err);
+}
+
+static void test_user_and_tls(void **state)
+{
+	char at[160], ca[96], user[96], wrong[96], open_to_all[96];
+	struct server server;
+	struct rig one;
+
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	make_certificates();
+	rig_open(&one, 1, dir, dir);
+	make_users(&one);
+	snprintf(at, sizeof(at), "%s/t", one.list);
+	snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+	snprintf(user, sizeof(user), "%s/user", dir);
+	snprintf(wrong, sizeof(wrong), "%s/wrong", dir);
+	snprintf(open_to_all, sizeof(open_to_all), "%s/open", dir);
+	write_file(user, "soda:pass:word\n", 0600);
+	write_file(wrong, "soda:other\n", 0600);
+	write_file(open_to_all, "soda:pass:word\n", 0644);
+	assert_int_equal(SERVER_START(&server, "--capacity", "64M", "--pool", at, "--etcd-ca", ca,
+				      "--etcd-user", user),
+			 0);
+	status_with(&one, "t", ca, user, 0, server.address);
+	status_with(&one, "t", ca, wrong, 1, "authentication failed");
+	status_with(&one, "t", ca, NULL, 1, "refuses");
+	status_with(&one, "other", ca, user, 1, "permission denied");
+	status_with(&one, "t", ca, open_to_all, 2, "others may read it");
+	status_with(&one, "t", NULL, user, 1, "etcd");
+	/* etcd forgets its tokens, and gives new ones */
+	rig_kill(&one, 0);
+	assert_true(server_logs(&server, "tries again"));
+	rig_start(&one, 0);
+	status_with(&one, "t", ca, user, 0, server.address);
+	end_server(&server);
+	status_with(&one, "t", ca, user, 1, "no server is registered");
+	rig_close(&one);
+}
+
+static int open_group(void **state)
+{
+	if (!mkdtemp(dir))
+		return -1;
+	rig_open(&rig, RIG_NODES, dir, NULL);
+	return 0;
+}
+
+static int close_group(void **state)
+{
+	char command[128];
+
+	rig_close(&rig);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_come_and_go),   cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
+		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
+		cmocka_unit_test(test_user_and_tls),
+	};
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (argc == 4 && !strcmp(argv[1], "work"))
+		return work(argv[2], argv[3]);
+	if (n < 0)
+		return 1;
+	if (!rig_possible()) {
+		printf("SKIP: no etcd to register servers in (Debian: etcd-server)\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, open_group, close_group);
+}
