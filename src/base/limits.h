@@ -126,6 +126,8 @@ enum {
 	SODA_COPY_PLACES = 10,	     /* of a slab: two copies and one that takes the place of one
 					that moves, or the pieces of ec:8+2 */
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
+	SODA_JOIN_AGAIN_MS = 10000,  /* one that could not be used is tried again */
+	SODA_JOIN_MS = 1000,	     /* a server that comes later answers within this time */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */
 	SODA_SLOTS_MAX = 256,	     /* staging slots of one connection */
 };
@@ -201,6 +203,7 @@ enum {
 	SODA_REGISTRY_LOOK_MS = 300,   /* ...and so often it looks at what its key is to say */
 	SODA_REGISTRY_FREE_MS = 2000,  /* how much is free alone is told so often at most */
 	SODA_REGISTRY_LEAVE_MS = 2000, /* a server that ends tries so long to remove its key */
+	SODA_REGISTRY_WATCH_MS = 1000, /* `soda run` asks so often who is there */
 	SODA_REGISTRY_ANSWER_MAX = 4 << 20,
 	SODA_REGISTRY_TOKEN_MAX = 4096,
 	SODA_REGISTRY_USER_MAX = 512, /* bytes of NAME:PASSWORD */

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/tree/pool.h"
 #include "base/tree/server.h"
 
 enum { SODA_TREE_SLOTS = 1024, SODA_TREE_ROWS = 512, SODA_TREE_NAME = 64, SODA_TREE_TOLD = 3072 };
@@ -54,6 +55,7 @@ struct soda_tree {
 	_Atomic uint32_t refused; /* a bit for names of programs that it could not be loaded into */
 	_Atomic uint32_t rows_n;  /* may be more than there are rows */
 	struct soda_tree_server server;
+	struct soda_tree_pool pool;
 	struct soda_tree_slot slots[SODA_TREE_SLOTS];
 	struct soda_tree_row rows[SODA_TREE_ROWS];
 };

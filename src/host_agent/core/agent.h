@@ -51,7 +51,7 @@ struct soda_agent {
 
 	/*
 	 * To the memory server, or to each member of a pool of them; synchronised in link.h.
-	 * members: how many are in use; more are added during the start alone.
+	 * members: how many are in use; more are added with api_lock, none is taken away.
 	 */
 	struct soda_link links[SODA_MEMBERS_MAX];
 	_Atomic uint32_t members;
@@ -74,7 +74,8 @@ static inline uint64_t soda_chunk_bytes(void)
 /* How many memory servers the objects' slabs may lie on. AS. */
 static inline uint32_t soda_members(void)
 {
-	return atomic_load_explicit(&soda_agent.members, memory_order_relaxed);
+	/* with soda_session_publish(): the link of the last one is complete */
+	return atomic_load_explicit(&soda_agent.members, memory_order_acquire);
 }
 
 static inline bool soda_agent_owns(const void *addr)

@@ -52,8 +52,8 @@ struct soda_settings {
 	uint32_t redundancy;   /* enum soda_redundancy */
 	bool strict;	       /* soda_sync fails while copies are missing */
 	uint32_t threads;
-	bool seal;	  /* objects are sealed */
-	uint32_t servers; /* how many `server` names; 0 counts as 1 */
+	bool seal;		  /* objects are sealed */
+	_Atomic uint32_t servers; /* how many `server` names, and that came later; 0 counts as 1 */
 	uint32_t evict_high_pct, evict_low_pct;
 	uint32_t prefetch_chunks; /* 0: off */
 	uint32_t poll_us;	  /* 0: off */

@@ -89,9 +89,12 @@ static uint32_t first_of_domain(uint32_t member)
 
 static void set_domain(struct soda_link *link, const char *name)
 {
+	uint32_t n = soda_members();
+
 	soda_regions_lock();
 	strcpy(link->domain_name, name);
-	for (uint32_t i = 0; i < soda_agent.settings.servers; i++)
+	n = n > link->index ? n : link->index + 1; /* it may be the next one */
+	for (uint32_t i = 0; i < n; i++)
 		atomic_store(&soda_agent.links[i].domain, first_of_domain(i));
 	soda_regions_unlock();
 }

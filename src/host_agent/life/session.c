@@ -340,13 +340,13 @@ static void *keep(void *arg)
 
 /* Start and end */
 
-int soda_session_start(struct soda_link *link, const char *address, uint32_t pairs,
-		       struct soda_why *why)
+int soda_session_open(struct soda_link *link, const char *address, uint32_t pairs, int connect_ms,
+		      struct soda_why *why)
 {
 	struct soda_wire_hello *hello = &link->server.hello;
 	int ret;
 
-	ret = soda_link_start(link, address, (int)soda_agent.settings.connect_timeout_ms, &hooks);
+	ret = soda_link_start(link, address, connect_ms, &hooks);
 	soda_server_identify(&link->server, soda_agent.identities[link->index]);
 	if (ret)
 		return ret;
@@ -357,12 +357,17 @@ int soda_session_start(struct soda_link *link, const char *address, uint32_t pai
 	hello->gid = getgid();
 	hello->pid = (uint32_t)getpid();
 	ret = soda_server_attempt(&link->server, SODA_AS_AGAIN, why);
+	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
 	if (!ret)
 		ret = soda_helper_start(&link->keeper, "soda-keeper", keep, link);
 	link->keeper_runs = !ret;
-	if (!ret && soda_members() == link->index)
-		atomic_store(&soda_agent.members, link->index + 1);
 	return ret;
+}
+
+void soda_session_publish(const struct soda_link *link)
+{
+	if (soda_members() == link->index)
+		atomic_store(&soda_agent.members, link->index + 1); /* soda_members() acquires */
 }
 
 /*

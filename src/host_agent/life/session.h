@@ -17,11 +17,13 @@
 #include "transport/api/transport.h"
 
 /*
- * Connect to the server, with so many pairs of data channels, and start the keeper.  0; errors of
- * soda_server_attempt, and of starting a thread.
+ * Connect to the server, with so many pairs of data channels, each connection within connect_ms,
+ * and start the keeper.  0; errors of soda_server_attempt, and of starting a thread.
  */
-int soda_session_start(struct soda_link *link, const char *address, uint32_t pairs,
-		       struct soda_why *why);
+int soda_session_open(struct soda_link *link, const char *address, uint32_t pairs, int connect_ms,
+		      struct soda_why *why);
+/* Objects may lie there from now on: the link is the next of soda_members(). */
+void soda_session_publish(const struct soda_link *link);
 /* End the keeper, say BYE to the server, close all connections. */
 void soda_session_stop(struct soda_link *link);
 /* The process is about to end: tell the server to free our regions with the last connection. */

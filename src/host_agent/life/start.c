@@ -17,6 +17,7 @@
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/object.h"
 #include "host_agent/life/rebuild.h"
+#include "host_agent/life/servers.h"
 #include "host_agent/life/session.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/life/trace.h"
@@ -30,7 +31,6 @@
 #include "host_agent/pages/install.h"
 #include "host_agent/pages/shared.h"
 #include "host_agent/pages/uffd.h"
-#include "pool/pool.h"
 
 enum { DEFAULT_BUFFER_MIN = 16 << 20 };
 
@@ -197,135 +197,6 @@ static int start_memory(struct soda_why *why)
 	return 0;
 }
 
-/* With a private server, of which nobody else knows, there is none. */
-static int load_identity(uint32_t i, const char *address, struct soda_why *why)
-{
-	const struct soda_settings *s = &soda_agent.settings;
-	struct soda_conf_error err = { "" };
-	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address,
-				     &soda_agent.identities[i], &err);
-
-	if (!ret)
-		ret = soda_identity_encrypt(s->tls, s->certificates, s->server_name, address,
-					    &soda_agent.identities[i], &err);
-	if (ret)
-		snprintf(why->text, sizeof(why->text), "%s", err.text);
-	return ret;
-}
-
-/* What only one server can give is refused where a pool is named. */
-static int check_pool(const struct soda_members *m, struct soda_why *why)
-{
-	const struct soda_settings *s = &soda_agent.settings;
-	const char *what =
-		s->dpu			       ? "a DPU agent (SODA_DPU) leads to one server"
-		: s->mode == SODA_MODE_HANDLER ? "mode handler (SODA_MODE) works with one server"
-		: s->trace		       ? "a trace (SODA_TRACE) is of one server"
-		: s->server_name ? "server-name (SODA_SERVER_NAME) is the name of one server"
-				 : NULL;
-
-	if (m->n == 1 || !what)
-		return 0;
-	snprintf(why->text, sizeof(why->text), "%s, and the list has %u", what, m->n);
-	return -ENOTSUP;
-}
-
-/* The servers' addresses: the user's, or that of a private server, which is started. */
-static int find_servers(struct soda_members *m, struct soda_why *why)
-{
-	const struct soda_settings *s = &soda_agent.settings;
-	int ret;
-
-	if (!s->server || !*s->server) {
-		m->n = 1;
-		return soda_private_start(s->server_program, (int)s->connect_timeout_ms,
-					  m->address[0], SODA_ADDRESS_MAX + 1, why);
-	}
-	ret = soda_members_parse(s->server, m, why);
-	if (!ret)
-		ret = check_pool(m, why);
-	for (uint32_t i = 0; !ret && i < m->n; i++)
-		ret = load_identity(i, m->address[i], why);
-	return ret;
-}
-
-/* Whether the server that was met as the last one can be a member beside those before. */
-static int check_member(const struct soda_members *m, uint32_t last, struct soda_why *why)
-{
-	const struct soda_wire_welcome *w = &soda_agent.links[last].server.welcome;
-
-	if (m->n > 1 && w->agent) {
-		snprintf(why->text, sizeof(why->text),
-			 "%.150s is a DPU agent: the members of a pool are memory servers",
-			 m->address[last]);
-		return -ENOTSUP;
-	}
-	for (uint32_t i = 0; i < last; i++)
-		if (soda_agent.links[i].server.welcome.instance_id == w->instance_id) {
-			snprintf(why->text, sizeof(why->text),
-				 "%.90s and %.90s are the same server: name each server once",
-				 m->address[i], m->address[last]);
-			return -EINVAL;
-		}
-	return 0;
-}
-
-/* Which servers of a pool cannot be used, and what the pool would have without them. */
-struct missing {
-	uint32_t n, found;
-	uint64_t free_bytes; /* of those that were found */
-	char names[72];	     /* of all but the first that is missing, each after ", " */
-};
-
-static void note_missing(struct missing *missing, const char *address)
-{
-	size_t at = strlen(missing->names);
-
-	if (missing->n++)
-		snprintf(missing->names + at, sizeof(missing->names) - at, ", %.32s", address);
-}
-
-/* *why says what is wrong with the first of them. */
-static void explain_missing(const struct missing *missing, struct soda_why *why)
-{
-	struct soda_why first = *why;
-
-	snprintf(why->text, sizeof(why->text),
-		 "%.80s%s%s; the pool's other %u servers have %llu MiB free", first.text,
-		 missing->n > 1 ? "; nor can be used" : "",
-		 missing->n > 1 ? missing->names + 1 : "", missing->found,
-		 (unsigned long long)(missing->free_bytes >> 20));
-}
-
-/* All members must be there at the start. */
-static int meet_servers(const struct soda_members *m, struct soda_why *why)
-{
-	uint32_t pairs = soda_agent.settings.threads;
-	struct missing missing = { 0 };
-	int ret = 0, err;
-
-	pairs = pairs < SODA_CHANNEL_PAIRS_MAX ? pairs : SODA_CHANNEL_PAIRS_MAX;
-	for (uint32_t i = 0; i < m->n; i++) {
-		struct soda_link *link = &soda_agent.links[i];
-		struct soda_why said = { "" };
-
-		err = soda_session_start(link, m->address[i], pairs, &said);
-		if (!err)
-			err = check_member(m, i, &said);
-		if (err) {
-			note_missing(&missing, m->address[i]);
-			*why = ret ? *why : said;
-			ret = ret ? ret : err;
-			continue;
-		}
-		missing.found++;
-		missing.free_bytes += atomic_load(&link->free_bytes);
-	}
-	if (missing.n && m->n > 1 && why->text[0])
-		explain_missing(&missing, why);
-	return ret;
-}
-
 static int start_faults(void)
 {
 	return soda_agent.settings.mode == SODA_MODE_INLINE ? soda_inline_start()
@@ -377,14 +248,11 @@ static void at_exit(void)
 static int start_all(struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
-	static struct soda_members members; /* large; api_lock is held */
 	int ret;
 
 	ret = start_memory(why);
 	if (!ret)
-		ret = find_servers(&members, why);
-	if (!ret)
-		ret = meet_servers(&members, why);
+		ret = soda_servers_start(why);
 	if (!ret && s->seal)
 		ret = soda_object_seals(why);
 	if (!ret && s->trace)

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/move/evict.h"
 #include "host_agent/move/stuck.h"
 
 struct soda_fetch_channel soda_channels[SODA_MEMBERS_MAX * SODA_CHANNELS_OF_MEMBER];
@@ -50,6 +51,15 @@ static int init_channel(struct soda_fetch_channel *ch)
 	return 0;
 }
 
+/* For a server that comes later something may have to be evicted first. */
+static bool take_credit(void)
+{
+	return soda_buffer_take(&soda_agent.buffer) ||
+	       (atomic_load(&soda_agent.life) == SODA_LIFE_RUNNING &&
+		!soda_evict_credit(soda_thread_internal(),
+				   soda_now_ns() + SODA_JOIN_MS * SODA_MS_NS));
+}
+
 static bool add_pair(const struct soda_link *link)
 {
 	struct soda_fetch_channel *first = &soda_channels[link->index * SODA_CHANNELS_OF_MEMBER];
@@ -62,7 +72,7 @@ static bool add_pair(const struct soda_link *link)
 	if (p == SODA_CHANNEL_PAIRS_MAX || init_channel(&first[p]) ||
 	    init_channel(&first[SODA_CHANNEL_PAIRS_MAX + p]))
 		return false;
-	if (!soda_buffer_take(&soda_agent.buffer))
+	if (!take_credit())
 		return false;
 	first[p].slots_n = 1;
 	atomic_store(&pairs[link->index], p + 1);
@@ -145,6 +155,7 @@ static void unmap(struct soda_fetch_channel *ch, void *arg)
 {
 	munmap(ch->slots, SODA_SLOTS_MAX * soda_chunk_bytes());
 	ch->slots = NULL;
+	soda_buffer_give(&soda_agent.buffer, ch->slots_n);
 }
 
 void soda_channels_stop(const struct soda_link *link)

@@ -42,22 +42,30 @@ static struct {
 	_Atomic uint32_t n;    /* places, free and taken */
 } pool;
 
+static int make_engine(uint32_t station)
+{
+	return engines[station] ? 0 : soda_seal_engine_new(&engines[station]);
+}
+
+/* All that the server's channels need; what is there already stays. */
+int soda_sealing_add(uint32_t server, uint32_t pairs)
+{
+	int ret = make_engine(soda_sealing_writer(server));
+
+	for (uint32_t i = 0; i < pairs && !ret; i++) {
+		ret = make_engine(soda_sealing_channel(server, i));
+		if (!ret)
+			ret = make_engine(soda_sealing_channel(server, SODA_CHANNEL_PAIRS_MAX + i));
+	}
+	return ret;
+}
+
 static int make_engines(uint32_t pairs)
 {
 	int ret = 0;
 
-	for (uint32_t k = 0; k < soda_members() && !ret; k++) {
-		for (uint32_t i = 0; i < pairs && !ret; i++) {
-			uint32_t ahead = SODA_CHANNEL_PAIRS_MAX + i;
-
-			ret = soda_seal_engine_new(&engines[soda_sealing_channel(k, i)]);
-			if (!ret)
-				ret = soda_seal_engine_new(
-					&engines[soda_sealing_channel(k, ahead)]);
-		}
-		if (!ret)
-			ret = soda_seal_engine_new(&engines[soda_sealing_writer(k)]);
-	}
+	for (uint32_t k = 0; k < soda_members() && !ret; k++)
+		ret = soda_sealing_add(k, pairs);
 	return ret;
 }
 

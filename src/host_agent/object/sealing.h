@@ -51,6 +51,8 @@ static inline uint32_t soda_sealing_writer(uint32_t server)
  * -EIO, with a sentence.
  */
 int soda_sealing_start(uint32_t pairs, struct soda_why *why);
+/* After that: the engines for one server more, before it is used. api_lock held. 0, -ENOMEM. */
+int soda_sealing_add(uint32_t server, uint32_t pairs);
 /* At the runtime's end: the keys are forgotten. */
 void soda_sealing_stop(void);
 

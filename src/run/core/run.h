@@ -221,6 +221,10 @@ enum run_children { RUN_CHILDREN_NONE, RUN_CHILDREN_EXEC, RUN_CHILDREN_ALL };
 int run_share_open(const char *name);
 /* The runtime runs: start the thread that gives to others what they need more. */
 void run_share_start(void);
+/* join.c: likewise, the thread that looks for servers that are new in the pool, where it has any.
+ */
+struct soda_tree;
+void run_join_start(struct soda_tree *tree);
 /*
  * Where `soda` prints the statistics of all processes, write those of this one down for it: the
  * numbers alone (AS), or, at the end, `told`, too.  false: this process prints its own.

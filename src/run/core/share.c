@@ -314,6 +314,7 @@ void run_share_start(void)
 
 	if (!tree)
 		return;
+	run_join_start(tree);
 	self = getpid();
 	last.at_ns = soda_now_ns();
 	if (run_settings.stats)

@@ -103,33 +103,46 @@ static void refused(const char *const *args, int status, const char *words)
 
 /* A program that works: this one, with the argument `work` */
 
-enum { WORK = 24 << 20, PAGE = 4096 };
+enum { WORK = 24 << 20, MORE = 4, PAGE = 4096 };
 
 struct work {
 	pid_t pid;
-	char begun[96], enough[96]; /* it makes this file; it ends when this one is there */
+	/* it makes the first file; when the others are there it has more memory, or ends */
+	char begun[96], more[96], enough[96];
 };
 
-static int work(const char *begun, const char *enough)
+/* Words of all pages get values of this round, and are read. */
+static int go_through(uint64_t *p, uint64_t round)
 {
-	uint64_t *p = malloc(WORK), round = 1;
+	for (size_t i = 0; i < WORK / PAGE; i++)
+		p[i * (PAGE / 8) + i % 500] = round * i;
+	for (size_t i = 0; i < WORK / PAGE; i++)
+		if (p[i * (PAGE / 8) + i % 500] != round * i)
+			return 3;
+	return 0;
+}
 
-	for (; p && access(enough, F_OK); round++) {
-		for (size_t i = 0; i < WORK / PAGE; i++)
-			p[i * (PAGE / 8) + i % 500] = round * i;
-		for (size_t i = 0; i < WORK / PAGE; i++)
-			if (p[i * (PAGE / 8) + i % 500] != round * i)
-				return 3;
+static int work(const char *begun, const char *more, const char *enough)
+{
+	uint64_t *p[1 + MORE], round = 1;
+	int n = 0, ret = 0;
+
+	for (; !ret && (round == 1 || access(enough, F_OK)); round++) {
+		for (int want = access(more, F_OK) ? 1 : 1 + MORE; n < want; n++)
+			if (!(p[n] = malloc(WORK)))
+				return 4;
+		for (int i = 0; i < n && !ret; i++)
+			ret = go_through(p[i], round);
 		close(open(begun, O_WRONLY | O_CREAT, 0600));
 	}
-	return p && round > 1 ? 0 : 4;
+	return ret;
 }
 
 static void work_become(const struct work *w, const char *server, pid_t parent)
 {
 	char soda[512];
-	const char *argv[] = { soda, "run", "--mem", "16M",    "--server", server,
-			       "--", self,  "work",  w->begun, w->enough,  NULL };
+	const char *argv[] = { soda, "run",  "--mem",  "16M",	"--server", server, "--",
+			       self, "work", w->begun, w->more, w->enough,  NULL };
 
 	snprintf(soda, sizeof(soda), "%s", build_path(SODA));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -144,8 +157,10 @@ static void work_begin(struct work *w, const char *name)
 	pid_t parent = getpid();
 
 	snprintf(w->begun, sizeof(w->begun), "%s/begun", dir);
+	snprintf(w->more, sizeof(w->more), "%s/more", dir);
 	snprintf(w->enough, sizeof(w->enough), "%s/enough", dir);
 	unlink(w->begun);
+	unlink(w->more);
 	unlink(w->enough);
 	w->pid = fork();
 	if (!w->pid)
@@ -240,6 +255,99 @@ static void test_drained(void **state)
 	assert_non_null(strstr(run.out, servers[1].address));
 	for (int i = 0; i < 2; i++)
 		end_server(&servers[i]);
+}
+
+/* A member of the JSON that `soda pool status` prints of that server. */
+static json_int_t told_of(const char *name, const char *address, const char *key)
+{
+	json_t *all, *at;
+	json_int_t value = -1;
+	size_t i;
+
+	assert_int_equal(
+		program_run(SODA,
+			    (const char *const[]){ "pool", "status", "--json", pool(name), NULL },
+			    &run),
+		0);
+	all = json_loads(run.out, 0, NULL);
+	json_array_foreach(
+		json_object_get(all, "servers"), i,
+		at) if (!strcmp(json_string_value(json_object_get(at, "address")), address)) value =
+		json_integer_value(json_object_get(at, key));
+	json_decref(all);
+	return value;
+}
+
+static void await_told(const char *name, const char *address, const char *key, json_int_t least)
+{
+	for (int i = 0; i < RIG_LOOKS && told_of(name, address, key) < least; i++)
+		usleep(RIG_LOOK_US);
+	if (told_of(name, address, key) < least)
+		fail_msg("%s of %s is to be %lld: %s", key, address, (long long)least, run.out);
+}
+
+/*
+ * Servers that come while a program runs: what it allocates from then on goes there, and is more
+ * than those have that it began with.  Servers of another pool are none of its.
+ */
+static void test_join(void **state)
+{
+	struct server servers[4], other;
+	struct work w;
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], "j", "tcp://127.0.0.1:0", NULL);
+	begin_server(&other, "j2", "tcp://127.0.0.1:0", NULL);
+	await_found("j", 2, NULL);
+	work_begin(&w, "j");
+	assert_int_equal(told_of("j", servers[0].address, "clients"), 1);
+	for (int i = 2; i < 4; i++)
+		begin_server(&servers[i], "j", "tcp://127.0.0.1:0", NULL);
+	for (int i = 2; i < 4; i++)
+		await_told("j", servers[i].address, "clients", 1);
+	close(open(w.more, O_WRONLY | O_CREAT, 0600));
+	for (int i = 2; i < 4; i++)
+		await_told("j", servers[i].address, "used_bytes", 4 << 20);
+	work_goes_on(&w);
+	work_goes_on(&w);
+	assert_int_equal(told_of("j2", other.address, "clients"), 0);
+	work_end(&w);
+	for (int i = 0; i < 4; i++)
+		end_server(&servers[i]);
+	end_server(&other);
+}
+
+/*
+ * With two copies on two servers none of them could be drained: one that comes takes what one of
+ * them has, which ends.
+ */
+static void test_join_and_drain(void **state)
+{
+	struct server servers[3];
+	struct work w;
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], "m", "tcp://127.0.0.1:0", NULL);
+	await_found("m", 2, NULL);
+	setenv("SODA_REDUNDANCY", "mirror:2", 1);
+	work_begin(&w, "m");
+	unsetenv("SODA_REDUNDANCY");
+	begin_server(&servers[2], "m", "tcp://127.0.0.1:0", NULL);
+	await_told("m", servers[2].address, "clients", 1);
+	assert_int_equal(
+		program_run(SODA,
+			    (const char *const[]){ "pool", "drain", servers[0].address, NULL },
+			    &run),
+		0);
+	if (run.status)
+		fail_msg("%s%s", run.out, run.err);
+	assert_true(told_of("m", servers[2].address, "used_bytes") >= WORK);
+	end_server(&servers[0]);
+	work_goes_on(&w);
+	work_goes_on(&w);
+	work_end(&w);
+	end_server(&servers[1]);
+	end_server(&servers[2]);
 }
 
 /* etcd's nodes end */
@@ -481,15 +589,16 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_come_and_go),   cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_join),	      cmocka_unit_test(test_join_and_drain),
 		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
 		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
 		cmocka_unit_test(test_user_and_tls),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	if (argc == 4 && !strcmp(argv[1], "work"))
-		return work(argv[2], argv[3]);
-	if (n < 0)
+	if (argc == 5 && !strcmp(argv[1], "work"))
+		return work(argv[2], argv[3], argv[4]);
+	if (n < 0 || argc > 1)
 		return 1;
 	if (!rig_possible()) {
 		printf("SKIP: no etcd to register servers in (Debian: etcd-server)\n");

@@ -90,8 +90,10 @@ void host_start(const struct host_options *o)
 	soda_buffer_resize(&soda_agent.buffer, chunks);
 	soda_replace_init(&soda_agent.replacer, soda_policy_find(s->evict, &why), soda_agent.table,
 			  (uint64_t)chunks);
-	if (soda_session_start(&soda_agent.links[0], "fake://server", s->threads, &why))
+	if (soda_session_open(&soda_agent.links[0], "fake://server", s->threads,
+			      (int)s->connect_timeout_ms, &why))
 		fake_fail("session: %s", why.text);
+	soda_session_publish(&soda_agent.links[0]);
 	atomic_store(&soda_agent.life, SODA_LIFE_RUNNING);
 	for (int c = 0; c < SODA_CNT_MAX; c++)
 		base_count[c] = soda_threads_sum((enum soda_thread_counter)c);

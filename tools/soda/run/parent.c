@@ -56,7 +56,8 @@ static _Noreturn void become(const char *program, char **argv, pid_t parent)
 	_exit(126);
 }
 
-int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, const char *library)
+int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, const char *library,
+		      const struct soda_run_registry *registry)
 {
 	pid_t self = getpid(), pid;
 	sigset_t before;
@@ -76,6 +77,8 @@ int soda_run_as_child(const char *program, char **argv, struct soda_tree *tree, 
 	unsetenv("LD_PRELOAD");
 	if (tree) /* now: a fork of a process with threads could do less */
 		soda_run_serve(tree, library);
+	if (tree && registry)
+		soda_run_watch(tree, registry);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)

@@ -54,8 +54,9 @@ static const struct soda_option option_table[] = {
 	       .max = SODA_MEMBERS_MAX * (SODA_ADDRESS_MAX + 1),
 	       .help = "The memory server: tcp://HOST:PORT, or shm:///PATH; several with commas "
 		       "between are a pool, and etcd://HOST:PORT[,HOST:PORT...]/POOL is one whose "
-		       "servers are registered in etcd, of which those that are up when PROGRAM "
-		       "begins are taken, at most 16. Default: SODA_SERVER, "
+		       "servers are registered in etcd, of which those that are up are taken, at "
+		       "most 16, and with --children=all those that come while PROGRAM runs. "
+		       "Default: SODA_SERVER, "
 		       "or a private server for the program and what it starts, which ends with "
 		       "the last of them."),
 	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
@@ -215,9 +216,9 @@ static void set_environment(const struct options *opt, const struct blocks *what
 
 /*
  * Where the servers are registered in etcd, name those that are up in SODA_SERVER: the program does
- * not ask etcd.  0, or -1 with one line on standard error.
+ * not ask etcd.  Else registry->name stays NULL.  0, or -1 with one line on standard error.
  */
-static int find_servers(const struct soda_registry_login *login)
+static int find_servers(struct soda_run_registry *registry)
 {
 	static char list[SODA_MEMBERS_TEXT_MAX + 1];
 	const char *server = getenv("SODA_SERVER");
@@ -225,8 +226,9 @@ static int find_servers(const struct soda_registry_login *login)
 
 	if (!soda_registry_is_name(server))
 		return 0;
-	if (soda_registry_list(server, login, list, &why)) {
-		fprintf(stderr, "soda run: %s\n", why.text);
+	registry->name = strdup(server); /* for as long as this process lives */
+	if (!registry->name || soda_registry_list(server, registry->login, list, &why)) {
+		fprintf(stderr, "soda run: %s\n", *why.text ? why.text : strerror(ENOMEM));
 		return -1;
 	}
 	return setenv("SODA_SERVER", list, 1);
@@ -257,10 +259,14 @@ static int share(struct soda_tree **tree_p)
 
 /* Run the program as a child, and do what is to be done at its end. Returns its exit status. */
 static int stay(const struct options *opt, const struct blocks *what, struct soda_tree *tree,
-		const char *library, const char *program, char **argv)
+		const char *library, const struct soda_run_registry *registry, const char *program,
+		char **argv)
 {
-	int status = soda_run_as_child(program, argv, tree, library);
+	int status;
 
+	if (tree && registry->name) /* so that the program looks for others later */
+		soda_tree_pool_set(tree, getenv("SODA_SERVER"));
+	status = soda_run_as_child(program, argv, tree, library, registry->name ? registry : NULL);
 	if (tree && opt->stats && status >= 0)
 		soda_run_table(tree, what->threshold, what->local, opt->quiet);
 	if (opt->report && status >= 0)
@@ -274,6 +280,7 @@ static int run(const struct options *opt, char **argv)
 	/* where this build has it, or where it is installed */
 	static const char *const places[] = { "../../src/run/libsoda-run.so", SODA_RUN_LIBRARY,
 					      NULL };
+	struct soda_run_registry registry = { .login = &opt->etcd };
 	struct soda_tree *tree = NULL;
 	struct blocks what;
 	struct soda_run_refusal why;
@@ -292,14 +299,14 @@ static int run(const struct options *opt, char **argv)
 		return why.status;
 	}
 	set_environment(opt, &what, library);
-	if (find_servers(&opt->etcd))
+	if (find_servers(&registry))
 		return 127;
 	if (opt->report && soda_run_numbers_open(opt->report))
 		return 127;
 	if (opt->children == CHILDREN_ALL && share(&tree))
 		return 127;
 	if (opt->report || tree)
-		return stay(opt, &what, tree, library, program, argv);
+		return stay(opt, &what, tree, library, &registry, program, argv);
 	execv(program, argv);
 	fprintf(stderr, "soda run: %s: %s\n", program, strerror(errno));
 	return 126;

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "host_agent/life/servers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "host_agent/life/session.h"
+#include "host_agent/life/start.h"
+#include "host_agent/object/sealing.h"
+#include "pool/pool.h"
+
+/* With a private server, of which nobody else knows, there is none. */
+static int load_identity(uint32_t i, const char *address, struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	struct soda_conf_error err = { "" };
+	int ret = soda_identity_load(s->tenant, s->key_file, s->server_name, address,
+				     &soda_agent.identities[i], &err);
+
+	if (!ret)
+		ret = soda_identity_encrypt(s->tls, s->certificates, s->server_name, address,
+					    &soda_agent.identities[i], &err);
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "%s", err.text);
+	return ret;
+}
+
+/* What only one server can give is refused where a pool is named. */
+static int check_pool(const struct soda_members *m, struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	const char *what =
+		s->dpu			       ? "a DPU agent (SODA_DPU) leads to one server"
+		: s->mode == SODA_MODE_HANDLER ? "mode handler (SODA_MODE) works with one server"
+		: s->trace		       ? "a trace (SODA_TRACE) is of one server"
+		: s->server_name ? "server-name (SODA_SERVER_NAME) is the name of one server"
+				 : NULL;
+
+	if (m->n == 1 || !what)
+		return 0;
+	snprintf(why->text, sizeof(why->text), "%s, and the list has %u", what, m->n);
+	return -ENOTSUP;
+}
+
+/* The servers' addresses: the user's, or that of a private server, which is started. */
+static int find_servers(struct soda_members *m, struct soda_why *why)
+{
+	const struct soda_settings *s = &soda_agent.settings;
+	int ret;
+
+	if (!s->server || !*s->server) {
+		m->n = 1;
+		return soda_private_start(s->server_program, (int)s->connect_timeout_ms,
+					  m->address[0], SODA_ADDRESS_MAX + 1, why);
+	}
+	ret = soda_members_parse(s->server, m, why);
+	if (!ret)
+		ret = check_pool(m, why);
+	for (uint32_t i = 0; !ret && i < m->n; i++)
+		ret = load_identity(i, m->address[i], why);
+	return ret;
+}
+
+/* Whether the server that was met as the last one can be a member beside those before. */
+static int check_member(uint32_t last, struct soda_why *why)
+{
+	const struct soda_server *server = &soda_agent.links[last].server;
+	const struct soda_wire_welcome *w = &server->welcome;
+
+	if (soda_agent.settings.servers > 1 && w->agent) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.150s is a DPU agent: the members of a pool are memory servers",
+			 server->address);
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < last; i++)
+		if (soda_agent.links[i].server.welcome.instance_id == w->instance_id) {
+			snprintf(why->text, sizeof(why->text),
+				 "%.90s and %.90s are the same server: name each server once",
+				 soda_agent.links[i].server.address, server->address);
+			return -EINVAL;
+		}
+	return 0;
+}
+
+/* Which servers of a pool cannot be used, and what the pool would have without them. */
+struct missing {
+	uint32_t n, found;
+	uint64_t free_bytes; /* of those that were found */
+	char names[72];	     /* of all but the first that is missing, each after ", " */
+};
+
+static void note_missing(struct missing *missing, const char *address)
+{
+	size_t at = strlen(missing->names);
+
+	if (missing->n++)
+		snprintf(missing->names + at, sizeof(missing->names) - at, ", %.32s", address);
+}
+
+/* *why says what is wrong with the first of them. */
+static void explain_missing(const struct missing *missing, struct soda_why *why)
+{
+	struct soda_why first = *why;
+
+	snprintf(why->text, sizeof(why->text),
+		 "%.80s%s%s; the pool's other %u servers have %llu MiB free", first.text,
+		 missing->n > 1 ? "; nor can be used" : "",
+		 missing->n > 1 ? missing->names + 1 : "", missing->found,
+		 (unsigned long long)(missing->free_bytes >> 20));
+}
+
+static uint32_t pairs_of_each(void)
+{
+	uint32_t threads = soda_agent.settings.threads;
+
+	return threads < SODA_CHANNEL_PAIRS_MAX ? threads : SODA_CHANNEL_PAIRS_MAX;
+}
+
+/* All members must be there at the start. */
+static int meet_servers(const struct soda_members *m, struct soda_why *why)
+{
+	uint32_t pairs = pairs_of_each();
+	struct missing missing = { 0 };
+	int ret = 0, err;
+
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct soda_link *link = &soda_agent.links[i];
+		struct soda_why said = { "" };
+
+		err = soda_session_open(link, m->address[i], pairs,
+					(int)soda_agent.settings.connect_timeout_ms, &said);
+		if (!err)
+			err = check_member(i, &said);
+		if (!err)
+			soda_session_publish(link);
+		if (err) {
+			note_missing(&missing, m->address[i]);
+			*why = ret ? *why : said;
+			ret = ret ? ret : err;
+			continue;
+		}
+		missing.found++;
+		missing.free_bytes += atomic_load(&link->free_bytes);
+	}
+	if (missing.n && m->n > 1 && why->text[0])
+		explain_missing(&missing, why);
+	return ret;
+}
+
+int soda_servers_start(struct soda_why *why)
+{
+	static struct soda_members members; /* large; api_lock is held */
+	int ret = find_servers(&members, why);
+
+	return ret ? ret : meet_servers(&members, why);
+}
+
+/* A server that comes later */
+
+static int refuse(struct soda_why *why, int ret, const char *what, const char *address)
+{
+	snprintf(why->text, sizeof(why->text), "%s, and does not use %.120s", what, address);
+	return ret;
+}
+
+/* Whether the program can have one server more. */
+static int check_room(const char *address, struct soda_why *why)
+{
+	uint32_t n = soda_members();
+
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(soda_agent.links[i].server.address, address))
+			return -EALREADY;
+	if (n < 2)
+		return refuse(why, -ENOTSUP, "the program began with one server", address);
+	if (n == SODA_MEMBERS_MAX)
+		return refuse(why, -ENOSPC, "the program has as many servers as there can be",
+			      address);
+	return 0;
+}
+
+/*
+ * The staging slots of the new server's channels are taken of the page buffer, which must be large
+ * enough for them; a limit that is a fraction grows, one that is given does not.
+ */
+static int make_room(const char *address, struct soda_why *why)
+{
+	int64_t least, limit;
+
+	soda_agent.settings.servers++;
+	soda_agent_resize(false);
+	least = soda_agent_minimum(soda_agent.settings.threads);
+	limit = atomic_load(&soda_agent.buffer.limit);
+	if (limit >= least)
+		return 0;
+	return refuse(why, -ENOMEM, "the page buffer (SODA_BUFFER) has no room for one server more",
+		      address);
+}
+
+/* As if it had never been asked for. */
+static void undo(struct soda_link *link)
+{
+	soda_session_stop(link);
+	link->server.hooks = NULL; /* at the end there is nothing to be ended */
+	soda_identity_free(soda_agent.identities[link->index]);
+	soda_agent.identities[link->index] = NULL;
+}
+
+static int meet_late(struct soda_link *link, const char *address, struct soda_why *why)
+{
+	uint32_t at = (uint32_t)(link - soda_agent.links), pairs = pairs_of_each();
+	int ms = (int)soda_agent.settings.connect_timeout_ms;
+	int ret = load_identity(at, address, why);
+
+	if (ret)
+		return ret;
+	if (soda_sealing_on())
+		ret = soda_sealing_add(at, pairs);
+	if (!ret)
+		ret = soda_session_open(link, address, pairs, ms < SODA_JOIN_MS ? ms : SODA_JOIN_MS,
+					why);
+	if (!ret)
+		ret = check_member(at, why);
+	if (ret)
+		undo(link);
+	return ret;
+}
+
+int soda_servers_join(const char *address, struct soda_why *why)
+{
+	struct soda_link *link = &soda_agent.links[soda_members()];
+	int ret = check_room(address, why);
+
+	if (ret)
+		return ret;
+	ret = make_room(address, why);
+	if (!ret)
+		ret = meet_late(link, address, why);
+	if (ret) {
+		soda_agent.settings.servers--;
+		return ret;
+	}
+	soda_session_publish(link);
+	soda_agent_resize(false); /* what is fetched ahead is shared by one more */
+	soda_log_info("%s is one of the program's servers from now on, the %uth", address,
+		      soda_members());
+	return 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which memory servers the program uses: those of its settings, which all are met at the start, and
+ * servers of a pool that come later.  A server is never taken out again.
+ */
+#ifndef SODA_HOST_SERVERS_H
+#define SODA_HOST_SERVERS_H
+
+#include "transport/api/transport.h"
+
+/*
+ * Meet the servers of the settings, or a private one, which is started.  With api_lock, while the
+ * runtime starts; what has been opened when it fails is ended by soda_session_stop().  Errors of
+ * soda_session_open(); -EINVAL, -ENOTSUP: the list cannot be used; with *why.
+ */
+int soda_servers_start(struct soda_why *why);
+/*
+ * Use this server, too: from now on slabs are placed there.  With api_lock, while the runtime runs;
+ * waits for the server, at most SODA_JOIN_MS for each connection.  0; -EALREADY: it is one of them;
+ * -ENOTSUP: the program began with one server, or that is a DPU agent; -ENOSPC: there are
+ * SODA_MEMBERS_MAX; -ENOMEM: the page buffer is too small for more; -EINVAL: it is one of them
+ * under another address; errors of soda_session_open(); all but -EALREADY with *why.  Nothing has
+ * changed then.
+ */
+int soda_servers_join(const char *address, struct soda_why *why);
+
+#endif
