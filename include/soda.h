@@ -176,7 +176,7 @@ struct soda_stats {
 	uint64_t bytes_opened;	      /* fetched, and found to be what was sent */
 	uint64_t seal_metadata_bytes; /* of metadata_bytes, their blocks' versions and tags */
 	uint64_t fault_max_ns;	      /* the longest fetching fault */
-	uint64_t copies_moved; /* parts of objects moved away from servers that were drained */
+	uint64_t copies_moved; /* parts of objects moved by a drain, or to balance the pool */
 };
 
 /*

@@ -126,6 +126,7 @@ enum {
 	SODA_COPY_PLACES = 10,	     /* of a slab: two copies and one that takes the place of one
 					that moves, or the pieces of ec:8+2 */
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
+	SODA_POOL_SPREAD_MS = 3000,  /* `soda pool rebalance` is asked for anew within this time */
 	SODA_JOIN_AGAIN_MS = 10000,  /* one that could not be used is tried again */
 	SODA_JOIN_MS = 1000,	     /* a server that comes later answers within this time */
 	SODA_CHANNEL_PAIRS_MAX = 64, /* pairs of connections, for demands and for READs ahead */

@@ -17,11 +17,15 @@
 
 #define SODA_WIRE_DOMAIN_MAX 63u
 
-/* What the operator wants of the server: that it becomes empty, or that it stays. */
+/*
+ * What the operator wants of the server: that it becomes empty, or that it stays; or that for the
+ * next SODA_POOL_SPREAD_MS what it has may move to servers that have more free.
+ */
 enum soda_wire_pool_ask {
 	SODA_WIRE_POOL_TELL = 0,
 	SODA_WIRE_POOL_DRAIN = 1,
-	SODA_WIRE_POOL_KEEP = 2
+	SODA_WIRE_POOL_KEEP = 2,
+	SODA_WIRE_POOL_SPREAD = 3,
 };
 
 /* Why slabs of a program stay on a server that is drained. */
@@ -39,14 +43,15 @@ struct soda_wire_tell {
 	uint32_t slabs, missing;    /* slabs; of them, with fewer copies than they should have */
 	uint32_t here;		    /* slabs that this server has a copy of */
 	uint64_t expelled, rebuilt; /* copies given up, and made anew, since the start */
-	uint64_t moved;		    /* copies moved away from servers that were drained */
+	uint64_t moved;		    /* copies moved from servers that are drained, or to balance */
 	uint64_t rebuilt_bytes;	    /* what was copied for both */
 	uint32_t ask, held;	    /* enum soda_wire_pool_ask, soda_wire_held */
 };
 #define SODA_WIRE_TELL_BYTES 64u
 
 /* flags of a member */
-#define SODA_WIRE_MEMBER_DRAINS 1u /* it takes nothing new, and what it has shall move away */
+#define SODA_WIRE_MEMBER_DRAINS 1u  /* it takes nothing new, and what it has shall move away */
+#define SODA_WIRE_MEMBER_SPREADS 2u /* what it has may move to who has more free */
 
 /* What a server says of itself. */
 struct soda_wire_member {

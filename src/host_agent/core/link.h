@@ -29,8 +29,9 @@ struct soda_link {
 	 */
 	char domain_name[SODA_WIRE_DOMAIN_MAX + 1];
 	_Atomic uint32_t domain;
-	_Atomic bool draining; /* it takes nothing new, and what is there moves away */
-	_Atomic uint32_t held; /* enum soda_wire_held: why some of that does not */
+	_Atomic bool draining;	/* it takes nothing new, and what is there moves away */
+	_Atomic bool spreading; /* what is there may move to who has more free */
+	_Atomic uint32_t held;	/* enum soda_wire_held: why some of that does not */
 	bool asks_nothing; /* the server does not know SODA_MSG_POOL; the keeper's, and so next */
 	uint64_t asked_ns; /* when it was asked last */
 	uint32_t pairs;	   /* of data channels */

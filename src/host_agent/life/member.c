@@ -128,15 +128,21 @@ static int exchange(struct soda_conn *control, void *arg, bool again, int timeou
  * not run yet.  api_lock is tried, as its holder may wait for the keeper: else the next answer
  * comes here again.
  */
+static void start_moving(const struct soda_link *link)
+{
+	if (soda_redundant() || !soda_lock_try(&soda_agent.api_lock))
+		return;
+	if (soda_rebuild_start())
+		soda_log_error("what lies on %s is to move, and there is no memory for a thread "
+			       "that moves it",
+			       link->server.address);
+	soda_lock_release(&soda_agent.api_lock);
+}
+
 static void set_draining(struct soda_link *link, bool draining)
 {
-	if (draining && !soda_redundant() && soda_lock_try(&soda_agent.api_lock)) {
-		if (soda_rebuild_start())
-			soda_log_error("%s is drained, and there is no memory for a thread that "
-				       "moves what is there",
-				       link->server.address);
-		soda_lock_release(&soda_agent.api_lock);
-	}
+	if (draining)
+		start_moving(link);
 	if (atomic_exchange(&link->draining, draining) == draining)
 		return;
 	if (draining)
@@ -150,6 +156,9 @@ static void learn(struct soda_link *link, const struct soda_wire_member *member)
 {
 	atomic_store(&link->free_bytes, member->free_bytes);
 	set_draining(link, member->flags & SODA_WIRE_MEMBER_DRAINS);
+	if (member->flags & SODA_WIRE_MEMBER_SPREADS)
+		start_moving(link);
+	atomic_store(&link->spreading, member->flags & SODA_WIRE_MEMBER_SPREADS);
 	if (strcmp(link->domain_name, member->domain)) /* this thread alone changes it */
 		set_domain(link, member->domain);
 }

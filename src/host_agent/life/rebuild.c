@@ -350,6 +350,43 @@ static int consider_moving(struct soda_region *r, void *arg)
 	return soda_copies(r) ? choose_move(job, r) : choose_region(job, r);
 }
 
+/*
+ * Where the slab's copy in place `leaves` moves to, from a server that has much less free: after it
+ * that one still has no more.  What others move at the same time is seen 100 ms later.
+ */
+static struct soda_link *place_with_more(const struct soda_region *r, int leaves,
+					 const struct soda_link *from)
+{
+	struct soda_link *to = atomic_load(&from->spreading) ? other_member(r, leaves) : NULL;
+	uint64_t room = 2 * soda_stripe_region_bytes(r);
+
+	if (to && atomic_load(&to->free_bytes) < atomic_load(&from->free_bytes) + room)
+		return NULL;
+	return to;
+}
+
+/* For soda_regions_each: 1: the slab may move, as somebody balances the pool. */
+static int consider_spreading(struct soda_region *r, void *arg)
+{
+	struct task *job = arg;
+	uint32_t copies = soda_copies(r);
+
+	if (!is_sound(r) || soda_copies_missing(r) || r->pieces || (!copies && r->refused))
+		return 0;
+	job->r = r;
+	job->leaves = 0;
+	job->to = copies ? NULL : place_with_more(r, NO_PLACE, r->link);
+	job->k = 1;
+	for (uint32_t k = 0; copies && !job->to && k < SODA_COPY_PLACES; k++)
+		if (soda_copy_is_current(copies, k)) {
+			job->leaves = (int)k;
+			job->to = place_with_more(r, (int)k, soda_copy_link(r, k));
+		}
+	if (copies && job->to)
+		job->k = (uint32_t)unwritten_place(r, true);
+	return job->to && job->k < SODA_COPY_PLACES;
+}
+
 static bool choose(struct task *job)
 {
 	bool found;
@@ -357,7 +394,8 @@ static bool choose(struct task *job)
 	memset(job->held, 0, sizeof(job->held));
 	soda_regions_lock();
 	found = soda_regions_each(consider, job) == 1 ||
-		soda_regions_each(consider_moving, job) == 1;
+		soda_regions_each(consider_moving, job) == 1 ||
+		soda_regions_each(consider_spreading, job) == 1;
 	if (found)
 		atomic_store(&rebuild.at, job->r);
 	soda_regions_unlock();

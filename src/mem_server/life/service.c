@@ -231,6 +231,16 @@ static int discard(struct soda_client *client, const void *body, size_t bytes, s
 	return r ? r : soda_region_discard(&client->regions, &d, why);
 }
 
+/* What an operator asks of this server. */
+static int operate(struct soda_client *client, enum soda_wire_pool_ask ask, struct soda_why *why)
+{
+	if (ask == SODA_WIRE_POOL_TELL)
+		return 0;
+	if (ask == SODA_WIRE_POOL_SPREAD)
+		return soda_clients_spread(client, why);
+	return soda_clients_move(client, ask == SODA_WIRE_POOL_DRAIN, why);
+}
+
 /* POOL: what the program says is kept for the statistics; the answer says what this server is. */
 static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
 		     struct soda_reply *reply)
@@ -240,12 +250,15 @@ static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
 	struct soda_wire_tell tell;
 	int r = soda_wire_get_tell(body, bytes, &tell);
 
-	if (!r && tell.ask != SODA_WIRE_POOL_TELL)
-		r = soda_clients_move(client, tell.ask == SODA_WIRE_POOL_DRAIN, &reply->why);
+	if (!r)
+		r = operate(client, (enum soda_wire_pool_ask)tell.ask, &reply->why);
 	if (r)
 		return r;
 	soda_client_told(client, &tell);
-	member.flags = atomic_load(&client->all->moving) ? SODA_WIRE_MEMBER_DRAINS : 0;
+	if (atomic_load(&client->all->moving))
+		member.flags = SODA_WIRE_MEMBER_DRAINS;
+	else if (soda_clients_spreading(client->all))
+		member.flags = SODA_WIRE_MEMBER_SPREADS;
 	member.free_bytes = soda_store_free_bytes(client->all->pool->store);
 	if (server->domain)
 		strcpy(member.domain, server->domain); /* not longer: main.c has checked it */

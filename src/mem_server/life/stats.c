@@ -47,7 +47,8 @@ static void walk_told(struct soda_metrics *m, const struct soda_wire_tell *told)
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_rebuilt",
 			 "copies that a client has made anew", told->rebuilt);
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_NONE, "pool_copies_moved",
-			 "copies that it has moved from servers that were drained", told->moved);
+			 "copies that it has moved, as a server is drained or the pool balanced",
+			 told->moved);
 	soda_metrics_say(m, SODA_METRIC_COUNTER, SODA_UNIT_BYTES, "pool_rebuilt_bytes",
 			 "what it has copied for both", told->rebuilt_bytes);
 	soda_metrics_say_level(m, "pool_held",

@@ -278,14 +278,40 @@ static bool may_operate(const struct soda_client *client)
 			      : !is_somebody_else(&client->info);
 }
 
+static int check_operator(const struct soda_client *client, struct soda_why *why)
+{
+	if (may_operate(client))
+		return 0;
+	soda_server_why(why, "%s",
+			client->tenant ? "a tenant of role operator may drain this server"
+				       : "the server's own user and root may drain it");
+	return -EPERM;
+}
+
+int soda_clients_spread(struct soda_client *client, struct soda_why *why)
+{
+	int ret = check_operator(client, why);
+
+	if (ret)
+		return ret;
+	if (!soda_clients_spreading(client->all))
+		soda_log_info("%s asks that what this server has move to servers with more free",
+			      client->info.address);
+	atomic_store(&client->all->spreads_ns, soda_now_ns() + SODA_POOL_SPREAD_MS * SODA_MS_NS);
+	return 0;
+}
+
+bool soda_clients_spreading(struct soda_clients *clients)
+{
+	return soda_now_ns() < atomic_load(&clients->spreads_ns);
+}
+
 int soda_clients_move(struct soda_client *client, bool away, struct soda_why *why)
 {
-	if (!may_operate(client)) {
-		soda_server_why(why, "%s",
-				client->tenant ? "a tenant of role operator may drain this server"
-					       : "the server's own user and root may drain it");
-		return -EPERM;
-	}
+	int ret = check_operator(client, why);
+
+	if (ret)
+		return ret;
 	if (atomic_exchange(&client->all->moving, away) != away)
 		soda_log_info("%s asks that %s", client->info.address,
 			      away ? "this server be drained: it takes nothing new, and what it "

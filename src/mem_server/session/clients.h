@@ -74,6 +74,7 @@ struct soda_clients {
 	bool draining;	  /* the server is about to end */
 	_Atomic bool
 		moving; /* it takes no new region, and what it has shall move away; any thread */
+	_Atomic uint64_t spreads_ns; /* what it has may move until then; any thread */
 	bool stopping;
 	unsigned lost; /* files whose changes could not be written back */
 	pthread_t reaper;
@@ -93,6 +94,10 @@ bool soda_clients_draining(struct soda_clients *clients);
  * it may stay (SODA_WIRE_POOL_DRAIN, _KEEP). 0; -EPERM: the client may not ask that.
  */
 int soda_clients_move(struct soda_client *client, bool away, struct soda_why *why);
+/* The same, of SODA_WIRE_POOL_SPREAD: from now on for SODA_POOL_SPREAD_MS. */
+int soda_clients_spread(struct soda_client *client, struct soda_why *why);
+/* Whether it has been asked for within that time. */
+bool soda_clients_spreading(struct soda_clients *clients);
 /* How many clients have a connection; tools do not count. */
 unsigned soda_clients_connected(struct soda_clients *clients);
 

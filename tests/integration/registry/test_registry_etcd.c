@@ -350,6 +350,51 @@ static void test_join_and_drain(void **state)
 	end_server(&servers[2]);
 }
 
+/* What was there before a server came moves to it, with and without redundancy. */
+static void rebalanced(const char *name, const char *redundancy)
+{
+	json_int_t used, most = 0, least = INT64_MAX;
+	struct server servers[3];
+	struct work w;
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], name, "tcp://127.0.0.1:0", NULL);
+	await_found(name, 2, NULL);
+	setenv("SODA_REDUNDANCY", redundancy, 1);
+	setenv("SODA_SLAB", "2M", 1);
+	work_begin(&w, name);
+	unsetenv("SODA_REDUNDANCY");
+	unsetenv("SODA_SLAB");
+	begin_server(&servers[2], name, "tcp://127.0.0.1:0", NULL);
+	await_told(name, servers[2].address, "clients", 1);
+	assert_int_equal(told_of(name, servers[2].address, "used_bytes"), 0);
+	assert_int_equal(program_run(SODA,
+				     (const char *const[]){ "pool", "rebalance", pool(name), NULL },
+				     &run),
+			 0);
+	if (run.status)
+		fail_msg("%s%s", run.out, run.err);
+	for (int i = 0; i < 3; i++) {
+		used = told_of(name, servers[i].address, "used_bytes");
+		most = used > most ? used : most;
+		least = used < least ? used : least;
+	}
+	assert_true(least >= 4 << 20);
+	if (most - least > 6 << 20)
+		fail_msg("%lld to %lld: %s", (long long)least, (long long)most, run.out);
+	work_goes_on(&w);
+	work_goes_on(&w);
+	work_end(&w);
+	for (int i = 0; i < 3; i++)
+		end_server(&servers[i]);
+}
+
+static void test_rebalance(void **state)
+{
+	rebalanced("r", "none");
+	rebalanced("rm", "mirror:2");
+}
+
 /* etcd's nodes end */
 
 static void test_leader_killed(void **state)
@@ -588,10 +633,15 @@ static int close_group(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_come_and_go),   cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_join),	      cmocka_unit_test(test_join_and_drain),
-		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
-		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
+		cmocka_unit_test(test_come_and_go),
+		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_join),
+		cmocka_unit_test(test_join_and_drain),
+		cmocka_unit_test(test_rebalance),
+		cmocka_unit_test(test_leader_killed),
+		cmocka_unit_test(test_all_killed),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_server_refusals),
 		cmocka_unit_test(test_user_and_tls),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);

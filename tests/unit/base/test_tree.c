@@ -258,13 +258,60 @@ static void test_rows(void **state)
 	assert_null(soda_tree_row(tree, "one more"));
 }
 
+/* One process writes lists that it keeps changing, another never reads half of one. */
+static void write_lists(struct soda_tree *tree)
+{
+	char text[SODA_TREE_POOL];
+
+	for (uint32_t i = 1;; i++) {
+		memset(text, 'a' + (int)(i % 26), sizeof(text) - 1);
+		text[sizeof(text) - 1 - i % 100] = '\0';
+		soda_tree_pool_set(tree, text);
+		usleep(50);
+	}
+}
+
+static void test_pool(void **state)
+{
+	static char list[SODA_TREE_POOL];
+	char name[SODA_TREE_NAME];
+	struct soda_tree *tree = make(0, name);
+	uint32_t seen, read = 0;
+	pid_t pid;
+
+	assert_int_equal(soda_tree_pool_get(tree, list), 0);
+	assert_string_equal(list, "");
+	soda_tree_pool_set(tree, "tcp://a:1,tcp://b:1");
+	seen = soda_tree_pool_get(tree, list);
+	assert_int_equal(seen, 2);
+	assert_string_equal(list, "tcp://a:1,tcp://b:1");
+	soda_tree_pool_wait(tree, seen, 1); /* there is no other one: it ends all the same */
+	soda_tree_pool_wait(tree, 0, 60000);
+	pid = fork();
+	if (!pid)
+		write_lists(tree);
+	for (int i = 0; i < 100000 && read < 200; i++) {
+		seen = soda_tree_pool_get(tree, list);
+		if (!seen || seen == 2)
+			continue;
+		read++;
+		assert_true(strlen(list) >= SODA_TREE_POOL - 100);
+		for (const char *c = list; *c; c++)
+			assert_int_equal(*c, list[0]);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_true(read > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_name),	 cmocka_unit_test(test_take),
 		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_exec),
 		cmocka_unit_test(test_together), cmocka_unit_test(test_due),
-		cmocka_unit_test(test_rows),	 cmocka_unit_test(test_local),
+		cmocka_unit_test(test_rows),	 cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_local),
 	};
 
 	return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

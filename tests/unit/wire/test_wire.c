@@ -183,7 +183,7 @@ static void test_pool(void **state)
 				    .rebuilt = 7ull << 40,
 				    .moved = 8ull << 40,
 				    .rebuilt_bytes = 9ull << 40,
-				    .ask = SODA_WIRE_POOL_KEEP,
+				    .ask = SODA_WIRE_POOL_SPREAD,
 				    .held = 10 };
 	struct soda_wire_member m = {
 		.capacity = 1ull << 40, .free_bytes = 2ull << 40, .flags = 3, .domain = "rack-1.b:2"
@@ -196,7 +196,7 @@ static void test_pool(void **state)
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), 0);
 	assert_memory_equal(&tell, &t, sizeof(t));
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES - 1, &tell), -EPROTO);
-	out[56] = 3; /* an ask that cannot be */
+	out[56] = 4; /* an ask that cannot be */
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), -EPROTO);
 	out[56] = 0;
 	/* of a later version */
