@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <openssl/evp.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,19 +32,24 @@ static struct {
 	int (*ctrl)(EVP_CIPHER_CTX *ctx, int type, int arg, void *ptr);
 } evp; /* set by load(), then constant */
 
-static const struct {
-	const char *algorithm, *name;
-} ciphers[] = { { "AES-256-GCM", "AES-256-GCM" }, { "ChaCha20-Poly1305", "ChaCha20-Poly1305" } };
-enum { CIPHERS = sizeof(ciphers) / sizeof(ciphers[0]) };
+static const char *const names[SODA_SEAL_CIPHERS] = {
+	[SODA_SEAL_AES_256_GCM] = "AES-256-GCM",
+	[SODA_SEAL_CHACHA20_POLY1305] = "ChaCha20-Poly1305",
+};
 
-static EVP_CIPHER *chosen; /* set by load(), then constant */
-static const char *chosen_name;
+/* Set by load(), then constant; NULL: the library does not have it, or it does not work. */
+static EVP_CIPHER *ciphers[SODA_SEAL_CIPHERS];
+static enum soda_seal_cipher chosen;
 static int load_error;
 
 /* A context for each direction: a context that changes it works its key out again. */
-struct soda_seal_engine {
+struct contexts {
 	EVP_CIPHER_CTX *seal, *open;
 	uint64_t seals_with, opens_with; /* serials of the keys that they have */
+};
+
+struct soda_seal_engine {
+	struct contexts of[SODA_SEAL_CIPHERS]; /* of ciphers that there are */
 };
 
 static int symbols(void)
@@ -68,9 +74,9 @@ static int symbols(void)
 	return 0;
 }
 
-static int open_engine(EVP_CIPHER *cipher, struct soda_seal_engine *e)
+static int open_contexts(EVP_CIPHER *cipher, struct contexts *e)
 {
-	*e = (struct soda_seal_engine){ .seal = evp.new(), .open = evp.new() };
+	*e = (struct contexts){ .seal = evp.new(), .open = evp.new() };
 	if (!e->seal || !e->open)
 		return -ENOMEM;
 	return evp.init(e->seal, cipher, NULL, NULL, NULL, 1) == 1 &&
@@ -79,7 +85,7 @@ static int open_engine(EVP_CIPHER *cipher, struct soda_seal_engine *e)
 		       : -EIO;
 }
 
-static void close_engine(struct soda_seal_engine *e)
+static void close_contexts(struct contexts *e)
 {
 	evp.free(e->seal);
 	evp.free(e->open);
@@ -94,15 +100,15 @@ static uint64_t now_ns(void)
 }
 
 /* The shortest time of a few blocks, sealed and opened; 0: it does not work. */
-static uint64_t measure(EVP_CIPHER *cipher)
+static uint64_t measure(enum soda_seal_cipher cipher)
 {
 	enum { ROUNDS = 8, BLOCKS = 4 };
 	static uint8_t data[SODA_SEAL_BLOCK]; /* one thread alone is in load() */
-	const struct soda_seal_key key = { .serial = 1 };
-	struct soda_seal_engine e;
+	const struct soda_seal_key key = { .serial = 1, .cipher = cipher };
+	struct soda_seal_engine e = { 0 };
 	uint8_t tag[SODA_SEAL_TAG];
 	uint64_t least = UINT64_MAX, from;
-	int ret = open_engine(cipher, &e);
+	int ret = open_contexts(ciphers[cipher], &e.of[cipher]);
 
 	for (uint32_t i = 0; i < ROUNDS && !ret; i++) {
 		from = now_ns();
@@ -113,7 +119,7 @@ static uint64_t measure(EVP_CIPHER *cipher)
 		from = now_ns() - from;
 		least = from < least ? from : least;
 	}
-	close_engine(&e);
+	close_contexts(&e.of[cipher]);
 	return ret ? 0 : least ? least : 1;
 }
 
@@ -122,20 +128,20 @@ static void load(void)
 	uint64_t best = 0;
 
 	load_error = symbols();
-	for (int i = 0; i < CIPHERS && !load_error; i++) {
-		EVP_CIPHER *cipher = evp.fetch(NULL, ciphers[i].algorithm, NULL);
-		uint64_t ns = cipher ? measure(cipher) : 0;
+	for (int i = SODA_SEAL_AES_256_GCM; i < SODA_SEAL_CIPHERS && !load_error; i++) {
+		uint64_t ns;
 
-		if (!ns || (best && ns >= best)) {
-			evp.drop(cipher);
-			continue;
+		ciphers[i] = evp.fetch(NULL, names[i], NULL);
+		ns = ciphers[i] ? measure((enum soda_seal_cipher)i) : 0;
+		if (!ns) {
+			evp.drop(ciphers[i]);
+			ciphers[i] = NULL;
+		} else if (!best || ns < best) {
+			chosen = (enum soda_seal_cipher)i;
+			best = ns;
 		}
-		evp.drop(chosen);
-		chosen = cipher;
-		chosen_name = ciphers[i].name;
-		best = ns;
 	}
-	if (!load_error && !chosen)
+	if (!load_error && !best)
 		load_error = -EIO;
 }
 
@@ -153,8 +159,25 @@ int soda_seal_ready(const char **name_p, struct soda_conf_error *err)
 		return soda_conf_fail(err, load_error,
 				      "sealing needs AES-256-GCM or ChaCha20-Poly1305, and the "
 				      "OpenSSL that is installed gives neither");
-	*name_p = chosen_name;
+	*name_p = names[chosen];
 	return 0;
+}
+
+enum soda_seal_cipher soda_seal_fastest(void)
+{
+	return chosen;
+}
+
+bool soda_seal_has(uint32_t cipher)
+{
+	return cipher < SODA_SEAL_CIPHERS && ciphers[cipher];
+}
+
+uint64_t soda_seal_serial(void)
+{
+	static _Atomic uint64_t serials;
+
+	return atomic_fetch_add(&serials, 1) + 1;
 }
 
 int soda_seal_engine_new(struct soda_seal_engine **engine_p)
@@ -163,8 +186,11 @@ int soda_seal_engine_new(struct soda_seal_engine **engine_p)
 	int ret;
 
 	soda_run_local(1);
-	e = malloc(sizeof(*e));
-	ret = e ? open_engine(chosen, e) : -ENOMEM;
+	e = calloc(1, sizeof(*e));
+	ret = e ? 0 : -ENOMEM;
+	for (int i = 0; i < SODA_SEAL_CIPHERS && !ret; i++)
+		if (ciphers[i])
+			ret = open_contexts(ciphers[i], &e->of[i]);
 	soda_run_local(-1);
 	if (ret && e)
 		soda_seal_engine_free(e);
@@ -177,8 +203,17 @@ void soda_seal_engine_free(struct soda_seal_engine *engine)
 {
 	if (!engine)
 		return;
-	close_engine(engine); /* which wipes */
+	for (int i = 0; i < SODA_SEAL_CIPHERS; i++)
+		close_contexts(&engine->of[i]); /* which wipes */
 	free(engine);
+}
+
+/* NULL: the engine has not the key's cipher. */
+static struct contexts *contexts_of(struct soda_seal_engine *e, const struct soda_seal_key *key)
+{
+	struct contexts *c = &e->of[key->cipher ? key->cipher : chosen];
+
+	return c->seal ? c : NULL;
 }
 
 static void make_nonce(uint8_t nonce[NONCE], uint32_t block, uint64_t version)
@@ -202,12 +237,13 @@ int soda_seal_block(struct soda_seal_engine *engine, const struct soda_seal_key 
 		    uint32_t block, uint64_t version, const void *plain, void *sealed,
 		    uint8_t tag[SODA_SEAL_TAG])
 {
-	EVP_CIPHER_CTX *ctx = engine->seal;
+	struct contexts *c = contexts_of(engine, key);
+	EVP_CIPHER_CTX *ctx = c ? c->seal : NULL;
 	uint8_t nonce[NONCE], none[16];
 	int n = 0, more = 0;
 
 	make_nonce(nonce, block, version);
-	if (!begin(ctx, &engine->seals_with, key, nonce, 1) ||
+	if (!c || !begin(ctx, &c->seals_with, key, nonce, 1) ||
 	    evp.update(ctx, sealed, &n, plain, SODA_SEAL_BLOCK) != 1 ||
 	    evp.final(ctx, none, &more) != 1 || n + more != SODA_SEAL_BLOCK ||
 	    evp.ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, SODA_SEAL_TAG, tag) != 1)
@@ -219,13 +255,14 @@ int soda_open_block(struct soda_seal_engine *engine, const struct soda_seal_key 
 		    uint32_t block, uint64_t version, const void *sealed,
 		    const uint8_t tag[SODA_SEAL_TAG], void *plain)
 {
-	EVP_CIPHER_CTX *ctx = engine->open;
+	struct contexts *c = contexts_of(engine, key);
+	EVP_CIPHER_CTX *ctx = c ? c->open : NULL;
 	uint8_t nonce[NONCE], none[16], wanted[SODA_SEAL_TAG];
 	int n = 0, more = 0;
 
 	make_nonce(nonce, block, version);
 	memcpy(wanted, tag, sizeof(wanted)); /* the control function takes no constant */
-	if (!begin(ctx, &engine->opens_with, key, nonce, 0) ||
+	if (!c || !begin(ctx, &c->opens_with, key, nonce, 0) ||
 	    evp.ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, SODA_SEAL_TAG, wanted) != 1 ||
 	    evp.update(ctx, plain, &n, sealed, SODA_SEAL_BLOCK) != 1 ||
 	    evp.final(ctx, none, &more) != 1 || n + more != SODA_SEAL_BLOCK)

@@ -9,6 +9,21 @@ int soda_seal_ready(const char **name_p, struct soda_conf_error *err)
 	return soda_crypto_ready(err);
 }
 
+enum soda_seal_cipher soda_seal_fastest(void)
+{
+	return SODA_SEAL_FASTEST;
+}
+
+bool soda_seal_has(uint32_t cipher)
+{
+	return false;
+}
+
+uint64_t soda_seal_serial(void)
+{
+	return 0;
+}
+
 int soda_seal_engine_new(struct soda_seal_engine **engine_p)
 {
 	return -ENOTSUP;

@@ -248,7 +248,9 @@ struct soda_wire_welcome {
 
 /*
  * Anonymous memory, of which the server has ciphertext that a DPU agent has made: by LIST the next
- * agent learns that, and that without the keys it is not to be used.
+ * agent learns that, and that without the keys it is not to be used.  With WRITABLE or READ_ONLY: a
+ * sealed file (sealed_file.h); the region is all of it, `bytes` its size with header and table, and
+ * SYNC changes all that it changes or nothing; CLOSE writes nothing back.
  */
 #define SODA_WIRE_SEALED 0x20u
 

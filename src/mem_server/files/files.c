@@ -22,7 +22,9 @@
 #include "mem_server/base/counters.h"
 #include "mem_server/files/beneath.h"
 #include "mem_server/files/file_io.h"
+#include "mem_server/files/journal.h"
 #include "mem_server/files/published.h"
+#include "wire/sealed_file.h"
 
 #define LOAD_TRIES 3
 #define LOAD_BYTES (1u << 20) /* longest read */
@@ -141,6 +143,39 @@ static int extend(struct soda_file *file, int fd, const struct soda_file_request
 }
 
 /*
+ * A sealed file: begin a new one, of its whole size; bring one to the end of a sync that a server
+ * has not lived to end.  0; -EBUSY; errors of writing.
+ */
+static int prepare_sealed(struct soda_file *file, int fd, const struct soda_file_request *req,
+			  struct soda_why *why)
+{
+	bool whole = file->version.size == file->bytes && !file->made;
+	struct stat st;
+	int r = 0;
+
+	if (!whole && file->mode != SODA_WIRE_WRITABLE) {
+		soda_server_why(
+			why,
+			"%s: its server ended while it was written back: a program opens it "
+			"WRITABLE first",
+			req->name);
+		return -EBUSY;
+	}
+	if (file->made)
+		r = soda_journal_make(fd);
+	else if (!whole)
+		r = soda_journal_recover(fd, file->bytes);
+	if (!r)
+		r = fstat(fd, &st) ? -errno : 0;
+	if (r) {
+		soda_server_why(why, "%s: cannot be prepared: %s", req->name, soda_strerror(r));
+		return r == -EDQUOT ? -ENOSPC : r;
+	}
+	set_version(&file->version, &st);
+	return 0;
+}
+
+/*
  * Whether the file is still as it was before this thread claimed it: in between another client may
  * have written to it and closed it, or the file may have lost its name, so that nobody would find
  * later what is written to it.  0; -EAGAIN: it has changed.
@@ -174,13 +209,16 @@ static int load_file(struct soda_files *files, struct soda_file *file, int fd,
 		.freezes = shared,
 		.populate = req->populate || shared, /* who joins later may need the descriptor */
 	};
-	uint64_t old = file->version.size;
+	uint64_t old;
 	int r = look_again(file, fd);
 
 	if (!r)
 		r = soda_memory_create(files->store, &opt, &file->memory, why);
+	if (!r && file->sealed)
+		r = prepare_sealed(file, fd, req, why);
 	if (r)
 		return r;
+	old = file->version.size;
 	if (file->mode == SODA_WIRE_WRITABLE && file->bytes > old)
 		r = extend(file, fd, req, why);
 	if (r)
@@ -201,9 +239,49 @@ static bool same_file(const struct soda_file_version *a, const struct soda_file_
 	return a->dev == b->dev && a->ino == b->ino;
 }
 
+/* The same of a sealed file, which is never another one. *made_p: it is to be made. */
+static int choose_sealed_bytes(const struct soda_file_request *req, int fd, uint64_t size,
+			       uint64_t *bytes_p, bool *made_p, struct soda_why *why)
+{
+	uint64_t total;
+	int r = soda_journal_look(fd, size, req->name, &total, why);
+
+	if (r)
+		return r;
+	*made_p = !total;
+	if (total && req->bytes && req->bytes != total) {
+		soda_server_why(why,
+				"%s: is sealed, as an object of another size, which cannot be "
+				"changed: open it with 0 bytes, for all of it",
+				req->name);
+		return -EFBIG;
+	}
+	*bytes_p = total ? total : req->bytes;
+	if (*bytes_p && (total || req->flags & SODA_WIRE_WRITABLE))
+		return 0;
+	soda_server_why(why, "%s: the file is empty", req->name);
+	return -EINVAL;
+}
+
+/* A sealed file is not handed out as if it were any file. */
+static int refuse_sealed(const struct soda_file_request *req, int fd, uint64_t size,
+			 struct soda_why *why)
+{
+	uint8_t begin[SODA_SEALED_MAGIC_BYTES];
+
+	if (size < sizeof(begin) || pread(fd, begin, sizeof(begin), 0) != (ssize_t)sizeof(begin) ||
+	    soda_sealed_kind(begin) == SODA_SEALED_NOT)
+		return 0;
+	soda_server_why(why,
+			"%s: is sealed: a program opens it WRITABLE with SODA_SEAL=1 and its key "
+			"(SODA_SEAL_KEY_FILE), and soda seal cat prints it",
+			req->name);
+	return -EINVAL;
+}
+
 /* The object's size: as requested, else the file's. */
-static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint64_t *bytes_p,
-			struct soda_why *why)
+static int choose_plain_bytes(const struct soda_file_request *req, uint64_t size, uint64_t *bytes_p,
+			      struct soda_why *why)
 {
 	char wanted[16], has[16];
 
@@ -218,6 +296,18 @@ static int choose_bytes(const struct soda_file_request *req, uint64_t size, uint
 	}
 	*bytes_p = req->bytes ? req->bytes : size;
 	return 0;
+}
+
+static int choose_bytes(const struct soda_file_request *req, int fd, uint64_t size,
+			uint64_t *bytes_p, bool *made_p, struct soda_why *why)
+{
+	int r;
+
+	*made_p = false;
+	if (req->flags & SODA_WIRE_SEALED)
+		return choose_sealed_bytes(req, fd, size, bytes_p, made_p, why);
+	r = refuse_sealed(req, fd, size, why);
+	return r ? r : choose_plain_bytes(req, size, bytes_p, why);
 }
 
 static int dir_of(const struct soda_files *files, const struct soda_file_request *req)
@@ -383,6 +473,7 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 		return NULL;
 	set_version(&file->version, st);
 	file->mode = req->flags & (SODA_WIRE_READ_ONLY | SODA_WIRE_PRIVATE | SODA_WIRE_WRITABLE);
+	file->sealed = req->flags & SODA_WIRE_SEALED;
 	file->bytes = bytes;
 	file->memory.fd = -1;
 	file->fd = -1;
@@ -426,7 +517,9 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
 	struct soda_file *file;
 	struct stat st;
 	uint64_t bytes = 0, cost;
-	int r = fstat(fd, &st) ? -errno : choose_bytes(req, (uint64_t)st.st_size, &bytes, why);
+	bool made = false;
+	int r = fstat(fd, &st) ? -errno
+			       : choose_bytes(req, fd, (uint64_t)st.st_size, &bytes, &made, why);
 
 	if (r)
 		return r;
@@ -435,6 +528,8 @@ static int open_once(struct soda_files *files, const struct soda_file_request *r
 	if (r)
 		return r;
 	file = create(req, fd, &st, bytes);
+	if (file)
+		file->made = made;
 	r = file ? share_or_load(files, req, fd, file, file_p, why) : -ENOMEM;
 	if (r)
 		soda_account_refund(files->store, req->account, cost);
@@ -524,7 +619,7 @@ void soda_files_close(struct soda_files *files, struct soda_file *file,
 /* Writing back */
 
 struct sync {
-	const struct soda_file *file;
+	struct soda_file *file;
 	uint8_t *taken; /* one a unit: cleared by this sync */
 	uint64_t units;
 	uint64_t at;
@@ -577,6 +672,43 @@ static bool next_dirty(void *arg, uint64_t *offset_p, uint32_t *bytes_p)
 	return true;
 }
 
+/*
+ * Of a sealed file: first a journal of all that is dirty.  A sync before this one may have left its
+ * own, and the file half changed.
+ */
+static int write_journal(struct sync *sync)
+{
+	struct soda_file *file = sync->file;
+	struct soda_journal_range *ranges = calloc(sync->units, sizeof(*ranges));
+	uint64_t n = 0;
+	uint32_t bytes;
+	int r = ranges ? 0 : -ENOMEM;
+
+	if (!r && file->journal)
+		r = soda_journal_recover(file->fd, file->bytes);
+	if (!r)
+		file->journal = false;
+	while (!r && next_dirty(sync, &ranges[n].offset, &bytes))
+		ranges[n++].bytes = bytes;
+	if (!r)
+		r = soda_journal_write(file->fd, file->bytes, file->memory.map, ranges, n);
+	if (!r)
+		file->journal = true;
+	free(ranges);
+	sync->at = sync->bytes = 0;
+	return r;
+}
+
+/* Everything is in its place. */
+static void end_journal(struct soda_file *file)
+{
+	int r = soda_journal_end(file->fd, file->bytes);
+
+	file->journal = r != 0;
+	if (r) /* as good as without: what it has is in the file */
+		soda_log_warning("a sealed file keeps its journal: %s", soda_strerror(r));
+}
+
 static int write_back(struct sync *sync, struct soda_why *why)
 {
 	const struct soda_file_io io = { .fd = sync->file->fd,
@@ -588,9 +720,13 @@ static int write_back(struct sync *sync, struct soda_why *why)
 
 	if (!take_dirty(sync))
 		return 0;
-	r = soda_file_io_run(&io);
+	r = sync->file->sealed ? write_journal(sync) : 0;
+	if (!r)
+		r = soda_file_io_run(&io);
 	if (!r && fdatasync(sync->file->fd))
 		r = -errno;
+	if (!r && sync->file->sealed)
+		end_journal(sync->file);
 	if (!r) {
 		soda_count_add(SODA_COUNT_bytes_synced, sync->bytes);
 		return 0;

@@ -7,6 +7,9 @@
  *   PRIVATE     each open loads a copy of its own; the file is in use only while it is loaded
  *   WRITABLE    only one open at a time; soda_file_sync writes dirty data back
  *
+ * A sealed file (wire/sealed_file.h) is opened as such only, and its size includes its header and
+ * table.
+ *
  * The same device, inode, size and mtime mean the same contents.  A file
  * that changes while it is loaded is loaded again.
  *
@@ -67,16 +70,20 @@ struct soda_file {
 	unsigned refs;			  /* likewise */
 	struct soda_published *published; /* NULL: a file of the directory; constant */
 	struct soda_memory memory;
+	bool sealed;		   /* wire/sealed_file.h; constant */
+	bool made;		   /* likewise, a new one; constant */
+	bool journal;		   /* the file has one, and may be half changed; sync_lock */
 	int fd;			   /* to write a WRITABLE file back; else -1 */
 	pthread_mutex_t sync_lock; /* held by a sync, one at a time; taken before the files' lock */
 };
 
 struct soda_file_request {
-	const char *name;	      /* checked: not empty, terminated, relative, without ".." */
-	uint64_t bytes;		      /* 0: the file's size */
-	unsigned flags;		      /* SODA_WIRE_READ_ONLY and so on, checked */
-	bool populate;		      /* as soda_memory_options.populate */
-	struct soda_account *account; /* charged for the memory */
+	const char *name; /* checked: not empty, terminated, relative, without ".." */
+	uint64_t bytes;	  /* 0: the file's size */
+	unsigned flags; /* SODA_WIRE_READ_ONLY and so on, checked; SODA_WIRE_SEALED: a sealed file,
+			   which nothing else opens */
+	bool populate;	/* as soda_memory_options.populate */
+	struct soda_account *account;	   /* charged for the memory */
 	const struct soda_file_user *user; /* whose permissions decide; NULL: the server's */
 	/* A directory beside that of the server, open; NULL: that of the server. */
 	const int *dir;

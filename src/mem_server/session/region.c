@@ -248,12 +248,14 @@ static int check_flags(const struct soda_wire_open *open, struct soda_why *why)
 		return 0;
 	if (open->flags == (SODA_WIRE_READ_ONLY | SODA_WIRE_PUBLISHED))
 		return 0;
-	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE)) &&
-	    (!create || mode == SODA_WIRE_WRITABLE))
+	if (one && !(open->flags & ~(MODES | SODA_WIRE_CREATE | SODA_WIRE_SEALED)) &&
+	    (!create || mode == SODA_WIRE_WRITABLE) &&
+	    !(open->flags & SODA_WIRE_SEALED && mode == SODA_WIRE_PRIVATE))
 		return 0;
 	soda_server_why(why, open->flags
 				     ? "exactly one of READ_ONLY, WRITABLE and PRIVATE is needed,"
-				       " CREATE goes with WRITABLE only, PUBLISHED with READ_ONLY"
+				       " CREATE goes with WRITABLE only, PUBLISHED with READ_ONLY,"
+				       " SEALED not with PRIVATE"
 				     : "an anonymous region has a size and no name");
 	return -EINVAL;
 }
@@ -540,6 +542,15 @@ static int sync_region(struct soda_client_region *region, struct soda_why *why)
 	return soda_file_sync(region->file, why);
 }
 
+/*
+ * What was not synced of a sealed file may be blocks without their tags, so that only its client's
+ * own sync changes the file.
+ */
+static int sync_closed(struct soda_client_region *region, struct soda_why *why)
+{
+	return region->sealed ? 0 : sync_region(region, why);
+}
+
 int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why *why)
 {
 	struct soda_client_region *region;
@@ -552,7 +563,7 @@ int soda_region_close(struct soda_region_set *set, uint16_t id, struct soda_why 
 		if (r)
 			soda_server_why(why, "region %u has requests under way", id);
 		else
-			r = sync_region(region, why);
+			r = sync_closed(region, why);
 		if (r) {
 			open_slot(&set->slots[id], region);
 		} else {
@@ -757,7 +768,7 @@ unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
 			soda_log_warning("%s: region %u: a request has not ended within %u ms;"
 					 " the region is freed when it has",
 					 owner, region->id, set->pool->close_ms);
-		if (sync_region(region, &why)) {
+		if (sync_closed(region, &why)) {
 			soda_log_error("%s: changes to file %s are lost: %s", owner, region->name,
 				       why.text);
 			lost++;

@@ -113,6 +113,23 @@ int soda_seal_ready(const char **name_p, struct soda_conf_error *err)
 	return 0;
 }
 
+enum soda_seal_cipher soda_seal_fastest(void)
+{
+	return SODA_SEAL_AES_256_GCM;
+}
+
+bool soda_seal_has(uint32_t cipher)
+{
+	return cipher == SODA_SEAL_AES_256_GCM;
+}
+
+uint64_t soda_seal_serial(void)
+{
+	static uint64_t serials;
+
+	return ++serials;
+}
+
 int soda_seal_engine_new(struct soda_seal_engine **engine_p)
 {
 	if (sim_lacks_memory())
