@@ -100,7 +100,7 @@ struct soda_config {
 #define SODA_PRIVATE 0x4u   /* preloaded and writable, the file unchanged */
 #define SODA_CREATE 0x8u    /* with WRITABLE: make the file if there is none */
 
-/* Flags of soda_alloc(). */
+/* Flags of soda_alloc(), the first one of soda_alloc_file(), too. */
 #define SODA_SEALED 0x100u /* encrypted and authenticated wherever it leaves the process */
 /*
  * At most one of these: on a pool of servers, the redundancy of this object, whatever
@@ -206,11 +206,13 @@ SODA_API void *soda_alloc(size_t bytes, unsigned flags);
  * A file of the server's export directory as an object.
  * name: relative to that directory.  bytes: 0 for the file's own size; with
  * SODA_WRITABLE a larger value extends the file.  bytes_p (may be NULL)
- * receives the object's size.
- * errno besides those of soda_alloc(): ENOENT, EACCES (leaves the export
- * directory, or no permission), EBUSY (open for writing elsewhere, or open
+ * receives the object's size.  With SODA_SEALED, not for SODA_PRIVATE, a sealed file: its content
+ * is encrypted where it lies, too, with the key of SODA_SEAL_KEY_FILE.
+ * errno besides those of soda_alloc(): EBADMSG (a sealed file that was changed), ENOENT, EACCES
+ * (leaves the export directory, or no permission), EBUSY (open for writing elsewhere, or open
  * elsewhere and wanted for writing), EFBIG (bytes over the file's size
- * without SODA_WRITABLE), EINVAL (empty file, or flags not as above).
+ * without SODA_WRITABLE, or another size than a sealed file's), EINVAL (empty file, flags not as
+ * above, a sealed file without SODA_SEALED, another one with it, or no key).
  */
 SODA_API void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *bytes_p);
 

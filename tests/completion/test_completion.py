@@ -46,7 +46,7 @@ def options_of(*words):
 def all_commands():
     """Each program with the words of each of its commands."""
     for name in sorted(commands_of("soda")):
-        if name in ("bench", "graph", "msg", "pool", "tenant"):
+        if name in ("bench", "graph", "msg", "pool", "seal", "tenant"):
             for word in sorted(commands_of("soda", name)):
                 yield ("soda", name, word)
         else:
@@ -102,7 +102,8 @@ class Bash(unittest.TestCase):
         return {word for word in out.stdout.split("\n") if word}
 
     def test_offers_all_commands(self):
-        for words in (("soda",), ("soda", "bench"), ("soda", "graph"), ("soda", "msg"), ("soda", "pool"), ("soda", "tenant")):
+        for words in (("soda",), ("soda", "bench"), ("soda", "graph"), ("soda", "msg"), ("soda", "pool"), ("soda", "seal"),
+                      ("soda", "tenant")):
             self.assertEqual(self.offers(*words, ""), commands_of(*words))
         self.assertEqual(self.offers("soda", "doc"), {"doctor"})
         self.assertEqual(self.offers("soda", "nonsense", "x", ""), set())
@@ -162,7 +163,8 @@ class Fish(unittest.TestCase):
         return {found.split("\t")[0] for found in out.stdout.splitlines()}
 
     def test_offers_all_commands(self):
-        for words in (("soda",), ("soda", "bench"), ("soda", "graph"), ("soda", "msg"), ("soda", "pool"), ("soda", "tenant")):
+        for words in (("soda",), ("soda", "bench"), ("soda", "graph"), ("soda", "msg"), ("soda", "pool"), ("soda", "seal"),
+                      ("soda", "tenant")):
             self.assertEqual(self.offers(" ".join(words) + " "), commands_of(*words))
         self.assertEqual(self.offers("soda doc"), {"doctor"})
 

@@ -18,6 +18,7 @@ static const struct command {
 	{ "pool", soda_command_pool, "show a pool of memory servers, and drain one of them" },
 	{ "report", soda_command_report, "make pages and tables from results" },
 	{ "run", soda_command_run, "run an unmodified program on fabric memory" },
+	{ "seal", soda_command_seal, "make keys for sealed files, and print such files" },
 	{ "stat", soda_command_stat, "show the counters of a running program or of a server" },
 	{ "tenant", soda_command_tenant, "make, rotate and remove the tenants of a memory server" },
 	{ "top", soda_command_top, "watch programs, agents and servers live" },
@@ -40,7 +41,9 @@ static const char description[] =
 	"what changes in it, soda pool drain moves what a server has to the others, soda report "
 	"makes pages and tables of results, soda run runs a "
 	"program "
-	"that knows nothing of SODA, soda stat shows the counters of a running program or of a "
+	"that knows nothing of SODA, soda seal makes keys for sealed files and prints such files, "
+	"soda "
+	"stat shows the counters of a running program or of a "
 	"memory server, soda tenant makes the tenants of a memory server and their keys, soda top "
 	"watches several of them live. Each command has a manual page of its own and answers "
 	"--help.";
@@ -76,7 +79,8 @@ static int print_man(void)
 			    "soda\\-pool\\-drain (1),\n.BR soda\\-pool\\-events (1),\n.BR "
 			    "soda\\-pool\\-status (1),\n.BR "
 			    "soda\\-report (1),\n.BR soda\\-run "
-			    "(1),\n.BR soda\\-stat (1),\n.BR soda\\-tenant\\-add (1),\n.BR "
+			    "(1),\n.BR soda\\-seal\\-cat (1),\n.BR soda\\-stat (1),\n.BR "
+			    "soda\\-tenant\\-add (1),\n.BR "
 			    "soda\\-top (1),\n.BR "
 			    "soda\\-mem\\-server (1)\n",
 	};

@@ -113,11 +113,11 @@ void *soda_alloc_file(const char *name, size_t bytes, unsigned flags, size_t *by
 				SODA_WIRE_MAX_NAME);
 		return NULL;
 	}
-	if (flags & ~0xfu || !kind || kind & (kind - 1) ||
+	if (flags & ~(0xfu | SODA_SEALED) || !kind || kind & (kind - 1) ||
 	    (flags & SODA_CREATE && kind != SODA_WRITABLE)) {
 		errno = -failed(-EINVAL,
 				"soda_alloc_file: flags 0x%x: exactly one of READ_ONLY, WRITABLE, "
-				"PRIVATE, and CREATE only with WRITABLE",
+				"PRIVATE, CREATE only with WRITABLE, and SEALED",
 				flags);
 		return NULL;
 	}

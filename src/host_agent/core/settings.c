@@ -64,8 +64,13 @@ static const struct soda_option options[] = {
 	  "Default: the key that is given is used." },
 	{ "seal", 0, "SODA_SEAL", SODA_OPT_BOOL, AT(seal), NULL, "no", 0, 0, NULL, 0,
 	  "Encrypt and authenticate objects where they leave the process: servers, agents and the "
-	  "network see no content, and cannot change it unnoticed. Needs OpenSSL. Files and "
-	  "published objects are refused." },
+	  "network see no content, and cannot change it unnoticed. Needs OpenSSL. Files are sealed "
+	  "where they lie, too, with the key of SODA_SEAL_KEY_FILE; PRIVATE ones and published "
+	  "objects are refused." },
+	{ "seal-key-file", 0, "SODA_SEAL_KEY_FILE", SODA_OPT_STRING, AT(seal_key_file), "FILE",
+	  NULL, 0, 0, NULL, 0,
+	  "The key of sealed files, which soda-seal-key(1) makes: what was sealed with it is read "
+	  "with it alone. Nobody else may read the file." },
 	{ "buffer", 0, "SODA_BUFFER", SODA_OPT_STRING, AT(buffer), "SIZE", NULL, 0, 0, NULL, 0,
 	  "The page buffer: bytes (512M), or a fraction of what is allocated (1/3). A hard limit "
 	  "on resident FAM and staging. Default: 1/3, at least 16 MiB." },

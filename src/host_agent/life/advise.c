@@ -16,6 +16,7 @@
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/commit.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"
@@ -70,7 +71,8 @@ static uint64_t patience(void)
 
 /*
  * Have an agent bring what it alone has acknowledged of the chunks to the server: until then they
- * are not dropped (kept.h).  Where that fails they stay, as advice is no promise.
+ * are not dropped (kept.h).  Where that fails they stay, as advice is no promise.  The same call
+ * writes a file, so that a sealed one is committed: it has nothing else done to it.
  */
 static void bring_home(uint32_t first, uint32_t last)
 {
@@ -79,7 +81,11 @@ static void bring_home(uint32_t first, uint32_t last)
 
 	for (; first <= last; first += soda_region_has(r, first, last - first + 1)) {
 		r = soda_region_of(first);
-		if (soda_unacked_any(first, soda_region_has(r, first, last - first + 1)))
+		if (!soda_unacked_any(first, soda_region_has(r, first, last - first + 1)))
+			continue;
+		if (r->sealed_file && r->flags & SODA_WRITABLE)
+			soda_commit_region(r, &why);
+		else
 			soda_calls_sync_region(r, &why);
 	}
 }

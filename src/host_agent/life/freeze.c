@@ -13,6 +13,7 @@
 #include "host_agent/move/calls.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
 
 static uint64_t bytes_of(const struct soda_region *r, uint32_t first, uint32_t last)
@@ -35,7 +36,7 @@ static struct soda_wire_advise message(const struct soda_region *r, uint32_t fir
 {
 	return (struct soda_wire_advise){ .region_id = r->id,
 					  .advice = (uint16_t)advice,
-					  .offset = soda_region_offset(r, first),
+					  .offset = soda_stripe_offset_of(r, first),
 					  .bytes = bytes_of(r, first, last) };
 }
 
@@ -222,7 +223,7 @@ static void unmap_all(struct soda_static_map *map)
 static void drop_maps(struct soda_region *r, uint32_t first, uint32_t last)
 {
 	struct change c = { .r = r,
-			    .offset = soda_region_offset(r, first),
+			    .offset = soda_stripe_offset_of(r, first),
 			    .bytes = bytes_of(r, first, last) };
 
 	exclusively(take_maps, &c);
@@ -300,7 +301,7 @@ static void settle(uint32_t first, uint32_t last)
 static void retire_keys(struct soda_region *r, uint32_t first, uint32_t last)
 {
 	struct change c = { .r = r,
-			    .offset = soda_region_offset(r, first),
+			    .offset = soda_stripe_offset_of(r, first),
 			    .bytes = bytes_of(r, first, last),
 			    .keyed = true };
 

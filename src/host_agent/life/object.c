@@ -15,6 +15,7 @@
 #include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/commit.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/kept.h"
@@ -29,6 +30,7 @@
 #include "host_agent/pages/uffd.h"
 #include "pool/pool.h"
 #include "soda.h"
+#include "wire/sealed_file.h"
 #include "wire/wire.h"
 
 /* Flags and advice travel as the program gives them. */
@@ -248,16 +250,28 @@ static void join_store(struct soda_region *r)
 			      why.text[0] ? why.text : soda_strerror(ret));
 }
 
+/* A sealed file, of r->bytes, is not open yet, or not any more. */
+static void forget_file(struct soda_region *r)
+{
+	struct soda_sealed_layout layout;
+
+	soda_sealing_end(r);
+	r->data_at = 0;
+	r->file_bytes = !soda_sealed_layout(r->bytes, &layout) ? layout.total : 0;
+}
+
 static int open_and_place(struct soda_region *r, const struct site *site, struct soda_why *why)
 {
 	int ret = soda_calls_open_region(r, why);
 
 	if (ret)
 		return ret;
-	ret = place(r, site, why);
+	if (r->sealed_file)
+		ret = soda_commit_open(r, why);
+	ret = ret ? ret : place(r, site, why);
 	if (ret)
 		close_region(r, &(struct soda_why){ "" });
-	else
+	else if (!r->sealed_file)
 		join_store(r);
 	return ret;
 }
@@ -311,11 +325,15 @@ static int create(struct soda_link *link, const struct site *site, const char *f
 	r->link = link;
 	r->flags = flags & ~(uint32_t)(SODA_REGION_HEAP | SODA_SEALED);
 	r->file = file ? strdup(file) : NULL;
+	r->sealed_file = file && flags & SODA_SEALED;
 	/* one that is too large for all addresses is refused below, by whoever is asked first */
-	ret = flags & SODA_SEALED && bytes <= soda_agent.bytes ? soda_sealing_begin(r, bytes, why)
-							       : 0;
+	ret = !file && flags & SODA_SEALED && bytes <= soda_agent.bytes
+		      ? soda_sealing_begin(r, bytes, why)
+		      : 0;
 	do {
 		r->bytes = bytes;
+		if (r->sealed_file)
+			forget_file(r);
 		ret = ret ? ret : open_and_place(r, site, why);
 	} while (!ret && !publish(r));
 	if (ret) {
@@ -588,18 +606,23 @@ int soda_object_seals(struct soda_why *why)
 /* Whether the object is to be sealed: adds that to the flags. What cannot be sealed is refused. */
 static int decide_sealing(const char *file, uint32_t *flags, struct soda_why *why)
 {
+	const struct soda_sealed_key *key;
+	int ret;
+
 	if (soda_agent.settings.seal)
 		*flags |= SODA_SEALED;
 	if (!(*flags & SODA_SEALED))
 		return 0;
-	if (!file)
-		return soda_object_seals(why);
-	snprintf(why->text, sizeof(why->text),
-		 "%.60s: files and published objects cannot be sealed, and sealing (SODA_SEAL) is "
-		 "on: a program that uses them runs without it, and seals objects one by one "
-		 "(soda_alloc with SODA_SEALED)",
-		 file);
-	return -ENOTSUP;
+	if (*flags & (SODA_PRIVATE | SODA_REGION_PUBLISHED)) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.60s: published objects, and files that are opened PRIVATE, cannot be "
+			 "sealed, and sealing (SODA_SEAL) is on: use them in a program that runs "
+			 "without it",
+			 file);
+		return -ENOTSUP;
+	}
+	ret = file ? soda_sealing_file_key(&key, why) : 0;
+	return ret ? ret : soda_object_seals(why);
 }
 
 /*

@@ -15,6 +15,7 @@
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/stuck.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/sealing.h"
 #include "host_agent/object/unacked.h"
 #include "host_agent/pages/shared.h"
 
@@ -133,6 +134,7 @@ static bool lose_chunk(struct soda_region *r, uint32_t id, uint64_t deadline_ns)
 				return false;
 			__attribute__((fallthrough)); /* our pages are the only copy now */
 		case SODA_CHUNK_DIRTY:
+			soda_sealing_unsent(r, id); /* first: afterwards a sender may take it */
 			if (soda_chunk_swap(
 				    c, &w,
 				    (w & ~(SODA_CW_STATE | SODA_CW_BACKED | SODA_CW_AS_FETCHED)) |
@@ -388,8 +390,10 @@ static int take_back(struct soda_region *r, void *arg)
 		else
 			back->dirty++;
 	}
-	if (back->lost != before)
+	if (back->lost != before) {
 		atomic_store(&r->unwritten, true);
+		soda_sealing_spoil(r);
+	}
 	return 0;
 }
 

@@ -72,11 +72,14 @@ int soda_calls_open_on(struct soda_conn *control, const struct soda_region *r, s
 	struct soda_wire_open open = {
 		.region_id = r->id,
 		.name_bytes = (uint16_t)(r->file ? strlen(r->file) : 0),
-		.flags = r->flags,
-		.bytes = r->bytes,
+		.flags = r->flags | (r->sealed_file ? SODA_WIRE_SEALED : 0),
+		.bytes = r->sealed_file ? r->file_bytes : r->bytes,
 	};
+	int ret = soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
 
-	return soda_conn_open_region(control, &open, r->file, opened_p, mr_p, timeout_ms, why);
+	if (!ret && r->sealed_file && opened_p->bytes == r->file_bytes)
+		opened_p->bytes = r->bytes;
+	return ret;
 }
 
 int soda_calls_close_unknown(struct soda_conn *control, const struct soda_region *r, int timeout_ms,
@@ -126,6 +129,32 @@ static int close_call(struct soda_conn *c, struct soda_region *r, void *arg, boo
 
 	/* -EINVAL: no such region; an unanswered CLOSE closed it, or the server has started anew */
 	return ret == -EINVAL ? 0 : ret;
+}
+
+int soda_calls_sync_once(struct soda_region *r, uint32_t breaks, struct soda_why *why)
+{
+	struct soda_server *server = &r->link->server;
+	struct soda_conn *control;
+	sigset_t saved;
+	bool lost;
+	int ret;
+
+	soda_signals_block(&saved);
+	control = soda_server_acquire(server);
+	ret = !control || breaks != soda_server_breaks(server) ? -ENOTCONN : 0;
+	if (!ret) {
+		soda_unacked_begin(r->first, r->chunks);
+		ret = region_call(control, SODA_MSG_SYNC, r, fault_timeout(), why);
+		soda_unacked_end(r->first, r->chunks, !ret);
+	}
+	lost = ret && control && breaks == soda_server_breaks(server) && soda_call_lost(ret);
+	if (lost) /* before the release: it is this connection that has failed, not the next one */
+		soda_server_report(server, ret);
+	soda_server_release(server);
+	if (lost)
+		soda_server_await_break(server, breaks);
+	soda_signals_restore(&saved);
+	return ret;
 }
 
 static int sync_call(struct soda_conn *c, struct soda_region *r, void *arg, bool again,

@@ -40,6 +40,11 @@ int soda_calls_open_region(struct soda_region *r, struct soda_why *why);
 int soda_calls_close_region(struct soda_region *r, struct soda_why *why);
 int soda_calls_sync_region(struct soda_region *r, struct soda_why *why);
 /*
+ * The same once, and on no connection that was made after soda_server_breaks() was `breaks`:
+ * -ENOTCONN.  When it returns the server does nothing more for the call.
+ */
+int soda_calls_sync_once(struct soda_region *r, uint32_t breaks, struct soda_why *why);
+/*
  * Tell the server to DISCARD chunks; no thread may fetch them or write them back before this
  * returns.  0: done, or the server keeps this region's memory and need not be asked again.
  * -ENOTCONN: there is no connection; any other error: the connection was lost, and the server may

@@ -533,6 +533,8 @@ static void free_copy(struct soda_sending *op)
 static void finish(struct soda_sender *s, struct soda_sending *op)
 {
 	free_copy(op); /* first: once the chunk is not SENDING any more its object may be freed */
+	if (soda_region_of(op->id)->sealed_file)
+		soda_sealing_arrived(soda_region_of(op->id), op->id);
 	soda_protect_learn(soda_region_of(op->id), op->mask);
 	soda_unacked_note(op->id); /* before SENDING goes: soda_sync then asks unacked.h */
 	soda_chunk_flags(&soda_agent.table[op->id], SODA_CW_BACKED, SODA_CW_SENDING);
@@ -797,7 +799,7 @@ static int post_runs(struct soda_sender *s, struct soda_sending *op)
 	if (!there)
 		return 0;
 	if (!r->pieces)
-		return post_blocks(s, op, there, op->mask, soda_region_offset(r, op->id), 0);
+		return post_blocks(s, op, there, op->mask, soda_stripe_offset_of(r, op->id), 0);
 	/* the place may have got a piece on another server since */
 	return there == atomic_load(&r->copy[op->copy_k]) ? post_piece(s, op, r, there) : 0;
 }
@@ -932,7 +934,8 @@ static int64_t seal_closed(struct soda_sender *s, const struct outgoing *out)
 
 /*
  * Seal the blocks of a BUSY chunk that are to be sent, if its object is sealed.  0, also where it
- * is unreadable, and is not sealed; -EAGAIN: there is no place for them now; -EIO.
+ * is unreadable, and is not sealed; -EAGAIN: there is no place for them now, or the sealed file is
+ * being committed; -EIO.
  */
 static int seal(struct soda_sender *s, struct outgoing *out)
 {

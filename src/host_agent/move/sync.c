@@ -13,6 +13,7 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
+#include "host_agent/move/commit.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"
@@ -241,6 +242,8 @@ int soda_sync_chunks(uint32_t first, uint32_t n)
 /* Wait until unacknowledged chunks are on the server, and a WRITABLE file's content in the file. */
 static int settle(struct soda_region *r, uint32_t first, uint32_t n, struct soda_why *why)
 {
+	if (r->sealed_file && r->flags & SODA_WRITABLE)
+		return soda_commit_region(r, why);
 	if (!(r->flags & SODA_WRITABLE) && !soda_unacked_any(first, n))
 		return 0;
 	return soda_calls_sync_region(r, why);
@@ -309,6 +312,10 @@ int soda_sync_range(struct soda_region *r, uint32_t first, uint32_t n, struct so
 	struct ends ends;
 	int ret, refused;
 
+	if (r->sealed_file) { /* it is committed as a whole */
+		first = r->first;
+		n = r->chunks;
+	}
 	SODA_TP_SYNC(first, n);
 	do {
 		ret = await_ends(&ends, r, why);

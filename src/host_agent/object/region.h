@@ -70,6 +70,12 @@ struct soda_region {
 	 * travels in clear.  Set before anybody finds the object.
 	 */
 	struct soda_sealing *sealing;
+	/*
+	 * Of a sealed file (wire/sealed_file.h): the server's region has a header and a table, too:
+	 * its bytes, 0 while they are not known, and where the object begins in it.
+	 */
+	bool sealed_file;
+	uint64_t file_bytes, data_at;
 	char *_Atomic file;	 /* name on the server, or NULL */
 	char *doubtful;		 /* the name that an unanswered soda_publish may have given it, or
 				    NULL; changed with api_lock */

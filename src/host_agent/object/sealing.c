@@ -8,13 +8,27 @@
 
 #include "base/guard.h"
 #include "base/log.h"
-#include "trust/seal.h"
+#include "host_agent/core/agent.h"
+#include "trust/sealed_file.h"
 
 struct block {
 	uint8_t tag[SODA_SEAL_TAG];
 	uint64_t version; /* 0: never sent */
 };
 _Static_assert(sizeof(struct block) == 24, "0.6 % of what was written");
+
+/* What a sealed file has beside its table. */
+struct sealed {
+	struct soda_sealed_file file;
+	struct soda_seal_key key; /* of this open */
+	uint8_t salt[SODA_SEALED_OPEN_SALT];
+	_Atomic uint32_t held;
+	_Atomic uint32_t pending_n;
+	_Atomic bool committing, spoiled;
+	struct soda_sealing_commits commits;
+	_Atomic uint64_t *pending; /* a bit for each chunk */
+	_Atomic uint64_t *changed; /* a bit for each page of the table */
+};
 
 /* A mapping of its own: this, a bit for each page of `blocks` that was written, `blocks`. */
 struct soda_sealing {
@@ -23,6 +37,7 @@ struct soda_sealing {
 	_Atomic uint64_t pages; /* of `blocks`, that were written */
 	_Atomic uint64_t *written;
 	struct block *blocks;
+	struct sealed *sealed; /* a file, which has neither `written` nor `blocks`; NULL: none */
 };
 
 enum { STATIONS = SODA_MEMBERS_MAX * (SODA_SEALING_CHANNELS + 1) };
@@ -34,7 +49,9 @@ static struct soda_seal_engine *engines[STATIONS];
 static uint8_t root[SODA_KEY_BYTES];
 static char *slots;
 
-static uint64_t serials;	  /* of the objects' keys; api_lock */
+static struct soda_sealed_key file_key; /* of sealed files; api_lock */
+static bool file_key_there;
+
 static _Atomic uint64_t versions; /* that were drawn: each by one encryption */
 
 static struct {
@@ -133,6 +150,8 @@ void soda_sealing_stop(void)
 	atomic_store(&soda_sealing_started, false);
 	free_engines();
 	soda_wipe(root, sizeof(root));
+	soda_wipe(&file_key, sizeof(file_key));
+	file_key_there = false;
 	munmap(slots, SODA_SEALING_SLOTS_MAX * soda_chunk_bytes());
 	slots = NULL;
 	pool.free = 0;
@@ -148,7 +167,7 @@ static int derive(struct soda_seal_key *key)
 {
 	char info[64];
 	int n = snprintf(info, sizeof(info), "soda seal object %llu",
-			 (unsigned long long)(key->serial = ++serials));
+			 (unsigned long long)(key->serial = soda_seal_serial()));
 
 	return soda_hkdf(root, NULL, 0, info, (size_t)n, key->key);
 }
@@ -187,10 +206,193 @@ int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *w
 	return 0;
 }
 
+int soda_sealing_file_key(const struct soda_sealed_key **key_p, struct soda_why *why)
+{
+	const char *path = soda_agent.settings.seal_key_file;
+	struct soda_conf_error err = { "" };
+	int ret = 0;
+
+	if (!path) {
+		snprintf(why->text, sizeof(why->text),
+			 "sealing a file needs a key that outlives the program: SODA_SEAL_KEY_FILE "
+			 "names none (soda seal key makes one)");
+		return -EINVAL;
+	}
+	if (!file_key_there) {
+		ret = soda_sealed_key_read(path, &file_key, &err);
+	}
+	if (ret) {
+		snprintf(why->text, sizeof(why->text), "SODA_SEAL_KEY_FILE: %.220s", err.text);
+		return ret;
+	}
+	file_key_there = true;
+	*key_p = &file_key;
+	return 0;
+}
+
+static uint64_t bits_bytes(uint64_t n)
+{
+	return whole_pages(n / 8 + 8);
+}
+
+static void end_file(struct sealed *z)
+{
+	uint64_t chunks = z->file.layout.blocks; /* at least as many as there are */
+
+	soda_wipe(&z->key, sizeof(z->key));
+	if (z->pending)
+		munmap(z->pending, bits_bytes(chunks));
+	if (z->changed)
+		munmap(z->changed, bits_bytes(z->file.layout.table_pages));
+	soda_sealed_file_end(&z->file);
+	munmap(z, whole_pages(sizeof(*z)));
+}
+
+int soda_sealing_begin_file(struct soda_region *r, struct soda_sealed_file *f, struct soda_why *why)
+{
+	struct soda_sealing *s = map(SODA_WIRE_PAGE);
+	struct sealed *z = map(whole_pages(sizeof(*z)));
+	int ret = s && z ? 0 : -ENOMEM;
+
+	if (!ret) {
+		z->file = *f;
+		z->pending = map(bits_bytes(f->layout.blocks));
+		z->changed = map(bits_bytes(f->layout.table_pages));
+		ret = z->pending && z->changed ? 0 : -ENOMEM;
+		ret = ret ? ret : soda_sealed_file_new_key(&file_key, f, z->salt, &z->key);
+	}
+	if (ret) {
+		snprintf(why->text, sizeof(why->text), "%.100s: no memory or key for its table: %s",
+			 r->file, soda_strerror(ret));
+		if (s)
+			munmap(s, SODA_WIRE_PAGE);
+		if (z && z->file.table)
+			end_file(z);
+		else
+			soda_sealed_file_end(f);
+		return ret;
+	}
+	z->commits = (struct soda_sealing_commits){ r->meeting, f->header.commits };
+	s->bytes = SODA_WIRE_PAGE;
+	s->sealed = z;
+	atomic_store(&s->pages, f->layout.table_pages);
+	r->sealing = s;
+	r->bytes = f->header.bytes;
+	r->file_bytes = f->layout.total;
+	r->data_at = f->layout.data_at;
+	return 0;
+}
+
+static struct sealed *sealed_of(const struct soda_region *r)
+{
+	return r->sealing ? r->sealing->sealed : NULL;
+}
+
+struct soda_sealed_file *soda_sealing_file(const struct soda_region *r)
+{
+	return &sealed_of(r)->file;
+}
+
+struct soda_sealing_commits *soda_sealing_commits(const struct soda_region *r)
+{
+	return &sealed_of(r)->commits;
+}
+
+bool soda_sealing_commit_begin(struct soda_region *r)
+{
+	return !atomic_exchange(&sealed_of(r)->committing, true);
+}
+
+void soda_sealing_commit_end(struct soda_region *r)
+{
+	atomic_store(&sealed_of(r)->committing, false);
+}
+
+void soda_sealing_hold(struct soda_region *r, bool held)
+{
+	atomic_store(&sealed_of(r)->held, held);
+}
+
+uint32_t soda_sealing_pending(const struct soda_region *r)
+{
+	return atomic_load(&sealed_of(r)->pending_n);
+}
+
+bool soda_sealing_page_changed(const struct soda_region *r, uint64_t page)
+{
+	return atomic_load(&sealed_of(r)->changed[page / 64]) >> page % 64 & 1;
+}
+
+void soda_sealing_pages_set(struct soda_region *r, bool changed)
+{
+	struct sealed *z = sealed_of(r);
+
+	for (uint64_t i = 0; i <= z->file.layout.table_pages / 64; i++)
+		atomic_store(&z->changed[i], changed ? UINT64_MAX : 0);
+}
+
+/* Whether the chunk was pending. */
+static bool set_pending(struct sealed *z, uint32_t chunk)
+{
+	uint64_t bit = 1ull << chunk % 64;
+
+	if (atomic_fetch_or(&z->pending[chunk / 64], bit) & bit)
+		return true;
+	atomic_fetch_add(&z->pending_n, 1);
+	return false;
+}
+
+static void clear_pending(struct sealed *z, uint32_t chunk)
+{
+	uint64_t bit = 1ull << chunk % 64;
+
+	if (atomic_fetch_and(&z->pending[chunk / 64], ~bit) & bit)
+		atomic_fetch_sub(&z->pending_n, 1);
+}
+
+/*
+ * The chunk is pending before `held` is looked at, and whoever holds the file looks in the other
+ * order: one of the two sees the other.
+ */
+static int enter_pending(struct sealed *z, uint32_t chunk)
+{
+	bool before = set_pending(z, chunk);
+
+	if (!atomic_load(&z->held))
+		return 0;
+	if (!before)
+		clear_pending(z, chunk);
+	return -EAGAIN;
+}
+
+void soda_sealing_arrived(struct soda_region *r, uint32_t id)
+{
+	clear_pending(sealed_of(r), id - r->first);
+}
+
+void soda_sealing_unsent(struct soda_region *r, uint32_t id)
+{
+	if (r->sealed_file && sealed_of(r))
+		set_pending(sealed_of(r), id - r->first);
+}
+
+void soda_sealing_spoil(struct soda_region *r)
+{
+	if (r->sealed_file && sealed_of(r))
+		atomic_store(&sealed_of(r)->spoiled, true);
+}
+
+bool soda_sealing_is_spoiled(const struct soda_region *r)
+{
+	return atomic_load(&sealed_of(r)->spoiled);
+}
+
 void soda_sealing_end(struct soda_region *r)
 {
 	if (!r->sealing)
 		return;
+	if (r->sealing->sealed)
+		end_file(r->sealing->sealed);
 	soda_wipe(&r->sealing->key, sizeof(r->sealing->key));
 	munmap(r->sealing, r->sealing->bytes);
 	r->sealing = NULL;
@@ -199,6 +401,11 @@ void soda_sealing_end(struct soda_region *r)
 uint64_t soda_sealing_bytes(const struct soda_region *r)
 {
 	return r->sealing ? (atomic_load(&r->sealing->pages) + 1) * SODA_WIRE_PAGE : 0;
+}
+
+static uint8_t *entry_of(const struct sealed *z, uint32_t block)
+{
+	return z->file.table + (uint64_t)block * SODA_SEALED_ENTRY;
 }
 
 static uint32_t first_block(const struct soda_region *r, uint32_t id)
@@ -233,6 +440,16 @@ static void forget_old(struct soda_sealing *s, uint32_t first, uint32_t n)
 			s->blocks[i].version = 0;
 }
 
+/* The entries of a file's blocks first .. last are written from now on; backed: as forget_old(). */
+static void change_entries(struct sealed *z, uint32_t first, uint32_t n, bool backed)
+{
+	if (!backed)
+		memset(entry_of(z, first), 0, (size_t)n * SODA_SEALED_ENTRY);
+	for (uint32_t page = first / SODA_SEALED_ENTRIES;
+	     page <= (first + n - 1) / SODA_SEALED_ENTRIES; page++)
+		atomic_fetch_or(&z->changed[page / 64], 1ull << page % 64);
+}
+
 struct sealing_job {
 	struct soda_seal_engine *engine;
 	struct soda_sealing *s;
@@ -249,19 +466,35 @@ static bool is_masked(const struct sealing_job *job, uint32_t i)
 	return job->mask >> (i >> job->mask_shift) & 1;
 }
 
+/* Seal a block with a version, and note that. 0, -EIO. */
+static int seal_one(const struct sealing_job *job, uint32_t i, uint64_t version)
+{
+	struct sealed *z = job->s->sealed;
+	uint32_t block = job->first + i;
+	const char *plain = job->plain + (size_t)i * SODA_SEAL_BLOCK;
+	char *sealed = job->sealed + (size_t)i * SODA_SEAL_BLOCK;
+	uint8_t *entry;
+
+	if (!z) {
+		job->s->blocks[block].version = version;
+		return soda_seal_block(job->engine, &job->s->key, block, version, plain, sealed,
+				       job->s->blocks[block].tag);
+	}
+	if (version > SODA_SEALED_VERSION_MAX)
+		return -EIO;
+	entry = entry_of(z, block);
+	soda_sealed_put_entry(entry, version, z->salt);
+	return soda_seal_block(job->engine, &z->key, block, version, plain, sealed, entry);
+}
+
 static void run(void *arg)
 {
 	struct sealing_job *job = arg;
 
 	for (uint32_t i = 0; i < job->blocks; i++) {
-		struct block *b = &job->s->blocks[job->first + i];
-		size_t at = (size_t)i * SODA_SEAL_BLOCK;
-
 		if (!is_masked(job, i))
 			continue;
-		b->version = job->version++;
-		if (soda_seal_block(job->engine, &job->s->key, job->first + i, b->version,
-				    job->plain + at, job->sealed + at, b->tag)) {
+		if (seal_one(job, i, job->version++)) {
 			job->done = -EIO;
 			return;
 		}
@@ -283,17 +516,48 @@ int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, 
 		.mask = mask,
 		.mask_shift = soda_agent.block_shift - 12,
 	};
+	bool backed = soda_chunk_load(&soda_agent.table[id]) & SODA_CW_BACKED;
 	int ret;
 
 	if (!job.engine)
 		return -EIO;
-	if (!(soda_chunk_load(&soda_agent.table[id]) & SODA_CW_BACKED))
-		forget_old(s, job.first, job.blocks);
-	count_written(s, job.first, job.first + job.blocks - 1);
+	if (s->sealed && (ret = enter_pending(s->sealed, id - r->first)))
+		return ret;
+	if (s->sealed) {
+		change_entries(s->sealed, job.first, job.blocks, backed);
+	} else {
+		if (!backed)
+			forget_old(s, job.first, job.blocks);
+		count_written(s, job.first, job.first + job.blocks - 1);
+	}
 	/* relaxed: each draws numbers of its own, whatever the order */
 	job.version = atomic_fetch_add_explicit(&versions, job.blocks, memory_order_relaxed) + 1;
 	ret = soda_guard_call(run, &job);
 	return ret ? ret : job.done;
+}
+
+/* 0; -EBADMSG; 1: the block has never been written. */
+static int open_one(struct soda_seal_engine *engine, const struct soda_sealing *s, uint32_t block,
+		    const char *sealed, char *plain)
+{
+	const struct sealed *z = s->sealed;
+	const struct soda_seal_key *key = &s->key;
+	struct soda_sealed_entry e;
+
+	if (!z)
+		e = (struct soda_sealed_entry){ s->blocks[block].tag, s->blocks[block].version,
+						NULL };
+	else
+		e = soda_sealed_get_entry(entry_of(z, block));
+	if (!e.version)
+		return 1;
+	if (z)
+		key = memcmp(e.salt, z->salt, sizeof(z->salt))
+			      ? soda_sealed_file_key(&z->file, e.salt)
+			      : &z->key;
+	if (!engine || !key)
+		return -EBADMSG;
+	return soda_open_block(engine, key, block, e.version, sealed, e.tag, plain);
 }
 
 int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id,
@@ -305,15 +569,14 @@ int soda_sealing_open(uint32_t station, const struct soda_region *r, uint32_t id
 	uint32_t n = soda_region_chunk_bytes(r, id) / SODA_SEAL_BLOCK;
 
 	for (uint32_t i = 0; i < n; i++) {
-		const struct block *b = &s->blocks[first + i];
 		size_t at = (size_t)i * SODA_SEAL_BLOCK;
+		int ret = open_one(engine, s, first + i, (const char *)sealed + at,
+				   (char *)plain + at);
 
-		if (!b->version)
+		if (ret < 0)
+			return ret;
+		if (ret)
 			memset((char *)plain + at, 0, SODA_SEAL_BLOCK);
-		else if (!engine ||
-			 soda_open_block(engine, &s->key, first + i, b->version,
-					 (const char *)sealed + at, b->tag, (char *)plain + at))
-			return -EBADMSG;
 	}
 	return 0;
 }

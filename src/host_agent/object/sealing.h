@@ -65,9 +65,61 @@ void soda_sealing_end(struct soda_region *r);
 uint64_t soda_sealing_bytes(const struct soda_region *r);
 
 /*
+ * Sealed files.  The entries of their table are in memory as they are in the file, so a block has
+ * 32 bytes; the server gets them when the file is committed (move/commit.h), together with what it
+ * has of the blocks by then.  A chunk is pending from its sealing, or from the loss of what the
+ * server had of it, until the server has acknowledged it; a file is committed while it is *held*,
+ * when no chunk is sealed, and none is pending.
+ */
+struct soda_sealed_file;
+struct soda_sealed_key;
+
+/* The key of SODA_SEAL_KEY_FILE; api_lock. 0; -EINVAL: none is given; errors of reading it. */
+int soda_sealing_file_key(const struct soda_sealed_key **key_p, struct soda_why *why);
+/*
+ * The object is that of the file, which is the object's from now on, also after an error:
+ * r->sealing is set, and what else of r a sealed file has.  0, -ENOMEM, -EIO.
+ */
+int soda_sealing_begin_file(struct soda_region *r, struct soda_sealed_file *f,
+			    struct soda_why *why);
+/* The file of an object of which sealed_file is set. Its table may be changed while it is held. */
+struct soda_sealed_file *soda_sealing_file(const struct soda_region *r);
+/*
+ * One thread at a time commits, and may then change this: with which meeting of the server
+ * (core/link.h), and the number of the last commit that the file certainly has.
+ */
+struct soda_sealing_commits {
+	uint32_t meeting;
+	uint64_t confirmed;
+};
+struct soda_sealing_commits *soda_sealing_commits(const struct soda_region *r);
+/* False: another thread commits. */
+bool soda_sealing_commit_begin(struct soda_region *r);
+void soda_sealing_commit_end(struct soda_region *r);
+void soda_sealing_hold(struct soda_region *r, bool held);
+/* How many chunks are pending. */
+uint32_t soda_sealing_pending(const struct soda_region *r);
+/* Pages of the table that no commit has brought to the file yet. Changed while it is held. */
+bool soda_sealing_page_changed(const struct soda_region *r, uint64_t page);
+void soda_sealing_pages_set(struct soda_region *r, bool changed);
+/* The server has all that was sent of the chunk. AS. */
+void soda_sealing_arrived(struct soda_region *r, uint32_t id);
+/*
+ * The server has not what it had acknowledged: the chunk is about to be dirty again.  Nothing
+ * happens where the object is no sealed file.
+ */
+void soda_sealing_unsent(struct soda_region *r, uint32_t id);
+/*
+ * Likewise: chunks were lost of which the server may have a part, so that nothing may be committed
+ * any more.
+ */
+void soda_sealing_spoil(struct soda_region *r);
+bool soda_sealing_is_spoiled(const struct soda_region *r);
+
+/*
  * Seal the blocks in the mask (of chunk.h) of a BUSY chunk, at their places in `sealed`, which has
  * a chunk's length; it may be `plain`.  Versions are new ones each time.  How many bytes; -EFAULT:
- * `plain` may not be read; -EIO. AS.
+ * `plain` may not be read; -EAGAIN: the file is held; -EIO. AS.
  */
 int64_t soda_sealing_seal(uint32_t station, struct soda_region *r, uint32_t id, uint32_t mask,
 			  const void *plain, void *sealed);

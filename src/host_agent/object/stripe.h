@@ -33,7 +33,7 @@ static inline uint64_t soda_stripe_offset_of(const struct soda_region *r, uint32
 {
 	uint64_t offset = soda_region_offset(r, id);
 
-	return r->pieces ? offset / r->pieces : offset;
+	return r->pieces ? offset / r->pieces : offset + r->data_at;
 }
 
 /* How large the region of one copy of the slab is, or of one of its pieces. */

@@ -153,9 +153,9 @@ static void test_discard(void **state)
 	expect_passes(child_discard, NULL);
 }
 
-static void expect_refusal(const void *object, const char *word)
+static void expect_refusal(const void *object, int err, const char *word)
 {
-	CHECK(!object && errno == ENOTSUP, "errno %d", errno);
+	CHECK(!object && errno == err, "errno %d", errno);
 	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
 }
 
@@ -165,9 +165,11 @@ static void child_refusals(const void *arg)
 	void *data;
 
 	start_at_world(true);
-	expect_refusal(soda_alloc_file("file", 0, SODA_READ_ONLY, &bytes), "cannot be sealed");
-	expect_refusal(soda_alloc_file("file", 0, SODA_WRITABLE, &bytes), "cannot be sealed");
-	expect_refusal(soda_open_published("name", &bytes), "cannot be sealed");
+	expect_refusal(soda_alloc_file("file", 0, SODA_WRITABLE, &bytes), EINVAL,
+		       "SODA_SEAL_KEY_FILE");
+	expect_refusal(soda_alloc_file("file", 0, SODA_PRIVATE, &bytes), ENOTSUP,
+		       "cannot be sealed");
+	expect_refusal(soda_open_published("name", &bytes), ENOTSUP, "cannot be sealed");
 	data = alloc_checked(CHUNK);
 	CHECK_EQ(soda_publish(data, "name"), -ENOTSUP);
 	CHECK(strstr(soda_last_error(), "sealed"), "%s", soda_last_error());

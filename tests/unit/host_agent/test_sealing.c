@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/sealing.h"
 #include "trust/seal.h"
+#include "trust/sealed_file.h"
 #include "unit/fakes/host_fixture.h"
 
 enum { CHUNKS = 12, PAGES = 16, USES_MAX = 1 << 20 };
@@ -29,6 +31,7 @@ struct nonce {
 	uint32_t block;
 };
 
+static char key_path[64];
 static struct nonce *uses;
 static _Atomic uint32_t uses_n;
 
@@ -47,7 +50,8 @@ int __wrap_soda_seal_block(struct soda_seal_engine *engine, const struct soda_se
 
 	if (i >= USES_MAX)
 		fake_fail("more encryptions than are counted");
-	uses[i] = (struct nonce){ key->serial, version, block };
+	uses[i] = (struct nonce){ .version = version, .block = block };
+	memcpy(&uses[i].key, key->key, sizeof(uses[i].key));
 	return __real_soda_seal_block(engine, key, block, version, plain, sealed, tag);
 }
 
@@ -81,6 +85,37 @@ static struct soda_region *begin(const struct host_options *o)
 	host_start(o);
 	soda_agent.settings.seal = true;
 	return host_alloc(CHUNKS << 16);
+}
+
+/*
+ * The same, with the object of a sealed file, as another program than the one before has it open.
+ * The fake server has its blocks alone.
+ */
+static struct soda_region *begin_file(const struct host_options *o)
+{
+	static struct soda_sealed_file kept; /* its header and salt are those of one file */
+	const struct soda_sealed_key *key;
+	struct soda_region *r = begin(o);
+	struct soda_why why = { "" };
+	struct soda_sealed_file f;
+
+	soda_agent.settings.seal_key_file = key_path;
+	assert_int_equal(soda_sealing_file_key(&key, &why), 0);
+	assert_int_equal(soda_sealed_file_make(key, CHUNKS << 16, &f), 0);
+	if (kept.header.bytes)
+		f.header = kept.header;
+	kept.header = f.header;
+	soda_sealing_end(r);
+	r->sealed_file = true;
+	assert_int_equal(soda_sealing_begin_file(r, &f, &why), 0);
+	r->data_at = 0;
+	return r;
+}
+
+static void end_file(void)
+{
+	soda_agent.settings.seal_key_file = NULL; /* it is not of malloc() */
+	host_stop();
 }
 
 static void let_go(void)
@@ -184,12 +219,12 @@ static void what_was_changed_is_lost(void **state)
 /* By seed: stores, loads, evictions, losses, refusals, DISCARDs, other objects. */
 static void whatever_happens(void **state)
 {
-	for (uint64_t seed = 1; seed <= 20; seed++) {
+	for (uint64_t seed = 1; seed <= 24; seed++) {
 		const struct host_options o = {
 			.buffer_chunks = 14, .seed = seed, .help = seed % 2, .direct = seed % 3 == 0
 		};
 		uint64_t content[CHUNKS][PAGES] = { { 0 } }, dice = seed * 0x9e3779b97f4a7c15u;
-		struct soda_region *r = begin(&o);
+		struct soda_region *r = seed % 4 < 2 ? begin(&o) : begin_file(&o);
 
 		for (uint64_t step = 1; step <= 600; step++) {
 			uint32_t i, p;
@@ -240,12 +275,84 @@ static void whatever_happens(void **state)
 			}
 		assert_true(check_nonces() > 100);
 		host_check(r);
-		host_stop();
+		end_file();
+	}
+}
+
+/* While it is held nothing is sealed; afterwards what waited is sent. */
+static void a_held_file_is_not_sealed(void **state)
+{
+	static const struct host_options plain = { .buffer_chunks = 40 };
+	struct soda_region *r = begin_file(&plain);
+	uint32_t n;
+
+	host_store(r, 0, 0, 1);
+	assert_int_equal(host_sync(r), 0);
+	n = uses_n;
+	assert_int_equal(soda_sealing_pending(r), 0);
+	soda_sealing_hold(r, true);
+	host_store(r, 0, 0, 2);
+	let_go();
+	send(r, 0, SODA_WB_SYNC);
+	usleep(50000);
+	assert_int_equal(uses_n, n);
+	assert_int_equal(soda_sealing_pending(r), 0);
+	host_expect(r, 0, SODA_CHUNK_DIRTY);
+	soda_sealing_hold(r, false);
+	assert_int_equal(host_sync(r), 0);
+	assert_true(uses_n > n);
+	assert_int_equal(soda_sealing_pending(r), 0);
+	host_check(r);
+	end_file();
+}
+
+/* What the server has not acknowledged is pending until it has. */
+static void what_is_not_acknowledged_is_pending(void **state)
+{
+	static const struct host_options plain = { .buffer_chunks = 40 };
+	struct soda_region *r = begin_file(&plain);
+
+	host_store(r, 0, 0, 1);
+	let_go();
+	fake_net_hold(false, true);
+	send(r, 0, SODA_WB_SYNC);
+	while (!fake_net_under_way(true))
+		usleep(50);
+	assert_int_equal(soda_sealing_pending(r), 1);
+	fake_net_break(0);
+	fake_net_hold(false, false);
+	assert_int_equal(host_sync(r), 0);
+	assert_int_equal(soda_sealing_pending(r), 0);
+	end_file();
+}
+
+/* Of one file: versions may come again in another program, keys may not. */
+static void each_open_of_a_file_has_another_key(void **state)
+{
+	enum { OPENS = 20 };
+	static const struct host_options plain = { .buffer_chunks = 40 };
+	uint64_t keys[OPENS];
+
+	for (int i = 0; i < OPENS; i++) {
+		struct soda_region *r = begin_file(&plain);
+
+		host_store(r, 0, 0, 1);
+		assert_int_equal(host_sync(r), 0);
+		assert_true(uses_n > 0);
+		keys[i] = uses[0].key;
+		for (int k = 0; k < i; k++)
+			assert_int_not_equal(keys[k], keys[i]);
+		end_file();
 	}
 }
 
 static int setup(void **state)
 {
+	struct soda_conf_error err;
+
+	snprintf(key_path, sizeof(key_path), "/tmp/soda-sealing-key-%d", getpid());
+	if (soda_sealed_key_make(key_path, &err))
+		return -1;
 	uses = calloc(USES_MAX, sizeof(*uses));
 	return uses ? 0 : -1;
 }
@@ -253,7 +360,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	free(uses);
-	return 0;
+	return unlink(key_path);
 }
 
 int main(void)
@@ -263,6 +370,9 @@ int main(void)
 		cmocka_unit_test(the_server_has_no_plaintext),
 		cmocka_unit_test(what_was_changed_is_lost),
 		cmocka_unit_test(whatever_happens),
+		cmocka_unit_test(a_held_file_is_not_sealed),
+		cmocka_unit_test(what_is_not_acknowledged_is_pending),
+		cmocka_unit_test(each_open_of_a_file_has_another_key),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

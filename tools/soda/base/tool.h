@@ -31,6 +31,7 @@ int soda_command_msg(int argc, char **argv);
 int soda_command_pool(int argc, char **argv);
 int soda_command_report(int argc, char **argv);
 int soda_command_run(int argc, char **argv);
+int soda_command_seal(int argc, char **argv);
 int soda_command_stat(int argc, char **argv);
 int soda_command_tenant(int argc, char **argv);
 int soda_command_top(int argc, char **argv);

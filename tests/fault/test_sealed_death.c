@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealed files whose server, or program, is killed (SIGKILL) while the program commits, a hundred
+ * times by seed.  Each time the file is read afterwards: it is as a soda_sync has left it, the last
+ * one that returned or the one that was under way, in all of its blocks; and what lies in the
+ * directory, journals of the server included, never has the program's text.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum {
+	CHUNK = 65536,
+	PAGE = 4096,
+	BYTES = 48 * CHUNK,
+	BLOCKS = BYTES / PAGE,
+	KILLS = 100,
+	LATEST_US = 12000, /* a commit takes about half of that */
+};
+
+enum victim { SERVER_AND_PROGRAM, SERVER, PROGRAM, VICTIMS };
+
+static struct world world;
+static char key[100];
+static const char mark[16] = "fifteen letters";
+
+/* What the program tells the parent. */
+static struct told {
+	_Atomic uint64_t synced;  /* the last round of which soda_sync has returned 0 */
+	_Atomic uint64_t started; /* the last one of which it was called */
+	_Atomic pid_t pid;
+	_Atomic bool stop;
+} * told;
+
+struct round {
+	enum victim victim;
+	unsigned delay_us, after; /* rounds */
+};
+
+/* A block of a round: the text, with numbers among it. */
+static void fill_block(char *block, uint64_t n, uint64_t round)
+{
+	uint64_t numbers[2] = { round, n };
+
+	for (size_t i = 0; i < PAGE; i += sizeof(mark))
+		memcpy(block + i, mark, sizeof(mark));
+	memcpy(block, numbers, sizeof(numbers));
+}
+
+/* Returns the round that all of it is of. */
+static uint64_t check(const char *data)
+{
+	char block[PAGE];
+	uint64_t round;
+
+	memcpy(&round, data, sizeof(round));
+	CHECK(round == told->synced || round == told->started, "round %llu, between %llu and %llu",
+	      (unsigned long long)round, (unsigned long long)told->synced,
+	      (unsigned long long)told->started);
+	for (uint64_t n = 0; n < BLOCKS && round; n++) {
+		fill_block(block, n, round);
+		CHECK(!memcmp(data + n * PAGE, block, PAGE), "block %llu is not of round %llu",
+		      (unsigned long long)n, (unsigned long long)round);
+	}
+	return round;
+}
+
+static char *open_file(size_t buffer)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	double until = now_seconds() + 20;
+	char text[32], *data;
+
+	setenv("SODA_SEAL", "1", 1);
+	setenv("SODA_SEAL_KEY_FILE", key, 1);
+	cfg.server = world.address;
+	cfg.threads = 2;
+	cfg.chunk_bytes = CHUNK;
+	set_buffer(&cfg, buffer, text);
+	start(&cfg);
+	/* the program before this one, which was killed, has it until the server notices */
+	while (!(data = soda_alloc_file("file", BYTES, SODA_WRITABLE | SODA_CREATE, NULL)) &&
+	       errno == EBUSY && now_seconds() < until)
+		sleep_ms(20);
+	CHECK(data, "%s", soda_last_error());
+	return data;
+}
+
+/* Some blocks of a round, in an order that evicts some of them before the commit. */
+static void store_round(char *data, uint64_t round)
+{
+	for (uint64_t n = 0; n < BLOCKS; n++)
+		fill_block(data + n * PAGE, n, round);
+}
+
+static void child_commits(const void *arg)
+{
+	const struct round *r = arg;
+	/* who is to outlive its server has all of it in memory, so that nothing is lost */
+	char *data = open_file(r->victim == SERVER ? BYTES + 32 * CHUNK : 24 * CHUNK);
+	uint64_t round = check(data);
+
+	told->synced = told->started = round;
+	told->pid = getpid();
+	while (!told->stop) {
+		store_round(data, ++round);
+		told->started = round;
+		CHECK_EQ(soda_sync(data, BYTES), 0);
+		told->synced = round;
+	}
+}
+
+/* No text, in none of the files. */
+static void check_bytes(bool *journal_p)
+{
+	enum { TOTAL = CHUNK + BYTES };
+	char path[128], *file;
+	struct stat st;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/file", world.export_dir);
+	fd = open(path, O_RDONLY);
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	*journal_p = st.st_size > TOTAL;
+	file = malloc((size_t)st.st_size + 1);
+	assert_int_equal(read(fd, file, (size_t)st.st_size), st.st_size);
+	assert_null(memmem(file, (size_t)st.st_size, mark, 15));
+	free(file);
+	close(fd);
+}
+
+static int write_key(void **state)
+{
+	char text[128];
+	int fd, n;
+
+	snprintf(key, sizeof(key), "%s/key", world.dir);
+	fd = open(key, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", 7);
+	assert_int_equal(write(fd, text, (size_t)n), n);
+	close(fd);
+	return 0;
+}
+
+static unsigned journals;
+
+static void strike(const void *arg)
+{
+	const struct round *r = arg;
+	double until = now_seconds() + 20;
+	uint64_t at;
+	bool journal;
+
+	while (!told->pid && now_seconds() < until)
+		sleep_ms(1);
+	at = told->started + r->after;
+	while (told->pid && told->started < at && now_seconds() < until)
+		usleep(200);
+	usleep(r->delay_us);
+	if (!told->pid)
+		return; /* the child is judged */
+	if (r->victim != PROGRAM)
+		world_kill(&world);
+	if (r->victim != SERVER)
+		kill(told->pid, SIGKILL);
+	if (r->victim == PROGRAM)
+		return;
+	check_bytes(&journal);
+	journals += journal;
+	world_restart(&world);
+	if (r->victim != SERVER)
+		return;
+	at = told->started + 1;
+	while (told->synced < at && now_seconds() < until)
+		sleep_ms(1);
+	told->stop = true;
+}
+
+static void test_kills(void **state)
+{
+	const char *given = getenv("SODA_TEST_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)getpid();
+	struct dice dice = { .state = seed };
+	struct outcome end;
+
+	printf("SODA_TEST_SEED=%llu\n", (unsigned long long)seed);
+	for (unsigned i = 0; i < KILLS; i++) {
+		struct round r = { .victim = (enum victim)(i % VICTIMS),
+				   .delay_us = (unsigned)(dice_roll(&dice) % LATEST_US),
+				   .after = 1 + (unsigned)(dice_roll(&dice) % 3) };
+		struct trial t = {
+			.child = child_commits, .during = strike, .arg = &r, .seconds = 60
+		};
+
+		told->pid = 0;
+		told->stop = false;
+		trial_run(&t, &end);
+		if (r.victim == SERVER)
+			expect_exit(&end, 0);
+		else
+			expect_signal(&end, SIGKILL);
+	}
+	printf("%u of %u kills met a journal in the file\n", journals, KILLS);
+	assert_true(told->synced > KILLS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test_setup(test_kills, write_key) };
+
+	setenv("SODA_MEM_SERVER_GRACE", "200ms", 1);
+	told = shared_memory(sizeof(*told));
+	return WORLD_RUN("sealed_death", &world, true, tests);
+}

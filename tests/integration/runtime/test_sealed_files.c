@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sealed files: what lies in the export directory, who can open it, what is refused, and what of it
+ * was changed there.  Servers and programs that end meanwhile: tests/fault/test_sealed_death.c.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/harness.h"
+#include "lib/world.h"
+
+enum {
+	CHUNK = 65536,
+	CHUNKS = 40,
+	BYTES = CHUNKS * CHUNK - 1000,
+	BUFFER = 24 * CHUNK,
+	PAGE = 4096,
+	ROUND = (BYTES + PAGE - 1) / PAGE * PAGE,
+	TABLE = ROUND / PAGE * 32,
+	DATA_AT = (PAGE + TABLE + CHUNK - 1) / CHUNK * CHUNK, /* wire/sealed_file.h */
+	TOTAL = DATA_AT + ROUND,
+};
+
+static struct world world;
+static const char mark[16] = "fifteen letters";
+static char keys[2][100]; /* paths */
+
+static void write_key(int which)
+{
+	char text[128];
+	int fd, n;
+
+	snprintf(keys[which], sizeof(keys[which]), "%s/key%d", world.dir, which);
+	fd = open(keys[which], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	n = snprintf(text, sizeof(text), "[seal]\nkey = %064d\n", which + 1);
+	assert_int_equal(write(fd, text, (size_t)n), n);
+	close(fd);
+}
+
+/* A program as the case wants it. */
+static void begin(bool all, const char *key)
+{
+	struct soda_config cfg = SODA_CONFIG_INIT;
+	char text[32];
+
+	setenv("SODA_SEAL", all ? "1" : "0", 1);
+	if (key)
+		setenv("SODA_SEAL_KEY_FILE", key, 1);
+	cfg.server = world.address;
+	cfg.threads = 2;
+	cfg.chunk_bytes = CHUNK;
+	set_buffer(&cfg, BUFFER, text);
+	start(&cfg);
+}
+
+/* One that has ended without closing its file has it for a moment more. */
+static void *open_checked(const char *name, size_t bytes, unsigned flags)
+{
+	double until = now_seconds() + 20;
+	size_t got = 0;
+	void *p;
+
+	while (!(p = soda_alloc_file(name, bytes, flags, &got)) && errno == EBUSY &&
+	       now_seconds() < until)
+		sleep_ms(20);
+	CHECK(p, "%s", soda_last_error());
+	CHECK_EQ(got, BYTES);
+	return p;
+}
+
+static void expect_refusal(const char *name, size_t bytes, unsigned flags, const char *word)
+{
+	size_t got;
+
+	CHECK(!soda_alloc_file(name, bytes, flags, &got), "%s", name);
+	CHECK(strstr(soda_last_error(), word), "%s", soda_last_error());
+}
+
+static size_t count_marks(const char *data, size_t bytes)
+{
+	size_t n = 0;
+
+	for (const char *at = data; (at = memmem(at, bytes - (size_t)(at - data), mark, 15)); at++)
+		n++;
+	return n;
+}
+
+/* Each 16 bytes are the mark; of an odd block, when `round` is odd, a number instead. */
+static void fill(char *data, unsigned round)
+{
+	for (size_t i = 0; i < BYTES; i += 16) {
+		size_t n = BYTES - i < 16 ? BYTES - i : 16;
+		uint64_t other[2] = { i, round };
+
+		memcpy(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n);
+	}
+}
+
+static void check_filled(const char *data, unsigned round)
+{
+	for (size_t i = 0; i < BYTES; i += 16) {
+		size_t n = BYTES - i < 16 ? BYTES - i : 16;
+		uint64_t other[2] = { i, round };
+
+		CHECK(!memcmp(data + i, i / PAGE % 2 && round ? (const void *)other : mark, n),
+		      "byte %zu of round %u is of %llu", i, round,
+		      (unsigned long long)((const uint64_t *)(data + i))[1]);
+	}
+}
+
+static void child_makes(const void *arg)
+{
+	char *data;
+
+	begin(true, keys[0]);
+	data = open_checked(arg, BYTES, SODA_WRITABLE | SODA_CREATE);
+	for (size_t i = 0; i < BYTES; i += PAGE)
+		CHECK(!data[i], "byte %zu of a new file", i);
+	fill(data, 0);
+	CHECK_EQ(soda_sync(data, BYTES), 0);
+	check_filled(data, 0);
+	soda_free(data);
+}
+
+/* What lies in the directory has nothing of it. */
+static void check_file(const char *name)
+{
+	char *file = world_read_file(&world, name, TOTAL);
+
+	assert_memory_equal(file, "SODASEAL", 8);
+	assert_int_equal(count_marks(file, TOTAL), 0);
+	free(file);
+}
+
+static void make(const char *name)
+{
+	expect_passes(child_makes, name);
+	check_file(name);
+}
+
+static void child_goes_on(const void *arg)
+{
+	unsigned round = *(const unsigned *)arg;
+	char *data;
+
+	begin(false, keys[0]);
+	data = open_checked("goes-on", round % 2 ? 0 : BYTES, SODA_WRITABLE | SODA_SEALED);
+	check_filled(data, round - 1);
+	fill(data, round);
+	CHECK_EQ(soda_sync(data + 5 * CHUNK, 1), 0); /* all of it is committed */
+	fill(data, round + 1);
+	_exit(0); /* without a soda_sync: nothing of that gets into the file */
+}
+
+static void test_program_after_program(void **state)
+{
+	make("goes-on");
+	for (unsigned round = 1; round < 6; round++) {
+		expect_passes(child_goes_on, &round);
+		check_file("goes-on");
+	}
+}
+
+/* With an agent SODA_COLD has it bring all to the server, and that commits. */
+static bool through_agent;
+
+static void child_colder(const void *arg)
+{
+	char *data;
+
+	begin(true, keys[0]);
+	data = open_checked("cold", BYTES, SODA_WRITABLE);
+	fill(data, 1);
+	CHECK_EQ(soda_sync(data, BYTES), 0);
+	fill(data, 2);
+	CHECK_EQ(soda_advise(data, BYTES, SODA_COLD), 0);
+	check_filled(data, 2);
+	_exit(0);
+}
+
+static void child_after_cold(const void *arg)
+{
+	begin(true, keys[0]);
+	check_filled(open_checked("cold", 0, SODA_WRITABLE), through_agent ? 2 : 1);
+}
+
+static void test_cold(void **state)
+{
+	make("cold");
+	expect_passes(child_colder, NULL);
+	check_file("cold");
+	expect_passes(child_after_cold, NULL);
+}
+
+static void child_reads(const void *arg)
+{
+	char *data;
+	int ret;
+
+	begin(true, keys[0]);
+	data = open_checked(arg, 0, SODA_READ_ONLY);
+	check_filled(data, 0);
+	/* an agent may keep it, as it lies on the server */
+	ret = soda_advise(data, BYTES, SODA_STATIC_CACHE);
+	CHECK(ret == -ENOTSUP || !ret, "%d: %s", ret, soda_last_error());
+	CHECK_EQ(soda_advise(data, BYTES, SODA_COLD), 0);
+	check_filled(data, 0);
+	CHECK_EQ(touch_signal((uint64_t *)data, true), SIGSEGV);
+}
+
+static void test_read_only(void **state)
+{
+	make("read");
+	expect_passes(child_reads, "read");
+}
+
+/* A block that nobody has written to is zeros, and stays that. */
+static void child_sparse(const void *arg)
+{
+	bool makes = arg;
+	char *data;
+
+	begin(true, keys[0]);
+	data = open_checked("sparse", BYTES, SODA_WRITABLE | SODA_CREATE);
+	for (size_t i = 0; i < BYTES; i++)
+		if (data[i] != (!makes && i == 7 * CHUNK + 3))
+			CHECK(0, "byte %zu is %d", i, data[i]);
+	data[7 * CHUNK + 3] = 1;
+	CHECK_EQ(soda_shutdown(), 0); /* which is a soda_sync */
+}
+
+static void test_sparse(void **state)
+{
+	expect_passes(child_sparse, "makes");
+	expect_passes(child_sparse, NULL);
+}
+
+static void child_refused(const void *arg)
+{
+	begin(true, keys[0]);
+	expect_refusal("plain", 0, SODA_WRITABLE, "is not sealed");
+	expect_refusal("plain", 0, SODA_READ_ONLY, "is not sealed");
+	expect_refusal("short", 0, SODA_WRITABLE, "is not sealed");
+	expect_refusal("refused", 0, SODA_PRIVATE, "PRIVATE");
+	expect_refusal("refused", BYTES + 5000, SODA_WRITABLE, "another size");
+	expect_refusal("refused", BYTES - 1, SODA_WRITABLE, "another one than asked for");
+	expect_refusal("none", 0, SODA_WRITABLE, "");
+	open_checked("refused", 0, SODA_WRITABLE);
+}
+
+static void child_plain_refused(const void *arg)
+{
+	begin(false, NULL);
+	expect_refusal("refused", 0, SODA_WRITABLE, "is sealed");
+	expect_refusal("refused", 0, SODA_READ_ONLY, "is sealed");
+	expect_refusal("refused", 0, SODA_PRIVATE, "is sealed");
+	expect_refusal("refused", 0, SODA_WRITABLE | SODA_SEALED, "SODA_SEAL_KEY_FILE");
+}
+
+static void child_other_key(const void *arg)
+{
+	begin(true, keys[1]);
+	expect_refusal("refused", 0, SODA_WRITABLE, "is sealed with the key");
+}
+
+static void child_open_key(const void *arg)
+{
+	begin(true, keys[1]);
+	expect_refusal("refused", 0, SODA_WRITABLE, "SODA_SEAL_KEY_FILE");
+}
+
+static void test_refusals(void **state)
+{
+	static const char zeros[2 * PAGE];
+
+	make("refused");
+	world_write_file(&world, "plain", zeros, sizeof(zeros));
+	world_write_file(&world, "short", mark, sizeof(mark));
+	expect_passes(child_refused, NULL);
+	expect_passes(child_plain_refused, NULL);
+	expect_passes(child_other_key, NULL);
+	chmod(keys[1], 0644);
+	expect_passes(child_open_key, NULL);
+	chmod(keys[1], 0600);
+	check_file("refused");
+}
+
+/* What is changed at rest. */
+
+struct change {
+	size_t at,
+		with; /* bytes at `with` go to `at`, and the other way round; 0: a bit is changed */
+	size_t bytes;
+	size_t cut;	  /* the file's size; 0: as it is */
+	const char *says; /* at the open; NULL: it opens, and a touch of block 20 is SIGBUS */
+};
+
+static void change_file(const char *name, const char *good, const struct change *c)
+{
+	char *file = malloc(TOTAL);
+
+	memcpy(file, good, TOTAL);
+	if (c->with) {
+		memcpy(file + c->at, good + c->with, c->bytes);
+		memcpy(file + c->with, good + c->at, c->bytes);
+	} else if (!c->cut) {
+		file[c->at] ^= 4;
+	}
+	world_write_file(&world, name, file, c->cut ? c->cut : TOTAL);
+	free(file);
+}
+
+static void child_changed(const void *arg)
+{
+	const struct change *c = arg;
+	char *data;
+
+	begin(true, keys[0]);
+	if (c->says) {
+		expect_refusal("changed", 0, SODA_WRITABLE, c->says);
+		return;
+	}
+	data = open_checked("changed", 0, SODA_WRITABLE);
+	CHECK_EQ(touch_signal((uint64_t *)(data + 20 * PAGE), false), SIGBUS);
+	CHECK(!memcmp(data + 40 * PAGE, mark, sizeof(mark)), "another block");
+}
+
+static void test_changed(void **state)
+{
+	static const struct change changes[] = {
+		{ .at = DATA_AT + 20 * PAGE + 77 },
+		{ .at = DATA_AT + 20 * PAGE, .with = DATA_AT + 21 * PAGE, .bytes = PAGE },
+		{ .at = PAGE + 20 * 32, .says = "table" },
+		{ .at = PAGE + 20 * 32 + 17, .says = "table" },
+		{ .at = PAGE + 20 * 32 + 25, .says = "table" },
+		{ .at = PAGE + 20 * 32, .with = PAGE + 21 * 32, .bytes = 32, .says = "table" },
+		{ .at = 0, .says = "not sealed" },
+		{ .at = 8, .says = "header" },
+		{ .at = 12, .says = "header" },
+		{ .at = 17, .says = "is sealed with the key" },
+		{ .at = 30, .says = "header" },
+		{ .at = 48, .says = "header" },
+		{ .at = 70, .says = "header" },
+		{ .at = 127, .says = "header" },
+		{ .at = 200, .says = "header" },
+		{ .cut = TOTAL - PAGE, .says = "cut off" },
+		{ .cut = DATA_AT, .says = "cut off" },
+		{ .cut = 100, .says = "not sealed" },
+	};
+	struct outcome end;
+	char *good;
+
+	make("changed");
+	good = world_read_file(&world, "changed", TOTAL);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		struct trial t = { .child = child_changed, .arg = &changes[i] };
+
+		change_file("changed", good, &changes[i]);
+		trial_run(&t, &end);
+		expect_exit(&end, 0);
+		if (!changes[i].says)
+			expect_says(&end, "are not what was sent to");
+	}
+	free(good);
+}
+
+/* A whole file of earlier is brought back while it is open, and its server starts anew. */
+
+static char *earlier;
+
+static void child_rolled_back(const void *arg)
+{
+	char *data;
+
+	begin(true, keys[0]);
+	data = open_checked("back", 0, SODA_WRITABLE);
+	fill(data, 1);
+	CHECK_EQ(soda_sync(data, BYTES), 0);
+	turn_pass();
+	CHECK(turn_await(), "the parent is gone");
+	data[BYTES - 1] = 1; /* resident */
+	CHECK_EQ(soda_sync(data, BYTES), -EIO);
+	CHECK(strstr(soda_last_error(), "brought back from earlier"), "%s", soda_last_error());
+}
+
+static void roll_back(const void *arg)
+{
+	if (!turn_await())
+		return;
+	world_kill(&world);
+	world_write_file(&world, "back", earlier, TOTAL);
+	world_restart(&world);
+	turn_pass();
+}
+
+static void test_rolled_back(void **state)
+{
+	struct trial t = { .child = child_rolled_back, .during = roll_back };
+	struct outcome end;
+
+	make("back");
+	earlier = world_read_file(&world, "back", TOTAL);
+	trial_run(&t, &end);
+	expect_exit(&end, 0);
+	free(earlier);
+}
+
+static int setup(void **state)
+{
+	write_key(0);
+	write_key(1);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_program_after_program, setup),
+		cmocka_unit_test(test_cold),
+		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_sparse),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_changed),
+		cmocka_unit_test(test_rolled_back),
+	};
+
+	through_agent = getenv("SODA_TEST_AGENT");
+	setenv("SODA_MEM_SERVER_GRACE", "200ms", 1);
+	return WORLD_RUN("sealed_files", &world, true, tests);
+}
