@@ -21,7 +21,7 @@
 #define ZERO (1ull << 62)
 #define MAGIC 0x536f64615365616cull
 
-enum { PAGE = 4096, FORMAT = 1, NAME = 40 };
+enum { PAGE = 4096, FORMAT = 2, NAME = 40 };
 
 struct block {
 	uint8_t tag[SODA_SEAL_TAG];
@@ -36,6 +36,7 @@ struct head {
 	uint64_t orphaned;	       /* blocks without a version are lost, not zeros */
 	_Atomic uint64_t versions;     /* that were drawn: each by one encryption */
 	uint8_t key[SODA_KEY_BYTES];
+	uint64_t cipher; /* an agent that finds another one faster goes on with this one */
 };
 
 struct soda_sealing {
@@ -203,7 +204,8 @@ static int map_file(struct soda_sealing *s, bool known, uint64_t bytes)
 		find_filled(s);
 	ret = fill_page(s, 0);
 	if (ret == 0 && known &&
-	    (s->head->magic != MAGIC || s->head->format != FORMAT || s->head->bytes != bytes))
+	    (s->head->magic != MAGIC || s->head->format != FORMAT || s->head->bytes != bytes ||
+	     s->head->cipher >= SODA_SEAL_CIPHERS || !soda_seal_has((uint32_t)s->head->cipher)))
 		ret = -ENOENT;
 	return ret;
 }
@@ -213,6 +215,7 @@ static int fill_head(struct soda_sealing *s, uint64_t bytes, bool orphaned)
 	int ret = soda_random(s->head->key, sizeof(s->head->key));
 
 	s->head->bytes = bytes;
+	s->head->cipher = soda_seal_fastest();
 	s->head->format = FORMAT;
 	s->head->orphaned = orphaned;
 	s->head->magic = ret ? 0 : MAGIC;
@@ -248,6 +251,7 @@ static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, ui
 		return ret;
 	}
 	memcpy(s->key.key, s->head->key, sizeof(s->key.key));
+	s->key.cipher = (enum soda_seal_cipher)s->head->cipher;
 	pthread_mutex_lock(&sealer->lock);
 	s->key.serial = ++sealer->serials;
 	pthread_mutex_unlock(&sealer->lock);
