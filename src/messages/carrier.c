@@ -2,7 +2,8 @@
 /*
  * The sender brings packets to the agent, then says that this rank has finished, or takes part in a
  * collective; the receiver asks for packets.  Each has a connection of its own, so that what comes
- * never waits for what goes.
+ * never waits for what goes, and on it up to SODA_MSG_AHEAD PUSHes, or PULLs, that have no answer
+ * yet.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,156 +16,7 @@
 
 enum { ROOM = SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES };
 
-/* What a PUSH carries: packets of lanes, and parts of large messages. */
-struct load {
-	uint32_t packets, bytes;
-	struct {
-		uint32_t rank;
-		uint32_t part; /* bytes of its large message; 0: the packet of slot head + `nth` */
-		uint32_t nth;
-	} of[SODA_MSG_PACKETS];
-};
-
-/* Sender */
-
-/* Room for a packet of so many bytes. */
-static bool has_room(const struct load *load, uint32_t bytes)
-{
-	return load->packets < SODA_MSG_PACKETS && load->bytes + bytes <= SODA_WIRE_MAX_CONTROL;
-}
-
-static void load_slots_locked(struct soda_msg_job *job, uint32_t rank, struct load *load)
-{
-	struct soda_lane *lane = &job->lanes[rank];
-
-	for (uint32_t i = lane->head; i != lane->tail; i++) {
-		uint32_t bytes = lane->bytes[i % SODA_LANE_SLOTS];
-
-		if (!has_room(load, bytes))
-			return;
-		memcpy(job->body + load->bytes, soda_lane_slot(job, rank, i), bytes);
-		load->bytes += bytes;
-		load->of[load->packets].rank = rank;
-		load->of[load->packets].part = 0;
-		load->of[load->packets++].nth = i - lane->head;
-	}
-}
-
-enum { PART_HEADS = SODA_WIRE_MSG_PACKET_BYTES + 8 };
-
-/* Bytes of a large message in its next part, in a packet of at most `most`. */
-static uint32_t part_size(const struct soda_lane *lane, uint32_t most)
-{
-	uint32_t left = lane->large_bytes - lane->large_at;
-
-	return left < most - PART_HEADS ? left : most - PART_HEADS;
-}
-
-/* That part, as a packet of its own. Returns its bytes. */
-static uint32_t put_part(const struct soda_lane *lane, uint32_t rank, uint32_t size, uint8_t *at)
-{
-	uint32_t whole = (size + 7) & ~7u;
-	struct soda_wire_msg_packet p = { .rank = rank, .bytes = 8 + whole };
-
-	p.messages = lane->large_at + size == lane->large_bytes;
-	soda_wire_put_msg_packet(at, &p);
-	soda_wire_put_u32(at + SODA_WIRE_MSG_PACKET_BYTES, SODA_MSG_PART | size);
-	soda_wire_put_u32(at + SODA_WIRE_MSG_PACKET_BYTES + 4, lane->large_bytes);
-	memcpy(at + PART_HEADS, lane->large + lane->large_at, size);
-	memset(at + PART_HEADS + size, 0, whole - size);
-	return PART_HEADS + whole;
-}
-
-/* So many bytes more of it have been sent. */
-static void pass_part(struct soda_lane *lane, uint32_t size)
-{
-	lane->large_at += size;
-	if (lane->large_at == lane->large_bytes) {
-		free(lane->large);
-		lane->large = NULL;
-	}
-}
-
-static void load_part_locked(struct soda_msg_job *job, uint32_t rank, struct load *load)
-{
-	const struct soda_lane *lane = &job->lanes[rank];
-	uint32_t size = part_size(lane, SODA_MSG_PACKET_MAX);
-
-	if (!has_room(load, PART_HEADS + ((size + 7) & ~7u)))
-		return;
-	load->bytes += put_part(lane, rank, size, job->body + load->bytes);
-	load->of[load->packets].rank = rank;
-	load->of[load->packets++].part = size;
-}
-
-/* Close what is open and due, or all. When what is left open is due. */
-static uint64_t close_due_locked(struct soda_msg_job *job, uint32_t rank, uint64_t now, bool all)
-{
-	const struct soda_lane *lane = &job->lanes[rank];
-	uint64_t due = lane->since_ns + job->flush_ns;
-
-	if (!soda_lane_open_locked(lane))
-		return UINT64_MAX;
-	if (!all && due > now)
-		return due;
-	soda_lane_close_locked(job, rank);
-	return UINT64_MAX;
-}
-
-/*
- * Fill a PUSH, beginning with the lane behind that which was first in the last one.  *next_ns_p:
- * when an open slot is due.  What is open and not due stays.
- */
-static void load_locked(struct soda_msg_job *job, uint32_t first, struct load *load,
-			uint64_t *next_ns_p)
-{
-	uint64_t now = soda_msg_now_ns();
-	bool all = job->flush || job->finish;
-
-	load->packets = 0;
-	load->bytes = SODA_WIRE_MSG_PUSH_BYTES;
-	*next_ns_p = UINT64_MAX;
-	for (uint32_t i = 0; i < job->ranks; i++) {
-		uint32_t rank = (first + i) % job->ranks;
-		struct soda_lane *lane = &job->lanes[rank];
-
-		uint64_t due = close_due_locked(job, rank, now, all);
-
-		*next_ns_p = due < *next_ns_p ? due : *next_ns_p;
-		load_slots_locked(job, rank, load);
-		if (lane->large)
-			load_part_locked(job, rank, load);
-	}
-	soda_quick_open_locked(&job->quick);
-	job->flush = false;
-}
-
-/* Of a lane only the first ones are taken, or a wrong one would leave it. */
-static bool in_order(const struct load *load, const uint8_t *taken)
-{
-	for (uint32_t i = 1; i < load->packets; i++)
-		if (taken[i] && load->of[i].rank == load->of[i - 1].rank && !taken[i - 1])
-			return false;
-	return true;
-}
-
-/* Packets that were taken leave their lanes. */
-static void unload_locked(struct soda_msg_job *job, const struct load *load, const uint8_t *taken)
-{
-	for (uint32_t i = 0; i < load->packets; i++) {
-		struct soda_lane *lane = &job->lanes[load->of[i].rank];
-
-		job->stats.refused += !taken[i];
-		if (!taken[i])
-			continue;
-		if (!load->of[i].part) {
-			lane->head++;
-			continue;
-		}
-		pass_part(lane, load->of[i].part);
-	}
-	soda_msg_news_locked(job);
-}
+/* Calls */
 
 static struct soda_conn **conn_of(struct soda_msg_job *job, enum soda_msg_role role)
 {
@@ -211,12 +63,30 @@ static int come_back(struct soda_msg_job *job, enum soda_msg_role role, uint64_t
 	return -ENOTCONN;
 }
 
+/*
+ * A call has failed.  True: there is another connection, on which it is to be made again, with all
+ * that had no answer; *until_ns_p: for so long, from the first loss on, 0 before that.  False: the
+ * job has an error.
+ */
+static bool bear(struct soda_msg_job *job, enum soda_msg_role role, int err, struct soda_why *why,
+		 uint64_t *until_ns_p)
+{
+	if (err != -ETIMEDOUT && soda_call_lost(err)) {
+		if (!*until_ns_p)
+			*until_ns_p = soda_msg_now_ns() + SODA_MSG_PATIENCE_MS * 1000000ull;
+		err = come_back(job, role, *until_ns_p, why);
+	}
+	if (err < 0)
+		soda_msg_lose(job, err, why);
+	return err == 0;
+}
+
 int soda_msg_call(struct soda_msg_job *job, enum soda_msg_role role, enum soda_messages_msg type,
 		  const void *body, size_t bytes, void *reply, size_t capacity, size_t *got_p,
 		  int patience_ms)
 {
 	struct iovec iov = { (void *)(uintptr_t)body, bytes };
-	struct soda_why why = { "" };
+	struct soda_why why;
 	uint64_t until_ns = 0;
 	int ret;
 
@@ -225,15 +95,28 @@ int soda_msg_call(struct soda_msg_job *job, enum soda_msg_role role, enum soda_m
 		why.text[0] = 0;
 		ret = soda_conn_call(*conn_of(job, role), (enum soda_msg)type, &iov, 1, reply,
 				     capacity, got_p, SODA_MSG_CALL_MS + patience_ms, &why);
-		if (ret == -ETIMEDOUT || !soda_call_lost(ret))
-			break;
-		if (!until_ns)
-			until_ns = soda_msg_now_ns() + SODA_MSG_PATIENCE_MS * 1000000ull;
-		ret = come_back(job, role, until_ns, &why);
-	} while (ret == 0);
-	if (ret < 0)
-		soda_msg_lose(job, ret, &why);
+	} while (ret < 0 && bear(job, role, ret, &why, &until_ns));
 	return ret;
+}
+
+/* Calls of the role's connection that have no answer. */
+static unsigned under_way(struct soda_msg_job *job, enum soda_msg_role role)
+{
+	const struct soda_conn *conn = *conn_of(job, role);
+
+	return conn ? soda_conn_submitted(conn) : 0;
+}
+
+/* Answers that nobody wants any more: the end follows. */
+static void skip_answers(struct soda_msg_job *job, enum soda_msg_role role)
+{
+	uint8_t *answer = malloc(SODA_WIRE_MAX_CONTROL);
+	struct soda_why why;
+
+	while (under_way(job, role))
+		soda_conn_collect(*conn_of(job, role), answer, answer ? SODA_WIRE_MAX_CONTROL : 0,
+				  NULL, SODA_MSG_GOODBYE_MS, &why);
+	free(answer);
 }
 
 static void lose_nonsense(struct soda_msg_job *job)
@@ -243,26 +126,7 @@ static void lose_nonsense(struct soda_msg_job *job)
 	soda_msg_lose(job, -ECONNABORTED, &why);
 }
 
-static void send_load_unlock(struct soda_msg_job *job, const struct load *load)
-{
-	struct soda_wire_msg_push push = { job->push_number + 1, SODA_MSG_ROOM_MS, load->packets };
-	uint8_t taken[SODA_MSG_PACKETS];
-	size_t got;
-	int ret;
-
-	job->stats.sent_calls++;
-	job->stats.sent_bytes += load->bytes;
-	pthread_mutex_unlock(&job->lock);
-	soda_wire_put_msg_push(job->body, &push);
-	ret = soda_msg_call(job, SODA_MSG_PUSHES, SODA_MSG_MESSAGES_PUSH, job->body, load->bytes,
-			    taken, sizeof(taken), &got, SODA_MSG_ROOM_MS);
-	if (ret == 0 && (got != load->packets || !in_order(load, taken)))
-		lose_nonsense(job);
-	job->push_number += ret == 0;
-	pthread_mutex_lock(&job->lock);
-	if (!job->error)
-		unload_locked(job, load, taken);
-}
+/* Sender */
 
 static bool empty_locked(struct soda_msg_job *job)
 {
@@ -314,13 +178,6 @@ static void sleep_locked(struct soda_msg_job *job, uint64_t next_ns, uint64_t un
 	job->sleeping = 0;
 }
 
-static void stopped(struct soda_msg_job *job)
-{
-	job->stopped++;
-	pthread_cond_broadcast(&job->news);
-	pthread_mutex_unlock(&job->lock);
-}
-
 /* Parts of large messages go where their lanes have free slots. */
 static void put_parts_locked(struct soda_msg_job *job, uint32_t rank)
 {
@@ -329,12 +186,11 @@ static void put_parts_locked(struct soda_msg_job *job, uint32_t rank)
 	if (soda_lane_open_locked(lane))
 		soda_lane_close_locked(job, rank);
 	while (lane->large && soda_lane_used_locked(job, rank) < job->lane_slots) {
-		uint32_t size = part_size(lane, job->packet_bytes);
+		uint32_t size = soda_lane_part_size(job, rank, job->packet_bytes);
+		uint8_t *slot = soda_lane_slot(job, rank, lane->tail);
 
-		soda_lane_put_locked(
-			job, rank,
-			put_part(lane, rank, size, soda_lane_slot(job, rank, lane->tail)));
-		pass_part(lane, size);
+		soda_lane_put_locked(job, rank, soda_lane_load_part_locked(job, rank, size, slot));
+		soda_lane_pass_part_locked(job, rank, size);
 		if (!lane->large)
 			soda_msg_news_locked(job);
 	}
@@ -351,7 +207,7 @@ static bool tend_rings_locked(struct soda_msg_job *job, uint64_t *next_ns_p)
 
 	*next_ns_p = UINT64_MAX;
 	for (uint32_t i = 0; i < job->ranks; i++) {
-		uint64_t due = close_due_locked(job, i, now, all);
+		uint64_t due = soda_lane_close_due_locked(job, i, now, all);
 
 		*next_ns_p = due < *next_ns_p ? due : *next_ns_p;
 		if (job->lanes[i].large)
@@ -429,24 +285,88 @@ static void tend_rings(struct soda_msg_job *job)
 	listen_locked(job, false);
 }
 
+/* Send what has been made. 0, or the connection's error. */
+static int send_flights(struct soda_msg_job *job, struct soda_why *why)
+{
+	struct soda_flights *all = job->flights;
+	int ret = 0;
+
+	while (all->sent != all->made && ret == 0) {
+		struct soda_flight *f = soda_flight(all, all->sent + 1);
+		struct iovec iov = { f->body, f->bytes };
+
+		ret = soda_conn_submit_call(job->push_conn, (enum soda_msg)SODA_MSG_MESSAGES_PUSH,
+					    &iov, 1, SODA_MSG_CALL_MS, why);
+		all->sent += ret == 0;
+	}
+	return ret;
+}
+
+/*
+ * Send what has been made, and, if it is to, await the answer to the oldest one. On another
+ * connection all that have no answer are sent again. The lock is released meanwhile.
+ */
+static void carry_unlock(struct soda_msg_job *job, bool collect)
+{
+	struct soda_flights *all = job->flights;
+	uint8_t taken[SODA_MSG_PACKETS];
+	struct soda_why why;
+	uint64_t until_ns = 0;
+	size_t n;
+	int ret;
+
+	pthread_mutex_unlock(&job->lock);
+	do {
+		n = 0;
+		why.text[0] = 0;
+		all->sent = under_way(job, SODA_MSG_PUSHES) ? all->sent : all->answered;
+		ret = send_flights(job, &why);
+		if (ret == 0 && collect)
+			ret = soda_conn_collect(job->push_conn, taken, sizeof(taken), &n,
+						SODA_MSG_CALL_MS + SODA_MSG_ROOM_MS, &why);
+	} while (ret < 0 && bear(job, SODA_MSG_PUSHES, ret, &why, &until_ns));
+	pthread_mutex_lock(&job->lock);
+	if (ret < 0 || !collect || job->error)
+		return;
+	if (soda_flights_settle_locked(job, all, taken, n) < 0) {
+		pthread_mutex_unlock(&job->lock);
+		lose_nonsense(job);
+		pthread_mutex_lock(&job->lock);
+	}
+}
+
 static void send_loads(struct soda_msg_job *job)
 {
-	struct load load;
-	uint64_t next_ns;
-	uint32_t first = 0;
+	struct soda_flights *all = job->flights;
+	uint64_t next_ns = UINT64_MAX;
 
 	while (!job->stop && !job->error) {
 		/* a collective does not wait behind packets that have no room */
-		if (say_something(job))
+		bool asked = job->collective.state == SODA_COLLECTIVE_ASKED;
+
+		if (all->made == all->answered && say_something(job))
 			continue;
-		load_locked(job, first, &load, &next_ns);
-		if (load.packets) {
-			first = (load.of[0].rank + 1) % job->ranks;
-			send_load_unlock(job, &load);
+		if (!asked && soda_flights_load_locked(job, all, &next_ns)) {
+			job->stats.sent_calls++;
+			job->stats.sent_bytes += soda_flight(all, all->made)->bytes;
+			carry_unlock(job, false);
+		} else if (all->made != all->answered) {
+			carry_unlock(job, true);
 		} else {
 			sleep_locked(job, next_ns, UINT64_MAX);
 		}
 	}
+}
+
+/* The thread of this role ends. The lock is held, and released. */
+static void stop_unlock(struct soda_msg_job *job, enum soda_msg_role role)
+{
+	pthread_mutex_unlock(&job->lock);
+	skip_answers(job, role);
+	pthread_mutex_lock(&job->lock);
+	job->stopped++;
+	pthread_cond_broadcast(&job->news);
+	pthread_mutex_unlock(&job->lock);
 }
 
 void *soda_msg_sender_main(void *arg)
@@ -459,66 +379,141 @@ void *soda_msg_sender_main(void *arg)
 		tend_rings(job);
 	else
 		send_loads(job);
-	stopped(job);
+	stop_unlock(job, SODA_MSG_PUSHES);
 	return NULL;
 }
 
 /* Receiver */
 
-/* Take an answer in. The batch at batch_tail has it. */
-static void take_answer_locked(struct soda_msg_job *job, size_t bytes)
+/* What the agent says of collectives. */
+static void take_collective_locked(struct soda_msg_job *job,
+				   const struct soda_wire_msg_pulled *pulled)
 {
-	struct soda_batch *b = &job->batches[job->batch_tail % SODA_MSG_BATCHES];
-	struct soda_wire_msg_pulled pulled;
-
-	soda_wire_get_msg_pulled(b->data, bytes, &pulled);
-	b->bytes = (uint32_t)bytes;
-	b->ended = pulled.ended;
-	job->arrived.at += bytes - SODA_WIRE_MSG_PULLED_BYTES;
-	job->arrived.ended += b->ended;
-	if (bytes > SODA_WIRE_MSG_PULLED_BYTES || b->ended) {
-		job->batch_tail++;
-		job->stats.received_calls++;
-		job->stats.received_bytes += bytes;
-	}
-	if (pulled.collective != job->collective.done) {
-		job->collective.done = pulled.collective;
-		job->collective.value = pulled.value;
-	}
+	if (pulled->collective == job->collective.done)
+		return;
+	job->collective.done = pulled->collective;
+	job->collective.value = pulled->value;
 	soda_msg_news_locked(job);
 }
 
-static void receive_unlock(struct soda_msg_job *job, bool room)
+/* Take an answer in. The batch at batch_tail has it. True: it has brought something. */
+static bool take_answer_locked(struct soda_msg_job *job, size_t bytes,
+			       const struct soda_wire_msg_pulled *pulled)
 {
 	struct soda_batch *b = &job->batches[job->batch_tail % SODA_MSG_BATCHES];
-	uint8_t head[SODA_WIRE_MSG_PULLED_BYTES], body[SODA_WIRE_MSG_PULL_BYTES];
+	bool brings = bytes > SODA_WIRE_MSG_PULLED_BYTES || pulled->ended;
+
+	b->bytes = (uint32_t)bytes;
+	b->ended = pulled->ended;
+	job->arrived.at += bytes - SODA_WIRE_MSG_PULLED_BYTES;
+	job->arrived.ended += b->ended;
+	if (brings) {
+		job->batch_tail++;
+		job->stats.received_calls++;
+		job->stats.received_bytes += bytes;
+		soda_msg_news_locked(job);
+	}
+	take_collective_locked(job, pulled);
+	return brings;
+}
+
+static void put_pull(const struct soda_msg_job *job, uint32_t room, uint32_t wait_ms, uint8_t *body)
+{
 	struct soda_wire_msg_pull ask = { .at = job->arrived.at,
-					  .wait_ms = room || soda_msg_has_rings(job)
-							     ? SODA_MSG_AWAIT_MS
-							     : SODA_MSG_ROOM_MS,
-					  .room = room ? ROOM : 0,
+					  .wait_ms = wait_ms,
+					  .room = room,
 					  .known = job->collective.done,
 					  .ended = job->arrived.ended };
+
+	soda_wire_put_msg_pull(body, &ask);
+}
+
+/* A PULL with no room, for a collective. The lock is released meanwhile, and so below. */
+static void ask_collective_unlock(struct soda_msg_job *job, uint32_t wait_ms)
+{
+	uint8_t body[SODA_WIRE_MSG_PULL_BYTES], answer[SODA_WIRE_MSG_PULLED_BYTES];
 	struct soda_wire_msg_pulled pulled;
 	size_t got;
 	int ret;
 
+	put_pull(job, 0, wait_ms, body);
 	pthread_mutex_unlock(&job->lock);
-	soda_wire_put_msg_pull(body, &ask);
-	ret = soda_msg_call(job, SODA_MSG_PULLS, SODA_MSG_MESSAGES_PULL, body, sizeof(body),
-			    room ? b->data : head, room ? sizeof(b->data) : sizeof(head), &got,
-			    SODA_MSG_AWAIT_MS);
-	if (ret == 0 && soda_wire_get_msg_pulled(room ? b->data : head, got, &pulled) < 0) {
+	ret = soda_msg_call(job, SODA_MSG_PULLS, SODA_MSG_MESSAGES_PULL, body, sizeof(body), answer,
+			    sizeof(answer), &got, SODA_MSG_AWAIT_MS);
+	if (ret == 0 && soda_wire_get_msg_pulled(answer, got, &pulled) < 0) {
 		lose_nonsense(job);
 		ret = -EPROTO;
 	}
 	pthread_mutex_lock(&job->lock);
-	if (ret == 0 && room) {
-		take_answer_locked(job, got);
-	} else if (ret == 0 && pulled.collective != job->collective.done) {
-		job->collective.done = pulled.collective;
-		job->collective.value = pulled.value;
-		soda_msg_news_locked(job);
+	if (ret == 0)
+		take_collective_locked(job, &pulled);
+}
+
+/* The receiver, without rings. */
+struct receiver {
+	unsigned most;	   /* PULLs that may be under way */
+	uint64_t until_ns; /* the connection is lost: for so long another one is tried; 0: not */
+};
+
+/* One PULL more is under way. */
+static void ask_unlock(struct soda_msg_job *job, struct receiver *r)
+{
+	uint8_t body[SODA_WIRE_MSG_PULL_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_why why = { "" };
+	int ret;
+
+	put_pull(job, ROOM, SODA_MSG_AWAIT_MS, body);
+	pthread_mutex_unlock(&job->lock);
+	ret = soda_conn_submit_call(job->pull_conn, (enum soda_msg)SODA_MSG_MESSAGES_PULL, &iov, 1,
+				    SODA_MSG_CALL_MS, &why);
+	if (ret < 0)
+		bear(job, SODA_MSG_PULLS, ret, &why, &r->until_ns);
+	pthread_mutex_lock(&job->lock);
+}
+
+/*
+ * The answer to the oldest one.  As long as answers bring something several are asked for; one
+ * where nothing comes, because the end of the job waits for it.
+ */
+static void collect_unlock(struct soda_msg_job *job, struct receiver *r)
+{
+	struct soda_batch *b = &job->batches[job->batch_tail % SODA_MSG_BATCHES];
+	struct soda_wire_msg_pulled pulled;
+	struct soda_why why = { "" };
+	size_t got = 0;
+	int ret;
+
+	pthread_mutex_unlock(&job->lock);
+	ret = soda_conn_collect(job->pull_conn, b->data, sizeof(b->data), &got,
+				SODA_MSG_CALL_MS + SODA_MSG_AWAIT_MS, &why);
+	if (ret < 0)
+		bear(job, SODA_MSG_PULLS, ret, &why, &r->until_ns);
+	else if (soda_wire_get_msg_pulled(b->data, got, &pulled) < 0)
+		lose_nonsense(job);
+	pthread_mutex_lock(&job->lock);
+	if (ret < 0 || job->error)
+		return;
+	r->until_ns = 0;
+	r->most = take_answer_locked(job, got, &pulled) ? SODA_MSG_AHEAD : 1;
+}
+
+static void receive_batches(struct soda_msg_job *job)
+{
+	struct receiver r = { .most = 1 };
+
+	while (!job->stop && !job->error) {
+		unsigned room = SODA_MSG_BATCHES - (job->batch_tail - job->batch_head);
+		unsigned asked = under_way(job, SODA_MSG_PULLS);
+
+		if (asked < r.most && asked < room)
+			ask_unlock(job, &r);
+		else if (asked)
+			collect_unlock(job, &r);
+		else if (soda_msg_asks_locked(job)) /* who waits for a collective need not pull */
+			ask_collective_unlock(job, SODA_MSG_ROOM_MS);
+		else
+			pthread_cond_wait(&job->room, &job->lock);
 	}
 }
 
@@ -528,21 +523,10 @@ void *soda_msg_receiver_main(void *arg)
 
 	pthread_setname_np(pthread_self(), "soda-msg-recv");
 	pthread_mutex_lock(&job->lock);
-	while (!job->stop && !job->error) {
-		bool room = job->batch_tail - job->batch_head < SODA_MSG_BATCHES;
-
-		if (soda_msg_has_rings(job)) { /* while this waits the agent serves the rings */
-			receive_unlock(job, false);
-			continue;
-		}
-		/* who waits for a collective need not pull */
-		if (room || soda_msg_asks_locked(job))
-			receive_unlock(job, room);
-		else
-			pthread_cond_wait(&job->room, &job->lock);
-		if (job->error)
-			break;
-	}
-	stopped(job);
+	if (!soda_msg_has_rings(job))
+		receive_batches(job);
+	while (!job->stop && !job->error) /* while it waits the agent serves the rings */
+		ask_collective_unlock(job, SODA_MSG_AWAIT_MS);
+	stop_unlock(job, SODA_MSG_PULLS);
 	return NULL;
 }

@@ -368,11 +368,14 @@ int soda_msg_connect(const char *agent, const void *join, size_t bytes, int time
 		     struct soda_conn **conn_p, struct soda_why *why)
 {
 	struct iovec iov = { (void *)(uintptr_t)join, bytes };
+	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
+					       .timeout_ms = timeout_ms,
+					       .calls = SODA_MSG_AHEAD };
 	struct soda_wire_welcome welcome;
 	struct soda_conn *conn;
 	uint8_t reply[4];
 	size_t n = 0;
-	int ret = soda_conn_join(agent, timeout_ms, &conn, &welcome, why);
+	int ret = soda_conn_join_as_told(agent, &opt, &conn, &welcome, why);
 
 	if (ret < 0)
 		return ret;
@@ -498,6 +501,9 @@ static int take_memory(struct soda_msg_job *job)
 		job->slot_bytes = job->rings.sizes.slot_bytes;
 	} else {
 		ret = take_slots(job);
+		job->flights = calloc(1, sizeof(*job->flights));
+		if (ret == 0 && !job->flights)
+			ret = soda_msg_failed(-ENOMEM, "no memory for a job");
 	}
 	if (job->packet_bytes > job->slot_bytes)
 		job->packet_bytes = job->slot_bytes;
@@ -537,6 +543,7 @@ static void destroy(struct soda_msg_job *job)
 	}
 	free(job->parts);
 	free(job->given);
+	free(job->flights);
 	free(job->join[0]);
 	free(job->join[1]);
 	pthread_cond_destroy(&job->news);

@@ -7,6 +7,7 @@
  *   quick.c     push without the lock, for one thread
  *   pull.c      from packets in batches to soda_msg_pull()
  *   carrier.c   the two threads, which alone use the connections
+ *   flights.c   from packets in lanes to PUSHes, of which several are under way
  *   rings.c     memory that the agent has mapped, too, where it is on this machine
  *   launch.c    which rank this is, as mpirun, srun or soda msg run says
  *   hosts.c     where agents are, as a host file or Slurm says
@@ -21,6 +22,7 @@
 #include <stdbool.h>
 
 #include "base/limits.h"
+#include "messages/flights.h"
 #include "messages/quick.h"
 #include "messages/rings.h"
 #include "soda_msg.h"
@@ -48,8 +50,15 @@ struct soda_lane {
 	uint32_t run;			 /* where its last run begins; 0: none */
 	uint32_t run_size, run_count;
 	uint64_t since_ns; /* its first message */
-	uint8_t *large;	   /* a large message, or NULL; large_at of its bytes have been sent */
-	uint32_t large_bytes, large_at;
+	/* a large message, or NULL: of its bytes so many were taken, and so many loaded */
+	uint8_t *large;
+	uint32_t large_bytes, large_at, large_loaded;
+	/* without rings (flights.h) */
+	uint32_t loaded;     /* slots [head, loaded) are in PUSHes; loaded <= tail */
+	uint32_t flying;     /* packets in PUSHes that have no answer yet */
+	uint64_t stale;	     /* of what PUSHes up to this one have nothing will be taken */
+	uint32_t blocked_ms; /* not 0: its last packet was refused; it is tried again */
+	uint64_t retry_ns;   /* then, or when nothing else can be sent */
 };
 
 /* An answer to a PULL. */
@@ -79,9 +88,9 @@ struct soda_msg_job {
 	 * A connection is changed under the lock, by its thread, and may be aborted under it by
 	 * who ends the job.
 	 */
-	struct soda_conn *push_conn; /* the sender's, then soda_msg_end()'s */
-	struct soda_conn *pull_conn; /* the receiver's, likewise */
-	uint64_t push_number;	     /* the sender's: PUSHes that were answered */
+	struct soda_conn *push_conn;  /* the sender's, then soda_msg_end()'s */
+	struct soda_conn *pull_conn;  /* the receiver's, likewise */
+	struct soda_flights *flights; /* the sender's; NULL with rings */
 	struct {
 		uint64_t at; /* the receiver's: bytes of packets that have arrived */
 		uint32_t ended;
@@ -141,7 +150,6 @@ struct soda_msg_job {
 	bool silent; /* who ends the job has aborted the connections */
 
 	struct soda_batch batches[SODA_MSG_BATCHES]; /* the receiver's, or the program's */
-	uint8_t body[SODA_WIRE_MAX_CONTROL];	     /* the sender's */
 	struct soda_lane lanes[];
 };
 

@@ -220,7 +220,7 @@ static int push_large_locked(struct soda_msg_job *job, uint32_t rank, const void
 		return soda_msg_failed(-ENOMEM, "no memory for a message of %u bytes", size);
 	memcpy(lane->large, data, size);
 	lane->large_bytes = size;
-	lane->large_at = 0;
+	lane->large_at = lane->large_loaded = 0;
 	wake_sender_locked(job, true);
 	return 1;
 }

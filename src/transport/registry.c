@@ -71,9 +71,17 @@ int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_
 {
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = timeout_ms };
+
+	return soda_conn_join_as_told(address, &opt, conn_p, welcome_p, why);
+}
+
+int soda_conn_join_as_told(const char *address, const struct soda_conn_options *opt,
+			   struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			   struct soda_why *why)
+{
 	const struct soda_wire_hello hello = join_hello();
 
-	return soda_conn_connect_as_told(address, &hello, &opt, conn_p, welcome_p, why);
+	return soda_conn_connect_as_told(address, &hello, opt, conn_p, welcome_p, why);
 }
 
 int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,

@@ -137,7 +137,7 @@ static int check_packets(const uint8_t *at, size_t left, uint32_t n)
 void soda_wire_put_msg_push(uint8_t *out, const struct soda_wire_msg_push *p)
 {
 	soda_wire_put_u64(out, p->number);
-	put_words(out + 8, (uint32_t[]){ p->wait_ms, p->packets }, 2);
+	put_words(out + 8, (uint32_t[]){ p->wait_ms, p->packets, p->ahead, 0 }, 4);
 }
 
 int soda_wire_get_msg_push(const void *in, size_t bytes, struct soda_wire_msg_push *p)
@@ -146,7 +146,10 @@ int soda_wire_get_msg_push(const void *in, size_t bytes, struct soda_wire_msg_pu
 
 	if (bytes < at)
 		return -EPROTO;
-	*p = (struct soda_wire_msg_push){ soda_wire_get_u64(in), word(in, 2), word(in, 3) };
+	*p = (struct soda_wire_msg_push){ soda_wire_get_u64(in), word(in, 2), word(in, 3),
+					  word(in, 4) };
+	if (p->ahead >= SODA_MSG_AHEAD || p->ahead >= p->number || word(in, 5))
+		return -EPROTO;
 	return p->packets ? check_packets((const uint8_t *)in + at, bytes - at, p->packets)
 			  : -EPROTO;
 }

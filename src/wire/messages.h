@@ -15,9 +15,8 @@
  * from that rank between them.
  *
  * Each call may be made again on another connection, when it is not known whether it has arrived:
- * PUSH and RELAY have a number, and the answer to the last one is remembered, or to the last
- * SODA_MSG_AHEAD RELAYs, of which so many may be under way; a PULL says how much has arrived;
- * FINISH and REDUCE say which.
+ * PUSH and RELAY have a number, and the answers to the last SODA_MSG_AHEAD are remembered, of which
+ * so many may be under way; a PULL says how much has arrived; FINISH and REDUCE say which.
  *
  * Little-endian, packed. Encoders and decoders as in wire/movement.h.
  */
@@ -49,13 +48,13 @@ enum soda_messages_msg {
 	SODA_MSG_MESSAGES_LAST = SODA_MSG_MESSAGES_JOIN + 15,
 };
 
-#define SODA_MSG_VERSION 5u
+#define SODA_MSG_VERSION 6u
 #define SODA_MSG_KEY_BYTES 16u
 #define SODA_MSG_RANKS 4096u		/* of a job */
 #define SODA_MSG_AGENTS 64u		/* likewise */
 #define SODA_MSG_SIZE_MAX (1u << 20)	/* of a message */
 #define SODA_MSG_PACKETS 64u		/* of a PUSH, a RELAY */
-#define SODA_MSG_AHEAD 4u		/* RELAYs of a link that may be under way */
+#define SODA_MSG_AHEAD 4u		/* PUSHes or PULLs of a rank, RELAYs of a link under way */
 #define SODA_MSG_PART (1u << 31)	/* see above */
 #define SODA_MSG_PACKET_MAX (60u << 10) /* of a packet, with its head */
 
@@ -95,14 +94,25 @@ struct soda_wire_msg_push {
 	uint64_t number;  /* 1, 2, 3 ... of this rank; the same again: the same answer */
 	uint32_t wait_ms; /* for room, where there is none for any of the packets */
 	uint32_t packets;
+	/*
+	 * PUSHes just before this one whose answers were not known when it was made, fewer than
+	 * SODA_MSG_AHEAD: a packet for a rank for which they have one that was refused is refused,
+	 * or packets would overtake others.
+	 */
+	uint32_t ahead;
 };
-#define SODA_WIRE_MSG_PUSH_BYTES 16u
+#define SODA_WIRE_MSG_PUSH_BYTES 24u /* the last 4 are zero */
 
 struct soda_wire_msg_packet {
 	uint32_t rank, bytes, messages, to;
 };
 #define SODA_WIRE_MSG_PACKET_BYTES 16u
 
+/*
+ * Several may be under way on a connection: each is shown what lies behind that which those before
+ * it were shown; the first one, what lies behind `at`.  Behind an end of a phase a PULL that does
+ * not know of it yet brings nothing.
+ */
 struct soda_wire_msg_pull {
 	uint64_t at;	  /* bytes of packets that have arrived so far */
 	uint32_t wait_ms; /* for something to tell */
@@ -159,12 +169,7 @@ struct soda_wire_msg_relay {
 	uint32_t first_left;
 	struct soda_wire_msg_reduce reduce; /* what the agent's ranks have together; number 0: none
 					     */
-	/*
-	 * RELAYs just before this one whose answers were not known when it was made, fewer than
-	 * SODA_MSG_AHEAD: a packet for a rank for which they have one that was refused is refused,
-	 * or packets would overtake others.
-	 */
-	uint32_t ahead;
+	uint32_t ahead;			    /* as in a PUSH */
 };
 #define SODA_WIRE_MSG_RELAY_BYTES 64u /* the last 4 are zero */
 

@@ -52,6 +52,8 @@ struct client {
 	uint32_t rank, ranks, job, reduced;
 	uint32_t phase;			  /* pushes: FINISHes; pulls: ends that were told */
 	uint64_t pushes, relays, arrived; /* calls; bytes of packets that were pulled */
+	uint64_t said;			  /* of arrived, and of phase: as the last PULL has said */
+	uint32_t said_phase;
 	bool ringed, linked;
 	uint32_t *rings; /* the part of them that it can write, or NULL */
 	size_t rings_bytes;
@@ -229,7 +231,8 @@ static void push(struct fuzz_input *in, struct client *c)
 	uint8_t wait = fuzz_u8(in);
 	struct soda_wire_msg_push p = { .number = c->pushes + (wait & 128 ? wait % 4u : 1u),
 					.wait_ms = wait % (WAIT_MS + 1),
-					.packets = fuzz_u8(in) % (PACKETS + 1) };
+					.packets = fuzz_u8(in) % (PACKETS + 1),
+					.ahead = wait & 64 ? wait >> 4 & 3 : 0 };
 	size_t at = SODA_WIRE_MSG_PUSH_BYTES, n, room = sizeof(body) - 64 * PACKETS;
 	uint32_t first = packets_n;
 
@@ -287,13 +290,17 @@ static void pulled(struct client *c, size_t bytes, size_t room)
 
 static void pull(struct fuzz_input *in, struct client *c)
 {
-	struct soda_wire_msg_pull p = { .at = c->arrived,
-					.wait_ms = fuzz_u8(in) % (WAIT_MS + 1),
+	uint8_t wait = fuzz_u8(in);
+	bool ahead = wait & 128; /* it was made before the last answer had come */
+	struct soda_wire_msg_pull p = { .at = ahead ? c->said : c->arrived,
+					.wait_ms = wait % (WAIT_MS + 1),
 					.room = fuzz_u16(in) * !c->ringed,
 					.known = fuzz_u8(in),
-					.ended = c->phase };
+					.ended = ahead ? c->said_phase : c->phase };
 	size_t n;
 
+	c->said = p.at;
+	c->said_phase = p.ended;
 	soda_wire_put_msg_pull(body, &p);
 	if (call(c, SODA_MSG_MESSAGES_PULL, body, SODA_WIRE_MSG_PULL_BYTES, &n) == 0)
 		pulled(c, n, p.room);

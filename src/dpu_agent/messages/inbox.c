@@ -133,6 +133,8 @@ static bool find_room_locked(struct soda_inbox *in, uint64_t bytes)
 			return true;
 		}
 	}
+	if (!in->wanted) /* who pulls may have shown more than has arrived: it is to say so */
+		pthread_cond_signal(&in->news);
 	in->wanted = true;
 	return false;
 }
@@ -205,7 +207,18 @@ static bool ends_packet(const struct soda_inbox *in, uint64_t where)
 	return at == where;
 }
 
-int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p)
+/* A view begins at what has arrived, and is never behind that. */
+static void move_view(const struct soda_inbox *in, struct soda_inbox_view *view)
+{
+	if (!view->begun || view->at < in->head)
+		view->at = in->head;
+	if (!view->begun || (int32_t)(in->ends_known - view->ends) > 0)
+		view->ends = in->ends_known;
+	view->begun = true;
+}
+
+int soda_inbox_arrived(struct soda_inbox *in, struct soda_inbox_view *view, uint64_t at,
+		       uint32_t ends, bool *made_room_p)
 {
 	int ret = -EPROTO;
 
@@ -215,15 +228,17 @@ int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *
 	    (ends == in->ends_known || at >= in->end_at[in->ends_known % 2])) {
 		move_head(in, at, made_room_p);
 		in->ends_known = ends;
+		move_view(in, view);
 		ret = 0;
 	}
 	pthread_mutex_unlock(&in->lock);
 	return ret;
 }
 
-bool soda_inbox_has_locked(const struct soda_inbox *in)
+bool soda_inbox_has_locked(const struct soda_inbox *in, const struct soda_inbox_view *view)
 {
-	return in->head != in->tail || in->ends != in->ends_known;
+	return view->at != in->tail || in->ends != in->ends_known || view->ends != in->ends_known ||
+	       (in->wanted && view->at != in->head);
 }
 
 /* Whole packets of [from, end) that fit. Returns where the next one is. */
@@ -249,20 +264,33 @@ static uint64_t copy_packets(const struct soda_inbox *in, uint64_t from, uint64_
 	return at;
 }
 
-uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p)
+/* As soda_inbox_show(), of a view that may go on. */
+static uint32_t show_locked(struct soda_inbox *in, struct soda_inbox_view *view, uint8_t *out,
+			    uint32_t room, bool *ended_p)
 {
-	bool ends;
-	uint32_t bytes;
-	uint64_t end, at;
+	bool ends = in->ends != in->ends_known;
+	uint64_t end = ends ? in->end_at[in->ends_known % 2] : in->tail;
+	uint64_t at = copy_packets(in, view->at, end, out, room, UINT32_MAX);
+	uint32_t bytes = (uint32_t)(at - view->at);
 
-	pthread_mutex_lock(&in->lock);
-	ends = in->ends != in->ends_known;
-	end = ends ? in->end_at[in->ends_known % 2] : in->tail;
-	at = copy_packets(in, in->head, end, out, room, UINT32_MAX);
 	if (at > in->shown)
 		in->shown = at;
-	bytes = (uint32_t)(at - in->head);
+	view->at = at;
 	*ended_p = ends && at == end;
+	view->ends += *ended_p;
+	return bytes;
+}
+
+uint32_t soda_inbox_show(struct soda_inbox *in, struct soda_inbox_view *view, uint8_t *out,
+			 uint32_t room, bool *ended_p)
+{
+	uint32_t bytes = 0;
+
+	*ended_p = false;
+	pthread_mutex_lock(&in->lock);
+	move_view(in, view); /* the rank's newer connection may have said more */
+	if (view->ends == in->ends_known)
+		bytes = show_locked(in, view, out, room, ended_p);
 	pthread_mutex_unlock(&in->lock);
 	return bytes;
 }

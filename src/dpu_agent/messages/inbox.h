@@ -45,18 +45,30 @@ void soda_inbox_end(struct soda_inbox *in);
 
 /*
  * For a rank, which says how much has arrived: bytes, and ends of phases.  What it was shown is
- * kept until then, and shown again where it has not.
+ * kept until then.  A view, zeroed at first, is one connection's, on which nothing is shown twice;
+ * what has not arrived by it is shown by another one.
  */
+struct soda_inbox_view {
+	bool begun;
+	uint64_t at;   /* bytes since the start, up to which packets were shown */
+	uint32_t ends; /* of phases, that were shown */
+};
 
 /* -EPROTO: that is not an end of a packet that was shown, or no such phase has ended. */
-int soda_inbox_arrived(struct soda_inbox *in, uint64_t at, uint32_t ends, bool *made_room_p);
-/* Whether there is a packet to show, or an end. The lock is held. */
-bool soda_inbox_has_locked(const struct soda_inbox *in);
+int soda_inbox_arrived(struct soda_inbox *in, struct soda_inbox_view *view, uint64_t at,
+		       uint32_t ends, bool *made_room_p);
 /*
- * Show whole packets behind what has arrived, of the phase under way alone, of at most room bytes.
- * Returns how many bytes.  *ended_p: the phase has ended with them.
+ * Whether the view need not wait: there is a packet to show, or an end; or the rank is to say how
+ * much has arrived, because it was shown an end, or somebody waits for room. The lock is held.
  */
-uint32_t soda_inbox_show(struct soda_inbox *in, uint8_t *out, uint32_t room, bool *ended_p);
+bool soda_inbox_has_locked(const struct soda_inbox *in, const struct soda_inbox_view *view);
+/*
+ * Show whole packets behind those that were shown, of the phase under way alone, of at most room
+ * bytes; none behind an end that has not arrived.  Returns how many bytes.  *ended_p: the phase has
+ * ended with them.
+ */
+uint32_t soda_inbox_show(struct soda_inbox *in, struct soda_inbox_view *view, uint8_t *out,
+			 uint32_t room, bool *ended_p);
 
 /*
  * For a rank that has the ring mapped, in place of the three above.  The ring becomes that of

@@ -192,8 +192,7 @@ static struct soda_msg_link *add_rank(struct soda_msg_job *job, uint32_t rank, u
 		*l = (struct soda_msg_link){
 			.job = job, .agent = agent, .address = address, .first_rank = rank
 		};
-		l->relayed = (struct soda_msg_answers){ .window = SODA_MSG_AHEAD,
-							.at = l->last_relayed };
+		l->relayed.at = l->last_relayed;
 		pthread_mutex_init(&l->lock, NULL);
 		soda_cond_init(&l->work);
 	}
@@ -258,7 +257,7 @@ static struct soda_msg_job *make(struct soda_msg_jobs *all, const struct soda_wi
 		struct soda_msg_rank *r = &job->ranks[i];
 
 		soda_inbox_init(&r->inbox, job->memory + i * each, each);
-		r->pushed = (struct soda_msg_answers){ .window = 1, .at = &r->last_pushed };
+		r->pushed.at = r->last_pushed;
 	}
 	if (find_hops(job, place) < 0) {
 		destroy(job);

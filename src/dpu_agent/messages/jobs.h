@@ -25,12 +25,11 @@ struct soda_msg_answer {
 	uint16_t to[SODA_MSG_PACKETS]; /* ranks */
 };
 
-/* Of the last calls, as many as may be under way. */
+/* Of the last SODA_MSG_AHEAD calls: as many may be under way. */
 struct soda_msg_answers {
-	uint64_t number; /* of the last one; 0: none yet */
-	uint32_t window; /* constant, and so the next: call k's is at k % window */
-	struct soda_msg_answer *at;
-	bool busy; /* the next one is being answered */
+	uint64_t number;	    /* of the last one; 0: none yet */
+	struct soda_msg_answer *at; /* constant: call k's is at k % SODA_MSG_AHEAD */
+	bool busy;		    /* the next one is being answered */
 };
 
 struct soda_msg_link;
@@ -55,7 +54,7 @@ struct soda_msg_rank {
 	uint32_t ended;	  /* phases whose end it has been told */
 	uint32_t reduced; /* collectives that it has taken part in */
 	struct soda_msg_answers pushed;
-	struct soda_msg_answer last_pushed;
+	struct soda_msg_answer last_pushed[SODA_MSG_AHEAD];
 	uint64_t life[2];     /* of its clients, by role - 1, and so the next two */
 	const void *owner[2]; /* which connection is the client's */
 	struct soda_msg_away away[2];
@@ -241,10 +240,10 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 		       const uint8_t *body, const struct soda_wire_msg_push *push, uint8_t *taken,
 		       struct soda_msg_routed *routed_p, struct soda_why *why);
 /*
- * Take what waits for the rank into out, of at most pull->room bytes; waits for news.  Returns how
- * many bytes. -ECANCELED.
+ * Take what waits for the rank into out, of at most pull->room bytes; waits for news.  view: the
+ * connection's.  Returns how many bytes. -ECANCELED.
  */
-int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
+int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank, struct soda_inbox_view *view,
 		      const struct soda_wire_msg_pull *pull, uint8_t *out,
 		      struct soda_wire_msg_pulled *pulled_p, struct soda_why *why);
 /*

@@ -76,7 +76,7 @@ struct soda_msg_route {
 	uint32_t packets;
 	uint8_t *taken;
 	uint16_t to[SODA_MSG_PACKETS]; /* whom they are for: of soda_msg_route_check() */
-	/* ranks for which nothing may be put: packets of earlier RELAYs were refused */
+	/* ranks for which nothing may be put: packets of earlier calls were refused */
 	uint16_t held[SODA_MSG_AHEAD * SODA_MSG_PACKETS];
 	uint32_t held_n;
 	struct soda_msg_routed routed;
@@ -100,6 +100,12 @@ void soda_msg_route_or_wait(struct soda_msg_route *r, uint32_t rooms, uint32_t w
  */
 int soda_msg_answer_begin_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
 				 uint64_t number, uint32_t packets, uint8_t *taken);
+/*
+ * Nothing may be put for ranks of which the `ahead` calls before that of this number had a packet
+ * that was refused.
+ */
+void soda_msg_route_hold_locked(struct soda_msg_route *r, const struct soda_msg_answers *all,
+				uint64_t number, uint32_t ahead);
 /* The answer is as r->taken. */
 void soda_msg_answer_end_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
 				uint64_t number, const struct soda_msg_route *r);

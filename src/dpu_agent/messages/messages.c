@@ -17,7 +17,8 @@ struct client {
 	struct soda_msg_link *link; /* not NULL: another agent */
 	uint32_t rank;
 	enum soda_msg_role role;
-	bool over; /* it has left, or is lost */
+	struct soda_inbox_view view; /* of who pulls: what this connection was shown */
+	bool over;		     /* it has left, or is lost */
 	bool kept; /* its reference to the job is the job's, in case it comes back */
 };
 
@@ -240,8 +241,8 @@ static int pull(struct client *c, const void *body, size_t bytes, struct soda_re
 		return -EPROTO;
 	if (soda_msg_job_has_rings(c->job, c->rank))
 		return serve(c, &p, reply);
-	ret = soda_msg_job_pull(c->job, c->rank, &p, reply->body + SODA_WIRE_MSG_PULLED_BYTES,
-				&pulled, &reply->why);
+	ret = soda_msg_job_pull(c->job, c->rank, &c->view, &p,
+				reply->body + SODA_WIRE_MSG_PULLED_BYTES, &pulled, &reply->why);
 	if (ret < 0)
 		return ret;
 	soda_wire_put_msg_pulled(reply->body, &pulled);

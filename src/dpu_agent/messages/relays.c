@@ -11,19 +11,6 @@
 #include "dpu_agent/messages/jobs_impl.h"
 #include "wire/field.h"
 
-/* The ranks of packets that RELAYs just before this one had, and that were refused. */
-static void find_held_locked(struct soda_msg_route *r, const struct soda_msg_answers *all,
-			     const struct soda_wire_msg_relay *relay)
-{
-	for (uint64_t k = relay->number - relay->ahead; k < relay->number; k++) {
-		const struct soda_msg_answer *a = &all->at[k % all->window];
-
-		for (uint32_t i = 0; i < a->n; i++)
-			if (!a->taken[i])
-				r->held[r->held_n++] = a->to[i];
-	}
-}
-
 /* What the agent says of its ranks. -EPROTO: it cannot be so. */
 static int hear_locked(struct soda_msg_job *job, struct soda_msg_link *l,
 		       const struct soda_wire_msg_relay *relay)
@@ -117,7 +104,7 @@ int soda_msg_job_relay(struct soda_msg_job *job, struct soda_msg_link *link, con
 	if (ret)
 		return ret < 0 ? ret : 0;
 	now = !relay->packets || await_phase_locked(job, relay);
-	find_held_locked(&r, &link->relayed, relay);
+	soda_msg_route_hold_locked(&r, &link->relayed, relay->number, relay->ahead);
 	rooms = job->rooms;
 	pthread_mutex_unlock(&job->lock);
 

@@ -172,11 +172,11 @@ void soda_msg_route_or_wait(struct soda_msg_route *r, uint32_t rooms, uint32_t w
 int soda_msg_answer_begin_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
 				 uint64_t number, uint32_t packets, uint8_t *taken)
 {
-	const struct soda_msg_answer *a = &all->at[number % all->window];
+	const struct soda_msg_answer *a = &all->at[number % SODA_MSG_AHEAD];
 
 	while (all->busy)
 		pthread_cond_wait(&job->changed, &job->lock); /* at most SODA_MSG_AWAIT_MS */
-	if (number && number <= all->number && all->number - number < all->window &&
+	if (number && number <= all->number && all->number - number < SODA_MSG_AHEAD &&
 	    packets == a->n) {
 		memcpy(taken, a->taken, packets);
 		return 1;
@@ -188,10 +188,22 @@ int soda_msg_answer_begin_locked(struct soda_msg_job *job, struct soda_msg_answe
 	return 0;
 }
 
+void soda_msg_route_hold_locked(struct soda_msg_route *r, const struct soda_msg_answers *all,
+				uint64_t number, uint32_t ahead)
+{
+	for (uint64_t k = number - ahead; k < number; k++) {
+		const struct soda_msg_answer *a = &all->at[k % SODA_MSG_AHEAD];
+
+		for (uint32_t i = 0; i < a->n; i++)
+			if (!a->taken[i])
+				r->held[r->held_n++] = a->to[i];
+	}
+}
+
 void soda_msg_answer_end_locked(struct soda_msg_job *job, struct soda_msg_answers *all,
 				uint64_t number, const struct soda_msg_route *r)
 {
-	struct soda_msg_answer *a = &all->at[number % all->window];
+	struct soda_msg_answer *a = &all->at[number % SODA_MSG_AHEAD];
 
 	memcpy(a->taken, r->taken, r->packets);
 	memcpy(a->to, r->to, r->packets * sizeof(r->to[0]));
@@ -231,6 +243,7 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 		return ret < 0 ? ret : 0;
 	}
 	job->pushed = true;
+	soda_msg_route_hold_locked(&r, answer, push->number, push->ahead);
 	rooms = job->rooms;
 	pthread_mutex_unlock(&job->lock);
 
@@ -244,26 +257,26 @@ int soda_msg_job_route(struct soda_msg_jobs *all, struct soda_msg_job *job, uint
 }
 
 static void await_news(struct soda_msg_job *job, struct soda_inbox *in,
-		       const struct soda_wire_msg_pull *pull)
+		       const struct soda_inbox_view *view, const struct soda_wire_msg_pull *pull)
 {
 	struct timespec end = soda_msg_until(pull->wait_ms);
 
 	pthread_mutex_lock(&in->lock);
-	while (!(pull->room && soda_inbox_has_locked(in)) &&
+	while (!(pull->room && soda_inbox_has_locked(in, view)) &&
 	       atomic_load(&job->reduced) == pull->known && !atomic_load(&job->broken))
 		if (pthread_cond_timedwait(&in->news, &in->lock, &end))
 			break;
 	pthread_mutex_unlock(&in->lock);
 }
 
-int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
+int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank, struct soda_inbox_view *view,
 		      const struct soda_wire_msg_pull *pull, uint8_t *out,
 		      struct soda_wire_msg_pulled *pulled_p, struct soda_why *why)
 {
 	struct soda_msg_rank *r = &job->ranks[rank];
 	bool ended = false, made_room = false;
 	uint32_t bytes = 0;
-	int ret = soda_inbox_arrived(&r->inbox, pull->at, pull->ended, &made_room);
+	int ret = soda_inbox_arrived(&r->inbox, view, pull->at, pull->ended, &made_room);
 
 	if (ret < 0)
 		return soda_msg_refuse(why, ret,
@@ -271,9 +284,9 @@ int soda_msg_job_pull(struct soda_msg_job *job, uint32_t rank,
 				       rank);
 	if (made_room)
 		soda_msg_job_room(job);
-	await_news(job, &r->inbox, pull);
+	await_news(job, &r->inbox, view, pull);
 	if (pull->room)
-		bytes = soda_inbox_show(&r->inbox, out, pull->room, &ended);
+		bytes = soda_inbox_show(&r->inbox, view, out, pull->room, &ended);
 	pthread_mutex_lock(&job->lock);
 	if (pull->ended + ended > r->ended)
 		r->ended = pull->ended + ended;

@@ -151,6 +151,10 @@ int soda_conn_connect_as_told(const char *address, const struct soda_wire_hello 
  */
 int soda_conn_join(const char *address, int timeout_ms, struct soda_conn **conn_p,
 		   struct soda_wire_welcome *welcome_p, struct soda_why *why);
+/* The same with options, of a control connection; opt->identity is not looked at. */
+int soda_conn_join_as_told(const char *address, const struct soda_conn_options *opt,
+			   struct soda_conn **conn_p, struct soda_wire_welcome *welcome_p,
+			   struct soda_why *why);
 
 /* The same as somebody; identity NULL: as nobody. */
 int soda_conn_join_as(const char *address, const struct soda_identity *identity, int timeout_ms,

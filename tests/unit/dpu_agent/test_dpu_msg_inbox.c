@@ -17,6 +17,7 @@ enum { SIZE = 4096, HEAD = SODA_WIRE_MSG_PACKET_BYTES };
 static struct soda_inbox in;
 static uint8_t ring[SIZE], out[2 * SIZE];
 static bool ended, made_room;
+static struct soda_inbox_view view;
 static uint64_t at; /* what has arrived, as the rank says, and so the next */
 static uint32_t ends;
 
@@ -25,6 +26,7 @@ static int setup(void **state)
 	memset(ring, 0xee, sizeof(ring));
 	soda_inbox_init(&in, ring, SIZE);
 	at = ends = 0;
+	view = (struct soda_inbox_view){ 0 };
 	return 0;
 }
 
@@ -49,8 +51,8 @@ static uint32_t take(uint32_t room)
 {
 	uint32_t bytes;
 
-	assert_int_equal(soda_inbox_arrived(&in, at, ends, &made_room), 0);
-	bytes = soda_inbox_show(&in, out, room, &ended);
+	assert_int_equal(soda_inbox_arrived(&in, &view, at, ends, &made_room), 0);
+	bytes = soda_inbox_show(&in, &view, out, room, &ended);
 	at += bytes;
 	ends += ended;
 	return bytes;
@@ -82,7 +84,7 @@ static void test_round(void **state)
 		assert_int_equal(check(check(0, i % 7, a, (uint8_t)i), 1, b, (uint8_t)(i + 1)),
 				 a + b + 2 * HEAD);
 		assert_false(ended || made_room);
-		assert_int_equal(soda_inbox_arrived(&in, at, ends, &made_room), 0);
+		assert_int_equal(soda_inbox_arrived(&in, &view, at, ends, &made_room), 0);
 	}
 	assert_int_equal(take(sizeof(out)), 0);
 }
@@ -121,11 +123,18 @@ static void test_end(void **state)
 	assert_int_equal(take(SIZE), HEAD + 24);
 	assert_false(ended);
 	soda_inbox_end(&in); /* of an empty one */
-	assert_true(soda_inbox_has_locked(&in));
+	assert_true(soda_inbox_has_locked(&in, &view));
 	assert_int_equal(take(SIZE), 0);
 	assert_true(ended);
 	assert_int_equal(take(SIZE), 0);
-	assert_false(soda_inbox_has_locked(&in));
+	assert_false(soda_inbox_has_locked(&in, &view));
+}
+
+/* Of a new connection: what has not arrived by the older one is shown again. */
+static uint32_t show_again(uint32_t room)
+{
+	view = (struct soda_inbox_view){ 0 };
+	return soda_inbox_show(&in, &view, out, room, &ended);
 }
 
 /* What has not arrived is shown again, and perhaps more; nothing else can have arrived. */
@@ -133,29 +142,88 @@ static void test_again(void **state)
 {
 	assert_true(put(0, 8, 1));
 	assert_true(put(0, 16, 2));
-	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
-	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
+	assert_int_equal(show_again(HEAD + 8), HEAD + 8);
+	assert_int_equal(show_again(HEAD + 8), HEAD + 8);
 	check(0, 0, 8, 1);
-	assert_int_equal(soda_inbox_arrived(&in, HEAD, 0, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 1, 0, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, UINT64_MAX, 0, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 0, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 0, 0, &made_room), 0);
+	assert_int_equal(soda_inbox_arrived(&in, &view, HEAD, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 1, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, UINT64_MAX, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 2 * HEAD + 24, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 1, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 0, &made_room), 0);
 	soda_inbox_end(&in);
-	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);
+	assert_int_equal(show_again(SIZE), 2 * HEAD + 24);
 	assert_true(ended);
 	/* an older connection was shown less, and that is what has arrived */
-	assert_int_equal(soda_inbox_show(&in, out, HEAD + 8, &ended), HEAD + 8);
-	assert_int_equal(soda_inbox_arrived(&in, HEAD + 16, 0, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 0, 1, &made_room), -EPROTO);
+	assert_int_equal(show_again(HEAD + 8), HEAD + 8);
+	assert_int_equal(soda_inbox_arrived(&in, &view, HEAD + 16, 0, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 1, &made_room), -EPROTO);
 	assert_true(put(0, 24, 3));
-	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), 2 * HEAD + 24);
+	assert_int_equal(show_again(SIZE), 2 * HEAD + 24);
 	assert_true(ended);
-	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 2, &made_room), -EPROTO);
-	assert_int_equal(soda_inbox_arrived(&in, 2 * HEAD + 24, 1, &made_room), 0);
-	assert_int_equal(soda_inbox_show(&in, out, SIZE, &ended), HEAD + 24);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 2 * HEAD + 24, 2, &made_room), -EPROTO);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 2 * HEAD + 24, 1, &made_room), 0);
+	assert_int_equal(show_again(SIZE), HEAD + 24);
 	assert_false(ended);
+	check(0, 0, 24, 3);
+}
+
+/* Several PULLs under way: each is shown what is behind that of the one before, and none twice. */
+static void test_ahead(void **state)
+{
+	assert_true(put(0, 8, 1));
+	assert_true(put(0, 16, 2));
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 0, &made_room), 0);
+	assert_int_equal(soda_inbox_show(&in, &view, out, HEAD + 8, &ended), HEAD + 8);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 0, &made_room), 0);
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), HEAD + 16);
+	check(0, 0, 16, 2);
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), 0);
+	/* it waits, unless somebody else does for what has been shown to arrive */
+	assert_false(soda_inbox_has_locked(&in, &view));
+	assert_false(put(0, SIZE - HEAD, 3));
+	assert_true(soda_inbox_has_locked(&in, &view));
+	assert_int_equal(soda_inbox_arrived(&in, &view, 2 * HEAD + 24, 0, &made_room), 0);
+	assert_true(made_room);
+	assert_false(soda_inbox_has_locked(&in, &view));
+}
+
+/* A PULL under way behind one that was told an end brings nothing: it does not know of it. */
+static void test_ahead_of_end(void **state)
+{
+	assert_true(put(0, 8, 1));
+	soda_inbox_end(&in);
+	assert_true(put(0, 16, 2));
+	soda_inbox_end(&in);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 0, &made_room), 0);
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), HEAD + 8);
+	assert_true(ended);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 0, 0, &made_room), 0);
+	assert_true(soda_inbox_has_locked(&in, &view)); /* nor does it wait */
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), 0);
+	assert_false(ended);
+	assert_int_equal(soda_inbox_arrived(&in, &view, HEAD + 8, 1, &made_room), 0);
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), HEAD + 16);
+	assert_true(ended);
+	check(0, 0, 16, 2);
+}
+
+/* A connection that is lost may still be answered: it neither shows nor says what cannot be. */
+static void test_older(void **state)
+{
+	struct soda_inbox_view older;
+
+	assert_true(put(0, 8, 1));
+	assert_true(put(0, 16, 2));
+	assert_int_equal(soda_inbox_show(&in, &view, out, HEAD + 8, &ended), HEAD + 8);
+	older = view;
+	assert_int_equal(show_again(SIZE), 2 * HEAD + 24);
+	soda_inbox_end(&in);
+	assert_int_equal(soda_inbox_show(&in, &view, out, SIZE, &ended), 0);
+	assert_true(ended);
+	assert_int_equal(soda_inbox_arrived(&in, &view, 2 * HEAD + 24, 1, &made_room), 0);
+	assert_true(put(0, 24, 3));
+	assert_int_equal(soda_inbox_show(&in, &older, out, SIZE, &ended), HEAD + 24);
 	check(0, 0, 24, 3);
 }
 
@@ -192,6 +260,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ahead_of_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_older, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_link, setup, teardown),
 	};
 

@@ -3,9 +3,10 @@
  * The agent's routing with many ranks, as a simulation: what is behind jobs.h as it is, ranks as a
  * table of this program, one step after the other, which rank does what decided by a seed.  Nothing
  * waits, so that what could stand still for ever is seen at once: a round in which no rank can do
- * anything.  After each job every packet has come once, to whom it was for, as it was, in its
- * phase.  The same with up to 64 agents, whose links (router_links.h) lose calls and answers, are
- * down for seconds, and whose agents are stopped. test_dpu_msg_router [SEEDS]
+ * anything.  Ranks have several PUSHes and PULLs under way, and lose connections.  After each job
+ * every packet has come once, to whom it was for, as it was, in its phase.  The same with up to 64
+ * agents, whose links (router_links.h) lose calls and answers, are down for seconds, and whose
+ * agents are stopped. test_dpu_msg_router [SEEDS]
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -39,15 +40,47 @@ struct packet {
 	uint64_t serial;
 };
 
+/* A PUSH under way. */
+struct flight {
+	struct soda_wire_msg_push push;
+	struct packet of[SODA_MSG_PACKETS];
+	uint8_t taken[SODA_MSG_PACKETS];
+};
+
+/* A PULL that the agent has answered. */
+struct answer {
+	struct soda_wire_msg_pulled pulled;
+	uint32_t bytes;
+	uint8_t packets[SODA_WIRE_MAX_CONTROL];
+};
+
+/* What is under way to one rank, as libsoda-msg has it. */
+struct lane {
+	struct packet packets[LANE];
+	unsigned n, loaded, flying; /* in PUSHes; in those that have no answer */
+	uint64_t stale;		    /* none in PUSHes up to this one will be taken */
+	bool blocked;
+};
+
 struct rank {
-	struct packet lanes[RANKS_MAX][LANE];
-	unsigned lane_n[RANKS_MAX];
+	struct lane lanes[RANKS_MAX];
 	unsigned left;	/* packets to make in this phase */
 	bool finished;	/* it has said so in this phase */
 	unsigned phase; /* whose end it has been told */
 	uint64_t next_serial;
-	uint64_t pushes, arrived; /* calls; bytes of packets */
+	/* PUSHes: made, that the agent has taken, whose answer has come */
+	uint64_t made, served, answered;
+	struct flight flights[SODA_MSG_AHEAD];
+	struct soda_inbox_view view;
+	unsigned asked, got; /* PULLs that were answered by the agent; that have come back */
+	struct answer answers[SODA_MSG_AHEAD];
+	uint64_t arrived; /* bytes of packets */
 };
+
+/* What has happened, so that it is known that it does. */
+static struct {
+	uint64_t ahead, held, again, pulls_ahead, pulls_lost;
+} counts;
 
 static struct rank ranks[RANKS_MAX];
 static struct soda_msg_jobs agents[AGENTS_MAX];
@@ -57,7 +90,7 @@ static struct soda_msg_job *clients[RANKS_MAX][2];
 static uint32_t ranks_n;
 static uint64_t state, seeds = 20;
 static uint8_t *seen; /* a bit for each packet: from, serial */
-static uint8_t body[SODA_WIRE_MAX_CONTROL], out[SODA_WIRE_MAX_CONTROL];
+static uint8_t body[SODA_WIRE_MAX_CONTROL];
 
 enum { SERIALS = PHASES * PACKETS };
 
@@ -141,59 +174,118 @@ static size_t put_packet(size_t at, uint32_t from, const struct packet *p)
 	return at + p->bytes;
 }
 
-/* As many packets of the rank's lanes as a PUSH takes, a random lane first. */
-static unsigned load(uint32_t from, uint32_t *to, size_t *bytes_p)
+static struct flight *flight(struct rank *r, uint64_t number)
 {
-	uint32_t first = (uint32_t)draw(ranks_n);
-	unsigned n = 0;
-	size_t at = SODA_WIRE_MSG_PUSH_BYTES;
-
-	for (uint32_t i = 0; i < ranks_n; i++) {
-		uint32_t t = (first + i) % ranks_n;
-
-		for (unsigned k = 0; k < ranks[from].lane_n[t]; k++) {
-			const struct packet *p = &ranks[from].lanes[t][k];
-
-			if (n == SODA_MSG_PACKETS ||
-			    at + SODA_WIRE_MSG_PACKET_BYTES + p->bytes > sizeof(body))
-				break;
-			at = put_packet(at, from, p);
-			to[n++] = t;
-		}
-	}
-	*bytes_p = at;
-	return n;
+	return &r->flights[number % SODA_MSG_AHEAD];
 }
 
-/* True: at least one packet was taken. What was refused stays. */
+/* Packets of one lane into a PUSH; of a blocked one the oldest, when it has none under way. */
+static void load_lane(struct lane *lane, struct flight *f, size_t *bytes)
+{
+	unsigned most = !lane->blocked ? LANE : !lane->flying;
+
+	while (most-- && lane->loaded < lane->n) {
+		const struct packet *p = &lane->packets[lane->loaded];
+
+		if (f->push.packets == SODA_MSG_PACKETS ||
+		    *bytes + SODA_WIRE_MSG_PACKET_BYTES + p->bytes > sizeof(body))
+			return;
+		*bytes += SODA_WIRE_MSG_PACKET_BYTES + p->bytes;
+		f->of[f->push.packets++] = *p;
+		lane->loaded++;
+		lane->flying++;
+	}
+}
+
+/* As many packets of the rank's lanes as a PUSH takes, a random lane first. */
 static bool push(uint32_t from)
 {
-	struct soda_msg_routed routed;
-	struct soda_wire_msg_push push = { 0 }, checked;
-	uint32_t to[SODA_MSG_PACKETS];
-	uint8_t taken[SODA_MSG_PACKETS];
-	struct soda_why why;
-	size_t bytes;
+	struct rank *r = &ranks[from];
+	struct flight *f = flight(r, r->made + 1);
+	uint32_t first = (uint32_t)draw(ranks_n);
+	size_t bytes = SODA_WIRE_MSG_PUSH_BYTES;
 
-	push.packets = load(from, to, &bytes);
-	if (!push.packets)
+	if (r->made - r->answered == SODA_MSG_AHEAD)
 		return false;
-	push.number = ++ranks[from].pushes;
-	soda_wire_put_msg_push(body, &push);
-	assert_int_equal(soda_wire_get_msg_push(body, bytes, &checked), 0);
-	assert_int_equal(soda_msg_job_route(&agents[places[from]], clients[from][0], from, body,
-					    &checked, taken, &routed, &why),
-			 0);
-	for (unsigned i = 0; i < push.packets; i++) {
-		struct rank *r = &ranks[from];
+	f->push = (struct soda_wire_msg_push){ .number = r->made + 1,
+					       .ahead = (uint32_t)(r->made - r->answered) };
+	for (uint32_t i = 0; i < ranks_n; i++)
+		load_lane(&r->lanes[(first + i) % ranks_n], f, &bytes);
+	r->made += f->push.packets > 0;
+	counts.ahead += f->push.packets && f->push.ahead;
+	return false;
+}
 
-		if (!taken[i])
-			continue;
-		r->lane_n[to[i]]--; /* a lane's packets are taken in their order */
-		memmove(&r->lanes[to[i]][0], &r->lanes[to[i]][1],
-			r->lane_n[to[i]] * sizeof(struct packet));
-	}
+/* The agent takes the oldest one that it has not. True: at least one packet was taken. */
+static bool serve(uint32_t from)
+{
+	struct rank *r = &ranks[from];
+	struct flight *f = flight(r, r->served + 1);
+	struct soda_wire_msg_push checked;
+	struct soda_msg_routed routed;
+	struct soda_why why;
+	size_t at = SODA_WIRE_MSG_PUSH_BYTES;
+
+	if (r->served == r->made)
+		return false;
+	soda_wire_put_msg_push(body, &f->push);
+	for (unsigned i = 0; i < f->push.packets; i++)
+		at = put_packet(at, from, &f->of[i]);
+	assert_int_equal(soda_wire_get_msg_push(body, at, &checked), 0);
+	assert_int_equal(soda_msg_job_route(&agents[places[from]], clients[from][0], from, body,
+					    &checked, f->taken, &routed, &why),
+			 0);
+	r->served++;
 	return routed.packets > 0;
+}
+
+/* What was taken leaves its lane, in its order. */
+static bool settle_packet(struct rank *r, const struct flight *f, unsigned i)
+{
+	struct lane *lane = &r->lanes[f->of[i].to];
+
+	lane->flying--;
+	if (f->taken[i]) {
+		assert_true(f->push.number > lane->stale); /* it has overtaken none */
+		assert_int_equal(f->of[i].serial, lane->packets[0].serial);
+		lane->n--;
+		lane->loaded--;
+		memmove(&lane->packets[0], &lane->packets[1], lane->n * sizeof(struct packet));
+		lane->blocked = false;
+	} else if (f->push.number > lane->stale) {
+		lane->stale = r->made;
+		lane->loaded = 0;
+		lane->blocked = true;
+	} else {
+		counts.held++;
+	}
+	return f->taken[i];
+}
+
+static bool settle(uint32_t from)
+{
+	struct rank *r = &ranks[from];
+	const struct flight *f = flight(r, r->answered + 1);
+	bool any = false;
+
+	if (r->answered == r->served)
+		return false;
+	for (unsigned i = 0; i < f->push.packets; i++)
+		any |= settle_packet(r, f, i);
+	r->answered++;
+	return any;
+}
+
+/* The connection is lost, now and then: PUSHes without an answer are made again. */
+static bool lose_pushes(uint32_t from)
+{
+	struct rank *r = &ranks[from];
+
+	if (!draw(16)) {
+		counts.again += r->served - r->answered;
+		r->served = r->answered;
+	}
+	return false;
 }
 
 /* A packet into a lane, if it has room. */
@@ -205,11 +297,13 @@ static bool make(uint32_t from)
 					 SODA_MSG_PACKET_MAX - SODA_WIRE_MSG_PACKET_BYTES };
 	uint32_t bytes = (uint32_t)draw(most[draw(4)] / 8 + 1) * 8;
 
-	if (!r->left || r->lane_n[to] == LANE)
+	struct lane *lane = &r->lanes[to];
+
+	if (!r->left || lane->n == LANE)
 		return false;
 	if (bytes < 8)
 		bytes = 8;
-	r->lanes[to][r->lane_n[to]++] = (struct packet){ to, bytes, r->next_serial++ };
+	lane->packets[lane->n++] = (struct packet){ to, bytes, r->next_serial++ };
 	r->left--;
 	return true;
 }
@@ -217,7 +311,7 @@ static bool make(uint32_t from)
 static bool lanes_empty(const struct rank *r)
 {
 	for (uint32_t t = 0; t < ranks_n; t++)
-		if (r->lane_n[t])
+		if (r->lanes[t].n)
 			return false;
 	return true;
 }
@@ -261,31 +355,64 @@ static void begin_phase(struct rank *r, unsigned phase)
 	r->left = phase < PHASES ? (unsigned)draw((most < PACKETS ? most : PACKETS) + 1) : 0;
 }
 
-static bool pull(uint32_t to)
+/* The agent answers one PULL more, though not all answers have come. */
+static bool ask(uint32_t to)
 {
-	const struct soda_wire_msg_pull ask = {
-		.at = ranks[to].arrived,
+	struct rank *r = &ranks[to];
+	struct answer *a = &r->answers[r->asked % SODA_MSG_AHEAD];
+	const struct soda_wire_msg_pull pull = {
+		.at = r->arrived,
 		.room = draw(8) ? (uint32_t)draw(SODA_WIRE_MAX_CONTROL - SODA_WIRE_MSG_PULLED_BYTES)
 				: 0,
-		.ended = ranks[to].phase,
+		.ended = r->phase,
 	};
-	struct soda_wire_msg_pulled pulled;
-	struct soda_wire_msg_packet p;
 	struct soda_why why;
-	int bytes = soda_msg_job_pull(clients[to][1], to, &ask, out, &pulled, &why);
+	int bytes;
 
-	assert_in_range(bytes, 0, ask.room);
-	ranks[to].arrived += (uint32_t)bytes;
-	for (uint32_t at = 0; at < (uint32_t)bytes; at += p.bytes) {
-		assert_int_equal(soda_wire_get_msg_packet(out + at, (uint32_t)bytes - at, &p), 0);
+	if (r->asked - r->got == SODA_MSG_AHEAD)
+		return false;
+	bytes = soda_msg_job_pull(clients[to][1], to, &r->view, &pull, a->packets, &a->pulled,
+				  &why);
+	assert_in_range(bytes, 0, pull.room);
+	a->bytes = (uint32_t)bytes;
+	counts.pulls_ahead += bytes && r->asked != r->got;
+	r->asked++;
+	return false;
+}
+
+static bool collect(uint32_t to)
+{
+	struct rank *r = &ranks[to];
+	const struct answer *a = &r->answers[r->got % SODA_MSG_AHEAD];
+	struct soda_wire_msg_packet p;
+
+	if (r->asked == r->got)
+		return false;
+	r->got++;
+	r->arrived += a->bytes;
+	for (uint32_t at = 0; at < a->bytes; at += p.bytes) {
+		assert_int_equal(soda_wire_get_msg_packet(a->packets + at, a->bytes - at, &p), 0);
 		at += SODA_WIRE_MSG_PACKET_BYTES;
-		check_packet(to, &p, out + at);
+		check_packet(to, &p, a->packets + at);
 	}
-	if (pulled.ended) {
-		assert_true(ranks[to].finished); /* and so have all others */
-		begin_phase(&ranks[to], ranks[to].phase + 1);
+	if (a->pulled.ended) {
+		assert_true(r->finished); /* and so have all others */
+		begin_phase(r, r->phase + 1);
 	}
-	return bytes || pulled.ended;
+	return a->bytes || a->pulled.ended;
+}
+
+/* The connection is lost, now and then, with the answers on it. */
+static bool lose_pulls(uint32_t to)
+{
+	struct rank *r = &ranks[to];
+
+	if (!draw(16)) {
+		counts.pulls_lost += r->asked - r->got;
+		r->asked = r->got = 0;
+		memset(&r->view, 0, sizeof(r->view));
+	}
+	return false;
 }
 
 static bool all_over(void)
@@ -299,7 +426,8 @@ static bool all_over(void)
 /* One thing of one rank. Some ranks are slow to pull, some to push, for a while. */
 static bool step(void)
 {
-	static bool (*const acts[])(uint32_t) = { make, make, make, push, finish, pull };
+	static bool (*const acts[])(uint32_t) = { make, make,	 push,	 serve,	      settle,
+						  ask,	collect, finish, lose_pushes, lose_pulls };
 	uint32_t r = (uint32_t)draw(ranks_n);
 
 	if (router_stopped(places[r]))
@@ -427,6 +555,9 @@ static void every_packet_once(void **unused)
 	assert_non_null(seen);
 	for (uint64_t seed = 1; seed <= seeds; seed++)
 		simulate(seed);
+	if (seeds > 4)
+		assert_true(counts.ahead && counts.held && counts.again && counts.pulls_ahead &&
+			    counts.pulls_lost);
 	free(seen);
 }
 

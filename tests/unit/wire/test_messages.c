@@ -165,7 +165,7 @@ static void test_agents(void **state)
 /* A PUSH of so many packets of so many bytes each. Returns its size. */
 static size_t push(uint32_t packets, uint32_t bytes)
 {
-	struct soda_wire_msg_push p = { 1, 5, packets };
+	struct soda_wire_msg_push p = { 3, 5, packets, 2 };
 	struct soda_wire_msg_packet packet = { 1, bytes, 1, 0 };
 	size_t at = SODA_WIRE_MSG_PUSH_BYTES;
 
@@ -186,6 +186,7 @@ static void test_push(void **state)
 	assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), 0);
 	assert_int_equal(p.packets, 3);
 	assert_int_equal(p.wait_ms, 5);
+	assert_int_equal(p.ahead, 2);
 	assert_int_equal(soda_wire_get_msg_push(body, bytes - 1, &p), -EPROTO);
 	assert_int_equal(soda_wire_get_msg_push(body, bytes + 8, &p), -EPROTO);
 	assert_int_equal(soda_wire_get_msg_push(body, 7, &p), -EPROTO);
@@ -198,6 +199,17 @@ static void test_push(void **state)
 	assert_int_equal(soda_wire_get_msg_push(body, push(1, (uint32_t)bytes + 8), &p), -EPROTO);
 	bytes = push(1, 8);
 	soda_wire_put_u32(body + SODA_WIRE_MSG_PUSH_BYTES + 4, UINT32_MAX - 7);
+	assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), -EPROTO);
+	for (uint32_t ahead = 3; ahead <= SODA_MSG_AHEAD; ahead++) { /* none before the first one */
+		bytes = push(1, 8);
+		soda_wire_put_u64(body, 3);
+		soda_wire_put_u32(body + 16, ahead);
+		assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), -EPROTO);
+	}
+	soda_wire_put_u64(body, 9);
+	assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), -EPROTO); /* more than may be */
+	bytes = push(1, 8);
+	soda_wire_put_u32(body + 20, 1);
 	assert_int_equal(soda_wire_get_msg_push(body, bytes, &p), -EPROTO);
 }
 
