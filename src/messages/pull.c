@@ -23,6 +23,7 @@ bool soda_msg_pullable_locked(const struct soda_msg_job *job)
 static int give_up(struct soda_msg_job *job, int err, const struct soda_why *why)
 {
 	job->reading.wrong = true;
+	job->reading.run_left = 0;
 	soda_msg_lose(job, err, why);
 	return soda_msg_failed(err, "%s", why->text);
 }
@@ -262,12 +263,15 @@ static inline int pull(struct soda_msg_job *job, uint32_t most, struct soda_mess
 	return ret;
 }
 
-/* The next one of the run that is being read: nearly all messages of 8 bytes are that. */
+/*
+ * The next one of the run that is being read: nearly all messages of 8 bytes are that.  Behind a
+ * large message, and what makes no sense, no run is left.
+ */
 static inline bool pull_quickly(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	uint32_t size = job->reading.run_size, left = job->reading.run_left, at = job->reading.at;
 
-	if (soda_msg_known != job->pid || !left || job->reading.wrong || job->given)
+	if (soda_msg_known != job->pid || !left)
 		return false;
 	*msg_p = (struct soda_message){ job->reading.data + at, size, job->reading.from, 0 };
 	at += size;
@@ -278,17 +282,20 @@ static inline bool pull_quickly(struct soda_msg_job *job, struct soda_message *m
 	return true;
 }
 
-SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
+/* Apart, so that a quick one saves no registers for this. */
+static int __attribute__((noinline)) pull_one(struct soda_msg_job *job, struct soda_message *msg_p)
 {
 	struct soda_message_run one;
-	int ret;
+	int ret = pull(job, 1, &one);
 
-	if (pull_quickly(job, msg_p))
-		return 0;
-	ret = pull(job, 1, &one);
 	if (ret == 0)
 		*msg_p = (struct soda_message){ one.data, one.bytes, one.from, 0 };
 	return ret;
+}
+
+SODA_API int soda_msg_pull(struct soda_msg_job *job, struct soda_message *msg_p)
+{
+	return pull_quickly(job, msg_p) ? 0 : pull_one(job, msg_p);
 }
 
 SODA_API int soda_msg_pull_many(struct soda_msg_job *job, struct soda_message_run *run_p)

@@ -52,32 +52,64 @@ void soda_quick_enter_locked(struct soda_msg_job *job, const void *me);
 void soda_quick_bar_locked(struct soda_quick *q, const void *me);
 void soda_quick_open_locked(struct soda_quick *q);
 
-/* By the pusher, without the lock. False: with it. */
+/*
+ * Whether the pusher may put a message of this size into the run, which it has to itself until
+ * soda_quick_end().
+ */
+static inline bool soda_quick_begin(struct soda_quick *q, const struct soda_quick_run *run,
+				    size_t bytes)
+{
+	atomic_store_explicit(&q->inside, true, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst); /* the other side has the processor's */
+	return !atomic_load_explicit(&q->barred, memory_order_acquire) && run->left &&
+	       run->size == bytes;
+}
+
+static inline void soda_quick_end(struct soda_quick *q)
+{
+	atomic_store_explicit(&q->inside, false, memory_order_release);
+}
+
+/* By the pusher, a message of 8 bytes, the most frequent case, without the lock. False: with it. */
+static inline bool soda_quick_push_word(struct soda_quick *q, struct soda_quick_run *run,
+					const void *data)
+{
+	uint64_t word;
+	bool may;
+
+	/* read first: a page that has to be fetched is waited for while nobody waits for this */
+	memcpy(&word, data, sizeof(word));
+	may = soda_quick_begin(q, run, sizeof(word));
+	if (may) {
+		memcpy(run->at, &word, sizeof(word));
+		run->at += sizeof(word);
+		run->left--;
+	}
+	soda_quick_end(q);
+	return may;
+}
+
+/* The same of any size. */
 static inline bool soda_quick_push(struct soda_quick *q, struct soda_quick_run *run,
 				   const void *data, size_t bytes)
 {
-	bool done = false;
+	bool may;
 
 	if (bytes > SODA_QUICK_MOST)
 		return false;
-	if (bytes) { /* pages that have to be fetched first, while nobody waits for this */
+	if (bytes) { /* as above */
 		(void)*(const volatile uint8_t *)data;
 		(void)*((const volatile uint8_t *)data + bytes - 1);
 	}
-	atomic_store_explicit(&q->inside, true, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst); /* the other side has the processor's */
-	if (!atomic_load_explicit(&q->barred, memory_order_acquire) && run->left &&
-	    run->size == bytes) {
-		if (bytes == sizeof(uint64_t)) /* the most frequent case, without a call */
-			memcpy(run->at, data, sizeof(uint64_t));
-		else if (bytes)
+	may = soda_quick_begin(q, run, bytes);
+	if (may) {
+		if (bytes)
 			memcpy(run->at, data, bytes);
 		run->at += bytes;
 		run->left--;
-		done = true;
 	}
-	atomic_store_explicit(&q->inside, false, memory_order_release);
-	return done;
+	soda_quick_end(q);
+	return may;
 }
 
 #endif
