@@ -293,10 +293,9 @@ static int send_flights(struct soda_msg_job *job, struct soda_why *why)
 
 	while (all->sent != all->made && ret == 0) {
 		struct soda_flight *f = soda_flight(all, all->sent + 1);
-		struct iovec iov = { f->body, f->bytes };
 
 		ret = soda_conn_submit_call(job->push_conn, (enum soda_msg)SODA_MSG_MESSAGES_PUSH,
-					    &iov, 1, SODA_MSG_CALL_MS, why);
+					    f->parts, f->parts_n, SODA_MSG_CALL_MS, why);
 		all->sent += ret == 0;
 	}
 	return ret;

@@ -11,6 +11,7 @@
 enum {
 	PART_HEADS = SODA_WIRE_MSG_PACKET_BYTES + 8,
 	NS_PER_MS = 1000000,
+	IN_PLACE = 4096, /* bytes of a packet that is not copied, where it may be a part */
 };
 
 /* Parts of large messages */
@@ -72,13 +73,37 @@ static bool has_room(const struct soda_flight *f, uint32_t bytes)
 	return f->push.packets < SODA_MSG_PACKETS && f->bytes + bytes <= sizeof(f->body);
 }
 
-/* A packet of so many bytes lies at the end of body. */
+/* So many bytes follow at the end of body. Where they lie. */
+static uint8_t *add_copied(struct soda_flight *f, uint32_t bytes)
+{
+	uint8_t *at = f->body + f->copied;
+	struct iovec *last = f->parts_n ? &f->parts[f->parts_n - 1] : NULL;
+
+	if (last && (uint8_t *)last->iov_base + last->iov_len == at)
+		last->iov_len += bytes;
+	else
+		f->parts[f->parts_n++] = (struct iovec){ at, bytes };
+	f->copied += bytes;
+	f->bytes += bytes;
+	return at;
+}
+
+/* A packet follows as it lies there, if there is a part for it, and one for what follows it. */
+static bool add_in_place(struct soda_flight *f, uint8_t *packet, uint32_t bytes)
+{
+	if (bytes < IN_PLACE || f->parts_n + 2 > SODA_FLIGHT_PARTS)
+		return false;
+	f->parts[f->parts_n++] = (struct iovec){ packet, bytes };
+	f->bytes += bytes;
+	return true;
+}
+
+/* A packet has been added; part: bytes of the lane's large message, or 0. */
 static void note_packet(struct soda_msg_job *job, struct soda_flight *f, uint32_t rank,
-			uint32_t bytes, uint32_t part)
+			uint32_t part)
 {
 	uint32_t i = f->push.packets++;
 
-	f->bytes += bytes;
 	f->of[i].rank = rank;
 	f->of[i].part = part;
 	job->lanes[rank].flying++;
@@ -88,27 +113,30 @@ static bool load_slot(struct soda_msg_job *job, struct soda_flight *f, uint32_t 
 {
 	struct soda_lane *lane = &job->lanes[rank];
 	uint32_t bytes = lane->bytes[lane->loaded % SODA_LANE_SLOTS];
+	uint8_t *slot = soda_lane_slot(job, rank, lane->loaded);
 
 	if (lane->loaded == lane->tail || !has_room(f, bytes))
 		return false;
-	memcpy(f->body + f->bytes, soda_lane_slot(job, rank, lane->loaded), bytes);
+	if (!add_in_place(f, slot, bytes))
+		memcpy(add_copied(f, bytes), slot, bytes);
 	lane->loaded++;
-	note_packet(job, f, rank, bytes, 0);
+	note_packet(job, f, rank, 0);
 	return true;
 }
 
 static bool load_part(struct soda_msg_job *job, struct soda_flight *f, uint32_t rank)
 {
 	const struct soda_lane *lane = &job->lanes[rank];
-	uint32_t size;
+	uint32_t size, bytes;
 
 	if (!lane->large || lane->large_loaded == lane->large_bytes)
 		return false;
 	size = soda_lane_part_size(job, rank, SODA_MSG_PACKET_MAX);
-	if (!has_room(f, PART_HEADS + ((size + 7) & ~7u)))
+	bytes = PART_HEADS + ((size + 7) & ~7u);
+	if (!has_room(f, bytes))
 		return false;
-	note_packet(job, f, rank, soda_lane_load_part_locked(job, rank, size, f->body + f->bytes),
-		    size);
+	soda_lane_load_part_locked(job, rank, size, add_copied(f, bytes));
+	note_packet(job, f, rank, size);
 	return true;
 }
 
@@ -177,7 +205,9 @@ bool soda_flights_load_locked(struct soda_msg_job *job, struct soda_flights *all
 		job->flush = false;
 	f->push = (struct soda_wire_msg_push){ .number = all->made + 1,
 					       .ahead = (uint32_t)(all->made - all->answered) };
-	f->bytes = SODA_WIRE_MSG_PUSH_BYTES;
+	f->bytes = f->copied = 0;
+	f->parts_n = 0;
+	add_copied(f, SODA_WIRE_MSG_PUSH_BYTES);
 	blocked = load_lanes(job, all, f, now);
 	if (!f->push.packets && none)
 		blocked = load_lanes(job, all, f, UINT64_MAX);

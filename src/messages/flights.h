@@ -15,13 +15,21 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "wire/messages.h"
 
-/* A PUSH, until it is answered. */
+enum { SODA_FLIGHT_PARTS = 4 }; /* that a call's body may have */
+
+/*
+ * A PUSH, until it is answered.  Its parts lie in body, or, of large packets, in their slots, which
+ * stay as they are until then.
+ */
 struct soda_flight {
 	struct soda_wire_msg_push push;
-	uint32_t bytes; /* of body */
+	uint32_t bytes, copied; /* of all parts, and of body */
+	struct iovec parts[SODA_FLIGHT_PARTS];
+	int parts_n;
 	struct {
 		uint32_t rank;
 		uint32_t part; /* bytes of its large message; 0: the packet of a slot */
