@@ -450,7 +450,7 @@ static void ask_collective_unlock(struct soda_msg_job *job, uint32_t wait_ms)
 
 /* The receiver, without rings. */
 struct receiver {
-	unsigned most;	   /* PULLs that may be under way */
+	uint32_t brought;  /* the last answers brought something: so many in a row */
 	uint64_t until_ns; /* the connection is lost: for so long another one is tried; 0: not */
 };
 
@@ -494,18 +494,18 @@ static void collect_unlock(struct soda_msg_job *job, struct receiver *r)
 	if (ret < 0 || job->error)
 		return;
 	r->until_ns = 0;
-	r->most = take_answer_locked(job, got, &pulled) ? SODA_MSG_AHEAD : 1;
+	r->brought = take_answer_locked(job, got, &pulled) ? r->brought + 1 : 0;
 }
 
 static void receive_batches(struct soda_msg_job *job)
 {
-	struct receiver r = { .most = 1 };
+	struct receiver r = { 0 };
 
 	while (!job->stop && !job->error) {
 		unsigned room = SODA_MSG_BATCHES - (job->batch_tail - job->batch_head);
 		unsigned asked = under_way(job, SODA_MSG_PULLS);
 
-		if (asked < r.most && asked < room)
+		if (asked < soda_flights_most(r.brought) && asked < room)
 			ask_unlock(job, &r);
 		else if (asked)
 			collect_unlock(job, &r);

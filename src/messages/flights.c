@@ -160,21 +160,16 @@ static bool is_due(const struct soda_lane *lane, uint64_t now)
 	return !lane->blocked_ms || lane->retry_ns <= now;
 }
 
-/* Of all lanes. True: nothing of it can be taken before there is room for it, as far as is known.
- */
-static bool load_lanes(struct soda_msg_job *job, struct soda_flights *all, struct soda_flight *f,
+/* Packets of all lanes. */
+static void load_lanes(struct soda_msg_job *job, struct soda_flights *all, struct soda_flight *f,
 		       uint64_t now)
 {
-	bool blocked = true;
-
 	for (uint32_t i = 0; i < job->ranks; i++) {
-		uint32_t rank = (all->first + i) % job->ranks, before = f->push.packets;
+		uint32_t rank = (all->first + i) % job->ranks;
 
 		if (is_due(&job->lanes[rank], now))
 			load_lane(job, f, rank);
-		blocked &= f->push.packets == before || job->lanes[rank].blocked_ms;
 	}
-	return blocked;
 }
 
 static uint64_t close_all_due(struct soda_msg_job *job, bool all, uint64_t now)
@@ -195,9 +190,8 @@ bool soda_flights_load_locked(struct soda_msg_job *job, struct soda_flights *all
 {
 	struct soda_flight *f = soda_flight(all, all->made + 1);
 	uint64_t now = soda_msg_now_ns();
-	bool none = all->made == all->answered, blocked;
-
-	if (all->made - all->answered == SODA_MSG_AHEAD)
+	bool none = all->made == all->answered;
+	if (all->made - all->answered >= soda_flights_most(all->taken))
 		return false;
 	/* while something is under way more may come to what is open */
 	*next_ns_p = close_all_due(job, job->finish || (job->flush && none), now);
@@ -208,12 +202,12 @@ bool soda_flights_load_locked(struct soda_msg_job *job, struct soda_flights *all
 	f->bytes = f->copied = 0;
 	f->parts_n = 0;
 	add_copied(f, SODA_WIRE_MSG_PUSH_BYTES);
-	blocked = load_lanes(job, all, f, now);
+	load_lanes(job, all, f, now);
 	if (!f->push.packets && none)
-		blocked = load_lanes(job, all, f, UINT64_MAX);
+		load_lanes(job, all, f, UINT64_MAX);
 	if (!f->push.packets)
 		return false;
-	if (blocked && none)
+	if (none) /* with others before it the agent had better go on */
 		f->push.wait_ms = SODA_MSG_ROOM_MS;
 	soda_wire_put_msg_push(f->body, &f->push);
 	all->first = (f->of[0].rank + 1) % job->ranks;
@@ -296,6 +290,7 @@ int soda_flights_settle_locked(struct soda_msg_job *job, struct soda_flights *al
 	all->answered++;
 	for (uint32_t i = 0; i < f->push.packets;)
 		i = settle_packets(job, all, f, i, taken);
+	all->taken = memchr(taken, 0, n) ? 0 : all->taken + 1;
 	soda_msg_news_locked(job);
 	return 0;
 }

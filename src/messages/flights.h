@@ -42,10 +42,21 @@ struct soda_flights {
 	uint64_t answered, sent,
 		made;	/* PUSHes; sent on this connection. answered <= sent <= made */
 	uint32_t first; /* lane whose turn is the first one */
+	uint32_t taken; /* of the last ones all was taken; as many may be under way as that is worth
+			 */
 	struct soda_flight at[SODA_MSG_AHEAD];
 };
 
 struct soda_msg_job;
+
+/*
+ * How many calls may be under way where the last `n` have done what they were made for: one alone
+ * behind one that has not, because the agent has no room, and one more with each 16.
+ */
+static inline uint32_t soda_flights_most(uint32_t n)
+{
+	return n / 16 + 1 < SODA_MSG_AHEAD ? n / 16 + 1 : SODA_MSG_AHEAD;
+}
 
 static inline struct soda_flight *soda_flight(struct soda_flights *all, uint64_t number)
 {
