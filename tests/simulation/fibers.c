@@ -644,7 +644,8 @@ const char *sim_place(const void *address)
 
 static void say_fibers(void)
 {
-	static const char *const processes[] = { "world", "host", "agent", "server" };
+	static const char *const processes[] = { "world",   "host",    "agent",	 "server",
+						 "server2", "server3", "server4" };
 
 	puts("who waits for what:");
 	for (int i = 0; i < sim.used; i++) {

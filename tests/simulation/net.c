@@ -117,6 +117,7 @@ static struct {
 } net = { .delay = 10 * SIM_US };
 
 bool sim_net_local;
+struct sim_net_who sim_net_who[SIM_PROCESSES] = { [SIM_HOST].user = 1000 };
 
 static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",  "server",
 						  "server2", "server3", "server4" };
@@ -729,14 +730,15 @@ static int say_hello(struct pipe *p)
 	const struct soda_service *ops = p->peer->listener->ops;
 	struct soda_wire_welcome w = { .version = SODA_WIRE_VERSION,
 				       .max_data = SODA_WIRE_MAX_DATA };
-	unsigned user = p->from == SIM_HOST ? 1000 : p->hello.uid;
+	const struct sim_net_who *who = &sim_net_who[p->from];
+	unsigned user = who->user ? who->user : p->hello.uid;
 	struct soda_peer_info info = { .address = "sim",
 				       .uid = user,
 				       .gid = user,
-				       .pid = 4711,
+				       .pid = who->pid ? who->pid : 4711,
 				       .local = p->to >= SIM_SERVER
 							? sim_net_local && p->from != SIM_AGENT
-							: sim_host_shares };
+							: sim_host_shares && !who->far };
 	struct soda_why why = { "" };
 	int ret = ops->hello(p->peer->listener->svc, p->peer, &p->hello, &info, &w,
 			     &p->peer->client, &why);
@@ -778,7 +780,8 @@ static void *control_main(void *arg)
 	while ((m = next_call(p))) {
 		uint8_t *body = malloc(SODA_WIRE_MAX_CONTROL);
 		struct soda_reply reply = { .body = body, .share = { .fd = -1 } };
-		bool shares = sim_host_shares && m->type == SODA_MSG_STORE;
+		bool shares = sim_host_shares && !sim_net_who[p->from].far &&
+			      (m->type == SODA_MSG_STORE || m->type >= SODA_MSG_SERVICES);
 		int ret = ops->call(peer->client, m->type, m->data, m->bytes, shares, &reply);
 
 		if (ret < 0)

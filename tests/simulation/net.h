@@ -28,6 +28,15 @@ enum sim_break {
 /* Who connects to the server does it as a user of its machine. */
 extern bool sim_net_local;
 
+/* What the kernel says of those who connect. */
+struct sim_net_who {
+	unsigned user; /* 0: as whom the HELLO says */
+	int pid;
+	bool far; /* by the network, also where programs of the agent's machine share memory with it
+		   */
+};
+extern struct sim_net_who sim_net_who[SIM_PROCESSES];
+
 /* How long a message takes, and how much longer it may take. */
 void sim_net_delay(uint64_t ns, uint64_t jitter_ns);
 /* Break one connection, which the seed chooses, between them. False: there is none. */

@@ -44,7 +44,10 @@ void sim_agent_boot(const struct sim_agent_settings *s)
 	opt.dynamic = s->dynamic;
 	opt.limit = s->limit;
 	opt.store_bytes = s->store;
-	opt.daemon.allow_other = s->store; /* its clients are then of its machine */
+	opt.move_bytes = s->move;
+	if (s->source)
+		soda_source_ops = *s->source;
+	opt.daemon.allow_other = s->store || s->move; /* its clients are then of its machine */
 	if (s->policy)
 		opt.policy = (char *)(uintptr_t)s->policy;
 	if (soda_dpu_start(&dpu, &opt) ||
@@ -85,6 +88,32 @@ bool sim_agent_forced(uint64_t *forced_p)
 	if (known)
 		*forced_p = stats.forced;
 	return known;
+}
+
+/* The first word of a mutex is who holds it (seams.c). */
+static bool is_free(const pthread_mutex_t *lock)
+{
+	return !*(const uint32_t *)(const void *)lock;
+}
+
+bool sim_agent_movement(struct sim_agent_movement *out)
+{
+	struct soda_movement *m = &dpu.movement;
+
+	if (ending || !is_free(&m->lock) || !is_free(&m->buffers.lock))
+		return false;
+	sim_hold(true);
+	*out = (struct sim_agent_movement){ .reserved = m->buffers.reserved,
+					    .list_bytes = atomic_load(&m->list_bytes),
+					    .buffers = m->buffers.n,
+					    .rings = atomic_load(&m->rings),
+					    .idle = !m->turn && !m->stores };
+	for (const struct soda_buffer *b = m->buffers.list; b; b = b->next)
+		out->named += b->counted;
+	for (unsigned i = 0; i < SODA_MOVE_GETTERS_MOST; i++)
+		out->idle = out->idle && !m->getters[i].client;
+	sim_hold(false);
+	return true;
 }
 
 void sim_agent_end(void)

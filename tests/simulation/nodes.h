@@ -126,16 +126,27 @@ const struct sim_server *sim_server(enum sim_process p);
 
 /* The DPU agent. */
 
+struct soda_source_ops;
+
 struct sim_agent_settings {
 	uint64_t write_budget, client_credit, window, cache_bytes, static_bytes;
 	uint32_t grace_ms, timeout_ms, workers, completers, channels, limit;
 	bool base, aggregate, async, dynamic;
 	const char *policy;
-	uint64_t store; /* bytes for the node's store; 0: none */
+	uint64_t store;			      /* bytes for the node's store; 0: none */
+	uint64_t move;			      /* bytes for movement; 0: none */
+	const struct soda_source_ops *source; /* how it reads programs' memory then */
 };
 
 void sim_agent_boot(const struct sim_agent_settings *s);
 void sim_agent_end(void);
+/* What its movement has; no point. False: it changes just now, or the agent ends. */
+struct sim_agent_movement {
+	uint64_t reserved, named, list_bytes; /* named: bytes of the buffers that have a name */
+	unsigned buffers, rings;
+	bool idle; /* no client has a turn, nothing is stored, no getter has one's ticket */
+};
+bool sim_agent_movement(struct sim_agent_movement *out);
 /* What the states, lists and accounts of its store must add up to. */
 void sim_agent_check(void);
 /* How often its store had to evict what a thread held; false: not known just now. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
@@ -327,6 +328,16 @@ int sim_sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 	return 0;
 }
 
+int sim_sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set)
+{
+	return 0;
+}
+
+int sim_sched_getcpu(void)
+{
+	return (int)sim_below(2);
+}
+
 long sim_sysconf(int name)
 {
 	return name == _SC_NPROCESSORS_ONLN ? 2 : sysconf(name);
@@ -341,19 +352,62 @@ ssize_t sim_getrandom(void *data, size_t bytes, unsigned flags)
 
 /* Raw system calls */
 
+/* A word in a memfd has several addresses: what is the same for all of them. */
+static struct mapping {
+	char *at;
+	size_t bytes;
+	uint64_t file, offset;
+} mappings[1024];
+
+static const void *shared_word(const void *word)
+{
+	for (unsigned i = 0; i < 1024; i++) {
+		const struct mapping *m = &mappings[i];
+		uint64_t within = (uint64_t)((const char *)word - m->at);
+
+		if (m->at && (const char *)word >= m->at && within < m->bytes)
+			return (const void *)(uintptr_t)(1ull << 63 | m->file << 24 |
+							 (m->offset + within));
+	}
+	return word;
+}
+
+static void note_mapping(void *at, size_t bytes, int fd, off_t offset)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return;
+	for (unsigned i = 0; i < 1024; i++)
+		if (!mappings[i].at) {
+			mappings[i] = (struct mapping){ at, bytes, st.st_ino, (uint64_t)offset };
+			return;
+		}
+}
+
+int sim_munmap(void *at, size_t bytes)
+{
+	for (unsigned i = 0; i < 1024; i++)
+		if (mappings[i].at == at)
+			mappings[i].at = NULL;
+	return munmap(at, bytes);
+}
+
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
+	const void *key =
+		op & FUTEX_PRIVATE_FLAG ? (const void *)word : shared_word((const void *)word);
+
 	sim_point();
-	if (op == FUTEX_WAKE_PRIVATE) {
-		sim_wake((const void *)word, value > SIM_FIBERS ? SIM_FIBERS : value);
+	if ((op & FUTEX_CMD_MASK) == FUTEX_WAKE) {
+		sim_wake(key, value > SIM_FIBERS ? SIM_FIBERS : value);
 		return 0;
 	}
 	if (*(volatile uint32_t *)word != value) {
 		errno = EAGAIN;
 		return -1;
 	}
-	if (sim_wait((const void *)word, timeout ? sim_now() + nanoseconds(timeout) : SIM_NEVER,
-		     "a futex"))
+	if (sim_wait(key, timeout ? sim_now() + nanoseconds(timeout) : SIM_NEVER, "a futex"))
 		return 0;
 	errno = ETIMEDOUT;
 	return -1;
@@ -380,6 +434,9 @@ long sim_syscall(long number, ...)
 	case SYS_rt_sigprocmask:
 		if (a[2])
 			memset((void *)a[2], 0, 8);
+		return 0;
+	case SYS_capget:
+	case SYS_capset: /* nobody has one */
 		return 0;
 	case SYS_write:
 		return sim_write((int)a[0], (const void *)a[1], (size_t)a[2]);
@@ -434,6 +491,12 @@ int sim_pthread_clockjoin_np(pthread_t thread, void **result_p, clockid_t clock,
 			     const struct timespec *until)
 {
 	return sim_pthread_join(thread, result_p);
+}
+
+int sim_pthread_detach(pthread_t thread)
+{
+	sim_detach((struct sim_fiber *)thread);
+	return 0;
 }
 
 pthread_t sim_pthread_self(void)
@@ -628,6 +691,7 @@ int sim_madvise(void *addr, size_t bytes, int advice)
 void *sim_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
 	uint64_t file = flags & MAP_FIXED && flags & MAP_SHARED ? sim_memfd_file(fd) : 0;
+	void *at;
 
 	if (file && sim_process() == SIM_HOST) {
 		sim_host_share(addr, bytes, file, (uint64_t)offset);
@@ -636,7 +700,10 @@ void *sim_mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off_t of
 	if (sim_process() == SIM_HOST && flags & MAP_FIXED &&
 	    sim_host_map(addr, bytes, flags & MAP_SHARED) && flags & MAP_SHARED)
 		return addr;
-	return mmap(addr, bytes, prot, flags, fd, offset);
+	at = mmap(addr, bytes, prot, flags, fd, offset);
+	if (at != MAP_FAILED && flags & MAP_SHARED && fd >= 0)
+		note_mapping(at, bytes, fd, offset);
+	return at;
 }
 
 /* What a program closes to itself stays open to the simulation, which is its kernel, too. */

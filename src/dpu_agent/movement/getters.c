@@ -24,7 +24,13 @@
 
 enum {
 	LOOK_NS = 100000, /* a getter without work looks at rings so long */
-	PART = 4 << 20,	  /* bytes between two looks: is a get wanted, does another client wait */
+/* bytes between two looks: is a get wanted, does another client wait; in the simulation lists are
+ * small */
+#ifdef SODA_SIMULATION
+	PART = 8 << 10,
+#else
+	PART = 4 << 20,
+#endif
 };
 
 enum { GET_GOES_ON = 0, GET_PAUSES = 1 };

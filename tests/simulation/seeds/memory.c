@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A program that starts anew finds its variables as the linker left them. */
+/* A program that starts anew finds its variables as the linker left them. Not each simulation has
+ * all programs. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,10 @@
 #include "fibers.h"
 
 #define SECTIONS(name)                                                                             \
-	extern char __start_sim_##name##_data[], __stop_sim_##name##_data[];                       \
-	extern char __start_sim_##name##_bss[], __stop_sim_##name##_bss[];
+	extern char __start_sim_##name##_data[] __attribute__((weak)),                             \
+		__stop_sim_##name##_data[] __attribute__((weak)),                                  \
+		__start_sim_##name##_bss[] __attribute__((weak)),                                  \
+		__stop_sim_##name##_bss[] __attribute__((weak));
 
 SECTIONS(agent)
 SECTIONS(server)
