@@ -67,6 +67,8 @@ static void rate_row(const json_t *out, size_t i, const char *transport, uint64_
 	positive(row, "gb_per_s");
 	positive(row, "plain_gb_per_s");
 	positive(row, "ratio");
+	assert_string_equal(text(row, "plain"),
+			    !strcmp(transport, "shm") ? "process_vm_readv" : "WRITE");
 }
 
 static void correlation(const json_t *in, const char *key)
@@ -195,7 +197,9 @@ static void test_table(void **state)
 
 static void test_refusals(void **state)
 {
-	RUN("--transports", "verbs");
+	RUN("--transports", "verbs"); /* without --device */
+	refused(2, "--device");
+	RUN("--transports", "shm,pigeon");
 	refused(2, "--transports");
 	RUN("--transports", ",");
 	refused(2, "--transports");

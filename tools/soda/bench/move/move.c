@@ -22,7 +22,7 @@ enum { PAGE = 4096, KIB = 1024, DEPTH_MAX = SODA_MOVE_TICKETS_MAX };
 static const uint64_t bytes_max = 1ull << 36;
 
 struct options {
-	char *transports, *host_sizes, *sizes, *depths, *arrow_sizes, *columns;
+	char *transports, *device, *host_sizes, *sizes, *depths, *arrow_sizes, *columns;
 	uint32_t calls, rounds, pieces, memory;
 	uint64_t ms;
 	bool json;
@@ -33,7 +33,9 @@ static const char *const memories[] = { [MEMORY_SHARED] = "shared", [MEMORY_OWN]
 
 static const struct soda_option option_table[] = {
 	OPTION("transports", 't', LIST, transports, .arg = "LIST", .def = "shm,tcp",
-	       .help = "How the program reaches the agent, one after the other: shm, tcp."),
+	       .help = "How the program reaches the agent, one after the other: shm, tcp, verbs."),
+	OPTION("device", 'D', STRING, device, .arg = "ADDRESS",
+	       .help = "With --transports verbs: an IP address of this machine's RDMA device."),
 	OPTION("memory", 'm', CHOICE, memory, .arg = "WHOSE", .def = "shared", .choices = memories,
 	       .help = "Where the program has its data: shared: of soda_move_alloc(), which on one "
 		       "machine the agent maps, too; own: its own memory, which the agent reads."),
@@ -84,7 +86,12 @@ static const struct soda_conf conf = {
 		"transport. By shm that is process_vm_readv(2) of the same pieces, by the "
 		"benchmark itself, out of its own memory into a memory file's; by tcp WRITEs to "
 		"the memory server, of the same size, at most 1 MiB, as many bytes of them under "
-		"way, at most 32 requests. GB/s are medians over the rounds, and the ratio is the "
+		"way, at most 32 requests; by verbs RDMA READs of the same size by ib_read_bw of "
+		"the "
+		"package perftest, as many at a time and at least two, or where that is not "
+		"installed "
+		"READs from the memory server; the column plain says which. GB/s are medians over "
+		"the rounds, and the ratio is the "
 		"median of the rounds' ratios. GB are 1e9 bytes. The first round is not counted.\n"
 		"\n"
 		"Tables of Arrow: columns of 64-bit integers, in five ways. stream, file, structs: "
@@ -96,7 +103,8 @@ static const struct soda_conf conf = {
 		"\n"
 		"The column way says whether the agent has copied memory that it shares with the "
 		"program (shared), has read the program's (reads), or the library has sent it "
-		"(stream): always by tcp; by shm with --memory own where the kernel does not let "
+		"(stream): always by tcp, and by verbs, where the agent's adapter reads; by shm "
+		"with --memory own where the kernel does not let "
 		"the agent read (Yama's ptrace_scope, say).\n"
 		"\n"
 		"JSON: format soda-bench-move, version 1. host_correlation is the correlation with "
@@ -186,9 +194,13 @@ static int make_plan(const struct options *opt, struct soda_bench_move_plan *pla
 					       .rounds = opt->rounds,
 					       .pieces = opt->pieces,
 					       .shared = opt->memory == MEMORY_SHARED,
+					       .device = opt->device,
 					       .seconds = (double)opt->ms / 1e3 };
 	if (parse_transports(opt->transports, plan->transports))
-		return complain("--transports: of shm and tcp");
+		return complain("--transports: of shm, tcp and verbs");
+	if (plan->transports[SODA_BENCH_MOVE_VERBS] && (!opt->device || !*opt->device))
+		return complain(
+			"--transports verbs: --device has to say the RDMA device's address");
 	if (parse_sizes(opt->host_sizes, 1, plan->host_sizes, &plan->host_n))
 		return complain("--host-sizes: sizes up to 64G, at most 16 of them, or none");
 	if (parse_sizes(opt->sizes, PAGE, plan->sizes, &plan->sizes_n))

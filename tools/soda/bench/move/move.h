@@ -10,7 +10,9 @@
  *   report.c      tables and JSON
  *
  * What is plain: where the agent reads memory itself, this process's process_vm_readv(2) of the
- * same pieces; where data travel by tcp, WRITEs to a memory server (bench/transport).
+ * same pieces; where data travel by tcp, WRITEs to a memory server (bench/transport); by verbs
+ * perftest's ib_read_bw between two processes of its own, or, where that is not installed, READs
+ * from a memory server.
  */
 #ifndef SODA_BENCH_MOVE_H
 #define SODA_BENCH_MOVE_H
@@ -32,7 +34,12 @@ enum {
 };
 
 /* The transports that programs reach the agent by. */
-enum { SODA_BENCH_MOVE_SHM, SODA_BENCH_MOVE_TCP, SODA_BENCH_MOVE_TRANSPORTS };
+enum {
+	SODA_BENCH_MOVE_SHM,
+	SODA_BENCH_MOVE_TCP,
+	SODA_BENCH_MOVE_VERBS,
+	SODA_BENCH_MOVE_TRANSPORTS,
+};
 extern const char *const soda_bench_move_transports[SODA_BENCH_MOVE_TRANSPORTS];
 
 struct soda_bench_move_plan {
@@ -43,7 +50,8 @@ struct soda_bench_move_plan {
 	uint32_t calls, rounds, pieces;
 	double seconds; /* of a side in a round */
 	bool transports[SODA_BENCH_MOVE_TRANSPORTS];
-	bool shared; /* the source is memory of soda_move_alloc() */
+	bool shared;	    /* the source is memory of soda_move_alloc() */
+	const char *device; /* verbs: an address of the RDMA device */
 };
 
 struct soda_bench_move_stage {
@@ -57,7 +65,7 @@ struct soda_bench_move_stage {
 	uint64_t stamp;	 /* what was last written into the source */
 	uint8_t *target; /* memory of a memfd, two of the largest size of throughput; shm only */
 	uint64_t target_bytes;
-	struct soda_transport_link plain; /* tcp only */
+	struct soda_transport_link plain; /* tcp and verbs */
 };
 
 /* One buffer, and a list of pieces that fills it. */
@@ -115,6 +123,7 @@ struct soda_bench_move_rate {
 	uint64_t bytes;
 	uint32_t depth;
 	double gb, plain_gb, ratio; /* GB a second; medians over the rounds, the ratio of ratios */
+	const char *plain;	    /* what that was, a constant */
 };
 
 /* throughput.c: one point. 0, or negative errno after a message. */

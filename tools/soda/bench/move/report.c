@@ -105,11 +105,11 @@ void soda_bench_move_report_rate(const struct soda_bench_move_stage *stage,
 
 	if (!out) {
 		if (first)
-			printf("%-9s %-7s %10s %6s %9s %12s %7s\n", "transport", "way", "size",
-			       "depth", "GB/s", "plain GB/s", "ratio");
-		printf("%-9s %-7s %10s %6u %9.3f %12.3f %7.3f\n", name_of(stage), way_of(stage),
+			printf("%-9s %-7s %10s %6s %9s %12s %7s  %s\n", "transport", "way", "size",
+			       "depth", "GB/s", "plain GB/s", "ratio", "plain");
+		printf("%-9s %-7s %10s %6u %9.3f %12.3f %7.3f  %s\n", name_of(stage), way_of(stage),
 		       soda_format_size(rate->bytes, size), rate->depth, rate->gb, rate->plain_gb,
-		       rate->ratio);
+		       rate->ratio, rate->plain);
 		fflush(stdout);
 		return;
 	}
@@ -117,6 +117,7 @@ void soda_bench_move_report_rate(const struct soda_bench_move_stage *stage,
 	soda_json_set_count(row, "depth", rate->depth);
 	soda_json_set_real(row, "gb_per_s", rate->gb);
 	soda_json_set_real(row, "plain_gb_per_s", rate->plain_gb);
+	soda_json_set_text(row, "plain", rate->plain);
 	soda_json_set_real(row, "ratio", rate->ratio);
 	json_array_append_new(json_object_get(out, "throughput"), row);
 }

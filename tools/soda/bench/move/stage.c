@@ -17,6 +17,7 @@ enum { ARROW_BYTES = 256 << 10 }; /* of a table, beside its columns */
 const char *const soda_bench_move_transports[] = {
 	[SODA_BENCH_MOVE_SHM] = "shm",
 	[SODA_BENCH_MOVE_TCP] = "tcp",
+	[SODA_BENCH_MOVE_VERBS] = "verbs",
 };
 
 int soda_bench_move_complain(const char *what, int err, const char *why)
@@ -76,9 +77,12 @@ static int start_daemons(struct soda_bench_move_stage *stage)
 {
 	const struct soda_bench_start nothing = { 0 };
 	const struct soda_bench_start agent = { before_agent, (void *)(uintptr_t)stage->plan };
-	char listen[64] = "tcp://127.0.0.1:0";
-	int err = soda_bench_server_start(&stage->server, listen, 4 * ROOM_BYTES, NULL, &nothing);
+	char listen[128] = "tcp://127.0.0.1:0";
+	int err;
 
+	if (stage->transport == SODA_BENCH_MOVE_VERBS)
+		snprintf(listen, sizeof(listen), "verbs://%s:0", stage->plan->device);
+	err = soda_bench_server_start(&stage->server, listen, 4 * ROOM_BYTES, NULL, &nothing);
 	if (stage->transport == SODA_BENCH_MOVE_SHM)
 		snprintf(listen, sizeof(listen), "shm://@soda-bench-move-%ld", (long)stage->owner);
 	return err ? err

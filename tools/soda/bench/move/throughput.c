@@ -7,7 +7,15 @@
 #include "soda/bench/move/move.h"
 #include "soda/bench/worker/summary.h"
 
-enum { COPIES = 2, PLAIN_DEPTH = 32 };
+enum {
+	COPIES = 2,
+	PLAIN_DEPTH = 32,
+	PERFTEST_BYTES = 1 << 30, /* of one READ of ib_read_bw's */
+	PERFTEST_LEAST = 16,	  /* READs of a run */
+	PERFTEST_MOST = 1 << 20,
+};
+
+static const char ib_read_bw[] = "ib_read_bw";
 
 static double now(void)
 {
@@ -75,12 +83,13 @@ static int read_for(const struct soda_bench_move_stage *stage,
 
 /* Requests of the size, at most as large as those that the link was made for, as many at a time as
  * the tickets' bytes would be. */
-static int write_for(struct soda_bench_move_stage *stage, const struct soda_bench_move_load *load,
-		     uint32_t depth, double seconds, double *gb_p)
+static int request_for(struct soda_bench_move_stage *stage, enum soda_transport_request request,
+		       const struct soda_bench_move_load *load, uint32_t depth, double seconds,
+		       double *gb_p)
 {
 	uint64_t most = stage->plain.max_bytes, bytes = load->bytes < most ? load->bytes : most;
 	uint64_t under_way = depth * ((load->bytes + bytes - 1) / bytes);
-	const struct soda_transport_point p = { SODA_TRANSPORT_WRITE, (uint32_t)bytes,
+	const struct soda_transport_point p = { request, (uint32_t)bytes,
 						(uint32_t)(under_way < PLAIN_DEPTH ? under_way
 										   : PLAIN_DEPTH) };
 	struct soda_transport_result r;
@@ -92,17 +101,59 @@ static int write_for(struct soda_bench_move_stage *stage, const struct soda_benc
 	return 0;
 }
 
-static int plain_for(struct soda_bench_move_stage *stage, const struct soda_bench_move_load *load,
-		     uint32_t depth, double seconds, double *gb_p)
+/*
+ * RDMA READs by ib_read_bw, about as long as seconds at the speed gb. It has at least two under
+ * way, and a READ of it has as many bytes as a step.  < 0: it is not installed, or failed.
+ */
+static double perftest_for(const struct soda_bench_move_stage *stage,
+			   const struct soda_bench_move_load *load, uint32_t depth, double seconds,
+			   double gb)
 {
+	const struct soda_transport_point p = { SODA_TRANSPORT_READ, (uint32_t)load->bytes,
+						depth > 1 ? depth : 2 };
+	double requests = seconds * gb * 1e9 / (double)load->bytes;
+
+	if (load->bytes > PERFTEST_BYTES)
+		return -1;
+	return soda_perftest(stage->plan->device, &p,
+			     requests < PERFTEST_LEAST	? PERFTEST_LEAST
+			     : requests < PERFTEST_MOST ? (uint32_t)requests
+							: PERFTEST_MOST);
+}
+
+/* By verbs: the first round of a point decides for all of them who reads. */
+static int verbs_for(struct soda_bench_move_stage *stage, const struct soda_bench_move_load *load,
+		     uint32_t depth, double seconds, double gb, double *gb_p, const char **what_p)
+{
+	bool first = !**what_p;
+
+	if (first || *what_p == ib_read_bw) {
+		*what_p = ib_read_bw;
+		*gb_p = perftest_for(stage, load, depth, seconds, gb);
+		if (*gb_p > 0)
+			return 0;
+		if (!first)
+			return soda_bench_move_complain(ib_read_bw, -EIO, "it prints no number");
+	}
+	*what_p = "READ";
+	return request_for(stage, SODA_TRANSPORT_READ, load, depth, seconds, gb_p);
+}
+
+/* gb: what moving has just come to; *what_p: what is plain, "" in the first round. */
+static int plain_for(struct soda_bench_move_stage *stage, const struct soda_bench_move_load *load,
+		     uint32_t depth, double seconds, double gb, double *gb_p, const char **what_p)
+{
+	if (stage->transport == SODA_BENCH_MOVE_VERBS)
+		return verbs_for(stage, load, depth, seconds, gb, gb_p, what_p);
+	*what_p = stage->transport == SODA_BENCH_MOVE_SHM ? "process_vm_readv" : "WRITE";
 	return stage->transport == SODA_BENCH_MOVE_SHM
 		       ? read_for(stage, load, seconds, gb_p)
-		       : write_for(stage, load, depth, seconds, gb_p);
+		       : request_for(stage, SODA_TRANSPORT_WRITE, load, depth, seconds, gb_p);
 }
 
 /* What is moved is new in each round, and read back at its end. */
 static int one_round(struct soda_bench_move_stage *stage, const struct soda_bench_move_load *load,
-		     uint32_t depth, double *gb_p, double *plain_gb_p)
+		     uint32_t depth, double *gb_p, double *plain_gb_p, const char **plain_p)
 {
 	double seconds = stage->plan->seconds;
 	uint64_t step = 0;
@@ -112,7 +163,7 @@ static int one_round(struct soda_bench_move_stage *stage, const struct soda_benc
 	err = move_for(load, depth, seconds, gb_p, &step);
 	if (!err)
 		err = soda_bench_move_verify(stage, load, step);
-	return err ? err : plain_for(stage, load, depth, seconds, plain_gb_p);
+	return err ? err : plain_for(stage, load, depth, seconds, *gb_p, plain_gb_p, plain_p);
 }
 
 int soda_bench_move_throughput(struct soda_bench_move_stage *stage, uint64_t bytes, uint32_t depth,
@@ -121,13 +172,14 @@ int soda_bench_move_throughput(struct soda_bench_move_stage *stage, uint64_t byt
 	double gb[SODA_BENCH_ROUNDS_MAX], plain[SODA_BENCH_ROUNDS_MAX],
 		ratio[SODA_BENCH_ROUNDS_MAX];
 	struct soda_bench_move_load load = { .buffer = NULL };
+	const char *what = "";
 	uint32_t rounds = stage->plan->rounds;
 	int err = soda_bench_move_load_open(stage, "throughput", bytes, COPIES, &load);
 
 	for (uint32_t i = 0; i <= rounds && !err; i++) { /* the first one warms up */
 		uint32_t at = i ? i - 1 : 0;
 
-		err = one_round(stage, &load, depth, &gb[at], &plain[at]);
+		err = one_round(stage, &load, depth, &gb[at], &plain[at], &what);
 		ratio[at] = gb[at] / plain[at];
 	}
 	soda_bench_move_load_close(&load);
@@ -137,6 +189,7 @@ int soda_bench_move_throughput(struct soda_bench_move_stage *stage, uint64_t byt
 						 .depth = depth,
 						 .gb = soda_bench_median(gb, rounds),
 						 .plain_gb = soda_bench_median(plain, rounds),
-						 .ratio = soda_bench_median(ratio, rounds) };
+						 .ratio = soda_bench_median(ratio, rounds),
+						 .plain = what };
 	return 0;
 }

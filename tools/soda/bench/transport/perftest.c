@@ -39,8 +39,9 @@ static double parse(FILE *in, bool latency)
 		int n = sscanf(line, "%lf %lf %lf %lf %lf %lf", &value[0], &value[1], &value[2],
 			       &value[3], &value[4], &value[5]);
 
-		/* latencies are infinite where the clock's rate cannot be told (emulators) */
-		if (n >= 5 && isfinite(value[4]))
+		/* numbers are infinite, or none, where the clock's rate cannot be told (emulators)
+		 */
+		if (n >= 5 && isfinite(value[3]) && value[3] > 0 && isfinite(value[4]))
 			found = latency ? value[4] : value[3] * 1048576 / 1e9;
 	}
 	return found;
