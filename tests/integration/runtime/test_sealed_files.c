@@ -195,6 +195,51 @@ static void test_cold(void **state)
 	expect_passes(child_after_cold, NULL);
 }
 
+/* One thread commits while another one stores, which evicts, and faults again. */
+
+enum { WORDS = BYTES / 8, COMMITS = 4 };
+
+static _Atomic bool committed;
+
+static void store_or_commit(void *arg, unsigned thread)
+{
+	uint64_t *words = arg;
+
+	for (int i = 0; !thread && i < COMMITS; i++)
+		CHECK_EQ(soda_sync(words, BYTES), 0);
+	if (!thread)
+		committed = true;
+	for (uint64_t round = 1; thread && !committed; round++)
+		for (size_t i = 0; i < WORDS && !committed; i += 509) /* of each block one word */
+			words[i] = round << 32 | i;
+}
+
+static void child_both(const void *arg)
+{
+	begin(true, keys[0]);
+	run_threads(2, store_or_commit, open_checked("both", BYTES, SODA_WRITABLE | SODA_CREATE));
+	_exit(0); /* some was evicted after the last commit */
+}
+
+static void child_after_both(const void *arg)
+{
+	const uint64_t *words;
+
+	begin(true, keys[0]);
+	words = open_checked("both", 0, SODA_WRITABLE);
+	for (size_t i = 0; i < WORDS; i++)
+		CHECK(!words[i] || (uint32_t)words[i] == i, "word %zu is 0x%llx", i,
+		      (unsigned long long)words[i]);
+}
+
+static void test_commits_beside_stores(void **state)
+{
+	for (int i = 0; i < 12; i++) {
+		expect_passes(child_both, NULL);
+		expect_passes(child_after_both, NULL);
+	}
+}
+
 static void child_reads(const void *arg)
 {
 	char *data;
@@ -420,6 +465,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_program_after_program, setup),
 		cmocka_unit_test(test_cold),
+		cmocka_unit_test(test_commits_beside_stores),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_sparse),
 		cmocka_unit_test(test_refusals),
