@@ -161,9 +161,9 @@ int soda_servers_start(struct soda_why *why)
 
 /* A server that comes later */
 
-static int refuse(struct soda_why *why, int ret, const char *what, const char *address)
+static int refuse(struct soda_why *why, int ret, const char *what)
 {
-	snprintf(why->text, sizeof(why->text), "%s, and does not use %.120s", what, address);
+	snprintf(why->text, sizeof(why->text), "%s", what);
 	return ret;
 }
 
@@ -176,10 +176,9 @@ static int check_room(const char *address, struct soda_why *why)
 		if (!strcmp(soda_agent.links[i].server.address, address))
 			return -EALREADY;
 	if (n < 2)
-		return refuse(why, -ENOTSUP, "the program began with one server", address);
+		return refuse(why, -ENOTSUP, "the program began with one server");
 	if (n == SODA_MEMBERS_MAX)
-		return refuse(why, -ENOSPC, "the program has as many servers as there can be",
-			      address);
+		return refuse(why, -ENOSPC, "the program has as many servers as there can be");
 	return 0;
 }
 
@@ -187,7 +186,7 @@ static int check_room(const char *address, struct soda_why *why)
  * The staging slots of the new server's channels are taken of the page buffer, which must be large
  * enough for them; a limit that is a fraction grows, one that is given does not.
  */
-static int make_room(const char *address, struct soda_why *why)
+static int make_room(struct soda_why *why)
 {
 	int64_t least, limit;
 
@@ -197,8 +196,8 @@ static int make_room(const char *address, struct soda_why *why)
 	limit = atomic_load(&soda_agent.buffer.limit);
 	if (limit >= least)
 		return 0;
-	return refuse(why, -ENOMEM, "the page buffer (SODA_BUFFER) has no room for one server more",
-		      address);
+	return refuse(why, -ENOMEM,
+		      "the page buffer (SODA_BUFFER) has no room for one server more");
 }
 
 /* As if it had never been asked for. */
@@ -237,7 +236,7 @@ int soda_servers_join(const char *address, struct soda_why *why)
 
 	if (ret)
 		return ret;
-	ret = make_room(address, why);
+	ret = make_room(why);
 	if (!ret)
 		ret = meet_late(link, address, why);
 	if (ret) {

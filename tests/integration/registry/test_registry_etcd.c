@@ -109,6 +109,7 @@ struct work {
 	pid_t pid;
 	/* it makes the first file; when the others are there it has more memory, or ends */
 	char begun[96], more[96], enough[96];
+	const char *mem, *log; /* its page buffer; a file that gets its standard error, or NULL */
 };
 
 /* Words of all pages get values of this round, and are read. */
@@ -141,21 +142,25 @@ static int work(const char *begun, const char *more, const char *enough)
 static void work_become(const struct work *w, const char *server, pid_t parent)
 {
 	char soda[512];
-	const char *argv[] = { soda, "run",  "--mem",  "16M",	"--server", server, "--",
+	const char *argv[] = { soda, "run",  "--mem",  w->mem,	"--server", server, "--",
 			       self, "work", w->begun, w->more, w->enough,  NULL };
 
 	snprintf(soda, sizeof(soda), "%s", build_path(SODA));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (w->log)
+		dup2(open(w->log, O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
 	if (getppid() == parent)
 		execv(soda, (char *const *)argv);
 	_exit(126);
 }
 
-static void work_begin(struct work *w, const char *name)
+static void work_begin_with(struct work *w, const char *name, const char *mem, const char *log)
 {
 	const char *server = pool(name);
 	pid_t parent = getpid();
 
+	w->mem = mem;
+	w->log = log;
 	snprintf(w->begun, sizeof(w->begun), "%s/begun", dir);
 	snprintf(w->more, sizeof(w->more), "%s/more", dir);
 	snprintf(w->enough, sizeof(w->enough), "%s/enough", dir);
@@ -168,6 +173,11 @@ static void work_begin(struct work *w, const char *name)
 	for (int i = 0; i < RIG_LOOKS && access(w->begun, F_OK); i++)
 		usleep(RIG_LOOK_US);
 	assert_int_equal(access(w->begun, F_OK), 0);
+}
+
+static void work_begin(struct work *w, const char *name)
+{
+	work_begin_with(w, name, "16M", NULL);
 }
 
 /* It has gone on: another round has ended since this call began. */
@@ -348,6 +358,51 @@ static void test_join_and_drain(void **state)
 	work_end(&w);
 	end_server(&servers[1]);
 	end_server(&servers[2]);
+}
+
+static void await_logged(const char *log, const char *words)
+{
+	char text[4096];
+
+	for (int i = 0; i < RIG_LOOKS; i++) {
+		int fd = open(log, O_RDONLY);
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		close(fd);
+		text[n < 0 ? 0 : n] = '\0';
+		if (strstr(text, words))
+			return;
+		usleep(RIG_LOOK_US);
+	}
+	fail_msg("'%s' is not in: %s", words, text);
+}
+
+/* A page buffer that is just enough for the servers that there are: others are not used. */
+static void test_no_room(void **state)
+{
+	const char *args[] = { "run", "--mem", "64K", "--server", pool("n"), "--",
+			       self,  "work",  "/",   "/",	  "/",	     NULL };
+	struct server servers[3];
+	char mem[24] = "", log[96];
+	struct work w;
+
+	for (int i = 0; i < 2; i++)
+		begin_server(&servers[i], "n", "tcp://127.0.0.1:0", NULL);
+	await_found("n", 2, NULL);
+	assert_int_equal(program_run(SODA, args, &run), 0);
+	assert_int_equal(run.status, 127);
+	assert_non_null(strstr(run.err, " need "));
+	sscanf(strstr(run.err, " need "), " need %20[0-9]", mem);
+	snprintf(log, sizeof(log), "%s/log", dir);
+	work_begin_with(&w, "n", mem, log);
+	begin_server(&servers[2], "n", "tcp://127.0.0.1:0", NULL);
+	await_logged(log, "no room for one server more");
+	work_goes_on(&w);
+	work_goes_on(&w);
+	assert_int_equal(told_of("n", servers[2].address, "clients"), 0);
+	work_end(&w);
+	for (int i = 0; i < 3; i++)
+		end_server(&servers[i]);
 }
 
 /* What was there before a server came moves to it, with and without redundancy. */
@@ -633,15 +688,11 @@ static int close_group(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_come_and_go),
-		cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_join),
-		cmocka_unit_test(test_join_and_drain),
-		cmocka_unit_test(test_rebalance),
-		cmocka_unit_test(test_leader_killed),
-		cmocka_unit_test(test_all_killed),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_server_refusals),
+		cmocka_unit_test(test_come_and_go),   cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_join),	      cmocka_unit_test(test_join_and_drain),
+		cmocka_unit_test(test_rebalance),     cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
+		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
 		cmocka_unit_test(test_user_and_tls),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
