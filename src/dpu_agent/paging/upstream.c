@@ -485,8 +485,11 @@ static int begin_sealing(struct soda_session *s, struct soda_wire_open *open,
 		return 0;
 	if (open->flags) {
 		snprintf(why->text, sizeof(why->text),
-			 open->flags & SODA_WIRE_SEALED
+			 open->flags == SODA_WIRE_SEALED
 				 ? "two agents in a row seal: start one of them without --seal"
+			 : open->flags & SODA_WIRE_SEALED
+				 ? "the DPU agent seals (--seal), and this file is sealed by its "
+				   "program: use an agent without --seal"
 				 : "the DPU agent seals what programs write (--seal), and files "
 				   "cannot be sealed: open it READ_ONLY, or use an agent without "
 				   "--seal");
