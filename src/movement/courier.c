@@ -2,7 +2,8 @@
 /*
  * The courier makes all calls of a mover's connection, one at a time: errands, on which a program's
  * thread waits; cancellations; tickets, in their order; and, while somebody wants to know how a
- * ticket has ended, the question.
+ * ticket has ended, the question.  A thread that waits for the only ticket sends it in the
+ * courier's place, which then stands aside (soda_courier_help_locked).
  *
  * On the way STREAM the kernel reads the program's memory, because it says EFAULT where memory is
  * not there, and a load would be SIGSEGV.  Where the connection carries streamed calls it reads
@@ -651,19 +652,50 @@ static bool has_work_locked(const struct soda_mover *m)
 	       (m->sent && (m->waiting || m->asked));
 }
 
+/* Streamed calls alone: the rest is the courier's, since it may take longer, or wants its order. */
+bool soda_courier_help_locked(struct soda_mover *m)
+{
+	const struct soda_move_ticket *t = m->queue;
+
+	if (m->lent || m->busy || m->error || m->stop || m->errands || m->cancels || m->knock)
+		return false;
+	if (t ? !t->streamed || t->fabric || !soda_conn_streams(m->conn) || must_wait_locked(m)
+	      : !soda_conn_submitted(m->conn))
+		return false;
+	m->lent = true;
+	if (t)
+		send_first_unlock(m);
+	else
+		collect_unlock(m);
+	pthread_mutex_lock(&m->lock);
+	m->lent = false;
+	return true;
+}
+
+void soda_courier_resume_locked(struct soda_mover *m)
+{
+	/* who has the connection looks for more when it is done */
+	if (m->busy || m->lent)
+		return;
+	if (m->stop || m->errands || has_work_locked(m))
+		pthread_cond_signal(&m->work);
+}
+
 void *soda_courier_main(void *arg)
 {
 	struct soda_mover *m = arg;
 
 	pthread_setname_np(pthread_self(), "soda-courier");
 	pthread_mutex_lock(&m->lock);
-	while (!m->stop) {
-		if (m->errands) {
-			run_first_errand(m);
+	while (!m->stop || m->lent) {
+		if (m->lent || (!m->errands && !has_work_locked(m))) {
+			pthread_cond_wait(&m->work, &m->lock);
 			continue;
 		}
-		if (!has_work_locked(m)) {
-			pthread_cond_wait(&m->work, &m->lock);
+		m->busy = true;
+		if (m->errands) {
+			run_first_errand(m);
+			m->busy = false;
 			continue;
 		}
 		if (m->cancels)
@@ -675,6 +707,7 @@ void *soda_courier_main(void *arg)
 		else
 			ask_unlock(m, m->knock ? 0 : SODA_MOVE_AWAIT_MS);
 		pthread_mutex_lock(&m->lock);
+		m->busy = false;
 	}
 	while (m->errands)
 		run_first_errand(m);

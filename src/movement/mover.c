@@ -646,6 +646,31 @@ static void await_ring_locked(const struct soda_move_ticket *t, uint64_t deadlin
 	}
 }
 
+/* No other ticket is under way: of several the courier sends the next while this thread waits. */
+static bool is_alone_locked(const struct soda_move_ticket *t)
+{
+	const struct soda_mover *m = t->mover;
+
+	return t->state == SODA_TICKET_QUEUED ? m->queue == t && !t->next && !m->sent
+					      : !m->queue && m->sent == 1;
+}
+
+/*
+ * Who waits for a ticket of one SEND, and there is no other, sends it and takes the answer: the
+ * courier need not be awake for it, nor wake anybody.  Not who would wait less than a call may
+ * take.
+ */
+static void help_courier_locked(const struct soda_move_ticket *t, uint64_t deadline_ms)
+{
+	struct soda_mover *m = t->mover;
+
+	while (t->state != SODA_TICKET_ENDED && t->copied <= SODA_MOVE_SEND_MAX &&
+	       is_alone_locked(t) &&
+	       (deadline_ms == UINT64_MAX || deadline_ms > soda_now_ms() + SODA_MOVE_CALL_MS) &&
+	       soda_courier_help_locked(m))
+		;
+}
+
 /* The courier asks while anybody waits so. */
 static void await_courier_locked(const struct soda_move_ticket *t, uint64_t deadline_ms)
 {
@@ -654,6 +679,8 @@ static void await_courier_locked(const struct soda_move_ticket *t, uint64_t dead
 	struct soda_mover *m = t->mover;
 	int over = 0;
 
+	help_courier_locked(t, deadline_ms);
+	soda_courier_resume_locked(m);
 	if (t->state == SODA_TICKET_ENDED)
 		return;
 	m->waiting++;

@@ -3,7 +3,7 @@
  * libsoda-move inside; include/soda_move.h is its contract, docs/internals/movement.md its design.
  *
  *   mover.c     a producer's connection, its buffers and tickets, as programs see them
- *   courier.c   the thread of a mover, which alone uses its connection
+ *   courier.c   the thread of a mover, which uses its connection, or lends it to one that waits
  *   ring.c      lists and notices through memory that is shared with the agent, on one machine
  *   shared.c    memory that is shared with the agent, and that programs compute in
  *   reader.c    consumers
@@ -101,7 +101,8 @@ struct soda_mover {
 	bool has_pages; /* it is another mover's `pages` */
 	pid_t pid;
 	enum soda_wire_way way;
-	struct soda_conn *conn; /* the courier's, then soda_move_disconnect()'s */
+	struct soda_conn
+		*conn; /* the courier's, or whose `lent` is; then soda_move_disconnect()'s */
 	pthread_t courier;
 	/* the courier's: */
 	int bounce_fd; /* STREAM in calls: a memfd, and where it is mapped */
@@ -137,6 +138,8 @@ struct soda_mover {
 	bool asked;			  /* a thread has tested one, or found no credit */
 	bool cancels;			  /* a ticket in SENT is to be cancelled */
 	bool sending;			  /* the courier has a ticket in SENDING */
+	bool busy;			  /* the courier makes a call */
+	bool lent;			  /* a thread that waits does the courier's work */
 	bool knock;			  /* the agent does not look at the ring by itself */
 	uint64_t asked_ms;		  /* ring: when a test has last asked the agent */
 	uint32_t ring_posted, ring_taken; /* as the ring's words, which the agent could change */
@@ -232,6 +235,14 @@ void soda_mover_ring_await_locked(struct soda_mover *m, uint64_t ms);
 /* What the agent says of a ticket: it has ended, if it had not. */
 void soda_ticket_notice_locked(struct soda_mover *m, const struct soda_wire_notice *n);
 
+/*
+ * A thread that waits does one piece of the courier's work, if there is one that it may do, and the
+ * courier is not at it: it sends a ticket's data, or awaits an answer, each for at most
+ * SODA_MOVE_CALL_MS.  The lock is let go meanwhile. False: there is none.
+ */
+bool soda_courier_help_locked(struct soda_mover *m);
+/* After that: what has come meanwhile, and is left, is the courier's. */
+void soda_courier_resume_locked(struct soda_mover *m);
 /* The courier's thread; arg: its mover. */
 void *soda_courier_main(void *arg);
 /* STREAM: what the courier needs to read memory that may not be there. 0; -ENOMEM. */

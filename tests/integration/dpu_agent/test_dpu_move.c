@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -29,6 +30,7 @@
 #include "lib/proc.h"
 #include "soda_move.h"
 
+enum { SMALL_WORDS = 2000, SMALL_STEPS = 300 };
 enum { WAIT_MS = 60000, STEPS = 20, WORDS = 100000, BIG_WORDS = 2 << 20, NOBODY = 65534 };
 
 static struct server agent;
@@ -405,6 +407,77 @@ static void test_agent_killed(void **state)
 	server_forget(&agent);
 }
 
+/* Other calls of the same connection, while a thread that waits has it. */
+static void *reserve_and_end(void *arg)
+{
+	const struct soda_move_reserve how = { .bytes = 1, .mode = 0444 };
+	struct soda_move_buffer *b;
+	int ret = 0;
+
+	for (uint64_t n = 0; ret == 0; n++) {
+		ret = soda_move_reserve(arg, "other", &how, &b);
+		if (ret == 0)
+			ret = soda_move_end(b);
+		if (ret == 0 && n % 8 == 0)
+			usleep(1000); /* and none for a while */
+	}
+	MUST(ret == -ENOTCONN);
+	return NULL;
+}
+
+/* Steps of one SEND, one at a time, without a limit of time: who waits sends them itself. */
+static void produce_small_until_lost(void)
+{
+	struct soda_move_reserve how = { .bytes = SMALL_WORDS * 8, .mode = 0444 };
+	static uint64_t words[SMALL_WORDS];
+	struct soda_move_piece p = { .from = words, .bytes = sizeof(words) };
+	struct soda_move_buffer *b;
+	struct soda_move_ticket *t;
+	struct soda_mover *m;
+	uint64_t step, steps = 0;
+	pthread_t other;
+	int ret = 0;
+
+	MUST(soda_move_connect(agent.address, &m) == 0);
+	MUST(soda_move_way(m) == SODA_MOVE_STREAM);
+	MUST(soda_move_reserve(m, "steps", &how, &b) == 0);
+	MUST(pthread_create(&other, NULL, reserve_and_end, m) == 0);
+	while (ret == 0 || ret == -EFAULT) {
+		bool bad = steps % 5 == 4 && ret == 0;
+
+		p.from = bad ? (void *)1 : words;
+		fill(words, SMALL_WORDS, steps + 1);
+		ret = soda_move(b, &p, 1, &t);
+		if (ret == 0)
+			ret = soda_move_wait(t, -1, &step);
+		MUST(ret != -EFAULT || bad);
+		MUST(ret != 0 || (!bad && step == ++steps));
+	}
+	MUST(ret == -ENOTCONN);
+	pthread_join(other, NULL);
+	soda_move_disconnect(m);
+}
+
+static void test_small_by_tcp(void **state)
+{
+	struct soda_move_step step = { 0 };
+	struct soda_move_reader *r;
+	pid_t pid;
+
+	up("tcp://127.0.0.1:0");
+	pid = run(produce_small_until_lost);
+	OK(soda_move_open(agent.address, "steps", WAIT_MS, &r));
+	do {
+		OK(soda_move_next(r, step.number, WAIT_MS, &step));
+		assert_true(is_step(step.data, SMALL_WORDS, step.number));
+		OK(soda_move_release(r, &step));
+	} while (step.number < SMALL_STEPS);
+	server_kill(&agent);
+	expect_exit(pid);
+	soda_move_close(r);
+	server_forget(&agent);
+}
+
 /* A consumer that is killed holds nothing any more. */
 static void hold(void)
 {
@@ -640,21 +713,14 @@ static void test_getters_let_go(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shm),
-		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_tcp),
-		cmocka_unit_test(test_killed_shm),
-		cmocka_unit_test(test_killed_shared),
-		cmocka_unit_test(test_killed_tcp),
-		cmocka_unit_test(test_executed),
-		cmocka_unit_test(test_agent_killed),
-		cmocka_unit_test(test_consumer_killed),
-		cmocka_unit_test(test_undumpable),
-		cmocka_unit_test(test_shared_undumpable),
-		cmocka_unit_test(test_other_user),
-		cmocka_unit_test(test_stopped),
-		cmocka_unit_test(test_held_getters),
-		cmocka_unit_test(test_getters_let_go),
+		cmocka_unit_test(test_shm),	      cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_tcp),	      cmocka_unit_test(test_killed_shm),
+		cmocka_unit_test(test_killed_shared), cmocka_unit_test(test_killed_tcp),
+		cmocka_unit_test(test_executed),      cmocka_unit_test(test_agent_killed),
+		cmocka_unit_test(test_small_by_tcp),  cmocka_unit_test(test_consumer_killed),
+		cmocka_unit_test(test_undumpable),    cmocka_unit_test(test_shared_undumpable),
+		cmocka_unit_test(test_other_user),    cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_held_getters),  cmocka_unit_test(test_getters_let_go),
 	};
 
 	return cmocka_run_group_tests_name("movement between processes", tests, NULL, NULL);
