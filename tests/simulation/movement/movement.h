@@ -16,8 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fibers.h"
-#include "nodes.h"
+#include "../fibers.h"
+#include "../nodes.h"
 
 /* Each program is a process: two of them produce, two consume. */
 enum { MOVE_PRODUCERS = 2, MOVE_CONSUMERS = 2, MOVE_PROGRAMS = MOVE_PRODUCERS + MOVE_CONSUMERS };
