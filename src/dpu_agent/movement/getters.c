@@ -88,7 +88,7 @@ static int ask_again(struct soda_move_client *c, struct soda_ticket *t)
 static int get(struct soda_getter *g, struct soda_move_client *c, struct soda_ticket *t)
 {
 	bool shared = t->shared == t->copied, last;
-	int ret = shared ? 0 : soda_source_alive(&c->source);
+	int ret = shared ? 0 : soda_source_begin(&c->source);
 	struct soda_source_got got = { 0 };
 	uint64_t most;
 

@@ -8,11 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
 
-enum { SPANS = 512 }; /* of one process_vm_readv(), which takes at most 1024 */
+enum {
+	SPANS = 512,	   /* of one process_vm_readv(), which takes at most 1024 */
+	SEEN_NS = 1000000, /* that the process lives is asked again after so long */
+};
 
 /* System calls */
 
@@ -134,12 +139,22 @@ void soda_source_close(struct soda_source *src)
 	src->pidfd = -1;
 }
 
-int soda_source_alive(const struct soda_source *src)
+int soda_source_alive(struct soda_source *src)
 {
-	return soda_source_ops.ended(src->pidfd) ? -ESRCH : 0;
+	if (soda_source_ops.ended(src->pidfd))
+		return -ESRCH;
+	src->seen_ns = soda_now_ns();
+	return 0;
 }
 
-int soda_source_check(const struct soda_source *src, bool proof)
+int soda_source_begin(struct soda_source *src)
+{
+	if (soda_now_ns() - src->seen_ns < SEEN_NS)
+		return 0;
+	return soda_source_alive(src);
+}
+
+int soda_source_check(struct soda_source *src, bool proof)
 {
 	if (!proof && read_token(src) < 0)
 		return -ESRCH;

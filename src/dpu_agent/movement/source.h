@@ -25,7 +25,8 @@
 #include "wire/movement.h"
 
 struct soda_source {
-	int pidfd; /* -1: closed */
+	int pidfd;	  /* -1: closed */
+	uint64_t seen_ns; /* when it was last asked, and the process lived */
 	pid_t pid;
 	uint64_t token_at;
 	uint8_t token[SODA_MOVE_TOKEN_BYTES];
@@ -50,8 +51,13 @@ int soda_source_open(struct soda_source *src, pid_t pid, uint64_t token_at,
 		     const uint8_t token[SODA_MOVE_TOKEN_BYTES]);
 void soda_source_close(struct soda_source *src);
 
-/* Before a get: 0, or -ESRCH: the process has ended. */
-int soda_source_alive(const struct soda_source *src);
+/* Whether the process lives: 0, or -ESRCH. */
+int soda_source_alive(struct soda_source *src);
+/*
+ * Before a get: the same; a process that has lived after the last get, a moment ago, is not asked
+ * again.  soda_source_check() says that it has lived all the time.
+ */
+int soda_source_begin(struct soda_source *src);
 /* What soda_source_read() has got. */
 struct soda_source_got {
 	uint64_t bytes;	 /* 0: the walk was at its end */
@@ -74,7 +80,7 @@ int soda_source_read(const struct soda_source *src, struct soda_piece_walk *walk
  * After a get: 0; -ESRCH: what was read is not to be shown.  proof: the last read has found the
  * token.
  */
-int soda_source_check(const struct soda_source *src, bool proof);
+int soda_source_check(struct soda_source *src, bool proof);
 
 /*
  * Take CAP_SYS_PTRACE out of the calling thread's effective capabilities. *had_p: it was there.
