@@ -190,6 +190,11 @@ static void *map(uint64_t bytes)
 	return p;
 }
 
+static uint64_t macs_bytes(const struct soda_sealed_file *f)
+{
+	return PREFIX + f->layout.table_pages * PAGE_MAC;
+}
+
 /* f->header is set. */
 static int make_room(const struct soda_sealed_key *key, struct soda_sealed_file *f)
 {
@@ -202,7 +207,7 @@ static int make_room(const struct soda_sealed_key *key, struct soda_sealed_file 
 	if (ret)
 		return ret;
 	f->table = map(f->layout.table_pages * SODA_SEALED_PAGE);
-	f->macs = malloc(PREFIX + f->layout.table_pages * PAGE_MAC);
+	f->macs = map(macs_bytes(f));
 	if (f->macs)
 		f->macs += PREFIX;
 	if (f->table && f->macs)
@@ -284,18 +289,30 @@ static int derive(const struct soda_sealed_key *key, const struct soda_sealed_fi
 	return soda_hkdf(key->root, both, sizeof(both), info, (size_t)n, out->key);
 }
 
-/* One more place for a key. */
+static void free_keys(struct soda_sealed_file *f)
+{
+	if (!f->keys)
+		return;
+	soda_wipe(f->keys, f->keys_n * sizeof(*f->keys));
+	munmap(f->keys, f->keys_room * sizeof(*f->keys));
+}
+
+/* One more place for a key, in memory that a child of fork(2) does not have. */
 static int grow(struct soda_sealed_file *f)
 {
-	size_t room = f->keys_n & (f->keys_n - 1) ? 0 : f->keys_n ? 2 * f->keys_n : 1;
-	void *keys;
+	size_t room = f->keys_room ? 2 * f->keys_room : SODA_SEALED_PAGE / sizeof(*f->keys);
+	struct soda_sealed_open_key *keys;
 
-	if (!room) /* at powers of two it is full */
+	if (f->keys_n < f->keys_room)
 		return 0;
-	keys = realloc(f->keys, room * sizeof(*f->keys));
+	keys = map(room * sizeof(*keys));
 	if (!keys)
 		return -ENOMEM;
+	if (f->keys_n)
+		memcpy(keys, f->keys, f->keys_n * sizeof(*keys));
+	free_keys(f);
 	f->keys = keys;
+	f->keys_room = room;
 	return 0;
 }
 
@@ -348,11 +365,9 @@ int soda_sealed_file_check(const struct soda_sealed_key *key, struct soda_sealed
 
 void soda_sealed_file_end(struct soda_sealed_file *f)
 {
-	if (f->keys)
-		soda_wipe(f->keys, f->keys_n * sizeof(*f->keys));
-	free(f->keys);
+	free_keys(f);
 	if (f->macs)
-		free(f->macs - PREFIX);
+		munmap(f->macs - PREFIX, macs_bytes(f));
 	if (f->table)
 		munmap(f->table, f->layout.table_pages * SODA_SEALED_PAGE);
 	soda_wipe(f, sizeof(*f));

@@ -47,7 +47,7 @@ struct soda_sealed_file {
 	uint8_t *macs;	/* of the table's pages */
 	uint8_t mac_key[SODA_KEY_BYTES];
 	struct soda_sealed_open_key *keys; /* by salt, ascending */
-	size_t keys_n;
+	size_t keys_n, keys_room;
 };
 
 /*
