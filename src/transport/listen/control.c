@@ -11,10 +11,14 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "transport/api/spin.h"
 #include "transport/stream/stream.h"
 #include "trust/proof.h"
 
 enum { STACK_BYTES = 256 << 10, AHEAD_BYTES = 256, PARTS_MAX = 512, SKIP_BYTES = 16 << 10 };
+
+/* How long the thread looks for the call behind a streamed one, whose client waits for each. */
+#define LOOK_NS 60000
 
 struct control_peer {
 	struct soda_peer peer;
@@ -28,6 +32,8 @@ struct control_peer {
 	 */
 	uint8_t ahead[AHEAD_BYTES];
 	size_t at, end;
+	bool streams; /* the last call was a streamed one */
+	struct soda_spin spin;
 	uint8_t request[SODA_WIRE_MAX_CONTROL];
 	uint8_t reply[SODA_WIRE_MAX_CONTROL];
 };
@@ -206,6 +212,27 @@ bool soda_control_is_call(const struct soda_wire_frame *frame)
 	       frame->length <= SODA_WIRE_MAX_CONTROL;
 }
 
+/* Something has come, or the connection's end. */
+static bool has_come(void *arg)
+{
+	struct control_peer *c = arg;
+	uint8_t any;
+
+	return c->at < c->end || recv(c->peer.fd, &any, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ||
+	       errno != EAGAIN;
+}
+
+/*
+ * The next call's first byte.  Streamed calls may follow each other as fast as they are answered,
+ * and to be woken for each takes longer than a small one does.  They never come by TLS.
+ */
+static int await_call(struct control_peer *c, uint8_t *first)
+{
+	if (c->streams)
+		soda_spin_until(&c->spin, LOOK_NS, has_come, c);
+	return receive_one(c, first, 1, SODA_NO_DEADLINE);
+}
+
 static void serve(struct control_peer *c)
 {
 	uint8_t head[SODA_WIRE_FRAME_BYTES];
@@ -213,7 +240,7 @@ static void serve(struct control_peer *c)
 	const char *bad = NULL;
 
 	while (!bad) {
-		if (receive_one(c, head, 1, SODA_NO_DEADLINE) < 0)
+		if (await_call(c, head) < 0)
 			return;
 		/* a call that has begun must arrive in time */
 		if (receive_one(c, head + 1, sizeof(head) - 1, soda_deadline(SODA_CALL_BODY_MS)) <
@@ -222,7 +249,8 @@ static void serve(struct control_peer *c)
 			break;
 		}
 		soda_wire_get_frame(head, &frame);
-		if (is_streamed(c, &frame)) {
+		c->streams = is_streamed(c, &frame);
+		if (c->streams) {
 			if (answer_streamed(c, &frame) < 0)
 				bad = "the connection ended within a streamed call";
 		} else if (!soda_control_is_call(&frame) || frame.flags & SODA_WIRE_STREAMED) {
@@ -288,6 +316,7 @@ int soda_control_start(struct soda_listener *l, struct soda_byte_stream s,
 	}
 	c->peer = (struct soda_peer){ .listener = l, .fd = s.fd, .tls = s.tls, .info = *info };
 	c->hello = *hello;
+	soda_spin_init(&c->spin, &l->polling);
 	if (info->proved) {
 		c->proved = *info->proved;
 		c->peer.info.proved = &c->proved;

@@ -20,6 +20,9 @@
 
 enum { MAX_BODY_IOV = 4 };
 
+/* How long a thread looks for the answer to a streamed call before it sleeps. */
+#define LOOK_NS 60000
+
 uint64_t soda_deadline(int timeout_ms)
 {
 	return timeout_ms < 0 ? SODA_NO_DEADLINE : soda_now_ns() + (uint64_t)timeout_ms * 1000000;
@@ -600,6 +603,7 @@ int soda_stream_control_submit(struct soda_conn *conn, enum soda_msg type, const
 	soda_wire_put_frame(head, &frame);
 	iov[0] = (struct iovec){ head, sizeof(head) };
 	memcpy(iov + 1, body, (size_t)body_n * sizeof(*body));
+	soda_stream_control(conn)->alone = !conn->submitted;
 	ret = send_flow(soda_stream_control(conn)->s, iov, 1 + body_n, out,
 			soda_deadline(timeout_ms));
 	return ret < 0 && ret != -EFAULT ? fail(conn, ret, why) : ret;
@@ -612,7 +616,16 @@ int soda_stream_control_submit_call(struct soda_conn *conn, enum soda_msg type,
 	int ret = send_request(soda_stream_control(conn)->s, type, body, body_n, -1,
 			       soda_deadline(timeout_ms));
 
+	soda_stream_control(conn)->alone = false;
 	return ret < 0 ? fail(conn, ret, why) : 0;
+}
+
+static bool has_come(void *arg)
+{
+	const struct soda_stream_control *c = arg;
+	uint8_t any;
+
+	return recv(c->s.fd, &any, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
 int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capacity,
@@ -625,8 +638,13 @@ int soda_stream_control_collect(struct soda_conn *conn, void *reply, size_t capa
 			      .reply_bytes_p = reply_bytes_p,
 			      .deadline_ns = soda_deadline(timeout_ms),
 			      .why = why };
-	int ret = take_answer(&x);
+	struct soda_stream_control *c = soda_stream_control(conn);
+	int ret;
 
+	/* a small one is answered sooner than we are woken; behind others there is other work */
+	if (c->alone)
+		soda_spin_until(&c->spin, LOOK_NS, has_come, c);
+	ret = take_answer(&x);
 	return ret < 0 ? fail(conn, ret, why) : x.answer;
 }
 
@@ -696,6 +714,7 @@ int soda_stream_control_create(struct soda_byte_stream s, const struct soda_conn
 	}
 	soda_conn_init(&c->conn, ops, opt, prefix, rest);
 	c->s = s;
+	soda_spin_init(&c->spin, NULL);
 	*conn_p = &c->conn;
 	return 0;
 }

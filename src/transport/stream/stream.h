@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "transport/api/spin.h"
 #include "transport/api/transport_impl.h"
 #include "trust/tls.h"
 
@@ -126,6 +127,8 @@ bool soda_inet_protected(int fd, bool sealed);
 struct soda_stream_control {
 	struct soda_conn conn;
 	struct soda_byte_stream s;
+	bool alone; /* a streamed call was submitted, and nothing before or after it */
+	struct soda_spin spin;
 };
 
 static inline struct soda_stream_control *soda_stream_control(const struct soda_conn *conn)
