@@ -2,6 +2,7 @@
 #include "dpu_agent/paging/sealing.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@
 #define ZERO (1ull << 62)
 #define MAGIC 0x536f64615365616cull
 
-enum { PAGE = 4096, FORMAT = 2, NAME = 40 };
+enum { PAGE = 4096, FORMAT = 2, NAME = 40, AWAIT_MS = 5000 };
 
 struct block {
 	uint8_t tag[SODA_SEAL_TAG];
@@ -40,6 +41,7 @@ struct head {
 };
 
 struct soda_sealing {
+	struct soda_sealing *next_live; /* guarded by the sealer's lock */
 	struct soda_sealer *sealer;
 	struct soda_sealing *next; /* while it is parked */
 	uint64_t client;
@@ -222,6 +224,24 @@ static int fill_head(struct soda_sealing *s, uint64_t bytes, bool orphaned)
 	return ret;
 }
 
+/* Live: a session has it. Not those that are parked. */
+
+static void add_live_locked(struct soda_sealer *sealer, struct soda_sealing *s)
+{
+	s->next_live = sealer->live;
+	sealer->live = s;
+}
+
+static void remove_live_locked(struct soda_sealer *sealer, const struct soda_sealing *s)
+{
+	struct soda_sealing **at = &sealer->live;
+
+	while (*at && *at != s)
+		at = &(*at)->next_live;
+	if (*at)
+		*at = s->next_live;
+}
+
 /* known: the file that an agent before this one has made; -ENOENT: there is none. */
 static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, uint64_t bytes,
 		bool known, bool orphaned, struct soda_sealing **s_p)
@@ -254,6 +274,7 @@ static int make(struct soda_sealer *sealer, uint64_t client, uint16_t region, ui
 	s->key.cipher = (enum soda_seal_cipher)s->head->cipher;
 	pthread_mutex_lock(&sealer->lock);
 	s->key.serial = ++sealer->serials;
+	add_live_locked(sealer, s);
 	pthread_mutex_unlock(&sealer->lock);
 	*s_p = s;
 	return 0;
@@ -302,6 +323,35 @@ static struct soda_sealing *find_parked(struct soda_sealer *sealer, uint64_t cli
 	return s;
 }
 
+static bool is_live(struct soda_sealer *sealer, uint64_t client, uint16_t region)
+{
+	const struct soda_sealing *at;
+
+	pthread_mutex_lock(&sealer->lock);
+	at = sealer->live;
+	while (at && (at->client != client || at->region != region))
+		at = at->next_live;
+	pthread_mutex_unlock(&sealer->lock);
+	return at;
+}
+
+/*
+ * A client that comes back may be faster than the end of the session that it had, which parks what
+ * was sealed: that is awaited.
+ */
+static struct soda_sealing *await_parked(struct soda_sealer *sealer, uint64_t client,
+					 uint16_t region)
+{
+	struct soda_sealing *parked = find_parked(sealer, client, region);
+
+	for (int ms = 0; !parked && ms < AWAIT_MS && is_live(sealer, client, region); ms++) {
+		poll(NULL, 0, 1);
+		parked = find_parked(sealer, client, region);
+	}
+	/* between the two looks it may have been parked */
+	return parked ? parked : find_parked(sealer, client, region);
+}
+
 /* Room for a table, for which what is parked longest may go. */
 static int reserve(struct soda_sealer *sealer, uint64_t bytes, struct soda_why *why)
 {
@@ -344,10 +394,14 @@ int soda_sealing_begin(struct soda_sealer *sealer, uint64_t client, uint16_t reg
 		       bool known, struct soda_sealing **s_p, struct soda_why *why)
 {
 	uint64_t table = file_bytes((bytes + SODA_SEAL_BLOCK - 1) / SODA_SEAL_BLOCK);
-	struct soda_sealing *parked = find_parked(sealer, client, region);
+	struct soda_sealing *parked =
+		known ? await_parked(sealer, client, region) : find_parked(sealer, client, region);
 	int ret;
 
 	if (parked && known && parked->head->bytes == bytes) {
+		pthread_mutex_lock(&sealer->lock);
+		add_live_locked(sealer, parked);
+		pthread_mutex_unlock(&sealer->lock);
 		*s_p = parked;
 		return 0;
 	}
@@ -390,10 +444,14 @@ void soda_sealing_end(struct soda_sealing *s, bool park)
 		return;
 	sealer = s->sealer;
 	if (!park) {
+		pthread_mutex_lock(&sealer->lock);
+		remove_live_locked(sealer, s);
+		pthread_mutex_unlock(&sealer->lock);
 		destroy(s, true);
 		return;
 	}
 	pthread_mutex_lock(&sealer->lock);
+	remove_live_locked(sealer, s);
 	*sealer->parked_end = s;
 	sealer->parked_end = &s->next;
 	pthread_mutex_unlock(&sealer->lock);
@@ -459,8 +517,12 @@ static int seal(struct soda_seal_engine *engine, struct soda_transfer *t)
 	struct soda_sealing *s = t->region->sealing;
 	uint64_t first = first_block(t), n = blocks_of(t);
 
-	/* relaxed: each draws numbers of its own, whatever the order */
+	/* with the lock, so that a READ that is posted meanwhile has seen them drawn and PENDING */
+	pthread_mutex_lock(&s->lock);
 	t->version = atomic_fetch_add_explicit(&s->head->versions, n, memory_order_relaxed) + 1;
+	for (uint64_t i = 0; i < n; i++)
+		entry(s, first + i)->version = (t->version + i) | PENDING;
+	pthread_mutex_unlock(&s->lock);
 	for (uint64_t i = 0; i < n; i++) {
 		size_t at = i * SODA_SEAL_BLOCK;
 		struct block b = { .version = (t->version + i) | PENDING };

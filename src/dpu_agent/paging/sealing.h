@@ -46,6 +46,7 @@ struct soda_sealer {
 	pthread_mutex_t lock;
 	uint64_t serials, reserved; /* guarded by lock, and so below */
 	/* of clients that were connected, and may come back; the oldest first */
+	struct soda_sealing *live; /* that sessions have; guarded by lock */
 	struct soda_sealing *parked, **parked_end;
 };
 
