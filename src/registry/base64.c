@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "registry/base64.h"
+#include "registry/etcd.h"
 
 #include <stdint.h>
 #include <stdlib.h>

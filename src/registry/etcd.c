@@ -11,7 +11,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "registry/base64.h"
 #include "registry/http.h"
 
 /* Codes of gRPC that the gateway passes on. */

@@ -44,4 +44,11 @@ int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
 		   void (*each)(void *arg, const char *value, size_t bytes), void *arg,
 		   struct soda_why *why);
 
+/* Of keys and values: RFC 4648, section 4, with padding (base64.c). */
+
+/* A string for the caller to free; NULL: no memory. */
+char *soda_base64_encode(const void *data, size_t bytes);
+/* What the text says, for the caller to free, ended by a 0 beyond *bytes_p; NULL: it is none. */
+char *soda_base64_decode(const char *text, size_t *bytes_p);
+
 #endif

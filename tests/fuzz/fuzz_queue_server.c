@@ -21,7 +21,7 @@
 
 #include "fuzz/fixtures/daemon.h"
 #include "fuzz/fuzz.h"
-#include "transport/shm/server.h"
+#include "transport/shm/shm.h"
 
 enum { CHUNK = 16 << 10, PLACES = 16 };
 

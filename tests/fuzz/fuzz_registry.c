@@ -5,7 +5,7 @@
  * the same.
  */
 #include "fuzz/fuzz.h"
-#include "registry/base64.h"
+#include "registry/etcd.h"
 #include "registry/registry.h"
 
 static void try_record(const char *text, size_t bytes)

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "fuzz/fixtures/daemon.h"
-#include "fuzz/fixtures/verbs_door.h"
 #include "fuzz/fuzz.h"
 #include "transport/verbs/server/two_sided.h"
 

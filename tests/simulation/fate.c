@@ -5,6 +5,7 @@
 #include "fibers.h"
 #include "sealing/sealing.h"
 #include "world.h"
+#include "seeds/seeds.h"
 
 static enum sim_process victim; /* of a pool, where one server is struck at a time */
 

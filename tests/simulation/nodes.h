@@ -159,8 +159,4 @@ uint64_t sim_memfd_file(int fd);
 /* Whether the file has the page that is mapped there, whoever else has it mapped. */
 bool sim_memfd_has(const void *addr);
 
-/* Their variables as they were at the start; memory.c. */
-void sim_memory_prepare(void);
-void sim_memory_fresh(int process);
-
 #endif

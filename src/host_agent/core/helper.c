@@ -24,7 +24,7 @@ void soda_signals_block(sigset_t *saved)
 
 	sigfillset(&all);
 	sigdelset(&all,
-		  SIGSEGV); /* closed_pages.h handles it when this thread reads closed pages */
+		  SIGSEGV); /* closed_pages.c handles it when this thread reads closed pages */
 	set_mask(SIG_SETMASK, &all, saved);
 }
 

@@ -60,7 +60,7 @@ int soda_inline_start(void)
 	struct sigaction sa = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK };
 
 	sigfillset(&sa.sa_mask);
-	sigdelset(&sa.sa_mask, SIGSEGV); /* closed_pages.h: raised on chunks that are PROT_NONE */
+	sigdelset(&sa.sa_mask, SIGSEGV); /* closed_pages.c: raised on chunks that are PROT_NONE */
 	return soda_signals_take(SIGBUS, &sa);
 }
 

@@ -16,7 +16,6 @@
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/commit.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/retire.h"
 #include "host_agent/move/writeback.h"

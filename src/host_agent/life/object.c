@@ -15,7 +15,7 @@
 #include "host_agent/life/recover.h"
 #include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/commit.h"
+#include "host_agent/move/writeback.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/kept.h"

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/move/commit.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -21,7 +21,7 @@
 #include "host_agent/object/sealing.h"
 #include "host_agent/object/stripe.h"
 #include "host_agent/object/unacked.h"
-#include "host_agent/pages/closed_pages.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/protect.h"
 
 /* A chunk that has been taken from the queue. */
@@ -29,7 +29,7 @@ struct outgoing {
 	uint32_t id;
 	uint32_t mask;	 /* blocks to send; 0: nothing to send, it is CLEAN again */
 	int why;	 /* SODA_WB_EVICT, SODA_WB_SYNC */
-	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.h) */
+	bool unreadable; /* the program has closed pages of it: a copy is sent (closed_pages.c) */
 	void *sealed;	 /* one of sealing.h's places, with the blocks sealed, or NULL */
 };
 

@@ -15,7 +15,7 @@
  * content: then the chunk is DIRTY, and all of them get those blocks again before it is dropped.
  *
  * The WRITEs are sent straight from the chunk's pages; of pages that the program has closed
- * (closed_pages.h), from a copy; of a sealed object, from a place of sealing.h, which the chunk
+ * (closed_pages.c), from a copy; of a sealed object, from a place of sealing.h, which the chunk
  * keeps until all copies' servers have acknowledged it: they get the same bytes.  A sender is one
  * thread's at a time; writeback.h decides which threads have one and when they send.  All functions
  * are AS.
@@ -54,7 +54,7 @@ struct soda_sending {
 	bool lost;    /* the connection has failed */
 	bool sealed;  /* `copy` is one of sealing.h's places, with the blocks sealed */
 	void *stripe; /* a place of stripe.h with the piece of parity that is sent, or NULL */
-	void *copy;   /* what is sent, where the chunk itself may not be read (closed_pages.h), or
+	void *copy;   /* what is sent, where the chunk itself may not be read (closed_pages.c), or
 			 NULL */
 };
 

@@ -13,7 +13,6 @@
 #include "host_agent/core/helper.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
-#include "host_agent/move/commit.h"
 #include "host_agent/move/fetch.h"
 #include "host_agent/move/sender.h"
 #include "host_agent/move/writeback.h"

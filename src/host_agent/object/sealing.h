@@ -66,7 +66,7 @@ uint64_t soda_sealing_bytes(const struct soda_region *r);
 
 /*
  * Sealed files.  The entries of their table are in memory as they are in the file, so a block has
- * 32 bytes; the server gets them when the file is committed (move/commit.h), together with what it
+ * 32 bytes; the server gets them when the file is committed (move/commit.c), together with what it
  * has of the blocks by then.  A chunk is pending from its sealing, or from the loss of what the
  * server had of it, until the server has acknowledged it; a file is committed while it is *held*,
  * when no chunk is sealed, and none is pending.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "host_agent/pages/closed_pages.h"
+#include "host_agent/pages/mapping.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/host_memory.h"
-#include "mem_server/life/registration.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 #include "wire/pool.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "mem_server/life/registration.h"
+#include "mem_server/life/server.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -52,6 +52,21 @@ struct soda_mem_server {
 extern const struct soda_service soda_server_service;
 
 /*
+ * registration.c: the server as a member of a pool that has a registry (registry/keep.h).
+ */
+
+/* What --pool and its options ask.  0, or -EINVAL, logged; without --pool 0. */
+int soda_server_registration_check(const struct soda_server_options *opt);
+/*
+ * Begin to be registered, as --pool-address, or by the first of the addresses that the server
+ * listens on.  0, or an error, logged; without --pool 0.  That etcd does not answer is none.
+ */
+int soda_server_registration_start(struct soda_mem_server *server,
+				   const struct soda_server_options *opt,
+				   const char *const *addresses, size_t n);
+void soda_server_registration_stop(struct soda_mem_server *server);
+
+/*
  * Say all statistics to m; arg: the struct soda_mem_server. Any thread; takes the clients' lock,
  * for a moment each.
  */

@@ -19,7 +19,7 @@
 #include "base/wait.h"
 #include "transport/api/memory.h"
 #include "transport/listen/worker.h"
-#include "transport/shm/server.h"
+#include "transport/shm/shm.h"
 #include "wire/wire.h"
 
 enum { EVENTS = 64, TURNS = 16 /* of the active ones before the sockets' turn */ };

@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "transport/shm/server.h"
 #include "transport/shm/shm.h"
 #include "transport/stream/stream.h"
 

@@ -3,6 +3,7 @@
 #include "base/limits.h"
 #include "movement.h"
 #include "net.h"
+#include "seeds/seeds.h"
 
 static unsigned in_force;
 static uint64_t disturbed_ns;

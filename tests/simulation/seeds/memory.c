@@ -8,6 +8,7 @@
 
 #include "nodes.h"
 #include "fibers.h"
+#include "seeds.h"
 
 #define SECTIONS(name)                                                                             \
 	extern char __start_sim_##name##_data[] __attribute__((weak)),                             \

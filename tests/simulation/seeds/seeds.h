@@ -25,4 +25,8 @@ extern long sim_watched_chunk;
 /* What main() returns. */
 int sim_seeds_main(int argc, char **argv, const struct sim_seeds *program);
 
+/* memory.c: the variables of the processes, as they were at the start. */
+void sim_memory_prepare(void);
+void sim_memory_fresh(int process);
+
 #endif

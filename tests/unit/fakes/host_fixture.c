@@ -15,7 +15,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "host_agent/move/audit.h"
-#include "host_agent/pages/closed_pages.h"
+#include "host_agent/pages/mapping.h"
 #include "host_agent/pages/uffd.h"
 #include "host_agent/life/session.h"
 #include "host_agent/object/sealing.h"

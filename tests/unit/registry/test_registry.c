@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "registry/base64.h"
+#include "registry/etcd.h"
 #include "registry/registry.h"
 
 static void test_names(void **state)
