@@ -40,6 +40,11 @@ bool soda_mac_equal(const uint8_t *a, const uint8_t *b, size_t bytes);
 /* Bytes from the kernel that nobody can guess. 0 or negative errno. */
 int soda_random(void *out, size_t bytes);
 
+/*
+ * Memory of zeros for keys and what belongs to them, of whole pages, which neither a child of
+ * fork(2) nor a core dump has.  NULL: there is none. munmap(2) it, wiped.
+ */
+void *soda_secret_map(uint64_t bytes);
 /* Overwrite what is not needed any more; not optimised away. */
 void soda_wipe(void *memory, size_t bytes);
 

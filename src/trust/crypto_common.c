@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 #include "trust/crypto.h"
@@ -54,4 +55,17 @@ int soda_random(void *out, size_t bytes)
 void soda_wipe(void *memory, size_t bytes)
 {
 	explicit_bzero(memory, bytes);
+}
+
+void *soda_secret_map(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK);
+	madvise(p, bytes, MADV_DONTDUMP);
+	madvise(p, bytes, MADV_NOHUGEPAGE);
+	return p;
 }

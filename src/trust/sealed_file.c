@@ -178,18 +178,6 @@ int soda_sealed_file_commit(struct soda_sealed_file *f, uint8_t page[SODA_SEALED
 
 /* Files */
 
-static void *map(uint64_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, bytes, MADV_DONTFORK);
-	madvise(p, bytes, MADV_NOHUGEPAGE);
-	return p;
-}
-
 static uint64_t macs_bytes(const struct soda_sealed_file *f)
 {
 	return PREFIX + f->layout.table_pages * PAGE_MAC;
@@ -206,8 +194,8 @@ static int make_room(const struct soda_sealed_key *key, struct soda_sealed_file 
 				sizeof(info) - 1, f->mac_key);
 	if (ret)
 		return ret;
-	f->table = map(f->layout.table_pages * SODA_SEALED_PAGE);
-	f->macs = map(macs_bytes(f));
+	f->table = soda_secret_map(f->layout.table_pages * SODA_SEALED_PAGE);
+	f->macs = soda_secret_map(macs_bytes(f));
 	if (f->macs)
 		f->macs += PREFIX;
 	if (f->table && f->macs)
@@ -305,7 +293,7 @@ static int grow(struct soda_sealed_file *f)
 
 	if (f->keys_n < f->keys_room)
 		return 0;
-	keys = map(room * sizeof(*keys));
+	keys = soda_secret_map(room * sizeof(*keys));
 	if (!keys)
 		return -ENOMEM;
 	if (f->keys_n)

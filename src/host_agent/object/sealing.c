@@ -94,19 +94,6 @@ static void free_engines(void)
 	}
 }
 
-static void *map(uint64_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	madvise(p, bytes, MADV_DONTFORK);
-	madvise(p, bytes, MADV_NOHUGEPAGE);
-	madvise(p, bytes, MADV_DONTDUMP);
-	return p;
-}
-
 static int start(uint32_t pairs, struct soda_why *why)
 {
 	struct soda_conf_error err = { "" };
@@ -120,7 +107,7 @@ static int start(uint32_t pairs, struct soda_why *why)
 	ret = soda_random(root, sizeof(root));
 	if (!ret)
 		ret = make_engines(pairs);
-	if (!ret && !(slots = map(SODA_SEALING_SLOTS_MAX * soda_chunk_bytes())))
+	if (!ret && !(slots = soda_secret_map(SODA_SEALING_SLOTS_MAX * soda_chunk_bytes())))
 		ret = -ENOMEM;
 	if (!ret)
 		soda_log_info("sealing with %s", name);
@@ -187,7 +174,7 @@ int soda_sealing_begin(struct soda_region *r, uint64_t bytes, struct soda_why *w
 			 (unsigned long long)bytes);
 		return -EINVAL;
 	}
-	s = map(all);
+	s = soda_secret_map(all);
 	if (!s) {
 		snprintf(why->text, sizeof(why->text),
 			 "no address space for the versions and tags of a sealed object: raise the "
@@ -250,14 +237,14 @@ static void end_file(struct sealed *z)
 
 int soda_sealing_begin_file(struct soda_region *r, struct soda_sealed_file *f, struct soda_why *why)
 {
-	struct soda_sealing *s = map(SODA_WIRE_PAGE);
-	struct sealed *z = map(whole_pages(sizeof(*z)));
+	struct soda_sealing *s = soda_secret_map(SODA_WIRE_PAGE);
+	struct sealed *z = soda_secret_map(whole_pages(sizeof(*z)));
 	int ret = s && z ? 0 : -ENOMEM;
 
 	if (!ret) {
 		z->file = *f;
-		z->pending = map(bits_bytes(f->layout.blocks));
-		z->changed = map(bits_bytes(f->layout.table_pages));
+		z->pending = soda_secret_map(bits_bytes(f->layout.blocks));
+		z->changed = soda_secret_map(bits_bytes(f->layout.table_pages));
 		ret = z->pending && z->changed ? 0 : -ENOMEM;
 		ret = ret ? ret : soda_sealed_file_new_key(&file_key, f, z->salt, &z->key);
 	}

@@ -329,10 +329,26 @@ static void test_late(void **state)
 	by_seed(child_late, during_late, 1);
 }
 
+enum { CHUNKS = PAGES / 16 };
+
+/* How many chunks cannot be had; all others are right. */
+static unsigned count_lost(void)
+{
+	unsigned lost = 0;
+
+	for (uint32_t page = 0; page < PAGES; page += 16) {
+		if (touch_signal(word_of(&load, page), false))
+			lost++;
+		else
+			touch(&load, 0, page, false);
+	}
+	return lost;
+}
+
 /* One too many: what was only there is lost, and nothing else. */
 static void child_both(const void *arg)
 {
-	unsigned lost = 0, n = 0;
+	unsigned lost;
 
 	start_load(1);
 	CHECK_EQ(soda_sync(load.p, BYTES), 0);
@@ -341,13 +357,8 @@ static void child_both(const void *arg)
 	CHECK(turn_await());
 	while (stats_now().reconnects < (unsigned)kind->losses + 1)
 		sleep_ms(10);
-	for (uint32_t page = 0; page < PAGES; page += 16, n++) {
-		if (touch_signal(word_of(&load, page), false))
-			lost++;
-		else
-			touch(&load, 0, page, false);
-	}
-	CHECK(lost > 0 && lost < n, "%u of %u chunks are lost", lost, n);
+	lost = count_lost();
+	CHECK(lost > 0 && lost < CHUNKS, "%u of %d chunks are lost", lost, CHUNKS);
 	CHECK_EQ(soda_sync(load.p, BYTES), -EIO);
 	CHECK_EQ(soda_shutdown(), 0);
 }
@@ -543,21 +554,13 @@ static void test_spoilt(void **state)
 /* One more than that: what is read is right, or an error, and sync says so. */
 static void child_spoilt_beyond(const void *arg)
 {
-	unsigned lost = 0;
-
 	setenv("SODA_SEAL", "1", 1);
 	start_load(1);
 	CHECK_EQ(soda_sync(load.p, BYTES), 0);
 	CHECK_EQ(soda_advise(load.p, BYTES, SODA_COLD), 0);
 	turn_pass();
 	CHECK(turn_await());
-	for (uint32_t page = 0; page < PAGES; page += 16) {
-		if (touch_signal(word_of(&load, page), false))
-			lost++;
-		else
-			touch(&load, 0, page, false);
-	}
-	CHECK(lost > 0, "nothing is lost");
+	CHECK(count_lost() > 0, "nothing is lost");
 	CHECK_EQ(soda_sync(load.p, BYTES), -EIO);
 	CHECK_EQ(soda_shutdown(), 0);
 }
