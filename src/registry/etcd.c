@@ -2,16 +2,15 @@
 #include "registry/etcd.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/limits.h"
 #include "base/log.h"
 #include "registry/http.h"
+#include "trust/identity.h"
 
 /* Codes of gRPC that the gateway passes on. */
 enum {
@@ -42,7 +41,7 @@ struct refusal {
 
 static int bad_file(struct soda_why *why, const char *path, int ret, const char *reason)
 {
-	return soda_registry_fail(why, ret, "the file of etcd's user, %.120s: %s", path, reason);
+	return soda_registry_fail(why, ret, "the file of etcd's user, %.80s: %.120s", path, reason);
 }
 
 /* NAME:PASSWORD, to the end of the line. */
@@ -61,18 +60,14 @@ static int take_user(struct soda_etcd *etcd, char *line, const char *path, struc
 
 static int read_user(struct soda_etcd *etcd, const char *path, struct soda_why *why)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), ret;
+	struct soda_conf_error err = { "" };
 	char line[SODA_REGISTRY_USER_MAX + 1];
 	struct stat st;
+	int fd = soda_private_open(path, &st, &err), ret;
 	ssize_t n;
 
 	if (fd < 0)
-		return bad_file(why, path, -errno, soda_strerror(errno));
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_mode & 077) {
-		close(fd);
-		return bad_file(why, path, -EINVAL,
-				"others may read it, or it is no file: chmod 600");
-	}
+		return soda_registry_fail(why, fd, "the file of etcd's user: %.200s", err.text);
 	n = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	line[n < 0 ? 0 : n] = '\0';

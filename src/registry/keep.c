@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/wait.h"
 #include "registry/etcd.h"
 
 struct soda_registry_keeper {
@@ -124,9 +125,7 @@ static void step(struct soda_registry_keeper *k)
 /* False: the server ends. */
 static bool pause_between(struct soda_registry_keeper *k)
 {
-	uint64_t until = soda_now_ns() + SODA_REGISTRY_LOOK_MS * SODA_MS_NS;
-	struct timespec at = { .tv_sec = (time_t)(until / 1000000000),
-			       .tv_nsec = (long)(until % 1000000000) };
+	struct timespec at = soda_wait_until(SODA_REGISTRY_LOOK_MS);
 	bool over;
 
 	pthread_mutex_lock(&k->lock);
@@ -160,17 +159,6 @@ static void destroy(struct soda_registry_keeper *k)
 	free(k);
 }
 
-static void init_wait(struct soda_registry_keeper *k)
-{
-	pthread_condattr_t monotonic;
-
-	pthread_mutex_init(&k->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&k->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-}
-
 int soda_registry_keep_start(const struct soda_registry_name *name,
 			     const struct soda_registry_login *login,
 			     void (*describe)(void *arg, struct soda_registry_member *member),
@@ -185,7 +173,8 @@ int soda_registry_keep_start(const struct soda_registry_name *name,
 	k->name = *name;
 	k->describe = describe;
 	k->arg = arg;
-	init_wait(k);
+	pthread_mutex_init(&k->lock, NULL);
+	soda_cond_init(&k->changed);
 	ret = soda_etcd_open(name, login, &k->cut, &k->etcd, why);
 	if (!ret) {
 		ret = -pthread_create(&k->thread, NULL, run, k);

@@ -656,7 +656,7 @@ static void test_user_and_tls(void **state)
 	status_with(&one, "t", ca, wrong, 1, "authentication failed");
 	status_with(&one, "t", ca, NULL, 1, "refuses");
 	status_with(&one, "other", ca, user, 1, "permission denied");
-	status_with(&one, "t", ca, open_to_all, 2, "others may read it");
+	status_with(&one, "t", ca, open_to_all, 1, "others than its owner can use this file");
 	status_with(&one, "t", NULL, user, 1, "etcd");
 	/* etcd forgets its tokens, and gives new ones */
 	rig_kill(&one, 0);

@@ -95,27 +95,6 @@ static int fail(const struct drain *d, int err, const struct soda_why *why)
 	return SODA_EXIT_FAILED;
 }
 
-/* Tell the server what it is to do. */
-static int tell(struct drain *d, enum soda_wire_pool_ask ask, struct soda_why *why)
-{
-	struct soda_wire_tell tell = { .ask = ask };
-	uint8_t body[SODA_WIRE_TELL_BYTES], reply[SODA_WIRE_MEMBER_BYTES + 256];
-	struct iovec iov = { body, sizeof(body) };
-	struct soda_wire_member member;
-	size_t bytes;
-	int err;
-
-	soda_wire_put_tell(body, &tell);
-	err = soda_conn_call(d->conn, SODA_MSG_POOL, &iov, 1, reply, sizeof(reply), &bytes,
-			     (int)d->opt.timeout_ms, why);
-	if (!err)
-		err = soda_wire_get_member(reply, bytes, &member);
-	if (err == -EPROTO)
-		snprintf(why->text, sizeof(why->text),
-			 "this is a server of a version that cannot be drained, or no server");
-	return err;
-}
-
 /* Why what the client has does not move; NULL: it does. */
 static const char *held(const json_t *client)
 {
@@ -260,7 +239,9 @@ static int drain(struct drain *d)
 	    err = soda_stat_join(d->address, (int)d->opt.timeout_ms, &d->conn, &welcome, &why);
 
 	if (!err)
-		err = tell(d, d->opt.cancel ? SODA_WIRE_POOL_KEEP : SODA_WIRE_POOL_DRAIN, &why);
+		err = soda_pool_tell(d->conn,
+				     d->opt.cancel ? SODA_WIRE_POOL_KEEP : SODA_WIRE_POOL_DRAIN,
+				     (int)d->opt.timeout_ms, &why);
 	if (err) {
 		code = fail(d, err, &why);
 	} else if (d->opt.cancel) {

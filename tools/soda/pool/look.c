@@ -193,3 +193,24 @@ uint32_t soda_pool_domains(const struct soda_pool *pool)
 	}
 	return soda_placement_domains(members, pool->list.n);
 }
+
+int soda_pool_tell(struct soda_conn *conn, enum soda_wire_pool_ask ask, int timeout_ms,
+		   struct soda_why *why)
+{
+	struct soda_wire_tell tell = { .ask = ask };
+	uint8_t body[SODA_WIRE_TELL_BYTES], reply[SODA_WIRE_MEMBER_BYTES + 256];
+	struct iovec iov = { body, sizeof(body) };
+	struct soda_wire_member member;
+	size_t bytes;
+	int err;
+
+	soda_wire_put_tell(body, &tell);
+	err = soda_conn_call(conn, SODA_MSG_POOL, &iov, 1, reply, sizeof(reply), &bytes, timeout_ms,
+			     why);
+	if (!err)
+		err = soda_wire_get_member(reply, bytes, &member);
+	if (err == -EPROTO)
+		snprintf(why->text, sizeof(why->text),
+			 "this is a server of a version that knows nothing of it, or no server");
+	return err;
+}

@@ -10,6 +10,7 @@
 #include "pool/pool.h"
 #include "registry/registry.h"
 #include "soda/base/source.h"
+#include "wire/pool.h"
 
 enum soda_pool_state {
 	SODA_POOL_UP,
@@ -58,6 +59,9 @@ int soda_pool_exit(int err);
 /* Ask every member, each for at most so long, one after the other. */
 void soda_pool_look(struct soda_pool *pool, int timeout_ms);
 void soda_pool_close(struct soda_pool *pool, int timeout_ms);
+/* Tell a server what it is to do. 0; errors of soda_conn_call(), with a sentence. */
+int soda_pool_tell(struct soda_conn *conn, enum soda_wire_pool_ask ask, int timeout_ms,
+		   struct soda_why *why);
 
 /* Of the last look. */
 uint64_t soda_pool_missing(const struct soda_pool *pool);

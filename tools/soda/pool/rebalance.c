@@ -85,24 +85,15 @@ static struct sums sum_up(const struct soda_pool *pool)
 /* 0, or an exit code after a message. */
 static int ask(struct soda_pool_member *m, int timeout_ms)
 {
-	struct soda_wire_tell tell = { .ask = SODA_WIRE_POOL_SPREAD };
-	uint8_t body[SODA_WIRE_TELL_BYTES], reply[SODA_WIRE_MEMBER_BYTES + 256];
-	struct iovec iov = { body, sizeof(body) };
 	struct soda_why why = { "" };
-	size_t bytes;
 	int err = -ENOTCONN;
 
-	soda_wire_put_tell(body, &tell);
 	if (m->state == SODA_POOL_UNREACHABLE)
 		snprintf(why.text, sizeof(why.text), "%s", m->why);
 	else
-		err = soda_conn_call(m->source.conn, SODA_MSG_POOL, &iov, 1, reply, sizeof(reply),
-				     &bytes, timeout_ms, &why);
+		err = soda_pool_tell(m->source.conn, SODA_WIRE_POOL_SPREAD, timeout_ms, &why);
 	if (!err)
 		return 0;
-	if (err == -EPROTO)
-		snprintf(why.text, sizeof(why.text),
-			 "it is of a version that knows nothing of this");
 	soda_make_printable(why.text);
 	fprintf(stderr, "%s: %s: %s\n", conf.program, m->source.target,
 		why.text[0] ? why.text : strerror(-err));
