@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-
+/* Sealed files: see writeback.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

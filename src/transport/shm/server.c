@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two-sided daemons on shm: the daemon's end of a queue, and the workers. See server.h and queue.h.
+/* Two-sided daemons on shm: the daemon's end of a queue, and the workers. See shm.h and queue.h.
  */
 #include <assert.h>
 #include <errno.h>

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -261,13 +262,36 @@ static void test_budget(void **state)
 	soda_sealer_stop(&sealer);
 }
 
+static void *end_later(void *sealing)
+{
+	usleep(50000);
+	soda_sealing_end(sealing, true);
+	return NULL;
+}
+
+/* A client that comes back before its session has ended gets what that leaves, not an orphan. */
+static void test_comes_back_early(void **state)
+{
+	struct soda_sealing *before = NULL, *after = NULL;
+	struct soda_why why = { "" };
+	pthread_t thread;
+
+	assert_int_equal(soda_sealer_start(&sealer, &opt), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, false, &before, &why), 0);
+	assert_int_equal(pthread_create(&thread, NULL, end_later, before), 0);
+	assert_int_equal(soda_sealing_begin(&sealer, 1, 1, BYTES, true, &after, &why), 0);
+	assert_ptr_equal(after, before);
+	pthread_join(thread, NULL);
+	soda_sealing_end(after, false);
+	soda_sealer_stop(&sealer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_nonce_twice),
-		cmocka_unit_test(test_passed_and_changed),
-		cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_no_nonce_twice),	 cmocka_unit_test(test_passed_and_changed),
+		cmocka_unit_test(test_orphan),		 cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_comes_back_early),
 	};
 
 	return cmocka_run_group_tests_name("dpu_sealing", tests, NULL, NULL);
