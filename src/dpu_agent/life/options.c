@@ -205,7 +205,9 @@ static const struct soda_option options[] = {
 	  .help = "Keep what programs on this machine read of READ_ONLY files once for all of a "
 		  "user's programs, in so much memory: at least 8M. They connect by shm, and map "
 		  "it; the agent's memory cgroup pays for it. More than that may ever have, or "
-		  "than the machine has, is refused. 0: each program has copies of its own." },
+		  "than the machine has, is refused. It takes half of the processor time where "
+		  "shared memory may have pages of 64 KiB (soda doctor says how). 0: each program "
+		  "has copies of its own." },
 	{ .name = "move-memory",
 	  .env = ENV "MOVE_MEMORY",
 	  .type = SODA_OPT_SIZE,

@@ -353,6 +353,9 @@ void soda_paging_store_walk(struct soda_paging *paging, struct soda_metrics *m)
 			      s.capacity);
 	soda_metrics_say_size(m, "store_used_bytes", "of it, in use", s.used);
 	soda_metrics_say_level(m, "store_objects", "files in the node's store", s.objects);
+	soda_metrics_say_level(m, "store_folios",
+			       "of those, with large folios (hugepages-*kB/shmem_enabled)",
+			       s.folios);
 	soda_metrics_say_level(m, "store_members", "times that programs have joined with one",
 			       s.members);
 	count(m, "store_fills", "chunks brought into the node's store", s.fills);

@@ -122,12 +122,14 @@ static void settle_for_less(struct soda_node_store *store)
 static int write_chunk(struct soda_node_object *o, uint32_t index, const void *data)
 {
 	struct soda_node_store *store = o->store;
-	uint64_t at = index * (uint64_t)o->name.chunk_bytes % SODA_WIRE_STORE_PART;
+	const struct soda_node_part *part = soda_node_part(&o->chunks[index]);
+	uint64_t at = soda_node_part_offset(&o->chunks[index]);
+	uint32_t bytes = soda_node_bytes(o, index);
 	int ret = -ENOMEM;
 
 	for (int i = 0; i < WRITES_MAX; i++) {
-		ret = store->memory->write(soda_node_part(&o->chunks[index]), data,
-					   soda_node_bytes(o, index), at);
+		soda_node_make_pages(part->view, at, bytes);
+		ret = store->memory->write(part->fd, data, bytes, at);
 		if (ret != -ENOMEM && ret != -ENOSPC)
 			break;
 		settle_for_less(store);
@@ -157,8 +159,8 @@ static void count_passed(struct soda_node_store *store, int err)
 /* Pages of a fill that failed half-way must not be taken for what is there. */
 static void forget_part(struct soda_node_object *o, uint32_t index)
 {
-	uint64_t at = index * (uint64_t)o->name.chunk_bytes % SODA_WIRE_STORE_PART;
-	int ret = o->store->memory->punch(soda_node_part(&o->chunks[index]), at,
+	const struct soda_node_chunk *c = &o->chunks[index];
+	int ret = o->store->memory->punch(soda_node_part(c)->fd, soda_node_part_offset(c),
 					  soda_node_bytes(o, index));
 
 	if (ret)
@@ -289,8 +291,10 @@ void soda_node_stats(struct soda_node_store *store, struct soda_node_stats *stat
 {
 	pthread_mutex_lock(&store->lock);
 	*stats_p = store->stats;
-	for (const struct soda_node_object *o = store->objects; o; o = o->next)
+	for (const struct soda_node_object *o = store->objects; o; o = o->next) {
 		stats_p->bytes_used += soda_node_touched_yet_locked(o);
+		stats_p->folios += o->parts[0].view != NULL;
+	}
 	stats_p->pinned_most = store->stats.capacity / SODA_NODE_PINS_PART;
 	pthread_mutex_unlock(&store->lock);
 }

@@ -65,6 +65,7 @@ enum soda_node_answer {
 struct soda_node_stats {
 	uint64_t capacity, used; /* bytes */
 	uint64_t objects, members;
+	uint64_t folios; /* objects of which the kernel has a chunk's pages as one */
 	uint64_t fills, bytes_filled, fills_failed;
 	uint64_t passed; /* of those that failed: the data had come, and could not be kept */
 	uint64_t hits;	 /* asked for, and there */

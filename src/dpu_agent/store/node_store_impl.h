@@ -5,6 +5,7 @@
  *   node_store.c  the store's start and end; a chunk that is asked for, and filled
  *   chunks.c      a chunk: the word that processes see, accounts, lists
  *   objects.c     files: made, joined, left, dropped; their descriptors
+ *   folios.c      pages of a chunk that the kernel has as one
  *   pins.c        ranges that members keep
  *   replace.c     which chunks go, and how
  *   ahead.c       chunks that are brought before a program needs them
@@ -74,6 +75,12 @@ struct soda_node_pin {
 	uint32_t member, first, n;
 };
 
+/* A memfd, and the agent's mapping of it, where chunks have large folios; else NULL. */
+struct soda_node_part {
+	int fd;
+	char *view;
+};
+
 struct soda_node_object {
 	/* set before anybody finds it, then constant, and so below */
 	struct soda_node_store *store;
@@ -81,7 +88,8 @@ struct soda_node_object {
 	struct soda_node_name name;
 	uint32_t chunks_n;
 	uint16_t parts_n;
-	int map_fd, *parts;
+	int map_fd;
+	struct soda_node_part *parts;
 	struct soda_store_map *map;
 	struct soda_node_chunk *chunks;
 	uint64_t members;	    /* a bit each; guarded by the lock, and so below */
@@ -125,10 +133,15 @@ static inline uint32_t soda_node_bytes(const struct soda_node_object *o, uint32_
 	return left < o->name.chunk_bytes ? (uint32_t)left : o->name.chunk_bytes;
 }
 
-/* The memfd that it lies in. */
-static inline int soda_node_part(const struct soda_node_chunk *c)
+/* The part that it lies in, and where in it. */
+static inline struct soda_node_part *soda_node_part(const struct soda_node_chunk *c)
 {
-	return c->object->parts[soda_node_offset(c) / SODA_WIRE_STORE_PART];
+	return &c->object->parts[soda_node_offset(c) / SODA_WIRE_STORE_PART];
+}
+
+static inline uint64_t soda_node_part_offset(const struct soda_node_chunk *c)
+{
+	return soda_node_offset(c) % SODA_WIRE_STORE_PART;
 }
 
 /* A user's chunks in both lists. */
@@ -178,6 +191,21 @@ bool soda_node_end_ahead_locked(struct soda_node_chunk *c);
  */
 struct soda_node_object *soda_node_drop_locked(struct soda_node_object *o);
 void soda_node_free_object(struct soda_node_object *o);
+
+/* folios.c */
+
+/*
+ * Whether the operator lets shared memory have folios of four pages up to a chunk.  folder: what
+ * the kernel calls /sys/kernel/mm/transparent_hugepage.
+ */
+#define SODA_NODE_FOLIOS "/sys/kernel/mm/transparent_hugepage"
+bool soda_node_folios_allowed(const char *folder, uint32_t chunk_bytes);
+/* The agent's mapping of a memfd, in which a chunk has one folio. NULL: it cannot be had. */
+char *soda_node_map_view(int fd, uint64_t bytes, uint32_t chunk_bytes);
+/* NULL is a no-op, and so below. */
+void soda_node_unmap_view(char *view, uint64_t bytes);
+/* Make a chunk's pages, which are written next: that tells whether there was memory. */
+void soda_node_make_pages(char *view, uint64_t at, uint32_t bytes);
 
 /* pins.c */
 

@@ -31,11 +31,20 @@ static size_t private_bytes(const struct soda_node_object *o)
 	return o->chunks_n * sizeof(*o->chunks) + SODA_NODE_AHEAD_MAX * sizeof(*o->ahead);
 }
 
+static uint64_t part_bytes(const struct soda_node_object *o, unsigned part)
+{
+	uint64_t left = o->name.bytes - part * SODA_WIRE_STORE_PART;
+
+	return left < SODA_WIRE_STORE_PART ? left : SODA_WIRE_STORE_PART;
+}
+
 void soda_node_free_object(struct soda_node_object *o)
 {
-	for (unsigned i = 0; o->parts && i < o->parts_n; i++)
-		if (o->parts[i] >= 0)
-			close(o->parts[i]);
+	for (unsigned i = 0; o->parts && i < o->parts_n; i++) {
+		soda_node_unmap_view(o->parts[i].view, part_bytes(o, i));
+		if (o->parts[i].fd >= 0)
+			close(o->parts[i].fd);
+	}
 	if (o->map)
 		munmap(o->map, soda_store_map_bytes(o->chunks_n));
 	if (o->map_fd >= 0)
@@ -161,18 +170,22 @@ static int make_map(struct soda_node_object *o)
 
 static int make_parts(struct soda_node_object *o)
 {
+	bool folios = soda_node_folios_allowed(SODA_NODE_FOLIOS, o->name.chunk_bytes);
+
 	o->parts = malloc(o->parts_n * sizeof(*o->parts));
 	if (!o->parts)
 		return -ENOMEM;
 	for (unsigned i = 0; i < o->parts_n; i++)
-		o->parts[i] = -1;
+		o->parts[i] = (struct soda_node_part){ .fd = -1 };
 	for (unsigned i = 0; i < o->parts_n; i++) {
-		uint64_t left = o->name.bytes - i * SODA_WIRE_STORE_PART;
+		struct soda_node_part *part = &o->parts[i];
 
-		o->parts[i] = make_memory(
-			"soda-store", left < SODA_WIRE_STORE_PART ? left : SODA_WIRE_STORE_PART);
-		if (o->parts[i] < 0)
-			return o->parts[i];
+		part->fd = make_memory("soda-store", part_bytes(o, i));
+		if (part->fd < 0)
+			return part->fd;
+		if (folios)
+			part->view =
+				soda_node_map_view(part->fd, part_bytes(o, i), o->name.chunk_bytes);
 	}
 	return 0;
 }
@@ -400,5 +413,5 @@ int soda_node_descriptor(struct soda_node_object *o, uint16_t part)
 {
 	if (part == SODA_WIRE_STORE_MAP)
 		return o->map_fd;
-	return part < o->parts_n ? o->parts[part] : -EINVAL;
+	return part < o->parts_n ? o->parts[part].fd : -EINVAL;
 }

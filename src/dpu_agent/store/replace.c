@@ -314,7 +314,7 @@ static int punch(struct soda_node_store *store, struct batch *b, int *errs)
 		n = run_at(b, i);
 		last = b->chunks[i + n - 1];
 		ret = store->memory->punch(
-			soda_node_part(b->chunks[i]), at % SODA_WIRE_STORE_PART,
+			soda_node_part(b->chunks[i])->fd, soda_node_part_offset(b->chunks[i]),
 			soda_node_offset(last) +
 				soda_node_bytes(last->object, soda_node_index(last)) - at);
 		for (int k = i; k < i + n; k++)

@@ -31,6 +31,7 @@ static const struct soda_doctor_facts good = {
 	.device_opens = true,
 	.map_count = 65530,
 	.thp = "madvise",
+	.folios = "advise",
 	.rdma = { { "mlx5_0", true } },
 	.rdma_n = 1,
 	.rdma_cm = true,
@@ -99,7 +100,7 @@ static void test_good_machine(void **state)
 	struct soda_findings all;
 
 	judge(&good, &all);
-	assert_int_equal(all.n, 15);
+	assert_int_equal(all.n, 16);
 	for (size_t i = 0; i < all.n; i++)
 		has(&all, all.list[i].check, SODA_VERDICT_OK, NULL);
 }
@@ -203,6 +204,11 @@ static void test_memory(void **state)
 	f = good;
 	strcpy(f.thp, "always");
 	alone(&f, "memory.hugepages", SODA_VERDICT_NOTE, "10 MiB");
+	f = good;
+	strcpy(f.folios, "never");
+	alone(&f, "memory.folios", SODA_VERDICT_NOTE, "echo advise >");
+	f.folios[0] = 0;
+	alone(&f, "memory.folios", SODA_VERDICT_NOTE, "Linux 6.11");
 }
 
 /* What is missing of RDMA matters as much as RDMA is wanted. */
@@ -322,6 +328,9 @@ static void test_read_all(void **state)
 	put("/proc/self/status", "Name:\tsoda\nSeccomp:\t2\nSeccomp_filters:\t1\n");
 	put("/proc/self/cgroup", "9:cpu,cpuacct:/\n4:blkio,memory:/a\n0::/\n");
 	put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+	put("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always [advise] never\n");
+	put("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
+	    "always [inherit] within_size advise never\n");
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "32\n");
 	put("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "30\n");
 	put("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
@@ -335,6 +344,7 @@ static void test_read_all(void **state)
 	assert_int_equal(f.overcommit, 2);
 	assert_int_equal(f.cgroup, 1);
 	assert_string_equal(f.thp, "madvise");
+	assert_string_equal(f.folios, "advise");
 	assert_int_equal(f.huge_pages, 32);
 	assert_int_equal(f.huge_free, 30);
 	assert_int_equal(f.rdma_n, 1);
@@ -353,6 +363,7 @@ static void test_read_nothing(void **state)
 	assert_int_equal(f.map_count, 0);
 	assert_int_equal(f.cgroup, 0);
 	assert_string_equal(f.thp, "");
+	assert_string_equal(f.folios, "");
 	assert_false(f.device || f.device_opens || f.seccomp || f.rdma_cm);
 	assert_int_equal(f.rdma_n, 0);
 	put("/proc/sys/vm/max_map_count", "many\n");

@@ -74,6 +74,7 @@ struct soda_doctor_facts {
 	uint64_t map_count;	   /* vm.max_map_count; 0: unknown */
 	int overcommit;		   /* vm.overcommit_memory; -1: unknown */
 	char thp[16];		   /* transparent_hugepage/enabled, the word in force; "": none */
+	char folios[16];	   /* likewise of shared memory in pages of 64 KiB */
 	uint64_t huge_pages, huge_free; /* of 2 MiB, in the pool */
 	struct soda_rdma_device rdma[8];
 	size_t rdma_n;

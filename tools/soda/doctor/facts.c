@@ -93,16 +93,25 @@ static bool has_seccomp(const char *root)
 }
 
 /* "always [madvise] never" -> "madvise" */
-static void read_thp(const char *root, char out[16])
+static void read_chosen(const char *root, const char *path, char out[16])
 {
 	char line[128], *begin;
 
 	out[0] = 0;
-	if (!read_line(root, "/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof(line)))
+	if (!read_line(root, path, line, sizeof(line)))
 		return;
 	begin = strchr(line, '[');
 	if (begin)
 		snprintf(out, 16, "%.*s", (int)strcspn(begin + 1, "]"), begin + 1);
+}
+
+static void read_huge(const char *root, struct soda_doctor_facts *f)
+{
+	read_chosen(root, "/sys/kernel/mm/transparent_hugepage/enabled", f->thp);
+	read_chosen(root, "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled",
+		    f->folios);
+	if (!strcmp(f->folios, "inherit"))
+		read_chosen(root, "/sys/kernel/mm/transparent_hugepage/shmem_enabled", f->folios);
 }
 
 /*
@@ -184,7 +193,7 @@ void soda_doctor_read(const char *root, struct soda_doctor_facts *f)
 	f->map_count = read_number(root, "/proc/sys/vm/max_map_count", 0);
 	f->overcommit =
 		(int)(int64_t)read_number(root, "/proc/sys/vm/overcommit_memory", UINT64_MAX);
-	read_thp(root, f->thp);
+	read_huge(root, f);
 	snprintf(path, sizeof(path), "%snr_hugepages", pool);
 	f->huge_pages = read_number(root, path, 0);
 	snprintf(path, sizeof(path), "%sfree_hugepages", pool);

@@ -346,11 +346,30 @@ static void judge_huge(const struct soda_doctor_facts *f, struct soda_findings *
 			   "more: count that where memory is tight, or set madvise");
 }
 
+/* The node's store: src/dpu_agent/store/folios.c. */
+static void judge_folios(const struct soda_doctor_facts *f, struct soda_findings *out)
+{
+	bool off = !*f->folios || !strcmp(f->folios, "never") || !strcmp(f->folios, "deny");
+	struct soda_finding *to =
+		add(out, "memory.folios", off ? SODA_VERDICT_NOTE : SODA_VERDICT_OK);
+
+	found(to, "shared memory in pages of 64 KiB (soda-dpu-agent --store): %s",
+	      *f->folios ? f->folios : "not there");
+	if (off && *f->folios)
+		advise(to, "echo advise > /sys/kernel/mm/transparent_hugepage/hugepages-64kB/"
+			   "shmem_enabled, before the agent starts: its store then takes half of "
+			   "the processor time; other programs are not concerned");
+	else if (off)
+		advise(to, "nothing, unless an agent here has a --store: Linux 6.11 has them, and "
+			   "its store takes half of the processor time then");
+}
+
 void soda_judge_memory(const struct soda_doctor_facts *f, struct soda_findings *out)
 {
 	judge_cgroup(f, out);
 	judge_overcommit(f, out);
 	judge_huge(f, out);
+	judge_folios(f, out);
 }
 
 /* RDMA */
