@@ -24,11 +24,21 @@ typedef unsigned char *hmac_fn(const EVP_MD *md, const void *key, int key_bytes,
 			       const unsigned char *data, size_t bytes, unsigned char *mac,
 			       unsigned *mac_bytes);
 typedef const EVP_MD *sha256_fn(void);
+typedef EVP_MD_CTX *new_fn(void);
+typedef void free_fn(EVP_MD_CTX *ctx);
+typedef int begin_fn(EVP_MD_CTX *ctx, const EVP_MD *md, ENGINE *engine);
+typedef int add_fn(EVP_MD_CTX *ctx, const void *data, size_t bytes);
+typedef int end_fn(EVP_MD_CTX *ctx, unsigned char *out, unsigned *bytes);
 typedef int init_fn(uint64_t options, const OPENSSL_INIT_SETTINGS *settings);
 
 static struct {
 	hmac_fn *hmac;
 	sha256_fn *sha256;
+	new_fn *new;
+	free_fn *free;
+	begin_fn *begin;
+	add_fn *add;
+	end_fn *end;
 	void *handle;
 } library; /* set by load(), then constant */
 
@@ -52,6 +62,11 @@ static void load(void)
 	library.handle = handle;
 	library.sha256 = (sha256_fn *)dlsym(handle, "EVP_sha256");
 	library.hmac = (hmac_fn *)dlsym(handle, "HMAC");
+	library.new = (new_fn *)dlsym(handle, "EVP_MD_CTX_new");
+	library.free = (free_fn *)dlsym(handle, "EVP_MD_CTX_free");
+	library.begin = (begin_fn *)dlsym(handle, "EVP_DigestInit_ex");
+	library.add = (add_fn *)dlsym(handle, "EVP_DigestUpdate");
+	library.end = (end_fn *)dlsym(handle, "EVP_DigestFinal_ex");
 }
 
 static bool is_ready(void)
@@ -90,4 +105,51 @@ int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t byt
 	done = library.hmac(library.sha256(), key, (int)key_bytes, data, bytes, mac, &n);
 	soda_run_local(-1);
 	return done && n == SODA_KEY_BYTES ? 0 : -EIO;
+}
+
+static bool digests(void)
+{
+	return is_ready() && library.new &&library.free &&library.begin &&library.add &&library.end;
+}
+
+/* A digest is libcrypto's context. */
+static EVP_MD_CTX *context(struct soda_digest *digest)
+{
+	return (EVP_MD_CTX *)digest;
+}
+
+int soda_digest_begin(struct soda_digest **digest_p)
+{
+	EVP_MD_CTX *ctx;
+	int ret = -ENOMEM;
+
+	if (!digests())
+		return -ENOTSUP;
+	soda_run_local(1);
+	ctx = library.new();
+	if (ctx && library.begin(ctx, library.sha256(), NULL))
+		ret = 0;
+	if (ret)
+		library.free(ctx);
+	soda_run_local(-1);
+	if (!ret)
+		*digest_p = (struct soda_digest *)ctx;
+	return ret;
+}
+
+int soda_digest_add(struct soda_digest *digest, const void *data, size_t bytes)
+{
+	return library.add(context(digest), data, bytes) ? 0 : -EIO;
+}
+
+int soda_digest_end(struct soda_digest *digest, uint8_t out[SODA_KEY_BYTES])
+{
+	unsigned n = 0;
+	bool done;
+
+	soda_run_local(1);
+	done = !out || library.end(context(digest), out, &n);
+	library.free(context(digest));
+	soda_run_local(-1);
+	return done && (!out || n == SODA_KEY_BYTES) ? 0 : -EIO;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * HMAC-SHA256 (RFC 2104) and HKDF over it (RFC 5869), by OpenSSL's libcrypto, which is loaded when
- * it is first asked for: a program without a key never maps it, and a program with an OpenSSL of
- * its own keeps that.
+ * HMAC-SHA256 (RFC 2104), HKDF over it (RFC 5869), and SHA-256 itself, by OpenSSL's libcrypto,
+ * which is loaded when it is first asked for: a program without a key never maps it, and a program
+ * with an OpenSSL of its own keeps that.
  *
  * Any thread; not async-signal-safe.  Where SODA was built without OpenSSL every function fails
  * with -ENOTSUP.
@@ -33,6 +33,15 @@ int soda_hmac(const uint8_t *key, size_t key_bytes, const void *data, size_t byt
 #define SODA_HKDF_INFO_MAX 512u
 int soda_hkdf(const uint8_t key[SODA_KEY_BYTES], const void *salt, size_t salt_bytes,
 	      const void *info, size_t info_bytes, uint8_t out[SODA_KEY_BYTES]);
+
+/* SHA-256 of what comes in parts. */
+struct soda_digest;
+/* 0; -ENOTSUP; -ENOMEM. */
+int soda_digest_begin(struct soda_digest **digest_p);
+/* 0, -EIO. */
+int soda_digest_add(struct soda_digest *digest, const void *data, size_t bytes);
+/* out: NULL: it is given up.  Frees the digest, whatever comes of it. 0, -EIO. */
+int soda_digest_end(struct soda_digest *digest, uint8_t out[SODA_KEY_BYTES]);
 
 /* In a time that does not depend on where they differ. */
 bool soda_mac_equal(const uint8_t *a, const uint8_t *b, size_t bytes);

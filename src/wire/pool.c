@@ -46,7 +46,7 @@ int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t)
 		.ask = soda_wire_get_u32(at + 56),
 		.held = soda_wire_get_u32(at + 60),
 	};
-	return t->ask > SODA_WIRE_POOL_SPREAD ? -EPROTO : 0;
+	return t->ask > SODA_WIRE_POOL_CONTENT ? -EPROTO : 0;
 }
 
 void soda_wire_put_member(uint8_t out[SODA_WIRE_MEMBER_BYTES], const struct soda_wire_member *m)
@@ -69,4 +69,29 @@ int soda_wire_get_member(const void *in, size_t bytes, struct soda_wire_member *
 	m->flags = soda_wire_get_u32(at + 16);
 	memcpy(m->domain, at + 20, sizeof(m->domain));
 	return m->domain[0] && !soda_wire_domain_ok(m->domain) ? -EPROTO : 0;
+}
+
+void soda_wire_put_content(uint8_t out[SODA_WIRE_CONTENT_BYTES], const struct soda_wire_content *c)
+{
+	soda_wire_put_u32(out, c->state);
+	soda_wire_put_u32(out + 4, c->kind);
+	soda_wire_put_u64(out + 8, c->file_bytes);
+	memcpy(out + 16, c->hash, sizeof(c->hash));
+}
+
+int soda_wire_get_content(const void *in, size_t bytes, struct soda_wire_content *c)
+{
+	const uint8_t *at = in;
+
+	if (bytes < SODA_WIRE_CONTENT_BYTES)
+		return -EPROTO;
+	*c = (struct soda_wire_content){
+		.state = soda_wire_get_u32(at),
+		.kind = soda_wire_get_u32(at + 4),
+		.file_bytes = soda_wire_get_u64(at + 8),
+	};
+	memcpy(c->hash, at + 16, sizeof(c->hash));
+	if (c->state != SODA_WIRE_CONTENT_KNOWN && c->state != SODA_WIRE_CONTENT_COMPUTING)
+		return -EPROTO;
+	return c->kind == SODA_WIRE_CONTENT_SHA256 ? 0 : -EPROTO;
 }

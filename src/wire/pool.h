@@ -26,6 +26,9 @@ enum soda_wire_pool_ask {
 	SODA_WIRE_POOL_DRAIN = 1,
 	SODA_WIRE_POOL_KEEP = 2,
 	SODA_WIRE_POOL_SPREAD = 3,
+	/* No operator's: what a READ_ONLY file has.  A soda_wire_open, with its name, follows the
+	   soda_wire_tell, of which only `ask` counts, and a soda_wire_content the answer. */
+	SODA_WIRE_POOL_CONTENT = 4,
 };
 
 /* Why slabs of a program stay on a server that is drained. */
@@ -34,6 +37,8 @@ enum soda_wire_held {
 	SODA_WIRE_HELD_ROOM = 1, /* no other server may, or can, take one of them */
 	/* 2 was of a version in which sealed slabs stayed */
 	SODA_WIRE_HELD_CODED = 3, /* they have erasure codes: their pieces do not move */
+	SODA_WIRE_HELD_FILE =
+		4, /* they are files, which no other server has, or that are written */
 };
 
 /* What a program says of its pool. Numbers are statistics: the server shows them. */
@@ -61,14 +66,35 @@ struct soda_wire_member {
 };
 #define SODA_WIRE_MEMBER_BYTES 84u /* zeros behind the name */
 
+/*
+ * What a file has: of the open region region_id of a READ_ONLY file, as it lies in memory; or,
+ * region_id 0, of the file of that name, as an OPEN of it would find it.  `bytes` are the first
+ * ones that count, 0: all.  Two files are the same content when file_bytes and hash are.
+ */
+enum soda_wire_content_state {
+	SODA_WIRE_CONTENT_KNOWN = 1,
+	SODA_WIRE_CONTENT_COMPUTING = 2, /* hash and file_bytes are 0: ask again later */
+};
+enum soda_wire_content_kind { SODA_WIRE_CONTENT_SHA256 = 1 };
+
+#define SODA_WIRE_HASH_BYTES 32u
+struct soda_wire_content {
+	uint32_t state, kind; /* enum soda_wire_content_state, soda_wire_content_kind */
+	uint64_t file_bytes;  /* of the whole file */
+	uint8_t hash[SODA_WIRE_HASH_BYTES];
+};
+#define SODA_WIRE_CONTENT_BYTES 48u
+
 /* A failure domain's name: 1 to SODA_WIRE_DOMAIN_MAX of A-Z a-z 0-9 . _ - : */
 bool soda_wire_domain_ok(const char *name);
 
 /* Encoders write exactly the named number of bytes; decoders return 0, or -EPROTO: too short, or
- * a name or an ask that cannot be. */
+ * a name, an ask, a state or a kind that cannot be. */
 void soda_wire_put_tell(uint8_t out[SODA_WIRE_TELL_BYTES], const struct soda_wire_tell *t);
 int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t);
 void soda_wire_put_member(uint8_t out[SODA_WIRE_MEMBER_BYTES], const struct soda_wire_member *m);
 int soda_wire_get_member(const void *in, size_t bytes, struct soda_wire_member *m);
+void soda_wire_put_content(uint8_t out[SODA_WIRE_CONTENT_BYTES], const struct soda_wire_content *c);
+int soda_wire_get_content(const void *in, size_t bytes, struct soda_wire_content *c);
 
 #endif

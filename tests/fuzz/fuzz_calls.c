@@ -269,11 +269,30 @@ static void call_simple(struct fuzz_input *in)
 	call(which, types[type], id, type < 4 ? 2 : region & 1);
 }
 
+/* What an open file has, or that of a name. */
+static void ask_content(unsigned which, uint8_t region, const char *name)
+{
+	uint8_t body[SODA_WIRE_TELL_BYTES + SODA_WIRE_OPEN_BYTES + 32];
+	const struct soda_wire_open ask = { .region_id = region % 4,
+					    .name_bytes = (uint16_t)strlen(name),
+					    .bytes = region & 128 ? 4096 : 0 };
+
+	soda_wire_put_tell(body, &(struct soda_wire_tell){ .ask = SODA_WIRE_POOL_CONTENT });
+	soda_wire_put_open(body + SODA_WIRE_TELL_BYTES, &ask);
+	memcpy(body + SODA_WIRE_TELL_BYTES + SODA_WIRE_OPEN_BYTES, name, ask.name_bytes);
+	call(which, SODA_MSG_POOL, body,
+	     SODA_WIRE_TELL_BYTES + SODA_WIRE_OPEN_BYTES + ask.name_bytes);
+}
+
 static void call_name(struct fuzz_input *in)
 {
 	uint8_t which = fuzz_u8(in), region = fuzz_u8(in), body[2 + 255] = { region % 4, 0 };
 	size_t n = fuzz_u8(in);
 
+	if (region & 32 && n < NAMES) {
+		ask_content(which, region, names[n]);
+		return;
+	}
 	if (region & 32 && n >= SODA_WIRE_TELL_BYTES) { /* a program tells of its pool */
 		n = fuzz_take(in, body, n);
 		call(which, SODA_MSG_POOL, body, n);

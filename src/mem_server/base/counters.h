@@ -23,6 +23,9 @@
 	X(files_loaded, NONE, "files loaded into memory")                                          \
 	X(bytes_loaded, BYTES, "data loaded from files")                                           \
 	X(files_shared, NONE, "opens that found the file, or the published object, in memory")     \
+	X(files_hashed, NONE,                                                                      \
+	  "files whose content was hashed, to be compared with other servers'")                    \
+	X(bytes_hashed, BYTES, "data of files that were hashed")                                   \
 	X(objects_published, NONE, "regions that their clients have published")                    \
 	X(syncs, NONE, "write-backs to files")                                                     \
 	X(syncs_failed, NONE, "write-backs to files that failed")                                  \

@@ -109,6 +109,8 @@ static int read_contents(struct soda_file *file, int fd, uint64_t bytes,
 	set_version(&now, &st);
 	if (!is_same_version(&now, &file->version))
 		return -EAGAIN;
+	if (st.st_ctim.tv_sec != file->ctime.tv_sec || st.st_ctim.tv_nsec != file->ctime.tv_nsec)
+		file->ctime = (struct timespec){ 0 };
 	if (r) {
 		soda_server_why(why, "%s: cannot read: %s", req->name, soda_strerror(r));
 		return -EIO;
@@ -337,6 +339,16 @@ static int open_file(struct soda_files *files, const struct soda_file_request *r
 	return fd;
 }
 
+int soda_files_find(struct soda_files *files, const struct soda_file_request *req,
+		    struct soda_why *why)
+{
+	struct soda_file_request reads = *req;
+	bool created;
+
+	reads.flags = SODA_WIRE_READ_ONLY;
+	return open_file(files, &reads, &created, why);
+}
+
 /* A copy of the same contents that is loaded or being loaded. */
 static struct soda_file *find_shared_locked(struct soda_files *files, const struct soda_file *like)
 {
@@ -393,6 +405,28 @@ static void put(struct soda_files *files, struct soda_file *file, struct soda_ac
 	pthread_mutex_unlock(&files->lock);
 	if (last)
 		destroy(files, file, account);
+}
+
+void soda_file_hold(struct soda_files *files, struct soda_file *file)
+{
+	pthread_mutex_lock(&files->lock);
+	file->refs++;
+	pthread_mutex_unlock(&files->lock);
+}
+
+void soda_file_drop(struct soda_files *files, struct soda_file *file)
+{
+	put(files, file, NULL);
+}
+
+bool soda_file_in_use(struct soda_files *files, struct soda_file *file)
+{
+	bool used;
+
+	pthread_mutex_lock(&files->lock);
+	used = file->refs > 1;
+	pthread_mutex_unlock(&files->lock);
+	return used;
 }
 
 /* Wait for another thread's load of a file that this one shares. */
@@ -472,6 +506,7 @@ static struct soda_file *create(const struct soda_file_request *req, int fd, con
 	if (!file)
 		return NULL;
 	set_version(&file->version, st);
+	file->ctime = st->st_ctim;
 	file->mode = req->flags & (SODA_WIRE_READ_ONLY | SODA_WIRE_PRIVATE | SODA_WIRE_WRITABLE);
 	file->sealed = req->flags & SODA_WIRE_SEALED;
 	file->bytes = bytes;

@@ -33,8 +33,10 @@ struct soda_files {
 	int dir;	      /* set before start, then constant; -1: nothing is exported */
 	pthread_mutex_t lock; /* taken before the store's */
 	pthread_cond_t loaded;
-	struct soda_file *in_use; /* list; guarded by lock */
-	uint64_t generation;	  /* number of the last load; guarded by lock */
+	struct soda_file *in_use;	/* list; guarded by lock */
+	uint64_t generation;		/* number of the last load; guarded by lock */
+	struct soda_contents *contents; /* content.h; NULL: nobody has asked; guarded by lock */
+	bool ending;			/* likewise: there will be none */
 };
 
 enum soda_file_state {
@@ -62,6 +64,13 @@ struct soda_file {
 	 * reads them before that is over.
 	 */
 	struct soda_file_version version;
+	/*
+	 * Of a READ_ONLY file; 0: it has changed during the load.  Set before others find the file
+	 * READY.
+	 */
+	struct timespec ctime;
+	bool hashed; /* content.h has the hash; guarded by its lock */
+	uint8_t hash[32];
 	uint64_t bytes; /* of the object */
 	uint64_t generation;
 	unsigned mode; /* SODA_WIRE_READ_ONLY, SODA_WIRE_PRIVATE or SODA_WIRE_WRITABLE */
@@ -105,6 +114,16 @@ int soda_files_open(struct soda_files *files, const struct soda_file_request *re
  */
 void soda_files_close(struct soda_files *files, struct soda_file *file,
 		      struct soda_account *account);
+
+/*
+ * For content.h.  hold: one use more of an open file, until drop; in_use: whether there is another
+ * one than that.  find: a descriptor of the file to read it, or an error of soda_files_open().
+ */
+void soda_file_hold(struct soda_files *files, struct soda_file *file);
+void soda_file_drop(struct soda_files *files, struct soda_file *file);
+bool soda_file_in_use(struct soda_files *files, struct soda_file *file);
+int soda_files_find(struct soda_files *files, const struct soda_file_request *req,
+		    struct soda_why *why);
 
 /*
  * Write the dirty 64 KiB pieces of a WRITABLE file back and await stable storage.

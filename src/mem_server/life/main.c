@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/host_memory.h"
+#include "mem_server/files/content.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
 #include "wire/pool.h"
@@ -169,6 +170,7 @@ static unsigned stop(void *self)
 	unsigned lost;
 
 	soda_server_registration_stop(server);
+	soda_contents_stop(&server->files);
 	lost = soda_clients_stop(&server->clients);
 	soda_tenants_stop(&server->tenants);
 	return lost;

@@ -231,10 +231,28 @@ static int discard(struct soda_client *client, const void *body, size_t bytes, s
 	return r ? r : soda_region_discard(&client->regions, &d, why);
 }
 
+/* POOL, of a file's content. */
+static int describe_content(struct soda_client *client, const uint8_t *body, size_t bytes,
+			    struct soda_reply *reply)
+{
+	struct soda_wire_content content;
+	struct soda_wire_open ask;
+	const char *name;
+	int r = soda_wire_get_open(body, bytes, &ask, &name);
+
+	if (!r)
+		r = soda_region_content(&client->regions, &ask, name, &content, &reply->why);
+	if (r)
+		return r;
+	soda_wire_put_content(reply->body + SODA_WIRE_MEMBER_BYTES, &content);
+	reply->bytes = SODA_WIRE_MEMBER_BYTES + SODA_WIRE_CONTENT_BYTES;
+	return 0;
+}
+
 /* What an operator asks of this server. */
 static int operate(struct soda_client *client, enum soda_wire_pool_ask ask, struct soda_why *why)
 {
-	if (ask == SODA_WIRE_POOL_TELL)
+	if (ask == SODA_WIRE_POOL_TELL || ask == SODA_WIRE_POOL_CONTENT)
 		return 0;
 	if (ask == SODA_WIRE_POOL_SPREAD)
 		return soda_clients_spread(client, why);
@@ -254,7 +272,14 @@ static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
 		r = operate(client, (enum soda_wire_pool_ask)tell.ask, &reply->why);
 	if (r)
 		return r;
-	soda_client_told(client, &tell);
+	reply->bytes = SODA_WIRE_MEMBER_BYTES;
+	if (tell.ask == SODA_WIRE_POOL_CONTENT)
+		r = describe_content(client, (const uint8_t *)body + SODA_WIRE_TELL_BYTES,
+				     bytes - SODA_WIRE_TELL_BYTES, reply);
+	else
+		soda_client_told(client, &tell);
+	if (r)
+		return r;
 	if (atomic_load(&client->all->moving))
 		member.flags = SODA_WIRE_MEMBER_DRAINS;
 	else if (soda_clients_spreading(client->all))
@@ -263,7 +288,6 @@ static int tell_pool(struct soda_client *client, const void *body, size_t bytes,
 	if (server->domain)
 		strcpy(member.domain, server->domain); /* not longer: main.c has checked it */
 	soda_wire_put_member(reply->body, &member);
-	reply->bytes = SODA_WIRE_MEMBER_BYTES;
 	return 0;
 }
 

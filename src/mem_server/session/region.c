@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "mem_server/base/counters.h"
+#include "mem_server/files/content.h"
 #include "mem_server/files/published.h"
 #include "mem_server/store/handed.h"
 
@@ -778,4 +779,58 @@ unsigned soda_region_close_all(struct soda_region_set *set, const char *owner)
 	}
 	pthread_mutex_unlock(&set->control);
 	return lost;
+}
+
+static int content_of_tenant(struct soda_region_set *set, const struct soda_file_request *like,
+			     struct soda_wire_content *content_p, struct soda_why *why)
+{
+	struct soda_tenant_dir dirs[SODA_TENANT_EXPORTS_MAX];
+	unsigned n = soda_tenant_dirs(set->tenants, set->tenant, dirs);
+	struct soda_file_request req = *like;
+	int r = -ENOENT;
+
+	for (unsigned i = 0; i < n && r == -ENOENT; i++) {
+		req.dir = &dirs[i].fd;
+		r = soda_content_of_name(set->pool->files, &req, content_p, why);
+	}
+	for (unsigned i = 0; i < n; i++)
+		close(dirs[i].fd);
+	return r;
+}
+
+static int content_of_name(struct soda_region_set *set, const struct soda_wire_open *ask,
+			   const char *name, struct soda_wire_content *content_p,
+			   struct soda_why *why)
+{
+	char checked[SODA_WIRE_MAX_NAME + 1];
+	const struct soda_file_request req = { .name = checked,
+					       .bytes = ask->bytes,
+					       .flags = SODA_WIRE_READ_ONLY,
+					       .user = set->user };
+	int r = check_name(name, ask->name_bytes, checked, why);
+
+	if (r)
+		return r;
+	return set->tenant ? content_of_tenant(set, &req, content_p, why)
+			   : soda_content_of_name(set->pool->files, &req, content_p, why);
+}
+
+int soda_region_content(struct soda_region_set *set, const struct soda_wire_open *ask,
+			const char *name, struct soda_wire_content *content_p, struct soda_why *why)
+{
+	struct soda_client_region *region;
+	struct soda_file *file;
+	int r = -EINVAL;
+
+	if (!ask->region_id)
+		return content_of_name(set, ask, name, content_p, why);
+	pthread_mutex_lock(&set->control); /* so that nobody closes it */
+	region = region_of(&set->slots[ask->region_id]);
+	file = region ? atomic_load(&region->file) : NULL;
+	if (file)
+		r = soda_content_of_file(set->pool->files, file, content_p, why);
+	else
+		soda_server_why(why, "region %u is not open, or no file's", ask->region_id);
+	pthread_mutex_unlock(&set->control);
+	return r;
 }

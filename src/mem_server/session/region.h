@@ -24,6 +24,7 @@
 #include "mem_server/session/tenants.h"
 #include "mem_server/store/store.h"
 #include "transport/api/service.h"
+#include "wire/pool.h"
 
 /* Shared by all clients; set before start, then constant, but for `regions`. */
 struct soda_region_pool {
@@ -114,6 +115,13 @@ int soda_region_name(struct soda_region_set *set, uint16_t id, const char *name,
  */
 int soda_region_publish(struct soda_region_set *set, uint16_t id, const char *name, size_t bytes,
 			struct soda_wire_opened *opened_p, struct soda_why *why);
+/*
+ * POOL, of a file's content: of the open region, or of the name (wire/pool.h).  Errors of
+ * files/content.h; -EINVAL: no such region, or a name that cannot be.
+ */
+int soda_region_content(struct soda_region_set *set, const struct soda_wire_open *ask,
+			const char *name, struct soda_wire_content *content_p,
+			struct soda_why *why);
 /* KEY: fill *share_p again, as soda_region_open has with shares. 0, -EINVAL, -ENOMEM. */
 int soda_region_share(struct soda_region_set *set, uint16_t id, struct soda_share *share_p,
 		      struct soda_why *why);

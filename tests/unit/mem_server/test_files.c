@@ -20,9 +20,11 @@
 
 #include "mem_server/base/counters.h"
 #include "mem_server/files/beneath.h"
+#include "mem_server/files/content.h"
 #include "mem_server/files/file_io.h"
 #include "mem_server/files/files.h"
 #include "soda.h"
+#include "trust/crypto.h"
 
 #define MIB (1ull << 20)
 #define BIG_BYTES (40 * MIB + 12345) /* more pieces than the queue is deep */
@@ -458,6 +460,135 @@ static void check_no_device_is_opened(void **state)
 	assert_int_equal(unlinkat(dir_fd, "pipe", 0), 0);
 }
 
+/* The content of the file, waited for. */
+static struct soda_wire_content content_of(struct soda_file *file, const char *name, uint64_t bytes)
+{
+	const struct soda_file_request req = { .name = name, .bytes = bytes };
+	struct soda_wire_content content = { 0 };
+
+	for (int i = 0; i < 10000 && content.state != SODA_WIRE_CONTENT_KNOWN; i++) {
+		assert_int_equal(file ? soda_content_of_file(&files, file, &content, &why)
+				      : soda_content_of_name(&files, &req, &content, &why),
+				 0);
+		if (content.state != SODA_WIRE_CONTENT_KNOWN)
+			usleep(1000);
+	}
+	assert_int_equal(content.state, SODA_WIRE_CONTENT_KNOWN);
+	return content;
+}
+
+static void expect_hash(const struct soda_wire_content *content, const char *hex)
+{
+	char text[2 * SODA_WIRE_HASH_BYTES + 1];
+
+	for (unsigned i = 0; i < SODA_WIRE_HASH_BYTES; i++)
+		snprintf(text + 2 * i, 3, "%02x", content->hash[i]);
+	assert_string_equal(text, hex);
+}
+
+/* A file's content is named by its SHA-256: at once where it is small, of memory and file alike. */
+static void check_contents(void **state)
+{
+	/* sha256sum of "text", and of "te" */
+	static const char text_hash[] =
+		"982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1";
+	uint64_t before = soda_count_get(SODA_COUNT_files_hashed);
+	struct soda_wire_content here, there, other;
+	struct soda_file *file, *writes;
+
+	there = content_of(NULL, "file", 0);
+	expect_hash(&there, text_hash);
+	assert_int_equal(there.file_bytes, 4);
+	assert_int_equal(open_file("file", 0, SODA_READ_ONLY, &file), 0);
+	here = content_of(file, NULL, 0);
+	assert_memory_equal(&here, &there, sizeof(here));
+	assert_int_equal(soda_count_get(SODA_COUNT_files_hashed), before + 1); /* remembered */
+	other = content_of(NULL, "file", 2);
+	assert_memory_not_equal(other.hash, there.hash, sizeof(there.hash));
+
+	/* the file changes, what is open does not; nor does a changed file pass for the old one */
+	write_file("file", "TEXT", 4);
+	here = content_of(file, NULL, 0);
+	expect_hash(&here, text_hash);
+	there = content_of(NULL, "file", 0);
+	assert_memory_not_equal(here.hash, there.hash, sizeof(there.hash));
+	soda_files_close(&files, file, &account);
+	assert_int_equal(open_file("file", 0, SODA_READ_ONLY, &file), 0);
+	here = content_of(file, NULL, 0);
+	assert_memory_equal(&here, &there, sizeof(here));
+	soda_files_close(&files, file, &account);
+	write_file("file", "text", 4);
+
+	assert_int_equal(soda_content_of_name(&files,
+					      &(struct soda_file_request){ .name = "nothing" },
+					      &here, &why),
+			 -ENOENT);
+	assert_int_equal(soda_content_of_name(
+				 &files, &(struct soda_file_request){ .name = "file", .bytes = 5 },
+				 &here, &why),
+			 -EFBIG);
+	assert_int_equal(open_file("file", 0, SODA_WRITABLE, &writes), 0);
+	assert_int_equal(soda_content_of_file(&files, writes, &here, &why), -EINVAL);
+	soda_files_close(&files, writes, &account);
+}
+
+/* A large one is hashed by a thread, which gives up when nobody has the file open any more. */
+static void check_large_contents(void **state)
+{
+	struct soda_wire_content here, there;
+	struct soda_file *file;
+
+	assert_int_equal(open_file("big", 0, SODA_READ_ONLY, &file), 0);
+	assert_int_equal(soda_content_of_file(&files, file, &here, &why), 0);
+	assert_int_equal(here.state, SODA_WIRE_CONTENT_COMPUTING);
+	here = content_of(file, NULL, 0);
+	there = content_of(NULL, "big", 0);
+	assert_memory_equal(&here, &there, sizeof(here));
+	soda_files_close(&files, file, &account);
+
+	assert_int_equal(open_file("big", BIG_BYTES - 1, SODA_READ_ONLY, &file), 0);
+	assert_int_equal(soda_content_of_file(&files, file, &here, &why), 0);
+	soda_files_close(&files, file, &account);
+	for (int i = 0; i < 10000 && soda_store_free_bytes(&store) != 256 * MIB; i++)
+		usleep(1000);
+	assert_int_equal(soda_store_free_bytes(&store), 256 * MIB);
+	assert_int_equal(open_file("big", BIG_BYTES - 2, SODA_READ_ONLY, &file), 0);
+	assert_int_equal(soda_content_of_file(&files, file, &here, &why), 0);
+	soda_contents_stop(&files); /* with one under way */
+	assert_int_equal(soda_content_of_file(&files, file, &here, &why), 0);
+	assert_int_equal(here.state, SODA_WIRE_CONTENT_COMPUTING);
+	soda_files_close(&files, file, &account);
+	assert_int_equal(soda_store_free_bytes(&store), 256 * MIB);
+}
+
+/* Without OpenSSL it is refused, with a sentence. */
+static void check_no_contents(void **state)
+{
+	struct soda_wire_content content;
+
+	assert_int_equal(soda_content_of_name(&files, &(struct soda_file_request){ .name = "file" },
+					      &content, &why),
+			 -ENOTSUP);
+	assert_non_null(strstr(why.text, "SHA-256"));
+}
+
+static bool have_crypto(void)
+{
+	struct soda_conf_error err;
+
+	return !soda_crypto_ready(&err);
+}
+
+static void check_contents_if_any(void **state)
+{
+	if (have_crypto()) {
+		check_contents(state);
+		check_large_contents(state); /* the last one: it ends the thread */
+	} else {
+		check_no_contents(state);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -475,6 +606,7 @@ int main(void)
 		cmocka_unit_test(check_big_sync),
 		cmocka_unit_test(check_unknown_list),
 		cmocka_unit_test(check_no_device_is_opened),
+		cmocka_unit_test(check_contents_if_any),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

@@ -172,6 +172,28 @@ static void test_welcome(void **state)
 	assert_int_equal(soda_wire_get_welcome(out, sizeof(out) - 1, &back), -EPROTO);
 }
 
+/* What a file has; of an answer of nonsense, nothing. */
+static void test_content(void)
+{
+	const struct soda_wire_content said = { .state = SODA_WIRE_CONTENT_KNOWN,
+						.kind = SODA_WIRE_CONTENT_SHA256,
+						.file_bytes = 1ull << 40,
+						.hash = { 1, 2, [31] = 32 } };
+	uint8_t out[SODA_WIRE_CONTENT_BYTES + 8] = { 0 };
+	struct soda_wire_content got;
+
+	soda_wire_put_content(out, &said);
+	assert_int_equal(soda_wire_get_content(out, SODA_WIRE_CONTENT_BYTES, &got), 0);
+	assert_memory_equal(&got, &said, sizeof(said));
+	assert_int_equal(soda_wire_get_content(out, SODA_WIRE_CONTENT_BYTES + 8, &got), 0);
+	assert_int_equal(soda_wire_get_content(out, SODA_WIRE_CONTENT_BYTES - 1, &got), -EPROTO);
+	out[0] = 3; /* a state that cannot be */
+	assert_int_equal(soda_wire_get_content(out, SODA_WIRE_CONTENT_BYTES, &got), -EPROTO);
+	out[0] = SODA_WIRE_CONTENT_COMPUTING;
+	out[4] = 2; /* and a kind */
+	assert_int_equal(soda_wire_get_content(out, SODA_WIRE_CONTENT_BYTES, &got), -EPROTO);
+}
+
 static void test_pool(void **state)
 {
 	struct soda_wire_tell t = { .program = 1ull << 40,
@@ -196,7 +218,7 @@ static void test_pool(void **state)
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), 0);
 	assert_memory_equal(&tell, &t, sizeof(t));
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES - 1, &tell), -EPROTO);
-	out[56] = 4; /* an ask that cannot be */
+	out[56] = 5; /* an ask that cannot be */
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), -EPROTO);
 	out[56] = 0;
 	/* of a later version */
@@ -220,6 +242,7 @@ static void test_pool(void **state)
 	soda_wire_put_member(out, &m);
 	assert_int_equal(soda_wire_get_member(out, SODA_WIRE_MEMBER_BYTES, &member), 0);
 	assert_string_equal(member.domain, "");
+	test_content();
 }
 
 static void test_open(void **state)

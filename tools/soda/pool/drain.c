@@ -111,6 +111,11 @@ static const char *held(const json_t *client)
 		return "pieces of erasure codes (ec:K+M) do not move while their server is there: "
 		       "end the server, if no other one is missing, and they are made anew on "
 		       "others";
+	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_FILE)
+		return "its files do not move: WRITABLE and PRIVATE ones lie on this server, and "
+		       "of "
+		       "READ_ONLY ones no other server exports the same content: end the program, "
+		       "or export the file there";
 	return "no other server that it can reach may take it: add memory, or a server in another "
 	       "failure domain";
 }
