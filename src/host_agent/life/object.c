@@ -10,6 +10,7 @@
 #include "base/failure.h"
 #include "base/log.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/life/files.h"
 #include "host_agent/life/freeze.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
@@ -557,6 +558,182 @@ static int create_on_pool(struct site site, uint64_t bytes, uint32_t flags,
 	return ret;
 }
 
+/* Files on a pool. */
+
+static void say_nobody(const char *file, int err, struct soda_why *why)
+{
+	struct soda_why last = *why;
+
+	snprintf(why->text, sizeof(why->text),
+		 "%.60s: none of the pool's %u servers has it: %.130s", file, soda_members(),
+		 last.text[0] ? last.text : soda_strerror(err));
+}
+
+/*
+ * Whether the server that has refused an OPEN with err has no such file; one that is drained takes
+ * nothing new, but says it.
+ */
+static bool lacks_file(struct soda_link *link, const char *file, uint32_t flags, int err)
+{
+	struct soda_region like = { .flags = flags, .file = (char *)(uintptr_t)file };
+	struct soda_why ignored = { "" };
+
+	return soda_files_lacks(err) ||
+	       (err == -ESHUTDOWN && soda_files_lacks(soda_files_look(&like, link, &ignored)));
+}
+
+/* A file that no server has: on the one with most free memory that may make it. */
+static int create_new_file(const struct site *site, const char *file, uint64_t bytes,
+			   uint32_t flags, struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_candidate members[SODA_MEMBERS_MAX];
+	uint32_t n = soda_members();
+	int ret = -ENOENT;
+
+	soda_members_look(members, n);
+	for (;;) {
+		uint32_t best = n;
+
+		for (uint32_t i = 0; i < n; i++)
+			if (!members[i].refused &&
+			    (best == n || members[i].free_bytes > members[best].free_bytes))
+				best = i;
+		if (best == n)
+			return ret;
+		members[best].refused = true;
+		ret = create(&soda_agent.links[best], site, file, bytes, flags, region_p, why);
+		if (!soda_files_lacks(ret) && ret != -ESHUTDOWN)
+			return ret;
+	}
+}
+
+/*
+ * WRITABLE or PRIVATE: on the first server of the list that has the file.  One that is away may
+ * have it, and what a later one has under the name may be another file: it is waited for.
+ */
+static int create_on_its_server(const struct site *site, const char *file, uint64_t bytes,
+				uint32_t flags, struct soda_region **region_p, struct soda_why *why)
+{
+	int ret = -ENOENT;
+
+	for (uint32_t i = 0; i < soda_members(); i++) {
+		struct soda_link *link = &soda_agent.links[i];
+
+		ret = create(link, site, file, bytes, flags & ~(uint32_t)SODA_CREATE, region_p,
+			     why);
+		if (!ret)
+			soda_link_took(link, (*region_p)->span);
+		if (!ret || !lacks_file(link, file, flags, ret))
+			return ret;
+	}
+	if (flags & SODA_CREATE)
+		ret = create_new_file(site, file, bytes, flags, region_p, why);
+	if (!ret)
+		soda_link_took((*region_p)->link, (*region_p)->span);
+	else if (soda_files_lacks(ret))
+		say_nobody(file, ret, why);
+	return ret;
+}
+
+/* Header and table are read from the file's first copy. */
+static int read_sealed(struct soda_region *r, struct soda_why *why)
+{
+	struct soda_region *copy = r->copy[0];
+	int ret;
+
+	r->mr = copy->mr;
+	r->meeting = copy->meeting;
+	ret = soda_commit_open(r, why);
+	memset(&r->mr, 0, sizeof(r->mr)); /* it is the copy's */
+	copy->bytes = r->bytes;
+	copy->file_bytes = r->file_bytes;
+	return ret;
+}
+
+/* Show the file, unless the server of its copy has started anew, and does not have it. */
+static bool publish_file(struct soda_region *r)
+{
+	bool good;
+
+	soda_regions_lock();
+	good = r->copy[0]->meeting == soda_link_meeting(r->copy[0]->link);
+	if (good) {
+		atomic_store(&r->copies, soda_copies_first(1));
+		soda_region_show_locked(r);
+	}
+	soda_regions_unlock();
+	return good;
+}
+
+static int open_copied(struct soda_region *r, const struct site *site, struct soda_why *why)
+{
+	int ret = soda_files_open(r, why);
+
+	if (ret)
+		return ret;
+	ret = r->sealed_file ? read_sealed(r, why) : 0;
+	if (!ret)
+		ret = place(r, site, why);
+	if (!ret) {
+		soda_copy_fit(r->copy[0], r);
+		if (publish_file(r))
+			return 0;
+		mprotect(soda_chunk_address(r->first), r->span, PROT_NONE);
+		soda_region_vacate(r);
+		ret = -ECONNRESET;
+	}
+	soda_copy_close(r->copy[0]);
+	return ret;
+}
+
+/* READ_ONLY: with a copy on each of so many servers as the redundancy needs. */
+static int create_copied(const struct site *site, const char *file, uint64_t bytes, uint32_t flags,
+			 struct soda_region **region_p, struct soda_why *why)
+{
+	struct soda_region *r;
+	int ret = soda_files_start();
+
+	if (ret)
+		return ret;
+	r = soda_region_take();
+	if (!r)
+		return no_number(why);
+	r->flags = flags & ~(uint32_t)SODA_SEALED;
+	r->bytes = bytes;
+	r->file = strdup(file);
+	r->copies_wanted = site->redundancy == SODA_REDUNDANCY_NONE ? 1 : SODA_COPIES;
+	r->sealed_file = flags & SODA_SEALED;
+	if (r->sealed_file)
+		forget_file(r);
+	ret = r->file ? open_copied(r, site, why) : -ENOMEM;
+	if (ret) {
+		if (soda_files_lacks(ret))
+			say_nobody(file, ret, why);
+		soda_sealing_end(r);
+		soda_files_forget(r);
+		soda_region_put(r);
+		return ret;
+	}
+	atomic_fetch_add(&soda_agent.fam_bytes, r->span);
+	*region_p = r;
+	return 0;
+}
+
+static int create_file_on_pool(const struct site *site, const char *file, uint64_t bytes,
+			       uint32_t flags, struct soda_region **region_p, struct soda_why *why)
+{
+	if (flags & SODA_REGION_PUBLISHED) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.60s: published objects lie on one server, and SODA_SERVER names a "
+			 "pool of %u: a program that uses them names the one that has them",
+			 file, soda_members());
+		return -ENOTSUP;
+	}
+	return flags & SODA_READ_ONLY
+		       ? create_copied(site, file, bytes, flags, region_p, why)
+		       : create_on_its_server(site, file, bytes, flags, region_p, why);
+}
+
 /* One place for a sealed chunk, with a credit that may have to be evicted for. */
 static int add_place(struct soda_why *why)
 {
@@ -667,13 +844,8 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		return ret;
 	if (soda_members() <= 1)
 		return create(&soda_agent.links[0], &site, file, bytes, flags, region_p, why);
-	if (!file)
-		return create_on_pool(site, bytes, flags, region_p, why);
-	snprintf(why->text, sizeof(why->text),
-		 "%.60s: files and published objects lie on one server, and SODA_SERVER names a "
-		 "pool of %u: a program that uses them names the one that has them",
-		 file, soda_members());
-	return -ENOTSUP;
+	return file ? create_file_on_pool(&site, file, bytes, flags, region_p, why)
+		    : create_on_pool(site, bytes, flags, region_p, why);
 }
 
 int soda_object_create_locked(const char *file, size_t bytes, unsigned flags,
@@ -698,6 +870,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 	int kept; /* not 0: no other object may be placed at these addresses */
 
 	soda_rebuild_leave(r);
+	soda_files_leave(r);
 	soda_freeze_end(r);
 	kept = soda_retire_range(r->first, r->chunks);
 	if (kept == -ETIMEDOUT) {
@@ -733,6 +906,7 @@ static void destroy(struct soda_region *r, struct soda_why *why)
 	soda_guess_forget(r->first, r->chunks);
 	soda_unacked_forget(r->first, r->chunks);
 	soda_sealing_end(r);
+	soda_files_forget(r);
 	soda_region_put(r);
 }
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/wait.h"
 #include "host_agent/core/helper.h"
+#include "host_agent/life/files.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/evict.h"
 #include "host_agent/move/fetch.h"
@@ -126,6 +127,8 @@ static int expel_copy(struct soda_region *r, void *arg)
 	int k;
 
 	if (r->going || !soda_copies(r))
+		return 0;
+	if (r->content && !soda_copies_spare(r)) /* life/files.c looks for another one */
 		return 0;
 	k = soda_copy_on(r, e->link);
 	if (k < 0 || !soda_copy_is_written(soda_copies(r), (uint32_t)k))
@@ -250,10 +253,11 @@ static struct soda_link *place_for(const struct task *job, const struct soda_reg
 	return other_member(r, k);
 }
 
-/* Whether the slab can be worked on. */
+/* Whether the slab can be worked on; files have one server, or life/files.c works on them. */
 static bool is_sound(const struct soda_region *r)
 {
-	return !r->going && !atomic_load(&r->leaving) && !r->lost && soda_copies_reachable(r);
+	return !r->file && !r->going && !atomic_load(&r->leaving) && !r->lost &&
+	       soda_copies_reachable(r);
 }
 
 /* For soda_regions_each: 1: the slab misses a copy that can be rebuilt now. */
@@ -339,11 +343,22 @@ static bool choose_region(struct task *job, const struct soda_region *r)
 	return job->to;
 }
 
+/* A file does not move, or only to a server that has the same content (life/files.h). */
+static void note_held_file(struct task *job, const struct soda_region *r)
+{
+	const struct soda_link *link = r->content ? soda_copies_source(r, NULL) : r->link;
+
+	if (!r->going && atomic_load(&link->draining) && (!r->content || soda_files_held(r)))
+		job->held[link->index] = SODA_WIRE_HELD_FILE;
+}
+
 /* For soda_regions_each: 1: the slab has something on a server that is drained, and may move. */
 static int consider_moving(struct soda_region *r, void *arg)
 {
 	struct task *job = arg;
 
+	if (r->file)
+		note_held_file(job, r);
 	job->r = r;
 	if (!is_sound(r) || soda_copies_missing(r))
 		return 0;

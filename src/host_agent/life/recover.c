@@ -73,6 +73,12 @@ static void note_refused(struct soda_region *part, int err)
 	set_lost(r);
 }
 
+void soda_recover_set_refused(struct soda_region *r, int err)
+{
+	atomic_store(&r->refused, err);
+	set_lost(r);
+}
+
 static const char *name_of(const struct soda_region *r)
 {
 	return r->name[0] ? r->name : r->file ? r->file : "an object";
@@ -199,7 +205,7 @@ static void unmap_old(void *arg)
  */
 static int open_patiently(const struct recovery *o, struct soda_region *r)
 {
-	int timeout_ms = soda_calls_patience((int)soda_agent.settings.fault_timeout_ms), ret;
+	int timeout_ms = soda_calls_patience_for(r, (int)soda_agent.settings.fault_timeout_ms), ret;
 	bool first = r->meeting != soda_link_meeting(r->link);
 
 	for (;;) {
@@ -338,6 +344,12 @@ static int recover_copy(struct soda_region *r, struct recovery *o)
 		return 0;
 	if (!forgotten(copy))
 		return renew_region(o, copy);
+	if (r->content) { /* life/files.c opens it again, there or elsewhere */
+		if (!soda_copies_drop(r, (uint32_t)k))
+			atomic_store(&r->nowhere, true);
+		soda_channels_exclusive(o->link, unmap_old, copy);
+		return 0;
+	}
 	if (!soda_copies_drop(r, (uint32_t)k))
 		return reopen(copy, o);
 	soda_channels_exclusive(o->link, unmap_old, copy);

@@ -46,4 +46,10 @@ void soda_recover_look(struct soda_link *link);
 /* The chunks' object is being freed: they are not decided of any more. soda_regions_lock held. */
 void soda_recover_forget(uint32_t first, uint32_t n);
 
+/*
+ * A READ_ONLY file on a pool: no server has its content, err; or, 0, one has it again.
+ * soda_regions_lock held.
+ */
+void soda_recover_set_refused(struct soda_region *r, int err);
+
 #endif

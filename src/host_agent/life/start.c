@@ -16,6 +16,7 @@
 #include "host_agent/core/thread.h"
 #include "host_agent/fault/fault.h"
 #include "host_agent/life/object.h"
+#include "host_agent/life/files.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/servers.h"
 #include "host_agent/life/session.h"
@@ -272,6 +273,7 @@ static int start_all(struct soda_why *why)
 
 static void stop_sessions(void)
 {
+	soda_files_stop();
 	soda_rebuild_stop();
 	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
 		soda_session_stop(&soda_agent.links[i]);

@@ -30,12 +30,18 @@ static int call_for_region(struct soda_conn *c, void *arg, bool again, int timeo
 {
 	struct region_call *call = arg;
 
-	return call->fn(c, call->r, call->arg, again, soda_calls_patience(timeout_ms), why);
+	return call->fn(c, call->r, call->arg, again, soda_calls_patience_for(call->r, timeout_ms),
+			why);
 }
 
 int soda_calls_patience(int timeout_ms)
 {
 	return soda_redundant() && timeout_ms > SODA_SILENT_MS ? SODA_SILENT_MS : timeout_ms;
+}
+
+int soda_calls_patience_for(const struct soda_region *r, int timeout_ms)
+{
+	return r->file ? timeout_ms : soda_calls_patience(timeout_ms);
 }
 
 static int fault_timeout(void)
@@ -44,9 +50,10 @@ static int fault_timeout(void)
 }
 
 /* With redundancy there is time for one more attempt. */
-static int patience(void)
+static int patience(const struct soda_region *r)
 {
-	return soda_redundant() ? 2 * soda_calls_patience(fault_timeout()) : fault_timeout();
+	return soda_redundant() && !r->file ? 2 * soda_calls_patience(fault_timeout())
+					    : fault_timeout();
 }
 
 /* Make the call, again on the next connection if one fails, within the fault time-out. */
@@ -54,7 +61,7 @@ static int with_control(region_fn *fn, struct soda_region *r, void *arg, struct 
 {
 	struct region_call call = { fn, r, arg };
 
-	return soda_call_persist(&r->link->server, call_for_region, &call, patience(), why);
+	return soda_call_persist(&r->link->server, call_for_region, &call, patience(r), why);
 }
 
 static int region_call(struct soda_conn *c, enum soda_msg type, const struct soda_region *r,

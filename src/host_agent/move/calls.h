@@ -100,5 +100,7 @@ void soda_calls_forget_closes(struct soda_link *link);
  * counts as away, and others have what it has.
  */
 int soda_calls_patience(int timeout_ms);
+/* The same of a call about the object: a file is loaded, or written back, by the call. */
+int soda_calls_patience_for(const struct soda_region *r, int timeout_ms);
 
 #endif

@@ -19,6 +19,8 @@ struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link
 	int k = soda_copy_on(r, link);
 	struct soda_region *copy;
 
+	if (bit == SODA_COPIES_CURRENT && atomic_load(&r->nowhere))
+		return NULL;
 	if (k < 0 || !(soda_copies(r) & (uint32_t)bit << k))
 		return NULL;
 	copy = r->copy[k];

@@ -137,7 +137,8 @@ static inline struct soda_link *soda_copies_source(const struct soda_region *r,
 /* Whether a server that the slab can be read from is UP. */
 static inline bool soda_copies_reachable(const struct soda_region *r)
 {
-	return soda_server_up(&soda_copies_source(r, NULL)->server);
+	return soda_server_up(&soda_copies_source(r, NULL)->server) &&
+	       !(soda_copies(r) && atomic_load(&r->nowhere));
 }
 
 /*
@@ -163,12 +164,12 @@ void soda_copies_begin(struct soda_region *r, uint32_t k);
 /* A written copy has all content.  false: it has become stale meanwhile. */
 bool soda_copies_complete(struct soda_region *r, uint32_t k);
 
-/* Whether the slab has redundancy, and fewer current copies than it should. */
+/* Whether the slab has redundancy, and fewer current copies than it should; a file never. */
 static inline bool soda_copies_missing(const struct soda_region *r)
 {
 	uint32_t copies = soda_copies(r);
 
-	return copies && soda_copies_current(copies) < r->copies_wanted;
+	return copies && !r->content && soda_copies_current(copies) < r->copies_wanted;
 }
 
 #endif

@@ -25,6 +25,7 @@ enum { SODA_REGION_PUBLISHED = 0x10 };
 
 struct soda_shared;
 struct soda_sealing;
+struct soda_file_copies;
 
 struct soda_region {
 	uint16_t id; /* on the wire, and index of the table; never 0 */
@@ -57,6 +58,13 @@ struct soda_region {
 	bool twin;		 /* of a copy: its number is that of its slab */
 	_Atomic uint32_t losses; /* how often the last current copy was lost */
 	_Atomic bool leaving;	 /* the slab is being freed: nothing rebuilds it */
+	/*
+	 * Of a READ_ONLY file on a pool (life/files.h), else NULL; set before anybody finds the
+	 * object.  nowhere: the server of its last current copy has started anew, without it:
+	 * nothing is read until another one has been made; changed with soda_regions_lock.
+	 */
+	struct soda_file_copies *content;
+	_Atomic bool nowhere;
 	/* Of soda_alloc_file, and SODA_REGION_PUBLISHED; 0: anonymous, until soda_publish. */
 	_Atomic uint32_t flags;
 	uint32_t first, chunks;	      /* ids */

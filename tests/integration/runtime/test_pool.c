@@ -303,7 +303,7 @@ static void child_too_much(const void *arg)
 	start(&cfg);
 	CHECK(!soda_alloc(1100ul << 20, 0));
 	CHECK(strstr(soda_last_error(), "have 1073741824 bytes free"), "%s", soda_last_error());
-	CHECK(!soda_alloc_file("a", 4096, SODA_WRITABLE | SODA_CREATE, NULL));
+	CHECK(!soda_open_published("a", NULL));
 	CHECK(strstr(soda_last_error(), "lie on one server"), "%s", soda_last_error());
 	p = alloc_checked(1000ul << 20); /* nothing is left of what could not be had */
 	soda_free(p);
