@@ -62,6 +62,7 @@ enum {
 	SODA_MEMBER_COUNT_MS = 1000,  /* what a program tells of its slabs is counted so often */
 	SODA_SILENT_MS = 900,
 	SODA_COPIES_CONNECT_MS = 150,
+	SODA_COPIES_BEHIND_MS = 400, /* the same through an agent, which connects to the server */
 	SODA_COPIES_AWAY_MS = 100, /* no attempt has succeeded for so long: its copies are stale */
 	SODA_REBUILD_AWAY_MS = 3000, /* and now they are rebuilt on other servers */
 	SODA_REBUILD_LOOK_MS = 100,  /* copies to rebuild are looked for so often... */

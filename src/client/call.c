@@ -7,6 +7,7 @@
 
 #include "base/failure.h"
 #include "base/limits.h"
+#include "wire/pool.h"
 
 /*
  * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
@@ -90,4 +91,20 @@ int soda_call(struct soda_server *s, enum soda_msg type, const struct iovec *bod
 	struct plain p = { type, body, body_n, reply, capacity, reply_bytes_p };
 
 	return soda_call_once(s, plain_call, &p, timeout_ms, why);
+}
+
+int soda_call_members(struct soda_conn *control, char *text, size_t size, int timeout_ms,
+		      struct soda_why *why)
+{
+	const struct soda_wire_tell tell = { .ask = SODA_WIRE_POOL_MEMBERS };
+	uint8_t body[SODA_WIRE_TELL_BYTES];
+	struct iovec iov = { body, sizeof(body) };
+	size_t bytes = 0;
+	int ret;
+
+	soda_wire_put_tell(body, &tell);
+	ret = soda_conn_call(control, SODA_MSG_POOL, &iov, 1, text, size - 1, &bytes, timeout_ms,
+			     why);
+	text[ret ? 0 : bytes] = '\0';
+	return ret == -EPROTO ? 0 : ret;
 }

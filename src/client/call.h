@@ -32,5 +32,12 @@ int soda_call_persist(struct soda_server *server, soda_call_fn *fn, void *arg, i
 int soda_call(struct soda_server *server, enum soda_msg type, const struct iovec *body, int body_n,
 	      void *reply, size_t capacity, size_t *reply_bytes_p, int timeout_ms,
 	      struct soda_why *why);
+/*
+ * Which servers an agent stands in front of, asked on a connection that nobody else uses: their
+ * list, as the agent was given it, terminated.  "": it is one server, or the agent's release knows
+ * of no pools.  0, -EMSGSIZE, or an error of the connection.
+ */
+int soda_call_members(struct soda_conn *control, char *text, size_t size, int timeout_ms,
+		      struct soda_why *why);
 
 #endif

@@ -42,6 +42,14 @@ void soda_server_init(struct soda_server *s, const char *address, int connect_ms
 	soda_lock_init(&s->lock, SODA_RANK_SESSION);
 }
 
+void soda_server_behind(struct soda_server *s, const char *agent, const char *address, uint16_t tag)
+{
+	snprintf(s->agent, sizeof(s->agent), "%s", agent);
+	snprintf(s->address, sizeof(s->address), "%s", address);
+	s->hello.features &= ~SODA_FEATURE_MEMBER;
+	s->hello.features |= (uint32_t)tag << SODA_FEATURE_MEMBER_SHIFT;
+}
+
 void soda_server_identify(struct soda_server *s, const struct soda_identity *identity)
 {
 	s->proves = identity;
@@ -185,7 +193,7 @@ static int say_hello(struct soda_server *s, uint8_t client_key[SODA_KEY_BYTES],
 					       .client_key = client_key };
 
 	s->hello.epoch++;
-	return soda_conn_connect(s->address, &s->hello, &opt, conn_p, w, why);
+	return soda_conn_connect(soda_server_peer(s), &s->hello, &opt, conn_p, w, why);
 }
 
 /* The server has made a new client, which nobody wants. */

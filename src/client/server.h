@@ -95,6 +95,7 @@ struct soda_server {
 	const struct soda_server_hooks *hooks;
 	void *owner;
 	char address[SODA_ADDRESS_MAX + 1];
+	char agent[SODA_ADDRESS_MAX + 1]; /* of the agent that leads to it; "": we connect to it */
 	int connect_ms; /* an attempt to connect, and its HELLO, may take so long */
 	bool proves;	/* who we are, to a server that must prove itself: `identity` */
 
@@ -128,6 +129,23 @@ struct soda_server {
  */
 void soda_server_init(struct soda_server *server, const char *address, int connect_ms,
 		      const struct soda_server_hooks *hooks, void *owner);
+/*
+ * Before an attempt: the server is the member of that tag of an agent's pool, and is reached
+ * through the agent.  Its own address is what messages call it.
+ */
+void soda_server_behind(struct soda_server *s, const char *agent, const char *address,
+			uint16_t tag);
+/* The driver: the next attempt need not wait. */
+static inline void soda_server_hurry(struct soda_server *s)
+{
+	s->pause_ms = 0;
+	s->next_ns = 0;
+}
+/* Where connections go. */
+static inline const char *soda_server_peer(const struct soda_server *s)
+{
+	return s->agent[0] ? s->agent : s->address;
+}
 /*
  * Before start: from now on both sides prove who they are.  identity: copied, but for its path,
  * which must stay; NULL: they do not.

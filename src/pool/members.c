@@ -65,6 +65,43 @@ static size_t length(const char *at)
 	return n;
 }
 
+/* FNV-1a (Fowler, Noll, Vo), folded; not 0. */
+static uint16_t hash(const char *address)
+{
+	uint32_t h = 2166136261u;
+
+	for (; *address; address++)
+		h = (h ^ (uint8_t)*address) * 16777619u;
+	h ^= h >> 16;
+	return (uint16_t)h ? (uint16_t)h : 1;
+}
+
+uint16_t soda_members_tag(const struct soda_members *m, uint32_t i)
+{
+	uint16_t tags[SODA_MEMBERS_MAX];
+
+	for (uint32_t k = 0; k <= i; k++) {
+		uint16_t tag = hash(m->address[k]);
+
+		for (uint32_t other = 0; other < k; other++)
+			if (tags[other] == tag ||
+			    !tag) { /* the next, and once more from the first */
+				tag++;
+				other = UINT32_MAX;
+			}
+		tags[k] = tag;
+	}
+	return tags[i];
+}
+
+int soda_members_find(const struct soda_members *m, uint16_t tag)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (soda_members_tag(m, i) == tag)
+			return (int)i;
+	return -1;
+}
+
 int soda_members_parse(const char *list, struct soda_members *out, struct soda_why *why)
 {
 	const char *at = list;

@@ -46,7 +46,7 @@ int soda_wire_get_tell(const void *in, size_t bytes, struct soda_wire_tell *t)
 		.ask = soda_wire_get_u32(at + 56),
 		.held = soda_wire_get_u32(at + 60),
 	};
-	return t->ask > SODA_WIRE_POOL_CONTENT ? -EPROTO : 0;
+	return t->ask > SODA_WIRE_POOL_MEMBERS ? -EPROTO : 0;
 }
 
 void soda_wire_put_member(uint8_t out[SODA_WIRE_MEMBER_BYTES], const struct soda_wire_member *m)

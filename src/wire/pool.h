@@ -4,6 +4,9 @@
  * they meet and again and again from then on, what the other one has to know.  The answer is not a
  * part of the welcome, because that has one length for all versions, and because it changes.
  *
+ * An agent passes what a program says on to the member that the connection is for, and its answer
+ * back.
+ *
  * A server that does not know the call answers SODA_ST_PROTO, and stays a member: it has no failure
  * domain, and is not drained.  A longer request or answer is one of a later version, whose first
  * part is as here; what follows is not looked at.
@@ -29,6 +32,11 @@ enum soda_wire_pool_ask {
 	/* No operator's: what a READ_ONLY file has.  A soda_wire_open, with its name, follows the
 	   soda_wire_tell, of which only `ask` counts, and a soda_wire_content the answer. */
 	SODA_WIRE_POOL_CONTENT = 4,
+	/*
+	 * Of an agent alone: the answer is the list of the servers that it stands in front of, as
+	 * text with commas between, not terminated; nothing, if it is one server.
+	 */
+	SODA_WIRE_POOL_MEMBERS = 5,
 };
 
 /* Why slabs of a program stay on a server that is drained. */

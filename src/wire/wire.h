@@ -76,7 +76,8 @@ enum soda_msg {
 		30,	    /* region_id 16, then a name -> soda_wire_opened: the anonymous region
 			       changes no more, and is opened by that name (docs/internals/
 			       published.md); asked again it is answered as before */
-	SODA_MSG_POOL = 31, /* soda_wire_tell -> soda_wire_member (wire/pool.h); by servers only */
+	SODA_MSG_POOL = 31, /* soda_wire_tell -> soda_wire_member (wire/pool.h); an agent passes it
+			       on, but for what it is asked itself */
 	SODA_MSG_OK = 32,   /* reply of any control request */
 	SODA_MSG_REFUSED = 33, /* reply: status in imm, body = reason, a sentence, not terminated */
 	SODA_MSG_ASK = 34,     /* behind a HELLO of version 2, and so the next (wire/proof.h) */
@@ -213,6 +214,18 @@ static inline unsigned soda_wire_agents(const struct soda_wire_hello *hello)
 	return (hello->features & SODA_FEATURE_AGENTS) >> SODA_FEATURE_AGENTS_SHIFT;
 }
 
+/*
+ * Which member of its pool an agent shall connect the client to, by the member's tag (pool/pool.h);
+ * 0: the first one.  Of control connections; a data connection is of the session that it names.
+ */
+#define SODA_FEATURE_MEMBER_SHIFT 16
+#define SODA_FEATURE_MEMBER (0xffffu << SODA_FEATURE_MEMBER_SHIFT)
+
+static inline uint16_t soda_wire_member_tag(const struct soda_wire_hello *hello)
+{
+	return (uint16_t)(hello->features >> SODA_FEATURE_MEMBER_SHIFT);
+}
+
 struct soda_wire_welcome {
 	uint32_t version;
 	uint32_t max_data;    /* largest READ or WRITE the server takes */
@@ -236,6 +249,15 @@ struct soda_wire_welcome {
 #define SODA_WIRE_AGENT_ASKS 2u
 /* A third one: it has a store, which programs on its machine may join (SODA_MSG_STORE). */
 #define SODA_WIRE_AGENT_STORES 4u
+/*
+ * A fourth one: it stands in front of a pool of memory servers, which it names when it is asked
+ * (SODA_WIRE_POOL_MEMBERS), and a client of which has a session for each (soda_wire_member_tag()).
+ * An agent of an older release may have the bit by chance, and refuses the question.
+ */
+#define SODA_WIRE_AGENT_POOL 8u
+#define SODA_WIRE_AGENT_FLAGS                                                                      \
+	(SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES |                   \
+	 SODA_WIRE_AGENT_POOL)
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* Flags of a region: how a file is opened, 0: anonymous memory. */

@@ -224,6 +224,52 @@ char *world_read_file(struct world *w, const char *name, size_t bytes)
 	return data;
 }
 
+static void start_front(struct front *f, const char *listen)
+{
+	start_agent_as(&f->agent, listen, f->list, getenv("SODA_TEST_POOL_AGENT"));
+}
+
+void front_open(struct front *f, const char *list)
+{
+	char listen[128] = "tcp://127.0.0.1:0";
+
+	*f = (struct front){ 0 };
+	snprintf(f->list, sizeof(f->list), "%s", list);
+	memcpy(f->address, f->list, sizeof(f->address));
+	if (!getenv("SODA_TEST_POOL_AGENT"))
+		return;
+	if (getenv("SODA_TEST_AGENT_SHM")) {
+		snprintf(f->dir, sizeof(f->dir), "%.40s/soda-test-XXXXXX",
+			 getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+		assert_non_null(mkdtemp(f->dir));
+		snprintf(listen, sizeof(listen), "shm://%s/agent", f->dir);
+	}
+	start_front(f, listen);
+	snprintf(f->address, sizeof(f->address), "%s", f->agent.address);
+}
+
+void front_close(struct front *f)
+{
+	int status = f->agent.pid ? server_stop(&f->agent) : 0;
+
+	if (f->agent.address[0])
+		server_forget(&f->agent);
+	if (f->dir[0])
+		nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(status, 0);
+}
+
+void front_kill(struct front *f)
+{
+	server_kill(&f->agent);
+	server_forget(&f->agent);
+}
+
+void front_restart(struct front *f)
+{
+	start_front(f, f->address);
+}
+
 /* The world of world_run(). */
 static struct world *shared;
 static bool shared_noisy;

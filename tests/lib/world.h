@@ -64,6 +64,25 @@ void world_kill_below(struct world *w);
 void world_restart_below(struct world *w);
 
 /*
+ * What stands before a pool of servers: nothing, or where SODA_TEST_POOL_AGENT is set, to options
+ * of the agent or to nothing, an agent that has the list of them, on tcp, or with
+ * SODA_TEST_AGENT_SHM on shm.
+ */
+struct front {
+	struct server agent; /* pid 0: none */
+	char dir[64];	     /* with shm; removed at the end */
+	char list[2048];
+	char address[2048]; /* for programs */
+};
+
+void front_open(struct front *f, const char *list);
+/* It must exit with 0; what it has logged is part of the case. */
+void front_close(struct front *f);
+/* kill -9; a new one at the same address. */
+void front_kill(struct front *f);
+void front_restart(struct front *f);
+
+/*
  * main()'s, with <cmocka.h>: the tests in one world, `w`, which is open for all of them.  noisy:
  * its end is world_close_noisy().  How many failed.
  */

@@ -4,14 +4,16 @@
 #define SODA_DPU_AGENT_OPTIONS_H
 
 #include "daemon/options.h"
+#include "pool/pool.h"
 #include "trust/identity.h"
 
 struct soda_dpu_options {
 	struct soda_daemon_options daemon; /* first */
-	char *server;			   /* the memory server's address */
+	char *server; /* the memory server's address, or those of the members of a pool */
 	char *tenant, *key_file, *server_name;
-	char *tenants;			/* a file; NULL: everybody is served */
-	struct soda_identity *identity; /* of these, set before start; NULL: nobody */
+	char *tenants; /* a file; NULL: everybody is served */
+	/* of these, to each member of the pool; set before start; NULL: nobody */
+	struct soda_identity *identities[SODA_MEMBERS_MAX];
 	char *policy, *policy_dir;
 	char *static_rule; /* patterns, separated by commas */
 	uint64_t cache_bytes, entry_bytes, static_bytes;

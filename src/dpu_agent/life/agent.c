@@ -10,10 +10,7 @@
 #include "dpu_agent/session/keeper.h"
 #include "dpu_agent/session/tenants.h"
 
-enum {
-	THREADS_MAX = 4,
-	FLAGS = SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES,
-};
+enum { THREADS_MAX = 4 };
 
 static unsigned processors(void)
 {
@@ -33,15 +30,22 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 						.wait_us = opt->msg_wait_us,
 						.threads = opt->msg_threads };
 	bool async = opt->async && !opt->base;
+	struct soda_why why = { "" };
 	int ret;
 
 	*dpu = (struct soda_dpu){ .opt = opt, .sessions.opt = opt, .started_ns = soda_now_ns() };
-	while (!(dpu->id & ~FLAGS))
+	ret = soda_members_parse(opt->server, &dpu->sessions.members, &why);
+	if (ret < 0) {
+		soda_log_error("--server: %s", why.text);
+		return ret;
+	}
+	while (!(dpu->id & ~SODA_WIRE_AGENT_FLAGS))
 		if (getrandom(&dpu->id, sizeof(dpu->id), 0) != sizeof(dpu->id))
 			return -EIO;
-	dpu->id = (dpu->id & ~FLAGS) | (async ? SODA_WIRE_AGENT_EARLY : 0) |
+	dpu->id = (dpu->id & ~SODA_WIRE_AGENT_FLAGS) | (async ? SODA_WIRE_AGENT_EARLY : 0) |
 		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0) |
-		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0);
+		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0) |
+		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0);
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);
 	if (ret < 0)

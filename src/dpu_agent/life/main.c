@@ -63,17 +63,45 @@ static const char *trusted(void)
 	return opt.daemon.certificates;
 }
 
-static int load_identity(void)
+static int load_identity(const char *address, struct soda_identity **identity_p)
 {
 	struct soda_conf_error err = { "" };
-	int ret = soda_identity_load(opt.tenant, opt.key_file, opt.server_name, opt.server,
-				     &opt.identity, &err);
+	int ret = soda_identity_load(opt.tenant, opt.key_file, opt.server_name, address, identity_p,
+				     &err);
 
 	if (ret == 0)
-		ret = soda_identity_encrypt(opt.daemon.tls, trusted(), opt.server_name, opt.server,
-					    &opt.identity, &err);
+		ret = soda_identity_encrypt(opt.daemon.tls, trusted(), opt.server_name, address,
+					    identity_p, &err);
 	if (ret < 0)
 		soda_log_error("%s", err.text);
+	return ret;
+}
+
+/* What only one server can give is refused where --server names a pool. */
+static int check_pool(const struct soda_members *m)
+{
+	const char *what = opt.server_name   ? "--server-name is the name of one server"
+			   : opt.store_bytes ? "--store is for files, which lie on one server"
+					     : NULL;
+
+	if (m->n == 1 || !what)
+		return 0;
+	soda_log_error("%s, and the list of --server has %u", what, m->n);
+	return -EINVAL;
+}
+
+static int load_identities(void)
+{
+	static struct soda_members members; /* large */
+	struct soda_why why;
+	int ret = soda_members_parse(opt.server, &members, &why);
+
+	if (ret < 0)
+		soda_log_error("--server: %s", why.text);
+	else
+		ret = check_pool(&members);
+	for (uint32_t i = 0; ret == 0 && i < members.n; i++)
+		ret = load_identity(members.address[i], &opt.identities[i]);
 	return ret;
 }
 
@@ -92,7 +120,7 @@ static int start(void *self, const struct soda_nodes *nodes, struct soda_listene
 		ret = check_memory(nodes, "--msg-memory", opt.msg_bytes);
 	if (ret < 0)
 		return ret;
-	ret = load_identity();
+	ret = load_identities();
 	if (ret < 0)
 		return ret;
 	ret = soda_dpu_start(self, &opt);
@@ -110,9 +138,10 @@ static void announce(void *self)
 
 	soda_log_info("for %s, instance %08x, aggregation %s, asynchronous %s", opt.server, dpu->id,
 		      dpu->paging.aggregate ? "on" : "off", dpu->paging.async ? "on" : "off");
-	if (opt.identity && opt.identity->proves)
-		soda_log_info("all programs of this agent are tenant %s to the server %s",
-			      opt.identity->tenant, opt.identity->server);
+	for (uint32_t i = 0; i < dpu->sessions.members.n; i++)
+		if (opt.identities[i] && opt.identities[i]->proves)
+			soda_log_info("all programs of this agent are tenant %s to the server %s",
+				      opt.identities[i]->tenant, opt.identities[i]->server);
 	if (dpu->tenants.path)
 		soda_log_info("%s serves the %u tenants of %s", dpu->tenants.server, dpu->tenants.n,
 			      dpu->tenants.path);
@@ -161,7 +190,8 @@ static unsigned stop(void *self)
 {
 	unsigned lost = soda_dpu_stop(self, opt.daemon.drain_ms);
 
-	soda_identity_free(opt.identity);
+	for (uint32_t i = 0; i < SODA_MEMBERS_MAX; i++)
+		soda_identity_free(opt.identities[i]);
 	return lost;
 }
 

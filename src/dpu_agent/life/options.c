@@ -29,9 +29,10 @@ static const struct soda_option options[] = {
 	  AT(server),
 	  .arg = "ADDRESS",
 	  .def = "tcp://127.0.0.1:7001",
-	  .max = SODA_ADDRESS_MAX,
-	  .help = "The memory server; or another agent, which has the memory server behind it and "
-		  "is reached by tcp or verbs." },
+	  .max = SODA_MEMBERS_TEXT_MAX,
+	  .help = "The memory server; or several, with commas between: a pool, which the programs "
+		  "then have, see soda(7); or another agent, which has the memory server behind it "
+		  "and is reached by tcp or verbs." },
 	{ .name = "tenant",
 	  .env = ENV "TENANT",
 	  .type = SODA_OPT_STRING,
@@ -387,6 +388,11 @@ static const char description[] =
 	"memory server has it: so it may die without a loss, and soda_sync means what it means "
 	"with one agent. Caching advice, and the rules of both, are followed by the first one that "
 	"has such a cache: with --static=no on the node static ranges lie on the DPU.\n"
+	"\n"
+	"With several servers in --server the agent stands in front of a pool: a program has a "
+	"session with the agent for each of them, and places its objects there as it would without "
+	"the agent, with SODA_REDUNDANCY on several. Writes are then acknowledged when the server "
+	"has them. The next agent at its address must have the same servers.\n"
 	"\n"
 	"SIGTERM or SIGINT starts a drain: no new client is taken, those that are there may finish "
 	"for the time of --drain, then every connection is closed, what was acknowledged is "

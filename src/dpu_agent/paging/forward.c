@@ -165,7 +165,7 @@ static void finish(struct soda_transfer *t, int status)
 	uint64_t credit = 0;
 
 	if (t->damaged)
-		soda_sealing_report(t, s->id, soda_paging(s)->opt->server);
+		soda_sealing_report(t, s->id, soda_session_server(s));
 	if (status == -EAGAIN && t->tasks) {
 		if (read_again(t))
 			return;

@@ -19,6 +19,7 @@
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
 #include "dpu_agent/session/tenants.h"
+#include "wire/pool.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_paging_region *))
 
@@ -253,7 +254,7 @@ static int sync_region(struct soda_session *s, struct soda_paging_region *r,
 	if (ret < 0) {
 		snprintf(why->text, sizeof(why->text),
 			 "data that was acknowledged could not be written to %s: %s",
-			 soda_paging(s)->opt->server, soda_strerror(ret));
+			 soda_session_server(s), soda_strerror(ret));
 		return ret;
 	}
 	if (!(r->flags & SODA_WIRE_WRITABLE)) /* no file: that the server has the data is enough */
@@ -599,6 +600,41 @@ static int list_regions(struct soda_session *s, const void *body, size_t bytes,
 	return ret;
 }
 
+static int say_members(const struct soda_members *m, struct soda_reply *reply)
+{
+	for (uint32_t i = 0; m->n > 1 && i < m->n; i++) {
+		size_t bytes = strlen(m->address[i]);
+
+		if (i)
+			reply->body[reply->bytes++] = ',';
+		memcpy(reply->body + reply->bytes, m->address[i], bytes);
+		reply->bytes += bytes;
+	}
+	return 0;
+}
+
+/*
+ * POOL: what a program says of itself is for the member, and so is the answer.  What an operator
+ * wants of a server is not passed on: the agent has its own rights there, and not the operator's.
+ */
+static int call_pool(struct soda_session *s, const void *body, size_t bytes,
+		     struct soda_reply *reply)
+{
+	struct iovec iov = { (void *)(uintptr_t)body, bytes };
+	struct soda_wire_tell tell;
+	int ret = soda_wire_get_tell(body, bytes, &tell);
+
+	if (ret < 0)
+		return ret;
+	if (tell.ask == SODA_WIRE_POOL_MEMBERS)
+		return say_members(&s->all->members, reply);
+	if (tell.ask == SODA_WIRE_POOL_TELL)
+		return soda_upstream_pass(s, SODA_MSG_POOL, &iov, 1, reply);
+	snprintf(reply->why.text, sizeof(reply->why.text),
+		 "a DPU agent drains no server: ask %.150s itself", soda_session_server(s));
+	return -ENOTSUP;
+}
+
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
 		size_t bytes, bool shares, struct soda_reply *reply)
 {
@@ -621,6 +657,8 @@ static int call(struct soda_session *s, void *state, enum soda_msg type, const v
 		return say_written(s, bytes, reply);
 	case SODA_MSG_LIST:
 		return list_regions(s, body, bytes, reply);
+	case SODA_MSG_POOL:
+		return call_pool(s, body, bytes, reply);
 	default:
 		return -EPROTO;
 	}

@@ -296,19 +296,38 @@ static void lose_all(struct soda_session *s)
  * acknowledges WRITEs before its own server has them would lose data that this agent takes for
  * stored, and tells programs so.
  */
-static int check_server(struct soda_session *s, struct soda_why *why)
+static int check_server(struct soda_session *s, struct soda_conn *control, struct soda_why *why)
 {
 	uint32_t agent = soda_pager(s)->server.welcome.agent;
+	char members[SODA_MEMBERS_TEXT_MAX + 1] = "";
+	int ret;
 
 	atomic_store(&soda_paging(s)->server_is_agent, agent != 0);
 	if (agent & SODA_WIRE_AGENT_EARLY) {
 		snprintf(why->text, sizeof(why->text),
 			 "%.80s is an agent that cannot acknowledge late what another agent writes:"
 			 " start the same release of soda-dpu-agent in both places",
-			 soda_paging(s)->opt->server);
+			 soda_session_server(s));
 		return -ENOTSUP;
 	}
-	return 0;
+	if (agent && s->all->members.n > 1) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.150s is a DPU agent: the members of a pool are memory servers",
+			 soda_session_server(s));
+		return -ENOTSUP;
+	}
+	ret = agent & SODA_WIRE_AGENT_POOL
+		      ? soda_call_members(control, members, sizeof(members),
+					  (int)soda_paging(s)->opt->timeout_ms, why)
+		      : 0;
+	if (members[0]) {
+		snprintf(why->text, sizeof(why->text),
+			 "%.150s is an agent in front of a pool: programs connect to that one "
+			 "itself",
+			 soda_session_server(s));
+		return -ENOTSUP;
+	}
+	return ret;
 }
 
 /* Whether a region lacks its shared memory, which a server passes only when a region is opened. */
@@ -317,7 +336,7 @@ static bool has_unmapped(struct soda_session *s)
 	const char *shm = "shm://";
 	struct soda_paging_region *r;
 
-	if (strncmp(soda_paging(s)->opt->server, shm, strlen(shm)))
+	if (strncmp(soda_session_server(s), shm, strlen(shm)))
 		return false;
 	for (unsigned id = 0; (r = next_region(s, &id)); id++)
 		if (!r->mr.map)
@@ -348,7 +367,7 @@ static int come_to_terms(struct soda_session *s, struct soda_conn *control, bool
 	if (ret == 0 && has_unmapped(s)) {
 		snprintf(why->text, sizeof(why->text),
 			 "the agent was restarted, and cannot map again what %s shares: use tcp",
-			 soda_paging(s)->opt->server);
+			 soda_session_server(s));
 		ret = -ESTALE;
 	}
 	return ret;
@@ -364,7 +383,7 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 
 	if (met == SODA_MET_FORGOTTEN)
 		lose_all(s);
-	ret = check_server(s, why);
+	ret = check_server(s, control, why);
 	if (ret == 0)
 		ret = come_to_terms(s, control, server->welcome.known, why);
 	return ret < 0 ? ret : connect_channels(s, why);
@@ -394,9 +413,9 @@ static const struct soda_server_hooks hooks = {
 
 void soda_upstream_init(struct soda_session *s)
 {
-	soda_server_init(&soda_pager(s)->server, soda_paging(s)->opt->server, SODA_CONNECT_MS,
-			 &hooks, s);
-	soda_server_identify(&soda_pager(s)->server, soda_paging(s)->opt->identity);
+	soda_server_init(&soda_pager(s)->server, soda_session_server(s), SODA_CONNECT_MS, &hooks,
+			 s);
+	soda_server_identify(&soda_pager(s)->server, soda_paging(s)->opt->identities[s->member]);
 }
 
 static int connect_as(struct soda_session *s, enum soda_server_as as, struct soda_why *why)

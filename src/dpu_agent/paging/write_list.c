@@ -200,13 +200,13 @@ static void unlink_locked(struct soda_session *s, struct soda_write *w)
 /*
  * Count w as acknowledged, if the budget allows.  Not to an agent that passes the client on: that
  * one has acknowledged the WRITE to the program, takes this agent's answer for the word that the
- * memory server has it, and then keeps no copy.
+ * memory server has it, and then keeps no copy.  Nor to a program that uses a pool.
  */
 static bool accept_locked(struct soda_session *s, struct soda_write *w)
 {
 	struct soda_write_list *l = &soda_pager(s)->writes;
 
-	if (s->by_agent)
+	if (soda_session_late_locked(s))
 		return false;
 	if (l->answered_bytes && l->answered_bytes + w->bytes > soda_paging(s)->opt->write_budget)
 		return false;
@@ -257,13 +257,14 @@ bool soda_writes_add(struct soda_session *s, struct soda_request *rq,
 				  .region_id = rq->region_id };
 	soda_caches_written(region, w->offset, w->bytes);
 	pthread_mutex_lock(&s->lock);
-	if (soda_paging(s)->aggregate && !s->by_agent) /* it would acknowledge `old` early */
+	if (soda_paging(s)->aggregate &&
+	    !soda_session_late_locked(s)) /* it would acknowledge `old` early */
 		old = replace_locked(s, w);
 	link_locked(s, w);
 	accepted = !l->unanswered && accept_locked(s, w);
 	if (!accepted && !l->unanswered)
 		l->unanswered = w;
-	delayed = !accepted && !s->by_agent;
+	delayed = !accepted && !soda_session_late_locked(s);
 	pthread_mutex_unlock(&s->lock);
 	if (old) {
 		if (!old->answered)
@@ -325,7 +326,7 @@ static void note_loss(struct soda_session *s, const struct soda_write *w, int er
 		"client %016llx: %u bytes at %llu of region %u, acknowledged to it, could not "
 		"be written to %s: %s",
 		(unsigned long long)s->id, w->bytes, (unsigned long long)w->offset, w->region_id,
-		soda_paging(s)->opt->server, soda_strerror(err));
+		soda_session_server(s), soda_strerror(err));
 }
 
 static void ending_add(struct ending *e, struct soda_write *w)

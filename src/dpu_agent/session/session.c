@@ -169,7 +169,8 @@ void soda_session_break(struct soda_session *s, int err)
 	if (!left) {
 		soda_count_add(SODA_COUNT_upstream_failures, 1);
 		soda_log_warning("client %016llx: lost its connections to %s: %s",
-				 (unsigned long long)s->id, all->opt->server, soda_strerror(err));
+				 (unsigned long long)s->id, soda_session_server(s),
+				 soda_strerror(err));
 	}
 	pthread_mutex_lock(&all->lock);
 	pthread_cond_broadcast(&all->changed);
@@ -226,7 +227,7 @@ static bool process_ended(const struct soda_peer_info *info)
 
 bool soda_session_awaits(struct soda_session *s)
 {
-	const struct soda_identity *own = s->all->opt->identity;
+	const struct soda_identity *own = s->all->opt->identities[s->member];
 	bool awaits;
 
 	if ((!s->tenant && !(own && own->proves)) || s->tool || process_ended(&s->info))
@@ -324,7 +325,7 @@ static int check_hello(const struct soda_sessions *all, const struct soda_wire_h
 
 uint32_t soda_session_agent_locked(const struct soda_session *s)
 {
-	return s->agent & ~(s->by_agent ? SODA_WIRE_AGENT_EARLY : 0u);
+	return s->agent & ~(soda_session_late_locked(s) ? SODA_WIRE_AGENT_EARLY : 0u);
 }
 
 /*
@@ -355,6 +356,12 @@ static void take_name(struct soda_session *s, const struct soda_wire_welcome *we
 	pthread_mutex_unlock(&s->all->lock);
 }
 
+/* A client that names a member has others, whatever this agent's list is now. */
+static bool is_of_pool(const struct soda_sessions *all, const struct soda_wire_hello *hello)
+{
+	return all->members.n > 1 || soda_wire_member_tag(hello);
+}
+
 /* Check the epoch of a HELLO, make it the session's, and close the older connections. */
 static int take_over(struct soda_session *s, const struct soda_wire_hello *hello,
 		     struct soda_why *why)
@@ -376,6 +383,7 @@ static int take_over(struct soda_session *s, const struct soda_wire_hello *hello
 	} else {
 		s->epoch = hello->epoch;
 		s->by_agent = soda_wire_agents(hello);
+		s->of_pool = is_of_pool(s->all, hello);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (ret == 0)
@@ -418,20 +426,54 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 	return ret;
 }
 
+/* Which member of the pool the client means: *member_p. A tool means none. */
+static int choose_member(const struct soda_sessions *all, const struct soda_wire_hello *hello,
+			 uint32_t *member_p, struct soda_why *why)
+{
+	uint16_t tag = soda_wire_member_tag(hello);
+	int i = tag ? soda_members_find(&all->members, tag) : 0;
+
+	if (i < 0) {
+		refuse(why, "this agent's pool (--server) has no such member: start it with the "
+			    "servers that its programs use");
+		return -EINVAL;
+	}
+	*member_p = (uint32_t)i;
+	return 0;
+}
+
+/* A client that comes back means the member that its session is for. */
+static int check_member(const struct soda_session *s, const struct soda_wire_hello *hello,
+			struct soda_why *why)
+{
+	uint32_t member;
+	int ret = choose_member(s->all, hello, &member, why);
+
+	if (ret == 0 && member != s->member) {
+		refuse(why, "this client's session is for another member of the pool");
+		ret = -EINVAL;
+	}
+	return ret;
+}
+
 static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 		     const struct soda_wire_hello *hello, const struct soda_peer_info *info,
 		     struct soda_wire_welcome *welcome, struct soda_session **s_p,
 		     struct soda_why *why)
 {
-	struct soda_session *s = soda_session_create(all, info);
-	uint32_t max_data = welcome->max_data;
-	int ret;
+	uint32_t max_data = welcome->max_data, member;
+	struct soda_session *s;
+	int ret = choose_member(all, hello, &member, why);
 
+	if (ret < 0)
+		return ret;
+	s = soda_session_create(all, member, info);
 	if (!s)
 		return -ENOMEM;
 	s->tool = !hello->chunk_bytes && !hello->client_id;
 	s->epoch = hello->epoch;
 	s->by_agent = soda_wire_agents(hello);
+	s->of_pool = is_of_pool(all, hello);
 	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
@@ -465,6 +507,8 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 		s = soda_session_find(all, hello->client_id);
 	if (s) {
 		ret = prove_client(s, hello, info, why);
+		if (ret == 0)
+			ret = check_member(s, hello, why);
 		again = ret == 0;
 		if (again)
 			ret = hello_again(s, peer, hello, info, welcome, why);

@@ -41,6 +41,7 @@ struct soda_session {
 	_Atomic uint32_t refs;
 	uint64_t id, secret; /* set before it is in the table */
 	bool tool;	     /* a client without pages: statistics, and services that serve such */
+	uint32_t member;     /* of soda_sessions.members: the server that it is for */
 	struct soda_peer_info info;
 	struct soda_tenant *tenant; /* whose client it is; NULL: the agent is open */
 
@@ -58,6 +59,7 @@ struct soda_session {
 	bool removed;		     /* its tenant has been removed: no connection joins */
 	uint64_t away_since_ms;	     /* its last connection ended */
 	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */
+	bool of_pool;	 /* its program uses other members of a pool, too */
 	bool by_agent;	 /* another agent passes the client on, and acknowledges its WRITEs */
 	uint64_t epoch;	 /* the client's */
 	uint32_t agent;	 /* the number that the agent has for this client (soda_session_bury) */
@@ -81,6 +83,7 @@ struct soda_loss {
 
 struct soda_sessions {
 	const struct soda_dpu_options *opt; /* set before start, then constant, and so the next */
+	struct soda_members members;	    /* opt->server: the memory server, or those of a pool */
 	struct soda_services services;
 	struct soda_tenants *tenants;		  /* set before start; NULL: the agent is open */
 	const struct soda_agent_regions *regions; /* set before start, then constant; paging's */
@@ -134,13 +137,30 @@ void soda_session_expel(struct soda_session *s, bool control_stays, bool await);
 bool soda_session_ends_locked(const struct soda_session *s, const struct soda_peer *peer);
 /* The agent's number as the client is told it. */
 uint32_t soda_session_agent_locked(const struct soda_session *s);
+/* The address of the memory server that the session is for. */
+static inline const char *soda_session_server(const struct soda_session *s)
+{
+	return s->all->members.address[s->member];
+}
+/*
+ * Whether the client is told that a WRITE is done only when the server has it.  A client in front
+ * of which another agent stands takes that for the server's word; and one of a pool writes to
+ * several members, of which each must have a chunk before it is dropped.
+ */
+static inline bool soda_session_late_locked(const struct soda_session *s)
+{
+	return s->by_agent || s->of_pool;
+}
 /* A service has failed for the session: the keeper will take the session down. Any thread. */
 void soda_session_break(struct soda_session *s, int err);
 
 /* session_table.c */
 
-/* A session with one reference, not in the table yet; NULL: no memory, or a service refused. */
-struct soda_session *soda_session_create(struct soda_sessions *all,
+/*
+ * A session with that member of the pool, with one reference, not in the table yet; NULL: no
+ * memory, or a service refused.
+ */
+struct soda_session *soda_session_create(struct soda_sessions *all, uint32_t member,
 					 const struct soda_peer_info *info);
 /* Give a reference back; the last one frees the session. The caller holds no lock. */
 void soda_session_put(struct soda_session *s);

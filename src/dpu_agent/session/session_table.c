@@ -11,7 +11,7 @@
 #include "base/wait.h"
 #include "dpu_agent/session/session.h"
 
-struct soda_session *soda_session_create(struct soda_sessions *all,
+struct soda_session *soda_session_create(struct soda_sessions *all, uint32_t member,
 					 const struct soda_peer_info *info)
 {
 	struct soda_session *s = calloc(1, sizeof(*s) + all->services.state_bytes);
@@ -19,6 +19,7 @@ struct soda_session *soda_session_create(struct soda_sessions *all,
 	if (!s)
 		return NULL;
 	s->all = all;
+	s->member = member;
 	s->info = *info;
 	s->info.proved = NULL; /* the transport's, until its welcome */
 	if (info->proved) {
@@ -93,8 +94,7 @@ static bool is_there_locked(const struct soda_sessions *all, const struct soda_s
 /* A number of the agent that no client has been told yet; its bits that are flags stay. */
 static uint32_t new_number_locked(struct soda_sessions *all)
 {
-	const uint32_t flags =
-		SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES;
+	const uint32_t flags = SODA_WIRE_AGENT_FLAGS;
 
 	do
 		all->newest += flags + 1;

@@ -28,6 +28,7 @@
 #include "host_agent/core/page_ops.h"
 #include "host_agent/core/replace.h"
 #include "host_agent/core/settings.h"
+#include "pool/pool.h"
 
 enum soda_agent_life { SODA_LIFE_NEW, SODA_LIFE_RUNNING, SODA_LIFE_ENDED, SODA_LIFE_FORKED };
 
@@ -55,6 +56,12 @@ struct soda_agent {
 	 */
 	struct soda_link links[SODA_MEMBERS_MAX];
 	_Atomic uint32_t members;
+	/*
+	 * The pool that a DPU agent stands in front of: the agent's address, "" where there is
+	 * none, and the servers.  Each link is a session with the agent for one of them.
+	 */
+	char agent[SODA_ADDRESS_MAX + 1];
+	struct soda_members behind;
 	_Atomic bool redundant;	   /* some slabs have copies, or had; changed with api_lock, once */
 	struct soda_buffer buffer; /* synchronised in buffer.h */
 	struct soda_replacer replacer;	     /* synchronised in replace.h */

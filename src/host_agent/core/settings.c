@@ -329,15 +329,27 @@ static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 }
 
 /* Copies of a slab lie on different servers. */
-static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
+int soda_settings_check_servers(const struct soda_settings *s, struct soda_why *why)
 {
 	const struct soda_code *code = &soda_codes[s->redundancy];
 
-	if (s->redundancy != SODA_REDUNDANCY_NONE && s->servers < code->members)
-		return soda_conf_fail(err, -EINVAL,
-				      "redundancy (SODA_REDUNDANCY): %s needs %u servers or more, "
-				      "and server (SODA_SERVER) names %u",
-				      code->name, code->members, s->servers);
+	if (s->redundancy == SODA_REDUNDANCY_NONE || s->servers >= code->members)
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "redundancy (SODA_REDUNDANCY): %s needs %u servers or more, and server "
+		 "(SODA_SERVER) names %u",
+		 code->name, code->members, s->servers);
+	return -EINVAL;
+}
+
+static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
+{
+	const struct soda_code *code = &soda_codes[s->redundancy];
+	struct soda_why why;
+
+	/* one may be an agent in front of a pool: it says so when it is met */
+	if (s->servers > 1 && soda_settings_check_servers(s, &why))
+		return soda_conf_fail(err, -EINVAL, "%s", why.text);
 	if (!code->pieces)
 		return 0;
 	if (!soda_erasure_built())

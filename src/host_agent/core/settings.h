@@ -73,6 +73,11 @@ extern const struct soda_conf soda_settings_conf;
 /* cfg may be NULL. 0, -EINVAL with the option and what is expected in why. */
 int soda_settings_load(const struct soda_config *cfg, struct soda_settings *s,
 		       struct soda_why *why);
+/*
+ * Whether there are as many servers as the redundancy needs. 0, -EINVAL with *why.  Where `server`
+ * is one address soda_settings_load() leaves that to who meets it.
+ */
+int soda_settings_check_servers(const struct soda_settings *s, struct soda_why *why);
 void soda_settings_free(struct soda_settings *s);
 
 #endif

@@ -2,6 +2,7 @@
 #include "host_agent/life/member.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -12,8 +13,10 @@
 #include "client/call.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/life/rebuild.h"
+#include "host_agent/life/start.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/object/copies.h"
+#include "pool/pool.h"
 
 /* What the program has, of all members; guarded by soda_regions_lock. */
 static struct tally {
@@ -177,6 +180,41 @@ int soda_member_meet(struct soda_link *link, struct soda_conn *control, struct s
 	if (!ret)
 		atomic_store(&link->free_bytes, x.member.free_bytes);
 	return 0;
+}
+
+void soda_member_place(struct soda_link *link)
+{
+	if (soda_agent.agent[0])
+		soda_server_behind(&link->server, soda_agent.agent,
+				   soda_agent.behind.address[link->index],
+				   soda_members_tag(&soda_agent.behind, link->index));
+}
+
+int soda_member_learn(struct soda_link *link, struct soda_conn *control, struct soda_why *why)
+{
+	static char text[SODA_MEMBERS_TEXT_MAX + 1]; /* large; api_lock is held */
+	struct soda_why said = { "" };
+	int ret;
+
+	if (soda_agent.settings.servers > 1 || !(link->server.welcome.agent & SODA_WIRE_AGENT_POOL))
+		return 0;
+	ret = soda_call_members(control, text, sizeof(text), link->server.connect_ms, why);
+	if (ret || !text[0])
+		return ret;
+	if (soda_members_parse(text, &soda_agent.behind, &said)) {
+		snprintf(why->text, sizeof(why->text), "the pool of the agent %.80s: %.150s",
+			 link->server.address, said.text);
+		return -EPROTO;
+	}
+	memcpy(soda_agent.agent, link->server.address, sizeof(soda_agent.agent));
+	soda_agent.settings.servers = soda_agent.behind.n;
+	soda_member_place(link);
+	if (soda_agent_refit())
+		return 0;
+	snprintf(why->text, sizeof(why->text),
+		 "the page buffer (SODA_BUFFER) has no room for the %u servers of the agent's pool",
+		 soda_agent.behind.n);
+	return -ENOMEM;
 }
 
 static int ping(struct soda_conn *control, void *arg, bool again, int timeout_ms,

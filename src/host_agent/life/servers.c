@@ -32,16 +32,19 @@ static int load_identity(uint32_t i, const char *address, struct soda_why *why)
 static int check_pool(const struct soda_members *m, struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
-	const char *what =
-		s->dpu			       ? "a DPU agent (SODA_DPU) leads to one server"
-		: s->mode == SODA_MODE_HANDLER ? "mode handler (SODA_MODE) works with one server"
-		: s->trace		       ? "a trace (SODA_TRACE) is of one server"
-		: s->server_name ? "server-name (SODA_SERVER_NAME) is the name of one server"
-				 : NULL;
+	bool behind = soda_agent.agent[0];
+	const char *what = s->dpu && !behind ? "SODA_DPU names one DPU agent"
+			   : s->mode == SODA_MODE_HANDLER
+				   ? "mode handler (SODA_MODE) works with one server"
+			   : s->trace ? "a trace (SODA_TRACE) is of one server"
+			   : s->server_name && !behind
+				   ? "server-name (SODA_SERVER_NAME) is the name of one server"
+				   : NULL;
 
 	if (m->n == 1 || !what)
 		return 0;
-	snprintf(why->text, sizeof(why->text), "%s, and the list has %u", what, m->n);
+	snprintf(why->text, sizeof(why->text), "%s, and %s has %u", what,
+		 behind ? "the agent's pool" : "the list", m->n);
 	return -ENOTSUP;
 }
 
@@ -70,7 +73,7 @@ static int check_member(uint32_t last, struct soda_why *why)
 	const struct soda_server *server = &soda_agent.links[last].server;
 	const struct soda_wire_welcome *w = &server->welcome;
 
-	if (soda_agent.settings.servers > 1 && w->agent) {
+	if (soda_agent.settings.servers > 1 && w->agent && !soda_agent.agent[0]) {
 		snprintf(why->text, sizeof(why->text),
 			 "%.150s is a DPU agent: the members of a pool are memory servers",
 			 server->address);
@@ -120,6 +123,25 @@ static uint32_t pairs_of_each(void)
 	return threads < SODA_CHANNEL_PAIRS_MAX ? threads : SODA_CHANNEL_PAIRS_MAX;
 }
 
+/*
+ * The server that the program names may have turned out to be an agent in front of a pool: *m_p is
+ * the pool then.  To all of its members the program is what it is to the agent.
+ */
+static int look_behind(const struct soda_members **m_p, struct soda_why *why)
+{
+	int ret;
+
+	if (!soda_agent.agent[0])
+		return 0;
+	*m_p = &soda_agent.behind;
+	ret = check_pool(*m_p, why);
+	if (!ret)
+		ret = soda_agent_check_buffer(why);
+	for (uint32_t i = 1; !ret && i < (*m_p)->n; i++)
+		ret = load_identity(i, soda_agent.agent, why);
+	return ret;
+}
+
 /* All members must be there at the start. */
 static int meet_servers(const struct soda_members *m, struct soda_why *why)
 {
@@ -133,6 +155,8 @@ static int meet_servers(const struct soda_members *m, struct soda_why *why)
 
 		err = soda_session_open(link, m->address[i], pairs,
 					(int)soda_agent.settings.connect_timeout_ms, &said);
+		if (!err && i == 0)
+			err = look_behind(&m, &said);
 		if (!err)
 			err = check_member(i, &said);
 		if (!err)
@@ -156,7 +180,9 @@ int soda_servers_start(struct soda_why *why)
 	static struct soda_members members; /* large; api_lock is held */
 	int ret = find_servers(&members, why);
 
-	return ret ? ret : meet_servers(&members, why);
+	if (!ret)
+		ret = meet_servers(&members, why);
+	return ret ? ret : soda_settings_check_servers(&soda_agent.settings, why);
 }
 
 /* A server that comes later */
@@ -188,16 +214,11 @@ static int check_room(const char *address, struct soda_why *why)
  */
 static int make_room(struct soda_why *why)
 {
-	int64_t least, limit;
-
 	soda_agent.settings.servers++;
-	soda_agent_resize(false);
-	least = soda_agent_minimum(soda_agent.settings.threads);
-	limit = atomic_load(&soda_agent.buffer.limit);
-	if (limit >= least)
-		return 0;
-	return refuse(why, -ENOMEM,
-		      "the page buffer (SODA_BUFFER) has no room for one server more");
+	return soda_agent_refit() ? 0
+				  : refuse(why, -ENOMEM,
+					   "the page buffer (SODA_BUFFER) has no room for one "
+					   "server more");
 }
 
 /* As if it had never been asked for. */

@@ -51,9 +51,12 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 		.timeout_ms = server->connect_ms,
 		.in_place = !deep,
 		.merge = purpose == AHEAD,
-		/* Not with a trace, which has no entry of a chunk that an agent installs itself. */
-		.hand_over =
-			!deep && settings->mechanisms == SODA_MECHANISMS_AUTO && !settings->trace,
+		/*
+		 * Not with a trace, which has no entry of a chunk that an agent installs itself;
+		 * nor of a pool, where an answer that is late must not be installed any more.
+		 */
+		.hand_over = !deep && settings->mechanisms == SODA_MECHANISMS_AUTO &&
+			     !settings->trace && !soda_agent.agent[0],
 		.uffd = soda_agent.uffd.fd,
 		/* of the whole process: what cannot be sealed is refused then */
 		.sealed = settings->seal,
@@ -62,7 +65,7 @@ static int connect_one(struct soda_server *server, enum purpose purpose, struct 
 	};
 	struct soda_wire_welcome w;
 
-	return soda_conn_connect(server->address, &server->hello, &opt, conn_p, &w, why);
+	return soda_conn_connect(soda_server_peer(server), &server->hello, &opt, conn_p, &w, why);
 }
 
 static int connect_data(struct soda_server *server, struct soda_why *why)
@@ -133,9 +136,11 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	if (met == SODA_MET_FORGOTTEN)
 		note_forgotten(link);
 	atomic_store(&link->free_bytes, server->welcome.free_bytes);
-	if (link == soda_agent.links) /* members of a pool are no agents, and come back at once */
+	if (link == soda_agent.links) /* what belongs to a pool acknowledges late */
 		soda_recover_unacked(server->welcome.agent);
-	ret = soda_agent.settings.servers > 1 ? soda_member_meet(link, control, why) : 0;
+	ret = met == SODA_MET_FIRST ? soda_member_learn(link, control, why) : 0;
+	if (!ret && soda_agent.settings.servers > 1)
+		ret = soda_member_meet(link, control, why);
 	if (ret)
 		return ret;
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, why);
@@ -147,6 +152,9 @@ static void come_up(struct soda_server *server)
 	struct soda_link *link = server->owner;
 
 	atomic_store(&link->want_keyed, atomic_load(&link->keyed));
+	for (uint32_t i = 0; soda_agent.agent[0] && i < soda_members(); i++)
+		if (i != link->index) /* it may have waited for the agent */
+			soda_link_wake_keeper(&soda_agent.links[i]);
 }
 
 static void go_away(struct soda_server *server)
@@ -198,6 +206,34 @@ static void give_up_copies(struct soda_link *link, uint64_t away_ns)
 	atomic_store(&link->expelled_ns, soda_now_ns());
 	link->server.connect_ms = (int)soda_agent.settings.connect_timeout_ms;
 	soda_rebuild_expel(link);
+}
+
+/*
+ * Whether the agent in front of the pool is away, and all members with it: then no copy is better
+ * than another one, and nobody says of this server that it is away.
+ */
+static bool agent_is_away(void)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (soda_server_up(&soda_agent.links[i].server))
+			return false;
+	return soda_agent.agent[0];
+}
+
+/*
+ * Since when the server is away, which counts from when its agent is there again.  *waits_p: the
+ * agent was away when this was asked last; if it has come back it is asked for this server at once.
+ */
+static uint64_t away_since(struct soda_link *link, uint64_t away_ns, bool *waits_p)
+{
+	bool waited = *waits_p;
+
+	*waits_p = agent_is_away();
+	if (!waited && !*waits_p)
+		return away_ns;
+	if (!*waits_p)
+		soda_server_hurry(&link->server);
+	return soda_now_ns();
 }
 
 /* Try to come UP. told_p: the state that was logged last. */
@@ -282,7 +318,7 @@ static void ask_agent(struct soda_link *link)
 	struct soda_why ignored;
 	bool refused = false;
 
-	if (link != soda_agent.links) /* of a pool, which has no agent */
+	if (link != soda_agent.links) /* of a pool, which acknowledges late */
 		return;
 	soda_call_once(&link->server, ask_unacked, &refused,
 		       (int)soda_agent.settings.fault_timeout_ms, &ignored);
@@ -316,6 +352,7 @@ static void *keep(void *arg)
 	struct soda_link *link = arg;
 	enum soda_server_state told = SODA_SERVER_UP;
 	uint64_t away_ns = 0; /* 0: it is UP */
+	bool waits = false;   /* for the agent in front of the pool */
 
 	while (!atomic_load(&link->server.stopping)) {
 		keeper_waits(link);
@@ -323,8 +360,11 @@ static void *keep(void *arg)
 			if (!away_ns) {
 				away_ns = soda_now_ns();
 				if (soda_redundant())
-					link->server.connect_ms = SODA_COPIES_CONNECT_MS;
+					link->server.connect_ms = soda_agent.agent[0]
+									  ? SODA_COPIES_BEHIND_MS
+									  : SODA_COPIES_CONNECT_MS;
 			}
+			away_ns = away_since(link, away_ns, &waits);
 			keep_up(link, &told);
 		}
 		if (soda_server_up(&link->server)) {
@@ -351,6 +391,7 @@ int soda_session_open(struct soda_link *link, const char *address, uint32_t pair
 	if (ret)
 		return ret;
 	link->pairs = pairs;
+	soda_member_place(link);
 	soda_calls_forget_closes(link);
 	hello->chunk_bytes = (uint32_t)soda_chunk_bytes();
 	hello->uid = getuid();

@@ -64,7 +64,7 @@ static int64_t wanted_limit(void)
 	return chunks < minimum ? minimum : chunks;
 }
 
-static int check_buffer(struct soda_why *why)
+int soda_agent_check_buffer(struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 	uint64_t minimum = (uint64_t)soda_agent_minimum(s->threads) << soda_agent.chunk_shift;
@@ -136,6 +136,13 @@ void soda_agent_grown(void)
 	soda_signals_restore(&saved);
 }
 
+bool soda_agent_refit(void)
+{
+	soda_agent_resize(false);
+	return atomic_load(&soda_agent.buffer.limit) >=
+	       soda_agent_minimum(soda_agent.settings.threads);
+}
+
 void soda_agent_resize(bool first)
 {
 	sigset_t saved;
@@ -172,7 +179,7 @@ static int start_memory(struct soda_why *why)
 	soda_agent.block_shift = soda_agent.chunk_shift > 16 ? soda_agent.chunk_shift - 4 : 12;
 	soda_agent.processors = count_processors();
 	soda_agent.may_poll = s->poll_us && soda_agent.processors > 1;
-	ret = check_buffer(why);
+	ret = soda_agent_check_buffer(why);
 	if (ret)
 		return ret;
 	ret = soda_uffd_open(inline_mode, s->mechanisms == SODA_MECHANISMS_COPY, !inline_mode,
@@ -334,6 +341,9 @@ int soda_agent_start(const struct soda_config *cfg, struct soda_why *why)
 		      soda_agent.replacer.policy->name,
 		      soda_members() > 1 ? soda_agent.settings.server
 					 : soda_agent.links[0].server.address);
+	if (soda_agent.agent[0])
+		soda_log_info("%s stands in front of a pool of %u servers", soda_agent.agent,
+			      soda_members());
 	return 0;
 }
 

@@ -19,6 +19,13 @@ int soda_agent_stop(void);
 /* The process ends: write files back and tell the server; faults are still served afterwards. */
 void soda_agent_leave(void);
 
+/* Whether a buffer whose size is given is large enough for the settings. 0, -EINVAL with *why. */
+int soda_agent_check_buffer(struct soda_why *why);
+/*
+ * settings.servers is another number, and so is the least buffer: fit the limit to it.  api_lock
+ * held.  False: the buffer is lent, and is too small for it.
+ */
+bool soda_agent_refit(void);
 /* Chunks that a buffer must have for `threads` threads, staging included. */
 int64_t soda_agent_minimum(uint32_t threads);
 /*

@@ -277,9 +277,12 @@ static void fit_ahead(struct soda_fetch_channel *ch, void *arg)
 
 void soda_channels_resize(int64_t limit)
 {
-	int64_t share = limit / 8 / (soda_channels_pairs() * soda_members());
+	int64_t shares = soda_channels_pairs() * soda_members(), share;
 	uint32_t n = soda_agent.settings.prefetch_chunks;
 
+	if (!shares) /* no member's channels are there yet */
+		return;
+	share = limit / 8 / shares;
 	/*
 	 * Fetching ahead may use an eighth of the buffer in all, and no less than two chunks make
 	 * sense.

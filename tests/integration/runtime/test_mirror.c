@@ -28,7 +28,7 @@ static const struct kind {
 
 static const struct kind *kind = kinds;
 static struct world worlds[SERVERS_MAX];
-static char list[SERVERS_MAX * 160];
+static struct front front;
 
 static void choose_kind(void)
 {
@@ -39,18 +39,28 @@ static void choose_kind(void)
 			kind = &kinds[i];
 }
 
-static void open_pool(void)
+/* All servers, of which the program's list has so many. */
+static void open_pool_of(int listed)
 {
-	list[0] = '\0';
+	char list[SERVERS_MAX * 160] = "";
+
 	for (int i = 0; i < kind->servers; i++) {
 		world_open(&worlds[i], WORLD_TCP, NULL);
-		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
-			 worlds[i].address);
+		if (i < listed)
+			snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s",
+				 i ? "," : "", worlds[i].address);
 	}
+	front_open(&front, list);
+}
+
+static void open_pool(void)
+{
+	open_pool_of(kind->servers);
 }
 
 static void close_pool(void)
 {
+	front_close(&front);
 	for (int i = 0; i < kind->servers; i++)
 		world_close_noisy(&worlds[i]);
 }
@@ -123,7 +133,7 @@ static void start_load(uint64_t seed)
 
 	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_SLAB", "4M", 1);
-	cfg.server = list;
+	cfg.server = front.address;
 	cfg.buffer = "16M";
 	cfg.threads = THREADS;
 	cfg.fault_timeout_ms = 20000;
@@ -319,6 +329,61 @@ static void test_killed(void **state)
 	by_seed(child_killed, during_killed, 2);
 }
 
+/*
+ * The agent before the pool is killed and started anew under load; then a server and the agent
+ * together, so that both come back, in any order.
+ */
+static void child_agent(const void *arg)
+{
+	double longest;
+
+	start_load(*(const uint64_t *)arg);
+	for (int round = 0; round < 2; round++) {
+		longest = run_load();
+		printf("seed %llu: longest stall %.0f ms, %llu copies given up\n",
+		       (unsigned long long)load.seed, longest * 1e3,
+		       (unsigned long long)stats_now().copies_expelled);
+		CHECK_EQ(soda_sync(load.p, BYTES), 0);
+		verify_all();
+		await_copies();
+	}
+	soda_free(load.p);
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void during_agent(const void *arg)
+{
+	uint64_t state = (*(const uint64_t *)arg + 1) * 0x94d049bb133111ebu;
+
+	for (int round = 0; round < 2; round++) {
+		struct world *w = one_of((unsigned)draw(&state));
+
+		if (!turn_await())
+			return;
+		sleep_ms(draw(&state) % 300);
+		if (round && draw(&state) & 1)
+			world_kill(w);
+		sleep_ms(draw(&state) % 50);
+		front_kill(&front);
+		sleep_ms(draw(&state) % 50);
+		if (round && w->server.pid)
+			world_kill(w);
+		sleep_ms(draw(&state) % 300);
+		front_restart(&front);
+		sleep_ms(draw(&state) % 500);
+		if (round)
+			world_restart(w);
+		sleep_ms(300);
+		turn_pass();
+	}
+}
+
+static void test_agent_killed(void **state)
+{
+	if (getenv("SODA_TEST_POOL_AGENT"))
+		by_seed(child_agent, during_agent, 2);
+}
+
 static void test_stopped(void **state)
 {
 	by_seed(child_stopped, during_stopped, 1);
@@ -396,8 +461,7 @@ static void child_degraded(const void *arg)
 
 	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_STRICT", "on", 1);
-	*strrchr(list, ',') = '\0'; /* without the last */
-	cfg.server = list;
+	cfg.server = front.address;
 	start(&cfg);
 	p = alloc_checked(8 << 20);
 	memset(p, 7, 8 << 20);
@@ -432,7 +496,7 @@ static void test_degraded(void **state)
 	struct trial t = { .child = child_degraded, .during = during_degraded };
 	struct outcome out;
 
-	open_pool();
+	open_pool_of(kind->servers - 1);
 	trial_run(&t, &out);
 	expect_exit(&out, 0);
 	expect_says(&out, "go on without it");
@@ -448,7 +512,7 @@ static void child_shrunk(const void *arg)
 
 	setenv("SODA_REDUNDANCY", kind->name, 1);
 	setenv("SODA_SLAB", "4M", 1);
-	cfg.server = list;
+	cfg.server = front.address;
 	cfg.buffer = "16M";
 	start(&cfg);
 	p = alloc_checked(bytes);
@@ -594,7 +658,7 @@ int main(void)
 		cmocka_unit_test(test_late),	      cmocka_unit_test(test_both_lost),
 		cmocka_unit_test(test_degraded),      cmocka_unit_test(test_shrunk),
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_spoilt),
-		cmocka_unit_test(test_spoilt_beyond),
+		cmocka_unit_test(test_spoilt_beyond), cmocka_unit_test(test_agent_killed),
 	};
 
 	choose_kind();

@@ -17,6 +17,7 @@ enum { SERVERS = 4, MIB = 1 << 20, BYTES = 24 * MIB };
 
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
+static struct front front;
 
 /* NULL: without a domain. */
 static void open_pool(const char *const domains[SERVERS])
@@ -30,10 +31,12 @@ static void open_pool(const char *const domains[SERVERS])
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
 			 worlds[i].address);
 	}
+	front_open(&front, list);
 }
 
 static void close_pool(void)
 {
+	front_close(&front);
 	for (int i = 0; i < SERVERS; i++)
 		world_close_noisy(&worlds[i]);
 }
@@ -144,7 +147,7 @@ static void start_program(const char *redundancy)
 
 	setenv("SODA_REDUNDANCY", redundancy, 1);
 	setenv("SODA_SLAB", "2M", 1);
-	cfg.server = list;
+	cfg.server = front.address;
 	cfg.buffer = "8M";
 	cfg.threads = 2;
 	start(&cfg);

@@ -12,6 +12,7 @@ enum { SERVERS = 4, PAGE = 4096, SLAB = 2 << 20, SMALL = 64 << 20, FAULT_MS = 30
 
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
+static struct front front;
 
 static const char *const capacity[] = { "--capacity", "256M", NULL };
 
@@ -23,10 +24,12 @@ static void open_pool(void)
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
 			 worlds[i].address);
 	}
+	front_open(&front, list);
 }
 
 static void close_pool(int noisy)
 {
+	front_close(&front);
 	for (int i = 0; i < SERVERS; i++)
 		if (i == noisy)
 			world_close_noisy(&worlds[i]);
@@ -38,7 +41,7 @@ static struct soda_config config(void)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 
-	cfg.server = list;
+	cfg.server = front.address;
 	cfg.buffer = "32M";
 	cfg.threads = 2;
 	return cfg;
@@ -281,7 +284,7 @@ static void test_bad_lists(void **state)
 		{ "tcp://127.0.0.1:1,tcp://127.0.0.1:2", "nor can be used tcp://127.0.0.1:2",
 		  NULL },
 		{ "tcp://127.0.0.1:1,,", "empty place", NULL },
-		{ list, "mode handler", "handler" },
+		{ front.address, "mode handler", "handler" },
 	};
 
 	open_pool();

@@ -22,6 +22,7 @@
 #include "dpu_agent/paging/upstream.h"
 #include "soda.h"
 #include "unit/fakes/fake_upstream.h"
+#include "wire/pool.h"
 
 enum { REGION = 7, PAGES = 1024, SOME = 40 };
 
@@ -1080,6 +1081,83 @@ static void server_is_an_agent(void **state)
 	assert_int_equal(fake_down(), 0);
 }
 
+/* An agent in front of a pool: each session of a program is for one member. */
+
+static uint16_t tag_of(const char *list, uint32_t i)
+{
+	static struct soda_members members; /* large */
+	struct soda_why why;
+
+	assert_int_equal(soda_members_parse(list, &members, &why), 0);
+	return soda_members_tag(&members, i);
+}
+
+static int ask_pool(struct program *p, uint32_t ask)
+{
+	const struct soda_wire_tell tell = { .ask = ask };
+	uint8_t body[SODA_WIRE_TELL_BYTES];
+
+	soda_wire_put_tell(body, &tell);
+	return program_call(p, SODA_MSG_POOL, body, sizeof(body));
+}
+
+static void members_of_a_pool(void **state)
+{
+	const char *list = "fake://a,fake://b,fake://c";
+	struct program first = { 0 }, second = { .member = tag_of(list, 1) },
+		       stranger = { .member = tag_of("fake://d", 0) };
+	struct fake_rq *rq;
+
+	fake_options.server = (char *)(uintptr_t)list;
+	fake_up();
+	assert_int_equal(program_hello(&first), 0);
+	assert_string_equal(fake_upstream.address, "fake://a");
+	assert_int_equal(program_hello(&second), 0);
+	assert_string_equal(fake_upstream.address, "fake://b");
+	assert_int_equal(program_hello(&stranger), -EINVAL);
+	assert_non_null(strstr(stranger.why.text, "no such member"));
+	assert_true(second.agent & SODA_WIRE_AGENT_POOL);
+	assert_int_equal(second.agent & SODA_WIRE_AGENT_EARLY, 0);
+	assert_int_equal(ask_pool(&second, SODA_WIRE_POOL_MEMBERS), 0);
+	assert_int_equal(second.reply_bytes, strlen(list));
+	assert_memory_equal(second.reply, list, strlen(list));
+	assert_int_equal(ask_pool(&second, SODA_WIRE_POOL_DRAIN), -ENOTSUP);
+	/* a WRITE is done when the member has it */
+	assert_int_equal(program_open(&second, REGION, PAGES, 0), 0);
+	FAKE_SET(hold_writes, true);
+	rq = program_post(&second, REGION, 8, 5, true);
+	for (int i = 0; i < 50; i++) {
+		assert_false(program_answered(rq));
+		fake_pause();
+	}
+	FAKE_SET(hold_writes, false);
+	assert_int_equal(program_await(rq), 0);
+	/* who comes back means the same member */
+	second.member = tag_of(list, 2);
+	assert_int_equal(program_hello(&second), -EINVAL);
+	assert_non_null(strstr(second.why.text, "another member"));
+	second.member = tag_of(list, 1);
+	program_return(&second);
+	assert_true(second.known);
+	leave(&second);
+	leave(&first);
+	assert_int_equal(fake_down(), 0);
+}
+
+/* An agent of one server says that it has no pool. */
+static void no_pool_of_one_server(void **state)
+{
+	struct program p = { 0 };
+
+	fake_up();
+	assert_int_equal(program_hello(&p), 0);
+	assert_int_equal(p.agent & SODA_WIRE_AGENT_POOL, 0);
+	assert_int_equal(ask_pool(&p, SODA_WIRE_POOL_MEMBERS), 0);
+	assert_int_equal(p.reply_bytes, 0);
+	leave(&p);
+	assert_int_equal(fake_down(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1114,6 +1192,8 @@ int main(void)
 		cmocka_unit_test_setup(answers_an_agent, set_up),
 		cmocka_unit_test_setup(epochs_and_rows_of_agents, set_up),
 		cmocka_unit_test_setup(server_is_an_agent, set_up),
+		cmocka_unit_test_setup(members_of_a_pool, set_up),
+		cmocka_unit_test_setup(no_pool_of_one_server, set_up),
 	};
 
 	cmocka_set_test_filter(getenv("SODA_TEST_ONLY")); /* one of them, by its name */

@@ -269,6 +269,7 @@ int soda_conn_connect(const char *address, const struct soda_wire_hello *hello,
 
 	fake_lock_net();
 	fake_upstream.connects++;
+	snprintf(fake_upstream.address, sizeof(fake_upstream.address), "%s", address);
 	ret = admit_locked(hello, opt);
 	if (!ret)
 		ret = hello_locked(hello, opt->kind, welcome_p);
@@ -722,7 +723,9 @@ static int hello(struct program *p, enum soda_conn_kind kind, struct soda_peer *
 	const struct soda_wire_hello hello = { .magic = SODA_WIRE_MAGIC,
 					       .version = SODA_WIRE_VERSION,
 					       .kind = kind,
-					       .features = p->agents << SODA_FEATURE_AGENTS_SHIFT,
+					       .features = p->agents << SODA_FEATURE_AGENTS_SHIFT |
+							   (uint32_t)p->member
+								   << SODA_FEATURE_MEMBER_SHIFT,
 					       .chunk_bytes = 65536,
 					       .client_id = p->id,
 					       .secret = p->secret,

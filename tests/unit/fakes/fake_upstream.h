@@ -40,7 +40,8 @@ extern struct fake_upstream {
 	uint32_t agent; /* soda_wire_welcome.agent: the server is an agent, too */
 	uint8_t rule;	/* the answer to NAME; 0: an empty one */
 	/* what happened */
-	unsigned agents; /* that the last HELLO has passed */
+	unsigned agents;  /* that the last HELLO has passed */
+	char address[64]; /* that the last connection was made to */
 	unsigned connects, refused, byes, closes, writes, stalled;
 	unsigned ended; /* connections that were closed */
 	unsigned written_bytes;
@@ -94,6 +95,7 @@ struct program {
 	void *client;
 	struct soda_why why;
 	unsigned agents;      /* it is such a row of agents that passes the program on */
+	uint16_t member;      /* the tag of the member of the pool that it means */
 	bool local;	      /* by a UNIX socket */
 	const uint8_t *reply; /* of the last call of this thread */
 	size_t reply_bytes;

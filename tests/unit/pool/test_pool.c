@@ -47,6 +47,46 @@ static void test_lists(void **state)
 	assert_string_equal(members.address[1], "fault+tcp://b:1?on=read,call");
 }
 
+/* A tag is a member's wherever it stands, is never 0, and leads back to it. */
+static void test_tags(void **state)
+{
+	struct soda_why why = { "" };
+	uint16_t a, b;
+
+	assert_int_equal(soda_members_parse("tcp://a:1,tcp://b:1,tcp://c:1", &members, &why), 0);
+	a = soda_members_tag(&members, 0);
+	b = soda_members_tag(&members, 1);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(soda_members_find(&members, soda_members_tag(&members, i)), i);
+	assert_int_equal(soda_members_parse("tcp://b:1,tcp://d:1,tcp://a:1", &members, &why), 0);
+	assert_int_equal(soda_members_tag(&members, 0), b);
+	assert_int_equal(soda_members_tag(&members, 2), a);
+	assert_int_equal(soda_members_find(&members, 0), -1);
+}
+
+/* Two addresses with one hash: the later one has the next number. */
+static void test_tags_meet(void **state)
+{
+	struct soda_why why = { "" };
+	char list[64];
+	uint16_t first;
+	uint32_t i;
+
+	assert_int_equal(soda_members_parse("tcp://0:1", &members, &why), 0);
+	first = soda_members_tag(&members, 0);
+	for (i = 1; i < 1000000; i++) {
+		snprintf(list, sizeof(list), "tcp://%u:1", i);
+		assert_int_equal(soda_members_parse(list, &members, &why), 0);
+		if (soda_members_tag(&members, 0) == first)
+			break;
+	}
+	snprintf(list, sizeof(list), "tcp://%u:1,tcp://0:1", i);
+	assert_int_equal(soda_members_parse(list, &members, &why), 0);
+	assert_int_equal(soda_members_tag(&members, 0), first);
+	assert_int_equal(soda_members_tag(&members, 1), first == UINT16_MAX ? 1 : first + 1);
+	assert_int_equal(soda_members_find(&members, soda_members_tag(&members, 1)), 1);
+}
+
 static void test_bad_lists(void **state)
 {
 	char many[512] = "tcp://0:1", longest[SODA_ADDRESS_MAX + 32] = "tcp://a:1,tcp://";
@@ -160,10 +200,11 @@ static void test_slabs(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lists),	cmocka_unit_test(test_bad_lists),
-		cmocka_unit_test(test_choice),	cmocka_unit_test(test_choice_without_room),
-		cmocka_unit_test(test_balance), cmocka_unit_test(test_domains),
-		cmocka_unit_test(test_slabs),
+		cmocka_unit_test(test_lists),	  cmocka_unit_test(test_bad_lists),
+		cmocka_unit_test(test_choice),	  cmocka_unit_test(test_choice_without_room),
+		cmocka_unit_test(test_balance),	  cmocka_unit_test(test_domains),
+		cmocka_unit_test(test_slabs),	  cmocka_unit_test(test_tags),
+		cmocka_unit_test(test_tags_meet),
 	};
 
 	return cmocka_run_group_tests_name("pool_placement", tests, NULL, NULL);

@@ -218,7 +218,7 @@ static void test_pool(void **state)
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), 0);
 	assert_memory_equal(&tell, &t, sizeof(t));
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES - 1, &tell), -EPROTO);
-	out[56] = 5; /* an ask that cannot be */
+	out[56] = SODA_WIRE_POOL_MEMBERS + 1; /* an ask that cannot be */
 	assert_int_equal(soda_wire_get_tell(out, SODA_WIRE_TELL_BYTES, &tell), -EPROTO);
 	out[56] = 0;
 	/* of a later version */
