@@ -191,6 +191,7 @@ enum {
 
 /* The memory server. */
 enum {
+	SODA_TOKEN_MIN_MS = 1000,	  /* a client's token is valid for so long at least */
 	SODA_SERVER_LEAVING_MS = 2000,	  /* an OPEN waits so long for clients that have said BYE */
 	SODA_SERVER_LEAVING_LOOK_MS = 10, /* and looks so often */
 	SODA_SERVER_PROCESS_LOOK_MS = 100, /* whether a client's process has ended, so often */

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/failure.h"
 #include "base/limits.h"
 #include "wire/pool.h"
+#include "trust/token.h"
+#include "wire/field.h"
 
 /*
  * One attempt.  *reached_p: there was a connection, so that the server may have heard of it.
@@ -107,4 +110,53 @@ int soda_call_members(struct soda_conn *control, char *text, size_t size, int ti
 			     why);
 	text[ret ? 0 : bytes] = '\0';
 	return ret == -EPROTO ? 0 : ret;
+}
+
+int soda_call_token(struct soda_server *s, struct soda_conn *control, uint32_t held,
+		    struct soda_wire_token *token_p, int timeout_ms, struct soda_why *why)
+{
+	uint8_t asked[SODA_WIRE_TOKEN_ASK_BYTES], answer[SODA_WIRE_TOKEN_ANSWER_BYTES];
+	const struct iovec body = { asked, sizeof(asked) };
+	size_t got = 0;
+	int ret;
+
+	soda_wire_put_u32(asked, held);
+	ret = soda_conn_call(control, SODA_MSG_TOKEN, &body, 1, answer, sizeof(answer), &got,
+			     timeout_ms, why);
+	if (ret == -EMSGSIZE || (!ret && soda_wire_get_token(answer, got, token_p)))
+		return -ECONNABORTED;
+	return ret ? ret : soda_token_wrap(token_p->token, s->client_key, token_p->nonce);
+}
+
+/* The next is asked for after a quarter of the token's life: one that was lost can be had again. */
+static int take_token(struct soda_server *s, struct soda_conn *control, int timeout_ms,
+		      struct soda_why *why)
+{
+	struct soda_wire_token token;
+	int ret = soda_call_token(s, control, s->token.number, &token, timeout_ms, why);
+
+	if (ret)
+		return ret;
+	s->token.number = token.number;
+	memcpy(s->token.bytes, token.token, sizeof(s->token.bytes));
+	s->token.renew_ns = soda_now_ns() + token.left_ms / 4 * SODA_MS_NS;
+	return 0;
+}
+
+int soda_call_renew_token(struct soda_server *s, struct soda_conn *control, int timeout_ms,
+			  struct soda_why *why)
+{
+	uint32_t before = s->token.number;
+	int ret;
+
+	if (!s->proves || !(s->welcome.agent & SODA_WIRE_AGENT_TOKENS) ||
+	    soda_now_ns() < s->token.renew_ns)
+		return 0;
+	ret = take_token(s, control, timeout_ms, why);
+	if (!ret && before && s->token.number != before)
+		ret = take_token(s, control, timeout_ms, why);
+	if (!ret || soda_call_lost(ret))
+		return ret;
+	s->token.renew_ns = UINT64_MAX; /* not by this connection */
+	return 0;
 }

@@ -40,4 +40,19 @@ int soda_call(struct soda_server *server, enum soda_msg type, const struct iovec
 int soda_call_members(struct soda_conn *control, char *text, size_t size, int timeout_ms,
 		      struct soda_why *why);
 
+/*
+ * SODA_MSG_TOKEN on this connection of the session, with the number of the token that is held.
+ * token_p->token comes as the server has made it.  -ECONNABORTED: the answer makes no sense; errors
+ * of soda_conn_call and soda_hkdf.
+ */
+int soda_call_token(struct soda_server *server, struct soda_conn *control, uint32_t held,
+		    struct soda_wire_token *token_p, int timeout_ms, struct soda_why *why);
+/*
+ * The driver: ask for the client's next token, if it is time, and tell the server that it has come,
+ * so that older ones are void.  Where the server has none for us that is no error.  Errors of the
+ * connection alone.
+ */
+int soda_call_renew_token(struct soda_server *server, struct soda_conn *control, int timeout_ms,
+			  struct soda_why *why);
+
 #endif

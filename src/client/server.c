@@ -89,6 +89,7 @@ void soda_server_end(struct soda_server *s)
 	soda_conn_close(take_control(s));
 	soda_wipe(s->identity.key, sizeof(s->identity.key));
 	soda_wipe(s->client_key, sizeof(s->client_key));
+	soda_wipe(&s->token, sizeof(s->token));
 	set_state(s, SODA_SERVER_GONE);
 }
 
@@ -184,13 +185,15 @@ void soda_server_down(struct soda_server *s)
 	close_all(s);
 }
 
-static int say_hello(struct soda_server *s, uint8_t client_key[SODA_KEY_BYTES],
+/* shown: instead of proving the client's key we show its token. */
+static int say_hello(struct soda_server *s, bool shown, uint8_t client_key[SODA_KEY_BYTES],
 		     struct soda_conn **conn_p, struct soda_wire_welcome *w, struct soda_why *why)
 {
 	const struct soda_conn_options opt = { .kind = SODA_CONN_CONTROL,
 					       .timeout_ms = s->connect_ms,
 					       .identity = soda_server_identity(s),
-					       .client_key = client_key };
+					       .client_key = client_key,
+					       .token = shown ? s->token.bytes : NULL };
 
 	s->hello.epoch++;
 	return soda_conn_connect(soda_server_peer(s), &s->hello, &opt, conn_p, w, why);
@@ -224,12 +227,13 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	if (s->proves)
 		soda_identity_refresh(&s->identity);
 	memcpy(client_key, s->client_key, sizeof(client_key));
-	ret = say_hello(s, client_key, &conn, &w, why);
-
+	ret = say_hello(s, s->adopts, client_key, &conn, &w, why);
+	if (ret == -ESTALE && as == SODA_AS_AGAIN && s->token.number)
+		ret = say_hello(s, true, client_key, &conn, &w, why);
 	if (ret == -ESTALE && as == SODA_AS_AGAIN) { /* it forgot us, or is another server */
 		s->hello.client_id = s->hello.secret = 0;
 		s->hello.epoch = 0;
-		ret = say_hello(s, client_key, &conn, &w, why);
+		ret = say_hello(s, false, client_key, &conn, &w, why);
 	}
 	if (ret)
 		return ret;
@@ -243,6 +247,9 @@ static int connect_control(struct soda_server *s, enum soda_server_as as,
 	s->hello.client_id = w.client_id;
 	s->hello.secret = w.secret;
 	memcpy(s->client_key, client_key, sizeof(client_key));
+	if (!w.known) /* it was of a client that we are not */
+		s->token = (struct soda_client_token){ .number = 0 };
+	s->adopts = false;
 	soda_lock_acquire(&s->lock);
 	s->control = conn;
 	soda_lock_release(&s->lock);

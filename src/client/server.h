@@ -53,8 +53,9 @@ enum soda_server_state {
 /* Who we may be to a server that does not know us. */
 enum soda_server_as {
 	SODA_AS_ANYBODY, /* a new client, if that is what the server makes of us; -ESTALE is told */
-	SODA_AS_AGAIN,	 /* the same, and after -ESTALE (old epoch, wrong secret) we ask for it */
-	SODA_AS_KNOWN,	 /* nobody new: -ESTALE where the server does not know us any more */
+	SODA_AS_AGAIN, /* the same, and after -ESTALE (old epoch, wrong secret) we ask for it, where
+			  our token is of no use either */
+	SODA_AS_KNOWN, /* nobody new: -ESTALE where the server does not know us any more */
 };
 
 /* What the server that is met knows. */
@@ -90,6 +91,16 @@ struct soda_server_hooks {
 
 enum { SODA_SERVER_TROUBLES = 8 };
 
+/*
+ * The client's token, where tenants are proved (trust/token.h): by it a server that does not know
+ * the client, or its key, makes us that client.
+ */
+struct soda_client_token {
+	uint32_t number; /* 0: there is none */
+	uint8_t bytes[SODA_WIRE_TOKEN_BYTES];
+	uint64_t renew_ns; /* when to ask for the next one; 0: at once */
+};
+
 struct soda_server {
 	/* set before start, then constant */
 	const struct soda_server_hooks *hooks;
@@ -104,8 +115,10 @@ struct soda_server {
 	struct soda_wire_welcome welcome; /* the answer to the last HELLO that was answered */
 	struct soda_identity identity;	  /* where it proves */
 	uint8_t client_key[SODA_KEY_BYTES]; /* of the client, then */
-	bool open;			    /* there are connections to be closed */
-	uint32_t pause_ms;		    /* soda_server_tick's, doubling */
+	struct soda_client_token token;
+	bool adopts;	   /* the token is shown first: we do not have the client's key */
+	bool open;	   /* there are connections to be closed */
+	uint32_t pause_ms; /* soda_server_tick's, doubling */
 	uint64_t next_ns;
 
 	_Atomic uint32_t state;	 /* enum soda_server_state; futex */

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "base/log.h"
 
 enum { TENANTS_SHOWN = 64 }; /* so that Prometheus need not remember more series */
@@ -302,13 +304,20 @@ int soda_tenant_admit(struct soda_tenants *tenants, const struct soda_tenant *te
 	return 0;
 }
 
+static int check_tenant(const struct soda_tenant *tenant, const struct soda_proved *proved,
+			struct soda_why *why)
+{
+	if (tenant == proved->tenant)
+		return 0;
+	snprintf(why->text, sizeof(why->text), "this client is another tenant's");
+	return -EPERM;
+}
+
 int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KEY_BYTES],
 		     const struct soda_proved *proved, struct soda_why *why)
 {
-	if (tenant != proved->tenant) {
-		snprintf(why->text, sizeof(why->text), "this client is another tenant's");
+	if (check_tenant(tenant, proved, why))
 		return -EPERM;
-	}
 	if (soda_proof_check(&proved->transcript, SODA_PROOF_SESSION, key, proved->session,
 			     proved->mac_bytes)) {
 		snprintf(why->text, sizeof(why->text),
@@ -316,6 +325,27 @@ int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KE
 		return -ESTALE;
 	}
 	return 0;
+}
+
+int soda_tenant_adopts(const struct soda_tenant *tenant, struct soda_tokens *tokens,
+		       const struct soda_wire_hello *hello, const struct soda_proved *proved,
+		       struct soda_why *why)
+{
+	const char *sentence = "a token is shown on a control connection";
+	uint8_t token[SODA_WIRE_TOKEN_BYTES];
+	int r = hello->kind == SODA_CONN_CONTROL ? 0 : -ESTALE;
+
+	if (check_tenant(tenant, proved, why))
+		return -EPERM;
+	memcpy(token, proved->session, sizeof(token));
+	if (!r)
+		r = soda_token_show(token, proved->key);
+	if (!r)
+		r = soda_tokens_check(tokens, token, soda_now_ms(), &sentence);
+	soda_wipe(token, sizeof(token));
+	if (r == -ESTALE)
+		snprintf(why->text, sizeof(why->text), "%s", sentence);
+	return r;
 }
 
 void soda_tenant_count(struct soda_tenant *tenant, bool write, uint32_t bytes)

@@ -19,6 +19,7 @@
 #include "transport/api/service.h"
 #include "trust/proof.h"
 #include "trust/tenants_file.h"
+#include "trust/token.h"
 
 struct soda_tenant {
 	struct soda_tenant *next; /* constant once it is in the list, and so the next two */
@@ -91,6 +92,14 @@ int soda_tenant_admit(struct soda_tenants *tenants, const struct soda_tenant *te
  */
 int soda_tenant_owns(const struct soda_tenant *tenant, const uint8_t key[SODA_KEY_BYTES],
 		     const struct soda_proved *proved, struct soda_why *why);
+
+/*
+ * The same of a HELLO that shows a token instead (SODA_FEATURE_TOKEN): tokens are what the client
+ * was given. -EPERM; -ESTALE: also where it is no control connection's.
+ */
+int soda_tenant_adopts(const struct soda_tenant *tenant, struct soda_tokens *tokens,
+		       const struct soda_wire_hello *hello, const struct soda_proved *proved,
+		       struct soda_why *why);
 
 /* What may change: */
 enum soda_role soda_tenant_role(struct soda_tenants *tenants, const struct soda_tenant *tenant);

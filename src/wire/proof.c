@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "wire/field.h"
+
 static const char name_characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 				      "0123456789._-:";
 
@@ -87,6 +89,27 @@ void soda_wire_put_proof(uint8_t out[SODA_WIRE_PROOF_BYTES], const struct soda_w
 int soda_wire_get_proof(const void *in, size_t bytes, struct soda_wire_proof *p)
 {
 	return get_pair(in, bytes, p->mac, p->session);
+}
+
+void soda_wire_put_token(uint8_t out[SODA_WIRE_TOKEN_ANSWER_BYTES], const struct soda_wire_token *t)
+{
+	soda_wire_put_u32(out, t->number);
+	soda_wire_put_u32(out + 4, t->left_ms);
+	memcpy(out + 8, t->nonce, sizeof(t->nonce));
+	memcpy(out + 8 + sizeof(t->nonce), t->token, sizeof(t->token));
+}
+
+int soda_wire_get_token(const void *in, size_t bytes, struct soda_wire_token *t)
+{
+	const uint8_t *at = in;
+
+	if (bytes != SODA_WIRE_TOKEN_ANSWER_BYTES)
+		return -EPROTO;
+	t->number = soda_wire_get_u32(at);
+	t->left_ms = soda_wire_get_u32(at + 4);
+	memcpy(t->nonce, at + 8, sizeof(t->nonce));
+	memcpy(t->token, at + 8 + sizeof(t->nonce), sizeof(t->token));
+	return t->number ? 0 : -EPROTO;
 }
 
 void soda_wire_put_number(uint8_t out[SODA_WIRE_NUMBER_BYTES], uint64_t number)

@@ -35,8 +35,20 @@ struct soda_wire_proof {
 };
 #define SODA_WIRE_PROOF_BYTES 64u
 
+/* The answer of SODA_MSG_TOKEN: one more for the client, or the one that it should have. */
+#define SODA_WIRE_TOKEN_BYTES 16u
+#define SODA_WIRE_TOKEN_NONCE_BYTES 16u
+struct soda_wire_token {
+	uint32_t number;  /* not 0 */
+	uint32_t left_ms; /* how long it is valid */
+	uint8_t nonce[SODA_WIRE_TOKEN_NONCE_BYTES];
+	uint8_t token[SODA_WIRE_TOKEN_BYTES]; /* wrapped by nonce (trust/token.h) */
+};
+#define SODA_WIRE_TOKEN_ASK_BYTES 4u
+#define SODA_WIRE_TOKEN_ANSWER_BYTES 40u
+
 /*
- * The same on verbs, where requests to connect have room for 56 bytes: a frame, the number that the
+ * A proof on verbs, where requests to connect have room for 56 bytes: a frame, the number that the
  * server has given the HELLO, and what is left of an ASK without the tenant's name, or of a PROOF
  * with the first bytes of each mac.
  */
@@ -75,6 +87,10 @@ int soda_wire_get_proof(const void *in, size_t bytes, struct soda_wire_proof *p)
 void soda_wire_put_brief(uint8_t out[SODA_WIRE_BRIEF_BYTES], enum soda_msg type,
 			 const struct soda_wire_brief *b);
 int soda_wire_get_brief(const void *in, size_t bytes, struct soda_wire_brief *b);
+void soda_wire_put_token(uint8_t out[SODA_WIRE_TOKEN_ANSWER_BYTES],
+			 const struct soda_wire_token *t);
+/* -EPROTO also where the number is 0. */
+int soda_wire_get_token(const void *in, size_t bytes, struct soda_wire_token *t);
 void soda_wire_put_number(uint8_t out[SODA_WIRE_NUMBER_BYTES], uint64_t number);
 uint64_t soda_wire_get_number(const uint8_t in[SODA_WIRE_NUMBER_BYTES]);
 

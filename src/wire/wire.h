@@ -83,7 +83,10 @@ enum soda_msg {
 	SODA_MSG_ASK = 34,     /* behind a HELLO of version 2, and so the next (wire/proof.h) */
 	SODA_MSG_CHALLENGE = 35,
 	SODA_MSG_PROOF = 36,
-	SODA_MSG_SERVICES = 64, /* this one and all above it: of further services of a DPU agent */
+	SODA_MSG_SERVICES = 64, /* this one and those up to 254: of further services of a DPU agent;
+				   whoever does not know such a type says so, and goes on */
+	SODA_MSG_TOKEN = 255,	/* the number of the token that the client has (u32; 0: none) ->
+				   soda_wire_token (wire/proof.h); where tenants are proved */
 };
 
 #define SODA_WIRE_BYE_LATER 1u
@@ -205,6 +208,11 @@ struct soda_wire_hello {
 #define SODA_FEATURE_KEYED 2u
 /* A data connection: all that it carries of objects is sealed by the client, or was. */
 #define SODA_FEATURE_SEALED 4u
+/*
+ * A control HELLO of version 2 that names a client, whose key the sender does not have: in place of
+ * the session mac its PROOF shows the client's token (trust/token.h).
+ */
+#define SODA_FEATURE_TOKEN 8u
 /* How many agents the client's HELLO has passed on its way, in these bits; soda_wire_agents(). */
 #define SODA_FEATURE_AGENTS_SHIFT 8
 #define SODA_FEATURE_AGENTS (0xfu << SODA_FEATURE_AGENTS_SHIFT)
@@ -255,9 +263,11 @@ struct soda_wire_welcome {
  * An agent of an older release may have the bit by chance, and refuses the question.
  */
 #define SODA_WIRE_AGENT_POOL 8u
+/* A fifth one: it has tokens for its clients (SODA_MSG_TOKEN). */
+#define SODA_WIRE_AGENT_TOKENS 16u
 #define SODA_WIRE_AGENT_FLAGS                                                                      \
 	(SODA_WIRE_AGENT_EARLY | SODA_WIRE_AGENT_ASKS | SODA_WIRE_AGENT_STORES |                   \
-	 SODA_WIRE_AGENT_POOL)
+	 SODA_WIRE_AGENT_POOL | SODA_WIRE_AGENT_TOKENS)
 #define SODA_WIRE_WELCOME_BYTES 56u
 
 /* Flags of a region: how a file is opened, 0: anonymous memory. */

@@ -47,7 +47,7 @@ static void meet_as(struct env *e, struct stranger *s, uint32_t features)
 	memset(s, 0, sizeof(*s));
 	assert_int_equal(soda_verbs_link_resolve(&s->link, rest, deadline, &e->why), 0);
 	assert_int_equal(soda_verbs_link_prepare(&s->link, &room, &e->why), 0);
-	assert_int_equal(soda_verbs_introduce(&s->link, rest, &hello, NULL, NULL, deadline,
+	assert_int_equal(soda_verbs_introduce(&s->link, rest, &hello, NULL, NULL, NULL, deadline,
 					      &welcome, &s->two_sided, &e->why),
 			 0);
 	s->buf = aligned_alloc(4096, BUFFER);

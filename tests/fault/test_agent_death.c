@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "integration/dpu_agent/tenancy.h"
 #include "lib/harness.h"
 #include "lib/peer.h"
 #include "lib/world.h"
@@ -17,6 +18,29 @@ enum { CHUNK = 65536, WORDS = CHUNK / 8, CHUNKS = 192, MARKS = 16, STRIDE = WORD
 enum { THREADS = 2 };
 
 static struct world world;
+
+/*
+ * SODA_TEST_TENANTS: the server and the agents have tenants, so that each agent has to be given the
+ * clients of the one before it, by their tokens.
+ */
+static struct tenancy below, tenants; /* the server's, and the agents' */
+
+static void open_tenancies(void)
+{
+	tenancy_open(&below, "mem1");
+	tenancy_add(&below, "node7")->role = SODA_ROLE_AGENT;
+	tenancy_save(&below);
+	tenancy_open(&tenants, "node7");
+	tenancy_add(&tenants, "physics");
+	tenancy_save(&tenants);
+}
+
+/* This process is a program of physics from now on. */
+static void become_tenant(void)
+{
+	setenv("SODA_KEY_FILE", tenancy_key(&tenants, "physics"), 1);
+	setenv("SODA_SERVER_NAME", "node7", 1);
+}
 
 /* Chunks of one thread, and what it has stored there. */
 struct model {
@@ -30,6 +54,8 @@ static uint64_t *begin(uint32_t threads)
 {
 	struct soda_config cfg = SODA_CONFIG_INIT;
 
+	if (getenv("SODA_TEST_TENANTS"))
+		become_tenant();
 	cfg.server = world.address;
 	cfg.buffer = "3M";
 	cfg.threads = threads;
@@ -166,20 +192,46 @@ static void kill_by_seed(const void *arg)
 /* SODA_TEST_SEAL: the agents seal, and each finds the keys of the one before it. */
 static char seal_state[] = "/dev/shm/soda-death-XXXXXX";
 
+static void close_tenancies(void)
+{
+	tenancy_close(&tenants);
+	tenancy_close(&below);
+}
+
+/* The number in the statistics of the agent, of what whoever asks may see. */
+static uint64_t ask_agent(const char *name)
+{
+	struct soda_identity *who = NULL;
+	struct peer tool;
+	uint64_t n;
+
+	if (getenv("SODA_TEST_TENANTS"))
+		who = tenancy_identity(&tenants, "physics", world.address);
+	assert_int_equal(peer_ask_as(&tool, world.address, who), 0);
+	n = peer_stat(&tool, name);
+	peer_leave(&tool);
+	soda_identity_free(who);
+	return n;
+}
+
 static void open_world(bool shm)
 {
-	bool seal = getenv("SODA_TEST_SEAL");
-	char options[160];
+	bool seal = getenv("SODA_TEST_SEAL"), proved = getenv("SODA_TEST_TENANTS");
+	static const char *const server[] = { "--tenants", below.file, NULL };
+	char options[400], keys[256] = "";
 
+	if (proved)
+		snprintf(keys, sizeof(keys), " --tenants=%s --server-name=mem1 --key-file=%s",
+			 tenants.file, tenancy_key(&below, "node7"));
 	/* a server that is stopped for a while is not taken for one that is gone */
-	snprintf(options, sizeof(options), "--timeout=100s%s%s",
+	snprintf(options, sizeof(options), "--timeout=100s%s%s%s", keys,
 		 seal ? " --seal --seal-state=" : "", seal ? seal_state : "");
 	setenv("SODA_TEST_AGENT", options, 1);
 	if (shm)
 		setenv("SODA_TEST_AGENT_SHM", "1", 1);
 	else
 		unsetenv("SODA_TEST_AGENT_SHM");
-	world_open(&world, WORLD_TCP, NULL);
+	world_open(&world, WORLD_TCP, proved ? server : NULL);
 }
 
 static void storms(bool shm)
@@ -361,12 +413,8 @@ static void await_accepted(void)
 	uint64_t accepted = 0;
 
 	for (int i = 0; i < 6000 && accepted < RESIDENT; i++) {
-		struct peer tool;
-
 		sleep_ms(10);
-		assert_int_equal(peer_ask(&tool, world.address), 0);
-		accepted = peer_stat(&tool, "writes_accepted");
-		peer_leave(&tool);
+		accepted = ask_agent("writes_accepted");
 	}
 	assert_true(accepted >= RESIDENT);
 }
@@ -405,8 +453,12 @@ int main(void)
 
 	if (getenv("SODA_TEST_SEAL") && !mkdtemp(seal_state))
 		return 1;
+	if (getenv("SODA_TEST_TENANTS"))
+		open_tenancies();
 	failed = cmocka_run_group_tests_name("agent_death", tests, NULL, NULL);
 	if (getenv("SODA_TEST_SEAL") && rmdir(seal_state)) /* all programs have said goodbye */
 		failed++;
+	if (getenv("SODA_TEST_TENANTS"))
+		close_tenancies();
 	return failed;
 }

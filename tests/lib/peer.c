@@ -15,6 +15,8 @@
 #include <cmocka.h>
 
 #include "lib/proc.h"
+#include "trust/token.h"
+#include "wire/field.h"
 
 static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_conn **conn_p,
 		      struct soda_wire_welcome *welcome_p)
@@ -34,7 +36,9 @@ static int connect_as(struct peer *peer, enum soda_conn_kind kind, struct soda_c
 					       .timeout_ms = PEER_TIMEOUT_MS,
 					       .sealed = peer->sealed,
 					       .identity = peer->identity,
-					       .client_key = peer->client_key };
+					       .client_key = peer->client_key,
+					       .token = kind == SODA_CONN_CONTROL ? peer->token
+										  : NULL };
 
 	return soda_conn_connect(peer->address, &hello, &opt, conn_p, welcome_p, &peer->why);
 }
@@ -70,6 +74,33 @@ int peer_return_as(struct peer *peer, const char *address, const struct soda_ide
 		memcpy(peer->client_key, was->client_key, sizeof(peer->client_key));
 	}
 	return come(peer, address);
+}
+
+int peer_adopt_as(struct peer *peer, const char *address, const struct soda_identity *identity,
+		  uint64_t client_id, const uint8_t token[SODA_WIRE_TOKEN_BYTES], uint64_t epoch)
+{
+	int r;
+
+	*peer = (struct peer){ .epoch = epoch, .identity = identity, .token = token };
+	peer->welcome.client_id = client_id;
+	r = come(peer, address);
+	peer->token = NULL;
+	return r;
+}
+
+int peer_token(struct peer *peer, uint32_t held, struct soda_wire_token *token_p)
+{
+	uint8_t asked[SODA_WIRE_TOKEN_ASK_BYTES], answer[SODA_WIRE_TOKEN_ANSWER_BYTES];
+	const struct iovec body = { asked, sizeof(asked) };
+	size_t got = 0;
+	int r;
+
+	soda_wire_put_u32(asked, held);
+	r = soda_conn_call(peer->control, SODA_MSG_TOKEN, &body, 1, answer, sizeof(answer), &got,
+			   PEER_TIMEOUT_MS, &peer->why);
+	if (!r)
+		r = soda_wire_get_token(answer, got, token_p);
+	return r ? r : soda_token_wrap(token_p->token, peer->client_key, token_p->nonce);
 }
 
 int peer_join_as(struct peer *peer, const char *address, const struct soda_identity *identity)

@@ -18,6 +18,7 @@ struct peer {
 	bool sealed;			      /* data connections say that all is sealed */
 	const struct soda_identity *identity; /* NULL: nobody */
 	uint8_t client_key[SODA_KEY_BYTES];   /* with an identity */
+	const uint8_t *token;		      /* shown by control connections; NULL: none */
 	char address[128];
 };
 
@@ -30,6 +31,11 @@ int peer_join_as(struct peer *peer, const char *address, const struct soda_ident
 /* The client that `was` is, as this tenant, with another epoch. */
 int peer_return_as(struct peer *peer, const char *address, const struct soda_identity *identity,
 		   const struct peer *was, uint64_t epoch);
+/* SODA_MSG_TOKEN, of a client that has the one numbered `held`; *token_p: as the peer has it. */
+int peer_token(struct peer *peer, uint32_t held, struct soda_wire_token *token_p);
+/* Who does not have the key of the client with this id, and shows a token. */
+int peer_adopt_as(struct peer *peer, const char *address, const struct soda_identity *identity,
+		  uint64_t client_id, const uint8_t token[SODA_WIRE_TOKEN_BYTES], uint64_t epoch);
 /* No client, but who asks for statistics. 0 or negative errno. */
 int peer_ask(struct peer *peer, const char *address);
 int peer_ask_as(struct peer *peer, const char *address, const struct soda_identity *identity);

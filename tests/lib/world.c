@@ -12,10 +12,14 @@ enum { ARGS_MAX = 32 };
 
 static void start_server(struct world *w, const char *listen)
 {
-	const char *args[ARGS_MAX] = { "--listen", listen,	  "--capacity", "1G",
-				       "--export", w->export_dir, "--drain",	"2s" };
-	size_t n = 8;
+	const char *args[ARGS_MAX] = { "--listen", listen, "--capacity", "1G", "--drain", "2s" };
+	bool tenants = w->more && !strcmp(*w->more, "--tenants"); /* whose file has directories */
+	size_t n = 6;
 
+	if (!tenants) {
+		args[n++] = "--export";
+		args[n++] = w->export_dir;
+	}
 	for (const char *const *m = w->more; m && *m && n + 1 < ARGS_MAX; m++)
 		args[n++] = *m;
 	if (server_start(&w->server, args))

@@ -45,7 +45,10 @@ struct world {
 
 /* Each fails the running cmocka test where something goes wrong. */
 
-/* Start; more: further arguments of the server, NULL-terminated, or NULL. */
+/*
+ * Start; more: further arguments of the server, NULL-terminated, or NULL.  Where they begin with
+ * --tenants nothing is exported but what that file says.
+ */
 void world_open(struct world *w, enum world_transport transport, const char *const *more);
 /* End the server by SIGTERM: it must exit with 0 and have logged no warning. */
 void world_close(struct world *w);

@@ -155,9 +155,9 @@ static void say_hello(struct speaker *s, int flip)
 					     .kind = SODA_CONN_CONTROL,
 					     .chunk_bytes = 65536,
 					     .epoch = 1 };
-	assert_int_equal(
-		soda_claim_begin(&s->claim, who, &s->hello, s->client_key, NULL, "server", &s->why),
-		0);
+	assert_int_equal(soda_claim_begin(&s->claim, who, &s->hello, s->client_key, NULL, NULL,
+					  "server", &s->why),
+			 0);
 	assert_int_equal(soda_claim_ask(&s->claim, false, s->first, asked), 0);
 	memcpy(&s->ask.ask, asked, sizeof(s->ask.ask));
 	memcpy(said, s->first, sizeof(said));

@@ -45,6 +45,9 @@ int soda_dpu_start(struct soda_dpu *dpu, const struct soda_dpu_options *opt)
 	dpu->id = (dpu->id & ~SODA_WIRE_AGENT_FLAGS) | (async ? SODA_WIRE_AGENT_EARLY : 0) |
 		  (opt->dynamic && !opt->base ? SODA_WIRE_AGENT_ASKS : 0) |
 		  (opt->store_bytes ? SODA_WIRE_AGENT_STORES : 0) |
+		  (opt->tenants && opt->identities[0] && opt->identities[0]->proves
+			   ? SODA_WIRE_AGENT_TOKENS
+			   : 0) |
 		  (dpu->sessions.members.n > 1 ? SODA_WIRE_AGENT_POOL : 0);
 	dpu->sessions.agent = dpu->sessions.newest = dpu->id;
 	ret = soda_tenants_start(&dpu->tenants, opt->tenants, &soda_agent_tenants_ops, NULL);

@@ -101,6 +101,8 @@ static int dispatch(struct soda_session *s, enum soda_msg type, const void *body
 		memmove(reply->body, body, bytes);
 		reply->bytes = bytes;
 		return 0;
+	case SODA_MSG_TOKEN:
+		return soda_paging_token(s, body, bytes, reply);
 	case SODA_MSG_BYE:
 		return leave(s, body, bytes);
 	default:

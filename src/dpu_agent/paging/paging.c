@@ -18,8 +18,10 @@
 #include "dpu_agent/paging/forward.h"
 #include "dpu_agent/paging/turns.h"
 #include "dpu_agent/paging/upstream.h"
+#include "client/call.h"
 #include "dpu_agent/session/tenants.h"
 #include "wire/pool.h"
+#include "wire/field.h"
 
 #define REGIONS_BYTES (65536 * sizeof(struct soda_paging_region *))
 
@@ -628,11 +630,72 @@ static int call_pool(struct soda_session *s, const void *body, size_t bytes,
 		return ret;
 	if (tell.ask == SODA_WIRE_POOL_MEMBERS)
 		return say_members(&s->all->members, reply);
-	if (tell.ask == SODA_WIRE_POOL_TELL)
+	if (tell.ask == SODA_WIRE_POOL_TELL || tell.ask == SODA_WIRE_POOL_CONTENT)
 		return soda_upstream_pass(s, SODA_MSG_POOL, &iov, 1, reply);
 	snprintf(reply->why.text, sizeof(reply->why.text),
 		 "a DPU agent drains no server: ask %.150s itself", soda_session_server(s));
 	return -ENOTSUP;
+}
+
+/* The client's next token, bound to its tenant, on the control connection to the server. */
+struct passing {
+	struct soda_session *s;
+	uint32_t held;
+	struct soda_wire_token token;
+};
+
+static int fetch_token(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		       struct soda_why *why)
+{
+	struct passing *p = arg;
+	struct soda_server *server = &soda_pager(p->s)->server;
+	int ret = soda_call_token(server, control, p->held, &p->token, timeout_ms, why);
+
+	return ret < 0 ? ret
+		       : soda_token_bind(p->token.token, server->identity.key, p->s->tenant->name,
+					 server->hello.client_id);
+}
+
+/* Note it, and wrap it for the client. */
+static int hand_token(struct passing *p, struct soda_reply *reply)
+{
+	struct soda_session *s = p->s;
+	int ret = soda_random(p->token.nonce, sizeof(p->token.nonce));
+
+	pthread_mutex_lock(&s->lock);
+	soda_tokens_note(&s->tokens, p->held, p->token.number, soda_now_ms(), p->token.left_ms,
+			 p->token.token);
+	if (ret == 0)
+		ret = soda_token_wrap(p->token.token, s->key, p->token.nonce);
+	pthread_mutex_unlock(&s->lock);
+	if (ret < 0)
+		return ret;
+	soda_wire_put_token(reply->body, &p->token);
+	reply->bytes = SODA_WIRE_TOKEN_ANSWER_BYTES;
+	return 0;
+}
+
+int soda_paging_token(struct soda_session *s, const void *body, size_t bytes,
+		      struct soda_reply *reply)
+{
+	struct passing p = { .s = s };
+	int ret;
+
+	if (bytes != SODA_WIRE_TOKEN_ASK_BYTES)
+		return -EPROTO;
+	if (s->tool || !s->tenant || !soda_pager(s)->server.proves) {
+		snprintf(reply->why.text, sizeof(reply->why.text), "there are no tokens here: %s",
+			 s->tenant ? "the memory server has no tenants"
+				   : "this agent has no tenants");
+		return -ENOTSUP;
+	}
+	p.held = soda_wire_get_u32(body);
+	ret = soda_call_once(&soda_pager(s)->server, fetch_token, &p,
+			     (int)soda_paging(s)->opt->timeout_ms, &reply->why);
+	if (ret == 0)
+		ret = hand_token(&p, reply);
+	soda_wipe(&p.token, sizeof(p.token));
+	return ret;
 }
 
 static int call(struct soda_session *s, void *state, enum soda_msg type, const void *body,
@@ -759,6 +822,25 @@ static void introduce(struct soda_pager *p, const struct soda_wire_hello *hello,
 	}
 }
 
+/*
+ * The client shows the token that an agent before this one has passed on: as the server has made
+ * it, we show that.
+ */
+static int adopt(struct soda_session *s, const struct soda_wire_hello *hello)
+{
+	struct soda_server *server = &soda_pager(s)->server;
+	int ret;
+
+	if (!s->adopts)
+		return 0;
+	s->adopts = false;
+	memcpy(server->token.bytes, s->tokens.at[0].token, sizeof(server->token.bytes));
+	ret = soda_token_bind(server->token.bytes, server->identity.key, s->tenant->name,
+			      hello->client_id);
+	server->adopts = ret == 0;
+	return ret;
+}
+
 static bool is_up(struct soda_session *s)
 {
 	bool up;
@@ -782,7 +864,9 @@ static int connected(struct soda_session *s, void *state, const struct soda_wire
 	p->orphan_since_ms = 0; /* the client is there, even if the server cannot be reached */
 	if (!stayed) {
 		introduce(p, hello, info);
-		ret = soda_upstream_connect(s, why);
+		ret = adopt(s, hello);
+		if (ret == 0)
+			ret = soda_upstream_connect(s, why);
 	}
 	if (ret < 0)
 		return ret;

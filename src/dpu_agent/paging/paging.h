@@ -159,4 +159,11 @@ static inline void soda_region_unhold_locked(struct soda_session *s, struct soda
  */
 void soda_paging_heard(struct soda_session *s);
 
+/*
+ * TOKEN: what the server gives the client next is passed on, bound to its tenant.  0; -ENOTSUP:
+ * this agent has no tenants, or the server has none; errors of a call to the server.
+ */
+int soda_paging_token(struct soda_session *s, const void *body, size_t bytes,
+		      struct soda_reply *reply);
+
 #endif

@@ -21,7 +21,8 @@ int soda_services_register(struct soda_services *all, const struct soda_agent_se
 	struct soda_service_entry *e = &all->at[all->n];
 
 	if (ops->first <= SODA_MSG_HELLO || ops->last < ops->first ||
-	    (ops->last >= SODA_MSG_OK && ops->first < SODA_MSG_SERVICES))
+	    (ops->last >= SODA_MSG_OK && ops->first < SODA_MSG_SERVICES) ||
+	    ops->last == SODA_MSG_TOKEN)
 		return -EINVAL;
 	if (all->n == SODA_SERVICES_MAX)
 		return -ENOSPC;

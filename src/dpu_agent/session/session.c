@@ -241,6 +241,11 @@ bool soda_session_awaits(struct soda_session *s)
 	return awaits;
 }
 
+static bool shows_token(const struct soda_wire_hello *hello, const struct soda_peer_info *info)
+{
+	return info->proved && hello->features & SODA_FEATURE_TOKEN;
+}
+
 /*
  * Whether the HELLO is of the process that this client is.  Without tenants the secret says so,
  * which the server has given to the client.
@@ -257,6 +262,12 @@ static int prove_client(struct soda_session *s, const struct soda_wire_hello *he
 	}
 	if (!info->proved)
 		return 0;
+	if (shows_token(hello, info)) {
+		pthread_mutex_lock(&s->lock);
+		ret = soda_tenant_adopts(s->tenant, &s->tokens, hello, info->proved, why);
+		pthread_mutex_unlock(&s->lock);
+		return ret;
+	}
 	pthread_mutex_lock(&s->lock);
 	memcpy(key, s->key, sizeof(key));
 	pthread_mutex_unlock(&s->lock);
@@ -265,20 +276,42 @@ static int prove_client(struct soda_session *s, const struct soda_wire_hello *he
 	return ret;
 }
 
-/* The client is a new one, or is told another id: its key is this connection's from now on. */
-static int take_key(struct soda_session *s, const struct soda_peer_info *info,
-		    const struct soda_wire_welcome *welcome)
+/*
+ * A client that had its regions by an agent before this one shows its token: we become that client
+ * on the server by it, if the server takes it.
+ */
+static int take_token(struct soda_session *s, const struct soda_peer_info *info)
+{
+	uint8_t token[SODA_WIRE_TOKEN_BYTES];
+	int ret;
+
+	memcpy(token, info->proved->session, sizeof(token));
+	ret = soda_token_show(token, info->proved->key);
+	soda_tokens_note(&s->tokens, 0, UINT32_MAX, soda_now_ms(), s->all->opt->grace_ms, token);
+	soda_wipe(token, sizeof(token));
+	s->adopts = true;
+	return ret;
+}
+
+/*
+ * The client is a new one, or is told another id, or has shown a token: its key is this
+ * connection's from now on.
+ */
+static int take_key(struct soda_session *s, const struct soda_wire_hello *hello,
+		    const struct soda_peer_info *info, const struct soda_wire_welcome *welcome)
 {
 	uint8_t key[SODA_KEY_BYTES];
 	int ret;
 
-	if (!info->proved || welcome->known)
+	if (!info->proved || (welcome->known && !shows_token(hello, info)))
 		return 0;
 	ret = soda_client_key(info->proved->key, key);
 	if (ret < 0)
 		return ret;
 	pthread_mutex_lock(&s->lock);
 	memcpy(s->key, key, sizeof(key));
+	if (!welcome->known)
+		soda_wipe(&s->tokens, sizeof(s->tokens)); /* of the client that it was */
 	pthread_mutex_unlock(&s->lock);
 	soda_wipe(key, sizeof(key));
 	return 0;
@@ -416,7 +449,7 @@ static int hello_again(struct soda_session *s, struct soda_peer *peer,
 	if (ret == 0)
 		ret = soda_services_connected(s, hello, info, welcome, why);
 	if (ret == 0)
-		ret = take_key(s, info, welcome);
+		ret = take_key(s, hello, info, welcome);
 	if (ret == 0) {
 		take_name(s, welcome);
 		ret = add_peer(s, peer, true, hello->epoch, why);
@@ -477,9 +510,11 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 	s->busy = 1; /* so that the keeper does not take it for a session without a client */
 	*welcome = (struct soda_wire_welcome){ .max_data = max_data };
 	pthread_mutex_lock(&s->life);
-	ret = soda_services_connected(s, hello, info, welcome, why);
+	ret = hello->client_id && shows_token(hello, info) ? take_token(s, info) : 0;
 	if (ret == 0)
-		ret = take_key(s, info, welcome);
+		ret = soda_services_connected(s, hello, info, welcome, why);
+	if (ret == 0)
+		ret = take_key(s, hello, info, welcome);
 	if (ret == 0) {
 		take_name(s, welcome);
 		ret = soda_session_insert(s, why);
@@ -493,6 +528,13 @@ static int hello_new(struct soda_sessions *all, struct soda_peer *peer,
 	pthread_mutex_unlock(&s->life);
 	*s_p = s; /* still busy, and with our reference */
 	return ret;
+}
+
+/* Whether the server is to say whether a client that has no session here is this process's. */
+static bool may_adopt(const struct soda_sessions *all, const struct soda_wire_hello *hello,
+		      const struct soda_peer_info *info)
+{
+	return shows_token(hello, info) && all->opt->identity && all->opt->identity->proves;
 }
 
 static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
@@ -512,7 +554,7 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 		again = ret == 0;
 		if (again)
 			ret = hello_again(s, peer, hello, info, welcome, why);
-	} else if (info->proved && hello->client_id) {
+	} else if (info->proved && hello->client_id && !may_adopt(all, hello, info)) {
 		/* who could say whether it is this process's, and this tenant's? */
 		refuse(why, "this agent does not know the client any more");
 		ret = -ESTALE;
@@ -530,7 +572,10 @@ static int hello_control(struct soda_sessions *all, struct soda_peer *peer,
 	if (s->tenant)
 		soda_log_info("client %016llx (%s) of tenant %s %s",
 			      (unsigned long long)welcome->client_id, info->address,
-			      s->tenant->name, again ? "is back" : "is new");
+			      s->tenant->name,
+			      !again			 ? "is new"
+			      : shows_token(hello, info) ? "is back, by its token"
+							 : "is back");
 	return 0;
 }
 

@@ -56,6 +56,8 @@ struct soda_session {
 	bool left;		     /* the agent has passed the BYE on to the server */
 	bool dead;		     /* not in the table any more */
 	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret */
+	struct soda_tokens tokens;   /* that the client may have, as it has them */
+	bool adopts;		     /* by the newest of them we become this client on the server */
 	bool removed;		     /* its tenant has been removed: no connection joins */
 	uint64_t away_since_ms;	     /* its last connection ended */
 	unsigned busy;	 /* HELLOs and keeper's hands that work with it: it stays in the table */

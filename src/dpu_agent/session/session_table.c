@@ -48,6 +48,7 @@ void soda_session_put(struct soda_session *s)
 	pthread_mutex_destroy(&s->lock);
 	pthread_mutex_destroy(&s->life);
 	soda_wipe(s->key, sizeof(s->key));
+	soda_wipe(&s->tokens, sizeof(s->tokens));
 	free(s);
 }
 

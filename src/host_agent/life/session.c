@@ -141,6 +141,10 @@ static int meet(struct soda_server *server, struct soda_conn *control, enum soda
 	ret = met == SODA_MET_FIRST ? soda_member_learn(link, control, why) : 0;
 	if (!ret && soda_agent.settings.servers > 1)
 		ret = soda_member_meet(link, control, why);
+	server->token.renew_ns = 0; /* before there is a region that it could be needed for */
+	if (!ret)
+		ret = soda_call_renew_token(server, control,
+					    (int)soda_agent.settings.fault_timeout_ms, why);
 	if (ret)
 		return ret;
 	ret = met == SODA_MET_FIRST ? begin(link, control) : recover(link, control, why);
@@ -327,6 +331,23 @@ static void ask_agent(struct soda_link *link)
 	soda_kept_look();
 }
 
+static int renew_token(struct soda_conn *control, void *arg, bool again, int timeout_ms,
+		       struct soda_why *why)
+{
+	return soda_call_renew_token(arg, control, timeout_ms, why);
+}
+
+/* See that we have a token that the agent after this one will take. */
+static void keep_token(struct soda_link *link)
+{
+	struct soda_server *server = &link->server;
+	struct soda_why ignored;
+
+	if (server->token.number && soda_now_ns() >= server->token.renew_ns)
+		soda_call_once(server, renew_token, server,
+			       (int)soda_agent.settings.fault_timeout_ms, &ignored);
+}
+
 /* Take in what the program's threads have fetched ahead and do not collect. */
 static void collect_left(struct soda_link *link, struct soda_thread *t)
 {
@@ -341,6 +362,7 @@ static void tend(struct soda_link *link, struct soda_thread *t)
 		reach_keyed(link);
 	soda_calls_close_late(link);
 	ask_agent(link);
+	keep_token(link);
 	collect_left(link, t);
 	soda_stuck_look();
 	soda_recover_look(link);

@@ -15,6 +15,7 @@
 	X(hellos_refused, NONE, "HELLOs refused: secret, epoch, user, limits")                     \
 	X(clients_opened, NONE, "clients that came")                                               \
 	X(clients_returned, NONE, "reconnections that found their regions")                        \
+	X(clients_adopted, NONE, "reconnections by a token, after an agent's death")               \
 	X(clients_expired, NONE, "clients freed after the grace time")                             \
 	X(regions_opened, NONE, "regions opened")                                                  \
 	X(bytes_discarded, BYTES, "memory of regions given back to the system for DISCARDs")       \

@@ -15,6 +15,7 @@
 #include "mem_server/base/counters.h"
 #include "mem_server/life/server.h"
 #include "mem_server/store/handed.h"
+#include "wire/field.h"
 #include "wire/pool.h"
 
 #define NOTES_A_SECOND 10
@@ -249,11 +250,31 @@ static int describe_content(struct soda_client *client, const uint8_t *body, siz
 	return 0;
 }
 
+/* TOKEN, asked by a DPU agent for its client. */
+static int give_token(struct soda_client *client, const void *body, size_t bytes,
+		      struct soda_reply *reply)
+{
+	struct soda_wire_token token;
+	int r = bytes == SODA_WIRE_TOKEN_ASK_BYTES
+			? soda_client_token(client, soda_wire_get_u32(body), &token, &reply->why)
+			: -EPROTO;
+
+	if (r)
+		return r;
+	soda_wire_put_token(reply->body, &token);
+	reply->bytes = SODA_WIRE_TOKEN_ANSWER_BYTES;
+	return 0;
+}
+
 /* What an operator asks of this server. */
 static int operate(struct soda_client *client, enum soda_wire_pool_ask ask, struct soda_why *why)
 {
 	if (ask == SODA_WIRE_POOL_TELL || ask == SODA_WIRE_POOL_CONTENT)
 		return 0;
+	if (ask == SODA_WIRE_POOL_MEMBERS) {
+		soda_server_why(why, "a memory server stands in front of no others");
+		return -ENOTSUP;
+	}
 	if (ask == SODA_WIRE_POOL_SPREAD)
 		return soda_clients_spread(client, why);
 	return soda_clients_move(client, ask == SODA_WIRE_POOL_DRAIN, why);
@@ -327,6 +348,8 @@ static int dispatch(struct soda_client *client, enum soda_msg type, const void *
 		return tell_pool(client, body, bytes, reply);
 	case SODA_MSG_PUBLISH:
 		return publish(client, body, bytes, reply);
+	case SODA_MSG_TOKEN:
+		return give_token(client, body, bytes, reply);
 	case SODA_MSG_BYE:
 		return leave(client, body, bytes);
 	case SODA_MSG_ADVISE:

@@ -88,6 +88,7 @@ static void destroy_client(struct soda_client *client)
 	if (client->process >= 0)
 		close(client->process);
 	soda_wipe(client->key, sizeof(client->key));
+	soda_wipe(&client->tokens, sizeof(client->tokens));
 	free(client);
 }
 
@@ -251,6 +252,38 @@ void soda_client_told(struct soda_client *client, const struct soda_wire_tell *t
 	pthread_mutex_lock(&client->all->lock);
 	client->told = *told;
 	pthread_mutex_unlock(&client->all->lock);
+}
+
+/*
+ * A token outlives its client's absence: a client that is away is kept for the grace time, and had
+ * renewed its token a quarter of that token's life before, at the most.
+ */
+static uint32_t token_life_ms(const struct soda_clients *clients)
+{
+	uint32_t life_ms = clients->grace_ms < UINT32_MAX / 2 ? 2 * clients->grace_ms : UINT32_MAX;
+
+	return life_ms > SODA_TOKEN_MIN_MS ? life_ms : SODA_TOKEN_MIN_MS;
+}
+
+int soda_client_token(struct soda_client *client, uint32_t held, struct soda_wire_token *token_p,
+		      struct soda_why *why)
+{
+	struct soda_wire_token t;
+	int r = client->tenant ? soda_random(t.nonce, sizeof(t.nonce)) : -ENOTSUP;
+
+	if (r == -ENOTSUP)
+		soda_server_why(why, "this server has no tenants (--tenants), and so no tokens");
+	if (r)
+		return r;
+	pthread_mutex_lock(&client->all->lock);
+	r = soda_tokens_renew(&client->tokens, held, soda_now_ms(), token_life_ms(client->all),
+			      &t.number, &t.left_ms, t.token);
+	if (!r)
+		r = soda_token_wrap(t.token, client->key, t.nonce);
+	pthread_mutex_unlock(&client->all->lock);
+	if (!r)
+		*token_p = t;
+	return r;
 }
 
 void soda_clients_drain(struct soda_clients *clients)
@@ -451,10 +484,18 @@ static bool is_same_user(const struct soda_client *client, const struct soda_pee
 	return !info->local || !client->info.local || info->uid == client->info.uid || !info->uid;
 }
 
-/* Whether the connection is of the process that this client is. 0, -EPERM, -ESTALE. */
-static int prove_client(const struct soda_client *client, const struct soda_wire_hello *hello,
-			const struct soda_peer_info *info, struct soda_why *why)
+static bool shows_token(const struct soda_wire_hello *hello, const struct soda_peer_info *info)
 {
+	return info->proved && hello->features & SODA_FEATURE_TOKEN;
+}
+
+/* Whether the connection is of the process that this client is. 0, -EPERM, -ESTALE. */
+static int prove_client_locked(struct soda_client *client, const struct soda_wire_hello *hello,
+			       const struct soda_peer_info *info, struct soda_why *why)
+{
+	if (shows_token(hello, info))
+		return soda_tenant_adopts(client->tenant, &client->tokens, hello, info->proved,
+					  why);
 	if (!info->proved && hello->secret != client->secret) {
 		refuse(why, "wrong secret for this client id");
 		return -ESTALE;
@@ -473,7 +514,7 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 		refuse(why, "this client is another user's");
 		return -EPERM;
 	}
-	r = prove_client(client, hello, info, why);
+	r = prove_client_locked(client, hello, info, why);
 	if (r)
 		return r;
 	if (!control && hello->epoch != client->epoch) {
@@ -482,6 +523,8 @@ static int hello_known_locked(struct soda_client *client, struct soda_peer *peer
 	}
 	client->busy++; /* so that the reaper does not free it */
 	r = control ? take_over_locked(client, hello, why) : 0;
+	if (!r && shows_token(hello, info)) /* the older ones' connections have ended */
+		r = soda_client_key(info->proved->key, client->key);
 	if (!r)
 		r = add_peer_locked(client, peer, control);
 	if (r == -EBUSY)
@@ -615,11 +658,15 @@ int soda_client_hello(struct soda_clients *clients, struct soda_peer *peer,
 		return r;
 	if (control && known)
 		soda_count_add(SODA_COUNT_clients_returned, 1);
+	if (known && shows_token(hello, info))
+		soda_count_add(SODA_COUNT_clients_adopted, 1);
 	if (control)
 		soda_log_info("client %016llx (%s)%s%s %s", (unsigned long long)client->id,
 			      info->address, client->tenant ? " of tenant " : "",
 			      client->tenant ? client->tenant->name : "",
-			      known ? "is back" : "is new");
+			      !known			 ? "is new"
+			      : shows_token(hello, info) ? "is back, adopted by its token"
+							 : "is back");
 	welcome_client(client, known, welcome);
 	*client_p = client;
 	return 0;

@@ -24,6 +24,7 @@
 
 #include "mem_server/session/region.h"
 #include "transport/api/service.h"
+#include "trust/token.h"
 #include "wire/pool.h"
 
 /* One connection of a client; guarded by the clients' lock. */
@@ -45,12 +46,14 @@ struct soda_client {
 	bool left;     /* BYE: no connection joins it, and it is freed with its last one */
 	bool leaving;  /* BYE_LATER: as left, its regions still open; counted in clients->leaving */
 	uint64_t leaving_since_ms;
-	struct soda_wire_tell told; /* the last; all zeros: it has told nothing of a pool */
-	struct soda_clients *all;   /* this and below: constant */
+	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret; another one
+					once it was adopted */
+	struct soda_tokens tokens;   /* by which that is done */
+	struct soda_wire_tell told;  /* the last; all zeros: it has told nothing of a pool */
+	struct soda_clients *all;    /* this and below: constant */
 	uint64_t id, secret;
-	uint8_t key[SODA_KEY_BYTES]; /* of a tenant's client, instead of the secret */
-	struct soda_tenant *tenant;  /* NULL: the server is open */
-	uint32_t chunk_bytes;	     /* 0: a tool, freed with its last connection */
+	struct soda_tenant *tenant; /* NULL: the server is open */
+	uint32_t chunk_bytes;	    /* 0: a tool, freed with its last connection */
 	struct soda_peer_info info;
 	int process; /* pidfd, where clients->own; -1: not known */
 	struct soda_file_user
@@ -129,6 +132,12 @@ void soda_client_bye_later(struct soda_client *client);
  * there was a client to wait for, so that it pays to try again.
  */
 bool soda_clients_await_leaving(struct soda_clients *clients, unsigned timeout_ms);
+/*
+ * TOKEN: the client has the token that is numbered `held`.  *token_p: what it is to have, wrapped.
+ * 0; -ENOTSUP: this client is no tenant's; errors of trust/token.h.
+ */
+int soda_client_token(struct soda_client *client, uint32_t held, struct soda_wire_token *token_p,
+		      struct soda_why *why);
 /* The client has said what it has in its pool. */
 void soda_client_told(struct soda_client *client, const struct soda_wire_tell *told);
 /* A connection of the client has ended. As soda_service.gone. */

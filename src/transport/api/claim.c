@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "transport/api/transport_impl.h"
 #include "trust/identity.h"
+#include "trust/token.h"
 
 static int cannot_compute(const struct soda_claim *c, int err)
 {
@@ -24,14 +25,17 @@ static int not_that_server(const struct soda_claim *c)
 }
 
 int soda_claim_begin(struct soda_claim *c, const struct soda_identity *as,
-		     const struct soda_wire_hello *hello, uint8_t *client_key,
+		     const struct soda_wire_hello *hello, uint8_t *client_key, const uint8_t *token,
 		     const uint8_t *channel, const char *peer, struct soda_why *why)
 {
 	int r;
 
-	*c = (struct soda_claim){
-		.as = as, .hello = hello, .client_key = client_key, .peer = peer, .why = why
-	};
+	*c = (struct soda_claim){ .as = as,
+				  .hello = hello,
+				  .client_key = client_key,
+				  .token = token,
+				  .peer = peer,
+				  .why = why };
 	memcpy(c->key, as->key, sizeof(c->key));
 	r = channel ? soda_key_bind(c->key, channel) : 0;
 	return r ? cannot_compute(c, r) : 0;
@@ -82,13 +86,30 @@ int soda_claim_check(struct soda_claim *c, const uint8_t said[SODA_WIRE_CHALLENG
 	return r ? cannot_compute(c, r) : 0;
 }
 
+/* In place of the session mac, for whom only this connection's other end knows what it is. */
+static int show_token(const struct soda_claim *c, uint8_t session[SODA_WIRE_MAC_BYTES])
+{
+	uint8_t connection[SODA_KEY_BYTES];
+	int r = soda_connection_key(&c->t, c->key, connection);
+
+	memcpy(session, c->token, SODA_WIRE_TOKEN_BYTES);
+	if (!r)
+		r = soda_token_show(session, connection);
+	if (r)
+		soda_wipe(session, SODA_WIRE_TOKEN_BYTES);
+	soda_wipe(connection, sizeof(connection));
+	return r;
+}
+
 int soda_claim_prove(const struct soda_claim *c, struct soda_wire_proof *proof_p)
 {
 	int r;
 
 	*proof_p = (struct soda_wire_proof){ { 0 }, { 0 } };
 	r = soda_proof_mac(&c->t, SODA_PROOF_CLIENT, c->key, proof_p->mac);
-	if (!r && c->hello->client_id && c->client_key)
+	if (!r && c->token)
+		r = show_token(c, proof_p->session);
+	else if (!r && c->hello->client_id && c->client_key)
 		r = soda_proof_mac(&c->t, SODA_PROOF_SESSION, c->client_key, proof_p->session);
 	return r ? cannot_compute(c, r) : 0;
 }
@@ -109,7 +130,8 @@ int soda_claim_welcome(const struct soda_claim *c, const uint8_t *welcome, const
 		   welcome_p->version != SODA_WIRE_VERSION_PROVED) {
 		soda_why_set(c->why, "%s answers, but does not speak SODA", c->peer);
 		r = -EPROTO;
-	} else if (c->client_key && !welcome_p->known && c->hello->kind == SODA_CONN_CONTROL) {
+	} else if (c->client_key && (!welcome_p->known || c->token) &&
+		   c->hello->kind == SODA_CONN_CONTROL) {
 		r = soda_client_key(connection, c->client_key);
 	}
 	soda_wipe(connection, sizeof(connection));

@@ -15,7 +15,8 @@
 struct soda_claim {
 	const struct soda_identity *as;
 	const struct soda_wire_hello *hello;
-	uint8_t *client_key;	     /* of the options */
+	uint8_t *client_key;	     /* of the options, and so the next */
+	const uint8_t *token;	     /* NULL: none is shown */
 	uint8_t key[SODA_KEY_BYTES]; /* the identity's; by TLS bound to that */
 	const char *peer;
 	struct soda_why *why;
@@ -27,7 +28,7 @@ struct soda_claim {
  * claim.  0, or errors of libcrypto with a why, and so all below.  End it in any case.
  */
 int soda_claim_begin(struct soda_claim *c, const struct soda_identity *as,
-		     const struct soda_wire_hello *hello, uint8_t *client_key,
+		     const struct soda_wire_hello *hello, uint8_t *client_key, const uint8_t *token,
 		     const uint8_t *channel, const char *peer, struct soda_why *why);
 void soda_claim_end(struct soda_claim *c);
 
@@ -40,8 +41,8 @@ int soda_claim_unasked(const struct soda_claim *c);
 int soda_claim_check(struct soda_claim *c, const uint8_t challenge[SODA_WIRE_CHALLENGE_BYTES]);
 int soda_claim_prove(const struct soda_claim *c, struct soda_wire_proof *proof_p);
 /*
- * The welcome and its mac, as they came: -EACCES: they are not the server's; -EPROTO.  A new
- * client's key is put into client_key.
+ * The welcome and its mac, as they came: -EACCES: they are not the server's; -EPROTO.  The key of a
+ * client that is new, or was adopted by a token, is put into client_key.
  */
 int soda_claim_welcome(const struct soda_claim *c, const uint8_t *welcome, const uint8_t *mac,
 		       struct soda_wire_welcome *welcome_p);

@@ -75,6 +75,8 @@ int soda_transport_connect(const struct soda_transport *transport, soda_connect_
 	introduction.features = hello->features & (SODA_FEATURE_AGENTS | SODA_FEATURE_MEMBER);
 	if (opt->sealed && opt->kind == SODA_CONN_DATA)
 		introduction.features |= SODA_FEATURE_SEALED;
+	if (opt->token && introduction.version == SODA_WIRE_VERSION_PROVED)
+		introduction.features |= SODA_FEATURE_TOKEN;
 	ret = transport->decorate
 		      ? transport->decorate(connect, rest, &introduction, &full, &conn, &welcome,
 					    why)

@@ -119,9 +119,15 @@ struct soda_conn_options {
 	const struct soda_identity *identity;
 	/*
 	 * With an identity: the client's key, SODA_KEY_BYTES.  Read where the HELLO names a client;
-	 * written where a control connection's welcome is a new client's (known is 0).
+	 * written where a control connection's welcome is a new client's (known is 0), or the
+	 * client was adopted.
 	 */
 	uint8_t *client_key;
+	/*
+	 * control, with an identity, of a HELLO that names a client: the client's token, of
+	 * SODA_WIRE_TOKEN_BYTES, which is shown instead of proving the client's key. NULL: none.
+	 */
+	const uint8_t *token;
 };
 
 /*

@@ -68,8 +68,8 @@ int soda_stream_prove(struct soda_byte_stream s, const char *peer,
 			     soda_strerror(r));
 		return r;
 	}
-	r = soda_claim_begin(&c, opt->identity, hello, opt->client_key, s.tls ? channel : NULL,
-			     peer, why);
+	r = soda_claim_begin(&c, opt->identity, hello, opt->client_key, opt->token,
+			     s.tls ? channel : NULL, peer, why);
 	if (!r)
 		r = ask(&c, &x, pass_fd);
 	if (!r)

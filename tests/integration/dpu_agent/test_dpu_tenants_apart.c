@@ -460,18 +460,129 @@ static void awaits_its_clients(bool on_shm)
 	end();
 }
 
-/* Another agent has no key of its clients: they begin anew. */
-static void knows_none_of_another_life(void **state)
-{
-	struct peer physics, again;
-	char listen[128];
+/* Tokens */
 
-	begin(false);
-	join(&physics, PHYSICS);
+static struct soda_wire_token token;
+
+static void next_agent(void)
+{
+	static char listen[128];
+
 	snprintf(listen, sizeof(listen), "%s", agent.address);
 	server_kill(&agent);
 	server_forget(&agent);
 	start_agent(listen);
+}
+
+/* A region of physics with 0x5a in its second page, and the client's token; on the server. */
+static void store_value(struct peer *physics, struct soda_mr *mr)
+{
+	join(physics, PHYSICS);
+	assert_true(physics->welcome.agent & SODA_WIRE_AGENT_TOKENS);
+	assert_int_equal(peer_token(physics, 0, &token), 0);
+	assert_int_equal(peer_open(physics, 1, NULL, MIB, 0, mr, NULL), 0);
+	memset(page, 0x5a, sizeof(page));
+	assert_int_equal(peer_write(physics, mr, PAGE, page, PAGE), 0);
+	assert_int_equal(peer_call(physics, SODA_MSG_SYNC, 1), 0);
+}
+
+static void find_value(struct peer *peer, struct soda_mr *mr)
+{
+	memset(got, 0, sizeof(got));
+	assert_int_equal(peer_read(peer, mr, PAGE, got, PAGE), 0);
+	assert_memory_equal(page, got, PAGE);
+}
+
+static int try_adopt(int tenant, uint64_t id, const struct soda_wire_token *shown, uint64_t epoch)
+{
+	struct peer peer;
+	int r = peer_adopt_as(&peer, address, who[tenant], id, shown->token, epoch);
+
+	if (!r)
+		peer_vanish(&peer);
+	else if (!strstr(peer.why.text, r == -EPERM ? "this client is another tenant's"
+						    : "the token for this client id is wrong"))
+		fail_msg("%s", peer.why.text);
+	return r;
+}
+
+/* The next agent becomes its client by the token, and nobody else does. */
+static void adopted_by_the_next_agent(bool on_shm)
+{
+	struct soda_wire_token bad, next;
+	struct peer physics, biology, again;
+	struct soda_mr mr, other;
+	uint64_t id;
+
+	begin(on_shm);
+	store_value(&physics, &mr);
+	id = physics.welcome.client_id;
+	next_agent();
+	if (!on_shm)
+		address = agent.address;
+	/* beside them somebody works, whom nothing of this concerns */
+	join(&biology, BIOLOGY);
+	assert_int_equal(peer_open(&biology, 1, NULL, MIB, 0, &other, NULL), 0);
+	/* its key alone is nobody's */
+	assert_int_equal(peer_return_as(&again, address, who[PHYSICS], &physics, 2), -ESTALE);
+	/* stolen by another tenant of the agent; guessed */
+	assert_int_equal(try_adopt(BIOLOGY, id, &token, 3), -ESTALE);
+	assert_true(server_logs(&agent, "of tenant biology: refused: tcp://"));
+	assert_true(server_logs(&server, "of tenant node7: refused: the token"));
+	bad = token;
+	bad.token[0] ^= 1;
+	assert_int_equal(try_adopt(PHYSICS, id, &bad, 4), -ESTALE);
+	/* of another client */
+	assert_int_equal(try_adopt(PHYSICS, biology.welcome.client_id, &token, 4), -EPERM);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, token.token, 5))
+		fail_msg("%s", again.why.text);
+	assert_int_equal(again.welcome.known, 1);
+	assert_int_equal(again.welcome.client_id, id);
+	assert_true(server_logs(&agent, "of tenant physics is back, by its token"));
+	find_value(&again, &mr);
+	/* it counts to the tenant's quota here, too */
+	assert_int_equal(peer_stat_sum(&again, "tenant_list", "used_bytes"), MIB);
+	/* the answer may have been lost: once more, to the agent that has the client now */
+	assert_int_equal(try_adopt(BIOLOGY, id, &token, 6), -EPERM);
+	peer_vanish(&again);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, token.token, 7))
+		fail_msg("%s", again.why.text);
+	find_value(&again, &mr);
+	/* a replay, once the next one is held; of this agent's, and of another one's */
+	assert_int_equal(peer_token(&again, token.number, &next), 0);
+	assert_int_not_equal(next.number, token.number);
+	assert_int_equal(peer_token(&again, next.number, &next), 0);
+	assert_int_equal(try_adopt(PHYSICS, id, &token, 8), -ESTALE);
+	find_value(&again, &mr);
+	assert_int_equal(peer_call(&biology, SODA_MSG_SYNC, 1), 0);
+	next_agent();
+	if (!on_shm)
+		address = agent.address;
+	peer_vanish(&biology);
+	peer_vanish(&again);
+	assert_int_equal(try_adopt(PHYSICS, id, &token, 9), -ESTALE);
+	if (peer_adopt_as(&again, address, who[PHYSICS], id, next.token, 10))
+		fail_msg("%s", again.why.text);
+	find_value(&again, &mr);
+	/* and by its new key from now on */
+	peer_vanish(&again);
+	peer_vanish(&physics);
+	assert_int_equal(peer_return_as(&physics, address, who[PHYSICS], &again, 11), 0);
+	find_value(&physics, &mr);
+	soda_conn_unmap_region(&mr);
+	soda_conn_unmap_region(&other);
+	peer_leave(&physics);
+	end();
+}
+
+/* Another agent has no key of its clients: without a token they begin anew. */
+static void knows_none_of_another_life(void **state)
+{
+	struct peer physics, again;
+
+	begin(false);
+	join(&physics, PHYSICS);
+	next_agent();
 	assert_int_equal(peer_return_as(&again, address, who[PHYSICS], &physics, 2), -ESTALE);
 	assert_non_null(strstr(again.why.text, "does not know the client any more"));
 	peer_vanish(&physics);
@@ -553,6 +664,7 @@ BOTH(routes_apart)
 BOTH(counts)
 BOTH(awaits_its_clients)
 BOTH(ends_the_removed)
+BOTH(adopted_by_the_next_agent)
 
 #define TESTS(name) cmocka_unit_test(name##_tcp), cmocka_unit_test(name##_shm)
 
@@ -590,6 +702,7 @@ int main(void)
 		cmocka_unit_test(serves_programs),
 		TESTS(awaits_its_clients),
 		cmocka_unit_test(knows_none_of_another_life),
+		TESTS(adopted_by_the_next_agent),
 		TESTS(ends_the_removed),
 		cmocka_unit_test(takes_agents_by_their_role),
 	};

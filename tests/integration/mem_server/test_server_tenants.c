@@ -42,6 +42,7 @@ static const char *const names[TENANTS] = { "physics", "biology", "operator" };
 static char dir[64], file[96], shm[80];
 static uint8_t roots[TENANTS][SODA_KEY_BYTES];
 static struct soda_tenants_file content;
+static const char *grace = "60s";
 static bool of_agent;
 static struct server memory; /* behind the agent */
 static struct server server; /* which has the tenants: that, or the agent */
@@ -137,8 +138,8 @@ static void start(void)
 {
 	if (!of_agent) {
 		assert_int_equal(SERVER_START(&server, "--listen", first, "--listen", shm,
-					      "--tenants", file, "--capacity", "256M",
-					      "--log-level", "debug"),
+					      "--tenants", file, "--capacity", "256M", "--grace",
+					      grace, "--log-level", "debug"),
 				 0);
 		return;
 	}
@@ -672,6 +673,118 @@ static void refuses_to_start(void **state)
 	}
 }
 
+/* Tokens: what adopts a client, and what does not. */
+
+static int try_adopt(int tenant, const struct soda_wire_token *token, uint64_t epoch,
+		     const char *sentence)
+{
+	struct peer thief;
+	int r = peer_adopt_as(&thief, address, who[tenant], worker.welcome.client_id, token->token,
+			      epoch);
+
+	if (r && !strstr(thief.why.text, sentence))
+		fail_msg("%s", thief.why.text);
+	if (!r)
+		peer_vanish(&thief);
+	return r;
+}
+
+static void ask_token(uint32_t held, struct soda_wire_token *token)
+{
+	if (peer_token(&worker, held, token))
+		fail_msg("%s", worker.why.text);
+}
+
+/* The worker's process is another one now, which has the token and nothing else of it. */
+static void adopt(const struct soda_wire_token *token, uint64_t epoch)
+{
+	struct peer next;
+
+	if (peer_adopt_as(&next, address, who[PHYSICS], worker.welcome.client_id, token->token,
+			  epoch))
+		fail_msg("%s", next.why.text);
+	/* what the one before had is closed, before the next has its answer */
+	assert_true(peer_call(&worker, SODA_MSG_SYNC, 1) < 0);
+	peer_vanish(&worker);
+	returned(&next);
+}
+
+static void refuses_tokens(enum way way)
+{
+	static const char wrong[] = "the token for this client id is wrong";
+	struct soda_wire_token token, bad;
+	struct peer other, before, late;
+	struct soda_mr mr;
+
+	begin(way);
+	assert_int_equal(peer_join_as(&other, address, who[BIOLOGY]), 0);
+	assert_int_equal(peer_open(&other, 1, NULL, MIB, 0, &mr, NULL), 0);
+	/* guessed, where there is none yet, and where there is one */
+	memset(&bad, 0, sizeof(bad));
+	assert_int_equal(try_adopt(PHYSICS, &bad, 2, wrong), -ESTALE);
+	ask_token(0, &token);
+	assert_int_equal(try_adopt(PHYSICS, &bad, 2, wrong), -ESTALE);
+	bad = token;
+	bad.token[15] ^= 1;
+	assert_int_equal(try_adopt(PHYSICS, &bad, 2, wrong), -ESTALE);
+	assert_true(server_logs(&server, "of tenant physics: refused: the token for this client"));
+	/* another tenant has it */
+	assert_int_equal(try_adopt(BIOLOGY, &token, 2, "another tenant's"), -EPERM);
+	assert_true(server_logs(&server, "of tenant biology: refused: this client is another"));
+	/* an epoch that was, and one after which nobody could come back */
+	assert_int_equal(try_adopt(PHYSICS, &token, 1, "old epoch"), -ESTALE);
+	assert_int_equal(try_adopt(PHYSICS, &token, last_epoch(), "reconnects as often"), -EINVAL);
+	/* nobody has noticed any of it */
+	check_worker(2);
+	assert_int_equal(peer_call(&worker, SODA_MSG_SYNC, 1), 0);
+	/* the next process has it, and the key of the one before is nobody's */
+	before = worker;
+	adopt(&token, 2);
+	assert_true(server_logs(&server, "is back, adopted by its token"));
+	check_worker(3);
+	assert_int_equal(peer_return_as(&late, address, who[PHYSICS], &before, 3), -ESTALE);
+	/* said again, once the next one is held: a replay */
+	ask_token(token.number, &bad);
+	assert_int_not_equal(bad.number, token.number);
+	ask_token(bad.number, &bad);
+	assert_int_equal(try_adopt(PHYSICS, &token, 3, wrong), -ESTALE);
+	check_worker(4);
+	adopt(&bad, 3);
+	assert_int_equal(peer_ask_as(&late, address, who[OPERATOR]), 0);
+	assert_int_equal(peer_stat(&late, "clients_adopted"), 2);
+	peer_leave(&late);
+	assert_int_equal(peer_call(&other, SODA_MSG_SYNC, 1), 0);
+	soda_conn_unmap_region(&mr);
+	peer_leave(&other);
+	end();
+}
+
+static void forgets_tokens(enum way way)
+{
+	struct soda_wire_token token, next;
+
+	grace = "1s";
+	begin(way);
+	grace = "60s";
+	ask_token(0, &token);
+	assert_true(token.left_ms <= 2000);
+	usleep((token.left_ms + 100) * 1000);
+	assert_int_equal(try_adopt(PHYSICS, &token, 2, "has expired"), -ESTALE);
+	assert_true(server_logs(&server, "refused: the token for this client id has expired"));
+	check_worker(2);
+	ask_token(token.number, &next);
+	assert_int_not_equal(next.number, token.number);
+	/* and by then its client may have gone: this is a new one */
+	peer_vanish(&worker);
+	assert_true(server_logs(&server, "did not come back"));
+	soda_conn_unmap_region(&worker_mr);
+	if (peer_adopt_as(&worker, address, who[PHYSICS], worker.welcome.client_id, next.token, 2))
+		fail_msg("%s", worker.why.text);
+	assert_int_equal(worker.welcome.known, 0);
+	assert_int_equal(peer_open(&worker, 1, NULL, 4 * MIB, 0, &worker_mr, NULL), 0);
+	end();
+}
+
 #define BOTH(name)                                                                                 \
 	static void name##_tcp(void **state)                                                       \
 	{                                                                                          \
@@ -692,6 +805,8 @@ BOTH(keeps_quotas)
 BOTH(keeps_directories)
 BOTH(reads_again)
 BOTH(keeps_what_it_has)
+BOTH(refuses_tokens)
+BOTH(forgets_tokens)
 
 #define ON_VERBS(name)                                                                             \
 	static void name##_verbs(void **state)                                                     \
@@ -706,6 +821,8 @@ ON_VERBS(keeps_quotas)
 ON_VERBS(keeps_directories)
 ON_VERBS(reads_again)
 ON_VERBS(keeps_what_it_has)
+ON_VERBS(refuses_tokens)
+ON_VERBS(forgets_tokens)
 
 #define TESTS(name) cmocka_unit_test(name##_tcp), cmocka_unit_test(name##_shm)
 
@@ -744,6 +861,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest servers[] = {
 		EVERYBODYS,
 		TESTS(keeps_directories),
+		TESTS(refuses_tokens),
+		TESTS(forgets_tokens),
 	};
 	const struct CMUnitTest agents[] = { EVERYBODYS };
 	/* what is said there is no stream: tests/rdma_guest/test_proof.c tells lies on it */
@@ -757,6 +876,8 @@ int main(int argc, char **argv)
 	};
 	const struct CMUnitTest verbs_servers[] = {
 		cmocka_unit_test(keeps_directories_verbs),
+		cmocka_unit_test(refuses_tokens_verbs),
+		cmocka_unit_test(forgets_tokens_verbs),
 	};
 	struct soda_conf_error err;
 	int failed;

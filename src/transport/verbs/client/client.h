@@ -7,12 +7,12 @@
 #include "transport/verbs/link/link.h"
 
 /*
- * Introduce oneself on a link that is prepared, as opt->identity if that is somebody.  Errors as
+ * Introduce oneself on a link that is prepared; as, client_key, token: of the options.  Errors as
  * soda_conn_connect.
  */
 int soda_verbs_introduce(struct soda_verbs_link *l, const char *rest,
 			 const struct soda_wire_hello *hello, const struct soda_identity *as,
-			 uint8_t *client_key, uint64_t deadline_ns,
+			 uint8_t *client_key, const uint8_t *token, uint64_t deadline_ns,
 			 struct soda_wire_welcome *welcome_p,
 			 struct soda_wire_two_sided *two_sided_p, struct soda_why *why);
 

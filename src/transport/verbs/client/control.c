@@ -297,7 +297,7 @@ int soda_verbs_control_create(struct soda_verbs_link *l, const char *rest,
 	c->messages.aborted = &c->conn.aborted;
 	if (ret == 0)
 		ret = soda_verbs_introduce(&c->link, rest, hello, opt->identity, opt->client_key,
-					   deadline_ns, welcome_p, &c->two_sided, why);
+					   opt->token, deadline_ns, welcome_p, &c->two_sided, why);
 	if (ret < 0) {
 		control_close(&c->conn);
 		return ret;

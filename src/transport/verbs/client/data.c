@@ -185,8 +185,8 @@ static int meet(const struct vdata *c, struct soda_verbs_link *l, uint64_t deadl
 	int ret;
 
 	hello.features |= SODA_FEATURE_KEYED;
-	ret = soda_verbs_introduce(l, rest, &hello, c->as, c->client_key, deadline_ns, &welcome,
-				   &two_sided, why);
+	ret = soda_verbs_introduce(l, rest, &hello, c->as, c->client_key, NULL, deadline_ns,
+				   &welcome, &two_sided, why);
 	if (ret == 0 && two_sided.message_bytes) {
 		soda_why_set(why, "%s has given a key, but takes requests only", c->conn.peer);
 		ret = -EPROTO;
@@ -928,8 +928,8 @@ int soda_verbs_data_create(struct soda_verbs_link *l, const char *rest,
 	if (ret == 0)
 		ret = soda_verbs_link_prepare(&c->link, &room, why);
 	if (ret == 0)
-		ret = soda_verbs_introduce(&c->link, rest, hello, c->as, c->client_key, deadline_ns,
-					   welcome_p, &c->two_sided, why);
+		ret = soda_verbs_introduce(&c->link, rest, hello, c->as, c->client_key, NULL,
+					   deadline_ns, welcome_p, &c->two_sided, why);
 	/* the peer sends nothing before a request */
 	choose_sizes(c, opt, hello->chunk_bytes);
 	if (ret == 0)

@@ -103,7 +103,8 @@ static int prove(struct introduction *in, struct soda_claim *c, uint64_t number,
 
 static int introduce_as(struct introduction *in, struct soda_verbs_link *l,
 			const struct soda_wire_hello *hello, const struct soda_identity *as,
-			uint8_t *client_key, struct soda_wire_welcome *welcome_p,
+			uint8_t *client_key, const uint8_t *token,
+			struct soda_wire_welcome *welcome_p,
 			struct soda_wire_two_sided *two_sided_p)
 {
 	struct soda_claim c;
@@ -112,7 +113,7 @@ static int introduce_as(struct introduction *in, struct soda_verbs_link *l,
 	int r;
 
 	snprintf(peer, sizeof(peer), SODA_VERBS_PREFIX "%.100s", in->rest);
-	r = soda_claim_begin(&c, as, hello, client_key, NULL, peer, in->why);
+	r = soda_claim_begin(&c, as, hello, client_key, token, NULL, peer, in->why);
 	if (!r)
 		r = challenge(in, &c, &number);
 	if (!r)
@@ -129,7 +130,7 @@ static int introduce_as(struct introduction *in, struct soda_verbs_link *l,
 
 int soda_verbs_introduce(struct soda_verbs_link *l, const char *rest,
 			 const struct soda_wire_hello *hello, const struct soda_identity *as,
-			 uint8_t *client_key, uint64_t deadline_ns,
+			 uint8_t *client_key, const uint8_t *token, uint64_t deadline_ns,
 			 struct soda_wire_welcome *welcome_p,
 			 struct soda_wire_two_sided *two_sided_p, struct soda_why *why)
 {
@@ -138,7 +139,7 @@ int soda_verbs_introduce(struct soda_verbs_link *l, const char *rest,
 	int r;
 
 	if (as && as->proves)
-		return introduce_as(&in, l, hello, as, client_key, welcome_p, two_sided_p);
+		return introduce_as(&in, l, hello, as, client_key, token, welcome_p, two_sided_p);
 	soda_wire_put_hello(said, hello);
 	r = soda_verbs_link_say(l, rest, said, deadline_ns, &in.heard, why);
 	return r ? r
