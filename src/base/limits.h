@@ -128,8 +128,8 @@ enum {
 	SODA_WRITEBACK_DEPTH = 512,  /* WRITEs under way on the write-back connection */
 	SODA_DEMAND_DEPTH = 128,     /* requests under way on a thread's own connection */
 	SODA_COPIES = 2,	     /* of a slab with redundancy mirror:2 */
-	SODA_COPY_PLACES = 10,	     /* of a slab: two copies and one that takes the place of one
-					that moves, or the pieces of ec:8+2 */
+	SODA_COPY_PLACES = 20,	     /* of a slab: twice its copies, or its pieces, of which ec:8+2
+					has ten: one that moves has a place where it goes */
 	SODA_MEMBERS_MAX = 16,	     /* servers of a pool that a program uses */
 	SODA_POOL_SPREAD_MS = 3000,  /* `soda pool rebalance` is asked for anew within this time */
 	SODA_JOIN_AGAIN_MS = 10000,  /* one that could not be used is tried again */

@@ -43,8 +43,7 @@ enum soda_wire_pool_ask {
 enum soda_wire_held {
 	SODA_WIRE_HELD_NOT = 0,	 /* they do not: they are moved, or there are none */
 	SODA_WIRE_HELD_ROOM = 1, /* no other server may, or can, take one of them */
-	/* 2 was of a version in which sealed slabs stayed */
-	SODA_WIRE_HELD_CODED = 3, /* they have erasure codes: their pieces do not move */
+	/* 2 and 3 were of versions in which sealed slabs, and pieces of erasure codes, stayed */
 	SODA_WIRE_HELD_FILE =
 		4, /* they are files, which no other server has, or that are written */
 };

@@ -545,7 +545,7 @@ struct sim_places sim_host_places(const void *addr)
 {
 	struct sim_places places = { .n = 0 };
 	struct soda_region *r;
-	uint32_t copies;
+	uint64_t copies;
 
 	sim_hold(true);
 	r = soda_region_of(soda_chunk_of(addr));

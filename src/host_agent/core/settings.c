@@ -329,42 +329,51 @@ static int check_values(struct soda_settings *s, struct soda_conf_error *err)
 }
 
 /* Copies of a slab lie on different servers. */
-int soda_settings_check_servers(const struct soda_settings *s, struct soda_why *why)
+int soda_code_check(const struct soda_code *code, uint32_t servers, uint64_t chunk_bytes,
+		    const char *what, struct soda_conf_error *err)
 {
-	const struct soda_code *code = &soda_codes[s->redundancy];
-
-	if (s->redundancy == SODA_REDUNDANCY_NONE || s->servers >= code->members)
-		return 0;
-	snprintf(why->text, sizeof(why->text),
-		 "redundancy (SODA_REDUNDANCY): %s needs %u servers or more, and server "
-		 "(SODA_SERVER) names %u",
-		 code->name, code->members, s->servers);
-	return -EINVAL;
-}
-
-static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
-{
-	const struct soda_code *code = &soda_codes[s->redundancy];
-	struct soda_why why;
-
-	/* one may be an agent in front of a pool: it says so when it is met */
-	if (s->servers > 1 && soda_settings_check_servers(s, &why))
-		return soda_conf_fail(err, -EINVAL, "%s", why.text);
+	if (code->members > 1 && servers < code->members)
+		return soda_conf_fail(err, -ENOTSUP,
+				      "%s: %s needs %u servers or more, and server (SODA_SERVER) "
+				      "names %u",
+				      what, code->name, code->members, servers);
 	if (!code->pieces)
 		return 0;
 	if (!soda_erasure_built())
 		return soda_conf_fail(err, -ENOTSUP,
-				      "redundancy (SODA_REDUNDANCY): %s: this build of SODA has no "
-				      "ISA-L (libisal-dev); mirror:2 needs none",
-				      code->name);
-	if (s->chunk_bytes % ((uint64_t)code->pieces * SODA_WIRE_PAGE))
+				      "%s: %s: this build of SODA has no ISA-L (libisal-dev); "
+				      "mirror:2 needs none",
+				      what, code->name);
+	if (chunk_bytes % ((uint64_t)code->pieces * SODA_WIRE_PAGE))
 		return soda_conf_fail(err, -EINVAL,
-				      "redundancy (SODA_REDUNDANCY): %s cuts a chunk into %u "
-				      "pieces of whole 4 KiB pages: chunk (SODA_CHUNK) must be %uK "
-				      "or more, and is %lluK",
-				      code->name, code->pieces, code->pieces * 4u,
-				      (unsigned long long)s->chunk_bytes >> 10);
+				      "%s: %s cuts a chunk into %u pieces of whole 4 KiB pages: "
+				      "chunk (SODA_CHUNK) must be %uK or more, and is %lluK",
+				      what, code->name, code->pieces, code->pieces * 4u,
+				      (unsigned long long)chunk_bytes >> 10);
 	return 0;
+}
+
+/* One server may be an agent in front of a pool: it says so when it is met. */
+static int check_redundancy(const struct soda_settings *s, struct soda_conf_error *err)
+{
+	const struct soda_code *code = &soda_codes[s->redundancy];
+	uint32_t servers = s->servers > 1 ? s->servers : code->members;
+	int ret = soda_code_check(code, servers, s->chunk_bytes, "redundancy (SODA_REDUNDANCY)",
+				  err);
+
+	return ret && servers < code->members ? -EINVAL : ret;
+}
+
+int soda_settings_check_servers(const struct soda_settings *s, struct soda_why *why)
+{
+	struct soda_conf_error err;
+	int ret = soda_code_check(&soda_codes[s->redundancy], s->servers, s->chunk_bytes,
+				  "redundancy (SODA_REDUNDANCY)", &err);
+
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "%.*s", (int)sizeof(why->text) - 1,
+			 err.text);
+	return ret ? -EINVAL : 0;
 }
 
 static int parse_node(struct soda_settings *s, struct soda_conf_error *err)

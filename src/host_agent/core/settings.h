@@ -29,6 +29,12 @@ struct soda_code {
 	uint8_t members, pieces;
 };
 extern const struct soda_code soda_codes[SODA_REDUNDANCIES];
+/*
+ * Whether so many servers, chunks of that size and this build give it.  0; -EINVAL: a chunk is too
+ * small; -ENOTSUP: too few servers, or no ISA-L; *err says it, and begins with `what`.
+ */
+int soda_code_check(const struct soda_code *code, uint32_t servers, uint64_t chunk_bytes,
+		    const char *what, struct soda_conf_error *err);
 
 struct soda_settings {
 	char *server; /* address of the memory server, or of several, or of the agent; NULL: a

@@ -27,7 +27,7 @@ static struct tally {
 
 static int count_slab(struct soda_region *r, void *arg)
 {
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
 	if (r->going)
 		return 0;

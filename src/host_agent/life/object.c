@@ -541,7 +541,10 @@ static int create_on_pool(struct site site, uint64_t bytes, uint32_t flags,
 	uint64_t placed;
 	int ret;
 
-	if (site.redundancy != SODA_REDUNDANCY_NONE && (ret = soda_rebuild_start()))
+	ret = site.redundancy != SODA_REDUNDANCY_NONE ? soda_rebuild_start() : 0;
+	if (!ret && soda_codes[site.redundancy].pieces)
+		ret = soda_stripes_start();
+	if (ret)
 		return ret;
 	if (bytes > soda_agent.bytes || !soda_region_find_room(&room, site.of_heap))
 		return no_room(bytes, why);
@@ -802,6 +805,13 @@ static int decide_sealing(const char *file, uint32_t *flags, struct soda_why *wh
 	return ret ? ret : soda_object_seals(why);
 }
 
+static uint32_t flags_of(const struct soda_code *code)
+{
+	return code->pieces	   ? SODA_EC(code->pieces, code->members - code->pieces)
+	       : code->members > 1 ? SODA_MIRROR(code->members)
+				   : SODA_NO_REDUNDANCY;
+}
+
 /*
  * What redundancy the object is to have: the flags', else that of SODA_REDUNDANCY.  The flags have
  * no such bits then.
@@ -810,26 +820,30 @@ static int decide_redundancy(uint32_t *flags, enum soda_redundancy *redundancy_p
 			     struct soda_why *why)
 {
 	uint32_t wanted = *flags & SODA_OBJECT_REDUNDANCY;
+	enum soda_redundancy r = SODA_REDUNDANCY_NONE;
+	struct soda_conf_error err;
+	int ret;
 
 	*flags &= ~(uint32_t)SODA_OBJECT_REDUNDANCY;
 	*redundancy_p = soda_agent.settings.redundancy;
-	if (wanted && wanted != SODA_NO_REDUNDANCY && wanted != SODA_MIRROR(SODA_COPIES)) {
-		snprintf(
-			why->text, sizeof(why->text),
-			"soda_alloc: flags 0x%x: of SODA_NO_REDUNDANCY and SODA_MIRROR(%d) at most "
-			"one, and nothing else",
-			wanted, SODA_COPIES);
+	if (!wanted)
+		return 0;
+	while (r < SODA_REDUNDANCIES && wanted != flags_of(&soda_codes[r]))
+		r++;
+	if (r == SODA_REDUNDANCIES) {
+		snprintf(why->text, sizeof(why->text),
+			 "soda_alloc: flags 0x%x: of SODA_NO_REDUNDANCY, SODA_MIRROR(%d) and "
+			 "SODA_EC(k, m), k 2, 4 or 8 and m 1 or 2, at most one, and nothing else",
+			 wanted, SODA_COPIES);
 		return -EINVAL;
 	}
-	if (wanted)
-		*redundancy_p = wanted == SODA_NO_REDUNDANCY ? SODA_REDUNDANCY_NONE
-							     : SODA_REDUNDANCY_MIRROR;
-	if (*redundancy_p == SODA_REDUNDANCY_NONE || soda_members() >= SODA_COPIES)
-		return 0;
-	snprintf(why->text, sizeof(why->text),
-		 "SODA_MIRROR(%d) needs %d servers or more, and server (SODA_SERVER) names %u",
-		 SODA_COPIES, SODA_COPIES, soda_members());
-	return -ENOTSUP;
+	ret = soda_code_check(&soda_codes[r], soda_members(), soda_chunk_bytes(), "soda_alloc",
+			      &err);
+	if (ret)
+		snprintf(why->text, sizeof(why->text), "%s", err.text);
+	else
+		*redundancy_p = r;
+	return ret;
 }
 
 int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,

@@ -177,23 +177,48 @@ static bool given_up(const struct task *job)
 	return atomic_load(&rebuild.stop) || atomic_load(&job->r->leaving);
 }
 
-/* The place of a copy that is not written: the stale one's, or (`free`) one that has none. */
-static int unwritten_place(const struct soda_region *r, bool free)
+/* The place of a stale copy. */
+static int stale_place(const struct soda_region *r)
 {
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
-		if (!soda_copy_is_written(copies, k) && soda_copy_place_free(r, k) == free)
+	for (uint32_t k = 0; k < soda_copy_places(r); k++)
+		if (!soda_copy_is_written(copies, k) && !soda_copy_place_free(r, k))
 			return (int)k;
+	return NO_PLACE;
+}
+
+/* The place of a stale copy that is missing: with erasure codes its piece is current nowhere. */
+static int missing_place(const struct soda_region *r)
+{
+	uint64_t copies = soda_copies(r);
+
+	for (uint32_t k = 0; k < soda_copy_places(r); k++)
+		if (!soda_copy_is_written(copies, k) && !soda_copy_place_free(r, k) &&
+		    !(r->pieces && soda_copy_is_current(copies, soda_copy_other_place(r, k))))
+			return (int)k;
+	return NO_PLACE;
+}
+
+/* The place to which the copy in place k may move. */
+static int free_place(const struct soda_region *r, uint32_t k)
+{
+	uint32_t first = r->pieces ? soda_copy_other_place(r, k) : 0;
+	uint32_t end = r->pieces ? first + 1 : soda_copy_places(r);
+
+	for (uint32_t to = first; to < end; to++)
+		if (soda_copy_place_free(r, to))
+			return (int)to;
 	return NO_PLACE;
 }
 
 /* Where the slab has copies other than k, and in their failure domains, there may be no other. */
 static void exclude_copies(const struct soda_region *r, int k, struct soda_candidate *members)
 {
-	uint32_t copies = soda_copies(r), n = soda_members();
+	uint64_t copies = soda_copies(r);
+	uint32_t n = soda_members();
 
-	for (int other = 0; other < SODA_COPY_PLACES; other++)
+	for (int other = 0; other < (int)soda_copy_places(r); other++)
 		if (other != k && soda_copy_is_written(copies, (uint32_t)other))
 			soda_placement_exclude(
 				members, n,
@@ -268,7 +293,7 @@ static int consider(struct soda_region *r, void *arg)
 
 	if (!is_sound(r) || !soda_copies_missing(r))
 		return 0;
-	k = unwritten_place(r, false);
+	k = missing_place(r);
 	job->to = k == NO_PLACE ? NULL : place_for(job, r, k);
 	if (k != NO_PLACE && !job->to && atomic_load(&soda_copy_link(r, (uint32_t)k)->draining))
 		job->held[soda_copy_link(r, (uint32_t)k)->index] = SODA_WIRE_HELD_ROOM;
@@ -280,19 +305,30 @@ static int consider(struct soda_region *r, void *arg)
 	return 1;
 }
 
+/* Whether the slab has as many current copies as it should without the one in that place. */
+static bool is_superfluous(const struct soda_region *r, uint32_t k)
+{
+	return soda_copies_current(r, soda_copies(r) & ~(SODA_COPIES_CURRENT << k)) >=
+	       r->copies_wanted;
+}
+
 /*
  * The place of a copy that is to leave: stale, while others are as many as there should be; or
- * current, and its server is drained.
+ * current, and its server is drained; or it should have left, and could not, as another one became
+ * stale just then, and the drain was cancelled before that was rebuilt.
  */
 static int leaving_place(const struct soda_region *r)
 {
-	uint32_t copies = soda_copies(r);
-	int stale = unwritten_place(r, false);
+	uint64_t copies = soda_copies(r);
+	int stale = stale_place(r);
 
 	if (stale != NO_PLACE)
 		return stale;
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+	for (uint32_t k = 0; k < soda_copy_places(r); k++)
 		if (soda_copy_is_current(copies, k) && atomic_load(&soda_copy_link(r, k)->draining))
+			return (int)k;
+	for (uint32_t k = soda_copy_places(r); k--;)
+		if (soda_copy_is_current(copies, k) && is_superfluous(r, k))
 			return (int)k;
 	return NO_PLACE;
 }
@@ -315,14 +351,9 @@ static bool choose_move(struct task *job, const struct soda_region *r)
 
 	if (leaves == NO_PLACE)
 		return false;
-	if (r->pieces) { /* all of its places have pieces of their own */
-		job->held[soda_copy_link(r, (uint32_t)leaves)->index] = SODA_WIRE_HELD_CODED;
-		return false;
-	}
 	job->to = NULL; /* if there are enough others, it just goes */
-	if (soda_copy_is_current(soda_copies(r), (uint32_t)leaves) &&
-	    soda_copies_current(soda_copies(r)) <= r->copies_wanted) {
-		k = unwritten_place(r, true);
+	if (!is_superfluous(r, (uint32_t)leaves)) {
+		k = free_place(r, (uint32_t)leaves);
 		job->to = place_away(job, r, leaves, soda_copy_link(r, (uint32_t)leaves));
 		if (!job->to || k == NO_PLACE)
 			return false;
@@ -384,21 +415,21 @@ static struct soda_link *place_with_more(const struct soda_region *r, int leaves
 static int consider_spreading(struct soda_region *r, void *arg)
 {
 	struct task *job = arg;
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
-	if (!is_sound(r) || soda_copies_missing(r) || r->pieces || (!copies && r->refused))
+	if (!is_sound(r) || soda_copies_missing(r) || (!copies && r->refused))
 		return 0;
 	job->r = r;
 	job->leaves = 0;
 	job->to = copies ? NULL : place_with_more(r, NO_PLACE, r->link);
 	job->k = 1;
-	for (uint32_t k = 0; copies && !job->to && k < SODA_COPY_PLACES; k++)
+	for (uint32_t k = 0; copies && !job->to && k < soda_copy_places(r); k++)
 		if (soda_copy_is_current(copies, k)) {
 			job->leaves = (int)k;
 			job->to = place_with_more(r, (int)k, soda_copy_link(r, k));
 		}
 	if (copies && job->to)
-		job->k = (uint32_t)unwritten_place(r, true);
+		job->k = (uint32_t)free_place(r, (uint32_t)job->leaves);
 	return job->to && job->k < SODA_COPY_PLACES;
 }
 
@@ -607,7 +638,8 @@ static int write_chunk(const struct task *job, uint32_t id)
 		.job = job,
 		.id = id,
 		.bytes = soda_stripe_bytes_of(job->r, id),
-		.from = job->r->pieces ? soda_stripe_piece(job->r, job->k, rebuild.buffer)
+		.from = job->r->pieces ? soda_stripe_piece(job->r, soda_copy_piece(job->r, job->k),
+							   rebuild.buffer)
 				       : rebuild.buffer,
 		.deadline_ns = soda_now_ns() + soda_calls_patience(INT32_MAX) * SODA_MS_NS,
 	};
@@ -743,7 +775,7 @@ static bool give_up_copy(const struct task *job)
 	uint32_t k = (uint32_t)job->leaves;
 	bool current = soda_copy_is_current(soda_copies(r), k);
 
-	if (current && soda_copies_current(soda_copies(r)) <= r->copies_wanted)
+	if (current && !is_superfluous(r, k))
 		return false; /* another one has become stale meanwhile: first it is rebuilt */
 	if (!soda_copies_leave(r, k))
 		return false;
@@ -808,9 +840,6 @@ int soda_rebuild_start(void)
 
 	if (rebuild.runs)
 		return 0;
-	ret = soda_codes[soda_agent.settings.redundancy].pieces ? soda_stripes_start() : 0;
-	if (ret)
-		return ret;
 	rebuild.buffer = aligned_alloc(4096, 2 * soda_chunk_bytes()); /* with parity */
 	if (!rebuild.buffer)
 		return -ENOMEM;

@@ -28,8 +28,10 @@ struct gathering {
 	char *stripe;
 	uint64_t deadline_ns;
 	struct piece piece[SODA_COPY_PLACES];
-	uint32_t tried, asked, have; /* masks of pieces; asked: and not answered */
-	int err;		     /* of the last one that failed */
+	/* masks of places (soda_copy_piece()), of which no two have the same piece in asked | have;
+	   asked: and not answered */
+	uint32_t tried, asked, have;
+	int err; /* of the last one that failed */
 };
 
 static uint32_t how_many(uint32_t mask)
@@ -40,13 +42,17 @@ static uint32_t how_many(uint32_t mask)
 /* The next piece to ask for: of a server that is UP, if possible not late; -1: none. */
 static int next_piece(const struct gathering *g)
 {
-	uint32_t copies = soda_copies(g->r);
+	uint64_t copies = soda_copies(g->r);
+	uint32_t pieces = soda_copy_pieces(g->r, g->asked | g->have);
+	uint32_t n = g->r->pieces + g->r->parities;
 	int late = -1;
 
-	for (int k = 0; k < g->r->pieces + g->r->parities; k++) {
+	for (uint32_t i = 0; i < soda_copy_places(g->r); i++) {
+		int k = (int)(i / 2 + i % 2 * n); /* both places of each piece, data first */
 		const struct soda_link *link;
 
-		if (g->tried >> k & 1 || !soda_copy_is_current(copies, (uint32_t)k))
+		if (pieces >> i / 2 & 1 || g->tried >> k & 1 ||
+		    !soda_copy_is_current(copies, (uint32_t)k))
 			continue;
 		link = soda_copy_link(g->r, (uint32_t)k);
 		if (!soda_server_up(&link->server))
@@ -104,7 +110,8 @@ static bool ask_next(struct gathering *g)
 	link = soda_copy_link(g->r, (uint32_t)k);
 	g->tried |= 1u << k;
 	g->piece[k].ch = &soda_channels[soda_channel_demand(g->t, link)];
-	g->piece[k].copying.to = g->stripe + (uint64_t)k * soda_stripe_piece_bytes(g->r);
+	g->piece[k].copying.to = g->stripe + (uint64_t)soda_copy_piece(g->r, (uint32_t)k) *
+						     soda_stripe_piece_bytes(g->r);
 	if (!soda_lock_acquire_until(&g->piece[k].ch->lock, g->deadline_ns)) {
 		g->err = -ETIMEDOUT;
 		return true;
@@ -208,15 +215,15 @@ static int gather(struct gathering *g)
 	return how_many(g->have) >= g->r->pieces ? 0 : ret;
 }
 
-/* K pieces among those in the mask, and from them the data. As gather(). */
+/* K pieces in places that are in the mask, and from them the data. As gather(). */
 static int gather_among(struct gathering *g, uint32_t among)
 {
 	int ret;
 
 	g->tried = ~among;
 	ret = gather(g);
-	if (!ret &&
-	    !soda_erasure_decode(g->r->pieces, g->have, soda_stripe_piece_bytes(g->r), g->stripe))
+	if (!ret && !soda_erasure_decode(g->r->pieces, soda_copy_pieces(g->r, g->have),
+					 soda_stripe_piece_bytes(g->r), g->stripe))
 		ret = -EIO; /* the code gives every K pieces the others: not reached */
 	return ret;
 }
@@ -230,7 +237,7 @@ struct opening {
 	uint32_t id;
 	void *stripe, *plain;
 	uint64_t deadline_ns;
-	uint32_t have; /* the pieces that were read last */
+	uint32_t have; /* the places that were read last */
 };
 
 /* By the engine of a channel that one of the pieces came through. */
@@ -265,13 +272,13 @@ static int try_exactly(struct opening *o, uint32_t pieces)
 	return read_among(o, pieces, until_ns < o->deadline_ns ? until_ns : o->deadline_ns);
 }
 
+/* A place of each piece that is current. */
 static uint32_t current_pieces(const struct soda_region *r)
 {
-	uint32_t copies = soda_copies(r), current = 0;
+	uint32_t copies = (uint32_t)soda_copies(r), n = r->pieces + r->parities;
+	uint32_t first = copies & ((1u << n) - 1);
 
-	for (uint32_t k = 0; k < (uint32_t)r->pieces + r->parities; k++)
-		current |= (uint32_t)soda_copy_is_current(copies, k) << k;
-	return current;
+	return first | (copies >> n & ~first) << n;
 }
 
 /* K pieces that are all as they were sent. 0: there are none; *unsure_p: as far as could be asked.

@@ -92,7 +92,7 @@ static bool vacate(uint32_t id)
 /* One of the servers that a chunk of the region's may wait for is silent. */
 static void suspect(const struct soda_region *r)
 {
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
 	if (!copies)
 		soda_link_silent(r->link);

@@ -63,8 +63,8 @@ enum { RELAY = 32768, RELAYED_MOST = 8192 };
 struct relayed {
 	uint32_t id;
 	uint16_t mask;
-	uint16_t done;
 	uint8_t why;
+	uint32_t done;
 	void *sealed; /* the place of sealing.h with the blocks, or NULL */
 };
 
@@ -572,6 +572,12 @@ static void relay(uint32_t k, struct soda_sending *op)
 	soda_lock_release(&queues[server].lock);
 }
 
+/* With erasure codes: the blocks among those in the mask that the copy in that place has. */
+static uint32_t blocks_for(const struct soda_region *r, uint32_t k, uint32_t mask)
+{
+	return soda_stripe_blocks(r, soda_copy_piece(r, k), mask);
+}
+
 /* To the next copy's server, or, where there is none, the chunk is done. */
 static void forward(struct soda_sender *s, struct soda_sending *op)
 {
@@ -579,8 +585,8 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 	int next = soda_copies(r) ? soda_copies_next(r, op->done) : -1;
 
 	/* one that has a piece of which nothing has changed is not written */
-	while (next >= 0 && r->pieces && !soda_stripe_blocks(r, (uint32_t)next, op->mask)) {
-		op->done |= (uint16_t)(1u << next);
+	while (next >= 0 && r->pieces && !blocks_for(r, (uint32_t)next, op->mask)) {
+		op->done |= 1u << next;
 		next = soda_copies_next(r, op->done);
 	}
 	if (next < 0)
@@ -592,7 +598,7 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 /* A server has the chunk, or its copy there has become stale. */
 static void advance(struct soda_sender *s, struct soda_sending *op)
 {
-	op->done |= (uint16_t)(1u << op->copy_k);
+	op->done |= 1u << op->copy_k;
 	forward(s, op);
 }
 
@@ -775,16 +781,16 @@ static int post_blocks(struct soda_sender *s, struct soda_sending *op,
 static int post_piece(struct soda_sender *s, struct soda_sending *op, const struct soda_region *r,
 		      const struct soda_region *there)
 {
-	uint32_t bytes = soda_stripe_piece_bytes(r);
+	uint32_t bytes = soda_stripe_piece_bytes(r), piece = soda_copy_piece(r, op->copy_k);
 	uint64_t offset = soda_stripe_offset_of(r, op->id);
 	int ret;
 
 	if (!op->stripe)
-		return post_blocks(s, op, there, soda_stripe_blocks(r, op->copy_k, op->mask),
-				   offset, op->copy_k * bytes);
+		return post_blocks(s, op, there, soda_stripe_blocks(r, piece, op->mask), offset,
+				   piece * bytes);
 	op->bytes += bytes;
 	ret = soda_conn_post_write(s->conn, &there->mr, offset, bytes,
-				   soda_stripe_piece(r, op->copy_k, op->stripe),
+				   soda_stripe_piece(r, piece, op->stripe),
 				   (uint64_t)(op - s->ops));
 	return ret ? ret : 1;
 }
@@ -875,12 +881,12 @@ static int post_op(struct soda_sender *s, struct soda_sending *op)
 	int n;
 
 	op->copy_k = (uint8_t)(k < 0 ? 0 : k);
-	if (r->pieces && k >= 0 && !soda_stripe_blocks(r, (uint32_t)k, op->mask)) {
+	if (r->pieces && k >= 0 && !blocks_for(r, (uint32_t)k, op->mask)) {
 		op_ends(s, op); /* nothing of its piece has changed */
 		soda_progress_tell();
 		return 0;
 	}
-	if (r->pieces && k >= r->pieces) {
+	if (r->pieces && k >= 0 && soda_copy_piece(r, (uint32_t)k) >= r->pieces) {
 		n = take_stripe(s, op, r);
 		if (n)
 			return n < 0 ? 0 : n;

@@ -47,7 +47,7 @@ struct soda_sending {
 	uint16_t parts; /* WRITEs not answered yet */
 	uint8_t why;
 	uint8_t copy_k;			 /* of a slab with copies: which one it is sent to... */
-	uint16_t done;			 /* ...and, a bit each, which have acknowledged it */
+	uint32_t done;			 /* ...and, a bit each, which have acknowledged it */
 	const struct soda_region *there; /* that copy's region when it was posted */
 	bool used;
 	bool failed;  /* the server has refused a WRITE, or `lost` */

@@ -7,64 +7,58 @@ static _Atomic uint64_t dropped; /* current copies */
 
 int soda_copy_on(const struct soda_region *r, const struct soda_link *link)
 {
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
+	for (uint32_t k = 0; k < soda_copy_places(r); k++)
 		if (!soda_copy_place_free(r, k) && soda_copy_link(r, k) == link)
 			return (int)k;
 	return -1;
 }
 
 struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link *link,
-				   enum soda_copies_bits bit)
+				   uint64_t bit)
 {
 	int k = soda_copy_on(r, link);
 	struct soda_region *copy;
 
 	if (bit == SODA_COPIES_CURRENT && atomic_load(&r->nowhere))
 		return NULL;
-	if (k < 0 || !(soda_copies(r) & (uint32_t)bit << k))
+	if (k < 0 || !(soda_copies(r) & bit << k))
 		return NULL;
 	copy = r->copy[k];
 	return copy && copy->link == link ? copy : NULL;
 }
 
 /* With erasure codes: one that is UP, if enough are; else one to wait for. */
-static struct soda_link *choose_of_pieces(const struct soda_region *r, uint32_t copies)
+static struct soda_link *choose_of_pieces(const struct soda_region *r, uint32_t current)
 {
 	struct soda_link *up = NULL, *away = NULL;
-	uint32_t n = 0;
+	uint32_t found = 0;
 
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
-		struct soda_link *link;
+	for (uint32_t rest = current; rest; rest &= rest - 1) {
+		struct soda_link *link = soda_copy_link(r, (uint32_t)__builtin_ctz(rest));
 
-		if (!soda_copy_is_current(copies, k))
-			continue;
-		link = soda_copy_link(r, k);
 		if (soda_server_up(&link->server)) {
 			up = link;
-			n++;
+			found |= rest & -rest;
 		} else {
 			away = link;
 		}
 	}
-	return n >= r->pieces || !away ? up : away;
+	return soda_copies_current(r, found) >= r->pieces || !away ? up : away;
 }
 
 struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
 {
-	uint32_t copies = soda_copies(r);
+	uint32_t current = (uint32_t)soda_copies(r);
 	struct soda_link *best = NULL;
 	int most = -1;
 
 	if (r->pieces)
-		return choose_of_pieces(r, copies);
+		return choose_of_pieces(r, current);
 
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++) {
-		struct soda_link *link;
+	for (uint32_t rest = current; rest; rest &= rest - 1) {
+		struct soda_link *link = soda_copy_link(r, (uint32_t)__builtin_ctz(rest));
 		int score;
 
-		if (!soda_copy_is_current(copies, k))
-			continue;
-		link = soda_copy_link(r, k);
 		score = (soda_server_up(&link->server) ? 4 : 0) + (link != avoid ? 2 : 0) +
 			(atomic_load_explicit(&link->late, memory_order_relaxed) ? 0 : 1);
 		if (score > most) {
@@ -77,24 +71,21 @@ struct soda_link *soda_copies_choose(const struct soda_region *r, const struct s
 
 int soda_copies_next(const struct soda_region *r, uint32_t done)
 {
-	uint32_t copies;
+	uint32_t written;
 
 	/* pairs with the fence of soda_copies_begin() */
 	atomic_thread_fence(memory_order_seq_cst);
-	copies = soda_copies(r);
-	for (uint32_t k = 0; k < SODA_COPY_PLACES; k++)
-		if (soda_copy_is_written(copies, k) && !(done >> k & 1))
-			return (int)k;
-	return -1;
+	written = (uint32_t)(soda_copies(r) / SODA_COPIES_WRITTEN) & ~done;
+	return written ? __builtin_ctz(written) : -1;
 }
 
 bool soda_copies_leave(struct soda_region *r, uint32_t k)
 {
-	uint32_t both = (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN) << k;
-	uint32_t copies = soda_copies(r);
+	uint64_t both = (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN) << k;
+	uint64_t copies = soda_copies(r);
 
 	do {
-		if (soda_copies_current(copies & ~both) < soda_copies_needed(r))
+		if (soda_copies_current(r, copies & ~both) < soda_copies_needed(r))
 			return false;
 	} while (!atomic_compare_exchange_weak(&r->copies, &copies, copies & ~both));
 	return true;
@@ -118,18 +109,18 @@ uint64_t soda_copies_dropped(void)
 
 void soda_copies_begin(struct soda_region *r, uint32_t k)
 {
-	atomic_fetch_or(&r->copies, (uint32_t)SODA_COPIES_WRITTEN << k);
+	atomic_fetch_or(&r->copies, SODA_COPIES_WRITTEN << k);
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 bool soda_copies_complete(struct soda_region *r, uint32_t k)
 {
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
 	do {
 		if (!soda_copy_is_written(copies, k))
 			return false;
 	} while (!atomic_compare_exchange_weak(&r->copies, &copies,
-					       copies | (uint32_t)SODA_COPIES_CURRENT << k));
+					       copies | SODA_COPIES_CURRENT << k));
 	return true;
 }

@@ -17,12 +17,13 @@
  * stays resident and SENDING until the last has acknowledged, so that at most one WRITE of a chunk
  * is under way, and a copy that missed one never counts as current.
  *
- * There is a place more than copies, so that one whose server is drained (soda pool drain) stays
- * current until another has been made, as a rebuild does it, in the place that is free. A slab
+ * There are more places than copies, so that one whose server is drained (soda pool drain) stays
+ * current until another has been made, as a rebuild does it, in a place that is free. A slab
  * without redundancy gets a single copy for that, its region, and keeps to it.
  *
  * With erasure codes (ec:K+M, object/stripe.h) a copy is what has one piece of each chunk: there
- * are K + M of them, a chunk is read from K, and the last K current ones never become stale.
+ * are K + M of them, a chunk is read from K, and the last K current ones never become stale.  Each
+ * piece has two places, k and k + K + M, and moves from the one to the other.
  *
  * AS: async-signal-safe; all functions here are.
  */
@@ -36,16 +37,13 @@
 #include "host_agent/core/agent.h"
 #include "host_agent/object/region.h"
 
-enum soda_copies_bits {
-	SODA_COPIES_CURRENT = 1,       /* << the copy's place */
-	SODA_COPIES_WRITTEN = 1 << 16, /* likewise */
-	SODA_COPIES_CURRENT_ALL = 0xffff,
-};
+static const uint64_t SODA_COPIES_CURRENT = 1;		/* << the copy's place */
+static const uint64_t SODA_COPIES_WRITTEN = 1ull << 32; /* likewise */
 
 /* Of a new slab: those in the first n places, current and written. */
-static inline uint32_t soda_copies_first(uint32_t n)
+static inline uint64_t soda_copies_first(uint32_t n)
 {
-	return ((1u << n) - 1) * (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN);
+	return ((1ull << n) - 1) * (SODA_COPIES_CURRENT | SODA_COPIES_WRITTEN);
 }
 
 /* How many current ones the slab cannot be read without. */
@@ -63,23 +61,51 @@ static inline bool soda_redundant(void)
 	return atomic_load_explicit(&soda_agent.redundant, memory_order_relaxed);
 }
 
-static inline uint32_t soda_copies(const struct soda_region *r)
+static inline uint64_t soda_copies(const struct soda_region *r)
 {
 	return atomic_load_explicit(&r->copies, memory_order_acquire);
 }
 
-static inline bool soda_copy_is_current(uint32_t copies, uint32_t k)
+static inline bool soda_copy_is_current(uint64_t copies, uint32_t k)
 {
 	return copies >> k & SODA_COPIES_CURRENT;
 }
 
-/* How many are current. */
-static inline uint32_t soda_copies_current(uint32_t copies)
+/* How many places the slab may use. */
+static inline uint32_t soda_copy_places(const struct soda_region *r)
 {
-	return (uint32_t)__builtin_popcount(copies & SODA_COPIES_CURRENT_ALL);
+	return 2u * (r->pieces ? r->pieces + r->parities : SODA_COPIES);
 }
 
-static inline bool soda_copy_is_written(uint32_t copies, uint32_t k)
+/* With erasure codes: the piece that a copy in that place has. */
+static inline uint32_t soda_copy_piece(const struct soda_region *r, uint32_t k)
+{
+	return k % (r->pieces + r->parities);
+}
+
+/* The other place of the same piece, where it goes when it moves. */
+static inline uint32_t soda_copy_other_place(const struct soda_region *r, uint32_t k)
+{
+	return (k + r->pieces + r->parities) % soda_copy_places(r);
+}
+
+/* The pieces, a bit each, that the places in the mask have. */
+static inline uint32_t soda_copy_pieces(const struct soda_region *r, uint32_t places)
+{
+	uint32_t n = r->pieces + r->parities;
+
+	return (places | places >> n) & ((1u << n) - 1);
+}
+
+/* How many are current; a piece that is current in both of its places counts once. */
+static inline uint32_t soda_copies_current(const struct soda_region *r, uint64_t copies)
+{
+	uint32_t current = (uint32_t)copies;
+
+	return (uint32_t)__builtin_popcount(r->pieces ? soda_copy_pieces(r, current) : current);
+}
+
+static inline bool soda_copy_is_written(uint64_t copies, uint32_t k)
 {
 	return copies >> k & SODA_COPIES_WRITTEN;
 }
@@ -103,7 +129,7 @@ int soda_copy_on(const struct soda_region *r, const struct soda_link *link);
  * another server between the looks at its server and at its bits: then NULL.
  */
 struct soda_region *soda_copy_with(struct soda_region *r, const struct soda_link *link,
-				   enum soda_copies_bits bit);
+				   uint64_t bit);
 /*
  * The region on the wire that a READ of the slab over a channel to that server means: r itself
  * without redundancy; else its copy there, if that is current; else NULL.  To be asked with the
@@ -157,7 +183,7 @@ bool soda_copies_leave(struct soda_region *r, uint32_t k);
 /* Whether a copy of the slab may become stale: it has another one. */
 static inline bool soda_copies_spare(const struct soda_region *r)
 {
-	return soda_copies_current(soda_copies(r)) > soda_copies_needed(r);
+	return soda_copies_current(r, soda_copies(r)) > soda_copies_needed(r);
 }
 /* A stale copy is written from now on, with a new region. */
 void soda_copies_begin(struct soda_region *r, uint32_t k);
@@ -167,9 +193,9 @@ bool soda_copies_complete(struct soda_region *r, uint32_t k);
 /* Whether the slab has redundancy, and fewer current copies than it should; a file never. */
 static inline bool soda_copies_missing(const struct soda_region *r)
 {
-	uint32_t copies = soda_copies(r);
+	uint64_t copies = soda_copies(r);
 
-	return copies && !r->content && soda_copies_current(copies) < r->copies_wanted;
+	return copies && !r->content && soda_copies_current(r, copies) < r->copies_wanted;
 }
 
 #endif

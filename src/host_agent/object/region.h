@@ -41,10 +41,10 @@ struct soda_region {
 	struct soda_link *link; /* to the server that has it */
 	/*
 	 * A slab with redundancy is no region on the wire itself: its copies are, one on each of
-	 * two servers (object/copies.h).  copies: enum soda_copies_bits; 0: without redundancy.  Of
+	 * two servers (object/copies.h).  copies: SODA_COPIES_CURRENT...; 0: without redundancy. Of
 	 * a copy, first, chunks, bytes and span are those of its slab.
 	 */
-	_Atomic uint32_t copies;
+	_Atomic uint64_t copies;
 	struct soda_region *_Atomic copy[SODA_COPY_PLACES];
 	/* 1 + the index of the link to its server; stays when the place is free, copy NULL, again
 	 */
@@ -52,7 +52,8 @@ struct soda_region {
 	uint32_t copies_wanted; /* how many current ones; set before `copies` */
 	/*
 	 * With erasure codes (object/stripe.h): how many pieces of data a chunk has, and of parity;
-	 * 0: a copy has whole chunks.  Place k has piece k.  Of a copy as of its slab.
+	 * 0: a copy has whole chunks.  Which piece a place has: soda_copy_piece().  Of a copy as of
+	 * its slab.
 	 */
 	uint8_t pieces, parities;
 	bool twin;		 /* of a copy: its number is that of its slab */

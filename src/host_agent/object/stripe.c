@@ -15,7 +15,6 @@
 enum { OF_SENDERS = 32, OF_READERS = 64, PLACES = SODA_MEMBERS_MAX * OF_SENDERS + OF_READERS };
 
 static char *places;
-static uint64_t mapped; /* their bytes: the chunk size of the runtime before may be another one */
 static _Atomic uint64_t taken[SODA_MEMBERS_MAX + 1];
 
 uint64_t soda_stripe_region_bytes(const struct soda_region *r)
@@ -37,11 +36,9 @@ int soda_stripes_start(void)
 	if (!soda_erasure_built())
 		return -ENOTSUP;
 	if (places)
-		munmap(places, mapped);
-	places = NULL;
-	mapped = PLACES * place_bytes();
-	p = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		 -1, 0);
+		return 0;
+	p = mmap(NULL, PLACES * place_bytes(), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	for (uint32_t who = 0; who <= SODA_MEMBERS_MAX; who++)

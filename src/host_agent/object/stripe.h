@@ -39,7 +39,9 @@ static inline uint64_t soda_stripe_offset_of(const struct soda_region *r, uint32
 /* How large the region of one copy of the slab is, or of one of its pieces. */
 uint64_t soda_stripe_region_bytes(const struct soda_region *r);
 
-/* At the start of each runtime: reserve the memory. 0, -ENOMEM; -ENOTSUP: this build has no ISA-L.
+/*
+ * Reserve the memory, unless it is there; before the first object with erasure codes, with
+ * api_lock.  0, -ENOMEM; -ENOTSUP: this build has no ISA-L.
  */
 int soda_stripes_start(void);
 

@@ -53,8 +53,7 @@ static void walk_told(struct soda_metrics *m, const struct soda_wire_tell *told)
 			 "what it has copied for both", told->rebuilt_bytes);
 	soda_metrics_say_level(m, "pool_held",
 			       "why what a client has here does not move though the server is "
-			       "drained; 0: it does, 1: no other server may take it, 3: "
-			       "pieces of erasure codes do not move",
+			       "drained; 0: it does, 1: no other server may take it",
 			       told->held);
 }
 

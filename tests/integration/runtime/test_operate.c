@@ -14,6 +14,7 @@
 #include "lib/world.h"
 
 enum { SERVERS = 4, MIB = 1 << 20, BYTES = 24 * MIB };
+/* CODES: whether this build has erasure codes. */
 
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
@@ -333,6 +334,12 @@ static void child_objects(const void *arg)
 	CHECK_EQ(errno, EINVAL);
 	CHECK(!soda_alloc(BYTES, SODA_MIRROR(3)));
 	CHECK_EQ(errno, EINVAL);
+	CHECK(!soda_alloc(BYTES, SODA_EC(3, 1)));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(strstr(soda_last_error(), "SODA_EC(k, m)"), "%s", soda_last_error());
+	CHECK(!soda_alloc(BYTES, SODA_EC(4, 1)));
+	CHECK_EQ(errno, ENOTSUP);
+	CHECK(strstr(soda_last_error(), "ec:4+1 needs 5 servers"), "%s", soda_last_error());
 	CHECK_EQ(soda_shutdown(), 0);
 }
 
@@ -444,18 +451,30 @@ static void touch_all(bool change)
 
 /*
  * Three servers are drained under load one after the other, and killed, the second before it is
- * used as before again; nothing is lost, of the object without redundancy neither.
+ * used as before again; nothing is lost, of the object without redundancy neither.  Pieces of
+ * erasure codes have one server to go to, so that the first one comes back before the second goes.
  */
+struct kind {
+	unsigned flags;
+	bool sealed;
+};
+
+static bool is_coded(const struct kind *kind)
+{
+	return kind->flags == SODA_EC(2, 1);
+}
+
 static void child_drained(const void *arg)
 {
+	const struct kind *kind = arg;
 	char *more;
 
 	setenv("SODA_REBUILD_RATE", "1G", 1);
-	if (arg && !strcmp(arg, "sealed"))
+	if (kind->sealed)
 		setenv("SODA_SEAL", "1", 1);
 	start_program("none");
 	load.objects[0] = alloc_checked(BYTES);
-	load.objects[1] = soda_alloc(BYTES, arg ? SODA_MIRROR(2) : 0);
+	load.objects[1] = soda_alloc(BYTES, kind->flags);
 	CHECK(load.objects[1], "%s", soda_last_error());
 	for (int i = 0; i < 2; i++)
 		load.versions[i] = calloc(BYTES / 4096, sizeof(uint64_t));
@@ -502,6 +521,7 @@ static void drain(int server, int status, const char *option, const char *words)
 static void during_drained(const void *arg)
 {
 	static const int order[2] = { 1, 3 };
+	const struct kind *kind = arg;
 
 	for (int i = 0; i < 2; i++) {
 		if (!turn_await())
@@ -514,6 +534,8 @@ static void during_drained(const void *arg)
 		if (!turn_await())
 			return;
 		world_kill(&worlds[order[i]]);
+		if (is_coded(kind) && i == 0)
+			world_restart(&worlds[order[i]]);
 		turn_pass();
 	}
 }
@@ -522,12 +544,16 @@ static void test_drained(void **state)
 {
 	static const char *const domains[SERVERS];
 
-	static const char *const kinds[] = { NULL, "mirrored", "sealed" };
+	static const struct kind kinds[] = { { 0, false },
+					     { SODA_MIRROR(2), false },
+					     { SODA_MIRROR(2), true },
+					     { SODA_EC(2, 1), false },
+					     { SODA_EC(2, 1), true } };
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < (CODES ? 5 : 3); i++) {
 		struct trial t = { .child = child_drained,
 				   .during = during_drained,
-				   .arg = kinds[i] };
+				   .arg = &kinds[i] };
 		struct outcome out;
 
 		open_pool(domains);
@@ -543,10 +569,18 @@ static void test_drained(void **state)
  * While one server is drained under load another one, or itself, is killed, and comes back; an
  * object is made and freed meanwhile.  Nothing is lost, and in the end nothing misses a copy.
  */
+struct disturbance {
+	uint64_t seed;
+	const char *redundancy;
+	unsigned times; /* what servers have in all: a region takes 2 MiB or more */
+};
+
 static void child_disturbed(const void *arg)
 {
+	const struct disturbance *d = arg;
+
 	setenv("SODA_REBUILD_RATE", "16M", 1);
-	start_program("mirror:2");
+	start_program(d->redundancy);
 	for (int i = 0; i < 2; i++) {
 		load.objects[i] = alloc_checked(BYTES);
 		load.versions[i] = calloc(BYTES / 4096, sizeof(uint64_t));
@@ -595,7 +629,9 @@ static pid_t start_drain(int server)
 
 static void during_disturbed(const void *arg)
 {
-	struct dice dice = { .state = *(const uint64_t *)arg * 0x9e3779b97f4a7c15u };
+	const struct disturbance *d = arg;
+	struct dice dice = { .state = d->seed * 0x9e3779b97f4a7c15u };
+	unsigned long long in_all = d->times * (unsigned long long)BYTES;
 
 	for (int round = 0; round < 2; round++) {
 		int drained = (int)(dice_roll(&dice) % SERVERS);
@@ -618,9 +654,9 @@ static void during_disturbed(const void *arg)
 	}
 	if (!turn_await())
 		return;
-	for (int i = 0; used_in_all() != 4ull * BYTES && i < LOOKS / 10; i++)
+	for (int i = 0; used_in_all() != in_all && i < LOOKS / 10; i++)
 		sleep_ms(100);
-	assert_int_equal(used_in_all(), 4ull * BYTES);
+	assert_int_equal(used_in_all(), in_all);
 	turn_pass();
 }
 
@@ -632,18 +668,21 @@ static void test_disturbed(void **state)
 	uint64_t from = one ? strtoull(one, NULL, 0) : 1;
 	uint64_t n = one ? 1 : more ? strtoull(more, NULL, 0) : 2;
 
-	for (uint64_t seed = from; seed < from + n; seed++) {
-		struct trial t = { .child = child_disturbed,
-				   .during = during_disturbed,
-				   .arg = &seed };
-		struct outcome out;
+	for (uint64_t seed = from; seed < from + n; seed++)
+		for (int coded = 0; coded <= CODES; coded++) {
+			struct disturbance d = { seed, coded ? "ec:2+1" : "mirror:2",
+						 coded ? 6 : 4 };
+			struct trial t = { .child = child_disturbed,
+					   .during = during_disturbed,
+					   .arg = &d };
+			struct outcome out;
 
-		printf("seed %llu\n", (unsigned long long)seed);
-		open_pool(domains);
-		trial_run(&t, &out);
-		expect_exit(&out, 0);
-		close_pool();
-	}
+			printf("%s, seed %llu\n", d.redundancy, (unsigned long long)seed);
+			open_pool(domains);
+			trial_run(&t, &out);
+			expect_exit(&out, 0);
+			close_pool();
+		}
 }
 
 /* Where the drain cannot finish it says why; a server that is drained takes nothing new. */

@@ -107,10 +107,6 @@ static const char *held(const json_t *client)
 		       "nothing: end it";
 	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_NOT)
 		return NULL;
-	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_CODED)
-		return "pieces of erasure codes (ec:K+M) do not move while their server is there: "
-		       "end the server, if no other one is missing, and they are made anew on "
-		       "others";
 	if (soda_json_count(client, "pool_held") == SODA_WIRE_HELD_FILE)
 		return "its files do not move: WRITABLE and PRIVATE ones lie on this server, and "
 		       "of "

@@ -43,7 +43,7 @@ static const struct soda_conf conf = {
 		"more, while it runs on, until they differ by less than two slabs: first a slab is "
 		"copied, at most SODA_REBUILD_RATE bytes a second and program, then given up where "
 		"it was, so that nothing has a copy less meanwhile. No two copies of a slab come "
-		"into one failure domain. Pieces of erasure codes do not move.\n"
+		"into one failure domain.\n"
 		"\n"
 		"The command waits, prints what the servers have free when that changes, and ends "
 		"when "
