@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "net.h"
+#include "pool/erasure.h"
 #include "sealing/sealing.h"
 #include "soda.h"
 #include "world.h"
@@ -17,7 +18,8 @@
 const struct sim_server *sim_server(enum sim_process p)
 {
 	static const struct sim_server *const list[SIM_SERVERS] = {
-		&sim_server_node, &sim_server2_node, &sim_server3_node, &sim_server4_node
+		&sim_server_node,  &sim_server2_node, &sim_server3_node, &sim_server4_node,
+		&sim_server5_node, &sim_server6_node, &sim_server7_node
 	};
 
 	return list[p - SIM_SERVER];
@@ -32,12 +34,15 @@ static bool lives(const struct sim_places *places, unsigned k)
 	       sim_server(places->copy[k].server)->knows(met.instance, met.client);
 }
 
-static bool any_lives(const struct sim_places *places)
+/* One copy; with erasure codes as many pieces as a chunk is read from. */
+static bool enough_live(const struct sim_places *places)
 {
+	unsigned pieces = 0;
+
 	for (unsigned k = 0; k < places->n; k++)
 		if (places->copy[k].current && lives(places, k) && !sim_seal_is_changed(places, k))
-			return true;
-	return false;
+			pieces |= 1u << places->copy[k].piece;
+	return (unsigned)__builtin_popcount(pieces) >= places->pieces;
 }
 
 void sim_copies_look(void)
@@ -48,7 +53,7 @@ void sim_copies_look(void)
 		for (size_t at = 0; o->base && at < o->bytes; at += SIM_SLAB) {
 			struct sim_places places = sim_host_places(o->base + at);
 
-			if (places.n && !any_lives(&places))
+			if (places.n && !enough_live(&places))
 				o->unsafe_ns[at / SIM_SLAB] = sim_now();
 		}
 	}
@@ -76,6 +81,8 @@ bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word
 
 	if (!places->copy[k].current || !lives(places, k))
 		return false;
+	if (places->pieces > 1 && places->copy[k].piece != places->piece)
+		return false;
 	if (!page)
 		sim_fail("BROKEN PROMISE: a copy counts as current, and %s has no region %u",
 			 sim_net_name(places->copy[k].server), places->copy[k].region);
@@ -91,6 +98,45 @@ bool sim_copies_word(const struct sim_places *places, unsigned k, uint64_t *word
 	return true;
 }
 
+/* The words of the stripe that the cell is a part of. false: one of them is not settled. */
+static bool stripe_of(const struct sim_object *o, size_t cell, const struct sim_places *places,
+		      uint64_t words[SIM_PIECES])
+{
+	const char *first = sim_cell_at(o, cell) - (size_t)places->piece * places->piece_bytes;
+
+	for (unsigned p = 0; p < places->pieces; p++) {
+		size_t at = (size_t)(first - o->base) + (size_t)p * places->piece_bytes;
+		const struct sim_cell *c = &o->cells[at / 4096 * SIM_SLOTS + cell % SIM_SLOTS];
+
+		words[p] = 0; /* behind the object's end */
+		if (at >= o->bytes)
+			continue;
+		if (c->or_zero || c->discards)
+			return false;
+		words[p] = c->value;
+	}
+	return true;
+}
+
+/* Copy k has parity of what was stored. */
+static void check_parity(const struct sim_object *o, size_t cell, const struct sim_places *places,
+			 unsigned k)
+{
+	const char *page = sim_copies_page(places, k);
+	uint64_t words[SIM_PIECES], has, should;
+
+	if (!page || !stripe_of(o, cell, places, words))
+		return;
+	memcpy(&has, page + (places->offset & 4095), sizeof(has));
+	soda_erasure_encode(places->pieces, places->copy[k].piece - places->pieces, sizeof(should),
+			    words, &should);
+	if (has != should)
+		sim_fail("BROKEN PROMISE: the parity on %s counts as current, and is not that of "
+			 "what was stored in the chunk of page %zu (%s)",
+			 sim_net_name(places->copy[k].server), cell / SIM_SLOTS,
+			 sim_host_chunk(sim_cell_at(o, cell)));
+}
+
 void sim_copies_check(const struct sim_object *o, size_t first, size_t n)
 {
 	sim_hold(true);
@@ -102,7 +148,9 @@ void sim_copies_check(const struct sim_object *o, size_t first, size_t n)
 		if (!places.settled || c->or_zero || c->discards)
 			continue;
 		for (unsigned k = 0; k < places.n; k++)
-			if (sim_copies_word(&places, k, &has) && has != c->value)
+			if (places.pieces > 1 && places.copy[k].piece >= places.pieces)
+				check_parity(o, cell, &places, k);
+			else if (sim_copies_word(&places, k, &has) && has != c->value)
 				sim_fail(
 					"BROKEN PROMISE: the copy on %s counts as current, and has "
 					"%llu of page %zu, of which %llu was stored (%s)",

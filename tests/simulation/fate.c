@@ -387,6 +387,25 @@ static void one_fault(void)
 		change_network();
 }
 
+/*
+ * A fault while a server, any, is drained: what it has moves away, as far as there is another one
+ * for it, and nothing new is allocated there.
+ */
+static void fault_in_drain(void)
+{
+	enum sim_process p = SIM_SERVER + (unsigned)sim_below(plan.servers);
+
+	fault_begins();
+	sim_note("FAULT %s is drained", sim_net_name(p));
+	sim_server(p)->drain(true);
+	sim_sleep(sim_chance(50) ? a_moment() : sim_below(2 * SIM_S), "a drain to go on");
+	one_fault();
+	sim_sleep(sim_chance(50) ? a_moment() : sim_below(5 * SIM_S), "a drain");
+	sim_note("%s is drained no more", sim_net_name(p));
+	sim_server(p)->drain(false);
+	fault_ends();
+}
+
 /* Into the midst of it, or beyond its end. */
 static uint64_t some_time_of_an_operation(void)
 {
@@ -481,7 +500,10 @@ void *sim_fate_main(void *arg)
 				stagger_rebuild();
 		}
 		sim_sleep(some_time_of_an_operation(), "the time for a fault");
-		one_fault();
+		if (plan.drains && sim_chance(30))
+			fault_in_drain();
+		else
+			one_fault();
 		if (sim_chance(50))
 			i--; /* at once another one, which is not counted */
 		if (sim_chance(50))

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /* Who a fiber, a connection or a descriptor belongs to: what ends, and stops, together. */
-enum { SIM_SERVERS = 4 };
+enum { SIM_SERVERS = 7 };
 /* The servers of a pool have the numbers from SIM_SERVER on. */
 enum sim_process {
 	SIM_WORLD,

@@ -29,7 +29,11 @@ static void *host_main(void *arg)
 	if (plan.servers > 1) {
 		setenv("SODA_SLAB", "2M", 1);
 		setenv("SODA_REBUILD_RATE", plan.rebuild_rate, 1);
-		setenv("SODA_REDUNDANCY", plan.mirrored ? "mirror:2" : "none", 1);
+		setenv("SODA_REDUNDANCY",
+		       plan.code       ? plan.code
+		       : plan.mirrored ? "mirror:2"
+				       : "none",
+		       1);
 	}
 	cfg.server = plan.agent ? NULL : servers;
 	cfg.dpu = plan.agent ? "sim://agent" : NULL;

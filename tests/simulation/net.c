@@ -119,8 +119,9 @@ static struct {
 bool sim_net_local;
 struct sim_net_who sim_net_who[SIM_PROCESSES] = { [SIM_HOST].user = 1000 };
 
-static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",  "server",
-						  "server2", "server3", "server4" };
+static const char *const names[SIM_PROCESSES] = { "world",   "host",	"agent",   "server",
+						  "server2", "server3", "server4", "server5",
+						  "server6", "server7" };
 
 const char *sim_net_name(enum sim_process p)
 {

@@ -20,6 +20,7 @@
 #include "host_agent/fault/fault.h"
 #include "host_agent/core/agent.h"
 #include "host_agent/object/copies.h"
+#include "host_agent/object/stripe.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
 #include "host_agent/core/link.h"
@@ -527,6 +528,7 @@ void sim_host_check_resident(const void *addr, size_t bytes)
 static void set_place(struct sim_places *places, unsigned k, const struct soda_region *part,
 		      bool current)
 {
+	places->n = k + 1;
 	places->copy[k].server = SIM_SERVER + part->link->index;
 	places->copy[k].region = part->id;
 	places->copy[k].current = current;
@@ -541,22 +543,36 @@ static bool is_settled(uint32_t w)
 	       (s == SODA_CHUNK_CLEAN && w & SODA_CW_BACKED && !(w & SODA_CW_SENDING));
 }
 
+static void set_pieces(struct sim_places *places, const struct soda_region *r)
+{
+	uint64_t at = places->offset % soda_chunk_bytes();
+
+	places->pieces = r->pieces;
+	places->piece_bytes = soda_stripe_piece_bytes(r);
+	places->piece = (unsigned)(at / places->piece_bytes);
+	places->offset = (places->offset - at) / r->pieces + at % places->piece_bytes;
+	for (unsigned k = 0; k < places->n; k++)
+		places->copy[k].piece = soda_copy_piece(r, k);
+}
+
 struct sim_places sim_host_places(const void *addr)
 {
-	struct sim_places places = { .n = 0 };
+	struct sim_places places = { .n = 0, .pieces = 1 };
 	struct soda_region *r;
 	uint64_t copies;
 
 	sim_hold(true);
 	r = soda_region_of(soda_chunk_of(addr));
 	copies = r ? soda_copies(r) : 0;
-	for (; copies && places.n < SODA_COPIES; places.n++)
-		set_place(&places, places.n, r->copy[places.n],
-			  soda_copy_is_current(copies, places.n));
+	for (unsigned k = 0; copies && k < soda_copy_places(r); k++)
+		if (r->copy[k])
+			set_place(&places, k, r->copy[k], soda_copy_is_current(copies, k));
 	if (r && !copies)
-		set_place(&places, places.n++, r, true);
+		set_place(&places, 0, r, true);
 	if (r)
 		places.offset = (uint64_t)((const char *)addr - soda_chunk_address(r->first));
+	if (r && r->pieces)
+		set_pieces(&places, r);
 	places.sealed = r && r->sealing;
 	places.settled = copies && is_settled(word_at(addr));
 	sim_hold(false);

@@ -88,6 +88,11 @@ static uint64_t used(void)
 	return server.store.used;
 }
 
+static void drain(bool away)
+{
+	atomic_store(&server.clients.moving, away);
+}
+
 /* Each server's object has it by a name of its own (link-agent). */
 extern const struct sim_server sim_node;
 const struct sim_server sim_node = {
@@ -96,4 +101,5 @@ const struct sim_server sim_node = {
 	.knows = knows,
 	.page = page,
 	.used = used,
+	.drain = drain,
 };

@@ -29,15 +29,23 @@ bool sim_host_has(const void *addr);
 /* Only present pages can be sent. */
 void sim_host_check_resident(const void *addr, size_t bytes);
 /* Where the content of an address lies. */
+enum { SIM_COPIES = 20, SIM_PIECES = 8 };
 struct sim_places {
-	unsigned n; /* copies of its slab; 1: an object without redundancy; 0: no object */
+	/* Places of copies of its slab, up to the last that has one; 1: an object without
+	   redundancy; 0: no object. */
+	unsigned n;
 	struct {
 		enum sim_process server;
 		uint16_t region;
-		bool current; /* the host reads it */
-		bool refused; /* the server does not open it again */
-	} copy[2];
-	uint64_t offset; /* in the region */
+		bool current;	/* the host reads it */
+		bool refused;	/* the server does not open it again */
+		unsigned piece; /* of each chunk, that it has; without erasure codes 0 */
+	} copy[SIM_COPIES];
+	uint64_t offset; /* in the region; with erasure codes in those that have that piece */
+	/* With erasure codes: how many pieces of data a chunk has (else 1), the bytes of one, and
+	   in which one the address lies. */
+	unsigned pieces, piece;
+	uint32_t piece_bytes;
 	bool sealed;
 	/* Where there are copies: nothing of the chunk is dirty or under way, so all have it. */
 	bool settled;
@@ -118,10 +126,12 @@ struct sim_server {
 	/* A page of the client's region; NULL: it has no such region. */
 	const void *(*page)(uint64_t client, uint16_t region, uint64_t offset);
 	uint64_t (*used)(void);
+	/* What it has is to move to others; or may stay (`soda pool drain`). */
+	void (*drain)(bool away);
 };
 
 extern const struct sim_server sim_server_node, sim_server2_node, sim_server3_node,
-	sim_server4_node;
+	sim_server4_node, sim_server5_node, sim_server6_node, sim_server7_node;
 const struct sim_server *sim_server(enum sim_process p);
 
 /* The DPU agent. */

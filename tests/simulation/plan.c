@@ -3,6 +3,7 @@
 
 #include "disk.h"
 #include "net.h"
+#include "pool/erasure.h"
 #include "world.h"
 
 struct sim_plan plan;
@@ -45,6 +46,25 @@ bool sim_plan_has_pool(uint64_t seed)
 }
 
 /*
+ * In a part of the pools with redundancy objects have erasure codes, and in a part servers are
+ * drained; with dice of their own.
+ */
+static void offer_codes(uint64_t seed)
+{
+	uint64_t dice = dice_of(seed, 0x436f646573);
+	uint32_t pieces = dice / 100 % 2 ? 4 : 2;
+
+	plan.drains = plan.mirrored && dice / 10000 % 100 < 40;
+	if (!plan.mirrored || !soda_erasure_built() || dice % 100 >= 40)
+		return;
+	soda_erasure_start();
+	plan.code = pieces == 4 ? "ec:4+2" : "ec:2+1";
+	plan.servers = (pieces == 4 ? 6 : 3) + (unsigned)(dice / 1000 % 10 < 7);
+	if (plan.chunk_bytes < pieces * 4096)
+		plan.chunk_bytes = pieces * 4096;
+}
+
+/*
  * In a part of the seeds there are several servers.  The dice are others than the rest's, so that
  * all other seeds stay what they are.  A pool has no files and no agent.
  */
@@ -61,6 +81,7 @@ static void offer_pool(uint64_t seed)
 	plan.rebuild_rate = dice / 1000000 % 100 < 50 ? "1M" : "128M";
 	plan.agent = plan.handler = plan.neighbour = plan.server.files = false;
 	plan.server.max_clients = 1000; /* servers do not refuse the host itself */
+	offer_codes(seed);
 	plan.buffer_chunks += plan.threads * plan.servers; /* a staging slot for each */
 	if (plan.one_at_a_time) {
 		plan.server.capacity += 64ull << 20; /* room for what each one that dies had */
@@ -74,7 +95,7 @@ static void offer_sealing(uint64_t seed)
 {
 	uint64_t dice = dice_of(seed, 0x5365616c);
 
-	if (dice % 100 >= (plan.mirrored ? 40 : 15))
+	if (plan.code || dice % 100 >= (plan.mirrored ? 40 : 15))
 		return;
 	plan.sealed = dice / 100 % 2 ? 100 : 50;
 	plan.buffer_chunks += 4; /* places for what has been sealed */
@@ -147,8 +168,11 @@ void sim_plan_print(void)
 		 plan.buffer_chunks, plan.prefetch, plan.connect_ms, plan.fault_ms, plan.faults);
 	if (plan.servers > 1)
 		sim_note("plan: a pool of %u servers%s%s", plan.servers,
-			 plan.mirrored ? ", mirror:2" : "",
+			 plan.mirrored && !plan.code ? ", mirror:2" : "",
 			 plan.one_at_a_time ? ", of which one at a time is struck" : "");
+	if (plan.code || plan.drains)
+		sim_note("plan: %s%s", plan.code ? plan.code : "mirror:2",
+			 plan.drains ? ", servers are drained" : "");
 	if (plan.sealed)
 		sim_note("plan: %u of 100 objects are sealed", plan.sealed);
 	if (plan.agent_settings.store)

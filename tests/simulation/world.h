@@ -28,7 +28,9 @@ struct sim_plan {
 	unsigned crowded; /* percent of what threads do, where others are at it, too */
 	bool handler;	  /* a thread serves all faults */
 	unsigned servers; /* more than one: a pool */
-	bool mirrored;	  /* mirror:2 */
+	bool mirrored;	  /* redundancy: mirror:2, or... */
+	const char *code; /* ...erasure codes, ec:K+M; NULL: none */
+	bool drains;	  /* servers are drained, with redundancy */
 	/* With redundancy: the next server is struck when all have all copies again. */
 	bool one_at_a_time;
 	const char *rebuild_rate;

@@ -18,6 +18,7 @@
 #include "host_agent/move/writeback.h"
 #include "host_agent/object/region.h"
 #include "host_agent/object/sealing.h"
+#include "host_agent/object/stripe.h"
 
 enum how {
 	ANYWHERE, /* SODA_AUDIT_ANYWHERE */
@@ -320,10 +321,10 @@ static int check_request(struct audit *a, uint32_t channel, const struct soda_fe
 	if (!r || !in(word_of(q->in.id), STATE(FETCHING)))
 		return wrong_chunk(a, q->in.id, "channel %u has a request for it under way",
 				   channel);
-	if (named != channel)
+	if (named != channel && !r->pieces) /* of whose chunks pieces are with several */
 		return wrong_chunk(a, q->in.id, "it names channel %u, its request is with %u",
 				   named, channel);
-	if (q->bytes != soda_region_chunk_bytes(r, q->in.id))
+	if (q->bytes != soda_stripe_bytes_of(r, q->in.id))
 		return wrong_chunk(a, q->in.id, "%u bytes of it were asked for", q->bytes);
 	return 0;
 }

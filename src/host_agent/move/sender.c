@@ -572,10 +572,16 @@ static void relay(uint32_t k, struct soda_sending *op)
 	soda_lock_release(&queues[server].lock);
 }
 
-/* With erasure codes: the blocks among those in the mask that the copy in that place has. */
-static uint32_t blocks_for(const struct soda_region *r, uint32_t k, uint32_t mask)
+/*
+ * With erasure codes: the blocks of the chunk that are sent and that the copy in that place has;
+ * all of a chunk may be sent, also what lies behind the object's end, which no piece has.
+ */
+static uint32_t blocks_for(const struct soda_region *r, uint32_t k, const struct soda_sending *op)
 {
-	return soda_stripe_blocks(r, soda_copy_piece(r, k), mask);
+	uint32_t have = soda_region_chunk_bytes(r, op->id);
+	uint32_t n = (have + (1u << soda_agent.block_shift) - 1) >> soda_agent.block_shift;
+
+	return soda_stripe_blocks(r, soda_copy_piece(r, k), op->mask & ((1u << n) - 1));
 }
 
 /* To the next copy's server, or, where there is none, the chunk is done. */
@@ -585,7 +591,7 @@ static void forward(struct soda_sender *s, struct soda_sending *op)
 	int next = soda_copies(r) ? soda_copies_next(r, op->done) : -1;
 
 	/* one that has a piece of which nothing has changed is not written */
-	while (next >= 0 && r->pieces && !blocks_for(r, (uint32_t)next, op->mask)) {
+	while (next >= 0 && r->pieces && !blocks_for(r, (uint32_t)next, op)) {
 		op->done |= 1u << next;
 		next = soda_copies_next(r, op->done);
 	}
@@ -881,7 +887,7 @@ static int post_op(struct soda_sender *s, struct soda_sending *op)
 	int n;
 
 	op->copy_k = (uint8_t)(k < 0 ? 0 : k);
-	if (r->pieces && k >= 0 && !blocks_for(r, (uint32_t)k, op->mask)) {
+	if (r->pieces && k >= 0 && !blocks_for(r, (uint32_t)k, op)) {
 		op_ends(s, op); /* nothing of its piece has changed */
 		soda_progress_tell();
 		return 0;

@@ -651,6 +651,32 @@ static void test_spoilt_beyond(void **state)
 	close_pool();
 }
 
+/* An object whose last chunk is one page: of pieces of it that lie behind that there is nothing. */
+static void child_part(const void *arg)
+{
+	const size_t pages = 3 * (65536 / PAGE) + 1;
+	uint64_t *p;
+
+	start_load(1);
+	p = alloc_checked(pages * PAGE);
+	for (uint64_t round = 1; round <= 3; round++) {
+		for (size_t i = 0; i < pages; i++)
+			p[i * WORDS + i % WORDS] = mix(i, round);
+		CHECK_EQ(soda_sync(p, pages * PAGE), 0);
+		CHECK_EQ(soda_advise(p, pages * PAGE, SODA_COLD), 0);
+		for (size_t i = 0; i < pages; i++)
+			CHECK_EQ(p[i * WORDS + i % WORDS], mix(i, round));
+	}
+	CHECK_EQ(soda_shutdown(), 0);
+}
+
+static void test_part(void **state)
+{
+	open_pool();
+	expect_passes(child_part, NULL);
+	close_pool();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -659,6 +685,7 @@ int main(void)
 		cmocka_unit_test(test_degraded),      cmocka_unit_test(test_shrunk),
 		cmocka_unit_test(test_refused),	      cmocka_unit_test(test_spoilt),
 		cmocka_unit_test(test_spoilt_beyond), cmocka_unit_test(test_agent_killed),
+		cmocka_unit_test(test_part),
 	};
 
 	choose_kind();

@@ -21,6 +21,9 @@ SECTIONS(server)
 SECTIONS(server2)
 SECTIONS(server3)
 SECTIONS(server4)
+SECTIONS(server5)
+SECTIONS(server6)
+SECTIONS(server7)
 
 enum { PAGE = 4096 };
 
@@ -40,7 +43,8 @@ struct part {
 static struct part parts[SIM_PROCESSES][2] = {
 	[SIM_AGENT] = PARTS(agent),	   [SIM_SERVER] = PARTS(server),
 	[SIM_SERVER + 1] = PARTS(server2), [SIM_SERVER + 2] = PARTS(server3),
-	[SIM_SERVER + 3] = PARTS(server4),
+	[SIM_SERVER + 3] = PARTS(server4), [SIM_SERVER + 4] = PARTS(server5),
+	[SIM_SERVER + 5] = PARTS(server6), [SIM_SERVER + 6] = PARTS(server7),
 };
 
 void sim_memory_prepare(void)
