@@ -28,6 +28,23 @@ const char *soda_server_trouble(const struct soda_server *s)
 	return text ? text : s->address;
 }
 
+static void set_address(struct soda_server *s, const char *address)
+{
+	char *to = s->addresses[s->moves % SODA_SERVER_ADDRESSES];
+
+	assert(strlen(address) <= SODA_ADDRESS_MAX); /* options are not longer */
+	strcpy(to, address);
+	atomic_store(&s->address, to);
+}
+
+void soda_server_move(struct soda_server *s, const char *address)
+{
+	s->moves++;
+	set_address(s, address);
+	s->pause_ms = 0;
+	s->next_ns = 0;
+}
+
 void soda_server_init(struct soda_server *s, const char *address, int connect_ms,
 		      const struct soda_server_hooks *hooks, void *owner)
 {
@@ -35,8 +52,7 @@ void soda_server_init(struct soda_server *s, const char *address, int connect_ms
 	s->hooks = hooks;
 	s->owner = owner;
 	s->connect_ms = connect_ms;
-	assert(strlen(address) < sizeof(s->address)); /* options are not longer */
-	snprintf(s->address, sizeof(s->address), "%s", address);
+	set_address(s, address);
 	s->hello.magic = SODA_WIRE_MAGIC;
 	s->hello.version = SODA_WIRE_VERSION;
 	soda_lock_init(&s->lock, SODA_RANK_SESSION);
@@ -45,7 +61,8 @@ void soda_server_init(struct soda_server *s, const char *address, int connect_ms
 void soda_server_behind(struct soda_server *s, const char *agent, const char *address, uint16_t tag)
 {
 	snprintf(s->agent, sizeof(s->agent), "%s", agent);
-	snprintf(s->address, sizeof(s->address), "%s", address);
+	s->moves++;
+	set_address(s, address);
 	s->hello.features &= ~SODA_FEATURE_MEMBER;
 	s->hello.features |= (uint32_t)tag << SODA_FEATURE_MEMBER_SHIFT;
 }
@@ -110,7 +127,7 @@ void soda_server_report(struct soda_server *s, int err)
 	atomic_store(&s->failed, true);
 	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY)) {
 		note_trouble(s, err, NULL);
-		SODA_TP_DISCONNECT(s->address, err);
+		SODA_TP_DISCONNECT(atomic_load(&s->address), err);
 	}
 	s->hooks->failed(s, err);
 }
@@ -180,7 +197,7 @@ void soda_server_down(struct soda_server *s)
 
 	if (atomic_compare_exchange_strong(&s->state, &up, SODA_SERVER_AWAY)) {
 		note_trouble(s, -ECONNABORTED, NULL);
-		SODA_TP_DISCONNECT(s->address, -ECONNABORTED);
+		SODA_TP_DISCONNECT(atomic_load(&s->address), -ECONNABORTED);
 	}
 	close_all(s);
 }
@@ -299,7 +316,7 @@ int soda_server_attempt(struct soda_server *s, enum soda_server_as as, struct so
 	close_all(s);
 	atomic_store(&s->failed, false);
 	ret = connect_all(s, as, why);
-	SODA_TP_RECONNECT(s->address, s->hello.epoch, ret);
+	SODA_TP_RECONNECT(atomic_load(&s->address), s->hello.epoch, ret);
 	if (!ret) {
 		s->pause_ms = 0;
 		s->next_ns = 0;

@@ -89,7 +89,7 @@ struct soda_server_hooks {
 	void (*failed)(struct soda_server *server, int err);
 };
 
-enum { SODA_SERVER_TROUBLES = 8 };
+enum { SODA_SERVER_TROUBLES = 8, SODA_SERVER_ADDRESSES = 4 };
 
 /*
  * The client's token, where tenants are proved (trust/token.h): by it a server that does not know
@@ -105,12 +105,19 @@ struct soda_server {
 	/* set before start, then constant */
 	const struct soda_server_hooks *hooks;
 	void *owner;
-	char address[SODA_ADDRESS_MAX + 1];
 	char agent[SODA_ADDRESS_MAX + 1]; /* of the agent that leads to it; "": we connect to it */
 	int connect_ms; /* an attempt to connect, and its HELLO, may take so long */
 	bool proves;	/* who we are, to a server that must prove itself: `identity` */
 
+	/*
+	 * Where it is: the text that is used now, of the last few; the driver changes it
+	 * (soda_server_move), and others print it.
+	 */
+	_Atomic(const char *) address;
+	char addresses[SODA_SERVER_ADDRESSES][SODA_ADDRESS_MAX + 1];
+
 	/* the driver's */
+	uint32_t moves;
 	struct soda_wire_hello hello;	  /* as whom we come; the owner sets it before an attempt */
 	struct soda_wire_welcome welcome; /* the answer to the last HELLO that was answered */
 	struct soda_identity identity;	  /* where it proves */
@@ -160,10 +167,16 @@ static inline const char *soda_server_peer(const struct soda_server *s)
 	return s->agent[0] ? s->agent : s->address;
 }
 /*
- * Before start: from now on both sides prove who they are.  identity: copied, but for its path,
- * which must stay; NULL: they do not.
+ * Before start, or by the driver: from now on both sides prove who they are.  identity: copied, but
+ * for its path, which must stay; NULL: they do not.
  */
 void soda_server_identify(struct soda_server *server, const struct soda_identity *identity);
+/*
+ * The driver, while it is not UP: the same server is to be found at this address of at most
+ * SODA_ADDRESS_MAX bytes from now on, and the next attempt is not put off.  Where it proves who it
+ * is, soda_server_identify() with the identity for that address comes first.
+ */
+void soda_server_move(struct soda_server *server, const char *address);
 /* For soda_conn_options. */
 static inline const struct soda_identity *soda_server_identity(const struct soda_server *server)
 {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/tree/pool.h"
 
+#include <errno.h>
 #include <linux/futex.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +21,49 @@ void soda_tree_pool_set(struct soda_tree *tree, const char *list)
 	while (list[i++]);
 	atomic_fetch_add(&p->changes, 1);
 	syscall(SYS_futex, &p->changes, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Whether one of the addresses in the list, with commas between, is that one. */
+static bool has(const char *list, const char *address)
+{
+	size_t n = strlen(address);
+
+	for (const char *at = list; (at = strstr(at, address)); at += n)
+		if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
+}
+
+int soda_tree_pool_add(struct soda_tree *tree, const char *address)
+{
+	enum { TRIES = 1000, PAUSE_US = 1000 };
+	struct soda_tree_pool *p = &tree->pool;
+	char list[SODA_TREE_POOL];
+	size_t n, more = strlen(address) + 2; /* its comma and end */
+
+	for (int i = 0; i < TRIES; i++, usleep(PAUSE_US)) {
+		uint32_t seen = soda_tree_pool_get(tree, list);
+
+		if (atomic_load(&p->registered))
+			return -EPERM;
+		if (!seen && !atomic_load(&p->changes))
+			return -ENOENT;
+		n = strlen(list);
+		if (seen && has(list, address))
+			return -EALREADY;
+		if (seen && n + more > SODA_TREE_POOL)
+			return -ENOSPC;
+		if (!seen || !atomic_compare_exchange_strong(&p->changes, &seen, seen + 1))
+			continue;
+		list[n] = ',';
+		strcpy(list + n + 1, address);
+		for (size_t k = n; k < n + more; k++)
+			atomic_store(&p->list[k], list[k]);
+		atomic_fetch_add(&p->changes, 1);
+		syscall(SYS_futex, &p->changes, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+		return 0;
+	}
+	return -EBUSY;
 }
 
 uint32_t soda_tree_pool_get(struct soda_tree *tree, char list[SODA_TREE_POOL])

@@ -302,6 +302,7 @@ static int check_servers(struct soda_settings *s, struct soda_conf_error *err)
 	if (s->server && *s->server && soda_members_parse(s->server, &members, &why))
 		return soda_conf_fail(err, -EINVAL, "server (SODA_SERVER): %.200s", why.text);
 	s->servers = members.n;
+	s->alone = members.n == 1;
 	return 0;
 }
 

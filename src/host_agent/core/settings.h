@@ -58,8 +58,9 @@ struct soda_settings {
 	uint32_t redundancy;   /* enum soda_redundancy */
 	bool strict;	       /* soda_sync fails while copies are missing */
 	uint32_t threads;
-	bool seal;		  /* objects are sealed */
-	char *seal_key_file;	  /* of sealed files; NULL: there are none */
+	bool seal;	     /* objects are sealed */
+	char *seal_key_file; /* of sealed files; NULL: there are none */
+	bool alone;	     /* `server` names one, or none: files lie there, whoever comes later */
 	_Atomic uint32_t servers; /* how many `server` names, and that came later; 0 counts as 1 */
 	uint32_t evict_high_pct, evict_low_pct;
 	uint32_t prefetch_chunks; /* 0: off */

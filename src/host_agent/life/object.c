@@ -856,7 +856,7 @@ int soda_object_create(const char *file, uint64_t bytes, uint32_t flags,
 		ret = decide_sealing(file, &flags, why);
 	if (ret)
 		return ret;
-	if (soda_members() <= 1)
+	if (soda_members() <= 1 || (file && soda_agent.settings.alone))
 		return create(&soda_agent.links[0], &site, file, bytes, flags, region_p, why);
 	return file ? create_file_on_pool(&site, file, bytes, flags, region_p, why)
 		    : create_on_pool(site, bytes, flags, region_p, why);

@@ -18,6 +18,7 @@
 #include "host_agent/life/freeze.h"
 #include "host_agent/move/calls.h"
 #include "host_agent/move/writeback.h"
+#include "host_agent/object/copies.h"
 #include "host_agent/object/unacked.h"
 #include "soda.h"
 
@@ -49,7 +50,7 @@ static int check(const struct soda_region *r, const char *name, struct soda_why 
 {
 	uint32_t flags = atomic_load(&r->flags);
 
-	if (soda_members() > 1)
+	if (soda_members() > 1 && (!soda_agent.settings.alone || r->rest || soda_copies(r)))
 		return refuse(why, -ENOTSUP,
 			      "an object on a pool of %u servers lies on several of them, and only "
 			      "one that lies on one server can be published",

@@ -363,11 +363,21 @@ static bool choose_move(struct task *job, const struct soda_region *r)
 	return true;
 }
 
+/* A file, a published object, or one that may be: it is on its server for others, too. */
+static bool is_shared(const struct soda_region *r)
+{
+	return atomic_load(&r->flags) || r->doubtful || r->frozen;
+}
+
 /* The same of one without: its region becomes the copy in place 0 then. */
 static bool choose_region(struct task *job, const struct soda_region *r)
 {
 	if (!atomic_load(&r->link->draining) || r->refused)
 		return false;
+	if (is_shared(r)) {
+		job->held[r->link->index] = SODA_WIRE_HELD_ROOM;
+		return false;
+	}
 	job->to = place_away(job, r, NO_PLACE, r->link);
 	job->k = 1;
 	job->leaves = 0;
@@ -417,7 +427,7 @@ static int consider_spreading(struct soda_region *r, void *arg)
 	struct task *job = arg;
 	uint64_t copies = soda_copies(r);
 
-	if (!is_sound(r) || soda_copies_missing(r) || (!copies && r->refused))
+	if (!is_sound(r) || soda_copies_missing(r) || (!copies && (r->refused || is_shared(r))))
 		return 0;
 	job->r = r;
 	job->leaves = 0;
@@ -527,7 +537,7 @@ static int adopt_region(struct task *job)
 		return -ECANCELED;
 	twin = soda_region_take_twin(r);
 	soda_regions_lock();
-	good = twin && !soda_copies(r) && !r->refused && !r->lost;
+	good = twin && !soda_copies(r) && !r->refused && !r->lost && !is_shared(r);
 	if (good) {
 		twin->link = r->link;
 		twin->bytes = r->bytes;

@@ -28,8 +28,8 @@ static int load_identity(uint32_t i, const char *address, struct soda_why *why)
 	return ret;
 }
 
-/* What only one server can give is refused where a pool is named. */
-static int check_pool(const struct soda_members *m, struct soda_why *why)
+/* What only one server can give is refused where there are n. */
+static int check_pool(uint32_t n, struct soda_why *why)
 {
 	const struct soda_settings *s = &soda_agent.settings;
 	bool behind = soda_agent.agent[0];
@@ -41,10 +41,10 @@ static int check_pool(const struct soda_members *m, struct soda_why *why)
 				   ? "server-name (SODA_SERVER_NAME) is the name of one server"
 				   : NULL;
 
-	if (m->n == 1 || !what)
+	if (n == 1 || !what)
 		return 0;
 	snprintf(why->text, sizeof(why->text), "%s, and %s has %u", what,
-		 behind ? "the agent's pool" : "the list", m->n);
+		 behind ? "the agent's pool" : "the list", n);
 	return -ENOTSUP;
 }
 
@@ -61,7 +61,7 @@ static int find_servers(struct soda_members *m, struct soda_why *why)
 	}
 	ret = soda_members_parse(s->server, m, why);
 	if (!ret)
-		ret = check_pool(m, why);
+		ret = check_pool(m->n, why);
 	for (uint32_t i = 0; !ret && i < m->n; i++)
 		ret = load_identity(i, m->address[i], why);
 	return ret;
@@ -134,7 +134,7 @@ static int look_behind(const struct soda_members **m_p, struct soda_why *why)
 	if (!soda_agent.agent[0])
 		return 0;
 	*m_p = &soda_agent.behind;
-	ret = check_pool(*m_p, why);
+	ret = check_pool((*m_p)->n, why);
 	if (!ret)
 		ret = soda_agent_check_buffer(why);
 	for (uint32_t i = 1; !ret && i < (*m_p)->n; i++)
@@ -193,16 +193,25 @@ static int refuse(struct soda_why *why, int ret, const char *what)
 	return ret;
 }
 
+bool soda_servers_has(const char *address)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (!strcmp(soda_agent.links[i].server.address, address))
+			return true;
+	return false;
+}
+
 /* Whether the program can have one server more. */
-static int check_room(const char *address, struct soda_why *why)
+static int check_room(struct soda_why *why)
 {
 	uint32_t n = soda_members();
 
-	for (uint32_t i = 0; i < n; i++)
-		if (!strcmp(soda_agent.links[i].server.address, address))
-			return -EALREADY;
-	if (n < 2)
-		return refuse(why, -ENOTSUP, "the program began with one server");
+	if (!soda_agent.settings.server)
+		return refuse(why, -ENOTSUP, "the program has a server of its own");
+	if (soda_agent.links[0].server.welcome.agent)
+		return refuse(why, -ENOTSUP, "the program's server is a DPU agent");
+	if (check_pool(n + 1, why))
+		return -ENOTSUP;
 	if (n == SODA_MEMBERS_MAX)
 		return refuse(why, -ENOSPC, "the program has as many servers as there can be");
 	return 0;
@@ -250,11 +259,89 @@ static int meet_late(struct soda_link *link, const char *address, struct soda_wh
 	return ret;
 }
 
+/* A server that is there again at another address */
+
+static bool any_away(void)
+{
+	for (uint32_t i = 0; i < soda_members(); i++)
+		if (!soda_server_up(&soda_agent.links[i].server))
+			return true;
+	return false;
+}
+
+/* Which instance of a server answers at the address. As soda_session_open(). */
+static int probe(const char *address, uint64_t *instance_p, struct soda_why *why)
+{
+	uint32_t at = soda_members();
+	struct soda_wire_welcome w;
+	struct soda_conn *conn;
+	int ret = load_identity(at, address, why);
+
+	if (!ret)
+		ret = soda_conn_join_as(address, soda_agent.identities[at], SODA_JOIN_MS, &conn, &w,
+					why);
+	soda_identity_free(soda_agent.identities[at]);
+	soda_agent.identities[at] = NULL;
+	if (ret)
+		return ret;
+	soda_conn_leave(conn, SODA_JOIN_MS);
+	*instance_p = w.instance_id;
+	return 0;
+}
+
+/* -EALREADY: a server that is away is there, and its keeper has been told; 0: none is. */
+static int find_moved(const char *address, struct soda_why *why)
+{
+	uint64_t instance;
+	int ret = probe(address, &instance, why);
+
+	for (uint32_t i = 0; !ret && i < soda_members(); i++) {
+		struct soda_link *link = &soda_agent.links[i];
+
+		if (link->server.welcome.instance_id != instance || soda_server_up(&link->server))
+			continue;
+		if (!atomic_load(&link->moves)) {
+			strcpy(link->moves_to, address);
+			atomic_store(&link->moves, true);
+			soda_link_wake_keeper(link);
+		}
+		ret = -EALREADY;
+	}
+	return ret;
+}
+
+void soda_servers_follow(struct soda_link *link)
+{
+	struct soda_identity *before = soda_agent.identities[link->index];
+	struct soda_why why = { "" };
+
+	if (!atomic_load(&link->moves))
+		return;
+	soda_agent.identities[link->index] = NULL;
+	if (load_identity(link->index, link->moves_to, &why)) {
+		soda_log_error("%s is to be found at %s, and cannot be used there: %s",
+			       link->server.address, link->moves_to, why.text);
+		soda_identity_free(soda_agent.identities[link->index]);
+		soda_agent.identities[link->index] = before;
+	} else {
+		soda_log_info("%s is to be found at %s from now on", link->server.address,
+			      link->moves_to);
+		soda_server_identify(&link->server, soda_agent.identities[link->index]);
+		soda_server_move(&link->server, link->moves_to);
+		soda_identity_free(before);
+	}
+	atomic_store(&link->moves, false);
+}
+
 int soda_servers_join(const char *address, struct soda_why *why)
 {
 	struct soda_link *link = &soda_agent.links[soda_members()];
-	int ret = check_room(address, why);
+	int ret = soda_servers_has(address) ? -EALREADY : 0;
 
+	if (!ret && !soda_agent.agent[0] && soda_members() < SODA_MEMBERS_MAX && any_away())
+		ret = find_moved(address, why);
+	if (!ret)
+		ret = check_room(why);
 	if (ret)
 		return ret;
 	ret = make_room(why);

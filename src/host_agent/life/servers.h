@@ -6,6 +6,9 @@
 #ifndef SODA_HOST_SERVERS_H
 #define SODA_HOST_SERVERS_H
 
+#include <stdbool.h>
+
+#include "host_agent/core/link.h"
 #include "transport/api/transport.h"
 
 /*
@@ -15,13 +18,21 @@
  */
 int soda_servers_start(struct soda_why *why);
 /*
- * Use this server, too: from now on slabs are placed there.  With api_lock, while the runtime runs;
+ * Use this server, too: from now on slabs are placed there.  Where a server is away, and is the one
+ * that answers at this address, the same instance of it, it is used at this address from now on.
+ * With api_lock, while the runtime runs;
  * waits for the server, at most SODA_JOIN_MS for each connection.  0; -EALREADY: it is one of them;
- * -ENOTSUP: the program began with one server, or that is a DPU agent; -ENOSPC: there are
+ * -ENOTSUP: the program is one that works with a single server (check_pool()), or that is a DPU
+ * agent; -ENOSPC: there are
  * SODA_MEMBERS_MAX; -ENOMEM: the page buffer is too small for more; -EINVAL: it is one of them
  * under another address; errors of soda_session_open(); all but -EALREADY with *why.  Nothing has
  * changed then.
  */
 int soda_servers_join(const char *address, struct soda_why *why);
+/* Whether the program has a server at that address. Any thread. */
+bool soda_servers_has(const char *address);
+/* For the keeper of a server that is away: take over where it is, if soda_servers_join() found it.
+ */
+void soda_servers_follow(struct soda_link *link);
 
 #endif

@@ -17,6 +17,7 @@
 #include "host_agent/life/member.h"
 #include "host_agent/life/rebuild.h"
 #include "host_agent/life/recover.h"
+#include "host_agent/life/servers.h"
 #include "host_agent/life/stats.h"
 #include "host_agent/move/audit.h"
 #include "host_agent/move/calls.h"
@@ -387,6 +388,7 @@ static void *keep(void *arg)
 									  : SODA_COPIES_CONNECT_MS;
 			}
 			away_ns = away_since(link, away_ns, &waits);
+			soda_servers_follow(link);
 			keep_up(link, &told);
 		}
 		if (soda_server_up(&link->server)) {

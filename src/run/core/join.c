@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers that come while the program runs: `soda` writes who is in the pool into the memory that
- * the processes share (base/tree/pool.h), and a thread of each makes those its servers that are not
- * yet.  One that cannot be used is tried again later, and the log says so once.
+ * Servers that come while the program runs, or are to be found at another address: `soda` writes
+ * who is in the pool into the memory that the processes share (base/tree/pool.h), and a thread of
+ * each makes those its servers that are not yet.  One that cannot be used is tried again later, and
+ * the log says so once.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -65,7 +66,7 @@ static bool try_one(const char *address)
 	bool runs;
 	int ret = 0;
 
-	if (before && soda_now_ns() < before->again_ns)
+	if (soda_servers_has(address) || (before && soda_now_ns() < before->again_ns))
 		return true;
 	while (!soda_lock_try(&soda_agent.api_lock)) {
 		if (atomic_load(&soda_agent.life) != SODA_LIFE_RUNNING)
@@ -114,7 +115,7 @@ void run_join_start(struct soda_tree *tree)
 {
 	pthread_t thread;
 
-	if (!atomic_load(&tree->pool.changes) || soda_members() < 2)
+	if (!atomic_load(&tree->pool.changes))
 		return;
 	join.tree = tree;
 	if (soda_helper_start(&thread, "soda-join", run, NULL))

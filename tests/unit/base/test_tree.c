@@ -304,14 +304,54 @@ static void test_pool(void **state)
 	assert_true(read > 0);
 }
 
+/* Several processes add to a list at once, and nothing of it is lost. */
+static void test_pool_add(void **state)
+{
+	enum { WRITERS = 4 };
+	static char list[SODA_TREE_POOL], wanted[32];
+	char name[SODA_TREE_NAME];
+	struct soda_tree *tree = make(0, name);
+
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -ENOENT);
+	soda_tree_pool_set(tree, "tcp://a:1");
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -EALREADY);
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:11"), 0);
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:11"), -EALREADY);
+	assert_int_equal(soda_tree_pool_get(tree, list), 4);
+	assert_string_equal(list, "tcp://a:1,tcp://a:11");
+	for (int i = 0; i < WRITERS; i++) {
+		snprintf(wanted, sizeof(wanted), "tcp://w:%d", i);
+		if (!fork())
+			_exit(soda_tree_pool_add(tree, wanted) != 0);
+	}
+	for (int i = 0, status; i < WRITERS; i++) {
+		assert_true(wait(&status) > 0);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(soda_tree_pool_get(tree, list), 4 + 2 * WRITERS);
+	for (int i = 0; i < WRITERS; i++) {
+		snprintf(wanted, sizeof(wanted), ",tcp://w:%d", i);
+		assert_non_null(strstr(list, wanted));
+	}
+	memset(list, 'x', sizeof(list) - 1);
+	list[sizeof(list) - 8] = '\0';
+	soda_tree_pool_set(tree, list);
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -ENOSPC);
+	atomic_store(&tree->pool.registered, true);
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -EPERM);
+	atomic_store(&tree->pool.registered, false);
+	atomic_fetch_add(&tree->pool.changes, 1); /* whoever wrote has ended in the middle of it */
+	assert_int_equal(soda_tree_pool_add(tree, "tcp://a:1"), -EBUSY);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_name),	 cmocka_unit_test(test_take),
-		cmocka_unit_test(test_killed),	 cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_together), cmocka_unit_test(test_due),
-		cmocka_unit_test(test_rows),	 cmocka_unit_test(test_pool),
-		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_pool_add), cmocka_unit_test(test_name),
+		cmocka_unit_test(test_take),	 cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_exec),	 cmocka_unit_test(test_together),
+		cmocka_unit_test(test_due),	 cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_pool),	 cmocka_unit_test(test_local),
 	};
 
 	return cmocka_run_group_tests_name("tree", tests, NULL, NULL);

@@ -6,6 +6,7 @@
 int soda_command_pool(int argc, char **argv)
 {
 	static const struct soda_tool_command commands[] = {
+		{ "add", soda_command_pool_add },
 		{ "drain", soda_command_pool_drain },
 		{ "events", soda_command_pool_events },
 		{ "rebalance", soda_command_pool_rebalance },
@@ -17,6 +18,7 @@ int soda_command_pool(int argc, char **argv)
 		commands, "soda pool: no command",
 		"Usage: soda pool COMMAND [ARGUMENT]...\n\n"
 		"Commands:\n"
+		"  add        tell running programs of a server more, or of a new address\n"
 		"  drain      move what a server has to the others\n"
 		"  events     print what changes in a pool, as it happens\n"
 		"  rebalance  move what lies there to servers with more free\n"

@@ -68,6 +68,7 @@ uint64_t soda_pool_missing(const struct soda_pool *pool);
 /* In how many failure domains the members lie that are up. */
 uint32_t soda_pool_domains(const struct soda_pool *pool);
 
+int soda_command_pool_add(int argc, char **argv);
 int soda_command_pool_drain(int argc, char **argv);
 int soda_command_pool_rebalance(int argc, char **argv);
 int soda_command_pool_status(int argc, char **argv);

@@ -257,6 +257,17 @@ static int share(struct soda_tree **tree_p)
 	return -1;
 }
 
+/* So that the program looks for others later: what is registered, or `soda pool add` names. */
+static void tell_servers(struct soda_tree *tree, const struct soda_run_registry *registry)
+{
+	const char *list = getenv("SODA_SERVER");
+
+	if (!tree || !list || !*list || strlen(list) >= SODA_TREE_POOL || getenv("SODA_DPU"))
+		return;
+	atomic_store(&tree->pool.registered, registry->name != NULL);
+	soda_tree_pool_set(tree, list);
+}
+
 /* Run the program as a child, and do what is to be done at its end. Returns its exit status. */
 static int stay(const struct options *opt, const struct blocks *what, struct soda_tree *tree,
 		const char *library, const struct soda_run_registry *registry, const char *program,
@@ -264,8 +275,7 @@ static int stay(const struct options *opt, const struct blocks *what, struct sod
 {
 	int status;
 
-	if (tree && registry->name) /* so that the program looks for others later */
-		soda_tree_pool_set(tree, getenv("SODA_SERVER"));
+	tell_servers(tree, registry);
 	status = soda_run_as_child(program, argv, tree, library, registry->name ? registry : NULL);
 	if (tree && opt->stats && status >= 0)
 		soda_run_table(tree, what->threshold, what->local, opt->quiet);
