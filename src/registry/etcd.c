@@ -76,9 +76,36 @@ static int read_user(struct soda_etcd *etcd, const char *path, struct soda_why *
 	return ret;
 }
 
+/* libcurl opens the files with each connection: what can be said of them is said now. */
+static int check_certificates(const struct soda_registry_login *login, struct soda_why *why)
+{
+	const char *const files[] = { login->ca, login->cert };
+	struct soda_conf_error err = { "" };
+	struct stat st;
+	int fd;
+
+	if (!login->cert != !login->key || (login->cert && !login->ca))
+		return soda_registry_fail(
+			why, -EINVAL,
+			"a certificate for etcd (etcd-cert) needs its key "
+			"(etcd-key), and those that are believed of etcd (etcd-ca)");
+	for (int i = 0; i < 2; i++)
+		if (files[i] && access(files[i], R_OK))
+			return soda_registry_fail(why, -errno,
+						  "the certificates for etcd, %.120s: %s", files[i],
+						  soda_strerror(errno));
+	fd = login->key ? soda_private_open(login->key, &st, &err) : -1;
+	if (fd >= 0)
+		close(fd);
+	else if (login->key)
+		return soda_registry_fail(why, fd, "the key for etcd: %.200s", err.text);
+	return 0;
+}
+
 int soda_etcd_open(const struct soda_registry_name *name, const struct soda_registry_login *login,
 		   const atomic_bool *stop, struct soda_etcd **etcd_p, struct soda_why *why)
 {
+	const struct soda_http_tls tls = { login->ca, login->cert, login->key };
 	struct soda_etcd *etcd = calloc(1, sizeof(*etcd));
 	int ret;
 
@@ -88,11 +115,9 @@ int soda_etcd_open(const struct soda_registry_name *name, const struct soda_regi
 	etcd->stop = stop;
 	etcd->tls = login->ca;
 	ret = login->user_file ? read_user(etcd, login->user_file, why) : 0;
-	if (!ret && login->ca && access(login->ca, R_OK))
-		ret = soda_registry_fail(why, -errno, "the certificates for etcd, %.120s: %s",
-					 login->ca, soda_strerror(errno));
+	ret = ret ? ret : check_certificates(login, why);
 	if (!ret)
-		ret = soda_http_open(login->ca, &etcd->http, why);
+		ret = soda_http_open(&tls, &etcd->http, why);
 	if (ret)
 		soda_etcd_close(etcd);
 	else

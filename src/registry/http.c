@@ -82,7 +82,7 @@ static int go_on(void *arg, curl_off_t down, curl_off_t down_now, curl_off_t up,
 	return http->stop && atomic_load(http->stop);
 }
 
-static void set_always(struct soda_http *http, const char *ca)
+static void set_always(struct soda_http *http, const struct soda_http_tls *tls)
 {
 	CURL *c = http->curl;
 
@@ -96,13 +96,17 @@ static void set_always(struct soda_http *http, const char *ca)
 	lib.set(c, CURLOPT_XFERINFOFUNCTION, go_on);
 	lib.set(c, CURLOPT_XFERINFODATA, http);
 	lib.set(c, CURLOPT_NOPROGRESS, 0L);
-	if (ca) {
-		lib.set(c, CURLOPT_CAINFO, ca);
+	if (tls->ca) {
+		lib.set(c, CURLOPT_CAINFO, tls->ca);
 		lib.set(c, CURLOPT_CAPATH, NULL);
+	}
+	if (tls->cert) {
+		lib.set(c, CURLOPT_SSLCERT, tls->cert);
+		lib.set(c, CURLOPT_SSLKEY, tls->key);
 	}
 }
 
-int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *why)
+int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p, struct soda_why *why)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct soda_http *http;
@@ -119,7 +123,7 @@ int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *w
 		free(http);
 		return soda_registry_fail(why, -ENOMEM, "no memory for a connection to etcd");
 	}
-	set_always(http, ca);
+	set_always(http, tls);
 	*http_p = http;
 	return 0;
 }

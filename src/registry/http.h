@@ -21,11 +21,14 @@ struct soda_http_answer {
 	size_t bytes;
 };
 
-/*
- * ca: a PEM file with the certificates that are believed of a server, or NULL.  -ENOTSUP: there is
- * no libcurl; -ENOMEM; with *why.
- */
-int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *why);
+/* PEM files, or NULL: the certificates that are believed of a server; and who we are to it. */
+struct soda_http_tls {
+	const char *ca, *cert, *key;
+};
+
+/* -ENOTSUP: there is no libcurl; -ENOMEM; with *why. */
+int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p,
+		   struct soda_why *why);
 /*
  * token: of a header Authorization, or NULL.  stop: the call is given up within a second once it is
  * true; may be NULL.  0, whatever the status; -ECANCELED; -EIO, with *why: no answer within

@@ -4,7 +4,7 @@
 #include "registry/http.h"
 #include "registry/registry.h"
 
-int soda_http_open(const char *ca, struct soda_http **http_p, struct soda_why *why)
+int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p, struct soda_why *why)
 {
 	return soda_registry_fail(why, -ENOTSUP,
 				  "this build of SODA has no libcurl (libcurl4-openssl-dev), and "

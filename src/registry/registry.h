@@ -35,10 +35,12 @@ struct soda_registry_name {
 	char pool[SODA_REGISTRY_POOL + 1];
 };
 
-/* How to speak with etcd: both may be NULL.  The strings are the caller's. */
+/* How to speak with etcd: all may be NULL.  The strings are the caller's. */
 struct soda_registry_login {
 	const char *user_file; /* a line NAME:PASSWORD; nobody else may read the file */
 	const char *ca;	       /* a PEM file: TLS, by a certificate of these */
+	const char *cert;      /* a PEM file with our own certificate, with ca and key... */
+	const char *key;       /* ...whose key this one has, which nobody else may read */
 };
 
 enum soda_registry_state {
@@ -48,7 +50,7 @@ enum soda_registry_state {
 };
 
 /*
- * The rows of both in a program's table of options; ENV: the environment variable's name, ...: the
+ * The rows of all in a program's table of options; ENV: the environment variable's name, ...: the
  * initializer of the place of a `const char *` that the table's owner frees.
  */
 #define SODA_ETCD_CA(ENV, ...)                                                                     \
@@ -57,6 +59,21 @@ enum soda_registry_state {
 		.arg = "FILE",                                                                     \
 		.help = "Speak TLS with etcd, and believe the certificates that one of this PEM "  \
 			"file has signed, for the host in its address. Default: no TLS."           \
+	}
+#define SODA_ETCD_CERT(ENV, ...)                                                                   \
+	{                                                                                          \
+		.name = "etcd-cert", .env = ENV, .type = SODA_OPT_STRING, __VA_ARGS__,             \
+		.arg = "FILE",                                                                     \
+		.help = "The certificate, PEM, by which an etcd that wants one of its clients "    \
+			"(--client-cert-auth) knows this one; with etcd-key and etcd-ca. "         \
+			"Default: none."                                                           \
+	}
+#define SODA_ETCD_KEY(ENV, ...)                                                                    \
+	{                                                                                          \
+		.name = "etcd-key", .env = ENV, .type = SODA_OPT_STRING, __VA_ARGS__,              \
+		.arg = "FILE",                                                                     \
+		.help = "The key of that certificate, PEM, which nobody else may read. Default: "  \
+			"none."                                                                    \
 	}
 #define SODA_ETCD_USER(ENV, ...)                                                                   \
 	{                                                                                          \

@@ -69,6 +69,8 @@ static const struct soda_option options[] = {
 	  .arg = "ADDRESS",
 	  .help = "The address that --pool tells programs. Default: the first of --listen." },
 	SODA_ETCD_CA(ENV "ETCD_CA", AT(etcd.ca)),
+	SODA_ETCD_CERT(ENV "ETCD_CERT", AT(etcd.cert)),
+	SODA_ETCD_KEY(ENV "ETCD_KEY", AT(etcd.key)),
 	SODA_ETCD_USER(ENV "ETCD_USER", AT(etcd.user_file)),
 	SODA_DAEMON_TLS(ENV, ""),
 	SODA_DAEMON_TLS_CERTIFICATES(ENV, ""),

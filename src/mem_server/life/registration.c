@@ -31,9 +31,11 @@ int soda_server_registration_check(const struct soda_server_options *opt)
 	struct soda_why why = { "" };
 
 	if (!opt->registry) {
-		if (!opt->pool_address && !opt->etcd.ca && !opt->etcd.user_file)
+		if (!opt->pool_address && !opt->etcd.ca && !opt->etcd.cert && !opt->etcd.key &&
+		    !opt->etcd.user_file)
 			return 0;
-		soda_log_error("--pool-address, --etcd-ca and --etcd-user are for --pool");
+		soda_log_error("--pool-address, --etcd-ca, --etcd-cert, --etcd-key and --etcd-user "
+			       "are for --pool");
 		return -EINVAL;
 	}
 	if (soda_registry_parse(opt->registry, &name, &why)) {

@@ -51,7 +51,8 @@ static const char *scheme(const struct rig *rig)
 
 static void become(const struct rig *rig, int node, pid_t parent)
 {
-	char name[8], data[160], log[160], client[64], peer[64], all[256] = "", cert[160], key[160];
+	char name[8], data[160], log[160], client[64], peer[64], all[256] = "", cert[160], key[160],
+								 ca[160];
 	const char *argv[32] = { "etcd", "--name",
 				 name,	 "--data-dir",
 				 data,	 "--listen-client-urls",
@@ -79,6 +80,12 @@ static void become(const struct rig *rig, int node, pid_t parent)
 		argv[n++] = cert;
 		argv[n++] = "--key-file";
 		argv[n++] = key;
+	}
+	if (rig->mutual) {
+		snprintf(ca, sizeof(ca), "%s/ca.pem", rig->certificates);
+		argv[n++] = "--client-cert-auth";
+		argv[n++] = "--trusted-ca-file";
+		argv[n++] = ca;
 	}
 	fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	dup2(fd, 1);
@@ -111,14 +118,23 @@ void rig_kill(struct rig *rig, int node)
 json_t *rig_ask(const struct rig *rig, int node, const char *path, const char *body, long *status_p)
 {
 	struct soda_http_answer answer = { .body = NULL };
-	char url[128], ca[160];
+	char url[128], ca[160], cert[160], key[160];
+	struct soda_http_tls tls = { NULL, NULL, NULL };
 	struct soda_http *http;
 	struct soda_why why;
 	json_t *all = NULL;
 
 	snprintf(url, sizeof(url), "%s://127.0.0.1:%d/v3/%s", scheme(rig), rig->port[node], path);
 	snprintf(ca, sizeof(ca), "%s/ca.pem", rig->certificates ? rig->certificates : "");
-	if (soda_http_open(rig->certificates ? ca : NULL, &http, &why))
+	snprintf(cert, sizeof(cert), "%s/cert.pem", rig->certificates ? rig->certificates : "");
+	snprintf(key, sizeof(key), "%s/key.pem", rig->certificates ? rig->certificates : "");
+	if (rig->certificates)
+		tls.ca = ca;
+	if (rig->mutual) {
+		tls.cert = cert;
+		tls.key = key;
+	}
+	if (soda_http_open(&tls, &http, &why))
 		fail_msg("%s", why.text);
 	if (!soda_http_post(http, url, NULL, body, 2000, NULL, &answer, &why) && answer.body)
 		all = json_loadb(answer.body, answer.bytes, 0, NULL);
@@ -178,11 +194,11 @@ int rig_leader(const struct rig *rig)
 	return -1;
 }
 
-void rig_open(struct rig *rig, int n, const char *below, const char *certificates)
+void rig_open(struct rig *rig, int n, const char *below, const char *certificates, bool mutual)
 {
 	int ports[2 * RIG_NODES];
 
-	*rig = (struct rig){ .n = n, .certificates = certificates };
+	*rig = (struct rig){ .n = n, .certificates = certificates, .mutual = mutual };
 	snprintf(rig->dir, sizeof(rig->dir), "%.60s/etcd-XXXXXX", below);
 	assert_non_null(mkdtemp(rig->dir));
 	choose_ports(ports, 2 * n);

@@ -14,6 +14,7 @@ enum { RIG_NODES = 3, RIG_LOOKS = 200, RIG_LOOK_US = 100000 }; /* waits end afte
 
 struct rig {
 	int n;
+	bool mutual;
 	const char *certificates; /* directory of ca.pem, cert.pem, key.pem: TLS; NULL: none */
 	char dir[96];
 	pid_t pid[RIG_NODES]; /* 0: it does not run */
@@ -23,8 +24,11 @@ struct rig {
 
 /* Whether there is an etcd to be started. */
 bool rig_possible(void);
-/* Start n nodes below the folder `below`, with TLS for clients where there are certificates. */
-void rig_open(struct rig *rig, int n, const char *below, const char *certificates);
+/*
+ * Start n nodes below the folder `below`, with TLS for clients where there are certificates, and
+ * with `mutual` clients must have certificates of that ca.pem, too.
+ */
+void rig_open(struct rig *rig, int n, const char *below, const char *certificates, bool mutual);
 void rig_start(struct rig *rig, int node); /* one that was killed */
 void rig_kill(struct rig *rig, int node);
 /* Until a call is answered. */

@@ -538,6 +538,8 @@ static void test_server_refusals(void **state)
 		{ { "--pool", "etcd://127.0.0.1:1/p", "--pool-address", "tcp://a:1,tcp://b:1" },
 		  "one address" },
 		{ { "--etcd-ca", "/nothing" }, "are for --pool" },
+		{ { "--pool", "etcd://127.0.0.1:1/p", "--etcd-cert", "/nothing" },
+		  "needs its key" },
 		{ { "--pool", "etcd://127.0.0.1:1/p", "--etcd-ca", "/nothing" }, "/nothing" },
 		{ { "--pool", "etcd://127.0.0.1:1/p", "--etcd-user", "/nothing" }, "/nothing" },
 	};
@@ -639,7 +641,7 @@ static void test_user_and_tls(void **state)
 		skip();
 	}
 	make_certificates();
-	rig_open(&one, 1, dir, dir);
+	rig_open(&one, 1, dir, dir, false);
 	make_users(&one);
 	snprintf(at, sizeof(at), "%s/t", one.list);
 	snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
@@ -668,11 +670,49 @@ static void test_user_and_tls(void **state)
 	rig_close(&one);
 }
 
+/* An etcd that wants certificates of its clients. */
+static void test_client_certificate(void **state)
+{
+	char at[160], ca[96], cert[96], key[96], open_to_all[128], command[400];
+	struct server server;
+	struct rig one;
+
+	if (system("openssl version >/dev/null 2>&1")) {
+		printf("SKIP: no openssl program to make certificates with\n");
+		skip();
+	}
+	make_certificates();
+	rig_open(&one, 1, dir, dir, true);
+	snprintf(at, sizeof(at), "%s/c", one.list);
+	snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
+	snprintf(cert, sizeof(cert), "%s/cert.pem", dir);
+	snprintf(key, sizeof(key), "%s/key.pem", dir);
+	snprintf(open_to_all, sizeof(open_to_all), "%s/open.key", dir);
+	snprintf(command, sizeof(command), "cp %s %s && chmod 644 %s", key, open_to_all,
+		 open_to_all);
+	assert_int_equal(system(command), 0);
+	assert_int_equal(SERVER_START(&server, "--capacity", "64M", "--pool", at, "--etcd-ca", ca,
+				      "--etcd-cert", cert, "--etcd-key", key),
+			 0);
+	status_with(&one, "c", ca, NULL, 1, "etcd cannot be asked");
+	setenv("SODA_ETCD_CERT", cert, 1);
+	status_with(&one, "c", ca, NULL, 2, "needs its key");
+	setenv("SODA_ETCD_KEY", open_to_all, 1);
+	status_with(&one, "c", ca, NULL, 1, "others than its owner can use this file");
+	setenv("SODA_ETCD_KEY", key, 1);
+	status_with(&one, "c", ca, NULL, 0, server.address);
+	status_with(&one, "c", NULL, NULL, 2, "etcd-ca");
+	unsetenv("SODA_ETCD_CERT");
+	unsetenv("SODA_ETCD_KEY");
+	end_server(&server);
+	rig_close(&one);
+}
+
 static int open_group(void **state)
 {
 	if (!mkdtemp(dir))
 		return -1;
-	rig_open(&rig, RIG_NODES, dir, NULL);
+	rig_open(&rig, RIG_NODES, dir, NULL, false);
 	return 0;
 }
 
@@ -693,7 +733,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_rebalance),     cmocka_unit_test(test_no_room),
 		cmocka_unit_test(test_leader_killed), cmocka_unit_test(test_all_killed),
 		cmocka_unit_test(test_refusals),      cmocka_unit_test(test_server_refusals),
-		cmocka_unit_test(test_user_and_tls),
+		cmocka_unit_test(test_user_and_tls),  cmocka_unit_test(test_client_certificate),
 	};
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 

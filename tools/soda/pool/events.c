@@ -26,6 +26,8 @@ static const struct soda_option option_table[] = {
 	OPTION("timeout", 0, TIME_MS, timeout_ms, .arg = "TIME", .def = "2s", .min = 1,
 	       .max = 3600000, .help = "Longest wait for a server's answer."),
 	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_CERT("SODA_ETCD_CERT", .offset = offsetof(struct options, etcd.cert)),
+	SODA_ETCD_KEY("SODA_ETCD_KEY", .offset = offsetof(struct options, etcd.key)),
 	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 };
 

@@ -23,6 +23,8 @@ static const struct soda_option option_table[] = {
 	       .max = 3600000, .help = "Longest wait for a server's answer."),
 	OPTION("json", 'j', BOOL, json, .help = "Print one JSON object, in one line."),
 	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_CERT("SODA_ETCD_CERT", .offset = offsetof(struct options, etcd.cert)),
+	SODA_ETCD_KEY("SODA_ETCD_KEY", .offset = offsetof(struct options, etcd.key)),
 	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 };
 

@@ -62,6 +62,8 @@ static const struct soda_option option_table[] = {
 	OPTION("dpu", 'd', STRING, dpu, .arg = "ADDRESS", .max = SODA_ADDRESS_MAX,
 	       .help = "A DPU agent instead of a server: tcp://HOST:PORT, or unix:///PATH."),
 	SODA_ETCD_CA("SODA_ETCD_CA", .offset = offsetof(struct options, etcd.ca)),
+	SODA_ETCD_CERT("SODA_ETCD_CERT", .offset = offsetof(struct options, etcd.cert)),
+	SODA_ETCD_KEY("SODA_ETCD_KEY", .offset = offsetof(struct options, etcd.key)),
 	SODA_ETCD_USER("SODA_ETCD_USER", .offset = offsetof(struct options, etcd.user_file)),
 	OPTION("stats", 0, BOOL, stats,
 	       .help = "At the program's end print on standard error what it did with fabric "
