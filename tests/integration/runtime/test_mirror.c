@@ -6,7 +6,8 @@
  * lost; and the loss of one too many.
  *
  * SODA_TEST_SEEDS: how many seeds of each, beside the few of every run; SODA_TEST_SEED: only that
- * one.
+ * one.  SODA_TEST_ONLY: that test alone; SODA_TEST_LOSSES: so many servers are killed at a time, of
+ * those that may be (tests/torture/pool-seeds).
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -27,6 +28,7 @@ static const struct kind {
 } kinds[] = { { "mirror:2", 3, 1 }, { "ec:2+1", 4, 1 }, { "ec:4+2", 7, 2 } };
 
 static const struct kind *kind = kinds;
+static int killed; /* servers at a time */
 static struct world worlds[SERVERS_MAX];
 static struct front front;
 
@@ -37,6 +39,8 @@ static void choose_kind(void)
 	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i].name, name))
 			kind = &kinds[i];
+	name = getenv("SODA_TEST_LOSSES");
+	killed = name && atoi(name) > 0 && atoi(name) < kind->losses ? atoi(name) : kind->losses;
 }
 
 /* All servers, of which the program's list has so many. */
@@ -219,12 +223,12 @@ static void during_killed(const void *arg)
 
 		if (!turn_await())
 			return;
-		for (int i = 0; i < kind->losses; i++) {
+		for (int i = 0; i < killed; i++) {
 			sleep_ms(draw(&state) % 300);
 			world_kill(one_of(first + i));
 		}
 		sleep_ms(draw(&state) % 700);
-		for (int i = 0; i < kind->losses; i++)
+		for (int i = 0; i < killed; i++)
 			world_restart(one_of(first + i));
 		sleep_ms(100);
 		turn_pass();
@@ -689,5 +693,6 @@ int main(void)
 	};
 
 	choose_kind();
+	cmocka_set_test_filter(getenv("SODA_TEST_ONLY"));
 	return cmocka_run_group_tests_name("mirror", tests, NULL, NULL);
 }
