@@ -69,6 +69,22 @@ static void test_coded(void **state)
 }
 #endif
 
+/* One that is late, and one that pauses, beside others that compute. */
+static void test_slow(void **state)
+{
+	const json_t *in;
+	json_t *out;
+
+	RUN(SMALL, "--redundancy", "mirror:2", "--pause", "1", "--delay", "20", "--busy", "2");
+	out = answer();
+	in = only_run(out);
+	positive(in, "p99_ms");
+	assert_int_equal(json_integer_value(json_object_get(in, "paused")), 1);
+	assert_int_equal(json_integer_value(json_object_get(in, "delay_ms")), 20);
+	assert_true(json_is_number(json_object_get(in, "expelled")));
+	json_decref(out);
+}
+
 static void test_without_redundancy(void **state)
 {
 	const json_t *in;
@@ -100,7 +116,7 @@ int main(void)
 #ifdef SODA_HAVE_ISAL
 		cmocka_unit_test(test_coded),
 #endif
-		cmocka_unit_test(test_without_redundancy),
+		cmocka_unit_test(test_slow),	cmocka_unit_test(test_without_redundancy),
 		cmocka_unit_test(test_refused),
 	};
 

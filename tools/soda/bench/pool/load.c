@@ -31,6 +31,7 @@ struct task {
 	struct field *field;
 	uint32_t me;
 	uint64_t ops, stall_ns, wrong, lost;
+	struct soda_histogram *accesses; /* NULL: they are not counted */
 };
 
 static __thread sigjmp_buf jump;
@@ -76,6 +77,8 @@ static void touch(struct task *t, uint64_t page, bool change)
 	}
 	began = soda_now_ns() - began;
 	t->stall_ns = began > t->stall_ns ? began : t->stall_ns;
+	if (t->accesses)
+		soda_histogram_record(t->accesses, began);
 	t->ops++;
 }
 
@@ -215,6 +218,7 @@ static int run_load(struct field *f, struct soda_bench_pool_load *out)
 	for (uint32_t i = 0; i < n; i++) {
 		tasks[i].field = f;
 		tasks[i].me = i;
+		tasks[i].accesses = calloc(1, sizeof(*tasks[i].accesses));
 		if (pthread_create(&tasks[i].thread, NULL, work, &tasks[i]))
 			abort(); /* the driver waits for all of them */
 	}
@@ -222,6 +226,9 @@ static int run_load(struct field *f, struct soda_bench_pool_load *out)
 	for (uint32_t i = 0; i < n; i++) {
 		pthread_join(tasks[i].thread, NULL);
 		add(out, &tasks[i]);
+		if (tasks[i].accesses)
+			soda_histogram_merge(&f->shared->accesses, tasks[i].accesses);
+		free(tasks[i].accesses);
 	}
 	out->ns = soda_now_ns() - began;
 	out->cpu_ns = cpu_ns() - cpu;
@@ -229,6 +236,7 @@ static int run_load(struct field *f, struct soda_bench_pool_load *out)
 	out->fetched = after.bytes_fetched - before.bytes_fetched;
 	out->written = after.bytes_written_back - before.bytes_written_back;
 	out->rebuilt = after.rebuilt_bytes - before.rebuilt_bytes;
+	out->expelled = after.copies_expelled - before.copies_expelled;
 	return ret;
 }
 

@@ -24,8 +24,11 @@
 #include "soda/stage/guard.h"
 
 #define WHO "soda bench pool"
+#define LATE "/late" /* in a folder of the benchmark's own */
 
 enum { RAND, RMW, READY_MS = 300000, RESTART_MS = 1000, STOPPED_MS = 2500 };
+/* A pause that a pool waits for, and the time to the next one. */
+enum { PAUSED_MS = 700, BETWEEN_MS = 300, BUSY_MAX = 64 };
 
 static const char *const patterns[] = { "rand", "rmw", NULL };
 static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
@@ -34,7 +37,8 @@ static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:
 static const uint32_t servers_of[] = { 1, 2, 3, 4, 5, 6, 9, 10 };
 
 struct options {
-	uint32_t servers, redundancy, threads, pattern, kills, stops, rounds, seed;
+	uint32_t servers, redundancy, threads, pattern, kills, stops, pauses, delay_ms, busy,
+		rounds, seed;
 	uint64_t ms, size, chunk;
 	bool json;
 };
@@ -60,6 +64,13 @@ static const struct soda_option option_table[] = {
 		       "second later; the next one when no copy is missing."),
 	OPTION("stop", 0, UINT, stops, .arg = "N", .def = "0", .max = 1000,
 	       .help = "Stop a server so often, each time for 2.5 s."),
+	OPTION("pause", 0, UINT, pauses, .arg = "N", .def = "0", .max = 1000,
+	       .help = "Stop a server so often for 0.7 s, each time any, with 0.3 s between: no "
+		       "copy may be given up for that."),
+	OPTION("delay", 0, UINT, delay_ms, .arg = "MS", .def = "0", .max = 700,
+	       .help = "All that the first server answers comes so many milliseconds later."),
+	OPTION("busy", 0, UINT, busy, .arg = "N", .def = "0", .max = BUSY_MAX,
+	       .help = "So many other processes compute meanwhile, beside both sides."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
 	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of both sides in turns."),
 	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = 1u << 31,
@@ -78,7 +89,9 @@ static const struct soda_conf conf = {
 		"Rates are bytes that were fetched; ratios are those of the pool to the one "
 		"server, medians of the rounds. CPU is that of the program and all servers for "
 		"each byte fetched. Memory is that of all servers for each byte of the object. "
-		"The stall is the longest access. Wrong and lost bytes also count what a look at "
+		"The stall is the longest access, p99 what 99 of 100 do not exceed, expelled how "
+		"many copies of slabs were given up. Wrong and lost bytes also count what a look "
+		"at "
 		"all of the object at the end finds. Written is what the program sends for each "
 		"access, beside the one server's.",
 	.epilogue =
@@ -102,11 +115,13 @@ struct side {
 	uint64_t state; /* of the dice */
 	double memory;	/* of the servers, for each byte of the object */
 	uint64_t cpu_ns;
+	char late[40]; /* a file: while it is there the first server is late; "": it never is */
+	pid_t busy[BUSY_MAX];
 };
 
 struct sample {
 	double gb_per_s, cpu, written; /* cpu: nanoseconds a byte; written: bytes an access */
-	double memory;
+	double memory, p99_ms;
 	struct soda_bench_pool_load load;
 };
 
@@ -171,16 +186,81 @@ static int await_step(struct side *s, uint32_t step)
 	return 0;
 }
 
+/* To the program's list. */
+static void add_address(struct side *s, uint32_t i)
+{
+	char *list = s->plan.servers, rules[112] = "";
+
+	if (!i && s->late[0])
+		snprintf(rules, sizeof(rules), "?do=delay&ms=%u&on=read,write,call&while=%s",
+			 s->opt->delay_ms, s->late);
+	snprintf(list + strlen(list), sizeof(s->plan.servers) - strlen(list), "%s%s%.64s%s",
+		 i ? "," : "", rules[0] ? "fault+" : "", s->servers[i].address, rules);
+}
+
+/* A name of a file that nobody else makes. */
+static int name_late(struct side *s)
+{
+	strcpy(s->late, "/tmp/soda-bench-pool-XXXXXX");
+	if (!mkdtemp(s->late)) {
+		s->late[0] = '\0';
+		return -errno;
+	}
+	strcat(s->late, LATE);
+	return 0;
+}
+
+static void forget_late(struct side *s)
+{
+	if (!s->late[0])
+		return;
+	unlink(s->late);
+	*strrchr(s->late, '/') = '\0';
+	rmdir(s->late);
+}
+
+/* From now on the first server is late, and others compute. */
+static int begin_trouble(struct side *s)
+{
+	FILE *file = s->late[0] ? fopen(s->late, "w") : NULL;
+
+	if (s->late[0] && !file)
+		return -errno;
+	if (file)
+		fclose(file);
+	for (uint32_t i = 0; i < s->opt->busy; i++) {
+		s->busy[i] = fork();
+		if (s->busy[i] < 0)
+			return -errno;
+		if (!s->busy[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (volatile uint64_t n = 0;; n++)
+				;
+		}
+	}
+	return 0;
+}
+
+static void end_trouble(struct side *s)
+{
+	if (s->late[0])
+		unlink(s->late);
+	for (uint32_t i = 0; i < s->opt->busy; i++)
+		if (s->busy[i] > 0) {
+			kill(s->busy[i], SIGKILL);
+			waitpid(s->busy[i], NULL, 0);
+			s->busy[i] = 0;
+		}
+}
+
 static int open_side(struct side *s)
 {
-	char *list = s->plan.servers;
 	double before, used;
 	int err = 0;
 
 	for (uint32_t i = 0; i < s->servers_n && !err; i++) {
 		err = start_server(s, i, "tcp://127.0.0.1:0");
-		snprintf(list + strlen(list), sizeof(s->plan.servers) - strlen(list), "%s%.120s",
-			 i ? "," : "", s->servers[i].address);
+		add_address(s, i);
 	}
 	if (err)
 		return err;
@@ -258,6 +338,16 @@ static int stop_one(struct side *s)
 	return await_copies(s);
 }
 
+static void pause_one(struct side *s)
+{
+	pid_t pid = s->servers[draw(s) % s->servers_n].pid;
+
+	kill(pid, SIGSTOP);
+	poll(NULL, 0, PAUSED_MS);
+	kill(pid, SIGCONT);
+	poll(NULL, 0, BETWEEN_MS);
+}
+
 /* The load runs, and what is to go wrong does. */
 static int disturb(struct side *s, bool pool)
 {
@@ -272,6 +362,8 @@ static int disturb(struct side *s, bool pool)
 		poll(NULL, 0, (int)(draw(s) % (opt->ms / 2)));
 		err = stop_one(s);
 	}
+	for (uint32_t i = 0; pool && i < opt->pauses && !err; i++)
+		pause_one(s);
 	if (!err)
 		poll(NULL, 0, (int)opt->ms);
 	return err;
@@ -293,14 +385,18 @@ static int run_side(const struct options *opt, bool pool, uint32_t round, struct
 		.threads = opt->threads,
 		.stores = opt->pattern == RMW,
 	};
-	err = open_side(&s);
+	err = pool && opt->delay_ms ? name_late(&s) : 0;
+	err = err ? err : open_side(&s);
 	cpu = err ? 0 : servers_cpu(&s);
+	if (!err)
+		err = begin_trouble(&s);
 	if (!err) {
 		atomic_store(&s.shared->step, SODA_BENCH_POOL_GO);
 		err = disturb(&s, pool);
 		s.cpu_ns += servers_cpu(&s) - cpu;
 		atomic_store(&s.shared->step, SODA_BENCH_POOL_STOP);
 	}
+	end_trouble(&s);
 	if (!err)
 		err = await_step(&s, SODA_BENCH_POOL_DONE);
 	if (!err) {
@@ -311,10 +407,12 @@ static int run_side(const struct options *opt, bool pool, uint32_t round, struct
 			.cpu = (double)(l->cpu_ns + s.cpu_ns) / (double)l->fetched,
 			.written = (double)l->written / (double)l->ops,
 			.memory = s.memory,
+			.p99_ms = (double)soda_histogram_percentile(&s.shared->accesses, 99) / 1e6,
 			.load = *l,
 		};
 	}
 	close_side(&s);
+	forget_late(&s);
 	return err;
 }
 
@@ -323,11 +421,26 @@ struct work {
 	struct sample one[SODA_BENCH_ROUNDS_MAX], pool[SODA_BENCH_ROUNDS_MAX];
 };
 
-enum column { GB, RATIO, CPU, MEMORY, STALL, REBUILD_S, REBUILD, WRONG, LOST, WRITTEN, COLUMNS };
+enum column {
+	GB,
+	RATIO,
+	CPU,
+	MEMORY,
+	STALL,
+	P99,
+	EXPELLED,
+	REBUILD_S,
+	REBUILD,
+	WRONG,
+	LOST,
+	WRITTEN,
+	COLUMNS
+};
 
 static const char *const columns[COLUMNS] = {
-	"gb_per_s",  "ratio_gb_per_s", "ratio_cpu",   "memory_overhead", "stall_ms_max",
-	"rebuild_s", "rebuild_bytes",  "wrong_bytes", "lost_bytes",	 "host_bytes_per_dirty_byte"
+	"gb_per_s",	 "ratio_gb_per_s", "ratio_cpu",	 "memory_overhead",
+	"stall_ms_max",	 "p99_ms",	   "expelled",	 "rebuild_s",
+	"rebuild_bytes", "wrong_bytes",	   "lost_bytes", "host_bytes_per_dirty_byte"
 };
 
 static void results(const struct work *w, double out[COLUMNS])
@@ -343,6 +456,8 @@ static void results(const struct work *w, double out[COLUMNS])
 		of[CPU][r] = p->cpu / one->cpu;
 		of[MEMORY][r] = p->memory;
 		of[STALL][r] = (double)p->load.stall_ns / 1e6;
+		of[P99][r] = p->p99_ms;
+		of[EXPELLED][r] = (double)p->load.expelled;
 		of[REBUILD_S][r] = (double)p->load.rebuild_ns / 1e9;
 		of[REBUILD][r] = (double)p->load.rebuilt;
 		of[WRONG][r] = (double)p->load.wrong;
@@ -353,10 +468,11 @@ static void results(const struct work *w, double out[COLUMNS])
 		out[c] = soda_bench_median(of[c], n);
 	for (uint32_t r = 0; r < n; r++)
 		out[STALL] = of[STALL][r] > out[STALL] ? of[STALL][r] : out[STALL];
-	out[WRONG] = out[LOST] = 0;
+	out[WRONG] = out[LOST] = out[EXPELLED] = 0;
 	for (uint32_t r = 0; r < n; r++) {
 		out[WRONG] += of[WRONG][r];
 		out[LOST] += of[LOST][r];
+		out[EXPELLED] += of[EXPELLED][r];
 	}
 }
 
@@ -376,6 +492,9 @@ static int report(const struct work *w)
 		soda_json_set_text(run, "pattern", patterns[opt->pattern]);
 		soda_json_set_count(run, "killed", opt->kills);
 		soda_json_set_count(run, "stopped", opt->stops);
+		soda_json_set_count(run, "paused", opt->pauses);
+		soda_json_set_count(run, "delay_ms", opt->delay_ms);
+		soda_json_set_count(run, "busy", opt->busy);
 		for (int c = 0; c < COLUMNS; c++)
 			soda_json_set_real(run, columns[c], out[c]);
 		all = json_object();

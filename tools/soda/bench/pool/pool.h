@@ -15,10 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/histogram.h"
+
 enum { SODA_BENCH_POOL_SERVERS = 16 };
 
 struct soda_bench_pool_plan {
-	char servers[SODA_BENCH_POOL_SERVERS * 128]; /* SODA_SERVER */
+	char servers[SODA_BENCH_POOL_SERVERS * 160]; /* SODA_SERVER */
 	const char *redundancy;			     /* SODA_REDUNDANCY */
 	uint64_t bytes, buffer_bytes, chunk_bytes, seed;
 	uint32_t threads;
@@ -33,6 +35,7 @@ struct soda_bench_pool_load {
 	uint64_t stall_ns;    /* longest access */
 	uint64_t wrong, lost; /* bytes, also of the look at all of the object behind `stop` */
 	uint64_t rebuild_ns, rebuilt; /* while copies were missing; bytes */
+	uint64_t expelled;	      /* copies given up */
 };
 
 /* Steps of both, in this order. */
@@ -48,6 +51,7 @@ struct soda_bench_pool_shared {
 	_Atomic uint32_t step;	  /* enum soda_bench_pool_step */
 	_Atomic uint64_t missing; /* slabs that have fewer copies than they should */
 	struct soda_bench_pool_load load;
+	struct soda_histogram accesses; /* nanoseconds */
 };
 
 /* The program, in a child process. Its exit status: 0, or 1 after a message. */
