@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
+
 #include <cmocka.h>
 
 #include <jansson.h>
@@ -85,6 +87,23 @@ static void test_slow(void **state)
 	json_decref(out);
 }
 
+/* Each server behind a link of its own. */
+static void test_links(void **state)
+{
+	json_t *out;
+
+	RUN("--redundancy", "mirror:2", "--link", "1gbit", "--kill", "1");
+	refused(2, "--link and --kill");
+	if (geteuid() || system("tc -V >/dev/null 2>&1")) {
+		printf("SKIP: links need root and tc (iproute2)\n");
+		skip();
+	}
+	RUN(SMALL, "--pattern", "seq", "--link", "500mbit");
+	out = answer();
+	positive(only_run(out), "gb_per_s");
+	json_decref(out);
+}
+
 static void test_without_redundancy(void **state)
 {
 	const json_t *in;
@@ -116,7 +135,9 @@ int main(void)
 #ifdef SODA_HAVE_ISAL
 		cmocka_unit_test(test_coded),
 #endif
-		cmocka_unit_test(test_slow),	cmocka_unit_test(test_without_redundancy),
+		cmocka_unit_test(test_slow),
+		cmocka_unit_test(test_links),
+		cmocka_unit_test(test_without_redundancy),
 		cmocka_unit_test(test_refused),
 	};
 

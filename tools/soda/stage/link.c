@@ -81,9 +81,23 @@ static uint64_t parse_rate(const char *rate)
 	return 0;
 }
 
+/* The name of a device: of that end, of the owner's i-th link. */
+static void name_end(char name[32], pid_t owner, char end, unsigned i)
+{
+	char more[2] = { i ? (char)('a' + i) : '\0', '\0' };
+
+	snprintf(name, 32, PREFIX "%ld%c%s", (long)owner, end, more);
+}
+
 int soda_bench_link_plan(const char *rate, pid_t owner, struct soda_bench_link *link)
 {
-	unsigned net = (unsigned)owner % NETWORKS;
+	return soda_bench_link_plan_nth(rate, owner, 0, link);
+}
+
+int soda_bench_link_plan_nth(const char *rate, pid_t owner, unsigned i,
+			     struct soda_bench_link *link)
+{
+	unsigned net = ((unsigned)owner + i * 2053) % NETWORKS;
 	int n = snprintf(link->rate, sizeof(link->rate), "%s", rate);
 
 	link->bits_per_s = parse_rate(rate);
@@ -98,8 +112,8 @@ int soda_bench_link_plan(const char *rate, pid_t owner, struct soda_bench_link *
 		return -EPERM;
 	}
 	link->owner = owner;
-	snprintf(link->host_name, sizeof(link->host_name), PREFIX "%ldh", (long)owner);
-	snprintf(link->server_name, sizeof(link->server_name), PREFIX "%lds", (long)owner);
+	name_end(link->host_name, owner, 'h', i);
+	name_end(link->server_name, owner, 's', i);
 	snprintf(link->host_ip, sizeof(link->host_ip), "198.%u.%u.%u", 18 + (net >> 14),
 		 net >> 6 & 255, (net & 63) * 4 + 1);
 	snprintf(link->server_ip, sizeof(link->server_ip), "198.%u.%u.%u", 18 + (net >> 14),
@@ -171,12 +185,15 @@ int soda_bench_link_read(const struct soda_bench_link *link, struct soda_bench_l
 
 void soda_bench_link_remove(pid_t owner)
 {
-	char path[64], line[WORDS_MAX];
+	char name[32], path[64], line[WORDS_MAX];
 
-	snprintf(path, sizeof(path), "/sys/class/net/" PREFIX "%ldh", (long)owner);
-	snprintf(line, sizeof(line), "ip link del " PREFIX "%ldh", (long)owner);
-	if (access(path, F_OK) == 0)
-		run(true, line); /* it may be going with its namespace */
+	for (unsigned i = 0; i < SODA_BENCH_LINKS; i++) {
+		name_end(name, owner, 'h', i);
+		snprintf(path, sizeof(path), "/sys/class/net/%s", name);
+		snprintf(line, sizeof(line), "ip link del %s", name);
+		if (access(path, F_OK) == 0)
+			run(true, line); /* it may be going with its namespace */
+	}
 }
 
 void soda_bench_link_sweep(void)
@@ -188,7 +205,7 @@ void soda_bench_link_sweep(void)
 		long owner;
 		char end, more;
 
-		if (sscanf(entry->d_name, PREFIX "%ld%c%c", &owner, &end, &more) == 2 &&
+		if (sscanf(entry->d_name, PREFIX "%ld%c%c", &owner, &end, &more) >= 2 &&
 		    end == 'h' && owner > 0 && kill((pid_t)owner, 0) && errno == ESRCH)
 			soda_bench_link_remove((pid_t)owner);
 	}

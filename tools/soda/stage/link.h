@@ -31,6 +31,10 @@ struct soda_bench_link_bytes {
  * after a message.
  */
 int soda_bench_link_plan(const char *rate, pid_t owner, struct soda_bench_link *link);
+/* The same for several servers, each behind a link of its own: i from 0 to SODA_BENCH_LINKS. */
+enum { SODA_BENCH_LINKS = 16 };
+int soda_bench_link_plan_nth(const char *rate, pid_t owner, unsigned i,
+			     struct soda_bench_link *link);
 /* For soda_bench_daemon_start's `before`, in the server's process; arg is the link. */
 int soda_bench_link_enter(void *arg);
 /* In the benchmark's process, once the server runs: set the host's end up. */
@@ -46,7 +50,7 @@ int soda_bench_link_read(const struct soda_bench_link *link, struct soda_bench_l
 int soda_bench_link_carries(const struct soda_bench_link *link, pid_t server,
 			    uint64_t *bits_per_s_p);
 
-/* Remove the link of this owner, if it is there. */
+/* Remove the links of this owner that are there. */
 void soda_bench_link_remove(pid_t owner);
 /* Remove those of processes that are gone. */
 void soda_bench_link_sweep(void);

@@ -82,6 +82,14 @@ static void touch(struct task *t, uint64_t page, bool change)
 	t->ops++;
 }
 
+/* The page after *state, in the thread's part of the object. */
+static uint64_t next(const struct task *t, uint64_t *state)
+{
+	uint64_t part = t->field->pages / t->field->plan->threads;
+
+	return t->me * part + (*state)++ % part;
+}
+
 /* A page of each of whose chunks no other thread touches anything. */
 static uint64_t draw(const struct task *t, uint64_t *state)
 {
@@ -101,7 +109,8 @@ static void *work(void *arg)
 	uint64_t state = (t->field->plan->seed + 1) * 0x9e3779b97f4a7c15u + t->me;
 
 	while (atomic_load(&t->field->shared->step) < SODA_BENCH_POOL_STOP)
-		touch(t, draw(t, &state), t->field->plan->stores);
+		touch(t, t->field->plan->sequential ? next(t, &state) : draw(t, &state),
+		      t->field->plan->stores);
 	return NULL;
 }
 

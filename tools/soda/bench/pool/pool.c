@@ -22,15 +22,16 @@
 #include "soda/stage/daemon.h"
 #include "soda/stage/footprint.h"
 #include "soda/stage/guard.h"
+#include "soda/stage/link.h"
 
 #define WHO "soda bench pool"
 #define LATE "/late" /* in a folder of the benchmark's own */
 
-enum { RAND, RMW, READY_MS = 300000, RESTART_MS = 1000, STOPPED_MS = 2500 };
+enum { RAND, RMW, SEQ, READY_MS = 300000, RESTART_MS = 1000, STOPPED_MS = 2500 };
 /* A pause that a pool waits for, and the time to the next one. */
 enum { PAUSED_MS = 700, BETWEEN_MS = 300, BUSY_MAX = 64 };
 
-static const char *const patterns[] = { "rand", "rmw", NULL };
+static const char *const patterns[] = { "rand", "rmw", "seq", NULL };
 static const char *const redundancies[] = { "none",   "mirror:2", "ec:2+1", "ec:2+2", "ec:4+1",
 					    "ec:4+2", "ec:8+1",	  "ec:8+2", NULL };
 /* How many servers each needs. */
@@ -40,6 +41,7 @@ struct options {
 	uint32_t servers, redundancy, threads, pattern, kills, stops, pauses, delay_ms, busy,
 		rounds, seed;
 	uint64_t ms, size, chunk;
+	char *link;
 	bool json;
 };
 
@@ -52,7 +54,8 @@ static const struct soda_option option_table[] = {
 	       .help = "Threads of the program."),
 	OPTION("pattern", 'p', CHOICE, pattern, .arg = "PATTERN", .def = "rand",
 	       .choices = patterns,
-	       .help = "rand: a word of a random page is read; rmw: and stored to."),
+	       .help = "rand: a word of a random page is read; rmw: and stored to; seq: one of "
+		       "each page after the other."),
 	OPTION("size", 's', SIZE, size, .arg = "SIZE", .def = "256M", .min = 16u << 20,
 	       .max = 1ull << 40, .help = "Size of the object; the page buffer is a third of it."),
 	OPTION("chunk", 'c', SIZE, chunk, .arg = "SIZE", .def = "64K", .min = 4096, .max = 2u << 20,
@@ -71,6 +74,10 @@ static const struct soda_option option_table[] = {
 	       .help = "All that the first server answers comes so many milliseconds later."),
 	OPTION("busy", 0, UINT, busy, .arg = "N", .def = "0", .max = BUSY_MAX,
 	       .help = "So many other processes compute meanwhile, beside both sides."),
+	OPTION("link", 'l', STRING, link, .arg = "RATE", .min = 1, .max = 31,
+	       .help = "Each server, also the single one, lies behind a network link of its own "
+		       "at so many bits a second (1gbit), in a network namespace, and is "
+		       "reached by tcp. Needs root. Default: no limit."),
 	OPTION("rounds", 'r', UINT, rounds, .arg = "N", .def = "3", .min = 1,
 	       .max = SODA_BENCH_ROUNDS_MAX, .help = "Rounds of both sides in turns."),
 	OPTION("seed", 0, UINT, seed, .arg = "N", .def = "1", .max = 1u << 31,
@@ -115,6 +122,8 @@ struct side {
 	uint64_t state; /* of the dice */
 	double memory;	/* of the servers, for each byte of the object */
 	uint64_t cpu_ns;
+	struct soda_bench_link links[SODA_BENCH_POOL_SERVERS];
+	pid_t owner;   /* of the links */
 	char late[40]; /* a file: while it is there the first server is late; "": it never is */
 	pid_t busy[BUSY_MAX];
 };
@@ -135,10 +144,21 @@ static uint64_t draw(struct side *s)
 
 static int start_server(struct side *s, uint32_t i, const char *listen)
 {
-	const struct soda_bench_start nothing = { 0 };
+	struct soda_bench_link *link = &s->links[i];
+	const struct soda_bench_start start = { s->opt->link ? soda_bench_link_enter : NULL, link };
+	char there[64];
+	int err;
 
-	return soda_bench_server_start(&s->servers[i], listen, 2 * s->plan.bytes + (64u << 20),
-				       NULL, &nothing);
+	if (s->opt->link) {
+		err = soda_bench_link_plan_nth(s->opt->link, s->owner, i, link);
+		if (err)
+			return err;
+		snprintf(there, sizeof(there), "tcp://%s:0", link->server_ip);
+		listen = there;
+	}
+	err = soda_bench_server_start(&s->servers[i], listen, 2 * s->plan.bytes + (64u << 20), NULL,
+				      &start);
+	return err || !s->opt->link ? err : soda_bench_link_join(link);
 }
 
 /* Memory of all servers. */
@@ -369,9 +389,16 @@ static int disturb(struct side *s, bool pool)
 	return err;
 }
 
-static int run_side(const struct options *opt, bool pool, uint32_t round, struct sample *out)
+struct work {
+	struct options opt;
+	pid_t owner; /* of links: this process, which the guard knows */
+	struct sample one[SODA_BENCH_ROUNDS_MAX], pool[SODA_BENCH_ROUNDS_MAX];
+};
+
+static int run_side(const struct work *w, bool pool, uint32_t round, struct sample *out)
 {
-	struct side s = { .opt = opt, .servers_n = pool ? opt->servers : 1 };
+	const struct options *opt = &w->opt;
+	struct side s = { .opt = opt, .servers_n = pool ? opt->servers : 1, .owner = w->owner };
 	uint64_t cpu;
 	int err;
 
@@ -384,6 +411,7 @@ static int run_side(const struct options *opt, bool pool, uint32_t round, struct
 		.seed = opt->seed + round,
 		.threads = opt->threads,
 		.stores = opt->pattern == RMW,
+		.sequential = opt->pattern == SEQ,
 	};
 	err = pool && opt->delay_ms ? name_late(&s) : 0;
 	err = err ? err : open_side(&s);
@@ -412,14 +440,11 @@ static int run_side(const struct options *opt, bool pool, uint32_t round, struct
 		};
 	}
 	close_side(&s);
+	if (opt->link)
+		soda_bench_link_remove(s.owner);
 	forget_late(&s);
 	return err;
 }
-
-struct work {
-	struct options opt;
-	struct sample one[SODA_BENCH_ROUNDS_MAX], pool[SODA_BENCH_ROUNDS_MAX];
-};
 
 enum column {
 	GB,
@@ -522,9 +547,9 @@ static int run(void *arg, const struct soda_bench_guarded *guarded)
 	int err = 0;
 
 	for (uint32_t r = 0; r < w->opt.rounds && !err; r++) {
-		err = run_side(&w->opt, r & 1, r, r & 1 ? &w->pool[r] : &w->one[r]);
+		err = run_side(w, r & 1, r, r & 1 ? &w->pool[r] : &w->one[r]);
 		if (!err)
-			err = run_side(&w->opt, !(r & 1), r, r & 1 ? &w->one[r] : &w->pool[r]);
+			err = run_side(w, !(r & 1), r, r & 1 ? &w->one[r] : &w->pool[r]);
 	}
 	if (!err)
 		err = report(w);
@@ -545,6 +570,8 @@ static int check(const struct options *opt)
 	else if ((opt->kills || opt->stops) && !opt->redundancy)
 		wrong = "--kill and --stop need --redundancy: without it what the server has is "
 			"lost";
+	else if (opt->link && opt->kills)
+		wrong = "--link and --kill: a server's link goes with it";
 	if (wrong)
 		fprintf(stderr, WHO ": %s\n", wrong);
 	return wrong ? -EINVAL : 0;
@@ -555,6 +582,8 @@ int soda_command_bench_pool(int argc, char **argv)
 	struct work *work = calloc(1, sizeof(*work));
 	int code = SODA_EXIT_USAGE;
 
+	if (work)
+		work->owner = getpid();
 	if (work && !soda_tool_options(&conf, argc, argv, &work->opt, NULL, 0) &&
 	    !check(&work->opt))
 		code = soda_bench_guard_run(&(const struct soda_bench_work){ .run = run }, work);

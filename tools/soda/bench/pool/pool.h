@@ -24,7 +24,8 @@ struct soda_bench_pool_plan {
 	const char *redundancy;			     /* SODA_REDUNDANCY */
 	uint64_t bytes, buffer_bytes, chunk_bytes, seed;
 	uint32_t threads;
-	bool stores; /* rmw */
+	bool stores;	 /* rmw */
+	bool sequential; /* page by page, each thread in a part of its own */
 };
 
 /* What the load came to, from `go` to `stop`. */
