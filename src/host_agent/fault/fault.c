@@ -268,7 +268,7 @@ static int await_server(struct soda_thread *t, const struct soda_fault *f, uint6
 
 	if (soda_redundant() && soon_ns < deadline_ns)
 		deadline_ns = soon_ns;
-	if (soda_server_up(server)) { /* it has lost a file, which is looked for elsewhere */
+	if (atomic_load(&f->region->nowhere)) { /* its server lost it, and another is looked for */
 		soda_chunk_wait(chunk(f), SODA_COPIES_LOOK_MS * SODA_MS_NS);
 		return 0;
 	}

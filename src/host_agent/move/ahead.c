@@ -183,7 +183,7 @@ uint32_t soda_fetch_batch_add(struct soda_fetch_batch *b, struct soda_thread *t,
 			      struct soda_region *r, const struct soda_plan *plan)
 {
 	enum { RING = 32 };
-	const struct soda_link *link = soda_copies_source(r, t->avoid);
+	const struct soda_link *link = soda_copies_source_of(r, (uint32_t)plan->first, t->avoid);
 	const struct soda_region *from = soda_copy_to_read(r, link);
 	uint32_t n;
 

@@ -617,7 +617,7 @@ int soda_fetch_demand(struct soda_thread *t, struct soda_region *r, uint32_t id,
 
 	if (r->pieces)
 		return soda_gather_demand(t, r, id, block, deadline_ns);
-	link = soda_copies_source(r, t->avoid);
+	link = soda_copies_source_of(r, id, t->avoid);
 	ret = demand_from(t, link, r, in, deadline_ns);
 	if (!soda_redundant())
 		return ret;

@@ -46,7 +46,8 @@ static struct soda_link *choose_of_pieces(const struct soda_region *r, uint32_t 
 	return soda_copies_current(r, found) >= r->pieces || !away ? up : away;
 }
 
-struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid)
+struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid,
+				     uint32_t turn)
 {
 	uint32_t current = (uint32_t)soda_copies(r);
 	struct soda_link *best = NULL;
@@ -56,11 +57,13 @@ struct soda_link *soda_copies_choose(const struct soda_region *r, const struct s
 		return choose_of_pieces(r, current);
 
 	for (uint32_t rest = current; rest; rest &= rest - 1) {
-		struct soda_link *link = soda_copy_link(r, (uint32_t)__builtin_ctz(rest));
+		uint32_t k = (uint32_t)__builtin_ctz(rest);
+		struct soda_link *link = soda_copy_link(r, k);
 		int score;
 
-		score = (soda_server_up(&link->server) ? 4 : 0) + (link != avoid ? 2 : 0) +
-			(atomic_load_explicit(&link->late, memory_order_relaxed) ? 0 : 1);
+		score = (soda_server_up(&link->server) ? 8 : 0) + (link != avoid ? 4 : 0) +
+			(atomic_load_explicit(&link->late, memory_order_relaxed) ? 0 : 2) +
+			(k % 2 == turn % 2);
 		if (score > most) {
 			most = score;
 			best = link;

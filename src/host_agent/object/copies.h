@@ -148,8 +148,12 @@ static inline struct soda_region *soda_copy_to_write(struct soda_region *r,
 	return soda_copies(r) ? soda_copy_with(r, link, SODA_COPIES_WRITTEN) : r;
 }
 
-/* soda_copies_source() of a slab that has copies. */
-struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid);
+/*
+ * soda_copies_source() of a slab that has copies.  turn: of copies that are equally good that in an
+ * even or an odd place.
+ */
+struct soda_link *soda_copies_choose(const struct soda_region *r, const struct soda_link *avoid,
+				     uint32_t turn);
 /*
  * To which server a READ of the slab goes: one that is UP and has a current copy, if possible not
  * `avoid` (NULL: any), and not one that is late; where none is UP the one to wait for.
@@ -157,7 +161,17 @@ struct soda_link *soda_copies_choose(const struct soda_region *r, const struct s
 static inline struct soda_link *soda_copies_source(const struct soda_region *r,
 						   const struct soda_link *avoid)
 {
-	return soda_copies(r) ? soda_copies_choose(r, avoid) : r->link;
+	return soda_copies(r) ? soda_copies_choose(r, avoid, 0) : r->link;
+}
+
+/* The same for a READ of that chunk: those of a file, of one slab, are shared by its servers. */
+static inline struct soda_link *soda_copies_source_of(const struct soda_region *r, uint32_t id,
+						      const struct soda_link *avoid)
+{
+	if (!soda_copies(r))
+		return r->link;
+	return soda_copies_choose(
+		r, avoid, r->content ? id >> (SODA_GRANULE_SHIFT - soda_agent.chunk_shift) : 0);
 }
 
 /* Whether a server that the slab can be read from is UP. */

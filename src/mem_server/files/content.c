@@ -18,7 +18,7 @@ enum {
 	PIECE = 1 << 20,   /* bytes between two looks at whether it is still wanted */
 	KNOWN = 256,	   /* results that are remembered */
 	JOBS_MAX = 64,	   /* who asks for more is told to ask again */
-	LOW_PRIORITY = 19, /* setpriority(2) */
+	LOW_PRIORITY = 10, /* setpriority(2) */
 };
 
 /* The first bytes of one version of a file. */

@@ -4,6 +4,8 @@
  * ones lie on the first server of the list that has them; READ_ONLY ones are read from any that has
  * the same content, also when the one that serves them is killed, stands still, or has another
  * content when it has started anew.
+ *
+ * SODA_TEST_SEEDS: how many seeds, beside the two of every run; SODA_TEST_SEED: only that one.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -291,6 +293,105 @@ static void test_drained(void **state)
 	}
 }
 
+/* With redundancy reads are shared by two servers. */
+
+static unsigned long long bytes_read(int server)
+{
+	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
+	static const char key[] = "\"bytes_read\":";
+	static struct program program;
+	const char *at;
+
+	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+	at = strstr(program.out, key);
+	assert_non_null(at);
+	return strtoull(at + strlen(key), NULL, 10);
+}
+
+static void read_from_both(const void *arg)
+{
+	if (!turn_await())
+		return;
+	for (int i = 0; i < LOOKS && (bytes_read(0) < BYTES || bytes_read(2) < BYTES); i++)
+		sleep_ms(10);
+	assert_true(bytes_read(0) >= BYTES);
+	assert_true(bytes_read(2) >= BYTES);
+	turn_pass();
+}
+
+static void test_shared(void **state)
+{
+	struct outcome out;
+
+	open_pool();
+	export(0, "data", 1);
+	export(2, "data", 1);
+	run_case(child_scans, read_from_both, "mirror:2", &out);
+	expect_quiet_success(&out);
+	close_pool(0);
+}
+
+/*
+ * By seed: servers are killed, stand still, and get another file, all but one of those that have
+ * the right one.
+ */
+static void hurt(struct dice *dice, unsigned sound)
+{
+	unsigned server = (sound + 1 + (unsigned)(dice_roll(dice) % (SERVERS - 1))) % SERVERS;
+	struct world *w = &worlds[server];
+	uint64_t kind = dice_roll(dice) % 4;
+
+	if (kind) {
+		world_kill(w);
+		sleep_ms((unsigned)(dice_roll(dice) % 1500));
+		if (kind == 1)
+			export(server, "data", 1 + (unsigned)(dice_roll(dice) % 2));
+		world_restart(w);
+	} else {
+		kill(w->server.pid, SIGSTOP);
+		sleep_ms((unsigned)(dice_roll(dice) % 2000));
+		kill(w->server.pid, SIGCONT);
+	}
+	sleep_ms((unsigned)(dice_roll(dice) % 500));
+}
+
+static void hurt_by_seed(const void *arg)
+{
+	struct dice dice = { *(const uint64_t *)arg };
+	unsigned sound = (unsigned)(dice_roll(&dice) % SERVERS);
+
+	if (!turn_await())
+		return;
+	let_it_learn();
+	for (int i = 0; i < 6; i++)
+		hurt(&dice, sound);
+	turn_pass();
+}
+
+static void child_by_seed(const void *arg)
+{
+	child_scans(*(const uint64_t *)arg % 2 ? NULL : "mirror:2");
+}
+
+static void test_by_seed(void **state)
+{
+	const char *more = getenv("SODA_TEST_SEEDS"), *one = getenv("SODA_TEST_SEED");
+	uint64_t from = one ? strtoull(one, NULL, 0) : 1;
+	uint64_t n = one ? 1 : more ? strtoull(more, NULL, 0) : 2;
+
+	for (uint64_t seed = from; seed < from + n; seed++) {
+		struct outcome out;
+
+		printf("seed %llu\n", (unsigned long long)seed);
+		open_pool();
+		for (unsigned server = 0; server < SERVERS; server++)
+			export(server, "data", 1);
+		run_case(child_by_seed, hurt_by_seed, &seed, &out);
+		expect_exit(&out, 0);
+		close_pool(7);
+	}
+}
+
 /* Sealed files: copies of one ciphertext. */
 
 static char key_path[100];
@@ -556,7 +657,8 @@ int main(void)
 		cmocka_unit_test(test_other_content), cmocka_unit_test(test_changed_there),
 		cmocka_unit_test(test_nobody_else),   cmocka_unit_test(test_writable),
 		cmocka_unit_test(test_away),	      cmocka_unit_test(test_drained),
-		cmocka_unit_test(test_sealed),
+		cmocka_unit_test(test_sealed),	      cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_by_seed),
 	};
 
 	return cmocka_run_group_tests_name("pool_files", tests, NULL, NULL);
