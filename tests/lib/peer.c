@@ -185,6 +185,29 @@ int peer_discard(struct peer *peer, uint16_t id, uint64_t offset, uint64_t bytes
 			      PEER_TIMEOUT_MS, &peer->why);
 }
 
+int peer_content(struct peer *peer, uint16_t id, const char *name,
+		 struct soda_wire_content *content_p)
+{
+	const struct soda_wire_tell tell = { .ask = SODA_WIRE_POOL_CONTENT };
+	const struct soda_wire_open ask = { .region_id = id, .name_bytes = (uint16_t)strlen(name) };
+	uint8_t body[SODA_WIRE_TELL_BYTES + SODA_WIRE_OPEN_BYTES];
+	uint8_t reply[SODA_WIRE_MEMBER_BYTES + SODA_WIRE_CONTENT_BYTES];
+	const struct iovec iov[2] = { { body, sizeof(body) },
+				      { (void *)(uintptr_t)name, ask.name_bytes } };
+	size_t bytes;
+	int r;
+
+	soda_wire_put_tell(body, &tell);
+	soda_wire_put_open(body + SODA_WIRE_TELL_BYTES, &ask);
+	r = soda_conn_call(peer->control, SODA_MSG_POOL, iov, 2, reply, sizeof(reply), &bytes,
+			   PEER_TIMEOUT_MS, &peer->why);
+	if (!r && bytes != sizeof(reply))
+		r = -EPROTO;
+	return r ? r
+		 : soda_wire_get_content(reply + SODA_WIRE_MEMBER_BYTES, SODA_WIRE_CONTENT_BYTES,
+					 content_p);
+}
+
 /* Flush what was posted and await it. */
 static int finish(struct soda_conn *conn)
 {

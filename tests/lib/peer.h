@@ -8,6 +8,7 @@
 
 #include "transport/api/transport.h"
 #include "trust/identity.h"
+#include "wire/pool.h"
 
 struct peer {
 	struct soda_conn *control, *data;
@@ -55,6 +56,9 @@ int peer_open(struct peer *peer, uint16_t id, const char *name, uint64_t bytes, 
 /* SODA_MSG_CLOSE, _SYNC, ... of one region. */
 int peer_call(struct peer *peer, enum soda_msg type, uint16_t id);
 int peer_discard(struct peer *peer, uint16_t id, uint64_t offset, uint64_t bytes);
+/* What a file has (wire/pool.h): of an open region, or, id 0, of a name. */
+int peer_content(struct peer *peer, uint16_t id, const char *name,
+		 struct soda_wire_content *content_p);
 int peer_read(struct peer *peer, const struct soda_mr *mr, uint64_t offset, void *dest,
 	      uint32_t bytes);
 int peer_write(struct peer *peer, const struct soda_mr *mr, uint64_t offset, const void *src,

@@ -283,13 +283,41 @@ static void check_bad_names(void **state)
 	assert_int_equal(peer_stat(&peer, "used_bytes"), 0);
 }
 
+/* What a file has is asked for by name or region, and of no region of another client's. */
+static void check_contents(void **state)
+{
+	struct soda_wire_content by_name, by_region;
+	struct soda_mr mr;
+
+	if (peer_content(&peer, 0, "data", &by_name) == -ENOTSUP) { /* a build without OpenSSL */
+		assert_non_null(strstr(peer.why.text, "SHA-256"));
+		return;
+	}
+	assert_int_equal(by_name.state, SODA_WIRE_CONTENT_KNOWN); /* small */
+	assert_int_equal(by_name.file_bytes, DATA_BYTES);
+	assert_int_equal(peer_open(&peer, 1, "sub/data", 0, SODA_READ_ONLY, &mr, NULL), 0);
+	assert_int_equal(peer_content(&peer, 1, "", &by_region), 0);
+	assert_memory_equal(&by_region, &by_name, sizeof(by_name));
+	expect_refusal(peer_content(&peer, 2, "", &by_region), -EINVAL, "is not open");
+	assert_int_equal(peer_content(&other, 1, "", &by_region), -EINVAL);
+	expect_refusal(peer_content(&peer, 0, "../data", &by_region), -EACCES, "leaves");
+	expect_refusal(peer_content(&peer, 0, "", &by_region), -EINVAL, "file name");
+	assert_int_equal(peer_content(&peer, 0, "outside", &by_region), -EACCES);
+	assert_int_equal(peer_content(&peer, 0, "fifo", &by_region), -EACCES);
+	assert_int_equal(peer_content(&peer, 0, "nothing", &by_region), -ENOENT);
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
+	assert_int_equal(peer_open(&peer, 1, "data", 0, SODA_PRIVATE, &mr, NULL), 0);
+	expect_refusal(peer_content(&peer, 1, "", &by_region), -EINVAL, "READ_ONLY");
+	assert_int_equal(peer_call(&peer, SODA_MSG_CLOSE, 1), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(check_read_only),  cmocka_unit_test(check_changed_file_is_another),
 		cmocka_unit_test(check_private),    cmocka_unit_test(check_writable),
 		cmocka_unit_test(check_one_writer), cmocka_unit_test(check_extend_and_create),
-		cmocka_unit_test(check_bad_names),
+		cmocka_unit_test(check_bad_names),  cmocka_unit_test(check_contents),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);

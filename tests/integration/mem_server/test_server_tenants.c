@@ -539,6 +539,17 @@ static void keeps_directories(enum way way)
 	assert_int_equal(try_open(&physics, "graph", SODA_WIRE_WRITABLE, 0), -ENOENT);
 	assert_int_equal(try_open(&biology, "graph", SODA_WIRE_WRITABLE, 0), -EACCES);
 	assert_int_equal(try_open(&operator, "graph", SODA_WIRE_READ_ONLY, 0), -EACCES);
+	if (!of_agent) { /* who may not read a file does not learn what it has */
+		struct soda_wire_content said, again;
+
+		assert_int_equal(peer_content(&physics, 0, "notes", &said), 0);
+		assert_int_equal(peer_content(&biology, 0, "notes", &said), -ENOENT);
+		assert_int_equal(peer_content(&biology, 0, "../physics/notes", &said), -EACCES);
+		assert_int_equal(peer_content(&operator, 0, "graph", &said), -ENOENT);
+		assert_int_equal(peer_content(&physics, 0, "graph", &said), 0);
+		assert_int_equal(peer_content(&biology, 0, "graph", &again), 0);
+		assert_memory_equal(&said, &again, sizeof(said));
+	}
 	/* made where the tenant may write, although that is its second directory */
 	assert_int_equal(try_open(&physics, "new", SODA_WIRE_WRITABLE | SODA_WIRE_CREATE, 8192), 0);
 	snprintf(made, sizeof(made), "%s/physics/new", dir);
