@@ -527,6 +527,15 @@ static uint32_t count_good(const struct soda_region *r, int *gone_p)
 	return atomic_load(&r->nowhere) ? 0 : n;
 }
 
+/* The place of a copy that is not read, as its server was away; NO_PLACE: there is none. */
+static int stale_place(const struct soda_region *r)
+{
+	for (uint32_t k = 0; k < PLACES; k++)
+		if (!soda_copy_is_current(soda_copies(r), k) && !soda_copy_place_free(r, k))
+			return (int)k;
+	return NO_PLACE;
+}
+
 /* The place of the last current copy. */
 static uint32_t last_place(const struct soda_region *r)
 {
@@ -626,6 +635,8 @@ static void tend(struct soda_region *r)
 	else if (good < r->copies_wanted)
 		add(r);
 	good = count_good(r, &gone);
+	if (gone == NO_PLACE)
+		gone = stale_place(r);
 	if (good >= r->copies_wanted && gone != NO_PLACE)
 		give_up(r, (uint32_t)gone);
 	else if (good > r->copies_wanted)

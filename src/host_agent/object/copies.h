@@ -177,8 +177,9 @@ static inline struct soda_link *soda_copies_source_of(const struct soda_region *
 /* Whether a server that the slab can be read from is UP. */
 static inline bool soda_copies_reachable(const struct soda_region *r)
 {
-	return soda_server_up(&soda_copies_source(r, NULL)->server) &&
-	       !(soda_copies(r) && atomic_load(&r->nowhere));
+	if (!soda_copies(r))
+		return soda_server_up(&r->link->server);
+	return soda_server_up(&soda_copies_choose(r, NULL, 0)->server) && !atomic_load(&r->nowhere);
 }
 
 /*

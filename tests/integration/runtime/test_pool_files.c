@@ -19,6 +19,7 @@
 enum { SERVERS = 3, PAGE = 4096, BYTES = 24 << 20, PAGES = BYTES / PAGE, SMALL = 64 << 10 };
 enum { THREADS = 2, FAULT_MS = 10000, SOON_MS = 700 };
 
+static unsigned slow = 1; /* times are so many times as long: SODA_TEST_PATIENCE */
 static struct world worlds[SERVERS];
 static char list[SERVERS * 160];
 
@@ -26,7 +27,7 @@ static void open_pool(void)
 {
 	list[0] = '\0';
 	for (int i = 0; i < SERVERS; i++) {
-		world_open(&worlds[i], i == 1 ? WORLD_SHM : WORLD_TCP, NULL);
+		world_open(&worlds[i], i == 1 ? WORLD_SHM : WORLD_DEFAULT, NULL);
 		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%.128s", i ? "," : "",
 			 worlds[i].address);
 	}
@@ -51,7 +52,7 @@ static void start_here(const char *redundancy, unsigned fault_ms)
 	cfg.server = list;
 	cfg.buffer = "8M";
 	cfg.threads = THREADS;
-	cfg.fault_timeout_ms = fault_ms;
+	cfg.fault_timeout_ms = fault_ms * slow;
 	start(&cfg);
 }
 
@@ -143,10 +144,39 @@ static void child_scans_any(const void *arg)
 	child_scans(NULL);
 }
 
-/* So long that the others have been asked what they have. */
+/* A number of the server's statistics. */
+static unsigned long long stat_of(unsigned server, const char *key)
+{
+	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
+	static struct program program;
+	char quoted[64];
+	const char *at;
+
+	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
+	snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+	at = strstr(program.out, quoted);
+	assert_non_null(at);
+	return strtoull(at + strlen(quoted), NULL, 10);
+}
+
+static bool exports(unsigned server)
+{
+	char path[200];
+
+	snprintf(path, sizeof(path), "%s/data", worlds[server].export_dir);
+	return !access(path, F_OK);
+}
+
+/*
+ * Until the others have said what they have: they are asked when the program knows what the first
+ * one has.
+ */
 static void let_it_learn(void)
 {
-	sleep_ms(SOON_MS);
+	for (unsigned server = 1; server < SERVERS; server++)
+		for (int i = 0;
+		     exports(server) && i < LOOKS / 10 && !stat_of(server, "files_hashed"); i++)
+			sleep_ms(100);
 }
 
 static void kill_first(const void *arg)
@@ -155,7 +185,7 @@ static void kill_first(const void *arg)
 		return;
 	let_it_learn();
 	world_kill(&worlds[0]);
-	sleep_ms(SOON_MS);
+	sleep_ms(SOON_MS * slow);
 	turn_pass();
 }
 
@@ -165,9 +195,9 @@ static void stop_first(const void *arg)
 		return;
 	let_it_learn();
 	kill(worlds[0].server.pid, SIGSTOP);
-	sleep_ms(3 * SOON_MS);
+	sleep_ms(3 * SOON_MS * slow);
 	turn_pass();
-	sleep_ms(SOON_MS);
+	sleep_ms(SOON_MS * slow);
 	kill(worlds[0].server.pid, SIGCONT);
 }
 
@@ -242,7 +272,7 @@ static void restart_changed(const void *arg)
 	sleep_ms(100);
 	world_kill(&worlds[0]);
 	world_restart(&worlds[0]);
-	sleep_ms(3 * SOON_MS);
+	sleep_ms(3 * SOON_MS * slow);
 	turn_pass();
 }
 
@@ -295,27 +325,16 @@ static void test_drained(void **state)
 
 /* With redundancy reads are shared by two servers. */
 
-static unsigned long long bytes_read(int server)
-{
-	const char *const args[] = { "stat", "--json", worlds[server].address, NULL };
-	static const char key[] = "\"bytes_read\":";
-	static struct program program;
-	const char *at;
-
-	assert_int_equal(program_run("tools/soda/soda", args, &program), 0);
-	at = strstr(program.out, key);
-	assert_non_null(at);
-	return strtoull(at + strlen(key), NULL, 10);
-}
-
 static void read_from_both(const void *arg)
 {
 	if (!turn_await())
 		return;
-	for (int i = 0; i < LOOKS && (bytes_read(0) < BYTES || bytes_read(2) < BYTES); i++)
+	for (int i = 0;
+	     i < LOOKS && (stat_of(0, "bytes_read") < BYTES || stat_of(2, "bytes_read") < BYTES);
+	     i++)
 		sleep_ms(10);
-	assert_true(bytes_read(0) >= BYTES);
-	assert_true(bytes_read(2) >= BYTES);
+	assert_true(stat_of(0, "bytes_read") >= BYTES);
+	assert_true(stat_of(2, "bytes_read") >= BYTES);
 	turn_pass();
 }
 
@@ -530,14 +549,14 @@ static void lose_the_only(const void *arg)
 	let_it_learn();
 	world_kill(&worlds[0]);
 	turn_pass();
-	sleep_ms(2 * SOON_MS);
+	sleep_ms(2 * SOON_MS * slow);
 	world_restart(&worlds[0]);
 	if (!turn_await())
 		return;
 	export(0, "data", 3);
 	world_kill(&worlds[0]);
 	world_restart(&worlds[0]);
-	sleep_ms(3 * SOON_MS);
+	sleep_ms(3 * SOON_MS * slow);
 	turn_pass();
 }
 
@@ -652,6 +671,7 @@ static void test_away(void **state)
 
 int main(void)
 {
+	const char *patience = getenv("SODA_TEST_PATIENCE");
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_killed),	      cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_other_content), cmocka_unit_test(test_changed_there),
@@ -661,5 +681,6 @@ int main(void)
 		cmocka_unit_test(test_by_seed),
 	};
 
+	slow = patience ? (unsigned)atoi(patience) : 1;
 	return cmocka_run_group_tests_name("pool_files", tests, NULL, NULL);
 }
