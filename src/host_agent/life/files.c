@@ -216,7 +216,7 @@ static void look_at_other(struct soda_region *r, struct soda_link *link)
 	} else if (soda_files_lacks(ret)) {
 		note_other(r, link);
 	} else {
-		not_before(r, link, SODA_FILES_LEARN_MS);
+		not_before(r, link, ret == -EAGAIN ? 4 * SODA_FILES_LOOK_MS : SODA_FILES_LEARN_MS);
 	}
 }
 
@@ -420,6 +420,17 @@ static bool install(struct soda_region *r, int place, struct soda_region *copy, 
 	return good;
 }
 
+/* That was no answer: the server is asked again soon. err 0: it was met anew meanwhile. */
+static void put_off(struct soda_region *r, const struct soda_link *link, int err,
+		    const struct soda_why *why)
+{
+	not_before(r, link, SODA_FILES_LEARN_MS);
+	soda_log_info("%s: cannot be read from %s yet: %s", name_of(r), link->server.address,
+		      why->text[0] ? why->text
+		      : err	   ? soda_strerror(err)
+				   : "it was connected to anew");
+}
+
 /* Try that server. true: the file is read from there, too. */
 static bool add_on(struct soda_region *r, struct soda_link *link)
 {
@@ -435,7 +446,7 @@ static bool add_on(struct soda_region *r, struct soda_link *link)
 		if (soda_files_lacks(ret) || ret == -EFBIG)
 			note_other(r, link);
 		else
-			not_before(r, link, SODA_FILES_LEARN_MS);
+			put_off(r, link, ret, &why);
 		return false;
 	}
 	ret = verify(r, copy, &why);
@@ -451,7 +462,7 @@ static bool add_on(struct soda_region *r, struct soda_link *link)
 	if (ret == -ESTALE)
 		tell_other(r, link);
 	else
-		not_before(r, link, SODA_FILES_LEARN_MS);
+		put_off(r, link, ret, &why);
 	return false;
 }
 
@@ -478,18 +489,26 @@ static bool may_take(const struct soda_region *r, const struct soda_link *link)
 }
 
 /*
- * A copy more: on a server that has lost its own by starting anew, else on another one; programs
- * begin with different ones.  NULL: nowhere now.
+ * Whom to ask first: who has said that it has the content, whose hash is at hand there; then who
+ * had a copy, and lost it by starting anew.
  */
+static int rank(const struct soda_region *r, const struct soda_link *link)
+{
+	if (r->content->member[link->index].same)
+		return 0;
+	return soda_copy_on(r, link) >= 0 ? 1 : 2;
+}
+
+/* A copy more. Programs begin with different servers. NULL: nowhere now. */
 static struct soda_link *add(struct soda_region *r)
 {
 	uint32_t n = soda_members(), from = (uint32_t)getpid() % n;
 
-	for (int own = 1; own >= 0; own--)
+	for (int wanted = 0; wanted <= 2; wanted++)
 		for (uint32_t i = 0; i < n && !given_up(r); i++) {
 			struct soda_link *link = &soda_agent.links[(from + i) % n];
 
-			if (may_take(r, link) && (soda_copy_on(r, link) >= 0) == own &&
+			if (rank(r, link) == wanted && may_take(r, link) &&
 			    !shares_domain(r, link) && add_on(r, link))
 				return link;
 		}
