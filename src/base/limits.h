@@ -206,11 +206,13 @@ enum {
 	SODA_REGISTRY_CALL_MS =
 		2000,		   /* an endpoint answers within this time, or the next is asked */
 	SODA_REGISTRY_LEASE_S = 6, /* a server that is silent so long is registered no more */
-	SODA_REGISTRY_RENEW_MS = 1500, /* its lease is renewed so often... */
-	SODA_REGISTRY_LOOK_MS = 300,   /* ...and so often it looks at what its key is to say */
-	SODA_REGISTRY_FREE_MS = 2000,  /* how much is free alone is told so often at most */
-	SODA_REGISTRY_LEAVE_MS = 2000, /* a server that ends tries so long to remove its key */
-	SODA_REGISTRY_WATCH_MS = 1000, /* `soda run` asks so often who is there */
+	SODA_REGISTRY_RENEW_MS = 1500,	 /* its lease is renewed so often... */
+	SODA_REGISTRY_LOOK_MS = 300,	 /* ...and so often it looks at what its key is to say */
+	SODA_REGISTRY_FREE_MS = 2000,	 /* how much is free alone is told so often at most */
+	SODA_REGISTRY_LEAVE_MS = 2000,	 /* a server that ends tries so long to remove its key */
+	SODA_REGISTRY_WATCH_MS = 1000,	 /* `soda run` asks at most so often who is there, and so
+					    often where etcd does not tell it of changes... */
+	SODA_REGISTRY_STREAM_MS = 10000, /* ...and at the latest after this time */
 	SODA_REGISTRY_ANSWER_MAX = 4 << 20,
 	SODA_REGISTRY_TOKEN_MAX = 4096,
 	SODA_REGISTRY_USER_MAX = 512, /* bytes of NAME:PASSWORD */

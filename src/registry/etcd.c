@@ -387,8 +387,8 @@ int soda_etcd_put(struct soda_etcd *etcd, const char *key, const char *value, co
 	return ret;
 }
 
-/* The request for all keys with the prefix: up to the one whose last byte is one more. */
-static json_t *range_of(const char *prefix)
+/* All keys with the prefix: up to the one whose last byte is one more. NULL: no memory. */
+static json_t *keys_of(const char *prefix)
 {
 	size_t n = strlen(prefix);
 	char *from = soda_base64_encode(prefix, n), *to = NULL, *end = strdup(prefix);
@@ -399,11 +399,21 @@ static json_t *range_of(const char *prefix)
 		to = soda_base64_encode(end, n);
 	}
 	if (from && to)
-		request = json_pack("{ss ss ss ss si}", "key", from, "range_end", to, "sort_target",
-				    "CREATE", "sort_order", "ASCEND", "limit", SODA_REGISTRY_ASKED);
+		request = json_pack("{ss ss}", "key", from, "range_end", to);
 	free(end);
 	free(from);
 	free(to);
+	return request;
+}
+
+static json_t *range_of(const char *prefix)
+{
+	json_t *request = keys_of(prefix);
+
+	if (request)
+		json_object_update_new(request, json_pack("{ss ss si}", "sort_target", "CREATE",
+							  "sort_order", "ASCEND", "limit",
+							  SODA_REGISTRY_ASKED));
 	return request;
 }
 
@@ -426,5 +436,53 @@ int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
 		free(value);
 	}
 	json_decref(answer);
+	return ret;
+}
+
+/* Changes */
+
+struct watching {
+	void (*look)(void *arg);
+	void *arg;
+	bool told, refused; /* it has told something; it will not any more */
+};
+
+/* A message of the stream. false: there is none after it. */
+static bool take_message(void *arg, const char *text)
+{
+	struct watching *w = arg;
+	json_t *all = json_loads(text, 0, NULL);
+	const json_t *result = json_object_get(all, "result");
+
+	w->refused = !result || json_is_true(json_object_get(result, "canceled"));
+	if (!w->refused && (json_is_true(json_object_get(result, "created")) ||
+			    json_array_size(json_object_get(result, "events")))) {
+		w->told = true;
+		w->look(w->arg);
+	}
+	json_decref(all);
+	return !w->refused;
+}
+
+int soda_etcd_watch(struct soda_etcd *etcd, const char *prefix, int timeout_ms,
+		    void (*look)(void *arg), void *arg, struct soda_why *why)
+{
+	struct watching w = { .look = look, .arg = arg };
+	char *body = text_of(json_pack("{so}", "create_request", keys_of(prefix)));
+	char url[SODA_REGISTRY_HOST + 64];
+	int ret = body ? 0 : soda_registry_fail(why, -ENOMEM, "no memory to ask etcd");
+
+	if (!ret && etcd->user && !etcd->token)
+		ret = authenticate(etcd, why);
+	snprintf(url, sizeof(url), "http%s://%s/v3/watch", etcd->tls ? "s" : "", endpoint(etcd));
+	if (!ret)
+		ret = soda_http_stream(etcd->http, url, etcd->token, body, timeout_ms, take_message,
+				       &w, why);
+	if (!ret && (w.refused || !w.told))
+		ret = soda_registry_fail(why, -EIO, "etcd at %.80s tells of no changes",
+					 endpoint(etcd));
+	if (ret)
+		etcd->at = (etcd->at + 1) % etcd->name.n;
+	free(body);
 	return ret;
 }

@@ -44,6 +44,13 @@ int soda_etcd_list(struct soda_etcd *etcd, const char *prefix,
 		   void (*each)(void *arg, const char *value, size_t bytes), void *arg,
 		   struct soda_why *why);
 
+/*
+ * Call `look` once etcd tells of changes of the keys that begin with the prefix, and then after
+ * each; for at most timeout_ms, when 0 is returned.  Other errors: it does not tell any more.
+ */
+int soda_etcd_watch(struct soda_etcd *etcd, const char *prefix, int timeout_ms,
+		    void (*look)(void *arg), void *arg, struct soda_why *why);
+
 /* Of keys and values: RFC 4648, section 4, with padding (base64.c). */
 
 /* A string for the caller to free; NULL: no memory. */

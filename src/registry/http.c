@@ -31,6 +31,9 @@ struct soda_http {
 	CURL *curl;
 	const atomic_bool *stop; /* of the call under way, as answer is; NULL: none */
 	struct soda_http_answer answer;
+	bool (*line)(void *arg, const char *text); /* of a stream; NULL: the answer is kept */
+	void *line_arg;
+	bool enough; /* the line's taker has said so */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -58,9 +61,25 @@ static void load(void)
 	lib.ready = all && lib.start(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
+/* Hand over the lines that are whole. */
+static void hand_over(struct soda_http *http)
+{
+	struct soda_http_answer *a = &http->answer;
+	char *from = a->body, *end;
+
+	while (!http->enough && (end = memchr(from, '\n', a->bytes - (size_t)(from - a->body)))) {
+		*end = '\0';
+		http->enough = !http->line(http->line_arg, from);
+		from = end + 1;
+	}
+	a->bytes -= (size_t)(from - a->body);
+	memmove(a->body, from, a->bytes);
+}
+
 static size_t take(char *data, size_t size, size_t n, void *arg)
 {
-	struct soda_http_answer *to = &((struct soda_http *)arg)->answer;
+	struct soda_http *http = arg;
+	struct soda_http_answer *to = &http->answer;
 	char *more;
 
 	n *= size;
@@ -72,7 +91,9 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	memcpy(more + to->bytes, data, n);
 	to->body = more;
 	to->bytes += n;
-	return n;
+	if (http->line)
+		hand_over(http);
+	return http->enough ? 0 : n;
 }
 
 static int go_on(void *arg, curl_off_t down, curl_off_t down_now, curl_off_t up, curl_off_t up_now)
@@ -138,6 +159,9 @@ static int perform(struct soda_http *http, struct soda_why *why)
 	}
 	if (code == CURLE_ABORTED_BY_CALLBACK)
 		return -ECANCELED;
+	if (code == CURLE_OPERATION_TIMEDOUT)
+		return soda_registry_fail(why, -ETIMEDOUT, "%.150s",
+					  *http->error ? http->error : "no answer");
 	if (code == CURLE_WRITE_ERROR)
 		return soda_registry_fail(why, -EIO, "its answer has more than %d bytes",
 					  SODA_REGISTRY_ANSWER_MAX);
@@ -159,17 +183,17 @@ static struct curl_slist *headers_for(const char *token)
 	return more;
 }
 
-int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
-		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
-		   struct soda_why *why)
+/* -ETIMEDOUT: the time is over, of which soda_http_post() has no word of its own. */
+static int request(struct soda_http *http, const char *url, const char *token, const char *body,
+		   int timeout_ms, struct soda_why *why)
 {
 	struct curl_slist *headers = headers_for(token);
 	int ret;
 
 	if (!headers)
 		return soda_registry_fail(why, -EIO, "no memory for a request");
-	http->stop = stop;
 	http->answer = (struct soda_http_answer){ .body = NULL };
+	http->enough = false;
 	http->error[0] = '\0';
 	lib.set(http->curl, CURLOPT_URL, url);
 	lib.set(http->curl, CURLOPT_HTTPHEADER, headers);
@@ -178,11 +202,39 @@ int soda_http_post(struct soda_http *http, const char *url, const char *token, c
 	lib.set(http->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)timeout_ms);
 	ret = perform(http, why);
 	lib.free_list(headers);
+	return ret;
+}
+
+int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
+		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
+		   struct soda_why *why)
+{
+	int ret;
+
+	http->stop = stop;
+	ret = request(http, url, token, body, timeout_ms, why);
+	if (ret == -ETIMEDOUT)
+		ret = -EIO;
 	if (ret)
 		free(http->answer.body);
 	else
 		*answer_p = http->answer;
 	return ret;
+}
+
+int soda_http_stream(struct soda_http *http, const char *url, const char *token, const char *body,
+		     int timeout_ms, bool (*line)(void *arg, const char *text), void *arg,
+		     struct soda_why *why)
+{
+	int ret;
+
+	http->stop = NULL;
+	http->line = line;
+	http->line_arg = arg;
+	ret = request(http, url, token, body, timeout_ms, why);
+	http->line = NULL;
+	free(http->answer.body);
+	return http->enough || ret == -ETIMEDOUT ? 0 : ret;
 }
 
 void soda_http_close(struct soda_http *http)

@@ -37,6 +37,14 @@ int soda_http_open(const struct soda_http_tls *tls, struct soda_http **http_p,
 int soda_http_post(struct soda_http *http, const char *url, const char *token, const char *body,
 		   int timeout_ms, const atomic_bool *stop, struct soda_http_answer *answer_p,
 		   struct soda_why *why);
+/*
+ * The same where the answer is a stream of lines: each, ended, and without its newline, goes to
+ * `line` as soon as it is there, in this thread, until that returns false, the answer ends, or
+ * timeout_ms are over: 0.  A line has at most SODA_REGISTRY_ANSWER_MAX bytes.
+ */
+int soda_http_stream(struct soda_http *http, const char *url, const char *token, const char *body,
+		     int timeout_ms, bool (*line)(void *arg, const char *text), void *arg,
+		     struct soda_why *why);
 void soda_http_close(struct soda_http *http); /* NULL is fine */
 
 #endif

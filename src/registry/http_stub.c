@@ -18,6 +18,13 @@ int soda_http_post(struct soda_http *http, const char *url, const char *token, c
 	return -ENOTSUP;
 }
 
+int soda_http_stream(struct soda_http *http, const char *url, const char *token, const char *body,
+		     int timeout_ms, bool (*line)(void *arg, const char *text), void *arg,
+		     struct soda_why *why)
+{
+	return -ENOTSUP;
+}
+
 void soda_http_close(struct soda_http *http)
 {
 }

@@ -119,6 +119,13 @@ int soda_registry_resolve(const char *text, const struct soda_registry_login *lo
 /* Those that are up as a list with commas between, for SODA_SERVER. */
 int soda_registry_list(const char *text, const struct soda_registry_login *login,
 		       char list[SODA_MEMBERS_TEXT_MAX + 1], struct soda_why *why);
+/*
+ * For as long as the process lives: call `look` at the start, and soon after a change of the pool's
+ * servers, at most once each SODA_REGISTRY_WATCH_MS, by etcd's watch; where etcd does not tell of
+ * changes, so often.  Returns only where that cannot begin: an error of soda_registry_resolve().
+ */
+int soda_registry_follow(const char *text, const struct soda_registry_login *login,
+			 void (*look)(void *arg), void *arg, struct soda_why *why);
 /* Which of `n` members; what soda_registry_resolve() does when etcd has answered.  Reorders them.
  */
 void soda_registry_choose(struct soda_registry_member *members, uint32_t n,

@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/limits.h"
+#include "base/lock.h"
 #include "registry/etcd.h"
 #include "registry/registry.h"
 
@@ -147,4 +150,45 @@ int soda_registry_list(const char *text, const struct soda_registry_login *login
 	for (uint32_t i = 0; !ret && i < members.n; i++)
 		to += sprintf(to, "%s%s", i ? "," : "", members.address[i]);
 	return ret;
+}
+
+/* Changes */
+
+struct following {
+	void (*look)(void *arg);
+	void *arg;
+	uint64_t looked_ns;
+};
+
+/* Servers tell what they have free in a row, each for itself: one look for all of that. */
+static void look_paced(void *arg)
+{
+	struct following *f = arg;
+	uint64_t since_ms = (soda_now_ns() - f->looked_ns) / 1000000u;
+
+	if (f->looked_ns && since_ms < SODA_REGISTRY_WATCH_MS)
+		usleep((useconds_t)(SODA_REGISTRY_WATCH_MS - since_ms) * 1000);
+	f->looked_ns = soda_now_ns();
+	f->look(f->arg);
+}
+
+int soda_registry_follow(const char *text, const struct soda_registry_login *login,
+			 void (*look)(void *arg), void *arg, struct soda_why *why)
+{
+	struct following f = { .look = look, .arg = arg };
+	char prefix[SODA_REGISTRY_KEY];
+	struct soda_registry_name name;
+	struct soda_etcd *etcd = NULL;
+	struct soda_why ignored;
+	int ret = soda_registry_parse(text, &name, why);
+
+	if (!ret)
+		ret = soda_etcd_open(&name, login, NULL, &etcd, why);
+	if (ret)
+		return ret;
+	soda_registry_prefix(&name, prefix);
+	for (;;)
+		if (soda_etcd_watch(etcd, prefix, SODA_REGISTRY_STREAM_MS, look_paced, &f,
+				    &ignored))
+			look_paced(&f);
 }

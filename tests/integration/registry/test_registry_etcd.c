@@ -21,6 +21,7 @@
 
 #include "etcd_rig.h"
 #include "lib/proc.h"
+#include "registry/http.h"
 
 #define SODA "tools/soda/soda"
 
@@ -89,6 +90,34 @@ static void await_found(const char *name, int n, const char *address)
 		usleep(RIG_LOOK_US);
 	}
 	fail_msg("%d servers of pool %s are wanted, found: '%s' %s", n, name, list, run.err);
+}
+
+/* How many watches etcd's nodes have begun. */
+static unsigned long watches(void)
+{
+	static const char line[] = "grpc_server_started_total{grpc_method=\"Watch\"";
+	const struct soda_http_tls none = { NULL, NULL, NULL };
+	unsigned long sum = 0;
+
+	for (int i = 0; i < rig.n; i++) {
+		struct soda_http_answer answer = { .body = NULL };
+		struct soda_http *http;
+		struct soda_why why;
+		const char *at;
+		char url[64], *text;
+
+		snprintf(url, sizeof(url), "http://127.0.0.1:%d/metrics", rig.port[i]);
+		assert_int_equal(soda_http_open(&none, &http, &why), 0);
+		if (!soda_http_post(http, url, NULL, "", 2000, NULL, &answer, &why)) {
+			text = strndup(answer.body, answer.bytes);
+			at = strstr(text, line);
+			sum += at ? strtoul(strchr(at, '}') + 1, NULL, 10) : 0;
+			free(text);
+		}
+		free(answer.body);
+		soda_http_close(http);
+	}
+	return sum;
 }
 
 /* It is refused, with these words. */
@@ -315,6 +344,7 @@ static void test_join(void **state)
 		begin_server(&servers[i], "j", "tcp://127.0.0.1:0", NULL);
 	for (int i = 2; i < 4; i++)
 		await_told("j", servers[i].address, "clients", 1);
+	assert_true(watches() > 0); /* `soda run` was told, and has not asked */
 	close(open(w.more, O_WRONLY | O_CREAT, 0600));
 	for (int i = 2; i < 4; i++)
 		await_told("j", servers[i].address, "used_bytes", 4 << 20);

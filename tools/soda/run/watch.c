@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which servers are registered in the pool of this `soda run`, again and again: a thread that asks
- * etcd and tells the processes by the memory that they share.  While etcd is away they keep what
- * they have.
+ * Which servers are registered in the pool of this `soda run`: a thread that etcd tells of changes,
+ * or that asks it again and again, and tells the processes by the memory that they share.  While
+ * etcd is away they keep what they have.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -22,18 +22,26 @@ static struct {
 	struct soda_run_registry registry;
 } watch;
 
-static void *run(void *arg)
+static void look(void *arg)
 {
 	static char list[SODA_MEMBERS_TEXT_MAX + 1], last[SODA_MEMBERS_TEXT_MAX + 1];
 	struct soda_why ignored;
 
+	if (soda_registry_list(watch.registry.name, watch.registry.login, list, &ignored) ||
+	    !strcmp(list, last))
+		return;
+	soda_tree_pool_set(watch.tree, list);
+	strcpy(last, list);
+}
+
+static void *run(void *arg)
+{
+	struct soda_why ignored;
+
+	/* the login was good when the program began: files may be written anew just now */
 	for (;;) {
-		if (!soda_registry_list(watch.registry.name, watch.registry.login, list,
-					&ignored) &&
-		    strcmp(list, last)) {
-			soda_tree_pool_set(watch.tree, list);
-			strcpy(last, list);
-		}
+		soda_registry_follow(watch.registry.name, watch.registry.login, look, NULL,
+				     &ignored);
 		usleep(SODA_REGISTRY_WATCH_MS * 1000);
 	}
 	return NULL;
