@@ -93,7 +93,7 @@ static void start_agent(const char *where, uint64_t budget)
 	start_one(agent, where, budget);
 }
 
-/* All that jobs had is given back: soda_messages_stop() asserts that. */
+/* All that jobs had is given back: soda_router_stop() asserts that. */
 static void stop_one(struct agent *a)
 {
 	soda_listener_close(a->listener);

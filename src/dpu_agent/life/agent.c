@@ -69,7 +69,7 @@ unsigned soda_dpu_stop(struct soda_dpu *dpu, uint32_t patience_ms)
 	soda_keeper_stop(&dpu->sessions, patience_ms);
 	soda_movement_stop(&dpu->movement); /* its threads may have sessions' last references */
 	soda_paging_stop(&dpu->paging);
-	soda_messages_stop(&dpu->messages);
+	soda_router_stop(&dpu->messages);
 	soda_tenants_stop(&dpu->tenants);
 	return dpu->sessions.lost;
 }

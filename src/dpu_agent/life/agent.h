@@ -20,7 +20,7 @@ struct soda_dpu {
 	struct soda_sessions sessions;
 	struct soda_paging paging;     /* the first service */
 	struct soda_movement movement; /* the second, where it has memory */
-	struct soda_messages messages; /* the third, likewise */
+	struct soda_router messages;   /* the third, likewise */
 };
 
 extern const struct soda_service soda_dpu_service;

@@ -5,8 +5,8 @@
  * cannot write it, takes them there.  How far each ring is filled, and taken, the agents tell each
  * other by calls (OFFER).  Knows no job.
  */
-#ifndef SODA_DPU_AGENT_NEAR_H
-#define SODA_DPU_AGENT_NEAR_H
+#ifndef SODA_ROUTING_NEAR_H
+#define SODA_ROUTING_NEAR_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "dpu_agent/messages/inbox.h"
-#include "dpu_agent/messages/near.h"
+#include "routing/inbox.h"
+#include "routing/near.h"
 #include "wire/field.h"
 
 enum { RANKS = 3, EACH = SODA_MSG_INBOX_LEAST, HEAD = SODA_WIRE_MSG_PACKET_BYTES };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/messages/rings.h"
+#include "routing/rings.h"
 
 #include <errno.h>
 #include <fcntl.h>

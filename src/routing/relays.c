@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/limits.h"
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 #include "wire/field.h"
 
 /* What the agent says of its ranks. -EPROTO: it cannot be so. */

@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "dpu_agent/messages/jobs.h"
-#include "unit/dpu_agent/router_links.h"
+#include "routing/jobs.h"
+#include "unit/routing/router_links.h"
 #include "wire/field.h"
 
 enum {

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base/limits.h"
-#include "dpu_agent/messages/inbox.h"
+#include "routing/inbox.h"
 
 enum { RANKS = 3, LANE = 1, INBOX = SODA_MSG_INBOX_LEAST, HEAD = SODA_WIRE_MSG_PACKET_BYTES };
 

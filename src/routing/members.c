@@ -8,7 +8,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/wait.h"
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 
 int __attribute__((format(printf, 3, 4)))
 soda_msg_refuse(struct soda_why *why, int err, const char *fmt, ...)

@@ -6,7 +6,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 
 void soda_msg_turn_begin(struct soda_msg_jobs *all)
 {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "dpu_agent/messages/inbox.h"
+#include "routing/inbox.h"
 
 enum { SIZE = 4096, HEAD = SODA_WIRE_MSG_PACKET_BYTES };
 

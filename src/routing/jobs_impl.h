@@ -11,12 +11,12 @@
  *
  * *_locked: the job's lock is held; *_unlock: it is held, and released.
  */
-#ifndef SODA_DPU_AGENT_JOBS_IMPL_H
-#define SODA_DPU_AGENT_JOBS_IMPL_H
+#ifndef SODA_ROUTING_JOBS_IMPL_H
+#define SODA_ROUTING_JOBS_IMPL_H
 
 #include <time.h>
 
-#include "dpu_agent/messages/jobs.h"
+#include "routing/jobs.h"
 
 enum { SODA_MSG_BOTH = 1 << SODA_MSG_PUSHES | 1 << SODA_MSG_PULLS };
 

@@ -8,14 +8,14 @@
  * A job that is broken stays so: a rank has gone in the middle of it, or does not do what the
  * others do.  Every call of a rank is then refused with -ECANCELED and the job's sentence.
  */
-#ifndef SODA_DPU_AGENT_JOBS_H
-#define SODA_DPU_AGENT_JOBS_H
+#ifndef SODA_ROUTING_JOBS_H
+#define SODA_ROUTING_JOBS_H
 
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "dpu_agent/messages/inbox.h"
-#include "dpu_agent/messages/near.h"
+#include "routing/inbox.h"
+#include "routing/near.h"
 #include "transport/api/service.h"
 
 /* The answer to a PUSH or RELAY, kept because the call may be made again. */

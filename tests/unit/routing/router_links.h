@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dpu_agent/messages/jobs.h"
+#include "routing/jobs.h"
 
 enum { AGENTS_MAX = 64, OUTAGE_MS = 3000 };
 

@@ -29,7 +29,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "dpu_agent/messages/jobs.h"
+#include "routing/jobs.h"
 #include "transport/api/transport.h"
 #include "wire/field.h"
 

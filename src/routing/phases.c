@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 
 void soda_msg_job_end_phase_locked(struct soda_msg_job *job)
 {

@@ -9,7 +9,7 @@
 
 #include "base/limits.h"
 #include "base/lock.h"
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 
 bool soda_msg_job_has_rings(const struct soda_msg_job *job, uint32_t rank)
 {

@@ -3,8 +3,8 @@
  * The agent's side of the rings of one rank (wire/msg_rings.h): their memory, what the program has
  * put into its lanes, checked, and wake-ups.  Knows no job.
  */
-#ifndef SODA_DPU_AGENT_RINGS_H
-#define SODA_DPU_AGENT_RINGS_H
+#ifndef SODA_ROUTING_RINGS_H
+#define SODA_ROUTING_RINGS_H
 
 #include <stdbool.h>
 

@@ -16,7 +16,7 @@
 #include "base/limits.h"
 #include "base/lock.h"
 #include "base/wait.h"
-#include "dpu_agent/messages/jobs_impl.h"
+#include "routing/jobs_impl.h"
 
 const struct soda_msg_tuning soda_msg_tuning_usual = { .inbox_bytes = SODA_MSG_INBOX_MOST,
 						       .transfer_bytes = SODA_MSG_TRANSFER,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Built with --wrap for soda_now_ns() and pthread_cond_timedwait(). */
 /* clang-format off: before cmocka.h, whose fail() is a macro */
-#include "dpu_agent/messages/links.c"
+#include "routing/links.c"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 /* clang-format on */
 
-#include "unit/dpu_agent/router_links.h"
+#include "unit/routing/router_links.h"
 
 enum { STEP_NS = 2000, IDLE_NS = 200000, WAYS_MAX = AGENTS_MAX * (AGENTS_MAX - 1) };
 

@@ -4,14 +4,14 @@
  * nothing is allocated on the way.  A rank asks for them by calls, or has the ring mapped
  * (rings.h), and reads it where it is.  Knows no job and no session.
  */
-#ifndef SODA_DPU_AGENT_INBOX_H
-#define SODA_DPU_AGENT_INBOX_H
+#ifndef SODA_ROUTING_INBOX_H
+#define SODA_ROUTING_INBOX_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "dpu_agent/messages/rings.h"
+#include "routing/rings.h"
 #include "wire/messages.h"
 
 struct soda_inbox {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/messages/near.h"
+#include "routing/near.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dpu_agent/messages/rings.h"
+#include "routing/rings.h"
 
 enum { HEAD = SODA_WIRE_MSG_PACKET_BYTES };
 

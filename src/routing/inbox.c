@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "dpu_agent/messages/inbox.h"
+#include "routing/inbox.h"
 
 #include <assert.h>
 #include <errno.h>
