@@ -5,12 +5,27 @@
 
 #include "routing/jobs_impl.h"
 
+/* All of an agent's ranks have left: it hears nothing any more, and need not. */
+static bool has_left(const struct soda_msg_link *l)
+{
+	return l->said.left == l->ranks_n;
+}
+
+/*
+ * Whether the other agent has heard that the phase is done here.  It has ended it itself where its
+ * ranks have left after it: then the answer has been lost.
+ */
+static bool has_heard(const struct soda_msg_link *l, uint32_t phase)
+{
+	return l->heard_done > phase || (has_left(l) && l->said.phase > phase);
+}
+
 void soda_msg_job_end_phase_locked(struct soda_msg_job *job)
 {
 	if (job->finished != job->here_n)
 		return;
 	for (uint32_t i = 0; i < job->links_n; i++)
-		if (job->links[i].said.done <= job->phase || job->links[i].heard_done <= job->phase)
+		if (job->links[i].said.done <= job->phase || !has_heard(&job->links[i], job->phase))
 			return;
 	job->phase++;
 	job->finished = 0;
@@ -88,7 +103,7 @@ static int end_collective_locked(struct soda_msg_job *job)
 		const struct soda_msg_link *l = &job->links[i];
 		const struct soda_wire_msg_reduce *part = &l->parts[number % 2];
 
-		if (part->number != number || l->heard_reduce < number)
+		if (part->number != number || (l->heard_reduce < number && !has_left(l)))
 			return 0;
 		if (part->op != all.op) {
 			say_apart_locked(job, l->first_rank, part->op, all.op);

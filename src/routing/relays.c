@@ -48,6 +48,23 @@ static bool await_phase_locked(struct soda_msg_job *job, const struct soda_wire_
 	return job->phase == relay->phase;
 }
 
+/*
+ * Whether ranks of the agent have left in the middle of something.  What they have seen the end of,
+ * and this agent has not yet, it needs no more of them for: a phase, or a collective that they have
+ * taken part in, and that is not under way there.
+ */
+static bool left_early_locked(const struct soda_msg_job *job, const struct soda_msg_link *l,
+			      const struct soda_wire_msg_relay *relay)
+{
+	uint32_t next = atomic_load(&job->reduced) + 1;
+
+	if (!relay->left || job->phase < relay->phase)
+		return false;
+	if (!relay->reduce.number && l->parts[next % 2].number == next)
+		return job->pushed || job->finished;
+	return soda_msg_job_busy_locked(job);
+}
+
 /* The RELAY's number, and what it says. As soda_msg_answer_begin_locked(). Unlocks the job if not
  * 0. */
 static int begin_relay_unlock(struct soda_msg_job *job, struct soda_msg_link *l,
@@ -73,7 +90,7 @@ static int begin_relay_unlock(struct soda_msg_job *job, struct soda_msg_link *l,
 		pthread_mutex_unlock(&job->lock);
 		return ret;
 	}
-	if (relay->left && job->phase >= relay->phase && soda_msg_job_busy_locked(job)) {
+	if (left_early_locked(job, l, relay)) {
 		l->relayed.busy = false;
 		soda_msg_job_say_gone_locked(job);
 		*why = job->why;
